@@ -1,0 +1,146 @@
+# rnp - make demo: the main job on this machine; make check: the tests. See README.md.
+
+VERSION := 0.1.0
+BUILD   ?= build
+PREFIX  ?= /usr/local
+CC      := gcc
+OPT     ?= -O2 -g
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+           -Wwrite-strings -Wvla -Werror=implicit-function-declaration
+OPENMP  ?= -fopenmp
+CFLAGS  += -std=gnu11 $(OPT) $(WARN) -ffp-contract=off -fno-math-errno $(OPENMP)
+CPPFLAGS += -I. -D_GNU_SOURCE -DRNP_VERSION='"$(VERSION)"'
+LDFLAGS += $(OPENMP) -Wl,--as-needed
+# Heavy libraries (libcurl, libmicrohttpd, NVML ...) are opened with dlopen on first use, so
+# that every program starts in milliseconds.
+LDLIBS  := -ljansson -lsodium -lsqlite3 -lm -ldl -lpthread
+MAKEFLAGS += --no-builtin-rules
+# make V=1 shows whole commands
+Q := $(if $(V),,@)
+say = $(if $(V),,@echo '  $(1)  $@')
+
+PROGRAMS := rnp-register rnp-bench rnp-price rnp-train rnp-serve rnp-reward
+BINS     := $(PROGRAMS:%=$(BUILD)/bin/%)
+COMMON   := $(wildcard common/*.c)
+KERNELS  := $(wildcard kernels/*.c)
+CUDA     := $(wildcard kernels/*.cu)
+UNITS    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/*.c))
+FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+SCHEMAS  := $(sort $(wildcard common/schema/*.json))
+NVCC     ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+
+object = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+LIB   := $(BUILD)/librnp.a
+
+.PHONY: all check demo bench fuzz asan tsan install format lint clean bootstrap units
+.SECONDARY:
+
+all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so)
+
+# --- compile -----------------------------------------------------------------------------
+
+# A change of compiler or flags rebuilds everything; a change of headers what includes them.
+FLAGS := $(CC) $(CPPFLAGS) $(CFLAGS)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(BUILD)
+	@echo '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS))' > $@
+FORCE:
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/gen/schemas.c: $(SCHEMAS) scripts/embed
+	@mkdir -p $(@D)
+	$(Q)scripts/embed schema $(SCHEMAS) > $@.part && mv $@.part $@
+
+$(BUILD)/obj/schemas.o: $(BUILD)/gen/schemas.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(LIB): $(call object,$(COMMON) $(KERNELS)) $(BUILD)/obj/schemas.o
+	$(call say,AR  )
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+.SECONDEXPANSION:
+$(BUILD)/bin/%: $$(call object,$$(wildcard cmd/$$*/*.c)) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# A unit test may use the pure parts of a program: all its sources but main.c, by
+# `/* uses: cmd/rnp-price */` in its text.
+$(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $$(call object,$$(call uses,tests/unit/$$*.c)) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+uses = $(filter-out %/main.c,$(foreach d,$(shell sed -n 's,.*uses: \(cmd/[a-z-]*\).*,\1,p' $(1)),$(wildcard $(d)/*.c)))
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+
+# --- CUDA --------------------------------------------------------------------------------
+
+# All major architectures and PTX for those to come; CUDA_ARCH=native for developers.
+CUDA_ARCH ?= all-major
+NVCCFLAGS ?= -O3 -lineinfo -std=c++17 -Xcompiler -fPIC,-Wall -I. --cudart static
+
+$(BUILD)/obj/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -MMD -MF $(@:.o=.d) -c -o $@ $<
+
+$(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o)
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -shared -o $@ $^
+
+# --- the two commands, and what developers use ---------------------------------------------
+
+bootstrap:
+	scripts/bootstrap
+
+units: $(UNITS)
+
+check:
+	scripts/bootstrap
+	$(MAKE) all units
+	scripts/check
+
+demo:
+	scripts/bootstrap
+	$(MAKE) all
+	scripts/demo
+
+bench: all
+	scripts/bench
+
+asan:
+	$(MAKE) BUILD=build/asan OPENMP= OPT='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' \
+		LDFLAGS='-fsanitize=address,undefined' all units
+
+tsan:
+	$(MAKE) BUILD=build/tsan OPENMP= OPT='-O1 -g -fsanitize=thread' LDFLAGS='-fsanitize=thread' all units
+
+# clang has libFuzzer; gcc's OpenMP stays out: the reference code on one thread.
+fuzz:
+	$(MAKE) BUILD=build/fuzz CC=clang OPENMP= OPT='-O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' \
+		LDFLAGS='-fsanitize=address,undefined' $(FUZZERS:%=build/fuzz/bin/%)
+
+$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call object,$$(call uses,tests/fuzz/fuzz_$$*.c)) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS)
+
+install: all
+	scripts/install '$(DESTDIR)$(PREFIX)' '$(BUILD)'
+
+format:
+	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cu')
+
+lint:
+	scripts/lint
+
+clean:
+	rm -rf $(BUILD)

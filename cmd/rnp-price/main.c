@@ -1,0 +1,18 @@
+/* rnp-price - prices a node from live market feeds. */
+#include "common/prog.h"
+
+static const struct command *const commands[] = { NULL };
+
+static const char *const kinds[] = { "rnp.error", NULL };
+
+static const struct program program = {
+	.name = "rnp-price",
+	.summary = "Prices a node from live market feeds.",
+	.commands = commands,
+	.kinds = kinds,
+};
+
+int main(int argc, char **argv)
+{
+	return prog_main(&program, argc, argv);
+}

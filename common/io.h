@@ -1,0 +1,28 @@
+/* io.h - whole files, in and out: limits, and nothing half written. Uses libc, buf, err. */
+#ifndef RNP_COMMON_IO_H
+#define RNP_COMMON_IO_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "common/buf.h"
+
+/* Append the file at path ("-": standard input) to out. Returns 0, or -1: 66 or 77 when it
+ * cannot be opened, 65 when it is larger than max_bytes, 74 when reading fails. */
+int io_read(struct buf *out, const char *path, size_t max_bytes);
+
+/* Replace the file at path by len bytes with permissions mode: written beside it, flushed,
+ * renamed, the directory flushed; at every instant path holds the old or the new content.
+ * Returns 0, or -1 (74, 77) with the old file untouched. */
+int io_replace(const char *path, const void *data, size_t len, mode_t mode);
+
+/* As io_replace, but an existing path is an error (73, EX_CANTCREAT) and is left alone. */
+int io_create(const char *path, const void *data, size_t len, mode_t mode);
+
+/* Make directory path and its parents, mode 0700. An existing one is fine. */
+int io_make_dirs(const char *path);
+
+/* write(2) until all is written. Returns 0, or -1 with errno set and no err_set. */
+int io_write_all(int fd, const void *data, size_t len);
+
+#endif

@@ -1,0 +1,40 @@
+/* prog.h - what every program of ours does before and after its subcommand.
+ *
+ * For cmd/ only: this module talks to people and decides exit codes. */
+#ifndef RNP_COMMON_PROG_H
+#define RNP_COMMON_PROG_H
+
+#include <stdbool.h>
+
+#include "common/opt.h"
+
+struct program {
+	const char *name;    /* "rnp-price" */
+	const char *summary; /* one sentence */
+	const struct command *const *commands; /* ends with NULL */
+	const char *later;   /* why there is no subcommand yet (exit 69), or NULL */
+	const char *const *kinds; /* record kinds that it reads or writes, for --schema */
+};
+
+/* Parse, run, close standard output; the return value of main(). Handles --help, --version,
+ * --schema [KIND], --completion bash, -q, -v, --log json, --table. */
+int prog_main(const struct program *p, int argc, char **argv);
+
+/* Print the pending error once ("rnp-price: cannot read ..."; one JSON object with --log
+ * json) and return its exit code. */
+int err_report(void);
+
+/* Lines for people on standard error. info: not with -q. detail: only with -v. warn: also
+ * with -q never hidden. With --log json each is an object with "level". */
+void prog_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void prog_detail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void prog_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+bool prog_quiet(void);
+
+/* The row `--key F` for commands that sign; key_path NULL after parsing means the default. */
+#define OPT_KEY(to_path) \
+	{ .name = "key", .kind = OPT_TEXT, .to = (to_path), .metavar = "F", \
+		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
+
+#endif
