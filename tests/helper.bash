@@ -1,0 +1,34 @@
+# helper.bash - what every .bats file loads: `load helper`. Paths, and the assertions that read well.
+load "${BATS_LIBS:-/usr/lib/bats}/bats-support/load"
+load "${BATS_LIBS:-/usr/lib/bats}/bats-assert/load"
+
+ROOT=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+RNP_BUILD=${RNP_BUILD:-$ROOT/build}
+PATH=$RNP_BUILD/bin:$PATH
+export LC_ALL=C.UTF-8 XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config
+unset RNP_NOW RNP_DEVICE
+
+# Path of real data outside the repository, or skip the test loudly: `file=$(data prices/x.csv) || skip_data`
+data() {
+	local path=${RNP_DATA:-$ROOT/../shared/data}/$1
+	[[ -e $path ]] && echo "$path"
+}
+skip_data() {
+	skip "real data not there: set RNP_DATA (see README)"
+}
+
+# Run a command with stdout and stderr apart: $output is stdout, $stderr the other, $status
+run_split() {
+	run --separate-stderr "$@"
+}
+
+# One line on stderr, holding this text: `refused 65 "gpus[0]" rnp-x sub ...`
+refused() {
+	local code=$1 text=$2
+	shift 2
+	run --separate-stderr "$@"
+	assert_equal "$status" "$code"
+	assert_equal "$(wc -l <<<"$stderr")" 1
+	[[ $stderr == *"$text"* ]] || fail "stderr is '$stderr', it lacks '$text'"
+}
+bats_require_minimum_version 1.5.0
