@@ -3,7 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
-static const char alphabet[] = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+static const char alphabet[] =
+	"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
 #define DIGITS_MAX (BASE58_BYTES_MAX * 138 / 100 + 1)
 

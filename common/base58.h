@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-#define BASE58_BYTES_MAX 128 /* longest input or result; quadratic, so that it stays small */
+/* longest input or result: the algorithm is quadratic */
+#define BASE58_BYTES_MAX 128
 
 /* Write len <= BASE58_BYTES_MAX bytes as text with a NUL; out has room for at least
  * len * 138 / 100 + 2. Returns the length of the text. */

@@ -8,7 +8,9 @@ struct buf {
 	char *data; /* NULL while nothing was ever added; see buf_text */
 	size_t len, cap;
 };
+/* clang-format off */
 #define BUF_INIT { 0 }
+/* clang-format on */
 
 void buf_release(struct buf *b);
 void buf_reset(struct buf *b); /* empty, memory kept */

@@ -20,7 +20,7 @@ static int shortest_digits(double v, char digits[32], int *exponent)
 	char text[40];
 	int n;
 
-	for (int places = v < 2.3e-308 ? 1 : 15; ; places++) {
+	for (int places = v < 2.3e-308 ? 1 : 15;; places++) {
 		snprintf(text, sizeof text, "%.*e", places - 1, v);
 		if (strtod(text, NULL) == v || places == 17)
 			break;
@@ -28,7 +28,7 @@ static int shortest_digits(double v, char digits[32], int *exponent)
 		 * decimal of this length may read back as the neighbour below while the next
 		 * decimal up still reads back as v. */
 		if (places == 16) {
-			char *last = text + places; /* d.ddd: the last digit of the mantissa */
+			char *last = text + places; /* of d.ddd */
 
 			if (*last < '9') {
 				(*last)++;

@@ -46,8 +46,8 @@ static int64_t days_from_civil(int year, int month, int day)
 	int era = y / 400, of_era = y % 400;
 	int of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
 
-	return (int64_t)era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year -
-		719468;
+	return (int64_t)era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 +
+		of_year - 719468;
 }
 
 static void civil_from_days(int64_t days, int *year, int *month, int *day)
@@ -73,10 +73,12 @@ void clock_format(char out[CLOCK_TEXT_MAX], int64_t ms)
 	days = ms / 86400000;
 	rest = ms % 86400000;
 	civil_from_days(days, &year, &month, &day);
-	n = snprintf(out, CLOCK_TEXT_MAX, "%04d-%02d-%02dT%02d:%02d:%02d", year, month, day,
-		(int)(rest / 3600000), (int)(rest / 60000 % 60), (int)(rest / 1000 % 60));
+	n = snprintf(out, CLOCK_TEXT_MAX, "%04d-%02d-%02dT%02d:%02d:%02d", year, month,
+		day, (int)(rest / 3600000), (int)(rest / 60000 % 60),
+		(int)(rest / 1000 % 60));
 	if (rest % 1000)
-		n += snprintf(out + n, CLOCK_TEXT_MAX - (size_t)n, ".%03d", (int)(rest % 1000));
+		n += snprintf(out + n, CLOCK_TEXT_MAX - (size_t)n, ".%03d",
+			(int)(rest % 1000));
 	snprintf(out + n, CLOCK_TEXT_MAX - (size_t)n, "Z");
 }
 
@@ -114,8 +116,9 @@ static bool parse(const char *s, int64_t *ms)
 
 	if (!digits(&s, 4, &year) || !one_of(&s, "-", &c) || !digits(&s, 2, &month) ||
 		!one_of(&s, "-", &c) || !digits(&s, 2, &day) || !one_of(&s, "Tt ", &c) ||
-		!digits(&s, 2, &hour) || !one_of(&s, ":", &c) || !digits(&s, 2, &minute) ||
-		!one_of(&s, ":", &c) || !digits(&s, 2, &second))
+		!digits(&s, 2, &hour) || !one_of(&s, ":", &c) ||
+		!digits(&s, 2, &minute) || !one_of(&s, ":", &c) ||
+		!digits(&s, 2, &second))
 		return false;
 	if (*s == '.') {
 		int place = 100;
@@ -148,6 +151,7 @@ static bool parse(const char *s, int64_t *ms)
 int clock_parse(const char *text, const char *what, int64_t *ms)
 {
 	if (strlen(text) > 64 || !parse(text, ms))
-		return err_set(EX_DATAERR, "%s: '%.40s' is not an RFC 3339 time", what, text);
+		return err_set(EX_DATAERR, "%s: '%.40s' is not an RFC 3339 time", what,
+			text);
 	return 0;
 }

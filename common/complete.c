@@ -29,12 +29,16 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 	for (const char *s = p->name; *s && n + 1 < sizeof function; s++)
 		function[n++] = *s == '-' ? '_' : *s;
 	function[n] = '\0';
-	buf_addf(out, "# bash completion for %s, made by `%s --completion bash`\n", p->name,
-		p->name);
-	buf_addf(out, "_%s() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} "
-		"prev=${COMP_WORDS[COMP_CWORD-1]} sub='' words='' i\n", function);
-	buf_adds(out, "\tfor ((i = 1; i < COMP_CWORD; i++)); do\n\t\tcase ${COMP_WORDS[i]} in\n");
-	buf_adds(out, "\t\t-*) ;;\n\t\t*) sub=${COMP_WORDS[i]}; break ;;\n\t\tesac\n\tdone\n");
+	buf_addf(out, "# bash completion for %s, made by `%s --completion bash`\n",
+		p->name, p->name);
+	buf_addf(out,
+		"_%s() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} "
+		"prev=${COMP_WORDS[COMP_CWORD-1]} sub='' words='' i\n",
+		function);
+	buf_adds(out,
+		"\tfor ((i = 1; i < COMP_CWORD; i++)); do\n\t\tcase ${COMP_WORDS[i]} in\n");
+	buf_adds(out,
+		"\t\t-*) ;;\n\t\t*) sub=${COMP_WORDS[i]}; break ;;\n\t\tesac\n\tdone\n");
 	buf_adds(out, "\tcase $sub:$prev in\n");
 	for (int i = 0; p->commands[i]; i++)
 		add_choices(out, p->commands[i], p->commands[i]->opts);
@@ -51,6 +55,7 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 	buf_adds(out, " --schema --completion' ;;\n\t\tesac\n\t\twords+='");
 	add_names(out, common);
 	buf_adds(out, "' ;;\n\tesac\n");
-	buf_adds(out, "\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n}\n");
+	buf_adds(out,
+		"\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n}\n");
 	buf_addf(out, "complete -o default -F _%s %s\n", function, p->name);
 }

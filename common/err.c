@@ -86,7 +86,8 @@ int err_add(const char *fmt, ...)
 	va_end(args);
 	make_one_line(text);
 	n = strlen(text);
-	snprintf(text + n, sizeof text - n, ": %.*s", (int)(sizeof text - n), pending.text);
+	snprintf(text + n, sizeof text - n, ": %.*s", (int)(sizeof text - n),
+		pending.text);
 	memcpy(pending.text, text, sizeof text);
 	return -1;
 }

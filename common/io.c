@@ -25,12 +25,14 @@ int io_read(struct buf *out, const char *path, size_t max_bytes)
 	if (fd < 0)
 		return err_sys(0, "cannot open '%s'", path);
 	for (;;) {
-		ssize_t n = read(fd, buf_reserve(out, READ_CHUNK_BYTES), READ_CHUNK_BYTES);
+		ssize_t n = read(fd, buf_reserve(out, READ_CHUNK_BYTES),
+			READ_CHUNK_BYTES);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			err_sys(errno == EISDIR ? EX_NOINPUT : EX_IOERR, "cannot read '%s'", name);
+			err_sys(errno == EISDIR ? EX_NOINPUT : EX_IOERR,
+				"cannot read '%s'", name);
 			break;
 		}
 		if (n == 0) {
@@ -40,7 +42,8 @@ int io_read(struct buf *out, const char *path, size_t max_bytes)
 		out->len += (size_t)n;
 		out->data[out->len] = '\0';
 		if (out->len - start > max_bytes) {
-			err_set(EX_DATAERR, "'%s' is larger than %zu bytes", name, max_bytes);
+			err_set(EX_DATAERR, "'%s' is larger than %zu bytes", name,
+				max_bytes);
 			break;
 		}
 	}
@@ -93,7 +96,8 @@ static int flush_directory(const char *path)
 
 static int fail_create(const char *path)
 {
-	int code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM : EX_CANTCREAT;
+	int code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM :
+									 EX_CANTCREAT;
 
 	return err_sys(errno == ENOSPC || errno == EDQUOT ? EX_IOERR : code,
 		"cannot create '%s'", path);
@@ -122,9 +126,11 @@ static int write_beside(const char *path, const void *data, size_t len, mode_t m
 		goto out;
 	}
 	/* link() fails where the name is taken, rename() would replace it */
-	if (may_exist ? rename(temporary.data, path) < 0 : link(temporary.data, path) < 0) {
+	if (may_exist ? rename(temporary.data, path) < 0 :
+			link(temporary.data, path) < 0) {
 		if (!may_exist && errno == EEXIST)
-			err_set(EX_CANTCREAT, "'%s' exists already and is never overwritten", path);
+			err_set(EX_CANTCREAT,
+				"'%s' exists already and is never overwritten", path);
 		else
 			fail_create(path);
 		goto out;

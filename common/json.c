@@ -159,7 +159,8 @@ int json_get_i64(const json_t *obj, const char *where, const char *key, int64_t 
 	}
 	if (n < min || n > max)
 		return err_set(EX_DATAERR,
-			"%s: field '%s' is %" PRId64 ", not between %" PRId64 " and %" PRId64,
+			"%s: field '%s' is %" PRId64 ", not between %" PRId64
+			" and %" PRId64,
 			where, key, n, min, max);
 	*out = n;
 	return 0;
@@ -222,7 +223,8 @@ int json_opt_text(const json_t *obj, const char *where, const char *key, const c
 int json_opt_i64(const json_t *obj, const char *where, const char *key, int64_t min,
 	int64_t max, int64_t *out)
 {
-	return json_object_get(obj, key) ? json_get_i64(obj, where, key, min, max, out) : 0;
+	return json_object_get(obj, key) ? json_get_i64(obj, where, key, min, max, out) :
+					   0;
 }
 
 int json_opt_f64(const json_t *obj, const char *where, const char *key, double *out)
@@ -256,7 +258,8 @@ int json_check_kind(const json_t *record, const char *where, const char *kind)
 		return -1;
 	if (v != 1)
 		return err_set(EX_DATAERR,
-			"%s: version %" PRId64 " of %.40s is not known here, only 1", where, v, got);
+			"%s: version %" PRId64 " of %.40s is not known here, only 1",
+			where, v, got);
 	return 0;
 }
 

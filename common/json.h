@@ -14,7 +14,7 @@
 
 #define JSON_DEPTH_MAX        32
 #define JSON_DEPTH_MAX_CANON  512
-#define JSON_RECORD_BYTES_MAX ((size_t)1 << 20) /* one record, unless a kind says otherwise */
+#define JSON_RECORD_BYTES_MAX ((size_t)1 << 20)         /* of one record */
 #define JSON_SAFE_INTEGER_MAX INT64_C(9007199254740991) /* 2^53 - 1 */
 
 /* Read exactly one JSON value (any type) from len bytes. Refused, with EX_DATAERR: duplicate
@@ -33,7 +33,8 @@ void json_write(struct buf *out, const json_t *v);
 /* Fields of an object. Each returns 0, or -1 with EX_DATAERR: absent, null, wrong type or out
  * of range. Texts are borrowed from obj. A whole number may also be a decimal string, as
  * rnp-json(5) says for those beyond 2^53. */
-int json_get_text(const json_t *obj, const char *where, const char *key, const char **out);
+int json_get_text(const json_t *obj, const char *where, const char *key,
+	const char **out);
 int json_get_i64(const json_t *obj, const char *where, const char *key, int64_t min,
 	int64_t max, int64_t *out);
 int json_get_f64(const json_t *obj, const char *where, const char *key, double *out);
@@ -43,7 +44,8 @@ int json_get_object(const json_t *obj, const char *where, const char *key, json_
 int json_get_array(const json_t *obj, const char *where, const char *key, json_t **out);
 
 /* The same, but an absent field leaves *out as it is and returns 0. */
-int json_opt_text(const json_t *obj, const char *where, const char *key, const char **out);
+int json_opt_text(const json_t *obj, const char *where, const char *key,
+	const char **out);
 int json_opt_i64(const json_t *obj, const char *where, const char *key, int64_t min,
 	int64_t max, int64_t *out);
 int json_opt_f64(const json_t *obj, const char *where, const char *key, double *out);

@@ -13,7 +13,8 @@ void key_release(struct key *k)
 	*k = (struct key)KEY_INIT;
 }
 
-void key_address(const unsigned char public_key[KEY_PUBLIC_BYTES], char out[KEY_ADDRESS_MAX])
+void key_address(const unsigned char public_key[KEY_PUBLIC_BYTES],
+	char out[KEY_ADDRESS_MAX])
 {
 	base58_encode(out, public_key, KEY_PUBLIC_BYTES);
 }
@@ -23,7 +24,7 @@ int key_parse_address(const char *text, const char *what,
 {
 	if (strlen(text) >= KEY_ADDRESS_MAX ||
 		base58_decode(public_key, KEY_PUBLIC_BYTES, text) != KEY_PUBLIC_BYTES)
-		return err_set(EX_DATAERR, "%s: '%.60s' is not a base58 address of 32 bytes", what,
-			text);
+		return err_set(EX_DATAERR,
+			"%s: '%.60s' is not a base58 address of 32 bytes", what, text);
 	return 0;
 }

@@ -22,7 +22,9 @@ struct key {
 	unsigned char *secret; /* sodium_malloc */
 	char address[KEY_ADDRESS_MAX];
 };
+/* clang-format off */
 #define KEY_INIT { .secret = NULL }
+/* clang-format on */
 
 void key_release(struct key *k);
 
@@ -45,10 +47,12 @@ int key_load(struct key *k, const char *path, const char *passphrase_file);
 int key_save(const struct key *k, const char *path, const char *passphrase_file);
 
 /* Text forms. key_parse_address: what names the value in the error; canonical 32 bytes. */
-void key_address(const unsigned char public_key[KEY_PUBLIC_BYTES], char out[KEY_ADDRESS_MAX]);
+void key_address(const unsigned char public_key[KEY_PUBLIC_BYTES],
+	char out[KEY_ADDRESS_MAX]);
 int key_parse_address(const char *text, const char *what,
 	unsigned char public_key[KEY_PUBLIC_BYTES]);
 void key_did(const unsigned char public_key[KEY_PUBLIC_BYTES], char out[KEY_DID_MAX]);
-int key_parse_did(const char *text, const char *what, unsigned char public_key[KEY_PUBLIC_BYTES]);
+int key_parse_did(const char *text, const char *what,
+	unsigned char public_key[KEY_PUBLIC_BYTES]);
 
 #endif

@@ -82,7 +82,8 @@ static int fill(struct lines *l)
 		n = read(l->fd, buf_reserve(&l->block, READ_BYTES), READ_BYTES);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return err_sys(errno == EISDIR ? EX_NOINPUT : EX_IOERR, "cannot read '%s'", l->name);
+		return err_sys(errno == EISDIR ? EX_NOINPUT : EX_IOERR,
+			"cannot read '%s'", l->name);
 	l->ended = n == 0;
 	l->block.len += (size_t)n;
 	return 0;
@@ -104,8 +105,8 @@ static int line_at_hand(struct lines *l, char **line, size_t *len)
 
 		if (n > l->max_bytes) {
 			l->number++;
-			return err_set(EX_DATAERR, "%s: longer than %zu bytes", lines_where(l),
-				l->max_bytes);
+			return err_set(EX_DATAERR, "%s: longer than %zu bytes",
+				lines_where(l), l->max_bytes);
 		}
 		if (!end && !l->ended)
 			return 0;

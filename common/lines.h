@@ -37,7 +37,8 @@ const char *lines_where(struct lines *l);
 
 /* What is done with one line, by any thread: append what goes out to out. Returns 0, or -1
  * with err_set. */
-typedef int (*lines_fn)(void *ctx, char *line, size_t len, const char *where, struct buf *out);
+typedef int (
+	*lines_fn)(void *ctx, char *line, size_t len, const char *where, struct buf *out);
 
 /* Where results go, in input order, by one thread. Returns 0 or -1 with err_set. */
 typedef int (*lines_sink)(void *ctx, const char *data, size_t len);

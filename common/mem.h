@@ -22,7 +22,9 @@ void *xgrow(void *old, size_t *cap, size_t need, size_t element_bytes);
 struct arena {
 	struct arena_block *last;
 };
+/* clang-format off */
 #define ARENA_INIT { 0 }
+/* clang-format on */
 
 /* Zeroed memory, aligned for any type, valid until arena_release. */
 void *arena_alloc(struct arena *a, size_t size_bytes);

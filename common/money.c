@@ -13,7 +13,8 @@ int money_muldiv(int64_t a, int64_t b, int64_t c, enum money_round round, int64_
 	u128 product, quotient, rest;
 
 	if (a < 0 || b < 0 || c <= 0)
-		bug("muldiv of negative numbers: %" PRId64 " * %" PRId64 " / %" PRId64, a, b, c);
+		bug("muldiv of negative numbers: %" PRId64 " * %" PRId64 " / %" PRId64, a,
+			b, c);
 	product = (u128)a * (u128)b;
 	quotient = product / (u128)c;
 	rest = product % (u128)c;
@@ -31,8 +32,9 @@ int money_muldiv(int64_t a, int64_t b, int64_t c, enum money_round round, int64_
 		break;
 	}
 	if (quotient > INT64_MAX)
-		return err_set(EX_DATAERR, "%" PRId64 " x %" PRId64 " / %" PRId64
-			" does not fit 64 bits", a, b, c);
+		return err_set(EX_DATAERR,
+			"%" PRId64 " x %" PRId64 " / %" PRId64 " does not fit 64 bits", a,
+			b, c);
 	*out = (int64_t)quotient;
 	return 0;
 }
@@ -100,8 +102,8 @@ int money_split(int64_t total, const int64_t *weights, size_t n, int64_t *parts)
 	if (total == 0)
 		return 0;
 	if (sum == 0)
-		return err_set(EX_DATAERR, "nothing to split %" PRId64 " by: all weights are 0",
-			total);
+		return err_set(EX_DATAERR,
+			"nothing to split %" PRId64 " by: all weights are 0", total);
 	rests = xmalloc(n * sizeof *rests);
 	for (size_t i = 0; i < n; i++) {
 		rests[i].index = i;

@@ -12,7 +12,8 @@
 static int not_a_number(const char *text, const char *what, const char *wanted)
 {
 	if (strlen(text) > 80)
-		return err_set(EX_DATAERR, "%s: '%.60s...' is not %s", what, text, wanted);
+		return err_set(EX_DATAERR, "%s: '%.60s...' is not %s", what, text,
+			wanted);
 	return err_set(EX_DATAERR, "%s: '%s' is not %s", what, text, wanted);
 }
 
@@ -33,8 +34,8 @@ int num_i64(const char *text, const char *what, int64_t min, int64_t max, int64_
 	if (*end)
 		return not_a_number(text, what, "a whole number");
 	if (errno || v < min || v > max)
-		return err_set(EX_DATAERR, "%s: %.60s is not between %lld and %lld", what, text,
-			(long long)min, (long long)max);
+		return err_set(EX_DATAERR, "%s: %.60s is not between %lld and %lld", what,
+			text, (long long)min, (long long)max);
 	*out = v;
 	return 0;
 }
@@ -76,8 +77,8 @@ int num_f64(const char *text, const char *what, double *out)
 struct decimal {
 	bool negative;
 	char digits[64];
-	int n;      /* digits held, without leading zeros */
-	long scale; /* value = 0.d1d2d3... x 10^scale */
+	int n;       /* digits held, without leading zeros */
+	long scale;  /* value = 0.d1d2d3... x 10^scale */
 	bool sticky; /* digits that were dropped were not all zero */
 };
 
@@ -130,7 +131,7 @@ static int decimal_parse(const char *s, struct decimal *d)
 int num_decimal(const char *text, const char *what, int decimals, int round, int64_t *out)
 {
 	struct decimal d;
-	long whole;          /* how many digits stand left of the last place kept */
+	long whole; /* how many digits stand left of the last place kept */
 	unsigned __int128 v = 0;
 	const unsigned __int128 limit = (unsigned __int128)INT64_MAX;
 
@@ -149,8 +150,8 @@ int num_decimal(const char *text, const char *what, int decimals, int round, int
 		for (long i = whole < 0 ? 0 : at + 1; i < d.n; i++)
 			rest |= d.digits[i] != '0';
 		if (!round && (next || rest))
-			return err_set(EX_DATAERR, "%s: %.60s has more than %d decimals", what,
-				text, decimals);
+			return err_set(EX_DATAERR, "%s: %.60s has more than %d decimals",
+				what, text, decimals);
 		if (next > 5 || (next == 5 && (rest || (v & 1))))
 			v++;
 	}
@@ -192,8 +193,9 @@ static int with_unit(const char *text, const char *what, const char *wanted,
 			return -1;
 		product = (__int128)scaled * units->factor;
 		if (product % 1000000000)
-			return err_set(EX_DATAERR, "%s: '%s' is not a whole number of its "
-				"smallest unit", what, text);
+			return err_set(EX_DATAERR,
+				"%s: '%s' is not a whole number of its smallest unit",
+				what, text);
 		product /= 1000000000;
 	}
 	if (product > INT64_MAX)

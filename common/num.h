@@ -17,7 +17,8 @@ int num_f64(const char *text, const char *what, double *out);
 /* An exact decimal such as "1.90" as an integer with `decimals` places (1.90, 6 -> 1900000).
  * An exponent is allowed ("1e-3"). More digits than the places hold are rounded half to even
  * with round true, and an error otherwise. |value| must fit int64_t. */
-int num_decimal(const char *text, const char *what, int decimals, int round, int64_t *out);
+int num_decimal(const char *text, const char *what, int decimals, int round,
+	int64_t *out);
 
 /* "64MiB", "10GB", "4096": bytes. Units: B, KB..PB (powers of 1000), KiB..PiB (of 1024).
  * At least 0; the product must fit. */

@@ -14,7 +14,8 @@ static bool takes_value(const struct opt *o)
 	return o->kind != OPT_FLAG && o->kind != OPT_COUNT;
 }
 
-static const struct opt *find_in(const struct opt *o, const char *name, size_t len, char letter)
+static const struct opt *find_in(const struct opt *o, const char *name, size_t len,
+	char letter)
 {
 	for (; o && o->kind != OPT_END; o++)
 		if (letter ? o->letter == letter :
@@ -127,8 +128,8 @@ static int apply(struct parse *p, const struct opt *o, const char *value)
 	} else {
 		if (!value) {
 			if (p->at + 1 >= p->argc)
-				return err_set(EX_USAGE, "option --%s needs a value (%s)", o->name,
-					o->metavar);
+				return err_set(EX_USAGE, "option --%s needs a value (%s)",
+					o->name, o->metavar);
 			value = p->argv[++p->at];
 		}
 		if (set_value(o, value) < 0) {
@@ -154,7 +155,8 @@ static int parse_long(struct parse *p, const char *arg)
 	if (!o)
 		o = find_in(p->common, arg, n, 0);
 	if (!o)
-		return err_set(EX_USAGE, "there is no option --%.*s", (int)(n > 40 ? 40 : n), arg);
+		return err_set(EX_USAGE, "there is no option --%.*s",
+			(int)(n > 40 ? 40 : n), arg);
 	if (value && !takes_value(o))
 		return err_set(EX_USAGE, "option --%s takes no value", o->name);
 	return apply(p, o, value);
@@ -183,12 +185,14 @@ static int check_complete(const struct parse *p, int nargs)
 
 	for (int i = 0; c->opts && c->opts[i].kind != OPT_END; i++)
 		if (c->opts[i].required && !(p->seen >> i & 1))
-			return err_set(EX_USAGE, "option --%s %s is required", c->opts[i].name,
+			return err_set(EX_USAGE, "option --%s %s is required",
+				c->opts[i].name,
 				c->opts[i].metavar ? c->opts[i].metavar : "");
 	if (nargs < c->args_min)
 		return err_set(EX_USAGE, "%s is missing", c->arguments);
 	if (c->args_max >= 0 && nargs > c->args_max)
-		return err_set(EX_USAGE, "unexpected argument '%.60s'", p->argv[c->args_max + 1]);
+		return err_set(EX_USAGE, "unexpected argument '%.60s'",
+			p->argv[c->args_max + 1]);
 	return 0;
 }
 
@@ -268,7 +272,8 @@ void opt_help(struct buf *out, const char *program, const struct command *c)
 		option_label(&label, o);
 		buf_adds(out, o == c->opts ? "\n" : "");
 		if (label.len > width)
-			buf_addf(out, "  %s\n  %*s  %s\n", label.data, (int)width, "", o->help);
+			buf_addf(out, "  %s\n  %*s  %s\n", label.data, (int)width, "",
+				o->help);
 		else
 			buf_addf(out, "  %-*s  %s\n", (int)width, label.data, o->help);
 	}

@@ -36,20 +36,20 @@ struct opt {
 	char letter;      /* 0: none */
 	enum opt_kind kind;
 	bool required;
-	void *to;             /* where the value goes, by kind; keeps its value when absent */
-	const char *metavar;  /* "URL"; NULL for flags */
-	const char *help;     /* one lower-case phrase; units and default in it */
-	int64_t min, max;     /* OPT_I64, SIZE, DURATION: both 0 means 0 and above */
-	const char *choices;  /* "a|b|c" */
+	void *to; /* where the value goes, by kind; keeps its value when absent */
+	const char *metavar; /* "URL"; NULL for flags */
+	const char *help;    /* one lower-case phrase; units and default in it */
+	int64_t min, max;    /* OPT_I64, SIZE, DURATION: both 0 means 0 and above */
+	const char *choices; /* "a|b|c" */
 };
 
 struct command {
 	const char *name;      /* "quote" */
 	const char *arguments; /* what stands behind the options: "[file ...]", or NULL */
 	int args_min, args_max; /* how many; -1: any number */
-	const char *summary;   /* one sentence, capital and full stop */
-	const char *details;   /* what is read and written; may have several lines */
-	const char *columns;   /* of --table, see out_use_table; NULL: plain fields */
+	const char *summary;    /* one sentence, capital and full stop */
+	const char *details;    /* what is read and written; may have several lines */
+	const char *columns;    /* of --table, see out_use_table; NULL: plain fields */
 	const struct opt *opts; /* NULL: none of its own */
 	/* args: what stood behind the options, n of them. Returns an exit code, or
 	 * err_report(). */

@@ -224,7 +224,8 @@ int out_close(void)
 		rc = print_table();
 	release_table();
 	/* a full disk may show only now; closing twice would hide it */
-	if (fflush(stdout) || ferror(stdout) || (close(STDOUT_FILENO) < 0 && errno != EBADF))
+	if (fflush(stdout) || ferror(stdout) ||
+		(close(STDOUT_FILENO) < 0 && errno != EBADF))
 		rc = rc < 0 ? rc : write_failed();
 	return rc;
 }

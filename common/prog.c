@@ -26,16 +26,34 @@ static struct {
 } prog;
 
 static const struct opt common_opts[] = {
-	{ .name = "help", .letter = 'h', .kind = OPT_FLAG, .to = &prog.help,
+	{ .name = "help",
+		.letter = 'h',
+		.kind = OPT_FLAG,
+		.to = &prog.help,
 		.help = "print this help" },
-	{ .name = "version", .kind = OPT_FLAG, .to = &prog.version, .help = "print the version" },
-	{ .name = "quiet", .letter = 'q', .kind = OPT_FLAG, .to = &prog.quiet,
+	{ .name = "version",
+		.kind = OPT_FLAG,
+		.to = &prog.version,
+		.help = "print the version" },
+	{ .name = "quiet",
+		.letter = 'q',
+		.kind = OPT_FLAG,
+		.to = &prog.quiet,
 		.help = "only errors on standard error" },
-	{ .name = "verbose", .letter = 'v', .kind = OPT_COUNT, .to = &prog.verbose,
+	{ .name = "verbose",
+		.letter = 'v',
+		.kind = OPT_COUNT,
+		.to = &prog.verbose,
 		.help = "say more on standard error" },
-	{ .name = "log", .kind = OPT_CHOICE, .to = &prog.log, .metavar = "json",
-		.choices = "text|json", .help = "form of standard error (default text)" },
-	{ .name = "table", .kind = OPT_FLAG, .to = &prog.table,
+	{ .name = "log",
+		.kind = OPT_CHOICE,
+		.to = &prog.log,
+		.metavar = "json",
+		.choices = "text|json",
+		.help = "form of standard error (default text)" },
+	{ .name = "table",
+		.kind = OPT_FLAG,
+		.to = &prog.table,
 		.help = "columns for people instead of JSON Lines" },
 	{ 0 },
 };
@@ -69,8 +87,8 @@ int err_report(void)
 			json_set_text(record, "hint", e->hint);
 		print_json(record);
 	} else {
-		fprintf(stderr, "%s: %s%s%s%s\n", prog.name, e->text, e->hint[0] ? " (" : "",
-			e->hint, e->hint[0] ? ")" : "");
+		fprintf(stderr, "%s: %s%s%s%s\n", prog.name, e->text,
+			e->hint[0] ? " (" : "", e->hint, e->hint[0] ? ")" : "");
 	}
 	err_clear();
 	return code;
@@ -91,12 +109,12 @@ static void say(const char *level, const char *fmt, va_list args)
 	fprintf(stderr, "%s: %s\n", prog.name, text);
 }
 
-#define SAY(level)                   \
-	do {                         \
-		va_list args;        \
-		va_start(args, fmt); \
+#define SAY(level)                     \
+	do {                           \
+		va_list args;          \
+		va_start(args, fmt);   \
 		say(level, fmt, args); \
-		va_end(args);        \
+		va_end(args);          \
 	} while (0)
 
 void prog_info(const char *fmt, ...)
@@ -123,7 +141,8 @@ bool prog_quiet(void)
 
 static void print_overview(struct buf *out, const struct program *p)
 {
-	buf_addf(out, "usage: %s SUBCOMMAND [options] [file ...]\n\n%s\n", p->name, p->summary);
+	buf_addf(out, "usage: %s SUBCOMMAND [options] [file ...]\n\n%s\n", p->name,
+		p->summary);
 	if (p->later)
 		buf_addf(out, "\n%s\n", p->later);
 	for (int i = 0; p->commands[i]; i++)
@@ -135,7 +154,9 @@ static void print_overview(struct buf *out, const struct program *p)
 			o->letter ? o->letter : ' ', o->letter ? ", " : "  ",
 			o->choices ? "log json" : o->name, o->help);
 	buf_addf(out, "      --schema [KIND] JSON Schema of the record kinds\n");
-	buf_addf(out, "      --completion bash  completion script for bash\n\nSee %s(1).\n", p->name);
+	buf_addf(out,
+		"      --completion bash  completion script for bash\n\nSee %s(1).\n",
+		p->name);
 }
 
 static int finish(int code)
@@ -161,7 +182,8 @@ static int usage_error(const struct program *p, const struct command *c)
 	if (c)
 		opt_usage(&usage, p->name, c);
 	else
-		buf_addf(&usage, "usage: %s SUBCOMMAND [options] [file ...], see %s --help\n",
+		buf_addf(&usage,
+			"usage: %s SUBCOMMAND [options] [file ...], see %s --help\n",
 			p->name, p->name);
 	if (!log_is_json())
 		fputs(usage.data, stderr);
@@ -208,7 +230,8 @@ static int print_completion(const struct program *p, const char *shell)
 	return print_and_finish(&text);
 }
 
-static int run_command(const struct program *p, const struct command *c, int argc, char **argv)
+static int run_command(const struct program *p, const struct command *c, int argc,
+	char **argv)
 {
 	struct buf text = BUF_INIT;
 	int nargs;
@@ -264,7 +287,8 @@ int prog_main(const struct program *p, int argc, char **argv)
 	if (clock_check_env() < 0)
 		return err_report();
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-		if (strncmp(argv[i], "--schema", 8) == 0 && (!argv[i][8] || argv[i][8] == '='))
+		if (strncmp(argv[i], "--schema", 8) == 0 &&
+			(!argv[i][8] || argv[i][8] == '='))
 			return print_schemas(p, argc, argv, i);
 		if (strcmp(argv[i], "--completion") == 0)
 			return print_completion(p, argv[i + 1]);

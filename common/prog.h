@@ -9,10 +9,10 @@
 #include "common/opt.h"
 
 struct program {
-	const char *name;    /* "rnp-price" */
-	const char *summary; /* one sentence */
+	const char *name;                      /* "rnp-price" */
+	const char *summary;                   /* one sentence */
 	const struct command *const *commands; /* ends with NULL */
-	const char *later;   /* why there is no subcommand yet (exit 69), or NULL */
+	const char *later;        /* why there is no subcommand yet (exit 69), or NULL */
 	const char *const *kinds; /* record kinds that it reads or writes, for --schema */
 };
 
@@ -33,8 +33,10 @@ void prog_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool prog_quiet(void);
 
 /* The row `--key F` for commands that sign; key_path NULL after parsing means the default. */
+/* clang-format off */
 #define OPT_KEY(to_path) \
 	{ .name = "key", .kind = OPT_TEXT, .to = (to_path), .metavar = "F", \
 		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
+/* clang-format on */
 
 #endif

@@ -88,7 +88,8 @@ static int fail(const struct place *p, const char *reason)
 	return -1;
 }
 
-static int fail_value(const struct place *p, const json_t *v, const char *reason, const json_t *than)
+static int fail_value(const struct place *p, const json_t *v, const char *reason,
+	const json_t *than)
 {
 	struct buf text = BUF_INIT;
 	int rc;
@@ -116,7 +117,8 @@ static bool is_whole(const json_t *v)
 	if (!json_is_real(v))
 		return false;
 	d = json_real_value(v);
-	return d >= -9007199254740992.0 && d <= 9007199254740992.0 && d == (double)(int64_t)d;
+	return d >= -9007199254740992.0 && d <= 9007199254740992.0 &&
+		d == (double)(int64_t)d;
 }
 
 static bool has_type(const json_t *v, const char *type)
@@ -198,7 +200,8 @@ static int check_format(const char *format, const json_t *v, const struct place 
 			return fail_value(p, v, "is not a base58 address", NULL);
 	} else if (strcmp(format, "rnp-sha256") == 0) {
 		if (!is_sha256(text))
-			return fail_value(p, v, "is not a SHA-256 in lower-case hex", NULL);
+			return fail_value(p, v, "is not a SHA-256 in lower-case hex",
+				NULL);
 	} else {
 		bug("schema format '%s'", format);
 	}
@@ -211,7 +214,8 @@ static int check_bound(const char *word, const json_t *bound, const json_t *v,
 	size_t n;
 
 	if (strcmp(word, "minimum") == 0 || strcmp(word, "maximum") == 0) {
-		bool low = word[1] == 'i', both = json_is_integer(bound) && json_is_integer(v);
+		bool low = word[1] == 'i',
+		     both = json_is_integer(bound) && json_is_integer(v);
 
 		if (!json_is_number(v))
 			return 0;
@@ -220,13 +224,16 @@ static int check_bound(const char *word, const json_t *bound, const json_t *v,
 				  json_integer_value(v) > json_integer_value(bound)) :
 			   (low ? json_number_value(v) < json_number_value(bound) :
 				  json_number_value(v) > json_number_value(bound)))
-			return fail_value(p, v, low ? "is less than " : "is more than ", bound);
+			return fail_value(p, v, low ? "is less than " : "is more than ",
+				bound);
 		return 0;
 	}
 	n = (size_t)json_integer_value(bound);
-	if (strcmp(word, "minLength") == 0 && json_is_string(v) && json_string_length(v) < n)
+	if (strcmp(word, "minLength") == 0 && json_is_string(v) &&
+		json_string_length(v) < n)
 		return fail_value(p, v, "is shorter than ", bound);
-	if (strcmp(word, "maxLength") == 0 && json_is_string(v) && json_string_length(v) > n)
+	if (strcmp(word, "maxLength") == 0 && json_is_string(v) &&
+		json_string_length(v) > n)
 		return fail_value(p, v, "is longer than ", bound);
 	if (strcmp(word, "minItems") == 0 && json_is_array(v) && json_array_size(v) < n)
 		return fail(p, "has too few items");
@@ -322,7 +329,9 @@ static int check_word(const char *word, const json_t *rule, const json_t *schema
 		return check_properties(schema, v, p);
 	if (strcmp(word, "additionalProperties") == 0)
 		/* done with properties; alone it makes an object a map */
-		return json_object_get(schema, "properties") ? 0 : check_properties(schema, v, p);
+		return json_object_get(schema, "properties") ?
+			0 :
+			check_properties(schema, v, p);
 	if (strncmp(word, "min", 3) == 0 || strncmp(word, "max", 3) == 0)
 		return check_bound(word, rule, v, p);
 	bug("schema keyword '%s'", word);

@@ -7,7 +7,8 @@ static const char *const kinds[] = { "rnp.error", NULL };
 
 static const struct program program = {
 	.name = "rnp-register",
-	.summary = "Key, hardware facts, signed registration, and the registry that collects them.",
+	.summary =
+		"Key, hardware facts, signed registration, and the registry that collects them.",
 	.commands = commands,
 	.kinds = kinds,
 };

@@ -23,15 +23,15 @@ static int test_failures, test_checks;
 		}                                                                    \
 	} while (0)
 
-#define CHECK_I64(expected, got)                                                        \
-	do {                                                                            \
-		int64_t want_ = (expected), have_ = (got);                              \
-		test_checks++;                                                          \
-		if (want_ != have_) {                                                   \
-			test_failures++;                                                \
-			fprintf(stderr, "%s:%d: %s is %" PRId64 ", not %" PRId64 "\n",  \
-				__FILE__, __LINE__, #got, have_, want_);                \
-		}                                                                       \
+#define CHECK_I64(expected, got)                                                       \
+	do {                                                                           \
+		int64_t want_ = (expected), have_ = (got);                             \
+		test_checks++;                                                         \
+		if (want_ != have_) {                                                  \
+			test_failures++;                                               \
+			fprintf(stderr, "%s:%d: %s is %" PRId64 ", not %" PRId64 "\n", \
+				__FILE__, __LINE__, #got, have_, want_);               \
+		}                                                                      \
 	} while (0)
 
 #define CHECK_TEXT(expected, got)                                                    \
@@ -46,24 +46,25 @@ static int test_failures, test_checks;
 	} while (0)
 
 /* The call must fail with this exit code; the pending error is cleared. */
-#define CHECK_FAILS(code_, call)                                                           \
-	do {                                                                               \
-		test_checks++;                                                             \
-		if ((call) != -1 || err_get()->code != (code_)) {                          \
-			test_failures++;                                                   \
-			fprintf(stderr, "%s:%d: %s: code %d (%s), not %d\n", __FILE__,     \
-				__LINE__, #call, err_get()->code, err_get()->text, code_); \
-		}                                                                          \
-		err_clear();                                                               \
+#define CHECK_FAILS(code_, call)                                                       \
+	do {                                                                           \
+		test_checks++;                                                         \
+		if ((call) != -1 || err_get()->code != (code_)) {                      \
+			test_failures++;                                               \
+			fprintf(stderr, "%s:%d: %s: code %d (%s), not %d\n", __FILE__, \
+				__LINE__, #call, err_get()->code, err_get()->text,     \
+				code_);                                                \
+		}                                                                      \
+		err_clear();                                                           \
 	} while (0)
 
 /* Last line of main(). */
-#define TEST_END()                                                                   \
-	do {                                                                         \
-		if (!test_checks)                                                    \
-			fprintf(stderr, "no check ran\n");                           \
+#define TEST_END()                                                                     \
+	do {                                                                           \
+		if (!test_checks)                                                      \
+			fprintf(stderr, "no check ran\n");                             \
 		fprintf(stderr, "%d checks, %d failed\n", test_checks, test_failures); \
-		return test_failures || !test_checks;                                \
+		return test_failures || !test_checks;                                  \
 	} while (0)
 
 #endif
