@@ -1,7 +1,6 @@
 #include "common/canon.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "common/err.h"
 #include "common/json.h"
 #include "common/mem.h"
+#include "common/utf8.h"
 
 /* The shortest decimal digits of v > 0 that read back as v, and the exponent e of
  * 0.d1d2... x 10^e. Up to 15 digits every decimal has its own double, so that the correctly
@@ -135,17 +135,6 @@ static int by_utf16(const void *a, const void *b)
 	return utf16_order(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool is_utf8(const char *text, size_t len)
-{
-	/* jansson checks what it parses and what json_string() is given; json_string_nocheck is
-	 * the way around it */
-	json_t *checked = json_stringn(text, len);
-	bool ok = checked != NULL;
-
-	json_decref(checked);
-	return ok;
-}
-
 static int write_value(struct buf *out, const json_t *v);
 
 static int write_object(struct buf *out, const json_t *v)
@@ -196,7 +185,7 @@ static int write_value(struct buf *out, const json_t *v)
 	case JSON_ARRAY:
 		return write_array(out, v);
 	case JSON_STRING:
-		if (!is_utf8(json_string_value(v), json_string_length(v)))
+		if (!utf8_valid(json_string_value(v), json_string_length(v)))
 			return err_set(EX_DATAERR, "a string is not UTF-8");
 		canon_string(out, json_string_value(v), json_string_length(v));
 		return 0;

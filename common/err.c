@@ -6,16 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local struct err pending;
+#include "common/utf8.h"
 
-/* One line, whatever the input that it quotes holds: a message must not move the cursor of
- * the terminal or split a log. */
-static void make_one_line(char *text)
-{
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			*text = '?';
-}
+static _Thread_local struct err pending;
 
 static int set_text(int code, const char *fmt, va_list args)
 {
@@ -23,7 +16,7 @@ static int set_text(int code, const char *fmt, va_list args)
 	char text[ERR_TEXT_MAX];
 
 	vsnprintf(text, sizeof text, fmt, args);
-	make_one_line(text);
+	utf8_clean_line(text);
 	memcpy(pending.text, text, sizeof text);
 	pending.code = code;
 	pending.hint[0] = '\0';
@@ -84,10 +77,10 @@ int err_add(const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof text, fmt, args);
 	va_end(args);
-	make_one_line(text);
 	n = strlen(text);
 	snprintf(text + n, sizeof text - n, ": %.*s", (int)(sizeof text - n),
 		pending.text);
+	utf8_clean_line(text);
 	memcpy(pending.text, text, sizeof text);
 	return -1;
 }
@@ -99,7 +92,7 @@ int err_hint(const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(pending.hint, sizeof pending.hint, fmt, args);
 	va_end(args);
-	make_one_line(pending.hint);
+	utf8_clean_line(pending.hint);
 	return -1;
 }
 

@@ -7,7 +7,7 @@
 
 #include "common/exit.h"
 
-#define ERR_TEXT_MAX 1024 /* longer sentences are cut; control characters become '?' */
+#define ERR_TEXT_MAX 1024 /* longer sentences are cut; what is not one line of UTF-8 becomes '?' */
 
 struct err {
 	int code;

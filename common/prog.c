@@ -12,6 +12,7 @@
 #include "common/json.h"
 #include "common/out.h"
 #include "common/schema.h"
+#include "common/utf8.h"
 
 #ifndef RNP_VERSION
 #define RNP_VERSION "0.0.0"
@@ -99,11 +100,9 @@ static void say(const char *level, const char *fmt, va_list args)
 	char text[2048];
 
 	vsnprintf(text, sizeof text, fmt, args);
+	utf8_clean_line(text);
 	if (log_is_json()) {
-		json_t *line = json_pack("{s:s, s:s*}", "level", level, "message", text);
-
-		if (line)
-			print_json(line);
+		print_json(json_pack("{s:s, s:s}", "level", level, "message", text));
 		return;
 	}
 	fprintf(stderr, "%s: %s\n", prog.name, text);
