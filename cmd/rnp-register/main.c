@@ -3,7 +3,7 @@
 
 static const struct command *const commands[] = { NULL };
 
-static const char *const kinds[] = { "rnp.error", NULL };
+static const char *const kinds[] = { "rnp.error", "rnp.node", NULL };
 
 static const struct program program = {
 	.name = "rnp-register",
