@@ -26,6 +26,7 @@ KERNELS  := $(wildcard kernels/*.c)
 CUDA     := $(wildcard kernels/*.cu)
 UNITS    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/benches/%,$(wildcard tests/bench/*.c))
 SCHEMAS  := $(sort $(wildcard common/schema/*.json))
 NVCC     ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 
@@ -76,6 +77,10 @@ $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $$(call object,$$(call uses,tests/u
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/benches/%: $(BUILD)/obj/tests/bench/%.o $$(call object,$$(call uses,tests/bench/$$*.c)) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 uses = $(filter-out %/main.c,$(foreach d,$(shell sed -n 's,.*uses: \(cmd/[a-z-]*\).*,\1,p' $(1)),$(wildcard $(d)/*.c)))
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
@@ -113,7 +118,7 @@ demo:
 	$(MAKE) all
 	scripts/demo
 
-bench: all
+bench: all $(BENCHES)
 	scripts/bench
 
 asan:
