@@ -8,7 +8,7 @@ OPT     ?= -O2 -g
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
            -Wwrite-strings -Wvla -Werror=implicit-function-declaration
 OPENMP  ?= -fopenmp
-CFLAGS  += -std=gnu11 $(OPT) $(WARN) -ffp-contract=off -fno-math-errno $(OPENMP)
+CFLAGS  += -std=gnu11 $(OPT) $(WARN) -ffp-contract=off -fno-math-errno $(or $(OPENMP),-Wno-unknown-pragmas)
 CPPFLAGS += -I. -D_GNU_SOURCE -DRNP_VERSION='"$(VERSION)"'
 LDFLAGS += $(OPENMP) -Wl,--as-needed
 # Heavy libraries (libcurl, libmicrohttpd, NVML ...) are opened with dlopen on first use, so
@@ -27,13 +27,14 @@ CUDA     := $(wildcard kernels/*.cu)
 UNITS    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/benches/%,$(wildcard tests/bench/*.c))
+REPLAYS  := $(FUZZERS:%=$(BUILD)/replay/%)
 SCHEMAS  := $(sort $(wildcard common/schema/*.json))
 NVCC     ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 
 object = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB   := $(BUILD)/librnp.a
 
-.PHONY: all check demo bench fuzz asan tsan install format lint clean bootstrap units
+.PHONY: all check demo bench fuzz asan tsan install format lint clean bootstrap units replays
 .SECONDARY:
 
 all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so)
@@ -66,7 +67,7 @@ $(LIB): $(call object,$(COMMON) $(KERNELS)) $(BUILD)/obj/schemas.o
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 .SECONDEXPANSION:
-$(BUILD)/bin/%: $$(call object,$$(wildcard cmd/$$*/*.c)) $(LIB)
+$(BINS): $(BUILD)/bin/%: $$(call object,$$(wildcard cmd/$$*/*.c)) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -108,9 +109,12 @@ bootstrap:
 
 units: $(UNITS)
 
+replays: $(REPLAYS)
+
 check:
 	scripts/bootstrap
 	$(MAKE) all units
+	$(MAKE) asan
 	scripts/check
 
 demo:
@@ -121,22 +125,34 @@ demo:
 bench: all $(BENCHES)
 	scripts/bench
 
+# What the sanitizers watch: one thread, and no CUDA, whose runtime they do not know.
 asan:
-	$(MAKE) BUILD=build/asan OPENMP= OPT='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' \
-		LDFLAGS='-fsanitize=address,undefined' all units
+	$(MAKE) BUILD=build/asan NVCC= OPENMP= LDFLAGS='-fsanitize=address,undefined' \
+		OPT='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' \
+		all units replays
 
 tsan:
-	$(MAKE) BUILD=build/tsan OPENMP= OPT='-O1 -g -fsanitize=thread' LDFLAGS='-fsanitize=thread' all units
+	$(MAKE) BUILD=build/tsan NVCC= OPENMP= LDFLAGS='-fsanitize=thread' OPT='-O1 -g -fsanitize=thread' \
+		all units
 
-# clang has libFuzzer; gcc's OpenMP stays out: the reference code on one thread.
+# clang has libFuzzer; scripts/fuzz runs them.
 fuzz:
-	$(MAKE) BUILD=build/fuzz CC=clang OPENMP= OPT='-O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' \
-		LDFLAGS='-fsanitize=address,undefined' $(FUZZERS:%=build/fuzz/bin/%)
+	$(MAKE) BUILD=build/fuzz NVCC= CC=clang OPENMP= LDFLAGS='-fsanitize=address,undefined' \
+		OPT='-O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' \
+		$(FUZZERS:%=build/fuzz/bin/%)
 
-$(BUILD)/bin/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call object,$$(call uses,tests/fuzz/fuzz_$$*.c)) $(LIB)
+fuzz_objects = $(BUILD)/obj/tests/fuzz/fuzz_$(1).o $(call object,$(call uses,tests/fuzz/fuzz_$(1).c)) $(LIB)
+
+$(BUILD)/bin/fuzz_%: $$(call fuzz_objects,$$*)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS)
+
+# The same targets with a main() that gives them their corpus once: for any compiler.
+$(BUILD)/replay/fuzz_%: $(BUILD)/obj/tests/fuzz/replay.o $$(call fuzz_objects,$$*)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 install: all
 	scripts/install '$(DESTDIR)$(PREFIX)' '$(BUILD)'

@@ -1,0 +1,86 @@
+/* fuzz_json: JSON from strangers - the bounded reader, both writers, and every schema.
+ *
+ * Promises held: what is read can be written, written text reads back to the same text, the
+ * canonical form is canonical of itself, and no schema trips over any value. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buf.h"
+#include "common/canon.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/schema.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool promise)
+{
+	if (!promise)
+		abort();
+}
+
+/* Any value of ours reads back as itself. */
+static void check_write(const json_t *v)
+{
+	struct buf once = BUF_INIT, twice = BUF_INIT;
+	json_t *again;
+
+	json_write(&once, v);
+	must(!memchr(once.data, '\n', once.len));
+	again = json_parse(once.data, once.len, JSON_DEPTH_MAX_CANON, "again");
+	must(again != NULL);
+	json_write(&twice, again);
+	must(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+	json_decref(again);
+	buf_release(&once);
+	buf_release(&twice);
+}
+
+static void check_canon(const json_t *v)
+{
+	struct buf once = BUF_INIT, twice = BUF_INIT;
+	json_t *again;
+
+	must(canon_write(&once, v) == 0);
+	again = json_parse(once.data, once.len, JSON_DEPTH_MAX_CANON, "canonical");
+	must(again != NULL);
+	must(canon_write(&twice, again) == 0);
+	must(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+	json_decref(again);
+	buf_release(&once);
+	buf_release(&twice);
+}
+
+/* Hold a record against its own schema, then against all others. */
+static void check_schemas(json_t *v)
+{
+	(void)schema_check(v, "fuzz", NULL);
+	if (!json_is_object(v))
+		return;
+	json_set_i64(v, "v", 1);
+	for (const char *const *kind = schema_kinds(); *kind; kind++) {
+		json_set_text(v, "kind", *kind);
+		if (schema_check(v, "fuzz", *kind) < 0)
+			must(err_get()->code == EX_DATAERR && err_get()->text[0]);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const char *text = (const char *)data;
+	json_t *v = json_parse(text, size, JSON_DEPTH_MAX_CANON, "fuzz");
+
+	if (v) {
+		check_write(v);
+		check_canon(v);
+		json_decref(v);
+	} else {
+		must(err_get()->code == EX_DATAERR);
+	}
+	v = json_parse(text, size, JSON_DEPTH_MAX, "fuzz");
+	if (v)
+		check_schemas(v);
+	json_decref(v);
+	return 0;
+}
