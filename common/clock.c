@@ -8,6 +8,8 @@
 
 #include "common/err.h"
 
+#define LAST_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
+
 int64_t clock_now_ms(void)
 {
 	const char *fixed = getenv("RNP_NOW");
@@ -68,8 +70,8 @@ void clock_format(char out[CLOCK_TEXT_MAX], int64_t ms)
 	int year, month, day, n;
 	int64_t days, rest;
 
-	if (ms < 0 || ms > INT64_C(253402300799999))
-		ms = ms < 0 ? 0 : INT64_C(253402300799999);
+	if (ms < 0 || ms > LAST_MS)
+		ms = ms < 0 ? 0 : LAST_MS;
 	days = ms / 86400000;
 	rest = ms % 86400000;
 	civil_from_days(days, &year, &month, &day);
@@ -113,6 +115,7 @@ static bool parse(const char *s, int64_t *ms)
 {
 	int year, month, day, hour, minute, second, fraction = 0, oh = 0, om = 0;
 	char c, sign;
+	int64_t t;
 
 	if (!digits(&s, 4, &year) || !one_of(&s, "-", &c) || !digits(&s, 2, &month) ||
 		!one_of(&s, "-", &c) || !digits(&s, 2, &day) || !one_of(&s, "Tt ", &c) ||
@@ -142,10 +145,14 @@ static bool parse(const char *s, int64_t *ms)
 		second = 59;
 		fraction = 999;
 	}
-	*ms = days_from_civil(year, month, day) * 86400000 + hour * INT64_C(3600000) +
+	t = days_from_civil(year, month, day) * 86400000 + hour * INT64_C(3600000) +
 		minute * 60000 + second * 1000 + fraction;
-	*ms += (sign == '-' ? 1 : -1) * (oh * INT64_C(3600000) + om * 60000);
-	return *ms >= 0;
+	t += (sign == '-' ? 1 : -1) * (oh * INT64_C(3600000) + om * 60000);
+	/* an offset may lead out of the years that clock_format can write */
+	if (t < 0 || t > LAST_MS)
+		return false;
+	*ms = t;
+	return true;
 }
 
 int clock_parse(const char *text, const char *what, int64_t *ms)

@@ -95,9 +95,10 @@ static void check_command_line(char *text)
 		{ 0 },
 	};
 	/* clang-format on */
-	static const struct command command = {
-		.name = "fuzz", .arguments = "[file ...]", .args_max = 3, .opts = opts
-	};
+	static const struct command command = { .name = "fuzz",
+		.arguments = "[file ...]",
+		.args_max = 3,
+		.opts = opts };
 	char *argv[ARGS_MAX + 1] = { (char *)"fuzz" };
 	int argc = 1, nargs = 0;
 
@@ -132,7 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_result(num_u64(text, "n", &u), (int64_t)u);
 		break;
 	case 2:
-		check_result(num_f64(text, "n", &d), (int64_t)(d < -1e18 || d > 1e18 ? 0 : d));
+		check_result(num_f64(text, "n", &d),
+			(int64_t)(d < -1e18 || d > 1e18 ? 0 : d));
 		break;
 	case 3:
 		check_decimal(text, data[0] / 8 % 10);
