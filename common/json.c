@@ -1,6 +1,9 @@
 #include "common/json.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/canon.h"
@@ -71,6 +74,25 @@ json_t *json_parse_object(const char *text, size_t len, const char *where)
 	return v;
 }
 
+/* Beyond 64 bits a real is written with an exponent, although ECMAScript writes digits up to
+ * 10^21: as digits it would be read as an integer that does not fit, and jansson then reads
+ * every integer of the text as a real, those beyond 2^53 with loss. */
+static void write_real(struct buf *out, double v)
+{
+	char text[40];
+
+	if (fabs(v) < 9223372036854775808.0 || fabs(v) >= 1e21) {
+		canon_number(out, v);
+		return;
+	}
+	for (int places = 0; places <= 16; places++) {
+		snprintf(text, sizeof text, "%.*e", places, v);
+		if (strtod(text, NULL) == v)
+			break;
+	}
+	buf_adds(out, text);
+}
+
 void json_write(struct buf *out, const json_t *v)
 {
 	const char *key;
@@ -105,7 +127,7 @@ void json_write(struct buf *out, const json_t *v)
 		buf_addf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
 		break;
 	case JSON_REAL:
-		canon_number(out, json_real_value(v));
+		write_real(out, json_real_value(v));
 		break;
 	case JSON_TRUE:
 		buf_adds(out, "true");
@@ -144,14 +166,16 @@ int json_get_i64(const json_t *obj, const char *where, const char *key, int64_t 
 
 	if (json_is_integer(v)) {
 		n = json_integer_value(v);
+		if (n > JSON_SAFE_INTEGER_MAX || n < -JSON_SAFE_INTEGER_MAX)
+			return wrong(where, key, v,
+				"exact: beyond 2^53 it has to be a decimal string");
 	} else if (json_is_string(v)) {
 		if (num_i64(json_string_value(v), key, INT64_MIN, INT64_MAX, &n) < 0)
 			return wrong(where, key, v, "a whole number");
 	} else if (json_is_real(v)) {
 		double d = json_real_value(v);
 
-		if (!(d >= -9007199254740992.0 && d <= 9007199254740992.0) ||
-			d != (double)(int64_t)d)
+		if (fabs(d) > JSON_SAFE_INTEGER_MAX || d != (double)(int64_t)d)
 			return wrong(where, key, v, "a whole number");
 		n = (int64_t)d;
 	} else {
@@ -284,10 +308,40 @@ void json_push(json_t *array, json_t *takes_v)
 		bug("cannot append to an array");
 }
 
+/* A JSON string of any bytes: those that are not UTF-8 become U+FFFD. Texts come from file
+ * names, devices and messages that were cut. */
+static json_t *string_of(const char *text)
+{
+	json_t *v = json_string(text);
+	struct buf clean = BUF_INIT;
+
+	if (v)
+		return v;
+	while (*text) {
+		unsigned char lead = (unsigned char)*text;
+		size_t n = strnlen(text,
+			lead < 0x80         ? 1 :
+				lead < 0xe0 ? 2 :
+				lead < 0xf0 ? 3 :
+					      4);
+
+		v = json_stringn(text, n);
+		if (v)
+			buf_add(&clean, text, n);
+		else
+			buf_adds(&clean, "\xef\xbf\xbd");
+		text += v ? n : 1;
+		json_decref(v);
+	}
+	v = json_string(buf_text(&clean));
+	buf_release(&clean);
+	return v;
+}
+
 void json_set_text(json_t *obj, const char *key, const char *text)
 {
 	if (text)
-		json_set(obj, key, json_string(text));
+		json_set(obj, key, string_of(text));
 }
 
 void json_set_i64(json_t *obj, const char *key, int64_t v)
@@ -322,5 +376,5 @@ void json_set_time(json_t *obj, const char *key, int64_t ms)
 
 void json_push_text(json_t *array, const char *text)
 {
-	json_push(array, json_string(text));
+	json_push(array, string_of(text));
 }

@@ -31,8 +31,8 @@ json_t *json_parse_object(const char *text, size_t len, const char *where);
 void json_write(struct buf *out, const json_t *v);
 
 /* Fields of an object. Each returns 0, or -1 with EX_DATAERR: absent, null, wrong type or out
- * of range. Texts are borrowed from obj. A whole number may also be a decimal string, as
- * rnp-json(5) says for those beyond 2^53. */
+ * of range. Texts are borrowed from obj. A whole number may also be a decimal string, and
+ * beyond +-(2^53 - 1) it has to be one, as rnp-json(5) says: a signature covers doubles. */
 int json_get_text(const json_t *obj, const char *where, const char *key,
 	const char **out);
 int json_get_i64(const json_t *obj, const char *where, const char *key, int64_t min,
@@ -59,7 +59,8 @@ int json_check_kind(const json_t *record, const char *where, const char *kind);
 json_t *json_record(const char *kind);
 
 /* Set a field; they take nothing and cannot fail but for memory. A whole number beyond
- * +-(2^53 - 1) is written as a decimal string. */
+ * +-(2^53 - 1) is written as a decimal string; bytes of a text that are not UTF-8 become
+ * U+FFFD. */
 void json_set_text(json_t *obj, const char *key, const char *text); /* NULL: not set */
 void json_set_i64(json_t *obj, const char *key, int64_t v);
 void json_set_f64(json_t *obj, const char *key, double v); /* finite */
