@@ -1,0 +1,13 @@
+/* commands.h - the subcommands of rnp-register, one file each. */
+#ifndef RNP_REGISTER_COMMANDS_H
+#define RNP_REGISTER_COMMANDS_H
+
+#include "common/opt.h"
+
+extern const struct command command_keygen;
+extern const struct command command_address;
+extern const struct command command_canon;
+extern const struct command command_sign;
+extern const struct command command_verify;
+
+#endif
