@@ -26,8 +26,7 @@ static const struct opt *find_in(const struct opt *o, const char *name, size_t l
 
 static int in_range(const struct opt *o, const char *what, const char *text, int64_t v)
 {
-	/* { .min = 1 } alone has no upper end */
-	int64_t max = o->max || o->min < 0 ? o->max : INT64_MAX;
+	int64_t max = o->min || o->max ? o->max : INT64_MAX;
 
 	if (v >= o->min && v <= max)
 		return 0;

@@ -4,10 +4,6 @@
 
 #include "common/opt.h"
 
-extern const struct command command_keygen;
-extern const struct command command_address;
-extern const struct command command_canon;
-extern const struct command command_sign;
-extern const struct command command_verify;
+extern const struct command command_detect;
 
 #endif

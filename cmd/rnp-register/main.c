@@ -1,26 +1,10 @@
 /* rnp-register - key, hardware facts, signed registration, and the registry that collects them. */
-#include <stddef.h>
-
 #include "cmd/rnp-register/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = {
-	&command_keygen,
-	&command_address,
-	&command_canon,
-	&command_sign,
-	&command_verify,
-	NULL,
-};
+static const struct command *const commands[] = { &command_detect, NULL };
 
-static const char *const kinds[] = {
-	"rnp.check",
-	"rnp.error",
-	"rnp.key",
-	"rnp.keyfile",
-	"rnp.node",
-	NULL,
-};
+static const char *const kinds[] = { "rnp.bench", "rnp.error", "rnp.node", NULL };
 
 static const struct program program = {
 	.name = "rnp-register",

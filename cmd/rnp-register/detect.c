@@ -1,0 +1,428 @@
+/* detect - rnp.node: what this machine is, as far as its operator shares it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-register/commands.h"
+#include "cmd/rnp-register/measured.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hw.h"
+#include "common/json.h"
+#include "common/key.h"
+#include "common/lines.h"
+#include "common/nvml.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/schema.h"
+
+static struct {
+	const char *wallet, *name, *bench, *share, *key;
+	struct opt_list labels;
+} options;
+
+/* --- options ------------------------------------------------------------------------------ */
+
+/* What --share may name. The default is what a registration needs to be priced and paid. */
+static const struct {
+	const char *field;
+	bool by_default;
+} shareable[] = {
+	{ "gpus", true },
+	{ "cpu", true },
+	{ "memory_bytes", true },
+	{ "memory_bandwidth_bps", true },
+	{ "disks", false },
+	{ "os", false },
+	{ "limits", true },
+	{ "network", true },
+};
+
+#define SHAREABLE (sizeof shareable / sizeof *shareable)
+
+static int share_one(bool shared[SHAREABLE], const char *word, size_t len)
+{
+	for (size_t i = 0; i < SHAREABLE; i++) {
+		if (strlen(shareable[i].field) == len &&
+			memcmp(shareable[i].field, word, len) == 0) {
+			shared[i] = true;
+			return 0;
+		}
+	}
+	err_set(EX_USAGE, "--share: there is no field '%.*s'", (int)(len < 40 ? len : 40),
+		word);
+	return err_hint(
+		"all, none, or of gpus,cpu,memory_bytes,memory_bandwidth_bps,disks,os,limits,network");
+}
+
+static int parse_share(bool shared[SHAREABLE], const char *text)
+{
+	bool all = text && strcmp(text, "all") == 0;
+
+	for (size_t i = 0; i < SHAREABLE; i++)
+		shared[i] = text ? all : shareable[i].by_default;
+	if (!text || all || strcmp(text, "none") == 0)
+		return 0;
+	for (;;) {
+		size_t len = strcspn(text, ",");
+
+		if (share_one(shared, text, len) < 0)
+			return -1;
+		if (!text[len])
+			return 0;
+		text += len + 1;
+	}
+}
+
+static int add_label(json_t *labels, const char *text)
+{
+	const char *equals = strchr(text, '=');
+	json_t *list;
+	char key[64];
+
+	if (!equals || equals == text || !equals[1] ||
+		(size_t)(equals - text) >= sizeof key)
+		return err_set(EX_USAGE, "--label: '%.60s' is not NAME=VALUE", text);
+	memcpy(key, text, (size_t)(equals - text));
+	key[equals - text] = '\0';
+	if (strcmp(key, "compliance") != 0) {
+		json_set_text(labels, key, equals + 1);
+		return 0;
+	}
+	list = json_object_get(labels, key);
+	if (!list) {
+		list = json_array();
+		json_set(labels, key, list);
+	}
+	for (const char *at = equals + 1;; at++) {
+		size_t len = strcspn(at, ",");
+
+		json_push(list, json_stringn(at, len));
+		at += len;
+		if (!*at)
+			return 0;
+	}
+}
+
+/* name, wallet and labels: what the operator says */
+static int add_stated(json_t *node)
+{
+	unsigned char public_key[KEY_PUBLIC_BYTES];
+	json_t *labels;
+
+	json_set_text(node, "name", options.name);
+	if (options.wallet) {
+		if (key_parse_address(options.wallet, "--wallet", public_key) < 0)
+			return err_set(EX_USAGE,
+				"--wallet: '%.60s' is not a base58 address",
+				options.wallet);
+		json_set_text(node, "wallet", options.wallet);
+	}
+	if (!options.labels.n)
+		return 0;
+	labels = json_object();
+	json_set(node, "labels", labels);
+	for (int i = 0; i < options.labels.n; i++)
+		if (add_label(labels, options.labels.items[i]) < 0)
+			return -1;
+	return 0;
+}
+
+/* --- facts -------------------------------------------------------------------------------- */
+
+static void set_positive(json_t *obj, const char *key, int64_t v)
+{
+	if (v > 0)
+		json_set_i64(obj, key, v);
+}
+
+static void set_filled(json_t *obj, const char *key, const char *text)
+{
+	if (text && *text)
+		json_set_text(obj, key, text);
+}
+
+static json_t *gpu_json(const struct nvml_gpu *g)
+{
+	json_t *v = json_object();
+
+	set_filled(v, "uuid", g->uuid);
+	json_set_text(v, "vendor", "NVIDIA");
+	json_set_text(v, "model", g->model);
+	set_positive(v, "memory_bytes", g->memory_bytes);
+	set_filled(v, "driver", g->driver);
+	set_filled(v, "compute_capability", g->compute_capability);
+	set_positive(v, "sm_count", g->sm_count);
+	set_positive(v, "clock_max_mhz", g->clock_max_mhz);
+	set_positive(v, "power_limit_mw", g->power_limit_mw);
+	set_positive(v, "pcie_gen", g->pcie_gen);
+	set_positive(v, "pcie_width", g->pcie_width);
+	if (g->ecc >= 0)
+		json_set_bool(v, "ecc", g->ecc);
+	if (g->mig >= 0)
+		json_set_bool(v, "mig", g->mig);
+	return v;
+}
+
+static void add_gpus(json_t *node, struct hw_causes *why)
+{
+	static struct nvml_gpu gpus[NVML_GPUS_MAX];
+	int n = nvml_read(gpus, NVML_GPUS_MAX, why);
+	json_t *list;
+
+	if (n < 0)
+		return;
+	list = json_array();
+	for (int i = 0; i < n; i++)
+		json_push(list, gpu_json(&gpus[i]));
+	json_set(node, "gpus", list);
+}
+
+static void add_cpu(json_t *node, struct hw_causes *why)
+{
+	json_t *v = json_object(), *isa = json_array();
+	struct hw_cpu cpu;
+
+	hw_cpu_read(&cpu, why);
+	set_filled(v, "model", cpu.model);
+	set_positive(v, "cores", cpu.cores);
+	set_positive(v, "threads", cpu.threads);
+	set_positive(v, "clock_max_mhz", cpu.clock_max_mhz);
+	for (int i = 0; i < cpu.nisa; i++)
+		json_push_text(isa, cpu.isa[i]);
+	json_set(v, "isa", isa);
+	json_set(node, "cpu", v);
+}
+
+static void add_disks(json_t *node, struct hw_causes *why)
+{
+	static struct hw_disk disks[HW_DISKS_MAX];
+	json_t *list;
+	int n = hw_disks_read(disks, HW_DISKS_MAX, why);
+
+	if (n < 0)
+		return;
+	list = json_array();
+	for (int i = 0; i < n; i++) {
+		json_t *v = json_object();
+
+		json_set_text(v, "name", disks[i].name);
+		json_set_text(v, "type", disks[i].type);
+		set_filled(v, "model", disks[i].model);
+		set_positive(v, "size_bytes", disks[i].size_bytes);
+		json_push(list, v);
+	}
+	json_set(node, "disks", list);
+}
+
+static void add_os(json_t *node, struct hw_causes *why)
+{
+	json_t *v = json_object();
+	struct hw_os os;
+
+	hw_os_read(&os, why);
+	set_filled(v, "name", os.name);
+	set_filled(v, "release", os.release);
+	set_filled(v, "distribution", os.distribution);
+	set_filled(v, "machine", os.machine);
+	json_set(node, "os", v);
+}
+
+static void add_limits(json_t *node, struct hw_causes *why)
+{
+	json_t *v = json_object();
+	struct hw_limits limits;
+
+	hw_limits_read(&limits, why);
+	set_positive(v, "cgroup", limits.cgroup);
+	set_positive(v, "cpu_milli", limits.cpu_milli);
+	set_positive(v, "cpus", limits.cpus);
+	set_positive(v, "memory_bytes", limits.memory_bytes);
+	set_positive(v, "pids", limits.pids);
+	json_set(node, "limits", v);
+}
+
+/* The address of the node's key. A key that was named must be good; without one the record is
+ * still of use, sign adds the address. */
+static int add_address(json_t *node, struct hw_causes *why)
+{
+	struct key key = KEY_INIT;
+
+	if (key_load(&key, options.key, NULL) < 0) {
+		if (options.key)
+			return -1;
+		hw_cause(why, "node", "no key: %.200s", err_get()->text);
+		err_clear();
+		return 0;
+	}
+	json_set_text(node, "node", key.address);
+	key_release(&key);
+	return 0;
+}
+
+static int add_measured(json_t *node, const char *path)
+{
+	struct lines lines;
+	char *line;
+	size_t len;
+	int more, rc = -1;
+
+	lines_open(&lines, (char **)&path, 1, JSON_RECORD_BYTES_MAX);
+	while ((more = lines_next(&lines, &line, &len)) > 0) {
+		const char *where = lines_where(&lines);
+		json_t *bench = json_parse_object(line, len, where);
+		int good = bench ? schema_check(bench, where, "rnp.bench") : -1;
+
+		if (good == 0)
+			good = measured_take(node, bench, where);
+		json_decref(bench);
+		if (good < 0)
+			goto out;
+	}
+	measured_finish(node);
+	rc = more;
+out:
+	lines_close(&lines);
+	return rc;
+}
+
+static void add_unknown(json_t *node, const struct hw_causes *why)
+{
+	json_t *unknown = json_object_get(node, "unknown");
+
+	for (int i = 0; i < why->n; i++)
+		json_set_text(unknown, why->at[i].field, why->at[i].cause);
+}
+
+/* Not measured here: say so, and with what. */
+static void note_unmeasured(json_t *node)
+{
+	json_t *unknown = json_object_get(node, "unknown");
+
+	json_set_text(unknown, "memory_bandwidth_bps",
+		"not measured: rnp-bench run --suite mem");
+	json_set_text(unknown, "network.down_bps",
+		"not measured: rnp-bench run --suite net");
+	json_set_text(unknown, "network.up_bps",
+		"not measured: rnp-bench run --suite net");
+	json_set_text(unknown, "network.ping_us",
+		"not measured: rnp-bench run --suite net");
+}
+
+static bool belongs_to(const char *path, const char *field)
+{
+	size_t len = strlen(field);
+
+	return strncmp(path, field, len) == 0 && strchr(".[", path[len]);
+}
+
+/* Take out what is not shared, its causes too: they would tell. */
+static void withhold(json_t *node, const bool shared[SHAREABLE])
+{
+	json_t *unknown = json_object_get(node, "unknown"), *withheld = json_array(),
+	       *cause;
+	const char *path;
+	void *next;
+
+	for (size_t i = 0; i < SHAREABLE; i++) {
+		if (shared[i])
+			continue;
+		json_object_del(node, shareable[i].field);
+		json_push_text(withheld, shareable[i].field);
+		json_object_foreach_safe(unknown, next, path,
+			cause) if (belongs_to(path, shareable[i].field))
+			json_object_del(unknown, path);
+	}
+	if (json_array_size(withheld))
+		json_set(node, "withheld", withheld);
+	else
+		json_decref(withheld);
+	if (!json_object_size(unknown))
+		json_object_del(node, "unknown");
+}
+
+/* Everything that can be read; -1 when an option is wrong or --bench is no good. */
+static int fill(json_t *node)
+{
+	static struct hw_causes why;
+
+	if (add_address(node, &why) < 0)
+		return -1;
+	json_set_time(node, "at", clock_now_ms());
+	if (add_stated(node) < 0)
+		return -1;
+	add_gpus(node, &why);
+	add_cpu(node, &why);
+	set_positive(node, "memory_bytes", hw_memory_read(&why));
+	add_disks(node, &why);
+	add_os(node, &why);
+	add_limits(node, &why);
+	json_set(node, "unknown", json_object());
+	add_unknown(node, &why);
+	note_unmeasured(node);
+	return options.bench ? add_measured(node, options.bench) : 0;
+}
+
+static int run(int n, char **args)
+{
+	json_t *node = json_record("rnp.node");
+	bool shared[SHAREABLE];
+	int rc = -1;
+
+	(void)n, (void)args;
+	if (parse_share(shared, options.share) < 0 || fill(node) < 0)
+		goto out;
+	withhold(node, shared);
+	/* what the machine says always fits the schema: what does not was given as an option */
+	if (schema_check(node, "--name, --label", "rnp.node") < 0) {
+		struct err e;
+
+		err_save(&e);
+		err_set(EX_USAGE, "%s", e.text);
+		goto out;
+	}
+	rc = out_record(node);
+out:
+	json_decref(node);
+	opt_list_release(&options.labels);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+static const struct opt opts[] = {
+	{ .name = "wallet",
+		.kind = OPT_TEXT,
+		.to = &options.wallet,
+		.metavar = "A",
+		.help = "Solana address that is paid" },
+	{ .name = "name",
+		.kind = OPT_TEXT,
+		.to = &options.name,
+		.metavar = "N",
+		.help = "name of the machine, for people" },
+	{ .name = "label",
+		.kind = OPT_LIST,
+		.to = &options.labels,
+		.metavar = "k=v",
+		.help = "country, region, host_type, compliance, peak_hours or another" },
+	{ .name = "bench",
+		.kind = OPT_TEXT,
+		.to = &options.bench,
+		.metavar = "F",
+		.help = "take measured figures from these rnp.bench records" },
+	{ .name = "share",
+		.kind = OPT_TEXT,
+		.to = &options.share,
+		.metavar = "FIELD,...",
+		.help = "share exactly these fields, or all (default all but disks and os)" },
+	OPT_KEY(&options.key),
+	{ 0 },
+};
+
+const struct command command_detect = {
+	.name = "detect",
+	.args_max = 0,
+	.summary = "What this machine is, as far as its operator shares it.",
+	.details = "Writes one rnp.node record, unsigned.",
+	.columns = "name,gpus.0.model,cpu.model,cpu.threads,memory_bytes",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,253 @@
+# rnp-register detect: what a machine is, on this one and on captured trees of others.
+load helper
+
+setup_file() {
+	local cc=${CC:-gcc}
+	"$cc" -shared -fPIC -o "$BATS_FILE_TMPDIR/libnvidia-ml.so.1" "$BATS_TEST_DIRNAME/fake/nvml.c"
+	mkdir "$BATS_FILE_TMPDIR/old"
+	"$cc" -shared -fPIC -DOLD -o "$BATS_FILE_TMPDIR/old/libnvidia-ml.so.1" \
+		"$BATS_TEST_DIRNAME/fake/nvml.c"
+	"$cc" -shared -fPIC -I"$BATS_TEST_DIRNAME/.." -o "$BATS_FILE_TMPDIR/cuda.so" \
+		"$BATS_TEST_DIRNAME/fake/cuda.c"
+}
+
+# Make the machine of tests/data/sys/NAME.tree the one that is looked at.
+tree() {
+	export RNP_SYSROOT=$BATS_TEST_TMPDIR/root RNP_CUDA_PLUGIN=$BATS_TEST_TMPDIR/none.so
+	awk -v root="$RNP_SYSROOT" '
+		/^== / { if (file) close(file); file = root substr($0, 4)
+			dir = file; sub("/[^/]*$", "", dir); system("mkdir -p \"" dir "\""); printf "" >file; next }
+		{ print >file }' "$BATS_TEST_DIRNAME/data/sys/$1.tree"
+}
+
+# The driver's library, and CUDA, are there. $1: what is wrong with them
+gpus() {
+	export LD_LIBRARY_PATH=$BATS_FILE_TMPDIR RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/cuda.so FAKE_NVML=$1
+}
+
+# `detect --share all` in $BATS_TEST_TMPDIR/node.json; then `is PATH VALUE`
+detect() {
+	rnp-register detect --share all "$@" >"$BATS_TEST_TMPDIR/node.json"
+}
+is() {
+	assert_equal "$(jq -c "$1" "$BATS_TEST_TMPDIR/node.json")" "$2"
+}
+
+@test "detect: this machine, and the record fits its schema" {
+	detect
+	jq -e '.kind == "rnp.node" and .v == 1 and .cpu.threads >= 1 and .memory_bytes > 1e8' \
+		"$BATS_TEST_TMPDIR/node.json"
+	is .cpu.threads "$(getconf _NPROCESSORS_ONLN)"
+	is .os.release "\"$(uname -r)\""
+	is .memory_bytes $(($(awk '/MemTotal/ {print $2}' /proc/meminfo) * 1024))
+	python3 - "$BATS_TEST_TMPDIR/node.json" "$(rnp-register --schema rnp.node)" <<-E
+		import json, sys, jsonschema
+		jsonschema.Draft202012Validator(json.loads(sys.argv[2])).validate(json.load(open(sys.argv[1])))
+	E
+}
+
+@test "detect: a desktop: cores, clock, memory, system, no limits" {
+	tree desktop
+	detect
+	is .cpu.model '"AMD Ryzen 7 5800X 8-Core Processor"'
+	is .cpu.cores 4
+	is .cpu.threads 8
+	is .cpu.clock_max_mhz 4850
+	is .cpu.isa '["sse4_2","avx","avx2","fma","f16c","bmi2","aes","vaes","vpclmulqdq","sha_ni"]'
+	is .memory_bytes $((65762392 * 1024))
+	is .os '{"name":"Linux","release":"6.8.0-45-generic","distribution":"Ubuntu 24.04.1 LTS","machine":"x86_64"}'
+	is .limits '{"cgroup":2}'
+}
+
+@test "detect: NVMe, SSD and hard disk; no stick, loop or empty slot" {
+	tree desktop
+	detect
+	is '[.disks[] | [.name, .type, .model, .size_bytes]]' \
+		'[["nvme0n1","nvme","Samsung SSD 980 PRO 1TB",1000204886016],["sda","ssd","CT500MX500SSD1",500107862016],["sdb","hdd","ST4000DM004-2CV1",4000787030016]]'
+}
+
+@test "detect: a container: quota, memory, pids, pinned CPUs; virtual disks have no type" {
+	tree container
+	detect
+	is .limits '{"cgroup":2,"cpu_milli":1500,"cpus":2,"memory_bytes":2147483648,"pids":512}'
+	is .cpu.threads 6
+	is .cpu.cores null
+	is '.unknown["cpu.cores"]' '"/sys/devices/system/cpu shows no topology"'
+	is '[.disks[].type]' '[null,null]'
+	is '.unknown["disks[1].type"]' '"vda is a virtual disk"'
+	is '.gpus' '[]'
+}
+
+@test "detect: nested groups of version 1: the smallest limit on the way up counts" {
+	tree arm
+	detect
+	is .limits '{"cgroup":1,"cpu_milli":500,"memory_bytes":1073741824}'
+	is .cpu.isa '["aes","asimd","asimddp","asimdhp","bf16","i8mm","sve","sha2"]'
+	is '.unknown["cpu.model"]' '"/proc/cpuinfo does not name it"'
+	is '.unknown.memory_bytes' '"/proc/meminfo has no MemTotal"'
+	is '.cpu.model' null
+	is '.memory_bytes' null
+}
+
+@test "detect: an empty root leaves a cause for everything" {
+	mkdir "$BATS_TEST_TMPDIR/root"
+	export RNP_SYSROOT=$BATS_TEST_TMPDIR/root
+	detect
+	for field in gpus cpu.model cpu.threads cpu.cores cpu.clock_max_mhz memory_bytes disks os.name limits; do
+		is ".unknown[\"$field\"] | length > 5" true
+	done
+}
+
+@test "detect: two GPUs, joined with CUDA by UUID and by PCI address" {
+	tree desktop
+	gpus two
+	detect
+	is '.gpus[0]' '{"uuid":"GPU-11111111-2222-3333-4444-555555555555","vendor":"NVIDIA","model":"NVIDIA GeForce RTX 4090","memory_bytes":25757220864,"driver":"580.95.05","compute_capability":"8.9","sm_count":128,"clock_max_mhz":3105,"power_limit_mw":450000,"pcie_gen":4,"pcie_width":16,"ecc":false,"mig":false}'
+	is '.gpus[1] | [.model, .sm_count, .ecc, .mig, .power_limit_mw]' '["NVIDIA A100-SXM4-80GB",108,true,false,null]'
+	is '.unknown["gpus[1].power_limit_mw"]' '"driver: NVML: Not Supported (3)"'
+}
+
+@test "detect: multi-instance mode: no multiprocessors of slices, no memory without permission" {
+	tree desktop
+	gpus mig
+	detect
+	is '.gpus[1] | [.mig, .sm_count, .memory_bytes]' '[true,null,null]'
+	is '.unknown["gpus[1].memory_bytes"]' '"permission: NVML: Insufficient Permissions (4)"'
+	is '.gpus[0].mig' false
+}
+
+@test "detect: a lost GPU is left out and named" {
+	tree desktop
+	gpus lost
+	detect
+	is '.gpus | length' 1
+	is .unknown.gpus '"GPU 2 of 2: driver: NVML: GPU is lost (15)"'
+}
+
+@test "detect: no permission, driver not loaded, versions that differ, an old library: each its cause" {
+	tree desktop
+	FAKE_CUDA=fail
+	export FAKE_CUDA
+	gpus permission
+	detect
+	is .gpus null
+	is .unknown.gpus '"permission: NVML: Insufficient Permissions (4)"'
+	gpus notloaded
+	detect
+	is .unknown.gpus '"driver: NVML: Driver Not Loaded (9)"'
+	gpus mismatch
+	detect
+	is '.unknown.gpus | startswith("library: NVML: Driver/library version mismatch (18); ")' true
+	gpus two
+	LD_LIBRARY_PATH=$BATS_FILE_TMPDIR/old
+	detect
+	is '.unknown.gpus | startswith("library: ")' true
+	touch "$RNP_SYSROOT/.dockerenv"
+	gpus permission
+	detect
+	is '.unknown.gpus | startswith("container: ")' true
+}
+
+@test "detect: GPUs on the bus but no library is not the same as no GPU" {
+	tree desktop
+	detect
+	is .gpus null
+	is '.unknown.gpus | startswith("library: libnvidia-ml.so.1: cannot open")' true
+	rm -r "$RNP_SYSROOT"/sys/bus/pci/devices/* "$RNP_SYSROOT/proc/driver" "$RNP_SYSROOT/dev"
+	detect
+	is .gpus '[]'
+	is .unknown.gpus null
+}
+
+@test "detect: without the driver's library CUDA alone is used" {
+	tree desktop
+	export RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/cuda.so
+	detect
+	is '[.gpus[] | [.model, .sm_count, .compute_capability]]' \
+		'[["NVIDIA A100-SXM4-80GB",108,"8.0"],["NVIDIA GeForce RTX 4090",128,"8.9"]]'
+	is '.unknown["gpus[0].power_limit_mw"] | startswith("library: ")' true
+}
+
+@test "detect: a library that returns garbage gives no garbage" {
+	tree desktop
+	gpus garbage
+	detect
+	is '.gpus[0] | [(.model | test("^[?]+$")), .memory_bytes, .clock_max_mhz]' '[true,null,null]'
+	is '.unknown["gpus[0].memory_bytes"]' '"driver: NVML says nothing sensible"'
+}
+
+@test "detect: CUDA that sees nothing, or fails, leaves the multiprocessors unknown" {
+	tree desktop
+	gpus two
+	FAKE_CUDA=none detect
+	is '.unknown["gpus[0].sm_count"]' '"CUDA does not see this GPU (CUDA_VISIBLE_DEVICES?)"'
+	FAKE_CUDA=fail detect
+	is '.unknown["gpus[0].sm_count"]' '"cudaErrorInsufficientDriver: too old"'
+}
+
+@test "detect: only what the operator opts in to is shared; causes of the rest are not told" {
+	tree desktop
+	run_split rnp-register detect
+	assert_success
+	assert_equal "$(jq -c '[.withheld, .disks, .os, (.cpu | length > 3)]' <<<"$output")" '[["disks","os"],null,null,true]'
+	run_split rnp-register detect --share gpus,os
+	assert_equal "$(jq -c '[.withheld, .cpu, .os.name]' <<<"$output")" \
+		'[["cpu","memory_bytes","memory_bandwidth_bps","disks","limits","network"],null,"Linux"]'
+	assert_equal "$(jq -c '.unknown | keys' <<<"$output")" '["gpus","node"]'
+	run_split rnp-register detect --share none
+	assert_equal "$(jq -c '[.gpus, (.withheld | length), .unknown.gpus]' <<<"$output")" '[null,8,null]'
+	run_split rnp-register detect --share gpus,nonsense
+	assert_equal "$status" 64
+	[[ $stderr == *"no field 'nonsense'"* ]]
+}
+
+@test "detect: name, wallet and labels are what the operator says" {
+	detect --name "my node" --wallet 11111111111111111111111111111111 --label country=DE \
+		--label compliance=SOC2,GDPR --label host_type=data-center --label rack=b7
+	is '[.name, .wallet]' '["my node","11111111111111111111111111111111"]'
+	is .labels '{"country":"DE","compliance":["SOC2","GDPR"],"host_type":"data-center","rack":"b7"}'
+	for bad in "--label country=Germany" "--label host_type=garage" "--label x" "--label =x" \
+		"--label compliance=SOC9" "--wallet 0OIl" "--name ''"; do
+		eval "run_split rnp-register detect $bad"
+		assert_equal "$status" 64
+		assert_equal "$output" ""
+	done
+}
+
+@test "detect: node is the key's address; a key that is named must be there" {
+	refused 66 "cannot open" rnp-register detect --key "$BATS_TEST_TMPDIR/absent"
+	detect
+	is .node null
+	is '.unknown.node | startswith("no key: ")' true
+}
+
+@test "detect: measured figures come from --bench, of this machine only" {
+	tree container
+	local bench=$BATS_TEST_TMPDIR/bench cpu
+	cpu="Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"
+	record() { # suite test device unit median rest
+		printf '{"kind":"rnp.bench","v":1,"at":"2026-11-20T12:00:00Z","suite":"%s","test":"%s","device":"%s","unit":"%s","median":%s,"low":1,"high":%s,"samples":9%s}\n' \
+			"$1" "$2" "$3" "$4" "$5" "$5" "${6:-}"
+	}
+	{
+		record mem triad "$cpu" B/s 61000000000
+		record net down x B/s 117500000
+		record net up x B/s 100000000
+		record net ping x ns 9000999
+		record cpu "hash chain" "$cpu" 1/s 20000000 ',"clock_mhz":3750'
+		record disk "sequential read" x B/s 2000000000 ',"params":{"disk":"vda"}'
+	} >"$bench"
+	detect --bench "$bench"
+	is .memory_bandwidth_bps 61000000000
+	is .network '{"down_bps":940000000,"up_bps":800000000,"ping_us":9000}'
+	is .cpu.clock_max_mhz 3750
+	is '.disks[1].read_bps' 2000000000
+	is '.unknown | keys' '["cpu.cores","disks[0].type","disks[1].type","node","os.distribution"]'
+	detect
+	is '.unknown.memory_bandwidth_bps' '"not measured: rnp-bench run --suite mem"'
+	record mem triad "Another CPU" B/s 61000000000 >"$bench"
+	refused 65 "measured on 'Another CPU'" rnp-register detect --bench "$bench"
+	echo '{"kind":"rnp.bench","v":1}' >"$bench"
+	refused 65 "$bench:1: at: is missing" rnp-register detect --bench "$bench"
+	refused 66 "cannot open" rnp-register detect --bench "$bench.absent"
+}
