@@ -1,0 +1,154 @@
+/* What the readers of all markets share. */
+#include "cmd/rnp-price/feed.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/gpu.h"
+#include "common/money.h"
+#include "common/num.h"
+
+#define PRICE_DECIMALS 12
+
+void feed_release(struct feed *f)
+{
+	offer_list_release(&f->offers);
+	for (size_t i = 0; i < f->nnotes; i++) {
+		free(f->notes[i].text);
+		free(f->notes[i].where);
+	}
+	free(f->notes);
+	free(f->ids);
+	memset(f, 0, sizeof *f);
+	f->at_ms = OFFER_UNKNOWN;
+}
+
+void feed_note(struct feed *f, const char *where, const char *fmt, ...)
+{
+	char text[300];
+	va_list ap;
+	struct feed_note *n;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	for (size_t i = 0; i < f->nnotes; i++)
+		if (strcmp(f->notes[i].text, text) == 0) {
+			f->notes[i].times++;
+			return;
+		}
+	f->notes = xgrow(f->notes, &f->notes_cap, f->nnotes + 1, sizeof *f->notes);
+	n = &f->notes[f->nnotes++];
+	n->text = xstrdup(text);
+	n->where = xstrdup(where);
+	n->times = 1;
+}
+
+int feed_price(const char *price, int64_t count_micro, const char *what, int64_t *uusd)
+{
+	int64_t pico;
+
+	if (num_decimal(price, what, PRICE_DECIMALS, 1, &pico) < 0)
+		return -1;
+	if (pico < 0)
+		return err_set(EX_DATAERR, "%s: %.60s is less than 0", what, price);
+	return money_muldiv(pico, 1, count_micro, MONEY_HALF_UP, uusd);
+}
+
+void feed_name_model(struct feed *f, struct offer *o, const struct gpu_model *m,
+	const char *name, const char *where)
+{
+	o->name = name;
+	o->known = m;
+	o->model = m ? m->name : name;
+	if (!m && o->gpu_memory_bytes > 0)
+		feed_note(f, where, "GPU model '%.100s' with %lld MiB is not in our table: passed "
+			"on under its own name", name, (long long)(o->gpu_memory_bytes >> 20));
+	else if (!m)
+		feed_note(f, where, "GPU model '%.100s' is not in our table: passed on under its "
+			"own name", name);
+}
+
+/* --- ids that were there ------------------------------------------------------------------ */
+
+/* Open addressing over the offers' ids: ids[slot] is 1 + the offer's index. */
+static size_t slot_of(const struct feed *f, const char *id, bool spot)
+{
+	uint64_t h = 14695981039346656037u ^ spot; /* FNV-1a */
+
+	for (const char *p = id; *p; p++)
+		h = (h ^ (unsigned char)*p) * 1099511628211u;
+	for (h &= f->ids_cap - 1; f->ids[h]; h = (h + 1) & (f->ids_cap - 1)) {
+		const struct offer *o = &f->offers.items[f->ids[h] - 1];
+
+		if (o->spot == spot && strcmp(o->id, id) == 0)
+			break;
+	}
+	return h;
+}
+
+static void grow_ids(struct feed *f)
+{
+	free(f->ids);
+	f->ids_cap = f->ids_cap ? f->ids_cap * 2 : 1024;
+	f->ids = xcalloc(f->ids_cap, sizeof *f->ids);
+	for (size_t i = 0; i < f->offers.n; i++)
+		f->ids[slot_of(f, f->offers.items[i].id, f->offers.items[i].spot)] = i + 1;
+}
+
+void feed_add(struct feed *f, struct offer *o, const char *where)
+{
+	size_t slot;
+
+	if (f->offers.n * 2 >= f->ids_cap)
+		grow_ids(f);
+	slot = slot_of(f, o->id, o->spot);
+	if (f->ids[slot]) {
+		const struct offer *first = &f->offers.items[f->ids[slot] - 1];
+
+		if (first->uusd_per_gpu_hour == o->uusd_per_gpu_hour)
+			feed_note(f, where, "the same offer again, left out");
+		else
+			feed_note(f, where, "offer '%.100s' again with another price, left out: "
+				"%lld uusd, first %lld", o->id, (long long)o->uusd_per_gpu_hour,
+				(long long)first->uusd_per_gpu_hour);
+		return;
+	}
+	offer_list_add(&f->offers, o);
+	f->ids[slot] = f->offers.n;
+}
+
+/* --- places ------------------------------------------------------------------------------- */
+
+static bool is_country(const char *s, size_t n)
+{
+	return n == 2 && isupper((unsigned char)s[0]) && isupper((unsigned char)s[1]);
+}
+
+bool feed_country(const char *place, char out[3])
+{
+	const char *parts[4];
+	size_t lens[4];
+	int n = 0;
+
+	for (const char *p = place; n < 4; n++) {
+		p += strspn(p, " ");
+		parts[n] = p;
+		lens[n] = strcspn(p, ",");
+		p += lens[n];
+		if (!*p++) {
+			n++;
+			break;
+		}
+	}
+	/* "region, country, continent", "region, country", "country" */
+	if (n > 3 || !is_country(parts[n == 1 ? 0 : 1], lens[n == 1 ? 0 : 1]))
+		return false;
+	memcpy(out, parts[n == 1 ? 0 : 1], 2);
+	out[2] = '\0';
+	return true;
+}
