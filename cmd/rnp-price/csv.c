@@ -1,9 +1,9 @@
 #include "cmd/rnp-price/csv.h"
 
-#include <jansson.h>
 #include <string.h>
 
 #include "common/err.h"
+#include "common/utf8.h"
 
 void csv_open(struct csv *c, const char *text, size_t len, const char *name)
 {
@@ -23,7 +23,8 @@ void csv_close(struct csv *c)
 
 static int bad(const struct csv *c, int field, const char *reason)
 {
-	return err_set(EX_DATAERR, "%s:%ld: field %d: %s", c->name, c->line, field + 1, reason);
+	return err_set(EX_DATAERR, "%s:%ld: field %d: %s", c->name, c->line, field + 1,
+		reason);
 }
 
 static int peek(const struct csv *c)
@@ -83,18 +84,16 @@ static int read_plain(struct csv *c, int field)
 static int read_field(struct csv *c, int field)
 {
 	size_t begin = c->bytes.len;
-	json_t *utf8;
 
 	if ((peek(c) == '"' ? read_quoted(c, field) : read_plain(c, field)) < 0)
 		return -1;
 	if (peek(c) >= 0 && peek(c) != ',' && !break_here(c))
 		return bad(c, field, "text behind the closing quote");
-	if (c->bytes.len > begin && memchr(c->bytes.data + begin, '\0', c->bytes.len - begin))
+	if (c->bytes.len > begin &&
+		memchr(c->bytes.data + begin, '\0', c->bytes.len - begin))
 		return bad(c, field, "a NUL byte");
-	utf8 = json_stringn(buf_text(&c->bytes) + begin, c->bytes.len - begin);
-	if (!utf8)
+	if (!utf8_valid(buf_text(&c->bytes) + begin, c->bytes.len - begin))
 		return bad(c, field, "not UTF-8");
-	json_decref(utf8);
 	buf_addc(&c->bytes, '\0');
 	return 0;
 }
@@ -123,8 +122,9 @@ int csv_next(struct csv *c)
 		c->next_line++;
 	}
 	if (c->nfields && n != c->nfields)
-		return err_set(EX_DATAERR, "%s:%ld: the row has %d fields, the first has %d",
-			c->name, c->line, n, c->nfields);
+		return err_set(EX_DATAERR,
+			"%s:%ld: the row has %d fields, the first has %d", c->name,
+			c->line, n, c->nfields);
 	c->nfields = n;
 	/* the buffer no longer moves */
 	at = buf_text(&c->bytes);

@@ -21,7 +21,7 @@ struct csv {
 	const char *name; /* of the file, for errors; borrowed */
 	long line;        /* where the row last read begins */
 	long next_line;
-	int nfields; /* of every row; 0 before the first */
+	int nfields;      /* of every row; 0 before the first */
 	struct buf bytes; /* the fields of the row, each with a NUL */
 	const char *fields[CSV_FIELDS_MAX];
 };

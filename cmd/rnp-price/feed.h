@@ -31,7 +31,10 @@ struct feed {
 	size_t nnotes, notes_cap;
 	size_t *ids, ids_cap; /* hash table of the offers' ids */
 };
-#define FEED_INIT { .at_ms = OFFER_UNKNOWN }
+#define FEED_INIT                      \
+	{                              \
+		.at_ms = OFFER_UNKNOWN \
+	}
 
 void feed_release(struct feed *f);
 

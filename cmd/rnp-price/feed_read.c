@@ -66,11 +66,15 @@ void feed_name_model(struct feed *f, struct offer *o, const struct gpu_model *m,
 	o->known = m;
 	o->model = m ? m->name : name;
 	if (!m && o->gpu_memory_bytes > 0)
-		feed_note(f, where, "GPU model '%.100s' with %lld MiB is not in our table: passed "
-			"on under its own name", name, (long long)(o->gpu_memory_bytes >> 20));
+		feed_note(f, where,
+			"GPU model '%.100s' with %lld MiB is not in our table: passed "
+			"on under its own name",
+			name, (long long)(o->gpu_memory_bytes >> 20));
 	else if (!m)
-		feed_note(f, where, "GPU model '%.100s' is not in our table: passed on under its "
-			"own name", name);
+		feed_note(f, where,
+			"GPU model '%.100s' is not in our table: passed on under its "
+			"own name",
+			name);
 }
 
 /* --- ids that were there ------------------------------------------------------------------ */
@@ -97,7 +101,8 @@ static void grow_ids(struct feed *f)
 	f->ids_cap = f->ids_cap ? f->ids_cap * 2 : 1024;
 	f->ids = xcalloc(f->ids_cap, sizeof *f->ids);
 	for (size_t i = 0; i < f->offers.n; i++)
-		f->ids[slot_of(f, f->offers.items[i].id, f->offers.items[i].spot)] = i + 1;
+		f->ids[slot_of(f, f->offers.items[i].id, f->offers.items[i].spot)] = i +
+			1;
 }
 
 void feed_add(struct feed *f, struct offer *o, const char *where)
@@ -113,8 +118,10 @@ void feed_add(struct feed *f, struct offer *o, const char *where)
 		if (first->uusd_per_gpu_hour == o->uusd_per_gpu_hour)
 			feed_note(f, where, "the same offer again, left out");
 		else
-			feed_note(f, where, "offer '%.100s' again with another price, left out: "
-				"%lld uusd, first %lld", o->id, (long long)o->uusd_per_gpu_hour,
+			feed_note(f, where,
+				"offer '%.100s' again with another price, left out: "
+				"%lld uusd, first %lld",
+				o->id, (long long)o->uusd_per_gpu_hour,
 				(long long)first->uusd_per_gpu_hour);
 		return;
 	}

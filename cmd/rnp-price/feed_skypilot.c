@@ -37,16 +37,17 @@ enum column {
 };
 
 static const char *const column_names[COLUMNS] = { "InstanceType", "AcceleratorName",
-	"AcceleratorCount", "Price", "SpotPrice", "Region", "vCPUs", "MemoryGiB", "GpuInfo",
-	"UpstreamCloudId", "AvailabilityZone" };
+	"AcceleratorCount", "Price", "SpotPrice", "Region", "vCPUs", "MemoryGiB",
+	"GpuInfo", "UpstreamCloudId", "AvailabilityZone" };
 
 struct row {
 	const char *text[COLUMNS]; /* "" where the file lacks the column */
 	char where[300];
 	int64_t count_micro;
-	char machine_gpu[NAME_MAX_BYTES]; /* the GPU within InstanceType, "": none found there */
-	const char *info_name;            /* of GpuInfo, NULL: none */
-	int64_t info_count, info_size;    /* as GpuInfo says; 0: nothing */
+	char machine_gpu
+		[NAME_MAX_BYTES]; /* the GPU within InstanceType, "": none found there */
+	const char *info_name;    /* of GpuInfo, NULL: none */
+	int64_t info_count, info_size; /* as GpuInfo says; 0: nothing */
 	int64_t info_total;
 };
 
@@ -58,13 +59,16 @@ static int read_header(const struct csv *c, int at[COLUMNS])
 			if (strcmp(c->fields[i], column_names[k]) != 0)
 				continue;
 			if (at[k] >= 0)
-				return err_set(EX_DATAERR, "%s:%ld: column '%s' is there twice",
-					c->name, c->line, column_names[k]);
+				return err_set(EX_DATAERR,
+					"%s:%ld: column '%s' is there twice", c->name,
+					c->line, column_names[k]);
 			at[k] = i;
 		}
 		if (at[k] < 0 && k < REQUIRED)
-			return err_set(EX_DATAERR, "%s:%ld: no column '%s': not a SkyPilot "
-				"catalogue", c->name, c->line, column_names[k]);
+			return err_set(EX_DATAERR,
+				"%s:%ld: no column '%s': not a SkyPilot "
+				"catalogue",
+				c->name, c->line, column_names[k]);
 	}
 	return 0;
 }
@@ -90,7 +94,8 @@ static void gpu_of_machine(const char *machine, char out[NAME_MAX_BYTES])
 
 		end = vast ? strchr(p, '-') : strrchr(p, '_');
 		/* RunPod ends with the kind of its cloud */
-		if (!vast && end && strcmp(end, "_SECURE") != 0 && strcmp(end, "_COMMUNITY") != 0)
+		if (!vast && end && strcmp(end, "_SECURE") != 0 &&
+			strcmp(end, "_COMMUNITY") != 0)
 			return;
 	} else {
 		end = strstr(p, "__");
@@ -115,7 +120,8 @@ static int64_t info_memory(const struct row *r)
 /* The model by name, with the memory of GpuInfo read as it says, or else (Prime: a total
  * called the size of one) divided by the number, whichever a card of that name has. Sets
  * *memory_mib to what was taken. */
-static const struct gpu_model *find_by(const struct row *r, const char *name, int64_t *memory_mib)
+static const struct gpu_model *find_by(const struct row *r, const char *name,
+	int64_t *memory_mib)
 {
 	int64_t mib = info_memory(r);
 	const struct gpu_model *m = gpu_find(name, mib * MIB);
@@ -204,7 +210,8 @@ static int read_gpu_info(struct row *r, json_t **info)
 	r->info_size = whole(json_object_get(gpu, "MemoryInfo"), "SizeInMiB");
 	r->info_total = whole(*info, "TotalGpuMemoryInMiB");
 	if (r->info_count > GPUS_MAX || r->info_size > (int64_t)1 << 30)
-		return err_set(EX_DATAERR, "%s: a count or size beyond every machine", what);
+		return err_set(EX_DATAERR, "%s: a count or size beyond every machine",
+			what);
 	return 0;
 }
 
@@ -221,7 +228,8 @@ static int read_count(struct row *r)
 	if (num_decimal(text, what, 6, 0, &r->count_micro) < 0)
 		return -1;
 	if (r->count_micro < 0 || r->count_micro > (int64_t)GPUS_MAX * 1000000)
-		return err_set(EX_DATAERR, "%s: %s is not between 0 and %d", what, text, GPUS_MAX);
+		return err_set(EX_DATAERR, "%s: %s is not between 0 and %d", what, text,
+			GPUS_MAX);
 	return 0;
 }
 
@@ -243,7 +251,8 @@ static int read_quantity(const struct row *r, enum column k, int64_t unit, int64
 }
 
 /* the offer at one of the two prices, if it has it; *had says so */
-static int add_at_price(struct feed *f, struct offer *o, const struct row *r, bool spot, bool *had)
+static int add_at_price(struct feed *f, struct offer *o, const struct row *r, bool spot,
+	bool *had)
 {
 	enum column k = spot ? SPOT_PRICE : PRICE;
 	char what[400];
@@ -286,7 +295,8 @@ static int add_row(struct feed *f, const struct row *r)
 		read_quantity(r, MEMORY_GIB, (int64_t)1 << 30, &o.memory_bytes) < 0)
 		return -1;
 	set_model(f, &o, r);
-	if (add_at_price(f, &o, r, false, &had) < 0 || add_at_price(f, &o, r, true, &had) < 0)
+	if (add_at_price(f, &o, r, false, &had) < 0 ||
+		add_at_price(f, &o, r, true, &had) < 0)
 		return -1;
 	if (!had)
 		feed_note(f, r->where, "a row without a price, left out");
@@ -305,10 +315,11 @@ static int read_row(struct feed *f, const struct csv *c, const int at[COLUMNS])
 		r.text[k] = at[k] < 0 ? "" : c->fields[at[k]];
 	for (int k = 0; k < REQUIRED; k++)
 		if (strlen(r.text[k]) > 200)
-			return err_set(EX_DATAERR, "%s: %s: longer than 200 bytes", r.where,
-				column_names[k]);
+			return err_set(EX_DATAERR, "%s: %s: longer than 200 bytes",
+				r.where, column_names[k]);
 	if (strlen(r.text[ZONE]) > 100)
-		return err_set(EX_DATAERR, "%s: AvailabilityZone: longer than 100 bytes", r.where);
+		return err_set(EX_DATAERR, "%s: AvailabilityZone: longer than 100 bytes",
+			r.where);
 	if (read_count(&r) < 0 || read_gpu_info(&r, &info) < 0)
 		goto out;
 	gpu_of_machine(r.text[INSTANCE_TYPE], r.machine_gpu);

@@ -54,7 +54,8 @@ static int decimal(const struct item *it, const char *key, struct buf *out)
 }
 
 /* The field times 10^decimals (1000000 times for Mbit/s), at least 0, as a whole number. */
-static int scaled(const struct item *it, const char *key, int decimals, int64_t unit, int64_t *out)
+static int scaled(const struct item *it, const char *key, int decimals, int64_t unit,
+	int64_t *out)
 {
 	struct buf text = BUF_INIT;
 	char what[400];
@@ -65,7 +66,8 @@ static int scaled(const struct item *it, const char *key, int decimals, int64_t 
 	if (rc > 0) {
 		rc = num_decimal(buf_text(&text), what, decimals, 1, &v);
 		if (rc == 0 && (v < 0 || v > INT64_MAX / unit))
-			rc = err_set(EX_DATAERR, "%s: %.60s is out of range", what, buf_text(&text));
+			rc = err_set(EX_DATAERR, "%s: %.60s is out of range", what,
+				buf_text(&text));
 		if (rc == 0)
 			*out = v * unit;
 	}
@@ -142,7 +144,8 @@ static int read_facts(const struct item *it, struct offer *o)
 		scaled(it, "reliability2", 6, 1, &reliability) < 0 ||
 		text(it, "geolocation", &o->region) < 0 ||
 		text(it, "verification", &verification) < 0 ||
-		flag(it, "rentable", &o->rentable) < 0 || flag(it, "rented", &o->rented) < 0)
+		flag(it, "rentable", &o->rentable) < 0 ||
+		flag(it, "rented", &o->rented) < 0)
 		return -1;
 	if (o->cpu_cores >= 0)
 		o->cpu_cores /= 1000; /* a part of a core is none */
@@ -164,7 +167,8 @@ static int read_price(struct feed *f, const struct item *it, struct offer *o)
 	if (price(it, "dph_total", o->gpu_count, &o->uusd_per_gpu_hour) < 0)
 		return -1;
 	if (o->uusd_per_gpu_hour)
-		feed_note(f, it->where, "no dph_base: dph_total is taken, which includes storage");
+		feed_note(f, it->where,
+			"no dph_base: dph_total is taken, which includes storage");
 	return 0;
 }
 
@@ -174,7 +178,8 @@ static int read_gpu(struct feed *f, const struct item *it, struct offer *o)
 	const json_t *n = field(it, "num_gpus");
 	const struct gpu_model *m;
 
-	if (!json_is_integer(n) || json_integer_value(n) < 0 || json_integer_value(n) > GPUS_MAX)
+	if (!json_is_integer(n) || json_integer_value(n) < 0 ||
+		json_integer_value(n) > GPUS_MAX)
 		return wrong(it, "num_gpus", "a whole number from 0 to 1024");
 	o->gpu_count = json_integer_value(n);
 	if (!o->gpu_count)
@@ -249,7 +254,8 @@ static const json_t *find_offers(const json_t *doc, const char **path)
 static int read_all(struct feed *f, const json_t *doc, const char *name)
 {
 	const char *path;
-	const json_t *offers = find_offers(doc, &path), *said = json_object_get(doc, "count");
+	const json_t *offers = find_offers(doc, &path),
+		     *said = json_object_get(doc, "count");
 	struct item it;
 
 	if (json_object_get(doc, "timestamp") &&
@@ -261,7 +267,8 @@ static int read_all(struct feed *f, const json_t *doc, const char *name)
 		return read_item(f, &it);
 	}
 	if (!json_is_array(offers))
-		return err_set(EX_DATAERR, "%s: no 'offers': not a list of Vast's offers", name);
+		return err_set(EX_DATAERR, "%s: no 'offers': not a list of Vast's offers",
+			name);
 	for (size_t i = 0; i < json_array_size(offers); i++) {
 		it.obj = json_array_get(offers, i);
 		snprintf(it.where, sizeof it.where, "%.200s: %s[%zu]", name, path, i);

@@ -1,9 +1,21 @@
 /* rnp-price - prices a node from live market feeds. */
+#include <stddef.h>
+
+#include "cmd/rnp-price/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { NULL };
+static const struct command *const commands[] = {
+	&command_feed,
+	NULL,
+};
 
-static const char *const kinds[] = { "rnp.error", NULL };
+static const char *const kinds[] = {
+	"rnp.error",
+	"rnp.floor",
+	"rnp.offer",
+	"rnp.quote",
+	NULL,
+};
 
 static const struct program program = {
 	.name = "rnp-price",

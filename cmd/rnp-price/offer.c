@@ -116,18 +116,22 @@ int offer_list_add_json(struct offer_list *l, const json_t *r, const char *where
 		json_get_text(r, where, "gpu_model", &o.model) < 0 ||
 		json_opt_text(r, where, "gpu_name", &o.name) < 0 ||
 		json_get_i64(r, where, "gpu_count", 1, 1024, &o.gpu_count) < 0 ||
-		json_opt_i64(r, where, "gpu_share_ppm", 1, 999999, &o.gpu_share_ppm) < 0 ||
-		json_opt_i64(r, where, "gpu_memory_bytes", 0, INT64_MAX, &o.gpu_memory_bytes) < 0 ||
+		json_opt_i64(r, where, "gpu_share_ppm", 1, 999999, &o.gpu_share_ppm) <
+			0 ||
+		json_opt_i64(r, where, "gpu_memory_bytes", 0, INT64_MAX,
+			&o.gpu_memory_bytes) < 0 ||
 		json_get_i64(r, where, "uusd_per_gpu_hour", 1, JSON_SAFE_INTEGER_MAX,
 			&o.uusd_per_gpu_hour) < 0 ||
 		json_get_bool(r, where, "spot", &o.spot) < 0 ||
 		json_opt_bool(r, where, "own", &o.own) < 0 ||
 		json_opt_time(r, where, "at", &o.at_ms) < 0 ||
 		json_opt_i64(r, where, "cpu_cores", 0, INT64_MAX, &o.cpu_cores) < 0 ||
-		json_opt_i64(r, where, "memory_bytes", 0, INT64_MAX, &o.memory_bytes) < 0 ||
+		json_opt_i64(r, where, "memory_bytes", 0, INT64_MAX, &o.memory_bytes) <
+			0 ||
 		json_opt_i64(r, where, "down_bps", 0, INT64_MAX, &o.down_bps) < 0 ||
 		json_opt_i64(r, where, "up_bps", 0, INT64_MAX, &o.up_bps) < 0 ||
-		json_opt_i64(r, where, "reliability_ppm", 0, 1000000, &o.reliability_ppm) < 0 ||
+		json_opt_i64(r, where, "reliability_ppm", 0, 1000000,
+			&o.reliability_ppm) < 0 ||
 		json_opt_text(r, where, "country", &o.country) < 0 ||
 		json_opt_text(r, where, "region", &o.region) < 0 ||
 		json_opt_text(r, where, "machine", &o.machine) < 0 ||

@@ -14,9 +14,10 @@
 /* One offer; OFFER_UNKNOWN or NULL where the market does not say. Texts belong to the list. */
 struct offer {
 	const char *market, *id;
-	const char *model; /* canonical, or the market's own name when we do not know it */
-	const char *name;  /* the market's own */
-	bool known;        /* model is in our table */
+	const char
+		*model;   /* canonical, or the market's own name when we do not know it */
+	const char *name; /* the market's own */
+	bool known;       /* model is in our table */
 	bool spot, own;
 	int rentable, rented, verified; /* 0, 1, OFFER_UNKNOWN */
 	int64_t at_ms;                  /* OFFER_UNKNOWN: not known */

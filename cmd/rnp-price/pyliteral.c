@@ -133,7 +133,8 @@ static json_t *read_number(struct reader *r)
 
 static json_t *read_word(struct reader *r)
 {
-	static const char *const words[] = { "True", "False", "None", "true", "false", "null" };
+	static const char *const words[] = { "True", "False", "None", "true", "false",
+		"null" };
 
 	for (int i = 0; i < 6; i++) {
 		size_t n = strlen(words[i]);

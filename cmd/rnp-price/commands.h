@@ -1,0 +1,9 @@
+/* commands.h - the subcommands of rnp-price, one file each. */
+#ifndef RNP_PRICE_COMMANDS_H
+#define RNP_PRICE_COMMANDS_H
+
+#include "common/opt.h"
+
+extern const struct command command_feed;
+
+#endif
