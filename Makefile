@@ -62,7 +62,17 @@ $(BUILD)/obj/schemas.o: $(BUILD)/gen/schemas.c $(BUILD)/flags
 	$(call say,CC  )
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(LIB): $(call object,$(COMMON) $(KERNELS)) $(BUILD)/obj/schemas.o
+# the registry's description of itself
+$(BUILD)/gen/api.c: cmd/rnp-register/openapi.json scripts/embed
+	@mkdir -p $(@D)
+	$(Q)scripts/embed api $< > $@.part && mv $@.part $@
+
+$(BUILD)/obj/api.o: $(BUILD)/gen/api.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(LIB): $(call object,$(COMMON) $(KERNELS)) $(BUILD)/obj/schemas.o $(BUILD)/obj/api.o
 	$(call say,AR  )
 	$(Q)rm -f $@ && ar rcs $@ $^
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/gpu.h"
+
 #define MBYTE_BPS INT64_C(8000000) /* RNP-004 speaks of bytes, records hold bits */
 
 const struct pool_tier pool_tiers[] = {
@@ -45,6 +47,14 @@ static int64_t number(const json_t *obj, const char *key)
 								  -1;
 }
 
+/* as gpu_find wants it: 0 is unknown */
+static int64_t memory_bytes(const json_t *gpu)
+{
+	int64_t n = number(gpu, "memory_bytes");
+
+	return n < 0 ? 0 : n;
+}
+
 static const char *text(const json_t *obj, const char *key)
 {
 	const char *s = json_string_value(json_object_get(obj, key));
@@ -71,7 +81,7 @@ static void copy(char to[POOL_TEXT_MAX], const char *from)
 	snprintf(to, POOL_TEXT_MAX, "%s", from ? from : "unknown");
 }
 
-/* "NVIDIA GeForce RTX 4090" of maker "NVIDIA" is "GeForce RTX 4090" */
+/* "Intel(R) ..." stays, "AMD EPYC 7313" of maker "AMD" is "EPYC 7313" */
 static const char *without_maker(const char *model, const char *maker)
 {
 	size_t n = maker ? strlen(maker) : 0;
@@ -87,6 +97,7 @@ void pool_of_node(const json_t *node, struct pool *out)
 	const json_t *network = json_object_get(node, "network");
 	const json_t *gpu = json_array_get(json_object_get(node, "gpus"), 0);
 	const char *model, *maker;
+	const struct gpu_model *known;
 
 	out->tier = pool_tier(number(network, "down_bps"), number(network, "up_bps"),
 		number(network, "ping_us"));
@@ -94,8 +105,9 @@ void pool_of_node(const json_t *node, struct pool *out)
 	out->device = gpu ? "GPU" : "CPU";
 	model = text(gpu ? gpu : json_object_get(node, "cpu"), "model");
 	maker = gpu ? text(gpu, "vendor") : model ? cpu_maker(model) : NULL;
-	copy(out->maker, maker);
-	copy(out->model, without_maker(model, maker));
+	known = gpu && model ? gpu_find(model, memory_bytes(gpu)) : NULL;
+	copy(out->maker, known ? known->vendor : maker);
+	copy(out->model, known ? known->name : without_maker(model, maker));
 }
 
 void pool_path(struct buf *out, const struct pool *p)

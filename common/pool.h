@@ -1,4 +1,4 @@
-/* pool.h - bandwidth tier and pool path of a node (RNP-004). Uses jansson, buf. Pure.
+/* pool.h - bandwidth tier and pool path of a node (RNP-004). Uses jansson, gpu, buf. Pure.
  *
  * Pools are nested: tier > country > GPU or CPU > maker > model. What a record does not say is
  * "unknown", and such nodes are pooled together. */
@@ -37,13 +37,13 @@ struct pool {
 	char country[POOL_TEXT_MAX];
 	const char *device; /* "GPU" or "CPU": CPU only where a machine has no GPU */
 	char maker[POOL_TEXT_MAX];
-	char model[POOL_TEXT_MAX]; /* of the first GPU, without the maker's name */
+	char model[POOL_TEXT_MAX]; /* of the first GPU, by the one name that gpu.h has for it */
 };
 
 /* The pool of an rnp.node record; never fails. */
 void pool_of_node(const json_t *node, struct pool *out);
 
-/* "High > US > GPU > NVIDIA > GeForce RTX 4090" */
+/* "High > US > GPU > NVIDIA > RTX 4090" */
 void pool_path(struct buf *out, const struct pool *p);
 
 #endif

@@ -2,8 +2,24 @@
 #ifndef RNP_REGISTER_COMMANDS_H
 #define RNP_REGISTER_COMMANDS_H
 
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/http.h"
 #include "common/opt.h"
 
 extern const struct command command_detect;
+extern const struct command command_heartbeat;
+extern const struct command command_list;
+extern const struct command command_serve;
+extern const struct command command_submit;
+
+/* The path of a registry's API that takes records of this kind. */
+const char *registry_path_for(const char *kind);
+
+/* Send a signed record to the registry at base. ca: certificates to trust, or NULL; per_try_ms
+ * 0: the default. Returns as http_fetch does. */
+int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
+	const char *kind, const void *body, size_t bytes, struct http_response *r);
 
 #endif

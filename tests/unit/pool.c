@@ -35,7 +35,7 @@ int main(void)
 	CHECK_TEXT("med-ii", pool_tier_find("Med II")->name);
 	CHECK_TEXT("med-ii", pool_tier_find("MED-II")->name);
 	CHECK(!pool_tier_find("medium"));
-	path_is("High > US > GPU > NVIDIA > GeForce RTX 4090",
+	path_is("High > US > GPU > NVIDIA > RTX 4090",
 		"{\"network\":{\"down_bps\":8000000000,\"up_bps\":4000000000,\"ping_us\":9000},"
 		"\"labels\":{\"country\":\"US\"},"
 		"\"gpus\":[{\"vendor\":\"NVIDIA\",\"model\":\"NVIDIA GeForce RTX 4090\"}],"
@@ -43,7 +43,9 @@ int main(void)
 	path_is("Unknown > unknown > CPU > AMD > EPYC 7313",
 		"{\"gpus\":[],\"cpu\":{\"model\":\"AMD EPYC 7313\"}}");
 	path_is("Unknown > unknown > CPU > unknown > unknown", "{}");
-	path_is("Unknown > unknown > GPU > unknown > L4",
+	path_is("Unknown > unknown > GPU > NVIDIA > L4",
 		"{\"gpus\":[{\"model\":\"L4\"}]}");
+	path_is("Unknown > unknown > GPU > Acme > X1",
+		"{\"gpus\":[{\"vendor\":\"Acme\",\"model\":\"ACME X1\",\"memory_bytes\":5}]}");
 	TEST_END();
 }

@@ -1,0 +1,176 @@
+/* rnp-register heartbeat - tell a registry that this node is alive. */
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "cmd/rnp-register/commands.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/http.h"
+#include "common/json.h"
+#include "common/key.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/proof.h"
+
+#define INTERVAL_DEFAULT_MS 60000
+
+static const char *registry, *key_path, *passphrase_file, *ca_file, *state = "idle";
+static int64_t interval_ms = INTERVAL_DEFAULT_MS;
+static bool once;
+
+static const struct opt opts[] = {
+	{ .name = "registry",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &registry,
+		.metavar = "URL",
+		.help = "the registry" },
+	{ .name = "once",
+		.kind = OPT_FLAG,
+		.to = &once,
+		.help = "send one and end (for cron)" },
+	{ .name = "interval",
+		.kind = OPT_DURATION,
+		.to = &interval_ms,
+		.metavar = "D",
+		.help = "promised time until the next (default 60s, whole seconds)",
+		.min = 1000,
+		.max = 3600000 },
+	{ .name = "state",
+		.kind = OPT_CHOICE,
+		.to = &state,
+		.metavar = "S",
+		.choices = "idle|busy|render|maintenance",
+		.help = "what the node does (default idle)" },
+	OPT_KEY(&key_path),
+	{ .name = "passphrase-file",
+		.kind = OPT_TEXT,
+		.to = &passphrase_file,
+		.metavar = "F",
+		.help = "of an encrypted key file" },
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &ca_file,
+		.metavar = "F",
+		.help = "trust these certificates (PEM), not the system's" },
+	{ 0 },
+};
+
+static json_t *make_heartbeat(const struct key *key)
+{
+	int64_t now_ms = clock_now_ms();
+	json_t *beat = json_record("rnp.heartbeat");
+
+	json_set_text(beat, "node", key->address);
+	json_set_time(beat, "at", now_ms);
+	json_set_i64(beat, "interval_s", interval_ms / 1000);
+	json_set_text(beat, "state", state);
+	if (proof_sign(beat, key, now_ms) == 0)
+		return beat;
+	json_decref(beat);
+	return NULL;
+}
+
+/* Send one and print it. The next would be due after the interval: a try must end before. */
+static int send_one(struct http *http, const struct key *key)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct buf body = BUF_INIT;
+	json_t *beat = make_heartbeat(key);
+	int64_t per_try_ms = interval_ms < 10000 ? interval_ms : 10000;
+	int rc = -1;
+
+	if (beat) {
+		json_write(&body, beat);
+		rc = registry_post(http, registry, ca_file, per_try_ms, "rnp.heartbeat",
+			body.data, body.len, &r);
+	}
+	/* Each is new when it is sent first: known already means that an earlier try arrived
+	 * and its answer was lost. */
+	if (rc < 0 && r.status == 409 && r.tries > 1) {
+		err_clear();
+		rc = 0;
+	}
+	if (rc == 0)
+		rc = out_record(beat);
+	json_decref(beat);
+	buf_release(&body);
+	http_response_release(&r);
+	return rc;
+}
+
+/* Wait until a moment of the monotonic clock. Returns false when a signal ends the program. */
+static bool sleep_until(int64_t moment_ns)
+{
+	int64_t left_ns = moment_ns - clock_mono_ns();
+	struct timespec t;
+	sigset_t set;
+
+	if (left_ns < 0)
+		left_ns = 0;
+	t = (struct timespec){ left_ns / 1000000000, left_ns % 1000000000 };
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	return sigtimedwait(&set, NULL, &t) < 0;
+}
+
+static bool is_temporary(void)
+{
+	int code = err_get()->code;
+
+	return code == EX_TEMPFAIL || code == EX_UNAVAILABLE;
+}
+
+/* A registry that is away for a while is not the end: only what will not get better is. */
+static int keep_alive(struct http *http, const struct key *key)
+{
+	int64_t due_ns = clock_mono_ns();
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	do {
+		if (send_one(http, key) < 0) {
+			if (!is_temporary())
+				return -1;
+			prog_warn("%s", err_get()->text);
+			err_clear();
+		}
+		due_ns += interval_ms * 1000000;
+		if (due_ns < clock_mono_ns())
+			due_ns = clock_mono_ns();
+	} while (sleep_until(due_ns));
+	return 0;
+}
+
+static int run(int n, char **args)
+{
+	struct http http = HTTP_INIT;
+	struct key key = KEY_INIT;
+	int rc = -1;
+
+	(void)n, (void)args;
+	interval_ms -= interval_ms % 1000;
+	if (key_load(&key, key_path, passphrase_file) == 0)
+		rc = once ? send_one(&http, &key) : keep_alive(&http, &key);
+	http_release(&http);
+	key_release(&key);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_heartbeat = {
+	.name = "heartbeat",
+	.summary = "Tell a registry at each interval that this node is alive.",
+	.details =
+		"Writes each rnp.heartbeat record that the registry has taken. Goes on while "
+		"the registry is\naway or busy; ends when it refuses, and on SIGTERM and "
+		"SIGINT.",
+	.columns = "node,at,interval_s,state",
+	.opts = opts,
+	.run = run,
+};

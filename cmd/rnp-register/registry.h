@@ -1,0 +1,125 @@
+/* registry.h - the registry behind `serve`: what is accepted, stored and answered.
+ *
+ * registry_db.c keeps records, registry_accept.c decides what is accepted, registry_api.c
+ * answers requests. It knows nothing of sockets: a request is a struct httpd_request. */
+#ifndef RNP_CMD_REGISTER_REGISTRY_H
+#define RNP_CMD_REGISTER_REGISTRY_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/httpd.h"
+#include "common/key.h"
+#include "common/pool.h"
+#include "common/store.h"
+
+#define REGISTRY_SKEW_MS       INT64_C(300000) /* how far `at` may be from our clock */
+#define REGISTRY_BODY_MAX      ((size_t)256 << 10)
+#define REGISTRY_BEAT_BODY_MAX ((size_t)8 << 10)
+#define REGISTRY_PAGE_MAX      1000
+#define REGISTRY_READERS       8
+
+/* One record that was accepted and waits to be stored; owned by the queue until answered. */
+struct registry_put {
+	struct registry_put *next;
+	enum { PUT_NODE, PUT_HEARTBEAT, PUT_RECORD } what;
+	char kind[32];
+	char node[KEY_ADDRESS_MAX];   /* whom it is about */
+	char signer[KEY_ADDRESS_MAX]; /* who said it */
+	char sha256[65];              /* of the canonical record without its proof */
+	int64_t at_ms, received_ms;
+	int64_t interval_s;
+	int state;
+	json_t *record; /* PUT_NODE: for its columns */
+	struct httpd_request *q;
+	struct httpd_reply *r;
+};
+
+struct registry_config {
+	const char *
+		db_path; /* ":memory:": nothing is kept, and everything runs in one thread */
+	const char *const *trusted; /* addresses of verifiers and coordinators */
+	int ntrusted;
+};
+
+struct registry_writer; /* statements of the writing connection */
+
+struct registry {
+	struct registry_config config;
+	bool in_memory;
+	struct store db; /* the writer's */
+	struct registry_writer *writer;
+
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct registry_put *first, **last; /* the queue */
+	bool stopping;
+
+	pthread_mutex_t readers_lock;
+	pthread_cond_t reader_free;
+	struct store readers[REGISTRY_READERS];
+	bool reader_taken[REGISTRY_READERS];
+
+	/* raised with every commit that changed what nodes there are: the answers' entity tag */
+	_Atomic int64_t version;
+	_Atomic uint64_t stored, commits, refused;
+
+	pthread_mutex_t
+		pools_lock; /* the last answer of /v1/pools and the version it is of */
+	char *pools;
+	int64_t pools_version;
+};
+
+/* Open or create the database and start the writer. Returns 0 or -1 as store_open. */
+int registry_open(struct registry *g, const struct registry_config *config);
+
+/* Store what is queued, stop, close. */
+void registry_close(struct registry *g);
+
+/* Hand an accepted record to the writer (takes p). Its request is answered and finished when
+ * the record is safe on disk: one commit serves all that came in the meantime. */
+void registry_put(struct registry *g, struct registry_put *p);
+
+/* A connection for reading, until given back. */
+struct store *registry_reader(struct registry *g);
+void registry_reader_done(struct registry *g, struct store *s);
+
+/* Look at a posted body: parse, schema, signature, party, time. Returns what to store, or NULL
+ * with the reply filled. kind: "rnp.node", "rnp.heartbeat", or NULL for the other kinds. */
+struct registry_put *registry_accept(struct registry *g, struct httpd_request *q,
+	struct httpd_reply *r, const char *kind);
+
+extern const struct httpd_route registry_routes[];
+void registry_metrics(void *registry, struct buf *out);
+
+/* Parts of the API that have their own file. */
+enum httpd_when registry_get_pools(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_get_uptime(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_get_nodes(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_get_node(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_get_records(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+
+/* 503 for the pending error of the store, which goes to the log of the server. */
+enum httpd_when registry_unavailable(struct httpd_reply *r);
+
+/* Give a finished reply the entity tag of its body. */
+void registry_etag(struct httpd_reply *r);
+
+/* Query fields: absent leaves *out; malformed fills r with 400 and returns -1. */
+int registry_query_i64(const struct httpd_request *q, struct httpd_reply *r,
+	const char *key, int64_t min, int64_t max, int64_t *out);
+int registry_query_time(const struct httpd_request *q, struct httpd_reply *r,
+	const char *key, int64_t *ms);
+
+extern const char *const registry_states[]; /* by number, ends with NULL */
+
+#endif

@@ -1,0 +1,337 @@
+/* Lists of nodes and of records: filters, pages, one node with its history. */
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-register/registry.h"
+#include "common/canon.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/gpu.h"
+#include "common/num.h"
+
+#define PAGE_DEFAULT 100
+#define HISTORY_MAX  100
+#define FILTERS_MAX  12
+
+void registry_etag(struct httpd_reply *r)
+{
+	unsigned char hash[16];
+	char hex[33];
+
+	crypto_generichash(hash, sizeof hash, (const unsigned char *)buf_text(&r->body),
+		r->body.len, NULL, 0);
+	sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+	snprintf(r->etag, sizeof r->etag, "\"%s\"", hex);
+}
+
+/* A WHERE clause that grows, and what it binds. */
+struct filter {
+	struct buf sql;
+	struct {
+		const char *text; /* NULL: a number */
+		int64_t number;
+	} values[FILTERS_MAX];
+	int n;
+};
+
+static void filter_text(struct filter *f, const char *condition, const char *value)
+{
+	if (!value)
+		return;
+	buf_adds(&f->sql, condition);
+	f->values[f->n++].text = value;
+}
+
+static void filter_number(struct filter *f, const char *condition, int64_t value)
+{
+	buf_adds(&f->sql, condition);
+	f->values[f->n].text = NULL;
+	f->values[f->n++].number = value;
+}
+
+static int filter_prepare(struct filter *f, struct store *s, sqlite3_stmt **q)
+{
+	int rc = store_prepare(s, q, f->sql.data);
+
+	for (int i = 0; i < f->n && rc == 0; i++) {
+		if (f->values[i].text)
+			sqlite3_bind_text(*q, i + 1, f->values[i].text, -1,
+				SQLITE_STATIC);
+		else
+			sqlite3_bind_int64(*q, i + 1, f->values[i].number);
+	}
+	buf_release(&f->sql);
+	return rc;
+}
+
+static void field(struct buf *out, const char *name, const char *value)
+{
+	buf_addf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", name);
+	canon_string(out, value, strlen(value));
+}
+
+static void time_field(struct buf *out, const char *name, int64_t ms)
+{
+	char text[CLOCK_TEXT_MAX];
+
+	clock_format(text, ms);
+	field(out, name, text);
+}
+
+/* "seen_at", "state" and "online" of a node, from its last heartbeat. beat: NODE_BEAT_SQL */
+#define NODE_BEAT_SQL                                                     \
+	"SELECT at_ms, interval_s, state FROM heartbeats WHERE node = ? " \
+	"ORDER BY at_ms DESC LIMIT 1"
+
+static int write_status(struct buf *out, struct store *s, sqlite3_stmt *beat, int64_t id,
+	int64_t now_ms)
+{
+	int64_t at, interval_ms;
+	int rc;
+
+	store_bind(beat, "i", id);
+	rc = store_step(s, beat);
+	if (rc <= 0) {
+		buf_adds(out, ",\"online\":false");
+		return rc;
+	}
+	at = sqlite3_column_int64(beat, 0);
+	interval_ms = sqlite3_column_int64(beat, 1) * 1000;
+	time_field(out, "seen_at", at);
+	field(out, "state", registry_states[sqlite3_column_int64(beat, 2) & 3]);
+	buf_addf(out, ",\"online\":%s",
+		now_ms - at <= 2 * interval_ms ? "true" : "false");
+	sqlite3_reset(beat);
+	return 0;
+}
+
+#define NODE_COLUMNS                                                                     \
+	"SELECT n.id, n.address, n.tier, n.country, n.device, n.maker, n.model, r.body " \
+	"FROM nodes n JOIN records r ON r.id = n.record "
+
+static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
+	sqlite3_stmt *beat, int64_t now_ms)
+{
+	buf_addc(out, '{');
+	field(out, "node", store_text(row, 1));
+	buf_adds(out, ",\"pool\":{");
+	field(out, "tier", pool_tiers[sqlite3_column_int64(row, 2)].name);
+	field(out, "country", store_text(row, 3));
+	field(out, "device", store_text(row, 4));
+	field(out, "maker", store_text(row, 5));
+	field(out, "model", store_text(row, 6));
+	buf_addc(out, '}');
+	if (write_status(out, s, beat, sqlite3_column_int64(row, 0), now_ms) < 0)
+		return -1;
+	buf_adds(out, ",\"record\":");
+	buf_adds(out, store_text(row, 7));
+	buf_addc(out, '}');
+	return 0;
+}
+
+/* limit and cursor, common to all pages */
+static int page_fields(const struct httpd_request *q, struct httpd_reply *r,
+	int64_t *limit, int64_t *after)
+{
+	*limit = PAGE_DEFAULT;
+	*after = 0;
+	if (registry_query_i64(q, r, "limit", 1, REGISTRY_PAGE_MAX, limit) < 0)
+		return -1;
+	return registry_query_i64(q, r, "cursor", 0, INT64_MAX, after);
+}
+
+static int node_filters(const struct httpd_request *q, struct httpd_reply *r,
+	struct filter *f)
+{
+	const char *model = httpd_query(q, "gpu_model"), *tier = httpd_query(q, "tier");
+	const char *device = httpd_query(q, "device");
+	const struct gpu_model *known = model ? gpu_find(model, 0) : NULL;
+	int64_t memory = -1, gpus = -1;
+
+	if (registry_query_i64(q, r, "min_memory", 0, INT64_MAX, &memory) < 0 ||
+		registry_query_i64(q, r, "min_gpus", 0, INT64_MAX, &gpus) < 0)
+		return -1;
+	if (tier && !pool_tier_find(tier)) {
+		httpd_error(r, 400, "tier: '%.40s' is not a tier", tier);
+		return -1;
+	}
+	filter_text(f, "AND n.model = ? COLLATE NOCASE ", known ? known->name : model);
+	filter_text(f, "AND n.country = ? COLLATE NOCASE ", httpd_query(q, "country"));
+	filter_text(f, "AND n.maker = ? COLLATE NOCASE ", httpd_query(q, "maker"));
+	filter_text(f, "AND n.device = ? COLLATE NOCASE ", device);
+	if (model && !device)
+		buf_adds(&f->sql, "AND n.device = 'GPU' ");
+	if (tier)
+		filter_number(f, "AND n.tier = ? ", pool_tier_find(tier) - pool_tiers);
+	if (memory >= 0)
+		filter_number(f, "AND n.gpu_memory_bytes >= ? ", memory);
+	if (gpus >= 0)
+		filter_number(f, "AND n.gpus >= ? ", gpus);
+	return 0;
+}
+
+/* Write the rows of a page and "next" when there are more than limit. write: one row. */
+static int write_page(struct buf *out, struct store *s, sqlite3_stmt *rows,
+	sqlite3_stmt *beat, int64_t limit, int body_column)
+{
+	int64_t last = 0, now_ms = clock_now_ms();
+	int rc;
+
+	for (int64_t n = 0; (rc = store_step(s, rows)) == 1; n++) {
+		if (n == limit) {
+			buf_addf(out, "],\"next\":\"%lld\"}\n", (long long)last);
+			return 0;
+		}
+		if (n)
+			buf_addc(out, ',');
+		last = sqlite3_column_int64(rows, 0);
+		if (beat)
+			rc = write_node(out, s, rows, beat, now_ms);
+		else
+			buf_adds(out, store_text(rows, body_column));
+		if (rc < 0)
+			return -1;
+	}
+	buf_adds(out, "]}\n");
+	return rc;
+}
+
+enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct filter f = { .n = 0 };
+	sqlite3_stmt *rows = NULL, *beat = NULL;
+	struct store *s;
+	int64_t limit, after;
+	int rc;
+
+	if (page_fields(q, r, &limit, &after) < 0)
+		return HTTPD_NOW;
+	filter_number(&f, NODE_COLUMNS "WHERE n.id > ? ", after);
+	if (node_filters(q, r, &f) < 0) {
+		buf_release(&f.sql);
+		return HTTPD_NOW;
+	}
+	filter_number(&f, "ORDER BY n.id LIMIT ?", limit + 1);
+	s = registry_reader(ctx);
+	buf_adds(&r->body, "{\"nodes\":[");
+	rc = filter_prepare(&f, s, &rows) < 0 ||
+			store_prepare(s, &beat, NODE_BEAT_SQL) < 0 ?
+		-1 :
+		write_page(&r->body, s, rows, beat, limit, -1);
+	sqlite3_finalize(rows);
+	sqlite3_finalize(beat);
+	registry_reader_done(ctx, s);
+	if (rc < 0)
+		return registry_unavailable(r);
+	registry_etag(r);
+	return HTTPD_NOW;
+}
+
+static int write_history(struct buf *out, struct store *s, const char *address)
+{
+	sqlite3_stmt *rows = NULL;
+	int rc = store_prepare(s, &rows,
+		"SELECT body FROM records WHERE node = ? AND kind = 'rnp.node' "
+		"ORDER BY id DESC LIMIT ?");
+
+	buf_adds(out, "\"history\":[");
+	if (rc == 0) {
+		store_bind(rows, "ti", address, (int64_t)HISTORY_MAX);
+		for (int n = 0; (rc = store_step(s, rows)) == 1; n++)
+			buf_addf(out, "%s%s", n ? "," : "", store_text(rows, 0));
+	}
+	buf_adds(out, "]}\n");
+	sqlite3_finalize(rows);
+	return rc;
+}
+
+enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	sqlite3_stmt *row = NULL, *beat = NULL;
+	unsigned char key[KEY_PUBLIC_BYTES];
+	struct store *s;
+	int rc;
+
+	if (key_parse_address(q->arg, "address", key) < 0)
+		return httpd_error(r, 400, "%s", err_get()->text);
+	s = registry_reader(ctx);
+	rc = store_prepare(s, &row, NODE_COLUMNS "WHERE n.address = ?") < 0 ||
+			store_prepare(s, &beat, NODE_BEAT_SQL) < 0 ?
+		-1 :
+		0;
+	if (rc == 0) {
+		store_bind(row, "t", q->arg);
+		rc = store_step(s, row);
+	}
+	if (rc == 1) {
+		rc = write_node(&r->body, s, row, beat, clock_now_ms());
+		r->body.data[r->body.len - 1] = ','; /* the object goes on */
+		if (rc == 0)
+			rc = write_history(&r->body, s, q->arg);
+		registry_etag(r);
+	} else if (rc == 0) {
+		httpd_error(r, 404, "node %s is not registered here", q->arg);
+	}
+	sqlite3_finalize(row);
+	sqlite3_finalize(beat);
+	registry_reader_done(ctx, s);
+	return rc < 0 ? registry_unavailable(r) : HTTPD_NOW;
+}
+
+static int record_filters(const struct httpd_request *q, struct httpd_reply *r,
+	struct filter *f, int64_t after, int64_t limit)
+{
+	const char *kind = httpd_query(q, "kind"), *node = httpd_query(q, "node");
+	bool beats = kind && strcmp(kind, "rnp.heartbeat") == 0;
+	int64_t from = 0, to = INT64_MAX;
+
+	if (registry_query_time(q, r, "from", &from) < 0 ||
+		registry_query_time(q, r, "to", &to) < 0)
+		return -1;
+	filter_number(f,
+		beats ? "SELECT id, body FROM heartbeats WHERE id > ? " :
+			"SELECT id, body FROM records WHERE id > ? ",
+		after);
+	if (!beats)
+		filter_text(f, "AND kind = ? ", kind);
+	filter_text(f,
+		beats ? "AND node = (SELECT id FROM nodes WHERE address = ?) " :
+			"AND node = ? ",
+		node);
+	filter_text(f, beats ? "" : "AND signer = ? ",
+		beats ? NULL : httpd_query(q, "signer"));
+	if (from)
+		filter_number(f, "AND at_ms >= ? ", from);
+	if (to != INT64_MAX)
+		filter_number(f, "AND at_ms < ? ", to);
+	filter_number(f, "ORDER BY id LIMIT ?", limit + 1);
+	return 0;
+}
+
+enum httpd_when registry_get_records(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct filter f = { .n = 0 };
+	sqlite3_stmt *rows = NULL;
+	struct store *s;
+	int64_t limit, after;
+	int rc;
+
+	if (page_fields(q, r, &limit, &after) < 0 ||
+		record_filters(q, r, &f, after, limit) < 0)
+		return HTTPD_NOW;
+	s = registry_reader(ctx);
+	buf_adds(&r->body, "{\"records\":[");
+	rc = filter_prepare(&f, s, &rows);
+	if (rc == 0)
+		rc = write_page(&r->body, s, rows, NULL, limit, 1);
+	sqlite3_finalize(rows);
+	registry_reader_done(ctx, s);
+	if (rc < 0)
+		return registry_unavailable(r);
+	registry_etag(r);
+	return HTTPD_NOW;
+}

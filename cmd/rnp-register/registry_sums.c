@@ -1,0 +1,214 @@
+/* Sums over nodes: pools with their counts, and uptime within a window. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-register/registry.h"
+#include "common/canon.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/mem.h"
+#include "common/uptime.h"
+
+#define UPTIME_PAGE_DEFAULT 100
+
+/* The nested pools: level by level, a row of the sorted GROUP BY opens what is new in it. */
+#define LEVELS 5
+
+static const char *const level_names[LEVELS] = { "tier", "country", "device", "maker",
+	"model" };
+static const char *const level_lists[LEVELS] = { "pools", "countries", "devices",
+	"makers", "models" };
+
+struct pools {
+	json_t *lists[LEVELS]; /* where items of that level go; borrowed but the first */
+	json_t *items[LEVELS];
+	char names[LEVELS][POOL_TEXT_MAX];
+};
+
+static void add_count(json_t *item, const char *key, int64_t n)
+{
+	json_set_i64(item, key, n + json_integer_value(json_object_get(item, key)));
+}
+
+static void add_pool(struct pools *p, const char *const names[LEVELS], int64_t nodes,
+	int64_t gpus)
+{
+	bool open = false;
+
+	for (int i = 0; i < LEVELS; i++) {
+		open = open || !p->items[i] || strcmp(p->names[i], names[i]) != 0;
+		if (open) {
+			p->items[i] = json_object();
+			json_set_text(p->items[i], level_names[i], names[i]);
+			json_push(p->lists[i], p->items[i]);
+			strncpy(p->names[i], names[i], POOL_TEXT_MAX - 1);
+			if (i + 1 < LEVELS) {
+				/* counts stand before the list in the text */
+				json_set_i64(p->items[i], "nodes", 0);
+				json_set_i64(p->items[i], "gpus", 0);
+				p->lists[i + 1] = json_array();
+				json_set(p->items[i], level_lists[i + 1],
+					p->lists[i + 1]);
+			}
+		}
+		add_count(p->items[i], "nodes", nodes);
+		add_count(p->items[i], "gpus", gpus);
+	}
+}
+
+/* Returns a new object, or NULL with err_set. */
+static json_t *count_pools(struct store *s)
+{
+	struct pools p = { 0 };
+	json_t *answer = json_object();
+	sqlite3_stmt *rows = NULL;
+	int rc = store_prepare(s, &rows,
+		"SELECT tier, country, device, maker, model, count(*), sum(gpus) FROM nodes "
+		"GROUP BY tier, country, device, maker, model "
+		"ORDER BY tier, country, device, maker, model");
+
+	p.lists[0] = json_array();
+	json_set(answer, level_lists[0], p.lists[0]);
+	while (rc >= 0 && (rc = store_step(s, rows)) == 1) {
+		const char *names[LEVELS] = {
+			pool_tiers[sqlite3_column_int64(rows, 0)].name
+		};
+
+		for (int i = 1; i < LEVELS; i++)
+			names[i] = store_text(rows, i);
+		add_pool(&p, names, sqlite3_column_int64(rows, 5),
+			sqlite3_column_int64(rows, 6));
+	}
+	sqlite3_finalize(rows);
+	if (rc == 0)
+		return answer;
+	json_decref(answer);
+	return NULL;
+}
+
+enum httpd_when registry_get_pools(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct registry *g = ctx;
+	int64_t version = g->version; /* before reading: newer rows only make it newer */
+	enum httpd_when when = HTTPD_NOW;
+
+	(void)q;
+	pthread_mutex_lock(&g->pools_lock);
+	if (!g->pools || g->pools_version != version) {
+		struct store *s = registry_reader(g);
+		json_t *pools = count_pools(s);
+		struct buf text = BUF_INIT;
+
+		registry_reader_done(g, s);
+		free(g->pools);
+		g->pools = NULL;
+		if (pools) {
+			json_write(&text, pools);
+			buf_addc(&text, '\n');
+			g->pools = buf_take(&text);
+			g->pools_version = version;
+			json_decref(pools);
+		}
+	}
+	if (g->pools) {
+		buf_adds(&r->body, g->pools);
+		registry_etag(r);
+	} else {
+		when = registry_unavailable(r);
+	}
+	pthread_mutex_unlock(&g->pools_lock);
+	return when;
+}
+
+/* --- uptime ---------------------------------------------------------------------------- */
+
+/* All heartbeats from the last one before the window to the first one after it. */
+#define BEATS_SQL                                                                     \
+	"SELECT at_ms, interval_s FROM heartbeats WHERE node = ?1 AND "               \
+	"at_ms >= coalesce((SELECT max(at_ms) FROM heartbeats WHERE node = ?1 AND "   \
+	"at_ms <= ?2), ?2) AND at_ms <= coalesce((SELECT min(at_ms) FROM heartbeats " \
+	"WHERE node = ?1 AND at_ms >= ?3), ?3) ORDER BY at_ms"
+
+struct window {
+	int64_t from_ms, to_ms, now_ms;
+	struct uptime_beat *beats; /* kept from node to node */
+	size_t cap;
+};
+
+static int up_of_node(struct window *w, struct store *s, sqlite3_stmt *q, int64_t node,
+	int64_t *up_ms)
+{
+	size_t n = 0;
+	int rc;
+
+	store_bind(q, "iii", node, w->from_ms, w->to_ms);
+	while ((rc = store_step(s, q)) == 1) {
+		w->beats = xgrow(w->beats, &w->cap, n + 1, sizeof *w->beats);
+		w->beats[n].at_ms = sqlite3_column_int64(q, 0);
+		w->beats[n++].interval_ms = sqlite3_column_int64(q, 1) * 1000;
+	}
+	*up_ms = uptime_ms(w->beats, n, w->from_ms, w->to_ms, w->now_ms);
+	return rc;
+}
+
+static int write_uptimes(struct buf *out, struct store *s, struct window *w,
+	const char *node, int64_t after, int64_t limit)
+{
+	sqlite3_stmt *nodes = NULL, *beats = NULL;
+	int64_t last = 0, up_ms, n = 0;
+	int rc = store_prepare(s, &nodes,
+		node ? "SELECT id, address FROM nodes WHERE id > ? AND address = ?3 "
+		       "ORDER BY id LIMIT ?2" :
+		       "SELECT id, address FROM nodes WHERE id > ? ORDER BY id LIMIT ?");
+
+	if (rc == 0)
+		rc = store_prepare(s, &beats, BEATS_SQL);
+	if (rc == 0)
+		store_bind(nodes, node ? "iit" : "ii", after, limit + 1, node);
+	while (rc == 0 && (rc = store_step(s, nodes)) == 1 && n < limit) {
+		last = sqlite3_column_int64(nodes, 0);
+		rc = up_of_node(w, s, beats, last, &up_ms);
+		buf_addf(out, "%s{\"node\":\"%s\",\"up_ms\":%lld}", n++ ? "," : "",
+			store_text(nodes, 1), (long long)up_ms);
+	}
+	if (rc == 1)
+		buf_addf(out, "],\"next\":\"%lld\"}\n", (long long)last);
+	else
+		buf_adds(out, "]}\n");
+	sqlite3_finalize(nodes);
+	sqlite3_finalize(beats);
+	return rc < 0 ? -1 : 0;
+}
+
+enum httpd_when registry_get_uptime(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct window w = { .from_ms = -1, .to_ms = -1, .now_ms = clock_now_ms() };
+	int64_t limit = UPTIME_PAGE_DEFAULT, after = 0;
+	char text[CLOCK_TEXT_MAX];
+	struct store *s;
+	int rc;
+
+	if (registry_query_time(q, r, "from", &w.from_ms) < 0 ||
+		registry_query_time(q, r, "to", &w.to_ms) < 0 ||
+		registry_query_i64(q, r, "limit", 1, REGISTRY_PAGE_MAX, &limit) < 0 ||
+		registry_query_i64(q, r, "cursor", 0, INT64_MAX, &after) < 0)
+		return HTTPD_NOW;
+	if (w.from_ms < 0 || w.to_ms <= w.from_ms)
+		return httpd_error(r, 400,
+			"from and to are needed, and from is before to");
+	clock_format(text, w.from_ms);
+	buf_addf(&r->body, "{\"from\":\"%s\",", text);
+	clock_format(text, w.to_ms);
+	buf_addf(&r->body, "\"to\":\"%s\",\"uptime\":[", text);
+	s = registry_reader(ctx);
+	rc = write_uptimes(&r->body, s, &w, httpd_query(q, "node"), after, limit);
+	registry_reader_done(ctx, s);
+	free(w.beats);
+	if (rc < 0)
+		return registry_unavailable(r);
+	registry_etag(r);
+	return HTTPD_NOW;
+}

@@ -1,0 +1,131 @@
+/* rnp-register serve - the registry. */
+#include "cmd/rnp-register/commands.h"
+#include "cmd/rnp-register/registry.h"
+#include "common/err.h"
+#include "common/prog.h"
+
+static const char *db_path, *listen_on, *port_file, *cert_file, *key_file, *log_file;
+static struct opt_list trusted;
+static int64_t rate, threads;
+
+static const struct opt opts[] = {
+	{ .name = "db",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &db_path,
+		.metavar = "F",
+		.help = "SQLite database, made when it is absent" },
+	{ .name = "listen",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &listen_on,
+		.metavar = "ADDR",
+		.help = "HOST:PORT; port 0 is any free one" },
+	{ .name = "port-file",
+		.kind = OPT_TEXT,
+		.to = &port_file,
+		.metavar = "P",
+		.help = "write the port there once connections are accepted" },
+	{ .name = "trust",
+		.kind = OPT_LIST,
+		.to = &trusted,
+		.metavar = "ADDRESS",
+		.help = "a verifier or coordinator whose verdicts and receipts count" },
+	{ .name = "cert",
+		.kind = OPT_TEXT,
+		.to = &cert_file,
+		.metavar = "F",
+		.help = "serve HTTPS with this certificate (PEM)" },
+	{ .name = "cert-key",
+		.kind = OPT_TEXT,
+		.to = &key_file,
+		.metavar = "F",
+		.help = "the certificate's key (PEM)" },
+	{ .name = "log-file",
+		.kind = OPT_TEXT,
+		.to = &log_file,
+		.metavar = "F",
+		.help = "append the request log there (default standard error)" },
+	{ .name = "rate",
+		.kind = OPT_I64,
+		.to = &rate,
+		.metavar = "N",
+		.min = 1,
+		.max = 1000000,
+		.help = "requests a second of one client (default 100, and this machine's "
+			"own are not limited)" },
+	{ .name = "threads",
+		.kind = OPT_I64,
+		.to = &threads,
+		.metavar = "N",
+		.min = 1,
+		.max = 64,
+		.help = "that speak HTTP (default one per core, 2 to 8)" },
+	{ 0 },
+};
+
+static int check_trusted(void)
+{
+	unsigned char key[KEY_PUBLIC_BYTES];
+
+	for (int i = 0; i < trusted.n; i++)
+		if (key_parse_address(trusted.items[i], "--trust", key) < 0)
+			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
+				trusted.items[i]);
+	return 0;
+}
+
+static int serve(struct registry *g)
+{
+	const struct httpd_config config = {
+		.listen = listen_on,
+		.port_file = port_file,
+		.cert_file = cert_file,
+		.key_file = key_file,
+		.log_file = log_file,
+		.log_off = prog_quiet() && !log_file,
+		.threads = (int)threads,
+		.rate_per_s = rate ? rate : 100,
+		.rate_loopback = rate != 0,
+		.routes = registry_routes,
+		.ctx = g,
+		.metrics = registry_metrics,
+	};
+	struct httpd *h = httpd_start(&config);
+
+	if (!h)
+		return -1;
+	prog_info("listening on port %d", httpd_port(h));
+	httpd_wait(h, NULL);
+	httpd_stop(h);
+	return 0;
+}
+
+static int run(int n, char **args)
+{
+	struct registry_config config = { .db_path = db_path,
+		.trusted = trusted.items,
+		.ntrusted = trusted.n };
+	struct registry g;
+	int rc = -1;
+
+	(void)n, (void)args;
+	if (check_trusted() == 0 && registry_open(&g, &config) == 0) {
+		rc = serve(&g);
+		registry_close(&g);
+	}
+	opt_list_release(&trusted);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_serve = {
+	.name = "serve",
+	.summary =
+		"Run a registry: collect signed records over HTTP and answer questions.",
+	.details =
+		"Stores rnp.node, rnp.heartbeat, rnp.bench, rnp.quote, rnp.verdict and "
+		"rnp.receipt records; its\nAPI is described at /openapi.json. Ends on "
+		"SIGTERM and SIGINT.",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,136 @@
+/* rnp-register submit - send signed records to a registry. */
+#include <string.h>
+
+#include "cmd/rnp-register/commands.h"
+#include "common/err.h"
+#include "common/http.h"
+#include "common/json.h"
+#include "common/lines.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/schema.h"
+
+#define ANSWER_BYTES_MAX ((size_t)64 << 10)
+
+static const char *registry, *ca_file;
+static int64_t timeout_ms;
+
+static const struct opt opts[] = {
+	{ .name = "registry",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &registry,
+		.metavar = "URL",
+		.help = "the registry" },
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &ca_file,
+		.metavar = "F",
+		.help = "trust these certificates (PEM), not the system's" },
+	{ .name = "timeout",
+		.kind = OPT_DURATION,
+		.to = &timeout_ms,
+		.metavar = "D",
+		.help = "for each try (default 30s)",
+		.min = 1,
+		.max = 3600000 },
+	{ 0 },
+};
+
+const char *registry_path_for(const char *kind)
+{
+	if (strcmp(kind, "rnp.node") == 0)
+		return "/v1/nodes";
+	return strcmp(kind, "rnp.heartbeat") == 0 ? "/v1/heartbeats" : "/v1/records";
+}
+
+int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
+	const char *kind, const void *body, size_t bytes, struct http_response *r)
+{
+	struct buf url = BUF_INIT;
+	struct http_request q = { .body = body,
+		.body_bytes = bytes,
+		.ca_file = ca,
+		.timeout_ms = per_try_ms,
+		.response_bytes_max = ANSWER_BYTES_MAX };
+	int rc = http_url(&url, base, registry_path_for(kind));
+
+	if (rc == 0) {
+		q.url = url.data;
+		rc = http_fetch(http, &q, r);
+	}
+	buf_release(&url);
+	return rc;
+}
+
+/* The registry's answer must be what it promises before it is passed on. */
+static json_t *read_answer(const struct http_response *r)
+{
+	json_t *answer = json_parse_object(buf_text(&r->body), r->body.len, registry);
+
+	if (answer && schema_check(answer, registry, "rnp.stored") < 0) {
+		json_decref(answer);
+		answer = NULL;
+	}
+	return answer;
+}
+
+static int submit_one(struct http *http, const char *line, size_t len, const char *where)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	json_t *record = json_parse_object(line, len, where), *answer = NULL;
+	int rc = -1;
+
+	if (!record || json_check_kind(record, where, NULL) < 0)
+		goto out;
+	if (!json_object_get(record, "proof")) {
+		err_set(EX_DATAERR, "%s: the record is not signed", where);
+		err_hint("pipe it through rnp-register sign");
+		goto out;
+	}
+	if (registry_post(http, registry, ca_file, timeout_ms,
+		    json_string_value(json_object_get(record, "kind")), line, len,
+		    &r) < 0) {
+		err_add("%s", where);
+		goto out;
+	}
+	answer = read_answer(&r);
+	if (answer)
+		rc = out_record(answer);
+out:
+	json_decref(answer);
+	json_decref(record);
+	http_response_release(&r);
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	struct http http = HTTP_INIT;
+	struct lines in;
+	char *line;
+	size_t len;
+	int rc;
+
+	lines_open(&in, args, n, JSON_RECORD_BYTES_MAX);
+	while ((rc = lines_next(&in, &line, &len)) == 1)
+		if ((rc = submit_one(&http, line, len, lines_where(&in))) < 0)
+			break;
+	lines_close(&in);
+	http_release(&http);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_submit = {
+	.name = "submit",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "Send signed records to a registry.",
+	.details =
+		"Reads signed records of any kind that a registry takes and writes one "
+		"rnp.stored record each,\nonce the registry has it on disk. Ends with the first "
+		"that is refused.",
+	.columns = "of,node,at,new",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,69 @@
+/* httpd_parts.h - what httpd.c is made of besides libmicrohttpd: counters, log, rate limits.
+ *
+ * Private to httpd. All are safe to call from several threads. */
+#ifndef RNP_COMMON_HTTPD_PARTS_H
+#define RNP_COMMON_HTTPD_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/buf.h"
+#include "common/httpd.h"
+
+#define HTTPD_ROUTES_MAX 48
+#define HTTPD_BUCKETS    10
+
+/* Requests by route and class of status, and how long they took. The last row is for what no
+ * route matched. */
+struct httpd_counters {
+	_Atomic uint64_t requests[HTTPD_ROUTES_MAX + 1][6];
+	_Atomic uint64_t took[HTTPD_ROUTES_MAX + 1][HTTPD_BUCKETS + 1];
+	_Atomic uint64_t took_ns[HTTPD_ROUTES_MAX + 1];
+	_Atomic uint64_t limited, slow_closed, log_dropped;
+	_Atomic int64_t connections;
+};
+
+/* route: its index, or -1. */
+void httpd_count(struct httpd_counters *c, int route, int status, int64_t ns);
+void httpd_counters_write(struct buf *out, const struct httpd_counters *c,
+	const struct httpd_route *routes);
+
+/* Log lines wait in memory and are written by httpd_log_flush alone, so that a reader of the
+ * log who is slow stops no request; beyond 4 MiB they are dropped and counted. */
+struct httpd_log {
+	pthread_mutex_t lock;
+	struct buf lines, writing;
+	int fd; /* -1: off */
+};
+
+int httpd_log_open(struct httpd_log *l, const struct httpd_config *config);
+void httpd_log_add(struct httpd_log *l, struct httpd_counters *c,
+	const struct httpd_request *q, int status, size_t bytes, int64_t ns);
+void httpd_log_flush(struct httpd_log *l);
+void httpd_log_close(struct httpd_log *l);
+
+/* Token buckets by client address, in a table of fixed size: an address that meets another in
+ * its slot takes it over, so a full table forgives rather than refuses. */
+#define HTTPD_LIMITER_SLOTS 8192
+
+struct httpd_limiter {
+	pthread_mutex_t lock;
+	int64_t rate_per_s;
+	struct httpd_bucket {
+		uint64_t client; /* hash of the address */
+		int64_t micro_tokens, at_ns;
+	} slots[HTTPD_LIMITER_SLOTS];
+};
+
+/* May this client go on? A bucket holds as many requests as five seconds allow. */
+bool httpd_limiter_take(struct httpd_limiter *l, const char *client, int64_t now_ns);
+
+/* A listening socket for "HOST:PORT"; *port is the one that was bound. -1 with err_set. */
+int httpd_listen(const char *text, int *port);
+
+/* Every connection is a descriptor: as many as wanted, or as the system lets us have. */
+int httpd_connections_possible(int wanted);
+
+#endif
