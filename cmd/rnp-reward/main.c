@@ -1,9 +1,11 @@
 /* rnp-reward - computes, explains and proves rewards, to the last base unit. */
+#include "cmd/rnp-reward/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { NULL };
+static const struct command *const commands[] = { &command_epoch, NULL };
 
-static const char *const kinds[] = { "rnp.error", NULL };
+static const char *const kinds[] = { "rnp.usage", "rnp.reward", "rnp.epoch", "rnp.proof",
+	"rnp.explain", "rnp.policy", "rnp.error", NULL };
 
 static const struct program program = {
 	.name = "rnp-reward",

@@ -1,0 +1,9 @@
+/* commands.h - the subcommands of rnp-reward, one file each. */
+#ifndef RNP_CMD_REWARD_COMMANDS_H
+#define RNP_CMD_REWARD_COMMANDS_H
+
+#include "common/opt.h"
+
+extern const struct command command_epoch;
+
+#endif

@@ -1,0 +1,76 @@
+/* core.h - who is paid what for an epoch. Pure: usages and rules in, base units out; no I/O,
+ * no clock, no floats. Uses OpenMP; the result does not depend on the number of threads. */
+#ifndef RNP_CMD_REWARD_CORE_H
+#define RNP_CMD_REWARD_CORE_H
+
+#include <stddef.h>
+
+#include "cmd/rnp-reward/merkle.h"
+#include "cmd/rnp-reward/rules.h"
+
+struct outcome {
+	uint64_t unmet;   /* bit per need of the rules that is not met */
+	uint64_t waived;  /* bit per need that is unknown and not held against the node */
+	uint16_t missing; /* bit per field that a term lacked */
+	int64_t pay[PAY_N]; /* base units */
+};
+
+struct epoch {
+	const struct rules *rules;
+	const struct usage *usages; /* borrowed */
+	size_t n;
+	int64_t scheduled_base_units; /* -1: no pool was given */
+	struct frac scale[PAY_N];     /* set by the foundation, 1 mostly */
+
+	/* what epoch_compute finds; released by epoch_release */
+	int64_t epoch_s;
+	int64_t from_ms, to_ms; /* -1: no usage says */
+	struct outcome *outcomes;
+	int64_t *terms_ppm; /* n rows of rules->nterms, rounded down */
+	int64_t most[FIELD_USAGE];
+	size_t qualified;
+	int64_t pool_base_units, total_base_units;
+	size_t claimants;
+	unsigned char root[MERKLE_HASH_BYTES]; /* only when claimants > 0 */
+};
+
+/* An epoch with a scale of 1 and no pool. */
+void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usages, size_t n);
+void epoch_release(struct epoch *e);
+
+/* Compute everything. Returns 0, or -1: 64 a pool is needed and there is none, or a scale is
+ * beyond what the policy allows; 65 a usage breaks a rule (more time than the epoch has, other
+ * epochs side by side, a term that does not fit 128 bits). bad_index then tells which usage,
+ * or is n. */
+int epoch_compute(struct epoch *e, size_t *bad_index);
+
+static inline bool outcome_qualified(const struct outcome *o)
+{
+	return o->unmet == 0;
+}
+
+static inline int64_t outcome_total(const struct outcome *o)
+{
+	return o->pay[PAY_JOB] + o->pay[PAY_AVAILABILITY];
+}
+
+/* Whoever is paid for a node: its wallet, or itself where the policy needs none. */
+const char *epoch_claimant(const struct usage *u);
+
+/* The leaves of the tree: those who are paid something, one per claimant, in order. The caller
+ * frees them. Returns how many, or -1 with EX_DATAERR. */
+long epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves);
+
+/* Two usages of one node: the lowest second one and the first. False when there are none. */
+bool usage_duplicate(const struct usage *usages, size_t n, size_t *first, size_t *second);
+
+/* P = b^4 t^3 m^2 c of RNP-004, or whatever powers the policy's "score" names, in millionths,
+ * rounded down; saturates at 10^15. reading(name) gives each reading. -1: one is missing or
+ * the policy has no score. */
+int64_t score_ppm(const struct policy *p, const json_t *readings);
+
+/* Split total over n weights, exact to the last unit (largest remainder, ties to the lower
+ * index): weights are num / den. Returns 0, or -1 when their common denominator does not fit. */
+int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts);
+
+#endif

@@ -1,0 +1,146 @@
+/* rnp-reward epoch - usages in; what each node is paid, and the close of the epoch, out. */
+#include <string.h>
+
+#include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/ledger.h"
+#include "cmd/rnp-reward/usage_read.h"
+#include "cmd/rnp-reward/write.h"
+#include "common/err.h"
+#include "common/out.h"
+#include "common/prog.h"
+
+#define SLICE  4096 /* records that one thread formats at a time */
+#define SLICES 16
+
+static struct {
+	const char *policy, *store, *job_scale, *availability_scale;
+	int64_t pool, left, epochs;
+} opts = { .pool = -1, .left = -1 };
+
+static const struct opt options[] = {
+	{ .name = "policy", .kind = OPT_TEXT, .required = true, .to = &opts.policy,
+		.metavar = "P", .help = "name of a policy, or path of its file" },
+	{ .name = "pool", .kind = OPT_RENDER, .to = &opts.pool, .metavar = "RENDER",
+		.help = "the pool of this epoch; where the policy pays rates, the most it pays" },
+	{ .name = "left", .kind = OPT_RENDER, .to = &opts.left, .metavar = "RENDER",
+		.help = "instead of --pool: what is left for --epochs, of which this is one part" },
+	{ .name = "epochs", .kind = OPT_I64, .to = &opts.epochs, .metavar = "N",
+		.help = "how many epochs --left is for, this one included", .min = 1,
+		.max = 1000000 },
+	{ .name = "job-scale", .kind = OPT_TEXT, .to = &opts.job_scale, .metavar = "X",
+		.help = "job rates times X, as far as the policy allows (default 1)" },
+	{ .name = "availability-scale", .kind = OPT_TEXT, .to = &opts.availability_scale,
+		.metavar = "X", .help = "availability rates times X (default 1)" },
+	{ .name = "store", .kind = OPT_TEXT, .to = &opts.store, .metavar = "DB",
+		.help = "append the epoch to this hash-chained ledger" },
+	{ .kind = OPT_END },
+};
+
+static int set_pool(struct epoch *e)
+{
+	e->scheduled_base_units = opts.pool;
+	if (opts.left < 0 && !opts.epochs)
+		return 0;
+	if (opts.left < 0 || !opts.epochs || opts.pool >= 0)
+		return err_set(EX_USAGE, "--left goes with --epochs, and without --pool");
+	e->scheduled_base_units = opts.left / opts.epochs; /* rounded down */
+	return 0;
+}
+
+static int set_scale(struct frac *scale, const char *text, const char *name)
+{
+	if (!text || frac_parse(text, name, scale) == 0)
+		return 0;
+	return err_set(EX_USAGE, "%s: '%.40s' is not a decimal number", name, text);
+}
+
+static int compute(struct epoch *e, const struct usages *u)
+{
+	size_t bad;
+
+	if (epoch_compute(e, &bad) == 0)
+		return 0;
+	return bad < u->n ? err_add("%s", usages_where(u, &u->list[bad])) : -1;
+}
+
+/* Records are formatted by all cores and written in order. */
+static int write_rewards(const struct epoch *e)
+{
+	struct buf texts[SLICES] = { 0 };
+	int rc = 0;
+
+	for (size_t start = 0; start < e->n && rc == 0; start += SLICE * SLICES) {
+#pragma omp parallel for schedule(dynamic, 1) if (e->n > SLICE)
+		for (size_t s = 0; s < SLICES; s++) {
+			size_t from = start + s * SLICE, to = from + SLICE;
+
+			buf_reset(&texts[s]);
+			for (size_t i = from; i < to && i < e->n; i++)
+				reward_write(&texts[s], e, i);
+		}
+		for (size_t s = 0; s < SLICES && rc == 0; s++)
+			if (texts[s].len)
+				rc = out_lines(NULL, texts[s].data, texts[s].len);
+	}
+	for (size_t s = 0; s < SLICES; s++)
+		buf_release(&texts[s]);
+	return rc;
+}
+
+/* The ledger first: what stands on standard output has been kept. */
+static int write_all(const struct epoch *e)
+{
+	json_t *record = epoch_record(e);
+	bool there = false;
+	int rc = -1;
+
+	if (opts.store && ledger_append(opts.store, record, &there) < 0)
+		goto out;
+	if (there)
+		prog_info("%s: this epoch is in the ledger already", opts.store);
+	if (write_rewards(e) == 0)
+		rc = out_record(record);
+out:
+	json_decref(record);
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	struct usages usages = USAGES_INIT;
+	struct rules rules;
+	struct epoch epoch;
+	int rc = -1;
+
+	if (rules_load(&rules, opts.policy) < 0)
+		return err_report();
+	epoch_init(&epoch, &rules, NULL, 0);
+	if (set_pool(&epoch) < 0 || set_scale(&epoch.scale[PAY_JOB], opts.job_scale, "--job-scale") < 0 ||
+		set_scale(&epoch.scale[PAY_AVAILABILITY], opts.availability_scale,
+			"--availability-scale") < 0 ||
+		usages_read(&usages, &rules, args, n) < 0)
+		goto out;
+	epoch.usages = usages.list;
+	epoch.n = usages.n;
+	if (compute(&epoch, &usages) == 0)
+		rc = write_all(&epoch);
+out:
+	epoch_release(&epoch);
+	usages_release(&usages);
+	rules_release(&rules);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_epoch = {
+	.name = "epoch",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "What each node is paid for an epoch, to the last base unit.",
+	.details = "Reads rnp.usage records, writes one rnp.reward each and one rnp.epoch. "
+		   "See rnp-reward(1).",
+	.columns = "node,policy,qualified,job_base_units,availability_base_units,base_units,"
+		   "total_base_units,merkle_root",
+	.opts = options,
+	.run = run,
+};

@@ -1,0 +1,39 @@
+/* merkle.h - the Merkle tree of an epoch, as the public Solana Merkle distributors build it.
+ * Uses libsodium's SHA-256, OpenMP. Pure.
+ *
+ *     inner = H(claimant || unlocked u64le || locked u64le)
+ *     leaf  = H(0x00 || inner)
+ *     node  = H(0x01 || smaller || larger)
+ *
+ * The leaves are sorted by claimant; an odd last node is paired with itself. */
+#ifndef RNP_CMD_REWARD_MERKLE_H
+#define RNP_CMD_REWARD_MERKLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MERKLE_HASH_BYTES 32
+#define MERKLE_DEPTH_MAX  40
+
+struct merkle_leaf {
+	unsigned char claimant[32];
+	uint64_t unlocked, locked;
+};
+
+/* Sort leaves by claimant and sum up those of one claimant. Returns how many are left, or -1
+ * with EX_DATAERR when a sum does not fit int64_t. */
+long merkle_sort(struct merkle_leaf *leaves, size_t n);
+
+void merkle_leaf_hash(const struct merkle_leaf *leaf, unsigned char out[MERKLE_HASH_BYTES]);
+
+/* The root of n >= 1 leaves in order. With proof not NULL also the siblings of leaf `index`
+ * from the leaf up, *nproof of them. */
+void merkle_root(const struct merkle_leaf *leaves, size_t n, unsigned char root[MERKLE_HASH_BYTES],
+	size_t index, unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof);
+
+/* Whether the leaf is below the root. */
+bool merkle_verify(const struct merkle_leaf *leaf, const unsigned char (*proof)[MERKLE_HASH_BYTES],
+	int nproof, const unsigned char root[MERKLE_HASH_BYTES]);
+
+#endif

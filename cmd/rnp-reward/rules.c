@@ -1,0 +1,320 @@
+#include "cmd/rnp-reward/rules.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/expr.h"
+#include "common/err.h"
+#include "common/gpu.h"
+#include "common/mem.h"
+#include "common/money.h"
+#include "common/num.h"
+
+const char *const field_names[FIELD_N] = { "gpu_count", "gpu_memory_bytes", "gpu_clock_mhz",
+	"gpu_memory_bandwidth_bps", "cpu_cores", "cpu_clock_mhz", "worked_s", "up_s",
+	"earned_uusd", "credits", "down_bps", "up_bps", "score_ppm", "epoch_s" };
+
+const char *const factor_names[FACTOR_N] = { "gpu", "vram", "network", "clock",
+	"memory_bandwidth", "cpu" };
+
+const char *const pay_names[PAY_N] = { "job", "availability" };
+
+#define NEED_WALLET -1
+#define NEED_MODEL  -2
+#define NEED_NONE   -3 /* of a field that usage does not have: a matter of registration */
+
+/* --- compiling ----------------------------------------------------------------------------- */
+
+static int compile_needs(struct rules *r)
+{
+	r->nneeds = policy_needs(&r->policy, "requires", r->needs);
+	for (int i = 0; i < r->nneeds; i++) {
+		const struct policy_need *n = &r->needs[i];
+		bool text = n->op == POLICY_ONE_OF || n->op == POLICY_IN_TABLES;
+
+		r->need_override[i] = factor_find(n->override);
+		r->need_field[i] = field_find(n->field);
+		if (strcmp(n->field, "wallet") == 0)
+			r->need_field[i] = NEED_WALLET;
+		else if (strcmp(n->field, "gpu_model") == 0)
+			r->need_field[i] = NEED_MODEL;
+		else if (r->need_field[i] < 0)
+			r->need_field[i] = NEED_NONE;
+		if (n->override && r->need_override[i] < 0)
+			return err_set(EX_DATAERR, "requires[%d]: there is no factor '%s'", i,
+				n->override);
+		if (n->op != POLICY_KNOWN && r->need_field[i] != NEED_NONE &&
+			text != (r->need_field[i] == NEED_MODEL))
+			return err_set(EX_DATAERR, "requires[%d]: '%s' cannot be held against that",
+				i, n->field);
+		if (n->when == POLICY_REGISTRATION || r->need_field[i] == NEED_NONE)
+			r->need_field[i] = NEED_NONE;
+		else if (r->need_field[i] == NEED_WALLET)
+			r->needs_wallet = true;
+	}
+	return r->nneeds < 0 ? -1 : 0;
+}
+
+static int compile_tables(struct rules *r)
+{
+	const json_t *tables = json_object_get(r->policy.doc, "tables");
+	const char *name, *row;
+	json_t *table, *value;
+	struct frac unused;
+
+	json_object_foreach((json_t *)tables, name, table) {
+		if (r->ntables == RULES_TABLES_MAX)
+			return err_set(EX_DATAERR, "tables: more than %d", RULES_TABLES_MAX);
+		json_object_foreach(table, row, value)
+			if (frac_parse(json_string_value(value), row, &unused) < 0)
+				return err_add("tables.%.40s", name);
+		r->table_names[r->ntables] = name;
+		r->tables[r->ntables++] = table;
+	}
+	return 0;
+}
+
+static int compile_terms(struct rules *r)
+{
+	const json_t *terms = json_object_get(r->policy.doc, "terms"), *v;
+	char where[96];
+	size_t i;
+
+	json_array_foreach(terms, i, v) {
+		const char *override = json_string_value(json_object_get(v, "override"));
+		struct term *t = &r->terms[i];
+
+		t->name = json_string_value(json_object_get(v, "name"));
+		t->note = json_string_value(json_object_get(v, "note"));
+		t->formula = json_object_get(v, "value");
+		t->override = factor_find(override);
+		snprintf(where, sizeof where, "term '%.40s'", t->name);
+		if (override && t->override < 0)
+			return err_set(EX_DATAERR, "%s: there is no factor '%.40s'", where,
+				override);
+		for (int k = 0; k < r->nterms; k++)
+			if (strcmp(r->terms[k].name, t->name) == 0)
+				return err_set(EX_DATAERR, "%s: stands there twice", where);
+		t->value = expr_parse(r, t->formula, where);
+		if (!t->value)
+			return -1;
+		r->nterms++;
+	}
+	return 0;
+}
+
+static int compile_pay(struct rules *r)
+{
+	const json_t *pays = json_object_get(r->policy.doc, "pay");
+
+	for (int i = 0; i < PAY_N; i++) {
+		const json_t *v = json_object_get(pays, pay_names[i]);
+		const json_t *amount = json_object_get(v, "amount");
+		const json_t *share = json_object_get(v, "share");
+		const char *scale = json_string_value(json_object_get(v, "scale_max"));
+		struct pay *p = &r->pay[i];
+
+		p->scale_max = frac_of(1, 1);
+		if (!v)
+			continue;
+		if (!amount == !share)
+			return err_set(EX_DATAERR, "pay.%s: needs amount or share", pay_names[i]);
+		if (scale && frac_parse(scale, "scale_max", &p->scale_max) < 0)
+			return -1;
+		p->formula = amount ? amount : share;
+		p->amount = amount ? expr_parse(r, amount, pay_names[i]) : NULL;
+		p->share = share ? expr_parse(r, share, pay_names[i]) : NULL;
+		if (!p->amount && !p->share)
+			return err_add("pay");
+		r->shares = r->shares || share;
+	}
+	if (r->pay[0].share && r->pay[1].share)
+		return err_set(EX_DATAERR, "pay: only one part can be a share of the pool");
+	if (r->shares && (r->pay[0].amount || r->pay[1].amount))
+		return err_set(EX_DATAERR, "pay: a share and an amount do not go together");
+	return 0;
+}
+
+static int compile_pool(struct rules *r)
+{
+	const json_t *pool = json_object_get(r->policy.doc, "pool");
+	const char *per_node = json_string_value(json_object_get(pool, "per_qualified_node"));
+
+	r->per_node_base_units = -1;
+	if (!per_node)
+		return 0;
+	if (num_decimal(per_node, "pool.per_qualified_node", MONEY_RENDER_DECIMALS, 0,
+		    &r->per_node_base_units) < 0)
+		return -1;
+	if (r->per_node_base_units < 0)
+		return err_set(EX_DATAERR, "pool.per_qualified_node: is negative");
+	return 0;
+}
+
+int rules_compile(struct rules *r, struct policy *takes_policy)
+{
+	const json_t *epoch;
+	int rc;
+
+	memset(r, 0, sizeof *r);
+	r->policy = *takes_policy;
+	*takes_policy = (struct policy)POLICY_INIT;
+	r->arena = xcalloc(1, sizeof *r->arena);
+	epoch = json_object_get(r->policy.doc, "epoch");
+	r->epoch_s = json_integer_value(json_object_get(epoch, "seconds"));
+	r->epoch_from_usage = json_is_true(json_object_get(epoch, "from_usage"));
+	rc = compile_needs(r) < 0 || compile_tables(r) < 0 || compile_terms(r) < 0 ||
+			compile_pay(r) < 0 || compile_pool(r) < 0 ?
+		-1 : 0;
+	if (rc < 0) {
+		err_add("policy %.64s", r->policy.name);
+		rules_release(r);
+	}
+	return rc;
+}
+
+int rules_load(struct rules *r, const char *name_or_path)
+{
+	struct policy p;
+
+	memset(r, 0, sizeof *r);
+	return policy_load(&p, name_or_path) < 0 ? -1 : rules_compile(r, &p);
+}
+
+void rules_release(struct rules *r)
+{
+	for (size_t i = 0; i < r->nmodels; i++) {
+		free(r->models[i].raw);
+		free(r->models[i].name);
+	}
+	free(r->models);
+	if (r->arena)
+		arena_release(r->arena);
+	free(r->arena);
+	policy_release(&r->policy);
+	memset(r, 0, sizeof *r);
+}
+
+/* --- models -------------------------------------------------------------------------------- */
+
+uint32_t rules_model_find(const struct rules *r, const char *raw, int64_t memory_bytes)
+{
+	for (size_t i = r->nmodels; i-- > 0;)
+		if (r->models[i].memory_bytes == memory_bytes &&
+			strcmp(r->models[i].raw, raw) == 0)
+			return (uint32_t)i;
+	return RULES_NO_MODEL;
+}
+
+/* A row is named by the canonical name, by the family ("H100" for "H100 SXM") or as written. */
+static const char *row_of(const json_t *table, const struct gpu_model *gpu, const char *raw)
+{
+	const json_t *v = gpu ? json_object_get(table, gpu->name) : NULL;
+
+	if (!v && gpu)
+		v = json_object_get(table, gpu->family);
+	if (!v)
+		v = json_object_get(table, raw);
+	return json_string_value(v);
+}
+
+uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
+{
+	const struct gpu_model *gpu = gpu_find(raw, memory_bytes);
+	uint32_t found = rules_model_find(r, raw, memory_bytes);
+	struct model *m;
+
+	if (found != RULES_NO_MODEL)
+		return found;
+	/* a memory that no such card has does not take the name away: what the memory is worth
+	 * is a term of its own, and whether it is there is a challenge's business */
+	if (!gpu)
+		gpu = gpu_find(raw, 0);
+	r->models = xgrow(r->models, &r->models_cap, r->nmodels + 1, sizeof *r->models);
+	m = &r->models[r->nmodels];
+	memset(m, 0, sizeof *m);
+	m->raw = xstrdup(raw);
+	m->memory_bytes = memory_bytes;
+	m->name = xstrdup(gpu ? gpu->name : raw);
+	for (int i = 0; i < r->ntables; i++) {
+		const char *value = row_of(r->tables[i], gpu, raw);
+
+		if (!value)
+			continue;
+		m->in_table[i] = true;
+		if (frac_parse(value, raw, &m->row[i]) < 0)
+			bug("a table's number was checked before: %s", value);
+	}
+	return (uint32_t)r->nmodels++;
+}
+
+/* --- computing ----------------------------------------------------------------------------- */
+
+int rules_eval_terms(struct eval *e)
+{
+	for (int i = 0; i < e->rules->nterms; i++) {
+		const struct term *t = &e->rules->terms[i];
+		bool known = true;
+
+		e->lacking = 0;
+		if (t->override >= 0 && (e->usage->overridden >> t->override & 1)) {
+			e->term[i] = frac_of((uint64_t)e->usage->factor_nano[t->override], RULES_NANO);
+		} else if (expr_eval(e, t->value, &e->term[i], &known) < 0) {
+			return -1;
+		} else if (!known) {
+			e->term[i] = FRAC_ZERO;
+		}
+		e->missing[i] = e->lacking;
+	}
+	return 0;
+}
+
+int rules_eval(struct eval *e, const struct expr *x, struct frac *out)
+{
+	bool known = true;
+
+	return expr_eval(e, x, out, &known);
+}
+
+static bool met_model(const struct rules *r, const struct policy_need *n, const struct model *m)
+{
+	const json_t *name;
+	size_t i;
+
+	if (n->op == POLICY_KNOWN)
+		return true;
+	if (n->op == POLICY_ONE_OF)
+		return policy_met_text(&r->policy, n, m->name);
+	json_array_foreach(n->names, i, name)
+		for (int k = 0; k < r->ntables; k++)
+			if (m->in_table[k] &&
+				strcmp(r->table_names[k], json_string_value(name)) == 0)
+				return true;
+	return false;
+}
+
+bool rules_met(const struct rules *r, int i, const struct usage *u, bool *unknown)
+{
+	const struct policy_need *n = &r->needs[i];
+	int field = r->need_field[i];
+
+	*unknown = false;
+	if (field == NEED_NONE)
+		return true;
+	if (r->need_override[i] >= 0 && (u->overridden >> r->need_override[i] & 1))
+		return true;
+	if (field == NEED_WALLET)
+		*unknown = !u->wallet[0];
+	else if (field == NEED_MODEL)
+		*unknown = u->model == RULES_NO_MODEL;
+	else if (field < FIELD_USAGE)
+		*unknown = !(u->known >> field & 1);
+	if (*unknown)
+		return n->unknown_passes;
+	if (field == NEED_WALLET)
+		return true;
+	if (field == NEED_MODEL)
+		return met_model(r, n, &r->models[u->model]);
+	return field >= FIELD_USAGE || policy_met_i64(n, u->value[field]);
+}

@@ -1,0 +1,92 @@
+/* Splits of a pool by fractions, exact. */
+#include <stdlib.h>
+
+#include "cmd/rnp-reward/core.h"
+#include "common/err.h"
+#include "common/mem.h"
+
+#define SUM_MAX ((u128)1 << 124)
+
+struct rest {
+	u128 rest;
+	size_t index;
+};
+
+static int by_larger_rest(const void *a, const void *b)
+{
+	const struct rest *x = a, *y = b;
+
+	if (x->rest != y->rest)
+		return x->rest < y->rest ? 1 : -1;
+	return x->index < y->index ? -1 : 1;
+}
+
+/* A denominator that all weights divide; 0 when there is none of 128 bits. Most share one, so
+ * that a division each is all it takes. */
+static u128 common_denominator(struct frac *weights, size_t n, bool reduce)
+{
+	u128 all = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		u128 factor;
+
+		if (!weights[i].num)
+			continue;
+		if (reduce)
+			frac_reduce(&weights[i]);
+		if (all == weights[i].den || all % weights[i].den == 0)
+			continue;
+		factor = weights[i].den / u128_gcd(all, weights[i].den);
+		if (__builtin_mul_overflow(all, factor, &all))
+			return 0;
+	}
+	return all;
+}
+
+/* Bring all weights to one denominator, which then does not matter. */
+static bool to_whole(struct frac *weights, size_t n, bool reduce, u128 *sum)
+{
+	u128 all = common_denominator(weights, n, reduce);
+
+	*sum = 0;
+	if (!all)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		u128 whole = 0;
+
+		if (weights[i].num &&
+			__builtin_mul_overflow(weights[i].num, all / weights[i].den, &whole))
+			return false;
+		if (whole > SUM_MAX || (*sum += whole) > SUM_MAX)
+			return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		weights[i] = (struct frac){
+			weights[i].num ? weights[i].num * (all / weights[i].den) : 0, 1 };
+	return true;
+}
+
+int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts)
+{
+	struct rest *rests;
+	int64_t left = total;
+	u128 sum;
+
+	if (!to_whole(weights, n, false, &sum) && !to_whole(weights, n, true, &sum))
+		return err_set(EX_DATAERR, "the shares have no common denominator of 128 bits");
+	for (size_t i = 0; i < n; i++)
+		parts[i] = 0;
+	if (!sum || !total)
+		return 0;
+	rests = xmalloc(n * sizeof *rests);
+	for (size_t i = 0; i < n; i++) {
+		rests[i].index = i;
+		parts[i] = frac_share(total, weights[i].num, sum, &rests[i].rest);
+		left -= parts[i];
+	}
+	qsort(rests, n, sizeof *rests, by_larger_rest);
+	for (size_t i = 0; left > 0; i++, left--)
+		parts[rests[i].index]++;
+	free(rests);
+	return 0;
+}

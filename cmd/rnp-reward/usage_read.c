@@ -1,0 +1,212 @@
+#include "cmd/rnp-reward/usage_read.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/expr.h"
+#include "common/canon.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/lines.h"
+#include "common/mem.h"
+#include "common/num.h"
+#include "common/schema.h"
+
+#define FACTOR_MAX_NANO INT64_C(1000000000000000) /* a million */
+
+/* Nearly all lines find their model among the few that there are, under a lock that readers
+ * share. */
+uint32_t usage_model(struct rules *r, const char *raw, int64_t memory_bytes)
+{
+	static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+	uint32_t found;
+
+	pthread_rwlock_rdlock(&lock);
+	found = rules_model_find(r, raw, memory_bytes);
+	pthread_rwlock_unlock(&lock);
+	if (found != RULES_NO_MODEL)
+		return found;
+	pthread_rwlock_wrlock(&lock);
+	found = rules_model_add(r, raw, memory_bytes);
+	pthread_rwlock_unlock(&lock);
+	return found;
+}
+
+static void usage_init(struct usage *u)
+{
+	memset(u, 0, sizeof *u);
+	u->model = RULES_NO_MODEL;
+	u->from_ms = u->to_ms = -1;
+}
+
+static int read_fields(struct usage *u, const json_t *record, const char *where)
+{
+	for (int i = 0; i < FIELD_USAGE; i++) {
+		int64_t max = i == FIELD_SCORE_PPM ? INT64_C(1000000000000000) : RULES_READING_MAX;
+
+		if (!json_object_get(record, field_names[i]))
+			continue;
+		if (json_get_i64(record, where, field_names[i], 0, max, &u->value[i]) < 0)
+			return -1;
+		u->known |= (uint16_t)(1u << i);
+	}
+	return 0;
+}
+
+/* A factor is a decimal: 1.7, 4, "1.33". A JSON number is a double; its shortest digits are
+ * what was written. */
+static int read_factor(const json_t *v, const char *what, int64_t *nano)
+{
+	struct buf text = BUF_INIT;
+	int rc;
+
+	if (json_is_string(v))
+		buf_adds(&text, json_string_value(v));
+	else
+		canon_number(&text, json_number_value(v));
+	rc = num_decimal(text.data, what, 9, 0, nano);
+	buf_release(&text);
+	if (rc == 0 && (*nano < 0 || *nano > FACTOR_MAX_NANO))
+		return err_set(EX_DATAERR, "%s: is not between 0 and 1000000", what);
+	return rc;
+}
+
+static int read_factors(struct usage *u, const json_t *record, const char *where)
+{
+	const json_t *factors = json_object_get(record, "factors");
+	const char *name;
+	json_t *v;
+
+	json_object_foreach((json_t *)factors, name, v) {
+		int i = factor_find(name);
+
+		if (i < 0)
+			return err_set(EX_DATAERR, "%s: factors.%.40s: there is no such factor",
+				where, name);
+		if (read_factor(v, factor_names[i], &u->factor_nano[i]) < 0)
+			return err_add("%s: factors", where);
+		u->overridden |= (uint8_t)(1u << i);
+	}
+	return 0;
+}
+
+int usage_from_json(struct usage *u, struct rules *r, const json_t *record, const char *where)
+{
+	const char *model = NULL, *wallet = "", *node = NULL;
+
+	usage_init(u);
+	if (schema_check(record, where, "rnp.usage") < 0 ||
+		json_get_text(record, where, "node", &node) < 0 ||
+		json_opt_text(record, where, "wallet", &wallet) < 0 ||
+		json_opt_text(record, where, "gpu_model", &model) < 0 ||
+		json_opt_time(record, where, "from", &u->from_ms) < 0 ||
+		json_opt_time(record, where, "to", &u->to_ms) < 0 ||
+		read_fields(u, record, where) < 0 || read_factors(u, record, where) < 0)
+		return -1;
+	/* the schema has checked that both are addresses, so they fit */
+	strcpy(u->node, node);
+	strcpy(u->wallet, wallet);
+	if (model)
+		u->model = usage_model(r, model, u->value[FIELD_GPU_MEMORY_BYTES]);
+	return 0;
+}
+
+/* --- whole files --------------------------------------------------------------------------- */
+
+struct reading {
+	struct usages *usages;
+	struct rules *rules;
+};
+
+/* where is "file:line": kept as two numbers */
+static void remember_where(const struct usages *u, const char *where, struct usage *one)
+{
+	const char *colon = strrchr(where, ':');
+	size_t len = (size_t)(colon - where);
+
+	one->line = (uint32_t)strtoul(colon + 1, NULL, 10);
+	for (int i = 0; i < u->nfiles; i++)
+		if (strncmp(u->files[i], where, len) == 0 && !u->files[i][len])
+			one->file = (uint16_t)i;
+}
+
+static int read_line(void *ctx, char *line, size_t len, const char *where, struct buf *out)
+{
+	struct reading *r = ctx;
+	struct usage one;
+
+	if (!usage_from_plain(&one, r->rules, line, len)) {
+		json_t *record = json_parse_object(line, len, where);
+		int rc = record ? usage_from_json(&one, r->rules, record, where) : -1;
+
+		json_decref(record);
+		if (rc < 0)
+			return -1;
+	}
+	remember_where(r->usages, where, &one);
+	buf_add(out, &one, sizeof one);
+	return 0;
+}
+
+static int keep(void *ctx, const char *data, size_t len)
+{
+	struct usages *u = ((struct reading *)ctx)->usages;
+
+	if (u->n == UINT32_MAX - 1)
+		return err_set(EX_DATAERR, "more than %" PRIu32 " usages", UINT32_MAX - 1);
+	if (u->n == u->cap) {
+		/* a half more, not double: this is where the memory is */
+		u->cap = u->cap ? u->cap + u->cap / 2 : 1024;
+		u->list = xrealloc(u->list, u->cap * sizeof *u->list);
+	}
+	memcpy(&u->list[u->n++], data, len);
+	return 0;
+}
+
+const char *usages_where(const struct usages *u, const struct usage *one)
+{
+	static _Thread_local char text[256];
+
+	snprintf(text, sizeof text, "%.200s:%" PRIu32,
+		u->nfiles ? u->files[one->file] : "stdin", one->line);
+	return text;
+}
+
+static int refuse_duplicates(const struct usages *u)
+{
+	char first[256];
+	size_t a, b;
+
+	if (!usage_duplicate(u->list, u->n, &a, &b))
+		return 0;
+	snprintf(first, sizeof first, "%s", usages_where(u, &u->list[a]));
+	return err_set(EX_DATAERR, "%s: node %s has a usage already, in %s",
+		usages_where(u, &u->list[b]), u->list[b].node, first);
+}
+
+int usages_read(struct usages *u, struct rules *r, char **files, int nfiles)
+{
+	struct reading ctx = { u, r };
+	struct lines lines;
+	int rc;
+
+	if (nfiles > UINT16_MAX)
+		return err_set(EX_USAGE, "more than %d files", UINT16_MAX);
+	u->files = (const char *const *)files;
+	u->nfiles = nfiles;
+	lines_open(&lines, files, nfiles, USAGE_BYTES_MAX);
+	rc = lines_map(&lines, read_line, keep, &ctx);
+	lines_close(&lines);
+	return rc < 0 ? -1 : refuse_duplicates(u);
+}
+
+void usages_release(struct usages *u)
+{
+	free(u->list);
+	*u = (struct usages)USAGES_INIT;
+}

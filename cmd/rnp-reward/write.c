@@ -1,0 +1,180 @@
+#include "cmd/rnp-reward/write.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/canon.h"
+#include "common/json.h"
+#include "common/money.h"
+
+/* --- rnp.reward, by hand: a million of them in a second ------------------------------------- */
+
+static void add_whole(struct buf *out, int64_t v)
+{
+	char digits[20];
+	int n = 0;
+	bool quoted = v > JSON_SAFE_INTEGER_MAX;
+
+	do
+		digits[n++] = (char)('0' + v % 10);
+	while (v /= 10);
+	if (quoted)
+		buf_addc(out, '"');
+	for (char *to = buf_reserve(out, 20); n; out->len++)
+		*to++ = digits[--n];
+	if (quoted)
+		buf_addc(out, '"');
+}
+
+static void add_number(struct buf *out, const char *key, int64_t v)
+{
+	buf_addc(out, '"');
+	buf_adds(out, key);
+	buf_adds(out, "\":");
+	add_whole(out, v);
+}
+
+static void add_texts(struct buf *out, const char *key, const char *text)
+{
+	buf_addc(out, '"');
+	buf_adds(out, key);
+	buf_adds(out, "\":");
+	canon_string(out, text, strlen(text));
+	buf_addc(out, ',');
+}
+
+void need_reason(struct buf *out, const struct rules *r, int i, const struct usage *u)
+{
+	const struct policy_need *n = &r->needs[i];
+	bool unknown, met = rules_met(r, i, u, &unknown);
+	int field = r->need_field[i];
+
+	buf_addf(out, "%s: ", n->name);
+	if (unknown) {
+		buf_adds(out, met ? "not known, not held against the node" : "not known");
+	} else if (n->op == POLICY_IN_TABLES || n->op == POLICY_ONE_OF) {
+		buf_addf(out, "'%s' is not %s", r->models[u->model].name,
+			n->op == POLICY_ONE_OF ? "among those wanted" : "in the policy's tables");
+	} else {
+		buf_addf(out, "%" PRId64 "%s%s is not ", u->value[field], n->unit ? " " : "",
+			n->unit ? n->unit : "");
+		policy_need_text(out, n);
+	}
+}
+
+static void add_reason(struct buf *out, bool *any, const struct buf *reason)
+{
+	if (*any)
+		buf_addc(out, ',');
+	*any = true;
+	canon_string(out, reason->data, reason->len);
+}
+
+static void add_reasons(struct buf *out, const struct epoch *e, size_t i)
+{
+	const struct outcome *o = &e->outcomes[i];
+	struct buf reason = BUF_INIT;
+	bool any = false;
+
+	buf_adds(out, "\"reasons\":[");
+	for (int k = 0; k < e->rules->nneeds; k++) {
+		if (!((o->unmet | o->waived) >> k & 1))
+			continue;
+		buf_reset(&reason);
+		need_reason(&reason, e->rules, k, &e->usages[i]);
+		add_reason(out, &any, &reason);
+	}
+	for (int f = 0; f < FIELD_USAGE; f++) {
+		if (!(o->missing >> f & 1))
+			continue;
+		buf_reset(&reason);
+		buf_addf(&reason, "%s: not known, the terms that need it are 0", field_names[f]);
+		add_reason(out, &any, &reason);
+	}
+	buf_adds(out, "],");
+	buf_release(&reason);
+}
+
+static void add_terms(struct buf *out, const struct epoch *e, size_t i)
+{
+	const struct rules *r = e->rules;
+
+	buf_adds(out, "\"terms\":{");
+	for (int t = 0; t < r->nterms; t++) {
+		if (t)
+			buf_addc(out, ',');
+		buf_addc(out, '"');
+		buf_adds(out, r->terms[t].name);
+		buf_adds(out, "_ppm\":");
+		add_whole(out, e->terms_ppm[i * (size_t)r->nterms + (size_t)t]);
+	}
+	buf_adds(out, "},");
+}
+
+void reward_write(struct buf *out, const struct epoch *e, size_t i)
+{
+	const struct usage *u = &e->usages[i];
+	const struct outcome *o = &e->outcomes[i];
+
+	buf_adds(out, "{\"kind\":\"rnp.reward\",\"v\":1,");
+	add_texts(out, "node", u->node);
+	if (u->wallet[0])
+		add_texts(out, "wallet", u->wallet);
+	add_texts(out, "policy", e->rules->policy.name);
+	buf_adds(out, outcome_qualified(o) ? "\"qualified\":true," : "\"qualified\":false,");
+	if (o->unmet || o->waived || o->missing)
+		add_reasons(out, e, i);
+	else
+		buf_adds(out, "\"reasons\":[],");
+	add_terms(out, e, i);
+	add_number(out, "job_base_units", o->pay[PAY_JOB]);
+	buf_addc(out, ',');
+	add_number(out, "availability_base_units", o->pay[PAY_AVAILABILITY]);
+	buf_addc(out, ',');
+	add_number(out, "base_units", outcome_total(o));
+	buf_adds(out, "}\n");
+}
+
+/* --- rnp.epoch ----------------------------------------------------------------------------- */
+
+static void set_scale(json_t *record, const char *key, struct frac scale)
+{
+	int64_t ppm;
+
+	if (frac_floor(scale, MONEY_PPM, &ppm) && ppm != MONEY_PPM)
+		json_set_i64(record, key, ppm);
+}
+
+json_t *epoch_record(const struct epoch *e)
+{
+	json_t *record = json_record("rnp.epoch"), *unknown;
+	struct buf root = BUF_INIT;
+
+	json_set_text(record, "policy", e->rules->policy.name);
+	json_set_text(record, "policy_sha256", e->rules->policy.sha256);
+	json_set_text(record, "token", e->rules->policy.token);
+	if (e->from_ms >= 0) {
+		json_set_time(record, "from", e->from_ms);
+		json_set_time(record, "to", e->to_ms);
+	}
+	json_set_i64(record, "epoch_s", e->epoch_s);
+	if (e->scheduled_base_units >= 0)
+		json_set_i64(record, "scheduled_base_units", e->scheduled_base_units);
+	set_scale(record, "job_scale_ppm", e->scale[PAY_JOB]);
+	set_scale(record, "availability_scale_ppm", e->scale[PAY_AVAILABILITY]);
+	json_set_i64(record, "pool_base_units", e->pool_base_units);
+	json_set_i64(record, "total_base_units", e->total_base_units);
+	json_set_i64(record, "nodes", (int64_t)e->n);
+	json_set_i64(record, "qualified_nodes", (int64_t)e->qualified);
+	json_set_i64(record, "claimants", (int64_t)e->claimants);
+	if (e->claimants) {
+		buf_add_hex(&root, e->root, sizeof e->root);
+		json_set_text(record, "merkle_root", root.data);
+	} else {
+		unknown = json_object();
+		json_set_text(unknown, "merkle_root", "nobody is paid");
+		json_set(record, "unknown", unknown);
+	}
+	buf_release(&root);
+	return record;
+}

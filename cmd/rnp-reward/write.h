@@ -1,0 +1,20 @@
+/* write.h - the records of a computed epoch: rnp.reward and rnp.epoch. Pure: text and values
+ * only, the same bytes on every machine. */
+#ifndef RNP_CMD_REWARD_WRITE_H
+#define RNP_CMD_REWARD_WRITE_H
+
+#include <jansson.h>
+
+#include "cmd/rnp-reward/core.h"
+#include "common/buf.h"
+
+/* Append the rnp.reward of usage i and a newline. */
+void reward_write(struct buf *out, const struct epoch *e, size_t i);
+
+/* The rnp.epoch; the caller owns it. */
+json_t *epoch_record(const struct epoch *e);
+
+/* What need i has to say about a usage: "download: 50 bit/s is not more than 100 bit/s". */
+void need_reason(struct buf *out, const struct rules *r, int i, const struct usage *u);
+
+#endif
