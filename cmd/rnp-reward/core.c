@@ -13,7 +13,8 @@
 #define BASE_UNITS UINT64_C(100000000) /* of one token */
 #define SCORE_MAX  INT64_C(1000000000000000)
 
-void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usages, size_t n)
+void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usages,
+	size_t n)
 {
 	memset(e, 0, sizeof *e);
 	e->rules = r;
@@ -45,10 +46,12 @@ static int check_arguments(const struct epoch *e)
 	const struct rules *r = e->rules;
 
 	if (r->shares && e->scheduled_base_units < 0)
-		return err_set(EX_USAGE, "policy %s splits a pool: give --pool", r->policy.name);
+		return err_set(EX_USAGE, "policy %s splits a pool: give --pool",
+			r->policy.name);
 	for (int i = 0; i < PAY_N; i++)
 		if (frac_cmp(e->scale[i], r->pay[i].scale_max) > 0)
-			return err_set(EX_USAGE, "policy %s does not scale %s pay that far",
+			return err_set(EX_USAGE,
+				"policy %s does not scale %s pay that far",
 				r->policy.name, pay_names[i]);
 	return 0;
 }
@@ -64,9 +67,11 @@ static int find_epoch(struct epoch *e, size_t *bad_index)
 		if (u->from_ms < 0 || u->to_ms < 0)
 			continue;
 		if (u->to_ms - u->from_ms < 1000)
-			return err_set(EX_DATAERR, "the epoch from-to is shorter than a second");
+			return err_set(EX_DATAERR,
+				"the epoch from-to is shorter than a second");
 		if (e->from_ms >= 0 && (u->from_ms != e->from_ms || u->to_ms != e->to_ms))
-			return err_set(EX_DATAERR, "from-to is another epoch than before");
+			return err_set(EX_DATAERR,
+				"from-to is another epoch than before");
 		e->from_ms = u->from_ms;
 		e->to_ms = u->to_ms;
 	}
@@ -78,7 +83,8 @@ static int find_epoch(struct epoch *e, size_t *bad_index)
 		*bad_index = i;
 		for (int f = FIELD_WORKED_S; f <= FIELD_UP_S; f++)
 			if (u->value[f] > e->epoch_s)
-				return err_set(EX_DATAERR, "field '%s' is %" PRId64
+				return err_set(EX_DATAERR,
+					"field '%s' is %" PRId64
 					", more than the %" PRId64 " s of the epoch",
 					field_names[f], u->value[f], e->epoch_s);
 	}
@@ -151,7 +157,8 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights)
 		return -1;
 	for (int t = 0; t < r->nterms; t++) {
 		o->missing |= v.missing[t];
-		if (!frac_floor(v.term[t], MONEY_PPM, &e->terms_ppm[i * (size_t)r->nterms + (size_t)t]))
+		if (!frac_floor(v.term[t], MONEY_PPM,
+			    &e->terms_ppm[i * (size_t)r->nterms + (size_t)t]))
 			return does_not_fit(v.usage);
 	}
 	if (!outcome_qualified(o))
@@ -159,7 +166,8 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights)
 	for (int part = 0; part < PAY_N; part++) {
 		if (r->pay[part].amount && pay_amount(e, &v, i, part) < 0)
 			return -1;
-		if (r->pay[part].share && rules_eval(&v, r->pay[part].share, &weights[i]) < 0)
+		if (r->pay[part].share &&
+			rules_eval(&v, r->pay[part].share, &weights[i]) < 0)
 			return -1;
 	}
 	return 0;
@@ -196,7 +204,8 @@ static int sum_up(struct epoch *e)
 		for (int part = 0; part < PAY_N; part++)
 			if (__builtin_add_overflow(e->total_base_units,
 				    e->outcomes[i].pay[part], &e->total_base_units))
-				return err_set(EX_DATAERR, "the pay of all nodes does not fit 64 bits");
+				return err_set(EX_DATAERR,
+					"the pay of all nodes does not fit 64 bits");
 	return 0;
 }
 
@@ -208,7 +217,8 @@ static int share_out(struct epoch *e, struct frac *weights)
 
 	e->pool_base_units = e->scheduled_base_units;
 	if (e->rules->per_node_base_units >= 0 &&
-		!__builtin_mul_overflow(e->rules->per_node_base_units, (int64_t)e->qualified, &most) &&
+		!__builtin_mul_overflow(e->rules->per_node_base_units,
+			(int64_t)e->qualified, &most) &&
 		most < e->pool_base_units)
 		e->pool_base_units = most;
 	parts = xcalloc(e->n, sizeof *parts);
@@ -266,7 +276,8 @@ long epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves)
 
 		if (!amount)
 			continue;
-		if (key_parse_address(epoch_claimant(&e->usages[i]), "wallet", leaf->claimant) < 0) {
+		if (key_parse_address(epoch_claimant(&e->usages[i]), "wallet",
+			    leaf->claimant) < 0) {
 			free(all);
 			return -1;
 		}
@@ -385,7 +396,8 @@ static int64_t wide_ratio_ppm(const struct wide *a, const struct wide *b)
 
 int64_t score_ppm(const struct policy *p, const json_t *readings)
 {
-	const json_t *references = json_object_get(json_object_get(p->doc, "score"), "reference");
+	const json_t *references = json_object_get(json_object_get(p->doc, "score"),
+		"reference");
 	struct wide num = { 1, 0 }, den = { 1, 0 };
 	const char *name;
 	json_t *reference;
@@ -400,7 +412,8 @@ int64_t score_ppm(const struct policy *p, const json_t *readings)
 		if (!json_is_integer(v) || json_integer_value(v) < 0)
 			return -1;
 		ratio = frac_of((uint64_t)json_integer_value(v),
-			(uint64_t)json_integer_value(json_object_get(reference, "value")));
+			(uint64_t)json_integer_value(
+				json_object_get(reference, "value")));
 		for (; power > 0; power--) {
 			wide_mul(&num, (uint64_t)ratio.num);
 			wide_mul(&den, (uint64_t)ratio.den);

@@ -35,7 +35,8 @@ struct epoch {
 };
 
 /* An epoch with a scale of 1 and no pool. */
-void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usages, size_t n);
+void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usages,
+	size_t n);
 void epoch_release(struct epoch *e);
 
 /* Compute everything. Returns 0, or -1: 64 a pool is needed and there is none, or a scale is

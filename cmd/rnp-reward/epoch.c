@@ -19,20 +19,43 @@ static struct {
 } opts = { .pool = -1, .left = -1 };
 
 static const struct opt options[] = {
-	{ .name = "policy", .kind = OPT_TEXT, .required = true, .to = &opts.policy,
-		.metavar = "P", .help = "name of a policy, or path of its file" },
-	{ .name = "pool", .kind = OPT_RENDER, .to = &opts.pool, .metavar = "RENDER",
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &opts.policy,
+		.metavar = "P",
+		.help = "name of a policy, or path of its file" },
+	{ .name = "pool",
+		.kind = OPT_RENDER,
+		.to = &opts.pool,
+		.metavar = "RENDER",
 		.help = "the pool of this epoch; where the policy pays rates, the most it pays" },
-	{ .name = "left", .kind = OPT_RENDER, .to = &opts.left, .metavar = "RENDER",
+	{ .name = "left",
+		.kind = OPT_RENDER,
+		.to = &opts.left,
+		.metavar = "RENDER",
 		.help = "instead of --pool: what is left for --epochs, of which this is one part" },
-	{ .name = "epochs", .kind = OPT_I64, .to = &opts.epochs, .metavar = "N",
-		.help = "how many epochs --left is for, this one included", .min = 1,
+	{ .name = "epochs",
+		.kind = OPT_I64,
+		.to = &opts.epochs,
+		.metavar = "N",
+		.help = "how many epochs --left is for, this one included",
+		.min = 1,
 		.max = 1000000 },
-	{ .name = "job-scale", .kind = OPT_TEXT, .to = &opts.job_scale, .metavar = "X",
+	{ .name = "job-scale",
+		.kind = OPT_TEXT,
+		.to = &opts.job_scale,
+		.metavar = "X",
 		.help = "job rates times X, as far as the policy allows (default 1)" },
-	{ .name = "availability-scale", .kind = OPT_TEXT, .to = &opts.availability_scale,
-		.metavar = "X", .help = "availability rates times X (default 1)" },
-	{ .name = "store", .kind = OPT_TEXT, .to = &opts.store, .metavar = "DB",
+	{ .name = "availability-scale",
+		.kind = OPT_TEXT,
+		.to = &opts.availability_scale,
+		.metavar = "X",
+		.help = "availability rates times X (default 1)" },
+	{ .name = "store",
+		.kind = OPT_TEXT,
+		.to = &opts.store,
+		.metavar = "DB",
 		.help = "append the epoch to this hash-chained ledger" },
 	{ .kind = OPT_END },
 };
@@ -116,7 +139,8 @@ static int run(int n, char **args)
 	if (rules_load(&rules, opts.policy) < 0)
 		return err_report();
 	epoch_init(&epoch, &rules, NULL, 0);
-	if (set_pool(&epoch) < 0 || set_scale(&epoch.scale[PAY_JOB], opts.job_scale, "--job-scale") < 0 ||
+	if (set_pool(&epoch) < 0 ||
+		set_scale(&epoch.scale[PAY_JOB], opts.job_scale, "--job-scale") < 0 ||
 		set_scale(&epoch.scale[PAY_AVAILABILITY], opts.availability_scale,
 			"--availability-scale") < 0 ||
 		usages_read(&usages, &rules, args, n) < 0)
@@ -137,10 +161,12 @@ const struct command command_epoch = {
 	.arguments = "[file ...]",
 	.args_max = -1,
 	.summary = "What each node is paid for an epoch, to the last base unit.",
-	.details = "Reads rnp.usage records, writes one rnp.reward each and one rnp.epoch. "
-		   "See rnp-reward(1).",
-	.columns = "node,policy,qualified,job_base_units,availability_base_units,base_units,"
-		   "total_base_units,merkle_root",
+	.details =
+		"Reads rnp.usage records, writes one rnp.reward each and one rnp.epoch. "
+		"See rnp-reward(1).",
+	.columns =
+		"node,policy,qualified,job_base_units,availability_base_units,base_units,"
+		"total_base_units,merkle_root",
 	.opts = options,
 	.run = run,
 };

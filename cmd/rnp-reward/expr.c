@@ -99,8 +99,8 @@ static bool parse_constant(struct parse *p, const json_t *v, struct frac *out)
 	return false;
 }
 
-static bool only_keys(struct parse *p, const json_t *v, const char *a, const char *b, const char *c,
-	const char *d)
+static bool only_keys(struct parse *p, const json_t *v, const char *a, const char *b,
+	const char *c, const char *d)
 {
 	const char *key;
 	json_t *item;
@@ -109,18 +109,21 @@ static bool only_keys(struct parse *p, const json_t *v, const char *a, const cha
 		if (strcmp(key, a) == 0 || (b && strcmp(key, b) == 0) ||
 			(c && strcmp(key, c) == 0) || (d && strcmp(key, d) == 0))
 			continue;
-		err_set(EX_DATAERR, "%s: '%.40s' has no place beside '%s'", p->where, key, a);
+		err_set(EX_DATAERR, "%s: '%.40s' has no place beside '%s'", p->where, key,
+			a);
 		return false;
 	}
 	return true;
 }
 
-static bool parse_args(struct parse *p, const json_t *list, struct expr *x, size_t min, size_t max)
+static bool parse_args(struct parse *p, const json_t *list, struct expr *x, size_t min,
+	size_t max)
 {
 	const json_t *arg;
 	size_t i;
 
-	if (!json_is_array(list) || json_array_size(list) < min || json_array_size(list) > max)
+	if (!json_is_array(list) || json_array_size(list) < min ||
+		json_array_size(list) > max)
 		return bad(p, "wrong number of operands") != NULL;
 	json_array_foreach(list, i, arg) {
 		x->args[x->nargs] = parse(p, arg);
@@ -186,8 +189,8 @@ static bool parse_weighted(struct parse *p, const json_t *v, struct expr *x)
 		json_object_size(weights) > ARGS_MAX)
 		return bad(p, "'weighted' is an object of terms and weights") != NULL;
 	json_object_foreach((json_t *)weights, name, weight) {
-		struct expr *product = new_expr(p, OP_PRODUCT), *w = new_expr(p, OP_CONSTANT),
-			    *term = new_expr(p, OP_TERM);
+		struct expr *product = new_expr(p, OP_PRODUCT),
+			    *w = new_expr(p, OP_CONSTANT), *term = new_expr(p, OP_TERM);
 
 		term->index = term_find(p->rules, name);
 		if (term->index < 0)
@@ -201,7 +204,8 @@ static bool parse_weighted(struct parse *p, const json_t *v, struct expr *x)
 	return only_keys(p, v, "weighted", NULL, NULL, NULL);
 }
 
-static bool parse_point(struct parse *p, const json_t *v, struct expr *x, struct point *out)
+static bool parse_point(struct parse *p, const json_t *v, struct expr *x,
+	struct point *out)
 {
 	const struct point *before = x->npoints ? out - 1 : NULL;
 	struct frac rise, run;
@@ -263,7 +267,8 @@ static bool parse_tier(struct parse *p, const json_t *v, struct tier *t)
 	json_object_foreach((json_t *)limits, name, limit) {
 		t->fields[t->n] = field_find(name);
 		if (t->fields[t->n] < 0 || !json_is_integer(limit))
-			return bad(p, "a tier's more_than names fields of rnp.usage") != NULL;
+			return bad(p, "a tier's more_than names fields of rnp.usage") !=
+				NULL;
 		t->more_than[t->n++] = json_integer_value(limit);
 	}
 	return only_keys(p, v, "name", "more_than", "value", NULL) &&
@@ -291,7 +296,8 @@ static bool parse_tiers(struct parse *p, const json_t *v, struct expr *x)
 	json_array_foreach(tiers, i, tier)
 		if (!parse_tier(p, tier, &x->tiers[x->ntiers++]))
 			return false;
-	return only_keys(p, v, "tiers", "otherwise", NULL, NULL) && parse_otherwise(p, v, x);
+	return only_keys(p, v, "tiers", "otherwise", NULL, NULL) &&
+		parse_otherwise(p, v, x);
 }
 
 static bool parse_table(struct parse *p, const json_t *v, struct expr *x)
@@ -307,7 +313,8 @@ static bool parse_table(struct parse *p, const json_t *v, struct expr *x)
 		return bad(p, "there is no such table") != NULL;
 	if (!of || strcmp(of, "gpu_model") != 0)
 		return bad(p, "tables are of gpu_model") != NULL;
-	return only_keys(p, v, "table", "of", "otherwise", NULL) && parse_otherwise(p, v, x);
+	return only_keys(p, v, "table", "of", "otherwise", NULL) &&
+		parse_otherwise(p, v, x);
 }
 
 static bool parse_sum(struct parse *p, const json_t *v, struct expr *x)
@@ -369,7 +376,8 @@ static const struct expr *parse_object(struct parse *p, const json_t *v)
 		x = new_expr(p, words[i].op);
 		return words[i].parse(p, v, x) ? x : NULL;
 	}
-	return bad(p, "not an expression: none of field, term, relative, sum, weighted, product, "
+	return bad(p,
+		"not an expression: none of field, term, relative, sum, weighted, product, "
 		"divide, least, most, scale, tiers, table");
 }
 
@@ -388,7 +396,8 @@ static const struct expr *parse(struct parse *p, const json_t *v)
 	}
 	x = new_expr(p, OP_CONSTANT);
 	return v && parse_constant(p, v, &x->constant) ? x :
-		v ? NULL : bad(p, "an expression is missing");
+		v                                      ? NULL :
+							 bad(p, "an expression is missing");
 }
 
 const struct expr *expr_parse(struct rules *r, const json_t *v, const char *where)
@@ -402,7 +411,8 @@ const struct expr *expr_parse(struct rules *r, const json_t *v, const char *wher
 
 static int overflow(const struct eval *e)
 {
-	return err_set(EX_DATAERR, "node %s: a term does not fit 128 bits", e->usage->node);
+	return err_set(EX_DATAERR, "node %s: a term does not fit 128 bits",
+		e->usage->node);
 }
 
 static bool field_known(const struct eval *e, int field)
@@ -415,7 +425,8 @@ static int64_t field_value(const struct eval *e, int field)
 	return field == FIELD_EPOCH_S ? e->epoch_s : e->usage->value[field];
 }
 
-static void eval_field(struct eval *e, const struct expr *x, struct frac *out, bool *known)
+static void eval_field(struct eval *e, const struct expr *x, struct frac *out,
+	bool *known)
 {
 	if (field_known(e, x->index)) {
 		*out = (struct frac){ (u128)field_value(e, x->index), 1 };
@@ -429,14 +440,16 @@ static void eval_field(struct eval *e, const struct expr *x, struct frac *out, b
 }
 
 /* Where all are 0 the relation is 0, not a division. */
-static void eval_relative(struct eval *e, const struct expr *x, struct frac *out, bool *known)
+static void eval_relative(struct eval *e, const struct expr *x, struct frac *out,
+	bool *known)
 {
 	*out = FRAC_ZERO;
 	if (!field_known(e, x->index)) {
 		*known = false;
 		e->lacking |= (uint16_t)(1u << x->index);
 	} else if (e->most[x->index] > 0) {
-		*out = (struct frac){ (u128)e->usage->value[x->index], (u128)e->most[x->index] };
+		*out = (struct frac){ (u128)e->usage->value[x->index],
+			(u128)e->most[x->index] };
 	}
 }
 
@@ -505,7 +518,8 @@ static int eval_scale(struct eval *e, const struct expr *x, struct frac *out, bo
 	}
 	if (frac_cmp(v, last->x) > 0) {
 		*out = last->y;
-		if (x->proportion && !(frac_mul(out, v, last->y) && frac_div(out, *out, last->x)))
+		if (x->proportion &&
+			!(frac_mul(out, v, last->y) && frac_div(out, *out, last->x)))
 			return overflow(e);
 		return 0;
 	}

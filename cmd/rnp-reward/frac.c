@@ -1,5 +1,7 @@
 #include "cmd/rnp-reward/frac.h"
 
+#include <string.h>
+
 #include "common/err.h"
 #include "common/num.h"
 
@@ -48,13 +50,15 @@ struct frac frac_of(uint64_t num, uint64_t den)
 
 int frac_parse(const char *text, const char *what, struct frac *out)
 {
-	int64_t nano;
+	/* whole numbers may be larger than what leaves room for nine places */
+	bool whole = text[strspn(text, "0123456789")] == '\0';
+	int64_t n;
 
-	if (num_decimal(text, what, 9, 0, &nano) < 0)
+	if (num_decimal(text, what, whole ? 0 : 9, 0, &n) < 0)
 		return -1;
-	if (nano < 0)
+	if (n < 0)
 		return err_set(EX_DATAERR, "%s: '%.40s' is negative", what, text);
-	*out = frac_of((uint64_t)nano, NANO);
+	*out = frac_of((uint64_t)n, whole ? 1 : NANO);
 	return 0;
 }
 
@@ -64,7 +68,8 @@ static bool mul(u128 a, u128 b, u128 *out)
 }
 
 /* a +- b over the least common denominator */
-static bool combine(struct frac *out, const struct frac *a, const struct frac *b, bool minus)
+static bool combine(struct frac *out, const struct frac *a, const struct frac *b,
+	bool minus)
 {
 	u128 g, x, y, den;
 
@@ -121,7 +126,8 @@ bool frac_mul(struct frac *out, struct frac a, struct frac b)
 	cross_b = (struct frac){ b.num, a.den };
 	frac_reduce(&cross_a);
 	frac_reduce(&cross_b);
-	return mul(cross_a.num, cross_b.num, &out->num) && mul(cross_a.den, cross_b.den, &out->den);
+	return mul(cross_a.num, cross_b.num, &out->num) &&
+		mul(cross_a.den, cross_b.den, &out->den);
 }
 
 bool frac_div(struct frac *out, struct frac a, struct frac b)

@@ -41,10 +41,11 @@ static int check_link(const json_t *entry, const char *where, int64_t sequence,
 		json_get_text(entry, where, "previous", &previous) < 0)
 		goto out;
 	if (got != sequence)
-		err_set(EX_DATAERR, "%s: sequence: is %" PRId64 ", not %" PRId64, where, got,
-			sequence);
+		err_set(EX_DATAERR, "%s: sequence: is %" PRId64 ", not %" PRId64, where,
+			got, sequence);
 	else if (strcmp(previous, expected.data) != 0)
-		err_set(EX_DATAERR, "%s: previous: the entry before has another hash", where);
+		err_set(EX_DATAERR, "%s: previous: the entry before has another hash",
+			where);
 	else
 		rc = 0;
 out:
@@ -60,7 +61,8 @@ static int walk_text(const char *path, char *text, size_t len, ledger_fn fn, voi
 	char *end;
 	int rc = 0;
 
-	for (char *line = text; rc == 0 && (end = memchr(line, '\n', len)) != NULL; line = end + 1) {
+	for (char *line = text; rc == 0 && (end = memchr(line, '\n', len)) != NULL;
+		line = end + 1) {
 		buf_reset(&where);
 		buf_addf(&where, "%s:%" PRId64, path, *count + 1);
 		len -= (size_t)(end + 1 - line);
@@ -78,8 +80,8 @@ static int walk_text(const char *path, char *text, size_t len, ledger_fn fn, voi
 	return rc;
 }
 
-int64_t ledger_walk(const char *path, ledger_fn fn, void *ctx, unsigned char last_hash[32],
-	int64_t *good_bytes)
+int64_t ledger_walk(const char *path, ledger_fn fn, void *ctx,
+	unsigned char last_hash[32], int64_t *good_bytes)
 {
 	struct buf text = BUF_INIT;
 	int64_t count = 0;
@@ -94,7 +96,8 @@ int64_t ledger_walk(const char *path, ledger_fn fn, void *ctx, unsigned char las
 		text.len--;
 	if (good_bytes)
 		*good_bytes = (int64_t)text.len;
-	rc = text.len ? walk_text(path, text.data, text.len, fn, ctx, &count, last_hash) : 0;
+	rc = text.len ? walk_text(path, text.data, text.len, fn, ctx, &count, last_hash) :
+			0;
 out:
 	buf_release(&text);
 	return rc < 0 ? -1 : count;
@@ -134,9 +137,12 @@ static int look(void *ctx, int64_t sequence, const json_t *entry)
 		return 0;
 	}
 	if (json_object_get(entry, "from") && same_text(entry, s->record, "from") &&
-		same_text(entry, s->record, "to") && same_text(entry, s->record, "policy"))
-		return err_set(EX_DATAERR, "the ledger's entry %" PRId64
-			" closes this epoch already, with another result", sequence);
+		same_text(entry, s->record, "to") &&
+		same_text(entry, s->record, "policy"))
+		return err_set(EX_DATAERR,
+			"the ledger's entry %" PRId64
+			" closes this epoch already, with another result",
+			sequence);
 	return 0;
 }
 

@@ -18,8 +18,8 @@ typedef int (*ledger_fn)(void *ctx, int64_t sequence, const json_t *entry);
 /* Read a whole ledger and check its chain. Returns the number of entries, or -1: 66, 74, or 65
  * naming the entry that breaks the chain. fn may be NULL. *good: bytes up to the end of the
  * last whole line, may be NULL. last_hash: of the last entry, all 0 without one. */
-int64_t ledger_walk(const char *path, ledger_fn fn, void *ctx, unsigned char last_hash[32],
-	int64_t *good_bytes);
+int64_t ledger_walk(const char *path, ledger_fn fn, void *ctx,
+	unsigned char last_hash[32], int64_t *good_bytes);
 
 /* Append an epoch, flushed to the disk; the file is made when there is none. An epoch that is
  * in the ledger already with the same content is left alone (*there is true). The same policy

@@ -27,7 +27,8 @@ long merkle_sort(struct merkle_leaf *leaves, size_t n)
 		last->unlocked += leaves[i].unlocked;
 		last->locked += leaves[i].locked;
 		if (last->unlocked > INT64_MAX || last->locked > INT64_MAX)
-			return err_set(EX_DATAERR, "what one wallet is paid does not fit 64 bits");
+			return err_set(EX_DATAERR,
+				"what one wallet is paid does not fit 64 bits");
 	}
 	return (long)kept;
 }
@@ -38,7 +39,8 @@ static void put_u64le(unsigned char *to, uint64_t v)
 		to[i] = (unsigned char)(v >> (8 * i));
 }
 
-void merkle_leaf_hash(const struct merkle_leaf *leaf, unsigned char out[MERKLE_HASH_BYTES])
+void merkle_leaf_hash(const struct merkle_leaf *leaf,
+	unsigned char out[MERKLE_HASH_BYTES])
 {
 	unsigned char text[48], inner[1 + MERKLE_HASH_BYTES];
 
@@ -76,10 +78,12 @@ static void level_up(const hash_row *below, size_t n, hash_row *above)
 	}
 }
 
-void merkle_root(const struct merkle_leaf *leaves, size_t n, unsigned char root[MERKLE_HASH_BYTES],
-	size_t index, unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof)
+void merkle_root(const struct merkle_leaf *leaves, size_t n,
+	unsigned char root[MERKLE_HASH_BYTES], size_t index,
+	unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof)
 {
-	hash_row *level = xmalloc(n * sizeof *level), *above = xmalloc((n + 1) / 2 * sizeof *above);
+	hash_row *level = xmalloc(n * sizeof *level),
+		 *above = xmalloc((n + 1) / 2 * sizeof *above);
 
 	if (!n)
 		bug("Merkle tree without leaves");
@@ -103,8 +107,9 @@ void merkle_root(const struct merkle_leaf *leaves, size_t n, unsigned char root[
 	free(above);
 }
 
-bool merkle_verify(const struct merkle_leaf *leaf, const unsigned char (*proof)[MERKLE_HASH_BYTES],
-	int nproof, const unsigned char root[MERKLE_HASH_BYTES])
+bool merkle_verify(const struct merkle_leaf *leaf,
+	const unsigned char (*proof)[MERKLE_HASH_BYTES], int nproof,
+	const unsigned char root[MERKLE_HASH_BYTES])
 {
 	unsigned char at[MERKLE_HASH_BYTES];
 

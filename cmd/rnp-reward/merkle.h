@@ -25,15 +25,18 @@ struct merkle_leaf {
  * with EX_DATAERR when a sum does not fit int64_t. */
 long merkle_sort(struct merkle_leaf *leaves, size_t n);
 
-void merkle_leaf_hash(const struct merkle_leaf *leaf, unsigned char out[MERKLE_HASH_BYTES]);
+void merkle_leaf_hash(const struct merkle_leaf *leaf,
+	unsigned char out[MERKLE_HASH_BYTES]);
 
 /* The root of n >= 1 leaves in order. With proof not NULL also the siblings of leaf `index`
  * from the leaf up, *nproof of them. */
-void merkle_root(const struct merkle_leaf *leaves, size_t n, unsigned char root[MERKLE_HASH_BYTES],
-	size_t index, unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof);
+void merkle_root(const struct merkle_leaf *leaves, size_t n,
+	unsigned char root[MERKLE_HASH_BYTES], size_t index,
+	unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof);
 
 /* Whether the leaf is below the root. */
-bool merkle_verify(const struct merkle_leaf *leaf, const unsigned char (*proof)[MERKLE_HASH_BYTES],
-	int nproof, const unsigned char root[MERKLE_HASH_BYTES]);
+bool merkle_verify(const struct merkle_leaf *leaf,
+	const unsigned char (*proof)[MERKLE_HASH_BYTES], int nproof,
+	const unsigned char root[MERKLE_HASH_BYTES]);
 
 #endif

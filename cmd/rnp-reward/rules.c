@@ -11,9 +11,10 @@
 #include "common/money.h"
 #include "common/num.h"
 
-const char *const field_names[FIELD_N] = { "gpu_count", "gpu_memory_bytes", "gpu_clock_mhz",
-	"gpu_memory_bandwidth_bps", "cpu_cores", "cpu_clock_mhz", "worked_s", "up_s",
-	"earned_uusd", "credits", "down_bps", "up_bps", "score_ppm", "epoch_s" };
+const char *const field_names[FIELD_N] = { "gpu_count", "gpu_memory_bytes",
+	"gpu_clock_mhz", "gpu_memory_bandwidth_bps", "cpu_cores", "cpu_clock_mhz",
+	"worked_s", "up_s", "earned_uusd", "credits", "down_bps", "up_bps", "score_ppm",
+	"epoch_s" };
 
 const char *const factor_names[FACTOR_N] = { "gpu", "vram", "network", "clock",
 	"memory_bandwidth", "cpu" };
@@ -42,12 +43,13 @@ static int compile_needs(struct rules *r)
 		else if (r->need_field[i] < 0)
 			r->need_field[i] = NEED_NONE;
 		if (n->override && r->need_override[i] < 0)
-			return err_set(EX_DATAERR, "requires[%d]: there is no factor '%s'", i,
-				n->override);
+			return err_set(EX_DATAERR,
+				"requires[%d]: there is no factor '%s'", i, n->override);
 		if (n->op != POLICY_KNOWN && r->need_field[i] != NEED_NONE &&
 			text != (r->need_field[i] == NEED_MODEL))
-			return err_set(EX_DATAERR, "requires[%d]: '%s' cannot be held against that",
-				i, n->field);
+			return err_set(EX_DATAERR,
+				"requires[%d]: '%s' cannot be held against that", i,
+				n->field);
 		if (n->when == POLICY_REGISTRATION || r->need_field[i] == NEED_NONE)
 			r->need_field[i] = NEED_NONE;
 		else if (r->need_field[i] == NEED_WALLET)
@@ -65,7 +67,8 @@ static int compile_tables(struct rules *r)
 
 	json_object_foreach((json_t *)tables, name, table) {
 		if (r->ntables == RULES_TABLES_MAX)
-			return err_set(EX_DATAERR, "tables: more than %d", RULES_TABLES_MAX);
+			return err_set(EX_DATAERR, "tables: more than %d",
+				RULES_TABLES_MAX);
 		json_object_foreach(table, row, value)
 			if (frac_parse(json_string_value(value), row, &unused) < 0)
 				return err_add("tables.%.40s", name);
@@ -91,11 +94,12 @@ static int compile_terms(struct rules *r)
 		t->override = factor_find(override);
 		snprintf(where, sizeof where, "term '%.40s'", t->name);
 		if (override && t->override < 0)
-			return err_set(EX_DATAERR, "%s: there is no factor '%.40s'", where,
-				override);
+			return err_set(EX_DATAERR, "%s: there is no factor '%.40s'",
+				where, override);
 		for (int k = 0; k < r->nterms; k++)
 			if (strcmp(r->terms[k].name, t->name) == 0)
-				return err_set(EX_DATAERR, "%s: stands there twice", where);
+				return err_set(EX_DATAERR, "%s: stands there twice",
+					where);
 		t->value = expr_parse(r, t->formula, where);
 		if (!t->value)
 			return -1;
@@ -119,7 +123,8 @@ static int compile_pay(struct rules *r)
 		if (!v)
 			continue;
 		if (!amount == !share)
-			return err_set(EX_DATAERR, "pay.%s: needs amount or share", pay_names[i]);
+			return err_set(EX_DATAERR, "pay.%s: needs amount or share",
+				pay_names[i]);
 		if (scale && frac_parse(scale, "scale_max", &p->scale_max) < 0)
 			return -1;
 		p->formula = amount ? amount : share;
@@ -130,16 +135,19 @@ static int compile_pay(struct rules *r)
 		r->shares = r->shares || share;
 	}
 	if (r->pay[0].share && r->pay[1].share)
-		return err_set(EX_DATAERR, "pay: only one part can be a share of the pool");
+		return err_set(EX_DATAERR,
+			"pay: only one part can be a share of the pool");
 	if (r->shares && (r->pay[0].amount || r->pay[1].amount))
-		return err_set(EX_DATAERR, "pay: a share and an amount do not go together");
+		return err_set(EX_DATAERR,
+			"pay: a share and an amount do not go together");
 	return 0;
 }
 
 static int compile_pool(struct rules *r)
 {
 	const json_t *pool = json_object_get(r->policy.doc, "pool");
-	const char *per_node = json_string_value(json_object_get(pool, "per_qualified_node"));
+	const char *per_node = json_string_value(
+		json_object_get(pool, "per_qualified_node"));
 
 	r->per_node_base_units = -1;
 	if (!per_node)
@@ -166,7 +174,8 @@ int rules_compile(struct rules *r, struct policy *takes_policy)
 	r->epoch_from_usage = json_is_true(json_object_get(epoch, "from_usage"));
 	rc = compile_needs(r) < 0 || compile_tables(r) < 0 || compile_terms(r) < 0 ||
 			compile_pay(r) < 0 || compile_pool(r) < 0 ?
-		-1 : 0;
+		-1 :
+		0;
 	if (rc < 0) {
 		err_add("policy %.64s", r->policy.name);
 		rules_release(r);
@@ -208,7 +217,8 @@ uint32_t rules_model_find(const struct rules *r, const char *raw, int64_t memory
 }
 
 /* A row is named by the canonical name, by the family ("H100" for "H100 SXM") or as written. */
-static const char *row_of(const json_t *table, const struct gpu_model *gpu, const char *raw)
+static const char *row_of(const json_t *table, const struct gpu_model *gpu,
+	const char *raw)
 {
 	const json_t *v = gpu ? json_object_get(table, gpu->name) : NULL;
 
@@ -259,7 +269,8 @@ int rules_eval_terms(struct eval *e)
 
 		e->lacking = 0;
 		if (t->override >= 0 && (e->usage->overridden >> t->override & 1)) {
-			e->term[i] = frac_of((uint64_t)e->usage->factor_nano[t->override], RULES_NANO);
+			e->term[i] = frac_of((uint64_t)e->usage->factor_nano[t->override],
+				RULES_NANO);
 		} else if (expr_eval(e, t->value, &e->term[i], &known) < 0) {
 			return -1;
 		} else if (!known) {
@@ -277,7 +288,8 @@ int rules_eval(struct eval *e, const struct expr *x, struct frac *out)
 	return expr_eval(e, x, out, &known);
 }
 
-static bool met_model(const struct rules *r, const struct policy_need *n, const struct model *m)
+static bool met_model(const struct rules *r, const struct policy_need *n,
+	const struct model *m)
 {
 	const json_t *name;
 	size_t i;

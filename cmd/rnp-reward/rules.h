@@ -36,8 +36,15 @@ enum field {
 };
 extern const char *const field_names[FIELD_N];
 
-enum factor { FACTOR_GPU, FACTOR_VRAM, FACTOR_NETWORK, FACTOR_CLOCK, FACTOR_MEMORY_BANDWIDTH,
-	FACTOR_CPU, FACTOR_N };
+enum factor {
+	FACTOR_GPU,
+	FACTOR_VRAM,
+	FACTOR_NETWORK,
+	FACTOR_CLOCK,
+	FACTOR_MEMORY_BANDWIDTH,
+	FACTOR_CPU,
+	FACTOR_N
+};
 extern const char *const factor_names[FACTOR_N];
 
 #define RULES_NO_MODEL    UINT32_MAX
@@ -54,17 +61,17 @@ struct usage {
 	uint16_t known;               /* bit per field below FIELD_USAGE */
 	uint8_t overridden;           /* bit per factor */
 	uint32_t line;
-	uint32_t model;               /* index of rules' models, or RULES_NO_MODEL */
-	int64_t from_ms, to_ms;       /* -1: not in the record */
+	uint32_t model;         /* index of rules' models, or RULES_NO_MODEL */
+	int64_t from_ms, to_ms; /* -1: not in the record */
 	int64_t value[FIELD_USAGE];
 	int64_t factor_nano[FACTOR_N];
 };
 
 /* A GPU model as usages name it, and what each table says of it. */
 struct model {
-	char *raw;       /* as written */
+	char *raw; /* as written */
 	int64_t memory_bytes;
-	char *name;      /* canonical, or raw */
+	char *name; /* canonical, or raw */
 	bool in_table[RULES_TABLES_MAX];
 	struct frac row[RULES_TABLES_MAX];
 };
@@ -91,14 +98,14 @@ struct pay {
 struct rules {
 	struct policy policy; /* owned */
 	struct policy_need needs[POLICY_NEEDS_MAX];
-	int need_field[POLICY_NEEDS_MAX]; /* enum field, or -1 wallet, -2 gpu_model */
+	int need_field[POLICY_NEEDS_MAX];    /* enum field, or -1 wallet, -2 gpu_model */
 	int need_override[POLICY_NEEDS_MAX]; /* enum factor, or -1 */
 	int nneeds;
 	bool needs_wallet;
 	struct term terms[RULES_TERMS_MAX];
 	int nterms;
 	struct pay pay[PAY_N];
-	bool shares; /* some part is a share of a pool */
+	bool shares;                 /* some part is a share of a pool */
 	int64_t per_node_base_units; /* -1: the pool has no such limit */
 	int64_t epoch_s;
 	bool epoch_from_usage;

@@ -55,14 +55,16 @@ static bool to_whole(struct frac *weights, size_t n, bool reduce, u128 *sum)
 		u128 whole = 0;
 
 		if (weights[i].num &&
-			__builtin_mul_overflow(weights[i].num, all / weights[i].den, &whole))
+			__builtin_mul_overflow(weights[i].num, all / weights[i].den,
+				&whole))
 			return false;
 		if (whole > SUM_MAX || (*sum += whole) > SUM_MAX)
 			return false;
 	}
 	for (size_t i = 0; i < n; i++)
 		weights[i] = (struct frac){
-			weights[i].num ? weights[i].num * (all / weights[i].den) : 0, 1 };
+			weights[i].num ? weights[i].num * (all / weights[i].den) : 0, 1
+		};
 	return true;
 }
 
@@ -73,7 +75,8 @@ int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts)
 	u128 sum;
 
 	if (!to_whole(weights, n, false, &sum) && !to_whole(weights, n, true, &sum))
-		return err_set(EX_DATAERR, "the shares have no common denominator of 128 bits");
+		return err_set(EX_DATAERR,
+			"the shares have no common denominator of 128 bits");
 	for (size_t i = 0; i < n; i++)
 		parts[i] = 0;
 	if (!sum || !total)

@@ -55,7 +55,8 @@ static bool take_whole(struct scan *s, int64_t *out)
 	for (start = s->at; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
 		if (s->at - start < 15)
 			*out = *out * 10 + (*s->at - '0');
-	return s->at > start && s->at - start <= 15 && (*start != '0' || s->at - start == 1);
+	return s->at > start && s->at - start <= 15 &&
+		(*start != '0' || s->at - start == 1);
 }
 
 /* A decimal of few digits, in 10^-9. */
@@ -68,7 +69,8 @@ static bool take_decimal(struct scan *s, int64_t *nano)
 		return false;
 	if (s->at < s->end && *s->at == '.') {
 		start = ++s->at;
-		for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++, place /= 10)
+		for (; s->at < s->end && *s->at >= '0' && *s->at <= '9';
+			s->at++, place /= 10)
 			part += (*s->at - '0') * place;
 		if (s->at == start || s->at - start > 9)
 			return false;
@@ -89,7 +91,8 @@ static bool take_factors(struct scan *s, struct usage *u)
 		if (!take_string(s, name, sizeof name) || !take(s, ':'))
 			return false;
 		i = factor_find(name);
-		if (i < 0 || (u->overridden >> i & 1) || !take_decimal(s, &u->factor_nano[i]))
+		if (i < 0 || (u->overridden >> i & 1) ||
+			!take_decimal(s, &u->factor_nano[i]))
 			return false;
 		u->overridden |= (uint8_t)(1u << i);
 	} while (take(s, ','));
@@ -108,7 +111,8 @@ static bool take_time(struct scan *s, int64_t *ms)
 {
 	char text[CLOCK_TEXT_MAX];
 
-	return *ms < 0 && take_string(s, text, sizeof text) && clock_parse(text, "", ms) == 0;
+	return *ms < 0 && take_string(s, text, sizeof text) &&
+		clock_parse(text, "", ms) == 0;
 }
 
 static bool take_text(struct scan *s, const char *expected)

@@ -47,7 +47,8 @@ static void usage_init(struct usage *u)
 static int read_fields(struct usage *u, const json_t *record, const char *where)
 {
 	for (int i = 0; i < FIELD_USAGE; i++) {
-		int64_t max = i == FIELD_SCORE_PPM ? INT64_C(1000000000000000) : RULES_READING_MAX;
+		int64_t max = i == FIELD_SCORE_PPM ? INT64_C(1000000000000000) :
+						     RULES_READING_MAX;
 
 		if (!json_object_get(record, field_names[i]))
 			continue;
@@ -86,8 +87,9 @@ static int read_factors(struct usage *u, const json_t *record, const char *where
 		int i = factor_find(name);
 
 		if (i < 0)
-			return err_set(EX_DATAERR, "%s: factors.%.40s: there is no such factor",
-				where, name);
+			return err_set(EX_DATAERR,
+				"%s: factors.%.40s: there is no such factor", where,
+				name);
 		if (read_factor(v, factor_names[i], &u->factor_nano[i]) < 0)
 			return err_add("%s: factors", where);
 		u->overridden |= (uint8_t)(1u << i);
@@ -95,7 +97,8 @@ static int read_factors(struct usage *u, const json_t *record, const char *where
 	return 0;
 }
 
-int usage_from_json(struct usage *u, struct rules *r, const json_t *record, const char *where)
+int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
+	const char *where)
 {
 	const char *model = NULL, *wallet = "", *node = NULL;
 
@@ -135,7 +138,8 @@ static void remember_where(const struct usages *u, const char *where, struct usa
 			one->file = (uint16_t)i;
 }
 
-static int read_line(void *ctx, char *line, size_t len, const char *where, struct buf *out)
+static int read_line(void *ctx, char *line, size_t len, const char *where,
+	struct buf *out)
 {
 	struct reading *r = ctx;
 	struct usage one;
@@ -158,7 +162,8 @@ static int keep(void *ctx, const char *data, size_t len)
 	struct usages *u = ((struct reading *)ctx)->usages;
 
 	if (u->n == UINT32_MAX - 1)
-		return err_set(EX_DATAERR, "more than %" PRIu32 " usages", UINT32_MAX - 1);
+		return err_set(EX_DATAERR, "more than %" PRIu32 " usages",
+			UINT32_MAX - 1);
 	if (u->n == u->cap) {
 		/* a half more, not double: this is where the memory is */
 		u->cap = u->cap ? u->cap + u->cap / 2 : 1024;

@@ -12,7 +12,10 @@ struct usages {
 	const char *const *files; /* names for messages; borrowed */
 	int nfiles;
 };
-#define USAGES_INIT { 0 }
+#define USAGES_INIT \
+	{           \
+		0   \
+	}
 
 /* Read rnp.usage records of files (none: standard input); models are entered into r. Other
  * kinds are refused. A second record of a node is refused, naming both lines. Returns 0, or
@@ -20,7 +23,8 @@ struct usages {
 int usages_read(struct usages *u, struct rules *r, char **files, int nfiles);
 
 /* One record that was parsed already. where names it in errors. */
-int usage_from_json(struct usage *u, struct rules *r, const json_t *record, const char *where);
+int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
+	const char *where);
 
 /* The same from a line of the plain form that rnp-reward itself writes, without building
  * objects: several times faster. Returns false for any line that is not that simple, good or

@@ -54,10 +54,11 @@ void need_reason(struct buf *out, const struct rules *r, int i, const struct usa
 		buf_adds(out, met ? "not known, not held against the node" : "not known");
 	} else if (n->op == POLICY_IN_TABLES || n->op == POLICY_ONE_OF) {
 		buf_addf(out, "'%s' is not %s", r->models[u->model].name,
-			n->op == POLICY_ONE_OF ? "among those wanted" : "in the policy's tables");
+			n->op == POLICY_ONE_OF ? "among those wanted" :
+						 "in the policy's tables");
 	} else {
-		buf_addf(out, "%" PRId64 "%s%s is not ", u->value[field], n->unit ? " " : "",
-			n->unit ? n->unit : "");
+		buf_addf(out, "%" PRId64 "%s%s is not ", u->value[field],
+			n->unit ? " " : "", n->unit ? n->unit : "");
 		policy_need_text(out, n);
 	}
 }
@@ -88,7 +89,8 @@ static void add_reasons(struct buf *out, const struct epoch *e, size_t i)
 		if (!(o->missing >> f & 1))
 			continue;
 		buf_reset(&reason);
-		buf_addf(&reason, "%s: not known, the terms that need it are 0", field_names[f]);
+		buf_addf(&reason, "%s: not known, the terms that need it are 0",
+			field_names[f]);
 		add_reason(out, &any, &reason);
 	}
 	buf_adds(out, "],");
@@ -121,7 +123,8 @@ void reward_write(struct buf *out, const struct epoch *e, size_t i)
 	if (u->wallet[0])
 		add_texts(out, "wallet", u->wallet);
 	add_texts(out, "policy", e->rules->policy.name);
-	buf_adds(out, outcome_qualified(o) ? "\"qualified\":true," : "\"qualified\":false,");
+	buf_adds(out,
+		outcome_qualified(o) ? "\"qualified\":true," : "\"qualified\":false,");
 	if (o->unmet || o->waived || o->missing)
 		add_reasons(out, e, i);
 	else
