@@ -9,13 +9,13 @@ static void add_names(struct buf *out, const struct opt *o)
 }
 
 /* the words that may follow an option: choices, or nothing, which leaves files to bash */
-static void add_choices(struct buf *out, const struct command *c, const struct opt *o)
+static void add_values(struct buf *out, const struct command *c, const struct opt *o)
 {
 	for (; o && o->kind != OPT_END; o++) {
-		if (!o->choices)
+		if (o->kind == OPT_FLAG || o->kind == OPT_COUNT)
 			continue;
 		buf_addf(out, "\t%s:--%s) words='", c ? c->name : "*", o->name);
-		for (const char *s = o->choices; *s; s++)
+		for (const char *s = o->choices; s && *s; s++)
 			buf_addc(out, *s == '|' ? ' ' : *s);
 		buf_adds(out, "' ;;\n");
 	}
@@ -38,11 +38,15 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 	buf_adds(out,
 		"\tfor ((i = 1; i < COMP_CWORD; i++)); do\n\t\tcase ${COMP_WORDS[i]} in\n");
 	buf_adds(out,
-		"\t\t-*) ;;\n\t\t*) sub=${COMP_WORDS[i]}; break ;;\n\t\tesac\n\tdone\n");
+		"\t\t--log) i=$((i + 1)) ;;\n\t\t-*) ;;\n\t\t*) sub=${COMP_WORDS[i]}; break ;;\n\t\tesac\n\tdone\n");
 	buf_adds(out, "\tcase $sub:$prev in\n");
 	for (int i = 0; p->commands[i]; i++)
-		add_choices(out, p->commands[i], p->commands[i]->opts);
-	add_choices(out, NULL, common);
+		add_values(out, p->commands[i], p->commands[i]->opts);
+	add_values(out, NULL, common);
+	buf_adds(out, "\t*:--completion) words=bash ;;\n\t*:--schema) words='");
+	for (int i = 0; p->kinds[i]; i++)
+		buf_addf(out, " %s", p->kinds[i]);
+	buf_adds(out, "' ;;\n");
 	buf_adds(out, "\t*)\n\t\tcase $sub in\n");
 	for (int i = 0; p->commands[i]; i++) {
 		buf_addf(out, "\t\t%s) words='", p->commands[i]->name);

@@ -156,7 +156,8 @@ int io_create(const char *path, const void *data, size_t len, mode_t mode)
 int io_make_dirs(const char *path)
 {
 	char *copy = xstrdup(path);
-	int rc = 0;
+	struct stat st;
+	int rc = *path ? 0 : err_set(EX_NOINPUT, "cannot make directory '': no name");
 
 	for (char *s = copy + 1; rc == 0; s++) {
 		char c = *s;
@@ -169,6 +170,11 @@ int io_make_dirs(const char *path)
 		*s = c;
 		if (!c)
 			break;
+	}
+	/* the name may be taken by something else */
+	if (rc == 0 && stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
+		errno = ENOTDIR;
+		rc = err_sys(EX_CANTCREAT, "cannot make directory '%s'", path);
 	}
 	free(copy);
 	return rc;

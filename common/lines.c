@@ -12,6 +12,7 @@
 #define READ_BYTES  ((size_t)256 << 10)
 #define BATCH_LINES 1024
 #define BATCH_BYTES ((size_t)1 << 20)
+#define KEEP_BYTES  ((size_t)16 << 10) /* of a line's output buffer, between batches */
 
 static char *stdin_only[] = { (char *)"-" };
 
@@ -189,10 +190,13 @@ static void run_job(struct lines *l, struct job *j, lines_fn fn, void *ctx)
 static int hand_out(struct job *jobs, int n, lines_sink sink, void *ctx)
 {
 	for (int i = 0; i < n; i++) {
-		if (jobs[i].out.len && sink(ctx, jobs[i].out.data, jobs[i].out.len) < 0)
-			return -1;
 		if (jobs[i].rc < 0)
 			return err_restore(&jobs[i].err);
+		if (jobs[i].out.len && sink(ctx, jobs[i].out.data, jobs[i].out.len) < 0)
+			return -1;
+		/* any of the batch may meet a large line once: do not keep them all */
+		if (jobs[i].out.cap > KEEP_BYTES)
+			buf_release(&jobs[i].out);
 	}
 	return 0;
 }

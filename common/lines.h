@@ -44,8 +44,8 @@ typedef int (
 typedef int (*lines_sink)(void *ctx, const char *data, size_t len);
 
 /* Call fn for every line and hand its output to sink in the order of the input. The first
- * line that fails ends it: what came before has been handed to the sink, -1 and its error are
- * returned. fn runs on all cores of the OpenMP team; ctx is shared between them. */
+ * line that fails ends it: what came before has been handed to the sink, nothing of its own; -1
+ * and its error are returned. fn runs on all cores of the OpenMP team; ctx is shared between them. */
 int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx);
 
 #endif

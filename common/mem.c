@@ -77,7 +77,7 @@ void *arena_alloc(struct arena *a, size_t size_bytes)
 	struct arena_block *b = a->last;
 	void *out;
 
-	if (need < size_bytes)
+	if (need < size_bytes || need > SIZE_MAX / 2)
 		check(NULL, SIZE_MAX);
 	if (!b || b->size - b->used < need) {
 		size_t size = need > ARENA_BLOCK_BYTES ? need : ARENA_BLOCK_BYTES;

@@ -26,7 +26,8 @@ static const struct opt *find_in(const struct opt *o, const char *name, size_t l
 
 static int in_range(const struct opt *o, const char *what, const char *text, int64_t v)
 {
-	int64_t max = o->min || o->max ? o->max : INT64_MAX;
+	/* { .min = 1 } alone has no upper end */
+	int64_t max = o->max || o->min < 0 ? o->max : INT64_MAX;
 
 	if (v >= o->min && v <= max)
 		return 0;

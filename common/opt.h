@@ -39,7 +39,7 @@ struct opt {
 	void *to; /* where the value goes, by kind; keeps its value when absent */
 	const char *metavar; /* "URL"; NULL for flags */
 	const char *help;    /* one lower-case phrase; units and default in it */
-	int64_t min, max;    /* OPT_I64, SIZE, DURATION: both 0 means 0 and above */
+	int64_t min, max;    /* numbers; max 0 with min >= 0: no upper end */
 	const char *choices; /* "a|b|c" */
 };
 

@@ -1,10 +1,13 @@
 #include "common/prog.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/complete.h"
@@ -160,7 +163,8 @@ static void print_overview(struct buf *out, const struct program *p)
 
 static int finish(int code)
 {
-	if (out_close() < 0 && code == EX_OK)
+	/* an answer that did not arrive is no answer, "no" included */
+	if (out_close() < 0 && (code == EX_OK || code == EXIT_NO))
 		return err_report();
 	return code;
 }
@@ -275,6 +279,26 @@ static int no_command(const struct program *p, int argc, char **argv)
 	return p->later ? err_report() : usage_error(p, NULL);
 }
 
+/* Where a standard stream is closed, the next file or socket would get its number, and what
+ * is printed would end up there. Something that cannot be used takes the place. */
+static void occupy_closed_streams(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+			(void)!open("/dev/null",
+				fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/* --log is looked for first: it also decides how errors of the other options are printed. */
+static void find_log_form(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (strcmp(argv[i], "--log=json") == 0 ||
+			(strcmp(argv[i], "--log") == 0 && i + 1 < argc &&
+				strcmp(argv[i + 1], "json") == 0))
+			prog.log = "json";
+}
+
 int prog_main(const struct program *p, int argc, char **argv)
 {
 	const struct command *c = NULL;
@@ -283,6 +307,8 @@ int prog_main(const struct program *p, int argc, char **argv)
 	prog.name = p->name;
 	/* a reader that went away is an error of writing, not a silent death */
 	signal(SIGPIPE, SIG_IGN);
+	occupy_closed_streams();
+	find_log_form(argc, argv);
 	if (clock_check_env() < 0)
 		return err_report();
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {

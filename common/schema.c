@@ -1,5 +1,6 @@
 #include "common/schema.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -112,13 +113,11 @@ static bool is_whole(const json_t *v)
 {
 	double d;
 
-	if (json_is_integer(v))
-		return true;
-	if (!json_is_real(v))
+	/* beyond 2^53 a signature, which sees doubles, would cover its neighbours as well */
+	d = json_number_value(v);
+	if (fabs(d) > (double)JSON_SAFE_INTEGER_MAX)
 		return false;
-	d = json_real_value(v);
-	return d >= -9007199254740992.0 && d <= 9007199254740992.0 &&
-		d == (double)(int64_t)d;
+	return json_is_integer(v) || d == (double)(int64_t)d;
 }
 
 static bool has_type(const json_t *v, const char *type)
@@ -168,13 +167,21 @@ static int check_type(const json_t *types, const json_t *v, const struct place *
 	return rc;
 }
 
+/* 1 and 1.0 are the same number to JSON Schema */
+static bool same(const json_t *a, const json_t *b)
+{
+	if (json_is_number(a) && json_is_number(b))
+		return json_number_value(a) == json_number_value(b);
+	return json_equal(a, b);
+}
+
 static int check_enum(const json_t *values, const json_t *v, const struct place *p)
 {
 	const json_t *value;
 	size_t i;
 
 	json_array_foreach(values, i, value)
-		if (json_equal(value, v))
+		if (same(value, v))
 			return 0;
 	return fail_value(p, v, "is not one of ", values);
 }
@@ -208,38 +215,55 @@ static int check_format(const char *format, const json_t *v, const struct place 
 	return 0;
 }
 
+/* JSON Schema counts characters, not bytes */
+static size_t characters(const json_t *string)
+{
+	const char *text = json_string_value(string);
+	size_t n = 0;
+
+	for (size_t i = 0; i < json_string_length(string); i++)
+		n += ((unsigned char)text[i] & 0xc0) != 0x80;
+	return n;
+}
+
+static bool less(const json_t *a, const json_t *b)
+{
+	/* as integers where both are: doubles cannot tell 2^63 from its neighbours */
+	if (json_is_integer(a) && json_is_integer(b))
+		return json_integer_value(a) < json_integer_value(b);
+	return json_number_value(a) < json_number_value(b);
+}
+
 static int check_bound(const char *word, const json_t *bound, const json_t *v,
 	const struct place *p)
 {
-	size_t n;
+	size_t n = (size_t)json_integer_value(bound);
 
-	if (strcmp(word, "minimum") == 0 || strcmp(word, "maximum") == 0) {
-		bool low = word[1] == 'i',
-		     both = json_is_integer(bound) && json_is_integer(v);
-
-		if (!json_is_number(v))
-			return 0;
-		/* as integers where both are: doubles cannot tell 2^63 from its neighbours */
-		if (both ? (low ? json_integer_value(v) < json_integer_value(bound) :
-				  json_integer_value(v) > json_integer_value(bound)) :
-			   (low ? json_number_value(v) < json_number_value(bound) :
-				  json_number_value(v) > json_number_value(bound)))
-			return fail_value(p, v, low ? "is less than " : "is more than ",
-				bound);
-		return 0;
-	}
-	n = (size_t)json_integer_value(bound);
-	if (strcmp(word, "minLength") == 0 && json_is_string(v) &&
-		json_string_length(v) < n)
-		return fail_value(p, v, "is shorter than ", bound);
-	if (strcmp(word, "maxLength") == 0 && json_is_string(v) &&
-		json_string_length(v) > n)
-		return fail_value(p, v, "is longer than ", bound);
-	if (strcmp(word, "minItems") == 0 && json_is_array(v) && json_array_size(v) < n)
-		return fail(p, "has too few items");
-	if (strcmp(word, "maxItems") == 0 && json_is_array(v) && json_array_size(v) > n)
-		return fail(p, "has too many items");
-	return 0;
+	if (strcmp(word, "minimum") == 0)
+		return json_is_number(v) && less(v, bound) ?
+			fail_value(p, v, "is less than ", bound) :
+			0;
+	if (strcmp(word, "maximum") == 0)
+		return json_is_number(v) && less(bound, v) ?
+			fail_value(p, v, "is more than ", bound) :
+			0;
+	if (strcmp(word, "minLength") == 0)
+		return json_is_string(v) && characters(v) < n ?
+			fail_value(p, v, "is shorter than ", bound) :
+			0;
+	if (strcmp(word, "maxLength") == 0)
+		return json_is_string(v) && characters(v) > n ?
+			fail_value(p, v, "is longer than ", bound) :
+			0;
+	if (strcmp(word, "minItems") == 0)
+		return json_is_array(v) && json_array_size(v) < n ?
+			fail(p, "has too few items") :
+			0;
+	if (strcmp(word, "maxItems") == 0)
+		return json_is_array(v) && json_array_size(v) > n ?
+			fail(p, "has too many items") :
+			0;
+	bug("schema keyword '%s'", word);
 }
 
 static int check(const json_t *schema, const json_t *v, const struct place *p);
@@ -316,7 +340,7 @@ static int check_word(const char *word, const json_t *rule, const json_t *schema
 	if (strcmp(word, "type") == 0)
 		return check_type(rule, v, p);
 	if (strcmp(word, "const") == 0)
-		return json_equal(rule, v) ? 0 : fail_value(p, v, "is not ", rule);
+		return same(rule, v) ? 0 : fail_value(p, v, "is not ", rule);
 	if (strcmp(word, "enum") == 0)
 		return check_enum(rule, v, p);
 	if (strcmp(word, "required") == 0)
@@ -332,9 +356,7 @@ static int check_word(const char *word, const json_t *rule, const json_t *schema
 		return json_object_get(schema, "properties") ?
 			0 :
 			check_properties(schema, v, p);
-	if (strncmp(word, "min", 3) == 0 || strncmp(word, "max", 3) == 0)
-		return check_bound(word, rule, v, p);
-	bug("schema keyword '%s'", word);
+	return check_bound(word, rule, v, p);
 }
 
 static int check(const json_t *schema, const json_t *v, const struct place *p)

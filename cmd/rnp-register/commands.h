@@ -8,11 +8,16 @@
 #include "common/http.h"
 #include "common/opt.h"
 
+extern const struct command command_address;
+extern const struct command command_canon;
 extern const struct command command_detect;
 extern const struct command command_heartbeat;
+extern const struct command command_keygen;
 extern const struct command command_list;
 extern const struct command command_serve;
+extern const struct command command_sign;
 extern const struct command command_submit;
+extern const struct command command_verify;
 
 /* The path of a registry's API that takes records of this kind. */
 const char *registry_path_for(const char *kind);

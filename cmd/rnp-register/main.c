@@ -2,11 +2,33 @@
 #include "cmd/rnp-register/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { &command_detect, &command_submit,
-	&command_heartbeat, &command_list, &command_serve, NULL };
+static const struct command *const commands[] = {
+	&command_keygen,
+	&command_address,
+	&command_detect,
+	&command_canon,
+	&command_sign,
+	&command_verify,
+	&command_submit,
+	&command_heartbeat,
+	&command_list,
+	&command_serve,
+	NULL,
+};
 
-static const char *const kinds[] = { "rnp.bench", "rnp.error", "rnp.heartbeat", "rnp.node",
-	"rnp.receipt", "rnp.stored", "rnp.verdict", NULL };
+static const char *const kinds[] = {
+	"rnp.bench",
+	"rnp.check",
+	"rnp.error",
+	"rnp.heartbeat",
+	"rnp.key",
+	"rnp.keyfile",
+	"rnp.node",
+	"rnp.receipt",
+	"rnp.stored",
+	"rnp.verdict",
+	NULL,
+};
 
 static const struct program program = {
 	.name = "rnp-register",

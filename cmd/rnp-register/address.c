@@ -1,0 +1,53 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-register/commands.h"
+#include "common/err.h"
+#include "common/key.h"
+#include "common/out.h"
+#include "common/prog.h"
+
+static const char *key_path, *passphrase_file;
+static bool did;
+
+static const struct opt opts[] = {
+	{ .name = "did",
+		.kind = OPT_FLAG,
+		.to = &did,
+		.help = "print did:key instead of the base58 address" },
+	OPT_KEY(&key_path),
+	{ .name = "passphrase-file",
+		.kind = OPT_TEXT,
+		.to = &passphrase_file,
+		.metavar = "F",
+		.help = "opens the key file where it is encrypted" },
+	{ 0 },
+};
+
+static int run(int nargs, char **args)
+{
+	struct key k = KEY_INIT;
+	char text[KEY_DID_MAX];
+	int rc;
+
+	(void)nargs, (void)args;
+	rc = key_load(&k, key_path, passphrase_file);
+	if (rc == 0) {
+		if (did)
+			key_did(k.public_key, text);
+		else
+			snprintf(text, sizeof text, "%s", k.address);
+		strcat(text, "\n");
+		rc = out_text(text, strlen(text));
+	}
+	key_release(&k);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_address = {
+	.name = "address",
+	.summary = "Print the address of a key.",
+	.details = "One line of plain text, the same address that Solana's tools print.",
+	.opts = opts,
+	.run = run,
+};

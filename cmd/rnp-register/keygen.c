@@ -1,0 +1,101 @@
+#include <string.h>
+
+#include "cmd/rnp-register/commands.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/key.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/utf8.h"
+
+static const char *out_path, *passphrase_file, *from_path, *from_passphrase_file;
+
+static const struct opt opts[] = {
+	{ .name = "out",
+		.kind = OPT_TEXT,
+		.to = &out_path,
+		.metavar = "F",
+		.help = "key file to make (default $XDG_CONFIG_HOME/rnp/key.json)" },
+	{ .name = "passphrase-file",
+		.kind = OPT_TEXT,
+		.to = &passphrase_file,
+		.metavar = "F",
+		.help = "encrypt it with the line in this file" },
+	{ .name = "from",
+		.kind = OPT_TEXT,
+		.to = &from_path,
+		.metavar = "F",
+		.help = "import the key of this file instead of making one" },
+	{ .name = "from-passphrase-file",
+		.kind = OPT_TEXT,
+		.to = &from_passphrase_file,
+		.metavar = "F",
+		.help = "opens that file where it is encrypted" },
+	{ 0 },
+};
+
+/* The default path is ours, so its directories are made; a path that was given must stand. */
+static int choose_path(struct buf *path)
+{
+	char *slash;
+	int rc;
+
+	if (out_path) {
+		buf_adds(path, out_path);
+		return 0;
+	}
+	if (key_default_path(path) < 0)
+		return -1;
+	slash = strrchr(path->data, '/');
+	*slash = '\0';
+	rc = io_make_dirs(path->data);
+	*slash = '/';
+	return rc;
+}
+
+static int print_key(const struct key *k, const char *path)
+{
+	json_t *record = json_record("rnp.key");
+	char did[KEY_DID_MAX];
+	int rc;
+
+	key_did(k->public_key, did);
+	json_set_text(record, "node", k->address);
+	json_set_text(record, "did", did);
+	if (utf8_valid(path, strlen(path)))
+		json_set_text(record, "file", path);
+	json_set_bool(record, "encrypted", passphrase_file != NULL);
+	rc = out_record(record);
+	json_decref(record);
+	return rc;
+}
+
+static int run(int nargs, char **args)
+{
+	struct key k = KEY_INIT;
+	struct buf path = BUF_INIT;
+	int rc;
+
+	(void)nargs, (void)args;
+	rc = from_path ? key_load(&k, from_path, from_passphrase_file) : key_generate(&k);
+	if (rc == 0)
+		rc = choose_path(&path);
+	if (rc == 0)
+		rc = key_save(&k, path.data, passphrase_file);
+	if (rc == 0)
+		rc = print_key(&k, path.data);
+	key_release(&k);
+	buf_release(&path);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_keygen = {
+	.name = "keygen",
+	.summary = "Make an Ed25519 key, or import one.",
+	.details =
+		"Writes a Solana keypair file (mode 0600), or an encrypted one, and never over a file\n"
+		"that is there. Prints one rnp.key record with the address.",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,128 @@
+/* io: limits, and at every instant the old or the new content. */
+#include "common/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/test.h"
+
+static char dir[] = "/tmp/rnp-io-XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+	static struct buf paths[4];
+	static unsigned at;
+	struct buf *path = &paths[at++ % 4];
+
+	buf_reset(path);
+	buf_addf(path, "%s/%s", dir, name);
+	return path->data;
+}
+
+static int64_t mode_of(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) < 0 ? -1 : (int64_t)(st.st_mode & 07777);
+}
+
+static int entries(void)
+{
+	struct buf command = BUF_INIT;
+	char text[16] = "";
+	FILE *f;
+
+	buf_addf(&command, "ls -A %s | wc -l", dir);
+	f = popen(command.data, "r");
+	CHECK(f && fgets(text, sizeof text, f));
+	pclose(f);
+	buf_release(&command);
+	return atoi(text);
+}
+
+static void check_replace(void)
+{
+	struct buf text = BUF_INIT;
+	const char *path = in_dir("a");
+
+	umask(077);
+	CHECK(io_replace(path, "old", 3, 0644) == 0);
+	CHECK_I64(0644, mode_of(path));
+	CHECK(io_replace(path, "new\0!", 5, 0600) == 0);
+	CHECK_I64(0600, mode_of(path));
+	CHECK(io_read(&text, path, 5) == 0);
+	CHECK(text.len == 5 && memcmp(text.data, "new\0!", 6) == 0);
+	CHECK_FAILS(EX_CANTCREAT, io_create(path, "x", 1, 0600));
+	CHECK_FAILS(EX_CANTCREAT, io_replace(in_dir("none/a"), "x", 1, 0600));
+	CHECK_FAILS(EX_CANTCREAT, io_replace(dir, "x", 1, 0600));
+	CHECK(io_create(in_dir("b"), "", 0, 0400) == 0);
+	CHECK_I64(0400, mode_of(in_dir("b")));
+	CHECK_I64(2, entries()); /* nothing left beside them */
+	buf_release(&text);
+}
+
+static void check_limits(void)
+{
+	struct buf text = BUF_INIT;
+
+	CHECK_FAILS(EX_DATAERR, io_read(&text, in_dir("a"), 4));
+	buf_reset(&text);
+	buf_adds(&text, "kept ");
+	CHECK(io_read(&text, in_dir("b"), 0) == 0);
+	CHECK_TEXT("kept ", buf_text(&text));
+	CHECK_FAILS(EX_NOINPUT, io_read(&text, in_dir("none"), 10));
+	CHECK_FAILS(EX_NOINPUT, io_read(&text, dir, 10));
+	CHECK_FAILS(EX_DATAERR, io_read(&text, "/dev/zero", 1 << 20));
+	buf_release(&text);
+	CHECK(io_read(&text, in_dir("b"), 0) == 0);
+	CHECK_TEXT("", buf_text(&text));
+	buf_release(&text);
+}
+
+static void check_write_all(void)
+{
+	int full = open("/dev/full", O_WRONLY | O_CLOEXEC), ends[2];
+
+	CHECK(full >= 0 && io_write_all(full, "x", 1) == -1 && errno == ENOSPC);
+	close(full);
+	CHECK(pipe2(ends, O_CLOEXEC) == 0);
+	CHECK(io_write_all(ends[1], "", 0) == 0);
+	CHECK(io_write_all(ends[1], "abc", 3) == 0);
+	close(ends[0]);
+	close(ends[1]);
+	CHECK(io_write_all(-1, "x", 1) == -1 && errno == EBADF);
+}
+
+static void check_dirs(void)
+{
+	CHECK(io_make_dirs(in_dir("d/e//f/")) == 0);
+	CHECK_I64(0700, mode_of(in_dir("d/e/f")));
+	CHECK(io_make_dirs(in_dir("d/e")) == 0);
+	CHECK(io_make_dirs("/") == 0);
+	CHECK_FAILS(EX_NOINPUT, io_make_dirs(""));
+	CHECK_FAILS(EX_CANTCREAT, io_make_dirs(in_dir("a")));
+	CHECK_FAILS(EX_NOINPUT, io_make_dirs(in_dir("a/b")));
+}
+
+static void remove_dir(void)
+{
+	struct buf command = BUF_INIT;
+
+	buf_addf(&command, "rm -rf %s", dir);
+	CHECK(system(command.data) == 0);
+	buf_release(&command);
+}
+
+int main(void)
+{
+	CHECK(mkdtemp(dir) != NULL);
+	check_replace();
+	check_limits();
+	check_write_all();
+	check_dirs();
+	remove_dir();
+	TEST_END();
+}
