@@ -1,25 +1,10 @@
 #include "common/rng.h"
 
-#include <string.h>
-
-#define ROUNDS 10
+#include "kernels/philox.h"
 
 void rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
 {
-	uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-	uint32_t k0 = key[0], k1 = key[1];
-
-	for (int i = 0; i < ROUNDS; i++) {
-		uint64_t a = UINT64_C(0xd2511f53) * c0, b = UINT64_C(0xcd9e8d57) * c2;
-
-		c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
-		c1 = (uint32_t)b;
-		c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-		c3 = (uint32_t)a;
-		k0 += 0x9e3779b9; /* the golden ratio */
-		k1 += 0xbb67ae85; /* sqrt(3) - 1 */
-	}
-	out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+	philox_words(out, counter, key);
 }
 
 void rng_seed(struct rng *r, uint64_t seed, uint64_t stream)

@@ -1,0 +1,68 @@
+#include "kernels/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const cpu_level_names[CPU_LEVELS] = { "ref", "avx2", "avx512" };
+
+#ifdef __x86_64__
+#include <cpuid.h>
+
+static unsigned leaf7_ebx(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) ? b : 0;
+}
+
+enum cpu_level cpu_level_best(void)
+{
+	__builtin_cpu_init();
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+		return CPU_REF; /* F16C came before AVX2 in every CPU */
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+		return CPU_AVX512;
+	return CPU_AVX2;
+}
+
+struct cpu_features cpu_features(enum cpu_level level)
+{
+	struct cpu_features f = { 0 };
+
+	__builtin_cpu_init();
+	if (level >= CPU_AVX2)
+		f.sha = leaf7_ebx() >> 29 & 1;
+	if (level >= CPU_AVX512) {
+		f.vnni = __builtin_cpu_supports("avx512vnni");
+		f.bf16 = __builtin_cpu_supports("avx512bf16");
+	}
+	return f;
+}
+#else
+enum cpu_level cpu_level_best(void)
+{
+	return CPU_REF;
+}
+
+struct cpu_features cpu_features(enum cpu_level level)
+{
+	(void)level;
+	return (struct cpu_features){ 0 };
+}
+#endif
+
+int cpu_level_chosen(enum cpu_level *level)
+{
+	const char *name = getenv("RNP_ISA");
+
+	*level = cpu_level_best();
+	if (!name || !*name)
+		return 0;
+	for (int i = 0; i <= (int)cpu_level_best(); i++)
+		if (strcmp(name, cpu_level_names[i]) == 0) {
+			*level = (enum cpu_level)i;
+			return 0;
+		}
+	return -1;
+}
