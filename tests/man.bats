@@ -1,0 +1,93 @@
+# The pages in man/ say what the programs do: synopsis, options, examples that run.
+load helper
+load man_examples
+
+page_of() {
+	echo "$ROOT/man/$1.1"
+}
+
+# subcommands PROGRAM, from its own overview
+subcommands() {
+	"$1" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'
+}
+
+# section PAGE NAME: that section as text, one long line per paragraph, single spaces
+section() {
+	mandoc -T utf8 -O width=1000 "$1" | col -bx |
+		awk -v name="$2" '/^[A-Z]/ { on = $0 == name; next } on' | sed 's/  */ /g; s/^ //; s/ $//; /^$/d'
+}
+
+synopsis_is_usage() {
+	local sub
+	diff <(for sub in $(subcommands "$1"); do "$1" "$sub" --help | head -1 | sed 's/^usage: //'; done | sort) \
+		<(section "$(page_of "$1")" SYNOPSIS | sort) >"$BATS_TEST_TMPDIR/diff" ||
+		fail "usage (<) and SYNOPSIS (>) of $1 differ: $(<"$BATS_TEST_TMPDIR/diff")"
+}
+
+options_are_described() {
+	local sub option text missing=()
+	text=$(section "$(page_of "$1")" DESCRIPTION)
+	for sub in $(subcommands "$1"); do
+		grep -qE "^(rnp-[a-z]+ )?$sub( |\$)" <<<"$text" || missing+=("$sub")
+		for option in $("$1" "$sub" --help | grep -oE '^  (-[a-zA-Z], )?--[a-z0-9-]+' | grep -oE -- '--.*'); do
+			grep -qE -- "(^| |, )$option( |,|\$)" <<<"$text" || missing+=("$sub $option")
+		done
+	done
+	((${#missing[@]} == 0)) || fail "man page of $1 does not describe: $(printf '%s; ' "${missing[@]}")"
+}
+
+check_page() {
+	synopsis_is_usage "$1"
+	options_are_described "$1"
+	examples_work "$(page_of "$1")"
+}
+
+@test "man: every page is clean mdoc, in the usual sections" {
+	local page sections
+	for page in "$ROOT"/man/*; do
+		run mandoc -T lint -W warning "$page"
+		assert_success
+		sections=$(grep -oE '^\.Sh .*' "$page" | cut -c5- | tr '\n' '|')
+		[[ $sections == NAME\|* ]] || fail "$page: $sections"
+		[[ $page != *.1 || $sections == *'SYNOPSIS|DESCRIPTION|'*'EXIT STATUS|'*'SEE ALSO|'* ]] ||
+			fail "$page: $sections"
+	done
+}
+
+@test "man: rnp-register" {
+	check_page rnp-register
+}
+
+@test "man: rnp-bench" {
+	check_page rnp-bench
+}
+
+@test "man: rnp-price" {
+	check_page rnp-price
+}
+
+@test "man: rnp-reward" {
+	check_page rnp-reward
+}
+
+@test "man: examples of rnp(7) run" {
+	if ! grep -q '^\.Sh EXAMPLES' "$ROOT/man/rnp.7"; then
+		skip "rnp(7) has no EXAMPLES"
+	fi
+	examples_work "$ROOT/man/rnp.7"
+}
+
+@test "man: an example that fails is found" {
+	cat >"$BATS_TEST_TMPDIR/page" <<-'END'
+		.Sh EXAMPLES
+		.Bd -literal -offset indent
+		$ printf '%s\en' a |
+		> grep -v a
+		b
+		.Ed
+	END
+	run examples_work "$BATS_TEST_TMPDIR/page"
+	assert_failure
+	assert_output --partial '1 of 1 examples'
+	assert_output --partial "printf '%s\n' a |"
+}

@@ -1,0 +1,78 @@
+# man_examples.bash - run the EXAMPLES of our man pages: `load man_examples`.
+#
+# Each `.Bd -literal` block of the section is one script: lines that begin with "$ " are its
+# commands, "> " continues them, others show output and are not compared. It runs with
+# bash -e -o pipefail in a fresh directory with copies of tests/data/man, a key at the default
+# place, and, where it says https://registry.example, a registry of its own.
+
+# examples PAGE DIR: write the blocks as DIR/1, DIR/2 ...
+examples() {
+	awk -v dir="$2" '
+		function plain(text) {
+			gsub(/\\e/, "\\", text)
+			gsub(/\\-/, "-", text)
+			gsub(/\\\(aq/, "\047", text)
+			gsub(/\\\(dq/, "\"", text)
+			gsub(/\\\(ti/, "~", text)
+			gsub(/\\\(ha/, "^", text)
+			gsub(/\\\(ga/, "`", text)
+			gsub(/\\&/, "", text)
+			return text
+		}
+		/^\.Sh / { ours = $2 == "EXAMPLES" }
+		/^\.Bd -literal/ && ours { block = 1; n++; next }
+		/^\.Ed/ { block = 0 }
+		block && /^[$>] / { print plain(substr($0, 3)) > (dir "/" n) }
+	' "$1"
+}
+
+example_registry_start() {
+	rnp-register serve --db "$1/registry.db" --listen 127.0.0.1:0 --port-file "$1/port" \
+		2>"$1/registry.log" 3>&- &
+	example_registry=$!
+	for _ in {1..100}; do
+		[[ -s $1/port ]] && return
+		sleep 0.05
+	done
+	echo "# the registry of the example did not start: $(<"$1/registry.log")" >&2
+	return 1
+}
+
+# run_example SCRIPT: returns the script's status, prints what it said when that is not 0
+run_example() {
+	local dir said status=0 example_registry=''
+	dir=$(mktemp -d "$BATS_TEST_TMPDIR/example.XXXX")
+	mkdir -p "$dir/work" "$dir/config/rnp"
+	cp -R "$ROOT"/tests/data/man/. "$dir/work/"
+	cp "$1" "$dir/script"
+	export XDG_CONFIG_HOME=$dir/config HOME=$dir
+	rnp-register keygen --out "$dir/config/rnp/key.json" >/dev/null || return
+	if grep -q 'https://registry\.example' "$1"; then
+		example_registry_start "$dir" || return
+		# a port file may hold the port or the whole address
+		sed -i "s|https://registry\.example|http://127.0.0.1:$(grep -oE '[0-9]+$' "$dir/port")|g" \
+			"$dir/script"
+	fi
+	said=$(cd "$dir/work" && timeout 60 bash -e -o pipefail "$dir/script" 2>&1 3>&-) || status=$?
+	if [[ $example_registry ]]; then
+		kill "$example_registry"
+		wait "$example_registry" || true
+	fi
+	((status == 0)) || printf '# exit %d of:\n%s\n# said:\n%s\n' "$status" "$(<"$dir/script")" "$said"
+	return "$status"
+}
+
+# examples_work PAGE: all blocks of a page, at least one
+examples_work() {
+	local dir script failed=0 n=0
+	dir=$(mktemp -d "$BATS_TEST_TMPDIR/examples.XXXX")
+	examples "$1" "$dir"
+	for script in "$dir"/*; do
+		[[ -e $script ]] || continue
+		n=$((n + 1))
+		run_example "$script" || failed=$((failed + 1))
+	done
+	if ((failed || !n)); then
+		fail "$failed of $n examples of $1 fail"
+	fi
+}
