@@ -10,6 +10,7 @@
 
 extern const struct command command_address;
 extern const struct command command_canon;
+extern const struct command command_check;
 extern const struct command command_detect;
 extern const struct command command_heartbeat;
 extern const struct command command_keygen;

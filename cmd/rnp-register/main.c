@@ -9,6 +9,7 @@ static const struct command *const commands[] = {
 	&command_canon,
 	&command_sign,
 	&command_verify,
+	&command_check,
 	&command_submit,
 	&command_heartbeat,
 	&command_list,
@@ -19,6 +20,7 @@ static const struct command *const commands[] = {
 static const char *const kinds[] = {
 	"rnp.bench",
 	"rnp.check",
+	"rnp.eligibility",
 	"rnp.error",
 	"rnp.heartbeat",
 	"rnp.key",

@@ -1,0 +1,197 @@
+/* check - node records held against the minima of a reward policy. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-register/commands.h"
+#include "common/err.h"
+#include "common/facts.h"
+#include "common/gpu.h"
+#include "common/json.h"
+#include "common/lines.h"
+#include "common/out.h"
+#include "common/policy.h"
+#include "common/pool.h"
+#include "common/prog.h"
+#include "common/schema.h"
+
+static const char *policy_name;
+
+static const struct opt opts[] = {
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &policy_name,
+		.metavar = "P",
+		.help = "name of a policy, or path of its file" },
+	{ 0 },
+};
+
+/* A GPU's row in a policy's tables may have the name of its family ("H100"). */
+static bool text_met(const struct policy *p, const struct policy_need *n, const char *text)
+{
+	const struct gpu_model *gpu = gpu_find(text, 0);
+
+	return policy_met_text(p, n, text) || (gpu && policy_met_text(p, n, gpu->name)) ||
+		(gpu && policy_met_text(p, n, gpu->family));
+}
+
+static bool is_met(const struct policy *p, const struct policy_need *n, const struct fact *f)
+{
+	if (!f->known || f->none)
+		return false;
+	return f->text ? text_met(p, n, f->text) : policy_met_i64(n, f->value);
+}
+
+/* "download: 50 bit/s is not more than 100000000 bit/s" */
+static void add_reason(json_t *reasons, const struct policy_need *n, const struct fact *f)
+{
+	struct buf text = BUF_INIT;
+
+	buf_addf(&text, "%s: ", n->name);
+	if (!f->known) {
+		buf_addf(&text, "not known%s%s", f->cause[0] ? ": " : "", f->cause);
+	} else if (f->none) {
+		buf_addf(&text, "this machine has no %s",
+			strncmp(n->field, "gpu", 3) == 0 ? "GPU" : n->name);
+	} else if (f->text) {
+		buf_addf(&text, "'%s' is not among those of the policy", f->text);
+	} else {
+		buf_addf(&text, "%" PRId64 "%s%s is not ", f->value, n->unit ? " " : "",
+			n->unit ? n->unit : "");
+		policy_need_text(&text, n);
+	}
+	json_push_text(reasons, text.data);
+	buf_release(&text);
+}
+
+static void set_actual(json_t *entry, const struct fact *f)
+{
+	if (!f->known)
+		json_set_text(entry, "unknown", f->cause[0] ? f->cause : "the record does not say");
+	else if (f->none)
+		json_set_text(entry, "actual", "none");
+	else if (f->text)
+		json_set_text(entry, "actual", f->text);
+	else
+		json_set_i64(entry, "actual", f->value);
+}
+
+/* One need as an entry; what is not known is neither met nor unmet. */
+static json_t *hold(const struct policy *p, const struct policy_need *n, const json_t *node,
+	json_t *reasons)
+{
+	json_t *entry = json_object();
+	struct buf required = BUF_INIT;
+	struct fact f;
+	bool met;
+
+	fact_read(node, n->field, &f);
+	met = is_met(p, n, &f);
+	policy_need_text(&required, n);
+	json_set_text(entry, "name", n->name);
+	set_actual(entry, &f);
+	json_set_text(entry, "required", required.data);
+	json_set_text(entry, "unit", n->unit);
+	if (f.known)
+		json_set_bool(entry, "met", met);
+	if (!met)
+		json_set_text(entry, "remedy", n->remedy);
+	if (!met && reasons)
+		add_reason(reasons, n, &f);
+	buf_release(&required);
+	return entry;
+}
+
+static json_t *hold_all(const struct policy *p, const char *list, const json_t *node,
+	json_t *reasons)
+{
+	struct policy_need needs[POLICY_NEEDS_MAX];
+	json_t *entries = json_array();
+	int n = policy_needs(p, list, needs);
+
+	for (int i = 0; i < n; i++)
+		if (needs[i].when != POLICY_EPOCH)
+			json_push(entries, hold(p, &needs[i], node, reasons));
+	return entries;
+}
+
+static json_t *judge(const struct policy *p, const json_t *node, bool *qualified)
+{
+	json_t *record = json_record("rnp.eligibility"), *reasons = json_array();
+	json_t *required = hold_all(p, "requires", node, reasons);
+	json_t *recommended = hold_all(p, "recommends", node, NULL);
+	struct buf path = BUF_INIT;
+	struct pool pool;
+
+	*qualified = json_array_size(reasons) == 0;
+	pool_of_node(node, &pool);
+	pool_path(&path, &pool);
+	json_set_text(record, "node", json_string_value(json_object_get(node, "node")));
+	json_set_text(record, "policy", p->name);
+	json_set_text(record, "policy_sha256", p->sha256);
+	json_set_bool(record, "qualified", *qualified);
+	json_set(record, "reasons", reasons);
+	json_set_text(record, "tier", pool.tier->label);
+	json_set_text(record, "pool", path.data);
+	json_set(record, "requirements", required);
+	if (json_array_size(recommended))
+		json_set(record, "recommendations", recommended);
+	else
+		json_decref(recommended);
+	buf_release(&path);
+	return record;
+}
+
+static int check_line(const struct policy *p, char *line, size_t len, const char *where,
+	bool *all_qualified)
+{
+	json_t *node = json_parse_object(line, len, where), *record = NULL;
+	bool qualified;
+	int rc = -1;
+
+	if (node && schema_check(node, where, "rnp.node") == 0) {
+		record = judge(p, node, &qualified);
+		*all_qualified = *all_qualified && qualified;
+		rc = out_record(record);
+	}
+	json_decref(record);
+	json_decref(node);
+	return rc;
+}
+
+static int run(int nargs, char **args)
+{
+	bool all_qualified = true;
+	struct policy p;
+	struct lines l;
+	char *line;
+	size_t len;
+	int rc;
+
+	if (policy_load(&p, policy_name) < 0)
+		return err_report();
+	lines_open(&l, args, nargs, JSON_RECORD_BYTES_MAX);
+	while ((rc = lines_next(&l, &line, &len)) == 1)
+		if (check_line(&p, line, len, lines_where(&l), &all_qualified) < 0) {
+			rc = -1;
+			break;
+		}
+	lines_close(&l);
+	policy_release(&p);
+	if (rc < 0)
+		return err_report();
+	return all_qualified ? EX_OK : EXIT_NO;
+}
+
+const struct command command_check = {
+	.name = "check",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "Whether a node qualifies under a policy, and what is missing.",
+	.details = "Reads rnp.node records, writes one rnp.eligibility each. Exits 1 when a node does "
+		   "not qualify. See rnp-register(1).",
+	.columns = "node,policy,qualified,tier,pool,reasons",
+	.opts = opts,
+	.run = run,
+};

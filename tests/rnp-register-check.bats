@@ -1,0 +1,71 @@
+# rnp-register check: node records held against the minima of a policy.
+load helper
+
+node=$ROOT/tests/data/rtx4090.node.json
+
+# the example node with this jq program applied
+with() {
+	jq -c "$1" "$node"
+}
+
+@test "check: the example RTX 4090 qualifies, with its tier and pool" {
+	run_split rnp-register check --policy rnp-021 "$node"
+	assert_success
+	assert_equal "$(jq -r '.qualified, .tier, .pool, (.reasons | length)' <<<"$output")" \
+		$'true\nMed\nMed > US > GPU > NVIDIA > RTX 4090\n0'
+	assert_equal "$(jq -r '.requirements[] | select(.name == "download") |
+		"\(.actual) \(.unit) \(.met)"' <<<"$output")" "940000000 bit/s true"
+}
+
+@test "check: no GPU is a clear no with the reason and the remedy" {
+	run_split rnp-register check --policy rnp-021 <<<"$(with '.gpus = []')"
+	assert_failure 1
+	assert_equal "$(jq -r '.qualified, .reasons[]' <<<"$output")" \
+		$'false\ngpu_model: this machine has no GPU'
+	[[ $(jq -r '.requirements[] | select(.name == "gpu_model").remedy' <<<"$output") == *testnet* ]]
+}
+
+@test "check: what was not measured is unknown, not zero, and does not qualify" {
+	run_split rnp-register check --policy rnp-021 \
+		<<<"$(with 'del(.network) | .unknown["network.down_bps"] = "nobody asked"')"
+	assert_failure 1
+	assert_equal "$(jq -c '.requirements[] | select(.name == "download") |
+		[has("actual"), has("met"), .unknown]' <<<"$output")" '[false,false,"nobody asked"]'
+	assert_equal "$(jq -r .tier <<<"$output")" Unknown
+}
+
+@test "check: minima must be exceeded, not only met" {
+	run_split rnp-register check --policy rnp-021 <<<"$(with '.network.down_bps = 100000000')"
+	assert_failure 1
+	assert_equal "$(jq -r '.reasons[]' <<<"$output")" \
+		"download: 100000000 bit/s is not more than 100000000 bit/s"
+}
+
+@test "check: a model that the policy does not know; a family that it does" {
+	run_split rnp-register check --policy rnp-021 \
+		<<<"$(with '.gpus[0].model = "NVIDIA GeForce GTX 1660" | del(.gpus[0].memory_bytes)')"
+	assert_failure 1
+	assert_equal "$(jq -r '.reasons[]' <<<"$output")" \
+		"gpu_model: 'GTX 1660' is not among those of the policy"
+	run_split rnp-register check --policy rnp-021 \
+		<<<"$(with '.gpus[0].model = "NVIDIA H100 80GB HBM3" | .gpus[0].memory_bytes = 85520809984')"
+	assert_success
+}
+
+@test "check: anything qualifies for the testnet" {
+	rnp-register detect | rnp-register check --policy testnet
+}
+
+@test "check: good records before a bad one are written; policies that are not there" {
+	run_split rnp-register check --policy rnp-021 - <<<"$(cat "$node"; echo '{"kind":"rnp.node"}')"
+	assert_failure 65
+	assert_equal "$(wc -l <<<"$output")" 1
+	[[ $stderr == *stdin:2* ]]
+	run_split rnp-register check --policy rnp-999 "$node"
+	assert_failure 66
+	[[ $stderr == *"no policy 'rnp-999'"* && $stderr == *rnp-021* ]]
+	echo '{"kind":"rnp.policy","v":1}' >"$BATS_TEST_TMPDIR/p.json"
+	refused 65 "is missing" rnp-register check --policy "$BATS_TEST_TMPDIR/p.json" "$node"
+	run_split rnp-register check "$node"
+	assert_failure 64
+}
