@@ -1,0 +1,42 @@
+# make install puts everything where it belongs, and what is installed works from there.
+load helper
+
+setup_file() {
+	export IMAGE=$BATS_FILE_TMPDIR/image
+	make -s -C "$BATS_TEST_DIRNAME/.." NVCC= install DESTDIR="$IMAGE" PREFIX=/usr >&2
+}
+
+@test "install: programs, pages, schemas' reader, policies, completion, units" {
+	local p
+	for p in rnp-register rnp-bench rnp-price rnp-train rnp-serve rnp-reward; do
+		[[ -x $IMAGE/usr/bin/$p ]] || fail "bin/$p"
+		[[ -s $IMAGE/usr/share/man/man1/$p.1 ]] || fail "man1/$p.1"
+		bash -n "$IMAGE/usr/share/bash-completion/completions/$p"
+	done
+	[[ -s $IMAGE/usr/share/man/man7/rnp.7 && -s $IMAGE/usr/share/man/man5/rnp-json.5 ]]
+	for p in rnp-004 rnp-006 rnp-019 rnp-021 testnet; do
+		jq -e . "$IMAGE/usr/share/rnp/policies/$p.json" >/dev/null
+	done
+	assert_equal "$(find "$IMAGE" -path "$IMAGE/usr" -prune -o -type f -print)" ""
+	[[ -s $IMAGE/usr/lib/systemd/system/rnp-registry.service ]]
+}
+
+@test "install: nothing is writable by others, nothing but programs is executable" {
+	assert_equal "$(find "$IMAGE" ! -type l -perm /022)" ""
+	assert_equal "$(find "$IMAGE" -type f -perm /111 ! -path '*/bin/*' ! -name '*.so')" ""
+}
+
+@test "install: the installed program finds its policies" {
+	run_split env -C / "$IMAGE/usr/bin/rnp-reward" epoch --policy rnp-006 --pool 10 /dev/null
+	[[ $stderr != *policy* ]] || fail "$stderr"
+	run_split env -C / "$IMAGE/usr/bin/rnp-reward" epoch --policy no-such --pool 10 /dev/null
+	[[ $stderr == *no-such* ]]
+}
+
+@test "install: units start programs that are there" {
+	local program
+	for program in $(grep -hoE '^Exec[A-Za-z]*=[^ ]+' "$IMAGE"/usr/lib/systemd/system/* | cut -d= -f2); do
+		[[ -x $IMAGE/usr/bin/$(basename "$program") || $program == /bin/* || $program == /usr/bin/* ]] ||
+			fail "$program"
+	done
+}
