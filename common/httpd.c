@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <microhttpd.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -356,12 +357,16 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 {
 	struct httpd *h = cls;
 	struct connection *c = *context;
+	int on = 1;
 
 	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
 		c = xcalloc(1, sizeof *c);
 		c->fd = mhd.info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
 				->connect_fd;
 		c->since_ns = clock_mono_ns();
+		/* replies are written whole: without this, the last piece of a TLS reply
+		 * waits 40 ms for an acknowledgement that the client delays */
+		setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 		*context = c;
 	}
 	pthread_mutex_lock(&h->lock);
