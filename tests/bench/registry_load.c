@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <sodium.h>
 #include <sqlite3.h>
@@ -211,11 +212,15 @@ static void peer_open(struct peer *p, int port, bool use_tls, int epoll)
 		.sin_port = htons((uint16_t)port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct epoll_event e = { .events = EPOLLIN, .data.ptr = p };
+	int on = 1;
 
 	memset(p, 0, sizeof *p);
 	p->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&a, sizeof a) < 0)
 		die("connect");
+	/* as HTTP clients do; else the first request waits for the delayed acknowledgement of
+	 * the TLS handshake */
+	setsockopt(p->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	if (use_tls) {
 		p->ssl = tls.ssl_new(tls.ctx);
 		tls.set_fd(p->ssl, p->fd);
