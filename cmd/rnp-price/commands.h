@@ -5,5 +5,7 @@
 #include "common/opt.h"
 
 extern const struct command command_feed;
+extern const struct command command_floor;
+extern const struct command command_quote;
 
 #endif

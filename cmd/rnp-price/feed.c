@@ -22,7 +22,7 @@
 #define FUTURE_MESSAGE "%s: the feed's time %s is in the future"
 
 static const char *market, *state_path;
-static int64_t max_age_ms, max_move;
+static int64_t max_age_ms, max_move = 3;
 static struct opt_list own;
 
 static const struct opt options[] = {
@@ -309,8 +309,6 @@ static int run(int n, char **args)
 	struct session s = { .feed = FEED_INIT, .source = n ? args[0] : "-" };
 	int rc;
 
-	if (!max_move)
-		max_move = 3;
 	if (sodium_init() < 0)
 		bug("libsodium does not start");
 	s.is_url = is_url(s.source);

@@ -6,6 +6,8 @@
 
 static const struct command *const commands[] = {
 	&command_feed,
+	&command_floor,
+	&command_quote,
 	NULL,
 };
 

@@ -1,0 +1,56 @@
+/* cost.h - what an hour of a node costs its operator. The compute part is pure.
+ *
+ * Uses json, money. Every term is rounded up to 10^-6 dollars: a floor that is rounded down is
+ * none. */
+#ifndef RNP_PRICE_COST_H
+#define RNP_PRICE_COST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/buf.h"
+
+#define COST_FILE_BYTES_MAX ((size_t)1 << 16)
+
+struct costs {
+	int64_t watts_load, watts_idle;
+	int64_t uusd_per_kwh[24]; /* by hour of the day, UTC */
+	int64_t hardware_uusd, depreciation_days;
+	int64_t network_uusd_per_hour;
+	int64_t fee_ppm;    /* of the price, kept by whoever pays out */
+	int64_t margin_ppm; /* of the costs */
+};
+
+struct cost_floor {
+	int64_t energy_uusd, depreciation_uusd, network_uusd, margin_uusd, fee_uusd;
+	int64_t floor_uusd; /* their sum: per hour of the whole node, working */
+	int64_t idle_uusd;  /* an hour without work: energy at watts_idle and network */
+};
+
+/* Read the costs of an object; unknown fields are ignored. `tariff`: 24 prices of a kWh, the
+ * first from 00:00 UTC, instead of uusd_per_kwh. Returns 0, or -1 with EX_DATAERR naming
+ * where and the field. */
+int cost_parse(struct costs *c, const json_t *obj, const char *where);
+
+/* The same from the file at path ("-": standard input). Returns 0, or -1. */
+int cost_load(struct costs *c, const char *path);
+
+/* Terms and floor at this hour (0 to 23). The fee is that part of the price: price =
+ * (costs + margin) / (1 - fee). Returns 0, or -1 with EX_DATAERR: larger than an amount. */
+int cost_floor(const struct costs *c, int hour, struct cost_floor *out);
+
+/* Days until the hardware is paid when every hour is sold at price_uusd, all in use; rounded
+ * up. -1: never, for what is left after energy, network and fee is nothing; 0: it cost
+ * nothing. */
+int64_t cost_break_even_days(const struct costs *c, const struct cost_floor *f,
+	int64_t price_uusd);
+
+/* Add one line per term to the array why. */
+void cost_explain(json_t *why, const struct costs *c, int hour,
+	const struct cost_floor *f);
+
+/* An amount for people: "0.135000". Borrowed until the eighth next call of the thread. */
+const char *cost_usd(int64_t uusd);
+
+#endif

@@ -1,0 +1,174 @@
+/* rnp-price floor - the lowest price at which a node does not lose money. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cmd/rnp-price/commands.h"
+#include "cmd/rnp-price/cost.h"
+#include "cmd/rnp-price/price_table.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/lines.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/schema.h"
+
+static const char *costs_path, *policy_name;
+static int64_t price_uusd;
+static bool explain;
+
+static const struct opt options[] = {
+	{ .name = "costs",
+		.kind = OPT_TEXT,
+		.to = &costs_path,
+		.metavar = "F",
+		.help = "what power, hardware and network cost, see rnp-json(5)" },
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.to = &policy_name,
+		.metavar = "P",
+		.help = "print a policy's table of break-even prices instead: rnp-004" },
+	{ .name = "price",
+		.kind = OPT_USD,
+		.to = &price_uusd,
+		.metavar = "USD",
+		.help = "what an hour sells for, for break_even_days (default: the floor)" },
+	{ .name = "explain",
+		.kind = OPT_FLAG,
+		.to = &explain,
+		.help = "add each step in why[]" },
+	{ .kind = OPT_END },
+};
+
+struct context {
+	struct costs costs;
+	struct cost_floor floor;
+	int64_t now_ms;
+	int hour;
+};
+
+static int write_floor(const struct context *c, const char *node)
+{
+	const struct cost_floor *f = &c->floor;
+	json_t *r = json_record("rnp.floor"), *terms = json_object(), *why = json_array();
+	int64_t price = price_uusd ? price_uusd : f->floor_uusd;
+	int64_t days = cost_break_even_days(&c->costs, f, price);
+	int rc;
+
+	json_set_text(r, "node", node);
+	json_set_time(r, "at", c->now_ms);
+	json_set_i64(r, "floor_uusd", f->floor_uusd);
+	json_set_i64(terms, "energy_uusd", f->energy_uusd);
+	json_set_i64(terms, "depreciation_uusd", f->depreciation_uusd);
+	json_set_i64(terms, "network_uusd", f->network_uusd);
+	json_set_i64(terms, "margin_uusd", f->margin_uusd);
+	json_set_i64(terms, "fee_uusd", f->fee_uusd);
+	json_set(r, "terms", terms);
+	json_set_i64(r, "idle_uusd", f->idle_uusd);
+	json_set_i64(r, "hour", c->hour);
+	if (days >= 0)
+		json_set_i64(r, "break_even_days", days);
+	if (explain)
+		cost_explain(why, &c->costs, c->hour, f);
+	if (days < 0) {
+		char line[120];
+
+		snprintf(line, sizeof line,
+			"break-even: never at %s $/h, which leaves nothing for the hardware",
+			cost_usd(price));
+		json_push_text(why, line);
+	}
+	if (json_array_size(why))
+		json_set(r, "why", json_incref(why));
+	rc = out_record(r);
+	json_decref(why);
+	json_decref(r);
+	return rc;
+}
+
+/* One record per node. Without any on standard input, one of the costs alone. */
+static int floors(const struct context *c, int n, char **args)
+{
+	struct lines in;
+	char *line;
+	size_t len;
+	long nodes = 0;
+	int rc = 0;
+
+	if (!n && isatty(STDIN_FILENO))
+		return write_floor(c, NULL);
+	lines_open(&in, args, n, JSON_RECORD_BYTES_MAX);
+	while (rc == 0 && (rc = lines_next(&in, &line, &len)) > 0) {
+		const char *where = lines_where(&in), *node = NULL;
+		json_t *r = json_parse_object(line, len, where);
+
+		rc = -1;
+		if (r && schema_check(r, where, "rnp.node") == 0 &&
+			json_opt_text(r, where, "node", &node) == 0)
+			rc = write_floor(c, node);
+		json_decref(r);
+		nodes++;
+	}
+	lines_close(&in);
+	if (rc == 0 && !nodes)
+		rc = write_floor(c, NULL);
+	return rc;
+}
+
+static int write_table(void)
+{
+	struct policy p = POLICY_INIT;
+	json_t *table = NULL, *r;
+	size_t i;
+	int rc = policy_load(&p, policy_name);
+
+	if (rc == 0)
+		table = price_table(&p);
+	if (!table)
+		rc = -1;
+	json_array_foreach(table, i, r) {
+		rc = out_record(r);
+		if (rc < 0)
+			break;
+	}
+	json_decref(table);
+	policy_release(&p);
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	struct context c;
+
+	if (!costs_path == !policy_name) {
+		err_set(EX_USAGE, "one of --costs and --policy is wanted");
+		return err_report();
+	}
+	if (policy_name && (n || price_uusd)) {
+		err_set(EX_USAGE, "--policy takes neither files nor --price");
+		return err_report();
+	}
+	if (policy_name)
+		return write_table() < 0 ? err_report() : 0;
+	c.now_ms = clock_now_ms();
+	c.hour = (int)(c.now_ms / 3600000 % 24);
+	if (cost_load(&c.costs, costs_path) < 0 ||
+		cost_floor(&c.costs, c.hour, &c.floor) < 0 || floors(&c, n, args) < 0)
+		return err_report();
+	return 0;
+}
+
+const struct command command_floor = {
+	.name = "floor",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "The lowest price at which a node does not lose money.",
+	.details =
+		"Reads rnp.node records, writes one rnp.floor record each; without any, one of the\n"
+		"costs alone. Costs are those of the whole node.",
+	.columns =
+		"gpu_model,msrp_uusd,daily_rounded_uusd,hourly_rounded_uusd,floor_uusd,"
+		"break_even_days",
+	.opts = options,
+	.run = run,
+};

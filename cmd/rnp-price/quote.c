@@ -1,0 +1,367 @@
+/* rnp-price quote - the price of a node: under its rivals, not under its floor. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-price/commands.h"
+#include "cmd/rnp-price/cost.h"
+#include "cmd/rnp-price/quote_core.h"
+#include "cmd/rnp-price/quote_state.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/lines.h"
+#include "common/money.h"
+#include "common/out.h"
+#include "common/policy.h"
+#include "common/prog.h"
+#include "common/schema.h"
+
+#define FEE_PPM_MAX 500000
+#define UNSIGNED    "unsigned" /* key in the state of a node without an address */
+
+static const char *node_path, *bench_path, *costs_path, *state_path, *policy_name;
+static struct quote_rules rules = {
+	.undercut_ppm = 10000,
+	.reliability_ppm = 900000,
+	.hysteresis_ppm = 20000,
+};
+static int64_t hours;
+
+static const struct opt options[] = {
+	{ .name = "node",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &node_path,
+		.metavar = "F",
+		.help = "the rnp.node record to price" },
+	{ .name = "costs",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &costs_path,
+		.metavar = "F",
+		.help = "what power, hardware and network cost, see rnp-json(5)" },
+	{ .name = "bench",
+		.kind = OPT_TEXT,
+		.to = &bench_path,
+		.metavar = "F",
+		.help = "rnp.bench records: the speed of a GPU that is not in our table" },
+	{ .name = "state",
+		.kind = OPT_TEXT,
+		.to = &state_path,
+		.metavar = "DB",
+		.help = "keep the last price here, and change it only for a reason" },
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.to = &policy_name,
+		.metavar = "P",
+		.help = "network fee and reference chip (default rnp-021)" },
+	{ .name = "undercut",
+		.kind = OPT_I64,
+		.to = &rules.undercut_ppm,
+		.metavar = "PPM",
+		.min = 0,
+		.max = 500000,
+		.help = "how far under the lowest rival (default 10000: 1%)" },
+	{ .name = "hysteresis",
+		.kind = OPT_I64,
+		.to = &rules.hysteresis_ppm,
+		.metavar = "PPM",
+		.min = 0,
+		.max = 1000000,
+		.help = "with --state: make no smaller change (default 20000: 2%)" },
+	{ .name = "min-reliability",
+		.kind = OPT_I64,
+		.to = &rules.reliability_ppm,
+		.metavar = "PPM",
+		.min = 0,
+		.max = 1000000,
+		.help = "rivals below it do not count (default 900000: 90%)" },
+	{ .name = "hours",
+		.kind = OPT_I64,
+		.to = &hours,
+		.metavar = "N",
+		.min = 1,
+		.max = 87600,
+		.help = "add what a job of N hours comes to" },
+	{ .kind = OPT_END },
+};
+
+struct session {
+	json_t *node;
+	const char *address; /* NULL: the record has none */
+	struct costs costs;
+	struct cost_floor floor;
+	struct policy policy;
+	struct offer_list offers;
+	struct quote_state state;
+	struct quote_input in;
+	struct quote quote;
+	int64_t memory_bytes; /* of one GPU; 0: not known */
+	int64_t now_ms;
+	int hour;
+};
+
+/* --- what is read ------------------------------------------------------------------------- */
+
+/* The GPUs must be of one kind: there is no rival for a mixture. */
+static int read_gpus(struct session *s)
+{
+	const json_t *gpus = json_object_get(s->node, "gpus"), *g;
+	const json_t *unknown = json_object_get(json_object_get(s->node, "unknown"),
+		"gpus");
+	size_t i;
+
+	s->in.gpu_count = (int64_t)json_array_size(gpus);
+	if (!s->in.gpu_count) {
+		s->in.no_gpu = gpus ?
+			"the node has no GPU, and markets list only nodes with one" :
+			"it is not known whether the node has a GPU";
+		if (!gpus && json_is_string(unknown))
+			s->in.no_gpu = json_string_value(unknown);
+		return 0;
+	}
+	json_array_foreach(gpus, i, g) {
+		const char *model = NULL;
+		int64_t memory = 0;
+		char where[400];
+		const struct gpu_model *m;
+
+		snprintf(where, sizeof where, "%.300s: gpus[%zu]", node_path, i);
+		if (json_get_text(g, where, "model", &model) < 0 ||
+			json_opt_i64(g, where, "memory_bytes", 1, JSON_SAFE_INTEGER_MAX,
+				&memory) < 0)
+			return -1;
+		m = gpu_find(model, memory);
+		if (i == 0) {
+			s->in.known = m;
+			s->in.gpu_model = m ? m->name : model;
+			s->memory_bytes = memory ? memory : m ? m->memory_bytes : 0;
+		} else if (m != s->in.known ||
+			(!m && strcmp(model, s->in.gpu_model) != 0)) {
+			s->in.gpu_model = NULL;
+			s->in.no_gpu = "the node's GPUs are of different models";
+			return 0;
+		}
+	}
+	if (s->in.known)
+		s->in.f32_gflops = s->in.known->f32_gflops;
+	else
+		prog_warn("%s: gpus[0].model: '%.100s' is not in our table", node_path,
+			s->in.gpu_model);
+	return 0;
+}
+
+static int read_node(struct session *s)
+{
+	struct buf text = BUF_INIT;
+	int rc = -1;
+
+	if (io_read(&text, node_path, JSON_RECORD_BYTES_MAX) == 0)
+		s->node = json_parse_object(buf_text(&text), text.len, node_path);
+	if (s->node && schema_check(s->node, node_path, "rnp.node") == 0 &&
+		json_opt_text(s->node, node_path, "node", &s->address) == 0)
+		rc = read_gpus(s);
+	buf_release(&text);
+	return rc;
+}
+
+/* f32 speed of the GPU as measured, for a chip whose data sheet we do not have */
+static int use_bench(struct session *s, const json_t *r, const char *where)
+{
+	const char *suite, *test, *unit;
+	int64_t median;
+
+	if (schema_check(r, where, "rnp.bench") < 0 ||
+		json_get_text(r, where, "suite", &suite) < 0 ||
+		json_get_text(r, where, "test", &test) < 0 ||
+		json_get_text(r, where, "unit", &unit) < 0 ||
+		json_get_i64(r, where, "median", 0, JSON_SAFE_INTEGER_MAX, &median) < 0)
+		return -1;
+	if (!s->in.f32_gflops && s->in.gpu_model && strcmp(suite, "gpu") == 0 &&
+		strstr(test, "f32") && strcmp(unit, "FLOP/s") == 0)
+		s->in.f32_gflops = median / 1000000000;
+	return 0;
+}
+
+static int use_offer(struct session *s, const json_t *r, const char *where)
+{
+	return offer_list_add_json(&s->offers, r, where);
+}
+
+static int read_records(struct session *s, int n, char **files,
+	int (*use)(struct session *s, const json_t *r, const char *where))
+{
+	struct lines in;
+	char *line;
+	size_t len;
+	int rc;
+
+	lines_open(&in, files, n, JSON_RECORD_BYTES_MAX);
+	while ((rc = lines_next(&in, &line, &len)) > 0) {
+		json_t *r = json_parse_object(line, len, lines_where(&in));
+
+		rc = r ? use(s, r, lines_where(&in)) : -1;
+		json_decref(r);
+		if (rc < 0)
+			break;
+	}
+	lines_close(&in);
+	return rc;
+}
+
+static int read_policy(struct session *s)
+{
+	const char *name = policy_name ? policy_name : "rnp-021";
+	const json_t *prices;
+
+	if (policy_load(&s->policy, name) < 0)
+		return -1;
+	prices = json_object_get(s->policy.doc, "prices");
+	if (!json_object_get(prices, "fee_ppm"))
+		return err_set(EX_DATAERR, "policy '%s' has no prices.fee_ppm",
+			s->policy.name);
+	rules.fee_ppm = json_integer_value(json_object_get(prices, "fee_ppm"));
+	if (rules.fee_ppm > FEE_PPM_MAX)
+		return err_set(EX_DATAERR,
+			"policy '%s': prices.fee_ppm: %lld is more than a half",
+			s->policy.name, (long long)rules.fee_ppm);
+	rules.reference = json_string_value(json_object_get(prices, "reference_model"));
+	return 0;
+}
+
+/* --- what is written ---------------------------------------------------------------------- */
+
+static json_t *spec_of(const struct session *s)
+{
+	json_t *spec = json_object();
+	const char *country = json_string_value(
+		json_object_get(json_object_get(s->node, "labels"), "country"));
+
+	json_set_text(spec, "gpu_model", s->in.gpu_model);
+	json_set_i64(spec, "gpu_count", s->in.gpu_count);
+	if (s->memory_bytes)
+		json_set_i64(spec, "gpu_memory_bytes", s->memory_bytes);
+	if (s->in.f32_gflops)
+		json_set_i64(spec, "f32_gflops", s->in.f32_gflops);
+	json_set_text(spec, "country", country);
+	return spec;
+}
+
+/* RNP-021: of a job's price the node's part is burned, the rest is the operator fee. */
+static int add_job(json_t *r, int64_t ask_uusd)
+{
+	json_t *job;
+	int64_t burn, customer;
+
+	if (money_muldiv(ask_uusd, hours, 1, MONEY_FLOOR, &burn) < 0)
+		return -1;
+	if (burn > JSON_SAFE_INTEGER_MAX)
+		return err_set(EX_DATAERR, "the job's price is beyond every amount");
+	customer = quote_customer(burn, rules.fee_ppm);
+	job = json_object();
+	json_set_i64(job, "hours", hours);
+	json_set_i64(job, "customer_uusd", customer);
+	json_set_i64(job, "burn_uusd", burn);
+	json_set_i64(job, "fee_uusd", customer - burn);
+	json_set(r, "job", job);
+	return 0;
+}
+
+static int write_quote(const struct session *s)
+{
+	const struct quote *q = &s->quote;
+	json_t *r = json_record("rnp.quote"), *why = json_array();
+	int rc = 0;
+
+	json_set_text(r, "node", s->address);
+	json_set_time(r, "at", s->now_ms);
+	json_set_i64(r, "ask_uusd", q->ask_uusd);
+	json_set_i64(r, "customer_uusd", q->customer_uusd);
+	json_set_i64(r, "fee_uusd", q->customer_uusd - q->ask_uusd);
+	json_set_i64(r, "floor_uusd", q->floor_uusd);
+	if (q->rival_uusd >= 0)
+		json_set_i64(r, "rival_uusd", q->rival_uusd);
+	if (q->model_uusd >= 0)
+		json_set_i64(r, "model_uusd", q->model_uusd);
+	json_set(r, "spec", spec_of(s));
+	if (hours)
+		rc = add_job(r, q->ask_uusd);
+	cost_explain(why, &s->costs, s->hour, &s->floor);
+	json_array_extend(why, q->why);
+	json_set(r, "why", why);
+	if (rc == 0)
+		rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int quote(struct session *s, int n, char **args)
+{
+	const char *key;
+
+	if (read_node(s) < 0 || cost_load(&s->costs, costs_path) < 0 ||
+		cost_floor(&s->costs, s->hour, &s->floor) < 0 || read_policy(s) < 0)
+		return -1;
+	if (bench_path && read_records(s, 1, (char **)&bench_path, use_bench) < 0)
+		return -1;
+	if (state_path && quote_state_load(&s->state, state_path) < 0)
+		return -1;
+	if (read_records(s, n, args, use_offer) < 0)
+		return -1;
+	key = s->address ? s->address : UNSIGNED;
+	s->in.floor_uusd = s->floor.floor_uusd;
+	s->in.last_ask_uusd = quote_state_ask(&s->state, key);
+	s->in.offers = &s->offers;
+	quote_price(&s->quote, &s->in, &rules);
+	if (write_quote(s) < 0)
+		return -1;
+	if (!state_path)
+		return 0;
+	return quote_state_save(&s->state, state_path, key, s->quote.ask_uusd, s->now_ms);
+}
+
+/* standard input can be one of the things read */
+static int check_stdin(int n, char **args)
+{
+	int times = n == 0;
+
+	for (int i = 0; i < n; i++)
+		times += strcmp(args[i], "-") == 0;
+	times += strcmp(node_path, "-") == 0;
+	times += strcmp(costs_path, "-") == 0;
+	times += bench_path && strcmp(bench_path, "-") == 0;
+	return times > 1 ? err_set(EX_USAGE, "standard input is wanted twice") : 0;
+}
+
+static int run(int n, char **args)
+{
+	struct session s = { .policy = POLICY_INIT };
+	int rc;
+
+	s.now_ms = clock_now_ms();
+	s.hour = (int)(s.now_ms / 3600000 % 24);
+	rc = check_stdin(n, args);
+	if (rc == 0)
+		rc = quote(&s, n, args);
+	quote_release(&s.quote);
+	quote_state_release(&s.state);
+	offer_list_release(&s.offers);
+	policy_release(&s.policy);
+	json_decref(s.node);
+	return rc < 0 ? err_report() : 0;
+}
+
+const struct command command_quote = {
+	.name = "quote",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "The price of a node: just under its rivals, never under its floor.",
+	.details =
+		"Reads rnp.offer records, writes one rnp.quote record: what the node asks for an\n"
+		"hour of all its GPUs, what the customer pays, and why, step by step.",
+	.columns =
+		"node,spec.gpu_model,spec.gpu_count,ask_uusd,customer_uusd,floor_uusd,rival_uusd",
+	.opts = options,
+	.run = run,
+};
