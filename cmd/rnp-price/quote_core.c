@@ -60,10 +60,10 @@ enum kind {
 	KINDS
 };
 
-static const char *const kind_texts[KINDS] = { "comparable", "own", "other GPU models",
-	"of the same chip, but the form is not said", "spot", "parts of a GPU",
-	"not rentable", "not reliable enough", "dearer than ten thousand dollars a GPU",
-	"other numbers of GPUs" };
+static const char *const kind_texts[KINDS] = { "comparable", "our own",
+	"of other GPU models", "of the same chip, but the form is not said", "spot",
+	"parts of a GPU", "not rentable", "not reliable enough",
+	"dearer than ten thousand dollars a GPU", "with another number of GPUs" };
 
 static bool same_model(const struct quote_input *in, const struct offer *o)
 {
@@ -104,10 +104,9 @@ static enum kind kind_of(const struct quote_input *in, const struct offer *o,
 /* what the offers amount to */
 struct market {
 	long counts[KINDS];
-	const struct offer *same; /* cheapest rival with as many GPUs */
-	const struct offer *near; /* with half to twice as many */
-	const struct offer *own;  /* cheapest own offer of that kind */
-	long nsame, nnear;
+	const struct offer *rival; /* the cheapest comparable one */
+	const struct offer *own;   /* the cheapest own one of that kind */
+	bool same_count;           /* rivals with exactly as many GPUs were found */
 };
 
 static void cheaper(const struct offer **best, const struct offer *o)
@@ -116,47 +115,54 @@ static void cheaper(const struct offer **best, const struct offer *o)
 		*best = o;
 }
 
+/* Rivals are those with as many GPUs; where there is none, those with half to twice as many,
+ * whose price per GPU is the next best thing to know. */
 static void survey(struct market *m, const struct quote_input *in,
 	const struct quote_rules *rules)
 {
+	const struct offer *same = NULL, *near = NULL;
+	long nsame = 0, nnear = 0;
+
 	memset(m, 0, sizeof *m);
 	for (size_t i = 0; i < in->offers->n; i++) {
 		const struct offer *o = &in->offers->items[i];
 		enum kind k = kind_of(in, o, rules);
-		bool near = o->gpu_count <= 2 * in->gpu_count &&
+		bool is_near = o->gpu_count <= 2 * in->gpu_count &&
 			in->gpu_count <= 2 * o->gpu_count;
 
-		if (k == RIVAL && !near)
-			k = OTHER_COUNT;
-		m->counts[k]++;
-		if (k == OWN && near)
+		if (k == OWN && is_near)
 			cheaper(&m->own, o);
-		if (k == RIVAL && o->gpu_count == in->gpu_count) {
-			m->nsame++;
-			cheaper(&m->same, o);
-		} else if (k == RIVAL) {
-			m->nnear++;
-			cheaper(&m->near, o);
+		if (k != RIVAL) {
+			m->counts[k]++;
+		} else if (o->gpu_count == in->gpu_count) {
+			nsame++;
+			cheaper(&same, o);
+		} else if (is_near) {
+			nnear++;
+			cheaper(&near, o);
+		} else {
+			m->counts[OTHER_COUNT]++;
 		}
 	}
+	m->same_count = nsame;
+	m->rival = nsame ? same : near;
+	m->counts[RIVAL] = nsame ? nsame : nnear;
+	m->counts[OTHER_COUNT] += nsame ? nnear : 0;
 }
 
 static void say_market(json_t *why, const struct quote_input *in, const struct market *m,
 	const struct quote_rules *rules)
 {
-	say(why, "offers: %zu read, %ld comparable: %s, %lld %s to rent", in->offers->n,
-		m->counts[RIVAL], in->gpu_model, (long long)in->gpu_count,
-		in->gpu_count == 1 ? "GPU" : "GPUs");
-	for (int k = OWN; k < KINDS; k++)
+	say(why, "offers: %zu read, %ld comparable: %lld %s to rent, %s", in->offers->n,
+		m->counts[RIVAL], (long long)in->gpu_count,
+		in->gpu_count == 1 ? "GPU" : "GPUs", in->gpu_model);
+	for (int k = OWN; k < KINDS; k++) {
 		if (m->counts[k] && k == UNRELIABLE)
 			say(why, "left out: %ld below a reliability of %lld ppm",
 				m->counts[k], (long long)rules->reliability_ppm);
-		else if (m->counts[k] && k == OTHER_COUNT)
-			say(why,
-				"left out: %ld with less than half or more than twice as many GPUs",
-				m->counts[k]);
 		else if (m->counts[k])
 			say(why, "left out: %ld %s", m->counts[k], kind_texts[k]);
+	}
 }
 
 /* --- a chip that no market lists ---------------------------------------------------------- */
@@ -223,13 +229,13 @@ static int64_t just_under(int64_t rival_uusd, int64_t undercut_ppm)
 static int64_t against_rival(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, const struct market *m)
 {
-	const struct offer *rival = m->same ? m->same : m->near;
+	const struct offer *rival = m->rival;
 	int64_t target, ask;
 
 	q->rival_uusd = rival->uusd_per_gpu_hour * in->gpu_count;
 	say(q->why, "rival: %s %s, %s $/h a GPU%s, %s $/h for %lld", rival->market,
 		rival->id, cost_usd(rival->uusd_per_gpu_hour),
-		m->same ? "" : " (none has as many GPUs: by half to twice as many)",
+		m->same_count ? "" : " (none has as many GPUs: by half to twice as many)",
 		cost_usd(q->rival_uusd), (long long)in->gpu_count);
 	target = just_under(q->rival_uusd, rules->undercut_ppm);
 	ask = quote_ask(target, rules->fee_ppm);
@@ -272,15 +278,18 @@ static int64_t without_rival(struct quote *q, const struct quote_input *in,
 	return quote_ask(customer, rules->fee_ppm);
 }
 
-/* Small changes are not worth a new price, as long as the last one still keeps the rules. */
+/* Small changes are not worth a new price, as long as the last one still keeps the rules: not
+ * under the floor, under the rival, and for the customer not under own_uusd. */
 static int64_t damp(struct quote *q, const struct quote_input *in,
-	const struct quote_rules *rules, int64_t ask)
+	const struct quote_rules *rules, int64_t own_uusd, int64_t ask)
 {
 	int64_t last = in->last_ask_uusd, change = ask > last ? ask - last : last - ask;
-	bool under = q->rival_uusd < 0 ||
-		quote_customer(last, rules->fee_ppm) < q->rival_uusd;
 
-	if (last < 0 || change == 0 || last < in->floor_uusd || !under)
+	if (last < 0 || change == 0 || last < in->floor_uusd)
+		return ask;
+	if (q->rival_uusd >= 0 && quote_customer(last, rules->fee_ppm) >= q->rival_uusd)
+		return ask;
+	if (quote_customer(last, rules->fee_ppm) < own_uusd)
 		return ask;
 	if ((__int128)change * MONEY_PPM >= (__int128)last * rules->hysteresis_ppm)
 		return ask;
@@ -294,8 +303,8 @@ static int64_t damp(struct quote *q, const struct quote_input *in,
 void quote_price(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules)
 {
-	struct market m;
-	int64_t ask;
+	struct market m = { 0 };
+	int64_t ask, own_uusd = 0;
 
 	q->floor_uusd = in->floor_uusd;
 	q->rival_uusd = q->model_uusd = QUOTE_NONE;
@@ -307,8 +316,8 @@ void quote_price(struct quote *q, const struct quote_input *in,
 		survey(&m, in, rules);
 		say_market(q->why, in, &m, rules);
 		q->model_uusd = model_price(in, rules, q->why);
-		ask = m.same || m.near ? against_rival(q, in, rules, &m) :
-					 without_rival(q, in, rules, &m);
+		ask = m.rival ? against_rival(q, in, rules, &m) :
+				without_rival(q, in, rules, &m);
 	}
 	if (ask < in->floor_uusd) {
 		if (ask)
@@ -319,7 +328,9 @@ void quote_price(struct quote *q, const struct quote_input *in,
 				cost_usd(in->floor_uusd));
 		ask = in->floor_uusd;
 	}
-	q->ask_uusd = damp(q, in, rules, ask);
+	if (m.own && !m.rival)
+		own_uusd = m.own->uusd_per_gpu_hour * in->gpu_count;
+	q->ask_uusd = damp(q, in, rules, own_uusd, ask);
 	q->customer_uusd = quote_customer(q->ask_uusd, rules->fee_ppm);
 	say(q->why,
 		"ask: %s $/h; the customer pays %s $/h, %lld ppm of it the network's fee",
