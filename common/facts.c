@@ -59,11 +59,13 @@ static void sum_nvme(const json_t *disks, struct fact *out)
 		if (!type)
 			out->known = false;
 		else if (strcmp(type, "nvme") == 0)
-			out->value += json_integer_value(json_object_get(disk, "size_bytes"));
+			out->value += json_integer_value(
+				json_object_get(disk, "size_bytes"));
 	}
 	out->known = out->known || out->value > 0;
 	if (!out->known)
-		snprintf(out->cause, sizeof out->cause, "the disks do not say their type");
+		snprintf(out->cause, sizeof out->cause,
+			"the disks do not say their type");
 }
 
 static void set_value(const json_t *v, struct fact *out)
@@ -111,7 +113,8 @@ static void find_cause(const json_t *node, const struct row *row, struct fact *o
 		snprintf(out->cause, sizeof out->cause, "%s", text);
 	json_array_foreach(withheld, i, name)
 		if (json_is_string(name) && strcmp(json_string_value(name), top) == 0)
-			snprintf(out->cause, sizeof out->cause, "the operator does not share it");
+			snprintf(out->cause, sizeof out->cause,
+				"the operator does not share it");
 }
 
 static void read_row(const json_t *node, const struct row *row, struct fact *out)

@@ -13,7 +13,7 @@ struct fact {
 	bool known, none; /* none: known not to be there ("gpus" is empty) */
 	const char *text; /* a text, borrowed; NULL: a number */
 	int64_t value;
-	const char *source; /* where it came from: "gpus[0].memory_bytes" */
+	const char *source;         /* where it came from: "gpus[0].memory_bytes" */
 	char cause[FACT_CAUSE_MAX]; /* why it is not known; "" when nobody says */
 };
 

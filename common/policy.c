@@ -294,3 +294,79 @@ void policy_release(struct policy *p)
 	json_decref(p->doc);
 	*p = (struct policy)POLICY_INIT;
 }
+
+/* --- the score of RNP-004 ------------------------------------------------------------------ */
+
+#define PPM       1000000
+#define SCORE_MAX INT64_C(1000000000000000)
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+	while (b) {
+		uint64_t r = a % b;
+
+		a = b;
+		b = r;
+	}
+	return a;
+}
+
+/* A whole number of any size with its highest 64 bits. Ten factors of 60 bits would not fit
+ * 128; ratios in lowest terms mostly lose nothing, and what is dropped is below 2^-60 of the
+ * product, the same on every machine. */
+struct wide {
+	uint64_t top;
+	int exponent;
+};
+
+static void wide_mul(struct wide *a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)a->top * b;
+
+	for (; product >> 64; product >>= 1)
+		a->exponent++;
+	a->top = (uint64_t)product;
+}
+
+/* floor(a / b x 10^6), at most SCORE_MAX */
+static int64_t wide_ratio_ppm(const struct wide *a, const struct wide *b)
+{
+	int shift = a->exponent - b->exponent;
+	unsigned __int128 num = (unsigned __int128)a->top * PPM, den = b->top;
+
+	for (; shift > 0 && !(num >> 126); shift--)
+		num <<= 1;
+	for (; shift < 0 && den <= num; shift++)
+		den <<= 1;
+	if (shift > 0 || num / den >= (unsigned __int128)SCORE_MAX)
+		return SCORE_MAX;
+	return (int64_t)(num / den);
+}
+
+int64_t policy_score_ppm(const struct policy *p, const json_t *readings)
+{
+	const json_t *references = json_object_get(json_object_get(p->doc, "score"),
+		"reference");
+	struct wide num = { 1, 0 }, den = { 1, 0 };
+	const char *name;
+	json_t *reference;
+
+	if (!json_object_size(references))
+		return -1;
+	json_object_foreach((json_t *)references, name, reference) {
+		const json_t *v = json_object_get(readings, name);
+		int64_t power = json_integer_value(json_object_get(reference, "power"));
+		uint64_t value, unit, g;
+
+		if (!json_is_integer(v) || json_integer_value(v) < 0)
+			return -1;
+		value = (uint64_t)json_integer_value(v);
+		unit = (uint64_t)json_integer_value(json_object_get(reference, "value"));
+		g = gcd(value, unit);
+		for (; power > 0; power--) {
+			wide_mul(&num, value / g);
+			wide_mul(&den, unit / g);
+		}
+	}
+	return num.top ? wide_ratio_ppm(&num, &den) : 0;
+}

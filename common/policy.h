@@ -68,4 +68,9 @@ bool policy_met_text(const struct policy *p, const struct policy_need *n,
 struct buf;
 void policy_need_text(struct buf *out, const struct policy_need *n);
 
+/* P = b^4 t^3 m^2 c of RNP-004, or whatever powers the policy's "score" names, in millionths,
+ * rounded down; saturates at 10^15. readings is an object of whole numbers, as in rnp.verdict. -1: one is missing or
+ * the policy has no score. */
+int64_t policy_score_ppm(const struct policy *p, const json_t *readings);
+
 #endif

@@ -28,7 +28,8 @@ static const struct opt opts[] = {
 };
 
 /* A GPU's row in a policy's tables may have the name of its family ("H100"). */
-static bool text_met(const struct policy *p, const struct policy_need *n, const char *text)
+static bool text_met(const struct policy *p, const struct policy_need *n,
+	const char *text)
 {
 	const struct gpu_model *gpu = gpu_find(text, 0);
 
@@ -36,7 +37,8 @@ static bool text_met(const struct policy *p, const struct policy_need *n, const 
 		(gpu && policy_met_text(p, n, gpu->family));
 }
 
-static bool is_met(const struct policy *p, const struct policy_need *n, const struct fact *f)
+static bool is_met(const struct policy *p, const struct policy_need *n,
+	const struct fact *f)
 {
 	if (!f->known || f->none)
 		return false;
@@ -68,7 +70,8 @@ static void add_reason(json_t *reasons, const struct policy_need *n, const struc
 static void set_actual(json_t *entry, const struct fact *f)
 {
 	if (!f->known)
-		json_set_text(entry, "unknown", f->cause[0] ? f->cause : "the record does not say");
+		json_set_text(entry, "unknown",
+			f->cause[0] ? f->cause : "the record does not say");
 	else if (f->none)
 		json_set_text(entry, "actual", "none");
 	else if (f->text)
@@ -78,8 +81,8 @@ static void set_actual(json_t *entry, const struct fact *f)
 }
 
 /* One need as an entry; what is not known is neither met nor unmet. */
-static json_t *hold(const struct policy *p, const struct policy_need *n, const json_t *node,
-	json_t *reasons)
+static json_t *hold(const struct policy *p, const struct policy_need *n,
+	const json_t *node, json_t *reasons)
 {
 	json_t *entry = json_object();
 	struct buf required = BUF_INIT;
@@ -189,8 +192,9 @@ const struct command command_check = {
 	.arguments = "[file ...]",
 	.args_max = -1,
 	.summary = "Whether a node qualifies under a policy, and what is missing.",
-	.details = "Reads rnp.node records, writes one rnp.eligibility each. Exits 1 when a node does "
-		   "not qualify. See rnp-register(1).",
+	.details =
+		"Reads rnp.node records, writes one rnp.eligibility each. Exits 1 when a node does "
+		"not qualify. See rnp-register(1).",
 	.columns = "node,policy,qualified,tier,pool,reasons",
 	.opts = opts,
 	.run = run,

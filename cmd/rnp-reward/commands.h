@@ -4,6 +4,7 @@
 
 #include "common/opt.h"
 
+extern const struct command command_usage;
 extern const struct command command_epoch;
 
 #endif

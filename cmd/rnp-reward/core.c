@@ -11,7 +11,6 @@
 #include "common/money.h"
 
 #define BASE_UNITS UINT64_C(100000000) /* of one token */
-#define SCORE_MAX  INT64_C(1000000000000000)
 
 void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usages,
 	size_t n)
@@ -358,66 +357,4 @@ bool usage_duplicate(const struct usage *usages, size_t n, size_t *first, size_t
 	}
 	free(table);
 	return found;
-}
-
-/* --- the score of RNP-004 ------------------------------------------------------------------ */
-
-/* A whole number of any size with its highest 64 bits. Ten factors of 60 bits would not fit
- * 128; ratios in lowest terms mostly lose nothing, and what is dropped is below 2^-60 of the
- * product, the same on every machine. */
-struct wide {
-	uint64_t top;
-	int exponent;
-};
-
-static void wide_mul(struct wide *a, uint64_t b)
-{
-	u128 product = (u128)a->top * b;
-
-	for (; product >> 64; product >>= 1)
-		a->exponent++;
-	a->top = (uint64_t)product;
-}
-
-/* floor(a / b x 10^6), at most SCORE_MAX */
-static int64_t wide_ratio_ppm(const struct wide *a, const struct wide *b)
-{
-	int shift = a->exponent - b->exponent;
-	u128 num = (u128)a->top * MONEY_PPM, den = b->top;
-
-	for (; shift > 0 && !(num >> 126); shift--)
-		num <<= 1;
-	for (; shift < 0 && den <= num; shift++)
-		den <<= 1;
-	if (shift > 0 || num / den >= (u128)SCORE_MAX)
-		return SCORE_MAX;
-	return (int64_t)(num / den);
-}
-
-int64_t score_ppm(const struct policy *p, const json_t *readings)
-{
-	const json_t *references = json_object_get(json_object_get(p->doc, "score"),
-		"reference");
-	struct wide num = { 1, 0 }, den = { 1, 0 };
-	const char *name;
-	json_t *reference;
-
-	if (!json_object_size(references))
-		return -1;
-	json_object_foreach((json_t *)references, name, reference) {
-		const json_t *v = json_object_get(readings, name);
-		int64_t power = json_integer_value(json_object_get(reference, "power"));
-		struct frac ratio;
-
-		if (!json_is_integer(v) || json_integer_value(v) < 0)
-			return -1;
-		ratio = frac_of((uint64_t)json_integer_value(v),
-			(uint64_t)json_integer_value(
-				json_object_get(reference, "value")));
-		for (; power > 0; power--) {
-			wide_mul(&num, (uint64_t)ratio.num);
-			wide_mul(&den, (uint64_t)ratio.den);
-		}
-	}
-	return num.top ? wide_ratio_ppm(&num, &den) : 0;
 }

@@ -65,11 +65,6 @@ long epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves);
 /* Two usages of one node: the lowest second one and the first. False when there are none. */
 bool usage_duplicate(const struct usage *usages, size_t n, size_t *first, size_t *second);
 
-/* P = b^4 t^3 m^2 c of RNP-004, or whatever powers the policy's "score" names, in millionths,
- * rounded down; saturates at 10^15. reading(name) gives each reading. -1: one is missing or
- * the policy has no score. */
-int64_t score_ppm(const struct policy *p, const json_t *readings);
-
 /* Split total over n weights, exact to the last unit (largest remainder, ties to the lower
  * index): weights are num / den. Returns 0, or -1 when their common denominator does not fit. */
 int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts);

@@ -2,7 +2,7 @@
 #include "cmd/rnp-reward/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { &command_epoch, NULL };
+static const struct command *const commands[] = { &command_usage, &command_epoch, NULL };
 
 static const char *const kinds[] = { "rnp.usage", "rnp.reward", "rnp.epoch", "rnp.proof",
 	"rnp.explain", "rnp.policy", "rnp.error", NULL };

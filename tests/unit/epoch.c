@@ -282,7 +282,7 @@ static void check_tables(void)
 static int64_t score(const char *readings)
 {
 	json_t *v = json_parse_object(readings, strlen(readings), "readings");
-	int64_t ppm = score_ppm(&rules.policy, v);
+	int64_t ppm = policy_score_ppm(&rules.policy, v);
 
 	json_decref(v);
 	return ppm;
@@ -292,28 +292,28 @@ static void check_score(void)
 {
 	start("rnp-004");
 	CHECK_I64(1000000,
-		score("{\"bandwidth\":4000000000,\"teraflops\":82580000000000,"
-		      "\"memory\":1008000000000,\"clock\":3000000000}"));
+		score("{\"bandwidth\":500000000,\"teraflops\":82580000000000,"
+		      "\"memory\":25769803776,\"clock\":10000000}"));
 	CHECK_I64(16000000,
-		score("{\"bandwidth\":8000000000,\"teraflops\":82580000000000,"
-		      "\"memory\":1008000000000,\"clock\":3000000000}"));
+		score("{\"bandwidth\":1000000000,\"teraflops\":82580000000000,"
+		      "\"memory\":25769803776,\"clock\":10000000}"));
 	CHECK_I64(125000,
-		score("{\"bandwidth\":4000000000,\"teraflops\":41290000000000,"
-		      "\"memory\":1008000000000,\"clock\":3000000000}"));
+		score("{\"bandwidth\":500000000,\"teraflops\":41290000000000,"
+		      "\"memory\":25769803776,\"clock\":10000000}"));
 	CHECK_I64(375000,
-		score("{\"bandwidth\":4000000000,\"teraflops\":82580000000000,"
-		      "\"memory\":504000000000,\"clock\":4500000000}"));
+		score("{\"bandwidth\":500000000,\"teraflops\":82580000000000,"
+		      "\"memory\":12884901888,\"clock\":15000000}"));
 	CHECK_I64(0,
-		score("{\"bandwidth\":4000000000,\"teraflops\":0,"
-		      "\"memory\":504000000000,\"clock\":4500000000}"));
+		score("{\"bandwidth\":500000000,\"teraflops\":0,"
+		      "\"memory\":12884901888,\"clock\":15000000}"));
 	CHECK_I64(1000000000000000,
 		score("{\"bandwidth\":4000000000000000000,"
-		      "\"teraflops\":82580000000000,\"memory\":1008000000000,\"clock\":3000000000}"));
-	CHECK_I64(-1, score("{\"bandwidth\":4000000000,\"memory\":1008000000000}"));
-	/* (3.7/4)^4 x (12.74/82.58)^3 x (0.36/1.008)^2 x (4.2/3), by Python's fractions */
+		      "\"teraflops\":82580000000000,\"memory\":25769803776,\"clock\":10000000}"));
+	CHECK_I64(-1, score("{\"bandwidth\":500000000,\"memory\":25769803776}"));
+	/* by Python's fractions */
 	CHECK_I64(480,
-		score("{\"bandwidth\":3700000000,\"teraflops\":12740000000000,"
-		      "\"memory\":360000000000,\"clock\":4200000000}"));
+		score("{\"bandwidth\":462500000,\"teraflops\":12740000000000,"
+		      "\"memory\":9203501348,\"clock\":14000000}"));
 	start("rnp-021");
 	CHECK_I64(-1, score("{}"));
 }

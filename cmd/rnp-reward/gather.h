@@ -1,0 +1,40 @@
+/* gather.h - signed records of nodes gathered into one rnp.usage each. Pure: records in,
+ * records out; signatures are checked by the caller. Uses uptime, facts, policy. */
+#ifndef RNP_CMD_REWARD_GATHER_H
+#define RNP_CMD_REWARD_GATHER_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/policy.h"
+
+struct gather {
+	int64_t from_ms, to_ms; /* the epoch, [from, to) */
+	const struct policy
+		*scores; /* whose references score the readings, or NULL: verdicts' own */
+	struct gather_node *nodes;
+	size_t n, cap;
+	struct gather_slot *slots; /* hash table of addresses */
+	size_t nslots;
+	struct gather_seen *seen; /* receipts and verdicts that were counted */
+	size_t nseen, seen_cap;
+};
+
+/* from_ms < to_ms */
+void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
+	const struct policy *scores);
+void gather_release(struct gather *g);
+
+/* Take in a record that fits its schema and is signed by the right party: rnp.node,
+ * rnp.heartbeat, rnp.verdict, rnp.receipt. The same receipt or verdict counts once, however
+ * often it comes. Returns 0, or -1 with EX_DATAERR. */
+int gather_add(struct gather *g, const json_t *record, const char *where);
+
+/* Put the nodes in the order of their addresses; to be called once, before gather_usage. */
+void gather_finish(struct gather *g);
+
+/* The usage of the i-th node; the caller owns it. */
+json_t *gather_usage(const struct gather *g, size_t i);
+
+#endif

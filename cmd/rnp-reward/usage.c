@@ -1,0 +1,328 @@
+/* rnp-reward usage - signed records of an epoch in, one rnp.usage per node out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/gather.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/http.h"
+#include "common/json.h"
+#include "common/lines.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/proof.h"
+#include "common/schema.h"
+
+#define PAGE_BYTES_MAX ((size_t)300 << 20)
+#define CURSOR_MAX     128
+#define MARGIN_MS      INT64_C(7200000) /* twice the longest promise of a heartbeat */
+
+static struct {
+	int64_t from_ms, to_ms;
+	const char *registry, *policy, *ca;
+	struct opt_list trust;
+} opts = { -1, -1, NULL, NULL, NULL, { NULL, 0 } };
+
+static const struct opt options[] = {
+	{ .name = "from",
+		.kind = OPT_TIME,
+		.required = true,
+		.to = &opts.from_ms,
+		.metavar = "T",
+		.help = "start of the epoch (RFC 3339)" },
+	{ .name = "to",
+		.kind = OPT_TIME,
+		.required = true,
+		.to = &opts.to_ms,
+		.metavar = "T",
+		.help = "its end, which is not part of it" },
+	{ .name = "registry",
+		.kind = OPT_TEXT,
+		.to = &opts.registry,
+		.metavar = "URL",
+		.help = "take the records of this registry, beside those of files" },
+	{ .name = "trust",
+		.kind = OPT_LIST,
+		.to = &opts.trust,
+		.metavar = "ADDRESS",
+		.help = "verdicts and receipts signed by this key count; may be given again" },
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.to = &opts.policy,
+		.metavar = "P",
+		.help = "score verdicts against this policy's reference, not by their own score" },
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &opts.ca,
+		.metavar = "F",
+		.help = "trust these certificates (PEM), not the system's" },
+	{ .kind = OPT_END },
+};
+
+/* --- what counts --------------------------------------------------------------------------- */
+
+static bool trusted(const char *address)
+{
+	for (int i = 0; i < opts.trust.n; i++)
+		if (strcmp(opts.trust.items[i], address) == 0)
+			return true;
+	return false;
+}
+
+/* Nodes speak for themselves; of others, only those who are trusted may speak about them. */
+static bool right_party(const json_t *record, const struct proof_result *proof)
+{
+	const char *kind = json_string_value(json_object_get(record, "kind"));
+	const char *node = json_string_value(json_object_get(record, "node"));
+
+	if (strcmp(kind, "rnp.node") == 0 || strcmp(kind, "rnp.heartbeat") == 0)
+		return node && proof_signed_by(proof, node);
+	for (int i = 0; i < proof->nsigners; i++)
+		if (trusted(proof->signers[i]))
+			return true;
+	return false;
+}
+
+static bool about_usage(const json_t *record)
+{
+	static const char *const kinds[] = { "rnp.node", "rnp.heartbeat", "rnp.verdict",
+		"rnp.receipt" };
+	const char *kind = json_string_value(json_object_get(record, "kind"));
+
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (strcmp(kinds[i], kind) == 0)
+			return true;
+	return false;
+}
+
+/* Whether a record counts. One that does not is left out with a warning: a stranger who sends
+ * a bad record must not be able to stop everybody's pay. */
+static bool counts(const json_t *record, const char *where)
+{
+	struct proof_result proof;
+	const char *reason = proof.reason;
+	bool good;
+
+	if (!about_usage(record))
+		return false;
+	proof_verify(record, &proof);
+	good = proof.ok && right_party(record, &proof);
+	if (proof.ok && !good)
+		reason = "nobody who is trusted has signed it (--trust)";
+	if (!good) {
+#pragma omp critical(warn)
+		prog_warn("%s: left out: %s", where, reason);
+	}
+	return good;
+}
+
+/* --- files --------------------------------------------------------------------------------- */
+
+static int check_line(void *ctx, char *line, size_t len, const char *where,
+	struct buf *out)
+{
+	json_t *record = json_parse_object(line, len, where);
+	int rc = record ? schema_check(record, where, NULL) : -1;
+
+	(void)ctx;
+	if (rc == 0 && counts(record, where)) {
+		buf_add(out, line, len);
+		/* the place goes along, for what gathering itself refuses */
+		buf_addc(out, '\0');
+		buf_adds(out, where);
+	}
+	json_decref(record);
+	return rc;
+}
+
+static int take_line(void *ctx, const char *data, size_t len)
+{
+	size_t n = strlen(data);
+	json_t *record;
+	int rc;
+
+	(void)len;
+	record = json_parse_object(data, n, data + n + 1);
+	rc = record ? gather_add(ctx, record, data + n + 1) : -1;
+	json_decref(record);
+	return rc;
+}
+
+static int read_files(struct gather *g, char **files, int n)
+{
+	struct lines l;
+	int rc;
+
+	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
+	rc = lines_map(&l, check_line, take_line, g);
+	lines_close(&l);
+	return rc;
+}
+
+/* --- a registry ---------------------------------------------------------------------------- */
+
+static int take_page(struct gather *g, const json_t *items)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(items, i, item) {
+		/* nodes come wrapped in what the registry knows about them */
+		const json_t *inner = json_object_get(item, "record");
+		const json_t *record = inner ? inner : item;
+
+		if (schema_check(record, opts.registry, NULL) < 0)
+			return -1;
+		if (counts(record, opts.registry) &&
+			gather_add(g, record, opts.registry) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int fetch_page(struct gather *g, struct http *http, const char *path,
+	const char *field, char cursor[CURSOR_MAX])
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct http_request q = { .ca_file = opts.ca,
+		.response_bytes_max = PAGE_BYTES_MAX };
+	struct buf url = BUF_INIT;
+	json_t *page = NULL, *items;
+	const char *next = "";
+	int rc = -1;
+
+	if (http_url(&url, opts.registry, path) < 0)
+		goto out;
+	if (cursor[0]) {
+		buf_adds(&url, "&cursor=");
+		http_escape(&url, cursor);
+	}
+	q.url = url.data;
+	if (http_fetch(http, &q, &r) < 0)
+		goto out;
+	page = json_parse_object(buf_text(&r.body), r.body.len, opts.registry);
+	if (!page || json_get_array(page, opts.registry, field, &items) < 0 ||
+		json_opt_text(page, opts.registry, "next", &next) < 0)
+		goto out;
+	if (strlen(next) >= CURSOR_MAX || (next[0] && strcmp(next, cursor) == 0)) {
+		err_set(EX_DATAERR, "%s: the cursor of the next page is no good",
+			opts.registry);
+		goto out;
+	}
+	strcpy(cursor, next);
+	rc = take_page(g, items);
+out:
+	json_decref(page);
+	buf_release(&url);
+	http_response_release(&r);
+	return rc;
+}
+
+static int fetch_all(struct gather *g, struct http *http, const char *path,
+	const char *field)
+{
+	char cursor[CURSOR_MAX] = "";
+	int rc;
+
+	do
+		rc = fetch_page(g, http, path, field, cursor);
+	while (rc == 0 && cursor[0]);
+	return rc;
+}
+
+static int fetch_kind(struct gather *g, struct http *http, const char *kind,
+	int64_t from_ms, int64_t to_ms)
+{
+	char from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
+	struct buf path = BUF_INIT;
+	int rc;
+
+	clock_format(from, from_ms > 0 ? from_ms : 0);
+	buf_addf(&path, "/v1/records?limit=1000&kind=%s&from=%s", kind, from);
+	if (to_ms >= 0) {
+		clock_format(to, to_ms);
+		buf_addf(&path, "&to=%s", to);
+	}
+	rc = fetch_all(g, http, path.data, "records");
+	buf_release(&path);
+	return rc;
+}
+
+static int read_registry(struct gather *g)
+{
+	struct http http = HTTP_INIT;
+	int rc = -1;
+
+	/* a receipt is written after the work: any time after the epoch began */
+	if (fetch_all(g, &http, "/v1/nodes?limit=500", "nodes") == 0 &&
+		fetch_kind(g, &http, "rnp.heartbeat", g->from_ms - MARGIN_MS,
+			g->to_ms + MARGIN_MS) == 0 &&
+		fetch_kind(g, &http, "rnp.verdict", g->from_ms, g->to_ms) == 0)
+		rc = fetch_kind(g, &http, "rnp.receipt", g->from_ms, -1);
+	http_release(&http);
+	return rc;
+}
+
+/* --- out ----------------------------------------------------------------------------------- */
+
+static int write_usages(struct gather *g)
+{
+	int rc = 0;
+
+	gather_finish(g);
+	for (size_t i = 0; i < g->n && rc == 0; i++) {
+		json_t *usage = gather_usage(g, i);
+
+		rc = out_record(usage);
+		json_decref(usage);
+	}
+	return rc;
+}
+
+static int check_options(void)
+{
+	unsigned char key[KEY_PUBLIC_BYTES];
+
+	if (opts.from_ms >= opts.to_ms)
+		return err_set(EX_USAGE, "--to must be after --from");
+	for (int i = 0; i < opts.trust.n; i++)
+		if (key_parse_address(opts.trust.items[i], "--trust", key) < 0)
+			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
+				opts.trust.items[i]);
+	return 0;
+}
+
+static int run(int n, char **args)
+{
+	struct policy scores = POLICY_INIT;
+	struct gather g;
+	int rc = -1;
+
+	gather_init(&g, opts.from_ms, opts.to_ms, opts.policy ? &scores : NULL);
+	if (check_options() < 0 || (opts.policy && policy_load(&scores, opts.policy) < 0))
+		goto out;
+	if (opts.registry && read_registry(&g) < 0)
+		goto out;
+	if ((n || !opts.registry) && read_files(&g, args, n) < 0)
+		goto out;
+	rc = write_usages(&g);
+out:
+	gather_release(&g);
+	policy_release(&scores);
+	opt_list_release(&opts.trust);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_usage = {
+	.name = "usage",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "What each node did in an epoch, from signed records.",
+	.details =
+		"Reads rnp.node, rnp.heartbeat, rnp.verdict and rnp.receipt records, writes one "
+		"rnp.usage per node. See rnp-reward(1).",
+	.columns = "node,gpu_model,gpu_count,up_s,worked_s,earned_uusd,credits,score_ppm",
+	.opts = options,
+	.run = run,
+};
