@@ -121,15 +121,18 @@ units: $(UNITS)
 
 replays: $(REPLAYS)
 
+# all cores, unless make was told how many
+JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+
 check:
 	scripts/bootstrap
-	$(MAKE) all units
-	$(MAKE) asan
+	$(MAKE) $(JOBS) all units
+	$(MAKE) $(JOBS) asan
 	scripts/check
 
 demo:
 	scripts/bootstrap
-	$(MAKE) all
+	$(MAKE) $(JOBS) all
 	scripts/demo
 
 bench: all $(BENCHES)
