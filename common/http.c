@@ -103,7 +103,7 @@ void http_response_release(struct http_response *r)
 struct transfer {
 	struct http_response *r;
 	size_t bytes_max;
-	bool too_large;
+	bool too_large, answered;
 };
 
 static size_t on_body(char *data, size_t size, size_t n, void *arg)
@@ -119,8 +119,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	return bytes;
 }
 
-static bool header_is(
-	const char *line, size_t len, const char *name, char *value, size_t max)
+static bool header_is(const char *line, size_t len, const char *name, char *value,
+	size_t max)
 {
 	size_t n = strlen(name);
 
@@ -159,12 +159,13 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
 
 	if (len > 5 && strncasecmp(line, "HTTP/", 5) == 0) {
 		/* a new answer: after a redirect, or 100 Continue */
+		t->answered = true;
 		t->r->etag[0] = t->r->content_type[0] = '\0';
 		t->r->retry_after_ms = -1;
 	}
 	header_is(line, len, "etag", t->r->etag, sizeof t->r->etag);
-	header_is(
-		line, len, "content-type", t->r->content_type, sizeof t->r->content_type);
+	header_is(line, len, "content-type", t->r->content_type,
+		sizeof t->r->content_type);
 	if (header_is(line, len, "retry-after", value, sizeof value))
 		t->r->retry_after_ms = retry_after_ms(value);
 	return len;
@@ -206,8 +207,8 @@ static void set_limits(CURL *curl, const struct http_request *q)
 	SET(CURLOPT_MAXREDIRS, REDIRECTS_MAX);
 	SET(CURLOPT_POSTREDIR, (long)CURL_REDIR_POST_ALL);
 	SET(CURLOPT_CONNECTTIMEOUT_MS,
-		(long)(q->connect_timeout_ms ? q->connect_timeout_ms
-					     : CONNECT_TIMEOUT_MS));
+		(long)(q->connect_timeout_ms ? q->connect_timeout_ms :
+					       CONNECT_TIMEOUT_MS));
 	SET(CURLOPT_TIMEOUT_MS, (long)(q->timeout_ms ? q->timeout_ms : TIMEOUT_MS));
 	SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (q->ca_file)
@@ -244,8 +245,8 @@ static CURLcode try_once(struct http *h, const struct http_request *q, struct tr
 	return rc;
 }
 
-static int fail_transfer(
-	const struct http_request *q, const struct transfer *t, CURLcode rc)
+static int fail_transfer(const struct http_request *q, const struct transfer *t,
+	CURLcode rc)
 {
 	const char *why = lib.easy_strerror(rc);
 
@@ -254,11 +255,13 @@ static int fail_transfer(
 			q->url, t->bytes_max);
 	switch (rc) {
 	case CURLE_URL_MALFORMAT:
+		return err_set(EX_USAGE, "'%s' is not a URL", q->url);
 	case CURLE_UNSUPPORTED_PROTOCOL:
-		if (t->r->status >= 300)
-			return err_set(
-				EX_DATAERR, "'%s' redirects to another scheme", q->url);
-		return err_set(EX_USAGE, "'%s' is not an http or https URL", q->url);
+		/* our own URL has been looked at: what came is HTTP/0.9, or a redirect */
+		return err_set(EX_DATAERR,
+			t->answered ? "'%s' redirects to another scheme" :
+				      "'%s' did not answer with HTTP",
+			q->url);
 	case CURLE_OPERATION_TIMEDOUT:
 		return err_set(EX_TEMPFAIL, "'%s' did not answer in time", q->url);
 	case CURLE_COULDNT_RESOLVE_HOST:
@@ -271,27 +274,27 @@ static int fail_transfer(
 	case CURLE_SSL_CERTPROBLEM:
 	case CURLE_SSL_CIPHER:
 	case CURLE_SSL_ISSUER_ERROR:
-		return err_set(
-			EX_UNAVAILABLE, "no secure connection to '%s': %s", q->url, why);
+		return err_set(EX_UNAVAILABLE, "no secure connection to '%s': %s", q->url,
+			why);
 	case CURLE_GOT_NOTHING:
 	case CURLE_SEND_ERROR:
 	case CURLE_RECV_ERROR:
-		return err_set(
-			EX_UNAVAILABLE, "'%s' closed the connection: %s", q->url, why);
+		return err_set(EX_UNAVAILABLE, "'%s' closed the connection: %s", q->url,
+			why);
 	case CURLE_PARTIAL_FILE:
-		return err_set(
-			EX_DATAERR, "'%s' broke off in the middle of its answer", q->url);
+		return err_set(EX_DATAERR, "'%s' broke off in the middle of its answer",
+			q->url);
 	default:
-		return err_set(
-			EX_DATAERR, "'%s' did not answer with HTTP: %s", q->url, why);
+		return err_set(EX_DATAERR, "'%s' did not answer with HTTP: %s", q->url,
+			why);
 	}
 }
 
 /* The message of an error body: our registry's {"error": ...}, or {"message": ...}. */
 static void server_says(const struct http_response *r, char *text, size_t max)
 {
-	json_t *body = r->body.len ? json_loadb(r->body.data, r->body.len, 0, NULL)
-				   : NULL;
+	json_t *body = r->body.len ? json_loadb(r->body.data, r->body.len, 0, NULL) :
+				     NULL;
 	const char *message = json_string_value(json_object_get(body, "error"));
 
 	if (!message)
@@ -312,7 +315,7 @@ static int fail_status(const struct http_request *q, const struct http_response 
 	if (r->status == 401 || r->status == 403)
 		code = EX_NOPERM;
 	else if (r->status == 400 || r->status == 413 || r->status == 415 ||
-		 r->status == 422)
+		r->status == 422)
 		code = EX_DATAERR;
 	else if (r->status == 429 || r->status >= 500)
 		code = EX_TEMPFAIL;
@@ -326,10 +329,10 @@ static bool is_temporary(CURLcode rc, const struct http_response *r)
 {
 	if (rc == CURLE_OK)
 		return r->status == 429 || r->status == 502 || r->status == 503 ||
-		       r->status == 504;
+			r->status == 504;
 	return rc == CURLE_COULDNT_CONNECT || rc == CURLE_OPERATION_TIMEDOUT ||
-	       rc == CURLE_COULDNT_RESOLVE_HOST || rc == CURLE_GOT_NOTHING ||
-	       rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR;
+		rc == CURLE_COULDNT_RESOLVE_HOST || rc == CURLE_GOT_NOTHING ||
+		rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR;
 }
 
 /* How long before try number `next`: random, so that many clients that failed together do not
@@ -372,7 +375,7 @@ int http_fetch(struct http *h, const struct http_request *q, struct http_respons
 {
 	int tries = q->tries ? q->tries : TRIES;
 	struct transfer t = { r,
-		q->response_bytes_max ? q->response_bytes_max : RESPONSE_BYTES_MAX,
+		q->response_bytes_max ? q->response_bytes_max : RESPONSE_BYTES_MAX, false,
 		false };
 	CURLcode rc;
 

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""fake_http.py BEHAVIOUR PORT_FILE - a server that does not behave, for the tests of our clients."""
+import os
+import socket
+import sys
+import threading
+import time
+
+behaviour, port_file = sys.argv[1:]
+asked = 0
+
+
+def answer(status, body=b"{}", headers=""):
+    return (f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n").encode() + body
+
+
+def serve(c):
+    global asked
+    data = c.recv(65536)
+    asked += 1
+    if behaviour == "silent":
+        time.sleep(60)
+    elif behaviour == "garbage":
+        c.sendall(b"\x00\xffthis is no HTTP at all\r\n\r\n")
+    elif behaviour == "not-json":
+        c.sendall(answer("200 OK", b"<html>hello</html>"))
+    elif behaviour == "wrong-json":
+        c.sendall(answer("200 OK", b'{"nodes":[{"record":{"kind":"rnp.node","v":7}}],"stored":1}'))
+    elif behaviour == "too-large":
+        c.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try:
+            while True:
+                c.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+        except OSError:
+            pass
+    elif behaviour == "truncated":
+        c.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"nodes":[')
+    elif behaviour == "redirect":
+        c.sendall(answer("302 Found", b"", "Location: file:///etc/passwd\r\n"))
+    elif behaviour == "loop":
+        c.sendall(answer("200 OK", b'{"nodes":[],"next":"7"}'))
+    elif behaviour == "busy-twice":
+        if asked < 3:
+            c.sendall(answer("503 Service Unavailable", b'{"error":"busy"}', "Retry-After: 0\r\n"))
+        else:
+            c.sendall(answer("200 OK", b'{"nodes":[]}'))
+    else:  # a status line
+        c.sendall(answer(behaviour, b'{"error":"so says the server"}'))
+    if "busy" not in behaviour:
+        with open("fake.asked", "w") as f:
+            f.write(str(asked))
+    c.close()
+
+
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen(16)
+with open(port_file + ".new", "w") as f:
+    f.write(f"{s.getsockname()[1]}\n")
+os.rename(port_file + ".new", port_file)
+while True:
+    connection, _ = s.accept()
+    threading.Thread(target=serve, args=(connection,), daemon=True).start()
