@@ -42,3 +42,38 @@ memcheck() {
 @test "memcheck: detect" {
 	memcheck 0 rnp-register detect --name test
 }
+
+@test "memcheck: check, epoch" {
+	memcheck 0 rnp-register check --policy rnp-021 "$ROOT/tests/data/rtx4090.node.json"
+	echo '{"kind":"rnp.usage","v":1,"node":"11111111111111111111111111111111","up_s":3600}' >usage
+	memcheck 0 rnp-reward epoch --policy testnet --pool 10 usage
+}
+
+@test "memcheck: a registry that is submitted to, listed and stopped" {
+	local port
+	rnp-register keygen --out key.json >/dev/null
+	valgrind -q --leak-check=full --errors-for-leak-kinds=definite,indirect --error-exitcode=99 \
+		--log-file=served.log -- "$(command -v rnp-register)" serve --db r.db \
+		--listen 127.0.0.1:0 --port-file port 2>serve.err 3>&- &
+	served=$!
+	for _ in {1..200}; do
+		if [[ -s port ]]; then break; fi
+		sleep 0.05
+	done
+	port=$(grep -oE '[0-9]+$' port)
+	rnp-register detect --key key.json --wallet "$(rnp-register address --key key.json)" |
+		rnp-register sign --key key.json >signed
+	memcheck 0 rnp-register submit --registry "http://127.0.0.1:$port" signed
+	memcheck 0 rnp-register heartbeat --once --registry "http://127.0.0.1:$port" --key key.json
+	memcheck 0 rnp-register list --registry "http://127.0.0.1:$port"
+	sed 's/"wallet":"./"wallet":"2/' signed >forged
+	memcheck 77 rnp-register submit --registry "http://127.0.0.1:$port" forged
+	curl -s "http://127.0.0.1:$port/metrics" "http://127.0.0.1:$port/nothing" >/dev/null
+	kill "$served"
+	wait "$served" || fail "the registry ended with $?: $(cat serve.err served.log)"
+	assert_equal "$(cat served.log)" ""
+}
+
+teardown() {
+	if [[ ${served-} ]]; then kill "$served" 2>/dev/null || true; fi
+}
