@@ -6,5 +6,8 @@
 
 extern const struct command command_usage;
 extern const struct command command_epoch;
+extern const struct command command_explain;
+extern const struct command command_proof;
+extern const struct command command_verify;
 
 #endif

@@ -104,7 +104,7 @@ out:
 }
 
 struct search {
-	const json_t *record;
+	json_t *record;
 	bool same;
 };
 
@@ -132,8 +132,11 @@ static int look(void *ctx, int64_t sequence, const json_t *entry)
 {
 	struct search *s = ctx;
 
+	if (s->same)
+		return 0;
 	if (same_epoch(entry, s->record)) {
 		s->same = true;
+		json_object_update(s->record, (json_t *)entry);
 		return 0;
 	}
 	if (json_object_get(entry, "from") && same_text(entry, s->record, "from") &&

@@ -23,8 +23,8 @@ int64_t ledger_walk(const char *path, ledger_fn fn, void *ctx,
 
 /* Append an epoch, flushed to the disk; the file is made when there is none. An epoch that is
  * in the ledger already with the same content is left alone (*there is true). The same policy
- * and times with another content are refused with 65. takes nothing. Sets sequence and
- * previous in record. Two writers are kept apart by a lock. Returns 0 or -1. */
+ * and times with another content are refused with 65. Sets sequence and previous in
+ * record, those of the entry that was there too. Two writers are kept apart by a lock. Returns 0 or -1. */
 int ledger_append(const char *path, json_t *record, bool *there);
 
 #endif

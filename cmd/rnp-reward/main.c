@@ -2,10 +2,12 @@
 #include "cmd/rnp-reward/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { &command_usage, &command_epoch, NULL };
+static const struct command *const commands[] = { &command_usage, &command_epoch,
+	&command_explain, &command_proof, &command_verify, NULL };
 
-static const char *const kinds[] = { "rnp.usage", "rnp.reward", "rnp.epoch", "rnp.proof",
-	"rnp.explain", "rnp.policy", "rnp.error", NULL };
+static const char *const kinds[] = { "rnp.check", "rnp.epoch", "rnp.error", "rnp.explain",
+	"rnp.heartbeat", "rnp.node", "rnp.policy", "rnp.proof", "rnp.receipt",
+	"rnp.reward", "rnp.usage", "rnp.verdict", NULL };
 
 static const struct program program = {
 	.name = "rnp-reward",

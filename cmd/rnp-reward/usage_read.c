@@ -138,6 +138,16 @@ static void remember_where(const struct usages *u, const char *where, struct usa
 			one->file = (uint16_t)i;
 }
 
+static void keep_wanted(struct usages *u, const struct usage *one, const char *line,
+	size_t len, const char *where)
+{
+	if (!u->wanted || strcmp(one->node, u->wanted) != 0)
+		return;
+#pragma omp critical(wanted)
+	if (!u->wanted_record)
+		u->wanted_record = json_parse_object(line, len, where);
+}
+
 static int read_line(void *ctx, char *line, size_t len, const char *where,
 	struct buf *out)
 {
@@ -153,6 +163,7 @@ static int read_line(void *ctx, char *line, size_t len, const char *where,
 			return -1;
 	}
 	remember_where(r->usages, where, &one);
+	keep_wanted(r->usages, &one, line, len, where);
 	buf_add(out, &one, sizeof one);
 	return 0;
 }
@@ -213,5 +224,6 @@ int usages_read(struct usages *u, struct rules *r, char **files, int nfiles)
 void usages_release(struct usages *u)
 {
 	free(u->list);
+	json_decref(u->wanted_record);
 	*u = (struct usages)USAGES_INIT;
 }

@@ -2,6 +2,8 @@
 #ifndef RNP_CMD_REWARD_USAGE_READ_H
 #define RNP_CMD_REWARD_USAGE_READ_H
 
+#include <jansson.h>
+
 #include "cmd/rnp-reward/rules.h"
 
 #define USAGE_BYTES_MAX 16384 /* of one record */
@@ -11,6 +13,8 @@ struct usages {
 	size_t n, cap;
 	const char *const *files; /* names for messages; borrowed */
 	int nfiles;
+	const char *wanted;    /* an address, or NULL; set before reading */
+	json_t *wanted_record; /* its record as it was, or NULL */
 };
 #define USAGES_INIT \
 	{           \

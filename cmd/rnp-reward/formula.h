@@ -1,0 +1,17 @@
+/* formula.h - a policy's expressions as people write them. Pure. */
+#ifndef RNP_CMD_REWARD_FORMULA_H
+#define RNP_CMD_REWARD_FORMULA_H
+
+#include <jansson.h>
+
+#include "cmd/rnp-reward/frac.h"
+#include "common/buf.h"
+
+/* "2 x uptime", "least(cpu_cores: 2 -> 0, 4 -> 0.5; ...)". v is a valid expression. */
+void formula_write(struct buf *out, const json_t *v);
+
+/* A fraction as a decimal of at most 9 places, and exactly where that is not exact:
+ * "0.595238095 (25/42)". */
+void formula_frac(struct buf *out, struct frac f);
+
+#endif

@@ -1,0 +1,426 @@
+/* rnp-reward verify - proofs, epochs and ledgers, recomputed from records. */
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/claims.h"
+#include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/ledger.h"
+#include "cmd/rnp-reward/usage_read.h"
+#include "cmd/rnp-reward/write.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/lines.h"
+#include "common/mem.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/schema.h"
+
+static struct {
+	const char *usage, *policy, *store;
+} opts;
+
+static const struct opt options[] = {
+	{ .name = "usage",
+		.kind = OPT_TEXT,
+		.to = &opts.usage,
+		.metavar = "F",
+		.help = "the rnp.usage records that the epoch was computed from: compute it again" },
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.to = &opts.policy,
+		.metavar = "P",
+		.help = "the policy (default: the one that the epoch names)" },
+	{ .name = "store",
+		.kind = OPT_TEXT,
+		.to = &opts.store,
+		.metavar = "DB",
+		.help = "check the hash chain of this ledger, and that the epoch is in it" },
+	{ .kind = OPT_END },
+};
+
+struct seen {
+	struct claims claims;
+	json_t *epoch;
+	struct buf rewards; /* their lines, in order; only when they are computed again */
+	bool all_ok, any;
+};
+
+/* One rnp.check line. reason NULL: it is good. */
+static int report(struct seen *s, const char *what, const char *reason)
+{
+	json_t *record = json_record("rnp.check");
+	int rc;
+
+	json_set_bool(record, "ok", reason == NULL);
+	json_set_text(record, "what", what);
+	json_set_text(record, "reason", reason);
+	s->all_ok = s->all_ok && !reason;
+	s->any = true;
+	rc = out_record(record);
+	json_decref(record);
+	return rc;
+}
+
+/* --- proofs -------------------------------------------------------------------------------- */
+
+static bool from_hex(const json_t *v, unsigned char out[MERKLE_HASH_BYTES])
+{
+	const char *text = json_string_value(v);
+	size_t n;
+
+	return text &&
+		sodium_hex2bin(out, MERKLE_HASH_BYTES, text, strlen(text), NULL, &n,
+			NULL) == 0 &&
+		n == MERKLE_HASH_BYTES;
+}
+
+static int check_proof(struct seen *s, const json_t *record, const char *where)
+{
+	unsigned char proof[64][MERKLE_HASH_BYTES], root[MERKLE_HASH_BYTES];
+	const json_t *siblings = json_object_get(record, "proof"), *v;
+	struct merkle_leaf leaf;
+	int64_t unlocked, locked;
+	const char *wallet;
+	char what[96];
+	size_t i;
+
+	if (json_get_text(record, where, "wallet", &wallet) < 0 ||
+		json_get_i64(record, where, "unlocked_base_units", 0, INT64_MAX,
+			&unlocked) < 0 ||
+		json_get_i64(record, where, "locked_base_units", 0, INT64_MAX, &locked) <
+			0 ||
+		key_parse_address(wallet, where, leaf.claimant) < 0)
+		return -1;
+	/* the schema has seen to their number and form */
+	json_array_foreach(siblings, i, v)
+		if (!from_hex(v, proof[i]))
+			bug("hash '%s'", json_string_value(v));
+	from_hex(json_object_get(record, "merkle_root"), root);
+	leaf.unlocked = (uint64_t)unlocked;
+	leaf.locked = (uint64_t)locked;
+	snprintf(what, sizeof what, "proof of %s", wallet);
+	return report(s, what,
+		merkle_verify(&leaf, (const unsigned char(*)[MERKLE_HASH_BYTES])proof,
+			(int)i, root) ?
+			NULL :
+			"the leaf is not below the root");
+}
+
+/* --- what is read -------------------------------------------------------------------------- */
+
+static int take(struct seen *s, char *line, size_t len, const char *where)
+{
+	json_t *record = json_parse_object(line, len, where);
+	const char *kind;
+	int rc = -1;
+
+	if (!record || schema_check(record, where, NULL) < 0)
+		goto out;
+	kind = json_string_value(json_object_get(record, "kind"));
+	if (strcmp(kind, "rnp.proof") == 0) {
+		rc = check_proof(s, record, where);
+	} else if (strcmp(kind, "rnp.reward") == 0) {
+		rc = claims_add(&s->claims, record, where);
+		if (opts.usage) {
+			buf_add(&s->rewards, line, len);
+			buf_addc(&s->rewards, '\n');
+		}
+	} else if (strcmp(kind, "rnp.epoch") == 0 && !s->epoch) {
+		s->epoch = json_incref(record);
+		rc = 0;
+	} else {
+		rc = err_set(EX_DATAERR, "%s: %s '%.40s'", where,
+			s->epoch ? "one epoch at a time, not another" :
+				   "nothing to verify in kind",
+			kind);
+	}
+out:
+	json_decref(record);
+	return rc;
+}
+
+static int read_all(struct seen *s, char **files, int n)
+{
+	struct lines l;
+	char *line;
+	size_t len;
+	int rc;
+
+	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
+	while ((rc = lines_next(&l, &line, &len)) == 1)
+		if (take(s, line, len, lines_where(&l)) < 0) {
+			rc = -1;
+			break;
+		}
+	lines_close(&l);
+	return rc < 0 ? -1 : claims_finish(&s->claims);
+}
+
+/* --- an epoch in itself -------------------------------------------------------------------- */
+
+static bool differs(const json_t *epoch, const char *key, int64_t found,
+	struct buf *reason)
+{
+	int64_t stated = -1;
+
+	if (!json_object_get(epoch, key))
+		return false;
+	if (json_get_i64(epoch, "epoch", key, 0, INT64_MAX, &stated) == 0 &&
+		stated == found)
+		return false;
+	err_clear();
+	buf_addf(reason, "%s is %lld by the rewards, %lld by the epoch", key,
+		(long long)found, (long long)stated);
+	return true;
+}
+
+static int check_epoch(struct seen *s)
+{
+	const char *stated = json_string_value(json_object_get(s->epoch, "merkle_root"));
+	char root[2 * MERKLE_HASH_BYTES + 1];
+	struct buf reason = BUF_INIT;
+	int rc;
+
+	claims_root(&s->claims, root);
+	if (!differs(s->epoch, "nodes", (int64_t)s->claims.nodes, &reason) &&
+		!differs(s->epoch, "total_base_units", s->claims.total_base_units,
+			&reason) &&
+		!differs(s->epoch, "claimants", (int64_t)s->claims.n, &reason) &&
+		strcmp(stated ? stated : "", root) != 0)
+		buf_addf(&reason, "merkle_root is %s by the rewards, %s by the epoch",
+			root[0] ? root : "none", stated ? stated : "none");
+	rc = report(s, "epoch", reason.len ? reason.data : NULL);
+	buf_release(&reason);
+	return rc;
+}
+
+/* --- an epoch computed again ---------------------------------------------------------------- */
+
+/* The first field in which two records differ, as "terms.gpu_ppm is 1, computed 2". */
+static bool first_difference(const json_t *given, const json_t *computed,
+	const char *path, struct buf *out)
+{
+	struct buf below = BUF_INIT, a = BUF_INIT, b = BUF_INIT;
+	const char *key;
+	json_t *v;
+	bool found = false;
+
+	if (json_is_object(given) && json_is_object(computed)) {
+		json_object_foreach((json_t *)computed, key, v) {
+			buf_reset(&below);
+			buf_addf(&below, "%s%s%s", path, path[0] ? "." : "", key);
+			found = first_difference(json_object_get(given, key), v,
+				below.data, out);
+			if (found)
+				break;
+		}
+	} else if (!given || !json_equal((json_t *)given, (json_t *)computed)) {
+		if (given)
+			json_write(&a, given);
+		json_write(&b, computed);
+		buf_addf(out, "%s is %.80s, computed %.80s", path,
+			given ? a.data : "absent", b.data);
+		found = true;
+	}
+	buf_release(&below);
+	buf_release(&a);
+	buf_release(&b);
+	return found;
+}
+
+static bool record_differs(const char *line, size_t len, const char *computed, size_t n,
+	const char *what, struct buf *reason)
+{
+	json_t *a, *b;
+	bool found;
+
+	/* the same bytes, mostly */
+	if (len == n && memcmp(line, computed, n) == 0)
+		return false;
+	a = json_parse_object(line, len, what);
+	b = json_parse_object(computed, n, what);
+	buf_addf(reason, "%s: ", what);
+	found = first_difference(a, b, "", reason);
+	if (!found)
+		buf_reset(reason);
+	json_decref(a);
+	json_decref(b);
+	return found;
+}
+
+static void compare_rewards(const struct seen *s, const struct epoch *e,
+	struct buf *reason)
+{
+	const char *at = buf_text(&s->rewards), *end = at + s->rewards.len;
+	struct buf line = BUF_INIT;
+	char what[64];
+
+	for (size_t i = 0; i < e->n && !reason->len; i++) {
+		const char *stop = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+
+		if (!stop) {
+			buf_addf(reason, "node %s has no reward", e->usages[i].node);
+			break;
+		}
+		buf_reset(&line);
+		reward_write(&line, e, i);
+		snprintf(what, sizeof what, "reward %zu", i + 1);
+		record_differs(at, (size_t)(stop - at), line.data, line.len - 1, what,
+			reason);
+		at = stop + 1;
+	}
+	if (!reason->len && at < end)
+		buf_adds(reason, "there are more rewards than usages");
+	buf_release(&line);
+}
+
+static void compare_epoch(const struct seen *s, const struct epoch *e, struct buf *reason)
+{
+	json_t *computed = epoch_record(e);
+
+	buf_adds(reason, "epoch: ");
+	if (!first_difference(s->epoch, computed, "", reason))
+		buf_reset(reason);
+	json_decref(computed);
+}
+
+/* What was decided from outside is taken from the record: pool and scales. */
+static int take_decisions(struct epoch *e, const json_t *record)
+{
+	int64_t scale[PAY_N] = { 1000000, 1000000 };
+
+	if (json_opt_i64(record, "epoch", "scheduled_base_units", 0, INT64_MAX,
+		    &e->scheduled_base_units) < 0 ||
+		json_opt_i64(record, "epoch", "job_scale_ppm", 0, INT64_MAX,
+			&scale[PAY_JOB]) < 0 ||
+		json_opt_i64(record, "epoch", "availability_scale_ppm", 0, INT64_MAX,
+			&scale[PAY_AVAILABILITY]) < 0)
+		return -1;
+	for (int i = 0; i < PAY_N; i++)
+		e->scale[i] = frac_of((uint64_t)scale[i], 1000000);
+	return 0;
+}
+
+static int compute_again(struct seen *s)
+{
+	const char *name = json_string_value(json_object_get(s->epoch, "policy"));
+	struct usages usages = USAGES_INIT;
+	struct buf reason = BUF_INIT;
+	struct rules rules;
+	struct epoch e;
+	char *file = (char *)opts.usage;
+	size_t bad;
+	int rc = -1;
+
+	if (rules_load(&rules, opts.policy ? opts.policy : name ? name : "") < 0)
+		return -1;
+	epoch_init(&e, &rules, NULL, 0);
+	if (take_decisions(&e, s->epoch) < 0 ||
+		usages_read(&usages, &rules, &file, 1) < 0)
+		goto out;
+	e.usages = usages.list;
+	e.n = usages.n;
+	if (epoch_compute(&e, &bad) < 0) {
+		if (bad < e.n)
+			err_add("%s", usages_where(&usages, &usages.list[bad]));
+		goto out;
+	}
+	compare_rewards(s, &e, &reason);
+	if (!reason.len)
+		compare_epoch(s, &e, &reason);
+	rc = report(s, "recomputed", reason.len ? reason.data : NULL);
+out:
+	epoch_release(&e);
+	usages_release(&usages);
+	rules_release(&rules);
+	buf_release(&reason);
+	return rc;
+}
+
+/* --- a ledger ------------------------------------------------------------------------------ */
+
+struct search {
+	const json_t *epoch;
+	bool found;
+};
+
+static int look(void *ctx, int64_t sequence, const json_t *entry)
+{
+	struct search *search = ctx;
+	json_t *plain = json_copy((json_t *)entry);
+
+	(void)sequence;
+	/* on standard output epoch wrote it with its place, if it was new */
+	if (!json_object_get(search->epoch, "sequence")) {
+		json_object_del(plain, "sequence");
+		json_object_del(plain, "previous");
+	}
+	search->found = search->found || json_equal(plain, (json_t *)search->epoch);
+	json_decref(plain);
+	return 0;
+}
+
+static int check_ledger(struct seen *s)
+{
+	struct search search = { s->epoch, false };
+	unsigned char last[32];
+	char reason[ERR_TEXT_MAX];
+
+	if (ledger_walk(opts.store, s->epoch ? look : NULL, &search, last, NULL) < 0) {
+		if (err_get()->code != EX_DATAERR)
+			return -1;
+		snprintf(reason, sizeof reason, "%s", err_get()->text);
+		err_clear();
+		return report(s, "ledger", reason);
+	}
+	return report(s, "ledger",
+		s->epoch && !search.found ? "the epoch is not in it" : NULL);
+}
+
+static int verify(struct seen *s, int n, char **args)
+{
+	/* a ledger alone needs no input */
+	if ((n || !opts.store || opts.usage) && read_all(s, args, n) < 0)
+		return -1;
+	if (s->claims.nodes && !s->epoch)
+		return err_set(EX_DATAERR,
+			"there are rewards, but no rnp.epoch that closes them");
+	if (opts.usage && !s->epoch)
+		return err_set(EX_DATAERR, "there is no rnp.epoch to compute again");
+	if (s->epoch && (s->claims.nodes || !opts.store) && check_epoch(s) < 0)
+		return -1;
+	if (opts.usage && compute_again(s) < 0)
+		return -1;
+	if (opts.store && check_ledger(s) < 0)
+		return -1;
+	return s->any ? 0 : err_set(EX_DATAERR, "there is nothing to verify");
+}
+
+static int run(int n, char **args)
+{
+	struct seen s = { .all_ok = true };
+	int rc = verify(&s, n, args);
+
+	claims_release(&s.claims);
+	json_decref(s.epoch);
+	buf_release(&s.rewards);
+	if (rc < 0)
+		return err_report();
+	return s.all_ok ? EX_OK : EXIT_NO;
+}
+
+const struct command command_verify = {
+	.name = "verify",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "Check inclusion proofs, epochs and ledgers by computing them again.",
+	.details =
+		"Reads rnp.proof records, or the rnp.reward and rnp.epoch records of one epoch; "
+		"writes one rnp.check for each thing that was checked. Exits 1 when one is not "
+		"good. See rnp-reward(1).",
+	.columns = "ok,what,reason",
+	.opts = options,
+	.run = run,
+};
