@@ -256,14 +256,20 @@ static int run_command(const struct program *p, const struct command *c, int arg
 	return finish(c->run(nargs, argv + 1));
 }
 
-static int no_command(const struct program *p, int argc, char **argv)
+/* name: what stands in the subcommand's place, or NULL */
+static int no_command(const struct program *p, const char *name, int argc, char **argv)
 {
 	static const struct command none = { .name = "", .args_max = -1 };
 	struct buf text = BUF_INIT;
 	int nargs;
 
-	if (opt_parse(&none, common_opts, argc, argv, &nargs) < 0)
-		return usage_error(p, NULL);
+	if (opt_parse(&none, common_opts, argc, argv, &nargs) < 0) {
+		/* the options may be those of the subcommand that is missing */
+		if (!name)
+			return usage_error(p, NULL);
+		err_clear();
+		prog.help = prog.version = false;
+	}
 	if (prog.help)
 		print_overview(&text, p);
 	else if (prog.version)
@@ -272,8 +278,8 @@ static int no_command(const struct program *p, int argc, char **argv)
 		return print_and_finish(&text);
 	if (p->later)
 		err_set(EX_UNAVAILABLE, "%s", p->later);
-	else if (nargs)
-		err_set(EX_USAGE, "there is no subcommand '%.40s'", argv[1]);
+	else if (name)
+		err_set(EX_USAGE, "there is no subcommand '%.40s'", name);
 	else
 		err_set(EX_USAGE, "no subcommand given");
 	return p->later ? err_report() : usage_error(p, NULL);
@@ -327,7 +333,7 @@ int prog_main(const struct program *p, int argc, char **argv)
 	if (at < argc)
 		c = find_command(p, argv[at]);
 	if (!c)
-		return no_command(p, argc, argv);
+		return no_command(p, at < argc ? argv[at] : NULL, argc, argv);
 	memmove(argv + at, argv + at + 1, (size_t)(argc - at) * sizeof *argv);
 	return run_command(p, c, argc - 1, argv);
 }

@@ -182,3 +182,10 @@ cannot_write() {
 		[[ $status == 64 || $status == 69 ]]
 	done
 }
+
+@test "cli: an unknown subcommand is named, whatever options follow it" {
+	run_split rnp-price quoot --costs f --table
+	assert_equal "$status" 64
+	[[ $stderr == "rnp-price: there is no subcommand 'quoot'"* ]]
+	refused 69 "no subcommand yet" rnp-train run --model m
+}
