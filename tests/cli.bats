@@ -62,6 +62,9 @@ one_sentence_and_usage() {
 	for p in rnp-register rnp-bench rnp-price rnp-reward; do
 		run_split "$p" --no-such-option
 		assert_equal "$status" 64
+		run_split "$p"
+		assert_equal "$status" 64
+		[[ $stderr == "$p: no subcommand given"$'\n'usage:* ]]
 		run_split "$p" no-such-subcommand
 		assert_equal "$status" 64
 		[[ $stderr == "$p: there is no subcommand 'no-such-subcommand'"$'\n'usage:* ]]

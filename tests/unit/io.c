@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,6 +84,28 @@ static void check_limits(void)
 	buf_release(&text);
 }
 
+/* A disk that is full in the middle of a file, as a limit on the size of files makes it: the
+ * old content stays and nothing is left beside it. */
+static void check_full(void)
+{
+	struct rlimit before, small = { 2, 2 };
+	struct buf text = BUF_INIT;
+	int entries_before = entries();
+
+	CHECK(io_replace(in_dir("a"), "old", 3, 0600) == 0);
+	signal(SIGXFSZ, SIG_IGN);
+	CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+	small.rlim_max = before.rlim_max;
+	CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+	CHECK_FAILS(EX_IOERR, io_replace(in_dir("a"), "newer", 5, 0600));
+	CHECK_FAILS(EX_IOERR, io_create(in_dir("c"), "newer", 5, 0600));
+	CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+	CHECK(io_read(&text, in_dir("a"), 100) == 0);
+	CHECK_TEXT("old", buf_text(&text));
+	CHECK_I64(entries_before, entries());
+	buf_release(&text);
+}
+
 static void check_write_all(void)
 {
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC), ends[2];
@@ -121,6 +145,7 @@ int main(void)
 	CHECK(mkdtemp(dir) != NULL);
 	check_replace();
 	check_limits();
+	check_full();
 	check_write_all();
 	check_dirs();
 	remove_dir();

@@ -119,6 +119,8 @@ static void check_fields(void)
 	CHECK(json_get_object(o, "f", "o", &v) == 0 && json_is_object(v));
 	CHECK(json_get_array(o, "f", "a", &v) == 0 && json_is_array(v));
 	CHECK(json_get_time(o, "f", "at", &ms) == 0 && ms == INT64_C(1795219200000));
+	CHECK(json_opt_f64(o, "f", "none", &f) == 0 && f == 3);
+	CHECK(json_opt_bool(o, "f", "none", &b) == 0 && !b);
 	CHECK_FAILS(EX_DATAERR, json_get_text(o, "f", "i", &text));
 	CHECK_FAILS(EX_DATAERR, json_get_bool(o, "f", "i", &b));
 	CHECK_FAILS(EX_DATAERR, json_get_f64(o, "f", "t", &f));

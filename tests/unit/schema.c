@@ -53,6 +53,49 @@ static void check_records(void)
 	refused("{\"v\":1}", "f:1: field 'kind' is missing");
 }
 
+/* any kind; the message without "f:1: " */
+static void says(const char *record, const char *message)
+{
+	json_t *v = json_parse(record, strlen(record), JSON_DEPTH_MAX, "test");
+	int rc = schema_check(v, "f:1", NULL);
+
+	CHECK(v != NULL);
+	CHECK_I64(message ? -1 : 0, rc);
+	if (message)
+		CHECK_TEXT(message, err_get()->text + strlen("f:1: "));
+	err_clear();
+	json_decref(v);
+}
+
+#define USAGE \
+	"\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"11111111111111111111111111111111\""
+
+/* formats, lists of types, nested fields, lengths */
+static void check_words_of_kinds(void)
+{
+	says("{" USAGE "}", NULL);
+	says("{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"1111111111111111111111111111111\"}",
+		"node: \"1111111111111111111111111111111\" is not a base58 address");
+	says("{" USAGE ",\"from\":\"2026-11-21\"}",
+		"from: \"2026-11-21\" is not an RFC 3339 time");
+	says("{" USAGE ",\"up_s\":\"3600\"}", NULL);
+	says("{" USAGE ",\"up_s\":-1}", "up_s: -1 is less than 0");
+	says("{" USAGE ",\"up_s\":true}", "up_s: true is not of type integer or string");
+	says("{" USAGE ",\"up_s\":\"12345678901234567890\"}",
+		"up_s: \"12345678901234567890\" is longer than 19");
+	says("{" USAGE ",\"gpu_model\":\"\"}", "gpu_model: \"\" is shorter than 1");
+	/* 80 characters of two bytes each are 80 */
+	says("{" USAGE ",\"gpu_model\":\"éééééééééééééééééééééééééééééééééééééééé"
+	     "éééééééééééééééééééééééééééééééééééééééé\"}",
+		NULL);
+	says("{" USAGE ",\"gpu_model\":\"ééééééééééééééééééééééééééééééééééééééééé"
+	     "éééééééééééééééééééééééééééééééééééééééé\"}",
+		"gpu_model: \"éééééééééééééééééééééééééééé... is longer than 80");
+	says("{\"kind\":\"rnp.heartbeat\",\"v\":1,\"node\":\"11111111111111111111111111111111\","
+	     "\"at\":\"2026-11-21T00:00:00Z\",\"interval_s\":60,\"state\":\"asleep\"}",
+		"state: \"asleep\" is not one of [\"idle\",\"busy\",\"render\",\"maintenance\"]");
+}
+
 static void check_unknown_kind(void)
 {
 	json_t *v = json_record("rnp.nothing");
@@ -115,6 +158,7 @@ static void check_embedded(void)
 int main(void)
 {
 	check_records();
+	check_words_of_kinds();
 	check_unknown_kind();
 	check_embedded();
 	TEST_END();
