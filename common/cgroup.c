@@ -253,6 +253,60 @@ static void read_limits(struct hw_limits *out, struct search *s)
 	}
 }
 
+static void search_release(struct search *s)
+{
+	buf_release(&s->cgroup);
+	buf_release(&s->mountinfo);
+	buf_release(&s->mount);
+	buf_release(&s->group);
+	buf_release(&s->text);
+}
+
+static int search_begin(struct search *s)
+{
+	return hw_read(&s->cgroup, "/proc/self/cgroup") < 0 ||
+			hw_read(&s->mountinfo, "/proc/self/mountinfo") < 0 ?
+		-1 :
+		0;
+}
+
+int64_t hw_quota_count(void)
+{
+	struct search s = { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT };
+	int64_t count = -1;
+
+	if (search_begin(&s) == 0 && (is_mounted(&s, "cpu") || is_mounted(&s, "")) &&
+		hw_read(&s.text, "%s%s/cpu.stat", buf_text(&s.mount),
+			buf_text(&s.group)) == 0)
+		count = hw_parse_field(buf_text(&s.text), "nr_throttled");
+	err_clear();
+	search_release(&s);
+	return count < 0 ? 0 : count;
+}
+
+int64_t hw_available_read(void)
+{
+	struct search s = { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT };
+	int64_t kib, bytes = 0, limit = 0, used = 0;
+
+	if (hw_read(&s.text, "/proc/meminfo") == 0) {
+		kib = hw_parse_field(buf_text(&s.text), "MemAvailable:");
+		bytes = kib > 0 && kib < INT64_MAX / 1024 ? kib * 1024 : 0;
+	}
+	if (search_begin(&s) == 0 && is_mounted(&s, "memory")) {
+		used = read_with(&s, "memory.usage_in_bytes", hw_parse_limit);
+		limit = smallest(&s, "memory", "memory.limit_in_bytes", plain_limit);
+	} else if (s.mountinfo.len && is_mounted(&s, "")) {
+		used = read_with(&s, "memory.current", hw_parse_limit);
+		limit = smallest(&s, "", "memory.max", plain_limit);
+	}
+	err_clear();
+	search_release(&s);
+	if (limit > 0 && used >= 0 && limit - used < bytes)
+		bytes = limit > used ? limit - used : 1;
+	return bytes;
+}
+
 static int allowed_cpus(struct buf *text)
 {
 	const char *at;
@@ -274,8 +328,7 @@ void hw_limits_read(struct hw_limits *out, struct hw_causes *why)
 	int online = 0;
 
 	memset(out, 0, sizeof *out);
-	if (hw_read(&s.cgroup, "/proc/self/cgroup") < 0 ||
-		hw_read(&s.mountinfo, "/proc/self/mountinfo") < 0) {
+	if (search_begin(&s) < 0) {
 		hw_cause(why, "limits", "%s", err_get()->text);
 		err_clear();
 	} else {
@@ -287,9 +340,5 @@ void hw_limits_read(struct hw_limits *out, struct hw_causes *why)
 	out->cpus = allowed_cpus(&s.text);
 	if (out->cpus < 0 || out->cpus >= online)
 		out->cpus = 0;
-	buf_release(&s.cgroup);
-	buf_release(&s.mountinfo);
-	buf_release(&s.mount);
-	buf_release(&s.group);
-	buf_release(&s.text);
+	search_release(&s);
 }

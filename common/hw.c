@@ -259,17 +259,30 @@ void hw_cpu_read(struct hw_cpu *out, struct hw_causes *why)
 
 /* --- memory, system ----------------------------------------------------------------------- */
 
+int64_t hw_parse_field(const char *text, const char *word)
+{
+	size_t len = strlen(word);
+	char *end;
+	long long v;
+
+	for (; text; text = strchr(text, '\n'), text += text != NULL) {
+		if (strncmp(text, word, len) != 0)
+			continue;
+		v = strtoll(text + len, &end, 10);
+		return end > text + len && v >= 0 ? v : -1;
+	}
+	return -1;
+}
+
 int64_t hw_memory_read(struct hw_causes *why)
 {
 	struct buf text = BUF_INIT;
-	const char *at;
 	int64_t kib = 0;
 
 	if (hw_read(&text, "/proc/meminfo") < 0) {
 		cause_of_error(why, "memory_bytes");
 	} else {
-		at = strstr(buf_text(&text), "MemTotal:");
-		kib = at ? strtoll(at + 9, NULL, 10) : 0;
+		kib = hw_parse_field(buf_text(&text), "MemTotal:");
 		if (kib <= 0 || kib > INT64_MAX / 1024) {
 			hw_cause(why, "memory_bytes", "/proc/meminfo has no MemTotal");
 			kib = 0;
@@ -277,6 +290,70 @@ int64_t hw_memory_read(struct hw_causes *why)
 	}
 	buf_release(&text);
 	return kib * 1024;
+}
+
+/* "32768K", "96M" */
+static int64_t cache_size(const char *text)
+{
+	char *end;
+	long long v = strtoll(text, &end, 10);
+
+	if (v <= 0 || v > 1 << 30)
+		return 0;
+	return *end == 'K' ? v << 10 : *end == 'M' ? v << 20 : v;
+}
+
+int64_t hw_cache_read(void)
+{
+	struct buf text = BUF_INIT;
+	int64_t size = 0, level_max = 0, level;
+	int threads = 0, sharing = 0;
+	char index[16];
+
+	if (hw_read(&text, "/sys/devices/system/cpu/online") == 0)
+		threads = hw_parse_cpulist(buf_text(&text), NULL);
+	for (int i = 0; i < 8; i++) {
+		snprintf(index, sizeof index, "%d", i);
+		level = read_number(&text,
+			"/sys/devices/system/cpu/cpu0/cache/index%s/%s", index, "level");
+		if (level <= level_max ||
+			hw_read(&text, "/sys/devices/system/cpu/cpu0/cache/index%d/size",
+				i) < 0)
+			continue;
+		level_max = level;
+		size = cache_size(buf_text(&text));
+		sharing = 0;
+		if (hw_read(&text,
+			    "/sys/devices/system/cpu/cpu0/cache/index%d/shared_cpu_list",
+			    i) == 0)
+			sharing = hw_parse_cpulist(buf_text(&text), NULL);
+	}
+	err_clear();
+	buf_release(&text);
+	/* as many caches as there are groups that share one */
+	return sharing > 0 && threads > sharing ?
+		size * ((threads + sharing - 1) / sharing) :
+		size;
+}
+
+int64_t hw_throttle_count(void)
+{
+	struct buf text = BUF_INIT;
+	int64_t sum = hw_quota_count(), v;
+	char number[16];
+
+	for (int i = 0; i < 1024; i++) {
+		snprintf(number, sizeof number, "%d", i);
+		v = read_number(&text,
+			"/sys/devices/system/cpu/cpu%s/thermal_throttle/%s", number,
+			"core_throttle_count");
+		if (v < 0)
+			break; /* not Intel, or no more CPUs */
+		sum += v;
+	}
+	err_clear();
+	buf_release(&text);
+	return sum;
 }
 
 static void read_into(char *out, size_t size, const char *path, struct buf *text)
@@ -410,4 +487,28 @@ int hw_disks_read(struct hw_disk *out, int max, struct hw_causes *why)
 	buf_release(&text);
 	buf_release(&path);
 	return n;
+}
+
+bool hw_disk_of(unsigned major, unsigned minor, char *out, size_t size)
+{
+	struct buf path = BUF_INIT;
+	char link[512], number[48];
+	ssize_t len;
+	char *block, *end;
+
+	snprintf(number, sizeof number, "/sys/dev/block/%u:%u", major, minor);
+	hw_path(&path, number);
+	len = readlink(path.data, link, sizeof link - 1);
+	buf_release(&path);
+	if (len <= 0)
+		return false;
+	link[len] = '\0';
+	/* .../block/nvme0n1/nvme0n1p2 or .../block/vda: the word behind "block" */
+	block = strstr(link, "/block/");
+	if (!block)
+		return false;
+	block += 7;
+	end = strchr(block, '/');
+	copy_text(out, size, block, end ? (size_t)(end - block) : strlen(block));
+	return true;
 }

@@ -61,6 +61,21 @@ void hw_limits_read(struct hw_limits *out, struct hw_causes *why);
 /* Real disks only: no loop, RAM, mapped or removable devices. Returns how many, at most max. */
 int hw_disks_read(struct hw_disk *out, int max, struct hw_causes *why);
 
+/* Bytes of all last-level caches together, 0: not known. */
+int64_t hw_cache_read(void);
+
+/* Memory that can be taken now: what the system has available and what the control group leaves
+ * of its limit, whichever is less; 0: not known. */
+int64_t hw_available_read(void);
+
+/* How often CPUs were throttled since start: for heat, and this control group for its quota. Only
+ * differences mean something. */
+int64_t hw_throttle_count(void);
+int64_t hw_quota_count(void); /* the second part of it */
+
+/* Name of the disk ("nvme0n1") that holds a device number (stat's st_dev); false: none found. */
+bool hw_disk_of(unsigned major, unsigned minor, char *out, size_t size);
+
 /* Whether this process runs in a container. */
 bool hw_in_container(void);
 
@@ -81,6 +96,9 @@ int hw_parse_cpulist(const char *text, int *first);
  * the mount does not show (a container's view) is left out. Returns false: not mounted. */
 bool hw_parse_cgroup(const char *cgroup, const char *mountinfo, const char *controller,
 	struct buf *mount, struct buf *group);
+
+/* The number behind a word at the start of a line ("MemTotal:", "nr_throttled"), or -1. */
+int64_t hw_parse_field(const char *text, const char *word);
 
 /* One limit from its file: "max", "150000 100000" (cpu.max), a number; -1: malformed, 0: none. */
 int64_t hw_parse_limit(const char *text);

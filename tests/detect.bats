@@ -234,8 +234,8 @@ is() {
 		record net down x B/s 117500000
 		record net up x B/s 100000000
 		record net ping x ns 9000999
-		record cpu "hash chain" "$cpu" 1/s 20000000 ',"clock_mhz":3750'
-		record disk "sequential read" x B/s 2000000000 ',"params":{"disk":"vda"}'
+		record cpu hash_chain "$cpu" 1/s 20000000 ',"clock_mhz":3750'
+		record disk "sequential_read" x B/s 2000000000 ',"params":{"disk":"vda"}'
 	} >"$bench"
 	detect --bench "$bench"
 	is .memory_bandwidth_bps 61000000000

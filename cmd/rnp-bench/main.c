@@ -1,9 +1,12 @@
 /* rnp-bench - benchmarks of this machine, and a proof of compute. */
+#include "cmd/rnp-bench/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { NULL };
+static const struct command *const commands[] = { &command_compare, &command_list,
+	&command_run, NULL };
 
-static const char *const kinds[] = { "rnp.bench", "rnp.error", NULL };
+static const char *const kinds[] = { "rnp.bench", "rnp.compare", "rnp.error", "rnp.test",
+	NULL };
 
 static const struct program program = {
 	.name = "rnp-bench",

@@ -94,7 +94,7 @@ int measured_take(json_t *node, const json_t *bench, const char *where)
 		strcmp(unit, "B/s") == 0)
 		set_known(node, "memory_bandwidth_bps", median, node,
 			"memory_bandwidth_bps");
-	if (strcmp(suite, "disk") == 0 && strcmp(test, "sequential read") == 0 &&
+	if (strcmp(suite, "disk") == 0 && strcmp(test, "sequential_read") == 0 &&
 		strcmp(unit, "B/s") == 0)
 		take_disk(node, text_of(json_object_get(bench, "params"), "disk"),
 			median);

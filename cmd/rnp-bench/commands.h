@@ -1,0 +1,11 @@
+/* commands.h - the subcommands of rnp-bench, one file each. */
+#ifndef RNP_BENCH_COMMANDS_H
+#define RNP_BENCH_COMMANDS_H
+
+#include "common/opt.h"
+
+extern const struct command command_list;
+extern const struct command command_run;
+extern const struct command command_compare;
+
+#endif

@@ -1,0 +1,285 @@
+/* suite_disk - a file on the disk, past the system's cache (O_DIRECT).
+ *
+ * The file has no name from the moment it is open: nothing is left behind, whatever happens. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "cmd/rnp-bench/suite.h"
+#include "common/err.h"
+#include "common/hw.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/mem.h"
+#include "common/rng.h"
+
+#define BIG        (INT64_C(8) << 20) /* the system splits it: enough in flight for NVMe */
+#define SMALL      INT64_C(4096)
+#define BATCH      16 /* small operations of a step */
+#define SIZE       (INT64_C(1) << 30)
+#define SIZE_QUICK (INT64_C(128) << 20)
+
+static struct {
+	int fd;           /* -1: not open; 0 is not possible */
+	int64_t size, at; /* at: the next sequential block */
+	bool full;        /* written once from end to end */
+	unsigned char *block;
+	struct rng rng;
+	const char *dir;
+	char name[64];
+} disk = { .fd = -1 };
+
+/* --- the file ------------------------------------------------------------------------------ */
+
+/* Open a file without a name; flags: O_DIRECT. */
+static int open_nameless(const char *dir, int flags)
+{
+	char path[4096];
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
+
+	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
+		return fd;
+	/* a file system without O_TMPFILE: a name for an instant */
+	if ((size_t)snprintf(path, sizeof path, "%s/.rnp-bench-XXXXXX", dir) >=
+		sizeof path) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	fd = mkostemp(path, O_CLOEXEC | flags);
+	if (fd >= 0)
+		unlink(path);
+	return fd;
+}
+
+static int check_place(const char *dir)
+{
+	struct statfs fs;
+
+	if (statfs(dir, &fs) < 0)
+		return err_sys(0, "cannot use directory '%s'", dir);
+	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
+		return err_set(EX_UNAVAILABLE, "'%s' is in memory, not on a disk", dir);
+	if ((int64_t)fs.f_bavail * (int64_t)fs.f_bsize < disk.size)
+		return err_set(EX_IOERR,
+			"disk full: '%s' has no room for %" PRId64 " MiB", dir,
+			disk.size >> 20);
+	return 0;
+}
+
+static void name_disk(void)
+{
+	struct stat st;
+
+	disk.name[0] = '\0';
+	if (fstat(disk.fd, &st) == 0)
+		hw_disk_of(major(st.st_dev), minor(st.st_dev), disk.name,
+			sizeof disk.name);
+}
+
+static int open_file(const struct settings *s)
+{
+	if (disk.fd >= 0)
+		return 0;
+	disk.dir = s->dir;
+	disk.size = s->size_bytes ? s->size_bytes : s->quick ? SIZE_QUICK : SIZE;
+	disk.size = (disk.size + BIG - 1) / BIG * BIG;
+	if (check_place(disk.dir) < 0)
+		return -1;
+	disk.fd = open_nameless(disk.dir, O_DIRECT);
+	if (disk.fd < 0 && errno == EINVAL)
+		return err_set(EX_UNAVAILABLE,
+			"the file system of '%s' cannot read past its cache (O_DIRECT)",
+			disk.dir);
+	if (disk.fd < 0)
+		return err_sys(0, "cannot make a file in '%s'", disk.dir);
+	name_disk();
+	disk.block = aligned_alloc(4096, (size_t)BIG);
+	if (!disk.block)
+		return err_sys(EX_OSERR, "no memory for a block");
+	/* bytes that no disk can compress */
+	rng_seed(&disk.rng, 1, 3);
+	rng_bytes(&disk.rng, disk.block, (size_t)BIG);
+	return 0;
+}
+
+static void close_file(void)
+{
+	if (disk.fd >= 0)
+		close(disk.fd);
+	free(disk.block);
+	memset(&disk, 0, sizeof disk);
+	disk.fd = -1;
+}
+
+/* --- reading and writing ------------------------------------------------------------------- */
+
+static int failed(const char *verb)
+{
+	return err_sys(EX_IOERR, "%s: cannot %s the file in '%s'",
+		errno == ENOSPC || errno == EDQUOT ? "disk full" : "disk", verb,
+		disk.dir);
+}
+
+static int write_at(int64_t len, int64_t at)
+{
+	for (int64_t done = 0; done < len;) {
+		ssize_t n = pwrite(disk.fd, disk.block + done, (size_t)(len - done),
+			at + done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return failed("write");
+		done += n;
+	}
+	return 0;
+}
+
+static int read_at(int64_t len, int64_t at)
+{
+	for (int64_t done = 0; done < len;) {
+		ssize_t n = pread(disk.fd, disk.block + done, (size_t)(len - done),
+			at + done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return failed("read");
+		done += n;
+	}
+	return 0;
+}
+
+static int64_t next_block(void)
+{
+	int64_t at = disk.at;
+
+	disk.at = (disk.at + BIG) % disk.size;
+	disk.full = disk.full || disk.at == 0;
+	return at;
+}
+
+static int64_t random_block(void)
+{
+	return (int64_t)rng_below(&disk.rng, (uint64_t)(disk.size / SMALL)) * SMALL;
+}
+
+/* What is on the disk is on the disk: the time of fdatasync belongs to writing. */
+static int sync_file(void)
+{
+	return fdatasync(disk.fd) < 0 ? failed("write") : 0;
+}
+
+static int step_sequential_write(double *work)
+{
+	int64_t at = next_block();
+
+	/* no two blocks alike, for disks that look for that */
+	for (int64_t i = 0; i < BIG; i += SMALL)
+		memcpy(disk.block + i, &(int64_t){ at + i }, sizeof at);
+	*work = (double)BIG;
+	return write_at(BIG, at) < 0 ? -1 : sync_file();
+}
+
+static int step_sequential_read(double *work)
+{
+	*work = (double)BIG;
+	return read_at(BIG, next_block());
+}
+
+static int step_random_read(double *work)
+{
+	for (int i = 0; i < BATCH; i++)
+		if (read_at(SMALL, random_block()) < 0)
+			return -1;
+	*work = BATCH;
+	return 0;
+}
+
+static int step_random_write(double *work)
+{
+	for (int i = 0; i < BATCH; i++)
+		if (write_at(SMALL, random_block()) < 0 || sync_file() < 0)
+			return -1;
+	*work = BATCH;
+	return 0;
+}
+
+/* Blocks that were never written would be read without touching the disk. */
+static int open_filled(const struct settings *s)
+{
+	double work;
+
+	if (open_file(s) < 0)
+		return -1;
+	while (!disk.full)
+		if (step_sequential_write(&work) < 0)
+			return -1;
+	disk.at = 0;
+	return 0;
+}
+
+/* What was read must be what was written there. */
+static int check_read(void)
+{
+	for (int64_t at = 0; at < disk.size; at += disk.size / 8) {
+		int64_t found, want = at / BIG * BIG;
+
+		if (read_at(BIG, want) < 0)
+			return -1;
+		memcpy(&found, disk.block, sizeof found);
+		if (found != want)
+			return err_set(EX_IOERR,
+				"disk: the file in '%s' holds other bytes than were written",
+				disk.dir);
+	}
+	return 0;
+}
+
+static void describe(json_t *params, int64_t block)
+{
+	json_set_i64(params, "block_bytes", block);
+	json_set_i64(params, "file_bytes", disk.size);
+	json_set_i64(params, "depth", 1);
+	json_set_bool(params, "direct", true);
+	if (disk.name[0])
+		json_set_text(params, "disk", disk.name);
+}
+
+static void describe_big(json_t *params)
+{
+	describe(params, BIG);
+}
+
+static void describe_small(json_t *params)
+{
+	describe(params, SMALL);
+}
+
+static const char *device(void)
+{
+	return disk.name[0] ? disk.name : disk.dir;
+}
+
+static const struct test tests[] = {
+	{ "sequential_write", "B/s",
+		"8 MiB writes in order, each on the disk before the next", false,
+		open_file, step_sequential_write, NULL, describe_big, NULL },
+	{ "sequential_read", "B/s", "8 MiB reads in order", false, open_filled,
+		step_sequential_read, check_read, describe_big, NULL },
+	{ "random_read", "ns", "one 4 KiB read anywhere", true, open_filled,
+		step_random_read, NULL, describe_small, NULL },
+	{ "random_write", "ns", "one 4 KiB write anywhere, on the disk before the next",
+		true, open_filled, step_random_write, NULL, describe_small, NULL },
+	{ 0 },
+};
+
+const struct suite suite_disk = { "disk", tests, device, close_file };

@@ -1,0 +1,203 @@
+/* suite_mem - bandwidth of copy and triad, latency of random access: all beyond the caches. */
+#include <inttypes.h>
+#include <sys/mman.h>
+
+#include "cmd/rnp-bench/suite.h"
+#include "common/err.h"
+#include "common/hw.h"
+#include "common/json.h"
+#include "common/rng.h"
+#include "kernels/stream.h"
+
+#define ARRAY_MIN       (INT64_C(256) << 20)
+#define ARRAY_QUICK_MIN (INT64_C(64) << 20)
+#define CHASE_MAX       (INT64_C(1) << 30)
+#define CACHE_UNKNOWN   (INT64_C(32) << 20)
+#define HUGE_PAGE       (INT64_C(2) << 20)
+#define HOPS            100000
+
+/* A cache line of the chase. */
+struct node {
+	struct node *next;
+	char rest[56];
+};
+
+static struct {
+	int64_t bytes; /* of one array */
+	double *a, *b, *c;
+	struct node *at;
+	int64_t hops;
+} mem;
+
+static void unmap(void *p)
+{
+	if (p)
+		munmap(p, (size_t)mem.bytes);
+}
+
+static void close_arrays(void)
+{
+	unmap(mem.a);
+	unmap(mem.b);
+	unmap(mem.c);
+	mem.a = mem.b = mem.c = NULL;
+	mem.at = NULL;
+}
+
+/* Huge pages where the system has them: the figure is that of memory, not of page tables. */
+static void *map(void)
+{
+	void *p = mmap(NULL, (size_t)mem.bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, (size_t)mem.bytes, MADV_HUGEPAGE);
+	return p;
+}
+
+/* STREAM's rule: each array is at least four times all last-level caches. */
+static int choose_size(const struct settings *s, int arrays)
+{
+	int64_t cache = hw_cache_read(), available = hw_available_read();
+	int64_t least = s->quick ? ARRAY_QUICK_MIN : ARRAY_MIN;
+
+	mem.bytes = 4 * (cache ? cache : CACHE_UNKNOWN);
+	if (mem.bytes < least)
+		mem.bytes = least;
+	mem.bytes = (mem.bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	if (available && mem.bytes * arrays > available / 10 * 9)
+		return err_set(EX_UNAVAILABLE,
+			"the mem suite needs %" PRId64 " MiB beyond the caches, %" PRId64
+			" MiB are available",
+			mem.bytes * arrays >> 20, available >> 20);
+	return 0;
+}
+
+static size_t elements(void)
+{
+	return (size_t)mem.bytes / sizeof(double);
+}
+
+static int open_arrays(const struct settings *s)
+{
+	if (choose_size(s, 3) < 0)
+		return -1;
+	mem.a = map();
+	mem.b = map();
+	mem.c = map();
+	if (!mem.a || !mem.b || !mem.c) {
+		close_arrays();
+		return err_sys(EX_OSERR, "no memory for three arrays of %" PRId64 " MiB",
+			mem.bytes >> 20);
+	}
+	/* each thread touches first what it will work on: that decides the NUMA node */
+#pragma omp parallel for schedule(static)
+	for (size_t i = 0; i < elements(); i++) {
+		mem.a[i] = 0;
+		mem.b[i] = (double)(i % 1000);
+		mem.c[i] = (double)(i % 77);
+	}
+	return 0;
+}
+
+static int step_copy(double *work)
+{
+	stream_fast()->copy(mem.a, mem.b, elements());
+	*work = 2.0 * (double)mem.bytes;
+	return 0;
+}
+
+static int step_triad(double *work)
+{
+	stream_fast()->triad(mem.a, mem.b, mem.c, 3, elements());
+	*work = 3.0 * (double)mem.bytes;
+	return 0;
+}
+
+static int check_copy(void)
+{
+	for (size_t i = 0; i < elements(); i += 4093)
+		if (mem.a[i] != mem.b[i])
+			bug("the copy is wrong");
+	return 0;
+}
+
+static int check_triad(void)
+{
+	for (size_t i = 0; i < elements(); i += 4093)
+		if (mem.a[i] != mem.b[i] + 3 * mem.c[i])
+			bug("the triad is wrong");
+	return 0;
+}
+
+static void describe_arrays(json_t *params)
+{
+	json_set_i64(params, "array_bytes", mem.bytes);
+	json_set_i64(params, "cache_bytes", hw_cache_read());
+	json_set_i64(params, "threads", suite_threads());
+	json_set_text(params, "kernel", stream_fast()->name);
+}
+
+/* One cycle through all nodes in random order (Sattolo 1986), so that no prefetcher helps and no
+ * part of it fits into a cache. */
+static int open_chase(const struct settings *s)
+{
+	struct node *nodes;
+	struct rng rng;
+	size_t n;
+
+	if (choose_size(s, 1) < 0)
+		return -1;
+	if (mem.bytes > CHASE_MAX && hw_cache_read() < CHASE_MAX / 2)
+		mem.bytes = CHASE_MAX; /* making the cycle takes longer than walking it */
+	mem.a = map();
+	if (!mem.a)
+		return err_sys(EX_OSERR, "no memory for %" PRId64 " MiB",
+			mem.bytes >> 20);
+	nodes = (struct node *)(void *)mem.a;
+	n = (size_t)mem.bytes / sizeof *nodes;
+	rng_seed(&rng, 1, 2);
+	for (size_t i = 0; i < n; i++)
+		nodes[i].next = &nodes[i];
+	for (size_t i = n - 1; i > 0; i--) {
+		size_t j = rng_below(&rng, i);
+		struct node *next = nodes[i].next;
+
+		nodes[i].next = nodes[j].next;
+		nodes[j].next = next;
+	}
+	mem.at = nodes;
+	return 0;
+}
+
+static int step_chase(double *work)
+{
+	struct node *at = mem.at;
+
+	for (int i = 0; i < HOPS; i++)
+		at = at->next;
+	mem.at = at; /* the next step goes on from here, so that none can be left out */
+	*work = HOPS;
+	return 0;
+}
+
+static void describe_chase(json_t *params)
+{
+	json_set_i64(params, "array_bytes", mem.bytes);
+	json_set_i64(params, "cache_bytes", hw_cache_read());
+	json_set_i64(params, "threads", 1);
+}
+
+static const struct test tests[] = {
+	{ "copy", "B/s", "copy past the cache, 2 x 8 bytes an element, all cores", false,
+		open_arrays, step_copy, check_copy, describe_arrays, close_arrays },
+	{ "triad", "B/s", "a = b + s c past the cache, 3 x 8 bytes an element, all cores",
+		false, open_arrays, step_triad, check_triad, describe_arrays,
+		close_arrays },
+	{ "latency", "ns", "one dependent random access, one thread", true, open_chase,
+		step_chase, NULL, describe_chase, close_arrays },
+	{ 0 },
+};
+
+const struct suite suite_mem = { "mem", tests, suite_cpu_model, NULL };

@@ -1,0 +1,174 @@
+# rnp-bench: what it measures is true, and what it cannot measure it says.
+load helper
+
+# The field of the only record in $output
+of() {
+	jq -c "$1" <<<"$output"
+}
+
+@test "bench list: all tests of all suites, one record each" {
+	run_split rnp-bench list
+	assert_success
+	assert_equal "$(jq -r '.suite + " " + .test' <<<"$output" | tr '\n' ,)" \
+		"cpu matmul_f32,cpu matmul_bf16,cpu matmul_int8,cpu hash_chain,mem copy,mem triad,mem latency,disk sequential_write,disk sequential_read,disk random_read,disk random_write,"
+}
+
+@test "bench run cpu: records fit their schema and are in order" {
+	run_split rnp-bench run --suite cpu --quick --time 60ms
+	assert_success
+	assert_equal "$(jq -r .test <<<"$output" | tr '\n' ,)" "matmul_f32,matmul_bf16,matmul_int8,hash_chain,"
+	jq -es 'all(.low <= .median and .median <= .high and .samples >= 1 and (.throttled | type) == "boolean")' <<<"$output"
+	assert_equal "$(jq -r .unit <<<"$output" | tr '\n' ,)" "FLOP/s,FLOP/s,OP/s,1/s,"
+	while read -r line; do
+		python3 -c 'import json, sys, jsonschema
+jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys.argv[2]))' \
+			"$(rnp-bench --schema rnp.bench)" "$line"
+	done <<<"$output"
+}
+
+@test "bench run: device is the CPU's model, node the key's address, at the time given" {
+	rnp-register keygen --out "$BATS_TEST_TMPDIR/key" >/dev/null
+	RNP_NOW=2026-01-02T03:04:05Z run_split rnp-bench run --suite cpu --quick --time 20ms --key "$BATS_TEST_TMPDIR/key"
+	assert_success
+	assert_equal "$(jq -r .node <<<"$output" | sort -u)" "$(rnp-register address --key "$BATS_TEST_TMPDIR/key")"
+	assert_equal "$(jq -r .at <<<"$output" | sort -u)" 2026-01-02T03:04:05Z
+	assert_equal "$(jq -r .device <<<"$output" | sort -u)" "$(sed -n 's/^model name\s*: //p' /proc/cpuinfo | sort -u | head -1)"
+	run_split rnp-bench run --suite cpu --quick --time 20ms
+	assert_equal "$(jq -r '.unknown.node[:7]' <<<"$output" | sort -u)" "no key:"
+	refused 66 "cannot open" rnp-bench run --key "$BATS_TEST_TMPDIR/absent"
+}
+
+@test "bench run: every level of instructions works, the reference is slower" {
+	grep -q avx2 /proc/cpuinfo || skip "this CPU has no AVX2"
+	local ref fast
+	run_split env RNP_ISA=ref rnp-bench run --suite cpu --quick --time 20ms
+	assert_success
+	assert_equal "$(jq -r .params.kernel <<<"$output" | sort -u)" reference
+	ref=$(jq 'select(.test == "matmul_int8").median' <<<"$output")
+	run_split env RNP_ISA=avx2 rnp-bench run --suite cpu --quick --time 20ms
+	assert_success
+	fast=$(jq 'select(.test == "matmul_int8").median' <<<"$output")
+	((fast > ref)) || fail "AVX2 $fast is not above the reference's $ref"
+	run_split env RNP_ISA=sse9 rnp-bench run --suite cpu
+	assert_equal "$status" 64
+}
+
+@test "bench run: the hash chain's rate agrees with a count of its own" {
+	# openssl hashes blocks of 64 bytes with the same instructions; within a factor of 5 or it is wrong
+	run_split rnp-bench run --suite cpu --quick --time 100ms
+	local ours theirs
+	ours=$(jq 'select(.test == "hash_chain").median' <<<"$output")
+	theirs=$(openssl speed -seconds 1 -bytes 32 sha256 2>/dev/null | awk '/^sha256/ { sub("k", "", $2); print int($2 * 1000 / 32) }')
+	((ours > theirs / 5 && ours < theirs * 20)) || fail "$ours against openssl's $theirs"
+}
+
+@test "bench run mem: arrays beyond four times the caches" {
+	run_split rnp-bench run --suite mem --quick --time 50ms
+	[[ $status == 69 ]] && skip "too little memory here: $stderr"
+	assert_success
+	jq -es 'all(.params.array_bytes >= 4 * .params.cache_bytes and .params.array_bytes >= 67108864)' <<<"$output"
+	# a load from memory takes 30 ns at least, 10 us at most
+	jq -es '.[2] | .test == "latency" and .unit == "ns" and .median > 30 and .median < 10000' <<<"$output"
+}
+
+@test "bench run mem: too little memory is 69 and says how much" {
+	mkdir -p "$BATS_TEST_TMPDIR/root/proc"
+	echo "MemAvailable:  100000 kB" >"$BATS_TEST_TMPDIR/root/proc/meminfo"
+	export RNP_SYSROOT=$BATS_TEST_TMPDIR/root
+	refused 69 "97 MiB are available" rnp-bench run --suite mem --quick
+}
+
+# A directory on a real disk, or skip
+disk_dir() {
+	dir=$BATS_TEST_TMPDIR
+	[[ $(stat -f -c %T "$dir") != tmpfs ]] || dir=$ROOT/build
+	[[ $(stat -f -c %T "$dir") != tmpfs ]] || skip "no directory on a disk"
+}
+
+@test "bench run disk: four figures, and no file is left, also when interrupted" {
+	disk_dir
+	mkdir "$dir/bench"
+	run_split rnp-bench run --suite disk --quick --size 16MiB --time 50ms --dir "$dir/bench"
+	[[ $status == 69 ]] && skip "$stderr"
+	assert_success
+	assert_equal "$(jq -r '.test + " " + .unit' <<<"$output" | tr '\n' ,)" \
+		"sequential_write B/s,sequential_read B/s,random_read ns,random_write ns,"
+	jq -es 'all(.params.direct and .params.file_bytes == 16777216 and .median > 0)' <<<"$output"
+	rnp-bench run --suite disk --size 64MiB --time 30s --dir "$dir/bench" >/dev/null 2>&1 &
+	local pid=$!
+	sleep 0.5
+	kill -9 "$pid"
+	wait "$pid" || true
+	assert_equal "$(ls -A "$dir/bench")" ""
+}
+
+@test "bench run disk: memory is no disk, no room is 74, no permission is 77, no directory is 66" {
+	disk_dir
+	if [[ -d /dev/shm && $(stat -f -c %T /dev/shm) == tmpfs ]]; then
+		refused 69 "is in memory" rnp-bench run --suite disk --dir /dev/shm
+	fi
+	refused 74 "disk full" rnp-bench run --suite disk --dir "$dir" --size 8000PB
+	refused 66 "No such file" rnp-bench run --suite disk --dir "$dir/absent"
+	run --separate-stderr bash -c "ulimit -f 8192; rnp-bench run --suite disk --quick --time 1s --dir '$dir'"
+	assert_equal "$status" 74
+	[[ $stderr == *"cannot write the file"*"too large"* ]]
+	mkdir -m 755 "$dir/closed"
+	if ((EUID == 0)); then
+		command -v setpriv >/dev/null || skip "root may write everywhere"
+		chmod 755 "$dir" "$BATS_TEST_TMPDIR" "$BATS_RUN_TMPDIR" 2>/dev/null || true
+		run --separate-stderr setpriv --reuid 65534 --clear-groups "$(command -v rnp-bench)" run --suite disk --quick --dir "$dir/closed"
+		[[ $stderr != *"setpriv: "* ]] || skip "cannot become another user: $stderr"
+	else
+		chmod 555 "$dir/closed"
+		run --separate-stderr rnp-bench run --suite disk --quick --dir "$dir/closed"
+	fi
+	assert_equal "$status" 77
+}
+
+@test "bench run: a device that is not there is 69, one that nobody knows 64" {
+	RNP_CUDA_PLUGIN=/nonexistent refused 69 "CUDA plug-in" rnp-bench run --device cuda:0
+	run_split rnp-bench run --device tpu
+	assert_equal "$status" 64
+	RNP_CUDA_PLUGIN=/nonexistent RNP_DEVICE=cuda refused 69 "CUDA plug-in" rnp-bench run
+	run_split rnp-bench run --suite gpu
+	assert_equal "$status" 64
+}
+
+bench_record() { # test unit median low high
+	printf '{"kind":"rnp.bench","v":1,"at":"2026-11-20T12:00:00Z","suite":"cpu","test":"%s","unit":"%s","median":%s,"low":%s,"high":%s,"samples":10,"params":{"n":8,"kernel":"%s"}}\n' "${@:1:5}" "${6:-x}"
+}
+
+@test "bench compare: intervals that overlap are no difference; worse beyond the threshold is 1" {
+	cd "$BATS_TEST_TMPDIR"
+	{ bench_record a B/s 100 90 110 && bench_record b ns 100 99 101 && bench_record c B/s 100 99 101; } >old
+	{ bench_record a B/s 80 70 90 && bench_record b ns 104 103 105 && bench_record c B/s 130 120 140 y; } >new
+	run_split rnp-bench compare old new
+	assert_success
+	assert_equal "$(jq -r '.verdict + " " + (.change_ppm | tostring)' <<<"$output" | tr '\n' ,)" \
+		"no difference -200000,worse 40000,better 300000,"
+	run_split rnp-bench compare old new --threshold 3.9
+	assert_equal "$status" 1
+	run_split rnp-bench compare old new --threshold 4
+	assert_success
+	run_split rnp-bench compare new old
+	assert_equal "$status" 1
+}
+
+@test "bench compare: nothing in common, malformed and missing files" {
+	cd "$BATS_TEST_TMPDIR"
+	bench_record a B/s 100 90 110 >old
+	bench_record b B/s 100 90 110 >new
+	run_split rnp-bench compare old new
+	assert_equal "$status" 65
+	[[ $stderr == *"no test in common"* ]]
+	echo '{"kind":"rnp.bench","v":1,"suite":"cpu"}' >new
+	refused 65 "new:1: at: is missing" rnp-bench compare old new
+	refused 66 "cannot open" rnp-bench compare old absent
+	run_split rnp-bench compare old
+	assert_equal "$status" 64
+}
+
+@test "bench run: a closed standard output is an error of writing" {
+	run bash -c 'rnp-bench run --suite cpu --quick --time 10ms >/dev/full'
+	assert_equal "$status" 74
+}
