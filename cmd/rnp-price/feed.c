@@ -135,6 +135,9 @@ static int fetch_url(struct session *s)
 		buf_add(&s->bytes, r.body.data, r.body.len);
 		snprintf(s->etag, sizeof s->etag, "%s", s->unchanged ? q.etag : r.etag);
 		s->feed.at_ms = s->now_ms;
+		/* unchanged is as old as it says that it is */
+		if (s->unchanged && feed_state_own_time(&s->state))
+			s->feed.at_ms = feed_state_at(&s->state);
 	}
 	http_response_release(&r);
 	http_release(&http);
@@ -300,7 +303,10 @@ static int feed(struct session *s)
 	prog_detail("%ld rows, %zu offers", s->feed.rows, s->feed.offers.n);
 	if (!s->state_path)
 		return 0;
-	feed_state_accept(&s->state, market, &s->feed.offers, s->feed.at_ms, s->etag);
+	if (s->unchanged)
+		feed_state_confirm(&s->state, s->now_ms);
+	else
+		feed_state_accept(&s->state, market, &s->feed, s->etag);
 	return feed_state_save(&s->state, s->state_path);
 }
 

@@ -25,7 +25,8 @@ struct feed_note {
 
 struct feed {
 	struct offer_list offers;
-	int64_t at_ms; /* the feed's own time; OFFER_UNKNOWN: it has none */
+	int64_t at_ms; /* when it was made; a reader sets it only from the feed's own words */
+	bool own_time; /* at_ms is the feed's own */
 	long rows;     /* how many the feed has: each is one offer or two, or in a note */
 	struct feed_note *notes;
 	size_t nnotes, notes_cap;

@@ -13,6 +13,7 @@
 #include "common/num.h"
 
 #define PRICE_DECIMALS 12
+#define PRICE_MAX_UUSD INT64_C(1000000000000000) /* a billion dollars */
 
 void feed_release(struct feed *f)
 {
@@ -56,7 +57,12 @@ int feed_price(const char *price, int64_t count_micro, const char *what, int64_t
 		return -1;
 	if (pico < 0)
 		return err_set(EX_DATAERR, "%s: %.60s is less than 0", what, price);
-	return money_muldiv(pico, 1, count_micro, MONEY_HALF_UP, uusd);
+	if (money_muldiv(pico, 1, count_micro, MONEY_HALF_UP, uusd) < 0)
+		return -1;
+	if (*uusd > PRICE_MAX_UUSD)
+		return err_set(EX_DATAERR, "%s: %.60s is beyond every price", what,
+			price);
+	return 0;
 }
 
 void feed_name_model(struct feed *f, struct offer *o, const struct gpu_model *m,

@@ -47,11 +47,19 @@ out:
 int64_t feed_state_at(const struct feed_state *s)
 {
 	int64_t at = OFFER_UNKNOWN;
+	struct err pending;
 
-	if (!s->doc || json_array_size(json_object_get(s->doc, "offers")) == 0 ||
-		json_opt_time(s->doc, "state", "at", &at) < 0)
-		err_clear();
+	if (json_array_size(json_object_get(s->doc, "offers")) == 0)
+		return OFFER_UNKNOWN;
+	err_save(&pending); /* asking must not disturb the reason for asking */
+	(void)json_opt_time(s->doc, "state", "at", &at);
+	err_restore(&pending);
 	return at;
+}
+
+bool feed_state_own_time(const struct feed_state *s)
+{
+	return json_is_true(json_object_get(s->doc, "own_time"));
 }
 
 const char *feed_state_etag(const struct feed_state *s)
@@ -122,15 +130,16 @@ static json_t *medians_of(const struct offer_list *l)
 	return out;
 }
 
-void feed_state_accept(struct feed_state *s, const char *market,
-	const struct offer_list *l, int64_t at_ms, const char *etag)
+void feed_state_accept(struct feed_state *s, const char *market, const struct feed *f,
+	const char *etag)
 {
 	json_t *offers = json_array(), *history, *entry = json_object();
 
 	if (!s->doc)
 		s->doc = json_record("rnp.feed-state");
 	json_set_text(s->doc, "market", market);
-	json_set_time(s->doc, "at", at_ms);
+	json_set_time(s->doc, "at", f->at_ms);
+	json_set_bool(s->doc, "own_time", f->own_time);
 	json_object_del(s->doc, "etag");
 	if (etag && *etag)
 		json_set_text(s->doc, "etag", etag);
@@ -139,15 +148,21 @@ void feed_state_accept(struct feed_state *s, const char *market,
 		history = json_array();
 		json_set(s->doc, "history", history);
 	}
-	json_set_time(entry, "at", at_ms);
-	json_set_i64(entry, "offers", (int64_t)l->n);
-	json_set(entry, "medians", medians_of(l));
+	json_set_time(entry, "at", f->at_ms);
+	json_set_i64(entry, "offers", (int64_t)f->offers.n);
+	json_set(entry, "medians", medians_of(&f->offers));
 	json_push(history, entry);
 	while (json_array_size(history) > FEED_HISTORY_MAX)
 		json_array_remove(history, 0);
-	for (size_t i = 0; i < l->n; i++)
-		json_push(offers, offer_to_json(&l->items[i]));
+	for (size_t i = 0; i < f->offers.n; i++)
+		json_push(offers, offer_to_json(&f->offers.items[i]));
 	json_set(s->doc, "offers", offers);
+}
+
+void feed_state_confirm(struct feed_state *s, int64_t at_ms)
+{
+	if (!feed_state_own_time(s))
+		json_set_time(s->doc, "at", at_ms);
 }
 
 int feed_state_save(const struct feed_state *s, const char *path)

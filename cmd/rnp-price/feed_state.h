@@ -5,6 +5,7 @@
 #define RNP_PRICE_FEED_STATE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "cmd/rnp-price/feed.h"
 
@@ -25,6 +26,9 @@ int feed_state_load(struct feed_state *s, const char *path, const char *market);
 /* When the last good feed was made, in ms; OFFER_UNKNOWN when there is none. */
 int64_t feed_state_at(const struct feed_state *s);
 
+/* Whether that is the feed's own time, and not that of its arrival. */
+bool feed_state_own_time(const struct feed_state *s);
+
 /* The ETag that came with it, or NULL. */
 const char *feed_state_etag(const struct feed_state *s);
 
@@ -32,8 +36,11 @@ const char *feed_state_etag(const struct feed_state *s);
 int feed_state_offers(const struct feed_state *s, struct offer_list *l);
 
 /* Put this feed in: its offers replace the last good ones, its medians join the history. */
-void feed_state_accept(struct feed_state *s, const char *market,
-	const struct offer_list *l, int64_t at_ms, const char *etag);
+void feed_state_accept(struct feed_state *s, const char *market, const struct feed *f,
+	const char *etag);
+
+/* The server says that the last good feed still holds, at this time. */
+void feed_state_confirm(struct feed_state *s, int64_t at_ms);
 
 /* Write the file whole. Returns 0, or -1 (74, 77). */
 int feed_state_save(const struct feed_state *s, const char *path);

@@ -65,7 +65,7 @@ static int scaled(const struct item *it, const char *key, int decimals, int64_t 
 	snprintf(what, sizeof what, "%s.%s", it->where, key);
 	if (rc > 0) {
 		rc = num_decimal(buf_text(&text), what, decimals, 1, &v);
-		if (rc == 0 && (v < 0 || v > INT64_MAX / unit))
+		if (rc == 0 && (v < 0 || v > JSON_SAFE_INTEGER_MAX / unit))
 			rc = err_set(EX_DATAERR, "%s: %.60s is out of range", what,
 				buf_text(&text));
 		if (rc == 0)
@@ -258,8 +258,8 @@ static int read_all(struct feed *f, const json_t *doc, const char *name)
 		     *said = json_object_get(doc, "count");
 	struct item it;
 
-	if (json_object_get(doc, "timestamp") &&
-		json_get_time(doc, name, "timestamp", &f->at_ms) < 0)
+	f->own_time = json_object_get(doc, "timestamp");
+	if (f->own_time && json_get_time(doc, name, "timestamp", &f->at_ms) < 0)
 		return -1;
 	if (json_is_object(offers)) {
 		it.obj = offers;

@@ -376,14 +376,19 @@ static int judge(const struct feed_state *s, int n, int64_t price)
 static void check_judge(void)
 {
 	struct feed_state s = { 0 };
-	struct offer_list l;
+	struct feed f = FEED_INIT;
+	struct offer_list l = { 0 };
 
 	CHECK(judge(&s, 30, 1) == 0); /* no history */
 	for (int i = 0; i < 20; i++) {
-		fill(&l, 30, 300000);
-		feed_state_accept(&s, "vast", &l, 1000 * i, NULL);
-		offer_list_release(&l);
+		fill(&f.offers, 30, 300000);
+		f.at_ms = 1000 * i;
+		feed_state_accept(&s, "vast", &f, NULL);
+		feed_release(&f);
 	}
+	CHECK_I64(19000, feed_state_at(&s));
+	feed_state_confirm(&s, 77000);
+	CHECK_I64(77000, feed_state_at(&s));
 	CHECK_I64(FEED_HISTORY_MAX,
 		(int64_t)json_array_size(json_object_get(s.doc, "history")));
 	CHECK(judge(&s, 30, 890000) == 0);
@@ -392,7 +397,6 @@ static void check_judge(void)
 	CHECK_FAILS(EX_DATAERR, judge(&s, 30, 99000));
 	CHECK_FAILS(EX_DATAERR, judge(&s, 2, 300000)); /* a tenth of the usual number */
 	CHECK(judge(&s, 3, 300000) == 0);
-	memset(&l, 0, sizeof l);
 	CHECK(feed_state_offers(&s, &l) == 0);
 	CHECK_I64(30, (int64_t)l.n);
 	offer_list_release(&l);

@@ -1,0 +1,145 @@
+/* fuzz_feed: what markets send - SkyPilot's CSV, Vast's JSON, Python literals, GPU names.
+ *
+ * The first byte picks the reader. Promises held: every offer is a good record and comes back
+ * from it as it was, has a price, and every row is in an offer or in a note. */
+/* uses: cmd/rnp-price */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-price/feed.h"
+#include "cmd/rnp-price/feed_state.h"
+#include "cmd/rnp-price/pyliteral.h"
+#include "cmd/rnp-price/quote_core.h"
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/gpu.h"
+#include "common/json.h"
+#include "common/schema.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool promise)
+{
+	if (!promise)
+		abort();
+}
+
+/* an offer is written, read and written again */
+static void check_offer(const struct offer *o)
+{
+	struct buf once = BUF_INIT, twice = BUF_INIT;
+	struct offer_list l = { 0 };
+	json_t *r = offer_to_json(o), *again;
+
+	must(o->uusd_per_gpu_hour > 0);
+	must(schema_check(r, "offer", "rnp.offer") == 0);
+	json_write(&once, r);
+	must(offer_list_add_json(&l, r, "offer") == 0);
+	again = offer_to_json(&l.items[0]);
+	json_write(&twice, again);
+	must(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+	json_decref(again);
+	json_decref(r);
+	offer_list_release(&l);
+	buf_release(&once);
+	buf_release(&twice);
+}
+
+/* whatever the market says, a price is made of it that keeps the rules */
+static void check_quote(const struct offer_list *l)
+{
+	static const struct quote_rules rules = { .fee_ppm = 50000,
+		.undercut_ppm = 10000,
+		.reliability_ppm = 900000,
+		.hysteresis_ppm = 20000,
+		.reference = "RTX 4090" };
+	struct quote_input in = { .gpu_model = "RTX 4090",
+		.known = gpu_find("RTX 4090", 0),
+		.gpu_count = 2,
+		.f32_gflops = 82580,
+		.floor_uusd = 1000,
+		.last_ask_uusd = 5000,
+		.offers = l };
+	struct quote q;
+
+	quote_price(&q, &in, &rules);
+	must(q.ask_uusd >= in.floor_uusd);
+	must(q.rival_uusd < 0 || q.ask_uusd == in.floor_uusd ||
+		q.customer_uusd < q.rival_uusd);
+	quote_release(&q);
+}
+
+static void check_feed(const struct feed *f)
+{
+	long noted = 0;
+
+	for (size_t i = 0; i < f->nnotes; i++)
+		noted += f->notes[i].times;
+	must(f->rows <= (long)f->offers.n + noted);
+	for (size_t i = 0; i < f->offers.n; i++)
+		check_offer(&f->offers.items[i]);
+	check_quote(&f->offers);
+}
+
+static void read_feed(const char *text, size_t len,
+	int (*read)(struct feed *f, const char *text, size_t len, const char *name))
+{
+	struct feed f = FEED_INIT;
+	struct feed_state s = { 0 };
+
+	if (read(&f, text, len, "fuzz") == 0) {
+		check_feed(&f);
+		f.at_ms = 0;
+		feed_state_accept(&s, "vast", &f, NULL);
+		must(feed_judge(&s, &f.offers, 2) ==
+			0); /* a feed is in line with itself */
+	}
+	feed_state_release(&s);
+	feed_release(&f);
+}
+
+static void read_literal(const char *text)
+{
+	json_t *v = pyliteral_parse(text, "fuzz");
+	struct buf out = BUF_INIT;
+
+	if (v)
+		json_write(&out, v);
+	json_decref(v);
+	buf_release(&out);
+}
+
+static void read_name(const char *text, size_t len)
+{
+	const struct gpu_model *m = gpu_find(text, len > 40 ? (int64_t)len << 30 : 0);
+
+	must(!m || gpu_find(m->name, 0) == m);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct buf text = BUF_INIT;
+
+	if (size < 1)
+		return 0;
+	buf_add(&text, data + 1, size - 1);
+	buf_reserve(&text, 1);
+	text.data[text.len] = '\0';
+	switch (data[0] % 4) {
+	case 0:
+		read_feed(text.data, text.len, feed_skypilot);
+		break;
+	case 1:
+		read_feed(text.data, text.len, feed_vast);
+		break;
+	case 2:
+		read_literal(text.data);
+		break;
+	default:
+		read_name(text.data, text.len);
+	}
+	err_clear();
+	buf_release(&text);
+	return 0;
+}
