@@ -1,0 +1,232 @@
+/* Rows of the 16 x 16 matrix are vectors, so V is ChaCha on whole vectors; T goes by
+ * four times four unpacks and shuffles. AVX2 does the same on two halves. Lanes of memory are
+ * filled four at a time, so that the reads of the second parents, which miss every cache, overlap;
+ * the parents of the next block are prefetched. */
+#include "kernels/memfill.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#include <stddef.h>
+
+#include "kernels/cpu.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define AVX2   __attribute__((target("avx2")))
+#define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2")))
+
+#define TOGETHER 4
+
+static const uint32_t zeros[MEMFILL_WORDS];
+
+/* The four steps of ChaCha's quarter round for rows a b c d of x. */
+#define QUARTER(ADD, XOR, ROL, x, a, b, c, d)                                        \
+	do {                                                                         \
+		(x)[a] = ADD((x)[a], (x)[b]), (x)[d] = ROL(XOR((x)[d], (x)[a]), 16); \
+		(x)[c] = ADD((x)[c], (x)[d]), (x)[b] = ROL(XOR((x)[b], (x)[c]), 12); \
+		(x)[a] = ADD((x)[a], (x)[b]), (x)[d] = ROL(XOR((x)[d], (x)[a]), 8);  \
+		(x)[c] = ADD((x)[c], (x)[d]), (x)[b] = ROL(XOR((x)[b], (x)[c]), 7);  \
+	} while (0)
+
+#define ONE_DOUBLE_ROUND(ADD, XOR, ROL, x)                 \
+	do {                                               \
+		QUARTER(ADD, XOR, ROL, (x), 0, 4, 8, 12);  \
+		QUARTER(ADD, XOR, ROL, (x), 1, 5, 9, 13);  \
+		QUARTER(ADD, XOR, ROL, (x), 2, 6, 10, 14); \
+		QUARTER(ADD, XOR, ROL, (x), 3, 7, 11, 15); \
+		QUARTER(ADD, XOR, ROL, (x), 0, 5, 10, 15); \
+		QUARTER(ADD, XOR, ROL, (x), 1, 6, 11, 12); \
+		QUARTER(ADD, XOR, ROL, (x), 2, 7, 8, 13);  \
+		QUARTER(ADD, XOR, ROL, (x), 3, 4, 9, 14);  \
+	} while (0)
+
+#define TWO_DOUBLE_ROUNDS(ADD, XOR, ROL, x)           \
+	do {                                          \
+		ONE_DOUBLE_ROUND(ADD, XOR, ROL, (x)); \
+		ONE_DOUBLE_ROUND(ADD, XOR, ROL, (x)); \
+	} while (0)
+
+/* --- AVX-512 ----------------------------------------------------------------------------- */
+
+AVX512 INLINE void transpose16(__m512i x[16])
+{
+	__m512i a[16], b[16];
+
+	for (int i = 0; i < 16; i += 2) {
+		b[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+		b[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+	}
+	for (int q = 0; q < 16; q += 4) {
+		a[q] = _mm512_unpacklo_epi64(b[q], b[q + 2]);
+		a[q + 1] = _mm512_unpackhi_epi64(b[q], b[q + 2]);
+		a[q + 2] = _mm512_unpacklo_epi64(b[q + 1], b[q + 3]);
+		a[q + 3] = _mm512_unpackhi_epi64(b[q + 1], b[q + 3]);
+	}
+	for (int c = 0; c < 4; c++) {
+		__m512i low01 = _mm512_shuffle_i32x4(a[c], a[4 + c], 0x44);
+		__m512i high01 = _mm512_shuffle_i32x4(a[c], a[4 + c], 0xee);
+		__m512i low23 = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0x44);
+		__m512i high23 = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0xee);
+
+		x[c] = _mm512_shuffle_i32x4(low01, low23, 0x88);
+		x[4 + c] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
+		x[8 + c] = _mm512_shuffle_i32x4(high01, high23, 0x88);
+		x[12 + c] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
+	}
+}
+
+AVX512 INLINE void block512(uint32_t *out, const uint32_t *prev, const uint32_t *ref,
+	const uint32_t salt[4])
+{
+	__m512i x[16], s = _mm512_zextsi128_si512(_mm_loadu_si128((const __m128i *)salt));
+
+	for (int i = 0; i < 16; i++)
+		x[i] = _mm512_xor_si512(_mm512_loadu_si512(prev + 16 * i),
+			_mm512_loadu_si512(ref + 16 * i));
+	x[0] = _mm512_xor_si512(x[0], s);
+	TWO_DOUBLE_ROUNDS(_mm512_add_epi32, _mm512_xor_si512, _mm512_rol_epi32, x);
+	transpose16(x);
+	TWO_DOUBLE_ROUNDS(_mm512_add_epi32, _mm512_xor_si512, _mm512_rol_epi32, x);
+	/* X is read again: 16 registers hold no second copy */
+	for (int i = 0; i < 16; i++) {
+		__m512i again = _mm512_xor_si512(_mm512_loadu_si512(prev + 16 * i),
+			_mm512_loadu_si512(ref + 16 * i));
+
+		if (i == 0)
+			again = _mm512_xor_si512(again, s);
+		_mm512_storeu_si512(out + 16 * i, _mm512_xor_si512(x[i], again));
+	}
+}
+
+/* --- AVX2 -------------------------------------------------------------------------------- */
+
+#define ROL256(v, n) \
+	_mm256_or_si256(_mm256_slli_epi32(v, n), _mm256_srli_epi32(v, 32 - (n)))
+
+AVX2 INLINE void transpose8(__m256i x[8])
+{
+	__m256i a[8], b[8];
+
+	for (int i = 0; i < 8; i += 2) {
+		b[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
+		b[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
+	}
+	for (int q = 0; q < 8; q += 4) {
+		a[q] = _mm256_unpacklo_epi64(b[q], b[q + 2]);
+		a[q + 1] = _mm256_unpackhi_epi64(b[q], b[q + 2]);
+		a[q + 2] = _mm256_unpacklo_epi64(b[q + 1], b[q + 3]);
+		a[q + 3] = _mm256_unpackhi_epi64(b[q + 1], b[q + 3]);
+	}
+	for (int c = 0; c < 4; c++) {
+		x[c] = _mm256_permute2x128_si256(a[c], a[4 + c], 0x20);
+		x[4 + c] = _mm256_permute2x128_si256(a[c], a[4 + c], 0x31);
+	}
+}
+
+AVX2 static void block256(uint32_t *out, const uint32_t *prev, const uint32_t *ref,
+	const uint32_t salt[4])
+{
+	__m256i half[2][16], t[8],
+		s = _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)salt));
+
+#define XOR_AT(i, h)                                                            \
+	_mm256_xor_si256(_mm256_loadu_si256(                                    \
+				 (const __m256i *)(prev + 16 * (i) + 8 * (h))), \
+		_mm256_loadu_si256((const __m256i *)(ref + 16 * (i) + 8 * (h))))
+	for (int h = 0; h < 2; h++) {
+		for (int i = 0; i < 16; i++)
+			half[h][i] = XOR_AT(i, h);
+		if (h == 0)
+			half[0][0] = _mm256_xor_si256(half[0][0], s);
+		TWO_DOUBLE_ROUNDS(_mm256_add_epi32, _mm256_xor_si256, ROL256, half[h]);
+	}
+	/* four squares of 8 x 8; those off the diagonal change places */
+	for (int i = 0; i < 8; i++)
+		t[i] = half[1][i], half[1][i] = half[0][8 + i], half[0][8 + i] = t[i];
+	for (int h = 0; h < 2; h++) {
+		transpose8(half[h]);
+		transpose8(half[h] + 8);
+	}
+	for (int h = 0; h < 2; h++) {
+		TWO_DOUBLE_ROUNDS(_mm256_add_epi32, _mm256_xor_si256, ROL256, half[h]);
+		for (int i = 0; i < 16; i++) {
+			__m256i v = _mm256_xor_si256(half[h][i], XOR_AT(i, h));
+
+			if (h == 0 && i == 0)
+				v = _mm256_xor_si256(v, s);
+			_mm256_storeu_si256((__m256i *)(out + 16 * i + 8 * h), v);
+		}
+	}
+#undef XOR_AT
+}
+
+/* --- lanes ------------------------------------------------------------------------------- */
+
+struct next {
+	const uint32_t *prev, *ref;
+	uint32_t *out;
+	uint32_t salt[4];
+};
+
+/* Where block i of a lane comes from and goes to; its second parent is on its way afterwards. */
+INLINE void find(struct next *to, const struct memfill *m, uint64_t lane, uint64_t i)
+{
+	uint64_t slice = m->step % MEMFILL_SLICES;
+	struct memfill_ref from;
+
+	to->ref = zeros;
+	to->out = m->blocks + MEMFILL_WORDS * memfill_index(m, lane, slice, i);
+	memfill_salt(to->salt, m, lane, i);
+	if (!memfill_ref_of(&from, m, to->salt))
+		return;
+	to->ref = m->blocks +
+		MEMFILL_WORDS * memfill_index(m, from.lane, from.slice, from.i);
+	for (int k = 0; k < MEMFILL_WORDS; k += 16)
+		_mm_prefetch((const char *)(to->ref + k), _MM_HINT_T0);
+}
+
+INLINE const uint32_t *before(const struct memfill *m, uint64_t lane)
+{
+	uint64_t slice = m->step % MEMFILL_SLICES;
+
+	if (!m->step)
+		return zeros;
+	return m->blocks +
+		MEMFILL_WORDS *
+		memfill_index(m, lane, (slice + 3) % MEMFILL_SLICES, m->per_slice - 1);
+}
+
+#define DEFINE_LANES(NAME, ISA, BLOCK)                                              \
+	ISA void NAME(const struct memfill *m, uint64_t from, uint64_t to)          \
+	{                                                                           \
+		struct next now[TOGETHER], then[TOGETHER];                          \
+		for (uint64_t lane = from; lane < to; lane += TOGETHER) {           \
+			uint64_t n = to - lane < TOGETHER ? to - lane : TOGETHER;   \
+			for (uint64_t l = 0; l < n; l++) {                          \
+				find(&now[l], m, lane + l, 0);                      \
+				now[l].prev = before(m, lane + l);                  \
+			}                                                           \
+			for (uint64_t i = 0; i < m->per_slice; i++)                 \
+				for (uint64_t l = 0; l < n; l++) {                  \
+					if (i + 1 < m->per_slice)                   \
+						find(&then[l], m, lane + l, i + 1); \
+					BLOCK(now[l].out, now[l].prev, now[l].ref,  \
+						now[l].salt);                       \
+					then[l].prev = now[l].out;                  \
+					now[l] = then[l];                           \
+				}                                                   \
+		}                                                                   \
+	}
+
+DEFINE_LANES(memfill_avx512, AVX512, block512)
+DEFINE_LANES(memfill_avx2, AVX2, block256)
+
+memfill_fn memfill_fast(void)
+{
+	enum cpu_level level;
+
+	(void)cpu_level_chosen(&level);
+	if (level == CPU_AVX512)
+		return memfill_avx512;
+	return level == CPU_AVX2 ? memfill_avx2 : memfill_ref;
+}
+#endif
