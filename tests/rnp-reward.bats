@@ -1,0 +1,275 @@
+# rnp-reward: usage, epoch, explain, proof, verify.
+load helper
+
+usages=$ROOT/tests/data/man/usage.jsonl
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+}
+
+# pay FILE: one line `node job availability` for each reward, as tests/reward.py prints
+pay() {
+	jq -r 'select(.kind == "rnp.reward") |
+		"\(.node) \(.job_base_units) \(.availability_base_units)"' "$1"
+}
+
+# tokens BASE_UNITS: as the option wants them
+tokens() {
+	printf '%d.%08d' $(($1 / 100000000)) $(($1 % 100000000))
+}
+
+# agrees POLICY [POOL_BASE_UNITS]: over random usages, to the last unit; the root too
+agrees() {
+	rnp-reward epoch --policy "$1" ${2:+--pool "$(tokens "$2")"} random.jsonl >out
+	diff <(pay out) <(python3 "$ROOT/tests/reward.py" "$@" <random.jsonl)
+	assert_equal "$(tail -1 out | jq -r .merkle_root)" "$(python3 "$ROOT/tests/merkle.py" <out)"
+	assert_equal "$(tail -1 out | jq .total_base_units)" \
+		"$(jq -s 'map(.base_units // 0) | add' out)"
+}
+
+@test "epoch: 2000 random nodes are paid as Python's fractions say, to the last base unit" {
+	python3 "$ROOT/tests/reward.py" make 2000 11 >random.jsonl
+	agrees rnp-004 123456789012345
+	agrees rnp-006 8408520000000
+	agrees rnp-006 99999999999999
+	agrees rnp-019
+	agrees rnp-021
+}
+
+@test "epoch: worked examples of the proposals" {
+	rnp-reward epoch --policy rnp-021 "$usages" >out
+	assert_equal "$(jq -c 'select(.kind == "rnp.reward") |
+		[.job_base_units, .availability_base_units, .base_units]' out | head -2)" \
+		$'[1488095238,199000000,1687095238]\n[7440476190,200000000,7640476190]'
+	assert_equal "$(jq -r 'select(.qualified == false).reasons[0]' out)" "gpu_model: not known"
+}
+
+@test "epoch: the pool of RNP-006 is the lower of 840,852 / 10 and 75 for each qualified node" {
+	rnp-reward epoch --policy rnp-006 --left 840852 --epochs 10 <<<"$(head -1 "$usages")" >out
+	assert_equal "$(tail -1 out | jq -c '[.scheduled_base_units, .pool_base_units]')" \
+		"[8408520000000,7500000000]"
+	for i in 1 2; do
+		python3 "$ROOT/tests/reward.py" make 1500 $i
+	done | jq -c '.gpu_model = "RTX 4090" | .wallet = .node | .down_bps = 1000000000 |
+		.up_bps = 1000000000 | .up_s = 1000 | del(.gpu_memory_bytes)' >many
+	rnp-reward epoch --policy rnp-006 --left 840852 --epochs 10 many >out
+	assert_equal "$(tail -1 out | jq .total_base_units)" 8408520000000
+	run_split rnp-reward epoch --policy rnp-006 "$usages"
+	assert_failure 64
+	[[ $stderr == *--pool* ]]
+	assert_equal "$output" ""
+}
+
+@test "epoch: the testnet pays a machine without a GPU" {
+	rnp-reward epoch --policy testnet "$usages" >out
+	assert_equal "$(sed -n 4p out | jq -c '[.qualified, .base_units > 0]')" "[true,true]"
+	assert_equal "$(tail -1 out | jq -r .token)" TEST
+}
+
+@test "epoch: a policy is a file: a new one needs no new code" {
+	cat >new.json <<-'POLICY'
+		{"kind": "rnp.policy", "v": 1, "name": "new", "title": "a third per up hour, at most 5",
+		 "epoch": {"seconds": 604800}, "requires": [],
+		 "terms": [{"name": "hours", "value": {"divide": [{"field": "up_s"}, 3600]}}],
+		 "pay": {"job": {"amount": {"least": ["5", {"divide": [{"term": "hours"}, 3]}]}}}}
+	POLICY
+	rnp-reward epoch --policy ./new.json >out \
+		<<<'{"kind":"rnp.usage","v":1,"node":"J4tKqyDa5yTicVvypCpfySW9jf5b7owJcPvpKkMhZrqW","up_s":3600}'
+	assert_equal "$(jq -s '.[0].base_units' out)" 33333333
+	assert_equal "$(tail -1 out | jq -r .policy)" new
+}
+
+@test "epoch: one node twice is refused, naming both lines" {
+	refused 65 "dup.jsonl:5: node J4tKqyDa5yTicVvypCpfySW9jf5b7owJcPvpKkMhZrqW has a usage already, in dup.jsonl:1" \
+		sh -c 'cat "$1" >dup.jsonl; head -1 "$1" >>dup.jsonl
+			rnp-reward epoch --policy rnp-021 dup.jsonl' sh "$usages"
+}
+
+@test "epoch: bad usages are refused with line, field and reason, and nothing is written" {
+	try() {
+		{
+			head -1 "$usages"
+			sed -n 2p "$usages" | jq -c "$2"
+		} >bad.jsonl
+		refused 65 "$1" rnp-reward epoch --policy rnp-021 bad.jsonl
+		assert_equal "$output" ""
+		[[ $stderr == *bad.jsonl:2* ]]
+	}
+	try "worked_s" '.worked_s = -1'
+	try "worked_s" '.worked_s = 604801'
+	try "more than the 604800 s" '.up_s = 604801'
+	try "up_s" '.up_s = 1.5'
+	try "up_s" '.up_s = 1e300'
+	try "up_s" '.up_s = "many"'
+	try "node" 'del(.node)'
+	try "node" '.node = "0OIl"'
+	try "wallet" '.wallet = .wallet + "1"'
+	try "v" '.v = 2'
+	try "kind" '.kind = "rnp.node"'
+	try "no such factor" '.factors = {"luck": 7}'
+	try "factors" '.factors = {"gpu": -1}'
+	try "factors" '.factors = {"gpu": 1e9}'
+	try "another epoch" '.to = "2026-11-17T00:00:00Z"'
+	printf '{"kind":"rnp.usage","v":1,' >bad.jsonl
+	refused 65 "bad.jsonl:1" rnp-reward epoch --policy rnp-021 bad.jsonl
+	refused 66 "nowhere" rnp-reward epoch --policy rnp-021 nowhere
+	printf '{"kind":"rnp.usage","v":1,"node":"a","node":"b"}\n' >bad.jsonl
+	refused 65 "bad.jsonl:1" rnp-reward epoch --policy rnp-021 bad.jsonl
+}
+
+@test "epoch: plain and other spellings of a usage are read alike" {
+	python3 "$ROOT/tests/reward.py" make 300 5 >plain.jsonl
+	# an escape, a decimal string and an unknown field take the general way
+	jq -c '.note = {"a": ["\u00e9\n"]} | if .up_s then .up_s |= tostring else . end' \
+		plain.jsonl >other.jsonl
+	rnp-reward epoch --policy rnp-019 plain.jsonl >a
+	rnp-reward epoch --policy rnp-019 other.jsonl >b
+	cmp a b
+}
+
+@test "epoch: gcc and clang, one core and several, agree on every byte over 10,000 nodes" {
+	command -v clang >/dev/null || skip "no clang"
+	python3 "$ROOT/tests/reward.py" make 10000 3 >random.jsonl
+	make -s -C "$ROOT" BUILD="$BATS_TEST_TMPDIR/clang" CC=clang OPENMP= \
+		"$BATS_TEST_TMPDIR/clang/bin/rnp-reward"
+	for policy in rnp-019 rnp-021 "rnp-006 --pool 84085.2" "rnp-004 --pool 1000"; do
+		# the clang build lies elsewhere: give it the file
+		set -- $policy
+		rnp-reward epoch --policy $policy random.jsonl >a
+		OMP_NUM_THREADS=1 rnp-reward epoch --policy $policy random.jsonl >b
+		"$BATS_TEST_TMPDIR/clang/bin/rnp-reward" epoch \
+			--policy "$ROOT/cmd/rnp-reward/policies/$1.json" "${@:2}" random.jsonl >c
+		cmp a b
+		cmp a c
+	done
+}
+
+@test "explain: every term with inputs, sources and exact values" {
+	node=$(head -1 "$usages" | jq -r .node)
+	rnp-reward explain --node "$node" --policy rnp-021 "$usages" >out
+	assert_equal "$(jq -r 'select(.step == "uptime").value' out)" 0.995
+	assert_equal "$(jq -r 'select(.step == "worked").value' out)" "0.595238095 (25/42)"
+	assert_equal "$(jq -r 'select(.step == "total").value' out)" "16.87095238 RENDER"
+	assert_equal "$(jq -r 'select(.part == "pay" and .step == "job").formula' out)" \
+		"25 x multiplier x worked"
+	[[ $(jq -r 'select(.step == "up_s").source' out) == *usage.jsonl:1 ]]
+	jq -r 'select(.part == "note").source' out | grep -q 0.82
+	refused 1 "has no usage" rnp-reward explain --policy rnp-021 "$usages" \
+		--node 11111111111111111111111111111111
+}
+
+@test "proof and verify: each wallet is proven, a changed amount is not" {
+	python3 "$ROOT/tests/reward.py" make 50 9 >random.jsonl
+	rnp-reward epoch --policy rnp-019 random.jsonl >out
+	for node in $(jq -r 'select((.base_units // 0) > 0).node // empty' out); do
+		rnp-reward proof --node "$node" out
+	done >proofs
+	rnp-reward verify proofs >checks
+	assert_equal "$(wc -l <checks)" "$(wc -l <proofs)"
+	# every proof leads to the epoch's root
+	assert_equal "$(jq -r .merkle_root proofs | sort -u)" "$(tail -1 out | jq -r .merkle_root)"
+	run_split rnp-reward verify <<<"$(head -1 proofs | jq -c '.unlocked_base_units += 1')"
+	assert_failure 1
+	run_split rnp-reward verify <<<"$(head -1 proofs | jq -c '.proof |= .[1:]')"
+	assert_failure 1
+	poor=$(jq -r 'select(.base_units == 0).node' out | head -1)
+	refused 1 "" rnp-reward proof --node "$poor" out
+	# without one of those who are paid
+	sed "$(grep -nm1 '"base_units":[1-9]' out | cut -d: -f1)d" out >part
+	refused 65 "some are missing" rnp-reward proof --node "$(tail -1 proofs | jq -r .node)" part
+}
+
+@test "verify: an epoch is computed again; the first difference is named" {
+	rnp-reward epoch --policy rnp-006 --pool 150 "$usages" >out
+	rnp-reward verify --usage "$usages" out
+	run_split rnp-reward verify --usage "$usages" \
+		<<<"$(jq -c 'if .kind == "rnp.reward" then .terms.s_ppm += 1 else . end' out)"
+	assert_failure 1
+	assert_equal "$(jq -r 'select(.what == "recomputed").reason' <<<"$output")" \
+		"reward 1: terms.s_ppm is 859001, computed 859000"
+	run_split rnp-reward verify <<<"$(sed 2d out)"
+	assert_failure 1
+	[[ $output == *"nodes is 3 by the rewards, 4 by the epoch"* ]]
+	run_split rnp-reward verify --usage "$usages" <<<"$(jq -c '
+		if .policy_sha256 then .policy_sha256 |= gsub("[0-9]"; "0") else . end' out)"
+	assert_failure 1
+	[[ $output == *policy_sha256* ]]
+	refused 65 "nothing to verify" rnp-reward verify <"/dev/null"
+}
+
+@test "ledger: chained, idempotent, one result for one epoch, whole after a torn line" {
+	rnp-reward epoch --policy rnp-021 --store db "$usages" >first
+	rnp-reward epoch --policy testnet --store db "$usages" >/dev/null
+	rnp-reward epoch -q --policy rnp-021 --store db "$usages" >again
+	cmp first again
+	assert_equal "$(wc -l <db)" 2
+	rnp-reward verify --store db
+	rnp-reward verify --store db first
+	run_split rnp-reward epoch --policy rnp-021 --store db --pool 1 "$usages"
+	assert_failure 65
+	[[ $stderr == *"with another result"* ]]
+	assert_equal "$output" ""
+	printf '{"kind":"rnp.epo' >>db
+	rnp-reward epoch --policy rnp-019 --store db "$usages" >/dev/null
+	rnp-reward verify --store db
+	assert_equal "$(wc -l <db)" 3
+	sed -i '1s/"nodes":4/"nodes":5/' db
+	run_split rnp-reward verify --store db
+	assert_failure 1
+	[[ $output == *"db:2: previous"* ]]
+}
+
+@test "usage: uptime, work and score from signed records; strangers do not count" {
+	rnp-register keygen --out node.json >/dev/null
+	rnp-register keygen --out judge.json >/dev/null
+	rnp-register keygen --out stranger.json >/dev/null
+	node=$(rnp-register address --key node.json)
+	judge=$(rnp-register address --key judge.json)
+	stranger=$(rnp-register address --key stranger.json)
+	jq -c ".node = \"$node\"" "$ROOT/tests/data/rtx4090.node.json" |
+		rnp-register sign --key node.json >records
+	for minute in $(seq -w 0 59); do
+		[[ $minute == 2? ]] || # ten minutes of silence
+			echo "{\"kind\":\"rnp.heartbeat\",\"v\":1,\"node\":\"$node\",
+				\"at\":\"2026-11-20T12:$minute:00Z\",\"interval_s\":60,\"state\":\"idle\"}"
+	done | jq -c . | rnp-register sign --key node.json >>records
+	receipt() { # SIGNER JOB FROM TO UUSD
+		echo "{\"kind\":\"rnp.receipt\",\"v\":1,\"node\":\"$node\",\"signer\":\"$1\",\"job\":\"$2\",
+			\"from\":\"2026-11-20T$3Z\",\"to\":\"2026-11-20T$4Z\",\"earned_uusd\":$5}" | jq -c .
+	}
+	verdict() {
+		echo "{\"kind\":\"rnp.verdict\",\"v\":1,\"node\":\"$node\",\"signer\":\"$judge\",
+			\"at\":\"2026-11-20T12:0$1:00Z\",\"passed\":$2,\"checks\":[],
+			\"readings\":$3}" | jq -c "$4"
+	}
+	{
+		receipt "$judge" a 11:50:00 12:10:00 1001
+		receipt "$judge" b 12:05:00 12:15:00 1000 # overlaps
+		verdict 1 true '{"bandwidth":1000000000,"teraflops":82580000000000,"memory":25769803776,"clock":10000000}' '.score_ppm = 3'
+		verdict 2 false '{}' .
+	} | rnp-register sign --key judge.json >>records
+	receipt "$stranger" c 12:00:00 13:00:00 999999999 | rnp-register sign --key stranger.json >>records
+	head -5 records | tail -1 | sed 's/12:03/12:25/' >>records # a changed heartbeat
+	set -- --from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z --trust "$judge"
+	# twice the records are not twice the work
+	run_split rnp-reward usage "$@" records records
+	assert_success
+	# 19:00 to 30:00 is a gap; the receipts cover 12:00 to 12:15; 501 of the first one's 1001
+	assert_equal "$(jq -c '[.up_s, .worked_s, .earned_uusd, .score_ppm, .gpu_model]' <<<"$output")" \
+		'[2940,900,1501,1,"RTX 4090"]'
+	assert_equal "$(grep -c 'nobody who is trusted' <<<"$stderr")" 2
+	assert_equal "$(grep -c 'left out' <<<"$stderr")" 4
+	run_split rnp-reward usage "$@" --policy rnp-004 records
+	assert_equal "$(jq .score_ppm <<<"$output")" 8000000
+	# the parts of two epochs add up
+	sum=$(for half in "12:00:00Z 12:07:07Z" "12:07:07Z 13:00:00Z"; do
+		read -r a b <<<"$half"
+		rnp-reward usage -q --from "2026-11-20T$a" --to "2026-11-20T$b" --trust "$judge" records 2>/dev/null
+	done | jq -s 'map(.earned_uusd) | add')
+	assert_equal "$sum" 1501
+	rnp-reward usage "$@" records 2>/dev/null | rnp-reward epoch --policy testnet | tail -1 |
+		jq -e '.epoch_s == 3600 and .total_base_units > 0'
+	refused 64 "--to must be after" rnp-reward usage --from 2026-11-20T12:00:00Z --to 2026-11-20T12:00:00Z records
+	refused 64 "not an address" rnp-reward usage "$@" --trust nobody records
+	refused 65 "records.bad:1" sh -c 'echo "{" >records.bad; rnp-reward usage "$@" records.bad' sh "$@"
+}
