@@ -1,0 +1,281 @@
+# rnp-price floor and quote: what a node costs, and what it asks for.
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+	NODE=$ROOT/tests/data/rtx4090.node.json
+	COSTS=$ROOT/tests/data/man/costs.json
+	export RNP_NOW=2026-11-20T18:30:00Z
+}
+
+# offer MODEL COUNT UUSD [MORE]: a record
+offer() {
+	echo "{\"kind\":\"rnp.offer\",\"v\":1,\"market\":\"test\",\"offer_id\":\"$1-$3\",\"gpu_model\":\"$1\",\"gpu_count\":$2,\"uusd_per_gpu_hour\":$3,\"spot\":false${4:+,$4}}"
+}
+
+# node GPUS...: a record
+node() {
+	jq -nc '{kind:"rnp.node",v:1,at:"2026-11-20T12:00:00Z",gpus:($ARGS.positional|map({model:.}))}' --args "$@"
+}
+
+# a node that costs nothing but this many uusd an hour
+costs() {
+	echo "{\"watts_load\":0,\"uusd_per_kwh\":0,\"network_uusd_per_hour\":$1}"
+}
+
+quote() {
+	run_split rnp-price quote --node "$@"
+	assert_success
+	jq -e . <<<"$output" >/dev/null
+}
+
+why_has() {
+	jq -e --arg t "$1" '.why | any(startswith($t))' <<<"$output" >/dev/null ||
+		fail "why lacks '$1': $(jq -c .why <<<"$output")"
+}
+
+# --- floor ---------------------------------------------------------------------------------
+
+@test "floor: each term, their sum, and the days until the hardware is paid" {
+	run_split rnp-price floor --costs "$COSTS" --explain <"$NODE"
+	assert_success
+	# 450 W x 0.15; 1599 / 1460 / 24; 10% of it all, each rounded up
+	assert_equal "$(jq -c '[.floor_uusd, .terms]' <<<"$output")" \
+		'[146448,{"energy_uusd":67500,"depreciation_uusd":45634,"network_uusd":20000,"margin_uusd":13314,"fee_uusd":0}]'
+	assert_equal "$(jq -c '[.idle_uusd, .hour, .break_even_days]' <<<"$output")" "[29000,18,1131]"
+	assert_equal "$(jq -r .node <<<"$output")" "$(jq -r .node "$NODE")"
+	why_has "energy: 450 W at 0.150000 \$/kWh (18:00 UTC) is 0.067500 \$/h"
+	# without a node, of the costs alone
+	run_split rnp-price floor --costs "$COSTS" </dev/null
+	assert_success
+	assert_equal "$(jq -c '[.floor_uusd, has("node"), has("why")]' <<<"$output")" "[146448,false,false]"
+	run_split rnp-price floor --costs "$COSTS" --price 0.40 </dev/null
+	assert_equal "$(jq .break_even_days <<<"$output")" 214 # 1599 / ((0.4 - 0.0875) x 24) = 213.2
+	run_split rnp-price floor --costs "$COSTS" --price 0.05 </dev/null
+	assert_equal "$(jq -c '[has("break_even_days"), .why]' <<<"$output")" \
+		'[false,["break-even: never at 0.050000 $/h, which leaves nothing for the hardware"]]'
+}
+
+@test "floor: the fee is a part of the price, the tariff one of 24" {
+	echo '{"watts_load":1000,"uusd_per_kwh":95000,"fee_ppm":50000}' >c.json
+	run_split rnp-price floor --costs c.json </dev/null
+	assert_equal "$(jq -c '[.floor_uusd, .terms.fee_uusd]' <<<"$output")" "[100000,5000]"
+	jq -nc '{watts_load:1000, tariff:[range(24) | . * 1000]}' >c.json
+	run_split rnp-price floor --costs c.json </dev/null
+	assert_equal "$(jq -c '[.hour, .floor_uusd]' <<<"$output")" "[18,18000]"
+	RNP_NOW=2026-11-20T23:59:59Z run_split rnp-price floor --costs c.json </dev/null
+	assert_equal "$(jq -c '[.hour, .floor_uusd]' <<<"$output")" "[23,23000]"
+}
+
+@test "floor: RNP-004's table, to the last digit" {
+	run_split rnp-price floor --policy rnp-004
+	assert_success
+	assert_equal "$(jq -r '[.gpu_model, .msrp_uusd / 1e6, .tensor_cores, .f32_gflops / 1e3, .gpu_memory_bytes / 1048576, .bandwidth_mbytes / 1e3, .power_w, .daily_rounded_uusd / 1e6, .hourly_rounded_uusd / 1e6] | map(tostring) | join("|")' <<<"$output")" \
+		"RTX 4090|1599|512|82.58|24576|1008|450|8.88|0.37
+RTX 4080|1199|304|48.8|16384|716.8|320|6.66|0.28
+RTX 4070 Ti|799|240|40.09|12288|504|285|4.44|0.18
+RTX 3090 Ti|1999|336|40|24576|1008|450|11.11|0.46
+RTX 3090|1499|328|35.58|24576|935.81|350|8.33|0.35
+RTX 3080 Ti|1199|320|34.1|12288|912|350|6.66|0.28
+RTX 3080|699|272|29.77|10240|760|320|3.88|0.16
+RTX 3070 Ti|599|192|21.75|8192|608|290|3.33|0.14
+RTX 3070|499|184|20.31|8192|448|220|2.77|0.12
+RTX 3060 Ti|399|152|16.2|8192|608|290|2.22|0.09
+RTX 2080 Ti|999|544|13.45|11264|616|250|5.55|0.2313
+GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
+	assert_equal "$(jq -c 'select(.gpu_model == "RTX 2080 Ti") | .tiers | map([.tier, .at_least_mbytes, .surcharge_ppm, .hourly_uusd])' <<<"$output")" \
+		'[["Low I",25,0,231250],["Low II",50,50000,242813],["Med I",100,100000,254375],["Med II",200,150000,265938],["Med III",300,200000,277500],["High I",400,225000,283281],["High II",500,255000,290219],["Ultra High",1000,500000,346875]]'
+	refused 65 "no table of prices" rnp-price floor --policy rnp-019
+	refused 66 "" rnp-price floor --policy rnp-000
+}
+
+@test "floor: bad costs are refused with the field" {
+	local row
+	for row in '{}|watts_load' '{"watts_load":1}|uusd_per_kwh' '{"watts_load":"1 W","uusd_per_kwh":1}|watts_load' \
+		'{"watts_load":1,"uusd_per_kwh":-1}|uusd_per_kwh' '{"watts_load":1,"uusd_per_kwh":1,"fee_ppm":1000000}|fee_ppm' \
+		'{"watts_load":1,"tariff":[1]}|tariff: 1 prices, not 24' '{"watts_load":1,"uusd_per_kwh":1,"hardware_uusd":5}|depreciation_days' \
+		'{"watts_load":1,"uusd_per_kwh":1,"uusd_per_kwh":2}|duplicate' '[]|c.json' '{"watts_load":1e99,"uusd_per_kwh":1}|watts_load'; do
+		echo "${row%|*}" >c.json
+		refused 65 "${row##*|}" rnp-price floor --costs c.json
+		[[ $stderr == *c.json* ]]
+		assert_equal "$output" ""
+	done
+	refused 66 missing.json rnp-price floor --costs missing.json
+	run_split rnp-price floor
+	assert_equal "$status" 64
+	run_split rnp-price floor --costs "$COSTS" --policy rnp-004
+	assert_equal "$status" 64
+}
+
+@test "floor: records before a bad one are written" {
+	run_split rnp-price floor --costs "$COSTS" - <<<"$(cat "$NODE"; echo '{"kind":"rnp.node","v":2}')"
+	assert_equal "$status" 65
+	assert_equal "$(wc -l <<<"$output")" 1
+	[[ $stderr == *:2:* ]]
+}
+
+# --- quote ---------------------------------------------------------------------------------
+
+@test "quote: the fee is 5% of the price, not of the ask" {
+	costs 1900000 >c.json
+	quote "$NODE" --costs c.json --hours 10 </dev/null
+	assert_equal "$(jq -c '[.ask_uusd, .customer_uusd, .fee_uusd, .job]' <<<"$output")" \
+		'[1900000,2000000,100000,{"hours":10,"customer_uusd":20000000,"burn_uusd":19000000,"fee_uusd":1000000}]'
+}
+
+@test "quote: just under the lowest comparable rival, and what was left out" {
+	costs 100000 >c.json
+	{
+		offer "RTX 4090" 1 500000
+		offer "NVIDIA GeForce RTX 4090" 1 400000
+		offer "RTX 4090" 1 90000 '"own":true'
+		offer "RTX 4090" 1 80000 '"rentable":false'
+		offer "RTX 4090" 1 70000 '"reliability_ppm":500000'
+		offer "RTX 4090" 8 60000
+		offer "RTX 4090D" 1 50000
+		offer "RTX 3090" 1 40000
+	} >offers
+	offer "RTX 4090" 1 30000 | sed 's/"spot":false/"spot":true/' >>offers
+	quote "$NODE" --costs c.json offers
+	assert_equal "$(jq -c '[.rival_uusd, .customer_uusd, .ask_uusd, .floor_uusd]' <<<"$output")" \
+		"[400000,396000,376200,100000]"
+	why_has "offers: 9 read, 2 comparable"
+	why_has "left out: 1 our own"
+	why_has "left out: 1 spot"
+	why_has "left out: 1 not rentable"
+	why_has "left out: 1 below a reliability of 900000 ppm"
+	why_has "left out: 1 with another number of GPUs"
+	why_has "left out: 2 of other GPU models"
+	why_has "rival: test NVIDIA GeForce RTX 4090-400000, 0.400000 \$/h a GPU"
+	assert_equal "$(jq -c .spec <<<"$output")" \
+		'{"gpu_model":"RTX 4090","gpu_count":1,"gpu_memory_bytes":25757220864,"f32_gflops":82580,"country":"US"}'
+	quote "$NODE" --costs c.json --min-reliability 400000 --undercut 0 offers
+	assert_equal "$(jq -c '[.rival_uusd, .customer_uusd, .ask_uusd]' <<<"$output")" "[70000,105263,100000]"
+	why_has "floor: "
+}
+
+@test "quote: the floor is the node's, the market's price is per GPU" {
+	costs 1000000 >c.json
+	node 4090 4090 4090 4090 >n.json
+	offer "RTX 4090" 4 400000 >offers
+	quote n.json --costs c.json offers
+	assert_equal "$(jq -c '[.rival_uusd, .customer_uusd, .ask_uusd, .spec.gpu_count]' <<<"$output")" \
+		"[1600000,1584000,1504800,4]"
+	# none with four: two to eight count
+	{ offer "RTX 4090" 2 350000; offer "RTX 4090" 1 100000; } >offers
+	quote n.json --costs c.json offers
+	assert_equal "$(jq .rival_uusd <<<"$output")" 1400000
+	why_has "rival: test RTX 4090-350000, 0.350000 \$/h a GPU (none has as many GPUs"
+}
+
+@test "quote: no rival: the model's price by TFLOPS, or the floor" {
+	costs 50000 >c.json
+	node "RTX 3090" >n.json
+	{ offer "RTX 4090" 1 400000; offer "RTX 4090" 1 500000; offer "RTX 4090" 1 600000; } >offers
+	quote n.json --costs c.json offers
+	# 35.58 / 82.58 of 0.50
+	assert_equal "$(jq -c '[.model_uusd, .customer_uusd, has("rival_uusd")]' <<<"$output")" "[215427,215426,false]"
+	why_has "no rival: none of 3 offers is comparable"
+	offer "L4" 1 400000 >offers
+	quote n.json --costs c.json offers
+	assert_equal "$(jq -c '[.ask_uusd, .floor_uusd, has("model_uusd")]' <<<"$output")" "[50000,50000,false]"
+	why_has "no rival"
+	# a chip that is not in the table, by its measured speed: 80% of the reference
+	node "Mystery X1" >n.json
+	offer "RTX 4090" 1 1000000 >offers
+	jq -nc '{kind:"rnp.bench",v:1,at:"2026-11-20T12:00:00Z",suite:"gpu",test:"matmul_f32",unit:"FLOP/s",median:66064000000000,low:66000000000000,high:66100000000000,samples:11}' >bench
+	quote n.json --bench bench --costs c.json offers
+	[[ $stderr == *"'Mystery X1' is not in our table"* ]]
+	assert_equal "$(jq -c '[.model_uusd, .customer_uusd, .ask_uusd]' <<<"$output")" "[800000,800000,760000]"
+}
+
+@test "quote: a node without a GPU is quoted from its floor, with the reason" {
+	costs 50000 >c.json
+	node >n.json
+	offer "RTX 4090" 1 400000 >offers
+	quote n.json --costs c.json offers
+	assert_equal "$(jq -c '[.ask_uusd, .customer_uusd, has("rival_uusd")]' <<<"$output")" "[50000,52632,false]"
+	why_has "no rival: the node has no GPU"
+	jq -c 'del(.gpus) | .unknown = {gpus: "libnvidia-ml.so.1: cannot open"}' n.json >u.json
+	quote u.json --costs c.json offers
+	why_has "no rival: libnvidia-ml.so.1: cannot open"
+	node "RTX 4090" "RTX 3090" >n.json
+	quote n.json --costs c.json offers
+	why_has "no rival: the node's GPUs are of different models"
+}
+
+@test "quote: own offers are never undercut" {
+	costs 50000 >c.json
+	offer "RTX 4090" 1 300000 '"own":true' >offers
+	quote "$NODE" --costs c.json offers
+	assert_equal "$(jq -c '[.customer_uusd, has("rival_uusd")]' <<<"$output")" "[300000,false]"
+	why_has "own: "
+}
+
+@test "quote: --state damps small changes and outlives a feed that fails" {
+	costs 50000 >c.json
+	offer "RTX 4090" 1 400000 >offers
+	quote "$NODE" --costs c.json --state s.json offers
+	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
+	offer "RTX 4090" 1 404000 >offers
+	quote "$NODE" --costs c.json --state s.json offers
+	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
+	why_has "hysteresis: 0.376200 to 0.379962"
+	quote "$NODE" --costs c.json --state s.json </dev/null # the feed failed
+	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
+	why_has "the last price, 0.376200 \$/h, stands"
+	offer "RTX 4090" 1 398000 >offers
+	quote "$NODE" --costs c.json --state s.json offers
+	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
+	offer "RTX 4090" 1 300000 >offers
+	quote "$NODE" --costs c.json --state s.json offers
+	assert_equal "$(jq .ask_uusd <<<"$output")" 282150
+	assert_equal "$(jq -c '.nodes | map_values(.ask_uusd) | to_entries[0].value' s.json)" 282150
+	echo '{"kind":"rnp.price-state","v":1,"nodes":{"x":{"ask_uusd":-1}}}' >s.json
+	refused 65 "nodes.x: field 'ask_uusd' is -1" rnp-price quote --node "$NODE" --costs c.json --state s.json offers
+}
+
+@test "quote: feed and quote in one pipe" {
+	run_split bash -c "rnp-price feed -m skypilot '$ROOT/tests/data/price/skypilot-made-up.csv' |
+		rnp-price quote --node '$NODE' --costs '$COSTS'"
+	assert_success
+	assert_equal "$(jq -c '[.rival_uusd, .customer_uusd]' <<<"$output")" "[410000,405900]"
+}
+
+@test "quote: bad input is refused and no quote is written" {
+	costs 50000 >c.json
+	offer "RTX 4090" 1 400000 >offers
+	echo '{"kind":"rnp.offer","v":2}' >>offers
+	refused 65 "offers:2" rnp-price quote --node "$NODE" --costs c.json offers
+	assert_equal "$output" ""
+	offer "RTX 4090" 1 0 >offers
+	refused 65 "uusd_per_gpu_hour" rnp-price quote --node "$NODE" --costs c.json offers
+	echo '{"kind":"rnp.node","v":1}' >n.json
+	refused 65 "n.json" rnp-price quote --node n.json --costs c.json /dev/null
+	refused 66 "missing" rnp-price quote --node missing --costs c.json /dev/null
+	refused 65 "fee_ppm" rnp-price quote --node "$NODE" --costs c.json --policy rnp-004 /dev/null
+	run_split rnp-price quote --node - --costs c.json
+	assert_equal "$status" 64
+	[[ $stderr == *"standard input is wanted twice"* ]]
+}
+
+@test "price: closed standard output is an error" {
+	[[ -w /dev/full ]] || skip "no /dev/full"
+	run_split bash -c "rnp-price floor --policy rnp-004 >/dev/full"
+	assert_equal "$status" 74
+}
+
+@test "price: help, usage and records of the subcommands" {
+	local sub
+	for sub in feed floor quote; do
+		run_split rnp-price "$sub" --help
+		assert_success
+		[[ $output == "usage: rnp-price $sub"* ]]
+	done
+	for sub in rnp.offer rnp.floor rnp.quote; do
+		rnp-price --schema "$sub" | jq -e --arg k "$sub" '.title == $k'
+	done
+	run_split rnp-price feed -m vast --table "$ROOT/tests/data/price/vast-made-up.json"
+	assert_success
+	[[ ${lines[0]} == market*gpu_model* ]]
+}
