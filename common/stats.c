@@ -19,7 +19,7 @@ static double log_share(size_t n, size_t i)
 	int sign;
 
 	return lgamma_r((double)n + 1, &sign) - lgamma_r((double)i + 1, &sign) -
-	       lgamma_r((double)(n - i) + 1, &sign) - (double)n * log(2);
+		lgamma_r((double)(n - i) + 1, &sign) - (double)n * log(2);
 }
 
 size_t stats_rank(size_t n, int64_t *coverage_ppm)

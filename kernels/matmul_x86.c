@@ -125,11 +125,11 @@ DEFINE_PACK_B(pack_b_i8, int8_t, 4, four_i8)
 	R(0, __VA_ARGS__) \
 	R(1, __VA_ARGS__) \
 	R(2, __VA_ARGS__) R(3, __VA_ARGS__) R(4, __VA_ARGS__) R(5, __VA_ARGS__)
-#define ROWS12(R, ...)                                                           \
-	ROWS6(R, __VA_ARGS__)                                                    \
-	R(6, __VA_ARGS__)                                                        \
-	R(7, __VA_ARGS__) R(8, __VA_ARGS__) R(9, __VA_ARGS__) R(10, __VA_ARGS__) \
-		R(11, __VA_ARGS__)
+#define ROWS12(R, ...)        \
+	ROWS6(R, __VA_ARGS__) \
+	R(6, __VA_ARGS__)     \
+	R(7, __VA_ARGS__)     \
+	R(8, __VA_ARGS__) R(9, __VA_ARGS__) R(10, __VA_ARGS__) R(11, __VA_ARGS__)
 
 #define ZERO(i, vector) vector x##i = { 0 }, y##i = { 0 };
 #define STEP(i, spread, mac)                       \
