@@ -74,3 +74,53 @@ start_registry() {
 	rnp-register sign --key key.json many | rnp-register verify | jq -e 'select(.ok | not)' && fail 'a bad one'
 	diff <(rnp-register sign --key key.json many | jq -c '{n}') many
 }
+
+# heartbeats FILE: a day of them, signed, and the node itself
+heartbeats() {
+	RNP_NOW=2026-11-20T00:00:00Z rnp-register detect --key key.json --wallet "$address" |
+		rnp-register sign --key key.json >"$1"
+	for hour in {0..23}; do
+		printf '{"kind":"rnp.heartbeat","v":1,"node":"%s","at":"2026-11-20T%02d:00:00Z","interval_s":3600,"state":"idle"}\n' \
+			"$address" "$hour"
+	done | RNP_NOW=2026-11-20T00:00:00Z rnp-register sign --key key.json >>"$1"
+}
+
+@test "pipe: heartbeats | usage | epoch | proof | verify" {
+	heartbeats records
+	rnp-reward usage --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z records >usage
+	assert_equal "$(jq -r '.node, .up_s' usage)" "$address"$'\n86400'
+	rnp-reward epoch --policy testnet --pool 10 usage | tee rewards |
+		rnp-reward proof --node "$address" | tee proof | rnp-reward verify >check
+	assert_equal "$(jq -r .ok check)" true
+	assert_equal "$(jq -r .merkle_root proof)" "$(jq -r 'select(.kind == "rnp.epoch").merkle_root' rewards)"
+	rnp-reward verify --usage usage --policy testnet rewards
+}
+
+@test "pipe: a base unit more, in the reward or in its proof, is a clear no" {
+	heartbeats records
+	rnp-reward usage --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z records >usage
+	rnp-reward epoch --policy testnet --pool 10 usage >rewards
+	rnp-reward proof --node "$address" rewards | jq -c '.unlocked_base_units += 1' >proof
+	run_split rnp-reward verify proof
+	assert_equal "$status" 1
+	assert_equal "$(jq -r .ok <<<"$output")" false
+	jq -c 'if .kind == "rnp.reward" then .base_units += 1 else . end' rewards >more
+	run_split rnp-reward verify --usage usage --policy testnet more
+	assert_equal "$status" 1
+}
+
+@test "pipe: a forged heartbeat is named and nothing is computed from it" {
+	heartbeats records
+	sed '5s/"interval_s":3600/"interval_s":36000/' records >forged
+	refused 65 'forged:5' rnp-reward usage --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z forged
+	assert_equal "$output" ""
+}
+
+@test "pipe: feed | quote, with the feed's offers as rivals" {
+	cp "$ROOT"/tests/data/man/* .
+	rnp-price feed --market vast vast.json >offers
+	rnp-price quote --node node.json --costs costs.json offers >quote
+	assert_equal "$(jq -r .kind quote)" rnp.quote
+	(($(jq .ask_uusd quote) >= $(jq .floor_uusd quote)))
+	rnp-register sign --key key.json quote | rnp-register verify
+}
