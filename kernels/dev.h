@@ -1,0 +1,94 @@
+/* dev.h - the contract of a device: memory, order, time, and a table of operations. libc only.
+ *
+ * Code above it is written once and runs on the CPU and on a GPU. Pointers given to an operation belong
+ * to the device (dev_alloc), except where it says host. Operations on one device happen in the
+ * order of the calls; those of a GPU may still be running when the call returns: get, sync and stop wait. One
+ * thread at a time uses a device. Every function returns 0, or -1 with code and sentence in
+ * d->code and d->error; a GPU's error may come out at a later call.
+ *
+ * A new operation: its trio NAME.h, NAME.c, NAME_x86.c and NAME.cu; a slot in struct dev_ops here and in
+ * struct cpu_kernels (dev_cpu.h); a wrapper in dev_cpu.c and dev_cuda.cu; a check in tests/kernels.
+ * A unit test fails while a slot is empty. */
+#ifndef RNP_KERNELS_DEV_H
+#define RNP_KERNELS_DEV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/cpu.h"
+#include "kernels/product.h"
+#include "kernels/philox.h"
+#include "kernels/sha256_rows.h"
+#include "kernels/bulk.h"
+
+/* Of everything a plug-in shares with us: this and the headers above. Raise it with every change. */
+#define DEV_VERSION 1
+
+struct dev;
+
+struct dev_ops {
+	/* memory: what alloc gives is aligned to 256 bytes and holds anything */
+	int (*alloc)(struct dev *d, void **out, uint64_t bytes);
+	void (*free)(struct dev *d, void *p); /* NULL is fine; waits */
+	int (*put)(struct dev *d, void *to, const void *host, uint64_t bytes);
+	int (*get)(struct dev *d, void *host, const void *from, uint64_t bytes);
+	int (*room)(struct dev *d, uint64_t *bytes); /* free memory now */
+
+	/* order and time: ns of the operations between start and stop, on the device's clock */
+	int (*sync)(struct dev *d);
+	int (*start)(struct dev *d);
+	int (*stop)(struct dev *d, int64_t *ns);
+	void (*close)(struct dev *d);
+
+	/* operations */
+	int (*copy)(struct dev *d, void *to, const void *from, uint64_t bytes);
+	int (*fill)(struct dev *d, uint32_t *to, uint32_t word, uint64_t words);
+	int (*triad)(struct dev *d, double *a, const double *b, const double *c, double s,
+		uint64_t n);
+	int (*random)(struct dev *d, uint64_t *sum, const struct bulk_random *r);
+	int (*product)(struct dev *d, const struct product *p);
+	int (*philox)(struct dev *d, void *out, uint64_t bytes, const struct philox *p);
+	int (*sha256)(struct dev *d, unsigned char *out, const struct sha256_rows *in);
+};
+
+struct dev {
+	const struct dev_ops *ops; /* NULL: not open */
+	void *state;               /* the backend's */
+	char name[16];             /* "cpu", "cuda:0" */
+	char model[128];           /* "" unknown */
+	char isa[16];              /* "avx512", "sm_90" */
+	unsigned char uuid[16];    /* of a GPU, else zeros */
+	uint64_t memory_bytes;     /* all of it */
+	int code;                  /* of the last error: sysexits.h */
+	char error[512];
+};
+
+#define DEV_INIT  \
+	{         \
+		0 \
+	}
+
+KERNELS_BEGIN
+
+/* Open a device. spec: "auto" (the first GPU there is, else the CPU), "cpu", "cuda" or "cuda:N"; NULL or ""
+ * is what RNP_DEVICE says, else auto. code 64: no such name; 69: asked for by name and not there.
+ * On failure d holds the error and nothing to close. */
+int dev_open(struct dev *d, const char *spec);
+void dev_close(struct dev *d); /* safe on what is not open */
+
+/* The CPU with the kernels of a level, whatever RNP_ISA says; code 69: the CPU has not got them. Above ref, oneDNN
+ * multiplies matrices where it is installed, unless RNP_DNNL=0. */
+int dev_open_cpu(struct dev *d, enum cpu_level level);
+
+/* Keep an error: for backends. Returns -1. */
+int dev_fail(struct dev *d, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The plug-in's entry: open GPU n. version: DEV_VERSION of the caller. */
+#define DEV_CUDA_OPEN "rnp_cuda_open"
+int rnp_cuda_open(int version, struct dev *d, int n);
+typedef int (*dev_cuda_open_fn)(int version, struct dev *d, int n);
+
+KERNELS_END
+
+#endif
