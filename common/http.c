@@ -13,7 +13,6 @@
 
 #include "common/err.h"
 #include "common/json.h"
-#include "common/num.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define TIMEOUT_MS         30000
@@ -139,35 +138,19 @@ static bool header_is(const char *line, size_t len, const char *name, char *valu
 	return true;
 }
 
-/* Retry-After: seconds, or an HTTP date, which is rare and which we take as "not given". */
-static int64_t retry_after_ms(const char *value)
-{
-	int64_t seconds = -1;
-
-	if (num_i64(value, "Retry-After", 0, 86400, &seconds) < 0) {
-		err_clear();
-		return -1;
-	}
-	return seconds * 1000;
-}
-
 static size_t on_header(char *line, size_t size, size_t n, void *arg)
 {
 	struct transfer *t = arg;
 	size_t len = size * n;
-	char value[64];
 
 	if (len > 5 && strncasecmp(line, "HTTP/", 5) == 0) {
 		/* a new answer: after a redirect, or 100 Continue */
 		t->answered = true;
 		t->r->etag[0] = t->r->content_type[0] = '\0';
-		t->r->retry_after_ms = -1;
 	}
 	header_is(line, len, "etag", t->r->etag, sizeof t->r->etag);
 	header_is(line, len, "content-type", t->r->content_type,
 		sizeof t->r->content_type);
-	if (header_is(line, len, "retry-after", value, sizeof value))
-		t->r->retry_after_ms = retry_after_ms(value);
 	return len;
 }
 
@@ -219,6 +202,7 @@ static CURLcode try_once(struct http *h, const struct http_request *q, struct tr
 {
 	CURL *curl = h->curl;
 	struct curl_slist *headers = make_headers(q);
+	curl_off_t retry_after_s = 0;
 	long status = 0;
 	CURLcode rc;
 
@@ -240,6 +224,9 @@ static CURLcode try_once(struct http *h, const struct http_request *q, struct tr
 		SET(CURLOPT_CUSTOMREQUEST, q->method);
 	rc = lib.easy_perform(curl);
 	lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+	lib.easy_getinfo(curl, CURLINFO_RETRY_AFTER, &retry_after_s); /* 0: not given */
+	if (retry_after_s > 0)
+		t->r->retry_after_ms = retry_after_s > 86400 ? 86400000 : retry_after_s * 1000;
 	t->r->status = (int)status;
 	lib.slist_free_all(headers);
 	return rc;

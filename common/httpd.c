@@ -20,10 +20,6 @@
 #include "common/io.h"
 #include "common/mem.h"
 
-#define CONNECTIONS_MAX   4096
-#define PER_CLIENT_MAX    512
-#define REQUEST_TIMEOUT_S 20
-#define THREADS_MAX       8
 #define STOP_SECONDS      10
 #define LOG_FLUSH_NS      200000000
 #define CERT_BYTES_MAX    ((size_t)1 << 20)
@@ -491,23 +487,6 @@ static int load_tls(struct httpd *h)
 	return io_read(&h->key, c->key_file, CERT_BYTES_MAX);
 }
 
-static void set_defaults(struct httpd_config *c)
-{
-	if (!c->threads) {
-		long cores = sysconf(_SC_NPROCESSORS_ONLN);
-
-		c->threads = cores < 2      ? 2 :
-			cores > THREADS_MAX ? THREADS_MAX :
-					      (int)cores;
-	}
-	if (!c->connections_max)
-		c->connections_max = CONNECTIONS_MAX;
-	if (!c->per_client_max)
-		c->per_client_max = PER_CLIENT_MAX;
-	if (!c->request_timeout_s)
-		c->request_timeout_s = REQUEST_TIMEOUT_S;
-}
-
 static void add_routes(struct httpd *h)
 {
 	int n = 0;
@@ -548,16 +527,6 @@ static void block_signals(void)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-static int write_port(const struct httpd *h)
-{
-	char text[16];
-	int n = snprintf(text, sizeof text, "%d\n", h->port);
-
-	return h->config.port_file ?
-		io_replace(h->config.port_file, text, (size_t)n, 0644) :
-		0;
-}
-
 struct httpd *httpd_start(const struct httpd_config *config)
 {
 	struct httpd *h = xcalloc(1, sizeof *h);
@@ -565,7 +534,7 @@ struct httpd *httpd_start(const struct httpd_config *config)
 	h->config = *config;
 	h->listen_fd = -1;
 	pthread_mutex_init(&h->lock, NULL);
-	set_defaults(&h->config);
+	httpd_defaults(&h->config);
 	add_routes(h);
 	if (httpd_log_open(&h->log, config) < 0 || library() < 0 || load_tls(h) < 0 ||
 		(h->listen_fd = httpd_listen(config->listen, &h->port)) < 0)
@@ -584,7 +553,7 @@ struct httpd *httpd_start(const struct httpd_config *config)
 		err_set(EX_OSERR, "cannot start a thread");
 		goto fail;
 	}
-	if (write_port(h) == 0)
+	if (httpd_write_port(config->port_file, h->port) == 0)
 		return h;
 	httpd_stop(h);
 	return NULL;

@@ -1,4 +1,4 @@
-/* Where httpd listens. */
+/* Where httpd listens, and what it does unless told otherwise. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,6 +11,12 @@
 
 #include "common/err.h"
 #include "common/httpd_parts.h"
+#include "common/io.h"
+
+#define CONNECTIONS_MAX   4096
+#define PER_CLIENT_MAX    512
+#define REQUEST_TIMEOUT_S 20
+#define THREADS_MAX       8
 
 /* "host:port", "[v6]:port", ":port" */
 static int split_address(const char *text, char host[256], char port[8])
@@ -107,4 +113,29 @@ int httpd_connections_possible(int wanted)
 	if (limit.rlim_cur != RLIM_INFINITY && (rlim_t)wanted + 64 > limit.rlim_cur)
 		return limit.rlim_cur > 128 ? (int)limit.rlim_cur - 64 : 64;
 	return wanted;
+}
+
+void httpd_defaults(struct httpd_config *c)
+{
+	if (!c->threads) {
+		long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+		c->threads = cores < 2      ? 2 :
+			cores > THREADS_MAX ? THREADS_MAX :
+					      (int)cores;
+	}
+	if (!c->connections_max)
+		c->connections_max = CONNECTIONS_MAX;
+	if (!c->per_client_max)
+		c->per_client_max = PER_CLIENT_MAX;
+	if (!c->request_timeout_s)
+		c->request_timeout_s = REQUEST_TIMEOUT_S;
+}
+
+int httpd_write_port(const char *path, int port)
+{
+	char text[16];
+	int n = snprintf(text, sizeof text, "%d\n", port);
+
+	return path ? io_replace(path, text, (size_t)n, 0644) : 0;
 }

@@ -66,4 +66,10 @@ int httpd_listen(const char *text, int *port);
 /* Every connection is a descriptor: as many as wanted, or as the system lets us have. */
 int httpd_connections_possible(int wanted);
 
+/* Put defaults in place of zeros. */
+void httpd_defaults(struct httpd_config *c);
+
+/* Write the port to a file; path NULL: nothing. */
+int httpd_write_port(const char *path, int port);
+
 #endif

@@ -1,0 +1,261 @@
+/* httpd: request targets, routes and entity tags by hand; and a real server on loopback that
+ * answers later from another thread, refuses what is too much, and closes slow clients. */
+#include "common/httpd.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/http.h"
+#include "tests/unit/test.h"
+
+static enum httpd_when echo(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	(void)ctx;
+	r->content_type = "text/plain";
+	buf_addf(&r->body, "%s|%s|%s", q->arg ? q->arg : "-", buf_text(&q->body),
+		httpd_query(q, "x") ? httpd_query(q, "x") : "-");
+	snprintf(r->etag, sizeof r->etag, "\"e\"");
+	return HTTPD_NOW;
+}
+
+struct late {
+	struct httpd_request *q;
+	struct httpd_reply *r;
+};
+
+static void *answer_late(void *arg)
+{
+	struct late *l = arg;
+
+	usleep(20000);
+	buf_adds(&l->r->body, "{\"late\":true}");
+	httpd_finish(l->q);
+	free(l);
+	return NULL;
+}
+
+static enum httpd_when later(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	struct late *l = malloc(sizeof *l);
+	pthread_t thread;
+
+	(void)ctx;
+	*l = (struct late){ q, r };
+	pthread_create(&thread, NULL, answer_late, l);
+	pthread_detach(thread);
+	return HTTPD_LATER;
+}
+
+static enum httpd_when later_at_once(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	(void)ctx;
+	buf_adds(&r->body, "{\"late\":false}");
+	httpd_finish(q);
+	return HTTPD_LATER;
+}
+
+static const struct httpd_route routes[] = {
+	{ "GET", "/echo", echo, 0 },
+	{ "POST", "/echo", echo, 100 },
+	{ "GET", "/echo/{name}", echo, 0 },
+	{ "GET", "/later", later, 0 },
+	{ "GET", "/later_at_once", later_at_once, 0 },
+	{ 0 },
+};
+
+static void target(const char *text, int want, const char *path, const char *x)
+{
+	struct httpd_request q = { 0 };
+
+	CHECK_I64(want, httpd_parse_uri(&q, text));
+	if (want == 0) {
+		CHECK_TEXT(path, q.path);
+		CHECK_TEXT(x, httpd_query(&q, "x") ? httpd_query(&q, "x") : "-");
+	}
+	httpd_request_release(&q);
+}
+
+static void targets(void)
+{
+	char many[400] = "/p?";
+
+	target("/p", 0, "/p", "-");
+	target("/p?x=1&y=2", 0, "/p", "1");
+	target("/p?y&x=a%20b+c%2Bd&", 0, "/p", "a b c+d");
+	target("/a%2Fb+c?x", 0, "/a/b+c", "");
+	target("/p?x=%c3%a4", 0, "/p", "\xc3\xa4");
+	target("/p?x=%00", -1, "", "");
+	target("/p%0", -1, "", "");
+	target("/p%", -1, "", "");
+	target("/p?x=%g0", -1, "", "");
+	target("/p?x=%ff", -1, "", "");
+	target("/p\xff", -1, "", "");
+	for (int i = 0; i < HTTPD_QUERY_MAX; i++)
+		strcat(many, "a&");
+	target(many, 0, "/p", "-");
+	strcat(many, "a&");
+	target(many, -1, "", "");
+}
+
+static int route(const char *method, const char *path, const char *want_arg)
+{
+	struct httpd_request q = { .method = method };
+	const struct httpd_route *r;
+	const char *allow = "";
+	int status;
+
+	CHECK_I64(0, httpd_parse_uri(&q, path));
+	r = httpd_find_route(routes, &q, &status, &allow);
+	if (r)
+		CHECK_TEXT(want_arg, q.arg ? q.arg : "-");
+	httpd_request_release(&q);
+	return r ? (int)(r - routes) : -status;
+}
+
+static void find_routes(void)
+{
+	CHECK_I64(0, route("GET", "/echo", "-"));
+	CHECK_I64(0, route("HEAD", "/echo", "-"));
+	CHECK_I64(1, route("POST", "/echo", "-"));
+	CHECK_I64(-405, route("PUT", "/echo", ""));
+	CHECK_I64(2, route("GET", "/echo/joe", "joe"));
+	CHECK_I64(-405, route("POST", "/echo/joe", ""));
+	CHECK_I64(-404, route("GET", "/echo/", ""));
+	CHECK_I64(-404, route("GET", "/echo/a/b", ""));
+	CHECK_I64(-404, route("GET", "/echo/a%2Fb", ""));
+	CHECK_I64(-404, route("GET", "/ech", ""));
+}
+
+static void etags(void)
+{
+	CHECK(httpd_etag_matches("\"a\"", "\"a\""));
+	CHECK(httpd_etag_matches("W/\"a\"", "\"a\""));
+	CHECK(httpd_etag_matches("\"b\", \"a\"", "\"a\""));
+	CHECK(httpd_etag_matches(" * ", "\"a\""));
+	CHECK(!httpd_etag_matches("\"ab\"", "\"a\""));
+	CHECK(!httpd_etag_matches("\"a\"b", "\"a\""));
+	CHECK(!httpd_etag_matches("\"b\"", "\"a\""));
+	CHECK(!httpd_etag_matches("", "\"a\""));
+	CHECK(!httpd_etag_matches(NULL, "\"a\""));
+	CHECK(!httpd_etag_matches("\"a\"", ""));
+}
+
+static int port;
+static struct http client = HTTP_INIT;
+
+/* Returns the status; the body is compared when want is not NULL. */
+static int ask(const char *path, const char *body, const char *etag, const char *want)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct http_request q = { .body = body,
+		.body_bytes = body ? strlen(body) : 0,
+		.etag = etag,
+		.tries = 1,
+		.timeout_ms = 5000 };
+	char url[200];
+	int status;
+
+	snprintf(url, sizeof url, "http://127.0.0.1:%d%s", port, path);
+	q.url = url;
+	(void)http_fetch(&client, &q, &r);
+	err_clear();
+	if (want)
+		CHECK_TEXT(want, buf_text(&r.body));
+	status = r.status;
+	http_response_release(&r);
+	return status;
+}
+
+static void answers(void)
+{
+	char large[101];
+
+	CHECK_I64(200, ask("/echo?x=1", NULL, NULL, "-||1"));
+	CHECK_I64(200, ask("/echo/joe", NULL, NULL, "joe||-"));
+	CHECK_I64(200, ask("/echo", "body", NULL, "-|body|-"));
+	CHECK_I64(304, ask("/echo", NULL, "\"e\"", ""));
+	for (int i = 0; i < 20; i++) {
+		CHECK_I64(200, ask("/later", NULL, NULL, "{\"late\":true}"));
+		CHECK_I64(200, ask("/later_at_once", NULL, NULL, "{\"late\":false}"));
+	}
+	CHECK_I64(404,
+		ask("/none", NULL, NULL,
+			"{\"error\":\"there is nothing at this path\"}\n"));
+	memset(large, 'x', 100);
+	large[100] = '\0';
+	CHECK_I64(200, ask("/echo", large, NULL, NULL));
+	CHECK_I64(413,
+		ask("/echo",
+			"more than one hundred bytes, which is what the route that this"
+			" is sent to takes and not a single one more than that",
+			NULL, NULL));
+	CHECK_I64(200, ask("/metrics", NULL, NULL, NULL));
+}
+
+static int dial(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+		.sin_port = htons((uint16_t)port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct timeval limit = { 10, 0 };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	return fd;
+}
+
+/* A byte every 200 ms keeps a connection alive for a server that only looks for silence; here
+ * a whole request has two seconds, a body another two. */
+static void slow_clients(const char *start)
+{
+	int64_t begun = clock_mono_ns();
+	int fd = dial();
+	char answer[256];
+
+	CHECK(send(fd, start, strlen(start), MSG_NOSIGNAL) > 0);
+	for (int i = 0; i < 40; i++) {
+		usleep(200000);
+		if (send(fd, "x", 1, MSG_NOSIGNAL) < 0 ||
+			recv(fd, answer, sizeof answer, MSG_DONTWAIT) == 0)
+			break;
+	}
+	CHECK(clock_mono_ns() - begun > 1000000000);
+	CHECK(clock_mono_ns() - begun < INT64_C(7000000000));
+	close(fd);
+}
+
+int main(void)
+{
+	struct httpd_config config = { .listen = "127.0.0.1:0",
+		.log_off = true,
+		.request_timeout_s = 2,
+		.routes = routes };
+	struct httpd *h;
+
+	targets();
+	find_routes();
+	etags();
+	h = httpd_start(&config);
+	CHECK(h != NULL);
+	if (h) {
+		port = httpd_port(h);
+		answers();
+		slow_clients("GET /echo HT");
+		slow_clients(
+			"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n");
+		CHECK_I64(200, ask("/echo", NULL, NULL, "-||-"));
+		http_release(&client);
+		httpd_stop(h);
+	}
+	config.listen = "nonsense";
+	CHECK(httpd_start(&config) == NULL);
+	CHECK_I64(EX_USAGE, err_get()->code);
+	TEST_END();
+}
