@@ -265,13 +265,17 @@ int64_t hw_parse_field(const char *text, const char *word)
 	char *end;
 	long long v;
 
-	for (; text; text = strchr(text, '\n'), text += text != NULL) {
-		if (strncmp(text, word, len) != 0)
-			continue;
-		v = strtoll(text + len, &end, 10);
-		return end > text + len && v >= 0 ? v : -1;
+	while (strncmp(text, word, len) != 0) {
+		text = strchr(text, '\n');
+		if (!text)
+			return -1;
+		text++;
 	}
-	return -1;
+	v = strtoll(text + len, &end, 10);
+	/* strtoll would go on to the next line for a number */
+	if (end == text + len || v < 0 || memchr(text, '\n', (size_t)(end - text)))
+		return -1;
+	return v;
 }
 
 int64_t hw_memory_read(struct hw_causes *why)

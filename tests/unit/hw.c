@@ -33,6 +33,16 @@ static void check_limits(void)
 	CHECK_I64(-1, hw_parse_cpu_max("x 100000"));
 }
 
+static void check_fields(void)
+{
+	CHECK_I64(77, hw_parse_field("MemFree: 1 kB\nMemTotal:   77 kB\n", "MemTotal:"));
+	CHECK_I64(5, hw_parse_field("nr_throttled 5", "nr_throttled"));
+	CHECK_I64(-1, hw_parse_field("", "nr_throttled"));
+	CHECK_I64(-1, hw_parse_field("x nr_throttled 5\n", "nr_throttled"));
+	CHECK_I64(-1, hw_parse_field("nr_throttled\n5\n", "nr_throttled"));
+	CHECK_I64(-1, hw_parse_field("nr_throttled -5\n", "nr_throttled"));
+}
+
 static void check_cpuinfo(void)
 {
 	struct hw_cpu cpu = { 0 };
@@ -84,6 +94,7 @@ int main(void)
 {
 	check_cpulists();
 	check_limits();
+	check_fields();
 	check_cpuinfo();
 	check_cgroups();
 	TEST_END();
