@@ -23,6 +23,7 @@ load helper
 }
 
 @test "ops: the demo is true, and its last line is one record" {
+	cd "$BATS_TEST_TMPDIR"
 	run_split "$ROOT/scripts/demo"
 	assert_success
 	tail -n 1 <<<"$output" >last
