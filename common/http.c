@@ -138,19 +138,32 @@ static bool header_is(const char *line, size_t len, const char *name, char *valu
 	return true;
 }
 
+/* "Sun, 06 Nov 1994 08:49:37 GMT", the one form that is sent today; -1: anything else */
+static int64_t http_date_ms(const char *value)
+{
+	struct tm tm = { 0 };
+	const char *end = strptime(value, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+
+	return end && !*end && tm.tm_year >= 70 ? (int64_t)timegm(&tm) * 1000 : -1;
+}
+
 static size_t on_header(char *line, size_t size, size_t n, void *arg)
 {
 	struct transfer *t = arg;
 	size_t len = size * n;
+	char value[64];
 
 	if (len > 5 && strncasecmp(line, "HTTP/", 5) == 0) {
 		/* a new answer: after a redirect, or 100 Continue */
 		t->answered = true;
 		t->r->etag[0] = t->r->content_type[0] = '\0';
+		t->r->modified_ms = -1;
 	}
 	header_is(line, len, "etag", t->r->etag, sizeof t->r->etag);
 	header_is(line, len, "content-type", t->r->content_type,
 		sizeof t->r->content_type);
+	if (header_is(line, len, "last-modified", value, sizeof value))
+		t->r->modified_ms = http_date_ms(value);
 	return len;
 }
 
@@ -371,7 +384,7 @@ int http_fetch(struct http *h, const struct http_request *q, struct http_respons
 	for (r->tries = 1;; r->tries++) {
 		buf_reset(&r->body);
 		r->etag[0] = r->content_type[0] = '\0';
-		r->retry_after_ms = -1;
+		r->retry_after_ms = r->modified_ms = -1;
 		rc = try_once(h, q, &t);
 		if (!is_temporary(rc, r) || r->tries >= tries ||
 			r->retry_after_ms > RETRY_AFTER_MAX_MS)

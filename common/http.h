@@ -45,6 +45,7 @@ struct http_response {
 	char etag[HTTP_ETAG_MAX]; /* "" when there is none or it is too long */
 	char content_type[128];
 	int64_t retry_after_ms; /* -1: not given */
+	int64_t modified_ms; /* Last-Modified, since 1970; -1: not given */
 	int tries; /* that were made */
 };
 #define HTTP_RESPONSE_INIT                                                               \

@@ -238,6 +238,26 @@ feed_server() {
 	[[ $stderr == *"the last good prices, of 2026-11-20T17:00:00Z, stand" ]]
 }
 
+@test "feed: Last-Modified is the age of a feed without a time of its own" {
+	feed_server
+	catalog a,L4,1,0.5,,US, >www/feed
+	echo "Fri, 20 Nov 2026 15:00:00 GMT" >www/modified
+	run_split rnp-price feed -m skypilot --max-age 4h "$URL"
+	assert_success
+	assert_equal "$(jq -r .at <<<"$output")" 2026-11-20T15:00:00Z
+	# an unchanged feed does not grow younger
+	RNP_NOW=2026-11-20T20:00:00Z run_split rnp-price feed -m skypilot --max-age 4h "$URL"
+	assert_equal "$status" 75
+	[[ $stderr == *"stale: the feed is of 2026-11-20T15:00:00Z"* ]]
+	assert_equal "$output" ""
+	assert_equal "$(tail -1 www/log)" 304
+	# what is no date is not taken for one: the feed is new
+	echo "yesterday" >www/modified
+	rm -r cache
+	run_split rnp-price feed -m skypilot --max-age 4h "$URL"
+	assert_equal "$(jq -r .at <<<"$output")" 2026-11-20T18:00:00Z
+}
+
 @test "feed: an unreachable URL without a cache is 69" {
 	refused 69 "" timeout 60 rnp-price feed -m vast http://127.0.0.1:1/feed
 	assert_equal "$output" ""

@@ -135,7 +135,10 @@ static int fetch_url(struct session *s)
 		buf_add(&s->bytes, r.body.data, r.body.len);
 		snprintf(s->etag, sizeof s->etag, "%s", s->unchanged ? q.etag : r.etag);
 		s->feed.at_ms = s->now_ms;
-		/* unchanged is as old as it says that it is */
+		s->feed.own_time = r.modified_ms >= 0;
+		if (s->feed.own_time)
+			s->feed.at_ms = r.modified_ms;
+		/* unchanged is as old as it said that it is */
 		if (s->unchanged && feed_state_own_time(&s->state))
 			s->feed.at_ms = feed_state_at(&s->state);
 	}

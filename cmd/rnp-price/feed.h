@@ -25,7 +25,7 @@ struct feed_note {
 
 struct feed {
 	struct offer_list offers;
-	int64_t at_ms; /* when it was made; a reader sets it only from the feed's own words */
+	int64_t at_ms; /* when it was made; readers set it only from the feed's words */
 	bool own_time; /* at_ms is the feed's own */
 	long rows;     /* how many the feed has: each is one offer or two, or in a note */
 	struct feed_note *notes;

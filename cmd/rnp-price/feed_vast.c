@@ -258,9 +258,11 @@ static int read_all(struct feed *f, const json_t *doc, const char *name)
 		     *said = json_object_get(doc, "count");
 	struct item it;
 
-	f->own_time = json_object_get(doc, "timestamp");
-	if (f->own_time && json_get_time(doc, name, "timestamp", &f->at_ms) < 0)
-		return -1;
+	if (json_object_get(doc, "timestamp")) {
+		if (json_get_time(doc, name, "timestamp", &f->at_ms) < 0)
+			return -1;
+		f->own_time = true;
+	}
 	if (json_is_object(offers)) {
 		it.obj = offers;
 		snprintf(it.where, sizeof it.where, "%.200s: %s", name, path);

@@ -25,8 +25,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with open(directory + "/log", "a") as log:
             log.write("%d\n" % status)
         self.send_response(status)
-        if status == 200 and mode == "ok":
+        if status == 200 and mode != "error":
             self.send_header("ETag", tag)
+            if os.path.exists(directory + "/modified"):
+                self.send_header("Last-Modified", open(directory + "/modified").read().strip())
         if status != 304:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
