@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/err.h"
+
 #define GPU_NAME_MAX 96 /* longer names are no GPU's */
 #define GPU_KEY_MAX  112
 
@@ -13,18 +15,18 @@
 #define GIB(n) ((int64_t)(n) << 30)
 
 /* name, family, GiB, f32 and tensor 10^9 FLOP/s, memory 10^6 B/s, W, tensor cores, US$ */
-#define NV(n, fam, gib, f32, tens, bw, w, tc, usd, also)                                 \
-	{                                                                                \
-		n, fam, "NVIDIA", false, GIB(gib), f32, tens, bw, w, tc, USD(usd), also  \
+#define NV(n, fam, gib, f32, tens, bw, w, tc, usd, also)                                \
+	{                                                                               \
+		n, fam, "NVIDIA", false, GIB(gib), f32, tens, bw, w, tc, USD(usd), also \
 	}
-#define AMD(n, gib, f32, tens, bw, w, tc, usd, also)                                     \
-	{                                                                                \
-		n, n, "AMD", false, GIB(gib), f32, tens, bw, w, tc, USD(usd), also       \
+#define AMD(n, gib, f32, tens, bw, w, tc, usd, also)                               \
+	{                                                                          \
+		n, n, "AMD", false, GIB(gib), f32, tens, bw, w, tc, USD(usd), also \
 	}
 /* chip known, variant not */
-#define ANY(n, fam, gib, f32, tens, bw, w, tc, also)                                     \
-	{                                                                                \
-		n, fam, "NVIDIA", true, GIB(gib), f32, tens, bw, w, tc, 0, also          \
+#define ANY(n, fam, gib, f32, tens, bw, w, tc, also)                            \
+	{                                                                       \
+		n, fam, "NVIDIA", true, GIB(gib), f32, tens, bw, w, tc, 0, also \
 	}
 
 /* Makers' data sheets and launch prices, held against a second collection of them. Figures of
@@ -250,7 +252,7 @@ const struct gpu_model *gpu_table(size_t *n)
 struct key {
 	char text[GPU_KEY_MAX];
 	char with_size[GPU_KEY_MAX]; /* the same with the size kept: "GH200480GB" */
-	int64_t memory_gib; /* 0: the name has no size */
+	int64_t memory_gib;          /* 0: the name has no size */
 };
 
 /* Words that only say whose product it is. "Q" of Vast's "Q RTX 8000" is not among them. */
@@ -306,7 +308,7 @@ static bool add_word(struct key *k, char *word)
 static bool is_separator(char c)
 {
 	return c == ' ' || c == '_' || c == '-' || c == '/' || c == '(' || c == ')' ||
-	       c == '.';
+		c == '.';
 }
 
 /* Returns false for a name that cannot be a GPU's. */
@@ -356,7 +358,7 @@ static int by_key(const void *a, const void *b)
 static void add_entry(const char *key, size_t len, const struct gpu_model *m)
 {
 	if (nentries == ENTRIES_MAX || len >= GPU_KEY_MAX)
-		abort(); /* the table above is wrong; tests/unit/gpu.c would have shown it */
+		bug("the table of GPUs is wrong: alias '%.40s'", key);
 	memcpy(entries[nentries].key, key, len);
 	entries[nentries].key[len] = '\0';
 	entries[nentries++].model = m;
@@ -394,8 +396,8 @@ static const struct entry *first_of(const char *key)
 		else
 			high = mid;
 	}
-	return low < nentries && strcmp(entries[low].key, key) == 0 ? &entries[low]
-								    : NULL;
+	return low < nentries && strcmp(entries[low].key, key) == 0 ? &entries[low] :
+								      NULL;
 }
 
 /* --- matching ----------------------------------------------------------------------------- */
@@ -423,10 +425,9 @@ static const struct gpu_model *pick(const struct entry *e, int64_t memory_bytes)
 	if (memory_bytes == 0)
 		return e->model;
 	for (key = e->key; e < entries + nentries && strcmp(e->key, key) == 0; e++) {
-		int64_t d = e->model->memory_bytes
-				    ? memory_distance(
-					      e->model->memory_bytes, memory_bytes)
-				    : -1;
+		int64_t d = e->model->memory_bytes ?
+			memory_distance(e->model->memory_bytes, memory_bytes) :
+			-1;
 
 		if (d >= 0 && d < best_distance) {
 			best = e->model;

@@ -1,6 +1,6 @@
 /* gpu.h - one table from the many names of a GPU model to one name, with what is known of it.
  *
- * Pure: no I/O, no clock; libc only. Safe from any thread.
+ * Pure: no I/O, no clock. Safe from any thread. Uses libc, err.
  *
  * Canonical names are the maker's own without "NVIDIA", "GeForce", "Radeon" and the like:
  * "RTX 4090", "RTX 3080 12GB", "RTX A6000", "RTX 6000 Ada", "H100 SXM", "H100 PCIe",
@@ -23,16 +23,16 @@ struct gpu_model {
 	const char *
 		family; /* what reward tables name: "H100" for "H100 SXM"; else the name */
 	const char *vendor; /* "NVIDIA", "AMD" */
-	bool unspecific; /* the chip is known, its form or memory is not */
+	bool unspecific;    /* the chip is known, its form or memory is not */
 	/* 0 in any of these: not published, or not the same for all that the name covers */
-	int64_t memory_bytes; /* as sold, GiB */
-	int64_t f32_gflops; /* 10^9 FLOP/s, at boost clock, without tensor cores */
-	int64_t tensor_gflops; /* f16 in, f32 accumulated, dense */
+	int64_t memory_bytes;     /* as sold, GiB */
+	int64_t f32_gflops;       /* 10^9 FLOP/s, at boost clock, without tensor cores */
+	int64_t tensor_gflops;    /* f16 in, f32 accumulated, dense */
 	int64_t bandwidth_mbytes; /* memory, 10^6 B/s */
-	int64_t power_w; /* board power limit as shipped */
-	int64_t tensor_cores; /* matrix cores for AMD */
-	int64_t msrp_uusd; /* at launch, US dollars */
-	const char *aliases; /* further keys, see gpu.c */
+	int64_t power_w;          /* board power limit as shipped */
+	int64_t tensor_cores;     /* matrix cores for AMD */
+	int64_t msrp_uusd;        /* at launch, US dollars */
+	const char *aliases;      /* further keys, see gpu.c */
 };
 
 /* The model that any_name means, or NULL when that is not certain: a name that is not in the

@@ -239,7 +239,8 @@ static CURLcode try_once(struct http *h, const struct http_request *q, struct tr
 	lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
 	lib.easy_getinfo(curl, CURLINFO_RETRY_AFTER, &retry_after_s); /* 0: not given */
 	if (retry_after_s > 0)
-		t->r->retry_after_ms = retry_after_s > 86400 ? 86400000 : retry_after_s * 1000;
+		t->r->retry_after_ms = retry_after_s > 86400 ? 86400000 :
+							       retry_after_s * 1000;
 	t->r->status = (int)status;
 	lib.slist_free_all(headers);
 	return rc;

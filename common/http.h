@@ -16,41 +16,41 @@
 struct http {
 	void *curl; /* NULL until the first request */
 };
-#define HTTP_INIT                                                                        \
-	{                                                                                \
-		0                                                                        \
+#define HTTP_INIT \
+	{         \
+		0 \
 	}
 
 void http_release(struct http *h);
 
 /* One request. Zero or NULL means the default. */
 struct http_request {
-	const char *method; /* GET, or POST when there is a body */
-	const char *url; /* http:// or https://, nothing else */
+	const char *method;         /* GET, or POST when there is a body */
+	const char *url;            /* http:// or https://, nothing else */
 	const char *const *headers; /* "Name: value" ..., NULL; none */
-	const char *content_type; /* of the body; application/json */
+	const char *content_type;   /* of the body; application/json */
 	const void *body;
 	size_t body_bytes;
-	const char *etag; /* sent as If-None-Match */
-	const char *ca_file; /* trust these certificates, not the system's */
+	const char *etag;           /* sent as If-None-Match */
+	const char *ca_file;        /* trust these certificates, not the system's */
 	int64_t connect_timeout_ms; /* 5 s */
-	int64_t timeout_ms; /* whole request, per try; 30 s */
-	size_t response_bytes_max; /* after decompression; 16 MiB */
-	int tries; /* at most, the first one included; 4 */
+	int64_t timeout_ms;         /* whole request, per try; 30 s */
+	size_t response_bytes_max;  /* after decompression; 16 MiB */
+	int tries;                  /* at most, the first one included; 4 */
 };
 
 struct http_response {
-	int status; /* 0: no answer came */
-	struct buf body; /* of the last try, also when it failed */
+	int status;               /* 0: no answer came */
+	struct buf body;          /* of the last try, also when it failed */
 	char etag[HTTP_ETAG_MAX]; /* "" when there is none or it is too long */
 	char content_type[128];
 	int64_t retry_after_ms; /* -1: not given */
-	int64_t modified_ms; /* Last-Modified, since 1970; -1: not given */
-	int tries; /* that were made */
+	int64_t modified_ms;    /* Last-Modified, since 1970; -1: not given */
+	int tries;              /* that were made */
 };
-#define HTTP_RESPONSE_INIT                                                               \
-	{                                                                                \
-		0                                                                        \
+#define HTTP_RESPONSE_INIT \
+	{                  \
+		0          \
 	}
 
 void http_response_release(struct http_response *r);

@@ -7,7 +7,7 @@
 
 struct known {
 	const char *name;
-	int64_t memory_mib; /* 0: unknown */
+	int64_t memory_mib;    /* 0: unknown */
 	const char *canonical; /* NULL: must not be found */
 };
 
