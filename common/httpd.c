@@ -23,6 +23,7 @@
 #define STOP_SECONDS      10
 #define LOG_FLUSH_NS      200000000
 #define CERT_BYTES_MAX    ((size_t)1 << 20)
+#define BODIES_BYTES_MAX  ((size_t)64 << 20) /* of all requests together */
 #define REFUSED_BODY_MAX  65536
 #define CONNECTION_MEMORY ((size_t)24 << 10) /* request line and headers; more is 431 */
 
@@ -99,6 +100,7 @@ struct connection {
 	int fd;
 	/* when the present wait for the client began; 0: the client waits for us */
 	_Atomic int64_t since_ns;
+	_Atomic bool idle; /* between two requests */
 };
 
 struct httpd {
@@ -113,6 +115,7 @@ struct httpd {
 	pthread_t watcher;
 	_Atomic bool stopping;
 	_Atomic int in_progress;
+	_Atomic size_t body_bytes; /* of all requests that are in progress */
 	int listen_fd, port;
 	struct buf cert, key;
 };
@@ -158,15 +161,6 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *con
 	return x;
 }
 
-static bool is_loopback(const struct sockaddr *a)
-{
-	if (a->sa_family == AF_INET)
-		return (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) ==
-			127;
-	return a->sa_family == AF_INET6 &&
-		IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
-}
-
 /* Who asks; false when the rate limit says no. */
 static bool admit(struct exchange *x)
 {
@@ -180,9 +174,9 @@ static bool admit(struct exchange *x)
 	else if (a && a->sa_family == AF_INET6)
 		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)a)->sin6_addr,
 			x->client, sizeof x->client);
-	if (!x->h->limiter || !a || (is_loopback(a) && !x->h->config.rate_loopback))
+	if (!x->h->limiter || !a || (httpd_is_loopback(a) && !x->h->config.rate_loopback))
 		return true;
-	return httpd_limiter_take(x->h->limiter, x->client, x->q.started_ns);
+	return httpd_limiter_take(x->h->limiter, a, x->q.started_ns);
 }
 
 static enum MHD_Result send_reply(struct exchange *x)
@@ -232,8 +226,10 @@ static bool begin(struct exchange *x, const char *method)
 	x->started = true;
 	x->q.method = method;
 	x->tcp = info ? info->socket_context : NULL;
-	if (x->tcp)
+	if (x->tcp) {
 		x->tcp->since_ns = clock_mono_ns(); /* the body has its own time */
+		x->tcp->idle = false;
+	}
 	if (!admit(x)) {
 		x->h->counters.limited++;
 		x->r.retry_after_s = 1;
@@ -279,6 +275,13 @@ static void take_body(struct exchange *x, const char *data, size_t len)
 		x->refused = true;
 		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
 			x->route->body_bytes_max);
+		return;
+	}
+	if ((x->h->body_bytes += len) > BODIES_BYTES_MAX) {
+		x->h->body_bytes -= len;
+		x->refused = true;
+		x->r.retry_after_s = 1;
+		httpd_error(&x->r, 503, "too many large requests at once");
 		return;
 	}
 	buf_add(&x->q.body, data, len);
@@ -337,8 +340,11 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
 		httpd_log_add(&h->log, &h->counters, &x->q, x->r.status, x->sent_bytes,
 			ns);
 	}
-	if (x->tcp)
+	if (x->tcp) {
 		x->tcp->since_ns = clock_mono_ns();
+		x->tcp->idle = true;
+	}
+	h->body_bytes -= x->q.body.len;
 	httpd_request_release(&x->q);
 	buf_release(&x->r.body);
 	free(x);
@@ -384,21 +390,21 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 }
 
 /* libmicrohttpd's own timeout begins anew with every byte, so that a client that sends one
- * now and then would stay for ever: a whole request, a whole reply and each idle time between
- * them may take request_timeout_s and no longer. */
+ * now and then would stay for ever: a whole request and a whole reply may take
+ * request_timeout_s each and no longer, the idle time between them half of that. */
 static void close_slow(struct httpd *h)
 {
-	int64_t before = clock_mono_ns() -
-		h->config.request_timeout_s * INT64_C(1000000000);
+	int64_t now = clock_mono_ns(),
+		limit = h->config.request_timeout_s * INT64_C(1000000000);
 
 	pthread_mutex_lock(&h->lock);
 	for (struct connection *c = h->connections; c; c = c->next) {
 		int64_t since = c->since_ns;
 
-		if (since && since < before) {
+		if (since && now - since > (c->idle ? limit / 2 : limit)) {
 			shutdown(c->fd, SHUT_RDWR);
 			c->since_ns = 0;
-			h->counters.slow_closed++;
+			h->counters.slow_closed += !c->idle;
 		}
 	}
 	pthread_mutex_unlock(&h->lock);

@@ -66,9 +66,9 @@ struct httpd_config {
 	const char *log_file;             /* request log; NULL: standard error */
 	bool log_off;
 	int threads;           /* 0: one per core, 8 at most */
-	int connections_max;   /* 0: 4096 */
+	int connections_max;   /* 0: 8192 */
 	int per_client_max;    /* connections of one address; 0: 512 */
-	int request_timeout_s; /* to send a whole request, or to be idle; 0: 20 */
+	int request_timeout_s; /* to send a request, or to take a reply; 0: 20 */
 	int64_t rate_per_s;    /* requests a second of one address; 0: no limit */
 	bool rate_loopback;    /* the limit holds for 127.0.0.1 and ::1, too */
 	const struct httpd_route *routes; /* ends with a NULL method */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -180,16 +181,31 @@ void httpd_log_close(struct httpd_log *l)
 	pthread_mutex_destroy(&l->lock);
 }
 
-static uint64_t hash(const char *text)
+static uint64_t hash(const struct sockaddr *client)
 {
 	uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
+	const unsigned char *bytes;
+	size_t n;
 
-	for (; *text; text++)
-		h = (h ^ (unsigned char)*text) * UINT64_C(1099511628211);
+	if (client->sa_family == AF_INET6) {
+		bytes = ((const struct sockaddr_in6 *)client)->sin6_addr.s6_addr;
+		/* IPv4 in IPv6 differs in the last 32 bits only */
+		n = IN6_IS_ADDR_V4MAPPED(
+			    &((const struct sockaddr_in6 *)client)->sin6_addr) ?
+			16 :
+			8;
+	} else {
+		bytes = (const unsigned char *)&((const struct sockaddr_in *)client)
+				->sin_addr;
+		n = 4;
+	}
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ bytes[i]) * UINT64_C(1099511628211);
 	return h ? h : 1;
 }
 
-bool httpd_limiter_take(struct httpd_limiter *l, const char *client, int64_t now_ns)
+bool httpd_limiter_take(struct httpd_limiter *l, const struct sockaddr *client,
+	int64_t now_ns)
 {
 	uint64_t key = hash(client);
 	struct httpd_bucket *b = &l->slots[key % HTTPD_LIMITER_SLOTS];
@@ -211,4 +227,17 @@ bool httpd_limiter_take(struct httpd_limiter *l, const char *client, int64_t now
 		b->micro_tokens -= 1000000;
 	pthread_mutex_unlock(&l->lock);
 	return ok;
+}
+
+bool httpd_is_loopback(const struct sockaddr *client)
+{
+	const struct in6_addr *a;
+
+	if (client->sa_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)client)->sin_addr.s_addr) >>
+			24 ==
+			127;
+	a = &((const struct sockaddr_in6 *)client)->sin6_addr;
+	return IN6_IS_ADDR_LOOPBACK(a) ||
+		(IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
 }

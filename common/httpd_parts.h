@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "common/buf.h"
 #include "common/httpd.h"
@@ -57,8 +58,13 @@ struct httpd_limiter {
 	} slots[HTTPD_LIMITER_SLOTS];
 };
 
-/* May this client go on? A bucket holds as many requests as five seconds allow. */
-bool httpd_limiter_take(struct httpd_limiter *l, const char *client, int64_t now_ns);
+/* May this client go on? A bucket holds as many requests as five seconds allow. Of an IPv6
+ * address the first 64 bits count: the rest is the client's own to choose. */
+bool httpd_limiter_take(struct httpd_limiter *l, const struct sockaddr *client,
+	int64_t now_ns);
+
+/* Is it this machine? (IPv4 within IPv6 included) */
+bool httpd_is_loopback(const struct sockaddr *client);
 
 /* A listening socket for "HOST:PORT"; *port is the one that was bound. -1 with err_set. */
 int httpd_listen(const char *text, int *port);

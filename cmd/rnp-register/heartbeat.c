@@ -15,6 +15,7 @@
 #include "common/proof.h"
 
 #define INTERVAL_DEFAULT_MS 60000
+#define KEEP_CONNECTION_MS  5000
 
 static const char *registry, *key_path, *passphrase_file, *ca_file, *state = "idle";
 static int64_t interval_ms = INTERVAL_DEFAULT_MS;
@@ -141,6 +142,10 @@ static int keep_alive(struct http *http, const struct key *key)
 			prog_warn("%s", err_get()->text);
 			err_clear();
 		}
+		/* a connection that waits for a minute is of no use to either side, and a
+		 * registry of 100,000 nodes has better uses for it */
+		if (interval_ms > KEEP_CONNECTION_MS)
+			http_release(http);
 		due_ns += interval_ms * 1000000;
 		if (due_ns < clock_mono_ns())
 			due_ns = clock_mono_ns();
