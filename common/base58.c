@@ -1,69 +1,147 @@
 #include "common/base58.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+/* Five base-58 digits at a time: the largest power of 58 below 2^32. */
+#define GROUP       5
+#define GROUP_POWER UINT32_C(656356768) /* 58^5 */
+#define LIMBS_MAX   (BASE58_BYTES_MAX / 4)
+#define DIGITS_MAX  (BASE58_BYTES_MAX * 138 / 100 + 1 + GROUP)
 
 static const char alphabet[] =
 	"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
-#define DIGITS_MAX (BASE58_BYTES_MAX * 138 / 100 + 1)
+/* 32-bit limbs of a number. */
+struct number {
+	uint32_t limbs[LIMBS_MAX];
+	size_t n;
+};
+
+static void number_from_bytes(struct number *to, const unsigned char *data, size_t len)
+{
+	to->n = (len + 3) / 4;
+	memset(to->limbs, 0, to->n * sizeof *to->limbs);
+	for (size_t i = 0; i < len; i++) {
+		size_t from_end = len - 1 - i;
+
+		to->limbs[to->n - 1 - from_end / 4] |= (uint32_t)data[i]
+			<< from_end % 4 * 8;
+	}
+}
+
+/* Divide by 58^5; returns the remainder. */
+static uint32_t divide(struct number *a)
+{
+	size_t zeros = 0;
+	uint64_t rest = 0;
+
+	for (size_t i = 0; i < a->n; i++) {
+		rest = rest << 32 | a->limbs[i];
+		a->limbs[i] = (uint32_t)(rest / GROUP_POWER);
+		rest %= GROUP_POWER;
+	}
+	while (zeros < a->n && a->limbs[zeros] == 0)
+		zeros++;
+	a->n -= zeros;
+	memmove(a->limbs, a->limbs + zeros, a->n * sizeof *a->limbs);
+	return (uint32_t)rest;
+}
 
 size_t base58_encode(char *out, const unsigned char *data, size_t len)
 {
-	unsigned char digits[DIGITS_MAX]; /* base 58, least significant first */
-	size_t zeros = 0, n = 0;
+	char digits[DIGITS_MAX], *end = digits + sizeof digits, *at = end;
+	struct number a;
+	size_t zeros = 0, n;
 
 	while (zeros < len && data[zeros] == 0)
 		zeros++;
-	for (size_t i = zeros; i < len; i++) {
-		unsigned carry = data[i];
+	number_from_bytes(&a, data + zeros, len - zeros);
+	while (a.n) {
+		uint32_t group = divide(&a);
 
-		for (size_t k = 0; k < n; k++) {
-			carry += (unsigned)digits[k] << 8;
-			digits[k] = (unsigned char)(carry % 58);
-			carry /= 58;
-		}
-		for (; carry; carry /= 58)
-			digits[n++] = (unsigned char)(carry % 58);
+		for (int i = 0; i < GROUP; i++, group /= 58)
+			*--at = alphabet[group % 58];
 	}
+	while (at < end && *at == alphabet[0]) /* of the first group */
+		at++;
+	n = (size_t)(end - at);
 	memset(out, alphabet[0], zeros);
-	for (size_t k = 0; k < n; k++)
-		out[zeros + k] = alphabet[digits[n - 1 - k]];
+	memcpy(out + zeros, at, n);
 	out[zeros + n] = '\0';
 	return zeros + n;
 }
 
+/* Value of a digit, or -1. The alphabet leaves out 0, I, O and l. */
+static int value_of(char c)
+{
+	if (c >= '1' && c <= '9')
+		return c - '1';
+	if (c >= 'A' && c <= 'Z' && c != 'I' && c != 'O')
+		return c - 'A' + 9 - (c > 'I') - (c > 'O');
+	if (c >= 'a' && c <= 'z' && c != 'l')
+		return c - 'a' + 33 - (c > 'l');
+	return -1;
+}
+
+/* a * factor + term; limbs least significant first here. Returns false when it outgrows them. */
+static bool multiply_add(struct number *a, uint32_t factor, uint32_t term)
+{
+	uint64_t carry = term;
+
+	for (size_t i = 0; i < a->n; i++) {
+		carry += (uint64_t)a->limbs[i] * factor;
+		a->limbs[i] = (uint32_t)carry;
+		carry >>= 32;
+	}
+	if (!carry)
+		return true;
+	if (a->n == LIMBS_MAX)
+		return false;
+	a->limbs[a->n++] = (uint32_t)carry;
+	return true;
+}
+
+static bool number_from_digits(struct number *to, const char *text)
+{
+	uint32_t factor = 1, term = 0;
+
+	to->n = 0;
+	for (; *text; text++) {
+		int v = value_of(*text);
+
+		if (v < 0)
+			return false;
+		term = term * 58 + (uint32_t)v;
+		factor *= 58;
+		if (factor < GROUP_POWER)
+			continue;
+		if (!multiply_add(to, factor, term))
+			return false;
+		factor = 1, term = 0;
+	}
+	return multiply_add(to, factor, term);
+}
+
 int base58_decode(unsigned char *out, size_t max, const char *text)
 {
-	unsigned char bytes[BASE58_BYTES_MAX]; /* least significant first */
-	size_t zeros = 0, n = 0;
+	struct number a;
+	size_t zeros = 0, n;
 
 	if (max > BASE58_BYTES_MAX)
 		max = BASE58_BYTES_MAX;
 	while (text[zeros] == alphabet[0])
 		zeros++;
-	if (zeros > max)
+	if (!number_from_digits(&a, text + zeros))
 		return -1;
-	for (const char *s = text + zeros; *s; s++) {
-		const char *at = strchr(alphabet, *s);
-		unsigned carry;
-
-		if (!at)
-			return -1;
-		carry = (unsigned)(at - alphabet);
-		for (size_t k = 0; k < n; k++) {
-			carry += bytes[k] * 58u;
-			bytes[k] = (unsigned char)carry;
-			carry >>= 8;
-		}
-		for (; carry; carry >>= 8) {
-			if (zeros + n == max)
-				return -1;
-			bytes[n++] = (unsigned char)carry;
-		}
-	}
+	n = a.n * 4;
+	while (n && !(a.limbs[(n - 1) / 4] >> (n - 1) % 4 * 8 & 255))
+		n--;
+	if (zeros > max || n > max - zeros)
+		return -1;
 	memset(out, 0, zeros);
-	for (size_t k = 0; k < n; k++)
-		out[zeros + k] = bytes[n - 1 - k];
+	for (size_t i = 0; i < n; i++)
+		out[zeros + n - 1 - i] = (unsigned char)(a.limbs[i / 4] >> i % 4 * 8);
 	return (int)(zeros + n);
 }

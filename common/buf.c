@@ -46,9 +46,17 @@ void buf_adds(struct buf *b, const char *text)
 	buf_add(b, text, strlen(text));
 }
 
-void buf_addc(struct buf *b, char c)
+void buf_add_i64(struct buf *b, int64_t v)
 {
-	buf_add(b, &c, 1);
+	char text[20], *at = text + sizeof text;
+	uint64_t rest = v < 0 ? -(uint64_t)v : (uint64_t)v;
+
+	do
+		*--at = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (v < 0)
+		*--at = '-';
+	buf_add(b, at, (size_t)(text + sizeof text - at));
 }
 
 void buf_addf(struct buf *b, const char *fmt, ...)

@@ -1,6 +1,7 @@
 #include "common/canon.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 #include "common/json.h"
 #include "common/mem.h"
 #include "common/utf8.h"
+
+#define FEW 24 /* fields of an object that are sorted on the stack */
 
 /* The shortest decimal digits of v > 0 that read back as v, and the exponent e of
  * 0.d1d2... x 10^e. Up to 15 digits every decimal has its own double, so that the correctly
@@ -58,7 +61,7 @@ void canon_number(struct buf *out, double v)
 		return;
 	}
 	if (fabs(v) <= 9007199254740992.0 && v == (double)(int64_t)v) {
-		buf_addf(out, "%lld", (long long)v);
+		buf_add_i64(out, (int64_t)v);
 		return;
 	}
 	if (v < 0)
@@ -85,31 +88,74 @@ void canon_number(struct buf *out, double v)
 	}
 }
 
-void canon_string(struct buf *out, const char *text, size_t len)
+/* The high bit of each byte of w that needs an escape; bytes above such a one may be marked
+ * wrongly, so that only 0 or not 0 counts. */
+static uint64_t marks(uint64_t w)
+{
+	const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
+	uint64_t quote = w ^ ones * '"', slash = w ^ ones * '\\';
+
+	return (((w - ones * 0x20) & ~w) | ((quote - ones) & ~quote) |
+		       ((slash - ones) & ~slash)) &
+		highs;
+}
+
+static bool needs_escape(unsigned char c)
+{
+	return c < 0x20 || c == '"' || c == '\\';
+}
+
+static size_t count_escapes(const char *text, size_t len)
+{
+	size_t n = 0, i = 0;
+
+	while (i < len) {
+		uint64_t eight;
+
+		if (len - i >= 8) {
+			memcpy(&eight, text + i, 8);
+			if (!marks(eight)) {
+				i += 8;
+				continue;
+			}
+		}
+		n += needs_escape((unsigned char)text[i++]);
+	}
+	return n;
+}
+
+static char *add_escape(char *at, unsigned char c)
 {
 	static const char hex[] = "0123456789abcdef";
-	char *to = buf_reserve(out, 6 * len + 2), *at = to;
+	/* pairs (character, letter); the first of a pair is what is found */
+	const char *found = c ? strchr("\"\"\\\\\bb\tt\nn\ff\rr", c) : NULL;
+
+	*at++ = '\\';
+	if (found) {
+		*at++ = found[1];
+		return at;
+	}
+	memcpy(at, "u00", 3);
+	at[3] = hex[c >> 4];
+	at[4] = hex[c & 15];
+	return at + 5;
+}
+
+void canon_string(struct buf *out, const char *text, size_t len)
+{
+	size_t escapes = count_escapes(text, len);
+	char *to = buf_reserve(out, len + 5 * escapes + 2), *at = to;
 
 	*at++ = '"';
-	for (size_t i = 0; i < len; i++) {
-		unsigned char c = (unsigned char)text[i];
-		const char *found;
-
-		if (c >= 0x20 && c != '"' && c != '\\') {
-			*at++ = (char)c;
-			continue;
-		}
-		*at++ = '\\';
-		found = c ? strchr("\"\"\\\\\bb\tt\nn\ff\rr", c) : NULL;
-		if (found) {
-			/* pairs (character, letter); the first of a pair is what was found */
-			*at++ = found[1];
-		} else {
-			memcpy(at, "u00", 3);
-			at[3] = hex[c >> 4];
-			at[4] = hex[c & 15];
-			at += 5;
-		}
+	if (!escapes) {
+		memcpy(at, text, len);
+		at += len;
+	} else {
+		for (size_t i = 0; i < len; i++)
+			if (needs_escape((unsigned char)text[i]))
+				at = add_escape(at, (unsigned char)text[i]);
+			else
+				*at++ = text[i];
 	}
 	*at++ = '"';
 	*at = '\0';
@@ -130,35 +176,69 @@ static int utf16_order(const char *a, const char *b)
 	return (int)*x - (int)*y;
 }
 
-static int by_utf16(const void *a, const void *b)
+struct entry {
+	const char *key;
+	const json_t *v;
+};
+
+static int by_key(const void *a, const void *b)
 {
-	return utf16_order(*(const char *const *)a, *(const char *const *)b);
+	return utf16_order(((const struct entry *)a)->key,
+		((const struct entry *)b)->key);
+}
+
+/* Most objects are small, and then this is quicker than qsort and its calls. */
+static void sort_entries(struct entry *e, size_t n)
+{
+	if (n > FEW) {
+		qsort(e, n, sizeof *e, by_key);
+		return;
+	}
+	for (size_t i = 1; i < n; i++) {
+		struct entry x = e[i];
+		size_t k = i;
+
+		for (; k > 0 && utf16_order(e[k - 1].key, x.key) > 0; k--)
+			e[k] = e[k - 1];
+		e[k] = x;
+	}
 }
 
 static int write_value(struct buf *out, const json_t *v);
 
-static int write_object(struct buf *out, const json_t *v)
+static int write_entries(struct buf *out, const struct entry *e, size_t n)
 {
-	size_t n = json_object_size(v), i = 0;
-	const char *few[32], **keys = n <= 32 ? few : xmalloc(n * sizeof *keys);
-	const char *key;
-	json_t *item;
-	int rc = 0;
-
-	json_object_foreach((json_t *)v, key, item)
-		keys[i++] = key;
-	qsort(keys, n, sizeof *keys, by_utf16);
 	buf_addc(out, '{');
-	for (i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (i)
 			buf_addc(out, ',');
-		canon_string(out, keys[i], strlen(keys[i]));
+		canon_string(out, e[i].key, strlen(e[i].key));
 		buf_addc(out, ':');
-		rc = write_value(out, json_object_get(v, keys[i]));
+		if (write_value(out, e[i].v) < 0)
+			return -1;
 	}
 	buf_addc(out, '}');
-	if (keys != few)
-		free(keys);
+	return 0;
+}
+
+static int write_object(struct buf *out, const json_t *obj, const char *left_out)
+{
+	size_t size = json_object_size(obj), n = 0;
+	struct entry few[FEW], *e = size <= FEW ? few : xmalloc(size * sizeof *e);
+	json_t *v = (json_t *)obj;
+	int rc;
+
+	for (void *at = json_object_iter(v); at; at = json_object_iter_next(v, at)) {
+		const char *key = json_object_iter_key(at);
+
+		if (left_out && strcmp(key, left_out) == 0)
+			continue;
+		e[n++] = (struct entry){ key, json_object_iter_value(at) };
+	}
+	sort_entries(e, n);
+	rc = write_entries(out, e, n);
+	if (e != few)
+		free(e);
 	return rc;
 }
 
@@ -181,7 +261,7 @@ static int write_value(struct buf *out, const json_t *v)
 {
 	switch (json_typeof(v)) {
 	case JSON_OBJECT:
-		return write_object(out, v);
+		return write_object(out, v, NULL);
 	case JSON_ARRAY:
 		return write_array(out, v);
 	case JSON_STRING:
@@ -203,14 +283,24 @@ static int write_value(struct buf *out, const json_t *v)
 	}
 }
 
+static int undo(struct buf *out, size_t len)
+{
+	out->len = len;
+	if (out->data)
+		out->data[len] = '\0';
+	return -1;
+}
+
 int canon_write(struct buf *out, const json_t *v)
 {
 	size_t before = out->len;
 
-	if (write_value(out, v) == 0)
-		return 0;
-	out->len = before;
-	if (out->data)
-		out->data[before] = '\0';
-	return -1;
+	return write_value(out, v) == 0 ? 0 : undo(out, before);
+}
+
+int canon_write_without(struct buf *out, const json_t *obj, const char *left_out)
+{
+	size_t before = out->len;
+
+	return write_object(out, obj, left_out) == 0 ? 0 : undo(out, before);
 }

@@ -15,6 +15,9 @@
  * number is not finite, or a string is not UTF-8. */
 int canon_write(struct buf *out, const json_t *v);
 
+/* The same of an object as if it had no field of that name. */
+int canon_write_without(struct buf *out, const json_t *obj, const char *left_out);
+
 /* Append a finite double as ECMAScript's Number::toString does: the shortest digits that
  * read back as the same double. -0 is "0". */
 void canon_number(struct buf *out, double v);

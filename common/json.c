@@ -124,7 +124,7 @@ void json_write(struct buf *out, const json_t *v)
 		canon_string(out, json_string_value(v), json_string_length(v));
 		break;
 	case JSON_INTEGER:
-		buf_addf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+		buf_add_i64(out, json_integer_value(v));
 		break;
 	case JSON_REAL:
 		write_real(out, json_real_value(v));

@@ -23,23 +23,15 @@ static const char *const kinds_about_a_node[] = { "rnp.challenge", "rnp.verdict"
 
 /* --- what is hashed ---------------------------------------------------------------------- */
 
-/* SHA-256 of the canonical form of an object without one of its fields, and with `context`,
- * unless NULL, for its @context. Not a copy of the object: the fields are borrowed. */
+/* SHA-256 of the canonical form of an object without one of its fields. */
 static int hash_without(unsigned char out[HASH_BYTES], const json_t *obj,
-	const char *left_out, json_t *context, struct buf *scratch)
+	const char *left_out, struct buf *scratch)
 {
-	json_t *view = json_copy((json_t *)obj);
-	int rc;
-
-	json_object_del(view, left_out);
-	if (context)
-		json_object_set(view, "@context", context);
 	buf_reset(scratch);
-	rc = canon_write(scratch, view);
-	if (rc == 0)
-		crypto_hash_sha256(out, (unsigned char *)scratch->data, scratch->len);
-	json_decref(view);
-	return rc;
+	if (canon_write_without(scratch, obj, left_out) < 0)
+		return -1;
+	crypto_hash_sha256(out, (unsigned char *)scratch->data, scratch->len);
+	return 0;
 }
 
 /* Numbers of our own kinds that two readers could take for different ones. Returns 0 or -1. */
@@ -228,14 +220,25 @@ struct subject {
 	struct buf scratch;
 };
 
+/* context: of the proof, and what counts where the record's has more behind it. */
 static int hash_document(struct subject *s, json_t *context)
 {
+	json_t *other, *own = json_object_get(s->record, "@context");
+	int rc;
+
 	if (s->hashed && s->hashed_context == context)
 		return 0;
 	s->hashed_context = context;
-	s->hashed = hash_without(s->document, s->record, "proof", context, &s->scratch) ==
-		0;
-	return s->hashed ? 0 : -1;
+	if (!context || json_equal(context, own)) {
+		rc = hash_without(s->document, s->record, "proof", &s->scratch);
+	} else {
+		other = json_copy((json_t *)s->record);
+		json_object_set(other, "@context", context);
+		rc = hash_without(s->document, other, "proof", &s->scratch);
+		json_decref(other);
+	}
+	s->hashed = rc == 0;
+	return rc;
 }
 
 static int verify_one(struct subject *s, const json_t *proof,
@@ -256,7 +259,7 @@ static int verify_one(struct subject *s, const json_t *proof,
 		get_signature(proof, signature) < 0 ||
 		(context && check_context(s->record, context) < 0) ||
 		hash_document(s, context) < 0 ||
-		hash_without(hashes, proof, "proofValue", NULL, &s->scratch) < 0)
+		hash_without(hashes, proof, "proofValue", &s->scratch) < 0)
 		return -1;
 	memcpy(hashes + HASH_BYTES, s->document, HASH_BYTES);
 	if (crypto_sign_verify_detached(signature, hashes, sizeof hashes, public_key) !=
@@ -380,8 +383,8 @@ static int sign_hashes(json_t *proof, const json_t *record, const struct key *k)
 	char text[SIGNATURE_TEXT] = "z";
 	int rc = -1;
 
-	if (hash_without(hashes, proof, "proofValue", NULL, &scratch) == 0 &&
-		hash_without(hashes + HASH_BYTES, record, "proof", NULL, &scratch) == 0) {
+	if (hash_without(hashes, proof, "proofValue", &scratch) == 0 &&
+		hash_without(hashes + HASH_BYTES, record, "proof", &scratch) == 0) {
 		crypto_sign_detached(signature, NULL, hashes, sizeof hashes, k->secret);
 		base58_encode(text + 1, signature, sizeof signature);
 		json_set_text(proof, "proofValue", text);
