@@ -9,6 +9,7 @@
 #include "common/canon.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/json_read.h"
 #include "common/num.h"
 
 /* Nesting of brackets outside strings, so that a hostile depth never reaches the parser's
@@ -42,8 +43,10 @@ json_t *json_parse(const char *text, size_t len, int depth_max, const char *wher
 {
 	const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
 	json_error_t error;
-	json_t *v;
+	json_t *v = json_read(text, len, depth_max);
 
+	if (v)
+		return v;
 	if (memchr(text, '\0', len)) {
 		err_set(EX_DATAERR, "%s: not JSON: holds a NUL byte", where);
 		return NULL;

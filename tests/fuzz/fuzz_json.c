@@ -10,6 +10,7 @@
 #include "common/canon.h"
 #include "common/err.h"
 #include "common/json.h"
+#include "common/json_read.h"
 #include "common/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -66,11 +67,35 @@ static void check_schemas(json_t *v)
 	}
 }
 
+/* Our reader and jansson's take the same texts, but for a NUL at the end, and read the same. */
+static void check_reader(const char *text, size_t size)
+{
+	const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
+	json_t *ours = json_read(text, size, JSON_DEPTH_MAX_CANON), *theirs;
+	struct buf a = BUF_INIT, b = BUF_INIT;
+	json_error_t error;
+
+	theirs = json_loadb(text, size, flags, &error);
+	if (!theirs && json_error_code(&error) == json_error_numeric_overflow)
+		theirs = json_loadb(text, size, flags | JSON_DECODE_INT_AS_REAL, &error);
+	must(!ours || theirs);
+	must(ours || !theirs || size > JSON_DEPTH_MAX_CANON || memchr(text, '\0', size));
+	if (ours) {
+		must(canon_write(&a, ours) == 0 && canon_write(&b, theirs) == 0);
+		must(a.len == b.len && memcmp(a.data, b.data, a.len) == 0);
+	}
+	json_decref(ours);
+	json_decref(theirs);
+	buf_release(&a);
+	buf_release(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *text = (const char *)data;
 	json_t *v = json_parse(text, size, JSON_DEPTH_MAX_CANON, "fuzz");
 
+	check_reader(text, size);
 	if (v) {
 		check_write(v);
 		check_canon(v);
