@@ -1,0 +1,140 @@
+/* fuzz_reward: what rnp-reward reads - usages and policies. uses: cmd/rnp-reward
+ *
+ * Input: 'u', then rnp.usage records, one a line, paid under the policy testnet; or 'p', then a
+ * policy, under which three usages are paid.
+ *
+ * Promises held: the fast reader of usages takes no line that the careful one refuses and
+ * finds the same in it; whatever is computed is not negative, and its parts add up. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/usage_read.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/key.h"
+#include "common/mem.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define USAGES_MAX 64
+#define POOL       INT64_C(1000000000000)
+
+static void must(bool promise)
+{
+	if (!promise)
+		abort();
+}
+
+static void pay(const struct rules *rules, const struct usage *usages, size_t n)
+{
+	struct epoch e;
+	size_t bad = n, first, second;
+	int64_t sum = 0;
+
+	if (usage_duplicate(usages, n, &first, &second))
+		return;
+	epoch_init(&e, rules, usages, n);
+	e.scheduled_base_units = POOL;
+	if (epoch_compute(&e, &bad) == 0) {
+		for (size_t i = 0; i < n; i++)
+			for (int part = 0; part < PAY_N; part++) {
+				must(e.outcomes[i].pay[part] >= 0);
+				sum += e.outcomes[i].pay[part];
+			}
+		must(sum == e.total_base_units);
+	} else {
+		must(err_get()->text[0] && bad <= n);
+	}
+	epoch_release(&e);
+}
+
+static void same_usage(const struct usage *a, const struct usage *b)
+{
+	must(strcmp(a->node, b->node) == 0 && strcmp(a->wallet, b->wallet) == 0);
+	must(a->known == b->known && a->overridden == b->overridden &&
+		a->model == b->model);
+	must(a->from_ms == b->from_ms && a->to_ms == b->to_ms);
+	for (int i = 0; i < FIELD_USAGE; i++)
+		must(!(a->known >> i & 1) || a->value[i] == b->value[i]);
+	for (int i = 0; i < FACTOR_N; i++)
+		must(!(a->overridden >> i & 1) || a->factor_nano[i] == b->factor_nano[i]);
+}
+
+/* Both readers over one line. Returns whether it is a usage. */
+static bool read_usage(struct rules *rules, const char *line, size_t len,
+	struct usage *out)
+{
+	struct usage plain;
+	bool fast = usage_from_plain(&plain, rules, line, len);
+	json_t *record = json_parse_object(line, len, "fuzz");
+	bool good = record && usage_from_json(out, rules, record, "fuzz") == 0;
+
+	must(good || (err_get()->code == EX_DATAERR && !fast));
+	if (fast)
+		same_usage(&plain, out);
+	json_decref(record);
+	return good;
+}
+
+static void fuzz_usages(const char *text, size_t len)
+{
+	static struct usage usages[USAGES_MAX];
+	struct rules rules;
+	size_t n = 0;
+
+	must(rules_load(&rules, "testnet") == 0);
+	while (len && n < USAGES_MAX) {
+		const char *end = memchr(text, '\n', len);
+		size_t one = end ? (size_t)(end - text) : len;
+		char *line = xstrndup(text, one);
+
+		n += read_usage(&rules, line, one, &usages[n]);
+		free(line);
+		text += one + (end != NULL);
+		len -= one + (end != NULL);
+	}
+	pay(&rules, usages, n);
+	rules_release(&rules);
+}
+
+static void fuzz_policy(const char *text, size_t len)
+{
+	static const char *const fields[3] = { "\"up_s\":3600",
+		"\"up_s\":604800,\"worked_s\":360000,\"gpu_model\":\"RTX 4090\",\"gpu_count\":2,"
+		"\"gpu_memory_bytes\":25757220864,\"down_bps\":940000000,\"earned_uusd\":5000000",
+		"\"worked_s\":1,\"cpu_cores\":64,\"score_ppm\":9000000,\"credits\":7,"
+		"\"factors\":{\"gpu\":1.7,\"network\":0.25}" };
+	struct policy policy;
+	struct usage usages[3];
+	struct rules rules;
+
+	if (policy_parse(&policy, text, len, "fuzz") < 0 ||
+		rules_compile(&rules, &policy) < 0) {
+		must(err_get()->code == EX_DATAERR && err_get()->text[0]);
+		return;
+	}
+	for (int i = 0; i < 3; i++) {
+		unsigned char bytes[32] = { (unsigned char)(i + 1) };
+		char address[KEY_ADDRESS_MAX];
+		struct buf line = BUF_INIT;
+
+		key_address(bytes, address);
+		buf_addf(&line, "{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"%s\",%s}",
+			address, fields[i]);
+		must(read_usage(&rules, line.data, line.len, &usages[i]));
+		buf_release(&line);
+	}
+	pay(&rules, usages, 3);
+	rules_release(&rules);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size && data[0] == 'u')
+		fuzz_usages((const char *)data + 1, size - 1);
+	else if (size && data[0] == 'p')
+		fuzz_policy((const char *)data + 1, size - 1);
+	return 0;
+}
