@@ -1,11 +1,14 @@
 #include "cmd/rnp-reward/merkle.h"
 
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/err.h"
 #include "common/mem.h"
+#include "kernels/dev_cpu.h"
+#include "kernels/sha256_rows.h"
+
+#define SLICE 512 /* rows that one thread hashes at a time */
 
 static int by_claimant(const void *a, const void *b)
 {
@@ -33,49 +36,84 @@ long merkle_sort(struct merkle_leaf *leaves, size_t n)
 	return (long)kept;
 }
 
-static void put_u64le(unsigned char *to, uint64_t v)
+/* --- hashing, many rows at once ------------------------------------------------------------ */
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ &&
+		sizeof(struct merkle_leaf) == 48,
+	"a leaf in memory is claimant || unlocked u64le || locked u64le");
+
+typedef unsigned char hash_row[MERKLE_HASH_BYTES];
+
+static sha256_rows_fn hasher(void)
 {
-	for (int i = 0; i < 8; i++)
-		to[i] = (unsigned char)(v >> (8 * i));
+	struct cpu_kernels kernels;
+	enum cpu_level level;
+
+	/* an RNP_ISA that cannot be is told by programs that depend on it; here it is speed only */
+	cpu_level_chosen(&level);
+	dev_cpu_kernels(&kernels, level);
+	return kernels.sha256;
+}
+
+static void hash_rows(sha256_rows_fn hash, hash_row *out, const void *rows,
+	uint64_t row_bytes, size_t n, int prefix)
+{
+	struct sha256_rows in = { .rows = rows,
+		.row_bytes = row_bytes,
+		.stride_bytes = row_bytes,
+		.count = n };
+
+	if (prefix >= 0) {
+		in.prefix_bytes = 1;
+		in.prefix[0] = (unsigned char)prefix;
+	}
+	hash(out[0], &in);
+}
+
+/* H(0x00 || H(claimant || unlocked || locked)) of at most SLICE leaves */
+static void hash_leaves(sha256_rows_fn hash, hash_row *out,
+	const struct merkle_leaf *leaves, size_t n)
+{
+	hash_row inner[SLICE];
+
+	hash_rows(hash, inner, leaves, sizeof *leaves, n, -1);
+	hash_rows(hash, out, inner, sizeof *inner, n, 0);
+}
+
+/* H(0x01 || smaller || larger) of at most SLICE pairs of the n rows below; the last may be
+ * alone. */
+static void hash_pairs(sha256_rows_fn hash, hash_row *out, const hash_row *below,
+	size_t n)
+{
+	hash_row pairs[2 * SLICE];
+
+	for (size_t i = 0; i < n; i += 2) {
+		const unsigned char *a = below[i], *b = below[i + 1 < n ? i + 1 : i];
+		bool in_order = memcmp(a, b, MERKLE_HASH_BYTES) <= 0;
+
+		memcpy(pairs[i], in_order ? a : b, MERKLE_HASH_BYTES);
+		memcpy(pairs[i + 1], in_order ? b : a, MERKLE_HASH_BYTES);
+	}
+	hash_rows(hash, out, pairs, sizeof(hash_row[2]), (n + 1) / 2, 1);
 }
 
 void merkle_leaf_hash(const struct merkle_leaf *leaf,
 	unsigned char out[MERKLE_HASH_BYTES])
 {
-	unsigned char text[48], inner[1 + MERKLE_HASH_BYTES];
+	hash_row row;
 
-	memcpy(text, leaf->claimant, 32);
-	put_u64le(text + 32, leaf->unlocked);
-	put_u64le(text + 40, leaf->locked);
-	inner[0] = 0;
-	crypto_hash_sha256(inner + 1, text, sizeof text);
-	crypto_hash_sha256(out, inner, sizeof inner);
+	hash_leaves(sha256_rows_ref, &row, leaf, 1);
+	memcpy(out, row, sizeof row);
 }
-
-static void node_hash(const unsigned char *a, const unsigned char *b, unsigned char *out)
-{
-	unsigned char text[1 + 2 * MERKLE_HASH_BYTES];
-	bool in_order = memcmp(a, b, MERKLE_HASH_BYTES) <= 0;
-
-	text[0] = 1;
-	memcpy(text + 1, in_order ? a : b, MERKLE_HASH_BYTES);
-	memcpy(text + 1 + MERKLE_HASH_BYTES, in_order ? b : a, MERKLE_HASH_BYTES);
-	crypto_hash_sha256(out, text, sizeof text);
-}
-
-typedef unsigned char hash_row[MERKLE_HASH_BYTES];
 
 /* The level above: (n + 1) / 2 nodes. */
-static void level_up(const hash_row *below, size_t n, hash_row *above)
+static void level_up(sha256_rows_fn hash, const hash_row *below, size_t n,
+	hash_row *above)
 {
-	size_t pairs = (n + 1) / 2;
-
-#pragma omp parallel for schedule(static) if (pairs > 4096)
-	for (size_t i = 0; i < pairs; i++) {
-		size_t right = 2 * i + 1 < n ? 2 * i + 1 : 2 * i;
-
-		node_hash(below[2 * i], below[right], above[i]);
-	}
+#pragma omp parallel for schedule(static) if (n > 4 * SLICE)
+	for (size_t i = 0; i < n; i += 2 * SLICE)
+		hash_pairs(hash, above + i / 2, below + i,
+			n - i < 2 * SLICE ? n - i : 2 * SLICE);
 }
 
 void merkle_root(const struct merkle_leaf *leaves, size_t n,
@@ -84,12 +122,13 @@ void merkle_root(const struct merkle_leaf *leaves, size_t n,
 {
 	hash_row *level = xmalloc(n * sizeof *level),
 		 *above = xmalloc((n + 1) / 2 * sizeof *above);
+	sha256_rows_fn hash = hasher();
 
 	if (!n)
 		bug("Merkle tree without leaves");
-#pragma omp parallel for schedule(static) if (n > 4096)
-	for (size_t i = 0; i < n; i++)
-		merkle_leaf_hash(&leaves[i], level[i]);
+#pragma omp parallel for schedule(static) if (n > 4 * SLICE)
+	for (size_t i = 0; i < n; i += SLICE)
+		hash_leaves(hash, level + i, leaves + i, n - i < SLICE ? n - i : SLICE);
 	if (proof)
 		*nproof = 0;
 	for (; n > 1; n = (n + 1) / 2, index /= 2) {
@@ -98,7 +137,7 @@ void merkle_root(const struct merkle_leaf *leaves, size_t n,
 
 		if (proof)
 			memcpy(proof[(*nproof)++], level[sibling], MERKLE_HASH_BYTES);
-		level_up((const hash_row *)level, n, above);
+		level_up(hash, (const hash_row *)level, n, above);
 		level = above;
 		above = swap;
 	}
@@ -111,10 +150,13 @@ bool merkle_verify(const struct merkle_leaf *leaf,
 	const unsigned char (*proof)[MERKLE_HASH_BYTES], int nproof,
 	const unsigned char root[MERKLE_HASH_BYTES])
 {
-	unsigned char at[MERKLE_HASH_BYTES];
+	hash_row pair[2], at;
 
 	merkle_leaf_hash(leaf, at);
-	for (int i = 0; i < nproof; i++)
-		node_hash(at, proof[i], at);
+	for (int i = 0; i < nproof; i++) {
+		memcpy(pair[0], at, sizeof at);
+		memcpy(pair[1], proof[i], sizeof at);
+		hash_pairs(sha256_rows_ref, &at, (const hash_row *)pair, 2);
+	}
 	return memcmp(at, root, MERKLE_HASH_BYTES) == 0;
 }

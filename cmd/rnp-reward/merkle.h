@@ -1,5 +1,5 @@
 /* merkle.h - the Merkle tree of an epoch, as the public Solana Merkle distributors build it.
- * Uses libsodium's SHA-256, OpenMP. Pure.
+ * Uses the SHA-256 of kernels, OpenMP. Pure.
  *
  *     inner = H(claimant || unlocked u64le || locked u64le)
  *     leaf  = H(0x00 || inner)
