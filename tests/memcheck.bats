@@ -77,3 +77,11 @@ memcheck() {
 teardown() {
 	if [[ ${served-} ]]; then kill "$served" 2>/dev/null || true; fi
 }
+
+@test "memcheck: detect on this machine, list, compare" {
+	memcheck 0 rnp-register detect --share all --label country=DE
+	memcheck 64 rnp-register detect --label country=Germany
+	memcheck 0 rnp-bench list
+	printf '{"kind":"rnp.bench","v":1,"at":"2026-11-20T12:00:00Z","suite":"a","test":"b","unit":"ns","median":2,"low":1,"high":3,"samples":9}\n' >old
+	memcheck 0 rnp-bench compare old old
+}

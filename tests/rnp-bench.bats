@@ -71,11 +71,42 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 	jq -es '.[2] | .test == "latency" and .unit == "ns" and .median > 30 and .median < 10000' <<<"$output"
 }
 
-@test "bench run mem: too little memory is 69 and says how much" {
-	mkdir -p "$BATS_TEST_TMPDIR/root/proc"
-	echo "MemAvailable:  100000 kB" >"$BATS_TEST_TMPDIR/root/proc/meminfo"
+# root FILE CONTENT ...: a machine of these files to look at instead of this one
+root() {
 	export RNP_SYSROOT=$BATS_TEST_TMPDIR/root
+	while (($#)); do
+		mkdir -p "$RNP_SYSROOT${1%/*}"
+		printf '%b\n' "$2" >"$RNP_SYSROOT$1"
+		shift 2
+	done
+}
+
+@test "bench run mem: too little memory is 69 and says how much; all last-level caches count" {
+	local cache=/sys/devices/system/cpu/cpu0/cache
+	root /proc/meminfo "MemTotal: 9 kB\nMemAvailable:  100000 kB"
 	refused 69 "97 MiB are available" rnp-bench run --suite mem --quick
+	# two caches of 512 MiB, each shared by 8 of 16: arrays of 4 GiB
+	root /sys/devices/system/cpu/online 0-15 "$cache/index0/level" 1 "$cache/index0/size" 48K \
+		"$cache/index3/level" 3 "$cache/index3/size" 524288K "$cache/index3/shared_cpu_list" 0-7
+	refused 69 "needs 12288 MiB" rnp-bench run --suite mem --quick
+	# the control group leaves less than the machine has
+	root /proc/meminfo "MemAvailable: 999999999 kB" /proc/self/cgroup 0::/ \
+		/proc/self/mountinfo "1 2 0:3 / /cg rw - cgroup2 c rw" /cg/memory.max 10485760 /cg/memory.current 4194304
+	refused 69 "6 MiB are available" rnp-bench run --suite mem --quick
+}
+
+@test "bench run: throttled when the control group's quota ran out meanwhile" {
+	root /proc/self/cgroup 0::/ /proc/self/mountinfo "1 2 0:3 / /cg rw - cgroup2 c rw" \
+		/cg/cpu.stat "usage_usec 7\nnr_periods 9\nnr_throttled 0"
+	rnp-bench run --suite cpu --quick --time 300ms >"$BATS_TEST_TMPDIR/out" &
+	local pid=$!
+	for i in {1..40}; do
+		sleep 0.02
+		echo "nr_throttled $i" >"$RNP_SYSROOT/cg/cpu.stat.new"
+		mv "$RNP_SYSROOT/cg/cpu.stat.new" "$RNP_SYSROOT/cg/cpu.stat"
+	done
+	wait "$pid"
+	assert_equal "$(jq .throttled "$BATS_TEST_TMPDIR/out" | head -1)" true
 }
 
 # A directory on a real disk, or skip
