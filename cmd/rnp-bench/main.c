@@ -2,11 +2,11 @@
 #include "cmd/rnp-bench/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { &command_compare, &command_list,
-	&command_run, NULL };
+static const struct command *const commands[] = { &command_answer, &command_challenge,
+	&command_compare, &command_list, &command_run, &command_verdict, NULL };
 
-static const char *const kinds[] = { "rnp.bench", "rnp.compare", "rnp.error", "rnp.test",
-	NULL };
+static const char *const kinds[] = { "rnp.answer", "rnp.bench", "rnp.challenge",
+	"rnp.compare", "rnp.error", "rnp.test", "rnp.verdict", NULL };
 
 static const struct program program = {
 	.name = "rnp-bench",

@@ -1,0 +1,82 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/rnp-bench/commands.h"
+#include "cmd/rnp-bench/prove.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/key.h"
+#include "common/lines.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/proof.h"
+
+static const char *key_path;
+
+static const struct opt opts[] = { OPT_KEY(&key_path), { 0 } };
+
+/* A quarter of the machine's memory for rounds that may be opened. */
+static int64_t memory_for_rounds(void)
+{
+	int64_t pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && size > 0 ? pages / 4 * size : (int64_t)1 << 28;
+}
+
+static int answer(const json_t *record, const char *where, const struct key *k)
+{
+	struct poc_challenge c;
+	json_t *v;
+	int rc;
+
+	if (poc_challenge_read(&c, record, where) < 0)
+		return -1;
+	if (strcmp(c.node, k->address) != 0)
+		return err_set(EX_DATAERR,
+			"%s: the challenge is for %s, not for this key's %s", where,
+			c.node, k->address);
+	v = prove(&c, memory_for_rounds(), NULL);
+	if (!v)
+		return -1;
+	json_set_time(v, "at", clock_now_ms());
+	rc = proof_sign(v, k, clock_now_ms() / 1000 * 1000);
+	if (rc == 0)
+		rc = out_record(v);
+	json_decref(v);
+	return rc;
+}
+
+static int run(int nargs, char **args)
+{
+	struct key k = KEY_INIT;
+	struct lines l;
+	size_t len;
+	char *line;
+	int rc = key_load(&k, key_path, NULL), more = 1;
+
+	lines_open(&l, args, nargs, POC_CHALLENGE_BYTES_MAX);
+	while (rc == 0 && (more = lines_next(&l, &line, &len)) > 0) {
+		json_t *record = json_parse_object(line, len, lines_where(&l));
+
+		rc = record ? answer(record, lines_where(&l), &k) : -1;
+		json_decref(record);
+	}
+	lines_close(&l);
+	key_release(&k);
+	return rc < 0 || more < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_answer = {
+	.name = "answer",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "Answer challenges to this node.",
+	.details =
+		"Reads rnp.challenge records, computes what they ask and writes one signed rnp.answer each.\n"
+		"A device that is not here is an error (69).",
+	.columns = "node,challenge_sha256,at",
+	.opts = opts,
+	.run = run,
+};

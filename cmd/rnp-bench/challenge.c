@@ -1,0 +1,133 @@
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-bench/commands.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/key.h"
+#include "common/out.h"
+#include "common/poc.h"
+#include "common/prog.h"
+#include "common/proof.h"
+
+static const char *node, *key_path;
+static struct opt_list devices;
+static bool quick;
+static int64_t n, rounds, memory_bytes, hashes, deadline_ms;
+
+static const struct opt opts[] = {
+	{ .name = "node",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &node,
+		.metavar = "A",
+		.help = "address of the node" },
+	{ .name = "device",
+		.kind = OPT_LIST,
+		.to = &devices,
+		.metavar = "D",
+		.help = "uuid of a device, or cpu (default); all answer at the same time" },
+	{ .name = "quick",
+		.kind = OPT_FLAG,
+		.to = &quick,
+		.help = "sizes that a CPU answers in seconds" },
+	{ .name = "size",
+		.kind = OPT_I64,
+		.to = &n,
+		.metavar = "N",
+		.help = "side of the matrices, a multiple of 64 (default by device)",
+		.min = POC_N_MIN,
+		.max = POC_N_MAX },
+	{ .name = "rounds",
+		.kind = OPT_I64,
+		.to = &rounds,
+		.metavar = "R",
+		.help = "matrix products (default by device)",
+		.min = 1,
+		.max = POC_LEAVES_MAX },
+	{ .name = "memory",
+		.kind = OPT_SIZE,
+		.to = &memory_bytes,
+		.metavar = "SIZE",
+		.help = "memory to fill (default by device)" },
+	{ .name = "hashes",
+		.kind = OPT_I64,
+		.to = &hashes,
+		.metavar = "H",
+		.help = "length of the CPU's chain (default by device)",
+		.min = 1,
+		.max = POC_HASHES_MAX },
+	{ .name = "deadline",
+		.kind = OPT_DURATION,
+		.to = &deadline_ms,
+		.metavar = "T",
+		.help = "time to answer in (default by the work)",
+		.min = 1,
+		.max = POC_DEADLINE_MS_MAX },
+	OPT_KEY(&key_path),
+	{ 0 },
+};
+
+static int add_device(struct poc_challenge *c, const char *name)
+{
+	struct poc_work work = { quick, n, rounds, memory_bytes, hashes };
+	struct poc_device *d = &c->devices[c->ndevices];
+
+	if (c->ndevices == POC_DEVICES_MAX)
+		return err_set(EX_USAGE, "--device: more than %d", POC_DEVICES_MAX);
+	if (strlen(name) >= POC_UUID_MAX || !*name)
+		return err_set(EX_USAGE, "--device: '%.40s' is no uuid", name);
+	poc_plan_device(d, c, name, &work);
+	c->ndevices++;
+	return 0;
+}
+
+static int plan(struct poc_challenge *c, const struct key *k)
+{
+	*c = (struct poc_challenge){ .issued_ms = clock_now_ms() };
+	if (key_parse_address(node, "--node", c->node_key) < 0)
+		return -1;
+	snprintf(c->node, sizeof c->node, "%s", node);
+	snprintf(c->signer, sizeof c->signer, "%s", k->address);
+	randombytes_buf(c->nonce, sizeof c->nonce);
+	if (!devices.n && add_device(c, "cpu") < 0)
+		return -1;
+	for (int i = 0; i < devices.n; i++)
+		if (add_device(c, devices.items[i]) < 0)
+			return -1;
+	c->deadline_ms = deadline_ms ? deadline_ms : poc_plan_deadline_ms(c);
+	return 0;
+}
+
+static int run(int nargs, char **args)
+{
+	struct key k = KEY_INIT;
+	struct poc_challenge c;
+	json_t *record = NULL;
+	int rc = -1;
+
+	(void)nargs;
+	(void)args;
+	if (key_load(&k, key_path, NULL) == 0 && plan(&c, &k) == 0) {
+		record = poc_challenge_write(&c);
+		if (record && proof_sign(record, &k, c.issued_ms / 1000 * 1000) == 0)
+			rc = out_record(record);
+	}
+	json_decref(record);
+	key_release(&k);
+	opt_list_release(&devices);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_challenge = {
+	.name = "challenge",
+	.summary = "Ask a node to prove what it can compute.",
+	.details =
+		"Writes a signed rnp.challenge, for rnp-bench answer on the node. The time starts now: the\n"
+		"verdict counts from the issued_at that this record carries under your signature.",
+	.columns = "node,issued_at,deadline_ms,nonce",
+	.opts = opts,
+	.run = run,
+};

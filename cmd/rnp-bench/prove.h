@@ -1,0 +1,34 @@
+/* prove.h - a node's side of the proof of compute: do what a challenge asks, as poc.h defines it.
+ *
+ * No I/O and no clock. The devices of a challenge are asked one after the other. */
+#ifndef RNP_BENCH_PROVE_H
+#define RNP_BENCH_PROVE_H
+
+#include "common/poc.h"
+
+/* Where the tests' dishonest provers get at the work; all NULL: an honest one. */
+struct prove_hooks {
+	void *ctx;
+	/* after round t: its matrix may be changed before it is hashed and used */
+	void (*round)(void *ctx, int64_t t, int8_t *a, int64_t n);
+	/* after a step of the fill: its slice may be changed before it is hashed */
+	void (*step)(void *ctx, const struct memfill *m);
+	/* after a segment of the chain */
+	void (*segment)(void *ctx, int64_t segment, unsigned char state[POC_HASH_BYTES]);
+};
+
+/* The record that answers c, without node's proof; the caller owns it. memory_bytes bounds what is
+ * kept of all rounds beside what the test needs; less only costs time. Returns NULL with err_set:
+ * 69 a device that is not here. */
+json_t *prove(const struct poc_challenge *c, int64_t memory_bytes,
+	const struct prove_hooks *hooks);
+
+/* The tests alone, as objects of the answer. */
+json_t *prove_matmul(const struct poc_challenge *c, const struct poc_device *d,
+	int64_t memory_bytes, const struct prove_hooks *hooks);
+json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
+	const struct prove_hooks *hooks);
+json_t *prove_chain(const struct poc_challenge *c, const struct poc_device *d,
+	const struct prove_hooks *hooks);
+
+#endif

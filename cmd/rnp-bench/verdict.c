@@ -1,0 +1,118 @@
+#include <string.h>
+
+#include "cmd/rnp-bench/commands.h"
+#include "common/buf.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/key.h"
+#include "common/out.h"
+#include "common/poc.h"
+#include "common/policy.h"
+#include "common/prog.h"
+#include "common/proof.h"
+
+static const char *challenge_path, *key_path, *policy_name = "rnp-004";
+
+static const struct opt opts[] = {
+	{ .name = "challenge",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &challenge_path,
+		.metavar = "F",
+		.help = "the challenge that was answered" },
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.to = &policy_name,
+		.metavar = "P",
+		.help = "whose reference node scores 1 (default rnp-004)" },
+	OPT_KEY(&key_path),
+	{ 0 },
+};
+
+static json_t *read_object(struct buf *text, const char *path, size_t max_bytes)
+{
+	if (io_read(text, path, max_bytes) < 0)
+		return NULL;
+	return json_parse_object(buf_text(text), text->len,
+		strcmp(path, "-") == 0 ? "standard input" : path);
+}
+
+static int read_challenge(struct poc_challenge *c, const struct key *k)
+{
+	struct buf text = BUF_INIT;
+	json_t *record = read_object(&text, challenge_path, POC_CHALLENGE_BYTES_MAX);
+	int rc = record ? poc_challenge_read(c, record, challenge_path) : -1;
+
+	/* issued_at is trusted because it stands under our own signature */
+	if (rc == 0 && strcmp(c->signer, k->address) != 0)
+		rc = err_set(EX_DATAERR,
+			"%s: the challenge is by %s, not by this key's %s",
+			challenge_path, c->signer, k->address);
+	json_decref(record);
+	buf_release(&text);
+	return rc;
+}
+
+/* Returns 1 passed, 0 not, -1 error. */
+static int judge(const json_t *answer, int64_t received_ms)
+{
+	struct poc_judging j = { .received_ms = received_ms,
+		.no_bandwidth = "there is no network between the programs of a pipe" };
+	struct policy policy = POLICY_INIT;
+	struct key k = KEY_INIT;
+	struct poc_challenge c;
+	json_t *verdict = NULL;
+	bool passed = false;
+	int rc = -1;
+
+	if (key_load(&k, key_path, NULL) < 0 || policy_load(&policy, policy_name) < 0 ||
+		read_challenge(&c, &k) < 0)
+		goto out;
+	j.policy = &policy;
+	verdict = poc_judge(&c, answer, &j, &passed);
+	if (proof_sign(verdict, &k, received_ms / 1000 * 1000) == 0)
+		rc = out_record(verdict);
+out:
+	json_decref(verdict);
+	policy_release(&policy);
+	key_release(&k);
+	return rc < 0 ? -1 : passed;
+}
+
+static int run(int nargs, char **args)
+{
+	struct buf text = BUF_INIT;
+	/* the clock stops when the answer is there; in a pipe the challenge is complete by then */
+	int rc = io_read(&text, nargs ? args[0] : "-", POC_ANSWER_BYTES_MAX);
+	int64_t received_ms = clock_now_ms();
+	json_t *answer = NULL;
+
+	if (rc == 0 && !text.len)
+		rc = err_set(EX_DATAERR, "there is no answer");
+	if (rc == 0) {
+		answer = json_parse_object(buf_text(&text), text.len, "answer");
+		rc = answer ? json_check_kind(answer, "answer", "rnp.answer") : -1;
+	}
+	buf_release(&text);
+	if (rc == 0)
+		rc = judge(answer, received_ms);
+	json_decref(answer);
+	if (rc < 0)
+		return err_report();
+	return rc ? EX_OK : EXIT_NO;
+}
+
+const struct command command_verdict = {
+	.name = "verdict",
+	.arguments = "[file]",
+	.args_max = 1,
+	.summary = "Judge the answer to a challenge.",
+	.details =
+		"Reads one rnp.answer, writes a signed rnp.verdict with every check, the readings and the\n"
+		"score. Exit status 1 when the answer did not pass.",
+	.columns = "node,passed,score_ppm,elapsed_ns",
+	.opts = opts,
+	.run = run,
+};

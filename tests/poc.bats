@@ -1,0 +1,157 @@
+# Proof of compute: a challenge, its answer and the verdict, as people run them.
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+	rnp-register keygen --out node.key >node.json
+	rnp-register keygen --out verifier.key >verifier.json
+	NODE=$(jq -r .node node.json)
+}
+
+# small CHALLENGE-OPTIONS: a challenge that is answered in a tenth of a second
+small() {
+	rnp-bench challenge --node "$NODE" --key verifier.key --size 64 --rounds 16 \
+		--memory 2MiB --hashes 4096 "$@"
+}
+
+answer() {
+	rnp-bench answer --key node.key "$@"
+}
+
+verdict() {
+	rnp-bench verdict --key verifier.key --challenge "$@"
+}
+
+@test "poc: an honest answer passes through a pipe, and nothing else is claimed" {
+	small >c.json
+	answer <c.json | verdict c.json >v.json
+	jq -e '.passed and (.checks | all(.passed)) and (has("score_ppm") | not)
+		and .unknown["readings.bandwidth"] and .readings.memory == 2097152
+		and (.proves | test("some device"))' v.json
+	jq -e --arg node "$NODE" --slurpfile v verifier.json \
+		'.node == $node and .signer == $v[0].node and .elapsed_ns > 0' v.json
+	rnp-register verify v.json | jq -e .ok
+	rnp-register verify c.json | jq -e .ok
+}
+
+@test "poc: --quick is answered and judged in seconds" {
+	rnp-bench challenge --node "$NODE" --key verifier.key --quick >c.json
+	answer <c.json | verdict c.json | jq -e '.passed and .readings.teraflops > 0
+		and .readings.clock > 0 and .readings.memory == 67108864'
+}
+
+@test "poc: a verdict that is no is exit 1 and scores 0" {
+	small >c.json
+	answer <c.json >a.json
+	small >other.json
+	run verdict other.json <a.json
+	assert_equal "$status" 1
+	jq -e '(.passed | not) and .score_ppm == 0 and (has("proves") | not)
+		and (.checks[-1] | .check == "challenge" and (.passed | not))' <<<"$output"
+}
+
+@test "poc: time runs on the verifier's clock, from the moment it signed" {
+	small --deadline 60s >c.json
+	answer <c.json >a.json
+	RNP_NOW=$(date -u -d '+61 seconds' +%FT%TZ) run verdict c.json <a.json
+	assert_equal "$status" 1
+	jq -e '.checks[-1] | .check == "deadline" and (.passed | not)' <<<"$output"
+	RNP_NOW=$(date -u -d '-61 seconds' +%FT%TZ) run verdict c.json <a.json
+	assert_equal "$status" 1
+	RNP_NOW=$(jq -r .issued_at c.json) run verdict c.json <a.json
+	assert_equal "$status" 0
+	jq -e '.unknown["readings.teraflops"] | test("no time")' <<<"$output"
+}
+
+@test "poc: a challenge by somebody else is not believed" {
+	small >c.json
+	answer <c.json >a.json
+	rnp-register keygen --out other.key >/dev/null
+	refused 65 "not by this key" rnp-bench verdict --key other.key --challenge c.json a.json
+	jq -c '.deadline_ms += 1' c.json >forged.json
+	refused 65 "not signed" rnp-bench verdict --key verifier.key --challenge forged.json a.json
+	refused 65 "not signed" answer forged.json
+	refused 65 "not for this key" rnp-bench answer --key verifier.key c.json
+}
+
+@test "poc: an answer that says more or less than it may is refused" {
+	local edit
+	small >c.json
+	answer <c.json >a.json
+	for edit in '.devices = []' '.devices[0].matmul.openings = []' '.devices[0].matmul.rows = ""' \
+		'.devices[0].chain.checkpoints = ""' '.devices[0].memory.roots = []' 'del(.devices[0].memory)' \
+		'.devices[0].matmul.root = null' '.devices += .devices' '.proof = null' 'del(.proof)' '.proof = []' \
+		'.devices[0].memory.paths[0] = .devices[0].memory.paths[1]' '.devices[0].readings = {"ops": 1e18}' \
+		'.devices[0].device = "cpu:0"' '.node = "11111111111111111111111111111111"'; do
+		jq -c "$edit" a.json >bad.json
+		run verdict c.json <bad.json
+		assert_equal "$edit: $status" "$edit: 1"
+		jq -e '.passed | not' <<<"$output" >/dev/null
+	done
+}
+
+@test "poc: a signature does not make a wrong answer right" {
+	local edit
+	# without the memory test, so that rnp-register sign takes the answer
+	small | jq -c 'del(.proof, .devices[0].memory)' >plain.json
+	rnp-register sign --key verifier.key plain.json >c.json
+	answer <c.json >a.json
+	for edit in '.devices[0].matmul.openings |= reverse' \
+		'.devices[0].matmul.openings[1] = .devices[0].matmul.openings[0]' \
+		'.devices[0].matmul.path += "AAAA"' '.devices[0].matmul.rows |= .[4:] + .[:4]' \
+		'.devices[0].chain.checkpoints |= .[4:] + .[:4]' '.devices[0].matmul.rows += "="'; do
+		jq -c "del(.proof) | $edit" a.json >bad.json
+		rnp-register sign --key node.key bad.json >signed.json
+		run verdict c.json <signed.json
+		assert_equal "$edit: $status" "$edit: 1"
+	done
+	# signed again as it is, it is as good as before
+	jq -c 'del(.proof)' a.json >same.json
+	rnp-register sign --key node.key same.json | verdict c.json | jq -e .passed
+}
+
+@test "poc: what is no answer is an error, in one line" {
+	small >c.json
+	refused 65 "there is no answer" rnp-bench verdict --key verifier.key --challenge c.json /dev/null
+	echo '{"kind":"rnp.node","v":1}' >n.json
+	refused 65 "kind" rnp-bench verdict --key verifier.key --challenge c.json n.json
+	echo '[' >n.json
+	refused 65 "answer" rnp-bench verdict --key verifier.key --challenge c.json n.json
+	echo '{"kind":"rnp.answer","v":1}' >n.json
+	refused 66 "none.json" rnp-bench verdict --key verifier.key --challenge none.json n.json
+}
+
+@test "poc: sizes beyond the limits are refused before any work" {
+	local edit
+	small >c.json
+	run small --size 32
+	assert_equal "$status" 64
+	refused 65 "multiple of 64" small --size 100
+	refused 65 "lanes * per_slice" small --memory 2TiB
+	for edit in '.devices[0].matmul.rounds = 4194305' '.devices[0].memory.per_slice = 0' \
+		'.devices[0].memory = {"lanes": 65536, "per_slice": 268435456, "passes": 1}' \
+		'.devices[0].chain = {"segments": 65536, "steps": 16777216}' '.devices[0] = {"device": "x"}' \
+		'.devices += .devices' '.devices = []' '.nonce = "00"'; do
+		jq -c "del(.proof) | $edit" c.json >bad.json
+		rnp-register sign --key verifier.key bad.json >signed.json
+		refused 65 "" answer signed.json
+	done
+}
+
+@test "poc: a device that is not here is exit 69" {
+	small --device GPU-0 >c.json
+	refused 69 "GPU-0" answer c.json
+	small --device cpu --device GPU-0 >c.json
+	refused 69 "GPU-0" answer c.json
+}
+
+@test "poc: every level of the CPU's instructions gives the same answer" {
+	local isa
+	small >c.json
+	RNP_ISA=ref answer <c.json | jq -c 'del(.at, .proof)' >ref.json
+	for isa in avx2 avx512; do
+		RNP_ISA=$isa answer <c.json 2>/dev/null | jq -c 'del(.at, .proof)' >fast.json
+		[[ ! -s fast.json ]] || cmp ref.json fast.json
+	done
+	OMP_NUM_THREADS=1 answer <c.json | jq -c 'del(.at, .proof)' | cmp ref.json
+}
