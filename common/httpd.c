@@ -277,7 +277,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
 			x->route->body_bytes_max);
 		return;
 	}
-	if ((x->h->body_bytes += len) > BODIES_BYTES_MAX) {
+	if (atomic_fetch_add(&x->h->body_bytes, len) + len > BODIES_BYTES_MAX) {
 		x->h->body_bytes -= len;
 		x->refused = true;
 		x->r.retry_after_s = 1;
