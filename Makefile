@@ -33,8 +33,12 @@ NVCC     ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2
 
 object = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB   := $(BUILD)/librnp.a
+# kcheck holds the kernels against their references; it has the CUDA ones too, compiled for the
+# emulation of tests/kernels/cuda_emu.h
+KCHECK := $(wildcard tests/kernels/*.c)
+EMU    := $(patsubst %.cu,$(BUILD)/emu/%.o,$(filter-out kernels/cuda_probe.cu,$(CUDA)))
 
-.PHONY: all check demo bench fuzz asan tsan install format lint clean bootstrap units replays
+.PHONY: all check demo bench fuzz asan tsan install format lint clean bootstrap units replays kcheck
 .SECONDARY:
 
 all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so)
@@ -92,9 +96,20 @@ $(BUILD)/benches/%: $(BUILD)/obj/tests/bench/%.o $$(call object,$$(call uses,tes
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/emu/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,EMU )
+	$(Q)$(CC) -x c++ -std=gnu++17 $(OPT) -Wall -ffp-contract=off -fno-exceptions -fno-rtti $(CPPFLAGS) \
+		-DCUDA_EMU -Drnp_cuda_open=rnp_emu_open -MMD -MP -c -o $@ $<
+
+$(BUILD)/kcheck: $(call object,$(KCHECK)) $(EMU) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 uses = $(filter-out %/main.c,$(foreach d,$(shell sed -n 's,.*uses: \(cmd/[a-z-]*\).*,\1,p' $(1)),$(wildcard $(d)/*.c)))
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/emu -name '*.d' 2>/dev/null)
 
 # --- CUDA --------------------------------------------------------------------------------
 
@@ -119,6 +134,8 @@ bootstrap:
 
 units: $(UNITS)
 
+kcheck: $(BUILD)/kcheck
+
 replays: $(REPLAYS)
 
 # all cores, unless make was told how many
@@ -142,7 +159,7 @@ bench: all $(BENCHES)
 asan:
 	$(MAKE) BUILD=build/asan NVCC= OPENMP= LDFLAGS='-fsanitize=address,undefined' \
 		OPT='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' \
-		all units replays
+		all units replays kcheck
 
 tsan:
 	$(MAKE) BUILD=build/tsan NVCC= OPENMP= LDFLAGS='-fsanitize=thread' OPT='-O1 -g -fsanitize=thread' \

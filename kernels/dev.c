@@ -1,23 +1,10 @@
 #include "kernels/dev.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
 #include "kernels/plugin.h"
-
-int dev_fail(struct dev *d, int code, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(d->error, sizeof d->error, fmt, args);
-	va_end(args);
-	d->code = code;
-	return -1;
-}
 
 static int open_cuda(struct dev *d, int n)
 {

@@ -12,8 +12,10 @@
 #ifndef RNP_KERNELS_DEV_H
 #define RNP_KERNELS_DEV_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "kernels/cpu.h"
 #include "kernels/product.h"
@@ -68,6 +70,19 @@ struct dev {
 		0 \
 	}
 
+/* Keep an error: for backends. Here, because a plug-in has nothing else of ours. Returns -1. */
+__attribute__((format(printf, 3, 4))) static inline int dev_fail(struct dev *d, int code,
+	const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(d->error, sizeof d->error, fmt, args);
+	va_end(args);
+	d->code = code;
+	return -1;
+}
+
 KERNELS_BEGIN
 
 /* Open a device. spec: "auto" (the first GPU there is, else the CPU), "cpu", "cuda" or "cuda:N"; NULL or ""
@@ -79,10 +94,6 @@ void dev_close(struct dev *d); /* safe on what is not open */
 /* The CPU with the kernels of a level, whatever RNP_ISA says; code 69: the CPU has not got them. Above ref, oneDNN
  * multiplies matrices where it is installed, unless RNP_DNNL=0. */
 int dev_open_cpu(struct dev *d, enum cpu_level level);
-
-/* Keep an error: for backends. Returns -1. */
-int dev_fail(struct dev *d, int code, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
 
 /* The plug-in's entry: open GPU n. version: DEV_VERSION of the caller. */
 #define DEV_CUDA_OPEN "rnp_cuda_open"

@@ -10,7 +10,7 @@
 static void *open_beside_program(void)
 {
 	static const char *const places[] = { "../lib/librnp_cuda.so",
-		"../lib/rnp/librnp_cuda.so" };
+		"lib/librnp_cuda.so", "../lib/rnp/librnp_cuda.so" };
 	char self[4096], path[4200];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
 

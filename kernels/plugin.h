@@ -7,7 +7,7 @@
 KERNELS_BEGIN
 
 /* A function of the plug-in, or NULL with a sentence in why. It is looked for in $RNP_CUDA_PLUGIN (only there when
- * that is set), in ../lib and ../lib/rnp beside the program; it stays open. Any thread. */
+ * that is set), in ../lib, lib and ../lib/rnp beside the program; it stays open. Any thread. */
 void *plugin_symbol(const char *name, char *why, int why_bytes);
 
 KERNELS_END

@@ -103,7 +103,7 @@ HD void sha256_block(uint32_t state[8], uint32_t w[16], const uint32_t *k)
 	uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
 	uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
 
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
 	for (int t = 0; t < 64; t++) {

@@ -1,0 +1,68 @@
+/* cuda.cuh - what the kernels of the plug-in share. They use LAUNCH and SHARED instead of CUDA's own
+ * spelling, so that the same text runs on a chip and in the emulation of tests/kernels/cuda_emu.h. */
+#ifndef RNP_KERNELS_CUDA_CUH
+#define RNP_KERNELS_CUDA_CUH
+
+#include "kernels/dev.h"
+
+#ifdef CUDA_EMU
+#include "tests/kernels/cuda_emu.h"
+#else
+#include <cuda_runtime.h>
+/* kernel<<<grid, block, 0, stream>>>(arguments); a template's name without commas */
+#define LAUNCH(kernel, grid, block, stream, ...) \
+	kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+/* an array that the threads of a block share, contents undefined; count is a constant */
+#define SHARED(type, name, count) __shared__ type name[count]
+#endif
+
+/* In a function that returns int and has a `struct dev *d`. */
+#define CUDA_TRY(call)                                           \
+	do {                                                     \
+		cudaError_t cuda_error_ = (call);                \
+		if (cuda_error_ != cudaSuccess)                  \
+			return cuda_fail(d, cuda_error_, #call); \
+	} while (0)
+
+int cuda_fail(struct dev *d, cudaError_t e, const char *call);
+
+struct cuda {
+	int number, sm_count;
+	cudaStream_t stream;
+	cudaEvent_t from, to;
+	void *lt; /* cuBLASLt's state, once a product has needed it */
+};
+
+static inline struct cuda *cuda_of(struct dev *d)
+{
+	return (struct cuda *)d->state;
+}
+
+/* Blocks of `threads` for n items with grid-stride loops: enough to fill the chip, no more. */
+static inline unsigned cuda_grid(struct dev *d, uint64_t n, unsigned threads)
+{
+	uint64_t wanted = (n + threads - 1) / threads;
+	uint64_t most = (uint64_t)cuda_of(d)->sm_count * 32;
+
+	return (unsigned)(wanted < most ? (wanted ? wanted : 1) : most);
+}
+
+/* this thread's first item and the stride, in grid-stride loops */
+#define GRID_FIRST  ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
+#define GRID_STRIDE ((uint64_t)gridDim.x * blockDim.x)
+
+/* Each starts its kernels on the device's stream. Returns 0 or -1. */
+int cuda_copy(struct dev *d, void *to, const void *from, uint64_t bytes);
+int cuda_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words);
+int cuda_triad(struct dev *d, double *a, const double *b, const double *c, double s,
+	uint64_t n);
+int cuda_random(struct dev *d, uint64_t *sum, const struct bulk_random *r);
+int cuda_philox(struct dev *d, void *out, uint64_t bytes, const struct philox *p);
+int cuda_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in);
+int cuda_product(struct dev *d, const struct product *p); /* without tensor cores */
+
+/* cuBLASLt: 0; 1: it is not there or does not do this product, nothing was started; -1: an error. */
+int cuda_product_lt(struct dev *d, const struct product *p);
+void cuda_lt_close(struct dev *d);
+
+#endif

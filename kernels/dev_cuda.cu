@@ -1,0 +1,274 @@
+/* The CUDA backend of dev.h: the plug-in librnp_cuda.so. It prints nothing; errors stay in the device. */
+#include "kernels/cuda.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+/* Which exit code an error of CUDA is: what a person can do about it decides. */
+static int code_of(cudaError_t e)
+{
+	switch (e) {
+	case cudaErrorMemoryAllocation:
+		return EX_OSERR;
+	case cudaErrorNoDevice:
+	case cudaErrorInsufficientDriver:
+	case cudaErrorInvalidDevice:
+	case cudaErrorDevicesUnavailable:
+	case cudaErrorECCUncorrectable:
+	case cudaErrorHardwareStackError:
+	case cudaErrorUnknown:
+	case cudaErrorInitializationError:
+	case cudaErrorSystemDriverMismatch:
+		return EX_UNAVAILABLE;
+	case cudaErrorNotPermitted:
+		return EX_NOPERM;
+	default:
+		return EX_SOFTWARE;
+	}
+}
+
+int cuda_fail(struct dev *d, cudaError_t e, const char *call)
+{
+	cudaGetLastError(); /* the next call starts clean, unless the context is lost */
+	return dev_fail(d, code_of(e), "%s: %.*s: %s (%s)", d->name,
+		(int)strcspn(call, "("), call, cudaGetErrorString(e),
+		cudaGetErrorName(e));
+}
+
+/* The calling thread may be another than the one before, or have used another GPU. */
+static int enter(struct dev *d)
+{
+	CUDA_TRY(cudaSetDevice(cuda_of(d)->number));
+	return 0;
+}
+
+#define ENTER                      \
+	do {                       \
+		if (enter(d) < 0)  \
+			return -1; \
+	} while (0)
+
+/* --- memory, order, time ------------------------------------------------------------------- */
+
+static int dev_alloc(struct dev *d, void **out, uint64_t bytes)
+{
+	*out = NULL;
+	ENTER;
+	if (cudaError_t e = cudaMalloc(out, bytes ? bytes : 1)) {
+		*out = NULL;
+		cuda_fail(d, e, "cudaMalloc");
+		return dev_fail(d, code_of(e), "%s: no memory for %llu bytes: %s",
+			d->name, (unsigned long long)bytes, cudaGetErrorName(e));
+	}
+	return 0;
+}
+
+static void dev_free(struct dev *d, void *p)
+{
+	if (p && enter(d) == 0)
+		cudaFree(p);
+}
+
+static int dev_put(struct dev *d, void *to, const void *host, uint64_t bytes)
+{
+	ENTER;
+	CUDA_TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice,
+		cuda_of(d)->stream));
+	CUDA_TRY(cudaStreamSynchronize(cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_get(struct dev *d, void *host, const void *from, uint64_t bytes)
+{
+	ENTER;
+	CUDA_TRY(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost,
+		cuda_of(d)->stream));
+	CUDA_TRY(cudaStreamSynchronize(cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_room(struct dev *d, uint64_t *bytes)
+{
+	size_t room, all;
+
+	ENTER;
+	CUDA_TRY(cudaMemGetInfo(&room, &all));
+	*bytes = room;
+	return 0;
+}
+
+static int dev_sync(struct dev *d)
+{
+	ENTER;
+	CUDA_TRY(cudaStreamSynchronize(cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_start(struct dev *d)
+{
+	ENTER;
+	CUDA_TRY(cudaEventRecord(cuda_of(d)->from, cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_stop(struct dev *d, int64_t *ns)
+{
+	float ms;
+
+	ENTER;
+	CUDA_TRY(cudaEventRecord(cuda_of(d)->to, cuda_of(d)->stream));
+	CUDA_TRY(cudaEventSynchronize(cuda_of(d)->to));
+	CUDA_TRY(cudaEventElapsedTime(&ms, cuda_of(d)->from, cuda_of(d)->to));
+	*ns = (int64_t)((double)ms * 1e6);
+	return 0;
+}
+
+static void dev_shut(struct dev *d)
+{
+	struct cuda *c = cuda_of(d);
+
+	if (enter(d) == 0) {
+		cuda_lt_close(d);
+		if (c->from)
+			cudaEventDestroy(c->from);
+		if (c->to)
+			cudaEventDestroy(c->to);
+		if (c->stream)
+			cudaStreamDestroy(c->stream);
+	}
+	free(c);
+	d->state = NULL;
+}
+
+/* --- operations ---------------------------------------------------------------------------- */
+
+static int dev_copy(struct dev *d, void *to, const void *from, uint64_t bytes)
+{
+	ENTER;
+	return cuda_copy(d, to, from, bytes);
+}
+
+static int dev_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words)
+{
+	ENTER;
+	return cuda_fill(d, to, word, words);
+}
+
+static int dev_triad(struct dev *d, double *a, const double *b, const double *c, double s,
+	uint64_t n)
+{
+	ENTER;
+	return cuda_triad(d, a, b, c, s, n);
+}
+
+static int dev_random(struct dev *d, uint64_t *sum, const struct bulk_random *r)
+{
+	ENTER;
+	return cuda_random(d, sum, r);
+}
+
+static int dev_product(struct dev *d, const struct product *p)
+{
+	int rc;
+
+	ENTER;
+	if ((unsigned)p->type >= PRODUCT_TYPES)
+		return dev_fail(d, EX_SOFTWARE, "%s: product of type %d", d->name,
+			(int)p->type);
+	if (p->type == PRODUCT_I8 && p->k > PRODUCT_I8_K_MAX)
+		return dev_fail(d, EX_SOFTWARE, "%s: product of int8 with k = %llu",
+			d->name, (unsigned long long)p->k);
+	rc = cuda_product_lt(d, p);
+	return rc > 0 ? cuda_product(d, p) : rc;
+}
+
+static int dev_philox(struct dev *d, void *out, uint64_t bytes, const struct philox *p)
+{
+	ENTER;
+	return cuda_philox(d, out, bytes, p);
+}
+
+static int dev_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in)
+{
+	ENTER;
+	return cuda_sha256(d, out, in);
+}
+
+static struct dev_ops make_ops(void)
+{
+	struct dev_ops ops = {};
+
+	ops.alloc = dev_alloc;
+	ops.free = dev_free;
+	ops.put = dev_put;
+	ops.get = dev_get;
+	ops.room = dev_room;
+	ops.sync = dev_sync;
+	ops.start = dev_start;
+	ops.stop = dev_stop;
+	ops.close = dev_shut;
+	ops.copy = dev_copy;
+	ops.fill = dev_fill;
+	ops.triad = dev_triad;
+	ops.random = dev_random;
+	ops.product = dev_product;
+	ops.philox = dev_philox;
+	ops.sha256 = dev_sha256;
+	return ops;
+}
+
+static const struct dev_ops ops = make_ops();
+
+/* --- open ---------------------------------------------------------------------------------- */
+
+/* Everything that can fail; what it made is in the device and is closed by the caller. */
+static int open_device(struct dev *d, int n)
+{
+	struct cuda *c = cuda_of(d);
+	int count = 0, major = 0, minor = 0;
+	cudaDeviceProp p;
+
+	CUDA_TRY(cudaGetDeviceCount(&count));
+	if (n >= count)
+		return dev_fail(d, EX_UNAVAILABLE, "%s: there are %d GPUs", d->name,
+			count);
+	CUDA_TRY(cudaSetDevice(n));
+	CUDA_TRY(cudaGetDeviceProperties(&p, n));
+	CUDA_TRY(cudaDeviceGetAttribute(&c->sm_count, cudaDevAttrMultiProcessorCount, n));
+	CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, n));
+	CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, n));
+	CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
+	CUDA_TRY(cudaEventCreate(&c->from));
+	CUDA_TRY(cudaEventCreate(&c->to));
+	snprintf(d->model, sizeof d->model, "%.127s", p.name);
+	snprintf(d->isa, sizeof d->isa, "sm_%d%d", major, minor);
+	memcpy(d->uuid, p.uuid.bytes, sizeof d->uuid);
+	d->memory_bytes = p.totalGlobalMem;
+	return 0;
+}
+
+extern "C" int rnp_cuda_open(int version, struct dev *d, int n)
+{
+	struct cuda *c;
+
+	memset(d, 0, sizeof *d);
+	if (version != DEV_VERSION)
+		return dev_fail(d, EX_UNAVAILABLE,
+			"cuda:%d: librnp_cuda.so is of another version (%d, not %d)", n,
+			DEV_VERSION, version);
+	snprintf(d->name, sizeof d->name, "cuda:%d", n);
+	c = (struct cuda *)calloc(1, sizeof *c);
+	if (!c)
+		return dev_fail(d, EX_OSERR, "%s: no memory", d->name);
+	c->number = n;
+	d->state = c;
+	if (open_device(d, n) < 0) {
+		dev_shut(d);
+		d->ops = NULL;
+		return -1;
+	}
+	d->ops = &ops;
+	return 0;
+}

@@ -1,0 +1,325 @@
+#include "tests/kernels/cuda_emu.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define LEAVE(keep, to) __sanitizer_start_switch_fiber(keep, (to)->stack, STACK_BYTES)
+#define LEAVE_TO_MAIN(keep) \
+	__sanitizer_start_switch_fiber(keep, main_stack, main_stack_bytes)
+#define ARRIVE(kept) __sanitizer_finish_switch_fiber(kept, NULL, NULL)
+#define CLEAN(p, n)  __asan_unpoison_memory_region(p, n)
+static const void *main_stack;
+static size_t main_stack_bytes;
+#define ARRIVE_FROM_MAIN(kept) \
+	__sanitizer_finish_switch_fiber(kept, &main_stack, &main_stack_bytes)
+#else
+#define LEAVE(keep, to)        (void)(to)
+#define LEAVE_TO_MAIN(keep)    (void)0
+#define ARRIVE(kept)           (void)(kept)
+#define ARRIVE_FROM_MAIN(kept) (void)(kept)
+#define CLEAN(p, n)            (void)0
+#endif
+
+#define STACK_BYTES ((size_t)128 << 10)
+#define BLOCKS_MAX  3
+#define THREADS_MAX 1024
+#define ARRAYS_MAX  16
+
+enum state { READY, AT_BARRIER, IN_WARP, DONE };
+
+struct fiber {
+	struct emu_thread self; /* first: emu_self points here */
+	ucontext_t context;
+	void *stack, *fake;
+	struct block *block;
+	enum state state;
+	unsigned mask;
+};
+
+struct block {
+	struct fiber fibers[THREADS_MAX];
+	unsigned count, left, waiting;
+	uint64_t deposits[THREADS_MAX], values[THREADS_MAX]; /* by warp and lane */
+	struct {
+		const void *place;
+		void *at;
+	} arrays[ARRAYS_MAX];
+};
+
+struct emu_index emu_grid_dim, emu_block_dim;
+struct emu_thread *emu_self;
+
+static struct block *blocks[BLOCKS_MAX];
+static ucontext_t scheduler;
+static void *scheduler_fake;
+static emu_body_fn body_of_grid;
+static void *arguments_of_grid;
+static uint64_t seed;
+
+static void die(const char *why)
+{
+	const struct emu_thread *t = emu_self;
+
+	fprintf(stderr, "cuda emulation: block %u, thread %u: %s\n", t ? t->block.x : 0,
+		t ? t->thread.x : 0, why);
+	abort();
+}
+
+/* xorshift64*: what decides which fiber goes on */
+static unsigned below(unsigned n)
+{
+	seed ^= seed >> 12;
+	seed ^= seed << 25;
+	seed ^= seed >> 27;
+	return (unsigned)((seed * 0x2545f4914f6cdd1du >> 32) * n >> 32);
+}
+
+static struct fiber *running(void)
+{
+	return (struct fiber *)emu_self;
+}
+
+/* Back to the scheduler; returns when it comes to this fiber again. */
+static void suspend(enum state state)
+{
+	struct fiber *f = running();
+
+	f->state = state;
+	LEAVE_TO_MAIN(&f->fake);
+	swapcontext(&f->context, &scheduler);
+	ARRIVE_FROM_MAIN(f->fake);
+}
+
+static void release_barrier(struct block *b)
+{
+	if (!b->left || b->waiting < b->left)
+		return;
+	for (unsigned i = 0; i < b->count; i++)
+		if (b->fibers[i].state == AT_BARRIER)
+			b->fibers[i].state = READY;
+	b->waiting = 0;
+}
+
+void emu_block_barrier(void)
+{
+	struct block *b = running()->block;
+
+	b->waiting++;
+	if (b->waiting == b->left) {
+		running()->state = AT_BARRIER;
+		release_barrier(b);
+	} else {
+		running()->state = AT_BARRIER;
+	}
+	suspend(running()->state);
+}
+
+const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value)
+{
+	struct fiber *f = running();
+	struct block *b = f->block;
+	unsigned first = (unsigned)(f - b->fibers) & ~31u, arrived = 0, wanted = 0;
+
+	if (!(mask >> f->self.lane & 1))
+		die("takes part in a warp operation whose mask leaves it out");
+	b->deposits[first + f->self.lane] = value;
+	f->mask = mask;
+	f->state = IN_WARP;
+	for (unsigned k = 0; k < 32; k++) {
+		struct fiber *other = &b->fibers[first + k];
+
+		if (!(mask >> k & 1))
+			continue;
+		wanted++;
+		if (first + k >= b->count || other->state == DONE)
+			die("a warp operation waits for a thread that is not there");
+		if (other->state == IN_WARP && other->mask != mask)
+			die("threads meet in warp operations with different masks");
+		arrived += other->state == IN_WARP;
+	}
+	if (arrived == wanted)
+		for (unsigned k = 0; k < 32; k++)
+			if (mask >> k & 1) {
+				b->values[first + k] = b->deposits[first + k];
+				b->fibers[first + k].state = READY;
+			}
+	suspend(f->state);
+	return &b->values[first];
+}
+
+void emu_yield(void)
+{
+	if (below(4) == 0)
+		suspend(READY);
+}
+
+void *emu_shared(const void *place, size_t bytes)
+{
+	struct block *b = running()->block;
+
+	for (int i = 0; i < ARRAYS_MAX; i++) {
+		if (b->arrays[i].place == place)
+			return b->arrays[i].at;
+		if (b->arrays[i].place)
+			continue;
+		b->arrays[i].place = place;
+		if (posix_memalign(&b->arrays[i].at, 128, bytes))
+			die("no memory");
+		memset(b->arrays[i].at, 0xa5, bytes);
+		return b->arrays[i].at;
+	}
+	die("too many shared arrays");
+	return NULL;
+}
+
+static void fiber_main(void)
+{
+	struct fiber *f;
+
+	ARRIVE_FROM_MAIN(NULL);
+	body_of_grid(arguments_of_grid);
+	f = running();
+	f->state = DONE;
+	f->block->left--;
+	release_barrier(f->block);
+	LEAVE_TO_MAIN(NULL);
+	setcontext(&scheduler);
+}
+
+static void start_fiber(struct fiber *f)
+{
+	if (!f->stack) {
+		f->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (f->stack == MAP_FAILED)
+			die("no memory for stacks");
+	}
+	CLEAN(f->stack, STACK_BYTES);
+	getcontext(&f->context);
+	f->context.uc_stack.ss_sp = f->stack;
+	f->context.uc_stack.ss_size = STACK_BYTES;
+	f->context.uc_link = NULL;
+	makecontext(&f->context, fiber_main, 0);
+	f->state = READY;
+	f->fake = NULL;
+}
+
+static void start_block(struct block *b, uint64_t number)
+{
+	struct emu_index at, n = emu_block_dim;
+
+	at.x = (unsigned)(number % emu_grid_dim.x);
+	at.y = (unsigned)(number / emu_grid_dim.x % emu_grid_dim.y);
+	at.z = (unsigned)(number / emu_grid_dim.x / emu_grid_dim.y);
+	b->count = b->left = n.x * n.y * n.z;
+	b->waiting = 0;
+	for (unsigned i = 0; i < b->count; i++) {
+		struct fiber *f = &b->fibers[i];
+
+		f->self.block = at;
+		f->self.thread.x = i % n.x;
+		f->self.thread.y = i / n.x % n.y;
+		f->self.thread.z = i / n.x / n.y;
+		f->self.lane = i % 32;
+		f->block = b;
+		start_fiber(f);
+	}
+}
+
+static void end_block(struct block *b)
+{
+	for (int i = 0; i < ARRAYS_MAX; i++)
+		free(b->arrays[i].at);
+	memset(b->arrays, 0, sizeof b->arrays);
+	b->count = 0;
+}
+
+/* Let one fiber go on until it waits or ends: any that can, starting the search anywhere. */
+static bool step(void)
+{
+	unsigned first_block = below(BLOCKS_MAX);
+
+	for (unsigned k = 0; k < BLOCKS_MAX; k++) {
+		struct block *b = blocks[(first_block + k) % BLOCKS_MAX];
+		unsigned first = b->count ? below(b->count) : 0;
+
+		for (unsigned i = 0; i < b->count; i++) {
+			struct fiber *f = &b->fibers[(first + i) % b->count];
+
+			if (f->state != READY)
+				continue;
+			emu_self = &f->self;
+			LEAVE(&scheduler_fake, f);
+			swapcontext(&scheduler, &f->context);
+			ARRIVE(scheduler_fake);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void shuffled(uint64_t *order, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t k = below((unsigned)(i + 1));
+
+		order[i] = order[k];
+		order[k] = i;
+	}
+}
+
+static void prepare(void)
+{
+	const char *wanted = getenv("CUDA_EMU_SEED");
+
+	if (!seed)
+		seed = (wanted ? strtoull(wanted, NULL, 0) : 1) * 0x9e3779b97f4a7c15u | 1;
+	for (int i = 0; i < BLOCKS_MAX; i++)
+		if (!blocks[i]) {
+			blocks[i] = calloc(1, sizeof *blocks[i]);
+			if (!blocks[i])
+				die("no memory");
+		}
+}
+
+void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
+	void *arguments)
+{
+	uint64_t n = (uint64_t)grid.x * grid.y * grid.z, next = 0;
+	unsigned threads = block.x * block.y * block.z;
+	uint64_t *order = malloc((n ? n : 1) * sizeof *order);
+	bool busy;
+
+	emu_self = NULL;
+	if (!n || !threads || threads > THREADS_MAX || grid.y > 65535 || grid.z > 65535 ||
+		!order)
+		die("a grid or block of impossible size");
+	prepare();
+	emu_grid_dim = grid;
+	emu_block_dim = block;
+	body_of_grid = body;
+	arguments_of_grid = arguments;
+	shuffled(order, n);
+	do {
+		busy = false;
+		for (int i = 0; i < BLOCKS_MAX; i++) {
+			if (blocks[i]->count && !blocks[i]->left)
+				end_block(blocks[i]);
+			if (!blocks[i]->count && next < n)
+				start_block(blocks[i], order[next++]);
+			busy = busy || blocks[i]->count;
+		}
+		if (busy && !step())
+			for (int i = 0; i < BLOCKS_MAX; i++)
+				if (blocks[i]->count && blocks[i]->left)
+					die("threads wait for each other in different places");
+	} while (busy);
+	emu_self = NULL;
+	free(order);
+}

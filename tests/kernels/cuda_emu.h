@@ -1,0 +1,458 @@
+/* cuda_emu.h - CUDA on the CPU, for tests: a .cu file compiled as C++ by g++ with -DCUDA_EMU runs its grids
+ * here, under the sanitizers.
+ *
+ * A thread is a fiber. Three blocks run at once, taken from the grid in shuffled order; which fiber goes on is
+ * drawn at random at every barrier, warp operation and atomic, always in the same way for the same
+ * CUDA_EMU_SEED. Shared memory is a separate heap area for each array, full of 0xa5 at first. What hangs on a chip or is
+ * undefined there (threads waiting in different places, a warp operation without one of its mask) ends the test with a sentence.
+ * Not emulated: tensor cores, textures, dynamic parallelism, memory order weaker than the host's. */
+#ifndef RNP_TESTS_KERNELS_CUDA_EMU_H
+#define RNP_TESTS_KERNELS_CUDA_EMU_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct emu_index {
+	unsigned x, y, z;
+};
+
+struct emu_thread {
+	struct emu_index thread, block;
+	unsigned lane;
+};
+
+extern struct emu_index emu_grid_dim, emu_block_dim; /* of the grid that runs */
+extern struct emu_thread *emu_self;                  /* the fiber that runs */
+
+typedef void (*emu_body_fn)(void *arguments);
+void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
+	void *arguments);
+
+void emu_block_barrier(void);
+/* All threads of mask meet; every lane's value is in the result. */
+const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value);
+/* The block's array of this place in the text. */
+void *emu_shared(const void *place, size_t bytes);
+void emu_yield(void); /* perhaps let others go first */
+
+#ifdef __cplusplus
+}
+
+/* --- the language -------------------------------------------------------------------------- */
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __noinline__    __attribute__((noinline))
+#define __constant__    static const
+#define __launch_bounds__(...)
+
+#define threadIdx (emu_self->thread)
+#define blockIdx  (emu_self->block)
+#define blockDim  emu_block_dim
+#define gridDim   emu_grid_dim
+#define warpSize  32
+
+struct dim3 : emu_index {
+	dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : emu_index{ x_, y_, z_ }
+	{
+	}
+};
+
+template <class F> static inline void emu_launch(dim3 grid, dim3 block, F body)
+{
+	emu_run(
+		grid, block, [](void *f) { (*static_cast<F *>(f))(); }, &body);
+}
+
+/* Arguments are evaluated once, before the grid starts, as on a chip. */
+template <class... P> struct emu_call {
+	template <class... A>
+	static void start(dim3 grid, dim3 block, void (*kernel)(P...), A... arguments)
+	{
+		emu_launch(grid, block, [=]() { kernel(arguments...); });
+	}
+};
+template <class... P> static inline emu_call<P...> emu_signature(void (*)(P...));
+
+#define LAUNCH(kernel, grid, block, stream, ...)                                \
+	((void)(stream),                                                        \
+		decltype(emu_signature(kernel))::start((grid), (block), kernel, \
+			__VA_ARGS__))
+#define SHARED(type, name, count)                  \
+	static const char name##_place_ = 0;       \
+	auto &name = *static_cast<type(*)[count]>( \
+		emu_shared(&name##_place_, sizeof(type) * (count)))
+
+struct alignas(16) uint4 {
+	unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+	unsigned x, y;
+};
+struct alignas(16) float4 {
+	float x, y, z, w;
+};
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
+{
+	return uint4{ x, y, z, w };
+}
+static inline uint2 make_uint2(unsigned x, unsigned y)
+{
+	return uint2{ x, y };
+}
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+	return float4{ x, y, z, w };
+}
+
+/* --- barriers, warps, atomics --------------------------------------------------------------- */
+
+static inline void __syncthreads()
+{
+	emu_block_barrier();
+}
+
+static inline void __threadfence()
+{
+}
+
+static inline void __threadfence_block()
+{
+}
+
+static inline void __syncwarp(unsigned mask = 0xffffffff)
+{
+	emu_warp_exchange(mask, 0);
+}
+
+template <class T> static inline uint64_t emu_bits(T v)
+{
+	uint64_t bits = 0;
+
+	static_assert(sizeof v <= 8, "a warp exchanges up to 8 bytes");
+	memcpy(&bits, &v, sizeof v);
+	return bits;
+}
+
+template <class T> static inline T emu_lane(unsigned mask, T v, unsigned lane, int width)
+{
+	unsigned first = emu_self->lane & ~(unsigned)(width - 1);
+	const uint64_t *all = emu_warp_exchange(mask, emu_bits(v));
+	T out;
+
+	memcpy(&out, &all[first + lane], sizeof out);
+	return out;
+}
+
+template <class T>
+static inline T __shfl_sync(unsigned mask, T v, int lane, int width = 32)
+{
+	return emu_lane(mask, v, (unsigned)(lane & (width - 1)), width);
+}
+
+template <class T>
+static inline T __shfl_xor_sync(unsigned mask, T v, int by, int width = 32)
+{
+	return emu_lane(mask, v, (emu_self->lane ^ (unsigned)by) & (unsigned)(width - 1),
+		width);
+}
+
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32)
+{
+	unsigned at = emu_self->lane & (unsigned)(width - 1);
+
+	return emu_lane(mask, v, at + by < (unsigned)width ? at + by : at, width);
+}
+
+template <class T>
+static inline T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32)
+{
+	unsigned at = emu_self->lane & (unsigned)(width - 1);
+
+	return emu_lane(mask, v, at >= by ? at - by : at, width);
+}
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate)
+{
+	const uint64_t *all = emu_warp_exchange(mask, predicate != 0);
+	unsigned ballot = 0;
+
+	for (unsigned k = 0; k < 32; k++)
+		if (mask >> k & 1 && all[k])
+			ballot |= 1u << k;
+	return ballot;
+}
+
+static inline int __any_sync(unsigned mask, int predicate)
+{
+	return __ballot_sync(mask, predicate) != 0;
+}
+
+static inline int __all_sync(unsigned mask, int predicate)
+{
+	return __ballot_sync(mask, predicate) == mask;
+}
+
+#define EMU_ATOMIC(name, expression)                        \
+	template <class T> static inline T name(T *at, T v) \
+	{                                                   \
+		T old;                                      \
+		emu_yield();                                \
+		old = *at;                                  \
+		*at = expression;                           \
+		return old;                                 \
+	}
+EMU_ATOMIC(atomicAdd, (T)(old + v))
+EMU_ATOMIC(atomicMax, old > v ? old : v)
+EMU_ATOMIC(atomicMin, old < v ? old : v)
+EMU_ATOMIC(atomicOr, old | v)
+EMU_ATOMIC(atomicAnd, old &v)
+EMU_ATOMIC(atomicXor, old ^ v)
+EMU_ATOMIC(atomicExch, v)
+#undef EMU_ATOMIC
+
+template <class T> static inline T atomicCAS(T *at, T expected, T v)
+{
+	T old;
+
+	emu_yield();
+	old = *at;
+	if (old == expected)
+		*at = v;
+	return old;
+}
+
+/* --- arithmetic ----------------------------------------------------------------------------- */
+
+template <class T> static inline T __ldg(const T *p)
+{
+	return *p;
+}
+static inline double __dadd_rn(double a, double b)
+{
+	return a + b;
+}
+static inline double __dmul_rn(double a, double b)
+{
+	return a * b;
+}
+static inline float __fadd_rn(float a, float b)
+{
+	return a + b;
+}
+static inline float __fmul_rn(float a, float b)
+{
+	return a * b;
+}
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+	return (unsigned)((uint64_t)a * b >> 32);
+}
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+	return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by)
+{
+	return (unsigned)(((uint64_t)high << 32 | low) >> (by & 31));
+}
+static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by)
+{
+	return (unsigned)(((uint64_t)high << 32 | low) << (by & 31) >> 32);
+}
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
+{
+	uint64_t bytes = (uint64_t)b << 32 | a;
+	unsigned out = 0;
+
+	for (int k = 0; k < 4; k++)
+		out |= (unsigned)(bytes >> 8 * (selector >> 4 * k & 7) & 255) << 8 * k;
+	return out;
+}
+static inline int __dp4a(int a, int b, int sum)
+{
+	unsigned total = (unsigned)sum;
+
+	for (int k = 0; k < 32; k += 8)
+		total += (unsigned)((int8_t)(a >> k) * (int8_t)(b >> k));
+	return (int)total;
+}
+static inline int __popc(unsigned v)
+{
+	return __builtin_popcount(v);
+}
+static inline int __clz(int v)
+{
+	return v ? __builtin_clz((unsigned)v) : 32;
+}
+static inline int __ffs(int v)
+{
+	return __builtin_ffs(v);
+}
+template <class T> static inline T min(T a, T b)
+{
+	return a < b ? a : b;
+}
+template <class T> static inline T max(T a, T b)
+{
+	return a > b ? a : b;
+}
+
+/* --- the runtime: one device with two multiprocessors, whose memory is malloc's --------------- */
+
+#include <stdlib.h>
+#include <time.h>
+
+enum cudaError_t {
+	cudaSuccess,
+	cudaErrorMemoryAllocation,
+	cudaErrorNoDevice,
+	cudaErrorInsufficientDriver,
+	cudaErrorInvalidDevice,
+	cudaErrorDevicesUnavailable,
+	cudaErrorECCUncorrectable,
+	cudaErrorHardwareStackError,
+	cudaErrorUnknown,
+	cudaErrorInitializationError,
+	cudaErrorSystemDriverMismatch,
+	cudaErrorNotPermitted
+};
+enum cudaMemcpyKind {
+	cudaMemcpyHostToDevice,
+	cudaMemcpyDeviceToHost,
+	cudaMemcpyDeviceToDevice
+};
+enum cudaDeviceAttr {
+	cudaDevAttrMultiProcessorCount,
+	cudaDevAttrComputeCapabilityMajor,
+	cudaDevAttrComputeCapabilityMinor
+};
+enum { cudaStreamNonBlocking = 1 };
+typedef struct emu_stream *cudaStream_t;
+typedef struct emu_event {
+	struct timespec at;
+} * cudaEvent_t;
+struct cudaDeviceProp {
+	char name[256];
+	struct {
+		char bytes[16];
+	} uuid;
+	size_t totalGlobalMem;
+};
+
+#define EMU_MEMORY_BYTES ((size_t)1 << 30)
+
+static inline cudaError_t cudaGetDeviceCount(int *n)
+{
+	*n = 1;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaSetDevice(int)
+{
+	return cudaSuccess;
+}
+static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
+{
+	*p = cudaDeviceProp{};
+	strcpy(p->name, "emulation");
+	memset(p->uuid.bytes, 0xe, sizeof p->uuid.bytes);
+	p->totalGlobalMem = EMU_MEMORY_BYTES;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, int)
+{
+	*v = which == cudaDevAttrMultiProcessorCount ? 2 : 0;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+	if (bytes > EMU_MEMORY_BYTES || posix_memalign(p, 256, bytes))
+		return cudaErrorMemoryAllocation;
+	memset(*p, 0xa5, bytes);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaFree(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaMemGetInfo(size_t *room, size_t *all)
+{
+	*room = *all = EMU_MEMORY_BYTES;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
+	cudaMemcpyKind, cudaStream_t = 0)
+{
+	memcpy(to, from, n);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaMemsetAsync(void *to, int v, size_t n, cudaStream_t = 0)
+{
+	memset(to, v, n);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
+{
+	*s = 0;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t)
+{
+	return cudaSuccess;
+}
+static inline cudaError_t cudaStreamDestroy(cudaStream_t)
+{
+	return cudaSuccess;
+}
+static inline cudaError_t cudaEventCreate(cudaEvent_t *e)
+{
+	*e = (cudaEvent_t)malloc(sizeof **e);
+	return *e ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+static inline cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+	free(e);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t)
+{
+	clock_gettime(CLOCK_MONOTONIC, &e->at);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaEventSynchronize(cudaEvent_t)
+{
+	return cudaSuccess;
+}
+static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from,
+	cudaEvent_t to)
+{
+	*ms = (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f +
+		(float)(to->at.tv_nsec - from->at.tv_nsec) * 1e-6f;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaGetLastError()
+{
+	return cudaSuccess;
+}
+static inline const char *cudaGetErrorString(cudaError_t e)
+{
+	return e == cudaErrorMemoryAllocation ? "out of memory" : "emulated error";
+}
+static inline const char *cudaGetErrorName(cudaError_t e)
+{
+	return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" :
+						"cudaErrorUnknown";
+}
+#endif
+
+#endif

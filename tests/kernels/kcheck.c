@@ -1,0 +1,302 @@
+/* kcheck - every fast version of every kernel, on every device, against its reference.
+ *
+ * usage: kcheck [--bench] [kernel ...]
+ * One line a kernel, one column a version: ok (cases), FAIL, or SKIP where the machine lacks it. Without
+ * options the self-test runs too: results spoiled on purpose must be noticed. Exit 1 on a failure. */
+#include "tests/kernels/kcheck.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD_BYTES  256
+#define GUARD        0xb7
+#define BENCH_NS_MIN 100000000
+
+int rnp_emu_open(int version, struct dev *d, int n);
+
+static const struct {
+	const char *name;
+	void (*check)(struct kcheck *k);
+} kernels[] = {
+	{ "bulk", check_bulk },
+	{ "philox", check_philox },
+	{ "product", check_product },
+	{ "sha256_rows", check_sha256_rows },
+};
+
+static const char *const columns[] = { "ref", "avx2", "avx512", "dnnl", "emu", "cuda" };
+
+#define COLUMNS (sizeof columns / sizeof *columns)
+#define KERNELS (sizeof kernels / sizeof *kernels)
+
+/* Returns 0, or -1 with d->error: this machine has no such column. */
+static int open_column(struct dev *d, size_t column)
+{
+	setenv("RNP_DNNL", column == 3 ? "1" : "0", 1);
+	switch (column) {
+	case 3:
+		return dev_open_cpu(d, cpu_level_best());
+	case 4:
+		return rnp_emu_open(DEV_VERSION, d, 0);
+	case 5:
+		return dev_open(d, "cuda");
+	default:
+		return dev_open_cpu(d, (enum cpu_level)column);
+	}
+}
+
+static void must(struct kcheck *k, int rc)
+{
+	if (rc == 0)
+		return;
+	fprintf(stderr, "kcheck: %s: %s: %s\n", k->column, k->kernel, k->dev.error);
+	exit(1);
+}
+
+static void *host_memory(uint64_t bytes)
+{
+	void *p = malloc(bytes ? bytes : 1);
+
+	if (!p) {
+		fprintf(stderr, "kcheck: no memory\n");
+		exit(71);
+	}
+	return p;
+}
+
+static void *device_memory(struct kcheck *k, uint64_t bytes)
+{
+	struct area *a = &k->areas[k->areas_used];
+
+	if (k->areas_used == (int)(sizeof k->areas / sizeof *k->areas)) {
+		fprintf(stderr, "kcheck: too many inputs in one case\n");
+		exit(70);
+	}
+	must(k, k->dev.ops->alloc(&k->dev, &a->base, bytes));
+	a->bytes = bytes;
+	k->areas_used++;
+	return a->base;
+}
+
+static void free_areas(struct kcheck *k)
+{
+	while (k->areas_used)
+		k->dev.ops->free(&k->dev, k->areas[--k->areas_used].base);
+}
+
+void kcheck_random(void *out, uint64_t bytes, uint64_t seed)
+{
+	struct philox p = { .seed = seed, .stream = 0x6b636865636b };
+
+	philox_fill_ref(out, bytes, &p);
+}
+
+void *kcheck_put(struct kcheck *k, const void *host, uint64_t bytes, unsigned offset)
+{
+	/* exactly as large as it must be: on the CPU the sanitizer sees a read beyond */
+	char *at = (char *)device_memory(k, bytes + offset) + offset;
+
+	must(k, k->dev.ops->put(&k->dev, at, host, bytes));
+	return at;
+}
+
+static void complain(struct kcheck *k, const struct kcase *c, const char *what,
+	uint64_t at)
+{
+	k->failures++;
+	if (k->spoil == SPOIL_NOTHING)
+		fprintf(stderr, "%s: %s: %s: %s at byte %llu\n", k->column, k->kernel,
+			c->label, what, (unsigned long long)at);
+}
+
+static void spoil(const struct kcheck *k, const struct kcase *c, unsigned char *area)
+{
+	uint64_t middle = c->out_bytes / 8 * 4;
+	float *value = (float *)(void *)(area + GUARD_BYTES + middle);
+
+	if (k->spoil == SPOIL_GUARD)
+		area[GUARD_BYTES + c->out_bytes] ^= 1;
+	else if (k->spoil == SPOIL_RESULT && c->bound)
+		*value += 2.5f * c->bound[middle / 4] + 1e-30f;
+	else if (k->spoil == SPOIL_RESULT)
+		area[GUARD_BYTES + middle] ^= 0x40;
+}
+
+static void compare(struct kcheck *k, const struct kcase *c, const unsigned char *got)
+{
+	const unsigned char *want = c->want;
+
+	for (uint64_t i = 0; i < c->out_bytes; i += c->bound ? 4 : 1) {
+		float w, g;
+
+		if (!c->bound) {
+			if (got[i] == want[i])
+				continue;
+			complain(k, c, "differs from the reference", i);
+			return;
+		}
+		memcpy(&w, want + i, 4);
+		memcpy(&g, got + i, 4);
+		if (fabsf(g - w) <= c->bound[i / 4]) /* false for NaN */
+			continue;
+		complain(k, c, "is farther from the reference than the bound", i);
+		return;
+	}
+}
+
+static void check_guards(struct kcheck *k, const struct kcase *c,
+	const unsigned char *area)
+{
+	for (uint64_t i = 0; i < GUARD_BYTES; i++)
+		if (area[i] != GUARD || area[GUARD_BYTES + c->out_bytes + i] != GUARD) {
+			complain(k, c, "wrote outside its result", i);
+			return;
+		}
+}
+
+/* Time it until it has run for BENCH_NS_MIN, best of three. */
+static void bench(struct kcheck *k, const struct kcase *c, void *out)
+{
+	double best = 0;
+
+	for (int round = 0; round < 3; round++) {
+		int64_t ns = 0;
+		int64_t runs = 0;
+
+		must(k, k->dev.ops->start(&k->dev));
+		do {
+			must(k, c->run(&k->dev, out, c->arguments));
+			runs++;
+			/* stop waits: only now and then */
+			if ((runs & (runs - 1)) == 0)
+				must(k, k->dev.ops->stop(&k->dev, &ns));
+		} while (ns < BENCH_NS_MIN);
+		must(k, k->dev.ops->stop(&k->dev, &ns));
+		if (c->work * (double)runs / (double)ns > best)
+			best = c->work * (double)runs / (double)ns;
+	}
+	printf("%-12s %-8s %-40s %10.3f G%s/s\n", k->kernel, k->column, c->label, best,
+		c->unit);
+}
+
+void kcheck_case(struct kcheck *k, const struct kcase *c)
+{
+	uint64_t bytes = c->out_bytes + (uint64_t)2 * GUARD_BYTES;
+	unsigned char *first = host_memory(bytes), *second = host_memory(bytes);
+	unsigned char *base = device_memory(k, bytes + c->offset);
+	unsigned char *area = base + c->offset;
+
+	k->cases++;
+	for (int time = 0; time < (c->want ? 2 : 0); time++) {
+		unsigned char *host = time ? second : first;
+
+		memset(host, GUARD, bytes);
+		memset(host + GUARD_BYTES, time ? 0x5a : 0xff, c->out_bytes);
+		must(k, k->dev.ops->put(&k->dev, area, host, bytes));
+		must(k, c->run(&k->dev, area + GUARD_BYTES, c->arguments));
+		must(k, k->dev.ops->get(&k->dev, host, area, bytes));
+	}
+	if (c->want) {
+		spoil(k, c, first);
+		check_guards(k, c, first);
+		compare(k, c, first + GUARD_BYTES);
+		if (k->spoil == SPOIL_NOTHING && memcmp(first, second, bytes) != 0)
+			complain(k, c, "is not the same the second time", 0);
+	}
+	if (k->bench && c->work > 0)
+		bench(k, c, area + GUARD_BYTES);
+	free_areas(k);
+	free(first);
+	free(second);
+}
+
+/* The ref column with every result spoiled: a case that passes is a check that sees nothing. */
+static int self_test(size_t which, int spoil)
+{
+	struct kcheck k = { .column = "ref", .kernel = kernels[which].name };
+
+	k.spoil = spoil;
+	if (open_column(&k.dev, 0) < 0)
+		return -1;
+	kernels[which].check(&k);
+	dev_close(&k.dev);
+	if (k.failures >= k.cases && k.cases)
+		return 0;
+	fprintf(stderr, "kcheck: self-test: %s: %d of %d spoiled results were noticed\n",
+		k.kernel, k.failures, k.cases);
+	return -1;
+}
+
+static bool wanted(int argc, char **argv, const char *name)
+{
+	bool any = false;
+
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], name) == 0)
+			return true;
+		any = any || argv[i][0] != '-';
+	}
+	return !any;
+}
+
+/* Returns the failures; cell: what stands in the table */
+static int check_column(size_t which, size_t column, bool timing, char cell[24])
+{
+	struct kcheck k = { .column = columns[column], .kernel = kernels[which].name };
+	static bool said[COLUMNS];
+
+	k.bench = timing;
+	k.slow = column == 4;
+	if (timing && k.slow)
+		return 0; /* its speed says nothing */
+	if (open_column(&k.dev, column) < 0) {
+		snprintf(cell, 24, "SKIP");
+		if (!said[column])
+			fprintf(stderr, "kcheck: SKIP %s: %s\n", columns[column],
+				k.dev.error);
+		said[column] = true;
+		return 0;
+	}
+	kernels[which].check(&k);
+	dev_close(&k.dev);
+	snprintf(cell, 24, k.failures ? "FAIL %d/%d" : "ok %d",
+		k.failures ? k.failures : k.cases, k.cases);
+	return k.failures;
+}
+
+int main(int argc, char **argv)
+{
+	bool timing = argc > 1 && strcmp(argv[1], "--bench") == 0;
+	int failures = 0;
+
+	if (!timing) {
+		printf("%-12s", "kernel");
+		for (size_t c = 0; c < COLUMNS; c++)
+			printf(" %-8s", columns[c]);
+		printf(" self-test\n");
+	}
+	for (size_t i = 0; i < KERNELS; i++) {
+		if (!wanted(argc, argv, kernels[i].name))
+			continue;
+		if (!timing)
+			printf("%-12s", kernels[i].name);
+		for (size_t c = 0; c < COLUMNS; c++) {
+			char cell[24] = "";
+
+			failures += check_column(i, c, timing, cell);
+			if (!timing)
+				printf(" %-8s", cell);
+			fflush(stdout);
+		}
+		if (!timing) {
+			int blind = self_test(i, SPOIL_RESULT) |
+				self_test(i, SPOIL_GUARD);
+
+			printf(" %s\n", blind ? "FAIL" : "ok");
+			failures += blind != 0;
+		}
+	}
+	return failures != 0;
+}

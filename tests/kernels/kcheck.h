@@ -1,0 +1,60 @@
+/* kcheck.h - how a kernel is held against its reference. kernels/ and libc only.
+ *
+ * A check file has one function, listed in kcheck.c, that goes through its cases: it puts inputs on
+ * the device, says what must come out, and calls kcheck_case. That one runs the operation twice (repeatability),
+ * between guard bytes (edges), compares, and with --bench times it. In the self-test it damages what came out, and
+ * then every case must fail. */
+#ifndef RNP_TESTS_KERNELS_KCHECK_H
+#define RNP_TESTS_KERNELS_KCHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/dev.h"
+
+struct kcheck {
+	struct dev dev;
+	const char *column; /* "avx512" */
+	const char *kernel;
+	bool bench, slow; /* slow: the emulation; cases are kept small */
+	enum { SPOIL_NOTHING, SPOIL_RESULT, SPOIL_GUARD } spoil;
+	int cases, failures;
+	struct area {
+		void *base;
+		uint64_t bytes;
+	} areas[16];
+	int areas_used;
+};
+
+/* What a case does: start the operation with its output at out. */
+typedef int (*kcheck_run_fn)(struct dev *d, void *out, const void *arguments);
+
+struct kcase {
+	char label[96];
+	kcheck_run_fn run;
+	const void *arguments;
+	const void *want;   /* on the host; NULL: not compared, for timing large cases */
+	uint64_t out_bytes; /* bytes 0 .. out_bytes - 1 at out are compared */
+	const float *
+		bound; /* NULL: exact; else want is f32 and each may differ by this much */
+	unsigned offset;  /* of out from a multiple of 256 */
+	double work;      /* of one run, for --bench, in `unit` */
+	const char *unit; /* "B" or "op" */
+};
+
+/* A copy of host bytes on the device, at `offset` from a multiple of 256; freed after the next case. */
+void *kcheck_put(struct kcheck *k, const void *host, uint64_t bytes, unsigned offset);
+
+void kcheck_case(struct kcheck *k, const struct kcase *c);
+
+/* Random bytes for inputs: the same in every run. */
+void kcheck_random(void *out, uint64_t bytes, uint64_t seed);
+
+/* The check files. */
+void check_bulk(struct kcheck *k);
+void check_philox(struct kcheck *k);
+void check_product(struct kcheck *k);
+void check_sha256_rows(struct kcheck *k);
+
+#endif
