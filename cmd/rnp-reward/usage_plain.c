@@ -29,20 +29,33 @@ static bool take(struct scan *s, char c)
 	return true;
 }
 
-/* A string into out, at most size - 1 bytes. */
-static bool take_string(struct scan *s, char *out, size_t size)
+/* A string in place: printable ASCII without escapes. */
+static bool scan_string(struct scan *s, const char **start, size_t *len)
 {
-	size_t n = 0;
+	const char *p;
 
 	if (!take(s, '"'))
 		return false;
-	for (; s->at < s->end && *s->at != '"'; s->at++) {
-		if (*s->at < 0x20 || *s->at > 0x7e || *s->at == '\\' || n + 1 == size)
+	for (p = s->at; p < s->end && *p != '"'; p++)
+		if (*p < 0x20 || *p > 0x7e || *p == '\\')
 			return false;
-		out[n++] = *s->at;
-	}
-	out[n] = '\0';
+	*start = s->at;
+	*len = (size_t)(p - s->at);
+	s->at = p;
 	return take(s, '"');
+}
+
+/* A string into out, at most size - 1 bytes. */
+static bool take_string(struct scan *s, char *out, size_t size)
+{
+	const char *start;
+	size_t len;
+
+	if (!scan_string(s, &start, &len) || len >= size)
+		return false;
+	memcpy(out, start, len);
+	out[len] = '\0';
+	return true;
 }
 
 /* Up to 15 digits, so that it is below 2^53 whatever they are. */
@@ -124,64 +137,103 @@ static bool take_text(struct scan *s, const char *expected)
 
 enum seen { SEEN_KIND = 1, SEEN_V = 2 };
 
-static bool take_member(struct scan *s, struct usage *u, char model[81], unsigned *seen)
-{
-	char key[32];
-	int64_t v;
-	int i;
+struct line {
+	struct scan scan;
+	struct usage *usage;
+	char model[81];
+	unsigned seen; /* enum seen */
+	int next;      /* fields mostly come in the order of field_names */
+};
 
-	if (!take_string(s, key, sizeof key) || !take(s, ':'))
-		return false;
-	i = field_find(key);
-	if (i >= 0 && i < FIELD_USAGE) {
-		if (u->known >> i & 1)
-			return false;
-		u->known |= (uint16_t)(1u << i);
-		return take_whole(s, &u->value[i]);
+static bool is(const char *key, size_t len, const char *name)
+{
+	return strncmp(key, name, len) == 0 && strlen(name) == len;
+}
+
+/* The index of a field, tried from where the last one was on; -1: none. */
+static int find_field(struct line *l, const char *key, size_t len)
+{
+	for (int k = 0; k < FIELD_USAGE; k++) {
+		int i = (l->next + k) % FIELD_USAGE;
+
+		if (field_names[i][0] == key[0] && is(key, len, field_names[i])) {
+			l->next = i + 1;
+			return i;
+		}
 	}
-	if (strcmp(key, "node") == 0)
+	return -1;
+}
+
+static bool take_other(struct line *l, const char *key, size_t len)
+{
+	struct usage *u = l->usage;
+	struct scan *s = &l->scan;
+	int64_t v;
+
+	if (is(key, len, "node"))
 		return take_address(s, u->node);
-	if (strcmp(key, "wallet") == 0)
+	if (is(key, len, "wallet"))
 		return take_address(s, u->wallet);
-	if (strcmp(key, "gpu_model") == 0)
-		return !model[0] && take_string(s, model, 81) && model[0];
-	if (strcmp(key, "factors") == 0)
+	if (is(key, len, "gpu_model"))
+		return !l->model[0] && take_string(s, l->model, sizeof l->model) &&
+			l->model[0];
+	if (is(key, len, "factors"))
 		return !u->overridden && take_factors(s, u);
-	if (strcmp(key, "from") == 0)
+	if (is(key, len, "from"))
 		return take_time(s, &u->from_ms);
-	if (strcmp(key, "to") == 0)
+	if (is(key, len, "to"))
 		return take_time(s, &u->to_ms);
-	if (strcmp(key, "kind") == 0 && !(*seen & SEEN_KIND)) {
-		*seen |= SEEN_KIND;
+	if (is(key, len, "kind") && !(l->seen & SEEN_KIND)) {
+		l->seen |= SEEN_KIND;
 		return take_text(s, "rnp.usage");
 	}
-	if (strcmp(key, "v") == 0 && !(*seen & SEEN_V)) {
-		*seen |= SEEN_V;
+	if (is(key, len, "v") && !(l->seen & SEEN_V)) {
+		l->seen |= SEEN_V;
 		return take_whole(s, &v) && v == 1;
 	}
 	return false;
 }
 
+static bool take_member(struct line *l)
+{
+	struct usage *u = l->usage;
+	const char *key;
+	size_t len;
+	int i = -1;
+
+	if (!scan_string(&l->scan, &key, &len) || !take(&l->scan, ':') || !len ||
+		len > 31)
+		return false;
+	/* of those that are not fields only gpu_model and wallet begin like one */
+	if (!strchr("kvnft", key[0]))
+		i = find_field(l, key, len);
+	if (i < 0)
+		return take_other(l, key, len);
+	if (u->known >> i & 1)
+		return false;
+	u->known |= (uint16_t)(1u << i);
+	return take_whole(&l->scan, &u->value[i]);
+}
+
 bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t len)
 {
-	struct scan s = { line, line + len };
-	char model[81] = "";
-	unsigned seen = 0;
+	struct line l = { .scan = { line, line + len }, .usage = u };
 
 	memset(u, 0, sizeof *u);
 	u->from_ms = u->to_ms = -1;
-	if (!take(&s, '{'))
+	if (!take(&l.scan, '{'))
 		return false;
 	do {
-		if (!take_member(&s, u, model, &seen))
+		if (!take_member(&l))
 			return false;
-	} while (take(&s, ','));
-	if (!take(&s, '}'))
+	} while (take(&l.scan, ','));
+	if (!take(&l.scan, '}'))
 		return false;
-	skip_space(&s);
-	if (s.at != s.end || seen != (SEEN_KIND | SEEN_V) || !u->node[0])
+	skip_space(&l.scan);
+	if (l.scan.at != l.scan.end || l.seen != (SEEN_KIND | SEEN_V) || !u->node[0])
 		return false;
-	u->model = model[0] ? usage_model(r, model, u->value[FIELD_GPU_MEMORY_BYTES]) :
-			      RULES_NO_MODEL;
+	u->model = l.model[0] ?
+		usage_model(r, l.model, u->value[FIELD_GPU_MEMORY_BYTES]) :
+		RULES_NO_MODEL;
 	return true;
 }

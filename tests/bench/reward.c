@@ -1,0 +1,165 @@
+/* reward - what an epoch of a million nodes costs rnp-reward: time and memory, under the rates of
+ * RNP-021. Records on standard output; exit 1 when a limit is broken. `reward N [SEED]` writes N
+ * synthetic usages instead.
+ *
+ * libc only while it measures: the kernel counts the memory of the process that forks into the
+ * child's ru_maxrss. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/key.h"
+#include "common/stats.h"
+
+#define NODES        1000000
+#define RUNS         10
+#define TIME_LIMIT   5e9 /* ns */
+#define MEMORY_LIMIT 1e9
+
+extern char **environ;
+
+static const struct {
+	const char *model;
+	int64_t memory_bytes, clock_mhz, bandwidth_bps;
+} cards[] = {
+	{ "NVIDIA GeForce RTX 4090", 25757220864, 2520, 1008000000000 },
+	{ "NVIDIA GeForce RTX 3090", 25769803776, 1695, 935810000000 },
+	{ "NVIDIA GeForce RTX 3060", 12884901888, 1777, 360000000000 },
+	{ "NVIDIA GeForce RTX 4070 Ti", 12878610432, 2610, 504200000000 },
+	{ "NVIDIA GeForce RTX 5090", 34190917632, 2407, 1792000000000 },
+	{ "NVIDIA GeForce RTX 3080", 10737418240, 1710, 760000000000 },
+	{ "NVIDIA H100 80GB HBM3", 85520809984, 1980, 3350000000000 },
+	{ "NVIDIA H200", 150754820096, 1980, 4800000000000 },
+};
+#define CARDS (sizeof cards / sizeof *cards)
+
+static uint64_t state;
+
+/* splitmix64: any bits do, as long as they are the same everywhere */
+static uint64_t next(void)
+{
+	uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+static int64_t below(int64_t n)
+{
+	return (int64_t)(next() % (uint64_t)n);
+}
+
+static void address(char out[KEY_ADDRESS_MAX])
+{
+	unsigned char bytes[KEY_PUBLIC_BYTES];
+
+	for (size_t i = 0; i < sizeof bytes; i += 8) {
+		uint64_t v = next();
+
+		memcpy(bytes + i, &v, 8);
+	}
+	key_address(bytes, out);
+}
+
+static void generate(FILE *out, long n)
+{
+	char node[KEY_ADDRESS_MAX], wallet[KEY_ADDRESS_MAX];
+
+	for (long i = 0; i < n; i++) {
+		size_t card = (size_t)below(CARDS);
+
+		address(node);
+		address(wallet);
+		fprintf(out,
+			"{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"%s\",\"wallet\":\"%s\","
+			"\"gpu_model\":\"%s\",\"gpu_count\":%" PRId64
+			",\"gpu_memory_bytes\":%" PRId64 ",\"gpu_clock_mhz\":%" PRId64
+			",\"gpu_memory_bandwidth_bps\":%" PRId64 ",\"cpu_cores\":%" PRId64
+			",\"cpu_clock_mhz\":%" PRId64 ",\"worked_s\":%" PRId64
+			",\"up_s\":%" PRId64 ",\"earned_uusd\":%" PRId64
+			",\"credits\":%" PRId64 ",\"down_bps\":%" PRId64
+			",\"up_bps\":%" PRId64 ",\"score_ppm\":%" PRId64 "}\n",
+			node, wallet, cards[card].model, 1 + below(8),
+			cards[card].memory_bytes, cards[card].clock_mhz,
+			cards[card].bandwidth_bps, 2 + below(63), 2000 + below(3500),
+			below(604801), below(604801), below(5000000000), below(5000000),
+			80000000 + below(2000000000), 60000000 + below(2000000000),
+			below(2000000));
+	}
+}
+
+/* Returns 0, or -1 when it failed. */
+static int run(const char *program, const char *file, double *time_ns, double *bytes)
+{
+	char *argv[] = { (char *)program, (char *)"epoch", (char *)"--policy",
+		(char *)"rnp-021", (char *)file, NULL };
+	posix_spawn_file_actions_t quiet;
+	int64_t from = clock_mono_ns();
+	struct rusage used;
+	int status, rc;
+	pid_t pid;
+
+	posix_spawn_file_actions_init(&quiet);
+	posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+	rc = posix_spawn(&pid, program, &quiet, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&quiet);
+	if (rc || wait4(pid, &status, 0, &used) < 0 || status)
+		return -1;
+	*time_ns = (double)(clock_mono_ns() - from);
+	*bytes = (double)used.ru_maxrss * 1024;
+	return 0;
+}
+
+static int print(const char *test, const char *unit, const double *samples, double limit)
+{
+	char at[CLOCK_TEXT_MAX];
+	struct stats s;
+
+	stats_of(samples, RUNS, &s);
+	clock_format(at, clock_now_ms());
+	printf("{\"kind\":\"rnp.bench\",\"v\":1,\"at\":\"%s\",\"suite\":\"reward\","
+	       "\"test\":\"%s\",\"unit\":\"%s\",\"median\":%.0f,\"low\":%.0f,\"high\":%.0f,"
+	       "\"samples\":%d,\"params\":{\"nodes\":%d,\"limit\":%.0f}}\n",
+		at, test, unit, s.median, s.low, s.high, RUNS, NODES, limit);
+	return s.median > limit;
+}
+
+int main(int argc, char **argv)
+{
+	const char *build = getenv("RNP_BUILD"), *tmp = getenv("TMPDIR");
+	static double time_ns[RUNS], bytes[RUNS];
+	char program[4096], file[4096];
+	FILE *out;
+	int rc;
+
+	state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	if (argc > 1) {
+		generate(stdout, atol(argv[1]));
+		return fflush(stdout) ? 74 : 0;
+	}
+	snprintf(program, sizeof program, "%s/bin/rnp-reward", build ? build : "build");
+	snprintf(file, sizeof file, "%s/usage.jsonl", tmp ? tmp : "/tmp");
+	out = fopen(file, "w");
+	if (out)
+		generate(out, NODES);
+	if (!out || fclose(out)) {
+		perror(file);
+		return 74;
+	}
+	for (int i = 0; i < RUNS; i++)
+		if (run(program, file, &time_ns[i], &bytes[i]) < 0) {
+			fprintf(stderr, "reward: %s failed\n", program);
+			return 70;
+		}
+	unlink(file);
+	rc = print("epoch.time", "ns", time_ns, TIME_LIMIT);
+	return print("epoch.memory", "B", bytes, MEMORY_LIMIT) || rc;
+}
