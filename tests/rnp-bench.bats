@@ -99,9 +99,10 @@ root() {
 	root /proc/self/cgroup 0::/ /proc/self/mountinfo "1 2 0:3 / /cg rw - cgroup2 c rw" \
 		/cg/cpu.stat "usage_usec 7\nnr_periods 9\nnr_throttled 0"
 	rnp-bench run --suite cpu --quick --time 300ms >"$BATS_TEST_TMPDIR/out" &
-	local pid=$!
-	for i in {1..40}; do
+	local pid=$! i=0
+	while kill -0 "$pid" 2>/dev/null; do
 		sleep 0.02
+		i=$((i + 1))
 		echo "nr_throttled $i" >"$RNP_SYSROOT/cg/cpu.stat.new"
 		mv "$RNP_SYSROOT/cg/cpu.stat.new" "$RNP_SYSROOT/cg/cpu.stat"
 	done
