@@ -132,7 +132,7 @@ struct exchange {
 	const struct httpd_route *route;
 	_Atomic int state;
 	bool started, refused, later, bad_target;
-	size_t sent_bytes;
+	size_t taken_bytes, sent_bytes; /* of the bodies */
 	char client[INET6_ADDRSTRLEN];
 };
 
@@ -284,6 +284,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
 		httpd_error(&x->r, 503, "too many large requests at once");
 		return;
 	}
+	x->taken_bytes += len;
 	buf_add(&x->q.body, data, len);
 }
 
@@ -344,7 +345,7 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
 		x->tcp->since_ns = clock_mono_ns();
 		x->tcp->idle = true;
 	}
-	h->body_bytes -= x->q.body.len;
+	h->body_bytes -= x->taken_bytes;
 	httpd_request_release(&x->q);
 	buf_release(&x->r.body);
 	free(x);

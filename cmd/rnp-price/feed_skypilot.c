@@ -75,6 +75,23 @@ static int read_header(const struct csv *c, int at[COLUMNS])
 
 /* --- the model ---------------------------------------------------------------------------- */
 
+/* where "-32-65536", cores and memory, begins at the end of a name; NULL: it does not */
+static const char *before_sizes(const char *name)
+{
+	const char *end = name + strlen(name);
+
+	for (int i = 0; i < 2; i++) {
+		const char *digits = end;
+
+		while (digits > name && isdigit((unsigned char)digits[-1]))
+			digits--;
+		if (digits == end || digits == name || digits[-1] != '-')
+			return NULL;
+		end = digits - 1;
+	}
+	return end;
+}
+
 /* The GPU within the machine's name, for the three ways of writing it that we know:
  * "2x-RTX_4060_Ti-32-65536" (Vast), "1x_RTXA6000_SECURE" (RunPod), and
  * "lambdalabs__8xA100_80GB__240__1800" (Prime). */
@@ -92,7 +109,7 @@ static void gpu_of_machine(const char *machine, char out[NAME_MAX_BYTES])
 	if (p - machine == (ptrdiff_t)n + 1 && (*p == '-' || *p == '_')) {
 		bool vast = *p++ == '-';
 
-		end = vast ? strchr(p, '-') : strrchr(p, '_');
+		end = vast ? before_sizes(p) : strrchr(p, '_');
 		/* RunPod ends with the kind of its cloud */
 		if (!vast && end && strcmp(end, "_SECURE") != 0 &&
 			strcmp(end, "_COMMUNITY") != 0)

@@ -31,8 +31,13 @@ struct registry_put {
 	char signer[KEY_ADDRESS_MAX]; /* who said it */
 	char sha256[65];              /* of the canonical record without its proof */
 	int64_t at_ms, received_ms;
+	/* PUT_HEARTBEAT: */
 	int64_t interval_s;
 	int state;
+	bool compact; /* the text can be written again from these: */
+	int64_t created_ms;
+	unsigned char signature[KEY_SIGNATURE_BYTES];
+
 	json_t *record; /* PUT_NODE: for its columns */
 	struct httpd_request *q;
 	struct httpd_reply *r;
@@ -107,6 +112,14 @@ enum httpd_when registry_get_node(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
 enum httpd_when registry_get_records(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
+
+/* Append the text of a heartbeat as rnp-register heartbeat makes it. */
+void registry_beat_write(struct buf *out, const char *node, int64_t at_ms,
+	int64_t interval_s, int state, int64_t created_ms,
+	const unsigned char signature[KEY_SIGNATURE_BYTES]);
+
+/* Is the body of p such a text? Sets p->compact, created_ms and signature. */
+bool registry_beat_compact(struct registry_put *p, const json_t *record);
 
 /* 503 for the pending error of the store, which goes to the log of the server. */
 enum httpd_when registry_unavailable(struct httpd_reply *r);

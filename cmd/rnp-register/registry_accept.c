@@ -159,7 +159,9 @@ static int check(struct registry *g, struct httpd_reply *r, json_t *record,
 	}
 	if (check_time(g, r, p) < 0 || check_signature(g, r, record, party, p) < 0)
 		return -1;
-	if (p->what != PUT_HEARTBEAT)
+	if (p->what == PUT_HEARTBEAT)
+		registry_beat_compact(p, record);
+	else
 		hash_content(record, p->sha256);
 	return 0;
 }
@@ -172,6 +174,9 @@ struct registry_put *registry_accept(struct registry *g, struct httpd_request *q
 
 	p->q = q;
 	p->r = r;
+	/* what stands behind the record is not kept */
+	while (record && strchr(" \t\r\n", q->body.data[q->body.len - 1]))
+		q->body.data[--q->body.len] = '\0';
 	p->what = !kind                       ? PUT_RECORD :
 		strcmp(kind, "rnp.node") == 0 ? PUT_NODE :
 						PUT_HEARTBEAT;

@@ -44,7 +44,10 @@ static const char *const schema_steps[] = {
 	" at_ms INTEGER NOT NULL,"
 	" interval_s INTEGER NOT NULL,"
 	" state INTEGER NOT NULL,"
-	" body TEXT NOT NULL"
+	/* either the text, or what it can be written again from */
+	" created_ms INTEGER,"
+	" signature BLOB,"
+	" body TEXT"
 	") STRICT;"
 	/* behind the id stand the columns of the other filters, which are then tested without
 	 * a look at the row */
@@ -90,8 +93,8 @@ static int prepare_all(struct registry *g)
 		store_prepare(s, &w->last_beat,
 			"SELECT max(at_ms) FROM heartbeats WHERE node = ?") < 0 ||
 		store_prepare(s, &w->insert_beat,
-			"INSERT INTO heartbeats (node, at_ms, interval_s, state, body) "
-			"VALUES (?, ?, ?, ?, ?)") < 0)
+			"INSERT INTO heartbeats (node, at_ms, interval_s, state, body, "
+			"created_ms, signature) VALUES (?, ?, ?, ?, ?, ?, ?)") < 0)
 		return -1;
 	return 0;
 }
@@ -213,8 +216,14 @@ static int put_heartbeat(struct registry *g, struct registry_put *p)
 			p->node, at);
 		return 0;
 	}
-	if (store_run(&g->db, w->insert_beat, "iiiit", id, p->at_ms, p->interval_s,
-		    (int64_t)p->state, buf_text(&p->q->body)) < 0)
+	if (p->compact)
+		store_bind(w->insert_beat, "iiiinib", id, p->at_ms, p->interval_s,
+			(int64_t)p->state, p->created_ms, p->signature,
+			sizeof p->signature);
+	else
+		store_bind(w->insert_beat, "iiiitnn", id, p->at_ms, p->interval_s,
+			(int64_t)p->state, buf_text(&p->q->body));
+	if (store_step(&g->db, w->insert_beat) < 0)
 		return -1;
 	answer(p, true);
 	return 0;

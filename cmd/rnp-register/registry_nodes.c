@@ -171,9 +171,26 @@ static int node_filters(const struct httpd_request *q, struct httpd_reply *r,
 	return 0;
 }
 
-/* Write the rows of a page and "next" when there are more than limit. write: one row. */
+#define BEAT_COLUMNS                                                             \
+	"SELECT h.id, n.address, h.at_ms, h.interval_s, h.state, h.created_ms, " \
+	"h.signature, h.body FROM heartbeats h JOIN nodes n ON n.id = h.node "
+
+static void write_beat(struct buf *out, sqlite3_stmt *row)
+{
+	if (sqlite3_column_bytes(row, 6) == KEY_SIGNATURE_BYTES)
+		registry_beat_write(out, store_text(row, 1), sqlite3_column_int64(row, 2),
+			sqlite3_column_int64(row, 3), sqlite3_column_int64(row, 4) & 3,
+			sqlite3_column_int64(row, 5), sqlite3_column_blob(row, 6));
+	else
+		buf_adds(out, store_text(row, 7));
+}
+
+/* what a page is of */
+enum page { PAGE_NODES, PAGE_BEATS, PAGE_RECORDS };
+
+/* Write the rows of a page and "next" when there are more than limit. beat: for PAGE_NODES. */
 static int write_page(struct buf *out, struct store *s, sqlite3_stmt *rows,
-	sqlite3_stmt *beat, int64_t limit, int body_column)
+	sqlite3_stmt *beat, int64_t limit, enum page what)
 {
 	int64_t last = 0, now_ms = clock_now_ms();
 	int rc;
@@ -186,10 +203,12 @@ static int write_page(struct buf *out, struct store *s, sqlite3_stmt *rows,
 		if (n)
 			buf_addc(out, ',');
 		last = sqlite3_column_int64(rows, 0);
-		if (beat)
+		if (what == PAGE_NODES)
 			rc = write_node(out, s, rows, beat, now_ms);
+		else if (what == PAGE_BEATS)
+			write_beat(out, rows);
 		else
-			buf_adds(out, store_text(rows, body_column));
+			buf_adds(out, store_text(rows, 1));
 		if (rc < 0)
 			return -1;
 	}
@@ -219,7 +238,7 @@ enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
 	rc = filter_prepare(&f, s, &rows) < 0 ||
 			store_prepare(s, &beat, NODE_BEAT_SQL) < 0 ?
 		-1 :
-		write_page(&r->body, s, rows, beat, limit, -1);
+		write_page(&r->body, s, rows, beat, limit, PAGE_NODES);
 	sqlite3_finalize(rows);
 	sqlite3_finalize(beat);
 	registry_reader_done(ctx, s);
@@ -281,18 +300,25 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 	return rc < 0 ? registry_unavailable(r) : HTTPD_NOW;
 }
 
+static bool is_beats(const struct httpd_request *q)
+{
+	const char *kind = httpd_query(q, "kind");
+
+	return kind && strcmp(kind, "rnp.heartbeat") == 0;
+}
+
 static int record_filters(const struct httpd_request *q, struct httpd_reply *r,
 	struct filter *f, int64_t after, int64_t limit)
 {
 	const char *kind = httpd_query(q, "kind"), *node = httpd_query(q, "node");
-	bool beats = kind && strcmp(kind, "rnp.heartbeat") == 0;
+	bool beats = is_beats(q);
 	int64_t from = 0, to = INT64_MAX;
 
 	if (registry_query_time(q, r, "from", &from) < 0 ||
 		registry_query_time(q, r, "to", &to) < 0)
 		return -1;
 	filter_number(f,
-		beats ? "SELECT id, body FROM heartbeats WHERE id > ? " :
+		beats ? BEAT_COLUMNS "WHERE h.id > ? " :
 			"SELECT id, body FROM records WHERE id > ? ",
 		after);
 	if (!beats)
@@ -304,10 +330,10 @@ static int record_filters(const struct httpd_request *q, struct httpd_reply *r,
 	filter_text(f, beats ? "" : "AND signer = ? ",
 		beats ? NULL : httpd_query(q, "signer"));
 	if (from)
-		filter_number(f, "AND at_ms >= ? ", from);
+		filter_number(f, beats ? "AND h.at_ms >= ? " : "AND at_ms >= ? ", from);
 	if (to != INT64_MAX)
-		filter_number(f, "AND at_ms < ? ", to);
-	filter_number(f, "ORDER BY id LIMIT ?", limit + 1);
+		filter_number(f, beats ? "AND h.at_ms < ? " : "AND at_ms < ? ", to);
+	filter_number(f, "ORDER BY 1 LIMIT ?", limit + 1);
 	return 0;
 }
 
@@ -327,7 +353,8 @@ enum httpd_when registry_get_records(void *ctx, struct httpd_request *q,
 	buf_adds(&r->body, "{\"records\":[");
 	rc = filter_prepare(&f, s, &rows);
 	if (rc == 0)
-		rc = write_page(&r->body, s, rows, NULL, limit, 1);
+		rc = write_page(&r->body, s, rows, NULL, limit,
+			is_beats(q) ? PAGE_BEATS : PAGE_RECORDS);
 	sqlite3_finalize(rows);
 	registry_reader_done(ctx, s);
 	if (rc < 0)

@@ -222,6 +222,11 @@ static void check_skypilot(void)
 	CHECK_I64(1600000, f.offers.items[0].uusd_per_gpu_hour);
 	CHECK_I64(125000, f.offers.items[0].gpu_share_ppm);
 	feed_release(&f);
+	/* hyphens within the model; a machine's name of another form says nothing */
+	sky(&f, "1x-RTX-4070-Ti-24-64,RTX4070,1,0.2,,US,\n1x-RTX_3090,RTX4090,1,0.2,,US,\n");
+	CHECK_TEXT("RTX 4070 Ti", f.offers.items[0].model);
+	CHECK_TEXT("RTX 4090", f.offers.items[1].model);
+	feed_release(&f);
 	/* left out, each with a note: no GPU, no price, neither whole nor part; unknown model */
 	sky(&f, "cpu,,,0.1,,US,\nx,L4,1,,0.00,US,\ny,L4,1.5,1,,US,\n1x-RTX_4060_X-1-1,RTX4060,1,1,,US,\n");
 	CHECK_I64(1, (int64_t)f.offers.n);

@@ -1,0 +1,50 @@
+/* fuzz_key: key files, addresses and did:key from strangers.
+ *
+ * Promises held: a file gives a whole key or an error; an address or a DID is taken in one
+ * form only, the one that we write. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/key.h"
+#include "common/mem.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool promise)
+{
+	if (!promise)
+		abort();
+}
+
+static void check_text(const char *text)
+{
+	unsigned char public_key[KEY_PUBLIC_BYTES];
+	char address[KEY_ADDRESS_MAX], did[KEY_DID_MAX];
+
+	if (key_parse_address(text, "fuzz", public_key) == 0) {
+		key_address(public_key, address);
+		must(strcmp(address, text) == 0);
+	}
+	if (key_parse_did(text, "fuzz", public_key) == 0) {
+		key_did(public_key, did);
+		must(strcmp(did, text) == 0);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct key k = KEY_INIT;
+	char *text = xstrndup((const char *)data, size);
+	int rc = key_from_text(&k, (const char *)data, size, "fuzz", NULL);
+
+	must((rc == 0) == (k.secret != NULL));
+	must(rc == 0 || err_get()->code == EX_DATAERR || err_get()->code == EX_NOPERM);
+	err_clear();
+	key_release(&k);
+	check_text(text);
+	err_clear();
+	free(text);
+	return 0;
+}
