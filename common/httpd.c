@@ -20,7 +20,7 @@
 #include "common/io.h"
 #include "common/mem.h"
 
-#define STOP_SECONDS      10
+#define STOP_SECONDS      5
 #define LOG_FLUSH_NS      200000000
 #define CERT_BYTES_MAX    ((size_t)1 << 20)
 #define BODIES_BYTES_MAX  ((size_t)64 << 20) /* of all requests together */

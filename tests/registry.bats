@@ -7,6 +7,7 @@ teardown() {
 	stop_fake
 	stopped_with=0
 	stop_registry
+	! mountpoint -q "$BATS_TEST_TMPDIR/disk" || umount "$BATS_TEST_TMPDIR/disk"
 	((stopped_with == 0)) || { cat serve.err; return 1; }
 }
 
@@ -511,4 +512,17 @@ END
 	post /v1/nodes n.json
 	refused 64 "between 1000 and 3600000" rnp-register heartbeat --registry "$url" --interval 1ms --once --key a.json || true
 	refused 66 "cannot open" rnp-register heartbeat --registry "$url" --once --key none.json
+}
+
+@test "registry: no data race under load (after make tsan)" {
+	[[ -x $ROOT/build/tsan/bin/rnp-register ]] || skip "run make tsan first"
+	make -s -C "$ROOT" build/benches/registry_load
+	PATH=$ROOT/build/tsan/bin:$PATH TSAN_OPTIONS="log_path=$BATS_TEST_TMPDIR/tsan" start_registry
+	"$ROOT/build/benches/registry_load" --port "$(cat port)" 3
+	get /v1/pools
+	get /metrics
+	stop_registry
+	assert_equal "$stopped_with" 0
+	run cat tsan.*
+	assert_failure
 }
