@@ -1,53 +1,14 @@
 #include "common/cuda.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "common/err.h"
-
-static void *open_beside_program(void)
-{
-	static const char *const places[] = { "../lib/librnp_cuda.so",
-		"../lib/rnp/librnp_cuda.so" };
-	char self[4096], path[4200];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-	void *found = NULL;
-
-	if (len <= 0)
-		return NULL;
-	self[len] = '\0';
-	*(strrchr(self, '/') + 1) = '\0';
-	for (size_t i = 0; !found && i < sizeof places / sizeof *places; i++) {
-		snprintf(path, sizeof path, "%s%s", self, places[i]);
-		if (access(path, F_OK) == 0)
-			found = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	}
-	return found;
-}
+#include "kernels/plugin.h"
 
 void *cuda_symbol(const char *name)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static void *plugin;
-	const char *path = getenv("RNP_CUDA_PLUGIN");
-	void *symbol;
+	char why[300];
+	void *symbol = plugin_symbol(name, why, sizeof why);
 
-	dlerror();
-	pthread_mutex_lock(&lock);
-	if (!plugin)
-		plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) :
-				open_beside_program();
-	symbol = plugin ? dlsym(plugin, name) : NULL;
-	if (!symbol) {
-		const char *why = dlerror();
-
-		err_set(EX_UNAVAILABLE, "CUDA plug-in: %s",
-			why ? why : "librnp_cuda.so is not installed");
-	}
-	pthread_mutex_unlock(&lock);
+	if (!symbol)
+		err_set(EX_UNAVAILABLE, "CUDA plug-in: %s", why);
 	return symbol;
 }

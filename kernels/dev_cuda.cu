@@ -129,7 +129,8 @@ static void dev_shut(struct dev *d)
 {
 	struct cuda *c = cuda_of(d);
 
-	if (enter(d) == 0) {
+	/* whatever comes of it: the error that d holds is the one to tell */
+	if (cudaSetDevice(c->number) == cudaSuccess) {
 		cuda_lt_close(d);
 		if (c->from)
 			cudaEventDestroy(c->from);
