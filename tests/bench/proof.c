@@ -87,7 +87,7 @@ struct run {
 /* rnp-register with these arguments, its output in a file or thrown away. */
 static struct run run_program(const char *sub, const char *input, const char *output)
 {
-	static char program[512];
+	static char program[512], key[320];
 	const char *build = getenv("RNP_BUILD");
 	char *argv[] = { program, (char *)sub, (char *)input, NULL, NULL, NULL };
 	posix_spawn_file_actions_t files;
@@ -99,7 +99,8 @@ static struct run run_program(const char *sub, const char *input, const char *ou
 	snprintf(program, sizeof program, "%s/bin/rnp-register", build ? build : "build");
 	if (strcmp(sub, "verify") != 0) {
 		argv[2] = (char *)(strcmp(sub, "sign") == 0 ? "--key" : "--out");
-		argv[3] = (char *)path_of("key.json");
+		argv[3] = key;
+		snprintf(key, sizeof key, "%s/key.json", dir);
 		argv[4] = (char *)input;
 	}
 	posix_spawn_file_actions_init(&files);
