@@ -524,16 +524,6 @@ static void httpd_free(struct httpd *h)
 	free(h);
 }
 
-static void block_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
-}
-
 struct httpd *httpd_start(const struct httpd_config *config)
 {
 	struct httpd *h = xcalloc(1, sizeof *h);
@@ -551,7 +541,7 @@ struct httpd *httpd_start(const struct httpd_config *config)
 		h->limiter->rate_per_s = config->rate_per_s;
 		pthread_mutex_init(&h->limiter->lock, NULL);
 	}
-	block_signals();
+	httpd_block_signals();
 	if (start_daemon(h) < 0)
 		goto fail;
 	if (pthread_create(&h->watcher, NULL, watch, h) != 0) {

@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,4 +140,14 @@ int httpd_write_port(const char *path, int port)
 	int n = snprintf(text, sizeof text, "%d\n", port);
 
 	return path ? io_replace(path, text, (size_t)n, 0644) : 0;
+}
+
+void httpd_block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }

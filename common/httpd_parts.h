@@ -75,6 +75,9 @@ int httpd_connections_possible(int wanted);
 /* Put defaults in place of zeros. */
 void httpd_defaults(struct httpd_config *c);
 
+/* SIGTERM and SIGINT wait for httpd_wait, in this thread and those it makes. */
+void httpd_block_signals(void);
+
 /* Write the port to a file; path NULL: nothing. */
 int httpd_write_port(const char *path, int port);
 

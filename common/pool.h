@@ -37,7 +37,8 @@ struct pool {
 	char country[POOL_TEXT_MAX];
 	const char *device; /* "GPU" or "CPU": CPU only where a machine has no GPU */
 	char maker[POOL_TEXT_MAX];
-	char model[POOL_TEXT_MAX]; /* of the first GPU, by the one name that gpu.h has for it */
+	char model
+		[POOL_TEXT_MAX]; /* of the first GPU, by the one name that gpu.h has for it */
 };
 
 /* The pool of an rnp.node record; never fails. */

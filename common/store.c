@@ -11,7 +11,7 @@
 
 #define BUSY_MS         5000
 #define CACHE_KIB       "-16384" /* of each connection */
-#define WAL_PAGES       "8192" /* a checkpoint every 32 MiB: fewer, larger writes */
+#define WAL_PAGES       "8192"   /* a checkpoint every 32 MiB: fewer, larger writes */
 #define WAL_LIMIT_BYTES "67108864"
 
 static int code_of(int rc, int os_error)
@@ -52,9 +52,9 @@ int store_fail(struct store *s, const char *what)
 
 int store_exec(struct store *s, const char *sql)
 {
-	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK
-		       ? 0
-		       : store_fail(s, "database refused");
+	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ?
+		0 :
+		store_fail(s, "database refused");
 }
 
 int store_begin(struct store *s)
@@ -97,8 +97,8 @@ void store_bind(sqlite3_stmt *q, const char *letters, ...)
 
 		switch (letters[i - 1]) {
 		case 't':
-			rc = sqlite3_bind_text(
-				q, i, va_arg(args, const char *), -1, SQLITE_STATIC);
+			rc = sqlite3_bind_text(q, i, va_arg(args, const char *), -1,
+				SQLITE_STATIC);
 			break;
 		case 'i':
 			rc = sqlite3_bind_int64(q, i, va_arg(args, int64_t));
@@ -108,8 +108,8 @@ void store_bind(sqlite3_stmt *q, const char *letters, ...)
 			break;
 		case 'b':
 			data = va_arg(args, const void *);
-			rc = sqlite3_bind_blob64(
-				q, i, data, va_arg(args, size_t), SQLITE_STATIC);
+			rc = sqlite3_bind_blob64(q, i, data, va_arg(args, size_t),
+				SQLITE_STATIC);
 			break;
 		case 'n':
 			rc = sqlite3_bind_null(q, i);
@@ -190,9 +190,10 @@ static int prepare_file(struct store *s, const char *const *steps, bool read_onl
 		    "; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY") < 0)
 		return -1;
 	if (!read_only &&
-		store_exec(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
-			      "PRAGMA wal_autocheckpoint = " WAL_PAGES
-			      "; PRAGMA journal_size_limit = " WAL_LIMIT_BYTES) < 0)
+		store_exec(s,
+			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+			"PRAGMA wal_autocheckpoint = " WAL_PAGES
+			"; PRAGMA journal_size_limit = " WAL_LIMIT_BYTES) < 0)
 		return -1;
 	version = user_version(s);
 	if (version < 0)
@@ -208,11 +209,11 @@ static int prepare_file(struct store *s, const char *const *steps, bool read_onl
 	return upgrade(s, steps, latest);
 }
 
-int store_open(
-	struct store *s, const char *path, const char *const *steps, bool read_only)
+int store_open(struct store *s, const char *path, const char *const *steps,
+	bool read_only)
 {
-	int flags = read_only ? SQLITE_OPEN_READONLY
-			      : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+	int flags = read_only ? SQLITE_OPEN_READONLY :
+				SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
 
 	s->db = NULL;
 	s->path = xstrdup(path);

@@ -13,9 +13,9 @@ struct store {
 	sqlite3 *db; /* NULL: closed */
 	char *path;
 };
-#define STORE_INIT                                                                       \
-	{                                                                                \
-		0                                                                        \
+#define STORE_INIT \
+	{          \
+		0  \
 	}
 
 /* Open the database at path and bring it up to date. steps[i] is the SQL that leads from
@@ -24,8 +24,8 @@ struct store {
  * The connection: WAL, synchronous=FULL (a commit that returned survives power loss), foreign
  * keys on, waits up to 5 s for another writer. read_only: never writes; the file must exist.
  * Returns 0, or -1: 66 absent, 77 not permitted, 65 not a database or damaged, 74, 75 busy. */
-int store_open(
-	struct store *s, const char *path, const char *const *steps, bool read_only);
+int store_open(struct store *s, const char *path, const char *const *steps,
+	bool read_only);
 void store_close(struct store *s); /* statements must be finalised before */
 
 /* SQL that returns no rows. */

@@ -25,6 +25,7 @@ stop_registry() {
 	[[ -n ${server:-} ]] || return 0
 	kill "${1:--TERM}" "$server" 2>/dev/null
 	wait "$server"
+	# shellcheck disable=SC2034 # the tests look at it
 	stopped_with=$?
 	server=
 }

@@ -7,6 +7,8 @@
  *   registry_load --quick         everything, smaller
  *   registry_load --port P S      only load on the server at port P, for S seconds
  *
+ * long because: it is a whole load generator in one program without parts that others share.
+ *
  * Signatures are made before the clock starts. One thread, epoll, 32 connections, one request
  * at a time on each. */
 #include <arpa/inet.h>
