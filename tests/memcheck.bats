@@ -66,7 +66,7 @@ memcheck() {
 	memcheck 0 rnp-register submit --registry "http://127.0.0.1:$port" signed
 	memcheck 0 rnp-register heartbeat --once --registry "http://127.0.0.1:$port" --key key.json
 	memcheck 0 rnp-register list --registry "http://127.0.0.1:$port"
-	sed 's/"wallet":"./"wallet":"2/' signed >forged
+	sed 's/"memory_bytes":/"memory_bytes":1/' signed >forged
 	memcheck 77 rnp-register submit --registry "http://127.0.0.1:$port" forged
 	curl -s "http://127.0.0.1:$port/metrics" "http://127.0.0.1:$port/nothing" >/dev/null
 	kill "$served"
