@@ -7,7 +7,8 @@
 
 #include "common/exit.h"
 
-#define ERR_TEXT_MAX 1024 /* longer sentences are cut; what is not one line of UTF-8 becomes '?' */
+#define ERR_TEXT_MAX \
+	1024 /* longer sentences are cut; what is not one line of UTF-8 becomes '?' */
 
 struct err {
 	int code;

@@ -10,7 +10,9 @@
  * long because: it is a whole load generator in one program without parts that others share.
  *
  * Signatures are made before the clock starts. One thread, epoll, 32 connections, one request
- * at a time on each. */
+ * at a time on each.
+ *
+ * (long because client, load and report share one event loop's state) */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
