@@ -1,4 +1,5 @@
 /* Seeds, indices, and the two kernels that both sides use most. */
+#include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 /* what one thread takes at a time */
 #define FILL_BYTES ((uint64_t)1 << 18)
 #define HASH_BYTES ((uint64_t)1 << 16)
+
+uint64_t poc_folds = UINT64_C(1) << 18;
 
 static void hash_add(crypto_hash_sha256_state *s, const void *data, size_t len)
 {
@@ -89,10 +92,45 @@ void poc_next_key(struct philox *out, const unsigned char x[POC_HASH_BYTES])
 	poc_sequence(out, x, "next");
 }
 
+/* The last folds, so that who sends the same answer again and again does not make the verifier work
+ * each time. */
+#define REMEMBERED 64
+static struct {
+	pthread_mutex_t lock;
+	unsigned char from[REMEMBERED][POC_HASH_BYTES], to[REMEMBERED][POC_HASH_BYTES];
+	int n, next;
+} folds = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static bool remembered(unsigned char x[POC_HASH_BYTES])
+{
+	bool found = false;
+
+	pthread_mutex_lock(&folds.lock);
+	for (int i = 0; i < folds.n && !found; i++) {
+		found = memcmp(folds.from[i], x, POC_HASH_BYTES) == 0;
+		if (found)
+			memcpy(x, folds.to[i], POC_HASH_BYTES);
+	}
+	pthread_mutex_unlock(&folds.lock);
+	return found;
+}
+
+static void remember(const unsigned char from[POC_HASH_BYTES],
+	const unsigned char to[POC_HASH_BYTES])
+{
+	pthread_mutex_lock(&folds.lock);
+	memcpy(folds.from[folds.next], from, POC_HASH_BYTES);
+	memcpy(folds.to[folds.next], to, POC_HASH_BYTES);
+	folds.next = (folds.next + 1) % REMEMBERED;
+	folds.n += folds.n < REMEMBERED;
+	pthread_mutex_unlock(&folds.lock);
+}
+
 static void fold(unsigned char x[POC_HASH_BYTES], const struct poc_challenge *c,
 	const unsigned char seed[POC_HASH_BYTES], const void *test, size_t test_bytes,
 	const unsigned char root[POC_HASH_BYTES])
 {
+	unsigned char start[POC_HASH_BYTES];
 	crypto_hash_sha256_state s;
 
 	crypto_hash_sha256_init(&s);
@@ -102,7 +140,11 @@ static void fold(unsigned char x[POC_HASH_BYTES], const struct poc_challenge *c,
 	hash_add(&s, test, test_bytes);
 	hash_add(&s, root, POC_HASH_BYTES);
 	crypto_hash_sha256_final(&s, x);
-	hashlanes_fast()(x, 1, POC_FOLDS);
+	if (remembered(x))
+		return;
+	memcpy(start, x, sizeof start);
+	hashlanes_fast()(x, 1, poc_folds);
+	remember(start, x);
 }
 
 void poc_fold(unsigned char x[POC_HASH_BYTES], const struct poc_challenge *c,
