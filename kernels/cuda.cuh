@@ -59,6 +59,10 @@ int cuda_triad(struct dev *d, double *a, const double *b, const double *c, doubl
 int cuda_random(struct dev *d, uint64_t *sum, const struct bulk_random *r);
 int cuda_philox(struct dev *d, void *out, uint64_t bytes, const struct philox *p);
 int cuda_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in);
+int cuda_memfill(struct dev *d, const struct memfill *m);
+int cuda_balance(struct dev *d, int8_t *x, uint64_t count);
+int cuda_turn(struct dev *d, int8_t *out, const int8_t *in, uint64_t n);
+int cuda_mix(struct dev *d, int8_t *out, const struct int8_mix *m);
 int cuda_product(struct dev *d, const struct product *p); /* without tensor cores */
 
 /* cuBLASLt: 0; 1: it is not there or does not do this product, nothing was started; -1: an error. */

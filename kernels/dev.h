@@ -17,14 +17,16 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "kernels/cpu.h"
-#include "kernels/product.h"
-#include "kernels/philox.h"
-#include "kernels/sha256_rows.h"
 #include "kernels/bulk.h"
+#include "kernels/cpu.h"
+#include "kernels/int8.h"
+#include "kernels/memfill.h"
+#include "kernels/philox.h"
+#include "kernels/product.h"
+#include "kernels/sha256_rows.h"
 
 /* Of everything a plug-in shares with us: this and the headers above. Raise it with every change. */
-#define DEV_VERSION 1
+#define DEV_VERSION 2
 
 struct dev;
 
@@ -51,6 +53,10 @@ struct dev_ops {
 	int (*product)(struct dev *d, const struct product *p);
 	int (*philox)(struct dev *d, void *out, uint64_t bytes, const struct philox *p);
 	int (*sha256)(struct dev *d, unsigned char *out, const struct sha256_rows *in);
+	int (*memfill)(struct dev *d, const struct memfill *m); /* all lanes of a step */
+	int (*balance)(struct dev *d, int8_t *x, uint64_t count);
+	int (*turn)(struct dev *d, int8_t *out, const int8_t *in, uint64_t n);
+	int (*mix)(struct dev *d, int8_t *out, const struct int8_mix *m);
 };
 
 struct dev {

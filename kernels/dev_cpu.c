@@ -36,6 +36,10 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		.random = bulk_random_ref,
 		.philox = philox_fill_ref,
 		.sha256 = sha256_rows_ref,
+		.memfill = memfill_ref,
+		.balance = int8_balance_ref,
+		.turn = int8_turn_ref,
+		.mix = int8_mix_ref,
 	};
 	for (int i = 0; i < PRODUCT_TYPES; i++)
 		out->product[i] = product_ref;
@@ -47,6 +51,7 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		out->fill = bulk_fill_avx2;
 		out->triad = bulk_triad_avx2;
 		out->philox = philox_fill_avx2;
+		out->memfill = memfill_avx2;
 		out->sha256 = has.sha ? sha256_rows_shani : sha256_rows_avx2;
 		out->product[PRODUCT_F32] = product_f32_avx2;
 		out->product[PRODUCT_BF16] = product_bf16_avx2;
@@ -60,6 +65,8 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		out->triad = bulk_triad_avx512;
 		out->philox = philox_fill_avx512;
 		out->sha256 = sha256_rows_avx512;
+		out->memfill = memfill_avx512;
+		out->mix = int8_mix_avx512;
 		out->product[PRODUCT_F32] = product_f32_avx512;
 		out->product[PRODUCT_BF16] = has.bf16 ? product_bf16_avx512bf16 :
 							product_bf16_avx512;
@@ -314,6 +321,86 @@ static int cpu_sha256(struct dev *d, unsigned char *out, const struct sha256_row
 	return 0;
 }
 
+struct memfill_work {
+	memfill_fn fill;
+	const struct memfill *m;
+};
+
+static void memfill_part(void *work, uint64_t from, uint64_t to)
+{
+	struct memfill_work *w = work;
+
+	w->fill(w->m, from, to);
+}
+
+static int cpu_memfill(struct dev *d, const struct memfill *m)
+{
+	struct memfill_work w = { cpu_of(d)->kernels.memfill, m };
+
+	in_parts(m->lanes, 1, memfill_part, &w);
+	return 0;
+}
+
+struct int8_work {
+	const struct cpu_kernels *kernels;
+	int8_t *out;
+	const int8_t *in;
+	uint64_t n;
+	const struct int8_mix *mix;
+};
+
+static void balance_part(void *work, uint64_t from, uint64_t to)
+{
+	struct int8_work *w = work;
+
+	w->kernels->balance(w->out + from, to - from);
+}
+
+static int cpu_balance(struct dev *d, int8_t *x, uint64_t count)
+{
+	struct int8_work w = { .kernels = &cpu_of(d)->kernels, .out = x };
+
+	in_parts(count, 1 << 14, balance_part, &w);
+	return 0;
+}
+
+static void turn_part(void *work, uint64_t from, uint64_t to)
+{
+	struct int8_work *w = work;
+
+	w->kernels->turn(w->out, w->in, w->n, from, to);
+}
+
+static int cpu_turn(struct dev *d, int8_t *out, const int8_t *in, uint64_t n)
+{
+	struct int8_work w = { .kernels = &cpu_of(d)->kernels,
+		.out = out,
+		.in = in,
+		.n = n };
+
+	in_parts(n, 64, turn_part, &w);
+	return 0;
+}
+
+static void mix_part(void *work, uint64_t from, uint64_t to)
+{
+	struct int8_work *w = work;
+	struct int8_mix m = *w->mix;
+
+	m.c += from * m.n;
+	m.row_salt += from;
+	m.rows = to - from;
+	w->kernels->mix(w->out + from * m.n, &m);
+}
+
+static int cpu_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
+{
+	struct int8_work w = { .kernels = &cpu_of(d)->kernels, .out = out, .mix = m };
+
+	in_parts(m->rows, 16, mix_part, &w);
+	return 0;
+}
+
 struct product_work {
 	product_fn product;
 	const struct product *p;
@@ -377,6 +464,10 @@ const struct dev_ops dev_cpu_ops = {
 	.product = cpu_product,
 	.philox = cpu_philox,
 	.sha256 = cpu_sha256,
+	.memfill = cpu_memfill,
+	.balance = cpu_balance,
+	.turn = cpu_turn,
+	.mix = cpu_mix,
 };
 
 int dev_open_cpu(struct dev *d, enum cpu_level level)

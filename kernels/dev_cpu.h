@@ -11,6 +11,10 @@ struct cpu_kernels {
 	bulk_random_fn random;
 	philox_fill_fn philox;
 	sha256_rows_fn sha256;
+	memfill_fn memfill;
+	int8_balance_fn balance;
+	int8_turn_fn turn;
+	int8_mix_fn mix;
 	product_fn product[PRODUCT_TYPES];
 };
 

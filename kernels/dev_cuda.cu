@@ -197,6 +197,30 @@ static int dev_sha256(struct dev *d, unsigned char *out, const struct sha256_row
 	return cuda_sha256(d, out, in);
 }
 
+static int dev_memfill(struct dev *d, const struct memfill *m)
+{
+	ENTER;
+	return cuda_memfill(d, m);
+}
+
+static int dev_balance(struct dev *d, int8_t *x, uint64_t count)
+{
+	ENTER;
+	return cuda_balance(d, x, count);
+}
+
+static int dev_turn(struct dev *d, int8_t *out, const int8_t *in, uint64_t n)
+{
+	ENTER;
+	return cuda_turn(d, out, in, n);
+}
+
+static int dev_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
+{
+	ENTER;
+	return cuda_mix(d, out, m);
+}
+
 static struct dev_ops make_ops(void)
 {
 	struct dev_ops ops = {};
@@ -217,6 +241,10 @@ static struct dev_ops make_ops(void)
 	ops.product = dev_product;
 	ops.philox = dev_philox;
 	ops.sha256 = dev_sha256;
+	ops.memfill = dev_memfill;
+	ops.balance = dev_balance;
+	ops.turn = dev_turn;
+	ops.mix = dev_mix;
 	return ops;
 }
 

@@ -21,6 +21,8 @@ static const struct {
 	void (*check)(struct kcheck *k);
 } kernels[] = {
 	{ "bulk", check_bulk },
+	{ "int8", check_int8 },
+	{ "memfill", check_memfill },
 	{ "philox", check_philox },
 	{ "product", check_product },
 	{ "sha256_rows", check_sha256_rows },

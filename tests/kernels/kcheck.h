@@ -53,6 +53,8 @@ void kcheck_random(void *out, uint64_t bytes, uint64_t seed);
 
 /* The check files. */
 void check_bulk(struct kcheck *k);
+void check_int8(struct kcheck *k);
+void check_memfill(struct kcheck *k);
 void check_philox(struct kcheck *k);
 void check_product(struct kcheck *k);
 void check_sha256_rows(struct kcheck *k);
