@@ -162,7 +162,7 @@ static void check_order(void)
 	const size_t n = sizeof sorted / sizeof *sorted;
 	struct buf out = BUF_INIT;
 	json_t *many = json_object();
-	char key[8], *at;
+	char key[24], *at;
 
 	for (size_t a = 0; a < n; a++)
 		for (size_t b = a + 1; b < n; b++) {
