@@ -143,7 +143,7 @@ JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 check:
 	scripts/bootstrap
-	$(MAKE) $(JOBS) all units
+	$(MAKE) $(JOBS) all units kcheck
 	$(MAKE) $(JOBS) asan
 	scripts/check
 
