@@ -155,3 +155,52 @@ verdict() {
 	done
 	OMP_NUM_THREADS=1 answer <c.json | jq -c 'del(.at, .proof)' | cmp ref.json
 }
+
+# registry EVERY: one that challenges, at $URL; stopped by teardown
+registry() {
+	rnp-register serve -q --db registry.db --listen 127.0.0.1:0 --port-file port --key verifier.key \
+		--challenge-every "$1" --trust "$(jq -r .node verifier.json)" 3>&- &
+	REGISTRY=$!
+	for _ in {1..100}; do
+		[[ -s port ]] && break
+		sleep 0.1
+	done
+	URL=http://127.0.0.1:$(<port)
+	rnp-register detect | jq -c --arg n "$NODE" '{kind, v, at, node: $n}' >n.json
+	rnp-register sign --key node.key n.json | rnp-register submit --registry "$URL" >/dev/null
+}
+
+teardown() {
+	[[ -z ${REGISTRY:-} ]] || { kill "$REGISTRY" && wait "$REGISTRY"; }
+}
+
+@test "poc: heartbeat | answer | submit: a registry's challenges become verdicts in its history" {
+	registry 1s
+	timeout 8 rnp-register heartbeat --registry "$URL" --key node.key --interval 1s | tee beats.jsonl |
+		rnp-bench answer --key node.key | rnp-register submit --registry "$URL" >stored.jsonl || true
+	jq -se '[.[] | select(.of == "rnp.verdict")] | length >= 1' stored.jsonl
+	jq -se '[.[] | select(.kind == "rnp.challenge") | .nonce] | length >= 1 and length == (unique | length)' beats.jsonl
+	curl -sS "$URL/v1/records?kind=rnp.verdict&node=$NODE" >history.json
+	jq -e --slurpfile v verifier.json '[.. | objects | select(.kind? == "rnp.verdict")] |
+		length >= 1 and all(.passed and .signer == $v[0].node)' history.json
+}
+
+@test "poc: a registry takes an answer once, and only the node's own to what is open" {
+	registry 1s
+	for _ in {1..20}; do
+		rnp-register heartbeat --once --registry "$URL" --key node.key | jq -c 'select(.kind == "rnp.challenge")' >c.json
+		[[ ! -s c.json ]] || break
+		sleep 0.3
+	done
+	answer c.json >a.json
+	jq -c '.proof.proofValue |= sub("^z."; "z1")' a.json >forged.json
+	run rnp-register submit --registry "$URL" forged.json
+	assert_failure
+	rnp-register submit --registry "$URL" a.json | jq -e '.of == "rnp.verdict" and .new'
+	run rnp-register submit --registry "$URL" a.json
+	assert_failure
+	small >own.json
+	answer own.json >b.json
+	run rnp-register submit --registry "$URL" b.json
+	assert_failure
+}

@@ -60,7 +60,9 @@ static int run(int nargs, char **args)
 	while (rc == 0 && (more = lines_next(&l, &line, &len)) > 0) {
 		json_t *record = json_parse_object(line, len, lines_where(&l));
 
-		rc = record ? answer(record, lines_where(&l), &k) : -1;
+		/* rnp-register heartbeat prints what it sent, too */
+		if (!record || json_check_kind(record, "", "rnp.heartbeat") < 0)
+			rc = record ? answer(record, lines_where(&l), &k) : -1;
 		json_decref(record);
 	}
 	lines_close(&l);
@@ -74,7 +76,8 @@ const struct command command_answer = {
 	.args_max = -1,
 	.summary = "Answer challenges to this node.",
 	.details =
-		"Reads rnp.challenge records, computes what they ask and writes one signed rnp.answer each.\n"
+		"Reads rnp.challenge records, computes what they ask and writes one signed rnp.answer each;\n"
+		"the rnp.heartbeat records between them are passed over.\n"
 		"A device that is not here is an error (69).",
 	.columns = "node,challenge_sha256,at",
 	.opts = opts,

@@ -1,6 +1,7 @@
 /* rnp-register heartbeat - tell a registry that this node is alive. */
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,7 @@
 #include "common/out.h"
 #include "common/prog.h"
 #include "common/proof.h"
+#include "common/schema.h"
 
 #define INTERVAL_DEFAULT_MS 60000
 #define KEEP_CONNECTION_MS  5000
@@ -74,6 +76,25 @@ static json_t *make_heartbeat(const struct key *key)
 	return NULL;
 }
 
+/* A registry repeats a challenge until it is answered; it is printed once. */
+static int print_challenge(const struct http_response *r)
+{
+	static char last[65];
+	json_t *stored = json_parse_object(buf_text(&r->body), r->body.len, registry);
+	json_t *challenge = json_object_get(stored, "challenge");
+	const char *nonce = json_string_value(json_object_get(challenge, "nonce"));
+	int rc = 0;
+
+	err_clear(); /* an answer that cannot be read has no challenge */
+	if (nonce && strcmp(nonce, last) != 0 &&
+		schema_check(challenge, registry, "rnp.challenge") == 0) {
+		snprintf(last, sizeof last, "%s", nonce);
+		rc = out_record(challenge);
+	}
+	json_decref(stored);
+	return rc;
+}
+
 /* Send one and print it. The next would be due after the interval: a try must end before. */
 static int send_one(struct http *http, const struct key *key)
 {
@@ -96,6 +117,8 @@ static int send_one(struct http *http, const struct key *key)
 	}
 	if (rc == 0)
 		rc = out_record(beat);
+	if (rc == 0)
+		rc = print_challenge(&r);
 	json_decref(beat);
 	buf_release(&body);
 	http_response_release(&r);
@@ -172,9 +195,9 @@ const struct command command_heartbeat = {
 	.name = "heartbeat",
 	.summary = "Tell a registry at each interval that this node is alive.",
 	.details =
-		"Writes each rnp.heartbeat record that the registry has taken. Goes on while "
-		"the registry is\naway or busy; ends when it refuses, and on SIGTERM and "
-		"SIGINT.",
+		"Writes each rnp.heartbeat record that the registry has taken, and each "
+		"rnp.challenge that it\nsends, for rnp-bench answer. Goes on while the registry "
+		"is away or busy; ends when it refuses,\nand on SIGTERM and SIGINT.",
 	.columns = "node,at,interval_s,state",
 	.opts = opts,
 	.run = run,

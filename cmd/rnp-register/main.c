@@ -18,7 +18,9 @@ static const struct command *const commands[] = {
 };
 
 static const char *const kinds[] = {
+	"rnp.answer",
 	"rnp.bench",
+	"rnp.challenge",
 	"rnp.check",
 	"rnp.eligibility",
 	"rnp.error",

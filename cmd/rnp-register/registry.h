@@ -13,12 +13,14 @@
 
 #include "common/httpd.h"
 #include "common/key.h"
+#include "common/policy.h"
 #include "common/pool.h"
 #include "common/store.h"
 
 #define REGISTRY_SKEW_MS       INT64_C(300000) /* how far `at` may be from our clock */
 #define REGISTRY_BODY_MAX      ((size_t)256 << 10)
 #define REGISTRY_BEAT_BODY_MAX ((size_t)8 << 10)
+#define REGISTRY_ANSWER_MAX    ((size_t)8 << 20)
 #define REGISTRY_PAGE_MAX      1000
 #define REGISTRY_READERS       8
 
@@ -48,15 +50,20 @@ struct registry_config {
 		db_path; /* ":memory:": nothing is kept, and everything runs in one thread */
 	const char *const *trusted; /* addresses of verifiers and coordinators */
 	int ntrusted;
+	int64_t challenge_every_ms; /* on average, each node; 0: never */
+	const struct key *key;      /* signs challenges and verdicts */
+	const struct policy *policy;
 };
 
-struct registry_writer; /* statements of the writing connection */
+struct registry_writer;     /* statements of the writing connection */
+struct registry_challenger; /* open challenges */
 
 struct registry {
 	struct registry_config config;
 	bool in_memory;
 	struct store db; /* the writer's */
 	struct registry_writer *writer;
+	struct registry_challenger *challenger; /* NULL: none are issued */
 
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -100,6 +107,18 @@ struct registry_put *registry_accept(struct registry *g, struct httpd_request *q
 
 extern const struct httpd_route registry_routes[];
 void registry_metrics(void *registry, struct buf *out);
+
+/* Challenges (registry_challenge.c). challenge_for: what the node of a heartbeat has to answer, the
+ * caller's, or NULL. tick, about once a second: who did not answer in time has failed. */
+int registry_challenger_open(struct registry *g);
+void registry_challenger_close(struct registry *g);
+json_t *registry_challenge_for(struct registry *g, const char *node);
+void registry_challenges_tick(void *registry);
+enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+
+/* The hash by which a record's content is known: of its canonical form without proof. */
+void registry_hash_content(const json_t *record, char hex[65]);
 
 /* Parts of the API that have their own file. */
 enum httpd_when registry_get_pools(void *registry, struct httpd_request *q,

@@ -104,7 +104,7 @@ static int check_time(struct registry *g, struct httpd_reply *r,
 	return -1;
 }
 
-static void hash_content(const json_t *record, char hex[65])
+void registry_hash_content(const json_t *record, char hex[65])
 {
 	unsigned char hash[crypto_hash_sha256_BYTES];
 	json_t *content = json_copy((json_t *)record);
@@ -162,7 +162,7 @@ static int check(struct registry *g, struct httpd_reply *r, json_t *record,
 	if (p->what == PUT_HEARTBEAT)
 		registry_beat_compact(p, record);
 	else
-		hash_content(record, p->sha256);
+		registry_hash_content(record, p->sha256);
 	return 0;
 }
 

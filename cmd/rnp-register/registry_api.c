@@ -134,6 +134,7 @@ const struct httpd_route registry_routes[] = {
 	{ "POST", "/v1/heartbeats", post_heartbeat, REGISTRY_BEAT_BODY_MAX },
 	{ "POST", "/v1/nodes", post_node, REGISTRY_BODY_MAX },
 	{ "POST", "/v1/records", post_record, REGISTRY_BODY_MAX },
+	{ "POST", "/v1/answers", registry_post_answer, REGISTRY_ANSWER_MAX },
 	{ "GET", "/v1/nodes", registry_get_nodes, 0 },
 	{ "GET", "/v1/nodes/{address}", registry_get_node, 0 },
 	{ "GET", "/v1/records", registry_get_records, 0 },

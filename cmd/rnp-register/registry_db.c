@@ -110,7 +110,7 @@ static void finalize_all(struct registry_writer *w)
 	sqlite3_finalize(w->insert_beat);
 }
 
-static void answer(struct registry_put *p, bool is_new)
+static void answer(struct registry_put *p, bool is_new, json_t *takes_challenge)
 {
 	json_t *ack = json_record("rnp.stored");
 
@@ -119,6 +119,8 @@ static void answer(struct registry_put *p, bool is_new)
 	json_set_time(ack, "at", p->at_ms);
 	json_set_text(ack, "sha256", p->sha256[0] ? p->sha256 : NULL);
 	json_set_bool(ack, "new", is_new);
+	if (takes_challenge)
+		json_set(ack, "challenge", takes_challenge);
 	json_write(&p->r->body, ack);
 	buf_addc(&p->r->body, '\n');
 	json_decref(ack);
@@ -166,7 +168,7 @@ static int put_node(struct registry *g, struct registry_put *p)
 	same = found && strcmp(store_text(q, 2), p->sha256) == 0;
 	sqlite3_reset(q);
 	if (same) {
-		answer(p, false);
+		answer(p, false, NULL);
 		return 0;
 	}
 	if (found && p->at_ms <= known_at) {
@@ -186,7 +188,7 @@ static int put_node(struct registry *g, struct registry_put *p)
 		return -1;
 	if (!found)
 		p->r->status = 201;
-	answer(p, true);
+	answer(p, true, NULL);
 	return 1;
 }
 
@@ -225,7 +227,7 @@ static int put_heartbeat(struct registry *g, struct registry_put *p)
 			(int64_t)p->state, buf_text(&p->q->body));
 	if (store_step(&g->db, w->insert_beat) < 0)
 		return -1;
-	answer(p, true);
+	answer(p, true, registry_challenge_for(g, p->node));
 	return 0;
 }
 
@@ -243,7 +245,7 @@ static int put_record(struct registry *g, struct registry_put *p)
 		return -1;
 	if (!known)
 		p->r->status = 201;
-	answer(p, !known);
+	answer(p, !known, NULL);
 	return 0;
 }
 
@@ -395,7 +397,8 @@ int registry_open(struct registry *g, const struct registry_config *config)
 	pthread_cond_init(&g->reader_free, NULL);
 	g->writer = xcalloc(1, sizeof *g->writer);
 	if (store_open(&g->db, config->db_path, schema_steps, false) < 0 ||
-		prepare_all(g) < 0 || open_readers(g) < 0)
+		prepare_all(g) < 0 || open_readers(g) < 0 ||
+		registry_challenger_open(g) < 0)
 		goto fail;
 	if (!g->in_memory && pthread_create(&g->thread, NULL, write_records, g) != 0) {
 		err_set(EX_OSERR, "cannot start a thread");
@@ -419,6 +422,7 @@ void registry_close(struct registry *g)
 	}
 	for (int i = 0; i < REGISTRY_READERS; i++)
 		store_close(&g->readers[i]);
+	registry_challenger_close(g);
 	finalize_all(g->writer);
 	store_close(&g->db);
 	free(g->writer);

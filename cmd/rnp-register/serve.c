@@ -2,11 +2,14 @@
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/registry.h"
 #include "common/err.h"
+#include "common/key.h"
+#include "common/policy.h"
 #include "common/prog.h"
 
 static const char *db_path, *listen_on, *port_file, *cert_file, *key_file, *log_file;
 static struct opt_list trusted;
-static int64_t rate, threads;
+static const char *verifier_key, *policy_name = "rnp-004";
+static int64_t rate, threads, challenge_every_ms;
 
 static const struct opt opts[] = {
 	{ .name = "db",
@@ -61,6 +64,19 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = 64,
 		.help = "that speak HTTP (default one per core, 2 to 8)" },
+	{ .name = "challenge-every",
+		.kind = OPT_DURATION,
+		.to = &challenge_every_ms,
+		.metavar = "D",
+		.min = 1000,
+		.max = INT64_C(31536000000),
+		.help = "challenge each node at random times, on average so often" },
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.to = &policy_name,
+		.metavar = "P",
+		.help = "whose reference node scores 1 (default rnp-004)" },
+	OPT_KEY(&verifier_key),
 	{ 0 },
 };
 
@@ -96,7 +112,7 @@ static int serve(struct registry *g)
 	if (!h)
 		return -1;
 	prog_info("listening on port %d", httpd_port(h));
-	httpd_wait(h, NULL);
+	httpd_wait(h, challenge_every_ms ? registry_challenges_tick : NULL);
 	httpd_stop(h);
 	return 0;
 }
@@ -105,15 +121,26 @@ static int run(int n, char **args)
 {
 	struct registry_config config = { .db_path = db_path,
 		.trusted = trusted.items,
-		.ntrusted = trusted.n };
+		.ntrusted = trusted.n,
+		.challenge_every_ms = challenge_every_ms };
+	struct policy policy = POLICY_INIT;
+	struct key key = KEY_INIT;
 	struct registry g;
 	int rc = -1;
 
 	(void)n, (void)args;
-	if (check_trusted() == 0 && registry_open(&g, &config) == 0) {
+	config.key = &key;
+	config.policy = &policy;
+	if (check_trusted() == 0 &&
+		(!challenge_every_ms ||
+			(key_load(&key, verifier_key, NULL) == 0 &&
+				policy_load(&policy, policy_name) == 0)) &&
+		registry_open(&g, &config) == 0) {
 		rc = serve(&g);
 		registry_close(&g);
 	}
+	policy_release(&policy);
+	key_release(&key);
 	opt_list_release(&trusted);
 	return rc < 0 ? err_report() : EX_OK;
 }

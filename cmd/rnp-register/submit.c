@@ -7,6 +7,7 @@
 #include "common/json.h"
 #include "common/lines.h"
 #include "common/out.h"
+#include "common/poc.h"
 #include "common/prog.h"
 #include "common/schema.h"
 
@@ -41,6 +42,8 @@ const char *registry_path_for(const char *kind)
 {
 	if (strcmp(kind, "rnp.node") == 0)
 		return "/v1/nodes";
+	if (strcmp(kind, "rnp.answer") == 0)
+		return "/v1/answers";
 	return strcmp(kind, "rnp.heartbeat") == 0 ? "/v1/heartbeats" : "/v1/records";
 }
 
@@ -112,7 +115,7 @@ static int run(int n, char **args)
 	size_t len;
 	int rc;
 
-	lines_open(&in, args, n, JSON_RECORD_BYTES_MAX);
+	lines_open(&in, args, n, POC_ANSWER_BYTES_MAX);
 	while ((rc = lines_next(&in, &line, &len)) == 1)
 		if ((rc = submit_one(&http, line, len, lines_where(&in))) < 0)
 			break;
