@@ -212,5 +212,14 @@ void check_product(struct kcheck *k)
 				one(k, p, EXTREME);
 		}
 		gaps(k, type);
+		if (!k->slow) /* wide enough to be cut for oneDNN, and not evenly */
+			one(k,
+				(struct product){ .type = (enum product_type)type,
+					.m = 3,
+					.n = 4100,
+					.k = 70,
+					.lda = 70,
+					.ldb = 71 },
+				WILD);
 	}
 }

@@ -1,0 +1,372 @@
+/* kernels - the device's operations against what the machine can do, interleaved in one run: matrix
+ * products against a bare oneDNN loop and against loops of nothing but multiply-add instructions,
+ * triad against STREAM with non-temporal stores. Records on standard output; exit 1 when a limit is
+ * broken. --shapes: the products from 64 to 4096 instead of 4096 alone.
+ *
+ * What computes is timed by the processor time of the process, so that others on the machine
+ * disturb it less; threads that wait must then sleep (OMP_WAIT_POLICY). Memory is timed by the clock. */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "common/bench.h"
+#include "common/clock.h"
+#include "common/json.h"
+#include "common/mem.h"
+#include "common/stats.h"
+#include "kernels/dev.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define ROUNDS 9
+/* ppm of what it is compared with */
+#define OF_BARE_MIN   950000
+#define OF_PEAK_MIN   900000
+#define OF_STREAM_MIN 950000
+
+static struct dev dev;
+static bool good = true;
+
+/* nanoseconds of processor time, of all threads together */
+static int64_t worked_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static int team(void)
+{
+#ifdef _OPENMP
+	return omp_get_max_threads();
+#else
+	return 1;
+#endif
+}
+
+/* --- a bare oneDNN loop: C = A B, all row-major, as its examples do it ----------------------- */
+
+static struct {
+	int (*engine_create)(void **, int, size_t);
+	int (*stream_create)(void **, void *, unsigned);
+	int (*stream_wait)(void *);
+	int (*md_init)(void *, int, const int64_t *, int, const int64_t *);
+	int (*matmul_init)(void *, const void *, const void *, const void *,
+		const void *);
+	int (*pd_create)(void **, const void *, const void *, void *, const void *);
+	int (*create)(void **, const void *);
+	int (*memory_create)(void **, const void *, void *, void *);
+	int (*execute)(const void *, void *, int, const void *);
+} dnnl;
+
+static void *dnnl_engine, *dnnl_stream;
+
+static bool bare_open(void)
+{
+	static const struct {
+		const char *name;
+		void *at;
+	} functions[] = { { "dnnl_engine_create", &dnnl.engine_create },
+		{ "dnnl_stream_create", &dnnl.stream_create },
+		{ "dnnl_stream_wait", &dnnl.stream_wait },
+		{ "dnnl_memory_desc_init_by_strides", &dnnl.md_init },
+		{ "dnnl_matmul_desc_init", &dnnl.matmul_init },
+		{ "dnnl_primitive_desc_create", &dnnl.pd_create },
+		{ "dnnl_primitive_create", &dnnl.create },
+		{ "dnnl_memory_create", &dnnl.memory_create },
+		{ "dnnl_primitive_execute", &dnnl.execute } };
+	void *l = dlopen("libdnnl.so.2", RTLD_NOW);
+
+	for (size_t i = 0; l && i < sizeof functions / sizeof *functions; i++) {
+		void *f = dlsym(l, functions[i].name);
+
+		if (!f)
+			return false;
+		memcpy(functions[i].at, &f, sizeof f);
+	}
+	return l && !dnnl.engine_create(&dnnl_engine, 1, 0) &&
+		!dnnl.stream_create(&dnnl_stream, dnnl_engine, 1);
+}
+
+struct bare {
+	void *primitive;
+	struct {
+		int which;
+		void *memory;
+	} arguments[3];
+};
+
+static bool bare_make(struct bare *b, const struct product *p)
+{
+	static const int in[PRODUCT_TYPES] = { 3, 2, 0, 0, 5 }; /* f32, bf16, s8 */
+	static _Alignas(16) char mds[3][4096], desc[16384];
+	int64_t sizes[3][2] = { { (int64_t)p->m, (int64_t)p->k },
+		{ (int64_t)p->k, (int64_t)p->n }, { (int64_t)p->m, (int64_t)p->n } };
+	static const int which[3] = { 1, 33, 17 };
+	const void *data[3] = { p->a, p->b, p->c };
+	void *pd = NULL;
+
+	for (int i = 0; i < 3; i++) {
+		int64_t strides[2] = { sizes[i][1], 1 };
+		int type = i < 2 ? in[p->type] : p->type == PRODUCT_I8 ? 4 : 3;
+
+		if (dnnl.md_init(mds[i], 2, sizes[i], type, strides))
+			return false;
+	}
+	if (dnnl.matmul_init(desc, mds[0], mds[1], NULL, mds[2]) ||
+		dnnl.pd_create(&pd, desc, NULL, dnnl_engine, NULL) ||
+		dnnl.create(&b->primitive, pd))
+		return false;
+	for (int i = 0; i < 3; i++) {
+		void *at;
+
+		memcpy(&at, &data[i], sizeof at);
+		b->arguments[i].which = which[i];
+		if (dnnl.memory_create(&b->arguments[i].memory, mds[i], dnnl_engine, at))
+			return false;
+	}
+	return true;
+}
+
+static void bare_run(const struct bare *b)
+{
+	dnnl.execute(b->primitive, dnnl_stream, 3, b->arguments);
+	dnnl.stream_wait(dnnl_stream);
+}
+
+/* --- nothing but multiply-add: 24 sums in registers ------------------------------------------ */
+
+#define PEAK_STEPS (1 << 23)
+#define SUMS       24
+
+/* Instructions by name: left alone, the compiler moves some sums to memory and back. */
+#define DEFINE_PEAK(name, instruction)                                                  \
+	__attribute__((target("avx512f"))) static int name(void)                        \
+	{                                                                               \
+		__m512i sums[SUMS], x = _mm512_setzero_si512(), total = x;              \
+		for (int i = 0; i < SUMS; i++)                                          \
+			sums[i] = x;                                                    \
+		for (int n = 0; n < PEAK_STEPS; n++)                                    \
+			_Pragma("GCC unroll 24") for (int i = 0; i < SUMS;              \
+						      i++) __asm__ volatile(instruction \
+				" %1, %1, %0" : "+v"(sums[i]) : "v"(x));                \
+		for (int i = 0; i < SUMS; i++)                                          \
+			total = _mm512_xor_si512(total, sums[i]);                       \
+		return _mm512_reduce_add_epi32(total);                                  \
+	}
+
+DEFINE_PEAK(peak_f32, "vfmadd231ps")
+DEFINE_PEAK(peak_bf16, "vdpbf16ps")
+DEFINE_PEAK(peak_i8, "vpdpbusd")
+
+/* operations a second of all cores */
+static double peak(enum product_type type)
+{
+	double per_step = type == PRODUCT_F32 ? 32 : type == PRODUCT_BF16 ? 64 : 128;
+	volatile int sink = 0;
+	int64_t from = worked_ns();
+
+#pragma omp parallel
+	sink = type == PRODUCT_F32   ? peak_f32() :
+		type == PRODUCT_BF16 ? peak_bf16() :
+				       peak_i8();
+	(void)sink;
+	/* operations of the team over the time of one of it */
+	return per_step * SUMS * PEAK_STEPS * team() * team() * 1e9 /
+		(double)(worked_ns() - from);
+}
+
+/* --- STREAM, tuned by hand -------------------------------------------------------------------- */
+
+__attribute__((target("avx512f"))) static void stream_triad(double *a, const double *b,
+	const double *c, double s, int64_t n)
+{
+#pragma omp parallel for schedule(static)
+	for (int64_t i = 0; i < n; i += 8)
+		_mm512_stream_pd(a + i,
+			_mm512_fmadd_pd(_mm512_set1_pd(s), _mm512_load_pd(c + i),
+				_mm512_load_pd(b + i)));
+}
+
+/* --- measure ---------------------------------------------------------------------------------- */
+
+static void report(const char *test, const char *label, int64_t n, const char *unit,
+	const double *samples, long limit)
+{
+	struct stats s;
+	json_t *record;
+
+	stats_of(samples, ROUNDS, &s);
+	record = bench_record("kernels", test, "cpu", unit, &s);
+	json_set_text(bench_params(record), "what", label);
+	json_set_i64(bench_params(record), "n", n);
+	if (limit)
+		json_set_i64(bench_params(record), "limit", limit);
+	json_dumpf(record, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(record);
+	if (limit && s.median < (double)limit) {
+		fprintf(stderr,
+			"kernels: %s of %lld: %s is %.1f%%, under the limit of %.1f%%\n",
+			test, (long long)n, label, s.median / 1e4, (double)limit / 1e4);
+		good = false;
+	}
+}
+
+static void *area(uint64_t bytes)
+{
+	void *p;
+
+	if (dev.ops->alloc(&dev, &p, bytes) < 0) {
+		fprintf(stderr, "kernels: %s\n", dev.error);
+		exit(71);
+	}
+	return p;
+}
+
+/* Small random numbers of the type: what they are changes power and so the clock. */
+static void numbers(void *p, enum product_type type, uint64_t n)
+{
+	struct philox seed = { .seed = 1 };
+	uint32_t *f = p;
+
+	dev.ops->philox(&dev, p, n * product_element_bytes(type), &seed);
+	for (uint64_t i = 0; type == PRODUCT_F32 && i < n;
+		i++) /* 0.5 .. 1, either sign */
+		f[i] = (f[i] & 0x807fffff) | 0x3f000000;
+	for (uint64_t i = 0; type == PRODUCT_BF16 && i < n; i++)
+		((uint16_t *)p)[i] = (((uint16_t *)p)[i] & 0x807f) | 0x3f00;
+}
+
+static void product(enum product_type type, uint64_t n)
+{
+	const char *name = product_type_names[type];
+	struct product p = { type, area(n * n * 4), area(n * n * 4), area(n * n * 4), n,
+		n, n, n, n, n };
+	double work = 2 * (double)n * (double)n * (double)n;
+	double speed[ROUNDS], of_bare[ROUNDS], of_peak[ROUNDS], peaks[ROUNDS];
+	int64_t runs = (int64_t)(2e9 / work) + 1, from, ours, bares;
+	struct bare bare;
+	void *a, *b;
+
+	memcpy(&a, &p.a, sizeof a);
+	memcpy(&b, &p.b, sizeof b);
+	numbers(a, type, n * n);
+	numbers(b, type, n * n);
+	if (!bare_make(&bare, &p)) {
+		fprintf(stderr, "kernels: oneDNN does not multiply %s\n", name);
+		exit(69);
+	}
+	for (int i = -1; i < ROUNDS; i++) {
+		int at = i < 0 ? 0 : i; /* the first only warms up */
+
+		from = worked_ns();
+		for (int64_t r = 0; r < runs; r++)
+			dev.ops->product(&dev, &p);
+		ours = worked_ns() - from;
+		from = worked_ns();
+		for (int64_t r = 0; r < runs; r++)
+			bare_run(&bare);
+		bares = worked_ns() - from;
+		peaks[at] = peak(type);
+		speed[at] = work * (double)runs * team() * 1e9 / (double)ours;
+		of_bare[at] = 1e6 * (double)bares / (double)ours;
+		of_peak[at] = 1e6 * speed[at] / peaks[at];
+	}
+	char test[32];
+	snprintf(test, sizeof test, "product_%s", name);
+	report(test, "ours", (int64_t)n, "OP/s", speed, 0);
+	report(test, "multiply-add loop", (int64_t)n, "OP/s", peaks, 0);
+	report(test, "of bare oneDNN", (int64_t)n, "ppm", of_bare, OF_BARE_MIN);
+	report(test, "of the multiply-add loop", (int64_t)n, "ppm", of_peak,
+		n == 4096 ? OF_PEAK_MIN : 0);
+	dev.ops->free(&dev, p.c);
+	dev.ops->free(&dev, a);
+	dev.ops->free(&dev, b);
+}
+
+static void triad(void)
+{
+	const int64_t n = 1 << 24;
+	double *a = area((uint64_t)n * 8), *b = area((uint64_t)n * 8),
+	       *c = area((uint64_t)n * 8);
+	double speed[ROUNDS], of_stream[ROUNDS];
+
+	dev.ops->fill(&dev, (uint32_t *)(void *)a, 0, (uint64_t)n * 2);
+	dev.ops->fill(&dev, (uint32_t *)(void *)b, 0, (uint64_t)n * 2);
+	dev.ops->fill(&dev, (uint32_t *)(void *)c, 0, (uint64_t)n * 2);
+	for (int i = -1; i < ROUNDS; i++) {
+		int at = i < 0 ? 0 : i;
+		int64_t ours = INT64_MAX, theirs = INT64_MAX;
+
+		/* the faster of five each, alternating: bandwidth moves by the minute */
+		for (int r = 0; r < 5; r++) {
+			int64_t from = clock_mono_ns(), took;
+
+			dev.ops->triad(&dev, a, b, c, 3, (uint64_t)n);
+			took = clock_mono_ns() - from;
+			ours = took < ours ? took : ours;
+			from = clock_mono_ns();
+			stream_triad(a, b, c, 3, n);
+			took = clock_mono_ns() - from;
+			theirs = took < theirs ? took : theirs;
+		}
+		speed[at] = 24 * (double)n * 1e9 / (double)ours;
+		of_stream[at] = 1e6 * (double)theirs / (double)ours;
+	}
+	report("triad", "ours", n, "B/s", speed, 0);
+	report("triad", "of STREAM", n, "ppm", of_stream, OF_STREAM_MIN);
+	dev.ops->free(&dev, a);
+	dev.ops->free(&dev, b);
+	dev.ops->free(&dev, c);
+}
+
+int main(int argc, char **argv)
+{
+	bool shapes = argc > 1 && strcmp(argv[1], "--shapes") == 0;
+
+	if (!getenv("OMP_WAIT_POLICY")) { /* read before main: once more */
+		setenv("OMP_WAIT_POLICY", "passive", 1);
+		execv("/proc/self/exe", argv);
+	}
+	struct cpu_features has = cpu_features(cpu_level_best());
+
+	if (cpu_level_best() < CPU_AVX512 || !has.vnni || !has.bf16) {
+		fprintf(stderr, "kernels: SKIP: no AVX-512 with VNNI and BF16\n");
+		return 0;
+	}
+	if (!bare_open()) {
+		fprintf(stderr, "kernels: SKIP: no oneDNN (libdnnl.so.2)\n");
+		return 0;
+	}
+	if (dev_open(&dev, "cpu") < 0) {
+		fprintf(stderr, "kernels: %s\n", dev.error);
+		return dev.code;
+	}
+	for (uint64_t n = shapes ? 64 : 4096; n <= 4096; n *= 2) {
+		product(PRODUCT_F32, n);
+		product(PRODUCT_BF16, n);
+		product(PRODUCT_I8, n);
+	}
+	triad();
+	dev_close(&dev);
+	return !good;
+}
+#else
+int main(void)
+{
+	fprintf(stderr, "kernels: SKIP: made for x86-64\n");
+	return 0;
+}
+#endif
