@@ -26,7 +26,7 @@
 #include "kernels/sha256_rows.h"
 
 /* Of everything a plug-in shares with us: this and the headers above. Raise it with every change. */
-#define DEV_VERSION 2
+#define DEV_VERSION 3
 
 struct dev;
 
@@ -67,7 +67,8 @@ struct dev {
 	char isa[16];              /* "avx512", "sm_90" */
 	unsigned char uuid[16];    /* of a GPU, else zeros */
 	uint64_t memory_bytes;     /* all of it */
-	int code;                  /* of the last error: sysexits.h */
+	char kernel[16]; /* what did the last product: "oneDNN", "cuBLASLt", else isa */
+	int code;        /* of the last error: sysexits.h */
 	char error[512];
 };
 

@@ -437,8 +437,11 @@ static int cpu_product(struct dev *d, const struct product *p)
 	if (p->type == PRODUCT_I8 && p->k > PRODUCT_I8_K_MAX)
 		return dev_fail(d, EX_SOFTWARE, "cpu: product of int8 with k = %llu",
 			(unsigned long long)p->k);
-	if (cpu_of(d)->dnnl && product_dnnl(p) == 0)
+	if (cpu_of(d)->dnnl && product_dnnl(p) == 0) {
+		snprintf(d->kernel, sizeof d->kernel, "oneDNN");
 		return 0;
+	}
+	memcpy(d->kernel, d->isa, sizeof d->kernel);
 	w.product = cpu_of(d)->kernels.product[p->type];
 	if (p->m >= p->n)
 		in_parts(p->m, 16, rows_part, &w);

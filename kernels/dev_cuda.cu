@@ -182,6 +182,7 @@ static int dev_product(struct dev *d, const struct product *p)
 		return dev_fail(d, EX_SOFTWARE, "%s: product of int8 with k = %llu",
 			d->name, (unsigned long long)p->k);
 	rc = cuda_product_lt(d, p);
+	snprintf(d->kernel, sizeof d->kernel, "%s", rc > 0 ? d->isa : "cuBLASLt");
 	return rc > 0 ? cuda_product(d, p) : rc;
 }
 

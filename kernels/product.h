@@ -19,6 +19,7 @@
 #ifndef RNP_KERNELS_PRODUCT_H
 #define RNP_KERNELS_PRODUCT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/hd.h"
@@ -91,6 +92,7 @@ void product_i8_avx512vnni(const struct product *p); /* vpdpbusd */
 /* oneDNN, in the process's OpenMP team: its library is opened on first use. Returns 0, or -1 when
  * it is not there or does not do this product; C may then have been written to. */
 int product_dnnl(const struct product *p);
+bool product_dnnl_there(void);
 
 KERNELS_END
 

@@ -107,6 +107,24 @@ static bool open_library(void)
 		dnnl.stream_create(&stream, engine, STREAM_DEFAULT) == 0;
 }
 
+/* with the lock held */
+static bool library_there(void)
+{
+	if (state == UNTRIED)
+		state = open_library() ? OPEN : ABSENT;
+	return state == OPEN;
+}
+
+bool product_dnnl_there(void)
+{
+	bool there;
+
+	pthread_mutex_lock(&lock);
+	there = library_there();
+	pthread_mutex_unlock(&lock);
+	return there;
+}
+
 static int desc(union memory_desc *out, uint64_t rows, uint64_t columns, uint64_t ld,
 	bool turned, int type)
 {
@@ -187,9 +205,7 @@ static int multiply(const struct product *p)
 	struct kept *q;
 	void *a, *b;
 
-	if (state == UNTRIED)
-		state = open_library() ? OPEN : ABSENT;
-	if (state == ABSENT)
+	if (!library_there())
 		return -1;
 	q = kept_for(p);
 	if (!q)

@@ -39,6 +39,8 @@ static int open_column(struct dev *d, size_t column)
 	setenv("RNP_DNNL", column == 3 ? "1" : "0", 1);
 	switch (column) {
 	case 3:
+		if (!product_dnnl_there())
+			return dev_fail(d, 69, "dnnl: libdnnl.so.2 is not installed");
 		return dev_open_cpu(d, cpu_level_best());
 	case 4:
 		return rnp_emu_open(DEV_VERSION, d, 0);
@@ -243,6 +245,38 @@ static bool wanted(int argc, char **argv, const char *name)
 	return !any;
 }
 
+/* No slot of the table is empty. */
+static bool complete(const struct dev *d)
+{
+	for (size_t i = 0; i < sizeof *d->ops; i += sizeof(void (*)(void))) {
+		void *slot;
+
+		memcpy(&slot, (const char *)d->ops + i, sizeof slot);
+		if (slot)
+			continue;
+		fprintf(stderr, "kcheck: %s: slot %zu of the table is empty\n", d->name,
+			i / sizeof slot);
+		return false;
+	}
+	return true;
+}
+
+/* What must fail, and how: too much memory, a device that is not there, another version. */
+static bool errors_kept(struct dev *d, size_t column)
+{
+	struct dev other;
+	void *p = d;
+
+	if (d->ops->alloc(d, &p, UINT64_MAX / 4) == 0 || p || d->code != 71 || !*d->error)
+		return false;
+	if (column != 4)
+		return true;
+	if (rnp_emu_open(DEV_VERSION, &other, 1) == 0 || other.code != 69 || other.ops)
+		return false;
+	return rnp_emu_open(DEV_VERSION + 1, &other, 0) < 0 && other.code == 69 &&
+		!other.ops;
+}
+
 /* Returns the failures; cell: what stands in the table */
 static int check_column(size_t which, size_t column, bool timing, char cell[24])
 {
@@ -260,6 +294,11 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 				k.dev.error);
 		said[column] = true;
 		return 0;
+	}
+	if (!complete(&k.dev) || !errors_kept(&k.dev, column)) {
+		fprintf(stderr, "kcheck: %s: table or errors: %s\n", columns[column],
+			k.dev.error);
+		k.failures++;
 	}
 	kernels[which].check(&k);
 	dev_close(&k.dev);
