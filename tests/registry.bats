@@ -205,6 +205,14 @@ teardown() {
 	get '/v1/nodes?a=%00'; error_is 400 "malformed"
 	get '/v1/nodes?a=%zz'; error_is 400 "malformed"
 	get '/v1/nodes?a=%ff'; error_is 400 "malformed"
+	# a filter that is misspelt must not list everything
+	get '/v1/nodes?gpu_modell=x'; error_is 400 "gpu_modell: this path has no such query field"
+	get '/v1/nodes?limit=5&limit=7'; error_is 400 "limit: is given twice"
+	get '/v1/nodes?device=tpu'; error_is 400 "device: 'tpu' is neither gpu nor cpu"
+	get '/v1/pools?country=SE'; error_is 400 "country: this path has no such query field"
+	get '/v1/records?node=xyz'; error_is 400 "node: 'xyz' is not"
+	get '/v1/records?kind=rnp.heartbeat&signer=11111111111111111111111111111112'; error_is 400 "signer: "
+	get '/v1/uptime?node=xyz'; error_is 400 "node: 'xyz' is not"
 	get '/v1/uptime'; error_is 400 "from and to are needed"
 	get '/v1/uptime?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z'; error_is 400 "from is before to"
 	status_code=$(curl -s -o answer.json -w '%{http_code}' -H "X: $(head -c 60000 /dev/zero | tr '\0' x)" "$url/health")

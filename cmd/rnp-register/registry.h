@@ -146,7 +146,14 @@ enum httpd_when registry_unavailable(struct httpd_reply *r);
 /* Give a finished reply the entity tag of its body. */
 void registry_etag(struct httpd_reply *r);
 
+/* Refuse a query that has other fields than these (names with a space between), or one of them
+ * twice: a filter that is misspelt must not list everything. Fills r and returns -1, or 0. */
+int registry_query_known(const struct httpd_request *q, struct httpd_reply *r,
+	const char *keys);
+
 /* Query fields: absent leaves *out; malformed fills r with 400 and returns -1. */
+int registry_query_address(const struct httpd_request *q, struct httpd_reply *r,
+	const char *key);
 int registry_query_i64(const struct httpd_request *q, struct httpd_reply *r,
 	const char *key, int64_t min, int64_t max, int64_t *out);
 int registry_query_time(const struct httpd_request *q, struct httpd_reply *r,

@@ -74,6 +74,50 @@ enum httpd_when registry_unavailable(struct httpd_reply *r)
 	return httpd_error(r, 503, "the registry cannot read its records at present");
 }
 
+static bool is_word_of(const char *words, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *s = words; *s; s += strspn(s, " ")) {
+		size_t len = strcspn(s, " ");
+
+		if (len == n && memcmp(s, word, n) == 0)
+			return true;
+		s += len;
+	}
+	return false;
+}
+
+int registry_query_known(const struct httpd_request *q, struct httpd_reply *r,
+	const char *keys)
+{
+	for (int i = 0; i < q->nquery; i++) {
+		const char *key = q->query[i].key;
+		bool twice = httpd_query(q, key) != q->query[i].value;
+
+		if (is_word_of(keys, key) && !twice)
+			continue;
+		httpd_error(r, 400,
+			twice ? "%.40s: is given twice" :
+				"%.40s: this path has no such query field",
+			key);
+		return -1;
+	}
+	return 0;
+}
+
+int registry_query_address(const struct httpd_request *q, struct httpd_reply *r,
+	const char *key)
+{
+	const char *text = httpd_query(q, key);
+	unsigned char public_key[KEY_PUBLIC_BYTES];
+
+	if (!text || key_parse_address(text, key, public_key) == 0)
+		return 0;
+	httpd_error(r, 400, "%s", err_get()->text);
+	return -1;
+}
+
 int registry_query_i64(const struct httpd_request *q, struct httpd_reply *r,
 	const char *key, int64_t min, int64_t max, int64_t *out)
 {

@@ -2,6 +2,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cmd/rnp-register/registry.h"
 #include "common/canon.h"
@@ -156,6 +157,10 @@ static int node_filters(const struct httpd_request *q, struct httpd_reply *r,
 		httpd_error(r, 400, "tier: '%.40s' is not a tier", tier);
 		return -1;
 	}
+	if (device && strcasecmp(device, "gpu") != 0 && strcasecmp(device, "cpu") != 0) {
+		httpd_error(r, 400, "device: '%.40s' is neither gpu nor cpu", device);
+		return -1;
+	}
 	filter_text(f, "AND n.model = ? COLLATE NOCASE ", known ? known->name : model);
 	filter_text(f, "AND n.country = ? COLLATE NOCASE ", httpd_query(q, "country"));
 	filter_text(f, "AND n.maker = ? COLLATE NOCASE ", httpd_query(q, "maker"));
@@ -225,7 +230,10 @@ enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
 	int64_t limit, after;
 	int rc;
 
-	if (page_fields(q, r, &limit, &after) < 0)
+	if (registry_query_known(q, r,
+		    "gpu_model min_memory min_gpus country tier device maker limit "
+		    "cursor") < 0 ||
+		page_fields(q, r, &limit, &after) < 0)
 		return HTTPD_NOW;
 	filter_number(&f, NODE_COLUMNS "WHERE n.id > ? ", after);
 	if (node_filters(q, r, &f) < 0) {
@@ -274,6 +282,8 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 	struct store *s;
 	int rc;
 
+	if (registry_query_known(q, r, "") < 0)
+		return HTTPD_NOW;
 	if (key_parse_address(q->arg, "address", key) < 0)
 		return httpd_error(r, 400, "%s", err_get()->text);
 	s = registry_reader(ctx);
@@ -346,7 +356,13 @@ enum httpd_when registry_get_records(void *ctx, struct httpd_request *q,
 	int64_t limit, after;
 	int rc;
 
-	if (page_fields(q, r, &limit, &after) < 0 ||
+	/* heartbeats are kept without their signer, which is their node */
+	if (registry_query_known(q, r,
+		    is_beats(q) ? "kind node from to limit cursor" :
+				  "kind node signer from to limit cursor") < 0 ||
+		registry_query_address(q, r, "node") < 0 ||
+		registry_query_address(q, r, "signer") < 0 ||
+		page_fields(q, r, &limit, &after) < 0 ||
 		record_filters(q, r, &f, after, limit) < 0)
 		return HTTPD_NOW;
 	s = registry_reader(ctx);

@@ -94,7 +94,8 @@ enum httpd_when registry_get_pools(void *ctx, struct httpd_request *q,
 	int64_t version = g->version; /* before reading: newer rows only make it newer */
 	enum httpd_when when = HTTPD_NOW;
 
-	(void)q;
+	if (registry_query_known(q, r, "") < 0)
+		return HTTPD_NOW;
 	pthread_mutex_lock(&g->pools_lock);
 	if (!g->pools || g->pools_version != version) {
 		struct store *s = registry_reader(g);
@@ -191,7 +192,9 @@ enum httpd_when registry_get_uptime(void *ctx, struct httpd_request *q,
 	struct store *s;
 	int rc;
 
-	if (registry_query_time(q, r, "from", &w.from_ms) < 0 ||
+	if (registry_query_known(q, r, "from to node limit cursor") < 0 ||
+		registry_query_address(q, r, "node") < 0 ||
+		registry_query_time(q, r, "from", &w.from_ms) < 0 ||
 		registry_query_time(q, r, "to", &w.to_ms) < 0 ||
 		registry_query_i64(q, r, "limit", 1, REGISTRY_PAGE_MAX, &limit) < 0 ||
 		registry_query_i64(q, r, "cursor", 0, INT64_MAX, &after) < 0)
