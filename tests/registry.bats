@@ -142,6 +142,15 @@ teardown() {
 	assert_equal "$status_code" 201
 	post /v1/records r.json
 	assert_equal "$(jq .new answer.json)" false
+	# the author whom it names has not signed it; work that is not done; time that runs backwards
+	receipt_with() {
+		jq -c "del(.proof) | $1" x.json | rnp-register sign --key judge.json >y.json
+		post /v1/records y.json
+	}
+	receipt_with ".signer = \"$b\""; error_is 403 "signer: has not signed"
+	receipt_with ".signer = \"$judge\""; assert_equal "$status_code" 201
+	receipt_with '.to = (now + 3600 | todate)'; error_is 422 "to: a receipt is for work that is done"
+	receipt_with '.to = .from'; error_is 400 "'to' is not after 'from'"
 	bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 1, high: 1, samples: 1}'
 	signed a "$bench" >x.json
 	post /v1/records x.json
@@ -152,7 +161,7 @@ teardown() {
 	post /v1/records n.json
 	error_is 400 "kind 'rnp.node' are not taken here"
 	get "/v1/records?kind=rnp.receipt&node=$a"
-	assert_equal "$(jq '.records | length' answer.json)" 1
+	assert_equal "$(jq '.records | length' answer.json)" 2
 }
 
 @test "registry: malformed bodies are refused with their path and reason" {

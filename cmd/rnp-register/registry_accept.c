@@ -62,10 +62,16 @@ static int check_signature(struct registry *g, struct httpd_reply *r,
 	const json_t *record, int party, struct registry_put *p)
 {
 	struct proof_result proof;
+	const char *author;
 
 	proof_verify(record, &proof);
 	if (!proof.valid) {
 		refuse(g, r, 401, proof.reason);
+		return -1;
+	}
+	author = json_string_value(json_object_get(record, "signer"));
+	if (author && parties[party].by_trusted && !proof_signed_by(&proof, author)) {
+		refuse(g, r, 403, "signer: has not signed this record");
 		return -1;
 	}
 	for (int i = 0; i < proof.nsigners; i++) {
@@ -102,6 +108,33 @@ static int check_time(struct registry *g, struct httpd_reply *r,
 	httpd_error(r, 422, "at: more than 5 minutes from our clock, which shows %s",
 		now);
 	return -1;
+}
+
+/* A receipt is for work that is done. It is kept at the end of that work, or later when it was
+ * written later, so that who asks for the records since a moment gets all work since then. */
+static int check_work(struct registry *g, struct httpd_reply *r, const json_t *record,
+	struct registry_put *p)
+{
+	int64_t from_ms, to_ms;
+
+	if (strcmp(p->kind, "rnp.receipt") != 0)
+		return 0;
+	if (json_get_time(record, "body", "from", &from_ms) < 0 ||
+		json_get_time(record, "body", "to", &to_ms) < 0) {
+		refuse(g, r, 400, err_get()->text);
+		return -1;
+	}
+	if (to_ms <= from_ms) {
+		refuse(g, r, 400, "body: field 'to' is not after 'from'");
+		return -1;
+	}
+	if (to_ms - p->received_ms > REGISTRY_SKEW_MS) {
+		refuse(g, r, 422, "to: a receipt is for work that is done");
+		return -1;
+	}
+	if (to_ms > p->at_ms)
+		p->at_ms = to_ms;
+	return 0;
 }
 
 void registry_hash_content(const json_t *record, char hex[65])
@@ -157,7 +190,8 @@ static int check(struct registry *g, struct httpd_reply *r, json_t *record,
 		refuse(g, r, 400, err_get()->text);
 		return -1;
 	}
-	if (check_time(g, r, p) < 0 || check_signature(g, r, record, party, p) < 0)
+	if (check_time(g, r, p) < 0 || check_work(g, r, record, p) < 0 ||
+		check_signature(g, r, record, party, p) < 0)
 		return -1;
 	if (p->what == PUT_HEARTBEAT)
 		registry_beat_compact(p, record);
