@@ -96,6 +96,75 @@ heartbeats() {
 	rnp-reward verify --usage usage --policy testnet rewards
 }
 
+# say KEY NODE JQ PROGRAM: that record of NODE, signed by KEY, goes to the registry
+say() {
+	jq -nc --arg node "$2" "{v: 1, node: \$node} + $3" | rnp-register sign --key "$1.json" |
+		rnp-register submit --registry "$url" >>stored
+}
+
+# beats KEY NODE TIME...: heartbeats that promise the next within a minute
+beats() {
+	local key=$1 node=$2 t
+	shift 2
+	for t; do
+		printf '{"kind":"rnp.heartbeat","v":1,"node":"%s","at":"2026-11-21T%sZ","interval_s":60,"state":"idle"}\n' "$node" "$t"
+	done | rnp-register sign --key "$key.json" | rnp-register submit --registry "$url" >>stored
+}
+
+@test "pipe: a registry's records | usage | epoch | proof | verify, numbers by hand" {
+	for name in judge b c; do
+		rnp-register keygen --out "$name.json" >/dev/null
+		printf -v "$name" '%s' "$(rnp-register address --key "$name.json")"
+	done
+	start_registry --trust "$judge"
+	# the epoch is 11:56:30 to 12:03:10, 400 s; a and b have one wallet, a's; c has none
+	say key "$address" "{kind: \"rnp.node\", at: \"2026-11-21T11:58:00Z\", wallet: \"$address\"}"
+	say b "$b" "{kind: \"rnp.node\", at: \"2026-11-21T11:58:00Z\", wallet: \"$address\"}"
+	say c "$c" '{kind: "rnp.node", at: "2026-11-21T11:58:00Z"}'
+	# up to 12:00:00, 210 s; two promises are still up, 121 s are not; 12:02:01 to the end, 69 s
+	beats key "$address" 11:56:00 11:57:00 11:58:00 12:00:00 12:02:01 12:03:01 12:04:01
+	# up for 60 s; after 12:01 there is nothing for 130 s
+	beats b "$b" 12:00:00 12:01:00
+	beats c "$c" 11:56:{00..59..30} 11:57:{00..59..30} 11:58:00 11:59:00 12:0{0..4}:00
+	receipt() { # FROM TO UUSD
+		say judge "$address" "{kind: \"rnp.receipt\", job: \"$1\", from: \"2026-11-21T$1Z\",
+			to: \"2026-11-21T$2Z\", earned_uusd: $3, at: \"2026-11-21T11:50:00Z\"}"
+	}
+	receipt 11:55:30 11:57:30 1001 # half of it in the epoch
+	receipt 11:57:00 11:58:30 90   # overlaps: worked until 11:58:30, 120 s
+	receipt 11:50:00 11:56:30 5000 # ends as the epoch begins
+	say judge "$address" '{kind: "rnp.verdict", at: "2026-11-21T12:00:00Z", passed: true, checks: [],
+		readings: {}, score_ppm: 1000000}'
+	# another wallet, after the epoch: does not change what was earned in it
+	say key "$address" "{kind: \"rnp.node\", at: \"2026-11-21T12:04:30Z\", wallet: \"$judge\"}"
+	assert_equal "$(jq -c .new stored | sort | uniq -c | xargs)" "$(wc -l <stored) true"
+
+	rnp-reward usage --registry "$url" --trust "$judge" --from 2026-11-21T11:56:30Z \
+		--to 2026-11-21T12:03:10Z >usage
+	of() { jq -c --arg n "$1" "select(.node == \$n) | $2" "$3"; }
+	assert_equal "$(wc -l <usage)" 3
+	assert_equal "$(of "$address" '[.wallet, .up_s, .worked_s, .earned_uusd, .score_ppm]' usage)" \
+		"[\"$address\",279,120,591,1000000]"
+	assert_equal "$(of "$b" '[.up_s, .worked_s, .earned_uusd, .score_ppm]' usage)" '[60,0,0,null]'
+	assert_equal "$(of "$c" '[.wallet, .up_s]' usage)" '[null,400]'
+	# the same question on another day
+	RNP_NOW=2027-01-01T00:00:00Z rnp-reward usage --registry "$url" --trust "$judge" \
+		--from 2026-11-21T11:56:30Z --to 2026-11-21T12:03:10Z | cmp - usage
+
+	rnp-reward epoch --policy testnet --store ledger usage >rewards
+	# 10 x 120/400 + 3 x 0.7 x 279/400 and 2 x 279/400; 2 x 60/400; 2
+	assert_equal "$(of "$address" '[.job_base_units, .availability_base_units]' rewards)" \
+		'[446475000,139500000]'
+	assert_equal "$(of "$b" .base_units rewards)" 30000000
+	assert_equal "$(of "$c" .base_units rewards)" 200000000
+	assert_equal "$(tail -1 rewards | jq -c '[.nodes, .total_base_units]')" '[3,815975000]'
+	assert_equal "$(tail -1 rewards | jq -r .merkle_root)" "$(python3 "$ROOT/tests/merkle.py" <rewards)"
+	for node in "$address" "$b" "$c"; do rnp-reward proof --node "$node" rewards; done >proofs
+	assert_equal "$(jq -c .unlocked_base_units proofs | xargs)" '615975000 615975000 200000000'
+	rnp-reward verify proofs | jq -se 'length == 3 and all(.ok)'
+	rnp-reward verify --usage usage --store ledger rewards | jq -se 'length > 0 and all(.ok)'
+}
+
 @test "pipe: a base unit more, in the reward or in its proof, is a clear no" {
 	heartbeats records
 	rnp-reward usage --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z records >usage

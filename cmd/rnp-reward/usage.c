@@ -70,18 +70,25 @@ static bool trusted(const char *address)
 	return false;
 }
 
-/* Nodes speak for themselves; of others, only those who are trusted may speak about them. */
-static bool right_party(const json_t *record, const struct proof_result *proof)
+/* Why a record does not count, or NULL: nodes speak for themselves; of others, only those who
+ * are trusted may speak about them. */
+static const char *why_not(const json_t *record, const struct proof_result *proof)
 {
 	const char *kind = json_string_value(json_object_get(record, "kind"));
-	const char *node = json_string_value(json_object_get(record, "node"));
 
+	if (!proof->valid)
+		return proof->reason;
 	if (strcmp(kind, "rnp.node") == 0 || strcmp(kind, "rnp.heartbeat") == 0)
-		return node && proof_signed_by(proof, node);
+		return !json_object_get(record, "node") ? "names no node" :
+			proof->ok                       ? NULL :
+							  proof->reason;
+	/* the author whom it names must be among the signers; it need not name one */
+	if (json_object_get(record, "signer") && !proof->ok)
+		return proof->reason;
 	for (int i = 0; i < proof->nsigners; i++)
 		if (trusted(proof->signers[i]))
-			return true;
-	return false;
+			return NULL;
+	return "nobody who is trusted has signed it (--trust)";
 }
 
 static bool about_usage(const json_t *record)
@@ -101,20 +108,17 @@ static bool about_usage(const json_t *record)
 static bool counts(const json_t *record, const char *where)
 {
 	struct proof_result proof;
-	const char *reason = proof.reason;
-	bool good;
+	const char *reason;
 
 	if (!about_usage(record))
 		return false;
 	proof_verify(record, &proof);
-	good = proof.ok && right_party(record, &proof);
-	if (proof.ok && !good)
-		reason = "nobody who is trusted has signed it (--trust)";
-	if (!good) {
+	reason = why_not(record, &proof);
+	if (reason) {
 #pragma omp critical(warn)
 		prog_warn("%s: left out: %s", where, reason);
 	}
-	return good;
+	return !reason;
 }
 
 /* --- files --------------------------------------------------------------------------------- */
@@ -162,16 +166,12 @@ static int read_files(struct gather *g, char **files, int n)
 
 /* --- a registry ---------------------------------------------------------------------------- */
 
-static int take_page(struct gather *g, const json_t *items)
+static int take_page(struct gather *g, const json_t *records)
 {
-	const json_t *item;
+	const json_t *record;
 	size_t i;
 
-	json_array_foreach(items, i, item) {
-		/* nodes come wrapped in what the registry knows about them */
-		const json_t *inner = json_object_get(item, "record");
-		const json_t *record = inner ? inner : item;
-
+	json_array_foreach(records, i, record) {
 		if (schema_check(record, opts.registry, NULL) < 0)
 			return -1;
 		if (counts(record, opts.registry) &&
@@ -182,13 +182,13 @@ static int take_page(struct gather *g, const json_t *items)
 }
 
 static int fetch_page(struct gather *g, struct http *http, const char *path,
-	const char *field, char cursor[CURSOR_MAX])
+	char cursor[CURSOR_MAX])
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct http_request q = { .ca_file = opts.ca,
 		.response_bytes_max = PAGE_BYTES_MAX };
 	struct buf url = BUF_INIT;
-	json_t *page = NULL, *items;
+	json_t *page = NULL, *records;
 	const char *next = "";
 	int rc = -1;
 
@@ -202,7 +202,7 @@ static int fetch_page(struct gather *g, struct http *http, const char *path,
 	if (http_fetch(http, &q, &r) < 0)
 		goto out;
 	page = json_parse_object(buf_text(&r.body), r.body.len, opts.registry);
-	if (!page || json_get_array(page, opts.registry, field, &items) < 0 ||
+	if (!page || json_get_array(page, opts.registry, "records", &records) < 0 ||
 		json_opt_text(page, opts.registry, "next", &next) < 0)
 		goto out;
 	if (strlen(next) >= CURSOR_MAX || (next[0] && strcmp(next, cursor) == 0)) {
@@ -211,7 +211,7 @@ static int fetch_page(struct gather *g, struct http *http, const char *path,
 		goto out;
 	}
 	strcpy(cursor, next);
-	rc = take_page(g, items);
+	rc = take_page(g, records);
 out:
 	json_decref(page);
 	buf_release(&url);
@@ -219,22 +219,10 @@ out:
 	return rc;
 }
 
-static int fetch_all(struct gather *g, struct http *http, const char *path,
-	const char *field)
-{
-	char cursor[CURSOR_MAX] = "";
-	int rc;
-
-	do
-		rc = fetch_page(g, http, path, field, cursor);
-	while (rc == 0 && cursor[0]);
-	return rc;
-}
-
 static int fetch_kind(struct gather *g, struct http *http, const char *kind,
 	int64_t from_ms, int64_t to_ms)
 {
-	char from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
+	char cursor[CURSOR_MAX] = "", from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
 	struct buf path = BUF_INIT;
 	int rc;
 
@@ -244,7 +232,9 @@ static int fetch_kind(struct gather *g, struct http *http, const char *kind,
 		clock_format(to, to_ms);
 		buf_addf(&path, "&to=%s", to);
 	}
-	rc = fetch_all(g, http, path.data, "records");
+	do
+		rc = fetch_page(g, http, path.data, cursor);
+	while (rc == 0 && cursor[0]);
 	buf_release(&path);
 	return rc;
 }
@@ -254,8 +244,10 @@ static int read_registry(struct gather *g)
 	struct http http = HTTP_INIT;
 	int rc = -1;
 
-	/* a receipt is written after the work: any time after the epoch began */
-	if (fetch_all(g, &http, "/v1/nodes?limit=500", "nodes") == 0 &&
+	/* all records of nodes, not only what they are now: another computer and another day
+	 * must find the wallet and the hardware that held in the epoch; a receipt is written
+	 * after the work, any time after the epoch began */
+	if (fetch_kind(g, &http, "rnp.node", 0, g->to_ms + MARGIN_MS) == 0 &&
 		fetch_kind(g, &http, "rnp.heartbeat", g->from_ms - MARGIN_MS,
 			g->to_ms + MARGIN_MS) == 0 &&
 		fetch_kind(g, &http, "rnp.verdict", g->from_ms, g->to_ms) == 0)
