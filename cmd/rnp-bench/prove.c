@@ -155,40 +155,62 @@ static void rounds_open(struct rounds *r, unsigned char *out, const uint64_t *at
 	}
 }
 
+void prove_rows_draw(struct prove_rows *p, const struct poc_challenge *c,
+	const unsigned char seed[POC_HASH_BYTES], uint64_t leaves,
+	const unsigned char root[POC_HASH_BYTES])
+{
+	unsigned char x[POC_HASH_BYTES];
+
+	poc_fold(x, c, seed, "matmul", root);
+	poc_draw(p->drawn, POC_OPENINGS, leaves, x);
+	p->count = 0;
+	for (int i = 0; i < POC_OPENINGS; i++) {
+		p->at[p->count++] = p->drawn[i];
+		if (p->drawn[i] >= p->n)
+			p->at[p->count++] = p->drawn[i] - p->n;
+	}
+	p->count = poc_sort(p->at, p->count);
+	p->rows = xmalloc(p->count * p->n);
+}
+
+json_t *prove_rows_part(struct prove_rows *p, const struct poc_tree *tree,
+	const unsigned char root[POC_HASH_BYTES])
+{
+	json_t *part = json_object(), *openings = json_array();
+	struct buf path = BUF_INIT;
+
+	for (int i = 0; i < POC_OPENINGS; i++) {
+		int64_t v[2] = { (int64_t)(p->drawn[i] / p->n) + 1,
+			(int64_t)(p->drawn[i] % p->n) };
+
+		json_push(openings, tuple(v, 2));
+	}
+	poc_tree_open(tree, p->at, p->count, &path);
+	set_hash(part, "root", root);
+	json_set(part, "openings", openings);
+	poc_set_bytes(part, "rows", p->rows, p->count * p->n);
+	poc_set_bytes(part, "path", buf_text(&path), path.len);
+	buf_release(&path);
+	free(p->rows);
+	p->rows = NULL;
+	return part;
+}
+
 json_t *prove_matmul(const struct poc_challenge *c, const struct poc_device *d,
 	int64_t memory_bytes, const struct prove_hooks *hooks)
 {
-	uint64_t drawn[POC_OPENINGS], at[2 * POC_OPENINGS], n = (uint64_t)d->n;
-	json_t *part = json_object(), *openings = json_array();
-	unsigned char root[POC_HASH_BYTES], x[POC_HASH_BYTES], *rows;
-	struct buf path = BUF_INIT;
+	struct prove_rows p = { .n = (uint64_t)d->n };
+	unsigned char root[POC_HASH_BYTES];
 	struct poc_tree tree;
+	json_t *part;
 	struct rounds r;
-	size_t count = 0;
 
 	rounds_init(&r, c, d, memory_bytes);
-	poc_tree_init(&tree, n * (uint64_t)d->rounds);
+	poc_tree_init(&tree, p.n * (uint64_t)d->rounds);
 	rounds_run(&r, &tree, root, hooks);
-	poc_fold(x, c, r.seed, "matmul", root);
-	poc_draw(drawn, POC_OPENINGS, tree.leaves, x);
-	for (int i = 0; i < POC_OPENINGS; i++) {
-		int64_t v[2] = { (int64_t)(drawn[i] / n) + 1, (int64_t)(drawn[i] % n) };
-
-		json_push(openings, tuple(v, 2));
-		at[count++] = drawn[i];
-		if (drawn[i] >= n)
-			at[count++] = drawn[i] - n;
-	}
-	count = poc_sort(at, count);
-	rows = xmalloc(count * n);
-	rounds_open(&r, rows, at, count);
-	poc_tree_open(&tree, at, count, &path);
-	set_hash(part, "root", root);
-	json_set(part, "openings", openings);
-	poc_set_bytes(part, "rows", rows, count * n);
-	poc_set_bytes(part, "path", buf_text(&path), path.len);
-	free(rows);
-	buf_release(&path);
+	prove_rows_draw(&p, c, r.seed, tree.leaves, root);
+	rounds_open(&r, p.rows, p.at, p.count);
+	part = prove_rows_part(&p, &tree, root);
 	poc_tree_release(&tree);
 	rounds_release(&r);
 	return part;
@@ -198,6 +220,7 @@ json_t *prove_matmul(const struct poc_challenge *c, const struct poc_device *d,
 
 struct fill {
 	const struct poc_device *d;
+	const struct prove_filler *by;
 	struct memfill m;
 	int64_t leaves, opened;
 	struct poc_tree trees[MEMFILL_SLICES * POC_PASSES_MAX];
@@ -208,7 +231,7 @@ struct fill {
 };
 
 /* Blocks must be copied before the next step overwrites them. */
-static void keep(struct fill *f, const uint64_t *drawn)
+static int keep(struct fill *f, const uint64_t *drawn)
 {
 	size_t n = poc_needed(f->at + f->count, f->d, &f->m, drawn, (int)f->opened);
 
@@ -217,39 +240,47 @@ static void keep(struct fill *f, const uint64_t *drawn)
 		uint64_t leaf = f->at[k] % (uint64_t)f->leaves;
 		uint64_t per = f->m.per_slice;
 
-		memcpy(f->blocks + MEMFILL_WORDS * k,
-			f->m.blocks +
-				MEMFILL_WORDS *
-					memfill_index(&f->m, leaf / per,
-						step % MEMFILL_SLICES, leaf % per),
-			MEMFILL_BYTES);
+		if (f->by->get(f->by->ctx, f->blocks + MEMFILL_WORDS * k, &f->m,
+			    memfill_index(&f->m, leaf / per, step % MEMFILL_SLICES,
+				    leaf % per)) < 0)
+			return -1;
 	}
 	f->count += n;
+	return 0;
 }
 
-static void fill_step(struct fill *f, unsigned char root[POC_HASH_BYTES],
-	const struct prove_hooks *hooks)
-{
-	uint64_t slice = f->m.step % MEMFILL_SLICES, per = f->m.per_slice;
-	struct poc_tree *tree = &f->trees[f->m.step];
-	memfill_fn fn = memfill_fast();
-	int64_t lanes = (int64_t)f->m.lanes;
+/* The CPU as a filler. */
+struct cpu_filler {
+	const struct prove_hooks *hooks;
+};
 
-	poc_tree_init(tree, (uint64_t)f->leaves);
+static int cpu_step(void *ctx, const struct memfill *m, unsigned char *leaves)
+{
+	uint64_t slice = m->step % MEMFILL_SLICES, per = m->per_slice;
+	const struct prove_hooks *hooks = ((struct cpu_filler *)ctx)->hooks;
+	memfill_fn fn = memfill_fast();
+	int64_t lanes = (int64_t)m->lanes;
+
 #pragma omp parallel for schedule(dynamic)
 	for (int64_t lane = 0; lane < lanes; lane += 4)
-		fn(&f->m, (uint64_t)lane,
-			(uint64_t)(lane + 4 < lanes ? lane + 4 : lanes));
+		fn(m, (uint64_t)lane, (uint64_t)(lane + 4 < lanes ? lane + 4 : lanes));
 	if (hooks && hooks->step)
-		hooks->step(hooks->ctx, &f->m);
+		hooks->step(hooks->ctx, m);
 #pragma omp parallel for schedule(dynamic)
 	for (int64_t lane = 0; lane < lanes; lane++)
-		poc_leaves(tree->nodes + POC_HASH_BYTES * (uint64_t)lane * per,
-			f->m.blocks +
+		poc_leaves(leaves + POC_HASH_BYTES * (uint64_t)lane * per,
+			m->blocks +
 				MEMFILL_WORDS *
-					memfill_index(&f->m, (uint64_t)lane, slice, 0),
-			MEMFILL_BYTES, per, (uint32_t)lane, f->m.step * per);
-	poc_tree_build(tree, root);
+					memfill_index(m, (uint64_t)lane, slice, 0),
+			MEMFILL_BYTES, per, (uint32_t)lane, m->step * per);
+	return 0;
+}
+
+static int cpu_get(void *ctx, uint32_t *out, const struct memfill *m, uint64_t index)
+{
+	(void)ctx;
+	memcpy(out, m->blocks + MEMFILL_WORDS * index, MEMFILL_BYTES);
+	return 0;
 }
 
 /* Sort the kept blocks with their leaves and drop what is there twice. */
@@ -292,50 +323,89 @@ static json_t *fill_paths(struct fill *f, int64_t steps)
 	return paths;
 }
 
-json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
-	const struct prove_hooks *hooks)
+static json_t *tuples(const uint64_t *drawn, int64_t n, int64_t u, int64_t per_slice,
+	json_t *takes_list)
+{
+	for (int64_t k = 0; k < n; k++) {
+		int64_t v[3] = { u, (int64_t)drawn[k] / per_slice,
+			(int64_t)drawn[k] % per_slice };
+
+		json_push(takes_list, tuple(v, 3));
+	}
+	return takes_list;
+}
+
+/* All steps; roots and openings are added to. */
+static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots,
+	json_t *openings)
 {
 	unsigned char seed[POC_HASH_BYTES], root[POC_HASH_BYTES], x[POC_HASH_BYTES];
-	json_t *part = json_object(), *roots = json_array(), *openings = json_array();
-	int64_t steps = MEMFILL_SLICES * d->passes;
-	struct fill f = { .d = d, .leaves = poc_step_leaves(d) };
 	char hex[2 * POC_HASH_BYTES + 1];
 	uint64_t drawn[POC_OPENINGS];
-	uint32_t *sorted;
 
-	f.opened = poc_step_openings(d);
-	f.m = (struct memfill){ .lanes = (uint64_t)d->lanes,
-		.per_slice = (uint64_t)d->per_slice };
-	f.m.blocks = xmalloc((size_t)f.leaves * MEMFILL_SLICES * MEMFILL_BYTES);
-	f.blocks = xmalloc((size_t)POC_NEEDED_MAX * MEMFILL_BYTES);
-	poc_seed(seed, c, d->uuid);
-	poc_first_key(&f.m.key, seed);
-	for (int64_t u = 0; u < steps; u++) {
-		f.m.step = (uint64_t)u;
-		fill_step(&f, root, hooks);
+	poc_seed(seed, c, f->d->uuid);
+	poc_first_key(&f->m.key, seed);
+	for (int64_t u = 0; u < MEMFILL_SLICES * f->d->passes; u++) {
+		struct poc_tree *tree = &f->trees[u];
+
+		f->m.step = (uint64_t)u;
+		poc_tree_init(tree, (uint64_t)f->leaves);
+		if (f->by->step(f->by->ctx, &f->m, tree->nodes) < 0)
+			return -1;
+		poc_tree_build(tree, root);
 		sodium_bin2hex(hex, sizeof hex, root, sizeof root);
 		json_push_text(roots, hex);
 		poc_fold_step(x, c, seed, u, root);
-		poc_draw(drawn, (int)f.opened, (uint64_t)f.leaves, x);
-		for (int64_t k = 0; k < f.opened; k++) {
-			int64_t v[3] = { u, (int64_t)drawn[k] / d->per_slice,
-				(int64_t)drawn[k] % d->per_slice };
-
-			json_push(openings, tuple(v, 3));
-		}
-		keep(&f, drawn);
-		poc_next_key(&f.m.key, x);
+		poc_draw(drawn, (int)f->opened, (uint64_t)f->leaves, x);
+		tuples(drawn, f->opened, u, f->d->per_slice, openings);
+		if (keep(f, drawn) < 0)
+			return -1;
+		poc_next_key(&f->m.key, x);
 	}
-	sorted = sorted_blocks(&f);
+	return 0;
+}
+
+json_t *prove_fill(const struct poc_challenge *c, const struct poc_device *d,
+	const struct prove_filler *by, uint32_t *blocks)
+{
+	json_t *part = json_object(), *roots = json_array(), *openings = json_array();
+	struct fill f = { .d = d, .by = by, .leaves = poc_step_leaves(d) };
+	uint32_t *sorted;
+	int rc;
+
+	f.opened = poc_step_openings(d);
+	f.m = (struct memfill){ .blocks = blocks,
+		.lanes = (uint64_t)d->lanes,
+		.per_slice = (uint64_t)d->per_slice };
+	f.blocks = xmalloc((size_t)POC_NEEDED_MAX * MEMFILL_BYTES);
 	json_set(part, "roots", roots);
 	json_set(part, "openings", openings);
-	poc_set_bytes(part, "blocks", sorted, f.count * MEMFILL_BYTES);
-	json_set(part, "paths", fill_paths(&f, steps));
-	for (int64_t u = 0; u < steps; u++)
+	rc = fill_run(&f, c, roots, openings);
+	if (rc == 0) {
+		sorted = sorted_blocks(&f);
+		poc_set_bytes(part, "blocks", sorted, f.count * MEMFILL_BYTES);
+		json_set(part, "paths", fill_paths(&f, MEMFILL_SLICES * d->passes));
+		free(sorted);
+	} else {
+		json_decref(part);
+		part = NULL;
+	}
+	for (int64_t u = 0; u < MEMFILL_SLICES * d->passes; u++)
 		poc_tree_release(&f.trees[u]);
-	free(sorted);
 	free(f.blocks);
-	free(f.m.blocks);
+	return part;
+}
+
+json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
+	const struct prove_hooks *hooks)
+{
+	struct cpu_filler cpu = { hooks };
+	const struct prove_filler by = { &cpu, cpu_step, cpu_get };
+	uint32_t *blocks = xmalloc(
+		(size_t)poc_step_leaves(d) * MEMFILL_SLICES * MEMFILL_BYTES);
+	json_t *part = prove_fill(c, d, &by, blocks);
+
+	free(blocks);
 	return part;
 }
 

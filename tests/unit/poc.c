@@ -7,6 +7,7 @@
 #include <omp.h>
 #endif
 
+#include "kernels/dev.h"
 #include "tests/poc/cheats.h"
 #include "tests/unit/test.h"
 
@@ -134,6 +135,32 @@ static void check_memory_of_rounds(struct bed *b)
 	json_decref(few);
 }
 
+/* Any device gives the bytes of the plain prover: here the CPU's kernels behind the table, with all
+ * rounds kept and with few. */
+static void check_device(struct bed *b)
+{
+	struct dev dev = DEV_INIT;
+	struct poc_challenge c;
+	json_t *want, *got;
+
+	rng_seed(&b->rng, 2, 99);
+	ask(b, &c, ALL, &b->node, 1);
+	CHECK(dev_open(&dev, "cpu") == 0);
+	for (int64_t room = 1; room <= INT64_C(1) << 30; room <<= 30) {
+		want = prove_matmul(&c, &c.devices[0], INT64_C(1) << 30, NULL);
+		got = prove_dev_matmul(&c, &c.devices[0], room, &dev);
+		CHECK(got && json_equal(want, got));
+		json_decref(want);
+		json_decref(got);
+	}
+	want = prove_memory(&c, &c.devices[0], NULL);
+	got = prove_dev_memory(&c, &c.devices[0], &dev);
+	CHECK(got && json_equal(want, got));
+	json_decref(want);
+	json_decref(got);
+	dev_close(&dev);
+}
+
 static void check_cheats(struct bed *b, uint64_t each)
 {
 	for (size_t kind = 0; kind <= NCHEATS; kind++) {
@@ -173,6 +200,7 @@ int main(void)
 	check_matrix();
 	bed_init(&b, &size);
 	check_memory_of_rounds(&b);
+	check_device(&b);
 	check_cheats(&b, EACH);
 	bed_release(&b);
 	TEST_END();

@@ -1,0 +1,320 @@
+/* The proof of compute on a device of kernels/dev.h: a GPU, or in the tests the CPU, which has to give
+ * the bytes of prove.c. Matrices and memory stay on the device; hashes of rows, and the rounds
+ * that fit into memory_bytes, come to the host. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-bench/prove.h"
+#include "common/err.h"
+#include "common/mem.h"
+#include "kernels/dev.h"
+
+static int failed(const struct dev *dev)
+{
+	return err_set(dev->code ? dev->code : EX_UNAVAILABLE, "%s: %s", dev->name,
+		dev->error);
+}
+
+/* --- matmul ------------------------------------------------------------------------------- */
+
+struct device_rounds {
+	struct dev *dev;
+	const struct poc_device *d;
+	unsigned char seed[POC_HASH_BYTES];
+	uint64_t n;
+	int64_t every;
+	int8_t *kept; /* host */
+	int8_t *a, *next, *b[POC_MATRICES];
+	int32_t *c;
+	uint32_t *row_salts, *column_salts;
+	unsigned char *hashes;
+};
+
+/* A matrix of the seed on the device; which: -1, 0 .. 7. */
+static int fill_matrix(struct device_rounds *r, int8_t *out, int which)
+{
+	char name[3] = { which < 0 ? 'A' : 'B', (char)('0' + (which < 0 ? 0 : which)),
+		0 };
+	const struct dev_ops *ops = r->dev->ops;
+	struct philox p;
+
+	poc_sequence(&p, r->seed, name);
+	if (ops->philox(r->dev, out, r->n * r->n, &p) < 0 ||
+		ops->balance(r->dev, out, r->n * r->n) < 0)
+		return failed(r->dev);
+	return 0;
+}
+
+static int allocate(struct device_rounds *r)
+{
+	const struct dev_ops *ops = r->dev->ops;
+	uint64_t square = r->n * r->n;
+
+	if (ops->alloc(r->dev, (void **)&r->a, square) < 0 ||
+		ops->alloc(r->dev, (void **)&r->next, square) < 0 ||
+		ops->alloc(r->dev, (void **)&r->c, 4 * square) < 0 ||
+		ops->alloc(r->dev, (void **)&r->row_salts, 4 * r->n) < 0 ||
+		ops->alloc(r->dev, (void **)&r->column_salts, 4 * r->n) < 0 ||
+		ops->alloc(r->dev, (void **)&r->hashes, POC_HASH_BYTES * r->n) < 0)
+		return failed(r->dev);
+	/* products take B turned */
+	for (int k = 0; k < POC_MATRICES && k < r->d->rounds; k++)
+		if (ops->alloc(r->dev, (void **)&r->b[k], square) < 0 ||
+			fill_matrix(r, r->next, k) < 0 ||
+			ops->turn(r->dev, r->b[k], r->next, r->n) < 0)
+			return failed(r->dev);
+	return 0;
+}
+
+static void release(struct device_rounds *r)
+{
+	void *all[] = { r->a, r->next, r->c, r->row_salts, r->column_salts, r->hashes };
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		r->dev->ops->free(r->dev, all[i]);
+	for (int k = 0; k < POC_MATRICES; k++)
+		r->dev->ops->free(r->dev, r->b[k]);
+	free(r->kept);
+}
+
+/* m rows of r->a one round on, to r->next; both change places. The salts are on the device. */
+static int next_round(struct device_rounds *r, uint64_t m, int64_t t)
+{
+	const struct product p = { .type = PRODUCT_I8,
+		.c = r->c,
+		.a = r->a,
+		.b = r->b[(t - 1) % POC_MATRICES],
+		.m = m,
+		.n = r->n,
+		.k = r->n,
+		.lda = r->n,
+		.ldb = r->n,
+		.ldc = r->n };
+	const struct int8_mix mix = { r->c, r->row_salts, r->column_salts, m, r->n };
+	int8_t *swap;
+
+	if (r->dev->ops->product(r->dev, &p) < 0 ||
+		r->dev->ops->mix(r->dev, r->next, &mix) < 0)
+		return failed(r->dev);
+	swap = r->a, r->a = r->next, r->next = swap;
+	return 0;
+}
+
+static int make_salts(struct device_rounds *r, int64_t t)
+{
+	struct philox p;
+
+	poc_sequence(&p, r->seed, "rows");
+	p.block = (uint64_t)t * r->n / 4;
+	if (r->dev->ops->philox(r->dev, r->row_salts, 4 * r->n, &p) < 0)
+		return failed(r->dev);
+	poc_sequence(&p, r->seed, "columns");
+	p.block = (uint64_t)t * r->n / 4;
+	if (r->dev->ops->philox(r->dev, r->column_salts, 4 * r->n, &p) < 0)
+		return failed(r->dev);
+	return 0;
+}
+
+static int hash_round(struct device_rounds *r, unsigned char *out, int64_t t)
+{
+	struct sha256_rows in = { .rows = r->a,
+		.row_bytes = r->n,
+		.stride_bytes = r->n,
+		.count = r->n,
+		.index_bytes = 4,
+		.prefix_bytes = 5 };
+
+	for (int i = 0; i < 4; i++)
+		in.prefix[1 + i] = (unsigned char)(t >> 8 * i);
+	if (r->dev->ops->sha256(r->dev, r->hashes, &in) < 0 ||
+		r->dev->ops->get(r->dev, out, r->hashes, POC_HASH_BYTES * r->n) < 0)
+		return failed(r->dev);
+	return 0;
+}
+
+static int keep_round(struct device_rounds *r, int64_t t)
+{
+	uint64_t square = r->n * r->n;
+
+	if (t % r->every)
+		return 0;
+	if (r->dev->ops->get(r->dev, r->kept + (uint64_t)(t / r->every) * square, r->a,
+		    square) < 0)
+		return failed(r->dev);
+	return 0;
+}
+
+static int run_rounds(struct device_rounds *r, struct poc_tree *tree)
+{
+	if (fill_matrix(r, r->a, -1) < 0 || keep_round(r, 0) < 0)
+		return -1;
+	for (int64_t t = 1; t <= r->d->rounds; t++)
+		if (make_salts(r, t) < 0 || next_round(r, r->n, t) < 0 ||
+			hash_round(r,
+				tree->nodes + POC_HASH_BYTES * (uint64_t)(t - 1) * r->n,
+				t) < 0 ||
+			keep_round(r, t) < 0)
+			return -1;
+	return 0;
+}
+
+/* The salts of round t for some rows only. */
+static int put_salts(struct device_rounds *r, int64_t t, const uint64_t *rows, uint64_t m)
+{
+	uint32_t *all = xmalloc(12 * r->n), *columns = all + r->n, *mine = columns + r->n;
+	int rc = 0;
+
+	poc_salts(all, columns, r->seed, (int64_t)r->n, t);
+	for (uint64_t i = 0; i < m; i++)
+		mine[i] = all[rows[i]];
+	if (r->dev->ops->put(r->dev, r->row_salts, mine, 4 * m) < 0 ||
+		r->dev->ops->put(r->dev, r->column_salts, columns, 4 * r->n) < 0)
+		rc = failed(r->dev);
+	free(all);
+	return rc;
+}
+
+/* Rows of the leaves at, all between the kept round `first` and the next one, see prove.c. */
+static int open_some(struct device_rounds *r, unsigned char *out, const uint64_t *at,
+	size_t count, int64_t first)
+{
+	int64_t last = (int64_t)(at[count - 1] / r->n) + 1;
+	const int8_t *from = r->kept + (uint64_t)(first / r->every) * r->n * r->n;
+	uint64_t *rows = xmalloc(count * sizeof *rows), m;
+	int8_t *host = xmalloc(count * r->n);
+	int rc = 0;
+
+	for (size_t i = 0; i < count; i++)
+		rows[i] = at[i] % r->n;
+	m = poc_sort(rows, count);
+	for (uint64_t i = 0; i < m; i++)
+		memcpy(host + i * r->n, from + rows[i] * r->n, r->n);
+	if (first < last && r->dev->ops->put(r->dev, r->a, host, m * r->n) < 0)
+		rc = failed(r->dev);
+	for (int64_t t = first; rc == 0; t++) {
+		for (size_t i = 0; i < count; i++)
+			if ((int64_t)(at[i] / r->n) + 1 == t)
+				memcpy(out + r->n * i,
+					host + r->n * poc_find(rows, m, at[i] % r->n),
+					r->n);
+		if (t == last)
+			break;
+		rc = put_salts(r, t + 1, rows, m);
+		if (rc == 0)
+			rc = next_round(r, m, t + 1);
+		if (rc == 0 && r->dev->ops->get(r->dev, host, r->a, m * r->n) < 0)
+			rc = failed(r->dev);
+	}
+	free(host);
+	free(rows);
+	return rc;
+}
+
+static int open_all(struct device_rounds *r, struct prove_rows *p)
+{
+	int rc = 0;
+
+	for (size_t i = 0, end; i < p->count && rc == 0; i = end) {
+		int64_t first = ((int64_t)(p->at[i] / r->n) + 1) / r->every * r->every;
+
+		for (end = i; end < p->count &&
+			(int64_t)(p->at[end] / r->n) + 1 < first + r->every;)
+			end++;
+		rc = open_some(r, p->rows + r->n * i, p->at + i, end - i, first);
+	}
+	return rc;
+}
+
+json_t *prove_dev_matmul(const struct poc_challenge *c, const struct poc_device *d,
+	int64_t memory_bytes, struct dev *dev)
+{
+	struct device_rounds r = { .dev = dev, .d = d, .n = (uint64_t)d->n };
+	struct prove_rows p = { .n = (uint64_t)d->n };
+	int64_t square = d->n * d->n, fit = memory_bytes / square;
+	unsigned char root[POC_HASH_BYTES];
+	struct poc_tree tree;
+	json_t *part = NULL;
+
+	if (fit < 2)
+		fit = 2;
+	r.every = (d->rounds + fit - 1) / fit;
+	r.kept = xmalloc((size_t)(square * (d->rounds / r.every + 1)));
+	poc_seed(r.seed, c, d->uuid);
+	poc_tree_init(&tree, p.n * (uint64_t)d->rounds);
+	if (allocate(&r) == 0 && run_rounds(&r, &tree) == 0) {
+		poc_tree_build(&tree, root);
+		prove_rows_draw(&p, c, r.seed, tree.leaves, root);
+		if (open_all(&r, &p) == 0)
+			part = prove_rows_part(&p, &tree, root);
+		free(p.rows);
+	}
+	poc_tree_release(&tree);
+	release(&r);
+	return part;
+}
+
+/* --- memory ------------------------------------------------------------------------------- */
+
+struct device_fill {
+	struct dev *dev;
+	unsigned char *hashes;
+};
+
+static int device_step(void *ctx, const struct memfill *m, unsigned char *leaves)
+{
+	struct device_fill *f = ctx;
+	const struct dev_ops *ops = f->dev->ops;
+	struct sha256_rows in = { .row_bytes = MEMFILL_BYTES,
+		.stride_bytes = MEMFILL_BYTES,
+		.count = m->per_slice,
+		.first = m->step * m->per_slice,
+		.index_bytes = 4,
+		.prefix_bytes = 5 };
+
+	if (ops->memfill(f->dev, m) < 0)
+		return failed(f->dev);
+	for (uint64_t lane = 0; lane < m->lanes; lane++) {
+		in.rows = m->blocks +
+			MEMFILL_WORDS *
+				memfill_index(m, lane, m->step % MEMFILL_SLICES, 0);
+		for (int i = 0; i < 4; i++)
+			in.prefix[1 + i] = (unsigned char)(lane >> 8 * i);
+		if (ops->sha256(f->dev, f->hashes + POC_HASH_BYTES * lane * m->per_slice,
+			    &in) < 0)
+			return failed(f->dev);
+	}
+	if (ops->get(f->dev, leaves, f->hashes,
+		    POC_HASH_BYTES * m->lanes * m->per_slice) < 0)
+		return failed(f->dev);
+	return 0;
+}
+
+static int device_get(void *ctx, uint32_t *out, const struct memfill *m, uint64_t index)
+{
+	struct device_fill *f = ctx;
+
+	if (f->dev->ops->get(f->dev, out, m->blocks + MEMFILL_WORDS * index,
+		    MEMFILL_BYTES) < 0)
+		return failed(f->dev);
+	return 0;
+}
+
+json_t *prove_dev_memory(const struct poc_challenge *c, const struct poc_device *d,
+	struct dev *dev)
+{
+	uint64_t leaves = (uint64_t)poc_step_leaves(d);
+	struct device_fill f = { dev, NULL };
+	const struct prove_filler by = { &f, device_step, device_get };
+	uint32_t *blocks = NULL;
+	json_t *part = NULL;
+
+	if (dev->ops->alloc(dev, (void **)&blocks,
+		    leaves * MEMFILL_SLICES * MEMFILL_BYTES) < 0 ||
+		dev->ops->alloc(dev, (void **)&f.hashes, leaves * POC_HASH_BYTES) < 0)
+		failed(dev);
+	else
+		part = prove_fill(c, d, &by, blocks);
+	dev->ops->free(dev, f.hashes);
+	dev->ops->free(dev, blocks);
+	return part;
+}
