@@ -11,16 +11,17 @@
 #include "common/json.h"
 #include "common/mem.h"
 #include "common/rng.h"
+#include "kernels/dev.h"
+#include "kernels/half.h"
 #include "kernels/hashchain.h"
-#include "kernels/matmul.h"
 
-#define N       2048 /* three matrices of f32 are 50 MB; packing is 5% of the time */
+#define N       2048 /* three matrices of f32 are 50 MB */
 #define N_QUICK 768
 #define STEPS   2000 /* hashes: about 0.1 ms with SHA-NI */
 
 static struct {
-	int64_t n;
-	void *a, *b, *c;
+	struct dev dev;
+	struct product product; /* C = A B^T; B is as random as its transpose */
 	unsigned char state[32];
 } cpu;
 
@@ -47,97 +48,124 @@ int suite_threads(void)
 
 /* --- matrix products ----------------------------------------------------------------------- */
 
-static void *filled(size_t count, size_t size, void (*put)(void *, size_t, int))
+/* Whole numbers from -8 to 8, exact in every type. */
+static void put(enum product_type type, void *p, size_t i, int v)
 {
-	void *p = xmalloc(count * size);
-	struct rng rng;
+	if (type == PRODUCT_F32)
+		((float *)p)[i] = (float)v;
+	else if (type == PRODUCT_BF16)
+		((uint16_t *)p)[i] = bf16_from_f32((float)v);
+	else
+		((int8_t *)p)[i] = (int8_t)v;
+}
 
+static void free_matrix(const void *m)
+{
+	void *p;
+
+	memcpy(&p, &m, sizeof p); /* products take what they only read as const */
+	cpu.dev.ops->free(&cpu.dev, p);
+}
+
+static void close_product(void)
+{
+	if (!cpu.dev.ops)
+		return;
+	free_matrix(cpu.product.a);
+	free_matrix(cpu.product.b);
+	free_matrix(cpu.product.c);
+	cpu.product = (struct product){ 0 };
+	dev_close(&cpu.dev);
+}
+
+/* n x n on the device; NULL: no memory */
+static void *filled(enum product_type type, uint64_t n)
+{
+	struct rng rng;
+	void *p;
+
+	if (cpu.dev.ops->alloc(&cpu.dev, &p, n * n * product_element_bytes(type)) < 0)
+		return NULL;
 	rng_seed(&rng, 1, 1);
-	for (size_t i = 0; i < count; i++)
-		put(p, i, (int)(rng_u32(&rng) % 17) - 8);
+	for (size_t i = 0; i < n * n; i++)
+		put(type, p, i, (int)(rng_u32(&rng) % 17) - 8);
 	return p;
 }
 
-static void put_f32(void *p, size_t i, int v)
+static int open_product(const struct settings *s, enum product_type type)
 {
-	((float *)p)[i] = (float)v;
+	uint64_t n = s->quick ? N_QUICK : N;
+	struct product *p = &cpu.product;
+
+	if (dev_open(&cpu.dev, "cpu") < 0)
+		return err_set(cpu.dev.code, "%s", cpu.dev.error);
+	*p = (struct product){ .type = type,
+		.m = n,
+		.n = n,
+		.k = n,
+		.lda = n,
+		.ldb = n,
+		.ldc = n };
+	p->a = filled(type, n);
+	p->b = filled(type, n);
+	if (p->a && p->b && cpu.dev.ops->alloc(&cpu.dev, &p->c, n * n * 4) == 0)
+		return 0;
+	err_set(EX_OSERR, "%s", cpu.dev.error);
+	close_product();
+	return -1;
 }
 
-static void put_bf16(void *p, size_t i, int v)
+static int open_f32(const struct settings *s)
 {
-	float f = (float)v;
-	uint32_t bits;
-
-	memcpy(&bits, &f, sizeof bits);
-	((bf16 *)p)[i] = (bf16)(bits >> 16);
+	return open_product(s, PRODUCT_F32);
 }
 
-static void put_i8(void *p, size_t i, int v)
+static int open_bf16(const struct settings *s)
 {
-	((int8_t *)p)[i] = (int8_t)v;
+	return open_product(s, PRODUCT_BF16);
 }
 
-static int open_matmul(const struct settings *s, size_t size,
-	void (*put)(void *, size_t, int))
+static int open_i8(const struct settings *s)
 {
-	size_t count;
+	return open_product(s, PRODUCT_I8);
+}
 
-	cpu.n = s->quick ? N_QUICK : N;
-	count = (size_t)cpu.n * (size_t)cpu.n;
-	cpu.a = filled(count, size, put);
-	cpu.b = filled(count, size, put);
-	cpu.c = xmalloc(count * 4);
+static int step_product(double *work)
+{
+	const struct product *p = &cpu.product;
+
+	if (cpu.dev.ops->product(&cpu.dev, p) < 0)
+		return err_set(cpu.dev.code, "%s", cpu.dev.error);
+	*work = 2 * (double)p->m * (double)p->n * (double)p->k;
 	return 0;
 }
 
-static void close_matmul(void)
+/* Every sum is exact in f32, so that the last row must be equal bit by bit. */
+static int check_product(void)
 {
-	free(cpu.a);
-	free(cpu.b);
-	free(cpu.c);
-	cpu.a = cpu.b = cpu.c = NULL;
-}
+	struct product row = cpu.product;
+	uint64_t last = row.m - 1;
+	void *want = xmalloc(row.n * 4);
 
-/* Whole numbers from -8 to 8: every sum is exact in f32, so a row must be equal bit by bit. */
-static int compare_row(const void *want)
-{
-	size_t bytes = (size_t)cpu.n * 4;
-
-	if (memcmp(want, (char *)cpu.c + (size_t)(cpu.n - 1) * bytes, bytes) != 0)
+	row.a = (const char *)row.a + last * row.lda * product_element_bytes(row.type);
+	row.c = want;
+	row.m = 1;
+	product_ref(&row);
+	if (memcmp(want, (char *)cpu.product.c + last * row.ldc * 4, row.n * 4) != 0)
 		bug("the matrix product is wrong");
+	free(want);
 	return 0;
 }
 
-#define DEFINE_MATMUL(type, element, value)                                    \
-	static int open_##type(const struct settings *s)                       \
-	{                                                                      \
-		return open_matmul(s, sizeof(element), put_##type);            \
-	}                                                                      \
-	static int step_##type(double *work)                                   \
-	{                                                                      \
-		matmul_fast()->type(cpu.n, cpu.n, cpu.n, cpu.a, cpu.b, cpu.c); \
-		*work = 2 * (double)cpu.n * (double)cpu.n * (double)cpu.n;     \
-		return 0;                                                      \
-	}                                                                      \
-	static int check_##type(void)                                          \
-	{                                                                      \
-		value *row = xmalloc((size_t)cpu.n * sizeof *row);             \
-		matmul_reference.type(1, cpu.n, cpu.n,                         \
-			(element *)cpu.a + (cpu.n - 1) * cpu.n, cpu.b, row);   \
-		compare_row(row);                                              \
-		free(row);                                                     \
-		return 0;                                                      \
-	}                                                                      \
-	static void describe_##type(json_t *params)                            \
-	{                                                                      \
-		json_set_i64(params, "n", cpu.n);                              \
-		json_set_i64(params, "threads", suite_threads());              \
-		json_set_text(params, "kernel", matmul_fast()->type##_name);   \
-	}
+static void describe_product(json_t *params)
+{
+	const char *kernel = cpu.dev.kernel;
 
-DEFINE_MATMUL(f32, float, float)
-DEFINE_MATMUL(bf16, bf16, float)
-DEFINE_MATMUL(i8, int8_t, int32_t)
+	json_set_i64(params, "n", (int64_t)cpu.product.n);
+	json_set_i64(params, "threads", suite_threads());
+	json_set_text(params, "kernel",
+		strcmp(kernel, "ref") == 0 ? "reference" : kernel);
+}
 
 /* --- hash chain ---------------------------------------------------------------------------- */
 
@@ -176,11 +204,11 @@ static void describe_chain(json_t *params)
 
 static const struct test tests[] = {
 	{ "matmul_f32", "FLOP/s", "matrix product, f32, all cores", false, open_f32,
-		step_f32, check_f32, describe_f32, close_matmul },
+		step_product, check_product, describe_product, close_product },
 	{ "matmul_bf16", "FLOP/s", "matrix product, bf16 into f32, all cores", false,
-		open_bf16, step_bf16, check_bf16, describe_bf16, close_matmul },
+		open_bf16, step_product, check_product, describe_product, close_product },
 	{ "matmul_int8", "OP/s", "matrix product, int8 into int32, all cores", false,
-		open_i8, step_i8, check_i8, describe_i8, close_matmul },
+		open_i8, step_product, check_product, describe_product, close_product },
 	{ "hash_chain", "1/s", "SHA-256 of SHA-256 of ..., one thread", false, open_chain,
 		step_chain, check_chain, describe_chain, NULL },
 	{ 0 },
