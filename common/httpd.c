@@ -1,15 +1,15 @@
 #include "common/httpd.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +25,7 @@
 #define CERT_BYTES_MAX    ((size_t)1 << 20)
 #define BODIES_BYTES_MAX  ((size_t)64 << 20) /* of all requests together */
 #define REFUSED_BODY_MAX  65536
+#define NO_REPLY          499 /* in the log: the client left, or its framing is broken */
 #define CONNECTION_MEMORY ((size_t)24 << 10) /* request line and headers; more is 431 */
 
 static struct {
@@ -131,7 +132,7 @@ struct exchange {
 	struct connection *tcp;
 	const struct httpd_route *route;
 	_Atomic int state;
-	bool started, refused, later, bad_target;
+	bool started, refused, later, replied, bad_target;
 	size_t taken_bytes, sent_bytes; /* of the bodies */
 	char client[INET6_ADDRSTRLEN];
 };
@@ -168,12 +169,8 @@ static bool admit(struct exchange *x)
 		MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	const struct sockaddr *a = info ? info->client_addr : NULL;
 
-	if (a && a->sa_family == AF_INET)
-		inet_ntop(AF_INET, &((const struct sockaddr_in *)a)->sin_addr, x->client,
-			sizeof x->client);
-	else if (a && a->sa_family == AF_INET6)
-		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)a)->sin6_addr,
-			x->client, sizeof x->client);
+	if (a)
+		httpd_client_text(a, x->client);
 	if (!x->h->limiter || !a || (httpd_is_loopback(a) && !x->h->config.rate_loopback))
 		return true;
 	return httpd_limiter_take(x->h->limiter, a, x->q.started_ns);
@@ -193,6 +190,7 @@ static enum MHD_Result send_reply(struct exchange *x)
 	}
 	if (x->tcp)
 		x->tcp->since_ns = clock_mono_ns(); /* now the client has to read */
+	x->replied = true;
 	x->sent_bytes = r->body.len;
 	/* persistent: the body lives in x until the request is completed */
 	response = mhd.response(r->body.len, r->body.len ? r->body.data : (char *)"",
@@ -215,12 +213,27 @@ static enum MHD_Result send_reply(struct exchange *x)
 	return rc;
 }
 
+static bool can_take_body(struct exchange *x)
+{
+	const char *length = mhd.lookup(x->connection, MHD_HEADER_KIND, "Content-Length");
+	const char *coding = mhd.lookup(x->connection, MHD_HEADER_KIND,
+		"Content-Encoding");
+
+	if (coding && strcasecmp(coding, "identity") != 0)
+		httpd_error(&x->r, 415, "a body of this Content-Encoding is not taken");
+	else if (length && strtoull(length, NULL, 10) > x->route->body_bytes_max)
+		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
+			x->route->body_bytes_max);
+	else
+		return true;
+	return false;
+}
+
 /* The request line and the headers are there. False: refused, r says why. */
 static bool begin(struct exchange *x, const char *method)
 {
 	const union MHD_ConnectionInfo *info = mhd.info(x->connection,
 		MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	const char *length;
 	int status;
 
 	x->started = true;
@@ -250,13 +263,7 @@ static bool begin(struct exchange *x, const char *method)
 	}
 	x->r.allow = NULL;
 	x->q.if_none_match = mhd.lookup(x->connection, MHD_HEADER_KIND, "If-None-Match");
-	length = mhd.lookup(x->connection, MHD_HEADER_KIND, "Content-Length");
-	if (length && strtoull(length, NULL, 10) > x->route->body_bytes_max) {
-		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
-			x->route->body_bytes_max);
-		return false;
-	}
-	return true;
+	return can_take_body(x);
 }
 
 static bool has_large_body(struct exchange *x)
@@ -336,6 +343,8 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
 	if (x->started) {
 		int64_t ns = clock_mono_ns() - x->q.started_ns;
 
+		if (!x->replied)
+			x->r.status = NO_REPLY;
 		httpd_count(&h->counters, x->route ? (int)(x->route - h->routes) : -1,
 			x->r.status, ns);
 		httpd_log_add(&h->log, &h->counters, &x->q, x->r.status, x->sent_bytes,
@@ -566,13 +575,7 @@ int httpd_port(const struct httpd *h)
 
 void httpd_wait(struct httpd *h, void (*tick)(void *ctx))
 {
-	struct timespec second = { 1, 0 };
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	while (sigtimedwait(&set, NULL, &second) < 0)
+	while (!httpd_is_signalled())
 		if (tick)
 			tick(h->config.ctx);
 }

@@ -142,12 +142,26 @@ int httpd_write_port(const char *path, int port)
 	return path ? io_replace(path, text, (size_t)n, 0644) : 0;
 }
 
+static void stop_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGINT);
+}
+
 void httpd_block_signals(void)
 {
 	sigset_t set;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
+	stop_signals(&set);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+bool httpd_is_signalled(void)
+{
+	struct timespec second = { 1, 0 };
+	sigset_t set;
+
+	stop_signals(&set);
+	return sigtimedwait(&set, NULL, &second) >= 0;
 }

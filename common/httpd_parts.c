@@ -1,5 +1,6 @@
 #include "common/httpd_parts.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -227,6 +228,16 @@ bool httpd_limiter_take(struct httpd_limiter *l, const struct sockaddr *client,
 		b->micro_tokens -= 1000000;
 	pthread_mutex_unlock(&l->lock);
 	return ok;
+}
+
+void httpd_client_text(const struct sockaddr *client, char text[INET6_ADDRSTRLEN])
+{
+	const void *address = client->sa_family == AF_INET6 ?
+		(const void *)&((const struct sockaddr_in6 *)client)->sin6_addr :
+		(const void *)&((const struct sockaddr_in *)client)->sin_addr;
+
+	text[0] = '\0';
+	inet_ntop(client->sa_family, address, text, INET6_ADDRSTRLEN);
 }
 
 bool httpd_is_loopback(const struct sockaddr *client)

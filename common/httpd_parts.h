@@ -4,6 +4,7 @@
 #ifndef RNP_COMMON_HTTPD_PARTS_H
 #define RNP_COMMON_HTTPD_PARTS_H
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -66,6 +67,9 @@ bool httpd_limiter_take(struct httpd_limiter *l, const struct sockaddr *client,
 /* Is it this machine? (IPv4 within IPv6 included) */
 bool httpd_is_loopback(const struct sockaddr *client);
 
+/* Its address, "203.0.113.7"; "" where there is none. */
+void httpd_client_text(const struct sockaddr *client, char text[INET6_ADDRSTRLEN]);
+
 /* A listening socket for "HOST:PORT"; *port is the one that was bound. -1 with err_set. */
 int httpd_listen(const char *text, int *port);
 
@@ -77,6 +81,9 @@ void httpd_defaults(struct httpd_config *c);
 
 /* SIGTERM and SIGINT wait for httpd_wait, in this thread and those it makes. */
 void httpd_block_signals(void);
+
+/* Sleep for a second at most; true: one of them came. */
+bool httpd_is_signalled(void);
 
 /* Write the port to a file; path NULL: nothing. */
 int httpd_write_port(const char *path, int port);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/canon.h"
 #include "common/httpd.h"
@@ -60,10 +61,25 @@ static int parse_query(struct httpd_request *q, char *text)
 	return 0;
 }
 
+/* The path of a target in absolute form (RFC 9112, 3.2.2), or the target. */
+static const char *skip_origin(const char *target)
+{
+	size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 :
+		strncasecmp(target, "https://", 8) == 0        ? 8 :
+								 0;
+	const char *path = target + scheme;
+
+	if (!scheme)
+		return target;
+	path += strcspn(path, "/?");
+	return *path == '/' ? path : "/";
+}
+
 int httpd_parse_uri(struct httpd_request *q, const char *target)
 {
 	char *query;
 
+	target = skip_origin(target);
 	q->uri = xstrdup(target);
 	q->path = q->uri;
 	q->nquery = 0;

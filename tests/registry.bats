@@ -228,6 +228,12 @@ teardown() {
 	assert_equal "$status_code" 431
 	get /health
 	assert_equal "$(cat answer.json)" '{"status":"ok"}'
+	# a body that breaks off is no success in the log
+	printf 'POST /v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n' >x
+	python3 -c 'import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); s.sendall(open("x", "rb").read()); s.recv(99)' "$(cat port)"
+	stop_registry
+	assert_equal "$(jq -c 'select(.path == "/v1/nodes" and .method == "POST").status' requests.log)" 499
 }
 
 @test "registry: filters, pages and entity tags" {

@@ -91,6 +91,9 @@ static void targets(void)
 	target("/a%2Fb+c?x", 0, "/a/b+c", "");
 	target("/p?x=%c3%a4", 0, "/p", "\xc3\xa4");
 	target("/p?x=%00", -1, "", "");
+	target("http://h:1/p?x=1", 0, "/p", "1");
+	target("HTTPS://h", 0, "/", "-");
+	target("/http://h/p", 0, "/http://h/p", "-");
 	target("/p%0", -1, "", "");
 	target("/p%", -1, "", "");
 	target("/p?x=%g0", -1, "", "");
@@ -211,6 +214,37 @@ static int dial(void)
 	return fd;
 }
 
+/* What a client of ours would never send: the start of the answer. */
+static void raw(const char *text, const char *want)
+{
+	int fd = dial();
+	char answer[1024] = "";
+	size_t n = 0;
+	ssize_t got;
+
+	CHECK(send(fd, text, strlen(text), MSG_NOSIGNAL) > 0);
+	while (n < strlen(want) &&
+		(got = recv(fd, answer + n, sizeof answer - 1 - n, 0)) > 0)
+		n += (size_t)got;
+	answer[strlen(want)] = '\0';
+	CHECK_TEXT(want, answer);
+	close(fd);
+}
+
+static void odd_requests(void)
+{
+	raw("GET http://x/echo HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200");
+	raw("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\n"
+	    "Content-Length: 2\r\n\r\n{}",
+		"HTTP/1.1 415");
+	raw("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Encoding: identity\r\n"
+	    "Content-Length: 2\r\n\r\n{}",
+		"HTTP/1.1 200");
+	raw("GET /echo HTTP/1.1\r\n\r\n", "HTTP/1.1 400");
+	raw("GET /echo HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\n\r\n",
+		"HTTP/1.1 200");
+}
+
 /* A byte every 200 ms keeps a connection alive for a server that only looks for silence; here
  * a whole request has two seconds, a body another two. */
 static void slow_clients(const char *start)
@@ -247,6 +281,7 @@ int main(void)
 	if (h) {
 		port = httpd_port(h);
 		answers();
+		odd_requests();
 		slow_clients("GET /echo HT");
 		slow_clients(
 			"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n");
