@@ -409,7 +409,7 @@ json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
 	return part;
 }
 
-/* --- chain, and the whole ----------------------------------------------------------------- */
+/* --- chain -------------------------------------------------------------------------------- */
 
 json_t *prove_chain(const struct poc_challenge *c, const struct poc_device *d,
 	const struct prove_hooks *hooks)
@@ -429,36 +429,4 @@ json_t *prove_chain(const struct poc_challenge *c, const struct poc_device *d,
 	poc_set_bytes(part, "checkpoints", ends, bytes);
 	free(ends);
 	return part;
-}
-
-json_t *prove(const struct poc_challenge *c, int64_t memory_bytes,
-	const struct prove_hooks *hooks)
-{
-	json_t *answer = json_record("rnp.answer"), *devices = json_array();
-	char cpu[POC_UUID_MAX];
-
-	poc_cpu_uuid(cpu, c->node_key);
-	json_set_text(answer, "node", c->node);
-	set_hash(answer, "challenge_sha256", c->sha256);
-	json_set(answer, "devices", devices);
-	for (int i = 0; i < c->ndevices; i++) {
-		const struct poc_device *d = &c->devices[i];
-		json_t *v;
-
-		if (strcmp(d->uuid, cpu) != 0) {
-			json_decref(answer);
-			err_set(EX_UNAVAILABLE, "device '%s' is not here", d->uuid);
-			return NULL;
-		}
-		v = json_object();
-		json_set_text(v, "device", d->uuid);
-		if (d->segments)
-			json_set(v, "chain", prove_chain(c, d, hooks));
-		if (d->n)
-			json_set(v, "matmul", prove_matmul(c, d, memory_bytes, hooks));
-		if (d->lanes)
-			json_set(v, "memory", prove_memory(c, d, hooks));
-		json_push(devices, v);
-	}
-	return answer;
 }

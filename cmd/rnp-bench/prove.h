@@ -1,6 +1,6 @@
 /* prove.h - a node's side of the proof of compute: do what a challenge asks, as poc.h defines it.
  *
- * No I/O and no clock. The devices of a challenge are asked one after the other. */
+ * No I/O and no clock. All devices of a challenge work at the same time. */
 #ifndef RNP_BENCH_PROVE_H
 #define RNP_BENCH_PROVE_H
 

@@ -1,0 +1,157 @@
+/* All devices of a challenge at once: a thread each. */
+#include <pthread.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-bench/prove.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "kernels/dev.h"
+
+#define GPUS_MAX 64
+
+struct worker {
+	const struct poc_challenge *c;
+	const struct poc_device *d;
+	const struct prove_hooks *hooks;
+	int64_t memory_bytes;
+	bool is_cpu;
+	struct dev dev; /* of a GPU */
+	json_t *out;    /* NULL: error */
+	struct err error;
+};
+
+/* As NVML writes it: GPU- and the 16 bytes in groups of 4, 2, 2, 2 and 6. */
+static void uuid_text(char out[POC_UUID_MAX], const unsigned char uuid[16])
+{
+	char *p = out + snprintf(out, POC_UUID_MAX, "GPU-");
+
+	for (int i = 0; i < 16; i++)
+		p += sprintf(p, "%s%02x",
+			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
+static int open_gpu(struct worker *w)
+{
+	char name[16], uuid[POC_UUID_MAX], why[512] = "there is no GPU";
+
+	for (int n = 0; n < GPUS_MAX; n++) {
+		snprintf(name, sizeof name, "cuda:%d", n);
+		if (dev_open(&w->dev, name) < 0) {
+			if (n == 0)
+				snprintf(why, sizeof why, "%s", w->dev.error);
+			break;
+		}
+		uuid_text(uuid, w->dev.uuid);
+		if (strcmp(uuid, w->d->uuid) == 0)
+			return 0;
+		dev_close(&w->dev);
+		snprintf(why, sizeof why, "no GPU has that uuid");
+	}
+	w->dev = (struct dev)DEV_INIT;
+	return err_set(EX_UNAVAILABLE, "device '%s' is not here: %s", w->d->uuid, why);
+}
+
+/* Takes what a test gave; false when that is nothing. */
+static bool add(struct worker *w, const char *test, json_t *takes_part)
+{
+	if (takes_part)
+		json_set(w->out, test, takes_part);
+	return takes_part;
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	const struct poc_device *d = w->d;
+	bool good = true;
+
+	w->out = json_object();
+	json_set_text(w->out, "device", d->uuid);
+	if (d->segments)
+		good = add(w, "chain", prove_chain(w->c, d, w->hooks));
+	if (good && d->n)
+		good = add(w, "matmul",
+			w->is_cpu ? prove_matmul(w->c, d, w->memory_bytes, w->hooks) :
+				    prove_dev_matmul(w->c, d, w->memory_bytes, &w->dev));
+	if (good && d->lanes)
+		good = add(w, "memory",
+			w->is_cpu ? prove_memory(w->c, d, w->hooks) :
+				    prove_dev_memory(w->c, d, &w->dev));
+	if (!good) {
+		err_save(&w->error);
+		json_decref(w->out);
+		w->out = NULL;
+	}
+	return NULL;
+}
+
+/* Returns 0, or -1: a device is not here, and nothing was done. */
+static int open_all(struct worker *w, const struct poc_challenge *c, int64_t memory_bytes,
+	const struct prove_hooks *hooks)
+{
+	char cpu[POC_UUID_MAX];
+
+	poc_cpu_uuid(cpu, c->node_key);
+	for (int i = 0; i < c->ndevices; i++) {
+		w[i].c = c;
+		w[i].d = &c->devices[i];
+		w[i].hooks = hooks;
+		w[i].memory_bytes = memory_bytes / c->ndevices;
+		w[i].is_cpu = strcmp(w[i].d->uuid, cpu) == 0;
+		if (!w[i].is_cpu && open_gpu(&w[i]) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void run_all(struct worker *w, int n)
+{
+	pthread_t threads[POC_DEVICES_MAX];
+	bool started[POC_DEVICES_MAX] = { false };
+
+	/* the first in this thread, whose OpenMP team is there already */
+	for (int i = 1; i < n; i++) {
+		started[i] = pthread_create(&threads[i], NULL, work, &w[i]) == 0;
+		if (!started[i])
+			work(&w[i]);
+	}
+	work(&w[0]);
+	for (int i = 1; i < n; i++)
+		if (started[i])
+			pthread_join(threads[i], NULL);
+}
+
+json_t *prove(const struct poc_challenge *c, int64_t memory_bytes,
+	const struct prove_hooks *hooks)
+{
+	struct worker w[POC_DEVICES_MAX] = { 0 };
+	json_t *answer = NULL, *devices = json_array();
+	char hex[2 * POC_HASH_BYTES + 1];
+	bool good = false;
+
+	if (open_all(w, c, memory_bytes, hooks) == 0) {
+		run_all(w, c->ndevices);
+		good = true;
+	}
+	for (int i = 0; i < c->ndevices; i++) {
+		dev_close(&w[i].dev);
+		if (w[i].out)
+			json_push(devices, w[i].out);
+		else if (w[i].error.code && good) {
+			err_restore(&w[i].error);
+			good = false;
+		}
+	}
+	if (good) {
+		answer = json_record("rnp.answer");
+		json_set_text(answer, "node", c->node);
+		sodium_bin2hex(hex, sizeof hex, c->sha256, sizeof c->sha256);
+		json_set_text(answer, "challenge_sha256", hex);
+		json_set(answer, "devices", devices);
+	} else {
+		json_decref(devices);
+	}
+	return answer;
+}
