@@ -150,20 +150,27 @@ static void bare_run(const struct bare *b)
 #define PEAK_STEPS (1 << 23)
 #define SUMS       24
 
-/* Instructions by name: left alone, the compiler moves some sums to memory and back. */
-#define DEFINE_PEAK(name, instruction)                                                  \
-	__attribute__((target("avx512f"))) static int name(void)                        \
-	{                                                                               \
-		__m512i sums[SUMS], x = _mm512_setzero_si512(), total = x;              \
-		for (int i = 0; i < SUMS; i++)                                          \
-			sums[i] = x;                                                    \
-		for (int n = 0; n < PEAK_STEPS; n++)                                    \
-			_Pragma("GCC unroll 24") for (int i = 0; i < SUMS;              \
-						      i++) __asm__ volatile(instruction \
-				" %1, %1, %0" : "+v"(sums[i]) : "v"(x));                \
-		for (int i = 0; i < SUMS; i++)                                          \
-			total = _mm512_xor_si512(total, sums[i]);                       \
-		return _mm512_reduce_add_epi32(total);                                  \
+/* In assembler: left alone, the compiler moves some of the sums to memory and back. Zeros, so that
+ * nothing overflows; the registers are cleared first. */
+#define SUM_REGISTERS \
+	"8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31"
+#define DEFINE_PEAK(name, instruction)                                                 \
+	__attribute__((target("avx512f"))) static void name(void)                      \
+	{                                                                              \
+		int64_t n = PEAK_STEPS;                                                \
+		__asm__ volatile("vpxord %%zmm0, %%zmm0, %%zmm0\n"                     \
+				 ".irp r," SUM_REGISTERS "\n"                          \
+				 "vmovdqa64 %%zmm0, %%zmm\\r\n.endr\n"                 \
+				 "1: .irp r," SUM_REGISTERS "\n" instruction           \
+				 " %%zmm0, %%zmm0, %%zmm\\r\n.endr\n"                  \
+				 "dec %0\n jnz 1b\n"                                   \
+				 : "+r"(n)                                             \
+				 :                                                     \
+				 : "cc", "xmm0", "xmm8", "xmm9", "xmm10", "xmm11",     \
+				 "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", \
+				 "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", \
+				 "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", \
+				 "xmm30", "xmm31");                                    \
 	}
 
 DEFINE_PEAK(peak_f32, "vfmadd231ps")
@@ -174,14 +181,15 @@ DEFINE_PEAK(peak_i8, "vpdpbusd")
 static double peak(enum product_type type)
 {
 	double per_step = type == PRODUCT_F32 ? 32 : type == PRODUCT_BF16 ? 64 : 128;
-	volatile int sink = 0;
 	int64_t from = worked_ns();
 
 #pragma omp parallel
-	sink = type == PRODUCT_F32   ? peak_f32() :
-		type == PRODUCT_BF16 ? peak_bf16() :
-				       peak_i8();
-	(void)sink;
+	if (type == PRODUCT_F32)
+		peak_f32();
+	else if (type == PRODUCT_BF16)
+		peak_bf16();
+	else
+		peak_i8();
 	/* operations of the team over the time of one of it */
 	return per_step * SUMS * PEAK_STEPS * team() * team() * 1e9 /
 		(double)(worked_ns() - from);
