@@ -154,6 +154,17 @@ agrees() {
 		"25 x multiplier x worked"
 	[[ $(jq -r 'select(.step == "up_s").source' out) == *usage.jsonl:1 ]]
 	jq -r 'select(.part == "note").source' out | grep -q 0.82
+	# what the epoch was given changes the pay, and explain says how: 2.5 x 1488095238.095..
+	rnp-reward epoch --policy rnp-021 --job-scale 2.5 "$usages" >out
+	assert_equal "$(jq -r 'select(.step == "job" and .part == "pay") | .formula + " = " + .value' \
+		<(rnp-reward explain --node "$node" --policy rnp-021 --job-scale 2.5 "$usages"))" \
+		"--job-scale 2.5 x (25 x multiplier x worked) = 37.20238095 RENDER"
+	assert_equal "$(head -1 out | jq .job_base_units)" 3720238095
+	rnp-reward epoch --policy rnp-021 --left 10 --epochs 2 "$usages" >out
+	rnp-reward explain --node "$node" --policy rnp-021 --left 10 --epochs 2 "$usages" >pay
+	assert_equal "$(jq -r 'select(.step == "total").value' pay)" \
+		"$(tokens "$(head -1 out | jq .base_units)") RENDER"
+	grep -q 'cut like all others to the pool of 5.00000000 RENDER' pay
 	refused 1 "has no usage" rnp-reward explain --policy rnp-021 "$usages" \
 		--node 11111111111111111111111111111111
 }
@@ -194,6 +205,12 @@ agrees() {
 		if .policy_sha256 then .policy_sha256 |= gsub("[0-9]"; "0") else . end' out)"
 	assert_failure 1
 	[[ $output == *policy_sha256* ]]
+	# the record holds scales in ppm: one that does not fit could not be computed again
+	run_split rnp-reward epoch --policy rnp-021 --job-scale 1.0000001 "$usages"
+	assert_failure 64
+	[[ $stderr == *"--job-scale: 1.0000001 has more than 6 decimals"* ]]
+	rnp-reward epoch --policy rnp-021 --job-scale 1.000001 "$usages" >out
+	rnp-reward verify --usage "$usages" out
 	refused 65 "nothing to verify" rnp-reward verify <"/dev/null"
 }
 

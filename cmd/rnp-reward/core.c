@@ -258,6 +258,7 @@ static int finish_pay(struct epoch *e, struct frac *weights)
 	e->pool_base_units = e->scheduled_base_units;
 	if (e->total_base_units <= e->scheduled_base_units)
 		return 0;
+	e->cut = true;
 	return cut_to_pool(e) < 0 ? -1 : sum_up(e);
 }
 

@@ -30,6 +30,7 @@ struct epoch {
 	int64_t most[FIELD_USAGE];
 	size_t qualified;
 	int64_t pool_base_units, total_base_units;
+	bool cut; /* rates came to more than the pool */
 	size_t claimants;
 	unsigned char root[MERKLE_HASH_BYTES]; /* only when claimants > 0 */
 };

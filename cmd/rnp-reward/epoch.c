@@ -3,6 +3,7 @@
 
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/given.h"
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
@@ -13,70 +14,19 @@
 #define SLICE  4096 /* records that one thread formats at a time */
 #define SLICES 16
 
-static struct {
-	const char *policy, *store, *job_scale, *availability_scale;
-	int64_t pool, left, epochs;
-} opts = { .pool = -1, .left = -1 };
+static struct given given = GIVEN_INIT;
+static const char *store;
 
 static const struct opt options[] = {
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &opts.policy,
-		.metavar = "P",
-		.help = "name of a policy, or path of its file" },
-	{ .name = "pool",
-		.kind = OPT_RENDER,
-		.to = &opts.pool,
-		.metavar = "RENDER",
-		.help = "the pool of this epoch; where the policy pays rates, the most it pays" },
-	{ .name = "left",
-		.kind = OPT_RENDER,
-		.to = &opts.left,
-		.metavar = "RENDER",
-		.help = "instead of --pool: what is left for --epochs, of which this is one part" },
-	{ .name = "epochs",
-		.kind = OPT_I64,
-		.to = &opts.epochs,
-		.metavar = "N",
-		.help = "how many epochs --left is for, this one included",
-		.min = 1,
-		.max = 1000000 },
-	{ .name = "job-scale",
-		.kind = OPT_TEXT,
-		.to = &opts.job_scale,
-		.metavar = "X",
-		.help = "job rates times X, as far as the policy allows (default 1)" },
-	{ .name = "availability-scale",
-		.kind = OPT_TEXT,
-		.to = &opts.availability_scale,
-		.metavar = "X",
-		.help = "availability rates times X (default 1)" },
+	GIVEN_POLICY(given),
+	GIVEN_POOL(given),
 	{ .name = "store",
 		.kind = OPT_TEXT,
-		.to = &opts.store,
+		.to = &store,
 		.metavar = "DB",
 		.help = "append the epoch to this hash-chained ledger" },
 	{ .kind = OPT_END },
 };
-
-static int set_pool(struct epoch *e)
-{
-	e->scheduled_base_units = opts.pool;
-	if (opts.left < 0 && !opts.epochs)
-		return 0;
-	if (opts.left < 0 || !opts.epochs || opts.pool >= 0)
-		return err_set(EX_USAGE, "--left goes with --epochs, and without --pool");
-	e->scheduled_base_units = opts.left / opts.epochs; /* rounded down */
-	return 0;
-}
-
-static int set_scale(struct frac *scale, const char *text, const char *name)
-{
-	if (!text || frac_parse(text, name, scale) == 0)
-		return 0;
-	return err_set(EX_USAGE, "%s: '%.40s' is not a decimal number", name, text);
-}
 
 static int compute(struct epoch *e, const struct usages *u)
 {
@@ -118,10 +68,10 @@ static int write_all(const struct epoch *e)
 	bool there = false;
 	int rc = -1;
 
-	if (opts.store && ledger_append(opts.store, record, &there) < 0)
+	if (store && ledger_append(store, record, &there) < 0)
 		goto out;
 	if (there)
-		prog_info("%s: this epoch is in the ledger already", opts.store);
+		prog_info("%s: this epoch is in the ledger already", store);
 	if (write_rewards(e) == 0)
 		rc = out_record(record);
 out:
@@ -136,14 +86,10 @@ static int run(int n, char **args)
 	struct epoch epoch;
 	int rc = -1;
 
-	if (rules_load(&rules, opts.policy) < 0)
+	if (rules_load(&rules, given.policy) < 0)
 		return err_report();
 	epoch_init(&epoch, &rules, NULL, 0);
-	if (set_pool(&epoch) < 0 ||
-		set_scale(&epoch.scale[PAY_JOB], opts.job_scale, "--job-scale") < 0 ||
-		set_scale(&epoch.scale[PAY_AVAILABILITY], opts.availability_scale,
-			"--availability-scale") < 0 ||
-		usages_read(&usages, &rules, args, n) < 0)
+	if (given_apply(&given, &epoch) < 0 || usages_read(&usages, &rules, args, n) < 0)
 		goto out;
 	epoch.usages = usages.list;
 	epoch.n = usages.n;

@@ -4,6 +4,7 @@
 
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/given.h"
 #include "cmd/rnp-reward/formula.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
@@ -13,29 +14,18 @@
 #include "common/out.h"
 #include "common/prog.h"
 
-static struct {
-	const char *node, *policy;
-	int64_t pool;
-} opts = { .pool = -1 };
+static struct given given = GIVEN_INIT;
+static const char *node;
 
 static const struct opt options[] = {
 	{ .name = "node",
 		.kind = OPT_TEXT,
 		.required = true,
-		.to = &opts.node,
+		.to = &node,
 		.metavar = "A",
 		.help = "address of the node" },
-	{ .name = "policy",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &opts.policy,
-		.metavar = "P",
-		.help = "name of a policy, or path of its file" },
-	{ .name = "pool",
-		.kind = OPT_RENDER,
-		.to = &opts.pool,
-		.metavar = "RENDER",
-		.help = "the pool of this epoch, as epoch was given it" },
+	GIVEN_POLICY(given),
+	GIVEN_POOL(given),
 	{ .kind = OPT_END },
 };
 
@@ -46,7 +36,7 @@ static int step(const char *part, const char *name, const char *value,
 	json_t *record = json_record("rnp.explain");
 	int rc;
 
-	json_set_text(record, "node", opts.node);
+	json_set_text(record, "node", node);
 	json_set_text(record, "part", part);
 	json_set_text(record, "step", name);
 	json_set_text(record, "value", value);
@@ -168,6 +158,25 @@ static void add_tokens(struct buf *out, const struct epoch *e, int64_t base_unit
 	buf_addf(out, " %s", e->rules->policy.token);
 }
 
+/* The formula of a part, with what the foundation and the pool made of it. */
+static void add_rate(struct buf *out, const struct epoch *e, int part)
+{
+	struct frac one = { 1, 1 };
+	bool scaled = frac_cmp(e->scale[part], one) != 0;
+
+	if (scaled) {
+		buf_addf(out, "--%s-scale ", pay_names[part]);
+		formula_frac(out, e->scale[part]);
+		buf_adds(out, " x (");
+	}
+	formula_write(out, e->rules->pay[part].formula);
+	buf_adds(out, scaled ? ")" : "");
+	if (e->cut) {
+		buf_adds(out, ", cut like all others to the pool of ");
+		add_tokens(out, e, e->pool_base_units);
+	}
+}
+
 static int explain_pay(const struct epoch *e, size_t i)
 {
 	struct buf value = BUF_INIT, formula = BUF_INIT;
@@ -184,14 +193,15 @@ static int explain_pay(const struct epoch *e, size_t i)
 			add_tokens(&formula, e, e->pool_base_units);
 			buf_adds(&formula, " of the pool x its part of the sum of: ");
 		}
-		formula_write(&formula, p->formula);
+		add_rate(&formula, e, part);
 		buf_adds(&formula,
 			outcome_qualified(&e->outcomes[i]) ?
 				"" :
 				" (not paid: the node does not qualify)");
 		add_tokens(&value, e, e->outcomes[i].pay[part]);
 		rc = step("pay", pay_names[part], value.data, formula.data,
-			p->share ? "largest remainder" : "rounded down to 10^-8");
+			p->share || e->cut ? "largest remainder" :
+					     "rounded down to 10^-8");
 	}
 	buf_reset(&value);
 	add_tokens(&value, e, outcome_total(&e->outcomes[i]));
@@ -224,11 +234,10 @@ static int explain(struct epoch *e, const struct usages *u)
 
 	if (epoch_compute(e, &bad) < 0)
 		return bad < u->n ? err_add("%s", usages_where(u, &u->list[bad])) : -1;
-	while (i < u->n && strcmp(u->list[i].node, opts.node) != 0)
+	while (i < u->n && strcmp(u->list[i].node, node) != 0)
 		i++;
 	if (i == u->n)
-		return err_set(EXIT_NO, "node %.60s has no usage in this epoch",
-			opts.node);
+		return err_set(EXIT_NO, "node %.60s has no usage in this epoch", node);
 	v.usage = &u->list[i];
 	v.epoch_s = e->epoch_s;
 	if (explain_inputs(e, u->wanted_record, usages_where(u, v.usage)) < 0 ||
@@ -246,16 +255,15 @@ static int run(int n, char **args)
 	struct epoch e;
 	int rc = -1;
 
-	if (key_parse_address(opts.node, "--node", key) < 0) {
-		err_set(EX_USAGE, "--node: '%.60s' is not an address", opts.node);
+	if (key_parse_address(node, "--node", key) < 0) {
+		err_set(EX_USAGE, "--node: '%.60s' is not an address", node);
 		return err_report();
 	}
-	if (rules_load(&rules, opts.policy) < 0)
+	if (rules_load(&rules, given.policy) < 0)
 		return err_report();
 	epoch_init(&e, &rules, NULL, 0);
-	e.scheduled_base_units = opts.pool;
-	usages.wanted = opts.node;
-	if (usages_read(&usages, &rules, args, n) == 0) {
+	usages.wanted = node;
+	if (given_apply(&given, &e) == 0 && usages_read(&usages, &rules, args, n) == 0) {
 		e.usages = usages.list;
 		e.n = usages.n;
 		rc = explain(&e, &usages);

@@ -1,0 +1,38 @@
+#include "cmd/rnp-reward/given.h"
+
+#include "common/err.h"
+#include "common/money.h"
+
+static int set_pool(const struct given *g, struct epoch *e)
+{
+	e->scheduled_base_units = g->pool;
+	if (g->left < 0 && !g->epochs)
+		return 0;
+	if (g->left < 0 || !g->epochs || g->pool >= 0)
+		return err_set(EX_USAGE, "--left goes with --epochs, and without --pool");
+	e->scheduled_base_units = g->left / g->epochs; /* rounded down */
+	return 0;
+}
+
+static int set_scale(struct frac *scale, const char *text, const char *name)
+{
+	if (!text)
+		return 0;
+	if (frac_parse(text, name, scale) < 0)
+		return err_set(EX_USAGE, "%s: '%.40s' is not a decimal number", name,
+			text);
+	/* the record of the epoch holds it in ppm, and others compute with that */
+	if (MONEY_PPM % scale->den != 0)
+		return err_set(EX_USAGE, "%s: %.40s has more than 6 decimals", name,
+			text);
+	return 0;
+}
+
+int given_apply(const struct given *g, struct epoch *e)
+{
+	if (set_pool(g, e) < 0 ||
+		set_scale(&e->scale[PAY_JOB], g->job_scale, "--job-scale") < 0)
+		return -1;
+	return set_scale(&e->scale[PAY_AVAILABILITY], g->availability_scale,
+		"--availability-scale");
+}
