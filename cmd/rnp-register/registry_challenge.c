@@ -4,6 +4,7 @@
  * moments, on average every config.challenge_every_ms, with the answer to its heartbeat; the same
  * challenge is repeated with each heartbeat until it is answered or too late. */
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +133,7 @@ json_t *registry_challenge_for(struct registry *g, const char *node)
 	if (!*at && ch->nodes < NODES_MAX) {
 		ch->nodes++;
 		*at = xcalloc(1, sizeof **at);
-		strncpy((*at)->node, node, sizeof(*at)->node - 1);
+		snprintf((*at)->node, KEY_ADDRESS_MAX, "%s", node);
 		(*at)->due_ns = random_due_ns(g);
 	}
 	a = *at;

@@ -1,6 +1,8 @@
 /* cheats.h - dishonest provers who have read the source: every cheat of the design, computed as the
  * cheat would compute it. For tests/unit/poc.c (few, small) and tests/bench/poc.c (many).
  *
+ * long because all cheats share one bed, and unit test and benchmark share all cheats.
+ *
  * A cheat is either refused always, or passes with a probability that the header poc.h promises. */
 #ifndef RNP_TESTS_POC_CHEATS_H
 #define RNP_TESTS_POC_CHEATS_H
