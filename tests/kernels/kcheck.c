@@ -312,6 +312,10 @@ int main(int argc, char **argv)
 	bool timing = argc > 1 && strcmp(argv[1], "--bench") == 0;
 	int failures = 0;
 
+	if (!timing && !emu_works()) {
+		fprintf(stderr, "kcheck: the emulation does not do what it says\n");
+		return 1;
+	}
 	if (!timing) {
 		printf("%-12s", "kernel");
 		for (size_t c = 0; c < COLUMNS; c++)

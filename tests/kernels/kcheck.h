@@ -51,6 +51,8 @@ void kcheck_case(struct kcheck *k, const struct kcase *c);
 /* Random bytes for inputs: the same in every run. */
 void kcheck_random(void *out, uint64_t bytes, uint64_t seed);
 
+bool emu_works(void); /* the emulation's own test */
+
 /* The check files. */
 void check_bulk(struct kcheck *k);
 void check_int8(struct kcheck *k);
