@@ -222,6 +222,14 @@ agrees() {
 	assert_equal "$(wc -l <db)" 2
 	rnp-reward verify --store db
 	rnp-reward verify --store db first
+	# a proof must lead to the root of an epoch that is in it
+	node=$(head -1 "$usages" | jq -r .node)
+	rnp-reward proof --node "$node" first | rnp-reward verify --store db -
+	rnp-reward epoch --policy rnp-019 "$usages" | rnp-reward proof --node "$node" >foreign
+	run_split rnp-reward verify --store db foreign
+	assert_failure 1
+	assert_equal "$(jq -r 'select(.what == "ledger").reason' <<<"$output")" \
+		"no epoch in it has the root of proof 1"
 	run_split rnp-reward epoch --policy rnp-021 --store db --pool 1 "$usages"
 	assert_failure 65
 	[[ $stderr == *"with another result"* ]]

@@ -36,7 +36,7 @@ static const struct opt options[] = {
 		.kind = OPT_TEXT,
 		.to = &opts.store,
 		.metavar = "DB",
-		.help = "check the hash chain of this ledger, and that the epoch is in it" },
+		.help = "check the hash chain of this ledger, and that what is read is in it" },
 	{ .kind = OPT_END },
 };
 
@@ -44,6 +44,7 @@ struct seen {
 	struct claims claims;
 	json_t *epoch;
 	struct buf rewards; /* their lines, in order; only when they are computed again */
+	struct buf roots;   /* of the proofs, MERKLE_HASH_BYTES each */
 	bool all_ok, any;
 };
 
@@ -98,6 +99,7 @@ static int check_proof(struct seen *s, const json_t *record, const char *where)
 		if (!from_hex(v, proof[i]))
 			bug("hash '%s'", json_string_value(v));
 	from_hex(json_object_get(record, "merkle_root"), root);
+	buf_add(&s->roots, (const char *)root, sizeof root);
 	leaf.unlocked = (uint64_t)unlocked;
 	leaf.locked = (uint64_t)locked;
 	snprintf(what, sizeof what, "proof of %s", wallet);
@@ -342,16 +344,23 @@ out:
 /* --- a ledger ------------------------------------------------------------------------------ */
 
 struct search {
-	const json_t *epoch;
+	const json_t *epoch; /* NULL: only roots are wanted */
 	bool found;
+	struct buf roots; /* of all entries */
 };
 
 static int look(void *ctx, int64_t sequence, const json_t *entry)
 {
 	struct search *search = ctx;
-	json_t *plain = json_copy((json_t *)entry);
+	unsigned char root[MERKLE_HASH_BYTES];
+	json_t *plain;
 
 	(void)sequence;
+	if (from_hex(json_object_get(entry, "merkle_root"), root))
+		buf_add(&search->roots, (const char *)root, sizeof root);
+	if (!search->epoch)
+		return 0;
+	plain = json_copy((json_t *)entry);
 	/* on standard output epoch wrote it with its place, if it was new */
 	if (!json_object_get(search->epoch, "sequence")) {
 		json_object_del(plain, "sequence");
@@ -362,21 +371,46 @@ static int look(void *ctx, int64_t sequence, const json_t *entry)
 	return 0;
 }
 
+/* The first proof whose root no entry has, counted from 1; 0: there is none. A proof that only
+ * fits its own root proves nothing. */
+static size_t find_foreign(const struct buf *roots, const struct buf *ledger)
+{
+	for (size_t i = 0; i < roots->len; i += MERKLE_HASH_BYTES) {
+		size_t at = 0;
+
+		while (at < ledger->len &&
+			memcmp(roots->data + i, ledger->data + at, MERKLE_HASH_BYTES) !=
+				0)
+			at += MERKLE_HASH_BYTES;
+		if (at == ledger->len)
+			return i / MERKLE_HASH_BYTES + 1;
+	}
+	return 0;
+}
+
 static int check_ledger(struct seen *s)
 {
-	struct search search = { s->epoch, false };
+	struct search search = { .epoch = s->epoch };
+	char reason[ERR_TEXT_MAX] = "";
 	unsigned char last[32];
-	char reason[ERR_TEXT_MAX];
+	size_t foreign;
+	int rc = -1;
 
-	if (ledger_walk(opts.store, s->epoch ? look : NULL, &search, last, NULL) < 0) {
+	if (ledger_walk(opts.store, look, &search, last, NULL) < 0) {
 		if (err_get()->code != EX_DATAERR)
-			return -1;
+			goto out;
 		snprintf(reason, sizeof reason, "%s", err_get()->text);
 		err_clear();
-		return report(s, "ledger", reason);
+	} else if (s->epoch && !search.found) {
+		snprintf(reason, sizeof reason, "the epoch is not in it");
+	} else if ((foreign = find_foreign(&s->roots, &search.roots))) {
+		snprintf(reason, sizeof reason,
+			"no epoch in it has the root of proof %zu", foreign);
 	}
-	return report(s, "ledger",
-		s->epoch && !search.found ? "the epoch is not in it" : NULL);
+	rc = report(s, "ledger", reason[0] ? reason : NULL);
+out:
+	buf_release(&search.roots);
+	return rc;
 }
 
 static int verify(struct seen *s, int n, char **args)
@@ -406,6 +440,7 @@ static int run(int n, char **args)
 	claims_release(&s.claims);
 	json_decref(s.epoch);
 	buf_release(&s.rewards);
+	buf_release(&s.roots);
 	if (rc < 0)
 		return err_report();
 	return s.all_ok ? EX_OK : EXIT_NO;
