@@ -358,6 +358,22 @@ s = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); s.sendall(open("x
 	assert_equal "$(jq -c '.records[]' answer.json)" "$(cat beats.json)"
 }
 
+@test "heartbeat: goes on when the clock was put back" {
+	start_registry
+	make_key a
+	node_record a >n.json
+	post /v1/nodes n.json
+	now=$(date -u +%FT%TZ)
+	# a clock that stands still: the second heartbeat is not newer than the first
+	RNP_NOW=$now run_split timeout -s TERM 3 rnp-register heartbeat --registry "$url" --interval 1s --key a.json
+	assert_equal "$(wc -l <<<"$output")" 1
+	(($(grep -c "as new or newer is here already" <<<"$stderr") >= 1)) || fail "$stderr"
+	# timeout tells that it had to stop it
+	assert_equal "$status" 124
+	RNP_NOW=$now run_split rnp-register heartbeat --registry "$url" --once --key a.json
+	assert_failure 75
+}
+
 @test "registry: slow clients do not stop others, and are closed" {
 	start_registry
 	make_key a

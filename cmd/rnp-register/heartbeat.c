@@ -102,6 +102,7 @@ static int send_one(struct http *http, const struct key *key)
 	struct buf body = BUF_INIT;
 	json_t *beat = make_heartbeat(key);
 	int64_t per_try_ms = interval_ms < 10000 ? interval_ms : 10000;
+	struct err error;
 	int rc = -1;
 
 	if (beat) {
@@ -114,6 +115,12 @@ static int send_one(struct http *http, const struct key *key)
 	if (rc < 0 && r.status == 409 && r.tries > 1) {
 		err_clear();
 		rc = 0;
+	}
+	/* our clock was put back, or another process beats for this node: it passes */
+	if (rc < 0 && r.status == 409) {
+		err_save(&error);
+		error.code = EX_TEMPFAIL;
+		err_restore(&error);
 	}
 	if (rc == 0)
 		rc = out_record(beat);
