@@ -55,11 +55,18 @@ json_t *json_parse(const char *text, size_t len, int depth_max, const char *wher
 		err_set(EX_DATAERR, "%s: nested deeper than %d", where, depth_max);
 		return NULL;
 	}
+	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+		err_set(EX_DATAERR, "%s: not JSON: begins with a byte order mark", where);
+		return NULL;
+	}
 	v = json_loadb(text, len, flags, &error);
 	/* jansson refuses integers beyond 64 bits unless they are read as reals */
 	if (!v && json_error_code(&error) == json_error_numeric_overflow)
 		v = json_loadb(text, len, flags | JSON_DECODE_INT_AS_REAL, &error);
-	if (!v)
+	if (!v && json_error_code(&error) == json_error_null_character)
+		err_set(EX_DATAERR, "%s: \\u0000 is not allowed (byte %d)", where,
+			error.position);
+	else if (!v)
 		err_set(EX_DATAERR, "%s: not JSON: %s (byte %d)", where, error.text,
 			error.position);
 	return v;

@@ -152,6 +152,13 @@ passphrase() {
 	refused 66 "dir" rnp-register address --key dir
 }
 
+@test "key files: a directory is no key, and standard output no place for one" {
+	mkdir dir
+	refused 66 "'dir' is a directory" rnp-register address --key dir
+	refused 64 "not to standard output" rnp-register keygen --out -
+	[[ ! -e ./- ]]
+}
+
 @test "address: the address that Solana shows, and the same key as did:key" {
 	fixed_key
 	assert_equal "$(rnp-register address --key fixed.json)" "$FIXED_ADDRESS"
