@@ -17,7 +17,7 @@
 struct column {
 	char *path;
 	size_t width;
-	bool number; /* every cell is one: align right */
+	bool text, number; /* only numbers are aligned right */
 };
 
 static struct {
@@ -32,6 +32,11 @@ static struct {
 void out_use_table(bool on, const char *columns)
 {
 	table.on = on;
+	table.wanted = columns;
+}
+
+void out_columns(const char *columns)
+{
 	table.wanted = columns;
 }
 
@@ -62,7 +67,6 @@ static void add_column(const char *path, size_t len)
 	table.columns[table.ncolumns++] = (struct column){
 		.path = xstrndup(path, len),
 		.width = len,
-		.number = true,
 	};
 }
 
@@ -140,8 +144,8 @@ static void keep_row(const json_t *record)
 		table.cells[table.nrows * (size_t)table.ncolumns + (size_t)i] = text;
 		if (text && width_of(text) > c->width)
 			c->width = width_of(text);
-		if (v && !json_is_number(v))
-			c->number = false;
+		c->number |= v && json_is_number(v);
+		c->text |= v && !json_is_number(v);
 	}
 	table.nrows++;
 }
@@ -150,7 +154,7 @@ static int print_cell(const struct column *c, const char *text, bool last)
 {
 	int pad = (int)(c->width - width_of(text));
 
-	if (c->number)
+	if (c->number && !c->text)
 		return printf("%*s%s%s", pad, "", text, last ? "\n" : "  ");
 	return last ? printf("%s\n", text) : printf("%s%*s  ", text, pad, "");
 }

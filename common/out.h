@@ -12,6 +12,9 @@
  * ("node,gpus.0.model"), NULL: the plain fields of the first record. Borrowed. */
 void out_use_table(bool table, const char *columns);
 
+/* Other columns than the subcommand's usual ones; before the first record. */
+void out_columns(const char *columns);
+
 /* Write one record as a line and flush it (in a table: keep it until out_close). Returns 0,
  * or -1 with err_set(EX_IOERR). */
 int out_record(const json_t *record);

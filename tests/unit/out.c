@@ -67,8 +67,8 @@ static void check_table(void)
 	put("{\"name\":\"a\",\"gpus\":[{\"model\":\"X\"}],\"n\":5}");
 	put("{\"name\":\"b\",\"gpus\":[],\"n\":12345}");
 	expect("name  gpus.0.model  gpus.1.model      n\n"
-	       "a     X                        -      5\n"
-	       "b     -                        -  12345\n");
+	       "a     X             -                 5\n"
+	       "b     -             -             12345\n");
 	to(path, O_WRONLY | O_TRUNC);
 	out_use_table(true, NULL);
 	expect("");
