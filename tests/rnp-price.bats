@@ -87,6 +87,17 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 		'[["Low I",25,0,231250],["Low II",50,50000,242813],["Med I",100,100000,254375],["Med II",200,150000,265938],["Med III",300,200000,277500],["High I",400,225000,283281],["High II",500,255000,290219],["Ultra High",1000,500000,346875]]'
 	refused 65 "no table of prices" rnp-price floor --policy rnp-019
 	refused 66 "" rnp-price floor --policy rnp-000
+	run_split rnp-price floor --policy rnp-004 --table
+	[[ ${lines[0]} == gpu_model*msrp_uusd* && ${lines[1]} == "RTX 4090 "* ]]
+}
+
+@test "floor: --table shows the terms; at a price of nothing the hardware never pays for itself" {
+	echo '{"watts_load": 100, "uusd_per_kwh": 200000, "hardware_uusd": 1000000, "depreciation_days": 1}' >c.json
+	run_split rnp-price floor --costs c.json --table </dev/null
+	assert_success
+	[[ ${lines[0]} == node*floor_uusd*terms.energy_uusd*break_even_days && ${lines[0]} != *msrp* ]]
+	run_split rnp-price floor --costs c.json --price 0 </dev/null
+	assert_equal "$(jq -c '[.break_even_days, .why[0][:17]]' <<<"$output")" '[null,"break-even: never"]'
 }
 
 @test "floor: bad costs are refused with the field" {

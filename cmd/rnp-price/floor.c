@@ -14,7 +14,7 @@
 #include "common/schema.h"
 
 static const char *costs_path, *policy_name;
-static int64_t price_uusd;
+static int64_t price_uusd = -1; /* not given */
 static bool explain;
 
 static const struct opt options[] = {
@@ -51,7 +51,7 @@ static int write_floor(const struct context *c, const char *node)
 {
 	const struct cost_floor *f = &c->floor;
 	json_t *r = json_record("rnp.floor"), *terms = json_object(), *why = json_array();
-	int64_t price = price_uusd ? price_uusd : f->floor_uusd;
+	int64_t price = price_uusd >= 0 ? price_uusd : f->floor_uusd;
 	int64_t days = cost_break_even_days(&c->costs, f, price);
 	int rc;
 
@@ -122,6 +122,8 @@ static int write_table(void)
 	size_t i;
 	int rc = policy_load(&p, policy_name);
 
+	out_columns("gpu_model,msrp_uusd,daily_rounded_uusd,hourly_rounded_uusd,"
+		    "break_even_days");
 	if (rc == 0)
 		table = price_table(&p);
 	if (!table)
@@ -144,7 +146,7 @@ static int run(int n, char **args)
 		err_set(EX_USAGE, "one of --costs and --policy is wanted");
 		return err_report();
 	}
-	if (policy_name && (n || price_uusd)) {
+	if (policy_name && (n || price_uusd >= 0)) {
 		err_set(EX_USAGE, "--policy takes neither files nor --price");
 		return err_report();
 	}
@@ -166,9 +168,9 @@ const struct command command_floor = {
 	.details =
 		"Reads rnp.node records, writes one rnp.floor record each; without any, one of the\n"
 		"costs alone. Costs are those of the whole node.",
-	.columns =
-		"gpu_model,msrp_uusd,daily_rounded_uusd,hourly_rounded_uusd,floor_uusd,"
-		"break_even_days",
+	.columns = "node,floor_uusd,terms.energy_uusd,terms.depreciation_uusd,"
+		   "terms.network_uusd,terms.margin_uusd,terms.fee_uusd,idle_uusd,"
+		   "break_even_days",
 	.opts = options,
 	.run = run,
 };
