@@ -288,3 +288,11 @@ feed_server() {
 	assert_success
 	assert_equal "$(jq -c '[.uusd_per_gpu_hour, .spot]' <<<"$output" | tr '\n' ,)" "[30864,false],[27778,true],"
 }
+
+@test "feed: standard input is called that in every message" {
+	for feed in '{"offers":[]}' '{}' ''; do
+		run_split rnp-price feed --market vast <<<"$feed"
+		assert_equal "$status" 65
+		[[ $stderr == "rnp-price: standard input: "* ]]
+	done
+}

@@ -166,30 +166,34 @@ static int read_file(struct session *s)
 
 /* --- is it good? -------------------------------------------------------------------------- */
 
+static const char *source_name(const struct session *s)
+{
+	return strcmp(s->source, "-") == 0 ? "standard input" : s->source;
+}
+
 static int check_age(const struct session *s, int64_t limit_ms)
 {
 	char at[CLOCK_TEXT_MAX];
 
 	clock_format(at, s->feed.at_ms);
 	if (limit_ms && s->feed.at_ms > s->now_ms + CLOCK_SKEW_MS)
-		return err_set(EX_DATAERR, FUTURE_MESSAGE, s->source, at);
+		return err_set(EX_DATAERR, FUTURE_MESSAGE, source_name(s), at);
 	if (limit_ms && s->now_ms - s->feed.at_ms > limit_ms)
 		return err_set(EX_TEMPFAIL,
 			"%s: stale: the feed is of %s, %lld s old, and %lld s "
 			"are allowed",
-			s->source, at, (long long)((s->now_ms - s->feed.at_ms) / 1000),
+			source_name(s), at,
+			(long long)((s->now_ms - s->feed.at_ms) / 1000),
 			(long long)(limit_ms / 1000));
 	return 0;
 }
 
 static int parse(struct session *s)
 {
-	const char *name = strcmp(s->source, "-") == 0 ? "standard input" : s->source;
-
 	for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
 		if (strcmp(readers[i].market, market) == 0)
 			return readers[i].read(&s->feed, buf_text(&s->bytes),
-				s->bytes.len, name);
+				s->bytes.len, source_name(s));
 	bug("market '%s' has no reader", market);
 }
 
@@ -215,9 +219,9 @@ static int load(struct session *s)
 	if (check_age(s, max_age_ms) < 0)
 		return -1;
 	if (s->feed.offers.n == 0)
-		return err_set(EX_DATAERR, "%s: no offers in the feed", s->source);
+		return err_set(EX_DATAERR, "%s: no offers in the feed", source_name(s));
 	if (history_counts(s) && feed_judge(&s->state, &s->feed.offers, max_move) < 0)
-		return err_add("%s", s->source);
+		return err_add("%s", source_name(s));
 	return 0;
 }
 
