@@ -133,6 +133,10 @@ static int read_secret(struct secret *to, const char *path, size_t max_bytes,
 		err_sys(EX_IOERR, "cannot read '%s'", path);
 		goto out;
 	}
+	if (S_ISDIR(st.st_mode)) {
+		err_set(EX_NOINPUT, "'%s' is a directory", path);
+		goto out;
+	}
 	if (private && (st.st_mode & 077)) {
 		err_set(EX_NOPERM, "'%s' can be read or written by others than its owner",
 			path);
@@ -148,8 +152,7 @@ static int read_secret(struct secret *to, const char *path, size_t max_bytes,
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			err_sys(errno == EISDIR ? EX_NOINPUT : EX_IOERR,
-				"cannot read '%s'", path);
+			err_sys(EX_IOERR, "cannot read '%s'", path);
 			goto out;
 		}
 		if (n == 0)

@@ -204,6 +204,13 @@ EOF
 	refused 65 "deeper than 512" rnp-register canon in
 }
 
+@test "canon: a byte order mark and an escaped NUL are called by their names" {
+	printf '\xef\xbb\xbf1\n' >in
+	refused 65 "in:1: not JSON: begins with a byte order mark" rnp-register canon in
+	printf '"a\\u0000"\n' >in
+	refused 65 'in:1: \u0000 is not allowed (byte 9)' rnp-register canon in
+}
+
 @test "canon: what is not JSON is 65, and the good values before it are there" {
 	while IFS= read -r bad; do
 		printf '1\n2\n%b\n3\n' "$bad" >in

@@ -78,6 +78,10 @@ static int run(int nargs, char **args)
 	int rc;
 
 	(void)nargs, (void)args;
+	if (out_path && strcmp(out_path, "-") == 0) {
+		err_set(EX_USAGE, "--out: a key goes to a file, not to standard output");
+		return err_report();
+	}
 	rc = from_path ? key_load(&k, from_path, from_passphrase_file) : key_generate(&k);
 	if (rc == 0)
 		rc = choose_path(&path);
