@@ -191,6 +191,27 @@ static bool is_sha256(const char *s)
 	return strspn(s, "0123456789abcdef") == 64 && !s[64];
 }
 
+static bool is_country(const char *s)
+{
+	return strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 2 && !s[2];
+}
+
+/* "17-22": 0 to 23, then 0 to 24 */
+static bool is_hours(const char *s)
+{
+	int hour[2] = { 0, 0 };
+
+	for (int i = 0; i < 2; i++, s++) {
+		size_t digits = strspn(s, "0123456789");
+
+		if (digits < 1 || digits > 2 || s[digits] != "-"[i])
+			return false;
+		for (; digits; digits--)
+			hour[i] = hour[i] * 10 + *s++ - '0';
+	}
+	return hour[0] < 24 && hour[1] <= 24;
+}
+
 static int check_format(const char *format, const json_t *v, const struct place *p)
 {
 	const char *text = json_string_value(v);
@@ -208,6 +229,13 @@ static int check_format(const char *format, const json_t *v, const struct place 
 	} else if (strcmp(format, "rnp-sha256") == 0) {
 		if (!is_sha256(text))
 			return fail_value(p, v, "is not a SHA-256 in lower-case hex",
+				NULL);
+	} else if (strcmp(format, "rnp-country") == 0) {
+		if (!is_country(text))
+			return fail_value(p, v, "is not two capital letters", NULL);
+	} else if (strcmp(format, "rnp-hours") == 0) {
+		if (!is_hours(text))
+			return fail_value(p, v, "is not two hours of the day as 17-22",
 				NULL);
 	} else {
 		bug("schema format '%s'", format);

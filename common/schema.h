@@ -18,7 +18,8 @@ const char *const *schema_kinds(void);
  * the reason ("nodes.jsonl:3: gpus[0].memory_bytes: -1 is less than 0"). Thread-safe.
  * Understands the keywords that our schemas use: type, const, enum, required, properties,
  * additionalProperties, items, minItems, maxItems, minLength, maxLength, minimum, maximum,
- * pattern-free formats "date-time", "rnp-address", "rnp-sha256"; anything else is a bug(). */
+ * pattern-free formats "date-time", "rnp-address", "rnp-sha256", "rnp-country",
+ * "rnp-hours"; anything else is a bug(). */
 int schema_check(const json_t *record, const char *where, const char *kind);
 
 #endif
