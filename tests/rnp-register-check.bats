@@ -69,3 +69,15 @@ with() {
 	run_split rnp-register check "$node"
 	assert_failure 64
 }
+
+@test "check: what it and detect tell to run exists" {
+	rnp-register detect >node.json
+	{ jq -r '.unknown[]' node.json; rnp-register check --policy rnp-021 node.json; } |
+		grep -oE 'rnp-[a-z]+ [a-z]+( --suite [a-z]+)?' | sort -u >commands
+	grep -q 'rnp-bench run --suite mem' commands
+	while read -r command; do
+		# shellcheck disable=SC2086 # words
+		run $command --help
+		assert_success
+	done <commands
+}

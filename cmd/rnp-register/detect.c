@@ -301,11 +301,11 @@ static void note_unmeasured(json_t *node)
 	json_set_text(unknown, "memory_bandwidth_bps",
 		"not measured: rnp-bench run --suite mem");
 	json_set_text(unknown, "network.down_bps",
-		"not measured: rnp-bench run --suite net");
+		"not measured: no rnp.bench record of the suite net (--bench)");
 	json_set_text(unknown, "network.up_bps",
-		"not measured: rnp-bench run --suite net");
+		"not measured: no rnp.bench record of the suite net (--bench)");
 	json_set_text(unknown, "network.ping_us",
-		"not measured: rnp-bench run --suite net");
+		"not measured: no rnp.bench record of the suite net (--bench)");
 }
 
 static bool belongs_to(const char *path, const char *field)
