@@ -152,10 +152,10 @@ static void print_overview(struct buf *out, const struct program *p)
 			p->commands[i]->summary);
 	buf_addf(out, "\nEach has its own --help. Common to all:\n\n");
 	for (const struct opt *o = common_opts; o->kind != OPT_END; o++)
-		buf_addf(out, "  %s%c%s--%-11s %s\n", o->letter ? "-" : " ",
+		buf_addf(out, "  %s%c%s--%-15s  %s\n", o->letter ? "-" : " ",
 			o->letter ? o->letter : ' ', o->letter ? ", " : "  ",
 			o->choices ? "log json" : o->name, o->help);
-	buf_addf(out, "      --schema [KIND] JSON Schema of the record kinds\n");
+	buf_addf(out, "      --schema [KIND]    JSON Schema of the record kinds\n");
 	buf_addf(out,
 		"      --completion bash  completion script for bash\n\nSee %s(1).\n",
 		p->name);

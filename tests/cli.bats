@@ -42,7 +42,16 @@ helps() {
 	run_split "$1" "$2" --help
 	assert_equal "$status" 0
 	assert_equal "$stderr" ""
-	[[ $output == "usage: $1 $2"* && $output == *"See $1(1)." ]]
+	[[ $output == "usage: $1 $2"* && $output == *"See $1(1)." ]] || return 1
+	assert_equal "$(grep -o "See $1(1)" <<<"$output" | wc -l)" 1
+}
+
+@test "cli: the overview says what each option does in one column" {
+	for p in "${programs[@]}"; do
+		"$p" --help | sed -n '/Common to all/,/^See/p' | grep -E '^ .*--' >"$BATS_TEST_TMPDIR/options"
+		assert_equal "$(grep -cE '^.{24} [^ ]' "$BATS_TEST_TMPDIR/options")" \
+			"$(wc -l <"$BATS_TEST_TMPDIR/options")"
+	done
 }
 
 @test "cli: every subcommand answers --help with 0, also where options are missing" {

@@ -193,8 +193,8 @@ const struct command command_check = {
 	.args_max = -1,
 	.summary = "Whether a node qualifies under a policy, and what is missing.",
 	.details =
-		"Reads rnp.node records, writes one rnp.eligibility each. Exits 1 when a node does "
-		"not qualify. See rnp-register(1).",
+		"Reads rnp.node records, writes one rnp.eligibility each. Exit status 1 when a node\n"
+		"does not qualify.",
 	.columns = "node,policy,qualified,tier,pool,reasons",
 	.opts = opts,
 	.run = run,

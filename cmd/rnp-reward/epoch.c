@@ -108,8 +108,7 @@ const struct command command_epoch = {
 	.args_max = -1,
 	.summary = "What each node is paid for an epoch, to the last base unit.",
 	.details =
-		"Reads rnp.usage records, writes one rnp.reward each and one rnp.epoch. "
-		"See rnp-reward(1).",
+		"Reads rnp.usage records, writes one rnp.reward each and one rnp.epoch.",
 	.columns =
 		"node,policy,qualified,job_base_units,availability_base_units,base_units,"
 		"total_base_units,merkle_root",

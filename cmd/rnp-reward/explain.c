@@ -281,8 +281,7 @@ const struct command command_explain = {
 	.summary =
 		"Every term of one node's pay, with the inputs and where each came from.",
 	.details =
-		"Reads the rnp.usage records of the epoch, writes one rnp.explain for each step. "
-		"See rnp-reward(1).",
+		"Reads the rnp.usage records of the epoch, writes one rnp.explain for each step.",
 	.columns = "part,step,value,formula,source",
 	.opts = options,
 	.run = run,

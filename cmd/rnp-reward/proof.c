@@ -175,7 +175,7 @@ const struct command command_proof = {
 	.summary = "Prove that a node's pay is in the Merkle tree of an epoch.",
 	.details =
 		"Reads what epoch wrote (rnp.reward and rnp.epoch), writes one rnp.proof for the "
-		"wallet of the node. Exits 1 when it is paid nothing. See rnp-reward(1).",
+		"wallet of the node. Exits 1 when it is paid nothing.",
 	.columns = "node,wallet,index,unlocked_base_units,merkle_root",
 	.opts = options,
 	.run = run,

@@ -312,8 +312,8 @@ const struct command command_usage = {
 	.args_max = -1,
 	.summary = "What each node did in an epoch, from signed records.",
 	.details =
-		"Reads rnp.node, rnp.heartbeat, rnp.verdict and rnp.receipt records, writes one "
-		"rnp.usage per node. See rnp-reward(1).",
+		"Reads rnp.node, rnp.heartbeat, rnp.verdict and rnp.receipt records, writes one\n"
+		"rnp.usage per node.",
 	.columns = "node,gpu_model,gpu_count,up_s,worked_s,earned_uusd,credits,score_ppm",
 	.opts = options,
 	.run = run,

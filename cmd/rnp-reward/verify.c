@@ -454,7 +454,7 @@ const struct command command_verify = {
 	.details =
 		"Reads rnp.proof records, or the rnp.reward and rnp.epoch records of one epoch; "
 		"writes one rnp.check for each thing that was checked. Exits 1 when one is not "
-		"good. See rnp-reward(1).",
+		"good.",
 	.columns = "ok,what,reason",
 	.opts = options,
 	.run = run,
