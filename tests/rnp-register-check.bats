@@ -71,6 +71,7 @@ with() {
 }
 
 @test "check: what it and detect tell to run exists" {
+	cd "$BATS_TEST_TMPDIR"
 	rnp-register detect >node.json
 	{ jq -r '.unknown[]' node.json; rnp-register check --policy rnp-021 node.json; } |
 		grep -oE 'rnp-[a-z]+ [a-z]+( --suite [a-z]+)?' | sort -u >commands
