@@ -185,7 +185,7 @@ $(BUILD)/replay/fuzz_%: $(BUILD)/obj/tests/fuzz/replay.o $$(call fuzz_objects,$$
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 install: all
-	scripts/install '$(DESTDIR)$(PREFIX)' '$(BUILD)'
+	scripts/install '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(PREFIX)'
 
 format:
 	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cu')
