@@ -3,8 +3,11 @@
  *
  *   verdict   time and memory of judging a full answer, n = 8192, on one core
  *   half      what keeping only a part of the memory costs in time
- *   cheats    RNP_POC_EACH (10,000) attempts of each kind at n = 512
- *   honest    3,000 honest answers while all cores are busy: none may be refused
+ *   cheats    attempts of each kind at n = 512
+ *   honest    honest answers while all cores are busy: none may be refused
+ *
+ * 40 of each, so that `make bench` ends within the hour; the spec's figures are those of
+ * RNP_POC_EACH=10000 (3,000 honest), which takes an hour and more by itself.
  *
  * Arguments: only these. Attempts use 2^8 instead of 2^18 hashes for the indices, or they would take a
  * night; the verdict uses all. Records on standard output; exit 1 when a promise is broken. */
@@ -25,7 +28,8 @@
 
 #define VERDICT_LIMIT_S     2.0
 #define VERDICT_LIMIT_BYTES ((int64_t)1 << 30)
-#define HONEST              3000
+#define EACH                40
+#define HONEST_MAX          3000
 
 static void record(const char *test, const char *unit, double median, const char *params)
 {
@@ -259,14 +263,19 @@ static bool many(size_t kind, uint64_t each)
 	return good;
 }
 
-static bool all_cheats(void)
+static uint64_t attempts(void)
 {
 	const char *text = getenv("RNP_POC_EACH");
-	uint64_t each = text ? strtoull(text, NULL, 10) : 10000;
+
+	return text ? strtoull(text, NULL, 10) : EACH;
+}
+
+static bool all_cheats(void)
+{
 	bool good = true;
 
 	for (size_t kind = 0; kind < NCHEATS; kind++)
-		good = many(kind, each) && good;
+		good = many(kind, attempts()) && good;
 	return good;
 }
 
@@ -283,10 +292,7 @@ static void *burn(void *arg)
 
 static bool honest_under_load(void)
 {
-	const char *text = getenv("RNP_POC_EACH");
-	uint64_t each = text && strtoull(text, NULL, 10) < HONEST ?
-		strtoull(text, NULL, 10) :
-		HONEST;
+	uint64_t each = attempts() < HONEST_MAX ? attempts() : HONEST_MAX;
 	pthread_t busy[4];
 	bool good;
 
