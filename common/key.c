@@ -121,6 +121,18 @@ int key_default_path(struct buf *out)
 
 /* --- files of secrets -------------------------------------------------------------------- */
 
+/* systemd hands a service its credentials in a directory that only the service may enter.
+ * Where it does so by an access list, the list's mask shows as the group's right to read. */
+static bool open_to_others(const char *path, mode_t mode)
+{
+	const char *dir = getenv("CREDENTIALS_DIRECTORY");
+	size_t n = dir ? strlen(dir) : 0;
+	bool credential = n && strncmp(path, dir, n) == 0 && path[n] == '/' &&
+		!strchr(path + n + 1, '/');
+
+	return mode & (credential ? 037 : 077);
+}
+
 static int read_secret(struct secret *to, const char *path, size_t max_bytes,
 	bool private)
 {
@@ -137,7 +149,7 @@ static int read_secret(struct secret *to, const char *path, size_t max_bytes,
 		err_set(EX_NOINPUT, "'%s' is a directory", path);
 		goto out;
 	}
-	if (private && (st.st_mode & 077)) {
+	if (private && open_to_others(path, st.st_mode)) {
 		err_set(EX_NOPERM, "'%s' can be read or written by others than its owner",
 			path);
 		err_hint("chmod 600 makes it private");

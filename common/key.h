@@ -39,7 +39,8 @@ int key_from_secret(struct key *k, const unsigned char secret[KEY_SECRET_BYTES])
 int key_default_path(struct buf *out);
 
 /* Load a key file; path NULL: the default. An encrypted one needs passphrase_file (NULL: none;
- * not read for a plain one). Returns 0, or -1: 66 absent, 77 readable by group or others, 65
+ * not read for a plain one). Returns 0, or -1: 66 absent, 77 readable by group or others
+ * (by group is fine in $CREDENTIALS_DIRECTORY), 65
  * malformed, 77 wrong or missing passphrase. */
 int key_load(struct key *k, const char *path, const char *passphrase_file);
 

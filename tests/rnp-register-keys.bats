@@ -152,6 +152,19 @@ passphrase() {
 	refused 66 "dir" rnp-register address --key dir
 }
 
+@test "key files: systemd's credentials may show the mask of their access list, and no others" {
+	fixed_key
+	mkdir -m 700 credentials
+	install -m 440 fixed.json credentials/key
+	refused 77 "credentials/key" rnp-register address --key "$PWD/credentials/key"
+	export CREDENTIALS_DIRECTORY=$PWD/credentials
+	rnp-register address --key "$CREDENTIALS_DIRECTORY/key"
+	chmod 444 credentials/key
+	refused 77 "credentials/key" rnp-register address --key "$CREDENTIALS_DIRECTORY/key"
+	install -m 440 fixed.json other.json
+	refused 77 "other.json" rnp-register address --key "$CREDENTIALS_DIRECTORY/../other.json"
+}
+
 @test "key files: a directory is no key, and standard output no place for one" {
 	mkdir dir
 	refused 66 "'dir' is a directory" rnp-register address --key dir
