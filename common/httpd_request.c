@@ -176,6 +176,7 @@ enum httpd_when httpd_error(struct httpd_reply *r, int status, const char *fmt, 
 	va_start(args, fmt);
 	vsnprintf(text, sizeof text, fmt, args);
 	va_end(args);
+	utf8_clean_line(text); /* "%.40s" may have cut a character in half */
 	r->status = status;
 	r->etag[0] = '\0';
 	r->content_type = NULL;
