@@ -10,7 +10,10 @@ struct given {
 	int64_t pool, left, epochs;
 };
 
-#define GIVEN_INIT { .pool = -1, .left = -1 }
+#define GIVEN_INIT                     \
+	{                              \
+		.pool = -1, .left = -1 \
+	}
 
 /* Entries for a table of options; g is a struct given. */
 /* clang-format off */
