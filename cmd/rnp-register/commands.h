@@ -28,4 +28,14 @@ const char *registry_path_for(const char *kind);
 int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
 	const char *kind, const void *body, size_t bytes, struct http_response *r);
 
+/* Rows that every client of a registry has in its table of options. */
+/* clang-format off */
+#define OPT_REGISTRY(to_url)                                                                   \
+	{ .name = "registry", .kind = OPT_TEXT, .required = true, .to = (to_url),              \
+		.metavar = "URL", .help = "the registry" }
+#define OPT_CA(to_path)                                                                        \
+	{ .name = "ca", .kind = OPT_TEXT, .to = (to_path), .metavar = "F",                     \
+		.help = "trust these certificates (PEM), not the system's" }
+/* clang-format on */
+
 #endif

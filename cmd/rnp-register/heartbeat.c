@@ -24,12 +24,7 @@ static int64_t interval_ms = INTERVAL_DEFAULT_MS;
 static bool once;
 
 static const struct opt opts[] = {
-	{ .name = "registry",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &registry,
-		.metavar = "URL",
-		.help = "the registry" },
+	OPT_REGISTRY(&registry),
 	{ .name = "once",
 		.kind = OPT_FLAG,
 		.to = &once,
@@ -53,11 +48,7 @@ static const struct opt opts[] = {
 		.to = &passphrase_file,
 		.metavar = "F",
 		.help = "of an encrypted key file" },
-	{ .name = "ca",
-		.kind = OPT_TEXT,
-		.to = &ca_file,
-		.metavar = "F",
-		.help = "trust these certificates (PEM), not the system's" },
+	OPT_CA(&ca_file),
 	{ 0 },
 };
 

@@ -17,12 +17,7 @@ static int64_t min_memory = -1, min_gpus = -1, limit = -1;
 static bool online;
 
 static const struct opt opts[] = {
-	{ .name = "registry",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &registry,
-		.metavar = "URL",
-		.help = "the registry" },
+	OPT_REGISTRY(&registry),
 	{ .name = "gpu-model",
 		.kind = OPT_TEXT,
 		.to = &model,
@@ -72,11 +67,7 @@ static const struct opt opts[] = {
 		.help = "end after N nodes (default all)",
 		.min = 1,
 		.max = INT64_MAX },
-	{ .name = "ca",
-		.kind = OPT_TEXT,
-		.to = &ca_file,
-		.metavar = "F",
-		.help = "trust these certificates (PEM), not the system's" },
+	OPT_CA(&ca_file),
 	{ 0 },
 };
 

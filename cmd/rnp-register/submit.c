@@ -17,17 +17,8 @@ static const char *registry, *ca_file;
 static int64_t timeout_ms;
 
 static const struct opt opts[] = {
-	{ .name = "registry",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &registry,
-		.metavar = "URL",
-		.help = "the registry" },
-	{ .name = "ca",
-		.kind = OPT_TEXT,
-		.to = &ca_file,
-		.metavar = "F",
-		.help = "trust these certificates (PEM), not the system's" },
+	OPT_REGISTRY(&registry),
+	OPT_CA(&ca_file),
 	{ .name = "timeout",
 		.kind = OPT_DURATION,
 		.to = &timeout_ms,
