@@ -21,7 +21,7 @@ say = $(if $(V),,@echo '  $(1)  $@')
 
 PROGRAMS := rnp-register rnp-bench rnp-price rnp-train rnp-serve rnp-reward
 BINS     := $(PROGRAMS:%=$(BUILD)/bin/%)
-COMMON   := $(wildcard common/*.c)
+COMMON   := $(wildcard common/*.c common/*/*.c)
 KERNELS  := $(wildcard kernels/*.c)
 CUDA     := $(wildcard kernels/*.cu)
 UNITS    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/*.c))
