@@ -10,11 +10,11 @@
 #include "common/err.h"
 #include "common/io.h"
 #include "common/json.h"
-#include "common/lines.h"
 #include "common/money.h"
 #include "common/out.h"
 #include "common/policy.h"
 #include "common/prog.h"
+#include "common/records.h"
 #include "common/schema.h"
 
 #define FEE_PPM_MAX 500000
@@ -167,16 +167,19 @@ static int read_node(struct session *s)
 }
 
 /* f32 speed of the GPU as measured, for a chip whose data sheet we do not have */
-static int use_bench(struct session *s, const json_t *r, const char *where)
+static int use_bench(void *session, const struct record *record)
 {
+	struct session *s = session;
+	const json_t *r = record->json;
 	const char *suite, *test, *unit;
 	int64_t median;
 
-	if (schema_check(r, where, "rnp.bench") < 0 ||
-		json_get_text(r, where, "suite", &suite) < 0 ||
-		json_get_text(r, where, "test", &test) < 0 ||
-		json_get_text(r, where, "unit", &unit) < 0 ||
-		json_get_i64(r, where, "median", 0, JSON_SAFE_INTEGER_MAX, &median) < 0)
+	if (schema_check(r, record->where, "rnp.bench") < 0 ||
+		json_get_text(r, record->where, "suite", &suite) < 0 ||
+		json_get_text(r, record->where, "test", &test) < 0 ||
+		json_get_text(r, record->where, "unit", &unit) < 0 ||
+		json_get_i64(r, record->where, "median", 0, JSON_SAFE_INTEGER_MAX,
+			&median) < 0)
 		return -1;
 	if (!s->in.f32_gflops && s->in.gpu_model && strcmp(suite, "gpu") == 0 &&
 		strstr(test, "f32") && strcmp(unit, "FLOP/s") == 0)
@@ -184,30 +187,11 @@ static int use_bench(struct session *s, const json_t *r, const char *where)
 	return 0;
 }
 
-static int use_offer(struct session *s, const json_t *r, const char *where)
+static int use_offer(void *session, const struct record *r)
 {
-	return offer_list_add_json(&s->offers, r, where);
-}
+	struct session *s = session;
 
-static int read_records(struct session *s, int n, char **files,
-	int (*use)(struct session *s, const json_t *r, const char *where))
-{
-	struct lines in;
-	char *line;
-	size_t len;
-	int rc;
-
-	lines_open(&in, files, n, JSON_RECORD_BYTES_MAX);
-	while ((rc = lines_next(&in, &line, &len)) > 0) {
-		json_t *r = json_parse_object(line, len, lines_where(&in));
-
-		rc = r ? use(s, r, lines_where(&in)) : -1;
-		json_decref(r);
-		if (rc < 0)
-			break;
-	}
-	lines_close(&in);
-	return rc;
+	return offer_list_add_json(&s->offers, r->json, r->where);
 }
 
 static int read_policy(struct session *s)
@@ -303,11 +287,13 @@ static int quote(struct session *s, int n, char **args)
 	if (read_node(s) < 0 || cost_load(&s->costs, costs_path) < 0 ||
 		cost_floor(&s->costs, s->hour, &s->floor) < 0 || read_policy(s) < 0)
 		return -1;
-	if (bench_path && read_records(s, 1, (char **)&bench_path, use_bench) < 0)
+	if (bench_path &&
+		records_each((char **)&bench_path, 1, JSON_RECORD_BYTES_MAX, use_bench,
+			s) < 0)
 		return -1;
 	if (state_path && quote_state_load(&s->state, state_path) < 0)
 		return -1;
-	if (read_records(s, n, args, use_offer) < 0)
+	if (records_each(args, n, JSON_RECORD_BYTES_MAX, use_offer, s) < 0)
 		return -1;
 	key = s->address ? s->address : UNSIGNED;
 	s->in.floor_uusd = s->floor.floor_uusd;

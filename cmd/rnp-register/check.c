@@ -8,11 +8,11 @@
 #include "common/facts.h"
 #include "common/gpu.h"
 #include "common/json.h"
-#include "common/lines.h"
 #include "common/out.h"
 #include "common/policy.h"
 #include "common/pool.h"
 #include "common/prog.h"
+#include "common/records.h"
 #include "common/schema.h"
 
 static const char *policy_name;
@@ -146,45 +146,39 @@ static json_t *judge(const struct policy *p, const json_t *node, bool *qualified
 	return record;
 }
 
-static int check_line(const struct policy *p, char *line, size_t len, const char *where,
-	bool *all_qualified)
-{
-	json_t *node = json_parse_object(line, len, where), *record = NULL;
-	bool qualified;
-	int rc = -1;
+struct session {
+	struct policy policy;
+	bool all_qualified;
+};
 
-	if (node && schema_check(node, where, "rnp.node") == 0) {
-		record = judge(p, node, &qualified);
-		*all_qualified = *all_qualified && qualified;
-		rc = out_record(record);
-	}
+static int check_record(void *session, const struct record *r)
+{
+	struct session *s = session;
+	json_t *record;
+	bool qualified;
+	int rc;
+
+	if (schema_check(r->json, r->where, "rnp.node") < 0)
+		return -1;
+	record = judge(&s->policy, r->json, &qualified);
+	s->all_qualified = s->all_qualified && qualified;
+	rc = out_record(record);
 	json_decref(record);
-	json_decref(node);
 	return rc;
 }
 
 static int run(int nargs, char **args)
 {
-	bool all_qualified = true;
-	struct policy p;
-	struct lines l;
-	char *line;
-	size_t len;
+	struct session s = { .all_qualified = true };
 	int rc;
 
-	if (policy_load(&p, policy_name) < 0)
+	if (policy_load(&s.policy, policy_name) < 0)
 		return err_report();
-	lines_open(&l, args, nargs, JSON_RECORD_BYTES_MAX);
-	while ((rc = lines_next(&l, &line, &len)) == 1)
-		if (check_line(&p, line, len, lines_where(&l), &all_qualified) < 0) {
-			rc = -1;
-			break;
-		}
-	lines_close(&l);
-	policy_release(&p);
+	rc = records_each(args, nargs, JSON_RECORD_BYTES_MAX, check_record, &s);
+	policy_release(&s.policy);
 	if (rc < 0)
 		return err_report();
-	return all_qualified ? EX_OK : EXIT_NO;
+	return s.all_qualified ? EX_OK : EXIT_NO;
 }
 
 const struct command command_check = {

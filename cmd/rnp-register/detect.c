@@ -9,10 +9,10 @@
 #include "common/hw.h"
 #include "common/json.h"
 #include "common/key.h"
-#include "common/lines.h"
 #include "common/nvml.h"
 #include "common/out.h"
 #include "common/prog.h"
+#include "common/records.h"
 #include "common/schema.h"
 
 static struct {
@@ -259,30 +259,19 @@ static int add_address(json_t *node, struct hw_causes *why)
 	return 0;
 }
 
+static int take_bench(void *node, const struct record *r)
+{
+	if (schema_check(r->json, r->where, "rnp.bench") < 0)
+		return -1;
+	return measured_take(node, r->json, r->where);
+}
+
 static int add_measured(json_t *node, const char *path)
 {
-	struct lines lines;
-	char *line;
-	size_t len;
-	int more, rc = -1;
-
-	lines_open(&lines, (char **)&path, 1, JSON_RECORD_BYTES_MAX);
-	while ((more = lines_next(&lines, &line, &len)) > 0) {
-		const char *where = lines_where(&lines);
-		json_t *bench = json_parse_object(line, len, where);
-		int good = bench ? schema_check(bench, where, "rnp.bench") : -1;
-
-		if (good == 0)
-			good = measured_take(node, bench, where);
-		json_decref(bench);
-		if (good < 0)
-			goto out;
-	}
+	if (records_each((char **)&path, 1, JSON_RECORD_BYTES_MAX, take_bench, node) < 0)
+		return -1;
 	measured_finish(node);
-	rc = more;
-out:
-	lines_close(&lines);
-	return rc;
+	return 0;
 }
 
 static void add_unknown(json_t *node, const struct hw_causes *why)

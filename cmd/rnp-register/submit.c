@@ -5,10 +5,10 @@
 #include "common/err.h"
 #include "common/http.h"
 #include "common/json.h"
-#include "common/lines.h"
 #include "common/out.h"
 #include "common/poc.h"
 #include "common/prog.h"
+#include "common/records.h"
 #include "common/schema.h"
 
 #define ANSWER_BYTES_MAX ((size_t)64 << 10)
@@ -69,23 +69,24 @@ static json_t *read_answer(const struct http_response *r)
 	return answer;
 }
 
-static int submit_one(struct http *http, const char *line, size_t len, const char *where)
+static int submit_one(void *ctx, const struct record *record)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
-	json_t *record = json_parse_object(line, len, where), *answer = NULL;
+	struct http *http = ctx;
+	json_t *answer = NULL;
 	int rc = -1;
 
-	if (!record || json_check_kind(record, where, NULL) < 0)
+	if (json_check_kind(record->json, record->where, NULL) < 0)
 		goto out;
-	if (!json_object_get(record, "proof")) {
-		err_set(EX_DATAERR, "%s: the record is not signed", where);
+	if (!json_object_get(record->json, "proof")) {
+		err_set(EX_DATAERR, "%s: the record is not signed", record->where);
 		err_hint("pipe it through rnp-register sign");
 		goto out;
 	}
 	if (registry_post(http, registry, ca_file, timeout_ms,
-		    json_string_value(json_object_get(record, "kind")), line, len,
-		    &r) < 0) {
-		err_add("%s", where);
+		    json_string_value(json_object_get(record->json, "kind")),
+		    record->text, record->len, &r) < 0) {
+		err_add("%s", record->where);
 		goto out;
 	}
 	answer = read_answer(&r);
@@ -93,7 +94,6 @@ static int submit_one(struct http *http, const char *line, size_t len, const cha
 		rc = out_record(answer);
 out:
 	json_decref(answer);
-	json_decref(record);
 	http_response_release(&r);
 	return rc;
 }
@@ -101,16 +101,8 @@ out:
 static int run(int n, char **args)
 {
 	struct http http = HTTP_INIT;
-	struct lines in;
-	char *line;
-	size_t len;
-	int rc;
+	int rc = records_each(args, n, POC_ANSWER_BYTES_MAX, submit_one, &http);
 
-	lines_open(&in, args, n, POC_ANSWER_BYTES_MAX);
-	while ((rc = lines_next(&in, &line, &len)) == 1)
-		if ((rc = submit_one(&http, line, len, lines_where(&in))) < 0)
-			break;
-	lines_close(&in);
 	http_release(&http);
 	return rc < 0 ? err_report() : EX_OK;
 }

@@ -6,9 +6,9 @@
 #include "cmd/rnp-reward/commands.h"
 #include "common/err.h"
 #include "common/json.h"
-#include "common/lines.h"
 #include "common/out.h"
 #include "common/prog.h"
+#include "common/records.h"
 #include "common/schema.h"
 
 static const char *node;
@@ -28,52 +28,40 @@ struct tree {
 	json_t *reward, *epoch; /* of the node; or NULL */
 };
 
-static int take(struct tree *t, char *line, size_t len, const char *where)
+static int take(void *tree, const struct record *r)
 {
-	json_t *record = json_parse_object(line, len, where);
+	struct tree *t = tree;
 	const char *kind;
-	int rc = -1;
+	int rc = 0;
 
-	if (!record || schema_check(record, where, NULL) < 0)
-		goto out;
-	kind = json_string_value(json_object_get(record, "kind"));
-	rc = 0;
+	if (schema_check(r->json, r->where, NULL) < 0)
+		return -1;
+	kind = json_string_value(json_object_get(r->json, "kind"));
 	if (strcmp(kind, "rnp.epoch") == 0) {
 		if (t->epoch)
 			rc = err_set(EX_DATAERR,
-				"%s: a second rnp.epoch: proofs are of one epoch", where);
-		t->epoch = t->epoch ? t->epoch : json_incref(record);
+				"%s: a second rnp.epoch: proofs are of one epoch",
+				r->where);
+		t->epoch = t->epoch ? t->epoch : json_incref(r->json);
 	} else if (strcmp(kind, "rnp.reward") == 0) {
-		rc = claims_add(&t->claims, record, where);
+		rc = claims_add(&t->claims, r->json, r->where);
 		if (!t->reward &&
-			strcmp(json_string_value(json_object_get(record, "node")),
+			strcmp(json_string_value(json_object_get(r->json, "node")),
 				node) == 0)
-			t->reward = json_incref(record);
+			t->reward = json_incref(r->json);
 	} else {
 		rc = err_set(EX_DATAERR,
-			"%s: kind '%.40s' is neither rnp.reward nor rnp.epoch", where,
+			"%s: kind '%.40s' is neither rnp.reward nor rnp.epoch", r->where,
 			kind);
 	}
-out:
-	json_decref(record);
 	return rc;
 }
 
 static int read_all(struct tree *t, char **files, int n)
 {
-	struct lines l;
-	char *line;
-	size_t len;
-	int rc;
-
-	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
-	while ((rc = lines_next(&l, &line, &len)) == 1)
-		if (take(t, line, len, lines_where(&l)) < 0) {
-			rc = -1;
-			break;
-		}
-	lines_close(&l);
-	return rc < 0 ? -1 : claims_finish(&t->claims);
+	if (records_each(files, n, JSON_RECORD_BYTES_MAX, take, t) < 0)
+		return -1;
+	return claims_finish(&t->claims);
 }
 
 /* A proof against a tree that is not the epoch's would prove nothing. */

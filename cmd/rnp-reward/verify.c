@@ -11,10 +11,10 @@
 #include "cmd/rnp-reward/write.h"
 #include "common/err.h"
 #include "common/json.h"
-#include "common/lines.h"
 #include "common/mem.h"
 #include "common/out.h"
 #include "common/prog.h"
+#include "common/records.h"
 #include "common/schema.h"
 
 static struct {
@@ -112,52 +112,38 @@ static int check_proof(struct seen *s, const json_t *record, const char *where)
 
 /* --- what is read -------------------------------------------------------------------------- */
 
-static int take(struct seen *s, char *line, size_t len, const char *where)
+static int take(void *seen, const struct record *r)
 {
-	json_t *record = json_parse_object(line, len, where);
+	struct seen *s = seen;
 	const char *kind;
-	int rc = -1;
 
-	if (!record || schema_check(record, where, NULL) < 0)
-		goto out;
-	kind = json_string_value(json_object_get(record, "kind"));
-	if (strcmp(kind, "rnp.proof") == 0) {
-		rc = check_proof(s, record, where);
-	} else if (strcmp(kind, "rnp.reward") == 0) {
-		rc = claims_add(&s->claims, record, where);
+	if (schema_check(r->json, r->where, NULL) < 0)
+		return -1;
+	kind = json_string_value(json_object_get(r->json, "kind"));
+	if (strcmp(kind, "rnp.proof") == 0)
+		return check_proof(s, r->json, r->where);
+	if (strcmp(kind, "rnp.reward") == 0) {
 		if (opts.usage) {
-			buf_add(&s->rewards, line, len);
+			buf_add(&s->rewards, r->text, r->len);
 			buf_addc(&s->rewards, '\n');
 		}
-	} else if (strcmp(kind, "rnp.epoch") == 0 && !s->epoch) {
-		s->epoch = json_incref(record);
-		rc = 0;
-	} else {
-		rc = err_set(EX_DATAERR, "%s: %s '%.40s'", where,
-			s->epoch ? "one epoch at a time, not another" :
-				   "nothing to verify in kind",
-			kind);
+		return claims_add(&s->claims, r->json, r->where);
 	}
-out:
-	json_decref(record);
-	return rc;
+	if (strcmp(kind, "rnp.epoch") == 0 && !s->epoch) {
+		s->epoch = json_incref(r->json);
+		return 0;
+	}
+	return err_set(EX_DATAERR, "%s: %s '%.40s'", r->where,
+		s->epoch ? "one epoch at a time, not another" :
+			   "nothing to verify in kind",
+		kind);
 }
 
 static int read_all(struct seen *s, char **files, int n)
 {
-	struct lines l;
-	char *line;
-	size_t len;
-	int rc;
-
-	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
-	while ((rc = lines_next(&l, &line, &len)) == 1)
-		if (take(s, line, len, lines_where(&l)) < 0) {
-			rc = -1;
-			break;
-		}
-	lines_close(&l);
-	return rc < 0 ? -1 : claims_finish(&s->claims);
+	if (records_each(files, n, JSON_RECORD_BYTES_MAX, take, s) < 0)
+		return -1;
+	return claims_finish(&s->claims);
 }
 
 /* --- an epoch in itself -------------------------------------------------------------------- */
