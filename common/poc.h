@@ -17,8 +17,8 @@
  * of rng.h, draws numbers below the count of leaves until there are enough distinct ones; they are
  * used in ascending order. A try at another root costs those 2^18 sequential hashes, about 10 ms.
  *
- * matmul. n x n matrices of int8, row-major: byte i of sequence A0, B0 .. B7, -128 replaced by 0, so
- * that the mean is 0. Round t = 1 .. rounds: C = A_{t-1} B_{(t-1) mod 8} exactly, and
+ * matmul. n x n matrices of int8: byte i of sequence A0, B0 .. B7, -128 replaced by 0, so that the
+ * mean is 0; A0 row by row, the B's column by column, as products take them (product.h). Round t = 1 .. rounds: C = A_{t-1} B_{(t-1) mod 8} exactly, and
  *     A_t[i][j] = int8(((uint32(C[i][j]) ^ r[t][i] ^ c[t][j]) x 0x9E3779B1) >> 24)
  * where r[t][i] and c[t][j] are words t n + i and t n + j of the sequences "rows" and "columns". The two
  * salts are not in the design's formula and close a hole in it: without them the zero row is a fixed
@@ -173,6 +173,10 @@ size_t poc_sort(uint64_t *at, size_t n);
 /* The place of v in a sorted list that holds it. */
 size_t poc_find(const uint64_t *at, size_t n, uint64_t v);
 
+/* The kernels for this CPU at the level of RNP_ISA, each for one thread. */
+struct cpu_kernels;
+const struct cpu_kernels *poc_kernels(void);
+
 /* Bytes from the start of block p->block, by all threads. */
 void poc_fill(void *out, uint64_t bytes, const struct philox *p);
 
@@ -199,9 +203,10 @@ bool poc_tree_check(const unsigned char root[POC_HASH_BYTES], uint64_t leaves,
 	const uint64_t *at, unsigned char *hashes, size_t n, const unsigned char *proof,
 	size_t proof_bytes);
 
-/* matmul: rows of the first matrix or of a B (which: -1, 0 .. 7) from first on, by all threads. */
+/* matmul: rows of the first matrix (which: -1) or columns of a B (0 .. 7), count of them from first
+ * on, n bytes each, by all threads. */
 void poc_matrix(int8_t *out, const unsigned char seed[POC_HASH_BYTES], int which,
-	int64_t n, int64_t first, int64_t rows);
+	int64_t n, int64_t first, int64_t count);
 
 /* matmul: the salts of round t, n words each. */
 void poc_salts(uint32_t *rows, uint32_t *columns,

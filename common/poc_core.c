@@ -8,9 +8,8 @@
 #include "common/mem.h"
 #include "common/poc.h"
 #include "common/rng.h"
-#include "kernels/cpu.h"
+#include "kernels/dev_cpu.h"
 #include "kernels/hashlanes.h"
-#include "kernels/sha256_rows.h"
 
 #define SEED_PREFIX    "rnp-challenge-1"
 #define INDICES_PREFIX "rnp-indices-1"
@@ -215,23 +214,27 @@ void poc_draw(uint64_t *out, int count, uint64_t total,
 	qsort(out, (size_t)count, sizeof *out, compare);
 }
 
-static philox_fill_fn philox_fast(void)
+static struct cpu_kernels chosen;
+
+static void choose_kernels(void)
 {
-#ifdef __x86_64__
-	static const philox_fill_fn by_level[CPU_LEVELS] = { philox_fill_ref,
-		philox_fill_avx2, philox_fill_avx512 };
 	enum cpu_level level;
 
 	(void)cpu_level_chosen(&level);
-	return by_level[level];
-#else
-	return philox_fill_ref;
-#endif
+	dev_cpu_kernels(&chosen, level);
+}
+
+const struct cpu_kernels *poc_kernels(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, choose_kernels);
+	return &chosen;
 }
 
 void poc_fill(void *out, uint64_t bytes, const struct philox *p)
 {
-	philox_fill_fn fn = philox_fast();
+	philox_fill_fn fn = poc_kernels()->philox;
 
 #pragma omp parallel for schedule(static) if (bytes > FILL_BYTES)
 	for (uint64_t at = 0; at < bytes; at += FILL_BYTES) {
@@ -243,25 +246,11 @@ void poc_fill(void *out, uint64_t bytes, const struct philox *p)
 	}
 }
 
-static sha256_rows_fn rows_fast(void)
-{
-#ifdef __x86_64__
-	enum cpu_level level;
-
-	(void)cpu_level_chosen(&level);
-	if (level == CPU_AVX512)
-		return sha256_rows_avx512;
-	if (level == CPU_AVX2)
-		return cpu_features(level).sha ? sha256_rows_shani : sha256_rows_avx2;
-#endif
-	return sha256_rows_ref;
-}
-
 /* all rows with the same prefix; in->first and the index as they are */
 static void hash_rows(unsigned char *out, const struct sha256_rows *in)
 {
 	uint64_t each = HASH_BYTES / in->row_bytes / 16 * 16 + 16;
-	sha256_rows_fn fn = rows_fast();
+	sha256_rows_fn fn = poc_kernels()->sha256;
 
 #pragma omp parallel for schedule(static) if (in->count > each)
 	for (uint64_t at = 0; at < in->count; at += each) {

@@ -7,11 +7,11 @@
 #include "common/json.h"
 #include "common/mem.h"
 #include "common/poc.h"
+#include "kernels/dev_cpu.h"
 #include "kernels/hashlanes.h"
-#include "kernels/matmul.h"
 
-/* rows of B that are made at a time: with n = 8192 they take 4 MB and stay in the cache */
-#define CHUNK_ROWS 512
+/* columns of B that a thread makes at a time: so many bytes of them stay in its cache */
+#define CHUNK_BYTES ((int64_t)1 << 18)
 
 static bool no(char reason[POC_REASON_MAX], const char *why)
 {
@@ -95,19 +95,19 @@ static bool same_tuples(const json_t *list, const int64_t *want, int count, int 
 /* --- matmul ------------------------------------------------------------------------------- */
 
 void poc_matrix(int8_t *out, const unsigned char seed[POC_HASH_BYTES], int which,
-	int64_t n, int64_t first, int64_t rows)
+	int64_t n, int64_t first, int64_t count)
 {
+	int8_balance_fn balance = poc_kernels()->balance;
 	char name[3] = { which < 0 ? 'A' : 'B', (char)('0' + (which < 0 ? 0 : which)),
 		'\0' };
 	struct philox p;
 
 	poc_sequence(&p, seed, name);
 	p.block = (uint64_t)(first * n / PHILOX_BLOCK_BYTES);
-	poc_fill(out, (uint64_t)(rows * n), &p);
-#pragma omp parallel for schedule(static) if (rows > 1)
-	for (int64_t r = 0; r < rows; r++)
-		for (int64_t i = r * n; i < (r + 1) * n; i++)
-			out[i] = out[i] == INT8_MIN ? 0 : out[i];
+	poc_fill(out, (uint64_t)(count * n), &p);
+#pragma omp parallel for schedule(static) if (count > 64)
+	for (int64_t r = 0; r < count; r++)
+		balance(out + r * n, (uint64_t)n);
 }
 
 void poc_salts(uint32_t *rows, uint32_t *columns,
@@ -138,28 +138,32 @@ struct opening {
 	const int8_t *now, *before; /* before NULL: it is of the first matrix */
 };
 
-/* c = rows of openings with the same B, times that B, which is made piece by piece. */
+/* c = m rows times a B, of which each thread makes some columns at a time. */
 static void multiply(int32_t *c, const int8_t *a, int64_t m, int64_t n,
 	const unsigned char seed[POC_HASH_BYTES], int which)
 {
-	int64_t rows = n < CHUNK_ROWS ? n : CHUNK_ROWS;
-	int8_t *b = xmalloc((size_t)(rows * n)), *part = xmalloc((size_t)(m * rows));
-	int32_t *sum = xmalloc((size_t)(m * n) * sizeof *sum);
+	product_fn product = poc_kernels()->product[PRODUCT_I8];
+	int64_t each = CHUNK_BYTES / n;
 
-	memset(c, 0, (size_t)(m * n) * sizeof *c);
-	for (int64_t k = 0; k < n; k += rows) {
-		int64_t kc = n - k < rows ? n - k : rows;
+#pragma omp parallel for schedule(dynamic) if (n > each)
+	for (int64_t j = 0; j < n; j += each) {
+		int64_t count = n - j < each ? n - j : each;
+		int8_t *b = xmalloc((size_t)(count * n));
+		const struct product p = { .type = PRODUCT_I8,
+			.c = c + j,
+			.a = a,
+			.b = b,
+			.m = (uint64_t)m,
+			.n = (uint64_t)count,
+			.k = (uint64_t)n,
+			.lda = (uint64_t)n,
+			.ldb = (uint64_t)n,
+			.ldc = (uint64_t)n };
 
-		poc_matrix(b, seed, which, n, k, kc);
-		for (int64_t i = 0; i < m; i++)
-			memcpy(part + i * kc, a + i * n + k, (size_t)kc);
-		matmul_fast()->i8(m, n, kc, part, b, sum);
-		for (int64_t i = 0; i < m * n; i++)
-			c[i] = (int32_t)((uint32_t)c[i] + (uint32_t)sum[i]);
+		poc_matrix(b, seed, which, n, j, count);
+		product(&p);
+		free(b);
 	}
-	free(b);
-	free(part);
-	free(sum);
 }
 
 /* All openings of rounds with one B; wrong ones are counted. */

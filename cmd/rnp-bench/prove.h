@@ -11,7 +11,7 @@ struct prove_hooks {
 	void *ctx;
 	/* after round t: its matrix may be changed before it is hashed and used */
 	void (*round)(void *ctx, int64_t t, int8_t *a, int64_t n);
-	/* after a step of the fill: its slice may be changed before it is hashed */
+	/* after a step of the fill, on the CPU only: its slice may be changed before it is hashed */
 	void (*step)(void *ctx, const struct memfill *m);
 	/* after a segment of the chain */
 	void (*segment)(void *ctx, int64_t segment, unsigned char state[POC_HASH_BYTES]);
@@ -23,45 +23,22 @@ struct prove_hooks {
 json_t *prove(const struct poc_challenge *c, int64_t memory_bytes,
 	const struct prove_hooks *hooks);
 
-/* The tests alone, as objects of the answer. */
+/* The tests alone, as objects of the answer; NULL with err_set when the device fails. */
+struct dev;
 json_t *prove_matmul(const struct poc_challenge *c, const struct poc_device *d,
-	int64_t memory_bytes, const struct prove_hooks *hooks);
+	struct dev *dev, int64_t memory_bytes, const struct prove_hooks *hooks);
 json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
-	const struct prove_hooks *hooks);
+	struct dev *dev, const struct prove_hooks *hooks);
 json_t *prove_chain(const struct poc_challenge *c, const struct poc_device *d,
 	const struct prove_hooks *hooks);
 
-/* --- parts that provers on other devices use ----------------------------------------------- */
+/* --- what they share ---------------------------------------------------------------------- */
 
-/* The rows that an answer holds; rows is allocated by draw, to be filled, and freed by part. */
-struct prove_rows {
-	uint64_t n, drawn[POC_OPENINGS], at[2 * POC_OPENINGS];
-	size_t count;
-	unsigned char *rows;
-};
-
-void prove_rows_draw(struct prove_rows *p, const struct poc_challenge *c,
-	const unsigned char seed[POC_HASH_BYTES], uint64_t leaves,
-	const unsigned char root[POC_HASH_BYTES]);
-json_t *prove_rows_part(struct prove_rows *p, const struct poc_tree *tree,
-	const unsigned char root[POC_HASH_BYTES]);
-
-/* Who fills memory: a step with its leaf hashes, lane by lane, and one block by its index. */
-struct prove_filler {
-	void *ctx;
-	int (*step)(void *ctx, const struct memfill *m, unsigned char *leaves);
-	int (*get)(void *ctx, uint32_t *out, const struct memfill *m, uint64_t index);
-};
-
-/* The memory test's object; NULL with err_set when the filler fails. */
-json_t *prove_fill(const struct poc_challenge *c, const struct poc_device *d,
-	const struct prove_filler *by, uint32_t *blocks);
-
-/* The same tests on any device of kernels/dev.h (prove_dev.c). NULL with err_set. */
-struct dev;
-json_t *prove_dev_matmul(const struct poc_challenge *c, const struct poc_device *d,
-	int64_t memory_bytes, struct dev *dev);
-json_t *prove_dev_memory(const struct poc_challenge *c, const struct poc_device *d,
-	struct dev *dev);
+/* The device's error as ours; returns -1. */
+int prove_failed(const struct dev *dev);
+void prove_set_hash(json_t *obj, const char *key,
+	const unsigned char hash[POC_HASH_BYTES]);
+/* A list of n numbers; the caller owns it. */
+json_t *prove_tuple(const int64_t *v, int n);
 
 #endif

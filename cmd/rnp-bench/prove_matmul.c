@@ -1,23 +1,69 @@
-/* The proof of compute on a device of kernels/dev.h: a GPU, or in the tests the CPU, which has to give
- * the bytes of prove.c. Matrices and memory stay on the device; hashes of rows, and the rounds
- * that fit into memory_bytes, come to the host. */
+/* The matmul test on any device. Matrices stay on the device; hashes of rows, and the rounds that fit
+ * into memory_bytes, come to the host. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-bench/prove.h"
 #include "common/err.h"
+#include "common/json.h"
 #include "common/mem.h"
 #include "kernels/dev.h"
 
-static int failed(const struct dev *dev)
+/* --- the openings ------------------------------------------------------------------------- */
+
+/* The rows that an answer holds; rows is allocated by draw and freed by part. */
+struct opened {
+	uint64_t n, drawn[POC_OPENINGS], at[2 * POC_OPENINGS];
+	size_t count;
+	unsigned char *rows;
+};
+
+static void opened_draw(struct opened *p, const struct poc_challenge *c,
+	const unsigned char seed[POC_HASH_BYTES], uint64_t leaves,
+	const unsigned char root[POC_HASH_BYTES])
 {
-	return err_set(dev->code ? dev->code : EX_UNAVAILABLE, "%s: %s", dev->name,
-		dev->error);
+	unsigned char x[POC_HASH_BYTES];
+
+	poc_fold(x, c, seed, "matmul", root);
+	poc_draw(p->drawn, POC_OPENINGS, leaves, x);
+	p->count = 0;
+	for (int i = 0; i < POC_OPENINGS; i++) {
+		p->at[p->count++] = p->drawn[i];
+		if (p->drawn[i] >= p->n)
+			p->at[p->count++] = p->drawn[i] - p->n;
+	}
+	p->count = poc_sort(p->at, p->count);
+	p->rows = xmalloc(p->count * p->n);
 }
 
-/* --- matmul ------------------------------------------------------------------------------- */
+static json_t *opened_part(struct opened *p, const struct poc_tree *tree,
+	const unsigned char root[POC_HASH_BYTES])
+{
+	json_t *part = json_object(), *openings = json_array();
+	struct buf path = BUF_INIT;
 
-struct device_rounds {
+	for (int i = 0; i < POC_OPENINGS; i++) {
+		int64_t v[2] = { (int64_t)(p->drawn[i] / p->n) + 1,
+			(int64_t)(p->drawn[i] % p->n) };
+
+		json_push(openings, prove_tuple(v, 2));
+	}
+	poc_tree_open(tree, p->at, p->count, &path);
+	prove_set_hash(part, "root", root);
+	json_set(part, "openings", openings);
+	poc_set_bytes(part, "rows", p->rows, p->count * p->n);
+	poc_set_bytes(part, "path", buf_text(&path), path.len);
+	buf_release(&path);
+	free(p->rows);
+	p->rows = NULL;
+	return part;
+}
+
+/* --- the rounds --------------------------------------------------------------------------- */
+
+/* A_t is kept for every t that is a multiple of every, the first one included; the rows of
+ * other rounds are computed again when they are opened. */
+struct rounds {
 	struct dev *dev;
 	const struct poc_device *d;
 	unsigned char seed[POC_HASH_BYTES];
@@ -28,10 +74,11 @@ struct device_rounds {
 	int32_t *c;
 	uint32_t *row_salts, *column_salts;
 	unsigned char *hashes;
+	const struct prove_hooks *hooks;
 };
 
 /* A matrix of the seed on the device; which: -1, 0 .. 7. */
-static int fill_matrix(struct device_rounds *r, int8_t *out, int which)
+static int fill_matrix(struct rounds *r, int8_t *out, int which)
 {
 	char name[3] = { which < 0 ? 'A' : 'B', (char)('0' + (which < 0 ? 0 : which)),
 		0 };
@@ -41,11 +88,11 @@ static int fill_matrix(struct device_rounds *r, int8_t *out, int which)
 	poc_sequence(&p, r->seed, name);
 	if (ops->philox(r->dev, out, r->n * r->n, &p) < 0 ||
 		ops->balance(r->dev, out, r->n * r->n) < 0)
-		return failed(r->dev);
+		return prove_failed(r->dev);
 	return 0;
 }
 
-static int allocate(struct device_rounds *r)
+static int allocate(struct rounds *r)
 {
 	const struct dev_ops *ops = r->dev->ops;
 	uint64_t square = r->n * r->n;
@@ -56,17 +103,17 @@ static int allocate(struct device_rounds *r)
 		ops->alloc(r->dev, (void **)&r->row_salts, 4 * r->n) < 0 ||
 		ops->alloc(r->dev, (void **)&r->column_salts, 4 * r->n) < 0 ||
 		ops->alloc(r->dev, (void **)&r->hashes, POC_HASH_BYTES * r->n) < 0)
-		return failed(r->dev);
-	/* products take B turned */
-	for (int k = 0; k < POC_MATRICES && k < r->d->rounds; k++)
-		if (ops->alloc(r->dev, (void **)&r->b[k], square) < 0 ||
-			fill_matrix(r, r->next, k) < 0 ||
-			ops->turn(r->dev, r->b[k], r->next, r->n) < 0)
-			return failed(r->dev);
+		return prove_failed(r->dev);
+	for (int k = 0; k < POC_MATRICES && k < r->d->rounds; k++) {
+		if (ops->alloc(r->dev, (void **)&r->b[k], square) < 0)
+			return prove_failed(r->dev);
+		if (fill_matrix(r, r->b[k], k) < 0)
+			return -1;
+	}
 	return 0;
 }
 
-static void release(struct device_rounds *r)
+static void release(struct rounds *r)
 {
 	void *all[] = { r->a, r->next, r->c, r->row_salts, r->column_salts, r->hashes };
 
@@ -78,7 +125,7 @@ static void release(struct device_rounds *r)
 }
 
 /* m rows of r->a one round on, to r->next; both change places. The salts are on the device. */
-static int next_round(struct device_rounds *r, uint64_t m, int64_t t)
+static int next_round(struct rounds *r, uint64_t m, int64_t t)
 {
 	const struct product p = { .type = PRODUCT_I8,
 		.c = r->c,
@@ -95,27 +142,27 @@ static int next_round(struct device_rounds *r, uint64_t m, int64_t t)
 
 	if (r->dev->ops->product(r->dev, &p) < 0 ||
 		r->dev->ops->mix(r->dev, r->next, &mix) < 0)
-		return failed(r->dev);
+		return prove_failed(r->dev);
 	swap = r->a, r->a = r->next, r->next = swap;
 	return 0;
 }
 
-static int make_salts(struct device_rounds *r, int64_t t)
+static int make_salts(struct rounds *r, int64_t t)
 {
 	struct philox p;
 
 	poc_sequence(&p, r->seed, "rows");
 	p.block = (uint64_t)t * r->n / 4;
 	if (r->dev->ops->philox(r->dev, r->row_salts, 4 * r->n, &p) < 0)
-		return failed(r->dev);
+		return prove_failed(r->dev);
 	poc_sequence(&p, r->seed, "columns");
 	p.block = (uint64_t)t * r->n / 4;
 	if (r->dev->ops->philox(r->dev, r->column_salts, 4 * r->n, &p) < 0)
-		return failed(r->dev);
+		return prove_failed(r->dev);
 	return 0;
 }
 
-static int hash_round(struct device_rounds *r, unsigned char *out, int64_t t)
+static int hash_round(struct rounds *r, unsigned char *out, int64_t t)
 {
 	struct sha256_rows in = { .rows = r->a,
 		.row_bytes = r->n,
@@ -128,11 +175,11 @@ static int hash_round(struct device_rounds *r, unsigned char *out, int64_t t)
 		in.prefix[1 + i] = (unsigned char)(t >> 8 * i);
 	if (r->dev->ops->sha256(r->dev, r->hashes, &in) < 0 ||
 		r->dev->ops->get(r->dev, out, r->hashes, POC_HASH_BYTES * r->n) < 0)
-		return failed(r->dev);
+		return prove_failed(r->dev);
 	return 0;
 }
 
-static int keep_round(struct device_rounds *r, int64_t t)
+static int keep_round(struct rounds *r, int64_t t)
 {
 	uint64_t square = r->n * r->n;
 
@@ -140,16 +187,37 @@ static int keep_round(struct device_rounds *r, int64_t t)
 		return 0;
 	if (r->dev->ops->get(r->dev, r->kept + (uint64_t)(t / r->every) * square, r->a,
 		    square) < 0)
-		return failed(r->dev);
+		return prove_failed(r->dev);
 	return 0;
 }
 
-static int run_rounds(struct device_rounds *r, struct poc_tree *tree)
+/* A dishonest prover may change the matrix before it is hashed and used. */
+static int call_hook(struct rounds *r, int64_t t)
+{
+	uint64_t square = r->n * r->n;
+	int8_t *a;
+	int rc = 0;
+
+	if (!r->hooks || !r->hooks->round)
+		return 0;
+	a = xmalloc(square);
+	if (r->dev->ops->get(r->dev, a, r->a, square) < 0)
+		rc = prove_failed(r->dev);
+	if (rc == 0)
+		r->hooks->round(r->hooks->ctx, t, a, (int64_t)r->n);
+	if (rc == 0 && r->dev->ops->put(r->dev, r->a, a, square) < 0)
+		rc = prove_failed(r->dev);
+	free(a);
+	return rc;
+}
+
+static int run_rounds(struct rounds *r, struct poc_tree *tree)
 {
 	if (fill_matrix(r, r->a, -1) < 0 || keep_round(r, 0) < 0)
 		return -1;
 	for (int64_t t = 1; t <= r->d->rounds; t++)
 		if (make_salts(r, t) < 0 || next_round(r, r->n, t) < 0 ||
+			call_hook(r, t) < 0 ||
 			hash_round(r,
 				tree->nodes + POC_HASH_BYTES * (uint64_t)(t - 1) * r->n,
 				t) < 0 ||
@@ -159,7 +227,7 @@ static int run_rounds(struct device_rounds *r, struct poc_tree *tree)
 }
 
 /* The salts of round t for some rows only. */
-static int put_salts(struct device_rounds *r, int64_t t, const uint64_t *rows, uint64_t m)
+static int put_salts(struct rounds *r, int64_t t, const uint64_t *rows, uint64_t m)
 {
 	uint32_t *all = xmalloc(12 * r->n), *columns = all + r->n, *mine = columns + r->n;
 	int rc = 0;
@@ -169,13 +237,14 @@ static int put_salts(struct device_rounds *r, int64_t t, const uint64_t *rows, u
 		mine[i] = all[rows[i]];
 	if (r->dev->ops->put(r->dev, r->row_salts, mine, 4 * m) < 0 ||
 		r->dev->ops->put(r->dev, r->column_salts, columns, 4 * r->n) < 0)
-		rc = failed(r->dev);
+		rc = prove_failed(r->dev);
 	free(all);
 	return rc;
 }
 
-/* Rows of the leaves at, all between the kept round `first` and the next one, see prove.c. */
-static int open_some(struct device_rounds *r, unsigned char *out, const uint64_t *at,
+/* The rows of the leaves at[0 .. count), which all lie between two kept rounds, first and the
+ * next one: what is not kept is computed for the rows that any of them needs. */
+static int open_some(struct rounds *r, unsigned char *out, const uint64_t *at,
 	size_t count, int64_t first)
 {
 	int64_t last = (int64_t)(at[count - 1] / r->n) + 1;
@@ -190,7 +259,7 @@ static int open_some(struct device_rounds *r, unsigned char *out, const uint64_t
 	for (uint64_t i = 0; i < m; i++)
 		memcpy(host + i * r->n, from + rows[i] * r->n, r->n);
 	if (first < last && r->dev->ops->put(r->dev, r->a, host, m * r->n) < 0)
-		rc = failed(r->dev);
+		rc = prove_failed(r->dev);
 	for (int64_t t = first; rc == 0; t++) {
 		for (size_t i = 0; i < count; i++)
 			if ((int64_t)(at[i] / r->n) + 1 == t)
@@ -203,14 +272,14 @@ static int open_some(struct device_rounds *r, unsigned char *out, const uint64_t
 		if (rc == 0)
 			rc = next_round(r, m, t + 1);
 		if (rc == 0 && r->dev->ops->get(r->dev, host, r->a, m * r->n) < 0)
-			rc = failed(r->dev);
+			rc = prove_failed(r->dev);
 	}
 	free(host);
 	free(rows);
 	return rc;
 }
 
-static int open_all(struct device_rounds *r, struct prove_rows *p)
+static int open_all(struct rounds *r, struct opened *p)
 {
 	int rc = 0;
 
@@ -225,11 +294,11 @@ static int open_all(struct device_rounds *r, struct prove_rows *p)
 	return rc;
 }
 
-json_t *prove_dev_matmul(const struct poc_challenge *c, const struct poc_device *d,
-	int64_t memory_bytes, struct dev *dev)
+json_t *prove_matmul(const struct poc_challenge *c, const struct poc_device *d,
+	struct dev *dev, int64_t memory_bytes, const struct prove_hooks *hooks)
 {
-	struct device_rounds r = { .dev = dev, .d = d, .n = (uint64_t)d->n };
-	struct prove_rows p = { .n = (uint64_t)d->n };
+	struct rounds r = { .dev = dev, .d = d, .n = (uint64_t)d->n, .hooks = hooks };
+	struct opened p = { .n = (uint64_t)d->n };
 	int64_t square = d->n * d->n, fit = memory_bytes / square;
 	unsigned char root[POC_HASH_BYTES];
 	struct poc_tree tree;
@@ -243,78 +312,12 @@ json_t *prove_dev_matmul(const struct poc_challenge *c, const struct poc_device 
 	poc_tree_init(&tree, p.n * (uint64_t)d->rounds);
 	if (allocate(&r) == 0 && run_rounds(&r, &tree) == 0) {
 		poc_tree_build(&tree, root);
-		prove_rows_draw(&p, c, r.seed, tree.leaves, root);
+		opened_draw(&p, c, r.seed, tree.leaves, root);
 		if (open_all(&r, &p) == 0)
-			part = prove_rows_part(&p, &tree, root);
+			part = opened_part(&p, &tree, root);
 		free(p.rows);
 	}
 	poc_tree_release(&tree);
 	release(&r);
-	return part;
-}
-
-/* --- memory ------------------------------------------------------------------------------- */
-
-struct device_fill {
-	struct dev *dev;
-	unsigned char *hashes;
-};
-
-static int device_step(void *ctx, const struct memfill *m, unsigned char *leaves)
-{
-	struct device_fill *f = ctx;
-	const struct dev_ops *ops = f->dev->ops;
-	struct sha256_rows in = { .row_bytes = MEMFILL_BYTES,
-		.stride_bytes = MEMFILL_BYTES,
-		.count = m->per_slice,
-		.first = m->step * m->per_slice,
-		.index_bytes = 4,
-		.prefix_bytes = 5 };
-
-	if (ops->memfill(f->dev, m) < 0)
-		return failed(f->dev);
-	for (uint64_t lane = 0; lane < m->lanes; lane++) {
-		in.rows = m->blocks +
-			MEMFILL_WORDS *
-				memfill_index(m, lane, m->step % MEMFILL_SLICES, 0);
-		for (int i = 0; i < 4; i++)
-			in.prefix[1 + i] = (unsigned char)(lane >> 8 * i);
-		if (ops->sha256(f->dev, f->hashes + POC_HASH_BYTES * lane * m->per_slice,
-			    &in) < 0)
-			return failed(f->dev);
-	}
-	if (ops->get(f->dev, leaves, f->hashes,
-		    POC_HASH_BYTES * m->lanes * m->per_slice) < 0)
-		return failed(f->dev);
-	return 0;
-}
-
-static int device_get(void *ctx, uint32_t *out, const struct memfill *m, uint64_t index)
-{
-	struct device_fill *f = ctx;
-
-	if (f->dev->ops->get(f->dev, out, m->blocks + MEMFILL_WORDS * index,
-		    MEMFILL_BYTES) < 0)
-		return failed(f->dev);
-	return 0;
-}
-
-json_t *prove_dev_memory(const struct poc_challenge *c, const struct poc_device *d,
-	struct dev *dev)
-{
-	uint64_t leaves = (uint64_t)poc_step_leaves(d);
-	struct device_fill f = { dev, NULL };
-	const struct prove_filler by = { &f, device_step, device_get };
-	uint32_t *blocks = NULL;
-	json_t *part = NULL;
-
-	if (dev->ops->alloc(dev, (void **)&blocks,
-		    leaves * MEMFILL_SLICES * MEMFILL_BYTES) < 0 ||
-		dev->ops->alloc(dev, (void **)&f.hashes, leaves * POC_HASH_BYTES) < 0)
-		failed(dev);
-	else
-		part = prove_fill(c, d, &by, blocks);
-	dev->ops->free(dev, f.hashes);
-	dev->ops->free(dev, blocks);
 	return part;
 }

@@ -1,0 +1,199 @@
+/* The memory test on any device. The blocks stay on the device; their hashes, and those that are opened,
+ * come to the host. */
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-bench/prove.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/mem.h"
+#include "kernels/dev.h"
+
+struct fill {
+	const struct poc_device *d;
+	struct dev *dev;
+	const struct prove_hooks *hooks;
+	unsigned char *hashes; /* on the device */
+	struct memfill m;
+	int64_t leaves, opened;
+	struct poc_tree trees[MEMFILL_SLICES * POC_PASSES_MAX];
+	uint64_t at
+		[POC_NEEDED_MAX]; /* leaves of the whole fill, with the blocks in bytes */
+	uint32_t *blocks;
+	size_t count;
+};
+
+/* Blocks must be copied before the next step overwrites them. */
+static int keep(struct fill *f, const uint64_t *drawn)
+{
+	size_t n = poc_needed(f->at + f->count, f->d, &f->m, drawn, (int)f->opened);
+
+	for (size_t k = f->count; k < f->count + n; k++) {
+		uint64_t step = f->at[k] / (uint64_t)f->leaves;
+		uint64_t leaf = f->at[k] % (uint64_t)f->leaves;
+		uint64_t per = f->m.per_slice;
+
+		uint64_t index = memfill_index(&f->m, leaf / per, step % MEMFILL_SLICES,
+			leaf % per);
+
+		if (f->dev->ops->get(f->dev, f->blocks + MEMFILL_WORDS * k,
+			    f->m.blocks + MEMFILL_WORDS * index, MEMFILL_BYTES) < 0)
+			return prove_failed(f->dev);
+	}
+	f->count += n;
+	return 0;
+}
+
+/* One step, and the hashes of its blocks, lane by lane. */
+static int fill_step(struct fill *f, unsigned char *leaves)
+{
+	const struct memfill *m = &f->m;
+	const struct dev_ops *ops = f->dev->ops;
+	struct sha256_rows in = { .row_bytes = MEMFILL_BYTES,
+		.stride_bytes = MEMFILL_BYTES,
+		.count = m->per_slice,
+		.first = m->step * m->per_slice,
+		.index_bytes = 4,
+		.prefix_bytes = 5 };
+
+	if (ops->memfill(f->dev, m) < 0)
+		return prove_failed(f->dev);
+	if (f->hooks && f->hooks->step)
+		f->hooks->step(f->hooks->ctx, m);
+	for (uint64_t lane = 0; lane < m->lanes; lane++) {
+		in.rows = m->blocks +
+			MEMFILL_WORDS *
+				memfill_index(m, lane, m->step % MEMFILL_SLICES, 0);
+		for (int i = 0; i < 4; i++)
+			in.prefix[1 + i] = (unsigned char)(lane >> 8 * i);
+		if (ops->sha256(f->dev, f->hashes + POC_HASH_BYTES * lane * m->per_slice,
+			    &in) < 0)
+			return prove_failed(f->dev);
+	}
+	if (ops->get(f->dev, leaves, f->hashes,
+		    POC_HASH_BYTES * m->lanes * m->per_slice) < 0)
+		return prove_failed(f->dev);
+	return 0;
+}
+
+/* Sort the kept blocks with their leaves and drop what is there twice. */
+static uint32_t *sorted_blocks(struct fill *f)
+{
+	uint64_t *sorted = xmalloc(f->count * sizeof *sorted);
+	uint32_t *out = xmalloc(f->count * MEMFILL_BYTES);
+	size_t n;
+
+	memcpy(sorted, f->at, f->count * sizeof *sorted);
+	n = poc_sort(sorted, f->count);
+	for (size_t k = 0; k < f->count; k++)
+		memcpy(out + MEMFILL_WORDS * poc_find(sorted, n, f->at[k]),
+			f->blocks + MEMFILL_WORDS * k, MEMFILL_BYTES);
+	memcpy(f->at, sorted, n * sizeof *sorted);
+	f->count = n;
+	free(sorted);
+	return out;
+}
+
+/* The proofs of all steps, each over the leaves of its own tree. */
+static json_t *fill_paths(struct fill *f, int64_t steps)
+{
+	json_t *paths = json_array(), *holder = json_object();
+	size_t k = 0;
+
+	for (int64_t u = 0; u < steps; u++) {
+		uint64_t at[POC_NEEDED_MAX];
+		struct buf path = BUF_INIT;
+		size_t n = 0;
+
+		for (; k < f->count && (int64_t)f->at[k] / f->leaves == u; k++)
+			at[n++] = f->at[k] % (uint64_t)f->leaves;
+		poc_tree_open(&f->trees[u], at, n, &path);
+		poc_set_bytes(holder, "path", buf_text(&path), path.len);
+		json_push(paths, json_incref(json_object_get(holder, "path")));
+		buf_release(&path);
+	}
+	json_decref(holder);
+	return paths;
+}
+
+static json_t *tuples(const uint64_t *drawn, int64_t n, int64_t u, int64_t per_slice,
+	json_t *takes_list)
+{
+	for (int64_t k = 0; k < n; k++) {
+		int64_t v[3] = { u, (int64_t)drawn[k] / per_slice,
+			(int64_t)drawn[k] % per_slice };
+
+		json_push(takes_list, prove_tuple(v, 3));
+	}
+	return takes_list;
+}
+
+/* All steps; roots and openings are added to. */
+static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots,
+	json_t *openings)
+{
+	unsigned char seed[POC_HASH_BYTES], root[POC_HASH_BYTES], x[POC_HASH_BYTES];
+	char hex[2 * POC_HASH_BYTES + 1];
+	uint64_t drawn[POC_OPENINGS];
+
+	poc_seed(seed, c, f->d->uuid);
+	poc_first_key(&f->m.key, seed);
+	for (int64_t u = 0; u < MEMFILL_SLICES * f->d->passes; u++) {
+		struct poc_tree *tree = &f->trees[u];
+
+		f->m.step = (uint64_t)u;
+		poc_tree_init(tree, (uint64_t)f->leaves);
+		if (fill_step(f, tree->nodes) < 0)
+			return -1;
+		poc_tree_build(tree, root);
+		sodium_bin2hex(hex, sizeof hex, root, sizeof root);
+		json_push_text(roots, hex);
+		poc_fold_step(x, c, seed, u, root);
+		poc_draw(drawn, (int)f->opened, (uint64_t)f->leaves, x);
+		tuples(drawn, f->opened, u, f->d->per_slice, openings);
+		if (keep(f, drawn) < 0)
+			return -1;
+		poc_next_key(&f->m.key, x);
+	}
+	return 0;
+}
+
+json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
+	struct dev *dev, const struct prove_hooks *hooks)
+{
+	json_t *part = json_object(), *roots = json_array(), *openings = json_array();
+	struct fill f = { .d = d, .dev = dev, .hooks = hooks };
+	uint64_t bytes;
+	uint32_t *sorted;
+	int rc;
+
+	f.leaves = poc_step_leaves(d);
+	f.opened = poc_step_openings(d);
+	f.m = (struct memfill){ .lanes = (uint64_t)d->lanes,
+		.per_slice = (uint64_t)d->per_slice };
+	f.blocks = xmalloc((size_t)POC_NEEDED_MAX * MEMFILL_BYTES);
+	json_set(part, "roots", roots);
+	json_set(part, "openings", openings);
+	bytes = (uint64_t)f.leaves * MEMFILL_SLICES * MEMFILL_BYTES;
+	rc = dev->ops->alloc(dev, (void **)&f.m.blocks, bytes);
+	if (rc == 0)
+		rc = dev->ops->alloc(dev, (void **)&f.hashes,
+			(uint64_t)f.leaves * POC_HASH_BYTES);
+	rc = rc < 0 ? prove_failed(dev) : fill_run(&f, c, roots, openings);
+	if (rc == 0) {
+		sorted = sorted_blocks(&f);
+		poc_set_bytes(part, "blocks", sorted, f.count * MEMFILL_BYTES);
+		json_set(part, "paths", fill_paths(&f, MEMFILL_SLICES * d->passes));
+		free(sorted);
+	} else {
+		json_decref(part);
+		part = NULL;
+	}
+	for (int64_t u = 0; u < MEMFILL_SLICES * d->passes; u++)
+		poc_tree_release(&f.trees[u]);
+	dev->ops->free(dev, f.hashes);
+	dev->ops->free(dev, f.m.blocks);
+	free(f.blocks);
+	return part;
+}
