@@ -10,6 +10,9 @@
 
 #define LM_DIMS_MAX       4
 #define LM_NAME_BYTES_MAX 128 /* terminator included; longer names are refused */
+#define LM_QUANT_BLOCK    32  /* elements of a block of Q8_0 and Q4_0 */
+#define LM_Q8_0_BYTES     34
+#define LM_Q4_0_BYTES     18
 
 enum lm_type {
 	LM_F32,
@@ -50,6 +53,9 @@ uint32_t lm_type_block_bytes(enum lm_type type);
 /* Bytes of count elements in rows of a whole number of blocks. Returns 0, or -1: not whole blocks, or over 2^63. No
  * err_set(). */
 int lm_type_bytes(enum lm_type type, uint64_t count, uint64_t *bytes);
+
+/* lm_to_f32 and lm_from_f32 know the type. */
+bool lm_type_computes(enum lm_type type);
 
 /* count elements from `from` (any alignment; count a multiple of the block) to f32, exactly. Types F32, F16, BF16, Q8_0, Q4_0
  * only; anything else is bug(). */
