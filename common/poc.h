@@ -32,18 +32,23 @@
  *
  * memory. The fill of memfill.h in 4 passes steps. Step u has a tree of its own over its blocks, lane by
  * lane: a = lane, b = u per_slice + i. From its root comes x as above (test "memory" || u32 u), which
- * draws the 264 / (4 passes) blocks to be opened, each with both parents, and is the seed of the next
- * step's sequence: H(x || "next"), the first one's is H(seed || "memory"). So nobody knows before a
- * step is complete which blocks the next will read, and what will not be read cannot be thrown away
- * in time. With a seed known from the start 29% of the memory were enough, for free: each block is
- * read 1.8 times or less on average, and one can keep just those that will be.
+ * draws the 264 / (4 passes) blocks to be opened, each with its parents, and is the seed of the next
+ * step's sequence: H(x || "next"), the first one's is H(seed || "memory").
  *
- * Keeping only a part of the blocks and computing the others again when they are read takes, in
- * 2 passes, at least 1.5 times the blocks and 1.4 times the time for one of two kept, 3.2 and 3.0
- * times for one of four (make bench, poc: 2 vCPUs Zen 5, plain kernel; the versions that a later
- * pass overwrote are for free there, so it is a lower bound). A deadline has to be within 1.4 times the honest
- * time to exclude the half, within 3 to exclude the quarter; those of poc_plan.c, for machines of
- * which nothing is known, exclude neither, a verifier who knows the class gives its own.
+ * In two things this is more than the design's fill, because each closes a hole in it:
+ *   - Positions come from Philox, but the seed of a step is not known before the step before it is
+ *     complete. With all known from the start, a block is thrown away after its last reader: 28%
+ *     of the memory were enough with one parent in a finished slice and one pass, 70% with four and
+ *     two (counted, 256 lanes of 4 x 256), and nothing is computed twice. The attacks on positions
+ *     from contents need one block's choice to steer what is read next; here a try at another
+ *     seed costs a whole root and 2^18 hashes, and moves all positions at once.
+ *   - A block has eight parents in finished slices instead of one. Who keeps one of two blocks and
+ *     computes the others again when they are read, computes with one parent 1.5 times the blocks,
+ *     which is less than what a busy machine loses; with eight 12.3 times.
+ *
+ * What keeping a part costs in time, measured (make bench, poc half: 256 MiB, 2 passes, hashes and
+ * trees included, AVX-512, 2 vCPUs Zen 5; tests/poc/miser.h, which gets for free what is overwritten): one
+ * of two blocks 4.4 times, one of four 80 times and more. The deadline of poc_plan.c excludes both.
  *
  * chain. state = H(state) from H(seed || "chain"), segments times steps; the state after each segment is
  * in the answer and all segments are computed again.
@@ -218,7 +223,7 @@ void poc_next_row(int8_t *out, const int32_t *c, int64_t n, uint32_t row_salt,
 
 /* memory: the blocks opened in a step, and all blocks that have to be in the answer for it: with
  * their parents, as numbers u * leaves of a step + leaf. */
-#define POC_NEEDED_MAX (3 * POC_OPENINGS)
+#define POC_NEEDED_MAX ((2 + MEMFILL_REFS) * POC_OPENINGS)
 int64_t poc_step_openings(const struct poc_device *d);
 int64_t poc_step_leaves(const struct poc_device *d);
 size_t poc_needed(uint64_t *out, const struct poc_device *d, const struct memfill *m,

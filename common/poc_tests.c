@@ -309,15 +309,15 @@ static int64_t block_before(const struct poc_device *d, int64_t u, int64_t lane,
 	return u ? (u - 1) * step + (lane + 1) * d->per_slice - 1 : -1;
 }
 
-/* The leaf of its second parent; -1: none. */
+/* The leaf of its parent `which` in a finished slice; -1: none. */
 static int64_t block_ref(const struct poc_device *d, const struct memfill *m,
-	int64_t lane, int64_t i)
+	int64_t lane, int64_t i, int which)
 {
 	struct memfill_ref from;
 	uint32_t salt[4];
 
 	memfill_salt(salt, m, (uint64_t)lane, (uint64_t)i);
-	if (!memfill_ref_of(&from, m, salt))
+	if (!memfill_ref_of(&from, m, salt, which))
 		return -1;
 	return (int64_t)from.step * poc_step_leaves(d) +
 		(int64_t)from.lane * d->per_slice + (int64_t)from.i;
@@ -332,13 +332,16 @@ size_t poc_needed(uint64_t *out, const struct poc_device *d, const struct memfil
 		int64_t lane = (int64_t)drawn[k] / d->per_slice;
 		int64_t i = (int64_t)drawn[k] % d->per_slice;
 		int64_t before = block_before(d, (int64_t)m->step, lane, i);
-		int64_t ref = block_ref(d, m, lane, i);
 
 		out[n++] = m->step * (uint64_t)poc_step_leaves(d) + drawn[k];
 		if (before >= 0)
 			out[n++] = (uint64_t)before;
-		if (ref >= 0)
-			out[n++] = (uint64_t)ref;
+		for (int j = 0; j < MEMFILL_REFS; j++) {
+			int64_t ref = block_ref(d, m, lane, i, j);
+
+			if (ref >= 0)
+				out[n++] = (uint64_t)ref;
+		}
 	}
 	return n;
 }
@@ -431,14 +434,18 @@ static bool fill_blocks_right(const struct fill *f, const uint32_t *blocks)
 		int64_t lane = (int64_t)f->drawn[k] / f->d->per_slice;
 		int64_t i = (int64_t)f->drawn[k] % f->d->per_slice;
 		int64_t before = block_before(f->d, (int64_t)m->step, lane, i);
-		int64_t ref = block_ref(f->d, m, lane, i);
+		const uint32_t *refs[MEMFILL_REFS];
 		uint64_t own = m->step * (uint64_t)poc_step_leaves(f->d) + f->drawn[k];
 		uint32_t salt[4], want[MEMFILL_WORDS];
 #define BLOCK(leaf) (blocks + MEMFILL_WORDS * poc_find(f->at, f->count, (uint64_t)(leaf)))
 
 		memfill_salt(salt, m, (uint64_t)lane, (uint64_t)i);
-		memfill_block(want, before < 0 ? NULL : BLOCK(before),
-			ref < 0 ? NULL : BLOCK(ref), salt);
+		for (int j = 0; j < MEMFILL_REFS; j++) {
+			int64_t ref = block_ref(f->d, m, lane, i, j);
+
+			refs[j] = ref < 0 ? NULL : BLOCK(ref);
+		}
+		memfill_block(want, before < 0 ? NULL : BLOCK(before), refs, salt);
 		if (memcmp(want, BLOCK(own), sizeof want) != 0)
 			return false;
 #undef BLOCK

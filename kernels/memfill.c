@@ -45,13 +45,16 @@ static void columns(uint32_t out[MEMFILL_WORDS], const uint32_t in[MEMFILL_WORDS
 	}
 }
 
-void memfill_block(uint32_t out[MEMFILL_WORDS], const uint32_t *prev, const uint32_t *ref,
-	const uint32_t salt[4])
+void memfill_block(uint32_t out[MEMFILL_WORDS], const uint32_t *prev,
+	const uint32_t *const ref[MEMFILL_REFS], const uint32_t salt[4])
 {
 	uint32_t x[MEMFILL_WORDS], y[MEMFILL_WORDS];
 
 	for (int i = 0; i < MEMFILL_WORDS; i++)
-		x[i] = (prev ? prev[i] : 0) ^ (ref ? ref[i] : 0) ^ (i < 4 ? salt[i] : 0);
+		x[i] = (prev ? prev[i] : 0) ^ (i < 4 ? salt[i] : 0);
+	for (int j = 0; j < MEMFILL_REFS; j++)
+		for (int i = 0; ref[j] && i < MEMFILL_WORDS; i++)
+			x[i] ^= ref[j][i];
 	columns(y, x, 1);
 	columns(out, y, 0);
 	for (int i = 0; i < MEMFILL_WORDS; i++)
@@ -71,15 +74,17 @@ static void fill_lane(const struct memfill *m, uint64_t lane)
 	for (uint64_t i = 0; i < m->per_slice; i++) {
 		uint32_t *out = m->blocks +
 			MEMFILL_WORDS * memfill_index(m, lane, slice, i);
-		const uint32_t *ref = NULL;
+		const uint32_t *ref[MEMFILL_REFS] = { NULL };
 		struct memfill_ref from;
 		uint32_t salt[4];
 
 		memfill_salt(salt, m, lane, i);
-		if (memfill_ref_of(&from, m, salt))
-			ref = m->blocks +
-				MEMFILL_WORDS *
-					memfill_index(m, from.lane, from.slice, from.i);
+		for (int j = 0; j < MEMFILL_REFS; j++)
+			if (memfill_ref_of(&from, m, salt, j))
+				ref[j] = m->blocks +
+					MEMFILL_WORDS *
+						memfill_index(m, from.lane, from.slice,
+							from.i);
 		memfill_block(out, prev, ref, salt);
 		prev = out;
 	}
@@ -95,5 +100,10 @@ void memfill_ref(const struct memfill *m, uint64_t from, uint64_t to)
 memfill_fn memfill_fast(void)
 {
 	return memfill_ref;
+}
+
+memfill_block_fn memfill_block_fast(void)
+{
+	return memfill_block;
 }
 #endif

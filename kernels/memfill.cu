@@ -56,11 +56,14 @@ __device__ void fill_lane(const struct memfill *m, uint64_t lane, unsigned colum
 		uint32_t salt[4], x[SIDE], y[SIDE];
 
 		memfill_salt(salt, m, lane, i);
-		if (memfill_ref_of(&from, m, salt) && !idle) {
-			const uint32_t *ref = m->blocks +
+		for (int j = 0; j < MEMFILL_REFS; j++) {
+			const uint32_t *ref;
+
+			if (!memfill_ref_of(&from, m, salt, j) || idle)
+				continue;
+			ref = m->blocks +
 				MEMFILL_WORDS *
 					memfill_index(m, from.lane, from.slice, from.i);
-
 			for (int r = 0; r < SIDE; r++)
 				last[r] ^= ref[SIDE * r + column];
 		}

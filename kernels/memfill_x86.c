@@ -1,7 +1,7 @@
 /* Rows of the 16 x 16 matrix are vectors, so V is ChaCha on whole vectors; T goes by
  * four times four unpacks and shuffles. AVX2 does the same on two halves. Lanes of memory are
- * filled four at a time, so that the reads of the second parents, which miss every cache, overlap;
- * the parents of the next block are prefetched. */
+ * filled four at a time, so that the reads of finished slices, which miss every cache, overlap;
+ * those of the next block are prefetched. X waits in the place of the block. */
 #include "kernels/memfill.h"
 
 #ifdef __x86_64__
@@ -74,27 +74,26 @@ AVX512 INLINE void transpose16(__m512i x[16])
 	}
 }
 
-AVX512 INLINE void block512(uint32_t *out, const uint32_t *prev, const uint32_t *ref,
-	const uint32_t salt[4])
+AVX512 INLINE void block512(uint32_t *out, const uint32_t *prev,
+	const uint32_t *const ref[MEMFILL_REFS], const uint32_t salt[4])
 {
 	__m512i x[16], s = _mm512_zextsi128_si512(_mm_loadu_si128((const __m128i *)salt));
 
-	for (int i = 0; i < 16; i++)
-		x[i] = _mm512_xor_si512(_mm512_loadu_si512(prev + 16 * i),
-			_mm512_loadu_si512(ref + 16 * i));
-	x[0] = _mm512_xor_si512(x[0], s);
+	for (int i = 0; i < 16; i++) {
+		x[i] = _mm512_loadu_si512(prev + 16 * i);
+		for (int j = 0; j < MEMFILL_REFS; j++)
+			x[i] = _mm512_xor_si512(x[i],
+				_mm512_loadu_si512(ref[j] + 16 * i));
+		if (i == 0)
+			x[0] = _mm512_xor_si512(x[0], s);
+		_mm512_storeu_si512(out + 16 * i, x[i]);
+	}
 	TWO_DOUBLE_ROUNDS(_mm512_add_epi32, _mm512_xor_si512, _mm512_rol_epi32, x);
 	transpose16(x);
 	TWO_DOUBLE_ROUNDS(_mm512_add_epi32, _mm512_xor_si512, _mm512_rol_epi32, x);
-	/* X is read again: 16 registers hold no second copy */
-	for (int i = 0; i < 16; i++) {
-		__m512i again = _mm512_xor_si512(_mm512_loadu_si512(prev + 16 * i),
-			_mm512_loadu_si512(ref + 16 * i));
-
-		if (i == 0)
-			again = _mm512_xor_si512(again, s);
-		_mm512_storeu_si512(out + 16 * i, _mm512_xor_si512(x[i], again));
-	}
+	for (int i = 0; i < 16; i++)
+		_mm512_storeu_si512(out + 16 * i,
+			_mm512_xor_si512(x[i], _mm512_loadu_si512(out + 16 * i)));
 }
 
 /* --- AVX2 -------------------------------------------------------------------------------- */
@@ -122,21 +121,24 @@ AVX2 INLINE void transpose8(__m256i x[8])
 	}
 }
 
-AVX2 static void block256(uint32_t *out, const uint32_t *prev, const uint32_t *ref,
-	const uint32_t salt[4])
+AVX2 static void block256(uint32_t *out, const uint32_t *prev,
+	const uint32_t *const ref[MEMFILL_REFS], const uint32_t salt[4])
 {
 	__m256i half[2][16], t[8],
 		s = _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)salt));
 
-#define XOR_AT(i, h)                                                            \
-	_mm256_xor_si256(_mm256_loadu_si256(                                    \
-				 (const __m256i *)(prev + 16 * (i) + 8 * (h))), \
-		_mm256_loadu_si256((const __m256i *)(ref + 16 * (i) + 8 * (h))))
+#define AT(p, i, h) _mm256_loadu_si256((const __m256i *)((p) + 16 * (i) + 8 * (h)))
 	for (int h = 0; h < 2; h++) {
-		for (int i = 0; i < 16; i++)
-			half[h][i] = XOR_AT(i, h);
-		if (h == 0)
-			half[0][0] = _mm256_xor_si256(half[0][0], s);
+		for (int i = 0; i < 16; i++) {
+			__m256i v = AT(prev, i, h);
+
+			for (int j = 0; j < MEMFILL_REFS; j++)
+				v = _mm256_xor_si256(v, AT(ref[j], i, h));
+			if (h == 0 && i == 0)
+				v = _mm256_xor_si256(v, s);
+			_mm256_storeu_si256((__m256i *)(out + 16 * i + 8 * h), v);
+			half[h][i] = v;
+		}
 		TWO_DOUBLE_ROUNDS(_mm256_add_epi32, _mm256_xor_si256, ROL256, half[h]);
 	}
 	/* four squares of 8 x 8; those off the diagonal change places */
@@ -149,39 +151,39 @@ AVX2 static void block256(uint32_t *out, const uint32_t *prev, const uint32_t *r
 	for (int h = 0; h < 2; h++) {
 		TWO_DOUBLE_ROUNDS(_mm256_add_epi32, _mm256_xor_si256, ROL256, half[h]);
 		for (int i = 0; i < 16; i++) {
-			__m256i v = _mm256_xor_si256(half[h][i], XOR_AT(i, h));
+			__m256i v = _mm256_xor_si256(half[h][i], AT(out, i, h));
 
-			if (h == 0 && i == 0)
-				v = _mm256_xor_si256(v, s);
 			_mm256_storeu_si256((__m256i *)(out + 16 * i + 8 * h), v);
 		}
 	}
-#undef XOR_AT
+#undef AT
 }
 
 /* --- lanes ------------------------------------------------------------------------------- */
 
 struct next {
-	const uint32_t *prev, *ref;
+	const uint32_t *prev, *ref[MEMFILL_REFS];
 	uint32_t *out;
 	uint32_t salt[4];
 };
 
-/* Where block i of a lane comes from and goes to; its second parent is on its way afterwards. */
+/* Where block i of a lane comes from and goes to; its parents are on their way afterwards. */
 INLINE void find(struct next *to, const struct memfill *m, uint64_t lane, uint64_t i)
 {
 	uint64_t slice = m->step % MEMFILL_SLICES;
 	struct memfill_ref from;
 
-	to->ref = zeros;
 	to->out = m->blocks + MEMFILL_WORDS * memfill_index(m, lane, slice, i);
 	memfill_salt(to->salt, m, lane, i);
-	if (!memfill_ref_of(&from, m, to->salt))
-		return;
-	to->ref = m->blocks +
-		MEMFILL_WORDS * memfill_index(m, from.lane, from.slice, from.i);
-	for (int k = 0; k < MEMFILL_WORDS; k += 16)
-		_mm_prefetch((const char *)(to->ref + k), _MM_HINT_T0);
+	for (int j = 0; j < MEMFILL_REFS; j++) {
+		to->ref[j] = zeros;
+		if (!memfill_ref_of(&from, m, to->salt, j))
+			continue;
+		to->ref[j] = m->blocks +
+			MEMFILL_WORDS * memfill_index(m, from.lane, from.slice, from.i);
+		for (int k = 0; k < MEMFILL_WORDS; k += 16)
+			_mm_prefetch((const char *)(to->ref[j] + k), _MM_HINT_T0);
+	}
 }
 
 INLINE const uint32_t *before(const struct memfill *m, uint64_t lane)
@@ -228,5 +230,28 @@ memfill_fn memfill_fast(void)
 	if (level == CPU_AVX512)
 		return memfill_avx512;
 	return level == CPU_AVX2 ? memfill_avx2 : memfill_ref;
+}
+
+#define DEFINE_BLOCK(NAME, ISA, BLOCK)                                           \
+	ISA static void NAME(uint32_t out[MEMFILL_WORDS], const uint32_t *prev,  \
+		const uint32_t *const ref[MEMFILL_REFS], const uint32_t salt[4]) \
+	{                                                                        \
+		const uint32_t *there[MEMFILL_REFS];                             \
+		for (int j = 0; j < MEMFILL_REFS; j++)                           \
+			there[j] = ref[j] ? ref[j] : zeros;                      \
+		BLOCK(out, prev ? prev : zeros, there, salt);                    \
+	}
+
+DEFINE_BLOCK(one_block512, AVX512, block512)
+DEFINE_BLOCK(one_block256, AVX2, block256)
+
+memfill_block_fn memfill_block_fast(void)
+{
+	enum cpu_level level;
+
+	(void)cpu_level_chosen(&level);
+	if (level == CPU_AVX512)
+		return one_block512;
+	return level == CPU_AVX2 ? one_block256 : memfill_block;
 }
 #endif

@@ -527,8 +527,8 @@ static bool broken_chain(struct bed *b)
 	return passes(&c, answer_of(b, &c, &hooks));
 }
 
-/* The same slice again, with the first block of each lane invented, or with those second parents
- * missing whose place is odd: half of the memory, and no time to compute the rest again. */
+/* The same slice again, with the first block of each lane invented, or with those parents in
+ * finished slices missing whose place is odd: half of the memory, and no time to compute the rest again. */
 static void fill_badly(const struct memfill *m, struct rng *rng, bool joints)
 {
 	uint64_t slice = m->step % MEMFILL_SLICES;
@@ -537,7 +537,7 @@ static void fill_badly(const struct memfill *m, struct rng *rng, bool joints)
 		for (uint64_t i = 0; i < m->per_slice; i++) {
 			uint32_t *out = m->blocks +
 				MEMFILL_WORDS * memfill_index(m, lane, slice, i);
-			const uint32_t *prev = NULL, *ref = NULL;
+			const uint32_t *prev = NULL, *ref[MEMFILL_REFS] = { NULL };
 			struct memfill_ref from;
 			uint32_t salt[4];
 
@@ -554,11 +554,13 @@ static void fill_badly(const struct memfill *m, struct rng *rng, bool joints)
 							(slice + 3) % MEMFILL_SLICES,
 							m->per_slice - 1);
 			memfill_salt(salt, m, lane, i);
-			if (memfill_ref_of(&from, m, salt) && (joints || from.i % 2 == 0))
-				ref = m->blocks +
-					MEMFILL_WORDS *
-						memfill_index(m, from.lane, from.slice,
-							from.i);
+			for (int j = 0; j < MEMFILL_REFS; j++)
+				if (memfill_ref_of(&from, m, salt, j) &&
+					(joints || from.i % 2 == 0))
+					ref[j] = m->blocks +
+						MEMFILL_WORDS *
+							memfill_index(m, from.lane,
+								from.slice, from.i);
 			memfill_block(out, prev, ref, salt);
 		}
 }

@@ -41,15 +41,19 @@ static void check_fill(memfill_fn fn)
 	}
 }
 
-/* One changed bit of either parent or of the salt changes about half of the bits everywhere. */
+/* One changed bit of any parent or of the salt changes about half of the bits everywhere. */
 static void check_spread(void)
 {
-	uint32_t prev[MEMFILL_WORDS] = { 1 }, ref[MEMFILL_WORDS] = { 2 };
+	static uint32_t prev[MEMFILL_WORDS] = { 1 }, refs[MEMFILL_REFS][MEMFILL_WORDS];
+	const uint32_t *ref[MEMFILL_REFS] = { refs[0], refs[1], refs[2], refs[3], refs[4],
+		refs[5], refs[6], refs[7] };
 	uint32_t salt[4] = { 3 }, a[MEMFILL_WORDS], b[MEMFILL_WORDS];
 
 	memfill_block(a, prev, ref, salt);
-	for (int what = 0; what < 3; what++) {
-		uint32_t *bit = what == 0 ? &prev[255] : what == 1 ? &ref[100] : &salt[2];
+	for (int what = 0; what < 2 + MEMFILL_REFS; what++) {
+		uint32_t *bit = what == 0 ? &prev[255] :
+			what == 1         ? &salt[2] :
+					    &refs[what - 2][100];
 		int changed = 0, words = 0;
 
 		*bit ^= 1u << 31;
