@@ -103,44 +103,90 @@ static int fail_create(const char *path)
 		"cannot create '%s'", path);
 }
 
-static int write_beside(const char *path, const void *data, size_t len, mode_t mode,
-	bool may_exist)
+int io_part_open(struct io_part *p, const char *path, mode_t mode)
 {
 	struct buf temporary = BUF_INIT;
-	int fd, rc = -1;
 
 	buf_addf(&temporary, "%s.XXXXXX", path);
-	fd = mkostemp(temporary.data, O_CLOEXEC);
-	if (fd < 0) {
+	*p = (struct io_part){ .fd = mkostemp(temporary.data, O_CLOEXEC) };
+	if (p->fd < 0) {
 		fail_create(path);
 		buf_release(&temporary);
 		return -1;
 	}
-	if (fchmod(fd, mode) < 0 || io_write_all(fd, data, len) < 0 || fsync(fd) < 0) {
+	p->path = xstrdup(path);
+	p->temporary = buf_take(&temporary);
+	if (fchmod(p->fd, mode) < 0) {
 		err_sys(EX_IOERR, "cannot write '%s'", path);
-		close(fd);
-		goto out;
+		io_part_drop(p);
+		return -1;
 	}
-	if (close(fd) < 0) {
-		err_sys(EX_IOERR, "cannot write '%s'", path);
-		goto out;
-	}
-	/* link() fails where the name is taken, rename() would replace it */
-	if (may_exist ? rename(temporary.data, path) < 0 :
-			link(temporary.data, path) < 0) {
-		if (!may_exist && errno == EEXIST)
+	return 0;
+}
+
+int io_part_write(struct io_part *p, const void *data, size_t len)
+{
+	if (io_write_all(p->fd, data, len) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", p->path);
+	p->written += len;
+	return 0;
+}
+
+/* Flush, and give the file its name. */
+static int part_finish(struct io_part *p, bool may_exist)
+{
+	int rc = fsync(p->fd);
+
+	if (close(p->fd) < 0)
+		rc = -1;
+	if (rc < 0) {
+		err_sys(EX_IOERR, "cannot write '%s'", p->path);
+	} else if (may_exist ? rename(p->temporary, p->path) < 0 :
+			       link(p->temporary, p->path) < 0) {
+		/* link() fails where the name is taken, rename() would replace it */
+		rc = !may_exist && errno == EEXIST ?
 			err_set(EX_CANTCREAT,
-				"'%s' exists already and is never overwritten", path);
-		else
-			fail_create(path);
-		goto out;
+				"'%s' exists already and is never overwritten", p->path) :
+			fail_create(p->path);
+	} else {
+		rc = flush_directory(p->path);
 	}
-	rc = flush_directory(path);
-out:
 	if (rc < 0 || !may_exist)
-		unlink(temporary.data);
-	buf_release(&temporary);
+		unlink(p->temporary);
+	free(p->path);
+	free(p->temporary);
+	*p = (struct io_part){ 0 };
 	return rc;
+}
+
+int io_part_close(struct io_part *p)
+{
+	return part_finish(p, true);
+}
+
+void io_part_drop(struct io_part *p)
+{
+	if (p->temporary) {
+		close(p->fd);
+		unlink(p->temporary);
+	}
+	free(p->path);
+	free(p->temporary);
+	*p = (struct io_part){ 0 };
+}
+
+static int write_beside(const char *path, const void *data, size_t len, mode_t mode,
+	bool may_exist)
+{
+	struct io_part p;
+
+	if (io_part_open(&p, path, mode) < 0)
+		return -1;
+	if (io_part_write(&p, data, len) < 0) {
+		io_part_drop(&p);
+		return -1;
+	}
+	return part_finish(&p, may_exist);
 }
 
 int io_replace(const char *path, const void *data, size_t len, mode_t mode)

@@ -3,6 +3,7 @@
 #define RNP_COMMON_IO_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "common/buf.h"
@@ -18,6 +19,18 @@ int io_replace(const char *path, const void *data, size_t len, mode_t mode);
 
 /* As io_replace, but an existing path is an error (73, EX_CANTCREAT) and is left alone. */
 int io_create(const char *path, const void *data, size_t len, mode_t mode);
+
+/* A file written piece by piece that appears whole, as io_replace does it: beside the target
+ * until io_part_close. The state of zeros is releasable. */
+struct io_part {
+	char *path, *temporary;
+	int fd;
+	uint64_t written; /* bytes so far */
+};
+int io_part_open(struct io_part *p, const char *path, mode_t mode);
+int io_part_write(struct io_part *p, const void *data, size_t len);
+int io_part_close(struct io_part *p); /* failed or not, p is empty afterwards */
+void io_part_drop(struct io_part *p); /* forget what was written; also when closed */
 
 /* Make directory path and its parents, mode 0700. An existing one is fine. */
 int io_make_dirs(const char *path);

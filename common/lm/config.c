@@ -170,13 +170,16 @@ static int read_sizes(struct lm_config *c, const json_t *config, const char *whe
 		0;
 }
 
-/* qwen2 names a window but uses it only where asked to, and then from layer max_window_layers on. */
+/* llama has no window, mistral has one where it is named, qwen2 names one but uses it only where asked to, and then from layer
+ * max_window_layers on. */
 static int read_window(struct lm_config *c, const json_t *config, const char *where,
-	bool qwen)
+	const char *model)
 {
+	bool qwen = strcmp(model, "qwen2") == 0, use = !qwen;
 	uint32_t first = 28; /* transformers' default */
-	bool use = !qwen;
 
+	if (strcmp(model, "llama") == 0)
+		return 0;
 	if (opt_u32(config, where, "sliding_window", LM_CONTEXT_MAX, &c->window) < 0 ||
 		opt_bool(config, where, "use_sliding_window", &use) < 0)
 		return -1;
@@ -279,7 +282,7 @@ int lm_config_read(struct lm_config *c, const json_t *config, const json_t *gene
 	if (json_get_text(config, where, "model_type", &model) < 0 ||
 		refuse_others(config, where, model) < 0 ||
 		read_sizes(c, config, where) < 0 ||
-		read_window(c, config, where, strcmp(model, "qwen2") == 0) < 0 ||
+		read_window(c, config, where, model) < 0 ||
 		opt_f64(config, where, "rope_theta", &c->rope.base) < 0)
 		return -1;
 	c->qkv_bias = strcmp(model, "qwen2") == 0;

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LM_DIMS_MAX       4
-#define LM_NAME_BYTES_MAX 128 /* terminator included; longer names are refused */
+#define LM_DIMS_MAX       8
+#define LM_NAME_BYTES_MAX 256 /* terminator included; longer names are refused */
 #define LM_QUANT_BLOCK    32  /* elements of a block of Q8_0 and Q4_0 */
 #define LM_Q8_0_BYTES     34
 #define LM_Q4_0_BYTES     18
@@ -42,6 +42,11 @@ struct lm_tensor {
 	uint64_t bytes;
 	const void *data; /* aligned as the file has it: at least to 1 byte */
 };
+
+/* Write the bytes of tensor i, exactly as many as it has, with io_part_write (common/io.h). How writers of model files get their
+ * data, which need never be in memory at once. Returns 0, or -1 with err_set(). */
+struct io_part;
+typedef int (*lm_fill_fn)(void *ctx, uint64_t i, struct io_part *out);
 
 /* Name of a type in lower case as our options write it: "f32", "q8_0". */
 const char *lm_type_name(enum lm_type type);

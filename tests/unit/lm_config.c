@@ -105,6 +105,8 @@ static void check_read(void)
 			"{\"model_type\":\"mistral\",\"sliding_window\":5," SIZES "}",
 			NULL));
 	CHECK_I64(5, c.window);
+	CHECK_I64(0, read_text(&c, LLAMA(",\"sliding_window\":5"), NULL));
+	CHECK_I64(0, c.window);
 }
 
 static void check_refused(void)
@@ -132,7 +134,7 @@ static void check_refused(void)
 		LLAMA(",\"bos_token_id\":-7"),
 		LLAMA(",\"quantization_config\":{}"),
 		LLAMA(",\"max_position_embeddings\":1000000000000"),
-		LLAMA(",\"sliding_window\":-1"),
+		"{\"model_type\":\"mistral\",\"sliding_window\":-1," SIZES "}",
 		"{\"model_type\":\"qwen2\",\"sliding_window\":5,\"use_sliding_window\":true,"
 		"\"max_window_layers\":1," SIZES "}",
 		"{\"model_type\":\"llama\",\"vocab_size\":100,\"hidden_size\":65,"
