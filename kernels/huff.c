@@ -1,0 +1,522 @@
+#include "kernels/huff.h"
+
+#include <string.h>
+
+#include "kernels/huff_parts.h"
+
+/* --- the parts: plain loops ------------------------------------------------------------------ */
+
+void huff_count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n)
+{
+	memset(counts, 0, 256 * sizeof *counts);
+	for (uint64_t i = 0; i < n; i++)
+		counts[in[i]]++;
+}
+
+void huff_plan_ref(struct huff_plane *p, const uint32_t *counts, uint32_t n,
+	uint64_t *entropy)
+{
+	struct huff_tree t;
+
+	huff_plan(p, &t, counts, n, entropy);
+}
+
+void huff_put_lows_ref(unsigned char *out, const unsigned char *in, uint32_t n,
+	unsigned width)
+{
+	for (uint32_t i = 0; i < n; i += 64) {
+		uint32_t part = n - i < 64 ? n - i : 64, bytes = (part + 7) / 8;
+
+		memset(out, 0, width * bytes);
+		for (unsigned k = 0; k < width; k++, out += bytes)
+			for (uint32_t j = 0; j < part; j++)
+				out[j / 8] |= (unsigned char)((in[i + j] >> k & 1)
+					<< j % 8);
+	}
+}
+
+void huff_add_lows_ref(unsigned char *symbols, const unsigned char *in, uint32_t n,
+	unsigned width)
+{
+	for (uint32_t i = 0; i < n; i += 64) {
+		uint32_t part = n - i < 64 ? n - i : 64, bytes = (part + 7) / 8;
+
+		for (uint32_t j = 0; j < part; j++) {
+			unsigned v = symbols[i + j];
+
+			v <<= width;
+			for (unsigned k = 0; k < width; k++)
+				v |= (unsigned)(in[k * bytes + j / 8] >> j % 8 & 1) << k;
+			symbols[i + j] = (unsigned char)v;
+		}
+		in += width * bytes;
+	}
+}
+
+uint32_t huff_put_streams_ref(unsigned char *out, const struct huff_plane *p,
+	const unsigned char *in, uint32_t n)
+{
+	uint32_t segment = huff_segment(n, p->streams_log);
+	unsigned streams = 1u << p->streams_log;
+	struct huff_bits b = { out, 2 * (streams - 1), 0, 0 };
+	uint16_t entry[HUFF_ALPHABET];
+
+	huff_codes(entry, p->length, HUFF_ALPHABET >> p->split);
+	for (unsigned s = 0; s < streams; s++) {
+		uint32_t from = s * segment, to = from + segment, start = b.bytes;
+
+		for (uint32_t i = from; i < to && i < n; i++) {
+			unsigned e = entry[in[i] >> p->split];
+
+			huff_put(&b, e & 4095, e >> 12);
+		}
+		huff_put(&b, 1, 1);
+		if (b.count)
+			huff_put(&b, 0, 8 - b.count);
+		if (s + 1 < streams) {
+			out[2 * s] = (unsigned char)(b.bytes - start);
+			out[2 * s + 1] = (unsigned char)((b.bytes - start) >> 8);
+		}
+	}
+	return b.bytes;
+}
+
+/* Symbols out[0 .. n - 1] of one stream. */
+static int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
+	const unsigned char *in, uint64_t bytes)
+{
+	int64_t at;
+
+	if (!bytes || !in[bytes - 1])
+		return -1;
+	at = (int64_t)bytes * 8 - 1;
+	while (!(in[at / 8] >> at % 8 & 1))
+		at--;
+	for (uint32_t i = n; i-- > 0;) {
+		unsigned window = 0, e;
+		int64_t low = at > HUFF_LENGTH_MAX ? at - HUFF_LENGTH_MAX : 0;
+
+		/* the bits below `at`, zeros where there are none */
+		for (int64_t j = (at - 1) / 8; at && j >= low / 8; j--)
+			window = window << 8 | in[j];
+		window >>= low % 8;
+		window = window << (low + HUFF_LENGTH_MAX - at) & 4095;
+		e = table[window];
+		out[i] = (unsigned char)e;
+		at -= e >> 8;
+		if (at < 0)
+			return -1;
+	}
+	return at == 0 ? 0 : -1;
+}
+
+int huff_get_streams_ref(struct huff_work *w, unsigned char *out, uint32_t n,
+	unsigned streams_log, const unsigned char *length, unsigned symbols,
+	const unsigned char *in, uint64_t bytes)
+{
+	uint32_t segment = huff_segment(n, streams_log), streams = 1u << streams_log;
+	uint16_t *table = (uint16_t *)w->table, entry[HUFF_ALPHABET];
+	uint64_t at = 2 * (streams - 1);
+
+	huff_codes(entry, length, symbols);
+	for (unsigned v = 0; v < symbols; v++)
+		for (unsigned i = 0; length[v] && i < 4096u >> length[v]; i++)
+			table[((entry[v] & 4095u) << (12 - length[v])) + i] =
+				(uint16_t)(v | (unsigned)length[v] << 8);
+	for (unsigned s = 0; s < streams; s++) {
+		uint32_t from = s * segment, count = 0;
+		uint64_t size;
+
+		if (from < n)
+			count = n - from < segment ? n - from : segment;
+		else
+			from = n;
+		if (at > bytes)
+			return -1;
+		size = s + 1 < streams ? in[2 * s] | (uint64_t)in[2 * s + 1] << 8 :
+					 bytes - at;
+		if (size > bytes - at)
+			return -1;
+		if (get_stream(out + from, count, table, in + at, size) < 0)
+			return -1;
+		at += size;
+	}
+	return at == bytes ? 0 : -1;
+}
+
+/* --- simple chunks: RAW, ONE, CODE ----------------------------------------------------------- */
+
+static uint32_t put_raw(unsigned char *out, const unsigned char *in, uint32_t n)
+{
+	out[0] = HUFF_RAW;
+	memcpy(out + 1, in, n);
+	return n + 1;
+}
+
+/* p: what was planned for these symbols */
+static uint32_t put_simple(const struct huff_parts *parts, unsigned char *out,
+	const struct huff_plane *p, const unsigned char *in, uint32_t n)
+{
+	uint32_t at = 2;
+
+	if (p->bytes > n)
+		return put_raw(out, in, n);
+	if (p->symbols == 1) {
+		out[0] = HUFF_ONE;
+		out[1] = in[0];
+		return 2;
+	}
+	out[0] = HUFF_CODE;
+	out[1] = (unsigned char)(p->split | p->streams_log << 4);
+	memcpy(out + at, p->header, p->header_bytes);
+	at += p->header_bytes;
+	if (p->split)
+		parts->put_lows(out + at, in, n, p->split);
+	at += huff_lows_bytes(n, p->split);
+	return at + parts->put_streams(out + at, p, in, n);
+}
+
+static int get_plane(const struct huff_parts *parts, struct huff_work *w,
+	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	unsigned char length[HUFF_ALPHABET];
+	unsigned split, streams_log, symbols;
+	uint32_t took, lows;
+
+	if (bytes < 1)
+		return -1;
+	split = in[0] & 15;
+	streams_log = in[0] >> 4;
+	if (split > HUFF_SPLIT_MAX || 1u << streams_log > HUFF_STREAMS_MAX)
+		return -1;
+	in++, bytes--;
+	symbols = HUFF_ALPHABET >> split;
+	took = huff_get_lengths(length, symbols, in, bytes);
+	lows = huff_lows_bytes(n, split);
+	if (!took || bytes - took < lows)
+		return -1;
+	in += took;
+	bytes -= took;
+	if (parts->get_streams(w, out, n, streams_log, length, symbols, in + lows,
+		    bytes - lows) < 0)
+		return -1;
+	if (split)
+		parts->add_lows(out, in, n, split);
+	return 0;
+}
+
+static int get_simple(const struct huff_parts *parts, struct huff_work *w,
+	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	if (bytes < 2)
+		return -1;
+	switch (in[0]) {
+	case HUFF_RAW:
+		if (bytes != (uint64_t)n + 1)
+			return -1;
+		memcpy(out, in + 1, n);
+		return 0;
+	case HUFF_ONE:
+		if (bytes != 2)
+			return -1;
+		memset(out, in[1], n);
+		return 0;
+	case HUFF_CODE:
+		return get_plane(parts, w, out, n, in + 1, bytes - 1);
+	default:
+		return -1;
+	}
+}
+
+static void put24(unsigned char *out, uint32_t v)
+{
+	out[0] = (unsigned char)v;
+	out[1] = (unsigned char)(v >> 8);
+	out[2] = (unsigned char)(v >> 16);
+}
+
+static uint32_t get24(const unsigned char *in)
+{
+	return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16;
+}
+
+/* --- RUNS ------------------------------------------------------------------------------------- */
+
+#define RUNS_HEADER 12 /* mode, z, s, L, T, R */
+
+struct runs {
+	unsigned split;
+	uint32_t tokens, others, bytes; /* bytes: of the chunk, at most */
+	struct huff_plane run, rest;
+};
+
+/* Cut into runs and others, w->runs, w->lows and w->rest, and plan both. */
+static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struct runs *r,
+	const unsigned char *in, uint32_t n, unsigned z, uint32_t zeros)
+{
+	uint32_t most, run = 0, tokens = 0, others = 0;
+	uint64_t entropy;
+
+	r->split = huff_run_split(zeros, n - zeros);
+	most = (uint32_t)HUFF_ESCAPE << r->split;
+	for (uint32_t i = 0; i < n; i++) {
+		if (in[i] == z) {
+			run++;
+			continue;
+		}
+		for (; run >= most; run -= most) {
+			w->runs[tokens] = HUFF_ESCAPE;
+			w->lows[tokens++] = 0;
+		}
+		w->runs[tokens] = (unsigned char)(run >> r->split);
+		w->lows[tokens++] = run & ((1u << r->split) - 1);
+		w->rest[others++] = in[i];
+		run = 0;
+	}
+	r->tokens = tokens;
+	r->others = others;
+	parts->count(w->counts, w->runs, tokens);
+	parts->plan(&r->run, w->counts, tokens, &entropy);
+	parts->count(w->counts, w->rest, others);
+	parts->plan(&r->rest, w->counts, others, &entropy);
+	r->bytes = RUNS_HEADER + huff_lows_bytes(tokens, r->split) +
+		huff_simple_bytes(&r->run, tokens) + huff_simple_bytes(&r->rest, others);
+}
+
+static uint32_t put_runs(const struct huff_parts *parts, struct huff_work *w,
+	unsigned char *out, const struct runs *r, unsigned z)
+{
+	uint32_t at = RUNS_HEADER, size;
+
+	out[0] = HUFF_RUNS;
+	out[1] = (unsigned char)z;
+	out[2] = (unsigned char)r->split;
+	put24(out + 3, r->others);
+	put24(out + 6, r->tokens);
+	for (uint32_t i = 0; i < r->tokens; i += 64) {
+		uint32_t part = r->tokens - i < 64 ? r->tokens - i : 64;
+		uint32_t bytes = (part + 7) / 8;
+
+		memset(out + at, 0, r->split * bytes);
+		for (unsigned k = 0; k < r->split; k++, at += bytes)
+			for (uint32_t j = 0; j < part; j++)
+				out[at + j / 8] |=
+					(unsigned char)((w->lows[i + j] >> k & 1)
+						<< j % 8);
+	}
+	size = put_simple(parts, out + at, &r->run, w->runs, r->tokens);
+	put24(out + 9, size);
+	at += size;
+	return at + put_simple(parts, out + at, &r->rest, w->rest, r->others);
+}
+
+/* Token t's low bits. */
+static uint32_t low_of(const unsigned char *lows, uint32_t tokens, unsigned split,
+	uint32_t t)
+{
+	uint32_t part = tokens - t / 64 * 64, bytes = part < 64 ? (part + 7) / 8 : 8;
+	const unsigned char *in = lows + (uint64_t)(t / 64) * 8 * split;
+	uint32_t v = 0;
+
+	for (unsigned k = 0; k < split; k++)
+		v |= (uint32_t)(in[k * bytes + t % 64 / 8] >> t % 8 & 1) << k;
+	return v;
+}
+
+static int get_runs(const struct huff_parts *parts, struct huff_work *w,
+	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	uint32_t others, tokens, size, lows, at = 0, other = 0;
+	const unsigned char *low = in + RUNS_HEADER;
+	unsigned split;
+
+	if (bytes < RUNS_HEADER)
+		return -1;
+	split = in[2];
+	others = get24(in + 3);
+	tokens = get24(in + 6);
+	size = get24(in + 9);
+	if (split > HUFF_RUN_SPLIT_MAX || !others || others > tokens ||
+		tokens > HUFF_RUNS_MAX)
+		return -1;
+	lows = huff_lows_bytes(tokens, split);
+	if (bytes - RUNS_HEADER < (uint64_t)lows + size)
+		return -1;
+	if (get_simple(parts, w, w->runs, tokens, low + lows, size) < 0)
+		return -1;
+	if (get_simple(parts, w, w->rest, others, low + lows + size,
+		    bytes - RUNS_HEADER - lows - size) < 0)
+		return -1;
+	memset(out, in[1], n);
+	for (uint32_t t = 0; t < tokens; t++) {
+		at += (uint32_t)w->runs[t] << split | low_of(low, tokens, split, t);
+		if (w->runs[t] == HUFF_ESCAPE)
+			continue;
+		if (at >= n || other >= others)
+			return -1;
+		out[at++] = w->rest[other++];
+	}
+	return other == others ? 0 : -1;
+}
+
+/* --- PACK ------------------------------------------------------------------------------------- */
+
+static void pack(unsigned char *out, const unsigned char *in, uint32_t n,
+	const uint32_t *counts)
+{
+	unsigned char place[256];
+	unsigned symbols = 0, width;
+
+	for (unsigned i = 0; i < 256; i++) {
+		place[i] = (unsigned char)symbols;
+		symbols += counts[i] != 0;
+	}
+	width = huff_pack_width(symbols);
+	memset(out, 0, ((uint64_t)n * width + 7) / 8);
+	for (uint32_t i = 0; i < n; i++)
+		out[i * width / 8] |= (unsigned char)(place[in[i]] << i * width % 8);
+}
+
+static uint32_t put_pack(const struct huff_parts *parts, unsigned char *out,
+	const struct huff_plane *p, const unsigned char *packed, uint32_t n,
+	const uint32_t *counts)
+{
+	uint32_t at = 2, width;
+
+	out[0] = HUFF_PACK;
+	for (unsigned i = 0; i < 256; i++)
+		if (counts[i])
+			out[at++] = (unsigned char)i;
+	out[1] = (unsigned char)(at - 3);
+	width = huff_pack_width(at - 2);
+	return at + put_simple(parts, out + at, p, packed, (n * width + 7) / 8);
+}
+
+static int get_pack(const struct huff_parts *parts, struct huff_work *w,
+	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	unsigned symbols, width, mask;
+
+	if (bytes < 2 || in[1] >= HUFF_PACK_MAX || bytes < in[1] + 3u)
+		return -1;
+	symbols = in[1] + 1u;
+	width = huff_pack_width(symbols);
+	mask = (1u << width) - 1;
+	if (get_simple(parts, w, w->packed, (n * width + 7) / 8, in + 2 + symbols,
+		    bytes - 2 - symbols) < 0)
+		return -1;
+	for (uint32_t i = 0; i < n; i++) {
+		unsigned place = w->packed[i * width / 8] >> i * width % 8 & mask;
+
+		if (place >= symbols)
+			return -1;
+		out[i] = in[2 + place];
+	}
+	return 0;
+}
+
+/* --- a chunk ---------------------------------------------------------------------------------- */
+
+uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
+	unsigned char *out, const unsigned char *in, uint32_t n)
+{
+	struct huff_plane plane, packed;
+	struct runs r = { 0 };
+	uint32_t counts[256], best, symbols = 0, most = 0;
+	uint64_t entropy, entropy_packed;
+	enum huff_mode mode = HUFF_CODE;
+	unsigned z = 0;
+
+	if (!n)
+		return 0;
+	parts->count(counts, in, n);
+	for (unsigned i = 0; i < 256; i++) {
+		symbols += counts[i] != 0;
+		z = counts[i] > most ? i : z;
+		most = counts[i] > most ? counts[i] : most;
+	}
+	parts->plan(&plane, counts, n, &entropy);
+	best = huff_simple_bytes(&plane, n);
+	if (symbols > 1 && huff_is_skewed(&plane, n, entropy)) {
+		if (symbols <= HUFF_PACK_MAX) {
+			uint32_t m = (n * huff_pack_width(symbols) + 7) / 8, bytes;
+
+			pack(w->packed, in, n, counts);
+			parts->count(w->counts, w->packed, m);
+			parts->plan(&packed, w->counts, m, &entropy_packed);
+			bytes = 2 + symbols + huff_simple_bytes(&packed, m);
+			if (bytes < best) {
+				best = bytes;
+				mode = HUFF_PACK;
+			}
+		}
+		if (most > n / 2) {
+			plan_runs(parts, w, &r, in, n, z, most);
+			if (r.bytes < best)
+				mode = HUFF_RUNS;
+		}
+	}
+	if (mode == HUFF_RUNS)
+		return put_runs(parts, w, out, &r, z);
+	if (mode == HUFF_PACK)
+		return put_pack(parts, out, &packed, w->packed, n, counts);
+	return put_simple(parts, out, &plane, in, n);
+}
+
+int huff_decode(const struct huff_parts *parts, struct huff_work *w, unsigned char *out,
+	uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	if (!n)
+		return bytes ? -1 : 0;
+	if (n > HUFF_CHUNK_MAX || bytes < 2)
+		return -1;
+	switch (in[0]) {
+	case HUFF_RUNS:
+		return get_runs(parts, w, out, n, in, bytes);
+	case HUFF_PACK:
+		return get_pack(parts, w, out, n, in, bytes);
+	default:
+		return get_simple(parts, w, out, n, in, bytes);
+	}
+}
+
+/* --- the levels ------------------------------------------------------------------------------- */
+
+static const struct huff_parts parts_ref = {
+	.count = huff_count_ref,
+	.plan = huff_plan_ref,
+	.put_lows = huff_put_lows_ref,
+	.add_lows = huff_add_lows_ref,
+	.put_streams = huff_put_streams_ref,
+	.get_streams = huff_get_streams_ref,
+};
+
+static uint32_t encode_ref(struct huff_work *w, unsigned char *out,
+	const unsigned char *in, uint32_t n)
+{
+	return huff_encode(&parts_ref, w, out, in, n);
+}
+
+static int decode_ref(struct huff_work *w, unsigned char *out, uint32_t n,
+	const unsigned char *in, uint64_t bytes)
+{
+	return huff_decode(&parts_ref, w, out, n, in, bytes);
+}
+
+static const struct huff_kernels kernels_ref = {
+	.count = huff_count_ref,
+	.encode = encode_ref,
+	.decode = decode_ref,
+};
+
+const struct huff_kernels *huff_kernels(enum cpu_level level)
+{
+#ifdef __x86_64__
+	if (level >= CPU_AVX512)
+		return &huff_kernels_avx512;
+	if (level >= CPU_AVX2)
+		return &huff_kernels_avx2;
+#endif
+	(void)level;
+	return &kernels_ref;
+}

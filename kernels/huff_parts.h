@@ -1,0 +1,50 @@
+/* huff_parts.h - the parts of a CPU's coder that have fast versions; huff.c makes a chunk of them. */
+#ifndef RNP_KERNELS_HUFF_PARTS_H
+#define RNP_KERNELS_HUFF_PARTS_H
+
+#include "kernels/huff_plan.h"
+
+struct huff_parts {
+	void (*count)(uint32_t counts[256], const unsigned char *in, uint64_t n);
+	void (*plan)(struct huff_plane *p, const uint32_t *counts, uint32_t n,
+		uint64_t *entropy);
+	/* The low `width` = 1 .. HUFF_SPLIT_MAX bits of n symbols, huff_lows_bytes() of them, and putting them
+	 * below symbols. */
+	void (*put_lows)(unsigned char *out, const unsigned char *in, uint32_t n,
+		unsigned width);
+	void (*add_lows)(unsigned char *symbols, const unsigned char *in, uint32_t n,
+		unsigned width);
+	/* Sizes and streams of a plane. room: bytes at out that may be written. Returns their bytes. */
+	uint32_t (*put_streams)(unsigned char *out, const struct huff_plane *p,
+		const unsigned char *in, uint32_t n);
+	/* The reverse; out gets the symbols without their low bits. length: of a complete code. Returns 0 or -1. */
+	int (*get_streams)(struct huff_work *w, unsigned char *out, uint32_t n,
+		unsigned streams_log, const unsigned char *length, unsigned symbols,
+		const unsigned char *in, uint64_t bytes);
+};
+
+KERNELS_BEGIN
+
+void huff_count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n);
+void huff_plan_ref(struct huff_plane *p, const uint32_t *counts, uint32_t n,
+	uint64_t *entropy);
+void huff_put_lows_ref(unsigned char *out, const unsigned char *in, uint32_t n,
+	unsigned width);
+void huff_add_lows_ref(unsigned char *symbols, const unsigned char *in, uint32_t n,
+	unsigned width);
+uint32_t huff_put_streams_ref(unsigned char *out, const struct huff_plane *p,
+	const unsigned char *in, uint32_t n);
+int huff_get_streams_ref(struct huff_work *w, unsigned char *out, uint32_t n,
+	unsigned streams_log, const unsigned char *length, unsigned symbols,
+	const unsigned char *in, uint64_t bytes);
+
+uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
+	unsigned char *out, const unsigned char *in, uint32_t n);
+int huff_decode(const struct huff_parts *parts, struct huff_work *w, unsigned char *out,
+	uint32_t n, const unsigned char *in, uint64_t bytes);
+
+extern const struct huff_kernels huff_kernels_avx2, huff_kernels_avx512;
+
+KERNELS_END
+
+#endif

@@ -1,0 +1,421 @@
+/* huff_plan.h - the decisions of huff.h that every version shares, one text for CPU and GPU: code lengths, the
+ * coding of the table, and which mode is smallest. Integers only, so that all decide alike. */
+#ifndef RNP_KERNELS_HUFF_PLAN_H
+#define RNP_KERNELS_HUFF_PLAN_H
+
+#include <stdint.h>
+
+#include "kernels/huff.h"
+
+#define HUFF_SPLIT_MAX     4    /* low bits stored as they are */
+#define HUFF_SPLIT_SYMBOLS 4096 /* fewer symbols are not split */
+#define HUFF_ALPHABET      256
+#define HUFF_ESCAPE        255 /* a run without a symbol behind it */
+#define HUFF_RUN_SPLIT_MAX 16
+#define HUFF_RUNS_MAX      (HUFF_CHUNK_MAX / 2 + 1040)
+#define HUFF_PACK_MAX      16 /* symbols of an alphabet that is packed */
+
+/* How a plane is coded. */
+struct huff_plane {
+	unsigned split, streams_log, symbols; /* k, log2 S, how many are used */
+	unsigned char length[HUFF_ALPHABET];
+	unsigned char header[256]; /* the coded lengths */
+	uint32_t header_bytes;
+	uint64_t bits;  /* of all codes */
+	uint32_t bytes; /* the chunk with its mode, never less than what comes out */
+};
+
+/* log2(x) in 1/65536, 1 <= x < 2^31, within 4/65536: a polynomial in 32-bit integers */
+HD uint32_t huff_log2(uint32_t x)
+{
+	uint32_t e = 31 - (uint32_t)__builtin_clz(x);
+	int32_t f = (int32_t)((e < 16 ? x << (16 - e) : x >> (e - 16)) - 65536), p = 1684;
+
+	p = (p * f >> 16) - 6370;
+	p = (p * f >> 16) + 12065;
+	p = (p * f >> 16) - 18125;
+	p = (p * f >> 16) + 29010;
+	return (e << 16) + (uint32_t)f +
+		(uint32_t)(((int32_t)((uint32_t)f * (65536 - (uint32_t)f) >> 16) * p) >>
+			16);
+}
+
+/* n times the entropy in 1/65536 bits of what was counted, n its sum */
+HD uint64_t huff_entropy(const uint32_t *counts, unsigned symbols, uint32_t n)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < symbols; i++)
+		if (counts[i])
+			sum += (uint64_t)counts[i] * huff_log2(counts[i]);
+	return (uint64_t)n * huff_log2(n) - sum;
+}
+
+/* Symbols of every stream but the last ones. */
+HD uint32_t huff_segment(uint32_t n, unsigned streams_log)
+{
+	uint32_t each = (n + (1u << streams_log) - 1) >> streams_log;
+
+	return streams_log ? (each + 63) & ~63u : n;
+}
+
+/* Few bits bear few streams: each costs 3 bytes. */
+HD unsigned huff_streams_log(uint64_t bits)
+{
+	return bits >= 1 << 17  ? 5 :
+		bits >= 1 << 16 ? 4 :
+		bits >= 1 << 15 ? 3 :
+		bits >= 1 << 13 ? 2 :
+				  0;
+}
+
+/* Bytes of `width` low bits of n symbols. */
+HD uint32_t huff_lows_bytes(uint32_t n, unsigned width)
+{
+	return (n / 64 * 8 + (n % 64 + 7) / 8) * width;
+}
+
+/* --- lengths ------------------------------------------------------------------------------- */
+
+/* What the construction needs: about 7 KiB. */
+struct huff_tree {
+	uint32_t key[HUFF_ALPHABET]; /* count - 1 << 8 | symbol, rising */
+	uint32_t sum[2][2 * HUFF_ALPHABET];
+	uint16_t parent[2 * HUFF_ALPHABET];
+	uint32_t is_pair[HUFF_LENGTH_MAX][2 * HUFF_ALPHABET / 32];
+};
+
+/* The used symbols by count, then symbol. Returns how many. */
+HD unsigned huff_sort(struct huff_tree *t, const uint32_t *counts, unsigned symbols)
+{
+	unsigned used = 0;
+
+	for (unsigned i = 0; i < symbols; i++)
+		if (counts[i])
+			t->key[used++] = (counts[i] - 1) << 8 | i;
+	for (unsigned gap = used / 2 ? 121 : 0; gap; gap /= 3)
+		for (unsigned i = gap; i < used; i++) {
+			uint32_t v = t->key[i];
+			unsigned j = i;
+
+			for (; j >= gap && t->key[j - gap] > v; j -= gap)
+				t->key[j] = t->key[j - gap];
+			t->key[j] = v;
+		}
+	return used;
+}
+
+HD uint32_t huff_weight(uint32_t key)
+{
+	return (key >> 8) + 1;
+}
+
+/* Huffman's code by two queues, leaves first where equal. Returns the longest length. */
+HD unsigned huff_free_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
+{
+	uint32_t *sum = t->sum[0];
+	unsigned leaf = 0, pair = 0, longest = 0;
+	unsigned char *depth = (unsigned char *)t->sum[1]; /* of pairs */
+
+	for (unsigned made = 0; made + 1 < used; made++) {
+		uint32_t total = 0;
+
+		for (int side = 0; side < 2; side++)
+			if (pair >= made ||
+				(leaf < used && huff_weight(t->key[leaf]) <= sum[pair])) {
+				total += huff_weight(t->key[leaf]);
+				t->parent[leaf++] = (uint16_t)made;
+			} else {
+				total += sum[pair];
+				t->parent[used + pair++] = (uint16_t)made;
+			}
+		sum[made] = total;
+	}
+	depth[used - 2] = 0;
+	for (unsigned i = used - 2; i-- > 0;)
+		depth[i] = (unsigned char)(depth[t->parent[used + i]] + 1);
+	for (unsigned i = 0; i < used; i++) {
+		unsigned d = depth[t->parent[i]] + 1u;
+
+		length[t->key[i] & 255] = (unsigned char)d;
+		longest = d > longest ? d : longest;
+	}
+	return longest;
+}
+
+/* Package-merge: HUFF_LENGTH_MAX lists of leaves and pairs from the list before, leaves first where equal. */
+HD void huff_limited_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
+{
+	unsigned count = used, take = 2 * used - 2;
+	uint32_t *last = t->sum[0], *next = t->sum[1];
+
+	for (unsigned i = 0; i < used; i++) {
+		last[i] = huff_weight(t->key[i]);
+		length[t->key[i] & 255] = 0;
+	}
+	for (unsigned i = 0; i < 2 * HUFF_ALPHABET / 32; i++)
+		t->is_pair[0][i] = 0;
+	for (unsigned level = 1; level < HUFF_LENGTH_MAX; level++) {
+		unsigned pairs = count / 2, leaf = 0, pair = 0;
+		uint32_t flags = 0, *swap = last;
+
+		count = used + pairs;
+		for (unsigned i = 0; i < count; i++) {
+			uint32_t a = leaf < used ? huff_weight(t->key[leaf]) : UINT32_MAX;
+			uint32_t b = pair < pairs ? last[2 * pair] + last[2 * pair + 1] :
+						    UINT32_MAX;
+			uint32_t is_pair = b < a;
+
+			next[i] = is_pair ? b : a;
+			pair += is_pair;
+			leaf += !is_pair;
+			flags |= is_pair << i % 32;
+			if (i % 32 == 31 || i + 1 == count) {
+				t->is_pair[level][i / 32] = flags;
+				flags = 0;
+			}
+		}
+		last = next;
+		next = swap;
+	}
+	for (unsigned level = HUFF_LENGTH_MAX; level-- > 0;) {
+		unsigned pairs = 0;
+
+		for (unsigned i = 0; i < take; i++)
+			pairs += t->is_pair[level][i / 32] >> i % 32 & 1;
+		for (unsigned i = 0; i < take - pairs; i++)
+			length[t->key[i] & 255]++;
+		take = 2 * pairs;
+	}
+}
+
+/* Optimal lengths of at most HUFF_LENGTH_MAX for counts, 2 used symbols or more. */
+HD void huff_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
+{
+	if (huff_free_lengths(t, used, length) > HUFF_LENGTH_MAX)
+		huff_limited_lengths(t, used, length);
+}
+
+/* --- codes --------------------------------------------------------------------------------- */
+
+/* entry[v] = code | length << 12, 0 for what has none. */
+HD void huff_codes(uint16_t *entry, const unsigned char *length, unsigned symbols)
+{
+	uint32_t next[HUFF_LENGTH_MAX + 2] = { 0 };
+
+	for (unsigned i = 0; i < symbols; i++)
+		next[length[i] + 1]++;
+	next[1] = 0;
+	for (unsigned l = 1; l <= HUFF_LENGTH_MAX; l++)
+		next[l + 1] = (next[l] + next[l + 1]) << 1;
+	/* next[l]: first code of length l */
+	for (unsigned i = 0; i < symbols; i++)
+		entry[i] = length[i] ?
+			(uint16_t)(next[length[i]]++ | (uint32_t)length[i] << 12) :
+			0;
+}
+
+/* --- the coded lengths ---------------------------------------------------------------------- */
+
+struct huff_bits {
+	unsigned char *at;
+	uint32_t bytes;
+	uint64_t held;
+	unsigned count;
+};
+
+HD void huff_put(struct huff_bits *b, uint32_t v, unsigned count)
+{
+	b->held |= (uint64_t)v << b->count;
+	for (b->count += count; b->count >= 8; b->count -= 8) {
+		b->at[b->bytes++] = (unsigned char)b->held;
+		b->held >>= 8;
+	}
+}
+
+/* Returns the bytes written at out, at most 256. */
+HD uint32_t huff_put_lengths(unsigned char *out, const unsigned char *length,
+	unsigned symbols)
+{
+	struct huff_bits b = { out, 0, 0, 0 };
+	unsigned last = 6;
+
+	for (unsigned i = 0; i < symbols;) {
+		unsigned l = length[i], run = 1;
+
+		if (!l) {
+			unsigned top = 0;
+
+			while (i + run < symbols && !length[i + run])
+				run++;
+			while (run >> (top + 1))
+				top++;
+			huff_put(&b, 3, 3); /* 110, least bit first */
+			huff_put(&b, 1u << top, top + 1);
+			for (unsigned j = top; j-- > 0;)
+				huff_put(&b, run >> j & 1, 1);
+			i += run;
+			continue;
+		}
+		if (l == last)
+			huff_put(&b, 0, 1);
+		else if (l == last + 1)
+			huff_put(&b, 1, 3);
+		else if (l + 1 == last)
+			huff_put(&b, 5, 3);
+		else
+			huff_put(&b, 7 | l << 3, 7);
+		last = l;
+		i++;
+	}
+	if (b.count)
+		huff_put(&b, 0, 8 - b.count);
+	return b.bytes;
+}
+
+struct huff_reader {
+	const unsigned char *at;
+	uint64_t bits, used; /* how many there are, how many are read; beyond are zeros */
+};
+
+HD unsigned huff_get(struct huff_reader *r, unsigned count)
+{
+	unsigned v = 0;
+
+	for (unsigned i = 0; i < count; i++, r->used++)
+		if (r->used < r->bits)
+			v |= (unsigned)(r->at[r->used / 8] >> r->used % 8 & 1) << i;
+	return v;
+}
+
+/* Read lengths from `bytes` bytes at in. Returns the bytes they took, or 0: they are none, or no complete code. */
+HD uint32_t huff_get_lengths(unsigned char *length, unsigned symbols,
+	const unsigned char *in, uint64_t bytes)
+{
+	struct huff_reader r = { in, bytes * 8, 0 };
+	unsigned last = 6;
+	uint32_t kraft = 0;
+
+	for (unsigned i = 0; i < symbols;) {
+		if (!huff_get(&r, 1)) {
+			/* as the last */
+		} else if (!huff_get(&r, 1)) {
+			last += huff_get(&r, 1) ? -1u : 1u;
+		} else if (huff_get(&r, 1)) {
+			last = huff_get(&r, 4);
+		} else {
+			unsigned top = 0, run = 1;
+
+			while (top < 9 && !huff_get(&r, 1))
+				top++;
+			for (unsigned j = 0; j < top; j++)
+				run = run << 1 | huff_get(&r, 1);
+			if (run > symbols - i)
+				return 0;
+			while (run--)
+				length[i++] = 0;
+			continue;
+		}
+		if (last < 1 || last > HUFF_LENGTH_MAX)
+			return 0;
+		length[i++] = (unsigned char)last;
+		kraft += 1u << (HUFF_LENGTH_MAX - last);
+	}
+	if (kraft != 1u << HUFF_LENGTH_MAX || r.used > r.bits)
+		return 0;
+	return (uint32_t)((r.used + 7) / 8);
+}
+
+/* --- planning ------------------------------------------------------------------------------- */
+
+/* How many low bits to leave as they are: as many as cost no more than 1/512 of the entropy
+ * and leave something to code. */
+HD unsigned huff_split(const uint32_t *counts, uint32_t n, uint64_t *entropy)
+{
+	uint32_t fold[HUFF_ALPHABET / 2];
+	unsigned split = 0;
+	const uint32_t *from = counts;
+
+	*entropy = huff_entropy(counts, HUFF_ALPHABET, n);
+	if (n < HUFF_SPLIT_SYMBOLS)
+		return 0;
+	for (unsigned k = 1; k <= HUFF_SPLIT_MAX; k++) {
+		unsigned symbols = HUFF_ALPHABET >> k, used = 0;
+
+		for (unsigned i = 0; i < symbols; i++) {
+			fold[i] = from[2 * i] + from[2 * i + 1];
+			used += fold[i] != 0;
+		}
+		from = fold;
+		if (used < 2 ||
+			huff_entropy(fold, symbols, n) + ((uint64_t)n * k << 16) >
+				*entropy + *entropy / 512)
+			break;
+		split = k;
+	}
+	return split;
+}
+
+/* Plan a plane of n symbols that were counted; *entropy: theirs, in 1/65536 bits. A single symbol gets symbols = 1 only. */
+HD void huff_plan(struct huff_plane *p, struct huff_tree *t, const uint32_t *counts,
+	uint32_t n, uint64_t *entropy)
+{
+	uint32_t fold[HUFF_ALPHABET];
+	unsigned symbols;
+
+	p->split = huff_split(counts, n, entropy);
+	symbols = HUFF_ALPHABET >> p->split;
+	for (unsigned i = 0; i < symbols; i++) {
+		uint32_t sum = 0;
+
+		for (unsigned j = 0; j < 1u << p->split; j++)
+			sum += counts[(i << p->split) + j];
+		fold[i] = sum;
+		p->length[i] = 0;
+	}
+	p->symbols = huff_sort(t, fold, symbols);
+	p->bits = 0;
+	p->bytes = 2;
+	if (p->symbols < 2)
+		return;
+	huff_lengths(t, p->symbols, p->length);
+	for (unsigned i = 0; i < symbols; i++)
+		p->bits += (uint64_t)fold[i] * p->length[i];
+	p->streams_log = huff_streams_log(p->bits);
+	p->header_bytes = huff_put_lengths(p->header, p->length, symbols);
+	p->bytes = 2 + p->header_bytes + huff_lows_bytes(n, p->split) +
+		(2u << p->streams_log) - 2 + (1u << p->streams_log) +
+		(uint32_t)(p->bits / 8);
+}
+
+/* Whether other modes than CODE are worth a look: it is more than 1% above the entropy. */
+HD int huff_is_skewed(const struct huff_plane *p, uint32_t n, uint64_t entropy)
+{
+	return ((p->bits + (uint64_t)n * p->split) << 16) > entropy + entropy / 100;
+}
+
+/* The low bits of runs: so many that their mean without is 4 to 7, which costs a geometric distribution 0.004 bits a
+ * run; 2 to 3 (0.015 bits) where runs are few and a longer table costs more. */
+HD unsigned huff_run_split(uint32_t zeros, uint32_t others)
+{
+	uint32_t mean = zeros / others, most = others < 2048 ? 4 : 8;
+	unsigned split = 0;
+
+	while (mean >> split >= most)
+		split++;
+	return split;
+}
+
+/* Bits of a place in an alphabet that is packed. */
+HD unsigned huff_pack_width(unsigned symbols)
+{
+	return symbols <= 2 ? 1 : symbols <= 4 ? 2 : 4;
+}
+
+/* What a chunk that is RAW, ONE or CODE takes at most. */
+HD uint32_t huff_simple_bytes(const struct huff_plane *p, uint32_t n)
+{
+	return p->bytes < n + 1 ? p->bytes : n + 1;
+}
+
+#endif
