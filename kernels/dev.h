@@ -20,13 +20,14 @@
 #include "kernels/bulk.h"
 #include "kernels/cpu.h"
 #include "kernels/int8.h"
+#include "kernels/lm_ops.h"
 #include "kernels/memfill.h"
 #include "kernels/philox.h"
 #include "kernels/product.h"
 #include "kernels/sha256_rows.h"
 
 /* Of everything a plug-in shares with us: this and the headers above. Raise it with every change. */
-#define DEV_VERSION 3
+#define DEV_VERSION 4
 
 struct dev;
 
@@ -57,6 +58,8 @@ struct dev_ops {
 	int (*balance)(struct dev *d, int8_t *x, uint64_t count);
 	int (*turn)(struct dev *d, int8_t *out, const int8_t *in, uint64_t n);
 	int (*mix)(struct dev *d, int8_t *out, const struct int8_mix *m);
+
+	const struct lm_ops *lm; /* what a language model is made of */
 };
 
 struct dev {

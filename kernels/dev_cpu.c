@@ -13,19 +13,8 @@
 #include <omp.h>
 #endif
 
-struct cpu {
-	struct cpu_kernels kernels;
-	bool dnnl;
-	int64_t started_ns;
-};
-
 #define HUGE_BYTES (UINT64_C(2) << 20)
 #define ALIGNMENT  256
-
-static struct cpu *cpu_of(struct dev *d)
-{
-	return d->state;
-}
 
 void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 {
@@ -80,10 +69,7 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 
 /* --- the team ---------------------------------------------------------------------------- */
 
-typedef void (*part_fn)(void *work, uint64_t from, uint64_t to);
-
-/* Give 0 .. n - 1 to the team in one piece each, cut at multiples of grain; little work stays here. */
-static void in_parts(uint64_t n, uint64_t grain, part_fn part, void *work)
+void cpu_in_parts(uint64_t n, uint64_t grain, cpu_part_fn part, void *work)
 {
 #ifdef _OPENMP
 	if (n > grain) {
@@ -151,7 +137,7 @@ static int cpu_copy(struct dev *d, void *to, const void *from, uint64_t bytes)
 {
 	struct copy c = { cpu_of(d)->kernels.copy, to, from };
 
-	in_parts(bytes, 1 << 18, copy_part, &c);
+	cpu_in_parts(bytes, 1 << 18, copy_part, &c);
 	return 0;
 }
 
@@ -198,6 +184,7 @@ static int cpu_stop(struct dev *d, int64_t *ns)
 
 static void cpu_close(struct dev *d)
 {
+	lm_cpu_free(cpu_of(d)->lm);
 	free(d->state);
 }
 
@@ -219,7 +206,7 @@ static int cpu_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words)
 {
 	struct fill f = { cpu_of(d)->kernels.fill, to, word };
 
-	in_parts(words, 1 << 16, fill_part, &f);
+	cpu_in_parts(words, 1 << 16, fill_part, &f);
 	return 0;
 }
 
@@ -242,7 +229,7 @@ static int cpu_triad(struct dev *d, double *a, const double *b, const double *c,
 {
 	struct triad t = { cpu_of(d)->kernels.triad, a, b, c, s };
 
-	in_parts(n, 1 << 15, triad_part, &t);
+	cpu_in_parts(n, 1 << 15, triad_part, &t);
 	return 0;
 }
 
@@ -268,7 +255,7 @@ static int cpu_random(struct dev *d, uint64_t *sum, const struct bulk_random *r)
 {
 	struct random work = { cpu_of(d)->kernels.random, *r, 0 };
 
-	in_parts(r->count, 1 << 12, random_part, &work);
+	cpu_in_parts(r->count, 1 << 12, random_part, &work);
 	*sum = work.sum;
 	return 0;
 }
@@ -292,7 +279,7 @@ static int cpu_philox(struct dev *d, void *out, uint64_t bytes, const struct phi
 {
 	struct philox_work w = { cpu_of(d)->kernels.philox, out, p };
 
-	in_parts(bytes, 1 << 14, philox_part, &w);
+	cpu_in_parts(bytes, 1 << 14, philox_part, &w);
 	return 0;
 }
 
@@ -317,7 +304,7 @@ static int cpu_sha256(struct dev *d, unsigned char *out, const struct sha256_row
 {
 	struct sha256_work w = { cpu_of(d)->kernels.sha256, out, in };
 
-	in_parts(in->count, 16, sha256_part, &w);
+	cpu_in_parts(in->count, 16, sha256_part, &w);
 	return 0;
 }
 
@@ -337,7 +324,7 @@ static int cpu_memfill(struct dev *d, const struct memfill *m)
 {
 	struct memfill_work w = { cpu_of(d)->kernels.memfill, m };
 
-	in_parts(m->lanes, 1, memfill_part, &w);
+	cpu_in_parts(m->lanes, 1, memfill_part, &w);
 	return 0;
 }
 
@@ -360,7 +347,7 @@ static int cpu_balance(struct dev *d, int8_t *x, uint64_t count)
 {
 	struct int8_work w = { .kernels = &cpu_of(d)->kernels, .out = x };
 
-	in_parts(count, 1 << 14, balance_part, &w);
+	cpu_in_parts(count, 1 << 14, balance_part, &w);
 	return 0;
 }
 
@@ -378,7 +365,7 @@ static int cpu_turn(struct dev *d, int8_t *out, const int8_t *in, uint64_t n)
 		.in = in,
 		.n = n };
 
-	in_parts(n, 64, turn_part, &w);
+	cpu_in_parts(n, 64, turn_part, &w);
 	return 0;
 }
 
@@ -397,7 +384,7 @@ static int cpu_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
 {
 	struct int8_work w = { .kernels = &cpu_of(d)->kernels, .out = out, .mix = m };
 
-	in_parts(m->rows, 16, mix_part, &w);
+	cpu_in_parts(m->rows, 16, mix_part, &w);
 	return 0;
 }
 
@@ -444,9 +431,9 @@ static int cpu_product(struct dev *d, const struct product *p)
 	memcpy(d->kernel, d->isa, sizeof d->kernel);
 	w.product = cpu_of(d)->kernels.product[p->type];
 	if (p->m >= p->n)
-		in_parts(p->m, 16, rows_part, &w);
+		cpu_in_parts(p->m, 16, rows_part, &w);
 	else
-		in_parts(p->n, 16, columns_part, &w);
+		cpu_in_parts(p->n, 16, columns_part, &w);
 	return 0;
 }
 
@@ -471,6 +458,7 @@ const struct dev_ops dev_cpu_ops = {
 	.balance = cpu_balance,
 	.turn = cpu_turn,
 	.mix = cpu_mix,
+	.lm = &lm_cpu_ops,
 };
 
 int dev_open_cpu(struct dev *d, enum cpu_level level)
@@ -487,6 +475,7 @@ int dev_open_cpu(struct dev *d, enum cpu_level level)
 		return dev_fail(d, EX_OSERR, "cpu: no memory");
 	dev_cpu_kernels(&c->kernels, level);
 	c->dnnl = level > CPU_REF && !(dnnl && strcmp(dnnl, "0") == 0);
+	c->level = level;
 	d->state = c;
 	d->ops = &dev_cpu_ops;
 	snprintf(d->name, sizeof d->name, "cpu");

@@ -246,6 +246,7 @@ static struct dev_ops make_ops(void)
 	ops.balance = dev_balance;
 	ops.turn = dev_turn;
 	ops.mix = dev_mix;
+	ops.lm = &lm_cuda_ops;
 	return ops;
 }
 

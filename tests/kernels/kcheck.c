@@ -245,20 +245,25 @@ static bool wanted(int argc, char **argv, const char *name)
 	return !any;
 }
 
-/* No slot of the table is empty. */
-static bool complete(const struct dev *d)
+/* No slot of a table is empty. */
+static bool full(const struct dev *d, const void *table, size_t bytes)
 {
-	for (size_t i = 0; i < sizeof *d->ops; i += sizeof(void (*)(void))) {
+	for (size_t i = 0; i < bytes; i += sizeof(void (*)(void))) {
 		void *slot;
 
-		memcpy(&slot, (const char *)d->ops + i, sizeof slot);
+		memcpy(&slot, (const char *)table + i, sizeof slot);
 		if (slot)
 			continue;
-		fprintf(stderr, "kcheck: %s: slot %zu of the table is empty\n", d->name,
+		fprintf(stderr, "kcheck: %s: slot %zu of a table is empty\n", d->name,
 			i / sizeof slot);
 		return false;
 	}
 	return true;
+}
+
+static bool complete(const struct dev *d)
+{
+	return full(d, d->ops, sizeof *d->ops) && full(d, d->ops->lm, sizeof *d->ops->lm);
 }
 
 /* What must fail, and how: too much memory, a device that is not there, another version. */
