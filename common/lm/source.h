@@ -6,6 +6,7 @@
 #ifndef RNP_COMMON_LM_SOURCE_H
 #define RNP_COMMON_LM_SOURCE_H
 
+#include "common/lm/gguf.h"
 #include "common/lm/layout.h"
 
 struct lm_source;
@@ -27,5 +28,8 @@ const struct lm_tensor *lm_source_tensor(const struct lm_source *s, uint32_t i);
 /* Where lm_token_open finds the tokenizer that came with the model: "DIR/tokenizer.json", the GGUF file itself, or NULL (a llama2.c
  * .bin has none: --tokenizer). */
 const char *lm_source_tokenizer(const struct lm_source *s);
+
+/* The file, where the format is GGUF, for what else it says; else NULL. Borrowed until close. */
+const struct gguf *lm_source_gguf(const struct lm_source *s);
 
 #endif
