@@ -68,6 +68,7 @@
 #include "common/buf.h"
 #include "common/key.h"
 #include "common/policy.h"
+#include "kernels/hashlanes.h"
 #include "kernels/memfill.h"
 #include "kernels/philox.h"
 
@@ -76,8 +77,11 @@
 #define POC_MATRICES   8
 #define POC_MULTIPLIER 0x9E3779B1u
 
-/* 2^18. Only unit tests, which judge thousands of answers, make it less. */
+/* 2^18. Only the unit test, which judges a thousand answers, makes it less. */
 extern uint64_t poc_folds;
+/* What does those hashes; NULL: hashlanes_fast(). The benchmark, which judges a hundred thousand answers
+ * at once, puts those of many into the lanes of one call. */
+extern hashlanes_fn poc_hashlanes;
 
 /* Limits: a challenge or an answer beyond them is refused before any work is done. */
 #define POC_DEVICES_MAX         16
@@ -143,6 +147,9 @@ struct poc_work {
  * refuses what is beyond the limits. */
 void poc_plan_device(struct poc_device *d, const struct poc_challenge *c,
 	const char *name, const struct poc_work *w);
+
+/* How much longer than its class takes a device may take: it may be as busy with something else. */
+#define POC_SLACK 2
 
 /* Half a minute for starting and sending, and the time that the slowest device we accept of its
  * class takes. */

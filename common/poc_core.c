@@ -19,6 +19,7 @@
 #define HASH_BYTES ((uint64_t)1 << 16)
 
 uint64_t poc_folds = UINT64_C(1) << 18;
+hashlanes_fn poc_hashlanes;
 
 static void hash_add(crypto_hash_sha256_state *s, const void *data, size_t len)
 {
@@ -91,25 +92,30 @@ void poc_next_key(struct philox *out, const unsigned char x[POC_HASH_BYTES])
 	poc_sequence(out, x, "next");
 }
 
-/* The last folds, so that who sends the same answer again and again does not make the verifier work
- * each time. */
-#define REMEMBERED 64
+/* Folds that were done, each in the one place that its start may have, so that who sends the same
+ * answer again and again does not make the verifier work each time. */
+#define REMEMBERED 4096
 static struct {
 	pthread_mutex_t lock;
-	unsigned char from[REMEMBERED][POC_HASH_BYTES], to[REMEMBERED][POC_HASH_BYTES];
-	int n, next;
+	struct {
+		unsigned char from[POC_HASH_BYTES], to[POC_HASH_BYTES];
+	} at[REMEMBERED];
 } folds = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static size_t place_of(const unsigned char x[POC_HASH_BYTES])
+{
+	return u64_at(x) % REMEMBERED;
+}
 
 static bool remembered(unsigned char x[POC_HASH_BYTES])
 {
-	bool found = false;
+	size_t i = place_of(x);
+	bool found;
 
 	pthread_mutex_lock(&folds.lock);
-	for (int i = 0; i < folds.n && !found; i++) {
-		found = memcmp(folds.from[i], x, POC_HASH_BYTES) == 0;
-		if (found)
-			memcpy(x, folds.to[i], POC_HASH_BYTES);
-	}
+	found = memcmp(folds.at[i].from, x, POC_HASH_BYTES) == 0;
+	if (found)
+		memcpy(x, folds.at[i].to, POC_HASH_BYTES);
 	pthread_mutex_unlock(&folds.lock);
 	return found;
 }
@@ -117,11 +123,11 @@ static bool remembered(unsigned char x[POC_HASH_BYTES])
 static void remember(const unsigned char from[POC_HASH_BYTES],
 	const unsigned char to[POC_HASH_BYTES])
 {
+	size_t i = place_of(from);
+
 	pthread_mutex_lock(&folds.lock);
-	memcpy(folds.from[folds.next], from, POC_HASH_BYTES);
-	memcpy(folds.to[folds.next], to, POC_HASH_BYTES);
-	folds.next = (folds.next + 1) % REMEMBERED;
-	folds.n += folds.n < REMEMBERED;
+	memcpy(folds.at[i].from, from, POC_HASH_BYTES);
+	memcpy(folds.at[i].to, to, POC_HASH_BYTES);
 	pthread_mutex_unlock(&folds.lock);
 }
 
@@ -142,7 +148,7 @@ static void fold(unsigned char x[POC_HASH_BYTES], const struct poc_challenge *c,
 	if (remembered(x))
 		return;
 	memcpy(start, x, sizeof start);
-	hashlanes_fast()(x, 1, poc_folds);
+	(poc_hashlanes ? poc_hashlanes : hashlanes_fast())(x, 1, poc_folds);
 	remember(start, x);
 }
 

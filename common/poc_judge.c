@@ -94,6 +94,7 @@ static void judge_device(struct judgement *g, const struct poc_device *d,
 {
 	char reason[POC_REASON_MAX] = "";
 
+	/* the first test that is not passed ends it: the others are not worth the verifier's time */
 	if (d->n &&
 		check(g, "matmul", d->uuid,
 			poc_judge_matmul(g->c, d, json_object_get(part, "matmul"),
@@ -101,13 +102,13 @@ static void judge_device(struct judgement *g, const struct poc_device *d,
 			reason))
 		g->operations += 2.0 * (double)d->n * (double)d->n * (double)d->n *
 			(double)d->rounds;
-	if (d->lanes &&
+	if (g->good && d->lanes &&
 		check(g, "memory", d->uuid,
 			poc_judge_memory(g->c, d, json_object_get(part, "memory"),
 				reason),
 			reason))
 		g->memory_bytes += MEMFILL_SLICES * MEMFILL_BYTES * poc_step_leaves(d);
-	if (d->segments &&
+	if (g->good && d->segments &&
 		check(g, "chain", d->uuid,
 			poc_judge_chain(g->c, d, json_object_get(part, "chain"), reason),
 			reason)) {

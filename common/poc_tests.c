@@ -71,24 +71,28 @@ bool poc_get_hash(const json_t *v, unsigned char out[POC_HASH_BYTES])
 		sodium_hex2bin(out, POC_HASH_BYTES, text, 64, NULL, &len, NULL) == 0;
 }
 
+/* Whether tuple is a list of exactly these numbers. */
+static bool same_tuple(const json_t *tuple, const int64_t *want, int width)
+{
+	if (!json_is_array(tuple) || json_array_size(tuple) != (size_t)width)
+		return false;
+	for (int k = 0; k < width; k++) {
+		const json_t *v = json_array_get(tuple, (size_t)k);
+
+		if (!json_is_integer(v) || json_integer_value(v) != want[k])
+			return false;
+	}
+	return true;
+}
+
 /* Whether list is exactly the count tuples of width numbers. */
 static bool same_tuples(const json_t *list, const int64_t *want, int count, int width)
 {
 	if (!json_is_array(list) || json_array_size(list) != (size_t)count)
 		return false;
-	for (int i = 0; i < count; i++) {
-		const json_t *tuple = json_array_get(list, (size_t)i);
-
-		if (!json_is_array(tuple) || json_array_size(tuple) != (size_t)width)
+	for (int i = 0; i < count; i++)
+		if (!same_tuple(json_array_get(list, (size_t)i), want + i * width, width))
 			return false;
-		for (int k = 0; k < width; k++) {
-			const json_t *v = json_array_get(tuple, (size_t)k);
-
-			if (!json_is_integer(v) ||
-				json_integer_value(v) != want[i * width + k])
-				return false;
-		}
-	}
 	return true;
 }
 
@@ -356,12 +360,29 @@ struct fill {
 	size_t count;
 };
 
-/* What follows from the roots: keys, openings, and the blocks that have to be there. */
-static void fill_plan(struct fill *f, const struct poc_challenge *c,
-	const struct poc_device *d)
+static bool step_openings_named(const struct fill *f, int64_t u, const json_t *list)
+{
+	for (int64_t k = u * f->per_step; k < (u + 1) * f->per_step; k++) {
+		const int64_t want[3] = { u, (int64_t)f->drawn[k] / f->d->per_slice,
+			(int64_t)f->drawn[k] % f->d->per_slice };
+
+		if (!same_tuple(json_array_get(list, (size_t)k), want, 3))
+			return false;
+	}
+	return true;
+}
+
+/* What follows from the roots: keys, openings, and the blocks that have to be there. False as soon as a
+ * step's openings are not those of the answer: each costs 2^18 hashes to know. */
+static bool fill_plan(struct fill *f, const struct poc_challenge *c,
+	const struct poc_device *d, const json_t *openings)
 {
 	unsigned char seed[POC_HASH_BYTES], x[POC_HASH_BYTES];
 	struct philox key;
+
+	if (!json_is_array(openings) ||
+		json_array_size(openings) != (size_t)(f->nsteps * f->per_step))
+		return false;
 
 	poc_seed(seed, c, d->uuid);
 	poc_first_key(&key, seed);
@@ -373,23 +394,14 @@ static void fill_plan(struct fill *f, const struct poc_challenge *c,
 			(uint64_t)d->per_slice, (uint64_t)u, key };
 		poc_fold_step(x, c, seed, u, f->roots[u]);
 		poc_draw(drawn, (int)f->per_step, (uint64_t)poc_step_leaves(d), x);
+		if (!step_openings_named(f, u, openings))
+			return false;
 		f->count += poc_needed(f->at + f->count, d, &f->steps[u], drawn,
 			(int)f->per_step);
 		poc_next_key(&key, x);
 	}
 	f->count = poc_sort(f->at, f->count);
-}
-
-static bool fill_openings_named(const struct fill *f, const json_t *list)
-{
-	int64_t want[3 * POC_OPENINGS];
-
-	for (int64_t k = 0; k < f->nsteps * f->per_step; k++) {
-		want[3 * k] = k / f->per_step;
-		want[3 * k + 1] = (int64_t)f->drawn[k] / f->d->per_slice;
-		want[3 * k + 2] = (int64_t)f->drawn[k] % f->d->per_slice;
-	}
-	return same_tuples(list, want, (int)(f->nsteps * f->per_step), 3);
+	return true;
 }
 
 /* Whether all blocks stand in the trees of their steps; the proofs follow one another. */
@@ -469,8 +481,7 @@ bool poc_judge_memory(const struct poc_challenge *c, const struct poc_device *d,
 	for (int64_t u = 0; u < f.nsteps; u++)
 		if (!poc_get_hash(json_array_get(list, (size_t)u), roots[u]))
 			return no(reason, "not one root a step");
-	fill_plan(&f, c, d);
-	if (!fill_openings_named(&f, json_object_get(part, "openings")))
+	if (!fill_plan(&f, c, d, json_object_get(part, "openings")))
 		return no(reason,
 			"the openings are not those that follow from the roots");
 	blocks = poc_get_bytes(part, "blocks", f.count * MEMFILL_BYTES);

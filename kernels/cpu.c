@@ -1,5 +1,6 @@
 #include "kernels/cpu.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +9,18 @@ const char *const cpu_level_names[CPU_LEVELS] = { "ref", "avx2", "avx512" };
 #ifdef __x86_64__
 #include <cpuid.h>
 
+/* Asked once: in a virtual machine cpuid goes to the host and takes 27 us. */
 static unsigned leaf7_ebx(void)
 {
+	static int64_t kept = -1;
+	int64_t v = __atomic_load_n(&kept, __ATOMIC_RELAXED);
 	unsigned a, b, c, d;
 
-	return __get_cpuid_count(7, 0, &a, &b, &c, &d) ? b : 0;
+	if (v < 0) {
+		v = __get_cpuid_count(7, 0, &a, &b, &c, &d) ? b : 0;
+		__atomic_store_n(&kept, v, __ATOMIC_RELAXED);
+	}
+	return (unsigned)v;
 }
 
 enum cpu_level cpu_level_best(void)

@@ -26,11 +26,20 @@
 
 enum { MATMUL = 1, MEMORY = 2, CHAIN = 4, ALL = 7 };
 
+/* An honest answer that several cheats of one number start from. */
+struct shared {
+	bool there;
+	uint64_t number;
+	struct poc_challenge c;
+	json_t *answer;
+};
+
 struct bed {
 	struct key node, stranger, verifier;
 	struct poc_device size;
 	uint64_t number; /* of the attempt */
 	struct rng rng;
+	struct shared honest[ALL + 1], other[ALL + 1], skipped; /* by what is asked */
 };
 
 struct cheat {
@@ -48,8 +57,19 @@ static void bed_init(struct bed *b, const struct poc_device *size)
 	b->size = *size;
 }
 
+/* What a copy of a bed has shared. */
+static void bed_forget(struct bed *b)
+{
+	for (int i = 0; i <= ALL; i++) {
+		json_decref(b->honest[i].answer);
+		json_decref(b->other[i].answer);
+	}
+	json_decref(b->skipped.answer);
+}
+
 static void bed_release(struct bed *b)
 {
+	bed_forget(b);
 	key_release(&b->node);
 	key_release(&b->stranger);
 	key_release(&b->verifier);
@@ -96,6 +116,8 @@ static json_t *answer_of(struct bed *b, const struct poc_challenge *c,
 {
 	json_t *answer = prove(c, INT64_C(1) << 30, hooks);
 
+	if (!answer)
+		abort();
 	json_set_time(answer, "at", ISSUED_MS);
 	sign(answer, &b->node);
 	return answer;
@@ -122,6 +144,44 @@ static json_t *part_of(const json_t *answer, const char *test)
 {
 	return json_object_get(json_array_get(json_object_get(answer, "devices"), 0),
 		test);
+}
+
+/* A copy of the answer in s, which is made when it is not of this number; *c: its challenge. */
+static json_t *shared(struct bed *b, struct shared *s, int tests, uint64_t stream,
+	struct poc_challenge *c)
+{
+	struct rng before = b->rng;
+
+	if (!s->there || s->number != b->number) {
+		json_decref(s->answer);
+		rng_seed(&b->rng, b->number, stream);
+		ask(b, &s->c, tests, &b->node, 1);
+		s->answer = answer_of(b, &s->c, NULL);
+		s->there = true;
+		s->number = b->number;
+		b->rng = before;
+	}
+	*c = s->c;
+	return json_deep_copy(s->answer);
+}
+
+/* An honest answer, and one to another challenge. */
+static json_t *right(struct bed *b, int tests, struct poc_challenge *c)
+{
+	return shared(b, &b->honest[tests], tests, 1000, c);
+}
+
+static json_t *right_elsewhere(struct bed *b, int tests, struct poc_challenge *c)
+{
+	return shared(b, &b->other[tests], tests, 2000, c);
+}
+
+/* What is asked of a cheat that could be played in any test. */
+static int one_test(const struct bed *b)
+{
+	static const int tests[] = { MATMUL, MEMORY, CHAIN, ALL };
+
+	return tests[b->number % 4];
 }
 
 /* An honest answer takes as long as it takes, and the deadline is the usual one. */
@@ -273,14 +333,11 @@ static bool only_asked(struct bed *b)
 {
 	struct prove_hooks hooks = { .ctx = b, .round = anything };
 	struct poc_challenge c;
-	json_t *lazy, *right;
+	json_t *asked = right(b, MATMUL, &c), *lazy = answer_of(b, &c, &hooks);
 
-	ask(b, &c, MATMUL, &b->node, 1);
-	lazy = answer_of(b, &c, &hooks);
-	right = answer_of(b, &c, NULL);
 	json_set(part_of(lazy, "matmul"), "rows",
-		json_incref(json_object_get(part_of(right, "matmul"), "rows")));
-	json_decref(right);
+		json_incref(json_object_get(part_of(asked, "matmul"), "rows")));
+	json_decref(asked);
 	sign(lazy, &b->node);
 	return passes(&c, lazy);
 }
@@ -291,28 +348,39 @@ static bool only_asked(struct bed *b)
 static bool wrong_indices(struct bed *b)
 {
 	struct poc_challenge c;
-	json_t *bad, *right;
+	json_t *good = right(b, MATMUL, &c), *bad = skipped(b, &c, share(b, 0.5));
 
-	ask(b, &c, MATMUL, &b->node, 1);
-	bad = skipped(b, &c, share(b, 0.5));
-	right = answer_of(b, &c, NULL);
 	json_set(part_of(bad, "matmul"), "openings",
-		json_incref(json_object_get(part_of(right, "matmul"), "openings")));
+		json_incref(json_object_get(part_of(good, "matmul"), "openings")));
 	json_set(part_of(bad, "matmul"), "rows",
-		json_incref(json_object_get(part_of(right, "matmul"), "rows")));
-	json_decref(right);
+		json_incref(json_object_get(part_of(good, "matmul"), "rows")));
+	json_decref(good);
 	sign(bad, &b->node);
 	return passes(&c, bad);
+}
+
+/* A tenth skipped, the same answer for all four edits of its lists. */
+static json_t *skipped_once(struct bed *b, struct poc_challenge *c)
+{
+	struct shared *s = &b->skipped;
+
+	if (!s->there || s->number != b->number) {
+		json_decref(s->answer);
+		json_decref(right(b, MATMUL, &s->c));
+		s->answer = skipped(b, &s->c, share(b, 0.1));
+		s->there = true;
+		s->number = b->number;
+	}
+	*c = s->c;
+	return json_deep_copy(s->answer);
 }
 
 /* which: 0 empty lists, 1 one fewer, 2 one more, 3 one twice */
 static bool list_edit(struct bed *b, int which)
 {
 	struct poc_challenge c;
-	json_t *answer, *part, *list;
+	json_t *answer = skipped_once(b, &c), *part, *list;
 
-	ask(b, &c, MATMUL, &b->node, 1);
-	answer = skipped(b, &c, share(b, 0.1));
 	part = part_of(answer, "matmul");
 	list = json_object_get(part, "openings");
 	if (which == 0) {
@@ -372,19 +440,19 @@ static json_t *redirect(struct bed *b, json_t *answer, const struct poc_challeng
 static bool replayed(struct bed *b)
 {
 	struct poc_challenge old, new;
+	json_t *answer = right(b, one_test(b), &old);
 
-	ask(b, &old, ALL, &b->node, 1);
-	ask(b, &new, ALL, &b->node, 1);
-	return passes(&new, redirect(b, answer_of(b, &old, NULL), &new));
+	ask(b, &new, one_test(b), &b->node, 1);
+	return passes(&new, redirect(b, answer, &new));
 }
 
 static bool replayed_as_it_is(struct bed *b)
 {
 	struct poc_challenge old, new;
+	json_t *answer = right(b, one_test(b), &old);
 
-	ask(b, &old, CHAIN, &b->node, 1);
-	ask(b, &new, CHAIN, &b->node, 1);
-	return passes(&new, answer_of(b, &old, NULL));
+	ask(b, &new, one_test(b), &b->node, 1);
+	return passes(&new, answer);
 }
 
 /* The same nonce, sent to two nodes of one operator: one computes, both answer. */
@@ -393,9 +461,9 @@ static bool other_nodes(struct bed *b)
 	struct poc_challenge mine, theirs;
 	struct rng again = b->rng;
 
-	ask(b, &mine, ALL, &b->node, 1);
+	ask(b, &mine, one_test(b), &b->node, 1);
 	b->rng = again;
-	ask(b, &theirs, ALL, &b->stranger, 1);
+	ask(b, &theirs, one_test(b), &b->stranger, 1);
 	return passes(&mine, redirect(b, answer_of(b, &theirs, NULL), &mine));
 }
 
@@ -403,13 +471,11 @@ static bool other_nodes(struct bed *b)
 static bool other_devices(struct bed *b)
 {
 	struct poc_challenge both, one;
-	struct rng again = b->rng;
-	json_t *answer, *devices;
+	json_t *answer = right(b, one_test(b), &one), *devices;
 
-	ask(b, &both, ALL, &b->node, 2);
-	b->rng = again;
-	ask(b, &one, ALL, &b->node, 1);
-	answer = answer_of(b, &one, NULL);
+	/* the same nonce to both */
+	rng_seed(&b->rng, b->number, 1000);
+	ask(b, &both, one_test(b), &b->node, 2);
 	devices = json_object_get(answer, "devices");
 	json_push(devices, json_deep_copy(json_array_get(devices, 0)));
 	return passes(&both, redirect(b, answer, &both));
@@ -425,8 +491,7 @@ static bool edited_readings(struct bed *b)
 	struct poc_challenge c;
 	bool passed, believed;
 
-	ask(b, &c, ALL, &b->node, 1);
-	answer = answer_of(b, &c, NULL);
+	answer = right(b, MATMUL, &c);
 	json_set_i64(claims, "teraflops", INT64_C(1000000000000000));
 	json_set_i64(claims, "elapsed_ns", 1);
 	json_set(json_array_get(json_object_get(answer, "devices"), 0), "readings",
@@ -444,16 +509,20 @@ static bool edited_readings(struct bed *b)
 	return passes(&c, answer) || believed;
 }
 
+static int test_of_name(const char *test)
+{
+	if (test && strcmp(test, "memory") == 0)
+		return MEMORY;
+	return test && strcmp(test, "matmul") == 0 ? MATMUL : CHAIN;
+}
+
 /* What belongs to another answer: its signature, or its hashes. */
 static bool swapped(struct bed *b, const char *test, const char *field)
 {
 	struct poc_challenge one, two;
-	json_t *a, *other;
+	int tests = test_of_name(test);
+	json_t *a = right(b, tests, &one), *other = right_elsewhere(b, tests, &two);
 
-	ask(b, &one, ALL, &b->node, 1);
-	ask(b, &two, ALL, &b->node, 1);
-	a = answer_of(b, &one, NULL);
-	other = answer_of(b, &two, NULL);
 	if (test) {
 		json_set(part_of(a, test), field,
 			json_incref(json_object_get(part_of(other, test), field)));
@@ -483,10 +552,8 @@ static bool null_proofs(struct bed *b)
 		{ "chain", "checkpoints" } };
 	uint64_t i = b->number % (sizeof what / sizeof *what);
 	struct poc_challenge c;
-	json_t *a;
+	json_t *a = right(b, test_of_name(what[i][0]), &c);
 
-	ask(b, &c, ALL, &b->node, 1);
-	a = answer_of(b, &c, NULL);
 	if (what[i][0]) {
 		json_set(part_of(a, what[i][0]), what[i][1], json_null());
 		sign(a, &b->node);
@@ -630,7 +697,8 @@ static const struct cheat cheats[] = {
 };
 #define NCHEATS (sizeof cheats / sizeof *cheats)
 
-/* Attempt i of a kind: the same in every run. */
+/* Attempt i of a kind: the same in every run. Attempts of one number share the honest answers that they
+ * start from, so all kinds of a number come one after the other. */
 static bool attempt(struct bed *b, size_t kind, uint64_t i)
 {
 	b->number = i;

@@ -169,19 +169,19 @@ static void check_levels(struct bed *b)
 
 static void check_cheats(struct bed *b, uint64_t each)
 {
-	for (size_t kind = 0; kind <= NCHEATS; kind++) {
-		uint64_t passed = 0;
+	uint64_t passed[NCHEATS + 1] = { 0 };
 
-		for (uint64_t i = 0; i < each; i++)
-			passed += attempt(b, kind, i);
-		if (kind == NCHEATS)
-			CHECK_I64((int64_t)each, (int64_t)passed);
-		else if (!as_promised(b, kind, each, passed)) {
+	for (uint64_t i = 0; i < each; i++)
+		for (size_t kind = 0; kind <= NCHEATS; kind++)
+			passed[kind] += attempt(b, kind, i);
+	CHECK_I64((int64_t)each, (int64_t)passed[NCHEATS]);
+	for (size_t kind = 0; kind < NCHEATS; kind++) {
+		bool good = as_promised(b, kind, each, passed[kind]);
+
+		if (!good)
 			fprintf(stderr, "%s: %d of %d passed\n", cheats[kind].name,
-				(int)passed, (int)each);
-			CHECK(!"as promised");
-		} else
-			test_checks++;
+				(int)passed[kind], (int)each);
+		CHECK(good);
 	}
 }
 
