@@ -1,0 +1,457 @@
+#include "common/lm/shard.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/lm/map.h"
+#include "common/mem.h"
+
+#define MAGIC       "RNPTOKS1"
+#define FLUSH_BYTES ((size_t)1 << 20)
+#define VOCAB_MAX   (1u << 20)
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	"shards are mapped as they are");
+
+/* --- reading ------------------------------------------------------------------------------ */
+
+static uint32_t u32_at(const unsigned char *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof v);
+	return v;
+}
+
+static uint64_t u64_at(const unsigned char *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof v);
+	return v;
+}
+
+int lm_shard_read(struct lm_shard *s, const void *data, uint64_t bytes, const char *where)
+{
+	const unsigned char *p = data;
+
+	*s = (struct lm_shard){ .data = data, .bytes = bytes };
+	if (bytes < LM_SHARD_HEADER_BYTES || memcmp(p, MAGIC, 8) != 0)
+		return err_set(EX_DATAERR, "'%s' is no token shard", where);
+	s->id_bytes = u32_at(p + 8);
+	s->vocab = u32_at(p + 12);
+	s->count = u64_at(p + 16);
+	s->before = u64_at(p + 24);
+	memcpy(s->tokenizer, p + 32, 32);
+	memcpy(s->digest, p + 64, 32);
+	s->number = u32_at(p + 96);
+	s->of = u32_at(p + 100);
+	if ((s->id_bytes != 2 && s->id_bytes != 4) || s->vocab < 1 ||
+		s->vocab > VOCAB_MAX || (s->id_bytes == 2 && s->vocab > 65536))
+		return err_set(EX_DATAERR, "'%s': %u bytes an id for a vocabulary of %u",
+			where, s->id_bytes, s->vocab);
+	if (s->of < 1 || s->of > LM_SHARDS_MAX || s->number >= s->of ||
+		s->before > INT64_MAX / 8)
+		return err_set(EX_DATAERR, "'%s': shard %u of %u behind %llu ids", where,
+			s->number, s->of, (unsigned long long)s->before);
+	for (unsigned i = 104; i < LM_SHARD_HEADER_BYTES; i++)
+		if (p[i])
+			return err_set(EX_DATAERR, "'%s' is of a later version", where);
+	if (s->count > (bytes - LM_SHARD_HEADER_BYTES) / s->id_bytes ||
+		s->count * s->id_bytes != bytes - LM_SHARD_HEADER_BYTES)
+		return err_set(EX_DATAERR, "'%s' has %llu bytes, which is not %llu ids",
+			where, (unsigned long long)bytes, (unsigned long long)s->count);
+	return 0;
+}
+
+static int open_one(struct lm_shards *set, size_t *cap, const char *path)
+{
+	struct lm_map map;
+
+	if (lm_map_open(&map, path) < 0)
+		return -1;
+	set->shards = xgrow(set->shards, cap, set->n + 1, sizeof *set->shards);
+	if (lm_shard_read(&set->shards[set->n], map.data, map.bytes, path) < 0) {
+		lm_map_close(&map);
+		return -1;
+	}
+	set->n++;
+	return 0;
+}
+
+static bool is_shard_name(const char *name)
+{
+	size_t n = strlen(name), suffix = strlen(LM_SHARD_SUFFIX);
+
+	return n > suffix && name[0] != '.' &&
+		strcmp(name + n - suffix, LM_SHARD_SUFFIX) == 0;
+}
+
+static int shard_filter(const struct dirent *e)
+{
+	return is_shard_name(e->d_name);
+}
+
+static int open_directory(struct lm_shards *set, size_t *cap, const char *path)
+{
+	struct dirent **names = NULL;
+	int n = scandir(path, &names, shard_filter, alphasort), rc = 0;
+
+	if (n < 0)
+		return err_sys(0, "cannot open '%s'", path);
+	if (n == 0)
+		rc = err_set(EX_NOINPUT, "'%s' has no token shards", path);
+	for (int i = 0; i < n; i++) {
+		struct buf file = BUF_INIT;
+
+		buf_addf(&file, "%s/%s", path, names[i]->d_name);
+		if (rc == 0)
+			rc = open_one(set, cap, file.data);
+		buf_release(&file);
+		free(names[i]);
+	}
+	free(names);
+	return rc;
+}
+
+/* The shards of a set follow each other without gap and are of one tokenizer. */
+static int check_set(struct lm_shards *set, const char *path, bool whole)
+{
+	set->vocab = set->shards[0].vocab;
+	memcpy(set->tokenizer, set->shards[0].tokenizer, 32);
+	for (uint32_t i = 0; i < set->n; i++) {
+		const struct lm_shard *s = &set->shards[i];
+
+		if (whole &&
+			(s->number != i || s->of != set->n || s->before != set->count))
+			return err_set(EX_DATAERR,
+				"'%s': shard %u of %u is not the one that belongs there: the set is not whole",
+				path, s->number, s->of);
+		if (s->vocab != set->vocab ||
+			memcmp(s->tokenizer, set->tokenizer, 32) != 0)
+			return err_set(EX_DATAERR,
+				"'%s': its shards are of several tokenizers", path);
+		set->count += s->count;
+	}
+	return 0;
+}
+
+int lm_shards_open(struct lm_shards *set, const char *path)
+{
+	struct stat st;
+	size_t cap = 0;
+	bool whole;
+	int rc;
+
+	*set = (struct lm_shards){ 0 };
+	if (stat(path, &st) < 0)
+		return err_sys(0, "cannot open '%s'", path);
+	whole = S_ISDIR(st.st_mode);
+	rc = whole ? open_directory(set, &cap, path) : open_one(set, &cap, path);
+	if (rc == 0)
+		rc = check_set(set, path, whole);
+	if (rc < 0)
+		lm_shards_close(set);
+	return rc;
+}
+
+void lm_shards_close(struct lm_shards *set)
+{
+	for (uint32_t i = 0; i < set->n; i++) {
+		struct lm_map map = { set->shards[i].data, set->shards[i].bytes };
+
+		lm_map_close(&map);
+	}
+	free(set->shards);
+	*set = (struct lm_shards){ 0 };
+}
+
+/* n ids of one shard as u32; returns the largest. */
+static uint32_t copy(const struct lm_shard *s, uint64_t at, uint64_t n, uint32_t *to)
+{
+	const unsigned char *from = s->data + LM_SHARD_HEADER_BYTES + at * s->id_bytes;
+	uint32_t largest = 0;
+
+	if (s->id_bytes == 4)
+		memcpy(to, from, n * 4);
+	else
+		for (uint64_t i = 0; i < n; i++) {
+			uint16_t id;
+
+			memcpy(&id, from + 2 * i, 2);
+			to[i] = id;
+		}
+	for (uint64_t i = 0; i < n; i++)
+		largest = to[i] > largest ? to[i] : largest;
+	return largest;
+}
+
+int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t *to)
+{
+	if (at > set->count || n > set->count - at)
+		bug("ids %llu to %llu of %llu", (unsigned long long)at,
+			(unsigned long long)(at + n), (unsigned long long)set->count);
+	for (uint32_t i = 0; i < set->n && n; i++) {
+		const struct lm_shard *s = &set->shards[i];
+		uint64_t take;
+
+		if (at >= s->count) {
+			at -= s->count;
+			continue;
+		}
+		take = n < s->count - at ? n : s->count - at;
+		if (copy(s, at, take, to) >= s->vocab)
+			return err_set(EX_DATAERR,
+				"token shard %u has an id that is not below its vocabulary of %u",
+				s->number, s->vocab);
+		to += take;
+		n -= take;
+		at = 0;
+	}
+	return 0;
+}
+
+int lm_shards_check(const struct lm_shards *set)
+{
+	uint32_t *ids = xmalloc(65536 * sizeof *ids);
+	int rc = 0;
+
+	for (uint64_t at = 0; at < set->count && rc == 0; at += 65536)
+		rc = lm_shards_get(set, at,
+			set->count - at < 65536 ? set->count - at : 65536, ids);
+	for (uint32_t i = 0; i < set->n && rc == 0; i++) {
+		const struct lm_shard *s = &set->shards[i];
+		unsigned char digest[32];
+
+		crypto_generichash(digest, sizeof digest, s->data + LM_SHARD_HEADER_BYTES,
+			s->count * s->id_bytes, NULL, 0);
+		if (memcmp(digest, s->digest, sizeof digest) != 0)
+			rc = err_set(EX_DATAERR,
+				"token shard %u: its digest is not that of its ids",
+				s->number);
+	}
+	free(ids);
+	return rc;
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+struct part {
+	char *path; /* of the temporary file */
+	uint64_t count, before;
+	unsigned char digest[32];
+};
+
+struct lm_shard_writer {
+	char *dir;
+	uint32_t vocab, id_bytes;
+	unsigned char tokenizer[32];
+	struct part *parts;
+	size_t n, cap;
+	int fd; /* of the last part; -1: closed */
+	struct buf pending;
+	crypto_generichash_state state;
+	uint64_t count; /* of all */
+};
+
+static int has_shards(const char *dir)
+{
+	struct dirent **names = NULL;
+	int n = scandir(dir, &names, shard_filter, alphasort);
+
+	for (int i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+	return n;
+}
+
+int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab,
+	const unsigned char tokenizer[32])
+{
+	struct lm_shard_writer *w;
+	int there;
+
+	*out = NULL;
+	if (vocab < 1 || vocab > VOCAB_MAX)
+		bug("vocabulary of %u", vocab);
+	if (io_make_dirs(dir) < 0)
+		return -1;
+	there = has_shards(dir);
+	if (there < 0)
+		return err_sys(0, "cannot read '%s'", dir);
+	if (there)
+		return err_set(EX_CANTCREAT,
+			"'%s' holds token shards already, and they are never overwritten",
+			dir);
+	w = xcalloc(1, sizeof *w);
+	w->dir = xstrdup(dir);
+	w->vocab = vocab;
+	w->id_bytes = vocab <= 65536 ? 2 : 4;
+	w->fd = -1;
+	if (tokenizer)
+		memcpy(w->tokenizer, tokenizer, 32);
+	*out = w;
+	return 0;
+}
+
+static struct part *last_part(struct lm_shard_writer *w)
+{
+	return &w->parts[w->n - 1];
+}
+
+static int fail_write(const struct lm_shard_writer *w)
+{
+	return err_sys(EX_IOERR, "cannot write token shards in '%s'", w->dir);
+}
+
+static int flush(struct lm_shard_writer *w)
+{
+	crypto_generichash_update(&w->state, (const unsigned char *)buf_text(&w->pending),
+		w->pending.len);
+	if (io_write_all(w->fd, buf_text(&w->pending), w->pending.len) < 0)
+		return fail_write(w);
+	buf_reset(&w->pending);
+	return 0;
+}
+
+static int part_open(struct lm_shard_writer *w)
+{
+	static const char header[LM_SHARD_HEADER_BYTES];
+	struct buf path = BUF_INIT;
+
+	buf_addf(&path, "%s/.%05zu.XXXXXX", w->dir, w->n);
+	w->fd = mkostemp(path.data, O_CLOEXEC);
+	if (w->fd < 0) {
+		buf_release(&path);
+		return err_sys(0, "cannot create a token shard in '%s'", w->dir);
+	}
+	w->parts = xgrow(w->parts, &w->cap, w->n + 1, sizeof *w->parts);
+	w->parts[w->n++] = (struct part){ .path = buf_take(&path), .before = w->count };
+	crypto_generichash_init(&w->state, NULL, 0, 32);
+	if (fchmod(w->fd, 0644) < 0 || io_write_all(w->fd, header, sizeof header) < 0)
+		return fail_write(w);
+	return 0;
+}
+
+static int part_close(struct lm_shard_writer *w)
+{
+	int fd = w->fd, rc = flush(w);
+
+	crypto_generichash_final(&w->state, last_part(w)->digest, 32);
+	w->fd = -1;
+	return close(fd) < 0 && rc == 0 ? fail_write(w) : rc;
+}
+
+int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		if (ids[i] >= w->vocab)
+			return err_set(EX_DATAERR,
+				"id %u is not below the vocabulary of %u", ids[i],
+				w->vocab);
+		if (w->fd < 0 && part_open(w) < 0)
+			return -1;
+		if (w->pending.cap - w->pending.len <= 4)
+			buf_reserve(&w->pending, FLUSH_BYTES);
+		memcpy(w->pending.data + w->pending.len, &ids[i],
+			w->id_bytes); /* little-endian */
+		w->pending.len += w->id_bytes;
+		w->count++;
+		if (w->pending.len >= FLUSH_BYTES && flush(w) < 0)
+			return -1;
+		if (++last_part(w)->count == LM_SHARD_IDS && part_close(w) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* The header, once it is known how many shards there are. */
+static int part_finish(const struct lm_shard_writer *w, const struct part *p,
+	uint32_t number)
+{
+	unsigned char h[LM_SHARD_HEADER_BYTES] = MAGIC;
+	uint32_t of = (uint32_t)w->n;
+	int fd = open(p->path, O_WRONLY | O_CLOEXEC), rc = -1;
+
+	memcpy(h + 8, &w->id_bytes, 4);
+	memcpy(h + 12, &w->vocab, 4);
+	memcpy(h + 16, &p->count, 8);
+	memcpy(h + 24, &p->before, 8);
+	memcpy(h + 32, w->tokenizer, 32);
+	memcpy(h + 64, p->digest, 32);
+	memcpy(h + 96, &number, 4);
+	memcpy(h + 100, &of, 4);
+	if (fd >= 0 && pwrite(fd, h, sizeof h, 0) == (ssize_t)sizeof h && fsync(fd) == 0)
+		rc = 0;
+	if (rc < 0)
+		fail_write(w);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static int rename_parts(const struct lm_shard_writer *w)
+{
+	int rc = 0, fd;
+
+	for (size_t i = 0; i < w->n && rc == 0; i++) {
+		struct buf name = BUF_INIT;
+
+		buf_addf(&name, "%s/%05zu" LM_SHARD_SUFFIX, w->dir, i);
+		if (rename(w->parts[i].path, name.data) < 0)
+			rc = fail_write(w);
+		buf_release(&name);
+	}
+	fd = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (rc == 0 && (fd < 0 || (fsync(fd) < 0 && errno != EINVAL)))
+		rc = fail_write(w);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+int lm_shard_end(struct lm_shard_writer *w, uint64_t *count, uint32_t *shards)
+{
+	int rc = 0;
+
+	/* a text of no tokens is a set of one empty shard */
+	if (!w->n)
+		rc = part_open(w);
+	if (rc == 0 && w->fd >= 0)
+		rc = part_close(w);
+	for (size_t i = 0; i < w->n && rc == 0; i++)
+		rc = part_finish(w, &w->parts[i], (uint32_t)i);
+	if (rc == 0)
+		rc = rename_parts(w);
+	*count = w->count;
+	if (shards)
+		*shards = (uint32_t)w->n;
+	lm_shard_abandon(w);
+	return rc;
+}
+
+void lm_shard_abandon(struct lm_shard_writer *w)
+{
+	if (!w)
+		return;
+	if (w->fd >= 0)
+		close(w->fd);
+	for (size_t i = 0; i < w->n; i++) {
+		unlink(w->parts[i].path); /* gone already where it has its name */
+		free(w->parts[i].path);
+	}
+	free(w->parts);
+	buf_release(&w->pending);
+	free(w->dir);
+	free(w);
+}

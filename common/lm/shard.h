@@ -1,0 +1,70 @@
+/* shard.h - token shards: files of token ids to train on, written once and mapped. Uses err, buf, libsodium.
+ *
+ * A shard is 128 bytes of header and then the ids, little-endian:
+ *   0  "RNPTOKS1"        16 u64 number of ids           32 32 bytes: lm_token_fingerprint of the tokenizer, zeros: not known
+ *   8  u32 bytes an id   24 u64 the ids before it in    64 32 bytes: BLAKE2b-256 of the ids as they lie in the file
+ *      (2 or 4)             all shards of its set       96 u32 number of the shard, u32 shards of its set
+ *  12  u32 vocabulary                                  104 zeros
+ * A directory of them, named 00000.tokens and on, is one long text: a set. */
+#ifndef RNP_COMMON_LM_SHARD_H
+#define RNP_COMMON_LM_SHARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LM_SHARD_HEADER_BYTES 128
+#define LM_SHARD_SUFFIX       ".tokens"
+#define LM_SHARDS_MAX         100000u
+#define LM_SHARD_IDS          (UINT64_C(32) << 20) /* in each shard but the last */
+
+struct lm_shard {
+	const unsigned char *data; /* the mapped file */
+	uint64_t bytes;
+	uint64_t count, before;
+	uint32_t id_bytes, vocab, number, of;
+	unsigned char tokenizer[32], digest[32];
+};
+
+/* A set, or a single shard. */
+struct lm_shards {
+	struct lm_shard *shards;
+	uint32_t n;
+	uint64_t count; /* ids of all */
+	uint32_t vocab;
+	unsigned char tokenizer[32];
+};
+
+/* Read a shard from memory (borrowed). Checked: header, length. Returns 0, or -1 with err_set(EX_DATAERR). */
+int lm_shard_read(struct lm_shard *s, const void *data, uint64_t bytes,
+	const char *where);
+
+/* Map a shard, or all shards of a directory, which must be a whole set. Returns 0, or -1 with err_set(): 66, 65. */
+int lm_shards_open(struct lm_shards *set, const char *path);
+void lm_shards_close(struct lm_shards *set); /* also of zeros */
+
+/* Copy n ids from place `at` on; at + n is at most count. Returns 0, or -1 with err_set(EX_DATAERR): an id that is not in the
+ * vocabulary. */
+int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t *to);
+
+/* Read every id: digests and range. Returns 0, or -1 with err_set(EX_DATAERR). */
+int lm_shards_check(const struct lm_shards *set);
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+struct lm_shard_writer;
+
+/* Begin a set in directory dir, which is made. tokenizer may be NULL. Nothing appears under its name before lm_shard_end.
+ * Returns 0 and *out, or -1 with err_set(): 73 there are shards already, 77, 74. */
+int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab,
+	const unsigned char tokenizer[32]);
+
+/* Append ids. Returns 0, or -1 with err_set(): 65 not in the vocabulary, 74. */
+int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n);
+
+/* Give the shards their names. *count and *shards (may be NULL): what was written. Frees w, as lm_shard_abandon does, which removes
+ * what was written. Returns 0, or -1 with err_set(): 74. */
+int lm_shard_end(struct lm_shard_writer *w, uint64_t *count, uint32_t *shards);
+void lm_shard_abandon(struct lm_shard_writer *w); /* NULL is fine */
+
+#endif
