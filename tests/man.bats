@@ -66,6 +66,10 @@ check_page() {
 	check_page rnp-price
 }
 
+@test "man: rnp-train" {
+	check_page rnp-train
+}
+
 @test "man: rnp-reward" {
 	check_page rnp-reward
 }

@@ -1,15 +1,22 @@
 /* rnp-train - train language models together over slow links. */
+#include "cmd/rnp-train/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { NULL };
+static const struct command *const commands[] = {
+	&command_tokenize,
+	NULL,
+};
 
-static const char *const kinds[] = { "rnp.error", NULL };
+static const char *const kinds[] = {
+	"rnp.error",
+	"rnp.tokens",
+	NULL,
+};
 
 static const struct program program = {
 	.name = "rnp-train",
 	.summary = "Train language models together over slow links.",
 	.commands = commands,
-	.later = "training is not part of this version: rnp-train has no subcommand yet",
 	.kinds = kinds,
 };
 

@@ -1,0 +1,9 @@
+/* commands.h - the subcommands of rnp-train, one file each. */
+#ifndef RNP_TRAIN_COMMANDS_H
+#define RNP_TRAIN_COMMANDS_H
+
+#include "common/opt.h"
+
+extern const struct command command_tokenize;
+
+#endif

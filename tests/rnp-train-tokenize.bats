@@ -1,0 +1,186 @@
+# rnp-train tokenize: the ids that others give, tokenizers learned from text, shards.
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+}
+
+# A text of some 100 KB that is on every Debian machine.
+text() {
+	cat /usr/share/common-licenses/{GPL-2,GPL-3,LGPL-2.1} >text
+}
+
+ids() {
+	rnp-train tokenize --ids "$@"
+}
+
+# vectors NAME: each text of NAME.inp gives the ids of NAME.out, from the GGUF itself or the tokenizer $2
+vectors() {
+	local gguf inp n=0
+	gguf=$(data "tokenizers/ggml-vocab-$1.gguf") || skip_data
+	inp=$gguf.inp
+	mkdir -p "parts.$1"
+	python3 - "$inp" "parts.$1" <<-'END'
+		import sys
+		parts = open(sys.argv[1], "rb").read().split(b"\n__ggml_vocab_test__\n")
+		for i, part in enumerate(parts):
+		    open(f"{sys.argv[2]}/{i:03}", "wb").write(part)
+	END
+	ids --tokenizer "${2:-$gguf}" --whole "parts.$1"/* | tr -d '[]' | tr ',' ' ' >got
+	sed 's/^ *//; s/ *$//' "$gguf.out" >want
+	n=$(wc -l <want)
+	((n > 40))
+	diff <(head -n "$n" got) want
+}
+
+@test "tokenize: ids are llama.cpp's for GPT-2" {
+	vectors gpt-2
+}
+
+@test "tokenize: ids are llama.cpp's for Llama 3" {
+	vectors llama-bpe
+}
+
+@test "tokenize: ids are llama.cpp's for Llama 2 (SentencePiece)" {
+	vectors llama-spm
+}
+
+@test "tokenize: a tokenizer written as tokenizer.json gives the same ids" {
+	local name gguf
+	text
+	for name in gpt-2 llama-bpe llama-spm; do
+		gguf=$(data "tokenizers/ggml-vocab-$name.gguf") || skip_data
+		rnp-train tokenize --tokenizer "$gguf" --out "$name" text >record
+		assert_equal "$(jq -r .tokens record)" "$(ids --tokenizer "$gguf" --whole text | jq length)"
+		vectors "$name" "$name"
+		cmp <(ids --tokenizer "$gguf" text) <(ids --tokenizer "$name/tokenizer.json" text)
+	done
+}
+
+@test "tokenize: llama2.c's own tokenizer, and as tokenizer.json" {
+	local bin sample
+	bin=$(data models/tok512.bin) || skip_data
+	sample=$(data text/tinystories_sample.txt) || skip_data
+	# as llama2.c's run gives it for this prompt, without its begin-of-text token
+	run ids --tokenizer "$bin" <<<"Once upon a time"
+	assert_output "[403,407,261,378]"
+	rnp-train tokenize --tokenizer "$bin" --out shards "$sample" >/dev/null
+	cmp <(ids --tokenizer "$bin" "$sample") <(ids --tokenizer shards "$sample")
+}
+
+@test "tokenize: one array a line, blank lines too; --whole: one for all" {
+	text
+	rnp-train tokenize --vocab 300 --out t text >/dev/null
+	run ids --tokenizer t < <(printf 'a\n\nb')
+	assert_output "[64]
+[]
+[65]"
+	run ids --tokenizer t --whole < <(printf 'a\n\nb')
+	assert_output "[64,198,198,65]"
+	run ids --tokenizer t --whole </dev/null
+	assert_output "[]"
+	run ids --tokenizer t <<<"a<|endoftext|>"
+	assert_equal "$(jq 'index(299)' <<<"$output")" null
+	run ids --tokenizer t --special <<<"a<|endoftext|>"
+	assert_output "[64,299]"
+}
+
+@test "tokenize: --vocab learns the same vocabulary every time, on any number of threads" {
+	text
+	rnp-train tokenize --vocab 1000 --out a text >record
+	assert_equal "$(jq -c '[.kind, .vocab, .shards, .bytes]' record)" \
+		"[\"rnp.tokens\",1000,1,$(stat -c %s text)]"
+	OMP_NUM_THREADS=1 rnp-train tokenize --vocab 1000 --out b text >/dev/null
+	cmp a/tokenizer.json b/tokenizer.json
+	cmp a/00000.tokens b/00000.tokens
+	# fewer tokens than bytes, and all of them used for something
+	(($(jq .tokens record) * 2 < $(stat -c %s text)))
+	assert_equal "$(jq '.model.vocab | length' a/tokenizer.json)" 1000
+	assert_equal "$(jq '.model.merges | length' a/tokenizer.json)" 743
+}
+
+@test "tokenize: --vocab 256 is bytes only" {
+	printf 'h\xc3\xa9\xff\x00' >bytes
+	rnp-train tokenize --vocab 256 --out t bytes >/dev/null
+	jq -e '.model.merges == [] and (.model.vocab | length) == 256 and .added_tokens == []' t/tokenizer.json
+	assert_equal "$(ids --tokenizer t --whole bytes | jq length)" 5
+}
+
+@test "tokenize: Hugging Face's tokenizers give the same ids" {
+	python3 -c 'import tokenizers' 2>/dev/null || skip "python3 has no module tokenizers"
+	text
+	for pattern in gpt-2 llama-bpe; do
+		rnp-train tokenize --vocab 800 --pattern "$pattern" --out "$pattern" text >/dev/null
+		python3 - "$pattern" text >want <<-'END'
+			import json, sys, tokenizers
+			t = tokenizers.Tokenizer.from_file(sys.argv[1] + "/tokenizer.json")
+			print(json.dumps(t.encode(open(sys.argv[2]).read()).ids, separators=(",", ":")))
+		END
+		ids --tokenizer "$pattern" --whole text | cmp - want
+	done
+}
+
+@test "tokenize: shards hold the ids, header and digest as documented" {
+	text
+	rnp-train tokenize --vocab 700 --pattern llama-bpe --eos --out t text text >record
+	python3 - t/00000.tokens "$(jq .tokens record)" >shard <<-'END'
+		import hashlib, struct, sys
+		data = open(sys.argv[1], "rb").read()
+		magic, size, vocab, count, before = struct.unpack_from("<8sIIQQ", data)
+		assert (magic, size, vocab, count, before) == (b"RNPTOKS1", 2, 700, int(sys.argv[2]), 0)
+		assert struct.unpack_from("<II", data, 96) == (0, 1) and not any(data[104:128])
+		assert hashlib.blake2b(data[128:], digest_size=32).digest() == data[64:96]
+		print("[%s]" % ",".join(map(str, struct.unpack_from(f"<{count}H", data, 128))))
+	END
+	ids --tokenizer t --whole text >once
+	jq -c --slurpfile a once '. == ($a[0] + [699] + $a[0] + [699])' shard | grep -qx true
+}
+
+@test "tokenize: shards are never overwritten, and nothing is left of a failure" {
+	text
+	rnp-train tokenize --vocab 300 --out t text >/dev/null
+	refused 73 "holds token shards already" rnp-train tokenize --vocab 300 --out t text
+	refused 66 "cannot open 'missing'" rnp-train tokenize --tokenizer t --out u text missing
+	assert_equal "$(ls -A u)" ""
+}
+
+@test "tokenize: options that do not go together are 64" {
+	text
+	refused 64 "either --vocab or --tokenizer" rnp-train tokenize --out t text
+	refused 64 "either --vocab or --tokenizer" rnp-train tokenize --out t --vocab 300 --tokenizer t text
+	refused 64 "--out is needed" rnp-train tokenize --vocab 300 text
+	refused 64 "--ids goes without" rnp-train tokenize --vocab 300 --ids text
+	refused 64 "--whole goes with --ids" rnp-train tokenize --tokenizer t --out t --whole
+	refused 64 "standard input can be read once" rnp-train tokenize --vocab 300 --out t
+	run_split rnp-train tokenize --vocab 255 --out t text
+	assert_equal "$status" 64
+	[[ $stderr == *"--vocab"* ]]
+}
+
+@test "tokenize: malformed tokenizers are 65, missing ones 66" {
+	local gguf
+	refused 66 "cannot open 'none'" rnp-train tokenize --ids --tokenizer none
+	mkdir empty
+	refused 66 "empty/tokenizer.json" rnp-train tokenize --ids --tokenizer empty
+	echo '{' >bad.json
+	refused 65 bad.json rnp-train tokenize --ids --tokenizer bad.json
+	echo '{"model":{"type":"WordPiece","vocab":{"a":0}}}' >word.json
+	refused 65 "model 'WordPiece' is not supported" rnp-train tokenize --ids --tokenizer word.json
+	echo '{"model":{"type":"BPE","vocab":{"a":0}}}' >merges.json
+	refused 65 "no 'merges'" rnp-train tokenize --ids --tokenizer merges.json
+	head -c 100 /dev/zero >zeros.bin
+	refused 65 "is no tokenizer" rnp-train tokenize --ids --tokenizer zeros.bin
+	gguf=$(data tokenizers/ggml-vocab-gpt-2.gguf) || skip_data
+	# the name of its pre-tokenizer is the text "gpt-2" behind that key
+	LC_ALL=C sed 's/\(tokenizer.ggml.pre.\{12\}\)gpt-2/\1gpt-9/' "$gguf" >unknown.gguf
+	cmp -s "$gguf" unknown.gguf && fail "nothing was changed"
+	refused 65 "unknown pre-tokenizer 'gpt-9'" rnp-train tokenize --ids --tokenizer unknown.gguf
+}
+
+@test "corpus: the same text twice, in plain English" {
+	"$ROOT/scripts/corpus" a 1000000 || skip "this machine has no text"
+	"$ROOT/scripts/corpus" b 1000000
+	cmp a b
+	(($(stat -c %s a) >= 1000000))
+	grep -q 'the' a
+}
