@@ -66,6 +66,7 @@ int cuda_mix(struct dev *d, int8_t *out, const struct int8_mix *m);
 int cuda_product(struct dev *d, const struct product *p); /* without tensor cores */
 
 extern const struct lm_ops lm_cuda_ops;
+extern const struct quant_ops quant_cuda_ops;
 
 /* cuBLASLt: 0; 1: it is not there or does not do this product, nothing was started; -1: an error. */
 int cuda_product_lt(struct dev *d, const struct product *p);

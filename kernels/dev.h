@@ -24,10 +24,11 @@
 #include "kernels/memfill.h"
 #include "kernels/philox.h"
 #include "kernels/product.h"
+#include "kernels/quant.h"
 #include "kernels/sha256_rows.h"
 
 /* Of everything a plug-in shares with us: this and the headers above. Raise it with every change. */
-#define DEV_VERSION 4
+#define DEV_VERSION 5
 
 struct dev;
 
@@ -60,6 +61,7 @@ struct dev_ops {
 	int (*mix)(struct dev *d, int8_t *out, const struct int8_mix *m);
 
 	const struct lm_ops *lm; /* what a language model is made of */
+	const struct quant_ops *quant; /* level 1 of the gradient compressor */
 };
 
 struct dev {

@@ -29,6 +29,9 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		.balance = int8_balance_ref,
 		.turn = int8_turn_ref,
 		.mix = int8_mix_ref,
+		.quant_encode = quant_encode_ref,
+		.quant_decode = quant_decode_ref,
+		.quant_spread = quant_spread_ref,
 	};
 	for (int i = 0; i < PRODUCT_TYPES; i++)
 		out->product[i] = product_ref;
@@ -459,6 +462,7 @@ const struct dev_ops dev_cpu_ops = {
 	.turn = cpu_turn,
 	.mix = cpu_mix,
 	.lm = &lm_cpu_ops,
+	.quant = &quant_cpu_ops,
 };
 
 int dev_open_cpu(struct dev *d, enum cpu_level level)

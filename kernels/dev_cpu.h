@@ -16,6 +16,9 @@ struct cpu_kernels {
 	int8_turn_fn turn;
 	int8_mix_fn mix;
 	product_fn product[PRODUCT_TYPES];
+	quant_encode_fn quant_encode;
+	quant_decode_fn quant_decode;
+	quant_spread_fn quant_spread;
 };
 
 struct lm_cpu;
@@ -42,6 +45,7 @@ void cpu_in_parts(uint64_t n, uint64_t grain, cpu_part_fn part, void *work);
 void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level);
 
 extern const struct dev_ops dev_cpu_ops;
+extern const struct quant_ops quant_cpu_ops;
 
 /* The language model's operations, and the end of what they keep (NULL is fine). */
 extern const struct lm_ops lm_cpu_ops;

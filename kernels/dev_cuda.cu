@@ -247,6 +247,7 @@ static struct dev_ops make_ops(void)
 	ops.turn = dev_turn;
 	ops.mix = dev_mix;
 	ops.lm = &lm_cuda_ops;
+	ops.quant = &quant_cuda_ops;
 	return ops;
 }
 

@@ -25,6 +25,7 @@ static const struct {
 	{ "memfill", check_memfill },
 	{ "philox", check_philox },
 	{ "product", check_product },
+	{ "quant", check_quant },
 	{ "sha256_rows", check_sha256_rows },
 };
 
@@ -263,7 +264,9 @@ static bool full(const struct dev *d, const void *table, size_t bytes)
 
 static bool complete(const struct dev *d)
 {
-	return full(d, d->ops, sizeof *d->ops) && full(d, d->ops->lm, sizeof *d->ops->lm);
+	return full(d, d->ops, sizeof *d->ops) &&
+		full(d, d->ops->lm, sizeof *d->ops->lm) &&
+		full(d, d->ops->quant, sizeof *d->ops->quant);
 }
 
 /* What must fail, and how: too much memory, a device that is not there, another version. */

@@ -59,6 +59,7 @@ void check_int8(struct kcheck *k);
 void check_memfill(struct kcheck *k);
 void check_philox(struct kcheck *k);
 void check_product(struct kcheck *k);
+void check_quant(struct kcheck *k);
 void check_sha256_rows(struct kcheck *k);
 
 #endif

@@ -1,0 +1,384 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/kernels/kcheck.h"
+
+static const struct config {
+	const char *name;
+	struct quant q;
+} configs[] = {
+	{ "none", { .method = QUANT_NONE } },
+	{ "none bf16", { .method = QUANT_NONE, .bf16 = true } },
+	{ "lossless", { .method = QUANT_LOSSLESS } },
+	{ "lossless bf16", { .method = QUANT_LOSSLESS, .bf16 = true } },
+	{ "f16", { .method = QUANT_F16 } },
+	{ "bf16", { .method = QUANT_BF16 } },
+	{ "fp8e4", { .method = QUANT_FP8E4 } },
+	{ "fp8e5", { .method = QUANT_FP8E5 } },
+	{ "q8", { .method = QUANT_Q8, .block = 256 } },
+	{ "q8 block 16", { .method = QUANT_Q8, .block = 16 } },
+	{ "q8 by chance",
+		{ .method = QUANT_Q8, .block = 256, .stochastic = true, .seed = 7 } },
+	{ "q8 sigma", { .method = QUANT_Q8, .sigma = true } },
+	{ "q4", { .method = QUANT_Q4, .block = 64 } },
+	{ "q4 sigma by chance",
+		{ .method = QUANT_Q4, .sigma = true, .stochastic = true, .seed = 8 } },
+	{ "ecq", { .method = QUANT_ECQ } },
+	{ "e3m0", { .method = QUANT_E3M0, .block = 256 } },
+	{ "e3m0 block 4096", { .method = QUANT_E3M0, .block = 4096 } },
+	{ "qsgd 4", { .method = QUANT_QSGD, .block = 256, .levels = 4, .seed = 9 } },
+	{ "qsgd 65535 block 512",
+		{ .method = QUANT_QSGD, .block = 512, .levels = 65535, .seed = 1 } },
+	{ "topk", { .method = QUANT_TOPK, .block = 4096 } },
+	{ "topk block 256", { .method = QUANT_TOPK, .block = 256 } },
+};
+
+enum data { GAUSS, ANY_BITS, ZEROS, ONE_VALUE, HUGE_RANGE, TIES, DATA };
+static const char *const data_names[DATA] = { "gauss", "any bits", "zeros", "one value",
+	"huge range", "ties" };
+
+static float value_of(enum data kind, const uint32_t *w, uint64_t i)
+{
+	float g = 0;
+
+	for (int k = 0; k < 4; k++) /* near enough to a bell */
+		g += (float)(int32_t)(w[i] * (k * 2u + 3) ^ w[i] >> (k + 3)) * 0x1p-31f;
+	switch (kind) {
+	case ANY_BITS: /* infinities and NaN too, more of them than by chance */
+		return half_float_of_bits(w[i] % 50 ? w[i] : w[i] | 0x7f800000);
+	case ZEROS:
+		return half_float_of_bits(w[i] & 0x80000000);
+	case ONE_VALUE:
+		return -0.37f;
+	case HUGE_RANGE:
+		return g * half_float_of_bits((w[i] >> 7) % 254 << 23);
+	case TIES:
+		return (float)(w[i] % 3) - 1;
+	default:
+		return g;
+	}
+}
+
+/* What a case works with; all of it on the host and, as d_, on the device. */
+struct arguments {
+	struct quant_job job;
+	uint64_t plane_bytes, chunks;
+};
+
+/* planes, then the lengths of the variable one */
+static int run_encode(struct dev *d, void *out, const void *arguments)
+{
+	const struct arguments *a = arguments;
+	struct quant_job j = a->job;
+
+	if (d->ops->fill(d, out, 0, (a->plane_bytes + a->chunks * 4) / 4) < 0)
+		return -1;
+	j.planes = out;
+	j.used = (uint32_t *)(void *)((char *)out + a->plane_bytes);
+	return d->ops->quant->encode(d, &j);
+}
+
+/* the elements, then whether the planes were bad */
+static int run_decode(struct dev *d, void *out, const void *arguments)
+{
+	const struct arguments *a = arguments;
+	struct quant_job j = a->job;
+	uint64_t bytes = (j.n * (j.q.bf16 ? 2 : 4) + 3) & ~UINT64_C(3);
+
+	if (d->ops->fill(d, out, 0, bytes / 4 + 1) < 0)
+		return -1;
+	j.elements = out;
+	j.bad = (uint32_t *)(void *)((char *)out + bytes);
+	return d->ops->quant->decode(d, &j);
+}
+
+static void *zeroed(uint64_t bytes)
+{
+	void *p = calloc(1, bytes + 64);
+
+	if (!p)
+		exit(71);
+	return p;
+}
+
+/* The reference, chunk by chunk: planes with their lengths behind, or elements. Returns whether all were good. */
+static bool reference(const struct arguments *a, unsigned char *planes, char *elements,
+	const struct quant_step *steps, bool decode)
+{
+	const struct quant *q = &a->job.q;
+	uint32_t chunk = quant_chunk(q->method);
+	uint32_t *used = (uint32_t *)(void *)(planes + a->plane_bytes);
+	bool good = true;
+
+	for (uint64_t c = 0; c < a->chunks; c++) {
+		uint64_t at = c * chunk, left = a->job.n - at;
+		uint32_t n = (uint32_t)(left < chunk ? left : chunk);
+		unsigned char *p[QUANT_PLANES_MAX];
+		char *e = elements + at * (q->bf16 ? 2 : 4);
+		struct quant_layout l;
+
+		quant_layout(&l, q, n);
+		for (int i = 0; i < l.planes; i++)
+			p[i] = quant_plane_at(&l, planes, a->chunks, c, i);
+		if (decode)
+			good = quant_decode_ref(e, (const unsigned char *const *)p,
+				       used[c], n, q, &steps[c]) &&
+				good;
+		else
+			used[c] = quant_encode_ref(p, e, n, q, &steps[c],
+				a->job.first + at);
+	}
+	return good;
+}
+
+static void one(struct kcheck *k, const struct config *config, enum data kind, uint64_t n,
+	unsigned offset)
+{
+	const struct quant *q = &config->q;
+	uint64_t element = q->bf16 ? 2 : 4, bytes = n * element;
+	uint64_t rounded = (bytes + 3) & ~UINT64_C(3);
+	struct arguments a = { .job = { .q = *q, .n = n },
+		.chunks = quant_chunks(q->method, n) };
+	struct kcase c = { .arguments = &a };
+	struct quant_step *steps = zeroed((a.chunks + 1) * sizeof *steps);
+	struct quant_layout l;
+	uint32_t *words = zeroed(n * 4), bad;
+	float *x = zeroed(n * 4);
+	unsigned char *planes;
+	char *back = zeroed(rounded + 4);
+
+	a.job.first = 3 * (uint64_t)quant_chunk(q->method);
+	quant_layout(&l, q, 0);
+	a.plane_bytes = l.chunk_bytes * a.chunks;
+	planes = zeroed(a.plane_bytes + a.chunks * 4);
+	kcheck_random(words, n * 4, n + kind);
+	for (uint64_t i = 0; i < n; i++)
+		x[i] = value_of(kind, words, i);
+	for (uint64_t i = 0; i < a.chunks; i++)
+		steps[i] = i % 2 ?
+			(struct quant_step){ 0.0001f, 10000, 0.5f, 0.0001f, 0 } :
+			(struct quant_step){ 0.5f, 2, 0.4f, 0.51f, 0.01f };
+	reference(&a, planes, q->bf16 ? (char *)words : (char *)x, steps, false);
+
+	a.job.elements = kcheck_put(k, q->bf16 ? (void *)words : x, bytes, offset);
+	a.job.steps = kcheck_put(k, steps, a.chunks * sizeof *steps, 0);
+	c.run = run_encode;
+	c.want = planes;
+	c.out_bytes = a.plane_bytes + a.chunks * 4;
+	c.work = (double)bytes;
+	c.unit = "B";
+	snprintf(c.label, sizeof c.label, "encode %s, %s, %llu", config->name,
+		data_names[kind], (unsigned long long)n);
+	kcheck_case(k, &c);
+
+	a.job.planes = kcheck_put(k, planes, a.plane_bytes, 0);
+	a.job.used = kcheck_put(k, planes + a.plane_bytes, a.chunks * 4, 0);
+	a.job.steps = kcheck_put(k, steps, a.chunks * sizeof *steps, 0);
+	bad = !reference(&a, planes, back, steps, true);
+	memcpy(back + rounded, &bad, 4);
+	if (bad) { /* what we wrote ourselves */
+		fprintf(stderr, "%s: the reference cannot read itself\n", c.label);
+		k->failures++;
+	}
+	c.run = run_decode;
+	c.want = back;
+	c.out_bytes = rounded + 4;
+	c.offset = offset;
+	memcpy(c.label, "decode", 6);
+	kcheck_case(k, &c);
+	free(steps), free(words), free(x), free(planes), free(back);
+}
+
+/* Planes that no encoder wrote: the flag must come up, and nothing is written or read beyond. */
+static int run_malformed(struct dev *d, void *out, const void *arguments)
+{
+	struct quant_job j = ((const struct arguments *)arguments)->job;
+
+	if (d->ops->fill(d, out, 0, 1) < 0)
+		return -1;
+	j.bad = out;
+	return d->ops->quant->decode(d, &j);
+}
+
+static void malformed(struct kcheck *k, const struct quant *q, unsigned char symbol,
+	uint32_t used)
+{
+	const uint32_t n = 1000, want = 1;
+	struct arguments a = { .job = { .q = *q, .n = n } };
+	struct kcase c = { .arguments = &a, .run = run_malformed, .want = &want };
+	struct quant_step step = { 0 };
+	struct quant_layout l;
+	unsigned char *planes;
+	float *x = zeroed(n * 4);
+
+	quant_layout(&l, q, 0);
+	planes = zeroed(l.chunk_bytes);
+	memset(planes, symbol, n);
+	a.job.planes = kcheck_put(k, planes, l.chunk_bytes, 0);
+	a.job.used = kcheck_put(k, &used, 4, 0);
+	a.job.steps = kcheck_put(k, &step, sizeof step, 0);
+	a.job.elements = kcheck_put(k, x, n * 4, 0);
+	c.out_bytes = 4;
+	snprintf(c.label, sizeof c.label, "malformed, method %d, symbols %u, %u beside",
+		(int)q->method, symbol, used);
+	kcheck_case(k, &c);
+	free(planes), free(x);
+}
+
+static void elementwise(struct kcheck *k, enum data kind, uint64_t n);
+
+void check_quant(struct kcheck *k)
+{
+	static const uint64_t lengths[] = { 1, 17, 255, 257, 1000, 4096, 4161,
+		65536 + 300 };
+	size_t count = sizeof lengths / sizeof *lengths;
+
+	for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+		if (k->bench) {
+			one(k, &configs[i], GAUSS, 4 << 20, 0);
+			continue;
+		}
+		for (size_t m = 0; m < count; m++)
+			if (!k->slow || lengths[m] < 300 || (i % 4 == 2 && m == 6))
+				one(k, &configs[i], (enum data)(m % 2), lengths[m],
+					(unsigned)(m % 3) * 4);
+		for (int kind = ZEROS; kind < DATA; kind++)
+			one(k, &configs[i], (enum data)kind, k->slow ? 600 : 4500, 0);
+	}
+	elementwise(k, GAUSS, k->bench ? 4 << 20 : 3000);
+	if (k->bench)
+		return;
+	elementwise(k, ANY_BITS, 1001);
+	elementwise(k, HUGE_RANGE, k->slow ? 66000 : 140000);
+	if (!k->slow)
+		one(k, &configs[19], GAUSS, QUANT_CHUNK_TOPK + 5000, 0);
+	malformed(k, &configs[14].q, 70, 499); /* 1000 of 5 bits each are 625 */
+	malformed(k, &configs[14].q, 70, 626);
+	malformed(k, &configs[14].q, 0, 1);
+	malformed(k, &configs[17].q, QUANT_WHOLE, 3999);
+	malformed(k, &configs[19].q, 255, 0);
+	malformed(k, &configs[19].q, 4, 0);
+}
+
+/* --- operations on elements and statistics ------------------------------------------------------ */
+
+struct pair {
+	const float *x, *y;
+	const uint16_t *half;
+	uint64_t n, chunk;
+};
+
+static int run_carry(struct dev *d, void *out, const void *arguments)
+{
+	const struct pair *p = arguments;
+
+	if (d->ops->copy(d, out, p->y, p->n * 4) < 0)
+		return -1;
+	return d->ops->quant->carry(d, out, p->x, 0.95f, p->n);
+}
+
+static int run_remain(struct dev *d, void *out, const void *arguments)
+{
+	const struct pair *p = arguments;
+
+	if (d->ops->copy(d, out, p->y, p->n * 4) < 0)
+		return -1;
+	return d->ops->quant->remain(d, out, p->x, p->n);
+}
+
+static int run_widen(struct dev *d, void *out, const void *arguments)
+{
+	const struct pair *p = arguments;
+
+	return d->ops->quant->widen(d, out, p->half, p->n);
+}
+
+static int run_narrow(struct dev *d, void *out, const void *arguments)
+{
+	const struct pair *p = arguments;
+
+	return d->ops->quant->narrow(d, out, p->x, p->n);
+}
+
+static int run_spread(struct dev *d, void *out, const void *arguments)
+{
+	const struct pair *p = arguments;
+
+	if (d->ops->fill(d, out, 5, (p->n + p->chunk - 1) / p->chunk * QUANT_BINS) < 0)
+		return -1;
+	return d->ops->quant->spread(d, out, p->x, p->n, p->chunk);
+}
+
+/* Adding two NaN gives the one or the other: only what is finite is compared bit by bit. */
+static void tame(float *x, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		if (x[i] != x[i])
+			x[i] = INFINITY;
+}
+
+static void elementwise(struct kcheck *k, enum data kind, uint64_t n)
+{
+	uint64_t chunks = (n + QUANT_CHUNK - 1) / QUANT_CHUNK;
+	struct pair p = { .n = n };
+	struct kcase c = { .arguments = &p, .work = (double)n * 4, .unit = "B" };
+	uint32_t *words = zeroed(n * 8), *bins = zeroed(chunks * QUANT_BINS * 4);
+	float *x = zeroed(n * 4), *y = zeroed(n * 4), *want = zeroed(n * 4);
+
+	kcheck_random(words, n * 8, n);
+	for (uint64_t i = 0; i < n; i++) {
+		x[i] = value_of(kind, words, i);
+		y[i] = value_of(kind, words, i + n);
+	}
+	tame(x, n), tame(y, n);
+	for (uint64_t i = 0; i < n; i++)
+		want[i] = quant_remaining(y[i], x[i]);
+	p.x = kcheck_put(k, x, n * 4, 4), p.y = kcheck_put(k, y, n * 4, 8);
+	c.want = want, c.out_bytes = n * 4, c.offset = 12, c.run = run_remain;
+	snprintf(c.label, sizeof c.label, "remain, %s", data_names[kind]);
+	kcheck_case(k, &c);
+
+	for (uint64_t i = 0; i < n; i++)
+		want[i] = bf16_to_f32(((uint16_t *)words)[i]);
+	p.half = kcheck_put(k, words, n * 2, 2);
+	c.run = run_widen;
+	snprintf(c.label, sizeof c.label, "widen");
+	kcheck_case(k, &c);
+
+	for (uint64_t i = 0; i < n; i++)
+		((uint16_t *)want)[i] = bf16_from_f32(x[i]);
+	p.x = kcheck_put(k, x, n * 4, 4);
+	c.run = run_narrow, c.out_bytes = n * 2, c.offset = 2;
+	snprintf(c.label, sizeof c.label, "narrow, %s", data_names[kind]);
+	kcheck_case(k, &c);
+
+	c.run = run_spread, c.want = bins, c.offset = 0;
+	for (p.chunk = QUANT_CHUNK;; p.chunk = n) {
+		uint64_t groups = (n + p.chunk - 1) / p.chunk;
+
+		for (uint64_t i = 0; i < groups * QUANT_BINS; i++)
+			bins[i] = 5; /* they are added to */
+		for (uint64_t g = 0; g < groups; g++)
+			quant_spread_ref(bins + g * QUANT_BINS, x + g * p.chunk,
+				n - g * p.chunk < p.chunk ? n - g * p.chunk : p.chunk);
+		p.x = kcheck_put(k, x, n * 4, 4);
+		c.out_bytes = groups * QUANT_BINS * 4;
+		snprintf(c.label, sizeof c.label, "spread, %s, chunk %llu",
+			data_names[kind], (unsigned long long)p.chunk);
+		kcheck_case(k, &c);
+		if (p.chunk == n || n < QUANT_CHUNK)
+			break;
+	}
+
+	for (uint64_t i = 0; i < n; i++) {
+		/* inf - inf is a NaN, and which one is nobody's promise */
+		x[i] = quant_finite(x[i]) ? x[i] : 1;
+		want[i] = quant_carried(y[i], x[i], 0.95f);
+	}
+	p.x = kcheck_put(k, x, n * 4, 4), p.y = kcheck_put(k, y, n * 4, 8);
+	c.want = want, c.out_bytes = n * 4, c.offset = 12, c.run = run_carry;
+	snprintf(c.label, sizeof c.label, "carry, %s", data_names[kind]);
+	kcheck_case(k, &c);
+	free(words), free(bins), free(x), free(y), free(want);
+}
