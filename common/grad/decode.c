@@ -95,7 +95,7 @@ static int open_chunks(struct grad_decoder *r)
 	uint64_t first = UINT64_MAX;
 	enum fault what = FAULT_NONE;
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (b->chunks > 1)
 	for (uint64_t c = 0; c < b->chunks; c++) {
 		enum fault f = open_chunk(r, &b->work[grad_thread()], c);
 

@@ -147,7 +147,7 @@ static int measure(struct grad_encoder *e, const void *want, const void *got, ui
 		at[i] = host[i];
 	}
 	if (rc == 0) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (e->b.chunks > 1)
 		for (uint64_t c = 0; c < e->b.chunks; c++)
 			compare(&e->parts[c], &e->b.g, at[0], at[1], c * e->b.chunk,
 				grad_batch_length(&e->b, c, n));
@@ -172,7 +172,7 @@ static int find_steps(struct grad_encoder *e, const float *x, uint64_t n)
 		goto out;
 	if (!b->host && grad_dev(b, d->ops->get(d, counts, b->bins, bytes)) < 0)
 		goto out;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (b->chunks > 1)
 	for (uint64_t c = 0; c < b->chunks; c++) {
 		uint64_t wide[QUANT_BINS];
 
@@ -262,7 +262,7 @@ static int add_batch(struct grad_encoder *e, const void *elements, uint64_t n,
 		memset(e->parts, 0, b->chunks * sizeof *e->parts);
 	if (quantise(e, elements, n, feedback) < 0)
 		return -1;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (b->chunks > 1)
 	for (uint64_t c = 0; c < b->chunks; c++)
 		build_chunk(e, &b->work[grad_thread()], c, grad_batch_length(b, c, n));
 	return write_batch(e, n);

@@ -7,6 +7,7 @@
 #include "common/mem.h"
 
 #define SMALL_LEVELS 64
+#define STEP_MAX     8e37 /* centroids are f32 too */
 
 /* The bins that have elements. */
 struct bin {
@@ -118,7 +119,7 @@ static void try(struct outcome *o, const struct bins *b, double step, double rou
 static void widest(struct outcome *o, const struct bins *b, double error, double rounding,
 	int rounds)
 {
-	double low = 0.5 * sqrt(error / b->count), high = 4 * b->most;
+	double low = 0.5 * sqrt(error / b->count), high = fmin(4 * b->most, STEP_MAX);
 
 	for (int i = 0; i < rounds; i++) {
 		double middle = sqrt(low * high);

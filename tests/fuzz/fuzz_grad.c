@@ -1,0 +1,147 @@
+/* fuzz_grad: gradient containers from peers.
+ *
+ * The first byte says what to do with the rest. As it is: a container, for the decoder. With its checksums made right
+ * (they stop a fuzzer, not an attacker): so that what lies behind them is reached. As elements: whatever they are,
+ * they are encoded, decoded, and encoded again to the same bytes.
+ *
+ * Promises held: exactly the elements that were asked for are written, or an error with EX_DATAERR; the round trip
+ * works for all bits; what is lossless comes back. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "common/err.h"
+#include "common/grad/format.h"
+#include "common/mem.h"
+
+#define ELEMENTS_MAX 70000
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct dev dev;
+
+static void must(bool promise)
+{
+	if (!promise)
+		abort();
+}
+
+static void decode(const uint8_t *c, size_t len)
+{
+	struct grad g;
+	uint64_t n = 0;
+	bool bf16 = false;
+	unsigned char *out;
+	size_t bytes;
+
+	if (len >= 16) {
+		n = grad_get64(c + 8);
+		bf16 = c[6] & 1;
+	}
+	if (n > ELEMENTS_MAX)
+		n = len > 20 ? c[20] * 300u : 0;
+	bytes = n * (bf16 ? 2 : 4);
+	out = xmalloc(bytes + 1); /* the sanitizer watches its end */
+	out[bytes] = 0xa7;
+	if (grad_decode(&dev, &g, c, len, out, n, bf16) < 0)
+		must(err_get()->code == EX_DATAERR && *err_get()->text);
+	must(out[bytes] == 0xa7);
+	err_clear();
+	free(out);
+}
+
+/* Checksums of header and chunks made right, and those of the index where it is reached; also what is
+ * in the fields that a header must not have. */
+static void mend(uint8_t *c, size_t len)
+{
+	crypto_generichash_state root;
+	unsigned char check[GRAD_CHECK_BYTES];
+	uint64_t elements = 0, chunks = 0;
+	size_t at;
+
+	if (len < GRAD_HEADER_MIN)
+		return;
+	memcpy(c, "RNPG\1", 5);
+	c[5] %= QUANT_METHODS;
+	c[7] = 0;
+	at = GRAD_HEADER_MIN;
+	crypto_generichash(check, sizeof check, c, at - GRAD_CHECK_BYTES, NULL, 0);
+	memcpy(c + at - GRAD_CHECK_BYTES, check, sizeof check);
+	crypto_generichash_init(&root, check, sizeof check, GRAD_ROOT_BYTES);
+	while (len - at >= GRAD_CHUNK_BYTES) {
+		uint32_t bytes = grad_get32(c + at), n = grad_get32(c + at + 4);
+
+		if (!bytes && !n)
+			break;
+		if (bytes > len - at - GRAD_CHUNK_BYTES) {
+			bytes = (uint32_t)(len - at - GRAD_CHUNK_BYTES);
+			grad_put32(c + at, bytes);
+		}
+		grad_check(c + at + 8, check, chunks++, n, c + at + GRAD_CHUNK_BYTES,
+			bytes);
+		crypto_generichash_update(&root, c + at + 8, GRAD_CHECK_BYTES);
+		crypto_generichash_update(&root, c + at, 8);
+		elements += n;
+		at += GRAD_CHUNK_BYTES + bytes;
+	}
+	if (len - at < 24 + chunks * 4 + GRAD_ROOT_BYTES)
+		return;
+	grad_put64(c + at + 8, elements);
+	grad_put64(c + at + 16, chunks);
+	crypto_generichash_update(&root, c + at + 8, 16);
+	crypto_generichash_final(&root, c + at + 24 + chunks * 4, GRAD_ROOT_BYTES);
+}
+
+static void round_trip(const uint8_t *data, size_t size)
+{
+	static const char *const names[] = { "none", "lossless", "f16", "bf16", "fp8e4",
+		"fp8e5", "q8", "q8:sigma", "q8:stochastic", "q4", "q4:sigma",
+		"q4:stochastic", "ecq:0.1", "ecq:0.001", "ecq:0.9:chunk", "e3m0",
+		"qsgd:1", "qsgd:65535", "topk" };
+	const char *name = names[data[0] % (sizeof names / sizeof *names)];
+	bool bf16 = data[1] & 1;
+	uint64_t n = (size - 2) / (bf16 ? 2 : 4);
+	size_t bytes = n * (bf16 ? 2 : 4);
+	struct buf one = BUF_INIT, two = BUF_INIT;
+	struct grad g, seen;
+	unsigned char *x = xmalloc(bytes + 1), *y = xmalloc(bytes + 1);
+
+	memcpy(x, data + 2, bytes);
+	must(grad_parse(&g, name, 0) == 0);
+	g.bf16 = bf16;
+	g.elements = n;
+	must(grad_encode(&dev, &g, x, NULL, &one, NULL) == 0);
+	must(grad_encode(&dev, &g, x, NULL, &two, NULL) == 0);
+	must(one.len == two.len && memcmp(one.data, two.data, one.len) == 0);
+	must(grad_decode(&dev, &seen, one.data, one.len, y, n, bf16) == 0);
+	must(seen.q.method == g.q.method);
+	if (g.q.method == QUANT_NONE || g.q.method == QUANT_LOSSLESS)
+		must(memcmp(x, y, bytes) == 0);
+	buf_release(&one);
+	buf_release(&two);
+	free(x);
+	free(y);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t *copy;
+
+	if (!dev.ops && dev_open(&dev, "cpu") < 0)
+		abort();
+	if (size < 3)
+		return 0;
+	copy = xmalloc(size - 1);
+	memcpy(copy, data + 1, size - 1);
+	if (data[0] % 4 == 1)
+		round_trip(copy, size - 1);
+	else {
+		if (data[0] % 4 > 1)
+			mend(copy, size - 1);
+		decode(copy, size - 1);
+	}
+	free(copy);
+	return 0;
+}
