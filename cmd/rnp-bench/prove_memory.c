@@ -15,6 +15,7 @@ struct fill {
 	struct dev *dev;
 	const struct prove_hooks *hooks;
 	unsigned char *hashes; /* on the device */
+	json_t *paths;         /* the answer's */
 	struct memfill m;
 	int64_t leaves, opened;
 	struct poc_tree trees[MEMFILL_SLICES * POC_PASSES_MAX];
@@ -95,26 +96,24 @@ static uint32_t *sorted_blocks(struct fill *f)
 	return out;
 }
 
-/* The proofs of all steps, each over the leaves of its own tree. */
-static json_t *fill_paths(struct fill *f, int64_t steps)
+/* Open what is asked of step u's tree, and let it go: no step after the third reads from it. */
+static void close_tree(struct fill *f, int64_t u)
 {
-	json_t *paths = json_array(), *holder = json_object();
-	size_t k = 0;
+	json_t *holder = json_object();
+	uint64_t at[POC_NEEDED_MAX];
+	struct buf path = BUF_INIT;
+	size_t n = 0;
 
-	for (int64_t u = 0; u < steps; u++) {
-		uint64_t at[POC_NEEDED_MAX];
-		struct buf path = BUF_INIT;
-		size_t n = 0;
-
-		for (; k < f->count && (int64_t)f->at[k] / f->leaves == u; k++)
+	for (size_t k = 0; k < f->count; k++)
+		if ((int64_t)f->at[k] / f->leaves == u)
 			at[n++] = f->at[k] % (uint64_t)f->leaves;
-		poc_tree_open(&f->trees[u], at, n, &path);
-		poc_set_bytes(holder, "path", buf_text(&path), path.len);
-		json_push(paths, json_incref(json_object_get(holder, "path")));
-		buf_release(&path);
-	}
+	n = poc_sort(at, n);
+	poc_tree_open(&f->trees[u], at, n, &path);
+	poc_set_bytes(holder, "path", buf_text(&path), path.len);
+	json_push(f->paths, json_incref(json_object_get(holder, "path")));
+	buf_release(&path);
 	json_decref(holder);
-	return paths;
+	poc_tree_release(&f->trees[u]);
 }
 
 static json_t *tuples(const uint64_t *drawn, int64_t n, int64_t u, int64_t per_slice,
@@ -136,10 +135,11 @@ static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots
 	unsigned char seed[POC_HASH_BYTES], root[POC_HASH_BYTES], x[POC_HASH_BYTES];
 	char hex[2 * POC_HASH_BYTES + 1];
 	uint64_t drawn[POC_OPENINGS];
+	int64_t steps = MEMFILL_SLICES * f->d->passes;
 
 	poc_seed(seed, c, f->d->uuid);
 	poc_first_key(&f->m.key, seed);
-	for (int64_t u = 0; u < MEMFILL_SLICES * f->d->passes; u++) {
+	for (int64_t u = 0; u < steps; u++) {
 		struct poc_tree *tree = &f->trees[u];
 
 		f->m.step = (uint64_t)u;
@@ -155,7 +155,11 @@ static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots
 		if (keep(f, drawn) < 0)
 			return -1;
 		poc_next_key(&f->m.key, x);
+		if (u >= MEMFILL_SLICES - 1)
+			close_tree(f, u - (MEMFILL_SLICES - 1));
 	}
+	for (int64_t u = steps - (MEMFILL_SLICES - 1); u < steps; u++)
+		close_tree(f, u);
 	return 0;
 }
 
@@ -163,7 +167,7 @@ json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
 	struct dev *dev, const struct prove_hooks *hooks)
 {
 	json_t *part = json_object(), *roots = json_array(), *openings = json_array();
-	struct fill f = { .d = d, .dev = dev, .hooks = hooks };
+	struct fill f = { .d = d, .dev = dev, .hooks = hooks, .paths = json_array() };
 	uint64_t bytes;
 	uint32_t *sorted;
 	int rc;
@@ -175,6 +179,7 @@ json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
 	f.blocks = xmalloc((size_t)POC_NEEDED_MAX * MEMFILL_BYTES);
 	json_set(part, "roots", roots);
 	json_set(part, "openings", openings);
+	json_set(part, "paths", f.paths);
 	bytes = (uint64_t)f.leaves * MEMFILL_SLICES * MEMFILL_BYTES;
 	rc = dev->ops->alloc(dev, (void **)&f.m.blocks, bytes);
 	if (rc == 0)
@@ -184,7 +189,6 @@ json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
 	if (rc == 0) {
 		sorted = sorted_blocks(&f);
 		poc_set_bytes(part, "blocks", sorted, f.count * MEMFILL_BYTES);
-		json_set(part, "paths", fill_paths(&f, MEMFILL_SLICES * d->passes));
 		free(sorted);
 	} else {
 		json_decref(part);
