@@ -47,8 +47,10 @@
  *     which is less than what a busy machine loses; with eight 12.3 times.
  *
  * What keeping a part costs in time, measured (make bench, poc half: 256 MiB, 2 passes, hashes and
- * trees included, AVX-512, 2 vCPUs Zen 5; tests/poc/miser.h, which gets for free what is overwritten): one
- * of two blocks 4.4 times, one of four 80 times and more. The deadline of poc_plan.c excludes both.
+ * trees included, AVX-512, 2 vCPUs of a Xeon at 2.1 GHz; tests/poc/miser.h, which gets for free what is overwritten): one
+ * of two blocks 4.4 times, one of four 80 times and more. The deadline is 5 s, the sending, and twice the time of the claimed
+ * class: it excludes both as soon as the fill is 5 s of what the class takes, for a device that is no
+ * faster than its claim. Without a claim (poc_plan_time_ms) it excludes only the slow.
  *
  * chain. state = H(state) from H(seed || "chain"), segments times steps; the state after each segment is
  * in the answer and all segments are computed again.
@@ -90,13 +92,13 @@ extern hashlanes_fn poc_hashlanes;
 #define POC_N_MAX               16384
 #define POC_LEAVES_MAX          ((int64_t)1 << 28) /* rows of all rounds, blocks of a step */
 #define POC_LANES_MAX           65536
-#define POC_PASSES_MAX          3
+#define POC_PASSES_MAX          8
 #define POC_SEGMENTS_MAX        65536
 #define POC_STEPS_MAX           ((int64_t)1 << 24)
 #define POC_HASHES_MAX          ((int64_t)1 << 30)
 #define POC_DEADLINE_MS_MAX     86400000
 #define POC_CHALLENGE_BYTES_MAX ((size_t)64 << 10)
-#define POC_ANSWER_BYTES_MAX    ((size_t)64 << 20)
+#define POC_ANSWER_BYTES_MAX    ((size_t)96 << 20) /* of a CPU and eight H200 */
 
 /* What one device has to do; 0 in the first field of a test: not asked. */
 struct poc_device {
@@ -148,12 +150,32 @@ struct poc_work {
 void poc_plan_device(struct poc_device *d, const struct poc_challenge *c,
 	const char *name, const struct poc_work *w);
 
-/* How much longer than its class takes a device may take: it may be as busy with something else. */
+/* How fast a device of a class is: operations of matmul, bytes of the fill in all passes with their
+ * hashes, and hashes of the chain, a second. */
+struct poc_class {
+	double operations, fill_bytes, hashes;
+};
+
+/* A device may take so many times as long as its class: it may be as busy with something else. */
 #define POC_SLACK 2
 
-/* Half a minute for starting and sending, and the time that the slowest device we accept of its
- * class takes. */
-int64_t poc_plan_deadline_ms(const struct poc_challenge *c);
+/* What is asked of a claimed memory: of a GPU's all but so much, which the driver, the matrices and the
+ * hashes need; of a machine's a fourth, up to 4 GiB. */
+#define POC_GPU_MARGIN_PERCENT 15
+#define POC_CPU_SHARE          4
+#define POC_CPU_BYTES          ((int64_t)4 << 30)
+
+/* How long a class takes for what is asked of d; of NULL: the slowest that we accept. */
+int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of);
+
+/* The deadline: 5 s for starting, the answer at a megabyte a second, and POC_SLACK times what the
+ * slowest device takes. of: the classes of the devices; NULL: not known, half a minute for
+ * starting, and the slowest that we accept. */
+int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_class *of);
+
+/* Ask a node for all that its rnp.node claims: the CPU, and each GPU that says its uuid (as many as an answer
+ * has room for), at sizes and with a deadline of their classes. Sets devices and deadline_ms of c, whose node_key is known. Returns 0. */
+int poc_plan_node(struct poc_challenge *c, const json_t *node);
 
 /* --- what prover and verifier share ------------------------------------------------------- */
 

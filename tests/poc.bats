@@ -170,6 +170,23 @@ registry() {
 	rnp-register sign --key node.key n.json | rnp-register submit --registry "$URL" >/dev/null
 }
 
+# challenged: the challenge that heartbeats bring, in c.json
+challenged() {
+	for _ in {1..40}; do
+		rnp-register heartbeat --once --registry "$URL" --key node.key | jq -c 'select(.kind == "rnp.challenge")' >c.json
+		[[ ! -s c.json ]] || return 0
+		sleep 0.3
+	done
+	return 1
+}
+
+stop() {
+	kill "$REGISTRY"
+	wait "$REGISTRY" || true
+	REGISTRY=
+	rm -f port
+}
+
 teardown() {
 	[[ -z ${REGISTRY:-} ]] || { kill "$REGISTRY" && wait "$REGISTRY"; }
 }
@@ -187,11 +204,7 @@ teardown() {
 
 @test "poc: a registry takes an answer once, and only the node's own to what is open" {
 	registry 1s
-	for _ in {1..20}; do
-		rnp-register heartbeat --once --registry "$URL" --key node.key | jq -c 'select(.kind == "rnp.challenge")' >c.json
-		[[ ! -s c.json ]] || break
-		sleep 0.3
-	done
+	challenged
 	answer c.json >a.json
 	jq -c '.proof.proofValue |= sub("^z."; "z1")' a.json >forged.json
 	run rnp-register submit --registry "$URL" forged.json
@@ -203,4 +216,48 @@ teardown() {
 	answer own.json >b.json
 	run rnp-register submit --registry "$URL" b.json
 	assert_failure
+}
+
+@test "poc: a challenge survives a restart of the registry, and its answer is taken then" {
+	registry 1s
+	challenged
+	answer c.json >a.json
+	stop
+	registry 1s
+	rnp-register submit --registry "$URL" a.json | jq -e '.of == "rnp.verdict" and .new'
+	stop
+	assert_equal "$(sqlite3 registry.db 'SELECT count(*) FROM challenges')" 0
+}
+
+@test "poc: who does not answer has failed, also when the registry was restarted meanwhile" {
+	registry 1s
+	challenged
+	jq -e '.deadline_ms <= 60000' c.json
+	# the deadline in two seconds from now: the same challenge, signed by the registry's key
+	jq -c 'del(.proof) | .deadline_ms = 4000 + (now - (.issued_at[:19] + "Z" | fromdate) | floor) * 1000' c.json >short.json
+	stop
+	rnp-register sign --key verifier.key short.json >signed.json
+	sqlite3 registry.db "DELETE FROM challenges; INSERT INTO challenges VALUES ('0', '$(cat signed.json)')"
+	registry 1h
+	for _ in {1..60}; do
+		curl -sS "$URL/v1/records?kind=rnp.verdict&node=$NODE" >history.json
+		! jq -e '[.. | objects | select(.kind? == "rnp.verdict")] | length == 1' history.json || break
+		sleep 0.5
+	done
+	jq -e '[.. | objects | select(.kind? == "rnp.verdict")] | length == 1 and
+		all((.passed | not) and .score_ppm == 0 and (.checks[0].reason | test("no answer")))' history.json
+}
+
+@test "poc: claims say what is asked, by class: all memory of a GPU less 15%, a machine's fourth" {
+	jq -cn --arg n "$NODE" '{kind: "rnp.node", v: 1, at: "2026-01-01T00:00:00Z", node: $n, memory_bytes: 8589934592,
+		cpu: {threads: 2, isa: ["avx2"]}, gpus: [{uuid: "GPU-1", model: "NVIDIA H200", memory_bytes: 150754820096},
+		{uuid: "GPU-2", model: "NVIDIA GeForce RTX 4090", memory_bytes: 25757220864}, {model: "without a uuid"}]}' >n.json
+	rnp-bench challenge --node "$NODE" --key verifier.key --claims n.json >c.json
+	jq -e '(.devices | length) == 3 and ([.devices[].device] | .[1:] | sort) == ["GPU-1", "GPU-2"] and
+		(.devices[0].memory | .lanes * .per_slice * 4096 == 2147483648) and
+		((.devices[] | select(.device == "GPU-1")).memory | .lanes * .per_slice * 4096 / 150754820096 | . > 0.84 and . <= 0.851) and
+		((.devices[] | select(.device == "GPU-2")).memory | .lanes * .per_slice * 4096 / 25757220864 | . > 0.84 and . <= 0.851) and
+		([.devices[].matmul.n] | sort) == [1024, 4096, 8192]' c.json
+	refused 64 "claims" rnp-bench challenge --node "$NODE" --key verifier.key --claims n.json --quick
+	refused 65 "not --node" rnp-bench challenge --node "$(jq -r .node verifier.json)" --key verifier.key --claims n.json
 }

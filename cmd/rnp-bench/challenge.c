@@ -5,14 +5,18 @@
 #include "cmd/rnp-bench/commands.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/io.h"
 #include "common/json.h"
 #include "common/key.h"
 #include "common/out.h"
 #include "common/poc.h"
 #include "common/prog.h"
 #include "common/proof.h"
+#include "common/schema.h"
 
-static const char *node, *key_path;
+#define CLAIMS_BYTES_MAX ((size_t)256 << 10)
+
+static const char *node, *key_path, *claims_path;
 static struct opt_list devices;
 static bool quick;
 static int64_t n, rounds, memory_bytes, hashes, deadline_ms;
@@ -29,6 +33,11 @@ static const struct opt opts[] = {
 		.to = &devices,
 		.metavar = "D",
 		.help = "uuid of a device, or cpu (default); all answer at the same time" },
+	{ .name = "claims",
+		.kind = OPT_TEXT,
+		.to = &claims_path,
+		.metavar = "F",
+		.help = "the node's rnp.node: all that it claims, sized and timed by class" },
 	{ .name = "quick",
 		.kind = OPT_FLAG,
 		.to = &quick,
@@ -84,6 +93,31 @@ static int add_device(struct poc_challenge *c, const char *name)
 	return 0;
 }
 
+static int plan_claims(struct poc_challenge *c)
+{
+	struct buf text = BUF_INIT;
+	json_t *record = NULL;
+	int rc = -1;
+
+	if (devices.n || quick || n || rounds || memory_bytes || hashes)
+		return err_set(EX_USAGE,
+			"--claims: says what is asked; no --device, --quick or sizes beside it");
+	if (io_read(&text, claims_path, CLAIMS_BYTES_MAX) == 0)
+		record = json_parse_object(buf_text(&text), text.len, claims_path);
+	if (record && schema_check(record, claims_path, "rnp.node") == 0) {
+		const char *whose = json_string_value(json_object_get(record, "node"));
+
+		rc = whose && strcmp(whose, node) != 0 ?
+			err_set(EX_DATAERR, "%s: is %s, not --node", claims_path, whose) :
+			poc_plan_node(c, record);
+	}
+	if (rc == 0 && deadline_ms)
+		c->deadline_ms = deadline_ms;
+	json_decref(record);
+	buf_release(&text);
+	return rc;
+}
+
 static int plan(struct poc_challenge *c, const struct key *k)
 {
 	*c = (struct poc_challenge){ .issued_ms = clock_now_ms() };
@@ -92,12 +126,14 @@ static int plan(struct poc_challenge *c, const struct key *k)
 	snprintf(c->node, sizeof c->node, "%s", node);
 	snprintf(c->signer, sizeof c->signer, "%s", k->address);
 	randombytes_buf(c->nonce, sizeof c->nonce);
+	if (claims_path)
+		return plan_claims(c);
 	if (!devices.n && add_device(c, "cpu") < 0)
 		return -1;
 	for (int i = 0; i < devices.n; i++)
 		if (add_device(c, devices.items[i]) < 0)
 			return -1;
-	c->deadline_ms = deadline_ms ? deadline_ms : poc_plan_deadline_ms(c);
+	c->deadline_ms = deadline_ms ? deadline_ms : poc_plan_deadline_ms(c, NULL);
 	return 0;
 }
 

@@ -20,7 +20,7 @@
 #define REGISTRY_SKEW_MS       INT64_C(300000) /* how far `at` may be from our clock */
 #define REGISTRY_BODY_MAX      ((size_t)256 << 10)
 #define REGISTRY_BEAT_BODY_MAX ((size_t)8 << 10)
-#define REGISTRY_ANSWER_MAX    ((size_t)8 << 20)
+#define REGISTRY_ANSWER_MAX    ((size_t)96 << 20) /* a CPU and eight H200 */
 #define REGISTRY_PAGE_MAX      1000
 #define REGISTRY_READERS       8
 
@@ -40,7 +40,8 @@ struct registry_put {
 	int64_t created_ms;
 	unsigned char signature[KEY_SIGNATURE_BYTES];
 
-	json_t *record; /* PUT_NODE: for its columns */
+	json_t *record;  /* PUT_NODE: for its columns */
+	char closes[65]; /* PUT_RECORD: the challenge that it is the verdict on, or "" */
 	struct httpd_request *q;
 	struct httpd_reply *r;
 };
@@ -114,6 +115,8 @@ int registry_challenger_open(struct registry *g);
 void registry_challenger_close(struct registry *g);
 json_t *registry_challenge_for(struct registry *g, const char *node);
 void registry_challenges_tick(void *registry);
+/* Within the writer's transaction: the verdict on a challenge (hex) is stored. Returns 0 or -1. */
+int registry_challenge_closed(struct registry *g, const char *sha256);
 enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
 

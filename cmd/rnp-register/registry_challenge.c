@@ -1,7 +1,8 @@
 /* Challenges of the registry: when each node is asked, what is open, and the judging of answers.
  *
- * What is open lives in memory: a registry that starts anew asks anew. A node is asked at random
- * moments, on average every config.challenge_every_ms, with the answer to its heartbeat; the same
+ * What is open is in the database, too, until its verdict is: after a restart it is still open, and its
+ * time has run on. What became due while no registry was there to take the answer is forgotten.
+ * A node is asked for all that its newest rnp.node claims (poc_plan_node), at random moments, on average every config.challenge_every_ms, with the answer to its heartbeat; the same
  * challenge is repeated with each heartbeat until it is answered or too late. */
 #include <sodium.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "common/poc.h"
 #include "common/proof.h"
 #include "common/schema.h"
+#include "common/store.h"
 
 #define BUCKETS   16384
 #define NODES_MAX 1000000
@@ -36,17 +38,8 @@ struct registry_challenger {
 		judging; /* one at a time: an answer takes up to seconds of a core */
 	struct asked *buckets[BUCKETS];
 	int64_t nodes;
+	sqlite3_stmt *insert, *remove, *claims; /* of the writer's connection */
 };
-
-int registry_challenger_open(struct registry *g)
-{
-	if (!g->config.challenge_every_ms)
-		return 0;
-	g->challenger = xcalloc(1, sizeof *g->challenger);
-	pthread_mutex_init(&g->challenger->lock, NULL);
-	pthread_mutex_init(&g->challenger->judging, NULL);
-	return 0;
-}
 
 static void close_challenge(struct asked *a)
 {
@@ -70,6 +63,9 @@ void registry_challenger_close(struct registry *g)
 			close_challenge(a);
 			free(a);
 		}
+	sqlite3_finalize(ch->insert);
+	sqlite3_finalize(ch->remove);
+	sqlite3_finalize(ch->claims);
 	pthread_mutex_destroy(&ch->lock);
 	pthread_mutex_destroy(&ch->judging);
 	free(ch);
@@ -98,10 +94,49 @@ static struct asked **place_of(struct registry_challenger *ch, const char *node)
 	return at;
 }
 
-static void open_challenge(struct registry *g, struct asked *a)
+/* The entry of a node, which is made when there is room; NULL: there is none. */
+static struct asked *asked_of(struct registry *g, const char *node)
 {
-	const struct poc_work work = { .quick = true };
+	struct registry_challenger *ch = g->challenger;
+	struct asked **at = place_of(ch, node);
+
+	if (!*at && ch->nodes < NODES_MAX) {
+		ch->nodes++;
+		*at = xcalloc(1, sizeof **at);
+		snprintf((*at)->node, KEY_ADDRESS_MAX, "%s", node);
+		(*at)->due_ns = random_due_ns(g);
+	}
+	return *at;
+}
+
+/* What the node says of itself; NULL: nothing that can be read. */
+static json_t *claims_of(struct registry *g, const char *node)
+{
+	sqlite3_stmt *q = g->challenger->claims;
+	json_t *record = NULL;
+
+	store_bind(q, "t", node);
+	if (store_step(&g->db, q) > 0)
+		record = json_parse_object(store_text(q, 0), strlen(store_text(q, 0)),
+			node);
+	sqlite3_reset(q);
+	if (!record)
+		err_clear();
+	return record;
+}
+
+static void hex_of(char out[65], const struct poc_challenge *c)
+{
+	sodium_bin2hex(out, 65, c->sha256, sizeof c->sha256);
+}
+
+/* Returns 0, or -1: it could not be stored, and is not open. */
+static int open_challenge(struct registry *g, struct asked *a)
+{
 	struct poc_challenge *c = xcalloc(1, sizeof *c);
+	json_t *claims = claims_of(g, a->node);
+	struct buf text = BUF_INIT;
+	char hex[65];
 
 	memcpy(c->node, a->node, sizeof c->node);
 	memcpy(c->signer, g->config.key->address, sizeof c->signer);
@@ -109,42 +144,125 @@ static void open_challenge(struct registry *g, struct asked *a)
 		bug("heartbeat of %s", a->node);
 	randombytes_buf(c->nonce, sizeof c->nonce);
 	c->issued_ms = clock_now_ms();
-	c->ndevices = 1;
-	poc_plan_device(&c->devices[0], c, "cpu", &work);
-	c->deadline_ms = poc_plan_deadline_ms(c);
+	poc_plan_node(c, claims);
+	json_decref(claims);
 	a->c = c;
 	a->asked_ns = clock_mono_ns();
 	a->record = poc_challenge_write(c);
 	if (!a->record ||
 		proof_sign(a->record, g->config.key, c->issued_ms / 1000 * 1000) < 0)
 		bug("challenge: %s", err_get()->text);
+	hex_of(hex, c);
+	json_write(&text, a->record);
+	if (store_run(&g->db, g->challenger->insert, "tt", hex, buf_text(&text)) < 0)
+		close_challenge(a);
+	buf_release(&text);
+	return a->c ? 0 : -1;
 }
 
 json_t *registry_challenge_for(struct registry *g, const char *node)
 {
 	struct registry_challenger *ch = g->challenger;
 	json_t *record = NULL;
-	struct asked **at, *a;
+	struct asked *a;
 
 	if (!ch)
 		return NULL;
 	pthread_mutex_lock(&ch->lock);
-	at = place_of(ch, node);
-	if (!*at && ch->nodes < NODES_MAX) {
-		ch->nodes++;
-		*at = xcalloc(1, sizeof **at);
-		snprintf((*at)->node, KEY_ADDRESS_MAX, "%s", node);
-		(*at)->due_ns = random_due_ns(g);
-	}
-	a = *at;
+	a = asked_of(g, node);
 	if (a && !a->c && a->due_ns <= clock_mono_ns()) {
-		open_challenge(g, a);
+		if (open_challenge(g, a) < 0)
+			err_clear();
 		a->due_ns = random_due_ns(g);
 	}
 	if (a)
 		record = json_deep_copy(a->record); /* NULL stays NULL */
 	pthread_mutex_unlock(&ch->lock);
 	return record;
+}
+
+int registry_challenge_closed(struct registry *g, const char *sha256)
+{
+	return store_run(&g->db, g->challenger->remove, "t", sha256);
+}
+
+/* One that was open when the registry stopped. */
+static void reopen(struct registry *g, const char *text)
+{
+	struct poc_challenge *c = xcalloc(1, sizeof *c);
+	json_t *record = json_parse_object(text, strlen(text), "challenge");
+	int64_t passed_ms = 0;
+	struct asked *a = NULL;
+
+	if (record && poc_challenge_read(c, record, "challenge") == 0 &&
+		strcmp(c->signer, g->config.key->address) == 0) {
+		passed_ms = clock_now_ms() - c->issued_ms;
+		if (passed_ms >= 0 && passed_ms <= c->deadline_ms)
+			a = asked_of(g, c->node);
+	}
+	if (a && !a->c) {
+		a->c = c;
+		a->record = record;
+		a->asked_ns = clock_mono_ns() - passed_ms * 1000000;
+		return;
+	}
+	err_clear();
+	json_decref(record);
+	free(c);
+}
+
+/* What is still open, and nothing else, stays in the table. */
+static int reopen_all(struct registry *g)
+{
+	sqlite3_stmt *all = NULL;
+	int rc;
+
+	if (store_prepare(&g->db, &all, "SELECT body FROM challenges") < 0)
+		return -1;
+	while ((rc = store_step(&g->db, all)) > 0)
+		reopen(g, store_text(all, 0));
+	sqlite3_finalize(all);
+	if (rc < 0 || store_begin(&g->db) < 0)
+		return -1;
+	rc = store_exec(&g->db, "DELETE FROM challenges");
+	for (int i = 0; i < BUCKETS && rc == 0; i++)
+		for (struct asked *a = g->challenger->buckets[i]; a && rc == 0;
+			a = a->next) {
+			struct buf text = BUF_INIT;
+			char hex[65];
+
+			hex_of(hex, a->c);
+			json_write(&text, a->record);
+			rc = store_run(&g->db, g->challenger->insert, "tt", hex,
+				buf_text(&text));
+			buf_release(&text);
+		}
+	if (rc < 0) {
+		store_rollback(&g->db);
+		return -1;
+	}
+	return store_commit(&g->db);
+}
+
+int registry_challenger_open(struct registry *g)
+{
+	struct registry_challenger *ch;
+
+	if (!g->config.challenge_every_ms)
+		return 0;
+	ch = g->challenger = xcalloc(1, sizeof *ch);
+	pthread_mutex_init(&ch->lock, NULL);
+	pthread_mutex_init(&ch->judging, NULL);
+	if (store_prepare(&g->db, &ch->insert,
+		    "INSERT OR REPLACE INTO challenges (sha256, body) VALUES (?, ?)") <
+			0 ||
+		store_prepare(&g->db, &ch->remove,
+			"DELETE FROM challenges WHERE sha256 = ?") < 0 ||
+		store_prepare(&g->db, &ch->claims,
+			"SELECT body FROM records WHERE id = "
+			"(SELECT record FROM nodes WHERE address = ?)") < 0)
+		return -1;
+	return reopen_all(g);
 }
 
 /* --- verdicts ----------------------------------------------------------------------------- */
@@ -161,6 +279,8 @@ static struct registry_put *put_of(struct registry *g, json_t *verdict,
 	p->received_ms = clock_now_ms();
 	p->at_ms = p->received_ms;
 	strcpy(p->kind, "rnp.verdict");
+	snprintf(p->closes, sizeof p->closes, "%s",
+		json_string_value(json_object_get(verdict, "challenge_sha256")));
 	strncpy(p->node, json_string_value(json_object_get(verdict, "node")),
 		sizeof p->node - 1);
 	memcpy(p->signer, g->config.key->address, sizeof p->signer);

@@ -61,6 +61,11 @@ static const char *const schema_steps[] = {
 	"CREATE INDEX records_kind ON records (kind, id);"
 	"CREATE INDEX records_content ON records (sha256);"
 	"CREATE INDEX heartbeats_node ON heartbeats (node, at_ms, interval_s, state);",
+	/* those without a verdict */
+	"CREATE TABLE challenges ("
+	" sha256 TEXT NOT NULL PRIMARY KEY,"
+	" body TEXT NOT NULL"
+	") STRICT, WITHOUT ROWID;",
 	NULL,
 };
 
@@ -242,6 +247,8 @@ static int put_record(struct registry *g, struct registry_put *p)
 	if (known < 0)
 		return -1;
 	if (!known && insert_record(g, p) < 0)
+		return -1;
+	if (p->closes[0] && registry_challenge_closed(g, p->closes) < 0)
 		return -1;
 	if (!known)
 		p->r->status = 201;

@@ -3,6 +3,8 @@
  *
  *   verdict   time and memory of judging a full answer, n = 8192, on one core
  *   half      what keeping only a part of the memory costs in time
+ *   deadline  by the class of this machine: who keeps half misses it, who is honest while other threads
+ *             take half of the machine does not
  *   cheats    attempts of each kind at n = 512
  *   honest    honest answers while all cores are busy: none may be refused
  *
@@ -421,6 +423,52 @@ static bool honest_under_load(void)
 	return good;
 }
 
+/* Seconds that the class of this machine works in the deadline test. */
+#define DEADLINE_S 6
+
+static bool deadline(void)
+{
+	struct poc_device size = { .lanes = 256, .per_slice = 256, .passes = 2 };
+	struct poc_class of = { 1, INFINITY, 1 };
+	struct dev dev = DEV_INIT;
+	struct poc_challenge c;
+	double best = INFINITY, honest, cheating, allowed;
+	pthread_t busy[64];
+	int cores = 1;
+	char params[100];
+	struct miser m;
+	struct bed b;
+
+#ifdef _OPENMP
+	cores = omp_get_num_procs() < 64 ? omp_get_num_procs() : 64;
+#endif
+	bed_init(&b, &size);
+	if (dev_open(&dev, "cpu") < 0 || miser_open(&m, 2) < 0)
+		return false;
+	for (int i = 0; i < 5; i++)
+		best = fmin(best, fill_s(&b, &dev));
+	of.fill_bytes = 2 * 4096.0 * (double)poc_step_leaves(&size) / best;
+	b.size.per_slice = (int64_t)(256 * DEADLINE_S / best);
+	ask(&b, &c, MEMORY, &b.node, 1);
+	allowed = (double)poc_plan_deadline_ms(&c, &of) / 1e3;
+	cheating = fill_s(&b, &m.dev);
+	atomic_store(&stop, false);
+	for (int i = 0; i < cores; i++)
+		pthread_create(&busy[i], NULL, burn, NULL);
+	honest = fill_s(&b, &dev);
+	atomic_store(&stop, true);
+	for (int i = 0; i < cores; i++)
+		pthread_join(busy[i], NULL);
+	snprintf(params, sizeof params, "\"deadline_s\":%.1f,\"class_bps\":%.3g", allowed,
+		of.fill_bytes);
+	record("honest under load", "s", honest, params);
+	record("half the memory", "s", cheating, params);
+	dev_close(&dev);
+	dev_close(&m.dev);
+	bed_release(&b);
+	return honest <= allowed && cheating > allowed;
+}
+
 static bool asked_for(int argc, char **argv, const char *name)
 {
 	for (int i = 1; i < argc; i++)
@@ -438,6 +486,8 @@ int main(int argc, char **argv)
 		good = verdict() && good;
 	if (asked_for(argc, argv, "half"))
 		good = half() && good;
+	if (asked_for(argc, argv, "deadline"))
+		good = deadline() && good;
 #ifdef _OPENMP
 	threads(omp_get_num_procs());
 #endif

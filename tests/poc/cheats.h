@@ -192,7 +192,7 @@ static bool honest(struct bed *b)
 	json_t *answer;
 
 	ask(b, &c, ALL, &b->node, 1);
-	c.deadline_ms = poc_plan_deadline_ms(&c);
+	c.deadline_ms = poc_plan_deadline_ms(&c, NULL);
 	json_decref(poc_challenge_write(&c));
 	answer = answer_of(b, &c, NULL);
 	return passes_at(&c, answer, (clock_mono_ns() - from_ns) / 1000000 + 1);
