@@ -1,0 +1,106 @@
+/* fuzz_tokenizer: a stranger's tokenizer, and a text through it.
+ *
+ * Byte 0: bit 0 a llama2.c file, else a tokenizer.json; bit 1: special tokens. Byte 1: the length of the text, which follows;
+ * then the tokenizer. Promises held: an error is a sentence with code 65; ids are below the count and each has a piece; a stream of
+ * them is UTF-8; what is written as tokenizer.json can be read. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/lm/token.h"
+#include "common/utf8.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool promise)
+{
+	if (!promise)
+		abort();
+}
+
+static void must_be_refused(void)
+{
+	must(err_get()->code == EX_DATAERR && err_get()->text[0]);
+	err_clear();
+}
+
+static void use(const struct lm_token *t, const char *text, size_t bytes, bool special)
+{
+	struct buf ids = BUF_INIT, out = BUF_INIT;
+	struct lm_detoken stream;
+
+	if (lm_token_encode(t, &ids, text, bytes, special) < 0) {
+		must_be_refused();
+		buf_release(&ids);
+		return;
+	}
+	lm_detoken_init(&stream, t);
+	for (size_t i = 0; i < ids.len; i += 4) {
+		uint32_t id;
+
+		memcpy(&id, ids.data + i, 4);
+		must(id < lm_token_count(t));
+		must(lm_detoken_push(&stream, &out, id) == 0);
+	}
+	lm_detoken_end(&stream, &out);
+	must(utf8_valid(buf_text(&out), out.len));
+	buf_release(&ids);
+	buf_release(&out);
+}
+
+/* same: it is of the same kind, and gives the same ids. */
+static void write_and_read(const struct lm_token *t, const char *text, size_t bytes,
+	bool special, bool same)
+{
+	struct buf json = BUF_INIT, config = BUF_INIT;
+	struct lm_token *again = NULL;
+
+	if (lm_token_write_json(t, &json) == 0) {
+		lm_token_write_config(t, &config);
+		must(lm_token_read_json(&again, json.data, json.len, config.data,
+			     config.len, "again") == 0);
+		must(lm_token_count(again) == lm_token_count(t));
+		if (same) {
+			struct buf a = BUF_INIT, b = BUF_INIT;
+			int rc = lm_token_encode(t, &a, text, bytes, special);
+
+			must(lm_token_encode(again, &b, text, bytes, special) == rc);
+			must(rc < 0 ||
+				(a.len == b.len &&
+					(!a.len || memcmp(a.data, b.data, a.len) == 0)));
+			buf_release(&a);
+			buf_release(&b);
+			err_clear();
+		}
+		lm_token_close(again);
+	} else {
+		must_be_refused();
+	}
+	buf_release(&json);
+	buf_release(&config);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct lm_token *t = NULL;
+	const char *text = (const char *)data + 2, *file;
+	size_t bytes, rest;
+	int rc;
+
+	if (size < 2)
+		return 0;
+	bytes = data[1] < size - 2 ? data[1] : size - 2;
+	file = text + bytes;
+	rest = size - 2 - bytes;
+	rc = data[0] & 1 ? lm_token_read_bin(&t, file, rest, 0, "fuzz") :
+			   lm_token_read_json(&t, file, rest, NULL, 0, "fuzz");
+	if (rc < 0) {
+		must_be_refused();
+		return 0;
+	}
+	use(t, text, bytes, data[0] & 2);
+	write_and_read(t, text, bytes, data[0] & 2, !(data[0] & 1));
+	lm_token_close(t);
+	return 0;
+}
