@@ -206,7 +206,7 @@ struct entry {
 
 struct entries {
 	struct entry *at; /* by id; text NULL: a hole */
-	size_t count, cap;
+	size_t count, cap, filled;
 };
 
 static int entry_set(const struct reader *r, struct entries *list, json_int_t id,
@@ -228,6 +228,7 @@ static int entry_set(const struct reader *r, struct entries *list, json_int_t id
 	if (e->text && (!added || e->bytes != bytes || memcmp(e->text, text, bytes) != 0))
 		return err_set(EX_DATAERR, "%s: two tokens have the id %lld", r->where,
 			(long long)id);
+	list->filled += !e->text;
 	*e = (struct entry){ text, bytes, added };
 	return 0;
 }
@@ -291,6 +292,12 @@ static int vocabulary(const struct reader *r, const json_t *doc, const json_t *m
 		if (entry_set(r, &list, json_is_integer(id) ? json_integer_value(id) : -1,
 			    json_string_value(text), json_string_length(text), one) < 0)
 			goto out;
+	}
+	/* a few ids without a token are usual, a vocabulary of them is not */
+	if (list.count > 2 * list.filled + 1024) {
+		err_set(EX_DATAERR, "%s: %zu tokens with ids up to %zu", r->where,
+			list.filled, list.count - 1);
+		goto out;
 	}
 	rc = add_entries(r, &list,
 		json_string_value(json_object_get(model, "unk_token")));

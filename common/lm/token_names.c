@@ -28,10 +28,9 @@
 #define PUNCT_ASCII "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
 /* \p{P} and \p{S} but for "~" */
 #define MARKS "[^\\p{L}\\p{M}\\p{N}\\p{Z}\\p{C}~]"
-#define DEEPSEEK3_HEAD                                                                 \
-	PUNCT_ASCII                                                                    \
-		"[A-Za-z]+|(?:[^\\r\\n\\p{L}\\p{P}\\p{S}]|~)?[\\p{L}\\p{M}]+| ?" MARKS \
-		"+"
+#define DEEPSEEK3_HEAD \
+	PUNCT_ASCII    \
+	"[A-Za-z]+|(?:[^\\r\\n\\p{L}\\p{P}\\p{S}]|~)?[\\p{L}\\p{M}]+| ?" MARKS "+"
 #define DEEPSEEK3 DEEPSEEK3_HEAD "[\\r\\n]*|" LINES
 #define CJK_KANA  "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 /* U+0800 to U+4E00 without the blanks there, Hangul, and the ideographs */

@@ -14,7 +14,7 @@
 
 /* Of one match. A pattern of ours takes a few steps a character; one of a stranger that takes more than these on a single match is
  * refused rather than waited for. */
-#define STEPS_MAX       50000000u
+#define STEPS_MAX       10000000u
 #define HEAP_KIB_MAX    65536u
 #define JIT_STACK_BYTES ((size_t)512 << 10)
 

@@ -110,6 +110,22 @@ static void put_split(struct buf *out, const struct pre_step *step)
 	buf_addc(out, '}');
 }
 
+/* The normalizer that Llama 2 has puts a blank before every section; what is more particular is a Metaspace. */
+static bool by_metaspace(const struct lm_token *t)
+{
+	return t->how != TOKEN_BYTES && t->blanks &&
+		(t->prefix == TOKEN_PREFIX_FIRST ||
+			(t->prefix == TOKEN_PREFIX_EACH && t->prefix_unless_there));
+}
+
+static void put_metaspace(struct buf *out, const struct lm_token *t)
+{
+	buf_addf(out,
+		"{\"type\":\"Metaspace\",\"replacement\":\"" TOKEN_BLANK
+		"\",\"prepend_scheme\":\"%s\",\"split\":false}",
+		t->prefix == TOKEN_PREFIX_FIRST ? "first" : "always");
+}
+
 static void put_pre(struct buf *out, const struct lm_token *t)
 {
 	const struct pre *p = &t->pre;
@@ -123,10 +139,16 @@ static void put_pre(struct buf *out, const struct lm_token *t)
 	buf_adds(out, "\"pre_tokenizer\":");
 	if (!last && t->how == TOKEN_BYTES) {
 		put_byte_level(out, t, gpt2);
+	} else if (!last && by_metaspace(t)) {
+		put_metaspace(out, t);
 	} else if (!last) {
 		buf_adds(out, "null");
 	} else {
 		buf_adds(out, "{\"type\":\"Sequence\",\"pretokenizers\":[");
+		if (by_metaspace(t)) {
+			put_metaspace(out, t);
+			comma = ",";
+		}
 		for (unsigned i = 0; i < last; i++) {
 			buf_adds(out, comma);
 			put_split(out, &p->steps[i]);
@@ -145,7 +167,7 @@ static void put_pre(struct buf *out, const struct lm_token *t)
 static void put_normalizer(struct buf *out, const struct lm_token *t)
 {
 	buf_adds(out, "\"normalizer\":");
-	if (t->how == TOKEN_BYTES || !t->blanks) {
+	if (t->how == TOKEN_BYTES || !t->blanks || by_metaspace(t)) {
 		buf_adds(out, "null,\n");
 		return;
 	}
