@@ -100,12 +100,23 @@ $(BUILD)/emu/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,EMU )
 	$(Q)$(CC) -x c++ -std=gnu++17 $(OPT) -Wall -ffp-contract=off -fno-exceptions -fno-rtti $(CPPFLAGS) \
-		-DCUDA_EMU -Drnp_cuda_open=rnp_emu_open -MMD -MP -c -o $@ $<
+		-fPIC -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open -MMD -MP -c -o $@ $<
 
 $(BUILD)/kcheck: $(call object,$(KCHECK)) $(EMU) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# The same as a plug-in, for tests of what stands above it: RNP_CUDA_PLUGIN=build/emu/librnp_cuda.so
+EMU_PLUGIN := $(BUILD)/emu/librnp_cuda.so
+$(BUILD)/emu/tests/kernels/cuda_emu.o: tests/kernels/cuda_emu.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,EMU )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
+
+$(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o
+	$(call say,LINK)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--defsym=rnp_cuda_open=rnp_emu_open -Wl,-z,defs -o $@ $^ -lm
 
 uses = $(filter-out %/main.c,$(foreach d,$(shell sed -n 's,.*uses: \(cmd/[a-z-]*\).*,\1,p' $(1)),$(wildcard $(d)/*.c)))
 
@@ -134,7 +145,7 @@ bootstrap:
 
 units: $(UNITS)
 
-kcheck: $(BUILD)/kcheck
+kcheck: $(BUILD)/kcheck $(EMU_PLUGIN)
 
 replays: $(REPLAYS)
 

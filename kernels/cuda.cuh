@@ -28,6 +28,7 @@ int cuda_fail(struct dev *d, cudaError_t e, const char *call);
 
 struct cuda {
 	int number, sm_count;
+	int peer; /* the GPU that from_peer reached last, plus 1 */
 	cudaStream_t stream;
 	cudaEvent_t from, to;
 	void *lt; /* cuBLASLt's state, once a product has needed it */

@@ -39,6 +39,12 @@ struct dev_ops {
 	int (*put)(struct dev *d, void *to, const void *host, uint64_t bytes);
 	int (*get)(struct dev *d, void *host, const void *from, uint64_t bytes);
 	int (*room)(struct dev *d, uint64_t *bytes); /* free memory now */
+	/* host memory from which put and get run at the full speed of the link */
+	int (*pin)(struct dev *d, void **out, uint64_t bytes);
+	void (*unpin)(struct dev *d, void *p); /* NULL is fine */
+	/* from the memory of another device of this backend, on their own link where they have one */
+	int (*from_peer)(struct dev *d, void *to, struct dev *other, const void *from,
+		uint64_t bytes);
 
 	/* order and time: ns of the operations between start and stop, on the device's clock */
 	int (*sync)(struct dev *d);

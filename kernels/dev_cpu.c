@@ -123,6 +123,12 @@ static void cpu_free(struct dev *d, void *p)
 	free(p);
 }
 
+/* There is no link: all host memory is as near as this. */
+static int cpu_pin(struct dev *d, void **out, uint64_t bytes)
+{
+	return cpu_alloc(d, out, bytes);
+}
+
 struct copy {
 	bulk_copy_fn copy;
 	char *to;
@@ -142,6 +148,13 @@ static int cpu_copy(struct dev *d, void *to, const void *from, uint64_t bytes)
 
 	cpu_in_parts(bytes, 1 << 18, copy_part, &c);
 	return 0;
+}
+
+static int cpu_from_peer(struct dev *d, void *to, struct dev *other, const void *from,
+	uint64_t bytes)
+{
+	(void)other;
+	return cpu_copy(d, to, from, bytes);
 }
 
 static int cpu_room(struct dev *d, uint64_t *bytes)
@@ -446,6 +459,9 @@ const struct dev_ops dev_cpu_ops = {
 	.put = cpu_copy,
 	.get = cpu_copy,
 	.room = cpu_room,
+	.pin = cpu_pin,
+	.unpin = cpu_free,
+	.from_peer = cpu_from_peer,
 	.sync = cpu_sync,
 	.start = cpu_start,
 	.stop = cpu_stop,

@@ -99,6 +99,55 @@ static int dev_room(struct dev *d, uint64_t *bytes)
 	return 0;
 }
 
+static int dev_pin(struct dev *d, void **out, uint64_t bytes)
+{
+	*out = NULL;
+	ENTER;
+	CUDA_TRY(cudaHostAlloc(out, bytes ? bytes : 1, cudaHostAllocDefault));
+	return 0;
+}
+
+static void dev_unpin(struct dev *d, void *p)
+{
+	if (p && enter(d) == 0)
+		cudaFreeHost(p);
+}
+
+/* Where the GPUs can reach each other they are let, once; else the copy goes through the host. */
+static int reach(struct dev *d, int other)
+{
+	int can = 0;
+	cudaError_t e;
+
+	CUDA_TRY(cudaDeviceCanAccessPeer(&can, cuda_of(d)->number, other));
+	if (!can)
+		return 0;
+	e = cudaDeviceEnablePeerAccess(other, 0);
+	if (e == cudaErrorPeerAccessAlreadyEnabled) {
+		cudaGetLastError();
+		return 0;
+	}
+	return e == cudaSuccess ? 0 : cuda_fail(d, e, "cudaDeviceEnablePeerAccess");
+}
+
+static int dev_from_peer(struct dev *d, void *to, struct dev *other, const void *from,
+	uint64_t bytes)
+{
+	struct cuda *mine = cuda_of(d), *theirs = cuda_of(other);
+
+	ENTER;
+	if (mine->number != theirs->number && mine->peer != theirs->number + 1) {
+		if (reach(d, theirs->number) < 0)
+			return -1;
+		mine->peer = theirs->number + 1;
+	}
+	/* what the other device has still to write is written first */
+	CUDA_TRY(cudaStreamSynchronize(theirs->stream));
+	CUDA_TRY(cudaMemcpyPeerAsync(to, mine->number, from, theirs->number, bytes,
+		mine->stream));
+	return 0;
+}
+
 static int dev_sync(struct dev *d)
 {
 	ENTER;
@@ -231,6 +280,9 @@ static struct dev_ops make_ops(void)
 	ops.put = dev_put;
 	ops.get = dev_get;
 	ops.room = dev_room;
+	ops.pin = dev_pin;
+	ops.unpin = dev_unpin;
+	ops.from_peer = dev_from_peer;
 	ops.sync = dev_sync;
 	ops.start = dev_start;
 	ops.stop = dev_stop;

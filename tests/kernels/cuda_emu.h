@@ -307,7 +307,11 @@ template <class T> static inline T max(T a, T b)
 	return a > b ? a : b;
 }
 
-/* --- the runtime: one device with two multiprocessors, whose memory is malloc's --------------- */
+/* --- the runtime: a device with two multiprocessors, whose memory is malloc's ------------------
+ *
+ * What can be wrong with a GPU, by environment: CUDA_EMU_DEVICES (0: none; 1 without it), CUDA_EMU_DRIVER=0 (there is
+ * none), CUDA_EMU_MEMORY (bytes that all allocations together may have), CUDA_EMU_LOST (after so many calls that wait
+ * for the GPU it falls off the bus and stays away). */
 
 #include <stdlib.h>
 #include <time.h>
@@ -324,7 +328,8 @@ enum cudaError_t {
 	cudaErrorUnknown,
 	cudaErrorInitializationError,
 	cudaErrorSystemDriverMismatch,
-	cudaErrorNotPermitted
+	cudaErrorNotPermitted,
+	cudaErrorPeerAccessAlreadyEnabled
 };
 enum cudaMemcpyKind {
 	cudaMemcpyHostToDevice,
@@ -336,7 +341,7 @@ enum cudaDeviceAttr {
 	cudaDevAttrComputeCapabilityMajor,
 	cudaDevAttrComputeCapabilityMinor
 };
-enum { cudaStreamNonBlocking = 1 };
+enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
 typedef struct emu_stream *cudaStream_t;
 typedef struct emu_event {
 	struct timespec at;
@@ -351,21 +356,47 @@ struct cudaDeviceProp {
 
 #define EMU_MEMORY_BYTES ((size_t)1 << 30)
 
+static inline unsigned long long emu_scene(const char *name, unsigned long long otherwise)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+/* Bytes in use. Each .cu file has its own, and only dev_cuda.cu allocates. */
+static size_t emu_used;
+
+static inline size_t emu_memory()
+{
+	return (size_t)emu_scene("CUDA_EMU_MEMORY", EMU_MEMORY_BYTES);
+}
+
+/* What the next call that waits for the GPU says. */
+static inline cudaError_t emu_alive()
+{
+	static unsigned long long calls;
+	unsigned long long last = emu_scene("CUDA_EMU_LOST", 0);
+
+	return last && ++calls > last ? cudaErrorUnknown : cudaSuccess;
+}
+
 static inline cudaError_t cudaGetDeviceCount(int *n)
 {
-	*n = 1;
-	return cudaSuccess;
+	*n = (int)emu_scene("CUDA_EMU_DEVICES", 1);
+	if (!emu_scene("CUDA_EMU_DRIVER", 1))
+		return cudaErrorInsufficientDriver;
+	return *n ? cudaSuccess : cudaErrorNoDevice;
 }
 static inline cudaError_t cudaSetDevice(int)
 {
 	return cudaSuccess;
 }
-static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
+static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int n)
 {
 	*p = cudaDeviceProp{};
 	strcpy(p->name, "emulation");
-	memset(p->uuid.bytes, 0xe, sizeof p->uuid.bytes);
-	p->totalGlobalMem = EMU_MEMORY_BYTES;
+	memset(p->uuid.bytes, 0xe - n, sizeof p->uuid.bytes);
+	p->totalGlobalMem = emu_memory();
 	return cudaSuccess;
 }
 static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, int)
@@ -373,25 +404,61 @@ static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, i
 	*v = which == cudaDevAttrMultiProcessorCount ? 2 : 0;
 	return cudaSuccess;
 }
+/* The size stands before what is given out. */
 static inline cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-	if (bytes > EMU_MEMORY_BYTES || posix_memalign(p, 256, bytes))
+	char *at;
+
+	if (bytes > emu_memory() - emu_used || posix_memalign(p, 256, bytes + 256))
 		return cudaErrorMemoryAllocation;
-	memset(*p, 0xa5, bytes);
+	emu_used += bytes;
+	at = (char *)*p;
+	memcpy(at, &bytes, sizeof bytes);
+	memset(at + 256, 0xa5, bytes);
+	*p = at + 256;
 	return cudaSuccess;
 }
 static inline cudaError_t cudaFree(void *p)
+{
+	size_t bytes;
+
+	memcpy(&bytes, (char *)p - 256, sizeof bytes);
+	emu_used -= bytes;
+	free((char *)p - 256);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
+{
+	return posix_memalign(p, 4096, bytes) ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+static inline cudaError_t cudaFreeHost(void *p)
 {
 	free(p);
 	return cudaSuccess;
 }
 static inline cudaError_t cudaMemGetInfo(size_t *room, size_t *all)
 {
-	*room = *all = EMU_MEMORY_BYTES;
+	*all = emu_memory();
+	*room = *all - emu_used;
 	return cudaSuccess;
 }
 static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
 	cudaMemcpyKind, cudaStream_t = 0)
+{
+	memcpy(to, from, n);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
+{
+	*can = 1;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
+{
+	return cudaSuccess;
+}
+static inline cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int,
+	size_t n, cudaStream_t = 0)
 {
 	memcpy(to, from, n);
 	return cudaSuccess;
@@ -408,7 +475,7 @@ static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 }
 static inline cudaError_t cudaStreamSynchronize(cudaStream_t)
 {
-	return cudaSuccess;
+	return emu_alive();
 }
 static inline cudaError_t cudaStreamDestroy(cudaStream_t)
 {
@@ -431,7 +498,7 @@ static inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t)
 }
 static inline cudaError_t cudaEventSynchronize(cudaEvent_t)
 {
-	return cudaSuccess;
+	return emu_alive();
 }
 static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from,
 	cudaEvent_t to)
@@ -446,12 +513,29 @@ static inline cudaError_t cudaGetLastError()
 }
 static inline const char *cudaGetErrorString(cudaError_t e)
 {
-	return e == cudaErrorMemoryAllocation ? "out of memory" : "emulated error";
+	switch (e) {
+	case cudaErrorMemoryAllocation:
+		return "out of memory";
+	case cudaErrorNoDevice:
+		return "no CUDA-capable device is detected";
+	case cudaErrorInsufficientDriver:
+		return "CUDA driver version is insufficient for CUDA runtime version";
+	default:
+		return "unknown error";
+	}
 }
 static inline const char *cudaGetErrorName(cudaError_t e)
 {
-	return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" :
-						"cudaErrorUnknown";
+	switch (e) {
+	case cudaErrorMemoryAllocation:
+		return "cudaErrorMemoryAllocation";
+	case cudaErrorNoDevice:
+		return "cudaErrorNoDevice";
+	case cudaErrorInsufficientDriver:
+		return "cudaErrorInsufficientDriver";
+	default:
+		return "cudaErrorUnknown";
+	}
 }
 #endif
 
