@@ -1,6 +1,5 @@
 #include "common/nvml.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,144 +9,13 @@
 #include "common/cuda.h"
 #include "common/err.h"
 #include "common/mem.h"
+#include "common/nvml_lib.h"
 #include "kernels/cuda_probe.h"
-
-/* Return codes and constants of NVML's stable interface. */
-enum {
-	NVML_SUCCESS = 0,
-	NVML_NOT_SUPPORTED = 3,
-	NVML_NO_PERMISSION = 4,
-	NVML_DRIVER_NOT_LOADED = 9,
-	NVML_LIBRARY_NOT_FOUND = 12,
-	NVML_GPU_IS_LOST = 15,
-	NVML_VERSION_MISMATCH = 18,
-};
-#define NVML_CLOCK_SM 1
-
-typedef struct nvml_device *device; /* opaque to us */
-
-struct pci_info {
-	char legacy_id[16];
-	unsigned domain, bus, device, pci_device, pci_subsystem;
-	char id[32];
-};
-
-struct memory_info {
-	unsigned long long total, free, used;
-};
-
-/* One row per function that we call: the struct and the loader come from this list. */
-#define FUNCTIONS(F)                                                                \
-	F(init, "nvmlInit_v2", (void))                                              \
-	F(shutdown, "nvmlShutdown", (void))                                         \
-	F(driver, "nvmlSystemGetDriverVersion", (char *, unsigned))                 \
-	F(count, "nvmlDeviceGetCount_v2", (unsigned *))                             \
-	F(handle, "nvmlDeviceGetHandleByIndex_v2", (unsigned, device *))            \
-	F(name, "nvmlDeviceGetName", (device, char *, unsigned))                    \
-	F(uuid, "nvmlDeviceGetUUID", (device, char *, unsigned))                    \
-	F(pci, "nvmlDeviceGetPciInfo_v3", (device, struct pci_info *))              \
-	F(memory, "nvmlDeviceGetMemoryInfo", (device, struct memory_info *))        \
-	F(capability, "nvmlDeviceGetCudaComputeCapability", (device, int *, int *)) \
-	F(clock, "nvmlDeviceGetMaxClockInfo", (device, int, unsigned *))            \
-	F(power, "nvmlDeviceGetEnforcedPowerLimit", (device, unsigned *))           \
-	F(pcie_gen, "nvmlDeviceGetMaxPcieLinkGeneration", (device, unsigned *))     \
-	F(pcie_width, "nvmlDeviceGetMaxPcieLinkWidth", (device, unsigned *))        \
-	F(ecc, "nvmlDeviceGetEccMode", (device, unsigned *, unsigned *))            \
-	F(mig, "nvmlDeviceGetMigMode", (device, unsigned *, unsigned *))
-
-struct nvml {
-	void *library;
-	const char *(*error_text)(int);
-#define MEMBER(member, symbol, arguments) int(*member) arguments;
-	FUNCTIONS(MEMBER)
-#undef MEMBER
-};
-
-/* What the driver and the bus say beside the library: it makes causes out of return codes. */
-struct scene {
-	int pci_gpus; /* NVIDIA display and 3D controllers on the bus; -1: not known */
-	bool driver_loaded, nodes_there, container;
-};
-
-static void look_around(struct scene *s)
-{
-	struct buf path = BUF_INIT, text = BUF_INIT;
-	struct dirent *entry;
-	DIR *dir;
-
-	hw_path(&path, "/sys/bus/pci/devices");
-	dir = opendir(path.data);
-	s->pci_gpus = dir ? 0 : -1;
-	while (dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.' ||
-			hw_read(&text, "/sys/bus/pci/devices/%s/vendor", entry->d_name) <
-				0 ||
-			strcmp(buf_text(&text), "0x10de") != 0)
-			continue;
-		if (hw_read(&text, "/sys/bus/pci/devices/%s/class", entry->d_name) == 0 &&
-			strncmp(buf_text(&text), "0x03", 4) == 0)
-			s->pci_gpus++;
-	}
-	if (dir)
-		closedir(dir);
-	s->driver_loaded = hw_exists("/proc/driver/nvidia/version") ||
-		hw_exists("/sys/module/nvidia");
-	s->nodes_there = hw_exists("/dev/nvidiactl") || hw_exists("/dev/dxg");
-	s->container = hw_in_container();
-	err_clear();
-	buf_release(&path);
-	buf_release(&text);
-}
-
-static int library_open(struct nvml *n)
-{
-	memset(n, 0, sizeof *n);
-	n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!n->library)
-		return err_set(EX_UNAVAILABLE, "library: %s", dlerror());
-	n->error_text = (const char *(*)(int))dlsym(n->library, "nvmlErrorString");
-#define LOAD(member, symbol, arguments) \
-	n->member = (int(*) arguments)dlsym(n->library, symbol);
-	FUNCTIONS(LOAD)
-#undef LOAD
-	if (n->init && n->shutdown && n->count && n->handle && n->name)
-		return 0;
-	dlclose(n->library);
-	return err_set(EX_UNAVAILABLE,
-		"library: libnvidia-ml.so.1 lacks functions of NVML 11");
-}
-
-/* "driver: ...", "permission: ..." and so on: who has to do something about it. */
-static const char *blame(int code, const struct scene *s)
-{
-	switch (code) {
-	case NVML_NO_PERMISSION:
-		return s->container ? "container" : "permission";
-	case NVML_LIBRARY_NOT_FOUND:
-	case NVML_VERSION_MISMATCH:
-		return "library";
-	default:
-		return s->container && s->driver_loaded && !s->nodes_there ? "container" :
-									     "driver";
-	}
-}
-
-static void describe(const struct nvml *n, int code, const struct scene *s, char *out,
-	size_t size)
-{
-	const char *text = n->error_text ? n->error_text(code) : NULL;
-
-	snprintf(out, size, "%s: NVML: %s (%d)%s", blame(code, s), text ? text : "error",
-		code,
-		code == NVML_VERSION_MISMATCH ?
-			"; the driver was updated: restart, or reload its module" :
-			"");
-}
 
 /* One reading of one GPU, or why not. */
 struct reader {
 	const struct nvml *nvml;
-	const struct scene *scene;
+	const struct nvml_scene *scene;
 	struct hw_causes *why;
 	int gpu;
 };
@@ -167,7 +35,7 @@ static bool good(struct reader *r, const char *field, int code)
 
 	if (code == NVML_SUCCESS)
 		return true;
-	describe(r->nvml, code, r->scene, cause, sizeof cause);
+	nvml_describe(r->nvml, code, r->scene, cause, sizeof cause);
 	note(r, field, cause);
 	return false;
 }
@@ -189,7 +57,7 @@ static int positive(struct reader *r, const char *field, unsigned v)
 
 /* ECC and MIG: "not supported" is a clear no. */
 static int mode(struct reader *r, const char *field,
-	int (*get)(device, unsigned *, unsigned *), device d)
+	int (*get)(nvml_device, unsigned *, unsigned *), nvml_device d)
 {
 	unsigned current = 0, pending = 0;
 	int code = get ? get(d, &current, &pending) : NVML_NOT_SUPPORTED;
@@ -208,9 +76,9 @@ static void tidy(char *text, size_t size)
 			*c = '?';
 }
 
-static void read_numbers(struct reader *r, device d, struct nvml_gpu *g)
+static void read_numbers(struct reader *r, nvml_device d, struct nvml_gpu *g)
 {
-	struct memory_info memory = { 0 };
+	struct nvml_memory_info memory = { 0 };
 	unsigned v = 0;
 	int major = 0, minor = 0;
 
@@ -238,8 +106,8 @@ static void read_numbers(struct reader *r, device d, struct nvml_gpu *g)
 /* Returns 0, or NVML's code when the GPU does not even say its name. */
 static int read_gpu(struct reader *r, unsigned index, struct nvml_gpu *g)
 {
-	struct pci_info pci;
-	device d = NULL;
+	struct nvml_pci_info pci;
+	nvml_device d = NULL;
 	int code = r->nvml->handle(index, &d);
 
 	memset(g, 0, sizeof *g);
@@ -260,8 +128,8 @@ static int read_gpu(struct reader *r, unsigned index, struct nvml_gpu *g)
 	return 0;
 }
 
-static int read_all(const struct nvml *n, const struct scene *s, struct nvml_gpu *out,
-	int max, struct hw_causes *why)
+static int read_all(const struct nvml *n, const struct nvml_scene *s,
+	struct nvml_gpu *out, int max, struct hw_causes *why)
 {
 	struct reader r = { n, s, why, 0 };
 	char driver[80] = "", cause[HW_TEXT_MAX];
@@ -269,7 +137,7 @@ static int read_all(const struct nvml *n, const struct scene *s, struct nvml_gpu
 	int code = n->count(&count);
 
 	if (code != NVML_SUCCESS) {
-		describe(n, code, s, cause, sizeof cause);
+		nvml_describe(n, code, s, cause, sizeof cause);
 		hw_cause(why, "gpus", "%s", cause);
 		return -1;
 	}
@@ -283,21 +151,13 @@ static int read_all(const struct nvml *n, const struct scene *s, struct nvml_gpu
 			r.gpu++;
 			continue;
 		}
-		describe(n, code, s, cause, sizeof cause);
+		nvml_describe(n, code, s, cause, sizeof cause);
 		hw_cause(why, "gpus", "GPU %u of %u: %.200s", i + 1, count, cause);
 	}
 	return r.gpu;
 }
 
 /* --- CUDA -------------------------------------------------------------------------------- */
-
-static void uuid_text(char *out, size_t size, const unsigned char u[16])
-{
-	snprintf(out, size,
-		"GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11],
-		u[12], u[13], u[14], u[15]);
-}
 
 /* NVML writes domains with 8 digits, CUDA with 4: compare what follows the leading zeros. */
 static bool same_pci(const char *a, const char *b)
@@ -326,10 +186,10 @@ static int probe(struct cuda_probe_gpu *out, int max, char *why, int size)
 static const struct cuda_probe_gpu *find_same(const struct cuda_probe_gpu *gpus, int n,
 	const struct nvml_gpu *g)
 {
-	char uuid[64];
+	char uuid[NVML_UUID_MAX];
 
 	for (int i = 0; i < n; i++) {
-		uuid_text(uuid, sizeof uuid, gpus[i].uuid);
+		nvml_uuid_text(uuid, gpus[i].uuid);
 		if (strcasecmp(uuid, g->uuid) == 0 || same_pci(gpus[i].pci, g->pci))
 			return &gpus[i];
 	}
@@ -361,11 +221,13 @@ static void from_cuda(struct nvml_gpu *g, const struct cuda_probe_gpu *c, int in
 {
 	static const char *const lost[] = { "driver", "power_limit_mw", "pcie_gen",
 		"pcie_width", "mig" };
+	char uuid[NVML_UUID_MAX];
 
 	memset(g, 0, sizeof *g);
 	snprintf(g->model, sizeof g->model, "%.95s", c->model);
 	tidy(g->model, sizeof g->model);
-	uuid_text(g->uuid, sizeof g->uuid, c->uuid);
+	nvml_uuid_text(uuid, c->uuid);
+	snprintf(g->uuid, sizeof g->uuid, "%s", uuid);
 	snprintf(g->pci, sizeof g->pci, "%.31s", c->pci);
 	g->memory_bytes = c->memory_bytes;
 	snprintf(g->compute_capability, sizeof g->compute_capability, "%d.%d",
@@ -385,13 +247,13 @@ static void from_cuda(struct nvml_gpu *g, const struct cuda_probe_gpu *c, int in
 /* --- both -------------------------------------------------------------------------------- */
 
 /* NVML's GPUs, or -1 with the cause in text (nothing is noted yet) or already in why. */
-static int by_nvml(struct nvml_gpu *out, int max, const struct scene *s,
+static int by_nvml(struct nvml_gpu *out, int max, const struct nvml_scene *s,
 	struct hw_causes *why, char *text, size_t size)
 {
 	struct nvml n;
 	int found, code;
 
-	if (library_open(&n) < 0) {
+	if (nvml_lib_open(&n) < 0) {
 		snprintf(text, size, "%.160s%s", err_get()->text,
 			s->container && s->driver_loaded ?
 				"; this container is not given the driver's libraries" :
@@ -410,7 +272,7 @@ static int by_nvml(struct nvml_gpu *out, int max, const struct scene *s,
 		else
 			*why = notes;
 	} else {
-		describe(&n, code, s, text, size);
+		nvml_describe(&n, code, s, text, size);
 		found = -1;
 	}
 	dlclose(n.library);
@@ -421,10 +283,10 @@ int nvml_read(struct nvml_gpu *out, int max, struct hw_causes *why)
 {
 	struct cuda_probe_gpu *cuda = xcalloc(NVML_GPUS_MAX, sizeof *cuda);
 	char no_nvml[HW_TEXT_MAX] = "", no_cuda[HW_TEXT_MAX] = "";
-	struct scene s;
+	struct nvml_scene s;
 	int n, seen = -1;
 
-	look_around(&s);
+	nvml_look_around(&s);
 	n = by_nvml(out, max, &s, why, no_nvml, sizeof no_nvml);
 	if (n > 0 || s.nodes_there || s.pci_gpus > 0)
 		seen = probe(cuda, NVML_GPUS_MAX, no_cuda, sizeof no_cuda);

@@ -1,9 +1,12 @@
 /* nvml.c - a libnvidia-ml.so.1 for tests: two GPUs, and what can go wrong, by FAKE_NVML.
  *
  * two (default), lost (the second does not answer), permission, notloaded, mismatch, mig,
- * garbage (names without an end, absurd numbers), old (functions are missing: -DOLD). */
+ * garbage (names without an end, absurd numbers), old (functions are missing: -DOLD); while one is measured:
+ * busy (two others use it), hot (heat and power hold it back), gone (it falls off the bus after a while), slice (it is
+ * known as part of a GPU only). */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int is(const char *what)
 {
@@ -140,4 +143,58 @@ int nvmlDeviceGetMigMode(void *d, unsigned *current, unsigned *pending)
 {
 	*current = *pending = is("mig");
 	return first(d) ? 3 : 0;
+}
+
+/* --- while it is measured: any GPU is known by its UUID -------------------------------------- */
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out)
+{
+	*out = (void *)1;
+	return strncmp(uuid, is("slice") ? "MIG-" : "GPU-", 4) == 0 ? 0 : 6;
+}
+
+int nvmlDeviceGetClockInfo(void *d, int type, unsigned *mhz)
+{
+	static int calls;
+
+	(void)d;
+	*mhz = 1980;
+	if (is("gone") && ++calls > 2)
+		return 15;
+	return is("slice") ? 3 : type == 1 ? 0 : 2;
+}
+
+int nvmlDeviceGetTemperature(void *d, int sensor, unsigned *celsius)
+{
+	(void)d;
+	*celsius = is("hot") ? 91 : 54;
+	return sensor == 0 ? 0 : 2;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *d, unsigned long long *bits)
+{
+	(void)d;
+	*bits = is("hot") ? 0x24 : 1; /* 1: idle */
+	return 0;
+}
+
+struct process {
+	unsigned pid;
+	unsigned long long used;
+	unsigned gpu_instance, compute_instance;
+};
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, struct process *out)
+{
+	unsigned found = is("busy") ? 3 : 1;
+
+	(void)d;
+	if (*n < found)
+		return 7;
+	memset(out, 0, found * sizeof *out);
+	*n = found;
+	out[0].pid = (unsigned)getpid();
+	for (unsigned i = 1; i < found; i++)
+		out[i].pid = 4000000 + i;
+	return 0;
 }
