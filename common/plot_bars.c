@@ -20,9 +20,12 @@ static void bar_text(struct buf *out, const struct plot_bar *b, const char *unit
 
 	axis_text(text, b->value, unit);
 	buf_adds(out, text);
-	if (bar_has_interval(b) && b->value != 0)
-		buf_addf(out, " \xc2\xb1%.2g%%",
-			(b->high - b->low) / 2 / fabs(b->value) * 100);
+	if (bar_has_interval(b) && b->value != 0) {
+		double percent = (b->high - b->low) / 2 / fabs(b->value) * 100;
+
+		buf_addf(out, percent < 9.95 ? " \xc2\xb1%.2g%%" : " \xc2\xb1%.0f%%",
+			percent);
+	}
 	if (b->note)
 		buf_addf(out, "  %s", b->note);
 }

@@ -10,15 +10,16 @@ of() {
 	run_split rnp-bench list
 	assert_success
 	assert_equal "$(jq -r '.suite + " " + .test' <<<"$output" | tr '\n' ,)" \
-		"cpu matmul_f32,cpu matmul_bf16,cpu matmul_int8,cpu hash_chain,mem copy,mem triad,mem latency,disk sequential_write,disk sequential_read,disk random_read,disk random_write,"
+		"cpu matmul_f32,cpu matmul_bf16,cpu matmul_int8,cpu peak_f32,cpu peak_bf16,cpu peak_int8,cpu hash_chain,mem copy,mem triad,mem latency,disk sequential_write,disk sequential_read,disk random_read,disk random_write,gpu matmul_f32,gpu matmul_bf16,gpu matmul_f16,gpu matmul_f8,gpu matmul_int8,gpu copy,gpu triad,gpu random_read,gpu launch,gpu launch_queued,link host_to_device,link device_to_host,link host_to_device_pageable,link device_to_host_pageable,link device_to_device,"
 }
 
 @test "bench run cpu: records fit their schema and are in order" {
 	run_split rnp-bench run --suite cpu --quick --time 60ms
 	assert_success
-	assert_equal "$(jq -r .test <<<"$output" | tr '\n' ,)" "matmul_f32,matmul_bf16,matmul_int8,hash_chain,"
+	# which peaks there are depends on the CPU
+	assert_equal "$(jq -r .test <<<"$output" | grep -v peak | tr '\n' ,)" "matmul_f32,matmul_bf16,matmul_int8,hash_chain,"
 	jq -es 'all(.low <= .median and .median <= .high and .samples >= 1 and (.throttled | type) == "boolean")' <<<"$output"
-	assert_equal "$(jq -r .unit <<<"$output" | tr '\n' ,)" "FLOP/s,FLOP/s,OP/s,1/s,"
+	jq -es 'all(.unit == {matmul_int8: "OP/s", peak_int8: "OP/s", hash_chain: "1/s"}[.test] // "FLOP/s")' <<<"$output"
 	while read -r line; do
 		python3 -c 'import json, sys, jsonschema
 jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys.argv[2]))' \
@@ -158,12 +159,48 @@ disk_dir() {
 }
 
 @test "bench run: a device that is not there is 69, one that nobody knows 64" {
-	RNP_CUDA_PLUGIN=/nonexistent refused 69 "CUDA plug-in" rnp-bench run --device cuda:0
+	RNP_CUDA_PLUGIN=/nonexistent refused 69 "/nonexistent: cannot open" rnp-bench run --suite gpu --device cuda:0
+	RNP_CUDA_PLUGIN=/nonexistent RNP_DEVICE=cuda refused 69 "/nonexistent: cannot open" rnp-bench run --suite link
 	run_split rnp-bench run --device tpu
 	assert_equal "$status" 64
-	RNP_CUDA_PLUGIN=/nonexistent RNP_DEVICE=cuda refused 69 "CUDA plug-in" rnp-bench run
-	run_split rnp-bench run --suite gpu
+	run_split rnp-bench run --suite tpu
 	assert_equal "$status" 64
+}
+
+@test "bench run --plot: a picture with the figures in it, the same for the same figures" {
+	cd "$BATS_TEST_TMPDIR"
+	root /sys/devices/system/cpu/online 0 # caches of unknown size: the mem suite takes little
+	run_split rnp-bench run --quick --time 8ms --size 16MiB --plot p.svg --metrics-file m.prom
+	assert_success
+	python3 - p.svg <<-'END'
+		import sys, xml.etree.ElementTree as xml
+		root = xml.parse(sys.argv[1]).getroot()
+		assert root.tag == "{http://www.w3.org/2000/svg}svg", root.tag
+		for e in root.iter():
+		    # self-contained: nothing is loaded, nothing runs
+		    assert e.tag.split("}")[1] in "svg title g rect line path text circle polygon clipPath".split(), e.tag
+		    assert not any("href" in k or "http" in v for k, v in e.attrib.items()), e.attrib
+	END
+	for word in matmul_f32 hash_chain triad latency "roofline" "memory, as triad has it"; do
+		grep -q ">[^<]*$word" p.svg || fail "no '$word' in the picture"
+	done
+	refused 74 "cannot" rnp-bench run --suite mem --quick --time 8ms --plot /dev/null/x.svg
+}
+
+@test "bench run --metrics-file: what Prometheus reads, whole or not at all" {
+	cd "$BATS_TEST_TMPDIR"
+	run_split rnp-bench run --suite cpu --quick --time 8ms --metrics-file m.prom
+	assert_success
+	python3 "$BATS_TEST_DIRNAME/prometheus.py" m.prom
+	if command -v promtool >/dev/null; then promtool check metrics <m.prom; fi
+	# the median of the record, to the digit
+	local want
+	want=$(jq -r 'select(.test == "hash_chain") | .median' <<<"$output")
+	grep -q "^rnp_bench_events_per_second{suite=\"cpu\",test=\"hash_chain\",device=\"[^\"]*\"} $want\$" m.prom
+	[[ $(ls -A) == m.prom ]] || fail "more files than one: $(ls -A)"
+	assert_equal "$(stat -c %a m.prom)" 644
+	mkdir d
+	refused 74 "cannot" rnp-bench run --suite cpu --quick --time 8ms --metrics-file d
 }
 
 bench_record() { # test unit median low high

@@ -1,23 +1,20 @@
 #include "cmd/rnp-bench/measure.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/clock.h"
 #include "common/hw.h"
 #include "common/mem.h"
 
-#define WARM_NS         INT64_C(300000000)
-#define WARM_QUICK_NS   INT64_C(50000000)
+#define WARM_NS         INT64_C(50000000)
+#define WARM_QUICK_NS   INT64_C(20000000)
 #define SAMPLE_NS       INT64_C(10000000) /* long against the clock's grain and an interrupt */
 #define SAMPLE_QUICK_NS INT64_C(3000000)
-#define SAMPLES_MIN     10
-#define SAMPLES_QUICK   6
+#define BATCHES         24
+#define BATCHES_MIN     10
+#define BATCHES_QUICK   8
 #define SAMPLES_MAX     20000
-
-struct samples {
-	double *value, *mhz;
-	size_t n, cap, cap_mhz;
-};
 
 double measure_clock_mhz(void)
 {
@@ -48,7 +45,7 @@ double measure_clock_mhz(void)
 
 bool measure_enough(const struct stats *s, bool quick)
 {
-	return s->n >= (quick ? SAMPLES_QUICK : SAMPLES_MIN) &&
+	return s->n >= (quick ? BATCHES_QUICK : BATCHES_MIN) &&
 		stats_spread_ppm(s) <= MEASURE_SPREAD_PPM;
 }
 
@@ -66,6 +63,44 @@ bool measure_clock_fell(const double *mhz, size_t n)
 	return late.median < 0.95 * best;
 }
 
+void measurement_release(struct measurement *m)
+{
+	free(m->batches);
+	free(m->mhz);
+	*m = (struct measurement)MEASUREMENT_INIT;
+}
+
+int measure_batches(const struct settings *s)
+{
+	return s->quick ? BATCHES_QUICK : BATCHES;
+}
+
+/* --- watching the CPU ---------------------------------------------------------------------- */
+
+static int64_t throttles;
+
+static void cpu_begin(void)
+{
+	throttles = hw_throttle_count();
+}
+
+static int cpu_sample(double *mhz)
+{
+	*mhz = measure_clock_mhz();
+	return 0;
+}
+
+static void cpu_end(struct watched *out)
+{
+	*out = (struct watched)WATCHED_INIT;
+	out->throttled = hw_throttle_count() != throttles;
+	strcpy(out->unknown, "not measured on this kind of CPU");
+}
+
+static const struct watch cpu_watch = { cpu_begin, cpu_sample, cpu_end };
+
+/* --- a batch ------------------------------------------------------------------------------- */
+
 /* Steps for at least ns; work done and time taken. */
 static int run_for(const struct test *t, int64_t ns, double *work, int64_t *taken_ns)
 {
@@ -82,67 +117,89 @@ static int run_for(const struct test *t, int64_t ns, double *work, int64_t *take
 	return 0;
 }
 
-static int take_sample(const struct test *t, const struct settings *s, struct samples *to)
+struct samples {
+	double *at;
+	size_t n, cap;
+};
+
+static int take_sample(struct measurement *m, const struct test *t,
+	const struct watch *watch, int64_t sample_ns, struct samples *to)
 {
-	double work, taken;
+	double work, mhz;
 	int64_t ns;
 
-	if (run_for(t, s->quick ? SAMPLE_QUICK_NS : SAMPLE_NS, &work, &ns) < 0)
+	if (run_for(t, sample_ns, &work, &ns) < 0 || watch->sample(&mhz) < 0)
 		return -1;
-	taken = (double)ns;
-	to->value = xgrow(to->value, &to->cap, to->n + 1, sizeof *to->value);
-	to->mhz = xgrow(to->mhz, &to->cap_mhz, to->n + 1, sizeof *to->mhz);
-	to->value[to->n] = t->per_work ? taken / work : work / taken * 1e9;
-	to->mhz[to->n] = measure_clock_mhz();
-	to->n++;
+	to->at = xgrow(to->at, &to->cap, to->n + 1, sizeof *to->at);
+	to->at[to->n++] = t->per_work ? (double)ns / work : work / (double)ns * 1e9;
+	m->mhz = xgrow(m->mhz, &m->cap_mhz, m->n_mhz + 1, sizeof *m->mhz);
+	m->mhz[m->n_mhz++] = mhz;
 	return 0;
 }
 
-static int take_samples(const struct test *t, const struct settings *s,
-	struct progress *bar, int64_t bar_from_ms, struct samples *to,
-	struct stats *stats)
+static int take_samples(struct measurement *m, const struct test *t,
+	const struct watch *watch, const struct settings *s, struct samples *to)
 {
-	int64_t from = clock_mono_ns(), spent_ms = 0;
-	size_t looked_at = 0;
+	int64_t batch_ns = s->time_ms * 1000000 / measure_batches(s);
+	int64_t warm_ns = s->quick ? WARM_QUICK_NS : WARM_NS, from;
+	double work;
 
+	if (run_for(t, warm_ns < batch_ns ? warm_ns : batch_ns, &work, &from) < 0)
+		return -1;
+	from = clock_mono_ns();
 	do {
-		if (take_sample(t, s, to) < 0)
+		if (take_sample(m, t, watch, s->quick ? SAMPLE_QUICK_NS : SAMPLE_NS, to) <
+			0)
 			return -1;
-		spent_ms = (clock_mono_ns() - from) / 1000000;
-		progress_update(bar,
-			bar_from_ms + (spent_ms < s->time_ms ? spent_ms : s->time_ms));
-		/* sorting all samples after each would cost more than they do */
-		if (to->n < looked_at + looked_at / 8 + 1)
-			continue;
-		looked_at = to->n;
-		stats_of(to->value, to->n, stats);
-		if (measure_enough(stats, s->quick))
-			return 0;
-	} while (spent_ms < s->time_ms && to->n < SAMPLES_MAX);
-	stats_of(to->value, to->n, stats);
-	return 0;
+	} while (clock_mono_ns() - from < batch_ns && to->n < SAMPLES_MAX);
+	return t->check ? t->check() : 0;
 }
 
-int measure(const struct test *t, const struct settings *s, struct progress *bar,
-	int64_t bar_from_ms, struct measured *out)
+/* What was seen in one batch more. */
+static void add_watched(struct watched *all, const struct watched *w)
+{
+	all->throttled |= w->throttled;
+	if (w->cause[0])
+		memcpy(all->cause, w->cause, sizeof all->cause);
+	if (w->temperature_c > all->temperature_c)
+		all->temperature_c = w->temperature_c;
+	if (w->others > all->others)
+		all->others = w->others;
+	memcpy(all->unknown, w->unknown, sizeof all->unknown);
+}
+
+int measure_batch(struct measurement *m, const struct test *t, const struct watch *watch,
+	const struct settings *s)
 {
 	struct samples samples = { 0 };
-	int64_t ns, throttled = hw_throttle_count();
-	struct stats clock;
-	double work;
-	int rc = run_for(t, s->quick ? WARM_QUICK_NS : WARM_NS, &work, &ns);
+	struct watched seen;
+	struct stats stats;
+	int rc;
 
-	if (rc == 0)
-		rc = take_samples(t, s, bar, bar_from_ms, &samples, &out->stats);
-	if (rc == 0 && t->check)
-		rc = t->check();
+	if (!watch)
+		watch = &cpu_watch;
+	watch->begin();
+	rc = take_samples(m, t, watch, s, &samples);
+	watch->end(&seen);
 	if (rc == 0) {
-		stats_of(samples.mhz, samples.n, &clock);
-		out->clock_mhz = (int)(clock.median + 0.5);
-		out->throttled = hw_throttle_count() != throttled ||
-			measure_clock_fell(samples.mhz, samples.n);
+		stats_of(samples.at, samples.n, &stats);
+		m->batches = xgrow(m->batches, &m->cap, m->n + 1, sizeof *m->batches);
+		m->batches[m->n++] = stats.median;
+		m->repetitions += (int64_t)samples.n;
+		add_watched(&m->watched, &seen);
 	}
-	free(samples.value);
-	free(samples.mhz);
+	free(samples.at);
 	return rc;
+}
+
+void measure_result(const struct measurement *m, struct measured *out)
+{
+	struct stats clock;
+
+	stats_of(m->batches, m->n, &out->stats);
+	stats_of(m->mhz, m->n_mhz, &clock);
+	out->repetitions = m->repetitions;
+	out->clock_mhz = (int)(clock.median + 0.5);
+	out->watched = m->watched;
+	out->watched.throttled |= measure_clock_fell(m->mhz, m->n_mhz);
 }

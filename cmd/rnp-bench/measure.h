@@ -1,28 +1,51 @@
-/* measure.h - warm up, then repeat a test until its median is known well enough. */
+/* measure.h - a test in batches spread over the run, until its median is known well enough.
+ *
+ * Repetitions that follow each other agree far better than a repetition an hour later will: what disturbs a machine
+ * lasts for seconds. So a sample is the median of one batch, and other tests run between two batches. */
 #ifndef RNP_BENCH_MEASURE_H
 #define RNP_BENCH_MEASURE_H
 
 #include "cmd/rnp-bench/suite.h"
-#include "common/progress.h"
 #include "common/stats.h"
 
 #define MEASURE_SPREAD_PPM 20000 /* half the interval's width over the median: 2% */
 
-struct measured {
-	struct stats stats;
-	int clock_mhz; /* 0: not known */
-	bool throttled;
+/* What is known of one test so far. */
+struct measurement {
+	double *batches, *mhz; /* medians of the batches; the clock after each step */
+	size_t n, cap, n_mhz, cap_mhz;
+	int64_t repetitions;
+	struct watched watched;
 };
 
-/* Returns 0, or -1 with err_set by the test. The bar moves on by up to s->time_ms. */
-int measure(const struct test *t, const struct settings *s, struct progress *bar,
-	int64_t bar_from_ms, struct measured *out);
+/* clang-format off */
+#define MEASUREMENT_INIT { .watched = WATCHED_INIT }
+/* clang-format on */
 
-/* Whether n samples with this interval are enough. Pure. */
+struct measured {
+	struct stats stats;
+	int64_t repetitions;
+	int clock_mhz; /* 0: not known */
+	struct watched watched;
+};
+
+void measurement_release(struct measurement *m);
+
+/* How many batches a test has at most. */
+int measure_batches(const struct settings *s);
+
+/* One batch of a test that is open: warm up, repeat, check. Returns 0, or -1 with err_set by the test. */
+int measure_batch(struct measurement *m, const struct test *t, const struct watch *watch,
+	const struct settings *s);
+
+/* What at least one batch says. */
+void measure_result(const struct measurement *m, struct measured *out);
+
+/* Whether n batches with this interval are enough. Pure. */
 bool measure_enough(const struct stats *s, bool quick);
 
-/* Whether clocks (one reading after each sample, in order) fell while the test ran: the median
- * of the second half is more than 5% below the best. Pure. */
+/* Whether clocks (readings in order) fell while the test ran: the median of the second half is more than
+ * 5% below the best. Pure. */
 bool measure_clock_fell(const double *mhz, size_t n);
 
 /* The clock of this CPU now, in MHz, or 0: from the time of a chain of multiplications, which

@@ -5,24 +5,29 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/commands.h"
+#include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/measure.h"
+#include "cmd/rnp-bench/metrics.h"
+#include "cmd/rnp-bench/picture.h"
 #include "cmd/rnp-bench/suite.h"
 #include "common/bench.h"
-#include "common/cuda.h"
 #include "common/err.h"
 #include "common/json.h"
 #include "common/key.h"
+#include "common/mem.h"
 #include "common/out.h"
 #include "common/prog.h"
+#include "common/progress.h"
 #include "kernels/cpu.h"
 
 #define TIME_MS       3000
-#define TIME_QUICK_MS 500
+#define TIME_QUICK_MS 1000
 
-const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, NULL };
+const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
+	&suite_link, NULL };
 
 static struct {
-	const char *suite, *device, *dir, *key;
+	const char *suite, *device, *dir, *key, *plot, *metrics;
 	int64_t time_ms, size_bytes;
 	bool quick;
 } options = { .dir = "." };
@@ -51,86 +56,184 @@ static int find_owner(struct owner *o)
 	return 0;
 }
 
-static int print(const struct suite *suite, const struct test *t,
-	const struct measured *m, const struct owner *owner)
-{
-	const char *device = suite->device();
-	json_t *record = bench_record(suite->name, t->name, *device ? device : NULL,
-		t->unit, &m->stats);
-	json_t *unknown = json_object();
-	int rc;
+/* One test in this run. */
+struct entry {
+	const struct suite *suite;
+	const struct test *test;
+	struct measurement measurement;
+	char device[256];
+	json_t *params;
+	bool done, left_out;
+};
 
-	if (owner->address[0])
-		json_set_text(record, "node", owner->address);
-	else
+struct entries {
+	struct entry *at;
+	size_t n;
+};
+
+static void add_unknown(json_t *record, const struct entry *e, const struct measured *m,
+	const struct owner *owner)
+{
+	json_t *unknown = json_object();
+
+	if (!owner->address[0])
 		json_set_text(unknown, "node", owner->unknown);
-	t->describe(bench_params(record));
-	if (m->clock_mhz)
-		json_set_i64(record, "clock_mhz", m->clock_mhz);
-	else
-		json_set_text(unknown, "clock_mhz", "not measured on this kind of CPU");
-	json_set_bool(record, "throttled", m->throttled);
-	if (!*device)
+	if (!m->clock_mhz)
+		json_set_text(unknown, "clock_mhz", m->watched.unknown);
+	if (!*e->device)
 		json_set_text(unknown, "device", "/proc/cpuinfo does not name the CPU");
 	if (json_object_size(unknown))
 		json_set(record, "unknown", unknown);
 	else
 		json_decref(unknown);
-	rc = out_record(record);
-	json_decref(record);
-	return rc;
 }
 
-static int count_tests(void)
-{
-	int n = 0;
-
-	for (int i = 0; suites[i]; i++)
-		for (const struct test *t = suites[i]->tests; t->name; t++)
-			n += !options.suite ||
-				strcmp(options.suite, suites[i]->name) == 0;
-	return n;
-}
-
-static int run_test(const struct suite *suite, const struct test *t,
-	const struct settings *s, struct progress *bar, int64_t bar_from_ms,
-	const struct owner *owner)
+static json_t *record_of(const struct entry *e, const struct owner *owner)
 {
 	struct measured m;
-	int rc = t->open(s);
+	json_t *record;
 
-	if (rc == 0)
-		rc = measure(t, s, bar, bar_from_ms, &m);
-	progress_end(bar);
-	if (rc == 0)
-		rc = print(suite, t, &m, owner);
-	if (t->close)
-		t->close();
-	return rc;
+	measure_result(&e->measurement, &m);
+	record = bench_record(e->suite->name, e->test->name,
+		*e->device ? e->device : NULL, e->test->unit, &m.stats);
+	if (owner->address[0])
+		json_set_text(record, "node", owner->address);
+	json_set_i64(record, "repetitions", m.repetitions);
+	json_set(record, "params", json_incref(e->params));
+	if (m.clock_mhz)
+		json_set_i64(record, "clock_mhz", m.clock_mhz);
+	if (m.watched.temperature_c >= 0)
+		json_set_i64(record, "temperature_c", m.watched.temperature_c);
+	if (m.watched.others >= 0)
+		json_set_i64(record, "other_users", m.watched.others);
+	json_set_bool(record, "throttled", m.watched.throttled);
+	if (m.watched.cause[0])
+		json_set_text(record, "throttled_by", m.watched.cause);
+	add_unknown(record, e, &m, owner);
+	return record;
 }
 
-static int run_suite(const struct suite *suite, const struct settings *s,
-	struct progress *bar, int64_t *bar_ms, const struct owner *owner)
+/* Whether the suite was asked for by name, or by the device it needs. */
+static bool was_asked_for(const struct suite *suite)
 {
-	int rc = 0;
+	const char *device = options.device ? options.device : getenv("RNP_DEVICE");
 
-	for (const struct test *t = suite->tests; rc == 0 && t->name; t++) {
-		rc = run_test(suite, t, s, bar, *bar_ms, owner);
-		*bar_ms += s->time_ms;
+	if (options.suite)
+		return true;
+	return suite->watch == &gpu_watch && device && *device &&
+		strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0;
+}
+
+/* The rest of a suite after an error: what nobody asked for by name and cannot be run here is passed over,
+ * all else is told; the other suites run in any case. Returns the exit code. */
+static int give_up(struct entries *all, const struct suite *suite)
+{
+	int code = err_get()->code;
+	bool passed_over = !was_asked_for(suite) &&
+		(code == EX_UNAVAILABLE ||
+			(code == EX_NOPERM && suite->watch == &gpu_watch));
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->at[i].suite == suite)
+			all->at[i].done = true;
+	if (!passed_over) {
+		err_add("%s", suite->name);
+		return err_report();
 	}
-	if (suite->close)
-		suite->close();
-	/* a suite that nobody asked for by name and that cannot be run here is passed over */
-	if (rc < 0 && !options.suite && err_get()->code == EX_UNAVAILABLE) {
-		prog_warn("%s: left out: %s", suite->name, err_get()->text);
-		err_clear();
-		rc = 0;
+	prog_warn("%s: left out: %s", suite->name, err_get()->text);
+	err_clear();
+	return EX_OK;
+}
+
+static void leave_out(struct entry *e)
+{
+	prog_warn("%s %s: left out: %s", e->suite->name, e->test->name, err_get()->text);
+	err_clear();
+	e->done = e->left_out = true;
+}
+
+/* One batch of one test. Returns 0 or -1. */
+static int run_batch(struct entry *e, const struct settings *s)
+{
+	int rc = e->test->open(s);
+
+	if (rc > 0) {
+		leave_out(e);
+		return 0;
 	}
+	if (rc == 0) {
+		rc = measure_batch(&e->measurement, e->test, e->suite->watch, s);
+		if (rc == 0 && !e->params) {
+			e->params = json_object();
+			e->test->describe(e->params);
+			snprintf(e->device, sizeof e->device, "%s", e->suite->device());
+		}
+	}
+	if (e->test->close)
+		e->test->close();
 	return rc;
 }
 
-/* The CPU and what hangs on it are all that these suites measure. */
-static int check_device(void)
+static bool is_enough(const struct entry *e, const struct settings *s)
+{
+	struct stats stats;
+
+	stats_of(e->measurement.batches, e->measurement.n, &stats);
+	return measure_enough(&stats, s->quick) ||
+		e->measurement.n == (size_t)measure_batches(s);
+}
+
+/* A batch of each test that is not yet done. Returns the first exit code that is not 0. */
+static int run_pass(struct entries *all, const struct settings *s, struct progress *bar,
+	int64_t *bar_ms)
+{
+	int code = EX_OK;
+
+	for (size_t i = 0; i < all->n; i++) {
+		struct entry *e = &all->at[i];
+		int rc = 0;
+
+		if (!e->done) {
+			rc = run_batch(e, s);
+			if (rc == 0 && !e->done)
+				e->done = is_enough(e, s);
+		}
+		if (rc < 0) {
+			progress_end(bar);
+			rc = give_up(all, e->suite);
+			code = code ? code : rc;
+		}
+		*bar_ms += s->time_ms / measure_batches(s);
+		progress_update(bar, *bar_ms);
+	}
+	return code;
+}
+
+static void add_entries(struct entries *all)
+{
+	size_t cap = 0;
+
+	for (int i = 0; suites[i]; i++)
+		for (const struct test *t = suites[i]->tests; t->name; t++) {
+			if (options.suite && strcmp(options.suite, suites[i]->name) != 0)
+				continue;
+			all->at = xgrow(all->at, &cap, all->n + 1, sizeof *all->at);
+			all->at[all->n++] = (struct entry){ .suite = suites[i],
+				.test = t,
+				.measurement = MEASUREMENT_INIT };
+		}
+}
+
+static void release_entries(struct entries *all)
+{
+	for (size_t i = 0; i < all->n; i++) {
+		measurement_release(&all->at[i].measurement);
+		json_decref(all->at[i].params);
+	}
+	free(all->at);
+}
+
+static int check_environment(void)
 {
 	const char *device = options.device ? options.device : getenv("RNP_DEVICE");
 	enum cpu_level level;
@@ -138,36 +241,77 @@ static int check_device(void)
 	if (cpu_level_chosen(&level) < 0)
 		return err_set(EX_USAGE, "RNP_ISA: this CPU has no '%.40s'",
 			getenv("RNP_ISA"));
-	if (!device || strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0)
-		return 0;
-	if (strncmp(device, "cuda", 4) != 0 || (device[4] && device[4] != ':'))
+	if (device && *device && strcmp(device, "auto") != 0 &&
+		strcmp(device, "cpu") != 0 &&
+		(strncmp(device, "cuda", 4) != 0 || (device[4] && device[4] != ':')))
 		return err_set(EX_USAGE, "--device: '%.40s' is not auto, cpu or cuda[:N]",
 			device);
-	if (!cuda_symbol("rnp_cuda_probe"))
-		return -1;
-	return err_set(EX_UNAVAILABLE, "no suite measures '%.40s' yet", device);
+	return 0;
+}
+
+/* The records, and what is made of them. Returns the exit code. */
+static int give_out(struct entries *all, const struct owner *owner)
+{
+	json_t *records = json_array();
+	int code = EX_OK;
+
+	for (size_t i = 0; i < all->n && code == EX_OK; i++) {
+		json_t *record;
+
+		if (!all->at[i].measurement.n)
+			continue;
+		record = record_of(&all->at[i], owner);
+		if (out_record(record) < 0)
+			code = err_report();
+		json_array_append_new(records, record);
+	}
+	if (options.plot && picture_save(records, options.plot) < 0)
+		code = err_report();
+	if (options.metrics && metrics_save(records, options.metrics) < 0)
+		code = err_report();
+	json_decref(records);
+	return code;
+}
+
+/* All passes, then all that comes of them. Returns the exit code. */
+static int run_all(struct entries *all, const struct settings *s,
+	const struct owner *owner)
+{
+	struct progress bar;
+	int64_t bar_ms = 0;
+	int code = EX_OK, rc = 0;
+
+	progress_start(&bar, "benchmark", "ms", s->time_ms * (int64_t)all->n);
+	for (int pass = 0; pass < measure_batches(s); pass++) {
+		rc = run_pass(all, s, &bar, &bar_ms);
+		code = code ? code : rc;
+	}
+	progress_end(&bar);
+	for (int i = 0; suites[i]; i++)
+		if (suites[i]->close)
+			suites[i]->close();
+	rc = give_out(all, owner);
+	return code ? code : rc;
 }
 
 static int run(int n, char **args)
 {
 	struct settings s = { options.quick, options.time_ms, options.dir,
-		options.size_bytes };
-	struct progress bar;
+		options.size_bytes, options.device };
+	struct entries all = { 0 };
 	struct owner owner;
-	int64_t bar_ms = 0;
-	int rc = 0;
+	int code;
 
 	(void)n, (void)args;
-	if (check_device() < 0 || find_owner(&owner) < 0)
+	if (check_environment() < 0 || find_owner(&owner) < 0)
 		return err_report();
 	if (!s.time_ms)
 		s.time_ms = s.quick ? TIME_QUICK_MS : TIME_MS;
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of writing */
-	progress_start(&bar, "benchmark", "ms", s.time_ms * count_tests());
-	for (int i = 0; suites[i] && rc == 0; i++)
-		if (!options.suite || strcmp(options.suite, suites[i]->name) == 0)
-			rc = run_suite(suites[i], &s, &bar, &bar_ms, &owner);
-	return rc < 0 ? err_report() : EX_OK;
+	add_entries(&all);
+	code = run_all(&all, &s, &owner);
+	release_entries(&all);
+	return code;
 }
 
 static const struct opt opts[] = {
@@ -175,22 +319,22 @@ static const struct opt opts[] = {
 		.kind = OPT_CHOICE,
 		.to = &options.suite,
 		.metavar = "S",
-		.choices = "cpu|mem|disk",
-		.help = "only this suite: cpu, mem or disk" },
+		.choices = "cpu|mem|disk|gpu|link",
+		.help = "only this suite: cpu, mem, disk, gpu or link" },
 	{ .name = "device",
 		.kind = OPT_TEXT,
 		.to = &options.device,
 		.metavar = "D",
-		.help = "auto or cpu (default $RNP_DEVICE, else auto)" },
+		.help = "auto, cpu or cuda[:N]: the GPU of gpu and link (default $RNP_DEVICE, else auto)" },
 	{ .name = "quick",
 		.kind = OPT_FLAG,
 		.to = &options.quick,
-		.help = "smaller sizes, fewer samples: seconds instead of a minute" },
+		.help = "smaller sizes, fewer batches: a third of the time" },
 	{ .name = "time",
 		.kind = OPT_DURATION,
 		.to = &options.time_ms,
 		.metavar = "D",
-		.help = "at most this long for a test (default 3s, with --quick 0.5s)" },
+		.help = "at most this long for a test (default 3s, with --quick 1s)" },
 	{ .name = "dir",
 		.kind = OPT_TEXT,
 		.to = &options.dir,
@@ -201,6 +345,16 @@ static const struct opt opts[] = {
 		.to = &options.size_bytes,
 		.metavar = "N",
 		.help = "bytes of that file (default 1GiB, with --quick 128MiB)" },
+	{ .name = "plot",
+		.kind = OPT_TEXT,
+		.to = &options.plot,
+		.metavar = "F",
+		.help = "draw the figures as SVG: bars, and a roofline" },
+	{ .name = "metrics-file",
+		.kind = OPT_TEXT,
+		.to = &options.metrics,
+		.metavar = "F",
+		.help = "write them for Prometheus' textfile collector" },
 	OPT_KEY(&options.key),
 	{ 0 },
 };
@@ -209,7 +363,8 @@ const struct command command_run = {
 	.name = "run",
 	.args_max = 0,
 	.summary = "Measure this machine.",
-	.details = "Writes one rnp.bench record a test, as soon as it is done.",
+	.details =
+		"Writes one rnp.bench record a test when all are done: their batches alternate.",
 	.columns = "suite,test,unit,median,low,high,samples,throttled",
 	.opts = opts,
 	.run = run,

@@ -11,13 +11,16 @@ struct settings {
 	int64_t time_ms;    /* at most, for one test */
 	const char *dir;    /* of the disk suite */
 	int64_t size_bytes; /* of its file */
+	const char *device; /* as --device says; NULL: it does not */
 };
 
-/* A test keeps its state in its own file: one runs at a time. */
+/* A test keeps its state in its own file: one runs at a time. It is opened, measured and closed several times in a
+ * run, with the others between. */
 struct test {
 	const char *name, *unit, *summary;
 	bool per_work; /* the figure is ns per unit of work; else work per second */
-	/* Prepare; 0, or -1 with err_set: 69 when this machine cannot do it. */
+	/* Prepare; 0, or with err_set -1: 69 when this machine cannot do it; 1: it cannot, and that is no
+	 * reason for the rest of the suite not to run. */
 	int (*open)(const struct settings *s);
 	/* Do a small piece of work and say how much it was (FLOP, bytes, hops). */
 	int (*step)(double *work);
@@ -27,15 +30,36 @@ struct test {
 	void (*close)(void);
 };
 
+/* What is seen of a device while a test runs on it. */
+struct watched {
+	bool throttled;
+	char cause[96]; /* of throttling; "" not known */
+	int temperature_c,
+		others;    /* most; -1: not known. others: processes that use it too */
+	char unknown[256]; /* why the clock is not known */
+};
+
+/* clang-format off */
+#define WATCHED_INIT { .temperature_c = -1, .others = -1 }
+/* clang-format on */
+
+struct watch {
+	void (*begin)(void); /* of a batch */
+	/* After each sample; mhz 0: not known. -1 with err_set: the device is gone. */
+	int (*sample)(double *mhz);
+	void (*end)(struct watched *out);
+};
+
 struct suite {
 	const char *name;
 	const struct test *tests; /* ends with a row without a name */
 	const char *(*device)(
-		void);       /* what is measured; valid until the suite is closed */
-	void (*close)(void); /* after its last test; may be NULL */
+		void);             /* what is measured; valid until the suite is closed */
+	void (*close)(void);       /* after its last test; may be NULL */
+	const struct watch *watch; /* NULL: the CPU is watched */
 };
 
-extern const struct suite suite_cpu, suite_mem, suite_disk;
+extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_link;
 
 /* All of them, in order, ends with NULL. */
 extern const struct suite *const suites[];

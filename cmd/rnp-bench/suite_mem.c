@@ -1,5 +1,6 @@
 /* suite_mem - bandwidth of copy and triad, latency of random access: all beyond the caches. */
 #include <inttypes.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "cmd/rnp-bench/suite.h"
@@ -7,7 +8,7 @@
 #include "common/hw.h"
 #include "common/json.h"
 #include "common/rng.h"
-#include "kernels/stream.h"
+#include "kernels/dev.h"
 
 #define ARRAY_MIN       (INT64_C(256) << 20)
 #define ARRAY_QUICK_MIN (INT64_C(64) << 20)
@@ -23,54 +24,57 @@ struct node {
 };
 
 static struct {
+	struct dev dev;
 	int64_t bytes; /* of one array */
 	double *a, *b, *c;
-	struct node *at;
-	int64_t hops;
+	struct node *nodes, *at;
+	int64_t chase_bytes;
 } mem;
 
-static void unmap(void *p)
+static void unmap(void *p, int64_t bytes)
 {
 	if (p)
-		munmap(p, (size_t)mem.bytes);
+		munmap(p, (size_t)bytes);
 }
 
-static void close_arrays(void)
+/* What is mapped stays for all batches: giving memory its pages takes longer than measuring it. */
+static void close_mem(void)
 {
-	unmap(mem.a);
-	unmap(mem.b);
-	unmap(mem.c);
-	mem.a = mem.b = mem.c = NULL;
-	mem.at = NULL;
+	unmap(mem.a, mem.bytes);
+	unmap(mem.b, mem.bytes);
+	unmap(mem.c, mem.bytes);
+	unmap(mem.nodes, mem.chase_bytes);
+	dev_close(&mem.dev);
+	memset(&mem, 0, sizeof mem);
 }
 
 /* Huge pages where the system has them: the figure is that of memory, not of page tables. */
-static void *map(void)
+static void *map(int64_t bytes)
 {
-	void *p = mmap(NULL, (size_t)mem.bytes, PROT_READ | PROT_WRITE,
+	void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		return NULL;
-	madvise(p, (size_t)mem.bytes, MADV_HUGEPAGE);
+	madvise(p, (size_t)bytes, MADV_HUGEPAGE);
 	return p;
 }
 
 /* STREAM's rule: each array is at least four times all last-level caches. */
-static int choose_size(const struct settings *s, int arrays)
+static int choose_size(const struct settings *s, int arrays, int64_t *bytes)
 {
 	int64_t cache = hw_cache_read(), available = hw_available_read();
 	int64_t least = s->quick ? ARRAY_QUICK_MIN : ARRAY_MIN;
 
-	mem.bytes = 4 * (cache ? cache : CACHE_UNKNOWN);
-	if (mem.bytes < least)
-		mem.bytes = least;
-	mem.bytes = (mem.bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-	if (available && mem.bytes * arrays > available / 10 * 9)
+	*bytes = 4 * (cache ? cache : CACHE_UNKNOWN);
+	if (*bytes < least)
+		*bytes = least;
+	*bytes = (*bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	if (available && *bytes * arrays > available / 10 * 9)
 		return err_set(EX_UNAVAILABLE,
 			"the mem suite needs %" PRId64 " MiB beyond the caches, %" PRId64
 			" MiB are available",
-			mem.bytes * arrays >> 20, available >> 20);
+			*bytes * arrays >> 20, available >> 20);
 	return 0;
 }
 
@@ -81,17 +85,19 @@ static size_t elements(void)
 
 static int open_arrays(const struct settings *s)
 {
-	if (choose_size(s, 3) < 0)
+	if (mem.c)
+		return 0;
+	if (choose_size(s, 3, &mem.bytes) < 0)
 		return -1;
-	mem.a = map();
-	mem.b = map();
-	mem.c = map();
-	if (!mem.a || !mem.b || !mem.c) {
-		close_arrays();
+	if (dev_open(&mem.dev, "cpu") < 0)
+		return err_set(mem.dev.code, "%s", mem.dev.error);
+	mem.a = map(mem.bytes);
+	mem.b = map(mem.bytes);
+	mem.c = map(mem.bytes);
+	if (!mem.a || !mem.b || !mem.c)
 		return err_sys(EX_OSERR, "no memory for three arrays of %" PRId64 " MiB",
 			mem.bytes >> 20);
-	}
-	/* each thread touches first what it will work on: that decides the NUMA node */
+		/* each thread touches first what it will work on: that decides the NUMA node */
 #pragma omp parallel for schedule(static)
 	for (size_t i = 0; i < elements(); i++) {
 		mem.a[i] = 0;
@@ -103,14 +109,14 @@ static int open_arrays(const struct settings *s)
 
 static int step_copy(double *work)
 {
-	stream_fast()->copy(mem.a, mem.b, elements());
+	mem.dev.ops->copy(&mem.dev, mem.a, mem.b, (uint64_t)mem.bytes);
 	*work = 2.0 * (double)mem.bytes;
 	return 0;
 }
 
 static int step_triad(double *work)
 {
-	stream_fast()->triad(mem.a, mem.b, mem.c, 3, elements());
+	mem.dev.ops->triad(&mem.dev, mem.a, mem.b, mem.c, 3, elements());
 	*work = 3.0 * (double)mem.bytes;
 	return 0;
 }
@@ -136,7 +142,8 @@ static void describe_arrays(json_t *params)
 	json_set_i64(params, "array_bytes", mem.bytes);
 	json_set_i64(params, "cache_bytes", hw_cache_read());
 	json_set_i64(params, "threads", suite_threads());
-	json_set_text(params, "kernel", stream_fast()->name);
+	json_set_text(params, "kernel",
+		strcmp(mem.dev.isa, "ref") == 0 ? "reference" : mem.dev.isa);
 }
 
 /* One cycle through all nodes in random order (Sattolo 1986), so that no prefetcher helps and no
@@ -147,16 +154,18 @@ static int open_chase(const struct settings *s)
 	struct rng rng;
 	size_t n;
 
-	if (choose_size(s, 1) < 0)
+	if (mem.nodes)
+		return 0;
+	if (choose_size(s, 1, &mem.chase_bytes) < 0)
 		return -1;
-	if (mem.bytes > CHASE_MAX && hw_cache_read() < CHASE_MAX / 2)
-		mem.bytes = CHASE_MAX; /* making the cycle takes longer than walking it */
-	mem.a = map();
-	if (!mem.a)
+	if (mem.chase_bytes > CHASE_MAX && hw_cache_read() < CHASE_MAX / 2)
+		mem.chase_bytes =
+			CHASE_MAX; /* making the cycle takes longer than walking it */
+	nodes = mem.nodes = map(mem.chase_bytes);
+	if (!nodes)
 		return err_sys(EX_OSERR, "no memory for %" PRId64 " MiB",
-			mem.bytes >> 20);
-	nodes = (struct node *)(void *)mem.a;
-	n = (size_t)mem.bytes / sizeof *nodes;
+			mem.chase_bytes >> 20);
+	n = (size_t)mem.chase_bytes / sizeof *nodes;
 	rng_seed(&rng, 1, 2);
 	for (size_t i = 0; i < n; i++)
 		nodes[i].next = &nodes[i];
@@ -184,20 +193,19 @@ static int step_chase(double *work)
 
 static void describe_chase(json_t *params)
 {
-	json_set_i64(params, "array_bytes", mem.bytes);
+	json_set_i64(params, "array_bytes", mem.chase_bytes);
 	json_set_i64(params, "cache_bytes", hw_cache_read());
 	json_set_i64(params, "threads", 1);
 }
 
 static const struct test tests[] = {
 	{ "copy", "B/s", "copy past the cache, 2 x 8 bytes an element, all cores", false,
-		open_arrays, step_copy, check_copy, describe_arrays, close_arrays },
+		open_arrays, step_copy, check_copy, describe_arrays, NULL },
 	{ "triad", "B/s", "a = b + s c past the cache, 3 x 8 bytes an element, all cores",
-		false, open_arrays, step_triad, check_triad, describe_arrays,
-		close_arrays },
+		false, open_arrays, step_triad, check_triad, describe_arrays, NULL },
 	{ "latency", "ns", "one dependent random access, one thread", true, open_chase,
-		step_chase, NULL, describe_chase, close_arrays },
+		step_chase, NULL, describe_chase, NULL },
 	{ 0 },
 };
 
-const struct suite suite_mem = { "mem", tests, suite_cpu_model, NULL };
+const struct suite suite_mem = { "mem", tests, suite_cpu_model, close_mem, NULL };

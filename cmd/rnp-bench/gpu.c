@@ -1,0 +1,164 @@
+#include "cmd/rnp-bench/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/gpuwatch.h"
+#include "common/nvml_lib.h"
+#include "kernels/plugin.h"
+
+/* NVML takes some milliseconds to answer: the GPU would idle meanwhile if it were asked after each sample */
+#define WATCH_EVERY_NS INT64_C(100000000)
+
+static struct {
+	struct dev dev, other;
+	struct gpuwatch *watch;
+	char unwatched[256]; /* why there is no watch */
+	struct watched seen;
+	uint64_t held_back;
+	int64_t read_ns;
+	double mhz;
+} gpu;
+
+int gpu_failed(const struct dev *d)
+{
+	return err_set(d->code, "%s", d->error);
+}
+
+/* What somebody can do about it is seen on the machine, not in CUDA's error. */
+static int explain(const char *what)
+{
+	struct nvml_scene s;
+	char why[300];
+
+	nvml_look_around(&s);
+	if (s.nodes_closed)
+		return err_set(EX_NOPERM,
+			"%s; permission: this user may not open /dev/nvidiactl", what);
+	if (s.container && s.driver_loaded && !s.nodes_there)
+		return err_set(EX_UNAVAILABLE,
+			"%s; container: it is not given the GPU's device files", what);
+	if (!s.driver_loaded && s.pci_gpus > 0)
+		return err_set(EX_UNAVAILABLE,
+			"%s; driver: a GPU is on the bus, its driver is not loaded",
+			what);
+	if (!s.driver_loaded && !s.nodes_there)
+		return err_set(EX_UNAVAILABLE, "%s; no GPU and no driver are here", what);
+	if (!plugin_symbol(DEV_CUDA_OPEN, why, sizeof why))
+		return err_set(EX_UNAVAILABLE,
+			"%s; the driver is here, our CUDA plug-in is not: build it with nvcc",
+			what);
+	return err_set(EX_UNAVAILABLE, "%s", what);
+}
+
+/* "cuda:N" of the device asked for; NULL: it is none of CUDA's. */
+static const char *spec_of(const struct settings *s)
+{
+	const char *spec = s->device;
+
+	if (!spec || !*spec)
+		spec = getenv("RNP_DEVICE");
+	if (!spec || !*spec || strcmp(spec, "auto") == 0)
+		return "cuda:0";
+	return strcmp(spec, "cpu") == 0 ? NULL : spec;
+}
+
+struct dev *gpu_open(const struct settings *s)
+{
+	const char *spec = spec_of(s);
+
+	if (gpu.dev.ops)
+		return &gpu.dev;
+	if (!spec) {
+		err_set(EX_UNAVAILABLE, "it needs a GPU, the device asked for is 'cpu'");
+		return NULL;
+	}
+	if (dev_open(&gpu.dev, spec) < 0) {
+		if (gpu.dev.code == EX_UNAVAILABLE || gpu.dev.code == EX_NOPERM)
+			explain(gpu.dev.error);
+		else
+			gpu_failed(&gpu.dev);
+		return NULL;
+	}
+	gpu.watch = gpuwatch_open(gpu.dev.uuid);
+	gpu.unwatched[0] = '\0';
+	if (!gpu.watch)
+		snprintf(gpu.unwatched, sizeof gpu.unwatched, "%.255s", err_get()->text);
+	err_clear();
+	return &gpu.dev;
+}
+
+struct dev *gpu_open_other(const struct settings *s)
+{
+	char spec[16];
+
+	if (!gpu_open(s))
+		return NULL;
+	if (gpu.other.ops)
+		return &gpu.other;
+	snprintf(spec, sizeof spec, "cuda:%d", strcmp(gpu.dev.name, "cuda:0") == 0);
+	if (dev_open(&gpu.other, spec) < 0) {
+		err_set(EX_UNAVAILABLE, "there is no second GPU (%s)", gpu.other.error);
+		return NULL;
+	}
+	return &gpu.other;
+}
+
+void gpu_close(void)
+{
+	dev_close(&gpu.other);
+	dev_close(&gpu.dev);
+	gpuwatch_close(gpu.watch);
+	memset(&gpu, 0, sizeof gpu);
+}
+
+const char *gpu_model(void)
+{
+	return gpu.dev.ops ? gpu.dev.model : "";
+}
+
+/* --- watching ------------------------------------------------------------------------------ */
+
+static void begin(void)
+{
+	gpu.seen = (struct watched)WATCHED_INIT;
+	snprintf(gpu.seen.unknown, sizeof gpu.seen.unknown, "%.255s", gpu.unwatched);
+	gpu.held_back = 0;
+	gpu.read_ns = 0;
+	gpu.mhz = 0;
+}
+
+static int look(double *mhz)
+{
+	struct gpuwatch_reading r;
+	int64_t now = clock_mono_ns();
+
+	*mhz = gpu.mhz;
+	if (!gpu.watch || (gpu.read_ns && now - gpu.read_ns < WATCH_EVERY_NS))
+		return 0;
+	if (gpuwatch_read(gpu.watch, &r) < 0)
+		return err_add("%s", gpu.dev.name);
+	gpu.read_ns = now;
+	*mhz = gpu.mhz = r.clock_mhz;
+	gpu.held_back |= r.held_back;
+	if (r.temperature_c > gpu.seen.temperature_c)
+		gpu.seen.temperature_c = r.temperature_c;
+	if (r.others > gpu.seen.others)
+		gpu.seen.others = r.others;
+	if (!r.clock_mhz)
+		snprintf(gpu.seen.unknown, sizeof gpu.seen.unknown,
+			"NVML does not tell it for this GPU");
+	return 0;
+}
+
+static void end(struct watched *out)
+{
+	*out = gpu.seen;
+	out->throttled = gpu.held_back != 0;
+	gpuwatch_text(gpu.held_back, out->cause, sizeof out->cause);
+}
+
+const struct watch gpu_watch = { begin, look, end };

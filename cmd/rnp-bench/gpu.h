@@ -1,0 +1,24 @@
+/* gpu.h - the GPU that the suites gpu and link measure: opened once, watched, and why there is none. */
+#ifndef RNP_BENCH_GPU_H
+#define RNP_BENCH_GPU_H
+
+#include "cmd/rnp-bench/suite.h"
+#include "kernels/dev.h"
+
+/* The GPU of --device (the first for auto). NULL with err_set: 69 there is none, 77 this user may not;
+ * the sentence says what is missing: card, driver, plug-in, permission. It stays open until gpu_close. */
+struct dev *gpu_open(const struct settings *s);
+
+/* Another GPU beside it, or NULL with err_set (69). */
+struct dev *gpu_open_other(const struct settings *s);
+
+void gpu_close(void);
+
+/* The device's error becomes the pending one. Returns -1. */
+int gpu_failed(const struct dev *d);
+
+const char *gpu_model(void); /* "" while none is open */
+
+extern const struct watch gpu_watch;
+
+#endif

@@ -1,0 +1,32 @@
+/* matrices.h - square matrices on a device, multiplied again and again, and whether the result is right. */
+#ifndef RNP_BENCH_MATRICES_H
+#define RNP_BENCH_MATRICES_H
+
+#include <stdint.h>
+
+#include "kernels/dev.h"
+
+/* clang-format off */
+#define MATRICES_INIT { 0 }
+/* clang-format on */
+
+struct matrices {
+	struct dev *dev; /* borrowed */
+	struct product product;
+	void *a, *b, *c; /* of the device */
+};
+
+/* C = A B^T, n x n, of whole numbers so small that every sum is exact in f32. Returns 0, or -1 with
+ * err_set and nothing to close. */
+int matrices_open(struct matrices *m, struct dev *d, enum product_type type, uint64_t n);
+void matrices_close(struct matrices *m); /* safe on what is not open */
+
+/* Multiply `times` times and wait. Returns 0, or -1 with err_set. */
+int matrices_step(struct matrices *m, int times);
+double matrices_work(const struct matrices *m); /* operations of one product */
+
+/* Whether the last row of C, at places from end to end, is what plain loops make of A and B: to the bit, f8 within product.h's bound.
+ * Returns 0, or -1 with err_set; a wrong product is a bug (70). */
+int matrices_check(struct matrices *m);
+
+#endif

@@ -1,0 +1,197 @@
+#include "cmd/rnp-bench/picture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/gpu.h"
+#include "common/mem.h"
+#include "common/plot.h"
+
+static const char *text(const json_t *record, const char *key)
+{
+	const char *v = json_string_value(json_object_get(record, key));
+
+	return v ? v : "";
+}
+
+static double number(const json_t *record, const char *key)
+{
+	return json_number_value(json_object_get(record, key));
+}
+
+/* Nanoseconds are drawn as seconds, so that the axis can choose the prefix. */
+static double scale_of(const char *unit)
+{
+	return strcmp(unit, "ns") == 0 ? 1e-9 : 1;
+}
+
+/* --- bars ---------------------------------------------------------------------------------- */
+
+static bool same_chart(const json_t *a, const json_t *b)
+{
+	return strcmp(text(a, "suite"), text(b, "suite")) == 0 &&
+		strcmp(text(a, "unit"), text(b, "unit")) == 0;
+}
+
+/* The figures of one suite in one unit. */
+static void add_bars(struct plot *p, const json_t *records, const json_t *first)
+{
+	struct plot_bar *bars = xcalloc(json_array_size(records), sizeof *bars);
+	const char *unit = text(first, "unit");
+	double scale = scale_of(unit);
+	struct plot_bars chart = { .bars = bars };
+	char title[200];
+	size_t i;
+	json_t *r;
+
+	json_array_foreach(records, i, r) {
+		if (!same_chart(r, first))
+			continue;
+		bars[chart.n++] = (struct plot_bar){ text(r, "test"),
+			number(r, "median") * scale, number(r, "low") * scale,
+			number(r, "high") * scale,
+			json_is_true(json_object_get(r, "throttled")) ? "throttled" :
+									NULL };
+	}
+	snprintf(title, sizeof title, "%s, %s%s%s", text(first, "suite"),
+		scale < 1 ? "time, less is better" : unit,
+		*text(first, "device") ? ": " : "", text(first, "device"));
+	chart.title = title;
+	chart.axis.unit = scale < 1 ? "s" : strcmp(unit, "1/s") == 0 ? "/s" : unit;
+	plot_add_bars(p, &chart);
+	free(bars);
+}
+
+static void add_all_bars(struct plot *p, const json_t *records)
+{
+	size_t i, k;
+	json_t *r, *before;
+
+	json_array_foreach(records, i, r) {
+		bool drawn = false;
+
+		json_array_foreach(records, k, before)
+			drawn = drawn || (k < i && same_chart(r, before));
+		if (!drawn)
+			add_bars(p, records, r);
+	}
+}
+
+/* --- rooflines ----------------------------------------------------------------------------- */
+
+#define ROOFS_MAX 8
+#define WORKS_MAX 16
+
+struct roofline {
+	struct plot_roof memory[ROOFS_MAX], peaks[ROOFS_MAX];
+	struct plot_work work[WORKS_MAX];
+	char names[ROOFS_MAX][64];
+	struct plot_roofline chart;
+	const char *device;
+};
+
+/* Operations for each byte that has to come from memory and go there once; 0: not such a test. */
+static double intensity(const json_t *record)
+{
+	const json_t *params = json_object_get(record, "params");
+	double n = number(params, "n");
+	const char *type = text(params, "type");
+	double element = strcmp(type, "f32") == 0                     ? 4 :
+		strcmp(type, "bf16") == 0 || strcmp(type, "f16") == 0 ? 2 :
+									1;
+
+	if (strncmp(text(record, "test"), "matmul_", 7) == 0 && n > 0)
+		return 2 * n / (2 * element + 4);
+	return strcmp(text(record, "test"), "triad") == 0 ? 2.0 / 24 : 0;
+}
+
+static void add_work(struct roofline *r, const json_t *record)
+{
+	double at = intensity(record);
+	/* a triad is measured in bytes: 2 operations for 24 of them */
+	double scale = strcmp(text(record, "unit"), "B/s") == 0 ? at : 1;
+
+	if (at > 0 && r->chart.n < WORKS_MAX)
+		r->work[r->chart.n++] = (struct plot_work){ text(record, "test"), at,
+			number(record, "median") * scale, number(record, "low") * scale,
+			number(record, "high") * scale };
+}
+
+static void add_peak(struct roofline *r, const char *name, double rate)
+{
+	size_t i = r->chart.n_peaks;
+
+	if (i == ROOFS_MAX || rate <= 0)
+		return;
+	snprintf(r->names[i], sizeof r->names[i], "%s", name);
+	r->peaks[i] = (struct plot_roof){ r->names[i], rate };
+	r->chart.n_peaks++;
+}
+
+static void add_record(struct roofline *r, const json_t *record)
+{
+	const char *test = text(record, "test");
+
+	if (strncmp(test, "peak_", 5) == 0)
+		add_peak(r, test, number(record, "median"));
+	else
+		add_work(r, record);
+	if (strcmp(test, "triad") == 0 || strcmp(test, "copy") == 0) {
+		r->memory[r->chart.memories].name = strcmp(test, "triad") == 0 ?
+			"memory, as triad has it" :
+			"memory, as copy has it";
+		r->memory[r->chart.memories++].rate = number(record, "median");
+	}
+	if (strncmp(test, "matmul_", 7) == 0 || strncmp(test, "peak_", 5) == 0)
+		r->device = text(record, "device");
+}
+
+/* Of the suites that are named: what one device computes and what its memory gives. */
+static void add_roofline(struct plot *p, const json_t *records, const char *one,
+	const char *two)
+{
+	struct roofline r = { 0 };
+	const struct gpu_model *gpu;
+	char title[200];
+	size_t i;
+	json_t *record;
+
+	json_array_foreach(records, i, record) {
+		const char *suite = text(record, "suite");
+
+		if ((strcmp(suite, one) == 0 || strcmp(suite, two) == 0) &&
+			r.chart.memories + 1 < ROOFS_MAX)
+			add_record(&r, record);
+	}
+	gpu = r.device && strcmp(one, "gpu") == 0 ? gpu_find(r.device, 0) : NULL;
+	if (gpu) {
+		add_peak(&r, "f32 by datasheet", (double)gpu->f32_gflops * 1e9);
+		add_peak(&r, "tensor cores, f16, by datasheet",
+			(double)gpu->tensor_gflops * 1e9);
+	}
+	if (!r.chart.n || (!r.chart.memories && !r.chart.n_peaks))
+		return;
+	snprintf(title, sizeof title, "roofline%s%s", r.device && *r.device ? ": " : "",
+		r.device ? r.device : "");
+	r.chart.title = title;
+	r.chart.memory = r.memory;
+	r.chart.peaks = r.peaks;
+	r.chart.work = r.work;
+	plot_add_roofline(p, &r.chart);
+}
+
+int picture_save(const json_t *records, const char *path)
+{
+	struct plot p = PLOT_INIT;
+	char note[200];
+	int rc;
+
+	add_all_bars(&p, records);
+	add_roofline(&p, records, "cpu", "mem");
+	add_roofline(&p, records, "gpu", "gpu");
+	snprintf(note, sizeof note, "rnp-bench %s, %s: medians with 95%% intervals",
+		RNP_VERSION, text(json_array_get(records, 0), "at"));
+	rc = plot_save(&p, "rnp-bench", note, path);
+	plot_release(&p);
+	return rc;
+}

@@ -1,0 +1,10 @@
+/* picture.h - what `run` measured as one SVG file: bars for each suite, and a roofline. Uses plot. */
+#ifndef RNP_BENCH_PICTURE_H
+#define RNP_BENCH_PICTURE_H
+
+#include <jansson.h>
+
+/* records: an array of rnp.bench. Returns 0, or -1 with err_set (74, 77). */
+int picture_save(const json_t *records, const char *path);
+
+#endif
