@@ -103,7 +103,7 @@ void plot_add_roofline(struct plot *p, const struct plot_roofline *r);
 void plot_write(struct buf *out, const struct plot *p, const char *title,
 	const char *note);
 
-/* The same as a file, whole or not at all. Returns 0, or -1 with err_set (74, 77). */
+/* The same as a file, whole or not at all. Returns 0, or -1 with err_set (73, 74, 77). */
 int plot_save(const struct plot *p, const char *title, const char *note,
 	const char *path);
 

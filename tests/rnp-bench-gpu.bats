@@ -114,7 +114,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 	no_driver # and caches of unknown size, so that the mem suite takes little memory
 	run_split rnp-bench run --quick --time 8ms --size 16MiB
 	assert_success
-	[[ $stderr == *"gpu: left out: cuda:0: "*"no CUDA-capable device"* && $stderr == *"link: left out: "* ]]
+	[[ $stderr == *"left out: gpu: cuda:0: "*"no CUDA-capable device"* && $stderr == *"left out: link: "* ]]
 	jq -es 'map(.suite) | unique | contains(["cpu"]) and (contains(["gpu"]) | not)' <<<"$output"
 	run_split rnp-bench run --quick --time 8ms --size 16MiB --device cuda --dir "$BATS_TEST_TMPDIR/absent"
 	assert_equal "$status" 66 # the first of the errors: the directory, then the GPU

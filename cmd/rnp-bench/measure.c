@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/err.h"
 #include "common/hw.h"
 #include "common/mem.h"
 
@@ -174,13 +175,16 @@ int measure_batch(struct measurement *m, const struct test *t, const struct watc
 	struct samples samples = { 0 };
 	struct watched seen;
 	struct stats stats;
+	struct err error;
 	int rc;
 
 	if (!watch)
 		watch = &cpu_watch;
 	watch->begin();
 	rc = take_samples(m, t, watch, s, &samples);
-	watch->end(&seen);
+	err_save(&error);
+	watch->end(&seen); /* reads files, and may fail to */
+	err_restore(&error);
 	if (rc == 0) {
 		stats_of(samples.at, samples.n, &stats);
 		m->batches = xgrow(m->batches, &m->cap, m->n + 1, sizeof *m->batches);

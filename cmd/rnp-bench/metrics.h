@@ -9,7 +9,7 @@
 /* Append the records (an array of rnp.bench) as Prometheus' text format 0.0.4. */
 void metrics_write(struct buf *out, const json_t *records);
 
-/* The same as a file, whole or not at all. Returns 0, or -1 with err_set (74, 77). */
+/* The same as a file, whole or not at all. Returns 0, or -1 with err_set (73, 74, 77). */
 int metrics_save(const json_t *records, const char *path);
 
 #endif
