@@ -107,6 +107,13 @@ $(BUILD)/kcheck: $(call object,$(KCHECK)) $(EMU) $(LIB)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+# The few functions of the host's side that a plug-in shares with the programs: it sees nothing of theirs.
+PLUGIN_C := $(BUILD)/pic/kernels/quant.o
+$(BUILD)/pic/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
+
 # The same as a plug-in, for tests of what stands above it: RNP_CUDA_PLUGIN=build/emu/librnp_cuda.so
 EMU_PLUGIN := $(BUILD)/emu/librnp_cuda.so
 $(BUILD)/emu/tests/kernels/cuda_emu.o: tests/kernels/cuda_emu.c $(BUILD)/flags
@@ -114,13 +121,13 @@ $(BUILD)/emu/tests/kernels/cuda_emu.o: tests/kernels/cuda_emu.c $(BUILD)/flags
 	$(call say,EMU )
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
 
-$(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o
+$(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o $(PLUGIN_C)
 	$(call say,LINK)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--defsym=rnp_cuda_open=rnp_emu_open -Wl,-z,defs -o $@ $^ -lm
 
 uses = $(filter-out %/main.c,$(foreach d,$(shell sed -n 's,.*uses: \(cmd/[a-z-]*\).*,\1,p' $(1)),$(wildcard $(d)/*.c)))
 
--include $(shell find $(BUILD)/obj $(BUILD)/emu -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/emu $(BUILD)/pic -name '*.d' 2>/dev/null)
 
 # --- CUDA --------------------------------------------------------------------------------
 
@@ -133,10 +140,10 @@ $(BUILD)/obj/%.cu.o: %.cu
 	$(call say,NVCC)
 	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -MMD -MF $(@:.o=.d) -c -o $@ $<
 
-$(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o)
+$(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o) $(PLUGIN_C)
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -shared -o $@ $^
+	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -shared -Xlinker -z,defs -o $@ $^
 
 # --- the two commands, and what developers use ---------------------------------------------
 
