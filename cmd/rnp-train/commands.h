@@ -4,6 +4,8 @@
 
 #include "common/opt.h"
 
+extern const struct command command_compress;
+extern const struct command command_decompress;
 extern const struct command command_tokenize;
 
 #endif

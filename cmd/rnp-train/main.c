@@ -3,11 +3,14 @@
 #include "common/prog.h"
 
 static const struct command *const commands[] = {
+	&command_compress,
+	&command_decompress,
 	&command_tokenize,
 	NULL,
 };
 
 static const char *const kinds[] = {
+	"rnp.bench",
 	"rnp.error",
 	"rnp.tokens",
 	NULL,

@@ -88,7 +88,7 @@ static void build_chunk(struct grad_encoder *e, struct huff_work *w, uint64_t c,
 	for (int p = 0; p < l.planes; p++)
 		to += put_plane(e, w, &l.plane[p],
 			quant_plane_at(&l, e->b.planes, e->b.chunks, c, p), e->b.used[c],
-			to, e->stats ? &e->parts[c] : NULL);
+			to, e->stats && p == 0 ? &e->parts[c] : NULL);
 	bytes = (uint32_t)(to - payload);
 	grad_put32(slot, bytes);
 	grad_put32(slot + 4, n);
