@@ -45,6 +45,8 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		out->philox = philox_fill_avx2;
 		out->memfill = memfill_avx2;
 		out->sha256 = has.sha ? sha256_rows_shani : sha256_rows_avx2;
+		out->quant_encode = quant_encode_avx2;
+		out->quant_decode = quant_decode_avx2;
 		out->product[PRODUCT_F32] = product_f32_avx2;
 		out->product[PRODUCT_BF16] = product_bf16_avx2;
 		out->product[PRODUCT_F16] = product_f16_avx2;
@@ -59,6 +61,8 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		out->sha256 = sha256_rows_avx512;
 		out->memfill = memfill_avx512;
 		out->mix = int8_mix_avx512;
+		out->quant_encode = quant_encode_avx512;
+		out->quant_decode = quant_decode_avx512;
 		out->product[PRODUCT_F32] = product_f32_avx512;
 		out->product[PRODUCT_BF16] = has.bf16 ? product_bf16_avx512bf16 :
 							product_bf16_avx512;

@@ -1,5 +1,7 @@
 #include "kernels/quant.h"
 
+#include "kernels/quant_parts.h"
+
 /* --- layout -------------------------------------------------------------------------------- */
 
 /* A plane of `full` bytes in a whole chunk and `bytes` in this one. */
@@ -151,32 +153,10 @@ void quant_spread_ref(uint32_t *bins, const float *x, uint64_t n)
 			bins[quant_bin(quant_magnitude(x[i]))]++;
 }
 
-/* --- what stands beside symbols: bits, the lowest first --------------------------------------- */
-
-struct bits {
-	unsigned char *at;
-	uint64_t held;
-	int count;
-};
-
-static void bits_put(struct bits *b, uint32_t v, int n)
-{
-	b->held |= (uint64_t)v << b->count;
-	for (b->count += n; b->count >= 8; b->count -= 8) {
-		*b->at++ = (unsigned char)b->held;
-		b->held >>= 8;
-	}
-}
-
-static uint32_t bits_end(struct bits *b, const unsigned char *start)
-{
-	if (b->count)
-		*b->at++ = (unsigned char)b->held;
-	return (uint32_t)(b->at - start);
-}
+/* --- what stands beside symbols ------------------------------------------------------------- */
 
 /* The next n bits; how many there are has been checked. */
-static uint32_t bits_get(struct bits *b, int n)
+static uint32_t bits_get(struct quant_bits *b, int n)
 {
 	uint64_t v;
 
@@ -301,23 +281,23 @@ static void sigma(unsigned char *const p[], const float *x, uint32_t n,
 static uint32_t ecq(unsigned char *const p[], const float *x, uint32_t n,
 	const struct quant_step *step)
 {
-	struct bits beside = { .at = p[1] };
+	struct quant_bits beside = { .at = p[1] };
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t m;
 
 		p[0][i] = quant_ecq_symbol(x[i], step, &m);
 		if (quant_wide_bits(p[0][i]))
-			bits_put(&beside, quant_wide_beside(p[0][i], m),
+			quant_bits_put(&beside, quant_wide_beside(p[0][i], m),
 				quant_wide_bits(p[0][i]));
 	}
-	return bits_end(&beside, p[1]);
+	return quant_bits_end(&beside, p[1]);
 }
 
 static uint32_t qsgd(unsigned char *const p[], const float *x, uint32_t n,
 	const struct quant *q, uint64_t first)
 {
-	struct bits beside = { .at = p[1] };
+	struct quant_bits beside = { .at = p[1] };
 
 	for (uint32_t at = 0, b = 0; at < n; at += q->block, b++) {
 		uint32_t end = n - at < q->block ? n : at + q->block;
@@ -336,11 +316,11 @@ static uint32_t qsgd(unsigned char *const p[], const float *x, uint32_t n,
 			p[0][i] = quant_qsgd_symbol(x[i], inverse, (float)q->levels,
 				quant_word(q->seed, first + i), &m);
 			if (quant_wide_bits(p[0][i]))
-				bits_put(&beside, quant_wide_beside(p[0][i], m),
+				quant_bits_put(&beside, quant_wide_beside(p[0][i], m),
 					quant_wide_bits(p[0][i]));
 		}
 	}
-	return bits_end(&beside, p[1]);
+	return quant_bits_end(&beside, p[1]);
 }
 
 /* --- the largest of a block ------------------------------------------------------------------- */
@@ -363,10 +343,10 @@ static uint32_t threshold_of(const float *x, uint32_t n, uint32_t k)
 
 /* One block of n elements, the g-th of its chunk; its kept ones are from `at` on. */
 static void topk_block(unsigned char *const p[], const float *x, uint32_t n, uint32_t g,
-	uint32_t at)
+	uint32_t at, quant_threshold_fn threshold_fn)
 {
 	uint32_t k = (n + QUANT_TOPK_SHARE - 1) / QUANT_TOPK_SHARE, found = 0, next = 0;
-	uint32_t threshold = threshold_of(x, n, k), equal = k;
+	uint32_t threshold = threshold_fn(x, n, k), equal = k;
 	float kept[QUANT_TOPK_SHARE];
 	bool negative[QUANT_TOPK_SHARE], finite = true;
 	uint16_t means[2] = { 0x7fc0, 0x7fc0 };
@@ -402,11 +382,12 @@ static void topk_block(unsigned char *const p[], const float *x, uint32_t n, uin
 	put_scale(p[3], p[4], 2 * g + 1, means[1]);
 }
 
-static void topk(unsigned char *const p[], const float *x, uint32_t n, uint32_t block)
+void quant_topk(unsigned char *const p[], const float *x, uint32_t n, uint32_t block,
+	quant_threshold_fn threshold)
 {
 	for (uint32_t at = 0, g = 0; at < n; at += block, g++)
 		topk_block(p, x + at, n - at < block ? n - at : block, g,
-			at / QUANT_TOPK_SHARE);
+			at / QUANT_TOPK_SHARE, threshold);
 }
 
 uint32_t quant_encode_ref(unsigned char *const p[], const void *in, uint32_t n,
@@ -444,7 +425,7 @@ uint32_t quant_encode_ref(unsigned char *const p[], const void *in, uint32_t n,
 	case QUANT_QSGD:
 		return qsgd(p, x, n, q, first);
 	case QUANT_TOPK:
-		topk(p, x, n, q->block);
+		quant_topk(p, x, n, q->block, threshold_of);
 		break;
 	default:
 		if (q->sigma)
@@ -490,7 +471,7 @@ static void blocks_back(float *out, const unsigned char *const p[], uint32_t n,
 static bool ecq_back(float *out, const unsigned char *const p[], uint32_t used,
 	uint32_t n, const struct quant_step *step)
 {
-	struct bits beside = { .at = (unsigned char *)(uintptr_t)p[1] };
+	struct quant_bits beside = { .at = (unsigned char *)(uintptr_t)p[1] };
 
 	if (!beside_fits(p[0], n, p[1], used))
 		return false;
@@ -506,7 +487,7 @@ static bool ecq_back(float *out, const unsigned char *const p[], uint32_t used,
 static bool qsgd_back(float *out, const unsigned char *const p[], uint32_t used,
 	uint32_t n, const struct quant *q)
 {
-	struct bits beside = { .at = (unsigned char *)(uintptr_t)p[1] };
+	struct quant_bits beside = { .at = (unsigned char *)(uintptr_t)p[1] };
 
 	if (!beside_fits(p[0], n, p[1], used))
 		return false;
