@@ -1,0 +1,40 @@
+/* compress_data.h - what compressors are measured on, and the compressors of others beside ours. Uses rng, io. */
+#ifndef RNP_BENCH_COMPRESS_DATA_H
+#define RNP_BENCH_COMPRESS_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum compress_kind {
+	COMPRESS_GAUSS,
+	COMPRESS_LAPLACE,
+	COMPRESS_GRADIENT,
+	COMPRESS_ADVERSE,
+	COMPRESS_KINDS
+};
+
+extern const char *const
+	compress_kinds[COMPRESS_KINDS]; /* "gauss", "laplace", "gradient", "adverse" */
+
+/* n floats, the same every time. gauss: of deviation 0.001; laplace: of the same; gradient: layers of 32 Ki to 512 Ki elements
+ * whose scales are 10^-6 to 10^-2, in each rows of 256 with a scale of their own (log-normal, 0.8) times a bell, every
+ * eighth row zeros, as embeddings of tokens that did not occur; adverse: any finite bits. */
+void compress_data(float *out, uint64_t n, enum compress_kind kind);
+
+/* The first n floats of a file of raw f32; returns how many there were, 0: none. */
+uint64_t compress_data_file(float *out, uint64_t n, const char *path);
+
+/* A compressor of bytes that is opened when asked for. */
+struct compress_peer {
+	const char *name; /* "zstd -1" */
+	/* Each returns the bytes that it made, 0: it failed. out holds bound(n). */
+	size_t (*compress)(void *out, size_t room, const void *in, size_t n);
+	size_t (*expand)(void *out, size_t n, const void *in, size_t bytes);
+	size_t (*bound)(size_t n);
+};
+
+/* "zstd -1", "zstd -3" or "lz4", or NULL: the library is not installed. */
+const struct compress_peer *compress_peer(const char *name);
+
+#endif
