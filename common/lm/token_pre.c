@@ -408,6 +408,131 @@ static int hand_on(const struct splitter *sp, unsigned next, const char *s, size
 	return split(sp, next, s + begin, end - begin);
 }
 
+/* --- the usual patterns by hand, for ASCII ----------------------------------------------- */
+
+enum { OTHER, LETTER, NUMBER, SPACE, HIGH }; /* HIGH: not ASCII, the pattern has to say */
+
+static unsigned char class_of(const char *s, size_t n, size_t i)
+{
+	unsigned char c;
+
+	if (i >= n)
+		return SPACE + 100; /* the end is of no class */
+	c = (unsigned char)s[i];
+	if ((c | 32) >= 'a' && (c | 32) <= 'z')
+		return LETTER;
+	if (c >= '0' && c <= '9')
+		return NUMBER;
+	if (c == ' ' || (c >= '\t' && c <= '\r'))
+		return SPACE;
+	return c < 0x80 ? OTHER : HIGH;
+}
+
+/* The end of the run of one class from i on; 0 where something beyond ASCII follows, which may belong to it. */
+static size_t run_end(const char *s, size_t n, size_t i, unsigned char class)
+{
+	unsigned char now;
+
+	while ((now = class_of(s, n, i)) == class)
+		i++;
+	return now == HIGH ? 0 : i;
+}
+
+/* "'s", "'re" and so on behind the apostrophe at i: the end, or 0. */
+static size_t contraction_end(const char *s, size_t n, size_t i, int fold)
+{
+	char a, b;
+
+	if (i + 1 >= n)
+		return 0;
+	a = (char)(s[i + 1] | fold);
+	if (a == 's' || a == 't' || a == 'm' || a == 'd')
+		return i + 2;
+	if (i + 2 >= n)
+		return 0;
+	b = (char)(s[i + 2] | fold);
+	return (b == 'e' && (a == 'r' || a == 'v')) || (b == 'l' && a == 'l') ? i + 3 : 0;
+}
+
+/* \\s+(?!\\S)|\\s+, from a blank on */
+static size_t blanks_end(const char *s, size_t n, size_t i, bool lines)
+{
+	size_t end = run_end(s, n, i, SPACE);
+
+	for (size_t k = end; lines && k > i; k--)
+		if (s[k - 1] == '\n' || s[k - 1] == '\r')
+			return k;
+	return end && end < n && end - i > 1 ? end - 1 : end;
+}
+
+static size_t gpt2_end(const char *s, size_t n, size_t i)
+{
+	size_t begin = i + (s[i] == ' '), end;
+	unsigned char class = class_of(s, n, begin);
+
+	if (s[i] == '\'' && (end = contraction_end(s, n, i, 0)))
+		return end;
+	if (class <= NUMBER)
+		return run_end(s, n, begin, class);
+	return class == HIGH ? 0 : blanks_end(s, n, i, false);
+}
+
+static size_t llama_end(const char *s, size_t n, size_t i, unsigned digits)
+{
+	unsigned char class = class_of(s, n, i), next;
+	size_t begin, end;
+
+	if (s[i] == '\'' && (end = contraction_end(s, n, i, 32)))
+		return end;
+	if (class == HIGH)
+		return 0;
+	if (class == LETTER)
+		return run_end(s, n, i, LETTER);
+	if (class == NUMBER) {
+		for (end = i;
+			class_of(s, n, end) == NUMBER && (!digits || end - i < digits);)
+			end++;
+		return (!digits || end - i < digits) && class_of(s, n, end) == HIGH ? 0 :
+										      end;
+	}
+	next = class_of(s, n, i + 1);
+	if (next == HIGH)
+		return 0;
+	if (next == LETTER && s[i] != '\n' && s[i] != '\r')
+		return run_end(s, n, i + 1, LETTER);
+	begin = i + (s[i] == ' ');
+	if (class_of(s, n, begin) != OTHER)
+		return blanks_end(s, n, i, true);
+	end = run_end(s, n, begin, OTHER);
+	while (end && end < n && (s[end] == '\n' || s[end] == '\r'))
+		end++;
+	return end;
+}
+
+static int split_ascii(const struct splitter *sp, unsigned at, const char *s, size_t n)
+{
+	const struct pre_step *step = &sp->pre->steps[at];
+	size_t begin = 0, end, from;
+
+	while (begin < n) {
+		end = step->ascii == PRE_ASCII_GPT2 ?
+			gpt2_end(s, n, begin) :
+			llama_end(s, n, begin, step->digits);
+		if (!end) { /* both patterns match at every place */
+			int found = match_next(step, sp->run, s, n, begin, &from, &end);
+
+			if (found < 0)
+				return -1;
+			if (!found || end == begin)
+				end = n;
+		}
+		if (hand_on(sp, at + 1, s, begin, end) < 0)
+			return -1;
+		begin = end;
+	}
+	return 0;
+}
+
 static int split_pattern(const struct splitter *sp, unsigned at, const char *s, size_t n)
 {
 	const struct pre_step *step = &sp->pre->steps[at];
@@ -549,7 +674,9 @@ static int split(const struct splitter *sp, unsigned at, const char *s, size_t n
 	case PRE_PATTERN:
 		break;
 	}
-	return split_pattern(sp, at, s, n);
+	return sp->pre->steps[at].ascii && sp->pre->steps[at].keep == PRE_ISOLATED ?
+		split_ascii(sp, at, s, n) :
+		split_pattern(sp, at, s, n);
 }
 
 size_t pre_utf8_prefix(const char *text, size_t bytes)

@@ -346,6 +346,40 @@ static void check_cuts(void)
 	}
 }
 
+/* What is scanned by hand is cut as the pattern cuts it. */
+static void check_by_hand(const char *name, unsigned step)
+{
+	struct buf text = BUF_INIT;
+	struct pre p;
+	struct pre_habits habits;
+	struct pre_run run;
+	struct rng r;
+	enum pre_ascii hand;
+
+	rng_seed(&r, 5, 0);
+	CHECK(pre_by_name(&p, name, &habits) == 0 && pre_run_init(&run) == 0);
+	hand = p.steps[step].ascii;
+	CHECK(hand != PRE_ASCII_NONE);
+	for (int i = 0; i < 4000; i++) {
+		struct pieces by_hand = { BUF_INIT }, by_pattern = { BUF_INIT };
+
+		random_text(&text, &r, 1 + rng_below(&r, 20));
+		for (int k = 0; k < 4; k++) /* and any character of ASCII */
+			text.data[rng_below(&r, text.len)] = (char)(1 +
+				rng_below(&r, 127));
+		p.steps[step].ascii = hand;
+		CHECK(pre_split(&p, &run, text.data, text.len, show, &by_hand) == 0);
+		p.steps[step].ascii = PRE_ASCII_NONE;
+		CHECK(pre_split(&p, &run, text.data, text.len, show, &by_pattern) == 0);
+		CHECK_TEXT(buf_text(&by_pattern.shown), buf_text(&by_hand.shown));
+		buf_release(&by_hand.shown);
+		buf_release(&by_pattern.shown);
+	}
+	pre_run_release(&run);
+	pre_release(&p);
+	buf_release(&text);
+}
+
 /* --- learned tokenizers ------------------------------------------------------------------- */
 
 static struct lm_token *learned(const char *pre, uint32_t vocab, const char *text,
@@ -590,6 +624,11 @@ int main(void)
 	check_slow_pattern();
 	check_every_name();
 	check_cuts();
+	check_by_hand("gpt-2", 0);
+	check_by_hand("starcoder", 1);
+	check_by_hand("llama-bpe", 0);
+	check_by_hand("qwen2", 0);
+	check_by_hand("minicpm5", 1);
 	check_learned();
 	check_against_definition("gpt-2");
 	check_against_definition("llama-bpe");
