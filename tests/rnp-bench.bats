@@ -10,7 +10,7 @@ of() {
 	run_split rnp-bench list
 	assert_success
 	assert_equal "$(jq -r '.suite + " " + .test' <<<"$output" | tr '\n' ,)" \
-		"cpu matmul_f32,cpu matmul_bf16,cpu matmul_int8,cpu peak_f32,cpu peak_bf16,cpu peak_int8,cpu hash_chain,mem copy,mem triad,mem latency,disk sequential_write,disk sequential_read,disk random_read,disk random_write,gpu matmul_f32,gpu matmul_bf16,gpu matmul_f16,gpu matmul_f8,gpu matmul_int8,gpu copy,gpu triad,gpu random_read,gpu launch,gpu launch_queued,link host_to_device,link device_to_host,link host_to_device_pageable,link device_to_host_pageable,link device_to_device,"
+		"cpu matmul_f32,cpu matmul_bf16,cpu matmul_int8,cpu peak_f32,cpu peak_bf16,cpu peak_int8,cpu hash_chain,mem copy,mem triad,mem latency,disk sequential_write,disk sequential_read,disk random_read,disk random_write,gpu matmul_f32,gpu matmul_bf16,gpu matmul_f16,gpu matmul_f8,gpu matmul_int8,gpu copy,gpu triad,gpu random_read,gpu launch,gpu launch_queued,link host_to_device,link device_to_host,link host_to_device_pageable,link device_to_host_pageable,link device_to_device,compress copy,compress encode_lossless,compress decode_lossless,compress encode_q8,compress decode_q8,compress encode_q4,compress decode_q4,compress encode_ecq,compress decode_ecq,compress encode_e3m0,compress decode_e3m0,compress encode_topk,compress decode_topk,compress zstd_levels,compress lz4_levels,"
 }
 
 @test "bench run cpu: records fit their schema and are in order" {
@@ -25,6 +25,17 @@ of() {
 jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys.argv[2]))' \
 			"$(rnp-bench --schema rnp.bench)" "$line"
 	done <<<"$output"
+}
+
+@test "bench run compress: sizes and errors on all kinds of data, peers beside them, a picture" {
+	cd "$BATS_TEST_TMPDIR"
+	OMP_WAIT_POLICY=passive run_split rnp-bench run --suite compress --quick --time 20ms --plot p.svg
+	assert_success
+	jq -es 'map(select(.params.method)) | length == 12' <<<"$output"
+	jq -es 'map(select(.params.method)) | all(.params | .gauss_microbits > 0 and .laplace_microbits > 0 and .gradient_microbits > 0 and .adverse_microbits > 0)' <<<"$output"
+	jq -es 'map(select(.test == "encode_ecq"))[0].params | .gauss_microbits < 3700000 and .gauss_error_ppm < 101500 and .gradient_microbits < 2000000' <<<"$output"
+	jq -es 'map(select(.test == "encode_topk"))[0].params.gauss_microbits < 160000' <<<"$output"
+	grep -q '>[^<]*encode_q8' p.svg
 }
 
 @test "bench run: device is the CPU's model, node the key's address, at the time given" {

@@ -24,7 +24,7 @@
 #define TIME_QUICK_MS 1000
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
-	&suite_link, NULL };
+	&suite_link, &suite_compress, NULL };
 
 static struct {
 	const char *suite, *device, *dir, *key, *plot, *metrics;
@@ -319,13 +319,13 @@ static const struct opt opts[] = {
 		.kind = OPT_CHOICE,
 		.to = &options.suite,
 		.metavar = "S",
-		.choices = "cpu|mem|disk|gpu|link",
-		.help = "only this suite: cpu, mem, disk, gpu or link" },
+		.choices = "cpu|mem|disk|gpu|link|compress",
+		.help = "only this suite: cpu, mem, disk, gpu, link or compress" },
 	{ .name = "device",
 		.kind = OPT_TEXT,
 		.to = &options.device,
 		.metavar = "D",
-		.help = "auto, cpu or cuda[:N]: the GPU of gpu and link (default $RNP_DEVICE, else auto)" },
+		.help = "auto, cpu or cuda[:N]: the GPU of gpu, link and compress (default $RNP_DEVICE, else auto)" },
 	{ .name = "quick",
 		.kind = OPT_FLAG,
 		.to = &options.quick,

@@ -59,7 +59,8 @@ struct suite {
 	const struct watch *watch; /* NULL: the CPU is watched */
 };
 
-extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_link;
+extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_link,
+	suite_compress;
 
 /* All of them, in order, ends with NULL. */
 extern const struct suite *const suites[];
