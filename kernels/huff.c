@@ -53,19 +53,17 @@ void huff_add_lows_ref(unsigned char *symbols, const unsigned char *in, uint32_t
 	}
 }
 
-uint32_t huff_put_streams_ref(unsigned char *out, const struct huff_plane *p,
+void huff_put_streams_ref(unsigned char *out, uint32_t *end, const struct huff_plane *p,
 	const unsigned char *in, uint32_t n)
 {
-	uint32_t segment = huff_segment(n, p->streams_log);
-	unsigned streams = 1u << p->streams_log;
-	struct huff_bits b = { out, 2 * (streams - 1), 0, 0 };
+	struct huff_bits b = { out, 0, 0, 0 };
 	uint16_t entry[HUFF_ALPHABET];
 
 	huff_codes(entry, p->length, HUFF_ALPHABET >> p->split);
-	for (unsigned s = 0; s < streams; s++) {
-		uint32_t from = s * segment, to = from + segment, start = b.bytes;
+	for (unsigned s = 0; s < 1u << p->streams_log; s++) {
+		uint32_t from, count = huff_stream_symbols(&from, n, p->streams_log, s);
 
-		for (uint32_t i = from; i < to && i < n; i++) {
+		for (uint32_t i = from; i < from + count; i++) {
 			unsigned e = entry[in[i] >> p->split];
 
 			huff_put(&b, e & 4095, e >> 12);
@@ -73,12 +71,8 @@ uint32_t huff_put_streams_ref(unsigned char *out, const struct huff_plane *p,
 		huff_put(&b, 1, 1);
 		if (b.count)
 			huff_put(&b, 0, 8 - b.count);
-		if (s + 1 < streams) {
-			out[2 * s] = (unsigned char)(b.bytes - start);
-			out[2 * s + 1] = (unsigned char)((b.bytes - start) >> 8);
-		}
+		end[s] = b.bytes;
 	}
-	return b.bytes;
 }
 
 /* Symbols out[0 .. n - 1] of one stream. */
@@ -112,36 +106,23 @@ static int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
 
 int huff_get_streams_ref(struct huff_work *w, unsigned char *out, uint32_t n,
 	unsigned streams_log, const unsigned char *length, unsigned symbols,
-	const unsigned char *in, uint64_t bytes)
+	const unsigned char *in, const uint32_t *from)
 {
-	uint32_t segment = huff_segment(n, streams_log), streams = 1u << streams_log;
 	uint16_t *table = (uint16_t *)w->table, entry[HUFF_ALPHABET];
-	uint64_t at = 2 * (streams - 1);
 
 	huff_codes(entry, length, symbols);
 	for (unsigned v = 0; v < symbols; v++)
 		for (unsigned i = 0; length[v] && i < 4096u >> length[v]; i++)
 			table[((entry[v] & 4095u) << (12 - length[v])) + i] =
 				(uint16_t)(v | (unsigned)length[v] << 8);
-	for (unsigned s = 0; s < streams; s++) {
-		uint32_t from = s * segment, count = 0;
-		uint64_t size;
+	for (unsigned s = 0; s < 1u << streams_log; s++) {
+		uint32_t first, count = huff_stream_symbols(&first, n, streams_log, s);
 
-		if (from < n)
-			count = n - from < segment ? n - from : segment;
-		else
-			from = n;
-		if (at > bytes)
+		if (get_stream(out + first, count, table, in + from[s],
+			    from[s + 1] - from[s]) < 0)
 			return -1;
-		size = s + 1 < streams ? in[2 * s] | (uint64_t)in[2 * s + 1] << 8 :
-					 bytes - at;
-		if (size > bytes - at)
-			return -1;
-		if (get_stream(out + from, count, table, in + at, size) < 0)
-			return -1;
-		at += size;
 	}
-	return at == bytes ? 0 : -1;
+	return 0;
 }
 
 /* --- simple chunks: RAW, ONE, CODE ----------------------------------------------------------- */
@@ -153,11 +134,64 @@ static uint32_t put_raw(unsigned char *out, const unsigned char *in, uint32_t n)
 	return n + 1;
 }
 
+/* Sizes of the streams that end there. Returns their bytes; *wide: whether they are 2 bytes each. */
+static uint32_t put_sizes(unsigned char *out, const uint32_t *end, unsigned streams,
+	unsigned *wide)
+{
+	uint32_t least = UINT32_MAX, most = 0, at = 0;
+
+	for (unsigned s = 0; s + 1 < streams; s++) {
+		uint32_t size = end[s] - (s ? end[s - 1] : 0);
+
+		least = size < least ? size : least;
+		most = size > most ? size : most;
+	}
+	*wide = streams > 1 && most - least > 255;
+	if (streams > 1 && !*wide) {
+		out[at++] = (unsigned char)least;
+		out[at++] = (unsigned char)(least >> 8);
+	}
+	for (unsigned s = 0; s + 1 < streams; s++) {
+		uint32_t size = end[s] - (s ? end[s - 1] : 0);
+
+		out[at++] = (unsigned char)(size - (*wide ? 0 : least));
+		if (*wide)
+			out[at++] = (unsigned char)(size >> 8);
+	}
+	return at;
+}
+
+/* from[0 .. S] of streams in the bytes before their sizes. Returns 0 or -1. */
+static int get_sizes(uint32_t *from, unsigned streams, int wide, const unsigned char *in,
+	uint64_t bytes)
+{
+	uint32_t taken = streams == 1 ? 0 : wide ? 2 * (streams - 1) : 2 + streams - 1;
+	const unsigned char *sizes;
+
+	if (bytes < taken || bytes > UINT32_MAX)
+		return -1;
+	bytes -= taken;
+	sizes = in + bytes;
+	from[0] = 0;
+	for (unsigned s = 0; s + 1 < streams; s++) {
+		uint32_t size = wide ?
+			sizes[2 * s] | (uint32_t)sizes[2 * s + 1] << 8 :
+			(sizes[0] | (uint32_t)sizes[1] << 8) + sizes[2 + s];
+
+		if (size > bytes - from[s])
+			return -1;
+		from[s + 1] = from[s] + size;
+	}
+	from[streams] = (uint32_t)bytes;
+	return 0;
+}
+
 /* p: what was planned for these symbols */
 static uint32_t put_simple(const struct huff_parts *parts, unsigned char *out,
 	const struct huff_plane *p, const unsigned char *in, uint32_t n)
 {
-	uint32_t at = 2;
+	uint32_t at = 2, end[HUFF_STREAMS_MAX];
+	unsigned streams = 1u << p->streams_log, wide;
 
 	if (p->bytes > n)
 		return put_raw(out, in, n);
@@ -167,13 +201,16 @@ static uint32_t put_simple(const struct huff_parts *parts, unsigned char *out,
 		return 2;
 	}
 	out[0] = HUFF_CODE;
-	out[1] = (unsigned char)(p->split | p->streams_log << 4);
 	memcpy(out + at, p->header, p->header_bytes);
 	at += p->header_bytes;
 	if (p->split)
 		parts->put_lows(out + at, in, n, p->split);
 	at += huff_lows_bytes(n, p->split);
-	return at + parts->put_streams(out + at, p, in, n);
+	parts->put_streams(out + at, end, p, in, n);
+	at += end[streams - 1];
+	at += put_sizes(out + at, end, streams, &wide);
+	out[1] = (unsigned char)(p->split | p->streams_log << 4 | wide << 7);
+	return at;
 }
 
 static int get_plane(const struct huff_parts *parts, struct huff_work *w,
@@ -181,12 +218,14 @@ static int get_plane(const struct huff_parts *parts, struct huff_work *w,
 {
 	unsigned char length[HUFF_ALPHABET];
 	unsigned split, streams_log, symbols;
-	uint32_t took, lows;
+	uint32_t took, lows, from[HUFF_STREAMS_MAX + 1];
+	int wide;
 
 	if (bytes < 1)
 		return -1;
 	split = in[0] & 15;
-	streams_log = in[0] >> 4;
+	streams_log = in[0] >> 4 & 7;
+	wide = in[0] >> 7;
 	if (split > HUFF_SPLIT_MAX || 1u << streams_log > HUFF_STREAMS_MAX)
 		return -1;
 	in++, bytes--;
@@ -197,8 +236,10 @@ static int get_plane(const struct huff_parts *parts, struct huff_work *w,
 		return -1;
 	in += took;
 	bytes -= took;
-	if (parts->get_streams(w, out, n, streams_log, length, symbols, in + lows,
-		    bytes - lows) < 0)
+	if (get_sizes(from, 1u << streams_log, wide, in + lows, bytes - lows) < 0)
+		return -1;
+	if (parts->get_streams(w, out, n, streams_log, length, symbols, in + lows, from) <
+		0)
 		return -1;
 	if (split)
 		parts->add_lows(out, in, n, split);

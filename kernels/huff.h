@@ -10,13 +10,14 @@
  *           | 2 plane                                      CODE  Huffman
  *           | 3 z s L:3 T:3 R:3 lows chunk(T) chunk(L)     RUNS  of the symbol z
  *           | 4 A-1 symbols(A) chunk                       PACK  small alphabets
- *     plane = k+16*log2(S) lengths lows sizes:2(S-1) streams(S)
+ *     plane = k+16*log2(S)+128*wide lengths lows streams(S) sizes
  *
  * CODE: the low k bits of each symbol are stored as they are (of 64 symbols each: a mask of 64 bits for bit 0, one for
  * bit 1 ...; of a last part a mask of as many bytes as it needs) and the rest, symbol >> k, is
  * Huffman-coded. Where a distribution is smooth over 2^k neighbours this costs less than 0.2%, and halves
  * the work: more symbols come out of each look-up. The symbols are cut into S streams of
- * huff_segment() each. A stream is a number, written little-endian: from bit 0 on the codes of its symbols,
+ * huff_segment() each. Their sizes in bytes, all but the last one's, stand
+ * at the end: where wide is 0, m:2 and S-1 bytes that are to be added to m, else 2 bytes each. A stream is a number, written little-endian: from bit 0 on the codes of its symbols,
  * then a 1. A decoder starts at that 1, takes codes from the top down and gets the symbols last to first; it ends
  * at bit 0 exactly. Codes are canonical (by length, then symbol, lowest first) of 1 to 12 bits, optimal under that limit.
  * The lengths are bits, least first: `0` as the last one that was not 0 (at first 6), `100` one more, `101` one less,

@@ -14,13 +14,14 @@ struct huff_parts {
 		unsigned width);
 	void (*add_lows)(unsigned char *symbols, const unsigned char *in, uint32_t n,
 		unsigned width);
-	/* Sizes and streams of a plane. room: bytes at out that may be written. Returns their bytes. */
-	uint32_t (*put_streams)(unsigned char *out, const struct huff_plane *p,
+	/* The streams of a plane; end[s]: where stream s ends. May write 8 bytes beyond the last one. */
+	void (*put_streams)(unsigned char *out, uint32_t *end, const struct huff_plane *p,
 		const unsigned char *in, uint32_t n);
-	/* The reverse; out gets the symbols without their low bits. length: of a complete code. Returns 0 or -1. */
+	/* The reverse; out gets the symbols without their low bits. from[s]: where stream s begins, from[S]: where
+	 * the last one ends. length: of a complete code. Returns 0 or -1. */
 	int (*get_streams)(struct huff_work *w, unsigned char *out, uint32_t n,
 		unsigned streams_log, const unsigned char *length, unsigned symbols,
-		const unsigned char *in, uint64_t bytes);
+		const unsigned char *in, const uint32_t *from);
 };
 
 KERNELS_BEGIN
@@ -32,11 +33,20 @@ void huff_put_lows_ref(unsigned char *out, const unsigned char *in, uint32_t n,
 	unsigned width);
 void huff_add_lows_ref(unsigned char *symbols, const unsigned char *in, uint32_t n,
 	unsigned width);
-uint32_t huff_put_streams_ref(unsigned char *out, const struct huff_plane *p,
+void huff_put_streams_ref(unsigned char *out, uint32_t *end, const struct huff_plane *p,
 	const unsigned char *in, uint32_t n);
 int huff_get_streams_ref(struct huff_work *w, unsigned char *out, uint32_t n,
 	unsigned streams_log, const unsigned char *length, unsigned symbols,
-	const unsigned char *in, uint64_t bytes);
+	const unsigned char *in, const uint32_t *from);
+/* How many symbols stream s has; *from: the first one. */
+HD uint32_t huff_stream_symbols(uint32_t *from, uint32_t n, unsigned streams_log,
+	unsigned s)
+{
+	uint32_t segment = huff_segment(n, streams_log);
+
+	*from = s * segment < n ? s * segment : n;
+	return n - *from < segment ? n - *from : segment;
+}
 
 uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 	unsigned char *out, const unsigned char *in, uint32_t n);

@@ -59,7 +59,7 @@ HD uint32_t huff_segment(uint32_t n, unsigned streams_log)
 	return streams_log ? (each + 63) & ~63u : n;
 }
 
-/* Few bits bear few streams: each costs 3 bytes. */
+/* Few bits bear few streams: each costs 2 or 3 bytes. */
 HD unsigned huff_streams_log(uint64_t bits)
 {
 	return bits >= 1 << 17  ? 5 :
