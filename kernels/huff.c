@@ -6,19 +6,29 @@
 
 /* --- the parts: plain loops ------------------------------------------------------------------ */
 
-void huff_count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n)
+void huff_count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n,
+	unsigned shift)
 {
 	memset(counts, 0, 256 * sizeof *counts);
 	for (uint64_t i = 0; i < n; i++)
-		counts[in[i]]++;
+		counts[in[i] >> shift]++;
 }
 
-void huff_plan_ref(struct huff_plane *p, const uint32_t *counts, uint32_t n,
-	uint64_t *entropy)
+void huff_sample_ref(uint32_t counts[256], const unsigned char *in, uint32_t n)
 {
-	struct huff_tree t;
+	memset(counts, 0, 256 * sizeof *counts);
+	for (uint32_t i = 0; i < huff_sample_count(n); i++)
+		for (unsigned j = 0; j < 64; j++)
+			counts[in[huff_sample_at(i) + j]]++;
+}
 
-	huff_plan(p, &t, counts, n, entropy);
+unsigned huff_any_ref(const unsigned char *in, uint32_t n)
+{
+	unsigned any = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		any |= in[i];
+	return any;
 }
 
 void huff_put_lows_ref(unsigned char *out, const unsigned char *in, uint32_t n,
@@ -186,6 +196,21 @@ static int get_sizes(uint32_t *from, unsigned streams, int wide, const unsigned 
 	return 0;
 }
 
+/* Count n symbols, or what a split leaves of them, and plan their coding. */
+static void plan(const struct huff_parts *parts, struct huff_plane *p, uint32_t *counts,
+	const unsigned char *in, uint32_t n)
+{
+	struct huff_tree tree;
+	unsigned split = 0;
+
+	if (huff_may_split(n, parts->any(in, n))) {
+		parts->sample(counts, in, n);
+		split = huff_split(counts, huff_sample_count(n) * 64);
+	}
+	parts->count(counts, in, n, split);
+	huff_plan(p, &tree, counts, n, split);
+}
+
 /* p: what was planned for these symbols */
 static uint32_t put_simple(const struct huff_parts *parts, unsigned char *out,
 	const struct huff_plane *p, const unsigned char *in, uint32_t n)
@@ -296,8 +321,6 @@ static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struc
 	const unsigned char *in, uint32_t n, unsigned z, uint32_t zeros)
 {
 	uint32_t most, run = 0, tokens = 0, others = 0;
-	uint64_t entropy;
-
 	r->split = huff_run_split(zeros, n - zeros);
 	most = (uint32_t)HUFF_ESCAPE << r->split;
 	for (uint32_t i = 0; i < n; i++) {
@@ -316,10 +339,8 @@ static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struc
 	}
 	r->tokens = tokens;
 	r->others = others;
-	parts->count(w->counts, w->runs, tokens);
-	parts->plan(&r->run, w->counts, tokens, &entropy);
-	parts->count(w->counts, w->rest, others);
-	parts->plan(&r->rest, w->counts, others, &entropy);
+	plan(parts, &r->run, w->counts, w->runs, tokens);
+	plan(parts, &r->rest, w->counts, w->rest, others);
 	r->bytes = RUNS_HEADER + huff_lows_bytes(tokens, r->split) +
 		huff_simple_bytes(&r->run, tokens) + huff_simple_bytes(&r->rest, others);
 }
@@ -463,38 +484,31 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 {
 	struct huff_plane plane, packed;
 	struct runs r = { 0 };
-	uint32_t counts[256], best, symbols = 0, most = 0;
-	uint64_t entropy, entropy_packed;
+	uint32_t counts[256], best, most = 0;
 	enum huff_mode mode = HUFF_CODE;
 	unsigned z = 0;
 
 	if (!n)
 		return 0;
-	parts->count(counts, in, n);
-	for (unsigned i = 0; i < 256; i++) {
-		symbols += counts[i] != 0;
+	plan(parts, &plane, counts, in, n);
+	best = huff_simple_bytes(&plane, n);
+	for (unsigned i = 0; i < (unsigned)HUFF_ALPHABET >> plane.split; i++) {
 		z = counts[i] > most ? i : z;
 		most = counts[i] > most ? counts[i] : most;
 	}
-	parts->plan(&plane, counts, n, &entropy);
-	best = huff_simple_bytes(&plane, n);
-	if (symbols > 1 && huff_is_skewed(&plane, n, entropy)) {
-		if (symbols <= HUFF_PACK_MAX) {
-			uint32_t m = (n * huff_pack_width(symbols) + 7) / 8, bytes;
+	if (huff_is_skewed(&plane, counts, n, most)) {
+		plan_runs(parts, w, &r, in, n, z, most);
+		if (r.bytes < best) {
+			best = r.bytes;
+			mode = HUFF_RUNS;
+		}
+		if (plane.symbols <= HUFF_PACK_MAX) {
+			uint32_t m = (n * huff_pack_width(plane.symbols) + 7) / 8;
 
 			pack(w->packed, in, n, counts);
-			parts->count(w->counts, w->packed, m);
-			parts->plan(&packed, w->counts, m, &entropy_packed);
-			bytes = 2 + symbols + huff_simple_bytes(&packed, m);
-			if (bytes < best) {
-				best = bytes;
+			plan(parts, &packed, w->counts, w->packed, m);
+			if (2 + plane.symbols + huff_simple_bytes(&packed, m) < best)
 				mode = HUFF_PACK;
-			}
-		}
-		if (most > n / 2) {
-			plan_runs(parts, w, &r, in, n, z, most);
-			if (r.bytes < best)
-				mode = HUFF_RUNS;
 		}
 	}
 	if (mode == HUFF_RUNS)
@@ -525,7 +539,8 @@ int huff_decode(const struct huff_parts *parts, struct huff_work *w, unsigned ch
 
 static const struct huff_parts parts_ref = {
 	.count = huff_count_ref,
-	.plan = huff_plan_ref,
+	.sample = huff_sample_ref,
+	.any = huff_any_ref,
 	.put_lows = huff_put_lows_ref,
 	.add_lows = huff_add_lows_ref,
 	.put_streams = huff_put_streams_ref,
@@ -544,8 +559,13 @@ static int decode_ref(struct huff_work *w, unsigned char *out, uint32_t n,
 	return huff_decode(&parts_ref, w, out, n, in, bytes);
 }
 
+static void count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n)
+{
+	huff_count_ref(counts, in, n, 0);
+}
+
 static const struct huff_kernels kernels_ref = {
-	.count = huff_count_ref,
+	.count = count_ref,
 	.encode = encode_ref,
 	.decode = decode_ref,
 };
@@ -553,10 +573,11 @@ static const struct huff_kernels kernels_ref = {
 const struct huff_kernels *huff_kernels(enum cpu_level level)
 {
 #ifdef __x86_64__
-	if (level >= CPU_AVX512)
-		return &huff_kernels_avx512;
-	if (level >= CPU_AVX2)
-		return &huff_kernels_avx2;
+	const struct huff_kernels *fast = level >= CPU_AVX2 ? huff_kernels_x86(level) :
+							      NULL;
+
+	if (fast)
+		return fast;
 #endif
 	(void)level;
 	return &kernels_ref;

@@ -5,9 +5,13 @@
 #include "kernels/huff_plan.h"
 
 struct huff_parts {
-	void (*count)(uint32_t counts[256], const unsigned char *in, uint64_t n);
-	void (*plan)(struct huff_plane *p, const uint32_t *counts, uint32_t n,
-		uint64_t *entropy);
+	/* counts[v] of v = symbol >> shift, shift = 0 .. HUFF_SPLIT_MAX */
+	void (*count)(uint32_t counts[256], const unsigned char *in, uint64_t n,
+		unsigned shift);
+	/* counts of the sample of huff_plan.h */
+	void (*sample)(uint32_t counts[256], const unsigned char *in, uint32_t n);
+	/* all or-ed */
+	unsigned (*any)(const unsigned char *in, uint32_t n);
 	/* The low `width` = 1 .. HUFF_SPLIT_MAX bits of n symbols, huff_lows_bytes() of them, and putting them
 	 * below symbols. */
 	void (*put_lows)(unsigned char *out, const unsigned char *in, uint32_t n,
@@ -26,9 +30,10 @@ struct huff_parts {
 
 KERNELS_BEGIN
 
-void huff_count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n);
-void huff_plan_ref(struct huff_plane *p, const uint32_t *counts, uint32_t n,
-	uint64_t *entropy);
+void huff_count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n,
+	unsigned shift);
+void huff_sample_ref(uint32_t counts[256], const unsigned char *in, uint32_t n);
+unsigned huff_any_ref(const unsigned char *in, uint32_t n);
 void huff_put_lows_ref(unsigned char *out, const unsigned char *in, uint32_t n,
 	unsigned width);
 void huff_add_lows_ref(unsigned char *symbols, const unsigned char *in, uint32_t n,
@@ -53,7 +58,8 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 int huff_decode(const struct huff_parts *parts, struct huff_work *w, unsigned char *out,
 	uint32_t n, const unsigned char *in, uint64_t bytes);
 
-extern const struct huff_kernels huff_kernels_avx2, huff_kernels_avx512;
+/* What this CPU has of a level, NULL: nothing. */
+const struct huff_kernels *huff_kernels_x86(enum cpu_level level);
 
 KERNELS_END
 

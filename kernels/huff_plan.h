@@ -328,70 +328,93 @@ HD uint32_t huff_get_lengths(unsigned char *length, unsigned symbols,
 
 /* --- planning ------------------------------------------------------------------------------- */
 
-/* How many low bits to leave as they are: as many as cost no more than 1/512 of the entropy
- * and leave something to code. */
-HD unsigned huff_split(const uint32_t *counts, uint32_t n, uint64_t *entropy)
-{
-	uint32_t fold[HUFF_ALPHABET / 2];
-	unsigned split = 0;
-	const uint32_t *from = counts;
+/* To decide on a split a sample is enough: of every eight groups of 64 symbols one. Which one, a hash says, so that
+ * no period hides from it. */
+#define HUFF_SAMPLE_GROUPS 8
 
-	*entropy = huff_entropy(counts, HUFF_ALPHABET, n);
-	if (n < HUFF_SPLIT_SYMBOLS)
-		return 0;
-	for (unsigned k = 1; k <= HUFF_SPLIT_MAX; k++) {
+HD uint32_t huff_sample_at(uint32_t i)
+{
+	return (i * HUFF_SAMPLE_GROUPS + (i * 0x9e3779b1u >> 29)) * 64;
+}
+
+HD uint32_t huff_sample_count(uint32_t n)
+{
+	return n / (64 * HUFF_SAMPLE_GROUPS);
+}
+
+/* Whether a plane is split at all: small alphabets and few symbols are not. any: all symbols or-ed. */
+HD int huff_may_split(uint32_t n, unsigned any)
+{
+	return n >= HUFF_SPLIT_SYMBOLS && any >= 64;
+}
+
+/* How many low bits to leave as they are, by the counts of the sample: as many as cost no more than 1/400 of the
+ * entropy and leave something to code. What few samples of many symbols miss of the entropy is added as Miller and Madow
+ * have it: (used - 1) / (2 ln 2) bits. */
+HD unsigned huff_split(const uint32_t *counts, uint32_t n)
+{
+	uint32_t fold[HUFF_ALPHABET];
+	uint64_t entropy = 0;
+	unsigned split = 0;
+
+	for (unsigned k = 0; k <= HUFF_SPLIT_MAX; k++) {
 		unsigned symbols = HUFF_ALPHABET >> k, used = 0;
+		uint64_t bits;
 
 		for (unsigned i = 0; i < symbols; i++) {
-			fold[i] = from[2 * i] + from[2 * i + 1];
+			fold[i] = k ? fold[2 * i] + fold[2 * i + 1] : counts[i];
 			used += fold[i] != 0;
 		}
-		from = fold;
-		if (used < 2 ||
-			huff_entropy(fold, symbols, n) + ((uint64_t)n * k << 16) >
-				*entropy + *entropy / 512)
+		if (used < 2)
+			break;
+		bits = huff_entropy(fold, symbols, n) + (uint64_t)(used - 1) * 47274 +
+			((uint64_t)n * k << 16);
+		if (!k)
+			entropy = bits + bits / 400;
+		if (bits > entropy)
 			break;
 		split = k;
 	}
 	return split;
 }
 
-/* Plan a plane of n symbols that were counted; *entropy: theirs, in 1/65536 bits. A single symbol gets symbols = 1 only. */
+/* Plan a plane of n symbols whose high parts, symbol >> split, were counted. One used symbol: symbols = 1 only. */
 HD void huff_plan(struct huff_plane *p, struct huff_tree *t, const uint32_t *counts,
-	uint32_t n, uint64_t *entropy)
+	uint32_t n, unsigned split)
 {
-	uint32_t fold[HUFF_ALPHABET];
-	unsigned symbols;
+	unsigned symbols = HUFF_ALPHABET >> split;
 
-	p->split = huff_split(counts, n, entropy);
-	symbols = HUFF_ALPHABET >> p->split;
-	for (unsigned i = 0; i < symbols; i++) {
-		uint32_t sum = 0;
-
-		for (unsigned j = 0; j < 1u << p->split; j++)
-			sum += counts[(i << p->split) + j];
-		fold[i] = sum;
-		p->length[i] = 0;
-	}
-	p->symbols = huff_sort(t, fold, symbols);
+	p->split = split;
 	p->bits = 0;
+	p->streams_log = 0;
+	p->header_bytes = 0;
 	p->bytes = 2;
+	for (unsigned i = 0; i < symbols; i++)
+		p->length[i] = 0;
+	p->symbols = huff_sort(t, counts, symbols);
 	if (p->symbols < 2)
 		return;
 	huff_lengths(t, p->symbols, p->length);
 	for (unsigned i = 0; i < symbols; i++)
-		p->bits += (uint64_t)fold[i] * p->length[i];
+		p->bits += (uint64_t)counts[i] * p->length[i];
 	p->streams_log = huff_streams_log(p->bits);
 	p->header_bytes = huff_put_lengths(p->header, p->length, symbols);
-	p->bytes = 2 + p->header_bytes + huff_lows_bytes(n, p->split) +
+	p->bytes = 2 + p->header_bytes + huff_lows_bytes(n, split) +
 		(2u << p->streams_log) - 2 + (1u << p->streams_log) +
 		(uint32_t)(p->bits / 8);
 }
 
-/* Whether other modes than CODE are worth a look: it is more than 1% above the entropy. */
-HD int huff_is_skewed(const struct huff_plane *p, uint32_t n, uint64_t entropy)
+/* Whether other modes than CODE are worth a look: a symbol is above 1/2, and the codes are more than 1.5% above
+ * the entropy. */
+HD int huff_is_skewed(const struct huff_plane *p, const uint32_t *counts, uint32_t n,
+	uint32_t most)
 {
-	return ((p->bits + (uint64_t)n * p->split) << 16) > entropy + entropy / 100;
+	uint64_t entropy;
+
+	if (p->split || p->symbols < 2 || most <= n / 2)
+		return 0;
+	entropy = huff_entropy(counts, HUFF_ALPHABET, n);
+	return p->bits << 16 > entropy + entropy / 64;
 }
 
 /* The low bits of runs: so many that their mean without is 4 to 7, which costs a geometric distribution 0.004 bits a

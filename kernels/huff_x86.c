@@ -1,36 +1,731 @@
 #include "kernels/huff_parts.h"
 
 #ifdef __x86_64__
-static const struct huff_parts parts_avx2 = {
-	.count = huff_count_ref,
-	.plan = huff_plan_ref,
-	.put_lows = huff_put_lows_ref,
-	.add_lows = huff_add_lows_ref,
-	.put_streams = huff_put_streams_ref,
-	.get_streams = huff_get_streams_ref,
-};
+#include <immintrin.h>
+#include <string.h>
 
-static uint32_t encode_avx2(struct huff_work *w, unsigned char *out,
-	const unsigned char *in, uint32_t n)
+#define BMI2 __attribute__((target("avx2,bmi,bmi2,lzcnt")))
+#define AVX512 \
+	__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,lzcnt")))
+#define VBMI            \
+	__attribute__(( \
+		target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi,bmi2,lzcnt")))
+
+#define PLANES                 \
+	__attribute__((target( \
+		"avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,bmi,bmi2,lzcnt")))
+
+static inline uint64_t load64(const void *p)
 {
-	return huff_encode(&parts_avx2, w, out, in, n);
+	uint64_t v;
+
+	memcpy(&v, p, sizeof v);
+	return v;
 }
 
-static int decode_avx2(struct huff_work *w, unsigned char *out, uint32_t n,
-	const unsigned char *in, uint64_t bytes)
+static inline void store64(void *p, uint64_t v)
 {
-	return huff_decode(&parts_avx2, w, out, n, in, bytes);
+	memcpy(p, &v, sizeof v);
 }
 
-const struct huff_kernels huff_kernels_avx2 = {
-	.count = huff_count_ref,
-	.encode = encode_avx2,
-	.decode = decode_avx2,
+/* --- count ----------------------------------------------------------------------------------- */
+
+/* A core stores one word a cycle, so that counting in tables takes a cycle a symbol; eight tables, because a count that
+ * was just stored is not at once there to be read. */
+BMI2 static void count_tables(uint32_t counts[256], const unsigned char *in, uint64_t n,
+	unsigned shift)
+{
+	uint32_t table[8][256];
+	uint64_t i = 0;
+
+	memset(table, 0, sizeof table);
+	for (; i + 8 <= n; i += 8) {
+		uint64_t a = load64(in + i);
+
+		table[0][a & 255]++;
+		table[1][a >> 8 & 255]++;
+		table[2][a >> 16 & 255]++;
+		table[3][a >> 24 & 255]++;
+		table[4][a >> 32 & 255]++;
+		table[5][a >> 40 & 255]++;
+		table[6][a >> 48 & 255]++;
+		table[7][a >> 56]++;
+	}
+	for (; i < n; i++)
+		table[0][in[i]]++;
+	memset(counts, 0, 256 * sizeof *counts);
+	for (unsigned v = 0; v < 256; v++)
+		for (unsigned t = 0; t < 8; t++)
+			counts[v >> shift] += table[t][v];
+}
+
+BMI2 static void sample_tables(uint32_t counts[256], const unsigned char *in, uint32_t n)
+{
+	uint32_t table[4][256];
+
+	memset(table, 0, sizeof table);
+	for (uint32_t i = 0; i < huff_sample_count(n); i++) {
+		const unsigned char *at = in + huff_sample_at(i);
+
+		for (unsigned j = 0; j < 64; j += 8) {
+			uint64_t a = load64(at + j);
+
+			table[0][a & 255]++;
+			table[1][a >> 8 & 255]++;
+			table[2][a >> 16 & 255]++;
+			table[3][a >> 24 & 255]++;
+			table[0][a >> 32 & 255]++;
+			table[1][a >> 40 & 255]++;
+			table[2][a >> 48 & 255]++;
+			table[3][a >> 56]++;
+		}
+	}
+	for (unsigned v = 0; v < 256; v++)
+		counts[v] = table[0][v] + table[1][v] + table[2][v] + table[3][v];
+}
+
+AVX512 static unsigned any_avx512(const unsigned char *in, uint32_t n)
+{
+	__m512i any = _mm512_setzero_si512();
+	uint64_t word;
+
+	for (uint32_t i = 0; i < n; i += 64)
+		any = _mm512_or_si512(any,
+			_mm512_maskz_loadu_epi8(n - i < 64 ?
+					(UINT64_C(1) << (n - i)) - 1 :
+					~UINT64_C(0),
+				in + i));
+	word = (uint64_t)_mm512_reduce_or_epi64(any);
+	word |= word >> 32;
+	word |= word >> 16;
+	return (unsigned)((word | word >> 8) & 255);
+}
+
+/* Counts by bit planes: of 512 symbols the bits of one place are a vector, those that have a value are the and of
+ * vectors or their complements, and their number is counted at once: for 32 values 60 ands and 64 to count, a fifth of a
+ * cycle a symbol. The values of the low half of the bits and those of the high half are made first. The planes of
+ * PLANE_SYMBOLS are written before any is read: a load of 64 bytes waits for eight stores of 8. */
+#define PLANE_SYMBOLS 4096
+
+PLANES static inline __attribute__((always_inline)) __m512i one_of(unsigned v,
+	const __m512i *plane, unsigned width, __m512i all)
+{
+#pragma GCC unroll 8
+	for (unsigned k = 0; k < width; k++)
+		all = v >> k & 1 ? _mm512_and_si512(all, plane[k]) :
+				   _mm512_andnot_si512(plane[k], all);
+	return all;
+}
+
+/* n: a multiple of PLANE_SYMBOLS */
+PLANES static inline __attribute__((always_inline)) void count_planes(uint32_t *counts,
+	const unsigned char *in, uint64_t n, unsigned shift, const unsigned width)
+{
+	const unsigned low_width = width / 2, high_width = width - low_width;
+	_Alignas(64) uint64_t plane[6][PLANE_SYMBOLS / 64];
+	__m512i sums[64];
+
+	for (unsigned v = 0; v < 1u << width; v++)
+		sums[v] = _mm512_setzero_si512();
+	for (uint64_t i = 0; i < n; i += PLANE_SYMBOLS) {
+		for (unsigned g = 0; g < PLANE_SYMBOLS / 64; g++) {
+			__m512i v = _mm512_loadu_si512(in + i + 64 * g);
+
+#pragma GCC unroll 8
+			for (unsigned k = 0; k < width; k++)
+				plane[k][g] = _mm512_test_epi8_mask(v,
+					_mm512_set1_epi8((char)(1 << (k + shift))));
+		}
+		for (unsigned g = 0; g < PLANE_SYMBOLS / 64; g += 8) {
+			__m512i p[6], low[8], high[8];
+
+#pragma GCC unroll 8
+			for (unsigned k = 0; k < width; k++)
+				p[k] = _mm512_load_si512(plane[k] + g);
+#pragma GCC unroll 8
+			for (unsigned v = 0; v < 1u << low_width; v++)
+				low[v] = one_of(v, p, low_width, _mm512_set1_epi8(-1));
+#pragma GCC unroll 8
+			for (unsigned v = 0; v < 1u << high_width; v++)
+				high[v] = one_of(v, p + low_width, high_width,
+					_mm512_set1_epi8(-1));
+#pragma GCC unroll 64
+			for (unsigned v = 0; v < 1u << width; v++)
+				sums[v] = _mm512_add_epi64(sums[v],
+					_mm512_popcnt_epi64(_mm512_and_si512(
+						low[v & ((1u << low_width) - 1)],
+						high[v >> low_width])));
+		}
+	}
+	for (unsigned v = 0; v < 1u << width; v++)
+		counts[v] = (uint32_t)_mm512_reduce_add_epi64(sums[v]);
+}
+
+PLANES static void count_vbmi(uint32_t counts[256], const unsigned char *in, uint64_t n,
+	unsigned shift)
+{
+	uint64_t whole = n / PLANE_SYMBOLS * PLANE_SYMBOLS;
+	unsigned any = n > HUFF_CHUNK_MAX ? 255 : any_avx512(in, (uint32_t)n) >> shift;
+
+	if (any >= 64 || !whole) {
+		count_tables(counts, in, n, shift);
+		return;
+	}
+	memset(counts, 0, 256 * sizeof *counts);
+	if (any < 4)
+		count_planes(counts, in, whole, shift, 2);
+	else if (any < 16)
+		count_planes(counts, in, whole, shift, 4);
+	else if (any < 32)
+		count_planes(counts, in, whole, shift, 5);
+	else
+		count_planes(counts, in, whole, shift, 6);
+	for (; whole < n; whole++)
+		counts[in[whole] >> shift]++;
+}
+
+/* --- low bits -------------------------------------------------------------------------------- */
+
+AVX512 static void put_lows_avx512(unsigned char *out, const unsigned char *in,
+	uint32_t n, unsigned width)
+{
+	uint32_t i = 0;
+
+	for (; i + 64 <= n; i += 64) {
+		__m512i v = _mm512_loadu_si512(in + i);
+
+		for (unsigned k = 0; k < width; k++, out += 8)
+			store64(out,
+				_mm512_test_epi8_mask(v,
+					_mm512_set1_epi8((char)(1 << k))));
+	}
+	huff_put_lows_ref(out, in + i, n - i, width);
+}
+
+AVX512 static void add_lows_avx512(unsigned char *symbols, const unsigned char *in,
+	uint32_t n, unsigned width)
+{
+	uint32_t i = 0;
+
+	for (; i + 64 <= n; i += 64) {
+		__m512i v = _mm512_loadu_si512(symbols + i);
+
+		for (unsigned k = 0; k < width; k++)
+			v = _mm512_add_epi8(v, v);
+		for (unsigned k = 0; k < width; k++, in += 8)
+			v = _mm512_mask_add_epi8(v, load64(in), v,
+				_mm512_set1_epi8((char)(1 << k)));
+		_mm512_storeu_si512(symbols + i, v);
+	}
+	huff_add_lows_ref(symbols + i, in, n - i, width);
+}
+
+/* --- encoder ---------------------------------------------------------------------------------- */
+
+/* Bits on their way to memory; less than 8 are held between calls. */
+struct writer {
+	unsigned char *at;
+	uint64_t held;
+	uint64_t count;
 };
 
-const struct huff_kernels huff_kernels_avx512 = {
-	.count = huff_count_ref,
-	.encode = encode_avx2,
-	.decode = decode_avx2,
+/* count <= 56 */
+static inline __attribute__((always_inline)) void put_bits(struct writer *w, uint64_t v,
+	uint64_t count)
+{
+	uint64_t total = w->count + count;
+
+	v = v << w->count | w->held;
+	store64(w->at, v);
+	w->at += total >> 3;
+	w->held = v >> (total & 56);
+	w->count = total & 7;
+}
+
+static inline unsigned char *end_stream(struct writer *w)
+{
+	put_bits(w, 1, 1);
+	if (w->count)
+		w->at++;
+	return w->at;
+}
+
+BMI2 static void put_streams_bmi2(unsigned char *out, uint32_t *end,
+	const struct huff_plane *p, const unsigned char *in, uint32_t n)
+{
+	uint16_t entry[HUFF_ALPHABET];
+	unsigned char *at = out;
+
+	huff_codes(entry, p->length, HUFF_ALPHABET >> p->split);
+	for (unsigned s = 0; s < 1u << p->streams_log; s++) {
+		uint32_t from, count = huff_stream_symbols(&from, n, p->streams_log, s);
+		struct writer w = { at, 0, 0 };
+		uint32_t i = 0;
+
+		for (; i + 4 <= count; i += 4) {
+			uint64_t v = 0;
+			unsigned bits = 0;
+
+			for (unsigned j = 0; j < 4; j++) {
+				unsigned e = entry[in[from + i + j] >> p->split];
+
+				v |= (uint64_t)(e & 4095) << bits;
+				bits += e >> 12;
+			}
+			put_bits(&w, v, bits);
+		}
+		for (; i < count; i++) {
+			unsigned e = entry[in[from + i] >> p->split];
+
+			put_bits(&w, e & 4095, e >> 12);
+		}
+		at = end_stream(&w);
+		end[s] = (uint32_t)(at - out);
+	}
+}
+
+/* Code tables as bytes: the low byte of entries and the high one. */
+struct byte_tables {
+	__m512i low[4], high[4];
 };
+
+VBMI static inline __attribute__((always_inline)) __m512i look_up(const __m512i *table,
+	__m512i v, int quarters)
+{
+	if (quarters == 1)
+		return _mm512_permutexvar_epi8(v, table[0]);
+	__m512i a = _mm512_permutex2var_epi8(table[0], v, table[1]);
+
+	if (quarters == 2)
+		return a;
+	return _mm512_mask_mov_epi8(a, _mm512_movepi8_mask(v),
+		_mm512_permutex2var_epi8(table[2], v, table[3]));
+}
+
+/* 64 symbols to 16 lanes of 4 codes, at most 48 bits each: x[j] symbols 8j .. 8j + 3, y[j] 8j + 4 .. 8j + 7. */
+struct lanes {
+	__m512i x, y, x_bits, y_bits;
+};
+
+VBMI static inline __attribute__((always_inline)) struct lanes merge(__m512i low,
+	__m512i high)
+{
+	const __m512i first = _mm512_set1_epi32(0xffff), code = _mm512_set1_epi16(0xfff);
+	const __m512i bytes = _mm512_set1_epi16(0xff),
+		      half = _mm512_set1_epi64(0xffffffff);
+	/* entries of the even and of the odd symbols */
+	__m512i even = _mm512_ternarylogic_epi32(bytes, low, _mm512_slli_epi16(high, 8),
+		0xea); /* (a & b) | c */
+	__m512i odd = _mm512_ternarylogic_epi32(bytes, high, _mm512_srli_epi16(low, 8),
+		0xae); /* (~a & b) | c */
+	__m512i even_bits = _mm512_srli_epi16(even, 12),
+		odd_bits = _mm512_srli_epi16(odd, 12);
+	__m512i a, b, c, d, ab, cd, ab_bits, cd_bits, a_bits, c_bits;
+	struct lanes l;
+
+	even = _mm512_and_si512(even, code);
+	odd = _mm512_and_si512(odd, code);
+	a = _mm512_and_si512(even, first);
+	b = _mm512_and_si512(odd, first);
+	c = _mm512_srli_epi32(even, 16);
+	d = _mm512_srli_epi32(odd, 16);
+	a_bits = _mm512_and_si512(even_bits, first);
+	c_bits = _mm512_srli_epi32(even_bits, 16);
+	ab = _mm512_or_si512(a, _mm512_sllv_epi32(b, a_bits));
+	cd = _mm512_or_si512(c, _mm512_sllv_epi32(d, c_bits));
+	even_bits = _mm512_add_epi16(even_bits, odd_bits);
+	ab_bits = _mm512_and_si512(even_bits, first);
+	cd_bits = _mm512_srli_epi32(even_bits, 16);
+	a_bits = _mm512_and_si512(ab_bits, half);
+	c_bits = _mm512_srli_epi64(ab_bits, 32);
+	l.x = _mm512_or_si512(_mm512_and_si512(ab, half),
+		_mm512_sllv_epi64(_mm512_and_si512(cd, half), a_bits));
+	l.y = _mm512_or_si512(_mm512_srli_epi64(ab, 32),
+		_mm512_sllv_epi64(_mm512_srli_epi64(cd, 32), c_bits));
+	ab_bits = _mm512_add_epi32(ab_bits, cd_bits);
+	l.x_bits = _mm512_and_si512(ab_bits, half);
+	l.y_bits = _mm512_srli_epi64(ab_bits, 32);
+	return l;
+}
+
+VBMI static inline __attribute__((always_inline)) void put_lanes(struct writer *w,
+	struct lanes l)
+{
+	_Alignas(64) uint64_t v[16], bits[16];
+	__m512i both = _mm512_add_epi64(l.x_bits, l.y_bits);
+
+	if (_mm512_cmpgt_epu64_mask(both, _mm512_set1_epi64(56)) == 0) {
+		_mm512_store_si512(v,
+			_mm512_or_si512(l.x, _mm512_sllv_epi64(l.y, l.x_bits)));
+		_mm512_store_si512(bits, both);
+#pragma GCC unroll 8
+		for (unsigned j = 0; j < 8; j++)
+			put_bits(w, v[j], bits[j]);
+		return;
+	}
+	_mm512_store_si512(v, l.x);
+	_mm512_store_si512(v + 8, l.y);
+	_mm512_store_si512(bits, l.x_bits);
+	_mm512_store_si512(bits + 8, l.y_bits);
+#pragma GCC unroll 8
+	for (unsigned j = 0; j < 8; j++) {
+		put_bits(w, v[j], bits[j]);
+		put_bits(w, v[8 + j], bits[8 + j]);
+	}
+}
+
+VBMI static inline __attribute__((always_inline)) void put_stream_vbmi(struct writer *out,
+	const struct byte_tables *t, const unsigned char *in, uint32_t n, unsigned split,
+	int quarters)
+{
+	const __m512i keep = _mm512_set1_epi8((char)(255 >> split));
+	const __m128i by = _mm_cvtsi32_si128((int)split);
+	struct writer w = *out;
+
+	for (uint32_t i = 0; i < n; i += 64) {
+		__mmask64 there = n - i < 64 ? (UINT64_C(1) << (n - i)) - 1 :
+					       ~UINT64_C(0);
+		__m512i v = _mm512_maskz_loadu_epi8(there, in + i), low, high;
+
+		v = _mm512_and_si512(_mm512_srl_epi16(v, by), keep);
+		low = _mm512_maskz_mov_epi8(there, look_up(t->low, v, quarters));
+		high = _mm512_maskz_mov_epi8(there, look_up(t->high, v, quarters));
+		put_lanes(&w, merge(low, high));
+	}
+	*out = w;
+}
+
+VBMI static void put_streams_vbmi(unsigned char *out, uint32_t *end,
+	const struct huff_plane *p, const unsigned char *in, uint32_t n)
+{
+	uint16_t entry[HUFF_ALPHABET] = { 0 };
+	struct byte_tables t;
+	unsigned char *at = out, low[256], high[256];
+	unsigned last = 0;
+
+	huff_codes(entry, p->length, HUFF_ALPHABET >> p->split);
+	for (unsigned i = 0; i < HUFF_ALPHABET; i++) {
+		low[i] = (unsigned char)entry[i];
+		high[i] = (unsigned char)(entry[i] >> 8);
+		last = entry[i] ? i : last;
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		t.low[i] = _mm512_loadu_si512(low + 64 * i);
+		t.high[i] = _mm512_loadu_si512(high + 64 * i);
+	}
+	for (unsigned s = 0; s < 1u << p->streams_log; s++) {
+		uint32_t from, count = huff_stream_symbols(&from, n, p->streams_log, s);
+		struct writer w = { at, 0, 0 };
+
+		if (last < 64)
+			put_stream_vbmi(&w, &t, in + from, count, p->split, 1);
+		else if (last < 128)
+			put_stream_vbmi(&w, &t, in + from, count, p->split, 2);
+		else
+			put_stream_vbmi(&w, &t, in + from, count, p->split, 4);
+		at = end_stream(&w);
+		end[s] = (uint32_t)(at - out);
+	}
+}
+
+/* --- decoder ---------------------------------------------------------------------------------- */
+
+/* What a look-up of 12 bits gives, from the lowest byte: their length in bits, how many symbols, and these, the first
+ * one in the highest byte: streams give symbols last to first, so that a store of the whole word below the
+ * last symbol puts them in place, and the rest of it is overwritten by the next ones. */
+#define TABLE_BITS    12
+#define ENTRY_MOST    6
+#define ENTRY_BITS(e) ((e)&63)
+
+static inline uint64_t entry_before(unsigned symbol, unsigned length, uint64_t then)
+{
+	return (then >> 8 & 0xffffffffffff0000) | (uint64_t)symbol << 56 |
+		((then & 0xffff) + 256 + length);
+}
+
+/* Symbols by code, and where each length begins. */
+struct order {
+	unsigned char symbol[HUFF_ALPHABET];
+	unsigned first[HUFF_LENGTH_MAX + 2]; /* [l]: of length l or more */
+};
+
+static void order_by_code(struct order *o, const unsigned char *length, unsigned symbols)
+{
+	unsigned at[HUFF_LENGTH_MAX + 2] = { 0 };
+
+	for (unsigned v = 0; v < symbols; v++)
+		at[length[v]]++;
+	o->first[0] = o->first[1] = 0;
+	for (unsigned l = 1; l <= HUFF_LENGTH_MAX; l++)
+		o->first[l + 1] = o->first[l] + at[l];
+	for (unsigned l = 1; l <= HUFF_LENGTH_MAX; l++)
+		at[l] = o->first[l];
+	for (unsigned v = 0; v < symbols; v++)
+		if (length[v])
+			o->symbol[at[length[v]]++] = (unsigned char)v;
+}
+
+AVX512 static inline void prepend(uint64_t *to, const uint64_t *from, uint32_t count,
+	unsigned symbol, unsigned length)
+{
+	const __m512i keep = _mm512_set1_epi64((int64_t)0xffffffffffff0000);
+	const __m512i head = _mm512_set1_epi64(
+		(int64_t)((uint64_t)symbol << 56 | (256 + length)));
+
+	/* writes up to 7 entries more, which are made later or are padding */
+	for (uint32_t i = 0; i < count; i += 8) {
+		__m512i e = _mm512_loadu_si512(from + i);
+		__m512i symbols = _mm512_and_si512(_mm512_srli_epi64(e, 8), keep);
+
+		_mm512_storeu_si512(to + i,
+			_mm512_add_epi64(_mm512_or_si512(symbols, head),
+				_mm512_andnot_si512(keep, e)));
+	}
+}
+
+/* The table of all windows of `bits` bits, from those of fewer: a symbol, then what the rest of the window gives.
+ * Windows that no whole code fits into are empty. most: bits of the rest at most. */
+AVX512 static void fill_table(uint64_t *table, uint64_t *const *tables, unsigned bits,
+	const struct order *o, unsigned most)
+{
+	uint64_t *to = table;
+
+	for (unsigned l = 1; l <= bits; l++)
+		for (unsigned i = o->first[l]; i < o->first[l + 1]; i++) {
+			unsigned rest = bits - l;
+
+			if (rest <= most) {
+				prepend(to, tables[rest], 1u << rest, o->symbol[i], l);
+				to += 1u << rest;
+				continue;
+			}
+			for (uint32_t j = 0; j < 1u << most; j++) {
+				uint64_t e = entry_before(o->symbol[i], l,
+					tables[most][j]);
+
+				for (uint32_t k = 0; k < 1u << (rest - most); k++)
+					*to++ = e;
+			}
+		}
+	for (; to < table + (1u << bits); to++)
+		*to = 0;
+}
+
+/* With codes of one bit the rest is cut to 5 bits, so that no entry has more than ENTRY_MOST symbols. */
+AVX512 static void make_table(uint64_t *table, const unsigned char *length,
+	unsigned symbols)
+{
+	uint64_t space[(1 << TABLE_BITS) + 8], *tables[TABLE_BITS + 1];
+	struct order o;
+	unsigned most;
+	uint32_t wanted = 1u << TABLE_BITS;
+
+	order_by_code(&o, length, symbols);
+	most = o.first[2] ? ENTRY_MOST - 1 : TABLE_BITS;
+	for (unsigned bits = TABLE_BITS; bits > 0; bits--) /* which are needed at all */
+		for (unsigned l = 1; wanted >> bits & 1 && l <= bits; l++)
+			if (o.first[l + 1] > o.first[l])
+				wanted |= 1u << (bits - l < most ? bits - l : most);
+	for (unsigned bits = 0; bits < TABLE_BITS; bits++) {
+		tables[bits] = space + (1u << bits);
+		if (wanted >> bits & 1)
+			fill_table(tables[bits], tables, bits, &o, most);
+	}
+	fill_table(table, tables, TABLE_BITS, &o, most);
+}
+
+struct stream {
+	const unsigned char
+		*at; /* the next 64 bits, the top ones first, of which some are used up */
+	unsigned char *out; /* behind the next symbol */
+	uint64_t bits;      /* left-aligned, then a 1 and zeros */
+	const unsigned char *start;
+	unsigned char *out_start;
+};
+
+/* Bits not yet used, from the start of the stream. */
+static inline int64_t bits_left(const struct stream *s)
+{
+	return (s->at + 8 - s->start) * 8 - __builtin_ctzll(s->bits);
+}
+
+/* The last symbols of a stream, byte by byte near its start. Returns 0 or -1. */
+BMI2 static int finish(struct stream *s, const uint64_t *table,
+	const unsigned char *length)
+{
+	int64_t left = bits_left(s);
+
+	while (s->out > s->out_start) {
+		uint64_t window = 0, e;
+		int64_t count = s->out - s->out_start;
+
+		if (left >= 64) {
+			int64_t low = left - 57;
+
+			window = load64(s->start + low / 8) << (7 - low % 8);
+		} else {
+			for (int64_t j = 0; j < (left + 7) / 8; j++)
+				window |= (uint64_t)s->start[j] << 8 * j;
+			window = left > 0 ? window << (64 - left) : 0;
+		}
+		e = table[window >> (64 - TABLE_BITS)];
+		if (count >= 8 && left >= TABLE_BITS) {
+			store64(s->out - 8, e);
+			s->out -= e >> 8 & 255;
+			left -= (int64_t)ENTRY_BITS(e);
+			continue;
+		}
+		*--s->out = (unsigned char)(e >> 56);
+		left -= length[e >> 56];
+		if (left < 0)
+			return -1;
+	}
+	return left == 0 ? 0 : -1;
+}
+
+/* One look-up: window, entry, symbols out. */
+#define LOOK_UP(s)                                                  \
+	do {                                                        \
+		uint64_t e_ = table[(s).bits >> (64 - TABLE_BITS)]; \
+		(s).bits <<= ENTRY_BITS(e_);                        \
+		store64((s).out - 8, e_);                           \
+		(s).out -= (unsigned char)(e_ >> 8);                \
+	} while (0)
+
+#define LOOK_UPS 4 /* at most 48 bits, of the 56 that there are */
+
+/* Streams side by side while each surely has bits and room for symbols; then one after the other. */
+#define BESIDE(streams)                                                                  \
+	BMI2 static int beside_##streams(struct stream *given, const uint64_t *table,    \
+		const unsigned char *length)                                             \
+	{                                                                                \
+		struct stream s[streams];                                                \
+                                                                                         \
+		memcpy(s, given, sizeof s);                                              \
+		for (;;) {                                                               \
+			int64_t rounds = INT64_MAX;                                      \
+                                                                                         \
+			for (int i = 0; i < streams; i++) {                              \
+				int64_t by_bits = (s[i].at - s[i].start) / 7;            \
+				int64_t by_room = (s[i].out - s[i].out_start - 8) /      \
+					(LOOK_UPS * ENTRY_MOST);                         \
+                                                                                         \
+				rounds = by_bits < rounds ? by_bits : rounds;            \
+				rounds = by_room < rounds ? by_room : rounds;            \
+			}                                                                \
+			if (rounds < 1)                                                  \
+				break;                                                   \
+			for (; rounds; rounds--)                                         \
+				_Pragma("GCC unroll 8") for (int i = 0; i < streams;     \
+							     i++)                        \
+				{                                                        \
+					uint64_t used;                                   \
+                                                                                         \
+					LOOK_UP(s[i]);                                   \
+					LOOK_UP(s[i]);                                   \
+					LOOK_UP(s[i]);                                   \
+					LOOK_UP(s[i]);                                   \
+					used = (uint64_t)__builtin_ctzll(s[i].bits);     \
+					s[i].at -= used >> 3;                            \
+					s[i].bits = (load64(s[i].at) | 1) << (used & 7); \
+				}                                                        \
+		}                                                                        \
+		for (int i = 0; i < streams; i++)                                        \
+			if (finish(&s[i], table, length) < 0)                            \
+				return -1;                                               \
+		return 0;                                                                \
+	}
+BESIDE(1)
+BESIDE(4)
+BESIDE(8)
+
+AVX512 static int get_streams_bmi2(struct huff_work *w, unsigned char *out, uint32_t n,
+	unsigned streams_log, const unsigned char *length, unsigned symbols,
+	const unsigned char *in, const uint32_t *from)
+{
+	struct stream s[HUFF_STREAMS_MAX];
+	unsigned streams = 1u << streams_log, group = streams < 8 ? streams : 8;
+
+	if (n < 1024)
+		return huff_get_streams_ref(w, out, n, streams_log, length, symbols, in,
+			from);
+	for (unsigned i = 0; i < streams; i++) {
+		uint32_t first, count = huff_stream_symbols(&first, n, streams_log, i);
+		const unsigned char *end = in + from[i + 1];
+
+		/* too short to be read by 8 bytes: this is not for us */
+		if (from[i + 1] - from[i] < 8)
+			return huff_get_streams_ref(w, out, n, streams_log, length,
+				symbols, in, from);
+		if (!end[-1])
+			return -1;
+		s[i] = (struct stream){ .at = end - 8,
+			.out = out + first + count,
+			.bits = (load64(end - 8) | 1)
+				<< (__builtin_clz(end[-1]) - 24 + 1),
+			.start = in + from[i],
+			.out_start = out + first };
+	}
+	make_table(w->table, length, symbols);
+	for (unsigned i = 0; i < streams; i += group) {
+		int rc = group == 8 ? beside_8(s + i, w->table, length) :
+			group == 4  ? beside_4(s + i, w->table, length) :
+				      -2;
+
+		for (unsigned j = i; rc == -2 && j < i + group; j++)
+			if (beside_1(s + j, w->table, length) < 0)
+				return -1;
+		if (rc == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* --- the levels ------------------------------------------------------------------------------- */
+
+static void count_bytes(uint32_t counts[256], const unsigned char *in, uint64_t n)
+{
+	count_tables(counts, in, n, 0);
+}
+
+#define LEVEL(name, ...)                                                              \
+	static const struct huff_parts parts_##name = { __VA_ARGS__ };                \
+	static uint32_t encode_##name(struct huff_work *w, unsigned char *out,        \
+		const unsigned char *in, uint32_t n)                                  \
+	{                                                                             \
+		return huff_encode(&parts_##name, w, out, in, n);                     \
+	}                                                                             \
+	static int decode_##name(struct huff_work *w, unsigned char *out, uint32_t n, \
+		const unsigned char *in, uint64_t bytes)                              \
+	{                                                                             \
+		return huff_decode(&parts_##name, w, out, n, in, bytes);              \
+	}                                                                             \
+	static const struct huff_kernels kernels_##name = {                           \
+		.count = count_bytes,                                                 \
+		.encode = encode_##name,                                              \
+		.decode = decode_##name,                                              \
+	}
+
+LEVEL(bmi2, .count = count_tables, .sample = sample_tables, .any = huff_any_ref,
+	.put_lows = huff_put_lows_ref, .add_lows = huff_add_lows_ref,
+	.put_streams = put_streams_bmi2, .get_streams = huff_get_streams_ref);
+LEVEL(avx512, .count = count_tables, .sample = sample_tables, .any = any_avx512,
+	.put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
+	.put_streams = put_streams_bmi2, .get_streams = get_streams_bmi2);
+LEVEL(vbmi, .count = count_vbmi, .sample = sample_tables, .any = any_avx512,
+	.put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
+	.put_streams = put_streams_vbmi, .get_streams = get_streams_bmi2);
+
+const struct huff_kernels *huff_kernels_x86(enum cpu_level level)
+{
+	__builtin_cpu_init();
+	if (!__builtin_cpu_supports("bmi2"))
+		return NULL;
+	if (level >= CPU_AVX512)
+		return __builtin_cpu_supports("avx512vbmi") &&
+				__builtin_cpu_supports("avx512vpopcntdq") ?
+			&kernels_vbmi :
+			&kernels_avx512;
+	return &kernels_bmi2;
+}
 #endif
