@@ -31,7 +31,9 @@ struct cuda {
 	int peer; /* the GPU that from_peer reached last, plus 1 */
 	cudaStream_t stream;
 	cudaEvent_t from, to;
-	void *lt; /* cuBLASLt's state, once a product has needed it */
+	void *lt;      /* cuBLASLt's state, once a product has needed it */
+	void *scratch; /* what huff works in, as large as was ever needed */
+	uint64_t scratch_bytes;
 };
 
 static inline struct cuda *cuda_of(struct dev *d)
@@ -64,6 +66,12 @@ int cuda_memfill(struct dev *d, const struct memfill *m);
 int cuda_balance(struct dev *d, int8_t *x, uint64_t count);
 int cuda_turn(struct dev *d, int8_t *out, const int8_t *in, uint64_t n);
 int cuda_mix(struct dev *d, int8_t *out, const struct int8_mix *m);
+int cuda_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in, uint64_t n);
+int cuda_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
+	const unsigned char *in, uint64_t n, uint32_t chunk);
+int cuda_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
+	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
+	uint32_t chunk);
 int cuda_product(struct dev *d, const struct product *p); /* without tensor cores */
 
 extern const struct lm_ops lm_cuda_ops;

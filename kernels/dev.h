@@ -19,6 +19,7 @@
 
 #include "kernels/bulk.h"
 #include "kernels/cpu.h"
+#include "kernels/huff.h"
 #include "kernels/int8.h"
 #include "kernels/lm_ops.h"
 #include "kernels/memfill.h"
@@ -28,7 +29,7 @@
 #include "kernels/sha256_rows.h"
 
 /* Of everything a plug-in shares with us: this and the headers above. Raise it with every change. */
-#define DEV_VERSION 5
+#define DEV_VERSION 6
 
 struct dev;
 
@@ -68,6 +69,7 @@ struct dev_ops {
 
 	const struct lm_ops *lm; /* what a language model is made of */
 	const struct quant_ops *quant; /* level 1 of the gradient compressor */
+	const struct huff_ops *huff; /* the entropy coder */
 };
 
 struct dev {

@@ -32,6 +32,7 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		.quant_encode = quant_encode_ref,
 		.quant_decode = quant_decode_ref,
 		.quant_spread = quant_spread_ref,
+		.huff = huff_kernels(level),
 	};
 	for (int i = 0; i < PRODUCT_TYPES; i++)
 		out->product[i] = product_ref;
@@ -483,6 +484,7 @@ const struct dev_ops dev_cpu_ops = {
 	.mix = cpu_mix,
 	.lm = &lm_cpu_ops,
 	.quant = &quant_cpu_ops,
+	.huff = &dev_cpu_huff_ops,
 };
 
 int dev_open_cpu(struct dev *d, enum cpu_level level)

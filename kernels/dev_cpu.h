@@ -15,6 +15,7 @@ struct cpu_kernels {
 	int8_balance_fn balance;
 	int8_turn_fn turn;
 	int8_mix_fn mix;
+	const struct huff_kernels *huff;
 	product_fn product[PRODUCT_TYPES];
 	quant_encode_fn quant_encode;
 	quant_decode_fn quant_decode;
@@ -50,5 +51,6 @@ extern const struct quant_ops quant_cpu_ops;
 /* The language model's operations, and the end of what they keep (NULL is fine). */
 extern const struct lm_ops lm_cpu_ops;
 void lm_cpu_free(struct lm_cpu *lm);
+extern const struct huff_ops dev_cpu_huff_ops;
 
 #endif

@@ -181,6 +181,7 @@ static void dev_shut(struct dev *d)
 	/* whatever comes of it: the error that d holds is the one to tell */
 	if (cudaSetDevice(c->number) == cudaSuccess) {
 		cuda_lt_close(d);
+		cudaFree(c->scratch);
 		if (c->from)
 			cudaEventDestroy(c->from);
 		if (c->to)
@@ -271,6 +272,37 @@ static int dev_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
 	return cuda_mix(d, out, m);
 }
 
+static int dev_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in,
+	uint64_t n)
+{
+	ENTER;
+	return cuda_huff_count(d, counts, in, n);
+}
+
+static int dev_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
+	const unsigned char *in, uint64_t n, uint32_t chunk)
+{
+	ENTER;
+	if (chunk < 1 || chunk > HUFF_CHUNK_MAX)
+		return dev_fail(d, EX_SOFTWARE, "%s: chunks of %u symbols", d->name,
+			(unsigned)chunk);
+	return cuda_huff_encode(d, out, at, in, n, chunk);
+}
+
+static int dev_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
+	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
+	uint32_t chunk)
+{
+	ENTER;
+	if (chunk < 1 || chunk > HUFF_CHUNK_MAX)
+		return dev_fail(d, EX_SOFTWARE, "%s: chunks of %u symbols", d->name,
+			(unsigned)chunk);
+	return cuda_huff_decode(d, out, bad, in, bytes, at, n, chunk);
+}
+
+static const struct huff_ops huff_ops = { dev_huff_count, dev_huff_encode,
+	dev_huff_decode };
+
 static struct dev_ops make_ops(void)
 {
 	struct dev_ops ops = {};
@@ -300,6 +332,7 @@ static struct dev_ops make_ops(void)
 	ops.mix = dev_mix;
 	ops.lm = &lm_cuda_ops;
 	ops.quant = &quant_cuda_ops;
+	ops.huff = &huff_ops;
 	return ops;
 }
 

@@ -144,58 +144,6 @@ static uint32_t put_raw(unsigned char *out, const unsigned char *in, uint32_t n)
 	return n + 1;
 }
 
-/* Sizes of the streams that end there. Returns their bytes; *wide: whether they are 2 bytes each. */
-static uint32_t put_sizes(unsigned char *out, const uint32_t *end, unsigned streams,
-	unsigned *wide)
-{
-	uint32_t least = UINT32_MAX, most = 0, at = 0;
-
-	for (unsigned s = 0; s + 1 < streams; s++) {
-		uint32_t size = end[s] - (s ? end[s - 1] : 0);
-
-		least = size < least ? size : least;
-		most = size > most ? size : most;
-	}
-	*wide = streams > 1 && most - least > 255;
-	if (streams > 1 && !*wide) {
-		out[at++] = (unsigned char)least;
-		out[at++] = (unsigned char)(least >> 8);
-	}
-	for (unsigned s = 0; s + 1 < streams; s++) {
-		uint32_t size = end[s] - (s ? end[s - 1] : 0);
-
-		out[at++] = (unsigned char)(size - (*wide ? 0 : least));
-		if (*wide)
-			out[at++] = (unsigned char)(size >> 8);
-	}
-	return at;
-}
-
-/* from[0 .. S] of streams in the bytes before their sizes. Returns 0 or -1. */
-static int get_sizes(uint32_t *from, unsigned streams, int wide, const unsigned char *in,
-	uint64_t bytes)
-{
-	uint32_t taken = streams == 1 ? 0 : wide ? 2 * (streams - 1) : 2 + streams - 1;
-	const unsigned char *sizes;
-
-	if (bytes < taken || bytes > UINT32_MAX)
-		return -1;
-	bytes -= taken;
-	sizes = in + bytes;
-	from[0] = 0;
-	for (unsigned s = 0; s + 1 < streams; s++) {
-		uint32_t size = wide ?
-			sizes[2 * s] | (uint32_t)sizes[2 * s + 1] << 8 :
-			(sizes[0] | (uint32_t)sizes[1] << 8) + sizes[2 + s];
-
-		if (size > bytes - from[s])
-			return -1;
-		from[s + 1] = from[s] + size;
-	}
-	from[streams] = (uint32_t)bytes;
-	return 0;
-}
-
 /* Count n symbols, or what a split leaves of them, and plan their coding. */
 static void plan(const struct huff_parts *parts, struct huff_plane *p, uint32_t *counts,
 	const unsigned char *in, uint32_t n)
@@ -233,7 +181,7 @@ static uint32_t put_simple(const struct huff_parts *parts, unsigned char *out,
 	at += huff_lows_bytes(n, p->split);
 	parts->put_streams(out + at, end, p, in, n);
 	at += end[streams - 1];
-	at += put_sizes(out + at, end, streams, &wide);
+	at += huff_put_sizes(out + at, end, streams, &wide);
 	out[1] = (unsigned char)(p->split | p->streams_log << 4 | wide << 7);
 	return at;
 }
@@ -261,7 +209,7 @@ static int get_plane(const struct huff_parts *parts, struct huff_work *w,
 		return -1;
 	in += took;
 	bytes -= took;
-	if (get_sizes(from, 1u << streams_log, wide, in + lows, bytes - lows) < 0)
+	if (huff_get_sizes(from, 1u << streams_log, wide, in + lows, bytes - lows) < 0)
 		return -1;
 	if (parts->get_streams(w, out, n, streams_log, length, symbols, in + lows, from) <
 		0)
@@ -294,21 +242,7 @@ static int get_simple(const struct huff_parts *parts, struct huff_work *w,
 	}
 }
 
-static void put24(unsigned char *out, uint32_t v)
-{
-	out[0] = (unsigned char)v;
-	out[1] = (unsigned char)(v >> 8);
-	out[2] = (unsigned char)(v >> 16);
-}
-
-static uint32_t get24(const unsigned char *in)
-{
-	return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16;
-}
-
 /* --- RUNS ------------------------------------------------------------------------------------- */
-
-#define RUNS_HEADER 12 /* mode, z, s, L, T, R */
 
 struct runs {
 	unsigned split;
@@ -341,20 +275,20 @@ static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struc
 	r->others = others;
 	plan(parts, &r->run, w->counts, w->runs, tokens);
 	plan(parts, &r->rest, w->counts, w->rest, others);
-	r->bytes = RUNS_HEADER + huff_lows_bytes(tokens, r->split) +
+	r->bytes = HUFF_RUNS_HEADER + huff_lows_bytes(tokens, r->split) +
 		huff_simple_bytes(&r->run, tokens) + huff_simple_bytes(&r->rest, others);
 }
 
 static uint32_t put_runs(const struct huff_parts *parts, struct huff_work *w,
 	unsigned char *out, const struct runs *r, unsigned z)
 {
-	uint32_t at = RUNS_HEADER, size;
+	uint32_t at = HUFF_RUNS_HEADER, size;
 
 	out[0] = HUFF_RUNS;
 	out[1] = (unsigned char)z;
 	out[2] = (unsigned char)r->split;
-	put24(out + 3, r->others);
-	put24(out + 6, r->tokens);
+	huff_put24(out + 3, r->others);
+	huff_put24(out + 6, r->tokens);
 	for (uint32_t i = 0; i < r->tokens; i += 64) {
 		uint32_t part = r->tokens - i < 64 ? r->tokens - i : 64;
 		uint32_t bytes = (part + 7) / 8;
@@ -367,51 +301,39 @@ static uint32_t put_runs(const struct huff_parts *parts, struct huff_work *w,
 						<< j % 8);
 	}
 	size = put_simple(parts, out + at, &r->run, w->runs, r->tokens);
-	put24(out + 9, size);
+	huff_put24(out + 9, size);
 	at += size;
 	return at + put_simple(parts, out + at, &r->rest, w->rest, r->others);
-}
-
-/* Token t's low bits. */
-static uint32_t low_of(const unsigned char *lows, uint32_t tokens, unsigned split,
-	uint32_t t)
-{
-	uint32_t part = tokens - t / 64 * 64, bytes = part < 64 ? (part + 7) / 8 : 8;
-	const unsigned char *in = lows + (uint64_t)(t / 64) * 8 * split;
-	uint32_t v = 0;
-
-	for (unsigned k = 0; k < split; k++)
-		v |= (uint32_t)(in[k * bytes + t % 64 / 8] >> t % 8 & 1) << k;
-	return v;
 }
 
 static int get_runs(const struct huff_parts *parts, struct huff_work *w,
 	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
 {
-	uint32_t others, tokens, size, lows, at = 0, other = 0;
-	const unsigned char *low = in + RUNS_HEADER;
+	uint32_t others, tokens, size, lows, other = 0;
+	uint64_t at = 0;
+	const unsigned char *low = in + HUFF_RUNS_HEADER;
 	unsigned split;
 
-	if (bytes < RUNS_HEADER)
+	if (bytes < HUFF_RUNS_HEADER)
 		return -1;
 	split = in[2];
-	others = get24(in + 3);
-	tokens = get24(in + 6);
-	size = get24(in + 9);
+	others = huff_get24(in + 3);
+	tokens = huff_get24(in + 6);
+	size = huff_get24(in + 9);
 	if (split > HUFF_RUN_SPLIT_MAX || !others || others > tokens ||
-		tokens > HUFF_RUNS_MAX)
+		tokens > huff_runs_most(n))
 		return -1;
 	lows = huff_lows_bytes(tokens, split);
-	if (bytes - RUNS_HEADER < (uint64_t)lows + size)
+	if (bytes - HUFF_RUNS_HEADER < (uint64_t)lows + size)
 		return -1;
 	if (get_simple(parts, w, w->runs, tokens, low + lows, size) < 0)
 		return -1;
 	if (get_simple(parts, w, w->rest, others, low + lows + size,
-		    bytes - RUNS_HEADER - lows - size) < 0)
+		    bytes - HUFF_RUNS_HEADER - lows - size) < 0)
 		return -1;
 	memset(out, in[1], n);
 	for (uint32_t t = 0; t < tokens; t++) {
-		at += (uint32_t)w->runs[t] << split | low_of(low, tokens, split, t);
+		at += (uint32_t)w->runs[t] << split | huff_low(low, tokens, split, t);
 		if (w->runs[t] == HUFF_ESCAPE)
 			continue;
 		if (at >= n || other >= others)

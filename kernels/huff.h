@@ -65,7 +65,7 @@ HD uint64_t huff_bound(uint64_t n, uint32_t chunk)
 
 /* What one encoder or decoder needs while it works on a chunk: contents do not matter, one for each thread. */
 struct huff_work {
-	_Alignas(64) uint64_t table[4096 + 8];
+	uint64_t table[4096 + 8] __attribute__((aligned(64)));
 	uint32_t counts[256];
 	unsigned char runs[HUFF_CHUNK_MAX / 2 + 2048]; /* less their low bits */
 	unsigned char rest[HUFF_CHUNK_MAX / 2 + 2048]; /* what is no run */

@@ -43,16 +43,6 @@ void huff_put_streams_ref(unsigned char *out, uint32_t *end, const struct huff_p
 int huff_get_streams_ref(struct huff_work *w, unsigned char *out, uint32_t n,
 	unsigned streams_log, const unsigned char *length, unsigned symbols,
 	const unsigned char *in, const uint32_t *from);
-/* How many symbols stream s has; *from: the first one. */
-HD uint32_t huff_stream_symbols(uint32_t *from, uint32_t n, unsigned streams_log,
-	unsigned s)
-{
-	uint32_t segment = huff_segment(n, streams_log);
-
-	*from = s * segment < n ? s * segment : n;
-	return n - *from < segment ? n - *from : segment;
-}
-
 uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 	unsigned char *out, const unsigned char *in, uint32_t n);
 int huff_decode(const struct huff_parts *parts, struct huff_work *w, unsigned char *out,

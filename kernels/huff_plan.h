@@ -9,10 +9,9 @@
 
 #define HUFF_SPLIT_MAX     4    /* low bits stored as they are */
 #define HUFF_SPLIT_SYMBOLS 4096 /* fewer symbols are not split */
-#define HUFF_ALPHABET      256
+#define HUFF_ALPHABET      256u
 #define HUFF_ESCAPE        255 /* a run without a symbol behind it */
 #define HUFF_RUN_SPLIT_MAX 16
-#define HUFF_RUNS_MAX      (HUFF_CHUNK_MAX / 2 + 1040)
 #define HUFF_PACK_MAX      16 /* symbols of an alphabet that is packed */
 
 /* How a plane is coded. */
@@ -57,6 +56,22 @@ HD uint32_t huff_segment(uint32_t n, unsigned streams_log)
 	uint32_t each = (n + (1u << streams_log) - 1) >> streams_log;
 
 	return streams_log ? (each + 63) & ~63u : n;
+}
+
+/* How many symbols stream s has; *from: the first one. */
+HD uint32_t huff_stream_symbols(uint32_t *from, uint32_t n, unsigned streams_log,
+	unsigned s)
+{
+	uint32_t segment = huff_segment(n, streams_log);
+
+	*from = s * segment < n ? s * segment : n;
+	return n - *from < segment ? n - *from : segment;
+}
+
+/* The runs of n symbols: less than half are no z, and what is no run takes 255 z or more. */
+HD uint32_t huff_runs_most(uint32_t n)
+{
+	return n / 2 + n / HUFF_ESCAPE + 1;
 }
 
 /* Few bits bear few streams: each costs 2 or 3 bytes. */
@@ -439,6 +454,87 @@ HD unsigned huff_pack_width(unsigned symbols)
 HD uint32_t huff_simple_bytes(const struct huff_plane *p, uint32_t n)
 {
 	return p->bytes < n + 1 ? p->bytes : n + 1;
+}
+
+/* --- what chunks are made of ------------------------------------------------------------------ */
+
+#define HUFF_RUNS_HEADER 12 /* mode, z, s, L, T, R */
+
+/* Sizes of the streams that end there. Returns their bytes; *wide: whether they are 2 bytes each. */
+HD uint32_t huff_put_sizes(unsigned char *out, const uint32_t *end, unsigned streams,
+	unsigned *wide)
+{
+	uint32_t least = UINT32_MAX, most = 0, at = 0;
+
+	for (unsigned s = 0; s + 1 < streams; s++) {
+		uint32_t size = end[s] - (s ? end[s - 1] : 0);
+
+		least = size < least ? size : least;
+		most = size > most ? size : most;
+	}
+	*wide = streams > 1 && most - least > 255;
+	if (streams > 1 && !*wide) {
+		out[at++] = (unsigned char)least;
+		out[at++] = (unsigned char)(least >> 8);
+	}
+	for (unsigned s = 0; s + 1 < streams; s++) {
+		uint32_t size = end[s] - (s ? end[s - 1] : 0);
+
+		out[at++] = (unsigned char)(size - (*wide ? 0 : least));
+		if (*wide)
+			out[at++] = (unsigned char)(size >> 8);
+	}
+	return at;
+}
+
+/* from[0 .. S] of streams in the bytes before their sizes. Returns 0 or -1. */
+HD int huff_get_sizes(uint32_t *from, unsigned streams, int wide, const unsigned char *in,
+	uint64_t bytes)
+{
+	uint32_t taken = streams == 1 ? 0 : wide ? 2 * (streams - 1) : 2 + streams - 1;
+	const unsigned char *sizes;
+
+	if (bytes < taken || bytes > UINT32_MAX)
+		return -1;
+	bytes -= taken;
+	sizes = in + bytes;
+	from[0] = 0;
+	for (unsigned s = 0; s + 1 < streams; s++) {
+		uint32_t size = wide ?
+			sizes[2 * s] | (uint32_t)sizes[2 * s + 1] << 8 :
+			(sizes[0] | (uint32_t)sizes[1] << 8) + sizes[2 + s];
+
+		if (size > bytes - from[s])
+			return -1;
+		from[s + 1] = from[s] + size;
+	}
+	from[streams] = (uint32_t)bytes;
+	return 0;
+}
+
+HD void huff_put24(unsigned char *out, uint32_t v)
+{
+	out[0] = (unsigned char)v;
+	out[1] = (unsigned char)(v >> 8);
+	out[2] = (unsigned char)(v >> 16);
+}
+
+HD uint32_t huff_get24(const unsigned char *in)
+{
+	return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16;
+}
+
+/* Token t's low bits. */
+HD uint32_t huff_low(const unsigned char *lows, uint32_t tokens, unsigned split,
+	uint32_t t)
+{
+	uint32_t part = tokens - t / 64 * 64, bytes = part < 64 ? (part + 7) / 8 : 8;
+	const unsigned char *in = lows + (uint64_t)(t / 64) * 8 * split;
+	uint32_t v = 0;
+
+	for (unsigned k = 0; k < split; k++)
+		v |= (uint32_t)(in[k * bytes + t % 64 / 8] >> t % 8 & 1) << k;
+	return v;
 }
 
 #endif

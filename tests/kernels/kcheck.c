@@ -21,6 +21,7 @@ static const struct {
 	void (*check)(struct kcheck *k);
 } kernels[] = {
 	{ "bulk", check_bulk },
+	{ "huff", check_huff },
 	{ "int8", check_int8 },
 	{ "memfill", check_memfill },
 	{ "philox", check_philox },

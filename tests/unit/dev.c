@@ -132,6 +132,7 @@ int main(void)
 		check_full(d.ops, sizeof *d.ops, d.isa);
 		check_full(d.ops->lm, sizeof *d.ops->lm, d.isa);
 		check_full(d.ops->quant, sizeof *d.ops->quant, d.isa);
+		check_full(d.ops->huff, sizeof *d.ops->huff, "huff");
 		check_memory(&d);
 		check_int8(&d);
 		dev_close(&d);

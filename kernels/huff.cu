@@ -1,0 +1,832 @@
+#include "kernels/huff_plan.h"
+
+#include "kernels/cuda.cuh"
+
+/* An encoder is a block: its threads count in shared memory, one plans, and each warp writes streams, 8 symbols a lane,
+ * where the prefix sums of code lengths say. Chunks get a slot each and are then moved together. A decoder is a
+ * warp: a lane for each stream. */
+
+#define THREADS 256
+#define WARPS   (THREADS / 32)
+#define FULL    0xffffffffu
+
+/* What a block needs in memory beyond its slot; `chunk` symbols. */
+struct space {
+	unsigned char *runs, *rest, *packed;
+	uint32_t *lows;
+};
+
+static __host__ __device__ inline uint64_t runs_room(uint32_t chunk)
+{
+	return (huff_runs_most(chunk) + 255) / 256 * UINT64_C(256);
+}
+
+static __host__ __device__ inline uint64_t space_bytes(uint32_t chunk)
+{
+	return runs_room(chunk) * 7;
+}
+
+static __device__ inline struct space space_of(unsigned char *all, uint32_t chunk)
+{
+	unsigned char *mine = all + blockIdx.x * space_bytes(chunk);
+	struct space s;
+
+	s.lows = (uint32_t *)mine;
+	s.runs = mine + 4 * runs_room(chunk);
+	s.rest = s.runs + runs_room(chunk);
+	s.packed = s.rest + runs_room(chunk);
+	return s;
+}
+
+/* --- an encoder: shared by a block ------------------------------------------------------------ */
+
+struct encoder {
+	uint32_t counts[256], kept[256];
+	uint32_t sums[WARPS], tops[WARPS];
+	uint32_t end[HUFF_STREAMS_MAX];
+	uint32_t any;
+	unsigned split;
+	uint16_t entry[HUFF_ALPHABET];
+	struct huff_tree tree;
+	struct huff_plane
+		plane[4]; /* of the chunk, its runs, what is no run, its packed form */
+	uint32_t others, tokens, most, at;
+	unsigned z, mode, run_split;
+};
+
+__device__ void count_block(struct encoder *e, const unsigned char *in, uint32_t n,
+	unsigned shift)
+{
+	for (unsigned v = threadIdx.x; v < 256; v += THREADS)
+		e->counts[v] = 0;
+	__syncthreads();
+	for (uint32_t i = threadIdx.x; i < n; i += THREADS)
+		atomicAdd(&e->counts[in[i] >> shift], 1u);
+	__syncthreads();
+}
+
+__device__ void plan_block(struct encoder *e, struct huff_plane *p,
+	const unsigned char *in, uint32_t n)
+{
+	unsigned any = 0;
+
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		e->any = 0;
+		e->split = 0;
+	}
+	__syncthreads();
+	for (uint32_t i = threadIdx.x; i < n; i += THREADS)
+		any |= in[i];
+	atomicOr(&e->any, any);
+	__syncthreads();
+	any = e->any;
+	if (huff_may_split(n, any)) {
+		for (unsigned v = threadIdx.x; v < 256; v += THREADS)
+			e->counts[v] = 0;
+		__syncthreads();
+		for (uint32_t i = threadIdx.x; i < huff_sample_count(n) * 64;
+			i += THREADS)
+			atomicAdd(&e->counts[in[huff_sample_at(i / 64) + i % 64]], 1u);
+		__syncthreads();
+		if (threadIdx.x == 0)
+			e->split = huff_split(e->counts, huff_sample_count(n) * 64);
+		__syncthreads();
+	}
+	count_block(e, in, n, e->split);
+	if (threadIdx.x == 0)
+		huff_plan(p, &e->tree, e->counts, n, e->split);
+	__syncthreads();
+}
+
+/* The low bits of n values: `wide` or, where that is NULL, `narrow`. */
+__device__ void put_lows_block(unsigned char *out, const unsigned char *narrow,
+	const uint32_t *wide, uint32_t n, unsigned width)
+{
+	for (uint32_t i = threadIdx.x; i < (n + 63) / 64 * 8 * width; i += THREADS) {
+		uint32_t group = i / (8 * width), part = n - group * 64;
+		uint32_t bytes = part < 64 ? (part + 7) / 8 : 8;
+		uint32_t k = i % (8 * width) / 8, byte = i % 8, v = 0;
+
+		if (byte >= bytes)
+			continue;
+		for (uint32_t j = 0; j < 8 && byte * 8 + j < part; j++) {
+			uint32_t at = group * 64 + byte * 8 + j;
+
+			v |= ((wide ? wide[at] : narrow[at]) >> k & 1) << j;
+		}
+		out[group * 8 * width + k * bytes + byte] = (unsigned char)v;
+	}
+}
+
+/* Bits into a slot of zeros, from any bit on; count <= 64. The slot is a multiple of 4. */
+__device__ void put_bits(unsigned char *slot, uint64_t at, uint64_t v, unsigned count)
+{
+	uint32_t *word = (uint32_t *)slot + at / 32;
+	unsigned shift = at % 32;
+	uint32_t high;
+
+	if (!count)
+		return;
+	atomicOr(word, (uint32_t)(v << shift));
+	if (shift + count <= 32)
+		return;
+	v = shift ? v >> (32 - shift) : v >> 16 >> 16;
+	atomicOr(word + 1, (uint32_t)v);
+	high = (uint32_t)(v >> 32);
+	if (high)
+		atomicOr(word + 2, high);
+}
+
+__device__ uint32_t stream_bits(const struct encoder *e, const unsigned char *in,
+	uint32_t count, unsigned split)
+{
+	uint32_t bits = 0;
+
+	for (uint32_t i = threadIdx.x % 32; i < count; i += 32)
+		bits += e->entry[in[i] >> split] >> 12;
+	for (int by = 16; by; by /= 2)
+		bits += __shfl_xor_sync(FULL, bits, by);
+	return bits;
+}
+
+/* at: in bits */
+__device__ void put_stream(const struct encoder *e, unsigned char *slot, uint64_t at,
+	const unsigned char *in, uint32_t count, unsigned split)
+{
+	unsigned lane = threadIdx.x % 32;
+
+	for (uint32_t i = 0; i < count; i += 32 * 4) {
+		uint64_t v = 0;
+		uint32_t bits = 0, before;
+
+		for (uint32_t j = i + lane * 4; j < i + lane * 4 + 4 && j < count; j++) {
+			unsigned c = e->entry[in[j] >> split];
+
+			v |= (uint64_t)(c & 4095) << bits;
+			bits += c >> 12;
+		}
+		before = bits;
+		for (unsigned by = 1; by < 32; by *= 2) {
+			uint32_t other = __shfl_up_sync(FULL, before, by);
+
+			before += lane >= by ? other : 0;
+		}
+		put_bits(slot, at + before - bits, v, bits);
+		at += __shfl_sync(FULL, before, 31);
+	}
+	if (lane == 0)
+		put_bits(slot, at, 1, 1);
+}
+
+/* What was planned, at slot[e->at] on, and e->at behind it. */
+__device__ void put_simple_block(struct encoder *e, unsigned char *slot,
+	const struct huff_plane *p, const unsigned char *in, uint32_t n)
+{
+	uint32_t at = e->at;
+	unsigned warp = threadIdx.x / 32, streams = 1u << p->streams_log, wide;
+
+	__syncthreads();
+	if (p->bytes > n) {
+		for (uint32_t i = threadIdx.x; i < n; i += THREADS)
+			slot[at + 1 + i] = in[i];
+		if (threadIdx.x == 0) {
+			slot[at] = HUFF_RAW;
+			e->at = at + n + 1;
+		}
+		__syncthreads();
+		return;
+	}
+	if (p->symbols == 1) {
+		if (threadIdx.x == 0) {
+			slot[at] = HUFF_ONE;
+			slot[at + 1] = in[0];
+			e->at = at + 2;
+		}
+		__syncthreads();
+		return;
+	}
+	if (threadIdx.x == 0) {
+		slot[at] = HUFF_CODE;
+		huff_codes(e->entry, p->length, HUFF_ALPHABET >> p->split);
+	}
+	for (uint32_t i = threadIdx.x; i < p->header_bytes; i += THREADS)
+		slot[at + 2 + i] = p->header[i];
+	put_lows_block(slot + at + 2 + p->header_bytes, in, NULL, n, p->split);
+	__syncthreads();
+	at += 2 + p->header_bytes + huff_lows_bytes(n, p->split);
+	for (unsigned s = warp; s < streams; s += WARPS) {
+		uint32_t from, count = huff_stream_symbols(&from, n, p->streams_log, s);
+		uint32_t bits = stream_bits(e, in + from, count, p->split);
+
+		if (threadIdx.x % 32 == 0)
+			e->end[s] = (bits + 8) / 8;
+	}
+	__syncthreads();
+	if (threadIdx.x == 0)
+		for (unsigned s = 1; s < streams; s++)
+			e->end[s] += e->end[s - 1];
+	__syncthreads();
+	/* the streams start as zeros, in whole words but for what is written already */
+	for (uint32_t i = at + threadIdx.x; i < ((at + e->end[streams - 1] + 11) & ~3u);
+		i += THREADS)
+		slot[i] = 0;
+	__syncthreads();
+	for (unsigned s = warp; s < streams; s += WARPS) {
+		uint32_t from, count = huff_stream_symbols(&from, n, p->streams_log, s);
+
+		put_stream(e, slot, 8 * ((uint64_t)at + (s ? e->end[s - 1] : 0)),
+			in + from, count, p->split);
+	}
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		uint32_t start = e->at;
+
+		at += e->end[streams - 1];
+		at += huff_put_sizes(slot + at, e->end, streams, &wide);
+		slot[start + 1] = (unsigned char)(p->split | p->streams_log << 4 |
+			wide << 7);
+		e->at = at;
+	}
+	__syncthreads();
+}
+
+/* --- RUNS and PACK ---------------------------------------------------------------------------- */
+
+/* Sum (or maximum) of v over the threads before this one; *all: of all. */
+__device__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool maximum, uint32_t *all)
+{
+	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	uint32_t mine = v, before;
+
+	for (unsigned by = 1; by < 32; by *= 2) {
+		uint32_t other = __shfl_up_sync(FULL, mine, by);
+
+		if (lane >= by)
+			mine = maximum ? max(mine, other) : mine + other;
+	}
+	if (lane == 31)
+		sums[warp] = mine;
+	before = __shfl_up_sync(FULL, mine, 1);
+	if (lane == 0)
+		before = 0;
+	__syncthreads();
+	*all = 0;
+	for (unsigned w = 0; w < WARPS; w++) {
+		if (w == warp)
+			before = maximum ? max(before, *all) : before + *all;
+		*all = maximum ? max(*all, sums[w]) : *all + sums[w];
+	}
+	__syncthreads();
+	return before;
+}
+
+/* Cut into runs and others; e->counts holds what was counted of the chunk. */
+__device__ void cut_runs(struct encoder *e, const struct space *s,
+	const unsigned char *in, uint32_t n)
+{
+	unsigned split = huff_run_split(e->most, n - e->most);
+	uint32_t most = (uint32_t)HUFF_ESCAPE << split, others = 0, tokens = 0, last = 0;
+
+	for (uint32_t i = 0; i < n; i += THREADS) {
+		uint32_t at = i + threadIdx.x, all, prev, run, rank, token;
+		bool is_other = at < n && in[at] != e->z;
+
+		/* places count from 1, so that 0 is before the first */
+		prev = scan_block(e->tops, is_other ? at + 1 : 0, true, &all);
+		prev = max(prev, last);
+		last = max(last, all);
+		run = at - prev;
+		rank = others + scan_block(e->sums, is_other, false, &all);
+		others += all;
+		token = tokens +
+			scan_block(e->sums, is_other ? 1 + run / most : 0, false, &all);
+		tokens += all;
+		if (!is_other)
+			continue;
+		s->rest[rank] = in[at];
+		for (; run >= most; run -= most) {
+			s->runs[token] = HUFF_ESCAPE;
+			s->lows[token++] = 0;
+		}
+		s->runs[token] = (unsigned char)(run >> split);
+		s->lows[token] = run & ((1u << split) - 1);
+	}
+	if (threadIdx.x == 0) {
+		e->run_split = split;
+		e->others = others;
+		e->tokens = tokens;
+	}
+	__syncthreads();
+}
+
+__device__ void put_runs_block(struct encoder *e, unsigned char *slot,
+	const struct space *s)
+{
+	uint32_t tokens = e->tokens, others = e->others, start;
+
+	if (threadIdx.x == 0) {
+		slot[0] = HUFF_RUNS;
+		slot[1] = (unsigned char)e->z;
+		slot[2] = (unsigned char)e->run_split;
+		huff_put24(slot + 3, others);
+		huff_put24(slot + 6, tokens);
+		e->at = HUFF_RUNS_HEADER + huff_lows_bytes(tokens, e->run_split);
+	}
+	put_lows_block(slot + HUFF_RUNS_HEADER, NULL, s->lows, tokens, e->run_split);
+	__syncthreads();
+	start = e->at;
+	put_simple_block(e, slot, &e->plane[1], s->runs, tokens);
+	if (threadIdx.x == 0)
+		huff_put24(slot + 9, e->at - start);
+	put_simple_block(e, slot, &e->plane[2], s->rest, others);
+}
+
+__device__ void pack_block(struct encoder *e, const struct space *s,
+	const unsigned char *in, uint32_t n)
+{
+	unsigned width = huff_pack_width(e->plane[0].symbols), each = 8 / width;
+
+	for (uint32_t i = threadIdx.x; i < (n * width + 7) / 8; i += THREADS) {
+		unsigned v = 0;
+
+		for (unsigned j = 0; j < each && i * each + j < n; j++) {
+			unsigned place = 0;
+
+			for (unsigned k = 0; k < in[i * each + j]; k++)
+				place += e->kept[k] != 0;
+			v |= place << j * width;
+		}
+		s->packed[i] = (unsigned char)v;
+	}
+	__syncthreads();
+}
+
+__device__ void put_pack_block(struct encoder *e, unsigned char *slot,
+	const struct space *s, uint32_t m)
+{
+	if (threadIdx.x == 0) {
+		uint32_t at = 2;
+
+		slot[0] = HUFF_PACK;
+		for (unsigned i = 0; i < 256; i++)
+			if (e->kept[i])
+				slot[at++] = (unsigned char)i;
+		slot[1] = (unsigned char)(at - 3);
+		e->at = at;
+	}
+	__syncthreads();
+	put_simple_block(e, slot, &e->plane[3], s->packed, m);
+}
+
+/* As huff_encode() decides. */
+__device__ void skewed_block(struct encoder *e, unsigned char *slot,
+	const struct space *s, const unsigned char *in, uint32_t n, uint32_t best)
+{
+	unsigned mode = HUFF_CODE;
+	uint32_t m = 0;
+
+	for (unsigned v = threadIdx.x; v < 256; v += THREADS)
+		e->kept[v] = e->counts[v];
+	__syncthreads();
+	cut_runs(e, s, in, n);
+	plan_block(e, &e->plane[1], s->runs, e->tokens);
+	plan_block(e, &e->plane[2], s->rest, e->others);
+	m = HUFF_RUNS_HEADER + huff_lows_bytes(e->tokens, e->run_split) +
+		huff_simple_bytes(&e->plane[1], e->tokens) +
+		huff_simple_bytes(&e->plane[2], e->others);
+	if (m < best) {
+		best = m;
+		mode = HUFF_RUNS;
+	}
+	if (e->plane[0].symbols <= HUFF_PACK_MAX) {
+		m = (n * huff_pack_width(e->plane[0].symbols) + 7) / 8;
+		pack_block(e, s, in, n);
+		plan_block(e, &e->plane[3], s->packed, m);
+		if (2 + e->plane[0].symbols + huff_simple_bytes(&e->plane[3], m) < best)
+			mode = HUFF_PACK;
+	}
+	if (mode == HUFF_RUNS)
+		put_runs_block(e, slot, s);
+	else if (mode == HUFF_PACK)
+		put_pack_block(e, slot, s, m);
+	else
+		put_simple_block(e, slot, &e->plane[0], in, n);
+}
+
+__global__ void encode_kernel(unsigned char *slots, uint32_t *bytes,
+	unsigned char *spaces, const unsigned char *in, uint64_t n, uint32_t chunk,
+	uint64_t stride)
+{
+	SHARED(struct encoder, encoder, 1);
+	struct encoder *e = encoder;
+	struct space s = space_of(spaces, chunk);
+
+	for (uint64_t c = blockIdx.x; c < huff_chunks(n, chunk); c += gridDim.x) {
+		const unsigned char *from = in + c * chunk;
+		uint32_t count = n - c * chunk < chunk ? (uint32_t)(n - c * chunk) :
+							 chunk;
+		unsigned char *slot = slots + c * stride;
+
+		__syncthreads();
+		plan_block(e, &e->plane[0], from, count);
+		if (threadIdx.x == 0) {
+			e->at = 0;
+			e->most = 0;
+			e->z = 0;
+			for (unsigned i = 0; i < HUFF_ALPHABET >> e->split; i++)
+				if (e->counts[i] > e->most) {
+					e->z = i;
+					e->most = e->counts[i];
+				}
+			e->mode = huff_is_skewed(&e->plane[0], e->counts, count, e->most);
+		}
+		__syncthreads();
+		if (e->mode)
+			skewed_block(e, slot, &s, from, count,
+				huff_simple_bytes(&e->plane[0], count));
+		else
+			put_simple_block(e, slot, &e->plane[0], from, count);
+		if (threadIdx.x == 0)
+			bytes[c] = e->at;
+	}
+}
+
+/* at[c]: the sum of the bytes of the chunks before; one block. */
+__global__ void place_kernel(uint64_t *at, const uint32_t *bytes, uint64_t chunks)
+{
+	SHARED(uint32_t, sums, WARPS);
+	uint64_t total = 0;
+
+	/* 256 chunks are less than 2^26 bytes */
+	for (uint64_t c = 0; c < chunks; c += THREADS) {
+		uint64_t mine = c + threadIdx.x;
+		uint32_t all,
+			before = scan_block(sums, mine < chunks ? bytes[mine] : 0, false,
+				&all);
+
+		if (mine < chunks)
+			at[mine] = total + before;
+		total += all;
+	}
+	if (threadIdx.x == 0)
+		at[chunks] = total;
+}
+
+__global__ void gather_kernel(unsigned char *out, const uint64_t *at,
+	const unsigned char *slots, uint64_t chunks, uint64_t stride)
+{
+	for (uint64_t c = blockIdx.x; c < chunks; c += gridDim.x) {
+		uint64_t bytes = at[c + 1] - at[c];
+		unsigned char *to = out + at[c];
+		const unsigned char *from = slots + c * stride;
+
+		for (uint64_t i = threadIdx.x; i < bytes; i += THREADS)
+			to[i] = from[i];
+	}
+}
+
+/* --- a decoder: shared by a warp --------------------------------------------------------------- */
+
+struct decoder {
+	uint16_t table[1 << HUFF_LENGTH_MAX]; /* symbol | length << 8 */
+	uint16_t entry[HUFF_ALPHABET];
+	unsigned char length[HUFF_ALPHABET];
+	uint32_t from[HUFF_STREAMS_MAX + 1];
+	uint32_t took;
+};
+
+/* The symbols of one stream by one lane, 8 at a time to memory where it is aligned. Returns 0 or -1. */
+__device__ int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
+	const unsigned char *in, uint32_t bytes)
+{
+	uint64_t window = 0, ready = 0;
+	uint32_t have = 0, pending = 0;
+	int64_t left;
+
+	if (!bytes || !in[bytes - 1])
+		return -1;
+	left = (int64_t)bytes * 8 - 1;
+	while (!(in[bytes - 1] >> left % 8 & 1))
+		left--;
+	have = left % 8;
+	window = have ? (uint64_t)in[bytes - 1] << (64 - have) : 0;
+	bytes--;
+	for (uint32_t i = n; i-- > 0;) {
+		unsigned v;
+
+		if (have < HUFF_LENGTH_MAX)
+			for (; have <= 56 && bytes; have += 8)
+				window |= (uint64_t)in[--bytes] << (56 - have);
+		v = table[window >> (64 - HUFF_LENGTH_MAX)];
+		window <<= v >> 8;
+		left -= v >> 8;
+		if (left < 0)
+			return -1;
+		have -= v >> 8;
+		ready = ready << 8 | (v & 255);
+		if (++pending == 8 && !((uintptr_t)(out + i) & 7)) {
+			*(uint64_t *)(out + i) = ready;
+			pending = 0;
+		} else if (!((uintptr_t)(out + i) & 7) || pending == 8 || !i) {
+			for (; pending; pending--)
+				out[i + pending - 1] = (unsigned char)(ready >>
+					8 * (pending - 1));
+		}
+	}
+	return left == 0 ? 0 : -1;
+}
+
+__device__ int get_plane_warp(struct decoder *d, unsigned char *out, uint32_t n,
+	const unsigned char *in, uint64_t bytes)
+{
+	unsigned lane = threadIdx.x, split, streams, symbols, width;
+	uint32_t lows, streams_log;
+	int rc = 0;
+
+	if (bytes < 1)
+		return -1;
+	split = in[0] & 15;
+	streams_log = in[0] >> 4 & 7;
+	if (split > HUFF_SPLIT_MAX || 1u << streams_log > HUFF_STREAMS_MAX)
+		return -1;
+	streams = 1u << streams_log;
+	width = in[0] >> 7;
+	symbols = HUFF_ALPHABET >> split;
+	lows = huff_lows_bytes(n, split);
+	in++, bytes--;
+	__syncwarp();
+	if (lane == 0) {
+		d->took = huff_get_lengths(d->length, symbols, in, bytes);
+		if (d->took && bytes - d->took >= lows &&
+			huff_get_sizes(d->from, streams, (int)width, in + d->took + lows,
+				bytes - d->took - lows) == 0)
+			huff_codes(d->entry, d->length, symbols);
+		else
+			d->took = 0;
+	}
+	__syncwarp();
+	if (!d->took)
+		return -1;
+	in += d->took;
+	for (unsigned v = 0; v < symbols; v++) {
+		unsigned l = d->length[v], start;
+
+		if (!l)
+			continue;
+		start = (d->entry[v] & 4095u) << (HUFF_LENGTH_MAX - l);
+		for (unsigned i = lane; i < 1u << (HUFF_LENGTH_MAX - l); i += 32)
+			d->table[start + i] = (uint16_t)(v | l << 8);
+	}
+	__syncwarp();
+	if (lane < streams) {
+		uint32_t first, count = huff_stream_symbols(&first, n, streams_log, lane);
+
+		rc = get_stream(out + first, count, d->table, in + lows + d->from[lane],
+			d->from[lane + 1] - d->from[lane]);
+	}
+	if (__any_sync(FULL, rc < 0))
+		return -1;
+	for (uint32_t i = lane; split && i < n; i += 32) {
+		uint32_t part = n - i / 64 * 64, each = part < 64 ? (part + 7) / 8 : 8;
+		const unsigned char *group = in + (uint64_t)(i / 64) * 8 * split;
+		unsigned v = out[i];
+
+		v <<= split;
+		for (unsigned k = 0; k < split; k++)
+			v |= (unsigned)(group[k * each + i % 64 / 8] >> i % 8 & 1) << k;
+		out[i] = (unsigned char)v;
+	}
+	__syncwarp();
+	return 0;
+}
+
+__device__ int get_simple_warp(struct decoder *d, unsigned char *out, uint32_t n,
+	const unsigned char *in, uint64_t bytes)
+{
+	if (bytes < 2)
+		return -1;
+	if (in[0] == HUFF_CODE)
+		return get_plane_warp(d, out, n, in + 1, bytes - 1);
+	if (in[0] == HUFF_RAW && bytes == (uint64_t)n + 1) {
+		for (uint32_t i = threadIdx.x; i < n; i += 32)
+			out[i] = in[1 + i];
+	} else if (in[0] == HUFF_ONE && bytes == 2) {
+		for (uint32_t i = threadIdx.x; i < n; i += 32)
+			out[i] = in[1];
+	} else {
+		return -1;
+	}
+	__syncwarp();
+	return 0;
+}
+
+/* Sum over the lanes up to this one. */
+__device__ uint32_t sum_warp(uint32_t v)
+{
+	for (unsigned by = 1; by < 32; by *= 2) {
+		uint32_t other = __shfl_up_sync(FULL, v, by);
+
+		v += threadIdx.x >= by ? other : 0;
+	}
+	return v;
+}
+
+__device__ int get_runs_warp(struct decoder *d, const struct space *s, unsigned char *out,
+	uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	const unsigned char *low = in + HUFF_RUNS_HEADER;
+	uint32_t others, tokens, size, lows, other = 0;
+	uint64_t at = 0;
+	unsigned split;
+
+	if (bytes < HUFF_RUNS_HEADER)
+		return -1;
+	split = in[2];
+	others = huff_get24(in + 3);
+	tokens = huff_get24(in + 6);
+	size = huff_get24(in + 9);
+	if (split > HUFF_RUN_SPLIT_MAX || !others || others > tokens ||
+		tokens > huff_runs_most(n))
+		return -1;
+	lows = huff_lows_bytes(tokens, split);
+	if (bytes - HUFF_RUNS_HEADER < (uint64_t)lows + size)
+		return -1;
+	if (get_simple_warp(d, s->runs, tokens, low + lows, size) < 0)
+		return -1;
+	if (get_simple_warp(d, s->rest, others, low + lows + size,
+		    bytes - HUFF_RUNS_HEADER - lows - size) < 0)
+		return -1;
+	for (uint32_t i = threadIdx.x; i < n; i += 32)
+		out[i] = in[1];
+	__syncwarp();
+	for (uint32_t t = 0; t < tokens; t += 32) {
+		uint32_t mine = t + threadIdx.x, run = 0, is_other = 0, end, rank;
+
+		if (mine < tokens) {
+			run = (uint32_t)s->runs[mine] << split |
+				huff_low(low, tokens, split, mine);
+			is_other = s->runs[mine] != HUFF_ESCAPE;
+		}
+		end = sum_warp(run + is_other);
+		rank = other + sum_warp(is_other);
+		if (__any_sync(FULL, is_other && (at + end > n || rank > others)))
+			return -1;
+		if (is_other)
+			out[at + end - 1] = s->rest[rank - 1];
+		at += __shfl_sync(FULL, end, 31);
+		other = __shfl_sync(FULL, rank, 31);
+	}
+	__syncwarp();
+	return other == others ? 0 : -1;
+}
+
+__device__ int get_pack_warp(struct decoder *d, const struct space *s, unsigned char *out,
+	uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	unsigned symbols, width, mask;
+	bool bad = false;
+
+	if (bytes < 2 || in[1] >= HUFF_PACK_MAX || bytes < in[1] + 3u)
+		return -1;
+	symbols = in[1] + 1u;
+	width = huff_pack_width(symbols);
+	mask = (1u << width) - 1;
+	if (get_simple_warp(d, s->packed, (n * width + 7) / 8, in + 2 + symbols,
+		    bytes - 2 - symbols) < 0)
+		return -1;
+	for (uint32_t i = threadIdx.x; i < n; i += 32) {
+		unsigned place = s->packed[i * width / 8] >> i * width % 8 & mask;
+
+		bad = bad || place >= symbols;
+		out[i] = in[2 + (place < symbols ? place : 0)];
+	}
+	return __any_sync(FULL, bad) ? -1 : 0;
+}
+
+__global__ void decode_kernel(unsigned char *out, uint32_t *bad, unsigned char *spaces,
+	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
+	uint32_t chunk)
+{
+	SHARED(struct decoder, decoder, 1);
+	struct space s = space_of(spaces, chunk);
+
+	for (uint64_t c = blockIdx.x; c < huff_chunks(n, chunk); c += gridDim.x) {
+		uint32_t count = n - c * chunk < chunk ? (uint32_t)(n - c * chunk) :
+							 chunk;
+		uint64_t from = at[c], to = at[c + 1], size = to - from;
+		unsigned char *symbols = out + c * chunk;
+		int rc = -1;
+
+		if (from <= to && to <= bytes && size >= 2) {
+			const unsigned char *coded = in + from;
+
+			if (coded[0] == HUFF_RUNS)
+				rc = get_runs_warp(decoder, &s, symbols, count, coded,
+					size);
+			else if (coded[0] == HUFF_PACK)
+				rc = get_pack_warp(decoder, &s, symbols, count, coded,
+					size);
+			else
+				rc = get_simple_warp(decoder, symbols, count, coded,
+					size);
+		}
+		__syncwarp();
+		if (rc < 0 && threadIdx.x == 0)
+			atomicAdd(bad, 1u);
+	}
+}
+
+/* --- the operations ---------------------------------------------------------------------------- */
+
+__global__ void count_kernel(uint32_t *counts, const unsigned char *in, uint64_t n)
+{
+	SHARED(uint32_t, mine, 256);
+
+	for (unsigned v = threadIdx.x; v < 256; v += blockDim.x)
+		mine[v] = 0;
+	__syncthreads();
+	for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)
+		atomicAdd(&mine[in[i]], 1u);
+	__syncthreads();
+	for (unsigned v = threadIdx.x; v < 256; v += blockDim.x)
+		if (mine[v])
+			atomicAdd(&counts[v], mine[v]);
+}
+
+int cuda_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in, uint64_t n)
+{
+	CUDA_TRY(cudaMemsetAsync(counts, 0, 256 * sizeof *counts, cuda_of(d)->stream));
+	LAUNCH(count_kernel, cuda_grid(d, n, THREADS), THREADS, cuda_of(d)->stream,
+		counts, in, n);
+	CUDA_TRY(cudaGetLastError());
+	return 0;
+}
+
+/* The device's own memory for this, as large as was ever needed. */
+static int scratch(struct dev *d, unsigned char **out, uint64_t bytes)
+{
+	struct cuda *c = cuda_of(d);
+
+	if (c->scratch_bytes < bytes) {
+		cudaFree(c->scratch); /* waits for who uses it */
+		c->scratch = NULL;
+		c->scratch_bytes = 0;
+		CUDA_TRY(cudaMalloc(&c->scratch, bytes));
+		c->scratch_bytes = bytes;
+	}
+	*out = (unsigned char *)c->scratch;
+	return 0;
+}
+
+static unsigned blocks_for(struct dev *d, uint64_t chunks, unsigned on_each)
+{
+	uint64_t most = (uint64_t)cuda_of(d)->sm_count * on_each;
+
+	return (unsigned)(chunks < most ? (chunks ? chunks : 1) : most);
+}
+
+int cuda_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
+	const unsigned char *in, uint64_t n, uint32_t chunk)
+{
+	uint64_t chunks = huff_chunks(n, chunk);
+	uint64_t stride = ((uint64_t)chunk + HUFF_SLACK + 255) / 256 * 256;
+	unsigned blocks = blocks_for(d, chunks, 8);
+	uint64_t slot_bytes = chunks * stride,
+		 size_bytes = (chunks * 4 + 255) / 256 * 256;
+	unsigned char *slots = NULL, *spaces;
+	uint32_t *bytes;
+
+	if (scratch(d, &slots, slot_bytes + size_bytes + blocks * space_bytes(chunk)) < 0)
+		return -1;
+	bytes = (uint32_t *)(slots + slot_bytes);
+	spaces = slots + slot_bytes + size_bytes;
+	if (chunks) {
+		LAUNCH(encode_kernel, blocks, THREADS, cuda_of(d)->stream, slots, bytes,
+			spaces, in, n, chunk, stride);
+		CUDA_TRY(cudaGetLastError());
+	}
+	LAUNCH(place_kernel, 1, THREADS, cuda_of(d)->stream, at, bytes, chunks);
+	CUDA_TRY(cudaGetLastError());
+	LAUNCH(gather_kernel, blocks_for(d, chunks, 8), THREADS, cuda_of(d)->stream, out,
+		at, slots, chunks, stride);
+	CUDA_TRY(cudaGetLastError());
+	return 0;
+}
+
+int cuda_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
+	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
+	uint32_t chunk)
+{
+	uint64_t chunks = huff_chunks(n, chunk);
+	unsigned blocks = blocks_for(d, chunks, 24);
+	unsigned char *spaces = NULL;
+
+	if (scratch(d, &spaces, blocks * space_bytes(chunk)) < 0)
+		return -1;
+	CUDA_TRY(cudaMemsetAsync(bad, 0, sizeof *bad, cuda_of(d)->stream));
+	LAUNCH(decode_kernel, blocks, 32, cuda_of(d)->stream, out, bad, spaces, in, bytes,
+		at, n, chunk);
+	CUDA_TRY(cudaGetLastError());
+	return 0;
+}
