@@ -484,7 +484,7 @@ const struct dev_ops dev_cpu_ops = {
 	.mix = cpu_mix,
 	.lm = &lm_cpu_ops,
 	.quant = &quant_cpu_ops,
-	.huff = &dev_cpu_huff_ops,
+	.huff = &huff_cpu_ops,
 };
 
 int dev_open_cpu(struct dev *d, enum cpu_level level)

@@ -51,6 +51,6 @@ extern const struct quant_ops quant_cpu_ops;
 /* The language model's operations, and the end of what they keep (NULL is fine). */
 extern const struct lm_ops lm_cpu_ops;
 void lm_cpu_free(struct lm_cpu *lm);
-extern const struct huff_ops dev_cpu_huff_ops;
+extern const struct huff_ops huff_cpu_ops;
 
 #endif

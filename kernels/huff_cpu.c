@@ -146,7 +146,7 @@ static int cpu_decode(struct dev *d, unsigned char *out, uint32_t *bad,
 	return good ? 0 : no_memory(d);
 }
 
-const struct huff_ops dev_cpu_huff_ops = {
+const struct huff_ops huff_cpu_ops = {
 	.count = cpu_count,
 	.encode = cpu_encode,
 	.decode = cpu_decode,
