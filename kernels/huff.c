@@ -254,22 +254,27 @@ struct runs {
 static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struct runs *r,
 	const unsigned char *in, uint32_t n, unsigned z, uint32_t zeros)
 {
-	uint32_t most, run = 0, tokens = 0, others = 0;
+	uint32_t most, mask, run = 0, next = 0, tokens = 0, others = 0;
+
 	r->split = huff_run_split(zeros, n - zeros);
 	most = (uint32_t)HUFF_ESCAPE << r->split;
+	mask = (1u << r->split) - 1;
+	/* which symbols are z is not to be foretold: no branch depends on it */
 	for (uint32_t i = 0; i < n; i++) {
-		if (in[i] == z) {
-			run++;
-			continue;
+		uint32_t is_other = in[i] != z;
+
+		w->runs[next] = (unsigned char)(run >> r->split);
+		w->lows[next] = run & mask;
+		w->rest[others] = in[i];
+		next += is_other;
+		others += is_other;
+		tokens = is_other ? next : tokens;
+		run = is_other ? 0 : run + 1;
+		if (run == most) {
+			w->runs[next] = HUFF_ESCAPE;
+			w->lows[next++] = 0;
+			run = 0;
 		}
-		for (; run >= most; run -= most) {
-			w->runs[tokens] = HUFF_ESCAPE;
-			w->lows[tokens++] = 0;
-		}
-		w->runs[tokens] = (unsigned char)(run >> r->split);
-		w->lows[tokens++] = run & ((1u << r->split) - 1);
-		w->rest[others++] = in[i];
-		run = 0;
 	}
 	r->tokens = tokens;
 	r->others = others;
@@ -333,7 +338,9 @@ static int get_runs(const struct huff_parts *parts, struct huff_work *w,
 		return -1;
 	memset(out, in[1], n);
 	for (uint32_t t = 0; t < tokens; t++) {
-		at += (uint32_t)w->runs[t] << split | huff_low(low, tokens, split, t);
+		at += (uint32_t)w->runs[t] << split;
+		if (split)
+			at += huff_low(low, tokens, split, t);
 		if (w->runs[t] == HUFF_ESCAPE)
 			continue;
 		if (at >= n || other >= others)

@@ -419,7 +419,7 @@ HD void huff_plan(struct huff_plane *p, struct huff_tree *t, const uint32_t *cou
 		(uint32_t)(p->bits / 8);
 }
 
-/* Whether other modes than CODE are worth a look: a symbol is above 1/2, and the codes are more than 1.5% above
+/* Whether other modes than CODE are worth a look: a symbol is above 1/2, and the codes are more than 2% above
  * the entropy. */
 HD int huff_is_skewed(const struct huff_plane *p, const uint32_t *counts, uint32_t n,
 	uint32_t most)
@@ -429,7 +429,7 @@ HD int huff_is_skewed(const struct huff_plane *p, const uint32_t *counts, uint32
 	if (p->split || p->symbols < 2 || most <= n / 2)
 		return 0;
 	entropy = huff_entropy(counts, HUFF_ALPHABET, n);
-	return p->bits << 16 > entropy + entropy / 64;
+	return p->bits << 16 > entropy + entropy / 50;
 }
 
 /* The low bits of runs: so many that their mean without is 4 to 7, which costs a geometric distribution 0.004 bits a

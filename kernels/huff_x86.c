@@ -307,17 +307,18 @@ struct lanes {
 	__m512i x, y, x_bits, y_bits;
 };
 
+#define UPPER(v) _mm512_maskz_shuffle_epi32(0x5555, v, _MM_PERM_DDBB)
+
 VBMI static inline __attribute__((always_inline)) struct lanes merge(__m512i low,
 	__m512i high)
 {
 	const __m512i first = _mm512_set1_epi32(0xffff), code = _mm512_set1_epi16(0xfff);
-	const __m512i bytes = _mm512_set1_epi16(0xff),
-		      half = _mm512_set1_epi64(0xffffffff);
-	/* entries of the even and of the odd symbols */
-	__m512i even = _mm512_ternarylogic_epi32(bytes, low, _mm512_slli_epi16(high, 8),
-		0xea); /* (a & b) | c */
-	__m512i odd = _mm512_ternarylogic_epi32(bytes, high, _mm512_srli_epi16(low, 8),
-		0xae); /* (~a & b) | c */
+	const __m512i half = _mm512_set1_epi64(0xffffffff);
+	/* entries of the even and of the odd symbols; shifts by whole bytes are another port's than those by bits */
+	__m512i even = _mm512_mask_mov_epi8(low, 0xaaaaaaaaaaaaaaaa,
+		_mm512_bslli_epi128(high, 1));
+	__m512i odd = _mm512_mask_mov_epi8(high, 0x5555555555555555,
+		_mm512_bsrli_epi128(low, 1));
 	__m512i even_bits = _mm512_srli_epi16(even, 12),
 		odd_bits = _mm512_srli_epi16(odd, 12);
 	__m512i a, b, c, d, ab, cd, ab_bits, cd_bits, a_bits, c_bits;
@@ -337,16 +338,18 @@ VBMI static inline __attribute__((always_inline)) struct lanes merge(__m512i low
 	ab_bits = _mm512_and_si512(even_bits, first);
 	cd_bits = _mm512_srli_epi32(even_bits, 16);
 	a_bits = _mm512_and_si512(ab_bits, half);
-	c_bits = _mm512_srli_epi64(ab_bits, 32);
+	c_bits = UPPER(ab_bits);
 	l.x = _mm512_or_si512(_mm512_and_si512(ab, half),
 		_mm512_sllv_epi64(_mm512_and_si512(cd, half), a_bits));
-	l.y = _mm512_or_si512(_mm512_srli_epi64(ab, 32),
-		_mm512_sllv_epi64(_mm512_srli_epi64(cd, 32), c_bits));
+	l.y = _mm512_or_si512(UPPER(ab), _mm512_sllv_epi64(UPPER(cd), c_bits));
 	ab_bits = _mm512_add_epi32(ab_bits, cd_bits);
 	l.x_bits = _mm512_and_si512(ab_bits, half);
-	l.y_bits = _mm512_srli_epi64(ab_bits, 32);
+	l.y_bits = UPPER(ab_bits);
 	return l;
 }
+
+/* Left alone, the compiler takes lanes out of registers, by two instructions each on the ports that vectors need. */
+#define THROUGH_MEMORY(array) __asm__("" : "+m"(array))
 
 VBMI static inline __attribute__((always_inline)) void put_lanes(struct writer *w,
 	struct lanes l)
@@ -358,6 +361,8 @@ VBMI static inline __attribute__((always_inline)) void put_lanes(struct writer *
 		_mm512_store_si512(v,
 			_mm512_or_si512(l.x, _mm512_sllv_epi64(l.y, l.x_bits)));
 		_mm512_store_si512(bits, both);
+		THROUGH_MEMORY(v);
+		THROUGH_MEMORY(bits);
 #pragma GCC unroll 8
 		for (unsigned j = 0; j < 8; j++)
 			put_bits(w, v[j], bits[j]);
@@ -367,6 +372,8 @@ VBMI static inline __attribute__((always_inline)) void put_lanes(struct writer *
 	_mm512_store_si512(v + 8, l.y);
 	_mm512_store_si512(bits, l.x_bits);
 	_mm512_store_si512(bits + 8, l.y_bits);
+	THROUGH_MEMORY(v);
+	THROUGH_MEMORY(bits);
 #pragma GCC unroll 8
 	for (unsigned j = 0; j < 8; j++) {
 		put_bits(w, v[j], bits[j]);
@@ -379,18 +386,30 @@ VBMI static inline __attribute__((always_inline)) void put_stream_vbmi(struct wr
 	int quarters)
 {
 	const __m512i keep = _mm512_set1_epi8((char)(255 >> split));
-	const __m128i by = _mm_cvtsi32_si128((int)split);
+	/* byte j of each 64 bits: those from bit 8j + split on */
+	const __m512i from = _mm512_add_epi8(_mm512_set1_epi64(0x3830282018100800),
+		_mm512_set1_epi8((char)split));
 	struct writer w = *out;
+	uint32_t i = 0;
 
-	for (uint32_t i = 0; i < n; i += 64) {
-		__mmask64 there = n - i < 64 ? (UINT64_C(1) << (n - i)) - 1 :
-					       ~UINT64_C(0);
-		__m512i v = _mm512_maskz_loadu_epi8(there, in + i), low, high;
+	for (; i + 64 <= n; i += 64) {
+		__m512i v = _mm512_and_si512(keep,
+			_mm512_multishift_epi64_epi8(from, _mm512_loadu_si512(in + i)));
 
-		v = _mm512_and_si512(_mm512_srl_epi16(v, by), keep);
-		low = _mm512_maskz_mov_epi8(there, look_up(t->low, v, quarters));
-		high = _mm512_maskz_mov_epi8(there, look_up(t->high, v, quarters));
-		put_lanes(&w, merge(low, high));
+		put_lanes(&w,
+			merge(look_up(t->low, v, quarters),
+				look_up(t->high, v, quarters)));
+	}
+	if (i < n) {
+		__mmask64 there = (UINT64_C(1) << (n - i)) - 1;
+		__m512i v = _mm512_and_si512(keep,
+			_mm512_multishift_epi64_epi8(from,
+				_mm512_maskz_loadu_epi8(there, in + i)));
+
+		put_lanes(&w,
+			merge(_mm512_maskz_mov_epi8(there, look_up(t->low, v, quarters)),
+				_mm512_maskz_mov_epi8(there,
+					look_up(t->high, v, quarters))));
 	}
 	*out = w;
 }
