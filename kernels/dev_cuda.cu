@@ -181,7 +181,8 @@ static void dev_shut(struct dev *d)
 	/* whatever comes of it: the error that d holds is the one to tell */
 	if (cudaSetDevice(c->number) == cudaSuccess) {
 		cuda_lt_close(d);
-		cudaFree(c->scratch);
+		if (c->scratch)
+			cudaFree(c->scratch);
 		if (c->from)
 			cudaEventDestroy(c->from);
 		if (c->to)

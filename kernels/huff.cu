@@ -769,7 +769,8 @@ static int scratch(struct dev *d, unsigned char **out, uint64_t bytes)
 	struct cuda *c = cuda_of(d);
 
 	if (c->scratch_bytes < bytes) {
-		cudaFree(c->scratch); /* waits for who uses it */
+		if (c->scratch)
+			cudaFree(c->scratch); /* waits for who uses it */
 		c->scratch = NULL;
 		c->scratch_bytes = 0;
 		CUDA_TRY(cudaMalloc(&c->scratch, bytes));
