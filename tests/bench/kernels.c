@@ -1,7 +1,7 @@
 /* kernels - the device's operations against what the machine can do, interleaved in one run: matrix
  * products against a bare oneDNN loop and against loops of nothing but multiply-add instructions,
  * triad against STREAM with non-temporal stores. Records on standard output; exit 1 when a limit is
- * broken. --shapes: the products from 64 to 4096 instead of 4096 alone.
+ * broken. --shapes [LEAST [MOST]]: the products of sides from 64 to 4096 instead of 4096 alone.
  *
  * What computes is timed by the processor time of the process, so that others on the machine
  * disturb it less; threads that wait must then sleep (OMP_WAIT_POLICY). Memory is timed by the clock. */
@@ -24,6 +24,7 @@
 #include "common/mem.h"
 #include "common/stats.h"
 #include "kernels/dev.h"
+#include "kernels/peak.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -55,7 +56,7 @@ static int team(void)
 #endif
 }
 
-/* --- a bare oneDNN loop: C = A B, all row-major, as its examples do it ----------------------- */
+/* --- a bare oneDNN loop of the same product, C = A B^T with all three row-major ---------------- */
 
 static struct {
 	int (*engine_create)(void **, int, size_t);
@@ -118,7 +119,8 @@ static bool bare_make(struct bare *b, const struct product *p)
 	void *pd = NULL;
 
 	for (int i = 0; i < 3; i++) {
-		int64_t strides[2] = { sizes[i][1], 1 };
+		int64_t strides[2] = { i == 1 ? 1 : sizes[i][1],
+			i == 1 ? (int64_t)p->ldb : 1 };
 		int type = i < 2 ? in[p->type] : p->type == PRODUCT_I8 ? 4 : 3;
 
 		if (dnnl.md_init(mds[i], 2, sizes[i], type, strides))
@@ -145,53 +147,20 @@ static void bare_run(const struct bare *b)
 	dnnl.stream_wait(dnnl_stream);
 }
 
-/* --- nothing but multiply-add: 24 sums in registers ------------------------------------------ */
+/* --- nothing but multiply-add ---------------------------------------------------------------- */
 
 #define PEAK_STEPS (1 << 23)
-#define SUMS       24
-
-/* In assembler: left alone, the compiler moves some of the sums to memory and back. Zeros, so that
- * nothing overflows; the registers are cleared first. */
-#define SUM_REGISTERS \
-	"8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31"
-#define DEFINE_PEAK(name, instruction)                                                 \
-	__attribute__((target("avx512f"))) static void name(void)                      \
-	{                                                                              \
-		int64_t n = PEAK_STEPS;                                                \
-		__asm__ volatile("vpxord %%zmm0, %%zmm0, %%zmm0\n"                     \
-				 ".irp r," SUM_REGISTERS "\n"                          \
-				 "vmovdqa64 %%zmm0, %%zmm\\r\n.endr\n"                 \
-				 "1: .irp r," SUM_REGISTERS "\n" instruction           \
-				 " %%zmm0, %%zmm0, %%zmm\\r\n.endr\n"                  \
-				 "dec %0\n jnz 1b\n"                                   \
-				 : "+r"(n)                                             \
-				 :                                                     \
-				 : "cc", "xmm0", "xmm8", "xmm9", "xmm10", "xmm11",     \
-				 "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", \
-				 "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", \
-				 "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", \
-				 "xmm30", "xmm31");                                    \
-	}
-
-DEFINE_PEAK(peak_f32, "vfmadd231ps")
-DEFINE_PEAK(peak_bf16, "vdpbf16ps")
-DEFINE_PEAK(peak_i8, "vpdpbusd")
 
 /* operations a second of all cores */
 static double peak(enum product_type type)
 {
-	double per_step = type == PRODUCT_F32 ? 32 : type == PRODUCT_BF16 ? 64 : 128;
+	const struct peak *loop = peak_of(type, CPU_AVX512);
 	int64_t from = worked_ns();
 
 #pragma omp parallel
-	if (type == PRODUCT_F32)
-		peak_f32();
-	else if (type == PRODUCT_BF16)
-		peak_bf16();
-	else
-		peak_i8();
+	loop->run(PEAK_STEPS);
 	/* operations of the team over the time of one of it */
-	return per_step * SUMS * PEAK_STEPS * team() * team() * 1e9 /
+	return (double)loop->operations * PEAK_STEPS * team() * team() * 1e9 /
 		(double)(worked_ns() - from);
 }
 
@@ -342,7 +311,10 @@ static void triad(void)
 
 int main(int argc, char **argv)
 {
+	static const uint64_t all[] = { 64, 128, 256, 512, 1024, 2048, 4096 };
 	bool shapes = argc > 1 && strcmp(argv[1], "--shapes") == 0;
+	uint64_t least = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+	uint64_t most = argc > 3 ? strtoull(argv[3], NULL, 10) : 4096;
 
 	if (!getenv("OMP_WAIT_POLICY")) { /* read before main: once more */
 		setenv("OMP_WAIT_POLICY", "passive", 1);
@@ -362,10 +334,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "kernels: %s\n", dev.error);
 		return dev.code;
 	}
-	for (uint64_t n = shapes ? 64 : 4096; n <= 4096; n *= 2) {
-		product(PRODUCT_F32, n);
-		product(PRODUCT_BF16, n);
-		product(PRODUCT_I8, n);
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		if (all[i] < (shapes ? least : 4096) || all[i] > most)
+			continue;
+		product(PRODUCT_F32, all[i]);
+		product(PRODUCT_BF16, all[i]);
+		product(PRODUCT_I8, all[i]);
 	}
 	triad();
 	dev_close(&dev);
