@@ -226,6 +226,22 @@ static void numbers(void *p, enum product_type type, uint64_t n)
 		((uint16_t *)p)[i] = (((uint16_t *)p)[i] & 0x807f) | 0x3f00;
 }
 
+/* Processor time of so many products. */
+static int64_t repeat(bool ours, const struct product *p, const struct bare *bare,
+	int64_t runs)
+{
+	int64_t from = worked_ns();
+
+	for (int64_t r = 0; r < runs; r++)
+		if (ours)
+			dev.ops->product(&dev, p);
+		else
+			bare_run(bare);
+	return worked_ns() - from;
+}
+
+#define SAMPLE_NS 20000000 /* of processor time */
+
 static void product(enum product_type type, uint64_t n)
 {
 	const char *name = product_type_names[type];
@@ -233,7 +249,7 @@ static void product(enum product_type type, uint64_t n)
 		n, n, n, n, n };
 	double work = 2 * (double)n * (double)n * (double)n;
 	double speed[ROUNDS], of_bare[ROUNDS], of_peak[ROUNDS], peaks[ROUNDS];
-	int64_t runs = (int64_t)(2e9 / work) + 1, from, ours, bares;
+	int64_t runs, ours = 1, bares = 1;
 	struct bare bare;
 	void *a, *b;
 
@@ -245,17 +261,20 @@ static void product(enum product_type type, uint64_t n)
 		fprintf(stderr, "kernels: oneDNN does not multiply %s\n", name);
 		exit(69);
 	}
+	for (runs = 1; repeat(true, &p, &bare, runs) < SAMPLE_NS;)
+		runs *= 2;
 	for (int i = -1; i < ROUNDS; i++) {
 		int at = i < 0 ? 0 : i; /* the first only warms up */
 
-		from = worked_ns();
-		for (int64_t r = 0; r < runs; r++)
-			dev.ops->product(&dev, &p);
-		ours = worked_ns() - from;
-		from = worked_ns();
-		for (int64_t r = 0; r < runs; r++)
-			bare_run(&bare);
-		bares = worked_ns() - from;
+		/* in turns which is first, each after a call that is not timed: units that were off need a moment */
+		for (int turn = 0; turn < 2; turn++) {
+			bool our_turn = (turn == 0) == (i % 2 == 0);
+			int64_t took;
+
+			repeat(our_turn, &p, &bare, 1);
+			took = repeat(our_turn, &p, &bare, runs);
+			*(our_turn ? &ours : &bares) = took;
+		}
 		peaks[at] = peak(type);
 		speed[at] = work * (double)runs * team() * 1e9 / (double)ours;
 		of_bare[at] = 1e6 * (double)bares / (double)ours;
