@@ -31,11 +31,6 @@ each_subcommand() {
 	done
 }
 
-@test "cli: rnp-serve has no subcommand yet and says so with 69" {
-	refused 69 "no subcommand yet" rnp-serve
-	refused 69 "no subcommand yet" rnp-serve run
-}
-
 helps() {
 	run_split "$1" "$2" --help
 	assert_equal "$status" 0
@@ -66,7 +61,7 @@ one_sentence_and_usage() {
 
 @test "cli: a wrong option is 64, one sentence and the usage line" {
 	each_subcommand one_sentence_and_usage
-	for p in rnp-register rnp-bench rnp-price rnp-reward; do
+	for p in "${programs[@]}"; do
 		run_split "$p" --no-such-option
 		assert_equal "$status" 64
 		run_split "$p"
@@ -198,5 +193,4 @@ cannot_write() {
 	run_split rnp-price quoot --costs f --table
 	assert_equal "$status" 64
 	[[ $stderr == "rnp-price: there is no subcommand 'quoot'"* ]]
-	refused 69 "no subcommand yet" rnp-serve run --model m
 }

@@ -74,6 +74,14 @@ check_page() {
 	check_page rnp-reward
 }
 
+@test "man: rnp-train" {
+	check_page rnp-train
+}
+
+@test "man: rnp-serve" {
+	check_page rnp-serve
+}
+
 @test "man: examples of rnp(7) run" {
 	if ! grep -q '^\.Sh EXAMPLES' "$ROOT/man/rnp.7"; then
 		skip "rnp(7) has no EXAMPLES"

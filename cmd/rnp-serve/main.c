@@ -1,15 +1,16 @@
 /* rnp-serve - serve a language model as an OpenAI-compatible chat. */
+#include "cmd/rnp-serve/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { NULL };
+static const struct command *const commands[] = { &command_inspect, NULL };
 
-static const char *const kinds[] = { "rnp.error", NULL };
+static const char *const kinds[] = { "rnp.error", "rnp.metadata", "rnp.model",
+	"rnp.tensor", NULL };
 
 static const struct program program = {
 	.name = "rnp-serve",
 	.summary = "Serve a language model as an OpenAI-compatible chat.",
 	.commands = commands,
-	.later = "serving is not part of this version: rnp-serve has no subcommand yet",
 	.kinds = kinds,
 };
 

@@ -6,6 +6,8 @@
 
 extern const struct command command_compress;
 extern const struct command command_decompress;
+extern const struct command command_export;
+extern const struct command command_init;
 extern const struct command command_tokenize;
 
 #endif

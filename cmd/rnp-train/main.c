@@ -5,6 +5,8 @@
 static const struct command *const commands[] = {
 	&command_compress,
 	&command_decompress,
+	&command_export,
+	&command_init,
 	&command_tokenize,
 	NULL,
 };

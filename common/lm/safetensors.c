@@ -234,9 +234,9 @@ static int add_header(struct safetensors *s, const struct file *f, json_t *heade
 			return -1;
 		s->count++;
 	}
-	if (s->count > first)
-		qsort(s->tensors + first, s->count - first, sizeof *s->tensors,
-			compare_places);
+	if (s->count == first)
+		return check_cover(f, NULL, 0);
+	qsort(s->tensors + first, s->count - first, sizeof *s->tensors, compare_places);
 	return check_cover(f, s->tensors + first, s->count - first);
 }
 

@@ -1,0 +1,9 @@
+/* commands.h - the subcommands of rnp-serve, one file each. */
+#ifndef RNP_SERVE_COMMANDS_H
+#define RNP_SERVE_COMMANDS_H
+
+#include "common/opt.h"
+
+extern const struct command command_inspect;
+
+#endif

@@ -1,0 +1,117 @@
+#include "common/lm/export.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/commands.h"
+#include "common/err.h"
+#include "common/mem.h"
+#include "common/prog.h"
+
+static const char *model, *gguf, *out, *type_name;
+
+static const struct opt opts[] = {
+	{ .name = "model",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &model,
+		.metavar = "M",
+		.help = "a directory, a GGUF file or a llama2.c .bin" },
+	{ .name = "gguf",
+		.kind = OPT_TEXT,
+		.to = &gguf,
+		.metavar = "F",
+		.help = "write a GGUF file" },
+	{ .name = "type",
+		.kind = OPT_CHOICE,
+		.to = &type_name,
+		.metavar = "T",
+		.choices = "f32|f16|bf16|q8_0|q4_0",
+		.help = "of the matrices (default: as they are); a directory takes no q8_0 and q4_0" },
+	{ .name = "out",
+		.kind = OPT_TEXT,
+		.to = &out,
+		.metavar = "DIR",
+		.help = "write config.json, model.safetensors and tokenizer.json" },
+	{ 0 },
+};
+
+static enum lm_type chosen_type(void)
+{
+	for (enum lm_type t = LM_F32; type_name && t < LM_TYPES; t++)
+		if (strcmp(type_name, lm_type_name(t)) == 0)
+			return t;
+	return LM_TYPE_KEPT;
+}
+
+/* The last part of M's name without its ending: what other engines show. */
+static char *name_of(const char *path)
+{
+	size_t n = strlen(path);
+	const char *end, *start, *dot;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	end = path + n;
+	for (start = end; start > path && start[-1] != '/'; start--)
+		continue;
+	dot = memrchr(start, '.', (size_t)(end - start));
+	if (dot && dot > start)
+		end = dot;
+	return xstrndup(start, (size_t)(end - start));
+}
+
+/* What the written form cannot say. */
+static void warn_of_losses(const struct lm_config *c, const struct lm_export *e)
+{
+	if (gguf && c->rope.kind == LM_ROPE_NTK)
+		prog_warn(
+			"GGUF has no dynamic rope scaling: the context is the original %u",
+			c->rope.original_context);
+	if (gguf && c->window)
+		prog_warn(
+			"other engines may not use the sliding window of %u tokens of '%s'",
+			c->window, gguf);
+	if (out && !e->tokenizer_json)
+		prog_warn("'%s' has no tokenizer.json: '%s' gets none", model, out);
+}
+
+static int run(int nargs, char **args)
+{
+	struct lm_source *s = NULL;
+	struct lm_export e;
+	enum lm_type type = chosen_type();
+	char *name;
+	int rc;
+
+	(void)nargs, (void)args;
+	if (!gguf == !out) {
+		err_set(EX_USAGE, "give one of --gguf F and --out DIR");
+		return err_report();
+	}
+	if (out && (type == LM_Q8_0 || type == LM_Q4_0)) {
+		err_set(EX_USAGE, "--type %s is for --gguf", type_name);
+		return err_report();
+	}
+	if (lm_source_open(&s, model) < 0)
+		return err_report();
+	lm_export_source(&e, s);
+	name = name_of(model);
+	e.name = name;
+	warn_of_losses(&e.config, &e);
+	rc = gguf ? lm_export_gguf(gguf, &e, type) : lm_export_directory(out, &e, type);
+	free(name);
+	lm_source_close(s);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_export = {
+	.name = "export",
+	.args_max = 0,
+	.summary = "Write a model for other engines.",
+	.details =
+		"Norms and biases of a GGUF are f32; rows that are no multiple of 32 stay f16 where\n"
+		"q8_0 or q4_0 is asked for. Writes nothing on standard output.",
+	.opts = opts,
+	.run = run,
+};

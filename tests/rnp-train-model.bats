@@ -1,0 +1,239 @@
+# rnp-train init and export: models made, and written for other engines.
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+}
+
+# sum_of FILE
+sum_of() {
+	sha256sum "$1" | cut -d' ' -f1
+}
+
+@test "init: the same seed gives the same bytes, another seed others" {
+	rnp-train init --preset nano --seed 5 --out a
+	RNP_ISA=ref OMP_NUM_THREADS=1 rnp-train init --preset nano --seed 5 --out b
+	rnp-train init --preset nano --seed 6 --out c
+	cmp a/model.safetensors b/model.safetensors
+	cmp a/config.json b/config.json
+	run cmp -s a/model.safetensors c/model.safetensors
+	assert_failure
+	assert_equal "$(sum_of a/model.safetensors)" "$(sed -n 's/^nano 5 //p' "$ROOT/tests/data/model/sums")"
+}
+
+@test "init: numbers are normal, norms are one, the ends of branches are smaller" {
+	rnp-train init --preset mini --out m
+	python3 - <<-'END'
+		import array, json, math, struct
+		b = open("m/model.safetensors", "rb").read()
+		n = struct.unpack("<Q", b[:8])[0]
+		head, data = json.loads(b[8:8 + n]), b[8 + n:]
+		def moments(name):
+		    begin, end = head[name]["data_offsets"]
+		    x = array.array("f", data[begin:end])
+		    mean = math.fsum(x) / len(x)
+		    square = math.fsum(v * v for v in x) / len(x)
+		    fourth = math.fsum(v ** 4 for v in x) / len(x)
+		    return len(x), mean, math.sqrt(square), fourth / square ** 2
+		for name, deviation in [("model.embed_tokens.weight", 0.02),
+		        ("model.layers.0.self_attn.q_proj.weight", 0.02),
+		        ("model.layers.3.mlp.down_proj.weight", 0.02 / math.sqrt(12)),
+		        ("model.layers.5.self_attn.o_proj.weight", 0.02 / math.sqrt(12))]:
+		    count, mean, spread, kurtosis = moments(name)
+		    # five standard errors of each
+		    assert abs(mean) < 5 * deviation / math.sqrt(count), (name, mean)
+		    assert abs(spread / deviation - 1) < 5 / math.sqrt(2 * count), (name, spread)
+		    assert abs(kurtosis - 3) < 5 * math.sqrt(24 / count), (name, kurtosis)
+		assert moments("model.norm.weight")[1:3] == (1, 1)
+	END
+}
+
+@test "init: config.json has what transformers wants" {
+	rnp-train init --preset mini --vocab 1000 --type bf16 --out m
+	run_split cat m/config.json
+	for key in architectures model_type torch_dtype hidden_act vocab_size hidden_size intermediate_size \
+		num_hidden_layers num_attention_heads num_key_value_heads head_dim max_position_embeddings \
+		rms_norm_eps rope_theta tie_word_embeddings; do
+		jq -e "has(\"$key\")" <<<"$output" >/dev/null || fail "no $key"
+	done
+	assert_equal "$(jq -c '[.model_type, .torch_dtype, .vocab_size, .hidden_size]' <<<"$output")" \
+		'["llama","bfloat16",1000,384]'
+	assert_equal "$(rnp-serve inspect m | jq -r 'select(.kind == "rnp.tensor") | .type' | sort -u)" BF16
+}
+
+@test "init: wrong presets, vocabularies and places are refused" {
+	run_split rnp-train init --preset huge --out m
+	assert_equal "$status" 64
+	run_split rnp-train init --preset nano --vocab 0 --out m
+	assert_equal "$status" 64
+	run_split rnp-train init --preset nano --vocab 1048577 --out m
+	assert_equal "$status" 64
+	: >file
+	refused 73 "file" rnp-train init --preset nano --out file
+	[[ ! -e m ]]
+}
+
+@test "export: the real model goes through every form and back, bit for bit" {
+	local model
+	model=$(data models/stories260K.bin) || skip_data
+	run_split rnp-train export --model "$model" --out hf
+	assert_success
+	assert_equal "$output" ""
+	[[ $stderr == *"gets none" ]]
+	rnp-train export --model "$model" --gguf a.gguf
+	rnp-train export --model hf --gguf b.gguf
+	rnp-train export --model a.gguf --gguf c.gguf
+	rnp-train -q export --model c.gguf --out hf2
+	cmp hf/model.safetensors hf2/model.safetensors
+	# but for the name of the model
+	cmp <(rnp-serve inspect a.gguf | tail -n +2 | grep -v general.name) \
+		<(rnp-serve inspect b.gguf | tail -n +2 | grep -v general.name)
+	PYTHONPATH=$ROOT/tests python3 - <<-'END'
+		from gguf_patch import read
+		assert read("a.gguf")[1] == read("b.gguf")[1] == read("c.gguf")[1]
+	END
+	# the same numbers as in the file of llama2.c, by a second reader: v of layer 1, and q of layer 0 in Hugging Face's order
+	python3 - "$model" <<-'END'
+		import json, struct, sys
+		b = open(sys.argv[1], "rb").read()
+		dim, hidden, layers, heads, kv, vocab, context = struct.unpack_from("<7i", b)
+		at = 28 + 4 * (vocab * dim + layers * dim)
+		q = b[at:at + 4 * dim * dim]
+		at += 4 * layers * dim * (dim + dim * kv // heads)
+		v = b[at:at + 2 * 4 * dim * dim * kv // heads][4 * dim * dim * kv // heads:]
+		s = open("hf/model.safetensors", "rb").read()
+		n = struct.unpack("<Q", s[:8])[0]
+		head, data = json.loads(s[8:8 + n]), s[8 + n:]
+		def tensor(name):
+		    begin, end = head[name]["data_offsets"]
+		    return data[begin:end]
+		assert tensor("model.layers.1.self_attn.v_proj.weight") == v
+		ours, row, size = tensor("model.layers.0.self_attn.q_proj.weight"), 4 * dim, dim // heads
+		for head_at in range(heads):
+		    for i in range(size):
+		        pair = head_at * size + (2 * i if i < size // 2 else 2 * (i - size // 2) + 1)
+		        have = (head_at * size + i) * row
+		        assert ours[have:have + row] == q[pair * row:(pair + 1) * row]
+	END
+}
+
+@test "export: types of a GGUF; norms are f32, rows of no multiple of 32 are f16" {
+	local model type
+	model=$(data models/stories260K.bin) || skip_data
+	for type in f32:F32 f16:F16 bf16:BF16 q8_0:Q8_0 q4_0:Q4_0; do
+		rnp-train export --model "$model" --gguf m.gguf --type "${type%:*}"
+		run_split rnp-serve inspect m.gguf
+		assert_success
+		type_of() {
+			jq -r "select(.kind == \"rnp.tensor\" and .name == \"$1\") | .type" <<<"$output"
+		}
+		assert_equal "$(type_of blk.0.attn_q.weight)" "${type#*:}"
+		assert_equal "$(type_of token_embd.weight)" "${type#*:}"
+		assert_equal "$(type_of blk.4.attn_norm.weight)" F32
+		case $type in # rows of 172
+		q*) assert_equal "$(type_of blk.0.ffn_down.weight)" F16 ;;
+		*) assert_equal "$(type_of blk.0.ffn_down.weight)" "${type#*:}" ;;
+		esac
+	done
+	# what is there already is copied, not quantised again
+	rnp-train export --model m.gguf --gguf again.gguf
+	PYTHONPATH=$ROOT/tests python3 -c 'from gguf_patch import read; assert read("m.gguf")[1] == read("again.gguf")[1]'
+}
+
+@test "export: quantised blocks are those of a second quantiser" {
+	rnp-train init --preset nano --out m
+	rnp-train export --model m --gguf q8.gguf --type q8_0
+	rnp-train export --model m --gguf q4.gguf --type q4_0
+	PYTHONPATH=$ROOT/tests python3 - <<-'END'
+		import array, json, math, struct
+		from gguf_patch import read
+		s = open("m/model.safetensors", "rb").read()
+		n = struct.unpack("<Q", s[:8])[0]
+		head, data = json.loads(s[8:8 + n]), s[8 + n:]
+		begin, end = head["model.embed_tokens.weight"]["data_offsets"]
+		x = array.array("f", data[begin:end])
+		f32 = lambda v: struct.unpack("<f", struct.pack("<f", v))[0]
+		def q8(block):
+		    d = f32(max(map(abs, block)) / 127)
+		    inverse = f32(1 / d)
+		    codes = [f32(v * inverse) for v in block]
+		    return struct.pack("<e32b", d, *(int(math.copysign(math.floor(abs(c) + 0.5), c)) for c in codes))
+		def q4(block):
+		    d = f32(max(block, key=abs) / -8)
+		    inverse = f32(1 / d)
+		    codes = [min(15, int(f32(f32(v * inverse) + 8.5))) for v in block]
+		    return struct.pack("<e16B", d, *(codes[i] | codes[i + 16] << 4 for i in range(16)))
+		for path, quantise in (("q8.gguf", q8), ("q4.gguf", q4)):
+		    want = b"".join(quantise(x[i:i + 32]) for i in range(0, len(x), 32))
+		    assert read(path)[1][2][:len(want)] == want, path  # the embedding is the first
+	END
+}
+
+@test "export: shards are read as one model" {
+	rnp-train init --preset nano --out m
+	mkdir shards
+	cp m/config.json shards/
+	python3 - <<-'END'
+		import json, struct
+		s = open("m/model.safetensors", "rb").read()
+		n = struct.unpack("<Q", s[:8])[0]
+		head, data = json.loads(s[8:8 + n]), s[8 + n:]
+		head.pop("__metadata__")
+		names, index = sorted(head), {}
+		for k in range(3):
+		    file, part, at = "part-%d.safetensors" % k, {}, 0
+		    for name in names[k::3]:
+		        begin, end = head[name]["data_offsets"]
+		        part[name] = dict(head[name], data_offsets=[at, at + end - begin])
+		        at += end - begin
+		        index[name] = file
+		    text = json.dumps(part).encode()
+		    body = b"".join(data[slice(*head[name]["data_offsets"])] for name in names[k::3])
+		    open("shards/" + file, "wb").write(struct.pack("<Q", len(text)) + text + body)
+		json.dump({"weight_map": index}, open("shards/model.safetensors.index.json", "w"))
+	END
+	rnp-train -q export --model shards --out whole
+	cmp m/model.safetensors whole/model.safetensors
+	sed -i 's/part-1/..\/part-1/' shards/model.safetensors.index.json
+	refused 65 "no plain name" rnp-train export --model shards --gguf x.gguf
+}
+
+@test "export: models that are malformed are refused in one line, and nothing is written" {
+	rnp-train init --preset nano --out m
+	refused 66 "cannot open 'none'" rnp-train export --model none --gguf x.gguf
+	cp m/config.json good
+	sed 's/"num_hidden_layers":5/"num_hidden_layers":6/' good >m/config.json
+	refused 65 "'model.layers.5.input_layernorm.weight' is missing" rnp-train export --model m --gguf x.gguf
+	sed 's/"num_hidden_layers":5/"num_hidden_layers":4/' good >m/config.json
+	refused 65 "has no place" rnp-train export --model m --gguf x.gguf
+	sed 's/"num_key_value_heads":4/"num_key_value_heads":2/' good >m/config.json
+	refused 65 "k_proj.weight' is not [64, 128]" rnp-train export --model m --gguf x.gguf
+	sed 's/"num_key_value_heads":4/"num_key_value_heads":3/' good >m/config.json
+	refused 65 "not a multiple" rnp-train export --model m --gguf x.gguf
+	sed 's/"vocab_size":512/"vocab_size":4294967296/' good >m/config.json
+	refused 65 "vocab_size" rnp-train export --model m --gguf x.gguf
+	sed 's/"tie_word_embeddings":true/"tie_word_embeddings":false/' good >m/config.json
+	refused 65 "'lm_head.weight' is missing" rnp-train export --model m --gguf x.gguf
+	sed 's/llama/mamba/' good >m/config.json
+	refused 65 "model_type 'mamba'" rnp-train export --model m --gguf x.gguf
+	head -c 1000 good | head -c 100 >m/config.json
+	refused 65 "m/config.json: not JSON" rnp-train export --model m --gguf x.gguf
+	rm m/config.json
+	refused 66 "m/config.json" rnp-train export --model m --gguf x.gguf
+	head -c 999 /dev/urandom >x.bin
+	refused 65 "no llama2.c model" rnp-train export --model x.bin --gguf x.gguf
+	[[ ! -e x.gguf ]]
+}
+
+@test "export: --gguf or --out, and a full disk leaves what was there" {
+	rnp-train init --preset nano --out m
+	refused 64 "give one of --gguf F and --out DIR" rnp-train export --model m
+	refused 64 "give one of" rnp-train export --model m --gguf f --out d
+	refused 64 "--type q8_0 is for --gguf" rnp-train export --model m --out d --type q8_0
+	echo old >x.gguf
+	run_split bash -c 'ulimit -f 100; trap "" XFSZ; rnp-train export --model m --gguf x.gguf'
+	assert_equal "$status" 74
+	[[ $stderr == "rnp-train: cannot write 'x.gguf': File too large" ]]
+	assert_equal "$(cat x.gguf)" old
+	assert_equal "$(find . -name 'x.gguf*' | wc -l)" 1
+}
