@@ -79,7 +79,7 @@ sum_of() {
 	run_split rnp-train export --model "$model" --out hf
 	assert_success
 	assert_equal "$output" ""
-	[[ $stderr == *"gets none" ]]
+	[[ $stderr == *"has no tokenizer: 'hf' gets none"* ]]
 	rnp-train export --model "$model" --gguf a.gguf
 	rnp-train export --model hf --gguf b.gguf
 	rnp-train export --model a.gguf --gguf c.gguf
@@ -115,6 +115,42 @@ sum_of() {
 		        have = (head_at * size + i) * row
 		        assert ours[have:have + row] == q[pair * row:(pair + 1) * row]
 	END
+}
+
+@test "export: the tokenizer goes along, from any form to any form, with the same ids" {
+	local model tok text='Once upon a time, there was a little girl.'
+	model=$(data models/stories260K.bin) && tok=$(data models/tok512.bin) || skip_data
+	rnp-train export --model "$model" --tokenizer "$tok" --gguf a.gguf --type q8_0
+	rnp-train export --model "$model" --tokenizer "$tok" --out hf
+	rnp-train export --model hf --gguf b.gguf
+	rnp-train export --model a.gguf --out hf2
+	rnp-train export --model a.gguf --gguf c.gguf
+	rnp-serve inspect a.gguf >/dev/null
+	assert_equal "$(jq -c '[.bos_token_id, .eos_token_id]' hf2/config.json)" '[1,2]'
+	echo "$text" | rnp-train tokenize --tokenizer "$tok" --ids >want
+	grep -q '^\[[0-9]' want
+	for made in a.gguf hf b.gguf hf2 c.gguf; do
+		echo "$text" | rnp-train tokenize --tokenizer "$made" --ids | cmp - want
+	done
+	refused 65 "the tokenizer has" bash -c 'rnp-train init --preset nano --vocab 100 --out small &&
+		rnp-train export --model small --tokenizer hf --gguf x.gguf'
+	# fewer tokens than the model has rows
+	rnp-train init --preset nano --vocab 520 --out large
+	rnp-train export --model large --tokenizer hf --gguf padded.gguf
+	assert_equal "$(rnp-serve inspect padded.gguf | jq 'select(.name == "tokenizer.ggml.tokens") | .count')" 520
+	refused 65 "not JSON" bash -c 'echo x >bad.json; rnp-train export --model large --tokenizer bad.json --gguf x.gguf'
+}
+
+@test "init: with a tokenizer, whose tokens are the vocabulary" {
+	rnp-train tokenize --vocab 300 --out tokens /usr/share/common-licenses/GPL-3 >/dev/null
+	rnp-train init --preset nano --tokenizer tokens --out m
+	assert_equal "$(jq .vocab_size m/config.json)" 300
+	assert_equal "$(jq .eos_token_id m/config.json)" 299
+	rnp-train export --model m --gguf m.gguf --type f16
+	run_split rnp-serve inspect m.gguf
+	assert_success
+	assert_equal "$(jq -r 'select(.name == "tokenizer.ggml.tokens" or .name == "tokenizer.ggml.merges") | .count' <<<"$output" | tr '\n' ' ')" "300 43 "
+	refused 64 "give one of --vocab N and --tokenizer F" rnp-train init --preset nano --vocab 3 --tokenizer tokens --out x
 }
 
 @test "export: types of a GGUF; norms are f32, rows of no multiple of 32 are f16" {
@@ -233,7 +269,7 @@ sum_of() {
 	echo old >x.gguf
 	run_split bash -c 'ulimit -f 100; trap "" XFSZ; rnp-train export --model m --gguf x.gguf'
 	assert_equal "$status" 74
-	[[ $stderr == "rnp-train: cannot write 'x.gguf': File too large" ]]
+	[[ $stderr == *"rnp-train: cannot write 'x.gguf': File too large" ]]
 	assert_equal "$(cat x.gguf)" old
 	assert_equal "$(find . -name 'x.gguf*' | wc -l)" 1
 }

@@ -8,7 +8,7 @@
 #include "common/mem.h"
 #include "common/prog.h"
 
-static const char *model, *gguf, *out, *type_name;
+static const char *model, *gguf, *out, *type_name, *tokenizer;
 
 static const struct opt opts[] = {
 	{ .name = "model",
@@ -28,11 +28,16 @@ static const struct opt opts[] = {
 		.metavar = "T",
 		.choices = "f32|f16|bf16|q8_0|q4_0",
 		.help = "of the matrices (default: as they are); a directory takes no q8_0 and q4_0" },
+	{ .name = "tokenizer",
+		.kind = OPT_TEXT,
+		.to = &tokenizer,
+		.metavar = "F",
+		.help = "tokenizer.json, GGUF file or tok*.bin (default: the model's own)" },
 	{ .name = "out",
 		.kind = OPT_TEXT,
 		.to = &out,
 		.metavar = "DIR",
-		.help = "write config.json, model.safetensors and tokenizer.json" },
+		.help = "write config.json, model.safetensors, tokenizer.json" },
 	{ 0 },
 };
 
@@ -72,13 +77,37 @@ static void warn_of_losses(const struct lm_config *c, const struct lm_export *e)
 		prog_warn(
 			"other engines may not use the sliding window of %u tokens of '%s'",
 			c->window, gguf);
-	if (out && !e->tokenizer_json)
-		prog_warn("'%s' has no tokenizer.json: '%s' gets none", model, out);
+	if (!e->token && (out || !e->source || !lm_source_gguf(e->source)))
+		prog_warn("'%s' has no tokenizer: '%s' gets none (--tokenizer F)", model,
+			out ? out : gguf);
+}
+
+/* The one that is named, else the model's; one that goes from GGUF file to GGUF file need not be understood. */
+static int open_token(struct lm_token **token, const struct lm_source *s)
+{
+	const struct gguf *g = lm_source_gguf(s);
+	const char *path = tokenizer ? tokenizer : lm_source_tokenizer(s);
+
+	*token = NULL;
+	if (!tokenizer &&
+		(!path || (g && (gguf || !gguf_find(g, "tokenizer.ggml.tokens")))))
+		return 0;
+	return lm_token_open(token, path, lm_source_config(s)->vocab);
+}
+
+/* What the model's own files leave open. */
+static void fill_ends(struct lm_config *c, const struct lm_token *t)
+{
+	if (c->bos < 0 && lm_token_bos(t) < c->vocab)
+		c->bos = lm_token_bos(t);
+	if (!c->eos_count && lm_token_eos(t) >= 0 && lm_token_eos(t) < c->vocab)
+		c->eos[c->eos_count++] = lm_token_eos(t);
 }
 
 static int run(int nargs, char **args)
 {
 	struct lm_source *s = NULL;
+	struct lm_token *token = NULL;
 	struct lm_export e;
 	enum lm_type type = chosen_type();
 	char *name;
@@ -95,12 +124,20 @@ static int run(int nargs, char **args)
 	}
 	if (lm_source_open(&s, model) < 0)
 		return err_report();
+	if (open_token(&token, s) < 0) {
+		lm_source_close(s);
+		return err_report();
+	}
 	lm_export_source(&e, s);
 	name = name_of(model);
 	e.name = name;
+	e.token = token;
+	if (token)
+		fill_ends(&e.config, token);
 	warn_of_losses(&e.config, &e);
 	rc = gguf ? lm_export_gguf(gguf, &e, type) : lm_export_directory(out, &e, type);
 	free(name);
+	lm_token_close(token);
 	lm_source_close(s);
 	return rc < 0 ? err_report() : EX_OK;
 }

@@ -5,7 +5,7 @@
 #include "common/lm/export.h"
 #include "common/prog.h"
 
-static const char *preset, *out, *type_name = "f32";
+static const char *preset, *out, *tokenizer, *type_name = "f32";
 static int64_t vocab;
 static uint64_t seed;
 
@@ -24,6 +24,11 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = LM_VOCAB_MAX,
 		.help = "tokens (default: the preset's)" },
+	{ .name = "tokenizer",
+		.kind = OPT_TEXT,
+		.to = &tokenizer,
+		.metavar = "F",
+		.help = "tokenizer.json, GGUF file or tok*.bin to go along: its tokens are the vocabulary" },
 	{ .name = "seed",
 		.kind = OPT_U64,
 		.to = &seed,
@@ -55,17 +60,39 @@ static enum lm_type chosen_type(void)
 	return type_name[0] == 'b' ? LM_BF16 : type_name[1] == '1' ? LM_F16 : LM_F32;
 }
 
+/* The shape; of a tokenizer its vocabulary and ends. */
+static int make_config(struct lm_config *c, const struct lm_token *t)
+{
+	if (lm_config_preset(c, preset, t ? lm_token_count(t) : (uint32_t)vocab) < 0)
+		return -1;
+	if (t) {
+		c->bos = lm_token_bos(t);
+		if (lm_token_eos(t) >= 0)
+			c->eos[c->eos_count++] = lm_token_eos(t);
+	}
+	return lm_config_check(c, tokenizer ? tokenizer : preset);
+}
+
 static int run(int nargs, char **args)
 {
 	struct lm_export e = { .read = read_random };
+	struct lm_token *token = NULL;
+	int rc;
 
 	(void)nargs, (void)args;
-	if (lm_config_preset(&e.config, preset, (uint32_t)vocab) < 0)
+	if (vocab && tokenizer) {
+		err_set(EX_USAGE, "give one of --vocab N and --tokenizer F");
 		return err_report();
+	}
+	if (tokenizer && lm_token_open(&token, tokenizer, 0) < 0)
+		return err_report();
+	rc = make_config(&e.config, token);
 	e.ctx = &e.config;
-	if (lm_export_directory(out, &e, chosen_type()) < 0)
-		return err_report();
-	return EX_OK;
+	e.token = token;
+	if (rc == 0)
+		rc = lm_export_directory(out, &e, chosen_type());
+	lm_token_close(token);
+	return rc < 0 ? err_report() : EX_OK;
 }
 
 const struct command command_init = {
@@ -73,7 +100,7 @@ const struct command command_init = {
 	.args_max = 0,
 	.summary = "Make a model directory with random parameters.",
 	.details =
-		"config.json and model.safetensors of a Llama. The same preset, vocabulary and seed\n"
+		"config.json, model.safetensors and tokenizer.json of a Llama. The same preset, vocabulary and seed\n"
 		"give the same bytes on every machine. Writes nothing on standard output.",
 	.opts = opts,
 	.run = run,

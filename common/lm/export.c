@@ -8,12 +8,12 @@
 #include "common/err.h"
 #include "common/io.h"
 #include "common/json.h"
+#include "common/lm/export_token.h"
 #include "common/lm/gguf_llama.h"
 #include "common/lm/safetensors.h"
 #include "common/mem.h"
 
-#define PIECE_ELEMENTS      ((uint64_t)1 << 18) /* at a time, at least a row */
-#define TOKENIZER_BYTES_MAX ((size_t)256 << 20)
+#define PIECE_ELEMENTS ((uint64_t)1 << 18) /* at a time, at least a row */
 
 /* What is being written: the tensors, and in which order rows of q and k go out. */
 struct job {
@@ -306,10 +306,9 @@ static int put_meta(struct gguf_meta *m, const struct job *j)
 	if (lm_type_block(most) > 1)
 		gguf_put_u32(m, "general.quantization_version", 2);
 	put_config(m, &e->config);
-	if (e->tokenizer)
-		return e->tokenizer(e->tokenizer_ctx, m);
-	if (e->source && lm_source_gguf(e->source))
-		copy_tokenizer(m, lm_source_gguf(e->source));
+	if (e->token || !e->source || !lm_source_gguf(e->source))
+		return export_token_gguf(m, e->token, e->config.vocab);
+	copy_tokenizer(m, lm_source_gguf(e->source));
 	return 0;
 }
 
@@ -317,11 +316,7 @@ static int put_meta(struct gguf_meta *m, const struct job *j)
 
 void lm_export_source(struct lm_export *e, const struct lm_source *s)
 {
-	const char *tokenizer = lm_source_tokenizer(s);
-
 	*e = (struct lm_export){ .config = *lm_source_config(s), .source = s };
-	if (lm_source_format(s) == LM_FORMAT_SAFETENSORS)
-		e->tokenizer_json = tokenizer;
 }
 
 int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type type)
@@ -361,19 +356,6 @@ static int write_config(const char *dir, const struct job *j)
 	return rc;
 }
 
-static int copy_tokenizer_json(const char *dir, const char *from)
-{
-	struct buf path = BUF_INIT, text = BUF_INIT;
-	int rc = io_read(&text, from, TOKENIZER_BYTES_MAX);
-
-	buf_addf(&path, "%s/tokenizer.json", dir);
-	if (rc == 0)
-		rc = io_replace(path.data, text.data, text.len, 0644);
-	buf_release(&path);
-	buf_release(&text);
-	return rc;
-}
-
 int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type type)
 {
 	json_t *metadata;
@@ -387,8 +369,8 @@ int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type
 	job_init(&j, e, type, false);
 	rc = safetensors_write_model(dir, j.tensors, j.count, metadata,
 		SAFETENSORS_SHARD_BYTES, fill, &j);
-	if (rc == 0 && e->tokenizer_json)
-		rc = copy_tokenizer_json(dir, e->tokenizer_json);
+	if (rc == 0 && e->token)
+		rc = export_token_directory(dir, e->token);
 	if (rc == 0)
 		rc = write_config(dir, &j);
 	json_decref(metadata);

@@ -10,6 +10,7 @@
 #include "common/lm/gguf.h"
 #include "common/lm/layout.h"
 #include "common/lm/source.h"
+#include "common/lm/token.h"
 
 #define LM_TYPE_KEPT \
 	LM_TYPES /* every tensor in the type that it has (where the format has that) */
@@ -26,21 +27,18 @@ struct lm_export {
 	lm_read_fn read;
 	void *ctx;
 	const char *name; /* of the model, for people; NULL: none */
-	/* GGUF: puts tokenizer.* keys; NULL: none but those of a source that is a GGUF file */
-	int (*tokenizer)(void *ctx, struct gguf_meta *m);
-	void *tokenizer_ctx;
-	const char *
-		tokenizer_json; /* directory: a file to copy to tokenizer.json; NULL: none */
+	/* NULL: none, but a source that is a GGUF file gives its tokenizer.* keys to another one as they are */
+	const struct lm_token *token;
 };
 
-/* A source as it is: its config, its tokenizer. */
+/* A source as it is, without a tokenizer. */
 void lm_export_source(struct lm_export *e, const struct lm_source *s);
 
 /* Write the file at path. type: LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 or LM_TYPE_KEPT. Returns 0, or -1 with err_set(): 65
- * a name that GGUF does not take, 73, 74, 77 and what read says; an old file is then untouched. */
+ * a tokenizer that does not fit, 73, 74, 77 and what read says; an old file is then untouched. */
 int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type type);
 
-/* Write config.json, model.safetensors (in shards beyond SAFETENSORS_SHARD_BYTES) and tokenizer.json into dir, which is made. type:
+/* Write config.json, model.safetensors (in shards beyond SAFETENSORS_SHARD_BYTES), tokenizer.json and tokenizer_config.json into dir, which is made. type:
  * LM_F32, LM_F16, LM_BF16 or LM_TYPE_KEPT (quantised tensors become f32, which holds them exactly). Weights come first, the
  * config last: what is half written is not taken for a model. */
 int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type type);

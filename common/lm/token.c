@@ -215,7 +215,7 @@ void lm_token_describe(const struct lm_token *t, struct lm_token_about *about)
 		.model = t->how == TOKEN_BYTES ? "gpt2" : "llama",
 		.pre = t->how == TOKEN_BYTES ? t->pre.name : "default",
 		.count = t->count,
-		.merges = t->how == TOKEN_BYTES ? (uint32_t)t->merge_count : 0,
+		.merges = t->how == TOKEN_SCORES ? 0 : (uint32_t)t->merge_count,
 		.bos = t->bos,
 		.eos = t->eos,
 		.unknown = t->unknown,
