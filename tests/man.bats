@@ -74,10 +74,6 @@ check_page() {
 	check_page rnp-reward
 }
 
-@test "man: rnp-train" {
-	check_page rnp-train
-}
-
 @test "man: rnp-serve" {
 	check_page rnp-serve
 }
