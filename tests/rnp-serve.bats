@@ -131,7 +131,7 @@ patched() {
 }
 
 @test "inspect: a llama's hyper-parameters and tokenizer are checked" {
-	local good='values += [text("tokenizer.ggml.model", "gpt2"), texts("tokenizer.ggml.tokens", TOKENS), texts("tokenizer.ggml.merges", ["a b"])];'
+	local good='put(values, text("tokenizer.ggml.model", "gpt2")); values += [texts("tokenizer.ggml.tokens", TOKENS), texts("tokenizer.ggml.merges", ["a b"])];'
 	rnp-train init --preset nano --vocab 4 --out m
 	rnp-train export --model m --gguf m.gguf
 	good=${good/TOKENS/'["a", "b", "ab", "<e>"]'}
