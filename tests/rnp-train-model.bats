@@ -138,7 +138,7 @@ sum_of() {
 	rnp-train init --preset nano --vocab 520 --out large
 	rnp-train export --model large --tokenizer hf --gguf padded.gguf
 	assert_equal "$(rnp-serve inspect padded.gguf | jq 'select(.name == "tokenizer.ggml.tokens") | .count')" 520
-	refused 65 "not JSON" bash -c 'echo x >bad.json; rnp-train export --model large --tokenizer bad.json --gguf x.gguf'
+	refused 65 "is no tokenizer" bash -c 'echo x >bad.json; rnp-train export --model large --tokenizer bad.json --gguf x.gguf'
 }
 
 @test "init: with a tokenizer, whose tokens are the vocabulary" {
