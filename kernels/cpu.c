@@ -34,6 +34,19 @@ enum cpu_level cpu_level_best(void)
 	return CPU_AVX2;
 }
 
+/* CPUID's AMX-TILE and AMX-BF16, and that the system saves their registers (XCR0, bits 17 and 18) */
+static bool has_amx(void)
+{
+	unsigned a, b, c, d, low, high;
+
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 24 & 1) || !(d >> 22 & 1))
+		return false;
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) /* OSXSAVE */
+		return false;
+	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	return (low >> 17 & 3) == 3;
+}
+
 struct cpu_features cpu_features(enum cpu_level level)
 {
 	struct cpu_features f = { 0 };
@@ -42,8 +55,11 @@ struct cpu_features cpu_features(enum cpu_level level)
 	if (level >= CPU_AVX2)
 		f.sha = leaf7_ebx() >> 29 & 1;
 	if (level >= CPU_AVX512) {
+		const char *amx = getenv("RNP_AMX");
+
 		f.vnni = __builtin_cpu_supports("avx512vnni");
 		f.bf16 = __builtin_cpu_supports("avx512bf16");
+		f.amx = f.bf16 && has_amx() && !(amx && strcmp(amx, "0") == 0);
 	}
 	return f;
 }

@@ -2,7 +2,7 @@
  *
  * A level is a column of kernels: `ref` is plain C, `avx2` needs AVX2, FMA and F16C, `avx512` needs
  * AVX-512 F, BW, DQ and VL. Within a level a kernel may use the further features below when they
- * are there. RNP_ISA=ref|avx2|avx512 lowers the level (never raises it). */
+ * are there. RNP_ISA=ref|avx2|avx512 lowers the level (never raises it); RNP_AMX=0 leaves AMX out. */
 #ifndef RNP_KERNELS_CPU_H
 #define RNP_KERNELS_CPU_H
 
@@ -14,6 +14,7 @@ enum cpu_level { CPU_REF, CPU_AVX2, CPU_AVX512, CPU_LEVELS };
 
 struct cpu_features {
 	bool sha, vnni, bf16;
+	bool amx; /* tiles and their bf16; the system may still refuse them */
 };
 
 KERNELS_BEGIN

@@ -303,7 +303,7 @@ static void check_tensor(const struct truth *w, struct lm_train *t, uint32_t i,
 	free(g);
 }
 
-/* In f32 each gradient agrees to 2e-5 of the tensor's largest, in bf16 to 8%: three digits, and sums of few terms. */
+/* In f32 each gradient agrees to 2e-5 of the tensor's largest, in bf16 to 15%: three digits, and differences of like terms. */
 static void check_gradients(const struct truth *w, struct dev *d, enum lm_as as,
 	const char *what)
 {
@@ -340,7 +340,7 @@ static void check_gradients(const struct truth *w, struct dev *d, enum lm_as as,
 	}
 	CHECK(lm_train_add(t, w->tokens, w->targets, true) == 0);
 	for (uint32_t i = 0; i < lm_layout_count(&w->m.c); i++)
-		check_tensor(w, t, i, as == LM_AS_F32 ? 2e-5 : 0.08, label);
+		check_tensor(w, t, i, as == LM_AS_F32 ? 2e-5 : 0.15, label);
 	lm_train_close(t);
 }
 
