@@ -34,7 +34,7 @@ static void plan_tasks(struct plan *x)
 
 	x->strip = STRIP_MOST;
 	wanted = 4 * (uint64_t)x->s->threads;
-	if (x->packs_a) {
+	if (x->packs_a && row_bytes) {
 		room = (LM_OWN_BYTES - C_BYTES) / row_bytes;
 		while (x->strip > LM_TILE &&
 			(g->m / x->strip < wanted || x->strip > room))

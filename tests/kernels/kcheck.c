@@ -23,6 +23,7 @@ static const struct {
 	{ "bulk", check_bulk },
 	{ "huff", check_huff },
 	{ "int8", check_int8 },
+	{ "lm", check_lm },
 	{ "memfill", check_memfill },
 	{ "philox", check_philox },
 	{ "product", check_product },

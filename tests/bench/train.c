@@ -1,0 +1,216 @@
+/* train - steps of the trainer: tokens a second, floating point operations a second by 6 per parameter and attention, and their share of
+ * what the device's matrix product reaches in the same run; peak memory against the plan. Records on standard output.
+ *
+ * usage: train [--quick] [--f32] [--device D] [shape ...]
+ * Shapes are those of performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, parameters (its two matrices of a
+ * GPT-2's hidden layer, 4 wide, against our three). --quick: one record of tokens a second, for scripts that alternate. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/lm/train.h"
+#include "common/mem.h"
+#include "common/rng.h"
+#include "common/stats.h"
+
+#define ROUNDS 7
+
+static const struct shape {
+	const char *name;
+	uint32_t layers, dim, heads, hidden, vocab, batch, positions;
+	double peer_params; /* llm.c's */
+} shapes[] = {
+	{ "10.8M", 6, 384, 6, 1024, 256, 4, 256, 10.8e6 },
+	{ "30M", 6, 384, 6, 1024, 50257, 4, 128, 30.0e6 },
+	{ "124M", 12, 768, 12, 2048, 50257, 4, 64, 124.4e6 },
+};
+
+static struct dev dev;
+static enum lm_as as = LM_AS_BF16;
+static bool quick;
+
+static struct lm_config config_of(const struct shape *s)
+{
+	struct lm_config c;
+
+	if (lm_config_preset(&c, "nano", s->vocab) < 0)
+		exit(err_get()->code);
+	c.layers = s->layers;
+	c.dim = s->dim;
+	c.heads = c.kv_heads = s->heads;
+	c.head_dim = s->dim / s->heads;
+	c.hidden = s->hidden;
+	c.context = s->positions;
+	c.tied = true;
+	return c;
+}
+
+static void must(int rc)
+{
+	if (rc == 0)
+		return;
+	fprintf(stderr, "train: %s\n", err_get()->text);
+	exit(err_get()->code);
+}
+
+static void record(const struct shape *s, const char *test, const char *unit,
+	const struct stats *v, const char *more)
+{
+	char at[CLOCK_TEXT_MAX];
+
+	clock_format(at, clock_now_ms());
+	printf("{\"kind\":\"rnp.bench\",\"v\":1,\"at\":\"%s\",\"suite\":\"train\",\"test\":\"%s\","
+	       "\"unit\":\"%s\",\"median\":%.6g,\"low\":%.6g,\"high\":%.6g,\"samples\":%zu,"
+	       "\"params\":{\"shape\":\"%s\",\"batch\":%u,\"positions\":%u,\"as\":\"%s\","
+	       "\"device\":\"%s\",\"isa\":\"%s\"%s}}\n",
+		at, test, unit, v->median, v->low, v->high, v->n, s->name, s->batch,
+		s->positions, as == LM_AS_F32 ? "f32" : "bf16", dev.name, dev.isa, more);
+	fflush(stdout);
+}
+
+/* What the device's matrix product does with cubes of 2048, operations a second. */
+static double matrix_rate(void)
+{
+	enum { N = 2048, TIMES = 4 };
+	static void *a, *b, *c;
+	struct product p = { .type = as == LM_AS_F32 ? PRODUCT_F32 : PRODUCT_BF16,
+		.m = N,
+		.n = N,
+		.k = N,
+		.lda = N,
+		.ldb = N,
+		.ldc = N };
+	int64_t ns = 0;
+	int rc = 0;
+
+	if (!a) {
+		rc |= dev.ops->alloc(&dev, &a, N * N * 4);
+		rc |= dev.ops->alloc(&dev, &b, N * N * 4);
+		rc |= dev.ops->alloc(&dev, &c, N * N * 4);
+		rc |= dev.ops->fill(&dev, a, 0x3f803e80, N * N);
+		rc |= dev.ops->fill(&dev, b, 0x3e803f80, N * N);
+	}
+	p.a = a, p.b = b, p.c = c;
+	rc |= dev.ops->product(&dev, &p);
+	rc |= dev.ops->start(&dev);
+	for (int i = 0; i < TIMES; i++)
+		rc |= dev.ops->product(&dev, &p);
+	rc |= dev.ops->stop(&dev, &ns);
+	if (rc) {
+		fprintf(stderr, "train: %s\n", dev.error);
+		exit(dev.code);
+	}
+	return 2.0 * N * N * N * TIMES / (double)ns * 1e9;
+}
+
+static void batch(uint32_t *tokens, uint32_t *targets, uint64_t n, uint32_t vocab)
+{
+	struct rng r;
+
+	rng_seed(&r, 1, 1);
+	for (uint64_t i = 0; i < n; i++)
+		tokens[i] = (uint32_t)rng_below(&r, vocab);
+	for (uint64_t i = 0; i < n; i++)
+		targets[i] = tokens[(i + 1) % n];
+}
+
+/* Seconds of a step, over about a second and at least three steps. */
+static double time_steps(struct lm_train *t, const uint32_t *tokens,
+	const uint32_t *targets)
+{
+	int64_t from = clock_mono_ns(), now;
+	struct lm_step step;
+	int steps = 0;
+
+	do {
+		must(lm_train_step(t, tokens, targets, 1e-4f, &step));
+		steps++;
+		now = clock_mono_ns();
+	} while (steps < 3 || now - from < 1000000000);
+	return (double)(now - from) / steps / 1e9;
+}
+
+static void measure(const struct shape *s)
+{
+	struct lm_config c = config_of(s);
+	double rows = (double)s->batch * s->positions;
+	double flop = lm_config_train_flop(&c, s->positions) * rows;
+	double tokens_s[ROUNDS], rate[ROUNDS], matrix[ROUNDS];
+	uint32_t *tokens = xcalloc((size_t)rows, 4), *targets = xcalloc((size_t)rows, 4);
+	struct lm_train_options o;
+	struct lm_train_plan plan;
+	struct lm_train *t;
+	struct rusage before, after;
+	struct stats v;
+	char more[256];
+
+	lm_train_defaults(&o, &c);
+	o.batch = s->batch;
+	o.positions = s->positions;
+	o.as = as;
+	must(lm_train_plan(&plan, &dev, &o));
+	getrusage(RUSAGE_SELF, &before);
+	must(lm_train_open(&t, &dev, &o));
+	must(lm_train_init(t, 1));
+	batch(tokens, targets, (uint64_t)rows, s->vocab);
+	time_steps(t, tokens, targets);
+	getrusage(RUSAGE_SELF, &after);
+	for (int i = 0; i < ROUNDS; i++) {
+		tokens_s[i] = rows / time_steps(t, tokens, targets);
+		rate[i] = flop * tokens_s[i] / rows;
+		matrix[i] = quick ? 1 : matrix_rate();
+	}
+	lm_train_close(t);
+	free(tokens), free(targets);
+	snprintf(more, sizeof more, ",\"parameters\":%llu,\"peer_parameters\":%.0f",
+		(unsigned long long)lm_config_params(&c), s->peer_params);
+	stats_of(tokens_s, ROUNDS, &v);
+	record(s, "speed", "token/s", &v, more);
+	if (quick)
+		return;
+	stats_of(rate, ROUNDS, &v);
+	record(s, "rate", "op/s", &v, "");
+	stats_of_ratio(rate, matrix, ROUNDS, &v);
+	snprintf(more, sizeof more, ",\"matrix_rate\":%.6g", matrix[ROUNDS / 2]);
+	record(s, "share of the matrix rate", "1", &v, more);
+	snprintf(more, sizeof more, ",\"plan_bytes\":%llu,\"before_bytes\":%ld",
+		(unsigned long long)plan.total, before.ru_maxrss * 1024);
+	v = (struct stats){ .n = 1 };
+	v.median = v.low = v.high = (double)after.ru_maxrss * 1024;
+	record(s, "peak memory", "B", &v, more);
+}
+
+int main(int argc, char **argv)
+{
+	const char *device = "cpu";
+	bool any = false;
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-'; i++)
+		if (strcmp(argv[i], "--quick") == 0)
+			quick = true;
+		else if (strcmp(argv[i], "--f32") == 0)
+			as = LM_AS_F32;
+		else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc)
+			device = argv[++i];
+		else
+			return 64;
+	if (dev_open(&dev, device) < 0) {
+		fprintf(stderr, "train: %s\n", dev.error);
+		return dev.code;
+	}
+	for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+		bool wanted = i >= argc;
+
+		for (int n = i; n < argc; n++)
+			wanted = wanted || strcmp(argv[n], shapes[k].name) == 0;
+		if (wanted)
+			measure(&shapes[k]);
+		any = any || wanted;
+	}
+	dev_close(&dev);
+	return any ? 0 : 64;
+}

@@ -1,0 +1,948 @@
+/* The operations of a language model against their definitions in lm_ref.h. What comes out as bf16 is widened by embed, whose own case is
+ * exact, so that bounds can be in f32. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "kernels/lm_ref.h"
+#include "tests/kernels/kcheck.h"
+
+#define U 0x1p-24
+
+/* Everything of one case: the host's copies, freed at its end. */
+struct bench {
+	struct kcheck *k;
+	enum lm_as as;
+	void *held[32];
+	int used;
+	uint64_t seed;
+	struct kcase c;
+};
+
+static void *hold(struct bench *b, uint64_t bytes)
+{
+	void *p = calloc(1, bytes + 64);
+
+	if (!p || b->used == (int)(sizeof b->held / sizeof *b->held))
+		abort();
+	b->held[b->used++] = p;
+	return p;
+}
+
+/* n numbers within -size and size as f32 or bf16: the host's copy, and the device's in *there. */
+static void *numbers(struct bench *b, enum lm_as as, uint64_t n, double size,
+	const void **there)
+{
+	int32_t *bits = hold(b, n * 4);
+	void *p = hold(b, n * 4);
+
+	kcheck_random(bits, n * 4, b->seed++);
+	for (uint64_t i = 0; i < n; i++)
+		lm_set(as, p, i, size * bits[i] * 0x1p-31);
+	*there = kcheck_put(b->k, p, n * lm_as_bytes(as), as == LM_AS_F32 ? 4 : 2);
+	return p;
+}
+
+static void *room(struct bench *b, uint64_t bytes)
+{
+	void *zeros = hold(b, bytes);
+
+	return kcheck_put(b->k, zeros, bytes, 0);
+}
+
+static uint32_t *ids(struct bench *b, uint64_t n, uint32_t below, const void **there)
+{
+	uint32_t *p = hold(b, n * 4);
+
+	kcheck_random(p, n * 4, b->seed++);
+	for (uint64_t i = 0; i < n; i++)
+		p[i] %= below;
+	*there = kcheck_put(b->k, p, n * 4, 4);
+	return p;
+}
+
+/* rows 0 .. n - 1 for widening */
+static const uint32_t *count_up(struct bench *b, uint64_t n)
+{
+	uint32_t *p = hold(b, n * 4);
+
+	for (uint64_t i = 0; i < n; i++)
+		p[i] = (uint32_t)i;
+	return kcheck_put(b->k, p, n * 4, 0);
+}
+
+/* What a run needs besides the operation's own struct. */
+struct run {
+	const void *op;
+	const void *start; /* f32 that out has before, or NULL */
+	uint64_t start_bytes;
+	void *raw; /* bf16 results, to be widened, or NULL */
+	uint64_t rows, dim;
+	const uint32_t *up;
+};
+
+static int begin(struct dev *d, void *out, const struct run *r)
+{
+	return r->start ? d->ops->copy(d, out, r->start, r->start_bytes) : 0;
+}
+
+static int widen(struct dev *d, void *out, const struct run *r)
+{
+	struct lm_embed e = { .as = LM_AS_BF16,
+		.x = out,
+		.w = r->raw,
+		.token = r->up,
+		.rows = r->rows,
+		.dim = r->dim,
+		.vocab = r->rows };
+
+	return r->raw ? d->ops->lm->embed(d, &e) : 0;
+}
+
+/* struct lm_NAME with its output `field` put in place, run, and widened */
+#define RUN(name, field)                                                       \
+	static int run_##name(struct dev *d, void *out, const void *arguments) \
+	{                                                                      \
+		const struct run *r = arguments;                               \
+		struct lm_##name x = *(const struct lm_##name *)r->op;         \
+                                                                               \
+		x.field = r->raw ? r->raw : out;                               \
+		if (begin(d, x.field, r) < 0 || d->ops->lm->name(d, &x) < 0)   \
+			return -1;                                             \
+		return widen(d, out, r);                                       \
+	}
+
+RUN(gemm, c)
+RUN(embed, x)
+RUN(embed_back, dw)
+RUN(norm, y)
+RUN(rotate, x)
+RUN(swiglu, y)
+RUN(swiglu_back, dx)
+RUN(bias_back, db)
+RUN(attend, out)
+
+static void start_bench(struct bench *b, struct kcheck *k, enum lm_as as)
+{
+	*b = (struct bench){ .k = k, .as = as, .seed = 77 };
+}
+
+/* bound NULL: exact. Hold `want` (n numbers, as the operation gives them) against the run; bf16: the reference's and ours may be rounded apart. */
+static void finish(struct bench *b, kcheck_run_fn run, struct run *r, const float *want,
+	float *bound, uint64_t n)
+{
+	if (r->raw)
+		for (uint64_t i = 0; i < n; i++)
+			bound[i] += (float)(fabs((double)want[i]) * 0x1p-7 + 0x1p-126);
+	b->c.run = run;
+	b->c.arguments = r;
+	b->c.want = want;
+	b->c.bound = bound;
+	b->c.out_bytes = n * 4;
+	kcheck_case(b->k, &b->c);
+	while (b->used)
+		free(b->held[--b->used]);
+}
+
+/* The result's numbers as f32. */
+static float *widened(struct bench *b, enum lm_as as, const void *p, uint64_t n)
+{
+	float *f = hold(b, n * 4);
+
+	for (uint64_t i = 0; i < n; i++)
+		f[i] = (float)lm_at(as, p, i);
+	return f;
+}
+
+static void raw_result(struct bench *b, struct run *r, uint64_t rows, uint64_t dim)
+{
+	if (b->as == LM_AS_F32)
+		return;
+	r->raw = room(b, rows * dim * 2);
+	r->up = count_up(b, rows);
+	r->rows = rows;
+	r->dim = dim;
+}
+
+static const char *name(enum lm_as as)
+{
+	return as == LM_AS_F32 ? "f32" : "bf16";
+}
+
+/* --- products ------------------------------------------------------------------------------ */
+
+static void gemm(struct kcheck *k, enum lm_as as, enum lm_as out, enum lm_gemm_form form,
+	uint64_t m, uint64_t n, uint64_t kk, bool more)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_gemm g = { .form = form,
+		.as = as,
+		.out = out,
+		.m = m,
+		.n = n,
+		.k = kk };
+	struct lm_gemm h;
+	float *want, *bound;
+	void *c;
+
+	start_bench(&b, k, out);
+	g.lda = (form == LM_XTX ? m : kk) + (more ? 3 : 0);
+	g.ldb = (form == LM_XWT ? kk : n) + (more ? 5 : 0);
+	g.ldc = n;
+	h = g;
+	h.a = numbers(&b, as, g.lda * (form == LM_XTX ? kk : m) + 1, 1, &g.a);
+	h.b = numbers(&b, as, g.ldb * (form == LM_XWT ? n : kk) + 1, 1, &g.b);
+	if (more) {
+		const void *there;
+
+		h.bias = numbers(&b, LM_AS_F32, n, 2, &there);
+		g.bias = there;
+		h.from = numbers(&b, LM_AS_F32, m * n, 3, &there);
+		g.from = there;
+	}
+	c = hold(&b, m * n * 4);
+	bound = hold(&b, m * n * 4);
+	h.c = c;
+	lm_gemm_ref(&h, 0, m);
+	want = widened(&b, out, c, m * n);
+	for (uint64_t i = 0; i < m; i++)
+		for (uint64_t j = 0; j < n; j++) {
+			double s = more ? fabs((double)h.from[i * n + j]) +
+					fabs((double)h.bias[j]) :
+					  0;
+
+			for (uint64_t t = 0; t < kk; t++)
+				s += fabs(lm_at(as, h.a,
+						  form == LM_XTX ? t * g.lda + i :
+								   i * g.lda + t) *
+					lm_at(as, h.b,
+						form == LM_XWT ? j * g.ldb + t :
+								 t * g.ldb + j));
+			bound[i * n + j] = (float)((double)(kk + 4) * 4 * U * s +
+				(double)kk * 0x1p-126);
+		}
+	raw_result(&b, &r, m, n);
+	r.op = &g;
+	snprintf(b.c.label, sizeof b.c.label,
+		"gemm %s to %s form %d, %llu x %llu x %llu%s", name(as), name(out),
+		(int)form, (unsigned long long)m, (unsigned long long)n,
+		(unsigned long long)kk, more ? ", bias, from" : "");
+	finish(&b, run_gemm, &r, want, bound, m * n);
+}
+
+static void gemms(struct kcheck *k)
+{
+	static const uint64_t shapes[][3] = { { 1, 1, 1 }, { 3, 17, 5 }, { 16, 16, 32 },
+		{ 32, 32, 64 }, { 33, 47, 96 }, { 70, 100, 33 }, { 129, 65, 160 },
+		{ 5, 31, 0 } };
+
+	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+		for (int form = 0; form < 3; form++)
+			for (int as = 0; as < 2; as++) {
+				const uint64_t *s = shapes[i];
+				enum lm_gemm_form f = (enum lm_gemm_form)form;
+
+				gemm(k, (enum lm_as)as, LM_AS_F32, f, s[0], s[1], s[2],
+					false);
+				gemm(k, (enum lm_as)as, (enum lm_as)as, f, s[0], s[1],
+					s[2], true);
+			}
+	if (k->slow)
+		return;
+	/* k beyond what is summed at once; more columns than a chunk would be slow here */
+	gemm(k, LM_AS_BF16, LM_AS_F32, LM_XTX, 37, 40, 8200, true);
+	gemm(k, LM_AS_F32, LM_AS_F32, LM_XW, 8, 40, 4100, false);
+	gemm(k, LM_AS_BF16, LM_AS_BF16, LM_XWT, 8, 700, 8192, false);
+}
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+static void embed(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_embed e = { .as = as, .rows = rows, .dim = dim, .vocab = 29 }, h;
+	struct lm_embed_back g = { .rows = rows, .dim = dim, .vocab = 29 }, gh;
+	const void *there;
+	float *want, *bound;
+
+	start_bench(&b, k, LM_AS_F32);
+	h = e;
+	h.w = numbers(&b, as, 29 * dim, 1, &e.w);
+	h.token = ids(&b, rows, 29, &there);
+	e.token = there;
+	want = hold(&b, rows * dim * 4);
+	h.x = want;
+	lm_embed_ref(&h, 0, rows);
+	r.op = &e;
+	snprintf(b.c.label, sizeof b.c.label, "embed %s %llu x %llu", name(as),
+		(unsigned long long)rows, (unsigned long long)dim);
+finish(&b, run_embed, &r, want, NULL, rows * dim);
+
+	start_bench(&b, k, LM_AS_F32);
+	gh = g;
+	gh.dx = numbers(&b, LM_AS_F32, rows * dim, 1, &there);
+	g.dx = there;
+	gh.token = ids(&b, rows, 29, &there);
+	g.token = there;
+	want = numbers(&b, LM_AS_F32, 29 * dim, 1, &r.start);
+	r.start_bytes = 29 * dim * 4;
+	bound = hold(&b, 29 * dim * 4);
+	for (uint64_t i = 0; i < 29 * dim; i++)
+		bound[i] = (float)(2 * U * (double)(rows + 2) * (double)(rows + 2));
+	gh.dw = want;
+	lm_embed_back_ref(&gh, 0, dim);
+	r.op = &g;
+	snprintf(b.c.label, sizeof b.c.label, "embed_back %llu x %llu",
+		(unsigned long long)rows, (unsigned long long)dim);
+	finish(&b, run_embed_back, &r, want, bound, 29 * dim);
+}
+
+static void norm(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_norm n = { .as = as, .rows = rows, .dim = dim, .eps = 1e-5f }, h;
+	const void *there;
+	float *want, *bound;
+	void *y;
+
+	start_bench(&b, k, as);
+	h = n;
+	h.x = numbers(&b, LM_AS_F32, rows * dim, 3, &there);
+	n.x = there;
+	h.w = numbers(&b, LM_AS_F32, dim, 1, &there);
+	n.w = there;
+	n.rms = room(&b, rows * 4);
+	h.rms = NULL;
+	h.y = y = hold(&b, rows * dim * 4);
+	bound = hold(&b, rows * dim * 4);
+	lm_norm_ref(&h, 0, rows);
+	want = widened(&b, as, y, rows * dim);
+	for (uint64_t i = 0; i < rows * dim; i++)
+		bound[i] = (float)(2 * (double)(dim + 8) * U * fabs((double)want[i]) +
+			1e-30);
+	raw_result(&b, &r, rows, dim);
+	r.op = &n;
+	snprintf(b.c.label, sizeof b.c.label, "norm %s %llu x %llu", name(as),
+		(unsigned long long)rows, (unsigned long long)dim);
+	finish(&b, run_norm, &r, want, bound, rows * dim);
+}
+
+/* out: dx, behind it dw */
+static int run_norm_back(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_norm_back n = *(const struct lm_norm_back *)r->op;
+
+	n.dx = out;
+	n.dw = n.dx + n.rows * n.dim;
+	if (begin(d, out, r) < 0)
+		return -1;
+	return d->ops->lm->norm_back(d, &n);
+}
+
+static void norm_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim,
+	bool fresh)
+{
+	uint64_t n = rows * dim;
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_norm_back x = { .as = as, .rows = rows, .dim = dim, .fresh = fresh }, h;
+	const void *there;
+	float *want, *bound, *rms;
+
+	start_bench(&b, k, LM_AS_F32);
+	h = x;
+	h.dy = numbers(&b, as, n, 1, &x.dy);
+	h.x = numbers(&b, LM_AS_F32, n, 2, &there);
+	x.x = there;
+	h.w = numbers(&b, LM_AS_F32, dim, 1, &there);
+	x.w = there;
+	rms = numbers(&b, LM_AS_F32, rows, 1, &there);
+	h.rms = rms;
+	x.rms = there;
+	h.from = numbers(&b, LM_AS_F32, n, 1, &there);
+	x.from = there;
+	x.copy = room(&b, n * 2);
+	want = numbers(&b, LM_AS_F32, n + dim, 1, &r.start);
+	r.start_bytes = (n + dim) * 4;
+	h.dx = want;
+	h.dw = want + n;
+	lm_norm_back_rows_ref(&h, 0, rows);
+	lm_norm_back_columns_ref(&h, 0, dim);
+	bound = hold(&b, (n + dim) * 4);
+	for (uint64_t i = 0; i < rows; i++) {
+		double dot = 0;
+
+		for (uint64_t j = 0; j < dim; j++)
+			dot += fabs(
+				lm_at(as, h.dy, i * dim + j) * h.w[j] * h.x[i * dim + j]);
+		dot *= (double)rms[i] * rms[i] / (double)dim;
+		for (uint64_t j = 0; j < dim; j++)
+			bound[i * dim + j] = (float)(4 * (double)(dim + 8) * U *
+				(fabs((double)h.from[i * dim + j]) +
+					fabs((double)rms[i]) *
+						(fabs(lm_at(as, h.dy, i * dim + j) *
+							 h.w[j]) +
+							fabs(h.x[i * dim + j] * dot)) +
+					1e-30));
+	}
+	for (uint64_t j = 0; j < dim; j++) {
+		double sum = 2;
+
+		for (uint64_t i = 0; i < rows; i++)
+			sum += fabs(
+				lm_at(as, h.dy, i * dim + j) * h.x[i * dim + j] * rms[i]);
+		bound[n + j] = (float)(2 * (double)(rows + 8) * U * sum);
+	}
+	r.op = &x;
+	snprintf(b.c.label, sizeof b.c.label, "norm_back %s %llu x %llu%s", name(as),
+		(unsigned long long)rows, (unsigned long long)dim,
+		fresh ? ", fresh" : "");
+	finish(&b, run_norm_back, &r, want, bound, n + dim);
+}
+
+static void rotate(struct kcheck *k, enum lm_as as, uint64_t head_dim, bool interleaved,
+	bool inverse)
+{
+	uint64_t rows = 7, heads = 3, positions = 4, first = 2;
+	uint64_t ld = heads * head_dim;
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_rotate x = { .as = as,
+		.rows = rows,
+		.ld = ld,
+		.heads = heads,
+		.head_dim = head_dim,
+		.positions = positions,
+		.first = first,
+		.interleaved = interleaved,
+		.inverse = inverse };
+	struct lm_rotate h;
+	const void *there;
+	float *want, *bound;
+	void *y;
+
+	start_bench(&b, k, as);
+	h = x;
+	h.table = numbers(&b, LM_AS_F32, (first + positions) * head_dim, 1, &there);
+	x.table = there;
+	y = numbers(&b, as, rows * ld, 1, &r.start);
+	bound = hold(&b, rows * ld * 4);
+	for (uint64_t i = 0; i < rows * ld; i++)
+		bound[i] = (float)(4 * U * 2 + (as == LM_AS_BF16 ? 0x1p-8 : 0));
+	h.x = y;
+	lm_rotate_ref(&h, 0, rows);
+	want = widened(&b, as, y, rows * ld);
+	r.start_bytes = rows * ld * lm_as_bytes(as);
+	raw_result(&b, &r, rows, ld);
+	r.op = &x;
+	snprintf(b.c.label, sizeof b.c.label, "rotate %s head_dim %llu%s%s", name(as),
+		(unsigned long long)head_dim, interleaved ? ", interleaved" : "",
+		inverse ? ", inverse" : "");
+	finish(&b, run_rotate, &r, want, bound, rows * ld);
+}
+
+static void swiglu(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t hidden)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_swiglu s = { .as = as, .rows = rows, .hidden = hidden }, h;
+	struct lm_swiglu_back x = { .as = as, .rows = rows, .hidden = hidden }, xh;
+	uint64_t n = rows * hidden;
+	float *want, *bound;
+	void *y;
+
+	start_bench(&b, k, as);
+	h = s;
+	h.x = numbers(&b, as, 2 * n, 20, &s.x);
+	h.y = y = hold(&b, n * 4);
+	bound = hold(&b, n * 4);
+	lm_swiglu_ref(&h, 0, rows);
+	want = widened(&b, as, y, n);
+	for (uint64_t i = 0; i < n; i++)
+		bound[i] = (float)(16 * U * fabs((double)want[i]) + 0x1p-120);
+	raw_result(&b, &r, rows, hidden);
+	r.op = &s;
+	snprintf(b.c.label, sizeof b.c.label, "swiglu %s %llu x %llu", name(as),
+		(unsigned long long)rows, (unsigned long long)hidden);
+	finish(&b, run_swiglu, &r, want, bound, n);
+
+	start_bench(&b, k, as);
+	r = (struct run){ .op = &x };
+	xh = x;
+	xh.x = numbers(&b, as, 2 * n, 8, &x.x);
+	xh.dy = numbers(&b, as, n, 1, &x.dy);
+	x.y = room(&b, n * 4);
+	xh.dx = y = hold(&b, 2 * n * 4);
+	bound = hold(&b, 2 * n * 4);
+	lm_swiglu_back_ref(&xh, 0, rows);
+	want = widened(&b, as, y, 2 * n);
+	for (uint64_t i = 0; i < 2 * n; i++)
+		bound[i] = (float)(32 * U *
+			64); /* |dy u (s + g s)| and |dy g s| <= 8 x 8 */
+	raw_result(&b, &r, rows, 2 * hidden);
+	snprintf(b.c.label, sizeof b.c.label, "swiglu_back %s %llu x %llu", name(as),
+		(unsigned long long)rows, (unsigned long long)hidden);
+	finish(&b, run_swiglu_back, &r, want, bound, 2 * n);
+}
+
+static void bias_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t n)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_bias_back x = { .as = as, .rows = rows, .n = n, .ld = n + 2 }, h;
+	float *want, *bound;
+
+	start_bench(&b, k, LM_AS_F32);
+	h = x;
+	h.dy = numbers(&b, as, rows * x.ld, 1, &x.dy);
+	want = numbers(&b, LM_AS_F32, n, 1, &r.start);
+	r.start_bytes = n * 4;
+	h.db = want;
+	lm_bias_back_ref(&h, 0, n);
+	bound = hold(&b, n * 4);
+	for (uint64_t i = 0; i < n; i++)
+		bound[i] = (float)(2 * (double)(rows + 2) * U * (double)(rows + 1));
+	r.op = &x;
+	snprintf(b.c.label, sizeof b.c.label, "bias_back %s %llu x %llu", name(as),
+		(unsigned long long)rows, (unsigned long long)n);
+	finish(&b, run_bias_back, &r, want, bound, n);
+}
+
+static int run_narrow(struct dev *d, void *out, const void *arguments)
+{
+	struct lm_narrow n = *(const struct lm_narrow *)arguments;
+
+	n.to = out;
+	return d->ops->lm->narrow(d, &n);
+}
+
+static void narrow(struct kcheck *k, uint64_t n)
+{
+	struct bench b;
+	struct lm_narrow x = { .n = n }, h = x;
+	const void *there;
+	uint16_t *want;
+
+	start_bench(&b, k, LM_AS_BF16);
+	h.from = numbers(&b, LM_AS_F32, n, 5, &there);
+	x.from = there;
+	h.to = want = hold(&b, n * 2);
+	lm_narrow_ref(&h, 0, n);
+	snprintf(b.c.label, sizeof b.c.label, "narrow %llu", (unsigned long long)n);
+	b.c.run = run_narrow;
+	b.c.arguments = &x;
+	b.c.want = want;
+	b.c.out_bytes = n * 2;
+	kcheck_case(k, &b.c);
+	while (b.used)
+		free(b.held[--b.used]);
+}
+
+/* --- attention ----------------------------------------------------------------------------- */
+
+struct heads {
+	uint64_t batch, heads, kv_heads, head_dim, positions, past, window;
+};
+
+static void shape_attention(struct lm_attend *a, const struct heads *s, enum lm_as as)
+{
+	*a = (struct lm_attend){ .as = as,
+		.batch = s->batch,
+		.heads = s->heads,
+		.kv_heads = s->kv_heads,
+		.head_dim = s->head_dim,
+		.positions = s->positions,
+		.keys = s->positions + s->past,
+		.window = s->window,
+		.ldq = s->heads * s->head_dim + 8,
+		.ldk = s->kv_heads * s->head_dim,
+		.ldo = s->heads * s->head_dim,
+		.scale = (float)(1 / sqrt((double)s->head_dim)) };
+}
+
+/* The bound of out in lm_ops.h, for numbers up to 1: |scale q k| sums to head_dim scale. */
+static double attention_bound(const struct lm_attend *a)
+{
+	double s = (double)a->head_dim * (double)a->scale;
+
+	return (double)(a->head_dim + 8) * 16 * U * (1 + s) + (double)a->keys * 4 * U +
+		(a->as == LM_AS_BF16 ? 0x1p-8 : 0);
+}
+
+static void attend(struct kcheck *k, enum lm_as as, const struct heads *s)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_attend a, h;
+	uint64_t n = s->batch * s->positions * s->heads * s->head_dim;
+	uint64_t queries = s->batch * s->heads * s->positions;
+	float *want, *bound;
+	void *out;
+
+	start_bench(&b, k, as);
+	shape_attention(&a, s, as);
+	h = a;
+	h.q = numbers(&b, as, s->batch * s->positions * a.ldq, 1, &a.q);
+	h.k = numbers(&b, as, s->batch * a.keys * a.ldk, 1, &a.k);
+	h.v = numbers(&b, as, s->batch * a.keys * a.ldk, 1, &a.v);
+	a.lse = room(&b, queries * 4);
+	h.out = out = hold(&b, n * 4);
+	lm_attend_ref(&h, 0, queries);
+	want = widened(&b, as, out, n);
+	bound = hold(&b, n * 4);
+	for (uint64_t i = 0; i < n; i++)
+		bound[i] = (float)attention_bound(&a);
+	raw_result(&b, &r, s->batch * s->positions, a.ldo);
+	r.op = &a;
+	snprintf(b.c.label, sizeof b.c.label,
+		"attend %s %llu heads on %llu of %llu, %llu + %llu, window %llu",
+		name(as), (unsigned long long)s->heads, (unsigned long long)s->kv_heads,
+		(unsigned long long)s->head_dim, (unsigned long long)s->past,
+		(unsigned long long)s->positions, (unsigned long long)s->window);
+	finish(&b, run_attend, &r, want, bound, n);
+}
+
+/* out: dq, dk and dv as rows of one matrix, as the trainer has them, widened. */
+static int run_attend_back(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_attend_back x = *(const struct lm_attend_back *)r->op;
+	const struct lm_attend *a = &x.forward;
+	uint64_t each = lm_as_bytes(a->as);
+
+	x.dq = r->raw ? r->raw : out;
+	x.dk = (char *)x.dq + a->heads * a->head_dim * each;
+	x.dv = (char *)x.dk + a->kv_heads * a->head_dim * each;
+	return d->ops->lm->attend_back(d, &x) < 0 ? -1 : widen(d, out, r);
+}
+
+static void attend_back(struct kcheck *k, enum lm_as as, const struct heads *s)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_attend_back x = { 0 }, h;
+	struct lm_attend *a = &x.forward;
+	uint64_t rows = s->batch * s->positions, queries = rows * s->heads, wide, n;
+	uint64_t each = lm_as_bytes(as), to_k, to_v;
+	float *want, *bound, *lse;
+	const char *host;
+	const void *there;
+	void *out, *dqkv;
+
+	start_bench(&b, k, as);
+	shape_attention(a, s, as);
+	wide = (s->heads + 2 * s->kv_heads) * s->head_dim;
+	n = rows * wide;
+	to_k = s->heads * s->head_dim * each;
+	to_v = to_k + s->kv_heads * s->head_dim * each;
+	a->ldq = a->ldk = wide;
+	h = x;
+	host = numbers(&b, as, n, 1, &there);
+	a->q = there;
+	a->k = (const char *)there + to_k;
+	a->v = (const char *)there + to_v;
+	h.forward = *a;
+	h.forward.q = host;
+	h.forward.k = host + to_k;
+	h.forward.v = host + to_v;
+	h.forward.out = out = hold(&b, rows * a->ldo * 4);
+	h.forward.lse = lse = hold(&b, queries * 4);
+	lm_attend_ref(&h.forward, 0, queries);
+	a->out = kcheck_put(k, out, rows * a->ldo * each, 0);
+	a->lse = kcheck_put(k, lse, queries * 4, 0);
+	h.dout = numbers(&b, as, rows * a->ldo, 1, &x.dout);
+	dqkv = hold(&b, n * 4);
+	h.dq = dqkv;
+	h.dk = (char *)dqkv + to_k;
+	h.dv = (char *)dqkv + to_v;
+	lm_attend_back_q_ref(&h, 0, queries);
+	lm_attend_back_kv_ref(&h, 0, rows * s->kv_heads);
+	want = widened(&b, as, dqkv, n);
+	bound = hold(&b, n * 4);
+	/* p <= 1 of each term, |dp - d| <= 2 head_dim; the sums over p are 1 for dq; for dk and dv there are up to `queries of a group` such
+	 * terms, whose p fall as 1 / keys: taken as 8 of them */
+	for (uint64_t i = 0; i < n; i++)
+		bound[i] = (float)((attention_bound(a) +
+					   (as == LM_AS_BF16 ? 0x1p-8 : 0)) *
+			(4 + 0.5 * (double)(s->heads / s->kv_heads)));
+	raw_result(&b, &r, rows, wide);
+	r.op = &x;
+	snprintf(b.c.label, sizeof b.c.label,
+		"attend_back %s %llu heads on %llu of %llu, %llu, window %llu", name(as),
+		(unsigned long long)s->heads, (unsigned long long)s->kv_heads,
+		(unsigned long long)s->head_dim, (unsigned long long)s->positions,
+		(unsigned long long)s->window);
+	finish(&b, run_attend_back, &r, want, bound, n);
+}
+
+static void attention(struct kcheck *k)
+{
+	static const struct heads shapes[] = { { 1, 1, 1, 8, 1, 0, 0 },
+		{ 2, 3, 3, 16, 9, 0, 0 }, { 1, 4, 2, 64, 45, 0, 0 },
+		{ 1, 2, 1, 32, 70, 0, 13 }, { 1, 3, 1, 40, 33, 0, 1 },
+		{ 1, 2, 2, 32, 300, 0, 0 }, { 1, 1, 1, 16, 600, 0, 270 } };
+	static const struct heads past[] = { { 2, 2, 1, 32, 3, 40, 0 },
+		{ 1, 2, 2, 64, 1, 299, 0 }, { 1, 2, 1, 16, 5, 290, 20 } };
+
+	for (int as = 0; as < 2; as++) {
+		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+			if (k->slow && shapes[i].positions > 100)
+				continue;
+			attend(k, (enum lm_as)as, &shapes[i]);
+			attend_back(k, (enum lm_as)as, &shapes[i]);
+		}
+		for (size_t i = 0; i < sizeof past / sizeof *past; i++)
+			attend(k, (enum lm_as)as, &past[i]);
+	}
+}
+
+/* --- output and optimiser ------------------------------------------------------------------ */
+
+/* out: loss, behind it dw; dh is widened behind that */
+static int run_head(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_head h = *(const struct lm_head *)r->op;
+	float *f = out;
+
+	h.loss = f;
+	h.dw = f + h.rows;
+	h.dh = r->raw ? r->raw : (void *)(h.dw + h.vocab * h.dim);
+	if (begin(d, out, r) < 0 || d->ops->lm->head(d, &h) < 0)
+		return -1;
+	return widen(d, h.dw + h.vocab * h.dim, r);
+}
+
+static void head(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim,
+	uint32_t vocab, bool fresh)
+{
+	uint64_t n = rows + vocab * dim + rows * dim, bytes = 0;
+	/* |l| <= dim; logits are kept as f16 for bf16: 2^-11; dl rounded: 2^-8, and 1 a row at most in sum */
+	double rough = as == LM_AS_BF16 ? 0x1p-7 : 1e-5;
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_head x = { .as = as,
+		.rows = rows,
+		.dim = dim,
+		.vocab = vocab,
+		.scale = 0.25f,
+		.fresh = fresh };
+	struct lm_head h;
+	const void *there;
+	uint32_t *target;
+	float *want, *bound;
+	void *dh;
+
+	start_bench(&b, k, LM_AS_F32);
+	h = x;
+	h.h = numbers(&b, as, rows * dim, 1, &x.h);
+	h.w = numbers(&b, as, vocab * dim, 1, &x.w);
+	target = ids(&b, rows, vocab, &there);
+	if (rows > 2)
+		target[1] = LM_NO_TARGET;
+	h.target = target;
+	x.target = kcheck_put(k, target, rows * 4, 0);
+	want = numbers(&b, LM_AS_F32, n, 1, &r.start);
+	r.start_bytes = n * 4;
+	h.loss = want;
+	h.dw = want + rows;
+	h.dh = dh = hold(&b, rows * dim * 4);
+	h.scratch = hold(&b, LM_HEAD_SCRATCH_REF(dim, vocab));
+	lm_head_ref(&h);
+	memcpy(want + rows + vocab * dim, widened(&b, as, dh, rows * dim),
+		rows * dim * 4);
+	bound = hold(&b, n * 4);
+	for (uint64_t i = 0; i < n; i++)
+		bound[i] = i < rows ? (float)(rough * 0.25 * sqrt((double)dim) + 1e-5) :
+				      (float)(rough * 0.25 + 1e-6);
+	x.dh = &x;
+	if (k->dev.ops->lm->head_scratch(&k->dev, &x, &bytes) < 0)
+		abort();
+	x.scratch = room(&b, bytes);
+	b.as = as;
+	raw_result(&b, &r, rows, dim);
+	r.op = &x;
+	snprintf(b.c.label, sizeof b.c.label, "head %s %llu x %llu, vocab %u%s", name(as),
+		(unsigned long long)rows, (unsigned long long)dim, vocab,
+		fresh ? ", fresh" : "");
+	b.c.run = run_head;
+	b.c.arguments = &r;
+	b.c.want = want;
+	b.c.bound = bound;
+	b.c.out_bytes = n * 4;
+	kcheck_case(k, &b.c);
+	while (b.used)
+		free(b.held[--b.used]);
+}
+
+/* out: p, m, v one after the other */
+static int run_adamw(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_adamw a = *(const struct lm_adamw *)r->op;
+
+	a.p = out;
+	a.m = a.p + a.n;
+	a.v = a.m + a.n;
+	return begin(d, out, r) < 0 ? -1 : d->ops->lm->adamw(d, &a);
+}
+
+static void adamw(struct kcheck *k, uint64_t n, float norm)
+{
+	struct lm_rates rates = { .norm = norm,
+		.scale = 0.5f,
+		.lr = 1e-2f,
+		.correct1 = 1.5f,
+		.correct2 = 3 };
+	struct lm_adamw x = { .n = n,
+		.beta1 = 0.9f,
+		.beta2 = 0.95f,
+		.eps = 1e-8f,
+		.decay = 0.1f };
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_adamw h;
+	const void *there;
+	float *want, *bound, *start;
+
+	start_bench(&b, k, LM_AS_F32);
+	h = x;
+	h.g = numbers(&b, LM_AS_F32, n, 1, &there);
+	x.g = there;
+	h.rates = &rates;
+	x.rates = kcheck_put(k, &rates, sizeof rates, 0);
+	x.copy = room(&b, n * 2);
+	want = numbers(&b, LM_AS_F32, 3 * n, 1, &there);
+	for (uint64_t i = 2 * n; i < 3 * n; i++)
+		want[i] = fabsf(want[i]);
+	start = hold(&b, 3 * n * 4);
+	memcpy(start, want, 3 * n * 4);
+	r.start = kcheck_put(k, start, 3 * n * 4, 0);
+	r.start_bytes = 3 * n * 4;
+	h.p = want;
+	h.m = want + n;
+	h.v = want + 2 * n;
+	lm_adamw_ref(&h, 0, n);
+	bound = hold(&b, 3 * n * 4);
+	for (uint64_t i = 0; i < n; i++) {
+		double root = sqrt(3 * (double)h.v[i]) + 1e-8;
+
+		bound[i] = (float)(16 * U *
+			(fabs((double)start[i]) +
+				1e-2 * 1.5 * fabs((double)h.m[i]) / root +
+				1e-2 * 1.5 / root));
+		bound[n + i] = (float)(16 * U);
+		bound[2 * n + i] = (float)(16 * U);
+	}
+	r.op = &x;
+	snprintf(b.c.label, sizeof b.c.label, "adamw %llu%s", (unsigned long long)n,
+		isfinite(norm) ? "" : ", norm not finite");
+	finish(&b, run_adamw, &r, want, bound, 3 * n);
+}
+
+/* out: norm and scale */
+static int run_clip(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	const struct lm_squares *s = r->op;
+	struct lm_clip c = { .rates = r->raw,
+		.part = s->part,
+		.parts = (s->n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK };
+
+	if (begin(d, r->raw, r) < 0 || d->ops->lm->squares(d, s) < 0 ||
+		d->ops->lm->clip(d, &c) < 0)
+		return -1;
+	return d->ops->copy(d, out, r->raw, 8);
+}
+
+static void clip(struct kcheck *k, uint64_t n, float limit)
+{
+	struct lm_rates rates = { .unit = 2, .clip = limit };
+	uint64_t parts = (n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK;
+	struct lm_squares x = { .n = n }, h = x;
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_clip c;
+	const void *there;
+	float want[2], bound[2];
+
+	start_bench(&b, k, LM_AS_F32);
+	h.g = numbers(&b, LM_AS_F32, n, 1, &there);
+	x.g = there;
+	h.part = hold(&b, parts * 8);
+	x.part = room(&b, parts * 8);
+	r.start = kcheck_put(k, &rates, sizeof rates, 0);
+	r.start_bytes = sizeof rates;
+	r.raw = room(&b, sizeof rates);
+	lm_squares_ref(&h, 0, parts);
+	c = (struct lm_clip){ .rates = &rates, .part = h.part, .parts = parts };
+	lm_clip_ref(&c);
+	want[0] = rates.norm;
+	want[1] = rates.scale;
+	bound[0] = want[0] * 0x1p-20f + 1e-30f;
+	bound[1] = want[1] * 0x1p-20f + 1e-30f;
+	r.op = &x;
+	snprintf(b.c.label, sizeof b.c.label, "squares and clip %llu to %g",
+		(unsigned long long)n, (double)limit);
+	b.c.run = run_clip;
+	b.c.arguments = &r;
+	b.c.want = want;
+	b.c.bound = bound;
+	b.c.out_bytes = 8;
+	kcheck_case(k, &b.c);
+	while (b.used)
+		free(b.held[--b.used]);
+}
+
+static void rows(struct kcheck *k, enum lm_as as)
+{
+	static const uint64_t dims[] = { 1, 8, 16, 31, 64, 100 };
+
+	for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+		embed(k, as, 5, dims[i]);
+		norm(k, as, 3, dims[i]);
+		norm_back(k, as, 9, dims[i], i & 1);
+		swiglu(k, as, 3, dims[i]);
+		bias_back(k, as, 4, dims[i]);
+		rotate(k, as, 2 * dims[i], false, i & 1);
+		rotate(k, as, 2 * dims[i], true, i & 1);
+	}
+	embed(k, as, 700, 96);
+	norm(k, as, 600, 48);
+	norm_back(k, as, 600, 200, true);
+	swiglu(k, as, 300, 96);
+	bias_back(k, as, 200, 300);
+	head(k, as, 1, 8, 3, true);
+	head(k, as, 5, 24, 50, false);
+	head(k, as, 40, 64, 512, true);
+	head(k, as, 70, 32, 1001, false);
+}
+
+void check_lm(struct kcheck *k)
+{
+	if (k->dev.ops->lm->prepare(&k->dev, NULL) < 0) {
+		fprintf(stderr, "kcheck: SKIP %s: lm: %s\n", k->column, k->dev.error);
+		if (k->dev.code != EX_UNAVAILABLE)
+			k->failures++;
+		return;
+	}
+	if (k->bench)
+		return; /* tests/bench/train.c times them in their place */
+	gemms(k);
+	rows(k, LM_AS_F32);
+	rows(k, LM_AS_BF16);
+	narrow(k, 1);
+	narrow(k, 5001);
+	attention(k);
+	adamw(k, 1, 1);
+	adamw(k, 5003, 1);
+	adamw(k, 100, INFINITY);
+	clip(k, 3, 0);
+	clip(k, 3 * LM_SQUARES_BLOCK + 17, 1);
+}
