@@ -38,10 +38,19 @@ LIB   := $(BUILD)/librnp.a
 KCHECK := $(wildcard tests/kernels/*.c)
 EMU    := $(patsubst %.cu,$(BUILD)/emu/%.o,$(filter-out kernels/cuda_probe.cu,$(CUDA)))
 
+# Plug-ins for messages between machines, built where their headers are: MPI=1 and NCCL=1 insist,
+# MPI= and NCCL= do without.
+MPICC    ?= $(shell command -v mpicc 2>/dev/null)
+MPI      ?= $(if $(MPICC),1)
+CUDA_HOME ?= /usr/local/cuda
+NCCL_H   ?= $(wildcard /usr/include/nccl.h $(CUDA_HOME)/include/nccl.h)
+NCCL     ?= $(if $(NCCL_H),1)
+MESSENGERS := $(if $(MPI),$(BUILD)/lib/librnp_mpi.so) $(if $(NCCL),$(BUILD)/lib/librnp_nccl.so)
+
 .PHONY: all check demo bench fuzz asan tsan install format lint clean bootstrap units replays kcheck
 .SECONDARY:
 
-all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so)
+all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so) $(MESSENGERS)
 
 # --- compile -----------------------------------------------------------------------------
 
@@ -145,6 +154,20 @@ $(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o) $(PLUGIN_C)
 	$(call say,NVCC)
 	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -shared -Xlinker -z,defs -o $@ $^
 
+# --- plug-ins for messages ----------------------------------------------------------------
+
+PLUGIN_FLAGS = $(CPPFLAGS) -std=gnu11 $(OPT) $(WARN) -ffp-contract=off -fPIC -shared -MMD -MP -MF $(BUILD)/obj/$(@F).d
+
+$(BUILD)/lib/librnp_mpi.so: common/plugins/comm_mpi.c $(BUILD)/flags
+	@mkdir -p $(@D) $(BUILD)/obj
+	$(call say,MPI )
+	$(Q)$(or $(MPICC),mpicc) $(PLUGIN_FLAGS) -o $@ $<
+
+$(BUILD)/lib/librnp_nccl.so: common/plugins/comm_nccl.c $(BUILD)/flags
+	@mkdir -p $(@D) $(BUILD)/obj
+	$(call say,NCCL)
+	$(Q)$(CC) $(PLUGIN_FLAGS) -I$(CUDA_HOME)/include -o $@ $< -L$(CUDA_HOME)/lib64 -lnccl -lcudart
+
 # --- the two commands, and what developers use ---------------------------------------------
 
 bootstrap:
@@ -175,17 +198,17 @@ bench: all $(BENCHES)
 
 # What the sanitizers watch: one thread, and no CUDA, whose runtime they do not know.
 asan:
-	$(MAKE) BUILD=build/asan NVCC= OPENMP= LDFLAGS='-fsanitize=address,undefined' \
+	$(MAKE) BUILD=build/asan NVCC= MPI= NCCL= OPENMP= LDFLAGS='-fsanitize=address,undefined' \
 		OPT='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' \
 		all units replays kcheck
 
 tsan:
-	$(MAKE) BUILD=build/tsan NVCC= OPENMP= LDFLAGS='-fsanitize=thread' OPT='-O1 -g -fsanitize=thread' \
+	$(MAKE) BUILD=build/tsan NVCC= MPI= NCCL= OPENMP= LDFLAGS='-fsanitize=thread' OPT='-O1 -g -fsanitize=thread' \
 		all units
 
 # clang has libFuzzer; scripts/fuzz runs them.
 fuzz:
-	$(MAKE) BUILD=build/fuzz NVCC= CC=clang OPENMP= LDFLAGS='-fsanitize=address,undefined' \
+	$(MAKE) BUILD=build/fuzz NVCC= MPI= NCCL= CC=clang OPENMP= LDFLAGS='-fsanitize=address,undefined' \
 		OPT='-O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' \
 		$(FUZZERS:%=build/fuzz/bin/%)
 

@@ -19,6 +19,7 @@
 #include "common/httpd_parts.h"
 #include "common/io.h"
 #include "common/mem.h"
+#include "common/net.h"
 
 #define STOP_SECONDS      5
 #define LOG_FLUSH_NS      200000000
@@ -543,7 +544,7 @@ struct httpd *httpd_start(const struct httpd_config *config)
 	httpd_defaults(&h->config);
 	add_routes(h);
 	if (httpd_log_open(&h->log, config) < 0 || library() < 0 || load_tls(h) < 0 ||
-		(h->listen_fd = httpd_listen(config->listen, &h->port)) < 0)
+		(h->listen_fd = net_listen(config->listen, "--listen", &h->port)) < 0)
 		goto fail;
 	if (config->rate_per_s) {
 		h->limiter = xcalloc(1, sizeof *h->limiter);

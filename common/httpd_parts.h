@@ -70,9 +70,6 @@ bool httpd_is_loopback(const struct sockaddr *client);
 /* Its address, "203.0.113.7"; "" where there is none. */
 void httpd_client_text(const struct sockaddr *client, char text[INET6_ADDRSTRLEN]);
 
-/* A listening socket for "HOST:PORT"; *port is the one that was bound. -1 with err_set. */
-int httpd_listen(const char *text, int *port);
-
 /* Every connection is a descriptor: as many as wanted, or as the system lets us have. */
 int httpd_connections_possible(int wanted);
 

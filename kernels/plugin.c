@@ -7,11 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static void *open_beside_program(void)
+static void *open_beside_program(const char *file, int mode)
 {
-	static const char *const places[] = { "../lib/librnp_cuda.so",
-		"lib/librnp_cuda.so", "../lib/rnp/librnp_cuda.so" };
-	char self[4096], path[4200];
+	static const char *const places[] = { "../lib/", "lib/", "../lib/rnp/" };
+	char self[4096], path[4400];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
 
 	if (len <= 0)
@@ -19,31 +18,47 @@ static void *open_beside_program(void)
 	self[len] = '\0';
 	*(strrchr(self, '/') + 1) = '\0';
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		snprintf(path, sizeof path, "%s%s", self, places[i]);
+		snprintf(path, sizeof path, "%s%s%s", self, places[i], file);
 		if (access(path, F_OK) == 0)
-			return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+			return dlopen(path, mode);
 	}
 	return NULL;
+}
+
+void *plugin_open(const char *file, const char *variable, int global, char *why,
+	int why_bytes)
+{
+	const char *path = getenv(variable);
+	int mode = RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL);
+	void *plugin;
+
+	dlerror();
+	plugin = path ? dlopen(path, mode) : open_beside_program(file, mode);
+	if (!plugin) {
+		const char *said = dlerror();
+
+		if (said)
+			snprintf(why, (size_t)why_bytes, "%s", said);
+		else
+			snprintf(why, (size_t)why_bytes, "%s is not installed", file);
+	}
+	return plugin;
 }
 
 void *plugin_symbol(const char *name, char *why, int why_bytes)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static void *plugin;
-	const char *path = getenv("RNP_CUDA_PLUGIN");
-	void *symbol;
+	void *symbol = NULL;
 
 	pthread_mutex_lock(&lock);
-	dlerror();
 	if (!plugin)
-		plugin = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) :
-				open_beside_program();
-	symbol = plugin ? dlsym(plugin, name) : NULL;
-	if (!symbol) {
-		const char *said = dlerror();
-
-		snprintf(why, (size_t)why_bytes, "%s",
-			said ? said : "librnp_cuda.so is not installed");
+		plugin = plugin_open("librnp_cuda.so", "RNP_CUDA_PLUGIN", 0, why,
+			why_bytes);
+	if (plugin) {
+		symbol = dlsym(plugin, name);
+		if (!symbol)
+			snprintf(why, (size_t)why_bytes, "%s", dlerror());
 	}
 	pthread_mutex_unlock(&lock);
 	return symbol;
