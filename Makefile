@@ -21,7 +21,7 @@ say = $(if $(V),,@echo '  $(1)  $@')
 
 PROGRAMS := rnp-register rnp-bench rnp-price rnp-train rnp-serve rnp-reward
 BINS     := $(PROGRAMS:%=$(BUILD)/bin/%)
-COMMON   := $(wildcard common/*.c common/*/*.c)
+COMMON   := $(filter-out common/plugins/%,$(wildcard common/*.c common/*/*.c))
 KERNELS  := $(wildcard kernels/*.c)
 CUDA     := $(wildcard kernels/*.cu)
 UNITS    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/*.c))
@@ -166,7 +166,7 @@ $(BUILD)/lib/librnp_mpi.so: common/plugins/comm_mpi.c $(BUILD)/flags
 $(BUILD)/lib/librnp_nccl.so: common/plugins/comm_nccl.c $(BUILD)/flags
 	@mkdir -p $(@D) $(BUILD)/obj
 	$(call say,NCCL)
-	$(Q)$(CC) $(PLUGIN_FLAGS) -I$(CUDA_HOME)/include -o $@ $< -L$(CUDA_HOME)/lib64 -lnccl -lcudart
+	$(Q)$(CC) $(PLUGIN_FLAGS) -isystem $(CUDA_HOME)/include -o $@ $< -L$(CUDA_HOME)/lib64 -lnccl -lcudart
 
 # --- the two commands, and what developers use ---------------------------------------------
 

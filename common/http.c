@@ -17,6 +17,7 @@
 #define CONNECT_TIMEOUT_MS 5000
 #define TIMEOUT_MS         30000
 #define RESPONSE_BYTES_MAX ((size_t)16 << 20)
+#define LARGE_BUFFER       (512L << 10) /* fewer calls for what is large */
 #define TRIES              4
 #define BACKOFF_FIRST_MS   250
 #define BACKOFF_MAX_MS     10000
@@ -229,6 +230,10 @@ static CURLcode try_once(struct http *h, const struct http_request *q, struct tr
 	SET(CURLOPT_WRITEDATA, t);
 	SET(CURLOPT_HEADERFUNCTION, on_header);
 	SET(CURLOPT_HEADERDATA, t);
+	if (t->bytes_max > RESPONSE_BYTES_MAX || q->body_bytes > RESPONSE_BYTES_MAX) {
+		SET(CURLOPT_BUFFERSIZE, LARGE_BUFFER);
+		SET(CURLOPT_UPLOAD_BUFFERSIZE, LARGE_BUFFER);
+	}
 	if (q->body) {
 		SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)q->body_bytes);
 		SET(CURLOPT_POSTFIELDS, q->body);

@@ -10,5 +10,6 @@ extern const struct command command_compare;
 extern const struct command command_challenge;
 extern const struct command command_answer;
 extern const struct command command_verdict;
+extern const struct command command_serve;
 
 #endif

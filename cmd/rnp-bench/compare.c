@@ -40,7 +40,7 @@ static void entries_release(struct entries *e)
 static char *key_of(const json_t *record)
 {
 	static const char *const how[] = { "kernel", "threads", "cache_bytes", "disk",
-		"limit" };
+		"limit", "worst_ppm" };
 	json_t *params = json_copy(json_object_get(record, "params"));
 	struct buf key = BUF_INIT;
 

@@ -3,10 +3,11 @@
 #include "common/prog.h"
 
 static const struct command *const commands[] = { &command_answer, &command_challenge,
-	&command_compare, &command_list, &command_run, &command_verdict, NULL };
+	&command_compare, &command_list, &command_run, &command_serve, &command_verdict,
+	NULL };
 
 static const char *const kinds[] = { "rnp.answer", "rnp.bench", "rnp.challenge",
-	"rnp.compare", "rnp.error", "rnp.test", "rnp.verdict", NULL };
+	"rnp.compare", "rnp.error", "rnp.peer", "rnp.test", "rnp.verdict", NULL };
 
 static const struct program program = {
 	.name = "rnp-bench",

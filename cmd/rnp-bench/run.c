@@ -24,10 +24,11 @@
 #define TIME_QUICK_MS 1000
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
-	&suite_link, &suite_compress, NULL };
+	&suite_link, &suite_compress, &suite_net, &suite_comm, NULL };
 
 static struct {
-	const char *suite, *device, *dir, *key, *plot, *metrics;
+	const char *suite, *device, *dir, *key, *plot, *metrics, *peer;
+	struct opt_list backends;
 	int64_t time_ms, size_bytes;
 	bool quick;
 } options = { .dir = "." };
@@ -145,6 +146,44 @@ static int give_up(struct entries *all, const struct suite *suite)
 	return EX_OK;
 }
 
+/* A record of a suite that has a course of its own. */
+static int emit(void *ctx, json_t *record)
+{
+	const struct owner *owner = ctx;
+	json_t *unknown;
+	int rc;
+
+	if (owner->address[0]) {
+		json_set_text(record, "node", owner->address);
+	} else {
+		unknown = json_object();
+		json_set_text(unknown, "node", owner->unknown);
+		json_set(record, "unknown", unknown);
+	}
+	rc = out_record(record);
+	json_decref(record);
+	return rc;
+}
+
+/* Suites with a course of their own, after the others. Returns the first exit code that is not 0. */
+static int run_courses(struct entries *all, const struct settings *s, struct owner *owner)
+{
+	int code = EX_OK;
+
+	for (int i = 0; suites[i]; i++) {
+		int rc;
+
+		if (!suites[i]->run ||
+			(options.suite && strcmp(options.suite, suites[i]->name) != 0))
+			continue;
+		rc = suites[i]->run(s, emit, owner);
+		if (rc < 0)
+			rc = give_up(all, suites[i]);
+		code = code ? code : rc;
+	}
+	return code;
+}
+
 static void leave_out(struct entry *e)
 {
 	prog_warn("%s %s: left out: %s", e->suite->name, e->test->name, err_get()->text);
@@ -215,7 +254,9 @@ static void add_entries(struct entries *all)
 
 	for (int i = 0; suites[i]; i++)
 		for (const struct test *t = suites[i]->tests; t->name; t++) {
-			if (options.suite && strcmp(options.suite, suites[i]->name) != 0)
+			if (suites[i]->run ||
+				(options.suite &&
+					strcmp(options.suite, suites[i]->name) != 0))
 				continue;
 			all->at = xgrow(all->at, &cap, all->n + 1, sizeof *all->at);
 			all->at[all->n++] = (struct entry){ .suite = suites[i],
@@ -297,10 +338,10 @@ static int run_all(struct entries *all, const struct settings *s,
 static int run(int n, char **args)
 {
 	struct settings s = { options.quick, options.time_ms, options.dir,
-		options.size_bytes, options.device };
+		options.size_bytes, options.device, options.peer, &options.backends };
 	struct entries all = { 0 };
 	struct owner owner;
-	int code;
+	int code, rc;
 
 	(void)n, (void)args;
 	if (check_environment() < 0 || find_owner(&owner) < 0)
@@ -309,8 +350,15 @@ static int run(int n, char **args)
 		s.time_ms = s.quick ? TIME_QUICK_MS : TIME_MS;
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of writing */
 	add_entries(&all);
+	if (options.suite && strcmp(options.suite, suite_comm.name) == 0)
+		out_columns(
+			"test,params.backend,params.over,params.bytes,unit,median,low,"
+			"high,samples");
 	code = run_all(&all, &s, &owner);
+	rc = run_courses(&all, &s, &owner);
+	code = code ? code : rc;
 	release_entries(&all);
+	opt_list_release(&options.backends);
 	return code;
 }
 
@@ -319,8 +367,8 @@ static const struct opt opts[] = {
 		.kind = OPT_CHOICE,
 		.to = &options.suite,
 		.metavar = "S",
-		.choices = "cpu|mem|disk|gpu|link|compress",
-		.help = "only this suite: cpu, mem, disk, gpu, link or compress" },
+		.choices = "cpu|mem|disk|gpu|link|compress|net|comm",
+		.help = "only this suite: cpu, mem, disk, gpu, link, compress, net or comm" },
 	{ .name = "device",
 		.kind = OPT_TEXT,
 		.to = &options.device,
@@ -355,6 +403,16 @@ static const struct opt opts[] = {
 		.to = &options.metrics,
 		.metavar = "F",
 		.help = "write them for Prometheus' textfile collector" },
+	{ .name = "peer",
+		.kind = OPT_TEXT,
+		.to = &options.peer,
+		.metavar = "URL",
+		.help = "an rnp-bench serve for net and comm (comm: default this machine)" },
+	{ .name = "backend",
+		.kind = OPT_LIST,
+		.to = &options.backends,
+		.metavar = "B",
+		.help = "of comm: http, tcp, mpi or nccl (default all that are here)" },
 	OPT_KEY(&options.key),
 	{ 0 },
 };

@@ -6,12 +6,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/opt.h"
+
 struct settings {
 	bool quick;
-	int64_t time_ms;    /* at most, for one test */
-	const char *dir;    /* of the disk suite */
-	int64_t size_bytes; /* of its file */
-	const char *device; /* as --device says; NULL: it does not */
+	int64_t time_ms;                 /* at most, for one test */
+	const char *dir;                 /* of the disk suite */
+	int64_t size_bytes;              /* of its file */
+	const char *device;              /* as --device says; NULL: it does not */
+	const char *peer;                /* of net and comm: a URL, or NULL */
+	const struct opt_list *backends; /* of comm; none: all that are here */
 };
 
 /* A test keeps its state in its own file: one runs at a time. It is opened, measured and closed several times in a
@@ -50,6 +54,9 @@ struct watch {
 	void (*end)(struct watched *out);
 };
 
+/* Takes the record, adds whose it is, prints it. Returns 0, or -1 with err_set. */
+typedef int (*suite_emit)(void *ctx, json_t *takes_record);
+
 struct suite {
 	const char *name;
 	const struct test *tests; /* ends with a row without a name */
@@ -57,10 +64,12 @@ struct suite {
 		void);             /* what is measured; valid until the suite is closed */
 	void (*close)(void);       /* after its last test; may be NULL */
 	const struct watch *watch; /* NULL: the CPU is watched */
+	/* A suite with a course of its own: its tests have names and no steps. NULL: they have. */
+	int (*run)(const struct settings *s, suite_emit emit, void *ctx);
 };
 
 extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_link,
-	suite_compress;
+	suite_compress, suite_net, suite_comm;
 
 /* All of them, in order, ends with NULL. */
 extern const struct suite *const suites[];

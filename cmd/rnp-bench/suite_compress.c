@@ -351,4 +351,5 @@ static const struct test tests[] = {
 };
 /* clang-format on */
 
-const struct suite suite_compress = { "compress", tests, device, close_suite, NULL };
+const struct suite suite_compress = { "compress", tests, device, close_suite, NULL,
+	NULL };

@@ -202,4 +202,4 @@ static const struct test tests[] = {
 	{ 0 },
 };
 
-const struct suite suite_cpu = { "cpu", tests, suite_cpu_model, NULL, NULL };
+const struct suite suite_cpu = { "cpu", tests, suite_cpu_model, NULL, NULL, NULL };

@@ -282,4 +282,4 @@ static const struct test tests[] = {
 	{ 0 },
 };
 
-const struct suite suite_disk = { "disk", tests, device, close_file, NULL };
+const struct suite suite_disk = { "disk", tests, device, close_file, NULL, NULL };

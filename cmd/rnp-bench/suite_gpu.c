@@ -354,4 +354,4 @@ static const struct test tests[] = {
 	{ 0 },
 };
 
-const struct suite suite_gpu = { "gpu", tests, gpu_model, gpu_close, &gpu_watch };
+const struct suite suite_gpu = { "gpu", tests, gpu_model, gpu_close, &gpu_watch, NULL };

@@ -195,4 +195,4 @@ static const struct test tests[] = {
 	{ 0 },
 };
 
-const struct suite suite_link = { "link", tests, gpu_model, gpu_close, &gpu_watch };
+const struct suite suite_link = { "link", tests, gpu_model, gpu_close, &gpu_watch, NULL };

@@ -208,4 +208,4 @@ static const struct test tests[] = {
 	{ 0 },
 };
 
-const struct suite suite_mem = { "mem", tests, suite_cpu_model, close_mem, NULL };
+const struct suite suite_mem = { "mem", tests, suite_cpu_model, close_mem, NULL, NULL };

@@ -1,0 +1,149 @@
+/* serve - the peer that net and comm measure against. */
+#include "cmd/rnp-bench/serve.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "cmd/rnp-bench/commands.h"
+#include "cmd/rnp-bench/peer.h"
+#include "common/err.h"
+#include "common/httpd.h"
+#include "common/httpd_parts.h"
+#include "common/mem.h"
+#include "common/prog.h"
+
+#define CONNECTIONS_MAX 256
+#define PER_CLIENT_MAX  16
+#define RANDOM_BYTES    ((size_t)4 << 20)
+
+static const char *listen_on, *port_file, *log_file;
+static int64_t tcp_port;
+
+static const struct opt opts[] = {
+	{ .name = "listen",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &listen_on,
+		.metavar = "ADDR",
+		.help = "HOST:PORT; port 0 is any free one" },
+	{ .name = "port-file",
+		.kind = OPT_TEXT,
+		.to = &port_file,
+		.metavar = "F",
+		.help = "write the port there once connections are accepted" },
+	{ .name = "tcp-port",
+		.kind = OPT_I64,
+		.to = &tcp_port,
+		.metavar = "N",
+		.min = 1,
+		.max = 65535,
+		.help = "of the plain TCP listener (default any free one)" },
+	{ .name = "log-file",
+		.kind = OPT_TEXT,
+		.to = &log_file,
+		.metavar = "F",
+		.help = "append the request log there (default standard error)" },
+	{ 0 },
+};
+
+/* Sessions are logged where requests are. */
+static int open_log(int *fd)
+{
+	*fd = prog_quiet() && !log_file ? -1 : STDERR_FILENO;
+	if (!log_file)
+		return 0;
+	*fd = open(log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+	return *fd < 0 ? err_sys(0, "cannot open log file '%s'", log_file) : 0;
+}
+
+/* The same 4 MiB again and again, which is farther apart than any compressor on the way looks back. */
+static char *random_bytes(size_t bytes)
+{
+	char *data = xmalloc(bytes);
+
+	for (size_t at = 0; at < RANDOM_BYTES;) {
+		ssize_t n = getrandom(data + at, RANDOM_BYTES - at, 0);
+
+		if (n > 0)
+			at += (size_t)n;
+	}
+	for (size_t at = RANDOM_BYTES; at < bytes; at += RANDOM_BYTES)
+		memcpy(data + at, data, RANDOM_BYTES);
+	return data;
+}
+
+/* The same host with the port of the sessions. */
+static void tcp_address(char out[NET_HOST_MAX + 16])
+{
+	const char *colon = strrchr(listen_on, ':');
+	int host = colon ? (int)(colon - listen_on) : 0;
+
+	snprintf(out, NET_HOST_MAX + 16, "%.*s:%d", host < NET_HOST_MAX ? host : 0,
+		listen_on, (int)tcp_port);
+}
+
+static int serve(struct serve *s, int log)
+{
+	const struct httpd_config config = {
+		.listen = listen_on,
+		.port_file = port_file,
+		.log_file = log_file,
+		.log_off = prog_quiet() && !log_file,
+		.connections_max = CONNECTIONS_MAX,
+		.per_client_max = PER_CLIENT_MAX,
+		.routes = serve_routes,
+		.ctx = s,
+	};
+	char address[NET_HOST_MAX + 16], host[NET_HOST_MAX];
+	struct serve_tcp *tcp;
+	struct httpd *h;
+	int port;
+
+	if (net_split(listen_on, "--listen", host, &port) < 0)
+		return -1;
+	tcp_address(address);
+	httpd_block_signals(); /* before there is any thread */
+	tcp = serve_tcp_start(address, log);
+	if (!tcp)
+		return -1;
+	s->tcp_port = serve_tcp_port(tcp);
+	h = httpd_start(&config);
+	if (h) {
+		prog_info("listening on port %d, and %d for TCP sessions", httpd_port(h),
+			s->tcp_port);
+		httpd_wait(h, NULL);
+		httpd_stop(h);
+	}
+	serve_tcp_stop(tcp);
+	return h ? 0 : -1;
+}
+
+static int run(int n, char **args)
+{
+	struct serve s = { 0 };
+	char *random = random_bytes(PEER_BYTES_MAX);
+	int log = -1, rc = open_log(&log);
+
+	(void)n, (void)args;
+	s.random = random;
+	if (rc == 0)
+		rc = serve(&s, log);
+	if (log_file && log >= 0)
+		close(log);
+	free(random);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_serve = {
+	.name = "serve",
+	.summary = "Be the peer that net and comm measure against.",
+	.details =
+		"Anybody who reaches it can use its network and some memory; the limits are in "
+		"rnp-bench(1).\nEnds on SIGTERM and SIGINT.",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,38 @@
+/* suite_comm.h - what the files of the comm suite share. */
+#ifndef RNP_BENCH_SUITE_COMM_H
+#define RNP_BENCH_SUITE_COMM_H
+
+#include "cmd/rnp-bench/peer.h"
+#include "cmd/rnp-bench/suite.h"
+
+#define COMM_BYTES_MIN 1024
+#define COMM_SIZES_MAX 17 /* 1 KiB to 64 MiB */
+
+enum comm_op { COMM_PINGPONG, COMM_ALLREDUCE, COMM_OPS };
+
+/* One way of sending messages. All return 0, or -1 with err_set. */
+struct backend {
+	const char *name;
+	int (*open)(struct backend *b);
+	/* reps times; ns of all together, a round trip for a ping-pong */
+	int (*work)(struct backend *b, enum comm_op op, size_t bytes, uint32_t reps,
+		int64_t *ns);
+	int (*check)(struct backend *b,
+		size_t bytes); /* the sum of so many bytes is right */
+	void (*close)(struct backend *b);
+	struct peer *peer;
+	struct comm orders, data;
+	void *buffer;
+	size_t bytes_max;
+	bool opened, local;
+};
+
+/* In this order; opened only while they are measured. */
+extern struct backend comm_backends[];
+enum { COMM_HTTP, COMM_TCP, COMM_MPI, COMM_NCCL, COMM_BACKENDS };
+
+/* Run the mpi part in a job of two processes on this machine, `mpirun -n 2` of this program, and take
+ * its records. Returns 0, or -1: 69 there is no MPI here. */
+int suite_comm_mpi(const struct settings *s, suite_emit take, void *ctx);
+
+#endif
