@@ -75,7 +75,8 @@ static void add(float *restrict to, const float *restrict from, size_t n)
 		to[i] += from[i];
 }
 
-static ssize_t pull(struct swapping *w)
+/* flags 0: wait for what comes, as long as the socket allows. */
+static ssize_t pull(struct swapping *w, int flags)
 {
 	const struct comm_swap *s = w->s;
 	size_t left = s->in_bytes - w->in, whole;
@@ -83,13 +84,14 @@ static ssize_t pull(struct swapping *w)
 
 	if (!s->add) {
 		n = recv(w->t->fds[s->from], (char *)s->in + w->in,
-			at_most(left, PIECE_BYTES), MSG_DONTWAIT);
+			flags ? at_most(left, PIECE_BYTES) : left,
+			flags ? flags : MSG_WAITALL);
 		if (n > 0)
 			w->in += (size_t)n;
 		return n;
 	}
 	n = recv(w->t->fds[s->from], (char *)w->t->piece + w->in_piece,
-		at_most(left, PIECE_BYTES - w->in_piece), MSG_DONTWAIT);
+		at_most(left, PIECE_BYTES - w->in_piece), flags);
 	if (n <= 0)
 		return n;
 	w->in += (size_t)n;
@@ -106,8 +108,8 @@ static ssize_t pull(struct swapping *w)
 
 static int wait_for_either(struct swapping *w)
 {
-	bool sending = w->out < w->s->out_bytes, receiving = w->in < w->s->in_bytes;
-	struct pollfd p[2] = { { sending ? w->t->fds[w->s->to] : -1, POLLOUT, 0 },
+	bool receiving = w->in < w->s->in_bytes;
+	struct pollfd p[2] = { { w->t->fds[w->s->to], POLLOUT, 0 },
 		{ receiving ? w->t->fds[w->s->from] : -1, POLLIN, 0 } };
 	int rc;
 
@@ -129,26 +131,25 @@ static int tcp_swap(struct comm *c, const struct comm_swap *s)
 {
 	struct swapping w = { .s = s, .t = c->state };
 
-	while (w.out < s->out_bytes || w.in < s->in_bytes) {
-		ssize_t out = -1, in = -1;
+	while (w.out < s->out_bytes) {
+		ssize_t out, in = -1;
 
-		errno = EAGAIN;
-		if (w.out < s->out_bytes && (out = push(&w)) < 0 && !would_block(out))
+		if ((out = push(&w)) < 0 && !would_block(out))
 			return net_failed("send", -1);
-		/* nothing left to send: nothing to do but to wait for the rest */
-		if (w.out == s->out_bytes && !s->add && w.in < s->in_bytes) {
-			if (net_receive(w.t->fds[s->from], (char *)s->in + w.in,
-				    s->in_bytes - w.in) < 0)
-				return -1;
-			w.in = s->in_bytes;
+		if (w.out == s->out_bytes)
 			break;
-		}
-		errno = EAGAIN;
-		if (w.in < s->in_bytes && (in = pull(&w)) <= 0 && !would_block(in))
+		if (w.in < s->in_bytes && (in = pull(&w, MSG_DONTWAIT)) <= 0 &&
+			!would_block(in))
 			return net_failed("receive", in);
-		if (out <= 0 && in <= 0 && (w.out < s->out_bytes || w.in < s->in_bytes) &&
-			wait_for_either(&w) < 0)
+		if (out <= 0 && in <= 0 && wait_for_either(&w) < 0)
 			return -1;
+	}
+	/* nothing left to send: nothing to do but to wait for the rest */
+	while (w.in < s->in_bytes) {
+		ssize_t in = pull(&w, 0);
+
+		if (in <= 0 && !(in < 0 && errno == EINTR))
+			return net_failed("receive", in);
 	}
 	return 0;
 }
