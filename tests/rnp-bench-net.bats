@@ -172,9 +172,12 @@ tcp_port() {
 
 @test "run: a peer that is none does not keep the other suites from being run" {
 	start_fake_peer nonsense
-	run_split rnp-bench run --quick --time 10ms --peer "$url" --size 16MiB
+	# without the mem suite, which takes long on large caches: a machine that has no memory left
+	mkdir -p root/proc
+	echo 'MemAvailable: 65536 kB' >root/proc/meminfo
+	RNP_SYSROOT=$PWD/root run_split rnp-bench run --quick --time 10ms --peer "$url" --size 16MiB
 	assert_equal "$status" 65
-	[[ $stderr == *"net: "*"kind"* ]]
+	[[ $stderr == *"net: "*"kind"* && $stderr == *"left out: mem"* ]]
 	jq -es 'map(.suite) | contains(["cpu"])' <<<"$output"
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/rnp-bench/bandwidth.h"
 #include "cmd/rnp-bench/commands.h"
 #include "cmd/rnp-bench/prove.h"
 #include "common/clock.h"
@@ -13,9 +14,22 @@
 #include "common/prog.h"
 #include "common/proof.h"
 
-static const char *key_path;
+static const char *key_path, *verifier, *ca_file;
 
-static const struct opt opts[] = { OPT_KEY(&key_path), { 0 } };
+static const struct opt opts[] = {
+	{ .name = "verifier",
+		.kind = OPT_TEXT,
+		.to = &verifier,
+		.metavar = "URL",
+		.help = "the registry, or rnp-bench serve, that measures the bandwidth" },
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &ca_file,
+		.metavar = "F",
+		.help = "trust these certificates, not the system's" },
+	OPT_KEY(&key_path),
+	{ 0 },
+};
 
 /* A quarter of the machine's memory for rounds that may be opened. */
 static int64_t memory_for_rounds(void)
@@ -25,8 +39,22 @@ static int64_t memory_for_rounds(void)
 	return pages > 0 && size > 0 ? pages / 4 * size : (int64_t)1 << 28;
 }
 
+/* The answer is worth something without it, too; the error of prove() is not disturbed. */
+static void finish_bandwidth(struct bandwidth *b, const json_t *proved)
+{
+	struct err error;
+
+	err_save(&error);
+	if (bandwidth_finish(b) < 0)
+		prog_warn("no bandwidth was measured: %s", err_get()->text);
+	err_clear();
+	if (!proved)
+		err_restore(&error);
+}
+
 static int answer(const json_t *record, const char *where, const struct key *k)
 {
+	struct bandwidth b;
 	struct poc_challenge c;
 	json_t *v;
 	int rc;
@@ -37,7 +65,9 @@ static int answer(const json_t *record, const char *where, const struct key *k)
 		return err_set(EX_DATAERR,
 			"%s: the challenge is for %s, not for this key's %s", where,
 			c.node, k->address);
+	bandwidth_start(&b, verifier, ca_file, &c);
 	v = prove(&c, memory_for_rounds(), NULL);
+	finish_bandwidth(&b, v);
 	if (!v)
 		return -1;
 	json_set_time(v, "at", clock_now_ms());

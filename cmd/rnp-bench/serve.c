@@ -20,7 +20,7 @@
 #define PER_CLIENT_MAX  16
 #define RANDOM_BYTES    ((size_t)4 << 20)
 
-static const char *listen_on, *port_file, *log_file;
+static const char *listen_on, *port_file, *log_file, *key_path;
 static int64_t tcp_port;
 
 static const struct opt opts[] = {
@@ -47,6 +47,7 @@ static const struct opt opts[] = {
 		.to = &log_file,
 		.metavar = "F",
 		.help = "append the request log there (default standard error)" },
+	OPT_KEY(&key_path),
 	{ 0 },
 };
 
@@ -122,16 +123,35 @@ static int serve(struct serve *s, int log)
 	return h ? 0 : -1;
 }
 
+/* Without a key there is no bandwidth test; one that was named has to be there. */
+static int find_key(struct serve *s, struct key *key)
+{
+	if (key_load(key, key_path, NULL) == 0) {
+		s->key = key;
+		return 0;
+	}
+	if (key_path)
+		return -1;
+	err_clear();
+	return 0;
+}
+
 static int run(int n, char **args)
 {
-	struct serve s = { 0 };
+	struct serve s = { .output = PTHREAD_MUTEX_INITIALIZER };
 	char *random = random_bytes(PEER_BYTES_MAX);
+	struct key key = KEY_INIT;
 	int log = -1, rc = open_log(&log);
 
 	(void)n, (void)args;
 	s.random = random;
+	s.exchanges = exchanges_new();
+	if (rc == 0)
+		rc = find_key(&s, &key);
 	if (rc == 0)
 		rc = serve(&s, log);
+	exchanges_free(s.exchanges);
+	key_release(&key);
 	if (log_file && log >= 0)
 		close(log);
 	free(random);
@@ -140,7 +160,8 @@ static int run(int n, char **args)
 
 const struct command command_serve = {
 	.name = "serve",
-	.summary = "Be the peer that net and comm measure against.",
+	.summary =
+		"Be the peer that net and comm measure against, and measure the bandwidth of nodes.",
 	.details =
 		"Anybody who reaches it can use its network and some memory; the limits are in "
 		"rnp-bench(1).\nEnds on SIGTERM and SIGINT.",

@@ -2,7 +2,11 @@
 #ifndef RNP_BENCH_SERVE_H
 #define RNP_BENCH_SERVE_H
 
+#include <pthread.h>
+
+#include "common/exchange.h"
 #include "common/httpd.h"
+#include "common/key.h"
 
 /* How many TCP sessions there may be at once, of one address, and of the kind that needs memory; how
  * long one may take. */
@@ -24,6 +28,9 @@ void serve_tcp_stop(struct serve_tcp *t);
 struct serve {
 	int tcp_port;
 	const char *random; /* PEER_BYTES_MAX of them */
+	struct exchanges *exchanges;
+	const struct key *key;  /* signs what exchanges gave; NULL: there are none */
+	pthread_mutex_t output; /* standard output, where they are written */
 };
 
 extern const struct httpd_route serve_routes[];

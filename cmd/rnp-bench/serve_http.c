@@ -4,9 +4,13 @@
 
 #include "cmd/rnp-bench/peer.h"
 #include "cmd/rnp-bench/serve.h"
+#include "common/bench.h"
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/json.h"
 #include "common/num.h"
+#include "common/out.h"
+#include "common/proof.h"
 
 #define BINARY "application/octet-stream"
 
@@ -81,11 +85,66 @@ static enum httpd_when post_sum(void *ctx, struct httpd_request *q, struct httpd
 	return HTTPD_NOW;
 }
 
+/* --- the bandwidth test of the proof of compute -------------------------------------------- */
+
+/* One signed record, for rnp-bench verdict. It has no node, who did not sign it: the challenge says
+ * whom it is about. */
+static int write_reading(struct serve *s, const char *id,
+	const struct exchange_reading *reading)
+{
+	double rate = (double)reading->bytes_per_s;
+	struct stats once = { rate, rate, rate, 1, 0 };
+	json_t *record = bench_record("net", "exchange", NULL, "B/s", &once);
+	json_t *params = bench_params(record);
+	int rc;
+
+	json_set_text(params, "challenge_sha256", id);
+	json_set_i64(params, "bytes", reading->bytes);
+	json_set_i64(params, "down_ns", reading->down_ns);
+	json_set_i64(params, "up_ns", reading->up_ns);
+	rc = proof_sign(record, s->key, clock_now_ms() / 1000 * 1000);
+	pthread_mutex_lock(&s->output);
+	if (rc == 0)
+		rc = out_record(record);
+	pthread_mutex_unlock(&s->output);
+	json_decref(record);
+	return rc;
+}
+
+static enum httpd_when get_exchange(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct serve *s = ctx;
+
+	if (!s->key)
+		return httpd_error(r, 404, "this peer has no key to sign readings with");
+	return exchange_get(s->exchanges, q, r);
+}
+
+/* The best one is written when no more is to be gained. */
+static enum httpd_when post_exchange(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct exchange_reading reading = { .enough = false };
+	struct serve *s = ctx;
+
+	if (!s->key)
+		return httpd_error(r, 404, "this peer has no key to sign readings with");
+	exchange_post(s->exchanges, q, r, &reading);
+	if (r->status == 200 && reading.enough &&
+		exchange_take(s->exchanges, q->arg, &reading) &&
+		write_reading(s, q->arg, &reading) < 0)
+		return httpd_error(r, 500, "%s", err_get()->text);
+	return HTTPD_NOW;
+}
+
 const struct httpd_route serve_routes[] = {
 	{ "GET", "/v1/peer", get_peer, 0 },
 	{ "GET", "/v1/bytes/{n}", get_bytes, 0 },
 	{ "POST", "/v1/bytes", post_bytes, PEER_BYTES_MAX },
 	{ "POST", "/v1/echo", post_echo, PEER_BYTES_MAX },
 	{ "POST", "/v1/sum", post_sum, PEER_BYTES_MAX },
+	{ "GET", "/v1/exchange/{id}", get_exchange, 0 },
+	{ "POST", "/v1/exchange/{id}", post_exchange, (size_t)EXCHANGE_BYTES_MAX },
 	{ 0 },
 };

@@ -1,3 +1,4 @@
+#include <sodium.h>
 #include <string.h>
 
 #include "cmd/rnp-bench/commands.h"
@@ -7,13 +8,15 @@
 #include "common/io.h"
 #include "common/json.h"
 #include "common/key.h"
+#include "common/lines.h"
 #include "common/out.h"
 #include "common/poc.h"
 #include "common/policy.h"
 #include "common/prog.h"
 #include "common/proof.h"
+#include "common/schema.h"
 
-static const char *challenge_path, *key_path, *policy_name = "rnp-004";
+static const char *challenge_path, *bandwidth_path, *key_path, *policy_name = "rnp-004";
 
 static const struct opt opts[] = {
 	{ .name = "challenge",
@@ -22,6 +25,11 @@ static const struct opt opts[] = {
 		.to = &challenge_path,
 		.metavar = "F",
 		.help = "the challenge that was answered" },
+	{ .name = "bandwidth",
+		.kind = OPT_TEXT,
+		.to = &bandwidth_path,
+		.metavar = "F",
+		.help = "what your rnp-bench serve wrote about exchanges" },
 	{ .name = "policy",
 		.kind = OPT_TEXT,
 		.to = &policy_name,
@@ -55,6 +63,54 @@ static int read_challenge(struct poc_challenge *c, const struct key *k)
 	return rc;
 }
 
+/* Is it a record of our own rnp-bench serve about this challenge? Sets the reading. */
+static int take_reading(const json_t *record, const char *where, const struct key *k,
+	const char *id, int64_t *bytes_per_s)
+{
+	const json_t *params = json_object_get(record, "params");
+	const char *of = json_string_value(json_object_get(params, "challenge_sha256"));
+	struct proof_result r;
+
+	if (schema_check(record, where, "rnp.bench") < 0)
+		return -1;
+	if (!of || strcmp(of, id) != 0)
+		return 0;
+	proof_verify(record, &r);
+	if (!r.valid || !proof_signed_by(&r, k->address))
+		return err_set(EX_DATAERR, "%s: not signed by this key's %s", where,
+			k->address);
+	return json_get_i64(record, where, "median", 1, JSON_SAFE_INTEGER_MAX,
+		bytes_per_s);
+}
+
+/* Of several records about one challenge the last counts. */
+static int read_bandwidth(const struct poc_challenge *c, const struct key *k,
+	struct poc_judging *j)
+{
+	char id[2 * POC_HASH_BYTES + 1];
+	char *args[1] = { (char *)bandwidth_path };
+	struct lines l;
+	size_t len;
+	char *line;
+	int rc = 0, more = 1;
+
+	if (!bandwidth_path)
+		return 0;
+	sodium_bin2hex(id, sizeof id, c->sha256, sizeof c->sha256);
+	j->no_bandwidth = "the node exchanged no bytes with the verifier";
+	lines_open(&l, args, 1, JSON_RECORD_BYTES_MAX);
+	while (rc == 0 && (more = lines_next(&l, &line, &len)) > 0) {
+		json_t *record = json_parse_object(line, len, lines_where(&l));
+
+		rc = record ?
+			take_reading(record, lines_where(&l), k, id, &j->bandwidth_bps) :
+			-1;
+		json_decref(record);
+	}
+	lines_close(&l);
+	return rc < 0 || more < 0 ? -1 : 0;
+}
+
 /* Returns 1 passed, 0 not, -1 error. */
 static int judge(const json_t *answer, int64_t received_ms)
 {
@@ -68,7 +124,7 @@ static int judge(const json_t *answer, int64_t received_ms)
 	int rc = -1;
 
 	if (key_load(&k, key_path, NULL) < 0 || policy_load(&policy, policy_name) < 0 ||
-		read_challenge(&c, &k) < 0)
+		read_challenge(&c, &k) < 0 || read_bandwidth(&c, &k, &j) < 0)
 		goto out;
 	j.policy = &policy;
 	verdict = poc_judge(&c, answer, &j, &passed);

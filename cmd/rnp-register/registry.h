@@ -21,6 +21,7 @@
 #define REGISTRY_BODY_MAX      ((size_t)256 << 10)
 #define REGISTRY_BEAT_BODY_MAX ((size_t)8 << 10)
 #define REGISTRY_ANSWER_MAX    ((size_t)96 << 20) /* a CPU and eight H200 */
+#define REGISTRY_EXCHANGE_MAX  ((size_t)32 << 20) /* EXCHANGE_BYTES_MAX */
 #define REGISTRY_PAGE_MAX      1000
 #define REGISTRY_READERS       8
 
@@ -118,6 +119,10 @@ void registry_challenges_tick(void *registry);
 /* Within the writer's transaction: the verdict on a challenge (hex) is stored. Returns 0 or -1. */
 int registry_challenge_closed(struct registry *g, const char *sha256);
 enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_get_exchange(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_post_exchange(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
 
 /* The hash by which a record's content is known: of its canonical form without proof. */

@@ -12,6 +12,7 @@
 #include "cmd/rnp-register/registry.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/exchange.h"
 #include "common/json.h"
 #include "common/mem.h"
 #include "common/poc.h"
@@ -39,6 +40,7 @@ struct registry_challenger {
 	struct asked *buckets[BUCKETS];
 	int64_t nodes;
 	sqlite3_stmt *insert, *remove, *claims; /* of the writer's connection */
+	struct exchanges *exchanges; /* the bandwidth test of those that are asked */
 };
 
 static void close_challenge(struct asked *a)
@@ -68,6 +70,7 @@ void registry_challenger_close(struct registry *g)
 	sqlite3_finalize(ch->claims);
 	pthread_mutex_destroy(&ch->lock);
 	pthread_mutex_destroy(&ch->judging);
+	exchanges_free(ch->exchanges);
 	free(ch);
 	g->challenger = NULL;
 }
@@ -253,6 +256,7 @@ int registry_challenger_open(struct registry *g)
 	ch = g->challenger = xcalloc(1, sizeof *ch);
 	pthread_mutex_init(&ch->lock, NULL);
 	pthread_mutex_init(&ch->judging, NULL);
+	ch->exchanges = exchanges_new();
 	if (store_prepare(&g->db, &ch->insert,
 		    "INSERT OR REPLACE INTO challenges (sha256, body) VALUES (?, ?)") <
 			0 ||
@@ -297,10 +301,16 @@ static json_t *judge(struct registry *g, const struct poc_challenge *c,
 {
 	struct poc_judging j = { .received_ms = clock_now_ms(),
 		.elapsed_ns = elapsed_ns,
-		.no_bandwidth = "the registry does not measure it",
+		.no_bandwidth = "the node exchanged no bytes with the registry",
 		.policy = g->config.policy };
+	struct exchange_reading reading;
+	char id[2 * POC_HASH_BYTES + 1];
 	bool passed;
 	json_t *verdict;
+
+	sodium_bin2hex(id, sizeof id, c->sha256, sizeof c->sha256);
+	if (exchange_take(g->challenger->exchanges, id, &reading))
+		j.bandwidth_bps = reading.bytes_per_s;
 
 	pthread_mutex_lock(&g->challenger->judging);
 	verdict = poc_judge(c, answer, &j, &passed);
@@ -366,6 +376,66 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 		return HTTPD_NOW;
 	registry_put(g, p);
 	return HTTPD_LATER;
+}
+
+/* --- the bandwidth test ------------------------------------------------------------------- */
+
+/* Is the challenge of that hash open for this node? */
+static bool is_open(struct registry *g, const char *node, const char *id)
+{
+	char hex[2 * POC_HASH_BYTES + 1];
+	bool open = false;
+	struct asked *a;
+
+	pthread_mutex_lock(&g->challenger->lock);
+	a = *place_of(g->challenger, node);
+	if (a && a->c) {
+		sodium_bin2hex(hex, sizeof hex, a->c->sha256, sizeof a->c->sha256);
+		open = strcmp(hex, id) == 0;
+	}
+	pthread_mutex_unlock(&g->challenger->lock);
+	return open;
+}
+
+/* Only who has a challenge to answer may use the registry's line. False: r is filled. */
+static bool may_exchange(struct registry *g, struct httpd_request *q,
+	struct httpd_reply *r, const char *fields)
+{
+	const char *node = httpd_query(q, "node");
+
+	if (!g->challenger)
+		httpd_error(r, 404, "this registry issues no challenges");
+	else if (registry_query_known(q, r, fields) < 0 ||
+		registry_query_address(q, r, "node") < 0)
+		return false;
+	else if (!node || !q->arg)
+		httpd_error(r, 400, "which node's challenge?");
+	else if (!is_open(g, node, q->arg))
+		httpd_error(r, 409, "no such challenge to %s is open", node);
+	else
+		return true;
+	return false;
+}
+
+enum httpd_when registry_get_exchange(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct registry *g = ctx;
+
+	return may_exchange(g, q, r, "node bytes") ?
+		exchange_get(g->challenger->exchanges, q, r) :
+		HTTPD_NOW;
+}
+
+enum httpd_when registry_post_exchange(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct registry *g = ctx;
+	struct exchange_reading reading;
+
+	return may_exchange(g, q, r, "node token") ?
+		exchange_post(g->challenger->exchanges, q, r, &reading) :
+		HTTPD_NOW;
 }
 
 /* A request that nobody waits for. */

@@ -1,0 +1,30 @@
+/* bandwidth.h - the node's end of the bandwidth test: exchange random bytes with the verifier. */
+#ifndef RNP_BENCH_BANDWIDTH_H
+#define RNP_BENCH_BANDWIDTH_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "common/poc.h"
+
+/* One test that goes on beside the others: all share the time. */
+struct bandwidth {
+	const char *verifier,
+		*ca_file; /* URL of a registry or an rnp-bench serve; borrowed */
+	const struct poc_challenge *c;
+	pthread_t thread;
+	bool started;
+	int rc;
+	struct err error;
+};
+
+/* verifier NULL: nothing is done. */
+void bandwidth_start(struct bandwidth *b, const char *verifier, const char *ca_file,
+	const struct poc_challenge *c);
+
+/* Wait until it is done. Returns 0, or -1 with err_set: 69 the verifier is not there or does no such
+ * test, 75 busy or too slow, 65 it sends other than it promised. */
+int bandwidth_finish(struct bandwidth *b);
+
+#endif
