@@ -8,10 +8,11 @@
 
 #define SMALL_LEVELS 64
 #define STEP_MAX     8e37 /* centroids are f32 too */
+#define WORTH        0.996
 
-/* The bins that have elements. */
+/* The bins that have elements, over which they are taken to be even. */
 struct bin {
-	double n, centre, square, width; /* square: mean square of what is in it */
+	double n, low, width;
 };
 
 struct bins {
@@ -27,26 +28,28 @@ struct outcome {
 	struct quant_step step;
 };
 
+static double square_of(double centre, double width)
+{
+	return centre * centre + width * width / 12;
+}
+
 static void gather(struct bins *b, const uint64_t counts[QUANT_BINS])
 {
 	b->n = 0;
 	b->count = b->energy = b->most = 0;
-	for (uint32_t i = 0; i < QUANT_BINS; i++) {
-		double low = (double)half_float_of_bits(i << 18), high;
+	for (uint32_t i = 0; i < 0x7f800000u >> 18; i++) {
+		double low = (double)half_float_of_bits(i << 18), high = low * 1.03125;
 		struct bin *one = &b->bin[b->n];
 
-		if (!counts[i] || i >= 0x7f800000u >> 18)
+		if (!counts[i])
 			continue;
-		high = i + 1 < 0x7f800000u >> 18 ?
-			(double)half_float_of_bits((i + 1) << 18) :
-			low * 1.03125;
+		if (i + 1 < 0x7f800000u >> 18)
+			high = (double)half_float_of_bits((i + 1) << 18);
 		one->n = (double)counts[i];
-		one->width = high - low;
-		one->centre = i ? (low + high) / 2 : 0; /* almost all of these are 0 */
-		one->square = one->centre * one->centre +
-			(i ? one->width * one->width / 12 : 0);
+		one->low = low;
+		one->width = i ? high - low : 0; /* almost all of the lowest are 0 */
 		b->count += one->n;
-		b->energy += one->n * one->square;
+		b->energy += one->n * square_of(low + one->width / 2, one->width);
 		b->most = high;
 		b->n++;
 	}
@@ -74,45 +77,73 @@ static double group_error(const struct group *g)
 	return g->n > 0 ? g->square - g->rest * g->rest / g->n : 0;
 }
 
+/* All that is counted of a step. */
+struct tally {
+	struct group one, above;
+	double zero_error, level[SMALL_LEVELS], wide_bits;
+};
+
+/* n elements around `centre` that become level m */
+static void tally_level(struct tally *t, double n, double centre, double width, double m,
+	double step)
+{
+	double rest = centre - m * step, square = square_of(rest, width);
+
+	if (m < 1)
+		t->zero_error += n * square;
+	else
+		group_add(m < 2 ? &t->one : &t->above, n, rest, square);
+	if (m < SMALL_LEVELS)
+		t->level[(int)m] += n;
+}
+
+/* A bin, in pieces of one level each. */
+static void tally_bin(struct tally *t, const struct bin *v, double step, double rounding)
+{
+	double at = v->low, end = v->low + v->width;
+
+	do {
+		double m = floor(at / step + rounding), edge = (m + 1 - rounding) * step;
+
+		if (edge <= at) {
+			m++;
+			edge += step;
+		}
+		edge = edge < end ? edge : end;
+		tally_level(t, v->width > 0 ? v->n * (edge - at) / v->width : v->n,
+			(at + edge) / 2, edge - at, m, step);
+		at = edge;
+	} while (at < end);
+}
+
 static void try(struct outcome *o, const struct bins *b, double step, double rounding,
 	bool want_bits)
 {
-	struct group one = { 0 }, above = { 0 };
-	double level[SMALL_LEVELS] = { 0 }, wide_bits = 0, zero_error = 0, shift;
+	struct tally t = { .zero_error = 0 };
 
 	for (int i = 0; i < b->n; i++) {
 		const struct bin *v = &b->bin[i];
-		double m = floor(v->centre / step + rounding);
-		double rest = v->centre - m * step;
-		double square = rest * rest + v->width * v->width / 12;
+		double rest = (0.5 - rounding) * step;
 
-		if (m < 1) {
-			zero_error += v->n * v->square;
-		} else if (m < 2) {
-			group_add(&one, v->n, rest, square);
-		} else if (v->width < step / 4) {
-			group_add(&above, v->n, rest, square);
-		} else { /* all over the interval of a level */
-			rest = (0.5 - rounding) * step;
-			group_add(&above, v->n, rest, step * step / 12 + rest * rest);
+		if (v->low < step * SMALL_LEVELS / 2) {
+			tally_bin(&t, v, step, rounding);
+			continue;
 		}
-		if (m < SMALL_LEVELS)
-			level[(int)m] += v->n;
-		else if (want_bits)
-			wide_bits += share_bits(v->n, b->count) +
-				v->n * (log2(v->width / step > 1 ? v->width / step : 1));
+		/* all over the interval of a level */
+		group_add(&t.above, v->n, rest, step * step / 12 + rest * rest);
+		if (want_bits)
+			t.wide_bits += share_bits(v->n, b->count) +
+				v->n * log2(v->width / step > 1 ? v->width / step : 1);
 	}
-	o->error = zero_error + group_error(&one) + group_error(&above);
-	o->bits = wide_bits;
+	o->error = t.zero_error + group_error(&t.one) + group_error(&t.above);
+	o->bits = t.wide_bits + b->count - t.level[0]; /* signs */
 	for (int m = 0; want_bits && m < SMALL_LEVELS; m++)
-		o->bits += share_bits(level[m], b->count);
-	o->bits += b->count - level[0]; /* signs */
-	shift = above.n > 0 ? -above.rest / above.n : 0;
+		o->bits += share_bits(t.level[m], b->count);
 	o->step = (struct quant_step){ .step = (float)step,
 		.inverse = (float)(1 / step),
 		.rounding = (float)rounding,
-		.first = (float)(step + (one.n > 0 ? one.rest / one.n : 0)),
-		.shift = (float)shift };
+		.first = (float)(step + (t.one.n > 0 ? t.one.rest / t.one.n : 0)),
+		.shift = (float)(t.above.n > 0 ? -t.above.rest / t.above.n : 0) };
 }
 
 /* The widest step with at most that error, by halving the interval on a logarithmic scale. */
@@ -147,8 +178,9 @@ void grad_step(struct quant_step *out, const uint64_t counts[QUANT_BINS], double
 		if (!thorough && i != 2) /* 0.4 is good everywhere */
 			continue;
 		widest(&o, b, error * error * b->energy, roundings[i],
-			thorough ? 40 : 18);
-		if (o.bits < best.bits)
+			thorough ? 26 : 18);
+		/* a dead zone makes the levels beside 0 unlike each other, which costs the coder a little */
+		if (o.bits < best.bits * (i ? WORTH : 1))
 			best = o;
 	}
 	if (b->energy > 0 && best.step.step >= QUANT_TINY)
