@@ -113,6 +113,24 @@ relative_error() {
 	assert_failure
 }
 
+@test "compress: a GPU writes the same bytes and reads them" {
+	# the CUDA sources on the emulation of tests/kernels/cuda_emu.h
+	export RNP_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so
+	head -c 270000 g.f32 >part
+	for m in lossless f16 q8 q4:sigma:stochastic ecq:0.01 ecq:0.0005:chunk e3m0 qsgd:80 topk; do
+		rnp-train compress --device cpu --method $m --seed 5 part >cpu.rnpg
+		rnp-train compress --device cuda --method $m --seed 5 --stats part 2>s.json | cmp - cpu.rnpg
+		jq -e '.device == "emulation"' s.json
+		rnp-train decompress --device cpu cpu.rnpg >cpu.f32
+		rnp-train decompress --device cuda cpu.rnpg | cmp - cpu.f32
+	done
+	rnp-train compress --device cpu --method topk --error-feedback cpu.rest part >cpu.rnpg
+	rnp-train compress --device cuda --method topk --error-feedback cuda.rest part | cmp - cpu.rnpg
+	cmp cpu.rest cuda.rest
+	printf '\x5a' | dd of=cpu.rnpg bs=1 seek=300 conv=notrunc status=none
+	refused 65 "checksum" rnp-train decompress --device cuda --out out cpu.rnpg
+}
+
 @test "compress: error feedback sends later what it did not send" {
 	rnp-train compress --method topk --error-feedback e.f32 g.f32 >1.rnpg
 	cp e.f32 first.f32

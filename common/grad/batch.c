@@ -77,6 +77,29 @@ static void free_both(struct grad_batch *b, void *host, void *device)
 		free(host);
 }
 
+/* The planes that lie without gaps, whose chunks are the coder's. */
+static int alloc_apart(struct grad_batch *b)
+{
+	uint64_t most = 0, chunks = b->chunks_max;
+
+	for (int p = 0; p < b->layout.planes; p++) {
+		const struct quant_plane *plane = &b->layout.plane[p];
+		uint64_t room = huff_bound(chunks * plane->stride, plane->stride);
+
+		b->apart[p] = plane->coded && plane->bytes == plane->stride &&
+			plane->stride <= HUFF_CHUNK_MAX;
+		if (!b->apart[p])
+			continue;
+		b->coded[p] = xmalloc(room);
+		b->at[p] = xcalloc(chunks + 1, sizeof *b->at[p]);
+		most = room > most ? room : most;
+	}
+	b->pieces = xcalloc(chunks * QUANT_PLANES_MAX, sizeof *b->pieces);
+	if (grad_alloc(b, (void **)&b->d_coded, most) < 0)
+		return -1;
+	return grad_alloc(b, (void **)&b->d_at, (chunks + 1) * sizeof *b->d_at);
+}
+
 int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 {
 	enum cpu_level level;
@@ -118,11 +141,18 @@ int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 	if (g->bf16 && !b->g.q.bf16 &&
 		grad_alloc(b, (void **)&b->floats, b->elements * 4) < 0)
 		return -1;
-	return 0;
+	return b->host ? 0 : alloc_apart(b);
 }
 
 void grad_batch_release(struct grad_batch *b)
 {
+	for (int p = 0; p < QUANT_PLANES_MAX; p++) {
+		free(b->coded[p]);
+		free(b->at[p]);
+	}
+	free(b->pieces);
+	b->d->ops->free(b->d, b->d_coded);
+	b->d->ops->free(b->d, b->d_at);
 	free_both(b, b->planes, b->d_planes);
 	free_both(b, b->used, b->d_used);
 	free_both(b, b->steps, b->d_steps);
@@ -155,28 +185,127 @@ int grad_batch_job(struct grad_batch *b, struct quant_job *j, uint64_t first, ui
 		b->d->ops->put(b->d, b->d_steps, b->steps, b->chunks * sizeof *b->steps));
 }
 
-int grad_batch_get(struct grad_batch *b)
+/* Bytes of plane p in n elements: chunks but the last are whole. */
+static uint64_t plane_bytes(const struct grad_batch *b, int p, uint64_t n)
 {
-	struct dev *d = b->d;
+	struct quant_layout last;
 
-	if (b->host)
-		return 0;
-	if (grad_dev(b,
-		    d->ops->get(d, b->planes, b->d_planes,
-			    b->layout.chunk_bytes * b->chunks)) < 0)
-		return -1;
-	return grad_dev(b, d->ops->get(d, b->used, b->d_used, b->chunks * 4));
+	quant_layout(&last, &b->g.q, grad_batch_length(b, b->chunks - 1, n));
+	return (b->chunks - 1) * b->layout.plane[p].stride + last.plane[p].bytes;
 }
 
-int grad_batch_put(struct grad_batch *b)
+/* Plane p coded by the device. */
+static int get_coded(struct grad_batch *b, int p, uint64_t n)
 {
 	struct dev *d = b->d;
+	const struct quant_plane *plane = &b->layout.plane[p];
+	const unsigned char *from = quant_plane_at(&b->layout, b->d_planes, b->chunks, 0,
+		p);
+
+	if (grad_dev(b,
+		    d->ops->huff->encode(d, b->d_coded, b->d_at, from,
+			    plane_bytes(b, p, n), plane->stride)) < 0 ||
+		grad_dev(b,
+			d->ops->get(d, b->at[p], b->d_at,
+				(b->chunks + 1) * sizeof *b->d_at)) < 0)
+		return -1;
+	return grad_dev(b, d->ops->get(d, b->coded[p], b->d_coded, b->at[p][b->chunks]));
+}
+
+/* What of the variable plane is used. */
+static int get_variable(struct grad_batch *b, int p)
+{
+	for (uint64_t c = 0; c < b->chunks; c++)
+		if (b->used[c] &&
+			grad_dev(b,
+				b->d->ops->get(b->d,
+					quant_plane_at(&b->layout, b->planes, b->chunks,
+						c, p),
+					quant_plane_at(&b->layout, b->d_planes, b->chunks,
+						c, p),
+					b->used[c])) < 0)
+			return -1;
+	return 0;
+}
+
+/* Where plane p begins, on the host and on the device. */
+static unsigned char *plane_start(const struct grad_batch *b, unsigned char *base, int p)
+{
+	return quant_plane_at(&b->layout, base, b->chunks, 0, p);
+}
+
+int grad_batch_get(struct grad_batch *b, uint64_t n, bool symbols)
+{
+	struct dev *d = b->d;
+	int rc = 0;
 
 	if (b->host)
 		return 0;
-	if (grad_dev(b,
-		    d->ops->put(d, b->d_planes, b->planes,
-			    b->layout.chunk_bytes * b->chunks)) < 0)
+	if (grad_dev(b, d->ops->get(d, b->used, b->d_used, b->chunks * 4)) < 0)
 		return -1;
-	return grad_dev(b, d->ops->put(d, b->d_used, b->used, b->chunks * 4));
+	for (int p = 0; p < b->layout.planes && rc == 0; p++) {
+		if (b->apart[p])
+			rc = get_coded(b, p, n);
+		else if (b->layout.plane[p].variable)
+			rc = get_variable(b, p);
+		if (rc == 0 && !b->layout.plane[p].variable &&
+			(!b->apart[p] || (symbols && p == 0)))
+			rc = grad_dev(b,
+				d->ops->get(d, plane_start(b, b->planes, p),
+					plane_start(b, b->d_planes, p),
+					b->chunks * b->layout.plane[p].stride));
+	}
+	return rc;
+}
+
+/* Plane p to the device as it is coded, to be decoded there. */
+static int put_coded(struct grad_batch *b, int p, uint64_t n, uint32_t *bad)
+{
+	struct dev *d = b->d;
+	const struct quant_plane *plane = &b->layout.plane[p];
+	uint64_t *at = b->at[p];
+	uint32_t failed;
+
+	for (uint64_t c = 0; c < b->chunks; c++) {
+		const struct grad_piece *piece =
+			&b->pieces[c * QUANT_PLANES_MAX + (uint64_t)p];
+
+		/* no chunk of the coder is longer, and so it fits */
+		if (piece->bytes > plane->stride + 1) {
+			*bad += 1;
+			return 0;
+		}
+		memcpy(b->coded[p] + at[c], piece->from, piece->bytes);
+		at[c + 1] = at[c] + piece->bytes;
+	}
+	if (grad_dev(b, d->ops->put(d, b->d_coded, b->coded[p], at[b->chunks])) < 0 ||
+		grad_dev(b, d->ops->put(d, b->d_at, at, (b->chunks + 1) * sizeof *at)) <
+			0 ||
+		grad_dev(b,
+			d->ops->huff->decode(d, plane_start(b, b->d_planes, p), b->bad,
+				b->d_coded, at[b->chunks], b->d_at, plane_bytes(b, p, n),
+				plane->stride)) < 0 ||
+		grad_dev(b, d->ops->get(d, &failed, b->bad, sizeof failed)) < 0)
+		return -1;
+	*bad += failed;
+	return 0;
+}
+
+int grad_batch_put(struct grad_batch *b, uint64_t n, uint32_t *bad)
+{
+	struct dev *d = b->d;
+	int rc = 0;
+
+	*bad = 0;
+	if (b->host)
+		return 0;
+	for (int p = 0; p < b->layout.planes && rc == 0; p++)
+		rc = b->apart[p] ?
+			put_coded(b, p, n, bad) :
+			grad_dev(b,
+				d->ops->put(d, plane_start(b, b->d_planes, p),
+					plane_start(b, b->planes, p),
+					b->chunks * b->layout.plane[p].stride));
+	return rc < 0 ? -1 :
+			grad_dev(b, d->ops->put(d, b->d_used, b->used, b->chunks * 4));
 }

@@ -8,6 +8,12 @@
 #include "common/grad/grad.h"
 #include "kernels/huff.h"
 
+/* A plane of a chunk as it is coded. */
+struct grad_piece {
+	const unsigned char *from;
+	uint64_t bytes;
+};
+
 struct grad_batch {
 	struct dev *d;
 	struct grad g;
@@ -26,6 +32,11 @@ struct grad_batch {
 	uint32_t *bad;  /* device */
 	uint32_t *bins; /* device, of ecq:E:chunk */
 	float *floats;  /* device: of bf16 that a lossy method works on, else NULL */
+	/* planes that a device apart codes itself: lest all symbols travel */
+	bool apart[QUANT_PLANES_MAX];
+	unsigned char *coded[QUANT_PLANES_MAX], *d_coded;
+	uint64_t *at[QUANT_PLANES_MAX], *d_at; /* where chunks are in them */
+	struct grad_piece *pieces; /* of the decoder: plane by plane, a chunk each */
 	unsigned char *slots;
 	uint64_t
 		slot_bytes; /* a chunk with all before its payload, and room for the coder */
@@ -40,8 +51,11 @@ uint32_t grad_batch_length(const struct grad_batch *b, uint64_t c, uint64_t n);
 
 /* Fill in a job for n elements at `first`, its elements apart, and bring the steps to the device. */
 int grad_batch_job(struct grad_batch *b, struct quant_job *j, uint64_t first, uint64_t n);
-int grad_batch_get(struct grad_batch *b); /* planes and lengths from the device */
-int grad_batch_put(struct grad_batch *b); /* and to it */
+/* Planes and lengths of n elements from the device, coded where the device does that; symbols: also the symbols of the first
+ * plane, to be counted. */
+int grad_batch_get(struct grad_batch *b, uint64_t n, bool symbols);
+/* And to it; *bad: how many chunks it could not decode. */
+int grad_batch_put(struct grad_batch *b, uint64_t n, uint32_t *bad);
 
 bool grad_on_host(const struct dev *d);
 int grad_alloc(struct grad_batch *b, void **out, uint64_t bytes);

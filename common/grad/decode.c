@@ -32,11 +32,12 @@ static uint32_t get_length(const unsigned char *from)
 	return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16;
 }
 
-/* One plane from at .. end; returns where it ends, or NULL: there is no such plane. */
-static const unsigned char *get_plane(const struct grad_batch *b, struct huff_work *w,
-	const struct quant_plane *plane, unsigned char *to, uint32_t *used,
-	const unsigned char *at, const unsigned char *end)
+/* Plane p of chunk c from at .. end; returns where it ends, or NULL: there is no such plane. */
+static const unsigned char *get_plane(struct grad_batch *b, struct huff_work *w,
+	const struct quant_plane *plane, uint64_t c, int p, const unsigned char *at,
+	const unsigned char *end)
 {
+	unsigned char *to = quant_plane_at(&b->layout, b->planes, b->chunks, c, p);
 	uint32_t length = plane->bytes;
 
 	if (plane->coded || plane->variable) {
@@ -47,13 +48,18 @@ static const unsigned char *get_plane(const struct grad_batch *b, struct huff_wo
 	}
 	if (length > (uint64_t)(end - at))
 		return NULL;
+	if (b->apart[p]) {
+		b->pieces[c * QUANT_PLANES_MAX + (uint64_t)p] = (struct grad_piece){ at,
+			length };
+		return at + length;
+	}
 	if (plane->coded)
 		return b->huff->decode(w, to, plane->bytes, at, length) < 0 ? NULL :
 									      at + length;
 	if (length > plane->bytes)
 		return NULL;
 	if (plane->variable)
-		*used = length;
+		b->used[c] = length;
 	memcpy(to, at, length);
 	return at + length;
 }
@@ -81,9 +87,7 @@ static enum fault open_chunk(struct grad_decoder *r, struct huff_work *w, uint64
 	}
 	quant_layout(&l, &b->g.q, n);
 	for (int p = 0; p < l.planes && at; p++)
-		at = get_plane(b, w, &l.plane[p],
-			quant_plane_at(&l, b->planes, b->chunks, c, p), &b->used[c], at,
-			end);
+		at = get_plane(b, w, &l.plane[p], c, p, at, end);
 	return at == end ? FAULT_NONE : FAULT_PLANES;
 }
 
@@ -208,6 +212,13 @@ static int read_batch(struct grad_decoder *r, uint64_t *n)
 	return 0;
 }
 
+static int malformed(const struct grad_decoder *r, const char *what)
+{
+	return err_set(EX_DATAERR, "chunks %llu to %llu: %s are malformed",
+		(unsigned long long)r->chunks,
+		(unsigned long long)(r->chunks + r->b.chunks - 1), what);
+}
+
 static int give(struct grad_decoder *r, void *elements, uint64_t n)
 {
 	struct grad_batch *b = &r->b;
@@ -215,8 +226,11 @@ static int give(struct grad_decoder *r, void *elements, uint64_t n)
 	struct quant_job job;
 	uint32_t bad;
 
-	if (open_chunks(r) < 0 || grad_batch_put(b) < 0 ||
-		grad_batch_job(b, &job, r->elements, n) < 0)
+	if (open_chunks(r) < 0 || grad_batch_put(b, n, &bad) < 0)
+		return -1;
+	if (bad)
+		return malformed(r, "planes");
+	if (grad_batch_job(b, &job, r->elements, n) < 0)
 		return -1;
 	job.elements = b->floats ? (void *)b->floats : elements;
 	if (grad_dev(b, d->ops->fill(d, b->bad, 0, 1)) < 0 ||
@@ -224,9 +238,7 @@ static int give(struct grad_decoder *r, void *elements, uint64_t n)
 		grad_dev(b, d->ops->get(d, &bad, b->bad, sizeof bad)) < 0)
 		return -1;
 	if (bad)
-		return err_set(EX_DATAERR, "chunks %llu to %llu: levels are malformed",
-			(unsigned long long)r->chunks,
-			(unsigned long long)(r->chunks + b->chunks - 1));
+		return malformed(r, "levels");
 	if (b->floats)
 		return grad_dev(b, d->ops->quant->narrow(d, elements, b->floats, n));
 	return 0;

@@ -44,16 +44,24 @@ static void put_length(unsigned char *to, uint32_t v)
 	to[2] = (unsigned char)(v >> 16);
 }
 
-/* One plane to `to`; returns the bytes it took. */
+/* Plane p of chunk c to `to`; returns the bytes it took. */
 static uint32_t put_plane(const struct grad_encoder *e, struct huff_work *w,
-	const struct quant_plane *plane, const unsigned char *from, uint32_t used,
-	unsigned char *to, struct grad_stats *part)
+	const struct quant_plane *plane, uint64_t c, int p, unsigned char *to,
+	struct grad_stats *part)
 {
-	uint32_t bytes = plane->variable ? used : plane->bytes, coded;
+	const unsigned char *from = quant_plane_at(&e->b.layout, e->b.planes, e->b.chunks,
+		c, p);
+	uint32_t bytes = plane->variable ? e->b.used[c] : plane->bytes, coded;
 	uint32_t counts[256] = { 0 };
 
 	if (plane->coded) {
-		coded = e->b.huff->encode(w, to + GRAD_LENGTH_BYTES, from, bytes);
+		if (e->b.apart[p]) {
+			coded = (uint32_t)(e->b.at[p][c + 1] - e->b.at[p][c]);
+			memcpy(to + GRAD_LENGTH_BYTES, e->b.coded[p] + e->b.at[p][c],
+				coded);
+		} else {
+			coded = e->b.huff->encode(w, to + GRAD_LENGTH_BYTES, from, bytes);
+		}
 		put_length(to, coded);
 		if (part) {
 			e->b.huff->count(counts, from, bytes);
@@ -86,9 +94,8 @@ static void build_chunk(struct grad_encoder *e, struct huff_work *w, uint64_t c,
 		to += GRAD_STEP_BYTES;
 	}
 	for (int p = 0; p < l.planes; p++)
-		to += put_plane(e, w, &l.plane[p],
-			quant_plane_at(&l, e->b.planes, e->b.chunks, c, p), e->b.used[c],
-			to, e->stats && p == 0 ? &e->parts[c] : NULL);
+		to += put_plane(e, w, &l.plane[p], c, p, to,
+			e->stats && p == 0 ? &e->parts[c] : NULL);
 	bytes = (uint32_t)(to - payload);
 	grad_put32(slot, bytes);
 	grad_put32(slot + 4, n);
@@ -222,7 +229,7 @@ static int quantise(struct grad_encoder *e, const void *elements, uint64_t n,
 	}
 	if (feedback && grad_dev(b, d->ops->quant->remain(d, feedback, e->sent, n)) < 0)
 		return -1;
-	return grad_batch_get(b);
+	return grad_batch_get(b, n, e->stats != NULL);
 }
 
 static int write_batch(struct grad_encoder *e, uint64_t n)
