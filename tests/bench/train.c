@@ -3,11 +3,14 @@
  *
  * usage: train [--quick] [--f32] [--device D] [shape ...]
  * Shapes are those of performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, parameters (its two matrices of a
- * GPT-2's hidden layer, 4 wide, against our three). --quick: one record of tokens a second, for scripts that alternate. */
+ * GPT-2's hidden layer, 4 wide, against our three). --quick: one turn and tokens a second
+ * alone, for scripts that alternate. `speed of a core` goes by processor time: others on the machine disturb it less, if threads that wait sleep
+ * (OMP_WAIT_POLICY=passive). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "common/clock.h"
 #include "common/err.h"
@@ -117,11 +120,19 @@ static void batch(uint32_t *tokens, uint32_t *targets, uint64_t n, uint32_t voca
 		targets[i] = tokens[(i + 1) % n];
 }
 
-/* Seconds of a step, over about a second and at least three steps. */
-static double time_steps(struct lm_train *t, const uint32_t *tokens,
-	const uint32_t *targets)
+static int64_t worked_ns(void)
 {
-	int64_t from = clock_mono_ns(), now;
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* Seconds of a step, over about a second and at least three steps; *worked: of processor time, of all threads. */
+static double time_steps(struct lm_train *t, const uint32_t *tokens,
+	const uint32_t *targets, double *worked)
+{
+	int64_t from = clock_mono_ns(), work_from = worked_ns(), now;
 	struct lm_step step;
 	int steps = 0;
 
@@ -130,6 +141,7 @@ static double time_steps(struct lm_train *t, const uint32_t *tokens,
 		steps++;
 		now = clock_mono_ns();
 	} while (steps < 3 || now - from < 1000000000);
+	*worked = (double)(worked_ns() - work_from) / steps / 1e9;
 	return (double)(now - from) / steps / 1e9;
 }
 
@@ -138,7 +150,8 @@ static void measure(const struct shape *s)
 	struct lm_config c = config_of(s);
 	double rows = (double)s->batch * s->positions;
 	double flop = lm_config_train_flop(&c, s->positions) * rows;
-	double tokens_s[ROUNDS], rate[ROUNDS], matrix[ROUNDS];
+	double tokens_s[ROUNDS], rate[ROUNDS], matrix[ROUNDS], worked_s[ROUNDS], worked;
+	int rounds = quick ? 1 : ROUNDS;
 	uint32_t *tokens = xcalloc((size_t)rows, 4), *targets = xcalloc((size_t)rows, 4);
 	struct lm_train_options o;
 	struct lm_train_plan plan;
@@ -156,19 +169,24 @@ static void measure(const struct shape *s)
 	must(lm_train_open(&t, &dev, &o));
 	must(lm_train_init(t, 1));
 	batch(tokens, targets, (uint64_t)rows, s->vocab);
-	time_steps(t, tokens, targets);
+	time_steps(t, tokens, targets, &worked);
 	getrusage(RUSAGE_SELF, &after);
-	for (int i = 0; i < ROUNDS; i++) {
-		tokens_s[i] = rows / time_steps(t, tokens, targets);
+	for (int i = 0; i < rounds; i++) {
+		tokens_s[i] = rows / time_steps(t, tokens, targets, &worked);
+		worked_s[i] = rows / worked;
 		rate[i] = flop * tokens_s[i] / rows;
 		matrix[i] = quick ? 1 : matrix_rate();
 	}
 	lm_train_close(t);
 	free(tokens), free(targets);
-	snprintf(more, sizeof more, ",\"parameters\":%llu,\"peer_parameters\":%.0f",
-		(unsigned long long)lm_config_params(&c), s->peer_params);
-	stats_of(tokens_s, ROUNDS, &v);
+	snprintf(more, sizeof more,
+		",\"parameters\":%llu,\"peer_parameters\":%.0f,\"peak_bytes\":%ld",
+		(unsigned long long)lm_config_params(&c), s->peer_params,
+		after.ru_maxrss * 1024);
+	stats_of(tokens_s, (size_t)rounds, &v);
 	record(s, "speed", "token/s", &v, more);
+	stats_of(worked_s, (size_t)rounds, &v);
+	record(s, "speed of a core", "token/s", &v, "");
 	if (quick)
 		return;
 	stats_of(rate, ROUNDS, &v);

@@ -1,0 +1,140 @@
+"""The Llama family in PyTorch, for comparison: steps of AdamW on given parameters, and their speed.
+
+usage: llama_torch.py step DIR     DIR/model.json, parameters.f32, batch.u32 -> loss.f64, after.f32
+       llama_torch.py speed LAYERS WIDTH HEADS HIDDEN VOCAB BATCH POSITIONS SECONDS
+
+Exit 77: there is no PyTorch.
+"""
+import json
+import math
+import sys
+import time
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as e:
+    print(f"llama_torch: {e}", file=sys.stderr)
+    sys.exit(77)
+
+
+def shapes(c):
+    """The order of common/lm/layout.h."""
+    q, kv = c["heads"] * c["head_dim"], c["kv_heads"] * c["head_dim"]
+    d, h = c["dim"], c["hidden"]
+    out = [(c["vocab"], d)]
+    for _ in range(c["layers"]):
+        out += [(d,), (q, d), (kv, d), (kv, d)]
+        out += [(q,), (kv,), (kv,)] if c["qkv_bias"] else []
+        out += [(d, q), (d,), (h, d), (h, d), (d, h)]
+    out += [(d,)] + ([] if c["tied"] else [(c["vocab"], d)])
+    return out
+
+
+def norm(x, w, eps):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * w
+
+
+def turn(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def loss_of(c, w, tokens, targets):
+    w = iter(w)
+    embedding = next(w)
+    n, t = tokens.shape
+    dh = c["head_dim"]
+    angle = torch.arange(t).double()[:, None] * c["base"] ** (
+        -torch.arange(0, dh, 2).double() / dh)
+    cos, sin = angle.cos().float(), angle.sin().float()
+    ahead = torch.ones(t, t, dtype=torch.bool).triu(1)
+    x = F.embedding(tokens, embedding)
+    for _ in range(c["layers"]):
+        h = norm(x, next(w), c["eps"])
+        m = [next(w) for _ in range(3)]
+        b = [next(w) for _ in range(3)] if c["qkv_bias"] else [None] * 3
+        q, k, v = (F.linear(h, m[i], b[i]).view(n, t, -1, dh).transpose(1, 2)
+                   for i in range(3))
+        q, k = turn(q, cos, sin), turn(k, cos, sin)
+        group = c["heads"] // c["kv_heads"]
+        if group > 1:
+            k, v = (y.repeat_interleave(group, 1) for y in (k, v))
+        s = (q @ k.transpose(2, 3)) / math.sqrt(dh)
+        p = s.masked_fill(ahead, -math.inf).softmax(-1)
+        x = x + F.linear((p @ v).transpose(1, 2).reshape(n, t, -1), next(w))
+        h = norm(x, next(w), c["eps"])
+        gate, up, down = next(w), next(w), next(w)
+        x = x + F.linear(F.silu(F.linear(h, gate)) * F.linear(h, up), down)
+    x = norm(x, next(w), c["eps"])
+    out = embedding if c["tied"] else next(w)
+    return F.cross_entropy(F.linear(x, out).view(n * t, -1), targets.reshape(-1))
+
+
+def optimiser(w, decay):
+    return torch.optim.AdamW(
+        [{"params": [p for p in w if p.dim() == 2], "weight_decay": decay},
+         {"params": [p for p in w if p.dim() == 1], "weight_decay": 0.0}],
+        lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
+
+
+def step(c, w, o, tokens, targets, lr):
+    for g in o.param_groups:
+        g["lr"] = lr
+    loss = loss_of(c, w, tokens, targets)
+    o.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(w, 1.0)
+    o.step()
+    return loss.item()
+
+
+def load(path, kind):
+    with open(path, "rb") as f:
+        return torch.frombuffer(bytearray(f.read()), dtype=kind)
+
+
+def steps(directory):
+    with open(f"{directory}/model.json", encoding="ascii") as f:
+        c = json.load(f)
+    flat = load(f"{directory}/parameters.f32", torch.float32)
+    w, at = [], 0
+    for s in shapes(c):
+        n = math.prod(s)
+        w.append(flat[at:at + n].view(s).clone().requires_grad_())
+        at += n
+    batch = load(f"{directory}/batch.u32", torch.int32).long()
+    batch = batch.view(c["steps"], 2, c["batch"], c["positions"])
+    o = optimiser(w, 0.1)
+    losses = [step(c, w, o, b[0], b[1], 1e-3) for b in batch]
+    with open(f"{directory}/loss.f64", "wb") as f:
+        f.write(torch.tensor(losses, dtype=torch.float64).numpy().tobytes())
+    with open(f"{directory}/after.f32", "wb") as f:
+        f.write(torch.cat([p.detach().view(-1) for p in w]).numpy().tobytes())
+
+
+def speed(layers, dim, heads, hidden, vocab, n, t, seconds):
+    c = {"layers": layers, "dim": dim, "heads": heads, "kv_heads": heads,
+         "head_dim": dim // heads, "hidden": hidden, "vocab": vocab, "qkv_bias": False,
+         "tied": True, "base": 1e4, "eps": 1e-5}
+    torch.manual_seed(1)
+    w = [(torch.randn(s) * 0.02 if len(s) == 2 else torch.ones(s)).requires_grad_()
+         for s in shapes(c)]
+    o = optimiser(w, 0.1)
+    tokens = torch.randint(vocab, (n, t))
+    targets = tokens.roll(-1)
+    step(c, w, o, tokens, targets, 1e-4)
+    start, count = time.monotonic(), 0
+    while count < 2 or time.monotonic() - start < seconds:
+        step(c, w, o, tokens, targets, 1e-4)
+        count += 1
+    import resource
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(n * t * count / (time.monotonic() - start), rss)
+
+
+if sys.argv[1] == "step":
+    torch.set_num_threads(1)
+    steps(sys.argv[2])
+else:
+    speed(*map(int, sys.argv[2:9]), float(sys.argv[9]))
