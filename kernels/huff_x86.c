@@ -685,6 +685,12 @@ AVX512 static int get_streams_bmi2(struct huff_work *w, unsigned char *out, uint
 			.start = in + from[i],
 			.out_start = out + first };
 	}
+	/* so many short streams, each from its end to its start, are not what a core's own prefetcher sees: without
+	 * this, data that is not in the cache takes half as long again */
+	for (uint32_t i = 0; i < from[streams]; i += 64)
+		__builtin_prefetch(in + i);
+	for (uint32_t i = 0; i < n; i += 64)
+		__builtin_prefetch(out + i, 1);
 	make_table(w->table, length, symbols);
 	for (unsigned i = 0; i < streams; i += group) {
 		int rc = group == 8 ? beside_8(s + i, w->table, length) :
