@@ -1,5 +1,6 @@
 /* Elements are independent where a method allows it (grid-stride loops); a block with a scale is a warp's work; what
- * has a bit stream beside its symbols is a chunk a thread block, tile by tile; topk is a block a thread block. */
+ * has a bit stream beside its symbols is a chunk a thread block, tile by tile; topk is a block a thread block.
+ * (long because all methods share a job and its planes) */
 #include "kernels/cuda.cuh"
 
 #define THREADS 256

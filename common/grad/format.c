@@ -1,10 +1,11 @@
 /* The header of a container, written and read. */
+#include "common/grad/format.h"
+
 #include <math.h>
 #include <sodium.h>
 #include <string.h>
 
 #include "common/err.h"
-#include "common/grad/format.h"
 
 enum {
 	FLAG_BF16 = 1,

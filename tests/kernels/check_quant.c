@@ -325,6 +325,7 @@ static void elementwise(struct kcheck *k, enum data kind, uint64_t n)
 	struct kcase c = { .arguments = &p, .work = (double)n * 4, .unit = "B" };
 	uint32_t *words = zeroed(n * 8), *bins = zeroed(chunks * QUANT_BINS * 4);
 	float *x = zeroed(n * 4), *y = zeroed(n * 4), *want = zeroed(n * 4);
+	uint16_t *half = zeroed(n * 2);
 
 	kcheck_random(words, n * 8, n);
 	for (uint64_t i = 0; i < n; i++) {
@@ -347,9 +348,9 @@ static void elementwise(struct kcheck *k, enum data kind, uint64_t n)
 	kcheck_case(k, &c);
 
 	for (uint64_t i = 0; i < n; i++)
-		((uint16_t *)want)[i] = bf16_from_f32(x[i]);
+		half[i] = bf16_from_f32(x[i]);
 	p.x = kcheck_put(k, x, n * 4, 4);
-	c.run = run_narrow, c.out_bytes = n * 2, c.offset = 2;
+	c.run = run_narrow, c.want = half, c.out_bytes = n * 2, c.offset = 2;
 	snprintf(c.label, sizeof c.label, "narrow, %s", data_names[kind]);
 	kcheck_case(k, &c);
 
@@ -380,5 +381,5 @@ static void elementwise(struct kcheck *k, enum data kind, uint64_t n)
 	c.want = want, c.out_bytes = n * 4, c.offset = 12, c.run = run_carry;
 	snprintf(c.label, sizeof c.label, "carry, %s", data_names[kind]);
 	kcheck_case(k, &c);
-	free(words), free(bins), free(x), free(y), free(want);
+	free(words), free(bins), free(x), free(y), free(want), free(half);
 }
