@@ -73,6 +73,7 @@ int cuda_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
 	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
 	uint32_t chunk);
 int cuda_product(struct dev *d, const struct product *p); /* without tensor cores */
+int cuda_lm_project(struct dev *d, const struct lm_project *p);
 
 extern const struct lm_ops lm_cuda_ops;
 extern const struct quant_ops quant_cuda_ops;

@@ -9,6 +9,8 @@
 #include "kernels/lm_rows.inc"
 #include "kernels/lm_tile.inc"
 #include "kernels/lm_attend.inc"
+#include "kernels/lm_attend_one.inc"
+#include "kernels/lm_project.inc"
 
 static void nothing(void)
 {

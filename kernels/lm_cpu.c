@@ -27,6 +27,8 @@ struct lm_cpu {
 		.narrow = lm_narrow_##set,                       \
 		.squares = lm_squares_##set,                     \
 		.adamw = lm_adamw_##set,                         \
+		.project = lm_project_##set,                     \
+		.attend_one = lm_attend_one_##set,               \
 		.head_rows = lm_head_rows_##set,                 \
 		.head_scale = lm_head_scale_##set,               \
 		.attend = lm_attend_task_##set,                  \
@@ -48,6 +50,7 @@ void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 		.narrow = lm_narrow_ref,
 		.squares = lm_squares_ref,
 		.adamw = lm_adamw_ref,
+		.project = lm_project_ref,
 	};
 #ifdef __x86_64__
 	if (level >= CPU_AVX2)
@@ -152,6 +155,16 @@ SHARED(narrow, narrow, x->n, 4096)
 SHARED(squares, squares, (x->n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK, 1)
 SHARED(adamw, adamw, x->n, 4096)
 
+/* outputs that are worth a thread's waking: about 3 us of work; four at a time go together */
+static uint64_t project_grain(const struct lm_project *p)
+{
+	uint64_t each = p->rows * p->k + 1;
+
+	return (65536 / each + 4) / 4 * 4;
+}
+
+SHARED(project, project, x->n, project_grain(x))
+
 struct norm_back_work {
 	const struct lm_kernels *kernels;
 	const struct lm_norm_back *x;
@@ -217,12 +230,32 @@ static char *own_of(const struct lm_cpu *lm)
 }
 
 /* Tasks are taken one by one: under a causal mask they differ. The last are the longest and are taken first. */
+struct attend_one_work {
+	void (*one)(const struct lm_attend *, uint64_t, uint64_t);
+	const struct lm_attend *a;
+};
+
+static void attend_one_part(void *work, uint64_t from, uint64_t to)
+{
+	struct attend_one_work *w = work;
+
+	w->one(w->a, from, to);
+}
+
 static int cpu_attend(struct dev *d, const struct lm_attend *a)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 	const struct lm_tiles *t = lm->kernels.tiles[a->as];
 	uint64_t tasks = a->batch * a->heads * blocks_of(a->positions);
 
+	if (t && a->positions == 1 && a->head_dim <= LM_ATTEND_DIM_MAX) {
+		struct attend_one_work w = { lm->kernels.attend_one, a };
+
+		/* heads that are worth a thread's waking, as in project_grain */
+		cpu_in_parts(a->batch * a->heads, 1 + 32768 / (a->keys * a->head_dim + 1),
+			attend_one_part, &w);
+		return 0;
+	}
 	if (!t || a->head_dim > LM_ATTEND_DIM_MAX) {
 		cpu_in_parts(a->batch * a->heads * a->positions, 64, attend_part,
 			(void *)a);
@@ -450,4 +483,5 @@ const struct lm_ops lm_cpu_ops = {
 	.squares = cpu_squares,
 	.clip = cpu_clip,
 	.adamw = cpu_adamw,
+	.project = cpu_project,
 };

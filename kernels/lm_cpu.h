@@ -57,6 +57,9 @@ struct lm_kernels {
 		char *own, uint64_t task);
 	void (*attend_back_kv)(const struct lm_tiles *, const struct lm_attend_back *,
 		char *own, uint64_t task);
+	LM_RANGE(project);
+	/* (sequence, head) pairs where each sequence has one query; head_dim at most LM_ATTEND_DIM_MAX; NULL: as the others */
+	void (*attend_one)(const struct lm_attend *, uint64_t from, uint64_t to);
 };
 
 /* What to use at a level on this CPU. */

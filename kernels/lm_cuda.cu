@@ -62,6 +62,7 @@ static struct lm_ops make_ops(void)
 	ops.squares = no_squares;
 	ops.clip = no_clip;
 	ops.adamw = no_adamw;
+	ops.project = cuda_lm_project;
 	return ops;
 }
 

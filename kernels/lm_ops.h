@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "kernels/hd.h"
+#include "kernels/lm_project.h"
 
 struct dev;
 
@@ -262,6 +263,7 @@ struct lm_ops {
 	int (*squares)(struct dev *d, const struct lm_squares *s);
 	int (*clip)(struct dev *d, const struct lm_clip *c);
 	int (*adamw)(struct dev *d, const struct lm_adamw *a);
+	int (*project)(struct dev *d, const struct lm_project *p); /* decoding */
 };
 
 #endif

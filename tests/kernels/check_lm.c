@@ -280,7 +280,7 @@ static void embed(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
 	r.op = &e;
 	snprintf(b.c.label, sizeof b.c.label, "embed %s %llu x %llu", name(as),
 		(unsigned long long)rows, (unsigned long long)dim);
-finish(&b, run_embed, &r, want, NULL, rows * dim);
+	finish(&b, run_embed, &r, want, NULL, rows * dim);
 
 	start_bench(&b, k, LM_AS_F32);
 	gh = g;
@@ -688,7 +688,8 @@ static void attention(struct kcheck *k)
 		{ 1, 2, 1, 32, 70, 0, 13 }, { 1, 3, 1, 40, 33, 0, 1 },
 		{ 1, 2, 2, 32, 300, 0, 0 }, { 1, 1, 1, 16, 600, 0, 270 } };
 	static const struct heads past[] = { { 2, 2, 1, 32, 3, 40, 0 },
-		{ 1, 2, 2, 64, 1, 299, 0 }, { 1, 2, 1, 16, 5, 290, 20 } };
+		{ 1, 2, 2, 64, 1, 299, 0 }, { 1, 2, 1, 16, 5, 290, 20 },
+		{ 3, 4, 2, 20, 1, 77, 30 }, { 2, 2, 1, 8, 1, 5, 0 } };
 
 	for (int as = 0; as < 2; as++) {
 		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -24,6 +24,7 @@ static const struct {
 	{ "huff", check_huff },
 	{ "int8", check_int8 },
 	{ "lm", check_lm },
+	{ "lm_project", check_lm_project },
 	{ "memfill", check_memfill },
 	{ "philox", check_philox },
 	{ "product", check_product },

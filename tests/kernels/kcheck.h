@@ -58,6 +58,7 @@ void check_bulk(struct kcheck *k);
 void check_huff(struct kcheck *k);
 void check_int8(struct kcheck *k);
 void check_lm(struct kcheck *k);
+void check_lm_project(struct kcheck *k);
 void check_memfill(struct kcheck *k);
 void check_philox(struct kcheck *k);
 void check_product(struct kcheck *k);
