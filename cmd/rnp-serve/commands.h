@@ -4,6 +4,8 @@
 
 #include "common/opt.h"
 
+extern const struct command command_ask;
 extern const struct command command_inspect;
+extern const struct command command_plan;
 
 #endif

@@ -2,10 +2,11 @@
 #include "cmd/rnp-serve/commands.h"
 #include "common/prog.h"
 
-static const struct command *const commands[] = { &command_inspect, NULL };
+static const struct command *const commands[] = { &command_ask, &command_inspect,
+	&command_plan, NULL };
 
-static const char *const kinds[] = { "rnp.error", "rnp.metadata", "rnp.model",
-	"rnp.tensor", NULL };
+static const char *const kinds[] = { "rnp.completion", "rnp.error", "rnp.metadata",
+	"rnp.model", "rnp.plan", "rnp.tensor", NULL };
 
 static const struct program program = {
 	.name = "rnp-serve",

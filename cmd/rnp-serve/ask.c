@@ -1,0 +1,326 @@
+/* rnp-serve ask - one answer of a model, as text while it comes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-serve/commands.h"
+#include "cmd/rnp-serve/loaded.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/lm/chat.h"
+#include "common/lm/sample.h"
+#include "common/mem.h"
+#include "common/out.h"
+#include "common/prog.h"
+
+#define PROMPT_BYTES_MAX ((size_t)64 << 20)
+
+static const char *model, *tokenizer, *device, *system_text;
+static int64_t tokens = 256, context, top_k = 40;
+static double temperature = 0.8, top_p = 0.95;
+static uint64_t seed = UINT64_MAX; /* not given */
+static bool chat, json, echo;
+
+static const struct opt opts[] = {
+	{ .name = "model",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &model,
+		.metavar = "M",
+		.help = "GGUF file, directory with safetensors, or llama2.c .bin" },
+	{ .name = "tokenizer",
+		.kind = OPT_TEXT,
+		.to = &tokenizer,
+		.metavar = "F",
+		.help = "tokenizer, when the model brings none" },
+	{ .name = "chat",
+		.kind = OPT_FLAG,
+		.to = &chat,
+		.help = "ask as the model's chat template says" },
+	{ .name = "system",
+		.kind = OPT_TEXT,
+		.to = &system_text,
+		.metavar = "TEXT",
+		.help = "with --chat: what the system says first" },
+	{ .name = "tokens",
+		.letter = 'n',
+		.kind = OPT_I64,
+		.to = &tokens,
+		.metavar = "N",
+		.min = 0,
+		.help = "at most this many tokens (default 256)" },
+	{ .name = "temperature",
+		.kind = OPT_F64,
+		.to = &temperature,
+		.metavar = "T",
+		.help = "0 takes the most likely token each time (default 0.8)" },
+	{ .name = "top-p",
+		.kind = OPT_F64,
+		.to = &top_p,
+		.metavar = "P",
+		.help = "choose among the fewest that have this share (default 0.95)" },
+	{ .name = "top-k",
+		.kind = OPT_I64,
+		.to = &top_k,
+		.metavar = "K",
+		.min = 0,
+		.max = LM_VOCAB_MAX,
+		.help = "choose among the K most likely; 0: all (default 40)" },
+	{ .name = "seed",
+		.kind = OPT_U64,
+		.to = &seed,
+		.metavar = "S",
+		.max = JSON_SAFE_INTEGER_MAX,
+		.help = "the same seed gives the same answer (default: the time)" },
+	{ .name = "context",
+		.kind = OPT_I64,
+		.to = &context,
+		.metavar = "N",
+		.min = 1,
+		.max = LM_CONTEXT_MAX,
+		.help = "tokens that the model sees (default: all it was made for)" },
+	{ .name = "device",
+		.kind = OPT_TEXT,
+		.to = &device,
+		.metavar = "D",
+		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" },
+	{ .name = "echo",
+		.kind = OPT_FLAG,
+		.to = &echo,
+		.help = "print the prompt before the answer" },
+	{ .name = "json",
+		.kind = OPT_FLAG,
+		.to = &json,
+		.help = "one rnp.completion record instead of text" },
+	{ 0 },
+};
+
+struct answer {
+	struct loaded l;
+	struct lm_stream *stream;
+	struct buf prompt, ids, text; /* ids: uint32_t */
+	struct lm_sampler sampler;
+	float *logits;
+	uint32_t prompt_tokens, made;
+	int64_t prompt_ns, decode_ns;
+	const char *finish;
+};
+
+static uint32_t ids_count(const struct answer *a)
+{
+	return (uint32_t)(a->ids.len / sizeof(uint32_t));
+}
+
+static int read_prompt(struct answer *a, int n, char **args)
+{
+	if (n && strcmp(args[0], "-") != 0) {
+		buf_adds(&a->prompt, args[0]);
+		return 0;
+	}
+	return io_read(&a->prompt, "-", PROMPT_BYTES_MAX);
+}
+
+static int encode(struct answer *a)
+{
+	const struct lm_chat_format *f;
+	struct lm_message messages[2];
+	size_t n = 0;
+	int64_t bos = lm_token_bos(a->l.token);
+
+	if (bos >= 0 && lm_token_adds_bos(a->l.token)) {
+		uint32_t id = (uint32_t)bos;
+
+		buf_add(&a->ids, &id, sizeof id);
+	}
+	if (!chat)
+		return lm_token_encode(a->l.token, &a->ids, buf_text(&a->prompt),
+			a->prompt.len, false);
+	f = lm_chat_format(lm_token_chat_template(a->l.token));
+	if (!f)
+		return -1;
+	if (strlen(buf_text(&a->prompt)) != a->prompt.len)
+		return err_set(EX_DATAERR, "the question has a NUL in it");
+	if (system_text)
+		messages[n++] = (struct lm_message){ LM_SYSTEM, system_text };
+	messages[n++] = (struct lm_message){ LM_USER, buf_text(&a->prompt) };
+	return lm_chat_encode(f, a->l.token, &a->ids, messages, n);
+}
+
+/* A model says something only after something. */
+static int check_prompt(struct answer *a)
+{
+	int64_t bos = lm_token_bos(a->l.token);
+	uint32_t id = bos < 0 ? 0 : (uint32_t)bos;
+
+	if (!ids_count(a)) {
+		if (bos < 0)
+			return err_set(EX_DATAERR,
+				"the prompt is empty, and the model has no BOS to begin with");
+		buf_add(&a->ids, &id, sizeof id);
+	}
+	a->prompt_tokens = ids_count(a);
+	if (a->prompt_tokens > lm_stream_context(a->stream))
+		return err_set(EX_DATAERR, "the prompt has %u tokens, the context %u",
+			a->prompt_tokens, lm_stream_context(a->stream));
+	return 0;
+}
+
+/* Text goes out as it comes, unless it is to be one record. */
+static int show(struct answer *a)
+{
+	int rc;
+
+	if (json)
+		return 0;
+	rc = a->text.len ? out_text(a->text.data, a->text.len) : 0;
+	if (rc == 0)
+		rc = out_flush();
+	buf_reset(&a->text);
+	return rc;
+}
+
+static int speak(struct answer *a)
+{
+	uint32_t vocab = lm_source_config(a->l.source)->vocab, id;
+	struct lm_detoken d;
+
+	lm_detoken_init(&d, a->l.token);
+	/* what follows a prompt is not the first of the text: its blank stays */
+	d.started = a->prompt.len > 0 && !chat;
+	a->finish = "length";
+	while (a->made < tokens) {
+		id = lm_sample(&a->sampler, a->logits, vocab);
+		if (loaded_ends(&a->l, id)) {
+			a->finish = "stop";
+			break;
+		}
+		a->made++;
+		if (id < lm_token_count(a->l.token) &&
+			lm_detoken_push(&d, &a->text, id) < 0)
+			return -1;
+		if (show(a) < 0)
+			return -1;
+		if (lm_stream_length(a->stream) == lm_stream_context(a->stream))
+			break;
+		if (a->made < tokens && lm_stream_feed(a->stream, &id, 1, a->logits) < 0)
+			return -1;
+	}
+	lm_detoken_end(&d, &a->text);
+	if (!json)
+		buf_addc(&a->text, '\n');
+	return show(a);
+}
+
+static int respond(struct answer *a)
+{
+	int64_t started = clock_mono_ns(), ready;
+
+	if (lm_stream_feed(a->stream, (const uint32_t *)(void *)a->ids.data,
+		    a->prompt_tokens, a->logits) < 0)
+		return -1;
+	ready = clock_mono_ns();
+	a->prompt_ns = ready - started;
+	if (echo && !json && out_text(buf_text(&a->prompt), a->prompt.len) < 0)
+		return -1;
+	if (speak(a) < 0)
+		return -1;
+	a->decode_ns = clock_mono_ns() - ready;
+	return 0;
+}
+
+static double rate(uint32_t n, int64_t ns)
+{
+	return ns > 0 ? n * 1e9 / (double)ns : 0;
+}
+
+static int report(struct answer *a)
+{
+	json_t *record;
+	int rc;
+
+	prog_detail("%u tokens of prompt at %.0f tokens/s, %u of answer at %.0f tokens/s",
+		a->prompt_tokens, rate(a->prompt_tokens, a->prompt_ns), a->made,
+		rate(a->made, a->decode_ns));
+	if (!json)
+		return 0;
+	record = json_record("rnp.completion");
+	json_set_text(record, "model", model);
+	json_set_text(record, "device", a->l.d.name);
+	json_set_text(record, "text", buf_text(&a->text));
+	json_set_text(record, "finish", a->finish);
+	json_set_i64(record, "prompt_tokens", a->prompt_tokens);
+	json_set_i64(record, "tokens", a->made);
+	json_set_i64(record, "prompt_ns", a->prompt_ns);
+	json_set_i64(record, "decode_ns", a->decode_ns);
+	if (temperature > 0)
+		json_set_i64(record, "seed", (int64_t)seed);
+	rc = out_record(record);
+	json_decref(record);
+	return rc;
+}
+
+static int answer(struct answer *a, int n, char **args)
+{
+	const struct lm_config *c;
+
+	if (loaded_open(&a->l, model, tokenizer, device) < 0 ||
+		read_prompt(a, n, args) < 0 || encode(a) < 0)
+		return -1;
+	c = lm_source_config(a->l.source);
+	if (!context && ids_count(a) + tokens < c->context)
+		context = ids_count(a) + tokens + 1; /* no more memory than it takes */
+	if (lm_stream_open(&a->stream, a->l.infer, (uint32_t)context) < 0 ||
+		check_prompt(a) < 0)
+		return -1;
+	a->logits = xmalloc(c->vocab * sizeof *a->logits);
+	return respond(a) < 0 ? -1 : report(a);
+}
+
+static int check_options(void)
+{
+	if (!(temperature >= 0 && temperature <= 100))
+		return err_set(EX_USAGE, "--temperature: from 0 to 100");
+	if (!(top_p > 0 && top_p <= 1))
+		return err_set(EX_USAGE, "--top-p: above 0, at most 1");
+	if (system_text && !chat)
+		return err_set(EX_USAGE, "--system: only with --chat");
+	return 0;
+}
+
+static int run(int n, char **args)
+{
+	struct answer a = { .l = LOADED_INIT };
+	int rc = check_options();
+
+	if (seed ==
+		UINT64_MAX) /* small enough to be a number of JSON, so that it can be given again */
+		seed = (uint64_t)clock_mono_ns() & 0xffffffff;
+	lm_sampler_init(&a.sampler, seed);
+	a.sampler.temperature = temperature;
+	a.sampler.top_p = top_p;
+	a.sampler.top_k = (uint32_t)top_k;
+	if (rc == 0)
+		rc = answer(&a, n, args);
+	lm_stream_close(a.stream);
+	loaded_release(&a.l);
+	lm_sampler_release(&a.sampler);
+	buf_release(&a.prompt);
+	buf_release(&a.ids);
+	buf_release(&a.text);
+	free(a.logits);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_ask = {
+	.name = "ask",
+	.arguments = "[TEXT]",
+	.args_max = 1,
+	.summary = "One answer of a model, on standard output as it comes.",
+	.details =
+		"Continues TEXT, or with --chat answers it. Without TEXT standard input is the prompt.\n"
+		"Ends where the model ends its text, after -n tokens, or when its context is full.",
+	.columns = "model,prompt_tokens,tokens,finish,text",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,55 @@
+#include "cmd/rnp-serve/loaded.h"
+
+#include "common/err.h"
+
+static int open_token(struct loaded *l, const char *model, const char *path)
+{
+	uint32_t vocab = lm_source_config(l->source)->vocab;
+
+	if (!path)
+		path = lm_source_tokenizer(l->source);
+	if (!path) {
+		err_set(EX_USAGE, "%s: the model has no tokenizer of its own", model);
+		err_hint("name one with --tokenizer");
+		return -1;
+	}
+	if (lm_token_open(&l->token, path, vocab) < 0)
+		return -1;
+	if (lm_token_count(l->token) > vocab)
+		return err_set(EX_DATAERR,
+			"%s: a tokenizer of %u tokens does not go with a model of %u",
+			path, lm_token_count(l->token), vocab);
+	return 0;
+}
+
+int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
+	const char *device)
+{
+	if (lm_source_open(&l->source, model) < 0 || open_token(l, model, tokenizer) < 0)
+		return -1;
+	if (dev_open(&l->d, device) < 0)
+		return err_set(l->d.code, "%s", l->d.error);
+	return lm_infer_open(&l->infer, &l->d, l->source);
+}
+
+void loaded_release(struct loaded *l)
+{
+	lm_infer_close(l->infer);
+	dev_close(&l->d);
+	lm_token_close(l->token);
+	lm_source_close(l->source);
+}
+
+bool loaded_ends(const struct loaded *l, uint32_t id)
+{
+	const struct lm_config *c = lm_source_config(l->source);
+
+	for (uint32_t i = 0; i < c->eos_count; i++)
+		if (c->eos[i] == id)
+			return true;
+	/* llama2.c's models begin and end every text with BOS */
+	if (lm_source_format(l->source) == LM_FORMAT_LLAMA2C &&
+		lm_token_bos(l->token) == id)
+		return true;
+	return id < lm_token_count(l->token) && lm_token_ends(l->token, id);
+}

@@ -1,0 +1,137 @@
+/* rnp-serve plan - the memory that a model takes, against what is there, before it is loaded. */
+#include <string.h>
+
+#include "cmd/rnp-serve/commands.h"
+#include "common/err.h"
+#include "common/hw.h"
+#include "common/json.h"
+#include "common/lm/infer.h"
+#include "common/out.h"
+#include "common/prog.h"
+
+static const char *model, *device;
+static int64_t context;
+
+static const struct opt opts[] = {
+	{ .name = "model",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &model,
+		.metavar = "M",
+		.help = "GGUF file, directory with safetensors, or llama2.c .bin" },
+	{ .name = "context",
+		.kind = OPT_I64,
+		.to = &context,
+		.metavar = "N",
+		.min = 1,
+		.max = LM_CONTEXT_MAX,
+		.help = "tokens of one stream (default: all the model was made for)" },
+	{ .name = "device",
+		.kind = OPT_TEXT,
+		.to = &device,
+		.metavar = "D",
+		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" },
+	{ 0 },
+};
+
+/* Memory that can be taken now, 0: not known. */
+static int available(const struct dev *d, uint64_t *bytes)
+{
+	struct dev *open = (struct dev *)d;
+
+	if (strcmp(d->name, "cpu") == 0) {
+		*bytes = (uint64_t)hw_available_read();
+		return 0;
+	}
+	return d->ops->room(open, bytes) < 0 ? err_set(d->code, "%s", d->error) : 0;
+}
+
+/* The longest context with which everything fits; 0: not even one token. */
+static uint32_t longest(const struct lm_source *s, uint64_t bytes)
+{
+	uint32_t low = 0, high = LM_CONTEXT_MAX;
+	struct lm_infer_plan p;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low + 1) / 2;
+
+		if (lm_infer_plan(&p, s, middle) == 0 && p.total <= bytes)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	err_clear();
+	return low;
+}
+
+static int write_plan(const struct lm_source *s, const struct dev *d,
+	const struct lm_infer_plan *p, uint64_t there, bool fits)
+{
+	const struct lm_config *c = lm_source_config(s);
+	json_t *r = json_record("rnp.plan"), *unknown;
+	int rc;
+
+	json_set_text(r, "model", model);
+	json_set_text(r, "device", d->name);
+	json_set_i64(r, "parameters", (int64_t)lm_config_params(c));
+	json_set_i64(r, "context", context ? context : c->context);
+	json_set_i64(r, "weights_bytes", (int64_t)p->weights);
+	json_set_i64(r, "tables_bytes", (int64_t)p->tables);
+	json_set_i64(r, "cache_bytes", (int64_t)p->cache);
+	json_set_i64(r, "work_bytes", (int64_t)p->work);
+	json_set_i64(r, "total_bytes", (int64_t)p->total);
+	if (there) {
+		json_set_i64(r, "available_bytes", (int64_t)there);
+		json_set_bool(r, "fits", fits);
+		json_set_i64(r, "context_max", longest(s, there));
+	} else {
+		unknown = json_object();
+		json_set_text(unknown, "available_bytes", "the system does not say");
+		json_set(r, "unknown", unknown);
+	}
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int plan(struct dev *d, struct lm_source **s, bool *fits)
+{
+	struct lm_infer_plan p;
+	uint64_t there;
+
+	if (lm_source_open(s, model) < 0)
+		return -1;
+	if (dev_open(d, device) < 0)
+		return err_set(d->code, "%s", d->error);
+	if (available(d, &there) < 0 || lm_infer_plan(&p, *s, (uint32_t)context) < 0)
+		return -1;
+	*fits = !there || p.total <= there;
+	return write_plan(*s, d, &p, there, *fits);
+}
+
+static int run(int n, char **args)
+{
+	struct dev d = DEV_INIT;
+	struct lm_source *s = NULL;
+	bool fits = false;
+	int rc = plan(&d, &s, &fits);
+
+	(void)n, (void)args;
+	dev_close(&d);
+	lm_source_close(s);
+	if (rc < 0)
+		return err_report();
+	return fits ? EX_OK : EXIT_NO;
+}
+
+const struct command command_plan = {
+	.name = "plan",
+	.summary = "The memory that a model takes, against what is there.",
+	.details =
+		"Reads the model's header, not its weights, and writes one rnp.plan record. Exit status 1 when it\n"
+		"does not fit. Weights that are mapped from a file are counted: they have to be in memory to be fast.",
+	.columns =
+		"model,device,parameters,weights_bytes,cache_bytes,total_bytes,available_bytes,fits",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,89 @@
+#!/usr/bin/env bats
+# rnp-serve ask and plan: a model answers, and says what it needs.
+load helper
+
+setup_file() {
+	export DIR=$BATS_FILE_TMPDIR
+	rnp-train tokenize --vocab 400 --out "$DIR/tok" /usr/share/common-licenses/GPL-3 >/dev/null
+	rnp-train init --preset nano --vocab 400 --tokenizer "$DIR/tok" --seed 3 --out "$DIR/model"
+}
+
+ask() { rnp-serve ask --model "$DIR/model" "$@"; }
+
+@test "ask: the same seed gives the same answer, another seed another" {
+	ask -n 30 --seed 1 "This program" >"$BATS_TEST_TMPDIR/a"
+	ask -n 30 --seed 1 "This program" >"$BATS_TEST_TMPDIR/b"
+	ask -n 30 --seed 2 "This program" >"$BATS_TEST_TMPDIR/c"
+	cmp "$BATS_TEST_TMPDIR/a" "$BATS_TEST_TMPDIR/b"
+	! cmp -s "$BATS_TEST_TMPDIR/a" "$BATS_TEST_TMPDIR/c"
+}
+
+@test "ask: the prompt is an argument, or standard input" {
+	ask -n 10 --temperature 0 "free software" >"$BATS_TEST_TMPDIR/a"
+	printf 'free software' | ask -n 10 --temperature 0 >"$BATS_TEST_TMPDIR/b"
+	cmp "$BATS_TEST_TMPDIR/a" "$BATS_TEST_TMPDIR/b"
+	ask -n 10 --temperature 0 --echo "free software" >"$BATS_TEST_TMPDIR/c"
+	{ printf 'free software' && cat "$BATS_TEST_TMPDIR/a"; } | cmp - "$BATS_TEST_TMPDIR/c"
+}
+
+@test "ask: every form of a model gives the same greedy text" {
+	ask -n 20 --temperature 0 "The license" >"$BATS_TEST_TMPDIR/want"
+	rnp-train export --model "$DIR/model" --gguf "$BATS_TEST_TMPDIR/m.gguf" --type f32
+	rnp-serve ask --model "$BATS_TEST_TMPDIR/m.gguf" -n 20 --temperature 0 "The license" |
+		cmp - "$BATS_TEST_TMPDIR/want"
+	for type in f16 bf16 q8_0 q4_0; do
+		rnp-train export --model "$DIR/model" --gguf "$BATS_TEST_TMPDIR/m.gguf" --type "$type"
+		rnp-serve ask --json --model "$BATS_TEST_TMPDIR/m.gguf" -n 5 --temperature 0 x |
+			jq -e '.tokens == 5 and .finish == "length"'
+	done
+}
+
+@test "ask: --json is one record that says all" {
+	ask --json -n 7 --seed 9 "This" >"$BATS_TEST_TMPDIR/a"
+	jq -e '.kind == "rnp.completion" and .tokens == 7 and .seed == 9 and .prompt_tokens >= 1 and
+		.prompt_ns > 0 and .decode_ns > 0 and (.text | length) > 0' "$BATS_TEST_TMPDIR/a"
+	text=$(ask -n 7 --seed 9 "This")
+	[ "$(jq -r .text "$BATS_TEST_TMPDIR/a")" = "$text" ]
+}
+
+@test "ask: it ends where the context ends" {
+	ask --json --context 16 -n 100 --temperature 0 "This" | jq -e '.finish == "length" and .tokens < 16'
+	run -65 ask --context 4 -n 3 "This is a long prompt, longer than four tokens by far"
+	[[ "$output" == *"context 4"* ]]
+}
+
+@test "ask: bad options and models are one clear line" {
+	run -64 ask --temperature -1 x
+	run -64 ask --top-p 0 x
+	run -64 ask --system "be kind" x
+	run -65 ask --chat x
+	[[ "$output" == *"chat template"* ]]
+	run -66 rnp-serve ask --model "$DIR/none" x
+	run -69 ask --device cuda:7 x
+	run -64 rnp-serve ask --model "$DIR/model" a b
+}
+
+@test "ask: the real model says what llama2.c says, word for word" {
+	models=${RNP_DATA:-$ROOT/../shared/data}/models
+	[ -f "$models/stories260K.bin" ] || skip "real data not there: set RNP_DATA (see README)"
+	rnp-serve ask --model "$models/stories260K.bin" --tokenizer "$models/tok512.bin" --temperature 0 -n 200 \
+		"Once upon a time" >"$BATS_TEST_TMPDIR/a"
+	# the digest of what llama2.c's run prints behind the prompt, -t 0 -n 204 -i "Once upon a time"
+	[ "$(sha256sum <"$BATS_TEST_TMPDIR/a" | cut -c1-64)" = f7f77bc98b90b79a2ba14423a284a6a1bb4c5496e5cd8a22ad0cdf8c6e126c59 ]
+}
+
+@test "plan: what a model takes, and whether it is there" {
+	rnp-serve plan --model "$DIR/model" >"$BATS_TEST_TMPDIR/p"
+	jq -e '.kind == "rnp.plan" and .fits and
+		.total_bytes == .weights_bytes + .tables_bytes + .cache_bytes + .work_bytes' "$BATS_TEST_TMPDIR/p"
+	# twice the context, twice the cache
+	rnp-serve plan --model "$DIR/model" --context 1000 >"$BATS_TEST_TMPDIR/1"
+	rnp-serve plan --model "$DIR/model" --context 2000 >"$BATS_TEST_TMPDIR/2"
+	jq -se '.[1].cache_bytes == 2 * .[0].cache_bytes' "$BATS_TEST_TMPDIR/1" "$BATS_TEST_TMPDIR/2"
+	# more than there is: a clear no
+	most=$(jq .context_max "$BATS_TEST_TMPDIR/p")
+	if ((most < 16777216)); then
+		run -1 rnp-serve plan --model "$DIR/model" --context $((most + most / 2))
+		[[ "$output" == *'"fits":false'* ]]
+	fi
+}
