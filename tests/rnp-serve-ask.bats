@@ -5,7 +5,7 @@ load helper
 setup_file() {
 	export DIR=$BATS_FILE_TMPDIR
 	rnp-train tokenize --vocab 400 --out "$DIR/tok" /usr/share/common-licenses/GPL-3 >/dev/null
-	rnp-train init --preset nano --vocab 400 --tokenizer "$DIR/tok" --seed 3 --out "$DIR/model"
+	rnp-train init --preset nano --tokenizer "$DIR/tok" --seed 3 --out "$DIR/model"
 }
 
 ask() { rnp-serve ask --model "$DIR/model" "$@"; }
