@@ -47,19 +47,32 @@ static bool has_amx(void)
 	return (low >> 17 & 3) == 3;
 }
 
+/* Whether RNP_ISA_WITHOUT, a list with commas, does not name it. */
+static bool wanted(const char *feature)
+{
+	const char *list = getenv("RNP_ISA_WITHOUT");
+	size_t n = strlen(feature);
+
+	while (list && *list) {
+		if (strncmp(list, feature, n) == 0 && (!list[n] || list[n] == ','))
+			return false;
+		list = strchr(list, ',');
+		list = list ? list + 1 : NULL;
+	}
+	return true;
+}
+
 struct cpu_features cpu_features(enum cpu_level level)
 {
 	struct cpu_features f = { 0 };
 
 	__builtin_cpu_init();
 	if (level >= CPU_AVX2)
-		f.sha = leaf7_ebx() >> 29 & 1;
+		f.sha = (leaf7_ebx() >> 29 & 1) && wanted("sha");
 	if (level >= CPU_AVX512) {
-		const char *amx = getenv("RNP_AMX");
-
-		f.vnni = __builtin_cpu_supports("avx512vnni");
-		f.bf16 = __builtin_cpu_supports("avx512bf16");
-		f.amx = f.bf16 && has_amx() && !(amx && strcmp(amx, "0") == 0);
+		f.vnni = __builtin_cpu_supports("avx512vnni") && wanted("vnni");
+		f.bf16 = __builtin_cpu_supports("avx512bf16") && wanted("bf16");
+		f.amx = f.bf16 && has_amx() && wanted("amx");
 	}
 	return f;
 }

@@ -2,7 +2,8 @@
  *
  * A level is a column of kernels: `ref` is plain C, `avx2` needs AVX2, FMA and F16C, `avx512` needs
  * AVX-512 F, BW, DQ and VL. Within a level a kernel may use the further features below when they
- * are there. RNP_ISA=ref|avx2|avx512 lowers the level (never raises it); RNP_AMX=0 leaves AMX out. */
+ * are there. RNP_ISA=ref|avx2|avx512 lowers the level (never raises it);
+ * RNP_ISA_WITHOUT=sha,vnni,bf16,amx leaves some of them out. */
 #ifndef RNP_KERNELS_CPU_H
 #define RNP_KERNELS_CPU_H
 

@@ -32,7 +32,10 @@ static const struct {
 	{ "sha256_rows", check_sha256_rows },
 };
 
-static const char *const columns[] = { "ref", "avx2", "avx512", "dnnl", "emu", "cuda" };
+/* bf16 and plain: AVX-512 without AMX, and without all that came after it */
+static const char *const columns[] = { "ref", "avx2", "avx512", "bf16", "plain", "dnnl",
+	"emu", "cuda" };
+enum { REF, AVX2, AVX512, BF16, PLAIN, DNNL, EMU, GPU };
 
 #define COLUMNS (sizeof columns / sizeof *columns)
 #define KERNELS (sizeof kernels / sizeof *kernels)
@@ -40,15 +43,23 @@ static const char *const columns[] = { "ref", "avx2", "avx512", "dnnl", "emu", "
 /* Returns 0, or -1 with d->error: this machine has no such column. */
 static int open_column(struct dev *d, size_t column)
 {
-	setenv("RNP_DNNL", column == 3 ? "1" : "0", 1);
+	setenv("RNP_DNNL", column == DNNL ? "1" : "0", 1);
+	setenv("RNP_ISA_WITHOUT",
+		column == BF16          ? "amx" :
+			column == PLAIN ? "sha,vnni,bf16" :
+					  "",
+		1);
 	switch (column) {
-	case 3:
+	case BF16:
+	case PLAIN:
+		return dev_open_cpu(d, CPU_AVX512);
+	case DNNL:
 		if (!product_dnnl_there())
 			return dev_fail(d, 69, "dnnl: libdnnl.so.2 is not installed");
 		return dev_open_cpu(d, cpu_level_best());
-	case 4:
+	case EMU:
 		return rnp_emu_open(DEV_VERSION, d, 0);
-	case 5:
+	case GPU:
 		return dev_open(d, "cuda");
 	default:
 		return dev_open_cpu(d, (enum cpu_level)column);
@@ -280,7 +291,7 @@ static bool errors_kept(struct dev *d, size_t column)
 
 	if (d->ops->alloc(d, &p, UINT64_MAX / 4) == 0 || p || d->code != 71 || !*d->error)
 		return false;
-	if (column != 4)
+	if (column != EMU)
 		return true;
 	if (rnp_emu_open(DEV_VERSION, &other, 1) == 0 || other.code != 69 || other.ops)
 		return false;
@@ -295,7 +306,7 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 	static bool said[COLUMNS];
 
 	k.bench = timing;
-	k.slow = column == 4;
+	k.slow = column == EMU;
 	if (timing && k.slow)
 		return 0; /* its speed says nothing */
 	if (open_column(&k.dev, column) < 0) {
