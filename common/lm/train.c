@@ -192,6 +192,9 @@ float *lm_train_flat(struct lm_train *t, enum lm_state what)
 	}
 }
 
+#define INIT_BLOCK \
+	(UINT64_C(1) << 20) /* parameters that are made on the host at a time */
+
 static int narrow(struct lm_train *t, uint64_t from, uint64_t count)
 {
 	struct lm_narrow n = { .from = t->p + from, .n = count };
@@ -228,13 +231,16 @@ int lm_train_put(struct lm_train *t, enum lm_state what, uint32_t i, const float
 	return what == LM_STATE_PARAMETER ? narrow(t, t->offset[i], p.count) : 0;
 }
 
-static void fill_normal(float *w, uint64_t count, double deviation, uint64_t seed,
-	uint64_t stream)
+/* Elements from .. from + count of a tensor's sequence: pair k is made of block k of Philox (Box, Muller 1958), so that any part can be
+ * made at once. from is even. */
+static void fill_normal(float *w, uint64_t from, uint64_t count, double deviation,
+	uint64_t seed, uint64_t stream)
 {
 	struct rng r;
 
 	rng_seed(&r, seed, stream);
-	for (uint64_t i = 0; i < count; i += 2) { /* Box, Muller 1958 */
+	rng_seek(&r, from / 2);
+	for (uint64_t i = 0; i < count; i += 2) {
 		double u = 1 - rng_f64(&r), angle = 2 * M_PI * rng_f64(&r);
 		double radius = deviation * sqrt(-2 * log(u));
 
@@ -244,38 +250,60 @@ static void fill_normal(float *w, uint64_t count, double deviation, uint64_t see
 	}
 }
 
+/* How a tensor starts: the deviation of a matrix, or what all of a vector are. */
+static void fill_start(const struct lm_train *t, const struct lm_place *p, uint32_t i,
+	float *w, uint64_t from, uint64_t count, uint64_t seed)
+{
+	bool residual = p->part == LM_O || p->part == LM_DOWN;
+	bool one = p->part == LM_ATTN_NORM || p->part == LM_FFN_NORM ||
+		p->part == LM_OUT_NORM;
+	uint64_t each = INIT_BLOCK / 64;
+
+	if (p->dims == 2) {
+#pragma omp parallel for
+		for (uint64_t k = 0; k < count; k += each)
+			fill_normal(w + k, from + k, count - k < each ? count - k : each,
+				residual ? 0.02 / sqrt(2.0 * t->o.config.layers) : 0.02,
+				seed, i);
+		return;
+	}
+	for (uint64_t k = 0; k < count; k++)
+		w[k] = one ? 1 : 0;
+}
+
+static int init_tensor(struct lm_train *t, uint32_t i, float *w, uint64_t seed)
+{
+	struct lm_place p;
+
+	lm_layout_at(&t->o.config, i, &p);
+	for (uint64_t from = 0; from < p.count; from += INIT_BLOCK) {
+		uint64_t count = p.count - from < INIT_BLOCK ? p.count - from :
+							       INIT_BLOCK;
+
+		fill_start(t, &p, i, w, from, count, seed);
+		TRY(t->d->ops->put(t->d, t->p + t->offset[i] + from, w,
+			count * sizeof *w));
+	}
+	return 0;
+}
+
 int lm_train_init(struct lm_train *t, uint64_t seed)
 {
-	double residual = 0.02 / sqrt(2.0 * t->o.config.layers);
+	float *w = xcalloc(INIT_BLOCK, sizeof *w);
+	int rc = 0;
 
 	t->steps = 0;
 	t->adding = false;
 	t->loss_sum = 0;
 	t->targets = 0;
-	if (!t->o.eval_only)
-		TRY(t->d->ops->fill(t->d, t->areas[LM_AREA_OPTIMISER], 0,
-			t->used[LM_AREA_OPTIMISER] / 4));
-	for (uint32_t i = 0; i < t->tensors; i++) {
-		struct lm_place p;
-		float *w;
-		int rc;
-
-		lm_layout_at(&t->o.config, i, &p);
-		w = xcalloc(p.count, sizeof *w);
-		if (p.dims == 2)
-			fill_normal(w, p.count,
-				p.part == LM_O || p.part == LM_DOWN ? residual : 0.02,
-				seed, i);
-		else if (p.part == LM_ATTN_NORM || p.part == LM_FFN_NORM ||
-			p.part == LM_OUT_NORM)
-			for (uint64_t k = 0; k < p.count; k++)
-				w[k] = 1;
-		rc = lm_train_put(t, LM_STATE_PARAMETER, i, w);
-		free(w);
-		if (rc < 0)
-			return -1;
-	}
-	return 0;
+	if (!t->o.eval_only &&
+		t->d->ops->fill(t->d, t->areas[LM_AREA_OPTIMISER], 0,
+			t->used[LM_AREA_OPTIMISER] / 4) < 0)
+		rc = lm_train_failed(t);
+	for (uint32_t i = 0; rc == 0 && i < t->tensors; i++)
+		rc = init_tensor(t, i, w, seed);
+	free(w);
+	return rc < 0 ? -1 : lm_train_touched(t);
 }
 
 uint64_t lm_train_steps(const struct lm_train *t)
