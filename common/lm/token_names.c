@@ -3,9 +3,9 @@
  * Where its way of running patterns differs from the patterns as their makers wrote them, this table has what llama.cpp does, since
  * that is what a GGUF's name promises:
  * - it tells upper from lower case in ASCII only: [\p{L}] without a-z stands for the upper ones, without A-Z for the lower;
- * - its symbols (\p{S}) lack "~";
  * - U+3000 and the other blanks beyond ASCII are never part of a class of characters that it names one by one;
- * - afmoe's digits stay with what stands before them until the next step, kimi-k2 knows no case. */
+ * - the digits of afmoe and tiny_aya are cut the same way, and stay with what stands before them until the next step;
+ * - kimi-k2 knows no case. */
 #include "common/lm/token_names.h"
 
 #define CONTRACTION   "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -26,11 +26,9 @@
 #define UPPER_MARK  "[^\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}a-z]"
 #define LOWER_MARK  "[^\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}A-Z]"
 #define PUNCT_ASCII "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
-/* \p{P} and \p{S} but for "~" */
-#define MARKS "[^\\p{L}\\p{M}\\p{N}\\p{Z}\\p{C}~]"
 #define DEEPSEEK3_HEAD \
 	PUNCT_ASCII    \
-	"[A-Za-z]+|(?:[^\\r\\n\\p{L}\\p{P}\\p{S}]|~)?[\\p{L}\\p{M}]+| ?" MARKS "+"
+	"[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+"
 #define DEEPSEEK3 DEEPSEEK3_HEAD "[\\r\\n]*|" LINES
 #define CJK_KANA  "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 /* U+0800 to U+4E00 without the blanks there, Hangul, and the ideographs */
@@ -65,8 +63,9 @@
 	"\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}"                \
 	"\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"
 
+/* There the block of compatibility ideographs begins at U+8C48, into which U+F900 is normalised, and so holds much more. */
 #define AFMOE_SCRIPTS                                                                   \
-	"[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{309f}" \
+	"[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{8c48}-\\x{faff}\\x{3040}-\\x{309f}" \
 	"\\x{30a0}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}"    \
 	"\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}"    \
 	"\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+"
@@ -113,8 +112,8 @@ const struct pre_family pre_families[] = {
 	  .patterns = { CASED(UPPER, LOWER, CONTRACTION "?") "|\\p{N}{1,3}|" REST_SLASH } },
 	{ .names = "granite-embed-multi-97m", .habits = { .ignore_merges = true },
 	  .patterns = { CASED(UPPER_MARK, LOWER_MARK, CONTRACTION "?") "|\\p{N}{1,3}|" REST_SLASH } },
-	{ .names = "tiny_aya|cohere2moe", .hand = PRE_TRIPLES_WORD,
-	  .patterns = { "[0-9]{1,3}(?=(?:[0-9]{3})*(?![0-9A-Za-z_]))",
+	{ .names = "tiny_aya|cohere2moe", .hand = PRE_TRIPLES_ENDS,
+	  .patterns = { "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
 		"[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+" CONTRACTION "?|\\p{N}{1,3}|" REST_SLASH } },
 	{ .names = "youtu", .habits = { .ignore_merges = true },
 	  .patterns = { "[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}"

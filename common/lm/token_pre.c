@@ -581,21 +581,13 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-static bool is_word(char c)
-{
-	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-		c == '_';
-}
-
-/* ASCII digits in threes from the end of their run. apart: only runs that end at a word boundary, cut off from what is
- * before and behind them. */
-static int split_triples(const struct splitter *sp, unsigned at, const char *s, size_t n,
-	bool apart)
+/* ASCII digits in threes from the end of their run. */
+static int split_triples(const struct splitter *sp, unsigned at, const char *s, size_t n)
 {
 	size_t done = 0, i = 0;
 
 	while (i < n) {
-		size_t begin = i, cut;
+		size_t begin = i;
 
 		while (i < n && is_digit(s[i]))
 			i++;
@@ -603,22 +595,10 @@ static int split_triples(const struct splitter *sp, unsigned at, const char *s, 
 			i++;
 			continue;
 		}
-		if (apart && i < n && is_word(s[i]))
-			continue;
-		cut = begin + (i - begin) % 3;
-		if (apart && cut > begin && hand_on(sp, at + 1, s, done, begin) < 0)
-			return -1;
-		if (apart && cut > begin)
-			done = begin;
-		for (; cut < i; cut += 3) {
+		for (size_t cut = begin + (i - begin) % 3; cut < i; cut += 3) {
 			if (hand_on(sp, at + 1, s, done, cut) < 0)
 				return -1;
 			done = cut;
-		}
-		if (apart) {
-			if (hand_on(sp, at + 1, s, done, i) < 0)
-				return -1;
-			done = i;
 		}
 	}
 	return hand_on(sp, at + 1, s, done, n);
@@ -666,9 +646,7 @@ static int split(const struct splitter *sp, unsigned at, const char *s, size_t n
 {
 	switch (sp->pre->steps[at].how) {
 	case PRE_TRIPLES:
-		return split_triples(sp, at, s, n, false);
-	case PRE_TRIPLES_WORD:
-		return split_triples(sp, at, s, n, true);
+		return split_triples(sp, at, s, n);
 	case PRE_TRIPLES_ENDS:
 		return split_ends(sp, at, s, n);
 	case PRE_PATTERN:

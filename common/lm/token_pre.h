@@ -28,8 +28,7 @@ enum pre_keep {
 enum pre_how {
 	PRE_PATTERN,
 	PRE_TRIPLES, /* runs of ASCII digits: before every multiple of three from their end (superbpe) */
-	PRE_TRIPLES_WORD, /* the same, if the run ends at a word boundary, and then cut off from its sides */
-	PRE_TRIPLES_ENDS, /* runs of \p{N}: after every multiple of three from their end (afmoe) */
+	PRE_TRIPLES_ENDS, /* runs of \p{N}: after every multiple of three from their end (afmoe, tiny_aya) */
 };
 
 /* Scanners by hand for ASCII: the patterns that nearly every model has; anything else goes through the pattern. */

@@ -309,13 +309,16 @@ static void check_cuts(void)
 		{ "falcon", "a12345!b", "a|123|45|!|b" },
 		{ "deepseek-llm", "a\nb 12   ", "a|\n|b| |12|   " },
 		{ "deepseek-coder", "ab \xe4\xb8\xad!12", "ab| |\xe4\xb8\xad|!|1|2" },
-		{ "deepseek-v3", "ab~!1234", "ab|~|!|123|4" },
+		{ "deepseek-v3", "ab~!1234", "ab|~!|123|4" },
+		{ "deepseek-v3", "a~~bc~d", "a|~~|bc|~d" },
 		{ "bloom", "a, b.c", "a|,| b|.|c" },
 		{ "gpt-4o", "HelloWorld's 1234/\n", "Hello|World's| |123|4|/\n" },
 		{ "tekken", "aBc 12", "a|Bc| |1|2" },
 		{ "superbpe", "x1234567", "x|1|234|567" },
-		{ "tiny_aya", "a 1234567 12x", "a| |1|234|567| |12|x" },
+		{ "tiny_aya", "a 1234567 1234x", "a| |1|234|567| |1|234|x" },
 		{ "afmoe", "12345", "12|345" },
+		/* U+A6F4, a stop beyond the scripts that are meant, but not beyond the ranges that are listed */
+		{ "afmoe", "\xea\x9b\xb4're", "\xea\x9b\xb4|'re" },
 		{ "kimi-k2",
 			"ab\xe4\xb8\xad"
 			"c",
