@@ -7,6 +7,8 @@
 
 #ifdef CUDA_EMU
 #include "tests/kernels/cuda_emu.h"
+#define UNROLL
+#define UNROLL_4
 #else
 #include <cuda_runtime.h>
 /* kernel<<<grid, block, 0, stream>>>(arguments); a template's name without commas */
@@ -14,6 +16,9 @@
 	kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 /* an array that the threads of a block share, contents undefined; count is a constant */
 #define SHARED(type, name, count) __shared__ type name[count]
+/* before a loop: unroll it all, or by four */
+#define UNROLL                    _Pragma("unroll")
+#define UNROLL_4                  _Pragma("unroll 4")
 #endif
 
 /* In a function that returns int and has a `struct dev *d`. */
@@ -34,6 +39,7 @@ struct cuda {
 	void *lt;      /* cuBLASLt's state, once a product has needed it */
 	void *scratch; /* what huff works in, as large as was ever needed */
 	uint64_t scratch_bytes;
+	float *lm_scratch; /* of a language model's operations, once prepared */
 };
 
 static inline struct cuda *cuda_of(struct dev *d)
@@ -80,6 +86,10 @@ extern const struct quant_ops quant_cuda_ops;
 
 /* cuBLASLt: 0; 1: it is not there or does not do this product, nothing was started; -1: an error. */
 int cuda_product_lt(struct dev *d, const struct product *p);
+/* The same for a product without bias whose `from` is of the type of C. */
+int cuda_gemm_lt(struct dev *d, const struct lm_gemm *g);
+/* Open it if it is there; bytes: what it then holds of the GPU's memory. */
+int cuda_lt_prepare(struct dev *d, uint64_t *bytes);
 void cuda_lt_close(struct dev *d);
 
 #endif

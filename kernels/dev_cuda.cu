@@ -183,6 +183,8 @@ static void dev_shut(struct dev *d)
 		cuda_lt_close(d);
 		if (c->scratch)
 			cudaFree(c->scratch);
+		if (c->lm_scratch)
+			cudaFree(c->lm_scratch);
 		if (c->from)
 			cudaEventDestroy(c->from);
 		if (c->to)
