@@ -21,6 +21,9 @@ struct bench {
 	struct kcase c;
 };
 
+/* Inputs lie on 16 bytes, where kernels may take several numbers at once, or beside. */
+static bool beside;
+
 static void *hold(struct bench *b, uint64_t bytes)
 {
 	void *p = calloc(1, bytes + 64);
@@ -41,7 +44,10 @@ static void *numbers(struct bench *b, enum lm_as as, uint64_t n, double size,
 	kcheck_random(bits, n * 4, b->seed++);
 	for (uint64_t i = 0; i < n; i++)
 		lm_set(as, p, i, size * bits[i] * 0x1p-31);
-	*there = kcheck_put(b->k, p, n * lm_as_bytes(as), as == LM_AS_F32 ? 4 : 2);
+	*there = kcheck_put(b->k, p, n * lm_as_bytes(as),
+		!beside                 ? 16 :
+			as == LM_AS_F32 ? 4 :
+					  2);
 	return p;
 }
 
@@ -117,12 +123,9 @@ static int widen(struct dev *d, void *out, const struct run *r)
 RUN(gemm, c)
 RUN(embed, x)
 RUN(embed_back, dw)
-RUN(norm, y)
 RUN(rotate, x)
 RUN(swiglu, y)
-RUN(swiglu_back, dx)
 RUN(bias_back, db)
-RUN(attend, out)
 
 static void start_bench(struct bench *b, struct kcheck *k, enum lm_as as)
 {
@@ -134,7 +137,7 @@ static void finish(struct bench *b, kcheck_run_fn run, struct run *r, const floa
 	float *bound, uint64_t n)
 {
 	if (r->raw)
-		for (uint64_t i = 0; i < n; i++)
+		for (uint64_t i = 0; i < r->rows * r->dim; i++)
 			bound[i] += (float)(fabs((double)want[i]) * 0x1p-7 + 0x1p-126);
 	b->c.run = run;
 	b->c.arguments = r;
@@ -301,6 +304,17 @@ static void embed(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
 	finish(&b, run_embed_back, &r, want, bound, 29 * dim);
 }
 
+/* out: y, behind it rms */
+static int run_norm(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_norm n = *(const struct lm_norm *)r->op;
+
+	n.y = r->raw ? r->raw : out;
+	n.rms = (float *)out + n.rows * n.dim;
+	return d->ops->lm->norm(d, &n) < 0 ? -1 : widen(d, out, r);
+}
+
 static void norm(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
 {
 	struct bench b;
@@ -316,23 +330,50 @@ static void norm(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
 	n.x = there;
 	h.w = numbers(&b, LM_AS_F32, dim, 1, &there);
 	n.w = there;
-	n.rms = room(&b, rows * 4);
-	h.rms = NULL;
+	h.rms = hold(&b, rows * 4);
 	h.y = y = hold(&b, rows * dim * 4);
-	bound = hold(&b, rows * dim * 4);
+	bound = hold(&b, rows * (dim + 1) * 4);
 	lm_norm_ref(&h, 0, rows);
-	want = widened(&b, as, y, rows * dim);
-	for (uint64_t i = 0; i < rows * dim; i++)
+	want = hold(&b, rows * (dim + 1) * 4);
+	memcpy(want, widened(&b, as, y, rows * dim), rows * dim * 4);
+	memcpy(want + rows * dim, h.rms, rows * 4);
+	for (uint64_t i = 0; i < rows * (dim + 1); i++)
 		bound[i] = (float)(2 * (double)(dim + 8) * U * fabs((double)want[i]) +
 			1e-30);
 	raw_result(&b, &r, rows, dim);
 	r.op = &n;
 	snprintf(b.c.label, sizeof b.c.label, "norm %s %llu x %llu", name(as),
 		(unsigned long long)rows, (unsigned long long)dim);
-	finish(&b, run_norm, &r, want, bound, rows * dim);
+	finish(&b, run_norm, &r, want, bound, rows * (dim + 1));
 }
 
-/* out: dx, behind it dw */
+/* `count` bf16 numbers as f32 */
+static int widen_copy(struct dev *d, float *out, const uint16_t *copy, uint64_t count,
+	const uint32_t *up)
+{
+	struct lm_embed e = { .as = LM_AS_BF16,
+		.x = out,
+		.w = copy,
+		.token = up,
+		.rows = 1,
+		.dim = count,
+		.vocab = 1 };
+
+	return d->ops->lm->embed(d, &e);
+}
+
+/* Numbers `from` are also there as bf16 behind the n first: their bounds, and what rounding adds. */
+static void expect_copy(float *want, float *bound, uint64_t n, const float *from,
+	const float *from_bound, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		want[n + i] = bf16_to_f32(bf16_from_f32(from[i]));
+		bound[n + i] = (float)(from_bound[i] + fabs((double)from[i]) * 0x1p-7 +
+			0x1p-126);
+	}
+}
+
+/* out: dx, behind it dw, behind that the copy of dx */
 static int run_norm_back(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -340,9 +381,9 @@ static int run_norm_back(struct dev *d, void *out, const void *arguments)
 
 	n.dx = out;
 	n.dw = n.dx + n.rows * n.dim;
-	if (begin(d, out, r) < 0)
+	if (begin(d, out, r) < 0 || d->ops->lm->norm_back(d, &n) < 0)
 		return -1;
-	return d->ops->lm->norm_back(d, &n);
+	return widen_copy(d, n.dw + n.dim, n.copy, n.rows * n.dim, r->up);
 }
 
 static void norm_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim,
@@ -368,13 +409,14 @@ static void norm_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t d
 	h.from = numbers(&b, LM_AS_F32, n, 1, &there);
 	x.from = there;
 	x.copy = room(&b, n * 2);
-	want = numbers(&b, LM_AS_F32, n + dim, 1, &r.start);
+	want = numbers(&b, LM_AS_F32, 2 * n + dim, 1, &r.start);
 	r.start_bytes = (n + dim) * 4;
+	r.up = count_up(&b, 1);
 	h.dx = want;
 	h.dw = want + n;
 	lm_norm_back_rows_ref(&h, 0, rows);
 	lm_norm_back_columns_ref(&h, 0, dim);
-	bound = hold(&b, (n + dim) * 4);
+	bound = hold(&b, (2 * n + dim) * 4);
 	for (uint64_t i = 0; i < rows; i++) {
 		double dot = 0;
 
@@ -399,11 +441,12 @@ static void norm_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t d
 				lm_at(as, h.dy, i * dim + j) * h.x[i * dim + j] * rms[i]);
 		bound[n + j] = (float)(2 * (double)(rows + 8) * U * sum);
 	}
+	expect_copy(want, bound, n + dim, want, bound, n);
 	r.op = &x;
 	snprintf(b.c.label, sizeof b.c.label, "norm_back %s %llu x %llu%s", name(as),
 		(unsigned long long)rows, (unsigned long long)dim,
 		fresh ? ", fresh" : "");
-	finish(&b, run_norm_back, &r, want, bound, n + dim);
+	finish(&b, run_norm_back, &r, want, bound, 2 * n + dim);
 }
 
 static void rotate(struct kcheck *k, enum lm_as as, uint64_t head_dim, bool interleaved,
@@ -447,6 +490,21 @@ static void rotate(struct kcheck *k, enum lm_as as, uint64_t head_dim, bool inte
 	finish(&b, run_rotate, &r, want, bound, rows * ld);
 }
 
+/* out: dx, behind it y */
+static int run_swiglu_back(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_swiglu_back s = *(const struct lm_swiglu_back *)r->op;
+	float *y = (float *)out + 2 * s.rows * s.hidden;
+
+	s.dx = r->raw ? r->raw : out;
+	if (!r->raw)
+		s.y = y;
+	if (d->ops->lm->swiglu_back(d, &s) < 0 || widen(d, out, r) < 0)
+		return -1;
+	return r->raw ? widen_copy(d, y, s.y, s.rows * s.hidden, r->up) : 0;
+}
+
 static void swiglu(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t hidden)
 {
 	struct bench b;
@@ -478,17 +536,23 @@ static void swiglu(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t hidd
 	xh.x = numbers(&b, as, 2 * n, 8, &x.x);
 	xh.dy = numbers(&b, as, n, 1, &x.dy);
 	x.y = room(&b, n * 4);
-	xh.dx = y = hold(&b, 2 * n * 4);
-	bound = hold(&b, 2 * n * 4);
+	xh.dx = hold(&b, 2 * n * 4);
+	xh.y = hold(&b, n * 4);
+	bound = hold(&b, 3 * n * 4);
 	lm_swiglu_back_ref(&xh, 0, rows);
-	want = widened(&b, as, y, 2 * n);
+	want = hold(&b, 3 * n * 4);
+	memcpy(want, widened(&b, as, xh.dx, 2 * n), 2 * n * 4);
+	memcpy(want + 2 * n, widened(&b, as, xh.y, n), n * 4);
+	for (uint64_t i = 2 * n; i < 3 * n; i++)
+		bound[i] = (float)(16 * U * fabs((double)want[i]) + 0x1p-120 +
+			(as == LM_AS_BF16 ? fabs((double)want[i]) * 0x1p-7 : 0));
 	for (uint64_t i = 0; i < 2 * n; i++)
 		bound[i] = (float)(32 * U *
 			64); /* |dy u (s + g s)| and |dy g s| <= 8 x 8 */
 	raw_result(&b, &r, rows, 2 * hidden);
 	snprintf(b.c.label, sizeof b.c.label, "swiglu_back %s %llu x %llu", name(as),
 		(unsigned long long)rows, (unsigned long long)hidden);
-	finish(&b, run_swiglu_back, &r, want, bound, 2 * n);
+	finish(&b, run_swiglu_back, &r, want, bound, 3 * n);
 }
 
 static void bias_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t n)
@@ -575,6 +639,17 @@ static double attention_bound(const struct lm_attend *a)
 		(a->as == LM_AS_BF16 ? 0x1p-8 : 0);
 }
 
+/* out: out, behind it lse */
+static int run_attend(struct dev *d, void *out, const void *arguments)
+{
+	const struct run *r = arguments;
+	struct lm_attend a = *(const struct lm_attend *)r->op;
+
+	a.out = r->raw ? r->raw : out;
+	a.lse = (float *)out + a.batch * a.positions * a.ldo;
+	return d->ops->lm->attend(d, &a) < 0 ? -1 : widen(d, out, r);
+}
+
 static void attend(struct kcheck *k, enum lm_as as, const struct heads *s)
 {
 	struct bench b;
@@ -591,13 +666,18 @@ static void attend(struct kcheck *k, enum lm_as as, const struct heads *s)
 	h.q = numbers(&b, as, s->batch * s->positions * a.ldq, 1, &a.q);
 	h.k = numbers(&b, as, s->batch * a.keys * a.ldk, 1, &a.k);
 	h.v = numbers(&b, as, s->batch * a.keys * a.ldk, 1, &a.v);
-	a.lse = room(&b, queries * 4);
+	h.lse = hold(&b, queries * 4);
 	h.out = out = hold(&b, n * 4);
 	lm_attend_ref(&h, 0, queries);
-	want = widened(&b, as, out, n);
-	bound = hold(&b, n * 4);
+	want = hold(&b, (n + queries) * 4);
+	memcpy(want, widened(&b, as, out, n), n * 4);
+	memcpy(want + n, h.lse, queries * 4);
+	bound = hold(&b, (n + queries) * 4);
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)attention_bound(&a);
+	h.as = LM_AS_F32; /* lse is never rounded to bf16 */
+	for (uint64_t i = n; i < n + queries; i++)
+		bound[i] = (float)attention_bound(&h);
 	raw_result(&b, &r, s->batch * s->positions, a.ldo);
 	r.op = &a;
 	snprintf(b.c.label, sizeof b.c.label,
@@ -605,7 +685,7 @@ static void attend(struct kcheck *k, enum lm_as as, const struct heads *s)
 		name(as), (unsigned long long)s->heads, (unsigned long long)s->kv_heads,
 		(unsigned long long)s->head_dim, (unsigned long long)s->past,
 		(unsigned long long)s->positions, (unsigned long long)s->window);
-	finish(&b, run_attend, &r, want, bound, n);
+	finish(&b, run_attend, &r, want, bound, n + queries);
 }
 
 /* out: dq, dk and dv as rows of one matrix, as the trainer has them, widened. */
@@ -782,7 +862,7 @@ static void head(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim,
 		free(b.held[--b.used]);
 }
 
-/* out: p, m, v one after the other */
+/* out: p, m, v one after the other, and the copy of p */
 static int run_adamw(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -791,7 +871,9 @@ static int run_adamw(struct dev *d, void *out, const void *arguments)
 	a.p = out;
 	a.m = a.p + a.n;
 	a.v = a.m + a.n;
-	return begin(d, out, r) < 0 ? -1 : d->ops->lm->adamw(d, &a);
+	if (begin(d, out, r) < 0 || d->ops->lm->adamw(d, &a) < 0)
+		return -1;
+	return widen_copy(d, a.v + a.n, a.copy, a.n, r->up);
 }
 
 static void adamw(struct kcheck *k, uint64_t n, float norm)
@@ -819,7 +901,9 @@ static void adamw(struct kcheck *k, uint64_t n, float norm)
 	h.rates = &rates;
 	x.rates = kcheck_put(k, &rates, sizeof rates, 0);
 	x.copy = room(&b, n * 2);
-	want = numbers(&b, LM_AS_F32, 3 * n, 1, &there);
+	h.copy = hold(&b, n * 2);
+	r.up = count_up(&b, 1);
+	want = numbers(&b, LM_AS_F32, 4 * n, 1, &there);
 	for (uint64_t i = 2 * n; i < 3 * n; i++)
 		want[i] = fabsf(want[i]);
 	start = hold(&b, 3 * n * 4);
@@ -830,7 +914,7 @@ static void adamw(struct kcheck *k, uint64_t n, float norm)
 	h.m = want + n;
 	h.v = want + 2 * n;
 	lm_adamw_ref(&h, 0, n);
-	bound = hold(&b, 3 * n * 4);
+	bound = hold(&b, 4 * n * 4);
 	for (uint64_t i = 0; i < n; i++) {
 		double root = sqrt(3 * (double)h.v[i]) + 1e-8;
 
@@ -840,11 +924,13 @@ static void adamw(struct kcheck *k, uint64_t n, float norm)
 				1e-2 * 1.5 / root));
 		bound[n + i] = (float)(16 * U);
 		bound[2 * n + i] = (float)(16 * U);
+		want[3 * n + i] = bf16_to_f32(h.copy[i]);
+		bound[3 * n + i] = bound[i] + fabsf(want[3 * n + i]) * 0x1p-7f;
 	}
 	r.op = &x;
 	snprintf(b.c.label, sizeof b.c.label, "adamw %llu%s", (unsigned long long)n,
 		isfinite(norm) ? "" : ", norm not finite");
-	finish(&b, run_adamw, &r, want, bound, 3 * n);
+	finish(&b, run_adamw, &r, want, bound, 4 * n);
 }
 
 /* out: norm and scale */
@@ -936,13 +1022,17 @@ void check_lm(struct kcheck *k)
 	if (k->bench)
 		return; /* tests/bench/train.c times them in their place */
 	gemms(k);
-	rows(k, LM_AS_F32);
-	rows(k, LM_AS_BF16);
-	narrow(k, 1);
-	narrow(k, 5001);
-	attention(k);
+	for (int i = 0; i < 2; i++) {
+		beside = i != 0;
+		rows(k, LM_AS_F32);
+		rows(k, LM_AS_BF16);
+		narrow(k, 1);
+		narrow(k, 5001);
+		attention(k);
+	}
 	adamw(k, 1, 1);
 	adamw(k, 5003, 1);
+	adamw(k, 4096, 1); /* all four arrays on 16 bytes */
 	adamw(k, 100, INFINITY);
 	clip(k, 3, 0);
 	clip(k, 3 * LM_SQUARES_BLOCK + 17, 1);
