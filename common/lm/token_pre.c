@@ -1,169 +1,14 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
+/* How a text is cut before its words are merged: patterns by name, run by PCRE2, the usual ones by hand where text is ASCII. */
 #include "common/lm/token_pre.h"
 
-#include <dlfcn.h>
-#include <pcre2.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/err.h"
 #include "common/lm/token_names.h"
+#include "common/lm/token_pcre.h"
 #include "common/mem.h"
-
-/* Of one match. A pattern of ours takes a few steps a character; one of a stranger that takes more than these on a single match is
- * refused rather than waited for. */
-#define STEPS_MAX       10000000u
-#define HEAP_KIB_MAX    65536u
-#define JIT_STACK_BYTES ((size_t)512 << 10)
-
-static struct {
-	pcre2_code *(*compile)(PCRE2_SPTR8, PCRE2_SIZE, uint32_t, int *, PCRE2_SIZE *,
-		pcre2_compile_context *);
-	void (*code_free)(pcre2_code *);
-	int (*jit_compile)(pcre2_code *, uint32_t);
-	int (*match)(const pcre2_code *, PCRE2_SPTR8, PCRE2_SIZE, PCRE2_SIZE, uint32_t,
-		pcre2_match_data *, pcre2_match_context *);
-	pcre2_match_data *(*data_create)(uint32_t, pcre2_general_context *);
-	void (*data_free)(pcre2_match_data *);
-	PCRE2_SIZE *(*ovector)(pcre2_match_data *);
-	pcre2_match_context *(*context_create)(pcre2_general_context *);
-	void (*context_free)(pcre2_match_context *);
-	int (*match_limit)(pcre2_match_context *, uint32_t);
-	int (*heap_limit)(pcre2_match_context *, uint32_t);
-	pcre2_jit_stack *(*stack_create)(PCRE2_SIZE, PCRE2_SIZE, pcre2_general_context *);
-	void (*stack_assign)(pcre2_match_context *, pcre2_jit_callback, void *);
-	void (*stack_free)(pcre2_jit_stack *);
-	int (*message)(int, PCRE2_UCHAR8 *, PCRE2_SIZE);
-	bool ready;
-	char problem[256];
-} lib;
-
-static void load_library(void)
-{
-	static const struct {
-		const char *name;
-		void *to;
-	} symbols[] = {
-		{ "pcre2_compile_8", &lib.compile },
-		{ "pcre2_code_free_8", &lib.code_free },
-		{ "pcre2_jit_compile_8", &lib.jit_compile },
-		{ "pcre2_match_8", &lib.match },
-		{ "pcre2_match_data_create_8", &lib.data_create },
-		{ "pcre2_match_data_free_8", &lib.data_free },
-		{ "pcre2_get_ovector_pointer_8", &lib.ovector },
-		{ "pcre2_match_context_create_8", &lib.context_create },
-		{ "pcre2_match_context_free_8", &lib.context_free },
-		{ "pcre2_set_match_limit_8", &lib.match_limit },
-		{ "pcre2_set_heap_limit_8", &lib.heap_limit },
-		{ "pcre2_jit_stack_create_8", &lib.stack_create },
-		{ "pcre2_jit_stack_assign_8", &lib.stack_assign },
-		{ "pcre2_jit_stack_free_8", &lib.stack_free },
-		{ "pcre2_get_error_message_8", &lib.message },
-	};
-	void *so = dlopen("libpcre2-8.so.0", RTLD_NOW | RTLD_LOCAL);
-
-	if (!so) {
-		snprintf(lib.problem, sizeof lib.problem, "%s", dlerror());
-		return;
-	}
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-		void *f = dlsym(so, symbols[i].name);
-
-		if (!f) {
-			snprintf(lib.problem, sizeof lib.problem, "libpcre2-8 lacks %s",
-				symbols[i].name);
-			return;
-		}
-		memcpy(symbols[i].to, &f, sizeof f);
-	}
-	lib.ready = true;
-}
-
-static int library(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, load_library);
-	if (lib.ready)
-		return 0;
-	err_set(EX_UNAVAILABLE, "cannot use PCRE2: %s", lib.problem);
-	return err_hint("install the package libpcre2-8-0");
-}
-
-/* --- patterns ---------------------------------------------------------------------------- */
-
-#define SPACE_CLASS "\\t-\\r\\x{85}\\p{Z}"
-
-/* Oniguruma's dialect in PCRE2's: \s by its definition here, \uHHHH; what means something else there is refused. */
-static int translate(struct buf *out, const char *from, size_t n, const char *where)
-{
-	bool in_class = false;
-
-	for (size_t i = 0; i < n; i++) {
-		char c = from[i], next = i + 1 < n ? from[i + 1] : '\0';
-
-		if (c == '\\' && next == 's') {
-			buf_adds(out, in_class ? SPACE_CLASS : "[" SPACE_CLASS "]");
-			i++;
-		} else if (c == '\\' && next == 'S' && !in_class) {
-			buf_adds(out, "[^" SPACE_CLASS "]");
-			i++;
-		} else if (c == '\\' && next == 'u' && i + 5 < n) {
-			buf_addf(out, "\\x{%.4s}", from + i + 2);
-			i += 5;
-		} else if (c == '\\' && (next == 'S' || next == 'h' || next == 'H')) {
-			return err_set(EX_DATAERR,
-				"%s: a pattern has '\\%c', which is not supported", where,
-				next);
-		} else if (c == '\\' && next) {
-			buf_addc(out, c);
-			buf_addc(out, next);
-			i++;
-		} else if (in_class && c == '&' && next == '&') {
-			return err_set(EX_DATAERR,
-				"%s: a pattern intersects classes with '&&', which is not supported",
-				where);
-		} else {
-			if (c == '[' && !in_class)
-				in_class = true;
-			else if (c == ']' && in_class)
-				in_class = false;
-			buf_addc(out, c);
-		}
-	}
-	return 0;
-}
-
-static void *compile(const char *pattern, size_t bytes, const char *where)
-{
-	struct buf text = BUF_INIT;
-	pcre2_code *code = NULL;
-	PCRE2_UCHAR8 says[128];
-	PCRE2_SIZE at;
-	int error;
-
-	if (bytes > PRE_PATTERN_BYTES_MAX)
-		err_set(EX_DATAERR, "%s: a pattern is longer than %zu bytes", where,
-			PRE_PATTERN_BYTES_MAX);
-	else if (library() == 0 && translate(&text, pattern, bytes, where) == 0) {
-		code = lib.compile((PCRE2_SPTR8)buf_text(&text), text.len,
-			PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_AUTO_CAPTURE |
-				PCRE2_NEVER_BACKSLASH_C,
-			&error, &at, NULL);
-		if (!code) {
-			lib.message(error, says, sizeof says);
-			err_set(EX_DATAERR, "%s: a pattern cannot be compiled: %s", where,
-				(char *)says);
-		} else {
-			/* where there is no JIT the interpreter serves */
-			lib.jit_compile(code, PCRE2_JIT_COMPLETE);
-		}
-	}
-	buf_release(&text);
-	return code;
-}
 
 int pre_add(struct pre *p, const char *pattern, size_t bytes, enum pre_keep keep,
 	const char *where)
@@ -174,7 +19,7 @@ int pre_add(struct pre *p, const char *pattern, size_t bytes, enum pre_keep keep
 	if (p->count == PRE_STEPS_MAX)
 		return err_set(EX_DATAERR, "%s: more than %d steps of a pre-tokenizer",
 			where, PRE_STEPS_MAX);
-	code = compile(pattern, bytes, where);
+	code = pcre_compile(pattern, bytes, where);
 	if (!code)
 		return -1;
 	step = &p->steps[p->count++];
@@ -188,7 +33,7 @@ void pre_release(struct pre *p)
 {
 	for (unsigned i = 0; i < p->count; i++) {
 		free(p->steps[i].pattern);
-		lib.code_free(p->steps[i].code);
+		pcre_free(p->steps[i].code);
 	}
 	*p = (struct pre){ 0 };
 }
@@ -327,63 +172,6 @@ void pre_find_name(struct pre *p, bool ignore_merges)
 
 /* --- running them ------------------------------------------------------------------------ */
 
-int pre_run_init(struct pre_run *r)
-{
-	*r = (struct pre_run){ 0 };
-	if (library() < 0)
-		return -1;
-	r->match = lib.data_create(1, NULL);
-	r->context = lib.context_create(NULL);
-	r->stack = lib.stack_create(32 << 10, JIT_STACK_BYTES, NULL);
-	if (!r->match || !r->context) {
-		pre_run_release(r);
-		return err_set(EX_OSERR, "out of memory for PCRE2");
-	}
-	lib.match_limit(r->context, STEPS_MAX);
-	lib.heap_limit(r->context, HEAP_KIB_MAX);
-	if (r->stack)
-		lib.stack_assign(r->context, NULL, r->stack);
-	return 0;
-}
-
-void pre_run_release(struct pre_run *r)
-{
-	if (r->match)
-		lib.data_free(r->match);
-	if (r->context)
-		lib.context_free(r->context);
-	if (r->stack)
-		lib.stack_free(r->stack);
-	*r = (struct pre_run){ 0 };
-}
-
-/* The next match at or after from; 1, 0, or -1. */
-static int match_next(const struct pre_step *step, struct pre_run *r, const char *s,
-	size_t n, size_t from, size_t *begin, size_t *end)
-{
-	int rc = lib.match(step->code, (PCRE2_SPTR8)s, n, from, PCRE2_NO_UTF_CHECK,
-		r->match, r->context);
-	PCRE2_SIZE *at;
-
-	if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-		rc = lib.match(step->code, (PCRE2_SPTR8)s, n, from,
-			PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->context);
-	if (rc == PCRE2_ERROR_NOMATCH)
-		return 0;
-	if (rc < 0)
-		return err_set(EX_DATAERR,
-			"the pre-tokenizer's pattern takes too long on this text (PCRE2 error %d)",
-			rc);
-	at = lib.ovector(r->match);
-	/* \K in a lookahead can put the begin behind the end */
-	if (at[0] < from || at[1] < at[0] || at[1] > n)
-		return err_set(EX_DATAERR,
-			"the pre-tokenizer's pattern matches outside the text");
-	*begin = at[0];
-	*end = at[1];
-	return 1;
-}
-
 static size_t char_bytes(unsigned char lead)
 {
 	return lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
@@ -519,7 +307,8 @@ static int split_ascii(const struct splitter *sp, unsigned at, const char *s, si
 			gpt2_end(s, n, begin) :
 			llama_end(s, n, begin, step->digits);
 		if (!end) { /* both patterns match at every place */
-			int found = match_next(step, sp->run, s, n, begin, &from, &end);
+			int found = pcre_match(step->code, sp->run, s, n, begin, &from,
+				&end);
 
 			if (found < 0)
 				return -1;
@@ -540,7 +329,8 @@ static int split_pattern(const struct splitter *sp, unsigned at, const char *s, 
 	int found;
 
 	while (from <= n &&
-		(found = match_next(step, sp->run, s, n, from, &begin, &end)) != 0) {
+		(found = pcre_match(step->code, sp->run, s, n, from, &begin, &end)) !=
+			0) {
 		int rc = 0;
 
 		if (found < 0)
@@ -615,8 +405,8 @@ static int split_ends(const struct splitter *sp, unsigned at, const char *s, siz
 		/* how many characters of \p{N} follow, by a pattern of one of them */
 		for (run = 0; j < n; run++) {
 			size_t len = char_bytes((unsigned char)s[j]), b, e;
-			int is = s[j] & 0x80 ? match_next(&sp->pre->steps[at], sp->run,
-						       s + j, len, 0, &b, &e) :
+			int is = s[j] & 0x80 ? pcre_match(sp->pre->steps[at].code,
+						       sp->run, s + j, len, 0, &b, &e) :
 					       is_digit(s[j]);
 
 			if (is < 0)
