@@ -79,8 +79,9 @@ struct lm_token {
 	bool prefix_unless_there; /* not before a text that has one already */
 	bool blanks;              /* blanks are spelled U+2581 */
 	bool adds_bos, adds_eos;
-	/* no merge gives a text that goes on behind a line break, or has a blank behind something else */
-	bool line_ends, blank_begins;
+	bool line_ends; /* no merge gives a text that goes on behind a line break */
+	/* bit of a byte and the one behind it: some token has them so; U+2581 counts as a blank here */
+	uint64_t joins[256][4];
 	int64_t bos, eos, unknown, pad;
 	struct token_tree always, all; /* user-defined; those and the special ones */
 	char *chat_template;
@@ -118,6 +119,12 @@ int token_set_template(struct lm_token *t, const char *text, size_t bytes,
 /* The merge of two ids, or NULL. */
 const struct token_merge *token_pair(const struct lm_token *t, uint32_t left,
 	uint32_t right);
+
+/* Can a token hold these two bytes, one behind the other? U+2581 counts as a blank; always true within a character. */
+static inline bool token_joins(const struct lm_token *t, unsigned before, unsigned now)
+{
+	return t->joins[before][now >> 6] >> (now & 63) & 1;
+}
 
 /* GPT-2's spelling: the character of a byte (its UTF-8 in out, returns 1 or 2), and back: appends the bytes of a spelling;
  * what is not in the alphabet stays as it is. */

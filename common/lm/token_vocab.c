@@ -418,24 +418,31 @@ static void tree_add(struct token_tree *tree, const char *text, size_t bytes, ui
 
 /* --- the whole --------------------------------------------------------------------------- */
 
-/* Nothing in this spelling stands behind a line break; no blank behind anything else. */
-static void look_for_barriers(struct lm_token *t, const struct token_piece *p)
+static void join(struct lm_token *t, unsigned before, unsigned now)
+{
+	t->joins[before][now >> 6] |= UINT64_C(1) << (now & 63);
+}
+
+/* What stands behind what in this spelling. */
+static void note_joins(struct lm_token *t, const struct token_piece *p)
 {
 	const char *s = t->pool.data + p->at;
-	bool other = false;
+	unsigned before = 0, now;
 
 	for (size_t i = 0; i < p->bytes; i++) {
-		bool blank = p->bytes - i >= TOKEN_BLANK_BYTES &&
-			memcmp(s + i, TOKEN_BLANK, TOKEN_BLANK_BYTES) == 0;
+		size_t at = i;
 
-		if (s[i] == '\n' && p->bytes > 1)
-			t->line_ends = false;
-		if (blank && other)
-			t->blank_begins = false;
-		if (blank)
+		now = (unsigned char)s[i];
+		if (p->bytes - i >= TOKEN_BLANK_BYTES &&
+			memcmp(s + i, TOKEN_BLANK, TOKEN_BLANK_BYTES) == 0) {
+			now = ' ';
 			i += TOKEN_BLANK_BYTES - 1;
-		else
-			other = true;
+		}
+		if (at)
+			join(t, before, now);
+		if (s[at] == '\n' && p->bytes > 1)
+			t->line_ends = false;
+		before = now;
 	}
 }
 
@@ -478,7 +485,9 @@ int token_finish(struct lm_token *t, const char *where)
 	check_special(t, &t->eos);
 	check_special(t, &t->unknown);
 	check_special(t, &t->pad);
-	t->line_ends = t->blank_begins = true;
+	t->line_ends = true;
+	for (unsigned before = 0; before < 256; before++) /* characters stay whole */
+		t->joins[before][2] = UINT64_MAX;
 	for (uint32_t id = 0; id < t->known; id++) {
 		struct token_piece *p = &t->pieces[id];
 		bool special = p->type == LM_TOKEN_CONTROL || p->type == LM_TOKEN_UNKNOWN;
@@ -486,7 +495,7 @@ int token_finish(struct lm_token *t, const char *where)
 		set_raw(t, p);
 		p = &t->pieces[id];
 		if (!special && p->type != LM_TOKEN_BYTE)
-			look_for_barriers(t, p);
+			note_joins(t, p);
 		if (id >= t->count || p->bytes > TOKEN_SPECIAL_MAX)
 			continue;
 		if (special || p->type == LM_TOKEN_USER_DEFINED)
