@@ -118,6 +118,9 @@ struct parse {
 	uint64_t seen;
 };
 
+/* options of its own that the last opt_parse met, by their place in the table */
+static uint64_t last_seen;
+
 static int apply(struct parse *p, const struct opt *o, const char *value)
 {
 	const struct opt *own = p->command->opts;
@@ -219,7 +222,22 @@ int opt_parse(const struct command *c, const struct opt *common, int argc, char 
 		if (rc < 0)
 			return -1;
 	}
+	last_seen = p.seen;
 	return check_complete(&p, *nargs);
+}
+
+int opt_preset(const struct command *c, const char *name, const char *value)
+{
+	const struct opt *o = find_in(c->opts, name, strlen(name), 0);
+	struct parse p = { .command = c };
+
+	if (!o || takes_value(o) != (value != NULL))
+		return err_set(EX_USAGE,
+			!o            ? "there is no option '%.40s'" :
+				value ? "'%.40s' is true or false" :
+					"'%.40s' needs a value",
+			name);
+	return last_seen >> (o - c->opts) & 1 ? 0 : apply(&p, o, value);
 }
 
 static void usage_option(struct buf *out, const struct opt *o)

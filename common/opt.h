@@ -62,6 +62,10 @@ struct command {
 int opt_parse(const struct command *c, const struct opt *common, int argc, char **argv,
 	int *nargs);
 
+/* Give an option of c the value that a file has for it, unless the last opt_parse met it on the command line. value: NULL for flags;
+ * borrowed like an argument. Returns 0, or -1 with err_set(EX_USAGE): there is no such option, or no such value. */
+int opt_preset(const struct command *c, const char *name, const char *value);
+
 /* "usage: rnp-price floor --costs F [--explain] [file]\n" */
 void opt_usage(struct buf *out, const char *program, const struct command *c);
 

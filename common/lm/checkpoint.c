@@ -1,0 +1,202 @@
+#include "common/lm/checkpoint.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/lm/safetensors.h"
+#include "common/mem.h"
+#include "common/num.h"
+
+#define FORMAT "rnp-checkpoint-1"
+
+static const struct {
+	enum lm_state what;
+	const char *prefix;
+} states[] = {
+	{ LM_STATE_PARAMETER, "" },
+	{ LM_STATE_M, "adamw.m." },
+	{ LM_STATE_V, "adamw.v." },
+};
+#define STATES (sizeof states / sizeof *states)
+
+/* Tensor i of a checkpoint: all parameters, all of m, all of v. */
+static void describe(struct lm_tensor *out, const struct lm_config *c, uint64_t i)
+{
+	uint32_t n = lm_layout_count(c);
+	const char *prefix = states[i / n].prefix;
+	char name[LM_NAME_BYTES_MAX];
+	struct lm_place p;
+
+	lm_layout_at(c, (uint32_t)(i % n), &p);
+	lm_layout_hf_name(name, &p);
+	memset(out, 0, sizeof *out);
+	snprintf(out->name, sizeof out->name, "%s%.100s", prefix, name);
+	out->type = LM_F32;
+	out->dims = p.dims;
+	memcpy(out->shape, p.shape, sizeof p.shape);
+	out->count = p.count;
+}
+
+/* --- the numbers ---------------------------------------------------------------------------- */
+
+static void set_number(json_t *o, const char *key, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "%" PRIu64, value);
+	json_set_text(o, key, text);
+}
+
+static json_t *numbers(const struct lm_progress *at)
+{
+	char hex[2 * sizeof at->data + 1];
+	json_t *o = json_object();
+
+	json_set_text(o, "format", FORMAT);
+	set_number(o, "steps", at->steps);
+	set_number(o, "sequences", at->sequences);
+	set_number(o, "tokens", at->tokens);
+	set_number(o, "seed", at->seed);
+	set_number(o, "length", at->length);
+	sodium_bin2hex(hex, sizeof hex, at->data, sizeof at->data);
+	json_set_text(o, "data", hex);
+	return o;
+}
+
+static int get_number(const json_t *o, const char *key, const char *path, uint64_t *out)
+{
+	const char *text = json_string_value(json_object_get(o, key));
+
+	if (!text)
+		return err_set(EX_DATAERR, "%s: the metadata has no '%s'", path, key);
+	return num_u64(text, key, out) < 0 ? err_add("%s", path) : 0;
+}
+
+static int read_numbers(const struct safetensors *s, const char *path,
+	struct lm_progress *at)
+{
+	const json_t *o = safetensors_metadata(s);
+	const char *format = json_string_value(json_object_get(o, "format"));
+	const char *data = json_string_value(json_object_get(o, "data"));
+	uint64_t length;
+	size_t bytes;
+
+	if (!format || strcmp(format, FORMAT) != 0)
+		return err_set(EX_DATAERR, "%s: no checkpoint of ours", path);
+	if (get_number(o, "steps", path, &at->steps) < 0 ||
+		get_number(o, "sequences", path, &at->sequences) < 0 ||
+		get_number(o, "tokens", path, &at->tokens) < 0 ||
+		get_number(o, "seed", path, &at->seed) < 0 ||
+		get_number(o, "length", path, &length) < 0)
+		return -1;
+	if (length < 1 || length > LM_CONTEXT_MAX)
+		return err_set(EX_DATAERR, "%s: sequences of %" PRIu64 " tokens", path,
+			length);
+	at->length = (uint32_t)length;
+	if (!data ||
+		sodium_hex2bin(at->data, sizeof at->data, data, strlen(data), NULL,
+			&bytes, NULL) < 0 ||
+		bytes != sizeof at->data)
+		return err_set(EX_DATAERR, "%s: the metadata has no digest of the data",
+			path);
+	return 0;
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static int fill(void *ctx, uint64_t i, struct io_part *out)
+{
+	struct lm_train *t = ctx;
+	const struct lm_config *c = lm_train_config(t);
+	uint32_t n = lm_layout_count(c);
+	struct lm_place p;
+	float *values;
+	int rc;
+
+	lm_layout_at(c, (uint32_t)(i % n), &p);
+	values = xmalloc(p.count * sizeof *values);
+	rc = lm_train_get(t, states[i / n].what, (uint32_t)(i % n), values);
+	if (rc == 0)
+		rc = io_part_write(out, values, p.count * sizeof *values);
+	free(values);
+	return rc;
+}
+
+int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_progress *at)
+{
+	const struct lm_config *c = lm_train_config(t);
+	uint64_t n = STATES * (uint64_t)lm_layout_count(c);
+	struct lm_tensor *tensors = xcalloc(n, sizeof *tensors);
+	json_t *metadata = numbers(at);
+	int rc;
+
+	for (uint64_t i = 0; i < n; i++)
+		describe(&tensors[i], c, i);
+	rc = safetensors_write(path, tensors, n, metadata, fill, t);
+	json_decref(metadata);
+	free(tensors);
+	return rc;
+}
+
+static int load_tensor(const struct safetensors *s, const char *path, struct lm_train *t,
+	uint64_t i)
+{
+	const struct lm_config *c = lm_train_config(t);
+	uint32_t n = lm_layout_count(c);
+	const struct lm_tensor *found;
+	struct lm_tensor want;
+	float *values;
+	int rc;
+
+	describe(&want, c, i);
+	found = safetensors_find(s, want.name);
+	if (!found || found->type != LM_F32 || found->dims != want.dims ||
+		memcmp(found->shape, want.shape, want.dims * sizeof *want.shape) != 0)
+		return err_set(EX_DATAERR,
+			"%s: tensor '%s' is %s: a checkpoint of another model", path,
+			want.name, found ? "of another shape" : "missing");
+	/* a file's data need not be aligned */
+	values = xmalloc(want.count * sizeof *values);
+	memcpy(values, found->data, want.count * sizeof *values);
+	rc = lm_train_put(t, states[i / n].what, (uint32_t)(i % n), values);
+	free(values);
+	return rc;
+}
+
+int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress *at)
+{
+	struct safetensors *s;
+	uint64_t n = STATES * (uint64_t)lm_layout_count(lm_train_config(t));
+	int rc = safetensors_open(&s, path);
+
+	if (rc == 0)
+		rc = read_numbers(s, path, at);
+	if (rc == 0 && safetensors_count(s) != n)
+		rc = err_set(EX_DATAERR,
+			"%s: %" PRIu64 " tensors instead of %" PRIu64
+			": a checkpoint of another model",
+			path, safetensors_count(s), n);
+	for (uint64_t i = 0; rc == 0 && i < n; i++)
+		rc = load_tensor(s, path, t, i);
+	if (rc == 0)
+		lm_train_set_steps(t, at->steps);
+	safetensors_close(s);
+	return rc;
+}
+
+int lm_checkpoint_peek(const char *path, struct lm_progress *at)
+{
+	struct safetensors *s;
+	int rc = safetensors_open(&s, path);
+
+	if (rc == 0)
+		rc = read_numbers(s, path, at);
+	safetensors_close(s);
+	return rc;
+}
