@@ -6,8 +6,10 @@
 
 extern const struct command command_compress;
 extern const struct command command_decompress;
+extern const struct command command_eval;
 extern const struct command command_export;
 extern const struct command command_init;
+extern const struct command command_run;
 extern const struct command command_tokenize;
 
 #endif

@@ -5,8 +5,10 @@
 static const struct command *const commands[] = {
 	&command_compress,
 	&command_decompress,
+	&command_eval,
 	&command_export,
 	&command_init,
+	&command_run,
 	&command_tokenize,
 	NULL,
 };
@@ -14,6 +16,10 @@ static const struct command *const commands[] = {
 static const char *const kinds[] = {
 	"rnp.bench",
 	"rnp.error",
+	"rnp.eval",
+	"rnp.plan",
+	"rnp.run",
+	"rnp.step",
 	"rnp.tokens",
 	NULL,
 };

@@ -1,0 +1,50 @@
+#include "cmd/rnp-train/config_file.h"
+
+#include <stdio.h>
+
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/json.h"
+
+#define BYTES_MAX ((size_t)1 << 20)
+
+static int apply(const struct command *c, const char *name, const json_t *v)
+{
+	char number[32];
+
+	if (json_is_false(v))
+		return 0;
+	if (json_is_true(v))
+		return opt_preset(c, name, NULL);
+	if (json_is_string(v))
+		return opt_preset(c, name, json_string_value(v));
+	if (json_is_integer(v))
+		snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
+	else if (json_is_real(v))
+		snprintf(number, sizeof number, "%.17g", json_real_value(v));
+	else
+		return err_set(EX_USAGE, "'%.40s' is no text, number or truth value",
+			name);
+	return opt_preset(c, name, number);
+}
+
+int config_file_apply(const struct command *c, const char *path, json_t **keep)
+{
+	struct buf text = BUF_INIT;
+	const char *name;
+	json_t *v;
+	int rc = io_read(&text, path, BYTES_MAX);
+
+	*keep = NULL;
+	if (rc == 0) {
+		*keep = json_parse_object(buf_text(&text), text.len, path);
+		rc = *keep ? 0 : -1;
+	}
+	json_object_foreach(*keep, name, v) {
+		if (rc == 0 && apply(c, name, v) < 0)
+			rc = err_add("%s", path);
+	}
+	buf_release(&text);
+	return rc;
+}

@@ -1,0 +1,314 @@
+/* rnp-train eval - how well a model predicts a text. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cmd/rnp-train/commands.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/json.h"
+#include "common/lm/shard.h"
+#include "common/lm/source.h"
+#include "common/lm/token.h"
+#include "common/lm/train.h"
+#include "common/mem.h"
+#include "common/out.h"
+#include "common/prog.h"
+#include "common/progress.h"
+
+static const char *model, *data, *tokenizer, *device, *precision = "f32";
+static int64_t length, batch, most_tokens;
+
+static const struct opt opts[] = {
+	{ .name = "model",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &model,
+		.metavar = "M",
+		.help = "a directory, a GGUF file or a llama2.c .bin" },
+	{ .name = "data",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &data,
+		.metavar = "D",
+		.help = "token shards, or a text" },
+	{ .name = "tokenizer",
+		.kind = OPT_TEXT,
+		.to = &tokenizer,
+		.metavar = "F",
+		.help = "tokenizer (default: the model's)" },
+	{ .name = "length",
+		.kind = OPT_I64,
+		.to = &length,
+		.metavar = "T",
+		.min = 1,
+		.max = LM_CONTEXT_MAX,
+		.help = "tokens that are read together (default: the model's context, at most 2048)" },
+	{ .name = "batch",
+		.kind = OPT_I64,
+		.to = &batch,
+		.metavar = "B",
+		.min = 1,
+		.max = 1 << 16,
+		.help = "sequences at once (default: about 2048 tokens)" },
+	{ .name = "tokens",
+		.kind = OPT_I64,
+		.to = &most_tokens,
+		.metavar = "N",
+		.min = 1,
+		.help = "predict only the first N (default: all)" },
+	{ .name = "precision",
+		.kind = OPT_CHOICE,
+		.to = &precision,
+		.metavar = "P",
+		.choices = "bf16|f32",
+		.help = "of products and activations (default f32)" },
+	{ .name = "device",
+		.kind = OPT_TEXT,
+		.to = &device,
+		.metavar = "D",
+		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" },
+	{ 0 },
+};
+
+struct evaluation {
+	struct dev d;
+	struct lm_source *source;
+	struct lm_token
+		*token; /* NULL: the data is tokens, and nobody knows their bytes */
+	struct lm_shards shards;
+	struct buf ids; /* uint32_t */
+	uint64_t count; /* of ids */
+	struct lm_train *train;
+	double loss_sum;
+	uint64_t predicted, bytes;
+};
+
+/* --- the text --------------------------------------------------------------------------------- */
+
+static bool is_shards(const char *path)
+{
+	size_t n = strlen(path), m = strlen(LM_SHARD_SUFFIX);
+	struct stat st;
+
+	return (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) ||
+		(n > m && strcmp(path + n - m, LM_SHARD_SUFFIX) == 0);
+}
+
+static int read_shards(struct evaluation *e)
+{
+	if (lm_shards_open(&e->shards, data) < 0)
+		return -1;
+	e->count = e->shards.count;
+	if (e->count > SIZE_MAX / 8)
+		return err_set(EX_DATAERR, "%s: too long", data);
+	buf_reserve(&e->ids, e->count * sizeof(uint32_t));
+	e->ids.len = e->count * sizeof(uint32_t);
+	return lm_shards_get(&e->shards, 0, e->count, (uint32_t *)(void *)e->ids.data);
+}
+
+static int read_text(struct evaluation *e)
+{
+	struct buf text = BUF_INIT;
+	int64_t bos;
+	int rc = io_read(&text, data, LM_TOKEN_TEXT_MAX);
+
+	if (rc == 0 && !e->token)
+		rc = err_set(EX_USAGE,
+			"'%s' is a text, and the model has no tokenizer: name one with --tokenizer",
+			data);
+	if (rc == 0 && (bos = lm_token_bos(e->token)) >= 0 &&
+		lm_token_adds_bos(e->token)) {
+		uint32_t id = (uint32_t)bos;
+
+		buf_add(&e->ids, &id, sizeof id);
+	}
+	if (rc == 0)
+		rc = lm_token_encode_long(e->token, &e->ids, buf_text(&text), text.len,
+			false);
+	e->count = e->ids.len / sizeof(uint32_t);
+	buf_release(&text);
+	return rc;
+}
+
+static int open_all(struct evaluation *e)
+{
+	const char *path = tokenizer;
+	uint32_t vocab;
+
+	if (lm_source_open(&e->source, model) < 0)
+		return -1;
+	vocab = lm_source_config(e->source)->vocab;
+	if (!path)
+		path = lm_source_tokenizer(e->source);
+	if (path && lm_token_open(&e->token, path, vocab) < 0)
+		return -1;
+	if ((is_shards(data) ? read_shards(e) : read_text(e)) < 0)
+		return -1;
+	if (most_tokens && e->count > (uint64_t)most_tokens + 1)
+		e->count = (uint64_t)most_tokens + 1;
+	if (e->count < 2)
+		return err_set(EX_DATAERR, "%s: less than two tokens: nothing to predict",
+			data);
+	if (dev_open(&e->d, device) < 0)
+		return err_set(e->d.code, "%s", e->d.error);
+	return 0;
+}
+
+/* --- the model --------------------------------------------------------------------------------- */
+
+static int load_model(struct evaluation *e)
+{
+	const struct lm_config *c = lm_source_config(e->source);
+	struct lm_train_options o;
+	int rc = 0;
+
+	lm_train_defaults(&o, c);
+	if (!length)
+		length = c->context < 2048 ? c->context : 2048;
+	if (!batch)
+		batch = length < 2048 ? 2048 / length : 1;
+	o.positions = (uint32_t)length;
+	o.batch = (uint32_t)batch;
+	o.as = strcmp(precision, "f32") == 0 ? LM_AS_F32 : LM_AS_BF16;
+	o.eval_only = true;
+	if (lm_train_open(&e->train, &e->d, &o) < 0)
+		return -1;
+	for (uint32_t i = 0; rc == 0 && i < lm_layout_count(c); i++) {
+		const struct lm_tensor *t = lm_source_tensor(e->source, i);
+		float *values = xmalloc(t->count * sizeof *values);
+
+		lm_to_f32(values, t->data, t->type, t->count);
+		rc = lm_train_put(e->train, LM_STATE_PARAMETER, i, values);
+		free(values);
+	}
+	return rc;
+}
+
+/* The batch that begins with token `at`: whole sequences, and where the text ends nothing to predict. */
+static void fill_batch(const struct evaluation *e, uint64_t at, uint32_t *tokens,
+	uint32_t *targets)
+{
+	const uint32_t *ids = (const uint32_t *)(const void *)e->ids.data;
+
+	for (uint64_t i = 0; i < (uint64_t)(batch * length); i++) {
+		bool there = at + i + 1 < e->count;
+
+		tokens[i] = there ? ids[at + i] : 0;
+		targets[i] = there ? ids[at + i + 1] : LM_NO_TARGET;
+	}
+}
+
+static int predict(struct evaluation *e)
+{
+	uint64_t step = (uint64_t)(batch * length);
+	uint32_t *tokens = xmalloc(step * sizeof *tokens),
+		 *targets = xmalloc(step * sizeof *targets);
+	struct progress bar;
+	int rc = 0;
+
+	progress_start(&bar, "evaluating", "tokens", (int64_t)e->count);
+	for (uint64_t at = 0; rc == 0 && at + 1 < e->count; at += step) {
+		double sum = 0;
+		uint64_t n = 0;
+
+		fill_batch(e, at, tokens, targets);
+		rc = lm_train_eval(e->train, tokens, targets, &sum, &n);
+		e->loss_sum += sum;
+		e->predicted += n;
+		progress_update(&bar, (int64_t)at);
+	}
+	progress_end(&bar);
+	free(tokens);
+	free(targets);
+	return rc;
+}
+
+/* What the predicted tokens are as text. */
+static int count_bytes(struct evaluation *e)
+{
+	const uint32_t *ids = (const uint32_t *)(const void *)e->ids.data;
+	struct buf piece = BUF_INIT;
+	int rc = 0;
+
+	for (uint64_t i = 1; rc == 0 && i < e->count; i++) {
+		buf_reset(&piece);
+		rc = ids[i] < lm_token_count(e->token) ?
+			lm_token_piece(e->token, &piece, ids[i], false, false) :
+			0;
+		e->bytes += piece.len;
+	}
+	buf_release(&piece);
+	return rc;
+}
+
+static int write_result(const struct evaluation *e, int64_t ns)
+{
+	double loss = e->loss_sum / (double)e->predicted;
+	json_t *r = json_record("rnp.eval");
+	int rc;
+
+	json_set_text(r, "model", model);
+	json_set_text(r, "data", data);
+	json_set_text(r, "device", e->d.name);
+	json_set_text(r, "precision", precision);
+	json_set_i64(r, "length", length);
+	json_set_i64(r, "tokens", (int64_t)e->predicted);
+	json_set_f64(r, "loss", loss);
+	json_set_f64(r, "perplexity", exp(loss));
+	if (e->bytes) {
+		json_set_i64(r, "bytes", (int64_t)e->bytes);
+		json_set_f64(r, "bits_per_byte", e->loss_sum / M_LN2 / (double)e->bytes);
+	}
+	json_set_i64(r, "tokens_per_s",
+		(int64_t)((double)e->predicted * 1e9 / (double)ns));
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int evaluate(struct evaluation *e)
+{
+	int64_t began;
+
+	if (open_all(e) < 0 || load_model(e) < 0)
+		return -1;
+	began = clock_mono_ns();
+	if (predict(e) < 0)
+		return -1;
+	began = clock_mono_ns() - began;
+	if (!isfinite(e->loss_sum))
+		return err_set(EX_DATAERR, "%s: the loss is not finite", model);
+	if (e->token && count_bytes(e) < 0)
+		return -1;
+	return write_result(e, began);
+}
+
+static int run(int nargs, char **args)
+{
+	struct evaluation e = { .d = DEV_INIT };
+	int rc = evaluate(&e);
+
+	(void)nargs, (void)args;
+	lm_train_close(e.train);
+	dev_close(&e.d);
+	lm_shards_close(&e.shards);
+	lm_token_close(e.token);
+	lm_source_close(e.source);
+	buf_release(&e.ids);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_eval = {
+	.name = "eval",
+	.args_max = 0,
+	.summary = "How well a model predicts a text: loss, perplexity, bits per byte.",
+	.details =
+		"The text is cut into pieces of --length tokens, which are read one by one; every token but the\n"
+		"first is predicted from those before it in its piece. Writes one rnp.eval record.",
+	.columns = "model,data,tokens,loss,perplexity,bits_per_byte,tokens_per_s",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,495 @@
+/* rnp-train run - train on this machine. */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cmd/rnp-train/commands.h"
+#include "cmd/rnp-train/config_file.h"
+#include "cmd/rnp-train/session.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hw.h"
+#include "common/json.h"
+#include "common/mem.h"
+#include "common/out.h"
+#include "common/plot.h"
+#include "common/prog.h"
+#include "common/progress.h"
+
+static struct {
+	struct session_options s;
+	const char *config, *plot;
+	bool plan;
+} options = { .s = { .batch = 8,
+		      .warmup = -1,
+		      .lr = 4e-4,
+		      .lr_min = 0.1,
+		      .beta1 = 0.9,
+		      .beta2 = 0.95,
+		      .decay = 0.1,
+		      .clip = 1,
+		      .eval_tokens = 65536,
+		      .every = 1,
+		      .precision = "bf16" } };
+
+static const struct opt opts[] = {
+	{ .name = "config",
+		.kind = OPT_TEXT,
+		.to = &options.config,
+		.metavar = "F",
+		.help = "options from a JSON object; those given here win" },
+	{ .name = "model",
+		.kind = OPT_TEXT,
+		.to = &options.s.model,
+		.metavar = "M",
+		.help = "the model to begin with: a directory, GGUF or llama2.c file" },
+	{ .name = "data",
+		.kind = OPT_TEXT,
+		.to = &options.s.data,
+		.metavar = "SHARDS",
+		.help = "token shards that tokenize wrote" },
+	{ .name = "out",
+		.kind = OPT_TEXT,
+		.to = &options.s.out,
+		.metavar = "DIR",
+		.help = "where model and checkpoint go" },
+	{ .name = "steps",
+		.kind = OPT_I64,
+		.to = &options.s.steps,
+		.metavar = "N",
+		.min = 0,
+		.help = "end after this many steps in all; 0: only by --time" },
+	{ .name = "time",
+		.kind = OPT_DURATION,
+		.to = &options.s.time_ms,
+		.metavar = "D",
+		.min = 0,
+		.help = "end after this time, with a checkpoint" },
+	{ .name = "resume",
+		.kind = OPT_FLAG,
+		.to = &options.s.resume,
+		.help = "go on with the checkpoint in --out, if there is one" },
+	{ .name = "batch",
+		.kind = OPT_I64,
+		.to = &options.s.batch,
+		.metavar = "B",
+		.min = 1,
+		.max = 1 << 20,
+		.help = "sequences of a step (default 8)" },
+	{ .name = "micro-batch",
+		.kind = OPT_I64,
+		.to = &options.s.micro,
+		.metavar = "B",
+		.min = 1,
+		.max = 1 << 20,
+		.help = "sequences at once, gradients add up (default: the batch)" },
+	{ .name = "length",
+		.kind = OPT_I64,
+		.to = &options.s.length,
+		.metavar = "T",
+		.min = 1,
+		.max = LM_CONTEXT_MAX,
+		.help = "tokens of a sequence (default: the model's context, at most 512)" },
+	{ .name = "lr",
+		.kind = OPT_F64,
+		.to = &options.s.lr,
+		.metavar = "R",
+		.help = "learning rate (default 4e-4)" },
+	{ .name = "lr-min",
+		.kind = OPT_F64,
+		.to = &options.s.lr_min,
+		.metavar = "P",
+		.help = "part of it that the cosine ends with (default 0.1)" },
+	{ .name = "warmup",
+		.kind = OPT_I64,
+		.to = &options.s.warmup,
+		.metavar = "N",
+		.min = 0,
+		.help = "steps of linear warm-up (default: a tenth, at most 100)" },
+	{ .name = "weight-decay",
+		.kind = OPT_F64,
+		.to = &options.s.decay,
+		.metavar = "W",
+		.help = "of matrices (default 0.1)" },
+	{ .name = "beta1",
+		.kind = OPT_F64,
+		.to = &options.s.beta1,
+		.metavar = "B",
+		.help = "of AdamW (default 0.9)" },
+	{ .name = "beta2",
+		.kind = OPT_F64,
+		.to = &options.s.beta2,
+		.metavar = "B",
+		.help = "of AdamW (default 0.95)" },
+	{ .name = "clip",
+		.kind = OPT_F64,
+		.to = &options.s.clip,
+		.metavar = "N",
+		.help = "largest norm of the gradient; 0: any (default 1)" },
+	{ .name = "seed",
+		.kind = OPT_U64,
+		.to = &options.s.seed,
+		.metavar = "S",
+		.help = "of the order of the data (default 0)" },
+	{ .name = "precision",
+		.kind = OPT_CHOICE,
+		.to = &options.s.precision,
+		.metavar = "P",
+		.choices = "bf16|f32",
+		.help = "of products and activations (default bf16)" },
+	{ .name = "recompute",
+		.kind = OPT_FLAG,
+		.to = &options.s.recompute,
+		.help = "compute activations again on the way back: less memory" },
+	{ .name = "valid",
+		.kind = OPT_TEXT,
+		.to = &options.s.valid,
+		.metavar = "SHARDS",
+		.help = "text to measure the loss on" },
+	{ .name = "eval-every",
+		.kind = OPT_I64,
+		.to = &options.s.eval_every,
+		.metavar = "N",
+		.min = 0,
+		.help = "measure it after every N steps; at the end in any case" },
+	{ .name = "eval-tokens",
+		.kind = OPT_I64,
+		.to = &options.s.eval_tokens,
+		.metavar = "N",
+		.min = 1,
+		.help = "on so many of its tokens (default 65536)" },
+	{ .name = "save-every",
+		.kind = OPT_I64,
+		.to = &options.s.save_every,
+		.metavar = "N",
+		.min = 0,
+		.help = "checkpoint after every N steps; at the end in any case" },
+	{ .name = "every",
+		.kind = OPT_I64,
+		.to = &options.s.every,
+		.metavar = "N",
+		.min = 1,
+		.help = "one rnp.step record every N steps (default 1)" },
+	{ .name = "plot",
+		.kind = OPT_TEXT,
+		.to = &options.plot,
+		.metavar = "F.svg",
+		.help = "draw the loss" },
+	{ .name = "plan",
+		.kind = OPT_FLAG,
+		.to = &options.plan,
+		.help = "print the memory that the run takes, and do not run" },
+	{ .name = "device",
+		.kind = OPT_TEXT,
+		.to = &options.s.device,
+		.metavar = "D",
+		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" },
+	{ 0 },
+};
+
+/* --- stopping ----------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stopped;
+
+/* The first signal ends the run after its step, with a checkpoint; a second one ends it at once. */
+static void on_signal(int number)
+{
+	stopped = number;
+	signal(number, SIG_DFL);
+}
+
+static void watch_signals(void)
+{
+	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	sigaction(SIGTERM, &a, NULL);
+	sigaction(SIGINT, &a, NULL);
+}
+
+/* --- records ------------------------------------------------------------------------------------ */
+
+/* What a run has to say about its steps, for records and the picture. */
+struct journal {
+	struct session *s;
+	int64_t began_ns, step_ns; /* of the run here, of the last step */
+	uint64_t began_tokens;
+	double *steps, *losses, *valid_steps, *valid_losses;
+	size_t n, valids, room;
+};
+
+static void journal_release(struct journal *j)
+{
+	free(j->steps);
+	free(j->losses);
+	free(j->valid_steps);
+	free(j->valid_losses);
+}
+
+static void journal_note(struct journal *j, double loss, double valid_loss)
+{
+	double step = (double)j->s->at.steps;
+
+	if (j->n == j->room) {
+		size_t bytes = (j->room = j->room ? 2 * j->room : 1024) * sizeof(double);
+
+		j->steps = xrealloc(j->steps, bytes);
+		j->losses = xrealloc(j->losses, bytes);
+		j->valid_steps = xrealloc(j->valid_steps, bytes);
+		j->valid_losses = xrealloc(j->valid_losses, bytes);
+	}
+	j->steps[j->n] = step;
+	j->losses[j->n++] = loss;
+	if (!isnan(valid_loss)) {
+		j->valid_steps[j->valids] = step;
+		j->valid_losses[j->valids++] = valid_loss;
+	}
+}
+
+static int64_t utilisation_ppm(const struct session *s, double tokens_per_s)
+{
+	double flop = lm_config_train_flop(lm_train_config(s->train),
+		(uint32_t)s->o.length);
+
+	return (int64_t)(1e6 * tokens_per_s * flop / s->matrix_flops);
+}
+
+static int write_step(const struct journal *j, const struct lm_step *step,
+	double valid_loss)
+{
+	const struct session *s = j->s;
+	double rate = (double)step->targets * 1e9 / (double)j->step_ns;
+	json_t *r = json_record("rnp.step");
+	int rc;
+
+	json_set_i64(r, "step", (int64_t)s->at.steps);
+	json_set_f64(r, "loss", step->loss);
+	if (!isnan(valid_loss))
+		json_set_f64(r, "validation_loss", valid_loss);
+	json_set_i64(r, "tokens", (int64_t)s->at.tokens);
+	json_set_i64(r, "tokens_per_s", (int64_t)rate);
+	if (s->matrix_flops > 0)
+		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
+	json_set_f64(r, "gradient_norm", step->norm);
+	json_set_f64(r, "learning_rate", session_rate(&s->o, s->at.steps - 1));
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int64_t peak_bytes(void)
+{
+	struct rusage u;
+
+	return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
+}
+
+static int write_end(const struct journal *j, const char *why)
+{
+	const struct session *s = j->s;
+	int64_t ns = clock_mono_ns() - j->began_ns;
+	double rate = (double)(s->at.tokens - j->began_tokens) * 1e9 / (double)ns;
+	json_t *r = json_record("rnp.run");
+	int rc;
+
+	json_set_text(r, "model", s->o.out);
+	json_set_text(r, "device", s->d.name);
+	json_set_i64(r, "parameters",
+		(int64_t)lm_config_params(lm_train_config(s->train)));
+	json_set_text(r, "ended", why);
+	json_set_i64(r, "steps", (int64_t)s->at.steps);
+	json_set_i64(r, "tokens", (int64_t)s->at.tokens);
+	json_set_i64(r, "elapsed_ms", ns / 1000000);
+	json_set_i64(r, "tokens_per_s", (int64_t)rate);
+	if (!isnan(s->first_loss)) {
+		json_set_f64(r, "first_loss", s->first_loss);
+		json_set_f64(r, "loss", s->last_loss);
+	}
+	if (!isnan(s->valid_loss))
+		json_set_f64(r, "validation_loss", s->valid_loss);
+	if (s->matrix_flops > 0) {
+		json_set_i64(r, "matrix_flops", (int64_t)s->matrix_flops);
+		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
+	}
+	json_set_i64(r, "peak_bytes", peak_bytes());
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int write_plan(struct session *s)
+{
+	struct lm_train_plan p;
+	json_t *r;
+	int64_t there = strcmp(s->d.name, "cpu") == 0 ? hw_available_read() : 0;
+	uint64_t room;
+	int rc;
+
+	if (lm_train_plan(&p, &s->d, &s->train_options) < 0)
+		return -1;
+	if (!there && s->d.ops->room(&s->d, &room) == 0)
+		there = (int64_t)room;
+	r = json_record("rnp.plan");
+	json_set_text(r, "model", s->o.model);
+	json_set_text(r, "device", s->d.name);
+	json_set_i64(r, "parameters",
+		(int64_t)lm_config_params(lm_source_config(s->source)));
+	json_set_i64(r, "parameters_bytes", (int64_t)p.parameters);
+	json_set_i64(r, "copies_bytes", (int64_t)p.copies);
+	json_set_i64(r, "gradients_bytes", (int64_t)p.gradients);
+	json_set_i64(r, "optimiser_bytes", (int64_t)p.optimiser);
+	json_set_i64(r, "activations_bytes", (int64_t)p.activations);
+	json_set_i64(r, "work_bytes", (int64_t)p.scratch);
+	json_set_i64(r, "total_bytes", (int64_t)p.total);
+	if (there) {
+		json_set_i64(r, "available_bytes", there);
+		json_set_bool(r, "fits", (int64_t)p.total <= there);
+	}
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int draw(const struct journal *j)
+{
+	struct plot plot = PLOT_INIT;
+	struct plot_line lines[2] = {
+		{ .name = "training", .n = j->n, .x = j->steps, .y = j->losses },
+		{ .name = "validation",
+			.style = PLOT_MARKED,
+			.n = j->valids,
+			.x = j->valid_steps,
+			.y = j->valid_losses }
+	};
+	struct plot_chart chart = { .title = "loss",
+		.x = { .label = "step" },
+		.y = { .label = "nats per token" },
+		.lines = lines,
+		.n = j->valids ? 2 : 1 };
+	int rc;
+
+	plot_add_chart(&plot, &chart);
+	rc = plot_save(&plot, j->s->o.out, NULL, options.plot);
+	plot_release(&plot);
+	return rc;
+}
+
+/* --- the run ------------------------------------------------------------------------------------ */
+
+static const char *why_ended(const struct session *s, int64_t began_ns)
+{
+	if (stopped)
+		return "signal";
+	if (s->o.steps && s->at.steps >= (uint64_t)s->o.steps)
+		return "steps";
+	if (s->o.time_ms && clock_mono_ns() - began_ns >= s->o.time_ms * 1000000)
+		return "time";
+	return NULL;
+}
+
+/* One step and what belongs to it: loss on the validation text, record, checkpoint. */
+static int advance(struct journal *j)
+{
+	struct session *s = j->s;
+	int64_t from = clock_mono_ns();
+	double valid_loss = NAN;
+	struct lm_step step;
+
+	if (session_step(s, &step) < 0)
+		return -1;
+	j->step_ns = clock_mono_ns() - from;
+	if (s->o.eval_every && s->at.steps % (uint64_t)s->o.eval_every == 0 &&
+		session_eval(s, &valid_loss) < 0)
+		return -1;
+	journal_note(j, step.loss, valid_loss);
+	if ((s->at.steps % (uint64_t)s->o.every == 0 || !isnan(valid_loss)) &&
+		write_step(j, &step, valid_loss) < 0)
+		return -1;
+	if (s->o.save_every && s->at.steps % (uint64_t)s->o.save_every == 0)
+		return session_save(s);
+	return 0;
+}
+
+static int train(struct journal *j)
+{
+	struct session *s = j->s;
+	struct progress bar;
+	const char *why;
+	uint64_t saved = s->at.steps;
+	int rc = 0;
+
+	watch_signals();
+	j->began_ns = clock_mono_ns();
+	j->began_tokens = s->at.tokens;
+	progress_start(&bar, "training", "steps", s->o.steps);
+	while (rc == 0 && !(why = why_ended(s, j->began_ns))) {
+		rc = advance(j);
+		progress_update(&bar, (int64_t)s->at.steps);
+		if (s->o.save_every && s->at.steps % (uint64_t)s->o.save_every == 0)
+			saved = s->at.steps;
+	}
+	progress_end(&bar);
+	if (rc == 0 && s->at.steps != saved)
+		rc = session_save(s);
+	if (rc == 0 && s->o.valid)
+		rc = session_eval(s, &s->valid_loss);
+	if (options.plot && j->n && draw(j) < 0)
+		rc = -1;
+	return rc < 0 ? -1 : write_end(j, why);
+}
+
+static json_t *config_texts; /* of --config */
+
+static int check_given(void)
+{
+	const struct session_options *o = &options.s;
+
+	if (options.config &&
+		config_file_apply(&command_run, options.config, &config_texts) < 0)
+		return -1;
+	if (!o->model || !o->data || (!o->out && !options.plan))
+		return err_set(EX_USAGE, "--%s is missing",
+			!o->model        ? "model" :
+				!o->data ? "data" :
+					   "out");
+	if (!o->steps && !o->time_ms && !options.plan)
+		return err_set(EX_USAGE, "give --steps, --time or both");
+	if (!(o->lr >= 0 && o->lr_min >= 0 && o->decay >= 0 && o->clip >= 0))
+		return err_set(EX_USAGE,
+			"--lr, --lr-min, --weight-decay and --clip are not negative");
+	return 0;
+}
+
+static int run(int nargs, char **args)
+{
+	struct session s = { .d = DEV_INIT };
+	struct journal j = { .s = &s };
+	int rc = check_given();
+
+	(void)nargs, (void)args;
+	if (rc == 0)
+		rc = session_open(&s, &options.s);
+	if (rc == 0 && options.plan)
+		rc = write_plan(&s);
+	else if (rc == 0 && (rc = session_begin(&s)) == 0)
+		rc = train(&j);
+	journal_release(&j);
+	session_release(&s);
+	json_decref(config_texts);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_run = {
+	.name = "run",
+	.args_max = 0,
+	.summary = "Train a model on this machine.",
+	.details =
+		"Writes one rnp.step record a step and one rnp.run record at the end. Model and checkpoint are in\n"
+		"--out, each whole at every instant; --resume goes on with the same bits. SIGTERM and SIGINT end the\n"
+		"run after its step, with a checkpoint and exit status 0.",
+	.columns =
+		"step,loss,validation_loss,tokens,tokens_per_s,utilisation_ppm,gradient_norm,learning_rate",
+	.opts = opts,
+	.run = run,
+};

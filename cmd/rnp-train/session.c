@@ -1,0 +1,374 @@
+#include "cmd/rnp-train/session.h"
+
+#include <math.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/buf.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/lm/export.h"
+#include "common/mem.h"
+
+/* --- open ------------------------------------------------------------------------------------- */
+
+static void path_in(struct buf *out, const char *dir, const char *name)
+{
+	buf_reset(out);
+	buf_addf(out, "%s/%s", dir, name);
+}
+
+static int check_vocab(const struct lm_shards *set, const char *path,
+	const struct lm_config *c)
+{
+	if (set->vocab <= c->vocab)
+		return 0;
+	return err_set(EX_DATAERR,
+		"%s: a vocabulary of %u tokens does not go with a model of %u", path,
+		set->vocab, c->vocab);
+}
+
+/* The text of a run is known by the digests of its shards. */
+static void data_digest(unsigned char out[32], const struct lm_shards *set)
+{
+	crypto_generichash_state h;
+
+	crypto_generichash_init(&h, NULL, 0, 32);
+	for (uint32_t i = 0; i < set->n; i++)
+		crypto_generichash_update(&h, set->shards[i].digest,
+			sizeof set->shards[i].digest);
+	crypto_generichash_final(&h, out, 32);
+}
+
+static int check_options(struct session *s)
+{
+	struct session_options *o = &s->o;
+
+	if (!o->micro)
+		o->micro = o->batch;
+	if (o->batch % o->micro)
+		return err_set(EX_USAGE,
+			"--batch %lld is not a multiple of --micro-batch %lld",
+			(long long)o->batch, (long long)o->micro);
+	if (o->lr_min > 1)
+		return err_set(EX_USAGE, "--lr-min: a part of --lr, at most 1");
+	if (o->warmup < 0)
+		o->warmup = o->steps && o->steps < 1000 ? o->steps / 10 : 100;
+	if (o->eval_every && !o->valid)
+		return err_set(EX_USAGE, "--eval-every needs --valid");
+	return 0;
+}
+
+static void set_train_options(struct session *s)
+{
+	const struct lm_config *c = lm_source_config(s->source);
+	struct lm_train_options *t = &s->train_options;
+	struct session_options *o = &s->o;
+
+	lm_train_defaults(t, c);
+	if (!o->length)
+		o->length = c->context < 512 ? c->context : 512;
+	t->batch = (uint32_t)o->micro;
+	t->positions = (uint32_t)o->length;
+	t->as = strcmp(o->precision, "f32") == 0 ? LM_AS_F32 : LM_AS_BF16;
+	t->recompute = o->recompute;
+	t->beta1 = (float)o->beta1;
+	t->beta2 = (float)o->beta2;
+	t->decay = (float)o->decay;
+	t->clip = (float)o->clip;
+}
+
+/* The tokenizer of the data goes with the model that it teaches; else the model's own, where it has one. */
+static int open_token(struct session *s)
+{
+	const struct lm_config *c = lm_source_config(s->source);
+	struct buf path = BUF_INIT;
+	int rc = 0;
+
+	path_in(&path, s->o.data, "tokenizer.json");
+	if (access(path.data, F_OK) == 0)
+		rc = lm_token_open(&s->token, path.data, c->vocab);
+	else if (lm_source_tokenizer(s->source))
+		rc = lm_token_open(&s->token, lm_source_tokenizer(s->source), c->vocab);
+	buf_release(&path);
+	return rc;
+}
+
+int session_open(struct session *s, const struct session_options *o)
+{
+	*s = (struct session){ .o = *o,
+		.d = DEV_INIT,
+		.first_loss = NAN,
+		.last_loss = NAN,
+		.valid_loss = NAN };
+	if (lm_source_open(&s->source, o->model) < 0 || check_options(s) < 0)
+		return -1;
+	set_train_options(s);
+	if (lm_shards_open(&s->data, o->data) < 0 ||
+		check_vocab(&s->data, o->data, lm_source_config(s->source)) < 0 ||
+		open_token(s) < 0)
+		return -1;
+	if (o->valid &&
+		(lm_shards_open(&s->valid, o->valid) < 0 ||
+			check_vocab(&s->valid, o->valid, lm_source_config(s->source)) <
+				0))
+		return -1;
+	if (o->valid && s->valid.count <= (uint64_t)s->o.length)
+		return err_set(EX_DATAERR,
+			"%s: %llu tokens are no sequence of %lld and what follows it",
+			o->valid, (unsigned long long)s->valid.count,
+			(long long)s->o.length);
+	s->at = (struct lm_progress){ .seed = o->seed, .length = (uint32_t)s->o.length };
+	data_digest(s->at.data, &s->data);
+	if (lm_order_init(&s->order, s->data.count, s->at.length, s->at.seed) < 0)
+		return err_add("%s", o->data);
+	if (dev_open(&s->d, o->device) < 0)
+		return err_set(s->d.code, "%s", s->d.error);
+	return 0;
+}
+
+/* --- begin ------------------------------------------------------------------------------------ */
+
+static int load_model(struct session *s)
+{
+	const struct lm_config *c = lm_source_config(s->source);
+
+	for (uint32_t i = 0; i < lm_layout_count(c); i++) {
+		const struct lm_tensor *t = lm_source_tensor(s->source, i);
+		float *values = xmalloc(t->count * sizeof *values);
+		int rc;
+
+		lm_to_f32(values, t->data, t->type, t->count);
+		rc = lm_train_put(s->train, LM_STATE_PARAMETER, i, values);
+		free(values);
+		if (rc < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* A run goes on with what it began with, or its bits would not be those of a run that was never stopped. */
+static int resume(struct session *s, const char *path)
+{
+	struct lm_progress want = s->at;
+
+	if (lm_checkpoint_load(path, s->train, &s->at) < 0)
+		return -1;
+	if (s->at.seed != want.seed || s->at.length != want.length)
+		return err_set(EX_USAGE,
+			"%s: was made with --seed %llu --length %u, not %llu and %u",
+			path, (unsigned long long)s->at.seed, s->at.length,
+			(unsigned long long)want.seed, want.length);
+	if (memcmp(s->at.data, want.data, sizeof want.data) != 0)
+		return err_set(EX_USAGE, "%s: was made with another text than '%s'", path,
+			s->o.data);
+	return 0;
+}
+
+/* A large product in the type of the run, for a fifth of a second: what the model's speed is measured against. */
+static int measure_matrix(struct session *s)
+{
+	const struct dev_ops *ops = s->d.ops;
+	bool f32 = s->train_options.as == LM_AS_F32;
+	uint64_t n = 2048, bytes = n * n * (f32 ? 4 : 2);
+	struct product p = { .type = f32 ? PRODUCT_F32 : PRODUCT_BF16,
+		.m = n,
+		.n = n,
+		.k = n,
+		.lda = n,
+		.ldb = n,
+		.ldc = n };
+	void *a = NULL, *c = NULL;
+	int64_t until, ns;
+	int rc = -1;
+
+	if (ops->alloc(&s->d, &a, bytes) < 0 || ops->alloc(&s->d, &c, n * n * 4) < 0 ||
+		ops->fill(&s->d, a, 0, bytes / 4) < 0)
+		goto out;
+	p.a = p.b = a;
+	p.c = c;
+	rc = ops->product(&s->d, &p); /* the first makes its code */
+	until = clock_mono_ns() + 200000000;
+	while (rc == 0 && (s->matrix_flops == 0 || clock_mono_ns() < until)) {
+		double rate;
+
+		rc = ops->start(&s->d) < 0 || ops->product(&s->d, &p) < 0 ||
+				ops->stop(&s->d, &ns) < 0 ?
+			-1 :
+			0;
+		rate = rc == 0 && ns > 0 ? 2e9 * (double)(n * n * n) / (double)ns : 0;
+		if (rate > s->matrix_flops)
+			s->matrix_flops = rate;
+	}
+out:
+	ops->free(&s->d, a);
+	ops->free(&s->d, c);
+	return rc < 0 ? err_set(s->d.code, "%s", s->d.error) : 0;
+}
+
+int session_begin(struct session *s)
+{
+	struct buf path = BUF_INIT;
+	size_t count = (size_t)(s->o.micro * s->o.length);
+	int rc;
+
+	if (measure_matrix(s) < 0 ||
+		lm_train_open(&s->train, &s->d, &s->train_options) < 0)
+		return -1;
+	s->tokens = xmalloc(count * sizeof *s->tokens);
+	s->targets = xmalloc(count * sizeof *s->targets);
+	s->window = xmalloc(((size_t)s->o.length + 1) * sizeof *s->window);
+	path_in(&path, s->o.out, SESSION_CHECKPOINT);
+	if (s->o.resume && access(path.data, F_OK) == 0)
+		rc = resume(s, path.data);
+	else if (access(path.data, F_OK) == 0)
+		rc = err_set(EX_CANTCREAT,
+			"'%s' is there already: --resume goes on with it, another --out begins anew",
+			path.data);
+	else
+		rc = load_model(s);
+	buf_release(&path);
+	return rc;
+}
+
+void session_release(struct session *s)
+{
+	lm_train_close(s->train);
+	dev_close(&s->d);
+	lm_shards_close(&s->data);
+	lm_shards_close(&s->valid);
+	lm_token_close(s->token);
+	lm_source_close(s->source);
+	free(s->tokens);
+	free(s->targets);
+	free(s->window);
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+double session_rate(const struct session_options *o, uint64_t step)
+{
+	double part, done = (double)step, warmup = (double)o->warmup;
+
+	if (done < warmup)
+		return o->lr * (done + 1) / warmup;
+	if (!o->steps || step >= (uint64_t)o->steps)
+		return o->steps ? o->lr * o->lr_min : o->lr;
+	part = (done - warmup) / ((double)o->steps - warmup);
+	return o->lr * (o->lr_min + (1 - o->lr_min) * (1 + cos(M_PI * part)) / 2);
+}
+
+/* length tokens from `at` on and what follows each, as row r of the batch */
+static int put_window(struct session *s, const struct lm_shards *set, uint64_t at,
+	int64_t r)
+{
+	size_t length = (size_t)s->o.length, bytes = length * sizeof *s->tokens;
+
+	if (lm_shards_get(set, at, length + 1, s->window) < 0)
+		return -1;
+	memcpy(s->tokens + (size_t)r * length, s->window, bytes);
+	memcpy(s->targets + (size_t)r * length, s->window + 1, bytes);
+	return 0;
+}
+
+int session_step(struct session *s, struct lm_step *out)
+{
+	int64_t passes = s->o.batch / s->o.micro;
+	uint64_t next = s->at.sequences;
+
+	for (int64_t pass = 0; pass < passes; pass++) {
+		for (int64_t r = 0; r < s->o.micro; r++, next++)
+			if (put_window(s, &s->data, lm_order_at(&s->order, next), r) < 0)
+				return -1;
+		if (lm_train_add(s->train, s->tokens, s->targets, pass + 1 == passes) < 0)
+			return -1;
+	}
+	if (lm_train_apply(s->train, (float)session_rate(&s->o, s->at.steps), out) < 0)
+		return -1;
+	s->at.steps = lm_train_steps(s->train);
+	s->at.sequences = next;
+	s->at.tokens += out->targets;
+	if (isnan(s->first_loss))
+		s->first_loss = out->loss;
+	s->last_loss = out->loss;
+	return 0;
+}
+
+int session_eval(struct session *s, double *loss)
+{
+	uint64_t length = (uint64_t)s->o.length, windows = (s->valid.count - 1) / length;
+	uint64_t most = (uint64_t)s->o.eval_tokens / length, counted = 0;
+	double sum = 0;
+
+	if (windows > most)
+		windows = most ? most : 1;
+	for (uint64_t w = 0; w < windows; w += (uint64_t)s->o.micro) {
+		double part;
+		uint64_t n;
+
+		for (int64_t r = 0; r < s->o.micro; r++) {
+			bool there = w + (uint64_t)r < windows;
+
+			/* a last batch that is not full repeats a window and does not count it */
+			if (put_window(s, &s->valid,
+				    (there ? w + (uint64_t)r : w) * length, r) < 0)
+				return -1;
+			for (uint64_t i = 0; i < length && !there; i++)
+				s->targets[(uint64_t)r * length + i] = LM_NO_TARGET;
+		}
+		if (lm_train_eval(s->train, s->tokens, s->targets, &part, &n) < 0)
+			return -1;
+		sum += part;
+		counted += n;
+	}
+	*loss = s->valid_loss = sum / (double)counted;
+	return 0;
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+/* The tensor that export is reading, whole. */
+struct reading {
+	struct lm_train *t;
+	float *values;
+	int64_t tensor; /* -1: none */
+};
+
+static int read_parameter(void *ctx, uint32_t i, uint64_t from, uint64_t count, float *to)
+{
+	struct reading *r = ctx;
+
+	if (r->tensor != (int64_t)i) {
+		struct lm_place p;
+
+		lm_layout_at(lm_train_config(r->t), i, &p);
+		r->values = xrealloc(r->values, p.count * sizeof *r->values);
+		if (lm_train_get(r->t, LM_STATE_PARAMETER, i, r->values) < 0)
+			return -1;
+		r->tensor = i;
+	}
+	memcpy(to, r->values + from, count * sizeof *to);
+	return 0;
+}
+
+int session_save(struct session *s)
+{
+	struct reading r = { .t = s->train, .tensor = -1 };
+	struct buf path = BUF_INIT;
+	struct lm_export e = { .config = *lm_train_config(s->train),
+		.read = read_parameter,
+		.ctx = &r };
+	int rc;
+
+	e.token = s->token;
+	path_in(&path, s->o.out, SESSION_CHECKPOINT);
+	rc = lm_export_directory(s->o.out, &e, LM_F32);
+	if (rc == 0)
+		rc = lm_checkpoint_save(path.data, s->train, &s->at);
+	free(r.values);
+	buf_release(&path);
+	return rc;
+}

@@ -1,0 +1,65 @@
+/* session.h - a training run: model, data, trainer and where it is. run.c says what is wanted, session.c does it. */
+#ifndef RNP_CMD_RNP_TRAIN_SESSION_H
+#define RNP_CMD_RNP_TRAIN_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/lm/checkpoint.h"
+#include "common/lm/order.h"
+#include "common/lm/shard.h"
+#include "common/lm/source.h"
+#include "common/lm/token.h"
+
+struct session_options {
+	const char *model, *data, *valid, *out, *device;
+	int64_t batch, micro,
+		length; /* sequences of a step, of one pass; tokens of a sequence */
+	int64_t steps, time_ms,
+		warmup; /* 0: no end; -1 warmup: a tenth of the steps, at most 100 */
+	double lr, lr_min, beta1, beta2, decay, clip;
+	uint64_t seed;
+	int64_t save_every, eval_every, eval_tokens, every;
+	const char *precision; /* "bf16", "f32" */
+	bool recompute, resume;
+};
+
+struct session {
+	struct session_options o;
+	struct lm_train_options train_options;
+	struct dev d;
+	struct lm_source *source;
+	struct lm_token *token; /* goes with what is saved; NULL: none */
+	struct lm_shards data, valid;
+	struct lm_order order;
+	struct lm_train *train;
+	struct lm_progress at;
+	uint32_t *tokens, *targets; /* [micro][length] */
+	uint32_t *window;           /* length + 1 ids */
+	double matrix_flops; /* what the device's matrix products reach, measured; 0: not */
+	double first_loss, last_loss, valid_loss; /* NaN: none yet */
+};
+
+/* What is known without the trainer: model, data, options that go together. Returns 0, or -1 with err_set(); release either way. */
+int session_open(struct session *s, const struct session_options *o);
+
+/* The trainer with the model's parameters, or the checkpoint's when the run is resumed. */
+int session_begin(struct session *s);
+void session_release(struct session *s);
+
+/* The learning rate of a step (from 0): linear warm-up, then a cosine down to lr_min of it, where the number of steps is known. */
+double session_rate(const struct session_options *o, uint64_t step);
+
+/* One optimiser step on the next `batch` sequences. Returns 0, or -1 with err_set(): 65 the loss is not finite. */
+int session_step(struct session *s, struct lm_step *out);
+
+/* The mean loss over the first eval_tokens of the validation text. */
+int session_eval(struct session *s, double *loss);
+
+/* Write the checkpoint and the model into the output directory, each whole or not at all. */
+int session_save(struct session *s);
+
+/* Bytes of path DIR/checkpoint.safetensors. */
+#define SESSION_CHECKPOINT "checkpoint.safetensors"
+
+#endif

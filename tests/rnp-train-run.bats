@@ -1,0 +1,134 @@
+#!/usr/bin/env bats
+# rnp-train run and eval: training on this machine.
+load helper
+
+setup_file() {
+	export DIR=$BATS_FILE_TMPDIR
+	# text with something to learn: sentences of a small grammar
+	awk 'BEGIN {
+		srand(7)
+		split("the cat,a dog,my friend,the old man,a bird", who, ",")
+		split("sees,hears,likes,follows", does, ",")
+		split("in the morning,at night,near the river,by the house", where, ",")
+		for (i = 0; i < 4000; i++)
+			printf "%s %s %s %s.\n", who[1 + int(rand() * 5)], does[1 + int(rand() * 4)],
+				who[1 + int(rand() * 5)], where[1 + int(rand() * 4)]
+	}' >"$DIR/text"
+	head -n 200 "$DIR/text" >"$DIR/held"
+	rnp-train tokenize --vocab 300 --out "$DIR/tok" "$DIR/text" >/dev/null
+	rnp-train tokenize --tokenizer "$DIR/tok" --out "$DIR/valid" "$DIR/held" >/dev/null
+	rnp-train init --preset nano --vocab 300 --out "$DIR/model"
+}
+
+train() { rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 "$@"; }
+
+# the file itself, so that one bit is noticed
+sum() { sha256sum <"$1/model.safetensors"; }
+
+@test "run: the loss falls, and the model is one that others of ours load" {
+	train --out "$BATS_TEST_TMPDIR/r" --steps 60 --lr 3e-3 >"$BATS_TEST_TMPDIR/log"
+	[ "$(jq -s 'map(select(.kind == "rnp.step")) | length' "$BATS_TEST_TMPDIR/log")" = 60 ]
+	jq -se 'map(select(.kind == "rnp.step").loss) | (.[0] > 5) and (.[-1] < 3)' "$BATS_TEST_TMPDIR/log"
+	jq -se '.[-1] | .kind == "rnp.run" and .ended == "steps" and .steps == 60 and .tokens == 60 * 128
+		and .utilisation_ppm > 0 and .peak_bytes > 0' "$BATS_TEST_TMPDIR/log"
+	rnp-train eval --model "$BATS_TEST_TMPDIR/r" --data "$DIR/held" --length 32 >"$BATS_TEST_TMPDIR/eval"
+	jq -e '.loss < 3 and .bits_per_byte > 0 and .bits_per_byte < 3' "$BATS_TEST_TMPDIR/eval"
+	# perplexity is e to the loss, bits per byte the loss in bits over the bytes that were predicted
+	jq -e '((.perplexity | log) - .loss | fabs) < 1e-9 and
+		(.loss * .tokens / (2 | log) / .bytes - .bits_per_byte | fabs) < 1e-9' "$BATS_TEST_TMPDIR/eval"
+}
+
+@test "run: two runs give the same bits" {
+	train --out "$BATS_TEST_TMPDIR/a" --steps 5 | jq -c 'select(.kind == "rnp.step") | [.loss, .gradient_norm]' >"$BATS_TEST_TMPDIR/1"
+	train --out "$BATS_TEST_TMPDIR/b" --steps 5 | jq -c 'select(.kind == "rnp.step") | [.loss, .gradient_norm]' >"$BATS_TEST_TMPDIR/2"
+	cmp "$BATS_TEST_TMPDIR/1" "$BATS_TEST_TMPDIR/2"
+	[ "$(sum "$BATS_TEST_TMPDIR/a")" = "$(sum "$BATS_TEST_TMPDIR/b")" ]
+}
+
+@test "run: one that was stopped and resumed gives the bits of one that was not" {
+	train --out "$BATS_TEST_TMPDIR/a" --steps 8 >/dev/null
+	train --out "$BATS_TEST_TMPDIR/b" --steps 8 --time 1ms | tail -n 1 >"$BATS_TEST_TMPDIR/first"
+	jq -e '.ended == "time" and .steps >= 1 and .steps < 8' "$BATS_TEST_TMPDIR/first"
+	train --out "$BATS_TEST_TMPDIR/b" --steps 8 --resume >/dev/null
+	[ "$(sum "$BATS_TEST_TMPDIR/a")" = "$(sum "$BATS_TEST_TMPDIR/b")" ]
+	cmp "$BATS_TEST_TMPDIR/a/checkpoint.safetensors" "$BATS_TEST_TMPDIR/b/checkpoint.safetensors"
+}
+
+@test "run: small batches that add up give the loss of a large one" {
+	train --out "$BATS_TEST_TMPDIR/a" --steps 1 --precision f32 | head -n 1 >"$BATS_TEST_TMPDIR/1"
+	train --out "$BATS_TEST_TMPDIR/b" --steps 1 --precision f32 --micro-batch 1 | head -n 1 >"$BATS_TEST_TMPDIR/2"
+	jq -se '(.[0].loss - .[1].loss | fabs) < 1e-5 and (.[0].gradient_norm - .[1].gradient_norm | fabs) < 1e-3' \
+		"$BATS_TEST_TMPDIR/1" "$BATS_TEST_TMPDIR/2"
+}
+
+@test "run: SIGTERM ends it after its step, with a checkpoint and 0" {
+	timeout 60 rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 --out "$BATS_TEST_TMPDIR/r" \
+		--steps 1000000 >"$BATS_TEST_TMPDIR/log" 3>&- &
+	for _ in $(seq 200); do
+		[ -s "$BATS_TEST_TMPDIR/log" ] && break
+		sleep 0.05
+	done
+	kill -TERM $!
+	wait $!
+	jq -se '.[-1].ended == "signal"' "$BATS_TEST_TMPDIR/log"
+	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
+}
+
+@test "run: a checkpoint that is there is not overwritten without a word" {
+	train --out "$BATS_TEST_TMPDIR/r" --steps 1 >/dev/null
+	run -73 train --out "$BATS_TEST_TMPDIR/r" --steps 1
+	[[ "$output" == *"--resume"* ]]
+	run -64 train --out "$BATS_TEST_TMPDIR/r" --steps 2 --resume --seed 5
+	[[ "$output" == *"--seed"* ]]
+	run -64 rnp-train run --model "$DIR/model" --data "$DIR/valid" --batch 4 --length 32 --out "$BATS_TEST_TMPDIR/r" --steps 2 --resume
+	[[ "$output" == *"another text"* ]]
+}
+
+@test "run: options from a file, the command line wins" {
+	echo '{"steps": 3, "batch": 2, "lr": 0.001, "warmup": 0, "lr-min": 1, "recompute": true}' >"$BATS_TEST_TMPDIR/c.json"
+	train --config "$BATS_TEST_TMPDIR/c.json" --out "$BATS_TEST_TMPDIR/r" >"$BATS_TEST_TMPDIR/log"
+	jq -se '.[-1].steps == 3 and .[-1].tokens == 3 * 4 * 32 and .[0].learning_rate == 0.001' "$BATS_TEST_TMPDIR/log"
+	echo '{"stepz": 3}' >"$BATS_TEST_TMPDIR/c.json"
+	run -64 train --config "$BATS_TEST_TMPDIR/c.json" --out "$BATS_TEST_TMPDIR/r2"
+	[[ "$output" == *"stepz"* ]]
+}
+
+@test "run: a loss that is not finite ends it, and keeps the last checkpoint" {
+	train --out "$BATS_TEST_TMPDIR/r" --steps 2 --save-every 1 >/dev/null
+	before=$(sha256sum <"$BATS_TEST_TMPDIR/r/checkpoint.safetensors")
+	run -65 train --out "$BATS_TEST_TMPDIR/r" --steps 50 --resume --lr 1e30 --clip 0 --warmup 0 --save-every 1000
+	[[ "$output" == *"step "*"not finite"* ]]
+	[ "$(sha256sum <"$BATS_TEST_TMPDIR/r/checkpoint.safetensors")" = "$before" ]
+}
+
+@test "run: a disk that is full leaves the checkpoint that was there" {
+	train --out "$BATS_TEST_TMPDIR/r" --steps 1 >/dev/null
+	before=$(sha256sum <"$BATS_TEST_TMPDIR/r/checkpoint.safetensors")
+	# no file may be larger than what little is left
+	run -74 bash -c "ulimit -f 64; trap '' XFSZ; rnp-train run --model '$DIR/model' --data '$DIR/tok' --batch 4 --length 32 --out '$BATS_TEST_TMPDIR/r' --steps 2 --resume"
+	[ "$(sha256sum <"$BATS_TEST_TMPDIR/r/checkpoint.safetensors")" = "$before" ]
+}
+
+@test "run: what it says it will take is what it takes" {
+	train --plan --batch 8 --length 256 >"$BATS_TEST_TMPDIR/plan"
+	train --batch 8 --length 256 --steps 2 --out "$BATS_TEST_TMPDIR/r" >"$BATS_TEST_TMPDIR/log"
+	# the program itself, oneDNN's code and the text are no part of the plan
+	jq -se '(.[0].total_bytes) as $plan | .[-1].peak_bytes as $peak | $peak > $plan * 0.9 and $peak < $plan * 1.1 + 100e6' \
+		"$BATS_TEST_TMPDIR/plan" "$BATS_TEST_TMPDIR/log"
+}
+
+@test "run: a picture of the loss" {
+	train --out "$BATS_TEST_TMPDIR/r" --steps 3 --valid "$DIR/valid" --eval-every 1 --plot "$BATS_TEST_TMPDIR/loss.svg" >/dev/null
+	grep -q '<svg' "$BATS_TEST_TMPDIR/loss.svg"
+	grep -q validation "$BATS_TEST_TMPDIR/loss.svg"
+}
+
+@test "run: tokens and models that do not go together are refused" {
+	rnp-train init --preset nano --vocab 290 --out "$BATS_TEST_TMPDIR/small"
+	run -65 rnp-train run --model "$BATS_TEST_TMPDIR/small" --data "$DIR/tok" --out "$BATS_TEST_TMPDIR/r" --steps 1
+	[[ "$output" == *"300"*"290"* ]]
+	run -64 train --out "$BATS_TEST_TMPDIR/r"
+	[[ "$output" == *"--steps"* ]]
+	run -65 train --out "$BATS_TEST_TMPDIR/r" --steps 1 --length 1000000
+	run -64 train --out "$BATS_TEST_TMPDIR/r" --steps 1 --micro-batch 3
+}
