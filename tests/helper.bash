@@ -32,3 +32,9 @@ refused() {
 	[[ $stderr == *"$text"* ]] || fail "stderr is '$stderr', it lacks '$text'"
 }
 bats_require_minimum_version 1.5.0
+
+# llama.cpp's own library, for tests/llama_cpp.py
+need_llama_cpp() {
+	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import llama_cpp; sys.exit(not llama_cpp.folder())' "$ROOT/tests" ||
+		skip "llama.cpp is not there: scripts/bootstrap"
+}

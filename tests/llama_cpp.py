@@ -1,13 +1,14 @@
 """llama.cpp's own library, as npm's node-llama-cpp brings it, for tests that hold our ids, logits and files against it.
 
-Only what tests need of llama.h is declared, as of that package's version 3.22.1 (scripts/bootstrap)."""
+Only what tests need of llama.h is declared, as of that package's version 3.22.1 (scripts/bootstrap).
+
+usage: llama_cpp.py greedy GGUF N PROMPT     the N likeliest tokens behind BOS and PROMPT, as text
+       llama_cpp.py loss GGUF LENGTH FILE    mean loss of every token of FILE behind BOS, read in pieces of LENGTH"""
 import ctypes as c
 import glob
 import math
 import os
 import sys
-
-VERSION = "3.22.1"
 
 
 def folder():
@@ -172,3 +173,21 @@ class Model:
                 total += top + math.log(sum(math.exp(x - top) for x in row)) - row[want]
                 count += 1
         return total / count, count
+
+
+def main(what, gguf, number, text):
+    m = Model(gguf)
+    if what == "greedy":
+        ids = m.ids(text.encode())
+        out = m.text(ids + m.greedy([m.bos()] + ids, int(number)))
+        sys.stdout.buffer.write(out[len(m.text(ids)):])  # alone, what follows would lose its first blank
+    else:
+        with open(text, "rb") as f:
+            ids = [m.bos()] + m.ids(f.read())
+        n = int(number)
+        print(m.loss([ids[i:i + n + 1] for i in range(0, len(ids) - 1, n)])[0])
+    m.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -2,6 +2,9 @@
 
 usage: llama_torch.py step DIR     DIR/model.json, parameters.f32, batch.u32 -> loss.f64, after.f32
        llama_torch.py speed LAYERS WIDTH HEADS HIDDEN VOCAB BATCH POSITIONS SECONDS
+       llama_torch.py loss MODEL IDS LENGTH f32|bf16
+           MODEL: a directory with config.json and model.safetensors; IDS: a file with a JSON array. Prints the mean loss of
+           every id but the first, read in pieces of LENGTH; bf16: products in bf16, the rest in f32 (torch.autocast)
 
 Exit 77: there is no PyTorch.
 """
@@ -133,7 +136,58 @@ def speed(layers, dim, heads, hidden, vocab, n, t, seconds):
     print(n * t * count / (time.monotonic() - start), rss)
 
 
-if sys.argv[1] == "step":
+def read_safetensors(path):
+    """Its tensors by name, as f32."""
+    kinds = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    with open(path, "rb") as f:
+        data = bytearray(f.read())
+    size = int.from_bytes(data[:8], "little")
+    out = {}
+    for name, t in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            begin, end = (8 + size + x for x in t["data_offsets"])
+            flat = torch.frombuffer(data[begin:end], dtype=kinds[t["dtype"]])
+            out[name] = flat.view(t["shape"]).float()
+    return out
+
+
+def read_model(directory):
+    """A directory as transformers' LlamaForCausalLM reads it: what loss_of takes."""
+    with open(f"{directory}/config.json", encoding="utf-8") as f:
+        j = json.load(f)
+    heads = j["num_attention_heads"]
+    c = {"layers": j["num_hidden_layers"], "heads": heads, "kv_heads": j.get("num_key_value_heads", heads),
+         "head_dim": j.get("head_dim") or j["hidden_size"] // heads, "qkv_bias": j.get("attention_bias", False),
+         "tied": j.get("tie_word_embeddings", False), "base": j.get("rope_theta", 1e4), "eps": j["rms_norm_eps"]}
+    assert j["architectures"] == ["LlamaForCausalLM"] and not j.get("rope_scaling")
+    t = read_safetensors(f"{directory}/model.safetensors")
+    layer = ["input_layernorm.weight", *(f"self_attn.{x}_proj.weight" for x in "qkv"),
+             *(f"self_attn.{x}_proj.bias" for x in "qkv" if c["qkv_bias"]), "self_attn.o_proj.weight",
+             "post_attention_layernorm.weight", *(f"mlp.{x}_proj.weight" for x in ("gate", "up", "down"))]
+    names = ["model.embed_tokens.weight"]
+    names += [f"model.layers.{i}.{x}" for i in range(c["layers"]) for x in layer]
+    names += ["model.norm.weight"] + ([] if c["tied"] else ["lm_head.weight"])
+    assert sorted(names) == sorted(t), set(names) ^ set(t)
+    return c, [t[n] for n in names]
+
+
+def loss(directory, ids, length, precision):
+    c, w = read_model(directory)
+    with open(ids, encoding="ascii") as f:
+        ids = torch.tensor(json.load(f))
+    total = 0.0
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        for at in range(0, len(ids) - 1, length):
+            n = min(length, len(ids) - 1 - at)
+            one = loss_of(c, w, ids[None, at:at + n], ids[None, at + 1:at + n + 1])
+            total += one.double().item() * n
+    print(total / (len(ids) - 1))
+
+
+if sys.argv[1] == "loss":
+    torch.set_num_threads(1)
+    loss(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])
+elif sys.argv[1] == "step":
     torch.set_num_threads(1)
     steps(sys.argv[2])
 else:

@@ -11,11 +11,6 @@ need_hft() {
 	[[ -d $HFT ]] || skip "npm package @huggingface/tokenizers is not there: scripts/bootstrap"
 }
 
-need_llama_cpp() {
-	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import llama_cpp; sys.exit(not llama_cpp.folder())' "$ROOT/tests" ||
-		skip "llama.cpp is not there: scripts/bootstrap"
-}
-
 # Texts of every kind as files below texts/, all of them UTF-8
 texts() {
 	mkdir texts

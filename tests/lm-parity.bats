@@ -1,0 +1,79 @@
+# Models that we write against other engines: llama.cpp (npm node-llama-cpp) and PyTorch (Debian's python3-torch), with the real
+# model of the data.
+load helper
+
+setup_file() {
+	local models=${RNP_DATA:-$ROOT/../shared/data}/models
+	export DIR=$BATS_FILE_TMPDIR TEXT=$models/../text/tinystories_sample.txt
+	[[ -e $models/stories260K.bin ]] || return 0
+	for type in f32 f16 bf16 q8_0 q4_0; do
+		rnp-train export --model "$models/stories260K.bin" --tokenizer "$models/tok512.bin" \
+			--gguf "$DIR/$type.gguf" --type "$type"
+	done
+	rnp-train export --model "$models/stories260K.bin" --tokenizer "$models/tok512.bin" --out "$DIR/hf"
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+	data models/stories260K.bin >/dev/null || skip_data
+}
+
+llama_cpp() {
+	python3 "$ROOT/tests/llama_cpp.py" "$@"
+}
+
+# within PART A B: two losses whose perplexities differ by at most this part
+within() {
+	python3 -c 'import math, sys; part, a, b = map(float, sys.argv[1:]); sys.exit(abs(math.exp(a - b) - 1) > part)' "$@" ||
+		fail "perplexities of losses $2 and $3 differ by more than $1"
+}
+
+loss() {
+	rnp-train eval --device cpu --data "$TEXT" "$@" | jq .loss
+}
+
+@test "lm parity: llama.cpp loads every type of a GGUF and goes on as we do" {
+	need_llama_cpp
+	for type in f32 f16 bf16 q8_0 q4_0; do
+		llama_cpp greedy "$DIR/$type.gguf" 60 "One day, a" >theirs
+		rnp-serve ask --device cpu --model "$DIR/$type.gguf" -n 60 --temperature 0 "One day, a" >ours
+		(($(wc -c <theirs) > 60))
+		# the first words; quantised products are rounded differently there
+		cmp <(head -c 40 theirs) <(head -c 40 ours) || fail "$type: $(cat theirs) / $(cat ours)"
+		if [[ $type == f32 ]]; then cmp theirs <(head -c "$(wc -c <theirs)" ours); fi
+	done
+}
+
+@test "lm parity: safetensors and a GGUF of f32 give the text of the .bin, 200 tokens" {
+	local models
+	models=$(dirname "$(data models/stories260K.bin)")
+	rnp-serve ask --device cpu --model "$models/stories260K.bin" --tokenizer "$models/tok512.bin" -n 200 --temperature 0 \
+		"Once upon a time" >bin
+	(($(wc -c <bin) > 400))
+	rnp-serve ask --device cpu --model "$DIR/hf" -n 200 --temperature 0 "Once upon a time" | cmp - bin
+	rnp-serve ask --device cpu --model "$DIR/f32.gguf" -n 200 --temperature 0 "Once upon a time" | cmp - bin
+}
+
+@test "lm parity: f16, bf16 and q8_0 stay within 1% of f32's perplexity" {
+	local want
+	want=$(loss --model "$DIR/f32.gguf")
+	for type in f16 bf16 q8_0; do within 0.01 "$(loss --model "$DIR/$type.gguf")" "$want"; done
+}
+
+@test "lm parity: perplexities are within 1% of llama.cpp's from the same file, f32 within 0.1%" {
+	need_llama_cpp
+	for type in f16 bf16 q8_0 q4_0; do
+		within 0.01 "$(loss --model "$DIR/$type.gguf" --length 256)" "$(llama_cpp loss "$DIR/$type.gguf" 256 "$TEXT")"
+	done
+	within 0.001 "$(loss --model "$DIR/f32.gguf" --length 256)" "$(llama_cpp loss "$DIR/f32.gguf" 256 "$TEXT")"
+}
+
+@test "lm parity: perplexity is within 0.1% of PyTorch's, in f32 and bf16" {
+	local python=/usr/bin/python3
+	"$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not there (Debian's python3-torch)"
+	rnp-train tokenize --ids --whole --tokenizer "$DIR/hf" "$TEXT" | sed 's/\[/[1,/' >ids
+	for precision in f32 bf16; do
+		within 0.001 "$(loss --model "$DIR/hf" --precision "$precision" --length 512)" \
+			"$("$python" "$ROOT/tests/llama_torch.py" loss "$DIR/hf" ids 512 "$precision")"
+	done
+}
