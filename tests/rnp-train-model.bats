@@ -141,6 +141,46 @@ sum_of() {
 	refused 65 "is no tokenizer" bash -c 'echo x >bad.json; rnp-train export --model large --tokenizer bad.json --gguf x.gguf'
 }
 
+@test "export: merges of characters become scores, the earliest the highest" {
+	local spm text
+	spm=$(data tokenizers/ggml-vocab-llama-spm.gguf) || skip_data
+	echo "Once upon a time" >text
+	# tokenizer.json as Llama 2 has it: merges and a byte fall-back, no scores
+	rnp-train tokenize --tokenizer "$spm" --out tok text >/dev/null
+	jq -e '.model.byte_fallback and (.model.merges | length) > 60000' tok/tokenizer.json
+	rnp-train init --preset nano --tokenizer tok --out m
+	rnp-train export --model m --gguf m.gguf
+	python3 - "$ROOT/tests" <<-'END'
+		import json, struct, sys
+		sys.path.insert(0, sys.argv[1])
+		import gguf_patch
+		model = json.load(open("tok/tokenizer.json"))["model"]
+		first = {}
+		for rank, merge in enumerate(model["merges"]):
+		    text = "".join(merge if isinstance(merge, list) else merge.split(" "))
+		    first.setdefault(model["vocab"][text], -rank)
+		values = {v[0]: v[2] for v in gguf_patch.read("m.gguf")[0]}
+		count = struct.unpack_from("<Q", values["tokenizer.ggml.scores"], 4)[0]
+		scores = struct.unpack_from(f"<{count}f", values["tokenizer.ggml.scores"], 12)
+		assert count == 32000 and len(first) > 29000
+		assert all(scores[i] == score for i, score in first.items())
+	END
+	text=$(data text/tinystories_sample.txt) || skip_data
+	cmp <(rnp-train tokenize --ids --tokenizer "$spm" "$text") <(rnp-train tokenize --ids --tokenizer m.gguf "$text")
+}
+
+@test "export: words cut in a way that GGUF has no name for are refused, a directory takes them" {
+	rnp-train tokenize --vocab 300 --out t /usr/share/common-licenses/GPL-3 >/dev/null
+	jq '.pre_tokenizer = {type: "Sequence", pretokenizers: [
+		{type: "Split", pattern: {Regex: "[a-z]+|."}, behavior: "Isolated", invert: false},
+		{type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false}]}' t/tokenizer.json >odd.json
+	rnp-train init --preset nano --tokenizer odd.json --out m
+	refused 65 "GGUF has no name for the way in which the tokenizer cuts words" rnp-train export --model m --gguf m.gguf
+	[[ ! -e m.gguf ]]
+	rnp-train export --model m --out hf
+	cmp <(echo "Abc def" | rnp-train tokenize --ids --tokenizer hf) <(echo "Abc def" | rnp-train tokenize --ids --tokenizer odd.json)
+}
+
 @test "init: with a tokenizer, whose tokens are the vocabulary" {
 	rnp-train tokenize --vocab 300 --out tokens /usr/share/common-licenses/GPL-3 >/dev/null
 	rnp-train init --preset nano --tokenizer tokens --out m
