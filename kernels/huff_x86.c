@@ -530,13 +530,14 @@ AVX512 static void fill_table(uint64_t *table, uint64_t *const *tables, unsigned
 		*to = 0;
 }
 
-/* With codes of one bit the rest is cut to 5 bits, so that no entry has more than ENTRY_MOST symbols. */
-AVX512 static void make_table(uint64_t *table, const unsigned char *length,
+/* With codes of one bit the rest is cut to 5 bits, so that no entry has more than ENTRY_MOST symbols. Returns how many
+ * one has at most. */
+AVX512 static unsigned make_table(uint64_t *table, const unsigned char *length,
 	unsigned symbols)
 {
 	uint64_t space[(1 << TABLE_BITS) + 8], *tables[TABLE_BITS + 1];
 	struct order o;
-	unsigned most;
+	unsigned most, least;
 	uint32_t wanted = 1u << TABLE_BITS;
 
 	order_by_code(&o, length, symbols);
@@ -551,6 +552,9 @@ AVX512 static void make_table(uint64_t *table, const unsigned char *length,
 			fill_table(tables[bits], tables, bits, &o, most);
 	}
 	fill_table(table, tables, TABLE_BITS, &o, most);
+	for (least = 1; !o.first[least + 1]; least++)
+		;
+	return least == 1 ? ENTRY_MOST : TABLE_BITS / least;
 }
 
 struct stream {
@@ -568,37 +572,49 @@ static inline int64_t bits_left(const struct stream *s)
 	return (s->at + 8 - s->start) * 8 - __builtin_ctzll(s->bits);
 }
 
-/* The last symbols of a stream, byte by byte near its start. Returns 0 or -1. */
-BMI2 static int finish(struct stream *s, const uint64_t *table,
+/* The next bits of a stream of 8 bytes or more, left-aligned: 57 or more, or all that are left; then zeros. */
+static inline uint64_t window_at(const unsigned char *start, int64_t left)
+{
+	int64_t low = left - 57;
+
+	if (left >= 64)
+		return load64(start + low / 8) << (7 - low % 8);
+	return left > 0 ? load64(start) << (64 - left) : 0;
+}
+
+/* The last symbols of a stream; those that a word would reach beyond are put together elsewhere. Returns 0 or -1. */
+BMI2 static int finish(const struct stream *s, const uint64_t *table,
 	const unsigned char *length)
 {
-	int64_t left = bits_left(s);
+	int64_t left = bits_left(s), count = s->out - s->out_start, last;
+	unsigned char tail[16]; /* the word below symbol i of the last is at i */
 
-	while (s->out > s->out_start) {
-		uint64_t window = 0, e;
-		int64_t count = s->out - s->out_start;
+	while (count >= 8) {
+		uint64_t e = table[window_at(s->start, left) >> (64 - TABLE_BITS)];
+		int whole = left >= TABLE_BITS;
 
-		if (left >= 64) {
-			int64_t low = left - 57;
+		store64(s->out_start + count - 8, e);
+		count -= whole ? (int64_t)(e >> 8 & 255) : 1;
+		left -= whole ? (int64_t)ENTRY_BITS(e) : length[e >> 56];
+		if (left < 0)
+			return -1;
+	}
+	for (last = count; count > 0;) {
+		uint64_t e = table[window_at(s->start, left) >> (64 - TABLE_BITS)];
 
-			window = load64(s->start + low / 8) << (7 - low % 8);
-		} else {
-			for (int64_t j = 0; j < (left + 7) / 8; j++)
-				window |= (uint64_t)s->start[j] << 8 * j;
-			window = left > 0 ? window << (64 - left) : 0;
-		}
-		e = table[window >> (64 - TABLE_BITS)];
-		if (count >= 8 && left >= TABLE_BITS) {
-			store64(s->out - 8, e);
-			s->out -= e >> 8 & 255;
+		store64(tail + count, e);
+		if ((int64_t)(e >> 8 & 255) <= count && (int64_t)ENTRY_BITS(e) <= left) {
+			count -= e >> 8 & 255;
 			left -= (int64_t)ENTRY_BITS(e);
 			continue;
 		}
-		*--s->out = (unsigned char)(e >> 56);
+		count--;
 		left -= length[e >> 56];
 		if (left < 0)
 			return -1;
 	}
+	for (int64_t i = 0; i < last; i++)
+		s->out_start[i] = tail[8 + i];
 	return left == 0 ? 0 : -1;
 }
 
@@ -613,24 +629,31 @@ BMI2 static int finish(struct stream *s, const uint64_t *table,
 
 #define LOOK_UPS 4 /* at most 48 bits, of the 56 that there are */
 
-/* Streams side by side while each surely has bits and room for symbols; then one after the other. */
+/* How many rounds of LOOK_UPS a stream surely has bits and room for; `step` symbols a round at most. */
+static inline uint32_t rounds_of(const struct stream *s, uint32_t step)
+{
+	uint32_t by_bits = (uint32_t)(s->at - s->start) / 7;
+	uint32_t room = (uint32_t)(s->out - s->out_start);
+	uint32_t by_room = room < 8 ? 0 : (room - 8) / step;
+
+	return by_bits < by_room ? by_bits : by_room;
+}
+
+/* Streams side by side, until one of them may be short of bits or room. */
 #define BESIDE(streams)                                                                  \
-	BMI2 static int beside_##streams(struct stream *given, const uint64_t *table,    \
-		const unsigned char *length)                                             \
+	BMI2 static void beside_##streams(struct stream *given, const uint64_t *table,   \
+		uint32_t step)                                                           \
 	{                                                                                \
 		struct stream s[streams];                                                \
                                                                                          \
 		memcpy(s, given, sizeof s);                                              \
 		for (;;) {                                                               \
-			int64_t rounds = INT64_MAX;                                      \
+			uint32_t rounds = UINT32_MAX;                                    \
                                                                                          \
 			for (int i = 0; i < streams; i++) {                              \
-				int64_t by_bits = (s[i].at - s[i].start) / 7;            \
-				int64_t by_room = (s[i].out - s[i].out_start - 8) /      \
-					(LOOK_UPS * ENTRY_MOST);                         \
+				uint32_t r = rounds_of(&s[i], step);                     \
                                                                                          \
-				rounds = by_bits < rounds ? by_bits : rounds;            \
-				rounds = by_room < rounds ? by_room : rounds;            \
+				rounds = r < rounds ? r : rounds;                        \
 			}                                                                \
 			if (rounds < 1)                                                  \
 				break;                                                   \
@@ -649,21 +672,48 @@ BMI2 static int finish(struct stream *s, const uint64_t *table,
 					s[i].bits = (load64(s[i].at) | 1) << (used & 7); \
 				}                                                        \
 		}                                                                        \
-		for (int i = 0; i < streams; i++)                                        \
-			if (finish(&s[i], table, length) < 0)                            \
-				return -1;                                               \
-		return 0;                                                                \
+		memcpy(given, s, sizeof s);                                              \
 	}
 BESIDE(1)
+BESIDE(2)
 BESIDE(4)
 BESIDE(8)
+
+/* All streams: when one ends, the next takes its place, because those of real data differ and one alone waits for each
+ * look-up. Returns 0 or -1. */
+static int get_all(struct stream *s, unsigned count, const uint64_t *table,
+	const unsigned char *length, unsigned most)
+{
+	uint32_t step = LOOK_UPS * most;
+
+	while (count) {
+		unsigned width = count >= 8 ? 8 : count >= 4 ? 4 : count >= 2 ? 2 : 1;
+
+		if (width == 8)
+			beside_8(s, table, step);
+		else if (width == 4)
+			beside_4(s, table, step);
+		else if (width == 2)
+			beside_2(s, table, step);
+		else
+			beside_1(s, table, step);
+		for (unsigned i = width; i-- > 0;) {
+			if (rounds_of(&s[i], step))
+				continue;
+			if (finish(&s[i], table, length) < 0)
+				return -1;
+			s[i] = s[--count];
+		}
+	}
+	return 0;
+}
 
 AVX512 static int get_streams_bmi2(struct huff_work *w, unsigned char *out, uint32_t n,
 	unsigned streams_log, const unsigned char *length, unsigned symbols,
 	const unsigned char *in, const uint32_t *from)
 {
 	struct stream s[HUFF_STREAMS_MAX];
-	unsigned streams = 1u << streams_log, group = streams < 8 ? streams : 8;
+	unsigned streams = 1u << streams_log;
 
 	if (n < 1024)
 		return huff_get_streams_ref(w, out, n, streams_log, length, symbols, in,
@@ -691,19 +741,8 @@ AVX512 static int get_streams_bmi2(struct huff_work *w, unsigned char *out, uint
 		__builtin_prefetch(in + i);
 	for (uint32_t i = 0; i < n; i += 64)
 		__builtin_prefetch(out + i, 1);
-	make_table(w->table, length, symbols);
-	for (unsigned i = 0; i < streams; i += group) {
-		int rc = group == 8 ? beside_8(s + i, w->table, length) :
-			group == 4  ? beside_4(s + i, w->table, length) :
-				      -2;
-
-		for (unsigned j = i; rc == -2 && j < i + group; j++)
-			if (beside_1(s + j, w->table, length) < 0)
-				return -1;
-		if (rc == -1)
-			return -1;
-	}
-	return 0;
+	return get_all(s, streams, w->table, length,
+		make_table(w->table, length, symbols));
 }
 
 /* --- the levels ------------------------------------------------------------------------------- */
