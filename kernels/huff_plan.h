@@ -90,65 +90,91 @@ HD uint32_t huff_lows_bytes(uint32_t n, unsigned width)
 	return (n / 64 * 8 + (n % 64 + 7) / 8) * width;
 }
 
+/* How many bits are 1. */
+HD unsigned huff_ones(uint32_t v)
+{
+	v -= v >> 1 & 0x55555555;
+	v = (v & 0x33333333) + (v >> 2 & 0x33333333);
+	v = (v + (v >> 4)) & 0x0f0f0f0f;
+	return v * 0x01010101u >> 24;
+}
+
 /* --- lengths ------------------------------------------------------------------------------- */
 
-/* What the construction needs: about 7 KiB. */
+/* What the construction needs: about 7 KiB. Both ends of what is merged are guarded. */
 struct huff_tree {
-	uint32_t key[HUFF_ALPHABET]; /* count - 1 << 8 | symbol, rising */
-	uint32_t sum[2][2 * HUFF_ALPHABET];
+	uint32_t key[HUFF_ALPHABET];      /* count - 1 << 8 | symbol, rising */
+	uint32_t leaf[HUFF_ALPHABET + 2]; /* [i + 1]: the weight of key i */
+	uint32_t pair[HUFF_ALPHABET + 2]; /* [i + 1]: of items 2i and 2i + 1 of a list */
+	uint32_t list[2 * HUFF_ALPHABET];
 	uint16_t parent[2 * HUFF_ALPHABET];
 	uint32_t is_pair[HUFF_LENGTH_MAX][2 * HUFF_ALPHABET / 32];
 };
 
+#define HUFF_DIGIT 6 /* three of them are a count - 1 */
+
 /* The used symbols by count, then symbol. Returns how many. */
 HD unsigned huff_sort(struct huff_tree *t, const uint32_t *counts, unsigned symbols)
 {
+	uint32_t *from = t->list, *to = t->key, *at = t->leaf;
 	unsigned used = 0;
 
-	for (unsigned i = 0; i < symbols; i++)
-		if (counts[i])
-			t->key[used++] = (counts[i] - 1) << 8 | i;
-	for (unsigned gap = used / 2 ? 121 : 0; gap; gap /= 3)
-		for (unsigned i = gap; i < used; i++) {
-			uint32_t v = t->key[i];
-			unsigned j = i;
+	for (unsigned i = 0; i < symbols; i++) {
+		from[used] = (counts[i] - 1) << 8 | i;
+		used += counts[i] != 0;
+	}
+	for (unsigned shift = 8; shift < 8 + 3 * HUFF_DIGIT; shift += HUFF_DIGIT) {
+		uint32_t *swap = from, sum = 0;
 
-			for (; j >= gap && t->key[j - gap] > v; j -= gap)
-				t->key[j] = t->key[j - gap];
-			t->key[j] = v;
+		for (unsigned i = 0; i < 1u << HUFF_DIGIT; i++)
+			at[i] = 0;
+		for (unsigned i = 0; i < used; i++)
+			at[from[i] >> shift & ((1u << HUFF_DIGIT) - 1)]++;
+		for (unsigned i = 0; i < 1u << HUFF_DIGIT; i++) {
+			uint32_t count = at[i];
+
+			at[i] = sum;
+			sum += count;
 		}
+		for (unsigned i = 0; i < used; i++)
+			to[at[from[i] >> shift & ((1u << HUFF_DIGIT) - 1)]++] = from[i];
+		from = to;
+		to = swap;
+	}
+	t->leaf[0] = 0;
+	for (unsigned i = 0; i < used; i++)
+		t->leaf[i + 1] = (t->key[i] >> 8) + 1;
+	t->leaf[used + 1] = UINT32_MAX;
 	return used;
-}
-
-HD uint32_t huff_weight(uint32_t key)
-{
-	return (key >> 8) + 1;
 }
 
 /* Huffman's code by two queues, leaves first where equal. Returns the longest length. */
 HD unsigned huff_free_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
 {
-	uint32_t *sum = t->sum[0];
+	uint32_t *sum = t->list;
+	const uint32_t *weight = t->leaf + 1;
 	unsigned leaf = 0, pair = 0, longest = 0;
-	unsigned char *depth = (unsigned char *)t->sum[1]; /* of pairs */
+	unsigned char *depth = (unsigned char *)t->pair; /* of pairs */
 
 	for (unsigned made = 0; made + 1 < used; made++) {
 		uint32_t total = 0;
 
-		for (int side = 0; side < 2; side++)
-			if (pair >= made ||
-				(leaf < used && huff_weight(t->key[leaf]) <= sum[pair])) {
-				total += huff_weight(t->key[leaf]);
-				t->parent[leaf++] = (uint16_t)made;
-			} else {
-				total += sum[pair];
-				t->parent[used + pair++] = (uint16_t)made;
-			}
+		sum[made] = UINT32_MAX;
+		for (int side = 0; side < 2; side++) {
+			uint32_t a = weight[leaf], b = sum[pair];
+			unsigned is_pair = b < a;
+
+			total += is_pair ? b : a;
+			t->parent[is_pair ? used + pair : leaf] = (uint16_t)made;
+			pair += is_pair;
+			leaf += !is_pair;
+		}
 		sum[made] = total;
 	}
-	depth[used - 2] = 0;
-	for (unsigned i = used - 2; i-- > 0;)
-		depth[i] = (unsigned char)(depth[t->parent[used + i]] + 1);
+	for (unsigned i = used - 1; i-- > 0;)
+		depth[i] = i + 2 == used ?
+			0 :
+			(unsigned char)(depth[t->parent[used + i]] + 1);
 	for (unsigned i = 0; i < used; i++) {
 		unsigned d = depth[t->parent[i]] + 1u;
 
@@ -158,47 +184,85 @@ HD unsigned huff_free_lengths(struct huff_tree *t, unsigned used, unsigned char 
 	return longest;
 }
 
-/* Package-merge: HUFF_LENGTH_MAX lists of leaves and pairs from the list before, leaves first where equal. */
+/* Merge leaves and pairs to t->list, leaves first where equal. From both ends: each item waits for the choice before,
+ * and so two are made at a time. */
+HD void huff_merge(struct huff_tree *t, unsigned used, unsigned pairs, uint32_t *is_pair)
+{
+	const uint32_t *leaf = t->leaf + 1, *pair = t->pair + 1;
+	const uint32_t *last_leaf = t->leaf + used, *last_pair = t->pair + pairs;
+	unsigned low = 0, high = used + pairs;
+	uint32_t flags = 0;
+
+	t->pair[0] = 0;
+	t->pair[pairs + 1] = UINT32_MAX;
+#define HUFF_MERGE_UP(i, flags)                       \
+	do {                                          \
+		uint32_t chosen_ = *pair < *leaf;     \
+		t->list[i] = chosen_ ? *pair : *leaf; \
+		(flags) |= chosen_ << (i) % 32;       \
+		pair += chosen_;                      \
+		leaf += !chosen_;                     \
+	} while (0)
+#define HUFF_MERGE_DOWN(i, flags)                               \
+	do {                                                    \
+		uint32_t chosen_ = *last_pair >= *last_leaf;    \
+		t->list[i] = chosen_ ? *last_pair : *last_leaf; \
+		(flags) |= chosen_ << (i) % 32;                 \
+		last_pair -= chosen_;                           \
+		last_leaf -= !chosen_;                          \
+	} while (0)
+	while (high % 32) {
+		high--;
+		HUFF_MERGE_DOWN(high, flags);
+	}
+	is_pair[high / 32] = flags;
+	for (; high - low >= 64; low += 32, high -= 32) {
+		uint32_t flags_low = 0, flags_high = 0;
+
+		for (unsigned i = 0; i < 32; i++) {
+			HUFF_MERGE_UP(low + i, flags_low);
+			HUFF_MERGE_DOWN(high - 1 - i, flags_high);
+		}
+		is_pair[low / 32] = flags_low;
+		is_pair[high / 32 - 1] = flags_high;
+	}
+	flags = 0;
+	for (; low < high; low++) {
+		HUFF_MERGE_UP(low, flags);
+		is_pair[low / 32] = flags;
+	}
+#undef HUFF_MERGE_UP
+#undef HUFF_MERGE_DOWN
+}
+
+/* Package-merge: HUFF_LENGTH_MAX lists of leaves and pairs from the list before. */
 HD void huff_limited_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
 {
-	unsigned count = used, take = 2 * used - 2;
-	uint32_t *last = t->sum[0], *next = t->sum[1];
+	unsigned pairs = 0, take = 2 * used - 2;
 
-	for (unsigned i = 0; i < used; i++) {
-		last[i] = huff_weight(t->key[i]);
+	for (unsigned i = 0; i < used; i++)
 		length[t->key[i] & 255] = 0;
-	}
-	for (unsigned i = 0; i < 2 * HUFF_ALPHABET / 32; i++)
-		t->is_pair[0][i] = 0;
-	for (unsigned level = 1; level < HUFF_LENGTH_MAX; level++) {
-		unsigned pairs = count / 2, leaf = 0, pair = 0;
-		uint32_t flags = 0, *swap = last;
-
-		count = used + pairs;
-		for (unsigned i = 0; i < count; i++) {
-			uint32_t a = leaf < used ? huff_weight(t->key[leaf]) : UINT32_MAX;
-			uint32_t b = pair < pairs ? last[2 * pair] + last[2 * pair + 1] :
-						    UINT32_MAX;
-			uint32_t is_pair = b < a;
-
-			next[i] = is_pair ? b : a;
-			pair += is_pair;
-			leaf += !is_pair;
-			flags |= is_pair << i % 32;
-			if (i % 32 == 31 || i + 1 == count) {
-				t->is_pair[level][i / 32] = flags;
-				flags = 0;
-			}
-		}
-		last = next;
-		next = swap;
+	for (unsigned level = 0; level < HUFF_LENGTH_MAX; level++) {
+		huff_merge(t, used, pairs, t->is_pair[level]);
+		pairs = (used + pairs) / 2;
+		for (unsigned i = 0; i < pairs; i++)
+			t->pair[i + 1] = t->list[2 * i] + t->list[2 * i + 1];
 	}
 	for (unsigned level = HUFF_LENGTH_MAX; level-- > 0;) {
-		unsigned pairs = 0;
+		unsigned left = take, leaves;
 
-		for (unsigned i = 0; i < take; i++)
-			pairs += t->is_pair[level][i / 32] >> i % 32 & 1;
-		for (unsigned i = 0; i < take - pairs; i++)
+		pairs = 0;
+		for (unsigned i = 0; left; i++) {
+			uint32_t flags = t->is_pair[level][i];
+			unsigned part = left < 32 ? left : 32;
+
+			if (part < 32)
+				flags &= (1u << part) - 1;
+			pairs += huff_ones(flags);
+			left -= part;
+		}
+		leaves = take - pairs;
+		for (unsigned i = 0; i < leaves; i++)
 			length[t->key[i] & 255]++;
 		take = 2 * pairs;
 	}

@@ -154,6 +154,65 @@ static uint64_t cheapest(const uint32_t *rising, unsigned used, unsigned left,
 	return best;
 }
 
+static int by_weight(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The coin collector's price of the optimal code, for alphabets that are too large to try all. */
+static uint64_t cheapest_of_many(const uint32_t *counts)
+{
+	uint64_t list[512], sum = 0;
+	unsigned count = 0, used = 0;
+
+	for (int level = 0; level < HUFF_LENGTH_MAX; level++) {
+		unsigned pairs = count / 2;
+
+		for (unsigned i = 0; i < pairs; i++)
+			list[i] = list[2 * i] + list[2 * i + 1];
+		count = pairs;
+		for (unsigned i = 0; i < 256; i++)
+			if (counts[i])
+				list[count++] = counts[i];
+		used = count - pairs;
+		qsort(list, count, sizeof *list, by_weight);
+	}
+	for (unsigned i = 0; i < 2 * used - 2; i++)
+		sum += list[i];
+	return sum;
+}
+
+static void check_many(void)
+{
+	struct huff_tree t;
+
+	for (unsigned trial = 0; trial < 200; trial++) {
+		uint32_t counts[256] = { 0 }, kraft = 0;
+		unsigned char length[256] = { 0 };
+		unsigned used = trial == 0 ? 256 : 2 + below(255);
+		uint64_t cost = 0;
+
+		for (unsigned i = 0; i < used; i++)
+			counts[i] = 1 + (uint32_t)exp(uniform() * (trial % 13));
+		if (trial % 5 == 4)
+			counts[below(used)] = HUFF_CHUNK_MAX / 2;
+		CHECK(huff_sort(&t, counts, 256) == used);
+		for (unsigned i = 0; i + 1 < used; i++)
+			CHECK(t.key[i] < t.key[i + 1]);
+		if (trial % 2)
+			huff_lengths(&t, used, length);
+		else
+			huff_limited_lengths(&t, used, length);
+		for (unsigned i = 0; i < used; i++) {
+			cost += (uint64_t)counts[i] * length[i];
+			kraft += 4096u >> length[i];
+		}
+		CHECK(kraft == 4096 && cost == cheapest_of_many(counts));
+	}
+}
+
 static void check_optimal(void)
 {
 	struct huff_tree t;
@@ -170,7 +229,7 @@ static void check_optimal(void)
 				(uint32_t)exp(uniform() * (trial % 2 ? 11 : 3));
 		CHECK(huff_sort(&t, counts, 256) == used);
 		for (unsigned i = 0; i < used; i++)
-			rising[i] = huff_weight(t.key[i]);
+			rising[i] = t.leaf[i + 1];
 		if (trial % 3)
 			huff_lengths(&t, used, length);
 		else
@@ -275,6 +334,7 @@ int main(void)
 	check_alphabets();
 	check_limit();
 	check_optimal();
+	check_many();
 	check_sizes();
 	check_hostile();
 	for (int i = 0; i < 2; i++)
