@@ -10,7 +10,7 @@ struct huff_parts {
 		unsigned shift);
 	/* counts of the sample of huff_plan.h */
 	void (*sample)(uint32_t counts[256], const unsigned char *in, uint32_t n);
-	/* all or-ed */
+	/* All or-ed; or of some, if that is HUFF_ANY_ENOUGH or more. */
 	unsigned (*any)(const unsigned char *in, uint32_t n);
 	/* The low `width` = 1 .. HUFF_SPLIT_MAX bits of n symbols, huff_lows_bytes() of them, and putting them
 	 * below symbols. */

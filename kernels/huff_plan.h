@@ -10,6 +10,7 @@
 #define HUFF_SPLIT_MAX     4    /* low bits stored as they are */
 #define HUFF_SPLIT_SYMBOLS 4096 /* fewer symbols are not split */
 #define HUFF_ALPHABET      256u
+#define HUFF_ANY_ENOUGH    64  /* what an alphabet reaches that may be split */
 #define HUFF_ESCAPE        255 /* a run without a symbol behind it */
 #define HUFF_RUN_SPLIT_MAX 16
 #define HUFF_PACK_MAX      16 /* symbols of an alphabet that is packed */
@@ -424,7 +425,7 @@ HD uint32_t huff_sample_count(uint32_t n)
 /* Whether a plane is split at all: small alphabets and few symbols are not. any: all symbols or-ed. */
 HD int huff_may_split(uint32_t n, unsigned any)
 {
-	return n >= HUFF_SPLIT_SYMBOLS && any >= 64;
+	return n >= HUFF_SPLIT_SYMBOLS && any >= HUFF_ANY_ENOUGH;
 }
 
 /* How many low bits to leave as they are, by the counts of the sample: as many as cost no more than 1/400 of the

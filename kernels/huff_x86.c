@@ -13,7 +13,7 @@
 
 #define PLANES                 \
 	__attribute__((target( \
-		"avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,bmi,bmi2,lzcnt")))
+		"avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi,bmi2,lzcnt")))
 
 static inline uint64_t load64(const void *p)
 {
@@ -84,21 +84,36 @@ BMI2 static void sample_tables(uint32_t counts[256], const unsigned char *in, ui
 		counts[v] = table[0][v] + table[1][v] + table[2][v] + table[3][v];
 }
 
+/* All or-ed; enough of them as soon as that is `enough` or more. */
+AVX512 static inline unsigned any_below(const unsigned char *in, uint32_t n,
+	unsigned enough)
+{
+	const uint32_t block = 4096;
+	unsigned all = 0;
+	uint32_t i = 0;
+
+	for (; all < enough && i + block <= n; i += block) {
+		__m512i any[4] = { 0 };
+
+		for (uint32_t j = 0; j < block; j += 256)
+#pragma GCC unroll 4
+			for (int k = 0; k < 4; k++)
+				any[k] = _mm512_or_si512(any[k],
+					_mm512_loadu_si512(in + i + j + 64 * k));
+		any[0] = _mm512_or_si512(_mm512_or_si512(any[0], any[1]),
+			_mm512_or_si512(any[2], any[3]));
+		for (uint64_t word = (uint64_t)_mm512_reduce_or_epi64(any[0]); word;
+			word >>= 8)
+			all |= word & 255;
+	}
+	for (; all < enough && i < n; i++)
+		all |= in[i];
+	return all;
+}
+
 AVX512 static unsigned any_avx512(const unsigned char *in, uint32_t n)
 {
-	__m512i any = _mm512_setzero_si512();
-	uint64_t word;
-
-	for (uint32_t i = 0; i < n; i += 64)
-		any = _mm512_or_si512(any,
-			_mm512_maskz_loadu_epi8(n - i < 64 ?
-					(UINT64_C(1) << (n - i)) - 1 :
-					~UINT64_C(0),
-				in + i));
-	word = (uint64_t)_mm512_reduce_or_epi64(any);
-	word |= word >> 32;
-	word |= word >> 16;
-	return (unsigned)((word | word >> 8) & 255);
+	return any_below(in, n, HUFF_ANY_ENOUGH);
 }
 
 /* Counts by bit planes: of 512 symbols the bits of one place are a vector, those that have a value are the and of
@@ -161,16 +176,133 @@ PLANES static inline __attribute__((always_inline)) void count_planes(uint32_t *
 		counts[v] = (uint32_t)_mm512_reduce_add_epi64(sums[v]);
 }
 
+/* Levels of gradients crowd: only those of a window of 2^width are counted by planes; the others are put side by side
+ * and counted in tables. n: a multiple of PLANE_SYMBOLS. */
+PLANES static inline __attribute__((always_inline)) void
+count_window(uint32_t counts[256], const unsigned char *in, uint64_t n, unsigned shift,
+	unsigned base, const unsigned width)
+{
+	const unsigned low_width = width / 2, high_width = width - low_width;
+	const __m512i keep = _mm512_set1_epi8((char)(255 >> shift));
+	const __m512i bases = _mm512_set1_epi8((char)base);
+	_Alignas(64) uint64_t plane[7][PLANE_SYMBOLS / 64]; /* the last: who is inside */
+	unsigned char outside[PLANE_SYMBOLS + 64];
+	uint32_t table[4][256];
+	__m512i sums[64];
+
+	memset(table, 0, sizeof table);
+	for (unsigned v = 0; v < 1u << width; v++)
+		sums[v] = _mm512_setzero_si512();
+	for (uint64_t i = 0; i < n; i += PLANE_SYMBOLS) {
+		unsigned filled = 0;
+
+		for (unsigned g = 0; g < PLANE_SYMBOLS / 64; g++) {
+			__m512i v = _mm512_and_si512(keep,
+				_mm512_srli_epi16(_mm512_loadu_si512(in + i + 64 * g),
+					shift));
+			__m512i d = _mm512_sub_epi8(v, bases);
+			uint64_t inside = _mm512_cmplt_epu8_mask(d,
+				_mm512_set1_epi8((char)(1 << width)));
+
+			_mm512_storeu_si512(outside + filled,
+				_mm512_maskz_compress_epi8(~inside, v));
+			filled += 64 - (unsigned)__builtin_popcountll(inside);
+			plane[6][g] = inside;
+#pragma GCC unroll 8
+			for (unsigned k = 0; k < width; k++)
+				plane[k][g] = _mm512_test_epi8_mask(d,
+					_mm512_set1_epi8((char)(1 << k)));
+		}
+		for (unsigned g = 0; g < PLANE_SYMBOLS / 64; g += 8) {
+			__m512i p[6], low[8], high[8];
+
+#pragma GCC unroll 8
+			for (unsigned k = 0; k < width; k++)
+				p[k] = _mm512_load_si512(plane[k] + g);
+#pragma GCC unroll 8
+			for (unsigned v = 0; v < 1u << low_width; v++)
+				low[v] = one_of(v, p, low_width,
+					_mm512_load_si512(plane[6] + g));
+#pragma GCC unroll 8
+			for (unsigned v = 0; v < 1u << high_width; v++)
+				high[v] = one_of(v, p + low_width, high_width,
+					_mm512_set1_epi8(-1));
+#pragma GCC unroll 64
+			for (unsigned v = 0; v < 1u << width; v++)
+				sums[v] = _mm512_add_epi64(sums[v],
+					_mm512_popcnt_epi64(_mm512_and_si512(
+						low[v & ((1u << low_width) - 1)],
+						high[v >> low_width])));
+		}
+		for (unsigned j = 0; j < filled; j++)
+			table[j % 4][outside[j]]++;
+	}
+	for (unsigned v = 0; v < 256; v++)
+		counts[v] = table[0][v] + table[1][v] + table[2][v] + table[3][v];
+	for (unsigned v = 0; v < 1u << width; v++)
+		counts[base + v] += (uint32_t)_mm512_reduce_add_epi64(sums[v]);
+}
+
+#define GLANCE       512 /* symbols that tell where a window is best */
+#define GLANCE_GROUP 8   /* values that are one there */
+
+/* The window of `size` values with the most of what was glanced at. Returns how many of GLANCE. */
+static unsigned best_window(unsigned *base, const unsigned *groups, unsigned count,
+	unsigned size)
+{
+	unsigned inside = 0, best;
+
+	size /= GLANCE_GROUP;
+	for (unsigned g = 0; g < size; g++)
+		inside += groups[g];
+	best = inside;
+	*base = 0;
+	for (unsigned g = size; g < count; g++) {
+		inside += groups[g] - groups[g - size];
+		*base = inside > best ? (g - size + 1) * GLANCE_GROUP : *base;
+		best = inside > best ? inside : best;
+	}
+	return best;
+}
+
+/* A symbol costs a fifth of a cycle in a window of 64, a tenth in one of 32, and one and a quarter where it is outside
+ * or where there is none. */
+PLANES static void count_wide(uint32_t counts[256], const unsigned char *in, uint64_t n,
+	unsigned shift)
+{
+	enum { GROUPS = 256 / GLANCE_GROUP };
+	unsigned table[4][GROUPS] = { 0 }, groups[GROUPS], base_32, base_64;
+	unsigned outside_32, outside_64;
+
+	for (unsigned g = 0; g < GLANCE / 64; g++) {
+		const unsigned char *at = in + n / (GLANCE / 64) * g;
+
+		for (unsigned i = 0; i < 64; i++)
+			table[i % 4][at[i] / GLANCE_GROUP >> shift]++;
+	}
+	for (unsigned g = 0; g < GROUPS; g++)
+		groups[g] = table[0][g] + table[1][g] + table[2][g] + table[3][g];
+	outside_32 = GLANCE - best_window(&base_32, groups, GROUPS >> shift, 32);
+	outside_64 = GLANCE - best_window(&base_64, groups, GROUPS >> shift, 64);
+	if (outside_64 > GLANCE / 2)
+		count_tables(counts, in, n, shift);
+	else if (outside_32 < outside_64 + GLANCE / 12)
+		count_window(counts, in, n, shift, base_32, 5);
+	else
+		count_window(counts, in, n, shift, base_64, 6);
+}
+
 PLANES static void count_vbmi(uint32_t counts[256], const unsigned char *in, uint64_t n,
 	unsigned shift)
 {
 	uint64_t whole = n / PLANE_SYMBOLS * PLANE_SYMBOLS;
-	unsigned any = n > HUFF_CHUNK_MAX ? 255 : any_avx512(in, (uint32_t)n) >> shift;
+	unsigned any;
 
-	if (any >= 64 || !whole) {
+	if (!whole || n > HUFF_CHUNK_MAX) {
 		count_tables(counts, in, n, shift);
 		return;
 	}
+	any = any_below(in, (uint32_t)n, 64u << shift) >> shift;
 	memset(counts, 0, 256 * sizeof *counts);
 	if (any < 4)
 		count_planes(counts, in, whole, shift, 2);
@@ -178,10 +310,23 @@ PLANES static void count_vbmi(uint32_t counts[256], const unsigned char *in, uin
 		count_planes(counts, in, whole, shift, 4);
 	else if (any < 32)
 		count_planes(counts, in, whole, shift, 5);
-	else
+	else if (any < 64)
 		count_planes(counts, in, whole, shift, 6);
+	else
+		count_wide(counts, in, whole, shift);
 	for (; whole < n; whole++)
 		counts[in[whole] >> shift]++;
+}
+
+/* Put side by side, the sample is counted as all are. */
+PLANES static void sample_vbmi(uint32_t counts[256], const unsigned char *in, uint32_t n)
+{
+	unsigned char sample[HUFF_CHUNK_MAX / HUFF_SAMPLE_GROUPS];
+
+	for (uint32_t i = 0; i < huff_sample_count(n); i++)
+		_mm512_storeu_si512(sample + 64 * i,
+			_mm512_loadu_si512(in + huff_sample_at(i)));
+	count_vbmi(counts, sample, 64 * huff_sample_count(n), 0);
 }
 
 /* --- low bits -------------------------------------------------------------------------------- */
@@ -776,7 +921,7 @@ LEVEL(bmi2, .count = count_tables, .sample = sample_tables, .any = huff_any_ref,
 LEVEL(avx512, .count = count_tables, .sample = sample_tables, .any = any_avx512,
 	.put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
 	.put_streams = put_streams_bmi2, .get_streams = get_streams_bmi2);
-LEVEL(vbmi, .count = count_vbmi, .sample = sample_tables, .any = any_avx512,
+LEVEL(vbmi, .count = count_vbmi, .sample = sample_vbmi, .any = any_avx512,
 	.put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
 	.put_streams = put_streams_vbmi, .get_streams = get_streams_bmi2);
 
@@ -787,6 +932,7 @@ const struct huff_kernels *huff_kernels_x86(enum cpu_level level)
 		return NULL;
 	if (level >= CPU_AVX512)
 		return __builtin_cpu_supports("avx512vbmi") &&
+				__builtin_cpu_supports("avx512vbmi2") &&
 				__builtin_cpu_supports("avx512vpopcntdq") ?
 			&kernels_vbmi :
 			&kernels_avx512;
