@@ -37,6 +37,11 @@ bool prog_quiet(void);
 #define OPT_KEY(to_path) \
 	{ .name = "key", .kind = OPT_TEXT, .to = (to_path), .metavar = "F", \
 		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
+
+/* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or auto: as dev_open takes it. */
+#define OPT_DEVICE(to_text) \
+	{ .name = "device", .kind = OPT_TEXT, .to = (to_text), .metavar = "D", \
+		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" }
 /* clang-format on */
 
 #endif

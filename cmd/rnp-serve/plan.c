@@ -26,11 +26,7 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = LM_CONTEXT_MAX,
 		.help = "tokens of one stream (default: all the model was made for)" },
-	{ .name = "device",
-		.kind = OPT_TEXT,
-		.to = &device,
-		.metavar = "D",
-		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" },
+	OPT_DEVICE(&device),
 	{ 0 },
 };
 

@@ -9,10 +9,9 @@
 #include "common/err.h"
 #include "common/io.h"
 #include "common/json.h"
+#include "common/lm/checkpoint.h"
 #include "common/lm/shard.h"
-#include "common/lm/source.h"
 #include "common/lm/token.h"
-#include "common/lm/train.h"
 #include "common/mem.h"
 #include "common/out.h"
 #include "common/prog.h"
@@ -65,11 +64,7 @@ static const struct opt opts[] = {
 		.metavar = "P",
 		.choices = "bf16|f32",
 		.help = "of products and activations (default f32)" },
-	{ .name = "device",
-		.kind = OPT_TEXT,
-		.to = &device,
-		.metavar = "D",
-		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" },
+	OPT_DEVICE(&device),
 	{ 0 },
 };
 
@@ -163,7 +158,6 @@ static int load_model(struct evaluation *e)
 {
 	const struct lm_config *c = lm_source_config(e->source);
 	struct lm_train_options o;
-	int rc = 0;
 
 	lm_train_defaults(&o, c);
 	if (!length)
@@ -176,15 +170,7 @@ static int load_model(struct evaluation *e)
 	o.eval_only = true;
 	if (lm_train_open(&e->train, &e->d, &o) < 0)
 		return -1;
-	for (uint32_t i = 0; rc == 0 && i < lm_layout_count(c); i++) {
-		const struct lm_tensor *t = lm_source_tensor(e->source, i);
-		float *values = xmalloc(t->count * sizeof *values);
-
-		lm_to_f32(values, t->data, t->type, t->count);
-		rc = lm_train_put(e->train, LM_STATE_PARAMETER, i, values);
-		free(values);
-	}
-	return rc;
+	return lm_train_load(e->train, e->source);
 }
 
 /* The batch that begins with token `at`: whole sequences, and where the text ends nothing to predict. */

@@ -181,11 +181,7 @@ static const struct opt opts[] = {
 		.kind = OPT_FLAG,
 		.to = &options.plan,
 		.help = "print the memory that the run takes, and do not run" },
-	{ .name = "device",
-		.kind = OPT_TEXT,
-		.to = &options.s.device,
-		.metavar = "D",
-		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" },
+	OPT_DEVICE(&options.s.device),
 	{ 0 },
 };
 

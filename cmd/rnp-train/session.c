@@ -132,24 +132,6 @@ int session_open(struct session *s, const struct session_options *o)
 
 /* --- begin ------------------------------------------------------------------------------------ */
 
-static int load_model(struct session *s)
-{
-	const struct lm_config *c = lm_source_config(s->source);
-
-	for (uint32_t i = 0; i < lm_layout_count(c); i++) {
-		const struct lm_tensor *t = lm_source_tensor(s->source, i);
-		float *values = xmalloc(t->count * sizeof *values);
-		int rc;
-
-		lm_to_f32(values, t->data, t->type, t->count);
-		rc = lm_train_put(s->train, LM_STATE_PARAMETER, i, values);
-		free(values);
-		if (rc < 0)
-			return -1;
-	}
-	return 0;
-}
-
 /* A run goes on with what it began with, or its bits would not be those of a run that was never stopped. */
 static int resume(struct session *s, const char *path)
 {
@@ -229,7 +211,7 @@ int session_begin(struct session *s)
 			"'%s' is there already: --resume goes on with it, another --out begins anew",
 			path.data);
 	else
-		rc = load_model(s);
+		rc = lm_train_load(s->train, s->source);
 	buf_release(&path);
 	return rc;
 }

@@ -190,6 +190,22 @@ int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress 
 	return rc;
 }
 
+int lm_train_load(struct lm_train *t, const struct lm_source *s)
+{
+	uint32_t n = lm_layout_count(lm_source_config(s));
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		const struct lm_tensor *from = lm_source_tensor(s, i);
+		float *values = xmalloc(from->count * sizeof *values);
+
+		lm_to_f32(values, from->data, from->type, from->count);
+		rc = lm_train_put(t, LM_STATE_PARAMETER, i, values);
+		free(values);
+	}
+	return rc;
+}
+
 int lm_checkpoint_peek(const char *path, struct lm_progress *at)
 {
 	struct safetensors *s;

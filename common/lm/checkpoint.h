@@ -6,6 +6,7 @@
 #ifndef RNP_COMMON_LM_CHECKPOINT_H
 #define RNP_COMMON_LM_CHECKPOINT_H
 
+#include "common/lm/source.h"
 #include "common/lm/train.h"
 
 struct lm_progress {
@@ -16,6 +17,9 @@ struct lm_progress {
 	uint32_t length;        /* tokens of a sequence */
 	unsigned char data[32]; /* digest of what was read, of the caller's making */
 };
+
+/* Begin with the parameters of a model, whose config must be t's: any type becomes f32. Returns 0, or -1 with err_set(). */
+int lm_train_load(struct lm_train *t, const struct lm_source *s);
 
 /* Returns 0, or -1 with err_set(): 73, 74, 77; the file that was there is then untouched. */
 int lm_checkpoint_save(const char *path, struct lm_train *t,

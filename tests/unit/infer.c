@@ -8,8 +8,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/lm/train.h"
-#include "common/mem.h"
+#include "common/lm/checkpoint.h"
 #include "tests/unit/test.h"
 
 enum {
@@ -68,14 +67,7 @@ static double trained_loss(struct dev *d, const struct lm_source *s)
 	o.as = LM_AS_F32;
 	o.eval_only = true;
 	CHECK(lm_train_open(&t, d, &o) == 0);
-	for (uint32_t i = 0; i < lm_layout_count(&o.config); i++) {
-		const struct lm_tensor *from = lm_source_tensor(s, i);
-		float *values = xmalloc(from->count * sizeof *values);
-
-		lm_to_f32(values, from->data, from->type, from->count);
-		CHECK(lm_train_put(t, LM_STATE_PARAMETER, i, values) == 0);
-		free(values);
-	}
+	CHECK(lm_train_load(t, s) == 0);
 	for (int i = 0; i < LENGTH; i++)
 		targets[i] = i + 1 < LENGTH ? ids[i + 1] : LM_NO_TARGET;
 	CHECK(lm_train_eval(t, ids, targets, &loss, &counted) == 0);
