@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "common/lm/init.h"
 #include "common/lm/train_parts.h"
 #include "common/mem.h"
-#include "common/rng.h"
 
 #define TRY(call)                                  \
 	do {                                       \
@@ -231,46 +231,6 @@ int lm_train_put(struct lm_train *t, enum lm_state what, uint32_t i, const float
 	return what == LM_STATE_PARAMETER ? narrow(t, t->offset[i], p.count) : 0;
 }
 
-/* Elements from .. from + count of a tensor's sequence: pair k is made of block k of Philox (Box, Muller 1958), so that any part can be
- * made at once. from is even. */
-static void fill_normal(float *w, uint64_t from, uint64_t count, double deviation,
-	uint64_t seed, uint64_t stream)
-{
-	struct rng r;
-
-	rng_seed(&r, seed, stream);
-	rng_seek(&r, from / 2);
-	for (uint64_t i = 0; i < count; i += 2) {
-		double u = 1 - rng_f64(&r), angle = 2 * M_PI * rng_f64(&r);
-		double radius = deviation * sqrt(-2 * log(u));
-
-		w[i] = (float)(radius * cos(angle));
-		if (i + 1 < count)
-			w[i + 1] = (float)(radius * sin(angle));
-	}
-}
-
-/* How a tensor starts: the deviation of a matrix, or what all of a vector are. */
-static void fill_start(const struct lm_train *t, const struct lm_place *p, uint32_t i,
-	float *w, uint64_t from, uint64_t count, uint64_t seed)
-{
-	bool residual = p->part == LM_O || p->part == LM_DOWN;
-	bool one = p->part == LM_ATTN_NORM || p->part == LM_FFN_NORM ||
-		p->part == LM_OUT_NORM;
-	uint64_t each = INIT_BLOCK / 64;
-
-	if (p->dims == 2) {
-#pragma omp parallel for
-		for (uint64_t k = 0; k < count; k += each)
-			fill_normal(w + k, from + k, count - k < each ? count - k : each,
-				residual ? 0.02 / sqrt(2.0 * t->o.config.layers) : 0.02,
-				seed, i);
-		return;
-	}
-	for (uint64_t k = 0; k < count; k++)
-		w[k] = one ? 1 : 0;
-}
-
 static int init_tensor(struct lm_train *t, uint32_t i, float *w, uint64_t seed)
 {
 	struct lm_place p;
@@ -280,7 +240,7 @@ static int init_tensor(struct lm_train *t, uint32_t i, float *w, uint64_t seed)
 		uint64_t count = p.count - from < INIT_BLOCK ? p.count - from :
 							       INIT_BLOCK;
 
-		fill_start(t, &p, i, w, from, count, seed);
+		lm_init_read(w, &t->o.config, seed, i, from, count);
 		TRY(t->d->ops->put(t->d, t->p + t->offset[i] + from, w,
 			count * sizeof *w));
 	}

@@ -58,8 +58,7 @@ void lm_train_close(struct lm_train *t); /* NULL is fine */
 
 const struct lm_config *lm_train_config(const struct lm_train *t);
 
-/* Random parameters: normal with deviation 0.02, of o and down 0.02 / sqrt(2 layers); norms 1, biases 0; the optimiser starts anew.
- * A function of seed and config alone. */
+/* Random parameters, those of `rnp-train init` with this seed (common/lm/init.h); the optimiser starts anew. */
 int lm_train_init(struct lm_train *t, uint64_t seed);
 
 /* Tensor i of the layout, f32 on the host in the layout's shape. Returns 0 or -1 with err_set(). After putting parameters the working
