@@ -28,11 +28,13 @@ static int mpi_open(void **state, int *rank, int *size,
 	const struct comm_plugin_start *start, char *why)
 {
 	struct state *s;
-	int there, rc;
+	int there, given, rc;
 
 	(void)start;
 	MPI_Initialized(&there);
-	if (!there && (rc = MPI_Init(NULL, NULL)) != MPI_SUCCESS)
+	/* a program of ours has threads, of which one, this, calls MPI */
+	if (!there && (rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)) !=
+			MPI_SUCCESS)
 		return failed(rc, why);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(MPI_COMM_WORLD, rank);
