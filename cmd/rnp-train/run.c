@@ -1,9 +1,10 @@
-/* rnp-train run - train on this machine. */
+/* rnp-train run - train on this machine, or as one rank of several. */
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/config_file.h"
@@ -181,6 +182,14 @@ static const struct opt opts[] = {
 		.kind = OPT_FLAG,
 		.to = &options.plan,
 		.help = "print the memory that the run takes, and do not run" },
+	{ .name = "mpi",
+		.kind = OPT_FLAG,
+		.to = &options.s.mpi,
+		.help = "share each batch among the processes that mpirun started" },
+	{ .name = "no-overlap",
+		.kind = OPT_FLAG,
+		.to = &options.s.no_overlap,
+		.help = "sum gradients only after the backward pass (to compare)" },
 	OPT_DEVICE(&options.s.device),
 	{ 0 },
 };
@@ -188,6 +197,17 @@ static const struct opt opts[] = {
 /* --- stopping ----------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stopped;
+static int64_t began_ns; /* the run in this process */
+
+enum wish { WISH_SIGNAL = 1, WISH_TIME = 2 };
+
+static unsigned wish(void)
+{
+	bool late = options.s.time_ms &&
+		clock_mono_ns() - began_ns >= options.s.time_ms * 1000000;
+
+	return (stopped ? WISH_SIGNAL : 0) | (late ? WISH_TIME : 0);
+}
 
 /* The first signal ends the run after its step, with a checkpoint; a second one ends it at once. */
 static void on_signal(int number)
@@ -202,6 +222,9 @@ static void watch_signals(void)
 
 	sigaction(SIGTERM, &a, NULL);
 	sigaction(SIGINT, &a, NULL);
+	/* mpirun passes this one on; at SIGTERM it kills the ranks a moment later */
+	if (options.s.mpi)
+		sigaction(SIGUSR1, &a, NULL);
 }
 
 /* --- records ------------------------------------------------------------------------------------ */
@@ -209,7 +232,7 @@ static void watch_signals(void)
 /* What a run has to say about its steps, for records and the picture. */
 struct journal {
 	struct session *s;
-	int64_t began_ns, step_ns; /* of the run here, of the last step */
+	int64_t step_ns; /* of the last step */
 	uint64_t began_tokens;
 	double *steps, *losses, *valid_steps, *valid_losses;
 	size_t n, valids, room;
@@ -248,7 +271,8 @@ static int64_t utilisation_ppm(const struct session *s, double tokens_per_s)
 	double flop = lm_config_train_flop(lm_train_config(s->train),
 		(uint32_t)s->o.length);
 
-	return (int64_t)(1e6 * tokens_per_s * flop / s->matrix_flops);
+	/* the ranks' machines are taken for alike */
+	return (int64_t)(1e6 * tokens_per_s * flop / s->matrix_flops / s->size);
 }
 
 static int write_step(const struct journal *j, const struct lm_step *step,
@@ -281,10 +305,22 @@ static int64_t peak_bytes(void)
 	return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
 }
 
+static void set_ranks(json_t *r, const struct session *s)
+{
+	struct lm_parallel_times t;
+
+	if (!s->ranks)
+		return;
+	lm_parallel_times(s->ranks, &t);
+	json_set_i64(r, "ranks", s->size);
+	json_set_i64(r, "sum_ms", t.sum_ns / 1000000);
+	json_set_i64(r, "wait_ms", t.wait_ns / 1000000);
+}
+
 static int write_end(const struct journal *j, const char *why)
 {
 	const struct session *s = j->s;
-	int64_t ns = clock_mono_ns() - j->began_ns;
+	int64_t ns = clock_mono_ns() - began_ns;
 	double rate = (double)(s->at.tokens - j->began_tokens) * 1e9 / (double)ns;
 	json_t *r = json_record("rnp.run");
 	int rc;
@@ -309,6 +345,7 @@ static int write_end(const struct journal *j, const char *why)
 		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
 	}
 	json_set_i64(r, "peak_bytes", peak_bytes());
+	set_ranks(r, s);
 	rc = out_record(r);
 	json_decref(r);
 	return rc;
@@ -373,66 +410,93 @@ static int draw(const struct journal *j)
 
 /* --- the run ------------------------------------------------------------------------------------ */
 
-static const char *why_ended(const struct session *s, int64_t began_ns)
+static const char *why_ended(const struct session *s)
 {
-	if (stopped)
+	unsigned wishes = session_wishes(s);
+
+	if (wishes & WISH_SIGNAL)
 		return "signal";
 	if (s->o.steps && s->at.steps >= (uint64_t)s->o.steps)
 		return "steps";
-	if (s->o.time_ms && clock_mono_ns() - began_ns >= s->o.time_ms * 1000000)
-		return "time";
-	return NULL;
+	return wishes & WISH_TIME ? "time" : NULL;
 }
 
-/* One step and what belongs to it: loss on the validation text, record, checkpoint. */
+/* What rank 0 alone does after a step: loss on the validation text, record. */
+static int report(struct journal *j, const struct lm_step *step)
+{
+	struct session *s = j->s;
+	double valid_loss = NAN;
+
+	if (s->rank)
+		return 0;
+	if (s->o.eval_every && s->at.steps % (uint64_t)s->o.eval_every == 0 &&
+		session_eval(s, &valid_loss) < 0)
+		return -1;
+	journal_note(j, step->loss, valid_loss);
+	if (s->at.steps % (uint64_t)s->o.every == 0 || !isnan(valid_loss))
+		return write_step(j, step, valid_loss);
+	return 0;
+}
+
+/* One step and what belongs to it. */
 static int advance(struct journal *j)
 {
 	struct session *s = j->s;
 	int64_t from = clock_mono_ns();
-	double valid_loss = NAN;
 	struct lm_step step;
 
 	if (session_step(s, &step) < 0)
 		return -1;
 	j->step_ns = clock_mono_ns() - from;
-	if (s->o.eval_every && s->at.steps % (uint64_t)s->o.eval_every == 0 &&
-		session_eval(s, &valid_loss) < 0)
-		return -1;
-	journal_note(j, step.loss, valid_loss);
-	if ((s->at.steps % (uint64_t)s->o.every == 0 || !isnan(valid_loss)) &&
-		write_step(j, &step, valid_loss) < 0)
+	if (report(j, &step) < 0)
 		return -1;
 	if (s->o.save_every && s->at.steps % (uint64_t)s->o.save_every == 0)
 		return session_save(s);
 	return 0;
 }
 
+/* After the last step. */
+static int finish(struct journal *j, uint64_t saved, const char *why)
+{
+	struct session *s = j->s;
+	int rc = 0;
+
+	if (s->at.steps != saved)
+		rc = session_save(s);
+	if (s->rank)
+		return rc;
+	if (rc == 0 && s->o.valid)
+		rc = session_eval(s, &s->valid_loss);
+	if (options.plot && j->n && draw(j) < 0)
+		rc = -1;
+	return rc < 0 ? -1 : write_end(j, why);
+}
+
 static int train(struct journal *j)
 {
 	struct session *s = j->s;
-	struct progress bar;
+	struct progress bar = { 0 };
 	const char *why;
 	uint64_t saved = s->at.steps;
 	int rc = 0;
 
 	watch_signals();
-	j->began_ns = clock_mono_ns();
+	began_ns = clock_mono_ns();
 	j->began_tokens = s->at.tokens;
-	progress_start(&bar, "training", "steps", s->o.steps);
-	while (rc == 0 && !(why = why_ended(s, j->began_ns))) {
+	if (s->rank == 0)
+		progress_start(&bar, "training", "steps", s->o.steps);
+	while (rc == 0 && !(why = why_ended(s))) {
 		rc = advance(j);
 		progress_update(&bar, (int64_t)s->at.steps);
 		if (s->o.save_every && s->at.steps % (uint64_t)s->o.save_every == 0)
 			saved = s->at.steps;
 	}
 	progress_end(&bar);
-	if (rc == 0 && s->at.steps != saved)
-		rc = session_save(s);
-	if (rc == 0 && s->o.valid)
-		rc = session_eval(s, &s->valid_loss);
-	if (options.plot && j->n && draw(j) < 0)
-		rc = -1;
-	return rc < 0 ? -1 : write_end(j, why);
+	if (rc == 0)
+		return finish(j, saved, why);
+	if (options.plot && j->n)
+		draw(j);
+	return -1;
 }
 
 static json_t *config_texts; /* of --config */
@@ -451,10 +515,20 @@ static int check_given(void)
 					   "out");
 	if (!o->steps && !o->time_ms && !options.plan)
 		return err_set(EX_USAGE, "give --steps, --time or both");
+	if (o->no_overlap && !o->mpi)
+		return err_set(EX_USAGE, "--no-overlap goes with --mpi");
 	if (!(o->lr >= 0 && o->lr_min >= 0 && o->decay >= 0 && o->clip >= 0))
 		return err_set(EX_USAGE,
 			"--lr, --lr-min, --weight-decay and --clip are not negative");
 	return 0;
+}
+
+/* A rank that failed alone leaves others in a sum that never ends, and a farewell would wait for them: mpirun ends them when it sees
+ * this process go without one, and exits with its code. Records are flushed one by one. */
+__attribute__((noreturn)) static void leave_ranks(const struct session *s)
+{
+	err_add("rank %d", s->rank);
+	_exit(err_report());
 }
 
 static int run(int nargs, char **args)
@@ -464,12 +538,15 @@ static int run(int nargs, char **args)
 	int rc = check_given();
 
 	(void)nargs, (void)args;
+	options.s.wish = wish;
 	if (rc == 0)
 		rc = session_open(&s, &options.s);
 	if (rc == 0 && options.plan)
-		rc = write_plan(&s);
+		rc = s.rank ? 0 : write_plan(&s);
 	else if (rc == 0 && (rc = session_begin(&s)) == 0)
 		rc = train(&j);
+	if (rc < 0 && s.ranks)
+		leave_ranks(&s);
 	journal_release(&j);
 	session_release(&s);
 	json_decref(config_texts);
@@ -483,7 +560,7 @@ const struct command command_run = {
 	.details =
 		"Writes one rnp.step record a step and one rnp.run record at the end. Model and checkpoint are in\n"
 		"--out, each whole at every instant; --resume goes on with the same bits. SIGTERM and SIGINT end the\n"
-		"run after its step, with a checkpoint and exit status 0.",
+		"run after its step, with a checkpoint and exit status 0. Several ranks: mpirun -n 2 rnp-train run --mpi ...",
 	.columns =
 		"step,loss,validation_loss,tokens,tokens_per_s,utilisation_ppm,gradient_norm,learning_rate",
 	.opts = opts,

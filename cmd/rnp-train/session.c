@@ -47,12 +47,16 @@ static int check_options(struct session *s)
 {
 	struct session_options *o = &s->o;
 
+	if (o->batch % s->size)
+		return err_set(EX_USAGE, "--batch %lld cannot be shared by %d ranks",
+			(long long)o->batch, s->size);
 	if (!o->micro)
-		o->micro = o->batch;
-	if (o->batch % o->micro)
+		o->micro = o->batch / s->size;
+	if (o->batch / s->size % o->micro)
 		return err_set(EX_USAGE,
-			"--batch %lld is not a multiple of --micro-batch %lld",
-			(long long)o->batch, (long long)o->micro);
+			"--batch %lld is not a multiple of --micro-batch %lld%s",
+			(long long)o->batch, (long long)o->micro,
+			s->size > 1 ? " on each rank" : "");
 	if (o->lr_min > 1)
 		return err_set(EX_USAGE, "--lr-min: a part of --lr, at most 1");
 	if (o->warmup < 0)
@@ -79,6 +83,44 @@ static void set_train_options(struct session *s)
 	t->beta2 = (float)o->beta2;
 	t->decay = (float)o->decay;
 	t->clip = (float)o->clip;
+	if (s->ranks) {
+		t->ready = lm_parallel_ready;
+		t->settle = lm_parallel_settle;
+		t->arg = s->ranks;
+	}
+}
+
+static int open_mpi(struct comm *c, void *arg)
+{
+	(void)arg;
+	return comm_mpi_open(c);
+}
+
+static int open_ranks(struct session *s)
+{
+	struct lm_parallel_options o = { .open = open_mpi,
+		.overlap = !s->o.no_overlap,
+		.say = s->o.wish };
+
+	s->size = 1;
+	if (!s->o.mpi)
+		return 0;
+	if (lm_parallel_open(&s->ranks, &o) < 0)
+		return -1;
+	s->rank = lm_parallel_rank(s->ranks);
+	s->size = lm_parallel_size(s->ranks);
+	return 0;
+}
+
+static int open_device(struct session *s)
+{
+	if (dev_open(&s->d, s->o.device) < 0)
+		return err_set(s->d.code, "%s", s->d.error);
+	if (s->ranks && strcmp(s->d.name, "cpu") != 0)
+		return err_set(EX_UNAVAILABLE,
+			"--mpi sums gradients in the host's memory: not on %s, only with --device cpu",
+			s->d.name);
+	return 0;
 }
 
 /* The tokenizer of the data goes with the model that it teaches; else the model's own, where it has one. */
@@ -104,7 +146,8 @@ int session_open(struct session *s, const struct session_options *o)
 		.first_loss = NAN,
 		.last_loss = NAN,
 		.valid_loss = NAN };
-	if (lm_source_open(&s->source, o->model) < 0 || check_options(s) < 0)
+	if (lm_source_open(&s->source, o->model) < 0 || open_ranks(s) < 0 ||
+		check_options(s) < 0)
 		return -1;
 	set_train_options(s);
 	if (lm_shards_open(&s->data, o->data) < 0 ||
@@ -125,9 +168,7 @@ int session_open(struct session *s, const struct session_options *o)
 	data_digest(s->at.data, &s->data);
 	if (lm_order_init(&s->order, s->data.count, s->at.length, s->at.seed) < 0)
 		return err_add("%s", o->data);
-	if (dev_open(&s->d, o->device) < 0)
-		return err_set(s->d.code, "%s", s->d.error);
-	return 0;
+	return open_device(s);
 }
 
 /* --- begin ------------------------------------------------------------------------------------ */
@@ -191,6 +232,40 @@ out:
 	return rc < 0 ? err_set(s->d.code, "%s", s->d.error) : 0;
 }
 
+/* All ranks have the same parameters, optimiser, place in the data and share of a step: or their sums would mean nothing. */
+static int check_agreement(struct session *s)
+{
+	uint64_t bytes, mine[4], *all;
+	crypto_generichash_state h;
+	int rc;
+
+	if (!s->ranks)
+		return 0;
+	bytes = lm_train_flat_count(s->train) * sizeof(float);
+	crypto_generichash_init(&h, NULL, 0, sizeof mine);
+	for (enum lm_state w = LM_STATE_PARAMETER; w <= LM_STATE_V; w++)
+		crypto_generichash_update(&h,
+			(const unsigned char *)lm_train_flat(s->train, w), bytes);
+	for (size_t i = 0; i < 5; i++) {
+		uint64_t number = (const uint64_t[]){ s->at.steps, s->at.sequences,
+			s->at.seed, (uint64_t)s->o.batch, (uint64_t)s->o.micro }[i];
+
+		crypto_generichash_update(&h, (const unsigned char *)&number,
+			sizeof number);
+	}
+	crypto_generichash_update(&h, s->at.data, sizeof s->at.data);
+	crypto_generichash_final(&h, (unsigned char *)mine, sizeof mine);
+	all = xcalloc((size_t)s->size, sizeof mine);
+	rc = lm_parallel_gather(s->ranks, mine, 4, all);
+	for (int r = 1; rc == 0 && r < s->size; r++)
+		if (memcmp(all, all + 4 * r, sizeof mine) != 0)
+			rc = err_set(EX_DATAERR,
+				"rank %d has another model, text or place in it than rank 0",
+				r);
+	free(all);
+	return rc;
+}
+
 int session_begin(struct session *s)
 {
 	struct buf path = BUF_INIT;
@@ -213,11 +288,14 @@ int session_begin(struct session *s)
 	else
 		rc = lm_train_load(s->train, s->source);
 	buf_release(&path);
-	return rc;
+	if (s->ranks)
+		lm_parallel_bind(s->ranks, lm_train_flat(s->train, LM_STATE_GRADIENT));
+	return rc < 0 ? -1 : check_agreement(s);
 }
 
 void session_release(struct session *s)
 {
+	lm_parallel_close(s->ranks); /* first: it sums what the trainer has */
 	lm_train_close(s->train);
 	dev_close(&s->d);
 	lm_shards_close(&s->data);
@@ -258,11 +336,11 @@ static int put_window(struct session *s, const struct lm_shards *set, uint64_t a
 
 int session_step(struct session *s, struct lm_step *out)
 {
-	int64_t passes = s->o.batch / s->o.micro;
-	uint64_t next = s->at.sequences;
+	int64_t passes = s->o.batch / s->o.micro / s->size;
+	uint64_t next = s->at.sequences + (uint64_t)s->rank;
 
 	for (int64_t pass = 0; pass < passes; pass++) {
-		for (int64_t r = 0; r < s->o.micro; r++, next++)
+		for (int64_t r = 0; r < s->o.micro; r++, next += (uint64_t)s->size)
 			if (put_window(s, &s->data, lm_order_at(&s->order, next), r) < 0)
 				return -1;
 		if (lm_train_add(s->train, s->tokens, s->targets, pass + 1 == passes) < 0)
@@ -271,12 +349,19 @@ int session_step(struct session *s, struct lm_step *out)
 	if (lm_train_apply(s->train, (float)session_rate(&s->o, s->at.steps), out) < 0)
 		return -1;
 	s->at.steps = lm_train_steps(s->train);
-	s->at.sequences = next;
+	s->at.sequences += (uint64_t)s->o.batch;
 	s->at.tokens += out->targets;
 	if (isnan(s->first_loss))
 		s->first_loss = out->loss;
 	s->last_loss = out->loss;
 	return 0;
+}
+
+unsigned session_wishes(const struct session *s)
+{
+	if (s->ranks)
+		return lm_parallel_said(s->ranks);
+	return s->o.wish ? s->o.wish() : 0;
 }
 
 int session_eval(struct session *s, double *loss)
@@ -345,6 +430,10 @@ int session_save(struct session *s)
 		.ctx = &r };
 	int rc;
 
+	if (check_agreement(s) < 0)
+		return -1;
+	if (s->rank)
+		return 0;
 	e.token = s->token;
 	path_in(&path, s->o.out, SESSION_CHECKPOINT);
 	rc = lm_export_directory(s->o.out, &e, LM_F32);

@@ -7,6 +7,7 @@
 
 #include "common/lm/checkpoint.h"
 #include "common/lm/order.h"
+#include "common/lm/parallel.h"
 #include "common/lm/shard.h"
 #include "common/lm/source.h"
 #include "common/lm/token.h"
@@ -22,11 +23,16 @@ struct session_options {
 	int64_t save_every, eval_every, eval_tokens, every;
 	const char *precision; /* "bf16", "f32" */
 	bool recompute, resume;
+	bool mpi, no_overlap; /* one of the ranks that mpirun started */
+	/* Bits that end the run when one rank has them: why, of the caller's making. */
+	unsigned (*wish)(void);
 };
 
 struct session {
 	struct session_options o;
 	struct lm_train_options train_options;
+	struct lm_parallel *ranks; /* NULL: one process alone */
+	int rank, size;            /* 0 and 1 then; rank 0 evaluates and writes */
 	struct dev d;
 	struct lm_source *source;
 	struct lm_token *token; /* goes with what is saved; NULL: none */
@@ -43,20 +49,27 @@ struct session {
 /* What is known without the trainer: model, data, options that go together. Returns 0, or -1 with err_set(); release either way. */
 int session_open(struct session *s, const struct session_options *o);
 
-/* The trainer with the model's parameters, or the checkpoint's when the run is resumed. */
+/* The trainer with the model's parameters, or the checkpoint's when the run is resumed. 65: not every rank has the same. */
 int session_begin(struct session *s);
+
+/* Waits for the other ranks; a rank that failed ends without it. */
 void session_release(struct session *s);
 
 /* The learning rate of a step (from 0): linear warm-up, then a cosine down to lr_min of it, where the number of steps is known. */
 double session_rate(const struct session_options *o, uint64_t step);
 
-/* One optimiser step on the next `batch` sequences. Returns 0, or -1 with err_set(): 65 the loss is not finite. */
+/* One optimiser step on the next `batch` sequences, of which each rank takes its part. Returns 0, or -1 with err_set(): 65 the loss is
+ * not finite, 75 or 69 another rank stalls or is gone. */
 int session_step(struct session *s, struct lm_step *out);
+
+/* The wishes of all ranks as of the last step; of a process alone: as of now. */
+unsigned session_wishes(const struct session *s);
 
 /* The mean loss over the first eval_tokens of the validation text. */
 int session_eval(struct session *s, double *loss);
 
-/* Write the checkpoint and the model into the output directory, each whole or not at all. */
+/* Write the checkpoint and the model into the output directory, each whole or not at all. Called by every rank: 65 their parameters
+ * are not the same, and nothing is written. */
 int session_save(struct session *s);
 
 /* Bytes of path DIR/checkpoint.safetensors. */
