@@ -32,8 +32,8 @@
 int cuda_fail(struct dev *d, cudaError_t e, const char *call);
 
 struct cuda {
-	int number, sm_count;
-	int peer; /* the GPU that from_peer reached last, plus 1 */
+	int number, sm_count, major; /* major: of the compute capability */
+	int peer;                    /* the GPU that from_peer reached last, plus 1 */
 	cudaStream_t stream;
 	cudaEvent_t from, to;
 	void *lt;      /* cuBLASLt's state, once a product has needed it */
@@ -45,6 +45,17 @@ struct cuda {
 static inline struct cuda *cuda_of(struct dev *d)
 {
 	return (struct cuda *)d->state;
+}
+
+/* Whether the chip has the bf16 tensor cores of lm_tensor.cuh. */
+static inline bool cuda_tensor(struct dev *d)
+{
+#ifdef CUDA_EMU
+	(void)d;
+	return true;
+#else
+	return cuda_of(d)->major >= 8;
+#endif
 }
 
 /* Blocks of `threads` for n items with grid-stride loops: enough to fill the chip, no more. */

@@ -359,6 +359,7 @@ static int open_device(struct dev *d, int n)
 	CUDA_TRY(cudaDeviceGetAttribute(&c->sm_count, cudaDevAttrMultiProcessorCount, n));
 	CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, n));
 	CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, n));
+	c->major = major;
 	CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
 	CUDA_TRY(cudaEventCreate(&c->from));
 	CUDA_TRY(cudaEventCreate(&c->to));

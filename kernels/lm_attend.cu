@@ -212,9 +212,10 @@ template <class T> __global__ void attend_kernel(struct lm_attend a, uint64_t al
 int cuda_lm_attend(struct dev *d, const struct lm_attend *a)
 {
 	uint64_t n = tasks(a->batch, a->positions, a->heads, a->head_dim);
+	int rc = cuda_lm_attend_tensor(d, a);
 
-	if (!n)
-		return 0;
+	if (rc <= 0 || !n)
+		return rc < 0 ? -1 : 0;
 	LM_LAUNCH(a->as, attend_kernel, cuda_grid(d, n, 1), THREADS, cuda_of(d)->stream,
 		*a, n);
 	return lm_started(d);
@@ -413,9 +414,10 @@ int cuda_lm_attend_back(struct dev *d, const struct lm_attend_back *a)
 	uint64_t kv = tasks(f->batch, f->keys, f->kv_heads, f->head_dim);
 	uint64_t q = tasks(f->batch, f->positions, f->heads, f->head_dim);
 	cudaStream_t stream = cuda_of(d)->stream;
+	int rc = cuda_lm_attend_back_tensor(d, a);
 
-	if (!q)
-		return 0;
+	if (rc <= 0 || !q)
+		return rc < 0 ? -1 : 0;
 	LM_LAUNCH(f->as, keep_kernel, cuda_grid(d, queries, THREADS / 32), THREADS,
 		stream, *a, queries);
 	LM_LAUNCH(f->as, attend_back_kv_kernel, cuda_grid(d, kv, 1), THREADS, stream, *a,

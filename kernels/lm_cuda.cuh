@@ -183,6 +183,10 @@ int cuda_lm_squares(struct dev *d, const struct lm_squares *s);
 int cuda_lm_clip(struct dev *d, const struct lm_clip *c);
 int cuda_lm_adamw(struct dev *d, const struct lm_adamw *a);
 
+/* On tensor cores: 0; 1: not on this chip or not of this shape, nothing was started; -1: an error. */
+int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
+int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
+
 /* Without tensor cores, for every chip. */
 int cuda_lm_gemm_plain(struct dev *d, const struct lm_gemm *g);
 

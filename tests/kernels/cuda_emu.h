@@ -5,13 +5,15 @@
  * drawn at random at every barrier, warp operation and atomic, always in the same way for the same
  * CUDA_EMU_SEED. Shared memory is a separate heap area for each array, full of 0xa5 at first. What hangs on a chip or is
  * undefined there (threads waiting in different places, a warp operation without one of its mask) ends the test with a sentence.
- * Not emulated: tensor cores, textures, dynamic parallelism, memory order weaker than the host's. */
+ * Of tensor cores there are bf16's mma.m16n8k16 and ldmatrix. Not emulated: the others, textures, dynamic parallelism, memory order weaker than the host's. */
 #ifndef RNP_TESTS_KERNELS_CUDA_EMU_H
 #define RNP_TESTS_KERNELS_CUDA_EMU_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef __cplusplus
@@ -229,6 +231,61 @@ template <class T> static inline T atomicCAS(T *at, T expected, T v)
 	if (old == expected)
 		*at = v;
 	return old;
+}
+
+/* --- tensor cores ---------------------------------------------------------------------------- */
+
+static inline float emu_bf16(uint64_t pair, unsigned which)
+{
+	uint32_t bits = (uint32_t)(pair >> 16 * which) << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof f);
+	return f;
+}
+
+/* mma.m16n8k16, f32 += bf16 bf16: all lanes show their registers, and each adds up its four places in the order of k. */
+static inline void emu_mma_bf16(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
+	unsigned b1)
+{
+	uint64_t low[32], high[32], b[32];
+	unsigned g = emu_self->lane / 4, t = emu_self->lane % 4;
+
+	memcpy(low, emu_warp_exchange(0xffffffff, (uint64_t)a[1] << 32 | a[0]),
+		sizeof low);
+	memcpy(high, emu_warp_exchange(0xffffffff, (uint64_t)a[3] << 32 | a[2]),
+		sizeof high);
+	memcpy(b, emu_warp_exchange(0xffffffff, (uint64_t)b1 << 32 | b0), sizeof b);
+	for (unsigned e = 0; e < 4; e++)
+		for (unsigned k = 0; k < 16; k++) {
+			/* who has row g or g + 8 of A and column 2 t or 2 t + 1 of B at k */
+			unsigned with_a = g * 4 + k % 8 / 2;
+			unsigned with_b = (t * 2 + e % 2) * 4 + k % 8 / 2;
+			uint64_t pairs = k < 8 ? low[with_a] : high[with_a];
+
+			sum[e] += emu_bf16(pairs >> 32 * (e / 2), k % 2) *
+				emu_bf16(b[with_b] >> 32 * (k / 8), k % 2);
+		}
+}
+
+/* ldmatrix.x4.b16: a row's address is lane l's for row l % 8 of matrix l / 8. */
+static inline void emu_matrices(unsigned (&r)[4], const uint16_t *row, bool turned)
+{
+	uint64_t rows[32];
+	unsigned g = emu_self->lane / 4, t = emu_self->lane % 4;
+
+	if ((uintptr_t)row % 16)
+		abort(); /* on a chip too */
+	memcpy(rows, emu_warp_exchange(0xffffffff, (uint64_t)(uintptr_t)row),
+		sizeof rows);
+	for (unsigned m = 0; m < 4; m++) {
+		const uint64_t *at = rows + 8 * m;
+		const uint16_t *first = (const uint16_t *)at[turned ? 2 * t : g];
+		const uint16_t *second = (const uint16_t *)at[turned ? 2 * t + 1 : g];
+
+		r[m] = turned ? first[g] | (unsigned)second[g] << 16 :
+				first[2 * t] | (unsigned)second[2 * t + 1] << 16;
+	}
 }
 
 /* --- arithmetic ----------------------------------------------------------------------------- */
