@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "common/mem.h"
 #include "common/rng.h"
@@ -357,7 +358,8 @@ static void check_kind(struct dev *devices, int count, const struct lm_config *c
 	truth_release(&w);
 }
 
-static void check_kinds(struct dev *d, int n)
+/* The first n devices take all kinds; `slow` more, which emulate, one that has most in it. */
+static void check_kinds(struct dev *d, int n, int slow)
 {
 	struct lm_config c = config(3, 3);
 
@@ -368,7 +370,7 @@ static void check_kinds(struct dev *d, int n)
 	check_kind(d, n, &c, "grouped, bias, tied");
 	c.window = 4;
 	c.rope.interleaved = true;
-	check_kind(d, n, &c, "window, interleaved");
+	check_kind(d, n + slow, &c, "window, interleaved");
 	c = config(4, 1);
 	c.rope.kind = LM_ROPE_LINEAR;
 	c.rope.factor = 2;
@@ -607,17 +609,39 @@ static void check_refusals(struct dev *d)
 	lm_train_close(NULL);
 }
 
+/* The CUDA kernels, compiled for the CPU (tests/kernels/cuda_emu.h): a step from tokens to parameters on them. */
+static int open_emulation(struct dev *d)
+{
+	const char *build = getenv("RNP_BUILD");
+	char path[4096];
+
+	snprintf(path, sizeof path, "%s/emu/librnp_cuda.so", build ? build : "build");
+	if (access(path, F_OK) < 0)
+		return dev_fail(d, EX_UNAVAILABLE,
+			"emulation: '%s' is not there: make kcheck", path);
+	setenv("RNP_CUDA_PLUGIN", path, 1);
+	return dev_open(d, "cuda:0");
+}
+
 int main(void)
 {
-	struct dev devices[CPU_LEVELS];
-	int count = 0;
+	struct dev devices[CPU_LEVELS + 1];
+	int count = 0, emulated;
 
 	for (int level = 0; level < CPU_LEVELS; level++)
 		if (dev_open_cpu(&devices[count], (enum cpu_level)level) == 0)
 			count++;
 		else
 			fprintf(stderr, "SKIP %s\n", devices[count].error);
-	check_kinds(devices, count);
+	emulated = open_emulation(&devices[count]) == 0;
+	if (!emulated)
+		fprintf(stderr, "SKIP %s\n", devices[count].error);
+	check_kinds(devices, count, emulated);
+	if (emulated) { /* learning and hooks would take long there, and say nothing new */
+		check_adamw(&devices[count]);
+		check_refusals(&devices[count]);
+		dev_close(&devices[count]);
+	}
 	for (int i = 0; i < count; i++) {
 		struct dev *d = &devices[i];
 
