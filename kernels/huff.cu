@@ -65,7 +65,7 @@ __device__ void count_block(struct encoder *e, const unsigned char *in, uint32_t
 	__syncthreads();
 }
 
-__device__ void plan_block(struct encoder *e, struct huff_plane *p,
+__device__ __noinline__ void plan_block(struct encoder *e, struct huff_plane *p,
 	const unsigned char *in, uint32_t n)
 {
 	unsigned any = 0;
@@ -100,8 +100,8 @@ __device__ void plan_block(struct encoder *e, struct huff_plane *p,
 }
 
 /* The low bits of n values: `wide` or, where that is NULL, `narrow`. */
-__device__ void put_lows_block(unsigned char *out, const unsigned char *narrow,
-	const uint32_t *wide, uint32_t n, unsigned width)
+__device__ __noinline__ void put_lows_block(unsigned char *out,
+	const unsigned char *narrow, const uint32_t *wide, uint32_t n, unsigned width)
 {
 	for (uint32_t i = threadIdx.x; i < (n + 63) / 64 * 8 * width; i += THREADS) {
 		uint32_t group = i / (8 * width), part = n - group * 64;
@@ -180,7 +180,7 @@ __device__ void put_stream(const struct encoder *e, unsigned char *slot, uint64_
 }
 
 /* What was planned, at slot[e->at] on, and e->at behind it. */
-__device__ void put_simple_block(struct encoder *e, unsigned char *slot,
+__device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *slot,
 	const struct huff_plane *p, const unsigned char *in, uint32_t n)
 {
 	uint32_t at = e->at;
@@ -254,7 +254,8 @@ __device__ void put_simple_block(struct encoder *e, unsigned char *slot,
 /* --- RUNS and PACK ---------------------------------------------------------------------------- */
 
 /* Sum (or maximum) of v over the threads before this one; *all: of all. */
-__device__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool maximum, uint32_t *all)
+__device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool maximum,
+	uint32_t *all)
 {
 	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	uint32_t mine = v, before;
@@ -282,7 +283,7 @@ __device__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool maximum, uint32_
 }
 
 /* Cut into runs and others; e->counts holds what was counted of the chunk. */
-__device__ void cut_runs(struct encoder *e, const struct space *s,
+__device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n)
 {
 	unsigned split = huff_run_split(e->most, n - e->most);
@@ -320,7 +321,7 @@ __device__ void cut_runs(struct encoder *e, const struct space *s,
 	__syncthreads();
 }
 
-__device__ void put_runs_block(struct encoder *e, unsigned char *slot,
+__device__ __noinline__ void put_runs_block(struct encoder *e, unsigned char *slot,
 	const struct space *s)
 {
 	uint32_t tokens = e->tokens, others = e->others, start;
@@ -362,7 +363,7 @@ __device__ void pack_block(struct encoder *e, const struct space *s,
 	__syncthreads();
 }
 
-__device__ void put_pack_block(struct encoder *e, unsigned char *slot,
+__device__ __noinline__ void put_pack_block(struct encoder *e, unsigned char *slot,
 	const struct space *s, uint32_t m)
 {
 	if (threadIdx.x == 0) {
@@ -537,8 +538,8 @@ __device__ int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
 	return left == 0 ? 0 : -1;
 }
 
-__device__ int get_plane_warp(struct decoder *d, unsigned char *out, uint32_t n,
-	const unsigned char *in, uint64_t bytes)
+__device__ __noinline__ int get_plane_warp(struct decoder *d, unsigned char *out,
+	uint32_t n, const unsigned char *in, uint64_t bytes)
 {
 	unsigned lane = threadIdx.x, split, streams, symbols, width;
 	uint32_t lows, streams_log;
@@ -601,8 +602,8 @@ __device__ int get_plane_warp(struct decoder *d, unsigned char *out, uint32_t n,
 	return 0;
 }
 
-__device__ int get_simple_warp(struct decoder *d, unsigned char *out, uint32_t n,
-	const unsigned char *in, uint64_t bytes)
+__device__ __noinline__ int get_simple_warp(struct decoder *d, unsigned char *out,
+	uint32_t n, const unsigned char *in, uint64_t bytes)
 {
 	if (bytes < 2)
 		return -1;
@@ -632,8 +633,8 @@ __device__ uint32_t sum_warp(uint32_t v)
 	return v;
 }
 
-__device__ int get_runs_warp(struct decoder *d, const struct space *s, unsigned char *out,
-	uint32_t n, const unsigned char *in, uint64_t bytes)
+__device__ __noinline__ int get_runs_warp(struct decoder *d, const struct space *s,
+	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
 {
 	const unsigned char *low = in + HUFF_RUNS_HEADER;
 	uint32_t others, tokens, size, lows, other = 0;
@@ -681,8 +682,8 @@ __device__ int get_runs_warp(struct decoder *d, const struct space *s, unsigned 
 	return other == others ? 0 : -1;
 }
 
-__device__ int get_pack_warp(struct decoder *d, const struct space *s, unsigned char *out,
-	uint32_t n, const unsigned char *in, uint64_t bytes)
+__device__ __noinline__ int get_pack_warp(struct decoder *d, const struct space *s,
+	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
 {
 	unsigned symbols, width, mask;
 	bool bad = false;
