@@ -199,7 +199,7 @@ int io_create(const char *path, const void *data, size_t len, mode_t mode)
 	return write_beside(path, data, len, mode, false);
 }
 
-int io_make_dirs(const char *path)
+int io_make_dirs(const char *path, mode_t mode)
 {
 	char *copy = xstrdup(path);
 	struct stat st;
@@ -211,7 +211,7 @@ int io_make_dirs(const char *path)
 		if (c != '/' && c != '\0')
 			continue;
 		*s = '\0';
-		if (mkdir(copy, 0700) < 0 && errno != EEXIST)
+		if (mkdir(copy, mode) < 0 && errno != EEXIST)
 			rc = err_sys(0, "cannot make directory '%s'", copy);
 		*s = c;
 		if (!c)

@@ -32,8 +32,9 @@ int io_part_write(struct io_part *p, const void *data, size_t len);
 int io_part_close(struct io_part *p); /* failed or not, p is empty afterwards */
 void io_part_drop(struct io_part *p); /* forget what was written; also when closed */
 
-/* Make directory path and its parents, mode 0700. An existing one is fine. */
-int io_make_dirs(const char *path);
+/* Make directory path and its parents with permissions mode, less the umask: 0700 for what is secret, 0777 for what
+ * others read. An existing one is fine and keeps its own. */
+int io_make_dirs(const char *path, mode_t mode);
 
 /* write(2) until all is written. Returns 0, or -1 with errno set and no err_set. */
 int io_write_all(int fd, const void *data, size_t len);

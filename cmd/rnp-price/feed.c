@@ -108,7 +108,7 @@ static int default_state(struct session *s)
 			"no place for the cache: neither XDG_CACHE_HOME nor HOME "
 			"is set");
 	if (rc == 0)
-		rc = io_make_dirs(buf_text(&path));
+		rc = io_make_dirs(buf_text(&path), 0700);
 	crypto_hash_sha256(hash, (const unsigned char *)s->source, strlen(s->source));
 	buf_addf(&path, "/feed-%s-", market);
 	buf_add_hex(&path, hash, 8);

@@ -49,7 +49,7 @@ static int choose_path(struct buf *path)
 		return -1;
 	slash = strrchr(path->data, '/');
 	*slash = '\0';
-	rc = io_make_dirs(path->data);
+	rc = io_make_dirs(path->data, 0700);
 	*slash = '/';
 	return rc;
 }

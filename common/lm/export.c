@@ -362,7 +362,7 @@ int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type
 	struct job j;
 	int rc;
 
-	if (io_make_dirs(dir) < 0)
+	if (io_make_dirs(dir, 0777) < 0)
 		return -1;
 	metadata = json_object();
 	json_set_text(metadata, "format", "pt"); /* transformers wants to know */

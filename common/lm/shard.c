@@ -284,7 +284,7 @@ int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab
 	*out = NULL;
 	if (vocab < 1 || vocab > VOCAB_MAX)
 		bug("vocabulary of %u", vocab);
-	if (io_make_dirs(dir) < 0)
+	if (io_make_dirs(dir, 0777) < 0)
 		return -1;
 	there = has_shards(dir);
 	if (there < 0)

@@ -122,13 +122,13 @@ static void check_write_all(void)
 
 static void check_dirs(void)
 {
-	CHECK(io_make_dirs(in_dir("d/e//f/")) == 0);
+	CHECK(io_make_dirs(in_dir("d/e//f/"), 0700) == 0);
 	CHECK_I64(0700, mode_of(in_dir("d/e/f")));
-	CHECK(io_make_dirs(in_dir("d/e")) == 0);
-	CHECK(io_make_dirs("/") == 0);
-	CHECK_FAILS(EX_NOINPUT, io_make_dirs(""));
-	CHECK_FAILS(EX_CANTCREAT, io_make_dirs(in_dir("a")));
-	CHECK_FAILS(EX_NOINPUT, io_make_dirs(in_dir("a/b")));
+	CHECK(io_make_dirs(in_dir("d/e"), 0700) == 0);
+	CHECK(io_make_dirs("/", 0700) == 0);
+	CHECK_FAILS(EX_NOINPUT, io_make_dirs("", 0700));
+	CHECK_FAILS(EX_CANTCREAT, io_make_dirs(in_dir("a"), 0700));
+	CHECK_FAILS(EX_NOINPUT, io_make_dirs(in_dir("a/b"), 0700));
 }
 
 static void remove_dir(void)
