@@ -103,10 +103,23 @@ static int fail_create(const char *path)
 		"cannot create '%s'", path);
 }
 
+/* A new name over a device or a pipe would take it away from the whole system. */
+static int check_replaceable(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+		return 0;
+	return err_set(EX_CANTCREAT, "cannot create '%s': not a regular file", path);
+}
+
 int io_part_open(struct io_part *p, const char *path, mode_t mode)
 {
 	struct buf temporary = BUF_INIT;
 
+	*p = (struct io_part){ 0 };
+	if (check_replaceable(path) < 0)
+		return -1;
 	buf_addf(&temporary, "%s.XXXXXX", path);
 	*p = (struct io_part){ .fd = mkostemp(temporary.data, O_CLOEXEC) };
 	if (p->fd < 0) {

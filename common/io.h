@@ -12,6 +12,8 @@
  * cannot be opened, 65 when it is larger than max_bytes, 74 when reading fails. */
 int io_read(struct buf *out, const char *path, size_t max_bytes);
 
+/* A device, pipe or socket that has the name already is refused (73) by all that follow, not replaced. */
+
 /* Replace the file at path by len bytes with permissions mode: written beside it, flushed,
  * renamed, the directory flushed; at every instant path holds the old or the new content.
  * Returns 0, or -1 (74, 77) with the old file untouched. */

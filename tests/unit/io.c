@@ -120,6 +120,18 @@ static void check_write_all(void)
 	CHECK(io_write_all(-1, "x", 1) == -1 && errno == EBADF);
 }
 
+/* a device is not replaced: root could take /dev/null away from the system */
+static void check_pipe(void)
+{
+	struct stat st;
+	char path[300];
+
+	snprintf(path, sizeof path, "%s", in_dir("pipe"));
+	CHECK(mkfifo(path, 0600) == 0);
+	CHECK_FAILS(EX_CANTCREAT, io_replace(path, "x", 1, 0644));
+	CHECK(stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
+}
+
 static void check_dirs(void)
 {
 	CHECK(io_make_dirs(in_dir("d/e//f/"), 0700) == 0);
@@ -147,6 +159,7 @@ int main(void)
 	check_limits();
 	check_full();
 	check_write_all();
+	check_pipe();
 	check_dirs();
 	remove_dir();
 	TEST_END();
