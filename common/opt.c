@@ -60,6 +60,19 @@ static void append(struct opt_list *l, const char *text)
 	l->items[l->n++] = text;
 }
 
+static int set_u64(const struct opt *o, const char *what, const char *text)
+{
+	uint64_t v;
+
+	if (num_u64(text, what, &v) < 0)
+		return -1;
+	if (o->max && v > (uint64_t)o->max)
+		return err_set(EX_USAGE, "%s: %s is more than %lld", what, text,
+			(long long)o->max);
+	*(uint64_t *)o->to = v;
+	return 0;
+}
+
 static int set_value(const struct opt *o, const char *text)
 {
 	char what[64];
@@ -79,8 +92,7 @@ static int set_value(const struct opt *o, const char *text)
 		append(o->to, text);
 		return 0;
 	case OPT_U64:
-		rc = num_u64(text, what, o->to);
-		return rc;
+		return set_u64(o, what, text);
 	case OPT_F64:
 		return num_f64(text, what, o->to);
 	case OPT_TIME:

@@ -17,7 +17,7 @@ enum opt_kind {
 	OPT_CHOICE,   /* const char *, one of choices */
 	OPT_LIST,     /* struct opt_list, one more each time */
 	OPT_I64,      /* int64_t within min and max */
-	OPT_U64,      /* uint64_t */
+	OPT_U64,      /* uint64_t, at most max where there is one */
 	OPT_F64,      /* double */
 	OPT_SIZE,     /* int64_t, bytes: "64MiB" */
 	OPT_DURATION, /* int64_t, milliseconds: "250ms", a bare number is seconds */

@@ -52,10 +52,37 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	[[ "$output" == *"context 4"* ]]
 }
 
+@test "ask: a model that computes NaN is malformed, not silent" {
+	cp -r "$DIR/model" "$BATS_TEST_TMPDIR/nan"
+	# the last four bytes of the norm before the output
+	python3 - "$BATS_TEST_TMPDIR/nan/model.safetensors" <<-'END'
+		import json, struct, sys
+		data = bytearray(open(sys.argv[1], "rb").read())
+		n, = struct.unpack("<Q", data[:8])
+		end = 8 + n + json.loads(data[8:8 + n])["model.norm.weight"]["data_offsets"][1]
+		data[end - 4:end] = struct.pack("<f", float("nan"))
+		open(sys.argv[1], "wb").write(data)
+	END
+	refused 65 "not finite" rnp-serve ask --model "$BATS_TEST_TMPDIR/nan" -n 5 x
+	refused 65 "not finite" rnp-serve ask --model "$BATS_TEST_TMPDIR/nan" -n 5 --temperature 0 x
+}
+
+@test "ask: a NUL that the model says is U+FFFD in the record, and ends nothing" {
+	all=(--context 5000 -n 4000 --seed 5 --top-k 0 --top-p 1 x)
+	ask "${all[@]}" >"$BATS_TEST_TMPDIR/a"
+	[ "$(tr -cd '\0' <"$BATS_TEST_TMPDIR/a" | wc -c)" -gt 0 ]
+	ask --json "${all[@]}" | jq -r .text >"$BATS_TEST_TMPDIR/b"
+	perl -pe 's/\0/\xef\xbf\xbd/g' "$BATS_TEST_TMPDIR/a" | cmp - "$BATS_TEST_TMPDIR/b"
+}
+
 @test "ask: bad options and models are one clear line" {
 	run -64 ask --temperature -1 x
 	run -64 ask --top-p 0 x
 	run -64 ask --system "be kind" x
+	# more than a number of JSON: it could not be given again
+	run -64 ask --seed 9007199254740992 x
+	# no end is no overflow
+	ask --context 20 -n 9223372036854775807 --seed 1 x
 	run -65 ask --chat x
 	[[ "$output" == *"chat template"* ]]
 	run -66 rnp-serve ask --model "$DIR/none" x

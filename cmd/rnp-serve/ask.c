@@ -1,4 +1,5 @@
 /* rnp-serve ask - one answer of a model, as text while it comes. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,6 +188,9 @@ static int speak(struct answer *a)
 	a->finish = "length";
 	while (a->made < tokens) {
 		id = lm_sample(&a->sampler, a->logits, vocab);
+		if (!isfinite(a->logits[id]))
+			return err_set(EX_DATAERR,
+				"%s: what the model computes is not finite", model);
 		if (loaded_ends(&a->l, id)) {
 			a->finish = "stop";
 			break;
@@ -230,6 +234,20 @@ static double rate(uint32_t n, int64_t ns)
 	return ns > 0 ? n * 1e9 / (double)ns : 0;
 }
 
+/* A model may say NUL, which no record of ours holds. */
+static void set_answer(json_t *record, const struct buf *text)
+{
+	struct buf clean = BUF_INIT;
+
+	for (size_t i = 0; i < text->len; i++)
+		if (text->data[i])
+			buf_addc(&clean, text->data[i]);
+		else
+			buf_adds(&clean, "\xef\xbf\xbd");
+	json_set_text(record, "text", buf_text(&clean));
+	buf_release(&clean);
+}
+
 static int report(struct answer *a)
 {
 	json_t *record;
@@ -243,7 +261,7 @@ static int report(struct answer *a)
 	record = json_record("rnp.completion");
 	json_set_text(record, "model", model);
 	json_set_text(record, "device", a->l.d.name);
-	json_set_text(record, "text", buf_text(&a->text));
+	set_answer(record, &a->text);
 	json_set_text(record, "finish", a->finish);
 	json_set_i64(record, "prompt_tokens", a->prompt_tokens);
 	json_set_i64(record, "tokens", a->made);
@@ -264,7 +282,7 @@ static int answer(struct answer *a, int n, char **args)
 		read_prompt(a, n, args) < 0 || encode(a) < 0)
 		return -1;
 	c = lm_source_config(a->l.source);
-	if (!context && ids_count(a) + tokens < c->context)
+	if (!context && tokens < (int64_t)c->context - (int64_t)ids_count(a))
 		context = ids_count(a) + tokens + 1; /* no more memory than it takes */
 	if (lm_stream_open(&a->stream, a->l.infer, (uint32_t)context) < 0 ||
 		check_prompt(a) < 0)
