@@ -158,12 +158,17 @@ static int load_model(struct evaluation *e)
 {
 	const struct lm_config *c = lm_source_config(e->source);
 	struct lm_train_options o;
+	int64_t pieces;
 
 	lm_train_defaults(&o, c);
 	if (!length)
 		length = c->context < 2048 ? c->context : 2048;
 	if (!batch)
 		batch = length < 2048 ? 2048 / length : 1;
+	/* rows that would have nothing to predict take time and memory all the same */
+	pieces = (int64_t)((e->count - 2) / (uint64_t)length) + 1;
+	if (batch > pieces)
+		batch = pieces;
 	o.positions = (uint32_t)length;
 	o.batch = (uint32_t)batch;
 	o.as = strcmp(precision, "f32") == 0 ? LM_AS_F32 : LM_AS_BF16;
@@ -230,6 +235,14 @@ static int count_bytes(struct evaluation *e)
 	return rc;
 }
 
+static void set_unknown(json_t *r, const char *field, const char *why)
+{
+	json_t *unknown = json_object();
+
+	json_set_text(unknown, field, why);
+	json_set(r, "unknown", unknown);
+}
+
 static int write_result(const struct evaluation *e, int64_t ns)
 {
 	double loss = e->loss_sum / (double)e->predicted;
@@ -243,7 +256,10 @@ static int write_result(const struct evaluation *e, int64_t ns)
 	json_set_i64(r, "length", length);
 	json_set_i64(r, "tokens", (int64_t)e->predicted);
 	json_set_f64(r, "loss", loss);
-	json_set_f64(r, "perplexity", exp(loss));
+	if (isfinite(exp(loss)))
+		json_set_f64(r, "perplexity", exp(loss));
+	else
+		set_unknown(r, "perplexity", "larger than the largest number");
 	if (e->bytes) {
 		json_set_i64(r, "bytes", (int64_t)e->bytes);
 		json_set_f64(r, "bits_per_byte", e->loss_sum / M_LN2 / (double)e->bytes);
