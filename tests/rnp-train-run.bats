@@ -109,6 +109,55 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	[ "$(sha256sum <"$BATS_TEST_TMPDIR/r/checkpoint.safetensors")" = "$before" ]
 }
 
+@test "run: parameters that are not finite are not saved" {
+	train --out "$BATS_TEST_TMPDIR/r" --steps 1 >/dev/null
+	before=$(cat "$BATS_TEST_TMPDIR/r/"*.safetensors | sha256sum)
+	# the step is taken with a gradient that is finite
+	refused 65 "step 2: a parameter is not finite" train --out "$BATS_TEST_TMPDIR/r" --steps 2 --resume --lr 1e39 --warmup 0
+	[ "$(cat "$BATS_TEST_TMPDIR/r/"*.safetensors | sha256sum)" = "$before" ]
+}
+
+@test "run: a place that cannot be written is known before the first step" {
+	: >"$BATS_TEST_TMPDIR/file"
+	for out in "$BATS_TEST_TMPDIR/file" "" /proc/rnp; do
+		run --separate-stderr train --out "$out" --steps 1
+		((status >= 66)) && [ -z "$output" ]
+	done
+	run -64 train --out "$BATS_TEST_TMPDIR/r" --time 9223372036854775807ms
+}
+
+@test "run: a reader or a terminal that goes away leaves a checkpoint" {
+	train --out "$BATS_TEST_TMPDIR/r" --steps 1000000 2>"$BATS_TEST_TMPDIR/err" | head -n 1 >/dev/null || true
+	grep -q 'standard output' "$BATS_TEST_TMPDIR/err"
+	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
+	rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 --out "$BATS_TEST_TMPDIR/h" \
+		--steps 1000000 >"$BATS_TEST_TMPDIR/log" 3>&- &
+	for _ in $(seq 200); do
+		[ -s "$BATS_TEST_TMPDIR/log" ] && break
+		sleep 0.05
+	done
+	kill -HUP $!
+	wait $!
+	[ -s "$BATS_TEST_TMPDIR/h/checkpoint.safetensors" ]
+}
+
+@test "eval: a perplexity beyond all numbers, and a batch beyond the text" {
+	mkdir "$BATS_TEST_TMPDIR/huge"
+	cp "$DIR/model/config.json" "$BATS_TEST_TMPDIR/huge"
+	python3 - "$DIR/model/model.safetensors" "$BATS_TEST_TMPDIR/huge/model.safetensors" <<-'END'
+		import json, struct, sys
+		data = bytearray(open(sys.argv[1], "rb").read())
+		n, = struct.unpack("<Q", data[:8])
+		first, end = json.loads(data[8:8 + n])["model.norm.weight"]["data_offsets"]
+		for i in range(8 + n + first, 8 + n + end, 4):
+		    data[i:i + 4] = struct.pack("<f", 3000)
+		open(sys.argv[2], "wb").write(data)
+	END
+	rnp-train eval --model "$BATS_TEST_TMPDIR/huge" --data "$DIR/valid" --tokens 50 >"$BATS_TEST_TMPDIR/e"
+	jq -e '.loss > 710 and (has("perplexity") | not) and .unknown.perplexity' "$BATS_TEST_TMPDIR/e"
+	timeout 10 rnp-train eval --model "$DIR/model" --data "$DIR/valid" --tokens 50 --length 5 --batch 65536 | jq -e '.tokens == 50'
+}
+
 @test "run: what it says it will take is what it takes" {
 	train --plan --batch 8 --length 256 >"$BATS_TEST_TMPDIR/plan"
 	train --batch 8 --length 256 --steps 2 --out "$BATS_TEST_TMPDIR/r" >"$BATS_TEST_TMPDIR/log"

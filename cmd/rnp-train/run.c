@@ -67,6 +67,7 @@ static const struct opt opts[] = {
 		.to = &options.s.time_ms,
 		.metavar = "D",
 		.min = 0,
+		.max = INT64_MAX / 1000000, /* it is compared in nanoseconds */
 		.help = "end after this time, with a checkpoint" },
 	{ .name = "resume",
 		.kind = OPT_FLAG,
@@ -225,6 +226,9 @@ static void watch_signals(void)
 	/* mpirun passes this one on; at SIGTERM it kills the ranks a moment later */
 	if (options.s.mpi)
 		sigaction(SIGUSR1, &a, NULL);
+	/* the terminal is gone; nohup says that this does not matter */
+	if (signal(SIGHUP, SIG_IGN) != SIG_IGN)
+		sigaction(SIGHUP, &a, NULL);
 }
 
 /* --- records ------------------------------------------------------------------------------------ */
@@ -275,6 +279,19 @@ static int64_t utilisation_ppm(const struct session *s, double tokens_per_s)
 	return (int64_t)(1e6 * tokens_per_s * flop / s->matrix_flops / s->size);
 }
 
+/* Nobody reads the records any more, which ends the run: what it has learnt is kept all the same. Not of ranks: a checkpoint takes all
+ * of them, and the others are in their next step. */
+static int save_unread(struct session *s)
+{
+	struct err why;
+
+	if (s->ranks)
+		return -1;
+	err_save(&why);
+	(void)session_save(s);
+	return err_restore(&why);
+}
+
 static int write_step(const struct journal *j, const struct lm_step *step,
 	double valid_loss)
 {
@@ -295,7 +312,7 @@ static int write_step(const struct journal *j, const struct lm_step *step,
 	json_set_f64(r, "learning_rate", session_rate(&s->o, s->at.steps - 1));
 	rc = out_record(r);
 	json_decref(r);
-	return rc;
+	return rc < 0 ? save_unread(j->s) : 0;
 }
 
 static int64_t peak_bytes(void)
@@ -559,8 +576,9 @@ const struct command command_run = {
 	.summary = "Train a model on this machine.",
 	.details =
 		"Writes one rnp.step record a step and one rnp.run record at the end. Model and checkpoint are in\n"
-		"--out, each whole at every instant; --resume goes on with the same bits. SIGTERM and SIGINT end the\n"
-		"run after its step, with a checkpoint and exit status 0. Several ranks: mpirun -n 2 rnp-train run --mpi ...",
+		"--out, each whole at every instant; --resume goes on with the same bits. SIGTERM, SIGINT and SIGHUP\n"
+		"end the run after its step, with a checkpoint and exit status 0. Several ranks: mpirun -n 2 rnp-train run\n"
+		"--mpi ...",
 	.columns =
 		"step,loss,validation_loss,tokens,tokens_per_s,utilisation_ppm,gradient_norm,learning_rate",
 	.opts = opts,

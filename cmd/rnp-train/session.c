@@ -1,5 +1,6 @@
 #include "cmd/rnp-train/session.h"
 
+#include <errno.h>
 #include <math.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -266,6 +267,21 @@ static int check_agreement(struct session *s)
 	return rc;
 }
 
+/* Better now than after hours of training. */
+static int check_out(const struct session *s)
+{
+	const char *dir = s->o.out;
+
+	if (s->rank)
+		return 0;
+	if (io_make_dirs(dir) < 0)
+		return -1;
+	if (access(dir, W_OK | X_OK) < 0)
+		return err_sys(errno == EACCES || errno == EROFS ? EX_NOPERM : 0,
+			"cannot write into '%s'", dir);
+	return 0;
+}
+
 int session_begin(struct session *s)
 {
 	struct buf path = BUF_INIT;
@@ -279,7 +295,9 @@ int session_begin(struct session *s)
 	s->targets = xmalloc(count * sizeof *s->targets);
 	s->window = xmalloc(((size_t)s->o.length + 1) * sizeof *s->window);
 	path_in(&path, s->o.out, SESSION_CHECKPOINT);
-	if (s->o.resume && access(path.data, F_OK) == 0)
+	if (check_out(s) < 0)
+		rc = -1;
+	else if (s->o.resume && access(path.data, F_OK) == 0)
 		rc = resume(s, path.data);
 	else if (access(path.data, F_OK) == 0)
 		rc = err_set(EX_CANTCREAT,
@@ -392,12 +410,16 @@ int session_eval(struct session *s, double *loss)
 		counted += n;
 	}
 	*loss = s->valid_loss = sum / (double)counted;
+	if (!isfinite(*loss))
+		return err_set(EX_DATAERR,
+			"step %llu: the loss on the validation text is not finite",
+			(unsigned long long)s->at.steps);
 	return 0;
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-/* The tensor that export is reading, whole. */
+/* The tensor that export is reading, whole. The model is written before the checkpoint: one that is spoilt replaces neither. */
 struct reading {
 	struct lm_train *t;
 	float *values;
@@ -415,6 +437,11 @@ static int read_parameter(void *ctx, uint32_t i, uint64_t from, uint64_t count, 
 		r->values = xrealloc(r->values, p.count * sizeof *r->values);
 		if (lm_train_get(r->t, LM_STATE_PARAMETER, i, r->values) < 0)
 			return -1;
+		for (uint64_t k = 0; k < p.count; k++)
+			if (!isfinite(r->values[k]))
+				return err_set(EX_DATAERR,
+					"step %llu: a parameter is not finite",
+					(unsigned long long)lm_train_steps(r->t));
 		r->tensor = i;
 	}
 	memcpy(to, r->values + from, count * sizeof *to);
