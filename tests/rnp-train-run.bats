@@ -126,7 +126,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	run -64 train --out "$BATS_TEST_TMPDIR/r" --time 9223372036854775807ms
 }
 
-@test "run: a reader or a terminal that goes away leaves a checkpoint" {
+@test "run: a reader or a terminal that goes away leaves a checkpoint, and one run at a time writes" {
 	train --out "$BATS_TEST_TMPDIR/r" --steps 1000000 2>"$BATS_TEST_TMPDIR/err" | head -n 1 >/dev/null || true
 	grep -q 'standard output' "$BATS_TEST_TMPDIR/err"
 	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
@@ -136,6 +136,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 		[ -s "$BATS_TEST_TMPDIR/log" ] && break
 		sleep 0.05
 	done
+	refused 75 "another run" train --out "$BATS_TEST_TMPDIR/h" --steps 5 --resume
 	kill -HUP $!
 	wait $!
 	[ -s "$BATS_TEST_TMPDIR/h/checkpoint.safetensors" ]

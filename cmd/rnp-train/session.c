@@ -1,10 +1,12 @@
 #include "cmd/rnp-train/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/buf.h"
@@ -267,18 +269,23 @@ static int check_agreement(struct session *s)
 	return rc;
 }
 
-/* Better now than after hours of training. */
-static int check_out(const struct session *s)
+/* Better now than after hours of training. Two runs would each replace what the other learnt. */
+static int hold_out(struct session *s)
 {
 	const char *dir = s->o.out;
 
 	if (s->rank)
 		return 0;
-	if (io_make_dirs(dir) < 0)
+	if (io_make_dirs(dir, 0777) < 0)
 		return -1;
 	if (access(dir, W_OK | X_OK) < 0)
 		return err_sys(errno == EACCES || errno == EROFS ? EX_NOPERM : 0,
 			"cannot write into '%s'", dir);
+	/* a file system without locks is one without this help */
+	s->out_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->out_fd >= 0 && flock(s->out_fd, LOCK_EX | LOCK_NB) < 0 &&
+		errno == EWOULDBLOCK)
+		return err_set(EX_TEMPFAIL, "another run writes into '%s'", dir);
 	return 0;
 }
 
@@ -295,7 +302,7 @@ int session_begin(struct session *s)
 	s->targets = xmalloc(count * sizeof *s->targets);
 	s->window = xmalloc(((size_t)s->o.length + 1) * sizeof *s->window);
 	path_in(&path, s->o.out, SESSION_CHECKPOINT);
-	if (check_out(s) < 0)
+	if (access(s->o.out, F_OK) == 0 && hold_out(s) < 0)
 		rc = -1;
 	else if (s->o.resume && access(path.data, F_OK) == 0)
 		rc = resume(s, path.data);
@@ -308,7 +315,10 @@ int session_begin(struct session *s)
 	buf_release(&path);
 	if (s->ranks)
 		lm_parallel_bind(s->ranks, lm_train_flat(s->train, LM_STATE_GRADIENT));
-	return rc < 0 ? -1 : check_agreement(s);
+	if (rc < 0 || check_agreement(s) < 0)
+		return -1;
+	/* a run that cannot begin makes no directory */
+	return s->out_fd ? 0 : hold_out(s);
 }
 
 void session_release(struct session *s)
@@ -323,6 +333,8 @@ void session_release(struct session *s)
 	free(s->tokens);
 	free(s->targets);
 	free(s->window);
+	if (s->out_fd > 0)
+		close(s->out_fd);
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */

@@ -42,6 +42,7 @@ struct session {
 	struct lm_progress at;
 	uint32_t *tokens, *targets; /* [micro][length] */
 	uint32_t *window;           /* length + 1 ids */
+	int out_fd; /* the output directory, locked; 0: not (streams have 0 to 2), -1: it cannot be */
 	double matrix_flops; /* what the device's matrix products reach, measured; 0: not */
 	double first_loss, last_loss, valid_loss; /* NaN: none yet */
 };
