@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "common/lm/llama2c.h"
 #include "common/lm/safetensors.h"
 #include "common/mem.h"
+#include "common/rng.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
@@ -26,6 +29,10 @@ struct lm_source {
 	struct gguf *gguf;
 	struct safetensors *safetensors;
 	struct llama2c *llama2c;
+	struct lm_tensor
+		*made; /* without a file: the tensors, and where all of them are */
+	void *memory;
+	uint64_t memory_bytes;
 };
 
 /* --- tensors ------------------------------------------------------------------------------ */
@@ -237,9 +244,143 @@ void lm_source_close(struct lm_source *s)
 	gguf_close(s->gguf);
 	safetensors_close(s->safetensors);
 	llama2c_close(s->llama2c);
+	if (s->memory)
+		munmap(s->memory, s->memory_bytes);
+	free(s->made);
 	free(s->tensors);
 	free(s->tokenizer);
 	free(s);
+}
+
+/* --- without a file ----------------------------------------------------------------------- */
+
+#define MADE_BLOCKS 2047 /* of 32 numbers: prime to the rows, so that they differ */
+#define MADE_COUNT  ((uint64_t)LM_QUANT_BLOCK * MADE_BLOCKS)
+#define MADE_ALIGN  64
+
+/* Tensor i without its numbers, which begin at offset *at. */
+static int place_made(struct lm_tensor *t, uint64_t *at, const struct lm_config *c,
+	enum lm_type type, uint32_t i)
+{
+	struct lm_place p;
+
+	lm_layout_at(c, i, &p);
+	lm_layout_hf_name(t->name, &p);
+	t->type = p.dims == 1 ? LM_F32 : type;
+	snprintf(t->type_name, sizeof t->type_name, "%s", lm_type_name(t->type));
+	t->dims = p.dims;
+	memcpy(t->shape, p.shape, sizeof p.shape);
+	t->count = p.count;
+	if (p.shape[p.dims - 1] % lm_type_block(t->type))
+		return err_set(EX_USAGE,
+			"rows of %" PRIu64 " numbers are no whole blocks of %s",
+			p.shape[p.dims - 1], lm_type_name(type));
+	if (lm_type_bytes(t->type, t->count, &t->bytes) < 0 ||
+		__builtin_add_overflow(*at,
+			(t->bytes + MADE_ALIGN - 1) / MADE_ALIGN * MADE_ALIGN, at) ||
+		*at > INT64_MAX)
+		return err_set(EX_DATAERR, "a model beyond 64 bits");
+	return 0;
+}
+
+/* MADE_COUNT numbers of the type. */
+static void *made_block(enum lm_type type, uint64_t seed, uint64_t *bytes)
+{
+	float *values = xmalloc(MADE_COUNT * sizeof *values);
+	struct rng rng;
+	void *block;
+
+	rng_seed(&rng, seed, 0);
+	for (uint64_t i = 0; i < MADE_COUNT; i++)
+		values[i] = (float)((rng_f64(&rng) * 2 - 1) * 0.02 * sqrt(3));
+	*bytes = 0;
+	lm_type_bytes(type, MADE_COUNT, bytes);
+	block = xmalloc(*bytes);
+	lm_from_f32(block, values, type, MADE_COUNT);
+	free(values);
+	return block;
+}
+
+static bool is_norm(const struct lm_config *c, uint32_t i)
+{
+	struct lm_place p;
+
+	lm_layout_at(c, i, &p);
+	return p.part == LM_ATTN_NORM || p.part == LM_FFN_NORM || p.part == LM_OUT_NORM;
+}
+
+/* The numbers; each tensor goes on in the block where the one before ended. */
+static void fill_made(struct lm_source *s, uint32_t n, enum lm_type type, uint64_t seed)
+{
+	uint64_t block_bytes, at = 0, from = 0;
+	unsigned char *block = made_block(type, seed, &block_bytes);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct lm_tensor *t = &s->made[i];
+		unsigned char *to = (unsigned char *)s->memory + at;
+		float one = is_norm(&s->config, i) ? 1 : 0;
+
+		t->data = to;
+		at += (t->bytes + MADE_ALIGN - 1) / MADE_ALIGN * MADE_ALIGN;
+		for (uint64_t k = 0; t->dims == 1 && k < t->count; k++)
+			memcpy(to + 4 * k, &one, sizeof one);
+		for (uint64_t k = 0, part; t->dims > 1 && k < t->bytes; k += part) {
+			part = block_bytes - from < t->bytes - k ? block_bytes - from :
+								   t->bytes - k;
+			memcpy(to + k, block + from, part);
+			from = (from + part) % block_bytes;
+		}
+		s->tensors[i] = t;
+	}
+	free(block);
+}
+
+/* Huge pages where the system has them; none of a model that is not there yet is in memory. */
+static int map_made(struct lm_source *s)
+{
+	s->memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->memory == MAP_FAILED) {
+		s->memory = NULL;
+		return err_sys(EX_OSERR, "no memory for a model of %" PRIu64 " bytes",
+			s->memory_bytes);
+	}
+	madvise(s->memory, s->memory_bytes, MADV_HUGEPAGE);
+	return 0;
+}
+
+int lm_source_make(struct lm_source **out, uint64_t *bytes, const struct lm_config *c,
+	enum lm_type type, uint64_t seed)
+{
+	struct lm_source *s = xcalloc(1, sizeof *s);
+	uint32_t n = 0;
+	int rc = lm_config_check(c, "the model to be made");
+
+	if (rc == 0 && !lm_type_computes(type))
+		rc = err_set(EX_USAGE, "no model of the type %s can be computed with",
+			lm_type_name(type));
+	if (rc == 0) {
+		s->format = LM_FORMAT_MADE;
+		s->config = *c;
+		n = lm_layout_count(c);
+		s->made = xcalloc(n, sizeof *s->made);
+		s->tensors = xcalloc(n, sizeof *s->tensors);
+	}
+	for (uint32_t i = 0; rc == 0 && i < n; i++)
+		rc = place_made(&s->made[i], &s->memory_bytes, c, type, i);
+	if (rc == 0 && bytes)
+		*bytes = s->memory_bytes;
+	if (rc == 0 && out)
+		rc = map_made(s);
+	if (rc == 0 && out)
+		fill_made(s, n, type, seed);
+	if (rc < 0 || !out) {
+		lm_source_close(s);
+		s = NULL;
+	}
+	if (out)
+		*out = s;
+	return rc;
 }
 
 enum lm_format lm_source_format(const struct lm_source *s)

@@ -11,13 +11,25 @@
 
 struct lm_source;
 
-enum lm_format { LM_FORMAT_SAFETENSORS, LM_FORMAT_GGUF, LM_FORMAT_LLAMA2C };
+enum lm_format {
+	LM_FORMAT_SAFETENSORS,
+	LM_FORMAT_GGUF,
+	LM_FORMAT_LLAMA2C,
+	LM_FORMAT_MADE /* no file: lm_source_make */
+};
 
 /* Open a directory (config.json, model.safetensors or its sharded index), a GGUF file or a llama2.c .bin. All tensors that
  * the config asks for are there with the right shapes and a type of which lm_to_f32 knows. Returns 0 and *out to be closed, or -1
  * with err_set(): 66 cannot be opened, 65 malformed. */
 int lm_source_open(struct lm_source **out, const char *path);
 void lm_source_close(struct lm_source *s); /* NULL is fine */
+
+/* A model without a file, in memory that s owns: what measures a computation whose time does not depend on the numbers. Matrices are of
+ * type (F32, F16, BF16, Q8_0 or Q4_0) and uniform with deviation 0.02, one random block over and over; norms are 1, biases 0, as f32. A function of the
+ * arguments alone. bytes: what it takes, or NULL; out may be NULL: nothing is made. Returns 0, or -1 with err_set(): 65 the config, 64 a type
+ * that is not one of these or in whose blocks the rows do not end, 71 no memory. */
+int lm_source_make(struct lm_source **out, uint64_t *bytes, const struct lm_config *c,
+	enum lm_type type, uint64_t seed);
 
 enum lm_format lm_source_format(const struct lm_source *s);
 const struct lm_config *lm_source_config(const struct lm_source *s);

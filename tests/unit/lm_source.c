@@ -355,6 +355,81 @@ static void check_rope_freqs(void)
 	free(t);
 }
 
+/* --- without a file ------------------------------------------------------------------------ */
+
+static void check_numbers(const struct lm_tensor *t, bool norm)
+{
+	float *x = xmalloc(t->count * sizeof *x);
+	double sum = 0, squares = 0, n = (double)t->count;
+	bool first_again = true;
+
+	lm_to_f32(x, t->data, t->type, t->count);
+	for (uint64_t i = 0; i < t->count; i++) {
+		CHECK(isfinite(x[i]));
+		sum += x[i], squares += (double)x[i] * x[i];
+	}
+	if (t->dims == 1) {
+		CHECK(sum == (norm ? n : 0) && squares == sum);
+	} else {
+		CHECK(fabs(sum / n) < 0.005);
+		CHECK(fabs(sqrt(squares / n) - 0.02) < 0.002);
+		for (uint64_t i = 0; i < t->shape[1]; i++)
+			first_again = first_again && x[i] == x[t->shape[1] + i];
+		CHECK(!first_again);
+	}
+	free(x);
+}
+
+/* Every type: all tensors in their shapes, numbers as promised, the same again from the same seed and others from another. */
+static void check_made(void)
+{
+	static const enum lm_type types[] = { LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 };
+	struct lm_config c = shape(false, true);
+	struct lm_source *s[3] = { 0 };
+	uint64_t bytes;
+
+	c.hidden = 64; /* whole blocks */
+	for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+		uint64_t sum = 0, want;
+
+		for (int i = 0; i < 3; i++)
+			CHECK_I64(0, lm_source_make(&s[i], &bytes, &c, types[k], i == 2));
+		CHECK(lm_source_format(s[0]) == LM_FORMAT_MADE);
+		CHECK(!lm_source_tokenizer(s[0]) && !lm_source_gguf(s[0]));
+		for (uint32_t i = 0; i < lm_layout_count(&c); i++) {
+			const struct lm_tensor *t = lm_source_tensor(s[0], i);
+			struct lm_place p;
+
+			lm_layout_at(&c, i, &p);
+			CHECK(t->count == p.count && t->dims == p.dims);
+			CHECK(t->type == (p.dims == 1 ? LM_F32 : types[k]));
+			CHECK_I64(0, lm_type_bytes(t->type, t->count, &want));
+			CHECK(t->bytes == want);
+			sum += want;
+			check_numbers(t,
+				p.part == LM_ATTN_NORM || p.part == LM_FFN_NORM ||
+					p.part == LM_OUT_NORM);
+			CHECK(memcmp(t->data, lm_source_tensor(s[1], i)->data, want) ==
+				0);
+			CHECK((memcmp(t->data, lm_source_tensor(s[2], i)->data, want) ==
+				      0) == (p.dims == 1));
+		}
+		CHECK(bytes >= sum && bytes < sum + 64 * (uint64_t)lm_layout_count(&c));
+		for (int i = 0; i < 3; i++)
+			lm_source_close(s[i]);
+	}
+	CHECK_I64(0, lm_source_make(NULL, &bytes, &c, LM_F32, 0));
+	c.hidden = 40;
+	CHECK_I64(-1, lm_source_make(&s[0], NULL, &c, LM_Q4_0, 0));
+	CHECK(!s[0] && err_get()->code == EX_USAGE);
+	CHECK_I64(-1, lm_source_make(&s[0], NULL, &c, LM_I8, 0));
+	CHECK(err_get()->code == EX_USAGE);
+	c.heads = 3;
+	CHECK_I64(-1, lm_source_make(&s[0], NULL, &c, LM_F32, 0));
+	CHECK(err_get()->code == EX_DATAERR);
+	err_clear();
+}
+
 int main(void)
 {
 	struct buf command = BUF_INIT;
@@ -364,6 +439,7 @@ int main(void)
 	check_directory();
 	check_gguf();
 	check_rope_freqs();
+	check_made();
 	buf_addf(&command, "rm -r '%s'", dir);
 	CHECK_I64(0, system(command.data));
 	buf_release(&command);
