@@ -40,7 +40,8 @@ static void entries_release(struct entries *e)
 static char *key_of(const json_t *record)
 {
 	static const char *const how[] = { "kernel", "threads", "cache_bytes", "disk",
-		"limit", "worst_ppm" };
+		"limit", "worst_ppm", "token_ns", "matrix_flop_per_s",
+		"memory_bytes_per_s", "matrix_ppm", "memory_ppm", "roof_ppm" };
 	json_t *params = json_copy(json_object_get(record, "params"));
 	struct buf key = BUF_INIT;
 

@@ -18,6 +18,7 @@ static const struct unit {
 	{ "OP/s", "operations_per_second", 1, NULL },
 	{ "B/s", "bytes_per_second", 1, "bytes a second" },
 	{ "1/s", "events_per_second", 1, "events a second (hashes, reads, requests)" },
+	{ "tokens/s", "tokens_per_second", 1, "tokens a second" },
 	{ "ns", "latency_seconds", 1e-9, "time of one operation" },
 	{ "us", "latency_seconds", 1e-6, NULL },
 	{ "ms", "latency_seconds", 1e-3, NULL },

@@ -80,7 +80,7 @@ static void add_all_bars(struct plot *p, const json_t *records)
 /* --- rooflines ----------------------------------------------------------------------------- */
 
 #define ROOFS_MAX 8
-#define WORKS_MAX 16
+#define WORKS_MAX 64
 
 struct roofline {
 	struct plot_roof memory[ROOFS_MAX], peaks[ROOFS_MAX];
@@ -94,12 +94,14 @@ struct roofline {
 static double intensity(const json_t *record)
 {
 	const json_t *params = json_object_get(record, "params");
-	double n = number(params, "n");
+	double n = number(params, "n"), bytes = number(params, "bytes_per_token");
 	const char *type = text(params, "type");
 	double element = strcmp(type, "f32") == 0                     ? 4 :
 		strcmp(type, "bf16") == 0 || strcmp(type, "f16") == 0 ? 2 :
 									1;
 
+	if (bytes > 0)
+		return number(params, "flop_per_token") / bytes;
 	if (strncmp(text(record, "test"), "matmul_", 7) == 0 && n > 0)
 		return 2 * n / (2 * element + 4);
 	return strcmp(text(record, "test"), "triad") == 0 ? 2.0 / 24 : 0;
@@ -110,6 +112,9 @@ static void add_work(struct roofline *r, const json_t *record)
 	double at = intensity(record);
 	/* a triad is measured in bytes: 2 operations for 24 of them */
 	double scale = strcmp(text(record, "unit"), "B/s") == 0 ? at : 1;
+
+	if (strcmp(text(record, "unit"), "tokens/s") == 0)
+		scale = number(json_object_get(record, "params"), "flop_per_token");
 
 	if (at > 0 && r->chart.n < WORKS_MAX)
 		r->work[r->chart.n++] = (struct plot_work){ text(record, "test"), at,
@@ -128,20 +133,36 @@ static void add_peak(struct roofline *r, const char *name, double rate)
 	r->chart.n_peaks++;
 }
 
+/* What is a roof there is work elsewhere: the suites train and serve measure their own. */
+static bool is_model_roof(const json_t *record)
+{
+	const char *suite = text(record, "suite");
+
+	return (strcmp(suite, "train") == 0 || strcmp(suite, "serve") == 0) &&
+		strcmp(text(record, "unit"), "tokens/s") != 0;
+}
+
+static void add_memory(struct roofline *r, const char *name, double rate)
+{
+	r->memory[r->chart.memories].name = name;
+	r->memory[r->chart.memories++].rate = rate;
+}
+
 static void add_record(struct roofline *r, const json_t *record)
 {
 	const char *test = text(record, "test");
 
-	if (strncmp(test, "peak_", 5) == 0)
+	if (is_model_roof(record) && strcmp(test, "read") == 0)
+		add_memory(r, "memory, as read", number(record, "median"));
+	else if (is_model_roof(record) || strncmp(test, "peak_", 5) == 0)
 		add_peak(r, test, number(record, "median"));
 	else
 		add_work(r, record);
-	if (strcmp(test, "triad") == 0 || strcmp(test, "copy") == 0) {
-		r->memory[r->chart.memories].name = strcmp(test, "triad") == 0 ?
-			"memory, as triad has it" :
-			"memory, as copy has it";
-		r->memory[r->chart.memories++].rate = number(record, "median");
-	}
+	if (strcmp(test, "triad") == 0 || strcmp(test, "copy") == 0)
+		add_memory(r,
+			strcmp(test, "triad") == 0 ? "memory, as triad has it" :
+						     "memory, as copy has it",
+			number(record, "median"));
 	if (strncmp(test, "matmul_", 7) == 0 || strncmp(test, "peak_", 5) == 0)
 		r->device = text(record, "device");
 }
@@ -189,6 +210,8 @@ int picture_save(const json_t *records, const char *path)
 	add_all_bars(&p, records);
 	add_roofline(&p, records, "cpu", "mem");
 	add_roofline(&p, records, "gpu", "gpu");
+	add_roofline(&p, records, "train", "train");
+	add_roofline(&p, records, "serve", "serve");
 	snprintf(note, sizeof note, "rnp-bench %s, %s: medians with 95%% intervals",
 		RNP_VERSION, text(json_array_get(records, 0), "at"));
 	rc = plot_save(&p, "rnp-bench", note, path);

@@ -9,8 +9,8 @@
 #include "cmd/rnp-bench/measure.h"
 #include "cmd/rnp-bench/metrics.h"
 #include "cmd/rnp-bench/picture.h"
+#include "cmd/rnp-bench/record.h"
 #include "cmd/rnp-bench/suite.h"
-#include "common/bench.h"
 #include "common/err.h"
 #include "common/json.h"
 #include "common/key.h"
@@ -24,7 +24,8 @@
 #define TIME_QUICK_MS 1000
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
-	&suite_link, &suite_compress, &suite_net, &suite_comm, NULL };
+	&suite_link, &suite_compress, &suite_train, &suite_serve, &suite_net, &suite_comm,
+	NULL };
 
 static struct {
 	const char *suite, *device, *dir, *key, *plot, *metrics, *peer;
@@ -72,46 +73,12 @@ struct entries {
 	size_t n;
 };
 
-static void add_unknown(json_t *record, const struct entry *e, const struct measured *m,
-	const struct owner *owner)
+static void add_owner(json_t *record, const struct owner *owner)
 {
-	json_t *unknown = json_object();
-
-	if (!owner->address[0])
-		json_set_text(unknown, "node", owner->unknown);
-	if (!m->clock_mhz)
-		json_set_text(unknown, "clock_mhz", m->watched.unknown);
-	if (!*e->device)
-		json_set_text(unknown, "device", "/proc/cpuinfo does not name the CPU");
-	if (json_object_size(unknown))
-		json_set(record, "unknown", unknown);
-	else
-		json_decref(unknown);
-}
-
-static json_t *record_of(const struct entry *e, const struct owner *owner)
-{
-	struct measured m;
-	json_t *record;
-
-	measure_result(&e->measurement, &m);
-	record = bench_record(e->suite->name, e->test->name,
-		*e->device ? e->device : NULL, e->test->unit, &m.stats);
 	if (owner->address[0])
 		json_set_text(record, "node", owner->address);
-	json_set_i64(record, "repetitions", m.repetitions);
-	json_set(record, "params", json_incref(e->params));
-	if (m.clock_mhz)
-		json_set_i64(record, "clock_mhz", m.clock_mhz);
-	if (m.watched.temperature_c >= 0)
-		json_set_i64(record, "temperature_c", m.watched.temperature_c);
-	if (m.watched.others >= 0)
-		json_set_i64(record, "other_users", m.watched.others);
-	json_set_bool(record, "throttled", m.watched.throttled);
-	if (m.watched.cause[0])
-		json_set_text(record, "throttled_by", m.watched.cause);
-	add_unknown(record, e, &m, owner);
-	return record;
+	else
+		json_set_text(record_unknown(record), "node", owner->unknown);
 }
 
 /* Whether the suite was asked for by name, or by the device it needs. */
@@ -146,37 +113,41 @@ static int give_up(struct entries *all, const struct suite *suite)
 	return EX_OK;
 }
 
-/* A record of a suite that has a course of its own. */
+/* Where the records of suites with a course of their own go. */
+struct course {
+	const struct owner *owner;
+	json_t *records; /* NULL: they are not drawn */
+};
+
 static int emit(void *ctx, json_t *record)
 {
-	const struct owner *owner = ctx;
-	json_t *unknown;
+	const struct course *course = ctx;
 	int rc;
 
-	if (owner->address[0]) {
-		json_set_text(record, "node", owner->address);
-	} else {
-		unknown = json_object();
-		json_set_text(unknown, "node", owner->unknown);
-		json_set(record, "unknown", unknown);
-	}
+	add_owner(record, course->owner);
 	rc = out_record(record);
+	if (course->records)
+		json_array_append(course->records, record);
 	json_decref(record);
 	return rc;
 }
 
 /* Suites with a course of their own, after the others. Returns the first exit code that is not 0. */
-static int run_courses(struct entries *all, const struct settings *s, struct owner *owner)
+static int run_courses(struct entries *all, const struct settings *s,
+	const struct owner *owner, json_t *records)
 {
 	int code = EX_OK;
 
 	for (int i = 0; suites[i]; i++) {
+		/* comm's figures are lines over sizes: no bars */
+		struct course course = { owner,
+			suites[i] == &suite_comm ? NULL : records };
 		int rc;
 
 		if (!suites[i]->run ||
 			(options.suite && strcmp(options.suite, suites[i]->name) != 0))
 			continue;
-		rc = suites[i]->run(s, emit, owner);
+		rc = suites[i]->run(s, emit, &course);
 		if (rc < 0)
 			rc = give_up(all, suites[i]);
 		code = code ? code : rc;
@@ -290,33 +261,42 @@ static int check_environment(void)
 	return 0;
 }
 
-/* The records, and what is made of them. Returns the exit code. */
-static int give_out(struct entries *all, const struct owner *owner)
+/* Print the records of all entries and add them to records. Returns the exit code. */
+static int give_out(struct entries *all, const struct owner *owner, json_t *records)
 {
-	json_t *records = json_array();
 	int code = EX_OK;
 
 	for (size_t i = 0; i < all->n && code == EX_OK; i++) {
+		const struct entry *e = &all->at[i];
 		json_t *record;
 
-		if (!all->at[i].measurement.n)
+		if (!e->measurement.n)
 			continue;
-		record = record_of(&all->at[i], owner);
+		record = record_make(e->suite->name, e->test, e->device, &e->measurement,
+			json_incref(e->params));
+		add_owner(record, owner);
 		if (out_record(record) < 0)
 			code = err_report();
 		json_array_append_new(records, record);
 	}
+	return code;
+}
+
+/* What is made of all records. Returns the exit code. */
+static int save(const json_t *records)
+{
+	int code = EX_OK;
+
 	if (options.plot && picture_save(records, options.plot) < 0)
 		code = err_report();
 	if (options.metrics && metrics_save(records, options.metrics) < 0)
 		code = err_report();
-	json_decref(records);
 	return code;
 }
 
-/* All passes, then all that comes of them. Returns the exit code. */
+/* All passes, then their records. Returns the exit code. */
 static int run_all(struct entries *all, const struct settings *s,
-	const struct owner *owner)
+	const struct owner *owner, json_t *records)
 {
 	struct progress bar;
 	int64_t bar_ms = 0;
@@ -331,7 +311,7 @@ static int run_all(struct entries *all, const struct settings *s,
 	for (int i = 0; suites[i]; i++)
 		if (suites[i]->close)
 			suites[i]->close();
-	rc = give_out(all, owner);
+	rc = give_out(all, owner, records);
 	return code ? code : rc;
 }
 
@@ -341,6 +321,7 @@ static int run(int n, char **args)
 		options.size_bytes, options.device, options.peer, &options.backends };
 	struct entries all = { 0 };
 	struct owner owner;
+	json_t *records;
 	int code, rc;
 
 	(void)n, (void)args;
@@ -354,9 +335,13 @@ static int run(int n, char **args)
 		out_columns(
 			"test,params.backend,params.over,params.bytes,unit,median,low,"
 			"high,samples");
-	code = run_all(&all, &s, &owner);
-	rc = run_courses(&all, &s, &owner);
+	records = json_array();
+	code = run_all(&all, &s, &owner, records);
+	rc = run_courses(&all, &s, &owner, records);
 	code = code ? code : rc;
+	rc = save(records);
+	code = code ? code : rc;
+	json_decref(records);
 	release_entries(&all);
 	opt_list_release(&options.backends);
 	return code;
@@ -367,13 +352,13 @@ static const struct opt opts[] = {
 		.kind = OPT_CHOICE,
 		.to = &options.suite,
 		.metavar = "S",
-		.choices = "cpu|mem|disk|gpu|link|compress|net|comm",
-		.help = "only this suite: cpu, mem, disk, gpu, link, compress, net or comm" },
+		.choices = "cpu|mem|disk|gpu|link|compress|train|serve|net|comm",
+		.help = "only this suite: cpu, mem, disk, gpu, link, compress, train, serve, net or comm" },
 	{ .name = "device",
 		.kind = OPT_TEXT,
 		.to = &options.device,
 		.metavar = "D",
-		.help = "auto, cpu or cuda[:N]: the GPU of gpu, link and compress (default $RNP_DEVICE, else auto)" },
+		.help = "auto, cpu or cuda[:N]: the GPU of gpu, link, compress, train and serve (default $RNP_DEVICE, else auto)" },
 	{ .name = "quick",
 		.kind = OPT_FLAG,
 		.to = &options.quick,

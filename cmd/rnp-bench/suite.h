@@ -69,7 +69,7 @@ struct suite {
 };
 
 extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_link,
-	suite_compress, suite_net, suite_comm;
+	suite_compress, suite_train, suite_serve, suite_net, suite_comm;
 
 /* All of them, in order, ends with NULL. */
 extern const struct suite *const suites[];

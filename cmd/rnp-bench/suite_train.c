@@ -1,0 +1,159 @@
+/* suite_train - steps of training over the presets, and the roofs of the machine beside them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-bench/suite_lm.h"
+#include "common/err.h"
+#include "common/json.h"
+#include "common/lm/train.h"
+#include "common/mem.h"
+#include "common/rng.h"
+
+#define RATE 1e-4f
+
+/* What a step must move at least, for each parameter: the master and both moments read and written, its gradient written and read, its
+ * bf16 copy written and read forward and backward. */
+#define STEP_BYTES 38
+
+/* Sequences and tokens each, in the order of the presets. */
+static const struct shape {
+	uint32_t batch, length;
+} shapes[SUITE_LM_PRESETS] = { { 16, 256 }, { 8, 256 }, { 4, 256 }, { 2, 256 },
+	{ 1, 256 }, { 1, 256 } },
+  quick_shapes[SUITE_LM_QUICK_PRESETS] = { { 4, 128 }, { 1, 128 } };
+
+static struct {
+	struct lm_train *t;
+	uint32_t *tokens, *targets;
+	uint64_t count; /* tokens of a step */
+	double loss_max;
+	struct lm_step last;
+} r;
+
+static void close_model(void)
+{
+	lm_train_close(r.t);
+	free(r.tokens);
+	free(r.targets);
+	memset(&r, 0, sizeof r);
+}
+
+static int step(double *work)
+{
+	*work = (double)r.count;
+	return lm_train_step(r.t, r.tokens, r.targets, RATE, &r.last);
+}
+
+/* Random targets cost log(vocab) and less as they are learned: a loss that is above, or no number, comes of wrong sums. */
+static int check(void)
+{
+	if (!(r.last.loss > 0 && r.last.loss < r.loss_max && r.last.norm > 0 &&
+		    isfinite(r.last.norm) && r.last.targets == r.count))
+		bug("a step of training is wrong");
+	return 0;
+}
+
+static int open_model(struct suite_lm *l, const struct lm_train_options *o)
+{
+	struct rng rng;
+
+	r.count = (uint64_t)o->batch * o->positions;
+	r.loss_max = 1.1 * log(o->config.vocab) + 0.5;
+	r.tokens = xcalloc(r.count, sizeof *r.tokens);
+	r.targets = xcalloc(r.count, sizeof *r.targets);
+	rng_seed(&rng, 1, 0);
+	for (uint64_t i = 0; i < r.count; i++) {
+		r.tokens[i] = (uint32_t)rng_below(&rng, o->config.vocab);
+		r.targets[i] = (uint32_t)rng_below(&rng, o->config.vocab);
+	}
+	if (lm_train_open(&r.t, &l->d, o) < 0)
+		return -1;
+	return lm_train_init(r.t, 1);
+}
+
+static int measure_preset(struct suite_lm *l, int i)
+{
+	const struct shape *shape = l->settings.quick ? &quick_shapes[i] : &shapes[i];
+	struct suite_lm_model model = { &l->suite->tests[SUITE_LM_ROOFS + i],
+		MEASUREMENT_INIT };
+	struct suite_lm_token token;
+	struct lm_train_options o;
+	struct lm_train_plan plan;
+	struct lm_config c;
+	json_t *params;
+	int rc;
+
+	lm_config_preset(&c, lm_preset_names[i], 0);
+	lm_train_defaults(&o, &c);
+	o.batch = shape->batch;
+	o.positions = shape->length;
+	if (lm_train_plan(&plan, &l->d, &o) < 0)
+		return -1;
+	if (!suite_lm_fits(l, plan.total)) {
+		suite_lm_leave_out(l, lm_preset_names[i]);
+		return 0;
+	}
+	rc = open_model(l, &o);
+	if (rc == 0) {
+		token.flop = lm_config_train_flop(&c, o.positions);
+		token.bytes = STEP_BYTES * (double)lm_config_params(&c) / (double)r.count;
+		rc = suite_lm_alternate(l, &model, 1, &token);
+	}
+	close_model();
+	if (rc == 0) {
+		params = json_object();
+		json_set_i64(params, "parameters", (int64_t)lm_config_params(&c));
+		json_set_i64(params, "batch", o.batch);
+		json_set_i64(params, "length", o.positions);
+		json_set_text(params, "type", "bf16");
+		json_set_i64(params, "plan_bytes", (int64_t)plan.total);
+		rc = suite_lm_emit(l, &model, &token, params);
+	}
+	measurement_release(&model.m);
+	return rc;
+}
+
+static int run(const struct settings *s, suite_emit emit, void *ctx)
+{
+	int n = s->quick ? SUITE_LM_QUICK_PRESETS : SUITE_LM_PRESETS;
+	struct suite_lm l;
+	int rc = suite_lm_open(&l, &suite_train, s, emit, ctx, PRODUCT_BF16);
+
+	for (int i = 0; rc == 0 && i < n; i++)
+		rc = measure_preset(&l, i);
+	if (rc == 0)
+		rc = suite_lm_emit_roofs(&l);
+	suite_lm_close(&l);
+	return rc;
+}
+
+#define ROW(preset)                                               \
+	{                                                         \
+		.name = "step_" preset, .unit = "tokens/s",       \
+		.summary = "steps of training the preset " preset \
+			   ", random tokens, bf16",               \
+		.step = step, .check = check                      \
+	}
+
+static const struct test tests[] = {
+	{ .name = "matmul_bf16",
+		.unit = "FLOP/s",
+		.summary = "the roof: a matrix product, measured between the steps",
+		.step = suite_lm_step_matrix,
+		.check = suite_lm_check_matrix },
+	{ .name = "read",
+		.unit = "B/s",
+		.summary = "the roof: reading memory, measured between the steps",
+		.step = suite_lm_step_memory,
+		.check = suite_lm_check_memory },
+	ROW("nano"),
+	ROW("mini"),
+	ROW("small"),
+	ROW("medium"),
+	ROW("1b"),
+	ROW("7b"),
+	{ 0 },
+};
+
+const struct suite suite_train = { "train", tests, suite_cpu_model, NULL, NULL, run };
