@@ -70,6 +70,11 @@ sum_of() {
 	assert_equal "$status" 64
 	: >file
 	refused 73 "file" rnp-train init --preset nano --out file
+	# what somebody trained is not replaced by random numbers
+	rnp-train init --preset nano --out kept
+	before=$(sha256sum kept/*)
+	refused 73 "kept/config.json" rnp-train init --preset nano --seed 9 --out kept
+	[ "$(sha256sum kept/*)" = "$before" ]
 	[[ ! -e m ]]
 }
 

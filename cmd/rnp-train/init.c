@@ -1,6 +1,9 @@
 #include "common/lm/init.h"
 
+#include <unistd.h>
+
 #include "cmd/rnp-train/commands.h"
+#include "common/buf.h"
 #include "common/err.h"
 #include "common/lm/export.h"
 #include "common/prog.h"
@@ -73,6 +76,26 @@ static int make_config(struct lm_config *c, const struct lm_token *t)
 	return lm_config_check(c, tokenizer ? tokenizer : preset);
 }
 
+/* Random numbers over what somebody trained would be a loss; export and run say themselves what they replace. */
+static int check_free(const char *dir)
+{
+	static const char *const names[] = { "config.json", "model.safetensors",
+		"model.safetensors.index.json" };
+	struct buf path = BUF_INIT;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < sizeof names / sizeof *names; i++) {
+		buf_reset(&path);
+		buf_addf(&path, "%s/%s", dir, names[i]);
+		if (access(path.data, F_OK) == 0)
+			rc = err_set(EX_CANTCREAT,
+				"'%s' is there already, and a model is never overwritten",
+				path.data);
+	}
+	buf_release(&path);
+	return rc;
+}
+
 static int run(int nargs, char **args)
 {
 	struct lm_export e = { .read = read_random };
@@ -86,7 +109,9 @@ static int run(int nargs, char **args)
 	}
 	if (tokenizer && lm_token_open(&token, tokenizer, 0) < 0)
 		return err_report();
-	rc = make_config(&e.config, token);
+	rc = check_free(out);
+	if (rc == 0)
+		rc = make_config(&e.config, token);
 	e.ctx = &e.config;
 	e.token = token;
 	if (rc == 0)
