@@ -87,12 +87,19 @@ static int open_token(struct lm_token **token, const struct lm_source *s)
 {
 	const struct gguf *g = lm_source_gguf(s);
 	const char *path = tokenizer ? tokenizer : lm_source_tokenizer(s);
+	uint32_t vocab = lm_source_config(s)->vocab;
 
 	*token = NULL;
 	if (!tokenizer &&
 		(!path || (g && (gguf || !gguf_find(g, "tokenizer.ggml.tokens")))))
 		return 0;
-	return lm_token_open(token, path, lm_source_config(s)->vocab);
+	if (lm_token_open(token, path, vocab) < 0)
+		return -1;
+	if (lm_token_count(*token) > vocab)
+		return err_set(EX_DATAERR,
+			"%s: the tokenizer has %u tokens, the model %u", path,
+			lm_token_count(*token), vocab);
+	return 0;
 }
 
 /* What the model's own files leave open. */
@@ -125,6 +132,7 @@ static int run(int nargs, char **args)
 	if (lm_source_open(&s, model) < 0)
 		return err_report();
 	if (open_token(&token, s) < 0) {
+		lm_token_close(token);
 		lm_source_close(s);
 		return err_report();
 	}
