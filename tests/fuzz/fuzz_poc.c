@@ -13,6 +13,7 @@
 #include "common/err.h"
 #include "common/json.h"
 #include "common/poc.h"
+#include "kernels/dev.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,6 +30,7 @@ static void must(bool promise)
 static void start(void)
 {
 	struct poc_device *d = &small.devices[0];
+	struct dev dev = DEV_INIT;
 
 	if (small.ndevices)
 		return;
@@ -46,9 +48,12 @@ static void start(void)
 		.steps = 2 };
 	poc_cpu_uuid(d->uuid, small.node_key);
 	json_decref(poc_challenge_write(&small));
-	right[0] = prove_matmul(&small, d, 1 << 30, NULL);
-	right[1] = prove_memory(&small, d, NULL);
+	must(dev_open_cpu(&dev, CPU_REF) == 0);
+	right[0] = prove_matmul(&small, d, &dev, 1 << 30, NULL);
+	right[1] = prove_memory(&small, d, &dev, NULL);
 	right[2] = prove_chain(&small, d, NULL);
+	dev_close(&dev);
+	must(right[0] && right[1] && right[2]);
 }
 
 static bool judge(int test, const json_t *part)
