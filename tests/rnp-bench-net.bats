@@ -102,9 +102,9 @@ tcp_port() {
 	# nonsense: closed at once
 	exec 9<>"/dev/tcp/127.0.0.1/$port"
 	printf 'GET / HTTP/1.1\r\n\r\n' >&9
+	# what was not read when it closed comes back as a reset: an error of cat's, but no waiting
 	run timeout 3 cat <&9
-	assert_equal "$status" 0
-	assert_equal "$output" ""
+	[ "$status" != 124 ]
 	exec 9>&-
 	# eight that say nothing, then none is left for the ninth; after five seconds there is
 	for i in {1..8}; do
