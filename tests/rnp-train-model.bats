@@ -140,7 +140,7 @@ sum_of() {
 	refused 65 "the tokenizer has" bash -c 'rnp-train init --preset nano --vocab 100 --out small &&
 		rnp-train export --model small --tokenizer hf --gguf x.gguf'
 	# nor a directory that ask would not take
-	refused 65 "the tokenizer has" rnp-train export --model small --tokenizer "$tok" --out e
+	refused 65 "the tokenizer has" rnp-train export --model small --tokenizer hf --out e
 	[[ ! -e e ]]
 	# fewer tokens than the model has rows
 	rnp-train init --preset nano --vocab 520 --out large
