@@ -174,7 +174,7 @@ cannot_write() {
 			cannot_write "$p" 'No space left on device'
 			run_split bash -c "$p $argument >&-"
 			cannot_write "$p" 'Bad file descriptor'
-			run_split bash -c "{ sleep 0.02; $p $argument; echo \$? >rc.\$\$; } | :; wait; cat rc.\$\$ >&2; rm rc.\$\$"
+			run_split bash -c "exec 3> >(exit); wait \$!; $p $argument >&3; echo \$? >&2"
 			assert_equal "$stderr" "$p: cannot write to standard output: Broken pipe"$'\n'74
 		done
 	done
