@@ -28,6 +28,18 @@ static int open_chosen_cpu(struct dev *d)
 	return dev_open_cpu(d, level);
 }
 
+int dev_cuda_count(struct dev *d)
+{
+	dev_cuda_count_fn count;
+	char why[300];
+
+	*d = (struct dev)DEV_INIT;
+	*(void **)&count = plugin_symbol(DEV_CUDA_COUNT, why, sizeof why);
+	if (!count)
+		return dev_fail(d, EX_UNAVAILABLE, "cuda: %s", why);
+	return count(DEV_VERSION, d);
+}
+
 /* "cuda" or "cuda:N": 0, 1, ... ; -1: neither */
 static int cuda_number(const char *spec)
 {

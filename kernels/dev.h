@@ -3,7 +3,7 @@
  * Code above it is written once and runs on the CPU and on a GPU. Pointers given to an operation belong
  * to the device (dev_alloc), except where it says host. Operations on one device happen in the
  * order of the calls; those of a GPU may still be running when the call returns: get, sync and stop wait. One
- * thread at a time uses a device. Every function returns 0, or -1 with code and sentence in
+ * thread at a time uses a device; one that was opened twice has two orders, the same memory, and a thread for each. Every function returns 0, or -1 with code and sentence in
  * d->code and d->error; a GPU's error may come out at a later call.
  *
  * A new operation: its trio NAME.h, NAME.c, NAME_x86.c and NAME.cu; a slot in struct dev_ops here and in
@@ -29,7 +29,7 @@
 #include "kernels/sha256_rows.h"
 
 /* Of everything a plug-in shares with us: this and the headers above. Raise it with every change. */
-#define DEV_VERSION 7
+#define DEV_VERSION 8
 
 struct dev;
 
@@ -51,6 +51,12 @@ struct dev_ops {
 	int (*sync)(struct dev *d);
 	int (*start)(struct dev *d);
 	int (*stop)(struct dev *d, int64_t *ns);
+	/* mark: *mark, a new one where it is NULL, becomes the place in d's order where it is now. after: what is asked of d from now on
+	 * happens behind a mark's place. The mark may be that of another handle of the same device, used by another thread at the
+	 * same time; it is moved again only when all that comes after it is done. unmark: NULL is fine. */
+	int (*mark)(struct dev *d, void **mark);
+	int (*after)(struct dev *d, void *mark);
+	void (*unmark)(struct dev *d, void *mark);
 	void (*close)(struct dev *d);
 
 	/* operations */
@@ -67,9 +73,9 @@ struct dev_ops {
 	int (*turn)(struct dev *d, int8_t *out, const int8_t *in, uint64_t n);
 	int (*mix)(struct dev *d, int8_t *out, const struct int8_mix *m);
 
-	const struct lm_ops *lm; /* what a language model is made of */
+	const struct lm_ops *lm;       /* what a language model is made of */
 	const struct quant_ops *quant; /* level 1 of the gradient compressor */
-	const struct huff_ops *huff; /* the entropy coder */
+	const struct huff_ops *huff;   /* the entropy coder */
 };
 
 struct dev {
@@ -115,10 +121,19 @@ void dev_close(struct dev *d); /* safe on what is not open */
  * multiplies matrices where it is installed, unless RNP_DNNL=0. */
 int dev_open_cpu(struct dev *d, enum cpu_level level);
 
+/* How many GPUs there are: 0, or -1 with code and sentence in d: no plug-in, no driver. A process that has
+ * asked must not fork. */
+int dev_cuda_count(struct dev *d);
+
 /* The plug-in's entry: open GPU n. version: DEV_VERSION of the caller. */
 #define DEV_CUDA_OPEN "rnp_cuda_open"
 int rnp_cuda_open(int version, struct dev *d, int n);
 typedef int (*dev_cuda_open_fn)(int version, struct dev *d, int n);
+
+/* And how many there are, as dev_cuda_count. */
+#define DEV_CUDA_COUNT "rnp_cuda_count"
+int rnp_cuda_count(int version, struct dev *d);
+typedef int (*dev_cuda_count_fn)(int version, struct dev *d);
 
 KERNELS_END
 

@@ -162,6 +162,24 @@ static int cpu_from_peer(struct dev *d, void *to, struct dev *other, const void 
 	return cpu_copy(d, to, from, bytes);
 }
 
+/* Everything is done when its call returns: every place is behind all marks. */
+static int cpu_mark(struct dev *d, void **mark)
+{
+	*mark = d;
+	return 0;
+}
+
+static int cpu_after(struct dev *d, void *mark)
+{
+	(void)d, (void)mark;
+	return 0;
+}
+
+static void cpu_unmark(struct dev *d, void *mark)
+{
+	(void)d, (void)mark;
+}
+
 static int cpu_room(struct dev *d, uint64_t *bytes)
 {
 	FILE *f = fopen("/proc/meminfo", "r");
@@ -470,6 +488,9 @@ const struct dev_ops dev_cpu_ops = {
 	.sync = cpu_sync,
 	.start = cpu_start,
 	.stop = cpu_stop,
+	.mark = cpu_mark,
+	.after = cpu_after,
+	.unmark = cpu_unmark,
 	.close = cpu_close,
 	.copy = cpu_copy,
 	.fill = cpu_fill,

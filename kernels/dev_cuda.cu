@@ -174,6 +174,30 @@ static int dev_stop(struct dev *d, int64_t *ns)
 	return 0;
 }
 
+/* Without time: such an event costs less to wait for. */
+static int dev_mark(struct dev *d, void **mark)
+{
+	ENTER;
+	if (!*mark)
+		CUDA_TRY(cudaEventCreateWithFlags((cudaEvent_t *)mark,
+			cudaEventDisableTiming));
+	CUDA_TRY(cudaEventRecord((cudaEvent_t)*mark, cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_after(struct dev *d, void *mark)
+{
+	ENTER;
+	CUDA_TRY(cudaStreamWaitEvent(cuda_of(d)->stream, (cudaEvent_t)mark, 0));
+	return 0;
+}
+
+static void dev_unmark(struct dev *d, void *mark)
+{
+	if (mark && enter(d) == 0)
+		cudaEventDestroy((cudaEvent_t)mark);
+}
+
 static void dev_shut(struct dev *d)
 {
 	struct cuda *c = cuda_of(d);
@@ -321,6 +345,9 @@ static struct dev_ops make_ops(void)
 	ops.sync = dev_sync;
 	ops.start = dev_start;
 	ops.stop = dev_stop;
+	ops.mark = dev_mark;
+	ops.after = dev_after;
+	ops.unmark = dev_unmark;
 	ops.close = dev_shut;
 	ops.copy = dev_copy;
 	ops.fill = dev_fill;
@@ -370,15 +397,37 @@ static int open_device(struct dev *d, int n)
 	return 0;
 }
 
+static int check_version(int version, struct dev *d)
+{
+	if (version == DEV_VERSION)
+		return 0;
+	return dev_fail(d, EX_UNAVAILABLE,
+		"cuda: librnp_cuda.so is of another version (%d, not %d)", DEV_VERSION,
+		version);
+}
+
+extern "C" int rnp_cuda_count(int version, struct dev *d)
+{
+	int n = 0;
+	cudaError_t e;
+
+	memset(d, 0, sizeof *d);
+	snprintf(d->name, sizeof d->name, "cuda");
+	if (check_version(version, d) < 0)
+		return -1;
+	e = cudaGetDeviceCount(&n);
+	if (e == cudaErrorNoDevice)
+		return 0;
+	return e == cudaSuccess ? n : cuda_fail(d, e, "cudaGetDeviceCount");
+}
+
 extern "C" int rnp_cuda_open(int version, struct dev *d, int n)
 {
 	struct cuda *c;
 
 	memset(d, 0, sizeof *d);
-	if (version != DEV_VERSION)
-		return dev_fail(d, EX_UNAVAILABLE,
-			"cuda:%d: librnp_cuda.so is of another version (%d, not %d)", n,
-			DEV_VERSION, version);
+	if (check_version(version, d) < 0)
+		return -1;
 	snprintf(d->name, sizeof d->name, "cuda:%d", n);
 	c = (struct cuda *)calloc(1, sizeof *c);
 	if (!c)

@@ -398,7 +398,7 @@ enum cudaDeviceAttr {
 	cudaDevAttrComputeCapabilityMajor,
 	cudaDevAttrComputeCapabilityMinor
 };
-enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0, cudaEventDisableTiming = 2 };
 typedef struct emu_stream *cudaStream_t;
 typedef struct emu_event {
 	struct timespec at;
@@ -542,6 +542,15 @@ static inline cudaError_t cudaEventCreate(cudaEvent_t *e)
 {
 	*e = (cudaEvent_t)malloc(sizeof **e);
 	return *e ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
+{
+	return cudaEventCreate(e);
+}
+/* everything before it is done */
+static inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t e, unsigned)
+{
+	return e ? cudaSuccess : cudaErrorUnknown;
 }
 static inline cudaError_t cudaEventDestroy(cudaEvent_t e)
 {

@@ -295,8 +295,33 @@ static bool errors_kept(struct dev *d, size_t column)
 		return true;
 	if (rnp_emu_open(DEV_VERSION, &other, 1) == 0 || other.code != 69 || other.ops)
 		return false;
+	if (rnp_cuda_count(DEV_VERSION, &other) != 1 ||
+		rnp_cuda_count(DEV_VERSION + 1, &other) != -1 || other.code != 69)
+		return false;
 	return rnp_emu_open(DEV_VERSION + 1, &other, 0) < 0 && other.code == 69 &&
 		!other.ops;
+}
+
+/* A second handle of the device sees what the first one wrote before a mark, also when the mark has moved. */
+static bool order_kept(struct dev *d, size_t column)
+{
+	struct dev other;
+	uint32_t *p = NULL, seen[2] = { 0 };
+	void *mark = NULL;
+	bool kept = open_column(&other, column) == 0 &&
+		d->ops->alloc(d, (void **)&p, 1 << 24) == 0;
+
+	for (uint32_t word = 1; kept && word <= 3; word++)
+		kept = d->ops->fill(d, p, word, 1 << 22) == 0 &&
+			d->ops->mark(d, &mark) == 0 &&
+			other.ops->after(&other, mark) == 0 &&
+			other.ops->get(&other, &seen[0], p, 4) == 0 &&
+			other.ops->get(&other, &seen[1], p + (1 << 22) - 1, 4) == 0 &&
+			seen[0] == word && seen[1] == word;
+	d->ops->unmark(d, mark);
+	d->ops->free(d, p);
+	dev_close(&other);
+	return kept;
 }
 
 /* Returns the failures; cell: what stands in the table */
@@ -317,9 +342,10 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 		said[column] = true;
 		return 0;
 	}
-	if (!complete(&k.dev) || !errors_kept(&k.dev, column)) {
-		fprintf(stderr, "kcheck: %s: table or errors: %s\n", columns[column],
-			k.dev.error);
+	if (!complete(&k.dev) || !errors_kept(&k.dev, column) ||
+		(which == 0 && !order_kept(&k.dev, column))) {
+		fprintf(stderr, "kcheck: %s: table, errors or order: %s\n",
+			columns[column], k.dev.error);
 		k.failures++;
 	}
 	kernels[which].check(&k);

@@ -33,6 +33,8 @@ static void check_names(void)
 	CHECK_TEXT("cpu", d.name);
 	dev_close(&d);
 	dev_close(&d); /* safe again */
+	CHECK(dev_cuda_count(&d) == -1);
+	CHECK_I64(EX_UNAVAILABLE, d.code);
 	CHECK(dev_open(&d, "cuda") == -1);
 	CHECK_I64(EX_UNAVAILABLE, d.code);
 	CHECK(strncmp(d.error, "cuda:0: ", 8) == 0);
@@ -64,7 +66,7 @@ static void check_memory(struct dev *d)
 	unsigned char in[1000], out[1000] = { 0 };
 	int64_t ns = -1;
 	uint64_t room;
-	void *p = in;
+	void *p = in, *mark = NULL;
 
 	for (size_t i = 0; i < sizeof in; i++)
 		in[i] = (unsigned char)(i * 7);
@@ -81,6 +83,12 @@ static void check_memory(struct dev *d)
 	CHECK(d->ops->room(d, &room) == 0);
 	CHECK(room > 0 && room <= d->memory_bytes);
 	CHECK(d->ops->sync(d) == 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK(d->ops->mark(d, &mark) == 0);
+		CHECK(mark && d->ops->after(d, mark) == 0);
+	}
+	d->ops->unmark(d, mark);
+	d->ops->unmark(d, NULL);
 	d->ops->free(d, p);
 	d->ops->free(d, NULL);
 }
