@@ -96,7 +96,8 @@ int comm_mpi_open(struct comm *c);
 /* Was this process started by mpirun, srun or the like, as one of several? */
 bool comm_mpi_started(void);
 
-/* GPU number gpu of each rank; over (borrowed while opening) brings the ranks together. */
+/* GPU number gpu of each rank; over (borrowed while opening) brings the ranks together. Where it fails it
+ * fails on every rank, and over can be used on: 69. */
 int comm_nccl_open(struct comm *c, struct comm *over, int gpu);
 
 #endif

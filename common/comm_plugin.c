@@ -160,20 +160,56 @@ int comm_mpi_open(struct comm *c)
 	return p ? open_outside(c, p, NULL) : err_add("mpi");
 }
 
+/* Whether every rank is well so far: 1, 0 one is not, -1 with err_set. Ranks that give up do so together: one that went on alone would
+ * wait for ever in a library that has no time limits. */
+static int all_well(struct comm *over, bool well)
+{
+	float count = well ? 1 : 0;
+
+	if (comm_allreduce(over, &count, 1) < 0)
+		return -1;
+	return count >= (float)over->size;
+}
+
+/* An error of our own is kept; else it is another rank's. */
+static int together(struct comm *over, int rc)
+{
+	struct err mine;
+	int all;
+
+	err_save(&mine);
+	all = all_well(over, rc == 0);
+	if (all == 1)
+		return 0;
+	if (all < 0)
+		return -1;
+	return rc < 0 ? err_restore(&mine) :
+			err_set(EX_UNAVAILABLE, "nccl: not there for another rank");
+}
+
+static int share_unique(struct comm *over, unsigned char unique[COMM_UNIQUE_BYTES])
+{
+	for (int i = 1; over->rank == 0 && i < over->size; i++)
+		if (comm_send(over, i, unique, COMM_UNIQUE_BYTES) < 0)
+			return -1;
+	return over->rank ? comm_receive(over, 0, unique, COMM_UNIQUE_BYTES) : 0;
+}
+
 int comm_nccl_open(struct comm *c, struct comm *over, int gpu)
 {
 	const struct comm_plugin *p = load("librnp_nccl.so", "RNP_NCCL_PLUGIN");
 	struct comm_plugin_start start = { over->rank, over->size, gpu, { 0 } };
 	char why[COMM_PLUGIN_WHY] = "";
+	int rc = p ? 0 : err_add("nccl");
 
-	if (!p)
-		return err_add("nccl");
-	if (over->rank == 0 && p->unique(start.unique, why) < 0)
-		return err_set(EX_UNAVAILABLE, "nccl: %s", why);
-	for (int i = 1; over->rank == 0 && i < over->size; i++)
-		if (comm_send(over, i, start.unique, sizeof start.unique) < 0)
-			return -1;
-	if (over->rank && comm_receive(over, 0, start.unique, sizeof start.unique) < 0)
+	if (p && over->rank == 0 && p->unique(start.unique, why) < 0)
+		rc = err_set(EX_UNAVAILABLE, "nccl: %s", why);
+	if (together(over, rc) < 0 || share_unique(over, start.unique) < 0)
 		return -1;
-	return open_outside(c, p, &start);
+	rc = open_outside(c, p, &start);
+	if (together(over, rc) == 0)
+		return 0;
+	if (rc == 0)
+		comm_close(c);
+	return -1;
 }
