@@ -194,21 +194,36 @@ static int resume(struct session *s, const char *path)
 	return 0;
 }
 
-/* A large product in the type of the run, for a fifth of a second: what the model's speed is measured against. */
+#define MATRIX_LEAST   256
+#define MATRIX_MOST    2048
+#define MATRIX_LONG_NS 50000000 /* a product that takes so long is large enough */
+
+/* One product of n x n: what it took, and the best rate so far. */
+static int time_product(struct session *s, struct product *p, uint64_t n, int64_t *ns)
+{
+	const struct dev_ops *ops = s->d.ops;
+	double rate;
+
+	p->m = p->n = p->k = p->lda = p->ldb = p->ldc = n;
+	if (ops->start(&s->d) < 0 || ops->product(&s->d, p) < 0 ||
+		ops->stop(&s->d, ns) < 0)
+		return -1;
+	rate = *ns > 0 ? 2e9 * (double)(n * n * n) / (double)*ns : 0;
+	if (rate > s->matrix_flops)
+		s->matrix_flops = rate;
+	return 0;
+}
+
+/* Large products in the type of the run, for a fifth of a second: what the model's speed is measured against. A device that is slow is
+ * asked for smaller ones. */
 static int measure_matrix(struct session *s)
 {
 	const struct dev_ops *ops = s->d.ops;
 	bool f32 = s->train_options.as == LM_AS_F32;
-	uint64_t n = 2048, bytes = n * n * (f32 ? 4 : 2);
-	struct product p = { .type = f32 ? PRODUCT_F32 : PRODUCT_BF16,
-		.m = n,
-		.n = n,
-		.k = n,
-		.lda = n,
-		.ldb = n,
-		.ldc = n };
+	uint64_t n = MATRIX_MOST, bytes = n * n * (f32 ? 4 : 2);
+	struct product p = { .type = f32 ? PRODUCT_F32 : PRODUCT_BF16 };
 	void *a = NULL, *c = NULL;
-	int64_t until, ns;
+	int64_t until, ns = 0;
 	int rc = -1;
 
 	if (ops->alloc(&s->d, &a, bytes) < 0 || ops->alloc(&s->d, &c, n * n * 4) < 0 ||
@@ -216,19 +231,18 @@ static int measure_matrix(struct session *s)
 		goto out;
 	p.a = p.b = a;
 	p.c = c;
-	rc = ops->product(&s->d, &p); /* the first makes its code */
-	until = clock_mono_ns() + 200000000;
-	while (rc == 0 && (s->matrix_flops == 0 || clock_mono_ns() < until)) {
-		double rate;
-
-		rc = ops->start(&s->d) < 0 || ops->product(&s->d, &p) < 0 ||
-				ops->stop(&s->d, &ns) < 0 ?
+	n = MATRIX_LEAST / 2;
+	do {
+		n *= 2;
+		/* the first of a size loads a library, or makes its code */
+		rc = time_product(s, &p, n, &ns) < 0 || time_product(s, &p, n, &ns) < 0 ?
 			-1 :
 			0;
-		rate = rc == 0 && ns > 0 ? 2e9 * (double)(n * n * n) / (double)ns : 0;
-		if (rate > s->matrix_flops)
-			s->matrix_flops = rate;
-	}
+	} while (rc == 0 && n < MATRIX_MOST && ns < MATRIX_LONG_NS);
+	until = clock_mono_ns() + 200000000;
+	do
+		rc = rc < 0 ? -1 : time_product(s, &p, n, &ns);
+	while (rc == 0 && clock_mono_ns() < until);
 out:
 	ops->free(&s->d, a);
 	ops->free(&s->d, c);
