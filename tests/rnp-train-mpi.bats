@@ -114,9 +114,3 @@ for line in open(sys.argv[2]): v.validate(json.loads(line))' "$(rnp-train --sche
 	train --mpi --out alone --steps 1 | jq -se '.[-1].ranks == 1'
 	[ ! -e r ]
 }
-
-@test "mpi: a CUDA device is refused, as gradients are summed in the host's memory" {
-	export RNP_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so
-	[[ -e $RNP_CUDA_PLUGIN ]] || skip "no emulated device: make build/emu/librnp_cuda.so"
-	refused 69 "host's memory" rnp-train run --mpi --model "$DIR/model" --data "$DIR/tok" --out r --steps 1 --device cuda:0
-}

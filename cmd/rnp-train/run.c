@@ -8,6 +8,7 @@
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/config_file.h"
+#include "cmd/rnp-train/launch.h"
 #include "cmd/rnp-train/session.h"
 #include "common/clock.h"
 #include "common/err.h"
@@ -22,7 +23,7 @@
 static struct {
 	struct session_options s;
 	const char *config, *plot;
-	bool plan;
+	bool plan, mpi;
 } options = { .s = { .batch = 8,
 		      .warmup = -1,
 		      .lr = 4e-4,
@@ -185,13 +186,17 @@ static const struct opt opts[] = {
 		.help = "print the memory that the run takes, and do not run" },
 	{ .name = "mpi",
 		.kind = OPT_FLAG,
-		.to = &options.s.mpi,
+		.to = &options.mpi,
 		.help = "share each batch among the processes that mpirun started" },
 	{ .name = "no-overlap",
 		.kind = OPT_FLAG,
 		.to = &options.s.no_overlap,
 		.help = "sum gradients only after the backward pass (to compare)" },
-	OPT_DEVICE(&options.s.device),
+	{ .name = "device",
+		.kind = OPT_TEXT,
+		.to = &options.s.device,
+		.metavar = "D",
+		.help = "auto, cpu, cuda:N; several GPUs: cuda:0,cuda:1 or cuda:all (default $RNP_DEVICE, else auto)" },
 	{ 0 },
 };
 
@@ -210,11 +215,15 @@ static unsigned wish(void)
 	return (stopped ? WISH_SIGNAL : 0) | (late ? WISH_TIME : 0);
 }
 
-/* The first signal ends the run after its step, with a checkpoint; a second one ends it at once. */
+static struct launch launch = LAUNCH_INIT;
+
+/* The first signal ends the run after its step, with a checkpoint; a second one ends it at once. A rank's may come from several places:
+ * of the process that started it, which sees to that, and of the terminal or whoever else signals all of them. */
 static void on_signal(int number)
 {
 	stopped = number;
-	signal(number, SIG_DFL);
+	if (launch.rank < 0)
+		signal(number, SIG_DFL);
 }
 
 static void watch_signals(void)
@@ -224,7 +233,7 @@ static void watch_signals(void)
 	sigaction(SIGTERM, &a, NULL);
 	sigaction(SIGINT, &a, NULL);
 	/* mpirun passes this one on; at SIGTERM it kills the ranks a moment later */
-	if (options.s.mpi)
+	if (options.mpi)
 		sigaction(SIGUSR1, &a, NULL);
 	/* the terminal is gone; nohup says that this does not matter */
 	if (signal(SIGHUP, SIG_IGN) != SIG_IGN)
@@ -330,8 +339,20 @@ static void set_ranks(json_t *r, const struct session *s)
 		return;
 	lm_parallel_times(s->ranks, &t);
 	json_set_i64(r, "ranks", s->size);
+	json_set_text(r, "summed_by", lm_parallel_by(s->ranks));
 	json_set_i64(r, "sum_ms", t.sum_ns / 1000000);
 	json_set_i64(r, "wait_ms", t.wait_ns / 1000000);
+}
+
+/* Of all ranks on this machine, where it is one program that started them. */
+static void set_device(json_t *r, const struct session *s)
+{
+	struct buf names = BUF_INIT;
+
+	for (int i = 0; launch.rank >= 0 && i < launch.n; i++)
+		buf_addf(&names, "%s%s", i ? "," : "", launch.names[i]);
+	json_set_text(r, "device", names.len ? names.data : s->d.name);
+	buf_release(&names);
 }
 
 static int write_end(const struct journal *j, const char *why)
@@ -343,7 +364,7 @@ static int write_end(const struct journal *j, const char *why)
 	int rc;
 
 	json_set_text(r, "model", s->o.out);
-	json_set_text(r, "device", s->d.name);
+	set_device(r, s);
 	json_set_i64(r, "parameters",
 		(int64_t)lm_config_params(lm_train_config(s->train)));
 	json_set_text(r, "ended", why);
@@ -383,6 +404,8 @@ static int write_plan(struct session *s)
 	r = json_record("rnp.plan");
 	json_set_text(r, "model", s->o.model);
 	json_set_text(r, "device", s->d.name);
+	if (s->size > 1)
+		json_set_i64(r, "ranks", s->size);
 	json_set_i64(r, "parameters",
 		(int64_t)lm_config_params(lm_source_config(s->source)));
 	json_set_i64(r, "parameters_bytes", (int64_t)p.parameters);
@@ -532,42 +555,120 @@ static int check_given(void)
 					   "out");
 	if (!o->steps && !o->time_ms && !options.plan)
 		return err_set(EX_USAGE, "give --steps, --time or both");
-	if (o->no_overlap && !o->mpi)
-		return err_set(EX_USAGE, "--no-overlap goes with --mpi");
+	if (launch_devices(&launch, o->device, options.mpi) < 0)
+		return -1;
+	if (o->no_overlap && !options.mpi && launch.n < 2)
+		return err_set(EX_USAGE, "--no-overlap goes with --mpi or several GPUs");
 	if (!(o->lr >= 0 && o->lr_min >= 0 && o->decay >= 0 && o->clip >= 0))
 		return err_set(EX_USAGE,
 			"--lr, --lr-min, --weight-decay and --clip are not negative");
 	return 0;
 }
 
-/* A rank that failed alone leaves others in a sum that never ends, and a farewell would wait for them: mpirun ends them when it sees
- * this process go without one, and exits with its code. Records are flushed one by one. */
+/* A rank that failed alone leaves others in a sum that never ends, and a farewell would wait for them: mpirun, or the process that
+ * started it, ends them when it sees this process go without one, and exits with its code. Records are flushed one by one. */
 __attribute__((noreturn)) static void leave_ranks(const struct session *s)
 {
+	if (launch.rank >= 0)
+		launch_leave(&launch);
 	err_add("rank %d", s->rank);
 	_exit(err_report());
 }
 
-static int run(int nargs, char **args)
+static int join_mpi(struct comm *c, void *arg)
+{
+	(void)arg;
+	return comm_mpi_open(c);
+}
+
+/* Whom this process shares its batches with, and its device. */
+static void choose_ranks(struct session_options *o)
+{
+	if (options.mpi) {
+		o->join = join_mpi;
+		o->devices = launch.names;
+		o->n_devices = launch.n;
+	} else if (launch.rank >= 0) {
+		o->join = launch_join;
+		o->join_arg = &launch;
+		o->device = launch.names[launch.rank];
+	} else if (launch.n == 1) {
+		o->device = launch.names[0];
+	}
+}
+
+/* Said once, where somebody with several GPUs expects them to talk to each other. */
+static void say_sums(const struct session *s)
+{
+	if (s->ranks && s->rank == 0 && *lm_parallel_why(s->ranks))
+		prog_warn("gradients go through the host's memory: %s",
+			lm_parallel_why(s->ranks));
+}
+
+static int run_rank(void)
 {
 	struct session s = { .d = DEV_INIT };
 	struct journal j = { .s = &s };
-	int rc = check_given();
+	int rc;
 
-	(void)nargs, (void)args;
-	options.s.wish = wish;
+	choose_ranks(&options.s);
+	rc = session_open(&s, &options.s);
 	if (rc == 0)
-		rc = session_open(&s, &options.s);
-	if (rc == 0 && options.plan)
-		rc = s.rank ? 0 : write_plan(&s);
-	else if (rc == 0 && (rc = session_begin(&s)) == 0)
+		rc = session_begin(&s);
+	if (rc == 0) {
+		say_sums(&s);
 		rc = train(&j);
-	if (rc < 0 && s.ranks)
+	}
+	if (rc < 0 && (s.ranks || launch.rank >= 0))
 		leave_ranks(&s);
 	journal_release(&j);
 	session_release(&s);
+	return rc;
+}
+
+/* The plan of each device, for its share of the batch. */
+static int plan(void)
+{
+	int n = launch.n ? launch.n : 1, rc = 0;
+
+	for (int i = 0; rc == 0 && i < n; i++) {
+		struct session s = { .d = DEV_INIT };
+
+		choose_ranks(&options.s);
+		if (!options.mpi && launch.n) {
+			options.s.device = launch.names[i];
+			options.s.ranks = launch.n;
+		}
+		rc = session_open(&s, &options.s);
+		if (rc == 0 && s.rank == 0)
+			rc = write_plan(&s);
+		if (rc < 0 && s.ranks)
+			leave_ranks(&s);
+		session_release(&s);
+		if (options.mpi)
+			break; /* each rank has its own */
+	}
+	return rc;
+}
+
+static int run(int nargs, char **args)
+{
+	int rc = check_given(), code = EX_OK;
+
+	(void)nargs, (void)args;
+	options.s.wish = wish;
+	if (rc == 0 && options.plan) {
+		rc = plan();
+	} else if (rc == 0 && launch.n > 1 && !options.mpi) {
+		watch_signals();
+		if (launch_ranks(&launch, &code))
+			rc = run_rank();
+	} else if (rc == 0) {
+		rc = run_rank();
+	}
+	launch_release(&launch);
 	json_decref(config_texts);
-	return rc < 0 ? err_report() : EX_OK;
+	return rc < 0 ? err_report() : code;
 }
 
 const struct command command_run = {
@@ -578,7 +679,7 @@ const struct command command_run = {
 		"Writes one rnp.step record a step and one rnp.run record at the end. Model and checkpoint are in\n"
 		"--out, each whole at every instant; --resume goes on with the same bits. SIGTERM, SIGINT and SIGHUP\n"
 		"end the run after its step, with a checkpoint and exit status 0. Several ranks: mpirun -n 2 rnp-train run\n"
-		"--mpi ...",
+		"--mpi ...; GPUs of this machine: --device cuda:all. Rank 0 alone writes.",
 	.columns =
 		"step,loss,validation_loss,tokens,tokens_per_s,utilisation_ppm,gradient_norm,learning_rate",
 	.opts = opts,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "common/buf.h"
@@ -93,20 +94,15 @@ static void set_train_options(struct session *s)
 	}
 }
 
-static int open_mpi(struct comm *c, void *arg)
-{
-	(void)arg;
-	return comm_mpi_open(c);
-}
-
 static int open_ranks(struct session *s)
 {
-	struct lm_parallel_options o = { .open = open_mpi,
+	struct lm_parallel_options o = { .open = s->o.join,
+		.arg = s->o.join_arg,
 		.overlap = !s->o.no_overlap,
 		.say = s->o.wish };
 
-	s->size = 1;
-	if (!s->o.mpi)
+	s->size = s->o.ranks ? s->o.ranks : 1;
+	if (!s->o.join)
 		return 0;
 	if (lm_parallel_open(&s->ranks, &o) < 0)
 		return -1;
@@ -115,15 +111,47 @@ static int open_ranks(struct session *s)
 	return 0;
 }
 
+/* Processes with the same answer see the same GPUs, in the same order: a boot of a machine, and a container on it. */
+static uint64_t machine(void)
+{
+	struct buf id = BUF_INIT;
+	struct utsname u;
+	uint64_t hash;
+
+	if (io_read(&id, "/proc/sys/kernel/random/boot_id", 256) < 0)
+		err_clear();
+	if (uname(&u) == 0)
+		buf_adds(&id, u.nodename);
+	crypto_generichash((unsigned char *)&hash, sizeof hash,
+		(const unsigned char *)buf_text(&id), id.len, NULL, 0);
+	buf_release(&id);
+	return hash;
+}
+
+/* Which of the ranks on this machine we are, from 0. */
+static int local_rank(struct session *s, int *local)
+{
+	uint64_t mine = machine(), *all = xcalloc((size_t)s->size, sizeof *all);
+	int rc = lm_parallel_gather(s->ranks, &mine, 1, all);
+
+	*local = 0;
+	for (int r = 0; rc == 0 && r < s->rank; r++)
+		*local += all[r] == mine;
+	free(all);
+	return rc;
+}
+
 static int open_device(struct session *s)
 {
-	if (dev_open(&s->d, s->o.device) < 0)
-		return err_set(s->d.code, "%s", s->d.error);
-	if (s->ranks && strcmp(s->d.name, "cpu") != 0)
-		return err_set(EX_UNAVAILABLE,
-			"--mpi sums gradients in the host's memory: not on %s, only with --device cpu",
-			s->d.name);
-	return 0;
+	const char *spec = s->o.device;
+	int local;
+
+	if (s->o.n_devices) {
+		if (local_rank(s, &local) < 0)
+			return -1;
+		spec = s->o.devices[local % s->o.n_devices];
+	}
+	return dev_open(&s->d, spec) < 0 ? err_set(s->d.code, "%s", s->d.error) : 0;
 }
 
 /* The tokenizer of the data goes with the model that it teaches; else the model's own, where it has one. */
@@ -249,20 +277,42 @@ out:
 	return rc < 0 ? err_set(s->d.code, "%s", s->d.error) : 0;
 }
 
+/* A flat array of the trainer, wherever it is. */
+static int hash_flat(crypto_generichash_state *h, struct session *s, enum lm_state what)
+{
+	const char *at = (const char *)lm_train_flat(s->train, what);
+	uint64_t left = lm_train_flat_count(s->train) * sizeof(float);
+	uint64_t most = UINT64_C(4) << 20;
+	bool here = strcmp(s->d.name, "cpu") == 0;
+	unsigned char *copy = here ? NULL : xmalloc(most);
+	int rc = 0;
+
+	while (rc == 0 && left) {
+		uint64_t n = left < most ? left : most;
+
+		if (!here && s->d.ops->get(&s->d, copy, at, n) < 0)
+			rc = err_set(s->d.code, "%s", s->d.error);
+		crypto_generichash_update(h, here ? (const unsigned char *)at : copy, n);
+		at += n;
+		left -= n;
+	}
+	free(copy);
+	return rc;
+}
+
 /* All ranks have the same parameters, optimiser, place in the data and share of a step: or their sums would mean nothing. */
 static int check_agreement(struct session *s)
 {
-	uint64_t bytes, mine[4], *all;
+	uint64_t mine[4], *all;
 	crypto_generichash_state h;
 	int rc;
 
 	if (!s->ranks)
 		return 0;
-	bytes = lm_train_flat_count(s->train) * sizeof(float);
 	crypto_generichash_init(&h, NULL, 0, sizeof mine);
 	for (enum lm_state w = LM_STATE_PARAMETER; w <= LM_STATE_V; w++)
-		crypto_generichash_update(&h,
-			(const unsigned char *)lm_train_flat(s->train, w), bytes);
+		if (hash_flat(&h, s, w) < 0)
+			return -1;
 	for (size_t i = 0; i < 5; i++) {
 		uint64_t number = (const uint64_t[]){ s->at.steps, s->at.sequences,
 			s->at.seed, (uint64_t)s->o.batch, (uint64_t)s->o.micro }[i];
@@ -327,8 +377,9 @@ int session_begin(struct session *s)
 	else
 		rc = lm_train_load(s->train, s->source);
 	buf_release(&path);
-	if (s->ranks)
-		lm_parallel_bind(s->ranks, lm_train_flat(s->train, LM_STATE_GRADIENT));
+	if (rc == 0 && s->ranks)
+		rc = lm_parallel_bind(s->ranks, &s->d,
+			lm_train_flat(s->train, LM_STATE_GRADIENT));
 	if (rc < 0 || check_agreement(s) < 0)
 		return -1;
 	/* a run that cannot begin makes no directory */

@@ -23,7 +23,14 @@ struct session_options {
 	int64_t save_every, eval_every, eval_tokens, every;
 	const char *precision; /* "bf16", "f32" */
 	bool recompute, resume;
-	bool mpi, no_overlap; /* one of the ranks that mpirun started */
+	/* How this process meets the others that share each batch; as comm_mpi_open. NULL: there are none. */
+	int (*join)(struct comm *c, void *arg);
+	void *join_arg;
+	bool no_overlap;
+	/* The GPUs of this machine's ranks, one after the other; 0: `device`. */
+	const char *const *devices;
+	int n_devices;
+	int ranks; /* without join, for a plan: how many would share the batch; 0: one */
 	/* Bits that end the run when one rank has them: why, of the caller's making. */
 	unsigned (*wish)(void);
 };

@@ -3,7 +3,7 @@
  *
  * A thread of its own opens the struct comm, sums the ranges that `ready` names, in their order, and closes it. Ranges are joined to
  * LM_PARALLEL_JOIN floats by their sizes alone, so every rank sums the same pieces, and the same number of ranks gives the same bits,
- * with overlap or without it. Gradients are in the host's memory: not for CUDA devices. */
+ * with overlap or without it. Gradients of a GPU are summed by sums.h: by NCCL where it is there. */
 #ifndef RNP_COMMON_LM_PARALLEL_H
 #define RNP_COMMON_LM_PARALLEL_H
 
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/comm.h"
+#include "kernels/dev.h"
 
 #define LM_PARALLEL_JOIN \
 	((uint64_t)1 << 20) /* floats: smaller ranges wait for the next */
@@ -38,8 +39,13 @@ void lm_parallel_close(struct lm_parallel *p);
 int lm_parallel_rank(const struct lm_parallel *p);
 int lm_parallel_size(const struct lm_parallel *p);
 
-/* The flat gradients that ranges are of, borrowed; before the first ready. */
-void lm_parallel_bind(struct lm_parallel *p, float *gradients);
+/* The flat gradients that ranges are of, and their device, both borrowed; before the first ready, by every rank. Where ranks share a GPU,
+ * NCCL is not tried. Returns 0, or -1 with err_set(): the device's error, or as settle. */
+int lm_parallel_bind(struct lm_parallel *p, struct dev *d, float *gradients);
+
+/* What sums the gradients: "nccl", "tcp", "mpi"; and why it is not NCCL, "" where that was not to be. */
+const char *lm_parallel_by(const struct lm_parallel *p);
+const char *lm_parallel_why(const struct lm_parallel *p);
 
 /* lm_ready_fn and lm_settle_fn; arg is the struct lm_parallel. settle sums loss and targets, exactly and in the order of ranks. Return
  * 0, or -1 with err_set(): 75 a rank stalls, 69 a rank is gone; all later calls then fail alike. */

@@ -64,10 +64,14 @@ static int backward(struct lm_parallel *p)
 
 static int steps(struct worker *w, struct lm_parallel *p)
 {
+	struct dev cpu = { .name = "cpu" };
 	uint64_t mine[2] = { UINT64_MAX - (uint64_t)w->rank, (uint64_t)w->rank << 33 };
 	int rc = lm_parallel_gather(p, mine, 2, w->gathered);
 
-	lm_parallel_bind(p, w->data);
+	if (rc == 0)
+		rc = lm_parallel_bind(p, &cpu, w->data);
+	if (rc == 0)
+		CHECK_TEXT("tcp", lm_parallel_by(p));
 	for (int s = 0; rc == 0 && s < STEPS; s++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			w->data[i] = value(w->rank, i, s);
