@@ -31,6 +31,20 @@ unsigned huff_any_ref(const unsigned char *in, uint32_t n)
 	return any;
 }
 
+uint32_t huff_gaps_ref(uint32_t *gaps, unsigned char *others, const unsigned char *in,
+	uint32_t n, unsigned z)
+{
+	uint32_t count = 0, last = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (in[i] != z) {
+			gaps[count] = i - last;
+			others[count++] = in[i];
+			last = i + 1;
+		}
+	return count;
+}
+
 void huff_put_lows_ref(unsigned char *out, const unsigned char *in, uint32_t n,
 	unsigned width)
 {
@@ -245,61 +259,79 @@ static int get_simple(const struct huff_parts *parts, struct huff_work *w,
 /* --- RUNS ------------------------------------------------------------------------------------- */
 
 struct runs {
-	unsigned split;
-	uint32_t tokens, others, bytes; /* bytes: of the chunk, at most */
+	struct huff_cut cut;
+	uint32_t tokens, others,
+		bytes; /* others: that no token names; bytes: of the chunk, at most */
 	struct huff_plane run, rest;
 };
 
-/* Cut into runs and others, w->runs, w->lows and w->rest, and plan both. */
-static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struct runs *r,
-	const unsigned char *in, uint32_t n, unsigned z, uint32_t zeros)
+/* The gaps and others of a chunk as tokens: w->runs, w->lows and w->rest. */
+static void cut_runs(struct huff_work *w, struct runs *r, uint32_t others)
 {
-	uint32_t most, mask, run = 0, next = 0, tokens = 0, others = 0;
+	unsigned none = (1u << r->cut.direct) - 1, shift = 8 - r->cut.direct;
+	uint32_t mask = (1u << r->cut.split) - 1, tokens = 0, rest = 0;
 
-	r->split = huff_run_split(zeros, n - zeros);
-	most = (uint32_t)HUFF_ESCAPE << r->split;
-	mask = (1u << r->split) - 1;
-	/* which symbols are z is not to be foretold: no branch depends on it */
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t is_other = in[i] != z;
+	for (uint32_t i = 0; i < others; i++) {
+		uint32_t run = w->gaps[i];
+		unsigned place = r->cut.place[w->others[i]];
 
-		w->runs[next] = (unsigned char)(run >> r->split);
-		w->lows[next] = run & mask;
-		w->rest[others] = in[i];
-		next += is_other;
-		others += is_other;
-		tokens = is_other ? next : tokens;
-		run = is_other ? 0 : run + 1;
-		if (run == most) {
-			w->runs[next] = HUFF_ESCAPE;
-			w->lows[next++] = 0;
-			run = 0;
+		for (; run >= r->cut.most; run -= r->cut.most) {
+			w->runs[tokens] = HUFF_ESCAPE;
+			w->lows[tokens++] = 0;
 		}
+		w->runs[tokens] = (unsigned char)(place << shift | run >> r->cut.split);
+		w->lows[tokens++] = run & mask;
+		w->rest[rest] = w->others[i];
+		rest += place == none;
 	}
 	r->tokens = tokens;
-	r->others = others;
-	plan(parts, &r->run, w->counts, w->runs, tokens);
-	plan(parts, &r->rest, w->counts, w->rest, others);
-	r->bytes = HUFF_RUNS_HEADER + huff_lows_bytes(tokens, r->split) +
-		huff_simple_bytes(&r->run, tokens) + huff_simple_bytes(&r->rest, others);
+	r->others = rest;
+}
+
+/* Cut and plan both. */
+static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struct runs *r,
+	uint32_t others)
+{
+	cut_runs(w, r, others);
+	plan(parts, &r->run, w->counts, w->runs, r->tokens);
+	plan(parts, &r->rest, w->counts, w->rest, r->others);
+	r->bytes = huff_cut_bytes(r->cut.direct) +
+		huff_lows_bytes(r->tokens, r->cut.split) +
+		huff_simple_bytes(&r->run, r->tokens) +
+		huff_simple_bytes(&r->rest, r->others);
+}
+
+/* The better of the two ways. */
+static void choose_runs(const struct huff_parts *parts, struct huff_work *w,
+	struct runs *r, const unsigned char *in, uint32_t n, const uint32_t *counts,
+	unsigned z)
+{
+	uint32_t others = parts->gaps(w->gaps, w->others, in, n, z);
+	struct runs named;
+
+	huff_plan_cut(&r->cut, counts, z, n, 0);
+	plan_runs(parts, w, r, others);
+	if (!huff_plan_cut(&named.cut, counts, z, n, 1))
+		return;
+	plan_runs(parts, w, &named, others);
+	if (named.bytes < r->bytes)
+		*r = named;
+	else
+		cut_runs(w, r, others);
 }
 
 static uint32_t put_runs(const struct huff_parts *parts, struct huff_work *w,
-	unsigned char *out, const struct runs *r, unsigned z)
+	unsigned char *out, const struct runs *r)
 {
-	uint32_t at = HUFF_RUNS_HEADER, size;
+	uint32_t at = huff_cut_bytes(r->cut.direct), size;
 
-	out[0] = HUFF_RUNS;
-	out[1] = (unsigned char)z;
-	out[2] = (unsigned char)r->split;
-	huff_put24(out + 3, r->others);
-	huff_put24(out + 6, r->tokens);
+	huff_put_cut(out, &r->cut, r->others, r->tokens);
 	for (uint32_t i = 0; i < r->tokens; i += 64) {
 		uint32_t part = r->tokens - i < 64 ? r->tokens - i : 64;
 		uint32_t bytes = (part + 7) / 8;
 
-		memset(out + at, 0, r->split * bytes);
-		for (unsigned k = 0; k < r->split; k++, at += bytes)
+		memset(out + at, 0, r->cut.split * bytes);
+		for (unsigned k = 0; k < r->cut.split; k++, at += bytes)
 			for (uint32_t j = 0; j < part; j++)
 				out[at + j / 8] |=
 					(unsigned char)((w->lows[i + j] >> k & 1)
@@ -308,46 +340,39 @@ static uint32_t put_runs(const struct huff_parts *parts, struct huff_work *w,
 	size = put_simple(parts, out + at, &r->run, w->runs, r->tokens);
 	huff_put24(out + 9, size);
 	at += size;
-	return at + put_simple(parts, out + at, &r->rest, w->rest, r->others);
+	if (r->others)
+		at += put_simple(parts, out + at, &r->rest, w->rest, r->others);
+	return at;
 }
 
 static int get_runs(const struct huff_parts *parts, struct huff_work *w,
 	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
 {
-	uint32_t others, tokens, size, lows, other = 0;
+	struct huff_runs r;
+	uint32_t other = 0;
 	uint64_t at = 0;
-	const unsigned char *low = in + HUFF_RUNS_HEADER;
-	unsigned split;
+	unsigned none;
 
-	if (bytes < HUFF_RUNS_HEADER)
+	if (huff_get_cut(&r, n, in, bytes) < 0 ||
+		get_simple(parts, w, w->runs, r.tokens, r.run, r.run_bytes) < 0)
 		return -1;
-	split = in[2];
-	others = huff_get24(in + 3);
-	tokens = huff_get24(in + 6);
-	size = huff_get24(in + 9);
-	if (split > HUFF_RUN_SPLIT_MAX || !others || others > tokens ||
-		tokens > huff_runs_most(n))
+	if (r.rest && get_simple(parts, w, w->rest, r.rest, r.last, r.last_bytes) < 0)
 		return -1;
-	lows = huff_lows_bytes(tokens, split);
-	if (bytes - HUFF_RUNS_HEADER < (uint64_t)lows + size)
-		return -1;
-	if (get_simple(parts, w, w->runs, tokens, low + lows, size) < 0)
-		return -1;
-	if (get_simple(parts, w, w->rest, others, low + lows + size,
-		    bytes - HUFF_RUNS_HEADER - lows - size) < 0)
-		return -1;
+	none = (1u << r.direct) - 1;
 	memset(out, in[1], n);
-	for (uint32_t t = 0; t < tokens; t++) {
-		at += (uint32_t)w->runs[t] << split;
-		if (split)
-			at += huff_low(low, tokens, split, t);
-		if (w->runs[t] == HUFF_ESCAPE)
+	for (uint32_t t = 0; t < r.tokens; t++) {
+		unsigned token = w->runs[t], place = token >> (8 - r.direct);
+
+		at += (token & 255u >> r.direct) << r.split;
+		if (r.split)
+			at += huff_low(r.low, r.tokens, r.split, t);
+		if (token == HUFF_ESCAPE)
 			continue;
-		if (at >= n || other >= others)
+		if (at >= n || (place == none && other >= r.rest))
 			return -1;
-		out[at++] = w->rest[other++];
+		out[at++] = place == none ? w->rest[other++] : r.symbol[place];
 	}
-	return other == others ? 0 : -1;
+	return other == r.rest ? 0 : -1;
 }
 
 /* --- PACK ------------------------------------------------------------------------------------- */
@@ -426,7 +451,7 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 		most = counts[i] > most ? counts[i] : most;
 	}
 	if (huff_is_skewed(&plane, counts, n, most)) {
-		plan_runs(parts, w, &r, in, n, z, most);
+		choose_runs(parts, w, &r, in, n, counts, z);
 		if (r.bytes < best) {
 			best = r.bytes;
 			mode = HUFF_RUNS;
@@ -441,7 +466,7 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 		}
 	}
 	if (mode == HUFF_RUNS)
-		return put_runs(parts, w, out, &r, z);
+		return put_runs(parts, w, out, &r);
 	if (mode == HUFF_PACK)
 		return put_pack(parts, out, &packed, w->packed, n, counts);
 	return put_simple(parts, out, &plane, in, n);
@@ -470,6 +495,7 @@ static const struct huff_parts parts_ref = {
 	.count = huff_count_ref,
 	.sample = huff_sample_ref,
 	.any = huff_any_ref,
+	.gaps = huff_gaps_ref,
 	.put_lows = huff_put_lows_ref,
 	.add_lows = huff_add_lows_ref,
 	.put_streams = huff_put_streams_ref,

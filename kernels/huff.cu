@@ -50,8 +50,10 @@ struct encoder {
 	struct huff_tree tree;
 	struct huff_plane
 		plane[4]; /* of the chunk, its runs, what is no run, its packed form */
+	struct huff_cut cut;
+	int cut_is_useful;
 	uint32_t others, tokens, most, at;
-	unsigned z, mode, run_split;
+	unsigned z, mode;
 };
 
 __device__ void count_block(struct encoder *e, const unsigned char *in, uint32_t n,
@@ -282,39 +284,44 @@ __device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool max
 	return before;
 }
 
-/* Cut into runs and others; e->counts holds what was counted of the chunk. */
+/* Cut into tokens and what they do not name, as e->cut says. */
 __device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n)
 {
-	unsigned split = huff_run_split(e->most, n - e->most);
-	uint32_t most = (uint32_t)HUFF_ESCAPE << split, others = 0, tokens = 0, last = 0;
+	const struct huff_cut *cut = &e->cut;
+	uint32_t others = 0, tokens = 0, last = 0;
 
 	for (uint32_t i = 0; i < n; i += THREADS) {
-		uint32_t at = i + threadIdx.x, all, prev, run, rank, token;
-		bool is_other = at < n && in[at] != e->z;
+		uint32_t at = i + threadIdx.x, all, prev, run, rank, token, place = 0;
+		bool is_other = at < n && in[at] != e->z, is_rest;
 
+		if (is_other)
+			place = cut->place[in[at]];
+		is_rest = is_other && place == (1u << cut->direct) - 1;
 		/* places count from 1, so that 0 is before the first */
 		prev = scan_block(e->tops, is_other ? at + 1 : 0, true, &all);
 		prev = max(prev, last);
 		last = max(last, all);
 		run = at - prev;
-		rank = others + scan_block(e->sums, is_other, false, &all);
+		rank = others + scan_block(e->sums, is_rest, false, &all);
 		others += all;
 		token = tokens +
-			scan_block(e->sums, is_other ? 1 + run / most : 0, false, &all);
+			scan_block(e->sums, is_other ? 1 + run / cut->most : 0, false,
+				&all);
 		tokens += all;
 		if (!is_other)
 			continue;
-		s->rest[rank] = in[at];
-		for (; run >= most; run -= most) {
+		if (is_rest)
+			s->rest[rank] = in[at];
+		for (; run >= cut->most; run -= cut->most) {
 			s->runs[token] = HUFF_ESCAPE;
 			s->lows[token++] = 0;
 		}
-		s->runs[token] = (unsigned char)(run >> split);
-		s->lows[token] = run & ((1u << split) - 1);
+		s->runs[token] =
+			(unsigned char)(place << (8 - cut->direct) | run >> cut->split);
+		s->lows[token] = run & ((1u << cut->split) - 1);
 	}
 	if (threadIdx.x == 0) {
-		e->run_split = split;
 		e->others = others;
 		e->tokens = tokens;
 	}
@@ -325,22 +332,20 @@ __device__ __noinline__ void put_runs_block(struct encoder *e, unsigned char *sl
 	const struct space *s)
 {
 	uint32_t tokens = e->tokens, others = e->others, start;
+	uint32_t head = huff_cut_bytes(e->cut.direct);
 
 	if (threadIdx.x == 0) {
-		slot[0] = HUFF_RUNS;
-		slot[1] = (unsigned char)e->z;
-		slot[2] = (unsigned char)e->run_split;
-		huff_put24(slot + 3, others);
-		huff_put24(slot + 6, tokens);
-		e->at = HUFF_RUNS_HEADER + huff_lows_bytes(tokens, e->run_split);
+		huff_put_cut(slot, &e->cut, others, tokens);
+		e->at = head + huff_lows_bytes(tokens, e->cut.split);
 	}
-	put_lows_block(slot + HUFF_RUNS_HEADER, NULL, s->lows, tokens, e->run_split);
+	put_lows_block(slot + head, NULL, s->lows, tokens, e->cut.split);
 	__syncthreads();
 	start = e->at;
 	put_simple_block(e, slot, &e->plane[1], s->runs, tokens);
 	if (threadIdx.x == 0)
 		huff_put24(slot + 9, e->at - start);
-	put_simple_block(e, slot, &e->plane[2], s->rest, others);
+	if (others)
+		put_simple_block(e, slot, &e->plane[2], s->rest, others);
 }
 
 __device__ void pack_block(struct encoder *e, const struct space *s,
@@ -380,6 +385,36 @@ __device__ __noinline__ void put_pack_block(struct encoder *e, unsigned char *sl
 	put_simple_block(e, slot, &e->plane[3], s->packed, m);
 }
 
+/* Cut, as named says, and plan. Returns the bytes of the chunk. */
+__device__ __noinline__ uint32_t plan_runs_block(struct encoder *e,
+	const struct space *s, const unsigned char *in, uint32_t n, int named)
+{
+	if (threadIdx.x == 0)
+		e->cut_is_useful = huff_plan_cut(&e->cut, e->kept, e->z, n, named);
+	__syncthreads();
+	if (!e->cut_is_useful)
+		return UINT32_MAX;
+	cut_runs(e, s, in, n);
+	plan_block(e, &e->plane[1], s->runs, e->tokens);
+	plan_block(e, &e->plane[2], s->rest, e->others);
+	return huff_cut_bytes(e->cut.direct) +
+		huff_lows_bytes(e->tokens, e->cut.split) +
+		huff_simple_bytes(&e->plane[1], e->tokens) +
+		huff_simple_bytes(&e->plane[2], e->others);
+}
+
+/* The better of the two ways; e->kept holds what was counted of the chunk. */
+__device__ __noinline__ uint32_t choose_runs_block(struct encoder *e,
+	const struct space *s, const unsigned char *in, uint32_t n)
+{
+	uint32_t plain = plan_runs_block(e, s, in, n, 0), named;
+
+	__syncthreads();
+	named = plan_runs_block(e, s, in, n, 1);
+	__syncthreads();
+	return named < plain ? named : plan_runs_block(e, s, in, n, 0);
+}
+
 /* As huff_encode() decides. */
 __device__ void skewed_block(struct encoder *e, unsigned char *slot,
 	const struct space *s, const unsigned char *in, uint32_t n, uint32_t best)
@@ -390,12 +425,7 @@ __device__ void skewed_block(struct encoder *e, unsigned char *slot,
 	for (unsigned v = threadIdx.x; v < 256; v += THREADS)
 		e->kept[v] = e->counts[v];
 	__syncthreads();
-	cut_runs(e, s, in, n);
-	plan_block(e, &e->plane[1], s->runs, e->tokens);
-	plan_block(e, &e->plane[2], s->rest, e->others);
-	m = HUFF_RUNS_HEADER + huff_lows_bytes(e->tokens, e->run_split) +
-		huff_simple_bytes(&e->plane[1], e->tokens) +
-		huff_simple_bytes(&e->plane[2], e->others);
+	m = choose_runs_block(e, s, in, n);
 	if (m < best) {
 		best = m;
 		mode = HUFF_RUNS;
@@ -636,50 +666,45 @@ __device__ uint32_t sum_warp(uint32_t v)
 __device__ __noinline__ int get_runs_warp(struct decoder *d, const struct space *s,
 	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
 {
-	const unsigned char *low = in + HUFF_RUNS_HEADER;
-	uint32_t others, tokens, size, lows, other = 0;
+	struct huff_runs r;
+	uint32_t other = 0, none;
 	uint64_t at = 0;
-	unsigned split;
 
-	if (bytes < HUFF_RUNS_HEADER)
+	if (huff_get_cut(&r, n, in, bytes) < 0)
 		return -1;
-	split = in[2];
-	others = huff_get24(in + 3);
-	tokens = huff_get24(in + 6);
-	size = huff_get24(in + 9);
-	if (split > HUFF_RUN_SPLIT_MAX || !others || others > tokens ||
-		tokens > huff_runs_most(n))
+	if (get_simple_warp(d, s->runs, r.tokens, r.run, r.run_bytes) < 0)
 		return -1;
-	lows = huff_lows_bytes(tokens, split);
-	if (bytes - HUFF_RUNS_HEADER < (uint64_t)lows + size)
+	if (r.rest && get_simple_warp(d, s->rest, r.rest, r.last, r.last_bytes) < 0)
 		return -1;
-	if (get_simple_warp(d, s->runs, tokens, low + lows, size) < 0)
-		return -1;
-	if (get_simple_warp(d, s->rest, others, low + lows + size,
-		    bytes - HUFF_RUNS_HEADER - lows - size) < 0)
-		return -1;
+	none = (1u << r.direct) - 1;
 	for (uint32_t i = threadIdx.x; i < n; i += 32)
 		out[i] = in[1];
 	__syncwarp();
-	for (uint32_t t = 0; t < tokens; t += 32) {
-		uint32_t mine = t + threadIdx.x, run = 0, is_other = 0, end, rank;
+	for (uint32_t t = 0; t < r.tokens; t += 32) {
+		uint32_t mine = t + threadIdx.x, run = 0, is_other = 0, place = 0, end;
+		uint32_t is_rest, rank;
 
-		if (mine < tokens) {
-			run = (uint32_t)s->runs[mine] << split |
-				huff_low(low, tokens, split, mine);
-			is_other = s->runs[mine] != HUFF_ESCAPE;
+		if (mine < r.tokens) {
+			unsigned token = s->runs[mine];
+
+			run = (token & 255u >> r.direct) << r.split |
+				huff_low(r.low, r.tokens, r.split, mine);
+			is_other = token != HUFF_ESCAPE;
+			place = token >> (8 - r.direct);
 		}
+		is_rest = is_other && place == none;
 		end = sum_warp(run + is_other);
-		rank = other + sum_warp(is_other);
-		if (__any_sync(FULL, is_other && (at + end > n || rank > others)))
+		rank = other + sum_warp(is_rest);
+		if (__any_sync(FULL,
+			    is_other && (at + end > n || (is_rest && rank > r.rest))))
 			return -1;
 		if (is_other)
-			out[at + end - 1] = s->rest[rank - 1];
+			out[at + end - 1] = is_rest ? s->rest[rank - 1] : r.symbol[place];
 		at += __shfl_sync(FULL, end, 31);
 		other = __shfl_sync(FULL, rank, 31);
 	}
 	__syncwarp();
-	return other == others ? 0 : -1;
+	return other == r.rest ? 0 : -1;
 }
 
 __device__ __noinline__ int get_pack_warp(struct decoder *d, const struct space *s,

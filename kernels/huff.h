@@ -8,7 +8,7 @@
  *     chunk = 0 symbols                                    RAW   as they are
  *           | 1 symbol                                     ONE   all are this one
  *           | 2 plane                                      CODE  Huffman
- *           | 3 z s L:3 T:3 R:3 lows chunk(T) chunk(L)     RUNS  of the symbol z
+ *           | 3 z s+32*a L:3 T:3 R:3 symbols(2^a - 1) lows chunk(T) chunk(L)     RUNS  of the symbol z
  *           | 4 A-1 symbols(A) chunk                       PACK  small alphabets
  *     plane = k+16*log2(S)+128*wide lengths lows streams(S) sizes
  *
@@ -23,9 +23,10 @@
  * The lengths are bits, least first: `0` as the last one that was not 0 (at first 6), `100` one more, `101` one less,
  * `110` g: g times 0, `111` and 4 bits: that length; g is 1 .. as floor(log2 g) times 0, then 1, then the rest of g, top
  * bit first.
- * RUNS: how many z stand before each of the L other symbols, over 2^s, and the low s bits in `lows` (laid out as above);
- * 255 is 255 * 2^s of them and no other symbol (its low bits are 0). R: bytes of the first of the two chunks. Runs and
- * symbols are RAW, ONE or CODE.
+ * RUNS: T tokens, one for each symbol that is not z. Its low 8 - a bits: how many z stand before that, over 2^s (the low s bits of
+ * how many are in `lows`, laid out as above); its high a bits: the place of the symbol among the 2^a - 1 `symbols`, or 2^a - 1:
+ * it is the next one of the L in the second chunk, which is not there where L is 0. 255 is floor(255 / 2^a) * 2^s of z and
+ * no other symbol (its low bits are 0). a is 0 .. 3. R: bytes of the first of the two chunks. Both are RAW, ONE or CODE.
  * PACK: places in the alphabet, 8 in a byte (A <= 2), 4 (<= 4) or 2 (<= 16), first lowest; RAW, ONE or CODE.
  *
  * Why this way. A decoder spends on a look-up: shift, load, shift, store, two to advance: 6 instructions, and 14 for
@@ -67,10 +68,12 @@ HD uint64_t huff_bound(uint64_t n, uint32_t chunk)
 struct huff_work {
 	uint64_t table[4096 + 8] __attribute__((aligned(64)));
 	uint32_t counts[256];
-	unsigned char runs[HUFF_CHUNK_MAX / 2 + 2048]; /* less their low bits */
-	unsigned char rest[HUFF_CHUNK_MAX / 2 + 2048]; /* what is no run */
+	unsigned char runs[HUFF_CHUNK_MAX / 2 + 8192]; /* tokens */
+	unsigned char rest[HUFF_CHUNK_MAX / 2 + 8192]; /* symbols that they do not name */
 	unsigned char packed[HUFF_CHUNK_MAX / 2 + 64];
-	uint32_t lows[HUFF_CHUNK_MAX / 2 + 2048]; /* of runs */
+	uint32_t lows[HUFF_CHUNK_MAX / 2 + 8192]; /* of runs */
+	uint32_t gaps[HUFF_CHUNK_MAX / 2 + 64];   /* z before what is no z */
+	unsigned char others[HUFF_CHUNK_MAX / 2 + 64];
 };
 
 KERNELS_BEGIN

@@ -13,6 +13,8 @@
 #define HUFF_ANY_ENOUGH    64  /* what an alphabet reaches that may be split */
 #define HUFF_ESCAPE        255 /* a run without a symbol behind it */
 #define HUFF_RUN_SPLIT_MAX 16
+#define HUFF_RUNS_HEADER   12 /* mode, z, s and a, L, T, R */
+#define HUFF_DIRECT_MAX    3  /* bits of a token for the symbol behind its run */
 #define HUFF_PACK_MAX      16 /* symbols of an alphabet that is packed */
 
 /* How a plane is coded. */
@@ -69,10 +71,10 @@ HD uint32_t huff_stream_symbols(uint32_t *from, uint32_t n, unsigned streams_log
 	return n - *from < segment ? n - *from : segment;
 }
 
-/* The runs of n symbols: less than half are no z, and what is no run takes 255 z or more. */
+/* The tokens of n symbols: less than half are no z, and a token without a symbol takes 31 z or more. */
 HD uint32_t huff_runs_most(uint32_t n)
 {
-	return n / 2 + n / HUFF_ESCAPE + 1;
+	return n / 2 + n / (2 * (HUFF_ESCAPE >> HUFF_DIRECT_MAX)) + 1;
 }
 
 /* Few bits bear few streams: each costs 2 or 3 bytes. */
@@ -497,16 +499,67 @@ HD int huff_is_skewed(const struct huff_plane *p, const uint32_t *counts, uint32
 	return p->bits << 16 > entropy + entropy / 50;
 }
 
+/* How runs of z are cut into tokens. */
+struct huff_cut {
+	unsigned z, split, direct;                  /* s and a of huff.h */
+	uint32_t most;                              /* z that an escape stands for */
+	unsigned char symbol[1 << HUFF_DIRECT_MAX]; /* (1 << a) - 1 that tokens name */
+	unsigned char
+		place[HUFF_ALPHABET]; /* of each symbol in them; else (1 << a) - 1 */
+};
+
 /* The low bits of runs: so many that their mean without is 4 to 7, which costs a geometric distribution 0.004 bits a
- * run; 2 to 3 (0.015 bits) where runs are few and a longer table costs more. */
-HD unsigned huff_run_split(uint32_t zeros, uint32_t others)
+ * run; 2 to 3 (0.015 bits) where runs are few and a longer table costs more, or where tokens name several symbols. */
+HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
 {
-	uint32_t mean = zeros / others, most = others < 2048 ? 4 : 8;
+	uint32_t mean = zeros / others, most = direct > 1 || others < 2048 ? 4 : 8;
 	unsigned split = 0;
 
 	while (mean >> split >= most)
 		split++;
 	return split;
+}
+
+/* Decide on it by the counts of n symbols, of which there are two or more and z is the most frequent. named: tokens are to
+ * name the symbols that are frequent; returns false where that is of no use. A few symbols that are most of what
+ * is not z are better named: of {1, -1, 2, -2} alone, half of them 1, a code of whole bits for each costs a tenth more than
+ * their entropy; together with the run before it nothing is frequent. But where runs are not geometric, as
+ * between the layers of a real gradient, finer runs may be better: an encoder tries both. */
+HD int huff_plan_cut(struct huff_cut *cut, const uint32_t *counts, unsigned z, uint32_t n,
+	int named)
+{
+	uint32_t others = n - counts[z], covered = 0;
+	unsigned used = 0, places;
+
+	for (unsigned v = 0; v < HUFF_ALPHABET; v++)
+		used += counts[v] != 0;
+	cut->z = z;
+	cut->direct = !named ? 0 : used <= 2 ? 1 : used <= 4 ? 2 : HUFF_DIRECT_MAX;
+	places = (1u << cut->direct) - 1;
+	for (unsigned v = 0; v < HUFF_ALPHABET; v++)
+		cut->place[v] = (unsigned char)places;
+	for (unsigned j = 0; j < places; j++) {
+		unsigned best = z;
+
+		for (unsigned v = 0; v < HUFF_ALPHABET; v++)
+			if (v != z && cut->place[v] == places &&
+				counts[v] > (best == z ? 0 : counts[best]))
+				best = v;
+		cut->symbol[j] = (unsigned char)best;
+		if (best == z)
+			continue;
+		cut->place[best] = (unsigned char)j;
+		covered += counts[best];
+	}
+	cut->split = huff_run_split(counts[z], others, cut->direct);
+	cut->most = (uint32_t)(HUFF_ESCAPE >> cut->direct) << cut->split;
+	return !named || covered >= others / 4;
+}
+
+/* Bytes before the low bits of runs. */
+HD uint32_t huff_cut_bytes(unsigned direct)
+{
+	return HUFF_RUNS_HEADER + (1u << direct) - 1;
 }
 
 /* Bits of a place in an alphabet that is packed. */
@@ -515,15 +568,78 @@ HD unsigned huff_pack_width(unsigned symbols)
 	return symbols <= 2 ? 1 : symbols <= 4 ? 2 : 4;
 }
 
-/* What a chunk that is RAW, ONE or CODE takes at most. */
+/* What a chunk that is RAW, ONE or CODE takes at most; none of no symbols. */
 HD uint32_t huff_simple_bytes(const struct huff_plane *p, uint32_t n)
 {
-	return p->bytes < n + 1 ? p->bytes : n + 1;
+	return !n ? 0 : p->bytes < n + 1 ? p->bytes : n + 1;
 }
 
 /* --- what chunks are made of ------------------------------------------------------------------ */
 
-#define HUFF_RUNS_HEADER 12 /* mode, z, s, L, T, R */
+HD void huff_put24(unsigned char *out, uint32_t v)
+{
+	out[0] = (unsigned char)v;
+	out[1] = (unsigned char)(v >> 8);
+	out[2] = (unsigned char)(v >> 16);
+}
+
+HD uint32_t huff_get24(const unsigned char *in)
+{
+	return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16;
+}
+
+/* The head of RUNS, but for R. */
+HD void huff_put_cut(unsigned char *out, const struct huff_cut *cut, uint32_t rest,
+	uint32_t tokens)
+{
+	out[0] = HUFF_RUNS;
+	out[1] = (unsigned char)cut->z;
+	out[2] = (unsigned char)(cut->split | cut->direct << 5);
+	huff_put24(out + 3, rest);
+	huff_put24(out + 6, tokens);
+	for (unsigned j = 0; j + 1 < 1u << cut->direct; j++)
+		out[HUFF_RUNS_HEADER + j] = cut->symbol[j];
+}
+
+/* What is behind that head. */
+struct huff_runs {
+	unsigned split, direct;
+	uint32_t rest, tokens;
+	const unsigned char *symbol; /* those that tokens name */
+	const unsigned char *low, *run,
+		*last; /* low bits, the chunks of tokens and of other symbols */
+	uint32_t run_bytes;
+	uint64_t last_bytes;
+};
+
+/* Find it in a chunk of n symbols in `bytes` bytes. Returns 0 or -1. */
+HD int huff_get_cut(struct huff_runs *r, uint32_t n, const unsigned char *in,
+	uint64_t bytes)
+{
+	uint32_t head, lows;
+
+	if (bytes < HUFF_RUNS_HEADER)
+		return -1;
+	r->split = in[2] & 31;
+	r->direct = in[2] >> 5;
+	r->rest = huff_get24(in + 3);
+	r->tokens = huff_get24(in + 6);
+	r->run_bytes = huff_get24(in + 9);
+	if (r->split > HUFF_RUN_SPLIT_MAX || r->direct > HUFF_DIRECT_MAX ||
+		r->rest + r->direct == 0 || r->rest > r->tokens || !r->tokens ||
+		r->tokens > huff_runs_most(n))
+		return -1;
+	head = huff_cut_bytes(r->direct);
+	lows = huff_lows_bytes(r->tokens, r->split);
+	if (bytes < (uint64_t)head + lows + r->run_bytes)
+		return -1;
+	r->symbol = in + HUFF_RUNS_HEADER;
+	r->low = in + head;
+	r->run = r->low + lows;
+	r->last = r->run + r->run_bytes;
+	r->last_bytes = bytes - head - lows - r->run_bytes;
+	return !r->rest == !r->last_bytes ? 0 : -1;
+}
 
 /* Sizes of the streams that end there. Returns their bytes; *wide: whether they are 2 bytes each. */
 HD uint32_t huff_put_sizes(unsigned char *out, const uint32_t *end, unsigned streams,
@@ -575,18 +691,6 @@ HD int huff_get_sizes(uint32_t *from, unsigned streams, int wide, const unsigned
 	}
 	from[streams] = (uint32_t)bytes;
 	return 0;
-}
-
-HD void huff_put24(unsigned char *out, uint32_t v)
-{
-	out[0] = (unsigned char)v;
-	out[1] = (unsigned char)(v >> 8);
-	out[2] = (unsigned char)(v >> 16);
-}
-
-HD uint32_t huff_get24(const unsigned char *in)
-{
-	return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16;
 }
 
 /* Token t's low bits. */

@@ -329,6 +329,60 @@ PLANES static void sample_vbmi(uint32_t counts[256], const unsigned char *in, ui
 	count_vbmi(counts, sample, 64 * huff_sample_count(n), 0);
 }
 
+/* --- runs ------------------------------------------------------------------------------------ */
+
+/* Place by place of what is not z: `there` has a bit for each of up to 64 symbols from `at` on. */
+BMI2 static inline uint32_t put_gaps(uint32_t *gaps, uint32_t count, uint64_t there,
+	uint32_t at, uint32_t *last)
+{
+	for (; there; there &= there - 1) {
+		uint32_t place = at + (uint32_t)__builtin_ctzll(there);
+
+		gaps[count++] = place - *last;
+		*last = place + 1;
+	}
+	return count;
+}
+
+BMI2 static uint32_t gaps_avx2(uint32_t *gaps, unsigned char *others,
+	const unsigned char *in, uint32_t n, unsigned z)
+{
+	const __m256i zero = _mm256_set1_epi8((char)z);
+	uint32_t count = 0, last = 0, i = 0, tail;
+
+	for (; i + 32 <= n; i += 32) {
+		__m256i v = _mm256_loadu_si256((const __m256i *)(in + i));
+		uint32_t there = ~(uint32_t)_mm256_movemask_epi8(
+			_mm256_cmpeq_epi8(v, zero));
+
+		for (uint32_t left = there, at = count; left; left &= left - 1)
+			others[at++] = in[i + (uint32_t)__builtin_ctz(left)];
+		count = put_gaps(gaps, count, there, i, &last);
+	}
+	tail = huff_gaps_ref(gaps + count, others + count, in + i, n - i, z);
+	if (tail)
+		gaps[count] += i - last;
+	return count + tail;
+}
+
+PLANES static uint32_t gaps_avx512(uint32_t *gaps, unsigned char *others,
+	const unsigned char *in, uint32_t n, unsigned z)
+{
+	const __m512i zero = _mm512_set1_epi8((char)z);
+	uint32_t count = 0, last = 0;
+
+	for (uint32_t i = 0; i < n; i += 64) {
+		uint64_t inside = n - i < 64 ? (UINT64_C(1) << (n - i)) - 1 :
+					       ~UINT64_C(0);
+		__m512i v = _mm512_maskz_loadu_epi8(inside, in + i);
+		uint64_t there = _mm512_mask_cmpneq_epi8_mask(inside, v, zero);
+
+		_mm512_storeu_si512(others + count, _mm512_maskz_compress_epi8(there, v));
+		count = put_gaps(gaps, count, there, i, &last);
+	}
+	return count;
+}
+
 /* --- low bits -------------------------------------------------------------------------------- */
 
 AVX512 static void put_lows_avx512(unsigned char *out, const unsigned char *in,
@@ -916,13 +970,13 @@ static void count_bytes(uint32_t counts[256], const unsigned char *in, uint64_t 
 	}
 
 LEVEL(bmi2, .count = count_tables, .sample = sample_tables, .any = huff_any_ref,
-	.put_lows = huff_put_lows_ref, .add_lows = huff_add_lows_ref,
+	.gaps = gaps_avx2, .put_lows = huff_put_lows_ref, .add_lows = huff_add_lows_ref,
 	.put_streams = put_streams_bmi2, .get_streams = huff_get_streams_ref);
 LEVEL(avx512, .count = count_tables, .sample = sample_tables, .any = any_avx512,
-	.put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
+	.gaps = gaps_avx2, .put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
 	.put_streams = put_streams_bmi2, .get_streams = get_streams_bmi2);
 LEVEL(vbmi, .count = count_vbmi, .sample = sample_vbmi, .any = any_avx512,
-	.put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
+	.gaps = gaps_avx512, .put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
 	.put_streams = put_streams_vbmi, .get_streams = get_streams_bmi2);
 
 const struct huff_kernels *huff_kernels_x86(enum cpu_level level)

@@ -274,6 +274,31 @@ static void check_sizes(void)
 			fprintf(stderr, "case %zu: %.4f bits, entropy %.4f\n", c,
 				bits / n, entropy / n);
 	}
+	/* levels of a quantiser whose step is large: 0, then 1 and -1, and few more */
+	for (int c = 0; c < 5; c++) {
+		static const double zero[] = { 0.71, 0.8, 0.87, 0.92, 0.95 };
+		uint32_t counts[256];
+		double entropy = 0, bits;
+
+		for (uint32_t i = 0; i < HUFF_CHUNK; i++) {
+			unsigned v = 0;
+
+			if (uniform() > zero[c])
+				for (v = 1; uniform() < 0.12; v++)
+					;
+			in[i] = (unsigned char)(below(2) ? v : 0 - v);
+		}
+		huff_kernels(CPU_REF)->count(counts, in, HUFF_CHUNK);
+		for (unsigned i = 0; i < 256; i++)
+			if (counts[i])
+				entropy -= counts[i] *
+					log2((double)counts[i] / HUFF_CHUNK);
+		bits = 8.0 * both_ways(in, HUFF_CHUNK);
+		CHECK(bits <= entropy * 1.03);
+		if (bits > entropy * 1.03)
+			fprintf(stderr, "zeros %g: %.4f bits, entropy %.4f\n", zero[c],
+				bits / HUFF_CHUNK, entropy / HUFF_CHUNK);
+	}
 	make(in, HUFF_CHUNK, BELL, 256, 0);
 	for (uint32_t i = 0; i < HUFF_CHUNK; i++)
 		in[i] &=
