@@ -24,11 +24,26 @@
 #define REPORT_NS    2000000
 #define ACCEPT_MS    250
 
+/* What is read of a client that is sent away, for how long, and of how many at once. */
+#define LEAVING_BYTES ((size_t)256 << 10)
+#define LEAVING_NS    INT64_C(1000000000)
+#define LEAVING_MAX   16
+
+/* A client that is sent away. Closing a socket with bytes unread resets the connection, and the client would lose
+ * what it was told, or take a refusal for a broken network: our direction is closed first, and what is
+ * on its way is read to its end, but not for ever. */
+struct leaving {
+	int fd;
+	int64_t until_ns;
+	size_t bytes;
+};
+
 struct session {
 	struct session *next, **link;
 	struct serve_tcp *t;
 	int fd;
 	enum peer_op op;
+	bool refused; /* its hello */
 	struct sockaddr_storage from;
 	int64_t started_ns;
 	uint64_t bytes; /* both ways, but for comm */
@@ -41,6 +56,8 @@ struct serve_tcp {
 	pthread_cond_t ended;
 	struct session *sessions;
 	int count, comms;
+	struct leaving leaving[LEAVING_MAX]; /* of the accepting thread alone */
+	int leaving_count;
 	_Atomic bool stopping;
 	char random[PEER_BLOCK];
 };
@@ -178,9 +195,11 @@ static int serve_session(struct session *s)
 
 	if (net_tune(s->fd, PEER_TIMEOUT_MS) < 0 || net_receive(s->fd, &h, sizeof h) < 0)
 		return -1;
+	s->refused = true;
 	if (h.magic != PEER_MAGIC || h.op < PEER_DOWN || h.op > PEER_COMM)
 		return err_set(EX_DATAERR, "no hello of ours");
-	if (!admit(s, (enum peer_op)h.op))
+	s->refused = !admit(s, (enum peer_op)h.op);
+	if (s->refused)
 		h.op = PEER_BUSY;
 	if (net_send(s->fd, &h, sizeof h) < 0)
 		return -1;
@@ -196,6 +215,47 @@ static int serve_session(struct session *s)
 	default:
 		return err_set(EX_TEMPFAIL, "too many sessions");
 	}
+}
+
+static struct leaving leaving_from(int fd)
+{
+	shutdown(fd, SHUT_WR);
+	return (struct leaving){ fd, clock_mono_ns() + LEAVING_NS, LEAVING_BYTES };
+}
+
+/* Read what is there without waiting. Has it gone, or had its time? */
+static bool leaving_gone(struct leaving *l)
+{
+	char block[4096];
+
+	while (l->bytes && clock_mono_ns() < l->until_ns) {
+		size_t most = l->bytes < sizeof block ? l->bytes : sizeof block;
+		ssize_t n = recv(l->fd, block, most, MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+		l->bytes -= (size_t)n;
+	}
+	return true;
+}
+
+static int ms_until(int64_t ns)
+{
+	int64_t left = ns - clock_mono_ns();
+
+	return left > 0 ? (int)(left / 1000000) + 1 : 0;
+}
+
+/* A session's own thread waits for its client. */
+static void send_away(int fd)
+{
+	struct leaving l = leaving_from(fd);
+	struct pollfd p = { fd, POLLIN, 0 };
+
+	while (!leaving_gone(&l))
+		poll(&p, 1, ms_until(l.until_ns));
 }
 
 /* Out of the list, and the socket closed while the list is locked: stop must not shut down a
@@ -222,6 +282,8 @@ static void *run_session(void *arg)
 	int rc = serve_session(s);
 
 	log_session(s, rc);
+	if (s->refused)
+		send_away(s->fd);
 	forget(s);
 	return NULL;
 }
@@ -234,6 +296,32 @@ static bool same_client(const struct sockaddr_storage *a,
 	httpd_client_text((const struct sockaddr *)a, one);
 	httpd_client_text((const struct sockaddr *)b, other);
 	return strcmp(one, other) == 0;
+}
+
+/* The accepting thread waits for none of those that it sends away. */
+static void forget_gone(struct serve_tcp *t)
+{
+	int kept = 0;
+
+	for (int i = 0; i < t->leaving_count; i++) {
+		if (leaving_gone(&t->leaving[i]))
+			close(t->leaving[i].fd);
+		else
+			t->leaving[kept++] = t->leaving[i];
+	}
+	t->leaving_count = kept;
+}
+
+/* Takes the socket. */
+static void turn_away(struct serve_tcp *t, int fd)
+{
+	if (t->leaving_count == LEAVING_MAX) { /* who has had the longest */
+		close(t->leaving[0].fd);
+		t->leaving_count--;
+		memmove(t->leaving, t->leaving + 1,
+			(size_t)t->leaving_count * sizeof *t->leaving);
+	}
+	t->leaving[t->leaving_count++] = leaving_from(fd);
 }
 
 /* Takes the socket. Too many are closed without a word: who says hello first may wait. */
@@ -273,7 +361,7 @@ static void begin(struct serve_tcp *t, int fd, const struct sockaddr_storage *fr
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (!started) {
-		close(fd);
+		turn_away(t, fd);
 		free(s);
 	}
 }
@@ -283,12 +371,16 @@ static void *accept_all(void *arg)
 	struct serve_tcp *t = arg;
 
 	while (!t->stopping) {
-		struct pollfd p = { t->fd, POLLIN, 0 };
+		struct pollfd p[1 + LEAVING_MAX] = { { t->fd, POLLIN, 0 } };
 		struct sockaddr_storage from = { 0 };
 		socklen_t len = sizeof from;
-		int fd;
+		int fd, ready;
 
-		if (poll(&p, 1, ACCEPT_MS) <= 0)
+		for (int i = 0; i < t->leaving_count; i++)
+			p[1 + i] = (struct pollfd){ t->leaving[i].fd, POLLIN, 0 };
+		ready = poll(p, 1 + (nfds_t)t->leaving_count, ACCEPT_MS);
+		forget_gone(t);
+		if (ready <= 0 || !p[0].revents)
 			continue;
 		fd = accept4(t->fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);
 		if (fd >= 0)
@@ -296,6 +388,8 @@ static void *accept_all(void *arg)
 		else if (errno == EMFILE || errno == ENFILE)
 			poll(NULL, 0, ACCEPT_MS);
 	}
+	for (int i = 0; i < t->leaving_count; i++)
+		close(t->leaving[i].fd);
 	return NULL;
 }
 
