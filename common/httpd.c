@@ -24,7 +24,7 @@
 #define STOP_SECONDS      5
 #define LOG_FLUSH_NS      200000000
 #define CERT_BYTES_MAX    ((size_t)1 << 20)
-#define BODIES_BYTES_MAX  ((size_t)64 << 20) /* of all requests together */
+#define BODIES_BYTES_MAX  ((size_t)64 << 20) /* of all requests but the largest */
 #define REFUSED_BODY_MAX  65536
 #define NO_REPLY          499 /* in the log: the client left, or its framing is broken */
 #define CONNECTION_MEMORY ((size_t)24 << 10) /* request line and headers; more is 431 */
@@ -118,6 +118,7 @@ struct httpd {
 	_Atomic bool stopping;
 	_Atomic int in_progress;
 	_Atomic size_t body_bytes; /* of all requests that are in progress */
+	size_t body_bytes_max;     /* of the same */
 	int listen_fd, port;
 	struct buf cert, key;
 };
@@ -285,7 +286,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
 			x->route->body_bytes_max);
 		return;
 	}
-	if (atomic_fetch_add(&x->h->body_bytes, len) + len > BODIES_BYTES_MAX) {
+	if (atomic_fetch_add(&x->h->body_bytes, len) + len > x->h->body_bytes_max) {
 		x->h->body_bytes -= len;
 		x->refused = true;
 		x->r.retry_after_s = 1;
@@ -506,10 +507,13 @@ static int load_tls(struct httpd *h)
 
 static void add_routes(struct httpd *h)
 {
+	size_t largest = 0;
 	int n = 0;
 
-	while (h->config.routes[n].method)
-		n++;
+	for (const struct httpd_route *r = h->config.routes; r->method; r++, n++)
+		largest = r->body_bytes_max > largest ? r->body_bytes_max : largest;
+	/* what a route takes fits when nothing else is under way, and some more then, too */
+	h->body_bytes_max = BODIES_BYTES_MAX + largest;
 	if (n + 1 > HTTPD_ROUTES_MAX)
 		bug("more than %d routes", HTTPD_ROUTES_MAX - 1);
 	h->routes = xcalloc((size_t)n + 2, sizeof *h->routes);

@@ -55,7 +55,8 @@ struct httpd_route {
 	const char *method;
 	const char *path; /* "/v1/nodes/{address}": one {...}, a whole segment */
 	httpd_handler handler;
-	size_t body_bytes_max; /* more is 413; 0: no body */
+	/* more is 413; 0: no body. 503 when all bodies at once are more than 64 MiB and the largest of these */
+	size_t body_bytes_max;
 };
 
 struct httpd_config {

@@ -265,6 +265,55 @@ static void slow_clients(const char *start)
 	close(fd);
 }
 
+#define LARGE ((size_t)80 << 20)
+
+static enum httpd_when count(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	(void)ctx;
+	buf_addf(&r->body, "%zu", q->body.len);
+	return HTTPD_NOW;
+}
+
+/* A route takes what it says, also when that is more than others have together; what is under way at
+ * once has a limit. */
+static void large_bodies(void)
+{
+	static const struct httpd_route large[] = { { "POST", "/large", count, LARGE },
+		{ 0 } };
+	struct httpd_config config = { .listen = "127.0.0.1:0",
+		.log_off = true,
+		.routes = large };
+	struct httpd *h = httpd_start(&config);
+	char head[100], *body = malloc(LARGE + 1);
+	int fd;
+
+	CHECK(h != NULL);
+	memset(body, 'x', LARGE);
+	body[LARGE] = '\0';
+	port = httpd_port(h);
+	CHECK_I64(200, ask("/large", body, NULL, "83886080"));
+	snprintf(head, sizeof head,
+		"POST /large HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n", LARGE);
+	fd = dial();
+	CHECK(send(fd, head, strlen(head), MSG_NOSIGNAL) > 0);
+	for (size_t sent = 0; sent < LARGE - 1;) { /* all but its last byte */
+		ssize_t n = send(fd, body, LARGE - 1 - sent, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			break;
+		sent += (size_t)n;
+	}
+	CHECK_I64(503,
+		ask("/large", body, NULL,
+			"{\"error\":\"too many large requests at once\"}\n"));
+	body[LARGE / 2] = '\0';
+	CHECK_I64(200, ask("/large", body, NULL, "41943040"));
+	close(fd);
+	free(body);
+	http_release(&client);
+	httpd_stop(h);
+}
+
 int main(void)
 {
 	struct httpd_config config = { .listen = "127.0.0.1:0",
@@ -289,6 +338,7 @@ int main(void)
 		http_release(&client);
 		httpd_stop(h);
 	}
+	large_bodies();
 	config.listen = "nonsense";
 	CHECK(httpd_start(&config) == NULL);
 	CHECK_I64(EX_USAGE, err_get()->code);
