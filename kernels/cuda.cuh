@@ -81,7 +81,6 @@ int cuda_philox(struct dev *d, void *out, uint64_t bytes, const struct philox *p
 int cuda_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in);
 int cuda_memfill(struct dev *d, const struct memfill *m);
 int cuda_balance(struct dev *d, int8_t *x, uint64_t count);
-int cuda_turn(struct dev *d, int8_t *out, const int8_t *in, uint64_t n);
 int cuda_mix(struct dev *d, int8_t *out, const struct int8_mix *m);
 int cuda_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in, uint64_t n);
 int cuda_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,

@@ -70,7 +70,6 @@ struct dev_ops {
 	int (*sha256)(struct dev *d, unsigned char *out, const struct sha256_rows *in);
 	int (*memfill)(struct dev *d, const struct memfill *m); /* all lanes of a step */
 	int (*balance)(struct dev *d, int8_t *x, uint64_t count);
-	int (*turn)(struct dev *d, int8_t *out, const int8_t *in, uint64_t n);
 	int (*mix)(struct dev *d, int8_t *out, const struct int8_mix *m);
 
 	const struct lm_ops *lm;       /* what a language model is made of */

@@ -27,7 +27,6 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		.sha256 = sha256_rows_ref,
 		.memfill = memfill_ref,
 		.balance = int8_balance_ref,
-		.turn = int8_turn_ref,
 		.mix = int8_mix_ref,
 		.quant_encode = quant_encode_ref,
 		.quant_decode = quant_decode_ref,
@@ -370,8 +369,6 @@ static int cpu_memfill(struct dev *d, const struct memfill *m)
 struct int8_work {
 	const struct cpu_kernels *kernels;
 	int8_t *out;
-	const int8_t *in;
-	uint64_t n;
 	const struct int8_mix *mix;
 };
 
@@ -387,24 +384,6 @@ static int cpu_balance(struct dev *d, int8_t *x, uint64_t count)
 	struct int8_work w = { .kernels = &cpu_of(d)->kernels, .out = x };
 
 	cpu_in_parts(count, 1 << 14, balance_part, &w);
-	return 0;
-}
-
-static void turn_part(void *work, uint64_t from, uint64_t to)
-{
-	struct int8_work *w = work;
-
-	w->kernels->turn(w->out, w->in, w->n, from, to);
-}
-
-static int cpu_turn(struct dev *d, int8_t *out, const int8_t *in, uint64_t n)
-{
-	struct int8_work w = { .kernels = &cpu_of(d)->kernels,
-		.out = out,
-		.in = in,
-		.n = n };
-
-	cpu_in_parts(n, 64, turn_part, &w);
 	return 0;
 }
 
@@ -501,7 +480,6 @@ const struct dev_ops dev_cpu_ops = {
 	.sha256 = cpu_sha256,
 	.memfill = cpu_memfill,
 	.balance = cpu_balance,
-	.turn = cpu_turn,
 	.mix = cpu_mix,
 	.lm = &lm_cpu_ops,
 	.quant = &quant_cpu_ops,

@@ -13,7 +13,6 @@ struct cpu_kernels {
 	sha256_rows_fn sha256;
 	memfill_fn memfill;
 	int8_balance_fn balance;
-	int8_turn_fn turn;
 	int8_mix_fn mix;
 	const struct huff_kernels *huff;
 	product_fn product[PRODUCT_TYPES];

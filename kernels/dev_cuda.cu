@@ -287,12 +287,6 @@ static int dev_balance(struct dev *d, int8_t *x, uint64_t count)
 	return cuda_balance(d, x, count);
 }
 
-static int dev_turn(struct dev *d, int8_t *out, const int8_t *in, uint64_t n)
-{
-	ENTER;
-	return cuda_turn(d, out, in, n);
-}
-
 static int dev_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
 {
 	ENTER;
@@ -358,7 +352,6 @@ static struct dev_ops make_ops(void)
 	ops.sha256 = dev_sha256;
 	ops.memfill = dev_memfill;
 	ops.balance = dev_balance;
-	ops.turn = dev_turn;
 	ops.mix = dev_mix;
 	ops.lm = &lm_cuda_ops;
 	ops.quant = &quant_cuda_ops;

@@ -1,11 +1,10 @@
 /* int8.h - what the matmul test of a proof of compute does to int8 matrices between two products.
  *
  * balance  x[i] = 0 where it is -128, so that random bytes have the mean 0
- * turn     out[j][i] = in[i][j], n x n: products take their second matrix turned
  * mix      out[i][j] = int8(((uint32(c[i][j]) ^ row_salt[i] ^ column_salt[j]) * 0x9E3779B1) >> 24),
  *          rows x n: each bit of c decides, and no sum of products has the result of a mix
  *
- * All are dense and row-major; turn and mix write what they do not read. Addresses are a multiple of the
+ * All are dense and row-major; mix writes what it does not read. Addresses are a multiple of the
  * element. Exact: every version gives the same bytes. */
 #ifndef RNP_KERNELS_INT8_H
 #define RNP_KERNELS_INT8_H
@@ -30,13 +29,9 @@ HD int8_t int8_mixed(int32_t c, uint32_t row_salt, uint32_t column_salt)
 KERNELS_BEGIN
 
 typedef void (*int8_balance_fn)(int8_t *x, uint64_t count);
-/* rows from .. to - 1 of out */
-typedef void (*int8_turn_fn)(int8_t *out, const int8_t *in, uint64_t n, uint64_t from,
-	uint64_t to);
 typedef void (*int8_mix_fn)(int8_t *out, const struct int8_mix *m);
 
 void int8_balance_ref(int8_t *x, uint64_t count);
-void int8_turn_ref(int8_t *out, const int8_t *in, uint64_t n, uint64_t from, uint64_t to);
 void int8_mix_ref(int8_t *out, const struct int8_mix *m);
 
 void int8_mix_avx512(int8_t *out, const struct int8_mix *m);

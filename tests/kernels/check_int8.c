@@ -19,13 +19,6 @@ static int run_balance(struct dev *d, void *out, const void *arguments)
 	return d->ops->balance(d, out, a->n);
 }
 
-static int run_turn(struct dev *d, void *out, const void *arguments)
-{
-	const struct arguments *a = arguments;
-
-	return d->ops->turn(d, out, a->in, a->n);
-}
-
 static int run_mix(struct dev *d, void *out, const void *arguments)
 {
 	return d->ops->mix(d, out, &((const struct arguments *)arguments)->mix);
@@ -49,13 +42,6 @@ static void bytes(struct kcheck *k, uint64_t n, unsigned offset)
 	int8_balance_ref(want, n * n);
 	a.in = kcheck_put(k, in, n * n, 0);
 	snprintf(c.label, sizeof c.label, "balance %llu", (unsigned long long)(n * n));
-	kcheck_case(k, &c);
-
-	int8_turn_ref(want, in, n, 0, n);
-	a.in = kcheck_put(k, in, n * n, 0);
-	a.n = n;
-	c.run = run_turn;
-	snprintf(c.label, sizeof c.label, "turn %llu", (unsigned long long)n);
 	kcheck_case(k, &c);
 	free(in), free(want);
 }
