@@ -8,6 +8,9 @@ const char *const cpu_level_names[CPU_LEVELS] = { "ref", "avx2", "avx512" };
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Asked once: in a virtual machine cpuid goes to the host and takes 27 us. */
 static unsigned leaf7_ebx(void)
@@ -34,13 +37,14 @@ enum cpu_level cpu_level_best(void)
 	return CPU_AVX2;
 }
 
-/* CPUID's AMX-TILE and AMX-BF16, and that the system saves their registers (XCR0, bits 17 and 18) */
+/* CPUID's AMX-TILE, AMX-BF16 and AMX-INT8 (no CPU has one of the two alone), and that the system saves
+ * their registers (XCR0, bits 17 and 18) */
 static bool has_amx(void)
 {
 	unsigned a, b, c, d, low, high;
 
-	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 24 & 1) || !(d >> 22 & 1))
-		return false;
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 22 & 0xd) != 0xd)
+		return false;                                  /* bits 24, 22 and 25 */
 	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) /* OSXSAVE */
 		return false;
 	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -76,7 +80,30 @@ struct cpu_features cpu_features(enum cpu_level level)
 	}
 	return f;
 }
+
+static bool amx_permitted;
+
+static void ask_for_amx(void)
+{
+	enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+
+	amx_permitted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM,
+				XFEATURE_XTILEDATA) == 0;
+}
+
+bool cpu_amx_permitted(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, ask_for_amx);
+	return amx_permitted;
+}
 #else
+bool cpu_amx_permitted(void)
+{
+	return false;
+}
+
 enum cpu_level cpu_level_best(void)
 {
 	return CPU_REF;

@@ -15,7 +15,7 @@ enum cpu_level { CPU_REF, CPU_AVX2, CPU_AVX512, CPU_LEVELS };
 
 struct cpu_features {
 	bool sha, vnni, bf16;
-	bool amx; /* tiles and their bf16; the system may still refuse them */
+	bool amx; /* tiles, their bf16 and int8; the system may still refuse them: cpu_amx_permitted */
 };
 
 KERNELS_BEGIN
@@ -31,6 +31,10 @@ int cpu_level_chosen(enum cpu_level *level);
 
 /* What the CPU has beyond a level; nothing below AVX2, vnni and bf16 only at AVX-512. */
 struct cpu_features cpu_features(enum cpu_level level);
+
+/* Whether this process may use tiles: the system gives the memory for their registers only to who asks
+ * (Linux 5.16). Asked once; any thread; only where cpu_features has amx. */
+bool cpu_amx_permitted(void);
 
 KERNELS_END
 

@@ -3,10 +3,7 @@
 
 #if defined __x86_64__ && defined __linux__
 #include <immintrin.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define AMX __attribute__((target("amx-tile,amx-bf16,avx512f")))
 
@@ -15,24 +12,6 @@ struct tile_config {
 	uint16_t row_bytes[16];
 	uint8_t rows[16];
 } __attribute__((packed));
-
-/* The kernel gives the registers' memory only to who asks (Linux 5.16); no longer than once. */
-static bool permitted;
-
-static void ask(void)
-{
-	enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
-
-	permitted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
-}
-
-bool lm_amx_there(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, ask);
-	return permitted;
-}
 
 /* Tiles 0..3 are the quarters of C, 4 and 5 the halves of A, 6 and 7 the two panels. */
 AMX static void configure(uint64_t rows)

@@ -73,7 +73,8 @@ const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_as as)
 		return &lm_tiles_f32_avx2;
 	if (as == LM_AS_F32 || !has.bf16)
 		return &lm_tiles_f32_avx512;
-	return has.amx && lm_amx_there() ? &lm_tiles_bf16_amx : &lm_tiles_bf16_avx512bf16;
+	return has.amx && cpu_amx_permitted() ? &lm_tiles_bf16_amx :
+						&lm_tiles_bf16_avx512bf16;
 }
 #endif
 

@@ -37,8 +37,7 @@ LM_X86(avx512);
 LM_X86(avx512bf16);
 extern const struct lm_tiles lm_tiles_bf16_avx512bf16, lm_tiles_bf16_amx;
 
-/* AMX: whether the kernel lets us (asked once; the CPU must have it), and block products. */
-bool lm_amx_there(void);
+/* AMX: block products, once cpu_amx_permitted. */
 void lm_amx_begin(void);
 void lm_amx_end(void);
 void lm_amx_mul(float *c, const void *a, uint64_t lda, uint64_t rows, const void *b,

@@ -11,11 +11,15 @@
 
 struct peak {
 	const char *instruction; /* "vfmadd231ps zmm" */
-	void (*run)(uint64_t steps);
+	/* Returns how many multiply-adds the sums have counted, so that what is claimed can be held against what was
+	 * done: exact up to 500,000 steps. */
+	double (*run)(uint64_t steps);
 	uint64_t operations; /* of a step; a multiply-add is two for each of its pairs */
+	unsigned cycles; /* that a step takes on the CPUs that we know: to choose steps */
 };
 
-/* For f32, bf16 or int8 at a level of this CPU; NULL: it has no instruction for it. */
+/* For f32, bf16 or int8 at a level of this CPU, tiles where they may be used; NULL: it has no
+ * instruction for it. */
 const struct peak *peak_of(enum product_type type, enum cpu_level level);
 
 #endif

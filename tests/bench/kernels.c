@@ -149,18 +149,19 @@ static void bare_run(const struct bare *b)
 
 /* --- nothing but multiply-add ---------------------------------------------------------------- */
 
-#define PEAK_STEPS (1 << 23)
+#define PEAK_CYCLES 100000000
 
 /* operations a second of all cores */
 static double peak(enum product_type type)
 {
 	const struct peak *loop = peak_of(type, CPU_AVX512);
+	uint64_t steps = PEAK_CYCLES / loop->cycles;
 	int64_t from = worked_ns();
 
 #pragma omp parallel
-	loop->run(PEAK_STEPS);
+	loop->run(steps);
 	/* operations of the team over the time of one of it */
-	return (double)loop->operations * PEAK_STEPS * team() * team() * 1e9 /
+	return (double)loop->operations * (double)steps * team() * team() * 1e9 /
 		(double)(worked_ns() - from);
 }
 
