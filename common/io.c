@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +115,65 @@ static int check_replaceable(const char *path)
 	return err_set(EX_CANTCREAT, "cannot create '%s': not a regular file", path);
 }
 
+/* --- what a signal removes ---------------------------------------------------------------------- */
+
+/* A name to remove. Whoever takes it out of `path` owns it: the thread that writes the file, or a handler on any thread. Places are
+ * used again and never freed, so that the handler may walk the list at any instant. */
+struct io_beside {
+	_Atomic(char *) path;
+	struct io_beside *next;
+};
+
+static _Atomic(struct io_beside *) besides;
+static pid_t watcher; /* a child has the list too, and the files are not its own */
+
+static struct io_beside *beside_add(const char *path)
+{
+	struct io_beside *b;
+	char *name = xstrdup(path), *none = NULL;
+
+	for (b = besides; b; b = b->next, none = NULL)
+		if (atomic_compare_exchange_strong(&b->path, &none, name))
+			return b;
+	b = xcalloc(1, sizeof *b);
+	b->path = name;
+	b->next = besides;
+	while (!atomic_compare_exchange_weak(&besides, &b->next, b))
+		;
+	return b;
+}
+
+static void beside_forget(struct io_beside *b)
+{
+	free(atomic_exchange(&b->path, NULL));
+}
+
+void io_end_by_signal(int number)
+{
+	if (getpid() == watcher)
+		for (struct io_beside *b = besides; b; b = b->next) {
+			char *path = atomic_exchange(&b->path, NULL);
+
+			if (path)
+				unlink(path);
+		}
+	signal(number, SIG_DFL);
+	raise(number); /* comes when the handler returns */
+}
+
+void io_watch_signals(void)
+{
+	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+	struct sigaction a = { .sa_handler = io_end_by_signal }, old;
+
+	watcher = getpid();
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+			sigaction(numbers[i], &a, NULL);
+}
+
+/* --- whole files, out --------------------------------------------------------------------------- */
+
 int io_part_open(struct io_part *p, const char *path, mode_t mode)
 {
 	struct buf temporary = BUF_INIT;
@@ -128,6 +189,7 @@ int io_part_open(struct io_part *p, const char *path, mode_t mode)
 		return -1;
 	}
 	p->path = xstrdup(path);
+	p->beside = beside_add(temporary.data);
 	p->temporary = buf_take(&temporary);
 	if (fchmod(p->fd, mode) < 0) {
 		err_sys(EX_IOERR, "cannot write '%s'", path);
@@ -145,15 +207,32 @@ int io_part_write(struct io_part *p, const void *data, size_t len)
 	return 0;
 }
 
-/* Flush, and give the file its name. */
-static int part_finish(struct io_part *p, bool may_exist)
+int io_part_flush(struct io_part *p)
 {
 	int rc = fsync(p->fd);
 
 	if (close(p->fd) < 0)
 		rc = -1;
+	p->fd = -1;
+	return rc < 0 ? err_sys(EX_IOERR, "cannot write '%s'", p->path) : 0;
+}
+
+static void part_release(struct io_part *p)
+{
+	if (p->beside)
+		beside_forget(p->beside);
+	free(p->path);
+	free(p->temporary);
+	*p = (struct io_part){ 0 };
+}
+
+/* Flush, and give the file its name. */
+static int part_finish(struct io_part *p, bool may_exist)
+{
+	int rc = p->fd < 0 ? 0 : io_part_flush(p);
+
 	if (rc < 0) {
-		err_sys(EX_IOERR, "cannot write '%s'", p->path);
+		/* said */
 	} else if (may_exist ? rename(p->temporary, p->path) < 0 :
 			       link(p->temporary, p->path) < 0) {
 		/* link() fails where the name is taken, rename() would replace it */
@@ -166,9 +245,7 @@ static int part_finish(struct io_part *p, bool may_exist)
 	}
 	if (rc < 0 || !may_exist)
 		unlink(p->temporary);
-	free(p->path);
-	free(p->temporary);
-	*p = (struct io_part){ 0 };
+	part_release(p);
 	return rc;
 }
 
@@ -180,12 +257,11 @@ int io_part_close(struct io_part *p)
 void io_part_drop(struct io_part *p)
 {
 	if (p->temporary) {
-		close(p->fd);
+		if (p->fd >= 0)
+			close(p->fd);
 		unlink(p->temporary);
 	}
-	free(p->path);
-	free(p->temporary);
-	*p = (struct io_part){ 0 };
+	part_release(p);
 }
 
 static int write_beside(const char *path, const void *data, size_t len, mode_t mode,

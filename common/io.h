@@ -26,13 +26,23 @@ int io_create(const char *path, const void *data, size_t len, mode_t mode);
  * until io_part_close. The state of zeros is releasable. */
 struct io_part {
 	char *path, *temporary;
-	int fd;
-	uint64_t written; /* bytes so far */
+	struct io_beside *beside; /* removes it at a signal */
+	int fd;                   /* -1: flushed */
+	uint64_t written;         /* bytes so far */
 };
 int io_part_open(struct io_part *p, const char *path, mode_t mode);
 int io_part_write(struct io_part *p, const void *data, size_t len);
+/* All that was written is on the disk, and only io_part_close is to come: of several files that belong together none appears before
+ * there is room for all. Returns 0, or -1 (74). */
+int io_part_flush(struct io_part *p);
 int io_part_close(struct io_part *p); /* failed or not, p is empty afterwards */
 void io_part_drop(struct io_part *p); /* forget what was written; also when closed */
+
+/* A signal that ends the process by default (SIGTERM, SIGINT, SIGHUP, SIGQUIT; not where it is ignored) first removes the files that
+ * are still beside their targets, in this process and not in its children. Once, from main. */
+void io_watch_signals(void);
+/* The same as a handler: for who has one of their own, and then wants to end the process after all. */
+void io_end_by_signal(int number);
 
 /* Make directory path and its parents with permissions mode, less the umask: 0700 for what is secret, 0777 for what
  * others read. An existing one is fine and keeps its own. */

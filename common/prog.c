@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/complete.h"
 #include "common/err.h"
+#include "common/io.h"
 #include "common/json.h"
 #include "common/out.h"
 #include "common/schema.h"
@@ -313,6 +314,9 @@ int prog_main(const struct program *p, int argc, char **argv)
 	prog.name = p->name;
 	/* a reader that went away is an error of writing, not a silent death */
 	signal(SIGPIPE, SIG_IGN);
+	/* so is a limit on the size of files */
+	signal(SIGXFSZ, SIG_IGN);
+	io_watch_signals();
 	occupy_closed_streams();
 	find_log_form(argc, argv);
 	if (clock_check_env() < 0)

@@ -1,5 +1,4 @@
 /* run - measure this machine: rnp.bench records, one a test. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,7 +328,6 @@ static int run(int n, char **args)
 		return err_report();
 	if (!s.time_ms)
 		s.time_ms = s.quick ? TIME_QUICK_MS : TIME_MS;
-	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of writing */
 	add_entries(&all);
 	if (options.suite && strcmp(options.suite, suite_comm.name) == 0)
 		out_columns(

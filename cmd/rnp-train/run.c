@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/hw.h"
+#include "common/io.h"
 #include "common/json.h"
 #include "common/mem.h"
 #include "common/out.h"
@@ -223,7 +224,7 @@ static void on_signal(int number)
 {
 	stopped = number;
 	if (launch.rank < 0)
-		signal(number, SIG_DFL);
+		signal(number, io_end_by_signal);
 }
 
 static void watch_signals(void)

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/test.h"
@@ -106,6 +108,76 @@ static void check_full(void)
 	buf_release(&text);
 }
 
+/* what a child does that a signal ends while it writes two files */
+static void write_until(int number, bool watched, bool ignored)
+{
+	struct io_part whole, part;
+
+	signal(number, ignored ? SIG_IGN : SIG_DFL);
+	if (watched)
+		io_watch_signals();
+	if (io_part_open(&whole, in_dir("whole"), 0600) < 0 ||
+		io_part_close(&whole) < 0 ||
+		io_part_open(&whole, in_dir("flushed"), 0600) < 0 ||
+		io_part_flush(&whole) < 0 ||
+		io_part_open(&part, in_dir("part"), 0600) < 0 ||
+		io_part_write(&part, "x", 1) < 0)
+		_exit(1);
+	raise(number);
+	io_part_drop(&whole);
+	io_part_drop(&part);
+	_exit(2);
+}
+
+static int end_of_child(int number, bool watched, bool ignored)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		write_until(number, watched, ignored);
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+	return status;
+}
+
+/* A signal leaves whole files alone, and nothing beside them. */
+static void check_signals(void)
+{
+	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
+	int before = entries(), status;
+
+	for (size_t i = 0; i < 3; i++) {
+		status = end_of_child(numbers[i], true, false);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == numbers[i]);
+		CHECK_I64(before + 1, entries());
+		CHECK(unlink(in_dir("whole")) == 0);
+	}
+	/* nohup */
+	status = end_of_child(SIGHUP, true, true);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+	CHECK(unlink(in_dir("whole")) == 0);
+	CHECK_I64(before, entries());
+	/* and that it is the handler that does it */
+	CHECK(WIFSIGNALED(end_of_child(SIGTERM, false, false)));
+	CHECK_I64(before + 3, entries());
+}
+
+/* Several files that appear when there is room for all. */
+static void check_flush(void)
+{
+	struct io_part p, gone = { 0 };
+
+	CHECK(io_part_open(&p, in_dir("late"), 0600) == 0);
+	CHECK(io_part_write(&p, "abc", 3) == 0 && io_part_flush(&p) == 0);
+	CHECK(access(in_dir("late"), F_OK) < 0);
+	CHECK(io_part_close(&p) == 0);
+	CHECK(access(in_dir("late"), F_OK) == 0);
+	CHECK(io_part_open(&p, in_dir("never"), 0600) == 0 && io_part_flush(&p) == 0);
+	io_part_drop(&p);
+	io_part_drop(&gone);
+	CHECK(access(in_dir("never"), F_OK) < 0);
+}
+
 static void check_write_all(void)
 {
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC), ends[2];
@@ -159,6 +231,8 @@ int main(void)
 	check_limits();
 	check_full();
 	check_write_all();
+	check_flush();
+	check_signals();
 	check_pipe();
 	check_dirs();
 	remove_dir();
