@@ -243,10 +243,7 @@ static int compress_all(struct compress *c, const char *path)
 
 static int run(int n, char **args)
 {
-	struct compress c = { .in = RAW_IN_INIT,
-		.old = RAW_IN_INIT,
-		.out = RAW_OUT_INIT,
-		.next = RAW_OUT_INIT };
+	struct compress c = { .in = RAW_IN_INIT, .old = RAW_IN_INIT };
 	int rc = compress_all(&c, n ? args[0] : NULL);
 
 	grad_encoder_free(c.e);

@@ -57,7 +57,7 @@ static int copy_batches(struct grad_decoder *r, struct raw_in *in, struct raw_ou
 static int run(int n, char **args)
 {
 	struct raw_in in = RAW_IN_INIT;
-	struct raw_out out = RAW_OUT_INIT;
+	struct raw_out out = { 0 };
 	struct grad_decoder *r = NULL;
 	struct dev d = DEV_INIT;
 	int rc = -1;

@@ -2,14 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/err.h"
-#include "common/io.h"
 
 int raw_open(struct raw_in *in, const char *path)
 {
@@ -65,52 +62,35 @@ void raw_close(struct raw_in *in)
 int raw_create(struct raw_out *out, const char *path)
 {
 	bool is_stdout = !path || strcmp(path, "-") == 0;
+	mode_t mask;
 
-	*out = (struct raw_out){ .fd = STDOUT_FILENO, .path = is_stdout ? NULL : path };
+	*out = (struct raw_out){ 0 };
 	if (is_stdout && isatty(STDOUT_FILENO))
 		return err_set(EX_USAGE, "what comes out is no text: send it to a file");
 	if (is_stdout)
 		return 0;
-	buf_addf(&out->beside, "%s.XXXXXX", path);
-	out->fd = mkostemp(out->beside.data, O_CLOEXEC);
-	if (out->fd < 0)
-		return err_sys(errno == EACCES || errno == EPERM ? EX_NOPERM :
-								   EX_CANTCREAT,
-			"cannot create '%s'", path);
-	return 0;
+	mask = umask(0);
+	umask(mask);
+	return io_part_open(&out->file, path, 0666 & ~mask);
 }
 
 int raw_write(void *ctx, const void *data, size_t len)
 {
 	struct raw_out *out = ctx;
 
-	if (io_write_all(out->fd, data, len) < 0)
-		return err_sys(EX_IOERR, "cannot write '%s'",
-			out->path ? out->path : "standard output");
+	if (out->file.path)
+		return io_part_write(&out->file, data, len);
+	if (io_write_all(STDOUT_FILENO, data, len) < 0)
+		return err_sys(EX_IOERR, "cannot write 'standard output'");
 	return 0;
 }
 
 int raw_finish(struct raw_out *out)
 {
-	mode_t mask;
-
-	if (!out->path)
-		return 0;
-	mask = umask(0);
-	umask(mask);
-	if (fchmod(out->fd, 0666 & ~mask) < 0 || fsync(out->fd) < 0 ||
-		rename(out->beside.data, out->path) < 0)
-		return err_sys(EX_IOERR, "cannot write '%s'", out->path);
-	buf_release(&out->beside);
-	return 0;
+	return out->file.path ? io_part_close(&out->file) : 0;
 }
 
 void raw_drop(struct raw_out *out)
 {
-	if (out->fd > STDOUT_FILENO)
-		close(out->fd);
-	if (out->beside.len)
-		unlink(out->beside.data);
-	buf_release(&out->beside);
-	out->fd = -1;
+	io_part_drop(&out->file);
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/buf.h"
+#include "common/io.h"
 
 struct raw_in {
 	int fd;
@@ -17,17 +17,12 @@ struct raw_in {
 	off_t start;
 };
 
+/* the state of zeros is standard output */
 struct raw_out {
-	int fd;
-	const char *path; /* NULL: standard output */
-	struct buf beside;
+	struct io_part file;
 };
 
 #define RAW_IN_INIT      \
-	{                \
-		.fd = -1 \
-	}
-#define RAW_OUT_INIT     \
 	{                \
 		.fd = -1 \
 	}
