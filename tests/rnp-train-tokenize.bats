@@ -184,3 +184,30 @@ vectors() {
 	(($(stat -c %s a) >= 1000000))
 	grep -q 'the' a
 }
+
+@test "tokenize: a full disk or a signal leaves nothing of a set" {
+	text
+	rnp-train tokenize --vocab 256 --out t text >/dev/null
+	# 64 KB: room for the tokenizer, not for the shards
+	for kib in 1 64; do
+		refused 74 "cannot write" bash -c "ulimit -f $kib; rnp-train tokenize --tokenizer t --out full text"
+		[ ! -e full ]
+	done
+	mkdir full
+	refused 74 "cannot write" bash -c "ulimit -f 64; rnp-train tokenize --tokenizer t --out full text"
+	[ -z "$(ls -A full)" ]
+	mkfifo pipe
+	rnp-train tokenize --tokenizer t --out killed text pipe >/dev/null 3>&- &
+	exec 9>pipe
+	for _ in $(seq 200); do
+		[ -n "$(ls -A killed 2>/dev/null)" ] && break
+		sleep 0.05
+	done
+	[ -n "$(ls -A killed)" ]
+	kill -TERM $!
+	local status=0
+	wait $! || status=$?
+	((status == 143))
+	exec 9>&-
+	[ -z "$(ls -A killed)" ]
+}

@@ -170,21 +170,17 @@ static int learn(struct lm_token **out, int n, char **files)
 /* --- shards ------------------------------------------------------------------------------- */
 
 /* The directory is complete by itself: the tokenizer lies beside the shards. */
-static int write_tokenizer(const struct lm_token *t, const char *dir)
+static int add_tokenizer(struct lm_shard_writer *w, const struct lm_token *t)
 {
-	struct buf path = BUF_INIT, text = BUF_INIT;
+	struct buf text = BUF_INIT;
 	int rc = lm_token_write_json(t, &text);
 
-	buf_addf(&path, "%s/tokenizer.json", dir);
 	if (rc == 0)
-		rc = io_replace(path.data, text.data, text.len, 0644);
-	buf_reset(&path);
+		rc = lm_shard_beside(w, "tokenizer.json", text.data, text.len);
 	buf_reset(&text);
-	buf_addf(&path, "%s/tokenizer_config.json", dir);
 	lm_token_write_config(t, &text);
 	if (rc == 0)
-		rc = io_replace(path.data, text.data, text.len, 0644);
-	buf_release(&path);
+		rc = lm_shard_beside(w, "tokenizer_config.json", text.data, text.len);
 	buf_release(&text);
 	return rc;
 }
@@ -247,7 +243,7 @@ static int write_shards(const struct lm_token *t, int n, char **files, int64_t l
 	for (int i = 0; i < n && rc == 0; i++)
 		rc = shard_file(w, t, files[i], &bytes);
 	if (rc == 0)
-		rc = write_tokenizer(t, options.out);
+		rc = add_tokenizer(w, t);
 	if (rc < 0) {
 		lm_shard_abandon(w);
 		return -1;

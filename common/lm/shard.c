@@ -247,7 +247,7 @@ int lm_shards_check(const struct lm_shards *set)
 /* --- writing ------------------------------------------------------------------------------ */
 
 struct part {
-	char *path; /* of the temporary file */
+	struct io_part file;
 	uint64_t count, before;
 	unsigned char digest[32];
 };
@@ -258,7 +258,10 @@ struct lm_shard_writer {
 	unsigned char tokenizer[32];
 	struct part *parts;
 	size_t n, cap;
-	int fd; /* of the last part; -1: closed */
+	struct io_part *others; /* files that go with the shards */
+	size_t n_others, cap_others;
+	bool made; /* the directory is of our making */
+	bool open; /* the last part is being written */
 	struct buf pending;
 	crypto_generichash_state state;
 	uint64_t count; /* of all */
@@ -279,6 +282,7 @@ int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab
 	const unsigned char tokenizer[32])
 {
 	struct lm_shard_writer *w;
+	bool made = access(dir, F_OK) < 0;
 	int there;
 
 	*out = NULL;
@@ -297,7 +301,7 @@ int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab
 	w->dir = xstrdup(dir);
 	w->vocab = vocab;
 	w->id_bytes = vocab <= 65536 ? 2 : 4;
-	w->fd = -1;
+	w->made = made;
 	if (tokenizer)
 		memcpy(w->tokenizer, tokenizer, 32);
 	*out = w;
@@ -309,17 +313,12 @@ static struct part *last_part(struct lm_shard_writer *w)
 	return &w->parts[w->n - 1];
 }
 
-static int fail_write(const struct lm_shard_writer *w)
-{
-	return err_sys(EX_IOERR, "cannot write token shards in '%s'", w->dir);
-}
-
 static int flush(struct lm_shard_writer *w)
 {
 	crypto_generichash_update(&w->state, (const unsigned char *)buf_text(&w->pending),
 		w->pending.len);
-	if (io_write_all(w->fd, buf_text(&w->pending), w->pending.len) < 0)
-		return fail_write(w);
+	if (io_part_write(&last_part(w)->file, buf_text(&w->pending), w->pending.len) < 0)
+		return -1;
 	buf_reset(&w->pending);
 	return 0;
 }
@@ -327,29 +326,29 @@ static int flush(struct lm_shard_writer *w)
 static int part_open(struct lm_shard_writer *w)
 {
 	static const char header[LM_SHARD_HEADER_BYTES];
+	struct part part = { .before = w->count };
 	struct buf path = BUF_INIT;
+	int rc;
 
-	buf_addf(&path, "%s/.%05zu.XXXXXX", w->dir, w->n);
-	w->fd = mkostemp(path.data, O_CLOEXEC);
-	if (w->fd < 0) {
-		buf_release(&path);
-		return err_sys(0, "cannot create a token shard in '%s'", w->dir);
-	}
+	buf_addf(&path, "%s/%05zu" LM_SHARD_SUFFIX, w->dir, w->n);
+	rc = io_part_open(&part.file, path.data, 0644);
+	buf_release(&path);
+	if (rc < 0)
+		return -1;
 	w->parts = xgrow(w->parts, &w->cap, w->n + 1, sizeof *w->parts);
-	w->parts[w->n++] = (struct part){ .path = buf_take(&path), .before = w->count };
+	w->parts[w->n++] = part;
+	w->open = true;
 	crypto_generichash_init(&w->state, NULL, 0, 32);
-	if (fchmod(w->fd, 0644) < 0 || io_write_all(w->fd, header, sizeof header) < 0)
-		return fail_write(w);
-	return 0;
+	return io_part_write(&last_part(w)->file, header, sizeof header);
 }
 
 static int part_close(struct lm_shard_writer *w)
 {
-	int fd = w->fd, rc = flush(w);
-
+	w->open = false;
+	if (flush(w) < 0)
+		return -1;
 	crypto_generichash_final(&w->state, last_part(w)->digest, 32);
-	w->fd = -1;
-	return close(fd) < 0 && rc == 0 ? fail_write(w) : rc;
+	return io_part_flush(&last_part(w)->file);
 }
 
 int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n)
@@ -359,7 +358,7 @@ int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n)
 			return err_set(EX_DATAERR,
 				"id %u is not below the vocabulary of %u", ids[i],
 				w->vocab);
-		if (w->fd < 0 && part_open(w) < 0)
+		if (!w->open && part_open(w) < 0)
 			return -1;
 		if (w->pending.cap - w->pending.len <= 4)
 			buf_reserve(&w->pending, FLUSH_BYTES);
@@ -375,13 +374,32 @@ int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n)
 	return 0;
 }
 
+int lm_shard_beside(struct lm_shard_writer *w, const char *name, const void *data,
+	size_t len)
+{
+	struct io_part file;
+	struct buf path = BUF_INIT;
+	int rc;
+
+	buf_addf(&path, "%s/%s", w->dir, name);
+	rc = io_part_open(&file, path.data, 0644);
+	buf_release(&path);
+	if (rc < 0)
+		return -1;
+	w->others = xgrow(w->others, &w->cap_others, w->n_others + 1, sizeof *w->others);
+	w->others[w->n_others++] = file;
+	if (io_part_write(&w->others[w->n_others - 1], data, len) < 0)
+		return -1;
+	return io_part_flush(&w->others[w->n_others - 1]);
+}
+
 /* The header, once it is known how many shards there are. */
 static int part_finish(const struct lm_shard_writer *w, const struct part *p,
 	uint32_t number)
 {
 	unsigned char h[LM_SHARD_HEADER_BYTES] = MAGIC;
 	uint32_t of = (uint32_t)w->n;
-	int fd = open(p->path, O_WRONLY | O_CLOEXEC), rc = -1;
+	int fd = open(p->file.temporary, O_WRONLY | O_CLOEXEC), rc = -1;
 
 	memcpy(h + 8, &w->id_bytes, 4);
 	memcpy(h + 12, &w->vocab, 4);
@@ -394,29 +412,21 @@ static int part_finish(const struct lm_shard_writer *w, const struct part *p,
 	if (fd >= 0 && pwrite(fd, h, sizeof h, 0) == (ssize_t)sizeof h && fsync(fd) == 0)
 		rc = 0;
 	if (rc < 0)
-		fail_write(w);
+		err_sys(EX_IOERR, "cannot write '%s'", p->file.path);
 	if (fd >= 0)
 		close(fd);
 	return rc;
 }
 
-static int rename_parts(const struct lm_shard_writer *w)
+/* All is on the disk: the shards get their names last, for they say that the set is whole. */
+static int give_names(struct lm_shard_writer *w)
 {
-	int rc = 0, fd;
+	int rc = 0;
 
-	for (size_t i = 0; i < w->n && rc == 0; i++) {
-		struct buf name = BUF_INIT;
-
-		buf_addf(&name, "%s/%05zu" LM_SHARD_SUFFIX, w->dir, i);
-		if (rename(w->parts[i].path, name.data) < 0)
-			rc = fail_write(w);
-		buf_release(&name);
-	}
-	fd = open(w->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (rc == 0 && (fd < 0 || (fsync(fd) < 0 && errno != EINVAL)))
-		rc = fail_write(w);
-	if (fd >= 0)
-		close(fd);
+	for (size_t i = 0; i < w->n_others && rc == 0; i++)
+		rc = io_part_close(&w->others[i]);
+	for (size_t i = 0; i < w->n && rc == 0; i++)
+		rc = io_part_close(&w->parts[i].file);
 	return rc;
 }
 
@@ -427,12 +437,12 @@ int lm_shard_end(struct lm_shard_writer *w, uint64_t *count, uint32_t *shards)
 	/* a text of no tokens is a set of one empty shard */
 	if (!w->n)
 		rc = part_open(w);
-	if (rc == 0 && w->fd >= 0)
+	if (rc == 0 && w->open)
 		rc = part_close(w);
 	for (size_t i = 0; i < w->n && rc == 0; i++)
 		rc = part_finish(w, &w->parts[i], (uint32_t)i);
 	if (rc == 0)
-		rc = rename_parts(w);
+		rc = give_names(w);
 	*count = w->count;
 	if (shards)
 		*shards = (uint32_t)w->n;
@@ -444,12 +454,14 @@ void lm_shard_abandon(struct lm_shard_writer *w)
 {
 	if (!w)
 		return;
-	if (w->fd >= 0)
-		close(w->fd);
-	for (size_t i = 0; i < w->n; i++) {
-		unlink(w->parts[i].path); /* gone already where it has its name */
-		free(w->parts[i].path);
-	}
+	/* those that have their names are no parts any more */
+	for (size_t i = 0; i < w->n_others; i++)
+		io_part_drop(&w->others[i]);
+	for (size_t i = 0; i < w->n; i++)
+		io_part_drop(&w->parts[i].file);
+	if (w->made)
+		rmdir(w->dir); /* if nothing is in it */
+	free(w->others);
 	free(w->parts);
 	buf_release(&w->pending);
 	free(w->dir);

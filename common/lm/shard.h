@@ -62,8 +62,13 @@ int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab
 /* Append ids. Returns 0, or -1 with err_set(): 65 not in the vocabulary, 74. */
 int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n);
 
-/* Give the shards their names. *count and *shards (may be NULL): what was written. Frees w, as lm_shard_abandon does, which removes
- * what was written. Returns 0, or -1 with err_set(): 74. */
+/* Put a file of its own into the directory, as part of the set: it gets its name with the shards, instead of one that is there. Returns 0,
+ * or -1 with err_set(): 73, 74, 77. */
+int lm_shard_beside(struct lm_shard_writer *w, const char *name, const void *data,
+	size_t len);
+
+/* Give the shards their names, when all is on the disk. *count and *shards (may be NULL): what was written. Frees w, as lm_shard_abandon
+ * does, which removes what was written, and the directory where begin made it. Returns 0, or -1 with err_set(): 74. */
 int lm_shard_end(struct lm_shard_writer *w, uint64_t *count, uint32_t *shards);
 void lm_shard_abandon(struct lm_shard_writer *w); /* NULL is fine */
 
