@@ -249,7 +249,21 @@ int opt_preset(const struct command *c, const char *name, const char *value)
 				value ? "'%.40s' is true or false" :
 					"'%.40s' needs a value",
 			name);
-	return last_seen >> (o - c->opts) & 1 ? 0 : apply(&p, o, value);
+	if (last_seen >> (o - c->opts) & 1)
+		return 0;
+	if (apply(&p, o, value) < 0)
+		return -1;
+	last_seen |= p.seen;
+	return 0;
+}
+
+bool opt_given(const struct command *c, const char *name)
+{
+	const struct opt *o = find_in(c->opts, name, strlen(name), 0);
+
+	if (!o)
+		bug("there is no option --%s", name);
+	return last_seen >> (o - c->opts) & 1;
 }
 
 static void usage_option(struct buf *out, const struct opt *o)

@@ -66,6 +66,9 @@ int opt_parse(const struct command *c, const struct opt *common, int argc, char 
  * borrowed like an argument. Returns 0, or -1 with err_set(EX_USAGE): there is no such option, or no such value. */
 int opt_preset(const struct command *c, const char *name, const char *value);
 
+/* Whether the last opt_parse met the option of c, or opt_preset set it since. */
+bool opt_given(const struct command *c, const char *name);
+
 /* "usage: rnp-price floor --costs F [--explain] [file]\n" */
 void opt_usage(struct buf *out, const char *program, const struct command *c);
 

@@ -22,6 +22,21 @@ setup_file() {
 
 train() { rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 "$@"; }
 
+# checkpoint DIR CODE: change the metadata of the checkpoint, the dict meta
+checkpoint() {
+	python3 - "$1/checkpoint.safetensors" "$2" <<-'END'
+		import json, struct, sys
+		data = open(sys.argv[1], "rb").read()
+		n, = struct.unpack("<Q", data[:8])
+		head = json.loads(data[8:8 + n])
+		meta = head["__metadata__"]
+		exec(sys.argv[2])
+		text = json.dumps(head, separators=(",", ":")).encode()
+		text += b" " * (-len(text) % 8)
+		open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n:])
+	END
+}
+
 # the file itself, so that one bit is noticed
 sum() { sha256sum <"$1/model.safetensors"; }
 
@@ -74,6 +89,35 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
 }
 
+@test "run: a resumed run goes on with what it began with, and refuses other options" {
+	local r=$BATS_TEST_TMPDIR/r o
+	rnp-train run --model "$DIR/model" --data "$DIR/tok" --out "$BATS_TEST_TMPDIR/whole" --steps 6 --batch 6 --micro-batch 3 --length 24 --lr 2e-3 \
+		--lr-min 0.3 --warmup 2 --weight-decay 0.2 --beta1 0.8 --beta2 0.9 --clip 0.5 --seed 3 --precision f32 >/dev/null
+	rnp-train run --model "$DIR/model" --data "$DIR/tok" --out "$r" --steps 6 --batch 6 --micro-batch 3 --length 24 --lr 2e-3 --time 1ms \
+		--lr-min 0.3 --warmup 2 --weight-decay 0.2 --beta1 0.8 --beta2 0.9 --clip 0.5 --seed 3 --precision f32 | tail -n 1 >"$BATS_TEST_TMPDIR/first"
+	jq -e '.steps < 6' "$BATS_TEST_TMPDIR/first"
+	resume() { rnp-train run --model "$DIR/model" --data "$DIR/tok" --out "$r" --resume "$@"; }
+	before=$(sha256sum "$r"/*)
+	for o in "batch 6 5" "micro-batch 3 2" "length 24 32" "lr 0.002 0.003" "lr-min 0.3 0" "warmup 2 3" "weight-decay 0.2 0" "beta1 0.8 0.9" \
+		"beta2 0.9 0.95" "clip 0.5 1" "seed 3 4" "precision f32 bf16"; do
+		read -r name was other <<<"$o"
+		refused 64 "--$name $was, not $other" resume --steps 6 --"$name" "$other"
+	done
+	echo '{"batch": 4}' >"$BATS_TEST_TMPDIR/c.json"
+	refused 64 "--batch 6, not 4" resume --steps 6 --config "$BATS_TEST_TMPDIR/c.json"
+	[ "$(sha256sum "$r"/*)" = "$before" ]
+	# what is not given is as it was, the end of the run too; the same value in other words is no other
+	resume --time 1h --lr 20e-4 --every 2 --save-every 2 --plot "$BATS_TEST_TMPDIR/p.svg" >"$BATS_TEST_TMPDIR/second"
+	jq -se '.[-1].ended == "steps" and .[-1].steps == 6' "$BATS_TEST_TMPDIR/second"
+	cmp "$BATS_TEST_TMPDIR/whole/checkpoint.safetensors" "$r/checkpoint.safetensors"
+	resume --steps 7 | jq -se '.[-1].steps == 7'
+	for o in 'meta["option.batch"] = "0"' 'meta["option.lr"] = "-1"' 'meta["option.precision"] = "f64"' 'meta["option.ranks"] = "x"'; do
+		cp "$BATS_TEST_TMPDIR/whole/checkpoint.safetensors" "$r"
+		checkpoint "$r" "$o"
+		refused 65 checkpoint.safetensors resume --steps 9
+	done
+}
+
 @test "run: a checkpoint that is there is not overwritten without a word" {
 	train --out "$BATS_TEST_TMPDIR/r" --steps 1 >/dev/null
 	run -73 train --out "$BATS_TEST_TMPDIR/r" --steps 1
@@ -94,9 +138,9 @@ sum() { sha256sum <"$1/model.safetensors"; }
 }
 
 @test "run: a loss that is not finite ends it, and keeps the last checkpoint" {
-	train --out "$BATS_TEST_TMPDIR/r" --steps 2 --save-every 1 >/dev/null
+	train --out "$BATS_TEST_TMPDIR/r" --steps 1 --lr 1e30 --clip 0 --warmup 0 >/dev/null
 	before=$(sha256sum <"$BATS_TEST_TMPDIR/r/checkpoint.safetensors")
-	run -65 train --out "$BATS_TEST_TMPDIR/r" --steps 50 --resume --lr 1e30 --clip 0 --warmup 0 --save-every 1000
+	run -65 train --out "$BATS_TEST_TMPDIR/r" --steps 50 --resume --save-every 1000
 	[[ "$output" == *"step "*"not finite"* ]]
 	[ "$(sha256sum <"$BATS_TEST_TMPDIR/r/checkpoint.safetensors")" = "$before" ]
 }
@@ -111,6 +155,7 @@ sum() { sha256sum <"$1/model.safetensors"; }
 
 @test "run: parameters that are not finite are not saved" {
 	train --out "$BATS_TEST_TMPDIR/r" --steps 1 >/dev/null
+	checkpoint "$BATS_TEST_TMPDIR/r" 'for k in [k for k in meta if k.startswith("option.")]: del meta[k]'
 	before=$(cat "$BATS_TEST_TMPDIR/r/"*.safetensors | sha256sum)
 	# the step is taken with a gradient that is finite
 	refused 65 "step 2: a parameter is not finite" train --out "$BATS_TEST_TMPDIR/r" --steps 2 --resume --lr 1e39 --warmup 0

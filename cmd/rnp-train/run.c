@@ -566,6 +566,11 @@ static int check_given(void)
 	return 0;
 }
 
+static bool given(const char *option)
+{
+	return opt_given(&command_run, option);
+}
+
 /* A rank that failed alone leaves others in a sum that never ends, and a farewell would wait for them: mpirun, or the process that
  * started it, ends them when it sees this process go without one, and exits with its code. Records are flushed one by one. */
 __attribute__((noreturn)) static void leave_ranks(const struct session *s)
@@ -658,6 +663,7 @@ static int run(int nargs, char **args)
 
 	(void)nargs, (void)args;
 	options.s.wish = wish;
+	options.s.given = given;
 	if (rc == 0 && options.plan) {
 		rc = plan();
 	} else if (rc == 0 && launch.n > 1 && !options.mpi) {
@@ -678,9 +684,9 @@ const struct command command_run = {
 	.summary = "Train a model on this machine.",
 	.details =
 		"Writes one rnp.step record a step and one rnp.run record at the end. Model and checkpoint are in\n"
-		"--out, each whole at every instant; --resume goes on with the same bits. SIGTERM, SIGINT and SIGHUP\n"
-		"end the run after its step, with a checkpoint and exit status 0. Several ranks: mpirun -n 2 rnp-train run\n"
-		"--mpi ...; GPUs of this machine: --device cuda:all. Rank 0 alone writes.",
+		"--out, each whole at every instant; --resume goes on with the same options and bits. SIGTERM,\n"
+		"SIGINT and SIGHUP end the run after its step, with a checkpoint and exit status 0. Several ranks:\n"
+		"mpirun -n 2 rnp-train run --mpi ...; GPUs of this machine: --device cuda:all. Rank 0 alone writes.",
 	.columns =
 		"step,loss,validation_loss,tokens,tokens_per_s,utilisation_ppm,gradient_norm,learning_rate",
 	.opts = opts,

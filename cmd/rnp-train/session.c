@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "cmd/rnp-train/settings.h"
 #include "common/buf.h"
 #include "common/clock.h"
 #include "common/err.h"
@@ -45,6 +46,26 @@ static void data_digest(unsigned char out[32], const struct lm_shards *set)
 		crypto_generichash_update(&h, set->shards[i].digest,
 			sizeof set->shards[i].digest);
 	crypto_generichash_final(&h, out, 32);
+}
+
+/* A run goes on with what it began with. */
+static int take_settings(struct session *s)
+{
+	struct buf path = BUF_INIT;
+	struct lm_progress at;
+	json_t *kept = NULL;
+	int rc = 0;
+
+	if (!s->o.resume || !s->o.out)
+		return 0;
+	path_in(&path, s->o.out, SESSION_CHECKPOINT);
+	if (access(path.data, F_OK) == 0)
+		rc = lm_checkpoint_peek(path.data, &at, &kept);
+	if (kept)
+		rc = settings_resume(&s->o, s->size, kept, path.data);
+	json_decref(kept);
+	buf_release(&path);
+	return rc;
 }
 
 static int check_options(struct session *s)
@@ -178,7 +199,7 @@ int session_open(struct session *s, const struct session_options *o)
 		.last_loss = NAN,
 		.valid_loss = NAN };
 	if (lm_source_open(&s->source, o->model) < 0 || open_ranks(s) < 0 ||
-		check_options(s) < 0)
+		take_settings(s) < 0 || check_options(s) < 0)
 		return -1;
 	set_train_options(s);
 	if (lm_shards_open(&s->data, o->data) < 0 ||
@@ -195,7 +216,8 @@ int session_open(struct session *s, const struct session_options *o)
 			"%s: %llu tokens are no sequence of %lld and what follows it",
 			o->valid, (unsigned long long)s->valid.count,
 			(long long)s->o.length);
-	s->at = (struct lm_progress){ .seed = o->seed, .length = (uint32_t)s->o.length };
+	s->at = (struct lm_progress){ .seed = s->o.seed,
+		.length = (uint32_t)s->o.length };
 	data_digest(s->at.data, &s->data);
 	if (lm_order_init(&s->order, s->data.count, s->at.length, s->at.seed) < 0)
 		return err_add("%s", o->data);
@@ -529,6 +551,7 @@ int session_save(struct session *s)
 {
 	struct reading r = { .t = s->train, .tensor = -1 };
 	struct buf path = BUF_INIT;
+	json_t *kept;
 	struct lm_export e = { .config = *lm_train_config(s->train),
 		.read = read_parameter,
 		.ctx = &r };
@@ -541,8 +564,10 @@ int session_save(struct session *s)
 	e.token = s->token;
 	path_in(&path, s->o.out, SESSION_CHECKPOINT);
 	rc = lm_export_directory(s->o.out, &e, LM_F32);
+	kept = settings_of(&s->o, s->size);
 	if (rc == 0)
-		rc = lm_checkpoint_save(path.data, s->train, &s->at);
+		rc = lm_checkpoint_save(path.data, s->train, &s->at, kept);
+	json_decref(kept);
 	free(r.values);
 	buf_release(&path);
 	return rc;

@@ -31,6 +31,8 @@ struct session_options {
 	const char *const *devices;
 	int n_devices;
 	int ranks; /* without join, for a plan: how many would share the batch; 0: one */
+	/* Whether the person gave this option: what was not given a resumed run takes from its checkpoint. */
+	bool (*given)(const char *option);
 	/* Bits that end the run when one rank has them: why, of the caller's making. */
 	unsigned (*wish)(void);
 };

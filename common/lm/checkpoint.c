@@ -128,7 +128,8 @@ static int fill(void *ctx, uint64_t i, struct io_part *out)
 	return rc;
 }
 
-int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_progress *at)
+int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_progress *at,
+	const json_t *more)
 {
 	const struct lm_config *c = lm_train_config(t);
 	uint64_t n = STATES * (uint64_t)lm_layout_count(c);
@@ -138,6 +139,8 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 
 	for (uint64_t i = 0; i < n; i++)
 		describe(&tensors[i], c, i);
+	if (more)
+		json_object_update_missing(metadata, (json_t *)more);
 	rc = safetensors_write(path, tensors, n, metadata, fill, t);
 	json_decref(metadata);
 	free(tensors);
@@ -206,13 +209,14 @@ int lm_train_load(struct lm_train *t, const struct lm_source *s)
 	return rc;
 }
 
-int lm_checkpoint_peek(const char *path, struct lm_progress *at)
+int lm_checkpoint_peek(const char *path, struct lm_progress *at, json_t **texts)
 {
 	struct safetensors *s;
 	int rc = safetensors_open(&s, path);
 
 	if (rc == 0)
 		rc = read_numbers(s, path, at);
+	*texts = rc == 0 ? json_copy((json_t *)safetensors_metadata(s)) : NULL;
 	safetensors_close(s);
 	return rc;
 }

@@ -6,6 +6,8 @@
 #ifndef RNP_COMMON_LM_CHECKPOINT_H
 #define RNP_COMMON_LM_CHECKPOINT_H
 
+#include <jansson.h>
+
 #include "common/lm/source.h"
 #include "common/lm/train.h"
 
@@ -21,15 +23,16 @@ struct lm_progress {
 /* Begin with the parameters of a model, whose config must be t's: any type becomes f32. Returns 0, or -1 with err_set(). */
 int lm_train_load(struct lm_train *t, const struct lm_source *s);
 
-/* Returns 0, or -1 with err_set(): 73, 74, 77; the file that was there is then untouched. */
-int lm_checkpoint_save(const char *path, struct lm_train *t,
-	const struct lm_progress *at);
+/* more: further texts for the metadata, of the caller's making; borrowed, may be NULL. Returns 0, or -1 with err_set(): 73, 74, 77; the
+ * file that was there is then untouched. */
+int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_progress *at,
+	const json_t *more);
 
 /* Load parameters, AdamW's state and steps into t, whose config must be the same. Returns 0, or -1 with err_set(): 66 cannot be
  * opened, 65 no checkpoint of this model; t may then hold a part. */
 int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress *at);
 
-/* The numbers alone. */
-int lm_checkpoint_peek(const char *path, struct lm_progress *at);
+/* The numbers alone, and all texts of the metadata: to be json_decref'ed. */
+int lm_checkpoint_peek(const char *path, struct lm_progress *at, json_t **texts);
 
 #endif
