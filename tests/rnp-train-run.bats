@@ -22,18 +22,18 @@ setup_file() {
 
 train() { rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 "$@"; }
 
-# checkpoint DIR CODE: change the metadata of the checkpoint, the dict meta
+# checkpoint DIR CODE: change the checkpoint: its dicts head and meta, its bytes body
 checkpoint() {
 	python3 - "$1/checkpoint.safetensors" "$2" <<-'END'
 		import json, struct, sys
 		data = open(sys.argv[1], "rb").read()
 		n, = struct.unpack("<Q", data[:8])
 		head = json.loads(data[8:8 + n])
-		meta = head["__metadata__"]
+		meta, body = head["__metadata__"], bytearray(data[8 + n:])
 		exec(sys.argv[2])
 		text = json.dumps(head, separators=(",", ":")).encode()
 		text += b" " * (-len(text) % 8)
-		open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n:])
+		open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + body)
 	END
 }
 
@@ -160,6 +160,19 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	# the step is taken with a gradient that is finite
 	refused 65 "step 2: a parameter is not finite" train --out "$BATS_TEST_TMPDIR/r" --steps 2 --resume --lr 1e39 --warmup 0
 	[ "$(cat "$BATS_TEST_TMPDIR/r/"*.safetensors | sha256sum)" = "$before" ]
+}
+
+@test "run: a checkpoint with values that are not finite is refused" {
+	train --out "$BATS_TEST_TMPDIR/r" --steps 1 >/dev/null
+	cp "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" "$BATS_TEST_TMPDIR/good"
+	for case in "model.norm.weight inf finite" "adamw.m.model.norm.weight nan finite" "adamw.v.model.embed_tokens.weight -inf finite" \
+		"adamw.v.model.norm.weight -1e-9 negative"; do
+		read -r name value why <<<"$case"
+		cp "$BATS_TEST_TMPDIR/good" "$BATS_TEST_TMPDIR/r/checkpoint.safetensors"
+		checkpoint "$BATS_TEST_TMPDIR/r" "struct.pack_into('<f', body, head['$name']['data_offsets'][1] - 4, float('$value'))"
+		refused 65 "'$name' has a value that is" train --out "$BATS_TEST_TMPDIR/r" --steps 2 --resume
+		[[ $stderr == *"$why" ]]
+	done
 }
 
 @test "run: a place that cannot be written is known before the first step" {

@@ -1,6 +1,7 @@
 #include "common/lm/checkpoint.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,6 +148,20 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 	return rc;
 }
 
+/* A run from such numbers would fail at its first step, or worse later. AdamW takes the root of v. */
+static int check_values(const float *values, uint64_t n, enum lm_state what,
+	const char *path, const char *name)
+{
+	float least = what == LM_STATE_V ? 0 : -INFINITY;
+
+	for (uint64_t i = 0; i < n; i++)
+		if (!isfinite(values[i]) || values[i] < least)
+			return err_set(EX_DATAERR,
+				"%s: tensor '%s' has a value that is %s", path, name,
+				isfinite(values[i]) ? "negative" : "not finite");
+	return 0;
+}
+
 static int load_tensor(const struct safetensors *s, const char *path, struct lm_train *t,
 	uint64_t i)
 {
@@ -167,7 +182,9 @@ static int load_tensor(const struct safetensors *s, const char *path, struct lm_
 	/* a file's data need not be aligned */
 	values = xmalloc(want.count * sizeof *values);
 	memcpy(values, found->data, want.count * sizeof *values);
-	rc = lm_train_put(t, states[i / n].what, (uint32_t)(i % n), values);
+	rc = check_values(values, want.count, states[i / n].what, path, want.name);
+	if (rc == 0)
+		rc = lm_train_put(t, states[i / n].what, (uint32_t)(i % n), values);
 	free(values);
 	return rc;
 }

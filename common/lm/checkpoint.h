@@ -29,7 +29,7 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 	const json_t *more);
 
 /* Load parameters, AdamW's state and steps into t, whose config must be the same. Returns 0, or -1 with err_set(): 66 cannot be
- * opened, 65 no checkpoint of this model; t may then hold a part. */
+ * opened, 65 no checkpoint of this model, or a value that is not finite; t may then hold a part. */
 int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress *at);
 
 /* The numbers alone, and all texts of the metadata: to be json_decref'ed. */
