@@ -175,6 +175,26 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	done
 }
 
+@test "run: shards that were damaged since they were written are refused" {
+	local shard=$BATS_TEST_TMPDIR/tok/00000.tokens
+	cp -r "$DIR/tok" "$BATS_TEST_TMPDIR/tok"
+	# one bit of an id that stays within the vocabulary
+	python3 - "$shard" <<-'END'
+		import sys
+		data = bytearray(open(sys.argv[1], "rb").read())
+		data[128 + 2 * 5000] ^= 1
+		open(sys.argv[1], "wb").write(data)
+	END
+	damaged() { rnp-train run --model "$DIR/model" --batch 4 --length 32 --out "$BATS_TEST_TMPDIR/r" --steps 1 "$@"; }
+	refused 65 "tok: token shard 0: its digest" damaged --data "$BATS_TEST_TMPDIR/tok"
+	refused 65 "tok: token shard 0: its digest" damaged --data "$DIR/tok" --valid "$BATS_TEST_TMPDIR/tok"
+	refused 65 "tok: token shard 0: its digest" rnp-train eval --model "$DIR/model" --data "$BATS_TEST_TMPDIR/tok" --tokens 50
+	[ ! -e "$BATS_TEST_TMPDIR/r" ]
+	damaged --no-check --data "$BATS_TEST_TMPDIR/tok" >/dev/null
+	truncate -s -2 "$shard"
+	refused 65 "which is not" damaged --no-check --data "$BATS_TEST_TMPDIR/tok" --resume
+}
+
 @test "run: a place that cannot be written is known before the first step" {
 	: >"$BATS_TEST_TMPDIR/file"
 	for out in "$BATS_TEST_TMPDIR/file" "" /proc/rnp; do

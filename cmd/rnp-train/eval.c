@@ -94,8 +94,11 @@ static bool is_shards(const char *path)
 
 static int read_shards(struct evaluation *e)
 {
+	/* all of it is read anyway */
 	if (lm_shards_open(&e->shards, data) < 0)
 		return -1;
+	if (lm_shards_check(&e->shards, NULL, NULL) < 0)
+		return err_add("%s", data);
 	e->count = e->shards.count;
 	if (e->count > SIZE_MAX / 8)
 		return err_set(EX_DATAERR, "%s: too long", data);

@@ -24,7 +24,7 @@
 static struct {
 	struct session_options s;
 	const char *config, *plot;
-	bool plan, mpi;
+	bool plan, no_check, mpi;
 } options = { .s = { .batch = 8,
 		      .warmup = -1,
 		      .lr = 4e-4,
@@ -53,6 +53,10 @@ static const struct opt opts[] = {
 		.to = &options.s.data,
 		.metavar = "SHARDS",
 		.help = "token shards that tokenize wrote" },
+	{ .name = "no-check",
+		.kind = OPT_FLAG,
+		.to = &options.no_check,
+		.help = "do not read all of the data first, to find what was damaged" },
 	{ .name = "out",
 		.kind = OPT_TEXT,
 		.to = &options.s.out,
@@ -513,6 +517,30 @@ static int finish(struct journal *j, uint64_t saved, const char *why)
 	return rc < 0 ? -1 : write_end(j, why);
 }
 
+static void on_checked(void *bar, uint64_t bytes)
+{
+	progress_update(bar, (int64_t)bytes);
+}
+
+/* Days of training on a damaged disk cost more than a minute of reading. */
+static int check_data(const struct session *s)
+{
+	const struct lm_shards *sets[] = { &s->data, &s->valid };
+	const char *paths[] = { s->o.data, s->o.valid };
+	struct progress bar = { 0 };
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < 2; i++) {
+		if (s->rank == 0)
+			progress_start(&bar, "checking", "B",
+				(int64_t)lm_shards_bytes(sets[i]));
+		if (lm_shards_check(sets[i], on_checked, &bar) < 0)
+			rc = err_add("%s", paths[i]);
+		progress_end(&bar);
+	}
+	return rc;
+}
+
 static int train(struct journal *j)
 {
 	struct session *s = j->s;
@@ -619,6 +647,9 @@ static int run_rank(void)
 
 	choose_ranks(&options.s);
 	rc = session_open(&s, &options.s);
+	/* the ranks of one machine read the same files */
+	if (rc == 0 && !options.no_check && launch.rank <= 0)
+		rc = check_data(&s);
 	if (rc == 0)
 		rc = session_begin(&s);
 	if (rc == 0) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,7 +86,7 @@ static int open_one(struct lm_shards *set, size_t *cap, const char *path)
 		lm_map_close(&map);
 		return -1;
 	}
-	set->n++;
+	set->shards[set->n++].mapped = true;
 	return 0;
 }
 
@@ -196,6 +197,13 @@ static uint32_t copy(const struct lm_shard *s, uint64_t at, uint64_t n, uint32_t
 	return largest;
 }
 
+static int fail_id(const struct lm_shard *s)
+{
+	return err_set(EX_DATAERR,
+		"token shard %u has an id that is not below its vocabulary of %u",
+		s->number, s->vocab);
+}
+
 int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t *to)
 {
 	if (at > set->count || n > set->count - at)
@@ -211,9 +219,7 @@ int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t
 		}
 		take = n < s->count - at ? n : s->count - at;
 		if (copy(s, at, take, to) >= s->vocab)
-			return err_set(EX_DATAERR,
-				"token shard %u has an id that is not below its vocabulary of %u",
-				s->number, s->vocab);
+			return fail_id(s);
 		to += take;
 		n -= take;
 		at = 0;
@@ -221,26 +227,84 @@ int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t
 	return 0;
 }
 
-int lm_shards_check(const struct lm_shards *set)
+/* --- the whole of it ------------------------------------------------------------------------ */
+
+#define PIECE_IDS ((uint64_t)1 << 18)
+
+enum verdict { SOUND, BEYOND, OTHER };
+
+struct check {
+	lm_shards_tick_fn tick;
+	void *ctx;
+	uint64_t done; /* bytes of all */
+};
+
+/* One thread at a time draws; what is mapped need not stay in memory, or a look at the data would be the peak of a run. */
+static void checked(struct check *c, const struct lm_shard *s, uint64_t from,
+	uint64_t bytes)
 {
-	uint32_t *ids = xmalloc(65536 * sizeof *ids);
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = from / page * page;
+
+	if (s->mapped)
+		madvise((void *)(s->data + first), from - first + bytes, MADV_DONTNEED);
+#pragma omp critical(shards_check)
+	{
+		c->done += bytes;
+		if (c->tick)
+			c->tick(c->ctx, c->done);
+	}
+}
+
+static enum verdict check_one(const struct lm_shard *s, struct check *c)
+{
+	uint32_t *ids = xmalloc(PIECE_IDS * sizeof *ids);
+	enum verdict v = SOUND;
+	unsigned char digest[32];
+	crypto_generichash_state h;
+
+	crypto_generichash_init(&h, NULL, 0, sizeof digest);
+	for (uint64_t at = 0; at < s->count && v == SOUND; at += PIECE_IDS) {
+		uint64_t n = s->count - at < PIECE_IDS ? s->count - at : PIECE_IDS;
+		uint64_t from = LM_SHARD_HEADER_BYTES + at * s->id_bytes;
+
+		crypto_generichash_update(&h, s->data + from, n * s->id_bytes);
+		if (copy(s, at, n, ids) >= s->vocab)
+			v = BEYOND;
+		checked(c, s, from, n * s->id_bytes);
+	}
+	crypto_generichash_final(&h, digest, sizeof digest);
+	free(ids);
+	if (v == SOUND && memcmp(digest, s->digest, sizeof digest) != 0)
+		v = OTHER;
+	return v;
+}
+
+uint64_t lm_shards_bytes(const struct lm_shards *set)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < set->n; i++)
+		bytes += set->shards[i].count * set->shards[i].id_bytes;
+	return bytes;
+}
+
+int lm_shards_check(const struct lm_shards *set, lm_shards_tick_fn tick, void *ctx)
+{
+	enum verdict *verdicts = xcalloc(set->n, sizeof *verdicts);
+	struct check c = { .tick = tick, .ctx = ctx };
 	int rc = 0;
 
-	for (uint64_t at = 0; at < set->count && rc == 0; at += 65536)
-		rc = lm_shards_get(set, at,
-			set->count - at < 65536 ? set->count - at : 65536, ids);
-	for (uint32_t i = 0; i < set->n && rc == 0; i++) {
-		const struct lm_shard *s = &set->shards[i];
-		unsigned char digest[32];
-
-		crypto_generichash(digest, sizeof digest, s->data + LM_SHARD_HEADER_BYTES,
-			s->count * s->id_bytes, NULL, 0);
-		if (memcmp(digest, s->digest, sizeof digest) != 0)
+#pragma omp parallel for schedule(dynamic)
+	for (uint32_t i = 0; i < set->n; i++)
+		verdicts[i] = check_one(&set->shards[i], &c);
+	for (uint32_t i = 0; i < set->n && rc == 0; i++)
+		if (verdicts[i] == BEYOND)
+			rc = fail_id(&set->shards[i]);
+		else if (verdicts[i] == OTHER)
 			rc = err_set(EX_DATAERR,
 				"token shard %u: its digest is not that of its ids",
-				s->number);
-	}
-	free(ids);
+				set->shards[i].number);
+	free(verdicts);
 	return rc;
 }
 

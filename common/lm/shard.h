@@ -19,7 +19,8 @@
 #define LM_SHARD_IDS          (UINT64_C(32) << 20) /* in each shard but the last */
 
 struct lm_shard {
-	const unsigned char *data; /* the mapped file */
+	const unsigned char *data; /* of the file */
+	bool mapped;
 	uint64_t bytes;
 	uint64_t count, before;
 	uint32_t id_bytes, vocab, number, of;
@@ -47,8 +48,12 @@ void lm_shards_close(struct lm_shards *set); /* also of zeros */
  * vocabulary. */
 int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t *to);
 
-/* Read every id: digests and range. Returns 0, or -1 with err_set(EX_DATAERR). */
-int lm_shards_check(const struct lm_shards *set);
+uint64_t lm_shards_bytes(const struct lm_shards *set); /* of all ids */
+
+/* Read every id: digests and range, on the whole team. tick (may be NULL) hears of the bytes done so far, from one thread at a time. What
+ * was mapped does not stay in memory. Returns 0, or -1 with err_set(EX_DATAERR). */
+typedef void (*lm_shards_tick_fn)(void *ctx, uint64_t bytes);
+int lm_shards_check(const struct lm_shards *set, lm_shards_tick_fn tick, void *ctx);
 
 /* --- writing ------------------------------------------------------------------------------ */
 

@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	set.count = one.count;
 	set.vocab = one.vocab;
 	must(set.count <= size);
-	sound = lm_shards_check(&set) == 0;
+	sound = lm_shards_check(&set, NULL, NULL) == 0;
 	if (!sound)
 		refused();
 	ids = xmalloc((size_t)set.count * sizeof *ids);

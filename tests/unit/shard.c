@@ -46,7 +46,7 @@ static void check_round(const char *name, uint32_t vocab, uint32_t n)
 	CHECK(lm_shards_open(&set, path_of(name)) == 0);
 	CHECK_I64(vocab, set.vocab);
 	CHECK_I64(n, (int64_t)set.count);
-	CHECK(lm_shards_check(&set) == 0);
+	CHECK(lm_shards_check(&set, NULL, NULL) == 0);
 	CHECK(lm_shards_get(&set, 0, n, ids) == 0);
 	for (uint32_t i = 0; i < n; i++)
 		CHECK(ids[i] == i % vocab);
@@ -124,14 +124,14 @@ static void check_refused(void)
 	CHECK(lm_shards_open(&set, path_of("bad.tokens")) == 0);
 	CHECK_FAILS(EX_DATAERR, lm_shards_get(&set, 0, 4, ids));
 	CHECK(lm_shards_get(&set, 1, 3, ids) == 0);
-	CHECK_FAILS(EX_DATAERR, lm_shards_check(&set));
+	CHECK_FAILS(EX_DATAERR, lm_shards_check(&set, NULL, NULL));
 	lm_shards_close(&set);
 	/* ids that are others than were written */
 	id = 5;
 	memcpy(good.data + LM_SHARD_HEADER_BYTES, &id, 2);
 	CHECK(io_replace(path_of("bad.tokens"), good.data, good.len, 0644) == 0);
 	CHECK(lm_shards_open(&set, path_of("bad.tokens")) == 0);
-	CHECK_FAILS(EX_DATAERR, lm_shards_check(&set));
+	CHECK_FAILS(EX_DATAERR, lm_shards_check(&set, NULL, NULL));
 	lm_shards_close(&set);
 	buf_release(&good);
 	buf_release(&bad);
