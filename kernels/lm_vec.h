@@ -52,6 +52,15 @@ VEC_INLINE vec VEC(load)(const float *p)
 	return _mm256_loadu_ps(p);
 }
 
+/* LANES numbers from p, zeros from `left` on; nothing is read there. */
+VEC_INLINE vec VEC(load_some)(const float *p, uint64_t left)
+{
+	const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+	int n = left < LANES ? (int)left : LANES;
+
+	return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane));
+}
+
 VEC_INLINE void VEC(store)(float *p, vec x)
 {
 	_mm256_storeu_ps(p, x);
@@ -127,6 +136,13 @@ VEC_INLINE vec VEC(load)(const float *p)
 	return _mm512_loadu_ps(p);
 }
 
+VEC_INLINE vec VEC(load_some)(const float *p, uint64_t left)
+{
+	return _mm512_maskz_loadu_ps(left < LANES ? (__mmask16)((1u << left) - 1) :
+						    (__mmask16)0xffff,
+		p);
+}
+
 VEC_INLINE void VEC(store)(float *p, vec x)
 {
 	_mm512_storeu_ps(p, x);
@@ -177,6 +193,26 @@ VEC_INLINE vec VEC(round)(vec x)
 	return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 #endif
+
+/* The totals of four at once: where rows are short, sums across a vector are most of the work. */
+VEC_INLINE __m128 VEC(total4)(const vec sum[4])
+{
+#ifdef VEC_AVX2
+	__m256 a = sum[0], b = sum[1], c = sum[2], d = sum[3];
+#else
+	__m256 a = _mm256_add_ps(_mm512_castps512_ps256(sum[0]),
+		_mm512_extractf32x8_ps(sum[0], 1));
+	__m256 b = _mm256_add_ps(_mm512_castps512_ps256(sum[1]),
+		_mm512_extractf32x8_ps(sum[1], 1));
+	__m256 c = _mm256_add_ps(_mm512_castps512_ps256(sum[2]),
+		_mm512_extractf32x8_ps(sum[2], 1));
+	__m256 d = _mm256_add_ps(_mm512_castps512_ps256(sum[3]),
+		_mm512_extractf32x8_ps(sum[3], 1));
+#endif
+	__m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+
+	return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+}
 
 /* e^x to 3 u of itself for -87.3 <= x <= 88; below, that of -87.3, which is 2^-126; above, that of 88. Cody, Waite 1980: x = n ln 2 + r
  * with ln 2 in two parts, then a polynomial of r fitted by Remez. */
@@ -249,7 +285,9 @@ VEC_INLINE void VEC(put)(enum lm_as as, void *p, uint64_t i, uint64_t n, vec x)
 #define v_store      VEC(store)
 #define v_load_half  VEC(load_half)
 #define v_store_half VEC(store_half)
+#define v_load_some  VEC(load_some)
 #define v_total      VEC(total)
+#define v_total4     VEC(total4)
 #define v_most       VEC(most)
 #define v_exp        VEC(exp)
 #define v_get        VEC(get)
