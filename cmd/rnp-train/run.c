@@ -699,8 +699,10 @@ static int run(int nargs, char **args)
 		rc = plan();
 	} else if (rc == 0 && launch.n > 1 && !options.mpi) {
 		watch_signals();
-		if (launch_ranks(&launch, &code))
+		if (launch_ranks(&launch, &code)) {
+			io_watch_signals(); /* what this process writes */
 			rc = run_rank();
+		}
 	} else if (rc == 0) {
 		rc = run_rank();
 	}
