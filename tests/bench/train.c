@@ -1,10 +1,11 @@
 /* train - steps of the trainer: tokens a second, floating point operations a second by 6 per parameter and attention, and their share of
  * what the device's matrix product reaches in the same run; peak memory against the plan. Records on standard output.
  *
- * usage: train [--quick] [--f32] [--device D] [shape ...]
+ * usage: train [--quick | --ops] [--f32] [--device D] [shape ...]
  * Shapes are those of performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, parameters (its two matrices of a
  * GPT-2's hidden layer, 4 wide, against our three). --quick: one turn and tokens a second
- * alone, for scripts that alternate. `speed of a core` goes by processor time: others on the machine disturb it less, if threads that wait sleep
+ * alone, for scripts that alternate. --ops: where the processor time of a step goes, a line for each operation and shape: microseconds a
+ * step, their share, and Gop/s of products and attention. `speed of a core` goes by processor time: others on the machine disturb it less, if threads that wait sleep
  * (OMP_WAIT_POLICY=passive). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static const struct shape {
 
 static struct dev dev;
 static enum lm_as as = LM_AS_BF16;
-static bool quick;
+static bool quick, ops;
 
 static struct lm_config config_of(const struct shape *s)
 {
@@ -145,6 +146,127 @@ static double time_steps(struct lm_train *t, const uint32_t *tokens,
 	return (double)(now - from) / steps / 1e9;
 }
 
+/* --- operations, one by one --------------------------------------------------------------- */
+
+/* The device's table with a watch on every slot. */
+#define LINES_MOST 256
+
+static const struct lm_ops *inner;
+static struct line {
+	char name[64];
+	double flop;
+	int64_t ns;
+} lines[LINES_MOST];
+static int lines_used;
+
+static void count_op(const char *name, double flop, int64_t ns)
+{
+	int i = 0;
+
+	while (i < lines_used && strcmp(lines[i].name, name) != 0)
+		i++;
+	if (i == LINES_MOST)
+		return;
+	if (i == lines_used) {
+		lines[i] = (struct line){ 0 };
+		snprintf(lines[i].name, sizeof lines[i].name, "%s", name);
+		lines_used++;
+	}
+	lines[i].flop += flop;
+	lines[i].ns += ns;
+}
+
+static double attend_flop(const struct lm_attend *a)
+{
+	return 2.0 * (double)(a->batch * a->heads * a->head_dim) * (double)a->positions *
+		(double)a->positions;
+}
+
+#define WATCH(op, flop, format, ...)                                    \
+	static int watched_##op(struct dev *d, const struct lm_##op *x) \
+	{                                                               \
+		int64_t from = worked_ns();                             \
+		int rc = inner->op(d, x);                               \
+		char name[64];                                          \
+                                                                        \
+		snprintf(name, sizeof name, #op format, __VA_ARGS__);   \
+		count_op(name, flop, worked_ns() - from);               \
+		return rc;                                              \
+	}
+
+#define U(x) ((unsigned long long)(x))
+static const char *const forms[] = { "XWT", "XW", "XTX" };
+
+WATCH(gemm, 2.0 * (double)x->m * (double)x->n * (double)x->k, " %s %llu x %llu x %llu",
+	forms[x->form], U(x->m), U(x->n), U(x->k))
+WATCH(embed, 0, "%s", "")
+WATCH(embed_back, 0, "%s", "")
+WATCH(norm, 0, "%s", "")
+WATCH(norm_back, 0, "%s", "")
+WATCH(rotate, 0, "%s", "")
+WATCH(swiglu, 0, "%s", "")
+WATCH(swiglu_back, 0, "%s", "")
+WATCH(narrow, 0, "%s", "")
+WATCH(attend, attend_flop(x), "%s", "")
+WATCH(attend_back, 2.5 * attend_flop(&x->forward), "%s", "")
+WATCH(head, 6.0 * (double)x->rows * (double)x->dim * (double)x->vocab, "%s", "")
+WATCH(squares, 0, "%s", "")
+WATCH(adamw, 0, "%s", "")
+
+static int by_time(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+
+	return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+static void watch_steps(struct lm_train *t, const uint32_t *tokens,
+	const uint32_t *targets, const char *shape)
+{
+	enum { STEPS = 20 };
+	int64_t from, all;
+	struct lm_step step;
+
+	lines_used = 0;
+	from = worked_ns();
+	for (int i = 0; i < STEPS; i++)
+		must(lm_train_step(t, tokens, targets, 1e-4f, &step));
+	all = worked_ns() - from;
+	qsort(lines, (size_t)lines_used, sizeof *lines, by_time);
+	printf("%s: %.0f us a step of processor time\n", shape,
+		(double)all / STEPS / 1e3);
+	for (int i = 0; i < lines_used; i++) {
+		struct line *l = &lines[i];
+
+		printf("%10.0f us %5.1f %%", (double)l->ns / STEPS / 1e3,
+			100 * (double)l->ns / (double)all);
+		if (l->flop > 0)
+			printf(" %7.0f Gop/s", l->flop / (double)l->ns);
+		else
+			printf("%15s", "");
+		printf("  %s\n", l->name);
+	}
+}
+
+static void watch(struct dev *d)
+{
+	static struct lm_ops lm;
+	static struct dev_ops all;
+
+	inner = d->ops->lm;
+	lm = *inner;
+	lm.gemm = watched_gemm, lm.embed = watched_embed;
+	lm.embed_back = watched_embed_back, lm.norm = watched_norm;
+	lm.norm_back = watched_norm_back, lm.rotate = watched_rotate;
+	lm.swiglu = watched_swiglu, lm.swiglu_back = watched_swiglu_back;
+	lm.narrow = watched_narrow, lm.attend = watched_attend;
+	lm.attend_back = watched_attend_back, lm.head = watched_head;
+	lm.squares = watched_squares, lm.adamw = watched_adamw;
+	all = *d->ops;
+	all.lm = &lm;
+	d->ops = &all;
+}
+
 static void measure(const struct shape *s)
 {
 	struct lm_config c = config_of(s);
@@ -171,6 +293,10 @@ static void measure(const struct shape *s)
 	batch(tokens, targets, (uint64_t)rows, s->vocab);
 	time_steps(t, tokens, targets, &worked);
 	getrusage(RUSAGE_SELF, &after);
+	if (ops) {
+		watch_steps(t, tokens, targets, s->name);
+		rounds = 0;
+	}
 	for (int i = 0; i < rounds; i++) {
 		tokens_s[i] = rows / time_steps(t, tokens, targets, &worked);
 		worked_s[i] = rows / worked;
@@ -179,6 +305,8 @@ static void measure(const struct shape *s)
 	}
 	lm_train_close(t);
 	free(tokens), free(targets);
+	if (ops)
+		return;
 	snprintf(more, sizeof more,
 		",\"parameters\":%llu,\"peer_parameters\":%.0f,\"peak_bytes\":%ld",
 		(unsigned long long)lm_config_params(&c), s->peer_params,
@@ -210,6 +338,8 @@ int main(int argc, char **argv)
 	for (; i < argc && argv[i][0] == '-'; i++)
 		if (strcmp(argv[i], "--quick") == 0)
 			quick = true;
+		else if (strcmp(argv[i], "--ops") == 0)
+			ops = true;
 		else if (strcmp(argv[i], "--f32") == 0)
 			as = LM_AS_F32;
 		else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc)
@@ -220,6 +350,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "train: %s\n", dev.error);
 		return dev.code;
 	}
+	if (ops)
+		watch(&dev);
 	for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
 		bool wanted = i >= argc;
 
