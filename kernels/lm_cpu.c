@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "kernels/dev_cpu.h"
 #include "kernels/lm_fast.h"
@@ -87,11 +88,22 @@ static int threads(void)
 #endif
 }
 
+/* Half of a core's second cache. */
+static uint64_t block_bytes(void)
+{
+	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	uint64_t half = l2 > 0 ? (uint64_t)l2 / 2 : 0;
+
+	return half < LM_BLOCK_BYTES_MOST / 2 ? LM_BLOCK_BYTES_MOST / 2 :
+		half < LM_BLOCK_BYTES_MOST    ? half :
+						LM_BLOCK_BYTES_MOST;
+}
+
 static int cpu_prepare(struct dev *d, uint64_t *bytes)
 {
 	struct cpu *c = cpu_of(d);
 	int n = c->lm ? c->lm->scratch.threads : threads();
-	uint64_t all = LM_SHARED_BYTES + LM_OWN_BYTES * (uint64_t)n;
+	uint64_t all = LM_OWN_BYTES * (uint64_t)n;
 	struct lm_cpu *lm;
 	void *memory;
 
@@ -106,8 +118,8 @@ static int cpu_prepare(struct dev *d, uint64_t *bytes)
 	}
 	lm_cpu_kernels(&lm->kernels, c->level);
 	lm->scratch = (struct lm_scratch){ .threads = n,
-		.shared = memory,
-		.own = (char *)memory + LM_SHARED_BYTES };
+		.block_bytes = block_bytes(),
+		.own = memory };
 	c->lm = lm;
 	return 0;
 }
@@ -115,7 +127,7 @@ static int cpu_prepare(struct dev *d, uint64_t *bytes)
 void lm_cpu_free(struct lm_cpu *lm)
 {
 	if (lm)
-		free(lm->scratch.shared);
+		free(lm->scratch.own);
 	free(lm);
 }
 

@@ -5,14 +5,14 @@
 
 #include "kernels/lm_tile.h"
 
-/* Memory that operations share, from prepare on. */
-#define LM_SHARED_BYTES (UINT64_C(16) << 20) /* one panel of the longest k fits */
-#define LM_OWN_BYTES    (UINT64_C(2) << 20)
+#define LM_OWN_BYTES        (UINT64_C(3456) << 10) /* of a thread */
+#define LM_BLOCK_BYTES_MOST (UINT64_C(1) << 20)
 
 struct lm_scratch {
 	int threads;
-	char *shared;
-	char *own; /* threads x LM_OWN_BYTES */
+	uint64_t
+		block_bytes; /* of packed B that a core keeps close: at most LM_BLOCK_BYTES_MOST, and room for two panels of 4096 f32 */
+	char *own;           /* threads x LM_OWN_BYTES */
 };
 
 /* struct lm_gemm with what the output needs besides. */

@@ -1,25 +1,40 @@
-/* Products of any size from block products. B is packed once, together, a chunk that the caches hold at a time; then each
- * thread takes strips of rows. Every element of C is summed in the same order whoever does it. */
+/* Products of any size from block products. A task is a block of C: it packs its columns of B once, as many as stay in a core's
+ * second cache, and passes the rows of A along them, so that what comes from memory is read a few times only. Every element of C is
+ * summed in the order of k whoever does it and however the blocks are cut. */
 #include <string.h>
 
 #include "kernels/lm_fast.h"
 
-#define CHUNK_BYTES (UINT64_C(8) << 20) /* of packed B */
-#define K_MOST      4096 /* sums of f32 results are cut there, so that chunks stay wide */
-#define STRIP_MOST  128  /* rows of A */
-#define C_BYTES     (LM_TILE * LM_TILE * sizeof(float))
-#define SMALL       32768 /* products of fewer multiplications stay on one thread */
+#define K_MOST     4096 /* packed at once */
+#define K_PIECE    64   /* of B stored [k][n]: packed for all columns before the next */
+#define STRIP_MOST 128  /* rows of A that are packed at once */
+#define M_LEAST    256  /* rows of a task: packing B is then below a fifth of it */
+#define N_LEAST    128
+#define SQUARE     (LM_TILE * LM_TILE)
+#define C_BYTES    (SQUARE * sizeof(float))
+#define A_BYTES    (UINT64_C(1152) << 10)
+#define SUMS_BYTES (UINT64_C(1) << 20)
+#define SMALL      32768 /* products of fewer multiplications stay on one thread */
+
+_Static_assert(C_BYTES + A_BYTES + SUMS_BYTES + LM_BLOCK_BYTES_MOST <= LM_OWN_BYTES,
+	"a thread's scratch");
 
 /* One product with all that follows from its sizes. */
 struct plan {
 	const struct lm_tiles *t;
 	const struct lm_product *p;
 	const struct lm_scratch *s;
-	uint64_t k, k_padded, panel_bytes, a_bytes; /* a_bytes: of an element as stored */
+	uint64_t each, a_each; /* bytes of an element, packed and as stored */
+	uint64_t k_chunk;
 	bool packs_a;
-	uint64_t strip, strips; /* rows of a task */
-	uint64_t first, panels; /* of the chunk that is packed */
-	uint64_t groups, group; /* tasks along n, and panels of each */
+	uint64_t mb, nb, m_tasks,
+		n_tasks; /* a task's rows and columns, whole tiles but for the last */
+};
+
+/* What a task has for its own. */
+struct own {
+	float *c, *sums;
+	char *a, *b;
 };
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -27,159 +42,181 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static uint64_t whole_tiles(uint64_t n, uint64_t parts)
+{
+	return ((n + parts - 1) / parts + LM_TILE - 1) / LM_TILE * LM_TILE;
+}
+
+/* Rows are shared out, or columns: what makes less packing. */
 static void plan_tasks(struct plan *x)
 {
 	const struct lm_gemm *g = &x->p->g;
-	uint64_t row_bytes = x->k_padded * lm_tile_bytes(x->t), wanted, room;
+	uint64_t column_bytes = x->each * (x->k_chunk + 1), most, wanted;
+	uint64_t m_tasks = 1, n_tasks;
+	bool many = g->m * g->n * (g->k + 1) > SMALL && x->s->threads > 1;
 
-	x->strip = STRIP_MOST;
-	wanted = 4 * (uint64_t)x->s->threads;
-	if (x->packs_a && row_bytes) {
-		room = (LM_OWN_BYTES - C_BYTES) / row_bytes;
-		while (x->strip > LM_TILE &&
-			(g->m / x->strip < wanted || x->strip > room))
-			x->strip /= 2;
-		if (x->strip > room)
-			x->strip = room;
+	most = x->s->block_bytes / column_bytes / LM_TILE * LM_TILE;
+	most = most ? most : LM_TILE;
+	n_tasks = (g->n + most - 1) / most;
+	if (g->k > K_MOST)
+		m_tasks = (g->m * least(most, g->n) * 4 + SUMS_BYTES - 1) / SUMS_BYTES;
+	wanted = many ? 2 * (uint64_t)x->s->threads : 1;
+	for (uint64_t least_m = M_LEAST, least_n = N_LEAST;
+		m_tasks * n_tasks < wanted && least_m;) {
+		bool m_can = g->m >= least_m * (m_tasks + 1);
+		bool n_can = g->n >= least_n * (n_tasks + 1);
+		bool rows = x->packs_a ? g->m * 2 > g->n : g->m > 4 * g->n;
+
+		if (m_can && (rows || !n_can))
+			m_tasks++;
+		else if (n_can)
+			n_tasks++;
+		else
+			least_m /= 2, least_n = least_n > LM_TILE ? least_n / 2 : LM_TILE;
 	}
-	x->strips = (g->m + x->strip - 1) / x->strip;
+	x->mb = whole_tiles(g->m, m_tasks);
+	x->nb = whole_tiles(g->n, n_tasks);
+	x->m_tasks = (g->m + x->mb - 1) / x->mb;
+	x->n_tasks = (g->n + x->nb - 1) / x->nb;
 }
 
-/* How the chunk's columns are shared out, where there are too few rows for all threads. */
-static void plan_groups(struct plan *x)
-{
-	uint64_t pairs = (x->panels + 1) / 2, wanted = 4 * (uint64_t)x->s->threads;
-
-	x->groups = x->strips >= wanted ? 1 : (wanted + x->strips - 1) / x->strips;
-	if (x->packs_a && x->strips >= (uint64_t)x->s->threads)
-		x->groups = 1;
-	x->groups = least(x->groups, pairs);
-	x->group = (pairs + x->groups - 1) / x->groups * 2;
-}
-
-static void pack_panel(const struct plan *x, uint64_t n)
+/* Columns from j on, k0 .. k0 + k, as panels. */
+static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
+	uint64_t k0, uint64_t k)
 {
 	const struct lm_gemm *g = &x->p->g;
-	uint64_t j = (x->first + n) * LM_PANEL;
 	bool by_k = g->form != LM_XWT;
-	const char *b = (const char *)g->b + (by_k ? j : j * g->ldb) * lm_as_bytes(g->as);
+	uint64_t piece = by_k ? K_PIECE : K_MOST, bytes = lm_panel_bytes(x->t, k);
 
-	x->t->pack_b(x->s->shared + n * x->panel_bytes, g->as, b, g->ldb,
-		least(LM_PANEL, g->n - j), x->k, x->k_padded, by_k);
+	for (uint64_t t = 0; t < k; t += piece) {
+		uint64_t some = least(piece, k - t);
+
+		for (uint64_t n = 0; n < columns; n += LM_PANEL) {
+			uint64_t at = by_k ? (k0 + t) * g->ldb + j + n :
+					     (j + n) * g->ldb + k0 + t;
+
+			x->t->pack_b(to + n / LM_PANEL * bytes + t * LM_PANEL * x->each,
+				g->as, (const char *)g->b + at * x->a_each, g->ldb,
+				least(LM_PANEL, columns - n), some, lm_pad_k(x->t, some),
+				by_k);
+		}
+	}
 }
 
-/* Where rows i on of A are, as block products want them; *stride in bytes. */
-static const char *rows_of_a(const struct plan *x, char *own, uint64_t i, uint64_t rows,
-	uint64_t *stride)
+/* Rows from i on as block products want them: where they lie, or packed; *stride in bytes. Packed rows are a line longer than their numbers:
+ * sixteen rows of a power of two would meet in the same few sets of the cache. */
+static const char *rows_of_a(const struct plan *x, char *room, uint64_t i, uint64_t rows,
+	uint64_t k0, uint64_t k, uint64_t *stride)
 {
 	const struct lm_gemm *g = &x->p->g;
 	bool by_k = g->form == LM_XTX;
-	const char *a = (const char *)g->a + (by_k ? i : i * g->lda) * x->a_bytes;
+	uint64_t at = by_k ? k0 * g->lda + i : i * g->lda + k0;
+	const char *a = (const char *)g->a + at * x->a_each;
+	uint64_t padded = lm_pad_k(x->t, k) + 64 / x->each;
 
 	if (!x->packs_a) {
-		*stride = g->lda * x->a_bytes;
+		*stride = g->lda * x->a_each;
 		return a;
 	}
-	*stride = x->k_padded * lm_tile_bytes(x->t);
-	x->t->pack_a(own, g->as, a, g->lda, rows, x->k, x->k_padded, by_k);
-	return own;
+	*stride = padded * x->each;
+	x->t->pack_a(room, g->as, a, g->lda, rows, k, padded, by_k);
+	return room;
 }
 
-static void *advance(const struct plan *x, uint64_t at)
+static void end_of(const struct plan *x, const float *c, uint64_t i, uint64_t rows,
+	uint64_t j, uint64_t columns)
 {
-	return (char *)x->p->g.c + at * (x->p->out == LM_OUT_F32 ? 4 : 2);
+	const struct lm_gemm *g = &x->p->g;
+	uint64_t at = i * g->ldc + j;
+	struct lm_done d = { .out = x->p->out,
+		.to = (char *)g->c + at * (x->p->out == LM_OUT_F32 ? 4 : 2),
+		.from = g->from ? g->from + at : NULL,
+		.bias = g->bias ? g->bias + j : NULL,
+		.ld = g->ldc,
+		.rows = rows,
+		.columns = columns };
+
+	x->t->done(&d, c);
+}
+
+/* 32 rows of C, of a task whose first row and column are i0 and j0, for one chunk of k. */
+static void do_rows(const struct plan *x, const struct own *own, const char *a,
+	uint64_t stride, uint64_t i0, uint64_t i, uint64_t rows, uint64_t j0,
+	uint64_t columns, uint64_t k0, uint64_t k)
+{
+	uint64_t bytes = lm_panel_bytes(x->t, k), padded = lm_pad_k(x->t, k);
+	bool whole = x->p->g.k <= K_MOST, last = k0 + k == x->p->g.k;
+
+	for (uint64_t j = 0; j < columns; j += LM_TILE) {
+		uint64_t n = least(LM_TILE, columns - j);
+		float *c = whole ? own->c :
+				   own->sums +
+				((i - i0) / LM_TILE * (x->nb / LM_TILE) + j / LM_TILE) *
+					SQUARE;
+
+		x->t->mul(c, a, stride, rows, own->b + j / LM_PANEL * bytes, bytes,
+			n > LM_PANEL ? 2 : 1, padded, k0 > 0);
+		if (last)
+			end_of(x, c, i, rows, j0 + j, n);
+	}
 }
 
 static void do_task(const struct plan *x, uint64_t task)
 {
 	const struct lm_gemm *g = &x->p->g;
-	char *own = x->s->own + (uint64_t)lm_me() * LM_OWN_BYTES;
-	float *c = (float *)(void *)own;
-	uint64_t i0 = task / x->groups * x->strip, rows = least(x->strip, g->m - i0);
-	uint64_t from = task % x->groups * x->group;
-	uint64_t to = least(from + x->group, x->panels), stride;
-	const char *a;
+	char *at = x->s->own + (uint64_t)lm_me() * LM_OWN_BYTES;
+	struct own own = { .c = (float *)(void *)at,
+		.sums = (float *)(void *)(at + C_BYTES),
+		.a = at + C_BYTES + SUMS_BYTES,
+		.b = at + C_BYTES + SUMS_BYTES + A_BYTES };
+	uint64_t i0 = task / x->n_tasks * x->mb, i1 = least(i0 + x->mb, g->m);
+	uint64_t j0 = task % x->n_tasks * x->nb, columns = least(x->nb, g->n - j0);
+	uint64_t k0 = 0;
 
-	if (from >= to)
-		return;
-	a = rows_of_a(x, own + C_BYTES, i0, rows, &stride);
-	for (uint64_t n = from; n < to; n += 2)
-		for (uint64_t i = 0; i < rows; i += LM_TILE) {
-			uint64_t j = (x->first + n) * LM_PANEL;
-			uint64_t at = (i0 + i) * g->ldc + j, panels = least(2, to - n);
-			struct lm_done d = { .out = x->p->out,
-				.to = advance(x, at),
-				.from = g->from ? g->from + at : NULL,
-				.bias = g->bias ? g->bias + j : NULL,
-				.ld = g->ldc,
-				.rows = least(LM_TILE, rows - i),
-				.columns = least(panels * LM_PANEL, g->n - j) };
+	do {
+		uint64_t k = least(x->k_chunk, g->k - k0), stride;
+		uint64_t strip = LM_TILE, row_bytes = x->each * (k + 64);
 
-			x->t->mul(c, a + i * stride, stride, d.rows,
-				x->s->shared + n * x->panel_bytes, x->panel_bytes, panels,
-				x->k_padded, false);
-			x->t->done(&d, c);
+		if (x->packs_a)
+			strip = least(STRIP_MOST,
+				A_BYTES / row_bytes / LM_TILE * LM_TILE);
+		pack_b(x, own.b, j0, columns, k0, k);
+		for (uint64_t i = i0; i < i1; i += strip) {
+			uint64_t rows = least(strip, i1 - i);
+			const char *a = rows_of_a(x, own.a, i, rows, k0, k, &stride);
+
+			for (uint64_t n = 0; n < rows; n += LM_TILE)
+				do_rows(x, &own, a + n * stride, stride, i0, i + n,
+					least(LM_TILE, rows - n), j0, columns, k0, k);
 		}
+		k0 += k;
+	} while (k0 < g->k);
 }
 
-/* All of C for one range of k. */
-static void multiply(const struct lm_scratch *s, const struct lm_tiles *t,
+void lm_product_fast(const struct lm_scratch *s, const struct lm_tiles *t,
 	const struct lm_product *p)
 {
 	const struct lm_gemm *g = &p->g;
 	struct plan x = { .t = t,
 		.p = p,
 		.s = s,
-		.k = g->k,
-		.k_padded = lm_pad_k(t, g->k),
-		.panel_bytes = lm_panel_bytes(t, g->k),
-		.a_bytes = lm_as_bytes(g->as) };
-	uint64_t panels = (g->n + LM_PANEL - 1) / LM_PANEL, most;
-
-	x.packs_a = g->form == LM_XTX || (g->as == LM_AS_BF16) != t->halves ||
-		(x.k_padded != x.k && !p->a_padded);
-	plan_tasks(&x);
-	most = x.panel_bytes ? CHUNK_BYTES / x.panel_bytes / 2 * 2 : panels;
-	most = most ? most : 1;
-	for (x.first = 0; x.first < panels; x.first += most) {
-		x.panels = least(most, panels - x.first);
-		plan_groups(&x);
-#pragma omp parallel num_threads(s->threads) if (g->m * g->n * (g->k + 1) > SMALL)
-		{
-			t->begin();
-#pragma omp for schedule(static)
-			for (uint64_t n = 0; n < x.panels; n++)
-				pack_panel(&x, n);
-#pragma omp for schedule(dynamic) nowait
-			for (uint64_t task = 0; task < x.strips * x.groups; task++)
-				do_task(&x, task);
-			t->end();
-		}
-	}
-}
-
-void lm_product_fast(const struct lm_scratch *s, const struct lm_tiles *t,
-	const struct lm_product *p)
-{
-	struct lm_product part = *p;
-	struct lm_gemm *g = &part.g;
-	uint64_t each = lm_as_bytes(g->as);
+		.each = lm_tile_bytes(t),
+		.a_each = lm_as_bytes(g->as),
+		.k_chunk = least(g->k, K_MOST) };
+	uint64_t tasks;
 
 	if (!g->m || !g->n)
 		return;
-	if (p->out != LM_OUT_F32 || g->k <= K_MOST) {
-		multiply(s, t, p);
-		return;
-	}
-	for (uint64_t k = 0; k < p->g.k; k += K_MOST) {
-		uint64_t a = g->form == LM_XTX ? k * g->lda : k;
-		uint64_t b = g->form == LM_XWT ? k : k * g->ldb;
-
-		g->k = least(K_MOST, p->g.k - k);
-		g->a = (const char *)p->g.a + a * each;
-		g->b = (const char *)p->g.b + b * each;
-		g->from = k ? (const float *)g->c : p->g.from;
-		g->bias = k ? NULL : p->g.bias;
-		multiply(s, t, &part);
+	x.packs_a = g->form == LM_XTX || (g->as == LM_AS_BF16) != t->halves ||
+		(lm_pad_k(t, g->k) != g->k && !p->a_padded);
+	plan_tasks(&x);
+	tasks = x.m_tasks * x.n_tasks;
+#pragma omp parallel num_threads(s->threads) if (tasks > 1)
+	{
+		t->begin();
+#pragma omp for schedule(dynamic) nowait
+		for (uint64_t task = 0; task < tasks; task++)
+			do_task(&x, task);
+		t->end();
 	}
 }
