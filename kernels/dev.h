@@ -29,7 +29,7 @@
 #include "kernels/sha256_rows.h"
 
 /* Of everything a plug-in shares with us: this and the headers above. Raise it with every change. */
-#define DEV_VERSION 8
+#define DEV_VERSION 9
 
 struct dev;
 
@@ -57,6 +57,14 @@ struct dev_ops {
 	int (*mark)(struct dev *d, void **mark);
 	int (*after)(struct dev *d, void *mark);
 	void (*unmark)(struct dev *d, void *mark);
+	/* A GPU takes longer to be asked for a small operation than to do it. Between capture and captured operations, copy and fill are not
+	 * done but noted, with their arguments, and nothing else is asked; *graph does all of them when it is replayed, on what is in memory
+	 * then (NULL: nothing was asked). graph NULL: throw them away. -1: this device or driver cannot, and nothing is left of it. drop: NULL
+	 * is fine. */
+	int (*capture)(struct dev *d);
+	int (*captured)(struct dev *d, void **graph);
+	int (*replay)(struct dev *d, void *graph);
+	void (*drop)(struct dev *d, void *graph);
 	void (*close)(struct dev *d);
 
 	/* operations */

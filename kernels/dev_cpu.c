@@ -179,6 +179,29 @@ static void cpu_unmark(struct dev *d, void *mark)
 	(void)d, (void)mark;
 }
 
+/* There is nothing to gain: an operation begins with the call. */
+static int cpu_capture(struct dev *d)
+{
+	return dev_fail(d, EX_UNAVAILABLE, "cpu: operations are not captured");
+}
+
+static int cpu_captured(struct dev *d, void **graph)
+{
+	(void)graph;
+	return cpu_capture(d);
+}
+
+static int cpu_replay(struct dev *d, void *graph)
+{
+	(void)graph;
+	return cpu_capture(d);
+}
+
+static void cpu_drop(struct dev *d, void *graph)
+{
+	(void)d, (void)graph;
+}
+
 static int cpu_room(struct dev *d, uint64_t *bytes)
 {
 	FILE *f = fopen("/proc/meminfo", "r");
@@ -470,6 +493,10 @@ const struct dev_ops dev_cpu_ops = {
 	.mark = cpu_mark,
 	.after = cpu_after,
 	.unmark = cpu_unmark,
+	.capture = cpu_capture,
+	.captured = cpu_captured,
+	.replay = cpu_replay,
+	.drop = cpu_drop,
 	.close = cpu_close,
 	.copy = cpu_copy,
 	.fill = cpu_fill,

@@ -198,6 +198,50 @@ static void dev_unmark(struct dev *d, void *mark)
 		cudaEventDestroy((cudaEvent_t)mark);
 }
 
+/* Thread-local: other threads may do what they like, and this one nothing that a capture forbids. */
+static int dev_capture(struct dev *d)
+{
+	ENTER;
+	CUDA_TRY(cudaStreamBeginCapture(cuda_of(d)->stream,
+		cudaStreamCaptureModeThreadLocal));
+	return 0;
+}
+
+static int dev_captured(struct dev *d, void **graph)
+{
+	cudaGraphExec_t ready = NULL;
+	cudaGraph_t noted = NULL;
+	size_t nodes = 0;
+	cudaError_t e;
+
+	ENTER;
+	e = cudaStreamEndCapture(cuda_of(d)->stream, &noted);
+	if (e == cudaSuccess)
+		e = cudaGraphGetNodes(noted, NULL, &nodes);
+	if (e == cudaSuccess && graph && nodes)
+		e = cudaGraphInstantiate(&ready, noted, 0);
+	if (noted)
+		cudaGraphDestroy(noted);
+	if (e != cudaSuccess)
+		return cuda_fail(d, e, "capture");
+	if (graph)
+		*graph = ready;
+	return 0;
+}
+
+static int dev_replay(struct dev *d, void *graph)
+{
+	ENTER;
+	CUDA_TRY(cudaGraphLaunch((cudaGraphExec_t)graph, cuda_of(d)->stream));
+	return 0;
+}
+
+static void dev_drop(struct dev *d, void *graph)
+{
+	if (graph && enter(d) == 0)
+		cudaGraphExecDestroy((cudaGraphExec_t)graph);
+}
+
 static void dev_shut(struct dev *d)
 {
 	struct cuda *c = cuda_of(d);
@@ -342,6 +386,10 @@ static struct dev_ops make_ops(void)
 	ops.mark = dev_mark;
 	ops.after = dev_after;
 	ops.unmark = dev_unmark;
+	ops.capture = dev_capture;
+	ops.captured = dev_captured;
+	ops.replay = dev_replay;
+	ops.drop = dev_drop;
 	ops.close = dev_shut;
 	ops.copy = dev_copy;
 	ops.fill = dev_fill;

@@ -43,6 +43,30 @@ const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value);
 void *emu_shared(const void *place, size_t bytes);
 void emu_yield(void); /* perhaps let others go first */
 
+/* A stream does what it is asked at once, or while it is being captured keeps it: in its own list, which becomes a graph. */
+struct emu_node {
+	struct emu_node *next;
+	void (*run)(void *what);
+	/* what to run lies behind */
+};
+
+struct emu_stream {
+	bool capturing, broken; /* broken: asked for what cannot be captured */
+	struct emu_node *first, **end;
+};
+
+struct emu_graph {
+	struct emu_node *first;
+};
+
+extern int emu_captures; /* streams that are being captured */
+
+/* Whether the stream (NULL: none) keeps it: a copy of bytes, which run gets. */
+bool emu_kept(struct emu_stream *s, void (*run)(void *what), const void *what,
+	size_t bytes);
+void emu_nodes_free(struct emu_node *first);
+void emu_nodes_run(struct emu_node *first);
+
 #ifdef __cplusplus
 }
 
@@ -68,26 +92,43 @@ struct dim3 : emu_index {
 	}
 };
 
-template <class F> static inline void emu_launch(dim3 grid, dim3 block, F body)
+template <class F> struct emu_grid {
+	dim3 grid, block;
+	F body;
+};
+
+template <class F> static inline void emu_start(void *what)
 {
+	emu_grid<F> *g = static_cast<emu_grid<F> *>(what);
+
 	emu_run(
-		grid, block, [](void *f) { (*static_cast<F *>(f))(); }, &body);
+		g->grid, g->block, [](void *f) { (*static_cast<F *>(f))(); }, &g->body);
+}
+
+template <class F>
+static inline void emu_launch(dim3 grid, dim3 block, struct emu_stream *stream, F body)
+{
+	emu_grid<F> g = { grid, block, body };
+
+	static_assert(__is_trivially_copyable(F), "arguments of a kernel are bytes");
+	if (!emu_kept(stream, emu_start<F>, &g, sizeof g))
+		emu_start<F>(&g);
 }
 
 /* Arguments are evaluated once, before the grid starts, as on a chip. */
 template <class... P> struct emu_call {
 	template <class... A>
-	static void start(dim3 grid, dim3 block, void (*kernel)(P...), A... arguments)
+	static void start(dim3 grid, dim3 block, struct emu_stream *stream,
+		void (*kernel)(P...), A... arguments)
 	{
-		emu_launch(grid, block, [=]() { kernel(arguments...); });
+		emu_launch(grid, block, stream, [=]() { kernel(arguments...); });
 	}
 };
 template <class... P> static inline emu_call<P...> emu_signature(void (*)(P...));
 
-#define LAUNCH(kernel, grid, block, stream, ...)                                \
-	((void)(stream),                                                        \
-		decltype(emu_signature(kernel))::start((grid), (block), kernel, \
-			__VA_ARGS__))
+#define LAUNCH(kernel, grid, block, stream, ...)                                  \
+	decltype(emu_signature(kernel))::start((grid), (block), (stream), kernel, \
+		__VA_ARGS__)
 #define SHARED(type, name, count)                  \
 	static const char name##_place_ = 0;       \
 	auto &name = *static_cast<type(*)[count]>( \
@@ -368,7 +409,7 @@ template <class T> static inline T max(T a, T b)
  *
  * What can be wrong with a GPU, by environment: CUDA_EMU_DEVICES (0: none; 1 without it), CUDA_EMU_DRIVER=0 (there is
  * none), CUDA_EMU_MEMORY (bytes that all allocations together may have), CUDA_EMU_LOST (after so many calls that wait
- * for the GPU it falls off the bus and stays away). */
+ * for the GPU it falls off the bus and stays away), CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch). */
 
 #include <stdlib.h>
 #include <time.h>
@@ -386,7 +427,10 @@ enum cudaError_t {
 	cudaErrorInitializationError,
 	cudaErrorSystemDriverMismatch,
 	cudaErrorNotPermitted,
-	cudaErrorPeerAccessAlreadyEnabled
+	cudaErrorPeerAccessAlreadyEnabled,
+	cudaErrorStreamCaptureUnsupported,
+	cudaErrorStreamCaptureInvalidated,
+	cudaErrorIllegalState
 };
 enum cudaMemcpyKind {
 	cudaMemcpyHostToDevice,
@@ -461,11 +505,20 @@ static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, i
 	*v = which == cudaDevAttrMultiProcessorCount ? 2 : 0;
 	return cudaSuccess;
 }
+/* What a stream in capture cannot take spoils the capture; cudaMalloc does so for the whole thread. */
+static inline bool emu_spoils(struct emu_stream *s)
+{
+	if (s && s->capturing)
+		s->broken = true;
+	return s && s->capturing;
+}
 /* The size stands before what is given out. */
 static inline cudaError_t cudaMalloc(void **p, size_t bytes)
 {
 	char *at;
 
+	if (emu_captures)
+		return cudaErrorStreamCaptureUnsupported;
 	if (bytes > emu_memory() - emu_used || posix_memalign(p, 256, bytes + 256))
 		return cudaErrorMemoryAllocation;
 	emu_used += bytes;
@@ -499,10 +552,24 @@ static inline cudaError_t cudaMemGetInfo(size_t *room, size_t *all)
 	*room = *all - emu_used;
 	return cudaSuccess;
 }
-static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
-	cudaMemcpyKind, cudaStream_t = 0)
+struct emu_copy {
+	void *to;
+	const void *from;
+	size_t n;
+};
+static inline void emu_copy_now(void *what)
 {
-	memcpy(to, from, n);
+	struct emu_copy *c = (struct emu_copy *)what;
+
+	memcpy(c->to, c->from, c->n);
+}
+static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
+	cudaMemcpyKind, cudaStream_t s = 0)
+{
+	struct emu_copy c = { to, from, n };
+
+	if (!emu_kept(s, emu_copy_now, &c, sizeof c))
+		emu_copy_now(&c);
 	return cudaSuccess;
 }
 static inline cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
@@ -520,22 +587,37 @@ static inline cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, i
 	memcpy(to, from, n);
 	return cudaSuccess;
 }
-static inline cudaError_t cudaMemsetAsync(void *to, int v, size_t n, cudaStream_t = 0)
+struct emu_set {
+	void *to;
+	int v;
+	size_t n;
+};
+static inline void emu_set_now(void *what)
 {
-	memset(to, v, n);
+	struct emu_set *s = (struct emu_set *)what;
+
+	memset(s->to, s->v, s->n);
+}
+static inline cudaError_t cudaMemsetAsync(void *to, int v, size_t n, cudaStream_t s = 0)
+{
+	struct emu_set set = { to, v, n };
+
+	if (!emu_kept(s, emu_set_now, &set, sizeof set))
+		emu_set_now(&set);
 	return cudaSuccess;
 }
 static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
-	*s = 0;
-	return cudaSuccess;
+	*s = (cudaStream_t)calloc(1, sizeof **s);
+	return *s ? cudaSuccess : cudaErrorMemoryAllocation;
 }
-static inline cudaError_t cudaStreamSynchronize(cudaStream_t)
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-	return emu_alive();
+	return emu_spoils(s) ? cudaErrorStreamCaptureUnsupported : emu_alive();
 }
-static inline cudaError_t cudaStreamDestroy(cudaStream_t)
+static inline cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
+	free(s);
 	return cudaSuccess;
 }
 static inline cudaError_t cudaEventCreate(cudaEvent_t *e)
@@ -548,17 +630,20 @@ static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
 	return cudaEventCreate(e);
 }
 /* everything before it is done */
-static inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t e, unsigned)
+static inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
-	return e ? cudaSuccess : cudaErrorUnknown;
+	return e && !emu_spoils(s) ? cudaSuccess : cudaErrorUnknown;
 }
 static inline cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
 	free(e);
 	return cudaSuccess;
 }
-static inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t)
+static inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
+	/* on a chip the event would become part of the graph and of no use outside */
+	if (emu_spoils(s))
+		return cudaErrorStreamCaptureUnsupported;
 	clock_gettime(CLOCK_MONOTONIC, &e->at);
 	return cudaSuccess;
 }
@@ -571,6 +656,77 @@ static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from,
 {
 	*ms = (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f +
 		(float)(to->at.tv_nsec - from->at.tv_nsec) * 1e-6f;
+	return cudaSuccess;
+}
+typedef struct emu_graph *cudaGraph_t, *cudaGraphExec_t;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+
+static inline bool emu_capture_fails(const char *where)
+{
+	const char *what = getenv("CUDA_EMU_CAPTURE");
+
+	return what && strcmp(what, where) == 0;
+}
+static inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
+{
+	if (!s || s->capturing || emu_capture_fails("begin"))
+		return cudaErrorStreamCaptureUnsupported;
+	s->capturing = true;
+	s->broken = false;
+	s->first = NULL;
+	s->end = &s->first;
+	emu_captures++;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
+{
+	*graph = NULL;
+	if (!s->capturing)
+		return cudaErrorIllegalState;
+	s->capturing = false;
+	emu_captures--;
+	if (s->broken || emu_capture_fails("end")) {
+		emu_nodes_free(s->first);
+		return cudaErrorStreamCaptureInvalidated;
+	}
+	*graph = (cudaGraph_t)calloc(1, sizeof **graph);
+	(*graph)->first = s->first;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void *nodes, size_t *n)
+{
+	*n = 0;
+	for (struct emu_node *at = nodes ? NULL : graph->first; at; at = at->next)
+		++*n;
+	return cudaSuccess;
+}
+/* The graph's nodes are the executable one's then: ours never makes two. */
+static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+	unsigned long long)
+{
+	*exec = NULL;
+	if (emu_capture_fails("instantiate"))
+		return cudaErrorMemoryAllocation;
+	*exec = (cudaGraphExec_t)calloc(1, sizeof **exec);
+	(*exec)->first = graph->first;
+	graph->first = NULL;
+	return cudaSuccess;
+}
+static inline cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+	emu_nodes_free(graph->first);
+	free(graph);
+	return cudaSuccess;
+}
+static inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+	return cudaGraphDestroy(exec);
+}
+static inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
+{
+	if (emu_spoils(s) || emu_capture_fails("launch"))
+		return cudaErrorUnknown;
+	emu_nodes_run(exec->first);
 	return cudaSuccess;
 }
 static inline cudaError_t cudaGetLastError()

@@ -21,6 +21,7 @@ static const struct {
 	void (*check)(struct kcheck *k);
 } kernels[] = {
 	{ "bulk", check_bulk },
+	{ "graph", check_graph },
 	{ "huff", check_huff },
 	{ "int8", check_int8 },
 	{ "lm", check_lm },

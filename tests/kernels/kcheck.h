@@ -55,6 +55,7 @@ bool emu_works(void); /* the emulation's own test */
 
 /* The check files. */
 void check_bulk(struct kcheck *k);
+void check_graph(struct kcheck *k);
 void check_huff(struct kcheck *k);
 void check_int8(struct kcheck *k);
 void check_lm(struct kcheck *k);
