@@ -179,3 +179,33 @@ filled() {
 	grep -q "share a GPU" o.err
 	cmp m/checkpoint.safetensors o/checkpoint.safetensors
 }
+
+@test "gpus: steps that are replayed as graphs give the bits of steps that are asked for, in all forms of a step" {
+	same() {
+		train --steps 4 --out "$1-each" --no-graph "${@:2}" 2>/dev/null | jq -se '.[-1].captured == false'
+		train --steps 4 --out "$1" "${@:2}" 2>/dev/null >"$1.jsonl"
+		jq -se '.[-1].captured == true' "$1.jsonl"
+		cmp "$1-each/checkpoint.safetensors" "$1/checkpoint.safetensors"
+	}
+	# the learning rate is another one at each step; with a validation text evaluations are replayed, too
+	same plain --device cuda:0 --valid "$DIR/tok" --eval-every 1 --eval-tokens 32
+	jq -se 'map(.learning_rate // empty) | length == 4 and (unique | length == 4)' plain.jsonl
+	tail -n 1 plain.jsonl >last
+	valid rnp.run last
+	# gradients that add up; recomputed layers in bf16
+	same micro --device cuda:0 --micro-batch 1 --precision bf16 --recompute
+	# sums between the parts of a pass
+	same two --device cuda:0,cuda:1 --micro-batch 1
+}
+
+@test "gpus: where a driver captures nothing, steps are asked for, with one line under -v" {
+	train --steps 3 --out want --device cuda:0 --no-graph >/dev/null
+	for what in begin end instantiate; do
+		CUDA_EMU_CAPTURE=$what train -v --steps 3 --out "$what" --device cuda:0 2>err | jq -se '.[-1].captured == false'
+		assert_equal "$(grep -c "steps are not captured: cuda:0: " err)" 1
+		assert_equal "$(wc -l <err)" 1
+		cmp want/checkpoint.safetensors "$what/checkpoint.safetensors"
+	done
+	# a graph that was made and then cannot be replayed is an error
+	CUDA_EMU_CAPTURE=launch refused 69 "cudaGraphLaunch" train --steps 3 --out launch --device cuda:0
+}

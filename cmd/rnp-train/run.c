@@ -197,6 +197,10 @@ static const struct opt opts[] = {
 		.kind = OPT_FLAG,
 		.to = &options.s.no_overlap,
 		.help = "sum gradients only after the backward pass (to compare)" },
+	{ .name = "no-graph",
+		.kind = OPT_FLAG,
+		.to = &options.s.no_graph,
+		.help = "ask a GPU for every operation of every step (to compare)" },
 	{ .name = "device",
 		.kind = OPT_TEXT,
 		.to = &options.s.device,
@@ -388,6 +392,8 @@ static int write_end(const struct journal *j, const char *why)
 		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
 	}
 	json_set_i64(r, "peak_bytes", peak_bytes());
+	if (strcmp(s->d.name, "cpu") != 0)
+		json_set_bool(r, "captured", lm_train_captured(s->train));
 	set_ranks(r, s);
 	rc = out_record(r);
 	json_decref(r);
@@ -639,6 +645,13 @@ static void say_sums(const struct session *s)
 			lm_parallel_why(s->ranks));
 }
 
+/* A GPU that cannot replay its steps is only slower. */
+static void say_captured(const struct session *s)
+{
+	if (s->rank == 0 && strcmp(s->d.name, "cpu") != 0 && *lm_train_why(s->train))
+		prog_detail("steps are not captured: %s", lm_train_why(s->train));
+}
+
 static int run_rank(void)
 {
 	struct session s = { .d = DEV_INIT };
@@ -655,6 +668,7 @@ static int run_rank(void)
 	if (rc == 0) {
 		say_sums(&s);
 		rc = train(&j);
+		say_captured(&s);
 	}
 	if (rc < 0 && (s.ranks || launch.rank >= 0))
 		leave_ranks(&s);

@@ -104,6 +104,7 @@ static void set_train_options(struct session *s)
 	t->positions = (uint32_t)o->length;
 	t->as = strcmp(o->precision, "f32") == 0 ? LM_AS_F32 : LM_AS_BF16;
 	t->recompute = o->recompute;
+	t->each = o->no_graph;
 	t->beta1 = (float)o->beta1;
 	t->beta2 = (float)o->beta2;
 	t->decay = (float)o->decay;

@@ -26,7 +26,7 @@ struct session_options {
 	/* How this process meets the others that share each batch; as comm_mpi_open. NULL: there are none. */
 	int (*join)(struct comm *c, void *arg);
 	void *join_arg;
-	bool no_overlap;
+	bool no_overlap, no_graph;
 	/* The GPUs of this machine's ranks, one after the other; 0: `device`. */
 	const char *const *devices;
 	int n_devices;

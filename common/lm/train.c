@@ -133,6 +133,7 @@ void lm_train_close(struct lm_train *t)
 {
 	if (!t)
 		return;
+	lm_train_drop(t);
 	for (int a = 0; a < LM_AREAS; a++)
 		t->d->ops->free(t->d, t->areas[a]);
 	free(t->offset);
@@ -310,17 +311,27 @@ static int get_loss(struct lm_train *t, double *sum)
 	return 0;
 }
 
+static int add_pass(struct lm_train *t, bool last)
+{
+	return lm_train_forward(t) < 0 || lm_train_head(t, true) < 0 ?
+		-1 :
+		lm_train_backward(t, last);
+}
+
 int lm_train_add(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
 	bool last)
 {
+	/* all that the operations' arguments depend on */
+	enum lm_pass pass = LM_PASS_ADD + (last && t->o.ready ? 1 : 0) +
+		(t->adding ? 2 : 0);
 	int64_t counted;
 	double sum;
 
 	if (t->o.eval_only)
 		bug("a trainer for evaluation cannot add gradients");
 	counted = put_batch(t, tokens, targets);
-	if (counted < 0 || lm_train_forward(t) < 0 || lm_train_head(t, true) < 0 ||
-		lm_train_backward(t, last) < 0 || get_loss(t, &sum) < 0)
+	if (counted < 0 || lm_train_pass(t, pass, add_pass, last) < 0 ||
+		get_loss(t, &sum) < 0)
 		return -1;
 	t->adding = true;
 	t->loss_sum += sum;
@@ -351,6 +362,26 @@ static int adamw(struct lm_train *t)
 	return 0;
 }
 
+/* Where the norm is not finite, AdamW changes nothing. */
+static int update_pass(struct lm_train *t, bool last)
+{
+	struct lm_squares s = { .part = t->squares, .g = t->g, .n = t->flat };
+	struct lm_clip c = { .rates = t->rates,
+		.part = t->squares,
+		.parts = (t->flat + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK };
+
+	(void)last;
+	TRY(t->lm->squares(t->d, &s));
+	TRY(t->lm->clip(t->d, &c));
+	return adamw(t);
+}
+
+static int not_finite(const struct lm_train *t, const char *what)
+{
+	return err_set(EX_DATAERR, "step %" PRIu64 ": the %s is not finite", t->steps + 1,
+		what);
+}
+
 static int update(struct lm_train *t, float lr, double loss, struct lm_step *out)
 {
 	double step = (double)t->steps + 1;
@@ -360,23 +391,17 @@ static int update(struct lm_train *t, float lr, double loss, struct lm_step *out
 		/* the head divided by the rows */
 		.unit = (float)((double)t->rows / (double)(t->targets ? t->targets : 1)),
 		.clip = t->o.clip };
-	struct lm_squares s = { .part = t->squares, .g = t->g, .n = t->flat };
-	struct lm_clip c = { .rates = t->rates,
-		.part = t->squares,
-		.parts = (t->flat + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK };
 
+	*out = (struct lm_step){ .loss = loss, .norm = NAN, .targets = t->targets };
+	if (!isfinite(loss))
+		return not_finite(t, "loss");
 	TRY(t->d->ops->put(t->d, t->rates, &r, sizeof r));
-	TRY(t->lm->squares(t->d, &s));
-	TRY(t->lm->clip(t->d, &c));
-	TRY(t->d->ops->get(t->d, &r, t->rates, sizeof r));
-	*out = (struct lm_step){ .loss = loss,
-		.norm = (double)r.norm,
-		.targets = t->targets };
-	if (!isfinite(loss) || !isfinite(r.norm))
-		return err_set(EX_DATAERR, "step %" PRIu64 ": the %s is not finite",
-			t->steps + 1, isfinite(loss) ? "gradient" : "loss");
-	if (adamw(t) < 0)
+	if (lm_train_pass(t, LM_PASS_UPDATE, update_pass, true) < 0)
 		return -1;
+	TRY(t->d->ops->get(t->d, &r, t->rates, sizeof r));
+	out->norm = (double)r.norm;
+	if (!isfinite(r.norm))
+		return not_finite(t, "gradient");
 	t->steps++;
 	return 0;
 }
@@ -407,12 +432,18 @@ int lm_train_step(struct lm_train *t, const uint32_t *tokens, const uint32_t *ta
 	return lm_train_apply(t, lr, out);
 }
 
+static int eval_pass(struct lm_train *t, bool last)
+{
+	(void)last;
+	return lm_train_forward(t) < 0 ? -1 : lm_train_head(t, false);
+}
+
 int lm_train_eval(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
 	double *loss_sum, uint64_t *counted)
 {
 	int64_t count = put_batch(t, tokens, targets);
 
-	if (count < 0 || lm_train_forward(t) < 0 || lm_train_head(t, false) < 0)
+	if (count < 0 || lm_train_pass(t, LM_PASS_EVAL, eval_pass, true) < 0)
 		return -1;
 	*counted = (uint64_t)count;
 	return get_loss(t, loss_sum);

@@ -25,6 +25,7 @@ struct lm_train_options {
 	uint32_t batch, positions; /* sequences and tokens each, of one lm_train_add */
 	enum lm_as as;
 	bool recompute; /* keep only each layer's input and compute the layer again on the way back */
+	bool each; /* ask the device for every operation of every step: no captured graphs */
 	bool eval_only; /* parameters and a forward pass: no gradients, no optimiser */
 	float beta1, beta2, eps, decay, clip; /* decay is for matrices only, as usual */
 	lm_ready_fn ready;                    /* both NULL: one process */
@@ -79,9 +80,14 @@ float *lm_train_flat(struct lm_train *t, enum lm_state what);
 int lm_train_touched(struct lm_train
 		*t); /* flat parameters were written: make the working copies again */
 
+/* From their second time on the passes of a step are captured, and replayed from then on, where the device does that: the same bits
+ * sooner. captured: there was something to replay. why: they cannot be captured; "": they can, or need not. */
+bool lm_train_captured(const struct lm_train *t);
+const char *lm_train_why(const struct lm_train *t);
+
 struct lm_step {
-	double loss;      /* mean over the targets */
-	double norm;      /* of the gradient of that mean, before clipping */
+	double loss; /* mean over the targets */
+	double norm; /* of the gradient of that mean, before clipping; NaN where the loss is not finite */
 	uint64_t targets; /* that were counted */
 };
 

@@ -26,6 +26,24 @@ struct lm_kept {
 	void *gu;   /* as [rows, 2 hidden] */
 };
 
+/* A pass of a step as the device's graphs: one, or where the gradients of ranges are announced on the way, one up to each. */
+struct lm_captured {
+	enum { LM_PASS_NEW, LM_PASS_WARM, LM_PASS_EACH, LM_PASS_CAPTURED } state;
+	struct lm_captured_part {
+		void *graph;
+		uint64_t from,
+			count; /* final behind it, for the ready hook; 0: nothing */
+	} * parts;
+	size_t n, room;
+};
+
+enum lm_pass {
+	LM_PASS_ADD, /* and the three behind it: + 1 with the ready hook, + 2 to gradients that are there */
+	LM_PASS_UPDATE = LM_PASS_ADD + 4,
+	LM_PASS_EVAL,
+	LM_PASSES
+};
+
 struct lm_train {
 	struct lm_train_options o;
 	struct dev *d;
@@ -59,6 +77,10 @@ struct lm_train {
 	struct lm_rates *rates;
 	void *head_scratch;
 
+	struct lm_captured passes[LM_PASSES];
+	struct lm_captured *noting; /* what is being captured; NULL: nothing */
+	char why[256];              /* it is not */
+
 	float *host_loss; /* [rows] */
 	bool adding;      /* gradients hold something already */
 	double loss_sum;
@@ -80,6 +102,16 @@ int lm_train_place(struct lm_train *t);
 
 /* The shape of the output's operation, without its pointers. */
 struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows);
+
+/* Do a pass: one call of `all`, or a replay of what it asked the device for. all may ask for operations and fills alone, with the same
+ * arguments every time, and say lm_train_ready. */
+int lm_train_pass(struct lm_train *t, enum lm_pass pass,
+	int (*all)(struct lm_train *t, bool last), bool last);
+
+/* Gradients from `from` on are final: the hook's, or noted for the replay. */
+int lm_train_ready(struct lm_train *t, uint64_t from, uint64_t count);
+
+void lm_train_drop(struct lm_train *t); /* all graphs */
 
 /* From tokens on the device to hf. */
 int lm_train_forward(struct lm_train *t);

@@ -302,7 +302,7 @@ static int ready(struct lm_train *t, bool last, uint64_t from, uint64_t to)
 {
 	if (!last || !t->o.ready || from == to)
 		return 0;
-	return t->o.ready(t->o.arg, from, to - from);
+	return lm_train_ready(t, from, to - from);
 }
 
 static int embed_back(struct lm_train *t)
