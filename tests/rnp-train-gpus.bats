@@ -141,6 +141,7 @@ filled() {
 		refused 64 "'$name'" train --device "$name" --out r --steps 1
 	done
 	refused 64 "at most 16 GPUs" train --device "$(seq -s , -f cuda:%g 0 16)" --out r --steps 1
+	refused 64 "at most 16 GPUs" env CUDA_EMU_DEVICES=17 rnp-train run --model "$DIR/model" --data "$DIR/tok" --device cuda:all --out r --steps 1
 	refused 69 "no GPU" env CUDA_EMU_DEVICES=0 rnp-train run --model "$DIR/model" --data "$DIR/tok" --device cuda:all --out r --steps 1
 	RNP_CUDA_PLUGIN=/nowhere.so refused 69 "nowhere" train --device cuda:all --out r --steps 1
 	# others than run take one device

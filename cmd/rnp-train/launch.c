@@ -97,7 +97,10 @@ static int all_devices(struct launch *l)
 {
 	int n = share(l) < 0 ? -1 : count_gpus(l);
 
-	for (int i = 0; i < n && i < LAUNCH_MAX; i++)
+	if (n > LAUNCH_MAX)
+		return err_set(EX_USAGE, "--device: at most %d GPUs, and there are %d",
+			LAUNCH_MAX, n);
+	for (int i = 0; i < n; i++)
 		add_device(l, i);
 	return n < 0 ? -1 : 0;
 }
