@@ -188,7 +188,8 @@ tcp_port() {
 }
 
 @test "comm: every size and operation of tcp and http, with a line and the crossings" {
-	rnp-bench run --suite comm --quick --time 100ms --backend tcp --backend http >comm.jsonl
+	rnp-bench run --suite comm --quick --time 100ms --backend tcp --backend http \
+		--plot comm.svg --metrics-file comm.prom >comm.jsonl
 	valid rnp.bench comm.jsonl
 	assert_equal "$(jq -r 'select(.test == "pingpong" and .params.backend == "tcp").params.bytes' comm.jsonl | tr '\n' ,)" \
 		"1024,4096,16384,65536,262144,1048576,4194304,16777216,"
@@ -198,6 +199,13 @@ tcp_port() {
 	jq -es 'map(select(.test | endswith("_latency"))) | length == 4' comm.jsonl
 	jq -es 'map(select(.test | endswith("_bandwidth"))) | length == 4 and all(.unit == "B/s" and .median > 1e6)' comm.jsonl
 	jq -es 'map(select(.test == "pingpong_crossover"))[0] | .params.backend == "tcp" and .median == 1024' comm.jsonl
+	# each figure for Prometheus, told apart by what it was measured with; a chart an operation with a line a backend
+	assert_equal "$(grep -c '^rnp_bench_latency_seconds{suite="comm"' comm.prom)" \
+		"$(jq -s 'map(select(.unit == "ns")) | length' comm.jsonl)"
+	grep -q '^rnp_bench_latency_seconds{suite="comm",test="pingpong",.*backend\\":\\"tcp\\",\\"bytes\\":1024,' comm.prom
+	python3 "$BATS_TEST_DIRNAME/prometheus.py" comm.prom
+	python3 -c 'import sys, xml.dom.minidom as m; t = [n.firstChild.data for n in m.parse("comm.svg").getElementsByTagName("text")]
+assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one way" in t, t'
 	rnp-bench compare comm.jsonl comm.jsonl | jq -es 'length > 30 and all(.verdict == "no difference")'
 }
 

@@ -68,13 +68,84 @@ static void add_all_bars(struct plot *p, const json_t *records)
 	json_t *r, *before;
 
 	json_array_foreach(records, i, r) {
-		bool drawn = false;
+		bool drawn = strcmp(text(r, "suite"), "comm") == 0;
 
 		json_array_foreach(records, k, before)
 			drawn = drawn || (k < i && same_chart(r, before));
 		if (!drawn)
 			add_bars(p, records, r);
 	}
+}
+
+/* --- messages over sizes --------------------------------------------------------------------- */
+
+#define BACKENDS_MAX 8
+#define SIZES_MAX    32
+
+/* The times of one backend. */
+struct curve {
+	const char *backend;
+	size_t n;
+	double bytes[SIZES_MAX], median[SIZES_MAX], low[SIZES_MAX], high[SIZES_MAX];
+};
+
+static struct curve *curve_of(struct curve *curves, size_t *n, const char *backend)
+{
+	for (size_t i = 0; i < *n; i++)
+		if (strcmp(curves[i].backend, backend) == 0)
+			return &curves[i];
+	if (*n == BACKENDS_MAX)
+		return NULL;
+	curves[*n].backend = backend;
+	return &curves[(*n)++];
+}
+
+static size_t find_curves(struct curve *curves, const json_t *records, const char *test)
+{
+	size_t n = 0, i;
+	json_t *r;
+
+	json_array_foreach(records, i, r) {
+		const json_t *params = json_object_get(r, "params");
+		struct curve *c;
+
+		if (strcmp(text(r, "suite"), "comm") != 0 ||
+			strcmp(text(r, "test"), test) != 0)
+			continue;
+		c = curve_of(curves, &n, text(params, "backend"));
+		if (!c || c->n == SIZES_MAX)
+			continue;
+		c->bytes[c->n] = number(params, "bytes");
+		c->median[c->n] = number(r, "median") * 1e-9;
+		c->low[c->n] = number(r, "low") * 1e-9;
+		c->high[c->n++] = number(r, "high") * 1e-9;
+	}
+	return n;
+}
+
+/* The lines of the suite comm, which cross where its crossovers are. */
+static void add_messages(struct plot *p, const json_t *records, const char *test,
+	const char *title)
+{
+	struct curve *curves = xcalloc(BACKENDS_MAX, sizeof *curves);
+	struct plot_line lines[BACKENDS_MAX];
+	struct plot_chart chart = { .title = title,
+		.x = { .label = "bytes", .unit = "B", .scale = PLOT_LOG },
+		.y = { .label = "time, less is better", .unit = "s", .scale = PLOT_LOG },
+		.lines = lines,
+		.n = find_curves(curves, records, test) };
+
+	for (size_t i = 0; i < chart.n; i++)
+		lines[i] = (struct plot_line){ .name = curves[i].backend,
+			.style = PLOT_MARKED,
+			.n = curves[i].n,
+			.x = curves[i].bytes,
+			.y = curves[i].median,
+			.low = curves[i].low,
+			.high = curves[i].high };
+	if (chart.n)
+		plot_add_chart(p, &chart);
+	free(curves);
 }
 
 /* --- rooflines ----------------------------------------------------------------------------- */
@@ -208,6 +279,8 @@ int picture_save(const json_t *records, const char *path)
 	int rc;
 
 	add_all_bars(&p, records);
+	add_messages(&p, records, "pingpong", "comm, a message, one way");
+	add_messages(&p, records, "allreduce", "comm, the sum of two vectors");
 	add_roofline(&p, records, "cpu", "mem");
 	add_roofline(&p, records, "gpu", "gpu");
 	add_roofline(&p, records, "train", "train");

@@ -115,7 +115,7 @@ static int give_up(struct entries *all, const struct suite *suite)
 /* Where the records of suites with a course of their own go. */
 struct course {
 	const struct owner *owner;
-	json_t *records; /* NULL: they are not drawn */
+	json_t *records; /* what is drawn */
 };
 
 static int emit(void *ctx, json_t *record)
@@ -125,8 +125,7 @@ static int emit(void *ctx, json_t *record)
 
 	add_owner(record, course->owner);
 	rc = out_record(record);
-	if (course->records)
-		json_array_append(course->records, record);
+	json_array_append(course->records, record);
 	json_decref(record);
 	return rc;
 }
@@ -138,9 +137,7 @@ static int run_courses(struct entries *all, const struct settings *s,
 	int code = EX_OK;
 
 	for (int i = 0; suites[i]; i++) {
-		/* comm's figures are lines over sizes: no bars */
-		struct course course = { owner,
-			suites[i] == &suite_comm ? NULL : records };
+		struct course course = { owner, records };
 		int rc;
 
 		if (!suites[i]->run ||
