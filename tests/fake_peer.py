@@ -7,6 +7,7 @@
 #   tcp-counts the same, and counts an upload too high
 #   tcp-cut    closes in the middle of its bytes
 #   tcp-other  something else listens there
+#   tcp-far    honest, a round trip of 20 ms away, and 64 KiB in each of the first eight of them
 import http.server
 import json
 import os
@@ -21,8 +22,31 @@ HELLO = struct.Struct("=QII")
 listener = socket.create_server(("127.0.0.1", 0))
 
 
+def far_session(s, op):
+    begun = time.monotonic()
+    got = 0
+    try:
+        while True:
+            data = s.recv(65536) if op > 1 else b"d" * 65536
+            if not data:
+                break
+            got += len(data)
+            s.sendall(struct.pack("=Q", got) if op == 2 else data)
+            if op == 3 or time.monotonic() - begun < 8 * 0.02:
+                time.sleep(0.02)
+        if op == 2:
+            s.sendall(struct.pack("=Q", got))
+    except OSError:
+        pass
+    s.close()
+
+
 def session(s):
     hello = s.recv(HELLO.size, socket.MSG_WAITALL)
+    if MODE == "tcp-far":
+        time.sleep(0.02)
+        s.sendall(hello)
+        return far_session(s, HELLO.unpack(hello)[1])
     if MODE == "tcp-other":
         s.sendall(b"220 mail.example ESMTP")
         return

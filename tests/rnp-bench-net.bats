@@ -149,6 +149,14 @@ tcp_port() {
 		'.network.down_bps == 8 * $net[0].median and .network.up_bps == 8 * $net[1].median'
 }
 
+@test "net: what a far connection does before it is at its speed is not counted" {
+	start_fake_peer tcp-far
+	# 3 MB/s at most for 160 ms, then as fast as it can
+	rnp-bench run --suite net --quick --time 400ms --peer "$url" >far.jsonl
+	jq -es 'map(select(.unit == "B/s")) | length == 2 and all(.median > 20e6 and .params.transport == "tcp")' far.jsonl ||
+		fail "$(cat far.jsonl)"
+}
+
 @test "net: by HTTP where the peer has no TCP listener" {
 	start_fake_peer http
 	rnp-bench run --suite net --quick --time 100ms --peer "$url" | jq -es \

@@ -106,6 +106,7 @@ void peer_close(struct peer *p)
 int peer_dial(struct peer *p, enum peer_op op)
 {
 	struct peer_hello h = { PEER_MAGIC, op, 0 };
+	int64_t from;
 	int fd, rc;
 
 	if (!p->tcp_port)
@@ -113,9 +114,11 @@ int peer_dial(struct peer *p, enum peer_op op)
 	fd = net_connect(p->host, p->tcp_port, PEER_TIMEOUT_MS);
 	if (fd < 0)
 		return -1;
+	from = clock_mono_ns();
 	rc = net_send(fd, &h, sizeof h);
 	if (rc == 0)
 		rc = net_receive(fd, &h, sizeof h);
+	p->hello_ns = clock_mono_ns() - from;
 	if (rc == 0 && h.magic != PEER_MAGIC)
 		rc = err_set(EX_DATAERR, "'%s' port %d is no rnp-bench serve", p->host,
 			p->tcp_port);

@@ -72,6 +72,7 @@ struct peer {
 	char host[NET_HOST_MAX];
 	int tcp_port; /* 0: it has none */
 	size_t bytes_max;
+	int64_t hello_ns; /* how long it took to answer the last hello: a round trip */
 };
 /* clang-format off */
 #define PEER_INIT { .tcp_port = 0 }
