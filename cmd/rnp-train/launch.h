@@ -1,8 +1,8 @@
 /* launch.h - training on several GPUs of this machine: one process for each, and the one that started them waits for them all.
  *
  * The processes are joined by socket pairs before CUDA is opened, which does not survive a fork. */
-#ifndef RNP_CMD_RNP_TRAIN_LAUNCH_H
-#define RNP_CMD_RNP_TRAIN_LAUNCH_H
+#ifndef RNP_TRAIN_LAUNCH_H
+#define RNP_TRAIN_LAUNCH_H
 
 #include <stdbool.h>
 

@@ -1,23 +1,18 @@
 /* rnp-train run - train on this machine, or as one rank of several. */
 #include <math.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/config_file.h"
+#include "cmd/rnp-train/journal.h"
 #include "cmd/rnp-train/launch.h"
 #include "cmd/rnp-train/session.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/hw.h"
 #include "common/io.h"
 #include "common/json.h"
-#include "common/mem.h"
-#include "common/out.h"
-#include "common/plot.h"
 #include "common/prog.h"
 #include "common/progress.h"
 
@@ -249,53 +244,7 @@ static void watch_signals(void)
 		sigaction(SIGHUP, &a, NULL);
 }
 
-/* --- records ------------------------------------------------------------------------------------ */
-
-/* What a run has to say about its steps, for records and the picture. */
-struct journal {
-	struct session *s;
-	int64_t step_ns; /* of the last step */
-	uint64_t began_tokens;
-	double *steps, *losses, *valid_steps, *valid_losses;
-	size_t n, valids, room;
-};
-
-static void journal_release(struct journal *j)
-{
-	free(j->steps);
-	free(j->losses);
-	free(j->valid_steps);
-	free(j->valid_losses);
-}
-
-static void journal_note(struct journal *j, double loss, double valid_loss)
-{
-	double step = (double)j->s->at.steps;
-
-	if (j->n == j->room) {
-		size_t bytes = (j->room = j->room ? 2 * j->room : 1024) * sizeof(double);
-
-		j->steps = xrealloc(j->steps, bytes);
-		j->losses = xrealloc(j->losses, bytes);
-		j->valid_steps = xrealloc(j->valid_steps, bytes);
-		j->valid_losses = xrealloc(j->valid_losses, bytes);
-	}
-	j->steps[j->n] = step;
-	j->losses[j->n++] = loss;
-	if (!isnan(valid_loss)) {
-		j->valid_steps[j->valids] = step;
-		j->valid_losses[j->valids++] = valid_loss;
-	}
-}
-
-static int64_t utilisation_ppm(const struct session *s, double tokens_per_s)
-{
-	double flop = lm_config_train_flop(lm_train_config(s->train),
-		(uint32_t)s->o.length);
-
-	/* the ranks' machines are taken for alike */
-	return (int64_t)(1e6 * tokens_per_s * flop / s->matrix_flops / s->size);
-}
+/* --- the run ------------------------------------------------------------------------------------ */
 
 /* Nobody reads the records any more, which ends the run: what it has learnt is kept all the same. Not of ranks: a checkpoint takes all
  * of them, and the others are in their next step. */
@@ -309,157 +258,6 @@ static int save_unread(struct session *s)
 	(void)session_save(s);
 	return err_restore(&why);
 }
-
-static int write_step(const struct journal *j, const struct lm_step *step,
-	double valid_loss)
-{
-	const struct session *s = j->s;
-	double rate = (double)step->targets * 1e9 / (double)j->step_ns;
-	json_t *r = json_record("rnp.step");
-	int rc;
-
-	json_set_i64(r, "step", (int64_t)s->at.steps);
-	json_set_f64(r, "loss", step->loss);
-	if (!isnan(valid_loss))
-		json_set_f64(r, "validation_loss", valid_loss);
-	json_set_i64(r, "tokens", (int64_t)s->at.tokens);
-	json_set_i64(r, "tokens_per_s", (int64_t)rate);
-	if (s->matrix_flops > 0)
-		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
-	json_set_f64(r, "gradient_norm", step->norm);
-	json_set_f64(r, "learning_rate", session_rate(&s->o, s->at.steps - 1));
-	rc = out_record(r);
-	json_decref(r);
-	return rc < 0 ? save_unread(j->s) : 0;
-}
-
-static int64_t peak_bytes(void)
-{
-	struct rusage u;
-
-	return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
-}
-
-static void set_ranks(json_t *r, const struct session *s)
-{
-	struct lm_parallel_times t;
-
-	if (!s->ranks)
-		return;
-	lm_parallel_times(s->ranks, &t);
-	json_set_i64(r, "ranks", s->size);
-	json_set_text(r, "summed_by", lm_parallel_by(s->ranks));
-	json_set_i64(r, "sum_ms", t.sum_ns / 1000000);
-	json_set_i64(r, "wait_ms", t.wait_ns / 1000000);
-}
-
-/* Of all ranks on this machine, where it is one program that started them. */
-static void set_device(json_t *r, const struct session *s)
-{
-	struct buf names = BUF_INIT;
-
-	for (int i = 0; launch.rank >= 0 && i < launch.n; i++)
-		buf_addf(&names, "%s%s", i ? "," : "", launch.names[i]);
-	json_set_text(r, "device", names.len ? names.data : s->d.name);
-	buf_release(&names);
-}
-
-static int write_end(const struct journal *j, const char *why)
-{
-	const struct session *s = j->s;
-	int64_t ns = clock_mono_ns() - began_ns;
-	double rate = (double)(s->at.tokens - j->began_tokens) * 1e9 / (double)ns;
-	json_t *r = json_record("rnp.run");
-	int rc;
-
-	json_set_text(r, "model", s->o.out);
-	set_device(r, s);
-	json_set_i64(r, "parameters",
-		(int64_t)lm_config_params(lm_train_config(s->train)));
-	json_set_text(r, "ended", why);
-	json_set_i64(r, "steps", (int64_t)s->at.steps);
-	json_set_i64(r, "tokens", (int64_t)s->at.tokens);
-	json_set_i64(r, "elapsed_ms", ns / 1000000);
-	json_set_i64(r, "tokens_per_s", (int64_t)rate);
-	if (!isnan(s->first_loss)) {
-		json_set_f64(r, "first_loss", s->first_loss);
-		json_set_f64(r, "loss", s->last_loss);
-	}
-	if (!isnan(s->valid_loss))
-		json_set_f64(r, "validation_loss", s->valid_loss);
-	if (s->matrix_flops > 0) {
-		json_set_i64(r, "matrix_flops", (int64_t)s->matrix_flops);
-		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
-	}
-	json_set_i64(r, "peak_bytes", peak_bytes());
-	if (strcmp(s->d.name, "cpu") != 0)
-		json_set_bool(r, "captured", lm_train_captured(s->train));
-	set_ranks(r, s);
-	rc = out_record(r);
-	json_decref(r);
-	return rc;
-}
-
-static int write_plan(struct session *s)
-{
-	struct lm_train_plan p;
-	json_t *r;
-	int64_t there = strcmp(s->d.name, "cpu") == 0 ? hw_available_read() : 0;
-	uint64_t room;
-	int rc;
-
-	if (lm_train_plan(&p, &s->d, &s->train_options) < 0)
-		return -1;
-	if (!there && s->d.ops->room(&s->d, &room) == 0)
-		there = (int64_t)room;
-	r = json_record("rnp.plan");
-	json_set_text(r, "model", s->o.model);
-	json_set_text(r, "device", s->d.name);
-	if (s->size > 1)
-		json_set_i64(r, "ranks", s->size);
-	json_set_i64(r, "parameters",
-		(int64_t)lm_config_params(lm_source_config(s->source)));
-	json_set_i64(r, "parameters_bytes", (int64_t)p.parameters);
-	json_set_i64(r, "copies_bytes", (int64_t)p.copies);
-	json_set_i64(r, "gradients_bytes", (int64_t)p.gradients);
-	json_set_i64(r, "optimiser_bytes", (int64_t)p.optimiser);
-	json_set_i64(r, "activations_bytes", (int64_t)p.activations);
-	json_set_i64(r, "work_bytes", (int64_t)p.scratch);
-	json_set_i64(r, "total_bytes", (int64_t)p.total);
-	if (there) {
-		json_set_i64(r, "available_bytes", there);
-		json_set_bool(r, "fits", (int64_t)p.total <= there);
-	}
-	rc = out_record(r);
-	json_decref(r);
-	return rc;
-}
-
-static int draw(const struct journal *j)
-{
-	struct plot plot = PLOT_INIT;
-	struct plot_line lines[2] = {
-		{ .name = "training", .n = j->n, .x = j->steps, .y = j->losses },
-		{ .name = "validation",
-			.style = PLOT_MARKED,
-			.n = j->valids,
-			.x = j->valid_steps,
-			.y = j->valid_losses }
-	};
-	struct plot_chart chart = { .title = "loss",
-		.x = { .label = "step" },
-		.y = { .label = "nats per token" },
-		.lines = lines,
-		.n = j->valids ? 2 : 1 };
-	int rc;
-
-	plot_add_chart(&plot, &chart);
-	rc = plot_save(&plot, j->s->o.out, NULL, options.plot);
-	plot_release(&plot);
-	return rc;
-}
-
-/* --- the run ------------------------------------------------------------------------------------ */
 
 static const char *why_ended(const struct session *s)
 {
@@ -485,7 +283,7 @@ static int report(struct journal *j, const struct lm_step *step)
 		return -1;
 	journal_note(j, step->loss, valid_loss);
 	if (s->at.steps % (uint64_t)s->o.every == 0 || !isnan(valid_loss))
-		return write_step(j, step, valid_loss);
+		return journal_step(j, step, valid_loss) < 0 ? save_unread(s) : 0;
 	return 0;
 }
 
@@ -518,9 +316,9 @@ static int finish(struct journal *j, uint64_t saved, const char *why)
 		return rc;
 	if (rc == 0 && s->o.valid)
 		rc = session_eval(s, &s->valid_loss);
-	if (options.plot && j->n && draw(j) < 0)
+	if (options.plot && j->n && journal_draw(j, options.plot) < 0)
 		rc = -1;
-	return rc < 0 ? -1 : write_end(j, why);
+	return rc < 0 ? -1 : journal_end(j, why);
 }
 
 static void on_checked(void *bar, uint64_t bytes)
@@ -556,7 +354,7 @@ static int train(struct journal *j)
 	int rc = 0;
 
 	watch_signals();
-	began_ns = clock_mono_ns();
+	j->began_ns = began_ns = clock_mono_ns();
 	j->began_tokens = s->at.tokens;
 	if (s->rank == 0)
 		progress_start(&bar, "training", "steps", s->o.steps);
@@ -570,7 +368,7 @@ static int train(struct journal *j)
 	if (rc == 0)
 		return finish(j, saved, why);
 	if (options.plot && j->n)
-		draw(j);
+		journal_draw(j, options.plot);
 	return -1;
 }
 
@@ -655,7 +453,7 @@ static void say_captured(const struct session *s)
 static int run_rank(void)
 {
 	struct session s = { .d = DEV_INIT };
-	struct journal j = { .s = &s };
+	struct journal j = { .s = &s, .launch = &launch };
 	int rc;
 
 	choose_ranks(&options.s);
@@ -692,7 +490,7 @@ static int plan(void)
 		}
 		rc = session_open(&s, &options.s);
 		if (rc == 0 && s.rank == 0)
-			rc = write_plan(&s);
+			rc = journal_plan(&s);
 		if (rc < 0 && s.ranks)
 			leave_ranks(&s);
 		session_release(&s);

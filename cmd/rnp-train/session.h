@@ -1,6 +1,6 @@
 /* session.h - a training run: model, data, trainer and where it is. run.c says what is wanted, session.c does it. */
-#ifndef RNP_CMD_RNP_TRAIN_SESSION_H
-#define RNP_CMD_RNP_TRAIN_SESSION_H
+#ifndef RNP_TRAIN_SESSION_H
+#define RNP_TRAIN_SESSION_H
 
 #include <stdbool.h>
 #include <stdint.h>

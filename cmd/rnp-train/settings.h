@@ -1,7 +1,7 @@
 /* settings.h - the options that decide the bits of a run: kept with its checkpoint, and what a resumed run goes on with. Uses session.h,
  * num, canon. */
-#ifndef RNP_CMD_RNP_TRAIN_SETTINGS_H
-#define RNP_CMD_RNP_TRAIN_SETTINGS_H
+#ifndef RNP_TRAIN_SETTINGS_H
+#define RNP_TRAIN_SETTINGS_H
 
 #include <jansson.h>
 
