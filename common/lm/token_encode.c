@@ -75,21 +75,6 @@ void encoder_free(struct encoder *e)
 
 /* --- words ------------------------------------------------------------------------------- */
 
-static uint64_t word_hash(const char *s, size_t n)
-{
-	uint64_t h = n * UINT64_C(0x9e3779b97f4a7c15), v;
-
-	for (; n > 8; s += 8, n -= 8) {
-		memcpy(&v, s, 8);
-		h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);
-		h ^= h >> 32;
-	}
-	v = 0;
-	memcpy(&v, s, n);
-	h = (h ^ v) * UINT64_C(0xc4ceb9fe1a85ec53);
-	return h ^ h >> 32;
-}
-
 /* Append text with U+2581 for blanks. */
 static void add_blanks(struct buf *out, const char *s, size_t n)
 {
@@ -134,7 +119,7 @@ static void word(struct encoder *e, const char *s, size_t n, bool blanks)
 	uint64_t hash = 0;
 
 	if (keep) {
-		hash = word_hash(s, n);
+		hash = token_hash(s, n);
 		slot = &e->slots[hash & (CACHE_SLOTS - 2)]; /* of two */
 		for (unsigned i = 0; i < 2; i++) {
 			size_t ids_bytes = slot[i].ids * sizeof(uint32_t);

@@ -3,6 +3,7 @@
 #define RNP_COMMON_LM_TOKEN_INSIDE_H
 
 #include <pthread.h>
+#include <string.h>
 
 #include "common/lm/token.h"
 #include "common/lm/token_pre.h"
@@ -144,5 +145,21 @@ int token_read_gguf(struct lm_token **out, const char *path);
 /* where: the file's name. json is read for special tokens and the template. */
 int token_read_config(struct lm_token *t, const char *text, size_t bytes,
 	const char *where);
+
+/* A hash of n bytes, for tables of words. */
+static inline uint64_t token_hash(const char *s, size_t n)
+{
+	uint64_t h = n * UINT64_C(0x9e3779b97f4a7c15), v;
+
+	for (; n > 8; s += 8, n -= 8) {
+		memcpy(&v, s, 8);
+		h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);
+		h ^= h >> 32;
+	}
+	v = 0;
+	memcpy(&v, s, n);
+	h = (h ^ v) * UINT64_C(0xc4ceb9fe1a85ec53);
+	return h ^ h >> 32;
+}
 
 #endif

@@ -51,21 +51,6 @@ static int thread_now(void)
 #endif
 }
 
-static uint64_t hash_of(const char *s, size_t n)
-{
-	uint64_t h = n * UINT64_C(0x9e3779b97f4a7c15), v;
-
-	for (; n > 8; s += 8, n -= 8) {
-		memcpy(&v, s, 8);
-		h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);
-		h ^= h >> 32;
-	}
-	v = 0;
-	memcpy(&v, s, n);
-	h = (h ^ v) * UINT64_C(0xc4ceb9fe1a85ec53);
-	return h ^ h >> 32;
-}
-
 static void map_grow(struct word_map *m)
 {
 	size_t size = m->size ? 2 * m->size : 1 << 14;
@@ -107,7 +92,7 @@ static void map_count(struct word_map *m, const char *s, size_t n, uint64_t hash
 
 static int on_word(void *ctx, const char *s, size_t n)
 {
-	map_count(ctx, s, n, hash_of(s, n), 1);
+	map_count(ctx, s, n, token_hash(s, n), 1);
 	return 0;
 }
 
