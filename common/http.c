@@ -1,7 +1,6 @@
 #include "common/http.h"
 
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 
 #include "common/err.h"
 #include "common/json.h"
+#include "kernels/library.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define TIMEOUT_MS         30000
@@ -41,10 +41,7 @@ static struct {
 
 static void load_library(void)
 {
-	static const struct {
-		const char *name;
-		void *to;
-	} symbols[] = {
+	static const struct library_symbol symbols[] = {
 		{ "curl_easy_init", &lib.easy_init },
 		{ "curl_easy_cleanup", &lib.easy_cleanup },
 		{ "curl_easy_reset", &lib.easy_reset },
@@ -56,24 +53,10 @@ static void load_library(void)
 		{ "curl_slist_append", &lib.slist_append },
 		{ "curl_slist_free_all", &lib.slist_free_all },
 	};
-	/* kept open until the program ends: TLS libraries do not survive being closed */
-	void *so = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
 
-	if (!so) {
-		snprintf(lib.problem, sizeof lib.problem, "%s", dlerror());
-		return;
-	}
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-		void *f = dlsym(so, symbols[i].name);
-
-		if (!f) {
-			snprintf(lib.problem, sizeof lib.problem, "libcurl lacks %s",
-				symbols[i].name);
-			return;
-		}
-		memcpy(symbols[i].to, &f, sizeof f);
-	}
-	lib.ready = lib.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+	lib.ready = library_open("libcurl.so.4", symbols,
+		sizeof symbols / sizeof *symbols, lib.problem, sizeof lib.problem);
+	lib.ready = lib.ready && lib.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
 static int library(void)

@@ -1,6 +1,5 @@
 #include "common/httpd.h"
 
-#include <dlfcn.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -20,6 +19,7 @@
 #include "common/io.h"
 #include "common/mem.h"
 #include "common/net.h"
+#include "kernels/library.h"
 
 #define STOP_SECONDS      5
 #define LOG_FLUSH_NS      200000000
@@ -50,10 +50,7 @@ static struct {
 
 static void load_library(void)
 {
-	static const struct {
-		const char *name;
-		void *to;
-	} symbols[] = {
+	static const struct library_symbol symbols[] = {
 		{ "MHD_start_daemon", &mhd.start },
 		{ "MHD_stop_daemon", &mhd.stop },
 		{ "MHD_quiesce_daemon", &mhd.quiesce },
@@ -66,23 +63,9 @@ static void load_library(void)
 		{ "MHD_queue_response", &mhd.queue },
 		{ "MHD_destroy_response", &mhd.destroy },
 	};
-	void *so = dlopen("libmicrohttpd.so.12", RTLD_NOW | RTLD_LOCAL);
 
-	if (!so) {
-		snprintf(mhd.problem, sizeof mhd.problem, "%s", dlerror());
-		return;
-	}
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-		void *f = dlsym(so, symbols[i].name);
-
-		if (!f) {
-			snprintf(mhd.problem, sizeof mhd.problem,
-				"libmicrohttpd lacks %s", symbols[i].name);
-			return;
-		}
-		memcpy(symbols[i].to, &f, sizeof f);
-	}
-	mhd.ready = true;
+	mhd.ready = library_open("libmicrohttpd.so.12", symbols,
+		sizeof symbols / sizeof *symbols, mhd.problem, sizeof mhd.problem);
 }
 
 static int library(void)

@@ -2,10 +2,11 @@
  * structs that its header spells out are filled by its own functions; we only give them room. */
 #include "kernels/product.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+
+#include "kernels/library.h"
 
 #define LIBRARY "libdnnl.so.2"
 
@@ -56,10 +57,7 @@ static struct {
 	int (*memory_destroy)(void *);
 } dnnl;
 
-static const struct {
-	const char *name;
-	void *at;
-} functions[] = {
+static const struct library_symbol functions[] = {
 	{ "dnnl_engine_create", &dnnl.engine_create },
 	{ "dnnl_stream_create", &dnnl.stream_create },
 	{ "dnnl_stream_wait", &dnnl.stream_wait },
@@ -92,17 +90,9 @@ static uint64_t uses;
 
 static bool open_library(void)
 {
-	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-
-	if (!library)
+	if (!library_open(LIBRARY, functions, sizeof functions / sizeof *functions, NULL,
+		    0))
 		return false;
-	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-		void *f = dlsym(library, functions[i].name);
-
-		if (!f)
-			return false; /* stays open: its OpenMP may have started */
-		memcpy(functions[i].at, &f, sizeof f);
-	}
 	return dnnl.engine_create(&engine, CPU_ENGINE, 0) == 0 &&
 		dnnl.stream_create(&stream, engine, STREAM_DEFAULT) == 0;
 }

@@ -1,11 +1,11 @@
 #include "cmd/rnp-bench/compress_data.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/rng.h"
+#include "kernels/library.h"
 
 const char *const compress_kinds[COMPRESS_KINDS] = { "gauss", "laplace", "gradient",
 	"adverse" };
@@ -154,34 +154,27 @@ static size_t lz4_bound(size_t n)
 	return (size_t)lz4.bound((int)n);
 }
 
-/* Store the address of a symbol: POSIX gives functions as data pointers. */
-static bool find(void *library, const char *name, void *to)
-{
-	void *p = library ? dlsym(library, name) : NULL;
-
-	memcpy(to, &p, sizeof p);
-	return p;
-}
-
 static bool zstd_open(void)
 {
-	void *library = zstd.bound ? NULL : dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
+	static const struct library_symbol symbols[] = {
+		{ "ZSTD_compress", &zstd.compress },
+		{ "ZSTD_decompress", &zstd.expand },
+		{ "ZSTD_isError", &zstd.is_error },
+		{ "ZSTD_compressBound", &zstd.bound },
+	};
 
-	return zstd.bound ||
-		(find(library, "ZSTD_compress", &zstd.compress) &&
-			find(library, "ZSTD_decompress", &zstd.expand) &&
-			find(library, "ZSTD_isError", &zstd.is_error) &&
-			find(library, "ZSTD_compressBound", &zstd.bound));
+	return zstd.bound || library_open("libzstd.so.1", symbols, 4, NULL, 0);
 }
 
 static bool lz4_open(void)
 {
-	void *library = lz4.bound ? NULL : dlopen("liblz4.so.1", RTLD_NOW | RTLD_LOCAL);
+	static const struct library_symbol symbols[] = {
+		{ "LZ4_compress_default", &lz4.compress },
+		{ "LZ4_decompress_safe", &lz4.expand },
+		{ "LZ4_compressBound", &lz4.bound },
+	};
 
-	return lz4.bound ||
-		(find(library, "LZ4_compress_default", &lz4.compress) &&
-			find(library, "LZ4_decompress_safe", &lz4.expand) &&
-			find(library, "LZ4_compressBound", &lz4.bound));
+	return lz4.bound || library_open("liblz4.so.1", symbols, 3, NULL, 0);
 }
 
 const struct compress_peer *compress_peer(const char *name)

@@ -2,7 +2,6 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "common/lm/token_pcre.h"
 
-#include <dlfcn.h>
 #include <pcre2.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 
 #include "common/buf.h"
 #include "common/err.h"
+#include "kernels/library.h"
 
 /* Of one match. A pattern of ours takes a few steps a character; one of a stranger that takes more than these on a single match is
  * refused rather than waited for. */
@@ -41,10 +41,7 @@ static struct {
 
 static void load_library(void)
 {
-	static const struct {
-		const char *name;
-		void *to;
-	} symbols[] = {
+	static const struct library_symbol symbols[] = {
 		{ "pcre2_compile_8", &lib.compile },
 		{ "pcre2_code_free_8", &lib.code_free },
 		{ "pcre2_jit_compile_8", &lib.jit_compile },
@@ -61,23 +58,9 @@ static void load_library(void)
 		{ "pcre2_jit_stack_free_8", &lib.stack_free },
 		{ "pcre2_get_error_message_8", &lib.message },
 	};
-	void *so = dlopen("libpcre2-8.so.0", RTLD_NOW | RTLD_LOCAL);
 
-	if (!so) {
-		snprintf(lib.problem, sizeof lib.problem, "%s", dlerror());
-		return;
-	}
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-		void *f = dlsym(so, symbols[i].name);
-
-		if (!f) {
-			snprintf(lib.problem, sizeof lib.problem, "libpcre2-8 lacks %s",
-				symbols[i].name);
-			return;
-		}
-		memcpy(symbols[i].to, &f, sizeof f);
-	}
-	lib.ready = true;
+	lib.ready = library_open("libpcre2-8.so.0", symbols,
+		sizeof symbols / sizeof *symbols, lib.problem, sizeof lib.problem);
 }
 
 static int library(void)
