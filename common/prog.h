@@ -42,6 +42,26 @@ bool prog_quiet(void);
 #define OPT_DEVICE(to_text) \
 	{ .name = "device", .kind = OPT_TEXT, .to = (to_text), .metavar = "D", \
 		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" }
+
+/* The rows `--model M`, required, and `--tokenizer F` of commands that load a language model; NULL after parsing means the model's own
+ * tokenizer. */
+#define OPT_MODEL(to_text) \
+	{ .name = "model", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "M", \
+		.help = "GGUF file, directory with safetensors, or llama2.c .bin" }
+#define OPT_TOKENIZER(to_text) \
+	{ .name = "tokenizer", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
+		.help = "tokenizer.json, GGUF file or tok*.bin (default: the model's own)" }
+
+/* The rows of servers: where they listen, and where the request log goes. */
+#define OPT_LISTEN(to_text) \
+	{ .name = "listen", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "ADDR", \
+		.help = "HOST:PORT; port 0 is any free one" }
+#define OPT_PORT_FILE(to_text) \
+	{ .name = "port-file", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
+		.help = "write the port there once connections are accepted" }
+#define OPT_LOG_FILE(to_text) \
+	{ .name = "log-file", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
+		.help = "append the request log there (default standard error)" }
 /* clang-format on */
 
 #endif

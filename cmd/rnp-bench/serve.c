@@ -24,17 +24,8 @@ static const char *listen_on, *port_file, *log_file, *key_path;
 static int64_t tcp_port;
 
 static const struct opt opts[] = {
-	{ .name = "listen",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &listen_on,
-		.metavar = "ADDR",
-		.help = "HOST:PORT; port 0 is any free one" },
-	{ .name = "port-file",
-		.kind = OPT_TEXT,
-		.to = &port_file,
-		.metavar = "F",
-		.help = "write the port there once connections are accepted" },
+	OPT_LISTEN(&listen_on),
+	OPT_PORT_FILE(&port_file),
 	{ .name = "tcp-port",
 		.kind = OPT_I64,
 		.to = &tcp_port,
@@ -42,11 +33,7 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = 65535,
 		.help = "of the plain TCP listener (default any free one)" },
-	{ .name = "log-file",
-		.kind = OPT_TEXT,
-		.to = &log_file,
-		.metavar = "F",
-		.help = "append the request log there (default standard error)" },
+	OPT_LOG_FILE(&log_file),
 	OPT_KEY(&key_path),
 	{ 0 },
 };

@@ -24,17 +24,8 @@ static uint64_t seed = UINT64_MAX; /* not given */
 static bool chat, json, echo;
 
 static const struct opt opts[] = {
-	{ .name = "model",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &model,
-		.metavar = "M",
-		.help = "GGUF file, directory with safetensors, or llama2.c .bin" },
-	{ .name = "tokenizer",
-		.kind = OPT_TEXT,
-		.to = &tokenizer,
-		.metavar = "F",
-		.help = "tokenizer, when the model brings none" },
+	OPT_MODEL(&model),
+	OPT_TOKENIZER(&tokenizer),
 	{ .name = "chat",
 		.kind = OPT_FLAG,
 		.to = &chat,

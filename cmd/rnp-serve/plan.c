@@ -13,12 +13,7 @@ static const char *model, *device;
 static int64_t context;
 
 static const struct opt opts[] = {
-	{ .name = "model",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &model,
-		.metavar = "M",
-		.help = "GGUF file, directory with safetensors, or llama2.c .bin" },
+	OPT_MODEL(&model),
 	{ .name = "context",
 		.kind = OPT_I64,
 		.to = &context,

@@ -295,11 +295,7 @@ static const struct opt opts[] = {
 		.kind = OPT_FLAG,
 		.to = &options.stats,
 		.help = "print one rnp.bench record, on standard error without --out" },
-	{ .name = "device",
-		.kind = OPT_TEXT,
-		.to = &options.device,
-		.metavar = "D",
-		.help = "auto, cpu or cuda[:N] (default $RNP_DEVICE, else auto)" },
+	OPT_DEVICE(&options.device),
 	{ 0 },
 };
 

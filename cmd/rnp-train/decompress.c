@@ -82,11 +82,7 @@ static const struct opt opts[] = {
 		.to = &options.out,
 		.metavar = "F",
 		.help = "write to F, once all is checked (default standard output)" },
-	{ .name = "device",
-		.kind = OPT_TEXT,
-		.to = &options.device,
-		.metavar = "D",
-		.help = "auto, cpu or cuda[:N] (default $RNP_DEVICE, else auto)" },
+	OPT_DEVICE(&options.device),
 	{ 0 },
 };
 

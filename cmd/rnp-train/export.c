@@ -11,12 +11,7 @@
 static const char *model, *gguf, *out, *type_name, *tokenizer;
 
 static const struct opt opts[] = {
-	{ .name = "model",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &model,
-		.metavar = "M",
-		.help = "a directory, a GGUF file or a llama2.c .bin" },
+	OPT_MODEL(&model),
 	{ .name = "gguf",
 		.kind = OPT_TEXT,
 		.to = &gguf,
@@ -28,11 +23,7 @@ static const struct opt opts[] = {
 		.metavar = "T",
 		.choices = "f32|f16|bf16|q8_0|q4_0",
 		.help = "of the matrices (default: as they are); a directory takes no q8_0 and q4_0" },
-	{ .name = "tokenizer",
-		.kind = OPT_TEXT,
-		.to = &tokenizer,
-		.metavar = "F",
-		.help = "tokenizer.json, GGUF file or tok*.bin (default: the model's own)" },
+	OPT_TOKENIZER(&tokenizer),
 	{ .name = "out",
 		.kind = OPT_TEXT,
 		.to = &out,
