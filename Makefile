@@ -199,20 +199,23 @@ demo:
 bench: all $(BENCHES)
 	scripts/bench
 
-# What the sanitizers watch: one thread, and no CUDA, whose runtime they do not know.
+# What the sanitizers watch: one thread, and no plug-ins: they do not know CUDA's runtime or MPI.
+WATCHED  = BUILD=build/$@ NVCC= MPI= NCCL= OPENMP=
+SANITIZE = address,undefined
+STOPPING = -fno-sanitize-recover=undefined
+
 asan:
-	$(MAKE) BUILD=build/asan KERNEL_OPT=--param=asan-use-after-return=0 NVCC= MPI= NCCL= OPENMP= LDFLAGS='-fsanitize=address,undefined' \
-		OPT='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' \
+	$(MAKE) $(WATCHED) KERNEL_OPT=--param=asan-use-after-return=0 LDFLAGS='-fsanitize=$(SANITIZE)' \
+		OPT='-O1 -g -fsanitize=$(SANITIZE) $(STOPPING) -fno-omit-frame-pointer' \
 		all units replays kcheck
 
 tsan:
-	$(MAKE) BUILD=build/tsan NVCC= MPI= NCCL= OPENMP= LDFLAGS='-fsanitize=thread' OPT='-O1 -g -fsanitize=thread' \
-		all units
+	$(MAKE) $(WATCHED) LDFLAGS='-fsanitize=thread' OPT='-O1 -g -fsanitize=thread' all units
 
 # clang has libFuzzer; scripts/fuzz runs them.
 fuzz:
-	$(MAKE) BUILD=build/fuzz NVCC= MPI= NCCL= CC=clang OPENMP= LDFLAGS='-fsanitize=address,undefined' \
-		OPT='-O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' \
+	$(MAKE) $(WATCHED) CC=clang LDFLAGS='-fsanitize=$(SANITIZE)' \
+		OPT='-O1 -g -fsanitize=fuzzer-no-link,$(SANITIZE) $(STOPPING)' \
 		$(FUZZERS:%=build/fuzz/bin/%)
 
 fuzz_objects = $(BUILD)/obj/tests/fuzz/fuzz_$(1).o $(call object,$(call uses,tests/fuzz/fuzz_$(1).c)) $(LIB)
