@@ -63,18 +63,20 @@ int64_t muldiv_half_up(int64_t a, int64_t b, int64_t c)
 	return muldiv_fits(a, b, c, MONEY_HALF_UP);
 }
 
-struct rest {
-	u128 rest;
-	size_t index;
-};
-
 static int by_larger_rest(const void *a, const void *b)
 {
-	const struct rest *x = a, *y = b;
+	const struct money_rest *x = a, *y = b;
 
 	if (x->rest != y->rest)
 		return x->rest < y->rest ? 1 : -1;
 	return x->index < y->index ? -1 : 1;
+}
+
+void money_give_rests(int64_t left, struct money_rest *rests, size_t n, int64_t *parts)
+{
+	qsort(rests, n, sizeof *rests, by_larger_rest);
+	for (size_t i = 0; left > 0; i++, left--)
+		parts[rests[i].index]++;
 }
 
 static int64_t share_of(int64_t total, int64_t weight, u128 sum, u128 *rest)
@@ -87,7 +89,7 @@ static int64_t share_of(int64_t total, int64_t weight, u128 sum, u128 *rest)
 
 int money_split(int64_t total, const int64_t *weights, size_t n, int64_t *parts)
 {
-	struct rest *rests;
+	struct money_rest *rests;
 	int64_t left = total;
 	u128 sum = 0;
 
@@ -110,10 +112,7 @@ int money_split(int64_t total, const int64_t *weights, size_t n, int64_t *parts)
 		parts[i] = share_of(total, weights[i], sum, &rests[i].rest);
 		left -= parts[i];
 	}
-	/* left < n, and no part with rest 0 is ever among the first `left` */
-	qsort(rests, n, sizeof *rests, by_larger_rest);
-	for (size_t i = 0; left > 0; i++, left--)
-		parts[rests[i].index]++;
+	money_give_rests(left, rests, n, parts);
 	free(rests);
 	return 0;
 }

@@ -31,6 +31,15 @@ int64_t muldiv_half_up(int64_t a, int64_t b, int64_t c);
  * may exceed 64 bits, as long as it fits 95 bits. O(n log n) time, O(n) memory. */
 int money_split(int64_t total, const int64_t *weights, size_t n, int64_t *parts);
 
+/* The second half of such a split, for who has shares of another kind: each part has the floor of its share, rests[i] what the floor of
+ * part rests[i].index left of it, all to one denominator. The `left` units go to the largest rests, ties to the lower index; left < n,
+ * no more than there are rests above 0. rests are then in that order. */
+struct money_rest {
+	unsigned __int128 rest;
+	size_t index;
+};
+void money_give_rests(int64_t left, struct money_rest *rests, size_t n, int64_t *parts);
+
 /* "1234.5" style text of an amount with that many decimals; trailing zeros are kept. */
 void money_format(struct buf *out, int64_t amount, int decimals);
 

@@ -1,25 +1,13 @@
-/* Splits of a pool by fractions, exact. */
+/* Splits of a pool by fractions, exact. money_split does it for whole weights of 64 bits with one division each; those here, brought to one
+ * denominator, have up to 124. */
 #include <stdlib.h>
 
 #include "cmd/rnp-reward/core.h"
 #include "common/err.h"
 #include "common/mem.h"
+#include "common/money.h"
 
 #define SUM_MAX ((u128)1 << 124)
-
-struct rest {
-	u128 rest;
-	size_t index;
-};
-
-static int by_larger_rest(const void *a, const void *b)
-{
-	const struct rest *x = a, *y = b;
-
-	if (x->rest != y->rest)
-		return x->rest < y->rest ? 1 : -1;
-	return x->index < y->index ? -1 : 1;
-}
 
 /* A denominator that all weights divide; 0 when there is none of 128 bits. Most share one, so
  * that a division each is all it takes. */
@@ -70,7 +58,7 @@ static bool to_whole(struct frac *weights, size_t n, bool reduce, u128 *sum)
 
 int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts)
 {
-	struct rest *rests;
+	struct money_rest *rests;
 	int64_t left = total;
 	u128 sum;
 
@@ -87,9 +75,7 @@ int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts)
 		parts[i] = frac_share(total, weights[i].num, sum, &rests[i].rest);
 		left -= parts[i];
 	}
-	qsort(rests, n, sizeof *rests, by_larger_rest);
-	for (size_t i = 0; left > 0; i++, left--)
-		parts[rests[i].index]++;
+	money_give_rests(left, rests, n, parts);
 	free(rests);
 	return 0;
 }
