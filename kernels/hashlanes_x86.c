@@ -7,33 +7,25 @@
 #include <string.h>
 
 #include "kernels/cpu.h"
-#include "kernels/sha256_rows.h"
-
-#define INLINE static inline __attribute__((always_inline))
-#define SHANI  __attribute__((target("sha,sse4.1,avx2")))
-#define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2")))
+#include "kernels/sha256_x86.h"
 
 /* --- SHA extensions ---------------------------------------------------------------------- */
 
-struct halves {
-	__m128i abef, cdgh;
-};
-
-SHANI INLINE struct halves halves_of(__m128i abcd, __m128i efgh)
+SHANI INLINE struct sha256_halves halves_of(__m128i abcd, __m128i efgh)
 {
 	__m128i cdab = _mm_shuffle_epi32(abcd, 0xb1);
 	__m128i hgfe = _mm_shuffle_epi32(efgh, 0x1b);
 
-	return (struct halves){ _mm_alignr_epi8(cdab, hgfe, 8),
+	return (struct sha256_halves){ _mm_alignr_epi8(cdab, hgfe, 8),
 		_mm_blend_epi16(hgfe, cdab, 0xf0) };
 }
 
 SHANI INLINE void step_shani(__m128i *abcd, __m128i *efgh, int lanes)
 {
-	const struct halves start = halves_of(_mm_loadu_si128(
-						      (const __m128i *)sha256_start),
-		_mm_loadu_si128((const __m128i *)(sha256_start + 4)));
-	struct halves s[4];
+	const struct sha256_halves start =
+		halves_of(_mm_loadu_si128((const __m128i *)sha256_start),
+			_mm_loadu_si128((const __m128i *)(sha256_start + 4)));
+	struct sha256_halves s[4];
 	__m128i w[4][4];
 
 	for (int l = 0; l < lanes; l++) {
@@ -42,25 +34,7 @@ SHANI INLINE void step_shani(__m128i *abcd, __m128i *efgh, int lanes)
 		w[l][2] = _mm_setr_epi32((int)0x80000000, 0, 0, 0);
 		w[l][3] = _mm_setr_epi32(0, 0, 0, 256);
 	}
-#pragma GCC unroll 16
-	for (int q = 0; q < 16; q++) {
-		__m128i k = _mm_loadu_si128((const __m128i *)(sha256_constants + 4 * q));
-
-		for (int l = 0; l < lanes; l++) {
-			__m128i x = _mm_add_epi32(w[l][q & 3], k), t;
-
-			s[l].cdgh = _mm_sha256rnds2_epu32(s[l].cdgh, s[l].abef, x);
-			s[l].abef = _mm_sha256rnds2_epu32(s[l].abef, s[l].cdgh,
-				_mm_shuffle_epi32(x, 0x0e));
-			if (q >= 12)
-				continue;
-			/* words 4 q + 16 .. 4 q + 19 take the place of 4 q .. */
-			t = _mm_alignr_epi8(w[l][(q + 3) & 3], w[l][(q + 2) & 3], 4);
-			x = _mm_sha256msg1_epu32(w[l][q & 3], w[l][(q + 1) & 3]);
-			w[l][q & 3] = _mm_sha256msg2_epu32(_mm_add_epi32(x, t),
-				w[l][(q + 3) & 3]);
-		}
-	}
+	sha256_rounds_shani(s, w, lanes);
 	for (int l = 0; l < lanes; l++) {
 		__m128i abef = _mm_add_epi32(s[l].abef, start.abef);
 		__m128i cdgh = _mm_add_epi32(s[l].cdgh, start.cdgh);
@@ -100,12 +74,6 @@ SHANI void hashlanes_shani(unsigned char *states, uint64_t count, uint64_t steps
 
 /* --- AVX-512 ----------------------------------------------------------------------------- */
 
-#define XOR3(a, b, c)     _mm512_ternarylogic_epi32(a, b, c, 0x96)
-#define CHOICE(e, f, g)   _mm512_ternarylogic_epi32(e, f, g, 0xca)
-#define MAJORITY(a, b, c) _mm512_ternarylogic_epi32(a, b, c, 0xe8)
-#define ADD(a, b)         _mm512_add_epi32(a, b)
-#define ROTATE(x, n)      _mm512_ror_epi32(x, n)
-
 AVX512 INLINE void step16(__m512i h[8])
 {
 	__m512i w[16], s[8];
@@ -117,31 +85,7 @@ AVX512 INLINE void step16(__m512i h[8])
 	}
 	w[8] = _mm512_set1_epi32((int)0x80000000);
 	w[15] = _mm512_set1_epi32(256);
-#pragma GCC unroll 64
-	for (int t = 0; t < 64; t++) {
-		/* the names turn instead of the values */
-		__m512i a = s[-t & 7], b = s[(1 - t) & 7], c = s[(2 - t) & 7];
-		__m512i e = s[(4 - t) & 7], f = s[(5 - t) & 7], g = s[(6 - t) & 7];
-		__m512i one, two;
-
-		if (t >= 16) {
-			__m512i w15 = w[(t + 1) & 15], w2 = w[(t + 14) & 15];
-			__m512i s0 = XOR3(ROTATE(w15, 7), ROTATE(w15, 18),
-				_mm512_srli_epi32(w15, 3));
-			__m512i s1 = XOR3(ROTATE(w2, 17), ROTATE(w2, 19),
-				_mm512_srli_epi32(w2, 10));
-
-			w[t & 15] = ADD(ADD(w[t & 15], s0), ADD(w[(t + 9) & 15], s1));
-		}
-		one = ADD(s[(7 - t) & 7],
-			ADD(w[t & 15], _mm512_set1_epi32((int)sha256_constants[t])));
-		one = ADD(one, CHOICE(e, f, g));
-		one = ADD(one, XOR3(ROTATE(e, 6), ROTATE(e, 11), ROTATE(e, 25)));
-		two = XOR3(ROTATE(a, 2), ROTATE(a, 13), ROTATE(a, 22));
-		two = ADD(two, MAJORITY(a, b, c));
-		s[(3 - t) & 7] = ADD(s[(3 - t) & 7], one);
-		s[(7 - t) & 7] = ADD(one, two);
-	}
+	sha256_rounds16(s, w);
 	for (int i = 0; i < 8; i++)
 		h[i] = ADD(s[i], _mm512_set1_epi32((int)sha256_start[i]));
 }

@@ -1,5 +1,4 @@
-/* Rows of the 16 x 16 matrix are vectors, so V is ChaCha on whole vectors; T goes by
- * four times four unpacks and shuffles. AVX2 does the same on two halves. Lanes of memory are
+/* Rows of the 16 x 16 matrix are vectors, so V is ChaCha on whole vectors, and T transposes them. AVX2 does the same on two halves. Lanes of memory are
  * filled four at a time, so that the reads of finished slices, which miss every cache, overlap;
  * those of the next block are prefetched. X waits in the place of the block. */
 #include "kernels/memfill.h"
@@ -9,6 +8,7 @@
 #include <stddef.h>
 
 #include "kernels/cpu.h"
+#include "kernels/transpose_x86.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define AVX2   __attribute__((target("avx2")))
@@ -47,33 +47,6 @@ static const uint32_t zeros[MEMFILL_WORDS];
 
 /* --- AVX-512 ----------------------------------------------------------------------------- */
 
-AVX512 INLINE void transpose16(__m512i x[16])
-{
-	__m512i a[16], b[16];
-
-	for (int i = 0; i < 16; i += 2) {
-		b[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-		b[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-	}
-	for (int q = 0; q < 16; q += 4) {
-		a[q] = _mm512_unpacklo_epi64(b[q], b[q + 2]);
-		a[q + 1] = _mm512_unpackhi_epi64(b[q], b[q + 2]);
-		a[q + 2] = _mm512_unpacklo_epi64(b[q + 1], b[q + 3]);
-		a[q + 3] = _mm512_unpackhi_epi64(b[q + 1], b[q + 3]);
-	}
-	for (int c = 0; c < 4; c++) {
-		__m512i low01 = _mm512_shuffle_i32x4(a[c], a[4 + c], 0x44);
-		__m512i high01 = _mm512_shuffle_i32x4(a[c], a[4 + c], 0xee);
-		__m512i low23 = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0x44);
-		__m512i high23 = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0xee);
-
-		x[c] = _mm512_shuffle_i32x4(low01, low23, 0x88);
-		x[4 + c] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
-		x[8 + c] = _mm512_shuffle_i32x4(high01, high23, 0x88);
-		x[12 + c] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
-	}
-}
-
 AVX512 INLINE void block512(uint32_t *out, const uint32_t *prev,
 	const uint32_t *const ref[MEMFILL_REFS], const uint32_t salt[4])
 {
@@ -100,26 +73,6 @@ AVX512 INLINE void block512(uint32_t *out, const uint32_t *prev,
 
 #define ROL256(v, n) \
 	_mm256_or_si256(_mm256_slli_epi32(v, n), _mm256_srli_epi32(v, 32 - (n)))
-
-AVX2 INLINE void transpose8(__m256i x[8])
-{
-	__m256i a[8], b[8];
-
-	for (int i = 0; i < 8; i += 2) {
-		b[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
-		b[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
-	}
-	for (int q = 0; q < 8; q += 4) {
-		a[q] = _mm256_unpacklo_epi64(b[q], b[q + 2]);
-		a[q + 1] = _mm256_unpackhi_epi64(b[q], b[q + 2]);
-		a[q + 2] = _mm256_unpacklo_epi64(b[q + 1], b[q + 3]);
-		a[q + 3] = _mm256_unpackhi_epi64(b[q + 1], b[q + 3]);
-	}
-	for (int c = 0; c < 4; c++) {
-		x[c] = _mm256_permute2x128_si256(a[c], a[4 + c], 0x20);
-		x[4 + c] = _mm256_permute2x128_si256(a[c], a[4 + c], 0x31);
-	}
-}
 
 AVX2 static void block256(uint32_t *out, const uint32_t *prev,
 	const uint32_t *const ref[MEMFILL_REFS], const uint32_t salt[4])

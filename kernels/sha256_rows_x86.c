@@ -7,11 +7,10 @@
 #include <string.h>
 
 #include "kernels/cpu.h"
+#include "kernels/sha256_x86.h"
+#include "kernels/transpose_x86.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#define AVX2   __attribute__((target("avx2")))
-#define SHANI  __attribute__((target("sha,sse4.1,avx2")))
-#define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2")))
+#define AVX2 __attribute__((target("avx2")))
 
 #define LANES_MAX 16
 
@@ -30,58 +29,15 @@ static const unsigned char *block_of(const struct sha256_rows *in, uint64_t i,
 
 /* --- AVX-512: 16 lanes ------------------------------------------------------------------- */
 
-#define XOR3(a, b, c)     _mm512_ternarylogic_epi32(a, b, c, 0x96)
-#define CHOICE(e, f, g)   _mm512_ternarylogic_epi32(e, f, g, 0xca)
-#define MAJORITY(a, b, c) _mm512_ternarylogic_epi32(a, b, c, 0xe8)
-#define ADD(a, b)         _mm512_add_epi32(a, b)
-#define ROTATE(x, n)      _mm512_ror_epi32(x, n)
-
 /* word t of the 16 lanes in w[t], from 64 bytes of each lane */
 AVX512 static void load16(__m512i w[16], const unsigned char *const from[16])
 {
 	const __m512i swap = _mm512_broadcast_i32x4(
 		_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
-	__m512i a[16], b[16];
 
 	for (int i = 0; i < 16; i++)
-		a[i] = _mm512_shuffle_epi8(_mm512_loadu_si512(from[i]), swap);
-	for (int i = 0; i < 16; i += 2) {
-		b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
-		b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
-	}
-	/* a[4 q + c]: in 128-bit lane l the words 4 l + c of the lanes 4 q .. 4 q + 3 */
-	for (int q = 0; q < 16; q += 4) {
-		a[q] = _mm512_unpacklo_epi64(b[q], b[q + 2]);
-		a[q + 1] = _mm512_unpackhi_epi64(b[q], b[q + 2]);
-		a[q + 2] = _mm512_unpacklo_epi64(b[q + 1], b[q + 3]);
-		a[q + 3] = _mm512_unpackhi_epi64(b[q + 1], b[q + 3]);
-	}
-	for (int c = 0; c < 4; c++) {
-		__m512i low01 = _mm512_shuffle_i32x4(a[c], a[4 + c], 0x44);
-		__m512i high01 = _mm512_shuffle_i32x4(a[c], a[4 + c], 0xee);
-		__m512i low23 = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0x44);
-		__m512i high23 = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0xee);
-
-		w[c] = _mm512_shuffle_i32x4(low01, low23, 0x88);
-		w[4 + c] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
-		w[8 + c] = _mm512_shuffle_i32x4(high01, high23, 0x88);
-		w[12 + c] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
-	}
-}
-
-AVX512 INLINE void round16(__m512i s[8], int t, __m512i w)
-{
-	/* the names turn instead of the values */
-	__m512i a = s[-t & 7], b = s[(1 - t) & 7], c = s[(2 - t) & 7], e = s[(4 - t) & 7];
-	__m512i f = s[(5 - t) & 7], g = s[(6 - t) & 7], one, two;
-
-	one = ADD(s[(7 - t) & 7], ADD(w, _mm512_set1_epi32((int)sha256_constants[t])));
-	one = ADD(one, CHOICE(e, f, g));
-	one = ADD(one, XOR3(ROTATE(e, 6), ROTATE(e, 11), ROTATE(e, 25)));
-	two = XOR3(ROTATE(a, 2), ROTATE(a, 13), ROTATE(a, 22));
-	two = ADD(two, MAJORITY(a, b, c));
-	s[(3 - t) & 7] = ADD(s[(3 - t) & 7], one);
-	s[(7 - t) & 7] = ADD(one, two);
+		w[i] = _mm512_shuffle_epi8(_mm512_loadu_si512(from[i]), swap);
+	transpose16(w);
 }
 
 AVX512 static void compress16(__m512i state[8], const unsigned char *const from[16])
@@ -90,19 +46,7 @@ AVX512 static void compress16(__m512i state[8], const unsigned char *const from[
 
 	load16(w, from);
 	memcpy(s, state, sizeof s);
-#pragma GCC unroll 64
-	for (int t = 0; t < 64; t++) {
-		if (t >= 16) {
-			__m512i w15 = w[(t + 1) & 15], w2 = w[(t + 14) & 15];
-			__m512i s0 = XOR3(ROTATE(w15, 7), ROTATE(w15, 18),
-				_mm512_srli_epi32(w15, 3));
-			__m512i s1 = XOR3(ROTATE(w2, 17), ROTATE(w2, 19),
-				_mm512_srli_epi32(w2, 10));
-
-			w[t & 15] = ADD(ADD(w[t & 15], s0), ADD(w[(t + 9) & 15], s1));
-		}
-		round16(s, t, w[t & 15]);
-	}
+	sha256_rounds16(s, w);
 	for (int k = 0; k < 8; k++)
 		state[k] = ADD(state[k], s[k]);
 }
@@ -164,26 +108,15 @@ AVX2 static void load8(v8 w[16], const unsigned char *const from[8], int half)
 {
 	const __m256i swap = _mm256_broadcastsi128_si256(
 		_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
-	__m256i a[8], b[8];
+	__m256i x[8];
 
 	for (int i = 0; i < 8; i++)
-		a[i] = _mm256_shuffle_epi8(_mm256_loadu_si256((
+		x[i] = _mm256_shuffle_epi8(_mm256_loadu_si256((
 						   const __m256i *)(from[i] + 32 * half)),
 			swap);
-	for (int i = 0; i < 8; i += 2) {
-		b[i] = _mm256_unpacklo_epi32(a[i], a[i + 1]);
-		b[i + 1] = _mm256_unpackhi_epi32(a[i], a[i + 1]);
-	}
-	for (int q = 0; q < 8; q += 4) {
-		a[q] = _mm256_unpacklo_epi64(b[q], b[q + 2]);
-		a[q + 1] = _mm256_unpackhi_epi64(b[q], b[q + 2]);
-		a[q + 2] = _mm256_unpacklo_epi64(b[q + 1], b[q + 3]);
-		a[q + 3] = _mm256_unpackhi_epi64(b[q + 1], b[q + 3]);
-	}
-	for (int c = 0; c < 4; c++) {
-		w[8 * half + c] = (v8)_mm256_permute2x128_si256(a[c], a[4 + c], 0x20);
-		w[8 * half + 4 + c] = (v8)_mm256_permute2x128_si256(a[c], a[4 + c], 0x31);
-	}
+	transpose8(x);
+	for (int i = 0; i < 8; i++)
+		w[8 * half + i] = (v8)x[i];
 }
 
 AVX2 static void compress8(v8 state[8], const unsigned char *const from[8])
@@ -244,17 +177,14 @@ AVX2 void sha256_rows_avx2(unsigned char *out, const struct sha256_rows *in)
 
 /* --- SHA extensions: 2 rows -------------------------------------------------------------- */
 
-struct shani {
-	__m128i abef, cdgh;
-};
-
 /* n rows, a constant; the compiler unrolls */
-SHANI INLINE void compress_shani(struct shani *s, const unsigned char *const *from, int n)
+SHANI INLINE void compress_shani(struct sha256_halves *s,
+	const unsigned char *const *from, int n)
 {
 	const __m128i swap = _mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14,
 		13, 12);
-	__m128i w[2][4], k, x, t;
-	struct shani old[2];
+	__m128i w[2][4];
+	struct sha256_halves old[2];
 
 	for (int r = 0; r < n; r++) {
 		old[r] = s[r];
@@ -264,30 +194,14 @@ SHANI INLINE void compress_shani(struct shani *s, const unsigned char *const *fr
 								   16 * q)),
 				swap);
 	}
-#pragma GCC unroll 16
-	for (int q = 0; q < 16; q++) {
-		k = _mm_loadu_si128((const __m128i *)(sha256_constants + 4 * q));
-		for (int r = 0; r < n; r++) {
-			x = _mm_add_epi32(w[r][q & 3], k);
-			s[r].cdgh = _mm_sha256rnds2_epu32(s[r].cdgh, s[r].abef, x);
-			s[r].abef = _mm_sha256rnds2_epu32(s[r].abef, s[r].cdgh,
-				_mm_shuffle_epi32(x, 0x0e));
-			if (q < 12) { /* words 4 q + 16 .. 4 q + 19 take the place of 4 q .. */
-				t = _mm_alignr_epi8(w[r][(q + 3) & 3], w[r][(q + 2) & 3],
-					4);
-				x = _mm_sha256msg1_epu32(w[r][q & 3], w[r][(q + 1) & 3]);
-				w[r][q & 3] = _mm_sha256msg2_epu32(_mm_add_epi32(x, t),
-					w[r][(q + 3) & 3]);
-			}
-		}
-	}
+	sha256_rounds_shani(s, w, n);
 	for (int r = 0; r < n; r++) {
 		s[r].abef = _mm_add_epi32(s[r].abef, old[r].abef);
 		s[r].cdgh = _mm_add_epi32(s[r].cdgh, old[r].cdgh);
 	}
 }
 
-SHANI static void write_shani(unsigned char *out, const struct shani *s)
+SHANI static void write_shani(unsigned char *out, const struct sha256_halves *s)
 {
 	uint32_t abef[4], cdgh[4], words[8];
 
@@ -308,7 +222,7 @@ SHANI INLINE void rows_shani(unsigned char *out, const struct sha256_rows *in, u
 	uint64_t blocks = sha256_rows_blocks(in);
 	unsigned char room[2][64];
 	const unsigned char *from[2];
-	struct shani s[2];
+	struct sha256_halves s[2];
 
 	for (int r = 0; r < n; r++) {
 		s[r].abef = _mm_setr_epi32((int)h[5], (int)h[4], (int)h[1], (int)h[0]);
