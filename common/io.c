@@ -115,6 +115,30 @@ static int check_replaceable(const char *path)
 	return err_set(EX_CANTCREAT, "cannot create '%s': not a regular file", path);
 }
 
+int io_check_place(const char *path)
+{
+	char *dir;
+	struct stat st;
+	int rc;
+
+	if (check_replaceable(path) < 0)
+		return -1;
+	dir = directory_of(path);
+	rc = stat(dir, &st);
+	if (rc == 0 && !S_ISDIR(st.st_mode)) {
+		errno = ENOTDIR;
+		rc = -1;
+	}
+	if (rc == 0)
+		rc = access(dir, W_OK | X_OK);
+	if (rc == 0 && (!*path || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))) {
+		errno = *path ? EISDIR : ENOENT;
+		rc = -1;
+	}
+	free(dir);
+	return rc < 0 ? fail_create(path) : 0;
+}
+
 /* --- what a signal removes ---------------------------------------------------------------------- */
 
 /* A name to remove. Whoever takes it out of `path` owns it: the thread that writes the file, or a handler on any thread. Places are

@@ -14,6 +14,10 @@ int io_read(struct buf *out, const char *path, size_t max_bytes);
 
 /* A device, pipe or socket that has the name already is refused (73) by all that follow, not replaced. */
 
+/* Whether a file could be written at path, before the work whose result it is to hold: the same errors as below. Something may
+ * still change until then. */
+int io_check_place(const char *path);
+
 /* Replace the file at path by len bytes with permissions mode: written beside it, flushed,
  * renamed, the directory flushed; at every instant path holds the old or the new content.
  * Returns 0, or -1 (74, 77) with the old file untouched. */

@@ -201,6 +201,9 @@ sum() { sha256sum <"$1/model.safetensors"; }
 		run --separate-stderr train --out "$out" --steps 1
 		((status >= 66)) && [ -z "$output" ]
 	done
+	refused 73 "cannot create" train --out "$BATS_TEST_TMPDIR/r" --steps 1 --plot "$BATS_TEST_TMPDIR/none/loss.svg"
+	refused 73 "cannot create" train --out "$BATS_TEST_TMPDIR/r" --steps 1 --plot "$BATS_TEST_TMPDIR"
+	[ ! -e "$BATS_TEST_TMPDIR/r" ]
 	run -64 train --out "$BATS_TEST_TMPDIR/r" --time 9223372036854775807ms
 }
 

@@ -193,6 +193,10 @@ vectors() {
 		refused 74 "cannot write" bash -c "ulimit -f $kib; rnp-train tokenize --tokenizer t --out full text"
 		[ ! -e full ]
 	done
+	# known before anything is read, and then learnt
+	refused 73 "shards already" rnp-train tokenize --vocab 300 --out t absent
+	refused 66 "absent" rnp-train tokenize --vocab 300 --out new absent
+	[ ! -e new ]
 	mkdir full
 	refused 74 "cannot write" bash -c "ulimit -f 64; rnp-train tokenize --tokenizer t --out full text"
 	[ -z "$(ls -A full)" ]

@@ -11,6 +11,7 @@
 #include "cmd/rnp-bench/record.h"
 #include "cmd/rnp-bench/suite.h"
 #include "common/err.h"
+#include "common/io.h"
 #include "common/json.h"
 #include "common/key.h"
 #include "common/mem.h"
@@ -311,6 +312,14 @@ static int run_all(struct entries *all, const struct settings *s,
 	return code ? code : rc;
 }
 
+/* Better now than after minutes of measuring. */
+static int check_places(void)
+{
+	if (options.plot && io_check_place(options.plot) < 0)
+		return -1;
+	return options.metrics ? io_check_place(options.metrics) : 0;
+}
+
 static int run(int n, char **args)
 {
 	struct settings s = { options.quick, options.time_ms, options.dir,
@@ -321,7 +330,7 @@ static int run(int n, char **args)
 	int code, rc;
 
 	(void)n, (void)args;
-	if (check_environment() < 0 || find_owner(&owner) < 0)
+	if (check_environment() < 0 || check_places() < 0 || find_owner(&owner) < 0)
 		return err_report();
 	if (!s.time_ms)
 		s.time_ms = s.quick ? TIME_QUICK_MS : TIME_MS;

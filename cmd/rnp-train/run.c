@@ -395,7 +395,8 @@ static int check_given(void)
 	if (!(o->lr >= 0 && o->lr_min >= 0 && o->decay >= 0 && o->clip >= 0))
 		return err_set(EX_USAGE,
 			"--lr, --lr-min, --weight-decay and --clip are not negative");
-	return 0;
+	/* better now than after days of work */
+	return options.plot && !options.plan ? io_check_place(options.plot) : 0;
 }
 
 static bool given(const char *option)

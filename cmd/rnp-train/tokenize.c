@@ -226,20 +226,21 @@ static int report(const struct lm_token *t, uint64_t count, uint32_t shards,
 	return rc;
 }
 
-static int write_shards(const struct lm_token *t, int n, char **files, int64_t learn_ns)
+/* Takes w, also when it fails. */
+static int write_shards(struct lm_shard_writer *w, const struct lm_token *t, int n,
+	char **files, int64_t learn_ns)
 {
-	struct lm_shard_writer *w = NULL;
 	unsigned char print[32];
 	uint64_t bytes = 0, count = 0;
 	uint32_t shards = 0;
 	int64_t begun_ns = clock_mono_ns();
-	int rc;
+	int rc = 0;
 
-	if (options.eos && lm_token_eos(t) < 0)
-		return err_set(EX_DATAERR,
-			"this tokenizer has no end-of-text token for --eos");
 	lm_token_fingerprint(t, print);
-	rc = lm_shard_begin(&w, options.out, lm_token_count(t), print);
+	lm_shard_vocab(w, lm_token_count(t), print);
+	if (options.eos && lm_token_eos(t) < 0)
+		rc = err_set(EX_DATAERR,
+			"this tokenizer has no end-of-text token for --eos");
 	for (int i = 0; i < n && rc == 0; i++)
 		rc = shard_file(w, t, files[i], &bytes);
 	if (rc == 0)
@@ -280,19 +281,24 @@ static int run(int n, char **args)
 	static char dash[] = "-";
 	char *standard_input[] = { dash }, **files = n ? args : standard_input;
 	int64_t begun_ns = clock_mono_ns();
+	struct lm_shard_writer *w = NULL;
 	struct lm_token *t = NULL;
 	struct buf ids = BUF_INIT;
 	int rc;
 
 	n = n ? n : 1;
 	rc = check_options(n, files);
+	if (rc == 0 && options.out) /* now, not after a vocabulary was learnt */
+		rc = lm_shard_begin(&w, options.out);
 	if (rc == 0)
 		rc = options.vocab ? learn(&t, n, files) :
 				     lm_token_open(&t, options.tokenizer, 0);
 	for (int i = 0; options.ids && i < n && rc == 0; i++)
 		rc = ids_of_file(t, &ids, files[i]);
 	if (rc == 0 && !options.ids)
-		rc = write_shards(t, n, files, clock_mono_ns() - begun_ns);
+		rc = write_shards(w, t, n, files, clock_mono_ns() - begun_ns);
+	else
+		lm_shard_abandon(w);
 	buf_release(&ids);
 	lm_token_close(t);
 	return rc < 0 ? err_report() : 0;

@@ -342,16 +342,13 @@ static int has_shards(const char *dir)
 	return n;
 }
 
-int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab,
-	const unsigned char tokenizer[32])
+int lm_shard_begin(struct lm_shard_writer **out, const char *dir)
 {
 	struct lm_shard_writer *w;
 	bool made = access(dir, F_OK) < 0;
 	int there;
 
 	*out = NULL;
-	if (vocab < 1 || vocab > VOCAB_MAX)
-		bug("vocabulary of %u", vocab);
 	if (io_make_dirs(dir, 0777) < 0)
 		return -1;
 	there = has_shards(dir);
@@ -361,15 +358,25 @@ int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab
 		return err_set(EX_CANTCREAT,
 			"'%s' holds token shards already, and they are never overwritten",
 			dir);
+	if (access(dir, W_OK | X_OK) < 0)
+		return err_sys(errno == EACCES || errno == EROFS ? EX_NOPERM : 0,
+			"cannot write into '%s'", dir);
 	w = xcalloc(1, sizeof *w);
 	w->dir = xstrdup(dir);
-	w->vocab = vocab;
-	w->id_bytes = vocab <= 65536 ? 2 : 4;
 	w->made = made;
-	if (tokenizer)
-		memcpy(w->tokenizer, tokenizer, 32);
 	*out = w;
 	return 0;
+}
+
+void lm_shard_vocab(struct lm_shard_writer *w, uint32_t vocab,
+	const unsigned char tokenizer[32])
+{
+	if (vocab < 1 || vocab > VOCAB_MAX || w->n)
+		bug("vocabulary of %u", vocab);
+	w->vocab = vocab;
+	w->id_bytes = vocab <= 65536 ? 2 : 4;
+	if (tokenizer)
+		memcpy(w->tokenizer, tokenizer, 32);
 }
 
 static struct part *last_part(struct lm_shard_writer *w)

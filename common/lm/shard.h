@@ -59,9 +59,12 @@ int lm_shards_check(const struct lm_shards *set, lm_shards_tick_fn tick, void *c
 
 struct lm_shard_writer;
 
-/* Begin a set in directory dir, which is made. tokenizer may be NULL. Nothing appears under its name before lm_shard_end.
- * Returns 0 and *out, or -1 with err_set(): 73 there are shards already, 77, 74. */
-int lm_shard_begin(struct lm_shard_writer **out, const char *dir, uint32_t vocab,
+/* Begin a set in directory dir, which is made. Nothing appears under its name before lm_shard_end. Returns 0 and *out, or -1 with
+ * err_set(): 73 there are shards already, 77, 74. */
+int lm_shard_begin(struct lm_shard_writer **out, const char *dir);
+
+/* Say of which vocabulary the ids are, before the first. tokenizer may be NULL. */
+void lm_shard_vocab(struct lm_shard_writer *w, uint32_t vocab,
 	const unsigned char tokenizer[32]);
 
 /* Append ids. Returns 0, or -1 with err_set(): 65 not in the vocabulary, 74. */

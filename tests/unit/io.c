@@ -204,6 +204,26 @@ static void check_pipe(void)
 	CHECK(stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
 }
 
+/* What would fail later fails now, with the same code, and nothing is made. */
+static void check_place(void)
+{
+	int before = entries();
+
+	CHECK(io_check_place(in_dir("new")) == 0);
+	CHECK(io_check_place(in_dir("a")) == 0);
+	CHECK(io_check_place("relative") == 0);
+	CHECK_FAILS(EX_CANTCREAT, io_check_place(dir));
+	CHECK_FAILS(EX_CANTCREAT, io_check_place(""));
+	CHECK_FAILS(EX_CANTCREAT, io_check_place(in_dir("none/a")));
+	CHECK_FAILS(EX_CANTCREAT, io_check_place(in_dir("a/b")));
+	CHECK_FAILS(EX_CANTCREAT, io_check_place(in_dir("pipe")));
+	CHECK_FAILS(EX_CANTCREAT, io_check_place("/dev/null"));
+	CHECK_I64(before, entries());
+	if (geteuid() == 0) /* may write everywhere */
+		return;
+	CHECK_FAILS(EX_NOPERM, io_check_place("/etc/rnp"));
+}
+
 static void check_dirs(void)
 {
 	CHECK(io_make_dirs(in_dir("d/e//f/"), 0700) == 0);
@@ -234,6 +254,7 @@ int main(void)
 	check_flush();
 	check_signals();
 	check_pipe();
+	check_place();
 	check_dirs();
 	remove_dir();
 	TEST_END();

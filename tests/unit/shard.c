@@ -26,7 +26,8 @@ static void write_set(const char *name, uint32_t vocab, uint32_t n)
 	uint64_t count;
 	uint32_t shards;
 
-	CHECK(lm_shard_begin(&w, path_of(name), vocab, NULL) == 0);
+	CHECK(lm_shard_begin(&w, path_of(name)) == 0);
+	lm_shard_vocab(w, vocab, NULL);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t id = i % vocab;
 
@@ -98,8 +99,9 @@ static void check_refused(void)
 	uint32_t id = 300, ids[4];
 
 	write_set("good", 300, 4);
-	CHECK_FAILS(EX_CANTCREAT, lm_shard_begin(&w, path_of("good"), 300, NULL));
-	CHECK(lm_shard_begin(&w, path_of("other"), 300, NULL) == 0);
+	CHECK_FAILS(EX_CANTCREAT, lm_shard_begin(&w, path_of("good")));
+	CHECK(lm_shard_begin(&w, path_of("other")) == 0);
+	lm_shard_vocab(w, 300, NULL);
 	CHECK_FAILS(EX_DATAERR, lm_shard_add(w, &id, 1));
 	lm_shard_abandon(w);
 	CHECK_FAILS(EX_NOINPUT, lm_shards_open(&set, path_of("other")));
