@@ -2,6 +2,7 @@
 
 usage: llama_torch.py step DIR     DIR/model.json, parameters.f32, batch.u32 -> loss.f64, after.f32
        llama_torch.py speed LAYERS WIDTH HEADS HIDDEN VOCAB BATCH POSITIONS SECONDS
+       llama_torch.py curve JOB    JOB as tests/bench/learning writes it; prints {"losses": of every step, "valid": the loss after them}
        llama_torch.py loss MODEL IDS LENGTH f32|bf16
            MODEL: a directory with config.json and model.safetensors; IDS: a file with a JSON array. Prints the mean loss of
            every id but the first, read in pieces of LENGTH; bf16: products in bf16, the rest in f32 (torch.autocast)
@@ -127,13 +128,14 @@ def speed(layers, dim, heads, hidden, vocab, n, t, seconds):
     tokens = torch.randint(vocab, (n, t))
     targets = tokens.roll(-1)
     step(c, w, o, tokens, targets, 1e-4)
-    start, count = time.monotonic(), 0
+    start, worked, count = time.monotonic(), time.process_time(), 0
     while count < 2 or time.monotonic() - start < seconds:
         step(c, w, o, tokens, targets, 1e-4)
         count += 1
+    start, worked = time.monotonic() - start, time.process_time() - worked
     import resource
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(n * t * count / (time.monotonic() - start), rss)
+    print(n * t * count / start, n * t * count / worked, rss)
 
 
 def read_safetensors(path):
@@ -184,7 +186,38 @@ def loss(directory, ids, length, precision):
     print(total / (len(ids) - 1))
 
 
-if sys.argv[1] == "loss":
+def mean_loss(c, w, ids, length, at_once=16):
+    """Of every id but the first, read in pieces of `length`."""
+    total, whole = 0.0, (len(ids) - 1) // length * length
+    with torch.no_grad():
+        for at in range(0, whole, at_once * length):
+            end = min(at + at_once * length, whole)
+            one = loss_of(c, w, ids[at:end].view(-1, length), ids[at + 1:end + 1].view(-1, length))
+            total += one.double().item() * (end - at)
+        if whole < len(ids) - 1:
+            one = loss_of(c, w, ids[None, whole:-1], ids[None, whole + 1:])
+            total += one.double().item() * (len(ids) - 1 - whole)
+    return total / (len(ids) - 1)
+
+
+def curve(job):
+    with open(job, encoding="ascii") as f:
+        job = json.load(f)
+    c, w = read_model(job["model"])
+    w = [p.clone().requires_grad_() for p in w]
+    train, valid, n = torch.tensor(job["train"]), torch.tensor(job["valid"]), job["length"]
+    o = optimiser(w, job["decay"])
+    losses = []
+    for lr, places in zip(job["rates"], job["places"]):
+        tokens = torch.stack([train[p:p + n] for p in places])
+        targets = torch.stack([train[p + 1:p + n + 1] for p in places])
+        losses.append(step(c, w, o, tokens, targets, lr))
+    print(json.dumps({"losses": losses, "valid": mean_loss(c, w, valid, n)}))
+
+
+if sys.argv[1] == "curve":
+    curve(sys.argv[2])
+elif sys.argv[1] == "loss":
     torch.set_num_threads(1)
     loss(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])
 elif sys.argv[1] == "step":
