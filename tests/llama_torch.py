@@ -2,6 +2,7 @@
 
 usage: llama_torch.py step DIR     DIR/model.json, parameters.f32, batch.u32 -> loss.f64, after.f32
        llama_torch.py speed LAYERS WIDTH HEADS HIDDEN VOCAB BATCH POSITIONS SECONDS
+           prints tokens/s, tokens/s of processor time, peak bytes, and 1 where the BLAS is OpenBLAS
        llama_torch.py curve JOB    JOB as tests/bench/learning writes it; prints {"losses": of every step, "valid": the loss after them}
        llama_torch.py loss MODEL IDS LENGTH f32|bf16
            MODEL: a directory with config.json and model.safetensors; IDS: a file with a JSON array. Prints the mean loss of
@@ -135,7 +136,9 @@ def speed(layers, dim, heads, hidden, vocab, n, t, seconds):
     start, worked = time.monotonic() - start, time.process_time() - worked
     import resource
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(n * t * count / start, n * t * count / worked, rss)
+    with open("/proc/self/maps", encoding="ascii", errors="replace") as f:
+        blas = "openblas" in f.read()
+    print(n * t * count / start, n * t * count / worked, rss, int(blas))
 
 
 def read_safetensors(path):
