@@ -83,6 +83,12 @@ int comm_allreduce(struct comm *c, float *data, size_t n)
 	return by_ring(c, data, n);
 }
 
+void comm_be_patient(struct comm *c)
+{
+	if (c->ops && c->ops->be_patient)
+		c->ops->be_patient(c);
+}
+
 int comm_barrier(struct comm *c)
 {
 	float *one = comm_alloc(c, sizeof *one);

@@ -35,6 +35,7 @@ struct comm_ops {
 	int (*receive)(struct comm *c, int from, void *data, size_t bytes);
 	int (*swap)(struct comm *c, const struct comm_swap *s);
 	int (*allreduce)(struct comm *c, float *data, size_t n); /* NULL: by swaps */
+	void (*be_patient)(struct comm *c); /* NULL: it does not poll */
 	void (*close)(struct comm *c);
 	/* Memory that the backend works on; NULL: the host's. nccl has that of its GPU. put and get
 	 * copy between it and the host's. */
@@ -66,6 +67,10 @@ int comm_swap(struct comm *c, const struct comm_swap *s);
  * that any algorithm sends (Patarasuk and Yuan, 2009). */
 int comm_allreduce(struct comm *c, float *data, size_t n);
 #define COMM_SMALL_BYTES ((size_t)32 << 10)
+
+/* Large sums from here on leave the core to others while they wait, and may take longer: for a thread beside one that computes. All ranks
+ * or none: it may change the order of the sum of more than two. */
+void comm_be_patient(struct comm *c);
 
 /* Every rank has come here. */
 int comm_barrier(struct comm *c);

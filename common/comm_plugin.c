@@ -52,6 +52,13 @@ static int outside_allreduce(struct comm *c, float *data, size_t n)
 	return o->p->allreduce(o->state, data, n, why) < 0 ? failed(o, why) : 0;
 }
 
+static void outside_be_patient(struct comm *c)
+{
+	struct outside *o = c->state;
+
+	o->p->be_patient(o->state);
+}
+
 static void *outside_alloc(struct comm *c, size_t bytes)
 {
 	struct outside *o = c->state;
@@ -133,6 +140,7 @@ static int open_outside(struct comm *c, const struct comm_plugin *p,
 		.receive = outside_receive,
 		.swap = outside_swap,
 		.allreduce = p->allreduce ? outside_allreduce : NULL,
+		.be_patient = p->be_patient ? outside_be_patient : NULL,
 		.close = outside_close,
 		.alloc = p->alloc ? outside_alloc : NULL,
 		.release = p->release ? outside_release : NULL,

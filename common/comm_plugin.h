@@ -9,7 +9,7 @@
 
 #include "common/comm.h"
 
-#define COMM_PLUGIN_ABI   1
+#define COMM_PLUGIN_ABI   2
 #define COMM_PLUGIN_WHY   400
 #define COMM_PLUGIN_ENTRY "rnp_comm_plugin"
 #define COMM_UNIQUE_BYTES 128
@@ -32,6 +32,7 @@ struct comm_plugin {
 	int (*receive)(void *state, int from, void *data, size_t bytes, char *why);
 	int (*swap)(void *state, const struct comm_swap *s, char *why);
 	int (*allreduce)(void *state, float *data, size_t n, char *why);
+	void (*be_patient)(void *state);
 	void (*close)(void *state);
 	void *(*alloc)(void *state, size_t bytes, char *why);
 	void (*release)(void *state, void *data);

@@ -106,6 +106,9 @@ static void *work(void *arg)
 	struct lm_parallel *p = arg;
 	int rc = p->o.open(&p->comm, p->o.arg);
 
+	/* without overlap, too: the bits are the same */
+	if (rc == 0)
+		comm_be_patient(&p->comm);
 	pthread_mutex_lock(&p->lock);
 	p->open = rc == 0;
 	p->failed = rc < 0;

@@ -1,7 +1,9 @@
 /* The mpi backend of comm.h, as librnp_mpi.so: MPI_COMM_WORLD of whatever MPI mpicc stands for. */
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/comm_plugin.h"
 
@@ -12,6 +14,7 @@
 struct state {
 	float *piece; /* what is to be added in a swap */
 	size_t piece_bytes;
+	bool patient;
 };
 
 static int failed(int code, char *why)
@@ -33,7 +36,8 @@ static int mpi_open(void **state, int *rank, int *size,
 	(void)start;
 	MPI_Initialized(&there);
 	/* a program of ours has threads, of which one, this, calls MPI */
-	if (!there && (rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)) !=
+	if (!there &&
+		(rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)) !=
 			MPI_SUCCESS)
 		return failed(rc, why);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -130,13 +134,33 @@ static int mpi_swap(void *state, const struct comm_swap *s, char *why)
 	return 0;
 }
 
+/* A blocking call of MPI polls until the slowest rank has come, and takes half of a core from whoever computes on it meanwhile; this
+ * sleeps between looks. What is small comes at the end of a step, when nobody computes. */
+#define PATIENT_FLOATS ((size_t)64 << 10)
+#define PAUSE_NS       50000
+
+static int sum(const struct state *s, float *data, int n)
+{
+	const struct timespec pause = { 0, PAUSE_NS };
+	MPI_Request r;
+	int done = 0, rc;
+
+	if (!s->patient || (size_t)n < PATIENT_FLOATS)
+		return MPI_Allreduce(MPI_IN_PLACE, data, n, MPI_FLOAT, MPI_SUM,
+			MPI_COMM_WORLD);
+	rc = MPI_Iallreduce(MPI_IN_PLACE, data, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
+		&r);
+	while (rc == MPI_SUCCESS &&
+		(rc = MPI_Test(&r, &done, MPI_STATUS_IGNORE)) == MPI_SUCCESS && !done)
+		nanosleep(&pause, NULL);
+	return rc;
+}
+
 static int mpi_allreduce(void *state, float *data, size_t n, char *why)
 {
-	(void)state;
 	while (n) {
 		size_t piece = n < FLOATS_MAX ? n : FLOATS_MAX;
-		int rc = MPI_Allreduce(MPI_IN_PLACE, data, (int)piece, MPI_FLOAT, MPI_SUM,
-			MPI_COMM_WORLD);
+		int rc = sum(state, data, (int)piece);
 
 		if (rc != MPI_SUCCESS)
 			return failed(rc, why);
@@ -144,6 +168,13 @@ static int mpi_allreduce(void *state, float *data, size_t n, char *why)
 		n -= piece;
 	}
 	return 0;
+}
+
+static void mpi_be_patient(void *state)
+{
+	struct state *s = state;
+
+	s->patient = true;
 }
 
 static void mpi_close(void *state)
@@ -167,6 +198,7 @@ const struct comm_plugin *rnp_comm_plugin(void)
 		.receive = mpi_receive,
 		.swap = mpi_swap,
 		.allreduce = mpi_allreduce,
+		.be_patient = mpi_be_patient,
 		.close = mpi_close };
 
 	return &plugin;
