@@ -47,6 +47,7 @@ void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level)
 		out->sha256 = has.sha ? sha256_rows_shani : sha256_rows_avx2;
 		out->quant_encode = quant_encode_avx2;
 		out->quant_decode = quant_decode_avx2;
+		out->quant_spread = quant_spread_tables;
 		out->product[PRODUCT_F32] = product_f32_avx2;
 		out->product[PRODUCT_BF16] = product_bf16_avx2;
 		out->product[PRODUCT_F16] = product_f16_avx2;

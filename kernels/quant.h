@@ -531,6 +531,7 @@ bool quant_decode_avx2(void *out, const unsigned char *const p[], uint32_t used,
 bool quant_decode_avx512(void *out, const unsigned char *const p[], uint32_t used,
 	uint32_t n, const struct quant *q, const struct quant_step *step);
 void quant_spread_ref(uint32_t *bins, const float *x, uint64_t n);
+void quant_spread_tables(uint32_t *bins, const float *x, uint64_t n);
 
 /* The chance() words of a chunk's elements are the bytes that philox.h gives from block first / 4 on. */
 struct philox quant_philox(const struct quant *q, uint64_t first);
