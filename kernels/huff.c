@@ -31,18 +31,34 @@ unsigned huff_any_ref(const unsigned char *in, uint32_t n)
 	return any;
 }
 
-uint32_t huff_gaps_ref(uint32_t *gaps, unsigned char *others, const unsigned char *in,
-	uint32_t n, unsigned z)
+uint32_t huff_gaps_ref(uint32_t *gaps, unsigned char *others, uint32_t *close,
+	const unsigned char *in, uint32_t n, unsigned z)
 {
 	uint32_t count = 0, last = 0;
 
+	*close = 0;
 	for (uint32_t i = 0; i < n; i++)
 		if (in[i] != z) {
+			*close += i == last;
 			gaps[count] = i - last;
 			others[count++] = in[i];
 			last = i + 1;
 		}
 	return count;
+}
+
+void huff_pack_ref(unsigned char *out, const unsigned char *in, uint32_t n,
+	const unsigned char place[256], unsigned width)
+{
+	unsigned each = 8 / width;
+
+	for (uint32_t i = 0; i < n; i += each) {
+		unsigned v = 0;
+
+		for (uint32_t j = i; j < i + each && j < n; j++)
+			v |= (unsigned)place[in[j]] << (j - i) * width;
+		out[i / each] = (unsigned char)v;
+	}
 }
 
 void huff_put_lows_ref(unsigned char *out, const unsigned char *in, uint32_t n,
@@ -301,21 +317,23 @@ static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struc
 		huff_simple_bytes(&r->rest, r->others);
 }
 
-/* The better of the two ways. */
+/* The better of the two ways, or the one that is known to be. */
 static void choose_runs(const struct huff_parts *parts, struct huff_work *w,
 	struct runs *r, const unsigned char *in, uint32_t n, const uint32_t *counts,
 	unsigned z)
 {
-	uint32_t others = parts->gaps(w->gaps, w->others, in, n, z);
-	struct runs named;
+	uint32_t close, others = parts->gaps(w->gaps, w->others, &close, in, n, z);
+	struct runs plain;
+	int named = huff_plan_cut(&r->cut, counts, z, n, 1);
 
-	huff_plan_cut(&r->cut, counts, z, n, 0);
-	plan_runs(parts, w, r, others);
-	if (!huff_plan_cut(&named.cut, counts, z, n, 1))
+	if (named)
+		plan_runs(parts, w, r, others);
+	if (named && !huff_is_clustered(n, others, close))
 		return;
-	plan_runs(parts, w, &named, others);
-	if (named.bytes < r->bytes)
-		*r = named;
+	huff_plan_cut(&plain.cut, counts, z, n, 0);
+	plan_runs(parts, w, &plain, others);
+	if (!named || plain.bytes <= r->bytes)
+		*r = plain;
 	else
 		cut_runs(w, r, others);
 }
@@ -377,20 +395,17 @@ static int get_runs(const struct huff_parts *parts, struct huff_work *w,
 
 /* --- PACK ------------------------------------------------------------------------------------- */
 
-static void pack(unsigned char *out, const unsigned char *in, uint32_t n,
-	const uint32_t *counts)
+static void pack(const struct huff_parts *parts, unsigned char *out,
+	const unsigned char *in, uint32_t n, const uint32_t *counts)
 {
 	unsigned char place[256];
-	unsigned symbols = 0, width;
+	unsigned symbols = 0;
 
 	for (unsigned i = 0; i < 256; i++) {
 		place[i] = (unsigned char)symbols;
 		symbols += counts[i] != 0;
 	}
-	width = huff_pack_width(symbols);
-	memset(out, 0, ((uint64_t)n * width + 7) / 8);
-	for (uint32_t i = 0; i < n; i++)
-		out[i * width / 8] |= (unsigned char)(place[in[i]] << i * width % 8);
+	parts->pack(out, in, n, place, huff_pack_width(symbols));
 }
 
 static uint32_t put_pack(const struct huff_parts *parts, unsigned char *out,
@@ -456,10 +471,10 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 			best = r.bytes;
 			mode = HUFF_RUNS;
 		}
-		if (plane.symbols <= HUFF_PACK_MAX) {
+		if (huff_may_pack(plane.symbols, n, most)) {
 			uint32_t m = (n * huff_pack_width(plane.symbols) + 7) / 8;
 
-			pack(w->packed, in, n, counts);
+			pack(parts, w->packed, in, n, counts);
 			plan(parts, &packed, w->counts, w->packed, m);
 			if (2 + plane.symbols + huff_simple_bytes(&packed, m) < best)
 				mode = HUFF_PACK;
@@ -496,6 +511,7 @@ static const struct huff_parts parts_ref = {
 	.sample = huff_sample_ref,
 	.any = huff_any_ref,
 	.gaps = huff_gaps_ref,
+	.pack = huff_pack_ref,
 	.put_lows = huff_put_lows_ref,
 	.add_lows = huff_add_lows_ref,
 	.put_streams = huff_put_streams_ref,

@@ -52,7 +52,7 @@ struct encoder {
 		plane[4]; /* of the chunk, its runs, what is no run, its packed form */
 	struct huff_cut cut;
 	int cut_is_useful;
-	uint32_t others, tokens, most, at;
+	uint32_t others, tokens, close, most, at;
 	unsigned z, mode;
 };
 
@@ -291,6 +291,9 @@ __device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 	const struct huff_cut *cut = &e->cut;
 	uint32_t others = 0, tokens = 0, last = 0;
 
+	if (threadIdx.x == 0)
+		e->close = 0;
+	__syncthreads();
 	for (uint32_t i = 0; i < n; i += THREADS) {
 		uint32_t at = i + threadIdx.x, all, prev, run, rank, token, place = 0;
 		bool is_other = at < n && in[at] != e->z, is_rest;
@@ -298,6 +301,8 @@ __device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 		if (is_other)
 			place = cut->place[in[at]];
 		is_rest = is_other && place == (1u << cut->direct) - 1;
+		if (is_other && (!at || in[at - 1] != e->z))
+			atomicAdd(&e->close, 1u);
 		/* places count from 1, so that 0 is before the first */
 		prev = scan_block(e->tops, is_other ? at + 1 : 0, true, &all);
 		prev = max(prev, last);
@@ -403,16 +408,18 @@ __device__ __noinline__ uint32_t plan_runs_block(struct encoder *e,
 		huff_simple_bytes(&e->plane[2], e->others);
 }
 
-/* The better of the two ways; e->kept holds what was counted of the chunk. */
+/* The better of the two ways, or the one that is known to be; e->kept holds what was counted of the chunk. */
 __device__ __noinline__ uint32_t choose_runs_block(struct encoder *e,
 	const struct space *s, const unsigned char *in, uint32_t n)
 {
-	uint32_t plain = plan_runs_block(e, s, in, n, 0), named;
+	uint32_t named = plan_runs_block(e, s, in, n, 1), plain;
 
+	if (named != UINT32_MAX && !huff_is_clustered(n, n - e->most, e->close))
+		return named;
 	__syncthreads();
-	named = plan_runs_block(e, s, in, n, 1);
+	plain = plan_runs_block(e, s, in, n, 0);
 	__syncthreads();
-	return named < plain ? named : plan_runs_block(e, s, in, n, 0);
+	return plain <= named ? plain : plan_runs_block(e, s, in, n, 1);
 }
 
 /* As huff_encode() decides. */
@@ -430,7 +437,7 @@ __device__ void skewed_block(struct encoder *e, unsigned char *slot,
 		best = m;
 		mode = HUFF_RUNS;
 	}
-	if (e->plane[0].symbols <= HUFF_PACK_MAX) {
+	if (huff_may_pack(e->plane[0].symbols, n, e->most)) {
 		m = (n * huff_pack_width(e->plane[0].symbols) + 7) / 8;
 		pack_block(e, s, in, n);
 		plan_block(e, &e->plane[3], s->packed, m);

@@ -12,10 +12,13 @@ struct huff_parts {
 	void (*sample)(uint32_t counts[256], const unsigned char *in, uint32_t n);
 	/* All or-ed; or of some, if that is HUFF_ANY_ENOUGH or more. */
 	unsigned (*any)(const unsigned char *in, uint32_t n);
-	/* What of n symbols is not z, less than half of them, and how many z stand before each of those. Returns how many there
-	 * are. Both arrays have room for HUFF_CHUNK_MAX / 2 + 64. */
-	uint32_t (*gaps)(uint32_t *gaps, unsigned char *others, const unsigned char *in,
-		uint32_t n, unsigned z);
+	/* What of n symbols is not z, less than half of them, and how many z stand before each of those; *close: before how
+	 * many there are none. Returns how many there are. Both arrays have room for HUFF_CHUNK_MAX / 2 + 64. */
+	uint32_t (*gaps)(uint32_t *gaps, unsigned char *others, uint32_t *close,
+		const unsigned char *in, uint32_t n, unsigned z);
+	/* place[symbol] of n symbols in `width` = 1, 2 or 4 bits each, the first one lowest. */
+	void (*pack)(unsigned char *out, const unsigned char *in, uint32_t n,
+		const unsigned char place[256], unsigned width);
 	/* The low `width` = 1 .. HUFF_SPLIT_MAX bits of n symbols, huff_lows_bytes() of them, and putting them
 	 * below symbols. */
 	void (*put_lows)(unsigned char *out, const unsigned char *in, uint32_t n,
@@ -38,8 +41,10 @@ void huff_count_ref(uint32_t counts[256], const unsigned char *in, uint64_t n,
 	unsigned shift);
 void huff_sample_ref(uint32_t counts[256], const unsigned char *in, uint32_t n);
 unsigned huff_any_ref(const unsigned char *in, uint32_t n);
-uint32_t huff_gaps_ref(uint32_t *gaps, unsigned char *others, const unsigned char *in,
-	uint32_t n, unsigned z);
+uint32_t huff_gaps_ref(uint32_t *gaps, unsigned char *others, uint32_t *close,
+	const unsigned char *in, uint32_t n, unsigned z);
+void huff_pack_ref(unsigned char *out, const unsigned char *in, uint32_t n,
+	const unsigned char place[256], unsigned width);
 void huff_put_lows_ref(unsigned char *out, const unsigned char *in, uint32_t n,
 	unsigned width);
 void huff_add_lows_ref(unsigned char *symbols, const unsigned char *in, uint32_t n,

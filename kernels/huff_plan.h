@@ -524,7 +524,7 @@ HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
  * name the symbols that are frequent; returns false where that is of no use. A few symbols that are most of what
  * is not z are better named: of {1, -1, 2, -2} alone, half of them 1, a code of whole bits for each costs a tenth more than
  * their entropy; together with the run before it nothing is frequent. But where runs are not geometric, as
- * between the layers of a real gradient, finer runs may be better: an encoder tries both. */
+ * between the layers of a real gradient, finer runs may be better: there an encoder tries both. */
 HD int huff_plan_cut(struct huff_cut *cut, const uint32_t *counts, unsigned z, uint32_t n,
 	int named)
 {
@@ -556,6 +556,13 @@ HD int huff_plan_cut(struct huff_cut *cut, const uint32_t *counts, unsigned z, u
 	return !named || covered >= others / 4;
 }
 
+/* Whether what is not z stands together more often than by chance: `close` of the others have another just before
+ * them (or are the first symbol). */
+HD int huff_is_clustered(uint32_t n, uint32_t others, uint32_t close)
+{
+	return (uint64_t)close * n > (uint64_t)others * others / 8 * 9 + n;
+}
+
 /* Bytes before the low bits of runs. */
 HD uint32_t huff_cut_bytes(unsigned direct)
 {
@@ -566,6 +573,13 @@ HD uint32_t huff_cut_bytes(unsigned direct)
 HD unsigned huff_pack_width(unsigned symbols)
 {
 	return symbols <= 2 ? 1 : symbols <= 4 ? 2 : 4;
+}
+
+/* Whether packing is worth a try where the most frequent of the symbols is `most` of n: runs are better where it
+ * is nearly all of them. */
+HD int huff_may_pack(unsigned symbols, uint32_t n, uint32_t most)
+{
+	return symbols <= HUFF_PACK_MAX && most < n - n / (symbols <= 4 ? 8 : 4);
 }
 
 /* What a chunk that is RAW, ONE or CODE takes at most; none of no symbols. */

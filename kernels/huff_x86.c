@@ -344,12 +344,23 @@ BMI2 static inline uint32_t put_gaps(uint32_t *gaps, uint32_t count, uint64_t th
 	return count;
 }
 
-BMI2 static uint32_t gaps_avx2(uint32_t *gaps, unsigned char *others,
+/* How many of them follow another one or, at 0, nothing; *carry: whether the one before the first does. */
+BMI2 static inline uint32_t count_close(uint64_t there, uint64_t *carry, unsigned width)
+{
+	uint32_t close = (uint32_t)__builtin_popcountll(there & (there << 1 | *carry));
+
+	*carry = there >> (width - 1) & 1;
+	return close;
+}
+
+BMI2 static uint32_t gaps_avx2(uint32_t *gaps, unsigned char *others, uint32_t *close,
 	const unsigned char *in, uint32_t n, unsigned z)
 {
 	const __m256i zero = _mm256_set1_epi8((char)z);
-	uint32_t count = 0, last = 0, i = 0, tail;
+	uint32_t count = 0, last = 0, i = 0;
+	uint64_t carry = 1;
 
+	*close = 0;
 	for (; i + 32 <= n; i += 32) {
 		__m256i v = _mm256_loadu_si256((const __m256i *)(in + i));
 		uint32_t there = ~(uint32_t)_mm256_movemask_epi8(
@@ -357,20 +368,27 @@ BMI2 static uint32_t gaps_avx2(uint32_t *gaps, unsigned char *others,
 
 		for (uint32_t left = there, at = count; left; left &= left - 1)
 			others[at++] = in[i + (uint32_t)__builtin_ctz(left)];
+		*close += count_close(there, &carry, 32);
 		count = put_gaps(gaps, count, there, i, &last);
 	}
-	tail = huff_gaps_ref(gaps + count, others + count, in + i, n - i, z);
-	if (tail)
-		gaps[count] += i - last;
-	return count + tail;
+	for (; i < n; i++)
+		if (in[i] != z) {
+			*close += i == last;
+			others[count] = in[i];
+			gaps[count++] = i - last;
+			last = i + 1;
+		}
+	return count;
 }
 
-PLANES static uint32_t gaps_avx512(uint32_t *gaps, unsigned char *others,
+PLANES static uint32_t gaps_avx512(uint32_t *gaps, unsigned char *others, uint32_t *close,
 	const unsigned char *in, uint32_t n, unsigned z)
 {
 	const __m512i zero = _mm512_set1_epi8((char)z);
 	uint32_t count = 0, last = 0;
+	uint64_t carry = 1;
 
+	*close = 0;
 	for (uint32_t i = 0; i < n; i += 64) {
 		uint64_t inside = n - i < 64 ? (UINT64_C(1) << (n - i)) - 1 :
 					       ~UINT64_C(0);
@@ -378,9 +396,42 @@ PLANES static uint32_t gaps_avx512(uint32_t *gaps, unsigned char *others,
 		uint64_t there = _mm512_mask_cmpneq_epi8_mask(inside, v, zero);
 
 		_mm512_storeu_si512(others + count, _mm512_maskz_compress_epi8(there, v));
+		*close += count_close(there, &carry, 64);
 		count = put_gaps(gaps, count, there, i, &last);
 	}
 	return count;
+}
+
+/* --- packing ---------------------------------------------------------------------------------- */
+
+VBMI static void pack_vbmi(unsigned char *out, const unsigned char *in, uint32_t n,
+	const unsigned char place[256], unsigned width)
+{
+	__m512i table[4];
+	uint32_t i = 0;
+
+	for (unsigned k = 0; k < 4; k++)
+		table[k] = _mm512_loadu_si512(place + 64 * k);
+	for (; i + 64 <= n; i += 64, out += 8 * width) {
+		__m512i v = _mm512_loadu_si512(in + i);
+
+		v = _mm512_mask_mov_epi8(_mm512_permutex2var_epi8(table[0], v, table[1]),
+			_mm512_movepi8_mask(v),
+			_mm512_permutex2var_epi8(table[2], v, table[3]));
+		if (width == 1) {
+			store64(out, _mm512_test_epi8_mask(v, v));
+			continue;
+		}
+		if (width == 4) {
+			v = _mm512_maddubs_epi16(v, _mm512_set1_epi16(0x1001));
+			_mm256_storeu_si256((__m256i *)out, _mm512_cvtepi16_epi8(v));
+			continue;
+		}
+		v = _mm512_maddubs_epi16(v, _mm512_set1_epi16(0x0401));
+		v = _mm512_madd_epi16(v, _mm512_set1_epi32(0x00100001));
+		_mm_storeu_si128((__m128i *)out, _mm512_cvtepi32_epi8(v));
+	}
+	huff_pack_ref(out, in + i, n - i, place, width);
 }
 
 /* --- low bits -------------------------------------------------------------------------------- */
@@ -970,14 +1021,17 @@ static void count_bytes(uint32_t counts[256], const unsigned char *in, uint64_t 
 	}
 
 LEVEL(bmi2, .count = count_tables, .sample = sample_tables, .any = huff_any_ref,
-	.gaps = gaps_avx2, .put_lows = huff_put_lows_ref, .add_lows = huff_add_lows_ref,
-	.put_streams = put_streams_bmi2, .get_streams = huff_get_streams_ref);
+	.gaps = gaps_avx2, .pack = huff_pack_ref, .put_lows = huff_put_lows_ref,
+	.add_lows = huff_add_lows_ref, .put_streams = put_streams_bmi2,
+	.get_streams = huff_get_streams_ref);
 LEVEL(avx512, .count = count_tables, .sample = sample_tables, .any = any_avx512,
-	.gaps = gaps_avx2, .put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
-	.put_streams = put_streams_bmi2, .get_streams = get_streams_bmi2);
+	.gaps = gaps_avx2, .pack = huff_pack_ref, .put_lows = put_lows_avx512,
+	.add_lows = add_lows_avx512, .put_streams = put_streams_bmi2,
+	.get_streams = get_streams_bmi2);
 LEVEL(vbmi, .count = count_vbmi, .sample = sample_vbmi, .any = any_avx512,
-	.gaps = gaps_avx512, .put_lows = put_lows_avx512, .add_lows = add_lows_avx512,
-	.put_streams = put_streams_vbmi, .get_streams = get_streams_bmi2);
+	.gaps = gaps_avx512, .pack = pack_vbmi, .put_lows = put_lows_avx512,
+	.add_lows = add_lows_avx512, .put_streams = put_streams_vbmi,
+	.get_streams = get_streams_bmi2);
 
 const struct huff_kernels *huff_kernels_x86(enum cpu_level level)
 {
