@@ -11,6 +11,7 @@
 #include "common/err.h"
 #include "common/grad/format.h"
 #include "common/mem.h"
+#include "kernels/blake2b.h"
 
 #define CHUNKS_MIN 32
 #define CHUNKS_MAX 1024
@@ -24,10 +25,10 @@ int grad_thread(void)
 #endif
 }
 
-static int team(void)
+static unsigned team(void)
 {
 #ifdef _OPENMP
-	return omp_get_max_threads();
+	return (unsigned)omp_get_max_threads();
 #else
 	return 1;
 #endif
@@ -102,8 +103,6 @@ static int alloc_apart(struct grad_batch *b)
 
 int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 {
-	enum cpu_level level;
-
 	memset(b, 0, sizeof *b);
 	b->d = d;
 	b->g = *g;
@@ -119,16 +118,18 @@ int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 	b->chunks_max = b->elements / b->chunk;
 	if (sodium_init() < 0)
 		return err_set(EX_SOFTWARE, "libsodium does not start");
-	cpu_level_chosen(&level);
-	b->huff = huff_kernels(level);
+	cpu_level_chosen(&b->level);
+	b->huff = huff_kernels(b->level);
 	b->work = xmalloc((size_t)team() * sizeof *b->work);
 	quant_layout(&b->layout, &b->g.q, b->chunk);
 	b->slot_bytes = (GRAD_CHUNK_BYTES + grad_payload_max(&b->g, b->chunk) +
 				QUANT_PLANES_MAX * HUFF_SLACK + 63) &
 		~UINT64_C(63);
 	b->slots = xmalloc(b->slot_bytes * b->chunks_max);
+	b->checks = xmalloc(b->chunks_max * GRAD_CHECK_BYTES);
 	if (alloc_both(b, (void **)&b->planes, (void **)&b->d_planes,
-		    b->layout.chunk_bytes * b->chunks_max) < 0 ||
+		    b->layout.chunk_bytes *
+			    (b->chunks_max > team() ? b->chunks_max : team())) < 0 ||
 		alloc_both(b, (void **)&b->used, (void **)&b->d_used,
 			b->chunks_max * sizeof *b->used) < 0 ||
 		alloc_both(b, (void **)&b->steps, (void **)&b->d_steps,
@@ -160,6 +161,7 @@ void grad_batch_release(struct grad_batch *b)
 	b->d->ops->free(b->d, b->bins);
 	b->d->ops->free(b->d, b->floats);
 	free(b->slots);
+	free(b->checks);
 	free(b->work);
 }
 
@@ -183,6 +185,41 @@ int grad_batch_job(struct grad_batch *b, struct quant_job *j, uint64_t first, ui
 		return 0;
 	return grad_dev(b,
 		b->d->ops->put(b->d, b->d_steps, b->steps, b->chunks * sizeof *b->steps));
+}
+
+/* What is hashed of a chunk is its number, elements, bytes and payload: for that long the first three stand where its check
+ * is, so that a message is one stretch of memory. */
+static void check_some(struct grad_batch *b, uint64_t number, uint64_t from, uint64_t to)
+{
+	struct blake2b_message m[BLAKE2B_LANES];
+	unsigned char kept[BLAKE2B_LANES][GRAD_CHECK_BYTES];
+
+	for (uint64_t c = from; c < to; c++) {
+		unsigned char *slot = b->slots + c * b->slot_bytes;
+		uint32_t bytes = grad_get32(slot);
+
+		memcpy(kept[c - from], slot + 8, GRAD_CHECK_BYTES);
+		grad_put64(slot + 8, number + c);
+		grad_put32(slot + 16, grad_get32(slot + 4));
+		grad_put32(slot + 20, bytes);
+		m[c - from].in = slot + 8;
+		m[c - from].bytes = GRAD_CHECK_BYTES + (uint64_t)bytes;
+	}
+	blake2b(b->level, m, to - from, b->check, GRAD_CHECK_BYTES, GRAD_CHECK_BYTES);
+	for (uint64_t c = from; c < to; c++) {
+		memcpy(b->checks + c * GRAD_CHECK_BYTES, m[c - from].out,
+			GRAD_CHECK_BYTES);
+		memcpy(b->slots + c * b->slot_bytes + 8, kept[c - from],
+			GRAD_CHECK_BYTES);
+	}
+}
+
+void grad_batch_check(struct grad_batch *b, uint64_t number)
+{
+#pragma omp parallel for schedule(static) if (b->chunks > BLAKE2B_LANES)
+	for (uint64_t c = 0; c < b->chunks; c += BLAKE2B_LANES)
+		check_some(b, number, c,
+			b->chunks - c < BLAKE2B_LANES ? b->chunks : c + BLAKE2B_LANES);
 }
 
 /* Bytes of plane p in n elements: chunks but the last are whole. */

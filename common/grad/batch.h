@@ -23,9 +23,11 @@ struct grad_batch {
 	uint64_t chunks;               /* of this one */
 	unsigned char check[GRAD_CHECK_BYTES];
 	struct quant_layout layout;
+	enum cpu_level level;
 	const struct huff_kernels *huff;
 	struct huff_work *work; /* a thread each */
-	/* of the host, and the same of the device where that is another */
+	/* of the host, and the same of the device where that is another; of all chunks or, on the host, of as many as
+	 * there are threads */
 	unsigned char *planes, *d_planes;
 	uint32_t *used, *d_used;
 	struct quant_step *steps, *d_steps;
@@ -38,6 +40,7 @@ struct grad_batch {
 	uint64_t *at[QUANT_PLANES_MAX], *d_at; /* where chunks are in them */
 	struct grad_piece *pieces; /* of the decoder: plane by plane, a chunk each */
 	unsigned char *slots;
+	unsigned char *checks; /* of the chunks in them */
 	uint64_t
 		slot_bytes; /* a chunk with all before its payload, and room for the coder */
 };
@@ -56,6 +59,10 @@ int grad_batch_job(struct grad_batch *b, struct quant_job *j, uint64_t first, ui
 int grad_batch_get(struct grad_batch *b, uint64_t n, bool symbols);
 /* And to it; *bad: how many chunks it could not decode. */
 int grad_batch_put(struct grad_batch *b, uint64_t n, uint32_t *bad);
+
+/* The checks of the chunks in the slots, the first of which has that number, to b->checks: by the team, several
+ * side by side. */
+void grad_batch_check(struct grad_batch *b, uint64_t number);
 
 bool grad_on_host(const struct dev *d);
 int grad_alloc(struct grad_batch *b, void **out, uint64_t bytes);

@@ -18,6 +18,10 @@ struct grad_encoder {
 	struct buf sizes; /* of chunks, for the index */
 	uint64_t elements, chunks;
 	bool over; /* a batch that was not whole has come */
+	/* on the host, where nobody else wants the levels, a thread quantises a chunk and codes it at once: they
+	 * need not leave its cache */
+	bool at_once;
+	const void *from; /* then: the elements of the batch */
 	/* of each chunk of a batch, for stats */
 	struct grad_stats *parts;
 	float *sent;    /* device: what the decoder will see */
@@ -44,13 +48,17 @@ static void put_length(unsigned char *to, uint32_t v)
 	to[2] = (unsigned char)(v >> 16);
 }
 
-/* Plane p of chunk c to `to`; returns the bytes it took. */
-static uint32_t put_plane(const struct grad_encoder *e, struct huff_work *w,
-	const struct quant_plane *plane, uint64_t c, int p, unsigned char *to,
-	struct grad_stats *part)
+/* Where the thread has the planes of a chunk that it quantises and codes at once. */
+static unsigned char *my_planes(const struct grad_encoder *e)
 {
-	const unsigned char *from = quant_plane_at(&e->b.layout, e->b.planes, e->b.chunks,
-		c, p);
+	return e->b.planes + (uint64_t)grad_thread() * e->b.layout.chunk_bytes;
+}
+
+/* Plane p of chunk c, which is at `from`, to `to`; returns the bytes it took. */
+static uint32_t put_plane(const struct grad_encoder *e, struct huff_work *w,
+	const struct quant_plane *plane, uint64_t c, int p, const unsigned char *from,
+	unsigned char *to, struct grad_stats *part)
+{
 	uint32_t bytes = plane->variable ? e->b.used[c] : plane->bytes, coded;
 	uint32_t counts[256] = { 0 };
 
@@ -79,7 +87,7 @@ static uint32_t put_plane(const struct grad_encoder *e, struct huff_work *w,
 	return bytes + (plane->variable ? GRAD_LENGTH_BYTES : 0);
 }
 
-/* Chunk c of the batch, n elements, whole with its checksum into its slot. */
+/* Chunk c of the batch, n elements, whole but for its check into its slot. */
 static void build_chunk(struct grad_encoder *e, struct huff_work *w, uint64_t c,
 	uint32_t n)
 {
@@ -94,12 +102,14 @@ static void build_chunk(struct grad_encoder *e, struct huff_work *w, uint64_t c,
 		to += GRAD_STEP_BYTES;
 	}
 	for (int p = 0; p < l.planes; p++)
-		to += put_plane(e, w, &l.plane[p], c, p, to,
-			e->stats && p == 0 ? &e->parts[c] : NULL);
+		to += put_plane(e, w, &l.plane[p], c, p,
+			e->at_once ? quant_plane_at(&e->b.layout, my_planes(e), 1, 0, p) :
+				     quant_plane_at(&e->b.layout, e->b.planes,
+					     e->b.chunks, c, p),
+			to, e->stats && p == 0 ? &e->parts[c] : NULL);
 	bytes = (uint32_t)(to - payload);
 	grad_put32(slot, bytes);
 	grad_put32(slot + 4, n);
-	grad_check(slot + 8, e->b.check, e->chunks + c, n, payload, bytes);
 }
 
 /* --- statistics ------------------------------------------------------------------------------ */
@@ -218,6 +228,9 @@ static int quantise(struct grad_encoder *e, const void *elements, uint64_t n,
 	if (grad_batch_job(b, &job, e->elements, n) < 0)
 		return -1;
 	job.elements = (void *)(uintptr_t)from; /* encode only reads them */
+	e->from = from;
+	if (e->at_once)
+		return 0;
 	if (grad_dev(b, d->ops->quant->encode(d, &job)) < 0)
 		return -1;
 	if (feedback || e->stats) {
@@ -237,9 +250,10 @@ static int write_batch(struct grad_encoder *e, uint64_t n)
 	struct grad_batch *b = &e->b;
 
 	for (uint64_t c = 0; c < b->chunks; c++) {
-		const unsigned char *slot = b->slots + c * b->slot_bytes;
+		unsigned char *slot = b->slots + c * b->slot_bytes;
 		uint32_t bytes = grad_get32(slot);
 
+		memcpy(slot + 8, b->checks + c * GRAD_CHECK_BYTES, GRAD_CHECK_BYTES);
 		crypto_generichash_update(&e->root, slot + 8, GRAD_CHECK_BYTES);
 		crypto_generichash_update(&e->root, slot, 8);
 		buf_add(&e->sizes, slot, 4);
@@ -259,19 +273,45 @@ static int write_batch(struct grad_encoder *e, uint64_t n)
 	return 0;
 }
 
+/* The part of quantise() that is left where e->at_once. */
+static int quantise_chunk(struct grad_encoder *e, uint64_t c, uint32_t n)
+{
+	struct grad_batch *b = &e->b;
+	struct quant_job job;
+
+	if (grad_batch_job(b, &job, e->elements + c * b->chunk, n) < 0)
+		return -1;
+	job.elements = (char *)(uintptr_t)e->from +
+		c * b->chunk * (b->g.q.bf16 ? UINT64_C(2) : 4);
+	job.planes = my_planes(e);
+	job.used = b->used + c;
+	job.steps = b->steps + c;
+	return grad_dev(b, b->d->ops->quant->encode(b->d, &job));
+}
+
 static int add_batch(struct grad_encoder *e, const void *elements, uint64_t n,
 	float *feedback)
 {
 	struct grad_batch *b = &e->b;
+	int failed = 0;
 
 	b->chunks = quant_chunks(b->g.q.method, n);
 	if (e->stats)
 		memset(e->parts, 0, b->chunks * sizeof *e->parts);
 	if (quantise(e, elements, n, feedback) < 0)
 		return -1;
-#pragma omp parallel for schedule(static) if (b->chunks > 1)
-	for (uint64_t c = 0; c < b->chunks; c++)
-		build_chunk(e, &b->work[grad_thread()], c, grad_batch_length(b, c, n));
+#pragma omp parallel for schedule(static) if (b->chunks > 1) reduction(+ : failed)
+	for (uint64_t c = 0; c < b->chunks; c++) {
+		uint32_t length = grad_batch_length(b, c, n);
+
+		if (e->at_once && quantise_chunk(e, c, length) < 0)
+			failed++;
+		else
+			build_chunk(e, &b->work[grad_thread()], c, length);
+	}
+	if (failed)
+		return -1;
+	grad_batch_check(b, e->chunks);
 	return write_batch(e, n);
 }
 
@@ -329,6 +369,7 @@ static int begin(struct grad_encoder *e)
 	uint64_t bytes = e->b.elements * 4;
 
 	crypto_generichash_init(&e->root, e->b.check, GRAD_CHECK_BYTES, GRAD_ROOT_BYTES);
+	e->at_once = e->b.host && !e->stats && !e->b.g.feedback;
 	if (e->stats) {
 		*e->stats = (struct grad_stats){ .output_bytes = len };
 		e->parts = xcalloc(e->b.chunks_max, sizeof *e->parts);

@@ -186,19 +186,3 @@ uint64_t grad_payload_max(const struct grad *g, uint32_t n)
 							      0);
 	return bytes;
 }
-
-void grad_check(unsigned char out[GRAD_CHECK_BYTES],
-	const unsigned char key[GRAD_CHECK_BYTES], uint64_t number, uint32_t elements,
-	const unsigned char *payload, uint32_t bytes)
-{
-	crypto_generichash_state s;
-	unsigned char about[16];
-
-	grad_put64(about, number);
-	grad_put32(about + 8, elements);
-	grad_put32(about + 12, bytes);
-	crypto_generichash_init(&s, key, GRAD_CHECK_BYTES, GRAD_CHECK_BYTES);
-	crypto_generichash_update(&s, about, sizeof about);
-	crypto_generichash_update(&s, payload, bytes);
-	crypto_generichash_final(&s, out, GRAD_CHECK_BYTES);
-}

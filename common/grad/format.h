@@ -20,9 +20,4 @@ void grad_step_write(unsigned char out[GRAD_STEP_BYTES], const struct quant_step
 /* Returns 0, or -1 (EX_DATAERR): not finite, negative. */
 int grad_step_read(struct quant_step *s, const unsigned char in[GRAD_STEP_BYTES]);
 
-/* The check of a chunk. Pure. */
-void grad_check(unsigned char out[GRAD_CHECK_BYTES],
-	const unsigned char key[GRAD_CHECK_BYTES], uint64_t number, uint32_t elements,
-	const unsigned char *payload, uint32_t bytes);
-
 #endif

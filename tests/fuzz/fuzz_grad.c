@@ -20,6 +20,23 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* The check of a chunk, as grad.h has it. */
+static void check_of(unsigned char out[GRAD_CHECK_BYTES],
+	const unsigned char key[GRAD_CHECK_BYTES], uint64_t number, uint32_t elements,
+	const unsigned char *payload, uint32_t bytes)
+{
+	crypto_generichash_state s;
+	unsigned char about[16];
+
+	grad_put64(about, number);
+	grad_put32(about + 8, elements);
+	grad_put32(about + 12, bytes);
+	crypto_generichash_init(&s, key, GRAD_CHECK_BYTES, GRAD_CHECK_BYTES);
+	crypto_generichash_update(&s, about, sizeof about);
+	crypto_generichash_update(&s, payload, bytes);
+	crypto_generichash_final(&s, out, GRAD_CHECK_BYTES);
+}
+
 static struct dev dev;
 
 static void must(bool promise)
@@ -79,7 +96,7 @@ static void mend(uint8_t *c, size_t len)
 			bytes = (uint32_t)(len - at - GRAD_CHUNK_BYTES);
 			grad_put32(c + at, bytes);
 		}
-		grad_check(c + at + 8, check, chunks++, n, c + at + GRAD_CHUNK_BYTES,
+		check_of(c + at + 8, check, chunks++, n, c + at + GRAD_CHUNK_BYTES,
 			bytes);
 		crypto_generichash_update(&root, c + at + 8, GRAD_CHECK_BYTES);
 		crypto_generichash_update(&root, c + at, 8);
