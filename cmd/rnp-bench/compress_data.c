@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/rng.h"
@@ -154,6 +155,75 @@ static size_t lz4_bound(size_t n)
 	return (size_t)lz4.bound((int)n);
 }
 
+static struct {
+	size_t (*compress)(void *, size_t, const void *, size_t, unsigned, unsigned,
+		void *, size_t, void *, int *, int);
+	size_t (*expand)(uint32_t *, void *, size_t, const void *, size_t, void *, size_t,
+		int);
+} huff0;
+
+/* Blocks of the largest size that it takes, the length of each before it; one that it does not make smaller as it is. */
+#define HUFF0_BLOCK ((size_t)128 << 10)
+#define HUFF0_BMI2  1
+
+static size_t huff0_compress(void *out, size_t room, const void *in, size_t n)
+{
+	static uint64_t space[2048];
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i += HUFF0_BLOCK) {
+		size_t part = n - i < HUFF0_BLOCK ? n - i : HUFF0_BLOCK, bytes;
+		uint32_t length;
+		int repeat = 0;
+
+		if (room - at < 2 * part + 512)
+			return 0;
+		bytes = huff0.compress((char *)out + at + 4, room - at - 4,
+			(const char *)in + i, part, 255, 11, space, sizeof space, NULL,
+			&repeat, HUFF0_BMI2);
+		if (bytes < 2 || bytes >= part) { /* errors are huge */
+			memcpy((char *)out + at + 4, (const char *)in + i, part);
+			bytes = part;
+		}
+		length = (uint32_t)bytes;
+		memcpy((char *)out + at, &length, 4);
+		at += 4 + bytes;
+	}
+	return at;
+}
+
+static size_t huff0_expand(void *out, size_t n, const void *in, size_t bytes)
+{
+	static uint32_t table[4097];
+	static uint64_t space[2048];
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i += HUFF0_BLOCK) {
+		size_t part = n - i < HUFF0_BLOCK ? n - i : HUFF0_BLOCK;
+		uint32_t length;
+
+		if (bytes - at < 4)
+			return 0;
+		memcpy(&length, (const char *)in + at, 4);
+		at += 4;
+		if (length > bytes - at)
+			return 0;
+		table[0] = 12 * 0x01000001u; /* what it is for */
+		if (length == part)
+			memcpy((char *)out + i, (const char *)in + at, part);
+		else if (huff0.expand(table, (char *)out + i, part, (const char *)in + at,
+				 length, space, sizeof space, HUFF0_BMI2) != part)
+			return 0;
+		at += length;
+	}
+	return at == bytes ? n : 0;
+}
+
+static size_t huff0_bound(size_t n)
+{
+	return 2 * n + 512 * (n / HUFF0_BLOCK + 2);
+}
+
 static bool zstd_open(void)
 {
 	static const struct library_symbol symbols[] = {
@@ -177,17 +247,32 @@ static bool lz4_open(void)
 	return lz4.bound || library_open("liblz4.so.1", symbols, 3, NULL, 0);
 }
 
+/* It has no library of its own: whoever has zstd's sources builds one of lib/common and the huf sources. */
+static bool huff0_open(void)
+{
+	static const struct library_symbol symbols[] = {
+		{ "HUF_compress4X_repeat", &huff0.compress },
+		{ "HUF_decompress4X_hufOnly_wksp", &huff0.expand },
+	};
+	const char *path = getenv("RNP_HUFF0");
+
+	return huff0.expand || (path && *path && library_open(path, symbols, 2, NULL, 0));
+}
+
 const struct compress_peer *compress_peer(const char *name)
 {
-	static const struct compress_peer peers[] = {
-		{ "zstd -1", zstd1, zstd_expand, zstd_bound },
-		{ "zstd -3", zstd3, zstd_expand, zstd_bound },
-		{ "lz4", lz4_compress, lz4_expand, lz4_bound },
+	static const struct {
+		struct compress_peer peer;
+		bool (*open)(void);
+	} peers[] = {
+		{ { "zstd -1", zstd1, zstd_expand, zstd_bound }, zstd_open },
+		{ { "zstd -3", zstd3, zstd_expand, zstd_bound }, zstd_open },
+		{ { "lz4", lz4_compress, lz4_expand, lz4_bound }, lz4_open },
+		{ { "huff0", huff0_compress, huff0_expand, huff0_bound }, huff0_open },
 	};
 
 	for (size_t i = 0; i < sizeof peers / sizeof *peers; i++)
-		if (strcmp(peers[i].name, name) == 0)
-			return (*name == 'z' ? zstd_open() : lz4_open()) ? &peers[i] :
-									   NULL;
+		if (strcmp(peers[i].peer.name, name) == 0)
+			return peers[i].open() ? &peers[i].peer : NULL;
 	return NULL;
 }

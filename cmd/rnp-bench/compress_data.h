@@ -34,7 +34,7 @@ struct compress_peer {
 	size_t (*bound)(size_t n);
 };
 
-/* "zstd -1", "zstd -3" or "lz4", or NULL: the library is not installed. */
+/* "zstd -1", "zstd -3", "lz4", or "huff0" of the library that RNP_HUFF0 names; NULL: it is not there. */
 const struct compress_peer *compress_peer(const char *name);
 
 #endif

@@ -1,8 +1,10 @@
 #include "cmd/rnp-bench/picture.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-bench/compress_data.h"
 #include "common/gpu.h"
 #include "common/mem.h"
 #include "common/plot.h"
@@ -272,6 +274,60 @@ static void add_roofline(struct plot *p, const json_t *records, const char *one,
 	plot_add_roofline(p, &r.chart);
 }
 
+/* --- bits against errors ----------------------------------------------------------------------- */
+
+/* What the methods of suite compress make of one kind of data: a point for each. */
+static size_t add_points(struct plot_line *line, const json_t *records, const char *kind)
+{
+	char bits_key[64], error_key[64];
+	double *x = xcalloc(json_array_size(records), sizeof *x);
+	double *y = xcalloc(json_array_size(records), sizeof *y);
+	const char **labels = xcalloc(json_array_size(records), sizeof *labels);
+	size_t i;
+	json_t *r;
+
+	snprintf(bits_key, sizeof bits_key, "%s_microbits", kind);
+	snprintf(error_key, sizeof error_key, "%s_error_ppm", kind);
+	*line = (struct plot_line){ .name = kind,
+		.style = PLOT_POINTS,
+		.x = x,
+		.y = y,
+		.labels = labels };
+	json_array_foreach(records, i, r) {
+		const json_t *params = json_object_get(r, "params");
+
+		/* a method is there twice: written and read */
+		if (strcmp(text(r, "suite"), "compress") != 0 ||
+			strncmp(text(r, "test"), "encode_", 7) != 0 ||
+			number(params, error_key) <= 0)
+			continue;
+		x[line->n] = number(params, bits_key) * 1e-6;
+		y[line->n] = number(params, error_key) * 1e-6;
+		labels[line->n++] = text(params, "method");
+	}
+	return line->n;
+}
+
+static void add_errors(struct plot *p, const json_t *records)
+{
+	struct plot_line lines[COMPRESS_KINDS];
+	struct plot_chart chart = { .title = "compress: what bits cost in truth",
+		.x = { .label = "bits an element", .zero = true },
+		.y = { .label = "relative error, L2", .scale = PLOT_LOG },
+		.lines = lines };
+	size_t points = 0;
+
+	for (int k = 0; k < COMPRESS_KINDS; k++)
+		points += add_points(&lines[chart.n++], records, compress_kinds[k]);
+	if (points)
+		plot_add_chart(p, &chart);
+	for (size_t k = 0; k < chart.n; k++) {
+		free((void *)(uintptr_t)lines[k].x);
+		free((void *)(uintptr_t)lines[k].y);
+		free((void *)(uintptr_t)lines[k].labels);
+	}
+}
+
 int picture_save(const json_t *records, const char *path)
 {
 	struct plot p = PLOT_INIT;
@@ -285,6 +341,7 @@ int picture_save(const json_t *records, const char *path)
 	add_roofline(&p, records, "gpu", "gpu");
 	add_roofline(&p, records, "train", "train");
 	add_roofline(&p, records, "serve", "serve");
+	add_errors(&p, records);
 	snprintf(note, sizeof note, "rnp-bench %s, %s: medians with 95%% intervals",
 		RNP_VERSION, text(json_array_get(records, 0), "at"));
 	rc = plot_save(&p, "rnp-bench", note, path);

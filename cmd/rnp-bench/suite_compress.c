@@ -270,7 +270,11 @@ static int open_peer(const struct settings *s, const char *name)
 		return -1;
 	c.peer = compress_peer(name);
 	if (!c.peer) {
-		err_set(EX_UNAVAILABLE, "%s is not installed", name);
+		err_set(EX_UNAVAILABLE,
+			strcmp(name, "huff0") == 0 ?
+				"%s is a library that RNP_HUFF0 names" :
+				"%s is not installed",
+			name);
 		return 1;
 	}
 	quant_layout(&l, &q, QUANT_CHUNK);
@@ -297,6 +301,11 @@ static int open_zstd(const struct settings *s)
 static int open_lz4(const struct settings *s)
 {
 	return open_peer(s, "lz4");
+}
+
+static int open_huff0(const struct settings *s)
+{
+	return open_peer(s, "huff0");
 }
 
 static int step_peer(double *work)
@@ -347,6 +356,8 @@ static const struct test tests[] = {
 		open_zstd, step_peer, check_peer, describe_peer, close_test },
 	{ "lz4_levels", "B/s", "lz4 over int8 levels, one thread, bytes of levels", false,
 		open_lz4, step_peer, check_peer, describe_peer, close_test },
+	{ "huff0_levels", "B/s", "zstd's huff0 over int8 levels, one thread, bytes of levels", false,
+		open_huff0, step_peer, check_peer, describe_peer, close_test },
 	{ 0 },
 };
 /* clang-format on */

@@ -102,7 +102,7 @@ static void curve(const char *data, const float *x, uint64_t n)
 /* q4's levels, two in a byte, with their scales, behind the compressors of others. */
 static void peers(const char *data, const float *x, uint64_t n)
 {
-	static const char *const names[] = { "zstd -1", "zstd -3", "lz4" };
+	static const char *const names[] = { "zstd -1", "zstd -3", "lz4", "huff0" };
 	struct quant q = { .method = QUANT_Q4, .block = 64 };
 	unsigned char *planes = NULL, *packed = xmalloc(n), *out;
 	uint32_t *used = xcalloc(n / CHUNK + 1, 4);
@@ -123,12 +123,12 @@ static void peers(const char *data, const float *x, uint64_t n)
 				CHUNK / 64);
 			bytes += CHUNK / 64;
 		}
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		const struct compress_peer *peer = compress_peer(names[i]);
 		size_t best = 0;
 
 		if (!peer) {
-			fprintf(stderr, "grad: SKIP %s: not installed\n", names[i]);
+			fprintf(stderr, "grad: SKIP %s: not there\n", names[i]);
 			continue;
 		}
 		out = xmalloc(peer->bound(2 * n));
