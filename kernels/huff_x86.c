@@ -25,8 +25,8 @@ static void count_bytes(uint32_t counts[256], const unsigned char *in, uint64_t 
 	}
 
 LEVEL(bmi2, .count = huff_count_bmi2, .sample = huff_sample_bmi2, .any = huff_any_ref,
-	.gaps = huff_gaps_bmi2, .pack = huff_pack_ref, .put_lows = huff_put_lows_ref,
-	.add_lows = huff_add_lows_ref, .put_streams = huff_put_streams_bmi2,
+	.gaps = huff_gaps_bmi2, .pack = huff_pack_ref, .put_lows = huff_put_lows_bmi2,
+	.add_lows = huff_add_lows_bmi2, .put_streams = huff_put_streams_bmi2,
 	.get_streams = huff_get_streams_bmi2);
 LEVEL(avx512, .count = huff_count_bmi2, .sample = huff_sample_bmi2,
 	.any = huff_any_avx512, .gaps = huff_gaps_bmi2, .pack = huff_pack_ref,

@@ -46,6 +46,8 @@ uint32_t huff_gaps_vbmi(uint32_t *gaps, unsigned char *others, uint32_t *close,
 	const unsigned char *in, uint32_t n, unsigned z);
 void huff_pack_vbmi(unsigned char *out, const unsigned char *in, uint32_t n,
 	const unsigned char place[256], unsigned width);
+void huff_put_lows_bmi2(unsigned char *out, const unsigned char *in, uint32_t n,
+	unsigned width);
 void huff_put_lows_avx512(unsigned char *out, const unsigned char *in, uint32_t n,
 	unsigned width);
 void huff_put_streams_bmi2(unsigned char *out, uint32_t *end, const struct huff_plane *p,
@@ -53,6 +55,8 @@ void huff_put_streams_bmi2(unsigned char *out, uint32_t *end, const struct huff_
 void huff_put_streams_vbmi(unsigned char *out, uint32_t *end, const struct huff_plane *p,
 	const unsigned char *in, uint32_t n);
 
+void huff_add_lows_bmi2(unsigned char *symbols, const unsigned char *in, uint32_t n,
+	unsigned width);
 void huff_add_lows_avx512(unsigned char *symbols, const unsigned char *in, uint32_t n,
 	unsigned width);
 int huff_get_streams_bmi2(struct huff_work *w, unsigned char *out, uint32_t n,

@@ -5,6 +5,38 @@
 #include <immintrin.h>
 #include <string.h>
 
+BMI2 void huff_add_lows_bmi2(unsigned char *symbols, const unsigned char *in, uint32_t n,
+	unsigned width)
+{
+	/* byte j of 32: bit j % 8 of byte j / 8 of the mask */
+	const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1,
+		1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+	const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+	uint32_t i = 0;
+
+	for (; i + 64 <= n; i += 64, in += 8 * width)
+		for (unsigned half = 0; half < 2; half++) {
+			__m256i *at = (__m256i *)(symbols + i + 32 * half);
+			__m256i v = _mm256_loadu_si256(at);
+
+			for (unsigned k = 0; k < width; k++)
+				v = _mm256_add_epi8(v, v);
+			for (unsigned k = 0; k < width; k++) {
+				uint64_t mask = load64(in + 8 * k) >> 32 * half;
+				__m256i m = _mm256_shuffle_epi8(_mm256_set1_epi32(
+									(int32_t)mask),
+					spread);
+
+				m = _mm256_cmpeq_epi8(_mm256_and_si256(m, bit), bit);
+				v = _mm256_or_si256(v,
+					_mm256_and_si256(m,
+						_mm256_set1_epi8((char)(1 << k))));
+			}
+			_mm256_storeu_si256(at, v);
+		}
+	huff_add_lows_ref(symbols + i, in, n - i, width);
+}
+
 AVX512 void huff_add_lows_avx512(unsigned char *symbols, const unsigned char *in,
 	uint32_t n, unsigned width)
 {

@@ -112,6 +112,29 @@ VBMI void huff_pack_vbmi(unsigned char *out, const unsigned char *in, uint32_t n
 
 /* --- low bits -------------------------------------------------------------------------------- */
 
+BMI2 void huff_put_lows_bmi2(unsigned char *out, const unsigned char *in, uint32_t n,
+	unsigned width)
+{
+	uint32_t i = 0;
+
+	for (; i + 64 <= n; i += 64) {
+		__m256i low = _mm256_loadu_si256((const __m256i *)(in + i));
+		__m256i high = _mm256_loadu_si256((const __m256i *)(in + i + 32));
+
+		for (unsigned k = 0; k < width; k++, out += 8) {
+			/* to the top of each byte */
+			__m128i up = _mm_cvtsi32_si128((int)(7 - k));
+			uint32_t a = (uint32_t)_mm256_movemask_epi8(
+				_mm256_sll_epi16(low, up));
+			uint32_t b = (uint32_t)_mm256_movemask_epi8(
+				_mm256_sll_epi16(high, up));
+
+			store64(out, a | (uint64_t)b << 32);
+		}
+	}
+	huff_put_lows_ref(out, in + i, n - i, width);
+}
+
 AVX512 void huff_put_lows_avx512(unsigned char *out, const unsigned char *in, uint32_t n,
 	unsigned width)
 {
