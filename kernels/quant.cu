@@ -598,7 +598,7 @@ __global__ void decode_topk(struct job j)
 	}
 }
 
-/* --- statistics, elements ------------------------------------------------------------------------------ */
+/* --- statistics ------------------------------------------------------------------------------ */
 
 /* A thread block a stretch of 65536; chunk is a multiple of that, or all. */
 __global__ void spread_kernel(uint32_t *bins, const float *x, uint64_t n, uint64_t chunk)
@@ -621,30 +621,6 @@ __global__ void spread_kernel(uint32_t *bins, const float *x, uint64_t n, uint64
 				atomicAdd(&bins[from / chunk * QUANT_BINS + i], mine[i]);
 		__syncthreads();
 	}
-}
-
-__global__ void carry_kernel(float *e, const float *x, float b, uint64_t n)
-{
-	for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)
-		e[i] = quant_carried(e[i], x[i], b);
-}
-
-__global__ void remain_kernel(float *e, const float *sent, uint64_t n)
-{
-	for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)
-		e[i] = quant_remaining(e[i], sent[i]);
-}
-
-__global__ void widen_kernel(float *out, const uint16_t *bf16, uint64_t n)
-{
-	for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)
-		out[i] = bf16_to_f32(bf16[i]);
-}
-
-__global__ void narrow_kernel(uint16_t *bf16, const float *in, uint64_t n)
-{
-	for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)
-		bf16[i] = bf16_from_f32(in[i]);
 }
 
 /* --- the table ------------------------------------------------------------------------------------------ */
@@ -747,41 +723,31 @@ static int quant_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t 
 	return started(d);
 }
 
-static int quant_carry(struct dev *d, float *e, const float *x, float b, uint64_t n)
-{
-	if (enter(d) < 0)
-		return -1;
-	LAUNCH(carry_kernel, cuda_grid(d, n, THREADS), THREADS, cuda_of(d)->stream, e, x,
-		b, n);
-	return started(d);
-}
+/* An operation on each of n elements i: its kernel and what starts it. `given`: the names of its arguments. */
+#define ARGUMENTS(...) __VA_ARGS__
+#define EACH(name, given, statement, ...)                                               \
+	__global__ void name##_kernel(__VA_ARGS__, uint64_t n)                          \
+	{                                                                               \
+		for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)                  \
+			statement;                                                      \
+	}                                                                               \
+	static int quant_##name(struct dev *d, __VA_ARGS__, uint64_t n)                 \
+	{                                                                               \
+		if (enter(d) < 0)                                                       \
+			return -1;                                                      \
+		LAUNCH(name##_kernel, cuda_grid(d, n, THREADS), THREADS,                \
+			cuda_of(d)->stream, given, n);                                  \
+		return started(d);                                                      \
+	}
 
-static int quant_remain(struct dev *d, float *e, const float *sent, uint64_t n)
-{
-	if (enter(d) < 0)
-		return -1;
-	LAUNCH(remain_kernel, cuda_grid(d, n, THREADS), THREADS, cuda_of(d)->stream, e,
-		sent, n);
-	return started(d);
-}
-
-static int quant_widen(struct dev *d, float *out, const uint16_t *bf16, uint64_t n)
-{
-	if (enter(d) < 0)
-		return -1;
-	LAUNCH(widen_kernel, cuda_grid(d, n, THREADS), THREADS, cuda_of(d)->stream, out,
-		bf16, n);
-	return started(d);
-}
-
-static int quant_narrow(struct dev *d, uint16_t *bf16, const float *in, uint64_t n)
-{
-	if (enter(d) < 0)
-		return -1;
-	LAUNCH(narrow_kernel, cuda_grid(d, n, THREADS), THREADS, cuda_of(d)->stream, bf16,
-		in, n);
-	return started(d);
-}
+EACH(carry, ARGUMENTS(e, x, b), e[i] = quant_carried(e[i], x[i], b), float *e,
+	const float *x, float b)
+EACH(remain, ARGUMENTS(e, sent), e[i] = quant_remaining(e[i], sent[i]), float *e,
+	const float *sent)
+EACH(widen, ARGUMENTS(out, bf16), out[i] = bf16_to_f32(bf16[i]), float *out,
+	const uint16_t *bf16)
+EACH(narrow, ARGUMENTS(bf16, in), bf16[i] = bf16_from_f32(in[i]), uint16_t *bf16,
+	const float *in)
 
 static struct quant_ops make_ops(void)
 {

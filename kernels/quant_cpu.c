@@ -130,76 +130,48 @@ static int cpu_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
 	return 0;
 }
 
-static void carry_part(void *work, uint64_t from, uint64_t to)
-{
-	const struct stretch *s = work;
+/* An operation on each element i of a stretch, by the team. */
+#define EACH(name, statement)                                                       \
+	static void name(void *work, uint64_t from, uint64_t to)                    \
+	{                                                                           \
+		const struct stretch *s = work;                                     \
+                                                                                    \
+		_Pragma("omp simd") for (uint64_t i = from; i < to; i++) statement; \
+	}
 
-#pragma omp simd
-	for (uint64_t i = from; i < to; i++)
-		s->y[i] = quant_carried(s->y[i], s->x[i], s->b);
+EACH(carry_part, s->y[i] = quant_carried(s->y[i], s->x[i], s->b))
+EACH(remain_part, s->y[i] = quant_remaining(s->y[i], s->x[i]))
+EACH(widen_part, s->y[i] = bf16_to_f32(s->half_in[i]))
+EACH(narrow_part, s->half[i] = bf16_from_f32(s->x[i]))
+
+static int over(uint64_t n, cpu_part_fn part, struct stretch s)
+{
+	cpu_in_parts(n, GRAIN, part, &s);
+	return 0;
 }
 
 static int cpu_carry(struct dev *d, float *e, const float *x, float b, uint64_t n)
 {
-	struct stretch s = { .y = e, .x = x, .b = b };
-
 	(void)d;
-	cpu_in_parts(n, GRAIN, carry_part, &s);
-	return 0;
-}
-
-static void remain_part(void *work, uint64_t from, uint64_t to)
-{
-	const struct stretch *s = work;
-
-#pragma omp simd
-	for (uint64_t i = from; i < to; i++)
-		s->y[i] = quant_remaining(s->y[i], s->x[i]);
+	return over(n, carry_part, (struct stretch){ .y = e, .x = x, .b = b });
 }
 
 static int cpu_remain(struct dev *d, float *e, const float *sent, uint64_t n)
 {
-	struct stretch s = { .y = e, .x = sent };
-
 	(void)d;
-	cpu_in_parts(n, GRAIN, remain_part, &s);
-	return 0;
-}
-
-static void widen_part(void *work, uint64_t from, uint64_t to)
-{
-	const struct stretch *s = work;
-
-#pragma omp simd
-	for (uint64_t i = from; i < to; i++)
-		s->y[i] = bf16_to_f32(s->half_in[i]);
+	return over(n, remain_part, (struct stretch){ .y = e, .x = sent });
 }
 
 static int cpu_widen(struct dev *d, float *out, const uint16_t *bf16, uint64_t n)
 {
-	struct stretch s = { .y = out, .half_in = bf16 };
-
 	(void)d;
-	cpu_in_parts(n, GRAIN, widen_part, &s);
-	return 0;
-}
-
-static void narrow_part(void *work, uint64_t from, uint64_t to)
-{
-	const struct stretch *s = work;
-
-#pragma omp simd
-	for (uint64_t i = from; i < to; i++)
-		s->half[i] = bf16_from_f32(s->x[i]);
+	return over(n, widen_part, (struct stretch){ .y = out, .half_in = bf16 });
 }
 
 static int cpu_narrow(struct dev *d, uint16_t *bf16, const float *in, uint64_t n)
 {
-	struct stretch s = { .half = bf16, .x = in };
-
 	(void)d;
-	cpu_in_parts(n, GRAIN, narrow_part, &s);
-	return 0;
+	return over(n, narrow_part, (struct stretch){ .half = bf16, .x = in });
 }
 
 const struct quant_ops quant_cpu_ops = {
