@@ -236,6 +236,13 @@ BMI2 static int finish(const struct stream *s, const uint64_t *table,
 		(s).out -= (unsigned char)(e_ >> 8);                \
 	} while (0)
 
+/* So many short streams, each from its end to its start, are not what a core's own prefetcher sees, and all of a chunk
+ * asked for at once is more than it can wait for. A stream gives about twice the bytes that it takes. What is asked for
+ * may lie before all of it. */
+#define AHEAD              384
+#define PREFETCH_OUT(p, n) __builtin_prefetch((const void *)((uintptr_t)(p) - (n)), 1)
+#define PREFETCH_IN(p, n)  __builtin_prefetch((const void *)((uintptr_t)(p) - (n)))
+
 #define LOOK_UPS 4 /* at most 48 bits, of the 56 that there are */
 
 /* How many rounds of LOOK_UPS a stream surely has bits and room for; `step` symbols a round at most. */
@@ -271,6 +278,8 @@ static inline uint32_t rounds_of(const struct stream *s, uint32_t step)
 							     i++)                        \
 				{                                                        \
 					uint64_t used;                                   \
+					PREFETCH_OUT(s[i].out, AHEAD);                   \
+					PREFETCH_IN(s[i].at, AHEAD / 2);                 \
                                                                                          \
 					LOOK_UP(s[i]);                                   \
 					LOOK_UP(s[i]);                                   \
@@ -339,6 +348,10 @@ INLINE int get_streams(struct huff_work *w, unsigned char *out, uint32_t n,
 				symbols, in, from);
 		if (!end[-1])
 			return -1;
+		for (unsigned ahead = 0; ahead < AHEAD; ahead += 64) {
+			PREFETCH_OUT(out + first + count, ahead + 1);
+			PREFETCH_IN(end, ahead / 2 + 1);
+		}
 		s[i] = (struct stream){ .at = end - 8,
 			.out = out + first + count,
 			.bits = (load64(end - 8) | 1)
@@ -346,12 +359,6 @@ INLINE int get_streams(struct huff_work *w, unsigned char *out, uint32_t n,
 			.start = in + from[i],
 			.out_start = out + first };
 	}
-	/* so many short streams, each from its end to its start, are not what a core's own prefetcher sees: without
-	 * this, data that is not in the cache takes half as long again */
-	for (uint32_t i = 0; i < from[streams]; i += 64)
-		__builtin_prefetch(in + i);
-	for (uint32_t i = 0; i < n; i += 64)
-		__builtin_prefetch(out + i, 1);
 	return get_all(s, streams, w->table, length,
 		make_table(w->table, length, symbols));
 }
