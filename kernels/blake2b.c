@@ -51,7 +51,13 @@ static void one_block(struct lanes *l, unsigned lanes, blake2b_blocks_fn run)
 	unsigned last = 0;
 
 	for (unsigned i = 0; i < lanes; i++) {
-		if (!(l->active >> i & 1) || l->left[i] > BLAKE2B_BLOCK) {
+		if (!(l->active >> i & 1)) {
+			/* what an idle lane reads is not used, but has to be there: of the message that many_blocks lent it
+			 * there may be less than a block left */
+			l->at[i] = l->last[i];
+			continue;
+		}
+		if (l->left[i] > BLAKE2B_BLOCK) {
 			l->count[i] += BLAKE2B_BLOCK;
 			continue;
 		}
