@@ -284,8 +284,8 @@ __device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 			s->runs[token] = HUFF_ESCAPE;
 			s->lows[token++] = 0;
 		}
-		s->runs[token] =
-			(unsigned char)(place << (8 - cut->direct) | run >> cut->split);
+		s->runs[token] = (unsigned char)(place << (8 - cut->direct) |
+			run >> cut->split);
 		s->lows[token] = run & ((1u << cut->split) - 1);
 	}
 	if (threadIdx.x == 0) {
@@ -353,8 +353,8 @@ __device__ __noinline__ void put_pack_block(struct encoder *e, unsigned char *sl
 }
 
 /* Cut, as named says, and plan. Returns the bytes of the chunk. */
-__device__ __noinline__ uint32_t plan_runs_block(struct encoder *e,
-	const struct space *s, const unsigned char *in, uint32_t n, int named)
+__device__ __noinline__ uint32_t plan_runs_block(struct encoder *e, const struct space *s,
+	const unsigned char *in, uint32_t n, int named)
 {
 	if (threadIdx.x == 0)
 		e->cut_is_useful = huff_plan_cut(&e->cut, e->kept, e->z, n, named);
@@ -364,8 +364,7 @@ __device__ __noinline__ uint32_t plan_runs_block(struct encoder *e,
 	cut_runs(e, s, in, n);
 	plan_block(e, &e->plane[1], s->runs, e->tokens);
 	plan_block(e, &e->plane[2], s->rest, e->others);
-	return huff_cut_bytes(e->cut.direct) +
-		huff_lows_bytes(e->tokens, e->cut.split) +
+	return huff_cut_bytes(e->cut.direct) + huff_lows_bytes(e->tokens, e->cut.split) +
 		huff_simple_bytes(&e->plane[1], e->tokens) +
 		huff_simple_bytes(&e->plane[2], e->others);
 }
@@ -499,7 +498,8 @@ int cuda_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
 	unsigned char *slots = NULL, *spaces;
 	uint32_t *bytes;
 
-	if (huff_scratch(d, &slots, slot_bytes + size_bytes + blocks * space_bytes(chunk)) < 0)
+	if (huff_scratch(d, &slots,
+		    slot_bytes + size_bytes + blocks * space_bytes(chunk)) < 0)
 		return -1;
 	bytes = (uint32_t *)(slots + slot_bytes);
 	spaces = slots + slot_bytes + size_bytes;

@@ -725,19 +725,19 @@ static int quant_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t 
 
 /* An operation on each of n elements i: its kernel and what starts it. `given`: the names of its arguments. */
 #define ARGUMENTS(...) __VA_ARGS__
-#define EACH(name, given, statement, ...)                                               \
-	__global__ void name##_kernel(__VA_ARGS__, uint64_t n)                          \
-	{                                                                               \
-		for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)                  \
-			statement;                                                      \
-	}                                                                               \
-	static int quant_##name(struct dev *d, __VA_ARGS__, uint64_t n)                 \
-	{                                                                               \
-		if (enter(d) < 0)                                                       \
-			return -1;                                                      \
-		LAUNCH(name##_kernel, cuda_grid(d, n, THREADS), THREADS,                \
-			cuda_of(d)->stream, given, n);                                  \
-		return started(d);                                                      \
+#define EACH(name, given, statement, ...)                                \
+	__global__ void name##_kernel(__VA_ARGS__, uint64_t n)           \
+	{                                                                \
+		for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)   \
+			statement;                                       \
+	}                                                                \
+	static int quant_##name(struct dev *d, __VA_ARGS__, uint64_t n)  \
+	{                                                                \
+		if (enter(d) < 0)                                        \
+			return -1;                                       \
+		LAUNCH(name##_kernel, cuda_grid(d, n, THREADS), THREADS, \
+			cuda_of(d)->stream, given, n);                   \
+		return started(d);                                       \
 	}
 
 EACH(carry, ARGUMENTS(e, x, b), e[i] = quant_carried(e[i], x[i], b), float *e,

@@ -1,11 +1,12 @@
 /* All devices of a challenge at once, a thread each; the chain, and what the tests share. */
+#include "cmd/rnp-bench/prove.h"
+
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-bench/prove.h"
 #include "common/err.h"
 #include "common/json.h"
 #include "common/mem.h"

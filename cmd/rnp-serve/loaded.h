@@ -1,6 +1,6 @@
 /* loaded.h - what a subcommand needs to let a model speak: device, file, tokenizer, model. */
-#ifndef RNP_CMD_RNP_SERVE_LOADED_H
-#define RNP_CMD_RNP_SERVE_LOADED_H
+#ifndef RNP_SERVE_LOADED_H
+#define RNP_SERVE_LOADED_H
 
 #include "common/lm/infer.h"
 #include "common/lm/token.h"

@@ -92,7 +92,8 @@ struct lm_token_about {
 	const char *model; /* "gpt2" or "llama" */
 	const char *
 		pre; /* "" : llama.cpp has no name for it, and then no GGUF can hold it */
-	uint32_t count, merges;         /* merges 0: scores say what to merge; a "llama" with merges has none */
+	uint32_t count,
+		merges; /* merges 0: scores say what to merge; a "llama" with merges has none */
 	int64_t bos, eos, unknown, pad; /* -1: none */
 	bool adds_bos, adds_eos, adds_space_prefix;
 	const char *chat_template; /* NULL: none */

@@ -1,4 +1,5 @@
-/* token: ids are those of the definition, texts come back, what is malformed is refused. Vocabularies are invented or learned here. */
+/* token: ids are those of the definition, texts come back, what is malformed is refused. Vocabularies are invented or learned here.
+ * (long because every kind of tokenizer is tried in every format) */
 #include "common/lm/token.h"
 
 #include <stdlib.h>
