@@ -22,6 +22,7 @@
 
 #define TIME_MS       3000
 #define TIME_QUICK_MS 1000
+#define QUICK_ALL_MS  18000 /* for all tests together: --quick is done within a minute */
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
 	&suite_link, &suite_compress, &suite_train, &suite_serve, &suite_net, &suite_comm,
@@ -291,14 +292,26 @@ static int save(const json_t *records)
 	return code;
 }
 
+/* The time of each test, where nobody has said one: what all of them together may take. */
+static int64_t share_ms(const struct entries *all, const struct settings *s)
+{
+	int64_t n = (int64_t)all->n;
+
+	return s->quick && !options.time_ms && n * s->time_ms > QUICK_ALL_MS ?
+		QUICK_ALL_MS / n :
+		s->time_ms;
+}
+
 /* All passes, then their records. Returns the exit code. */
-static int run_all(struct entries *all, const struct settings *s,
+static int run_all(struct entries *all, const struct settings *settings,
 	const struct owner *owner, json_t *records)
 {
+	struct settings own = *settings, *s = &own;
 	struct progress bar;
 	int64_t bar_ms = 0;
 	int code = EX_OK, rc = 0;
 
+	own.time_ms = share_ms(all, settings);
 	progress_start(&bar, "benchmark", "ms", s->time_ms * (int64_t)all->n);
 	for (int pass = 0; pass < measure_batches(s); pass++) {
 		rc = run_pass(all, s, &bar, &bar_ms);
@@ -366,12 +379,12 @@ static const struct opt opts[] = {
 	{ .name = "quick",
 		.kind = OPT_FLAG,
 		.to = &options.quick,
-		.help = "smaller sizes, fewer batches: a third of the time" },
+		.help = "smaller sizes, fewer batches: all suites in less than a minute" },
 	{ .name = "time",
 		.kind = OPT_DURATION,
 		.to = &options.time_ms,
 		.metavar = "D",
-		.help = "at most this long for a test (default 3s, with --quick 1s)" },
+		.help = "at most this long for a test (default 3s, with --quick 1s, less for many)" },
 	{ .name = "dir",
 		.kind = OPT_TEXT,
 		.to = &options.dir,

@@ -62,13 +62,15 @@ static void *map(int64_t bytes)
 	return p;
 }
 
-/* STREAM's rule: each array is at least four times all last-level caches. */
+/* STREAM's rule: each array is at least four times all last-level caches. With --quick twice: a system takes its
+ * time to give memory its pages, more than the tests take, and what streams through two arrays
+ * of that size comes back to nothing that a cache still has. */
 static int choose_size(const struct settings *s, int arrays, int64_t *bytes)
 {
 	int64_t cache = hw_cache_read(), available = hw_available_read();
 	int64_t least = s->quick ? ARRAY_QUICK_MIN : ARRAY_MIN;
 
-	*bytes = 4 * (cache ? cache : CACHE_UNKNOWN);
+	*bytes = (s->quick ? 2 : 4) * (cache ? cache : CACHE_UNKNOWN);
 	if (*bytes < least)
 		*bytes = least;
 	*bytes = (*bytes + SLICES * HUGE_PAGE - 1) / (SLICES * HUGE_PAGE) *
