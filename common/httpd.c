@@ -33,7 +33,6 @@ static struct {
 	struct MHD_Daemon *(*start)(unsigned, uint16_t, MHD_AcceptPolicyCallback, void *,
 		MHD_AccessHandlerCallback, void *, ...);
 	void (*stop)(struct MHD_Daemon *);
-	MHD_socket (*quiesce)(struct MHD_Daemon *);
 	void (*suspend)(struct MHD_Connection *);
 	void (*resume)(struct MHD_Connection *);
 	const char *(*lookup)(struct MHD_Connection *, enum MHD_ValueKind, const char *);
@@ -53,7 +52,6 @@ static void load_library(void)
 	static const struct library_symbol symbols[] = {
 		{ "MHD_start_daemon", &mhd.start },
 		{ "MHD_stop_daemon", &mhd.stop },
-		{ "MHD_quiesce_daemon", &mhd.quiesce },
 		{ "MHD_suspend_connection", &mhd.suspend },
 		{ "MHD_resume_connection", &mhd.resume },
 		{ "MHD_lookup_connection_value", &mhd.lookup },
@@ -98,7 +96,8 @@ struct httpd {
 	pthread_mutex_t lock;          /* of connections */
 	struct connection *connections;
 	pthread_t watcher;
-	_Atomic bool stopping;
+	_Atomic bool closing;  /* takes no new connections */
+	_Atomic bool stopping; /* the watcher is to end */
 	_Atomic int in_progress;
 	_Atomic size_t body_bytes; /* of all requests that are in progress */
 	size_t body_bytes_max;     /* of the same */
@@ -432,6 +431,16 @@ static enum httpd_when serve_metrics(void *ctx, struct httpd_request *q,
 
 /* --- start and stop -------------------------------------------------------------------- */
 
+/* MHD_quiesce_daemon would do it, but ends the program now and then: as it takes the listening socket out
+ * of a thread's epoll set that thread may have done so a moment before (libmicrohttpd 0.9.75). */
+static enum MHD_Result on_connect(void *cls, const struct sockaddr *from, socklen_t size)
+{
+	const struct httpd *h = cls;
+
+	(void)from, (void)size;
+	return h->closing ? MHD_NO : MHD_YES;
+}
+
 static int start_daemon(struct httpd *h)
 {
 	const struct httpd_config *c = &h->config;
@@ -463,7 +472,7 @@ static int start_daemon(struct httpd *h)
 			(char *)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2" };
 	}
 	options[n] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
-	h->daemon = mhd.start(flags, 0, NULL, NULL, on_request, h,
+	h->daemon = mhd.start(flags, 0, on_connect, h, on_request, h,
 		MHD_OPTION_URI_LOG_CALLBACK, on_target, h, MHD_OPTION_NOTIFY_COMPLETED,
 		on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
 		MHD_OPTION_ARRAY, options, MHD_OPTION_END);
@@ -573,13 +582,11 @@ void httpd_stop(struct httpd *h)
 	int64_t deadline = clock_mono_ns() + STOP_SECONDS * INT64_C(1000000000);
 	struct timespec pause = { 0, 10000000 };
 
-	if (mhd.quiesce(h->daemon) != MHD_INVALID_SOCKET) {
-		close(h->listen_fd);
-		h->listen_fd = -1;
-	}
+	h->closing = true;
 	while (h->in_progress > 0 && clock_mono_ns() < deadline)
 		nanosleep(&pause, NULL);
-	mhd.stop(h->daemon);
+	mhd.stop(h->daemon); /* closes the listening socket too */
+	h->listen_fd = -1;
 	h->stopping = true;
 	pthread_join(h->watcher, NULL);
 	httpd_free(h);
