@@ -12,6 +12,7 @@
 #include "common/grad/format.h"
 #include "common/mem.h"
 #include "kernels/blake2b.h"
+#include "kernels/cpu.h"
 
 #define CHUNKS_MIN 32
 #define CHUNKS_MAX 1024
@@ -101,6 +102,18 @@ static int alloc_apart(struct grad_batch *b)
 	return grad_alloc(b, (void **)&b->d_at, (chunks + 1) * sizeof *b->d_at);
 }
 
+/* That of a CPU opened as a device; beside another device, what RNP_ISA lets the CPU use. */
+static enum cpu_level level_of(const struct grad_batch *b)
+{
+	enum cpu_level level;
+
+	for (int i = 0; b->host && i < CPU_LEVELS; i++)
+		if (strcmp(b->d->isa, cpu_level_names[i]) == 0)
+			return (enum cpu_level)i;
+	cpu_level_chosen(&level);
+	return level;
+}
+
 int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 {
 	memset(b, 0, sizeof *b);
@@ -118,7 +131,7 @@ int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 	b->chunks_max = b->elements / b->chunk;
 	if (sodium_init() < 0)
 		return err_set(EX_SOFTWARE, "libsodium does not start");
-	cpu_level_chosen(&b->level);
+	b->level = level_of(b);
 	b->huff = huff_kernels(b->level);
 	b->work = xmalloc((size_t)team() * sizeof *b->work);
 	quant_layout(&b->layout, &b->g.q, b->chunk);
