@@ -132,7 +132,7 @@ struct quant_ops {
 	int (*spread)(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
 		uint64_t chunk);
 	int (*carry)(struct dev *d, float *e, const float *x, float b,
-		uint64_t n); /* e = b e + x */
+		uint64_t n); /* e = b e + x, or x, see quant_carried */
 	/* e = e - sent, 0 where that is not finite */
 	int (*remain)(struct dev *d, float *e, const float *sent, uint64_t n);
 	int (*widen)(struct dev *d, float *out, const uint16_t *bf16, uint64_t n);
@@ -409,10 +409,15 @@ HD uint32_t quant_bin(uint32_t magnitude)
 	return magnitude >> 18;
 }
 
-/* e = b e + x, both rounded */
+/* e = b e + x, both rounded; x where one of them is not finite: which NaN a sum is differs between CPUs and GPUs, and
+ * what carries elements whole would show it. (by bits: a choice between values would become a branch, and that no
+ * vectors) */
 HD float quant_carried(float e, float x, float b)
 {
-	return QUANT_ADD(QUANT_MUL(b, e), x);
+	uint32_t sum = half_bits_of_float(QUANT_ADD(QUANT_MUL(b, e), x));
+	uint32_t keep = 0 - ((uint32_t)quant_finite(e) & (uint32_t)quant_finite(x));
+
+	return half_float_of_bits((sum & keep) | (half_bits_of_float(x) & ~keep));
 }
 
 HD float quant_remaining(float e, float sent)
