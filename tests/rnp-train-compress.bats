@@ -149,6 +149,9 @@ relative_error() {
 	refused 65 "fewer elements" rnp-train compress --method topk --error-feedback short.f32 --out c g.f32
 	[[ $(stat -c %s short.f32) == 400 && ! -e c ]]
 	refused 64 "makes no error" rnp-train compress --method lossless --error-feedback e.f32 --out c g.f32
+	refused 64 "needs a file" bash -c 'rnp-train compress --method topk --error-feedback - g.f32 >c'
+	refused 64 "are both" rnp-train compress --method topk --error-feedback e.f32 --out e.f32 g.f32
+	[[ $(stat -c %s e.f32) == 800000 && ! -s c ]]
 }
 
 @test "compress: wrong methods, blocks and lengths are refused" {

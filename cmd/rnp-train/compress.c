@@ -135,6 +135,22 @@ static int copy_batches(struct compress *c)
 	return rc;
 }
 
+/* Where residuals go nothing else may: they are floats between the container's bytes, or replace it. */
+static int check_feedback(const struct compress *c)
+{
+	if (c->g.q.method == QUANT_LOSSLESS || c->g.q.method == QUANT_NONE)
+		return err_set(EX_USAGE, "--error-feedback: '%s' makes no error",
+			options.method);
+	if (c->g.bf16)
+		return err_set(EX_USAGE, "--error-feedback needs --input f32");
+	if (strcmp(options.feedback, "-") == 0)
+		return err_set(EX_USAGE, "--error-feedback needs a file, not '-'");
+	if (options.out && strcmp(options.out, options.feedback) == 0)
+		return err_set(EX_USAGE, "--out and --error-feedback are both '%s'",
+			options.out);
+	return 0;
+}
+
 static int open_all(struct compress *c)
 {
 	if (grad_parse(&c->g, options.method, (uint32_t)options.block) < 0)
@@ -142,12 +158,8 @@ static int open_all(struct compress *c)
 	c->g.bf16 = strcmp(options.input, "bf16") == 0;
 	c->g.q.seed = options.seed;
 	c->g.feedback = options.feedback != NULL;
-	if (c->g.feedback &&
-		(c->g.q.method == QUANT_LOSSLESS || c->g.q.method == QUANT_NONE))
-		return err_set(EX_USAGE, "--error-feedback: '%s' makes no error",
-			options.method);
-	if (c->g.feedback && c->g.bf16)
-		return err_set(EX_USAGE, "--error-feedback needs --input f32");
+	if (c->g.feedback && check_feedback(c) < 0)
+		return -1;
 	if (dev_open(&c->d, options.device) < 0)
 		return err_set(c->d.code, "%s", c->d.error);
 	if (raw_create(&c->out, options.out) < 0)
