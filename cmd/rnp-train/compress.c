@@ -248,6 +248,8 @@ static int compress_all(struct compress *c, const char *path)
 		options.stats ? &c->stats : NULL);
 	if (!c->e || copy_batches(c) < 0 || grad_encoder_end(c->e) < 0)
 		return -1;
+	if (options.feedback && (raw_flush(&c->out) < 0 || raw_flush(&c->next) < 0))
+		return -1;
 	if (raw_finish(&c->out) < 0 || (options.feedback && raw_finish(&c->next) < 0))
 		return -1;
 	return options.stats ? print_stats(c) : 0;

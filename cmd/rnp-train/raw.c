@@ -85,6 +85,11 @@ int raw_write(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
+int raw_flush(struct raw_out *out)
+{
+	return out->file.path ? io_part_flush(&out->file) : 0;
+}
+
 int raw_finish(struct raw_out *out)
 {
 	return out->file.path ? io_part_close(&out->file) : 0;

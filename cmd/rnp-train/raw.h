@@ -36,6 +36,8 @@ void raw_close(struct raw_in *in);
 
 int raw_create(struct raw_out *out, const char *path);
 int raw_write(void *out, const void *data, size_t len);
+/* All is on the disk, and only raw_finish is to come: see io_part_flush. */
+int raw_flush(struct raw_out *out);
 int raw_finish(struct raw_out *out); /* the file is there, or replaced */
 void raw_drop(struct raw_out *out);  /* what is not finished goes; always at the end */
 
