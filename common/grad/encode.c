@@ -8,6 +8,7 @@
 #include "common/grad/batch.h"
 #include "common/grad/format.h"
 #include "common/mem.h"
+#include "kernels/half.h"
 
 struct grad_encoder {
 	struct grad_batch b;
@@ -120,12 +121,20 @@ static float element_of(const struct grad *g, const void *elements, uint64_t i)
 			   ((const float *)elements)[i];
 }
 
+/* As the decoder writes it: what is lossy works on f32, and bf16 is made of that. */
+static float decoded_of(const struct grad *g, const void *sent, uint64_t i)
+{
+	float y = element_of(g, sent, i);
+
+	return g->bf16 ? bf16_to_f32(bf16_from_f32(y)) : y;
+}
+
 static void compare(struct grad_stats *part, const struct grad *g, const void *want,
 	const void *got, uint64_t from, uint32_t n)
 {
 	for (uint64_t i = from; i < from + n; i++) {
 		double x = (double)element_of(g, want, i);
-		double y = (double)element_of(g, got, i);
+		double y = (double)decoded_of(g, got, i);
 
 		if (!isfinite(x) || !isfinite(y)) {
 			part->not_finite++;

@@ -82,7 +82,7 @@ uint64_t grad_payload_max(const struct grad *g, uint32_t n);
 struct grad_stats {
 	uint64_t elements, input_bytes, output_bytes;
 	uint64_t symbols; /* of the first coded plane */
-	double entropy_bits; /* of the symbols of all coded planes, by the shares in their chunk */
+	double entropy_bits; /* of these symbols, by their shares in each chunk */
 	uint64_t coded_bits; /* what they took */
 	double energy, error, dot,
 		sent; /* sums of x^2, (x - y)^2, x y, y^2 over finite x and y */

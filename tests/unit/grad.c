@@ -160,6 +160,34 @@ static void check_bf16(void)
 	free(x), free(y);
 }
 
+/* The error that the encoder tells is that of what the decoder writes, where this is bf16 too. */
+static void check_bf16_error(void)
+{
+	enum { N = 5000 };
+	struct grad g = parsed("q8", 0);
+	struct grad_stats s;
+	struct buf c = BUF_INIT;
+	float *f = xmalloc(N * 4);
+	uint16_t *x = xmalloc(N * 2), *y = xmalloc(N * 2);
+	double error = 0;
+
+	fill(f, N, 2, false);
+	for (int i = 0; i < N; i++)
+		x[i] = bf16_from_f32(f[i]);
+	g.bf16 = true;
+	g.elements = N;
+	CHECK_I64(0, grad_encode(&dev, &g, x, NULL, &c, &s));
+	CHECK_I64(0, grad_decode(&dev, NULL, c.data, c.len, y, N, true));
+	for (int i = 0; i < N; i++) {
+		double d = (double)bf16_to_f32(x[i]) - (double)bf16_to_f32(y[i]);
+
+		error += d * d;
+	}
+	CHECK(error > 0 && fabs(s.error / error - 1) < 1e-9);
+	buf_release(&c);
+	free(f), free(x), free(y);
+}
+
 /* The error that was asked for, and the bits that it may cost on a bell. */
 static void check_ecq(void)
 {
@@ -292,6 +320,7 @@ int main(void)
 		return 1;
 	check_names();
 	check_bf16();
+	check_bf16_error();
 	check_ecq();
 	check_feedback();
 	check_damage();
