@@ -17,6 +17,7 @@ __global__ void count_kernel(uint32_t *counts, const unsigned char *in, uint64_t
 
 int cuda_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in, uint64_t n)
 {
+	CUDA_TRY(cudaSetDevice(cuda_of(d)->number));
 	CUDA_TRY(cudaMemsetAsync(counts, 0, 256 * sizeof *counts, cuda_of(d)->stream));
 	LAUNCH(count_kernel, cuda_grid(d, n, THREADS), THREADS, cuda_of(d)->stream,
 		counts, in, n);
@@ -28,6 +29,7 @@ int huff_scratch(struct dev *d, unsigned char **out, uint64_t bytes)
 {
 	struct cuda *c = cuda_of(d);
 
+	CUDA_TRY(cudaSetDevice(c->number));
 	if (c->scratch_bytes < bytes) {
 		if (c->scratch)
 			cudaFree(c->scratch); /* waits for who uses it */

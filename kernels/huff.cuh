@@ -42,7 +42,8 @@ static __device__ inline struct space space_of(unsigned char *all, uint32_t chun
 	return s;
 }
 
-/* The device's own memory for this, as large as was ever needed. Returns 0 or -1. */
+/* The device's own memory for this, as large as was ever needed; from here on the thread works with that GPU. Returns 0 or
+ * -1. */
 int huff_scratch(struct dev *d, unsigned char **out, uint64_t bytes);
 /* Thread blocks for so many chunks, at most on_each a multiprocessor. */
 unsigned huff_blocks(struct dev *d, uint64_t chunks, unsigned on_each);
