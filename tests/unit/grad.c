@@ -288,6 +288,37 @@ static void check_damage(void)
 	}
 }
 
+/* More than a batch, whose last chunk is whole or not: all comes back, and damage behind the first batch is found. */
+static void check_batches(void)
+{
+	struct grad g = parsed("fp8e4", 0);
+	uint64_t batch = grad_batch(&g), most = batch + 65536 + 5;
+	const uint64_t lengths[] = { batch - 5, batch, batch + 5, most };
+	float *x = xcalloc(most, 4), *y = xmalloc(most * 4);
+	struct buf c = BUF_INIT;
+
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+		g.elements = lengths[i];
+		buf_reset(&c);
+		memset(y, 0x5a, most * 4);
+		CHECK_I64(0, grad_encode(&dev, &g, x, NULL, &c, NULL));
+		CHECK_I64(0,
+			grad_decode(&dev, NULL, c.data, c.len, y, g.elements, false));
+		CHECK(memcmp(x, y, g.elements * 4) == 0);
+	}
+	/* the last two chunks and the index */
+	for (size_t at = c.len - 260; at < c.len; at += 3) {
+		c.data[at] ^= 0x10;
+		CHECK_I64(-1, grad_decode(&dev, NULL, c.data, c.len, y, most, false));
+		CHECK_I64(EX_DATAERR, err_get()->code);
+		c.data[at] ^= 0x10;
+		CHECK_I64(-1, grad_decode(&dev, NULL, c.data, at, y, most, false));
+		CHECK_I64(EX_DATAERR, err_get()->code);
+	}
+	buf_release(&c);
+	free(x), free(y);
+}
+
 static void check_names(void)
 {
 	static const char *const bad[] = { "", "q", "q8:", "q8:x", "q8:sigma:sigma",
@@ -324,6 +355,7 @@ int main(void)
 	check_ecq();
 	check_feedback();
 	check_damage();
+	check_batches();
 	check_round_trips();
 	dev_close(&dev);
 	TEST_END();
