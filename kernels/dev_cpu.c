@@ -460,14 +460,21 @@ static void columns_part(void *work, uint64_t from, uint64_t to)
 static int cpu_product(struct dev *d, const struct product *p)
 {
 	struct product_work w = { NULL, p };
+	const char *by = NULL; /* who made it, if not a kernel of the table */
 
 	if ((unsigned)p->type >= PRODUCT_TYPES)
 		return dev_fail(d, EX_SOFTWARE, "cpu: product of type %d", (int)p->type);
 	if (p->type == PRODUCT_I8 && p->k > PRODUCT_I8_K_MAX)
 		return dev_fail(d, EX_SOFTWARE, "cpu: product of int8 with k = %llu",
 			(unsigned long long)p->k);
-	if (cpu_of(d)->dnnl && product_dnnl(p) == 0) {
-		snprintf(d->kernel, sizeof d->kernel, "oneDNN");
+	if (cpu_of(d)->amx && product_amx_large(p) && product_amx(p) == 0)
+		by = "AMX";
+	else if (cpu_of(d)->dnnl && product_dnnl(p) == 0)
+		by = "oneDNN";
+	else if (cpu_of(d)->amx && product_amx(p) == 0)
+		by = "AMX";
+	if (by) {
+		snprintf(d->kernel, sizeof d->kernel, "%s", by);
 		return 0;
 	}
 	memcpy(d->kernel, d->isa, sizeof d->kernel);
@@ -528,6 +535,7 @@ int dev_open_cpu(struct dev *d, enum cpu_level level)
 		return dev_fail(d, EX_OSERR, "cpu: no memory");
 	dev_cpu_kernels(&c->kernels, level);
 	c->dnnl = level > CPU_REF && !(dnnl && strcmp(dnnl, "0") == 0);
+	c->amx = cpu_features(level).amx && cpu_amx_permitted();
 	c->level = level;
 	d->state = c;
 	d->ops = &dev_cpu_ops;

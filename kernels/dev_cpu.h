@@ -27,7 +27,7 @@ struct lm_cpu;
 struct cpu {
 	struct cpu_kernels kernels;
 	enum cpu_level level;
-	bool dnnl;
+	bool dnnl, amx; /* what may make products */
 	int64_t started_ns;
 	struct lm_cpu *lm; /* lm_cpu.c's, from the first prepare on */
 };

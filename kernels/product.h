@@ -89,6 +89,14 @@ void product_f8_avx512(const struct product *p);
 void product_i8_avx512(const struct product *p);
 void product_i8_avx512vnni(const struct product *p); /* vpdpbusd */
 
+/* Tiles (AMX) for bf16 and int8, in the process's OpenMP team, where cpu_features has them and
+ * cpu_amx_permitted. Returns 0, or -1 when it does not do this product (other types, too little
+ * work) or there is no memory. */
+int product_amx(const struct product *p);
+
+/* Whether tiles make it faster than oneDNN does. */
+bool product_amx_large(const struct product *p);
+
 /* oneDNN, in the process's OpenMP team: its library is opened on first use. Returns 0, or -1 when
  * it is not there or does not do this product; C may then have been written to. */
 int product_dnnl(const struct product *p);

@@ -105,7 +105,7 @@ root() {
 	# two caches of 512 MiB, each shared by 8 of 16: arrays of 4 GiB
 	root /sys/devices/system/cpu/online 0-15 "$cache/index0/level" 1 "$cache/index0/size" 48K \
 		"$cache/index3/level" 3 "$cache/index3/size" 524288K "$cache/index3/shared_cpu_list" 0-7
-	refused 69 "needs 12288 MiB" rnp-bench run --suite mem --quick
+	refused 69 "needs 6144 MiB" rnp-bench run --suite mem --quick
 	# the control group leaves less than the machine has
 	root /proc/meminfo "MemAvailable: 999999999 kB" /proc/self/cgroup 0::/ \
 		/proc/self/mountinfo "1 2 0:3 / /cg rw - cgroup2 c rw" /cg/memory.max 10485760 /cg/memory.current 4194304

@@ -212,6 +212,20 @@ void check_product(struct kcheck *k)
 				one(k, p, EXTREME);
 		}
 		gaps(k, type);
+		/* enough for tiles; more rows than a block has, more of k than is packed at once, odd ends */
+		for (int i = 0; i < 3; i++) {
+			static const uint64_t large[3][3] = { { 290, 47, 201 },
+				{ 40, 150, 4101 }, { 33, 33, 2051 } };
+
+			one(k,
+				(struct product){ .type = (enum product_type)type,
+					.m = large[i][0],
+					.n = large[i][1],
+					.k = large[i][2],
+					.lda = large[i][2] + 1,
+					.ldb = large[i][2] + (uint64_t)i },
+				i == 1 ? WHOLE : WILD);
+		}
 		if (!k->slow) /* wide enough to be cut for oneDNN, and not evenly */
 			one(k,
 				(struct product){ .type = (enum product_type)type,

@@ -46,9 +46,9 @@ static int open_column(struct dev *d, size_t column)
 {
 	setenv("RNP_DNNL", column == DNNL ? "1" : "0", 1);
 	setenv("RNP_ISA_WITHOUT",
-		column == BF16          ? "amx" :
-			column == PLAIN ? "sha,vnni,bf16" :
-					  "",
+		column == BF16 || column == DNNL ? "amx" :
+			column == PLAIN          ? "sha,vnni,bf16" :
+						   "",
 		1);
 	switch (column) {
 	case BF16:
