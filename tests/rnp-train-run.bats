@@ -240,6 +240,17 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	timeout 10 rnp-train eval --model "$DIR/model" --data "$DIR/valid" --tokens 50 --length 5 --batch 65536 | jq -e '.tokens == 50'
 }
 
+@test "eval and run: tokens need no tokenizer, and a GGUF file may be without one" {
+	cd "$BATS_TEST_TMPDIR"
+	mkdir tokens
+	cp "$DIR"/valid/*.tokens tokens
+	rnp-train -q export --model "$DIR/model" --gguf m.gguf
+	rnp-train eval --model m.gguf --data tokens --tokens 50 --length 32 | jq -e '.tokens == 50 and (has("bytes") | not)'
+	rnp-train run --model m.gguf --data tokens --out r --steps 1 --batch 1 --length 8 >/dev/null
+	[ ! -e r/tokenizer.json ]
+	refused 64 "no tokenizer of its own" rnp-serve ask --model m.gguf x
+}
+
 @test "run: what it says it will take is what it takes" {
 	train --plan --batch 8 --length 256 >"$BATS_TEST_TMPDIR/plan"
 	train --batch 8 --length 256 --steps 2 --out "$BATS_TEST_TMPDIR/r" >"$BATS_TEST_TMPDIR/log"

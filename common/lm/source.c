@@ -177,10 +177,11 @@ out:
 static int open_gguf(struct lm_source *s, const char *path)
 {
 	s->format = LM_FORMAT_GGUF;
-	s->tokenizer = xstrdup(path);
 	if (gguf_open(&s->gguf, path) < 0 || gguf_llama_config(&s->config, s->gguf) < 0 ||
 		gguf_llama_rope(&s->config, s->gguf) < 0 || gather(s, path) < 0)
 		return -1;
+	if (gguf_find(s->gguf, "tokenizer.ggml.tokens"))
+		s->tokenizer = xstrdup(path);
 	return refuse_others(s, path);
 }
 

@@ -37,8 +37,8 @@ const struct lm_config *lm_source_config(const struct lm_source *s);
 /* Tensor i of lm_layout_count(); when tied, LM_OUTPUT is not there and the embedding serves. Borrowed until close. */
 const struct lm_tensor *lm_source_tensor(const struct lm_source *s, uint32_t i);
 
-/* Where lm_token_open finds the tokenizer that came with the model: "DIR/tokenizer.json", the GGUF file itself, or NULL (a llama2.c
- * .bin has none: --tokenizer). */
+/* Where lm_token_open finds the tokenizer that came with the model: "DIR/tokenizer.json", the GGUF file itself, or NULL: there is none
+ * (a llama2.c .bin never has one: --tokenizer). */
 const char *lm_source_tokenizer(const struct lm_source *s);
 
 /* The file, where the format is GGUF, for what else it says; else NULL. Borrowed until close. */

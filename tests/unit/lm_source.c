@@ -281,9 +281,18 @@ static void check_gguf(void)
 			lm_source_tensor(s, (uint32_t)lm_layout_index(got, LM_K, 1))
 				->name);
 		CHECK(lm_source_format(s) == LM_FORMAT_GGUF && lm_source_gguf(s));
-		CHECK_TEXT(in_dir("m.gguf"), lm_source_tokenizer(s));
+		CHECK(!lm_source_tokenizer(s));
 	}
 	lm_source_close(s);
+	gguf_put_texts(&m, "tokenizer.ggml.tokens");
+	for (int i = 0; i < 20; i++)
+		gguf_add_text(&m, "abcdefghijklmnopqrst" + i, 1);
+	CHECK_I64(0, gguf_code(&m, t, n, NULL));
+	CHECK_I64(0, lm_source_open(&s, in_dir("m.gguf")));
+	if (s)
+		CHECK_TEXT(in_dir("m.gguf"), lm_source_tokenizer(s));
+	lm_source_close(s);
+	put_meta(&m, &c);
 	gguf_put_u32(&m, "tokenizer.ggml.bos_token_id", GGUF_NO_TOKEN);
 	CHECK_I64(0, gguf_code(&m, t, n, NULL));
 	gguf_put_u32(&m, "tokenizer.ggml.eos_token_id", 20);
