@@ -135,6 +135,10 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	echo '{"stepz": 3}' >"$BATS_TEST_TMPDIR/c.json"
 	run -64 train --config "$BATS_TEST_TMPDIR/c.json" --out "$BATS_TEST_TMPDIR/r2"
 	[[ "$output" == *"stepz"* ]]
+	echo '{"steps": 3, "stepz": false}' >"$BATS_TEST_TMPDIR/c.json"
+	refused 64 "there is no option 'stepz'" train --config "$BATS_TEST_TMPDIR/c.json" --out "$BATS_TEST_TMPDIR/r2"
+	echo '{"steps": 3, "batch": false}' >"$BATS_TEST_TMPDIR/c.json"
+	refused 64 "'batch' needs a value" train --config "$BATS_TEST_TMPDIR/c.json" --out "$BATS_TEST_TMPDIR/r2"
 }
 
 @test "run: a loss that is not finite ends it, and keeps the last checkpoint" {

@@ -1,6 +1,7 @@
 #include "cmd/rnp-train/config_file.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "common/buf.h"
 #include "common/err.h"
@@ -9,12 +10,23 @@
 
 #define BYTES_MAX ((size_t)1 << 20)
 
+/* A flag that is left as it is: false for what is no flag would pass for a setting that holds. */
+static int check_flag(const struct command *c, const char *name)
+{
+	for (const struct opt *o = c->opts; o->kind != OPT_END; o++)
+		if (strcmp(o->name, name) == 0)
+			return o->kind == OPT_FLAG ?
+				0 :
+				err_set(EX_USAGE, "'%.40s' needs a value", name);
+	return err_set(EX_USAGE, "there is no option '%.40s'", name);
+}
+
 static int apply(const struct command *c, const char *name, const json_t *v)
 {
 	char number[32];
 
 	if (json_is_false(v))
-		return 0;
+		return check_flag(c, name);
 	if (json_is_true(v))
 		return opt_preset(c, name, NULL);
 	if (json_is_string(v))
