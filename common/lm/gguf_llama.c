@@ -149,6 +149,9 @@ static int read_rope(struct lm_config *c, struct keys *k)
 	const char *kind = "none";
 	uint64_t bytes = 4;
 
+	/* a factor without a type is linear, as llama.cpp takes it */
+	if (gguf_find(k->g, key_of(k, "rope.scaling.factor")))
+		kind = "linear", bytes = 6;
 	/* the second name is that of older files */
 	if (get_f64(k, "rope.freq_base", &c->rope.base) < 0 ||
 		gguf_get_text(k->g, key_of(k, "rope.scaling.type"), &kind, &bytes) < 0 ||

@@ -261,6 +261,29 @@ static int gguf_code(const struct gguf_meta *m, struct lm_tensor *t, uint32_t n,
 	return code;
 }
 
+/* A factor is that of linear scaling, with its type or without one, and of none where the type says so. */
+static void check_linear(struct gguf_meta *m, struct lm_tensor *t, uint32_t n,
+	const struct lm_config *c)
+{
+	static const char *const types[] = { NULL, "linear", "none" };
+	struct lm_source *s;
+
+	for (size_t i = 0; i < 3; i++) {
+		put_meta(m, c);
+		gguf_put_f32(m, "llama.rope.scaling.factor", 4);
+		if (types[i])
+			gguf_put_text(m, "llama.rope.scaling.type", types[i],
+				strlen(types[i]));
+		CHECK_I64(0, gguf_code(m, t, n, NULL));
+		CHECK_I64(0, lm_source_open(&s, in_dir("m.gguf")));
+		CHECK(s &&
+			lm_source_config(s)->rope.kind ==
+				(i < 2 ? LM_ROPE_LINEAR : LM_ROPE_PLAIN) &&
+			lm_source_config(s)->rope.factor == (i < 2 ? 4 : 1));
+		lm_source_close(s);
+	}
+}
+
 static void check_gguf(void)
 {
 	struct lm_config c = shape(true, false);
@@ -306,6 +329,7 @@ static void check_gguf(void)
 	put_meta(&m, &c);
 	gguf_put_text(&m, "llama.rope.scaling.type", "yarn", 4);
 	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n, "rope scaling 'yarn'"));
+	check_linear(&m, t, n, &c);
 	put_meta(&m, &c);
 	gguf_put_u32(&m, "llama.rope.dimension_count", 4);
 	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n, "4 rotary dimensions"));
