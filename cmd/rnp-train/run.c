@@ -350,7 +350,8 @@ static int train(struct journal *j)
 	struct session *s = j->s;
 	struct progress bar = { 0 };
 	const char *why;
-	uint64_t saved = s->at.steps;
+	/* a run that begins has nothing on the disk, and may be asked to end before its first step */
+	uint64_t saved = s->at.steps ? s->at.steps : UINT64_MAX;
 	int rc = 0;
 
 	watch_signals();
