@@ -89,6 +89,21 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
 }
 
+@test "run: a signal that comes twice in a moment, as timeout sends it, is one" {
+	rnp-train run --model "$DIR/model" --data "$DIR/tok" --batch 4 --length 32 --out "$BATS_TEST_TMPDIR/r" \
+		--steps 100000 >"$BATS_TEST_TMPDIR/log" 3>&- &
+	for _ in $(seq 200); do
+		[ -s "$BATS_TEST_TMPDIR/log" ] && break
+		sleep 0.05
+	done
+	for _ in {1..10}; do
+		kill -TERM $! 2>/dev/null || true
+	done
+	wait $!
+	jq -se '.[-1].ended == "signal"' "$BATS_TEST_TMPDIR/log"
+	[ -s "$BATS_TEST_TMPDIR/r/checkpoint.safetensors" ]
+}
+
 @test "run: a resumed run goes on with what it began with, and refuses other options" {
 	local r=$BATS_TEST_TMPDIR/r o
 	rnp-train run --model "$DIR/model" --data "$DIR/tok" --out "$BATS_TEST_TMPDIR/whole" --steps 6 --batch 6 --micro-batch 3 --length 24 --lr 2e-3 \

@@ -254,17 +254,21 @@ static bool reap(struct ranks *r)
 /* Until all have ended. Returns a signal that came twice, or 0. */
 static int wait_all(struct ranks *r, const sigset_t *watched)
 {
-	int64_t deadline_ns = 0;
+	int64_t deadline_ns = 0, asked_ns = 0;
 	int asked = 0, again = 0;
 
 	while (r->running) {
 		struct timespec second = { 1, 0 };
 		int number = sigtimedwait(watched, NULL, &second);
 
-		if (number > 0 && number != SIGCHLD) {
-			again = asked ? number : 0;
-			end_all(r, asked ? SIGKILL : SIGTERM);
+		if (number > 0 && number != SIGCHLD && !asked) {
+			end_all(r, SIGTERM);
 			asked = number;
+			asked_ns = clock_mono_ns();
+		} else if (number > 0 && number != SIGCHLD &&
+			clock_mono_ns() - asked_ns >= LAUNCH_AGAIN_NS) {
+			end_all(r, SIGKILL);
+			again = number;
 		}
 		if (reap(r) && !deadline_ns)
 			deadline_ns = clock_mono_ns() + GRACE_NS;

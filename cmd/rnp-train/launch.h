@@ -5,10 +5,14 @@
 #define RNP_TRAIN_LAUNCH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/comm.h"
 
 #define LAUNCH_MAX 16 /* GPUs of one machine */
+
+/* A signal so soon after the first is the same one: timeout(1) sends each to the process and to its group. */
+#define LAUNCH_AGAIN_NS INT64_C(200000000)
 
 struct launch {
 	int n;                         /* devices that were named; 0: none, or one */
@@ -29,7 +33,8 @@ int launch_devices(struct launch *l, const char *spec, bool every);
 
 /* Start a rank for each device. Returns true in a rank, and false, when all ranks have ended, in the process that started them: with the
  * exit code, and what went wrong is said. There SIGTERM, SIGINT and (unless ignored) SIGHUP are passed on to the ranks as SIGTERM,
- * whose handler must be set before; a second one ends them at once. Nothing may have used a thread, OpenMP or CUDA before. */
+ * whose handler must be set before; a second one, no sooner than LAUNCH_AGAIN_NS, ends them at once. Nothing may have used a thread,
+ * OpenMP or CUDA before. */
 bool launch_ranks(struct launch *l, int *code);
 
 /* As comm_mpi_open, in a rank, once; arg is the struct launch. */

@@ -1,6 +1,7 @@
 /* rnp-train run - train on this machine, or as one rank of several. */
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -207,7 +208,8 @@ static const struct opt opts[] = {
 /* --- stopping ----------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stopped;
-static int64_t began_ns; /* the run in this process */
+static _Atomic int64_t stopped_ns; /* 0: not yet */
+static int64_t began_ns;           /* the run in this process */
 
 enum wish { WISH_SIGNAL = 1, WISH_TIME = 2 };
 
@@ -225,9 +227,12 @@ static struct launch launch = LAUNCH_INIT;
  * of the process that started it, which sees to that, and of the terminal or whoever else signals all of them. */
 static void on_signal(int number)
 {
-	stopped = number;
-	if (launch.rank < 0)
-		signal(number, io_end_by_signal);
+	int64_t now_ns = clock_mono_ns(), first_ns = 0;
+
+	if (atomic_compare_exchange_strong(&stopped_ns, &first_ns, now_ns))
+		stopped = number;
+	else if (launch.rank < 0 && now_ns - first_ns >= LAUNCH_AGAIN_NS)
+		io_end_by_signal(number);
 }
 
 static void watch_signals(void)
