@@ -260,6 +260,13 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	timeout 10 rnp-train eval --model "$DIR/model" --data "$DIR/valid" --tokens 50 --length 5 --batch 65536 | jq -e '.tokens == 50'
 }
 
+@test "eval: the bytes are those of the text, without SentencePiece's blank before it" {
+	local model tok
+	model=$(data models/stories260K.bin) && tok=$(data models/tok512.bin) || skip_data
+	printf 'Once upon a time' >"$BATS_TEST_TMPDIR/text"
+	rnp-train eval --model "$model" --tokenizer "$tok" --data "$BATS_TEST_TMPDIR/text" --length 32 | jq -e '.bytes == 16'
+}
+
 @test "eval and run: tokens need no tokenizer, and a GGUF file may be without one" {
 	cd "$BATS_TEST_TMPDIR"
 	mkdir tokens

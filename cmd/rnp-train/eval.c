@@ -211,17 +211,19 @@ static int predict(struct evaluation *e)
 	return rc;
 }
 
-/* What the predicted tokens are as text. */
+/* What the predicted tokens are as text, of which the blank that SentencePiece puts before it is no part. */
 static int count_bytes(struct evaluation *e)
 {
 	const uint32_t *ids = (const uint32_t *)(const void *)e->ids.data;
+	bool begins = ids[0] == lm_token_bos(e->token);
 	struct buf piece = BUF_INIT;
 	int rc = 0;
 
 	for (uint64_t i = 1; rc == 0 && i < e->count; i++) {
 		buf_reset(&piece);
 		rc = ids[i] < lm_token_count(e->token) ?
-			lm_token_piece(e->token, &piece, ids[i], false, false) :
+			lm_token_piece(e->token, &piece, ids[i], begins && i == 1,
+				false) :
 			0;
 		e->bytes += piece.len;
 	}
