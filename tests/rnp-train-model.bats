@@ -282,6 +282,35 @@ sum_of() {
 	refused 65 "no plain name" rnp-train export --model shards --gguf x.gguf
 }
 
+@test "export: a rope scaling that GGUF has no place for is refused, not left out" {
+	rnp-train init --preset nano --out m
+	# the same model with biases of zeros, as Qwen 2's
+	python3 - <<-'END'
+		import json, struct
+		s = open("m/model.safetensors", "rb").read()
+		n = struct.unpack("<Q", s[:8])[0]
+		head, data = json.loads(s[8:8 + n]), s[8 + n:]
+		for layer in range(5):
+		    for part in "qkv":
+		        head[f"model.layers.{layer}.self_attn.{part}_proj.bias"] = {
+		            "dtype": "F32", "shape": [128], "data_offsets": [len(data), len(data) + 512]}
+		        data += bytes(512)
+		text = json.dumps(head).encode()
+		open("m/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+		c = json.load(open("m/config.json"))
+		c["model_type"] = "qwen2"
+		json.dump(c, open("m/config.json", "w"))
+	END
+	rnp-train -q export --model m --gguf plain.gguf
+	jq '.rope_scaling = {rope_type: "llama3", factor: 8, low_freq_factor: 1, high_freq_factor: 4,
+		original_max_position_embeddings: 8192}' m/config.json >c.json
+	mv c.json m/config.json
+	run -65 rnp-train export --model m --gguf x.gguf
+	[[ $output == *"GGUF has no Llama 3 rope scaling"* && ! -e x.gguf ]]
+	rnp-train -q export --model m --out hf
+	jq -e '.rope_scaling.rope_type == "llama3"' hf/config.json
+}
+
 @test "export: models that are malformed are refused in one line, and nothing is written" {
 	rnp-train init --preset nano --out m
 	refused 66 "cannot open 'none'" rnp-train export --model none --gguf x.gguf

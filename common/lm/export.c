@@ -326,6 +326,10 @@ int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type typ
 	uint32_t n;
 	int rc;
 
+	/* its factors are a tensor that llama.cpp reads in llama files only */
+	if (e->config.rope.kind == LM_ROPE_LLAMA3 && e->config.qkv_bias)
+		return err_set(EX_DATAERR,
+			"GGUF has no Llama 3 rope scaling for a model of the architecture qwen2");
 	job_init(&j, e, type, true);
 	n = add_factors(&j);
 	rc = put_meta(&m, &j);

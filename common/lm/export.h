@@ -35,7 +35,8 @@ struct lm_export {
 void lm_export_source(struct lm_export *e, const struct lm_source *s);
 
 /* Write the file at path. type: LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 or LM_TYPE_KEPT. Returns 0, or -1 with err_set(): 65
- * a tokenizer that does not fit, 73, 74, 77 and what read says; an old file is then untouched. */
+ * a tokenizer that does not fit or a rope scaling that GGUF has no place for, 73, 74, 77 and what read says; an old file is then
+ * untouched. */
 int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type type);
 
 /* Write config.json, model.safetensors (in shards beyond SAFETENSORS_SHARD_BYTES), tokenizer.json and tokenizer_config.json into dir, which is made. type:
