@@ -183,6 +183,12 @@ vectors() {
 	cmp a b
 	(($(stat -c %s a) >= 1000000))
 	grep -q 'the' a
+	# a place that is not there ends nothing
+	mkdir bin
+	printf '#!/bin/sh\n%s "$@"\nexit 1\n' "$(command -v find)" >bin/find
+	chmod +x bin/find
+	PATH=$PWD/bin:$PATH "$ROOT/scripts/corpus" c 1000000
+	cmp a c
 }
 
 @test "tokenize: a full disk or a signal leaves nothing of a set" {
