@@ -185,6 +185,11 @@ sum_of() {
 	rnp-train init --preset nano --tokenizer odd.json --out m
 	refused 65 "GGUF has no name for the way in which the tokenizer cuts words" rnp-train export --model m --gguf m.gguf
 	[[ ! -e m.gguf ]]
+	# a blank before the text, which GGUF has for SentencePiece alone
+	jq '.pre_tokenizer.add_prefix_space = true' t/tokenizer.json >blank.json
+	run_split rnp-train export --model m --tokenizer blank.json --gguf blank.gguf
+	assert_success
+	[[ $stderr == *"cannot say that this tokenizer puts a blank before a text"* ]]
 	rnp-train export --model m --out hf
 	cmp <(echo "Abc def" | rnp-train tokenize --ids --tokenizer hf) <(echo "Abc def" | rnp-train tokenize --ids --tokenizer odd.json)
 }

@@ -68,6 +68,15 @@ static void warn_of_losses(const struct lm_config *c, const struct lm_export *e)
 		prog_warn(
 			"other engines may not use the sliding window of %u tokens of '%s'",
 			c->window, gguf);
+	if (gguf && e->token) {
+		struct lm_token_about about;
+
+		lm_token_describe(e->token, &about);
+		if (strcmp(about.model, "gpt2") == 0 && about.adds_space_prefix)
+			prog_warn(
+				"GGUF cannot say that this tokenizer puts a blank before a text: from '%s' none does",
+				gguf);
+	}
 	if (!e->token && (out || !e->source || !lm_source_gguf(e->source)))
 		prog_warn("'%s' has no tokenizer: '%s' gets none (--tokenizer F)", model,
 			out ? out : gguf);
