@@ -32,7 +32,7 @@
  *
  * memory. The fill of memfill.h in 4 passes steps. Step u has a tree of its own over its blocks, lane by
  * lane: a = lane, b = u per_slice + i. From its root comes x as above (test "memory" || u32 u), which
- * draws the 264 / (4 passes) blocks to be opened, each with its parents, and is the seed of the next
+ * draws the 264 / (4 passes), rounded down, blocks to be opened, each with its parents, and is the seed of the next
  * step's sequence: H(x || "next"), the first one's is H(seed || "memory").
  *
  * In two things this is more than the design's fill, because each closes a hole in it:
