@@ -97,8 +97,10 @@ struct httpd {
 	struct connection *connections;
 	pthread_t watcher;
 	_Atomic bool closing;  /* takes no new connections */
+	_Atomic bool ended;    /* calls no handler any more */
 	_Atomic bool stopping; /* the watcher is to end */
 	_Atomic int in_progress;
+	_Atomic int handling;      /* handlers that were called and did not finish yet */
 	_Atomic size_t body_bytes; /* of all requests that are in progress */
 	size_t body_bytes_max;     /* of the same */
 	int listen_fd, port;
@@ -126,9 +128,11 @@ struct exchange {
 static void finish(struct httpd_request *q)
 {
 	struct exchange *x = (struct exchange *)q;
+	struct httpd *h = x->h; /* x is gone as soon as its reply is sent */
 
 	if (atomic_exchange(&x->state, FINISHED) == SUSPENDED)
 		mhd.resume(x->connection);
+	h->handling--;
 }
 
 static void *on_target(void *cls, const char *target, struct MHD_Connection *connection)
@@ -281,10 +285,22 @@ static void take_body(struct exchange *x, const char *data, size_t len)
 
 static enum MHD_Result run(struct exchange *x)
 {
+	struct httpd *h = x->h;
+
 	if (x->tcp)
 		x->tcp->since_ns = 0;
-	if (x->route->handler(x->h->config.ctx, &x->q, &x->r) == HTTPD_NOW)
+	/* in this order: who stops sets ended and looks at handling then */
+	h->handling++;
+	if (h->ended) {
+		h->handling--;
+		x->r.retry_after_s = 1;
+		httpd_error(&x->r, 503, "the server is about to end");
 		return send_reply(x);
+	}
+	if (x->route->handler(h->config.ctx, &x->q, &x->r) == HTTPD_NOW) {
+		h->handling--;
+		return send_reply(x);
+	}
 	/* Whoever is second resumes: the handler's answer may be there already. */
 	x->later = true;
 	mhd.suspend(x->connection);
@@ -584,6 +600,11 @@ void httpd_stop(struct httpd *h)
 
 	h->closing = true;
 	while (h->in_progress > 0 && clock_mono_ns() < deadline)
+		nanosleep(&pause, NULL);
+	/* MHD_stop_daemon ends the program when a connection is still suspended: no request may begin to
+	 * wait for its answer any more, and those that do wait get it, however long it takes. */
+	h->ended = true;
+	while (h->handling > 0 || (h->in_progress > 0 && clock_mono_ns() < deadline))
 		nanosleep(&pause, NULL);
 	mhd.stop(h->daemon); /* closes the listening socket too */
 	h->listen_fd = -1;

@@ -92,7 +92,8 @@ int httpd_port(const struct httpd *h);
 /* Sleep until SIGTERM or SIGINT. tick (may be NULL) is called about once a second. */
 void httpd_wait(struct httpd *h, void (*tick)(void *ctx));
 
-/* Accept no more, let what is in progress finish (5 s at most), close. Frees h. */
+/* Accept no more, let what is in progress finish (5 s at most, handlers that answer later in any case),
+ * close. Frees h. */
 void httpd_stop(struct httpd *h);
 
 void httpd_finish(struct httpd_request *q);

@@ -4,6 +4,8 @@
 
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -60,12 +62,43 @@ static enum httpd_when later_at_once(void *ctx, struct httpd_request *q,
 	return HTTPD_LATER;
 }
 
+/* Answers when httpd_stop has waited as long as it waits for others. */
+#define VERY_LATE_US 5500000
+
+static _Atomic bool very_late_called, very_late_answered;
+
+static void *answer_very_late(void *arg)
+{
+	struct late *l = arg;
+
+	usleep(VERY_LATE_US);
+	very_late_answered = true;
+	httpd_finish(l->q);
+	free(l);
+	return NULL;
+}
+
+static enum httpd_when very_late(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct late *l = malloc(sizeof *l);
+	pthread_t thread;
+
+	(void)ctx;
+	*l = (struct late){ q, r };
+	very_late_called = true;
+	pthread_create(&thread, NULL, answer_very_late, l);
+	pthread_detach(thread);
+	return HTTPD_LATER;
+}
+
 static const struct httpd_route routes[] = {
 	{ "GET", "/echo", echo, 0 },
 	{ "POST", "/echo", echo, 100 },
 	{ "GET", "/echo/{name}", echo, 0 },
 	{ "GET", "/later", later, 0 },
 	{ "GET", "/later_at_once", later_at_once, 0 },
+	{ "GET", "/very_late", very_late, 0 },
 	{ 0 },
 };
 
@@ -314,6 +347,22 @@ static void large_bodies(void)
 	httpd_stop(h);
 }
 
+/* A request that still waits for its answer when it is time to close: libmicrohttpd ends the program when
+ * it is stopped then. */
+static void stop_while_one_waits(struct httpd *h)
+{
+	const char *text = "GET /very_late HTTP/1.1\r\nHost: x\r\n\r\n";
+	int fd = dial();
+
+	CHECK(send(fd, text, strlen(text), MSG_NOSIGNAL) > 0);
+	for (int i = 0; i < 1000 && !very_late_called; i++)
+		usleep(10000);
+	CHECK(very_late_called);
+	httpd_stop(h);
+	CHECK(very_late_answered);
+	close(fd);
+}
+
 int main(void)
 {
 	struct httpd_config config = { .listen = "127.0.0.1:0",
@@ -336,7 +385,7 @@ int main(void)
 			"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n");
 		CHECK_I64(200, ask("/echo", NULL, NULL, "-||-"));
 		http_release(&client);
-		httpd_stop(h);
+		stop_while_one_waits(h);
 	}
 	large_bodies();
 	config.listen = "nonsense";
