@@ -100,6 +100,8 @@ extern hashlanes_fn poc_hashlanes;
 #define POC_DEADLINE_MS_MAX     86400000
 #define POC_CHALLENGE_BYTES_MAX ((size_t)64 << 10)
 #define POC_ANSWER_BYTES_MAX    ((size_t)96 << 20) /* of a CPU and eight H200 */
+/* Values in it: half of them are what 16 devices need. As JSON each takes up to 200 bytes of memory. */
+#define POC_ANSWER_VALUES_MAX 65536
 
 /* What one device has to do; 0 in the first field of a test: not asked. */
 struct poc_device {
@@ -124,6 +126,10 @@ int poc_challenge_read(struct poc_challenge *c, const json_t *record, const char
 /* The record of a challenge, without proof; sets c->sha256. The caller owns it. Returns NULL with
  * EX_DATAERR when sizes are beyond the limits. */
 json_t *poc_challenge_write(struct poc_challenge *c);
+
+/* Parse an answer of anybody: an object with no more values than an answer can have, which is looked at
+ * before memory is taken for them. The caller owns it. Returns NULL with EX_DATAERR. */
+json_t *poc_answer_parse(const char *text, size_t len, const char *where);
 
 /* How an answer is judged. */
 struct poc_judging {

@@ -194,3 +194,17 @@ json_t *poc_challenge_write(struct poc_challenge *c)
 	*c = again;
 	return record;
 }
+
+json_t *poc_answer_parse(const char *text, size_t len, const char *where)
+{
+	size_t values = 0;
+
+	/* each value but the first of an array or object has a comma before it; strings of an answer hold none */
+	for (size_t i = 0; i < len; i++)
+		values += (text[i] == ',') | (text[i] == '[') | (text[i] == '{');
+	if (values <= POC_ANSWER_VALUES_MAX)
+		return json_parse_object(text, len, where);
+	err_set(EX_DATAERR, "%s: holds more than %d values", where,
+		POC_ANSWER_VALUES_MAX);
+	return NULL;
+}

@@ -117,6 +117,9 @@ verdict() {
 	refused 65 "kind" rnp-bench verdict --key verifier.key --challenge c.json n.json
 	echo '[' >n.json
 	refused 65 "answer" rnp-bench verdict --key verifier.key --challenge c.json n.json
+	# as JSON in memory it would be 75 times as large
+	{ printf '{"kind":"rnp.answer","v":1,"devices":['; printf '{},%.0s' {1..70000}; echo '{}]}'; } >n.json
+	refused 65 "more than 65536 values" rnp-bench verdict --key verifier.key --challenge c.json n.json
 	echo '{"kind":"rnp.answer","v":1}' >n.json
 	refused 66 "none.json" rnp-bench verdict --key verifier.key --challenge none.json n.json
 }

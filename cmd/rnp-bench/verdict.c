@@ -148,7 +148,7 @@ static int run(int nargs, char **args)
 	if (rc == 0 && !text.len)
 		rc = err_set(EX_DATAERR, "there is no answer");
 	if (rc == 0) {
-		answer = json_parse_object(buf_text(&text), text.len, "answer");
+		answer = poc_answer_parse(buf_text(&text), text.len, "answer");
 		rc = answer ? json_check_kind(answer, "answer", "rnp.answer") : -1;
 	}
 	buf_release(&text);

@@ -348,13 +348,14 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
-	json_t *answer = json_parse_object(buf_text(&q->body), q->body.len, "body"),
-	       *verdict;
+	json_t *answer = NULL, *verdict;
 	struct registry_put *p = NULL;
 	struct poc_challenge *c = NULL;
 	struct proof_result proof;
 	int64_t elapsed_ns = 0;
 
+	if (g->challenger)
+		answer = poc_answer_parse(buf_text(&q->body), q->body.len, "body");
 	if (!g->challenger)
 		httpd_error(r, 404, "this registry issues no challenges");
 	else if (!answer || schema_check(answer, "body", "rnp.answer") < 0)
