@@ -1,4 +1,5 @@
 /* How much a challenge asks of a device, and how long it may take. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,6 +68,15 @@ static double answer_bytes(const struct poc_device *d)
 	double blocks = d->lanes ? (double)POC_NEEDED_MAX * MEMFILL_BYTES : 0;
 
 	return (rows + blocks + 32.0 * (double)d->segments) * 4 / 3 + 2e6;
+}
+
+bool poc_plan_fits(const struct poc_challenge *c)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < c->ndevices; i++)
+		bytes += answer_bytes(&c->devices[i]);
+	return bytes <= (double)POC_ANSWER_BYTES_MAX;
 }
 
 void poc_plan_device(struct poc_device *d, const struct poc_challenge *c,

@@ -131,6 +131,10 @@ verdict() {
 	assert_equal "$status" 64
 	refused 65 "multiple of 64" small --size 100
 	refused 65 "lanes * per_slice" small --memory 2TiB
+	# an answer of a CPU and eight GPUs has room, one of 16 has not
+	rnp-bench challenge --node "$NODE" --key verifier.key --device cpu $(printf -- '--device GPU-%s ' {1..8}) >many.json
+	refused 64 "larger than 96 MiB" rnp-bench challenge --node "$NODE" --key verifier.key \
+		$(printf -- '--device GPU-%s ' {1..16})
 	for edit in '.devices[0].matmul.rounds = 4194305' '.devices[0].memory.per_slice = 0' \
 		'.devices[0].memory = {"lanes": 65536, "per_slice": 268435456, "passes": 1}' \
 		'.devices[0].chain = {"segments": 65536, "steps": 16777216}' '.devices[0] = {"device": "x"}' \
