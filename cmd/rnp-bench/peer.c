@@ -151,7 +151,7 @@ static void become_server(pid_t parent, const char *port_file)
 }
 
 /* Wait until the port is in the file. */
-static int read_port(const struct peer_child *child, const char *path, int64_t *port)
+static int read_port(struct peer_child *child, const char *path, int64_t *port)
 {
 	int64_t deadline_ns = clock_mono_ns() + START_MS * INT64_C(1000000);
 	struct timespec pause = { 0, LOOK_NS };
@@ -159,9 +159,11 @@ static int read_port(const struct peer_child *child, const char *path, int64_t *
 	int rc, status;
 
 	while (access(path, R_OK) < 0) {
-		if (waitpid(child->pid, &status, WNOHANG) == child->pid)
+		if (waitpid(child->pid, &status, WNOHANG) == child->pid) {
+			child->pid = 0; /* it may be somebody else's by now */
 			return err_set(EX_UNAVAILABLE,
 				"rnp-bench serve, the peer on this machine, did not start");
+		}
 		if (clock_mono_ns() > deadline_ns)
 			return err_set(EX_TEMPFAIL,
 				"rnp-bench serve, the peer on this machine, does not start");
