@@ -161,6 +161,10 @@ verdict() {
 		[[ ! -s fast.json ]] || cmp ref.json fast.json
 	done
 	OMP_NUM_THREADS=1 answer <c.json | jq -c 'del(.at, .proof)' | cmp ref.json
+	# room for four rounds of 16: the others are computed again where they are opened
+	mkdir -p root/proc
+	echo 'MemAvailable: 32 kB' >root/proc/meminfo
+	RNP_SYSROOT=$PWD/root answer <c.json | jq -c 'del(.at, .proof)' | cmp ref.json
 }
 
 # registry EVERY: one that challenges, at $URL; stopped by teardown

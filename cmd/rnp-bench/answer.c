@@ -7,6 +7,7 @@
 #include "cmd/rnp-bench/prove.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/hw.h"
 #include "common/json.h"
 #include "common/key.h"
 #include "common/lines.h"
@@ -31,12 +32,15 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* A quarter of the machine's memory for rounds that may be opened. */
+/* A quarter of the machine's memory for rounds that may be opened, and no more than half of what can be taken
+ * now: a container's limit may be far below the machine's memory. */
 static int64_t memory_for_rounds(void)
 {
 	int64_t pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+	int64_t quarter = pages > 0 && size > 0 ? pages / 4 * size : (int64_t)1 << 28;
+	int64_t available = hw_available_read();
 
-	return pages > 0 && size > 0 ? pages / 4 * size : (int64_t)1 << 28;
+	return available > 0 && available / 2 < quarter ? available / 2 : quarter;
 }
 
 /* The answer is worth something without it, too; the error of prove() is not disturbed. */
