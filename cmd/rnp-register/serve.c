@@ -1,4 +1,6 @@
 /* rnp-register serve - the registry. */
+#include <string.h>
+
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/registry.h"
 #include "common/err.h"
@@ -78,6 +80,14 @@ static int check_trusted(void)
 	return 0;
 }
 
+/* ":memory:" is SQLite's word, and the fuzzer's, for one thread and nothing kept. */
+static int check_db(void)
+{
+	return strcmp(db_path, ":memory:") == 0 ?
+		err_set(EX_USAGE, "--db: a registry needs a file") :
+		0;
+}
+
 static int serve(struct registry *g)
 {
 	const struct httpd_config config = {
@@ -118,7 +128,7 @@ static int run(int n, char **args)
 	(void)n, (void)args;
 	config.key = &key;
 	config.policy = &policy;
-	if (check_trusted() == 0 &&
+	if (check_db() == 0 && check_trusted() == 0 &&
 		(!challenge_every_ms ||
 			(key_load(&key, verifier_key, NULL) == 0 &&
 				policy_load(&policy, policy_name) == 0)) &&
