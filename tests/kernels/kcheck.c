@@ -261,6 +261,22 @@ static bool wanted(int argc, char **argv, const char *name)
 	return !any;
 }
 
+/* A name that no kernel has would check nothing and be well. */
+static bool known(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		bool found = i == 1 && strcmp(argv[i], "--bench") == 0;
+
+		for (size_t k = 0; k < KERNELS; k++)
+			found = found || strcmp(argv[i], kernels[k].name) == 0;
+		if (!found) {
+			fprintf(stderr, "kcheck: there is no kernel '%s'\n", argv[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
 /* No slot of a table is empty. */
 static bool full(const struct dev *d, const void *table, size_t bytes)
 {
@@ -361,6 +377,8 @@ int main(int argc, char **argv)
 	bool timing = argc > 1 && strcmp(argv[1], "--bench") == 0;
 	int failures = 0;
 
+	if (!known(argc, argv))
+		return 64;
 	if (!timing && !emu_works()) {
 		fprintf(stderr, "kcheck: the emulation does not do what it says\n");
 		return 1;
