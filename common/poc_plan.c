@@ -151,8 +151,21 @@ static bool has_isa(const json_t *cpu, const char *isa)
 	return false;
 }
 
-static void class_of_cpu(struct poc_class *out, const json_t *cpu)
+/* Of a thread: a claim of less would only buy time. */
+#define THREADS_MIN 0.25
+
+/* What a limit of the record, if there is one, leaves of v. */
+static double limited(double v, const json_t *node, const char *limit, double unit)
 {
+	const json_t *limits = json_object_get(node, "limits");
+	double most = json_number_value(json_object_get(limits, limit)) * unit;
+
+	return most > 0 && most < v ? most : v;
+}
+
+static void class_of_cpu(struct poc_class *out, const json_t *node)
+{
+	const json_t *cpu = json_object_get(node, "cpu");
 	double threads = json_number_value(json_object_get(cpu, "threads"));
 	const struct poc_class *one = has_isa(cpu, "avx512vnni") ||
 			has_isa(cpu, "avx512_vnni") ?
@@ -162,9 +175,13 @@ static void class_of_cpu(struct poc_class *out, const json_t *cpu)
 
 	if (threads < 1)
 		threads = 1;
+	threads = limited(threads, node, "cpus", 1);
+	threads = limited(threads, node, "cpu_milli", 1e-3);
+	if (threads < THREADS_MIN)
+		threads = THREADS_MIN;
 	/* a chain is one thread's */
 	*out = (struct poc_class){ one->operations * threads, one->fill_bytes * threads,
-		one->hashes };
+		one->hashes * (threads < 1 ? threads : 1) };
 }
 
 static void class_of_gpu(struct poc_class *out, const json_t *gpu)
@@ -214,7 +231,9 @@ int poc_plan_node(struct poc_challenge *c, const json_t *node)
 {
 	const struct poc_work quick = { .quick = true };
 	const json_t *cpu = json_object_get(node, "cpu"), *gpu;
-	int64_t memory = json_integer_value(json_object_get(node, "memory_bytes"));
+	int64_t memory = (int64_t)limited(json_number_value(
+						  json_object_get(node, "memory_bytes")),
+		node, "memory_bytes", 1);
 	const json_t *gpus = json_object_get(node, "gpus");
 	size_t count = json_array_size(gpus);
 	struct poc_class of[POC_DEVICES_MAX];
@@ -224,7 +243,7 @@ int poc_plan_node(struct poc_challenge *c, const json_t *node)
 	poc_plan_device(&c->devices[0], c, "cpu", &quick);
 	of[0] = slowest_cpu;
 	if (cpu) {
-		class_of_cpu(&of[0], cpu);
+		class_of_cpu(&of[0], node);
 		size_by_class(&c->devices[0], &of[0],
 			memory / POC_CPU_SHARE < POC_CPU_BYTES ? memory / POC_CPU_SHARE :
 								 POC_CPU_BYTES);

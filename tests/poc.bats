@@ -269,6 +269,12 @@ teardown() {
 		((.devices[] | select(.device == "GPU-1")).memory | .lanes * .per_slice * 4096 / 150754820096 | . > 0.84 and . <= 0.851) and
 		((.devices[] | select(.device == "GPU-2")).memory | .lanes * .per_slice * 4096 / 25757220864 | . > 0.84 and . <= 0.851) and
 		([.devices[].matmul.n] | sort) == [1024, 4096, 8192]' c.json
+	# a container of two CPUs and 2 GiB on a machine of 64 is asked what a machine of that size is
+	jq -c 'del(.gpus) | .cpu.threads = 64 | .limits = {cpus: 32, cpu_milli: 2000, memory_bytes: 2147483648}' n.json >container.json
+	jq -c 'del(.gpus) | .memory_bytes = 2147483648' n.json >machine.json
+	rnp-bench challenge --node "$NODE" --key verifier.key --claims container.json >limited.json
+	rnp-bench challenge --node "$NODE" --key verifier.key --claims machine.json >whole.json
+	jq -es 'map({devices, deadline_ms}) | .[0] == .[1]' limited.json whole.json
 	refused 64 "claims" rnp-bench challenge --node "$NODE" --key verifier.key --claims n.json --quick
 	refused 65 "not --node" rnp-bench challenge --node "$(jq -r .node verifier.json)" --key verifier.key --claims n.json
 }
