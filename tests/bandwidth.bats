@@ -84,6 +84,23 @@ id_of() {
 	jq -e '.kind == "rnp.answer"' <<<"$output"
 }
 
+@test "bandwidth: a verifier that stalls does not make the answer late" {
+	python3 -c 'import socket, time
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+time.sleep(60)' >port 3>&- &
+	server=$!
+	for _ in {1..400}; do
+		[[ -s port ]] && break
+		sleep 0.05
+	done
+	small --deadline 12s >c.json
+	run_split rnp-bench answer --key node.key --verifier "http://127.0.0.1:$(<port)" c.json
+	assert_success
+	[[ $stderr == *"no bandwidth was measured: "*"did not answer in time"* ]]
+	rnp-bench verdict --key verifier.key --challenge c.json <<<"$output" | jq -e .passed
+}
+
 @test "bandwidth: rnp-bench serve measures for a verdict in a pipe, under the verifier's signature" {
 	start rnp-bench serve >exchanges.jsonl
 	small >c.json
