@@ -183,8 +183,8 @@ int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_cla
 /* Whether the answer will fit into POC_ANSWER_BYTES_MAX. */
 bool poc_plan_fits(const struct poc_challenge *c);
 
-/* Ask a node for all that its rnp.node claims: the CPU, and each GPU that says its uuid (as many as an answer
- * has room for), at sizes and with a deadline of their classes. Sets devices and deadline_ms of c, whose node_key is known. Returns 0. */
+/* Ask a node for all that its rnp.node claims: the CPU, and each GPU that says its uuid and is whole (as many as an
+ * answer has room for), at sizes and with a deadline of their classes. Sets devices and deadline_ms of c, whose node_key is known. Returns 0. */
 int poc_plan_node(struct poc_challenge *c, const json_t *node);
 
 /* --- what prover and verifier share ------------------------------------------------------- */

@@ -257,8 +257,10 @@ int poc_plan_node(struct poc_challenge *c, const json_t *node)
 		gpu = json_array_get(gpus, (c->nonce[0] + i) % count);
 		uuid = json_string_value(json_object_get(gpu, "uuid"));
 
-		/* who does not say which it is cannot be asked */
+		/* who does not say which it is cannot be asked; nor can a GPU in slices, of which CUDA
+		 * knows only these */
 		if (!uuid || strlen(uuid) >= POC_UUID_MAX ||
+			json_is_true(json_object_get(gpu, "mig")) ||
 			c->ndevices == POC_DEVICES_MAX)
 			continue;
 		memory = json_integer_value(json_object_get(gpu, "memory_bytes"));

@@ -262,7 +262,8 @@ teardown() {
 @test "poc: claims say what is asked, by class: all memory of a GPU less 15%, a machine's fourth" {
 	jq -cn --arg n "$NODE" '{kind: "rnp.node", v: 1, at: "2026-01-01T00:00:00Z", node: $n, memory_bytes: 8589934592,
 		cpu: {threads: 2, isa: ["avx2"]}, gpus: [{uuid: "GPU-1", model: "NVIDIA H200", memory_bytes: 150754820096},
-		{uuid: "GPU-2", model: "NVIDIA GeForce RTX 4090", memory_bytes: 25757220864}, {model: "without a uuid"}]}' >n.json
+		{uuid: "GPU-2", model: "NVIDIA GeForce RTX 4090", memory_bytes: 25757220864}, {model: "without a uuid"},
+		{uuid: "GPU-3", model: "NVIDIA H200", memory_bytes: 150754820096, mig: true}]}' >n.json
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims n.json >c.json
 	jq -e '(.devices | length) == 3 and ([.devices[].device] | .[1:] | sort) == ["GPU-1", "GPU-2"] and
 		(.devices[0].memory | .lanes * .per_slice * 4096 == 2147483648) and
