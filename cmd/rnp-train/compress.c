@@ -34,23 +34,28 @@ struct compress {
 	struct grad_encoder *e;
 	struct raw_in in, old; /* old: the error feedback before */
 	struct raw_out out, next;
-	char *window; /* read already: for the step */
+	uint64_t zeros; /* bytes of a pipe before the window, read and not kept */
+	char *window;   /* read already: for the step */
 	size_t window_len, window_at;
 	bool has_old;
 };
 
-/* As raw_read, but first what is in the window. */
+/* As raw_read, but first what was read for the step. */
 static int take(struct compress *c, void *data, size_t len, size_t *got)
 {
+	size_t zeros = c->zeros < len ? c->zeros : len;
 	size_t held = c->window_len - c->window_at, more;
+	char *to = data;
 
-	held = held < len ? held : len;
+	memset(to, 0, zeros);
+	c->zeros -= zeros;
+	held = held < len - zeros ? held : len - zeros;
 	if (held)
-		memcpy(data, c->window + c->window_at, held);
+		memcpy(to + zeros, c->window + c->window_at, held);
 	c->window_at += held;
-	if (raw_read(&c->in, (char *)data + held, len - held, &more) < 0)
+	if (raw_read(&c->in, to + zeros + held, len - zeros - held, &more) < 0)
 		return -1;
-	*got = held + more;
+	*got = zeros + held + more;
 	return 0;
 }
 
@@ -62,25 +67,78 @@ static int whole_elements(const struct compress *c, uint64_t bytes)
 		options.input);
 }
 
-/* The step of ecq: all of a file, or the first 64 MiB of a pipe. */
+/* How many of the n elements at the beginning of the window are zeros, of either sign. */
+static size_t leading_zeros(const struct compress *c, size_t n)
+{
+	size_t i = 0;
+
+	if (c->g.bf16)
+		while (i < n &&
+			!(((const uint16_t *)(const void *)c->window)[i] << 1 & 0xffff))
+			i++;
+	else
+		while (i < n &&
+			!quant_magnitude(((const float *)(const void *)c->window)[i]))
+			i++;
+	return i;
+}
+
+/* The window of a pipe begins with its first element that is not zero: no step can be chosen from zeros, and with the step 0
+ * all that comes behind the window would be lost. Zeros need not be kept to be written. */
+static int fill_window(struct compress *c)
+{
+	size_t got, zeros, size = c->g.bf16 ? 2 : 4;
+
+	do {
+		if (raw_read(&c->in, c->window + c->window_len,
+			    WINDOW_BYTES - c->window_len, &got) < 0)
+			return -1;
+		c->window_len += got;
+		zeros = leading_zeros(c, c->window_len / size) * size;
+		memmove(c->window, c->window + zeros, c->window_len - zeros);
+		c->window_len -= zeros;
+		c->zeros += zeros;
+	} while (zeros);
+	return 0;
+}
+
+static int spread_pipe(struct compress *c, uint64_t *bins)
+{
+	size_t size = c->g.bf16 ? 2 : 4;
+
+	if (fill_window(c) < 0)
+		return -1;
+	bins[0] += c->zeros / size;
+	return grad_spread(&c->d, &c->g, c->window, c->window_len / size, bins);
+}
+
+static int spread_file(struct compress *c, uint64_t *bins)
+{
+	size_t got, size = c->g.bf16 ? 2 : 4;
+
+	do {
+		if (raw_read(&c->in, c->window, WINDOW_BYTES, &got) < 0 ||
+			grad_spread(&c->d, &c->g, c->window, got / size, bins) < 0)
+			return -1;
+	} while (got == WINDOW_BYTES);
+	return raw_rewind(&c->in);
+}
+
+/* The step of ecq: from all of a file, or from 64 MiB of a pipe. */
 static int find_step(struct compress *c)
 {
-	size_t len = WINDOW_BYTES, got, size = c->g.bf16 ? 2 : 4;
 	uint64_t *bins = xcalloc(QUANT_BINS, sizeof *bins);
-	int rc = 0;
+	int rc;
 
-	c->window = xmalloc(len);
-	do {
-		rc = raw_read(&c->in, c->window, len, &got);
-		if (rc == 0)
-			rc = grad_spread(&c->d, &c->g, c->window, got / size, bins);
-	} while (rc == 0 && c->in.seekable && got == len);
-	if (rc == 0 && c->in.seekable)
-		rc = raw_rewind(&c->in);
-	else
-		c->window_len = got;
+	c->window = xmalloc(WINDOW_BYTES);
+	rc = c->in.seekable ? spread_file(c, bins) : spread_pipe(c, bins);
 	grad_step(&c->g.step, bins, c->g.error, true);
 	free(bins);
+	/* of NaN, infinities or what is below all steps; what follows may be anything */
+	if (rc == 0 && !(c->g.step.step > 0) && c->window_len == WINDOW_BYTES)
+		rc = err_set(EX_DATAERR,
+			"64 MiB of '%s' have nothing for the step of ecq: give a file, or ecq:E:chunk",
+			c->in.name);
 	return rc;
 }
 
