@@ -150,9 +150,13 @@ relative_error() {
 		rnp-train decompress --device cpu cpu.rnpg >cpu.f32
 		rnp-train decompress --device cuda cpu.rnpg | cmp - cpu.f32
 	done
-	rnp-train compress --device cpu --method topk --error-feedback cpu.rest part >cpu.rnpg
-	rnp-train compress --device cuda --method topk --error-feedback cuda.rest part | cmp - cpu.rnpg
-	cmp cpu.rest cuda.rest
+	for m in topk ecq:0.1; do
+		for _ in 1 2; do # the second time from what the first left
+			rnp-train compress --device cpu --method $m --error-feedback cpu.rest part >cpu.rnpg
+			rnp-train compress --device cuda --method $m --error-feedback cuda.rest part | cmp - cpu.rnpg
+			cmp cpu.rest cuda.rest
+		done
+	done
 	printf '\x5a' | dd of=cpu.rnpg bs=1 seek=300 conv=notrunc status=none
 	refused 65 "checksum" rnp-train decompress --device cuda --out out cpu.rnpg
 }
@@ -178,6 +182,30 @@ relative_error() {
 	refused 64 "needs a file" bash -c 'rnp-train compress --method topk --error-feedback - g.f32 >c'
 	refused 64 "are both" rnp-train compress --method topk --error-feedback e.f32 --out e.f32 g.f32
 	[[ $(stat -c %s e.f32) == 800000 && ! -s c ]]
+}
+
+@test "compress: ecq keeps its error over what error feedback makes of the input" {
+	# residuals ten times the input; from a file, a pipe, and a pipe that begins with zeros where residuals are
+	python3 -c 'import array; x = array.array("f", open("g.f32", "rb").read()); array.array("f", [-10 * v for v in reversed(x)]).tofile(open("e.f32", "wb"))'
+	for m in ecq:0.1 ecq:0.1:chunk; do
+		cp e.f32 1 && cp e.f32 2
+		rnp-train compress --method $m --error-feedback 1 --stats --out 1.rnpg g.f32 >1.json
+		# shellcheck disable=SC2002 # a pipe on purpose
+		cat g.f32 | rnp-train compress --method $m --error-feedback 2 --stats --out 2.rnpg >2.json
+		jq -e '.params.relative_error_ppb | . > 97000000 and . < 101500000' 1.json
+		cmp 1 2
+		cmp <(rnp-train decompress 1.rnpg) <(rnp-train decompress 2.rnpg)
+	done
+	head -c 800000 /dev/zero >z.f32
+	cp e.f32 1
+	rnp-train compress --method ecq:0.1 --error-feedback 1 --stats --out 1.rnpg <(cat z.f32) >1.json
+	jq -e '.params.relative_error_ppb | . > 97000000 and . < 101500000' 1.json
+	# more zeros than the window has, then residuals
+	head -c 67108876 /dev/zero | cat - e.f32 >rest
+	head -c 67908876 /dev/zero | rnp-train compress --method ecq:0.1 --error-feedback rest --stats --out 1.rnpg >1.json
+	jq -e '.params.relative_error_ppb | . > 97000000 and . < 101500000' 1.json
+	head -c 400 e.f32 >short.f32
+	refused 65 "fewer elements" rnp-train compress --method ecq:0.1 --error-feedback short.f32 --out c g.f32
 }
 
 @test "compress: wrong methods, blocks and lengths are refused" {

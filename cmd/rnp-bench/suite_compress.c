@@ -101,7 +101,7 @@ static int encode(void)
 
 	if (c.g.q.method == QUANT_ECQ) {
 		bins = xcalloc(QUANT_BINS, sizeof *bins);
-		rc = grad_spread(&c.d, &c.g, c.host[COMPRESS_GAUSS], c.n, bins);
+		rc = grad_spread(&c.d, &c.g, c.host[COMPRESS_GAUSS], NULL, c.n, bins);
 		grad_step(&with.step, bins, c.g.error, true);
 		free(bins);
 	}

@@ -37,6 +37,7 @@ struct compress {
 	uint64_t zeros; /* bytes of a pipe before the window, read and not kept */
 	char *window;   /* read already: for the step */
 	size_t window_len, window_at;
+	float *carried; /* error feedback of what is in the window, until the step is found */
 	bool has_old;
 };
 
@@ -67,81 +68,6 @@ static int whole_elements(const struct compress *c, uint64_t bytes)
 		options.input);
 }
 
-/* How many of the n elements at the beginning of the window are zeros, of either sign. */
-static size_t leading_zeros(const struct compress *c, size_t n)
-{
-	size_t i = 0;
-
-	if (c->g.bf16)
-		while (i < n &&
-			!(((const uint16_t *)(const void *)c->window)[i] << 1 & 0xffff))
-			i++;
-	else
-		while (i < n &&
-			!quant_magnitude(((const float *)(const void *)c->window)[i]))
-			i++;
-	return i;
-}
-
-/* The window of a pipe begins with its first element that is not zero: no step can be chosen from zeros, and with the step 0
- * all that comes behind the window would be lost. Zeros need not be kept to be written. */
-static int fill_window(struct compress *c)
-{
-	size_t got, zeros, size = c->g.bf16 ? 2 : 4;
-
-	do {
-		if (raw_read(&c->in, c->window + c->window_len,
-			    WINDOW_BYTES - c->window_len, &got) < 0)
-			return -1;
-		c->window_len += got;
-		zeros = leading_zeros(c, c->window_len / size) * size;
-		memmove(c->window, c->window + zeros, c->window_len - zeros);
-		c->window_len -= zeros;
-		c->zeros += zeros;
-	} while (zeros);
-	return 0;
-}
-
-static int spread_pipe(struct compress *c, uint64_t *bins)
-{
-	size_t size = c->g.bf16 ? 2 : 4;
-
-	if (fill_window(c) < 0)
-		return -1;
-	bins[0] += c->zeros / size;
-	return grad_spread(&c->d, &c->g, c->window, c->window_len / size, bins);
-}
-
-static int spread_file(struct compress *c, uint64_t *bins)
-{
-	size_t got, size = c->g.bf16 ? 2 : 4;
-
-	do {
-		if (raw_read(&c->in, c->window, WINDOW_BYTES, &got) < 0 ||
-			grad_spread(&c->d, &c->g, c->window, got / size, bins) < 0)
-			return -1;
-	} while (got == WINDOW_BYTES);
-	return raw_rewind(&c->in);
-}
-
-/* The step of ecq: from all of a file, or from 64 MiB of a pipe. */
-static int find_step(struct compress *c)
-{
-	uint64_t *bins = xcalloc(QUANT_BINS, sizeof *bins);
-	int rc;
-
-	c->window = xmalloc(WINDOW_BYTES);
-	rc = c->in.seekable ? spread_file(c, bins) : spread_pipe(c, bins);
-	grad_step(&c->g.step, bins, c->g.error, true);
-	free(bins);
-	/* of NaN, infinities or what is below all steps; what follows may be anything */
-	if (rc == 0 && !(c->g.step.step > 0) && c->window_len == WINDOW_BYTES)
-		rc = err_set(EX_DATAERR,
-			"64 MiB of '%s' have nothing for the step of ecq: give a file, or ecq:E:chunk",
-			c->in.name);
-	return rc;
-}
-
 /* The residuals of n elements, or zeros where there are none yet. */
 static int take_feedback(struct compress *c, float *e, size_t n)
 {
@@ -157,6 +83,98 @@ static int take_feedback(struct compress *c, float *e, size_t n)
 		return err_set(EX_DATAERR, "'%s' has fewer elements than the input",
 			c->old.name);
 	return 0;
+}
+
+/* More elements for the step, with what their error feedback is, to byte `at` of the window. */
+static int read_window(struct compress *c, size_t at, size_t *got)
+{
+	if (raw_read(&c->in, c->window + at, WINDOW_BYTES - at, got) < 0)
+		return -1;
+	return c->has_old ? take_feedback(c, c->carried + at / 4, *got / 4) : 0;
+}
+
+/* How many of the n elements at the beginning of the window are zeros, of either sign, and will be quantised as such. */
+static size_t leading_zeros(const struct compress *c, size_t n)
+{
+	const uint16_t *half = (const void *)c->window;
+	const float *x = (const void *)c->window;
+	size_t i = 0;
+
+	if (c->g.bf16)
+		while (i < n && !(half[i] << 1 & 0xffff))
+			i++;
+	else
+		while (i < n && !quant_magnitude(x[i]) &&
+			!(c->has_old && quant_magnitude(c->carried[i])))
+			i++;
+	return i;
+}
+
+/* The window of a pipe begins with its first element that is not zero: no step can be chosen from zeros, and with the step 0
+ * all that comes behind the window would be lost. Zeros need not be kept to be written. */
+static int fill_window(struct compress *c)
+{
+	size_t got, zeros, size = c->g.bf16 ? 2 : 4;
+
+	do {
+		if (read_window(c, c->window_len, &got) < 0)
+			return -1;
+		c->window_len += got;
+		zeros = leading_zeros(c, c->window_len / size) * size;
+		c->window_len -= zeros;
+		memmove(c->window, c->window + zeros, c->window_len);
+		if (c->has_old)
+			memmove(c->carried, c->carried + zeros / 4,
+				c->window_len / 4 * 4);
+		c->zeros += zeros;
+	} while (zeros);
+	return 0;
+}
+
+static int spread_pipe(struct compress *c, uint64_t *bins)
+{
+	size_t size = c->g.bf16 ? 2 : 4;
+
+	if (fill_window(c) < 0)
+		return -1;
+	bins[0] += c->zeros / size;
+	return grad_spread(&c->d, &c->g, c->window, c->carried, c->window_len / size,
+		bins);
+}
+
+static int spread_file(struct compress *c, uint64_t *bins)
+{
+	size_t got, size = c->g.bf16 ? 2 : 4;
+
+	do {
+		if (read_window(c, 0, &got) < 0 ||
+			grad_spread(&c->d, &c->g, c->window, c->carried, got / size,
+				bins) < 0)
+			return -1;
+	} while (got == WINDOW_BYTES);
+	return raw_rewind(&c->in);
+}
+
+/* The step of ecq: from all of a file, or from 64 MiB of a pipe. */
+static int find_step(struct compress *c)
+{
+	uint64_t *bins = xcalloc(QUANT_BINS, sizeof *bins);
+	int rc;
+
+	c->window = xmalloc(WINDOW_BYTES);
+	c->carried = c->has_old ? xmalloc(WINDOW_BYTES) : NULL;
+	rc = c->in.seekable ? spread_file(c, bins) : spread_pipe(c, bins);
+	if (rc == 0 && c->has_old)
+		rc = raw_rewind(&c->old);
+	grad_step(&c->g.step, bins, c->g.error, true);
+	free(bins);
+	free(c->carried);
+	/* of NaN, infinities or what is below all steps; what follows may be anything */
+	if (rc == 0 && !(c->g.step.step > 0) && c->window_len == WINDOW_BYTES)
+		rc = err_set(EX_DATAERR,
+			"64 MiB of '%s' have nothing for the step of ecq: give a file, or ecq:E:chunk",
+			c->in.name);
+	return rc;
 }
 
 static int copy_batches(struct compress *c)

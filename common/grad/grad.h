@@ -115,13 +115,15 @@ void grad_encoder_free(struct grad_encoder *e);
 /* How many elements are worked on at a time. */
 uint64_t grad_batch(const struct grad *g);
 
-/* All of it at once, appended to out. elements: g->elements of them in the host's memory. ecq's step is found first. */
+/* All of it at once, appended to out. elements: g->elements of them in the host's memory. ecq's step is found first, from
+ * what will be quantised. */
 int grad_encode(struct dev *d, const struct grad *g, const void *elements,
 	float *feedback, struct buf *out, struct grad_stats *stats);
 
-/* Count n elements of the host's memory for grad_step. bins are added to. */
-int grad_spread(struct dev *d, const struct grad *g, const void *elements, uint64_t n,
-	uint64_t bins[QUANT_BINS]);
+/* Count n elements of the host's memory for grad_step, with feedback (unless NULL; n of them, only read) what g->carry
+ * makes of them, as this is what will be quantised. bins are added to. */
+int grad_spread(struct dev *d, const struct grad *g, const void *elements,
+	const float *feedback, uint64_t n, uint64_t bins[QUANT_BINS]);
 
 /* --- decoder --------------------------------------------------------------------------------- */
 

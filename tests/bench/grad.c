@@ -211,7 +211,7 @@ static void rates(const char *data, const float *x, uint64_t n)
 			must(dev.ops->copy(&dev, y, x, n * 4));
 			t1 = now();
 			if (g.q.method == QUANT_ECQ) {
-				must(grad_spread(&dev, &g, x, n, bins));
+				must(grad_spread(&dev, &g, x, NULL, n, bins));
 				grad_step(&g.step, bins, g.error, true);
 			}
 			buf_reset(&out[i]);

@@ -229,6 +229,30 @@ static void check_ecq(void)
 	free(x);
 }
 
+/* The error is that of what is quantised, whatever error feedback makes of the elements. */
+static void check_ecq_feedback(void)
+{
+	enum { N = 70000 };
+	static const char *const which[] = { "ecq:0.1", "ecq:0.1:chunk" };
+	float *x = xmalloc(N * 4), *e = xmalloc(N * 4);
+
+	for (int m = 0; m < 2; m++) {
+		struct grad g = parsed(which[m], 0);
+		struct grad_stats s;
+		struct buf c = BUF_INIT;
+
+		g.elements = N;
+		fill(x, N, 8, false);
+		fill(e, N, 9, false);
+		for (int i = 0; i < N; i++)
+			e[i] *= 50;
+		CHECK_I64(0, grad_encode(&dev, &g, x, e, &c, &s));
+		CHECK(s.error > 0.0094 * s.energy && s.error < 0.0103 * s.energy);
+		buf_release(&c);
+	}
+	free(x), free(e);
+}
+
 /* What was not sent is sent later: the sum of what arrives stays within one step of the sum of what was given. */
 static void check_feedback(void)
 {
@@ -353,6 +377,7 @@ int main(void)
 	check_bf16();
 	check_bf16_error();
 	check_ecq();
+	check_ecq_feedback();
 	check_feedback();
 	check_damage();
 	check_batches();
