@@ -24,7 +24,7 @@ static struct {
 	int64_t block;
 	uint64_t seed;
 	bool stats;
-} options = { .input = "f32" };
+} options = { .method = "ecq:0.1", .input = "f32" };
 
 /* All that a run has open. */
 struct compress {
@@ -349,10 +349,9 @@ static int run(int n, char **args)
 static const struct opt opts[] = {
 	{ .name = "method",
 		.kind = OPT_TEXT,
-		.required = true,
 		.to = &options.method,
 		.metavar = "M",
-		.help = "how: see below" },
+		.help = "how: see below (default ecq:0.1)" },
 	{ .name = "block",
 		.kind = OPT_I64,
 		.min = 1,
