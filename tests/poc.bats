@@ -167,10 +167,10 @@ verdict() {
 	RNP_SYSROOT=$PWD/root answer <c.json | jq -c 'del(.at, .proof)' | cmp ref.json
 }
 
-# registry EVERY: one that challenges, at $URL; stopped by teardown
+# registry EVERY [OPTION...]: one that challenges, at $URL; stopped by teardown
 registry() {
 	rnp-register serve -q --db registry.db --listen 127.0.0.1:0 --port-file port --key verifier.key \
-		--challenge-every "$1" --trust "$(jq -r .node verifier.json)" 3>&- &
+		--challenge-every "$1" --trust "$(jq -r .node verifier.json)" "${@:2}" 3>&- &
 	REGISTRY=$!
 	for _ in {1..100}; do
 		[[ -s port ]] && break
@@ -181,14 +181,22 @@ registry() {
 	rnp-register sign --key node.key n.json | rnp-register submit --registry "$URL" >/dev/null
 }
 
-# challenged: the challenge that heartbeats bring, in c.json
+# challenged [KEY FILE]: the challenge that the node's heartbeats bring, in c.json
 challenged() {
 	for _ in {1..40}; do
-		rnp-register heartbeat --once --registry "$URL" --key node.key | jq -c 'select(.kind == "rnp.challenge")' >c.json
-		[[ ! -s c.json ]] || return 0
+		rnp-register heartbeat --once --registry "$URL" --key "${1:-node.key}" |
+			jq -c 'select(.kind == "rnp.challenge")' >"${2:-c.json}"
+		[[ ! -s ${2:-c.json} ]] || return 0
 		sleep 0.3
 	done
 	return 1
+}
+
+# within SECONDS CHALLENGE: the same challenge, signed again by the registry, with the deadline so far from now
+within() {
+	jq -c --argjson s "$1" 'del(.proof) |
+		.deadline_ms = $s * 1000 + (now - (.issued_at[:19] + "Z" | fromdate) | floor) * 1000' "$2" |
+		rnp-register sign --key verifier.key
 }
 
 stop() {
@@ -229,6 +237,47 @@ teardown() {
 	assert_failure
 }
 
+@test "poc: while one answer is judged the registry replies to others, and an answer that waits is not late" {
+	local begun asked replied sent slow_done done
+	registry 1s
+	rnp-register keygen --out slow.key >slow.json
+	# what takes seconds to judge: the registry is to have the slowest hashes, and one thread for HTTP
+	jq -c --slurpfile k slow.json '.node = $k[0].node | .memory_bytes = 268435456 | .cpu = {threads: 2, isa: ["avx2"]}' n.json |
+		rnp-register sign --key slow.key | rnp-register submit --registry "$URL"
+	challenged slow.key slow.c
+	begun=$EPOCHREALTIME
+	challenged
+	stop
+	within 120 slow.c >slow.long
+	answer --key slow.key slow.long >slow.a
+	# a deadline that ends while the other is judged, as long as this machine needs today
+	asked=$EPOCHREALTIME
+	answer c.json >a.json
+	within "$(jq -n "$EPOCHREALTIME - $asked | 4 * . + 4 | ceil")" c.json >short.json
+	answer short.json >a.json
+	sqlite3 registry.db "DELETE FROM challenges; INSERT INTO challenges VALUES ('0', '$(<slow.long)'), ('1', '$(<short.json)')"
+	RNP_ISA=ref registry 1h --threads 1
+	{
+		rnp-register submit --registry "$URL" slow.a >slow.stored
+		echo "$EPOCHREALTIME" >slow.done
+	} 3>&- &
+	sleep 1
+	asked=$EPOCHREALTIME
+	curl -sSf "$URL/health"
+	replied=$EPOCHREALTIME
+	sent=$EPOCHREALTIME
+	rnp-register submit --registry "$URL" a.json >stored.jsonl
+	done=$EPOCHREALTIME
+	wait $!
+	slow_done=$(<slow.done)
+	echo "begun $begun asked $asked replied $replied sent $sent slow $slow_done done $done"
+	jq -ne "$replied - $asked < $slow_done - $replied"
+	curl -sS "$URL/v1/records?kind=rnp.verdict&node=$NODE" >history.json
+	jq -c '[.. | objects | select(.kind? == "rnp.verdict")] | map({passed, elapsed_ns, checks})' history.json
+	jq -e "[.. | objects | select(.kind? == \"rnp.verdict\")] | length == 1 and
+		(.[0] | .passed and .elapsed_ns / 1e9 < $sent - $begun + ($done - $sent) / 2)" history.json
+}
+
 @test "poc: a challenge survives a restart of the registry, and its answer is taken then" {
 	registry 1s
 	challenged
@@ -244,10 +293,8 @@ teardown() {
 	registry 1s
 	challenged
 	jq -e '.deadline_ms <= 60000' c.json
-	# the deadline in two seconds from now: the same challenge, signed by the registry's key
-	jq -c 'del(.proof) | .deadline_ms = 4000 + (now - (.issued_at[:19] + "Z" | fromdate) | floor) * 1000' c.json >short.json
 	stop
-	rnp-register sign --key verifier.key short.json >signed.json
+	within 4 c.json >signed.json
 	sqlite3 registry.db "DELETE FROM challenges; INSERT INTO challenges VALUES ('0', '$(cat signed.json)')"
 	registry 1h
 	for _ in {1..60}; do

@@ -1,7 +1,7 @@
 /* registry.h - the registry behind `serve`: what is accepted, stored and answered.
  *
  * registry_db.c keeps records, registry_accept.c decides what is accepted, registry_api.c
- * answers requests. It knows nothing of sockets: a request is a struct httpd_request. */
+ * answers requests, registry_challenge.c asks nodes for proof and registry_judge.c judges it. It knows nothing of sockets: a request is a struct httpd_request. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_H
 #define RNP_CMD_REGISTER_REGISTRY_H
 
@@ -59,6 +59,8 @@ struct registry_config {
 
 struct registry_writer;     /* statements of the writing connection */
 struct registry_challenger; /* open challenges */
+struct registry_judge;      /* answers that wait to be judged */
+struct poc_challenge;
 
 struct registry {
 	struct registry_config config;
@@ -66,6 +68,7 @@ struct registry {
 	struct store db; /* the writer's */
 	struct registry_writer *writer;
 	struct registry_challenger *challenger; /* NULL: none are issued */
+	struct registry_judge *judge;           /* the same */
 
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -118,11 +121,26 @@ json_t *registry_challenge_for(struct registry *g, const char *node);
 void registry_challenges_tick(void *registry);
 /* Within the writer's transaction: the verdict on a challenge (hex) is stored. Returns 0 or -1. */
 int registry_challenge_closed(struct registry *g, const char *sha256);
-enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
+/* Take the open challenge that this answer is to, which the caller frees, and the time from its issue until
+ * arrived_ns. NULL: r is filled. The answer has to be the node's own, so that nobody else can use up its challenge. */
+struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
+	struct httpd_reply *r, int64_t arrived_ns, int64_t *elapsed_ns);
+/* What the node of a challenge reached in the bandwidth test, which is over; 0: nothing. */
+int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c);
+/* Sign a verdict and hand it to the writer as the body of q, which is answered then. verdict stays the caller's. */
+void registry_put_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
 	struct httpd_reply *r);
 enum httpd_when registry_get_exchange(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
 enum httpd_when registry_post_exchange(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+
+/* Answers (registry_judge.c): taken when they have arrived, judged one after the other. now_ns: the monotonic clock,
+ * or when the oldest answer that is not judged yet arrived. close: nobody may wait for an answer any more. */
+int registry_judge_open(struct registry *g);
+void registry_judge_close(struct registry *g);
+int64_t registry_judge_now_ns(struct registry *g);
+enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
 
 /* The hash by which a record's content is known: of its canonical form without proof. */

@@ -1,4 +1,4 @@
-/* Challenges of the registry: when each node is asked, what is open, and the judging of answers.
+/* Challenges of the registry: when each node is asked, and what is open (answers: registry_judge.c).
  *
  * What is open is in the database, too, until its verdict is: after a restart it is still open, and its
  * time has run on. What became due while no registry was there to take the answer is forgotten.
@@ -35,8 +35,6 @@ struct asked {
 
 struct registry_challenger {
 	pthread_mutex_t lock;
-	pthread_mutex_t
-		judging; /* one at a time: an answer takes up to seconds of a core */
 	struct asked *buckets[BUCKETS];
 	int64_t nodes;
 	sqlite3_stmt *insert, *remove, *claims; /* of the writer's connection */
@@ -69,7 +67,6 @@ void registry_challenger_close(struct registry *g)
 	sqlite3_finalize(ch->remove);
 	sqlite3_finalize(ch->claims);
 	pthread_mutex_destroy(&ch->lock);
-	pthread_mutex_destroy(&ch->judging);
 	exchanges_free(ch->exchanges);
 	free(ch);
 	g->challenger = NULL;
@@ -255,7 +252,6 @@ int registry_challenger_open(struct registry *g)
 		return 0;
 	ch = g->challenger = xcalloc(1, sizeof *ch);
 	pthread_mutex_init(&ch->lock, NULL);
-	pthread_mutex_init(&ch->judging, NULL);
 	ch->exchanges = exchanges_new();
 	if (store_prepare(&g->db, &ch->insert,
 		    "INSERT OR REPLACE INTO challenges (sha256, body) VALUES (?, ?)") <
@@ -296,32 +292,25 @@ static struct registry_put *put_of(struct registry *g, json_t *verdict,
 	return p;
 }
 
-static json_t *judge(struct registry *g, const struct poc_challenge *c,
-	const json_t *answer, int64_t elapsed_ns)
+void registry_put_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
+	struct httpd_reply *r)
 {
-	struct poc_judging j = { .received_ms = clock_now_ms(),
-		.elapsed_ns = elapsed_ns,
-		.no_bandwidth = "the node exchanged no bytes with the registry",
-		.policy = g->config.policy };
-	struct exchange_reading reading;
-	char id[2 * POC_HASH_BYTES + 1];
-	bool passed;
-	json_t *verdict;
-
-	sodium_bin2hex(id, sizeof id, c->sha256, sizeof c->sha256);
-	if (exchange_take(g->challenger->exchanges, id, &reading))
-		j.bandwidth_bps = reading.bytes_per_s;
-
-	pthread_mutex_lock(&g->challenger->judging);
-	verdict = poc_judge(c, answer, &j, &passed);
-	pthread_mutex_unlock(&g->challenger->judging);
-	return verdict;
+	registry_put(g, put_of(g, verdict, q, r));
 }
 
-/* Take the open challenge that this answer is to. Returns NULL with the reply filled. The answer
- * has to be the node's own, so that nobody else can use up its challenge. */
-static struct poc_challenge *take(struct registry *g, const json_t *answer,
-	struct httpd_reply *r, int64_t *elapsed_ns)
+int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c)
+{
+	struct exchange_reading reading;
+	char id[65];
+
+	hex_of(id, c);
+	return exchange_take(g->challenger->exchanges, id, &reading) ?
+		reading.bytes_per_s :
+		0;
+}
+
+struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
+	struct httpd_reply *r, int64_t arrived_ns, int64_t *elapsed_ns)
 {
 	const char *node = json_string_value(json_object_get(answer, "node"));
 	unsigned char sha256[POC_HASH_BYTES];
@@ -333,7 +322,7 @@ static struct poc_challenge *take(struct registry *g, const json_t *answer,
 	pthread_mutex_lock(&g->challenger->lock);
 	a = *place_of(g->challenger, node);
 	if (a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0) {
-		*elapsed_ns = clock_mono_ns() - a->asked_ns;
+		*elapsed_ns = arrived_ns - a->asked_ns;
 		c = a->c;
 		a->c = NULL;
 		close_challenge(a);
@@ -342,41 +331,6 @@ static struct poc_challenge *take(struct registry *g, const json_t *answer,
 	if (!c)
 		httpd_error(r, 409, "no such challenge to %s is open", node);
 	return c;
-}
-
-enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
-	struct httpd_reply *r)
-{
-	struct registry *g = ctx;
-	json_t *answer = NULL, *verdict;
-	struct registry_put *p = NULL;
-	struct poc_challenge *c = NULL;
-	struct proof_result proof;
-	int64_t elapsed_ns = 0;
-
-	if (g->challenger)
-		answer = poc_answer_parse(buf_text(&q->body), q->body.len, "body");
-	if (!g->challenger)
-		httpd_error(r, 404, "this registry issues no challenges");
-	else if (!answer || schema_check(answer, "body", "rnp.answer") < 0)
-		httpd_error(r, 400, "%s", err_get()->text);
-	else if (proof_verify(answer, &proof), !proof.ok)
-		httpd_error(r, 401, "%s", proof.reason);
-	else
-		c = take(g, answer, r, &elapsed_ns);
-	if (c) {
-		verdict = judge(g, c, answer, elapsed_ns);
-		p = put_of(g, verdict, q, r);
-		json_decref(verdict);
-	} else {
-		g->refused++;
-	}
-	free(c);
-	json_decref(answer);
-	if (!p)
-		return HTTPD_NOW;
-	registry_put(g, p);
-	return HTTPD_LATER;
 }
 
 /* --- the bandwidth test ------------------------------------------------------------------- */
@@ -481,7 +435,8 @@ void registry_challenges_tick(void *ctx)
 {
 	struct registry *g = ctx;
 	struct registry_challenger *ch = g->challenger;
-	int64_t now_ns = clock_mono_ns();
+	/* who answered in time and waits to be judged is not late */
+	int64_t now_ns = ch ? registry_judge_now_ns(g) : 0;
 
 	for (int i = 0; ch && i < BUCKETS; i++) {
 		pthread_mutex_lock(&ch->lock);

@@ -405,7 +405,8 @@ int registry_open(struct registry *g, const struct registry_config *config)
 	g->writer = xcalloc(1, sizeof *g->writer);
 	if (store_open(&g->db, config->db_path, schema_steps, false) < 0 ||
 		prepare_all(g) < 0 || open_readers(g) < 0 ||
-		registry_challenger_open(g) < 0)
+		registry_challenger_open(g) < 0 ||
+		(g->challenger && registry_judge_open(g) < 0))
 		goto fail;
 	if (!g->in_memory && pthread_create(&g->thread, NULL, write_records, g) != 0) {
 		err_set(EX_OSERR, "cannot start a thread");
@@ -420,6 +421,7 @@ fail:
 
 void registry_close(struct registry *g)
 {
+	registry_judge_close(g);
 	if (!g->in_memory) {
 		pthread_mutex_lock(&g->lock);
 		g->stopping = true;
