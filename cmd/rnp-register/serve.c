@@ -4,6 +4,7 @@
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/registry.h"
 #include "common/err.h"
+#include "common/httpd_parts.h"
 #include "common/key.h"
 #include "common/policy.h"
 #include "common/prog.h"
@@ -128,6 +129,7 @@ static int run(int n, char **args)
 	(void)n, (void)args;
 	config.key = &key;
 	config.policy = &policy;
+	httpd_block_signals(); /* before there is any thread: one that is ended by a signal ends all */
 	if (check_db() == 0 && check_trusted() == 0 &&
 		(!challenge_every_ms ||
 			(key_load(&key, verifier_key, NULL) == 0 &&
