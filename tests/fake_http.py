@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""fake_http.py BEHAVIOUR PORT_FILE - a server that does not behave, for the tests of our clients."""
+"""fake_http.py BEHAVIOUR PORT_FILE - a server that does not behave, for the tests of our clients.
+
+lose-reply:PORT passes on to that port of this machine, and loses the first reply."""
 import os
 import socket
 import sys
@@ -14,8 +16,31 @@ def answer(status, body=b"{}", headers=""):
     return (f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n").encode() + body
 
 
+def request(c):
+    data = c.recv(65536)
+    while b"\r\n\r\n" not in data:
+        data += c.recv(65536)
+    head, body = data.split(b"\r\n\r\n", 1)
+    length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0)
+    while len(body) < length:
+        body += c.recv(65536)
+    return head + b"\r\nConnection: close\r\n\r\n" + body
+
+
 def serve(c):
     global asked
+    if behaviour.startswith("lose-reply:"):
+        asked += 1
+        first = asked == 1
+        with socket.create_connection(("127.0.0.1", int(behaviour.split(":")[1]))) as real:
+            real.sendall(request(c))
+            reply = b""
+            while data := real.recv(65536):
+                reply += data
+        if not first:
+            c.sendall(reply)
+        c.close()
+        return
     data = c.recv(65536)
     asked += 1
     if behaviour == "silent":

@@ -207,6 +207,7 @@ stop() {
 }
 
 teardown() {
+	[[ -z ${LOSSY:-} ]] || kill "$LOSSY"
 	[[ -z ${REGISTRY:-} ]] || { kill "$REGISTRY" && wait "$REGISTRY"; }
 }
 
@@ -219,6 +220,23 @@ teardown() {
 	curl -sS "$URL/v1/records?kind=rnp.verdict&node=$NODE" >history.json
 	jq -e --slurpfile v verifier.json '[.. | objects | select(.kind? == "rnp.verdict")] |
 		length >= 1 and all(.passed and .signer == $v[0].node)' history.json
+}
+
+@test "poc: a challenge whose reply was lost comes with another heartbeat at once" {
+	registry 1s
+	rnp-register heartbeat --once --registry "$URL" --key node.key >/dev/null
+	sleep 2.1 # from now on a challenge is due
+	python3 "$ROOT/tests/fake_http.py" "lose-reply:$(<port)" lossy 3>&- &
+	LOSSY=$!
+	for _ in {1..100}; do
+		[[ ! -s lossy ]] || break
+		sleep 0.1
+	done
+	rnp-register heartbeat --once --registry "http://127.0.0.1:$(<lossy)" --key node.key >beats.jsonl
+	# the one that was lost on its way back, the one after it, and what that one brought
+	jq -ce '.kind' beats.jsonl | tee kinds
+	assert_equal "$(tr '\n' ' ' <kinds)" '"rnp.heartbeat" "rnp.heartbeat" "rnp.challenge" '
+	curl -sS "$URL/v1/records?kind=rnp.heartbeat&node=$NODE" | jq -e '.records | length == 3'
 }
 
 @test "poc: a registry takes an answer once, and only the node's own to what is open" {

@@ -86,8 +86,9 @@ static int print_challenge(const struct http_response *r)
 	return rc;
 }
 
-/* Send one and print it. The next would be due after the interval: a try must end before. */
-static int send_one(struct http *http, const struct key *key)
+/* Send one and print it. The next would be due after the interval: a try must end before. *lost: the registry has
+ * it, and what it replied is not known. */
+static int send_beat(struct http *http, const struct key *key, bool *lost)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct buf body = BUF_INIT;
@@ -103,7 +104,8 @@ static int send_one(struct http *http, const struct key *key)
 	}
 	/* Each is new when it is sent first: known already means that an earlier try arrived
 	 * and its answer was lost. */
-	if (rc < 0 && r.status == 409 && r.tries > 1) {
+	*lost = rc < 0 && r.status == 409 && r.tries > 1;
+	if (*lost) {
 		err_clear();
 		rc = 0;
 	}
@@ -121,6 +123,16 @@ static int send_one(struct http *http, const struct key *key)
 	buf_release(&body);
 	http_response_release(&r);
 	return rc;
+}
+
+/* A lost reply may have held a challenge, whose time runs since: another heartbeat asks for it now, and not after
+ * the interval. When that one's reply is lost, too, the next has to do. */
+static int send_one(struct http *http, const struct key *key)
+{
+	bool lost = false;
+	int rc = send_beat(http, key, &lost);
+
+	return rc == 0 && lost ? send_beat(http, key, &lost) : rc;
 }
 
 /* Wait until a moment of the monotonic clock. Returns false when a signal ends the program. */
