@@ -152,6 +152,22 @@ verdict() {
 	refused 69 "GPU-0" answer c.json
 }
 
+@test "poc: a challenge that cannot be answered does not keep the node from the next" {
+	small --device GPU-0 >absent.json
+	small >c.json
+	{ cat absent.json; echo '{'; cat c.json; } >in.json
+	run_split answer in.json
+	assert_equal "$status" 69
+	assert_equal "$(jq -c .kind <<<"$output")" '"rnp.answer"'
+	[[ $stderr == *GPU-0*in.json:2:* && $(wc -l <<<"$stderr") == 2 ]]
+	verdict c.json <<<"$output" | jq -e .passed
+	# but there is nothing to go on for when nobody takes the answers
+	cat c.json c.json >in.json
+	run bash -c 'rnp-bench answer --key node.key in.json >/dev/full'
+	assert_equal "$status" 74
+	assert_equal "$(wc -l <<<"$output")" 1
+}
+
 @test "poc: every level of the CPU's instructions gives the same answer" {
 	local isa
 	small >c.json
@@ -253,6 +269,12 @@ teardown() {
 	answer own.json >b.json
 	run rnp-register submit --registry "$URL" b.json
 	assert_failure
+	# what comes too late does not end the pipe: the next record is stored
+	rnp-register sign --key node.key <<<"$(jq -c '.name = "late"' n.json)" >next.json
+	run_split rnp-register submit --registry "$URL" a.json b.json next.json
+	assert_equal "$status" 1
+	jq -e '.of == "rnp.node"' <<<"$output"
+	assert_equal "$(grep -c 'no such challenge' <<<"$stderr")" 2
 }
 
 @test "poc: while one answer is judged the registry replies to others, and an answer that waits is not late" {

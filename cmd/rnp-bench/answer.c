@@ -56,7 +56,9 @@ static void finish_bandwidth(struct bandwidth *b, const json_t *proved)
 		err_restore(&error);
 }
 
-static int answer(const json_t *record, const char *where, const struct key *k)
+/* *signed_one: it was computed, and an error is that of writing it. */
+static int answer(const json_t *record, const char *where, const struct key *k,
+	bool *signed_one)
 {
 	struct bandwidth b;
 	struct poc_challenge c;
@@ -76,10 +78,26 @@ static int answer(const json_t *record, const char *where, const struct key *k)
 		return -1;
 	json_set_time(v, "at", clock_now_ms());
 	rc = proof_sign(v, k, clock_now_ms() / 1000 * 1000);
+	*signed_one = rc == 0;
 	if (rc == 0)
 		rc = out_record(v);
 	json_decref(v);
 	return rc;
+}
+
+/* One line. Returns the exit code; *end: there is no use in going on. */
+static int take_line(const char *line, size_t len, const char *where, const struct key *k,
+	bool *end)
+{
+	json_t *record = json_parse_object(line, len, where);
+	int rc = record ? 0 : -1;
+
+	/* rnp-register heartbeat prints what it sent, too */
+	if (record && json_check_kind(record, "", "rnp.heartbeat") < 0)
+		rc = answer(record, where, k, end);
+	*end = *end && rc < 0;
+	json_decref(record);
+	return rc < 0 ? err_report() : EX_OK;
 }
 
 static int run(int nargs, char **args)
@@ -88,20 +106,21 @@ static int run(int nargs, char **args)
 	struct lines l;
 	size_t len;
 	char *line;
-	int rc = key_load(&k, key_path, NULL), more = 1;
+	int code = EX_OK, rc = key_load(&k, key_path, NULL);
+	bool end = false;
 
 	lines_open(&l, args, nargs, POC_CHALLENGE_BYTES_MAX);
-	while (rc == 0 && (more = lines_next(&l, &line, &len)) > 0) {
-		json_t *record = json_parse_object(line, len, lines_where(&l));
-
-		/* rnp-register heartbeat prints what it sent, too */
-		if (!record || json_check_kind(record, "", "rnp.heartbeat") < 0)
-			rc = record ? answer(record, lines_where(&l), &k) : -1;
-		json_decref(record);
+	/* a challenge that cannot be answered is no reason to leave the next one, and the heartbeats' pipe */
+	while (rc == 0 && !end && (rc = lines_next(&l, &line, &len)) > 0) {
+		rc = take_line(line, len, lines_where(&l), &k, &end);
+		code = code ? code : rc;
+		rc = 0;
 	}
+	if (rc < 0)
+		rc = err_report();
 	lines_close(&l);
 	key_release(&k);
-	return rc < 0 || more < 0 ? err_report() : EX_OK;
+	return code ? code : rc;
 }
 
 const struct command command_answer = {
@@ -112,7 +131,8 @@ const struct command command_answer = {
 	.details =
 		"Reads rnp.challenge records, computes what they ask and writes one signed rnp.answer each;\n"
 		"the rnp.heartbeat records between them are passed over.\n"
-		"A device that is not here is an error (69).",
+		"A device that is not here is an error (69). What cannot be answered is told, and the next is.\n"
+		"The exit status is that of the first error.",
 	.columns = "node,challenge_sha256,at",
 	.opts = opts,
 	.run = run,
