@@ -14,7 +14,7 @@
 struct node {
 	char id[EXCHANGE_ID_CHARS + 1]; /* "": free */
 	int64_t seen_ns;
-	int tries;
+	int tries, drops;
 	/* what is on its way; 0: nothing */
 	int64_t bytes, began_ns;
 	unsigned char key[crypto_stream_chacha20_KEYBYTES];
@@ -79,13 +79,17 @@ static struct node *place(struct exchanges *x, const char *id)
 	return oldest;
 }
 
-/* The node's own counts, too: what it did not take yet is in memory. */
-static int count_all(const struct exchanges *x, int64_t now_ns)
+/* How many others have a place. */
+static int count_others(const struct exchanges *x, const char *id, int64_t now_ns)
 {
 	int count = 0;
 
-	for (int i = 0; i < EXCHANGE_NODES_MAX; i++)
-		count += on_its_way(&x->nodes[i], now_ns);
+	for (int i = 0; i < EXCHANGE_NODES_MAX; i++) {
+		const struct node *n = &x->nodes[i];
+
+		count += n->bytes && now_ns - n->began_ns < EXCHANGE_PLACE_NS &&
+			strcmp(n->id, id) != 0;
+	}
 	return count;
 }
 
@@ -98,14 +102,16 @@ enum exchange_said exchange_begin(struct exchanges *x, const char *id, int64_t b
 
 	randombytes_buf(key, sizeof key);
 	pthread_mutex_lock(&x->lock);
-	n = count_all(x, now_ns) < EXCHANGE_AT_ONCE ? place(x, id) : NULL;
+	n = count_others(x, id, now_ns) < EXCHANGE_AT_ONCE ? place(x, id) : NULL;
 	if (!n) {
 		said = EXCHANGE_BUSY;
-	} else if (n->tries >= EXCHANGE_TRIES_MAX) {
+	} else if (n->tries >= EXCHANGE_TRIES_MAX ||
+		(n->bytes && n->drops >= EXCHANGE_DROPS_MAX)) {
 		said = EXCHANGE_TOO_OFTEN;
 	} else {
 		n->tries++;
 		/* what was begun before and not ended is forgotten */
+		n->drops += n->bytes > 0;
 		n->bytes = bytes;
 		n->began_ns = n->seen_ns = now_ns;
 		memcpy(n->key, key, sizeof key);
@@ -199,8 +205,9 @@ static enum httpd_when refuse(struct httpd_reply *r, enum exchange_said said)
 		r->retry_after_s = 1;
 		return httpd_error(r, 503, "others are exchanging");
 	case EXCHANGE_TOO_OFTEN:
-		return httpd_error(r, 409, "that were %d exchanges already",
-			EXCHANGE_TRIES_MAX);
+		return httpd_error(r, 409,
+			"that were %d exchanges already, or more than %d that were not ended",
+			EXCHANGE_TRIES_MAX, EXCHANGE_DROPS_MAX);
 	case EXCHANGE_UNKNOWN:
 		return httpd_error(r, 409, "no exchange of that id is on its way");
 	default:

@@ -30,10 +30,15 @@
 #define EXCHANGE_ENOUGH_NS   500000000
 /* Of one node; more are refused. */
 #define EXCHANGE_TRIES_MAX 8
-/* At the same time: others disturb, and each takes memory. */
+/* Nodes at the same time, each with one exchange: others disturb, and each takes memory. */
 #define EXCHANGE_AT_ONCE 2
 /* An exchange that takes longer is given up. */
 #define EXCHANGE_SECONDS 40
+/* Its place among those at once is another's sooner: who takes four times as much only while the slower way is under
+ * EXCHANGE_ENOUGH_NS needs less than 2 s each way, but for the first on a line of some 100 kB/s. */
+#define EXCHANGE_PLACE_NS INT64_C(5000000000)
+/* Begun anew before the bytes came back: more in a row, and nobody could exchange but who does that. */
+#define EXCHANGE_DROPS_MAX 2
 /* Readings that wait; beyond that the oldest is forgotten. */
 #define EXCHANGE_NODES_MAX 1024
 

@@ -103,6 +103,39 @@ static void test_cheats(unsigned char *data)
 	exchanges_free(x);
 }
 
+/* Two nodes that never come back: how long can they keep a third from a place? */
+static void test_places(unsigned char *data)
+{
+	struct exchanges *x = exchanges_new();
+	char token[2 * EXCHANGE_TOKEN_BYTES + 1];
+	unsigned char few[64];
+	struct exchange_reading r;
+	int64_t at = S, kept = 0;
+
+	for (; at < 200 * S; at += S / 2) {
+		for (int i = 1; i <= EXCHANGE_AT_ONCE; i++)
+			exchange_begin(x, id(i), N, at, data);
+		kept += exchange_begin(x, id(9), N, at, data) == EXCHANGE_BUSY ? S / 2 :
+										 0;
+	}
+	CHECK(kept > 0 && kept <= (EXCHANGE_DROPS_MAX + 1) * EXCHANGE_PLACE_NS);
+	exchanges_free(x);
+
+	x = exchanges_new();
+	for (int i = 1; i <= EXCHANGE_AT_ONCE; i++)
+		CHECK_I64(EXCHANGE_OK, exchange_begin(x, id(i), N, S, data));
+	/* a second try of one of them takes nobody's place but its own */
+	CHECK_I64(EXCHANGE_OK, exchange_begin(x, id(1), N, 2 * S, data));
+	CHECK_I64(EXCHANGE_BUSY, exchange_begin(x, id(9), N, 2 * S, data));
+	/* a slow line's place is another's, its exchange is still its own */
+	token_of(token, data, N);
+	CHECK_I64(EXCHANGE_OK, exchange(x, 9, few, sizeof few, 9 * S, 1, 1, &r));
+	CHECK_I64(EXCHANGE_OK,
+		exchange_end(x, id(1), token, data, (size_t)N, 10 * S, 20 * S, &r));
+	CHECK_I64(N / 10, r.bytes_per_s);
+	exchanges_free(x);
+}
+
 static void test_limits(unsigned char *data)
 {
 	struct exchanges *x = exchanges_new();
@@ -112,8 +145,7 @@ static void test_limits(unsigned char *data)
 		CHECK_I64(EXCHANGE_OK, exchange_begin(x, id(i), N, S, data));
 	CHECK_I64(EXCHANGE_BUSY, exchange_begin(x, id(9), N, 2 * S, data));
 	/* who does not come back loses his place */
-	CHECK_I64(EXCHANGE_OK,
-		exchange(x, 9, data, N, (EXCHANGE_SECONDS + 1) * S, 1, 1, &r));
+	CHECK_I64(EXCHANGE_OK, exchange(x, 9, data, N, S + EXCHANGE_PLACE_NS, 1, 1, &r));
 	for (int i = 1; i < EXCHANGE_TRIES_MAX; i++)
 		CHECK_I64(EXCHANGE_OK, exchange(x, 9, data, N, 100 * S, 1, 1, &r));
 	CHECK(r.enough);
@@ -136,6 +168,7 @@ int main(void)
 
 	test_readings(data);
 	test_cheats(data);
+	test_places(data);
 	test_limits(data);
 	free(data);
 	TEST_END();
