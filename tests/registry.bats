@@ -458,7 +458,7 @@ END
 	refused 69 "Address already in use" rnp-register serve --db other.db --listen "127.0.0.1:$(cat port)"
 	for bad in 127.0.0.1 127.0.0.1:x 127.0.0.1:70000 '[::1:80' ''; do
 		refused 64 "is not HOST:PORT" rnp-register serve --db other.db --listen "$bad"
-	done || true
+	done
 	echo "this is no database, and long enough to be sure of it" >text.db
 	refused 65 "not a database" rnp-register serve --db text.db --listen 127.0.0.1:0
 	refused 66 "cannot open the database" rnp-register serve --db none/x.db --listen 127.0.0.1:0
@@ -550,7 +550,9 @@ END
 	refused 1 "is not registered here" rnp-register heartbeat --registry "$url" --interval 1s --key a.json
 	node_record a >n.json
 	post /v1/nodes n.json
-	refused 64 "between 1000 and 3600000" rnp-register heartbeat --registry "$url" --interval 1ms --once --key a.json || true
+	run_split rnp-register heartbeat --registry "$url" --interval 1ms --once --key a.json
+	assert_equal "$status" 64
+	[[ $stderr == *"between 1000 and 3600000"* ]]
 	refused 66 "cannot open" rnp-register heartbeat --registry "$url" --once --key none.json
 }
 
