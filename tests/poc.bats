@@ -129,8 +129,10 @@ verdict() {
 	small >c.json
 	run small --size 32
 	assert_equal "$status" 64
-	refused 65 "multiple of 64" small --size 100
-	refused 65 "lanes * per_slice" small --memory 2TiB
+	refused 64 "--size: is not a multiple of 64" small --size 100
+	refused 64 "lanes * per_slice" small --memory 2TiB
+	refused 64 "per_slice" small --memory 1KiB
+	refused 64 "rounds" small --size 16384 --rounds 268435456
 	# an answer of a CPU and eight GPUs has room, one of 16 has not
 	rnp-bench challenge --node "$NODE" --key verifier.key --device cpu $(printf -- '--device GPU-%s ' {1..8}) >many.json
 	refused 64 "larger than 96 MiB" rnp-bench challenge --node "$NODE" --key verifier.key \

@@ -128,6 +128,8 @@ static int plan(struct poc_challenge *c, const struct key *k)
 	randombytes_buf(c->nonce, sizeof c->nonce);
 	if (claims_path)
 		return plan_claims(c);
+	if (n % POC_N_MIN)
+		return err_set(EX_USAGE, "--size: is not a multiple of %d", POC_N_MIN);
 	if (!devices.n && add_device(c, "cpu") < 0)
 		return -1;
 	for (int i = 0; i < devices.n; i++)
@@ -141,6 +143,17 @@ static int plan(struct poc_challenge *c, const struct key *k)
 	return 0;
 }
 
+/* What is beyond the limits was asked for by options: wrong usage, no wrong data. */
+static void sizes_are_options(void)
+{
+	struct err e;
+
+	err_save(&e);
+	e.code = EX_USAGE;
+	err_restore(&e);
+	err_add("--size, --rounds, --memory or --hashes");
+}
+
 static int run(int nargs, char **args)
 {
 	struct key k = KEY_INIT;
@@ -152,6 +165,8 @@ static int run(int nargs, char **args)
 	(void)args;
 	if (key_load(&k, key_path, NULL) == 0 && plan(&c, &k) == 0) {
 		record = poc_challenge_write(&c);
+		if (!record && !claims_path)
+			sizes_are_options();
 		if (record && proof_sign(record, &k, c.issued_ms / 1000 * 1000) == 0)
 			rc = out_record(record);
 	}
