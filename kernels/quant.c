@@ -257,8 +257,7 @@ static void absmax_blocks(unsigned char *const p[], const float *x, uint32_t n,
 				p[0][at + i] = quant_e3m0_symbol(x[at + i],
 					quant_inverse(bf16_to_f32(scale)));
 		} else {
-			scale = quant_scale(most / (float)quant_most(q->method),
-				q->stochastic);
+			scale = quant_level_scale(most, q->method, q->stochastic);
 			levels(p[0] + at, x + at, m, q, quant_inverse(bf16_to_f32(scale)),
 				0, first + at);
 		}

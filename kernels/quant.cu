@@ -204,8 +204,7 @@ __global__ void encode_blocks(struct job j)
 		if (j.q.method == QUANT_E3M0)
 			scale = quant_scale(half_float_of_bits(most), false);
 		else
-			scale = quant_scale(half_float_of_bits(most) /
-					(float)quant_most(j.q.method),
+			scale = quant_level_scale(half_float_of_bits(most), j.q.method,
 				j.q.stochastic);
 		inverse = quant_inverse(bf16_to_f32(scale));
 		for (uint32_t i = lane; i < n; i += 32)

@@ -12,19 +12,23 @@
  *   f16, bf16, fp8e4, fp8e5   half.h: nearest even, too large is infinite (fp8e4 has none: NaN), a NaN stays one
  *   q8, q4    s = bf16(absmax / L), L = 127 or 7; level = nearest even of x (1/s) within -L .. L; y = level s.
  *             stochastic: s rounded up, level = floor(t) + (u < t - floor(t)), u = the upper 24 bits of the Philox word
- *             of the element's index / 2^24, so that the mean of y is x.
+ *             of the element's index / 2^24, so that the mean of y is x. Where L s would not be finite, s is the next bf16
+ *             below, and levels beyond L become L: absmax is then within 2^-8 of the largest float.
  *   sigma     (q8, q4) s = 6 sigma / L, level of x - mean, y = mean + level s; mean and sigma of the chunk's finite elements.
+ *             s is at most what keeps |mean| + L s below the largest float.
  *   e3m0      s = bf16(absmax), r = |x| / s: 0 below 2^-7, else the nearest of s 2^-6 .. s 2^0 by r (half way: the larger)
  *   qsgd:s    S = L2 norm of the block in bf16, rounded up; m = stochastic(|x| (s/S)) at most s; y = m (S/s).
  *             Alistarh et al., QSGD (arXiv 1610.02132)
  *   ecq       m = floor(|x| inverse + rounding); y = first for m = 1, m step - shift beyond. A uniform quantiser
- *             with a dead zone and two centroids; Sullivan, Efficient scalar quantization (1996)
+ *             with a dead zone and two centroids; Sullivan, Efficient scalar quantization (1996). An x of 2^127 or more
+ *             whose y would not be finite is carried whole.
  *   topk      per block of b (256 .. 4096) the b/64 of largest |x|, of equal ones the first; two magnitudes, the means of
  *             those below and not below the mean, in bf16. SparseLoCo (arXiv 2603.08163)
  *
  * Not finite: q8, q4, e3m0 (with and without sigma) have a symbol that means NaN, for NaN and infinity alike; qsgd and ecq carry
  * such elements whole; a block of topk that has one decodes those it keeps as NaN. The neighbours are not
- * touched by them. The sign of a zero is lost where a level is 0.
+ * touched by them. What is finite stays so, but for what the floats of f16 to fp8e5 cannot hold. The sign of a zero is
+ * lost where a level is 0.
  *
  * Error: nearest rounding is within s/2 (1 + 2^-20); bf16 scales move s by 2^-9 at most. libc only. */
 #ifndef RNP_KERNELS_QUANT_H
@@ -187,6 +191,25 @@ HD uint16_t quant_scale(float x, bool up)
 	return (uint16_t)(bits < 0x7f80 ? bits : 0x7f7f);
 }
 
+/* L of q8 and q4, and the symbol that means NaN. */
+HD int quant_most(enum quant_method m)
+{
+	return m == QUANT_Q8 ? 127 : 7;
+}
+
+#define QUANT_Q8_NAN   0x80
+#define QUANT_Q4_NAN   8
+#define QUANT_E3M0_NAN 8
+
+/* The scale of a block of q8 or q4 with this absmax: the next one down where L times it would not be finite. */
+HD uint16_t quant_level_scale(float absmax, enum quant_method m, bool up)
+{
+	float most = (float)quant_most(m);
+	uint16_t scale = quant_scale(absmax / most, up);
+
+	return (uint16_t)(scale - !quant_finite(QUANT_MUL(most, bf16_to_f32(scale))));
+}
+
 /* 1 / scale, 0 of 0 */
 HD float quant_inverse(float scale)
 {
@@ -231,16 +254,6 @@ HD uint32_t quant_word(uint64_t seed, uint64_t i)
 	philox_block(words, &p, i / 4);
 	return words[i % 4];
 }
-
-/* L of q8 and q4, and the symbol that means NaN. */
-HD int quant_most(enum quant_method m)
-{
-	return m == QUANT_Q8 ? 127 : 7;
-}
-
-#define QUANT_Q8_NAN   0x80
-#define QUANT_Q4_NAN   8
-#define QUANT_E3M0_NAN 8
 
 /* The symbol of a level: its low 8 or 4 bits. */
 HD uint8_t quant_symbol(int32_t level, enum quant_method m)
@@ -341,6 +354,16 @@ HD uint32_t quant_wide_level(uint8_t symbol, uint32_t beside)
 	return (4 | (code & 3)) << ((code - 64) / 4 + 4) | beside;
 }
 
+/* ecq: the magnitude that level m means */
+HD float quant_ecq_level(uint32_t m, const struct quant_step *s)
+{
+	if (m < 2)
+		return m ? s->first : 0;
+	return QUANT_ADD(QUANT_MUL((float)m, s->step), -s->shift);
+}
+
+#define QUANT_ECQ_LARGE 0x1p127f /* from here on y may not be finite */
+
 /* ecq: the symbol of x, and its level's bits in *m. */
 HD uint8_t quant_ecq_symbol(float x, const struct quant_step *s, uint32_t *m)
 {
@@ -348,7 +371,9 @@ HD uint8_t quant_ecq_symbol(float x, const struct quant_step *s, uint32_t *m)
 
 	if (t < QUANT_WHOLE_MIN) { /* false for NaN */
 		*m = (uint32_t)QUANT_ADD(t, s->rounding);
-		if (*m < 1u << 22)
+		if (*m < 1u << 22 &&
+			(quant_magnitude(x) < half_bits_of_float(QUANT_ECQ_LARGE) ||
+				quant_finite(quant_ecq_level(*m, s))))
 			return quant_wide_symbol(*m, half_bits_of_float(x) >> 31);
 	}
 	*m = half_bits_of_float(x);
@@ -379,17 +404,10 @@ HD uint32_t quant_wide_beside(uint8_t symbol, uint32_t m)
 
 HD float quant_ecq_value(uint8_t symbol, uint32_t beside, const struct quant_step *s)
 {
-	uint32_t m;
-	float y;
-
 	if (symbol == QUANT_WHOLE)
 		return half_float_of_bits(beside);
-	m = quant_wide_level(symbol, beside);
-	if (m < 2)
-		y = m ? s->first : 0;
-	else
-		y = QUANT_ADD(QUANT_MUL((float)m, s->step), -s->shift);
-	return quant_signed(y, symbol >> 7);
+	return quant_signed(quant_ecq_level(quant_wide_level(symbol, beside), s),
+		symbol >> 7);
 }
 
 /* unit: norm / levels */
@@ -458,7 +476,7 @@ struct quant_sums {
 HD float quant_sigma_step(const struct quant_sums *s, int most, float *mean)
 {
 	double m, v;
-	float step;
+	float step, room;
 
 	*mean = 0;
 	if (!s->count)
@@ -467,6 +485,9 @@ HD float quant_sigma_step(const struct quant_sums *s, int most, float *mean)
 	v = QUANT_DADD(s->squares / (double)s->count, -QUANT_DMUL(m, m));
 	*mean = (float)m;
 	step = (float)(QUANT_DMUL(6.0, sqrt(v > 0 ? v : 0)) / most);
+	room = QUANT_ADD(0x1.fffffp127f, -half_float_of_bits(quant_magnitude(*mean))) /
+		(float)most;
+	step = step < room ? step : room; /* the last level is finite */
 	return step >= QUANT_TINY ? step : 0;
 }
 

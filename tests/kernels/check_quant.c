@@ -34,9 +34,9 @@ static const struct config {
 	{ "topk block 256", { .method = QUANT_TOPK, .block = 256 } },
 };
 
-enum data { GAUSS, ANY_BITS, ZEROS, ONE_VALUE, HUGE_RANGE, TIES, DATA };
+enum data { GAUSS, ANY_BITS, ZEROS, ONE_VALUE, HUGE_RANGE, TIES, NEAR_MAX, DATA };
 static const char *const data_names[DATA] = { "gauss", "any bits", "zeros", "one value",
-	"huge range", "ties" };
+	"huge range", "ties", "near the largest float" };
 
 static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 {
@@ -55,6 +55,10 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 		return g * half_float_of_bits((w[i] >> 7) % 254 << 23);
 	case TIES:
 		return (float)(w[i] % 3) - 1;
+	case NEAR_MAX: /* some blocks all but the largest, others with neighbours; of one sign in places */
+		return half_float_of_bits(
+			(0x7f7fffff - (w[i] >> 6) % (i / 512 % 2 ? 0x100 : 0x2000000)) |
+			(i / 128 % 2 ? w[i] & 0x80000000 : 0));
 	default:
 		return g;
 	}
@@ -132,6 +136,18 @@ static bool reference(const struct arguments *a, unsigned char *planes, char *el
 	return good;
 }
 
+static bool all_finite(const char *elements, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		float y;
+
+		memcpy(&y, elements + 4 * i, 4);
+		if (!quant_finite(y))
+			return false;
+	}
+	return true;
+}
+
 static void one(struct kcheck *k, const struct config *config, enum data kind, uint64_t n,
 	unsigned offset)
 {
@@ -159,6 +175,10 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 		steps[i] = i % 2 ?
 			(struct quant_step){ 0.0001f, 10000, 0.5f, 0.0001f, 0 } :
 			(struct quant_step){ 0.5f, 2, 0.4f, 0.51f, 0.01f };
+	if (kind == NEAR_MAX) /* of which level 4 is too large */
+		for (uint64_t i = 0; i < a.chunks; i++)
+			steps[i] = (struct quant_step){ 0x1p126f, 0x1p-126f, 0.5f,
+				0x1p126f, -0x1p123f };
 	reference(&a, planes, q->bf16 ? (char *)words : (char *)x, steps, false);
 
 	a.job.elements = kcheck_put(k, q->bf16 ? (void *)words : x, bytes, offset);
@@ -179,6 +199,10 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 	memcpy(back + rounded, &bad, 4);
 	if (bad) { /* what we wrote ourselves */
 		fprintf(stderr, "%s: the reference cannot read itself\n", c.label);
+		k->failures++;
+	}
+	if (kind == NEAR_MAX && q->method >= QUANT_Q8 && !all_finite(back, n)) {
+		fprintf(stderr, "%s: something finite becomes infinite\n", c.label);
 		k->failures++;
 	}
 	c.run = run_decode;
