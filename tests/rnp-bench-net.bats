@@ -250,6 +250,20 @@ assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one wa
 	jq -es 'map(select(.test == "allreduce")) | length == 8 and all(.params.ranks == 3)' three.jsonl
 }
 
+@test "comm: an mpirun that is wedged is killed, and the run goes on" {
+	[[ -e $RNP_BUILD/lib/librnp_mpi.so ]] || skip "built without MPI: install libopenmpi-dev"
+	cd "$BATS_TEST_TMPDIR"
+	mkdir bin
+	# has said all, and does not end, whatever it is told
+	printf '#!/bin/sh\ntrap "" TERM\nexec >/dev/null\necho $$ >wedged\nwhile :; do sleep 1; done\n' >bin/mpirun
+	chmod +x bin/mpirun
+	PATH=$PWD/bin:$PATH run_split timeout 40 rnp-bench run --suite comm --quick --time 10ms --backend mpi --backend tcp
+	assert_equal "$status" 75
+	[[ $stderr == *"mpirun does not come to an end"* ]]
+	run kill -0 "$(cat wedged)"
+	assert_failure
+}
+
 @test "comm: what is not here is 69 when it is asked for and left out when not" {
 	RNP_MPI_PLUGIN=/nowhere.so refused 69 "mpi" rnp-bench run --suite comm --backend mpi
 	RNP_NCCL_PLUGIN=/nowhere.so refused 69 "nccl" rnp-bench run --suite comm --backend nccl

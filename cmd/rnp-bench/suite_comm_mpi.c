@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cmd/rnp-bench/suite_comm.h"
@@ -17,6 +18,7 @@
 #include "kernels/plugin.h"
 
 #define START_MS         30000
+#define END_MS           INT64_C(5000)
 #define TESTS            9 /* the course takes at most so many times what a test may */
 #define OUTPUT_BYTES_MAX ((size_t)4 << 20)
 
@@ -103,14 +105,34 @@ static int read_all(const struct job *j, int64_t deadline_ns, struct buf *text)
 	}
 }
 
+/* Whether it ended within END_MS. */
+static bool ended(const struct job *j, int *status)
+{
+	const struct timespec pause = { 0, 20000000 };
+	int64_t deadline_ns = clock_mono_ns() + END_MS * 1000000;
+
+	while (waitpid(j->pid, status, WNOHANG) != j->pid) {
+		if (clock_mono_ns() > deadline_ns)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+/* mpirun ends its ranks when it is told to end; one that is wedged does not, and is killed with its group. */
 static int finish(struct job *j, int rc)
 {
 	int status = 0;
 
 	if (rc < 0)
 		kill(-j->pid, SIGTERM);
-	while (waitpid(j->pid, &status, 0) < 0)
-		;
+	if (!ended(j, &status)) {
+		if (rc == 0)
+			rc = err_set(EX_TEMPFAIL, "mpirun does not come to an end");
+		kill(-j->pid, SIGKILL);
+		while (waitpid(j->pid, &status, 0) < 0)
+			;
+	}
 	close(j->out);
 	if (rc < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
 		return rc;
