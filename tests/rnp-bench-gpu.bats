@@ -4,6 +4,7 @@ load helper
 
 setup_file() {
 	"${CC:-gcc}" -shared -fPIC -o "$BATS_FILE_TMPDIR/libnvidia-ml.so.1" "$BATS_TEST_DIRNAME/fake/nvml.c"
+	"${CC:-gcc}" -shared -fPIC -I "$BATS_TEST_DIRNAME/.." -o "$BATS_FILE_TMPDIR/wrong.so" "$BATS_TEST_DIRNAME/fake/cuda_wrong.c" -ldl
 	mkdir -p "$BATS_FILE_TMPDIR/nothing"
 }
 
@@ -106,6 +107,20 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 	FAKE_NVML=gone run_split link --time 4s
 	assert_equal "$status" 69
 	[[ $stderr == *"link: cuda:0: driver: NVML: GPU is lost (15)"* ]]
+}
+
+# One whose suites are run with a GPU that is broken in this way
+broken() {
+	RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/wrong.so WRONG_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so WRONG_CUDA=$1 run_split "${@:2}"
+}
+
+@test "bench run: a GPU that computes or copies wrongly is 74 and no bug of ours; the other suites run" {
+	cd "$BATS_TEST_TMPDIR"
+	broken bytes rnp-bench run --quick --time 8ms --size 16MiB
+	assert_equal "$status" 74
+	[[ $stderr == *"gpu: cuda:0: the matrix product of f32 is wrong"* &&
+		$stderr == *"link: cuda:0: other bytes arrived than were sent"* && $stderr != *"bug"* ]]
+	jq -es 'map(.suite) | unique | contains(["compress", "cpu", "disk", "serve", "train"]) and (contains(["link"]) | not)' <<<"$output"
 }
 
 @test "bench run: without a GPU the other suites run; one asked for by its device is still an error" {

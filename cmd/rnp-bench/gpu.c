@@ -1,5 +1,6 @@
 #include "cmd/rnp-bench/gpu.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,24 @@ static struct {
 int gpu_failed(const struct dev *d)
 {
 	return err_set(d->code, "%s", d->error);
+}
+
+bool gpu_is(const struct dev *d)
+{
+	return strncmp(d->name, "cuda", 4) == 0;
+}
+
+int gpu_wrong(const struct dev *d, const char *fmt, ...)
+{
+	char what[300];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(what, sizeof what, fmt, args);
+	va_end(args);
+	err_set(EX_IOERR, "%s: %s", d->name, what);
+	return err_hint(
+		"a faulty GPU, link or driver, unless build/kcheck finds fault with our kernels, too");
 }
 
 /* What somebody can do about it is seen on the machine, not in CUDA's error. */

@@ -3,6 +3,7 @@
 #define RNP_BENCH_GPU_H
 
 #include "cmd/rnp-bench/suite.h"
+#include "common/err.h"
 #include "kernels/dev.h"
 
 /* The GPU of --device (the first for auto). NULL with err_set: 69 there is none, 77 this user may not;
@@ -16,6 +17,14 @@ void gpu_close(void);
 
 /* The device's error becomes the pending one. Returns -1. */
 int gpu_failed(const struct dev *d);
+
+/* What d computed or copied is wrong: of a GPU, which may be broken, the pending error (74), so that the other suites
+ * run; of the CPU's own kernels a bug. -1. */
+#define dev_wrong(d, ...) \
+	(gpu_is(d) ? gpu_wrong((d), __VA_ARGS__) : (bug(__VA_ARGS__), -1))
+bool gpu_is(const struct dev *d);
+int gpu_wrong(const struct dev *d, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 const char *gpu_model(void); /* "" while none is open */
 

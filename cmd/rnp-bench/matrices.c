@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-bench/gpu.h"
 #include "common/err.h"
 #include "common/mem.h"
 #include "common/rng.h"
@@ -160,7 +161,7 @@ int matrices_check(struct matrices *m)
 		if (ops->get(m->dev, b, (const char *)m->b + j * bytes, bytes) < 0)
 			rc = failed(m);
 		else if (!is_right(p, a, b, c + j * 4))
-			bug("the matrix product of %s is wrong",
+			rc = dev_wrong(m->dev, "the matrix product of %s is wrong",
 				product_type_names[p->type]);
 	}
 	free(a);

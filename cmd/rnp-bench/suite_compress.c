@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/compress_data.h"
+#include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/suite.h"
 #include "common/err.h"
 #include "common/grad/grad.h"
@@ -164,7 +165,7 @@ static int check_encode(void)
 		rc = grad_encode(&ref, &part, c.host[COMPRESS_GAUSS], NULL, &plain, NULL);
 	if (rc == 0 &&
 		(fast.len != plain.len || memcmp(fast.data, plain.data, fast.len) != 0))
-		bug("the container differs from the reference's");
+		rc = dev_wrong(&c.d, "the container differs from the reference's");
 	buf_release(&fast);
 	buf_release(&plain);
 	dev_close(&ref);
@@ -181,7 +182,7 @@ static int check_decode(void)
 	if (rc == 0 && c.d.ops->get(&c.d, got, c.y, c.n * 4) < 0)
 		rc = failed();
 	if (rc == 0 && memcmp(want, got, c.n * 4) != 0)
-		bug("what was decoded differs");
+		rc = dev_wrong(&c.d, "what was decoded differs");
 	free(want);
 	free(got);
 	return rc;

@@ -231,9 +231,9 @@ static int check_last(double want)
 	if (gpu.dev->ops->get(gpu.dev, &got,
 		    (const char *)gpu.area[0] + gpu.bytes - sizeof got, sizeof got) < 0)
 		return failed();
-	if (got != want)
-		bug("the last element is %g, not %g", got, want);
-	return 0;
+	return got == want ?
+		0 :
+		gpu_wrong(gpu.dev, "the last element is %g, not %g", got, want);
 }
 
 /* the f64 that two words of area i are */
@@ -289,9 +289,9 @@ static int check_random(void)
 
 	if (gpu.dev->ops->random(gpu.dev, &sum, &r) < 0)
 		return failed();
-	if (sum != word * 1000)
-		bug("the sum of random reads is wrong");
-	return 0;
+	return sum == word * 1000 ?
+		0 :
+		gpu_wrong(gpu.dev, "the sum of random reads is wrong");
 }
 
 /* --- launches ------------------------------------------------------------------------------ */

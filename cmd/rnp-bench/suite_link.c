@@ -146,7 +146,7 @@ static int check_sent(void)
 			    sizeof found) < 0)
 			return failed();
 		if (found != at)
-			bug("other bytes arrived than were sent");
+			return gpu_wrong(side.dev, "other bytes arrived than were sent");
 	}
 	return 0;
 }
@@ -155,7 +155,8 @@ static int check_back(void)
 {
 	for (uint64_t i = 0; i < side.bytes; i += sizeof i)
 		if (memcmp(side.host + i, &i, sizeof i) != 0)
-			bug("other bytes came back than were sent");
+			return gpu_wrong(side.dev,
+				"other bytes came back than were sent");
 	return 0;
 }
 
@@ -167,9 +168,10 @@ static int check_peer(void)
 		    (const char *)side.here + side.bytes - sizeof found,
 		    sizeof found) < 0)
 		return failed();
-	if (found != 0x12345678)
-		bug("other bytes arrived than were sent");
-	return 0;
+	return found == 0x12345678 ?
+		0 :
+		gpu_wrong(side.dev, "other bytes arrived from %s than were sent",
+			side.other->name);
 }
 
 static void describe(json_t *params)

@@ -98,6 +98,11 @@ void suite_lm_close(struct suite_lm *l)
 	the = NULL;
 }
 
+const struct dev *suite_lm_dev(void)
+{
+	return &the->d;
+}
+
 int suite_lm_step_matrix(double *work)
 {
 	*work = matrices_work(&the->matrices);

@@ -45,6 +45,9 @@ int suite_lm_open(struct suite_lm *l, const struct suite *suite, const struct se
 void suite_lm_close(struct suite_lm *l);
 
 /* The tests of the roofs: of suite_lm that is open. */
+/* The device of the one that is open. */
+const struct dev *suite_lm_dev(void);
+
 int suite_lm_step_matrix(double *work);
 int suite_lm_check_matrix(void);
 int suite_lm_step_memory(double *work);

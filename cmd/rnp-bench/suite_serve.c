@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/suite_lm.h"
 #include "common/err.h"
 #include "common/json.h"
@@ -75,12 +76,10 @@ static int check(void)
 
 	for (uint32_t i = 0; i < r.vocab; i++) {
 		if (!isfinite(r.logits[i]))
-			bug("a logit is no number");
+			return dev_wrong(suite_lm_dev(), "a logit is no number");
 		differ = differ || r.logits[i] != r.logits[0];
 	}
-	if (!differ)
-		bug("all logits are the same");
-	return 0;
+	return differ ? 0 : dev_wrong(suite_lm_dev(), "all logits are the same");
 }
 
 static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_type type)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/suite_lm.h"
 #include "common/err.h"
 #include "common/json.h"
@@ -50,7 +51,7 @@ static int check(void)
 {
 	if (!(r.last.loss > 0 && r.last.loss < r.loss_max && r.last.norm > 0 &&
 		    isfinite(r.last.norm) && r.last.targets == r.count))
-		bug("a step of training is wrong");
+		return dev_wrong(suite_lm_dev(), "a step of training is wrong");
 	return 0;
 }
 
