@@ -123,6 +123,12 @@ broken() {
 	jq -es 'map(.suite) | unique | contains(["compress", "cpu", "disk", "serve", "train"]) and (contains(["link"]) | not)' <<<"$output"
 }
 
+@test "bench run link: a second GPU that is there and does not open is an error" {
+	CUDA_EMU_DEVICES=2 broken second link
+	assert_equal "$status" 69
+	[[ $stderr == *"link: cuda:1: GPU is lost"* && $stderr != *"left out"* ]]
+}
+
 @test "bench run: without a GPU the other suites run; one asked for by its device is still an error" {
 	export CUDA_EMU_DEVICES=0
 	cd "$BATS_TEST_TMPDIR"

@@ -110,17 +110,30 @@ struct dev *gpu_open(const struct settings *s)
 	return &gpu.dev;
 }
 
-struct dev *gpu_open_other(const struct settings *s)
+struct dev *gpu_open_other(const struct settings *s, bool *none)
 {
+	struct dev counting;
 	char spec[16];
+	int n;
 
+	*none = false;
 	if (!gpu_open(s))
 		return NULL;
 	if (gpu.other.ops)
 		return &gpu.other;
+	n = dev_cuda_count(&counting);
+	if (n < 0) {
+		gpu_failed(&counting);
+		return NULL;
+	}
+	if (n < 2) {
+		*none = true;
+		err_set(EX_UNAVAILABLE, "there is no second GPU");
+		return NULL;
+	}
 	snprintf(spec, sizeof spec, "cuda:%d", strcmp(gpu.dev.name, "cuda:0") == 0);
 	if (dev_open(&gpu.other, spec) < 0) {
-		err_set(EX_UNAVAILABLE, "there is no second GPU (%s)", gpu.other.error);
+		gpu_failed(&gpu.other);
 		return NULL;
 	}
 	return &gpu.other;

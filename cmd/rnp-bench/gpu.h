@@ -10,8 +10,8 @@
  * the sentence says what is missing: card, driver, plug-in, permission. It stays open until gpu_close. */
 struct dev *gpu_open(const struct settings *s);
 
-/* Another GPU beside it, or NULL with err_set (69). */
-struct dev *gpu_open_other(const struct settings *s);
+/* Another GPU beside it, or NULL with err_set: 69 and *none there is no other, else it does not open. */
+struct dev *gpu_open_other(const struct settings *s, bool *none);
 
 void gpu_close(void);
 

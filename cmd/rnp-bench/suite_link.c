@@ -90,16 +90,20 @@ static int open_pageable(const struct settings *s)
 	return open_host(s, false);
 }
 
-/* 1: there is no second GPU, which is no fault of this one */
+/* 1: there is no second GPU, which is no fault of this one; one that is there and does not open is an error */
 static int open_peer(const struct settings *s)
 {
+	bool none;
+
 	if (open_device(s) < 0)
 		goto fail;
-	side.other = gpu_open_other(s);
-	if (!side.other) {
+	side.other = gpu_open_other(s, &none);
+	if (none) {
 		close_blocks();
 		return 1;
 	}
+	if (!side.other)
+		goto fail;
 	if (side.other->ops->alloc(side.other, &side.there, side.bytes) == 0 &&
 		side.other->ops->fill(side.other, side.there, 0x12345678,
 			side.bytes / 4) == 0)

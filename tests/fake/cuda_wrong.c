@@ -1,5 +1,5 @@
 /* cuda_wrong.c - a librnp_cuda.so for tests: that of WRONG_CUDA_PLUGIN with a GPU that is broken. WRONG_CUDA: "bytes", the last byte that
- * comes back from the GPU is another one. */
+ * comes back from the GPU is another one; "second", GPU 1 has fallen off the bus. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +35,8 @@ int rnp_cuda_open(int version, struct dev *d, int n)
 	*(void **)&open = real(DEV_CUDA_OPEN);
 	if (!open || !what)
 		return dev_fail(d, EX_SOFTWARE, "cuda_wrong: no plug-in or no scene");
+	if (n == 1 && strcmp(what, "second") == 0)
+		return dev_fail(d, EX_UNAVAILABLE, "cuda:1: GPU is lost");
 	if (open(version, d, n) < 0)
 		return -1;
 	broken = *d->ops;
