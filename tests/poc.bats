@@ -170,6 +170,20 @@ verdict() {
 	assert_equal "$(wc -l <<<"$output")" 1
 }
 
+@test "poc: a node may answer one verifier only, and not what is beyond its memory" {
+	local v
+	v=$(jq -r .node verifier.json)
+	small >c.json
+	answer --signer "$v" <c.json | verdict c.json | jq -e .passed
+	refused 77 "the challenge is by $v" rnp-bench answer --key node.key --signer "$NODE" c.json
+	run rnp-bench answer --key node.key --signer nobody c.json
+	assert_equal "$status" 64
+	# a tebibyte
+	jq -c 'del(.proof) | .devices[0].memory = {lanes: 65536, per_slice: 4096, passes: 1}' c.json >huge.json
+	rnp-register sign --key verifier.key huge.json >signed.json
+	refused 69 "asks for 1040.0 GiB of memory" answer signed.json
+}
+
 @test "poc: every level of the CPU's instructions gives the same answer" {
 	local isa
 	small >c.json

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 #include "common/prog.h"
 #include "common/proof.h"
 
-static const char *key_path, *verifier, *ca_file;
+static const char *key_path, *verifier, *ca_file, *signer;
 
 static const struct opt opts[] = {
 	{ .name = "verifier",
@@ -28,6 +29,11 @@ static const struct opt opts[] = {
 		.to = &ca_file,
 		.metavar = "F",
 		.help = "trust these certificates, not the system's" },
+	{ .name = "signer",
+		.kind = OPT_TEXT,
+		.to = &signer,
+		.metavar = "A",
+		.help = "answer only what this address has signed (default anybody)" },
 	OPT_KEY(&key_path),
 	{ 0 },
 };
@@ -41,6 +47,46 @@ static int64_t memory_for_rounds(void)
 	int64_t available = hw_available_read();
 
 	return available > 0 && available / 2 < quarter ? available / 2 : quarter;
+}
+
+/* All the memory there is, or that the container may have. */
+static double memory_here(void)
+{
+	struct hw_limits limits;
+	struct hw_causes why = { 0 };
+	double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+
+	hw_limits_read(&limits, &why);
+	return limits.memory_bytes > 0 && (double)limits.memory_bytes < all ?
+		(double)limits.memory_bytes :
+		all;
+}
+
+/* What a device takes of it at least: the CPU's fill, and the larger tree. A GPU's own memory is its own limit. */
+static double memory_for(const struct poc_device *d, const char *cpu_uuid)
+{
+	double blocks = (double)(d->lanes * d->per_slice);
+	double leaves = fmax(blocks, (double)(d->n * d->rounds));
+	bool is_cpu = strcmp(d->uuid, cpu_uuid) == 0;
+
+	return (is_cpu ? blocks * MEMFILL_SLICES * MEMFILL_BYTES : 0) +
+		leaves * 2 * POC_HASH_BYTES;
+}
+
+/* Anybody may sign a challenge of a terabyte, and who runs out of memory is ended. */
+static int check_memory(const struct poc_challenge *c, const char *where)
+{
+	double need = 0, here = memory_here();
+	char cpu_uuid[POC_UUID_MAX];
+
+	poc_cpu_uuid(cpu_uuid, c->node_key);
+	for (int i = 0; i < c->ndevices; i++)
+		need += memory_for(&c->devices[i], cpu_uuid);
+	return need <= here ?
+		0 :
+		err_set(EX_UNAVAILABLE,
+			"%s: the challenge asks for %.1f GiB of memory, and %.1f are here",
+			where, need / (1 << 30), here / (1 << 30));
 }
 
 /* The answer is worth something without it, too; the error of prove() is not disturbed. */
@@ -71,6 +117,11 @@ static int answer(const json_t *record, const char *where, const struct key *k,
 		return err_set(EX_DATAERR,
 			"%s: the challenge is for %s, not for this key's %s", where,
 			c.node, k->address);
+	if (signer && strcmp(c.signer, signer) != 0)
+		return err_set(EX_NOPERM, "%s: the challenge is by %s, not by --signer",
+			where, c.signer);
+	if (check_memory(&c, where) < 0)
+		return -1;
 	bandwidth_start(&b, verifier, ca_file, &c);
 	v = prove(&c, memory_for_rounds(), NULL);
 	finish_bandwidth(&b, v);
@@ -106,8 +157,12 @@ static int run(int nargs, char **args)
 	struct lines l;
 	size_t len;
 	char *line;
+	unsigned char public_key[KEY_PUBLIC_BYTES];
 	int code = EX_OK, rc = key_load(&k, key_path, NULL);
 	bool end = false;
+
+	if (rc == 0 && signer && key_parse_address(signer, "--signer", public_key) < 0)
+		rc = err_set(EX_USAGE, "--signer: '%.60s' is not an address", signer);
 
 	lines_open(&l, args, nargs, POC_CHALLENGE_BYTES_MAX);
 	/* a challenge that cannot be answered is no reason to leave the next one, and the heartbeats' pipe */
