@@ -134,7 +134,13 @@ void prog_detail(const char *fmt, ...)
 
 void prog_warn(const char *fmt, ...)
 {
-	SAY("warning");
+	if (!prog.quiet)
+		SAY("warning");
+}
+
+void prog_error(const char *fmt, ...)
+{
+	SAY("error");
 }
 
 bool prog_quiet(void)

@@ -24,11 +24,12 @@ int prog_main(const struct program *p, int argc, char **argv);
  * json) and return its exit code. */
 int err_report(void);
 
-/* Lines for people on standard error. info: not with -q. detail: only with -v. warn: also
- * with -q never hidden. With --log json each is an object with "level". */
+/* Lines for people on standard error. info, warn: not with -q. detail: only with -v. error: also with -q; for one that does not end the
+ * program, such as a server's, since err_report says the one that does. With --log json each is an object with "level". */
 void prog_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void prog_detail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void prog_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void prog_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 bool prog_quiet(void);
 

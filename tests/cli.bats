@@ -100,6 +100,20 @@ valid_error() {
 	valid_error rnp-register "$stderr"
 }
 
+@test "cli: -q leaves only errors on stderr, no warnings" {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-train init --preset nano --out m
+	run_split rnp-train export --model m --gguf a.gguf
+	assert_success
+	[[ $stderr == *"has no tokenizer"* ]]
+	for q in -q --quiet; do
+		run_split rnp-train export "$q" --model m --gguf a.gguf
+		assert_success
+		assert_equal "$stderr" ""
+	done
+	refused 66 "none" rnp-train export -q --model none --gguf a.gguf
+}
+
 @test "cli: --schema prints a sound JSON Schema (2020-12) for every kind" {
 	for p in "${programs[@]}"; do
 		"$p" --schema >"$BATS_TEST_TMPDIR/all.$p"

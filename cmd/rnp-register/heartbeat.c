@@ -172,7 +172,7 @@ static int keep_alive(struct http *http, const struct key *key)
 		if (send_one(http, key) < 0) {
 			if (!is_temporary())
 				return -1;
-			prog_warn("%s", err_get()->text);
+			prog_error("%s", err_get()->text);
 			err_clear();
 		}
 		/* a connection that waits for a minute is of no use to either side, and a

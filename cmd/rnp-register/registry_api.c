@@ -69,7 +69,7 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 
 enum httpd_when registry_unavailable(struct httpd_reply *r)
 {
-	prog_warn("%s", err_get()->text);
+	prog_error("%s", err_get()->text);
 	r->retry_after_s = 1;
 	return httpd_error(r, 503, "the registry cannot read its records at present");
 }

@@ -309,7 +309,7 @@ static void store_all(struct registry *g, struct registry_put *list)
 	if (rc >= 0)
 		rc = store_commit(&g->db);
 	if (rc < 0) {
-		prog_warn("%s", err_get()->text);
+		prog_error("%s", err_get()->text);
 		store_rollback(&g->db);
 	} else if (nodes_changed) {
 		g->version++;
