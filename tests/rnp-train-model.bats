@@ -149,6 +149,30 @@ sum_of() {
 	refused 65 "is no tokenizer" bash -c 'echo x >bad.json; rnp-train export --model large --tokenizer bad.json --gguf x.gguf'
 }
 
+@test "export, init and run: another model's tokenizer is not left to one that has none" {
+	printf 'the cat sees a bird. %.0s' {1..200} >text
+	rnp-train tokenize --vocab 260 --out data text >/dev/null
+	mkdir dir tokens
+	cp data/*.tokens tokens
+	cp data/tokenizer.json dir
+	rnp-train init --preset nano --vocab 260 --out m
+	before=$(sum_of dir/tokenizer.json)
+	for command in "export --model m" "init --preset nano --vocab 260" \
+		"run --model m --data tokens --steps 1 --batch 1 --length 8"; do
+		# shellcheck disable=SC2086 # words on purpose
+		refused 73 "dir/tokenizer.json' is there" rnp-train $command --out dir
+	done
+	assert_equal "$(ls dir)" tokenizer.json
+	assert_equal "$(sum_of dir/tokenizer.json)" "$before"
+	# with one it is replaced; and a run that goes on keeps what it began with
+	rnp-train run --model m --data data --steps 1 --batch 1 --length 8 --out r >/dev/null
+	cp r/tokenizer.json kept
+	rnp-train run --model m --data tokens --steps 2 --batch 1 --length 8 --out r --resume >/dev/null
+	cmp kept r/tokenizer.json
+	rnp-train export --model r --out dir
+	[ "$(sum_of dir/tokenizer.json)" = "$(sum_of r/tokenizer.json)" ]
+}
+
 @test "export: merges of characters become scores, the earliest the highest" {
 	local spm text
 	spm=$(data tokenizers/ggml-vocab-llama-spm.gguf) || skip_data

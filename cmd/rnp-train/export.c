@@ -142,8 +142,9 @@ static int run(int nargs, char **args)
 	e.token = token;
 	if (token)
 		fill_ends(&e.config, token);
-	warn_of_losses(&e.config, &e);
 	rc = gguf ? lm_export_gguf(gguf, &e, type) : lm_export_directory(out, &e, type);
+	if (rc == 0)
+		warn_of_losses(&e.config, &e);
 	free(name);
 	lm_token_close(token);
 	lm_source_close(s);

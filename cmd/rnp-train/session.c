@@ -176,19 +176,30 @@ static int open_device(struct session *s)
 	return dev_open(&s->d, spec) < 0 ? err_set(s->d.code, "%s", s->d.error) : 0;
 }
 
-/* The tokenizer of the data goes with the model that it teaches; else the model's own, where it has one. */
+static bool is_in(struct buf *path, const char *dir, const char *name)
+{
+	path_in(path, dir, name);
+	return access(path->data, F_OK) == 0;
+}
+
+/* The tokenizer of the data goes with the model that it teaches; else the model's own, where it has one; else what the run that goes on
+ * had when it began. */
 static int open_token(struct session *s)
 {
 	const struct lm_config *c = lm_source_config(s->source);
 	struct buf path = BUF_INIT;
 	int rc = 0;
 
-	path_in(&path, s->o.data, "tokenizer.json");
-	if (access(path.data, F_OK) == 0)
+	if (is_in(&path, s->o.data, "tokenizer.json"))
 		rc = lm_token_open(&s->token, path.data, c->vocab);
 	else if (lm_source_tokenizer(s->source))
 		rc = lm_token_open(&s->token, lm_source_tokenizer(s->source), c->vocab);
+	else if (s->o.resume && s->o.out && is_in(&path, s->o.out, SESSION_CHECKPOINT) &&
+		is_in(&path, s->o.out, "tokenizer.json"))
+		rc = lm_token_open(&s->token, path.data, c->vocab);
 	buf_release(&path);
+	if (rc == 0 && s->o.out)
+		rc = lm_export_place(s->o.out, s->token);
 	return rc;
 }
 

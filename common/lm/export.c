@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/err.h"
 #include "common/io.h"
@@ -360,13 +361,27 @@ static int write_config(const char *dir, const struct job *j)
 	return rc;
 }
 
+int lm_export_place(const char *dir, const struct lm_token *token)
+{
+	struct buf path = BUF_INIT;
+	int rc = 0;
+
+	buf_addf(&path, "%s/tokenizer.json", dir);
+	if (!token && access(path.data, F_OK) == 0)
+		rc = err_set(EX_CANTCREAT,
+			"'%s' is there, and would be taken for the tokenizer of a model that has none",
+			path.data);
+	buf_release(&path);
+	return rc;
+}
+
 int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type type)
 {
 	json_t *metadata;
 	struct job j;
 	int rc;
 
-	if (io_make_dirs(dir, 0777) < 0)
+	if (lm_export_place(dir, e->token) < 0 || io_make_dirs(dir, 0777) < 0)
 		return -1;
 	metadata = json_object();
 	json_set_text(metadata, "format", "pt"); /* transformers wants to know */

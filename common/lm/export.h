@@ -41,7 +41,11 @@ int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type typ
 
 /* Write config.json, model.safetensors (in shards beyond SAFETENSORS_SHARD_BYTES), tokenizer.json and tokenizer_config.json into dir, which is made. type:
  * LM_F32, LM_F16, LM_BF16 or LM_TYPE_KEPT (quantised tensors become f32, which holds them exactly). Weights come first, the
- * config last: what is half written is not taken for a model. */
+ * config last: what is half written is not taken for a model. Returns 0, or -1 with err_set(): 73 as lm_export_place says, and as above. */
 int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type type);
+
+/* May a model with this tokenizer, or NULL, go into dir? lm_export_directory asks; somebody who trains first asks before. Returns 0, or -1
+ * with err_set(EX_CANTCREAT): it has none, and another's tokenizer.json is there, perhaps the only copy. */
+int lm_export_place(const char *dir, const struct lm_token *token);
 
 #endif
