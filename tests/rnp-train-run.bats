@@ -301,3 +301,34 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	run -65 train --out "$BATS_TEST_TMPDIR/r" --steps 1 --length 1000000
 	run -64 train --out "$BATS_TEST_TMPDIR/r" --steps 1 --micro-batch 3
 }
+
+@test "eval and run: tokens of another tokenizer with as many tokens are refused" {
+	cd "$BATS_TEST_TMPDIR"
+	tr a-z A-Z <"$DIR/text" >TEXT
+	rnp-train tokenize --vocab 300 --out other TEXT >/dev/null
+	rnp-train init --preset nano --tokenizer "$DIR/tok" --out m
+	refused 65 "other: the tokens are not those of the tokenizer of 'm/tokenizer.json'" rnp-train eval --model m --data other
+	refused 65 "other: the tokens are not" rnp-train eval --model "$DIR/model" --tokenizer "$DIR/tok" --data other
+	refused 65 "other: the tokens are not" rnp-train run --model m --data other --out r --steps 1
+	refused 65 "other: the tokens are not" train --valid other --eval-every 1 --out r --steps 1
+	mkdir alone
+	cp other/*.tokens alone
+	refused 65 "alone: the tokens are not" rnp-train run --model m --data alone --out r --steps 1
+	cp "$DIR/tok/tokenizer.json" alone
+	refused 65 "alone: the tokens are not" train --data alone --out r --steps 1
+	[ ! -e r ]
+	# the same in another form, and with rows that only fill the table, is the same
+	rnp-train init --preset nano --vocab 320 --out large
+	for model in m large; do
+		rnp-train export --model $model --tokenizer "$DIR/tok" --gguf $model.gguf
+		rnp-train eval --model $model.gguf --data "$DIR/valid" --tokens 50 --length 32 | jq -e .bits_per_byte
+	done
+	# and shards that do not say are taken
+	python3 - "$DIR/valid/00000.tokens" 00000.tokens <<-'END'
+		import sys
+		b = bytearray(open(sys.argv[1], "rb").read())
+		b[32:64] = bytes(32)
+		open(sys.argv[2], "wb").write(b)
+	END
+	rnp-train eval --model m --data 00000.tokens --tokens 50 --length 32 | jq -e .bits_per_byte
+}

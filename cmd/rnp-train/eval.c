@@ -83,11 +83,19 @@ static bool is_shards(const char *path)
 		(n > m && strcmp(path + n - m, LM_SHARD_SUFFIX) == 0);
 }
 
-static int read_shards(struct evaluation *e)
+/* path: of the tokenizer */
+static int read_shards(struct evaluation *e, const char *path)
 {
-	/* all of it is read anyway */
+	unsigned char print[32];
+
 	if (lm_shards_open(&e->shards, data) < 0)
 		return -1;
+	if (e->token) {
+		lm_token_fingerprint(e->token, print);
+		if (lm_shards_suit(&e->shards, data, print, path) < 0)
+			return -1;
+	}
+	/* all of it is read anyway */
 	if (lm_shards_check(&e->shards, NULL, NULL) < 0)
 		return err_add("%s", data);
 	e->count = e->shards.count;
@@ -134,7 +142,7 @@ static int open_all(struct evaluation *e)
 		path = lm_source_tokenizer(e->source);
 	if (path && lm_token_open(&e->token, path, vocab) < 0)
 		return -1;
-	if ((is_shards(data) ? read_shards(e) : read_text(e)) < 0)
+	if ((is_shards(data) ? read_shards(e, path) : read_text(e)) < 0)
 		return -1;
 	if (most_tokens && e->count > (uint64_t)most_tokens + 1)
 		e->count = (uint64_t)most_tokens + 1;

@@ -182,21 +182,47 @@ static bool is_in(struct buf *path, const char *dir, const char *name)
 	return access(path->data, F_OK) == 0;
 }
 
+/* Both sets of tokens are of this tokenizer, as far as they say. */
+static int check_tokens(const struct session *s, const struct lm_token *t,
+	const char *path)
+{
+	unsigned char print[32];
+
+	lm_token_fingerprint(t, print);
+	if (lm_shards_suit(&s->data, s->o.data, print, path) < 0)
+		return -1;
+	return s->o.valid ? lm_shards_suit(&s->valid, s->o.valid, print, path) : 0;
+}
+
 /* The tokenizer of the data goes with the model that it teaches; else the model's own, where it has one; else what the run that goes on
  * had when it began. */
 static int open_token(struct session *s)
 {
 	const struct lm_config *c = lm_source_config(s->source);
+	const char *own = lm_source_tokenizer(s->source), *chosen = NULL;
+	struct lm_token *learnt = NULL;
 	struct buf path = BUF_INIT;
 	int rc = 0;
 
 	if (is_in(&path, s->o.data, "tokenizer.json"))
-		rc = lm_token_open(&s->token, path.data, c->vocab);
-	else if (lm_source_tokenizer(s->source))
-		rc = lm_token_open(&s->token, lm_source_tokenizer(s->source), c->vocab);
+		chosen = path.data;
+	else if (own)
+		chosen = own;
 	else if (s->o.resume && s->o.out && is_in(&path, s->o.out, SESSION_CHECKPOINT) &&
 		is_in(&path, s->o.out, "tokenizer.json"))
-		rc = lm_token_open(&s->token, path.data, c->vocab);
+		chosen = path.data;
+	if (chosen)
+		rc = lm_token_open(&s->token, chosen, c->vocab);
+	if (rc == 0 && chosen)
+		rc = check_tokens(s, s->token, chosen);
+	/* one that we cannot read says nothing */
+	if (rc == 0 && own && chosen != own) {
+		if (lm_token_open(&learnt, own, c->vocab) == 0)
+			rc = check_tokens(s, learnt, own);
+		else
+			err_clear();
+	}
+	lm_token_close(learnt);
 	buf_release(&path);
 	if (rc == 0 && s->o.out)
 		rc = lm_export_place(s->o.out, s->token);
@@ -215,13 +241,16 @@ int session_open(struct session *s, const struct session_options *o)
 		return -1;
 	set_train_options(s);
 	if (lm_shards_open(&s->data, o->data) < 0 ||
-		check_vocab(&s->data, o->data, lm_source_config(s->source)) < 0 ||
-		open_token(s) < 0)
+		check_vocab(&s->data, o->data, lm_source_config(s->source)) < 0)
 		return -1;
 	if (o->valid &&
 		(lm_shards_open(&s->valid, o->valid) < 0 ||
 			check_vocab(&s->valid, o->valid, lm_source_config(s->source)) <
+				0 ||
+			lm_shards_suit(&s->valid, o->valid, s->data.tokenizer, o->data) <
 				0))
+		return -1;
+	if (open_token(s) < 0)
 		return -1;
 	if (o->valid && s->valid.count <= (uint64_t)s->o.length)
 		return err_set(EX_DATAERR,

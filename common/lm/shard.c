@@ -166,6 +166,19 @@ int lm_shards_open(struct lm_shards *set, const char *path)
 	return rc;
 }
 
+int lm_shards_suit(const struct lm_shards *set, const char *path,
+	const unsigned char tokenizer[32], const char *name)
+{
+	static const unsigned char unknown[32];
+
+	if (memcmp(set->tokenizer, unknown, sizeof unknown) == 0 ||
+		memcmp(tokenizer, unknown, sizeof unknown) == 0 ||
+		memcmp(set->tokenizer, tokenizer, sizeof set->tokenizer) == 0)
+		return 0;
+	return err_set(EX_DATAERR,
+		"%s: the tokens are not those of the tokenizer of '%s'", path, name);
+}
+
 void lm_shards_close(struct lm_shards *set)
 {
 	for (uint32_t i = 0; i < set->n; i++) {

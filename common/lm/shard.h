@@ -48,6 +48,11 @@ void lm_shards_close(struct lm_shards *set); /* also of zeros */
  * vocabulary. */
 int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t *to);
 
+/* Are the ids of a set those of a tokenizer, by its fingerprint? name: the tokenizer's, for people. Returns 0, also where one of
+ * the two is zeros, not known, or -1 with err_set(EX_DATAERR). */
+int lm_shards_suit(const struct lm_shards *set, const char *path,
+	const unsigned char tokenizer[32], const char *name);
+
 uint64_t lm_shards_bytes(const struct lm_shards *set); /* of all ids */
 
 /* Read every id: digests and range, on the whole team. tick (may be NULL) hears of the bytes done so far, from one thread at a time. What

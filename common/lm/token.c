@@ -1,6 +1,7 @@
 #include "common/lm/token.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -227,36 +228,40 @@ void lm_token_describe(const struct lm_token *t, struct lm_token_about *about)
 	};
 }
 
+/* Tokens that only fill a table of rows, as export_token.c and llama.cpp's converter spell them, say nothing. */
+static uint32_t count_unpadded(const struct lm_token *t)
+{
+	uint32_t n = t->count;
+
+	for (; n; n--) {
+		const struct token_piece *p = &t->pieces[n - 1];
+		char padding[24];
+		int bytes = snprintf(padding, sizeof padding, "[PAD%u]", n - 1);
+
+		if (p->bytes != (uint32_t)bytes ||
+			memcmp(t->pool.data + p->at, padding, p->bytes) != 0)
+			break;
+	}
+	return n;
+}
+
 void lm_token_fingerprint(const struct lm_token *t, unsigned char out[32])
 {
 	crypto_generichash_state state;
-	struct buf head = BUF_INIT;
+	uint32_t n = count_unpadded(t);
+	unsigned char bytes = t->how == TOKEN_BYTES;
 
-	buf_addf(&head, "%d %u %zu %s %d %d %d %lld %lld", t->how, t->count,
-		t->merge_count, t->pre.name, t->ignore_merges, t->prefix,
-		t->prefix_unless_there, (long long)t->bos, (long long)t->eos);
 	crypto_generichash_init(&state, NULL, 0, 32);
-	crypto_generichash_update(&state, (const unsigned char *)head.data, head.len + 1);
-	for (unsigned i = 0; i < t->pre.count; i++)
-		crypto_generichash_update(&state,
-			(const unsigned char *)t->pre.steps[i].pattern,
-			strlen(t->pre.steps[i].pattern) + 1);
-	for (uint32_t id = 0; id < t->count; id++) {
+	crypto_generichash_update(&state, &bytes, 1);
+	for (uint32_t id = 0; id < n; id++) {
 		const struct token_piece *p = &t->pieces[id];
-		unsigned char fixed[9];
 
-		memcpy(fixed, &p->bytes, 4);
-		memcpy(fixed + 4, &p->score, 4);
-		fixed[8] = p->type;
-		crypto_generichash_update(&state, fixed, sizeof fixed);
+		crypto_generichash_update(&state, (const unsigned char *)&p->bytes,
+			sizeof p->bytes);
 		crypto_generichash_update(&state,
 			(const unsigned char *)t->pool.data + p->at, p->bytes);
 	}
-	if (t->merge_count)
-		crypto_generichash_update(&state, (const unsigned char *)t->merges,
-			t->merge_count * sizeof *t->merges);
 	crypto_generichash_final(&state, out, 32);
-	buf_release(&head);
 }
 
 /* --- ids to text ------------------------------------------------------------------------- */

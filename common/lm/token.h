@@ -115,7 +115,8 @@ int lm_token_write_json(const struct lm_token *t, struct buf *out);
 /* A tokenizer_config.json to lie beside it: special tokens and chat template. */
 void lm_token_write_config(const struct lm_token *t, struct buf *out);
 
-/* 32 bytes that two tokenizers share only if they give every text the same ids: what a token shard was made with. */
+/* 32 bytes that two tokenizers share if and only if each id stands for the same text in both, whatever form they came in: what a token
+ * shard was made with. Rows of padding ("[PAD123]") do not count. */
 void lm_token_fingerprint(const struct lm_token *t, unsigned char out[32]);
 
 #endif
