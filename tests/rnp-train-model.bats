@@ -145,6 +145,9 @@ sum_of() {
 	# fewer tokens than the model has rows
 	rnp-train init --preset nano --vocab 520 --out large
 	rnp-train export --model large --tokenizer hf --gguf padded.gguf
+	rnp-train export --model large --tokenizer "$tok" --gguf also.gguf
+	cmp <(rnp-serve inspect padded.gguf | grep tokenizer.ggml.tokens) <(rnp-serve inspect also.gguf | grep tokenizer.ggml.tokens)
+	refused 65 "more than the model's 100 tokens" rnp-train export --model small --tokenizer "$tok" --gguf x.gguf
 	assert_equal "$(rnp-serve inspect padded.gguf | jq 'select(.name == "tokenizer.ggml.tokens") | .count')" 520
 	refused 65 "is no tokenizer" bash -c 'echo x >bad.json; rnp-train export --model large --tokenizer bad.json --gguf x.gguf'
 }

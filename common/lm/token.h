@@ -18,8 +18,8 @@
 struct lm_token; /* a tokenizer; threads may share it */
 struct gguf;
 
-/* path: tokenizer.json, a directory with one, a GGUF file, or a llama2.c tok*.bin (vocab: its number of pieces; 0: all
- * that are there). Beside tokenizer.json, tokenizer_config.json is read for the special tokens and the chat template where it
+/* path: tokenizer.json, a directory with one, a GGUF file, or a llama2.c tok*.bin (vocab: how many pieces it has at most, for a model
+ * with more rows has them as padding; 0: any number). Beside tokenizer.json, tokenizer_config.json is read for the special tokens and the chat template where it
  * is there. Returns 0 and *out to be closed, or -1 with err_set(): 66, 65 malformed, 69 PCRE2 is not there, 65 with the name
  * of a pre-tokenizer that we do not know. */
 int lm_token_open(struct lm_token **out, const char *path, uint32_t vocab);

@@ -62,7 +62,12 @@ int lm_token_read_bin(struct lm_token **out, const void *data, size_t bytes,
 			where);
 		goto fail;
 	}
-	for (at += 4; at < end && (!vocab || t->count < vocab); at += len) {
+	for (at += 4; at < end; at += len) {
+		if (vocab && t->count == vocab) {
+			err_set(EX_DATAERR, "'%s' has more than the model's %u tokens",
+				where, vocab);
+			goto fail;
+		}
 		if (end - at < 8)
 			goto cut;
 		memcpy(&score, at, 4);
@@ -80,10 +85,6 @@ int lm_token_read_bin(struct lm_token **out, const void *data, size_t bytes,
 		if (token_add(t, buf_text(&text), text.len, score,
 			    type_of(t->count, at, (size_t)len), where) < 0)
 			goto fail;
-	}
-	if (vocab && t->count < vocab) {
-		err_set(EX_DATAERR, "'%s' has %u pieces, not %u", where, t->count, vocab);
-		goto fail;
 	}
 	if (token_index(t, where) < 0 || token_finish(t, where) < 0)
 		goto fail;
