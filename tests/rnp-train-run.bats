@@ -133,6 +133,30 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	done
 }
 
+@test "run: a resumed run is refused another model, also one of the same shapes" {
+	cd "$BATS_TEST_TMPDIR"
+	local change
+	train --out r --steps 2 >/dev/null
+	before=$(sha256sum r/*)
+	cp -r "$DIR/model" m
+	for change in 'rope_theta|.rope_theta = 500000' 'rms_norm_eps|.rms_norm_eps = 1e-6' \
+		'rope_type|.rope_scaling = {rope_type: "linear", factor: 2}' \
+		'num_attention_heads|.num_attention_heads *= 2 | .num_key_value_heads *= 2 | .head_dim /= 2'; do
+		jq "${change#*|}" "$DIR/model/config.json" >m/config.json
+		refused 65 "a checkpoint of another model: its ${change%%|*} is" rnp-train run --model m --data "$DIR/tok" --out r --steps 3 --resume
+	done
+	[ "$(sha256sum r/*)" = "$before" ]
+	# the rows of q and k lie otherwise in a GGUF file
+	rnp-train export -q --model "$DIR/model" --gguf m.gguf
+	refused 65 "rope_interleaved is 0, not 1" rnp-train run --model m.gguf --data "$DIR/tok" --out r --steps 3 --resume
+	rnp-train run --model r --data "$DIR/tok" --out r --steps 3 --resume | jq -se '.[-1].steps == 3'
+	# one of before these numbers were kept is taken
+	checkpoint r 'for k in [k for k in meta if k.startswith("model.")]: del meta[k]'
+	train --out r --steps 4 --resume | jq -se '.[-1].steps == 4'
+	checkpoint r 'meta["model.rope_theta"] = "x"'
+	refused 65 "model.rope_theta" rnp-train run --model r --data "$DIR/tok" --out r --steps 5 --resume
+}
+
 @test "run: a checkpoint that is there is not overwritten without a word" {
 	train --out "$BATS_TEST_TMPDIR/r" --steps 1 >/dev/null
 	run -73 train --out "$BATS_TEST_TMPDIR/r" --steps 1

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/canon.h"
 #include "common/err.h"
 #include "common/io.h"
 #include "common/json.h"
@@ -54,11 +55,77 @@ static void set_number(json_t *o, const char *key, uint64_t value)
 	json_set_text(o, key, text);
 }
 
-static json_t *numbers(const struct lm_progress *at)
+/* What decides a model's results and is not seen in the shapes of its tensors. */
+#define MODEL_PREFIX "model."
+static const char *const model_names[] = { "num_attention_heads", "num_key_value_heads",
+	"head_dim", "sliding_window", "rms_norm_eps", "rope_theta", "rope_type",
+	"rope_interleaved", "rope_factor", "rope_original_context",
+	"rope_low_freq_factor", "rope_high_freq_factor" };
+#define MODEL_NUMBERS (sizeof model_names / sizeof *model_names)
+
+static void model_numbers(double out[MODEL_NUMBERS], const struct lm_config *c)
+{
+	const struct lm_rope *r = &c->rope;
+	bool llama3 = r->kind == LM_ROPE_LLAMA3;
+	const double all[MODEL_NUMBERS] = { c->heads, c->kv_heads, c->head_dim, c->window,
+		c->rms_eps, r->base, r->kind, r->interleaved,
+		r->kind == LM_ROPE_PLAIN ? 1 : r->factor,
+		llama3 || r->kind == LM_ROPE_NTK ? r->original_context : 0,
+		llama3 ? r->low_freq_factor : 0, llama3 ? r->high_freq_factor : 0 };
+
+	memcpy(out, all, sizeof all);
+}
+
+static void set_model(json_t *o, const struct lm_config *c)
+{
+	struct buf key = BUF_INIT, text = BUF_INIT;
+	double numbers[MODEL_NUMBERS];
+
+	model_numbers(numbers, c);
+	for (size_t i = 0; i < MODEL_NUMBERS; i++) {
+		buf_reset(&key);
+		buf_reset(&text);
+		buf_addf(&key, MODEL_PREFIX "%s", model_names[i]);
+		canon_number(&text, numbers[i]);
+		json_set_text(o, key.data, text.data);
+	}
+	buf_release(&key);
+	buf_release(&text);
+}
+
+/* A checkpoint of before these were kept says nothing. Other forms of a model have a number as f32. */
+static int check_model(const json_t *o, const struct lm_config *c, const char *path)
+{
+	struct buf key = BUF_INIT;
+	double numbers[MODEL_NUMBERS], was;
+	int rc = 0;
+
+	model_numbers(numbers, c);
+	for (size_t i = 0; rc == 0 && i < MODEL_NUMBERS; i++) {
+		const char *text;
+
+		buf_reset(&key);
+		buf_addf(&key, MODEL_PREFIX "%s", model_names[i]);
+		text = json_string_value(json_object_get(o, key.data));
+		if (!text)
+			continue;
+		if (num_f64(text, key.data, &was) < 0)
+			rc = err_add("%s", path);
+		else if ((float)was != (float)numbers[i])
+			rc = err_set(EX_DATAERR,
+				"%s: a checkpoint of another model: its %s is %.9g, not %.9g",
+				path, model_names[i], was, numbers[i]);
+	}
+	buf_release(&key);
+	return rc;
+}
+
+static json_t *numbers(const struct lm_progress *at, const struct lm_config *c)
 {
 	char hex[2 * sizeof at->data + 1];
 	json_t *o = json_object();
 
+	set_model(o, c);
 	json_set_text(o, "format", FORMAT);
 	set_number(o, "steps", at->steps);
 	set_number(o, "sequences", at->sequences);
@@ -135,7 +202,7 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 	const struct lm_config *c = lm_train_config(t);
 	uint64_t n = STATES * (uint64_t)lm_layout_count(c);
 	struct lm_tensor *tensors = xcalloc(n, sizeof *tensors);
-	json_t *metadata = numbers(at);
+	json_t *metadata = numbers(at, c);
 	int rc;
 
 	for (uint64_t i = 0; i < n; i++)
@@ -202,6 +269,8 @@ int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress 
 			"%s: %" PRIu64 " tensors instead of %" PRIu64
 			": a checkpoint of another model",
 			path, safetensors_count(s), n);
+	if (rc == 0)
+		rc = check_model(safetensors_metadata(s), lm_train_config(t), path);
 	for (uint64_t i = 0; rc == 0 && i < n; i++)
 		rc = load_tensor(s, path, t, i);
 	if (rc == 0)

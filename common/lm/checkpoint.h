@@ -2,7 +2,8 @@
  * Uses train.h, safetensors, json.
  *
  * A safetensors file: the parameters under Hugging Face's names, AdamW's m and v under "adamw.m." and "adamw.v." before these names,
- * all f32, and the numbers of struct lm_progress as texts in the metadata. It appears whole or not at all. */
+ * all f32, and the numbers of struct lm_progress as texts in the metadata, with what of the
+ * model's config the shapes of the tensors do not show. It appears whole or not at all. */
 #ifndef RNP_COMMON_LM_CHECKPOINT_H
 #define RNP_COMMON_LM_CHECKPOINT_H
 
