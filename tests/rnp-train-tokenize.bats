@@ -183,9 +183,11 @@ vectors() {
 	cmp a b
 	(($(stat -c %s a) >= 1000000))
 	grep -q 'the' a
-	# a place that is not there ends nothing
+	# a place that is not there ends nothing, nor does a file that is damaged
 	mkdir bin
-	printf '#!/bin/sh\n%s "$@"\nexit 1\n' "$(command -v find)" >bin/find
+	printf 'x' | gzip -n | head -c 10 >README.gz
+	printf '\377%.0s' {1..100} >>README.gz
+	printf '#!/bin/sh\n%s "$@"\nprintf "%%s\\0" "%s"\nexit 1\n' "$(command -v find)" "$PWD/README.gz" >bin/find
 	chmod +x bin/find
 	PATH=$PWD/bin:$PATH "$ROOT/scripts/corpus" c 1000000
 	cmp a c
