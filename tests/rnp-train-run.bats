@@ -171,6 +171,8 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	echo '{"steps": 3, "batch": 2, "lr": 0.001, "warmup": 0, "lr-min": 1, "recompute": true}' >"$BATS_TEST_TMPDIR/c.json"
 	train --config "$BATS_TEST_TMPDIR/c.json" --out "$BATS_TEST_TMPDIR/r" >"$BATS_TEST_TMPDIR/log"
 	jq -se '.[-1].steps == 3 and .[-1].tokens == 3 * 4 * 32 and .[0].learning_rate == 0.001' "$BATS_TEST_TMPDIR/log"
+	echo '{"config": "other.json", "steps": 1}' >"$BATS_TEST_TMPDIR/c.json"
+	refused 64 "'config': a file names no other" train --config "$BATS_TEST_TMPDIR/c.json" --out "$BATS_TEST_TMPDIR/r2"
 	echo '{"stepz": 3}' >"$BATS_TEST_TMPDIR/c.json"
 	run -64 train --config "$BATS_TEST_TMPDIR/c.json" --out "$BATS_TEST_TMPDIR/r2"
 	[[ "$output" == *"stepz"* ]]

@@ -25,6 +25,9 @@ static int apply(const struct command *c, const char *name, const json_t *v)
 {
 	char number[32];
 
+	/* nobody would read it */
+	if (strcmp(name, "config") == 0)
+		return err_set(EX_USAGE, "'config': a file names no other");
 	if (json_is_false(v))
 		return check_flag(c, name);
 	if (json_is_true(v))
