@@ -177,6 +177,33 @@ vectors() {
 	refused 65 "unknown pre-tokenizer 'gpt-9'" rnp-train tokenize --ids --tokenizer unknown.gguf
 }
 
+# llama.cpp's ids are compared in token-parity.bats
+@test "tokenize: some tokens of a GGUF file are known by their names, whatever it says of them" {
+	text
+	rnp-train tokenize --vocab 1000 --out t text >/dev/null
+	rnp-train init --preset nano --tokenizer t --out m
+	rnp-train export --model m --gguf m.gguf
+	mkdir kinds
+	python3 "$ROOT/tests/token_kinds.py" m.gguf kinds
+	# has FILE TEXT [--special]: is one of the file's further tokens, which are from 1000 on, in the text?
+	has() {
+		echo "$2" | rnp-train tokenize --ids --tokenizer "kinds/$1.gguf" "${@:3}" | jq -e 'any(. >= 1000)' >/dev/null
+	}
+	for kind in user normal; do
+		! has fill-0-$kind 'x<|fim_prefix|>x' || fail "found without --special"
+		has fill-0-$kind 'x<|fim_prefix|>x' --special
+		! has ends-$kind 'x<|calls|>x' || fail "found without --special"
+		has ends-$kind 'x<|calls|>x' --special
+		has always-$kind 'x<|channel|>x'
+		has harmony-$kind 'x<|end|>x'
+		! has end-$kind 'x<|end|>x' || fail "found without --special"
+		! has tool-$kind 'x</s>x' --special || fail "found though HTML"
+		has no-tool-$kind 'x</s>x' --special
+	done
+	has keys 'x<|fim_prefix|>x'
+	! has wrong-keys 'x<|fim_prefix|>x' || fail "found without --special"
+}
+
 @test "corpus: the same text twice, in plain English" {
 	"$ROOT/scripts/corpus" a 1000000 || skip "this machine has no text"
 	"$ROOT/scripts/corpus" b 1000000

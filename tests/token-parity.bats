@@ -56,6 +56,16 @@ same() {
 	(($(wc -l <report) > 85))
 }
 
+@test "token parity: llama.cpp gives the same ids where a token's name says more than its file" {
+	need_llama_cpp
+	rnp-train tokenize --vocab 1500 --out t /usr/share/common-licenses/GPL-3 >/dev/null
+	rnp-train init --preset nano --tokenizer t --out m
+	rnp-train export --model m --gguf m.gguf
+	mkdir kinds
+	python3 "$ROOT/tests/token_kinds.py" --compare m.gguf kinds
+	(($(ls kinds | wc -l) > 35))
+}
+
 @test "token parity: llama.cpp gives the same ids with the vocabularies of GPT-2, Llama 3 and Llama 2" {
 	local gguf
 	need_llama_cpp

@@ -54,9 +54,6 @@ static int read_tokens(struct lm_token *t, const struct gguf *g)
 
 		if (type < LM_TOKEN_NORMAL || type > LM_TOKEN_BYTE)
 			type = LM_TOKEN_UNUSED;
-		/* what ends an answer is never made by a text that looks like it */
-		if (token_ends_by_name(text, bytes))
-			type = LM_TOKEN_CONTROL;
 		if (token_add(t, text, bytes,
 			    scores ? (float)gguf_item_f64(scores, i) : 0,
 			    (enum lm_token_type)type, where) < 0)
@@ -121,6 +118,109 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 	if (t->how == TOKEN_SCORES)
 		t->prefix = prefix ? TOKEN_PREFIX_EACH : TOKEN_PREFIX_NEVER;
 	return text ? token_set_template(t, text, bytes, gguf_where(g)) : 0;
+}
+
+/* --- what a token is by its name, whatever the file says ---------------------------------------- */
+
+#define BAR "\xef\xbd\x9c" /* U+FF5C */
+
+/* What stands about a gap that a model of code is to fill: the key that says which token it is, its older name, and the names that
+ * are looked for where no key does. */
+static const struct fill {
+	const char *key, *older;
+	const char *names[9]; /* NULL at the end */
+} fills[] = {
+	{ KEY "fim_pre_token_id", KEY "prefix_token_id",
+		{ "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>",
+			"<" BAR "fim" TOKEN_BLANK "begin" BAR ">", "<PRE>",
+			TOKEN_BLANK "<PRE>", "<|code_prefix|>", "<|prefix|>" } },
+	{ KEY "fim_suf_token_id", KEY "suffix_token_id",
+		{ "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",
+			"<" BAR "fim" TOKEN_BLANK "hole" BAR ">", "<SUF>",
+			TOKEN_BLANK "<SUF>", "<|code_suffix|>", "<|suffix|>" } },
+	{ KEY "fim_mid_token_id", KEY "middle_token_id",
+		{ "<|fim_middle|>", "<fim-middle>", "<fim_middle>",
+			"<" BAR "fim" TOKEN_BLANK "end" BAR ">", "<MID>",
+			TOKEN_BLANK "<MID>", "<|code_middle|>", "<|middle|>" } },
+	{ KEY "fim_pad_token_id", NULL,
+		{ "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]" } },
+	{ KEY "fim_rep_token_id", NULL,
+		{ "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>",
+			"<reponame>" } },
+	{ KEY "fim_sep_token_id", NULL, { "<|file_sep|>" } },
+};
+
+/* The first token that has one of the names, or TOKEN_NONE. llama.cpp takes the first in the order of a hash table. */
+static uint32_t find_fill(const struct lm_token *t, const char *const *names)
+{
+	uint32_t first = TOKEN_NONE;
+
+	for (; *names; names++) {
+		uint32_t id = token_find(t, *names, strlen(*names));
+
+		if (id < t->count && id < first)
+			first = id;
+	}
+	return first;
+}
+
+static int set_fills(struct lm_token *t, const struct gguf *g)
+{
+	for (size_t i = 0; i < sizeof fills / sizeof *fills; i++) {
+		const struct fill *f = &fills[i];
+		int64_t told = -1, older = -1;
+		uint32_t id;
+
+		if (read_id(g, f->key, &told) < 0 ||
+			(f->older && read_id(g, f->older, &older) < 0))
+			return -1;
+		if ((told >= 0 && told < t->count) || (older >= 0 && older < t->count))
+			continue;
+		id = find_fill(t, f->names);
+		if (id != TOKEN_NONE)
+			t->pieces[id].type = LM_TOKEN_CONTROL;
+	}
+	return 0;
+}
+
+static void set_type(struct lm_token *t, const char *name, enum lm_token_type type)
+{
+	uint32_t id = token_find(t, name, strlen(name));
+
+	if (id < t->count)
+		t->pieces[id].type = (uint8_t)type;
+}
+
+static bool has(const struct lm_token *t, const char *name)
+{
+	return token_find(t, name, strlen(name)) < t->count;
+}
+
+/* llama.cpp knows the kinds of some tokens by their names alone, since converters were wrong about them; what is found in a text with and
+ * without --special, depends on it. */
+static int set_kinds(struct lm_token *t, const struct gguf *g)
+{
+	bool call = has(t, "<|call|>") || has(t, "<|calls|>");
+
+	if (set_fills(t, g) < 0)
+		return -1;
+	/* what ends an answer is never made by a text that looks like it */
+	for (uint32_t id = 0; id < t->count; id++)
+		if (token_ends_by_name(t->pool.data + t->pieces[id].at,
+			    t->pieces[id].bytes))
+			t->pieces[id].type = LM_TOKEN_CONTROL;
+	/* gpt-oss shows these */
+	set_type(t, "<|channel|>", LM_TOKEN_USER_DEFINED);
+	set_type(t, "<|message|>", LM_TOKEN_USER_DEFINED);
+	set_type(t, "<|start|>", LM_TOKEN_USER_DEFINED);
+	set_type(t, "<|constrain|>", LM_TOKEN_USER_DEFINED);
+	/* with these beside it, it ends a part of an answer: gpt-oss, Solar Open */
+	if (call && (has(t, "<|return|>") || has(t, "<|flush|>")))
+		set_type(t, "<|end|>", LM_TOKEN_USER_DEFINED);
+	/* in Gemma 4 it is HTML */
+	if (has(t, "<|tool_response>"))
+		set_type(t, "</s>", LM_TOKEN_NORMAL);
+	return 0;
 }
 
 /* Tokens that swallow the blanks beside them, as llama.cpp knows by the names of models. */
@@ -203,7 +303,7 @@ int lm_token_read_gguf(struct lm_token **out, const struct gguf *g)
 	if (rc == 0 &&
 		(read_tokens(t, g) < 0 ||
 			(t->how != TOKEN_SCORES && read_merges(t, g) < 0) ||
-			read_special(t, g) < 0))
+			read_special(t, g) < 0 || set_kinds(t, g) < 0))
 		rc = -1;
 	if (rc == 0) {
 		set_strips(t, name, pre);

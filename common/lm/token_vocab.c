@@ -357,9 +357,10 @@ static int table_make(struct lm_token *t, bool strict, const char *where)
 bool token_ends_by_name(const char *text, size_t bytes)
 {
 	static const char *const names[] = { "<|eot_id|>", "<|im_end|>", "<|end|>",
-		"<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", "</s>",
-		"<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
-		"<end_of_utterance>", "<eos>", "<turn|>",
+		"<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
+		"<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]",
+		"[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>",
+		"<|tool_response>", "[e~[",
 		"<\xef\xbd\x9c"
 		"end" TOKEN_BLANK "of" TOKEN_BLANK "sentence\xef\xbd\x9c>" };
 
