@@ -2,6 +2,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "common/lm/token_pcre.h"
 
+#include <ctype.h>
 #include <pcre2.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -76,46 +77,220 @@ static int library(void)
 
 /* --- patterns ---------------------------------------------------------------------------- */
 
+/* \s and \w as Oniguruma's tables have them (make_unicode_property_data.py); PCRE2's \w lacks most marks and connectors. */
 #define SPACE_CLASS "\\t-\\r\\x{85}\\p{Z}"
+#define WORD_CLASS  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define IN_WORD     "(?=[" WORD_CLASS "])"
+#define NOT_WORD    "(?![" WORD_CLASS "])"
+#define BEHIND_WORD "(?<=[" WORD_CLASS "])"
+#define NOT_BEHIND  "(?<![" WORD_CLASS "])"
 
-/* Oniguruma's dialect in PCRE2's: \s by its definition here, \uHHHH; what means something else there is refused. */
+/* A pattern on its way from Oniguruma's dialect, in Ruby's syntax as Hugging Face uses it, to PCRE2's. */
+struct dialect {
+	struct buf *out;
+	const char *from, *where;
+	size_t n, i;
+	unsigned depth; /* of classes: 0 outside */
+};
+
+static char at(const struct dialect *d, size_t ahead)
+{
+	return d->i + ahead < d->n ? d->from[d->i + ahead] : '\0';
+}
+
+static int refuse(const struct dialect *d, size_t bytes)
+{
+	return err_set(EX_DATAERR, "%s: a pattern has '%.*s', which is not supported",
+		d->where, (int)(bytes < d->n - d->i ? bytes : d->n - d->i),
+		d->from + d->i);
+}
+
+/* Replace the next bytes. Returns 0. */
+static int put(struct dialect *d, const char *text, size_t bytes)
+{
+	buf_adds(d->out, text);
+	d->i += bytes;
+	return 0;
+}
+
+static int copy(struct dialect *d, size_t bytes)
+{
+	buf_add(d->out, d->from + d->i, bytes);
+	d->i += bytes;
+	return 0;
+}
+
+/* \p{Han} is a script there, and all that has it among its extensions in PCRE2. */
+static int property(struct dialect *d)
+{
+	static const char *const same[] = { "Any", "Alphabetic", "Uppercase", "Lowercase",
+		"White_Space" };
+	const char *name = d->from + d->i + 3, *end;
+	bool negated = at(d, 1) == 'P';
+	size_t len;
+
+	end = at(d, 2) == '{' ? memchr(name, '}', d->n - d->i - 3) : NULL;
+	if (!end)
+		return refuse(d, 3);
+	if (name < end && *name == '^') {
+		negated = !negated;
+		name++;
+	}
+	len = (size_t)(end - name);
+	for (size_t k = 0; k < len; k++)
+		if (!isalnum((unsigned char)name[k]) && name[k] != '_')
+			return refuse(d, (size_t)(end - (d->from + d->i)) + 1);
+	buf_addf(d->out, negated ? "\\P{" : "\\p{");
+	if (len > 2) {
+		bool script = true;
+
+		for (size_t k = 0; k < sizeof same / sizeof *same; k++)
+			if (strlen(same[k]) == len && memcmp(same[k], name, len) == 0)
+				script = false;
+		buf_adds(d->out, script ? "sc:" : "");
+	}
+	buf_add(d->out, name, len);
+	buf_addc(d->out, '}');
+	d->i = (size_t)(end - d->from) + 1;
+	return 0;
+}
+
+static int escape(struct dialect *d)
+{
+	char c = at(d, 1);
+	bool in = d->depth > 0;
+
+	switch (c) {
+	case 's':
+		return put(d, in ? SPACE_CLASS : "[" SPACE_CLASS "]", 2);
+	case 'w':
+		return put(d, in ? WORD_CLASS : "[" WORD_CLASS "]", 2);
+	case 'S':
+		return in ? refuse(d, 2) : put(d, "[^" SPACE_CLASS "]", 2);
+	case 'W':
+		return in ? refuse(d, 2) : put(d, "[^" WORD_CLASS "]", 2);
+	case 'b':
+		return put(d,
+			in ? "\\x08" :
+			     "(?:" BEHIND_WORD NOT_WORD "|" NOT_BEHIND IN_WORD ")",
+			2);
+	case 'B':
+		return in ?
+			refuse(d, 2) :
+			put(d, "(?:" BEHIND_WORD IN_WORD "|" NOT_BEHIND NOT_WORD ")", 2);
+	case 'v': /* a class of blanks in PCRE2 */
+		return put(d, "\\x0b", 2);
+	case 'p':
+	case 'P':
+		return property(d);
+	case 'u':
+		if (d->n - d->i < 6)
+			return refuse(d, 6);
+		buf_addf(d->out, "\\x{%.4s}", d->from + d->i + 2);
+		d->i += 6;
+		return 0;
+	case 'x': /* its braces are no interval */
+		return copy(d, at(d, 2) == '{' ? 3 : 2);
+	case '\0':
+		return refuse(d, 1);
+	}
+	if (isalnum((unsigned char)c) && !strchr(in ? "dDtnrfae" : "dDtnrfaeAzZGKR", c))
+		return refuse(d, 2);
+	return copy(d, 2);
+}
+
+/* "(" and, where it is more than a group, what says so. Others of Oniguruma's and PCRE2's options share letters and not meanings; one that
+ * stands alone holds beyond a "|" there. */
+static int group(struct dialect *d)
+{
+	static const char *const known[] = { "(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!",
+		"(?i:", "(?-i:" };
+
+	if (at(d, 1) == '*')
+		return refuse(d, 2);
+	if (at(d, 1) != '?')
+		return copy(d, 1);
+	for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+		size_t len = strlen(known[k]);
+
+		if (d->n - d->i >= len && memcmp(d->from + d->i, known[k], len) == 0)
+			return copy(d, len);
+	}
+	return d->i == 0 && d->n >= 4 && memcmp(d->from, "(?i)", 4) == 0 ? copy(d, 4) :
+									   refuse(d, 3);
+}
+
+/* {2,5}: no possessive form there, {2}? is (?:...{2})?, and {,5} begins at 0. */
+static int interval(struct dialect *d)
+{
+	size_t k = 1;
+	bool comma = false;
+
+	while (isdigit((unsigned char)at(d, k)) || at(d, k) == ',')
+		comma |= at(d, k++) == ',';
+	if (at(d, k) == '}' && k > 1 &&
+		(at(d, 1) == ',' || at(d, k + 1) == '+' ||
+			(!comma && at(d, k + 1) == '?')))
+		return refuse(d, k + 2);
+	return copy(d, 1);
+}
+
+/* A class within a class is its characters too, but a negated or an empty one and [:alpha:]. */
+static int open_class(struct dialect *d)
+{
+	size_t k = 1 + (at(d, 1) == '^');
+
+	if (at(d, k) == ']')
+		return refuse(d, k + 1);
+	if (!d->depth++)
+		return copy(d, k);
+	if (k > 1 || at(d, 1) == ':' || at(d, 1) == '-' || d->from[d->i - 1] == '-')
+		return refuse(d, 2);
+	d->i++;
+	return 0;
+}
+
+static int close_class(struct dialect *d)
+{
+	if (!--d->depth)
+		return copy(d, 1);
+	/* where it ends would be a range */
+	if (at(d, 1) == '-' || d->from[d->i - 1] == '-')
+		return refuse(d, 2);
+	d->i++;
+	return 0;
+}
+
+/* What means something else there, and is not said in other words here, is refused. */
 static int translate(struct buf *out, const char *from, size_t n, const char *where)
 {
-	bool in_class = false;
+	struct dialect d = { .out = out, .from = from, .where = where, .n = n };
+	int rc = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		char c = from[i], next = i + 1 < n ? from[i + 1] : '\0';
-
-		if (c == '\\' && next == 's') {
-			buf_adds(out, in_class ? SPACE_CLASS : "[" SPACE_CLASS "]");
-			i++;
-		} else if (c == '\\' && next == 'S' && !in_class) {
-			buf_adds(out, "[^" SPACE_CLASS "]");
-			i++;
-		} else if (c == '\\' && next == 'u' && i + 5 < n) {
-			buf_addf(out, "\\x{%.4s}", from + i + 2);
-			i += 5;
-		} else if (c == '\\' && (next == 'S' || next == 'h' || next == 'H')) {
-			return err_set(EX_DATAERR,
-				"%s: a pattern has '\\%c', which is not supported", where,
-				next);
-		} else if (c == '\\' && next) {
-			buf_addc(out, c);
-			buf_addc(out, next);
-			i++;
-		} else if (in_class && c == '&' && next == '&') {
-			return err_set(EX_DATAERR,
-				"%s: a pattern intersects classes with '&&', which is not supported",
-				where);
-		} else {
-			if (c == '[' && !in_class)
-				in_class = true;
-			else if (c == ']' && in_class)
-				in_class = false;
-			buf_addc(out, c);
+	while (rc == 0 && d.i < n)
+		switch (from[d.i]) {
+		case '\\':
+			rc = escape(&d);
+			break;
+		case '[':
+			rc = open_class(&d);
+			break;
+		case ']':
+			rc = d.depth ? close_class(&d) : copy(&d, 1);
+			break;
+		case '&':
+			rc = d.depth && at(&d, 1) == '&' ? refuse(&d, 2) : copy(&d, 1);
+			break;
+		case '(':
+			rc = d.depth ? copy(&d, 1) : group(&d);
+			break;
+		case '{':
+			rc = d.depth ? copy(&d, 1) : interval(&d);
+			break;
+		default:
+			rc = copy(&d, 1);
 		}
-	}
-	return 0;
+	return rc;
 }
 
 void *pcre_compile(const char *pattern, size_t bytes, const char *where)

@@ -301,6 +301,87 @@ static int show(void *ctx, const char *s, size_t n)
 	return 0;
 }
 
+/* Oniguruma's patterns, by hand from its manual: what is said in PCRE2's words, and what is refused for it would mean something else. */
+static void check_dialect(void)
+{
+	static const struct {
+		const char *pattern, *text, *cut;
+	} cases[] = {
+		/* a mark, a connector and a letter in a circle are of words, a fraction is not */
+		{ "\\w+",
+			"e\xcc\x81_\xe2\x80\xbf"
+			"\xe2\x93\x90-\xc2\xbd",
+			"e\xcc\x81_\xe2\x80\xbf"
+			"\xe2\x93\x90|-\xc2\xbd" },
+		{ "[\\w-]+", "a-b c", "a-b| |c" },
+		{ "\\W+", "ab, c", "ab|, |c" },
+		{ "\\d{1,3}(?=(?:\\d{3})*\\b)", "1234567\xcc\x81 1234",
+			"1234567\xcc\x81 |1|234" },
+		{ "a\\B", "ab a", "a|b a" },
+		{ " ?[^(\\s|[.,!?])]+", "one, two.", "one|,| two|." },
+		{ "[a[b[c]]d]+", "xabcdx", "x|abcd|x" },
+		{ "[\\]\\[]+", "a[]b", "a|[]|b" },
+		{ "\\v", "a\nb\vc", "a\nb|\v|c" },
+		{ "[\\b]", "a\bb", "a|\b|b" },
+		/* U+3001 has Han among its scripts' extensions */
+		{ "\\p{Han}+", "\xe4\xb8\xad\xe3\x80\x81x",
+			"\xe4\xb8\xad|\xe3\x80\x81x" },
+		{ "\\p{^Han}+", "\xe4\xb8\xad\xe3\x80\x81x",
+			"\xe4\xb8\xad|\xe3\x80\x81x" },
+		{ "(?i)a|b", "xAB", "x|A|B" },
+		{ "\\x{41}+", "xAAB", "x|AA|B" },
+		{ "x{2}+|\\u0041", "", NULL },
+		{ "a{,2}", "", NULL },
+		{ "a{2}?", "", NULL },
+		{ "(?m:.)", "", NULL },
+		{ "a(?i)b|c", "", NULL },
+		{ "(*UTF)a", "", NULL },
+		{ "(?<n>a)", "", NULL },
+		{ "[a[^b]]", "", NULL },
+		{ "[a-[b]]", "", NULL },
+		{ "[a[-b]]", "", NULL },
+		{ "[[a]-b]", "", NULL },
+		{ "[[b-]c]", "", NULL },
+		{ "[[:alpha:]]", "", NULL },
+		{ "[]a]", "", NULL },
+		{ "[^]a]", "", NULL },
+		{ "[a&&b]", "", NULL },
+		{ "[\\W]", "", NULL },
+		{ "\\h", "", NULL },
+		{ "\\N", "", NULL },
+		{ "\\X", "", NULL },
+		{ "\\Qa\\E", "", NULL },
+		{ "(a)\\1", "", NULL },
+		{ "\\pL", "", NULL },
+		{ "\\p{L", "", NULL },
+		{ "\\p{Letter}", "", NULL },
+		{ "a\\", "", NULL },
+		{ "\\u00", "", NULL },
+	};
+	struct pre_run run;
+
+	CHECK(pre_run_init(&run) == 0);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *pattern = cases[i].pattern;
+		struct pieces pieces = { BUF_INIT };
+		struct pre p = { 0 };
+
+		if (cases[i].cut) {
+			CHECK(pre_add(&p, pattern, strlen(pattern), PRE_ISOLATED, "t") ==
+				0);
+			CHECK(pre_split(&p, &run, cases[i].text, strlen(cases[i].text),
+				      show, &pieces) == 0);
+			CHECK_TEXT(cases[i].cut, buf_text(&pieces.shown));
+		} else {
+			CHECK_FAILS(EX_DATAERR,
+				pre_add(&p, pattern, strlen(pattern), PRE_ISOLATED, "t"));
+		}
+		buf_release(&pieces.shown);
+		pre_release(&p);
+	}
+	pre_run_release(&run);
+}
+
 /* How some of them cut, by hand from their patterns. */
 static void check_cuts(void)
 {
@@ -630,6 +711,7 @@ int main(void)
 	check_bin();
 	check_refused();
 	check_slow_pattern();
+	check_dialect();
 	check_every_name();
 	check_cuts();
 	check_by_hand("gpt-2", 0);
