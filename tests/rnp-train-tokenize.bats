@@ -204,6 +204,28 @@ vectors() {
 	! has wrong-keys 'x<|fim_prefix|>x' || fail "found without --special"
 }
 
+@test "tokenize: a text begins with BOS under Gemma 4's name, whatever the file says" {
+	text
+	rnp-train tokenize --vocab 300 --out t text >/dev/null
+	rnp-train init --preset nano --tokenizer t --out m
+	rnp-train export --model m --gguf m.gguf
+	for pre in gemma4 granite-embed-multi-311m sarvam-moe; do
+		python3 - "$ROOT/tests" $pre <<-'END'
+			import sys
+			sys.path.insert(0, sys.argv[1])
+			import gguf_patch as g
+			values, rest = g.read("m.gguf")
+			for v in (g.text("tokenizer.ggml.pre", sys.argv[2]), g.u32("tokenizer.ggml.bos_token_id", 0),
+			        ["tokenizer.ggml.add_bos_token", 7, b"\0"]):
+			    g.put(values, v)
+			g.write("p.gguf", values, rest)
+		END
+		rnp-train export --model p.gguf --out $pre
+	done
+	assert_equal "$(jq .add_bos_token gemma4/tokenizer_config.json granite*/tokenizer_config.json sarvam-moe/tokenizer_config.json | xargs)" \
+		"true true false"
+}
+
 @test "corpus: the same text twice, in plain English" {
 	"$ROOT/scripts/corpus" a 1000000 || skip "this machine has no text"
 	"$ROOT/scripts/corpus" b 1000000

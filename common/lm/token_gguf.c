@@ -115,6 +115,10 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 		gguf_get_bool(g, KEY "add_space_prefix", &prefix) < 0 ||
 		gguf_get_text(g, "tokenizer.chat_template", &text, &bytes) < 0)
 		return -1;
+	/* llama.cpp puts it there whatever the file says: Gemma 4's first files were wrong */
+	if (strcmp(t->pre.name, "gemma4") == 0 ||
+		strcmp(t->pre.name, "granite-embed-multi-311m") == 0)
+		t->adds_bos = true;
 	if (t->how == TOKEN_SCORES)
 		t->prefix = prefix ? TOKEN_PREFIX_EACH : TOKEN_PREFIX_NEVER;
 	return text ? token_set_template(t, text, bytes, gguf_where(g)) : 0;
