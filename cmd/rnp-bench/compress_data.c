@@ -9,7 +9,7 @@
 #include "kernels/library.h"
 
 const char *const compress_kinds[COMPRESS_KINDS] = { "gauss", "laplace", "gradient",
-	"adverse" };
+	"trained", "adverse" };
 
 /* Two at a time (Box and Muller 1958); `kept` holds the other. */
 struct bell {
@@ -62,14 +62,17 @@ static float any_bits(struct rng *r)
 	return f;
 }
 
-void compress_data(float *out, uint64_t n, enum compress_kind kind)
+int compress_data(float *out, uint64_t n, enum compress_kind kind)
 {
 	struct bell b = { .has = false };
 
-	rng_seed(&b.rng, 20260, (uint64_t)kind);
+	if (kind == COMPRESS_TRAINED)
+		return compress_trained(out, n);
+	/* adverse had this number before trained came */
+	rng_seed(&b.rng, 20260, kind == COMPRESS_ADVERSE ? 3 : (uint64_t)kind);
 	if (kind == COMPRESS_GRADIENT) {
 		gradient(out, n, &b);
-		return;
+		return 0;
 	}
 	for (uint64_t i = 0; i < n; i++) {
 		double u;
@@ -84,6 +87,7 @@ void compress_data(float *out, uint64_t n, enum compress_kind kind)
 			out[i] = any_bits(&b.rng);
 		}
 	}
+	return 0;
 }
 
 uint64_t compress_data_file(float *out, uint64_t n, const char *path)

@@ -1,4 +1,4 @@
-/* compress_data.h - what compressors are measured on, and the compressors of others beside ours. Uses rng, io. */
+/* compress_data.h - what compressors are measured on, and the compressors of others beside ours. Uses rng, lm/train. */
 #ifndef RNP_BENCH_COMPRESS_DATA_H
 #define RNP_BENCH_COMPRESS_DATA_H
 
@@ -10,17 +10,23 @@ enum compress_kind {
 	COMPRESS_GAUSS,
 	COMPRESS_LAPLACE,
 	COMPRESS_GRADIENT,
+	COMPRESS_TRAINED,
 	COMPRESS_ADVERSE,
 	COMPRESS_KINDS
 };
 
-extern const char *const
-	compress_kinds[COMPRESS_KINDS]; /* "gauss", "laplace", "gradient", "adverse" */
+extern const char *const compress_kinds
+	[COMPRESS_KINDS]; /* "gauss", "laplace", "gradient", "trained", "adverse" */
 
 /* n floats, the same every time. gauss: of deviation 0.001; laplace: of the same; gradient: layers of 32 Ki to 512 Ki elements
  * whose scales are 10^-6 to 10^-2, in each rows of 256 with a scale of their own (log-normal, 0.8) times a bell, every
- * eighth row zeros, as embeddings of tokens that did not occur; adverse: any finite bits. */
-void compress_data(float *out, uint64_t n, enum compress_kind kind);
+ * eighth row zeros, as embeddings of tokens that did not occur; trained: see compress_trained; adverse: any finite bits.
+ * Returns 0, or -1 with err_set, of trained only. */
+int compress_data(float *out, uint64_t n, enum compress_kind kind);
+
+/* Gradients of the preset nano on the CPU, one step's after the other, from the 9th on, of a made-up language with Zipf's
+ * frequencies. The same for one kind of CPU and count of threads. Returns 0, or -1 with err_set. */
+int compress_trained(float *out, uint64_t n);
 
 /* The first n floats of a file of raw f32; returns how many there were, 0: none. */
 uint64_t compress_data_file(float *out, uint64_t n, const char *path);

@@ -266,7 +266,7 @@ int main(int argc, char **argv)
 	if (dev_open(&dev, "cpu") < 0)
 		return 69;
 	for (int k = 0; k < COMPRESS_ADVERSE && !only_rates; k++) {
-		compress_data(x, ELEMENTS, (enum compress_kind)k);
+		must(compress_data(x, ELEMENTS, (enum compress_kind)k));
 		curve(compress_kinds[k], x, ELEMENTS);
 		peers(compress_kinds[k], x, ELEMENTS);
 	}
@@ -281,7 +281,7 @@ int main(int argc, char **argv)
 	}
 	if (!only_curves) {
 		for (uint64_t at = 0; at < 4 * ELEMENTS; at += ELEMENTS)
-			compress_data(x + at, ELEMENTS, COMPRESS_GAUSS);
+			must(compress_data(x + at, ELEMENTS, COMPRESS_GAUSS));
 		rates("gauss", x, 4 * ELEMENTS);
 	}
 	dev_close(&dev);
