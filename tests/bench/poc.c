@@ -7,6 +7,8 @@
  *             take half of the machine does not
  *   cheats    attempts of each kind at n = 512
  *   honest    honest answers while all cores are busy: none may be refused
+ *   class     the same for what the registry asks of a CPU of this kind, by its claims: several numbers of passes
+ *             over the memory, within the deadline of the class
  *
  * 40 of each, so that `make bench` ends within the hour; the spec's figures are those of
  * RNP_POC_EACH=10000 (3,000 honest); one of each cheat takes half a second of a core. RNP_POC_SECONDS
@@ -29,6 +31,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/io.h"
+#include "kernels/cpu.h"
 #include "kernels/hashlanes.h"
 #include "tests/poc/cheats.h"
 #include "tests/poc/miser.h"
@@ -471,6 +474,82 @@ static bool deadline(void)
 	return honest <= allowed && cheating > allowed;
 }
 
+/* What a registry asks of one thread of a CPU of this kind, which all threads may answer here, when its memory makes
+ * the fill take so many passes. */
+static bool plan_passes(struct bed *b, struct poc_challenge *c, int64_t passes)
+{
+	enum cpu_level level;
+	const char *isa = cpu_level_chosen(&level) < 0 ? "" :
+		level == CPU_AVX512                    ? "avx512_vnni" :
+		level == CPU_AVX2                      ? "avx2" :
+							 "";
+	double memory = (double)((int64_t)16 << 30);
+
+	rng_seed(&b->rng, (uint64_t)passes, 0);
+	ask(b, c, ALL, &b->node, 1);
+	do {
+		json_t *claims = json_pack("{s:{s:i,s:[s]},s:I}", "cpu", "threads", 1,
+			"isa", isa, "memory_bytes", (json_int_t)memory);
+
+		poc_plan_node(c, claims);
+		json_decref(claims);
+		memory *= 0.97;
+	} while (c->devices[0].passes < passes && memory > 1 << 20);
+	json_decref(poc_challenge_write(c));
+	return c->devices[0].passes == passes;
+}
+
+/* As many other threads as there are cores burn: POC_SLACK is for that. */
+static bool honest_by_class(void)
+{
+	static const int64_t passes[] = { 4, 5, 7, 8 };
+	pthread_t busy[64];
+	int cores = 1;
+	bool good = true;
+	struct bed b;
+
+#ifdef _OPENMP
+	cores = omp_get_num_procs() < 64 ? omp_get_num_procs() : 64;
+#endif
+	bed_init(&b, &small);
+	atomic_store(&stop, false);
+	for (int i = 0; i < cores; i++)
+		pthread_create(&busy[i], NULL, burn, NULL);
+	for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+		int64_t from_ns = clock_mono_ns(), took_ms;
+		struct poc_challenge c;
+		char params[200];
+		json_t *answer;
+
+		if (!plan_passes(&b, &c, passes[i])) {
+			fprintf(stderr, "poc: no claim is asked for %d passes\n",
+				(int)passes[i]);
+			good = false;
+			continue;
+		}
+		answer = answer_of(&b, &c, NULL);
+		took_ms = (clock_mono_ns() - from_ns) / 1000000;
+		snprintf(params, sizeof params,
+			"\"passes\":%d,\"bytes\":%lld,\"deadline_s\":%.1f",
+			(int)passes[i],
+			(long long)poc_step_leaves(&c.devices[0]) * MEMFILL_SLICES *
+				MEMFILL_BYTES,
+			(double)c.deadline_ms / 1e3);
+		record("honest by class", "s", (double)took_ms / 1e3, params);
+		if (!passes_at(&c, answer, took_ms)) {
+			fprintf(stderr,
+				"poc: by class, %d passes: refused after %lld ms\n",
+				(int)passes[i], (long long)took_ms);
+			good = false;
+		}
+	}
+	atomic_store(&stop, true);
+	for (int i = 0; i < cores; i++)
+		pthread_join(busy[i], NULL);
+	bed_release(&b);
+	return good;
+}
+
 static bool asked_for(int argc, char **argv, const char *name)
 {
 	for (int i = 1; i < argc; i++)
@@ -497,5 +576,7 @@ int main(int argc, char **argv)
 		good = all_cheats() && good;
 	if (asked_for(argc, argv, "honest"))
 		good = honest_under_load() && good;
+	if (asked_for(argc, argv, "class"))
+		good = honest_by_class() && good;
 	return !good;
 }
