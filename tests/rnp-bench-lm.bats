@@ -41,6 +41,8 @@ setup() {
 	assert_equal "$(jq -c 'select(.test == "step_nano").params | [.parameters, .flop_per_token == 6 * (.parameters - 11 * 128) + 12 * 5 * 128 * .length / 2]' <<<"$output")" "[1070464,true]"
 	agrees
 	fits_schema
+	# a sample a segment, of the roofs too, which were measured beside each model
+	jq -es 'all(.samples == 5) and (map(select(.test == "read"))[0].repetitions >= 10)' <<<"$output"
 	grep -q '>[^<]*step_nano' p.svg
 	grep -q '>[^<]*roofline' p.svg
 	grep -q '^rnp_bench_tokens_per_second{suite="train",test="step_nano"' m.prom

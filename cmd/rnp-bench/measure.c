@@ -169,6 +169,32 @@ static void add_watched(struct watched *all, const struct watched *w)
 	memcpy(all->unknown, w->unknown, sizeof all->unknown);
 }
 
+static void add_batch(struct measurement *m, double median, int64_t repetitions,
+	const struct watched *seen)
+{
+	m->batches = xgrow(m->batches, &m->cap, m->n + 1, sizeof *m->batches);
+	m->batches[m->n++] = median;
+	m->repetitions += repetitions;
+	add_watched(&m->watched, seen);
+}
+
+void measurement_move(struct measurement *m, struct measurement *part)
+{
+	struct stats stats;
+
+	if (part->n) {
+		stats_of(part->batches, part->n, &stats);
+		add_batch(m, stats.median, part->repetitions, &part->watched);
+	}
+	if (part->n_mhz) {
+		m->mhz = xgrow(m->mhz, &m->cap_mhz, m->n_mhz + part->n_mhz,
+			sizeof *m->mhz);
+		memcpy(m->mhz + m->n_mhz, part->mhz, part->n_mhz * sizeof *m->mhz);
+		m->n_mhz += part->n_mhz;
+	}
+	measurement_release(part);
+}
+
 int measure_batch(struct measurement *m, const struct test *t, const struct watch *watch,
 	const struct settings *s)
 {
@@ -187,10 +213,7 @@ int measure_batch(struct measurement *m, const struct test *t, const struct watc
 	err_restore(&error);
 	if (rc == 0) {
 		stats_of(samples.at, samples.n, &stats);
-		m->batches = xgrow(m->batches, &m->cap, m->n + 1, sizeof *m->batches);
-		m->batches[m->n++] = stats.median;
-		m->repetitions += (int64_t)samples.n;
-		add_watched(&m->watched, &seen);
+		add_batch(m, stats.median, (int64_t)samples.n, &seen);
 	}
 	free(samples.at);
 	return rc;

@@ -38,6 +38,9 @@ int measure_batches(const struct settings *s);
 int measure_batch(struct measurement *m, const struct test *t, const struct watch *watch,
 	const struct settings *s);
 
+/* What part has seen goes over to m, its batches as one: their median. */
+void measurement_move(struct measurement *m, struct measurement *part);
+
 /* What at least one batch says. */
 void measure_result(const struct measurement *m, struct measured *out);
 

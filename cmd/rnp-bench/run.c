@@ -22,7 +22,8 @@
 
 #define TIME_MS       3000
 #define TIME_QUICK_MS 1000
-#define QUICK_ALL_MS  18000 /* for all tests together: --quick is done within a minute */
+#define QUICK_ALL_MS \
+	10000 /* for all tests together: with what prepares them and the courses it is a minute at most */
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
 	&suite_link, &suite_compress, &suite_train, &suite_serve, &suite_net, &suite_comm,
@@ -59,10 +60,10 @@ static int find_owner(struct owner *o)
 	return 0;
 }
 
-/* One test in this run. */
+/* One test in this run, or a whole suite with a course of its own. */
 struct entry {
 	const struct suite *suite;
-	const struct test *test;
+	const struct test *test; /* NULL: the course */
 	struct measurement measurement;
 	char device[256];
 	json_t *params;
@@ -71,7 +72,7 @@ struct entry {
 
 struct entries {
 	struct entry *at;
-	size_t n;
+	size_t n, ntests; /* the tests come first */
 };
 
 static void add_owner(json_t *record, const struct owner *owner)
@@ -114,45 +115,6 @@ static int give_up(struct entries *all, const struct suite *suite)
 	return EX_OK;
 }
 
-/* Where the records of suites with a course of their own go. */
-struct course {
-	const struct owner *owner;
-	json_t *records; /* what is drawn */
-};
-
-static int emit(void *ctx, json_t *record)
-{
-	const struct course *course = ctx;
-	int rc;
-
-	add_owner(record, course->owner);
-	rc = out_record(record);
-	json_array_append(course->records, record);
-	json_decref(record);
-	return rc;
-}
-
-/* Suites with a course of their own, after the others. Returns the first exit code that is not 0. */
-static int run_courses(struct entries *all, const struct settings *s,
-	const struct owner *owner, json_t *records)
-{
-	int code = EX_OK;
-
-	for (int i = 0; suites[i]; i++) {
-		struct course course = { owner, records };
-		int rc;
-
-		if (!suites[i]->run ||
-			(options.suite && strcmp(options.suite, suites[i]->name) != 0))
-			continue;
-		rc = suites[i]->run(s, emit, &course);
-		if (rc < 0)
-			rc = give_up(all, suites[i]);
-		code = code ? code : rc;
-	}
-	return code;
-}
-
 static void leave_out(struct entry *e)
 {
 	prog_warn("%s %s: left out: %s", e->suite->name, e->test->name, err_get()->text);
@@ -191,47 +153,94 @@ static bool is_enough(const struct entry *e, const struct settings *s)
 		e->measurement.n == (size_t)measure_batches(s);
 }
 
-/* A batch of each test that is not yet done. Returns the first exit code that is not 0. */
-static int run_pass(struct entries *all, const struct settings *s, struct progress *bar,
-	int64_t *bar_ms)
+/* How many segments of a course come with this pass, so that they are spread over all of them. */
+static int segments_due(int pass, int passes)
+{
+	return (pass + 1) * SUITE_SEGMENTS / passes - pass * SUITE_SEGMENTS / passes;
+}
+
+static int run_segments(struct entry *e, const struct settings *s, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (e->suite->course->segment(s) < 0)
+			return -1;
+	return 0;
+}
+
+/* The passes over all tests, and what they are told. */
+struct passes {
+	const struct settings *tests, *courses; /* these differ in time */
+	int n, at;
+	struct progress bar;
+	int64_t bar_ms;
+};
+
+/* One batch, or the segments that are due. Returns 0 or -1. */
+static int run_entry(struct entry *e, struct passes *p)
+{
+	int due = segments_due(p->at, p->n), rc;
+
+	if (!e->test && due) {
+		progress_end(&p->bar); /* it says itself what it leaves out */
+		p->bar_ms += due * p->courses->time_ms;
+		return e->done ? 0 : run_segments(e, p->courses, due);
+	}
+	if (!e->test)
+		return 0;
+	p->bar_ms += p->tests->time_ms / p->n;
+	if (e->done)
+		return 0;
+	rc = run_batch(e, p->tests);
+	if (rc == 0 && !e->done)
+		e->done = is_enough(e, p->tests);
+	return rc;
+}
+
+/* Of each test that is not yet done and of each course. Returns the first exit code that is not 0. */
+static int run_pass(struct entries *all, struct passes *p)
 {
 	int code = EX_OK;
 
 	for (size_t i = 0; i < all->n; i++) {
-		struct entry *e = &all->at[i];
-		int rc = 0;
+		int rc = run_entry(&all->at[i], p);
 
-		if (!e->done) {
-			rc = run_batch(e, s);
-			if (rc == 0 && !e->done)
-				e->done = is_enough(e, s);
-		}
 		if (rc < 0) {
-			progress_end(bar);
-			rc = give_up(all, e->suite);
+			progress_end(&p->bar);
+			rc = give_up(all, all->at[i].suite);
 			code = code ? code : rc;
 		}
-		*bar_ms += s->time_ms / measure_batches(s);
-		progress_update(bar, *bar_ms);
+		progress_update(&p->bar, p->bar_ms);
 	}
 	return code;
 }
 
+static void add_entry(struct entries *all, size_t *cap, const struct suite *suite,
+	const struct test *test)
+{
+	all->at = xgrow(all->at, cap, all->n + 1, sizeof *all->at);
+	all->at[all->n++] = (struct entry){ .suite = suite,
+		.test = test,
+		.measurement = MEASUREMENT_INIT };
+}
+
+static bool is_wanted(const struct suite *suite)
+{
+	return !options.suite || strcmp(options.suite, suite->name) == 0;
+}
+
+/* In the order of their records: single tests, then courses. */
 static void add_entries(struct entries *all)
 {
 	size_t cap = 0;
 
 	for (int i = 0; suites[i]; i++)
-		for (const struct test *t = suites[i]->tests; t->name; t++) {
-			if (suites[i]->run ||
-				(options.suite &&
-					strcmp(options.suite, suites[i]->name) != 0))
-				continue;
-			all->at = xgrow(all->at, &cap, all->n + 1, sizeof *all->at);
-			all->at[all->n++] = (struct entry){ .suite = suites[i],
-				.test = t,
-				.measurement = MEASUREMENT_INIT };
-		}
+		for (const struct test *t = suites[i]->tests; t->name; t++)
+			if (!suites[i]->course && is_wanted(suites[i]))
+				add_entry(all, &cap, suites[i], t);
+	all->ntests = all->n;
+	for (int i = 0; suites[i]; i++)
+		if (suites[i]->course && is_wanted(suites[i]))
+			add_entry(all, &cap, suites[i], NULL);
 }
 
 static void release_entries(struct entries *all)
@@ -239,6 +248,8 @@ static void release_entries(struct entries *all)
 	for (size_t i = 0; i < all->n; i++) {
 		measurement_release(&all->at[i].measurement);
 		json_decref(all->at[i].params);
+		if (!all->at[i].test)
+			all->at[i].suite->course->release();
 	}
 	free(all->at);
 }
@@ -259,25 +270,42 @@ static int check_environment(void)
 	return 0;
 }
 
+/* Where records go. */
+struct output {
+	const struct owner *owner;
+	json_t *records; /* what is drawn */
+};
+
+static int emit(void *ctx, json_t *record)
+{
+	const struct output *to = ctx;
+	int rc;
+
+	add_owner(record, to->owner);
+	rc = out_record(record);
+	json_array_append_new(to->records, record);
+	return rc;
+}
+
 /* Print the records of all entries and add them to records. Returns the exit code. */
 static int give_out(struct entries *all, const struct owner *owner, json_t *records)
 {
-	int code = EX_OK;
+	struct output to = { owner, records };
 
-	for (size_t i = 0; i < all->n && code == EX_OK; i++) {
+	for (size_t i = 0; i < all->n; i++) {
 		const struct entry *e = &all->at[i];
-		json_t *record;
+		int rc = 0;
 
-		if (!e->measurement.n)
-			continue;
-		record = record_make(e->suite->name, e->test, e->device, &e->measurement,
-			json_incref(e->params));
-		add_owner(record, owner);
-		if (out_record(record) < 0)
-			code = err_report();
-		json_array_append_new(records, record);
+		if (!e->test)
+			rc = e->suite->course->tell(emit, &to);
+		else if (e->measurement.n)
+			rc = emit(&to,
+				record_make(e->suite->name, e->test, e->device,
+					&e->measurement, json_incref(e->params)));
+		if (rc < 0)
+			return err_report();
 	}
-	return code;
+	return EX_OK;
 }
 
 /* What is made of all records. Returns the exit code. */
@@ -295,7 +323,7 @@ static int save(const json_t *records)
 /* The time of each test, where nobody has said one: what all of them together may take. */
 static int64_t share_ms(const struct entries *all, const struct settings *s)
 {
-	int64_t n = (int64_t)all->n;
+	int64_t n = (int64_t)all->ntests;
 
 	return s->quick && !options.time_ms && n * s->time_ms > QUICK_ALL_MS ?
 		QUICK_ALL_MS / n :
@@ -306,18 +334,22 @@ static int64_t share_ms(const struct entries *all, const struct settings *s)
 static int run_all(struct entries *all, const struct settings *settings,
 	const struct owner *owner, json_t *records)
 {
-	struct settings own = *settings, *s = &own;
-	struct progress bar;
-	int64_t bar_ms = 0;
-	int code = EX_OK, rc = 0;
+	struct settings own = *settings;
+	struct passes p = { .tests = &own,
+		.courses = settings,
+		.n = measure_batches(settings) };
+	int64_t courses = (int64_t)(all->n - all->ntests);
+	int code = EX_OK, rc;
 
 	own.time_ms = share_ms(all, settings);
-	progress_start(&bar, "benchmark", "ms", s->time_ms * (int64_t)all->n);
-	for (int pass = 0; pass < measure_batches(s); pass++) {
-		rc = run_pass(all, s, &bar, &bar_ms);
+	progress_start(&p.bar, "benchmark", "ms",
+		own.time_ms * (int64_t)all->ntests +
+			settings->time_ms * courses * SUITE_SEGMENTS);
+	for (; p.at < p.n; p.at++) {
+		rc = run_pass(all, &p);
 		code = code ? code : rc;
 	}
-	progress_end(&bar);
+	progress_end(&p.bar);
 	for (int i = 0; suites[i]; i++)
 		if (suites[i]->close)
 			suites[i]->close();
@@ -354,8 +386,6 @@ static int run(int n, char **args)
 			"high,samples");
 	records = json_array();
 	code = run_all(&all, &s, &owner, records);
-	rc = run_courses(&all, &s, &owner, records);
-	code = code ? code : rc;
 	rc = save(records);
 	code = code ? code : rc;
 	json_decref(records);

@@ -57,6 +57,18 @@ struct watch {
 /* Takes the record, adds whose it is, prints it. Returns 0, or -1 with err_set. */
 typedef int (*suite_emit)(void *ctx, json_t *takes_record);
 
+/* Where the work of a suite cannot be cut into batches of single tests: a course that comes in so many segments, spread
+ * over the run as the batches of the tests are. What one segment gives counts as one sample. */
+#define SUITE_SEGMENTS 5
+
+struct suite_course {
+	/* Prepare, measure, and leave the machine to others. Returns 0 or -1 with err_set(): then it was the last one. */
+	int (*segment)(const struct settings *s);
+	/* Emit the records of what there is. Returns 0, or -1 with err_set. */
+	int (*tell)(suite_emit emit, void *ctx);
+	void (*release)(void); /* also where there never was a segment */
+};
+
 struct suite {
 	const char *name;
 	const struct test *tests; /* ends with a row without a name */
@@ -64,8 +76,8 @@ struct suite {
 		void);             /* what is measured; valid until the suite is closed */
 	void (*close)(void);       /* after its last test; may be NULL */
 	const struct watch *watch; /* NULL: the CPU is watched */
-	/* A suite with a course of its own: its tests have names and no steps. NULL: they have. */
-	int (*run)(const struct settings *s, suite_emit emit, void *ctx);
+	const struct suite_course
+		*course; /* its tests have names and no steps; NULL: they have */
 };
 
 extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_link,

@@ -2,8 +2,10 @@
  *
  * All backends are measured in turn, size by size and round after round, so that the noise of a
  * minute is the same for all; mpi has processes of its own (suite_comm_mpi.c), whose waiting burns a
- * core, and is measured after the others. Each round gives a line of its own, from which the
- * interval of latency and bandwidth comes. */
+ * core, and is measured after the others. That is one segment, and the next one comes much later in the run with
+ * new connections and processes: where the system puts them makes more of a difference than a round. So the
+ * median of a segment's rounds is one sample, and a segment has one line through its sizes, of which
+ * latency and bandwidth are told. */
 #include "cmd/rnp-bench/suite_comm.h"
 
 #include <math.h>
@@ -21,9 +23,9 @@
 #include "common/prog.h"
 #include "common/stats.h"
 
-#define ROUNDS_MAX      25
-#define ROUNDS_WANTED   6 /* for an interval of 95% */
-#define BUDGET_TESTS    6 /* times what one test may take */
+#define ROUNDS_MAX      25 /* of a segment */
+#define BUDGET_TESTS    6  /* times what one test may take, over all segments */
+#define BUDGET_QUICK    3
 #define SAMPLE_NS       2000000
 #define SAMPLE_QUICK_NS 500000
 #define REPS_MAX        1000
@@ -36,21 +38,27 @@ static const char *const op_names[COMM_OPS] = { "pingpong", "allreduce" };
 
 /* One operation of one backend at one size. */
 struct point {
-	double ns[ROUNDS_MAX];
-	uint32_t reps; /* 0: too long to be measured */
+	double ns[SUITE_SEGMENTS]; /* a sample each; 0: none */
+	double rounds[ROUNDS_MAX]; /* of this segment */
+	uint32_t reps;             /* 0: too long to be measured */
 };
 
-struct course {
+/* What outlives the connections of a segment. */
+struct side {
+	int segments, ranks;
+	bool local, out; /* out: it is not here */
+	struct point points[COMM_OPS][COMM_SIZES_MAX];
+};
+
+static struct course {
 	const struct settings *settings;
-	suite_emit emit;
-	void *ctx;
 	const char *device;
 	size_t bytes[COMM_SIZES_MAX];
 	double sizes[COMM_SIZES_MAX];
 	int nsizes, rounds;
-	struct point points[COMM_BACKENDS][COMM_OPS][COMM_SIZES_MAX];
+	struct side sides[COMM_BACKENDS];
 	struct figure curves[COMM_OPS][COMM_BACKENDS * COMM_SIZES_MAX];
-};
+} * course;
 
 static double per_op(enum comm_op op, int64_t ns, uint32_t reps)
 {
@@ -58,8 +66,8 @@ static double per_op(enum comm_op op, int64_t ns, uint32_t reps)
 	return (double)ns / reps / (op == COMM_PINGPONG ? 2 : 1);
 }
 
-/* The sum is right, and how many repetitions make a sample. */
-static int warm_up(struct course *c, struct backend *b, int k)
+/* The first time: the sum is right, and how many repetitions make a sample. */
+static int try_out(struct course *c, struct backend *b, struct side *side)
 {
 	int64_t want_ns = c->settings->quick ? SAMPLE_QUICK_NS : SAMPLE_NS;
 	bool too_long[COMM_OPS] = { false };
@@ -77,16 +85,30 @@ static int warm_up(struct course *c, struct backend *b, int k)
 			/* the next size takes up to four times as long */
 			too_long[op] = ns > LONGEST_NS / 4;
 			reps = want_ns / (ns > 0 ? ns : 1) + 1;
-			c->points[k][op][i].reps = (uint32_t)(reps < REPS_MAX ? reps :
+			side->points[op][i].reps = (uint32_t)(reps < REPS_MAX ? reps :
 										REPS_MAX);
 		}
 	}
 	return 0;
 }
 
+/* New connections, whose buffers have not been touched. */
+static int warm_up(struct course *c, struct backend *b, struct side *side)
+{
+	int64_t ns;
+
+	if (!side->segments)
+		return try_out(c, b, side);
+	for (int op = 0; op < COMM_OPS; op++)
+		for (int i = 0; i < c->nsizes && side->points[op][i].reps; i++)
+			if (b->work(b, (enum comm_op)op, c->bytes[i], 1, &ns) < 0)
+				return -1;
+	return 0;
+}
+
 static int measure_point(struct course *c, int k, int op, int i)
 {
-	struct point *p = &c->points[k][op][i];
+	struct point *p = &c->sides[k].points[op][i];
 	int64_t ns;
 
 	if (!comm_backends[k].opened || !p->reps)
@@ -94,7 +116,7 @@ static int measure_point(struct course *c, int k, int op, int i)
 	if (comm_backends[k].work(&comm_backends[k], (enum comm_op)op, c->bytes[i],
 		    p->reps, &ns) < 0)
 		return err_add("%s, %zu bytes", comm_backends[k].name, c->bytes[i]);
-	p->ns[c->rounds] = per_op((enum comm_op)op, ns > 0 ? ns : 1, p->reps);
+	p->rounds[c->rounds] = per_op((enum comm_op)op, ns > 0 ? ns : 1, p->reps);
 	return 0;
 }
 
@@ -109,75 +131,127 @@ static int measure_round(struct course *c)
 	return 0;
 }
 
+/* A sample of each point. */
+static void keep_rounds(struct course *c, struct side *side)
+{
+	for (int op = 0; op < COMM_OPS; op++)
+		for (int i = 0; i < c->nsizes; i++) {
+			struct point *p = &side->points[op][i];
+			struct stats s;
+
+			if (!p->reps)
+				continue;
+			stats_of(p->rounds, (size_t)c->rounds, &s);
+			p->ns[side->segments] = s.median;
+		}
+	side->segments++;
+}
+
+/* What is open, for a segment's time. */
 static int measure_rounds(struct course *c)
 {
-	int64_t budget_ns = c->settings->time_ms * 1000000 * BUDGET_TESTS;
-	int64_t from = clock_mono_ns(), spent = 0;
+	int tests = c->settings->quick ? BUDGET_QUICK : BUDGET_TESTS;
+	int64_t budget_ns = c->settings->time_ms * 1000000 * tests / SUITE_SEGMENTS;
+	int64_t from = clock_mono_ns();
 
-	for (size_t k = 0; k < COMM_BACKENDS; k++)
-		if (comm_backends[k].opened && warm_up(c, &comm_backends[k], (int)k) < 0)
-			return err_add("%s", comm_backends[k].name);
+	c->rounds = 0;
 	do {
 		if (measure_round(c) < 0)
 			return -1;
-		spent = clock_mono_ns() - from;
-	} while (c->rounds < ROUNDS_MAX &&
-		(spent < budget_ns ||
-			(c->rounds < ROUNDS_WANTED && spent < budget_ns / 2 * 3)));
+	} while (c->rounds < ROUNDS_MAX && clock_mono_ns() - from < budget_ns);
+	for (size_t k = 0; k < COMM_BACKENDS; k++)
+		if (comm_backends[k].opened)
+			keep_rounds(c, &c->sides[k]);
 	return 0;
 }
 
 /* --- records ------------------------------------------------------------------------------- */
 
-static int emit(struct course *c, const struct backend *b, const char *test,
-	const char *unit, const struct stats *s, size_t bytes, double worst)
-{
-	json_t *record = bench_record("comm", test, c->device, unit, s);
-	json_t *params = bench_params(record);
+/* Who takes the records. */
+struct teller {
+	const struct course *c;
+	suite_emit emit;
+	void *ctx;
+};
 
-	json_set_text(params, "backend", b->name);
-	if (bytes)
-		json_set_i64(params, "bytes", (int64_t)bytes);
-	json_set_i64(params, "ranks", b->orders.ops ? b->orders.size : 2);
-	json_set_bool(params, "local", b->local);
-	if (worst >= 0)
-		json_set_i64(params, "worst_ppm", llround(worst * 1e6));
-	return c->emit(c->ctx, record);
+static const char *this_machine(void)
+{
+	const char *model = suite_cpu_model();
+
+	return *model ? model : "this machine";
 }
 
-static int emit_points(struct course *c, int k, int op)
+static int emit(const struct teller *to, int k, const char *test, const char *unit,
+	const struct stats *s, size_t bytes, double worst)
 {
-	for (int i = 0; i < c->nsizes; i++) {
-		struct point *p = &c->points[k][op][i];
-		struct stats s;
+	const struct side *side = &to->c->sides[k];
+	/* mpi is on this machine, whatever peer was named */
+	const char *device = k == COMM_MPI ? this_machine() : to->c->device;
+	json_t *record = bench_record("comm", test, device, unit, s);
+	json_t *params = bench_params(record);
 
-		if (!p->reps)
+	json_set_text(params, "backend", comm_backends[k].name);
+	if (bytes)
+		json_set_i64(params, "bytes", (int64_t)bytes);
+	json_set_i64(params, "ranks", side->ranks);
+	json_set_bool(params, "local", side->local);
+	if (worst >= 0)
+		json_set_i64(params, "worst_ppm", llround(worst * 1e6));
+	return to->emit(to->ctx, record);
+}
+
+static int emit_points(const struct teller *to, struct figure *curve, int k, int op)
+{
+	const struct course *c = to->c;
+
+	for (int i = 0; i < c->nsizes; i++) {
+		const struct point *p = &c->sides[k].points[op][i];
+		double ns[SUITE_SEGMENTS];
+		struct stats s;
+		size_t n = 0;
+
+		for (int r = 0; r < c->sides[k].segments; r++)
+			if (p->ns[r] > 0)
+				ns[n++] = p->ns[r];
+		if (!n)
 			continue;
-		stats_of(p->ns, (size_t)c->rounds, &s);
-		c->curves[op][k * c->nsizes + i] = (struct figure){ llround(s.median),
+		stats_of(ns, n, &s);
+		curve[k * c->nsizes + i] = (struct figure){ llround(s.median),
 			(int64_t)s.low, (int64_t)ceil(s.high) };
-		if (emit(c, &comm_backends[k], op_names[op], "ns", &s, c->bytes[i], -1) <
-			0)
+		if (emit(to, k, op_names[op], "ns", &s, c->bytes[i], -1) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-/* A line through each round. */
-static int emit_fit(struct course *c, int k, int op)
+/* The line through a segment's times. False: there is none. */
+static bool fit_segment(const struct course *c, int k, int op, int segment, struct fit *f)
 {
-	double latency[ROUNDS_MAX], bandwidth[ROUNDS_MAX], ns[COMM_SIZES_MAX], worst = 0;
+	double ns[COMM_SIZES_MAX], sizes[COMM_SIZES_MAX];
+	size_t n = 0;
+
+	for (int i = 0; i < c->nsizes; i++) {
+		double t = c->sides[k].points[op][i].ns[segment];
+
+		if (t > 0) {
+			sizes[n] = c->sizes[i];
+			ns[n++] = t;
+		}
+	}
+	return fit_line(sizes, ns, n, f);
+}
+
+static int emit_fit(const struct teller *to, int k, int op)
+{
+	double latency[SUITE_SEGMENTS], bandwidth[SUITE_SEGMENTS], worst = 0;
 	struct stats s;
 	char name[40];
 	size_t n = 0;
 
-	for (int r = 0; r < c->rounds; r++) {
+	for (int r = 0; r < to->c->sides[k].segments; r++) {
 		struct fit f;
-		size_t sizes = 0;
 
-		for (int i = 0; i < c->nsizes && c->points[k][op][i].reps; i++)
-			ns[sizes++] = c->points[k][op][i].ns[r];
-		if (!fit_line(c->sizes, ns, sizes, &f))
+		if (!fit_segment(to->c, k, op, r, &f))
 			continue;
 		latency[n] = f.latency_ns;
 		bandwidth[n] = 1e9 / f.per_byte_ns;
@@ -188,15 +262,16 @@ static int emit_fit(struct course *c, int k, int op)
 		return 0;
 	stats_of(latency, n, &s);
 	snprintf(name, sizeof name, "%s_latency", op_names[op]);
-	if (emit(c, &comm_backends[k], name, "ns", &s, 0, worst) < 0)
+	if (emit(to, k, name, "ns", &s, 0, worst) < 0)
 		return -1;
 	stats_of(bandwidth, n, &s);
 	snprintf(name, sizeof name, "%s_bandwidth", op_names[op]);
-	return emit(c, &comm_backends[k], name, "B/s", &s, 0, worst);
+	return emit(to, k, name, "B/s", &s, 0, worst);
 }
 
-static int emit_crossings(struct course *c, int op)
+static int emit_crossings(const struct teller *to, int op)
 {
+	const struct course *c = to->c;
 	struct crossing crossings[COMM_SIZES_MAX];
 	size_t n = fit_crossings(c->curves[op], COMM_BACKENDS, c->sizes,
 		(size_t)c->nsizes, crossings);
@@ -205,25 +280,48 @@ static int emit_crossings(struct course *c, int op)
 	snprintf(name, sizeof name, "%s_crossover", op_names[op]);
 	for (size_t i = 0; i < n; i++) {
 		const struct crossing *x = &crossings[i];
-		struct stats s = { x->bytes, x->low, x->high, (size_t)c->rounds,
-			STATS_COVERAGE_PPM };
-		json_t *record = bench_record("comm", name, c->device, "B", &s);
-		json_t *params = bench_params(record);
+		struct stats s = { .median = x->bytes, .low = x->low, .high = x->high };
+		json_t *record, *params;
 
+		s.n = (size_t)c->sides[x->winner].segments;
+		stats_rank(s.n, &s.coverage_ppm);
+		record = bench_record("comm", name, c->device, "B", &s);
+		params = bench_params(record);
 		json_set_text(params, "backend", comm_backends[x->winner].name);
 		if (x->loser >= 0)
 			json_set_text(params, "over", comm_backends[x->loser].name);
 		json_set_bool(params, "local", !c->settings->peer);
-		if (c->emit(c->ctx, record) < 0)
+		if (to->emit(to->ctx, record) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-/* A record of the mpi job: passed on, and its points kept for the crossovers. */
+static int tell(suite_emit emit_record, void *ctx)
+{
+	static const int order[COMM_BACKENDS] = { COMM_HTTP, COMM_TCP, COMM_NCCL,
+		COMM_MPI };
+	const struct teller to = { course, emit_record, ctx };
+
+	if (!course)
+		return 0;
+	for (size_t k = 0; k < COMM_BACKENDS; k++)
+		for (int op = 0; op < COMM_OPS; op++)
+			if (emit_points(&to, course->curves[op], order[k], op) < 0 ||
+				emit_fit(&to, order[k], op) < 0)
+				return -1;
+	/* a job measures one backend, and its other ranks nothing */
+	for (int op = 0; op < COMM_OPS && !comm_mpi_started(); op++)
+		if (emit_crossings(&to, op) < 0)
+			return -1;
+	return 0;
+}
+
+/* A record of the mpi job: its median is a sample of this segment. */
 static int take_mpi(void *ctx, json_t *record)
 {
 	struct course *c = ctx;
+	struct side *side = &c->sides[COMM_MPI];
 	const char *test = json_string_value(json_object_get(record, "test"));
 	json_t *params = bench_params(record);
 	int64_t bytes = json_integer_value(json_object_get(params, "bytes"));
@@ -232,18 +330,13 @@ static int take_mpi(void *ctx, json_t *record)
 		for (int i = 0; i < c->nsizes; i++)
 			if (strcmp(test, op_names[op]) == 0 &&
 				bytes == (int64_t)c->bytes[i])
-				c->curves[op][COMM_MPI * c->nsizes + i] = (struct figure){
-					json_integer_value(
-						json_object_get(record, "median")),
-					json_integer_value(
-						json_object_get(record, "low")),
-					json_integer_value(
-						json_object_get(record, "high"))
-				};
-	if (!c->rounds)
-		c->rounds = (int)json_integer_value(json_object_get(record, "samples"));
-	json_set_bool(params, "local", true);
-	return c->emit(c->ctx, record);
+				side->points[op][i].ns[side->segments] =
+					json_number_value(
+						json_object_get(record, "median"));
+	side->ranks = (int)json_integer_value(json_object_get(params, "ranks"));
+	side->local = true;
+	json_decref(record);
+	return 0;
 }
 
 /* --- the course ---------------------------------------------------------------------------- */
@@ -259,6 +352,8 @@ static bool named(const struct settings *s, const char *name)
 /* Asked for by name, or one of those that are tried when none is. */
 static bool wanted(const struct settings *s, int k)
 {
+	if (course->sides[k].out)
+		return false;
 	if (s->backends && s->backends->n)
 		return named(s, comm_backends[k].name);
 	return comm_mpi_started() ? k == COMM_MPI : !(s->peer && k == COMM_MPI);
@@ -280,9 +375,12 @@ static int check_names(const struct settings *s)
 	return 0;
 }
 
-/* What nobody asked for by name and is not here is left out. */
-static int passed_over(const struct settings *s, const char *name)
+/* What nobody asked for by name and is not here is left out, from then on. */
+static int passed_over(const struct settings *s, int k)
 {
+	const char *name = comm_backends[k].name;
+
+	course->sides[k].out = true;
 	if (named(s, name) || err_get()->code != EX_UNAVAILABLE)
 		return -1;
 	prog_detail("comm: %s is left out: %s", name, err_get()->text);
@@ -303,8 +401,10 @@ static int open_backends(struct course *c, struct peer *peer)
 			(k == COMM_MPI && !comm_mpi_started()))
 			continue;
 		b->opened = b->open(b) == 0;
-		if (!b->opened && passed_over(c->settings, b->name) < 0)
+		if (!b->opened && passed_over(c->settings, (int)k) < 0)
 			return -1;
+		c->sides[k].local = b->local;
+		c->sides[k].ranks = b->orders.ops ? b->orders.size : 2;
 	}
 	return 0;
 }
@@ -318,22 +418,21 @@ static void close_backends(void)
 		}
 }
 
-static int measure_backends(struct course *c, struct peer *peer)
+/* n segments while the connections are open. */
+static int measure_backends(struct course *c, struct peer *peer, int n)
 {
 	int rc = open_backends(c, peer);
 	bool any = false;
 
-	for (size_t k = 0; k < COMM_BACKENDS; k++)
-		any = any || comm_backends[k].opened;
-	if (rc == 0 && any)
+	for (size_t k = 0; rc == 0 && k < COMM_BACKENDS; k++) {
+		struct backend *b = &comm_backends[k];
+
+		any = any || b->opened;
+		if (b->opened && warm_up(c, b, &c->sides[k]) < 0)
+			rc = err_add("%s", b->name);
+	}
+	for (int i = 0; rc == 0 && any && i < n; i++)
 		rc = measure_rounds(c);
-	for (size_t k = 0; k < COMM_BACKENDS; k++)
-		for (int op = 0; rc == 0 && comm_backends[k].opened && op < COMM_OPS;
-			op++) {
-			rc = emit_points(c, (int)k, op);
-			if (rc == 0)
-				rc = emit_fit(c, (int)k, op);
-		}
 	close_backends();
 	return rc;
 }
@@ -354,13 +453,14 @@ static int with_peer(struct course *c)
 	if (rc == 0)
 		rc = peer_open(&peer, at);
 	if (rc == 0)
-		rc = measure_backends(c, &peer);
+		rc = measure_backends(c, &peer, 1);
 	peer_close(&peer);
 	peer_child_stop(&child);
 	return rc;
 }
 
-/* We are a rank of an MPI job: the first measures, the others help. */
+/* We are a rank of an MPI job: the first measures, the others help. A job has one beginning and one end: all segments
+ * come in the first one. */
 static int within_mpi(struct course *c)
 {
 	struct peer nobody = { .bytes_max = PEER_BYTES_MAX };
@@ -373,7 +473,7 @@ static int within_mpi(struct course *c)
 	if (!rank)
 		rank = getenv("PMIX_RANK");
 	if (!rank || strcmp(rank, "0") == 0)
-		return measure_backends(c, &nobody);
+		return measure_backends(c, &nobody, SUITE_SEGMENTS);
 	rc = comm_mpi_open(&all);
 	if (rc == 0)
 		rc = peer_follow(&all, &all);
@@ -392,43 +492,47 @@ static void choose_sizes(struct course *c)
 	}
 }
 
-static int run_course(struct course *c)
+static int run_segment(struct course *c)
 {
 	const struct settings *s = c->settings;
 	int rc = 0;
 
-	if (comm_mpi_started() && wanted(s, COMM_MPI))
-		return within_mpi(c);
 	if (wanted(s, COMM_HTTP) || wanted(s, COMM_TCP) || wanted(s, COMM_NCCL))
 		rc = with_peer(c);
 	if (rc == 0 && wanted(s, COMM_MPI)) {
 		rc = suite_comm_mpi(s, take_mpi, c);
-		if (rc < 0)
-			rc = passed_over(s, "mpi");
+		if (rc == 0)
+			c->sides[COMM_MPI].segments++;
+		else
+			rc = passed_over(s, COMM_MPI);
 	}
-	for (int op = 0; rc == 0 && op < COMM_OPS; op++)
-		rc = emit_crossings(c, op);
 	return rc;
 }
 
-static int run(const struct settings *s, suite_emit emit_record, void *ctx)
+static int segment(const struct settings *s)
 {
-	struct course *c = xcalloc(1, sizeof *c);
-	int rc;
+	bool first = !course;
 
-	c->settings = s;
-	c->emit = emit_record;
-	c->ctx = ctx;
-	c->device = s->peer ? s->peer : suite_cpu_model();
-	if (!*c->device)
-		c->device = "this machine";
-	choose_sizes(c);
-	rc = check_names(s);
-	if (rc == 0)
-		rc = run_course(c);
-	free(c);
-	return rc;
+	if (first) {
+		course = xcalloc(1, sizeof *course);
+		course->settings = s;
+		course->device = s->peer ? s->peer : this_machine();
+		choose_sizes(course);
+		if (check_names(s) < 0)
+			return -1;
+	}
+	if (comm_mpi_started() && wanted(s, COMM_MPI))
+		return first ? within_mpi(course) : 0;
+	return run_segment(course);
 }
+
+static void release(void)
+{
+	free(course);
+	course = NULL;
+}
+
+static const struct suite_course functions = { segment, tell, release };
 
 static const struct test tests[] = {
 	{ .name = "pingpong",
@@ -454,4 +558,5 @@ static const struct test tests[] = {
 	{ 0 },
 };
 
-const struct suite suite_comm = { "comm", tests, suite_cpu_model, NULL, NULL, run };
+const struct suite suite_comm = { "comm", tests, suite_cpu_model, NULL, NULL,
+	&functions };

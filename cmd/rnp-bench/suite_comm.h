@@ -31,8 +31,8 @@ struct backend {
 extern struct backend comm_backends[];
 enum { COMM_HTTP, COMM_TCP, COMM_MPI, COMM_NCCL, COMM_BACKENDS };
 
-/* Run the mpi part in a job of two processes on this machine, `mpirun -n 2` of this program, and take
- * its records. Returns 0, or -1: 69 there is no MPI here. */
+/* Run a segment of the mpi part in a job of two processes on this machine, `mpirun -n 2` of this program, and
+ * take its records. Returns 0, or -1: 69 there is no MPI here. */
 int suite_comm_mpi(const struct settings *s, suite_emit take, void *ctx);
 
 #endif

@@ -12,18 +12,18 @@
 #include "common/json.h"
 #include "common/prog.h"
 
-#define N             2048 /* of the matrices, as in the suite cpu */
-#define N_QUICK       768
-#define N_GPU         8192
-#define MEMORY_MIN    (UINT64_C(256) << 20)
-#define MEMORY_QUICK  (UINT64_C(128) << 20)
-#define MEMORY_GPU    (UINT64_C(2) << 30)
-#define SLICE         (UINT64_C(32) << 20) /* that one step reads: a few milliseconds */
-#define WORD          1
-#define QUICK_SHARE   12 /* of --time: there are many models */
-#define BATCHES_QUICK 6  /* the least that has an interval of 95% */
-#define BATCHES_MIN   10
-#define BATCHES_LONG  3 /* of models whose single steps take longer than a batch should */
+#define N            2048 /* of the matrices, as in the suite cpu */
+#define N_QUICK      768
+#define N_GPU        8192
+#define MEMORY_MIN   (UINT64_C(256) << 20)
+#define MEMORY_QUICK (UINT64_C(128) << 20)
+#define MEMORY_GPU   (UINT64_C(2) << 30)
+#define SLICE        (UINT64_C(32) << 20) /* that one step reads: a few milliseconds */
+#define WORD         1
+#define QUICK_SHARE  12 /* of --time: there are many models */
+#define SAMPLES_MIN  6  /* the least that has an interval of 95% */
+#define SAMPLES_LONG \
+	3 /* of models whose opening or single steps take longer than a batch should */
 
 static struct suite_lm *the; /* that is open: tests have no argument */
 static uint64_t wrong;       /* words that came out of memory other than they went in */
@@ -58,44 +58,6 @@ static int open_memory(struct suite_lm *l)
 		l->d.ops->fill(&l->d, l->memory, WORD, l->memory_bytes / 4) < 0)
 		return failed(l);
 	return 0;
-}
-
-int suite_lm_open(struct suite_lm *l, const struct suite *suite, const struct settings *s,
-	suite_emit emit, void *ctx, enum product_type type)
-{
-	const char *name = s->device ? s->device : getenv("RNP_DEVICE");
-	uint64_t n = s->quick ? N_QUICK : N;
-
-	memset(l, 0, sizeof *l);
-	l->settings = *s;
-	l->suite = suite;
-	l->emit = emit;
-	l->ctx = ctx;
-	for (int i = 0; i < SUITE_LM_ROOFS; i++)
-		l->roofs[i] = (struct measurement)MEASUREMENT_INIT;
-	if (s->quick)
-		l->settings.time_ms = (s->time_ms + QUICK_SHARE - 1) / QUICK_SHARE;
-	/* without a name it is the CPU, as in the suites beside these */
-	if (dev_open(&l->d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
-		return failed(l);
-	snprintf(l->device, sizeof l->device, "%s",
-		l->d.model[0] ? l->d.model : suite_cpu_model());
-	the = l;
-	wrong = 0;
-	if (matrices_open(&l->matrices, &l->d, type, is_gpu(l) ? N_GPU : n) < 0)
-		return -1;
-	return open_memory(l);
-}
-
-void suite_lm_close(struct suite_lm *l)
-{
-	matrices_close(&l->matrices);
-	if (l->d.ops)
-		l->d.ops->free(&l->d, l->memory);
-	dev_close(&l->d);
-	for (int i = 0; i < SUITE_LM_ROOFS; i++)
-		measurement_release(&l->roofs[i]);
-	the = NULL;
 }
 
 const struct dev *suite_lm_dev(void)
@@ -153,116 +115,217 @@ int suite_lm_check_memory(void)
 	return 0;
 }
 
-/* --- batches ------------------------------------------------------------------------------- */
+/* --- a segment ----------------------------------------------------------------------------- */
 
-/* All are known well enough, or the time is over. */
-static bool is_enough(const struct suite_lm *l, const struct suite_lm_model *models,
-	size_t n, int64_t ns)
+static void describe_roofs(struct suite_lm *l)
 {
-	size_t batches = models->m.n;
-	/* of the roofs too */
-	int64_t time_ns = l->settings.time_ms * 1000000 * (int64_t)(n + SUITE_LM_ROOFS);
-	struct stats stats;
+	json_t *matrix = json_object(), *memory = json_object();
 
-	if ((batches >= BATCHES_QUICK && (l->settings.quick || ns > 2 * time_ns)) ||
-		(batches >= BATCHES_LONG && ns > 10 * time_ns))
-		return true;
-	if (batches < BATCHES_MIN)
-		return false;
-	if (batches == (size_t)measure_batches(&l->settings))
-		return true;
-	for (size_t i = 0; i < n; i++) {
-		stats_of(models[i].m.batches, models[i].m.n, &stats);
-		if (stats_spread_ppm(&stats) > MEASURE_SPREAD_PPM)
-			return false;
-	}
-	return true;
+	json_set_i64(matrix, "n", (int64_t)l->matrices.product.n);
+	json_set_text(matrix, "type", product_type_names[l->matrices.product.type]);
+	json_set_text(matrix, "kernel",
+		strcmp(l->d.kernel, "ref") == 0 ? "reference" : l->d.kernel);
+	json_set_i64(memory, "array_bytes", (int64_t)l->memory_bytes);
+	json_set_i64(memory, "cache_bytes", hw_cache_read());
+	l->roof_params[SUITE_LM_MATRIX] = matrix;
+	l->roof_params[SUITE_LM_MEMORY] = memory;
+	for (int i = 0; i < SUITE_LM_ROOFS; i++)
+		json_set_i64(l->roof_params[i], "threads", suite_threads());
 }
 
-/* The median of a roof's batches from `from` on. */
-static double rate_since(const struct measurement *m, size_t from)
+/* The first segment: what is the same in all of them. */
+static void prepare(struct suite_lm *l, const struct suite_lm_kind *kind,
+	const struct settings *s)
 {
-	struct stats stats;
-
-	stats_of(m->batches + from, m->n - from, &stats);
-	return stats.median;
+	l->kind = kind;
+	l->settings = *s;
+	l->time_ms = s->time_ms;
+	/* a batch is that share of time_ms which measure.c gives to each of its own */
+	l->settings.time_ms = s->quick ? (s->time_ms + QUICK_SHARE - 1) / QUICK_SHARE :
+					 s->time_ms * measure_batches(s) / SUITE_SEGMENTS;
+	for (int i = 0; i < SUITE_LM_ROOFS; i++)
+		l->roofs[i] = l->stretch[i] = (struct measurement)MEASUREMENT_INIT;
+	for (int i = 0; i < SUITE_LM_MODELS_MAX; i++)
+		for (int k = 0; k < SUITE_LM_TESTS_MAX; k++)
+			l->models[i].tests[k].m = (struct measurement)MEASUREMENT_INIT;
 }
 
-int suite_lm_alternate(struct suite_lm *l, struct suite_lm_model *models, size_t n,
-	struct suite_lm_token *token)
+static int open_device(struct suite_lm *l)
 {
-	size_t from = l->roofs[SUITE_LM_MATRIX].n;
-	int64_t start = clock_mono_ns();
+	const char *name = l->settings.device ? l->settings.device : getenv("RNP_DEVICE");
+	uint64_t n = l->settings.quick ? N_QUICK : N;
 
-	do {
-		for (size_t i = 0; i < SUITE_LM_ROOFS; i++)
-			if (measure_batch(&l->roofs[i], &l->suite->tests[i], NULL,
-				    &l->settings) < 0)
-				return -1;
-		for (size_t i = 0; i < n; i++)
-			if (measure_batch(&models[i].m, models[i].test, NULL,
-				    &l->settings) < 0)
-				return -1;
-	} while (!is_enough(l, models, n, clock_mono_ns() - start));
-	token->matrix_rate = rate_since(&l->roofs[SUITE_LM_MATRIX], from);
-	token->memory_rate = rate_since(&l->roofs[SUITE_LM_MEMORY], from);
+	/* without a name it is the CPU, as in the suites beside these */
+	if (dev_open(&l->d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
+		return failed(l);
+	snprintf(l->device, sizeof l->device, "%s",
+		l->d.model[0] ? l->d.model : suite_cpu_model());
+	snprintf(l->isa, sizeof l->isa, "%s", l->d.isa);
+	the = l;
+	wrong = 0;
+	l->at = 0;
+	if (matrices_open(&l->matrices, &l->d, l->kind->type, is_gpu(l) ? N_GPU : n) < 0)
+		return -1;
+	if (open_memory(l) < 0)
+		return -1;
+	if (!l->roof_params[SUITE_LM_MATRIX])
+		describe_roofs(l);
 	return 0;
+}
+
+static void close_device(struct suite_lm *l)
+{
+	matrices_close(&l->matrices);
+	if (l->d.ops)
+		l->d.ops->free(&l->d, l->memory);
+	l->memory = NULL;
+	dev_close(&l->d);
+	the = NULL;
+}
+
+/* Whether a model has no need of one segment more: it takes too long. */
+static bool is_enough(const struct suite_lm *l, const struct suite_lm_model *m)
+{
+	/* of the roofs too */
+	int64_t time_ns = l->time_ms * 1000000 * (int64_t)(m->ntests + SUITE_LM_ROOFS);
+
+	if (m->left_out || m->n == SUITE_SEGMENTS)
+		return true;
+	if (l->settings.quick)
+		return false;
+	return (m->n >= SAMPLES_MIN && m->spent_ns > 2 * time_ns) ||
+		(m->n >= SAMPLES_LONG && m->spent_ns > 10 * time_ns);
+}
+
+/* A batch of each roof, and of each test of a model that is open. */
+static int measure_batches_of(struct suite_lm *l, struct suite_lm_model *m)
+{
+	for (int i = 0; i < SUITE_LM_ROOFS; i++) {
+		struct measurement *roof = &l->stretch[i];
+
+		if (measure_batch(roof, &l->kind->suite->tests[i], NULL, &l->settings) <
+			0)
+			return -1;
+		m->roofs[i][m->n] = roof->batches[roof->n - 1];
+	}
+	for (size_t i = 0; i < m->ntests; i++)
+		if (measure_batch(&m->tests[i].m, m->tests[i].test, NULL, &l->settings) <
+			0)
+			return -1;
+	m->n++;
+	return 0;
+}
+
+/* Said once; in a later segment it has a sample less. */
+static void leave_out(struct suite_lm *l, struct suite_lm_model *m)
+{
+	m->left_out = m->n == 0;
+	if (m->left_out)
+		prog_warn("%s %s: left out: %s", l->kind->suite->name,
+			strchr(m->tests[0].test->name, '_') + 1, err_get()->text);
+	err_clear();
+}
+
+static int measure_model(struct suite_lm *l, int i)
+{
+	struct suite_lm_model *m = &l->models[i];
+	int64_t from = clock_mono_ns();
+	int rc;
+
+	if (is_enough(l, m))
+		return 0;
+	rc = l->kind->open(l, m, i);
+	if (rc == 0)
+		rc = measure_batches_of(l, m);
+	l->kind->close();
+	m->spent_ns += clock_mono_ns() - from;
+	if (rc > 0) {
+		leave_out(l, m);
+		rc = 0;
+	}
+	return rc;
+}
+
+int suite_lm_segment(struct suite_lm *l, const struct suite_lm_kind *kind,
+	const struct settings *s)
+{
+	int rc;
+
+	if (!l->kind)
+		prepare(l, kind, s);
+	rc = open_device(l);
+	for (int i = 0; rc == 0 && i < kind->count(s); i++)
+		rc = measure_model(l, i);
+	for (int i = 0; i < SUITE_LM_ROOFS; i++)
+		measurement_move(&l->roofs[i], &l->stretch[i]);
+	close_device(l);
+	return rc;
 }
 
 /* --- records ------------------------------------------------------------------------------- */
 
-int suite_lm_emit(struct suite_lm *l, const struct suite_lm_model *model,
-	const struct suite_lm_token *t, json_t *params)
+static double median(const double *values, size_t n)
 {
-	double rate, roof = t->matrix_rate / t->flop;
-	struct measured m;
+	struct stats stats;
 
-	measure_result(&model->m, &m);
-	rate = m.stats.median;
-	if (t->memory_rate / t->bytes < roof)
-		roof = t->memory_rate / t->bytes;
-	json_set_text(params, "kernel", l->d.isa);
+	stats_of(values, n, &stats);
+	return stats.median;
+}
+
+static int emit_test(struct suite_lm *l, const struct suite_lm_model *model,
+	const struct suite_lm_test *t, suite_emit emit, void *ctx)
+{
+	double matrix = median(model->roofs[SUITE_LM_MATRIX], model->n);
+	double memory = median(model->roofs[SUITE_LM_MEMORY], model->n);
+	double rate = median(t->m.batches, t->m.n);
+	json_t *params = t->params;
+
+	json_set_text(params, "kernel", l->isa);
 	json_set_i64(params, "threads", suite_threads());
 	json_set_i64(params, "flop_per_token", llround(t->flop));
 	json_set_i64(params, "bytes_per_token", llround(t->bytes));
 	json_set_i64(params, "token_ns", llround(1e9 / rate));
-	json_set_i64(params, "matrix_flop_per_s", llround(t->matrix_rate));
-	json_set_i64(params, "memory_bytes_per_s", llround(t->memory_rate));
-	json_set_i64(params, "matrix_ppm",
-		llround(1e6 * rate * t->flop / t->matrix_rate));
-	json_set_i64(params, "memory_ppm",
-		llround(1e6 * rate * t->bytes / t->memory_rate));
-	json_set_i64(params, "roof_ppm", llround(1e6 * rate / roof));
-	return l->emit(l->ctx,
-		record_make(l->suite->name, model->test, l->device, &model->m, params));
+	json_set_i64(params, "matrix_flop_per_s", llround(matrix));
+	json_set_i64(params, "memory_bytes_per_s", llround(memory));
+	json_set_i64(params, "matrix_ppm", llround(1e6 * rate * t->flop / matrix));
+	json_set_i64(params, "memory_ppm", llround(1e6 * rate * t->bytes / memory));
+	json_set_i64(params, "roof_ppm",
+		llround(1e6 * rate / fmin(matrix / t->flop, memory / t->bytes)));
+	return emit(ctx,
+		record_make(l->kind->suite->name, t->test, l->device, &t->m,
+			json_incref(params)));
 }
 
-int suite_lm_emit_roofs(struct suite_lm *l)
+int suite_lm_tell(struct suite_lm *l, suite_emit emit, void *ctx)
 {
-	for (int i = 0; i < SUITE_LM_ROOFS; i++) {
-		json_t *params;
-
-		if (!l->roofs[i].n)
-			continue;
-		params = json_object();
-		if (i == SUITE_LM_MATRIX) {
-			json_set_i64(params, "n", (int64_t)l->matrices.product.n);
-			json_set_text(params, "type",
-				product_type_names[l->matrices.product.type]);
-			json_set_text(params, "kernel",
-				strcmp(l->d.kernel, "ref") == 0 ? "reference" :
-								  l->d.kernel);
-		} else {
-			json_set_i64(params, "array_bytes", (int64_t)l->memory_bytes);
-			json_set_i64(params, "cache_bytes", hw_cache_read());
-		}
-		json_set_i64(params, "threads", suite_threads());
-		if (l->emit(l->ctx,
-			    record_make(l->suite->name, &l->suite->tests[i], l->device,
-				    &l->roofs[i], params)) < 0)
+	for (int i = 0; i < SUITE_LM_MODELS_MAX; i++)
+		for (size_t k = 0; l->models[i].n && k < l->models[i].ntests; k++)
+			if (emit_test(l, &l->models[i], &l->models[i].tests[k], emit,
+				    ctx) < 0)
+				return -1;
+	for (int i = 0; i < SUITE_LM_ROOFS; i++)
+		if (l->roofs[i].n &&
+			emit(ctx,
+				record_make(l->kind->suite->name,
+					&l->kind->suite->tests[i], l->device,
+					&l->roofs[i], json_incref(l->roof_params[i]))) <
+				0)
 			return -1;
-	}
 	return 0;
+}
+
+void suite_lm_release(struct suite_lm *l)
+{
+	for (int i = 0; i < SUITE_LM_MODELS_MAX; i++)
+		for (size_t k = 0; k < SUITE_LM_TESTS_MAX; k++) {
+			measurement_release(&l->models[i].tests[k].m);
+			json_decref(l->models[i].tests[k].params);
+		}
+	for (int i = 0; i < SUITE_LM_ROOFS; i++) {
+		measurement_release(&l->roofs[i]);
+		json_decref(l->roof_params[i]);
+	}
+	memset(l, 0, sizeof *l);
 }
 
 /* --- what fits ----------------------------------------------------------------------------- */
@@ -280,10 +343,4 @@ bool suite_lm_fits(struct suite_lm *l, uint64_t need)
 	err_set(EX_UNAVAILABLE, "it needs %" PRIu64 " MiB, %" PRIu64 " MiB are available",
 		need >> 20, room >> 20);
 	return false;
-}
-
-void suite_lm_leave_out(const struct suite_lm *l, const char *what)
-{
-	prog_warn("%s %s: left out: %s", l->suite->name, what, err_get()->text);
-	err_clear();
 }

@@ -1,4 +1,8 @@
-/* suite_lm.h - what the suites train and serve share: a device, what it reaches at most, and tests whose batches alternate with that. */
+/* suite_lm.h - what the suites train and serve share: a device, what it reaches at most, and models that are measured
+ * beside that.
+ *
+ * The course comes in segments (suite.h). In each of them every model is opened anew, a batch of each roof and of each of
+ * its tests is measured, and it is closed: the samples of one test are as far apart as the run is long. */
 #ifndef RNP_BENCH_SUITE_LM_H
 #define RNP_BENCH_SUITE_LM_H
 
@@ -13,61 +17,68 @@ enum { SUITE_LM_MATRIX, SUITE_LM_MEMORY, SUITE_LM_ROOFS };
 /* The presets in the order of lm_preset_names. */
 enum { SUITE_LM_PRESETS = 6, SUITE_LM_QUICK_PRESETS = 2 };
 
-struct suite_lm {
-	struct settings settings; /* with our time */
-	const struct suite *suite;
-	suite_emit emit;
-	void *ctx;
-	struct dev d;
-	char device[256];
-	struct matrices matrices;
-	struct measurement roofs[SUITE_LM_ROOFS];
-	void *memory; /* of the device: what the memory's test reads */
-	uint64_t memory_bytes, at;
-};
+enum { SUITE_LM_TESTS_MAX = 2, SUITE_LM_MODELS_MAX = 24 };
 
-/* What was measured in one series of alternating batches. */
-struct suite_lm_model {
+/* One test of a model; the work of one of its tokens. */
+struct suite_lm_test {
 	const struct test *test;
 	struct measurement m;
+	json_t *params;     /* owned */
+	double flop, bytes; /* bytes that must come from memory */
 };
 
-/* What the work of one token needs, and the rates of the roofs meanwhile. */
-struct suite_lm_token {
-	double flop, bytes;              /* bytes that must come from memory */
-	double matrix_rate, memory_rate; /* FLOP/s, B/s: filled by suite_lm_alternate */
+/* A model, of which one is open at a time. */
+struct suite_lm_model {
+	struct suite_lm_test tests[SUITE_LM_TESTS_MAX];
+	size_t ntests, n; /* n: segments that it was measured in */
+	double roofs[SUITE_LM_ROOFS][SUITE_SEGMENTS]; /* meanwhile */
+	int64_t spent_ns;
+	bool left_out;
 };
 
-/* type: of the matrices that are the roof. One is open at a time. Returns 0 or -1 with err_set(); closed in any case by close, which
- * is safe on zeros. */
-int suite_lm_open(struct suite_lm *l, const struct suite *suite, const struct settings *s,
-	suite_emit emit, void *ctx, enum product_type type);
-void suite_lm_close(struct suite_lm *l);
+struct suite_lm;
 
-/* The tests of the roofs: of suite_lm that is open. */
-/* The device of the one that is open. */
-const struct dev *suite_lm_dev(void);
+/* What train and serve differ in. */
+struct suite_lm_kind {
+	const struct suite *suite;
+	enum product_type type; /* of the matrices that are the roof */
+	/* How many models there are; in each segment the same. */
+	int (*count)(const struct settings *s);
+	/* Open model i. The first time it says what its tests are, with their params and the work of a token. Returns 0, 1 with err_set()
+	 * when it does not fit, or -1 with err_set(); closed in any case. */
+	int (*open)(struct suite_lm *l, struct suite_lm_model *m, int i);
+	void (*close)(void);
+};
 
+/* All zero before the first segment. */
+struct suite_lm {
+	const struct suite_lm_kind *kind;
+	struct settings settings; /* with our time */
+	int64_t time_ms;          /* what one test may take in all segments */
+	struct dev d;             /* open during a segment, as all up to at */
+	struct matrices matrices;
+	void *memory; /* of the device: what the memory's test reads */
+	uint64_t memory_bytes, at;
+	char device[256], isa[64];
+	struct measurement stretch[SUITE_LM_ROOFS], roofs[SUITE_LM_ROOFS];
+	json_t *roof_params[SUITE_LM_ROOFS];
+	struct suite_lm_model models[SUITE_LM_MODELS_MAX];
+};
+
+/* The three functions of a course. */
+int suite_lm_segment(struct suite_lm *l, const struct suite_lm_kind *kind,
+	const struct settings *s);
+int suite_lm_tell(struct suite_lm *l, suite_emit emit, void *ctx);
+void suite_lm_release(struct suite_lm *l);
+
+/* The tests of the roofs. */
+const struct dev *suite_lm_dev(void); /* of the one that is open */
 int suite_lm_step_matrix(double *work);
 int suite_lm_check_matrix(void);
 int suite_lm_step_memory(double *work);
 int suite_lm_check_memory(void);
 
-/* Batches of the roofs and of n models in turn, until all are known well enough. Returns 0 or -1 with err_set(). */
-int suite_lm_alternate(struct suite_lm *l, struct suite_lm_model *models, size_t n,
-	struct suite_lm_token *token);
-
-/* One model's record: its params (taken) and how near the roofs it is. Returns 0 or -1 with err_set(). */
-int suite_lm_emit(struct suite_lm *l, const struct suite_lm_model *model,
-	const struct suite_lm_token *token, json_t *takes_params);
-
-/* The records of the roofs, over all series. */
-int suite_lm_emit_roofs(struct suite_lm *l);
-
 /* Whether need bytes are to be had on the device; else false and err_set(EX_UNAVAILABLE). */
 bool suite_lm_fits(struct suite_lm *l, uint64_t need_bytes);
-
-/* Tell that a test is left out, with the reason that err_set() left. */
-void suite_lm_leave_out(const struct suite_lm *l, const char *what);
 
 #endif

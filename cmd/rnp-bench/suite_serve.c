@@ -22,6 +22,8 @@
 static const enum lm_type types[] = { LM_F32, LM_BF16, LM_Q8_0, LM_Q4_0 };
 #define TYPES ((int)(sizeof types / sizeof *types))
 
+static struct suite_lm course;
+
 static struct {
 	struct lm_source *source;
 	struct lm_infer *model;
@@ -114,7 +116,7 @@ static double weight_bytes(const struct lm_source *s)
 
 /* Forward is a third of what training counts. Of a prompt only the last token needs the output, and a piece of it reads the
  * weights once. */
-static void count_prefill(struct suite_lm_token *t, const struct lm_config *c,
+static void count_prefill(struct suite_lm_test *t, const struct lm_config *c,
 	double weights, uint32_t tokens)
 {
 	double output = 2.0 * c->vocab * c->dim;
@@ -125,83 +127,86 @@ static void count_prefill(struct suite_lm_token *t, const struct lm_config *c,
 }
 
 /* Attention over the prompt and half of what is said. */
-static void count_decode(struct suite_lm_token *t, const struct lm_config *c,
+static void count_decode(struct suite_lm_test *t, const struct lm_config *c,
 	double weights)
 {
 	t->flop = lm_config_train_flop(c, 2 * PROMPT + SAID_MAX) / 3;
 	t->bytes = weights;
 }
 
-static int emit(struct suite_lm *l, const struct suite_lm_model *model,
-	const struct suite_lm_token *t, const struct lm_config *c, enum lm_type type,
-	double weights, uint32_t tokens)
+/* What the figures are of: the model is open. */
+static void describe(struct suite_lm_model *m, const struct lm_config *c,
+	enum lm_type type)
 {
-	json_t *params = json_object();
+	const uint32_t prompts[] = { r.tokens, PROMPT };
+	double weights = weight_bytes(r.source);
 
-	json_set_i64(params, "parameters", (int64_t)lm_config_params(c));
-	json_set_text(params, "type", lm_type_name(type));
-	json_set_i64(params, "weight_bytes", llround(weights));
-	json_set_i64(params, "prompt", tokens);
-	return suite_lm_emit(l, model, t, params);
+	count_prefill(&m->tests[0], c, weights, r.tokens);
+	count_decode(&m->tests[1], c, weights);
+	for (size_t i = 0; i < m->ntests; i++) {
+		json_t *params = m->tests[i].params = json_object();
+
+		json_set_i64(params, "parameters", (int64_t)lm_config_params(c));
+		json_set_text(params, "type", lm_type_name(type));
+		json_set_i64(params, "weight_bytes", llround(weights));
+		json_set_i64(params, "prompt", prompts[i]);
+	}
+}
+
+/* f32 and q8_0 are what --quick has time for. */
+static const int quick_types[] = { 0, 2 };
+#define QUICK_TYPES ((int)(sizeof quick_types / sizeof *quick_types))
+
+static int count_models(const struct settings *s)
+{
+	return s->quick ? SUITE_LM_QUICK_PRESETS * QUICK_TYPES : SUITE_LM_PRESETS * TYPES;
 }
 
 /* One model: its prompts and what it says. */
-static int measure_model(struct suite_lm *l, int preset, int type)
+static int open_one(struct suite_lm *l, struct suite_lm_model *m, int i)
 {
+	int per = l->settings.quick ? QUICK_TYPES : TYPES, preset = i / per;
+	int type = l->settings.quick ? quick_types[i % per] : i % per;
 	const struct test *row =
-		&l->suite->tests[SUITE_LM_ROOFS + preset * PRESET_TESTS + type * 2];
-	struct suite_lm_model models[2] = { { row, MEASUREMENT_INIT },
-		{ row + 1, MEASUREMENT_INIT } };
-	struct suite_lm_token prefill = { 0 }, decode = { 0 };
-	uint32_t tokens = l->settings.quick || preset >= FEW_FROM ? PREFILL_FEW :
-								    PREFILL_MAX;
-	double weights = 0;
+		&l->kind->suite->tests[SUITE_LM_ROOFS + preset * PRESET_TESTS + type * 2];
 	uint64_t bytes;
 	struct lm_config c;
-	int rc;
 
 	lm_config_preset(&c, lm_preset_names[preset], 0);
 	if (lm_source_make(NULL, &bytes, &c, types[type], 1) < 0)
 		return -1;
-	if (!suite_lm_fits(l, bytes + bytes / 8)) {
-		suite_lm_leave_out(l, row->name + strlen("prefill_"));
-		return 0;
-	}
-	r.tokens = tokens;
-	rc = open_model(l, &c, types[type]);
-	if (rc == 0) {
-		weights = weight_bytes(r.source);
-		rc = suite_lm_alternate(l, models, 2, &prefill);
-	}
-	decode = prefill;
-	count_prefill(&prefill, &c, weights, tokens);
-	count_decode(&decode, &c, weights);
-	close_model();
-	if (rc == 0)
-		rc = emit(l, &models[0], &prefill, &c, types[type], weights, tokens);
-	if (rc == 0)
-		rc = emit(l, &models[1], &decode, &c, types[type], weights, PROMPT);
-	measurement_release(&models[0].m);
-	measurement_release(&models[1].m);
-	return rc;
+	m->ntests = 2;
+	m->tests[0].test = row;
+	m->tests[1].test = row + 1;
+	if (!suite_lm_fits(l, bytes + bytes / 8))
+		return 1;
+	r.tokens = l->settings.quick || preset >= FEW_FROM ? PREFILL_FEW : PREFILL_MAX;
+	if (open_model(l, &c, types[type]) < 0)
+		return -1;
+	if (!m->tests[0].params)
+		describe(m, &c, types[type]);
+	return 0;
 }
 
-/* f32 and q8_0 are what --quick has time for. */
-static int run(const struct settings *s, suite_emit emit_record, void *ctx)
+static const struct suite_lm_kind kind = { &suite_serve, PRODUCT_F32, count_models,
+	open_one, close_model };
+
+static int segment(const struct settings *s)
 {
-	int n = s->quick ? SUITE_LM_QUICK_PRESETS : SUITE_LM_PRESETS;
-	struct suite_lm l;
-	int rc = suite_lm_open(&l, &suite_serve, s, emit_record, ctx, PRODUCT_F32);
-
-	for (int i = 0; i < n; i++)
-		for (int k = 0; rc == 0 && k < TYPES; k++)
-			if (!s->quick || types[k] == LM_F32 || types[k] == LM_Q8_0)
-				rc = measure_model(&l, i, k);
-	if (rc == 0)
-		rc = suite_lm_emit_roofs(&l);
-	suite_lm_close(&l);
-	return rc;
+	return suite_lm_segment(&course, &kind, s);
 }
+
+static int tell(suite_emit emit, void *ctx)
+{
+	return suite_lm_tell(&course, emit, ctx);
+}
+
+static void release(void)
+{
+	suite_lm_release(&course);
+}
+
+static const struct suite_course functions = { segment, tell, release };
 
 #define ROW(what, preset, type, text)                                             \
 	{                                                                         \
@@ -237,4 +242,5 @@ static const struct test tests[] = {
 	{ 0 },
 };
 
-const struct suite suite_serve = { "serve", tests, suite_cpu_model, NULL, NULL, run };
+const struct suite suite_serve = { "serve", tests, suite_cpu_model, NULL, NULL,
+	&functions };

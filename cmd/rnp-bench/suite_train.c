@@ -24,6 +24,8 @@ static const struct shape {
 	{ 1, 256 }, { 1, 256 } },
   quick_shapes[SUITE_LM_QUICK_PRESETS] = { { 4, 128 }, { 1, 128 } };
 
+static struct suite_lm course;
+
 static struct {
 	struct lm_train *t;
 	uint32_t *tokens, *targets;
@@ -73,17 +75,29 @@ static int open_model(struct suite_lm *l, const struct lm_train_options *o)
 	return lm_train_init(r.t, 1);
 }
 
-static int measure_preset(struct suite_lm *l, int i)
+/* What the figures are of. */
+static void describe(struct suite_lm_test *test, const struct lm_train_options *o,
+	const struct lm_train_plan *plan)
+{
+	const struct lm_config *c = &o->config;
+
+	test->flop = lm_config_train_flop(c, o->positions);
+	test->bytes = STEP_BYTES * (double)lm_config_params(c) /
+		((double)o->batch * o->positions);
+	test->params = json_object();
+	json_set_i64(test->params, "parameters", (int64_t)lm_config_params(c));
+	json_set_i64(test->params, "batch", o->batch);
+	json_set_i64(test->params, "length", o->positions);
+	json_set_text(test->params, "type", "bf16");
+	json_set_i64(test->params, "plan_bytes", (int64_t)plan->total);
+}
+
+static int open_preset(struct suite_lm *l, struct suite_lm_model *m, int i)
 {
 	const struct shape *shape = l->settings.quick ? &quick_shapes[i] : &shapes[i];
-	struct suite_lm_model model = { &l->suite->tests[SUITE_LM_ROOFS + i],
-		MEASUREMENT_INIT };
-	struct suite_lm_token token;
 	struct lm_train_options o;
 	struct lm_train_plan plan;
 	struct lm_config c;
-	json_t *params;
-	int rc;
 
 	lm_config_preset(&c, lm_preset_names[i], 0);
 	lm_train_defaults(&o, &c);
@@ -91,43 +105,37 @@ static int measure_preset(struct suite_lm *l, int i)
 	o.positions = shape->length;
 	if (lm_train_plan(&plan, &l->d, &o) < 0)
 		return -1;
-	if (!suite_lm_fits(l, plan.total)) {
-		suite_lm_leave_out(l, lm_preset_names[i]);
-		return 0;
+	if (!m->ntests) {
+		m->tests[m->ntests++].test = &l->kind->suite->tests[SUITE_LM_ROOFS + i];
+		describe(&m->tests[0], &o, &plan);
 	}
-	rc = open_model(l, &o);
-	if (rc == 0) {
-		token.flop = lm_config_train_flop(&c, o.positions);
-		token.bytes = STEP_BYTES * (double)lm_config_params(&c) / (double)r.count;
-		rc = suite_lm_alternate(l, &model, 1, &token);
-	}
-	close_model();
-	if (rc == 0) {
-		params = json_object();
-		json_set_i64(params, "parameters", (int64_t)lm_config_params(&c));
-		json_set_i64(params, "batch", o.batch);
-		json_set_i64(params, "length", o.positions);
-		json_set_text(params, "type", "bf16");
-		json_set_i64(params, "plan_bytes", (int64_t)plan.total);
-		rc = suite_lm_emit(l, &model, &token, params);
-	}
-	measurement_release(&model.m);
-	return rc;
+	return suite_lm_fits(l, plan.total) ? open_model(l, &o) : 1;
 }
 
-static int run(const struct settings *s, suite_emit emit, void *ctx)
+static int count_presets(const struct settings *s)
 {
-	int n = s->quick ? SUITE_LM_QUICK_PRESETS : SUITE_LM_PRESETS;
-	struct suite_lm l;
-	int rc = suite_lm_open(&l, &suite_train, s, emit, ctx, PRODUCT_BF16);
-
-	for (int i = 0; rc == 0 && i < n; i++)
-		rc = measure_preset(&l, i);
-	if (rc == 0)
-		rc = suite_lm_emit_roofs(&l);
-	suite_lm_close(&l);
-	return rc;
+	return s->quick ? SUITE_LM_QUICK_PRESETS : SUITE_LM_PRESETS;
 }
+
+static const struct suite_lm_kind kind = { &suite_train, PRODUCT_BF16, count_presets,
+	open_preset, close_model };
+
+static int segment(const struct settings *s)
+{
+	return suite_lm_segment(&course, &kind, s);
+}
+
+static int tell(suite_emit emit, void *ctx)
+{
+	return suite_lm_tell(&course, emit, ctx);
+}
+
+static void release(void)
+{
+	suite_lm_release(&course);
+}
+
+static const struct suite_course functions = { segment, tell, release };
 
 #define ROW(preset)                                               \
 	{                                                         \
@@ -157,4 +165,5 @@ static const struct test tests[] = {
 	{ 0 },
 };
 
-const struct suite suite_train = { "train", tests, suite_cpu_model, NULL, NULL, run };
+const struct suite suite_train = { "train", tests, suite_cpu_model, NULL, NULL,
+	&functions };
