@@ -121,6 +121,10 @@ broken() {
 	[[ $stderr == *"gpu: cuda:0: the matrix product of f32 is wrong"* &&
 		$stderr == *"link: cuda:0: other bytes arrived than were sent"* && $stderr != *"bug"* ]]
 	jq -es 'map(.suite) | unique | contains(["compress", "cpu", "disk", "serve", "train"]) and (contains(["link"]) | not)' <<<"$output"
+	head -c 1000000 /dev/zero >x.f32
+	broken bytes rnp-train compress --method q8 --device cuda:0 x.f32 --out x.rnpg
+	assert_equal "$status" 74
+	[[ $stderr == *"gives sizes that cannot be"* && ! -e x.rnpg ]]
 }
 
 @test "bench run link: a second GPU that is there and does not open is an error" {

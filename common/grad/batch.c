@@ -244,6 +244,24 @@ static uint64_t plane_bytes(const struct grad_batch *b, int p, uint64_t n)
 	return (b->chunks - 1) * b->layout.plane[p].stride + last.plane[p].bytes;
 }
 
+/* A GPU that is broken may say anything, and memory is copied by what it says. */
+static int wrong_sizes(const struct grad_batch *b)
+{
+	return err_set(EX_IOERR, "%s gives sizes that cannot be",
+		b->d->model[0] ? b->d->model : "the device");
+}
+
+/* Where coded chunks of so many symbols begin. */
+static int check_at(const struct grad_batch *b, const uint64_t *at, uint32_t chunk)
+{
+	if (at[0] || at[b->chunks] > huff_bound(b->chunks_max * chunk, chunk))
+		return wrong_sizes(b);
+	for (uint64_t c = 0; c < b->chunks; c++)
+		if (at[c + 1] < at[c] || at[c + 1] - at[c] > huff_bound(chunk, chunk))
+			return wrong_sizes(b);
+	return 0;
+}
+
 /* Plane p coded by the device. */
 static int get_coded(struct grad_batch *b, int p, uint64_t n)
 {
@@ -257,7 +275,8 @@ static int get_coded(struct grad_batch *b, int p, uint64_t n)
 			    plane_bytes(b, p, n), plane->stride)) < 0 ||
 		grad_dev(b,
 			d->ops->get(d, b->at[p], b->d_at,
-				(b->chunks + 1) * sizeof *b->d_at)) < 0)
+				(b->chunks + 1) * sizeof *b->d_at)) < 0 ||
+		check_at(b, b->at[p], plane->stride) < 0)
 		return -1;
 	return grad_dev(b, d->ops->get(d, b->coded[p], b->d_coded, b->at[p][b->chunks]));
 }
@@ -265,7 +284,9 @@ static int get_coded(struct grad_batch *b, int p, uint64_t n)
 /* What of the variable plane is used. */
 static int get_variable(struct grad_batch *b, int p)
 {
-	for (uint64_t c = 0; c < b->chunks; c++)
+	for (uint64_t c = 0; c < b->chunks; c++) {
+		if (b->used[c] > b->layout.plane[p].stride)
+			return wrong_sizes(b);
 		if (b->used[c] &&
 			grad_dev(b,
 				b->d->ops->get(b->d,
@@ -275,6 +296,7 @@ static int get_variable(struct grad_batch *b, int p)
 						c, p),
 					b->used[c])) < 0)
 			return -1;
+	}
 	return 0;
 }
 
