@@ -90,7 +90,7 @@ static int open_cpu(struct worker *w)
 
 static int open_gpu(struct worker *w)
 {
-	char name[16], uuid[POC_UUID_MAX], why[512] = "there is no GPU";
+	char name[24], uuid[POC_UUID_MAX], why[512] = "there is no GPU";
 
 	for (int n = 0; n < GPUS_MAX; n++) {
 		snprintf(name, sizeof name, "cuda:%d", n);
