@@ -43,6 +43,8 @@ def serve(c):
         return
     data = c.recv(65536)
     asked += 1
+    with open("fake.asked", "w") as f:  # before the reply: who has it may look at once
+        f.write(str(asked))
     if behaviour == "silent":
         time.sleep(60)
     elif behaviour == "garbage":
@@ -71,9 +73,6 @@ def serve(c):
             c.sendall(answer("200 OK", b'{"nodes":[]}'))
     else:  # a status line
         c.sendall(answer(behaviour, b'{"error":"so says the server"}'))
-    if "busy" not in behaviour:
-        with open("fake.asked", "w") as f:
-            f.write(str(asked))
     c.close()
 
 
