@@ -14,6 +14,7 @@
 #define N            8192
 #define N_QUICK      4096
 #define N_PROBE      64
+#define PROBES       5
 #define PROBE_MAX_NS INT64_C(1000000) /* 0.5 GFLOP/s: what is slower is no GPU */
 #define ARRAY        (UINT64_C(1) << 30) /* beyond all caches that GPUs have, 256 MB at most */
 #define ARRAY_MIN    (UINT64_C(1) << 22)
@@ -85,19 +86,21 @@ static int op_product(void)
  * tests run) gets a smaller one. */
 static int open_product(const struct settings *s, enum product_type type)
 {
-	int64_t ns;
+	int64_t best_ns = INT64_MAX;
 
 	gpu.dev = gpu_open(s);
 	if (!gpu.dev || matrices_open(&gpu.matrices, gpu.dev, type, N_PROBE) < 0)
 		return -1;
-	for (int i = 0; i < 2; i++) { /* the first opens libraries */
-		int64_t from = clock_mono_ns();
+	/* the first opens libraries, and any may meet another user of the chip */
+	for (int i = 0; i < PROBES && best_ns >= PROBE_MAX_NS; i++) {
+		int64_t from_ns = clock_mono_ns(), ns;
 
 		if (matrices_step(&gpu.matrices, 1) < 0)
 			goto fail;
-		ns = clock_mono_ns() - from;
+		ns = clock_mono_ns() - from_ns;
+		best_ns = ns < best_ns ? ns : best_ns;
 	}
-	if (ns < PROBE_MAX_NS) {
+	if (best_ns < PROBE_MAX_NS) {
 		matrices_close(&gpu.matrices);
 		if (matrices_open(&gpu.matrices, gpu.dev, type, s->quick ? N_QUICK : N) <
 			0)
