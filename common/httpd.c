@@ -135,6 +135,13 @@ static void finish(struct httpd_request *q)
 	h->handling--;
 }
 
+int64_t httpd_roundtrip_ns(const struct httpd_request *q)
+{
+	const struct exchange *x = (const struct exchange *)q;
+
+	return x->tcp ? httpd_tcp_roundtrip_ns(x->tcp->fd) : 0;
+}
+
 static void *on_target(void *cls, const char *target, struct MHD_Connection *connection)
 {
 	struct exchange *x = xcalloc(1, sizeof *x);

@@ -98,6 +98,10 @@ void httpd_stop(struct httpd *h);
 
 void httpd_finish(struct httpd_request *q);
 
+/* The shortest round trip of the request's connection, as the kernel's TCP measured it; 0: unknown. Only
+ * before the handler returns. A client can make it longer, not shorter. */
+int64_t httpd_roundtrip_ns(const struct httpd_request *q);
+
 /* Fill r with {"error":"..."}. Returns HTTPD_NOW. */
 enum httpd_when httpd_error(struct httpd_reply *r, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

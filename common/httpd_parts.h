@@ -32,6 +32,9 @@ void httpd_count(struct httpd_counters *c, int route, int status, int64_t ns);
 void httpd_counters_write(struct buf *out, const struct httpd_counters *c,
 	const struct httpd_route *routes);
 
+/* httpd_roundtrip_ns of a socket. */
+int64_t httpd_tcp_roundtrip_ns(int fd);
+
 /* Log lines wait in memory and are written by httpd_log_flush alone, so that a reader of the
  * log who is slow stops no request; beyond 4 MiB they are dropped and counted. */
 struct httpd_log {

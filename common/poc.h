@@ -131,11 +131,15 @@ json_t *poc_challenge_write(struct poc_challenge *c);
  * before memory is taken for them. The caller owns it. Returns NULL with EX_DATAERR. */
 json_t *poc_answer_parse(const char *text, size_t len, const char *where);
 
+#define POC_ROUNDTRIP_PART 50
+
 /* How an answer is judged. */
 struct poc_judging {
 	int64_t received_ms; /* when the answer was there, on the clock that signed issued_at */
 	int64_t elapsed_ns;       /* measured better than by the two times; 0: by them */
-	int64_t roundtrip_ns;     /* the verifier's own probe of the way, taken off */
+	/* the verifier's own probe of the way. It is taken off, but no more than elapsed_ns / POC_ROUNDTRIP_PART:
+	 * who is probed can always make the way seem longer */
+	int64_t roundtrip_ns;
 	int64_t bandwidth_bps;    /* bytes a second, the lower direction; 0: not taken */
 	const char *no_bandwidth; /* why not */
 	const struct policy *policy; /* whose reference scores, or NULL */

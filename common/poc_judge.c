@@ -17,7 +17,7 @@ struct judgement {
 	const struct poc_judging *j;
 	json_t *checks;
 	bool good;
-	int64_t elapsed_ns;
+	int64_t elapsed_ns, roundtrip_ns;
 	double operations; /* of all matrix products that were right */
 	int64_t memory_bytes, hashes;
 	bool matmul, memory, chain; /* asked of any device */
@@ -136,7 +136,7 @@ static void reading(json_t *readings, json_t *unknown, const char *name, double 
 static void set_readings(const struct judgement *g, json_t *verdict)
 {
 	json_t *readings = json_object(), *unknown = json_object();
-	int64_t ns = g->elapsed_ns - g->j->roundtrip_ns;
+	int64_t ns = g->elapsed_ns - g->roundtrip_ns;
 	double seconds = (double)ns / 1e9;
 	const char *failed = g->good ? NULL : "the challenge was not passed";
 	const char *still = ns > 0 ? NULL : "no time passed on the verifier's clock";
@@ -186,6 +186,9 @@ json_t *poc_judge(const struct poc_challenge *c, const json_t *answer,
 
 	g.elapsed_ns = j->elapsed_ns ? j->elapsed_ns :
 				       (j->received_ms - c->issued_ms) * 1000000;
+	g.roundtrip_ns = j->roundtrip_ns < g.elapsed_ns / POC_ROUNDTRIP_PART ?
+		j->roundtrip_ns :
+		g.elapsed_ns / POC_ROUNDTRIP_PART;
 	for (int i = 0; i < c->ndevices; i++) {
 		g.matmul = g.matmul || c->devices[i].n;
 		g.memory = g.memory || c->devices[i].lanes;
@@ -207,6 +210,8 @@ json_t *poc_judge(const struct poc_challenge *c, const json_t *answer,
 	sodium_bin2hex(hex, sizeof hex, c->nonce, sizeof c->nonce);
 	json_set_text(verdict, "nonce", hex);
 	json_set_i64(verdict, "elapsed_ns", g.elapsed_ns > 0 ? g.elapsed_ns : 0);
+	if (g.roundtrip_ns > 0)
+		json_set_i64(verdict, "roundtrip_ns", g.roundtrip_ns);
 	json_set_bool(verdict, "passed", g.good);
 	json_set(verdict, "checks", g.checks);
 	if (g.good)

@@ -25,6 +25,7 @@ struct waiting {
 	struct httpd_request *q;
 	struct httpd_reply *r;
 	int64_t arrived_ns, arrived_ms; /* on the monotonic clock, and the time of day */
+	int64_t roundtrip_ns;
 };
 
 struct registry_judge {
@@ -42,6 +43,7 @@ static json_t *judge(struct registry *g, const struct poc_challenge *c,
 {
 	struct poc_judging j = { .received_ms = w->arrived_ms,
 		.elapsed_ns = elapsed_ns,
+		.roundtrip_ns = w->roundtrip_ns,
 		.no_bandwidth = "the node exchanged no bytes with the registry",
 		.policy = g->config.policy };
 	bool passed;
@@ -132,6 +134,7 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	w = xcalloc(1, sizeof *w);
 	w->q = q;
 	w->r = r;
+	w->roundtrip_ns = httpd_roundtrip_ns(q);
 	pthread_mutex_lock(&j->lock);
 	full = j->n == WAITING_MAX;
 	if (!full) {

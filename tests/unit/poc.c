@@ -224,6 +224,37 @@ static void check_all_passes(struct bed *b)
 	b->size = was;
 }
 
+/* The way is taken off the time that readings divide by, a fiftieth of it at most. */
+static void check_roundtrip(struct bed *b)
+{
+	const int64_t second = 1000000000,
+		      cases[][2] = { { 0, 0 }, { 10000000, 10000000 },
+			      { 500000000, second / POC_ROUNDTRIP_PART } };
+	struct poc_challenge c;
+	json_t *answer;
+
+	rng_seed(&b->rng, 5, 1);
+	ask(b, &c, CHAIN, &b->node, 1);
+	answer = answer_of(b, &c, NULL);
+	for (int i = 0; i < 3; i++) {
+		struct poc_judging j = { .received_ms = c.issued_ms + 1000,
+			.elapsed_ns = second,
+			.roundtrip_ns = cases[i][0] };
+		double hashes = (double)(c.devices[0].segments * c.devices[0].steps);
+		bool passed;
+		json_t *verdict = poc_judge(&c, answer, &j, &passed);
+		const json_t *readings = json_object_get(verdict, "readings");
+
+		CHECK(passed);
+		CHECK_I64(cases[i][1],
+			json_integer_value(json_object_get(verdict, "roundtrip_ns")));
+		CHECK_I64((int64_t)(hashes / ((double)(second - cases[i][1]) / 1e9)),
+			json_integer_value(json_object_get(readings, "clock")));
+		json_decref(verdict);
+	}
+	json_decref(answer);
+}
+
 static void check_cheats(struct bed *b, uint64_t each)
 {
 	uint64_t passed[NCHEATS + 1] = { 0 };
@@ -270,6 +301,7 @@ int main(void)
 	check_levels(&b);
 	check_miser(&b);
 	check_all_passes(&b);
+	check_roundtrip(&b);
 	check_cheats(&b, EACH);
 	bed_release(&b);
 	TEST_END();
