@@ -42,7 +42,7 @@ setup() {
 	agrees
 	fits_schema
 	# a sample a segment, of the roofs too, which were measured beside each model
-	jq -es 'all(.samples == 5) and (map(select(.test == "read"))[0].repetitions >= 10)' <<<"$output"
+	jq -es 'all(.samples == 8) and (map(select(.test == "read"))[0].repetitions >= 10)' <<<"$output"
 	grep -q '>[^<]*step_nano' p.svg
 	grep -q '>[^<]*roofline' p.svg
 	grep -q '^rnp_bench_tokens_per_second{suite="train",test="step_nano"' m.prom

@@ -9,7 +9,7 @@
 #include "common/mem.h"
 
 #define WARM_NS         INT64_C(50000000)
-#define WARM_QUICK_NS   INT64_C(20000000)
+#define WARM_QUICK_NS   INT64_C(10000000)
 #define SAMPLE_NS       INT64_C(10000000) /* long against the clock's grain and an interrupt */
 #define SAMPLE_QUICK_NS INT64_C(3000000)
 #define BATCHES         24

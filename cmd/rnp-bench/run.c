@@ -23,7 +23,7 @@
 #define TIME_MS       3000
 #define TIME_QUICK_MS 1000
 #define QUICK_ALL_MS \
-	10000 /* for all tests together: with what prepares them and the courses it is a minute at most */
+	8500 /* for all tests together: with what prepares them and the courses it is a minute at most */
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
 	&suite_link, &suite_compress, &suite_train, &suite_serve, &suite_net, &suite_comm,

@@ -59,7 +59,7 @@ typedef int (*suite_emit)(void *ctx, json_t *takes_record);
 
 /* Where the work of a suite cannot be cut into batches of single tests: a course that comes in so many segments, spread
  * over the run as the batches of the tests are. What one segment gives counts as one sample. */
-#define SUITE_SEGMENTS 5
+#define SUITE_SEGMENTS 8
 
 struct suite_course {
 	/* Prepare, measure, and leave the machine to others. Returns 0 or -1 with err_set(): then it was the last one. */

@@ -25,7 +25,7 @@
 
 #define ROUNDS_MAX      25 /* of a segment */
 #define BUDGET_TESTS    6  /* times what one test may take, over all segments */
-#define BUDGET_QUICK    3
+#define BUDGET_QUICK    2
 #define SAMPLE_NS       2000000
 #define SAMPLE_QUICK_NS 500000
 #define REPS_MAX        1000

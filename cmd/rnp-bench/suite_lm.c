@@ -133,6 +133,12 @@ static void describe_roofs(struct suite_lm *l)
 		json_set_i64(l->roof_params[i], "threads", suite_threads());
 }
 
+/* With --quick the roofs' memory stays for all segments: a system takes its time to give memory its pages. */
+static bool keeps_device(const struct suite_lm *l)
+{
+	return l->settings.quick && l->memory;
+}
+
 /* The first segment: what is the same in all of them. */
 static void prepare(struct suite_lm *l, const struct suite_lm_kind *kind,
 	const struct settings *s)
@@ -155,15 +161,17 @@ static int open_device(struct suite_lm *l)
 	const char *name = l->settings.device ? l->settings.device : getenv("RNP_DEVICE");
 	uint64_t n = l->settings.quick ? N_QUICK : N;
 
+	the = l;
+	wrong = 0;
+	l->at = 0;
+	if (keeps_device(l))
+		return 0;
 	/* without a name it is the CPU, as in the suites beside these */
 	if (dev_open(&l->d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
 		return failed(l);
 	snprintf(l->device, sizeof l->device, "%s",
 		l->d.model[0] ? l->d.model : suite_cpu_model());
 	snprintf(l->isa, sizeof l->isa, "%s", l->d.isa);
-	the = l;
-	wrong = 0;
-	l->at = 0;
 	if (matrices_open(&l->matrices, &l->d, l->kind->type, is_gpu(l) ? N_GPU : n) < 0)
 		return -1;
 	if (open_memory(l) < 0)
@@ -175,12 +183,12 @@ static int open_device(struct suite_lm *l)
 
 static void close_device(struct suite_lm *l)
 {
+	the = NULL;
 	matrices_close(&l->matrices);
 	if (l->d.ops)
 		l->d.ops->free(&l->d, l->memory);
 	l->memory = NULL;
 	dev_close(&l->d);
-	the = NULL;
 }
 
 /* Whether a model has no need of one segment more: it takes too long. */
@@ -258,7 +266,8 @@ int suite_lm_segment(struct suite_lm *l, const struct suite_lm_kind *kind,
 		rc = measure_model(l, i);
 	for (int i = 0; i < SUITE_LM_ROOFS; i++)
 		measurement_move(&l->roofs[i], &l->stretch[i]);
-	close_device(l);
+	if (rc < 0 || !keeps_device(l))
+		close_device(l);
 	return rc;
 }
 
@@ -316,6 +325,7 @@ int suite_lm_tell(struct suite_lm *l, suite_emit emit, void *ctx)
 
 void suite_lm_release(struct suite_lm *l)
 {
+	close_device(l);
 	for (int i = 0; i < SUITE_LM_MODELS_MAX; i++)
 		for (size_t k = 0; k < SUITE_LM_TESTS_MAX; k++) {
 			measurement_release(&l->models[i].tests[k].m);
