@@ -2,7 +2,6 @@
 
 #include <microhttpd.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -77,15 +76,6 @@ static int library(void)
 	return err_hint("install the package libmicrohttpd12");
 }
 
-/* One TCP connection, for the watch over slow clients. */
-struct connection {
-	struct connection *next, **link;
-	int fd;
-	/* when the present wait for the client began; 0: the client waits for us */
-	_Atomic int64_t since_ns;
-	_Atomic bool idle; /* between two requests */
-};
-
 struct httpd {
 	struct httpd_config config;
 	struct MHD_Daemon *daemon;
@@ -93,8 +83,7 @@ struct httpd {
 	struct httpd_counters counters;
 	struct httpd_log log;
 	struct httpd_limiter *limiter; /* NULL: no limit */
-	pthread_mutex_t lock;          /* of connections */
-	struct connection *connections;
+	struct httpd_connections connections;
 	pthread_t watcher;
 	_Atomic bool closing;  /* takes no new connections */
 	_Atomic bool ended;    /* calls no handler any more */
@@ -115,7 +104,7 @@ struct exchange {
 	struct httpd_reply r;
 	struct httpd *h;
 	struct MHD_Connection *connection;
-	struct connection *tcp;
+	struct httpd_tcp *tcp;
 	const struct httpd_route *route;
 	_Atomic int state;
 	bool started, refused, later, replied, bad_target;
@@ -139,7 +128,7 @@ int64_t httpd_roundtrip_ns(const struct httpd_request *q)
 {
 	const struct exchange *x = (const struct exchange *)q;
 
-	return x->tcp ? httpd_tcp_roundtrip_ns(x->tcp->fd) : 0;
+	return x->tcp ? httpd_tcp_roundtrip_ns(x->tcp) : 0;
 }
 
 static void *on_target(void *cls, const char *target, struct MHD_Connection *connection)
@@ -375,67 +364,28 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 	enum MHD_ConnectionNotificationCode what)
 {
 	struct httpd *h = cls;
-	struct connection *c = *context;
-	int on = 1;
 
 	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-		c = xcalloc(1, sizeof *c);
-		c->fd = mhd.info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
-				->connect_fd;
-		c->since_ns = clock_mono_ns();
-		/* replies are written whole: without this, the last piece of a TLS reply
-		 * waits 40 ms for an acknowledgement that the client delays */
-		setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-		*context = c;
-	}
-	pthread_mutex_lock(&h->lock);
-	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-		c->next = h->connections;
-		c->link = &h->connections;
-		if (c->next)
-			c->next->link = &c->next;
-		h->connections = c;
+		*context = httpd_tcp_add(&h->connections,
+			mhd.info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
+				->connect_fd);
+		h->counters.connections++;
 	} else {
-		*c->link = c->next;
-		if (c->next)
-			c->next->link = c->link;
+		httpd_tcp_remove(&h->connections, *context);
+		h->counters.connections--;
 	}
-	pthread_mutex_unlock(&h->lock);
-	h->counters.connections += what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1;
-	if (what != MHD_CONNECTION_NOTIFY_STARTED)
-		free(c);
-}
-
-/* libmicrohttpd's own timeout begins anew with every byte, so that a client that sends one
- * now and then would stay for ever: a whole request and a whole reply may take
- * request_timeout_s each and no longer, the idle time between them half of that. */
-static void close_slow(struct httpd *h)
-{
-	int64_t now = clock_mono_ns(),
-		limit = h->config.request_timeout_s * INT64_C(1000000000);
-
-	pthread_mutex_lock(&h->lock);
-	for (struct connection *c = h->connections; c; c = c->next) {
-		int64_t since = c->since_ns;
-
-		if (since && now - since > (c->idle ? limit / 2 : limit)) {
-			shutdown(c->fd, SHUT_RDWR);
-			c->since_ns = 0;
-			h->counters.slow_closed += !c->idle;
-		}
-	}
-	pthread_mutex_unlock(&h->lock);
 }
 
 static void *watch(void *arg)
 {
 	struct httpd *h = arg;
+	int64_t limit_ns = h->config.request_timeout_s * INT64_C(1000000000);
 	struct timespec pause = { 0, LOG_FLUSH_NS };
 
 	while (!h->stopping) {
 		nanosleep(&pause, NULL);
 		httpd_log_flush(&h->log);
-		close_slow(h);
+		h->counters.slow_closed += httpd_close_slow(&h->connections, limit_ns);
 	}
 	return NULL;
 }
@@ -543,7 +493,7 @@ static void httpd_free(struct httpd *h)
 	httpd_log_close(&h->log);
 	if (h->limiter)
 		pthread_mutex_destroy(&h->limiter->lock);
-	pthread_mutex_destroy(&h->lock);
+	pthread_mutex_destroy(&h->connections.lock);
 	if (h->key.data)
 		explicit_bzero(h->key.data, h->key.len);
 	buf_release(&h->cert);
@@ -559,7 +509,7 @@ struct httpd *httpd_start(const struct httpd_config *config)
 
 	h->config = *config;
 	h->listen_fd = -1;
-	pthread_mutex_init(&h->lock, NULL);
+	pthread_mutex_init(&h->connections.lock, NULL);
 	httpd_defaults(&h->config);
 	add_routes(h);
 	if (httpd_log_open(&h->log, config) < 0 || library() < 0 || load_tls(h) < 0 ||

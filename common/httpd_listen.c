@@ -1,8 +1,6 @@
 /* Where httpd listens, and what it does unless told otherwise. */
-#include <linux/tcp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -55,19 +53,6 @@ int httpd_write_port(const char *path, int port)
 	int n = snprintf(text, sizeof text, "%d\n", port);
 
 	return path ? io_replace(path, text, (size_t)n, 0644) : 0;
-}
-
-int64_t httpd_tcp_roundtrip_ns(int fd)
-{
-	struct tcp_info info = { 0 };
-	socklen_t len = sizeof info;
-
-	/* tcpi_min_rtt, since Linux 4.6: the mean would hold the queues that the body itself made */
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
-		len < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt ||
-		info.tcpi_min_rtt == UINT32_MAX) /* not measured yet */
-		return 0;
-	return (int64_t)info.tcpi_min_rtt * 1000;
 }
 
 static void stop_signals(sigset_t *set)

@@ -32,8 +32,30 @@ void httpd_count(struct httpd_counters *c, int route, int status, int64_t ns);
 void httpd_counters_write(struct buf *out, const struct httpd_counters *c,
 	const struct httpd_route *routes);
 
-/* httpd_roundtrip_ns of a socket. */
-int64_t httpd_tcp_roundtrip_ns(int fd);
+/* The TCP connections, for the watch over slow clients. */
+struct httpd_tcp {
+	struct httpd_tcp *next, **link;
+	int fd;
+	/* when the present wait for the client began; 0: the client waits for us */
+	_Atomic int64_t since_ns;
+	_Atomic bool idle; /* between two requests */
+};
+
+struct httpd_connections {
+	pthread_mutex_t lock;
+	struct httpd_tcp *first;
+};
+
+/* One that was opened: its entry, until it is removed. */
+struct httpd_tcp *httpd_tcp_add(struct httpd_connections *all, int fd);
+void httpd_tcp_remove(struct httpd_connections *all, struct httpd_tcp *c);
+
+/* End those whose client takes longer than limit_ns to send a request or to take a reply, or half of that between two. Returns
+ * how many were within a request. */
+uint64_t httpd_close_slow(struct httpd_connections *all, int64_t limit_ns);
+
+/* See httpd_roundtrip_ns. */
+int64_t httpd_tcp_roundtrip_ns(const struct httpd_tcp *c);
 
 /* Log lines wait in memory and are written by httpd_log_flush alone, so that a reader of the
  * log who is slow stops no request; beyond 4 MiB they are dropped and counted. */
