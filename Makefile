@@ -21,14 +21,14 @@ say = $(if $(V),,@echo '  $(1)  $@')
 
 PROGRAMS := rnp-register rnp-bench rnp-price rnp-train rnp-serve rnp-reward
 BINS     := $(PROGRAMS:%=$(BUILD)/bin/%)
-COMMON   := $(filter-out common/plugins/%,$(wildcard common/*.c common/*/*.c))
-KERNELS  := $(wildcard kernels/*.c)
-CUDA     := $(wildcard kernels/*.cu)
-UNITS    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/*.c))
+COMMON   := $(wildcard common/*/*.c common/lm/*/*.c)
+KERNELS  := $(wildcard kernels/*/*.c)
+CUDA     := $(wildcard kernels/*/*.cu)
+UNITS    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/*/*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/benches/%,$(wildcard tests/bench/*.c))
 REPLAYS  := $(FUZZERS:%=$(BUILD)/replay/%)
-SCHEMAS  := $(sort $(wildcard common/schema/*.json))
+SCHEMAS  := $(sort $(wildcard common/json/schema/*.json))
 NVCC     ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 
 object = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -36,7 +36,7 @@ LIB   := $(BUILD)/librnp.a
 # kcheck holds the kernels against their references; it has the CUDA ones too, compiled for the
 # emulation of tests/kernels/cuda_emu.h
 KCHECK := $(wildcard tests/kernels/*.c)
-EMU    := $(patsubst %.cu,$(BUILD)/emu/%.o,$(filter-out kernels/cuda_probe.cu,$(CUDA)))
+EMU    := $(patsubst %.cu,$(BUILD)/emu/%.o,$(filter-out kernels/dev/cuda_probe.cu,$(CUDA)))
 
 # Plug-ins for messages between machines, built where their headers are: MPI=1 and NCCL=1 insist,
 # MPI= and NCCL= do without.
@@ -90,7 +90,7 @@ $(BUILD)/obj/api.o: $(BUILD)/gen/api.c $(BUILD)/flags
 
 $(LIB): $(call object,$(COMMON) $(KERNELS)) $(BUILD)/obj/schemas.o $(BUILD)/obj/api.o
 	$(call say,AR  )
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && ar qcs $@ $^
 
 .SECONDEXPANSION:
 $(BINS): $(BUILD)/bin/%: $$(call object,$$(wildcard cmd/$$*/*.c)) $(LIB)
@@ -120,7 +120,7 @@ $(BUILD)/kcheck: $(call object,$(KCHECK)) $(EMU) $(LIB)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # The few functions of the host's side that a plug-in shares with the programs: it sees nothing of theirs.
-PLUGIN_C := $(BUILD)/pic/kernels/quant.o
+PLUGIN_C := $(BUILD)/pic/kernels/grad/quant.o
 $(BUILD)/pic/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC  )
@@ -161,12 +161,12 @@ $(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o) $(PLUGIN_C)
 
 PLUGIN_FLAGS = $(CPPFLAGS) -std=gnu11 $(OPT) $(WARN) -ffp-contract=off -fPIC -shared -MMD -MP -MF $(BUILD)/obj/$(@F).d
 
-$(BUILD)/lib/librnp_mpi.so: common/plugins/comm_mpi.c $(BUILD)/flags
+$(BUILD)/lib/librnp_mpi.so: common/comm/plugins/comm_mpi.c $(BUILD)/flags
 	@mkdir -p $(@D) $(BUILD)/obj
 	$(call say,MPI )
 	$(Q)$(or $(MPICC),mpicc) $(PLUGIN_FLAGS) -o $@ $<
 
-$(BUILD)/lib/librnp_nccl.so: common/plugins/comm_nccl.c $(BUILD)/flags
+$(BUILD)/lib/librnp_nccl.so: common/comm/plugins/comm_nccl.c $(BUILD)/flags
 	@mkdir -p $(@D) $(BUILD)/obj
 	$(call say,NCCL)
 	$(Q)$(CC) $(PLUGIN_FLAGS) -isystem $(CUDA_HOME)/include -o $@ $< -L$(CUDA_HOME)/lib64 -lnccl -lcudart

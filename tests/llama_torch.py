@@ -24,7 +24,7 @@ except ImportError as e:
 
 
 def shapes(c):
-    """The order of common/lm/layout.h."""
+    """The order of common/lm/model/layout.h."""
     q, kv = c["heads"] * c["head_dim"], c["kv_heads"] * c["head_dim"]
     d, h = c["dim"], c["hidden"]
     out = [(c["vocab"], d)]

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/exchange.h"
-#include "common/http.h"
-#include "common/json.h"
+#include "common/net/bandwidth_test.h"
+#include "common/net/http.h"
+#include "common/json/json.h"
 
 #define GROWTH     4
 #define TRIES      3 /* the verifier may be busy with another node */

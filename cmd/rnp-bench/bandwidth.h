@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "common/err.h"
-#include "common/poc.h"
+#include "common/base/err.h"
+#include "common/poc/poc.h"
 
 /* One test that goes on beside the others: all share the time. */
 struct bandwidth {

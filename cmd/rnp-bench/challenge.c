@@ -3,16 +3,16 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/commands.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/out.h"
-#include "common/poc.h"
-#include "common/prog.h"
-#include "common/proof.h"
-#include "common/schema.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/cli/out.h"
+#include "common/poc/poc.h"
+#include "common/cli/prog.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
 
 #define CLAIMS_BYTES_MAX ((size_t)256 << 10)
 

@@ -2,7 +2,7 @@
 #ifndef RNP_BENCH_COMMANDS_H
 #define RNP_BENCH_COMMANDS_H
 
-#include "common/opt.h"
+#include "common/cli/opt.h"
 
 extern const struct command command_list;
 extern const struct command command_run;

@@ -4,14 +4,14 @@
 
 #include "cmd/rnp-bench/commands.h"
 #include "cmd/rnp-bench/difference.h"
-#include "common/canon.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/lines.h"
-#include "common/mem.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/schema.h"
+#include "common/json/canon.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/lines.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/schema.h"
 
 static struct {
 	double threshold;

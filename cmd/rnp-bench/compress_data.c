@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rng.h"
-#include "kernels/library.h"
+#include "common/base/rng.h"
+#include "kernels/dev/library.h"
 
 const char *const compress_kinds[COMPRESS_KINDS] = { "gauss", "laplace", "gradient",
 	"trained", "adverse" };

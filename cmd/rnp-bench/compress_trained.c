@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/compress_data.h"
-#include "common/err.h"
-#include "common/lm/train.h"
-#include "common/mem.h"
-#include "common/rng.h"
+#include "common/base/err.h"
+#include "common/lm/train/train.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
 
 #define BATCH  4
 #define LENGTH 128

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/gpuwatch.h"
-#include "common/nvml_lib.h"
-#include "kernels/plugin.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/hw/gpuwatch.h"
+#include "common/hw/nvml_lib.h"
+#include "kernels/dev/plugin.h"
 
 /* NVML takes some milliseconds to answer: the GPU would idle meanwhile if it were asked after each sample */
 #define WATCH_EVERY_NS INT64_C(100000000)

@@ -3,8 +3,8 @@
 #define RNP_BENCH_GPU_H
 
 #include "cmd/rnp-bench/suite.h"
-#include "common/err.h"
-#include "kernels/dev.h"
+#include "common/base/err.h"
+#include "kernels/dev/dev.h"
 
 /* The GPU of --device (the first for auto). NULL with err_set: 69 there is none, 77 this user may not;
  * the sentence says what is missing: card, driver, plug-in, permission. It stays open until gpu_close. */

@@ -1,9 +1,9 @@
 /* list - the tests there are. */
 #include "cmd/rnp-bench/commands.h"
 #include "cmd/rnp-bench/suite.h"
-#include "common/json.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/json/json.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 static int run(int n, char **args)
 {

@@ -1,6 +1,6 @@
 /* rnp-bench - benchmarks of this machine, and a proof of compute. */
 #include "cmd/rnp-bench/commands.h"
-#include "common/prog.h"
+#include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_answer, &command_challenge,
 	&command_compare, &command_list, &command_run, &command_serve, &command_verdict,

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/gpu.h"
-#include "common/err.h"
-#include "common/mem.h"
-#include "common/rng.h"
-#include "kernels/half.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "kernels/dev/half.h"
 
 #define ROWS    63 /* not a power of two, so that no block of a product is like the next */
 #define COLUMNS 64 /* of a row that are checked */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "kernels/dev.h"
+#include "kernels/dev/dev.h"
 
 /* clang-format off */
 #define MATRICES_INIT { 0 }

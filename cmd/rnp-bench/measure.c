@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/hw.h"
-#include "common/mem.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/hw/hw.h"
+#include "common/base/mem.h"
 
 #define WARM_NS         INT64_C(50000000)
 #define WARM_QUICK_NS   INT64_C(10000000)

@@ -6,7 +6,7 @@
 #define RNP_BENCH_MEASURE_H
 
 #include "cmd/rnp-bench/suite.h"
-#include "common/stats.h"
+#include "common/base/stats.h"
 
 #define MEASURE_SPREAD_PPM 20000 /* half the interval's width over the median: 2% */
 

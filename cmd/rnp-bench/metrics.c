@@ -3,10 +3,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/canon.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
+#include "common/json/canon.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
 
 /* The name of a figure says its unit, and Prometheus wants base units. */
 static const struct unit {

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "common/buf.h"
+#include "common/base/buf.h"
 
 /* Append the records (an array of rnp.bench) as Prometheus' text format 0.0.4. */
 void metrics_write(struct buf *out, const json_t *records);

@@ -10,12 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/num.h"
-#include "common/schema.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/base/num.h"
+#include "common/json/schema.h"
 
 #define RECORD_BYTES_MAX ((size_t)64 << 10)
 #define START_MS         10000

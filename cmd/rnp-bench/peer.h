@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/comm.h"
-#include "common/http.h"
-#include "common/net.h"
+#include "common/comm/comm.h"
+#include "common/net/http.h"
+#include "common/net/net.h"
 
 #define PEER_MAGIC      UINT64_C(0x31726565702d706e) /* "np-peer1" */
 #define PEER_BYTES_MAX  ((size_t)64 << 20)           /* of one message, body or sum */

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/peer.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/mem.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
 
 static int ping(struct comm *c, void *buffer, const struct peer_order *o)
 {

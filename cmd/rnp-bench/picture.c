@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/compress_data.h"
-#include "common/gpu.h"
-#include "common/mem.h"
-#include "common/plot.h"
+#include "common/record/gpu.h"
+#include "common/base/mem.h"
+#include "common/plot/plot.h"
 
 static const char *text(const json_t *record, const char *key)
 {

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "kernels/dev.h"
-#include "kernels/hashlanes.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "kernels/dev/dev.h"
+#include "kernels/poc/sha256_chain.h"
 
 #define GPUS_MAX 64
 

@@ -4,7 +4,7 @@
 #ifndef RNP_BENCH_PROVE_H
 #define RNP_BENCH_PROVE_H
 
-#include "common/poc.h"
+#include "common/poc/poc.h"
 
 /* Where the tests' dishonest provers get at the work; all NULL: an honest one. */
 struct prove_hooks {

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/prove.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "kernels/dev.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "kernels/dev/dev.h"
 
 /* --- the openings ------------------------------------------------------------------------- */
 

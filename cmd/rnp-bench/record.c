@@ -1,7 +1,7 @@
 #include "cmd/rnp-bench/record.h"
 
-#include "common/bench.h"
-#include "common/json.h"
+#include "common/record/bench.h"
+#include "common/json/json.h"
 
 json_t *record_unknown(json_t *record)
 {

@@ -10,11 +10,11 @@
 
 #include "cmd/rnp-bench/commands.h"
 #include "cmd/rnp-bench/peer.h"
-#include "common/err.h"
-#include "common/httpd.h"
-#include "common/httpd_parts.h"
-#include "common/mem.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/net/httpd.h"
+#include "common/net/httpd_parts.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
 
 #define CONNECTIONS_MAX 256
 #define PER_CLIENT_MAX  16

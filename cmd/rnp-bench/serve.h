@@ -4,9 +4,9 @@
 
 #include <pthread.h>
 
-#include "common/exchange.h"
-#include "common/httpd.h"
-#include "common/key.h"
+#include "common/net/bandwidth_test.h"
+#include "common/net/httpd.h"
+#include "common/record/key.h"
 
 /* How many TCP sessions there may be at once, of one address, and of the kind that needs memory; how
  * long one may take. */

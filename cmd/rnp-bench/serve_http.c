@@ -4,13 +4,13 @@
 
 #include "cmd/rnp-bench/peer.h"
 #include "cmd/rnp-bench/serve.h"
-#include "common/bench.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/num.h"
-#include "common/out.h"
-#include "common/proof.h"
+#include "common/record/bench.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/num.h"
+#include "common/cli/out.h"
+#include "common/record/signature.h"
 
 #define BINARY "application/octet-stream"
 

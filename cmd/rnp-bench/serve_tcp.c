@@ -13,11 +13,11 @@
 
 #include "cmd/rnp-bench/peer.h"
 #include "cmd/rnp-bench/serve.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/httpd_parts.h"
-#include "common/io.h"
-#include "common/mem.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/net/httpd_parts.h"
+#include "common/base/io.h"
+#include "common/base/mem.h"
 
 /* How often an upload is counted aloud: each costs the sender a read. */
 #define REPORT_BYTES ((uint64_t)1 << 20)

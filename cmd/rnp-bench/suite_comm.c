@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 #include "cmd/rnp-bench/fit.h"
-#include "common/bench.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/prog.h"
-#include "common/stats.h"
+#include "common/record/bench.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
+#include "common/base/stats.h"
 
 #define ROUNDS_MAX      25 /* of a segment */
 #define BUDGET_TESTS    6  /* times what one test may take, over all segments */

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/suite_comm.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/mem.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
 
 static int order(struct backend *b, uint32_t what, size_t bytes, uint32_t reps,
 	int64_t *ns)

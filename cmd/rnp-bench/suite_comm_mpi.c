@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "cmd/rnp-bench/suite_comm.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/schema.h"
-#include "kernels/plugin.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+#include "kernels/dev/plugin.h"
 
 #define START_MS         30000
 #define END_MS           INT64_C(5000)

@@ -6,10 +6,10 @@
 #include "cmd/rnp-bench/compress_data.h"
 #include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/suite.h"
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/grad/grad.h"
-#include "common/json.h"
-#include "common/mem.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
 
 #define ELEMENTS       (UINT64_C(4) << 20)
 #define ELEMENTS_QUICK (UINT64_C(1) << 20)

@@ -6,12 +6,12 @@
 
 #include "cmd/rnp-bench/matrices.h"
 #include "cmd/rnp-bench/suite.h"
-#include "common/err.h"
-#include "common/hw.h"
-#include "common/json.h"
-#include "kernels/dev.h"
-#include "kernels/hashchain.h"
-#include "kernels/peak.h"
+#include "common/base/err.h"
+#include "common/hw/hw.h"
+#include "common/json/json.h"
+#include "kernels/dev/dev.h"
+#include "kernels/poc/hashchain.h"
+#include "kernels/bulk/peak.h"
 
 #define N           2048 /* three matrices of f32 are 50 MB */
 #define N_QUICK     768

@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #include "cmd/rnp-bench/suite.h"
-#include "common/err.h"
-#include "common/hw.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/rng.h"
+#include "common/base/err.h"
+#include "common/hw/hw.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
 
 #define BIG        (INT64_C(8) << 20) /* the system splits it: enough in flight for NVMe */
 #define SMALL      INT64_C(4096)

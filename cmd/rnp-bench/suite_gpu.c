@@ -6,10 +6,10 @@
 #include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/matrices.h"
 #include "cmd/rnp-bench/suite.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
 
 #define N            8192
 #define N_QUICK      4096

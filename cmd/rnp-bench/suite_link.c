@@ -4,8 +4,8 @@
 
 #include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/suite.h"
-#include "common/err.h"
-#include "common/json.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
 
 #define BLOCK       (UINT64_C(256) << 20)
 #define BLOCK_QUICK (UINT64_C(64) << 20)

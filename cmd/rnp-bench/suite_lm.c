@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/record.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/hw.h"
-#include "common/json.h"
-#include "common/prog.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/hw/hw.h"
+#include "common/json/json.h"
+#include "common/cli/prog.h"
 
 #define N            2048 /* of the matrices, as in the suite cpu */
 #define N_QUICK      768

@@ -9,7 +9,7 @@
 #include "cmd/rnp-bench/matrices.h"
 #include "cmd/rnp-bench/measure.h"
 #include "cmd/rnp-bench/suite.h"
-#include "common/lm/config.h"
+#include "common/lm/model/config.h"
 
 /* Rows of a suite's table before those of the models: the roofs. */
 enum { SUITE_LM_MATRIX, SUITE_LM_MEMORY, SUITE_LM_ROOFS };

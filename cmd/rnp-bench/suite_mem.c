@@ -4,11 +4,11 @@
 #include <sys/mman.h>
 
 #include "cmd/rnp-bench/suite.h"
-#include "common/err.h"
-#include "common/hw.h"
-#include "common/json.h"
-#include "common/rng.h"
-#include "kernels/dev.h"
+#include "common/base/err.h"
+#include "common/hw/hw.h"
+#include "common/json/json.h"
+#include "common/base/rng.h"
+#include "kernels/dev/dev.h"
 
 #define ARRAY_MIN       (INT64_C(256) << 20)
 #define ARRAY_QUICK_MIN (INT64_C(64) << 20)

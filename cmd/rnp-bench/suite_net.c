@@ -13,11 +13,11 @@
 
 #include "cmd/rnp-bench/peer.h"
 #include "cmd/rnp-bench/suite.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/rng.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
 
 #define HTTP_FIRST_BYTES ((size_t)64 << 10)
 #define HTTP_BYTES_MAX   ((size_t)4 << 20)

@@ -5,11 +5,11 @@
 
 #include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/suite_lm.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/lm/train.h"
-#include "common/mem.h"
-#include "common/rng.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/lm/train/train.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
 
 #define RATE 1e-4f
 

@@ -2,19 +2,19 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/commands.h"
-#include "common/buf.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/lines.h"
-#include "common/out.h"
-#include "common/poc.h"
-#include "common/policy.h"
-#include "common/prog.h"
-#include "common/proof.h"
-#include "common/schema.h"
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/base/lines.h"
+#include "common/cli/out.h"
+#include "common/poc/poc.h"
+#include "common/record/policy.h"
+#include "common/cli/prog.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
 
 static const char *challenge_path, *bandwidth_path, *key_path, *policy_name = "rnp-004";
 

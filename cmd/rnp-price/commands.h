@@ -2,7 +2,7 @@
 #ifndef RNP_PRICE_COMMANDS_H
 #define RNP_PRICE_COMMANDS_H
 
-#include "common/opt.h"
+#include "common/cli/opt.h"
 
 extern const struct command command_feed;
 extern const struct command command_floor;

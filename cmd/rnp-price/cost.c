@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/money.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/base/money.h"
 
 #define UUSD_MAX \
 	(INT64_C(1000000000) * 1000000) /* a billion dollars is beyond every node */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/buf.h"
+#include "common/base/buf.h"
 
 #define COST_FILE_BYTES_MAX ((size_t)1 << 16)
 

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "common/err.h"
-#include "common/utf8.h"
+#include "common/base/err.h"
+#include "common/base/utf8.h"
 
 void csv_open(struct csv *c, const char *text, size_t len, const char *name)
 {

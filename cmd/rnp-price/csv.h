@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#include "common/buf.h"
+#include "common/base/buf.h"
 
 #define CSV_FIELDS_MAX      64
 #define CSV_FIELD_BYTES_MAX 65536

@@ -9,12 +9,12 @@
 
 #include "cmd/rnp-price/commands.h"
 #include "cmd/rnp-price/feed_state.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/http.h"
-#include "common/io.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/net/http.h"
+#include "common/base/io.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 #define FEED_BYTES_MAX ((size_t)128 << 20)
 #define DAY_MS         INT64_C(86400000)

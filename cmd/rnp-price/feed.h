@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "cmd/rnp-price/offer.h"
-#include "common/gpu.h"
+#include "common/record/gpu.h"
 
 /* What people should know about a feed: once per text, with how often and where first. */
 struct feed_note {

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/gpu.h"
-#include "common/money.h"
-#include "common/num.h"
+#include "common/base/err.h"
+#include "common/record/gpu.h"
+#include "common/base/money.h"
+#include "common/base/num.h"
 
 #define PRICE_DECIMALS 12
 #define PRICE_MAX_UUSD INT64_C(1000000000000000) /* a billion dollars */

@@ -13,8 +13,8 @@
 
 #include "cmd/rnp-price/csv.h"
 #include "cmd/rnp-price/pyliteral.h"
-#include "common/err.h"
-#include "common/num.h"
+#include "common/base/err.h"
+#include "common/base/num.h"
 
 #define NAME_MAX_BYTES 128
 #define MIB            ((int64_t)1 << 20)

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
 
 void feed_state_release(struct feed_state *s)
 {

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/canon.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/num.h"
+#include "common/json/canon.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/num.h"
 
 #define GPUS_MAX 1024
 

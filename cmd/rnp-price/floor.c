@@ -5,13 +5,13 @@
 #include "cmd/rnp-price/commands.h"
 #include "cmd/rnp-price/cost.h"
 #include "cmd/rnp-price/price_table.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/lines.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/schema.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/lines.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/schema.h"
 
 static const char *costs_path, *policy_name;
 static int64_t price_uusd = -1; /* not given */

@@ -2,7 +2,7 @@
 #include <stddef.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "common/prog.h"
+#include "common/cli/prog.h"
 
 static const struct command *const commands[] = {
 	&command_feed,

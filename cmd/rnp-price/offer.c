@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/gpu.h"
-#include "common/json.h"
-#include "common/schema.h"
+#include "common/record/gpu.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
 
 void offer_init(struct offer *o)
 {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 #define OFFER_UNKNOWN (-1)
 

@@ -1,8 +1,8 @@
 #include "cmd/rnp-price/price_table.h"
 
-#include "common/err.h"
-#include "common/json.h"
-#include "common/money.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/money.h"
 
 #define DAILY_DECIMALS 2
 

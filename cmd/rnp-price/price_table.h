@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "common/policy.h"
+#include "common/record/policy.h"
 
 /* msrp / days / 24, with a surcharge on top, rounded half up to 10^-decimals dollars; in uusd.
  * decimals 0 to 6. */

@@ -3,9 +3,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/buf.h"
-#include "common/err.h"
-#include "common/num.h"
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/num.h"
 
 struct reader {
 	const char *at, *where;

@@ -7,8 +7,8 @@
 #include <strings.h>
 
 #include "cmd/rnp-price/cost.h"
-#include "common/json.h"
-#include "common/money.h"
+#include "common/json/json.h"
+#include "common/base/money.h"
 
 #define GPU_HOUR_MAX \
 	INT64_C(10000000000) /* ten thousand dollars: a slip of the market's */

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "cmd/rnp-price/offer.h"
-#include "common/gpu.h"
+#include "common/record/gpu.h"
 
 #define QUOTE_NONE (-1)
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
 
 #define STATE_KIND      "rnp.price-state"
 #define STATE_BYTES_MAX ((size_t)16 << 20)

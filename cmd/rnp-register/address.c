@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "common/err.h"
-#include "common/key.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/record/key.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 static const char *key_path, *passphrase_file;
 static bool did;

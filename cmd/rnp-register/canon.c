@@ -1,12 +1,12 @@
-#include "common/canon.h"
+#include "common/json/canon.h"
 
 #include "cmd/rnp-register/commands.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/lines.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/base/lines.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 #define WHOLE_BYTES_MAX ((size_t)64 << 20)
 

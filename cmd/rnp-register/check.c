@@ -4,16 +4,16 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "common/err.h"
-#include "common/facts.h"
-#include "common/gpu.h"
-#include "common/json.h"
-#include "common/out.h"
-#include "common/policy.h"
-#include "common/pool.h"
-#include "common/prog.h"
-#include "common/records.h"
-#include "common/schema.h"
+#include "common/base/err.h"
+#include "common/record/facts.h"
+#include "common/record/gpu.h"
+#include "common/json/json.h"
+#include "common/cli/out.h"
+#include "common/record/policy.h"
+#include "common/record/pool.h"
+#include "common/cli/prog.h"
+#include "common/cli/records.h"
+#include "common/json/schema.h"
 
 static const char *policy_name;
 

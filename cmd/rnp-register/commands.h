@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/http.h"
-#include "common/opt.h"
+#include "common/net/http.h"
+#include "common/cli/opt.h"
 
 extern const struct command command_address;
 extern const struct command command_canon;

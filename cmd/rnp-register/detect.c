@@ -4,16 +4,16 @@
 
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/measured.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/hw.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/nvml.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/records.h"
-#include "common/schema.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/hw/hw.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/hw/nvml.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/cli/records.h"
+#include "common/json/schema.h"
 
 static struct {
 	const char *wallet, *name, *bench, *share, *key;

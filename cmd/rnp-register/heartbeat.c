@@ -6,15 +6,15 @@
 #include <time.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/http.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/proof.h"
-#include "common/schema.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/net/http.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
 
 #define INTERVAL_DEFAULT_MS 60000
 #define KEEP_CONNECTION_MS  5000

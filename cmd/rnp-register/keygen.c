@@ -1,13 +1,13 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/utf8.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/base/utf8.h"
 
 static const char *out_path, *passphrase_file, *from_path, *from_passphrase_file;
 

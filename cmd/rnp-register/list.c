@@ -2,12 +2,12 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "common/err.h"
-#include "common/http.h"
-#include "common/json.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/schema.h"
+#include "common/base/err.h"
+#include "common/net/http.h"
+#include "common/json/json.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/schema.h"
 
 #define PAGE_BYTES_MAX ((size_t)300 << 20) /* 1000 nodes of the largest kind */
 #define CURSOR_MAX     128

@@ -1,6 +1,6 @@
 /* rnp-register - key, hardware facts, signed registration, and the registry that collects them. */
 #include "cmd/rnp-register/commands.h"
-#include "common/prog.h"
+#include "common/cli/prog.h"
 
 static const struct command *const commands[] = {
 	&command_keygen,

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "common/err.h"
-#include "common/json.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
 
 static const char *text_of(const json_t *obj, const char *key)
 {

@@ -11,11 +11,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/httpd.h"
-#include "common/key.h"
-#include "common/policy.h"
-#include "common/pool.h"
-#include "common/store.h"
+#include "common/net/httpd.h"
+#include "common/record/key.h"
+#include "common/record/policy.h"
+#include "common/record/pool.h"
+#include "common/store/store.h"
 
 #define REGISTRY_SKEW_MS       INT64_C(300000) /* how far `at` may be from our clock */
 #define REGISTRY_BODY_MAX      ((size_t)256 << 10)

@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
-#include "common/canon.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/proof.h"
-#include "common/schema.h"
+#include "common/json/canon.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
 
 /* Who may say what about a node. */
 static const struct {

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/num.h"
-#include "common/prog.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/num.h"
+#include "common/cli/prog.h"
 
 extern const char *const api_embedded_texts[]; /* cmd/rnp-register/api/openapi.json */
 

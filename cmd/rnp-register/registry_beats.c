@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
-#include "common/base58.h"
-#include "common/clock.h"
-#include "common/err.h"
+#include "common/base/base58.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
 
 static void time_text(struct buf *out, int64_t ms)
 {

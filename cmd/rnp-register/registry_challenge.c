@@ -10,15 +10,15 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/exchange.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/poc.h"
-#include "common/proof.h"
-#include "common/schema.h"
-#include "common/store.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/net/bandwidth_test.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/poc/poc.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
+#include "common/store/store.h"
 
 #define BUCKETS   16384
 #define NODES_MAX 1000000

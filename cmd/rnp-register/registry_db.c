@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/prog.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
 
 const char *const registry_states[] = { "idle", "busy", "render", "maintenance", NULL };
 

@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/exchange.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/poc.h"
-#include "common/proof.h"
-#include "common/schema.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/net/bandwidth_test.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/poc/poc.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
 
 /* Answers that wait, the one that is judged included. They are those of full size that the HTTP server has
  * memory for, about twice: a flood of small ones must not make the wait longer. */

@@ -5,11 +5,11 @@
 #include <strings.h>
 
 #include "cmd/rnp-register/registry.h"
-#include "common/canon.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/gpu.h"
-#include "common/num.h"
+#include "common/json/canon.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/record/gpu.h"
+#include "common/base/num.h"
 
 #define PAGE_DEFAULT 100
 #define HISTORY_MAX  100

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
-#include "common/canon.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/uptime.h"
+#include "common/json/canon.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/record/uptime.h"
 
 #define UPTIME_PAGE_DEFAULT 100
 

@@ -3,11 +3,11 @@
 
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/registry.h"
-#include "common/err.h"
-#include "common/httpd_parts.h"
-#include "common/key.h"
-#include "common/policy.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/net/httpd_parts.h"
+#include "common/record/key.h"
+#include "common/record/policy.h"
+#include "common/cli/prog.h"
 
 static const char *db_path, *listen_on, *port_file, *cert_file, *key_file, *log_file;
 static struct opt_list trusted;

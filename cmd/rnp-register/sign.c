@@ -1,12 +1,12 @@
 #include "cmd/rnp-register/commands.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/lines.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/proof.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/base/lines.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/record/signature.h"
 
 static const char *key_path, *passphrase_file;
 

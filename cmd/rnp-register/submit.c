@@ -2,14 +2,14 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "common/err.h"
-#include "common/http.h"
-#include "common/json.h"
-#include "common/out.h"
-#include "common/poc.h"
-#include "common/prog.h"
-#include "common/records.h"
-#include "common/schema.h"
+#include "common/base/err.h"
+#include "common/net/http.h"
+#include "common/json/json.h"
+#include "common/cli/out.h"
+#include "common/poc/poc.h"
+#include "common/cli/prog.h"
+#include "common/cli/records.h"
+#include "common/json/schema.h"
 
 #define ANSWER_BYTES_MAX ((size_t)64 << 10)
 /* A registry replies to an rnp.answer when it has judged it, and those that came before. */

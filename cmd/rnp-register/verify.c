@@ -2,12 +2,12 @@
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/lines.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/proof.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/lines.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/record/signature.h"
 
 /* The address that the answer is about: the party that had to sign where it did, else the
  * first who signed. */

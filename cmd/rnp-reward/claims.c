@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
 
 void claims_release(struct claims *c)
 {

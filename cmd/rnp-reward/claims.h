@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "cmd/rnp-reward/merkle.h"
-#include "common/key.h"
+#include "common/record/key.h"
 
 struct claims {
 	struct merkle_leaf *leaves;

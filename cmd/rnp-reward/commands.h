@@ -2,7 +2,7 @@
 #ifndef RNP_CMD_REWARD_COMMANDS_H
 #define RNP_CMD_REWARD_COMMANDS_H
 
-#include "common/opt.h"
+#include "common/cli/opt.h"
 
 extern const struct command command_usage;
 extern const struct command command_epoch;

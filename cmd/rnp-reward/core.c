@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/money.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/base/money.h"
 
 #define BASE_UNITS UINT64_C(100000000) /* of one token */
 

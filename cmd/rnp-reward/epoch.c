@@ -7,9 +7,9 @@
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
-#include "common/err.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 #define SLICE  4096 /* records that one thread formats at a time */
 #define SLICES 16

@@ -8,11 +8,11 @@
 #include "cmd/rnp-reward/formula.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/money.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/money.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 static struct given given = GIVEN_INIT;
 static const char *node;

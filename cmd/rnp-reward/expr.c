@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/mem.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
 
 #define ARGS_MAX  32
 #define DEPTH_MAX 16

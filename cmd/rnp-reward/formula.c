@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "common/json.h"
-#include "common/money.h"
+#include "common/json/json.h"
+#include "common/base/money.h"
 
 static void write_list(struct buf *out, const json_t *list, const char *between,
 	bool brackets)

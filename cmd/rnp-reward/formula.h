@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "cmd/rnp-reward/frac.h"
-#include "common/buf.h"
+#include "common/base/buf.h"
 
 /* "2 x uptime", "least(cpu_cores: 2 -> 0, 4 -> 0.5; ...)". v is a valid expression. */
 void formula_write(struct buf *out, const json_t *v);

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "common/err.h"
-#include "common/num.h"
+#include "common/base/err.h"
+#include "common/base/num.h"
 
 #define NANO 1000000000
 

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/canon.h"
-#include "common/err.h"
-#include "common/facts.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/mem.h"
-#include "common/uptime.h"
+#include "common/json/canon.h"
+#include "common/base/err.h"
+#include "common/record/facts.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/base/mem.h"
+#include "common/record/uptime.h"
 
 #define SCORE_MAX INT64_C(1000000000000000)
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/policy.h"
+#include "common/record/policy.h"
 
 struct gather {
 	int64_t from_ms, to_ms; /* the epoch, [from, to) */

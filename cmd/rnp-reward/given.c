@@ -1,7 +1,7 @@
 #include "cmd/rnp-reward/given.h"
 
-#include "common/err.h"
-#include "common/money.h"
+#include "common/base/err.h"
+#include "common/base/money.h"
 
 static int set_pool(const struct given *g, struct epoch *e)
 {

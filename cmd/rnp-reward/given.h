@@ -3,7 +3,7 @@
 #define RNP_CMD_REWARD_GIVEN_H
 
 #include "cmd/rnp-reward/core.h"
-#include "common/opt.h"
+#include "common/cli/opt.h"
 
 struct given {
 	const char *policy, *job_scale, *availability_scale;

@@ -9,11 +9,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "common/canon.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/schema.h"
+#include "common/json/canon.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
 
 #define LEDGER_BYTES_MAX ((size_t)1 << 30)
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/buf.h"
+#include "common/base/buf.h"
 
 /* What a walk over a ledger calls for each entry; returns 0 or -1 to stop. */
 typedef int (*ledger_fn)(void *ctx, int64_t sequence, const json_t *entry);

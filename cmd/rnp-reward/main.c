@@ -1,6 +1,6 @@
 /* rnp-reward - computes, explains and proves rewards, to the last base unit. */
 #include "cmd/rnp-reward/commands.h"
-#include "common/prog.h"
+#include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_usage, &command_epoch,
 	&command_explain, &command_proof, &command_verify, NULL };

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/mem.h"
-#include "kernels/dev_cpu.h"
-#include "kernels/sha256_rows.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "kernels/dev/dev_cpu.h"
+#include "kernels/poc/sha256_rows.h"
 
 #define SLICE 512 /* rows that one thread hashes at a time */
 

@@ -4,12 +4,12 @@
 
 #include "cmd/rnp-reward/claims.h"
 #include "cmd/rnp-reward/commands.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/records.h"
-#include "common/schema.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/cli/records.h"
+#include "common/json/schema.h"
 
 static const char *node;
 

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/expr.h"
-#include "common/err.h"
-#include "common/gpu.h"
-#include "common/mem.h"
-#include "common/money.h"
-#include "common/num.h"
+#include "common/base/err.h"
+#include "common/record/gpu.h"
+#include "common/base/mem.h"
+#include "common/base/money.h"
+#include "common/base/num.h"
 
 const char *const field_names[FIELD_N] = { "gpu_count", "gpu_memory_bytes",
 	"gpu_clock_mhz", "gpu_memory_bandwidth_bps", "cpu_cores", "cpu_clock_mhz",

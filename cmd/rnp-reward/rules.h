@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 #include "cmd/rnp-reward/frac.h"
-#include "common/buf.h"
-#include "common/key.h"
-#include "common/policy.h"
+#include "common/base/buf.h"
+#include "common/record/key.h"
+#include "common/record/policy.h"
 
 /* Whole-number fields of rnp.usage, in the order of the record, and the epoch's length. */
 enum field {

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "cmd/rnp-reward/core.h"
-#include "common/err.h"
-#include "common/mem.h"
-#include "common/money.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/base/money.h"
 
 #define SUM_MAX ((u128)1 << 124)
 

@@ -4,15 +4,15 @@
 
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/gather.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/http.h"
-#include "common/json.h"
-#include "common/lines.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/proof.h"
-#include "common/schema.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/net/http.h"
+#include "common/json/json.h"
+#include "common/base/lines.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
 
 #define PAGE_BYTES_MAX ((size_t)300 << 20)
 #define CURSOR_MAX     128

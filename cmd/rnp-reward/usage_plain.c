@@ -7,8 +7,8 @@
 
 #include "cmd/rnp-reward/expr.h"
 #include "cmd/rnp-reward/usage_read.h"
-#include "common/clock.h"
-#include "common/num.h"
+#include "common/base/clock.h"
+#include "common/base/num.h"
 
 struct scan {
 	const char *at, *end;

@@ -8,14 +8,14 @@
 
 #include "cmd/rnp-reward/core.h"
 #include "cmd/rnp-reward/expr.h"
-#include "common/canon.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/lines.h"
-#include "common/mem.h"
-#include "common/num.h"
-#include "common/schema.h"
+#include "common/json/canon.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/lines.h"
+#include "common/base/mem.h"
+#include "common/base/num.h"
+#include "common/json/schema.h"
 
 #define FACTOR_MAX_NANO INT64_C(1000000000000000) /* a million */
 

@@ -9,13 +9,13 @@
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/records.h"
-#include "common/schema.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/cli/records.h"
+#include "common/json/schema.h"
 
 static struct {
 	const char *usage, *policy, *store;

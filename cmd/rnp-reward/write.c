@@ -3,9 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "common/canon.h"
-#include "common/json.h"
-#include "common/money.h"
+#include "common/json/canon.h"
+#include "common/json/json.h"
+#include "common/base/money.h"
 
 /* --- rnp.reward, by hand: a million of them in a second ------------------------------------- */
 

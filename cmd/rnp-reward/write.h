@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "cmd/rnp-reward/core.h"
-#include "common/buf.h"
+#include "common/base/buf.h"
 
 /* Append the rnp.reward of usage i and a newline. */
 void reward_write(struct buf *out, const struct epoch *e, size_t i);

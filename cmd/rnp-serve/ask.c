@@ -5,15 +5,15 @@
 
 #include "cmd/rnp-serve/commands.h"
 #include "cmd/rnp-serve/loaded.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/lm/chat.h"
-#include "common/lm/sample.h"
-#include "common/mem.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/lm/infer/chat.h"
+#include "common/lm/infer/sample.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 #define PROMPT_BYTES_MAX ((size_t)64 << 20)
 

@@ -2,7 +2,7 @@
 #ifndef RNP_SERVE_COMMANDS_H
 #define RNP_SERVE_COMMANDS_H
 
-#include "common/opt.h"
+#include "common/cli/opt.h"
 
 extern const struct command command_ask;
 extern const struct command command_inspect;

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "cmd/rnp-serve/commands.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/lm/gguf_llama.h"
-#include "common/lm/safetensors.h"
-#include "common/mem.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/lm/model/gguf_llama.h"
+#include "common/lm/model/safetensors.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 #define ITEMS_SHOWN 16 /* of an array; longer ones are counted */
 #define TEXT_SHOWN  65536

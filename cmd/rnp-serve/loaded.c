@@ -1,6 +1,6 @@
 #include "cmd/rnp-serve/loaded.h"
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 static int open_token(struct loaded *l, const char *model, const char *path)
 {

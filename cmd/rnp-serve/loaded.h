@@ -2,8 +2,8 @@
 #ifndef RNP_SERVE_LOADED_H
 #define RNP_SERVE_LOADED_H
 
-#include "common/lm/infer.h"
-#include "common/lm/token.h"
+#include "common/lm/infer/infer.h"
+#include "common/lm/token/token.h"
 
 struct loaded {
 	struct dev d;

@@ -1,6 +1,6 @@
 /* rnp-serve - serve a language model as an OpenAI-compatible chat. */
 #include "cmd/rnp-serve/commands.h"
-#include "common/prog.h"
+#include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_ask, &command_inspect,
 	&command_plan, NULL };

@@ -2,12 +2,12 @@
 #include <string.h>
 
 #include "cmd/rnp-serve/commands.h"
-#include "common/err.h"
-#include "common/hw.h"
-#include "common/json.h"
-#include "common/lm/infer.h"
-#include "common/out.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/hw/hw.h"
+#include "common/json/json.h"
+#include "common/lm/infer/infer.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
 
 static const char *model, *device;
 static int64_t context;

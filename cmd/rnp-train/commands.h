@@ -2,7 +2,7 @@
 #ifndef RNP_TRAIN_COMMANDS_H
 #define RNP_TRAIN_COMMANDS_H
 
-#include "common/opt.h"
+#include "common/cli/opt.h"
 
 extern const struct command command_compress;
 extern const struct command command_decompress;

@@ -8,14 +8,14 @@
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/raw.h"
-#include "common/bench.h"
-#include "common/err.h"
+#include "common/record/bench.h"
+#include "common/base/err.h"
 #include "common/grad/grad.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/progress.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/cli/progress.h"
 
 #define WINDOW_BYTES ((size_t)64 << 20) /* of a pipe, for ecq's step */
 

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/buf.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
 
 #define BYTES_MAX ((size_t)1 << 20)
 

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "common/opt.h"
+#include "common/cli/opt.h"
 
 /* Set the options of c that the file at path has and the command line has not. *keep holds their texts: to be json_decref'ed when they are
  * no longer wanted. Returns 0, or -1 with err_set(): 66, 65 malformed, 64 an option that there is not, or its value. */

@@ -5,11 +5,11 @@
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/raw.h"
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/grad/grad.h"
-#include "common/mem.h"
-#include "common/prog.h"
-#include "common/progress.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
+#include "common/cli/progress.h"
 
 static struct {
 	const char *out, *device;

@@ -5,17 +5,17 @@
 #include <sys/stat.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/lm/checkpoint.h"
-#include "common/lm/shard.h"
-#include "common/lm/token.h"
-#include "common/mem.h"
-#include "common/out.h"
-#include "common/prog.h"
-#include "common/progress.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/lm/train/checkpoint.h"
+#include "common/lm/token/shard.h"
+#include "common/lm/token/token.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/cli/progress.h"
 
 static const char *model, *data, *tokenizer, *device, *precision = "f32";
 static int64_t length, batch, most_tokens;

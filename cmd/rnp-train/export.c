@@ -1,12 +1,12 @@
-#include "common/lm/export.h"
+#include "common/lm/export/export.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "common/err.h"
-#include "common/mem.h"
-#include "common/prog.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
 
 static const char *model, *gguf, *out, *type_name, *tokenizer;
 

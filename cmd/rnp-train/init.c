@@ -1,12 +1,12 @@
-#include "common/lm/init.h"
+#include "common/lm/model/init.h"
 
 #include <unistd.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "common/buf.h"
-#include "common/err.h"
-#include "common/lm/export.h"
-#include "common/prog.h"
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/lm/export/export.h"
+#include "common/cli/prog.h"
 
 static const char *preset, *out, *tokenizer, *type_name = "f32";
 static int64_t vocab;

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "common/buf.h"
-#include "common/clock.h"
-#include "common/hw.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/out.h"
-#include "common/plot.h"
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/hw/hw.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/plot/plot.h"
 
 void journal_release(struct journal *j)
 {

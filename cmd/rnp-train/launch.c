@@ -11,11 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/mem.h"
-#include "common/prog.h"
-#include "kernels/dev.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
+#include "kernels/dev/dev.h"
 
 /* A rank that stalls for so long will not come back; others may wait for a checkpoint or an evaluation of rank 0. */
 #define STALL_MS INT64_C(86400000)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/comm.h"
+#include "common/comm/comm.h"
 
 #define LAUNCH_MAX 16 /* GPUs of one machine */
 

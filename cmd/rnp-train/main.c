@@ -1,6 +1,6 @@
 /* rnp-train - train language models together over slow links. */
 #include "cmd/rnp-train/commands.h"
-#include "common/prog.h"
+#include "common/cli/prog.h"
 
 static const struct command *const commands[] = {
 	&command_compress,

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 int raw_open(struct raw_in *in, const char *path)
 {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/io.h"
+#include "common/base/io.h"
 
 struct raw_in {
 	int fd;

@@ -10,12 +10,12 @@
 #include "cmd/rnp-train/journal.h"
 #include "cmd/rnp-train/launch.h"
 #include "cmd/rnp-train/session.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/json.h"
-#include "common/prog.h"
-#include "common/progress.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/cli/prog.h"
+#include "common/cli/progress.h"
 
 static struct {
 	struct session_options s;

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "cmd/rnp-train/settings.h"
-#include "common/buf.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/lm/export.h"
-#include "common/mem.h"
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/lm/export/export.h"
+#include "common/base/mem.h"
 
 /* --- open ------------------------------------------------------------------------------------- */
 

@@ -5,12 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/lm/checkpoint.h"
-#include "common/lm/order.h"
-#include "common/lm/parallel.h"
-#include "common/lm/shard.h"
-#include "common/lm/source.h"
-#include "common/lm/token.h"
+#include "common/lm/train/checkpoint.h"
+#include "common/lm/train/shuffle.h"
+#include "common/lm/train/ddp.h"
+#include "common/lm/token/shard.h"
+#include "common/lm/model/model_file.h"
+#include "common/lm/token/token.h"
 
 struct session_options {
 	const char *model, *data, *valid, *out, *device;

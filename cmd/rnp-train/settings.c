@@ -3,11 +3,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "common/buf.h"
-#include "common/canon.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/num.h"
+#include "common/base/buf.h"
+#include "common/json/canon.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/num.h"
 
 #define PREFIX "option."
 #define RANKS  PREFIX "ranks"

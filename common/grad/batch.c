@@ -8,11 +8,11 @@
 #include <omp.h>
 #endif
 
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/grad/format.h"
-#include "common/mem.h"
-#include "kernels/blake2b.h"
-#include "kernels/cpu.h"
+#include "common/base/mem.h"
+#include "kernels/grad/blake2b.h"
+#include "kernels/dev/cpu.h"
 
 #define CHUNKS_MIN 32
 #define CHUNKS_MAX 1024

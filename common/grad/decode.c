@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/grad/batch.h"
 #include "common/grad/format.h"
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 struct grad_decoder {
 	struct grad_batch b;

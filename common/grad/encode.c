@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/grad/batch.h"
 #include "common/grad/format.h"
-#include "common/mem.h"
-#include "kernels/half.h"
+#include "common/base/mem.h"
+#include "kernels/dev/half.h"
 
 struct grad_encoder {
 	struct grad_batch b;

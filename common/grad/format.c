@@ -5,7 +5,7 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 enum {
 	FLAG_BF16 = 1,

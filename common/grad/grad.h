@@ -26,9 +26,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/buf.h"
-#include "kernels/dev.h"
-#include "kernels/quant.h"
+#include "common/base/buf.h"
+#include "kernels/dev/dev.h"
+#include "kernels/grad/quant.h"
 
 #define GRAD_VERSION     1
 #define GRAD_RANK_MAX    8

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/grad/grad.h"
-#include "common/mem.h"
-#include "common/num.h"
+#include "common/base/mem.h"
+#include "common/base/num.h"
 
 static const struct {
 	const char *name;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/grad/grad.h"
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 #define SMALL_LEVELS 64
 #define STEP_MAX     8e37 /* centroids are f32 too */

@@ -14,10 +14,10 @@
 #include <time.h>
 
 #include "cmd/rnp-bench/compress_data.h"
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/grad/grad.h"
-#include "common/mem.h"
-#include "common/stats.h"
+#include "common/base/mem.h"
+#include "common/base/stats.h"
 
 #define ELEMENTS   (UINT64_C(4) << 20)
 #define CHUNK      65536

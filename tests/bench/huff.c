@@ -12,12 +12,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/bench.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/rng.h"
-#include "common/stats.h"
-#include "kernels/huff.h"
+#include "common/record/bench.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "common/base/stats.h"
+#include "kernels/grad/huff.h"
 
 #define ROUNDS      11
 #define OURS        2 /* the first coders */

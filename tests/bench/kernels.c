@@ -18,13 +18,13 @@
 #include <omp.h>
 #endif
 
-#include "common/bench.h"
-#include "common/clock.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/stats.h"
-#include "kernels/dev.h"
-#include "kernels/peak.h"
+#include "common/record/bench.h"
+#include "common/base/clock.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/base/stats.h"
+#include "kernels/dev/dev.h"
+#include "kernels/bulk/peak.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

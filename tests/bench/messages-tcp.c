@@ -8,14 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/bench.h"
-#include "common/clock.h"
-#include "common/comm.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/mem.h"
-#include "common/net.h"
-#include "common/stats.h"
+#include "common/record/bench.h"
+#include "common/base/clock.h"
+#include "common/comm/comm.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/base/mem.h"
+#include "common/net/net.h"
+#include "common/base/stats.h"
 
 #define PAIRS       10
 #define OF_BARE_MIN 900000 /* ppm */

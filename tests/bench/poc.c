@@ -28,11 +28,11 @@
 #include <omp.h>
 #endif
 
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "kernels/cpu.h"
-#include "kernels/hashlanes.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "kernels/dev/cpu.h"
+#include "kernels/poc/sha256_chain.h"
 #include "tests/poc/cheats.h"
 #include "tests/poc/miser.h"
 

@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/stats.h"
+#include "common/base/clock.h"
+#include "common/base/stats.h"
 
 #define PAIRS_MAX    200
 #define RECORD_BYTES 1024

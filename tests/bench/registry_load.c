@@ -31,14 +31,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/bench.h"
-#include "common/buf.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/mem.h"
-#include "common/proof.h"
+#include "common/record/bench.h"
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/base/mem.h"
+#include "common/record/signature.h"
 
 #define CONNECTIONS   32
 #define BEAT_LIMIT    5000.0

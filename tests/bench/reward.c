@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/key.h"
-#include "common/stats.h"
+#include "common/base/clock.h"
+#include "common/record/key.h"
+#include "common/base/stats.h"
 
 #define NODES        1000000
 #define RUNS         10

@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/stats.h"
+#include "common/base/clock.h"
+#include "common/base/stats.h"
 
 #define PAIRS         41
 #define TIME_LIMIT_NS 10000000

@@ -13,12 +13,12 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/lm/train.h"
-#include "common/mem.h"
-#include "common/rng.h"
-#include "common/stats.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/lm/train/train.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "common/base/stats.h"
 
 #define ROUNDS 7
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/comm_plugin.h"
+#include "common/comm/comm_plugin.h"
 
 #define RANKS_MAX 16
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda_probe.h"
+#include "kernels/dev/cuda_probe.h"
 
 int rnp_cuda_probe(int version, struct cuda_probe_gpu *out, int max, char *why,
 	int why_bytes)

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "kernels/dev.h"
+#include "kernels/dev/dev.h"
 
 static int (*get)(struct dev *d, void *host, const void *from, uint64_t bytes);
 static struct dev_ops broken;

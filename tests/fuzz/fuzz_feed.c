@@ -11,11 +11,11 @@
 #include "cmd/rnp-price/feed_state.h"
 #include "cmd/rnp-price/pyliteral.h"
 #include "cmd/rnp-price/quote_core.h"
-#include "common/buf.h"
-#include "common/err.h"
-#include "common/gpu.h"
-#include "common/json.h"
-#include "common/schema.h"
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/record/gpu.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

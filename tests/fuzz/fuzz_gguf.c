@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/lm/gguf.h"
-#include "common/lm/gguf_llama.h"
-#include "common/lm/layout.h"
-#include "common/mem.h"
+#include "common/base/err.h"
+#include "common/lm/model/gguf.h"
+#include "common/lm/model/gguf_llama.h"
+#include "common/lm/model/layout.h"
+#include "common/base/mem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

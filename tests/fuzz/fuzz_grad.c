@@ -13,9 +13,9 @@
 
 #include <sodium.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/grad/format.h"
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 #define ELEMENTS_MAX 70000
 

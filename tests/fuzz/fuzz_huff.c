@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/mem.h"
-#include "kernels/huff.h"
+#include "common/base/mem.h"
+#include "kernels/grad/huff.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

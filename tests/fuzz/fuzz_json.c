@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/buf.h"
-#include "common/canon.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/json_read.h"
-#include "common/schema.h"
+#include "common/base/buf.h"
+#include "common/json/canon.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/json/json_read.h"
+#include "common/json/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

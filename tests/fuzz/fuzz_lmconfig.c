@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/json.h"
-#include "common/lm/layout.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/lm/model/layout.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

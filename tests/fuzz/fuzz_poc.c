@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/prove.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/poc.h"
-#include "kernels/dev.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/poc/poc.h"
+#include "kernels/dev/dev.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

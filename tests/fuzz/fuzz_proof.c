@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/json.h"
-#include "common/proof.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/record/signature.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/proof.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/record/signature.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,10 +11,10 @@
 
 #include "cmd/rnp-reward/core.h"
 #include "cmd/rnp-reward/usage_read.h"
-#include "common/err.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/mem.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/base/mem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

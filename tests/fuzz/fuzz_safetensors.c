@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
-#include "common/lm/llama2c.h"
-#include "common/lm/safetensors.h"
+#include "common/base/err.h"
+#include "common/lm/model/llama2c.h"
+#include "common/lm/model/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

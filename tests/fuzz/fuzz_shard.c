@@ -3,9 +3,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "common/err.h"
-#include "common/lm/shard.h"
-#include "common/mem.h"
+#include "common/base/err.h"
+#include "common/lm/token/shard.h"
+#include "common/base/mem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/buf.h"
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/mem.h"
-#include "common/money.h"
-#include "common/num.h"
-#include "common/opt.h"
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/base/money.h"
+#include "common/base/num.h"
+#include "common/cli/opt.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

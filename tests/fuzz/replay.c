@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/buf.h"
-#include "common/err.h"
-#include "common/io.h"
-#include "common/mem.h"
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/base/mem.h"
 
 #define INPUT_BYTES_MAX ((size_t)1 << 20)
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/dev.h"
+#include "kernels/dev/dev.h"
 #include "tests/kernels/kcheck.h"
 
 #define COUNT (LM_SQUARES_BLOCK + 4321)

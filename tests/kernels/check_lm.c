@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "kernels/lm_ref.h"
+#include "kernels/lm/ref.h"
 #include "tests/kernels/kcheck.h"
 
 #define U 0x1p-24

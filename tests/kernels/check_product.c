@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/half.h"
+#include "kernels/dev/half.h"
 #include "tests/kernels/kcheck.h"
 
 struct arguments {

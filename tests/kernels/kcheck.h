@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/dev.h"
+#include "kernels/dev/dev.h"
 
 struct kcheck {
 	struct dev dev;

@@ -1,5 +1,5 @@
 /* cheats.h - dishonest provers who have read the source: every cheat of the design, computed as the
- * cheat would compute it. For tests/unit/poc.c (few, small) and tests/bench/poc.c (many).
+ * cheat would compute it. For tests/unit/poc/poc.c (few, small) and tests/bench/poc.c (many).
  *
  * long because all cheats share one bed, and unit test and benchmark share all cheats.
  *
@@ -13,12 +13,12 @@
 #include <string.h>
 
 #include "cmd/rnp-bench/prove.h"
-#include "common/clock.h"
-#include "common/json.h"
-#include "common/key.h"
-#include "common/mem.h"
-#include "common/proof.h"
-#include "common/rng.h"
+#include "common/base/clock.h"
+#include "common/json/json.h"
+#include "common/record/key.h"
+#include "common/base/mem.h"
+#include "common/record/signature.h"
+#include "common/base/rng.h"
 
 #define ISSUED_MS   INT64_C(1800000000000)
 #define DEADLINE_MS 60000

@@ -1,5 +1,5 @@
 /* miser.h - the cheat who keeps only a part of the memory, for real: a CPU device whose fill pays, in time,
- * for every block that it reads and does not keep. For tests/unit/poc.c and tests/bench/poc.c.
+ * for every block that it reads and does not keep. For tests/unit/poc/poc.c and tests/bench/poc.c.
  *
  * It keeps the first of every `keep` blocks of a lane's slice. A block that it has not kept it computes
  * from its parents, those it has not kept from theirs, and so on. Versions that a later step has
@@ -9,8 +9,8 @@
 
 #include <stdatomic.h>
 
-#include "common/poc.h"
-#include "kernels/dev.h"
+#include "common/poc/poc.h"
+#include "kernels/dev/dev.h"
 
 struct miser {
 	struct dev dev; /* first: its operations get its address */

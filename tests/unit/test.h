@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 static int test_failures, test_checks;
 

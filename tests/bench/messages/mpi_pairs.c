@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/comm.h"
-#include "common/err.h"
+#include "common/comm/comm.h"
+#include "common/base/err.h"
 
 #define PAIRS     10
 #define SAMPLE_NS 30e6

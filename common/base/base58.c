@@ -1,0 +1,196 @@
+#include "common/base/base58.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Five base-58 digits at a time: the largest power of 58 below 2^32. */
+#define GROUP       5
+#define GROUP_POWER UINT32_C(656356768) /* 58^5 */
+#define LIMBS_MAX   (BASE58_BYTES_MAX / 4)
+#define DIGITS_MAX  (BASE58_BYTES_MAX * 138 / 100 + 1 + GROUP)
+
+static const char alphabet[] =
+	"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+
+/* 32-bit limbs of a number. */
+struct number {
+	uint32_t limbs[LIMBS_MAX];
+	size_t n;
+};
+
+static void number_from_bytes(struct number *to, const unsigned char *data, size_t len)
+{
+	to->n = (len + 3) / 4;
+	memset(to->limbs, 0, to->n * sizeof *to->limbs);
+	for (size_t i = 0; i < len; i++) {
+		size_t from_end = len - 1 - i;
+
+		to->limbs[to->n - 1 - from_end / 4] |= (uint32_t)data[i]
+			<< from_end % 4 * 8;
+	}
+}
+
+/* Divide by 58^5; returns the remainder. */
+static uint32_t divide(struct number *a)
+{
+	size_t zeros = 0;
+	uint64_t rest = 0;
+
+	for (size_t i = 0; i < a->n; i++) {
+		rest = rest << 32 | a->limbs[i];
+		a->limbs[i] = (uint32_t)(rest / GROUP_POWER);
+		rest %= GROUP_POWER;
+	}
+	while (zeros < a->n && a->limbs[zeros] == 0)
+		zeros++;
+	a->n -= zeros;
+	memmove(a->limbs, a->limbs + zeros, a->n * sizeof *a->limbs);
+	return (uint32_t)rest;
+}
+
+size_t base58_encode(char *out, const unsigned char *data, size_t len)
+{
+	char digits[DIGITS_MAX], *end = digits + sizeof digits, *at = end;
+	struct number a;
+	size_t zeros = 0, n;
+
+	while (zeros < len && data[zeros] == 0)
+		zeros++;
+	number_from_bytes(&a, data + zeros, len - zeros);
+	while (a.n) {
+		uint32_t group = divide(&a);
+
+		for (int i = 0; i < GROUP; i++, group /= 58)
+			*--at = alphabet[group % 58];
+	}
+	while (at < end && *at == alphabet[0]) /* of the first group */
+		at++;
+	n = (size_t)(end - at);
+	memset(out, alphabet[0], zeros);
+	memcpy(out + zeros, at, n);
+	out[zeros + n] = '\0';
+	return zeros + n;
+}
+
+/* Value of a digit plus one; 0 elsewhere. A table, because digits are random: branches on them
+ * are mispredicted, which took as long as the arithmetic. */
+static const unsigned char values[256] = { ['1'] = 1,
+	['2'] = 2,
+	['3'] = 3,
+	['4'] = 4,
+	['5'] = 5,
+	['6'] = 6,
+	['7'] = 7,
+	['8'] = 8,
+	['9'] = 9,
+	['A'] = 10,
+	['B'] = 11,
+	['C'] = 12,
+	['D'] = 13,
+	['E'] = 14,
+	['F'] = 15,
+	['G'] = 16,
+	['H'] = 17,
+	['J'] = 18,
+	['K'] = 19,
+	['L'] = 20,
+	['M'] = 21,
+	['N'] = 22,
+	['P'] = 23,
+	['Q'] = 24,
+	['R'] = 25,
+	['S'] = 26,
+	['T'] = 27,
+	['U'] = 28,
+	['V'] = 29,
+	['W'] = 30,
+	['X'] = 31,
+	['Y'] = 32,
+	['Z'] = 33,
+	['a'] = 34,
+	['b'] = 35,
+	['c'] = 36,
+	['d'] = 37,
+	['e'] = 38,
+	['f'] = 39,
+	['g'] = 40,
+	['h'] = 41,
+	['i'] = 42,
+	['j'] = 43,
+	['k'] = 44,
+	['m'] = 45,
+	['n'] = 46,
+	['o'] = 47,
+	['p'] = 48,
+	['q'] = 49,
+	['r'] = 50,
+	['s'] = 51,
+	['t'] = 52,
+	['u'] = 53,
+	['v'] = 54,
+	['w'] = 55,
+	['x'] = 56,
+	['y'] = 57,
+	['z'] = 58 };
+
+/* a * factor + term; limbs least significant first here. Returns false when it outgrows them. */
+static bool multiply_add(struct number *a, uint32_t factor, uint32_t term)
+{
+	uint64_t carry = term;
+
+	for (size_t i = 0; i < a->n; i++) {
+		carry += (uint64_t)a->limbs[i] * factor;
+		a->limbs[i] = (uint32_t)carry;
+		carry >>= 32;
+	}
+	if (!carry)
+		return true;
+	if (a->n == LIMBS_MAX)
+		return false;
+	a->limbs[a->n++] = (uint32_t)carry;
+	return true;
+}
+
+static bool number_from_digits(struct number *to, const char *text)
+{
+	uint32_t factor = 1, term = 0;
+
+	to->n = 0;
+	for (; *text; text++) {
+		uint32_t v = values[(unsigned char)*text];
+
+		if (!v)
+			return false;
+		term = term * 58 + v - 1;
+		factor *= 58;
+		if (factor < GROUP_POWER)
+			continue;
+		if (!multiply_add(to, factor, term))
+			return false;
+		factor = 1, term = 0;
+	}
+	return multiply_add(to, factor, term);
+}
+
+int base58_decode(unsigned char *out, size_t max, const char *text)
+{
+	struct number a;
+	size_t zeros = 0, n;
+
+	if (max > BASE58_BYTES_MAX)
+		max = BASE58_BYTES_MAX;
+	while (text[zeros] == alphabet[0])
+		zeros++;
+	if (!number_from_digits(&a, text + zeros))
+		return -1;
+	n = a.n * 4;
+	while (n && !(a.limbs[(n - 1) / 4] >> (n - 1) % 4 * 8 & 255))
+		n--;
+	if (zeros > max || n > max - zeros)
+		return -1;
+	memset(out, 0, zeros);
+	for (size_t i = 0; i < n; i++)
+		out[zeros + n - 1 - i] = (unsigned char)(a.limbs[i / 4] >> i % 4 * 8);
+	return (int)(zeros + n);
+}

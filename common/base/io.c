@@ -1,0 +1,340 @@
+#include "common/base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+#define READ_CHUNK_BYTES ((size_t)64 << 10)
+
+int io_read(struct buf *out, const char *path, size_t max_bytes)
+{
+	bool is_stdin = strcmp(path, "-") == 0;
+	const char *name = is_stdin ? "standard input" : path;
+	int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	size_t start = out->len;
+	int rc = -1;
+
+	if (fd < 0)
+		return err_sys(0, "cannot open '%s'", path);
+	for (;;) {
+		ssize_t n = read(fd, buf_reserve(out, READ_CHUNK_BYTES),
+			READ_CHUNK_BYTES);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			err_sys(errno == EISDIR ? EX_NOINPUT : EX_IOERR,
+				"cannot read '%s'", name);
+			break;
+		}
+		if (n == 0) {
+			rc = 0;
+			break;
+		}
+		out->len += (size_t)n;
+		out->data[out->len] = '\0';
+		if (out->len - start > max_bytes) {
+			err_set(EX_DATAERR, "'%s' is larger than %zu bytes", name,
+				max_bytes);
+			break;
+		}
+	}
+	if (!is_stdin)
+		close(fd);
+	return rc;
+}
+
+int io_write_all(int fd, const void *data, size_t len)
+{
+	const char *at = data;
+
+	while (len) {
+		ssize_t n = write(fd, at, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static char *directory_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (!slash)
+		return xstrdup(".");
+	return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
+}
+
+static int flush_directory(const char *path)
+{
+	char *dir = directory_of(path);
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : 0;
+
+	/* some file systems cannot flush a directory and say EINVAL: nothing to be done */
+	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
+		rc = -1;
+	if (rc < 0)
+		err_sys(0, "cannot flush directory '%s'", dir);
+	if (fd >= 0)
+		close(fd);
+	free(dir);
+	return rc;
+}
+
+static int fail_create(const char *path)
+{
+	int code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM :
+									 EX_CANTCREAT;
+
+	return err_sys(errno == ENOSPC || errno == EDQUOT ? EX_IOERR : code,
+		"cannot create '%s'", path);
+}
+
+/* A new name over a device or a pipe would take it away from the whole system. */
+static int check_replaceable(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+		return 0;
+	return err_set(EX_CANTCREAT, "cannot create '%s': not a regular file", path);
+}
+
+int io_check_place(const char *path)
+{
+	char *dir;
+	struct stat st;
+	int rc;
+
+	if (check_replaceable(path) < 0)
+		return -1;
+	dir = directory_of(path);
+	rc = stat(dir, &st);
+	if (rc == 0 && !S_ISDIR(st.st_mode)) {
+		errno = ENOTDIR;
+		rc = -1;
+	}
+	if (rc == 0)
+		rc = access(dir, W_OK | X_OK);
+	if (rc == 0 && (!*path || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))) {
+		errno = *path ? EISDIR : ENOENT;
+		rc = -1;
+	}
+	free(dir);
+	return rc < 0 ? fail_create(path) : 0;
+}
+
+/* --- what a signal removes ---------------------------------------------------------------------- */
+
+/* A name to remove. Whoever takes it out of `path` owns it: the thread that writes the file, or a handler on any thread. Places are
+ * used again and never freed, so that the handler may walk the list at any instant. */
+struct io_beside {
+	_Atomic(char *) path;
+	struct io_beside *next;
+};
+
+static _Atomic(struct io_beside *) besides;
+static pid_t watcher; /* a child has the list too, and the files are not its own */
+
+static struct io_beside *beside_add(const char *path)
+{
+	struct io_beside *b;
+	char *name = xstrdup(path), *none = NULL;
+
+	for (b = besides; b; b = b->next, none = NULL)
+		if (atomic_compare_exchange_strong(&b->path, &none, name))
+			return b;
+	b = xcalloc(1, sizeof *b);
+	b->path = name;
+	b->next = besides;
+	while (!atomic_compare_exchange_weak(&besides, &b->next, b))
+		;
+	return b;
+}
+
+static void beside_forget(struct io_beside *b)
+{
+	free(atomic_exchange(&b->path, NULL));
+}
+
+void io_end_by_signal(int number)
+{
+	if (getpid() == watcher)
+		for (struct io_beside *b = besides; b; b = b->next) {
+			char *path = atomic_exchange(&b->path, NULL);
+
+			if (path)
+				unlink(path);
+		}
+	signal(number, SIG_DFL);
+	raise(number); /* comes when the handler returns */
+}
+
+void io_watch_signals(void)
+{
+	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+	struct sigaction a = { .sa_handler = io_end_by_signal }, old;
+
+	watcher = getpid();
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+			sigaction(numbers[i], &a, NULL);
+}
+
+/* --- whole files, out --------------------------------------------------------------------------- */
+
+int io_part_open(struct io_part *p, const char *path, mode_t mode)
+{
+	struct buf temporary = BUF_INIT;
+
+	*p = (struct io_part){ 0 };
+	if (check_replaceable(path) < 0)
+		return -1;
+	buf_addf(&temporary, "%s.XXXXXX", path);
+	*p = (struct io_part){ .fd = mkostemp(temporary.data, O_CLOEXEC) };
+	if (p->fd < 0) {
+		fail_create(path);
+		buf_release(&temporary);
+		return -1;
+	}
+	p->path = xstrdup(path);
+	p->beside = beside_add(temporary.data);
+	p->temporary = buf_take(&temporary);
+	if (fchmod(p->fd, mode) < 0) {
+		err_sys(EX_IOERR, "cannot write '%s'", path);
+		io_part_drop(p);
+		return -1;
+	}
+	return 0;
+}
+
+int io_part_write(struct io_part *p, const void *data, size_t len)
+{
+	if (io_write_all(p->fd, data, len) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", p->path);
+	p->written += len;
+	return 0;
+}
+
+int io_part_flush(struct io_part *p)
+{
+	int rc = fsync(p->fd);
+
+	if (close(p->fd) < 0)
+		rc = -1;
+	p->fd = -1;
+	return rc < 0 ? err_sys(EX_IOERR, "cannot write '%s'", p->path) : 0;
+}
+
+static void part_release(struct io_part *p)
+{
+	if (p->beside)
+		beside_forget(p->beside);
+	free(p->path);
+	free(p->temporary);
+	*p = (struct io_part){ 0 };
+}
+
+/* Flush, and give the file its name. */
+static int part_finish(struct io_part *p, bool may_exist)
+{
+	int rc = p->fd < 0 ? 0 : io_part_flush(p);
+
+	if (rc < 0) {
+		/* said */
+	} else if (may_exist ? rename(p->temporary, p->path) < 0 :
+			       link(p->temporary, p->path) < 0) {
+		/* link() fails where the name is taken, rename() would replace it */
+		rc = !may_exist && errno == EEXIST ?
+			err_set(EX_CANTCREAT,
+				"'%s' exists already and is never overwritten", p->path) :
+			fail_create(p->path);
+	} else {
+		rc = flush_directory(p->path);
+	}
+	if (rc < 0 || !may_exist)
+		unlink(p->temporary);
+	part_release(p);
+	return rc;
+}
+
+int io_part_close(struct io_part *p)
+{
+	return part_finish(p, true);
+}
+
+void io_part_drop(struct io_part *p)
+{
+	if (p->temporary) {
+		if (p->fd >= 0)
+			close(p->fd);
+		unlink(p->temporary);
+	}
+	part_release(p);
+}
+
+static int write_beside(const char *path, const void *data, size_t len, mode_t mode,
+	bool may_exist)
+{
+	struct io_part p;
+
+	if (io_part_open(&p, path, mode) < 0)
+		return -1;
+	if (io_part_write(&p, data, len) < 0) {
+		io_part_drop(&p);
+		return -1;
+	}
+	return part_finish(&p, may_exist);
+}
+
+int io_replace(const char *path, const void *data, size_t len, mode_t mode)
+{
+	return write_beside(path, data, len, mode, true);
+}
+
+int io_create(const char *path, const void *data, size_t len, mode_t mode)
+{
+	return write_beside(path, data, len, mode, false);
+}
+
+int io_make_dirs(const char *path, mode_t mode)
+{
+	char *copy = xstrdup(path);
+	struct stat st;
+	int rc = *path ? 0 : err_set(EX_NOINPUT, "cannot make directory '': no name");
+
+	for (char *s = copy + 1; rc == 0; s++) {
+		char c = *s;
+
+		if (c != '/' && c != '\0')
+			continue;
+		*s = '\0';
+		if (mkdir(copy, mode) < 0 && errno != EEXIST)
+			rc = err_sys(0, "cannot make directory '%s'", copy);
+		*s = c;
+		if (!c)
+			break;
+	}
+	/* the name may be taken by something else */
+	if (rc == 0 && stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
+		errno = ENOTDIR;
+		rc = err_sys(EX_CANTCREAT, "cannot make directory '%s'", path);
+	}
+	free(copy);
+	return rc;
+}

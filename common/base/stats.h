@@ -1,0 +1,37 @@
+/* stats.h - the median of measurements and how sure it is. Uses libc, mem. Pure.
+ *
+ * The interval is the distribution-free one from order statistics: between the k-th smallest
+ * and the k-th largest sample, k as large as the binomial distribution allows. It assumes
+ * nothing about the noise but that samples are independent. */
+#ifndef RNP_COMMON_BASE_STATS_H
+#define RNP_COMMON_BASE_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STATS_COVERAGE_PPM 950000
+
+struct stats {
+	double median, low, high;
+	size_t n;
+	/* probability that the true median lies within low..high: at least 950000 from 6 samples
+	 * on; with fewer, low and high are the extremes and this says what they are worth */
+	int64_t coverage_ppm;
+};
+
+/* Median and 95% interval of n >= 1 finite samples, in any order; they are not changed. An
+ * even number of samples has the mean of the middle two as its median. */
+void stats_of(const double *samples, size_t n, struct stats *out);
+
+/* The same of the n ratios a[i] / b[i]: for pairs measured one after the other (A/B), whose
+ * common noise cancels. b[i] is not 0. */
+void stats_of_ratio(const double *a, const double *b, size_t n, struct stats *out);
+
+/* The k (from 1) of the interval for n samples, and its coverage. */
+size_t stats_rank(size_t n, int64_t *coverage_ppm);
+
+/* Half the interval's width over the median, in ppm; INT64_MAX when the median is 0 or
+ * coverage is below 95%. */
+int64_t stats_spread_ppm(const struct stats *s);
+
+#endif

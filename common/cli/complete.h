@@ -1,0 +1,11 @@
+/* complete.h - shell completion from the option tables. Uses opt, buf. Pure. */
+#ifndef RNP_COMMON_CLI_COMPLETE_H
+#define RNP_COMMON_CLI_COMPLETE_H
+
+#include "common/base/buf.h"
+#include "common/cli/prog.h"
+
+/* Append a bash completion script for p; common: the options that every subcommand has. */
+void complete_bash(struct buf *out, const struct program *p, const struct opt *common);
+
+#endif

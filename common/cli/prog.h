@@ -1,0 +1,68 @@
+/* prog.h - what every program of ours does before and after its subcommand.
+ *
+ * For cmd/ only: this module talks to people and decides exit codes. */
+#ifndef RNP_COMMON_CLI_PROG_H
+#define RNP_COMMON_CLI_PROG_H
+
+#include <stdbool.h>
+
+#include "common/cli/opt.h"
+
+struct program {
+	const char *name;                      /* "rnp-price" */
+	const char *summary;                   /* one sentence */
+	const struct command *const *commands; /* ends with NULL */
+	const char *later;        /* why there is no subcommand yet (exit 69), or NULL */
+	const char *const *kinds; /* record kinds that it reads or writes, for --schema */
+};
+
+/* Parse, run, close standard output; the return value of main(). Handles --help, --version,
+ * --schema [KIND], --completion bash, -q, -v, --log json, --table. */
+int prog_main(const struct program *p, int argc, char **argv);
+
+/* Print the pending error once ("rnp-price: cannot read ..."; one JSON object with --log
+ * json) and return its exit code. */
+int err_report(void);
+
+/* Lines for people on standard error. info, warn: not with -q. detail: only with -v. error: also with -q; for one that does not end the
+ * program, such as a server's, since err_report says the one that does. With --log json each is an object with "level". */
+void prog_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void prog_detail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void prog_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void prog_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+bool prog_quiet(void);
+
+/* The row `--key F` for commands that sign; key_path NULL after parsing means the default. */
+/* clang-format off */
+#define OPT_KEY(to_path) \
+	{ .name = "key", .kind = OPT_TEXT, .to = (to_path), .metavar = "F", \
+		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
+
+/* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or auto: as dev_open takes it. */
+#define OPT_DEVICE(to_text) \
+	{ .name = "device", .kind = OPT_TEXT, .to = (to_text), .metavar = "D", \
+		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" }
+
+/* The rows `--model M`, required, and `--tokenizer F` of commands that load a language model; NULL after parsing means the model's own
+ * tokenizer. */
+#define OPT_MODEL(to_text) \
+	{ .name = "model", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "M", \
+		.help = "GGUF file, directory with safetensors, or llama2.c .bin" }
+#define OPT_TOKENIZER(to_text) \
+	{ .name = "tokenizer", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
+		.help = "tokenizer.json, GGUF file or tok*.bin (default: the model's own)" }
+
+/* The rows of servers: where they listen, and where the request log goes. */
+#define OPT_LISTEN(to_text) \
+	{ .name = "listen", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "ADDR", \
+		.help = "HOST:PORT; port 0 is any free one" }
+#define OPT_PORT_FILE(to_text) \
+	{ .name = "port-file", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
+		.help = "write the port there once connections are accepted" }
+#define OPT_LOG_FILE(to_text) \
+	{ .name = "log-file", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
+		.help = "append the request log there (default standard error)" }
+/* clang-format on */
+
+#endif

@@ -1,0 +1,90 @@
+#include "common/cli/progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/cli/prog.h"
+
+#define SILENT_NS   INT64_C(2000000000)
+#define REDRAW_NS   INT64_C(100000000)
+#define CELLS       24
+#define COLUMNS_MAX 100
+
+void progress_start(struct progress *p, const char *what, const char *unit, int64_t total)
+{
+	*p = (struct progress){ what, unit, total, clock_mono_ns(), 0, false, false };
+	p->on = !prog_quiet() && isatty(STDERR_FILENO);
+}
+
+/* 12345678 as "12.3 M" */
+static void short_number(char *out, size_t size, double v)
+{
+	static const char *const prefixes[] = { "", "k", "M", "G", "T", "P" };
+	int i = 0;
+
+	while (v >= 999.5 && i < 5) {
+		v /= 1000;
+		i++;
+	}
+	snprintf(out, size,
+		v < 10          ? "%.2f %s" :
+			v < 100 ? "%.1f %s" :
+				  "%.0f %s",
+		v, prefixes[i]);
+}
+
+void progress_text(char *out, int size, const struct progress *p, int64_t done,
+	int64_t elapsed_ns)
+{
+	double seconds = (double)elapsed_ns / 1e9;
+	double rate = seconds > 0 ? (double)done / seconds : 0;
+	char count[32], speed[32], bar[CELLS + 1];
+	int filled;
+
+	short_number(count, sizeof count, (double)done);
+	short_number(speed, sizeof speed, rate);
+	if (p->total <= 0) {
+		snprintf(out, (size_t)size, "%s: %s%s, %s%s/s", p->what, count, p->unit,
+			speed, p->unit);
+		return;
+	}
+	if (done > p->total)
+		done = p->total;
+	filled = (int)((double)done / (double)p->total * CELLS);
+	memset(bar, '.', CELLS);
+	memset(bar, '#', (size_t)filled);
+	bar[CELLS] = '\0';
+	if (rate <= 0) {
+		snprintf(out, (size_t)size, "%s [%s]", p->what, bar);
+		return;
+	}
+	snprintf(out, (size_t)size, "%s [%s] %" PRId64 "%%  %s%s/s  %.0f s left", p->what,
+		bar, (int64_t)((double)done * 100 / (double)p->total), speed, p->unit,
+		(double)(p->total - done) / rate);
+}
+
+void progress_update(struct progress *p, int64_t done)
+{
+	char text[COLUMNS_MAX];
+	int64_t now;
+
+	if (!p->on)
+		return;
+	now = clock_mono_ns();
+	if (now - p->begun_ns < SILENT_NS || now - p->drawn_ns < REDRAW_NS)
+		return;
+	progress_text(text, sizeof text, p, done, now - p->begun_ns);
+	fprintf(stderr, "\r%s\033[K", text);
+	p->drawn_ns = now;
+	p->drawn = true;
+}
+
+void progress_end(struct progress *p)
+{
+	if (p->drawn)
+		fputs("\r\033[K", stderr);
+	p->drawn = false;
+}

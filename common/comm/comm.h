@@ -1,0 +1,108 @@
+/* comm.h - messages and sums among the processes of one site: backends behind one table.
+ *
+ * Ranks 0 .. size - 1 know each other; rank is our own. Backends: tcp (comm_tcp.c), mpi and nccl
+ * (plug-ins, built where their headers are; common/comm/comm_plugin.h). What is sent is neither
+ * encrypted nor signed, and all ranks have the same byte order: for machines that trust each
+ * other. A struct comm belongs to one thread. Uses err, mem, net.
+ *
+ * All functions return 0, or -1 with err_set: 75 a rank stalls, 69 a rank is gone. After a
+ * failure of one rank the others fail, too, and nothing but comm_close may be called. */
+#ifndef RNP_COMMON_COMM_COMM_H
+#define RNP_COMMON_COMM_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define COMM_SIZE_MAX 1024
+
+struct comm;
+
+/* Something out and something in at the same time. out and in do not overlap. add: in holds floats
+ * and what comes is added to them, piece by piece while the rest is on its way. */
+struct comm_swap {
+	int to, from;
+	const void *out;
+	size_t out_bytes;
+	void *in;
+	size_t in_bytes;
+	bool add;
+};
+
+struct comm_ops {
+	const char *name;
+	int (*send)(struct comm *c, int to, const void *data, size_t bytes);
+	int (*receive)(struct comm *c, int from, void *data, size_t bytes);
+	int (*swap)(struct comm *c, const struct comm_swap *s);
+	int (*allreduce)(struct comm *c, float *data, size_t n); /* NULL: by swaps */
+	void (*be_patient)(struct comm *c); /* NULL: it does not poll */
+	void (*close)(struct comm *c);
+	/* Memory that the backend works on; NULL: the host's. nccl has that of its GPU. put and get
+	 * copy between it and the host's. */
+	void *(*alloc)(struct comm *c, size_t bytes);
+	void (*release)(struct comm *c, void *data);
+	int (*put)(struct comm *c, void *data, const void *host, size_t bytes);
+	int (*get)(struct comm *c, void *host, const void *data, size_t bytes);
+};
+
+struct comm {
+	const struct comm_ops *ops; /* NULL: closed */
+	int rank, size;
+	void *state;
+};
+/* clang-format off */
+#define COMM_INIT { NULL, 0, 1, NULL }
+/* clang-format on */
+
+/* Messages between two ranks arrive whole and in order; the receiver knows their length. */
+int comm_send(struct comm *c, int to, const void *data, size_t bytes);
+int comm_receive(struct comm *c, int from, void *data, size_t bytes);
+int comm_swap(struct comm *c, const struct comm_swap *s);
+
+/* data[i] becomes the sum of all ranks' data[i], n floats, with the same bits on every rank.
+ *
+ * Backends without an all-reduce of their own: up to COMM_SMALL_BYTES, where size is a power of two,
+ * recursive doubling: log2(size) swaps of everything. Else a ring: element i of chunk k of size
+ * chunks is ((x_k + x_k+1) + x_k+2) + ..., ranks modulo size; 2 (size - 1) swaps of 1/size, the least
+ * that any algorithm sends (Patarasuk and Yuan, 2009). */
+int comm_allreduce(struct comm *c, float *data, size_t n);
+#define COMM_SMALL_BYTES ((size_t)32 << 10)
+
+/* Large sums from here on leave the core to others while they wait, and may take longer: for a thread beside one that computes. All ranks
+ * or none: it may change the order of the sum of more than two. */
+void comm_be_patient(struct comm *c);
+
+/* Every rank has come here. */
+int comm_barrier(struct comm *c);
+
+/* Memory for messages and sums, and copies between it and the host's. alloc: NULL with err_set. */
+void *comm_alloc(struct comm *c, size_t bytes);
+void comm_release(struct comm *c, void *data);
+int comm_put(struct comm *c, void *data, const void *host, size_t bytes);
+int comm_get(struct comm *c, void *host, const void *data, size_t bytes);
+
+void comm_close(struct comm *c);
+
+/* --- backends ----------------------------------------------------------------------------- */
+
+/* Over sockets that are connected already: fds[i] leads to rank i, fds[rank] is not used. Takes the
+ * sockets, also when it fails. */
+int comm_tcp_from(struct comm *c, int rank, int size, const int *fds, int64_t timeout_ms);
+
+/* size processes that all name the address of rank 0, "HOST:PORT", where rank 0 listens. Each waits
+ * for the others until timeout_ms is over (75), which is also how long a rank may stall later. */
+int comm_tcp_open(struct comm *c, int rank, int size, const char *address,
+	int64_t timeout_ms);
+
+/* The ranks of the MPI job that this process was started in by mpirun or srun. MPI can be started
+ * once in a process, and has no time limits. 69: no plug-in, or no MPI library. */
+int comm_mpi_open(struct comm *c);
+
+/* Was this process started by mpirun, srun or the like, as one of several? */
+bool comm_mpi_started(void);
+
+/* GPU number gpu of each rank; over (borrowed while opening) brings the ranks together. Where it fails it
+ * fails on every rank, and over can be used on: 69. */
+int comm_nccl_open(struct comm *c, struct comm *over, int gpu);
+
+#endif

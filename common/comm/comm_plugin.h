@@ -1,0 +1,45 @@
+/* comm_plugin.h - what a backend of comm.h is that lives in a plug-in: librnp_mpi.so, librnp_nccl.so.
+ *
+ * So that no program of ours is linked with MPI or NCCL, and each plug-in is built against the headers
+ * of the library it is for. Plain C and no symbols of ours: errors are sentences. */
+#ifndef RNP_COMMON_COMM_COMM_PLUGIN_H
+#define RNP_COMMON_COMM_COMM_PLUGIN_H
+
+#include <stddef.h>
+
+#include "common/comm/comm.h"
+
+#define COMM_PLUGIN_ABI   2
+#define COMM_PLUGIN_WHY   400
+#define COMM_PLUGIN_ENTRY "rnp_comm_plugin"
+#define COMM_UNIQUE_BYTES 128
+
+/* How ranks that are not started by the library itself come together (nccl). */
+struct comm_plugin_start {
+	int rank, size, gpu;
+	unsigned char unique[COMM_UNIQUE_BYTES]; /* made by rank 0, equal everywhere */
+};
+
+/* All return 0, or -1 with why filled, COMM_PLUGIN_WHY bytes at most. NULL where struct comm_ops may
+ * have NULL. */
+struct comm_plugin {
+	int abi;
+	const char *name;
+	int (*unique)(unsigned char *unique, char *why); /* or NULL: not needed */
+	int (*open)(void **state, int *rank, int *size,
+		const struct comm_plugin_start *start, char *why);
+	int (*send)(void *state, int to, const void *data, size_t bytes, char *why);
+	int (*receive)(void *state, int from, void *data, size_t bytes, char *why);
+	int (*swap)(void *state, const struct comm_swap *s, char *why);
+	int (*allreduce)(void *state, float *data, size_t n, char *why);
+	void (*be_patient)(void *state);
+	void (*close)(void *state);
+	void *(*alloc)(void *state, size_t bytes, char *why);
+	void (*release)(void *state, void *data);
+	int (*put)(void *state, void *data, const void *host, size_t bytes, char *why);
+	int (*get)(void *state, void *host, const void *data, size_t bytes, char *why);
+};
+
+const struct comm_plugin *rnp_comm_plugin(void);
+
+#endif

@@ -1,9 +1,0 @@
-/* exit.h - what an exit code of ours means: <sysexits.h>, and a clear "no". */
-#ifndef RNP_COMMON_EXIT_H
-#define RNP_COMMON_EXIT_H
-
-#include <sysexits.h> /* EX_OK 0, EX_USAGE 64 ... EX_NOPERM 77 */
-
-#define EXIT_NO 1 /* a clear no: bad signature, result differs, not eligible */
-
-#endif

@@ -1,0 +1,200 @@
+#include "common/lm/infer/chat.h"
+
+#include <string.h>
+
+#include "common/base/err.h"
+
+struct lm_chat_format {
+	const char *name;
+	const char *marks[2]; /* all of them stand in a template of this format */
+	const char *before[LM_ROLES], *after[LM_ROLES];
+	const char *answer; /* what the assistant's words follow */
+	/* formats without a system's turn put its words before the first user's, between these */
+	bool system_in_user;
+	const char *system_open, *system_close;
+};
+
+/* The first that fits counts. */
+static const struct lm_chat_format formats[] = {
+	{ .name = "chatml",
+		.marks = { "<|im_start|>" },
+		.before = { "<|im_start|>system\n", "<|im_start|>user\n",
+			"<|im_start|>assistant\n" },
+		.after = { "<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n" },
+		.answer = "<|im_start|>assistant\n" },
+	{ .name = "llama3",
+		.marks = { "<|start_header_id|>", "<|eot_id|>" },
+		.before = { "<|start_header_id|>system<|end_header_id|>\n\n",
+			"<|start_header_id|>user<|end_header_id|>\n\n",
+			"<|start_header_id|>assistant<|end_header_id|>\n\n" },
+		.after = { "<|eot_id|>", "<|eot_id|>", "<|eot_id|>" },
+		.answer = "<|start_header_id|>assistant<|end_header_id|>\n\n" },
+	{ .name = "llama2",
+		.marks = { "[INST]", "<<SYS>>" },
+		.before = { "", "[INST] ", " " },
+		.after = { "", " [/INST]", " </s><s>" },
+		.answer = "",
+		.system_in_user = true,
+		.system_open = "<<SYS>>\n",
+		.system_close = "\n<</SYS>>\n\n" },
+	{ .name = "mistral",
+		.marks = { "[INST]" },
+		.before = { "", "[INST] ", " " },
+		.after = { "", " [/INST]", "</s>" },
+		.answer = "",
+		.system_in_user = true,
+		.system_open = "",
+		.system_close = "\n\n" },
+	{ .name = "gemma",
+		.marks = { "<start_of_turn>" },
+		.before = { "", "<start_of_turn>user\n", "<start_of_turn>model\n" },
+		.after = { "", "<end_of_turn>\n", "<end_of_turn>\n" },
+		.answer = "<start_of_turn>model\n",
+		.system_in_user = true,
+		.system_open = "",
+		.system_close = "\n\n" },
+	{ .name = "phi3",
+		.marks = { "<|assistant|>", "<|end|>" },
+		.before = { "<|system|>\n", "<|user|>\n", "<|assistant|>\n" },
+		.after = { "<|end|>\n", "<|end|>\n", "<|end|>\n" },
+		.answer = "<|assistant|>\n" },
+	{ .name = "zephyr",
+		.marks = { "<|user|>" },
+		.before = { "<|system|>\n", "<|user|>\n", "<|assistant|>\n" },
+		.after = { "</s>\n", "</s>\n", "</s>\n" },
+		.answer = "<|assistant|>\n" },
+};
+
+const struct lm_chat_format *lm_chat_format(const char *template)
+{
+	if (!template) {
+		err_set(EX_DATAERR,
+			"the model has no chat template: it only continues text");
+		return NULL;
+	}
+	for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+		const struct lm_chat_format *f = &formats[i];
+
+		if (strstr(template, f->marks[0]) &&
+			(!f->marks[1] || strstr(template, f->marks[1])))
+			return f;
+	}
+	err_set(EX_DATAERR, "the model's chat template is of no kind that we know");
+	return NULL;
+}
+
+const char *lm_chat_format_name(const struct lm_chat_format *f)
+{
+	return f->name;
+}
+
+/* --- pieces ---------------------------------------------------------------------------------- */
+
+/* What becomes of a piece: marks are ours, words are people's. */
+typedef int (*piece_fn)(void *ctx, const char *text, bool words);
+
+static int turn(const struct lm_chat_format *f, const struct lm_message *m,
+	const char *system, piece_fn piece, void *ctx)
+{
+	if (piece(ctx, f->before[m->role], false) < 0)
+		return -1;
+	if (system &&
+		(piece(ctx, f->system_open, false) < 0 || piece(ctx, system, true) < 0 ||
+			piece(ctx, f->system_close, false) < 0))
+		return -1;
+	if (piece(ctx, m->text, true) < 0)
+		return -1;
+	return piece(ctx, f->after[m->role], false);
+}
+
+static int walk(const struct lm_chat_format *f, const struct lm_message *messages,
+	size_t n, piece_fn piece, void *ctx)
+{
+	const char *system = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct lm_message *m = &messages[i];
+
+		if (m->role == LM_SYSTEM && i)
+			return err_set(EX_DATAERR,
+				"message %zu: the system speaks first or not at all",
+				i + 1);
+		if (m->role == LM_SYSTEM && f->system_in_user) {
+			system = m->text;
+			continue;
+		}
+		if (system && m->role != LM_USER)
+			return err_set(EX_DATAERR,
+				"message %zu: a user speaks after the system", i + 1);
+		if (turn(f, m, system, piece, ctx) < 0)
+			return -1;
+		system = NULL;
+	}
+	return piece(ctx, f->answer, false);
+}
+
+static int add_text(void *out, const char *text, bool words)
+{
+	(void)words;
+	buf_adds(out, text);
+	return 0;
+}
+
+int lm_chat_text(const struct lm_chat_format *f, struct buf *out,
+	const struct lm_message *messages, size_t n)
+{
+	return walk(f, messages, n, add_text, out);
+}
+
+struct encoding {
+	const struct lm_token *token;
+	struct buf *ids;
+	bool special; /* somebody wrote the name of a special token */
+};
+
+/* Would these words become special tokens where they are allowed to? */
+static int look(void *ctx, const char *text, bool words)
+{
+	struct encoding *e = ctx;
+	struct buf plain = BUF_INIT, special = BUF_INIT;
+	size_t bytes = strlen(text);
+	int rc = 0;
+
+	if (!words || e->special)
+		return 0;
+	if (lm_token_encode(e->token, &plain, text, bytes, false) < 0 ||
+		lm_token_encode(e->token, &special, text, bytes, true) < 0)
+		rc = -1;
+	else
+		e->special = plain.len != special.len ||
+			memcmp(plain.data, special.data, plain.len) != 0;
+	buf_release(&plain);
+	buf_release(&special);
+	return rc;
+}
+
+static int add_ids(void *ctx, const char *text, bool words)
+{
+	struct encoding *e = ctx;
+
+	return *text ? lm_token_encode(e->token, e->ids, text, strlen(text), !words) : 0;
+}
+
+/* Text is encoded whole, as models were taught; only where somebody wrote a mark it is cut, so that theirs stays words. */
+int lm_chat_encode(const struct lm_chat_format *f, const struct lm_token *t,
+	struct buf *ids, const struct lm_message *messages, size_t n)
+{
+	struct encoding e = { .token = t, .ids = ids };
+	struct buf text = BUF_INIT;
+	int rc = walk(f, messages, n, look, &e);
+
+	if (rc == 0 && e.special) {
+		rc = walk(f, messages, n, add_ids, &e);
+	} else if (rc == 0) {
+		rc = lm_chat_text(f, &text, messages, n);
+		if (rc == 0)
+			rc = lm_token_encode(t, ids, buf_text(&text), text.len, true);
+	}
+	buf_release(&text);
+	return rc;
+}

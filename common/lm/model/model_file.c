@@ -1,0 +1,410 @@
+#include "common/lm/model/model_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/lm/model/gguf_llama.h"
+#include "common/lm/model/llama2c.h"
+#include "common/lm/model/safetensors.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+
+#define CONFIG_BYTES_MAX ((size_t)1 << 20)
+
+struct lm_source {
+	enum lm_format format;
+	struct lm_config config;
+	const struct lm_tensor **tensors; /* in the order of layout.h */
+	char *tokenizer;
+	struct gguf *gguf;
+	struct safetensors *safetensors;
+	struct llama2c *llama2c;
+	struct lm_tensor
+		*made; /* without a file: the tensors, and where all of them are */
+	void *memory;
+	uint64_t memory_bytes;
+};
+
+/* --- tensors ------------------------------------------------------------------------------ */
+
+static int check_tensor(const char *where, const struct lm_tensor *t, const char *name,
+	const struct lm_place *p)
+{
+	if (!t)
+		return err_set(EX_DATAERR, "%s: tensor '%s' is missing", where, name);
+	if (t->dims != p->dims || t->shape[0] != p->shape[0] ||
+		(p->dims == 2 && t->shape[1] != p->shape[1]))
+		return err_set(EX_DATAERR,
+			p->dims == 1 ? "%s: tensor '%s' is not [%" PRIu64 "]" :
+				       "%s: tensor '%s' is not [%" PRIu64 ", %" PRIu64
+				       "]",
+			where, name, p->shape[0], p->shape[1]);
+	if (!lm_type_computes(t->type))
+		return err_set(EX_DATAERR,
+			"%s: tensor '%s' is of type %s, which cannot be computed with",
+			where, name, t->type_name);
+	return 0;
+}
+
+static const struct lm_tensor *find(const struct lm_source *s, const char *name)
+{
+	return s->gguf ? gguf_find_tensor(s->gguf, name) :
+			 safetensors_find(s->safetensors, name);
+}
+
+/* Every tensor that the config asks for. */
+static int gather(struct lm_source *s, const char *where)
+{
+	uint32_t n = lm_layout_count(&s->config);
+
+	s->tensors = xcalloc(n, sizeof *s->tensors);
+	for (uint32_t i = 0; i < n; i++) {
+		char name[LM_NAME_BYTES_MAX];
+		struct lm_place p;
+
+		lm_layout_at(&s->config, i, &p);
+		if (s->gguf)
+			lm_layout_gguf_name(name, &p);
+		else
+			lm_layout_hf_name(name, &p);
+		s->tensors[i] = find(s, name);
+		if (check_tensor(where, s->tensors[i], name, &p) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Tables that old files bring and everybody computes, and the output of a tied model, which is the embedding again. */
+static bool may_be_left(const struct lm_source *s, const char *name)
+{
+	return ends_with(name, ".rotary_emb.inv_freq") ||
+		ends_with(name, ".attn_rot_embd") ||
+		strcmp(name, "rope_freqs.weight") == 0 ||
+		(s->config.tied && strcmp(name, "lm_head.weight") == 0);
+}
+
+/* A tensor that we would pass over makes another model. */
+static int refuse_others(const struct lm_source *s, const char *where)
+{
+	uint64_t n = s->gguf ? gguf_tensors(s->gguf) : safetensors_count(s->safetensors);
+	const struct lm_tensor **used;
+	uint32_t count = lm_layout_count(&s->config);
+	int rc = 0;
+
+	if (n == count)
+		return 0; /* each was found, so each is one of them */
+	for (uint64_t i = 0; rc == 0 && i < n; i++) {
+		const struct lm_tensor *t = s->gguf ? gguf_tensor_at(s->gguf, i) :
+						      safetensors_at(s->safetensors, i);
+		bool known = may_be_left(s, t->name);
+
+		for (used = s->tensors; !known && used < s->tensors + count; used++)
+			known = *used == t;
+		if (!known)
+			rc = err_set(EX_DATAERR,
+				"%s: tensor '%s' has no place in a model of this kind",
+				where, t->name);
+	}
+	return rc;
+}
+
+/* --- formats ------------------------------------------------------------------------------ */
+
+/* The JSON of DIR/NAME, or NULL with the error; absent without one: *v is NULL and 0. */
+static int read_json(json_t **v, const char *dir, const char *name, bool optional)
+{
+	struct buf path = BUF_INIT, text = BUF_INIT;
+	int rc = 0;
+
+	*v = NULL;
+	buf_addf(&path, "%s/%s", dir, name);
+	if (optional && access(path.data, F_OK) < 0 && errno == ENOENT)
+		goto out;
+	rc = io_read(&text, path.data, CONFIG_BYTES_MAX);
+	if (rc < 0)
+		goto out;
+	*v = json_parse_object(buf_text(&text), text.len, path.data);
+	rc = *v ? 0 : -1;
+out:
+	buf_release(&path);
+	buf_release(&text);
+	return rc;
+}
+
+static int open_directory(struct lm_source *s, const char *dir)
+{
+	struct buf where = BUF_INIT, tokenizer = BUF_INIT;
+	json_t *config = NULL, *generation = NULL;
+	int rc = -1;
+
+	s->format = LM_FORMAT_SAFETENSORS;
+	buf_addf(&where, "%s/config.json", dir);
+	buf_addf(&tokenizer, "%s/tokenizer.json", dir);
+	if (read_json(&config, dir, "config.json", false) < 0 ||
+		read_json(&generation, dir, "generation_config.json", true) < 0 ||
+		lm_config_read(&s->config, config, generation, where.data) < 0 ||
+		safetensors_open_model(&s->safetensors, dir) < 0 || gather(s, dir) < 0 ||
+		refuse_others(s, dir) < 0)
+		goto out;
+	if (access(tokenizer.data, F_OK) == 0)
+		s->tokenizer = buf_take(&tokenizer);
+	rc = 0;
+out:
+	json_decref(config);
+	json_decref(generation);
+	buf_release(&where);
+	buf_release(&tokenizer);
+	return rc;
+}
+
+static int open_gguf(struct lm_source *s, const char *path)
+{
+	s->format = LM_FORMAT_GGUF;
+	if (gguf_open(&s->gguf, path) < 0 || gguf_llama_config(&s->config, s->gguf) < 0 ||
+		gguf_llama_rope(&s->config, s->gguf) < 0 || gather(s, path) < 0)
+		return -1;
+	if (gguf_find(s->gguf, "tokenizer.ggml.tokens"))
+		s->tokenizer = xstrdup(path);
+	return refuse_others(s, path);
+}
+
+static int open_llama2c(struct lm_source *s, const char *path)
+{
+	uint32_t n;
+
+	s->format = LM_FORMAT_LLAMA2C;
+	if (llama2c_open(&s->llama2c, path) < 0)
+		return -1;
+	s->config = *llama2c_config(s->llama2c);
+	n = lm_layout_count(&s->config);
+	s->tensors = xcalloc(n, sizeof *s->tensors);
+	for (uint32_t i = 0; i < n; i++)
+		s->tensors[i] = llama2c_tensor(s->llama2c, i);
+	return 0;
+}
+
+/* A file of ours begins with GGUF, or is a llama2.c model, which has nothing to know it by. */
+static int open_file(struct lm_source *s, const char *path)
+{
+	char magic[4] = { 0 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n;
+
+	if (fd < 0)
+		return err_sys(0, "cannot open '%s'", path);
+	n = read(fd, magic, sizeof magic);
+	close(fd);
+	if (n == sizeof magic && gguf_is(magic, sizeof magic))
+		return open_gguf(s, path);
+	if (ends_with(path, ".safetensors") || ends_with(path, ".json"))
+		return err_set(EX_DATAERR,
+			"%s: not a model: give the directory that config.json is in",
+			path);
+	return open_llama2c(s, path);
+}
+
+int lm_source_open(struct lm_source **out, const char *path)
+{
+	struct lm_source *s = xcalloc(1, sizeof *s);
+	struct stat st;
+	int rc;
+
+	if (stat(path, &st) < 0)
+		rc = err_sys(0, "cannot open '%s'", path);
+	else
+		rc = S_ISDIR(st.st_mode) ? open_directory(s, path) : open_file(s, path);
+	if (rc < 0) {
+		lm_source_close(s);
+		s = NULL;
+	}
+	*out = s;
+	return rc;
+}
+
+void lm_source_close(struct lm_source *s)
+{
+	if (!s)
+		return;
+	gguf_close(s->gguf);
+	safetensors_close(s->safetensors);
+	llama2c_close(s->llama2c);
+	if (s->memory)
+		munmap(s->memory, s->memory_bytes);
+	free(s->made);
+	free(s->tensors);
+	free(s->tokenizer);
+	free(s);
+}
+
+/* --- without a file ----------------------------------------------------------------------- */
+
+#define MADE_BLOCKS 2047 /* of 32 numbers: prime to the rows, so that they differ */
+#define MADE_COUNT  ((uint64_t)LM_QUANT_BLOCK * MADE_BLOCKS)
+#define MADE_ALIGN  64
+
+/* Tensor i without its numbers, which begin at offset *at. */
+static int place_made(struct lm_tensor *t, uint64_t *at, const struct lm_config *c,
+	enum lm_type type, uint32_t i)
+{
+	struct lm_place p;
+
+	lm_layout_at(c, i, &p);
+	lm_layout_hf_name(t->name, &p);
+	t->type = p.dims == 1 ? LM_F32 : type;
+	snprintf(t->type_name, sizeof t->type_name, "%s", lm_type_name(t->type));
+	t->dims = p.dims;
+	memcpy(t->shape, p.shape, sizeof p.shape);
+	t->count = p.count;
+	if (p.shape[p.dims - 1] % lm_type_block(t->type))
+		return err_set(EX_USAGE,
+			"rows of %" PRIu64 " numbers are no whole blocks of %s",
+			p.shape[p.dims - 1], lm_type_name(type));
+	if (lm_type_bytes(t->type, t->count, &t->bytes) < 0 ||
+		__builtin_add_overflow(*at,
+			(t->bytes + MADE_ALIGN - 1) / MADE_ALIGN * MADE_ALIGN, at) ||
+		*at > INT64_MAX)
+		return err_set(EX_DATAERR, "a model beyond 64 bits");
+	return 0;
+}
+
+/* MADE_COUNT numbers of the type. */
+static void *made_block(enum lm_type type, uint64_t seed, uint64_t *bytes)
+{
+	float *values = xmalloc(MADE_COUNT * sizeof *values);
+	struct rng rng;
+	void *block;
+
+	rng_seed(&rng, seed, 0);
+	for (uint64_t i = 0; i < MADE_COUNT; i++)
+		values[i] = (float)((rng_f64(&rng) * 2 - 1) * 0.02 * sqrt(3));
+	*bytes = 0;
+	lm_type_bytes(type, MADE_COUNT, bytes);
+	block = xmalloc(*bytes);
+	lm_from_f32(block, values, type, MADE_COUNT);
+	free(values);
+	return block;
+}
+
+static bool is_norm(const struct lm_config *c, uint32_t i)
+{
+	struct lm_place p;
+
+	lm_layout_at(c, i, &p);
+	return p.part == LM_ATTN_NORM || p.part == LM_FFN_NORM || p.part == LM_OUT_NORM;
+}
+
+/* The numbers; each tensor goes on in the block where the one before ended. */
+static void fill_made(struct lm_source *s, uint32_t n, enum lm_type type, uint64_t seed)
+{
+	uint64_t block_bytes, at = 0, from = 0;
+	unsigned char *block = made_block(type, seed, &block_bytes);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct lm_tensor *t = &s->made[i];
+		unsigned char *to = (unsigned char *)s->memory + at;
+		float one = is_norm(&s->config, i) ? 1 : 0;
+
+		t->data = to;
+		at += (t->bytes + MADE_ALIGN - 1) / MADE_ALIGN * MADE_ALIGN;
+		for (uint64_t k = 0; t->dims == 1 && k < t->count; k++)
+			memcpy(to + 4 * k, &one, sizeof one);
+		for (uint64_t k = 0, part; t->dims > 1 && k < t->bytes; k += part) {
+			part = block_bytes - from < t->bytes - k ? block_bytes - from :
+								   t->bytes - k;
+			memcpy(to + k, block + from, part);
+			from = (from + part) % block_bytes;
+		}
+		s->tensors[i] = t;
+	}
+	free(block);
+}
+
+/* Huge pages where the system has them; none of a model that is not there yet is in memory. */
+static int map_made(struct lm_source *s)
+{
+	s->memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->memory == MAP_FAILED) {
+		s->memory = NULL;
+		return err_sys(EX_OSERR, "no memory for a model of %" PRIu64 " bytes",
+			s->memory_bytes);
+	}
+	madvise(s->memory, s->memory_bytes, MADV_HUGEPAGE);
+	return 0;
+}
+
+int lm_source_make(struct lm_source **out, uint64_t *bytes, const struct lm_config *c,
+	enum lm_type type, uint64_t seed)
+{
+	struct lm_source *s = xcalloc(1, sizeof *s);
+	uint32_t n = 0;
+	int rc = lm_config_check(c, "the model to be made");
+
+	if (rc == 0 && !lm_type_computes(type))
+		rc = err_set(EX_USAGE, "no model of the type %s can be computed with",
+			lm_type_name(type));
+	if (rc == 0) {
+		s->format = LM_FORMAT_MADE;
+		s->config = *c;
+		n = lm_layout_count(c);
+		s->made = xcalloc(n, sizeof *s->made);
+		s->tensors = xcalloc(n, sizeof *s->tensors);
+	}
+	for (uint32_t i = 0; rc == 0 && i < n; i++)
+		rc = place_made(&s->made[i], &s->memory_bytes, c, type, i);
+	if (rc == 0 && bytes)
+		*bytes = s->memory_bytes;
+	if (rc == 0 && out)
+		rc = map_made(s);
+	if (rc == 0 && out)
+		fill_made(s, n, type, seed);
+	if (rc < 0 || !out) {
+		lm_source_close(s);
+		s = NULL;
+	}
+	if (out)
+		*out = s;
+	return rc;
+}
+
+enum lm_format lm_source_format(const struct lm_source *s)
+{
+	return s->format;
+}
+
+const struct lm_config *lm_source_config(const struct lm_source *s)
+{
+	return &s->config;
+}
+
+const struct lm_tensor *lm_source_tensor(const struct lm_source *s, uint32_t i)
+{
+	return s->tensors[i];
+}
+
+const char *lm_source_tokenizer(const struct lm_source *s)
+{
+	return s->tokenizer;
+}
+
+const struct gguf *lm_source_gguf(const struct lm_source *s)
+{
+	return s->gguf;
+}

@@ -1,0 +1,52 @@
+/* token_encoder.h - what one thread needs to encode, and how symbols are merged. For common/lm/token/token_encode.c and token_merge.c. */
+#ifndef RNP_COMMON_LM_TOKEN_TOKEN_ENCODER_H
+#define RNP_COMMON_LM_TOKEN_TOKEN_ENCODER_H
+
+#include "common/lm/token/token_inside.h"
+
+struct cache_slot {
+	uint64_t hash;
+	uint32_t at; /* in pool: the ids, then the word */
+	uint8_t bytes, ids, used;
+};
+
+struct symbol {
+	uint32_t at, bytes, id; /* bytes 0: merged into the one before it */
+	uint32_t before, after; /* TOKEN_NONE: none */
+};
+
+/* A merge that could be done; what it was when it was noted says whether it still can. */
+struct bigram {
+	union {
+		uint32_t rank;
+		float score;
+	};
+	uint32_t left, right, bytes, id;
+};
+
+struct encoder {
+	struct encoder *next; /* among the idle ones */
+	const struct lm_token *t;
+	struct pre_run run;
+	struct buf *ids; /* where they go now */
+	struct cache_slot *slots;
+	uint32_t used;
+	char *pool;
+	size_t pool_len;
+	struct symbol *symbols;
+	size_t symbols_cap;
+	struct bigram *heap;
+	size_t heap_len, heap_cap;
+	struct buf text,
+		spelled; /* of a section, with the blank before it; as the vocabulary spells it */
+	struct buf word;   /* the same of a word */
+	bool last_unknown; /* unknown characters in a row are one token */
+};
+
+/* Append the ids of a word, which is spelled as the vocabulary spells, to e->ids. */
+void encoder_merge(struct encoder *e, const char *word, size_t bytes);
+
+/* Append one id. */
+void encoder_put(struct encoder *e, uint32_t id);
+
+#endif

@@ -1,0 +1,377 @@
+#include "common/lm/train/ddp.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/comm/gpu_allreduce.h"
+#include "common/base/mem.h"
+
+/* A word of 64 bits is 4 floats of 16 bits each: whole numbers, which a sum with the zeros of the other ranks leaves as they are. */
+#define WORD_FLOATS 4
+
+struct sum {
+	float *data;
+	uint64_t count;
+	void *mark; /* of the device when data is ready; NULL: data is the host's */
+};
+
+struct lm_parallel {
+	struct lm_parallel_options o;
+	struct comm comm; /* the thread's; rank and size are ours once it is open */
+	pthread_t thread;
+	float *gradients, *words;
+	uint64_t from, end; /* ready, but too small so far to be sent; empty: equal */
+	unsigned said;
+	int64_t wait_ns;
+	struct dev *d; /* where the gradients are; NULL: the host's memory */
+	void **marks;  /* of this step's ranges, kept for the next one */
+	size_t marks_room, marked;
+	bool shared;          /* a GPU by several ranks */
+	struct lm_sums *sums; /* the thread's; NULL: the host's memory */
+
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t changed;
+	struct sum *queue;
+	size_t room, queued, released, done; /* of this step; released: may be summed */
+	bool open, ending, failed;
+	int (*task)(struct lm_parallel *p); /* for the thread; NULL when it is done */
+	int task_rc;
+	struct err error;
+	int64_t sum_ns;
+};
+
+/* --- the thread --------------------------------------------------------------------------- */
+
+static int sum_pieces(struct lm_parallel *p, struct sum s)
+{
+	struct comm *c = &p->comm;
+	int rc = 0;
+
+	if (s.mark)
+		return lm_sums_add(p->sums, s.data, s.count, s.mark);
+	while (rc == 0 && s.count) {
+		uint64_t n = s.count < LM_PARALLEL_MOST ? s.count : LM_PARALLEL_MOST;
+
+		rc = comm_allreduce(c, s.data, n);
+		s.data += n;
+		s.count -= n;
+	}
+	return rc;
+}
+
+/* The lock is held, but not while it sums. */
+static void sum_next(struct lm_parallel *p)
+{
+	struct sum s = p->queue[p->done];
+	int64_t from = clock_mono_ns();
+	int rc;
+
+	pthread_mutex_unlock(&p->lock);
+	rc = sum_pieces(p, s);
+	pthread_mutex_lock(&p->lock);
+	p->sum_ns += clock_mono_ns() - from;
+	p->done++;
+	if (rc < 0) {
+		p->failed = true;
+		err_save(&p->error);
+	}
+	pthread_cond_broadcast(&p->changed);
+}
+
+/* As sum_next. */
+static void do_task(struct lm_parallel *p)
+{
+	int rc;
+
+	pthread_mutex_unlock(&p->lock);
+	rc = p->task(p);
+	pthread_mutex_lock(&p->lock);
+	p->task_rc = rc;
+	if (rc < 0)
+		err_save(&p->error);
+	p->task = NULL;
+	pthread_cond_broadcast(&p->changed);
+}
+
+static int open_sums(struct lm_parallel *p)
+{
+	return lm_sums_open(&p->sums, p->d->name, &p->comm, !p->shared);
+}
+
+static void *work(void *arg)
+{
+	struct lm_parallel *p = arg;
+	int rc = p->o.open(&p->comm, p->o.arg);
+
+	/* without overlap, too: the bits are the same */
+	if (rc == 0)
+		comm_be_patient(&p->comm);
+	pthread_mutex_lock(&p->lock);
+	p->open = rc == 0;
+	p->failed = rc < 0;
+	err_save(&p->error);
+	pthread_cond_broadcast(&p->changed);
+	while (!p->ending)
+		if (!p->failed && p->task)
+			do_task(p);
+		else if (!p->failed && p->done < p->released)
+			sum_next(p);
+		else
+			pthread_cond_wait(&p->changed, &p->lock);
+	pthread_mutex_unlock(&p->lock);
+	lm_sums_close(p->sums);
+	comm_close(&p->comm);
+	return NULL;
+}
+
+/* --- the step's side ---------------------------------------------------------------------- */
+
+static void put(struct lm_parallel *p, float *data, uint64_t count, void *mark, bool now)
+{
+	pthread_mutex_lock(&p->lock);
+	p->queue = xgrow(p->queue, &p->room, p->queued + 1, sizeof *p->queue);
+	p->queue[p->queued++] = (struct sum){ data, count, mark };
+	if (now)
+		p->released = p->queued;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* Until everything is summed. */
+static int drain(struct lm_parallel *p)
+{
+	int64_t from = clock_mono_ns();
+	bool failed;
+
+	pthread_mutex_lock(&p->lock);
+	while (p->done < p->queued && !p->failed)
+		pthread_cond_wait(&p->changed, &p->lock);
+	p->queued = p->released = p->done = p->marked = 0;
+	failed = p->failed;
+	pthread_mutex_unlock(&p->lock);
+	p->wait_ns += clock_mono_ns() - from;
+	return failed ? err_restore(&p->error) : 0;
+}
+
+int lm_parallel_open(struct lm_parallel **out, const struct lm_parallel_options *o)
+{
+	struct lm_parallel *p = xcalloc(1, sizeof *p);
+	bool open;
+
+	*out = NULL;
+	p->o = *o;
+	p->comm = (struct comm)COMM_INIT;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->changed, NULL);
+	if (pthread_create(&p->thread, NULL, work, p) != 0) {
+		free(p);
+		return err_set(EX_OSERR, "cannot start a thread");
+	}
+	pthread_mutex_lock(&p->lock);
+	while (!p->open && !p->failed)
+		pthread_cond_wait(&p->changed, &p->lock);
+	open = p->open;
+	pthread_mutex_unlock(&p->lock);
+	if (open) {
+		*out = p;
+		return 0;
+	}
+	err_restore(&p->error);
+	lm_parallel_close(p);
+	return -1;
+}
+
+void lm_parallel_close(struct lm_parallel *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->ending = true;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	pthread_join(p->thread, NULL);
+	pthread_mutex_destroy(&p->lock);
+	pthread_cond_destroy(&p->changed);
+	for (size_t i = 0; i < p->marks_room; i++)
+		p->d->ops->unmark(p->d, p->marks[i]);
+	free(p->marks);
+	free(p->queue);
+	free(p->words);
+	free(p);
+}
+
+int lm_parallel_rank(const struct lm_parallel *p)
+{
+	return p->comm.rank;
+}
+
+int lm_parallel_size(const struct lm_parallel *p)
+{
+	return p->comm.size;
+}
+
+/* Two words that name a GPU; zeros for what has no name. */
+static int find_shared(struct lm_parallel *p)
+{
+	size_t size = (size_t)p->comm.size;
+	uint64_t mine[2], *all = xcalloc(size, sizeof mine);
+	int rc;
+
+	memcpy(mine, p->d->uuid, sizeof mine);
+	rc = lm_parallel_gather(p, mine, 2, all);
+	for (size_t i = 0; i < size; i++)
+		for (size_t k = 0; k < i; k++)
+			p->shared = p->shared ||
+				((all[2 * i] | all[2 * i + 1]) &&
+					memcmp(all + 2 * i, all + 2 * k, sizeof mine) ==
+						0);
+	free(all);
+	return rc;
+}
+
+static int on_thread(struct lm_parallel *p, int (*task)(struct lm_parallel *p))
+{
+	int rc;
+
+	pthread_mutex_lock(&p->lock);
+	p->task = task;
+	pthread_cond_broadcast(&p->changed);
+	while (p->task && !p->failed)
+		pthread_cond_wait(&p->changed, &p->lock);
+	rc = p->failed ? -1 : p->task_rc;
+	pthread_mutex_unlock(&p->lock);
+	return rc < 0 ? err_restore(&p->error) : 0;
+}
+
+int lm_parallel_bind(struct lm_parallel *p, struct dev *d, float *gradients)
+{
+	p->gradients = gradients;
+	if (strcmp(d->name, "cpu") == 0)
+		return 0;
+	p->d = d;
+	return find_shared(p) < 0 ? -1 : on_thread(p, open_sums);
+}
+
+const char *lm_parallel_by(const struct lm_parallel *p)
+{
+	return p->sums ? lm_sums_by(p->sums) : p->comm.ops->name;
+}
+
+const char *lm_parallel_why(const struct lm_parallel *p)
+{
+	if (p->shared)
+		return "ranks share a GPU, of which NCCL wants one for each";
+	return p->sums ? lm_sums_why(p->sums) : "";
+}
+
+/* A range for the thread: what the step has asked the device for so far writes it. */
+static int put_range(struct lm_parallel *p, uint64_t from, uint64_t count, bool now)
+{
+	size_t had = p->marks_room;
+	void **mark;
+
+	if (!p->d) {
+		put(p, p->gradients + from, count, NULL, now);
+		return 0;
+	}
+	p->marks = xgrow(p->marks, &p->marks_room, p->marked + 1, sizeof *p->marks);
+	memset(p->marks + had, 0, (p->marks_room - had) * sizeof *p->marks);
+	mark = &p->marks[p->marked++];
+	if (p->d->ops->mark(p->d, mark) < 0)
+		return err_set(p->d->code, "%s", p->d->error);
+	put(p, p->gradients + from, count, *mark, now);
+	return 0;
+}
+
+int lm_parallel_ready(void *arg, uint64_t from, uint64_t count)
+{
+	struct lm_parallel *p = arg;
+
+	if (p->from == p->end)
+		p->end = from + count;
+	else if (from + count != p->from)
+		bug("gradients become final out of order");
+	p->from = from;
+	if (p->end - from < LM_PARALLEL_JOIN)
+		return 0;
+	count = p->end - from;
+	p->end = p->from;
+	/* an error of the thread is settle's */
+	return put_range(p, from, count, p->o.overlap);
+}
+
+static void pack(float *to, uint64_t word)
+{
+	for (int i = 0; i < WORD_FLOATS; i++)
+		to[i] = (float)(word >> 16 * i & 0xffff);
+}
+
+static uint64_t unpack(const float *from)
+{
+	uint64_t word = 0;
+
+	for (int i = 0; i < WORD_FLOATS; i++)
+		word |= (uint64_t)from[i] << 16 * i;
+	return word;
+}
+
+int lm_parallel_gather(struct lm_parallel *p, const uint64_t *mine, size_t n,
+	uint64_t *all)
+{
+	size_t size = (size_t)p->comm.size, count = size * n * WORD_FLOATS;
+	size_t first = (size_t)p->comm.rank * n;
+
+	p->words = xrealloc(p->words, count * sizeof *p->words);
+	memset(p->words, 0, count * sizeof *p->words);
+	for (size_t i = 0; i < n; i++)
+		pack(p->words + (first + i) * WORD_FLOATS, mine[i]);
+	put(p, p->words, count, NULL, true);
+	if (drain(p) < 0)
+		return -1;
+	for (size_t i = 0; i < size * n; i++)
+		all[i] = unpack(p->words + i * WORD_FLOATS);
+	return 0;
+}
+
+int lm_parallel_settle(void *arg, double *loss_sum, uint64_t *targets)
+{
+	struct lm_parallel *p = arg;
+	uint64_t mine[3] = { 0, *targets, p->o.say ? p->o.say() : 0 };
+	uint64_t *all = xcalloc((size_t)p->comm.size, sizeof mine);
+	int rc = 0;
+
+	memcpy(&mine[0], loss_sum, sizeof *loss_sum);
+	if (p->from != p->end)
+		rc = put_range(p, p->from, p->end - p->from, true);
+	p->end = p->from;
+	if (rc == 0)
+		rc = lm_parallel_gather(p, mine, 3, all);
+	*loss_sum = 0;
+	*targets = 0;
+	p->said = 0;
+	for (int r = 0; rc == 0 && r < p->comm.size; r++) {
+		double loss;
+
+		memcpy(&loss, &all[3 * r], sizeof loss);
+		*loss_sum += loss;
+		*targets += all[3 * r + 1];
+		p->said |= (unsigned)all[3 * r + 2];
+	}
+	free(all);
+	return rc;
+}
+
+unsigned lm_parallel_said(const struct lm_parallel *p)
+{
+	return p->said;
+}
+
+void lm_parallel_times(struct lm_parallel *p, struct lm_parallel_times *out)
+{
+	pthread_mutex_lock(&p->lock);
+	*out = (struct lm_parallel_times){ p->sum_ns, p->wait_ns };
+	pthread_mutex_unlock(&p->lock);
+}

@@ -1,0 +1,491 @@
+#include "common/lm/train/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/lm/model/init.h"
+#include "common/lm/train/train_parts.h"
+#include "common/base/mem.h"
+
+#define TRY(call)                                  \
+	do {                                       \
+		if ((call) < 0)                    \
+			return lm_train_failed(t); \
+	} while (0)
+
+int lm_train_failed(const struct lm_train *t)
+{
+	return err_set(t->d->code, "%s", t->d->error);
+}
+
+/* --- open and close ----------------------------------------------------------------------- */
+
+void lm_train_defaults(struct lm_train_options *o, const struct lm_config *c)
+{
+	*o = (struct lm_train_options){ .config = *c,
+		.batch = 1,
+		.positions = c->context < 1024 ? c->context : 1024,
+		.as = LM_AS_BF16,
+		.beta1 = 0.9f,
+		.beta2 = 0.95f,
+		.eps = 1e-8f,
+		.decay = 0.1f,
+		.clip = 1 };
+}
+
+static int check_options(const struct lm_train_options *o)
+{
+	if (lm_config_check(&o->config, "model") < 0)
+		return -1;
+	if (!o->batch || !o->positions)
+		return err_set(EX_USAGE,
+			"a batch needs at least one sequence and one token");
+	if (o->positions > LM_CONTEXT_MAX || o->batch > LM_CONTEXT_MAX)
+		return err_set(EX_USAGE,
+			"a batch of %" PRIu32 " x %" PRIu32 " is too large", o->batch,
+			o->positions);
+	if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 &&
+		    o->eps > 0 && o->decay >= 0 && o->clip >= 0))
+		return err_set(EX_USAGE,
+			"betas must be at least 0 and below 1, eps above 0, decay and clip not negative");
+	if (!o->ready != !o->settle)
+		bug("one hook without the other");
+	return 0;
+}
+
+/* All but memory: what the plan needs. */
+static int begin(struct lm_train *t, struct dev *d, const struct lm_train_options *o)
+{
+	*t = (struct lm_train){ .o = *o, .d = d, .lm = d->ops->lm };
+	if (check_options(o) < 0)
+		return -1;
+	lm_train_sizes(t);
+	lm_train_offsets(t);
+	return lm_train_place(t);
+}
+
+int lm_train_plan(struct lm_train_plan *plan, struct dev *d,
+	const struct lm_train_options *o)
+{
+	struct dev cpu = DEV_INIT;
+	struct lm_train t;
+	int rc;
+
+	if (!d && dev_open(&cpu, "cpu") < 0)
+		return err_set(cpu.code, "%s", cpu.error);
+	rc = begin(&t, d ? d : &cpu, o);
+	*plan = t.plan;
+	dev_close(&cpu);
+	return rc;
+}
+
+static int allocate(struct lm_train *t)
+{
+	static const char *const names[] = { "parameters", "working copies", "gradients",
+		"the optimiser", "activations", "scratch" };
+
+	t->offset = xcalloc(t->tensors, sizeof *t->offset);
+	t->kept = xcalloc(t->o.config.layers, sizeof *t->kept);
+	t->x = xcalloc(t->o.config.layers + UINT64_C(1), sizeof *t->x);
+	for (int a = 0; a < LM_AREAS; a++) {
+		if (!t->used[a])
+			continue;
+		if (t->d->ops->alloc(t->d, &t->areas[a], t->used[a]) < 0) {
+			lm_train_failed(t);
+			return err_add("memory for %s", names[a]);
+		}
+		TRY(t->d->ops->fill(t->d, t->areas[a], 0, t->used[a] / 4));
+	}
+	t->host_loss = xcalloc(t->rows, sizeof *t->host_loss);
+	lm_train_offsets(t);
+	return lm_train_place(t);
+}
+
+static int put_table(struct lm_train *t)
+{
+	uint64_t count = (uint64_t)t->o.positions * t->o.config.head_dim;
+	float *table = xcalloc(count ? count : 1, sizeof *table);
+	int rc;
+
+	lm_rope_table(table, &t->o.config, t->o.positions);
+	rc = t->d->ops->put(t->d, t->table, table, count * sizeof *table);
+	free(table);
+	return rc < 0 ? lm_train_failed(t) : 0;
+}
+
+int lm_train_open(struct lm_train **out, struct dev *d, const struct lm_train_options *o)
+{
+	struct lm_train *t = xcalloc(1, sizeof *t);
+
+	*out = NULL;
+	if (begin(t, d, o) < 0 || allocate(t) < 0 || put_table(t) < 0) {
+		lm_train_close(t);
+		return -1;
+	}
+	*out = t;
+	return 0;
+}
+
+void lm_train_close(struct lm_train *t)
+{
+	if (!t)
+		return;
+	lm_train_drop(t);
+	for (int a = 0; a < LM_AREAS; a++)
+		t->d->ops->free(t->d, t->areas[a]);
+	free(t->offset);
+	free(t->kept);
+	free(t->x);
+	free(t->host_loss);
+	free(t);
+}
+
+/* --- parameters --------------------------------------------------------------------------- */
+
+const struct lm_config *lm_train_config(const struct lm_train *t)
+{
+	return &t->o.config;
+}
+
+uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer)
+{
+	int64_t i;
+
+	if (part == LM_OUTPUT && t->o.config.tied)
+		part = LM_EMBED;
+	i = lm_layout_index(&t->o.config, part, layer);
+	if (i < 0)
+		bug("the model has no part %d", (int)part);
+	return t->offset[i];
+}
+
+const void *lm_train_weight(const struct lm_train *t, enum lm_part part, uint32_t layer)
+{
+	uint64_t at = lm_train_at(t, part, layer);
+
+	return t->copy ? (const void *)(t->copy + at) : t->p + at;
+}
+
+uint64_t lm_train_flat_count(const struct lm_train *t)
+{
+	return t->flat;
+}
+
+uint64_t lm_train_offset(const struct lm_train *t, uint32_t i)
+{
+	return t->offset[i];
+}
+
+float *lm_train_flat(struct lm_train *t, enum lm_state what)
+{
+	switch (what) {
+	case LM_STATE_M:
+		return t->m;
+	case LM_STATE_V:
+		return t->v;
+	case LM_STATE_GRADIENT:
+		return t->g;
+	default:
+		return t->p;
+	}
+}
+
+#define INIT_BLOCK \
+	(UINT64_C(1) << 20) /* parameters that are made on the host at a time */
+
+static int narrow(struct lm_train *t, uint64_t from, uint64_t count)
+{
+	struct lm_narrow n = { .from = t->p + from, .n = count };
+
+	if (!t->copy)
+		return 0;
+	n.to = t->copy + from;
+	TRY(t->lm->narrow(t->d, &n));
+	return 0;
+}
+
+int lm_train_touched(struct lm_train *t)
+{
+	return narrow(t, 0, t->flat);
+}
+
+int lm_train_get(struct lm_train *t, enum lm_state what, uint32_t i, float *host)
+{
+	struct lm_place p;
+
+	lm_layout_at(&t->o.config, i, &p);
+	TRY(t->d->ops->get(t->d, host, lm_train_flat(t, what) + t->offset[i],
+		p.count * sizeof *host));
+	return 0;
+}
+
+int lm_train_put(struct lm_train *t, enum lm_state what, uint32_t i, const float *host)
+{
+	struct lm_place p;
+
+	lm_layout_at(&t->o.config, i, &p);
+	TRY(t->d->ops->put(t->d, lm_train_flat(t, what) + t->offset[i], host,
+		p.count * sizeof *host));
+	return what == LM_STATE_PARAMETER ? narrow(t, t->offset[i], p.count) : 0;
+}
+
+static int init_tensor(struct lm_train *t, uint32_t i, float *w, uint64_t seed)
+{
+	struct lm_place p;
+
+	lm_layout_at(&t->o.config, i, &p);
+	for (uint64_t from = 0; from < p.count; from += INIT_BLOCK) {
+		uint64_t count = p.count - from < INIT_BLOCK ? p.count - from :
+							       INIT_BLOCK;
+
+		lm_init_read(w, &t->o.config, seed, i, from, count);
+		TRY(t->d->ops->put(t->d, t->p + t->offset[i] + from, w,
+			count * sizeof *w));
+	}
+	return 0;
+}
+
+int lm_train_init(struct lm_train *t, uint64_t seed)
+{
+	float *w = xcalloc(INIT_BLOCK, sizeof *w);
+	int rc = 0;
+
+	t->steps = 0;
+	t->adding = false;
+	t->loss_sum = 0;
+	t->targets = 0;
+	if (!t->o.eval_only &&
+		t->d->ops->fill(t->d, t->areas[LM_AREA_OPTIMISER], 0,
+			t->used[LM_AREA_OPTIMISER] / 4) < 0)
+		rc = lm_train_failed(t);
+	for (uint32_t i = 0; rc == 0 && i < t->tensors; i++)
+		rc = init_tensor(t, i, w, seed);
+	free(w);
+	return rc < 0 ? -1 : lm_train_touched(t);
+}
+
+uint64_t lm_train_steps(const struct lm_train *t)
+{
+	return t->steps;
+}
+
+void lm_train_set_steps(struct lm_train *t, uint64_t steps)
+{
+	t->steps = steps;
+}
+
+/* --- steps -------------------------------------------------------------------------------- */
+
+/* Returns the number of targets, or -1: an id out of range. */
+static int64_t put_batch(struct lm_train *t, const uint32_t *tokens,
+	const uint32_t *targets)
+{
+	uint32_t vocab = t->o.config.vocab;
+	uint64_t bytes = t->rows * sizeof *tokens;
+	int64_t counted = 0;
+
+	for (uint64_t i = 0; i < t->rows; i++) {
+		if (tokens[i] >= vocab ||
+			(targets[i] >= vocab && targets[i] != LM_NO_TARGET))
+			return err_set(EX_DATAERR,
+				"token %" PRIu64 " of the batch has id %" PRIu32
+				", the vocabulary ends at %" PRIu32,
+				i, tokens[i] >= vocab ? tokens[i] : targets[i],
+				vocab - 1);
+		counted += targets[i] != LM_NO_TARGET;
+	}
+	TRY(t->d->ops->put(t->d, t->token, tokens, bytes));
+	TRY(t->d->ops->put(t->d, t->target, targets, bytes));
+	return counted;
+}
+
+static int get_loss(struct lm_train *t, double *sum)
+{
+	TRY(t->d->ops->get(t->d, t->host_loss, t->loss, t->rows * sizeof(float)));
+	*sum = 0;
+	for (uint64_t i = 0; i < t->rows; i++)
+		*sum += (double)t->host_loss[i];
+	return 0;
+}
+
+static int add_pass(struct lm_train *t, bool last)
+{
+	return lm_train_forward(t) < 0 || lm_train_head(t, true) < 0 ?
+		-1 :
+		lm_train_backward(t, last);
+}
+
+int lm_train_add(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
+	bool last)
+{
+	/* all that the operations' arguments depend on */
+	enum lm_pass pass = LM_PASS_ADD + (last && t->o.ready ? 1 : 0) +
+		(t->adding ? 2 : 0);
+	int64_t counted;
+	double sum;
+
+	if (t->o.eval_only)
+		bug("a trainer for evaluation cannot add gradients");
+	counted = put_batch(t, tokens, targets);
+	if (counted < 0 || lm_train_pass(t, pass, add_pass, last) < 0 ||
+		get_loss(t, &sum) < 0)
+		return -1;
+	t->adding = true;
+	t->loss_sum += sum;
+	t->targets += (uint64_t)counted;
+	return 0;
+}
+
+/* One AdamW call a tensor; what is not a matrix does not decay. */
+static int adamw(struct lm_train *t)
+{
+	for (uint32_t i = 0; i < t->tensors; i++) {
+		struct lm_place p;
+		struct lm_adamw a = { .rates = t->rates,
+			.beta1 = t->o.beta1,
+			.beta2 = t->o.beta2,
+			.eps = t->o.eps };
+
+		lm_layout_at(&t->o.config, i, &p);
+		a.p = t->p + t->offset[i];
+		a.m = t->m + t->offset[i];
+		a.v = t->v + t->offset[i];
+		a.g = t->g + t->offset[i];
+		a.copy = t->copy ? t->copy + t->offset[i] : NULL;
+		a.n = p.count;
+		a.decay = p.dims == 2 ? t->o.decay : 0;
+		TRY(t->lm->adamw(t->d, &a));
+	}
+	return 0;
+}
+
+/* Where the norm is not finite, AdamW changes nothing. */
+static int update_pass(struct lm_train *t, bool last)
+{
+	struct lm_squares s = { .part = t->squares, .g = t->g, .n = t->flat };
+	struct lm_clip c = { .rates = t->rates,
+		.part = t->squares,
+		.parts = (t->flat + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK };
+
+	(void)last;
+	TRY(t->lm->squares(t->d, &s));
+	TRY(t->lm->clip(t->d, &c));
+	return adamw(t);
+}
+
+static int not_finite(const struct lm_train *t, const char *what)
+{
+	return err_set(EX_DATAERR, "step %" PRIu64 ": the %s is not finite", t->steps + 1,
+		what);
+}
+
+static int update(struct lm_train *t, float lr, double loss, struct lm_step *out)
+{
+	double step = (double)t->steps + 1;
+	struct lm_rates r = { .lr = lr,
+		.correct1 = (float)(1 / (1 - pow((double)t->o.beta1, step))),
+		.correct2 = (float)(1 / (1 - pow((double)t->o.beta2, step))),
+		/* the head divided by the rows */
+		.unit = (float)((double)t->rows / (double)(t->targets ? t->targets : 1)),
+		.clip = t->o.clip };
+
+	*out = (struct lm_step){ .loss = loss, .norm = NAN, .targets = t->targets };
+	if (!isfinite(loss))
+		return not_finite(t, "loss");
+	TRY(t->d->ops->put(t->d, t->rates, &r, sizeof r));
+	if (lm_train_pass(t, LM_PASS_UPDATE, update_pass, true) < 0)
+		return -1;
+	TRY(t->d->ops->get(t->d, &r, t->rates, sizeof r));
+	out->norm = (double)r.norm;
+	if (!isfinite(r.norm))
+		return not_finite(t, "gradient");
+	t->steps++;
+	return 0;
+}
+
+int lm_train_apply(struct lm_train *t, float lr, struct lm_step *out)
+{
+	int rc;
+
+	*out = (struct lm_step){ 0 };
+	if (!t->adding)
+		bug("apply without add");
+	rc = t->o.settle ? t->o.settle(t->o.arg, &t->loss_sum, &t->targets) : 0;
+	if (rc == 0)
+		rc = update(t, lr, t->targets ? t->loss_sum / (double)t->targets : 0,
+			out);
+	t->adding = false;
+	t->loss_sum = 0;
+	t->targets = 0;
+	return rc;
+}
+
+int lm_train_step(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
+	float lr, struct lm_step *out)
+{
+	*out = (struct lm_step){ 0 };
+	if (lm_train_add(t, tokens, targets, true) < 0)
+		return -1;
+	return lm_train_apply(t, lr, out);
+}
+
+static int eval_pass(struct lm_train *t, bool last)
+{
+	(void)last;
+	return lm_train_forward(t) < 0 ? -1 : lm_train_head(t, false);
+}
+
+int lm_train_eval(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
+	double *loss_sum, uint64_t *counted)
+{
+	int64_t count = put_batch(t, tokens, targets);
+
+	if (count < 0 || lm_train_pass(t, LM_PASS_EVAL, eval_pass, true) < 0)
+		return -1;
+	*counted = (uint64_t)count;
+	return get_loss(t, loss_sum);
+}
+
+/* --- rotary positions --------------------------------------------------------------------- */
+
+/* Llama 3.1: wave lengths beyond the original context are stretched by factor, short ones kept, a ramp between. */
+static double llama3(const struct lm_rope *r, double frequency)
+{
+	double wave = 2 * M_PI / frequency, context = r->original_context;
+	double ramp;
+
+	if (wave < context / r->high_freq_factor)
+		return frequency;
+	if (wave > context / r->low_freq_factor)
+		return frequency / r->factor;
+	ramp = (context / wave - r->low_freq_factor) /
+		(r->high_freq_factor - r->low_freq_factor);
+	return (1 - ramp) * frequency / r->factor + ramp * frequency;
+}
+
+void lm_rope_table(float *table, const struct lm_config *c, uint64_t positions)
+{
+	const struct lm_rope *r = &c->rope;
+	double base = r->base, dim = c->head_dim, context = r->original_context;
+
+	if (r->kind == LM_ROPE_NTK && (double)positions > context)
+		base *= pow(r->factor * (double)positions / context - (r->factor - 1),
+			dim / (dim - 2));
+	for (uint64_t i = 0; i < c->head_dim / 2; i++) {
+		double frequency = pow(base, -2.0 * (double)i / dim);
+
+		if (r->kind == LM_ROPE_LINEAR)
+			frequency /= r->factor;
+		else if (r->kind == LM_ROPE_LLAMA3)
+			frequency = llama3(r, frequency);
+		for (uint64_t p = 0; p < positions; p++) {
+			float *at = table + p * c->head_dim + 2 * i;
+
+			at[0] = (float)cos((double)p * frequency);
+			at[1] = (float)sin((double)p * frequency);
+		}
+	}
+}

@@ -1,0 +1,344 @@
+/* The forward and the backward pass as operations of the device. */
+#include "common/base/err.h"
+#include "common/lm/train/train_parts.h"
+
+#define TRY(call)                                  \
+	do {                                       \
+		if ((call) < 0)                    \
+			return lm_train_failed(t); \
+	} while (0)
+
+static int product(struct lm_train *t, const struct lm_gemm *g)
+{
+	TRY(t->lm->gemm(t->d, g));
+	return 0;
+}
+
+/* c [rows, n] = a [rows, k] W^T */
+static struct lm_gemm times_weight(const struct lm_train *t, void *c, const void *a,
+	uint64_t n, uint64_t k, enum lm_part part, uint32_t layer)
+{
+	return (struct lm_gemm){ .form = LM_XWT,
+		.as = t->o.as,
+		.out = t->o.as,
+		.c = c,
+		.a = a,
+		.b = lm_train_weight(t, part, layer),
+		.m = t->rows,
+		.n = n,
+		.k = k,
+		.lda = k,
+		.ldb = k,
+		.ldc = n };
+}
+
+/* The same, added to the residual stream: to f32. */
+static int add_to_stream(struct lm_train *t, float *to, const float *from, const void *a,
+	uint64_t k, enum lm_part part, uint32_t layer)
+{
+	struct lm_gemm g = times_weight(t, to, a, t->dim, k, part, layer);
+
+	g.from = from;
+	g.out = LM_AS_F32;
+	return product(t, &g);
+}
+
+/* da [rows, k] = dy [rows, n] W for W [n, k] */
+static int back_to_inputs(struct lm_train *t, void *da, const void *dy, uint64_t n,
+	uint64_t k, enum lm_part part, uint32_t layer)
+{
+	return product(t,
+		&(struct lm_gemm){ .form = LM_XW,
+			.as = t->o.as,
+			.out = t->o.as,
+			.c = da,
+			.a = dy,
+			.b = lm_train_weight(t, part, layer),
+			.m = t->rows,
+			.n = k,
+			.k = n,
+			.lda = n,
+			.ldb = k,
+			.ldc = k });
+}
+
+/* dW [n, k] (+)= dy^T a */
+static int back_to_weight(struct lm_train *t, const void *dy, const void *a, uint64_t n,
+	uint64_t k, enum lm_part part, uint32_t layer)
+{
+	float *dw = t->g + lm_train_at(t, part, layer);
+
+	return product(t,
+		&(struct lm_gemm){ .form = LM_XTX,
+			.as = t->o.as,
+			.out = LM_AS_F32,
+			.c = dw,
+			.from = t->adding ? dw : NULL,
+			.a = dy,
+			.b = a,
+			.m = n,
+			.n = k,
+			.k = t->rows,
+			.lda = n,
+			.ldb = k,
+			.ldc = k });
+}
+
+static int norm(struct lm_train *t, void *y, float *rms, const float *x,
+	enum lm_part part, uint32_t layer)
+{
+	struct lm_norm n = { .as = t->o.as,
+		.y = y,
+		.rms = rms,
+		.x = x,
+		.w = t->p + lm_train_at(t, part, layer),
+		.rows = t->rows,
+		.dim = t->dim,
+		.eps = (float)t->o.config.rms_eps };
+
+	TRY(t->lm->norm(t->d, &n));
+	return 0;
+}
+
+/* dh goes through a norm and is added to the gradient of the residual stream; first: there is none yet. */
+static int norm_back(struct lm_train *t, const float *x, const float *rms,
+	enum lm_part part, uint32_t layer, bool first)
+{
+	uint64_t at = lm_train_at(t, part, layer);
+	struct lm_norm_back n = { .as = t->o.as,
+		.dx = t->dx,
+		.dw = t->g + at,
+		.copy = t->dxc,
+		.dy = t->dh,
+		.x = x,
+		.w = t->p + at,
+		.rms = rms,
+		.from = first ? NULL : t->dx,
+		.rows = t->rows,
+		.dim = t->dim,
+		.fresh = !t->adding };
+
+	TRY(t->lm->norm_back(t->d, &n));
+	return 0;
+}
+
+/* q and k of x [rows, qkv] lie side by side: one call turns both */
+static int rotate(struct lm_train *t, void *x, bool inverse)
+{
+	const struct lm_config *c = &t->o.config;
+	struct lm_rotate r = { .as = t->o.as,
+		.x = x,
+		.table = t->table,
+		.rows = t->rows,
+		.ld = t->qkv,
+		.heads = c->heads + c->kv_heads,
+		.head_dim = c->head_dim,
+		.positions = t->o.positions,
+		.interleaved = c->rope.interleaved,
+		.inverse = inverse };
+
+	TRY(t->lm->rotate(t->d, &r));
+	return 0;
+}
+
+static void *column(const struct lm_train *t, void *x, uint64_t at)
+{
+	return (char *)x + at * lm_as_bytes(t->o.as);
+}
+
+static struct lm_attend attention(const struct lm_train *t, const struct lm_kept *k)
+{
+	const struct lm_config *c = &t->o.config;
+
+	return (struct lm_attend){ .as = t->o.as,
+		.out = k->att,
+		.lse = k->lse,
+		.q = k->qkv,
+		.k = column(t, k->qkv, t->q),
+		.v = column(t, k->qkv, t->q + t->kv),
+		.batch = t->o.batch,
+		.heads = c->heads,
+		.kv_heads = c->kv_heads,
+		.head_dim = c->head_dim,
+		.positions = t->o.positions,
+		.keys = t->o.positions,
+		.window = c->window,
+		.ldq = t->qkv,
+		.ldk = t->qkv,
+		.ldo = t->q,
+		.scale = t->scale };
+}
+
+/* --- forward ------------------------------------------------------------------------------ */
+
+/* Up to gu: all that the way back needs. */
+static int layer_inner(struct lm_train *t, uint32_t l)
+{
+	const struct lm_kept *k = &t->kept[l];
+	struct lm_attend a = attention(t, k);
+	struct lm_gemm g = times_weight(t, k->qkv, k->h1, t->qkv, t->dim, LM_Q, l);
+
+	if (t->o.config.qkv_bias)
+		g.bias = t->p + lm_train_at(t, LM_Q_BIAS, l);
+	if (norm(t, k->h1, k->rms1, t->x[l], LM_ATTN_NORM, l) < 0 || product(t, &g) < 0 ||
+		rotate(t, k->qkv, false) < 0)
+		return -1;
+	TRY(t->lm->attend(t->d, &a));
+	if (add_to_stream(t, k->mid, t->x[l], k->att, t->q, LM_O, l) < 0 ||
+		norm(t, k->h2, k->rms2, k->mid, LM_FFN_NORM, l) < 0)
+		return -1;
+	g = times_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE, l);
+	return product(t, &g);
+}
+
+int lm_train_forward(struct lm_train *t)
+{
+	struct lm_embed e = { .as = t->o.as,
+		.x = t->x[0],
+		.w = lm_train_weight(t, LM_EMBED, 0),
+		.token = t->token,
+		.rows = t->rows,
+		.dim = t->dim,
+		.vocab = t->o.config.vocab };
+
+	TRY(t->lm->embed(t->d, &e));
+	for (uint32_t l = 0; l < t->o.config.layers; l++) {
+		const struct lm_kept *k = &t->kept[l];
+		struct lm_swiglu s = { .as = t->o.as,
+			.y = t->act,
+			.x = k->gu,
+			.rows = t->rows,
+			.hidden = t->hidden };
+
+		if (layer_inner(t, l) < 0)
+			return -1;
+		TRY(t->lm->swiglu(t->d, &s));
+		if (add_to_stream(t, t->x[l + 1], k->mid, t->act, t->hidden, LM_DOWN, l) <
+			0)
+			return -1;
+	}
+	return norm(t, t->hf, t->rmsf, t->x[t->o.config.layers], LM_OUT_NORM, 0);
+}
+
+int lm_train_head(struct lm_train *t, bool back)
+{
+	struct lm_head h = lm_train_head_of(&t->o, t->rows);
+
+	h.loss = t->loss;
+	h.dh = back ? t->dh : NULL;
+	h.dw = back ? t->g + lm_train_at(t, LM_OUTPUT, 0) : NULL;
+	h.h = t->hf;
+	h.w = lm_train_weight(t, LM_OUTPUT, 0);
+	h.target = t->target;
+	h.fresh = !t->adding;
+	h.scratch = t->head_scratch;
+	TRY(t->lm->head(t->d, &h));
+	return 0;
+}
+
+/* --- backward ----------------------------------------------------------------------------- */
+
+static int bias_back(struct lm_train *t, uint32_t l)
+{
+	struct lm_bias_back b = { .as = t->o.as,
+		.dy = t->dqkv,
+		.rows = t->rows,
+		.n = t->qkv,
+		.ld = t->qkv,
+		.fresh = !t->adding };
+
+	if (!t->o.config.qkv_bias)
+		return 0;
+	b.db = t->g + lm_train_at(t, LM_Q_BIAS, l);
+	TRY(t->lm->bias_back(t->d, &b));
+	return 0;
+}
+
+static int ffn_back(struct lm_train *t, uint32_t l)
+{
+	const struct lm_kept *k = &t->kept[l];
+	const void *dy = t->dxc ? (const void *)t->dxc : t->dx;
+	struct lm_swiglu_back s = { .as = t->o.as,
+		.dx = k->gu,
+		.y = t->act,
+		.x = k->gu,
+		.dy = t->dact,
+		.rows = t->rows,
+		.hidden = t->hidden };
+
+	if (back_to_inputs(t, t->dact, dy, t->dim, t->hidden, LM_DOWN, l) < 0)
+		return -1;
+	TRY(t->lm->swiglu_back(t->d, &s));
+	if (back_to_weight(t, dy, t->act, t->dim, t->hidden, LM_DOWN, l) < 0 ||
+		back_to_weight(t, k->gu, k->h2, 2 * t->hidden, t->dim, LM_GATE, l) < 0 ||
+		back_to_inputs(t, t->dh, k->gu, 2 * t->hidden, t->dim, LM_GATE, l) < 0)
+		return -1;
+	return norm_back(t, k->mid, k->rms2, LM_FFN_NORM, l, false);
+}
+
+static int attention_back(struct lm_train *t, uint32_t l)
+{
+	const struct lm_kept *k = &t->kept[l];
+	const void *dy = t->dxc ? (const void *)t->dxc : t->dx;
+	struct lm_attend_back a = { .forward = attention(t, k),
+		.dout = t->datt,
+		.dq = t->dqkv,
+		.dk = column(t, t->dqkv, t->q),
+		.dv = column(t, t->dqkv, t->q + t->kv) };
+
+	if (back_to_inputs(t, t->datt, dy, t->dim, t->q, LM_O, l) < 0 ||
+		back_to_weight(t, dy, k->att, t->dim, t->q, LM_O, l) < 0)
+		return -1;
+	TRY(t->lm->attend_back(t->d, &a));
+	if (rotate(t, t->dqkv, true) < 0 || bias_back(t, l) < 0 ||
+		back_to_weight(t, t->dqkv, k->h1, t->qkv, t->dim, LM_Q, l) < 0 ||
+		back_to_inputs(t, t->dh, t->dqkv, t->qkv, t->dim, LM_Q, l) < 0)
+		return -1;
+	return norm_back(t, t->x[l], k->rms1, LM_ATTN_NORM, l, false);
+}
+
+/* Gradients from `from` up to `to` are final. */
+static int ready(struct lm_train *t, bool last, uint64_t from, uint64_t to)
+{
+	if (!last || !t->o.ready || from == to)
+		return 0;
+	return lm_train_ready(t, from, to - from);
+}
+
+static int embed_back(struct lm_train *t)
+{
+	uint64_t at = lm_train_at(t, LM_EMBED, 0);
+	uint64_t count = (uint64_t)t->o.config.vocab * t->dim;
+	struct lm_embed_back e = { .dw = t->g + at,
+		.dx = t->dx,
+		.token = t->token,
+		.rows = t->rows,
+		.dim = t->dim,
+		.vocab = t->o.config.vocab };
+
+	/* when tied, the head has been there and written all of it */
+	if (!t->o.config.tied && !t->adding)
+		TRY(t->d->ops->fill(t->d, (uint32_t *)(void *)(t->g + at), 0, count));
+	TRY(t->lm->embed_back(t->d, &e));
+	return 0;
+}
+
+int lm_train_backward(struct lm_train *t, bool last)
+{
+	uint32_t layers = t->o.config.layers;
+	uint64_t end = t->flat, at = lm_train_at(t, LM_OUT_NORM, 0);
+
+	if (norm_back(t, t->x[layers], t->rmsf, LM_OUT_NORM, 0, true) < 0 ||
+		ready(t, last, at, end) < 0)
+		return -1;
+	for (uint32_t l = layers; l-- > 0;) {
+		end = at;
+		at = lm_train_at(t, LM_ATTN_NORM, l);
+		if ((t->o.recompute && layer_inner(t, l) < 0) || ffn_back(t, l) < 0 ||
+			attention_back(t, l) < 0 || ready(t, last, at, end) < 0)
+			return -1;
+	}
+	if (embed_back(t) < 0)
+		return -1;
+	return ready(t, last, 0, at);
+}

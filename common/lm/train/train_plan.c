@@ -1,0 +1,195 @@
+/* Where everything lies: one walk over what a trainer needs serves the plan, which only counts, and open, which places. */
+#include "common/base/err.h"
+#include "common/lm/train/train_parts.h"
+
+#include <math.h>
+
+#define PLACE_ALIGN 256
+#define FLAT_ALIGN  64 /* elements: 256 bytes as f32 */
+#define BYTES_MAX   (UINT64_C(1) << 62)
+
+/* count x each, or more than any memory */
+static uint64_t bytes_of(uint64_t count, uint64_t each)
+{
+	uint64_t bytes;
+
+	return __builtin_mul_overflow(count, each, &bytes) || bytes > BYTES_MAX ?
+		BYTES_MAX :
+		bytes;
+}
+
+/* The next `bytes` of an area: NULL while it is only being counted. */
+static void *place(struct lm_train *t, enum lm_area area, uint64_t bytes)
+{
+	uint64_t *used = &t->used[area];
+	void *at = t->areas[area] ? (char *)t->areas[area] + *used : NULL;
+
+	if (bytes > BYTES_MAX - PLACE_ALIGN || *used > BYTES_MAX - bytes - PLACE_ALIGN)
+		*used = BYTES_MAX;
+	else
+		*used += (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
+	return at;
+}
+
+/* Tensors that one product reads together lie without a gap. */
+static bool joins_last(enum lm_part part)
+{
+	return part == LM_K || part == LM_V || part == LM_K_BIAS || part == LM_V_BIAS ||
+		part == LM_UP;
+}
+
+void lm_train_offsets(struct lm_train *t)
+{
+	t->flat = 0;
+	for (uint32_t i = 0; i < t->tensors; i++) {
+		struct lm_place p;
+
+		lm_layout_at(&t->o.config, i, &p);
+		if (!joins_last(p.part))
+			t->flat = (t->flat + FLAT_ALIGN - 1) / FLAT_ALIGN * FLAT_ALIGN;
+		if (t->offset)
+			t->offset[i] = t->flat;
+		t->flat += p.count;
+	}
+	t->flat = (t->flat + FLAT_ALIGN - 1) / FLAT_ALIGN * FLAT_ALIGN;
+}
+
+void lm_train_sizes(struct lm_train *t)
+{
+	const struct lm_config *c = &t->o.config;
+
+	t->tensors = lm_layout_count(c);
+	t->rows = (uint64_t)t->o.batch * t->o.positions;
+	t->dim = c->dim;
+	t->q = (uint64_t)c->heads * c->head_dim;
+	t->kv = (uint64_t)c->kv_heads * c->head_dim;
+	t->qkv = t->q + 2 * t->kv;
+	t->hidden = c->hidden;
+	t->scale = (float)(1 / sqrt((double)c->head_dim));
+}
+
+struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows)
+{
+	/* Gradients of the sum would do as well: dividing by the rows keeps them far from the ends of bf16's range. apply knows. */
+	return (struct lm_head){ .as = o->as,
+		.rows = rows,
+		.dim = o->config.dim,
+		.vocab = o->config.vocab,
+		.scale = (float)(1 / (double)rows) };
+}
+
+static void place_parameters(struct lm_train *t)
+{
+	uint64_t bytes = bytes_of(t->flat, 4);
+
+	t->p = place(t, LM_AREA_PARAMETERS, bytes);
+	if (t->o.as == LM_AS_BF16)
+		t->copy = place(t, LM_AREA_COPIES, bytes / 2);
+	if (t->o.eval_only)
+		return;
+	t->g = place(t, LM_AREA_GRADIENTS, bytes);
+	t->m = place(t, LM_AREA_OPTIMISER, bytes);
+	t->v = place(t, LM_AREA_OPTIMISER, bytes);
+}
+
+static struct lm_kept place_kept(struct lm_train *t)
+{
+	uint64_t as = lm_as_bytes(t->o.as), rows = t->rows;
+	struct lm_kept k = {
+		.h1 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * as)),
+		.h2 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * as)),
+		.rms1 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, 4)),
+		.rms2 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, 4)),
+		.qkv = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->qkv * as)),
+		.att = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->q * as)),
+		.lse = place(t, LM_AREA_ACTIVATIONS,
+			bytes_of(rows, t->o.config.heads * UINT64_C(4))),
+		.mid = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * 4)),
+		.gu = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, 2 * t->hidden * as)),
+	};
+
+	return k;
+}
+
+/* What one layer keeps: every layer's own, or one for all where nothing goes back or layers are computed again. */
+static void place_activations(struct lm_train *t)
+{
+	uint32_t layers = t->o.config.layers;
+	bool one = t->o.eval_only || t->o.recompute;
+	struct lm_kept kept = { 0 };
+	float *x[2] = { NULL, NULL };
+
+	for (uint32_t l = 0; l < (one ? 1 : layers); l++) {
+		kept = place_kept(t);
+		if (t->kept)
+			t->kept[l] = kept;
+	}
+	for (uint32_t l = 1; t->kept && one && l < layers; l++)
+		t->kept[l] = kept;
+	for (uint32_t l = 0; l <= layers; l++) {
+		if (l < 2 || !t->o.eval_only)
+			x[l & 1] = place(t, LM_AREA_ACTIVATIONS,
+				bytes_of(t->rows, t->dim * 4));
+		if (t->x)
+			t->x[l] = x[l & 1];
+	}
+	t->hf = place(t, LM_AREA_ACTIVATIONS,
+		bytes_of(t->rows, t->dim * lm_as_bytes(t->o.as)));
+	t->rmsf = place(t, LM_AREA_ACTIVATIONS, bytes_of(t->rows, 4));
+}
+
+static void place_scratch(struct lm_train *t, uint64_t head_bytes)
+{
+	uint64_t as = lm_as_bytes(t->o.as), rows = t->rows;
+
+	t->act = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->hidden * as));
+	t->loss = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
+	t->token = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
+	t->target = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
+	t->table = place(t, LM_AREA_SCRATCH,
+		bytes_of(t->o.positions, t->o.config.head_dim * UINT64_C(4)));
+	t->head_scratch = place(t, LM_AREA_SCRATCH, head_bytes);
+	if (t->o.eval_only)
+		return;
+	t->dx = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 4));
+	if (t->o.as == LM_AS_BF16)
+		t->dxc = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 2));
+	t->dh = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * as));
+	t->dact = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->hidden * as));
+	t->datt = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->q * as));
+	t->dqkv = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->qkv * as));
+	t->squares = place(t, LM_AREA_SCRATCH,
+		(t->flat + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK * 8);
+	t->rates = place(t, LM_AREA_SCRATCH, sizeof *t->rates);
+}
+
+int lm_train_place(struct lm_train *t)
+{
+	struct lm_head h = lm_train_head_of(&t->o, t->rows);
+	uint64_t head_bytes, device_bytes, total = 0;
+
+	if (t->lm->prepare(t->d, &device_bytes) < 0)
+		return lm_train_failed(t);
+	h.dh = t->o.eval_only ? NULL : t; /* only whether it is there counts */
+	if (t->lm->head_scratch(t->d, &h, &head_bytes) < 0)
+		return lm_train_failed(t);
+	for (int a = 0; a < LM_AREAS; a++)
+		t->used[a] = 0;
+	place_parameters(t);
+	place_activations(t);
+	place_scratch(t, head_bytes);
+	for (int a = 0; a < LM_AREAS; a++) {
+		if (t->used[a] >= BYTES_MAX / LM_AREAS)
+			return err_set(EX_DATAERR,
+				"the model and its batch need more memory than there is on any machine");
+		total += t->used[a];
+	}
+	t->plan = (struct lm_train_plan){ .parameters = t->used[LM_AREA_PARAMETERS],
+		.copies = t->used[LM_AREA_COPIES],
+		.gradients = t->used[LM_AREA_GRADIENTS],
+		.optimiser = t->used[LM_AREA_OPTIMISER],
+		.activations = t->used[LM_AREA_ACTIVATIONS],
+		.scratch = t->used[LM_AREA_SCRATCH] + device_bytes,
+		.total = total + device_bytes };
+	return 0;
+}

@@ -1,0 +1,119 @@
+#include <math.h>
+
+#include "common/plot/plot.h"
+#include "common/plot/plot_axis.h"
+#include "common/plot/plot_draw.h"
+#include "common/plot/plot_frame.h"
+
+#define BAR_HEIGHT 26.0
+#define NAME_WIDTH 300.0 /* at most, of the names of bars */
+
+static bool bar_has_interval(const struct plot_bar *b)
+{
+	return b->low <= b->high && axis_takes(PLOT_LINEAR, b->low) &&
+		axis_takes(PLOT_LINEAR, b->high);
+}
+
+static void bar_text(struct buf *out, const struct plot_bar *b, const char *unit)
+{
+	char text[AXIS_TEXT_MAX];
+
+	axis_text(text, b->value, unit);
+	buf_adds(out, text);
+	if (bar_has_interval(b) && b->value != 0) {
+		double percent = (b->high - b->low) / 2 / fabs(b->value) * 100;
+
+		buf_addf(out, percent < 9.95 ? " \xc2\xb1%.2g%%" : " \xc2\xb1%.0f%%",
+			percent);
+	}
+	if (b->note)
+		buf_addf(out, "  %s", b->note);
+}
+
+static void draw_bar(struct plot *p, const struct area *a, const struct plot_bars *c,
+	size_t i)
+{
+	const struct plot_bar *b = &c->bars[i];
+	double y = a->top + ((double)i + 0.5) * BAR_HEIGHT;
+	double zero = area_x(a, 0), x = area_x(a, b->value);
+	double right = fmax(zero, x);
+	struct buf text = BUF_INIT;
+
+	draw_fitting(&text, b->name, FRAME_TEXT_SIZE, NAME_WIDTH);
+	frame_text(p, a->left - 7, y + 4, DRAW_END, DRAW_INK, buf_text(&text));
+	buf_reset(&text);
+	if (!axis_takes(PLOT_LINEAR, b->value)) {
+		frame_text(p, zero + 6, y + 4, DRAW_START, DRAW_QUIET, "no data");
+		buf_release(&text);
+		return;
+	}
+	buf_adds(&p->body, "<rect x=\"");
+	draw_number(&p->body, fmin(zero, x));
+	buf_adds(&p->body, "\" y=\"");
+	draw_number(&p->body, y - 8);
+	buf_adds(&p->body, "\" width=\"");
+	draw_number(&p->body, fabs(x - zero));
+	buf_addf(&p->body, "\" height=\"16\" fill=\"%s\"/>\n", draw_colour(0));
+	if (bar_has_interval(b)) {
+		double low = area_x(a, b->low), high = area_x(a, b->high);
+
+		draw_line(&p->body, low, y, high, y, DRAW_INK, 1.4);
+		draw_line(&p->body, low, y - 4, low, y + 4, DRAW_INK, 1.4);
+		draw_line(&p->body, high, y - 4, high, y + 4, DRAW_INK, 1.4);
+		right = fmax(right, high);
+	}
+	bar_text(&text, b, c->axis.unit);
+	frame_text(p, right + 7, y + 4, DRAW_START, DRAW_INK, buf_text(&text));
+	buf_release(&text);
+}
+
+/* How much room the widest name and the widest value need. */
+static void bar_widths(const struct plot_bars *c, double *names, double *values)
+{
+	*names = *values = 0;
+	for (size_t i = 0; i < c->n; i++) {
+		struct buf text = BUF_INIT;
+
+		bar_text(&text, &c->bars[i], c->axis.unit);
+		*names = fmax(*names, draw_width(c->bars[i].name, FRAME_TEXT_SIZE));
+		*values = fmax(*values, draw_width(buf_text(&text), FRAME_TEXT_SIZE));
+		buf_release(&text);
+	}
+	*names = fmin(*names, NAME_WIDTH);
+	*values = fmin(*values, NAME_WIDTH);
+}
+
+void plot_add_bars(struct plot *p, const struct plot_bars *c)
+{
+	struct plot_axis axis = c->axis;
+	struct area a = { .height = (double)c->n * BAR_HEIGHT };
+	struct range x = RANGE_INIT;
+	double names, values;
+
+	frame_begin(p, c->title);
+	for (size_t i = 0; i < c->n; i++) {
+		range_include(&x, PLOT_LINEAR, c->bars[i].value);
+		if (bar_has_interval(&c->bars[i])) {
+			range_include(&x, PLOT_LINEAR, c->bars[i].low);
+			range_include(&x, PLOT_LINEAR, c->bars[i].high);
+		}
+	}
+	axis.scale = PLOT_LINEAR;
+	axis.zero = true;
+	axis_make(&a.x, &axis, x.low, x.high, 5);
+	bar_widths(c, &names, &values);
+	if (!c->n)
+		a.height = 2 * BAR_HEIGHT;
+	a.top = p->height + 4;
+	a.left = 16 + names + 10;
+	/* the texts behind the bars stand right of the axis where a bar reaches its end */
+	a.width = FRAME_WIDTH - FRAME_RIGHT - a.left - values - 10;
+	frame_x_axis(p, &a, axis.label);
+	for (size_t i = 0; i < c->n; i++)
+		draw_bar(p, &a, c, i);
+	if (!c->n)
+		frame_no_data(p, &a);
+	draw_line(&p->body, area_x(&a, 0), a.top, area_x(&a, 0), a.top + a.height,
+		DRAW_QUIET, 1);
+	frame_end(p, a.top + a.height + (axis.label ? 40 : 20));
+}

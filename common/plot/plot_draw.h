@@ -1,0 +1,48 @@
+/* plot_draw.h - shapes and texts of an SVG file, in pixels from the top left. For plot only; uses buf. */
+#ifndef RNP_COMMON_PLOT_PLOT_DRAW_H
+#define RNP_COMMON_PLOT_PLOT_DRAW_H
+
+#include <stddef.h>
+
+#include "common/base/buf.h"
+
+#define DRAW_INK   "#222"
+#define DRAW_QUIET "#666"
+#define DRAW_GRID  "#ddd"
+
+enum draw_anchor { DRAW_START, DRAW_MIDDLE, DRAW_END };
+
+struct draw_text {
+	double x, y; /* of the base line */
+	double size;
+	enum draw_anchor anchor;
+	const char *colour;
+	int bold, upwards,
+		halo; /* 0 or 1; upwards: read from below; halo: legible on lines */
+};
+
+/* Text as XML content or attribute: escaped, what is no character of XML as U+FFFD. */
+void draw_escaped(struct buf *out, const char *text);
+
+void draw_text(struct buf *out, const struct draw_text *t, const char *text);
+
+/* About how wide a text is in a common sans-serif font; rather too wide. */
+double draw_width(const char *text, double size);
+
+/* Append the text, or where it is wider than that its beginning and an ellipsis. */
+void draw_fitting(struct buf *out, const char *text, double size, double width);
+
+/* A number with at most two decimals, none where they are 0. */
+void draw_number(struct buf *out, double v);
+
+void draw_line(struct buf *out, double x1, double y1, double x2, double y2,
+	const char *colour, double width);
+
+/* The colour of the i-th thing, and the SVG dash pattern of the i-th line ("" is a whole one). */
+const char *draw_colour(size_t i);
+const char *draw_dash(size_t i);
+
+/* A mark of the i-th shape around x, y: colour alone does not tell all readers things apart. */
+void draw_mark(struct buf *out, size_t i, double x, double y, const char *title);
+
+#endif

@@ -1,0 +1,278 @@
+/* How much a challenge asks of a device, and how long it may take. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/record/gpu.h"
+#include "common/json/json.h"
+#include "common/poc/poc.h"
+
+/* The slowest of each kind that we accept: half of what two cores of 2015 do, a tenth of a GPU of
+ * 2018. */
+static const struct poc_class slowest_cpu = { 5e10, 2e8, 2e6 },
+			      slowest_gpu = { 5e12, 2e10, 2e6 };
+
+/* A thread of a CPU, about what was measured on 2 vCPUs of a Xeon at 2.1 GHz (Sapphire Rapids):
+ * a claim to AVX-512 is held to it. */
+static const struct poc_class avx512_thread = { 2.5e11, 3.5e8, 1.8e7 },
+			      avx2_thread = { 5e10, 1.5e8, 4e6 },
+			      any_thread = { 2e9, 4e7, 1.5e6 };
+
+/* Of a GPU's data sheet: int8 is twice the dense f16 rate, of which a product gets a third with its
+ * hashes; a block of the fill moves 10 times its size, at a quarter of the bandwidth. Not measured:
+ * wide on purpose. */
+#define GPU_OPERATIONS (2.0 / 3)
+#define GPU_FILL       (0.25 / 10)
+
+/* Starting, of a device whose class is known and of one whose is not, and sending. */
+#define START_MS         5000
+#define UNKNOWN_START_MS 30000
+#define SEND_BPS         1e6
+
+/* What a test takes at least when a claim says how fast a device is. */
+#define TEST_S 2.0
+/* Rows of all rounds: their tree is in the node's own memory, 64 bytes each. */
+#define ROWS_MAX (1 << 24)
+#define FILL_S   8.0
+
+struct sizes {
+	int64_t n, rounds, memory_bytes, lanes, hashes;
+};
+
+static const struct sizes cpu_quick = { 1024, 16, 64 << 20, 64, 1 << 20 };
+static const struct sizes cpu_full = { 4096, 64, 1 << 30, 256, 1 << 25 };
+static const struct sizes gpu_quick = { 2048, 64, 1 << 30, 1024, 0 };
+static const struct sizes gpu_full = { 8192, 2048, (int64_t)16 << 30, 8192, 0 };
+
+static bool is_cpu(const char *uuid)
+{
+	return strncmp(uuid, "cpu:", 4) == 0;
+}
+
+static double bytes_of(const struct poc_device *d)
+{
+	return (double)poc_step_leaves(d) * MEMFILL_SLICES * MEMFILL_BYTES;
+}
+
+static double operations_of(const struct poc_device *d)
+{
+	double n = (double)d->n;
+
+	return 2 * n * n * n * (double)d->rounds;
+}
+
+/* Bytes of an answer, at most. */
+static double answer_bytes(const struct poc_device *d)
+{
+	double rows = d->n ? 2 * POC_OPENINGS * (double)d->n : 0;
+	double blocks = d->lanes ? (double)POC_NEEDED_MAX * MEMFILL_BYTES : 0;
+
+	return (rows + blocks + 32.0 * (double)d->segments) * 4 / 3 + 2e6;
+}
+
+bool poc_plan_fits(const struct poc_challenge *c)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < c->ndevices; i++)
+		bytes += answer_bytes(&c->devices[i]);
+	return bytes <= (double)POC_ANSWER_BYTES_MAX;
+}
+
+void poc_plan_device(struct poc_device *d, const struct poc_challenge *c,
+	const char *name, const struct poc_work *w)
+{
+	const struct sizes *s;
+	int64_t bytes, hashes;
+
+	*d = (struct poc_device){ 0 };
+	snprintf(d->uuid, sizeof d->uuid, "%s", name);
+	if (strcmp(name, "cpu") == 0)
+		poc_cpu_uuid(d->uuid, c->node_key);
+	if (is_cpu(d->uuid))
+		s = w->quick ? &cpu_quick : &cpu_full;
+	else
+		s = w->quick ? &gpu_quick : &gpu_full;
+	d->n = w->n ? w->n : s->n;
+	d->rounds = w->rounds ? w->rounds : s->rounds;
+	bytes = w->memory_bytes ? w->memory_bytes : s->memory_bytes;
+	d->lanes = s->lanes;
+	/* lanes of at least 16 blocks a slice, so that a lane is a chain worth the name */
+	while (d->lanes > 8 && bytes / (MEMFILL_SLICES * MEMFILL_BYTES) / d->lanes < 16)
+		d->lanes /= 2;
+	d->per_slice = bytes / (MEMFILL_SLICES * MEMFILL_BYTES) / d->lanes;
+	d->passes = 2;
+	hashes = w->hashes ? w->hashes : s->hashes;
+	if (hashes && is_cpu(d->uuid)) {
+		d->segments = hashes < 1024 ? 1 : hashes < (1 << 24) ? 256 : 1024;
+		d->steps = hashes / d->segments;
+	}
+}
+
+int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of)
+{
+	const struct poc_class *r = of ? of :
+		is_cpu(d->uuid)        ? &slowest_cpu :
+					 &slowest_gpu;
+	double s = operations_of(d) / r->operations +
+		bytes_of(d) * (double)d->passes / r->fill_bytes +
+		(double)(d->segments * d->steps) / r->hashes;
+
+	return s * 1000 < POC_DEADLINE_MS_MAX ? (int64_t)(s * 1000) : POC_DEADLINE_MS_MAX;
+}
+
+int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_class *of)
+{
+	double all = of ? START_MS : UNKNOWN_START_MS, work = 0;
+
+	for (int i = 0; i < c->ndevices; i++) {
+		const struct poc_device *d = &c->devices[i];
+		double ms = (double)poc_plan_time_ms(d, of ? &of[i] : NULL);
+
+		/* devices work at the same time, and send one after the other */
+		work = ms > work ? ms : work;
+		all += answer_bytes(d) / SEND_BPS * 1000;
+	}
+	all += POC_SLACK * work;
+	return all < POC_DEADLINE_MS_MAX ? (int64_t)all : POC_DEADLINE_MS_MAX;
+}
+
+/* --- by what a node claims ---------------------------------------------------------------- */
+
+static bool has_isa(const json_t *cpu, const char *isa)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach(json_object_get(cpu, "isa"), i, v)
+		if (json_is_string(v) &&
+			strncmp(json_string_value(v), isa, strlen(isa)) == 0)
+			return true;
+	return false;
+}
+
+/* Of a thread: a claim of less would only buy time. */
+#define THREADS_MIN 0.25
+
+/* What a limit of the record, if there is one, leaves of v. */
+static double limited(double v, const json_t *node, const char *limit, double unit)
+{
+	const json_t *limits = json_object_get(node, "limits");
+	double most = json_number_value(json_object_get(limits, limit)) * unit;
+
+	return most > 0 && most < v ? most : v;
+}
+
+static void class_of_cpu(struct poc_class *out, const json_t *node)
+{
+	const json_t *cpu = json_object_get(node, "cpu");
+	double threads = json_number_value(json_object_get(cpu, "threads"));
+	const struct poc_class *one = has_isa(cpu, "avx512vnni") ||
+			has_isa(cpu, "avx512_vnni") ?
+		&avx512_thread :
+		has_isa(cpu, "avx2") ? &avx2_thread :
+				       &any_thread;
+
+	if (threads < 1)
+		threads = 1;
+	threads = limited(threads, node, "cpus", 1);
+	threads = limited(threads, node, "cpu_milli", 1e-3);
+	if (threads < THREADS_MIN)
+		threads = THREADS_MIN;
+	/* a chain is one thread's */
+	*out = (struct poc_class){ one->operations * threads, one->fill_bytes * threads,
+		one->hashes * (threads < 1 ? threads : 1) };
+}
+
+static void class_of_gpu(struct poc_class *out, const json_t *gpu)
+{
+	const char *name = json_string_value(json_object_get(gpu, "model"));
+	int64_t memory = json_integer_value(json_object_get(gpu, "memory_bytes"));
+	const struct gpu_model *m = name ? gpu_find(name, memory) : NULL;
+
+	*out = slowest_gpu;
+	if (m && m->tensor_gflops)
+		out->operations = (double)m->tensor_gflops * 1e9 * GPU_OPERATIONS;
+	if (m && m->bandwidth_mbytes)
+		out->fill_bytes = (double)m->bandwidth_mbytes * 1e6 * GPU_FILL;
+}
+
+static int64_t at_least_one(double v, double max)
+{
+	return v < 1 ? 1 : v > max ? (int64_t)max : (int64_t)v;
+}
+
+/* Sizes by class: each test long enough to be read, the fill over the memory of the claim. */
+static void size_by_class(struct poc_device *d, const struct poc_class *of,
+	int64_t memory_bytes)
+{
+	int64_t leaves = memory_bytes / (MEMFILL_SLICES * MEMFILL_BYTES);
+	double n, passes;
+
+	if (leaves > POC_LEAVES_MAX)
+		leaves = POC_LEAVES_MAX;
+	if (leaves / d->lanes > d->per_slice)
+		d->per_slice = leaves / d->lanes;
+	if (of->operations > 1e12)
+		d->n = of->operations > 3e14 ? 8192 : 4096;
+	n = (double)d->n;
+	d->rounds = at_least_one(TEST_S * of->operations / (2 * n * n * n),
+		(double)(ROWS_MAX / d->n));
+	passes = FILL_S * of->fill_bytes / bytes_of(d);
+	d->passes = passes < 2          ? 2 :
+		passes > POC_PASSES_MAX ? POC_PASSES_MAX :
+					  (int64_t)passes;
+	if (d->segments)
+		d->steps = at_least_one(TEST_S * of->hashes / (double)d->segments,
+			(double)(POC_HASHES_MAX / d->segments));
+}
+
+int poc_plan_node(struct poc_challenge *c, const json_t *node)
+{
+	const struct poc_work quick = { .quick = true };
+	const json_t *cpu = json_object_get(node, "cpu"), *gpu;
+	int64_t memory = (int64_t)limited(json_number_value(
+						  json_object_get(node, "memory_bytes")),
+		node, "memory_bytes", 1);
+	const json_t *gpus = json_object_get(node, "gpus");
+	size_t count = json_array_size(gpus);
+	struct poc_class of[POC_DEVICES_MAX];
+	double bytes;
+
+	c->ndevices = 1;
+	poc_plan_device(&c->devices[0], c, "cpu", &quick);
+	of[0] = slowest_cpu;
+	if (cpu) {
+		class_of_cpu(&of[0], node);
+		size_by_class(&c->devices[0], &of[0],
+			memory / POC_CPU_SHARE < POC_CPU_BYTES ? memory / POC_CPU_SHARE :
+								 POC_CPU_BYTES);
+	}
+	bytes = answer_bytes(&c->devices[0]);
+	for (size_t i = 0; i < count; i++) {
+		struct poc_device *d = &c->devices[c->ndevices];
+		const char *uuid;
+
+		/* from another one each time, when there are too many for an answer */
+		gpu = json_array_get(gpus, (c->nonce[0] + i) % count);
+		uuid = json_string_value(json_object_get(gpu, "uuid"));
+
+		/* who does not say which it is cannot be asked; nor can a GPU in slices, of which CUDA
+		 * knows only these */
+		if (!uuid || strlen(uuid) >= POC_UUID_MAX ||
+			json_is_true(json_object_get(gpu, "mig")) ||
+			c->ndevices == POC_DEVICES_MAX)
+			continue;
+		memory = json_integer_value(json_object_get(gpu, "memory_bytes"));
+		poc_plan_device(d, c, uuid, &quick);
+		class_of_gpu(&of[c->ndevices], gpu);
+		size_by_class(d, &of[c->ndevices],
+			memory - memory / 100 * POC_GPU_MARGIN_PERCENT);
+		bytes += answer_bytes(d);
+		if (bytes > (double)POC_ANSWER_BYTES_MAX)
+			break;
+		c->ndevices++;
+	}
+	c->deadline_ms = poc_plan_deadline_ms(c, cpu || c->ndevices > 1 ? of : NULL);
+	return 0;
+}

@@ -1,0 +1,210 @@
+/* Challenges as records, with their limits. */
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/json/canon.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/poc/poc.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
+
+/* A size field that is within limits and that another one may be multiplied with. */
+static int size_of(const json_t *test, const char *where, const char *key, int64_t max,
+	int64_t *out)
+{
+	return json_get_i64(test, where, key, 1, max, out);
+}
+
+static int product_within(const char *where, const char *what, int64_t a, int64_t b,
+	int64_t min, int64_t max)
+{
+	if (a > max / b || a * b < min)
+		return err_set(EX_DATAERR, "%s: %s is not between %lld and %lld", where,
+			what, (long long)min, (long long)max);
+	return 0;
+}
+
+static int read_matmul(struct poc_device *d, const json_t *test, const char *where)
+{
+	if (!test)
+		return 0;
+	if (size_of(test, where, "n", POC_N_MAX, &d->n) < 0 ||
+		size_of(test, where, "rounds", POC_LEAVES_MAX, &d->rounds) < 0)
+		return -1;
+	if (d->n % POC_N_MIN)
+		return err_set(EX_DATAERR, "%s: matmul.n is not a multiple of %d", where,
+			POC_N_MIN);
+	return product_within(where, "matmul.n * rounds", d->rounds, d->n, POC_OPENINGS,
+		POC_LEAVES_MAX);
+}
+
+static int read_memory(struct poc_device *d, const json_t *test, const char *where)
+{
+	if (!test)
+		return 0;
+	if (size_of(test, where, "lanes", POC_LANES_MAX, &d->lanes) < 0 ||
+		size_of(test, where, "per_slice", POC_LEAVES_MAX, &d->per_slice) < 0 ||
+		size_of(test, where, "passes", POC_PASSES_MAX, &d->passes) < 0)
+		return -1;
+	return product_within(where, "memory.lanes * per_slice", d->per_slice, d->lanes,
+		POC_OPENINGS, POC_LEAVES_MAX);
+}
+
+static int read_chain(struct poc_device *d, const json_t *test, const char *where)
+{
+	if (!test)
+		return 0;
+	if (size_of(test, where, "segments", POC_SEGMENTS_MAX, &d->segments) < 0 ||
+		size_of(test, where, "steps", POC_STEPS_MAX, &d->steps) < 0)
+		return -1;
+	return product_within(where, "chain.segments * steps", d->steps, d->segments, 1,
+		POC_HASHES_MAX);
+}
+
+static int read_device(struct poc_device *d, const json_t *v, const char *where)
+{
+	const char *uuid;
+
+	if (json_get_text(v, where, "device", &uuid) < 0 ||
+		read_matmul(d, json_object_get(v, "matmul"), where) < 0 ||
+		read_memory(d, json_object_get(v, "memory"), where) < 0 ||
+		read_chain(d, json_object_get(v, "chain"), where) < 0)
+		return -1;
+	if (!d->n && !d->lanes && !d->segments)
+		return err_set(EX_DATAERR, "%s: nothing is asked of it", where);
+	/* the schema bounds its length */
+	snprintf(d->uuid, sizeof d->uuid, "%s", uuid);
+	return 0;
+}
+
+static int read_devices(struct poc_challenge *c, const json_t *list, const char *where)
+{
+	c->ndevices = (int)json_array_size(list);
+	for (int i = 0; i < c->ndevices; i++) {
+		char there[256];
+
+		snprintf(there, sizeof there, "%.200s: devices[%d]", where, i);
+		if (read_device(&c->devices[i], json_array_get(list, (size_t)i), there) <
+			0)
+			return -1;
+		for (int k = 0; k < i; k++)
+			if (strcmp(c->devices[k].uuid, c->devices[i].uuid) == 0)
+				return err_set(EX_DATAERR, "%s: named twice", there);
+	}
+	return 0;
+}
+
+static int hash_record(unsigned char out[POC_HASH_BYTES], const json_t *record)
+{
+	json_t *bare = json_copy((json_t *)record);
+	struct buf text = BUF_INIT;
+	int rc;
+
+	json_object_del(bare, "proof");
+	rc = canon_write(&text, bare);
+	if (rc == 0)
+		crypto_hash_sha256(out, (const unsigned char *)buf_text(&text), text.len);
+	json_decref(bare);
+	buf_release(&text);
+	return rc;
+}
+
+/* All but the proof. */
+static int read_body(struct poc_challenge *c, const json_t *record, const char *where)
+{
+	const char *node, *signer;
+
+	*c = (struct poc_challenge){ 0 };
+	if (schema_check(record, where, "rnp.challenge") < 0 ||
+		json_get_text(record, where, "node", &node) < 0 ||
+		json_get_text(record, where, "signer", &signer) < 0 ||
+		key_parse_address(node, "node", c->node_key) < 0 ||
+		json_get_time(record, where, "issued_at", &c->issued_ms) < 0 ||
+		json_get_i64(record, where, "deadline_ms", 1, POC_DEADLINE_MS_MAX,
+			&c->deadline_ms) < 0 ||
+		read_devices(c, json_object_get(record, "devices"), where) < 0)
+		return -1;
+	if (!poc_get_hash(json_object_get(record, "nonce"), c->nonce))
+		bug("nonce passed the schema");
+	snprintf(c->node, sizeof c->node, "%s", node);
+	snprintf(c->signer, sizeof c->signer, "%s", signer);
+	return hash_record(c->sha256, record);
+}
+
+int poc_challenge_read(struct poc_challenge *c, const json_t *record, const char *where)
+{
+	struct proof_result r;
+
+	if (read_body(c, record, where) < 0)
+		return -1;
+	proof_verify(record, &r);
+	if (!r.ok)
+		return err_set(EX_DATAERR, "%s: the challenge is not signed: %s", where,
+			r.reason);
+	return 0;
+}
+
+static json_t *test_of(const char *a, int64_t av, const char *b, int64_t bv)
+{
+	json_t *v = json_object();
+
+	json_set_i64(v, a, av);
+	json_set_i64(v, b, bv);
+	return v;
+}
+
+static json_t *device_of(const struct poc_device *d)
+{
+	json_t *v = json_object(), *test;
+
+	json_set_text(v, "device", d->uuid);
+	if (d->n)
+		json_set(v, "matmul", test_of("n", d->n, "rounds", d->rounds));
+	if (d->lanes) {
+		test = test_of("lanes", d->lanes, "per_slice", d->per_slice);
+		json_set_i64(test, "passes", d->passes);
+		json_set(v, "memory", test);
+	}
+	if (d->segments)
+		json_set(v, "chain", test_of("segments", d->segments, "steps", d->steps));
+	return v;
+}
+
+json_t *poc_challenge_write(struct poc_challenge *c)
+{
+	json_t *record = json_record("rnp.challenge"), *devices = json_array();
+	struct poc_challenge again;
+	char nonce[2 * POC_HASH_BYTES + 1];
+
+	sodium_bin2hex(nonce, sizeof nonce, c->nonce, sizeof c->nonce);
+	json_set_text(record, "node", c->node);
+	json_set_text(record, "signer", c->signer);
+	json_set_text(record, "nonce", nonce);
+	json_set_time(record, "issued_at", c->issued_ms);
+	json_set_i64(record, "deadline_ms", c->deadline_ms);
+	for (int i = 0; i < c->ndevices; i++)
+		json_push(devices, device_of(&c->devices[i]));
+	json_set(record, "devices", devices);
+	if (read_body(&again, record, "challenge") < 0) {
+		json_decref(record);
+		return NULL;
+	}
+	*c = again;
+	return record;
+}
+
+json_t *poc_answer_parse(const char *text, size_t len, const char *where)
+{
+	size_t values = 0;
+
+	/* each value but the first of an array or object has a comma before it; strings of an answer hold none */
+	for (size_t i = 0; i < len; i++)
+		values += (text[i] == ',') | (text[i] == '[') | (text[i] == '{');
+	if (values <= POC_ANSWER_VALUES_MAX)
+		return json_parse_object(text, len, where);
+	err_set(EX_DATAERR, "%s: holds more than %d values", where,
+		POC_ANSWER_VALUES_MAX);
+	return NULL;
+}

@@ -1,0 +1,223 @@
+/* An answer is judged: a list of checks, readings, and a verdict. */
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/poc/poc.h"
+#include "common/record/signature.h"
+#include "common/json/schema.h"
+
+#define PROVES \
+	"work of this size was done within the time on some device that the node controls"
+
+struct judgement {
+	const struct poc_challenge *c;
+	const struct poc_judging *j;
+	json_t *checks;
+	bool good;
+	int64_t elapsed_ns, roundtrip_ns;
+	double operations; /* of all matrix products that were right */
+	int64_t memory_bytes, hashes;
+	bool matmul, memory, chain; /* asked of any device */
+};
+
+static bool check(struct judgement *g, const char *name, const char *device, bool passed,
+	const char *reason)
+{
+	json_t *v = json_object();
+
+	json_set_text(v, "check", name);
+	json_set_bool(v, "passed", passed);
+	json_set_text(v, "device", device);
+	if (!passed)
+		json_set_text(v, "reason", reason);
+	json_push(g->checks, v);
+	g->good = g->good && passed;
+	return passed;
+}
+
+/* What the answer says about itself: form, signature, whom and what it answers. */
+static bool check_record(struct judgement *g, const json_t *answer)
+{
+	const char *node = json_string_value(json_object_get(answer, "node"));
+	unsigned char sha256[POC_HASH_BYTES];
+	struct proof_result r;
+	bool form = schema_check(answer, "answer", "rnp.answer") == 0;
+
+	if (!check(g, "form", NULL, form, err_get()->text)) {
+		err_clear();
+		return false;
+	}
+	if (!check(g, "node", NULL, strcmp(node, g->c->node) == 0,
+		    "the answer is another node's") ||
+		!check(g, "challenge", NULL,
+			poc_get_hash(json_object_get(answer, "challenge_sha256"),
+				sha256) &&
+				memcmp(sha256, g->c->sha256, sizeof sha256) == 0,
+			"the answer is to another challenge"))
+		return false;
+	proof_verify(answer, &r);
+	return check(g, "signature", NULL, r.ok, r.reason);
+}
+
+/* The answer's devices are exactly those of the challenge, in the same order. */
+static bool check_devices(struct judgement *g, const json_t *list)
+{
+	bool same = json_array_size(list) == (size_t)g->c->ndevices;
+
+	for (int i = 0; same && i < g->c->ndevices; i++)
+		same = strcmp(json_string_value(
+				      json_object_get(json_array_get(list, (size_t)i),
+					      "device")),
+			       g->c->devices[i].uuid) == 0;
+	return check(g, "devices", NULL, same,
+		"the answer is not by the devices that were asked");
+}
+
+static void check_deadline(struct judgement *g)
+{
+	char reason[POC_REASON_MAX];
+
+	snprintf(reason, sizeof reason, "%lld ms passed, %lld were allowed",
+		(long long)(g->elapsed_ns / 1000000), (long long)g->c->deadline_ms);
+	if (g->elapsed_ns < 0)
+		snprintf(reason, sizeof reason, "the answer came before the challenge");
+	check(g, "deadline", NULL,
+		g->elapsed_ns >= 0 && g->elapsed_ns / 1000000 <= g->c->deadline_ms,
+		reason);
+}
+
+static void judge_device(struct judgement *g, const struct poc_device *d,
+	const json_t *part)
+{
+	char reason[POC_REASON_MAX] = "";
+
+	/* the first test that is not passed ends it: the others are not worth the verifier's time */
+	if (d->n &&
+		check(g, "matmul", d->uuid,
+			poc_judge_matmul(g->c, d, json_object_get(part, "matmul"),
+				reason),
+			reason))
+		g->operations += 2.0 * (double)d->n * (double)d->n * (double)d->n *
+			(double)d->rounds;
+	if (g->good && d->lanes &&
+		check(g, "memory", d->uuid,
+			poc_judge_memory(g->c, d, json_object_get(part, "memory"),
+				reason),
+			reason))
+		g->memory_bytes += MEMFILL_SLICES * MEMFILL_BYTES * poc_step_leaves(d);
+	if (g->good && d->segments &&
+		check(g, "chain", d->uuid,
+			poc_judge_chain(g->c, d, json_object_get(part, "chain"), reason),
+			reason)) {
+		if (d->segments * d->steps > g->hashes)
+			g->hashes = d->segments * d->steps;
+	}
+}
+
+/* --- readings ----------------------------------------------------------------------------- */
+
+static void reading(json_t *readings, json_t *unknown, const char *name, double value,
+	const char *why_not)
+{
+	char path[64];
+
+	if (!why_not) {
+		json_set_i64(readings, name,
+			value > 9e15 ? JSON_SAFE_INTEGER_MAX : (int64_t)value);
+		return;
+	}
+	snprintf(path, sizeof path, "readings.%s", name);
+	json_set_text(unknown, path, why_not);
+}
+
+static void set_readings(const struct judgement *g, json_t *verdict)
+{
+	json_t *readings = json_object(), *unknown = json_object();
+	int64_t ns = g->elapsed_ns - g->roundtrip_ns;
+	double seconds = (double)ns / 1e9;
+	const char *failed = g->good ? NULL : "the challenge was not passed";
+	const char *still = ns > 0 ? NULL : "no time passed on the verifier's clock";
+	const char *unasked = "not asked in this challenge";
+
+#define WHY(asked, timed) (failed ? failed : !(asked) ? unasked : (timed) ? still : NULL)
+	reading(readings, unknown, "bandwidth", (double)g->j->bandwidth_bps,
+		failed                          ? failed :
+			g->j->bandwidth_bps > 0 ? NULL :
+						  g->j->no_bandwidth);
+	reading(readings, unknown, "memory", (double)g->memory_bytes,
+		WHY(g->memory, false));
+	reading(readings, unknown, "clock", ns > 0 ? (double)g->hashes / seconds : 0,
+		WHY(g->chain, true));
+	reading(readings, unknown, "teraflops", ns > 0 ? g->operations / seconds : 0,
+		WHY(g->matmul, true));
+#undef WHY
+	json_set(verdict, "readings", readings);
+	if (json_object_size(unknown))
+		json_set(verdict, "unknown", unknown);
+	else
+		json_decref(unknown);
+}
+
+static void set_score(const struct judgement *g, json_t *verdict)
+{
+	const struct policy *policy = g->j->policy;
+	int64_t ppm = -1;
+
+	/* a failed challenge scores 0 */
+	if (!g->good)
+		ppm = 0;
+	else if (policy)
+		ppm = policy_score_ppm(policy, json_object_get(verdict, "readings"));
+	if (policy)
+		json_set_text(verdict, "policy", policy->name);
+	if (ppm >= 0)
+		json_set_i64(verdict, "score_ppm", ppm);
+}
+
+json_t *poc_judge(const struct poc_challenge *c, const json_t *answer,
+	const struct poc_judging *j, bool *passed)
+{
+	struct judgement g = { .c = c, .j = j, .checks = json_array(), .good = true };
+	json_t *verdict = json_record("rnp.verdict"), *devices;
+	char hex[2 * POC_HASH_BYTES + 1];
+
+	g.elapsed_ns = j->elapsed_ns ? j->elapsed_ns :
+				       (j->received_ms - c->issued_ms) * 1000000;
+	g.roundtrip_ns = j->roundtrip_ns < g.elapsed_ns / POC_ROUNDTRIP_PART ?
+		j->roundtrip_ns :
+		g.elapsed_ns / POC_ROUNDTRIP_PART;
+	for (int i = 0; i < c->ndevices; i++) {
+		g.matmul = g.matmul || c->devices[i].n;
+		g.memory = g.memory || c->devices[i].lanes;
+		g.chain = g.chain || c->devices[i].segments;
+	}
+	devices = json_object_get(answer, "devices");
+	if (check_record(&g, answer) && check_devices(&g, devices)) {
+		check_deadline(&g);
+		/* what came too late is not worth the verifier's time */
+		for (int i = 0; g.good && i < c->ndevices; i++)
+			judge_device(&g, &c->devices[i],
+				json_array_get(devices, (size_t)i));
+	}
+	json_set_text(verdict, "node", c->node);
+	json_set_text(verdict, "signer", c->signer);
+	json_set_time(verdict, "at", j->received_ms);
+	sodium_bin2hex(hex, sizeof hex, c->sha256, sizeof c->sha256);
+	json_set_text(verdict, "challenge_sha256", hex);
+	sodium_bin2hex(hex, sizeof hex, c->nonce, sizeof c->nonce);
+	json_set_text(verdict, "nonce", hex);
+	json_set_i64(verdict, "elapsed_ns", g.elapsed_ns > 0 ? g.elapsed_ns : 0);
+	if (g.roundtrip_ns > 0)
+		json_set_i64(verdict, "roundtrip_ns", g.roundtrip_ns);
+	json_set_bool(verdict, "passed", g.good);
+	json_set(verdict, "checks", g.checks);
+	if (g.good)
+		json_set_text(verdict, "proves", PROVES);
+	set_readings(&g, verdict);
+	set_score(&g, verdict);
+	*passed = g.good;
+	return verdict;
+}

@@ -1,0 +1,18 @@
+/* bench.h - rnp.bench records from measurements. Uses stats, json, clock. */
+#ifndef RNP_COMMON_RECORD_BENCH_H
+#define RNP_COMMON_RECORD_BENCH_H
+
+#include <jansson.h>
+
+#include "common/base/stats.h"
+
+/* A new rnp.bench record with "at" now: median to the nearest whole unit, low rounded down,
+ * high rounded up. device NULL: left out. The caller owns it and may add fields. Values are at
+ * least 0; choose a unit in which whole numbers are fine enough (ns, ppm). */
+json_t *bench_record(const char *suite, const char *test, const char *device,
+	const char *unit, const struct stats *s);
+
+/* The object "params" of a record, made when it is not there. Borrowed. */
+json_t *bench_params(json_t *record);
+
+#endif

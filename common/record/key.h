@@ -1,0 +1,67 @@
+/* key.h - Ed25519 keys: Solana keypair files, base58 addresses, did:key, encrypted files.
+ *
+ * Uses libsodium, io, json, err. Secret keys live in sodium_malloc memory and are wiped. */
+#ifndef RNP_COMMON_RECORD_KEY_H
+#define RNP_COMMON_RECORD_KEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/buf.h"
+
+#define KEY_PUBLIC_BYTES    32
+#define KEY_SECRET_BYTES    64 /* seed and public key, as in a Solana keypair file */
+#define KEY_SIGNATURE_BYTES 64
+#define KEY_ADDRESS_MAX     45 /* base58 of 32 bytes and the NUL */
+#define KEY_DID_MAX         64
+#define KEY_DID_PREFIX      "did:key:"
+#define KEY_METHOD_MAX      128 /* did:key:z...#z... and the NUL */
+
+/* A key that can sign. secret is NULL in an empty one. */
+struct key {
+	unsigned char public_key[KEY_PUBLIC_BYTES];
+	unsigned char *secret; /* sodium_malloc */
+	char address[KEY_ADDRESS_MAX];
+};
+/* clang-format off */
+#define KEY_INIT { .secret = NULL }
+/* clang-format on */
+
+void key_release(struct key *k);
+
+/* A new random key. Returns 0, or -1 (71) when there is no randomness. */
+int key_generate(struct key *k);
+
+/* The key of 64 secret bytes. Returns 0, or -1 (65): the public half is not the seed's. */
+int key_from_secret(struct key *k, const unsigned char secret[KEY_SECRET_BYTES]);
+
+/* The default key file: $XDG_CONFIG_HOME/rnp/key.json or $HOME/.config/rnp/key.json. */
+int key_default_path(struct buf *out);
+
+/* Load a key file; path NULL: the default. An encrypted one needs passphrase_file (NULL: none;
+ * not read for a plain one). Returns 0, or -1: 66 absent, 77 readable by group or others
+ * (by group is fine in $CREDENTIALS_DIRECTORY), 65
+ * malformed, 77 wrong or missing passphrase. */
+int key_load(struct key *k, const char *path, const char *passphrase_file);
+
+/* Write a new key file, mode 0600, never over an existing one (73). passphrase_file not NULL:
+ * encrypted with argon2id and XChaCha20-Poly1305 (rnp-json(5)). */
+int key_save(const struct key *k, const char *path, const char *passphrase_file);
+
+/* What key_load does with the bytes of the file, for other sources of them; path names it in
+ * errors. An encrypted key is 77 without passphrase_file. */
+int key_from_text(struct key *k, const char *text, size_t len, const char *path,
+	const char *passphrase_file);
+
+/* Text forms. what names the value in the error. A text is accepted in one form only: base58 of
+ * exactly 32 bytes; did:key: with base58btc multibase of multicodec ed25519-pub. Whether the
+ * bytes are a point of the curve shows when a signature is verified. */
+void key_address(const unsigned char public_key[KEY_PUBLIC_BYTES],
+	char out[KEY_ADDRESS_MAX]);
+int key_parse_address(const char *text, const char *what,
+	unsigned char public_key[KEY_PUBLIC_BYTES]);
+void key_did(const unsigned char public_key[KEY_PUBLIC_BYTES], char out[KEY_DID_MAX]);
+int key_parse_did(const char *text, const char *what,
+	unsigned char public_key[KEY_PUBLIC_BYTES]);
+
+#endif

@@ -1,0 +1,372 @@
+#include "common/record/policy.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/buf.h"
+#include "common/json/canon.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+
+#define ANCESTORS_MAX 4 /* build/asan/bin/rnp-x is three below the tree */
+
+/* "known", "more_than" ... stand for one another: exactly one is in a need */
+static const char *const op_names[] = { "known", "more_than", "at_least", "one_of",
+	"in_tables" };
+
+static int parse_need(const json_t *v, const char *where, struct policy_need *n)
+{
+	const char *text;
+	int found = 0;
+
+	memset(n, 0, sizeof *n);
+	n->name = json_string_value(json_object_get(v, "name"));
+	n->field = json_string_value(json_object_get(v, "field"));
+	n->unit = json_string_value(json_object_get(v, "unit"));
+	n->remedy = json_string_value(json_object_get(v, "remedy"));
+	n->override = json_string_value(json_object_get(v, "override"));
+	text = json_string_value(json_object_get(v, "unknown"));
+	n->unknown_passes = text && strcmp(text, "pass") == 0;
+	text = json_string_value(json_object_get(v, "when"));
+	if (text)
+		n->when = strcmp(text, "epoch") == 0 ? POLICY_EPOCH : POLICY_REGISTRATION;
+	for (int i = 0; i < 5; i++) {
+		const json_t *value = json_object_get(v, op_names[i]);
+
+		if (!value)
+			continue;
+		found++;
+		n->op = (enum policy_op)i;
+		n->names = value;
+		if (json_is_integer(value))
+			n->value = json_integer_value(value);
+	}
+	if (found != 1)
+		return err_set(EX_DATAERR,
+			"%s: '%s' needs exactly one of known, more_than, "
+			"at_least, one_of, in_tables",
+			where, n->name);
+	return 0;
+}
+
+static int check_tables(const struct policy *p, const char *where,
+	const struct policy_need *n)
+{
+	const json_t *tables = json_object_get(p->doc, "tables"), *name;
+	size_t i;
+
+	if (n->op != POLICY_IN_TABLES)
+		return 0;
+	json_array_foreach(n->names, i, name)
+		if (!json_object_get(tables, json_string_value(name)))
+			return err_set(EX_DATAERR, "%s: '%s': there is no table '%s'",
+				where, n->name, json_string_value(name));
+	return 0;
+}
+
+int policy_needs(const struct policy *p, const char *list, struct policy_need *out)
+{
+	const json_t *needs = json_object_get(p->doc, list), *need;
+	char where[128];
+	size_t i;
+
+	json_array_foreach(needs, i, need) {
+		if (i == POLICY_NEEDS_MAX)
+			return err_set(EX_DATAERR,
+				"policy %.64s: %s: more than %d entries", p->name, list,
+				POLICY_NEEDS_MAX);
+		snprintf(where, sizeof where, "policy %.64s: %s[%zu]", p->name, list, i);
+		if (parse_need(need, where, &out[i]) < 0 ||
+			check_tables(p, where, &out[i]) < 0)
+			return -1;
+	}
+	return (int)json_array_size(needs);
+}
+
+bool policy_met_i64(const struct policy_need *n, int64_t value)
+{
+	switch (n->op) {
+	case POLICY_KNOWN:
+		return true;
+	case POLICY_MORE_THAN:
+		return value > n->value;
+	case POLICY_AT_LEAST:
+		return value >= n->value;
+	default:
+		return false;
+	}
+}
+
+bool policy_met_text(const struct policy *p, const struct policy_need *n,
+	const char *text)
+{
+	const json_t *tables = json_object_get(p->doc, "tables"), *name;
+	size_t i;
+
+	if (n->op == POLICY_KNOWN)
+		return true;
+	if (n->op != POLICY_ONE_OF && n->op != POLICY_IN_TABLES)
+		return false;
+	json_array_foreach(n->names, i, name) {
+		const char *s = json_string_value(name);
+
+		if (n->op == POLICY_ONE_OF ?
+				strcmp(s, text) == 0 :
+				json_object_get(json_object_get(tables, s), text) != NULL)
+			return true;
+	}
+	return false;
+}
+
+void policy_need_text(struct buf *out, const struct policy_need *n)
+{
+	const json_t *name;
+	size_t i;
+
+	switch (n->op) {
+	case POLICY_KNOWN:
+		buf_adds(out, "known");
+		return;
+	case POLICY_MORE_THAN:
+	case POLICY_AT_LEAST:
+		buf_addf(out, "%s %" PRId64,
+			n->op == POLICY_AT_LEAST ? "at least" : "more than", n->value);
+		if (n->unit)
+			buf_addf(out, " %s", n->unit);
+		return;
+	case POLICY_ONE_OF:
+	case POLICY_IN_TABLES:
+		buf_adds(out,
+			n->op == POLICY_ONE_OF ? "one of" : "a model of the tables");
+		json_array_foreach(n->names, i, name)
+			buf_addf(out, "%s %s", i ? "," : "", json_string_value(name));
+		return;
+	}
+}
+
+static int seal(struct policy *p, const char *where)
+{
+	struct policy_need needs[POLICY_NEEDS_MAX];
+	unsigned char hash[crypto_hash_sha256_BYTES];
+	struct buf canonical = BUF_INIT;
+	const char *token;
+	int rc = -1;
+
+	if (schema_check(p->doc, where, "rnp.policy") < 0)
+		return -1;
+	p->name = json_string_value(json_object_get(p->doc, "name"));
+	token = json_string_value(json_object_get(p->doc, "token"));
+	p->token = token ? token : POLICY_TOKEN;
+	if (policy_needs(p, "requires", needs) < 0 ||
+		policy_needs(p, "recommends", needs) < 0)
+		return -1;
+	if (canon_write(&canonical, p->doc) < 0) {
+		err_add("%s", where);
+		goto out;
+	}
+	crypto_hash_sha256(hash, (const unsigned char *)canonical.data, canonical.len);
+	sodium_bin2hex(p->sha256, sizeof p->sha256, hash, sizeof hash);
+	rc = 0;
+out:
+	buf_release(&canonical);
+	return rc;
+}
+
+int policy_parse(struct policy *p, const char *text, size_t len, const char *where)
+{
+	*p = (struct policy)POLICY_INIT;
+	p->doc = json_parse_object(text, len, where);
+	if (!p->doc)
+		return -1;
+	if (seal(p, where) < 0) {
+		policy_release(p);
+		return -1;
+	}
+	return 0;
+}
+
+/* --- finding one by name ------------------------------------------------------------------- */
+
+/* The i-th directory where policies may be: those above the program as a build tree has them,
+ * nearest first, then the installed one. Returns false when there are no more. */
+static bool directory(int i, struct buf *out)
+{
+	char exe[4096];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+	char *dir = exe;
+
+	buf_reset(out);
+	if (n <= 0 || i > ANCESTORS_MAX)
+		return false;
+	exe[n] = '\0';
+	dir = dirname(exe);
+	if (i == ANCESTORS_MAX) {
+		buf_addf(out, "%s/../share/rnp/policies", dir);
+		return true;
+	}
+	for (int up = 0; up <= i; up++)
+		dir = dirname(dir);
+	buf_addf(out, "%s/cmd/rnp-reward/policies", strcmp(dir, "/") == 0 ? "" : dir);
+	return true;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static bool ends_in_json(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 5 && strcmp(name + n - 5, ".json") == 0;
+}
+
+static int is_policy(const struct dirent *d)
+{
+	return ends_in_json(d->d_name);
+}
+
+static void hint_names(void)
+{
+	struct buf dir = BUF_INIT, names = BUF_INIT;
+	struct dirent **found;
+
+	for (int i = 0; !names.len && directory(i, &dir); i++) {
+		int n = scandir(dir.data, &found, is_policy, by_name);
+
+		for (int k = 0; k < n; k++) {
+			buf_addf(&names, "%s%.*s", k ? ", " : "",
+				(int)strlen(found[k]->d_name) - 5, found[k]->d_name);
+			free(found[k]);
+		}
+		if (n >= 0)
+			free(found);
+	}
+	if (names.len)
+		err_hint("policies: %s; or the path of a file", names.data);
+	buf_release(&dir);
+	buf_release(&names);
+}
+
+static int find(const char *name, struct buf *path)
+{
+	if (strchr(name, '/') || ends_in_json(name)) {
+		buf_adds(path, name);
+		return 0;
+	}
+	for (int i = 0; directory(i, path); i++) {
+		buf_addf(path, "/%s.json", name);
+		if (access(path->data, F_OK) == 0)
+			return 0;
+	}
+	err_set(EX_NOINPUT, "there is no policy '%.64s'", name);
+	hint_names();
+	return -1;
+}
+
+int policy_load(struct policy *p, const char *name_or_path)
+{
+	struct buf path = BUF_INIT, text = BUF_INIT;
+	int rc = -1;
+
+	*p = (struct policy)POLICY_INIT;
+	if (find(name_or_path, &path) < 0 ||
+		io_read(&text, path.data, POLICY_BYTES_MAX) < 0)
+		goto out;
+	rc = policy_parse(p, buf_text(&text), text.len, path.data);
+out:
+	buf_release(&path);
+	buf_release(&text);
+	return rc;
+}
+
+void policy_release(struct policy *p)
+{
+	json_decref(p->doc);
+	*p = (struct policy)POLICY_INIT;
+}
+
+/* --- the score of RNP-004 ------------------------------------------------------------------ */
+
+#define PPM       1000000
+#define SCORE_MAX INT64_C(1000000000000000)
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+	while (b) {
+		uint64_t r = a % b;
+
+		a = b;
+		b = r;
+	}
+	return a;
+}
+
+/* A whole number of any size with its highest 64 bits. Ten factors of 60 bits would not fit
+ * 128; ratios in lowest terms mostly lose nothing, and what is dropped is below 2^-60 of the
+ * product, the same on every machine. */
+struct wide {
+	uint64_t top;
+	int exponent;
+};
+
+static void wide_mul(struct wide *a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)a->top * b;
+
+	for (; product >> 64; product >>= 1)
+		a->exponent++;
+	a->top = (uint64_t)product;
+}
+
+/* floor(a / b x 10^6), at most SCORE_MAX */
+static int64_t wide_ratio_ppm(const struct wide *a, const struct wide *b)
+{
+	int shift = a->exponent - b->exponent;
+	unsigned __int128 num = (unsigned __int128)a->top * PPM, den = b->top;
+
+	for (; shift > 0 && !(num >> 126); shift--)
+		num <<= 1;
+	for (; shift < 0 && den <= num; shift++)
+		den <<= 1;
+	if (shift > 0 || num / den >= (unsigned __int128)SCORE_MAX)
+		return SCORE_MAX;
+	return (int64_t)(num / den);
+}
+
+int64_t policy_score_ppm(const struct policy *p, const json_t *readings)
+{
+	const json_t *references = json_object_get(json_object_get(p->doc, "score"),
+		"reference");
+	struct wide num = { 1, 0 }, den = { 1, 0 };
+	const char *name;
+	json_t *reference;
+
+	if (!json_object_size(references))
+		return -1;
+	json_object_foreach((json_t *)references, name, reference) {
+		const json_t *v = json_object_get(readings, name);
+		int64_t power = json_integer_value(json_object_get(reference, "power"));
+		uint64_t value, unit, g;
+
+		if (!json_is_integer(v) || json_integer_value(v) < 0)
+			return -1;
+		value = (uint64_t)json_integer_value(v);
+		unit = (uint64_t)json_integer_value(json_object_get(reference, "value"));
+		g = gcd(value, unit);
+		for (; power > 0; power--) {
+			wide_mul(&num, value / g);
+			wide_mul(&den, unit / g);
+		}
+	}
+	return num.top ? wide_ratio_ppm(&num, &den) : 0;
+}

@@ -1,0 +1,117 @@
+#include "common/record/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/record/gpu.h"
+
+#define MBYTE_BPS INT64_C(8000000) /* RNP-004 speaks of bytes, records hold bits */
+
+const struct pool_tier pool_tiers[] = {
+	{ "ultra-high", "Ultra High", 1000 * MBYTE_BPS },
+	{ "high", "High", 500 * MBYTE_BPS },
+	{ "med-ii", "Med II", 300 * MBYTE_BPS },
+	{ "med", "Med", 100 * MBYTE_BPS },
+	{ "low", "Low", 50 * MBYTE_BPS },
+	{ "none", "None", 0 },
+	{ "unknown", "Unknown", -1 },
+	{ NULL, NULL, 0 },
+};
+
+const struct pool_tier *pool_tier_find(const char *name)
+{
+	for (const struct pool_tier *t = pool_tiers; t->name; t++)
+		if (strcasecmp(name, t->name) == 0 || strcasecmp(name, t->label) == 0)
+			return t;
+	return NULL;
+}
+
+const struct pool_tier *pool_tier(int64_t down_bps, int64_t up_bps, int64_t ping_us)
+{
+	int64_t lower_bps = down_bps < up_bps ? down_bps : up_bps;
+	const struct pool_tier *t = pool_tiers;
+
+	if (lower_bps >= 0 && ping_us > POOL_PING_MAX_US)
+		lower_bps = 0;
+	while (t[1].name && lower_bps < t->min_bps)
+		t++;
+	return t;
+}
+
+static int64_t number(const json_t *obj, const char *key)
+{
+	const json_t *v = json_object_get(obj, key);
+
+	return json_is_integer(v) && json_integer_value(v) >= 0 ? json_integer_value(v) :
+								  -1;
+}
+
+/* as gpu_find wants it: 0 is unknown */
+static int64_t memory_bytes(const json_t *gpu)
+{
+	int64_t n = number(gpu, "memory_bytes");
+
+	return n < 0 ? 0 : n;
+}
+
+static const char *text(const json_t *obj, const char *key)
+{
+	const char *s = json_string_value(json_object_get(obj, key));
+
+	return s && s[0] ? s : NULL;
+}
+
+/* Who made a CPU, from its model: /proc/cpuinfo names no maker that people would use. */
+static const char *cpu_maker(const char *model)
+{
+	static const char *const makers[][2] = { { "Intel", "Intel" }, { "AMD", "AMD" },
+		{ "EPYC", "AMD" }, { "Ryzen", "AMD" }, { "Xeon", "Intel" },
+		{ "Apple", "Apple" }, { "Ampere", "Ampere" }, { "Neoverse", "ARM" },
+		{ "ARM", "ARM" } };
+
+	for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+		if (strcasestr(model, makers[i][0]))
+			return makers[i][1];
+	return "unknown";
+}
+
+static void copy(char to[POOL_TEXT_MAX], const char *from)
+{
+	snprintf(to, POOL_TEXT_MAX, "%s", from ? from : "unknown");
+}
+
+/* "Intel(R) ..." stays, "AMD EPYC 7313" of maker "AMD" is "EPYC 7313" */
+static const char *without_maker(const char *model, const char *maker)
+{
+	size_t n = maker ? strlen(maker) : 0;
+
+	if (n && model && strncasecmp(model, maker, n) == 0 && model[n] == ' ' &&
+		model[n + 1])
+		return model + n + 1;
+	return model;
+}
+
+void pool_of_node(const json_t *node, struct pool *out)
+{
+	const json_t *network = json_object_get(node, "network");
+	const json_t *gpu = json_array_get(json_object_get(node, "gpus"), 0);
+	const char *model, *maker;
+	const struct gpu_model *known;
+
+	out->tier = pool_tier(number(network, "down_bps"), number(network, "up_bps"),
+		number(network, "ping_us"));
+	copy(out->country, text(json_object_get(node, "labels"), "country"));
+	out->device = gpu ? "GPU" : "CPU";
+	model = text(gpu ? gpu : json_object_get(node, "cpu"), "model");
+	maker = gpu ? text(gpu, "vendor") : model ? cpu_maker(model) : NULL;
+	known = gpu && model ? gpu_find(model, memory_bytes(gpu)) : NULL;
+	copy(out->maker, known ? known->vendor : maker);
+	copy(out->model, known ? known->name : without_maker(model, maker));
+}
+
+void pool_path(struct buf *out, const struct pool *p)
+{
+	buf_addf(out, "%s > %s > %s > %s > %s", p->tier->label, p->country, p->device,
+		p->maker, p->model);
+}

@@ -1,0 +1,50 @@
+/* pool.h - bandwidth tier and pool path of a node (RNP-004). Uses jansson, gpu, buf. Pure.
+ *
+ * Pools are nested: tier > country > GPU or CPU > maker > model. What a record does not say is
+ * "unknown", and such nodes are pooled together. */
+#ifndef RNP_COMMON_RECORD_POOL_H
+#define RNP_COMMON_RECORD_POOL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/buf.h"
+
+struct pool_tier {
+	const char *name;  /* "ultra-high": in records, filters and URLs */
+	const char *label; /* "Ultra High": for people, as in RNP-004 */
+	int64_t min_bps;   /* bit/s, each way */
+};
+
+#define POOL_PING_MAX_US 100000
+
+/* The five tiers from the highest down, then "none" (measured, too slow) and "unknown" (not
+ * measured); ends with a NULL name. */
+extern const struct pool_tier pool_tiers[];
+
+/* The tier of these readings; -1 means not measured. A ping above 100 ms gives "none"; one
+ * that was not measured does not count against the node. */
+const struct pool_tier *pool_tier(int64_t down_bps, int64_t up_bps, int64_t ping_us);
+
+/* By name or label, in any case; NULL when there is none. */
+const struct pool_tier *pool_tier_find(const char *name);
+
+#define POOL_TEXT_MAX 96
+
+struct pool {
+	const struct pool_tier *tier;
+	char country[POOL_TEXT_MAX];
+	const char *device; /* "GPU" or "CPU": CPU only where a machine has no GPU */
+	char maker[POOL_TEXT_MAX];
+	char model
+		[POOL_TEXT_MAX]; /* of the first GPU, by the one name that gpu.h has for it */
+};
+
+/* The pool of an rnp.node record; never fails. */
+void pool_of_node(const json_t *node, struct pool *out);
+
+/* "High > US > GPU > NVIDIA > RTX 4090" */
+void pool_path(struct buf *out, const struct pool *p);
+
+#endif

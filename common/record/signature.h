@@ -1,0 +1,48 @@
+/* proof.h - who signed a record: W3C Data Integrity proofs, cryptosuite eddsa-jcs-2022.
+ *
+ * Uses libsodium, canon, key, json, clock. Verification never fails, it says no. */
+#ifndef RNP_COMMON_RECORD_SIGNATURE_H
+#define RNP_COMMON_RECORD_SIGNATURE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/record/key.h"
+
+#define PROOF_SIGNERS_MAX 16
+
+struct proof_result {
+	bool ok;    /* every proof is good, and the right party is among the signers */
+	bool valid; /* every proof is good, whoever signed */
+	int nsigners; /* addresses of the keys whose proofs are good, in the record's order */
+	char signers[PROOF_SIGNERS_MAX][KEY_ADDRESS_MAX];
+	char reason[256]; /* why not ok, one line; "" when it is */
+};
+
+/* Check the proof, or every proof of the proof set, of a record of any kind and shape.
+ *
+ * A proof is good when it is a DataIntegrityProof of eddsa-jcs-2022 for assertionMethod, by a
+ * did:key, without previousProof, not expired (the clock is read only where `expires` is), and
+ * its Ed25519 signature over SHA-256(canonical proof without proofValue) || SHA-256(canonical
+ * record without proof) is good by libsodium's strict rules. Proofs of a set are independent
+ * of each other and all must be good. A record of ours (kind rnp.*) holds no number beyond
+ * +-2^53, where readers would differ.
+ *
+ * The right party: where the record has `node`, that key must have signed. Kinds that are by
+ * definition written by somebody else about a node (rnp.challenge, rnp.verdict, rnp.receipt,
+ * rnp.usage, rnp.reward) name their author in `signer` instead, and that key must have signed;
+ * without `signer` the rule of `node` holds for them too. Whether that signer may say such a
+ * thing is for the caller to decide. */
+void proof_verify(const json_t *record, struct proof_result *out);
+
+/* Add a proof by k to the record, created at that moment. A record that has one gets a set;
+ * the proofs it has are not looked at. Returns 0, or -1 with EX_DATAERR and the record as it
+ * was: not an object, `proof` is neither object nor array, too many proofs, a number that is
+ * not allowed. */
+int proof_sign(json_t *record, const struct key *k, int64_t created_ms);
+
+/* True when that key made one of the good proofs. */
+bool proof_signed_by(const struct proof_result *r, const char *address);
+
+#endif

@@ -1,0 +1,235 @@
+#include "common/store/store.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+#define BUSY_MS         5000
+#define CACHE_KIB       "-16384" /* of each connection */
+#define WAL_PAGES       "8192"   /* a checkpoint every 32 MiB: fewer, larger writes */
+#define WAL_LIMIT_BYTES "67108864"
+
+static int code_of(int rc, int os_error)
+{
+	switch (rc & 0xff) {
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return EX_TEMPFAIL;
+	case SQLITE_CANTOPEN:
+		if (os_error == EACCES || os_error == EPERM || os_error == EROFS)
+			return EX_NOPERM;
+		return EX_NOINPUT;
+	case SQLITE_PERM:
+	case SQLITE_AUTH:
+	case SQLITE_READONLY:
+		return EX_NOPERM;
+	case SQLITE_NOTADB:
+	case SQLITE_CORRUPT:
+	case SQLITE_SCHEMA:
+	case SQLITE_MISMATCH:
+	case SQLITE_CONSTRAINT:
+	case SQLITE_TOOBIG:
+		return EX_DATAERR;
+	default: /* FULL, IOERR and whatever comes */
+		return EX_IOERR;
+	}
+}
+
+int store_fail(struct store *s, const char *what)
+{
+	int rc = s->db ? sqlite3_extended_errcode(s->db) : SQLITE_NOMEM;
+	int os_error = s->db ? sqlite3_system_errno(s->db) : 0;
+
+	return err_set(code_of(rc, os_error), "%s: '%s': %s%s%s", what, s->path,
+		s->db ? sqlite3_errmsg(s->db) : "out of memory", os_error ? ": " : "",
+		os_error ? strerror(os_error) : "");
+}
+
+int store_exec(struct store *s, const char *sql)
+{
+	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ?
+		0 :
+		store_fail(s, "database refused");
+}
+
+int store_begin(struct store *s)
+{
+	return store_exec(s, "BEGIN IMMEDIATE");
+}
+
+int store_commit(struct store *s)
+{
+	if (sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK)
+		return 0;
+	store_fail(s, "cannot commit");
+	store_rollback(s);
+	return -1;
+}
+
+void store_rollback(struct store *s)
+{
+	if (s->db && !sqlite3_get_autocommit(s->db))
+		sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+int store_prepare(struct store *s, sqlite3_stmt **out, const char *sql)
+{
+	if (sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) ==
+		SQLITE_OK)
+		return 0;
+	return store_fail(s, "cannot prepare a statement");
+}
+
+void store_bind(sqlite3_stmt *q, const char *letters, ...)
+{
+	va_list args;
+
+	sqlite3_reset(q);
+	va_start(args, letters);
+	for (int i = 1; letters[i - 1]; i++) {
+		const void *data;
+		int rc;
+
+		switch (letters[i - 1]) {
+		case 't':
+			rc = sqlite3_bind_text(q, i, va_arg(args, const char *), -1,
+				SQLITE_STATIC);
+			break;
+		case 'i':
+			rc = sqlite3_bind_int64(q, i, va_arg(args, int64_t));
+			break;
+		case 'r':
+			rc = sqlite3_bind_double(q, i, va_arg(args, double));
+			break;
+		case 'b':
+			data = va_arg(args, const void *);
+			rc = sqlite3_bind_blob64(q, i, data, va_arg(args, size_t),
+				SQLITE_STATIC);
+			break;
+		case 'n':
+			rc = sqlite3_bind_null(q, i);
+			break;
+		default:
+			bug("store_bind: letter '%c'", letters[i - 1]);
+		}
+		if (rc != SQLITE_OK)
+			bug("store_bind: parameter %d of '%s': %s", i, sqlite3_sql(q),
+				sqlite3_errstr(rc));
+	}
+	va_end(args);
+}
+
+int store_step(struct store *s, sqlite3_stmt *q)
+{
+	int rc = sqlite3_step(q);
+
+	if (rc == SQLITE_ROW)
+		return 1;
+	if (rc == SQLITE_DONE) {
+		sqlite3_reset(q);
+		return 0;
+	}
+	store_fail(s, "database refused");
+	sqlite3_reset(q);
+	return -1;
+}
+
+const char *store_text(sqlite3_stmt *q, int column)
+{
+	const char *text = (const char *)sqlite3_column_text(q, column);
+
+	return text ? text : "";
+}
+
+static int64_t user_version(struct store *s)
+{
+	sqlite3_stmt *q = NULL;
+	int64_t version = -1;
+
+	if (store_prepare(s, &q, "PRAGMA user_version") == 0 && store_step(s, q) == 1)
+		version = sqlite3_column_int64(q, 0);
+	sqlite3_finalize(q);
+	return version;
+}
+
+static int upgrade(struct store *s, const char *const *steps, int64_t to)
+{
+	struct buf sql = BUF_INIT;
+	int rc = store_begin(s);
+
+	/* another process may have done it while we waited for the lock */
+	for (int64_t v = rc < 0 ? to : user_version(s); rc == 0 && v >= 0 && v < to;
+		v++) {
+		buf_reset(&sql);
+		buf_addf(&sql, "%s; PRAGMA user_version = %lld", steps[v],
+			(long long)v + 1);
+		rc = store_exec(s, sql.data);
+	}
+	if (rc == 0)
+		rc = store_commit(s);
+	store_rollback(s);
+	buf_release(&sql);
+	return rc;
+}
+
+static int prepare_file(struct store *s, const char *const *steps, bool read_only)
+{
+	int64_t latest = 0, version;
+
+	while (steps[latest])
+		latest++;
+	sqlite3_extended_result_codes(s->db, 1);
+	sqlite3_busy_timeout(s->db, BUSY_MS);
+	if (store_exec(s,
+		    "PRAGMA foreign_keys = ON; PRAGMA cache_size = " CACHE_KIB
+		    "; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY") < 0)
+		return -1;
+	if (!read_only &&
+		store_exec(s,
+			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+			"PRAGMA wal_autocheckpoint = " WAL_PAGES
+			"; PRAGMA journal_size_limit = " WAL_LIMIT_BYTES) < 0)
+		return -1;
+	version = user_version(s);
+	if (version < 0)
+		return -1;
+	if (version > latest)
+		return err_set(EX_DATAERR, "'%s' was written by a later version of rnp",
+			s->path);
+	if (version == latest)
+		return 0;
+	if (read_only)
+		return err_set(EX_DATAERR,
+			"'%s' was written by an earlier version of rnp", s->path);
+	return upgrade(s, steps, latest);
+}
+
+int store_open(struct store *s, const char *path, const char *const *steps,
+	bool read_only)
+{
+	int flags = read_only ? SQLITE_OPEN_READONLY :
+				SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+
+	s->db = NULL;
+	s->path = xstrdup(path);
+	if (sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+		store_fail(s, "cannot open the database");
+	else if (prepare_file(s, steps, read_only) == 0)
+		return 0;
+	store_close(s);
+	return -1;
+}
+
+void store_close(struct store *s)
+{
+	if (s->db && sqlite3_close(s->db) != SQLITE_OK)
+		bug("store_close: a statement of '%s' is still open", s->path);
+	free(s->path);
+	s->db = NULL;
+	s->path = NULL;
+}

@@ -1,0 +1,29 @@
+#include "kernels/bulk/bulk.h"
+
+#include <string.h>
+
+void bulk_copy_ref(void *to, const void *from, uint64_t bytes)
+{
+	memcpy(to, from, bytes);
+}
+
+void bulk_fill_ref(uint32_t *to, uint32_t word, uint64_t words)
+{
+	for (uint64_t i = 0; i < words; i++)
+		to[i] = word;
+}
+
+void bulk_triad_ref(double *a, const double *b, const double *c, double s, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		a[i] = b[i] + s * c[i];
+}
+
+uint64_t bulk_random_ref(const struct bulk_random *r)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < r->count; i++)
+		sum += r->table[bulk_place(r->seed, r->from + i, r->words)];
+	return sum;
+}

@@ -1,0 +1,485 @@
+/* The CUDA backend of dev.h: the plug-in librnp_cuda.so. It prints nothing; errors stay in the device. */
+#include "kernels/dev/cuda.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+/* Which exit code an error of CUDA is: what a person can do about it decides. */
+static int code_of(cudaError_t e)
+{
+	switch (e) {
+	case cudaErrorMemoryAllocation:
+		return EX_OSERR;
+	case cudaErrorNoDevice:
+	case cudaErrorInsufficientDriver:
+	case cudaErrorInvalidDevice:
+	case cudaErrorDevicesUnavailable:
+	case cudaErrorECCUncorrectable:
+	case cudaErrorHardwareStackError:
+	case cudaErrorUnknown:
+	case cudaErrorInitializationError:
+	case cudaErrorSystemDriverMismatch:
+		return EX_UNAVAILABLE;
+	case cudaErrorNotPermitted:
+		return EX_NOPERM;
+	default:
+		return EX_SOFTWARE;
+	}
+}
+
+int cuda_fail(struct dev *d, cudaError_t e, const char *call)
+{
+	cudaGetLastError(); /* the next call starts clean, unless the context is lost */
+	return dev_fail(d, code_of(e), "%s: %.*s: %s (%s)", d->name,
+		(int)strcspn(call, "("), call, cudaGetErrorString(e),
+		cudaGetErrorName(e));
+}
+
+/* The calling thread may be another than the one before, or have used another GPU. */
+static int enter(struct dev *d)
+{
+	CUDA_TRY(cudaSetDevice(cuda_of(d)->number));
+	return 0;
+}
+
+#define ENTER                      \
+	do {                       \
+		if (enter(d) < 0)  \
+			return -1; \
+	} while (0)
+
+/* --- memory, order, time ------------------------------------------------------------------- */
+
+static int dev_alloc(struct dev *d, void **out, uint64_t bytes)
+{
+	*out = NULL;
+	ENTER;
+	if (cudaError_t e = cudaMalloc(out, bytes ? bytes : 1)) {
+		*out = NULL;
+		cuda_fail(d, e, "cudaMalloc");
+		return dev_fail(d, code_of(e), "%s: no memory for %llu bytes: %s",
+			d->name, (unsigned long long)bytes, cudaGetErrorName(e));
+	}
+	return 0;
+}
+
+static void dev_free(struct dev *d, void *p)
+{
+	if (p && enter(d) == 0)
+		cudaFree(p);
+}
+
+static int dev_put(struct dev *d, void *to, const void *host, uint64_t bytes)
+{
+	ENTER;
+	CUDA_TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice,
+		cuda_of(d)->stream));
+	CUDA_TRY(cudaStreamSynchronize(cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_get(struct dev *d, void *host, const void *from, uint64_t bytes)
+{
+	ENTER;
+	CUDA_TRY(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost,
+		cuda_of(d)->stream));
+	CUDA_TRY(cudaStreamSynchronize(cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_room(struct dev *d, uint64_t *bytes)
+{
+	size_t room, all;
+
+	ENTER;
+	CUDA_TRY(cudaMemGetInfo(&room, &all));
+	*bytes = room;
+	return 0;
+}
+
+static int dev_pin(struct dev *d, void **out, uint64_t bytes)
+{
+	*out = NULL;
+	ENTER;
+	CUDA_TRY(cudaHostAlloc(out, bytes ? bytes : 1, cudaHostAllocDefault));
+	return 0;
+}
+
+static void dev_unpin(struct dev *d, void *p)
+{
+	if (p && enter(d) == 0)
+		cudaFreeHost(p);
+}
+
+/* Where the GPUs can reach each other they are let, once; else the copy goes through the host. */
+static int reach(struct dev *d, int other)
+{
+	int can = 0;
+	cudaError_t e;
+
+	CUDA_TRY(cudaDeviceCanAccessPeer(&can, cuda_of(d)->number, other));
+	if (!can)
+		return 0;
+	e = cudaDeviceEnablePeerAccess(other, 0);
+	if (e == cudaErrorPeerAccessAlreadyEnabled) {
+		cudaGetLastError();
+		return 0;
+	}
+	return e == cudaSuccess ? 0 : cuda_fail(d, e, "cudaDeviceEnablePeerAccess");
+}
+
+static int dev_from_peer(struct dev *d, void *to, struct dev *other, const void *from,
+	uint64_t bytes)
+{
+	struct cuda *mine = cuda_of(d), *theirs = cuda_of(other);
+
+	ENTER;
+	if (mine->number != theirs->number && mine->peer != theirs->number + 1) {
+		if (reach(d, theirs->number) < 0)
+			return -1;
+		mine->peer = theirs->number + 1;
+	}
+	/* what the other device has still to write is written first */
+	CUDA_TRY(cudaStreamSynchronize(theirs->stream));
+	CUDA_TRY(cudaMemcpyPeerAsync(to, mine->number, from, theirs->number, bytes,
+		mine->stream));
+	return 0;
+}
+
+static int dev_sync(struct dev *d)
+{
+	ENTER;
+	CUDA_TRY(cudaStreamSynchronize(cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_start(struct dev *d)
+{
+	ENTER;
+	CUDA_TRY(cudaEventRecord(cuda_of(d)->from, cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_stop(struct dev *d, int64_t *ns)
+{
+	float ms;
+
+	ENTER;
+	CUDA_TRY(cudaEventRecord(cuda_of(d)->to, cuda_of(d)->stream));
+	CUDA_TRY(cudaEventSynchronize(cuda_of(d)->to));
+	CUDA_TRY(cudaEventElapsedTime(&ms, cuda_of(d)->from, cuda_of(d)->to));
+	*ns = (int64_t)((double)ms * 1e6);
+	return 0;
+}
+
+/* Without time: such an event costs less to wait for. */
+static int dev_mark(struct dev *d, void **mark)
+{
+	ENTER;
+	if (!*mark)
+		CUDA_TRY(cudaEventCreateWithFlags((cudaEvent_t *)mark,
+			cudaEventDisableTiming));
+	CUDA_TRY(cudaEventRecord((cudaEvent_t)*mark, cuda_of(d)->stream));
+	return 0;
+}
+
+static int dev_after(struct dev *d, void *mark)
+{
+	ENTER;
+	CUDA_TRY(cudaStreamWaitEvent(cuda_of(d)->stream, (cudaEvent_t)mark, 0));
+	return 0;
+}
+
+static void dev_unmark(struct dev *d, void *mark)
+{
+	if (mark && enter(d) == 0)
+		cudaEventDestroy((cudaEvent_t)mark);
+}
+
+/* Thread-local: other threads may do what they like, and this one nothing that a capture forbids. */
+static int dev_capture(struct dev *d)
+{
+	ENTER;
+	CUDA_TRY(cudaStreamBeginCapture(cuda_of(d)->stream,
+		cudaStreamCaptureModeThreadLocal));
+	return 0;
+}
+
+static int dev_captured(struct dev *d, void **graph)
+{
+	cudaGraphExec_t ready = NULL;
+	cudaGraph_t noted = NULL;
+	size_t nodes = 0;
+	cudaError_t e;
+
+	ENTER;
+	e = cudaStreamEndCapture(cuda_of(d)->stream, &noted);
+	if (e == cudaSuccess)
+		e = cudaGraphGetNodes(noted, NULL, &nodes);
+	if (e == cudaSuccess && graph && nodes)
+		e = cudaGraphInstantiate(&ready, noted, 0);
+	if (noted)
+		cudaGraphDestroy(noted);
+	if (e != cudaSuccess)
+		return cuda_fail(d, e, "capture");
+	if (graph)
+		*graph = ready;
+	return 0;
+}
+
+static int dev_replay(struct dev *d, void *graph)
+{
+	ENTER;
+	CUDA_TRY(cudaGraphLaunch((cudaGraphExec_t)graph, cuda_of(d)->stream));
+	return 0;
+}
+
+static void dev_drop(struct dev *d, void *graph)
+{
+	if (graph && enter(d) == 0)
+		cudaGraphExecDestroy((cudaGraphExec_t)graph);
+}
+
+static void dev_shut(struct dev *d)
+{
+	struct cuda *c = cuda_of(d);
+
+	/* whatever comes of it: the error that d holds is the one to tell */
+	if (cudaSetDevice(c->number) == cudaSuccess) {
+		cuda_lt_close(d);
+		if (c->scratch)
+			cudaFree(c->scratch);
+		if (c->lm_scratch)
+			cudaFree(c->lm_scratch);
+		if (c->from)
+			cudaEventDestroy(c->from);
+		if (c->to)
+			cudaEventDestroy(c->to);
+		if (c->stream)
+			cudaStreamDestroy(c->stream);
+	}
+	free(c);
+	d->state = NULL;
+}
+
+/* --- operations ---------------------------------------------------------------------------- */
+
+static int dev_copy(struct dev *d, void *to, const void *from, uint64_t bytes)
+{
+	ENTER;
+	return cuda_copy(d, to, from, bytes);
+}
+
+static int dev_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words)
+{
+	ENTER;
+	return cuda_fill(d, to, word, words);
+}
+
+static int dev_triad(struct dev *d, double *a, const double *b, const double *c, double s,
+	uint64_t n)
+{
+	ENTER;
+	return cuda_triad(d, a, b, c, s, n);
+}
+
+static int dev_random(struct dev *d, uint64_t *sum, const struct bulk_random *r)
+{
+	ENTER;
+	return cuda_random(d, sum, r);
+}
+
+static int dev_product(struct dev *d, const struct product *p)
+{
+	int rc;
+
+	ENTER;
+	if ((unsigned)p->type >= PRODUCT_TYPES)
+		return dev_fail(d, EX_SOFTWARE, "%s: product of type %d", d->name,
+			(int)p->type);
+	if (p->type == PRODUCT_I8 && p->k > PRODUCT_I8_K_MAX)
+		return dev_fail(d, EX_SOFTWARE, "%s: product of int8 with k = %llu",
+			d->name, (unsigned long long)p->k);
+	rc = cuda_product_lt(d, p);
+	snprintf(d->kernel, sizeof d->kernel, "%s", rc > 0 ? d->isa : "cuBLASLt");
+	return rc > 0 ? cuda_product(d, p) : rc;
+}
+
+static int dev_philox(struct dev *d, void *out, uint64_t bytes, const struct philox *p)
+{
+	ENTER;
+	return cuda_philox(d, out, bytes, p);
+}
+
+static int dev_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in)
+{
+	ENTER;
+	return cuda_sha256(d, out, in);
+}
+
+static int dev_memfill(struct dev *d, const struct memfill *m)
+{
+	ENTER;
+	return cuda_memfill(d, m);
+}
+
+static int dev_balance(struct dev *d, int8_t *x, uint64_t count)
+{
+	ENTER;
+	return cuda_balance(d, x, count);
+}
+
+static int dev_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
+{
+	ENTER;
+	return cuda_mix(d, out, m);
+}
+
+static int dev_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in,
+	uint64_t n)
+{
+	ENTER;
+	return cuda_huff_count(d, counts, in, n);
+}
+
+static int dev_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
+	const unsigned char *in, uint64_t n, uint32_t chunk)
+{
+	ENTER;
+	if (chunk < 1 || chunk > HUFF_CHUNK_MAX)
+		return dev_fail(d, EX_SOFTWARE, "%s: chunks of %u symbols", d->name,
+			(unsigned)chunk);
+	return cuda_huff_encode(d, out, at, in, n, chunk);
+}
+
+static int dev_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
+	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
+	uint32_t chunk)
+{
+	ENTER;
+	if (chunk < 1 || chunk > HUFF_CHUNK_MAX)
+		return dev_fail(d, EX_SOFTWARE, "%s: chunks of %u symbols", d->name,
+			(unsigned)chunk);
+	return cuda_huff_decode(d, out, bad, in, bytes, at, n, chunk);
+}
+
+static const struct huff_ops huff_ops = { dev_huff_count, dev_huff_encode,
+	dev_huff_decode };
+
+static struct dev_ops make_ops(void)
+{
+	struct dev_ops ops = {};
+
+	ops.alloc = dev_alloc;
+	ops.free = dev_free;
+	ops.put = dev_put;
+	ops.get = dev_get;
+	ops.room = dev_room;
+	ops.pin = dev_pin;
+	ops.unpin = dev_unpin;
+	ops.from_peer = dev_from_peer;
+	ops.sync = dev_sync;
+	ops.start = dev_start;
+	ops.stop = dev_stop;
+	ops.mark = dev_mark;
+	ops.after = dev_after;
+	ops.unmark = dev_unmark;
+	ops.capture = dev_capture;
+	ops.captured = dev_captured;
+	ops.replay = dev_replay;
+	ops.drop = dev_drop;
+	ops.close = dev_shut;
+	ops.copy = dev_copy;
+	ops.fill = dev_fill;
+	ops.triad = dev_triad;
+	ops.random = dev_random;
+	ops.product = dev_product;
+	ops.philox = dev_philox;
+	ops.sha256 = dev_sha256;
+	ops.memfill = dev_memfill;
+	ops.balance = dev_balance;
+	ops.mix = dev_mix;
+	ops.lm = &lm_cuda_ops;
+	ops.quant = &quant_cuda_ops;
+	ops.huff = &huff_ops;
+	return ops;
+}
+
+static const struct dev_ops ops = make_ops();
+
+/* --- open ---------------------------------------------------------------------------------- */
+
+/* Everything that can fail; what it made is in the device and is closed by the caller. */
+static int open_device(struct dev *d, int n)
+{
+	struct cuda *c = cuda_of(d);
+	int count = 0, major = 0, minor = 0;
+	cudaDeviceProp p;
+
+	CUDA_TRY(cudaGetDeviceCount(&count));
+	if (n >= count)
+		return dev_fail(d, EX_UNAVAILABLE, "%s: there are %d GPUs", d->name,
+			count);
+	CUDA_TRY(cudaSetDevice(n));
+	CUDA_TRY(cudaGetDeviceProperties(&p, n));
+	CUDA_TRY(cudaDeviceGetAttribute(&c->sm_count, cudaDevAttrMultiProcessorCount, n));
+	CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, n));
+	CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, n));
+	c->major = major;
+	CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
+	CUDA_TRY(cudaEventCreate(&c->from));
+	CUDA_TRY(cudaEventCreate(&c->to));
+	snprintf(d->model, sizeof d->model, "%.127s", p.name);
+	snprintf(d->isa, sizeof d->isa, "sm_%d%d", major, minor);
+	memcpy(d->uuid, p.uuid.bytes, sizeof d->uuid);
+	d->memory_bytes = p.totalGlobalMem;
+	return 0;
+}
+
+static int check_version(int version, struct dev *d)
+{
+	if (version == DEV_VERSION)
+		return 0;
+	return dev_fail(d, EX_UNAVAILABLE,
+		"cuda: librnp_cuda.so is of another version (%d, not %d)", DEV_VERSION,
+		version);
+}
+
+extern "C" int rnp_cuda_count(int version, struct dev *d)
+{
+	int n = 0;
+	cudaError_t e;
+
+	memset(d, 0, sizeof *d);
+	snprintf(d->name, sizeof d->name, "cuda");
+	if (check_version(version, d) < 0)
+		return -1;
+	e = cudaGetDeviceCount(&n);
+	if (e == cudaErrorNoDevice)
+		return 0;
+	return e == cudaSuccess ? n : cuda_fail(d, e, "cudaGetDeviceCount");
+}
+
+extern "C" int rnp_cuda_open(int version, struct dev *d, int n)
+{
+	struct cuda *c;
+
+	memset(d, 0, sizeof *d);
+	if (check_version(version, d) < 0)
+		return -1;
+	snprintf(d->name, sizeof d->name, "cuda:%d", n);
+	c = (struct cuda *)calloc(1, sizeof *c);
+	if (!c)
+		return dev_fail(d, EX_OSERR, "%s: no memory", d->name);
+	c->number = n;
+	d->state = c;
+	if (open_device(d, n) < 0) {
+		dev_shut(d);
+		d->ops = NULL;
+		return -1;
+	}
+	d->ops = &ops;
+	return 0;
+}

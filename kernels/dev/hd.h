@@ -1,0 +1,19 @@
+/* hd.h - functions that a CUDA kernel and its reference share, one text for both. */
+#ifndef RNP_KERNELS_DEV_HD_H
+#define RNP_KERNELS_DEV_HD_H
+
+#ifdef __CUDACC__
+#define HD static __host__ __device__ __forceinline__
+#else
+#define HD static inline
+#endif
+
+#ifdef __cplusplus
+#define KERNELS_BEGIN extern "C" {
+#define KERNELS_END   }
+#else
+#define KERNELS_BEGIN
+#define KERNELS_END
+#endif
+
+#endif

@@ -1,0 +1,51 @@
+/* huff.cuh - what the encoder and the decoder of huff.h on a GPU share: huff.cu, huff_put.cu, huff_get.cu.
+ *
+ * An encoder is a block: its threads count in shared memory, one plans, and each warp writes streams, 8 symbols a lane,
+ * where the prefix sums of code lengths say. Chunks get a slot each and are then moved together. A decoder is a
+ * warp: a lane for each stream. */
+#ifndef RNP_KERNELS_GRAD_HUFF_CUH
+#define RNP_KERNELS_GRAD_HUFF_CUH
+
+#include "kernels/grad/huff_plan.h"
+
+#include "kernels/dev/cuda.cuh"
+
+#define THREADS 256
+#define WARPS   (THREADS / 32)
+#define FULL    0xffffffffu
+
+/* What a block needs in memory beyond its slot; `chunk` symbols. */
+struct space {
+	unsigned char *runs, *rest, *packed;
+	uint32_t *lows;
+};
+
+static __host__ __device__ inline uint64_t runs_room(uint32_t chunk)
+{
+	return (huff_runs_most(chunk) + 255) / 256 * UINT64_C(256);
+}
+
+static __host__ __device__ inline uint64_t space_bytes(uint32_t chunk)
+{
+	return runs_room(chunk) * 7;
+}
+
+static __device__ inline struct space space_of(unsigned char *all, uint32_t chunk)
+{
+	unsigned char *mine = all + blockIdx.x * space_bytes(chunk);
+	struct space s;
+
+	s.lows = (uint32_t *)mine;
+	s.runs = mine + 4 * runs_room(chunk);
+	s.rest = s.runs + runs_room(chunk);
+	s.packed = s.rest + runs_room(chunk);
+	return s;
+}
+
+/* The device's own memory for this, as large as was ever needed; from here on the thread works with that GPU. Returns 0 or
+ * -1. */
+int huff_scratch(struct dev *d, unsigned char **out, uint64_t bytes);
+/* Thread blocks for so many chunks, at most on_each a multiprocessor. */
+unsigned huff_blocks(struct dev *d, uint64_t chunks, unsigned on_each);
+
+#endif

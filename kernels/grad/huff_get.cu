@@ -1,0 +1,266 @@
+#include "kernels/grad/huff.cuh"
+
+/* --- a decoder: shared by a warp --------------------------------------------------------------- */
+
+struct decoder {
+	uint16_t table[1 << HUFF_LENGTH_MAX]; /* symbol | length << 8 */
+	uint16_t entry[HUFF_ALPHABET];
+	unsigned char length[HUFF_ALPHABET];
+	uint32_t from[HUFF_STREAMS_MAX + 1];
+	uint32_t took;
+};
+
+/* The symbols of one stream by one lane, 8 at a time to memory where it is aligned. Returns 0 or -1. */
+__device__ int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
+	const unsigned char *in, uint32_t bytes)
+{
+	uint64_t window = 0, ready = 0;
+	uint32_t have = 0, pending = 0;
+	int64_t left;
+
+	if (!bytes || !in[bytes - 1])
+		return -1;
+	left = (int64_t)bytes * 8 - 1;
+	while (!(in[bytes - 1] >> left % 8 & 1))
+		left--;
+	have = left % 8;
+	window = have ? (uint64_t)in[bytes - 1] << (64 - have) : 0;
+	bytes--;
+	for (uint32_t i = n; i-- > 0;) {
+		unsigned v;
+
+		if (have < HUFF_LENGTH_MAX)
+			for (; have <= 56 && bytes; have += 8)
+				window |= (uint64_t)in[--bytes] << (56 - have);
+		v = table[window >> (64 - HUFF_LENGTH_MAX)];
+		window <<= v >> 8;
+		left -= v >> 8;
+		if (left < 0)
+			return -1;
+		have -= v >> 8;
+		ready = ready << 8 | (v & 255);
+		if (++pending == 8 && !((uintptr_t)(out + i) & 7)) {
+			*(uint64_t *)(out + i) = ready;
+			pending = 0;
+		} else if (!((uintptr_t)(out + i) & 7) || pending == 8 || !i) {
+			for (; pending; pending--)
+				out[i + pending - 1] = (unsigned char)(ready >>
+					8 * (pending - 1));
+		}
+	}
+	return left == 0 ? 0 : -1;
+}
+
+__device__ __noinline__ int get_plane_warp(struct decoder *d, unsigned char *out,
+	uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	unsigned lane = threadIdx.x, split, streams, symbols, width;
+	uint32_t lows, streams_log;
+	int rc = 0;
+
+	if (bytes < 1)
+		return -1;
+	split = in[0] & 15;
+	streams_log = in[0] >> 4 & 7;
+	if (split > HUFF_SPLIT_MAX || 1u << streams_log > HUFF_STREAMS_MAX)
+		return -1;
+	streams = 1u << streams_log;
+	width = in[0] >> 7;
+	symbols = HUFF_ALPHABET >> split;
+	lows = huff_lows_bytes(n, split);
+	in++, bytes--;
+	__syncwarp();
+	if (lane == 0) {
+		d->took = huff_get_lengths(d->length, symbols, in, bytes);
+		if (d->took && bytes - d->took >= lows &&
+			huff_get_sizes(d->from, streams, (int)width, in + d->took + lows,
+				bytes - d->took - lows) == 0)
+			huff_codes(d->entry, d->length, symbols);
+		else
+			d->took = 0;
+	}
+	__syncwarp();
+	if (!d->took)
+		return -1;
+	in += d->took;
+	for (unsigned v = 0; v < symbols; v++) {
+		unsigned l = d->length[v], start;
+
+		if (!l)
+			continue;
+		start = (d->entry[v] & 4095u) << (HUFF_LENGTH_MAX - l);
+		for (unsigned i = lane; i < 1u << (HUFF_LENGTH_MAX - l); i += 32)
+			d->table[start + i] = (uint16_t)(v | l << 8);
+	}
+	__syncwarp();
+	if (lane < streams) {
+		uint32_t first, count = huff_stream_symbols(&first, n, streams_log, lane);
+
+		rc = get_stream(out + first, count, d->table, in + lows + d->from[lane],
+			d->from[lane + 1] - d->from[lane]);
+	}
+	if (__any_sync(FULL, rc < 0))
+		return -1;
+	for (uint32_t i = lane; split && i < n; i += 32) {
+		uint32_t part = n - i / 64 * 64, each = part < 64 ? (part + 7) / 8 : 8;
+		const unsigned char *group = in + (uint64_t)(i / 64) * 8 * split;
+		unsigned v = out[i];
+
+		v <<= split;
+		for (unsigned k = 0; k < split; k++)
+			v |= (unsigned)(group[k * each + i % 64 / 8] >> i % 8 & 1) << k;
+		out[i] = (unsigned char)v;
+	}
+	__syncwarp();
+	return 0;
+}
+
+__device__ __noinline__ int get_simple_warp(struct decoder *d, unsigned char *out,
+	uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	if (bytes < 2)
+		return -1;
+	if (in[0] == HUFF_CODE)
+		return get_plane_warp(d, out, n, in + 1, bytes - 1);
+	if (in[0] == HUFF_RAW && bytes == (uint64_t)n + 1) {
+		for (uint32_t i = threadIdx.x; i < n; i += 32)
+			out[i] = in[1 + i];
+	} else if (in[0] == HUFF_ONE && bytes == 2) {
+		for (uint32_t i = threadIdx.x; i < n; i += 32)
+			out[i] = in[1];
+	} else {
+		return -1;
+	}
+	__syncwarp();
+	return 0;
+}
+
+/* Sum over the lanes up to this one. */
+__device__ uint32_t sum_warp(uint32_t v)
+{
+	for (unsigned by = 1; by < 32; by *= 2) {
+		uint32_t other = __shfl_up_sync(FULL, v, by);
+
+		v += threadIdx.x >= by ? other : 0;
+	}
+	return v;
+}
+
+__device__ __noinline__ int get_runs_warp(struct decoder *d, const struct space *s,
+	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	struct huff_runs r;
+	uint32_t other = 0, none;
+	uint64_t at = 0;
+
+	if (huff_get_cut(&r, n, in, bytes) < 0)
+		return -1;
+	if (get_simple_warp(d, s->runs, r.tokens, r.run, r.run_bytes) < 0)
+		return -1;
+	if (r.rest && get_simple_warp(d, s->rest, r.rest, r.last, r.last_bytes) < 0)
+		return -1;
+	none = (1u << r.direct) - 1;
+	for (uint32_t i = threadIdx.x; i < n; i += 32)
+		out[i] = in[1];
+	__syncwarp();
+	for (uint32_t t = 0; t < r.tokens; t += 32) {
+		uint32_t mine = t + threadIdx.x, run = 0, is_other = 0, place = 0, end;
+		uint32_t is_rest, rank;
+
+		if (mine < r.tokens) {
+			unsigned token = s->runs[mine];
+
+			run = (token & 255u >> r.direct) << r.split |
+				huff_low(r.low, r.tokens, r.split, mine);
+			is_other = token != HUFF_ESCAPE;
+			place = token >> (8 - r.direct);
+		}
+		is_rest = is_other && place == none;
+		end = sum_warp(run + is_other);
+		rank = other + sum_warp(is_rest);
+		if (__any_sync(FULL,
+			    is_other && (at + end > n || (is_rest && rank > r.rest))))
+			return -1;
+		if (is_other)
+			out[at + end - 1] = is_rest ? s->rest[rank - 1] : r.symbol[place];
+		at += __shfl_sync(FULL, end, 31);
+		other = __shfl_sync(FULL, rank, 31);
+	}
+	__syncwarp();
+	return other == r.rest ? 0 : -1;
+}
+
+__device__ __noinline__ int get_pack_warp(struct decoder *d, const struct space *s,
+	unsigned char *out, uint32_t n, const unsigned char *in, uint64_t bytes)
+{
+	unsigned symbols, width, mask;
+	bool bad = false;
+
+	if (bytes < 2 || in[1] >= HUFF_PACK_MAX || bytes < in[1] + 3u)
+		return -1;
+	symbols = in[1] + 1u;
+	width = huff_pack_width(symbols);
+	mask = (1u << width) - 1;
+	if (get_simple_warp(d, s->packed, (n * width + 7) / 8, in + 2 + symbols,
+		    bytes - 2 - symbols) < 0)
+		return -1;
+	for (uint32_t i = threadIdx.x; i < n; i += 32) {
+		unsigned place = s->packed[i * width / 8] >> i * width % 8 & mask;
+
+		bad = bad || place >= symbols;
+		out[i] = in[2 + (place < symbols ? place : 0)];
+	}
+	return __any_sync(FULL, bad) ? -1 : 0;
+}
+
+__global__ void decode_kernel(unsigned char *out, uint32_t *bad, unsigned char *spaces,
+	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
+	uint32_t chunk)
+{
+	SHARED(struct decoder, decoder, 1);
+	struct space s = space_of(spaces, chunk);
+
+	for (uint64_t c = blockIdx.x; c < huff_chunks(n, chunk); c += gridDim.x) {
+		uint32_t count = n - c * chunk < chunk ? (uint32_t)(n - c * chunk) :
+							 chunk;
+		uint64_t from = at[c], to = at[c + 1], size = to - from;
+		unsigned char *symbols = out + c * chunk;
+		int rc = -1;
+
+		if (from <= to && to <= bytes && size >= 2) {
+			const unsigned char *coded = in + from;
+
+			if (coded[0] == HUFF_RUNS)
+				rc = get_runs_warp(decoder, &s, symbols, count, coded,
+					size);
+			else if (coded[0] == HUFF_PACK)
+				rc = get_pack_warp(decoder, &s, symbols, count, coded,
+					size);
+			else
+				rc = get_simple_warp(decoder, symbols, count, coded,
+					size);
+		}
+		__syncwarp();
+		if (rc < 0 && threadIdx.x == 0)
+			atomicAdd(bad, 1u);
+	}
+}
+
+/* --- the operation ----------------------------------------------------------------------------- */
+
+int cuda_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
+	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
+	uint32_t chunk)
+{
+	uint64_t chunks = huff_chunks(n, chunk);
+	unsigned blocks = huff_blocks(d, chunks, 24);
+	unsigned char *spaces = NULL;
+
+	if (huff_scratch(d, &spaces, blocks * space_bytes(chunk)) < 0)
+		return -1;
+	CUDA_TRY(cudaMemsetAsync(bad, 0, sizeof *bad, cuda_of(d)->stream));
+	LAUNCH(decode_kernel, blocks, 32, cuda_of(d)->stream, out, bad, spaces, in, bytes,
+		at, n, chunk);
+	CUDA_TRY(cudaGetLastError());
+	return 0;
+}

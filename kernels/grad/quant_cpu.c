@@ -1,0 +1,185 @@
+/* The operations of quant.h on the CPU: chunks and stretches of elements for the one team. */
+#include <stdlib.h>
+
+#include "kernels/dev/dev_cpu.h"
+
+#define GRAIN 65536 /* elements */
+
+struct work {
+	const struct quant_job *j;
+	const struct cpu_kernels *k;
+};
+
+/* What a chunk's function is given. */
+struct piece {
+	char *elements;
+	unsigned char *planes[QUANT_PLANES_MAX];
+	uint32_t n;
+	const struct quant_step *step;
+};
+
+static struct piece piece_of(const struct quant_job *j, uint64_t c)
+{
+	uint64_t chunk = quant_chunk(j->q.method), at = c * chunk;
+	struct quant_layout l;
+	struct piece p = {
+		.elements = (char *)j->elements + at * (j->q.bf16 ? 2 : 4),
+		.n = (uint32_t)(j->n - at < chunk ? j->n - at : chunk),
+		.step = j->steps ? j->steps + c : NULL,
+	};
+
+	quant_layout(&l, &j->q, p.n);
+	for (int i = 0; i < l.planes; i++)
+		p.planes[i] = quant_plane_at(&l, j->planes,
+			quant_chunks(j->q.method, j->n), c, i);
+	return p;
+}
+
+static void encode_part(void *work, uint64_t from, uint64_t to)
+{
+	const struct work *w = work;
+
+	for (uint64_t c = from; c < to; c++) {
+		struct piece p = piece_of(w->j, c);
+
+		w->j->used[c] = w->k->quant_encode(p.planes, p.elements, p.n, &w->j->q,
+			p.step, w->j->first + c * quant_chunk(w->j->q.method));
+	}
+}
+
+static void decode_part(void *work, uint64_t from, uint64_t to)
+{
+	const struct work *w = work;
+
+	for (uint64_t c = from; c < to; c++) {
+		struct piece p = piece_of(w->j, c);
+
+		if (!w->k->quant_decode(p.elements,
+			    (const unsigned char *const *)p.planes, w->j->used[c], p.n,
+			    &w->j->q, p.step))
+			__atomic_store_n(w->j->bad, 1, __ATOMIC_RELAXED);
+	}
+}
+
+static int chunks(struct dev *d, const struct quant_job *j, cpu_part_fn part)
+{
+	struct work w = { j, &cpu_of(d)->kernels };
+
+	cpu_in_parts(quant_chunks(j->q.method, j->n), 1, part, &w);
+	return 0;
+}
+
+static int cpu_encode(struct dev *d, const struct quant_job *j)
+{
+	return chunks(d, j, encode_part);
+}
+
+static int cpu_decode(struct dev *d, const struct quant_job *j)
+{
+	return chunks(d, j, decode_part);
+}
+
+struct stretch {
+	const struct cpu_kernels *k;
+	uint32_t *bins;
+	float *y;
+	const float *x;
+	float b;
+	uint64_t n, chunk;
+	uint16_t *half;
+	const uint16_t *half_in;
+};
+
+/* bins of their own for each thread */
+static void spread_part(void *work, uint64_t from, uint64_t to)
+{
+	const struct stretch *s = work;
+	uint32_t bins[QUANT_BINS] = { 0 };
+
+	s->k->quant_spread(bins, s->x + from, to - from);
+	for (int i = 0; i < QUANT_BINS; i++)
+		if (bins[i])
+			__atomic_fetch_add(&s->bins[i], bins[i], __ATOMIC_RELAXED);
+}
+
+static void spread_chunks(void *work, uint64_t from, uint64_t to)
+{
+	const struct stretch *s = work;
+
+	for (uint64_t c = from; c < to; c++) {
+		uint64_t at = c * s->chunk;
+
+		s->k->quant_spread(s->bins + c * QUANT_BINS, s->x + at,
+			s->n - at < s->chunk ? s->n - at : s->chunk);
+	}
+}
+
+static int cpu_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
+	uint64_t chunk)
+{
+	struct stretch s = { .k = &cpu_of(d)->kernels,
+		.bins = bins,
+		.x = x,
+		.n = n,
+		.chunk = chunk };
+
+	if (chunk >= n)
+		cpu_in_parts(n, GRAIN, spread_part, &s);
+	else
+		cpu_in_parts((n + chunk - 1) / chunk, 1, spread_chunks, &s);
+	return 0;
+}
+
+/* An operation on each element i of a stretch, by the team. */
+#define EACH(name, statement)                                                       \
+	static void name(void *work, uint64_t from, uint64_t to)                    \
+	{                                                                           \
+		const struct stretch *s = work;                                     \
+                                                                                    \
+		_Pragma("omp simd") for (uint64_t i = from; i < to; i++) statement; \
+	}
+
+EACH(carry_part, s->y[i] = quant_carried(s->y[i], s->x[i], s->b))
+EACH(remain_part, s->y[i] = quant_remaining(s->y[i], s->x[i]))
+EACH(widen_part, s->y[i] = bf16_to_f32(s->half_in[i]))
+EACH(narrow_part, s->half[i] = bf16_from_f32(s->x[i]))
+
+static int over(uint64_t n, cpu_part_fn part, struct stretch s)
+{
+	cpu_in_parts(n, GRAIN, part, &s);
+	return 0;
+}
+
+static int cpu_carry(struct dev *d, float *e, const float *x, float b, uint64_t n)
+{
+	(void)d;
+	return over(n, carry_part, (struct stretch){ .y = e, .x = x, .b = b });
+}
+
+static int cpu_remain(struct dev *d, float *e, const float *sent, uint64_t n)
+{
+	(void)d;
+	return over(n, remain_part, (struct stretch){ .y = e, .x = sent });
+}
+
+static int cpu_widen(struct dev *d, float *out, const uint16_t *bf16, uint64_t n)
+{
+	(void)d;
+	return over(n, widen_part, (struct stretch){ .y = out, .half_in = bf16 });
+}
+
+static int cpu_narrow(struct dev *d, uint16_t *bf16, const float *in, uint64_t n)
+{
+	(void)d;
+	return over(n, narrow_part, (struct stretch){ .half = bf16, .x = in });
+}
+
+const struct quant_ops quant_cpu_ops = {
+	.encode = cpu_encode,
+	.decode = cpu_decode,
+	.spread = cpu_spread,
+	.carry = cpu_carry,
+	.remain = cpu_remain,
+	.widen = cpu_widen,
+	.narrow = cpu_narrow,
+};

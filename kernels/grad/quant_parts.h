@@ -1,0 +1,40 @@
+/* quant_parts.h - what quant.c and quant_x86.c share and nobody else needs. */
+#ifndef RNP_KERNELS_GRAD_QUANT_PARTS_H
+#define RNP_KERNELS_GRAD_QUANT_PARTS_H
+
+#include "kernels/grad/quant.h"
+
+/* What stands beside symbols: bits, the lowest first. */
+struct quant_bits {
+	unsigned char *at;
+	uint64_t held;
+	int count;
+};
+
+static inline void quant_bits_put(struct quant_bits *b, uint32_t v, int n)
+{
+	b->held |= (uint64_t)v << b->count;
+	for (b->count += n; b->count >= 8; b->count -= 8) {
+		*b->at++ = (unsigned char)b->held;
+		b->held >>= 8;
+	}
+}
+
+/* Returns the bytes since start. */
+static inline uint32_t quant_bits_end(struct quant_bits *b, const unsigned char *start)
+{
+	if (b->count)
+		*b->at++ = (unsigned char)b->held;
+	return (uint32_t)(b->at - start);
+}
+
+/* The largest magnitude that at least k of the n have. */
+typedef uint32_t (*quant_threshold_fn)(const float *x, uint32_t n, uint32_t k);
+uint32_t quant_threshold_avx2(const float *x, uint32_t n, uint32_t k);
+uint32_t quant_threshold_avx512(const float *x, uint32_t n, uint32_t k);
+
+/* topk of a chunk. */
+void quant_topk(unsigned char *const p[], const float *x, uint32_t n, uint32_t block,
+	quant_threshold_fn threshold);
+
+#endif

@@ -1,0 +1,7 @@
+/* The language model's fast kernels for one instruction set. */
+#include "kernels/lm/x86.h"
+
+#ifdef __x86_64__
+#define VEC_AVX2
+#include "kernels/lm/set.inc"
+#endif

@@ -1,0 +1,500 @@
+/* The table of lm_ops.h on the CPU: one team shares each operation. */
+#include "kernels/lm/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "kernels/dev/dev_cpu.h"
+#include "kernels/lm/fast.h"
+#include "kernels/lm/x86.h"
+
+struct lm_cpu {
+	struct lm_kernels kernels;
+	struct lm_scratch scratch;
+};
+
+#define FAST(set)                                                \
+	((struct lm_kernels){ .embed = lm_embed_##set,           \
+		.embed_back = lm_embed_back_##set,               \
+		.norm = lm_norm_##set,                           \
+		.norm_back_rows = lm_norm_back_rows_##set,       \
+		.norm_back_columns = lm_norm_back_columns_##set, \
+		.rotate = lm_rotate_##set,                       \
+		.swiglu = lm_swiglu_##set,                       \
+		.swiglu_back = lm_swiglu_back_##set,             \
+		.bias_back = lm_bias_back_##set,                 \
+		.narrow = lm_narrow_##set,                       \
+		.squares = lm_squares_##set,                     \
+		.adamw = lm_adamw_##set,                         \
+		.project = lm_project_##set,                     \
+		.attend_one = lm_attend_one_##set,               \
+		.head_rows = lm_head_rows_##set,                 \
+		.head_scale = lm_head_scale_##set,               \
+		.attend = lm_attend_task_##set,                  \
+		.attend_back_q = lm_attend_back_q_task_##set,    \
+		.attend_back_kv = lm_attend_back_kv_task_##set })
+
+void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
+{
+	*out = (struct lm_kernels){
+		.embed = lm_embed_ref,
+		.embed_back = lm_embed_back_ref,
+		.norm = lm_norm_ref,
+		.norm_back_rows = lm_norm_back_rows_ref,
+		.norm_back_columns = lm_norm_back_columns_ref,
+		.rotate = lm_rotate_ref,
+		.swiglu = lm_swiglu_ref,
+		.swiglu_back = lm_swiglu_back_ref,
+		.bias_back = lm_bias_back_ref,
+		.narrow = lm_narrow_ref,
+		.squares = lm_squares_ref,
+		.adamw = lm_adamw_ref,
+		.project = lm_project_ref,
+	};
+#ifdef __x86_64__
+	if (level >= CPU_AVX2)
+		*out = FAST(avx2);
+	if (level >= CPU_AVX512)
+		*out = cpu_features(level).bf16 ? FAST(avx512bf16) : FAST(avx512);
+	for (int as = 0; as < 2; as++)
+		out->tiles[as] = lm_tiles_for(level, (enum lm_as)as);
+#endif
+}
+
+#ifdef __x86_64__
+const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_as as)
+{
+	struct cpu_features has = cpu_features(level);
+
+	if (level == CPU_REF)
+		return NULL;
+	if (level == CPU_AVX2)
+		return &lm_tiles_f32_avx2;
+	if (as == LM_AS_F32 || !has.bf16)
+		return &lm_tiles_f32_avx512;
+	return has.amx && cpu_amx_permitted() ? &lm_tiles_bf16_amx :
+						&lm_tiles_bf16_avx512bf16;
+}
+#endif
+
+static int threads(void)
+{
+#ifdef _OPENMP
+	return omp_get_max_threads();
+#else
+	return 1;
+#endif
+}
+
+/* Half of a core's second cache. */
+static uint64_t block_bytes(void)
+{
+	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	uint64_t half = l2 > 0 ? (uint64_t)l2 / 2 : 0;
+
+	return half < LM_BLOCK_BYTES_MOST / 2 ? LM_BLOCK_BYTES_MOST / 2 :
+		half < LM_BLOCK_BYTES_MOST    ? half :
+						LM_BLOCK_BYTES_MOST;
+}
+
+static int cpu_prepare(struct dev *d, uint64_t *bytes)
+{
+	struct cpu *c = cpu_of(d);
+	int n = c->lm ? c->lm->scratch.threads : threads();
+	uint64_t all = LM_OWN_BYTES * (uint64_t)n;
+	struct lm_cpu *lm;
+	void *memory;
+
+	if (bytes)
+		*bytes = all;
+	if (c->lm)
+		return 0;
+	lm = calloc(1, sizeof *lm);
+	if (!lm || d->ops->alloc(d, &memory, all) < 0) {
+		free(lm);
+		return dev_fail(d, EX_OSERR, "cpu: no memory");
+	}
+	lm_cpu_kernels(&lm->kernels, c->level);
+	lm->scratch = (struct lm_scratch){ .threads = n,
+		.block_bytes = block_bytes(),
+		.own = memory };
+	c->lm = lm;
+	return 0;
+}
+
+void lm_cpu_free(struct lm_cpu *lm)
+{
+	if (lm)
+		free(lm->scratch.own);
+	free(lm);
+}
+
+/* An operation whose rows, columns or elements a team shares. */
+#define SHARED(name, kernel, count, grain)                                \
+	struct name##_work {                                              \
+		const struct lm_kernels *kernels;                         \
+		const struct lm_##name *x;                                \
+	};                                                                \
+	static void kernel##_part(void *work, uint64_t from, uint64_t to) \
+	{                                                                 \
+		struct name##_work *w = work;                             \
+                                                                          \
+		w->kernels->kernel(w->x, from, to);                       \
+	}                                                                 \
+	static int cpu_##name(struct dev *d, const struct lm_##name *x)   \
+	{                                                                 \
+		struct name##_work w = { &cpu_of(d)->lm->kernels, x };    \
+                                                                          \
+		cpu_in_parts(count, grain, kernel##_part, &w);            \
+		return 0;                                                 \
+	}
+
+/* rows of a size, such that a piece is worth handing to a thread */
+static uint64_t rows_grain(uint64_t width)
+{
+	return 1 + 4096 / (width + 1);
+}
+
+SHARED(embed, embed, x->rows, rows_grain(x->dim))
+SHARED(embed_back, embed_back, x->dim, 64)
+SHARED(norm, norm, x->rows, rows_grain(x->dim))
+SHARED(rotate, rotate, x->rows, rows_grain(x->heads * x->head_dim))
+SHARED(swiglu, swiglu, x->rows, rows_grain(x->hidden))
+SHARED(swiglu_back, swiglu_back, x->rows, rows_grain(x->hidden))
+SHARED(bias_back, bias_back, x->n, 64)
+SHARED(narrow, narrow, x->n, 4096)
+SHARED(squares, squares, (x->n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK, 1)
+SHARED(adamw, adamw, x->n, 4096)
+
+/* outputs that are worth a thread's waking: about 3 us of work; four at a time go together */
+static uint64_t project_grain(const struct lm_project *p)
+{
+	uint64_t each = p->rows * p->k + 1;
+
+	return (65536 / each + 4) / 4 * 4;
+}
+
+SHARED(project, project, x->n, project_grain(x))
+
+struct norm_back_work {
+	const struct lm_kernels *kernels;
+	const struct lm_norm_back *x;
+};
+
+static void norm_back_rows_part(void *work, uint64_t from, uint64_t to)
+{
+	struct norm_back_work *w = work;
+
+	w->kernels->norm_back_rows(w->x, from, to);
+}
+
+static void norm_back_columns_part(void *work, uint64_t from, uint64_t to)
+{
+	struct norm_back_work *w = work;
+
+	w->kernels->norm_back_columns(w->x, from, to);
+}
+
+static int cpu_norm_back(struct dev *d, const struct lm_norm_back *x)
+{
+	struct norm_back_work w = { &cpu_of(d)->lm->kernels, x };
+
+	cpu_in_parts(x->dim, 64, norm_back_columns_part, &w);
+	cpu_in_parts(x->rows, rows_grain(x->dim), norm_back_rows_part, &w);
+	return 0;
+}
+
+static void gemm_part(void *work, uint64_t from, uint64_t to)
+{
+	lm_gemm_ref(work, from, to);
+}
+
+static int cpu_gemm(struct dev *d, const struct lm_gemm *g)
+{
+	const struct lm_cpu *lm = cpu_of(d)->lm;
+	const struct lm_tiles *t = lm->kernels.tiles[g->as];
+	struct lm_product p = { .g = *g,
+		.out = g->out == LM_AS_F32 ? LM_OUT_F32 : LM_OUT_BF16 };
+
+	if (t)
+		lm_product_fast(&lm->scratch, t, &p);
+	else
+		cpu_in_parts(g->m, 1, gemm_part, (void *)g);
+	return 0;
+}
+
+/* --- attention ----------------------------------------------------------------------------- */
+
+static void attend_part(void *work, uint64_t from, uint64_t to)
+{
+	lm_attend_ref(work, from, to);
+}
+
+static uint64_t blocks_of(uint64_t n)
+{
+	return (n + LM_ATTEND_BLOCK - 1) / LM_ATTEND_BLOCK;
+}
+
+static char *own_of(const struct lm_cpu *lm)
+{
+	return lm->scratch.own + (uint64_t)lm_me() * LM_OWN_BYTES;
+}
+
+/* Tasks are taken one by one: under a causal mask they differ. The last are the longest and are taken first. */
+struct attend_one_work {
+	void (*one)(const struct lm_attend *, uint64_t, uint64_t);
+	const struct lm_attend *a;
+};
+
+static void attend_one_part(void *work, uint64_t from, uint64_t to)
+{
+	struct attend_one_work *w = work;
+
+	w->one(w->a, from, to);
+}
+
+static int cpu_attend(struct dev *d, const struct lm_attend *a)
+{
+	const struct lm_cpu *lm = cpu_of(d)->lm;
+	const struct lm_tiles *t = lm->kernels.tiles[a->as];
+	uint64_t tasks = a->batch * a->heads * blocks_of(a->positions);
+
+	if (t && a->positions == 1 && a->head_dim <= LM_ATTEND_DIM_MAX) {
+		struct attend_one_work w = { lm->kernels.attend_one, a };
+
+		/* heads that are worth a thread's waking, as in project_grain */
+		cpu_in_parts(a->batch * a->heads, 1 + 32768 / (a->keys * a->head_dim + 1),
+			attend_one_part, &w);
+		return 0;
+	}
+	if (!t || a->head_dim > LM_ATTEND_DIM_MAX) {
+		cpu_in_parts(a->batch * a->heads * a->positions, 64, attend_part,
+			(void *)a);
+		return 0;
+	}
+#pragma omp parallel num_threads(lm->scratch.threads) if (tasks > 1)
+	{
+		t->begin();
+#pragma omp for schedule(dynamic) nowait
+		for (uint64_t n = 0; n < tasks; n++)
+			lm->kernels.attend(t, a, own_of(lm), tasks - 1 - n);
+		t->end();
+	}
+	return 0;
+}
+
+static void attend_back_q_part(void *work, uint64_t from, uint64_t to)
+{
+	lm_attend_back_q_ref(work, from, to);
+}
+
+static void attend_back_kv_part(void *work, uint64_t from, uint64_t to)
+{
+	lm_attend_back_kv_ref(work, from, to);
+}
+
+static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
+{
+	const struct lm_cpu *lm = cpu_of(d)->lm;
+	const struct lm_attend *f = &a->forward;
+	const struct lm_tiles *t = lm->kernels.tiles[f->as];
+	uint64_t keys = f->batch * f->kv_heads * blocks_of(f->keys);
+	uint64_t queries = f->batch * f->heads * blocks_of(f->positions);
+
+	if (!t || f->head_dim > LM_ATTEND_DIM_MAX) {
+		cpu_in_parts(f->batch * f->heads * f->positions, 64, attend_back_q_part,
+			(void *)a);
+		cpu_in_parts(f->batch * f->kv_heads * f->keys, 64, attend_back_kv_part,
+			(void *)a);
+		return 0;
+	}
+#pragma omp parallel num_threads(lm->scratch.threads) if (queries > 1)
+	{
+		t->begin();
+#pragma omp for schedule(dynamic) nowait
+		for (uint64_t n = 0; n < keys; n++)
+			lm->kernels.attend_back_kv(t, a, own_of(lm), n);
+#pragma omp for schedule(dynamic) nowait
+		for (uint64_t n = 0; n < queries; n++)
+			lm->kernels.attend_back_q(t, a, own_of(lm), queries - 1 - n);
+		t->end();
+	}
+	return 0;
+}
+
+/* --- output -------------------------------------------------------------------------------- */
+
+/* Logits are in memory for this many bytes of rows at most, and at least for 32 rows: enough that dw, which each lot of rows reads and writes
+ * once more, is not what takes the time. */
+#define LOGITS_BYTES      (UINT64_C(64) << 20)
+#define LOGITS_BYTES_EVAL (UINT64_C(8) << 20)
+
+struct head_room {
+	uint64_t ld, rows;                   /* of logits */
+	uint64_t sums, scaled, share, bytes; /* offsets */
+};
+
+static struct head_room head_room(const struct lm_head *h)
+{
+	struct head_room r = { .ld = (h->vocab + 31) / 32 * 32 };
+	uint64_t row_bytes = r.ld * lm_as_bytes(h->as);
+
+	r.rows = (h->dh ? LOGITS_BYTES : LOGITS_BYTES_EVAL) / row_bytes / 32 * 32;
+	r.rows = r.rows < 32 ? 32 : r.rows;
+	r.rows = r.rows < h->rows ? r.rows : h->rows;
+	r.sums = (r.rows * row_bytes + 63) / 64 * 64;
+	r.scaled = r.sums + (h->dh ? r.rows * h->dim * 4 : 0);
+	r.share = r.scaled + (h->dh ? r.rows * h->dim * lm_as_bytes(h->as) : 0);
+	r.share = (r.share + 63) / 64 * 64;
+	r.bytes = r.share + r.rows * 4;
+	return r;
+}
+
+static int cpu_head_scratch(struct dev *d, const struct lm_head *h, uint64_t *bytes)
+{
+	const struct lm_cpu *lm = cpu_of(d)->lm;
+
+	*bytes = lm->kernels.tiles[h->as] ? head_room(h).bytes :
+					    LM_HEAD_SCRATCH_REF(h->dim, h->vocab);
+	return 0;
+}
+
+struct head_work {
+	const struct lm_kernels *kernels;
+	struct lm_head_rows rows;
+	struct lm_head_scale scale;
+};
+
+static void head_rows_part(void *work, uint64_t from, uint64_t to)
+{
+	struct head_work *w = work;
+
+	w->kernels->head_rows(&w->rows, from, to);
+}
+
+static void head_scale_part(void *work, uint64_t from, uint64_t to)
+{
+	struct head_work *w = work;
+
+	w->kernels->head_scale(&w->scale, from, to);
+}
+
+/* dh and dw from e of rows `from` on: dh = diag(share) e w, dw = e^T diag(share) h, so that nobody goes through e a second time. */
+static void head_back(const struct lm_cpu *lm, const struct lm_head *h,
+	struct head_work *w, const struct head_room *r, uint64_t from, uint64_t rows)
+{
+	const struct lm_tiles *t = lm->kernels.tiles[h->as];
+	uint64_t at = from * h->dim * lm_as_bytes(h->as);
+	char *base = h->scratch;
+	struct lm_product p = { .g = { .form = LM_XW,
+					.as = h->as,
+					.c = base + r->sums,
+					.a = base,
+					.b = h->w,
+					.m = rows,
+					.n = h->dim,
+					.k = h->vocab,
+					.lda = r->ld,
+					.ldb = h->dim,
+					.ldc = h->dim },
+		.out = LM_OUT_F32,
+		.a_padded = true };
+
+	lm_product_fast(&lm->scratch, t, &p);
+	w->scale = (struct lm_head_scale){ .as = h->as,
+		.from_as = LM_AS_F32,
+		.to = (char *)h->dh + at,
+		.from = base + r->sums,
+		.share = w->rows.share,
+		.dim = h->dim };
+	cpu_in_parts(rows, rows_grain(h->dim), head_scale_part, w);
+	w->scale.from_as = h->as;
+	w->scale.to = base + r->scaled;
+	w->scale.from = (const char *)h->h + at;
+	cpu_in_parts(rows, rows_grain(h->dim), head_scale_part, w);
+	p.g.form = LM_XTX;
+	p.g.c = h->dw;
+	p.g.from = h->fresh && from == 0 ? NULL : h->dw;
+	p.g.b = base + r->scaled;
+	p.g.m = h->vocab;
+	p.g.k = rows;
+	p.a_padded = false;
+	lm_product_fast(&lm->scratch, t, &p);
+}
+
+static int cpu_head(struct dev *d, const struct lm_head *h)
+{
+	const struct lm_cpu *lm = cpu_of(d)->lm;
+	const struct lm_tiles *t = lm->kernels.tiles[h->as];
+	struct head_work w = { .kernels = &lm->kernels };
+	struct head_room r = head_room(h);
+
+	if (!t) {
+		lm_head_ref(h);
+		return 0;
+	}
+	for (uint64_t from = 0; from < h->rows; from += r.rows) {
+		uint64_t rows = h->rows - from < r.rows ? h->rows - from : r.rows;
+		const void *x = (const char *)h->h + from * h->dim * lm_as_bytes(h->as);
+		struct lm_product p = { .g = { .form = LM_XWT,
+						.as = h->as,
+						.c = h->scratch,
+						.a = x,
+						.b = h->w,
+						.m = rows,
+						.n = h->vocab,
+						.k = h->dim,
+						.lda = h->dim,
+						.ldb = h->dim,
+						.ldc = r.ld },
+			.out = h->as == LM_AS_F32 ? LM_OUT_F32 : LM_OUT_F16 };
+
+		lm_product_fast(&lm->scratch, t, &p);
+		w.rows = (struct lm_head_rows){ .as = h->as,
+			.e = h->scratch,
+			.loss = h->loss + from,
+			.share = (float *)(void *)((char *)h->scratch + r.share),
+			.h = x,
+			.w = h->w,
+			.target = h->target + from,
+			.ld = r.ld,
+			.dim = h->dim,
+			.vocab = h->vocab,
+			.scale = h->scale };
+		cpu_in_parts(rows, rows_grain(h->vocab), head_rows_part, &w);
+		if (h->dh)
+			head_back(lm, h, &w, &r, from, rows);
+	}
+	return 0;
+}
+
+static int cpu_clip(struct dev *d, const struct lm_clip *c)
+{
+	(void)d;
+	lm_clip_ref(c);
+	return 0;
+}
+
+const struct lm_ops lm_cpu_ops = {
+	.prepare = cpu_prepare,
+	.gemm = cpu_gemm,
+	.embed = cpu_embed,
+	.embed_back = cpu_embed_back,
+	.norm = cpu_norm,
+	.norm_back = cpu_norm_back,
+	.rotate = cpu_rotate,
+	.swiglu = cpu_swiglu,
+	.swiglu_back = cpu_swiglu_back,
+	.bias_back = cpu_bias_back,
+	.narrow = cpu_narrow,
+	.attend = cpu_attend,
+	.attend_back = cpu_attend_back,
+	.head_scratch = cpu_head_scratch,
+	.head = cpu_head,
+	.squares = cpu_squares,
+	.clip = cpu_clip,
+	.adamw = cpu_adamw,
+	.project = cpu_project,
+};

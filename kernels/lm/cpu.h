@@ -1,0 +1,68 @@
+/* lm_cpu.h - the language model's kernels of a CPU level; lm_cpu.c gives them to a team. */
+#ifndef RNP_KERNELS_LM_CPU_H
+#define RNP_KERNELS_LM_CPU_H
+
+#include "kernels/dev/cpu.h"
+#include "kernels/lm/ref.h"
+#include "kernels/lm/tile.h"
+
+/* A wider head than this goes to the reference. */
+#define LM_ATTEND_DIM_MAX 256
+#define LM_ATTEND_BLOCK   256 /* queries, or keys, of a task */
+
+/* Rows of logits (bf16's: as f16), in place: e^(l - the largest), less their sum at the target; zeros beyond vocab up to ld. share = scale
+ * / sum: dl = e share. The target's own logit is taken anew in f32. */
+struct lm_head_rows {
+	enum lm_as as;
+	void *e;
+	float *loss, *share;
+	const void *h, *w;
+	const uint32_t *target;
+	uint64_t ld, dim, vocab;
+	float scale;
+};
+
+struct lm_head_scale {
+	enum lm_as as, from_as;
+	void *to;
+	const void *from;
+	const float *share;
+	uint64_t dim;
+};
+
+#define LM_RANGE(name) void (*name)(const struct lm_##name *, uint64_t from, uint64_t to)
+
+/* Ranges as in lm_ref.h. */
+struct lm_kernels {
+	LM_RANGE(embed);
+	LM_RANGE(embed_back);
+	LM_RANGE(norm);
+	void (*norm_back_rows)(const struct lm_norm_back *, uint64_t from, uint64_t to);
+	void (*norm_back_columns)(const struct lm_norm_back *, uint64_t from,
+		uint64_t to);
+	LM_RANGE(rotate);
+	LM_RANGE(swiglu);
+	LM_RANGE(swiglu_back);
+	LM_RANGE(bias_back);
+	LM_RANGE(narrow);
+	LM_RANGE(squares);
+	LM_RANGE(adamw);
+	/* by enum lm_as; NULL: products, attention and the output are the references, and what follows is empty */
+	const struct lm_tiles *tiles[2];
+	LM_RANGE(head_rows);
+	LM_RANGE(head_scale);
+	void (*attend)(const struct lm_tiles *, const struct lm_attend *, char *own,
+		uint64_t task);
+	void (*attend_back_q)(const struct lm_tiles *, const struct lm_attend_back *,
+		char *own, uint64_t task);
+	void (*attend_back_kv)(const struct lm_tiles *, const struct lm_attend_back *,
+		char *own, uint64_t task);
+	LM_RANGE(project);
+	/* (sequence, head) pairs where each sequence has one query; head_dim at most LM_ATTEND_DIM_MAX; NULL: as the others */
+	void (*attend_one)(const struct lm_attend *, uint64_t from, uint64_t to);
+};
+
+/* What to use at a level on this CPU. */
+void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level);
+
+#endif

@@ -1,0 +1,193 @@
+/* lm_cuda.cuh - what the CUDA files of the language model share: packs of eight numbers, sums of a warp in a fixed order, and their entries.
+ *
+ * A sum's order follows from the sizes of an operation alone, never from the grid, so that every GPU adds in the same way. Nothing
+ * here waits or allocates, so that a stream being captured into a graph can take it. */
+#ifndef RNP_KERNELS_LM_CUDA_CUH
+#define RNP_KERNELS_LM_CUDA_CUH
+
+#include "kernels/dev/cuda.cuh"
+#include "kernels/dev/half.h"
+
+#define LM_THREADS 256
+#define LM_WARPS   (LM_THREADS / 32)
+#define LM_ALL     0xffffffffu
+
+/* What prepare allocates for partial sums and products on their way to another type. */
+#define LM_SCRATCH_FLOATS ((uint64_t)4 << 20)
+
+/* --- numbers ------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float lm_f32(float x)
+{
+	return x;
+}
+
+__device__ __forceinline__ float lm_f32(uint16_t x)
+{
+	return bf16_to_f32(x);
+}
+
+__device__ __forceinline__ void lm_round(float *to, float x)
+{
+	*to = x;
+}
+
+__device__ __forceinline__ void lm_round(uint16_t *to, float x)
+{
+	*to = bf16_from_f32(x);
+}
+
+/* Eight numbers that lie side by side. Where `wide` says that addresses are multiples of 16 bytes and counts of 8, they come and go 16
+ * bytes at a time; else one by one, and only the first n. */
+#define LM_PACK 8
+
+__device__ __forceinline__ void lm_load(float *v, const float *p, unsigned n, bool wide)
+{
+	if (wide) {
+		float4 a = *(const float4 *)(const void *)p;
+		float4 b = *(const float4 *)(const void *)(p + 4);
+
+		v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+		v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+		return;
+	}
+	UNROLL
+	for (unsigned i = 0; i < LM_PACK; i++)
+		v[i] = i < n ? p[i] : 0;
+}
+
+__device__ __forceinline__ void lm_load(float *v, const uint16_t *p, unsigned n,
+	bool wide)
+{
+	if (wide) {
+		uint4 a = *(const uint4 *)(const void *)p;
+		unsigned w[4] = { a.x, a.y, a.z, a.w };
+
+		UNROLL
+		for (int i = 0; i < 4; i++) {
+			v[2 * i] = bf16_to_f32((uint16_t)w[i]);
+			v[2 * i + 1] = bf16_to_f32((uint16_t)(w[i] >> 16));
+		}
+		return;
+	}
+	UNROLL
+	for (unsigned i = 0; i < LM_PACK; i++)
+		v[i] = i < n ? bf16_to_f32(p[i]) : 0;
+}
+
+__device__ __forceinline__ void lm_store(float *p, const float *v, unsigned n, bool wide)
+{
+	if (wide) {
+		*(float4 *)(void *)p = make_float4(v[0], v[1], v[2], v[3]);
+		*(float4 *)(void *)(p + 4) = make_float4(v[4], v[5], v[6], v[7]);
+		return;
+	}
+	UNROLL
+	for (unsigned i = 0; i < LM_PACK; i++)
+		if (i < n)
+			p[i] = v[i];
+}
+
+__device__ __forceinline__ unsigned lm_two(float low, float high)
+{
+	return (unsigned)bf16_from_f32(low) | (unsigned)bf16_from_f32(high) << 16;
+}
+
+__device__ __forceinline__ void lm_store(uint16_t *p, const float *v, unsigned n,
+	bool wide)
+{
+	if (wide) {
+		*(uint4 *)(void *)p = make_uint4(lm_two(v[0], v[1]), lm_two(v[2], v[3]),
+			lm_two(v[4], v[5]), lm_two(v[6], v[7]));
+		return;
+	}
+	UNROLL
+	for (unsigned i = 0; i < LM_PACK; i++)
+		if (i < n)
+			p[i] = bf16_from_f32(v[i]);
+}
+
+/* how many of a pack that starts at `at` are below `end` */
+__device__ __forceinline__ unsigned lm_count(uint64_t at, uint64_t end)
+{
+	return end - at < LM_PACK ? (unsigned)(end - at) : LM_PACK;
+}
+
+/* Whether packs of rows of `width` numbers can be wide. NULL is aligned. */
+static inline bool lm_wide(uint64_t width, const void *a, const void *b, const void *c,
+	const void *d)
+{
+	return width % LM_PACK == 0 &&
+		(((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) & 15) == 0;
+}
+
+static inline uint64_t lm_packs(uint64_t n)
+{
+	return (n + LM_PACK - 1) / LM_PACK;
+}
+
+/* --- sums ---------------------------------------------------------------------------------- */
+
+/* Of all lanes, the same in every one; `width` neighbours for less than a warp. */
+template <class V> __device__ __forceinline__ V lm_warp_sum(V v, int width = 32)
+{
+	for (int by = width / 2; by; by /= 2)
+		v += __shfl_xor_sync(LM_ALL, v, by);
+	return v;
+}
+
+__device__ __forceinline__ float lm_warp_max(float v, int width = 32)
+{
+	for (int by = width / 2; by; by /= 2) {
+		float other = __shfl_xor_sync(LM_ALL, v, by);
+
+		v = other > v ? other : v;
+	}
+	return v;
+}
+
+/* --- on the host --------------------------------------------------------------------------- */
+
+/* What a launch left behind. */
+static inline int lm_started(struct dev *d)
+{
+	CUDA_TRY(cudaGetLastError());
+	return 0;
+}
+
+/* kernel<float> or kernel<uint16_t>, as the operation's numbers are */
+#define LM_LAUNCH(as, kernel, grid, block, stream, ...)                             \
+	do {                                                                        \
+		if ((as) == LM_AS_F32)                                              \
+			LAUNCH(kernel<float>, grid, block, stream, __VA_ARGS__);    \
+		else                                                                \
+			LAUNCH(kernel<uint16_t>, grid, block, stream, __VA_ARGS__); \
+	} while (0)
+
+/* The operations of lm_ops.h, called with the device entered and prepared. */
+int cuda_lm_gemm(struct dev *d, const struct lm_gemm *g);
+int cuda_lm_embed(struct dev *d, const struct lm_embed *e);
+int cuda_lm_embed_back(struct dev *d, const struct lm_embed_back *e);
+int cuda_lm_norm(struct dev *d, const struct lm_norm *n);
+int cuda_lm_norm_back(struct dev *d, const struct lm_norm_back *n);
+int cuda_lm_rotate(struct dev *d, const struct lm_rotate *r);
+int cuda_lm_swiglu(struct dev *d, const struct lm_swiglu *s);
+int cuda_lm_swiglu_back(struct dev *d, const struct lm_swiglu_back *s);
+int cuda_lm_bias_back(struct dev *d, const struct lm_bias_back *b);
+int cuda_lm_narrow(struct dev *d, const struct lm_narrow *n);
+int cuda_lm_attend(struct dev *d, const struct lm_attend *a);
+int cuda_lm_attend_back(struct dev *d, const struct lm_attend_back *a);
+int cuda_lm_head_scratch(struct dev *d, const struct lm_head *h, uint64_t *bytes);
+int cuda_lm_head(struct dev *d, const struct lm_head *h);
+int cuda_lm_squares(struct dev *d, const struct lm_squares *s);
+int cuda_lm_clip(struct dev *d, const struct lm_clip *c);
+int cuda_lm_adamw(struct dev *d, const struct lm_adamw *a);
+
+/* On tensor cores: 0; 1: not on this chip or not of this shape, nothing was started; -1: an error. */
+int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
+int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
+
+/* Without tensor cores, for every chip. */
+int cuda_lm_gemm_plain(struct dev *d, const struct lm_gemm *g);
+
+#endif

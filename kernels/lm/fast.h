@@ -1,0 +1,41 @@
+/* lm_fast.h - what of the fast path is the same for every instruction set: products in blocks, and the output. Private to
+ * kernels/lm_*.c. */
+#ifndef RNP_KERNELS_LM_FAST_H
+#define RNP_KERNELS_LM_FAST_H
+
+#include "kernels/lm/tile.h"
+
+#define LM_OWN_BYTES        (UINT64_C(3456) << 10) /* of a thread */
+#define LM_BLOCK_BYTES_MOST (UINT64_C(1) << 20)
+
+struct lm_scratch {
+	int threads;
+	uint64_t
+		block_bytes; /* of packed B that a core keeps close: at most LM_BLOCK_BYTES_MOST, and room for two panels of 4096 f32 */
+	char *own;           /* threads x LM_OWN_BYTES */
+};
+
+/* struct lm_gemm with what the output needs besides. */
+struct lm_product {
+	struct lm_gemm g; /* g.out is not looked at */
+	enum lm_out out;
+	bool a_padded; /* rows of A hold zeros from k to the next multiple of 32 */
+};
+
+void lm_product_fast(const struct lm_scratch *s, const struct lm_tiles *t,
+	const struct lm_product *p);
+
+#ifdef _OPENMP
+#include <omp.h>
+static inline int lm_me(void)
+{
+	return omp_get_thread_num();
+}
+#else
+static inline int lm_me(void)
+{
+	return 0;
+}
+#endif
+
+#endif

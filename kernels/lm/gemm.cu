@@ -1,0 +1,147 @@
+/* Products: by cuBLASLt (product_lt.cu) where it is, else by a kernel that every chip runs: tiles of 64 x 64 in shared memory as f32, 4 x 4
+ * a thread. What the library has no form for, a bias or an addend in f32 for a result in bf16, goes through f32 a few rows at a time. */
+#include "kernels/lm/cuda.cuh"
+
+#define TILE  64
+#define DEPTH 16
+
+/* Element (i, t) of A, as its form stores it; B's (j, t) likewise. */
+template <bool LEADS, class T>
+__device__ __forceinline__ float element(const T *m, uint64_t ld, uint64_t i, uint64_t t)
+{
+	return lm_f32(LEADS ? m[i * ld + t] : m[t * ld + i]);
+}
+
+/* Rows i0 .. i0 + 63 and t0 .. t0 + 15 into tile[t][i], zeros beyond the edges. LEADS: numbers of the same i lie side by side, and
+ * neighbouring threads take neighbouring numbers either way. */
+template <bool LEADS, class T>
+__device__ void load_tile(float *tile, const T *from, uint64_t ld, uint64_t rows,
+	uint64_t depth, uint64_t i0, uint64_t t0)
+{
+	for (unsigned at = threadIdx.x; at < TILE * DEPTH; at += LM_THREADS) {
+		unsigned i = LEADS ? at / DEPTH : at % TILE;
+		unsigned t = LEADS ? at % DEPTH : at / TILE;
+		bool inside = i0 + i < rows && t0 + t < depth;
+
+		tile[t * (TILE + 1) + i] = inside ?
+			element<LEADS, T>(from, ld, i0 + i, t0 + t) :
+			0;
+	}
+}
+
+__device__ __forceinline__ void put(const struct lm_gemm *g, uint64_t i, uint64_t j,
+	float sum)
+{
+	if (g->from)
+		sum += g->from[i * g->ldc + j];
+	if (g->bias)
+		sum += g->bias[j];
+	if (g->out == LM_AS_F32)
+		((float *)g->c)[i * g->ldc + j] = sum;
+	else
+		((uint16_t *)g->c)[i * g->ldc + j] = bf16_from_f32(sum);
+}
+
+template <class T, bool A_LEADS, bool B_LEADS>
+__device__ void product_tiles(const struct lm_gemm *g, float *a, float *b)
+{
+	uint64_t tiles_n = (g->n + TILE - 1) / TILE;
+	uint64_t tiles = (g->m + TILE - 1) / TILE * tiles_n;
+	unsigned y = threadIdx.x / 16, x = threadIdx.x % 16;
+
+	for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+		uint64_t i0 = tile / tiles_n * TILE, j0 = tile % tiles_n * TILE;
+		float sum[4][4] = {};
+
+		for (uint64_t t0 = 0; t0 < g->k; t0 += DEPTH) {
+			__syncthreads(); /* the tiles before are used up */
+			load_tile<A_LEADS, T>(a, (const T *)g->a, g->lda, g->m, g->k, i0,
+				t0);
+			load_tile<B_LEADS, T>(b, (const T *)g->b, g->ldb, g->n, g->k, j0,
+				t0);
+			__syncthreads();
+			for (int t = 0; t < DEPTH; t++)
+				for (int i = 0; i < 4; i++)
+					for (int j = 0; j < 4; j++)
+						sum[i][j] +=
+							a[t * (TILE + 1) + y + 16 * i] *
+							b[t * (TILE + 1) + x + 16 * j];
+		}
+		for (int i = 0; i < 4; i++)
+			for (int j = 0; j < 4; j++)
+				if (i0 + y + 16 * i < g->m && j0 + x + 16 * j < g->n)
+					put(g, i0 + y + 16 * i, j0 + x + 16 * j,
+						sum[i][j]);
+	}
+}
+
+template <class T> __global__ void gemm_kernel(struct lm_gemm g)
+{
+	SHARED(float, a, DEPTH *(TILE + 1));
+	SHARED(float, b, DEPTH *(TILE + 1));
+
+	if (g.form == LM_XWT)
+		product_tiles<T, true, true>(&g, a, b);
+	else if (g.form == LM_XW)
+		product_tiles<T, true, false>(&g, a, b);
+	else
+		product_tiles<T, false, false>(&g, a, b);
+}
+
+int cuda_lm_gemm_plain(struct dev *d, const struct lm_gemm *g)
+{
+	uint64_t tiles = ((g->m + TILE - 1) / TILE) * ((g->n + TILE - 1) / TILE);
+
+	if (!tiles)
+		return 0;
+	LM_LAUNCH(g->as, gemm_kernel, cuda_grid(d, tiles, 1), LM_THREADS,
+		cuda_of(d)->stream, *g);
+	return lm_started(d);
+}
+
+/* C = f32 sums + from + bias, for rows of C from `row` on; sums has the stride n */
+__global__ void finish_kernel(struct lm_gemm g, const float *sums, uint64_t row,
+	uint64_t rows)
+{
+	for (uint64_t at = GRID_FIRST; at < rows * g.n; at += GRID_STRIDE)
+		put(&g, row + at / g.n, at % g.n, sums[at]);
+}
+
+/* The library's product of some rows at a time in f32, and the rest behind it. As cuda_gemm_lt. */
+static int in_pieces(struct dev *d, const struct lm_gemm *g)
+{
+	uint64_t most = LM_SCRATCH_FLOATS / g->n / 64 * 64;
+	const char *a = (const char *)g->a;
+	struct lm_gemm part = *g;
+	int rc = most ? 0 : 1;
+
+	part.c = cuda_of(d)->lm_scratch;
+	part.out = LM_AS_F32;
+	part.from = part.bias = NULL;
+	part.ldc = g->n;
+	for (uint64_t row = 0; rc == 0 && row < g->m; row += most) {
+		uint64_t step = g->form == LM_XTX ? 1 : g->lda;
+
+		part.m = g->m - row < most ? g->m - row : most;
+		part.a = a + row * step * lm_as_bytes(g->as);
+		rc = cuda_gemm_lt(d, &part);
+		if (rc == 0) {
+			LAUNCH(finish_kernel, cuda_grid(d, part.m * g->n, LM_THREADS),
+				LM_THREADS, cuda_of(d)->stream, *g, (const float *)part.c,
+				row, part.m);
+			rc = lm_started(d);
+		}
+	}
+	return rc;
+}
+
+int cuda_lm_gemm(struct dev *d, const struct lm_gemm *g)
+{
+	bool plain = !g->bias && (!g->from || g->out == LM_AS_F32);
+	int rc;
+
+	if (!g->m || !g->n)
+		return 0;
+	rc = plain ? cuda_gemm_lt(d, g) : in_pieces(d, g);
+	return rc > 0 ? cuda_lm_gemm_plain(d, g) : rc;
+}

@@ -1,0 +1,196 @@
+/* The output and the loss: a few rows' logits at a time are made in f32, small enough to stay in the second-level cache, and turned into
+ * gradients in the type of the activations; those are gathered for many rows before they are multiplied, because each such product
+ * reads and writes the whole gradient of the output's weight. */
+#include "kernels/lm/cuda.cuh"
+
+#define LOGITS_BYTES ((uint64_t)32 << 20)  /* of the few rows */
+#define GATHER_BYTES ((uint64_t)256 << 20) /* of the many */
+#define FEW_MIN      64                    /* below that products are slow */
+
+/* How many rows at once, and where what lies in scratch. */
+struct head_room {
+	uint64_t few, many, gathered_at, bytes;
+	uint64_t
+		stride; /* of logits and their gradients: cuBLASLt wants rows on 16 bytes, whatever the vocabulary */
+};
+
+static uint64_t rows_in(uint64_t bytes, uint64_t each, uint64_t step, uint64_t all)
+{
+	uint64_t rows = bytes / (each ? each : 1) / step * step;
+
+	rows = rows < step ? step : rows;
+	return rows < all ? rows : all;
+}
+
+static struct head_room head_room(const struct lm_head *h)
+{
+	struct head_room r = {};
+
+	r.stride = (h->vocab + 63) / 64 * 64;
+	r.few = rows_in(LOGITS_BYTES, r.stride * 4, FEW_MIN, h->rows);
+	r.many = r.few;
+	r.gathered_at = r.few * r.stride * 4;
+	r.bytes = r.gathered_at;
+	if (h->dh && h->rows) {
+		r.many = rows_in(GATHER_BYTES, r.stride * lm_as_bytes(h->as), r.few,
+			h->rows);
+		r.bytes += r.many * r.stride * lm_as_bytes(h->as);
+	}
+	return r;
+}
+
+int cuda_lm_head_scratch(struct dev *d, const struct lm_head *h, uint64_t *bytes)
+{
+	(void)d;
+	*bytes = head_room(h).bytes;
+	return 0;
+}
+
+/* The largest or the sum of all threads' values, for all of them; warps in order. */
+template <bool LARGEST> __device__ float block_join(float v, float *room)
+{
+	v = LARGEST ? lm_warp_max(v) : lm_warp_sum(v);
+	__syncthreads(); /* what was there is read */
+	if (threadIdx.x % 32 == 0)
+		room[threadIdx.x / 32] = v;
+	__syncthreads();
+	v = room[0];
+	for (int w = 1; w < LM_WARPS; w++)
+		v = !LARGEST ? v + room[w] : room[w] > v ? room[w] : v;
+	return v;
+}
+
+/* A block a row: its largest logit, the sum of exponentials, the loss, and dl unless NULL. */
+template <class T>
+__global__ void loss_kernel(const float *logits, T *dl, float *loss,
+	const uint32_t *target, uint64_t rows, uint64_t vocab, uint64_t stride,
+	float scale, bool wide)
+{
+	SHARED(float, room, LM_WARPS);
+
+	for (uint64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+		const float *l = logits + r * stride;
+		uint32_t goal = target[r];
+		float most = -INFINITY, sum = 0, v[LM_PACK];
+
+		for (uint64_t i = threadIdx.x * LM_PACK; i < vocab;
+			i += LM_THREADS * LM_PACK) {
+			unsigned n = lm_count(i, vocab);
+
+			lm_load(v, l + i, n, wide && n == LM_PACK);
+			for (unsigned k = 0; k < LM_PACK; k++)
+				most = k < n && v[k] > most ? v[k] : most;
+		}
+		most = block_join<true>(most, room);
+		for (uint64_t i = threadIdx.x * LM_PACK; i < vocab;
+			i += LM_THREADS * LM_PACK) {
+			unsigned n = lm_count(i, vocab);
+
+			lm_load(v, l + i, n, wide && n == LM_PACK);
+			for (unsigned k = 0; k < LM_PACK; k++)
+				sum += k < n ? expf(v[k] - most) : 0;
+		}
+		sum = block_join<false>(sum, room);
+		if (threadIdx.x == 0)
+			loss[r] = goal == LM_NO_TARGET ? 0 : logf(sum) + (most - l[goal]);
+		if (!dl)
+			continue;
+		for (uint64_t i = threadIdx.x * LM_PACK; i < vocab;
+			i += LM_THREADS * LM_PACK) {
+			unsigned n = lm_count(i, vocab);
+
+			lm_load(v, l + i, n, wide && n == LM_PACK);
+			for (unsigned k = 0; k < LM_PACK; k++) {
+				float p = expf(v[k] - most) / sum;
+
+				v[k] = goal == LM_NO_TARGET ?
+					0 :
+					scale * (i + k == goal ? p - 1 : p);
+			}
+			lm_store(dl + r * stride + i, v, n, wide && n == LM_PACK);
+		}
+	}
+}
+
+/* Loss and gradients of the logits of `rows` rows from `row` on, a few at a time, to dl. */
+static int gather(struct dev *d, const struct lm_head *h, const struct head_room *room,
+	uint64_t row, uint64_t rows, char *dl)
+{
+	uint64_t each = lm_as_bytes(h->as);
+	float *logits = (float *)h->scratch;
+	bool wide = lm_wide(room->stride, logits, dl, NULL, NULL);
+
+	for (uint64_t at = 0; at < rows; at += room->few) {
+		uint64_t n = rows - at < room->few ? rows - at : room->few;
+		char *to = dl ? dl + at * room->stride * each : NULL;
+		struct lm_gemm g = {};
+
+		g.form = LM_XWT;
+		g.as = h->as;
+		g.out = LM_AS_F32;
+		g.c = logits;
+		g.a = (const char *)h->h + (row + at) * h->dim * each;
+		g.b = h->w;
+		g.m = n, g.n = h->vocab, g.ldc = room->stride;
+		g.k = g.lda = g.ldb = h->dim;
+		if (cuda_lm_gemm(d, &g) < 0)
+			return -1;
+		if (h->as == LM_AS_F32)
+			LAUNCH(loss_kernel<float>, cuda_grid(d, n, 1), LM_THREADS,
+				cuda_of(d)->stream, (const float *)logits,
+				(float *)(void *)to, h->loss + row + at,
+				h->target + row + at, n, h->vocab, room->stride, h->scale,
+				wide);
+		else
+			LAUNCH(loss_kernel<uint16_t>, cuda_grid(d, n, 1), LM_THREADS,
+				cuda_of(d)->stream, (const float *)logits,
+				(uint16_t *)(void *)to, h->loss + row + at,
+				h->target + row + at, n, h->vocab, room->stride, h->scale,
+				wide);
+	}
+	return lm_started(d);
+}
+
+/* dh of these rows, and their share of dw */
+static int multiply(struct dev *d, const struct lm_head *h, uint64_t row, uint64_t rows,
+	const char *dl, uint64_t stride)
+{
+	uint64_t at = row * h->dim * lm_as_bytes(h->as);
+	struct lm_gemm g = {};
+
+	g.form = LM_XW;
+	g.as = g.out = h->as;
+	g.c = (char *)h->dh + at;
+	g.a = dl;
+	g.b = h->w;
+	g.m = rows, g.n = h->dim, g.k = h->vocab;
+	g.lda = stride, g.ldb = g.ldc = h->dim;
+	if (cuda_lm_gemm(d, &g) < 0)
+		return -1;
+	g.form = LM_XTX;
+	g.out = LM_AS_F32;
+	g.c = h->dw;
+	g.b = (const char *)h->h + at;
+	g.from = h->fresh && row == 0 ? NULL : h->dw;
+	g.m = h->vocab, g.n = h->dim, g.k = rows;
+	return cuda_lm_gemm(d, &g);
+}
+
+int cuda_lm_head(struct dev *d, const struct lm_head *h)
+{
+	struct head_room room = head_room(h);
+	char *dl = h->dh ? (char *)h->scratch + room.gathered_at : NULL;
+
+	if (!h->rows && h->dh && h->fresh)
+		CUDA_TRY(cudaMemsetAsync(h->dw, 0, h->vocab * h->dim * sizeof *h->dw,
+			cuda_of(d)->stream));
+	for (uint64_t row = 0; row < h->rows; row += room.many) {
+		uint64_t n = h->rows - row < room.many ? h->rows - row : room.many;
+
+		if (gather(d, h, &room, row, n, dl) < 0)
+			return -1;
+		if (dl && multiply(d, h, row, n, dl, room.stride) < 0)
+			return -1;
+	}
+	return 0;
+}

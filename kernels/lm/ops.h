@@ -1,0 +1,269 @@
+/* lm_ops.h - the operations of a language model of the Llama family, forward and backward: a device's second table. libc only.
+ *
+ * Reached as d->ops->lm. The rules of dev.h hold: pointers belong to the device unless it says host, operations happen in the order of
+ * the calls, each returns 0, or -1 with code and sentence in d. All matrices are row-major; strides (ld...) are in elements.
+ * Nothing here allocates but prepare. Results do not depend on the number of threads: the same inputs give the same bits on the same
+ * device with the same kernels.
+ *
+ * Numbers: activations and the working copies of weights are `as`: f32 or bf16 (round to nearest even). Sums are f32 or better; each
+ * struct gives its error bound against the exact value of its formula for the numbers as stored. u = 2^-24. A result stored as bf16
+ * has 2^-8 of itself more. Infinities and NaN in give unspecified numbers out, never a crash.
+ *
+ * The reference (lm_NAME.c) computes in f64 in index order and rounds once. */
+#ifndef RNP_KERNELS_LM_OPS_H
+#define RNP_KERNELS_LM_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/dev/hd.h"
+#include "kernels/lm/project.h"
+
+struct dev;
+
+enum lm_as { LM_AS_F32, LM_AS_BF16 };
+
+HD uint64_t lm_as_bytes(enum lm_as as)
+{
+	return as == LM_AS_F32 ? 4 : 2;
+}
+
+/* --- products ------------------------------------------------------------------------------ */
+
+/* C[i][j] = from[i][j] + bias[j] + sum over t < k of A(i,t) B(t,j); C is m x n.
+ *
+ * form    A stored    B stored    used for
+ * XWT     m x k       n x k       forward: activations times a weight [outputs, inputs]
+ * XW      m x k       k x n       gradient of the inputs: dX = dY W
+ * XTX     k x m       k x n       gradient of a weight: dW = dY^T X
+ *
+ * A and B are `as`, C is `out`; from (f32, stride ldc) and bias (f32, n) may be NULL; from may be c when out is f32. C overlaps nothing
+ * else. m, n, k may be 0. Error: (k + 4) 4 u S with S = |from| + |bias| + sum |A B| (the factor as in product.h), + k 2^-126. */
+enum lm_gemm_form { LM_XWT, LM_XW, LM_XTX };
+
+struct lm_gemm {
+	enum lm_gemm_form form;
+	enum lm_as as, out;
+	void *c;
+	const void *a, *b;
+	const float *from, *bias;
+	uint64_t m, n, k, lda, ldb, ldc;
+};
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+/* x[r] = w[token[r]] as f32: the rows of the table of embeddings. w is `as` [vocab, dim]; tokens are below vocab (the caller has
+ * checked). Exact. */
+struct lm_embed {
+	enum lm_as as;
+	float *x;
+	const void *w;
+	const uint32_t *token;
+	uint64_t rows, dim, vocab;
+};
+
+/* dw[token[r]] += dx[r] in the order of r; dw f32 [vocab, dim]. Error 2 u (repeats) sum |.|. */
+struct lm_embed_back {
+	float *dw;
+	const float *dx;
+	const uint32_t *token;
+	uint64_t rows, dim, vocab;
+};
+
+/* RMSNorm (Zhang, Sennrich 2019): r = 1 / sqrt(mean of x^2 + eps); y = x r w. x f32 [rows, dim], w f32 [dim], y `as`; rms[row] = r, or
+ * NULL. Error 2 (dim + 8) u |y|: the mean's share halves under the root. */
+struct lm_norm {
+	enum lm_as as;
+	void *y;
+	float *rms;
+	const float *x, *w;
+	uint64_t rows, dim;
+	float eps;
+};
+
+/* Its gradient: dx[i] = from[i] + r (dy[i] w[i] - x[i] r^2 / dim sum_j dy[j] w[j] x[j]), and dw[i] += sum over rows dy[i] x[i] r.
+ * dx f32; copy the same as bf16, or NULL; from f32 (may be dx) or NULL for 0. dy is `as`. dw added to unless `fresh`.
+ * Error 4 (dim + 8) u times the sum of the magnitudes of the terms; dw: 2 (rows + 8) u sum |.|. */
+struct lm_norm_back {
+	enum lm_as as;
+	float *dx, *dw;
+	uint16_t *copy;
+	const void *dy;
+	const float *x, *w, *rms, *from;
+	uint64_t rows, dim;
+	bool fresh;
+};
+
+/* Rotary positions (Su et al. 2021), in place on `heads` heads that lie one after the other from x on in each row. Row r
+ * has position first + r mod positions; table f32 [first + positions][head_dim / 2][2]: cosine and sine. Pair i of a head is (i, i +
+ * head_dim / 2), or (2i, 2i + 1) when interleaved: (a, b) -> (a c - b s, a s + b c); inverse turns back (the gradient). Error 4 u
+ * (|a| + |b|). */
+struct lm_rotate {
+	enum lm_as as;
+	void *x;
+	const float *table;
+	uint64_t rows, ld, heads, head_dim, positions, first;
+	bool interleaved, inverse;
+};
+
+/* SwiGLU (Shazeer 2020): y = g / (1 + exp(-g)) u with g and u the two halves of a row of x [rows, 2 hidden]. Error 16 u |y| +
+ * 2^-126. */
+struct lm_swiglu {
+	enum lm_as as;
+	void *y; /* [rows, hidden] */
+	const void *x;
+	uint64_t rows, hidden;
+};
+
+/* Its gradient, with s = 1 / (1 + exp(-g)): dg = dy u s (1 + g (1 - s)), du = dy g s, as rows of dx [rows, 2 hidden]; dx may be x. y as
+ * above comes out again, unless NULL. Error 32 u of the magnitudes of the terms. */
+struct lm_swiglu_back {
+	enum lm_as as;
+	void *dx, *y;
+	const void *x, *dy;
+	uint64_t rows, hidden;
+};
+
+/* db[j] += sum over rows of dy[i][j]: the gradient of a bias. db f32, dy `as` with stride ld. fresh: = instead of +=. Error 2 (rows + 2)
+ * u sum |dy|. */
+struct lm_bias_back {
+	enum lm_as as;
+	float *db;
+	const void *dy;
+	uint64_t rows, n, ld;
+	bool fresh;
+};
+
+/* to[i] = from[i] rounded to bf16. */
+struct lm_narrow {
+	uint16_t *to;
+	const float *from;
+	uint64_t n;
+};
+
+/* --- attention ----------------------------------------------------------------------------- */
+
+/* Causal attention with grouped queries and an optional sliding window, in tiles with the online softmax of FlashAttention (Dao et al.
+ * 2022): nothing of positions x keys is kept.
+ *
+ * Sequence b has keys 0 .. keys - 1 and queries at positions keys - positions .. keys - 1; a query at p sees the keys max(0, p - window
+ * + 1) .. p (window 0: from 0). Row b positions + i of q and out, and row b keys + j of k and v, have strides ldq, ldo, ldk; head h lies
+ * at column h head_dim and uses head h / (heads / kv_heads) of k and v.
+ *
+ *   s_j = scale q . k_j ;  p_j = exp(s_j - lse) ;  lse = log sum exp(s_j) ;  out = sum p_j v_j
+ *
+ * lse f32 [batch, heads, positions], or NULL where no gradient follows. Tiles may round p to `as` before the second product. Error of
+ * out, with S = the largest sum over t of |scale q_t k_t|, V = the largest |v|: F32: V ((head_dim + 8) 16 u (1 + S) + keys 4 u);
+ * BF16: that and V 2^-8 (p rounded). Of lse: (head_dim + 8) 16 u (1 + S) + keys 4 u. */
+struct lm_attend {
+	enum lm_as as;
+	void *out;
+	float *lse;
+	const void *q, *k, *v;
+	uint64_t batch, heads, kv_heads, head_dim, positions, keys, window;
+	uint64_t ldq, ldk, ldo;
+	float scale;
+};
+
+/* Its gradient; positions equals keys. With d_i = sum dout_i out_i: ds_ij = p_ij (dout_i . v_j - d_i),
+ *   dv_j = sum_i p_ij dout_i ;  dq_i = scale sum_j ds_ij k_j ;  dk_j = scale sum_i ds_ij q_i
+ * Strides of dq, dk, dv as of q, k, v; they are overwritten and overlap nothing. Tiles may round p and ds to `as`: 2^-8 of the magnitudes
+ * of the terms for BF16. */
+struct lm_attend_back {
+	struct lm_attend forward; /* out and lse are read */
+	const void *dout;         /* stride ldo */
+	void *dq, *dk, *dv;
+};
+
+/* --- output -------------------------------------------------------------------------------- */
+
+/* The output projection and the cross-entropy behind it, together: logits l = h w^T of [rows, vocab] are never in memory as f32.
+ *   loss[r] = log sum exp(l) - l[target] ;  dl = scale (softmax(l) - 1 at target)
+ *   dh = dl w ;  dw (+)= dl^T h
+ * A target of LM_NO_TARGET has loss 0 and no gradient. h is `as` [rows, dim], w `as` [vocab, dim], loss f32, dh `as` or NULL (evaluation:
+ * dw is not touched either), dw f32. fresh: dw = instead of +=. scratch: lm->head_scratch bytes; its size decides how many rows are
+ * done at once.
+ * Error of loss: (dim + 8) 16 u (1 + S) + vocab 2^-32, S the largest sum |h w|; dl is rounded to `as`. */
+#define LM_NO_TARGET UINT32_MAX
+
+struct lm_head {
+	enum lm_as as;
+	float *loss;
+	void *dh;
+	float *dw;
+	const void *h, *w;
+	const uint32_t *target;
+	uint64_t rows, dim, vocab;
+	float scale;
+	bool fresh;
+	void *scratch;
+};
+
+/* --- optimiser ----------------------------------------------------------------------------- */
+
+/* What a step's rates are, on the device: norm and scale are written by clip, the rest by whoever trains. */
+struct lm_rates {
+	float norm;  /* of all gradients, times `unit` */
+	float scale; /* what a gradient is multiplied by: unit, and clipped */
+	float lr;
+	float correct1, correct2; /* 1 / (1 - beta^step) */
+	float unit;               /* e.g. 1 / number of targets */
+	float clip;               /* the largest norm; 0: none */
+};
+
+/* Blocks whose squares are summed one by one, so that the order of the sum is fixed. */
+#define LM_SQUARES_BLOCK 16384
+
+/* part[b] = sum of g[i]^2 in block b, f64. n is all; parts (n + block - 1) / block. Error 2^-20 of itself. */
+struct lm_squares {
+	double *part;
+	const float *g;
+	uint64_t n;
+};
+
+/* norm = unit sqrt(sum of part in order); scale = unit, or unit clip / norm where norm > clip > 0. */
+struct lm_clip {
+	struct lm_rates *rates;
+	const double *part;
+	uint64_t parts;
+};
+
+/* AdamW (Loshchilov, Hutter 2019), in PyTorch's order: g = scale g; p -= lr decay p; m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2;
+ * p -= lr correct1 m / (sqrt(correct2 v) + eps). copy: p as bf16, or NULL. Nothing at all is changed when rates->norm is not finite. Error
+ * 16 u of the magnitudes of the terms. */
+struct lm_adamw {
+	float *p, *m, *v;
+	const float *g;
+	uint16_t *copy;
+	const struct lm_rates *rates;
+	uint64_t n;
+	float beta1, beta2, eps, decay;
+};
+
+/* --- the table ----------------------------------------------------------------------------- */
+
+struct lm_ops {
+	/* Whatever the operations need besides their arguments, once before the first of them; again is fine. bytes: how much memory that
+	 * takes, or NULL. */
+	int (*prepare)(struct dev *d, uint64_t *bytes);
+	int (*gemm)(struct dev *d, const struct lm_gemm *g);
+	int (*embed)(struct dev *d, const struct lm_embed *e);
+	int (*embed_back)(struct dev *d, const struct lm_embed_back *e);
+	int (*norm)(struct dev *d, const struct lm_norm *n);
+	int (*norm_back)(struct dev *d, const struct lm_norm_back *n);
+	int (*rotate)(struct dev *d, const struct lm_rotate *r);
+	int (*swiglu)(struct dev *d, const struct lm_swiglu *s);
+	int (*swiglu_back)(struct dev *d, const struct lm_swiglu_back *s);
+	int (*bias_back)(struct dev *d, const struct lm_bias_back *b);
+	int (*narrow)(struct dev *d, const struct lm_narrow *n);
+	int (*attend)(struct dev *d, const struct lm_attend *a);
+	int (*attend_back)(struct dev *d, const struct lm_attend_back *a);
+	int (*head_scratch)(struct dev *d, const struct lm_head *h, uint64_t *bytes);
+	int (*head)(struct dev *d, const struct lm_head *h);
+	int (*squares)(struct dev *d, const struct lm_squares *s);
+	int (*clip)(struct dev *d, const struct lm_clip *c);
+	int (*adamw)(struct dev *d, const struct lm_adamw *a);
+	int (*project)(struct dev *d, const struct lm_project *p); /* decoding */
+};
+
+#endif

@@ -1,0 +1,222 @@
+/* Products of any size from block products. A task is a block of C: it packs its columns of B once, as many as stay in a core's
+ * second cache, and passes the rows of A along them, so that what comes from memory is read a few times only. Every element of C is
+ * summed in the order of k whoever does it and however the blocks are cut. */
+#include <string.h>
+
+#include "kernels/lm/fast.h"
+
+#define K_MOST     4096 /* packed at once */
+#define K_PIECE    64   /* of B stored [k][n]: packed for all columns before the next */
+#define STRIP_MOST 128  /* rows of A that are packed at once */
+#define M_LEAST    256  /* rows of a task: packing B is then below a fifth of it */
+#define N_LEAST    128
+#define SQUARE     (LM_TILE * LM_TILE)
+#define C_BYTES    (SQUARE * sizeof(float))
+#define A_BYTES    (UINT64_C(1152) << 10)
+#define SUMS_BYTES (UINT64_C(1) << 20)
+#define SMALL      32768 /* products of fewer multiplications stay on one thread */
+
+_Static_assert(C_BYTES + A_BYTES + SUMS_BYTES + LM_BLOCK_BYTES_MOST <= LM_OWN_BYTES,
+	"a thread's scratch");
+
+/* One product with all that follows from its sizes. */
+struct plan {
+	const struct lm_tiles *t;
+	const struct lm_product *p;
+	const struct lm_scratch *s;
+	uint64_t each, a_each; /* bytes of an element, packed and as stored */
+	uint64_t k_chunk;
+	bool packs_a;
+	uint64_t mb, nb, m_tasks,
+		n_tasks; /* a task's rows and columns, whole tiles but for the last */
+};
+
+/* What a task has for its own. */
+struct own {
+	float *c, *sums;
+	char *a, *b;
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t whole_tiles(uint64_t n, uint64_t parts)
+{
+	return ((n + parts - 1) / parts + LM_TILE - 1) / LM_TILE * LM_TILE;
+}
+
+/* Rows are shared out, or columns: what makes less packing. */
+static void plan_tasks(struct plan *x)
+{
+	const struct lm_gemm *g = &x->p->g;
+	uint64_t column_bytes = x->each * (x->k_chunk + 1), most, wanted;
+	uint64_t m_tasks = 1, n_tasks;
+	bool many = g->m * g->n * (g->k + 1) > SMALL && x->s->threads > 1;
+
+	most = x->s->block_bytes / column_bytes / LM_TILE * LM_TILE;
+	most = most ? most : LM_TILE;
+	n_tasks = (g->n + most - 1) / most;
+	if (g->k > K_MOST)
+		m_tasks = (g->m * least(most, g->n) * 4 + SUMS_BYTES - 1) / SUMS_BYTES;
+	wanted = many ? 2 * (uint64_t)x->s->threads : 1;
+	for (uint64_t least_m = M_LEAST, least_n = N_LEAST;
+		m_tasks * n_tasks < wanted && least_m;) {
+		bool m_can = g->m >= least_m * (m_tasks + 1);
+		bool n_can = g->n >= least_n * (n_tasks + 1);
+		bool rows = x->packs_a ? g->m * 2 > g->n : g->m > 4 * g->n;
+
+		if (m_can && (rows || !n_can))
+			m_tasks++;
+		else if (n_can)
+			n_tasks++;
+		else
+			least_m /= 2, least_n = least_n > LM_TILE ? least_n / 2 : LM_TILE;
+	}
+	x->mb = whole_tiles(g->m, m_tasks);
+	x->nb = whole_tiles(g->n, n_tasks);
+	x->m_tasks = (g->m + x->mb - 1) / x->mb;
+	x->n_tasks = (g->n + x->nb - 1) / x->nb;
+}
+
+/* Columns from j on, k0 .. k0 + k, as panels. */
+static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
+	uint64_t k0, uint64_t k)
+{
+	const struct lm_gemm *g = &x->p->g;
+	bool by_k = g->form != LM_XWT;
+	uint64_t piece = by_k ? K_PIECE : K_MOST, bytes = lm_panel_bytes(x->t, k);
+
+	for (uint64_t t = 0; t < k; t += piece) {
+		uint64_t some = least(piece, k - t);
+
+		for (uint64_t n = 0; n < columns; n += LM_PANEL) {
+			uint64_t at = by_k ? (k0 + t) * g->ldb + j + n :
+					     (j + n) * g->ldb + k0 + t;
+
+			x->t->pack_b(to + n / LM_PANEL * bytes + t * LM_PANEL * x->each,
+				g->as, (const char *)g->b + at * x->a_each, g->ldb,
+				least(LM_PANEL, columns - n), some, lm_pad_k(x->t, some),
+				by_k);
+		}
+	}
+}
+
+/* Rows from i on as block products want them: where they lie, or packed; *stride in bytes. Packed rows are a line longer than their numbers:
+ * sixteen rows of a power of two would meet in the same few sets of the cache. */
+static const char *rows_of_a(const struct plan *x, char *room, uint64_t i, uint64_t rows,
+	uint64_t k0, uint64_t k, uint64_t *stride)
+{
+	const struct lm_gemm *g = &x->p->g;
+	bool by_k = g->form == LM_XTX;
+	uint64_t at = by_k ? k0 * g->lda + i : i * g->lda + k0;
+	const char *a = (const char *)g->a + at * x->a_each;
+	uint64_t padded = lm_pad_k(x->t, k) + 64 / x->each;
+
+	if (!x->packs_a) {
+		*stride = g->lda * x->a_each;
+		return a;
+	}
+	*stride = padded * x->each;
+	x->t->pack_a(room, g->as, a, g->lda, rows, k, padded, by_k);
+	return room;
+}
+
+static void end_of(const struct plan *x, const float *c, uint64_t i, uint64_t rows,
+	uint64_t j, uint64_t columns)
+{
+	const struct lm_gemm *g = &x->p->g;
+	uint64_t at = i * g->ldc + j;
+	struct lm_done d = { .out = x->p->out,
+		.to = (char *)g->c + at * (x->p->out == LM_OUT_F32 ? 4 : 2),
+		.from = g->from ? g->from + at : NULL,
+		.bias = g->bias ? g->bias + j : NULL,
+		.ld = g->ldc,
+		.rows = rows,
+		.columns = columns };
+
+	x->t->done(&d, c);
+}
+
+/* 32 rows of C, of a task whose first row and column are i0 and j0, for one chunk of k. */
+static void do_rows(const struct plan *x, const struct own *own, const char *a,
+	uint64_t stride, uint64_t i0, uint64_t i, uint64_t rows, uint64_t j0,
+	uint64_t columns, uint64_t k0, uint64_t k)
+{
+	uint64_t bytes = lm_panel_bytes(x->t, k), padded = lm_pad_k(x->t, k);
+	bool whole = x->p->g.k <= K_MOST, last = k0 + k == x->p->g.k;
+
+	for (uint64_t j = 0; j < columns; j += LM_TILE) {
+		uint64_t n = least(LM_TILE, columns - j);
+		float *c = whole ? own->c :
+				   own->sums +
+				((i - i0) / LM_TILE * (x->nb / LM_TILE) + j / LM_TILE) *
+					SQUARE;
+
+		x->t->mul(c, a, stride, rows, own->b + j / LM_PANEL * bytes, bytes,
+			n > LM_PANEL ? 2 : 1, padded, k0 > 0);
+		if (last)
+			end_of(x, c, i, rows, j0 + j, n);
+	}
+}
+
+static void do_task(const struct plan *x, uint64_t task)
+{
+	const struct lm_gemm *g = &x->p->g;
+	char *at = x->s->own + (uint64_t)lm_me() * LM_OWN_BYTES;
+	struct own own = { .c = (float *)(void *)at,
+		.sums = (float *)(void *)(at + C_BYTES),
+		.a = at + C_BYTES + SUMS_BYTES,
+		.b = at + C_BYTES + SUMS_BYTES + A_BYTES };
+	uint64_t i0 = task / x->n_tasks * x->mb, i1 = least(i0 + x->mb, g->m);
+	uint64_t j0 = task % x->n_tasks * x->nb, columns = least(x->nb, g->n - j0);
+	uint64_t k0 = 0;
+
+	do {
+		uint64_t k = least(x->k_chunk, g->k - k0), stride;
+		uint64_t strip = LM_TILE, row_bytes = x->each * (k + 64);
+
+		if (x->packs_a)
+			strip = least(STRIP_MOST,
+				A_BYTES / row_bytes / LM_TILE * LM_TILE);
+		pack_b(x, own.b, j0, columns, k0, k);
+		for (uint64_t i = i0; i < i1; i += strip) {
+			uint64_t rows = least(strip, i1 - i);
+			const char *a = rows_of_a(x, own.a, i, rows, k0, k, &stride);
+
+			for (uint64_t n = 0; n < rows; n += LM_TILE)
+				do_rows(x, &own, a + n * stride, stride, i0, i + n,
+					least(LM_TILE, rows - n), j0, columns, k0, k);
+		}
+		k0 += k;
+	} while (k0 < g->k);
+}
+
+void lm_product_fast(const struct lm_scratch *s, const struct lm_tiles *t,
+	const struct lm_product *p)
+{
+	const struct lm_gemm *g = &p->g;
+	struct plan x = { .t = t,
+		.p = p,
+		.s = s,
+		.each = lm_tile_bytes(t),
+		.a_each = lm_as_bytes(g->as),
+		.k_chunk = least(g->k, K_MOST) };
+	uint64_t tasks;
+
+	if (!g->m || !g->n)
+		return;
+	x.packs_a = g->form == LM_XTX || (g->as == LM_AS_BF16) != t->halves ||
+		(lm_pad_k(t, g->k) != g->k && !p->a_padded);
+	plan_tasks(&x);
+	tasks = x.m_tasks * x.n_tasks;
+#pragma omp parallel num_threads(s->threads) if (tasks > 1)
+	{
+		t->begin();
+#pragma omp for schedule(dynamic) nowait
+		for (uint64_t task = 0; task < tasks; task++)
+			do_task(&x, task);
+		t->end();
+	}
+}

@@ -1,0 +1,494 @@
+/* What works row by row: memory decides the speed of all of it. Elements that are alone go in packs of eight, a row that is summed over
+ * is a warp's, and sums over the rows are made in two steps: pieces of rows side by side, then the pieces in order. */
+#include "kernels/lm/cuda.cuh"
+
+/* --- tables of embeddings ------------------------------------------------------------------- */
+
+template <class T> __global__ void embed_kernel(struct lm_embed e, bool wide)
+{
+	uint64_t packs = (e.dim + LM_PACK - 1) / LM_PACK, all = e.rows * packs;
+
+	for (uint64_t n = GRID_FIRST; n < all; n += GRID_STRIDE) {
+		uint64_t r = n / packs, i = n % packs * LM_PACK;
+		unsigned count = lm_count(i, e.dim);
+		float v[LM_PACK];
+
+		lm_load(v, (const T *)e.w + e.token[r] * e.dim + i, count, wide);
+		lm_store(e.x + r * e.dim + i, v, count, wide);
+	}
+}
+
+int cuda_lm_embed(struct dev *d, const struct lm_embed *e)
+{
+	uint64_t n = e->rows * lm_packs(e->dim);
+
+	if (!n)
+		return 0;
+	LM_LAUNCH(e->as, embed_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+		cuda_of(d)->stream, *e, lm_wide(e->dim, e->w, e->x, NULL, NULL));
+	return lm_started(d);
+}
+
+/* Rows with the same token are added one after the other by one block. Rows are taken LINK_ROWS at a time: first each of them finds
+ * the next with its token, which costs the square of that; then the first of each token follows the chain. */
+#define LINK_ROWS 4096
+#define NO_ROW    UINT32_MAX
+
+/* next[r]: the row behind r with the same token; later[r]: there is one before */
+__global__ void link_kernel(const uint32_t *token, unsigned rows, uint32_t *next,
+	uint32_t *later)
+{
+	SHARED(uint32_t, tokens, LINK_ROWS);
+	unsigned lane = threadIdx.x % 32;
+
+	for (unsigned i = threadIdx.x; i < rows; i += LM_THREADS)
+		tokens[i] = token[i];
+	__syncthreads();
+	for (unsigned r = (unsigned)(GRID_FIRST / 32); r < rows;
+		r += (unsigned)(GRID_STRIDE / 32)) {
+		unsigned found = NO_ROW;
+
+		for (unsigned at = r + 1; at < rows && found == NO_ROW; at += 32) {
+			bool same = at + lane < rows && tokens[at + lane] == tokens[r];
+			unsigned ballot = __ballot_sync(LM_ALL, same);
+
+			if (ballot)
+				found = at + (unsigned)__ffs((int)ballot) - 1;
+		}
+		if (lane == 0) {
+			next[r] = found;
+			if (found != NO_ROW)
+				later[found] = 1;
+		}
+	}
+}
+
+/* A block for each row that is the first of its token. Rows of the chain are looked up a few ahead, so that their loads overlap. */
+#define AHEAD 4
+
+__global__ void embed_back_kernel(struct lm_embed_back e, unsigned rows,
+	const uint32_t *next, const uint32_t *later, bool wide)
+{
+	for (unsigned first = blockIdx.x; first < rows; first += gridDim.x) {
+		if (later[first])
+			continue;
+		for (uint64_t i = threadIdx.x * LM_PACK; i < e.dim;
+			i += (uint64_t)blockDim.x * LM_PACK) {
+			float *to = e.dw + e.token[first] * e.dim + i;
+			unsigned n = lm_count(i, e.dim), r = first;
+			float sum[LM_PACK];
+
+			lm_load(sum, to, n, wide);
+			while (r != NO_ROW) {
+				float x[AHEAD][LM_PACK];
+				int have = 0;
+
+				UNROLL
+				for (int k = 0; k < AHEAD; k++) {
+					if (r == NO_ROW)
+						continue;
+					lm_load(x[k], e.dx + r * e.dim + i, n, wide);
+					r = next[r];
+					have = k + 1;
+				}
+				UNROLL
+				for (int k = 0; k < AHEAD; k++)
+					for (int j = 0; j < LM_PACK && k < have; j++)
+						sum[j] += x[k][j];
+			}
+			lm_store(to, sum, n, wide);
+		}
+	}
+}
+
+int cuda_lm_embed_back(struct dev *d, const struct lm_embed_back *e)
+{
+	uint32_t *next = (uint32_t *)(void *)cuda_of(d)->lm_scratch;
+	uint32_t *later = next + LINK_ROWS;
+	bool wide = lm_wide(e->dim, e->dw, e->dx, NULL, NULL);
+	cudaStream_t stream = cuda_of(d)->stream;
+	struct lm_embed_back part = *e;
+
+	for (uint64_t r = 0; e->dim && r < e->rows; r += LINK_ROWS) {
+		unsigned rows = e->rows - r < LINK_ROWS ? (unsigned)(e->rows - r) :
+							  LINK_ROWS;
+
+		part.token = e->token + r;
+		part.dx = e->dx + r * e->dim;
+		CUDA_TRY(cudaMemsetAsync(later, 0, rows * sizeof *later, stream));
+		LAUNCH(link_kernel, cuda_grid(d, rows, LM_WARPS), LM_THREADS, stream,
+			part.token, rows, next, later);
+		LAUNCH(embed_back_kernel, cuda_grid(d, rows, 1), 128, stream, part, rows,
+			(const uint32_t *)next, (const uint32_t *)later, wide);
+	}
+	return lm_started(d);
+}
+
+/* --- sums over rows ------------------------------------------------------------------------ */
+
+#define PIECE_ROWS 128 /* at least, of a piece */
+#define PIECES_MAX 256
+
+/* what is summed: a term of row r and column c */
+template <class T> struct bias_terms {
+	const T *dy;
+	uint64_t ld;
+	__device__ float at(uint64_t r, uint64_t c) const
+	{
+		return lm_f32(dy[r * ld + c]);
+	}
+};
+
+template <class T> struct norm_terms {
+	const T *dy;
+	const float *x, *rms;
+	uint64_t ld;
+	__device__ float at(uint64_t r, uint64_t c) const
+	{
+		return lm_f32(dy[r * ld + c]) * x[r * ld + c] * rms[r];
+	}
+};
+
+/* Piece y of the rows, 32 columns of a block: its warps take every LM_WARPS-th row, and are added in order. */
+template <class S>
+__global__ void pieces_kernel(S terms, float *piece, uint64_t rows, uint64_t each,
+	uint64_t first_column, uint64_t columns)
+{
+	SHARED(float, sums, LM_THREADS);
+	uint64_t groups = (columns + 31) / 32;
+	uint64_t all = groups * ((rows + each - 1) / each);
+	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+	for (uint64_t n = blockIdx.x; n < all; n += gridDim.x) {
+		uint64_t part = n / groups, c = n % groups * 32 + lane;
+		uint64_t end = (part + 1) * each < rows ? (part + 1) * each : rows;
+		float sum = 0;
+
+		if (c < columns) {
+			UNROLL_4
+			for (uint64_t r = part * each + warp; r < end; r += LM_WARPS)
+				sum += terms.at(r, first_column + c);
+		}
+		__syncthreads(); /* the sums before are read */
+		sums[threadIdx.x] = sum;
+		__syncthreads();
+		if (warp == 0 && c < columns) {
+			for (int w = 1; w < LM_WARPS; w++)
+				sum += sums[w * 32 + lane];
+			piece[part * columns + c] = sum;
+		}
+	}
+}
+
+__global__ void join_kernel(float *to, const float *piece, uint64_t pieces,
+	uint64_t columns, bool fresh)
+{
+	for (uint64_t c = GRID_FIRST; c < columns; c += GRID_STRIDE) {
+		float sum = 0;
+
+		for (uint64_t p = 0; p < pieces; p++)
+			sum += piece[p * columns + c];
+		to[c] = fresh ? sum : to[c] + sum;
+	}
+}
+
+/* to[c] (+)= sum over the rows of terms.at(r, c) */
+template <class S>
+static int sum_rows(struct dev *d, S terms, float *to, uint64_t rows, uint64_t columns,
+	bool fresh)
+{
+	cudaStream_t stream = cuda_of(d)->stream;
+	float *piece = cuda_of(d)->lm_scratch;
+
+	for (uint64_t c = 0; c < columns; c += LM_SCRATCH_FLOATS) {
+		uint64_t n = columns - c < LM_SCRATCH_FLOATS ? columns - c :
+							       LM_SCRATCH_FLOATS;
+		uint64_t most = LM_SCRATCH_FLOATS / n < PIECES_MAX ?
+			LM_SCRATCH_FLOATS / n :
+			PIECES_MAX;
+		uint64_t each = (rows + most - 1) / most, pieces;
+
+		each = each < PIECE_ROWS ? PIECE_ROWS : each;
+		pieces = (rows + each - 1) / each;
+		if (pieces)
+			LAUNCH(pieces_kernel<S>,
+				cuda_grid(d, pieces * ((n + 31) / 32), 1), LM_THREADS,
+				stream, terms, piece, rows, each, c, n);
+		LAUNCH(join_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS, stream,
+			to + c, (const float *)piece, pieces, n, fresh);
+	}
+	return lm_started(d);
+}
+
+template <class T> static int bias_back(struct dev *d, const struct lm_bias_back *b)
+{
+	struct bias_terms<T> terms = {
+		(const T *)b->dy, b->ld
+	};
+
+	return sum_rows(d, terms, b->db, b->rows, b->n, b->fresh);
+}
+
+int cuda_lm_bias_back(struct dev *d, const struct lm_bias_back *b)
+{
+	return b->as == LM_AS_F32 ? bias_back<float>(d, b) : bias_back<uint16_t>(d, b);
+}
+
+/* --- RMSNorm ------------------------------------------------------------------------------- */
+
+/* a warp a row */
+template <class T> __global__ void norm_kernel(struct lm_norm n, bool wide)
+{
+	unsigned lane = threadIdx.x % 32;
+
+	for (uint64_t r = GRID_FIRST / 32; r < n.rows; r += GRID_STRIDE / 32) {
+		const float *x = n.x + r * n.dim;
+		float v[LM_PACK], w[LM_PACK], squares = 0, rms;
+
+		for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
+			lm_load(v, x + i, lm_count(i, n.dim), wide);
+			UNROLL
+			for (int k = 0; k < LM_PACK; k++)
+				squares += v[k] * v[k];
+		}
+		squares = lm_warp_sum(squares);
+		rms = 1 / sqrtf(squares / (float)n.dim + n.eps);
+		if (n.rms && lane == 0)
+			n.rms[r] = rms;
+		for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
+			unsigned count = lm_count(i, n.dim);
+
+			lm_load(v, x + i, count, wide);
+			lm_load(w, n.w + i, count, wide);
+			UNROLL
+			for (int k = 0; k < LM_PACK; k++)
+				v[k] = v[k] * rms * w[k];
+			lm_store((T *)n.y + r * n.dim + i, v, count, wide);
+		}
+	}
+}
+
+int cuda_lm_norm(struct dev *d, const struct lm_norm *n)
+{
+	if (!n->rows)
+		return 0;
+	LM_LAUNCH(n->as, norm_kernel, cuda_grid(d, n->rows, LM_WARPS), LM_THREADS,
+		cuda_of(d)->stream, *n, lm_wide(n->dim, n->y, n->x, n->w, NULL));
+	return lm_started(d);
+}
+
+/* a warp a row */
+template <class T> __global__ void norm_back_kernel(struct lm_norm_back n, bool wide)
+{
+	unsigned lane = threadIdx.x % 32;
+
+	for (uint64_t r = GRID_FIRST / 32; r < n.rows; r += GRID_STRIDE / 32) {
+		uint64_t row = r * n.dim;
+		const T *dy = (const T *)n.dy + row;
+		float rms = n.rms[r], dot = 0;
+		float x[LM_PACK], w[LM_PACK], g[LM_PACK], from[LM_PACK];
+
+		for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
+			unsigned count = lm_count(i, n.dim);
+
+			lm_load(g, dy + i, count, wide);
+			lm_load(w, n.w + i, count, wide);
+			lm_load(x, n.x + row + i, count, wide);
+			UNROLL
+			for (int k = 0; k < LM_PACK; k++)
+				dot += g[k] * w[k] * x[k];
+		}
+		dot = lm_warp_sum(dot) * rms * rms / (float)n.dim;
+		for (uint64_t i = lane * LM_PACK; i < n.dim; i += 32 * LM_PACK) {
+			unsigned count = lm_count(i, n.dim);
+
+			lm_load(g, dy + i, count, wide);
+			lm_load(w, n.w + i, count, wide);
+			lm_load(x, n.x + row + i, count, wide);
+			UNROLL
+			for (int k = 0; k < LM_PACK; k++)
+				g[k] = rms * (g[k] * w[k] - x[k] * dot);
+			if (n.from) {
+				lm_load(from, n.from + row + i, count, wide);
+				UNROLL
+				for (int k = 0; k < LM_PACK; k++)
+					g[k] += from[k];
+			}
+			lm_store(n.dx + row + i, g, count, wide);
+			if (n.copy)
+				lm_store(n.copy + row + i, g, count, wide);
+		}
+	}
+}
+
+template <class T> static int norm_back(struct dev *d, const struct lm_norm_back *n)
+{
+	struct norm_terms<T> terms = {
+		(const T *)n->dy, n->x, n->rms, n->dim
+	};
+	bool wide = lm_wide(n->dim, n->dx, n->dy, n->x, n->w) &&
+		lm_wide(n->dim, n->copy, n->from, NULL, NULL);
+
+	if (sum_rows(d, terms, n->dw, n->rows, n->dim, n->fresh) < 0)
+		return -1;
+	if (n->rows)
+		LAUNCH(norm_back_kernel<T>, cuda_grid(d, n->rows, LM_WARPS), LM_THREADS,
+			cuda_of(d)->stream, *n, wide);
+	return lm_started(d);
+}
+
+int cuda_lm_norm_back(struct dev *d, const struct lm_norm_back *n)
+{
+	return n->as == LM_AS_F32 ? norm_back<float>(d, n) : norm_back<uint16_t>(d, n);
+}
+
+/* --- rotary positions ---------------------------------------------------------------------- */
+
+/* Eight pairs a thread: from i on in the halves of a head, or 16 numbers side by side when interleaved. */
+template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
+{
+	uint64_t half = r.head_dim / 2, packs = (half + LM_PACK - 1) / LM_PACK;
+	uint64_t all = r.rows * r.heads * packs;
+
+	for (uint64_t n = GRID_FIRST; n < all; n += GRID_STRIDE) {
+		uint64_t i = n % packs * LM_PACK, row = n / packs / r.heads;
+		T *head = (T *)r.x + row * r.ld + n / packs % r.heads * r.head_dim;
+		const float *table = r.table +
+			(r.first + row % r.positions) * r.head_dim + 2 * i;
+		/* the two places of numbers, and the numbers that count there */
+		T *at = head + (r.interleaved ? 2 * i : i);
+		T *bt = r.interleaved ? at + LM_PACK : at + half;
+		unsigned count = lm_count(i, half), na = count, nb = count;
+		float a[LM_PACK], b[LM_PACK], t[2 * LM_PACK];
+
+		if (r.interleaved) {
+			na = 2 * count < LM_PACK ? 2 * count : LM_PACK;
+			nb = 2 * count - na;
+		}
+		lm_load(a, at, na, wide);
+		lm_load(b, bt, nb, wide);
+		lm_load(t, table, 2 * count < LM_PACK ? 2 * count : LM_PACK, wide);
+		lm_load(t + LM_PACK, table + LM_PACK,
+			2 * count > LM_PACK ? 2 * count - LM_PACK : 0, wide);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++) {
+			float c = t[2 * k], s = r.inverse ? -t[2 * k + 1] : t[2 * k + 1];
+			float *p = r.interleaved ? (k < 4 ? a + 2 * k : b + 2 * k - 8) :
+						   a + k;
+			float *q = r.interleaved ? p + 1 : b + k;
+			float x = *p, y = *q;
+
+			*p = x * c - y * s;
+			*q = x * s + y * c;
+		}
+		lm_store(at, a, na, wide);
+		lm_store(bt, b, nb, wide);
+	}
+}
+
+int cuda_lm_rotate(struct dev *d, const struct lm_rotate *r)
+{
+	uint64_t half = r->head_dim / 2, n = r->rows * r->heads * lm_packs(half);
+	bool wide = lm_wide(half, r->x, r->table, NULL, NULL) && r->ld % LM_PACK == 0;
+
+	if (!n)
+		return 0;
+	LM_LAUNCH(r->as, rotate_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+		cuda_of(d)->stream, *r, wide);
+	return lm_started(d);
+}
+
+/* --- SwiGLU -------------------------------------------------------------------------------- */
+
+template <class T> __global__ void swiglu_kernel(struct lm_swiglu s, bool wide)
+{
+	uint64_t packs = (s.hidden + LM_PACK - 1) / LM_PACK, all = s.rows * packs;
+
+	for (uint64_t n = GRID_FIRST; n < all; n += GRID_STRIDE) {
+		uint64_t r = n / packs, i = n % packs * LM_PACK;
+		const T *x = (const T *)s.x + r * 2 * s.hidden + i;
+		unsigned count = lm_count(i, s.hidden);
+		float g[LM_PACK], u[LM_PACK];
+
+		lm_load(g, x, count, wide);
+		lm_load(u, x + s.hidden, count, wide);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++)
+			u[k] *= g[k] / (1 + expf(-g[k]));
+		lm_store((T *)s.y + r * s.hidden + i, u, count, wide);
+	}
+}
+
+int cuda_lm_swiglu(struct dev *d, const struct lm_swiglu *s)
+{
+	uint64_t n = s->rows * lm_packs(s->hidden);
+
+	if (!n)
+		return 0;
+	LM_LAUNCH(s->as, swiglu_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+		cuda_of(d)->stream, *s, lm_wide(s->hidden, s->x, s->y, NULL, NULL));
+	return lm_started(d);
+}
+
+/* A thread reads all that it overwrites before it writes: dx may be x. */
+template <class T> __global__ void swiglu_back_kernel(struct lm_swiglu_back s, bool wide)
+{
+	uint64_t packs = (s.hidden + LM_PACK - 1) / LM_PACK, all = s.rows * packs;
+
+	for (uint64_t n = GRID_FIRST; n < all; n += GRID_STRIDE) {
+		uint64_t r = n / packs, i = n % packs * LM_PACK;
+		uint64_t at = r * 2 * s.hidden + i;
+		unsigned count = lm_count(i, s.hidden);
+		float g[LM_PACK], u[LM_PACK], y[LM_PACK];
+
+		lm_load(g, (const T *)s.x + at, count, wide);
+		lm_load(u, (const T *)s.x + at + s.hidden, count, wide);
+		lm_load(y, (const T *)s.dy + r * s.hidden + i, count, wide);
+		UNROLL
+		for (int k = 0; k < LM_PACK; k++) {
+			float sig = 1 / (1 + expf(-g[k])), gate = g[k] * sig;
+			float up = u[k], dy = y[k];
+
+			y[k] = gate * up;
+			u[k] = dy * gate;
+			g[k] = dy * up * sig * (1 + g[k] * (1 - sig));
+		}
+		lm_store((T *)s.dx + at, g, count, wide);
+		lm_store((T *)s.dx + at + s.hidden, u, count, wide);
+		if (s.y)
+			lm_store((T *)s.y + r * s.hidden + i, y, count, wide);
+	}
+}
+
+int cuda_lm_swiglu_back(struct dev *d, const struct lm_swiglu_back *s)
+{
+	uint64_t n = s->rows * lm_packs(s->hidden);
+
+	if (!n)
+		return 0;
+	LM_LAUNCH(s->as, swiglu_back_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+		cuda_of(d)->stream, *s, lm_wide(s->hidden, s->dx, s->y, s->x, s->dy));
+	return lm_started(d);
+}
+
+/* --- bf16 ---------------------------------------------------------------------------------- */
+
+__global__ void narrow_rows_kernel(struct lm_narrow x, bool wide)
+{
+	for (uint64_t i = GRID_FIRST * LM_PACK; i < x.n; i += GRID_STRIDE * LM_PACK) {
+		unsigned n = lm_count(i, x.n);
+		float v[LM_PACK];
+
+		lm_load(v, x.from + i, n, wide && n == LM_PACK);
+		lm_store(x.to + i, v, n, wide && n == LM_PACK);
+	}
+}
+
+int cuda_lm_narrow(struct dev *d, const struct lm_narrow *n)
+{
+	if (!n->n)
+		return 0;
+	LAUNCH(narrow_rows_kernel, cuda_grid(d, lm_packs(n->n), LM_THREADS), LM_THREADS,
+		cuda_of(d)->stream, *n, lm_wide(LM_PACK, n->to, n->from, NULL, NULL));
+	return lm_started(d);
+}

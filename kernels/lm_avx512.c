@@ -1,7 +1,0 @@
-/* The language model's fast kernels for one instruction set. */
-#include "kernels/lm_x86.h"
-
-#ifdef __x86_64__
-#define VEC_AVX512
-#include "kernels/lm_set.inc"
-#endif

@@ -1,0 +1,249 @@
+/* AVX2 and AVX-512 hash 8 and 16 rows at a time, a row a lane; SHA extensions two rows at a time,
+ * because one alone waits for the latency of its rounds. Of these AVX-512 is the fastest. */
+#include "kernels/poc/sha256_rows.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#include <string.h>
+
+#include "kernels/dev/cpu.h"
+#include "kernels/poc/sha256_x86.h"
+#include "kernels/poc/transpose_x86.h"
+
+#define AVX2 __attribute__((target("avx2")))
+
+#define LANES_MAX 16
+
+/* Where the 64 bytes of a block lie: in the row, or else put together in room. */
+static const unsigned char *block_of(const struct sha256_rows *in, uint64_t i,
+	uint64_t block, unsigned char room[64])
+{
+	const unsigned char *p = sha256_rows_inside(in, i, block);
+
+	if (p)
+		return p;
+	for (uint64_t k = 0; k < 64; k++)
+		room[k] = sha256_rows_byte(in, i, block * 64 + k);
+	return room;
+}
+
+/* --- AVX-512: 16 lanes ------------------------------------------------------------------- */
+
+/* word t of the 16 lanes in w[t], from 64 bytes of each lane */
+AVX512 static void load16(__m512i w[16], const unsigned char *const from[16])
+{
+	const __m512i swap = _mm512_broadcast_i32x4(
+		_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
+
+	for (int i = 0; i < 16; i++)
+		w[i] = _mm512_shuffle_epi8(_mm512_loadu_si512(from[i]), swap);
+	transpose16(w);
+}
+
+AVX512 static void compress16(__m512i state[8], const unsigned char *const from[16])
+{
+	__m512i w[16], s[8];
+
+	load16(w, from);
+	memcpy(s, state, sizeof s);
+	sha256_rounds16(s, w);
+	for (int k = 0; k < 8; k++)
+		state[k] = ADD(state[k], s[k]);
+}
+
+/* rows i .. i + n - 1 with n <= 16; lanes beyond n repeat the last row */
+AVX512 static void rows16(unsigned char *out, const struct sha256_rows *in, uint64_t i,
+	uint64_t n)
+{
+	unsigned char room[LANES_MAX][64];
+	const unsigned char *from[LANES_MAX];
+	uint64_t blocks = sha256_rows_blocks(in);
+	uint32_t words[8][16];
+	__m512i state[8];
+
+	for (int k = 0; k < 8; k++)
+		state[k] = _mm512_set1_epi32((int)sha256_start[k]);
+	for (uint64_t b = 0; b < blocks; b++) {
+		for (uint64_t l = 0; l < 16; l++)
+			from[l] = l < n ? block_of(in, i + l, b, room[l]) : from[n - 1];
+		compress16(state, from);
+	}
+	for (int k = 0; k < 8; k++)
+		_mm512_storeu_si512(words[k], state[k]);
+	for (uint64_t l = 0; l < n; l++)
+		for (int k = 0; k < 8; k++) {
+			uint32_t v = __builtin_bswap32(words[k][l]);
+
+			memcpy(out + SHA256_BYTES * (i + l) + 4 * k, &v, 4);
+		}
+}
+
+void sha256_rows_avx512(unsigned char *out, const struct sha256_rows *in)
+{
+	bool sha = cpu_features(CPU_AVX512).sha;
+
+	for (uint64_t i = 0; i < in->count; i += 16) {
+		uint64_t n = in->count - i < 16 ? in->count - i : 16;
+
+		if (sha && n < 6) {
+			struct sha256_rows rest = *in;
+
+			rest.rows = (const char *)in->rows + i * in->stride_bytes;
+			rest.first += i;
+			rest.count = n;
+			sha256_rows_shani(out + SHA256_BYTES * i, &rest);
+		} else {
+			rows16(out, in, i, n);
+		}
+	}
+}
+
+/* --- AVX2: 8 lanes ----------------------------------------------------------------------- */
+
+typedef uint32_t v8 __attribute__((vector_size(32)));
+
+#define ROTATE8(x, n) ((x) >> (n) | (x) << (32 - (n)))
+
+AVX2 static void load8(v8 w[16], const unsigned char *const from[8], int half)
+{
+	const __m256i swap = _mm256_broadcastsi128_si256(
+		_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
+	__m256i x[8];
+
+	for (int i = 0; i < 8; i++)
+		x[i] = _mm256_shuffle_epi8(_mm256_loadu_si256((
+						   const __m256i *)(from[i] + 32 * half)),
+			swap);
+	transpose8(x);
+	for (int i = 0; i < 8; i++)
+		w[8 * half + i] = (v8)x[i];
+}
+
+AVX2 static void compress8(v8 state[8], const unsigned char *const from[8])
+{
+	v8 w[16], s[8];
+
+	load8(w, from, 0);
+	load8(w, from, 1);
+	memcpy(s, state, sizeof s);
+#pragma GCC unroll 8
+	for (int t = 0; t < 64; t++) {
+		v8 a = s[0], b = s[1], c = s[2], e = s[4], f = s[5], g = s[6], one, two;
+
+		if (t >= 16) {
+			v8 w15 = w[(t + 1) & 15], w2 = w[(t + 14) & 15];
+
+			w[t & 15] += (ROTATE8(w15, 7) ^ ROTATE8(w15, 18) ^ w15 >> 3) +
+				w[(t + 9) & 15] +
+				(ROTATE8(w2, 17) ^ ROTATE8(w2, 19) ^ w2 >> 10);
+		}
+		one = s[7] + (ROTATE8(e, 6) ^ ROTATE8(e, 11) ^ ROTATE8(e, 25)) +
+			(g ^ (e & (f ^ g))) + sha256_constants[t] + w[t & 15];
+		two = (ROTATE8(a, 2) ^ ROTATE8(a, 13) ^ ROTATE8(a, 22)) +
+			((a & b) | (c & (a | b)));
+		s[7] = g, s[6] = f, s[5] = e, s[4] = s[3] + one;
+		s[3] = c, s[2] = b, s[1] = a, s[0] = one + two;
+	}
+	for (int k = 0; k < 8; k++)
+		state[k] += s[k];
+}
+
+AVX2 void sha256_rows_avx2(unsigned char *out, const struct sha256_rows *in)
+{
+	unsigned char room[8][64];
+	const unsigned char *from[8];
+	uint64_t blocks = sha256_rows_blocks(in);
+
+	for (uint64_t i = 0; i < in->count; i += 8) {
+		uint64_t n = in->count - i < 8 ? in->count - i : 8;
+		v8 state[8];
+
+		for (int k = 0; k < 8; k++)
+			state[k] = (v8)_mm256_set1_epi32((int)sha256_start[k]);
+		for (uint64_t b = 0; b < blocks; b++) {
+			for (uint64_t l = 0; l < 8; l++)
+				from[l] = l < n ? block_of(in, i + l, b, room[l]) :
+						  from[n - 1];
+			compress8(state, from);
+		}
+		for (uint64_t l = 0; l < n; l++)
+			for (int k = 0; k < 8; k++) {
+				uint32_t v = __builtin_bswap32(state[k][l]);
+
+				memcpy(out + SHA256_BYTES * (i + l) + 4 * k, &v, 4);
+			}
+	}
+}
+
+/* --- SHA extensions: 2 rows -------------------------------------------------------------- */
+
+/* n rows, a constant; the compiler unrolls */
+SHANI INLINE void compress_shani(struct sha256_halves *s,
+	const unsigned char *const *from, int n)
+{
+	const __m128i swap = _mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14,
+		13, 12);
+	__m128i w[2][4];
+	struct sha256_halves old[2];
+
+	for (int r = 0; r < n; r++) {
+		old[r] = s[r];
+		for (int q = 0; q < 4; q++)
+			w[r][q] = _mm_shuffle_epi8(_mm_loadu_si128(
+							   (const __m128i *)(from[r] +
+								   16 * q)),
+				swap);
+	}
+	sha256_rounds_shani(s, w, n);
+	for (int r = 0; r < n; r++) {
+		s[r].abef = _mm_add_epi32(s[r].abef, old[r].abef);
+		s[r].cdgh = _mm_add_epi32(s[r].cdgh, old[r].cdgh);
+	}
+}
+
+SHANI static void write_shani(unsigned char *out, const struct sha256_halves *s)
+{
+	uint32_t abef[4], cdgh[4], words[8];
+
+	_mm_storeu_si128((__m128i *)abef, s->abef);
+	_mm_storeu_si128((__m128i *)cdgh, s->cdgh);
+	words[0] = abef[3], words[1] = abef[2], words[4] = abef[1], words[5] = abef[0];
+	words[2] = cdgh[3], words[3] = cdgh[2], words[6] = cdgh[1], words[7] = cdgh[0];
+	for (int k = 0; k < 8; k++) {
+		words[k] = __builtin_bswap32(words[k]);
+		memcpy(out + 4 * k, &words[k], 4);
+	}
+}
+
+SHANI INLINE void rows_shani(unsigned char *out, const struct sha256_rows *in, uint64_t i,
+	int n)
+{
+	const uint32_t *h = sha256_start;
+	uint64_t blocks = sha256_rows_blocks(in);
+	unsigned char room[2][64];
+	const unsigned char *from[2];
+	struct sha256_halves s[2];
+
+	for (int r = 0; r < n; r++) {
+		s[r].abef = _mm_setr_epi32((int)h[5], (int)h[4], (int)h[1], (int)h[0]);
+		s[r].cdgh = _mm_setr_epi32((int)h[7], (int)h[6], (int)h[3], (int)h[2]);
+	}
+	for (uint64_t b = 0; b < blocks; b++) {
+		for (int r = 0; r < n; r++)
+			from[r] = block_of(in, i + (uint64_t)r, b, room[r]);
+		compress_shani(s, from, n);
+	}
+	for (int r = 0; r < n; r++)
+		write_shani(out + SHA256_BYTES * (i + (uint64_t)r), &s[r]);
+}
+
+SHANI void sha256_rows_shani(unsigned char *out, const struct sha256_rows *in)
+{
+	uint64_t i = 0;
+
+	for (; i + 2 <= in->count; i += 2)
+		rows_shani(out, in, i, 2);
+	if (i < in->count)
+		rows_shani(out, in, i, 1);
+}
+#endif

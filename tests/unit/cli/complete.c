@@ -1,0 +1,50 @@
+/* complete: the script names every subcommand, option, choice and kind (bash runs it in
+ * tests/cli.bats). */
+#include "common/cli/complete.h"
+
+#include "tests/unit/test.h"
+
+static bool flag;
+static const char *text, *form;
+
+static const struct opt opts[] = {
+	{ .name = "fast", .kind = OPT_FLAG, .to = &flag, .help = "f" },
+	{ .name = "form",
+		.kind = OPT_CHOICE,
+		.to = &form,
+		.choices = "a|b",
+		.help = "f" },
+	{ .name = "out", .kind = OPT_TEXT, .to = &text, .metavar = "F", .help = "f" },
+	{ 0 },
+};
+static const struct opt common[] = {
+	{ .name = "quiet", .kind = OPT_FLAG, .to = &flag, .help = "q" },
+	{ 0 },
+};
+static const struct command one = { .name = "one", .opts = opts },
+			    two = { .name = "two" };
+static const struct command *const commands[] = { &one, &two, NULL };
+static const char *const kinds[] = { "rnp.a", "rnp.b", NULL };
+static const struct program program = {
+	.name = "rnp-x",
+	.commands = commands,
+	.kinds = kinds,
+};
+
+int main(void)
+{
+	struct buf out = BUF_INIT;
+
+	complete_bash(&out, &program, common);
+	CHECK(strstr(out.data, "\tone:--form) words='a b' ;;\n") != NULL);
+	CHECK(strstr(out.data, "\tone:--out) words='' ;;\n") != NULL);
+	CHECK(strstr(out.data, "one:--fast)") == NULL);
+	CHECK(strstr(out.data, "\t\tone) words=' --fast --form --out' ;;\n") != NULL);
+	CHECK(strstr(out.data, "\t\ttwo) words='' ;;\n") != NULL);
+	CHECK(strstr(out.data, " one two --schema --completion'") != NULL);
+	CHECK(strstr(out.data, "\t*:--schema) words=' rnp.a rnp.b' ;;\n") != NULL);
+	CHECK(strstr(out.data, "words+=' --quiet'") != NULL);
+	CHECK(strstr(out.data, "complete -o default -F _rnp_x rnp-x\n") != NULL);
+	buf_release(&out);
+	TEST_END();
+}

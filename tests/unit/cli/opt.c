@@ -1,0 +1,175 @@
+/* opt: one table gives parser, usage and help. */
+#include "common/cli/opt.h"
+
+#include <stdlib.h>
+
+#include "tests/unit/test.h"
+
+static struct {
+	bool flag, quiet;
+	int verbose;
+	const char *word, *choice;
+	struct opt_list list;
+	int64_t n, least, size, duration, time, usd, render;
+	uint64_t u;
+	double f;
+} got;
+
+/* clang-format off */
+static const struct opt opts[] = {
+	{ .name = "flag", .letter = 'f', .kind = OPT_FLAG, .to = &got.flag, .help = "a flag" },
+	{ .name = "word", .letter = 'w', .kind = OPT_TEXT, .to = &got.word, .metavar = "W", .required = true, .help = "a word" },
+	{ .name = "choice", .kind = OPT_CHOICE, .to = &got.choice, .metavar = "C", .choices = "a|bc|d", .help = "one of them" },
+	{ .name = "list", .letter = 'l', .kind = OPT_LIST, .to = &got.list, .metavar = "K=V", .help = "again and again" },
+	{ .name = "n", .letter = 'n', .kind = OPT_I64, .to = &got.n, .metavar = "N", .min = -5, .max = 5, .help = "a number" },
+	{ .name = "least", .kind = OPT_I64, .to = &got.least, .metavar = "N", .min = 1, .help = "1 or more" },
+	{ .name = "u", .kind = OPT_U64, .to = &got.u, .metavar = "N", .help = "u" },
+	{ .name = "f64", .kind = OPT_F64, .to = &got.f, .metavar = "X", .help = "f" },
+	{ .name = "size", .kind = OPT_SIZE, .to = &got.size, .metavar = "SIZE", .help = "s" },
+	{ .name = "duration", .kind = OPT_DURATION, .to = &got.duration, .metavar = "D", .help = "d" },
+	{ .name = "time", .kind = OPT_TIME, .to = &got.time, .metavar = "T", .help = "t" },
+	{ .name = "usd", .kind = OPT_USD, .to = &got.usd, .metavar = "USD", .help = "usd" },
+	{ .name = "a-very-long-name-of-an-option", .kind = OPT_RENDER, .to = &got.render, .metavar = "RENDER", .help = "long" },
+	{ 0 },
+};
+static const struct opt common[] = {
+	{ .name = "quiet", .letter = 'q', .kind = OPT_FLAG, .to = &got.quiet, .help = "q" },
+	{ .name = "verbose", .letter = 'v', .kind = OPT_COUNT, .to = &got.verbose, .help = "v" },
+	{ 0 },
+};
+/* clang-format on */
+static const struct command command = {
+	.name = "sub",
+	.arguments = "[file ...]",
+	.args_max = 2,
+	.summary = "Does it.",
+	.details = "Reads and writes.",
+	.opts = opts,
+};
+
+/* Parse a command line given with its words; the arguments come back joined by commas. */
+static int parse(struct buf *args, int argc, const char **words)
+{
+	char *argv[32] = { (char *)"sub" };
+	int nargs = 0, rc;
+
+	opt_list_release(&got.list);
+	memset(&got, 0, sizeof got);
+	for (int i = 0; i < argc; i++)
+		argv[i + 1] = (char *)words[i];
+	rc = opt_parse(&command, common, argc + 1, argv, &nargs);
+	buf_reset(args);
+	for (int i = 1; rc == 0 && i <= nargs; i++)
+		buf_addf(args, "%s,", argv[i]);
+	return rc;
+}
+
+#define PARSE(...)                                                             \
+	parse(&args, sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *), \
+		(const char *[]){ __VA_ARGS__ })
+
+static struct buf args;
+
+static void check_forms(void)
+{
+	CHECK(PARSE("--word", "x") == 0);
+	CHECK_TEXT("x", got.word);
+	CHECK(PARSE("--word=", "-f") == 0 && got.flag && got.word[0] == '\0');
+	CHECK(PARSE("-fwx", "-vv", "-v") == 0 && got.flag && got.verbose == 3);
+	CHECK_TEXT("x", got.word);
+	CHECK(PARSE("-w", "x", "a", "-q", "-") == 0 && got.quiet);
+	CHECK_TEXT("a,-,", buf_text(&args));
+	CHECK(PARSE("-w", "x", "--", "-q", "--") == 0 && !got.quiet);
+	CHECK_TEXT("-q,--,", buf_text(&args));
+	CHECK(PARSE("-w", "--", "b") == 0); /* a value may look like an option */
+	CHECK_TEXT("--", got.word);
+	CHECK_TEXT("b,", buf_text(&args));
+	CHECK(PARSE("-wx", "--list", "a=1", "-lb=2", "--list=c=3") == 0 &&
+		got.list.n == 3);
+	CHECK_TEXT("c=3", got.list.items[2]);
+	CHECK(PARSE("-wx", "--choice", "bc") == 0);
+	CHECK_TEXT("bc", got.choice);
+	CHECK(PARSE("-wx", "--word", "later") == 0); /* the last one counts */
+	CHECK_TEXT("later", got.word);
+}
+
+static void check_values(void)
+{
+	CHECK(PARSE("-wx", "-n-5", "--u", "18446744073709551615", "--f64=-1e3",
+		      "--size=1KiB", "--duration", "250ms", "--time=1970-01-01T00:00:01Z",
+		      "--usd", "1.90",
+		      "--a-very-long-name-of-an-option=2.00000001") == 0);
+	CHECK_I64(-5, got.n);
+	CHECK(got.u == UINT64_MAX && got.f == -1000);
+	CHECK_I64(1024, got.size);
+	CHECK_I64(250, got.duration);
+	CHECK_I64(1000, got.time);
+	CHECK_I64(1900000, got.usd);
+	CHECK_I64(200000001, got.render);
+	CHECK(PARSE("-wx", "--least", "1") == 0 && got.least == 1);
+	CHECK(PARSE("-wx", "--least=9223372036854775807") == 0 && got.least == INT64_MAX);
+}
+
+static void check_bad(void)
+{
+	CHECK_FAILS(EX_USAGE, PARSE("-f"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--nope"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--wor", "y"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--flag=yes"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "-z"));
+	CHECK_FAILS(EX_USAGE, PARSE("--word"));
+	CHECK_FAILS(EX_USAGE, PARSE("-w"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--choice", "b"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--choice", ""));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--choice", "a|bc"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "-n", "6"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "-n", "4x"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--least", "0"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--size", "-1"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--size", "1.0001B"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--usd", "-1"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--usd", "0.0000001"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "--time", "noon"));
+	CHECK_FAILS(EX_USAGE, PARSE("-wx", "a", "b", "c"));
+	PARSE("-wx", "a", "b", "c");
+	CHECK_TEXT("unexpected argument 'c'", err_get()->text);
+	PARSE("-wx", "-n", "6");
+	CHECK_TEXT("--n: 6 is not between -5 and 5", err_get()->text);
+	PARSE("-wx", "--least", "0");
+	CHECK_TEXT("--least: 0 is less than 1", err_get()->text);
+	PARSE("-f");
+	CHECK_TEXT("option --word W is required", err_get()->text);
+	err_clear();
+}
+
+static void check_help(void)
+{
+	struct buf text = BUF_INIT;
+
+	opt_usage(&text, "rnp-x", &command);
+	CHECK_TEXT(
+		"usage: rnp-x sub --word W [--flag] [--choice a|bc|d] [--list K=V]... [--n N]"
+		" [--least N] [--u N] [--f64 X] [--size SIZE] [--duration D] [--time T]"
+		" [--usd USD] [--a-very-long-name-of-an-option RENDER] [file ...]\n",
+		text.data);
+	buf_reset(&text);
+	opt_help(&text, "rnp-x", &command);
+	CHECK(strncmp(text.data, "usage: rnp-x sub --word W", 25) == 0);
+	CHECK(strstr(text.data, "\n\nDoes it.\n\n  -f, --flag      ") != NULL);
+	CHECK(strstr(text.data, "\n  --choice a|bc|d  one of them\n") != NULL);
+	CHECK(strstr(text.data, "\n  --a-very-long-name-of-an-option RENDER\n     ") !=
+		NULL);
+	CHECK(strstr(text.data, "\n\nReads and writes.\n\nSee rnp-x(1).\n") != NULL);
+	buf_release(&text);
+}
+
+int main(void)
+{
+	check_forms();
+	check_values();
+	check_bad();
+	check_help();
+	opt_list_release(&got.list);
+	buf_release(&args);
+	TEST_END();
+}

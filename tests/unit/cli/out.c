@@ -1,0 +1,110 @@
+/* out: records as lines or as a table, and whether they arrived. Standard output is a file
+ * while a piece is looked at. */
+#include "common/cli/out.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/io.h"
+#include "common/json/json.h"
+#include "tests/unit/test.h"
+
+static char path[] = "/tmp/rnp-out-XXXXXX";
+
+static void to(const char *file, int flags)
+{
+	int fd = open(file, flags | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0 && dup2(fd, STDOUT_FILENO) == STDOUT_FILENO);
+	if (fd != STDOUT_FILENO) /* out_close() closed it */
+		close(fd);
+	clearerr(stdout);
+}
+
+static void put(const char *text)
+{
+	json_t *v = json_parse(text, strlen(text), JSON_DEPTH_MAX, "test");
+
+	CHECK(v && out_record(v) == 0);
+	json_decref(v);
+}
+
+static void expect(const char *text)
+{
+	struct buf got = BUF_INIT;
+
+	CHECK(out_close() == 0);
+	CHECK(io_read(&got, path, 1 << 20) == 0);
+	CHECK_TEXT(text, buf_text(&got));
+	buf_release(&got);
+}
+
+static void check_lines(void)
+{
+	to(path, O_WRONLY | O_TRUNC);
+	out_use_table(false, NULL);
+	put("{\"b\":1, \"a\":\"x\\ny\"}");
+	CHECK(out_lines(NULL, "{}\n", 3) == 0);
+	CHECK(out_text("plain\n", 6) == 0);
+	expect("{\"b\":1,\"a\":\"x\\ny\"}\n{}\nplain\n");
+}
+
+static void check_table(void)
+{
+	to(path, O_WRONLY | O_TRUNC);
+	out_use_table(true, NULL);
+	put("{\"kind\":\"rnp.x\",\"v\":1,\"name\":\"é\",\"n\":5,\"list\":[]}");
+	put("{\"name\":\"a\\tlonger one\",\"n\":12345}");
+	CHECK(out_lines(NULL, "{\"n\":true}\n{\"name\":7}", 21) == 0);
+	expect("name          n\n"
+	       "é             5\n"
+	       "a longer one  12345\n"
+	       "-             true\n"
+	       "7             -\n");
+	to(path, O_WRONLY | O_TRUNC);
+	out_use_table(true, "name,gpus.0.model,gpus.1.model,n");
+	put("{\"name\":\"a\",\"gpus\":[{\"model\":\"X\"}],\"n\":5}");
+	put("{\"name\":\"b\",\"gpus\":[],\"n\":12345}");
+	expect("name  gpus.0.model  gpus.1.model      n\n"
+	       "a     X             -                 5\n"
+	       "b     -             -             12345\n");
+	to(path, O_WRONLY | O_TRUNC);
+	out_use_table(true, NULL);
+	expect("");
+}
+
+static void check_full(void)
+{
+	json_t *v = json_record("rnp.x");
+
+	out_use_table(false, NULL);
+	to("/dev/full", O_WRONLY);
+	CHECK_FAILS(EX_IOERR, out_record(v));
+	CHECK_FAILS(EX_IOERR, out_close());
+	out_use_table(true, NULL);
+	to("/dev/full", O_WRONLY);
+	json_set_text(v, "a", "b");
+	CHECK(out_record(v) == 0);
+	CHECK_FAILS(EX_IOERR, out_close());
+	/* opened for reading, as prog_main leaves a closed one */
+	to("/dev/null", O_RDONLY);
+	CHECK_FAILS(EX_IOERR, out_record(v));
+	to("/dev/null", O_RDONLY);
+	out_use_table(false, NULL);
+	CHECK_FAILS(EX_IOERR, out_record(v));
+	json_decref(v);
+}
+
+int main(void)
+{
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	check_lines();
+	check_table();
+	check_full();
+	close(fd);
+	unlink(path);
+	TEST_END();
+}

@@ -1,0 +1,21 @@
+/* progress: what the bar says. */
+#include "common/cli/progress.h"
+
+#include "tests/unit/test.h"
+
+int main(void)
+{
+	struct progress p = { .what = "records", .unit = "B", .total = 4000000 };
+	char text[100];
+
+	progress_text(text, sizeof text, &p, 1000000, INT64_C(4000000000));
+	CHECK_TEXT("records [######..................] 25%  250 kB/s  12 s left", text);
+	progress_text(text, sizeof text, &p, 0, INT64_C(4000000000));
+	CHECK_TEXT("records [........................]", text);
+	progress_text(text, sizeof text, &p, 5000000, INT64_C(5000000000));
+	CHECK_TEXT("records [########################] 100%  1.00 MB/s  0 s left", text);
+	p.total = 0;
+	progress_text(text, sizeof text, &p, 12345678, INT64_C(2000000000));
+	CHECK_TEXT("records: 12.3 MB, 6.17 MB/s", text);
+	TEST_END();
+}

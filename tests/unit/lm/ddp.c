@@ -1,0 +1,217 @@
+/* parallel: ranges that become ready one after the other are summed over ranks, the same with overlap and without; loss and targets are
+ * exact; who leaves is an error of settle. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/lm/train/ddp.h"
+#include "common/base/mem.h"
+#include "tests/unit/test.h"
+
+#define RANKS 3
+#define COUNT (2 * LM_PARALLEL_JOIN + LM_PARALLEL_MOST + 12345)
+#define STEPS 2
+
+struct worker {
+	int rank, fds[RANKS];
+	int64_t timeout_ms;
+	bool overlap, leaves;
+	float *data;
+	double loss[STEPS];
+	uint64_t targets[STEPS], gathered[RANKS * 2];
+	unsigned said;
+	int rc;
+	struct err error;
+};
+
+static int open_comm(struct comm *c, void *arg)
+{
+	struct worker *w = arg;
+
+	return comm_tcp_from(c, w->rank, RANKS, w->fds, w->timeout_ms);
+}
+
+static _Thread_local int speaker;
+
+static unsigned say(void)
+{
+	return speaker == 1 ? 4 : 0;
+}
+
+static float value(int rank, uint64_t i, int step)
+{
+	return (float)((i * 2654435761u + (uint64_t)rank * 40503u + (uint64_t)step) %
+		       9973) /
+		97.0f -
+		31.0f;
+}
+
+/* As a backward pass: small ranges, a large one, small ones, from the end to the start. */
+static int backward(struct lm_parallel *p)
+{
+	static const uint64_t counts[] = { 100, 12000, LM_PARALLEL_JOIN - 200,
+		LM_PARALLEL_MOST + 5, LM_PARALLEL_JOIN - 5, 4, 1 };
+	uint64_t at = COUNT;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < sizeof counts / sizeof *counts; i++) {
+		at -= counts[i];
+		rc = lm_parallel_ready(p, at, counts[i]);
+	}
+	return rc < 0 ? -1 : lm_parallel_ready(p, 0, at);
+}
+
+static int steps(struct worker *w, struct lm_parallel *p)
+{
+	struct dev cpu = { .name = "cpu" };
+	uint64_t mine[2] = { UINT64_MAX - (uint64_t)w->rank, (uint64_t)w->rank << 33 };
+	int rc = lm_parallel_gather(p, mine, 2, w->gathered);
+
+	if (rc == 0)
+		rc = lm_parallel_bind(p, &cpu, w->data);
+	if (rc == 0)
+		CHECK_TEXT("tcp", lm_parallel_by(p));
+	for (int s = 0; rc == 0 && s < STEPS; s++) {
+		for (uint64_t i = 0; i < COUNT; i++)
+			w->data[i] = value(w->rank, i, s);
+		/* no float holds these */
+		w->loss[s] = 1e9 + 1e-3 * w->rank + s;
+		w->targets[s] = ((uint64_t)1 << 40) + (uint64_t)w->rank;
+		rc = backward(p) < 0 ||
+				lm_parallel_settle(p, &w->loss[s], &w->targets[s]) < 0 ?
+			-1 :
+			0;
+		w->said = lm_parallel_said(p);
+	}
+	return rc;
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct lm_parallel *p;
+
+	speaker = w->rank;
+	w->rc = lm_parallel_open(&p,
+		&(struct lm_parallel_options){ .open = open_comm,
+			.arg = w,
+			.overlap = w->overlap,
+			.say = say });
+	if (w->rc == 0 && !w->leaves)
+		w->rc = steps(w, p);
+	err_save(&w->error);
+	lm_parallel_close(p);
+	return NULL;
+}
+
+static void run_all(struct worker *w, bool overlap, int leaves, int64_t timeout_ms)
+{
+	pthread_t threads[RANKS];
+
+	for (int i = 0; i < RANKS; i++) {
+		w[i].rank = i;
+		w[i].overlap = overlap;
+		w[i].leaves = i == leaves;
+		w[i].timeout_ms = timeout_ms;
+		w[i].data = xcalloc(COUNT, sizeof(float));
+		for (int k = 0; k < i; k++) {
+			int pair[2];
+
+			CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+			w[i].fds[k] = pair[0];
+			w[k].fds[i] = pair[1];
+		}
+	}
+	for (int i = 0; i < RANKS; i++)
+		pthread_create(&threads[i], NULL, work, &w[i]);
+	for (int i = 0; i < RANKS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void free_all(struct worker *w)
+{
+	for (int i = 0; i < RANKS; i++)
+		free(w[i].data);
+}
+
+static void check_rank(const struct worker *w)
+{
+	int64_t wrong = 0;
+
+	CHECK_I64(0, w->rc);
+	CHECK_I64(4, w->said);
+	for (uint64_t i = 0; i < COUNT; i++) {
+		double sum = 0;
+
+		for (int r = 0; r < RANKS; r++)
+			sum += (double)value(r, i, STEPS - 1);
+		/* two additions of floats below 128, rounded each */
+		wrong += !(w->data[i] - sum < 2e-5 && sum - w->data[i] < 2e-5);
+	}
+	CHECK_I64(0, wrong);
+	for (int s = 0; s < STEPS; s++) {
+		double loss = 0;
+
+		for (int r = 0; r < RANKS; r++)
+			loss += 1e9 + 1e-3 * r + s;
+		CHECK(w->loss[s] == loss);
+		CHECK(w->targets[s] == 3 * ((uint64_t)1 << 40) + 3);
+	}
+	for (int r = 0; r < RANKS; r++) {
+		CHECK(w->gathered[2 * r] == UINT64_MAX - (uint64_t)r);
+		CHECK(w->gathered[2 * r + 1] == (uint64_t)r << 33);
+	}
+}
+
+static void test_sums(void)
+{
+	struct worker with[RANKS] = { { 0 } }, without[RANKS] = { { 0 } };
+
+	run_all(with, true, -1, 20000);
+	run_all(without, false, -1, 20000);
+	for (int i = 0; i < RANKS; i++) {
+		check_rank(&with[i]);
+		check_rank(&without[i]);
+		CHECK(memcmp(with[i].data, with[0].data, COUNT * sizeof(float)) == 0);
+		CHECK(memcmp(without[i].data, with[0].data, COUNT * sizeof(float)) == 0);
+	}
+	free_all(with);
+	free_all(without);
+}
+
+static void test_gone(void)
+{
+	struct worker w[RANKS] = { { 0 } };
+
+	run_all(w, true, 1, 5000);
+	for (int i = 0; i < RANKS; i += 2) {
+		CHECK_I64(-1, w[i].rc);
+		CHECK(w[i].error.code == EX_UNAVAILABLE ||
+			w[i].error.code == EX_TEMPFAIL);
+	}
+	free_all(w);
+}
+
+static int refuse(struct comm *c, void *arg)
+{
+	(void)c, (void)arg;
+	return err_set(EX_UNAVAILABLE, "no plug-in");
+}
+
+static void test_not_there(void)
+{
+	struct lm_parallel *p;
+
+	CHECK_FAILS(EX_UNAVAILABLE,
+		lm_parallel_open(&p, &(struct lm_parallel_options){ .open = refuse }));
+	CHECK(!p);
+}
+
+int main(void)
+{
+	test_sums();
+	test_gone();
+	test_not_there();
+	TEST_END();
+}
