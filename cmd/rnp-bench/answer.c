@@ -161,7 +161,7 @@ static int run(int nargs, char **args)
 	int code = EX_OK, rc = key_load(&k, key_path, NULL);
 	bool end = false;
 
-	if (rc == 0 && signer && key_parse_address(signer, "--signer", public_key) < 0)
+	if (rc == 0 && signer && address_parse(signer, "--signer", public_key) < 0)
 		rc = err_set(EX_USAGE, "--signer: '%.60s' is not an address", signer);
 
 	lines_open(&l, args, nargs, POC_CHALLENGE_BYTES_MAX);

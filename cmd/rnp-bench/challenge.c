@@ -121,7 +121,7 @@ static int plan_claims(struct poc_challenge *c)
 static int plan(struct poc_challenge *c, const struct key *k)
 {
 	*c = (struct poc_challenge){ .issued_ms = clock_now_ms() };
-	if (key_parse_address(node, "--node", c->node_key) < 0)
+	if (address_parse(node, "--node", c->node_key) < 0)
 		return -1;
 	snprintf(c->node, sizeof c->node, "%s", node);
 	snprintf(c->signer, sizeof c->signer, "%s", k->address);

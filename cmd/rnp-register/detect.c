@@ -111,7 +111,7 @@ static int add_stated(json_t *node)
 
 	json_set_text(node, "name", options.name);
 	if (options.wallet) {
-		if (key_parse_address(options.wallet, "--wallet", public_key) < 0)
+		if (address_parse(options.wallet, "--wallet", public_key) < 0)
 			return err_set(EX_USAGE,
 				"--wallet: '%.60s' is not a base58 address",
 				options.wallet);

@@ -112,7 +112,7 @@ int registry_query_address(const struct httpd_request *q, struct httpd_reply *r,
 	const char *text = httpd_query(q, key);
 	unsigned char public_key[KEY_PUBLIC_BYTES];
 
-	if (!text || key_parse_address(text, key, public_key) == 0)
+	if (!text || address_parse(text, key, public_key) == 0)
 		return 0;
 	httpd_error(r, 400, "%s", err_get()->text);
 	return -1;

@@ -22,7 +22,7 @@ void registry_beat_write(struct buf *out, const char *node, int64_t at_ms,
 	unsigned char public_key[KEY_PUBLIC_BYTES] = { 0 };
 	char did[KEY_DID_MAX], value[2 * KEY_SIGNATURE_BYTES];
 
-	if (key_parse_address(node, "node", public_key) < 0)
+	if (address_parse(node, "node", public_key) < 0)
 		bug("a node of the registry: %s", err_get()->text);
 	key_did(public_key, did);
 	base58_encode(value, signature, KEY_SIGNATURE_BYTES);

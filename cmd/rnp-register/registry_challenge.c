@@ -140,7 +140,7 @@ static int open_challenge(struct registry *g, struct asked *a)
 
 	memcpy(c->node, a->node, sizeof c->node);
 	memcpy(c->signer, g->config.key->address, sizeof c->signer);
-	if (key_parse_address(a->node, "node", c->node_key) < 0)
+	if (address_parse(a->node, "node", c->node_key) < 0)
 		bug("heartbeat of %s", a->node);
 	randombytes_buf(c->nonce, sizeof c->nonce);
 	c->issued_ms = clock_now_ms();

@@ -284,7 +284,7 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 
 	if (registry_query_known(q, r, "") < 0)
 		return HTTPD_NOW;
-	if (key_parse_address(q->arg, "address", key) < 0)
+	if (address_parse(q->arg, "address", key) < 0)
 		return httpd_error(r, 400, "%s", err_get()->text);
 	s = registry_reader(ctx);
 	rc = store_prepare(s, &row, NODE_COLUMNS "WHERE n.address = ?") < 0 ||

@@ -75,7 +75,7 @@ static int check_trusted(void)
 	unsigned char key[KEY_PUBLIC_BYTES];
 
 	for (int i = 0; i < trusted.n; i++)
-		if (key_parse_address(trusted.items[i], "--trust", key) < 0)
+		if (address_parse(trusted.items[i], "--trust", key) < 0)
 			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
 				trusted.items[i]);
 	return 0;

@@ -21,7 +21,7 @@ int claims_who(const json_t *reward, const char *where, const char **address,
 	if (json_opt_text(reward, where, "wallet", address) < 0 ||
 		(!*address && json_get_text(reward, where, "node", address) < 0))
 		return -1;
-	return key_parse_address(*address, where, claimant);
+	return address_parse(*address, where, claimant);
 }
 
 int claims_add(struct claims *c, const json_t *reward, const char *where)

@@ -276,7 +276,7 @@ long epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves)
 
 		if (!amount)
 			continue;
-		if (key_parse_address(epoch_claimant(&e->usages[i]), "wallet",
+		if (address_parse(epoch_claimant(&e->usages[i]), "wallet",
 			    leaf->claimant) < 0) {
 			free(all);
 			return -1;

@@ -255,7 +255,7 @@ static int run(int n, char **args)
 	struct epoch e;
 	int rc = -1;
 
-	if (key_parse_address(node, "--node", key) < 0) {
+	if (address_parse(node, "--node", key) < 0) {
 		err_set(EX_USAGE, "--node: '%.60s' is not an address", node);
 		return err_report();
 	}

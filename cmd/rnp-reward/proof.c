@@ -146,7 +146,7 @@ static int run(int n, char **args)
 	unsigned char key[KEY_PUBLIC_BYTES];
 	int rc = -1;
 
-	if (key_parse_address(node, "--node", key) < 0)
+	if (address_parse(node, "--node", key) < 0)
 		err_set(EX_USAGE, "--node: '%.60s' is not an address", node);
 	else if (read_all(&t, args, n) == 0)
 		rc = prove(&t);

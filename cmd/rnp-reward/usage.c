@@ -279,7 +279,7 @@ static int check_options(void)
 	if (opts.from_ms >= opts.to_ms)
 		return err_set(EX_USAGE, "--to must be after --from");
 	for (int i = 0; i < opts.trust.n; i++)
-		if (key_parse_address(opts.trust.items[i], "--trust", key) < 0)
+		if (address_parse(opts.trust.items[i], "--trust", key) < 0)
 			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
 				opts.trust.items[i]);
 	return 0;

@@ -117,7 +117,7 @@ static bool take_address(struct scan *s, char out[KEY_ADDRESS_MAX])
 	unsigned char bytes[KEY_PUBLIC_BYTES];
 
 	return !out[0] && take_string(s, out, KEY_ADDRESS_MAX) && out[0] &&
-		key_parse_address(out, "", bytes) == 0;
+		address_parse(out, "", bytes) == 0;
 }
 
 static bool take_time(struct scan *s, int64_t *ms)

@@ -92,7 +92,7 @@ static int check_proof(struct seen *s, const json_t *record, const char *where)
 			&unlocked) < 0 ||
 		json_get_i64(record, where, "locked_base_units", 0, INT64_MAX, &locked) <
 			0 ||
-		key_parse_address(wallet, where, leaf.claimant) < 0)
+		address_parse(wallet, where, leaf.claimant) < 0)
 		return -1;
 	/* the schema has seen to their number and form */
 	json_array_foreach(siblings, i, v)

@@ -9,7 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/record/key.h"
+#include "common/base/address.h"
 
 #define KINDS_MAX 64
 
@@ -215,7 +215,7 @@ static bool is_hours(const char *s)
 static int check_format(const char *format, const json_t *v, const struct place *p)
 {
 	const char *text = json_string_value(v);
-	unsigned char public_key[KEY_PUBLIC_BYTES];
+	unsigned char public_key[ADDRESS_BYTES];
 	int64_t ms;
 
 	if (!text)
@@ -224,7 +224,7 @@ static int check_format(const char *format, const json_t *v, const struct place 
 		if (clock_parse(text, "", &ms) < 0)
 			return fail_value(p, v, "is not an RFC 3339 time", NULL);
 	} else if (strcmp(format, "rnp-address") == 0) {
-		if (key_parse_address(text, "", public_key) < 0)
+		if (address_parse(text, "", public_key) < 0)
 			return fail_value(p, v, "is not a base58 address", NULL);
 	} else if (strcmp(format, "rnp-sha256") == 0) {
 		if (!is_sha256(text))

@@ -120,7 +120,7 @@ static int read_body(struct poc_challenge *c, const json_t *record, const char *
 	if (schema_check(record, where, "rnp.challenge") < 0 ||
 		json_get_text(record, where, "node", &node) < 0 ||
 		json_get_text(record, where, "signer", &signer) < 0 ||
-		key_parse_address(node, "node", c->node_key) < 0 ||
+		address_parse(node, "node", c->node_key) < 0 ||
 		json_get_time(record, where, "issued_at", &c->issued_ms) < 0 ||
 		json_get_i64(record, where, "deadline_ms", 1, POC_DEADLINE_MS_MAX,
 			&c->deadline_ms) < 0 ||

@@ -72,7 +72,7 @@ static void take_secret(struct key *k, unsigned char *secret)
 	key_release(k);
 	k->secret = secret;
 	memcpy(k->public_key, secret + 32, KEY_PUBLIC_BYTES);
-	key_address(k->public_key, k->address);
+	address_format(k->public_key, k->address);
 	sodium_mprotect_readonly(secret);
 }
 
@@ -470,22 +470,6 @@ int key_save(const struct key *k, const char *path, const char *passphrase_file)
 /* did:key: multibase base58btc ('z') of the multicodec ed25519-pub, 0xed as a varint, and the
  * key. The prefix makes it always begin with z6Mk. */
 static const unsigned char multicodec[2] = { 0xed, 0x01 };
-
-void key_address(const unsigned char public_key[KEY_PUBLIC_BYTES],
-	char out[KEY_ADDRESS_MAX])
-{
-	base58_encode(out, public_key, KEY_PUBLIC_BYTES);
-}
-
-int key_parse_address(const char *text, const char *what,
-	unsigned char public_key[KEY_PUBLIC_BYTES])
-{
-	if (strlen(text) >= KEY_ADDRESS_MAX ||
-		base58_decode(public_key, KEY_PUBLIC_BYTES, text) != KEY_PUBLIC_BYTES)
-		return err_set(EX_DATAERR,
-			"%s: '%.60s' is not a base58 address of 32 bytes", what, text);
-	return 0;
-}
 
 void key_did(const unsigned char public_key[KEY_PUBLIC_BYTES], char out[KEY_DID_MAX])
 {

@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/base/address.h"
 #include "common/base/buf.h"
 
-#define KEY_PUBLIC_BYTES    32
+#define KEY_PUBLIC_BYTES    ADDRESS_BYTES
 #define KEY_SECRET_BYTES    64 /* seed and public key, as in a Solana keypair file */
 #define KEY_SIGNATURE_BYTES 64
-#define KEY_ADDRESS_MAX     45 /* base58 of 32 bytes and the NUL */
+#define KEY_ADDRESS_MAX     ADDRESS_MAX
 #define KEY_DID_MAX         64
 #define KEY_DID_PREFIX      "did:key:"
 #define KEY_METHOD_MAX      128 /* did:key:z...#z... and the NUL */
@@ -53,13 +54,9 @@ int key_save(const struct key *k, const char *path, const char *passphrase_file)
 int key_from_text(struct key *k, const char *text, size_t len, const char *path,
 	const char *passphrase_file);
 
-/* Text forms. what names the value in the error. A text is accepted in one form only: base58 of
- * exactly 32 bytes; did:key: with base58btc multibase of multicodec ed25519-pub. Whether the
+/* The key as a DID (address.h has its base58 form). what names the value in the error. A text is
+ * accepted in one form only: did:key: with base58btc multibase of multicodec ed25519-pub. Whether the
  * bytes are a point of the curve shows when a signature is verified. */
-void key_address(const unsigned char public_key[KEY_PUBLIC_BYTES],
-	char out[KEY_ADDRESS_MAX]);
-int key_parse_address(const char *text, const char *what,
-	unsigned char public_key[KEY_PUBLIC_BYTES]);
 void key_did(const unsigned char public_key[KEY_PUBLIC_BYTES], char out[KEY_DID_MAX]);
 int key_parse_did(const char *text, const char *what,
 	unsigned char public_key[KEY_PUBLIC_BYTES]);

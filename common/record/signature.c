@@ -296,7 +296,7 @@ static int verify_all(struct subject *s, struct proof_result *out)
 							   proof;
 
 		if (verify_one(s, one, public_key) == 0) {
-			key_address(public_key, out->signers[out->nsigners++]);
+			address_format(public_key, out->signers[out->nsigners++]);
 			continue;
 		}
 		if (rc == 0) /* the first reason is told */

@@ -66,7 +66,7 @@ static void address(char out[KEY_ADDRESS_MAX])
 
 		memcpy(bytes + i, &v, 8);
 	}
-	key_address(bytes, out);
+	address_format(bytes, out);
 }
 
 static void generate(FILE *out, long n)

@@ -120,7 +120,7 @@ static void fuzz_policy(const char *text, size_t len)
 		char address[KEY_ADDRESS_MAX];
 		struct buf line = BUF_INIT;
 
-		key_address(bytes, address);
+		address_format(bytes, address);
 		buf_addf(&line, "{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"%s\",%s}",
 			address, fields[i]);
 		must(read_usage(&rules, line.data, line.len, &usages[i]));

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/lm/train/train.h"
+#include "common/lm/model/rope.h"
 #include "common/base/mem.h"
 
 /* Rows whose logits are on the host at once. */

@@ -108,8 +108,4 @@ int lm_train_step(struct lm_train *t, const uint32_t *tokens, const uint32_t *ta
 int lm_train_eval(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
 	double *loss_sum, uint64_t *counted);
 
-/* Fill table [positions][head_dim / 2][2] with the cosine and sine of every position and pair, in f64 rounded once: all kinds of
- * enum lm_rope_kind. positions: the length that LM_ROPE_NTK looks at, too. */
-void lm_rope_table(float *table, const struct lm_config *c, uint64_t positions);
-
 #endif

@@ -194,9 +194,9 @@ static void check_text_forms(void)
 	char address[KEY_ADDRESS_MAX], did[KEY_DID_MAX];
 	static const unsigned char zeros[KEY_PUBLIC_BYTES];
 
-	key_address(rfc8032 + 32, address);
+	address_format(rfc8032 + 32, address);
 	CHECK_TEXT("FVen3X669xLzsi6N2V91DoiyzHzg1uAgqiT8jZ9nS96Z", address);
-	CHECK(key_parse_address(address, "a", key) == 0 &&
+	CHECK(address_parse(address, "a", key) == 0 &&
 		memcmp(key, rfc8032 + 32, 32) == 0);
 	key_did(rfc8032 + 32, did);
 	CHECK_TEXT("did:key:z6MktwupdmLXVVqTzCw4i46r4uGyosGXRnR3XjN4Zq7oMMsw", did);
@@ -207,10 +207,10 @@ static void check_text_forms(void)
 	for (size_t i = 0; i < sizeof bad_did / sizeof *bad_did; i++)
 		CHECK_FAILS(EX_DATAERR, key_parse_did(bad_did[i], "d", key));
 	for (size_t i = 0; i < sizeof bad_address / sizeof *bad_address; i++)
-		CHECK_FAILS(EX_DATAERR, key_parse_address(bad_address[i], "a", key));
-	key_address(zeros, address);
+		CHECK_FAILS(EX_DATAERR, address_parse(bad_address[i], "a", key));
+	address_format(zeros, address);
 	CHECK_TEXT("11111111111111111111111111111111", address);
-	CHECK(key_parse_address(address, "a", key) == 0 && memcmp(key, zeros, 32) == 0);
+	CHECK(address_parse(address, "a", key) == 0 && memcmp(key, zeros, 32) == 0);
 }
 
 static void check_default_path(void)

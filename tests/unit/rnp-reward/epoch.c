@@ -33,7 +33,7 @@ static void add(const char *fields)
 
 	bytes[1] = (unsigned char)(nusages >> 8);
 	bytes[2] = (unsigned char)nusages;
-	key_address(bytes, node);
+	address_format(bytes, node);
 	buf_addf(&text,
 		"{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"%s\",\"wallet\":\"%s\",%s}",
 		node, node, fields);

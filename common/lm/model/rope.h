@@ -1,0 +1,13 @@
+/* rope.h - rotary position embeddings (arXiv 2104.09864) as a table. Pure. */
+#ifndef RNP_COMMON_LM_MODEL_ROPE_H
+#define RNP_COMMON_LM_MODEL_ROPE_H
+
+#include <stdint.h>
+
+#include "common/lm/model/config.h"
+
+/* Fills table [positions][head_dim / 2][2] with the cosine and sine of every position and pair, computed in
+ * f64 and rounded once, for all kinds of enum lm_rope_kind. LM_ROPE_NTK stretches by the number of positions. */
+void lm_rope_table(float *table, const struct lm_config *c, uint64_t positions);
+
+#endif
