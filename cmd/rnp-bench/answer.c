@@ -128,7 +128,7 @@ static int answer(const json_t *record, const char *where, const struct key *k,
 	if (!v)
 		return -1;
 	json_set_time(v, "at", clock_now_ms());
-	rc = proof_sign(v, k, clock_now_ms() / 1000 * 1000);
+	rc = signature_add(v, k, clock_now_ms() / 1000 * 1000);
 	*signed_one = rc == 0;
 	if (rc == 0)
 		rc = out_record(v);

@@ -20,7 +20,7 @@ static int64_t try_ms(const struct bandwidth *b)
 
 	if (ms < TRY_MIN_MS)
 		return TRY_MIN_MS;
-	return ms < EXCHANGE_SECONDS * 1000 ? ms : EXCHANGE_SECONDS * 1000;
+	return ms < BANDWIDTH_TEST_SECONDS * 1000 ? ms : BANDWIDTH_TEST_SECONDS * 1000;
 }
 
 static int make_url(struct buf *url, const struct bandwidth *b, const char *field,
@@ -71,13 +71,13 @@ static int give_bytes(const struct bandwidth *b, struct http *http,
 		.content_type = "application/octet-stream",
 		.timeout_ms = try_ms(b),
 		.tries = 1 };
-	char token[2 * EXCHANGE_TOKEN_BYTES + 1];
+	char token[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1];
 	json_t *said = NULL;
 	int rc;
 
 	sodium_bin2hex(token, sizeof token,
-		(unsigned char *)bytes->data + bytes->len - EXCHANGE_TOKEN_BYTES,
-		EXCHANGE_TOKEN_BYTES);
+		(unsigned char *)bytes->data + bytes->len - BANDWIDTH_TEST_TOKEN_BYTES,
+		BANDWIDTH_TEST_TOKEN_BYTES);
 	rc = make_url(&url, b, "token", token);
 	if (rc == 0) {
 		q.url = url.data;
@@ -97,15 +97,16 @@ static int exchange(struct bandwidth *b)
 {
 	struct http http = HTTP_INIT;
 	struct http_response r = HTTP_RESPONSE_INIT;
-	int64_t n = EXCHANGE_BYTES_MIN;
+	int64_t n = BANDWIDTH_TEST_BYTES_MIN;
 	bool enough = false;
 	int rc = 0;
 
-	for (int i = 0; rc == 0 && !enough && i < EXCHANGE_TRIES_MAX; i++) {
+	for (int i = 0; rc == 0 && !enough && i < BANDWIDTH_TEST_TRIES_MAX; i++) {
 		rc = take_bytes(b, &http, n, &r);
 		if (rc == 0)
 			rc = give_bytes(b, &http, &r.body, &enough);
-		n = n < EXCHANGE_BYTES_MAX / GROWTH ? n * GROWTH : EXCHANGE_BYTES_MAX;
+		n = n < BANDWIDTH_TEST_BYTES_MAX / GROWTH ? n * GROWTH :
+							    BANDWIDTH_TEST_BYTES_MAX;
 	}
 	http_response_release(&r);
 	http_release(&http);

@@ -167,7 +167,7 @@ static int run(int nargs, char **args)
 		record = poc_challenge_write(&c);
 		if (!record && !claims_path)
 			sizes_are_options();
-		if (record && proof_sign(record, &k, c.issued_ms / 1000 * 1000) == 0)
+		if (record && signature_add(record, &k, c.issued_ms / 1000 * 1000) == 0)
 			rc = out_record(record);
 	}
 	json_decref(record);

@@ -18,7 +18,7 @@ static struct {
 	struct dev dev, other;
 	struct gpuwatch *watch;
 	char unwatched[256]; /* why there is no watch */
-	struct watched seen;
+	struct run_conditions seen;
 	uint64_t held_back;
 	int64_t read_ns;
 	double mhz;
@@ -156,7 +156,7 @@ const char *gpu_model(void)
 
 static void begin(void)
 {
-	gpu.seen = (struct watched)WATCHED_INIT;
+	gpu.seen = (struct run_conditions)RUN_CONDITIONS_INIT;
 	snprintf(gpu.seen.unknown, sizeof gpu.seen.unknown, "%.255s", gpu.unwatched);
 	gpu.held_back = 0;
 	gpu.read_ns = 0;
@@ -186,7 +186,7 @@ static int look(double *mhz)
 	return 0;
 }
 
-static void end(struct watched *out)
+static void end(struct run_conditions *out)
 {
 	*out = gpu.seen;
 	out->throttled = gpu.held_back != 0;

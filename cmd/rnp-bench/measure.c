@@ -91,9 +91,9 @@ static int cpu_sample(double *mhz)
 	return 0;
 }
 
-static void cpu_end(struct watched *out)
+static void cpu_end(struct run_conditions *out)
 {
-	*out = (struct watched)WATCHED_INIT;
+	*out = (struct run_conditions)RUN_CONDITIONS_INIT;
 	out->throttled = hw_throttle_count() != throttles;
 	strcpy(out->unknown, "not measured on this kind of CPU");
 }
@@ -157,7 +157,7 @@ static int take_samples(struct measurement *m, const struct test *t,
 }
 
 /* What was seen in one batch more. */
-static void add_watched(struct watched *all, const struct watched *w)
+static void add_run_conditions(struct run_conditions *all, const struct run_conditions *w)
 {
 	all->throttled |= w->throttled;
 	if (w->cause[0])
@@ -170,12 +170,12 @@ static void add_watched(struct watched *all, const struct watched *w)
 }
 
 static void add_batch(struct measurement *m, double median, int64_t repetitions,
-	const struct watched *seen)
+	const struct run_conditions *seen)
 {
 	m->batches = xgrow(m->batches, &m->cap, m->n + 1, sizeof *m->batches);
 	m->batches[m->n++] = median;
 	m->repetitions += repetitions;
-	add_watched(&m->watched, seen);
+	add_run_conditions(&m->conditions, seen);
 }
 
 void measurement_move(struct measurement *m, struct measurement *part)
@@ -184,7 +184,7 @@ void measurement_move(struct measurement *m, struct measurement *part)
 
 	if (part->n) {
 		stats_of(part->batches, part->n, &stats);
-		add_batch(m, stats.median, part->repetitions, &part->watched);
+		add_batch(m, stats.median, part->repetitions, &part->conditions);
 	}
 	if (part->n_mhz) {
 		m->mhz = xgrow(m->mhz, &m->cap_mhz, m->n_mhz + part->n_mhz,
@@ -199,7 +199,7 @@ int measure_batch(struct measurement *m, const struct test *t, const struct watc
 	const struct settings *s)
 {
 	struct samples samples = { 0 };
-	struct watched seen;
+	struct run_conditions seen;
 	struct stats stats;
 	struct err error;
 	int rc;
@@ -227,6 +227,6 @@ void measure_result(const struct measurement *m, struct measured *out)
 	stats_of(m->mhz, m->n_mhz, &clock);
 	out->repetitions = m->repetitions;
 	out->clock_mhz = (int)(clock.median + 0.5);
-	out->watched = m->watched;
-	out->watched.throttled |= measure_clock_fell(m->mhz, m->n_mhz);
+	out->conditions = m->conditions;
+	out->conditions.throttled |= measure_clock_fell(m->mhz, m->n_mhz);
 }

@@ -15,18 +15,18 @@ struct measurement {
 	double *batches, *mhz; /* medians of the batches; the clock after each step */
 	size_t n, cap, n_mhz, cap_mhz;
 	int64_t repetitions;
-	struct watched watched;
+	struct run_conditions conditions;
 };
 
 /* clang-format off */
-#define MEASUREMENT_INIT { .watched = WATCHED_INIT }
+#define MEASUREMENT_INIT { .conditions = RUN_CONDITIONS_INIT }
 /* clang-format on */
 
 struct measured {
 	struct stats stats;
 	int64_t repetitions;
 	int clock_mhz; /* 0: not known */
-	struct watched watched;
+	struct run_conditions conditions;
 };
 
 void measurement_release(struct measurement *m);

@@ -51,7 +51,7 @@ json_t *prove_chain(const struct poc_challenge *c, const struct poc_device *d,
 	poc_seed(seed, c, d->uuid);
 	poc_derive(state, seed, "chain");
 	for (int64_t s = 0; s < d->segments; s++) {
-		hashlanes_fast()(state, 1, (uint64_t)d->steps);
+		sha256_chain_fast()(state, 1, (uint64_t)d->steps);
 		if (hooks && hooks->segment)
 			hooks->segment(hooks->ctx, s, state);
 		memcpy(ends + POC_HASH_BYTES * s, state, POC_HASH_BYTES);

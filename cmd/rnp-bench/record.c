@@ -27,14 +27,14 @@ json_t *record_make(const char *suite, const struct test *t, const char *device,
 	if (m.clock_mhz)
 		json_set_i64(record, "clock_mhz", m.clock_mhz);
 	else
-		json_set_text(record_unknown(record), "clock_mhz", m.watched.unknown);
-	if (m.watched.temperature_c >= 0)
-		json_set_i64(record, "temperature_c", m.watched.temperature_c);
-	if (m.watched.others >= 0)
-		json_set_i64(record, "other_users", m.watched.others);
-	json_set_bool(record, "throttled", m.watched.throttled);
-	if (m.watched.cause[0])
-		json_set_text(record, "throttled_by", m.watched.cause);
+		json_set_text(record_unknown(record), "clock_mhz", m.conditions.unknown);
+	if (m.conditions.temperature_c >= 0)
+		json_set_i64(record, "temperature_c", m.conditions.temperature_c);
+	if (m.conditions.others >= 0)
+		json_set_i64(record, "other_users", m.conditions.others);
+	json_set_bool(record, "throttled", m.conditions.throttled);
+	if (m.conditions.cause[0])
+		json_set_text(record, "throttled_by", m.conditions.cause);
 	if (!*device)
 		json_set_text(record_unknown(record), "device",
 			"/proc/cpuinfo does not name the CPU");

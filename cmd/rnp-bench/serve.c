@@ -132,12 +132,12 @@ static int run(int n, char **args)
 
 	(void)n, (void)args;
 	s.random = random;
-	s.exchanges = exchanges_new();
+	s.exchanges = bandwidth_tests_new();
 	if (rc == 0)
 		rc = find_key(&s, &key);
 	if (rc == 0)
 		rc = serve(&s, log);
-	exchanges_free(s.exchanges);
+	bandwidth_tests_free(s.exchanges);
 	key_release(&key);
 	if (log_file && log >= 0)
 		close(log);

@@ -28,7 +28,7 @@ void serve_tcp_stop(struct serve_tcp *t);
 struct serve {
 	int tcp_port;
 	const char *random; /* PEER_BYTES_MAX of them */
-	struct exchanges *exchanges;
+	struct bandwidth_tests *exchanges;
 	const struct key *key;  /* signs what exchanges gave; NULL: there are none */
 	pthread_mutex_t output; /* standard output, where they are written */
 };

@@ -90,7 +90,7 @@ static enum httpd_when post_sum(void *ctx, struct httpd_request *q, struct httpd
 /* One signed record, for rnp-bench verdict. It has no node, who did not sign it: the challenge says
  * whom it is about. */
 static int write_reading(struct serve *s, const char *id,
-	const struct exchange_reading *reading)
+	const struct bandwidth_test_reading *reading)
 {
 	double rate = (double)reading->bytes_per_s;
 	struct stats once = { rate, rate, rate, 1, 0 };
@@ -102,7 +102,7 @@ static int write_reading(struct serve *s, const char *id,
 	json_set_i64(params, "bytes", reading->bytes);
 	json_set_i64(params, "down_ns", reading->down_ns);
 	json_set_i64(params, "up_ns", reading->up_ns);
-	rc = proof_sign(record, s->key, clock_now_ms() / 1000 * 1000);
+	rc = signature_add(record, s->key, clock_now_ms() / 1000 * 1000);
 	pthread_mutex_lock(&s->output);
 	if (rc == 0)
 		rc = out_record(record);
@@ -118,21 +118,21 @@ static enum httpd_when get_exchange(void *ctx, struct httpd_request *q,
 
 	if (!s->key)
 		return httpd_error(r, 404, "this peer has no key to sign readings with");
-	return exchange_get(s->exchanges, q, r);
+	return bandwidth_test_get(s->exchanges, q, r);
 }
 
 /* The best one is written when no more is to be gained. */
 static enum httpd_when post_exchange(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
-	struct exchange_reading reading = { .enough = false };
+	struct bandwidth_test_reading reading = { .enough = false };
 	struct serve *s = ctx;
 
 	if (!s->key)
 		return httpd_error(r, 404, "this peer has no key to sign readings with");
-	exchange_post(s->exchanges, q, r, &reading);
+	bandwidth_test_post(s->exchanges, q, r, &reading);
 	if (r->status == 200 && reading.enough &&
-		exchange_take(s->exchanges, q->arg, &reading) &&
+		bandwidth_test_take(s->exchanges, q->arg, &reading) &&
 		write_reading(s, q->arg, &reading) < 0)
 		return httpd_error(r, 500, "%s", err_get()->text);
 	return HTTPD_NOW;
@@ -145,6 +145,6 @@ const struct httpd_route serve_routes[] = {
 	{ "POST", "/v1/echo", post_echo, PEER_BYTES_MAX },
 	{ "POST", "/v1/sum", post_sum, PEER_BYTES_MAX },
 	{ "GET", "/v1/exchange/{id}", get_exchange, 0 },
-	{ "POST", "/v1/exchange/{id}", post_exchange, (size_t)EXCHANGE_BYTES_MAX },
+	{ "POST", "/v1/exchange/{id}", post_exchange, (size_t)BANDWIDTH_TEST_BYTES_MAX },
 	{ 0 },
 };

@@ -35,7 +35,7 @@ struct test {
 };
 
 /* What is seen of a device while a test runs on it. */
-struct watched {
+struct run_conditions {
 	bool throttled;
 	char cause[96]; /* of throttling; "" not known */
 	int temperature_c,
@@ -44,14 +44,14 @@ struct watched {
 };
 
 /* clang-format off */
-#define WATCHED_INIT { .temperature_c = -1, .others = -1 }
+#define RUN_CONDITIONS_INIT { .temperature_c = -1, .others = -1 }
 /* clang-format on */
 
 struct watch {
 	void (*begin)(void); /* of a batch */
 	/* After each sample; mhz 0: not known. -1 with err_set: the device is gone. */
 	int (*sample)(double *mhz);
-	void (*end)(struct watched *out);
+	void (*end)(struct run_conditions *out);
 };
 
 /* Takes the record, adds whose it is, prints it. Returns 0, or -1 with err_set. */

@@ -166,7 +166,7 @@ static int open_areas(const struct settings *s, int count, uint64_t most)
 	gpu.dev = gpu_open(s);
 	if (!gpu.dev)
 		return -1;
-	if (gpu.dev->ops->room(gpu.dev, &room) < 0)
+	if (gpu.dev->ops->mem_free(gpu.dev, &room) < 0)
 		return failed();
 	for (gpu.bytes = most;
 		gpu.bytes > ARRAY_MIN && gpu.bytes > room / 2 / (uint64_t)count;)

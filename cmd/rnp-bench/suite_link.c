@@ -45,7 +45,7 @@ static int open_device(const struct settings *s)
 	side.dev = gpu_open(s);
 	if (!side.dev)
 		return -1;
-	if (side.dev->ops->room(side.dev, &room) < 0)
+	if (side.dev->ops->mem_free(side.dev, &room) < 0)
 		return failed();
 	for (side.bytes = s->quick ? BLOCK_QUICK : BLOCK;
 		side.bytes > BLOCK_MIN && side.bytes > room / 2;)

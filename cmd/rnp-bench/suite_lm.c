@@ -344,7 +344,7 @@ bool suite_lm_fits(struct suite_lm *l, uint64_t need)
 {
 	uint64_t room = (uint64_t)hw_available_read();
 
-	if (is_gpu(l) && l->d.ops->room(&l->d, &room) < 0) {
+	if (is_gpu(l) && l->d.ops->mem_free(&l->d, &room) < 0) {
 		failed(l);
 		return false;
 	}

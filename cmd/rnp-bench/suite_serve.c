@@ -25,7 +25,7 @@ static const enum lm_type types[] = { LM_F32, LM_BF16, LM_Q8_0, LM_Q4_0 };
 static struct suite_lm course;
 
 static struct {
-	struct lm_source *source;
+	struct model_file *source;
 	struct lm_infer *model;
 	struct lm_stream *prefill, *decode;
 	uint32_t prompt[PREFILL_MAX], tokens; /* of a prompt that is timed */
@@ -38,7 +38,7 @@ static void close_model(void)
 	lm_stream_close(r.prefill);
 	lm_stream_close(r.decode);
 	lm_infer_close(r.model);
-	lm_source_close(r.source);
+	model_file_close(r.source);
 	free(r.logits);
 	memset(&r, 0, sizeof r);
 }
@@ -56,7 +56,7 @@ static uint32_t most_likely(void)
 static int step_prefill(double *work)
 {
 	*work = r.tokens;
-	lm_stream_cut(r.prefill, 0);
+	lm_stream_truncate(r.prefill, 0);
 	return lm_stream_feed(r.prefill, r.prompt, r.tokens, r.logits);
 }
 
@@ -64,7 +64,7 @@ static int step_decode(double *work)
 {
 	*work = 1;
 	if (lm_stream_length(r.decode) == lm_stream_context(r.decode))
-		lm_stream_cut(r.decode, PROMPT);
+		lm_stream_truncate(r.decode, PROMPT);
 	if (lm_stream_feed(r.decode, &r.next, 1, r.logits) < 0)
 		return -1;
 	r.next = most_likely();
@@ -93,7 +93,7 @@ static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_typ
 	rng_seed(&rng, 1, 0);
 	for (uint32_t i = 0; i < PREFILL_MAX; i++)
 		r.prompt[i] = (uint32_t)rng_below(&rng, c->vocab);
-	if (lm_source_make(&r.source, NULL, c, type, 1) < 0 ||
+	if (model_file_make(&r.source, NULL, c, type, 1) < 0 ||
 		lm_infer_open(&r.model, &l->d, r.source) < 0 ||
 		lm_stream_open(&r.prefill, r.model, r.tokens) < 0 ||
 		lm_stream_open(&r.decode, r.model, PROMPT + SAID_MAX) < 0 ||
@@ -104,13 +104,13 @@ static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_typ
 }
 
 /* Bytes of the matrices that a token goes through: of a table of embeddings that is not the output too it reads one row. */
-static double weight_bytes(const struct lm_source *s)
+static double weight_bytes(const struct model_file *s)
 {
-	const struct lm_config *c = lm_source_config(s);
+	const struct lm_config *c = model_file_config(s);
 	double bytes = 0;
 
 	for (uint32_t i = c->tied ? 0 : 1; i < lm_layout_count(c); i++)
-		bytes += (double)lm_source_tensor(s, i)->bytes;
+		bytes += (double)model_file_tensor(s, i)->bytes;
 	return bytes;
 }
 
@@ -173,7 +173,7 @@ static int open_one(struct suite_lm *l, struct suite_lm_model *m, int i)
 	struct lm_config c;
 
 	lm_config_preset(&c, lm_preset_names[preset], 0);
-	if (lm_source_make(NULL, &bytes, &c, types[type], 1) < 0)
+	if (model_file_make(NULL, &bytes, &c, types[type], 1) < 0)
 		return -1;
 	m->ntests = 2;
 	m->tests[0].test = row;

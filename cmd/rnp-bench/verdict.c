@@ -69,14 +69,14 @@ static int take_reading(const json_t *record, const char *where, const struct ke
 {
 	const json_t *params = json_object_get(record, "params");
 	const char *of = json_string_value(json_object_get(params, "challenge_sha256"));
-	struct proof_result r;
+	struct signature_result r;
 
 	if (schema_check(record, where, "rnp.bench") < 0)
 		return -1;
 	if (!of || strcmp(of, id) != 0)
 		return 0;
-	proof_verify(record, &r);
-	if (!r.valid || !proof_signed_by(&r, k->address))
+	signature_verify(record, &r);
+	if (!r.valid || !signature_is_by(&r, k->address))
 		return err_set(EX_DATAERR, "%s: not signed by this key's %s", where,
 			k->address);
 	return json_get_i64(record, where, "median", 1, JSON_SAFE_INTEGER_MAX,
@@ -127,8 +127,8 @@ static int judge(const json_t *answer, int64_t received_ms)
 		read_challenge(&c, &k) < 0 || read_bandwidth(&c, &k, &j) < 0)
 		goto out;
 	j.policy = &policy;
-	verdict = poc_judge(&c, answer, &j, &passed);
-	if (proof_sign(verdict, &k, received_ms / 1000 * 1000) == 0)
+	verdict = poc_verify(&c, answer, &j, &passed);
+	if (signature_add(verdict, &k, received_ms / 1000 * 1000) == 0)
 		rc = out_record(verdict);
 out:
 	json_decref(verdict);

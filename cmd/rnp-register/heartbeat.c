@@ -61,7 +61,7 @@ static json_t *make_heartbeat(const struct key *key)
 	json_set_time(beat, "at", now_ms);
 	json_set_i64(beat, "interval_s", interval_ms / 1000);
 	json_set_text(beat, "state", state);
-	if (proof_sign(beat, key, now_ms) == 0)
+	if (signature_add(beat, key, now_ms) == 0)
 		return beat;
 	json_decref(beat);
 	return NULL;

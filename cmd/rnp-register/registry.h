@@ -1,7 +1,7 @@
 /* registry.h - the registry behind `serve`: what is accepted, stored and answered.
  *
  * registry_db.c keeps records, registry_accept.c decides what is accepted, registry_api.c
- * answers requests, registry_challenge.c asks nodes for proof and registry_judge.c judges it. It knows nothing of sockets: a request is a struct httpd_request. */
+ * answers requests, registry_challenge.c asks nodes for proof and registry_verify.c judges it. It knows nothing of sockets: a request is a struct httpd_request. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_H
 #define RNP_CMD_REGISTER_REGISTRY_H
 
@@ -21,7 +21,7 @@
 #define REGISTRY_BODY_MAX      ((size_t)256 << 10)
 #define REGISTRY_BEAT_BODY_MAX ((size_t)8 << 10)
 #define REGISTRY_ANSWER_MAX    ((size_t)96 << 20) /* a CPU and eight H200 */
-#define REGISTRY_EXCHANGE_MAX  ((size_t)32 << 20) /* EXCHANGE_BYTES_MAX */
+#define REGISTRY_EXCHANGE_MAX  ((size_t)32 << 20) /* BANDWIDTH_TEST_BYTES_MAX */
 #define REGISTRY_PAGE_MAX      1000
 #define REGISTRY_READERS       8
 
@@ -59,7 +59,7 @@ struct registry_config {
 
 struct registry_writer;     /* statements of the writing connection */
 struct registry_challenger; /* open challenges */
-struct registry_judge;      /* answers that wait to be judged */
+struct registry_verify;     /* answers that wait to be judged */
 struct poc_challenge;
 
 struct registry {
@@ -68,7 +68,7 @@ struct registry {
 	struct store db; /* the writer's */
 	struct registry_writer *writer;
 	struct registry_challenger *challenger; /* NULL: none are issued */
-	struct registry_judge *judge;           /* the same */
+	struct registry_verify *judge;          /* the same */
 
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -130,16 +130,16 @@ int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challe
 /* Sign a verdict and hand it to the writer as the body of q, which is answered then. verdict stays the caller's. */
 void registry_put_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
 	struct httpd_reply *r);
-enum httpd_when registry_get_exchange(void *registry, struct httpd_request *q,
+enum httpd_when registry_get_bandwidth_test(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
-enum httpd_when registry_post_exchange(void *registry, struct httpd_request *q,
+enum httpd_when registry_post_bandwidth_test(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
 
-/* Answers (registry_judge.c): taken when they have arrived, judged one after the other. now_ns: the monotonic clock,
+/* Answers (registry_verify.c): taken when they have arrived, judged one after the other. now_ns: the monotonic clock,
  * or when the oldest answer that is not judged yet arrived. close: nobody may wait for an answer any more. */
-int registry_judge_open(struct registry *g);
-void registry_judge_close(struct registry *g);
-int64_t registry_judge_now_ns(struct registry *g);
+int registry_verify_open(struct registry *g);
+void registry_verify_close(struct registry *g);
+int64_t registry_verify_now_ns(struct registry *g);
 enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
 

@@ -61,16 +61,16 @@ static int find_party(struct registry *g, struct httpd_reply *r, const json_t *r
 static int check_signature(struct registry *g, struct httpd_reply *r,
 	const json_t *record, int party, struct registry_put *p)
 {
-	struct proof_result proof;
+	struct signature_result proof;
 	const char *author;
 
-	proof_verify(record, &proof);
+	signature_verify(record, &proof);
 	if (!proof.valid) {
 		refuse(g, r, 401, proof.reason);
 		return -1;
 	}
 	author = json_string_value(json_object_get(record, "signer"));
-	if (author && parties[party].by_trusted && !proof_signed_by(&proof, author)) {
+	if (author && parties[party].by_trusted && !signature_is_by(&proof, author)) {
 		refuse(g, r, 403, "signer: has not signed this record");
 		return -1;
 	}

@@ -1,4 +1,4 @@
-/* Challenges of the registry: when each node is asked, and what is open (answers: registry_judge.c).
+/* Challenges of the registry: when each node is asked, and what is open (answers: registry_verify.c).
  *
  * What is open is in the database, too, until its verdict is: after a restart it is still open, and its
  * time has run on. What became due while no registry was there to take the answer is forgotten.
@@ -38,7 +38,8 @@ struct registry_challenger {
 	struct asked *buckets[BUCKETS];
 	int64_t nodes;
 	sqlite3_stmt *insert, *remove, *claims; /* of the writer's connection */
-	struct exchanges *exchanges; /* the bandwidth test of those that are asked */
+	struct bandwidth_tests
+		*exchanges; /* the bandwidth test of those that are asked */
 };
 
 static void close_challenge(struct asked *a)
@@ -67,7 +68,7 @@ void registry_challenger_close(struct registry *g)
 	sqlite3_finalize(ch->remove);
 	sqlite3_finalize(ch->claims);
 	pthread_mutex_destroy(&ch->lock);
-	exchanges_free(ch->exchanges);
+	bandwidth_tests_free(ch->exchanges);
 	free(ch);
 	g->challenger = NULL;
 }
@@ -150,7 +151,7 @@ static int open_challenge(struct registry *g, struct asked *a)
 	a->asked_ns = clock_mono_ns();
 	a->record = poc_challenge_write(c);
 	if (!a->record ||
-		proof_sign(a->record, g->config.key, c->issued_ms / 1000 * 1000) < 0)
+		signature_add(a->record, g->config.key, c->issued_ms / 1000 * 1000) < 0)
 		bug("challenge: %s", err_get()->text);
 	hex_of(hex, c);
 	json_write(&text, a->record);
@@ -252,7 +253,7 @@ int registry_challenger_open(struct registry *g)
 		return 0;
 	ch = g->challenger = xcalloc(1, sizeof *ch);
 	pthread_mutex_init(&ch->lock, NULL);
-	ch->exchanges = exchanges_new();
+	ch->exchanges = bandwidth_tests_new();
 	if (store_prepare(&g->db, &ch->insert,
 		    "INSERT OR REPLACE INTO challenges (sha256, body) VALUES (?, ?)") <
 			0 ||
@@ -285,7 +286,7 @@ static struct registry_put *put_of(struct registry *g, json_t *verdict,
 		sizeof p->node - 1);
 	memcpy(p->signer, g->config.key->address, sizeof p->signer);
 	registry_hash_content(verdict, p->sha256);
-	if (proof_sign(verdict, g->config.key, p->at_ms / 1000 * 1000) < 0)
+	if (signature_add(verdict, g->config.key, p->at_ms / 1000 * 1000) < 0)
 		bug("verdict: %s", err_get()->text);
 	buf_reset(&q->body);
 	json_write(&q->body, verdict);
@@ -300,11 +301,11 @@ void registry_put_verdict(struct registry *g, json_t *verdict, struct httpd_requ
 
 int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c)
 {
-	struct exchange_reading reading;
+	struct bandwidth_test_reading reading;
 	char id[65];
 
 	hex_of(id, c);
-	return exchange_take(g->challenger->exchanges, id, &reading) ?
+	return bandwidth_test_take(g->challenger->exchanges, id, &reading) ?
 		reading.bytes_per_s :
 		0;
 }
@@ -372,24 +373,24 @@ static bool may_exchange(struct registry *g, struct httpd_request *q,
 	return false;
 }
 
-enum httpd_when registry_get_exchange(void *ctx, struct httpd_request *q,
+enum httpd_when registry_get_bandwidth_test(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
 
 	return may_exchange(g, q, r, "node bytes") ?
-		exchange_get(g->challenger->exchanges, q, r) :
+		bandwidth_test_get(g->challenger->exchanges, q, r) :
 		HTTPD_NOW;
 }
 
-enum httpd_when registry_post_exchange(void *ctx, struct httpd_request *q,
+enum httpd_when registry_post_bandwidth_test(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
-	struct exchange_reading reading;
+	struct bandwidth_test_reading reading;
 
 	return may_exchange(g, q, r, "node token") ?
-		exchange_post(g->challenger->exchanges, q, r, &reading) :
+		bandwidth_test_post(g->challenger->exchanges, q, r, &reading) :
 		HTTPD_NOW;
 }
 
@@ -417,7 +418,7 @@ static void fail_unanswered(struct registry *g, const struct poc_challenge *c,
 	json_t *nothing = json_object(), *check = json_object(), *checks = json_array();
 	struct unasked *u = xcalloc(1, sizeof *u);
 	bool passed;
-	json_t *verdict = poc_judge(c, nothing, &j, &passed);
+	json_t *verdict = poc_verify(c, nothing, &j, &passed);
 
 	json_set_text(check, "check", "answer");
 	json_set_bool(check, "passed", false);
@@ -436,7 +437,7 @@ void registry_challenges_tick(void *ctx)
 	struct registry *g = ctx;
 	struct registry_challenger *ch = g->challenger;
 	/* who answered in time and waits to be judged is not late */
-	int64_t now_ns = ch ? registry_judge_now_ns(g) : 0;
+	int64_t now_ns = ch ? registry_verify_now_ns(g) : 0;
 
 	for (int i = 0; ch && i < BUCKETS; i++) {
 		pthread_mutex_lock(&ch->lock);

@@ -406,7 +406,7 @@ int registry_open(struct registry *g, const struct registry_config *config)
 	if (store_open(&g->db, config->db_path, schema_steps, false) < 0 ||
 		prepare_all(g) < 0 || open_readers(g) < 0 ||
 		registry_challenger_open(g) < 0 ||
-		(g->challenger && registry_judge_open(g) < 0))
+		(g->challenger && registry_verify_open(g) < 0))
 		goto fail;
 	if (!g->in_memory && pthread_create(&g->thread, NULL, write_records, g) != 0) {
 		err_set(EX_OSERR, "cannot start a thread");
@@ -421,7 +421,7 @@ fail:
 
 void registry_close(struct registry *g)
 {
-	registry_judge_close(g);
+	registry_verify_close(g);
 	if (!g->in_memory) {
 		pthread_mutex_lock(&g->lock);
 		g->stopping = true;

@@ -28,7 +28,7 @@ struct waiting {
 	int64_t roundtrip_ns;
 };
 
-struct registry_judge {
+struct registry_verify {
 	struct registry *g;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -49,7 +49,7 @@ static json_t *judge(struct registry *g, const struct poc_challenge *c,
 	bool passed;
 
 	j.bandwidth_bps = registry_challenge_bandwidth(g, c);
-	return poc_judge(c, answer, &j, &passed);
+	return poc_verify(c, answer, &j, &passed);
 }
 
 /* The whole of one answer: it ends with a reply, at once or when the verdict is stored. */
@@ -57,14 +57,14 @@ static void take_one(struct registry *g, const struct waiting *w)
 {
 	struct httpd_request *q = w->q;
 	struct poc_challenge *c = NULL;
-	struct proof_result proof;
+	struct signature_result proof;
 	int64_t elapsed_ns = 0;
 	json_t *verdict;
 	json_t *answer = poc_answer_parse(buf_text(&q->body), q->body.len, "body");
 
 	if (!answer || schema_check(answer, "body", "rnp.answer") < 0)
 		httpd_error(w->r, 400, "%s", err_get()->text);
-	else if (proof_verify(answer, &proof), !proof.ok)
+	else if (signature_verify(answer, &proof), !proof.ok)
 		httpd_error(w->r, 401, "%s", proof.reason);
 	else
 		c = registry_challenge_take(g, answer, w->r, w->arrived_ns, &elapsed_ns);
@@ -83,7 +83,7 @@ static void take_one(struct registry *g, const struct waiting *w)
 
 static void *judge_all(void *arg)
 {
-	struct registry_judge *j = arg;
+	struct registry_verify *j = arg;
 
 	pthread_mutex_lock(&j->lock);
 	for (;;) {
@@ -97,7 +97,7 @@ static void *judge_all(void *arg)
 		pthread_mutex_unlock(&j->lock);
 		take_one(j->g, w);
 		pthread_mutex_lock(&j->lock);
-		/* only now: until its challenge is closed, its time counts (registry_judge_now_ns) */
+		/* only now: until its challenge is closed, its time counts (registry_verify_now_ns) */
 		j->first = w->next;
 		if (!j->first)
 			j->last = &j->first;
@@ -108,9 +108,9 @@ static void *judge_all(void *arg)
 	return NULL;
 }
 
-int64_t registry_judge_now_ns(struct registry *g)
+int64_t registry_verify_now_ns(struct registry *g)
 {
-	struct registry_judge *j = g->judge;
+	struct registry_verify *j = g->judge;
 	int64_t now_ns;
 
 	pthread_mutex_lock(&j->lock);
@@ -123,7 +123,7 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
-	struct registry_judge *j = g->judge;
+	struct registry_verify *j = g->judge;
 	struct waiting *w;
 	bool full;
 
@@ -154,9 +154,9 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	return httpd_error(r, 503, "%d answers wait to be judged already", WAITING_MAX);
 }
 
-int registry_judge_open(struct registry *g)
+int registry_verify_open(struct registry *g)
 {
-	struct registry_judge *j = xcalloc(1, sizeof *j);
+	struct registry_verify *j = xcalloc(1, sizeof *j);
 
 	j->g = g;
 	j->last = &j->first;
@@ -172,9 +172,9 @@ int registry_judge_open(struct registry *g)
 	return err_set(EX_OSERR, "cannot start a thread");
 }
 
-void registry_judge_close(struct registry *g)
+void registry_verify_close(struct registry *g)
 {
-	struct registry_judge *j = g->judge;
+	struct registry_verify *j = g->judge;
 
 	if (!j)
 		return;

@@ -30,7 +30,7 @@ static int sign_line(void *ctx, char *line, size_t len, const char *where,
 	if (!record)
 		return -1;
 	/* whole seconds: some readers of `created` know no fraction */
-	rc = proof_sign(record, k, clock_now_ms() / 1000 * 1000);
+	rc = signature_add(record, k, clock_now_ms() / 1000 * 1000);
 	if (rc < 0) {
 		err_add("%s", where);
 	} else {

@@ -11,16 +11,16 @@
 
 /* The address that the answer is about: the party that had to sign where it did, else the
  * first who signed. */
-static const char *signer_of(const json_t *record, const struct proof_result *r)
+static const char *signer_of(const json_t *record, const struct signature_result *r)
 {
 	const char *node = json_string_value(json_object_get(record, "node"));
 
-	if (node && proof_signed_by(r, node))
+	if (node && signature_is_by(r, node))
 		return node;
 	return r->nsigners ? r->signers[0] : NULL;
 }
 
-static json_t *check_of(const json_t *record, const struct proof_result *r)
+static json_t *check_of(const json_t *record, const struct signature_result *r)
 {
 	json_t *check = json_record("rnp.check"), *signers;
 
@@ -42,11 +42,11 @@ static int verify_line(void *ctx, char *line, size_t len, const char *where,
 {
 	json_t *record = json_parse_object(line, len, where), *check;
 	atomic_bool *any_bad = ctx;
-	struct proof_result r;
+	struct signature_result r;
 
 	if (!record)
 		return -1;
-	proof_verify(record, &r);
+	signature_verify(record, &r);
 	if (!r.ok)
 		atomic_store(any_bad, true);
 	check = check_of(record, &r);

@@ -72,7 +72,7 @@ static bool trusted(const char *address)
 
 /* Why a record does not count, or NULL: nodes speak for themselves; of others, only those who
  * are trusted may speak about them. */
-static const char *why_not(const json_t *record, const struct proof_result *proof)
+static const char *why_not(const json_t *record, const struct signature_result *proof)
 {
 	const char *kind = json_string_value(json_object_get(record, "kind"));
 
@@ -107,12 +107,12 @@ static bool about_usage(const json_t *record)
  * a bad record must not be able to stop everybody's pay. */
 static bool counts(const json_t *record, const char *where)
 {
-	struct proof_result proof;
+	struct signature_result proof;
 	const char *reason;
 
 	if (!about_usage(record))
 		return false;
-	proof_verify(record, &proof);
+	signature_verify(record, &proof);
 	reason = why_not(record, &proof);
 	if (reason) {
 #pragma omp critical(warn)

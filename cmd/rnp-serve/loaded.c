@@ -4,10 +4,10 @@
 
 static int open_token(struct loaded *l, const char *model, const char *path)
 {
-	uint32_t vocab = lm_source_config(l->source)->vocab;
+	uint32_t vocab = model_file_config(l->source)->vocab;
 
 	if (!path)
-		path = lm_source_tokenizer(l->source);
+		path = model_file_tokenizer(l->source);
 	if (!path) {
 		err_set(EX_USAGE, "%s: the model has no tokenizer of its own", model);
 		err_hint("name one with --tokenizer");
@@ -25,7 +25,7 @@ static int open_token(struct loaded *l, const char *model, const char *path)
 int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 	const char *device)
 {
-	if (lm_source_open(&l->source, model) < 0 || open_token(l, model, tokenizer) < 0)
+	if (model_file_open(&l->source, model) < 0 || open_token(l, model, tokenizer) < 0)
 		return -1;
 	if (dev_open(&l->d, device) < 0)
 		return err_set(l->d.code, "%s", l->d.error);
@@ -37,18 +37,18 @@ void loaded_release(struct loaded *l)
 	lm_infer_close(l->infer);
 	dev_close(&l->d);
 	lm_token_close(l->token);
-	lm_source_close(l->source);
+	model_file_close(l->source);
 }
 
 bool loaded_ends(const struct loaded *l, uint32_t id)
 {
-	const struct lm_config *c = lm_source_config(l->source);
+	const struct lm_config *c = model_file_config(l->source);
 
 	for (uint32_t i = 0; i < c->eos_count; i++)
 		if (c->eos[i] == id)
 			return true;
 	/* llama2.c's models begin and end every text with BOS */
-	if (lm_source_format(l->source) == LM_FORMAT_LLAMA2C &&
+	if (model_file_format(l->source) == LM_FORMAT_LLAMA2C &&
 		lm_token_bos(l->token) == id)
 		return true;
 	return id < lm_token_count(l->token) && lm_token_ends(l->token, id);

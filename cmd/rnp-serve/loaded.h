@@ -7,7 +7,7 @@
 
 struct loaded {
 	struct dev d;
-	struct lm_source *source;
+	struct model_file *source;
 	struct lm_token *token;
 	struct lm_infer *infer;
 };

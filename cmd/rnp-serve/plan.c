@@ -34,11 +34,11 @@ static int available(const struct dev *d, uint64_t *bytes)
 		*bytes = (uint64_t)hw_available_read();
 		return 0;
 	}
-	return d->ops->room(open, bytes) < 0 ? err_set(d->code, "%s", d->error) : 0;
+	return d->ops->mem_free(open, bytes) < 0 ? err_set(d->code, "%s", d->error) : 0;
 }
 
 /* The longest context with which everything fits; 0: not even one token. */
-static uint32_t longest(const struct lm_source *s, uint64_t bytes)
+static uint32_t longest(const struct model_file *s, uint64_t bytes)
 {
 	uint32_t low = 0, high = LM_CONTEXT_MAX;
 	struct lm_infer_plan p;
@@ -55,10 +55,10 @@ static uint32_t longest(const struct lm_source *s, uint64_t bytes)
 	return low;
 }
 
-static int write_plan(const struct lm_source *s, const struct dev *d,
+static int write_plan(const struct model_file *s, const struct dev *d,
 	const struct lm_infer_plan *p, uint64_t there, bool fits)
 {
-	const struct lm_config *c = lm_source_config(s);
+	const struct lm_config *c = model_file_config(s);
 	json_t *r = json_record("rnp.plan"), *unknown;
 	int rc;
 
@@ -85,12 +85,12 @@ static int write_plan(const struct lm_source *s, const struct dev *d,
 	return rc;
 }
 
-static int plan(struct dev *d, struct lm_source **s, bool *fits)
+static int plan(struct dev *d, struct model_file **s, bool *fits)
 {
 	struct lm_infer_plan p;
 	uint64_t there;
 
-	if (lm_source_open(s, model) < 0)
+	if (model_file_open(s, model) < 0)
 		return -1;
 	if (dev_open(d, device) < 0)
 		return err_set(d->code, "%s", d->error);
@@ -103,13 +103,13 @@ static int plan(struct dev *d, struct lm_source **s, bool *fits)
 static int run(int n, char **args)
 {
 	struct dev d = DEV_INIT;
-	struct lm_source *s = NULL;
+	struct model_file *s = NULL;
 	bool fits = false;
 	int rc = plan(&d, &s, &fits);
 
 	(void)n, (void)args;
 	dev_close(&d);
-	lm_source_close(s);
+	model_file_close(s);
 	if (rc < 0)
 		return err_report();
 	return fits ? EX_OK : EXIT_NO;

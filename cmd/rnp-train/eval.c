@@ -61,7 +61,7 @@ static const struct opt opts[] = {
 
 struct evaluation {
 	struct dev d;
-	struct lm_source *source;
+	struct model_file *source;
 	struct lm_token
 		*token; /* NULL: the data is tokens, and nobody knows their bytes */
 	struct lm_shards shards;
@@ -135,11 +135,11 @@ static int open_all(struct evaluation *e)
 	const char *path = tokenizer;
 	uint32_t vocab;
 
-	if (lm_source_open(&e->source, model) < 0)
+	if (model_file_open(&e->source, model) < 0)
 		return -1;
-	vocab = lm_source_config(e->source)->vocab;
+	vocab = model_file_config(e->source)->vocab;
 	if (!path)
-		path = lm_source_tokenizer(e->source);
+		path = model_file_tokenizer(e->source);
 	if (path && lm_token_open(&e->token, path, vocab) < 0)
 		return -1;
 	if ((is_shards(data) ? read_shards(e, path) : read_text(e)) < 0)
@@ -158,7 +158,7 @@ static int open_all(struct evaluation *e)
 
 static int load_model(struct evaluation *e)
 {
-	const struct lm_config *c = lm_source_config(e->source);
+	const struct lm_config *c = model_file_config(e->source);
 	struct lm_train_options o;
 	int64_t pieces;
 
@@ -173,7 +173,7 @@ static int load_model(struct evaluation *e)
 		batch = pieces;
 	o.positions = (uint32_t)length;
 	o.batch = (uint32_t)batch;
-	o.as = strcmp(precision, "f32") == 0 ? LM_AS_F32 : LM_AS_BF16;
+	o.dtype = strcmp(precision, "f32") == 0 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
 	o.eval_only = true;
 	if (lm_train_open(&e->train, &e->d, &o) < 0)
 		return -1;
@@ -302,7 +302,7 @@ static int run(int nargs, char **args)
 	dev_close(&e.d);
 	lm_shards_close(&e.shards);
 	lm_token_close(e.token);
-	lm_source_close(e.source);
+	model_file_close(e.source);
 	buf_release(&e.ids);
 	return rc < 0 ? err_report() : EX_OK;
 }

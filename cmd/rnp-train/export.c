@@ -77,17 +77,17 @@ static void warn_of_losses(const struct lm_config *c, const struct lm_export *e)
 				"GGUF cannot say that this tokenizer puts a blank before a text: from '%s' none does",
 				gguf);
 	}
-	if (!e->token && (out || !e->source || !lm_source_gguf(e->source)))
+	if (!e->token && (out || !e->source || !model_file_gguf(e->source)))
 		prog_warn("'%s' has no tokenizer: '%s' gets none (--tokenizer F)", model,
 			out ? out : gguf);
 }
 
 /* The one that is named, else the model's; one that goes from GGUF file to GGUF file need not be understood. */
-static int open_token(struct lm_token **token, const struct lm_source *s)
+static int open_token(struct lm_token **token, const struct model_file *s)
 {
-	const struct gguf *g = lm_source_gguf(s);
-	const char *path = tokenizer ? tokenizer : lm_source_tokenizer(s);
-	uint32_t vocab = lm_source_config(s)->vocab;
+	const struct gguf *g = model_file_gguf(s);
+	const char *path = tokenizer ? tokenizer : model_file_tokenizer(s);
+	uint32_t vocab = model_file_config(s)->vocab;
 
 	*token = NULL;
 	if (!tokenizer &&
@@ -113,7 +113,7 @@ static void fill_ends(struct lm_config *c, const struct lm_token *t)
 
 static int run(int nargs, char **args)
 {
-	struct lm_source *s = NULL;
+	struct model_file *s = NULL;
 	struct lm_token *token = NULL;
 	struct lm_export e;
 	enum lm_type type = chosen_type();
@@ -129,11 +129,11 @@ static int run(int nargs, char **args)
 		err_set(EX_USAGE, "--type %s is for --gguf", type_name);
 		return err_report();
 	}
-	if (lm_source_open(&s, model) < 0)
+	if (model_file_open(&s, model) < 0)
 		return err_report();
 	if (open_token(&token, s) < 0) {
 		lm_token_close(token);
-		lm_source_close(s);
+		model_file_close(s);
 		return err_report();
 	}
 	lm_export_source(&e, s);
@@ -147,7 +147,7 @@ static int run(int nargs, char **args)
 		warn_of_losses(&e.config, &e);
 	free(name);
 	lm_token_close(token);
-	lm_source_close(s);
+	model_file_close(s);
 	return rc < 0 ? err_report() : EX_OK;
 }
 

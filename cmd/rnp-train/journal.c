@@ -81,13 +81,13 @@ static int64_t peak_bytes(void)
 
 static void set_ranks(json_t *r, const struct session *s)
 {
-	struct lm_parallel_times t;
+	struct ddp_times t;
 
 	if (!s->ranks)
 		return;
-	lm_parallel_times(s->ranks, &t);
+	ddp_times(s->ranks, &t);
 	json_set_i64(r, "ranks", s->size);
-	json_set_text(r, "summed_by", lm_parallel_by(s->ranks));
+	json_set_text(r, "summed_by", ddp_backend(s->ranks));
 	json_set_i64(r, "sum_ms", t.sum_ns / 1000000);
 	json_set_i64(r, "wait_ms", t.wait_ns / 1000000);
 }
@@ -149,7 +149,7 @@ int journal_plan(struct session *s)
 
 	if (lm_train_plan(&p, &s->d, &s->train_options) < 0)
 		return -1;
-	if (!there && s->d.ops->room(&s->d, &room) == 0)
+	if (!there && s->d.ops->mem_free(&s->d, &room) == 0)
 		there = (int64_t)room;
 	r = json_record("rnp.plan");
 	json_set_text(r, "model", s->o.model);
@@ -157,7 +157,7 @@ int journal_plan(struct session *s)
 	if (s->size > 1)
 		json_set_i64(r, "ranks", s->size);
 	json_set_i64(r, "parameters",
-		(int64_t)lm_config_params(lm_source_config(s->source)));
+		(int64_t)lm_config_params(model_file_config(s->source)));
 	json_set_i64(r, "parameters_bytes", (int64_t)p.parameters);
 	json_set_i64(r, "copies_bytes", (int64_t)p.copies);
 	json_set_i64(r, "gradients_bytes", (int64_t)p.gradients);

@@ -211,14 +211,14 @@ static volatile sig_atomic_t stopped;
 static _Atomic int64_t stopped_ns; /* 0: not yet */
 static int64_t began_ns;           /* the run in this process */
 
-enum wish { WISH_SIGNAL = 1, WISH_TIME = 2 };
+enum stop_flag { STOP_SIGNAL = 1, STOP_TIME = 2 };
 
-static unsigned wish(void)
+static unsigned stop_flags(void)
 {
 	bool late = options.s.time_ms &&
 		clock_mono_ns() - began_ns >= options.s.time_ms * 1000000;
 
-	return (stopped ? WISH_SIGNAL : 0) | (late ? WISH_TIME : 0);
+	return (stopped ? STOP_SIGNAL : 0) | (late ? STOP_TIME : 0);
 }
 
 static struct launch launch = LAUNCH_INIT;
@@ -266,13 +266,13 @@ static int save_unread(struct session *s)
 
 static const char *why_ended(const struct session *s)
 {
-	unsigned wishes = session_wishes(s);
+	unsigned flags = session_stop_flags(s);
 
-	if (wishes & WISH_SIGNAL)
+	if (flags & STOP_SIGNAL)
 		return "signal";
 	if (s->o.steps && s->at.steps >= (uint64_t)s->o.steps)
 		return "steps";
-	return wishes & WISH_TIME ? "time" : NULL;
+	return flags & STOP_TIME ? "time" : NULL;
 }
 
 /* What rank 0 alone does after a step: loss on the validation text, record. */
@@ -445,9 +445,9 @@ static void choose_ranks(struct session_options *o)
 /* Said once, where somebody with several GPUs expects them to talk to each other. */
 static void say_sums(const struct session *s)
 {
-	if (s->ranks && s->rank == 0 && *lm_parallel_why(s->ranks))
+	if (s->ranks && s->rank == 0 && *ddp_why(s->ranks))
 		prog_warn("gradients go through the host's memory: %s",
-			lm_parallel_why(s->ranks));
+			ddp_why(s->ranks));
 }
 
 /* A GPU that cannot replay its steps is only slower. */
@@ -512,7 +512,7 @@ static int run(int nargs, char **args)
 	int rc = check_given(), code = EX_OK;
 
 	(void)nargs, (void)args;
-	options.s.wish = wish;
+	options.s.stop_flags = stop_flags;
 	options.s.given = given;
 	if (rc == 0 && options.plan) {
 		rc = plan();

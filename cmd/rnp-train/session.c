@@ -93,7 +93,7 @@ static int check_options(struct session *s)
 
 static void set_train_options(struct session *s)
 {
-	const struct lm_config *c = lm_source_config(s->source);
+	const struct lm_config *c = model_file_config(s->source);
 	struct lm_train_options *t = &s->train_options;
 	struct session_options *o = &s->o;
 
@@ -102,7 +102,7 @@ static void set_train_options(struct session *s)
 		o->length = c->context < 512 ? c->context : 512;
 	t->batch = (uint32_t)o->micro;
 	t->positions = (uint32_t)o->length;
-	t->as = strcmp(o->precision, "f32") == 0 ? LM_AS_F32 : LM_AS_BF16;
+	t->dtype = strcmp(o->precision, "f32") == 0 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
 	t->recompute = o->recompute;
 	t->each = o->no_graph;
 	t->beta1 = (float)o->beta1;
@@ -110,26 +110,26 @@ static void set_train_options(struct session *s)
 	t->decay = (float)o->decay;
 	t->clip = (float)o->clip;
 	if (s->ranks) {
-		t->ready = lm_parallel_ready;
-		t->settle = lm_parallel_settle;
+		t->grad_ready = ddp_grad_ready;
+		t->grad_sync = ddp_grad_sync;
 		t->arg = s->ranks;
 	}
 }
 
 static int open_ranks(struct session *s)
 {
-	struct lm_parallel_options o = { .open = s->o.join,
+	struct ddp_options o = { .open = s->o.join,
 		.arg = s->o.join_arg,
 		.overlap = !s->o.no_overlap,
-		.say = s->o.wish };
+		.stop_flags = s->o.stop_flags };
 
 	s->size = s->o.ranks ? s->o.ranks : 1;
 	if (!s->o.join)
 		return 0;
-	if (lm_parallel_open(&s->ranks, &o) < 0)
+	if (ddp_open(&s->ranks, &o) < 0)
 		return -1;
-	s->rank = lm_parallel_rank(s->ranks);
-	s->size = lm_parallel_size(s->ranks);
+	s->rank = ddp_rank(s->ranks);
+	s->size = ddp_size(s->ranks);
 	return 0;
 }
 
@@ -154,7 +154,7 @@ static uint64_t machine(void)
 static int local_rank(struct session *s, int *local)
 {
 	uint64_t mine = machine(), *all = xcalloc((size_t)s->size, sizeof *all);
-	int rc = lm_parallel_gather(s->ranks, &mine, 1, all);
+	int rc = ddp_allgather(s->ranks, &mine, 1, all);
 
 	*local = 0;
 	for (int r = 0; rc == 0 && r < s->rank; r++)
@@ -198,8 +198,8 @@ static int check_tokens(const struct session *s, const struct lm_token *t,
  * had when it began. */
 static int open_token(struct session *s)
 {
-	const struct lm_config *c = lm_source_config(s->source);
-	const char *own = lm_source_tokenizer(s->source), *chosen = NULL;
+	const struct lm_config *c = model_file_config(s->source);
+	const char *own = model_file_tokenizer(s->source), *chosen = NULL;
 	struct lm_token *learnt = NULL;
 	struct buf path = BUF_INIT;
 	int rc = 0;
@@ -236,16 +236,16 @@ int session_open(struct session *s, const struct session_options *o)
 		.first_loss = NAN,
 		.last_loss = NAN,
 		.valid_loss = NAN };
-	if (lm_source_open(&s->source, o->model) < 0 || open_ranks(s) < 0 ||
+	if (model_file_open(&s->source, o->model) < 0 || open_ranks(s) < 0 ||
 		take_settings(s) < 0 || check_options(s) < 0)
 		return -1;
 	set_train_options(s);
 	if (lm_shards_open(&s->data, o->data) < 0 ||
-		check_vocab(&s->data, o->data, lm_source_config(s->source)) < 0)
+		check_vocab(&s->data, o->data, model_file_config(s->source)) < 0)
 		return -1;
 	if (o->valid &&
 		(lm_shards_open(&s->valid, o->valid) < 0 ||
-			check_vocab(&s->valid, o->valid, lm_source_config(s->source)) <
+			check_vocab(&s->valid, o->valid, model_file_config(s->source)) <
 				0 ||
 			lm_shards_suit(&s->valid, o->valid, s->data.tokenizer, o->data) <
 				0))
@@ -260,7 +260,7 @@ int session_open(struct session *s, const struct session_options *o)
 	s->at = (struct lm_progress){ .seed = s->o.seed,
 		.length = (uint32_t)s->o.length };
 	data_digest(s->at.data, &s->data);
-	if (lm_order_init(&s->order, s->data.count, s->at.length, s->at.seed) < 0)
+	if (shuffle_init(&s->order, s->data.count, s->at.length, s->at.seed) < 0)
 		return err_add("%s", o->data);
 	return open_device(s);
 }
@@ -285,8 +285,8 @@ static int resume(struct session *s, const char *path)
 	return 0;
 }
 
-#define MATRIX_LEAST   256
-#define MATRIX_MOST    2048
+#define MATRIX_MIN     256
+#define MATRIX_MAX     2048
 #define MATRIX_LONG_NS 50000000 /* a product that takes so long is large enough */
 
 /* One product of n x n: what it took, and the best rate so far. */
@@ -296,8 +296,8 @@ static int time_product(struct session *s, struct product *p, uint64_t n, int64_
 	double rate;
 
 	p->m = p->n = p->k = p->lda = p->ldb = p->ldc = n;
-	if (ops->start(&s->d) < 0 || ops->product(&s->d, p) < 0 ||
-		ops->stop(&s->d, ns) < 0)
+	if (ops->timer_start(&s->d) < 0 || ops->product(&s->d, p) < 0 ||
+		ops->timer_stop(&s->d, ns) < 0)
 		return -1;
 	rate = *ns > 0 ? 2e9 * (double)(n * n * n) / (double)*ns : 0;
 	if (rate > s->matrix_flops)
@@ -310,8 +310,8 @@ static int time_product(struct session *s, struct product *p, uint64_t n, int64_
 static int measure_matrix(struct session *s)
 {
 	const struct dev_ops *ops = s->d.ops;
-	bool f32 = s->train_options.as == LM_AS_F32;
-	uint64_t n = MATRIX_MOST, bytes = n * n * (f32 ? 4 : 2);
+	bool f32 = s->train_options.dtype == LM_DTYPE_F32;
+	uint64_t n = MATRIX_MAX, bytes = n * n * (f32 ? 4 : 2);
 	struct product p = { .type = f32 ? PRODUCT_F32 : PRODUCT_BF16 };
 	void *a = NULL, *c = NULL;
 	int64_t until, ns = 0;
@@ -322,14 +322,14 @@ static int measure_matrix(struct session *s)
 		goto out;
 	p.a = p.b = a;
 	p.c = c;
-	n = MATRIX_LEAST / 2;
+	n = MATRIX_MIN / 2;
 	do {
 		n *= 2;
 		/* the first of a size loads a library, or makes its code */
 		rc = time_product(s, &p, n, &ns) < 0 || time_product(s, &p, n, &ns) < 0 ?
 			-1 :
 			0;
-	} while (rc == 0 && n < MATRIX_MOST && ns < MATRIX_LONG_NS);
+	} while (rc == 0 && n < MATRIX_MAX && ns < MATRIX_LONG_NS);
 	until = clock_mono_ns() + 200000000;
 	do
 		rc = rc < 0 ? -1 : time_product(s, &p, n, &ns);
@@ -386,7 +386,7 @@ static int check_agreement(struct session *s)
 	crypto_generichash_update(&h, s->at.data, sizeof s->at.data);
 	crypto_generichash_final(&h, (unsigned char *)mine, sizeof mine);
 	all = xcalloc((size_t)s->size, sizeof mine);
-	rc = lm_parallel_gather(s->ranks, mine, 4, all);
+	rc = ddp_allgather(s->ranks, mine, 4, all);
 	for (int r = 1; rc == 0 && r < s->size; r++)
 		if (memcmp(all, all + 4 * r, sizeof mine) != 0)
 			rc = err_set(EX_DATAERR,
@@ -441,7 +441,7 @@ int session_begin(struct session *s)
 		rc = lm_train_load(s->train, s->source);
 	buf_release(&path);
 	if (rc == 0 && s->ranks)
-		rc = lm_parallel_bind(s->ranks, &s->d,
+		rc = ddp_bind(s->ranks, &s->d,
 			lm_train_flat(s->train, LM_STATE_GRADIENT));
 	if (rc < 0 || check_agreement(s) < 0)
 		return -1;
@@ -451,13 +451,13 @@ int session_begin(struct session *s)
 
 void session_release(struct session *s)
 {
-	lm_parallel_close(s->ranks); /* first: it sums what the trainer has */
+	ddp_close(s->ranks); /* first: it sums what the trainer has */
 	lm_train_close(s->train);
 	dev_close(&s->d);
 	lm_shards_close(&s->data);
 	lm_shards_close(&s->valid);
 	lm_token_close(s->token);
-	lm_source_close(s->source);
+	model_file_close(s->source);
 	free(s->tokens);
 	free(s->targets);
 	free(s->window);
@@ -499,7 +499,7 @@ int session_step(struct session *s, struct lm_step *out)
 
 	for (int64_t pass = 0; pass < passes; pass++) {
 		for (int64_t r = 0; r < s->o.micro; r++, next += (uint64_t)s->size)
-			if (put_window(s, &s->data, lm_order_at(&s->order, next), r) < 0)
+			if (put_window(s, &s->data, shuffle_at(&s->order, next), r) < 0)
 				return -1;
 		if (lm_train_add(s->train, s->tokens, s->targets, pass + 1 == passes) < 0)
 			return -1;
@@ -515,11 +515,11 @@ int session_step(struct session *s, struct lm_step *out)
 	return 0;
 }
 
-unsigned session_wishes(const struct session *s)
+unsigned session_stop_flags(const struct session *s)
 {
 	if (s->ranks)
-		return lm_parallel_said(s->ranks);
-	return s->o.wish ? s->o.wish() : 0;
+		return ddp_stop_flags(s->ranks);
+	return s->o.stop_flags ? s->o.stop_flags() : 0;
 }
 
 int session_eval(struct session *s, double *loss)

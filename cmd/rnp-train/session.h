@@ -34,19 +34,19 @@ struct session_options {
 	/* Whether the person gave this option: what was not given a resumed run takes from its checkpoint. */
 	bool (*given)(const char *option);
 	/* Bits that end the run when one rank has them: why, of the caller's making. */
-	unsigned (*wish)(void);
+	unsigned (*stop_flags)(void);
 };
 
 struct session {
 	struct session_options o;
 	struct lm_train_options train_options;
-	struct lm_parallel *ranks; /* NULL: one process alone */
-	int rank, size;            /* 0 and 1 then; rank 0 evaluates and writes */
+	struct ddp *ranks; /* NULL: one process alone */
+	int rank, size;    /* 0 and 1 then; rank 0 evaluates and writes */
 	struct dev d;
-	struct lm_source *source;
+	struct model_file *source;
 	struct lm_token *token; /* goes with what is saved; NULL: none */
 	struct lm_shards data, valid;
-	struct lm_order order;
+	struct shuffle order;
 	struct lm_train *train;
 	struct lm_progress at;
 	uint32_t *tokens, *targets; /* [micro][length] */
@@ -73,7 +73,7 @@ double session_rate(const struct session_options *o, uint64_t step);
 int session_step(struct session *s, struct lm_step *out);
 
 /* The wishes of all ranks as of the last step; of a process alone: as of now. */
-unsigned session_wishes(const struct session *s);
+unsigned session_stop_flags(const struct session *s);
 
 /* The mean loss over the first eval_tokens of the validation text. */
 int session_eval(struct session *s, double *loss);

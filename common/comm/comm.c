@@ -16,7 +16,7 @@ int comm_receive(struct comm *c, int from, void *data, size_t bytes)
 	return c->ops->receive(c, from, data, bytes);
 }
 
-int comm_swap(struct comm *c, const struct comm_swap *s)
+int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 {
 	return c->ops->swap(c, s);
 }
@@ -29,11 +29,11 @@ static int by_doubling(struct comm *c, float *data, size_t n)
 
 	for (int distance = 1; rc == 0 && distance < c->size; distance *= 2) {
 		int partner = c->rank ^ distance;
-		struct comm_swap s = { partner, partner, mine, n * sizeof *data, data,
+		struct comm_sendrecv s = { partner, partner, mine, n * sizeof *data, data,
 			n * sizeof *data, true };
 
 		memcpy(mine, data, n * sizeof *data);
-		rc = comm_swap(c, &s);
+		rc = comm_sendrecv(c, &s);
 	}
 	return rc;
 }
@@ -50,15 +50,15 @@ static size_t chunk(const struct comm *c, size_t n, int k, size_t *first)
 
 static int ring_step(struct comm *c, float *data, size_t n, int out, int in, bool add)
 {
-	struct comm_swap s = { (c->rank + 1) % c->size, (c->rank + c->size - 1) % c->size,
-		NULL, 0, NULL, 0, add };
+	struct comm_sendrecv s = { (c->rank + 1) % c->size,
+		(c->rank + c->size - 1) % c->size, NULL, 0, NULL, 0, add };
 	size_t first;
 
 	s.out_bytes = chunk(c, n, out, &first) * sizeof *data;
 	s.out = data + first;
 	s.in_bytes = chunk(c, n, in, &first) * sizeof *data;
 	s.in = data + first;
-	return comm_swap(c, &s);
+	return comm_sendrecv(c, &s);
 }
 
 static int by_ring(struct comm *c, float *data, size_t n)

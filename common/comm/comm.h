@@ -20,7 +20,7 @@ struct comm;
 
 /* Something out and something in at the same time. out and in do not overlap. add: in holds floats
  * and what comes is added to them, piece by piece while the rest is on its way. */
-struct comm_swap {
+struct comm_sendrecv {
 	int to, from;
 	const void *out;
 	size_t out_bytes;
@@ -33,7 +33,7 @@ struct comm_ops {
 	const char *name;
 	int (*send)(struct comm *c, int to, const void *data, size_t bytes);
 	int (*receive)(struct comm *c, int from, void *data, size_t bytes);
-	int (*swap)(struct comm *c, const struct comm_swap *s);
+	int (*swap)(struct comm *c, const struct comm_sendrecv *s);
 	int (*allreduce)(struct comm *c, float *data, size_t n); /* NULL: by swaps */
 	void (*be_patient)(struct comm *c); /* NULL: it does not poll */
 	void (*close)(struct comm *c);
@@ -57,7 +57,7 @@ struct comm {
 /* Messages between two ranks arrive whole and in order; the receiver knows their length. */
 int comm_send(struct comm *c, int to, const void *data, size_t bytes);
 int comm_receive(struct comm *c, int from, void *data, size_t bytes);
-int comm_swap(struct comm *c, const struct comm_swap *s);
+int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s);
 
 /* data[i] becomes the sum of all ranks' data[i], n floats, with the same bits on every rank.
  *

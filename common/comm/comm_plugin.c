@@ -36,7 +36,7 @@ static int outside_receive(struct comm *c, int from, void *data, size_t bytes)
 	return o->p->receive(o->state, from, data, bytes, why) < 0 ? failed(o, why) : 0;
 }
 
-static int outside_swap(struct comm *c, const struct comm_swap *s)
+static int outside_swap(struct comm *c, const struct comm_sendrecv *s)
 {
 	struct outside *o = c->state;
 	char why[COMM_PLUGIN_WHY] = "";

@@ -45,7 +45,7 @@ static int tcp_receive(struct comm *c, int from, void *data, size_t bytes)
 
 /* How far a swap is. */
 struct swapping {
-	const struct comm_swap *s;
+	const struct comm_sendrecv *s;
 	struct tcp *t;
 	size_t out, in;
 	size_t in_piece; /* bytes in t->piece, of which so many floats were added */
@@ -78,7 +78,7 @@ static void add(float *restrict to, const float *restrict from, size_t n)
 /* flags 0: wait for what comes, as long as the socket allows. */
 static ssize_t pull(struct swapping *w, int flags)
 {
-	const struct comm_swap *s = w->s;
+	const struct comm_sendrecv *s = w->s;
 	size_t left = s->in_bytes - w->in, whole;
 	ssize_t n;
 
@@ -127,7 +127,7 @@ static bool would_block(ssize_t n)
 	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
-static int tcp_swap(struct comm *c, const struct comm_swap *s)
+static int tcp_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 {
 	struct swapping w = { .s = s, .t = c->state };
 
@@ -168,7 +168,7 @@ static void tcp_close(struct comm *c)
 static const struct comm_ops ops = { .name = "tcp",
 	.send = tcp_send,
 	.receive = tcp_receive,
-	.swap = tcp_swap,
+	.swap = tcp_sendrecv,
 	.close = tcp_close };
 
 int comm_tcp_from(struct comm *c, int rank, int size, const int *fds, int64_t timeout_ms)

@@ -7,19 +7,19 @@
 #include "common/base/mem.h"
 #include "kernels/dev/dev.h"
 
-struct lm_sums {
+struct gpu_allreduce {
 	struct dev d;
 	struct comm *over, nccl; /* nccl: closed where it is not used */
-	float *stage;            /* LM_SUMS_PIECE floats of the host; NULL with NCCL */
+	float *stage; /* GPU_ALLREDUCE_PIECE floats of the host; NULL with NCCL */
 	char why[ERR_TEXT_MAX];
 };
 
-static int failed(const struct lm_sums *s)
+static int failed(const struct gpu_allreduce *s)
 {
 	return err_set(s->d.code, "%s", s->d.error);
 }
 
-static void try_nccl(struct lm_sums *s)
+static void try_nccl(struct gpu_allreduce *s)
 {
 	const char *colon = strchr(s->d.name, ':');
 	int gpu = colon ? atoi(colon + 1) : 0;
@@ -30,9 +30,10 @@ static void try_nccl(struct lm_sums *s)
 	err_clear();
 }
 
-int lm_sums_open(struct lm_sums **out, const char *device, struct comm *over, bool nccl)
+int gpu_allreduce_open(struct gpu_allreduce **out, const char *device, struct comm *over,
+	bool nccl)
 {
-	struct lm_sums *s = xcalloc(1, sizeof *s);
+	struct gpu_allreduce *s = xcalloc(1, sizeof *s);
 	int rc;
 
 	*out = NULL;
@@ -42,17 +43,17 @@ int lm_sums_open(struct lm_sums **out, const char *device, struct comm *over, bo
 	if (rc == 0 && nccl)
 		try_nccl(s);
 	if (rc == 0 && !s->nccl.ops &&
-		s->d.ops->pin(&s->d, (void **)&s->stage, LM_SUMS_PIECE * sizeof(float)) <
-			0)
+		s->d.ops->pin(&s->d, (void **)&s->stage,
+			GPU_ALLREDUCE_PIECE * sizeof(float)) < 0)
 		rc = failed(s);
 	if (rc == 0)
 		*out = s;
 	else
-		lm_sums_close(s);
+		gpu_allreduce_close(s);
 	return rc;
 }
 
-void lm_sums_close(struct lm_sums *s)
+void gpu_allreduce_close(struct gpu_allreduce *s)
 {
 	if (!s)
 		return;
@@ -64,14 +65,14 @@ void lm_sums_close(struct lm_sums *s)
 }
 
 /* NCCL has a stream of its own, which knows nothing of ours: it begins when the range is written, and has ended when the call returns. */
-static int by_nccl(struct lm_sums *s, float *data, uint64_t n)
+static int by_nccl(struct gpu_allreduce *s, float *data, uint64_t n)
 {
 	if (s->d.ops->sync(&s->d) < 0)
 		return failed(s);
 	return comm_allreduce(&s->nccl, data, n);
 }
 
-static int through_host(struct lm_sums *s, float *data, uint64_t n)
+static int through_host(struct gpu_allreduce *s, float *data, uint64_t n)
 {
 	uint64_t bytes = n * sizeof *data;
 
@@ -82,12 +83,12 @@ static int through_host(struct lm_sums *s, float *data, uint64_t n)
 	return s->d.ops->put(&s->d, data, s->stage, bytes) < 0 ? failed(s) : 0;
 }
 
-int lm_sums_add(struct lm_sums *s, float *data, uint64_t n, void *mark)
+int gpu_allreduce_sum(struct gpu_allreduce *s, float *data, uint64_t n, void *mark)
 {
-	int rc = s->d.ops->after(&s->d, mark) < 0 ? failed(s) : 0;
+	int rc = s->d.ops->event_wait(&s->d, mark) < 0 ? failed(s) : 0;
 
 	while (rc == 0 && n) {
-		uint64_t piece = n < LM_SUMS_PIECE ? n : LM_SUMS_PIECE;
+		uint64_t piece = n < GPU_ALLREDUCE_PIECE ? n : GPU_ALLREDUCE_PIECE;
 
 		rc = s->nccl.ops ? by_nccl(s, data, piece) : through_host(s, data, piece);
 		data += piece;
@@ -96,12 +97,12 @@ int lm_sums_add(struct lm_sums *s, float *data, uint64_t n, void *mark)
 	return rc;
 }
 
-const char *lm_sums_by(const struct lm_sums *s)
+const char *gpu_allreduce_backend(const struct gpu_allreduce *s)
 {
 	return s->nccl.ops ? s->nccl.ops->name : s->over->ops->name;
 }
 
-const char *lm_sums_why(const struct lm_sums *s)
+const char *gpu_allreduce_why(const struct gpu_allreduce *s)
 {
 	return s->why;
 }

@@ -11,23 +11,25 @@
 
 #include "common/comm/comm.h"
 
-#define LM_SUMS_PIECE ((uint64_t)4 << 20) /* floats that go through the host at once */
+#define GPU_ALLREDUCE_PIECE \
+	((uint64_t)4 << 20) /* floats that go through the host at once */
 
-struct lm_sums;
+struct gpu_allreduce;
 
 /* device: "cuda:1", that of this rank; over is borrowed until close. nccl: try it; where it is not there for every rank no rank uses
  * it, and why says the cause. Returns 0 and *out to be closed, or -1 with err_set(): the device's error, 69 or 71. An over that fails meanwhile
  * fails at the first sum. */
-int lm_sums_open(struct lm_sums **out, const char *device, struct comm *over, bool nccl);
-void lm_sums_close(struct lm_sums *s); /* NULL is fine */
+int gpu_allreduce_open(struct gpu_allreduce **out, const char *device, struct comm *over,
+	bool nccl);
+void gpu_allreduce_close(struct gpu_allreduce *s); /* NULL is fine */
 
 /* data[i], on the device, becomes the sum of all ranks' data[i], the same bits on every rank, once the device has come to the mark (of
  * another handle of it). Returns when that is done, 0 or -1 with err_set(). */
-int lm_sums_add(struct lm_sums *s, float *data, uint64_t n, void *mark);
+int gpu_allreduce_sum(struct gpu_allreduce *s, float *data, uint64_t n, void *mark);
 
-const char *lm_sums_by(
-	const struct lm_sums *s); /* "nccl", else the name of over: "tcp", "mpi" */
-const char *lm_sums_why(
-	const struct lm_sums *s); /* it is not NCCL; "": it is, or was not to be */
+const char *gpu_allreduce_backend(
+	const struct gpu_allreduce *s); /* "nccl", else the name of over: "tcp", "mpi" */
+const char *gpu_allreduce_why(
+	const struct gpu_allreduce *s); /* it is not NCCL; "": it is, or was not to be */
 
 #endif

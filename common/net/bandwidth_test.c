@@ -12,32 +12,32 @@
 #include "common/base/num.h"
 
 struct node {
-	char id[EXCHANGE_ID_CHARS + 1]; /* "": free */
+	char id[BANDWIDTH_TEST_ID_CHARS + 1]; /* "": free */
 	int64_t seen_ns;
 	int tries, drops;
 	/* what is on its way; 0: nothing */
 	int64_t bytes, began_ns;
 	unsigned char key[crypto_stream_chacha20_KEYBYTES];
-	struct exchange_reading best;
+	struct bandwidth_test_reading best;
 };
 
-struct exchanges {
+struct bandwidth_tests {
 	pthread_mutex_t lock;
-	struct node nodes[EXCHANGE_NODES_MAX];
+	struct node nodes[BANDWIDTH_TEST_NODES_MAX];
 };
 
 /* The key is used once. */
 static const unsigned char nonce[crypto_stream_chacha20_NONCEBYTES];
 
-struct exchanges *exchanges_new(void)
+struct bandwidth_tests *bandwidth_tests_new(void)
 {
-	struct exchanges *x = xcalloc(1, sizeof *x);
+	struct bandwidth_tests *x = xcalloc(1, sizeof *x);
 
 	pthread_mutex_init(&x->lock, NULL);
 	return x;
 }
 
-void exchanges_free(struct exchanges *x)
+void bandwidth_tests_free(struct bandwidth_tests *x)
 {
 	if (!x)
 		return;
@@ -47,13 +47,13 @@ void exchanges_free(struct exchanges *x)
 
 static bool is_id(const char *id)
 {
-	return id && strlen(id) == EXCHANGE_ID_CHARS &&
-		strspn(id, "0123456789abcdef") == EXCHANGE_ID_CHARS;
+	return id && strlen(id) == BANDWIDTH_TEST_ID_CHARS &&
+		strspn(id, "0123456789abcdef") == BANDWIDTH_TEST_ID_CHARS;
 }
 
-static struct node *find(struct exchanges *x, const char *id)
+static struct node *find(struct bandwidth_tests *x, const char *id)
 {
-	for (int i = 0; i < EXCHANGE_NODES_MAX; i++)
+	for (int i = 0; i < BANDWIDTH_TEST_NODES_MAX; i++)
 		if (strcmp(x->nodes[i].id, id) == 0)
 			return &x->nodes[i];
 	return NULL;
@@ -61,53 +61,54 @@ static struct node *find(struct exchanges *x, const char *id)
 
 static bool on_its_way(const struct node *n, int64_t now_ns)
 {
-	return n->bytes && now_ns - n->began_ns < EXCHANGE_SECONDS * INT64_C(1000000000);
+	return n->bytes &&
+		now_ns - n->began_ns < BANDWIDTH_TEST_SECONDS * INT64_C(1000000000);
 }
 
 /* Its place, a free one, or that of who was not seen for the longest time. */
-static struct node *place(struct exchanges *x, const char *id)
+static struct node *place(struct bandwidth_tests *x, const char *id)
 {
 	struct node *n = find(x, id), *oldest = &x->nodes[0];
 
 	if (n)
 		return n;
-	for (int i = 0; i < EXCHANGE_NODES_MAX; i++)
+	for (int i = 0; i < BANDWIDTH_TEST_NODES_MAX; i++)
 		if (x->nodes[i].seen_ns < oldest->seen_ns)
 			oldest = &x->nodes[i];
 	*oldest = (struct node){ 0 };
-	memcpy(oldest->id, id, EXCHANGE_ID_CHARS + 1);
+	memcpy(oldest->id, id, BANDWIDTH_TEST_ID_CHARS + 1);
 	return oldest;
 }
 
 /* How many others have a place. */
-static int count_others(const struct exchanges *x, const char *id, int64_t now_ns)
+static int count_others(const struct bandwidth_tests *x, const char *id, int64_t now_ns)
 {
 	int count = 0;
 
-	for (int i = 0; i < EXCHANGE_NODES_MAX; i++) {
+	for (int i = 0; i < BANDWIDTH_TEST_NODES_MAX; i++) {
 		const struct node *n = &x->nodes[i];
 
-		count += n->bytes && now_ns - n->began_ns < EXCHANGE_PLACE_NS &&
+		count += n->bytes && now_ns - n->began_ns < BANDWIDTH_TEST_PLACE_NS &&
 			strcmp(n->id, id) != 0;
 	}
 	return count;
 }
 
-enum exchange_said exchange_begin(struct exchanges *x, const char *id, int64_t bytes,
-	int64_t now_ns, void *out)
+enum bandwidth_test_said bandwidth_test_begin(struct bandwidth_tests *x, const char *id,
+	int64_t bytes, int64_t now_ns, void *out)
 {
 	unsigned char key[crypto_stream_chacha20_KEYBYTES];
-	enum exchange_said said = EXCHANGE_OK;
+	enum bandwidth_test_said said = BANDWIDTH_TEST_OK;
 	struct node *n;
 
 	randombytes_buf(key, sizeof key);
 	pthread_mutex_lock(&x->lock);
-	n = count_others(x, id, now_ns) < EXCHANGE_AT_ONCE ? place(x, id) : NULL;
+	n = count_others(x, id, now_ns) < BANDWIDTH_TEST_AT_ONCE ? place(x, id) : NULL;
 	if (!n) {
-		said = EXCHANGE_BUSY;
-	} else if (n->tries >= EXCHANGE_TRIES_MAX ||
-		(n->bytes && n->drops >= EXCHANGE_DROPS_MAX)) {
-		said = EXCHANGE_TOO_OFTEN;
+		said = BANDWIDTH_TEST_BUSY;
+	} else if (n->tries >= BANDWIDTH_TEST_TRIES_MAX ||
+		(n->bytes && n->drops >= BANDWIDTH_TEST_DROPS_MAX)) {
+		said = BANDWIDTH_TEST_TOO_OFTEN;
 	} else {
 		n->tries++;
 		/* what was begun before and not ended is forgotten */
@@ -117,7 +118,7 @@ enum exchange_said exchange_begin(struct exchanges *x, const char *id, int64_t b
 		memcpy(n->key, key, sizeof key);
 	}
 	pthread_mutex_unlock(&x->lock);
-	if (said == EXCHANGE_OK)
+	if (said == BANDWIDTH_TEST_OK)
 		crypto_stream_chacha20(out, (unsigned long long)bytes, nonce, key);
 	return said;
 }
@@ -127,24 +128,25 @@ static double rate(int64_t bytes, int64_t ns)
 	return (double)bytes * 1e9 / (double)(ns > 0 ? ns : 1);
 }
 
-static struct exchange_reading reading_of(int64_t bytes, int64_t down_ns, int64_t up_ns)
+static struct bandwidth_test_reading reading_of(int64_t bytes, int64_t down_ns,
+	int64_t up_ns)
 {
 	int64_t slower_ns = down_ns > up_ns ? down_ns : up_ns;
 
-	return (struct exchange_reading){ .bytes = bytes,
+	return (struct bandwidth_test_reading){ .bytes = bytes,
 		.down_ns = down_ns,
 		.up_ns = up_ns,
 		.bytes_per_s = (int64_t)rate(bytes, slower_ns),
-		.enough = slower_ns >= EXCHANGE_ENOUGH_NS ||
-			bytes == EXCHANGE_BYTES_MAX };
+		.enough = slower_ns >= BANDWIDTH_TEST_ENOUGH_NS ||
+			bytes == BANDWIDTH_TEST_BYTES_MAX };
 }
 
 /* Whether data are the bytes that key stands for; they are overwritten. */
 static bool same_bytes(unsigned char *data, size_t bytes, const unsigned char *key,
 	const char *token)
 {
-	unsigned char last[EXCHANGE_TOKEN_BYTES];
-	char hex[2 * EXCHANGE_TOKEN_BYTES + 1];
+	unsigned char last[BANDWIDTH_TEST_TOKEN_BYTES];
+	char hex[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1];
 
 	memcpy(last, data + bytes - sizeof last, sizeof last);
 	sodium_bin2hex(hex, sizeof hex, last, sizeof last);
@@ -152,9 +154,9 @@ static bool same_bytes(unsigned char *data, size_t bytes, const unsigned char *k
 	return token && strcmp(token, hex) == 0 && sodium_is_zero(data, bytes);
 }
 
-enum exchange_said exchange_end(struct exchanges *x, const char *id, const char *token,
-	void *data, size_t bytes, int64_t arrived_ns, int64_t complete_ns,
-	struct exchange_reading *out)
+enum bandwidth_test_said bandwidth_test_end(struct bandwidth_tests *x, const char *id,
+	const char *token, void *data, size_t bytes, int64_t arrived_ns,
+	int64_t complete_ns, struct bandwidth_test_reading *out)
 {
 	struct node now = { .bytes = 0 }, *n;
 
@@ -166,21 +168,22 @@ enum exchange_said exchange_end(struct exchanges *x, const char *id, const char 
 		n->bytes = 0;
 	pthread_mutex_unlock(&x->lock);
 	if (!now.bytes)
-		return EXCHANGE_UNKNOWN;
+		return BANDWIDTH_TEST_UNKNOWN;
 	if (bytes != (size_t)now.bytes || !same_bytes(data, bytes, now.key, token))
-		return EXCHANGE_WRONG;
+		return BANDWIDTH_TEST_WRONG;
 	*out = reading_of(now.bytes, arrived_ns - now.began_ns, complete_ns - arrived_ns);
 	pthread_mutex_lock(&x->lock);
 	n = find(x, id);
 	if (n && out->bytes_per_s > n->best.bytes_per_s)
 		n->best = *out;
-	if (n && n->tries >= EXCHANGE_TRIES_MAX)
+	if (n && n->tries >= BANDWIDTH_TEST_TRIES_MAX)
 		out->enough = true;
 	pthread_mutex_unlock(&x->lock);
-	return EXCHANGE_OK;
+	return BANDWIDTH_TEST_OK;
 }
 
-bool exchange_take(struct exchanges *x, const char *id, struct exchange_reading *out)
+bool bandwidth_test_take(struct bandwidth_tests *x, const char *id,
+	struct bandwidth_test_reading *out)
 {
 	struct node *n;
 	bool found;
@@ -198,60 +201,61 @@ bool exchange_take(struct exchanges *x, const char *id, struct exchange_reading 
 
 /* --- HTTP ---------------------------------------------------------------------------------- */
 
-static enum httpd_when refuse(struct httpd_reply *r, enum exchange_said said)
+static enum httpd_when refuse(struct httpd_reply *r, enum bandwidth_test_said said)
 {
 	switch (said) {
-	case EXCHANGE_BUSY:
+	case BANDWIDTH_TEST_BUSY:
 		r->retry_after_s = 1;
 		return httpd_error(r, 503, "others are exchanging");
-	case EXCHANGE_TOO_OFTEN:
+	case BANDWIDTH_TEST_TOO_OFTEN:
 		return httpd_error(r, 409,
 			"that were %d exchanges already, or more than %d that were not ended",
-			EXCHANGE_TRIES_MAX, EXCHANGE_DROPS_MAX);
-	case EXCHANGE_UNKNOWN:
+			BANDWIDTH_TEST_TRIES_MAX, BANDWIDTH_TEST_DROPS_MAX);
+	case BANDWIDTH_TEST_UNKNOWN:
 		return httpd_error(r, 409, "no exchange of that id is on its way");
 	default:
 		return httpd_error(r, 400, "these are not the bytes that were sent");
 	}
 }
 
-enum httpd_when exchange_get(struct exchanges *x, struct httpd_request *q,
+enum httpd_when bandwidth_test_get(struct bandwidth_tests *x, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	const char *text = httpd_query(q, "bytes");
-	enum exchange_said said;
+	enum bandwidth_test_said said;
 	int64_t bytes;
 
 	if (!is_id(q->arg))
 		return httpd_error(r, 400, "the id is no SHA-256 in hex");
 	if (!text ||
-		num_i64(text, "bytes", EXCHANGE_BYTES_MIN, EXCHANGE_BYTES_MAX, &bytes) <
-			0) {
+		num_i64(text, "bytes", BANDWIDTH_TEST_BYTES_MIN, BANDWIDTH_TEST_BYTES_MAX,
+			&bytes) < 0) {
 		err_clear();
 		return httpd_error(r, 400, "bytes is not a number from %lld to %lld",
-			(long long)EXCHANGE_BYTES_MIN, (long long)EXCHANGE_BYTES_MAX);
+			(long long)BANDWIDTH_TEST_BYTES_MIN,
+			(long long)BANDWIDTH_TEST_BYTES_MAX);
 	}
-	said = exchange_begin(x, q->arg, bytes, q->started_ns,
+	said = bandwidth_test_begin(x, q->arg, bytes, q->started_ns,
 		buf_reserve(&r->body, (size_t)bytes));
-	if (said != EXCHANGE_OK)
+	if (said != BANDWIDTH_TEST_OK)
 		return refuse(r, said);
 	r->body.len = (size_t)bytes;
 	r->content_type = "application/octet-stream";
 	return HTTPD_NOW;
 }
 
-enum httpd_when exchange_post(struct exchanges *x, struct httpd_request *q,
-	struct httpd_reply *r, struct exchange_reading *out)
+enum httpd_when bandwidth_test_post(struct bandwidth_tests *x, struct httpd_request *q,
+	struct httpd_reply *r, struct bandwidth_test_reading *out)
 {
 	int64_t complete_ns = clock_mono_ns();
-	enum exchange_said said;
+	enum bandwidth_test_said said;
 	json_t *v;
 
 	if (!is_id(q->arg))
 		return httpd_error(r, 400, "the id is no SHA-256 in hex");
-	said = exchange_end(x, q->arg, httpd_query(q, "token"), q->body.data, q->body.len,
-		q->started_ns, complete_ns, out);
-	if (said != EXCHANGE_OK)
+	said = bandwidth_test_end(x, q->arg, httpd_query(q, "token"), q->body.data,
+		q->body.len, q->started_ns, complete_ns, out);
+	if (said != BANDWIDTH_TEST_OK)
 		return refuse(r, said);
 	v = json_object();
 	json_set_i64(v, "bytes", out->bytes);

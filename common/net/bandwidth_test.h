@@ -9,7 +9,7 @@
  * is the time from there until the body is complete, and its bytes have to be those that were sent:
  * they do not compress and cannot be known before. Both times hold a round trip and TCP's slow start, so
  * that the rate is a lower bound, which larger exchanges bring closer: a node makes some, each four
- * times as large, until one takes EXCHANGE_ENOUGH_NS or has EXCHANGE_BYTES_MAX. An exchange's
+ * times as large, until one takes BANDWIDTH_TEST_ENOUGH_NS or has BANDWIDTH_TEST_BYTES_MAX. An exchange's
  * reading is its slower direction, a node's that of its best exchange.
  *
  * Whoever knows the id may exchange: a friend of the node with a faster line could, as a friend
@@ -23,64 +23,65 @@
 
 #include "common/net/httpd.h"
 
-#define EXCHANGE_ID_CHARS    64
-#define EXCHANGE_TOKEN_BYTES 32
-#define EXCHANGE_BYTES_MIN   ((int64_t)1 << 20)
-#define EXCHANGE_BYTES_MAX   ((int64_t)32 << 20)
-#define EXCHANGE_ENOUGH_NS   500000000
+#define BANDWIDTH_TEST_ID_CHARS    64
+#define BANDWIDTH_TEST_TOKEN_BYTES 32
+#define BANDWIDTH_TEST_BYTES_MIN   ((int64_t)1 << 20)
+#define BANDWIDTH_TEST_BYTES_MAX   ((int64_t)32 << 20)
+#define BANDWIDTH_TEST_ENOUGH_NS   500000000
 /* Of one node; more are refused. */
-#define EXCHANGE_TRIES_MAX 8
+#define BANDWIDTH_TEST_TRIES_MAX 8
 /* Nodes at the same time, each with one exchange: others disturb, and each takes memory. */
-#define EXCHANGE_AT_ONCE 2
+#define BANDWIDTH_TEST_AT_ONCE 2
 /* An exchange that takes longer is given up. */
-#define EXCHANGE_SECONDS 40
+#define BANDWIDTH_TEST_SECONDS 40
 /* Its place among those at once is another's sooner: who takes four times as much only while the slower way is under
- * EXCHANGE_ENOUGH_NS needs less than 2 s each way, but for the first on a line of some 100 kB/s. */
-#define EXCHANGE_PLACE_NS INT64_C(5000000000)
+ * BANDWIDTH_TEST_ENOUGH_NS needs less than 2 s each way, but for the first on a line of some 100 kB/s. */
+#define BANDWIDTH_TEST_PLACE_NS INT64_C(5000000000)
 /* Begun anew before the bytes came back: more in a row, and nobody could exchange but who does that. */
-#define EXCHANGE_DROPS_MAX 2
+#define BANDWIDTH_TEST_DROPS_MAX 2
 /* Readings that wait; beyond that the oldest is forgotten. */
-#define EXCHANGE_NODES_MAX 1024
+#define BANDWIDTH_TEST_NODES_MAX 1024
 
-struct exchange_reading {
+struct bandwidth_test_reading {
 	int64_t bytes_per_s; /* 0: none yet */
 	int64_t bytes;       /* of the exchange that it is from */
 	int64_t down_ns, up_ns;
 	bool enough; /* no more is to be gained */
 };
 
-struct exchanges;
+struct bandwidth_tests;
 
-struct exchanges *exchanges_new(void);
-void exchanges_free(struct exchanges *x);
+struct bandwidth_tests *bandwidth_tests_new(void);
+void bandwidth_tests_free(struct bandwidth_tests *x);
 
 /* The handlers' parts; q->arg is the id. post: *out is what this exchange gave when r->status is
  * 200. */
-enum httpd_when exchange_get(struct exchanges *x, struct httpd_request *q,
+enum httpd_when bandwidth_test_get(struct bandwidth_tests *x, struct httpd_request *q,
 	struct httpd_reply *r);
-enum httpd_when exchange_post(struct exchanges *x, struct httpd_request *q,
-	struct httpd_reply *r, struct exchange_reading *out);
+enum httpd_when bandwidth_test_post(struct bandwidth_tests *x, struct httpd_request *q,
+	struct httpd_reply *r, struct bandwidth_test_reading *out);
 
 /* What a node reached, and forget it. False: nothing. */
-bool exchange_take(struct exchanges *x, const char *id, struct exchange_reading *out);
+bool bandwidth_test_take(struct bandwidth_tests *x, const char *id,
+	struct bandwidth_test_reading *out);
 
 /* --- without HTTP, for tests --------------------------------------------------------------- */
 
-enum exchange_said {
-	EXCHANGE_OK,
-	EXCHANGE_BUSY, /* too many at once */
-	EXCHANGE_TOO_OFTEN,
-	EXCHANGE_UNKNOWN, /* nothing was begun, or it took too long */
-	EXCHANGE_WRONG,   /* token or bytes are not those that were sent */
+enum bandwidth_test_said {
+	BANDWIDTH_TEST_OK,
+	BANDWIDTH_TEST_BUSY, /* too many at once */
+	BANDWIDTH_TEST_TOO_OFTEN,
+	BANDWIDTH_TEST_UNKNOWN, /* nothing was begun, or it took too long */
+	BANDWIDTH_TEST_WRONG,   /* token or bytes are not those that were sent */
 };
 
 /* Begin an exchange of bytes at now_ns; out has room for them. */
-enum exchange_said exchange_begin(struct exchanges *x, const char *id, int64_t bytes,
-	int64_t now_ns, void *out);
+enum bandwidth_test_said bandwidth_test_begin(struct bandwidth_tests *x, const char *id,
+	int64_t bytes, int64_t now_ns, void *out);
 
 /* The bytes came back; they are overwritten. */
-enum exchange_said exchange_end(struct exchanges *x, const char *id, const char *token,
-	void *data, size_t bytes, int64_t arrived_ns, int64_t complete_ns,
-	struct exchange_reading *out);
+enum bandwidth_test_said bandwidth_test_end(struct bandwidth_tests *x, const char *id,
+	const char *token, void *data, size_t bytes, int64_t arrived_ns,
+	int64_t complete_ns, struct bandwidth_test_reading *out);
 
 #endif

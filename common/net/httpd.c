@@ -99,7 +99,7 @@ struct httpd {
 enum { RUNNING, SUSPENDED, FINISHED };
 
 /* One request on its way through. q is first: httpd_finish gets only q. */
-struct exchange {
+struct bandwidth_test {
 	struct httpd_request q;
 	struct httpd_reply r;
 	struct httpd *h;
@@ -116,7 +116,7 @@ struct exchange {
 
 static void finish(struct httpd_request *q)
 {
-	struct exchange *x = (struct exchange *)q;
+	struct bandwidth_test *x = (struct bandwidth_test *)q;
 	struct httpd *h = x->h; /* x is gone as soon as its reply is sent */
 
 	if (atomic_exchange(&x->state, FINISHED) == SUSPENDED)
@@ -126,14 +126,14 @@ static void finish(struct httpd_request *q)
 
 int64_t httpd_roundtrip_ns(const struct httpd_request *q)
 {
-	const struct exchange *x = (const struct exchange *)q;
+	const struct bandwidth_test *x = (const struct bandwidth_test *)q;
 
 	return x->tcp ? httpd_tcp_roundtrip_ns(x->tcp) : 0;
 }
 
 static void *on_target(void *cls, const char *target, struct MHD_Connection *connection)
 {
-	struct exchange *x = xcalloc(1, sizeof *x);
+	struct bandwidth_test *x = xcalloc(1, sizeof *x);
 
 	x->h = cls;
 	x->connection = connection;
@@ -147,7 +147,7 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *con
 }
 
 /* Who asks; false when the rate limit says no. */
-static bool admit(struct exchange *x)
+static bool admit(struct bandwidth_test *x)
 {
 	const union MHD_ConnectionInfo *info = mhd.info(x->connection,
 		MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -160,7 +160,7 @@ static bool admit(struct exchange *x)
 	return httpd_limiter_take(x->h->limiter, a, x->q.started_ns);
 }
 
-static enum MHD_Result send_reply(struct exchange *x)
+static enum MHD_Result send_reply(struct bandwidth_test *x)
 {
 	struct httpd_reply *r = &x->r;
 	struct MHD_Response *response;
@@ -197,7 +197,7 @@ static enum MHD_Result send_reply(struct exchange *x)
 	return rc;
 }
 
-static bool can_take_body(struct exchange *x)
+static bool can_take_body(struct bandwidth_test *x)
 {
 	const char *length = mhd.lookup(x->connection, MHD_HEADER_KIND, "Content-Length");
 	const char *coding = mhd.lookup(x->connection, MHD_HEADER_KIND,
@@ -214,7 +214,7 @@ static bool can_take_body(struct exchange *x)
 }
 
 /* The request line and the headers are there. False: refused, r says why. */
-static bool begin(struct exchange *x, const char *method)
+static bool begin(struct bandwidth_test *x, const char *method)
 {
 	const union MHD_ConnectionInfo *info = mhd.info(x->connection,
 		MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -250,7 +250,7 @@ static bool begin(struct exchange *x, const char *method)
 	return can_take_body(x);
 }
 
-static bool has_large_body(struct exchange *x)
+static bool has_large_body(struct bandwidth_test *x)
 {
 	const char *length = mhd.lookup(x->connection, MHD_HEADER_KIND, "Content-Length");
 
@@ -258,7 +258,7 @@ static bool has_large_body(struct exchange *x)
 		(length && strtoull(length, NULL, 10) > REFUSED_BODY_MAX);
 }
 
-static void take_body(struct exchange *x, const char *data, size_t len)
+static void take_body(struct bandwidth_test *x, const char *data, size_t len)
 {
 	if (x->refused)
 		return;
@@ -279,7 +279,7 @@ static void take_body(struct exchange *x, const char *data, size_t len)
 	buf_add(&x->q.body, data, len);
 }
 
-static enum MHD_Result run(struct exchange *x)
+static enum MHD_Result run(struct bandwidth_test *x)
 {
 	struct httpd *h = x->h;
 
@@ -309,7 +309,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection,
 	const char *url, const char *method, const char *version, const char *data,
 	size_t *len, void **context)
 {
-	struct exchange *x = *context;
+	struct bandwidth_test *x = *context;
 
 	(void)cls, (void)connection, (void)url, (void)version;
 	if (!x->started) {
@@ -330,7 +330,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection,
 static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
 	enum MHD_RequestTerminationCode how)
 {
-	struct exchange *x = *context;
+	struct bandwidth_test *x = *context;
 	struct httpd *h = cls;
 
 	(void)connection, (void)how;
@@ -393,7 +393,7 @@ static void *watch(void *arg)
 static enum httpd_when serve_metrics(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
-	struct httpd *h = ((struct exchange *)q)->h;
+	struct httpd *h = ((struct bandwidth_test *)q)->h;
 
 	r->content_type = "text/plain; version=0.0.4; charset=utf-8";
 	httpd_counters_write(&r->body, &h->counters, h->routes);

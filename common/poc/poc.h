@@ -82,9 +82,9 @@
 
 /* 2^18. Only the unit test, which judges a thousand answers, makes it less. */
 extern uint64_t poc_folds;
-/* What does those hashes; NULL: hashlanes_fast(). The benchmark, which judges a hundred thousand answers
+/* What does those hashes; NULL: sha256_chain_fast(). The benchmark, which judges a hundred thousand answers
  * at once, puts those of many into the lanes of one call. */
-extern hashlanes_fn poc_hashlanes;
+extern sha256_chain_fn poc_sha256_chain;
 
 /* Limits: a challenge or an answer beyond them is refused before any work is done. */
 #define POC_DEVICES_MAX         16
@@ -136,7 +136,7 @@ json_t *poc_answer_parse(const char *text, size_t len, const char *where);
 /* How an answer is judged. */
 struct poc_judging {
 	int64_t received_ms; /* when the answer was there, on the clock that signed issued_at */
-	int64_t elapsed_ns;       /* measured better than by the two times; 0: by them */
+	int64_t elapsed_ns; /* measured better than by the two times; 0: by them */
 	/* the verifier's own probe of the way. It is taken off, but no more than elapsed_ns / POC_ROUNDTRIP_PART:
 	 * who is probed can always make the way seem longer */
 	int64_t roundtrip_ns;
@@ -147,7 +147,7 @@ struct poc_judging {
 
 /* Judge an answer of any shape. Returns the verdict record without proof, which the caller owns;
  * *passed says what it holds. Never fails: what is wrong is a check that did not pass. */
-json_t *poc_judge(const struct poc_challenge *c, const json_t *answer,
+json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 	const struct poc_judging *j, bool *passed);
 
 /* How much to ask; 0: as much as is usual for the device. */
@@ -278,11 +278,11 @@ void poc_next_key(struct philox *out, const unsigned char x[POC_HASH_BYTES]);
 
 /* The tests judged alone: part is the test's object in the answer. On false, reason says why. */
 #define POC_REASON_MAX 200
-bool poc_judge_matmul(const struct poc_challenge *c, const struct poc_device *d,
+bool poc_verify_matmul(const struct poc_challenge *c, const struct poc_device *d,
 	const json_t *part, char reason[POC_REASON_MAX]);
-bool poc_judge_memory(const struct poc_challenge *c, const struct poc_device *d,
+bool poc_verify_memory(const struct poc_challenge *c, const struct poc_device *d,
 	const json_t *part, char reason[POC_REASON_MAX]);
-bool poc_judge_chain(const struct poc_challenge *c, const struct poc_device *d,
+bool poc_verify_chain(const struct poc_challenge *c, const struct poc_device *d,
 	const json_t *part, char reason[POC_REASON_MAX]);
 
 /* Bytes as base64url without padding, set as a field; and back, exactly want bytes or NULL. */

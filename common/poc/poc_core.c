@@ -19,7 +19,7 @@
 #define HASH_BYTES ((uint64_t)1 << 16)
 
 uint64_t poc_folds = UINT64_C(1) << 18;
-hashlanes_fn poc_hashlanes;
+sha256_chain_fn poc_sha256_chain;
 
 static void hash_add(crypto_hash_sha256_state *s, const void *data, size_t len)
 {
@@ -148,7 +148,7 @@ static void fold(unsigned char x[POC_HASH_BYTES], const struct poc_challenge *c,
 	if (remembered(x))
 		return;
 	memcpy(start, x, sizeof start);
-	(poc_hashlanes ? poc_hashlanes : hashlanes_fast())(x, 1, poc_folds);
+	(poc_sha256_chain ? poc_sha256_chain : sha256_chain_fast())(x, 1, poc_folds);
 	remember(start, x);
 }
 

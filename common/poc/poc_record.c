@@ -135,11 +135,11 @@ static int read_body(struct poc_challenge *c, const json_t *record, const char *
 
 int poc_challenge_read(struct poc_challenge *c, const json_t *record, const char *where)
 {
-	struct proof_result r;
+	struct signature_result r;
 
 	if (read_body(c, record, where) < 0)
 		return -1;
-	proof_verify(record, &r);
+	signature_verify(record, &r);
 	if (!r.ok)
 		return err_set(EX_DATAERR, "%s: the challenge is not signed: %s", where,
 			r.reason);

@@ -246,7 +246,7 @@ static bool matmul_rows_right(const struct poc_device *d,
 	return true;
 }
 
-bool poc_judge_matmul(const struct poc_challenge *c, const struct poc_device *d,
+bool poc_verify_matmul(const struct poc_challenge *c, const struct poc_device *d,
 	const json_t *part, char reason[POC_REASON_MAX])
 {
 	uint64_t n = (uint64_t)d->n, total = n * (uint64_t)d->rounds;
@@ -465,7 +465,7 @@ static bool fill_blocks_right(const struct fill *f, const uint32_t *blocks)
 	return true;
 }
 
-bool poc_judge_memory(const struct poc_challenge *c, const struct poc_device *d,
+bool poc_verify_memory(const struct poc_challenge *c, const struct poc_device *d,
 	const json_t *part, char reason[POC_REASON_MAX])
 {
 	unsigned char roots[MEMFILL_SLICES * POC_PASSES_MAX][POC_HASH_BYTES];
@@ -499,7 +499,7 @@ bool poc_judge_memory(const struct poc_challenge *c, const struct poc_device *d,
 
 /* --- chain -------------------------------------------------------------------------------- */
 
-bool poc_judge_chain(const struct poc_challenge *c, const struct poc_device *d,
+bool poc_verify_chain(const struct poc_challenge *c, const struct poc_device *d,
 	const json_t *part, char reason[POC_REASON_MAX])
 {
 	size_t bytes = (size_t)d->segments * POC_HASH_BYTES;
@@ -516,7 +516,7 @@ bool poc_judge_chain(const struct poc_challenge *c, const struct poc_device *d,
 	memcpy(states + POC_HASH_BYTES, ends, bytes - POC_HASH_BYTES);
 #pragma omp parallel for schedule(dynamic) if (d->segments > each)
 	for (int64_t at = 0; at < d->segments; at += each)
-		hashlanes_fast()(states + POC_HASH_BYTES * at,
+		sha256_chain_fast()(states + POC_HASH_BYTES * at,
 			(uint64_t)(d->segments - at < each ? d->segments - at : each),
 			(uint64_t)d->steps);
 	wrong = memcmp(states, ends, bytes) != 0;

@@ -43,7 +43,7 @@ static bool check_record(struct judgement *g, const json_t *answer)
 {
 	const char *node = json_string_value(json_object_get(answer, "node"));
 	unsigned char sha256[POC_HASH_BYTES];
-	struct proof_result r;
+	struct signature_result r;
 	bool form = schema_check(answer, "answer", "rnp.answer") == 0;
 
 	if (!check(g, "form", NULL, form, err_get()->text)) {
@@ -58,7 +58,7 @@ static bool check_record(struct judgement *g, const json_t *answer)
 				memcmp(sha256, g->c->sha256, sizeof sha256) == 0,
 			"the answer is to another challenge"))
 		return false;
-	proof_verify(answer, &r);
+	signature_verify(answer, &r);
 	return check(g, "signature", NULL, r.ok, r.reason);
 }
 
@@ -97,20 +97,20 @@ static void judge_device(struct judgement *g, const struct poc_device *d,
 	/* the first test that is not passed ends it: the others are not worth the verifier's time */
 	if (d->n &&
 		check(g, "matmul", d->uuid,
-			poc_judge_matmul(g->c, d, json_object_get(part, "matmul"),
+			poc_verify_matmul(g->c, d, json_object_get(part, "matmul"),
 				reason),
 			reason))
 		g->operations += 2.0 * (double)d->n * (double)d->n * (double)d->n *
 			(double)d->rounds;
 	if (g->good && d->lanes &&
 		check(g, "memory", d->uuid,
-			poc_judge_memory(g->c, d, json_object_get(part, "memory"),
+			poc_verify_memory(g->c, d, json_object_get(part, "memory"),
 				reason),
 			reason))
 		g->memory_bytes += MEMFILL_SLICES * MEMFILL_BYTES * poc_step_leaves(d);
 	if (g->good && d->segments &&
 		check(g, "chain", d->uuid,
-			poc_judge_chain(g->c, d, json_object_get(part, "chain"), reason),
+			poc_verify_chain(g->c, d, json_object_get(part, "chain"), reason),
 			reason)) {
 		if (d->segments * d->steps > g->hashes)
 			g->hashes = d->segments * d->steps;
@@ -177,7 +177,7 @@ static void set_score(const struct judgement *g, json_t *verdict)
 		json_set_i64(verdict, "score_ppm", ppm);
 }
 
-json_t *poc_judge(const struct poc_challenge *c, const json_t *answer,
+json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 	const struct poc_judging *j, bool *passed)
 {
 	struct judgement g = { .c = c, .j = j, .checks = json_array(), .good = true };

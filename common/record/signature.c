@@ -270,7 +270,7 @@ static int verify_one(struct subject *s, const json_t *proof,
 }
 
 /* The pending error, cut to what fits. */
-static void tell(struct proof_result *out)
+static void tell(struct signature_result *out)
 {
 	size_t n = strnlen(err_get()->text, sizeof out->reason - 1);
 
@@ -279,7 +279,7 @@ static void tell(struct proof_result *out)
 	utf8_clean_line(out->reason);
 }
 
-static int verify_all(struct subject *s, struct proof_result *out)
+static int verify_all(struct subject *s, struct signature_result *out)
 {
 	const json_t *proof = json_object_get(s->record, "proof");
 	size_t n = json_is_array(proof) ? json_array_size(proof) : 1;
@@ -317,7 +317,7 @@ static bool about_a_node(const json_t *record)
 	return false;
 }
 
-static int check_party(const json_t *record, const struct proof_result *r)
+static int check_party(const json_t *record, const struct signature_result *r)
 {
 	const char *field = about_a_node(record) && json_object_get(record, "signer") ?
 		"signer" :
@@ -328,13 +328,13 @@ static int check_party(const json_t *record, const struct proof_result *r)
 		return 0;
 	if (!json_is_string(party))
 		return err_set(EX_DATAERR, "field '%s' is not a string", field);
-	if (!proof_signed_by(r, json_string_value(party)))
+	if (!signature_is_by(r, json_string_value(party)))
 		return err_set(EX_DATAERR, "signed by %s, not by its %s %.60s",
 			r->signers[0], field, json_string_value(party));
 	return 0;
 }
 
-bool proof_signed_by(const struct proof_result *r, const char *address)
+bool signature_is_by(const struct signature_result *r, const char *address)
 {
 	for (int i = 0; i < r->nsigners; i++)
 		if (strcmp(r->signers[i], address) == 0)
@@ -342,7 +342,7 @@ bool proof_signed_by(const struct proof_result *r, const char *address)
 	return false;
 }
 
-void proof_verify(const json_t *record, struct proof_result *out)
+void signature_verify(const json_t *record, struct signature_result *out)
 {
 	struct subject s = { .record = record };
 
@@ -409,7 +409,7 @@ static void add_proof(json_t *record, json_t *old, json_t *takes_proof)
 	}
 }
 
-int proof_sign(json_t *record, const struct key *k, int64_t created_ms)
+int signature_add(json_t *record, const struct key *k, int64_t created_ms)
 {
 	json_t *old, *proof;
 

@@ -12,7 +12,7 @@
 
 #define PROOF_SIGNERS_MAX 16
 
-struct proof_result {
+struct signature_result {
 	bool ok;    /* every proof is good, and the right party is among the signers */
 	bool valid; /* every proof is good, whoever signed */
 	int nsigners; /* addresses of the keys whose proofs are good, in the record's order */
@@ -34,15 +34,15 @@ struct proof_result {
  * rnp.usage, rnp.reward) name their author in `signer` instead, and that key must have signed;
  * without `signer` the rule of `node` holds for them too. Whether that signer may say such a
  * thing is for the caller to decide. */
-void proof_verify(const json_t *record, struct proof_result *out);
+void signature_verify(const json_t *record, struct signature_result *out);
 
 /* Add a proof by k to the record, created at that moment. A record that has one gets a set;
  * the proofs it has are not looked at. Returns 0, or -1 with EX_DATAERR and the record as it
  * was: not an object, `proof` is neither object nor array, too many proofs, a number that is
  * not allowed. */
-int proof_sign(json_t *record, const struct key *k, int64_t created_ms);
+int signature_add(json_t *record, const struct key *k, int64_t created_ms);
 
 /* True when that key made one of the good proofs. */
-bool proof_signed_by(const struct proof_result *r, const char *address);
+bool signature_is_by(const struct signature_result *r, const char *address);
 
 #endif

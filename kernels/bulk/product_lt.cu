@@ -329,8 +329,8 @@ int cuda_gemm_lt(struct dev *d, const struct lm_gemm *g)
 {
 	struct shape s = {};
 
-	s.in = g->as == LM_AS_F32 ? CUDA_R_32F : CUDA_R_16BF;
-	s.out = g->out == LM_AS_F32 ? CUDA_R_32F : CUDA_R_16BF;
+	s.in = g->as == LM_DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
+	s.out = g->out == LM_DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
 	s.a_turned = g->form == LM_XTX;
 	s.b_turned = g->form != LM_XWT;
 	s.m = g->m, s.n = g->n, s.k = g->k;

@@ -39,7 +39,7 @@ struct dev_ops {
 	void (*free)(struct dev *d, void *p); /* NULL is fine; waits */
 	int (*put)(struct dev *d, void *to, const void *host, uint64_t bytes);
 	int (*get)(struct dev *d, void *host, const void *from, uint64_t bytes);
-	int (*room)(struct dev *d, uint64_t *bytes); /* free memory now */
+	int (*mem_free)(struct dev *d, uint64_t *bytes); /* free memory now */
 	/* host memory from which put and get run at the full speed of the link */
 	int (*pin)(struct dev *d, void **out, uint64_t bytes);
 	void (*unpin)(struct dev *d, void *p); /* NULL is fine */
@@ -49,22 +49,22 @@ struct dev_ops {
 
 	/* order and time: ns of the operations between start and stop, on the device's clock */
 	int (*sync)(struct dev *d);
-	int (*start)(struct dev *d);
-	int (*stop)(struct dev *d, int64_t *ns);
+	int (*timer_start)(struct dev *d);
+	int (*timer_stop)(struct dev *d, int64_t *ns);
 	/* mark: *mark, a new one where it is NULL, becomes the place in d's order where it is now. after: what is asked of d from now on
 	 * happens behind a mark's place. The mark may be that of another handle of the same device, used by another thread at the
 	 * same time; it is moved again only when all that comes after it is done. unmark: NULL is fine. */
-	int (*mark)(struct dev *d, void **mark);
-	int (*after)(struct dev *d, void *mark);
-	void (*unmark)(struct dev *d, void *mark);
+	int (*event_record)(struct dev *d, void **mark);
+	int (*event_wait)(struct dev *d, void *mark);
+	void (*event_free)(struct dev *d, void *mark);
 	/* A GPU takes longer to be asked for a small operation than to do it. Between capture and captured operations, copy and fill are not
 	 * done but noted, with their arguments, and nothing else is asked; *graph does all of them when it is replayed, on what is in memory
 	 * then (NULL: nothing was asked). graph NULL: throw them away. -1: this device or driver cannot, and nothing is left of it. drop: NULL
 	 * is fine. */
-	int (*capture)(struct dev *d);
-	int (*captured)(struct dev *d, void **graph);
-	int (*replay)(struct dev *d, void *graph);
-	void (*drop)(struct dev *d, void *graph);
+	int (*graph_begin)(struct dev *d);
+	int (*graph_end)(struct dev *d, void **graph);
+	int (*graph_launch)(struct dev *d, void *graph);
+	void (*graph_free)(struct dev *d, void *graph);
 	void (*close)(struct dev *d);
 
 	/* operations */

@@ -163,47 +163,47 @@ static int cpu_from_peer(struct dev *d, void *to, struct dev *other, const void 
 }
 
 /* Everything is done when its call returns: every place is behind all marks. */
-static int cpu_mark(struct dev *d, void **mark)
+static int cpu_event_record(struct dev *d, void **mark)
 {
 	*mark = d;
 	return 0;
 }
 
-static int cpu_after(struct dev *d, void *mark)
+static int cpu_event_wait(struct dev *d, void *mark)
 {
 	(void)d, (void)mark;
 	return 0;
 }
 
-static void cpu_unmark(struct dev *d, void *mark)
+static void cpu_event_free(struct dev *d, void *mark)
 {
 	(void)d, (void)mark;
 }
 
 /* There is nothing to gain: an operation begins with the call. */
-static int cpu_capture(struct dev *d)
+static int cpu_graph_begin(struct dev *d)
 {
 	return dev_fail(d, EX_UNAVAILABLE, "cpu: operations are not captured");
 }
 
-static int cpu_captured(struct dev *d, void **graph)
+static int cpu_graph_end(struct dev *d, void **graph)
 {
 	(void)graph;
-	return cpu_capture(d);
+	return cpu_graph_begin(d);
 }
 
-static int cpu_replay(struct dev *d, void *graph)
+static int cpu_graph_launch(struct dev *d, void *graph)
 {
 	(void)graph;
-	return cpu_capture(d);
+	return cpu_graph_begin(d);
 }
 
-static void cpu_drop(struct dev *d, void *graph)
+static void cpu_graph_free(struct dev *d, void *graph)
 {
 	(void)d, (void)graph;
 }
 
-static int cpu_room(struct dev *d, uint64_t *bytes)
+static int cpu_mem_free(struct dev *d, uint64_t *bytes)
 {
 	FILE *f = fopen("/proc/meminfo", "r");
 	char line[128];
@@ -232,13 +232,13 @@ static int64_t now_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static int cpu_start(struct dev *d)
+static int cpu_timer_start(struct dev *d)
 {
 	cpu_of(d)->started_ns = now_ns();
 	return 0;
 }
 
-static int cpu_stop(struct dev *d, int64_t *ns)
+static int cpu_timer_stop(struct dev *d, int64_t *ns)
 {
 	*ns = now_ns() - cpu_of(d)->started_ns;
 	return 0;
@@ -491,20 +491,20 @@ const struct dev_ops dev_cpu_ops = {
 	.free = cpu_free,
 	.put = cpu_copy,
 	.get = cpu_copy,
-	.room = cpu_room,
+	.mem_free = cpu_mem_free,
 	.pin = cpu_pin,
 	.unpin = cpu_free,
 	.from_peer = cpu_from_peer,
 	.sync = cpu_sync,
-	.start = cpu_start,
-	.stop = cpu_stop,
-	.mark = cpu_mark,
-	.after = cpu_after,
-	.unmark = cpu_unmark,
-	.capture = cpu_capture,
-	.captured = cpu_captured,
-	.replay = cpu_replay,
-	.drop = cpu_drop,
+	.timer_start = cpu_timer_start,
+	.timer_stop = cpu_timer_stop,
+	.event_record = cpu_event_record,
+	.event_wait = cpu_event_wait,
+	.event_free = cpu_event_free,
+	.graph_begin = cpu_graph_begin,
+	.graph_end = cpu_graph_end,
+	.graph_launch = cpu_graph_launch,
+	.graph_free = cpu_graph_free,
 	.close = cpu_close,
 	.copy = cpu_copy,
 	.fill = cpu_fill,

@@ -89,7 +89,7 @@ static int dev_get(struct dev *d, void *host, const void *from, uint64_t bytes)
 	return 0;
 }
 
-static int dev_room(struct dev *d, uint64_t *bytes)
+static int dev_mem_free(struct dev *d, uint64_t *bytes)
 {
 	size_t room, all;
 
@@ -155,14 +155,14 @@ static int dev_sync(struct dev *d)
 	return 0;
 }
 
-static int dev_start(struct dev *d)
+static int dev_timer_start(struct dev *d)
 {
 	ENTER;
 	CUDA_TRY(cudaEventRecord(cuda_of(d)->from, cuda_of(d)->stream));
 	return 0;
 }
 
-static int dev_stop(struct dev *d, int64_t *ns)
+static int dev_timer_stop(struct dev *d, int64_t *ns)
 {
 	float ms;
 
@@ -175,7 +175,7 @@ static int dev_stop(struct dev *d, int64_t *ns)
 }
 
 /* Without time: such an event costs less to wait for. */
-static int dev_mark(struct dev *d, void **mark)
+static int dev_event_record(struct dev *d, void **mark)
 {
 	ENTER;
 	if (!*mark)
@@ -185,21 +185,21 @@ static int dev_mark(struct dev *d, void **mark)
 	return 0;
 }
 
-static int dev_after(struct dev *d, void *mark)
+static int dev_event_wait(struct dev *d, void *mark)
 {
 	ENTER;
 	CUDA_TRY(cudaStreamWaitEvent(cuda_of(d)->stream, (cudaEvent_t)mark, 0));
 	return 0;
 }
 
-static void dev_unmark(struct dev *d, void *mark)
+static void dev_event_free(struct dev *d, void *mark)
 {
 	if (mark && enter(d) == 0)
 		cudaEventDestroy((cudaEvent_t)mark);
 }
 
 /* Thread-local: other threads may do what they like, and this one nothing that a capture forbids. */
-static int dev_capture(struct dev *d)
+static int dev_graph_begin(struct dev *d)
 {
 	ENTER;
 	CUDA_TRY(cudaStreamBeginCapture(cuda_of(d)->stream,
@@ -207,7 +207,7 @@ static int dev_capture(struct dev *d)
 	return 0;
 }
 
-static int dev_captured(struct dev *d, void **graph)
+static int dev_graph_end(struct dev *d, void **graph)
 {
 	cudaGraphExec_t ready = NULL;
 	cudaGraph_t noted = NULL;
@@ -229,14 +229,14 @@ static int dev_captured(struct dev *d, void **graph)
 	return 0;
 }
 
-static int dev_replay(struct dev *d, void *graph)
+static int dev_graph_launch(struct dev *d, void *graph)
 {
 	ENTER;
 	CUDA_TRY(cudaGraphLaunch((cudaGraphExec_t)graph, cuda_of(d)->stream));
 	return 0;
 }
 
-static void dev_drop(struct dev *d, void *graph)
+static void dev_graph_free(struct dev *d, void *graph)
 {
 	if (graph && enter(d) == 0)
 		cudaGraphExecDestroy((cudaGraphExec_t)graph);
@@ -376,20 +376,20 @@ static struct dev_ops make_ops(void)
 	ops.free = dev_free;
 	ops.put = dev_put;
 	ops.get = dev_get;
-	ops.room = dev_room;
+	ops.mem_free = dev_mem_free;
 	ops.pin = dev_pin;
 	ops.unpin = dev_unpin;
 	ops.from_peer = dev_from_peer;
 	ops.sync = dev_sync;
-	ops.start = dev_start;
-	ops.stop = dev_stop;
-	ops.mark = dev_mark;
-	ops.after = dev_after;
-	ops.unmark = dev_unmark;
-	ops.capture = dev_capture;
-	ops.captured = dev_captured;
-	ops.replay = dev_replay;
-	ops.drop = dev_drop;
+	ops.timer_start = dev_timer_start;
+	ops.timer_stop = dev_timer_stop;
+	ops.event_record = dev_event_record;
+	ops.event_wait = dev_event_wait;
+	ops.event_free = dev_event_free;
+	ops.graph_begin = dev_graph_begin;
+	ops.graph_end = dev_graph_end;
+	ops.graph_launch = dev_graph_launch;
+	ops.graph_free = dev_graph_free;
 	ops.close = dev_shut;
 	ops.copy = dev_copy;
 	ops.fill = dev_fill;

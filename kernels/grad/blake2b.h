@@ -12,13 +12,13 @@
 #include "kernels/dev/hd.h"
 
 #define BLAKE2B_BLOCK 128
-#define BLAKE2B_MOST  64 /* bytes of a digest or of a key */
+#define BLAKE2B_MAX   64 /* bytes of a digest or of a key */
 #define BLAKE2B_LANES 8  /* messages that are hashed at a time at most */
 
 struct blake2b_message {
 	const unsigned char *in;
 	uint64_t bytes;
-	unsigned char out[BLAKE2B_MOST];
+	unsigned char out[BLAKE2B_MAX];
 };
 
 KERNELS_BEGIN

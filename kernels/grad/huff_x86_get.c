@@ -61,7 +61,7 @@ AVX512 void huff_add_lows_avx512(unsigned char *symbols, const unsigned char *in
  * one in the highest byte: streams give symbols last to first, so that a store of the whole word below the
  * last symbol puts them in place, and the rest of it is overwritten by the next ones. */
 #define TABLE_BITS    12
-#define ENTRY_MOST    6
+#define ENTRY_MAX     6
 #define ENTRY_BITS(e) ((e)&63)
 
 static inline uint64_t entry_before(unsigned symbol, unsigned length, uint64_t then)
@@ -140,7 +140,7 @@ INLINE void fill_table(uint64_t *table, uint64_t *const *tables, unsigned bits,
 		*to = 0;
 }
 
-/* With codes of one bit the rest is cut to 5 bits, so that no entry has more than ENTRY_MOST symbols. Returns how many
+/* With codes of one bit the rest is cut to 5 bits, so that no entry has more than ENTRY_MAX symbols. Returns how many
  * one has at most. */
 INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigned symbols)
 {
@@ -150,7 +150,7 @@ INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigne
 	uint32_t wanted = 1u << TABLE_BITS;
 
 	order_by_code(&o, length, symbols);
-	most = o.first[2] ? ENTRY_MOST - 1 : TABLE_BITS;
+	most = o.first[2] ? ENTRY_MAX - 1 : TABLE_BITS;
 	for (unsigned bits = TABLE_BITS; bits > 0; bits--) /* which are needed at all */
 		for (unsigned l = 1; wanted >> bits & 1 && l <= bits; l++)
 			if (o.first[l + 1] > o.first[l])
@@ -163,7 +163,7 @@ INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigne
 	fill_table(table, tables, TABLE_BITS, &o, most);
 	for (least = 1; !o.first[least + 1]; least++)
 		;
-	return least == 1 ? ENTRY_MOST : TABLE_BITS / least;
+	return least == 1 ? ENTRY_MAX : TABLE_BITS / least;
 }
 
 struct stream {

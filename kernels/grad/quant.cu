@@ -444,7 +444,7 @@ __global__ void decode_wide(struct job j)
 
 /* --- topk: a thread block a block ------------------------------------------------------------------------- */
 
-#define TOPK_MOST 4096
+#define TOPK_MAX 4096
 
 /* How many of the block's threads' counts there are in all. All threads come here. */
 __device__ static uint32_t count_all(uint32_t v, uint32_t *sums)
@@ -492,7 +492,7 @@ __device__ static void select(uint32_t *place, uint32_t *bits, const uint32_t *x
 
 __global__ void encode_topk(struct job j)
 {
-	SHARED(uint32_t, x, TOPK_MOST);
+	SHARED(uint32_t, x, TOPK_MAX);
 	SHARED(uint32_t, sums, WARPS);
 	SHARED(uint32_t, place, QUANT_TOPK_SHARE);
 	SHARED(uint32_t, bits, QUANT_TOPK_SHARE);

@@ -5,13 +5,13 @@
 
 #define CHUNK 64 /* columns of a head that are summed at once */
 
-static double dot(enum lm_as as, const void *a, uint64_t i, const void *b, uint64_t j,
-	uint64_t n)
+static double dot(enum lm_dtype dtype, const void *a, uint64_t i, const void *b,
+	uint64_t j, uint64_t n)
 {
 	double sum = 0;
 
 	for (uint64_t t = 0; t < n; t++)
-		sum += lm_at(as, a, i + t) * lm_at(as, b, j + t);
+		sum += lm_at(dtype, a, i + t) * lm_at(dtype, b, j + t);
 	return sum;
 }
 
@@ -46,7 +46,7 @@ static uint64_t key_of(const struct lm_attend *a, uint64_t b, uint64_t kv_h, uin
 static double score(const struct lm_attend *a, const struct query *q, uint64_t j)
 {
 	return a->scale *
-		dot(a->as, a->q, q->q, a->k, key_of(a, q->b, q->kv_h, j), a->head_dim);
+		dot(a->dtype, a->q, q->q, a->k, key_of(a, q->b, q->kv_h, j), a->head_dim);
 }
 
 void lm_attend_ref(const struct lm_attend *a, uint64_t from, uint64_t to)
@@ -74,10 +74,10 @@ void lm_attend_ref(const struct lm_attend *a, uint64_t from, uint64_t to)
 				uint64_t v = key_of(a, q.b, q.kv_h, j) + c;
 
 				for (uint64_t t = 0; t < width; t++)
-					out[t] += p * lm_at(a->as, a->v, v + t);
+					out[t] += p * lm_at(a->dtype, a->v, v + t);
 			}
 			for (uint64_t t = 0; t < width; t++)
-				lm_set(a->as, a->out, q.o + c + t, out[t]);
+				lm_set(a->dtype, a->out, q.o + c + t, out[t]);
 		}
 	}
 }
@@ -87,8 +87,8 @@ static void weights(const struct lm_attend_back *a, const struct query *q, uint6
 	uint64_t j, double *p, double *ds)
 {
 	const struct lm_attend *f = &a->forward;
-	double d = dot(f->as, a->dout, q->o, f->out, q->o, f->head_dim);
-	double dp = dot(f->as, a->dout, q->o, f->v, key_of(f, q->b, q->kv_h, j),
+	double d = dot(f->dtype, a->dout, q->o, f->out, q->o, f->head_dim);
+	double dp = dot(f->dtype, a->dout, q->o, f->v, key_of(f, q->b, q->kv_h, j),
 		f->head_dim);
 
 	*p = exp(score(f, q, j) - f->lse[n]);
@@ -112,10 +112,10 @@ void lm_attend_back_q_ref(const struct lm_attend_back *a, uint64_t from, uint64_
 
 				weights(a, &q, n, j, &p, &ds);
 				for (uint64_t t = 0; t < width; t++)
-					dq[t] += ds * lm_at(f->as, f->k, k + t);
+					dq[t] += ds * lm_at(f->dtype, f->k, k + t);
 			}
 			for (uint64_t t = 0; t < width; t++)
-				lm_set(f->as, a->dq, q.q + c + t, f->scale * dq[t]);
+				lm_set(f->dtype, a->dq, q.q + c + t, f->scale * dq[t]);
 		}
 	}
 }
@@ -145,15 +145,16 @@ void lm_attend_back_kv_ref(const struct lm_attend_back *a, uint64_t from, uint64
 					weights(a, &q, m, j, &p, &ds);
 					for (uint64_t t = 0; t < width; t++) {
 						dk[t] += ds *
-							lm_at(f->as, f->q, q.q + c + t);
+							lm_at(f->dtype, f->q,
+								q.q + c + t);
 						dv[t] += p *
-							lm_at(f->as, a->dout,
+							lm_at(f->dtype, a->dout,
 								q.o + c + t);
 					}
 				}
 			for (uint64_t t = 0; t < width; t++) {
-				lm_set(f->as, a->dk, at + c + t, f->scale * dk[t]);
-				lm_set(f->as, a->dv, at + c + t, dv[t]);
+				lm_set(f->dtype, a->dk, at + c + t, f->scale * dk[t]);
+				lm_set(f->dtype, a->dv, at + c + t, dv[t]);
 			}
 		}
 	}

@@ -216,8 +216,8 @@ int cuda_lm_attend(struct dev *d, const struct lm_attend *a)
 
 	if (rc <= 0 || !n)
 		return rc < 0 ? -1 : 0;
-	LM_LAUNCH(a->as, attend_kernel, cuda_grid(d, n, 1), THREADS, cuda_of(d)->stream,
-		*a, n);
+	LM_LAUNCH(a->dtype, attend_kernel, cuda_grid(d, n, 1), THREADS,
+		cuda_of(d)->stream, *a, n);
 	return lm_started(d);
 }
 
@@ -418,11 +418,11 @@ int cuda_lm_attend_back(struct dev *d, const struct lm_attend_back *a)
 
 	if (rc <= 0 || !q)
 		return rc < 0 ? -1 : 0;
-	LM_LAUNCH(f->as, keep_kernel, cuda_grid(d, queries, THREADS / 32), THREADS,
+	LM_LAUNCH(f->dtype, keep_kernel, cuda_grid(d, queries, THREADS / 32), THREADS,
 		stream, *a, queries);
-	LM_LAUNCH(f->as, attend_back_kv_kernel, cuda_grid(d, kv, 1), THREADS, stream, *a,
-		kv);
-	LM_LAUNCH(f->as, attend_back_q_kernel, cuda_grid(d, q, 1), THREADS, stream, *a,
+	LM_LAUNCH(f->dtype, attend_back_kv_kernel, cuda_grid(d, kv, 1), THREADS, stream,
+		*a, kv);
+	LM_LAUNCH(f->dtype, attend_back_q_kernel, cuda_grid(d, q, 1), THREADS, stream, *a,
 		q);
 	return lm_started(d);
 }

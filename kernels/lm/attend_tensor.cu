@@ -474,7 +474,7 @@ __global__ void __launch_bounds__(2 * TILE)
 /* Whether these kernels take it: the chip, the width, and 16 bytes at a time. */
 static bool takes(struct dev *d, const struct lm_attend *a)
 {
-	return cuda_tensor(d) && a->as == LM_AS_BF16 &&
+	return cuda_tensor(d) && a->dtype == LM_DTYPE_BF16 &&
 		(a->head_dim == 64 || a->head_dim == 128) &&
 		lm_wide(a->ldq, a->q, a->k, a->v, a->out) && a->ldk % LM_PACK == 0 &&
 		a->ldo % LM_PACK == 0;

@@ -58,13 +58,13 @@ void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 		*out = FAST(avx2);
 	if (level >= CPU_AVX512)
 		*out = cpu_features(level).bf16 ? FAST(avx512bf16) : FAST(avx512);
-	for (int as = 0; as < 2; as++)
-		out->tiles[as] = lm_tiles_for(level, (enum lm_as)as);
+	for (int dtype = 0; dtype < 2; dtype++)
+		out->tiles[dtype] = lm_tiles_for(level, (enum lm_dtype)dtype);
 #endif
 }
 
 #ifdef __x86_64__
-const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_as as)
+const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_dtype dtype)
 {
 	struct cpu_features has = cpu_features(level);
 
@@ -72,7 +72,7 @@ const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_as as)
 		return NULL;
 	if (level == CPU_AVX2)
 		return &lm_tiles_f32_avx2;
-	if (as == LM_AS_F32 || !has.bf16)
+	if (dtype == LM_DTYPE_F32 || !has.bf16)
 		return &lm_tiles_f32_avx512;
 	return has.amx && cpu_amx_permitted() ? &lm_tiles_bf16_amx :
 						&lm_tiles_bf16_avx512bf16;
@@ -94,9 +94,9 @@ static uint64_t block_bytes(void)
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	uint64_t half = l2 > 0 ? (uint64_t)l2 / 2 : 0;
 
-	return half < LM_BLOCK_BYTES_MOST / 2 ? LM_BLOCK_BYTES_MOST / 2 :
-		half < LM_BLOCK_BYTES_MOST    ? half :
-						LM_BLOCK_BYTES_MOST;
+	return half < LM_BLOCK_BYTES_MAX / 2 ? LM_BLOCK_BYTES_MAX / 2 :
+		half < LM_BLOCK_BYTES_MAX    ? half :
+					       LM_BLOCK_BYTES_MAX;
 }
 
 static int cpu_prepare(struct dev *d, uint64_t *bytes)
@@ -214,9 +214,9 @@ static void gemm_part(void *work, uint64_t from, uint64_t to)
 static int cpu_gemm(struct dev *d, const struct lm_gemm *g)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
-	const struct lm_tiles *t = lm->kernels.tiles[g->as];
+	const struct lm_tiles *t = lm->kernels.tiles[g->dtype];
 	struct lm_product p = { .g = *g,
-		.out = g->out == LM_AS_F32 ? LM_OUT_F32 : LM_OUT_BF16 };
+		.out = g->out == LM_DTYPE_F32 ? LM_OUT_F32 : LM_OUT_BF16 };
 
 	if (t)
 		lm_product_fast(&lm->scratch, t, &p);
@@ -258,7 +258,7 @@ static void attend_one_part(void *work, uint64_t from, uint64_t to)
 static int cpu_attend(struct dev *d, const struct lm_attend *a)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
-	const struct lm_tiles *t = lm->kernels.tiles[a->as];
+	const struct lm_tiles *t = lm->kernels.tiles[a->dtype];
 	uint64_t tasks = a->batch * a->heads * blocks_of(a->positions);
 
 	if (t && a->positions == 1 && a->head_dim <= LM_ATTEND_DIM_MAX) {
@@ -299,7 +299,7 @@ static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 	const struct lm_attend *f = &a->forward;
-	const struct lm_tiles *t = lm->kernels.tiles[f->as];
+	const struct lm_tiles *t = lm->kernels.tiles[f->dtype];
 	uint64_t keys = f->batch * f->kv_heads * blocks_of(f->keys);
 	uint64_t queries = f->batch * f->heads * blocks_of(f->positions);
 
@@ -339,14 +339,14 @@ struct head_room {
 static struct head_room head_room(const struct lm_head *h)
 {
 	struct head_room r = { .ld = (h->vocab + 31) / 32 * 32 };
-	uint64_t row_bytes = r.ld * lm_as_bytes(h->as);
+	uint64_t row_bytes = r.ld * lm_dtype_bytes(h->dtype);
 
 	r.rows = (h->dh ? LOGITS_BYTES : LOGITS_BYTES_EVAL) / row_bytes / 32 * 32;
 	r.rows = r.rows < 32 ? 32 : r.rows;
 	r.rows = r.rows < h->rows ? r.rows : h->rows;
 	r.sums = (r.rows * row_bytes + 63) / 64 * 64;
 	r.scaled = r.sums + (h->dh ? r.rows * h->dim * 4 : 0);
-	r.share = r.scaled + (h->dh ? r.rows * h->dim * lm_as_bytes(h->as) : 0);
+	r.share = r.scaled + (h->dh ? r.rows * h->dim * lm_dtype_bytes(h->dtype) : 0);
 	r.share = (r.share + 63) / 64 * 64;
 	r.bytes = r.share + r.rows * 4;
 	return r;
@@ -356,8 +356,8 @@ static int cpu_head_scratch(struct dev *d, const struct lm_head *h, uint64_t *by
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 
-	*bytes = lm->kernels.tiles[h->as] ? head_room(h).bytes :
-					    LM_HEAD_SCRATCH_REF(h->dim, h->vocab);
+	*bytes = lm->kernels.tiles[h->dtype] ? head_room(h).bytes :
+					       LM_HEAD_SCRATCH_REF(h->dim, h->vocab);
 	return 0;
 }
 
@@ -385,11 +385,11 @@ static void head_scale_part(void *work, uint64_t from, uint64_t to)
 static void head_back(const struct lm_cpu *lm, const struct lm_head *h,
 	struct head_work *w, const struct head_room *r, uint64_t from, uint64_t rows)
 {
-	const struct lm_tiles *t = lm->kernels.tiles[h->as];
-	uint64_t at = from * h->dim * lm_as_bytes(h->as);
+	const struct lm_tiles *t = lm->kernels.tiles[h->dtype];
+	uint64_t at = from * h->dim * lm_dtype_bytes(h->dtype);
 	char *base = h->scratch;
 	struct lm_product p = { .g = { .form = LM_XW,
-					.as = h->as,
+					.dtype = h->dtype,
 					.c = base + r->sums,
 					.a = base,
 					.b = h->w,
@@ -403,14 +403,14 @@ static void head_back(const struct lm_cpu *lm, const struct lm_head *h,
 		.a_padded = true };
 
 	lm_product_fast(&lm->scratch, t, &p);
-	w->scale = (struct lm_head_scale){ .as = h->as,
-		.from_as = LM_AS_F32,
+	w->scale = (struct lm_head_scale){ .dtype = h->dtype,
+		.from_dtype = LM_DTYPE_F32,
 		.to = (char *)h->dh + at,
 		.from = base + r->sums,
 		.share = w->rows.share,
 		.dim = h->dim };
 	cpu_in_parts(rows, rows_grain(h->dim), head_scale_part, w);
-	w->scale.from_as = h->as;
+	w->scale.from_dtype = h->dtype;
 	w->scale.to = base + r->scaled;
 	w->scale.from = (const char *)h->h + at;
 	cpu_in_parts(rows, rows_grain(h->dim), head_scale_part, w);
@@ -427,7 +427,7 @@ static void head_back(const struct lm_cpu *lm, const struct lm_head *h,
 static int cpu_head(struct dev *d, const struct lm_head *h)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
-	const struct lm_tiles *t = lm->kernels.tiles[h->as];
+	const struct lm_tiles *t = lm->kernels.tiles[h->dtype];
 	struct head_work w = { .kernels = &lm->kernels };
 	struct head_room r = head_room(h);
 
@@ -437,9 +437,10 @@ static int cpu_head(struct dev *d, const struct lm_head *h)
 	}
 	for (uint64_t from = 0; from < h->rows; from += r.rows) {
 		uint64_t rows = h->rows - from < r.rows ? h->rows - from : r.rows;
-		const void *x = (const char *)h->h + from * h->dim * lm_as_bytes(h->as);
+		const void *x = (const char *)h->h +
+			from * h->dim * lm_dtype_bytes(h->dtype);
 		struct lm_product p = { .g = { .form = LM_XWT,
-						.as = h->as,
+						.dtype = h->dtype,
 						.c = h->scratch,
 						.a = x,
 						.b = h->w,
@@ -449,10 +450,10 @@ static int cpu_head(struct dev *d, const struct lm_head *h)
 						.lda = h->dim,
 						.ldb = h->dim,
 						.ldc = r.ld },
-			.out = h->as == LM_AS_F32 ? LM_OUT_F32 : LM_OUT_F16 };
+			.out = h->dtype == LM_DTYPE_F32 ? LM_OUT_F32 : LM_OUT_F16 };
 
 		lm_product_fast(&lm->scratch, t, &p);
-		w.rows = (struct lm_head_rows){ .as = h->as,
+		w.rows = (struct lm_head_rows){ .dtype = h->dtype,
 			.e = h->scratch,
 			.loss = h->loss + from,
 			.share = (float *)(void *)((char *)h->scratch + r.share),

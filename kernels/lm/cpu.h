@@ -13,7 +13,7 @@
 /* Rows of logits (bf16's: as f16), in place: e^(l - the largest), less their sum at the target; zeros beyond vocab up to ld. share = scale
  * / sum: dl = e share. The target's own logit is taken anew in f32. */
 struct lm_head_rows {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	void *e;
 	float *loss, *share;
 	const void *h, *w;
@@ -23,7 +23,7 @@ struct lm_head_rows {
 };
 
 struct lm_head_scale {
-	enum lm_as as, from_as;
+	enum lm_dtype dtype, from_dtype;
 	void *to;
 	const void *from;
 	const float *share;
@@ -47,7 +47,7 @@ struct lm_kernels {
 	LM_RANGE(narrow);
 	LM_RANGE(squares);
 	LM_RANGE(adamw);
-	/* by enum lm_as; NULL: products, attention and the output are the references, and what follows is empty */
+	/* by enum lm_dtype; NULL: products, attention and the output are the references, and what follows is empty */
 	const struct lm_tiles *tiles[2];
 	LM_RANGE(head_rows);
 	LM_RANGE(head_scale);

@@ -156,9 +156,9 @@ static inline int lm_started(struct dev *d)
 }
 
 /* kernel<float> or kernel<uint16_t>, as the operation's numbers are */
-#define LM_LAUNCH(as, kernel, grid, block, stream, ...)                             \
+#define LM_LAUNCH(dtype, kernel, grid, block, stream, ...)                             \
 	do {                                                                        \
-		if ((as) == LM_AS_F32)                                              \
+		if ((dtype) == LM_DTYPE_F32)                                              \
 			LAUNCH(kernel<float>, grid, block, stream, __VA_ARGS__);    \
 		else                                                                \
 			LAUNCH(kernel<uint16_t>, grid, block, stream, __VA_ARGS__); \

@@ -5,13 +5,13 @@
 
 #include "kernels/lm/tile.h"
 
-#define LM_OWN_BYTES        (UINT64_C(3456) << 10) /* of a thread */
-#define LM_BLOCK_BYTES_MOST (UINT64_C(1) << 20)
+#define LM_OWN_BYTES       (UINT64_C(3456) << 10) /* of a thread */
+#define LM_BLOCK_BYTES_MAX (UINT64_C(1) << 20)
 
 struct lm_scratch {
 	int threads;
 	uint64_t
-		block_bytes; /* of packed B that a core keeps close: at most LM_BLOCK_BYTES_MOST, and room for two panels of 4096 f32 */
+		block_bytes; /* of packed B that a core keeps close: at most LM_BLOCK_BYTES_MAX, and room for two panels of 4096 f32 */
 	char *own;           /* threads x LM_OWN_BYTES */
 };
 

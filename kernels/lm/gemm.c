@@ -14,7 +14,8 @@ void lm_gemm_ref(const struct lm_gemm *g, uint64_t from, uint64_t to)
 				uint64_t b = g->form == LM_XWT ? j * g->ldb + t :
 								 t * g->ldb + j;
 
-				sum += lm_at(g->as, g->a, a) * lm_at(g->as, g->b, b);
+				sum += lm_at(g->dtype, g->a, a) *
+					lm_at(g->dtype, g->b, b);
 			}
 			lm_set(g->out, g->c, i * g->ldc + j, sum);
 		}

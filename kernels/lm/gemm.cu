@@ -36,7 +36,7 @@ __device__ __forceinline__ void put(const struct lm_gemm *g, uint64_t i, uint64_
 		sum += g->from[i * g->ldc + j];
 	if (g->bias)
 		sum += g->bias[j];
-	if (g->out == LM_AS_F32)
+	if (g->out == LM_DTYPE_F32)
 		((float *)g->c)[i * g->ldc + j] = sum;
 	else
 		((uint16_t *)g->c)[i * g->ldc + j] = bf16_from_f32(sum);
@@ -94,7 +94,7 @@ int cuda_lm_gemm_plain(struct dev *d, const struct lm_gemm *g)
 
 	if (!tiles)
 		return 0;
-	LM_LAUNCH(g->as, gemm_kernel, cuda_grid(d, tiles, 1), LM_THREADS,
+	LM_LAUNCH(g->dtype, gemm_kernel, cuda_grid(d, tiles, 1), LM_THREADS,
 		cuda_of(d)->stream, *g);
 	return lm_started(d);
 }
@@ -116,14 +116,14 @@ static int in_pieces(struct dev *d, const struct lm_gemm *g)
 	int rc = most ? 0 : 1;
 
 	part.c = cuda_of(d)->lm_scratch;
-	part.out = LM_AS_F32;
+	part.out = LM_DTYPE_F32;
 	part.from = part.bias = NULL;
 	part.ldc = g->n;
 	for (uint64_t row = 0; rc == 0 && row < g->m; row += most) {
 		uint64_t step = g->form == LM_XTX ? 1 : g->lda;
 
 		part.m = g->m - row < most ? g->m - row : most;
-		part.a = a + row * step * lm_as_bytes(g->as);
+		part.a = a + row * step * lm_dtype_bytes(g->dtype);
 		rc = cuda_gemm_lt(d, &part);
 		if (rc == 0) {
 			LAUNCH(finish_kernel, cuda_grid(d, part.m * g->n, LM_THREADS),
@@ -137,7 +137,7 @@ static int in_pieces(struct dev *d, const struct lm_gemm *g)
 
 int cuda_lm_gemm(struct dev *d, const struct lm_gemm *g)
 {
-	bool plain = !g->bias && (!g->from || g->out == LM_AS_F32);
+	bool plain = !g->bias && (!g->from || g->out == LM_DTYPE_F32);
 	int rc;
 
 	if (!g->m || !g->n)

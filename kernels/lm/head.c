@@ -11,8 +11,8 @@ static double logits(const struct lm_head *h, uint64_t r, double *l)
 	for (uint64_t v = 0; v < h->vocab; v++) {
 		l[v] = 0;
 		for (uint64_t i = 0; i < h->dim; i++)
-			l[v] += lm_at(h->as, h->h, r * h->dim + i) *
-				lm_at(h->as, h->w, v * h->dim + i);
+			l[v] += lm_at(h->dtype, h->h, r * h->dim + i) *
+				lm_at(h->dtype, h->w, v * h->dim + i);
 		most = l[v] > most ? l[v] : most;
 	}
 	for (uint64_t v = 0; v < h->vocab; v++)
@@ -39,12 +39,12 @@ void lm_head_ref(const struct lm_head *h)
 			double dl = h->scale * (exp(l[v] - lse) - (v == target));
 
 			for (uint64_t i = 0; i < h->dim; i++) {
-				dh[i] += dl * lm_at(h->as, h->w, v * h->dim + i);
+				dh[i] += dl * lm_at(h->dtype, h->w, v * h->dim + i);
 				h->dw[v * h->dim + i] += (float)(dl *
-					lm_at(h->as, h->h, r * h->dim + i));
+					lm_at(h->dtype, h->h, r * h->dim + i));
 			}
 		}
 		for (uint64_t i = 0; i < h->dim; i++)
-			lm_set(h->as, h->dh, r * h->dim + i, dh[i]);
+			lm_set(h->dtype, h->dh, r * h->dim + i, dh[i]);
 	}
 }

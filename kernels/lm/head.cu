@@ -32,9 +32,9 @@ static struct head_room head_room(const struct lm_head *h)
 	r.gathered_at = r.few * r.stride * 4;
 	r.bytes = r.gathered_at;
 	if (h->dh && h->rows) {
-		r.many = rows_in(GATHER_BYTES, r.stride * lm_as_bytes(h->as), r.few,
+		r.many = rows_in(GATHER_BYTES, r.stride * lm_dtype_bytes(h->dtype), r.few,
 			h->rows);
-		r.bytes += r.many * r.stride * lm_as_bytes(h->as);
+		r.bytes += r.many * r.stride * lm_dtype_bytes(h->dtype);
 	}
 	return r;
 }
@@ -116,7 +116,7 @@ __global__ void loss_kernel(const float *logits, T *dl, float *loss,
 static int gather(struct dev *d, const struct lm_head *h, const struct head_room *room,
 	uint64_t row, uint64_t rows, char *dl)
 {
-	uint64_t each = lm_as_bytes(h->as);
+	uint64_t each = lm_dtype_bytes(h->dtype);
 	float *logits = (float *)h->scratch;
 	bool wide = lm_wide(room->stride, logits, dl, NULL, NULL);
 
@@ -126,8 +126,8 @@ static int gather(struct dev *d, const struct lm_head *h, const struct head_room
 		struct lm_gemm g = {};
 
 		g.form = LM_XWT;
-		g.as = h->as;
-		g.out = LM_AS_F32;
+		g.dtype = h->dtype;
+		g.out = LM_DTYPE_F32;
 		g.c = logits;
 		g.a = (const char *)h->h + (row + at) * h->dim * each;
 		g.b = h->w;
@@ -135,7 +135,7 @@ static int gather(struct dev *d, const struct lm_head *h, const struct head_room
 		g.k = g.lda = g.ldb = h->dim;
 		if (cuda_lm_gemm(d, &g) < 0)
 			return -1;
-		if (h->as == LM_AS_F32)
+		if (h->dtype == LM_DTYPE_F32)
 			LAUNCH(loss_kernel<float>, cuda_grid(d, n, 1), LM_THREADS,
 				cuda_of(d)->stream, (const float *)logits,
 				(float *)(void *)to, h->loss + row + at,
@@ -155,11 +155,11 @@ static int gather(struct dev *d, const struct lm_head *h, const struct head_room
 static int multiply(struct dev *d, const struct lm_head *h, uint64_t row, uint64_t rows,
 	const char *dl, uint64_t stride)
 {
-	uint64_t at = row * h->dim * lm_as_bytes(h->as);
+	uint64_t at = row * h->dim * lm_dtype_bytes(h->dtype);
 	struct lm_gemm g = {};
 
 	g.form = LM_XW;
-	g.as = g.out = h->as;
+	g.dtype = g.out = h->dtype;
 	g.c = (char *)h->dh + at;
 	g.a = dl;
 	g.b = h->w;
@@ -168,7 +168,7 @@ static int multiply(struct dev *d, const struct lm_head *h, uint64_t row, uint64
 	if (cuda_lm_gemm(d, &g) < 0)
 		return -1;
 	g.form = LM_XTX;
-	g.out = LM_AS_F32;
+	g.out = LM_DTYPE_F32;
 	g.c = h->dw;
 	g.b = (const char *)h->h + at;
 	g.from = h->fresh && row == 0 ? NULL : h->dw;

@@ -21,11 +21,11 @@
 
 struct dev;
 
-enum lm_as { LM_AS_F32, LM_AS_BF16 };
+enum lm_dtype { LM_DTYPE_F32, LM_DTYPE_BF16 };
 
-HD uint64_t lm_as_bytes(enum lm_as as)
+HD uint64_t lm_dtype_bytes(enum lm_dtype dtype)
 {
-	return as == LM_AS_F32 ? 4 : 2;
+	return dtype == LM_DTYPE_F32 ? 4 : 2;
 }
 
 /* --- products ------------------------------------------------------------------------------ */
@@ -43,7 +43,7 @@ enum lm_gemm_form { LM_XWT, LM_XW, LM_XTX };
 
 struct lm_gemm {
 	enum lm_gemm_form form;
-	enum lm_as as, out;
+	enum lm_dtype dtype, out;
 	void *c;
 	const void *a, *b;
 	const float *from, *bias;
@@ -55,7 +55,7 @@ struct lm_gemm {
 /* x[r] = w[token[r]] as f32: the rows of the table of embeddings. w is `as` [vocab, dim]; tokens are below vocab (the caller has
  * checked). Exact. */
 struct lm_embed {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	float *x;
 	const void *w;
 	const uint32_t *token;
@@ -73,7 +73,7 @@ struct lm_embed_back {
 /* RMSNorm (Zhang, Sennrich 2019): r = 1 / sqrt(mean of x^2 + eps); y = x r w. x f32 [rows, dim], w f32 [dim], y `as`; rms[row] = r, or
  * NULL. Error 2 (dim + 8) u |y|: the mean's share halves under the root. */
 struct lm_norm {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	void *y;
 	float *rms;
 	const float *x, *w;
@@ -85,7 +85,7 @@ struct lm_norm {
  * dx f32; copy the same as bf16, or NULL; from f32 (may be dx) or NULL for 0. dy is `as`. dw added to unless `fresh`.
  * Error 4 (dim + 8) u times the sum of the magnitudes of the terms; dw: 2 (rows + 8) u sum |.|. */
 struct lm_norm_back {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	float *dx, *dw;
 	uint16_t *copy;
 	const void *dy;
@@ -99,7 +99,7 @@ struct lm_norm_back {
  * head_dim / 2), or (2i, 2i + 1) when interleaved: (a, b) -> (a c - b s, a s + b c); inverse turns back (the gradient). Error 4 u
  * (|a| + |b|). */
 struct lm_rotate {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	void *x;
 	const float *table;
 	uint64_t rows, ld, heads, head_dim, positions, first;
@@ -109,7 +109,7 @@ struct lm_rotate {
 /* SwiGLU (Shazeer 2020): y = g / (1 + exp(-g)) u with g and u the two halves of a row of x [rows, 2 hidden]. Error 16 u |y| +
  * 2^-126. */
 struct lm_swiglu {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	void *y; /* [rows, hidden] */
 	const void *x;
 	uint64_t rows, hidden;
@@ -118,7 +118,7 @@ struct lm_swiglu {
 /* Its gradient, with s = 1 / (1 + exp(-g)): dg = dy u s (1 + g (1 - s)), du = dy g s, as rows of dx [rows, 2 hidden]; dx may be x. y as
  * above comes out again, unless NULL. Error 32 u of the magnitudes of the terms. */
 struct lm_swiglu_back {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	void *dx, *y;
 	const void *x, *dy;
 	uint64_t rows, hidden;
@@ -127,7 +127,7 @@ struct lm_swiglu_back {
 /* db[j] += sum over rows of dy[i][j]: the gradient of a bias. db f32, dy `as` with stride ld. fresh: = instead of +=. Error 2 (rows + 2)
  * u sum |dy|. */
 struct lm_bias_back {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	float *db;
 	const void *dy;
 	uint64_t rows, n, ld;
@@ -156,7 +156,7 @@ struct lm_narrow {
  * out, with S = the largest sum over t of |scale q_t k_t|, V = the largest |v|: F32: V ((head_dim + 8) 16 u (1 + S) + keys 4 u);
  * BF16: that and V 2^-8 (p rounded). Of lse: (head_dim + 8) 16 u (1 + S) + keys 4 u. */
 struct lm_attend {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	void *out;
 	float *lse;
 	const void *q, *k, *v;
@@ -187,7 +187,7 @@ struct lm_attend_back {
 #define LM_NO_TARGET UINT32_MAX
 
 struct lm_head {
-	enum lm_as as;
+	enum lm_dtype dtype;
 	float *loss;
 	void *dh;
 	float *dw;

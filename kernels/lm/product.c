@@ -5,18 +5,18 @@
 
 #include "kernels/lm/fast.h"
 
-#define K_MOST     4096 /* packed at once */
+#define K_MAX      4096 /* packed at once */
 #define K_PIECE    64   /* of B stored [k][n]: packed for all columns before the next */
-#define STRIP_MOST 128  /* rows of A that are packed at once */
-#define M_LEAST    256  /* rows of a task: packing B is then below a fifth of it */
-#define N_LEAST    128
+#define STRIP_MAX  128  /* rows of A that are packed at once */
+#define M_MIN      256  /* rows of a task: packing B is then below a fifth of it */
+#define N_MIN      128
 #define SQUARE     (LM_TILE * LM_TILE)
 #define C_BYTES    (SQUARE * sizeof(float))
 #define A_BYTES    (UINT64_C(1152) << 10)
 #define SUMS_BYTES (UINT64_C(1) << 20)
 #define SMALL      32768 /* products of fewer multiplications stay on one thread */
 
-_Static_assert(C_BYTES + A_BYTES + SUMS_BYTES + LM_BLOCK_BYTES_MOST <= LM_OWN_BYTES,
+_Static_assert(C_BYTES + A_BYTES + SUMS_BYTES + LM_BLOCK_BYTES_MAX <= LM_OWN_BYTES,
 	"a thread's scratch");
 
 /* One product with all that follows from its sizes. */
@@ -58,10 +58,10 @@ static void plan_tasks(struct plan *x)
 	most = x->s->block_bytes / column_bytes / LM_TILE * LM_TILE;
 	most = most ? most : LM_TILE;
 	n_tasks = (g->n + most - 1) / most;
-	if (g->k > K_MOST)
+	if (g->k > K_MAX)
 		m_tasks = (g->m * least(most, g->n) * 4 + SUMS_BYTES - 1) / SUMS_BYTES;
 	wanted = many ? 2 * (uint64_t)x->s->threads : 1;
-	for (uint64_t least_m = M_LEAST, least_n = N_LEAST;
+	for (uint64_t least_m = M_MIN, least_n = N_MIN;
 		m_tasks * n_tasks < wanted && least_m;) {
 		bool m_can = g->m >= least_m * (m_tasks + 1);
 		bool n_can = g->n >= least_n * (n_tasks + 1);
@@ -86,7 +86,7 @@ static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
 {
 	const struct lm_gemm *g = &x->p->g;
 	bool by_k = g->form != LM_XWT;
-	uint64_t piece = by_k ? K_PIECE : K_MOST, bytes = lm_panel_bytes(x->t, k);
+	uint64_t piece = by_k ? K_PIECE : K_MAX, bytes = lm_panel_bytes(x->t, k);
 
 	for (uint64_t t = 0; t < k; t += piece) {
 		uint64_t some = least(piece, k - t);
@@ -96,7 +96,7 @@ static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
 					     (j + n) * g->ldb + k0 + t;
 
 			x->t->pack_b(to + n / LM_PANEL * bytes + t * LM_PANEL * x->each,
-				g->as, (const char *)g->b + at * x->a_each, g->ldb,
+				g->dtype, (const char *)g->b + at * x->a_each, g->ldb,
 				least(LM_PANEL, columns - n), some, lm_pad_k(x->t, some),
 				by_k);
 		}
@@ -119,7 +119,7 @@ static const char *rows_of_a(const struct plan *x, char *room, uint64_t i, uint6
 		return a;
 	}
 	*stride = padded * x->each;
-	x->t->pack_a(room, g->as, a, g->lda, rows, k, padded, by_k);
+	x->t->pack_a(room, g->dtype, a, g->lda, rows, k, padded, by_k);
 	return room;
 }
 
@@ -145,7 +145,7 @@ static void do_rows(const struct plan *x, const struct own *own, const char *a,
 	uint64_t columns, uint64_t k0, uint64_t k)
 {
 	uint64_t bytes = lm_panel_bytes(x->t, k), padded = lm_pad_k(x->t, k);
-	bool whole = x->p->g.k <= K_MOST, last = k0 + k == x->p->g.k;
+	bool whole = x->p->g.k <= K_MAX, last = k0 + k == x->p->g.k;
 
 	for (uint64_t j = 0; j < columns; j += LM_TILE) {
 		uint64_t n = least(LM_TILE, columns - j);
@@ -178,8 +178,7 @@ static void do_task(const struct plan *x, uint64_t task)
 		uint64_t strip = LM_TILE, row_bytes = x->each * (k + 64);
 
 		if (x->packs_a)
-			strip = least(STRIP_MOST,
-				A_BYTES / row_bytes / LM_TILE * LM_TILE);
+			strip = least(STRIP_MAX, A_BYTES / row_bytes / LM_TILE * LM_TILE);
 		pack_b(x, own.b, j0, columns, k0, k);
 		for (uint64_t i = i0; i < i1; i += strip) {
 			uint64_t rows = least(strip, i1 - i);
@@ -201,13 +200,13 @@ void lm_product_fast(const struct lm_scratch *s, const struct lm_tiles *t,
 		.p = p,
 		.s = s,
 		.each = lm_tile_bytes(t),
-		.a_each = lm_as_bytes(g->as),
-		.k_chunk = least(g->k, K_MOST) };
+		.a_each = lm_dtype_bytes(g->dtype),
+		.k_chunk = least(g->k, K_MAX) };
 	uint64_t tasks;
 
 	if (!g->m || !g->n)
 		return;
-	x.packs_a = g->form == LM_XTX || (g->as == LM_AS_BF16) != t->halves ||
+	x.packs_a = g->form == LM_XTX || (g->dtype == LM_DTYPE_BF16) != t->halves ||
 		(lm_pad_k(t, g->k) != g->k && !p->a_padded);
 	plan_tasks(&x);
 	tasks = x.m_tasks * x.n_tasks;

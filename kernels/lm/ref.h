@@ -8,15 +8,15 @@
 
 KERNELS_BEGIN
 
-static inline double lm_at(enum lm_as as, const void *p, uint64_t i)
+static inline double lm_at(enum lm_dtype dtype, const void *p, uint64_t i)
 {
-	return as == LM_AS_F32 ? ((const float *)p)[i] :
-				 bf16_to_f32(((const uint16_t *)p)[i]);
+	return dtype == LM_DTYPE_F32 ? ((const float *)p)[i] :
+				       bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-static inline void lm_set(enum lm_as as, void *p, uint64_t i, double x)
+static inline void lm_set(enum lm_dtype dtype, void *p, uint64_t i, double x)
 {
-	if (as == LM_AS_F32)
+	if (dtype == LM_DTYPE_F32)
 		((float *)p)[i] = (float)x;
 	else
 		((uint16_t *)p)[i] = bf16_from_f32((float)x);

@@ -6,7 +6,7 @@ void lm_embed_ref(const struct lm_embed *e, uint64_t from, uint64_t to)
 {
 	for (uint64_t r = from; r < to; r++)
 		for (uint64_t i = 0; i < e->dim; i++)
-			e->x[r * e->dim + i] = (float)lm_at(e->as, e->w,
+			e->x[r * e->dim + i] = (float)lm_at(e->dtype, e->w,
 				e->token[r] * e->dim + i);
 }
 
@@ -29,7 +29,7 @@ void lm_norm_ref(const struct lm_norm *n, uint64_t from, uint64_t to)
 		if (n->rms)
 			n->rms[r] = (float)rms;
 		for (uint64_t i = 0; i < n->dim; i++)
-			lm_set(n->as, n->y, r * n->dim + i, x[i] * rms * n->w[i]);
+			lm_set(n->dtype, n->y, r * n->dim + i, x[i] * rms * n->w[i]);
 	}
 }
 
@@ -40,11 +40,11 @@ void lm_norm_back_rows_ref(const struct lm_norm_back *n, uint64_t from, uint64_t
 		double rms = n->rms[r], dot = 0;
 
 		for (uint64_t i = 0; i < n->dim; i++)
-			dot += lm_at(n->as, n->dy, at + i) * n->w[i] * n->x[at + i];
+			dot += lm_at(n->dtype, n->dy, at + i) * n->w[i] * n->x[at + i];
 		dot *= rms * rms / (double)n->dim;
 		for (uint64_t i = 0; i < n->dim; i++) {
 			double dx = rms *
-				(lm_at(n->as, n->dy, at + i) * n->w[i] -
+				(lm_at(n->dtype, n->dy, at + i) * n->w[i] -
 					n->x[at + i] * dot);
 
 			if (n->from)
@@ -62,7 +62,7 @@ void lm_norm_back_columns_ref(const struct lm_norm_back *n, uint64_t from, uint6
 		double sum = n->fresh ? 0 : n->dw[i];
 
 		for (uint64_t r = 0; r < n->rows; r++)
-			sum += lm_at(n->as, n->dy, r * n->dim + i) *
+			sum += lm_at(n->dtype, n->dy, r * n->dim + i) *
 				n->x[r * n->dim + i] * n->rms[r];
 		n->dw[i] = (float)sum;
 	}
@@ -81,14 +81,14 @@ void lm_rotate_ref(const struct lm_rotate *r, uint64_t from, uint64_t to)
 				uint64_t base = row * r->ld + h * r->head_dim;
 				uint64_t at = base + (r->interleaved ? 2 * i : i);
 				uint64_t bt = r->interleaved ? at + 1 : at + half;
-				double a = lm_at(r->as, r->x, at);
-				double b = lm_at(r->as, r->x, bt);
+				double a = lm_at(r->dtype, r->x, at);
+				double b = lm_at(r->dtype, r->x, bt);
 				double c = table[2 * i];
 				double s = r->inverse ? -table[2 * i + 1] :
 							table[2 * i + 1];
 
-				lm_set(r->as, r->x, at, a * c - b * s);
-				lm_set(r->as, r->x, bt, a * s + b * c);
+				lm_set(r->dtype, r->x, at, a * c - b * s);
+				lm_set(r->dtype, r->x, bt, a * s + b * c);
 			}
 	}
 }
@@ -97,10 +97,10 @@ void lm_swiglu_ref(const struct lm_swiglu *s, uint64_t from, uint64_t to)
 {
 	for (uint64_t r = from; r < to; r++)
 		for (uint64_t i = 0; i < s->hidden; i++) {
-			double g = lm_at(s->as, s->x, r * 2 * s->hidden + i);
-			double u = lm_at(s->as, s->x, (r * 2 + 1) * s->hidden + i);
+			double g = lm_at(s->dtype, s->x, r * 2 * s->hidden + i);
+			double u = lm_at(s->dtype, s->x, (r * 2 + 1) * s->hidden + i);
 
-			lm_set(s->as, s->y, r * s->hidden + i, g / (1 + exp(-g)) * u);
+			lm_set(s->dtype, s->y, r * s->hidden + i, g / (1 + exp(-g)) * u);
 		}
 }
 
@@ -109,14 +109,15 @@ void lm_swiglu_back_ref(const struct lm_swiglu_back *s, uint64_t from, uint64_t 
 	for (uint64_t r = from; r < to; r++)
 		for (uint64_t i = 0; i < s->hidden; i++) {
 			uint64_t at = r * 2 * s->hidden + i, bt = at + s->hidden;
-			double g = lm_at(s->as, s->x, at), u = lm_at(s->as, s->x, bt);
-			double dy = lm_at(s->as, s->dy, r * s->hidden + i);
+			double g = lm_at(s->dtype, s->x, at),
+			       u = lm_at(s->dtype, s->x, bt);
+			double dy = lm_at(s->dtype, s->dy, r * s->hidden + i);
 			double sig = 1 / (1 + exp(-g));
 
 			if (s->y)
-				lm_set(s->as, s->y, r * s->hidden + i, g * sig * u);
-			lm_set(s->as, s->dx, at, dy * u * sig * (1 + g * (1 - sig)));
-			lm_set(s->as, s->dx, bt, dy * g * sig);
+				lm_set(s->dtype, s->y, r * s->hidden + i, g * sig * u);
+			lm_set(s->dtype, s->dx, at, dy * u * sig * (1 + g * (1 - sig)));
+			lm_set(s->dtype, s->dx, bt, dy * g * sig);
 		}
 }
 
@@ -126,7 +127,7 @@ void lm_bias_back_ref(const struct lm_bias_back *b, uint64_t from, uint64_t to)
 		double sum = b->fresh ? 0 : b->db[i];
 
 		for (uint64_t r = 0; r < b->rows; r++)
-			sum += lm_at(b->as, b->dy, r * b->ld + i);
+			sum += lm_at(b->dtype, b->dy, r * b->ld + i);
 		b->db[i] = (float)sum;
 	}
 }

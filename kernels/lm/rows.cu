@@ -24,7 +24,7 @@ int cuda_lm_embed(struct dev *d, const struct lm_embed *e)
 
 	if (!n)
 		return 0;
-	LM_LAUNCH(e->as, embed_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+	LM_LAUNCH(e->dtype, embed_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
 		cuda_of(d)->stream, *e, lm_wide(e->dim, e->w, e->x, NULL, NULL));
 	return lm_started(d);
 }
@@ -231,7 +231,8 @@ template <class T> static int bias_back(struct dev *d, const struct lm_bias_back
 
 int cuda_lm_bias_back(struct dev *d, const struct lm_bias_back *b)
 {
-	return b->as == LM_AS_F32 ? bias_back<float>(d, b) : bias_back<uint16_t>(d, b);
+	return b->dtype == LM_DTYPE_F32 ? bias_back<float>(d, b) :
+					  bias_back<uint16_t>(d, b);
 }
 
 /* --- RMSNorm ------------------------------------------------------------------------------- */
@@ -272,7 +273,7 @@ int cuda_lm_norm(struct dev *d, const struct lm_norm *n)
 {
 	if (!n->rows)
 		return 0;
-	LM_LAUNCH(n->as, norm_kernel, cuda_grid(d, n->rows, LM_WARPS), LM_THREADS,
+	LM_LAUNCH(n->dtype, norm_kernel, cuda_grid(d, n->rows, LM_WARPS), LM_THREADS,
 		cuda_of(d)->stream, *n, lm_wide(n->dim, n->y, n->x, n->w, NULL));
 	return lm_started(d);
 }
@@ -339,7 +340,8 @@ template <class T> static int norm_back(struct dev *d, const struct lm_norm_back
 
 int cuda_lm_norm_back(struct dev *d, const struct lm_norm_back *n)
 {
-	return n->as == LM_AS_F32 ? norm_back<float>(d, n) : norm_back<uint16_t>(d, n);
+	return n->dtype == LM_DTYPE_F32 ? norm_back<float>(d, n) :
+					  norm_back<uint16_t>(d, n);
 }
 
 /* --- rotary positions ---------------------------------------------------------------------- */
@@ -393,7 +395,7 @@ int cuda_lm_rotate(struct dev *d, const struct lm_rotate *r)
 
 	if (!n)
 		return 0;
-	LM_LAUNCH(r->as, rotate_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+	LM_LAUNCH(r->dtype, rotate_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
 		cuda_of(d)->stream, *r, wide);
 	return lm_started(d);
 }
@@ -425,7 +427,7 @@ int cuda_lm_swiglu(struct dev *d, const struct lm_swiglu *s)
 
 	if (!n)
 		return 0;
-	LM_LAUNCH(s->as, swiglu_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+	LM_LAUNCH(s->dtype, swiglu_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
 		cuda_of(d)->stream, *s, lm_wide(s->hidden, s->x, s->y, NULL, NULL));
 	return lm_started(d);
 }
@@ -466,7 +468,7 @@ int cuda_lm_swiglu_back(struct dev *d, const struct lm_swiglu_back *s)
 
 	if (!n)
 		return 0;
-	LM_LAUNCH(s->as, swiglu_back_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+	LM_LAUNCH(s->dtype, swiglu_back_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
 		cuda_of(d)->stream, *s, lm_wide(s->hidden, s->dx, s->y, s->x, s->dy));
 	return lm_started(d);
 }

@@ -42,18 +42,18 @@ struct lm_tiles {
 
 	/* One panel of columns <= 16 of B: stored [columns][k] (by_k false) or [k][columns], stride ldb in elements; filled up with zeros to 16
 	 * columns and k_padded. */
-	void (*pack_b)(void *panel, enum lm_as as, const void *b, uint64_t ldb,
+	void (*pack_b)(void *panel, enum lm_dtype dtype, const void *b, uint64_t ldb,
 		uint64_t columns, uint64_t k, uint64_t k_padded, bool by_k);
 
 	/* Rows of A, stored [rows][k] or (by_k) [k][rows], to rows of k_padded elements each. */
-	void (*pack_a)(void *to, enum lm_as as, const void *a, uint64_t lda,
+	void (*pack_a)(void *to, enum lm_dtype dtype, const void *a, uint64_t lda,
 		uint64_t rows, uint64_t k, uint64_t k_padded, bool by_k);
 
 	void (*done)(const struct lm_done *d, const float *c);
 };
 
 /* The best for these activations at a level, or NULL: the reference. */
-const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_as as);
+const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_dtype dtype);
 
 static inline uint64_t lm_tile_bytes(const struct lm_tiles *t)
 {

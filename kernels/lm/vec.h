@@ -235,11 +235,11 @@ VEC_INLINE vec VEC(exp)(vec x)
 }
 
 /* The next LANES numbers at index i of n; beyond n zeros, and nothing is written there. */
-VEC_INLINE vec VEC(get)(enum lm_as as, const void *p, uint64_t i, uint64_t n)
+VEC_INLINE vec VEC(get)(enum lm_dtype dtype, const void *p, uint64_t i, uint64_t n)
 {
 	uint64_t left = n - i;
 
-	if (as == LM_AS_F32) {
+	if (dtype == LM_DTYPE_F32) {
 		float some[LANES] = { 0 };
 
 		if (left >= LANES)
@@ -256,11 +256,11 @@ VEC_INLINE vec VEC(get)(enum lm_as as, const void *p, uint64_t i, uint64_t n)
 	}
 }
 
-VEC_INLINE void VEC(put)(enum lm_as as, void *p, uint64_t i, uint64_t n, vec x)
+VEC_INLINE void VEC(put)(enum lm_dtype dtype, void *p, uint64_t i, uint64_t n, vec x)
 {
 	uint64_t left = n - i;
 
-	if (as == LM_AS_F32) {
+	if (dtype == LM_DTYPE_F32) {
 		float some[LANES];
 
 		if (left >= LANES) {

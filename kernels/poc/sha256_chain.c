@@ -23,15 +23,15 @@ static void chain(unsigned char state[SHA256_BYTES], uint64_t steps)
 		state[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-void hashlanes_ref(unsigned char *states, uint64_t count, uint64_t steps)
+void sha256_chain_ref(unsigned char *states, uint64_t count, uint64_t steps)
 {
 	for (uint64_t i = 0; i < count; i++)
 		chain(states + SHA256_BYTES * i, steps);
 }
 
 #ifndef __x86_64__
-hashlanes_fn hashlanes_fast(void)
+sha256_chain_fn sha256_chain_fast(void)
 {
-	return hashlanes_ref;
+	return sha256_chain_ref;
 }
 #endif

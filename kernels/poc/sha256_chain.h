@@ -1,4 +1,4 @@
-/* hashlanes.h - SHA-256 of SHA-256 of ... (FIPS 180-4) in many lanes at once.
+/* sha256_chain.h - SHA-256 of SHA-256 of ... (FIPS 180-4) in many lanes at once.
  *
  * Formula: state = SHA-256(state), steps times, for each of count states of 32 bytes that lie one
  * after the other. A chain is strictly sequential, so one lane reads the speed of a thread; to
@@ -13,14 +13,14 @@
 
 KERNELS_BEGIN
 
-typedef void (*hashlanes_fn)(unsigned char *states, uint64_t count, uint64_t steps);
+typedef void (*sha256_chain_fn)(unsigned char *states, uint64_t count, uint64_t steps);
 
-void hashlanes_ref(unsigned char *states, uint64_t count, uint64_t steps);
-void hashlanes_shani(unsigned char *states, uint64_t count, uint64_t steps);
-void hashlanes_avx512(unsigned char *states, uint64_t count, uint64_t steps);
+void sha256_chain_ref(unsigned char *states, uint64_t count, uint64_t steps);
+void sha256_chain_shani(unsigned char *states, uint64_t count, uint64_t steps);
+void sha256_chain_avx512(unsigned char *states, uint64_t count, uint64_t steps);
 
 /* The best for this CPU. */
-hashlanes_fn hashlanes_fast(void);
+sha256_chain_fn sha256_chain_fast(void);
 
 KERNELS_END
 

@@ -64,7 +64,7 @@ SHANI INLINE void run_shani(unsigned char *states, uint64_t steps, int lanes)
 	}
 }
 
-SHANI void hashlanes_shani(unsigned char *states, uint64_t count, uint64_t steps)
+SHANI void sha256_chain_shani(unsigned char *states, uint64_t count, uint64_t steps)
 {
 	for (; count >= 4; count -= 4, states += 4 * SHA256_BYTES)
 		run_shani(states, steps, 4);
@@ -114,7 +114,7 @@ AVX512 static void run16(unsigned char *states, uint64_t n, uint64_t steps)
 		}
 }
 
-AVX512 void hashlanes_avx512(unsigned char *states, uint64_t count, uint64_t steps)
+AVX512 void sha256_chain_avx512(unsigned char *states, uint64_t count, uint64_t steps)
 {
 	bool sha = cpu_features(CPU_AVX512).sha;
 
@@ -122,7 +122,7 @@ AVX512 void hashlanes_avx512(unsigned char *states, uint64_t count, uint64_t ste
 		uint64_t n = count < 16 ? count : 16;
 
 		if (sha && n < 8)
-			hashlanes_shani(states, n, steps);
+			sha256_chain_shani(states, n, steps);
 		else
 			run16(states, n, steps);
 		count -= n;
@@ -130,13 +130,13 @@ AVX512 void hashlanes_avx512(unsigned char *states, uint64_t count, uint64_t ste
 	}
 }
 
-hashlanes_fn hashlanes_fast(void)
+sha256_chain_fn sha256_chain_fast(void)
 {
 	enum cpu_level level;
 
 	(void)cpu_level_chosen(&level);
 	if (level == CPU_AVX512)
-		return hashlanes_avx512;
-	return cpu_features(level).sha ? hashlanes_shani : hashlanes_ref;
+		return sha256_chain_avx512;
+	return cpu_features(level).sha ? sha256_chain_shani : sha256_chain_ref;
 }
 #endif

@@ -271,7 +271,7 @@ static void *pool_work(void *arg)
 			break;
 		pool.waiting -= n;
 		pthread_mutex_unlock(&pool.lock);
-		hashlanes_fast()(states[0], (uint64_t)n, poc_folds);
+		sha256_chain_fast()(states[0], (uint64_t)n, poc_folds);
 		pthread_mutex_lock(&pool.lock);
 		for (int i = 0; i < n; i++) {
 			memcpy(mine[i]->x, states[i], POC_HASH_BYTES);
@@ -370,7 +370,7 @@ static bool all_cheats(void)
 	t.next = t.first = number("RNP_POC_FIRST", 0);
 	t.end = t.first + number("RNP_POC_EACH", EACH);
 	t.until_ns = clock_mono_ns() + seconds * 1000000000;
-	poc_hashlanes = pool_fold;
+	poc_sha256_chain = pool_fold;
 	pool_count(ATTEMPTS);
 	for (int i = 0; i < n; i++)
 		if (pthread_create(&workers[i], NULL, pool_work, NULL))
@@ -380,7 +380,7 @@ static bool all_cheats(void)
 		attempts(&t);
 	for (int i = 0; i < n; i++)
 		pthread_join(workers[i], NULL);
-	poc_hashlanes = NULL;
+	poc_sha256_chain = NULL;
 	for (size_t kind = 0; kind < NCHEATS; kind++)
 		good = report(&t.bed, kind, t.done, t.passed[kind]) && good;
 	bed_release(&t.bed);

@@ -136,7 +136,7 @@ static json_t *make_record(enum kind kind, int i, int64_t at_ms, const struct ke
 		json_set_i64(record, "high", at_ms);
 		json_set_i64(record, "samples", 1);
 	}
-	if (proof_sign(record, k, at_ms) < 0)
+	if (signature_add(record, k, at_ms) < 0)
 		die("sign");
 	return record;
 }

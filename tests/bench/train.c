@@ -33,7 +33,7 @@ static const struct shape {
 };
 
 static struct dev dev;
-static enum lm_as as = LM_AS_BF16;
+static enum lm_dtype dtype = LM_DTYPE_BF16;
 static bool quick, ops;
 
 static struct lm_config config_of(const struct shape *s)
@@ -71,7 +71,8 @@ static void record(const struct shape *s, const char *test, const char *unit,
 	       "\"params\":{\"shape\":\"%s\",\"batch\":%u,\"positions\":%u,\"as\":\"%s\","
 	       "\"device\":\"%s\",\"isa\":\"%s\"%s}}\n",
 		at, test, unit, v->median, v->low, v->high, v->n, s->name, s->batch,
-		s->positions, as == LM_AS_F32 ? "f32" : "bf16", dev.name, dev.isa, more);
+		s->positions, dtype == LM_DTYPE_F32 ? "f32" : "bf16", dev.name, dev.isa,
+		more);
 	fflush(stdout);
 }
 
@@ -88,7 +89,7 @@ static double matrix_rate(double *worked)
 {
 	enum { N = 2048, TIMES = 4 };
 	static void *a, *b, *c;
-	struct product p = { .type = as == LM_AS_F32 ? PRODUCT_F32 : PRODUCT_BF16,
+	struct product p = { .type = dtype == LM_DTYPE_F32 ? PRODUCT_F32 : PRODUCT_BF16,
 		.m = N,
 		.n = N,
 		.k = N,
@@ -108,10 +109,10 @@ static double matrix_rate(double *worked)
 	p.a = a, p.b = b, p.c = c;
 	rc |= dev.ops->product(&dev, &p);
 	from = worked_ns();
-	rc |= dev.ops->start(&dev);
+	rc |= dev.ops->timer_start(&dev);
 	for (int i = 0; i < TIMES; i++)
 		rc |= dev.ops->product(&dev, &p);
-	rc |= dev.ops->stop(&dev, &ns);
+	rc |= dev.ops->timer_stop(&dev, &ns);
 	*worked = 2.0 * N * N * N * TIMES / (double)(worked_ns() - from) * 1e9;
 	if (rc) {
 		fprintf(stderr, "train: %s\n", dev.error);
@@ -151,14 +152,14 @@ static double time_steps(struct lm_train *t, const uint32_t *tokens,
 /* --- operations, one by one --------------------------------------------------------------- */
 
 /* The device's table with a watch on every slot. */
-#define LINES_MOST 256
+#define LINES_MAX 256
 
 static const struct lm_ops *inner;
 static struct line {
 	char name[64];
 	double flop;
 	int64_t ns;
-} lines[LINES_MOST];
+} lines[LINES_MAX];
 static int lines_used;
 
 static void count_op(const char *name, double flop, int64_t ns)
@@ -167,7 +168,7 @@ static void count_op(const char *name, double flop, int64_t ns)
 
 	while (i < lines_used && strcmp(lines[i].name, name) != 0)
 		i++;
-	if (i == LINES_MOST)
+	if (i == LINES_MAX)
 		return;
 	if (i == lines_used) {
 		lines[i] = (struct line){ 0 };
@@ -288,7 +289,7 @@ static void measure(const struct shape *s)
 	lm_train_defaults(&o, &c);
 	o.batch = s->batch;
 	o.positions = s->positions;
-	o.as = as;
+	o.dtype = dtype;
 	must(lm_train_plan(&plan, &dev, &o));
 	getrusage(RUSAGE_SELF, &before);
 	must(lm_train_open(&t, &dev, &o));
@@ -348,7 +349,7 @@ int main(int argc, char **argv)
 		else if (strcmp(argv[i], "--ops") == 0)
 			ops = true;
 		else if (strcmp(argv[i], "--f32") == 0)
-			as = LM_AS_F32;
+			dtype = LM_DTYPE_F32;
 		else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc)
 			device = argv[++i];
 		else

@@ -144,7 +144,7 @@ static int fake_receive(void *state, int from, void *data, size_t bytes, char *w
 	return failed(why, "receive");
 }
 
-static int fake_swap(void *state, const struct comm_swap *w, char *why)
+static int fake_sendrecv(void *state, const struct comm_sendrecv *w, char *why)
 {
 	(void)state, (void)w;
 	return failed(why, "swap");
@@ -170,7 +170,7 @@ const struct comm_plugin *rnp_comm_plugin(void)
 		.open = fake_open,
 		.send = fake_send,
 		.receive = fake_receive,
-		.swap = fake_swap,
+		.swap = fake_sendrecv,
 		.allreduce = fake_allreduce,
 		.close = fake_close };
 

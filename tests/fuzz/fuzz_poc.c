@@ -60,9 +60,9 @@ static bool judge(int test, const json_t *part)
 {
 	const struct poc_device *d = &small.devices[0];
 	char reason[POC_REASON_MAX] = "";
-	bool good = test == 0 ? poc_judge_matmul(&small, d, part, reason) :
-		test == 1     ? poc_judge_memory(&small, d, part, reason) :
-				poc_judge_chain(&small, d, part, reason);
+	bool good = test == 0 ? poc_verify_matmul(&small, d, part, reason) :
+		test == 1     ? poc_verify_memory(&small, d, part, reason) :
+				poc_verify_chain(&small, d, part, reason);
 
 	must(good || reason[0]);
 	return good;
@@ -90,7 +90,7 @@ static void judge_whole(const json_t *answer)
 	struct poc_judging j = { .received_ms = small.issued_ms + 1,
 		.no_bandwidth = "fuzz" };
 	bool passed;
-	json_t *verdict = poc_judge(&small, answer, &j, &passed);
+	json_t *verdict = poc_verify(&small, answer, &j, &passed);
 
 	must(!passed && json_is_false(json_object_get(verdict, "passed")));
 	json_decref(verdict);

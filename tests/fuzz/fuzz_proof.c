@@ -20,9 +20,9 @@ static void must(bool promise)
 
 static void check_answer(const json_t *v)
 {
-	struct proof_result r;
+	struct signature_result r;
 
-	proof_verify(v, &r);
+	signature_verify(v, &r);
 	must(r.ok == !r.reason[0]);
 	must(!r.ok || (r.valid && r.nsigners > 0));
 	must(r.nsigners >= 0 && r.nsigners <= PROOF_SIGNERS_MAX);
@@ -33,7 +33,7 @@ static void check_answer(const json_t *v)
 static void check_sign(json_t *v)
 {
 	struct key k = KEY_INIT;
-	struct proof_result r;
+	struct signature_result r;
 	unsigned char secret[KEY_SECRET_BYTES] = { 0 };
 	static const unsigned char public_half[] = { 0x3b, 0x6a, 0x27, 0xbc, 0xce, 0xb6,
 		0xa4, 0x2d, 0x62, 0xa3, 0xa8, 0xd0, 0x2a, 0x6f, 0x0d, 0x73, 0x65, 0x32,
@@ -43,11 +43,11 @@ static void check_sign(json_t *v)
 	memcpy(secret + 32, public_half, 32);
 	must(key_from_secret(&k, secret) == 0);
 	json_object_del(v, "proof");
-	if (proof_sign(v, &k, INT64_C(1767323045000)) == 0) {
-		proof_verify(v, &r);
-		must(r.valid && r.nsigners == 1 && proof_signed_by(&r, k.address));
+	if (signature_add(v, &k, INT64_C(1767323045000)) == 0) {
+		signature_verify(v, &r);
+		must(r.valid && r.nsigners == 1 && signature_is_by(&r, k.address));
 		json_object_set_new(v, "added by the fuzzer", json_integer(1));
-		proof_verify(v, &r);
+		signature_verify(v, &r);
 		must(!r.valid || json_object_size(v) == 1);
 	}
 	err_clear();

@@ -69,7 +69,7 @@ static void sign_body(struct buf *body, const char *text, size_t len)
 		json_set_time(record, "at", NOW_MS);
 	if (!json_object_get(record, "v"))
 		json_set_i64(record, "v", 1);
-	if (proof_sign(record, &key, NOW_MS) < 0)
+	if (signature_add(record, &key, NOW_MS) < 0)
 		err_clear();
 	json_write(body, record);
 	json_decref(record);

@@ -78,16 +78,17 @@ static int train(struct dev *d, void *out, const void *arguments)
 		rc = prepare(d, s, step);
 		/* the first of them is asked for each by each, as a trainer does */
 		if (rc == 0 && s->captured && step == 1)
-			rc = d->ops->capture(d) < 0 || operations(d, s, out) < 0 ||
-					d->ops->captured(d, &graph) < 0 ?
+			rc = d->ops->graph_begin(d) < 0 || operations(d, s, out) < 0 ||
+					d->ops->graph_end(d, &graph) < 0 ?
 				-1 :
 				0;
 		if (rc == 0)
-			rc = graph ? d->ops->replay(d, graph) : operations(d, s, out);
+			rc = graph ? d->ops->graph_launch(d, graph) :
+				     operations(d, s, out);
 	}
 	if (rc == 0)
 		rc = d->ops->sync(d);
-	d->ops->drop(d, graph);
+	d->ops->graph_free(d, graph);
 	return rc;
 }
 
@@ -98,10 +99,10 @@ static bool spoiled_capture(struct dev *d, const struct step *s, float *p)
 	float one = 1;
 	int got, ended;
 
-	if (clear(d, s, p) < 0 || d->ops->capture(d) < 0 || operations(d, s, p) < 0)
+	if (clear(d, s, p) < 0 || d->ops->graph_begin(d) < 0 || operations(d, s, p) < 0)
 		return false;
 	got = d->ops->get(d, &one, p, sizeof one);
-	ended = d->ops->captured(d, &graph);
+	ended = d->ops->graph_end(d, &graph);
 	return got < 0 && ended < 0 && !graph &&
 		d->ops->get(d, &one, p, sizeof one) == 0 && one == 0;
 }
@@ -112,9 +113,9 @@ static bool empty_captures(struct dev *d, const struct step *s, float *p)
 	void *graph = &graph;
 	float one = 1;
 
-	if (clear(d, s, p) < 0 || prepare(d, s, 0) < 0 || d->ops->capture(d) < 0 ||
-		operations(d, s, p) < 0 || d->ops->captured(d, NULL) < 0 ||
-		d->ops->capture(d) < 0 || d->ops->captured(d, &graph) < 0)
+	if (clear(d, s, p) < 0 || prepare(d, s, 0) < 0 || d->ops->graph_begin(d) < 0 ||
+		operations(d, s, p) < 0 || d->ops->graph_end(d, NULL) < 0 ||
+		d->ops->graph_begin(d) < 0 || d->ops->graph_end(d, &graph) < 0)
 		return false;
 	return !graph && d->ops->get(d, &one, p, sizeof one) == 0 && one == 0;
 }
@@ -144,7 +145,7 @@ void check_graph(struct kcheck *k)
 	} else if (strcmp(d->name, "cpu") == 0) {
 		/* it says so, and is as it was */
 		s.captured = false;
-		good = d->ops->capture(d) < 0 && d->code == 69;
+		good = d->ops->graph_begin(d) < 0 && d->code == 69;
 	} else {
 		good = spoiled_capture(d, &s, p) && empty_captures(d, &s, p);
 	}

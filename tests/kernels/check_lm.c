@@ -15,7 +15,7 @@
 /* Everything of one case: the host's copies, freed at its end. */
 struct bench {
 	struct kcheck *k;
-	enum lm_as as;
+	enum lm_dtype dtype;
 	void *held[32];
 	int used;
 	uint64_t seed;
@@ -36,7 +36,7 @@ static void *hold(struct bench *b, uint64_t bytes)
 }
 
 /* n numbers within -size and size as f32 or bf16: the host's copy, and the device's in *there. */
-static void *numbers(struct bench *b, enum lm_as as, uint64_t n, double size,
+static void *numbers(struct bench *b, enum lm_dtype dtype, uint64_t n, double size,
 	const void **there)
 {
 	int32_t *bits = hold(b, n * 4);
@@ -44,11 +44,11 @@ static void *numbers(struct bench *b, enum lm_as as, uint64_t n, double size,
 
 	kcheck_random(bits, n * 4, b->seed++);
 	for (uint64_t i = 0; i < n; i++)
-		lm_set(as, p, i, size * bits[i] * 0x1p-31);
-	*there = kcheck_put(b->k, p, n * lm_as_bytes(as),
-		!beside                 ? 16 :
-			as == LM_AS_F32 ? 4 :
-					  2);
+		lm_set(dtype, p, i, size * bits[i] * 0x1p-31);
+	*there = kcheck_put(b->k, p, n * lm_dtype_bytes(dtype),
+		!beside                       ? 16 :
+			dtype == LM_DTYPE_F32 ? 4 :
+						2);
 	return p;
 }
 
@@ -97,7 +97,7 @@ static int begin(struct dev *d, void *out, const struct run *r)
 
 static int widen(struct dev *d, void *out, const struct run *r)
 {
-	struct lm_embed e = { .as = LM_AS_BF16,
+	struct lm_embed e = { .dtype = LM_DTYPE_BF16,
 		.x = out,
 		.w = r->raw,
 		.token = r->up,
@@ -128,9 +128,9 @@ RUN(rotate, x)
 RUN(swiglu, y)
 RUN(bias_back, db)
 
-static void start_bench(struct bench *b, struct kcheck *k, enum lm_as as)
+static void start_bench(struct bench *b, struct kcheck *k, enum lm_dtype dtype)
 {
-	*b = (struct bench){ .k = k, .as = as, .seed = 77 };
+	*b = (struct bench){ .k = k, .dtype = dtype, .seed = 77 };
 }
 
 /* bound NULL: exact. Hold `want` (n numbers, as the operation gives them) against the run; bf16: the reference's and ours may be rounded apart. */
@@ -151,18 +151,18 @@ static void finish(struct bench *b, kcheck_run_fn run, struct run *r, const floa
 }
 
 /* The result's numbers as f32. */
-static float *widened(struct bench *b, enum lm_as as, const void *p, uint64_t n)
+static float *widened(struct bench *b, enum lm_dtype dtype, const void *p, uint64_t n)
 {
 	float *f = hold(b, n * 4);
 
 	for (uint64_t i = 0; i < n; i++)
-		f[i] = (float)lm_at(as, p, i);
+		f[i] = (float)lm_at(dtype, p, i);
 	return f;
 }
 
 static void raw_result(struct bench *b, struct run *r, uint64_t rows, uint64_t dim)
 {
-	if (b->as == LM_AS_F32)
+	if (b->dtype == LM_DTYPE_F32)
 		return;
 	r->raw = room(b, rows * dim * 2);
 	r->up = count_up(b, rows);
@@ -170,20 +170,20 @@ static void raw_result(struct bench *b, struct run *r, uint64_t rows, uint64_t d
 	r->dim = dim;
 }
 
-static const char *name(enum lm_as as)
+static const char *name(enum lm_dtype dtype)
 {
-	return as == LM_AS_F32 ? "f32" : "bf16";
+	return dtype == LM_DTYPE_F32 ? "f32" : "bf16";
 }
 
 /* --- products ------------------------------------------------------------------------------ */
 
-static void gemm(struct kcheck *k, enum lm_as as, enum lm_as out, enum lm_gemm_form form,
-	uint64_t m, uint64_t n, uint64_t kk, bool more)
+static void gemm(struct kcheck *k, enum lm_dtype dtype, enum lm_dtype out,
+	enum lm_gemm_form form, uint64_t m, uint64_t n, uint64_t kk, bool more)
 {
 	struct bench b;
 	struct run r = { 0 };
 	struct lm_gemm g = { .form = form,
-		.as = as,
+		.dtype = dtype,
 		.out = out,
 		.m = m,
 		.n = n,
@@ -197,14 +197,14 @@ static void gemm(struct kcheck *k, enum lm_as as, enum lm_as out, enum lm_gemm_f
 	g.ldb = (form == LM_XWT ? kk : n) + (more ? 5 : 0);
 	g.ldc = n;
 	h = g;
-	h.a = numbers(&b, as, g.lda * (form == LM_XTX ? kk : m) + 1, 1, &g.a);
-	h.b = numbers(&b, as, g.ldb * (form == LM_XWT ? n : kk) + 1, 1, &g.b);
+	h.a = numbers(&b, dtype, g.lda * (form == LM_XTX ? kk : m) + 1, 1, &g.a);
+	h.b = numbers(&b, dtype, g.ldb * (form == LM_XWT ? n : kk) + 1, 1, &g.b);
 	if (more) {
 		const void *there;
 
-		h.bias = numbers(&b, LM_AS_F32, n, 2, &there);
+		h.bias = numbers(&b, LM_DTYPE_F32, n, 2, &there);
 		g.bias = there;
-		h.from = numbers(&b, LM_AS_F32, m * n, 3, &there);
+		h.from = numbers(&b, LM_DTYPE_F32, m * n, 3, &there);
 		g.from = there;
 	}
 	c = hold(&b, m * n * 4);
@@ -219,10 +219,10 @@ static void gemm(struct kcheck *k, enum lm_as as, enum lm_as out, enum lm_gemm_f
 					  0;
 
 			for (uint64_t t = 0; t < kk; t++)
-				s += fabs(lm_at(as, h.a,
+				s += fabs(lm_at(dtype, h.a,
 						  form == LM_XTX ? t * g.lda + i :
 								   i * g.lda + t) *
-					lm_at(as, h.b,
+					lm_at(dtype, h.b,
 						form == LM_XWT ? j * g.ldb + t :
 								 t * g.ldb + j));
 			bound[i * n + j] = (float)((double)(kk + 4) * 4 * U * s +
@@ -231,7 +231,7 @@ static void gemm(struct kcheck *k, enum lm_as as, enum lm_as out, enum lm_gemm_f
 	raw_result(&b, &r, m, n);
 	r.op = &g;
 	snprintf(b.c.label, sizeof b.c.label,
-		"gemm %s to %s form %d, %llu x %llu x %llu%s", name(as), name(out),
+		"gemm %s to %s form %d, %llu x %llu x %llu%s", name(dtype), name(out),
 		(int)form, (unsigned long long)m, (unsigned long long)n,
 		(unsigned long long)kk, more ? ", bias, from" : "");
 	finish(&b, run_gemm, &r, want, bound, m * n);
@@ -245,54 +245,54 @@ static void gemms(struct kcheck *k)
 
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
 		for (int form = 0; form < 3; form++)
-			for (int as = 0; as < 2; as++) {
+			for (int dtype = 0; dtype < 2; dtype++) {
 				const uint64_t *s = shapes[i];
 				enum lm_gemm_form f = (enum lm_gemm_form)form;
 
-				gemm(k, (enum lm_as)as, LM_AS_F32, f, s[0], s[1], s[2],
-					false);
-				gemm(k, (enum lm_as)as, (enum lm_as)as, f, s[0], s[1],
-					s[2], true);
+				gemm(k, (enum lm_dtype)dtype, LM_DTYPE_F32, f, s[0], s[1],
+					s[2], false);
+				gemm(k, (enum lm_dtype)dtype, (enum lm_dtype)dtype, f,
+					s[0], s[1], s[2], true);
 			}
 	if (k->slow)
 		return;
 	/* k beyond what is summed at once; more columns than a chunk would be slow here */
-	gemm(k, LM_AS_BF16, LM_AS_F32, LM_XTX, 37, 40, 8200, true);
-	gemm(k, LM_AS_F32, LM_AS_F32, LM_XW, 8, 40, 4100, false);
-	gemm(k, LM_AS_BF16, LM_AS_BF16, LM_XWT, 8, 700, 8192, false);
+	gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 37, 40, 8200, true);
+	gemm(k, LM_DTYPE_F32, LM_DTYPE_F32, LM_XW, 8, 40, 4100, false);
+	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 8, 700, 8192, false);
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-static void embed(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
+static void embed(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim)
 {
 	struct bench b;
 	struct run r = { 0 };
-	struct lm_embed e = { .as = as, .rows = rows, .dim = dim, .vocab = 29 }, h;
+	struct lm_embed e = { .dtype = dtype, .rows = rows, .dim = dim, .vocab = 29 }, h;
 	struct lm_embed_back g = { .rows = rows, .dim = dim, .vocab = 29 }, gh;
 	const void *there;
 	float *want, *bound;
 
-	start_bench(&b, k, LM_AS_F32);
+	start_bench(&b, k, LM_DTYPE_F32);
 	h = e;
-	h.w = numbers(&b, as, 29 * dim, 1, &e.w);
+	h.w = numbers(&b, dtype, 29 * dim, 1, &e.w);
 	h.token = ids(&b, rows, 29, &there);
 	e.token = there;
 	want = hold(&b, rows * dim * 4);
 	h.x = want;
 	lm_embed_ref(&h, 0, rows);
 	r.op = &e;
-	snprintf(b.c.label, sizeof b.c.label, "embed %s %llu x %llu", name(as),
+	snprintf(b.c.label, sizeof b.c.label, "embed %s %llu x %llu", name(dtype),
 		(unsigned long long)rows, (unsigned long long)dim);
 	finish(&b, run_embed, &r, want, NULL, rows * dim);
 
-	start_bench(&b, k, LM_AS_F32);
+	start_bench(&b, k, LM_DTYPE_F32);
 	gh = g;
-	gh.dx = numbers(&b, LM_AS_F32, rows * dim, 1, &there);
+	gh.dx = numbers(&b, LM_DTYPE_F32, rows * dim, 1, &there);
 	g.dx = there;
 	gh.token = ids(&b, rows, 29, &there);
 	g.token = there;
-	want = numbers(&b, LM_AS_F32, 29 * dim, 1, &r.start);
+	want = numbers(&b, LM_DTYPE_F32, 29 * dim, 1, &r.start);
 	r.start_bytes = 29 * dim * 4;
 	bound = hold(&b, 29 * dim * 4);
 	for (uint64_t i = 0; i < 29 * dim; i++)
@@ -316,34 +316,34 @@ static int run_norm(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->norm(d, &n) < 0 ? -1 : widen(d, out, r);
 }
 
-static void norm(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
+static void norm(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim)
 {
 	struct bench b;
 	struct run r = { 0 };
-	struct lm_norm n = { .as = as, .rows = rows, .dim = dim, .eps = 1e-5f }, h;
+	struct lm_norm n = { .dtype = dtype, .rows = rows, .dim = dim, .eps = 1e-5f }, h;
 	const void *there;
 	float *want, *bound;
 	void *y;
 
-	start_bench(&b, k, as);
+	start_bench(&b, k, dtype);
 	h = n;
-	h.x = numbers(&b, LM_AS_F32, rows * dim, 3, &there);
+	h.x = numbers(&b, LM_DTYPE_F32, rows * dim, 3, &there);
 	n.x = there;
-	h.w = numbers(&b, LM_AS_F32, dim, 1, &there);
+	h.w = numbers(&b, LM_DTYPE_F32, dim, 1, &there);
 	n.w = there;
 	h.rms = hold(&b, rows * 4);
 	h.y = y = hold(&b, rows * dim * 4);
 	bound = hold(&b, rows * (dim + 1) * 4);
 	lm_norm_ref(&h, 0, rows);
 	want = hold(&b, rows * (dim + 1) * 4);
-	memcpy(want, widened(&b, as, y, rows * dim), rows * dim * 4);
+	memcpy(want, widened(&b, dtype, y, rows * dim), rows * dim * 4);
 	memcpy(want + rows * dim, h.rms, rows * 4);
 	for (uint64_t i = 0; i < rows * (dim + 1); i++)
 		bound[i] = (float)(2 * (double)(dim + 8) * U * fabs((double)want[i]) +
 			1e-30);
 	raw_result(&b, &r, rows, dim);
 	r.op = &n;
-	snprintf(b.c.label, sizeof b.c.label, "norm %s %llu x %llu", name(as),
+	snprintf(b.c.label, sizeof b.c.label, "norm %s %llu x %llu", name(dtype),
 		(unsigned long long)rows, (unsigned long long)dim);
 	finish(&b, run_norm, &r, want, bound, rows * (dim + 1));
 }
@@ -352,7 +352,7 @@ static void norm(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim)
 static int widen_copy(struct dev *d, float *out, const uint16_t *copy, uint64_t count,
 	const uint32_t *up)
 {
-	struct lm_embed e = { .as = LM_AS_BF16,
+	struct lm_embed e = { .dtype = LM_DTYPE_BF16,
 		.x = out,
 		.w = copy,
 		.token = up,
@@ -387,30 +387,34 @@ static int run_norm_back(struct dev *d, void *out, const void *arguments)
 	return widen_copy(d, n.dw + n.dim, n.copy, n.rows * n.dim, r->up);
 }
 
-static void norm_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim,
+static void norm_back(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim,
 	bool fresh)
 {
 	uint64_t n = rows * dim;
 	struct bench b;
 	struct run r = { 0 };
-	struct lm_norm_back x = { .as = as, .rows = rows, .dim = dim, .fresh = fresh }, h;
+	struct lm_norm_back x = { .dtype = dtype,
+		.rows = rows,
+		.dim = dim,
+		.fresh = fresh },
+			    h;
 	const void *there;
 	float *want, *bound, *rms;
 
-	start_bench(&b, k, LM_AS_F32);
+	start_bench(&b, k, LM_DTYPE_F32);
 	h = x;
-	h.dy = numbers(&b, as, n, 1, &x.dy);
-	h.x = numbers(&b, LM_AS_F32, n, 2, &there);
+	h.dy = numbers(&b, dtype, n, 1, &x.dy);
+	h.x = numbers(&b, LM_DTYPE_F32, n, 2, &there);
 	x.x = there;
-	h.w = numbers(&b, LM_AS_F32, dim, 1, &there);
+	h.w = numbers(&b, LM_DTYPE_F32, dim, 1, &there);
 	x.w = there;
-	rms = numbers(&b, LM_AS_F32, rows, 1, &there);
+	rms = numbers(&b, LM_DTYPE_F32, rows, 1, &there);
 	h.rms = rms;
 	x.rms = there;
-	h.from = numbers(&b, LM_AS_F32, n, 1, &there);
+	h.from = numbers(&b, LM_DTYPE_F32, n, 1, &there);
 	x.from = there;
 	x.copy = room(&b, n * 2);
-	want = numbers(&b, LM_AS_F32, 2 * n + dim, 1, &r.start);
+	want = numbers(&b, LM_DTYPE_F32, 2 * n + dim, 1, &r.start);
 	r.start_bytes = (n + dim) * 4;
 	r.up = count_up(&b, 1);
 	h.dx = want;
@@ -422,14 +426,14 @@ static void norm_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t d
 		double dot = 0;
 
 		for (uint64_t j = 0; j < dim; j++)
-			dot += fabs(
-				lm_at(as, h.dy, i * dim + j) * h.w[j] * h.x[i * dim + j]);
+			dot += fabs(lm_at(dtype, h.dy, i * dim + j) * h.w[j] *
+				h.x[i * dim + j]);
 		dot *= (double)rms[i] * rms[i] / (double)dim;
 		for (uint64_t j = 0; j < dim; j++)
 			bound[i * dim + j] = (float)(4 * (double)(dim + 8) * U *
 				(fabs((double)h.from[i * dim + j]) +
 					fabs((double)rms[i]) *
-						(fabs(lm_at(as, h.dy, i * dim + j) *
+						(fabs(lm_at(dtype, h.dy, i * dim + j) *
 							 h.w[j]) +
 							fabs(h.x[i * dim + j] * dot)) +
 					1e-30));
@@ -438,26 +442,26 @@ static void norm_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t d
 		double sum = 2;
 
 		for (uint64_t i = 0; i < rows; i++)
-			sum += fabs(
-				lm_at(as, h.dy, i * dim + j) * h.x[i * dim + j] * rms[i]);
+			sum += fabs(lm_at(dtype, h.dy, i * dim + j) * h.x[i * dim + j] *
+				rms[i]);
 		bound[n + j] = (float)(2 * (double)(rows + 8) * U * sum);
 	}
 	expect_copy(want, bound, n + dim, want, bound, n);
 	r.op = &x;
-	snprintf(b.c.label, sizeof b.c.label, "norm_back %s %llu x %llu%s", name(as),
+	snprintf(b.c.label, sizeof b.c.label, "norm_back %s %llu x %llu%s", name(dtype),
 		(unsigned long long)rows, (unsigned long long)dim,
 		fresh ? ", fresh" : "");
 	finish(&b, run_norm_back, &r, want, bound, 2 * n + dim);
 }
 
-static void rotate(struct kcheck *k, enum lm_as as, uint64_t head_dim, bool interleaved,
-	bool inverse)
+static void rotate(struct kcheck *k, enum lm_dtype dtype, uint64_t head_dim,
+	bool interleaved, bool inverse)
 {
 	uint64_t rows = 7, heads = 3, positions = 4, first = 2;
 	uint64_t ld = heads * head_dim;
 	struct bench b;
 	struct run r = { 0 };
-	struct lm_rotate x = { .as = as,
+	struct lm_rotate x = { .dtype = dtype,
 		.rows = rows,
 		.ld = ld,
 		.heads = heads,
@@ -471,21 +475,21 @@ static void rotate(struct kcheck *k, enum lm_as as, uint64_t head_dim, bool inte
 	float *want, *bound;
 	void *y;
 
-	start_bench(&b, k, as);
+	start_bench(&b, k, dtype);
 	h = x;
-	h.table = numbers(&b, LM_AS_F32, (first + positions) * head_dim, 1, &there);
+	h.table = numbers(&b, LM_DTYPE_F32, (first + positions) * head_dim, 1, &there);
 	x.table = there;
-	y = numbers(&b, as, rows * ld, 1, &r.start);
+	y = numbers(&b, dtype, rows * ld, 1, &r.start);
 	bound = hold(&b, rows * ld * 4);
 	for (uint64_t i = 0; i < rows * ld; i++)
-		bound[i] = (float)(4 * U * 2 + (as == LM_AS_BF16 ? 0x1p-8 : 0));
+		bound[i] = (float)(4 * U * 2 + (dtype == LM_DTYPE_BF16 ? 0x1p-8 : 0));
 	h.x = y;
 	lm_rotate_ref(&h, 0, rows);
-	want = widened(&b, as, y, rows * ld);
-	r.start_bytes = rows * ld * lm_as_bytes(as);
+	want = widened(&b, dtype, y, rows * ld);
+	r.start_bytes = rows * ld * lm_dtype_bytes(dtype);
 	raw_result(&b, &r, rows, ld);
 	r.op = &x;
-	snprintf(b.c.label, sizeof b.c.label, "rotate %s head_dim %llu%s%s", name(as),
+	snprintf(b.c.label, sizeof b.c.label, "rotate %s head_dim %llu%s%s", name(dtype),
 		(unsigned long long)head_dim, interleaved ? ", interleaved" : "",
 		inverse ? ", inverse" : "");
 	finish(&b, run_rotate, &r, want, bound, rows * ld);
@@ -506,67 +510,67 @@ static int run_swiglu_back(struct dev *d, void *out, const void *arguments)
 	return r->raw ? widen_copy(d, y, s.y, s.rows * s.hidden, r->up) : 0;
 }
 
-static void swiglu(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t hidden)
+static void swiglu(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t hidden)
 {
 	struct bench b;
 	struct run r = { 0 };
-	struct lm_swiglu s = { .as = as, .rows = rows, .hidden = hidden }, h;
-	struct lm_swiglu_back x = { .as = as, .rows = rows, .hidden = hidden }, xh;
+	struct lm_swiglu s = { .dtype = dtype, .rows = rows, .hidden = hidden }, h;
+	struct lm_swiglu_back x = { .dtype = dtype, .rows = rows, .hidden = hidden }, xh;
 	uint64_t n = rows * hidden;
 	float *want, *bound;
 	void *y;
 
-	start_bench(&b, k, as);
+	start_bench(&b, k, dtype);
 	h = s;
-	h.x = numbers(&b, as, 2 * n, 20, &s.x);
+	h.x = numbers(&b, dtype, 2 * n, 20, &s.x);
 	h.y = y = hold(&b, n * 4);
 	bound = hold(&b, n * 4);
 	lm_swiglu_ref(&h, 0, rows);
-	want = widened(&b, as, y, n);
+	want = widened(&b, dtype, y, n);
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)(16 * U * fabs((double)want[i]) + 0x1p-120);
 	raw_result(&b, &r, rows, hidden);
 	r.op = &s;
-	snprintf(b.c.label, sizeof b.c.label, "swiglu %s %llu x %llu", name(as),
+	snprintf(b.c.label, sizeof b.c.label, "swiglu %s %llu x %llu", name(dtype),
 		(unsigned long long)rows, (unsigned long long)hidden);
 	finish(&b, run_swiglu, &r, want, bound, n);
 
-	start_bench(&b, k, as);
+	start_bench(&b, k, dtype);
 	r = (struct run){ .op = &x };
 	xh = x;
-	xh.x = numbers(&b, as, 2 * n, 8, &x.x);
-	xh.dy = numbers(&b, as, n, 1, &x.dy);
+	xh.x = numbers(&b, dtype, 2 * n, 8, &x.x);
+	xh.dy = numbers(&b, dtype, n, 1, &x.dy);
 	x.y = room(&b, n * 4);
 	xh.dx = hold(&b, 2 * n * 4);
 	xh.y = hold(&b, n * 4);
 	bound = hold(&b, 3 * n * 4);
 	lm_swiglu_back_ref(&xh, 0, rows);
 	want = hold(&b, 3 * n * 4);
-	memcpy(want, widened(&b, as, xh.dx, 2 * n), 2 * n * 4);
-	memcpy(want + 2 * n, widened(&b, as, xh.y, n), n * 4);
+	memcpy(want, widened(&b, dtype, xh.dx, 2 * n), 2 * n * 4);
+	memcpy(want + 2 * n, widened(&b, dtype, xh.y, n), n * 4);
 	for (uint64_t i = 2 * n; i < 3 * n; i++)
 		bound[i] = (float)(16 * U * fabs((double)want[i]) + 0x1p-120 +
-			(as == LM_AS_BF16 ? fabs((double)want[i]) * 0x1p-7 : 0));
+			(dtype == LM_DTYPE_BF16 ? fabs((double)want[i]) * 0x1p-7 : 0));
 	for (uint64_t i = 0; i < 2 * n; i++)
 		bound[i] = (float)(32 * U *
 			64); /* |dy u (s + g s)| and |dy g s| <= 8 x 8 */
 	raw_result(&b, &r, rows, 2 * hidden);
-	snprintf(b.c.label, sizeof b.c.label, "swiglu_back %s %llu x %llu", name(as),
+	snprintf(b.c.label, sizeof b.c.label, "swiglu_back %s %llu x %llu", name(dtype),
 		(unsigned long long)rows, (unsigned long long)hidden);
 	finish(&b, run_swiglu_back, &r, want, bound, 3 * n);
 }
 
-static void bias_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t n)
+static void bias_back(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t n)
 {
 	struct bench b;
 	struct run r = { 0 };
-	struct lm_bias_back x = { .as = as, .rows = rows, .n = n, .ld = n + 2 }, h;
+	struct lm_bias_back x = { .dtype = dtype, .rows = rows, .n = n, .ld = n + 2 }, h;
 	float *want, *bound;
 
-	start_bench(&b, k, LM_AS_F32);
+	start_bench(&b, k, LM_DTYPE_F32);
 	h = x;
-	h.dy = numbers(&b, as, rows * x.ld, 1, &x.dy);
-	want = numbers(&b, LM_AS_F32, n, 1, &r.start);
+	h.dy = numbers(&b, dtype, rows * x.ld, 1, &x.dy);
+	want = numbers(&b, LM_DTYPE_F32, n, 1, &r.start);
 	r.start_bytes = n * 4;
 	h.db = want;
 	lm_bias_back_ref(&h, 0, n);
@@ -574,7 +578,7 @@ static void bias_back(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t n
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)(2 * (double)(rows + 2) * U * (double)(rows + 1));
 	r.op = &x;
-	snprintf(b.c.label, sizeof b.c.label, "bias_back %s %llu x %llu", name(as),
+	snprintf(b.c.label, sizeof b.c.label, "bias_back %s %llu x %llu", name(dtype),
 		(unsigned long long)rows, (unsigned long long)n);
 	finish(&b, run_bias_back, &r, want, bound, n);
 }
@@ -594,8 +598,8 @@ static void narrow(struct kcheck *k, uint64_t n)
 	const void *there;
 	uint16_t *want;
 
-	start_bench(&b, k, LM_AS_BF16);
-	h.from = numbers(&b, LM_AS_F32, n, 5, &there);
+	start_bench(&b, k, LM_DTYPE_BF16);
+	h.from = numbers(&b, LM_DTYPE_F32, n, 5, &there);
 	x.from = there;
 	h.to = want = hold(&b, n * 2);
 	lm_narrow_ref(&h, 0, n);
@@ -615,9 +619,10 @@ struct heads {
 	uint64_t batch, heads, kv_heads, head_dim, positions, past, window;
 };
 
-static void shape_attention(struct lm_attend *a, const struct heads *s, enum lm_as as)
+static void shape_attention(struct lm_attend *a, const struct heads *s,
+	enum lm_dtype dtype)
 {
-	*a = (struct lm_attend){ .as = as,
+	*a = (struct lm_attend){ .dtype = dtype,
 		.batch = s->batch,
 		.heads = s->heads,
 		.kv_heads = s->kv_heads,
@@ -637,7 +642,7 @@ static double attention_bound(const struct lm_attend *a)
 	double s = (double)a->head_dim * (double)a->scale;
 
 	return (double)(a->head_dim + 8) * 16 * U * (1 + s) + (double)a->keys * 4 * U +
-		(a->as == LM_AS_BF16 ? 0x1p-8 : 0);
+		(a->dtype == LM_DTYPE_BF16 ? 0x1p-8 : 0);
 }
 
 /* out: out, behind it lse */
@@ -651,7 +656,7 @@ static int run_attend(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->attend(d, &a) < 0 ? -1 : widen(d, out, r);
 }
 
-static void attend(struct kcheck *k, enum lm_as as, const struct heads *s)
+static void attend(struct kcheck *k, enum lm_dtype dtype, const struct heads *s)
 {
 	struct bench b;
 	struct run r = { 0 };
@@ -661,31 +666,32 @@ static void attend(struct kcheck *k, enum lm_as as, const struct heads *s)
 	float *want, *bound;
 	void *out;
 
-	start_bench(&b, k, as);
-	shape_attention(&a, s, as);
+	start_bench(&b, k, dtype);
+	shape_attention(&a, s, dtype);
 	h = a;
-	h.q = numbers(&b, as, s->batch * s->positions * a.ldq, 1, &a.q);
-	h.k = numbers(&b, as, s->batch * a.keys * a.ldk, 1, &a.k);
-	h.v = numbers(&b, as, s->batch * a.keys * a.ldk, 1, &a.v);
+	h.q = numbers(&b, dtype, s->batch * s->positions * a.ldq, 1, &a.q);
+	h.k = numbers(&b, dtype, s->batch * a.keys * a.ldk, 1, &a.k);
+	h.v = numbers(&b, dtype, s->batch * a.keys * a.ldk, 1, &a.v);
 	h.lse = hold(&b, queries * 4);
 	h.out = out = hold(&b, n * 4);
 	lm_attend_ref(&h, 0, queries);
 	want = hold(&b, (n + queries) * 4);
-	memcpy(want, widened(&b, as, out, n), n * 4);
+	memcpy(want, widened(&b, dtype, out, n), n * 4);
 	memcpy(want + n, h.lse, queries * 4);
 	bound = hold(&b, (n + queries) * 4);
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)attention_bound(&a);
-	h.as = LM_AS_F32; /* lse is never rounded to bf16 */
+	h.dtype = LM_DTYPE_F32; /* lse is never rounded to bf16 */
 	for (uint64_t i = n; i < n + queries; i++)
 		bound[i] = (float)attention_bound(&h);
 	raw_result(&b, &r, s->batch * s->positions, a.ldo);
 	r.op = &a;
 	snprintf(b.c.label, sizeof b.c.label,
 		"attend %s %llu heads on %llu of %llu, %llu + %llu, window %llu",
-		name(as), (unsigned long long)s->heads, (unsigned long long)s->kv_heads,
-		(unsigned long long)s->head_dim, (unsigned long long)s->past,
-		(unsigned long long)s->positions, (unsigned long long)s->window);
+		name(dtype), (unsigned long long)s->heads,
+		(unsigned long long)s->kv_heads, (unsigned long long)s->head_dim,
+		(unsigned long long)s->past, (unsigned long long)s->positions,
+		(unsigned long long)s->window);
 	finish(&b, run_attend, &r, want, bound, n + queries);
 }
 
@@ -695,7 +701,7 @@ static int run_attend_back(struct dev *d, void *out, const void *arguments)
 	const struct run *r = arguments;
 	struct lm_attend_back x = *(const struct lm_attend_back *)r->op;
 	const struct lm_attend *a = &x.forward;
-	uint64_t each = lm_as_bytes(a->as);
+	uint64_t each = lm_dtype_bytes(a->dtype);
 
 	x.dq = r->raw ? r->raw : out;
 	x.dk = (char *)x.dq + a->heads * a->head_dim * each;
@@ -703,28 +709,28 @@ static int run_attend_back(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->attend_back(d, &x) < 0 ? -1 : widen(d, out, r);
 }
 
-static void attend_back(struct kcheck *k, enum lm_as as, const struct heads *s)
+static void attend_back(struct kcheck *k, enum lm_dtype dtype, const struct heads *s)
 {
 	struct bench b;
 	struct run r = { 0 };
 	struct lm_attend_back x = { 0 }, h;
 	struct lm_attend *a = &x.forward;
 	uint64_t rows = s->batch * s->positions, queries = rows * s->heads, wide, n;
-	uint64_t each = lm_as_bytes(as), to_k, to_v;
+	uint64_t each = lm_dtype_bytes(dtype), to_k, to_v;
 	float *want, *bound, *lse;
 	const char *host;
 	const void *there;
 	void *out, *dqkv;
 
-	start_bench(&b, k, as);
-	shape_attention(a, s, as);
+	start_bench(&b, k, dtype);
+	shape_attention(a, s, dtype);
 	wide = (s->heads + 2 * s->kv_heads) * s->head_dim;
 	n = rows * wide;
 	to_k = s->heads * s->head_dim * each;
 	to_v = to_k + s->kv_heads * s->head_dim * each;
 	a->ldq = a->ldk = wide;
 	h = x;
-	host = numbers(&b, as, n, 1, &there);
+	host = numbers(&b, dtype, n, 1, &there);
 	a->q = there;
 	a->k = (const char *)there + to_k;
 	a->v = (const char *)there + to_v;
@@ -737,28 +743,28 @@ static void attend_back(struct kcheck *k, enum lm_as as, const struct heads *s)
 	lm_attend_ref(&h.forward, 0, queries);
 	a->out = kcheck_put(k, out, rows * a->ldo * each, 0);
 	a->lse = kcheck_put(k, lse, queries * 4, 0);
-	h.dout = numbers(&b, as, rows * a->ldo, 1, &x.dout);
+	h.dout = numbers(&b, dtype, rows * a->ldo, 1, &x.dout);
 	dqkv = hold(&b, n * 4);
 	h.dq = dqkv;
 	h.dk = (char *)dqkv + to_k;
 	h.dv = (char *)dqkv + to_v;
 	lm_attend_back_q_ref(&h, 0, queries);
 	lm_attend_back_kv_ref(&h, 0, rows * s->kv_heads);
-	want = widened(&b, as, dqkv, n);
+	want = widened(&b, dtype, dqkv, n);
 	bound = hold(&b, n * 4);
 	/* p <= 1 of each term, |dp - d| <= 2 head_dim; the sums over p are 1 for dq; for dk and dv there are up to `queries of a group` such
 	 * terms, whose p fall as 1 / keys: taken as 8 of them */
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)((attention_bound(a) +
-					   (as == LM_AS_BF16 ? 0x1p-8 : 0)) *
+					   (dtype == LM_DTYPE_BF16 ? 0x1p-8 : 0)) *
 			(4 + 0.5 * (double)(s->heads / s->kv_heads)));
 	raw_result(&b, &r, rows, wide);
 	r.op = &x;
 	snprintf(b.c.label, sizeof b.c.label,
-		"attend_back %s %llu heads on %llu of %llu, %llu, window %llu", name(as),
-		(unsigned long long)s->heads, (unsigned long long)s->kv_heads,
-		(unsigned long long)s->head_dim, (unsigned long long)s->positions,
-		(unsigned long long)s->window);
+		"attend_back %s %llu heads on %llu of %llu, %llu, window %llu",
+		name(dtype), (unsigned long long)s->heads,
+		(unsigned long long)s->kv_heads, (unsigned long long)s->head_dim,
+		(unsigned long long)s->positions, (unsigned long long)s->window);
 	finish(&b, run_attend_back, &r, want, bound, n);
 }
 
@@ -776,15 +782,15 @@ static void attention(struct kcheck *k)
 		{ 1, 2, 1, 4, 1, 2, 0 }, { 1, 2, 1, 40, 1, 6, 0 },
 		{ 1, 2, 2, 128, 65, 70, 90 } };
 
-	for (int as = 0; as < 2; as++) {
+	for (int dtype = 0; dtype < 2; dtype++) {
 		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
 			if (k->slow && shapes[i].positions > 100)
 				continue;
-			attend(k, (enum lm_as)as, &shapes[i]);
-			attend_back(k, (enum lm_as)as, &shapes[i]);
+			attend(k, (enum lm_dtype)dtype, &shapes[i]);
+			attend_back(k, (enum lm_dtype)dtype, &shapes[i]);
 		}
 		for (size_t i = 0; i < sizeof past / sizeof *past; i++)
-			attend(k, (enum lm_as)as, &past[i]);
+			attend(k, (enum lm_dtype)dtype, &past[i]);
 	}
 }
 
@@ -805,15 +811,15 @@ static int run_head(struct dev *d, void *out, const void *arguments)
 	return widen(d, h.dw + h.vocab * h.dim, r);
 }
 
-static void head(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim,
+static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim,
 	uint32_t vocab, bool fresh)
 {
 	uint64_t n = rows + vocab * dim + rows * dim, bytes = 0;
 	/* |l| <= dim; logits are kept as f16 for bf16: 2^-11; dl rounded: 2^-8, and 1 a row at most in sum */
-	double rough = as == LM_AS_BF16 ? 0x1p-7 : 1e-5;
+	double rough = dtype == LM_DTYPE_BF16 ? 0x1p-7 : 1e-5;
 	struct bench b;
 	struct run r = { 0 };
-	struct lm_head x = { .as = as,
+	struct lm_head x = { .dtype = dtype,
 		.rows = rows,
 		.dim = dim,
 		.vocab = vocab,
@@ -825,23 +831,23 @@ static void head(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim,
 	float *want, *bound;
 	void *dh;
 
-	start_bench(&b, k, LM_AS_F32);
+	start_bench(&b, k, LM_DTYPE_F32);
 	h = x;
-	h.h = numbers(&b, as, rows * dim, 1, &x.h);
-	h.w = numbers(&b, as, vocab * dim, 1, &x.w);
+	h.h = numbers(&b, dtype, rows * dim, 1, &x.h);
+	h.w = numbers(&b, dtype, vocab * dim, 1, &x.w);
 	target = ids(&b, rows, vocab, &there);
 	if (rows > 2)
 		target[1] = LM_NO_TARGET;
 	h.target = target;
 	x.target = kcheck_put(k, target, rows * 4, 0);
-	want = numbers(&b, LM_AS_F32, n, 1, &r.start);
+	want = numbers(&b, LM_DTYPE_F32, n, 1, &r.start);
 	r.start_bytes = n * 4;
 	h.loss = want;
 	h.dw = want + rows;
 	h.dh = dh = hold(&b, rows * dim * 4);
 	h.scratch = hold(&b, LM_HEAD_SCRATCH_REF(dim, vocab));
 	lm_head_ref(&h);
-	memcpy(want + rows + vocab * dim, widened(&b, as, dh, rows * dim),
+	memcpy(want + rows + vocab * dim, widened(&b, dtype, dh, rows * dim),
 		rows * dim * 4);
 	bound = hold(&b, n * 4);
 	for (uint64_t i = 0; i < n; i++)
@@ -851,11 +857,11 @@ static void head(struct kcheck *k, enum lm_as as, uint64_t rows, uint64_t dim,
 	if (k->dev.ops->lm->head_scratch(&k->dev, &x, &bytes) < 0)
 		abort();
 	x.scratch = room(&b, bytes);
-	b.as = as;
+	b.dtype = dtype;
 	raw_result(&b, &r, rows, dim);
 	r.op = &x;
-	snprintf(b.c.label, sizeof b.c.label, "head %s %llu x %llu, vocab %u%s", name(as),
-		(unsigned long long)rows, (unsigned long long)dim, vocab,
+	snprintf(b.c.label, sizeof b.c.label, "head %s %llu x %llu, vocab %u%s",
+		name(dtype), (unsigned long long)rows, (unsigned long long)dim, vocab,
 		fresh ? ", fresh" : "");
 	b.c.run = run_head;
 	b.c.arguments = &r;
@@ -899,16 +905,16 @@ static void adamw(struct kcheck *k, uint64_t n, float norm)
 	const void *there;
 	float *want, *bound, *start;
 
-	start_bench(&b, k, LM_AS_F32);
+	start_bench(&b, k, LM_DTYPE_F32);
 	h = x;
-	h.g = numbers(&b, LM_AS_F32, n, 1, &there);
+	h.g = numbers(&b, LM_DTYPE_F32, n, 1, &there);
 	x.g = there;
 	h.rates = &rates;
 	x.rates = kcheck_put(k, &rates, sizeof rates, 0);
 	x.copy = room(&b, n * 2);
 	h.copy = hold(&b, n * 2);
 	r.up = count_up(&b, 1);
-	want = numbers(&b, LM_AS_F32, 4 * n, 1, &there);
+	want = numbers(&b, LM_DTYPE_F32, 4 * n, 1, &there);
 	for (uint64_t i = 2 * n; i < 3 * n; i++)
 		want[i] = fabsf(want[i]);
 	start = hold(&b, 3 * n * 4);
@@ -964,8 +970,8 @@ static void clip(struct kcheck *k, uint64_t n, float limit)
 	const void *there;
 	float want[2], bound[2];
 
-	start_bench(&b, k, LM_AS_F32);
-	h.g = numbers(&b, LM_AS_F32, n, 1, &there);
+	start_bench(&b, k, LM_DTYPE_F32);
+	h.g = numbers(&b, LM_DTYPE_F32, n, 1, &there);
 	x.g = there;
 	h.part = hold(&b, parts * 8);
 	x.part = room(&b, parts * 8);
@@ -992,28 +998,28 @@ static void clip(struct kcheck *k, uint64_t n, float limit)
 		free(b.held[--b.used]);
 }
 
-static void rows(struct kcheck *k, enum lm_as as)
+static void rows(struct kcheck *k, enum lm_dtype dtype)
 {
 	static const uint64_t dims[] = { 1, 8, 16, 31, 64, 100 };
 
 	for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-		embed(k, as, 5, dims[i]);
-		norm(k, as, 3, dims[i]);
-		norm_back(k, as, 9, dims[i], i & 1);
-		swiglu(k, as, 3, dims[i]);
-		bias_back(k, as, 4, dims[i]);
-		rotate(k, as, 2 * dims[i], false, i & 1);
-		rotate(k, as, 2 * dims[i], true, i & 1);
+		embed(k, dtype, 5, dims[i]);
+		norm(k, dtype, 3, dims[i]);
+		norm_back(k, dtype, 9, dims[i], i & 1);
+		swiglu(k, dtype, 3, dims[i]);
+		bias_back(k, dtype, 4, dims[i]);
+		rotate(k, dtype, 2 * dims[i], false, i & 1);
+		rotate(k, dtype, 2 * dims[i], true, i & 1);
 	}
-	embed(k, as, 700, 96);
-	norm(k, as, 600, 48);
-	norm_back(k, as, 600, 200, true);
-	swiglu(k, as, 300, 96);
-	bias_back(k, as, 200, 300);
-	head(k, as, 1, 8, 3, true);
-	head(k, as, 5, 24, 50, false);
-	head(k, as, 40, 64, 512, true);
-	head(k, as, 70, 32, 1001, false);
+	embed(k, dtype, 700, 96);
+	norm(k, dtype, 600, 48);
+	norm_back(k, dtype, 600, 200, true);
+	swiglu(k, dtype, 300, 96);
+	bias_back(k, dtype, 200, 300);
+	head(k, dtype, 1, 8, 3, true);
+	head(k, dtype, 5, 24, 50, false);
+	head(k, dtype, 40, 64, 512, true);
+	head(k, dtype, 70, 32, 1001, false);
 }
 
 void check_lm(struct kcheck *k)
@@ -1029,8 +1035,8 @@ void check_lm(struct kcheck *k)
 	gemms(k);
 	for (int i = 0; i < 2; i++) {
 		beside = i != 0;
-		rows(k, LM_AS_F32);
-		rows(k, LM_AS_BF16);
+		rows(k, LM_DTYPE_F32);
+		rows(k, LM_DTYPE_BF16);
 		narrow(k, 1);
 		narrow(k, 5001);
 		attention(k);

@@ -185,15 +185,15 @@ static void bench(struct kcheck *k, const struct kcase *c, void *out)
 		int64_t ns = 0;
 		int64_t runs = 0;
 
-		must(k, k->dev.ops->start(&k->dev));
+		must(k, k->dev.ops->timer_start(&k->dev));
 		do {
 			must(k, c->run(&k->dev, out, c->arguments));
 			runs++;
 			/* stop waits: only now and then */
 			if ((runs & (runs - 1)) == 0)
-				must(k, k->dev.ops->stop(&k->dev, &ns));
+				must(k, k->dev.ops->timer_stop(&k->dev, &ns));
 		} while (ns < BENCH_NS_MIN);
-		must(k, k->dev.ops->stop(&k->dev, &ns));
+		must(k, k->dev.ops->timer_stop(&k->dev, &ns));
 		if (c->work * (double)runs / (double)ns > best)
 			best = c->work * (double)runs / (double)ns;
 	}
@@ -330,12 +330,12 @@ static bool order_kept(struct dev *d, size_t column)
 
 	for (uint32_t word = 1; kept && word <= 3; word++)
 		kept = d->ops->fill(d, p, word, 1 << 22) == 0 &&
-			d->ops->mark(d, &mark) == 0 &&
-			other.ops->after(&other, mark) == 0 &&
+			d->ops->event_record(d, &mark) == 0 &&
+			other.ops->event_wait(&other, mark) == 0 &&
 			other.ops->get(&other, &seen[0], p, 4) == 0 &&
 			other.ops->get(&other, &seen[1], p + (1 << 22) - 1, 4) == 0 &&
 			seen[0] == word && seen[1] == word;
-	d->ops->unmark(d, mark);
+	d->ops->event_free(d, mark);
 	d->ops->free(d, p);
 	dev_close(&other);
 	return kept;

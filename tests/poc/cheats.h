@@ -107,7 +107,7 @@ static void ask(struct bed *b, struct poc_challenge *c, int tests, const struct 
 static void sign(json_t *answer, const struct key *k)
 {
 	json_object_del(answer, "proof");
-	if (proof_sign(answer, k, ISSUED_MS) < 0)
+	if (signature_add(answer, k, ISSUED_MS) < 0)
 		abort();
 }
 
@@ -130,7 +130,7 @@ static bool passes_at(const struct poc_challenge *c, json_t *answer, int64_t too
 		.no_bandwidth = "a test" };
 	bool passed;
 
-	json_decref(poc_judge(c, answer, &j, &passed));
+	json_decref(poc_verify(c, answer, &j, &passed));
 	json_decref(answer);
 	return passed;
 }
@@ -497,7 +497,7 @@ static bool edited_readings(struct bed *b)
 	json_set(json_array_get(json_object_get(answer, "devices"), 0), "readings",
 		claims);
 	sign(answer, &b->node);
-	verdict = poc_judge(&c, answer, &j, &passed);
+	verdict = poc_verify(&c, answer, &j, &passed);
 	believed = !passed ||
 		fabs((double)json_integer_value(
 			     json_object_get(json_object_get(verdict, "readings"),

@@ -107,7 +107,7 @@ static float *room(struct state *s, size_t bytes)
 	return more;
 }
 
-static int mpi_swap(void *state, const struct comm_swap *s, char *why)
+static int mpi_sendrecv(void *state, const struct comm_sendrecv *s, char *why)
 {
 	size_t out = 0, in = 0;
 
@@ -196,7 +196,7 @@ const struct comm_plugin *rnp_comm_plugin(void)
 		.open = mpi_open,
 		.send = mpi_send,
 		.receive = mpi_receive,
-		.swap = mpi_swap,
+		.swap = mpi_sendrecv,
 		.allreduce = mpi_allreduce,
 		.be_patient = mpi_be_patient,
 		.close = mpi_close };

@@ -109,7 +109,7 @@ static int nccl_receive(void *state, int from, void *data, size_t bytes, char *w
 		why);
 }
 
-static int nccl_swap(void *state, const struct comm_swap *w, char *why)
+static int nccl_sendrecv(void *state, const struct comm_sendrecv *w, char *why)
 {
 	struct state *s = state;
 	ncclResult_t rc, ended;
@@ -189,7 +189,7 @@ const struct comm_plugin *rnp_comm_plugin(void)
 		.open = nccl_open,
 		.send = nccl_send,
 		.receive = nccl_receive,
-		.swap = nccl_swap,
+		.swap = nccl_sendrecv,
 		.allreduce = nccl_allreduce,
 		.close = nccl_close,
 		.alloc = nccl_alloc,

@@ -22,7 +22,7 @@ typedef int (
 struct lm_export {
 	struct lm_config
 		config; /* rope.interleaved: how the rows of q and k lie in what is read */
-	const struct lm_source
+	const struct model_file
 		*source; /* where the parameters are; or NULL, then they come from read */
 	lm_read_fn read;
 	void *ctx;
@@ -32,7 +32,7 @@ struct lm_export {
 };
 
 /* A source as it is, without a tokenizer. */
-void lm_export_source(struct lm_export *e, const struct lm_source *s);
+void lm_export_source(struct lm_export *e, const struct model_file *s);
 
 /* Write the file at path. type: LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 or LM_TYPE_KEPT. Returns 0, or -1 with err_set(): 65
  * a tokenizer that does not fit or a rope scaling that GGUF has no place for, 73, 74, 77 and what read says; an old file is then

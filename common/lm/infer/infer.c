@@ -24,7 +24,7 @@ struct layer {
 };
 
 struct lm_infer {
-	const struct lm_source *source;
+	const struct model_file *source;
 	struct lm_config config;
 	struct dev *d;
 	struct layer *layers;
@@ -87,16 +87,17 @@ static int sizes_of(struct sizes *s, const struct lm_config *c, uint32_t context
 	return 0;
 }
 
-int lm_infer_plan(struct lm_infer_plan *plan, const struct lm_source *s, uint32_t context)
+int lm_infer_plan(struct lm_infer_plan *plan, const struct model_file *s,
+	uint32_t context)
 {
-	const struct lm_config *c = lm_source_config(s);
+	const struct lm_config *c = model_file_config(s);
 	struct sizes z;
 
 	memset(plan, 0, sizeof *plan);
 	if (sizes_of(&z, c, context ? context : c->context) < 0)
 		return -1;
 	for (uint32_t i = 0; i < lm_layout_count(c); i++) {
-		const struct lm_tensor *t = lm_source_tensor(s, i);
+		const struct lm_tensor *t = model_file_tensor(s, i);
 
 		if (t->dims == 1)
 			plan->tables += 4 * t->count;
@@ -135,7 +136,7 @@ static const struct lm_tensor *tensor_of(const struct lm_infer *m, enum lm_part 
 {
 	int64_t i = lm_layout_index(&m->config, part, layer);
 
-	return i < 0 ? NULL : lm_source_tensor(m->source, (uint32_t)i);
+	return i < 0 ? NULL : model_file_tensor(m->source, (uint32_t)i);
 }
 
 /* Device memory with these bytes in it, the model's own; NULL with the error in d. */
@@ -211,12 +212,12 @@ static int load(struct lm_infer *m)
 	return matrix(m, &m->output, output, output, 0);
 }
 
-int lm_infer_open(struct lm_infer **out, struct dev *d, const struct lm_source *s)
+int lm_infer_open(struct lm_infer **out, struct dev *d, const struct model_file *s)
 {
 	struct lm_infer *m = xcalloc(1, sizeof *m);
 
 	m->source = s;
-	m->config = *lm_source_config(s);
+	m->config = *model_file_config(s);
 	m->d = d;
 	m->layers = xcalloc(m->config.layers, sizeof *m->layers);
 	m->owned = xcalloc(lm_layout_count(&m->config) + 1, sizeof *m->owned);
@@ -330,7 +331,7 @@ uint32_t lm_stream_context(const struct lm_stream *s)
 	return s->context;
 }
 
-void lm_stream_cut(struct lm_stream *s, uint32_t length)
+void lm_stream_truncate(struct lm_stream *s, uint32_t length)
 {
 	if (length < s->length)
 		s->length = length;
@@ -358,7 +359,7 @@ static int project(struct lm_stream *s, const struct matrix *w, float *y, uint64
 
 static int norm(struct lm_stream *s, const float *x, const float *w, uint64_t rows)
 {
-	struct lm_norm n = { .as = LM_AS_F32,
+	struct lm_norm n = { .dtype = LM_DTYPE_F32,
 		.y = s->h,
 		.x = x,
 		.w = w,
@@ -372,7 +373,7 @@ static int norm(struct lm_stream *s, const float *x, const float *w, uint64_t ro
 static int rotate(struct lm_stream *s, float *x, uint64_t heads, uint64_t rows)
 {
 	const struct lm_config *c = &s->m->config;
-	struct lm_rotate r = { .as = LM_AS_F32,
+	struct lm_rotate r = { .dtype = LM_DTYPE_F32,
 		.x = x,
 		.table = s->table,
 		.rows = rows,
@@ -389,7 +390,7 @@ static int rotate(struct lm_stream *s, float *x, uint64_t heads, uint64_t rows)
 static int attend(struct lm_stream *s, const float *k, const float *v, uint64_t rows)
 {
 	const struct lm_config *c = &s->m->config;
-	struct lm_attend a = { .as = LM_AS_F32,
+	struct lm_attend a = { .dtype = LM_DTYPE_F32,
 		.out = s->a,
 		.q = s->q,
 		.k = k,
@@ -411,7 +412,7 @@ static int attend(struct lm_stream *s, const float *k, const float *v, uint64_t 
 
 static int swiglu(struct lm_stream *s, uint64_t rows)
 {
-	struct lm_swiglu g = { .as = LM_AS_F32,
+	struct lm_swiglu g = { .dtype = LM_DTYPE_F32,
 		.y = s->y,
 		.x = s->gu,
 		.rows = rows,

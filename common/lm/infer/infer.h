@@ -25,12 +25,12 @@ struct lm_infer_plan {
 };
 
 /* Nothing is allocated. context: tokens, 0 is the model's. Returns 0, or -1 with err_set(EX_DATAERR): beyond 64 bits. */
-int lm_infer_plan(struct lm_infer_plan *plan, const struct lm_source *s,
+int lm_infer_plan(struct lm_infer_plan *plan, const struct model_file *s,
 	uint32_t context);
 
 /* s and d are borrowed until close. Returns 0 and *out to be closed, or -1 with err_set(): 71 no memory, 69 the device has no kernels
  * for it. */
-int lm_infer_open(struct lm_infer **out, struct dev *d, const struct lm_source *s);
+int lm_infer_open(struct lm_infer **out, struct dev *d, const struct model_file *s);
 void lm_infer_close(struct lm_infer *m); /* NULL is fine */
 const struct lm_config *lm_infer_config(const struct lm_infer *m);
 
@@ -43,7 +43,7 @@ void lm_stream_close(struct lm_stream *s); /* NULL is fine */
 uint32_t lm_stream_length(const struct lm_stream *s);
 uint32_t lm_stream_context(const struct lm_stream *s);
 /* Forget all tokens from `length` on. */
-void lm_stream_cut(struct lm_stream *s, uint32_t length);
+void lm_stream_truncate(struct lm_stream *s, uint32_t length);
 
 /* Read n more tokens. logits: vocab numbers on the host, of what follows the last of them, or NULL. Returns 0, or -1 with err_set(): 65
  * an id that is not in the vocabulary or the context is full, nothing read; the device's error. */

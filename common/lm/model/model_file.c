@@ -21,7 +21,7 @@
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
-struct lm_source {
+struct model_file {
 	enum lm_format format;
 	struct lm_config config;
 	const struct lm_tensor **tensors; /* in the order of layout.h */
@@ -56,14 +56,14 @@ static int check_tensor(const char *where, const struct lm_tensor *t, const char
 	return 0;
 }
 
-static const struct lm_tensor *find(const struct lm_source *s, const char *name)
+static const struct lm_tensor *find(const struct model_file *s, const char *name)
 {
 	return s->gguf ? gguf_find_tensor(s->gguf, name) :
 			 safetensors_find(s->safetensors, name);
 }
 
 /* Every tensor that the config asks for. */
-static int gather(struct lm_source *s, const char *where)
+static int gather(struct model_file *s, const char *where)
 {
 	uint32_t n = lm_layout_count(&s->config);
 
@@ -92,7 +92,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* Tables that old files bring and everybody computes, and the output of a tied model, which is the embedding again. */
-static bool may_be_left(const struct lm_source *s, const char *name)
+static bool may_be_left(const struct model_file *s, const char *name)
 {
 	return ends_with(name, ".rotary_emb.inv_freq") ||
 		ends_with(name, ".attn_rot_embd") ||
@@ -101,7 +101,7 @@ static bool may_be_left(const struct lm_source *s, const char *name)
 }
 
 /* A tensor that we would pass over makes another model. */
-static int refuse_others(const struct lm_source *s, const char *where)
+static int refuse_others(const struct model_file *s, const char *where)
 {
 	uint64_t n = s->gguf ? gguf_tensors(s->gguf) : safetensors_count(s->safetensors);
 	const struct lm_tensor **used;
@@ -148,7 +148,7 @@ out:
 	return rc;
 }
 
-static int open_directory(struct lm_source *s, const char *dir)
+static int open_directory(struct model_file *s, const char *dir)
 {
 	struct buf where = BUF_INIT, tokenizer = BUF_INIT;
 	json_t *config = NULL, *generation = NULL;
@@ -174,7 +174,7 @@ out:
 	return rc;
 }
 
-static int open_gguf(struct lm_source *s, const char *path)
+static int open_gguf(struct model_file *s, const char *path)
 {
 	s->format = LM_FORMAT_GGUF;
 	if (gguf_open(&s->gguf, path) < 0 || gguf_llama_config(&s->config, s->gguf) < 0 ||
@@ -185,7 +185,7 @@ static int open_gguf(struct lm_source *s, const char *path)
 	return refuse_others(s, path);
 }
 
-static int open_llama2c(struct lm_source *s, const char *path)
+static int open_llama2c(struct model_file *s, const char *path)
 {
 	uint32_t n;
 
@@ -201,7 +201,7 @@ static int open_llama2c(struct lm_source *s, const char *path)
 }
 
 /* A file of ours begins with GGUF, or is a llama2.c model, which has nothing to know it by. */
-static int open_file(struct lm_source *s, const char *path)
+static int open_file(struct model_file *s, const char *path)
 {
 	char magic[4] = { 0 };
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -220,9 +220,9 @@ static int open_file(struct lm_source *s, const char *path)
 	return open_llama2c(s, path);
 }
 
-int lm_source_open(struct lm_source **out, const char *path)
+int model_file_open(struct model_file **out, const char *path)
 {
-	struct lm_source *s = xcalloc(1, sizeof *s);
+	struct model_file *s = xcalloc(1, sizeof *s);
 	struct stat st;
 	int rc;
 
@@ -231,14 +231,14 @@ int lm_source_open(struct lm_source **out, const char *path)
 	else
 		rc = S_ISDIR(st.st_mode) ? open_directory(s, path) : open_file(s, path);
 	if (rc < 0) {
-		lm_source_close(s);
+		model_file_close(s);
 		s = NULL;
 	}
 	*out = s;
 	return rc;
 }
 
-void lm_source_close(struct lm_source *s)
+void model_file_close(struct model_file *s)
 {
 	if (!s)
 		return;
@@ -311,7 +311,7 @@ static bool is_norm(const struct lm_config *c, uint32_t i)
 }
 
 /* The numbers; each tensor goes on in the block where the one before ended. */
-static void fill_made(struct lm_source *s, uint32_t n, enum lm_type type, uint64_t seed)
+static void fill_made(struct model_file *s, uint32_t n, enum lm_type type, uint64_t seed)
 {
 	uint64_t block_bytes, at = 0, from = 0;
 	unsigned char *block = made_block(type, seed, &block_bytes);
@@ -337,7 +337,7 @@ static void fill_made(struct lm_source *s, uint32_t n, enum lm_type type, uint64
 }
 
 /* Huge pages where the system has them; none of a model that is not there yet is in memory. */
-static int map_made(struct lm_source *s)
+static int map_made(struct model_file *s)
 {
 	s->memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -350,10 +350,10 @@ static int map_made(struct lm_source *s)
 	return 0;
 }
 
-int lm_source_make(struct lm_source **out, uint64_t *bytes, const struct lm_config *c,
+int model_file_make(struct model_file **out, uint64_t *bytes, const struct lm_config *c,
 	enum lm_type type, uint64_t seed)
 {
-	struct lm_source *s = xcalloc(1, sizeof *s);
+	struct model_file *s = xcalloc(1, sizeof *s);
 	uint32_t n = 0;
 	int rc = lm_config_check(c, "the model to be made");
 
@@ -376,7 +376,7 @@ int lm_source_make(struct lm_source **out, uint64_t *bytes, const struct lm_conf
 	if (rc == 0 && out)
 		fill_made(s, n, type, seed);
 	if (rc < 0 || !out) {
-		lm_source_close(s);
+		model_file_close(s);
 		s = NULL;
 	}
 	if (out)
@@ -384,27 +384,27 @@ int lm_source_make(struct lm_source **out, uint64_t *bytes, const struct lm_conf
 	return rc;
 }
 
-enum lm_format lm_source_format(const struct lm_source *s)
+enum lm_format model_file_format(const struct model_file *s)
 {
 	return s->format;
 }
 
-const struct lm_config *lm_source_config(const struct lm_source *s)
+const struct lm_config *model_file_config(const struct model_file *s)
 {
 	return &s->config;
 }
 
-const struct lm_tensor *lm_source_tensor(const struct lm_source *s, uint32_t i)
+const struct lm_tensor *model_file_tensor(const struct model_file *s, uint32_t i)
 {
 	return s->tensors[i];
 }
 
-const char *lm_source_tokenizer(const struct lm_source *s)
+const char *model_file_tokenizer(const struct model_file *s)
 {
 	return s->tokenizer;
 }
 
-const struct gguf *lm_source_gguf(const struct lm_source *s)
+const struct gguf *model_file_gguf(const struct model_file *s)
 {
 	return s->gguf;
 }

@@ -9,39 +9,39 @@
 #include "common/lm/model/gguf.h"
 #include "common/lm/model/layout.h"
 
-struct lm_source;
+struct model_file;
 
 enum lm_format {
 	LM_FORMAT_SAFETENSORS,
 	LM_FORMAT_GGUF,
 	LM_FORMAT_LLAMA2C,
-	LM_FORMAT_MADE /* no file: lm_source_make */
+	LM_FORMAT_MADE /* no file: model_file_make */
 };
 
 /* Open a directory (config.json, model.safetensors or its sharded index), a GGUF file or a llama2.c .bin. All tensors that
  * the config asks for are there with the right shapes and a type of which lm_to_f32 knows. Returns 0 and *out to be closed, or -1
  * with err_set(): 66 cannot be opened, 65 malformed. */
-int lm_source_open(struct lm_source **out, const char *path);
-void lm_source_close(struct lm_source *s); /* NULL is fine */
+int model_file_open(struct model_file **out, const char *path);
+void model_file_close(struct model_file *s); /* NULL is fine */
 
 /* A model without a file, in memory that s owns: what measures a computation whose time does not depend on the numbers. Matrices are of
  * type (F32, F16, BF16, Q8_0 or Q4_0) and uniform with deviation 0.02, one random block over and over; norms are 1, biases 0, as f32. A function of the
  * arguments alone. bytes: what it takes, or NULL; out may be NULL: nothing is made. Returns 0, or -1 with err_set(): 65 the config, 64 a type
  * that is not one of these or in whose blocks the rows do not end, 71 no memory. */
-int lm_source_make(struct lm_source **out, uint64_t *bytes, const struct lm_config *c,
+int model_file_make(struct model_file **out, uint64_t *bytes, const struct lm_config *c,
 	enum lm_type type, uint64_t seed);
 
-enum lm_format lm_source_format(const struct lm_source *s);
-const struct lm_config *lm_source_config(const struct lm_source *s);
+enum lm_format model_file_format(const struct model_file *s);
+const struct lm_config *model_file_config(const struct model_file *s);
 
 /* Tensor i of lm_layout_count(); when tied, LM_OUTPUT is not there and the embedding serves. Borrowed until close. */
-const struct lm_tensor *lm_source_tensor(const struct lm_source *s, uint32_t i);
+const struct lm_tensor *model_file_tensor(const struct model_file *s, uint32_t i);
 
 /* Where lm_token_open finds the tokenizer that came with the model: "DIR/tokenizer.json", the GGUF file itself, or NULL: there is none
  * (a llama2.c .bin never has one: --tokenizer). */
-const char *lm_source_tokenizer(const struct lm_source *s);
+const char *model_file_tokenizer(const struct model_file *s);
 
 /* The file, where the format is GGUF, for what else it says; else NULL. Borrowed until close. */
-const struct gguf *lm_source_gguf(const struct lm_source *s);
+const struct gguf *model_file_gguf(const struct model_file *s);
 
 #endif

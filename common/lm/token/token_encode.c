@@ -320,7 +320,8 @@ static bool is_letter(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-size_t token_cut(const struct lm_token *t, const char *text, size_t bytes, size_t want)
+size_t token_truncate(const struct lm_token *t, const char *text, size_t bytes,
+	size_t want)
 {
 	if (t->how == TOKEN_BYTES ? !t->pre.lines_apart : !t->line_ends || t->pre.count)
 		return bytes;
@@ -370,8 +371,8 @@ int lm_token_encode_long(const struct lm_token *t, struct buf *ids, const char *
 		return -1;
 	for (size_t at = 0; at < bytes; n++) {
 		parts = xgrow(parts, &cap, n + 1, sizeof *parts);
-		parts[n] = (struct part){ at, token_cut(t, text, bytes, at + PART_BYTES),
-			BUF_INIT };
+		parts[n] = (struct part){ at,
+			token_truncate(t, text, bytes, at + PART_BYTES), BUF_INIT };
 		at = parts[n].end;
 	}
 #pragma omp parallel for schedule(dynamic)

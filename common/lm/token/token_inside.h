@@ -135,7 +135,8 @@ void token_unspell(struct buf *out, const char *text, size_t bytes);
 void encoder_free(struct encoder *e);
 
 /* The first place at or after want where a text may be cut so that the ids of the parts are those of the whole; bytes: none. */
-size_t token_cut(const struct lm_token *t, const char *text, size_t bytes, size_t want);
+size_t token_truncate(const struct lm_token *t, const char *text, size_t bytes,
+	size_t want);
 
 /* Which names look like tokens that end an answer. */
 bool token_ends_by_name(const char *text, size_t bytes);

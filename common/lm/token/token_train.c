@@ -149,7 +149,7 @@ int lm_trainer_add(struct lm_trainer *r, const char *text, size_t bytes)
 			bytes, (unsigned long long)LM_TOKEN_TEXT_MAX);
 	for (size_t at = 0; at < bytes; at = ends[n++]) {
 		ends = xgrow(ends, &cap, n + 1, sizeof *ends);
-		ends[n] = token_cut(r->base, text, bytes, at + PART_BYTES);
+		ends[n] = token_truncate(r->base, text, bytes, at + PART_BYTES);
 	}
 #pragma omp parallel for schedule(dynamic)
 	for (size_t i = 0; i < n; i++) {

@@ -279,13 +279,13 @@ int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress 
 	return rc;
 }
 
-int lm_train_load(struct lm_train *t, const struct lm_source *s)
+int lm_train_load(struct lm_train *t, const struct model_file *s)
 {
-	uint32_t n = lm_layout_count(lm_source_config(s));
+	uint32_t n = lm_layout_count(model_file_config(s));
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		const struct lm_tensor *from = lm_source_tensor(s, i);
+		const struct lm_tensor *from = model_file_tensor(s, i);
 		float *values = xmalloc(from->count * sizeof *values);
 
 		lm_to_f32(values, from->data, from->type, from->count);

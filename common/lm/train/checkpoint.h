@@ -22,7 +22,7 @@ struct lm_progress {
 };
 
 /* Begin with the parameters of a model, whose config must be t's: any type becomes f32. Returns 0, or -1 with err_set(). */
-int lm_train_load(struct lm_train *t, const struct lm_source *s);
+int lm_train_load(struct lm_train *t, const struct model_file *s);
 
 /* more: further texts for the metadata, of the caller's making; borrowed, may be NULL. Returns 0, or -1 with err_set(): 73, 74, 77; the
  * file that was there is then untouched. */

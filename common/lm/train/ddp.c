@@ -18,8 +18,8 @@ struct sum {
 	void *mark; /* of the device when data is ready; NULL: data is the host's */
 };
 
-struct lm_parallel {
-	struct lm_parallel_options o;
+struct ddp {
+	struct ddp_options o;
 	struct comm comm; /* the thread's; rank and size are ours once it is open */
 	pthread_t thread;
 	float *gradients, *words;
@@ -29,15 +29,15 @@ struct lm_parallel {
 	struct dev *d; /* where the gradients are; NULL: the host's memory */
 	void **marks;  /* of this step's ranges, kept for the next one */
 	size_t marks_room, marked;
-	bool shared;          /* a GPU by several ranks */
-	struct lm_sums *sums; /* the thread's; NULL: the host's memory */
+	bool shared;                /* a GPU by several ranks */
+	struct gpu_allreduce *sums; /* the thread's; NULL: the host's memory */
 
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t changed;
 	struct sum *queue;
 	size_t room, queued, released, done; /* of this step; released: may be summed */
 	bool open, ending, failed;
-	int (*task)(struct lm_parallel *p); /* for the thread; NULL when it is done */
+	int (*task)(struct ddp *p); /* for the thread; NULL when it is done */
 	int task_rc;
 	struct err error;
 	int64_t sum_ns;
@@ -45,15 +45,15 @@ struct lm_parallel {
 
 /* --- the thread --------------------------------------------------------------------------- */
 
-static int sum_pieces(struct lm_parallel *p, struct sum s)
+static int sum_pieces(struct ddp *p, struct sum s)
 {
 	struct comm *c = &p->comm;
 	int rc = 0;
 
 	if (s.mark)
-		return lm_sums_add(p->sums, s.data, s.count, s.mark);
+		return gpu_allreduce_sum(p->sums, s.data, s.count, s.mark);
 	while (rc == 0 && s.count) {
-		uint64_t n = s.count < LM_PARALLEL_MOST ? s.count : LM_PARALLEL_MOST;
+		uint64_t n = s.count < DDP_BUCKET_MAX ? s.count : DDP_BUCKET_MAX;
 
 		rc = comm_allreduce(c, s.data, n);
 		s.data += n;
@@ -63,7 +63,7 @@ static int sum_pieces(struct lm_parallel *p, struct sum s)
 }
 
 /* The lock is held, but not while it sums. */
-static void sum_next(struct lm_parallel *p)
+static void sum_next(struct ddp *p)
 {
 	struct sum s = p->queue[p->done];
 	int64_t from = clock_mono_ns();
@@ -82,7 +82,7 @@ static void sum_next(struct lm_parallel *p)
 }
 
 /* As sum_next. */
-static void do_task(struct lm_parallel *p)
+static void do_task(struct ddp *p)
 {
 	int rc;
 
@@ -96,14 +96,14 @@ static void do_task(struct lm_parallel *p)
 	pthread_cond_broadcast(&p->changed);
 }
 
-static int open_sums(struct lm_parallel *p)
+static int open_sums(struct ddp *p)
 {
-	return lm_sums_open(&p->sums, p->d->name, &p->comm, !p->shared);
+	return gpu_allreduce_open(&p->sums, p->d->name, &p->comm, !p->shared);
 }
 
 static void *work(void *arg)
 {
-	struct lm_parallel *p = arg;
+	struct ddp *p = arg;
 	int rc = p->o.open(&p->comm, p->o.arg);
 
 	/* without overlap, too: the bits are the same */
@@ -122,14 +122,14 @@ static void *work(void *arg)
 		else
 			pthread_cond_wait(&p->changed, &p->lock);
 	pthread_mutex_unlock(&p->lock);
-	lm_sums_close(p->sums);
+	gpu_allreduce_close(p->sums);
 	comm_close(&p->comm);
 	return NULL;
 }
 
 /* --- the step's side ---------------------------------------------------------------------- */
 
-static void put(struct lm_parallel *p, float *data, uint64_t count, void *mark, bool now)
+static void put(struct ddp *p, float *data, uint64_t count, void *mark, bool now)
 {
 	pthread_mutex_lock(&p->lock);
 	p->queue = xgrow(p->queue, &p->room, p->queued + 1, sizeof *p->queue);
@@ -141,7 +141,7 @@ static void put(struct lm_parallel *p, float *data, uint64_t count, void *mark, 
 }
 
 /* Until everything is summed. */
-static int drain(struct lm_parallel *p)
+static int drain(struct ddp *p)
 {
 	int64_t from = clock_mono_ns();
 	bool failed;
@@ -156,9 +156,9 @@ static int drain(struct lm_parallel *p)
 	return failed ? err_restore(&p->error) : 0;
 }
 
-int lm_parallel_open(struct lm_parallel **out, const struct lm_parallel_options *o)
+int ddp_open(struct ddp **out, const struct ddp_options *o)
 {
-	struct lm_parallel *p = xcalloc(1, sizeof *p);
+	struct ddp *p = xcalloc(1, sizeof *p);
 	bool open;
 
 	*out = NULL;
@@ -180,11 +180,11 @@ int lm_parallel_open(struct lm_parallel **out, const struct lm_parallel_options 
 		return 0;
 	}
 	err_restore(&p->error);
-	lm_parallel_close(p);
+	ddp_close(p);
 	return -1;
 }
 
-void lm_parallel_close(struct lm_parallel *p)
+void ddp_close(struct ddp *p)
 {
 	if (!p)
 		return;
@@ -196,32 +196,32 @@ void lm_parallel_close(struct lm_parallel *p)
 	pthread_mutex_destroy(&p->lock);
 	pthread_cond_destroy(&p->changed);
 	for (size_t i = 0; i < p->marks_room; i++)
-		p->d->ops->unmark(p->d, p->marks[i]);
+		p->d->ops->event_free(p->d, p->marks[i]);
 	free(p->marks);
 	free(p->queue);
 	free(p->words);
 	free(p);
 }
 
-int lm_parallel_rank(const struct lm_parallel *p)
+int ddp_rank(const struct ddp *p)
 {
 	return p->comm.rank;
 }
 
-int lm_parallel_size(const struct lm_parallel *p)
+int ddp_size(const struct ddp *p)
 {
 	return p->comm.size;
 }
 
 /* Two words that name a GPU; zeros for what has no name. */
-static int find_shared(struct lm_parallel *p)
+static int find_shared(struct ddp *p)
 {
 	size_t size = (size_t)p->comm.size;
 	uint64_t mine[2], *all = xcalloc(size, sizeof mine);
 	int rc;
 
 	memcpy(mine, p->d->uuid, sizeof mine);
-	rc = lm_parallel_gather(p, mine, 2, all);
+	rc = ddp_allgather(p, mine, 2, all);
 	for (size_t i = 0; i < size; i++)
 		for (size_t k = 0; k < i; k++)
 			p->shared = p->shared ||
@@ -232,7 +232,7 @@ static int find_shared(struct lm_parallel *p)
 	return rc;
 }
 
-static int on_thread(struct lm_parallel *p, int (*task)(struct lm_parallel *p))
+static int on_thread(struct ddp *p, int (*task)(struct ddp *p))
 {
 	int rc;
 
@@ -246,7 +246,7 @@ static int on_thread(struct lm_parallel *p, int (*task)(struct lm_parallel *p))
 	return rc < 0 ? err_restore(&p->error) : 0;
 }
 
-int lm_parallel_bind(struct lm_parallel *p, struct dev *d, float *gradients)
+int ddp_bind(struct ddp *p, struct dev *d, float *gradients)
 {
 	p->gradients = gradients;
 	if (strcmp(d->name, "cpu") == 0)
@@ -255,20 +255,20 @@ int lm_parallel_bind(struct lm_parallel *p, struct dev *d, float *gradients)
 	return find_shared(p) < 0 ? -1 : on_thread(p, open_sums);
 }
 
-const char *lm_parallel_by(const struct lm_parallel *p)
+const char *ddp_backend(const struct ddp *p)
 {
-	return p->sums ? lm_sums_by(p->sums) : p->comm.ops->name;
+	return p->sums ? gpu_allreduce_backend(p->sums) : p->comm.ops->name;
 }
 
-const char *lm_parallel_why(const struct lm_parallel *p)
+const char *ddp_why(const struct ddp *p)
 {
 	if (p->shared)
 		return "ranks share a GPU, of which NCCL wants one for each";
-	return p->sums ? lm_sums_why(p->sums) : "";
+	return p->sums ? gpu_allreduce_why(p->sums) : "";
 }
 
 /* A range for the thread: what the step has asked the device for so far writes it. */
-static int put_range(struct lm_parallel *p, uint64_t from, uint64_t count, bool now)
+static int put_range(struct ddp *p, uint64_t from, uint64_t count, bool now)
 {
 	size_t had = p->marks_room;
 	void **mark;
@@ -280,22 +280,22 @@ static int put_range(struct lm_parallel *p, uint64_t from, uint64_t count, bool 
 	p->marks = xgrow(p->marks, &p->marks_room, p->marked + 1, sizeof *p->marks);
 	memset(p->marks + had, 0, (p->marks_room - had) * sizeof *p->marks);
 	mark = &p->marks[p->marked++];
-	if (p->d->ops->mark(p->d, mark) < 0)
+	if (p->d->ops->event_record(p->d, mark) < 0)
 		return err_set(p->d->code, "%s", p->d->error);
 	put(p, p->gradients + from, count, *mark, now);
 	return 0;
 }
 
-int lm_parallel_ready(void *arg, uint64_t from, uint64_t count)
+int ddp_grad_ready(void *arg, uint64_t from, uint64_t count)
 {
-	struct lm_parallel *p = arg;
+	struct ddp *p = arg;
 
 	if (p->from == p->end)
 		p->end = from + count;
 	else if (from + count != p->from)
 		bug("gradients become final out of order");
 	p->from = from;
-	if (p->end - from < LM_PARALLEL_JOIN)
+	if (p->end - from < DDP_BUCKET_MIN)
 		return 0;
 	count = p->end - from;
 	p->end = p->from;
@@ -318,8 +318,7 @@ static uint64_t unpack(const float *from)
 	return word;
 }
 
-int lm_parallel_gather(struct lm_parallel *p, const uint64_t *mine, size_t n,
-	uint64_t *all)
+int ddp_allgather(struct ddp *p, const uint64_t *mine, size_t n, uint64_t *all)
 {
 	size_t size = (size_t)p->comm.size, count = size * n * WORD_FLOATS;
 	size_t first = (size_t)p->comm.rank * n;
@@ -336,10 +335,10 @@ int lm_parallel_gather(struct lm_parallel *p, const uint64_t *mine, size_t n,
 	return 0;
 }
 
-int lm_parallel_settle(void *arg, double *loss_sum, uint64_t *targets)
+int ddp_grad_sync(void *arg, double *loss_sum, uint64_t *targets)
 {
-	struct lm_parallel *p = arg;
-	uint64_t mine[3] = { 0, *targets, p->o.say ? p->o.say() : 0 };
+	struct ddp *p = arg;
+	uint64_t mine[3] = { 0, *targets, p->o.stop_flags ? p->o.stop_flags() : 0 };
 	uint64_t *all = xcalloc((size_t)p->comm.size, sizeof mine);
 	int rc = 0;
 
@@ -348,7 +347,7 @@ int lm_parallel_settle(void *arg, double *loss_sum, uint64_t *targets)
 		rc = put_range(p, p->from, p->end - p->from, true);
 	p->end = p->from;
 	if (rc == 0)
-		rc = lm_parallel_gather(p, mine, 3, all);
+		rc = ddp_allgather(p, mine, 3, all);
 	*loss_sum = 0;
 	*targets = 0;
 	p->said = 0;
@@ -364,14 +363,14 @@ int lm_parallel_settle(void *arg, double *loss_sum, uint64_t *targets)
 	return rc;
 }
 
-unsigned lm_parallel_said(const struct lm_parallel *p)
+unsigned ddp_stop_flags(const struct ddp *p)
 {
 	return p->said;
 }
 
-void lm_parallel_times(struct lm_parallel *p, struct lm_parallel_times *out)
+void ddp_times(struct ddp *p, struct ddp_times *out)
 {
 	pthread_mutex_lock(&p->lock);
-	*out = (struct lm_parallel_times){ p->sum_ns, p->wait_ns };
+	*out = (struct ddp_times){ p->sum_ns, p->wait_ns };
 	pthread_mutex_unlock(&p->lock);
 }

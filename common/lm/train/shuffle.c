@@ -5,7 +5,7 @@
 
 #define ROUNDS 4
 
-int lm_order_init(struct lm_order *o, uint64_t count, uint32_t length, uint64_t seed)
+int shuffle_init(struct shuffle *o, uint64_t count, uint32_t length, uint64_t seed)
 {
 	if (!length || count < (uint64_t)length + 1)
 		return err_set(EX_DATAERR,
@@ -19,7 +19,7 @@ int lm_order_init(struct lm_order *o, uint64_t count, uint32_t length, uint64_t 
 }
 
 /* A number of `bits` bits that belongs to this half, round and epoch. */
-static uint64_t mixed(const struct lm_order *o, uint64_t epoch, uint32_t round,
+static uint64_t mixed(const struct shuffle *o, uint64_t epoch, uint32_t round,
 	uint64_t half, int bits)
 {
 	uint32_t key[2] = { (uint32_t)o->seed, (uint32_t)(o->seed >> 32) };
@@ -31,7 +31,7 @@ static uint64_t mixed(const struct lm_order *o, uint64_t epoch, uint32_t round,
 	return (out[0] | (uint64_t)out[1] << 32) & (((uint64_t)1 << bits) - 1);
 }
 
-static uint64_t shuffled(const struct lm_order *o, uint64_t epoch, uint64_t i)
+static uint64_t shuffled(const struct shuffle *o, uint64_t epoch, uint64_t i)
 {
 	int bits = 1;
 	uint64_t mask;
@@ -53,7 +53,7 @@ static uint64_t shuffled(const struct lm_order *o, uint64_t epoch, uint64_t i)
 	return i;
 }
 
-uint64_t lm_order_at(const struct lm_order *o, uint64_t n)
+uint64_t shuffle_at(const struct shuffle *o, uint64_t n)
 {
 	uint64_t epoch = n / o->windows;
 	uint64_t shift = mixed(o, epoch, ROUNDS, 0, 32) % (o->spare + 1);

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-struct lm_order {
+struct shuffle {
 	uint64_t windows; /* of an epoch */
 	uint64_t spare;   /* tokens that the cut leaves over */
 	uint64_t seed;
@@ -16,9 +16,9 @@ struct lm_order {
 };
 
 /* For a text of count tokens. Returns 0, or -1 with err_set(EX_DATAERR): it is shorter than one window. */
-int lm_order_init(struct lm_order *o, uint64_t count, uint32_t length, uint64_t seed);
+int shuffle_init(struct shuffle *o, uint64_t count, uint32_t length, uint64_t seed);
 
 /* The place of the first token of sequence n (from 0, through all epochs); length + 1 tokens follow from there. */
-uint64_t lm_order_at(const struct lm_order *o, uint64_t n);
+uint64_t shuffle_at(const struct shuffle *o, uint64_t n);
 
 #endif

@@ -29,7 +29,7 @@ void lm_train_defaults(struct lm_train_options *o, const struct lm_config *c)
 	*o = (struct lm_train_options){ .config = *c,
 		.batch = 1,
 		.positions = c->context < 1024 ? c->context : 1024,
-		.as = LM_AS_BF16,
+		.dtype = LM_DTYPE_BF16,
 		.beta1 = 0.9f,
 		.beta2 = 0.95f,
 		.eps = 1e-8f,
@@ -52,7 +52,7 @@ static int check_options(const struct lm_train_options *o)
 		    o->eps > 0 && o->decay >= 0 && o->clip >= 0))
 		return err_set(EX_USAGE,
 			"betas must be at least 0 and below 1, eps above 0, decay and clip not negative");
-	if (!o->ready != !o->settle)
+	if (!o->grad_ready != !o->grad_sync)
 		bug("one hook without the other");
 	return 0;
 }
@@ -323,7 +323,7 @@ int lm_train_add(struct lm_train *t, const uint32_t *tokens, const uint32_t *tar
 	bool last)
 {
 	/* all that the operations' arguments depend on */
-	enum lm_pass pass = LM_PASS_ADD + (last && t->o.ready ? 1 : 0) +
+	enum lm_pass pass = LM_PASS_ADD + (last && t->o.grad_ready ? 1 : 0) +
 		(t->adding ? 2 : 0);
 	int64_t counted;
 	double sum;
@@ -414,7 +414,7 @@ int lm_train_apply(struct lm_train *t, float lr, struct lm_step *out)
 	*out = (struct lm_step){ 0 };
 	if (!t->adding)
 		bug("apply without add");
-	rc = t->o.settle ? t->o.settle(t->o.arg, &t->loss_sum, &t->targets) : 0;
+	rc = t->o.grad_sync ? t->o.grad_sync(t->o.arg, &t->loss_sum, &t->targets) : 0;
 	if (rc == 0)
 		rc = update(t, lr, t->targets ? t->loss_sum / (double)t->targets : 0,
 			out);

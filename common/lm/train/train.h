@@ -1,7 +1,7 @@
 /* train.h - a language model being trained on one device: parameters, gradients, AdamW's state, activations, and a step over them.
  * Uses layout.h and the tables of kernels/dev/dev.h and kernels/lm/ops.h.
  *
- * Everything is allocated by open; a step allocates nothing. Parameters are f32 masters; with LM_AS_BF16 products run on bf16 copies and
+ * Everything is allocated by open; a step allocates nothing. Parameters are f32 masters; with LM_DTYPE_BF16 products run on bf16 copies and
  * bf16 activations with f32 sums, while the residual stream, norms, gradients and the optimiser stay f32. The same seed, device, thread
  * count and data give the same bits. One thread uses a trainer at a time. */
 #ifndef RNP_COMMON_LM_TRAIN_TRAIN_H
@@ -17,19 +17,19 @@ struct lm_train;
  * the step, between operations; returns 0, or -1 with err_set(), which ends the step. Data-parallel training starts sending
  * here and waits in `settle`, which the step calls before it looks at the gradients. settle may also change *targets, which at first
  * is what this process counted (rank sums: both are sums, the mean is made afterwards). */
-typedef int (*lm_ready_fn)(void *arg, uint64_t from, uint64_t count);
-typedef int (*lm_settle_fn)(void *arg, double *loss_sum, uint64_t *targets);
+typedef int (*lm_grad_ready_fn)(void *arg, uint64_t from, uint64_t count);
+typedef int (*lm_grad_sync_fn)(void *arg, double *loss_sum, uint64_t *targets);
 
 struct lm_train_options {
 	struct lm_config config;
 	uint32_t batch, positions; /* sequences and tokens each, of one lm_train_add */
-	enum lm_as as;
+	enum lm_dtype dtype;
 	bool recompute; /* keep only each layer's input and compute the layer again on the way back */
 	bool each; /* ask the device for every operation of every step: no captured graphs */
 	bool eval_only; /* parameters and a forward pass: no gradients, no optimiser */
 	float beta1, beta2, eps, decay, clip; /* decay is for matrices only, as usual */
-	lm_ready_fn ready;                    /* both NULL: one process */
-	lm_settle_fn settle;
+	lm_grad_ready_fn grad_ready;          /* both NULL: one process */
+	lm_grad_sync_fn grad_sync;
 	void *arg;
 };
 

@@ -10,7 +10,7 @@
 static void drop(struct lm_train *t, struct lm_captured *c)
 {
 	for (size_t i = 0; i < c->n; i++)
-		t->d->ops->drop(t->d, c->parts[i].graph);
+		t->d->ops->graph_free(t->d, c->parts[i].graph);
 	free(c->parts);
 	c->parts = NULL;
 	c->n = c->room = 0;
@@ -28,7 +28,7 @@ static int end_part(struct lm_train *t, uint64_t from, uint64_t count)
 	struct lm_captured *c = t->noting;
 	void *graph = NULL;
 
-	if (t->d->ops->captured(t->d, &graph) < 0)
+	if (t->d->ops->graph_end(t->d, &graph) < 0)
 		return -1;
 	c->parts = xgrow(c->parts, &c->room, c->n + 1, sizeof *c->parts);
 	c->parts[c->n++] = (struct lm_captured_part){ graph, from, count };
@@ -38,8 +38,8 @@ static int end_part(struct lm_train *t, uint64_t from, uint64_t count)
 int lm_train_ready(struct lm_train *t, uint64_t from, uint64_t count)
 {
 	if (!t->noting)
-		return t->o.ready(t->o.arg, from, count);
-	if (end_part(t, from, count) < 0 || t->d->ops->capture(t->d) < 0) {
+		return t->o.grad_ready(t->o.arg, from, count);
+	if (end_part(t, from, count) < 0 || t->d->ops->graph_begin(t->d) < 0) {
 		lm_train_failed(t);
 		t->noting = NULL; /* which says that the capture has ended */
 		return -1;
@@ -51,7 +51,7 @@ int lm_train_ready(struct lm_train *t, uint64_t from, uint64_t count)
 static int note(struct lm_train *t, struct lm_captured *c,
 	int (*all)(struct lm_train *t, bool last), bool last)
 {
-	int rc = t->d->ops->capture(t->d);
+	int rc = t->d->ops->graph_begin(t->d);
 
 	if (rc < 0)
 		lm_train_failed(t);
@@ -61,7 +61,7 @@ static int note(struct lm_train *t, struct lm_captured *c,
 	if (rc == 0 && end_part(t, 0, 0) < 0)
 		rc = lm_train_failed(t);
 	else if (rc < 0 && t->noting)
-		(void)t->d->ops->captured(t->d,
+		(void)t->d->ops->graph_end(t->d,
 			NULL); /* the first error is the one to tell */
 	t->noting = NULL;
 	if (rc == 0)
@@ -79,9 +79,9 @@ static int replay(struct lm_train *t, const struct lm_captured *c)
 	for (size_t i = 0; i < c->n; i++) {
 		const struct lm_captured_part *p = &c->parts[i];
 
-		if (p->graph && t->d->ops->replay(t->d, p->graph) < 0)
+		if (p->graph && t->d->ops->graph_launch(t->d, p->graph) < 0)
 			return lm_train_failed(t);
-		if (p->count && t->o.ready(t->o.arg, p->from, p->count) < 0)
+		if (p->count && t->o.grad_ready(t->o.arg, p->from, p->count) < 0)
 			return -1;
 	}
 	return 0;

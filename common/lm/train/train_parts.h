@@ -16,7 +16,7 @@ enum lm_area {
 };
 
 /* What one layer leaves for its way back; one for each layer, or a single one when they are computed again. */
-struct lm_kept {
+struct lm_saved_activations {
 	void *h1, *h2; /* as [rows, dim]: behind the norms */
 	float *rms1, *rms2;
 	void *qkv;  /* as [rows, (heads + 2 kv_heads) head_dim] */
@@ -63,7 +63,7 @@ struct lm_train {
 	float *p, *g, *m, *v;
 	uint16_t *copy; /* NULL with f32 */
 	float **x; /* [layers + 1], on the host: the residual stream before each layer */
-	struct lm_kept *
+	struct lm_saved_activations *
 		kept; /* [layers], on the host; all the same when they are computed again */
 	void *hf;     /* behind the last norm */
 	float *rmsf;

@@ -19,8 +19,8 @@ static struct lm_gemm times_weight(const struct lm_train *t, void *c, const void
 	uint64_t n, uint64_t k, enum lm_part part, uint32_t layer)
 {
 	return (struct lm_gemm){ .form = LM_XWT,
-		.as = t->o.as,
-		.out = t->o.as,
+		.dtype = t->o.dtype,
+		.out = t->o.dtype,
 		.c = c,
 		.a = a,
 		.b = lm_train_weight(t, part, layer),
@@ -39,7 +39,7 @@ static int add_to_stream(struct lm_train *t, float *to, const float *from, const
 	struct lm_gemm g = times_weight(t, to, a, t->dim, k, part, layer);
 
 	g.from = from;
-	g.out = LM_AS_F32;
+	g.out = LM_DTYPE_F32;
 	return product(t, &g);
 }
 
@@ -49,8 +49,8 @@ static int back_to_inputs(struct lm_train *t, void *da, const void *dy, uint64_t
 {
 	return product(t,
 		&(struct lm_gemm){ .form = LM_XW,
-			.as = t->o.as,
-			.out = t->o.as,
+			.dtype = t->o.dtype,
+			.out = t->o.dtype,
 			.c = da,
 			.a = dy,
 			.b = lm_train_weight(t, part, layer),
@@ -70,8 +70,8 @@ static int back_to_weight(struct lm_train *t, const void *dy, const void *a, uin
 
 	return product(t,
 		&(struct lm_gemm){ .form = LM_XTX,
-			.as = t->o.as,
-			.out = LM_AS_F32,
+			.dtype = t->o.dtype,
+			.out = LM_DTYPE_F32,
 			.c = dw,
 			.from = t->adding ? dw : NULL,
 			.a = dy,
@@ -87,7 +87,7 @@ static int back_to_weight(struct lm_train *t, const void *dy, const void *a, uin
 static int norm(struct lm_train *t, void *y, float *rms, const float *x,
 	enum lm_part part, uint32_t layer)
 {
-	struct lm_norm n = { .as = t->o.as,
+	struct lm_norm n = { .dtype = t->o.dtype,
 		.y = y,
 		.rms = rms,
 		.x = x,
@@ -105,7 +105,7 @@ static int norm_back(struct lm_train *t, const float *x, const float *rms,
 	enum lm_part part, uint32_t layer, bool first)
 {
 	uint64_t at = lm_train_at(t, part, layer);
-	struct lm_norm_back n = { .as = t->o.as,
+	struct lm_norm_back n = { .dtype = t->o.dtype,
 		.dx = t->dx,
 		.dw = t->g + at,
 		.copy = t->dxc,
@@ -126,7 +126,7 @@ static int norm_back(struct lm_train *t, const float *x, const float *rms,
 static int rotate(struct lm_train *t, void *x, bool inverse)
 {
 	const struct lm_config *c = &t->o.config;
-	struct lm_rotate r = { .as = t->o.as,
+	struct lm_rotate r = { .dtype = t->o.dtype,
 		.x = x,
 		.table = t->table,
 		.rows = t->rows,
@@ -143,14 +143,15 @@ static int rotate(struct lm_train *t, void *x, bool inverse)
 
 static void *column(const struct lm_train *t, void *x, uint64_t at)
 {
-	return (char *)x + at * lm_as_bytes(t->o.as);
+	return (char *)x + at * lm_dtype_bytes(t->o.dtype);
 }
 
-static struct lm_attend attention(const struct lm_train *t, const struct lm_kept *k)
+static struct lm_attend attention(const struct lm_train *t,
+	const struct lm_saved_activations *k)
 {
 	const struct lm_config *c = &t->o.config;
 
-	return (struct lm_attend){ .as = t->o.as,
+	return (struct lm_attend){ .dtype = t->o.dtype,
 		.out = k->att,
 		.lse = k->lse,
 		.q = k->qkv,
@@ -174,7 +175,7 @@ static struct lm_attend attention(const struct lm_train *t, const struct lm_kept
 /* Up to gu: all that the way back needs. */
 static int layer_inner(struct lm_train *t, uint32_t l)
 {
-	const struct lm_kept *k = &t->kept[l];
+	const struct lm_saved_activations *k = &t->kept[l];
 	struct lm_attend a = attention(t, k);
 	struct lm_gemm g = times_weight(t, k->qkv, k->h1, t->qkv, t->dim, LM_Q, l);
 
@@ -193,7 +194,7 @@ static int layer_inner(struct lm_train *t, uint32_t l)
 
 int lm_train_forward(struct lm_train *t)
 {
-	struct lm_embed e = { .as = t->o.as,
+	struct lm_embed e = { .dtype = t->o.dtype,
 		.x = t->x[0],
 		.w = lm_train_weight(t, LM_EMBED, 0),
 		.token = t->token,
@@ -203,8 +204,8 @@ int lm_train_forward(struct lm_train *t)
 
 	TRY(t->lm->embed(t->d, &e));
 	for (uint32_t l = 0; l < t->o.config.layers; l++) {
-		const struct lm_kept *k = &t->kept[l];
-		struct lm_swiglu s = { .as = t->o.as,
+		const struct lm_saved_activations *k = &t->kept[l];
+		struct lm_swiglu s = { .dtype = t->o.dtype,
 			.y = t->act,
 			.x = k->gu,
 			.rows = t->rows,
@@ -240,7 +241,7 @@ int lm_train_head(struct lm_train *t, bool back)
 
 static int bias_back(struct lm_train *t, uint32_t l)
 {
-	struct lm_bias_back b = { .as = t->o.as,
+	struct lm_bias_back b = { .dtype = t->o.dtype,
 		.dy = t->dqkv,
 		.rows = t->rows,
 		.n = t->qkv,
@@ -256,9 +257,9 @@ static int bias_back(struct lm_train *t, uint32_t l)
 
 static int ffn_back(struct lm_train *t, uint32_t l)
 {
-	const struct lm_kept *k = &t->kept[l];
+	const struct lm_saved_activations *k = &t->kept[l];
 	const void *dy = t->dxc ? (const void *)t->dxc : t->dx;
-	struct lm_swiglu_back s = { .as = t->o.as,
+	struct lm_swiglu_back s = { .dtype = t->o.dtype,
 		.dx = k->gu,
 		.y = t->act,
 		.x = k->gu,
@@ -278,7 +279,7 @@ static int ffn_back(struct lm_train *t, uint32_t l)
 
 static int attention_back(struct lm_train *t, uint32_t l)
 {
-	const struct lm_kept *k = &t->kept[l];
+	const struct lm_saved_activations *k = &t->kept[l];
 	const void *dy = t->dxc ? (const void *)t->dxc : t->dx;
 	struct lm_attend_back a = { .forward = attention(t, k),
 		.dout = t->datt,
@@ -300,7 +301,7 @@ static int attention_back(struct lm_train *t, uint32_t l)
 /* Gradients from `from` up to `to` are final. */
 static int ready(struct lm_train *t, bool last, uint64_t from, uint64_t to)
 {
-	if (!last || !t->o.ready || from == to)
+	if (!last || !t->o.grad_ready || from == to)
 		return 0;
 	return lm_train_ready(t, from, to - from);
 }

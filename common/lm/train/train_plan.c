@@ -71,7 +71,7 @@ void lm_train_sizes(struct lm_train *t)
 struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows)
 {
 	/* Gradients of the sum would do as well: dividing by the rows keeps them far from the ends of bf16's range. apply knows. */
-	return (struct lm_head){ .as = o->as,
+	return (struct lm_head){ .dtype = o->dtype,
 		.rows = rows,
 		.dim = o->config.dim,
 		.vocab = o->config.vocab,
@@ -83,7 +83,7 @@ static void place_parameters(struct lm_train *t)
 	uint64_t bytes = bytes_of(t->flat, 4);
 
 	t->p = place(t, LM_AREA_PARAMETERS, bytes);
-	if (t->o.as == LM_AS_BF16)
+	if (t->o.dtype == LM_DTYPE_BF16)
 		t->copy = place(t, LM_AREA_COPIES, bytes / 2);
 	if (t->o.eval_only)
 		return;
@@ -92,20 +92,21 @@ static void place_parameters(struct lm_train *t)
 	t->v = place(t, LM_AREA_OPTIMISER, bytes);
 }
 
-static struct lm_kept place_kept(struct lm_train *t)
+static struct lm_saved_activations place_kept(struct lm_train *t)
 {
-	uint64_t as = lm_as_bytes(t->o.as), rows = t->rows;
-	struct lm_kept k = {
-		.h1 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * as)),
-		.h2 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * as)),
+	uint64_t dtype = lm_dtype_bytes(t->o.dtype), rows = t->rows;
+	struct lm_saved_activations k = {
+		.h1 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * dtype)),
+		.h2 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * dtype)),
 		.rms1 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, 4)),
 		.rms2 = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, 4)),
-		.qkv = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->qkv * as)),
-		.att = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->q * as)),
+		.qkv = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->qkv * dtype)),
+		.att = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->q * dtype)),
 		.lse = place(t, LM_AREA_ACTIVATIONS,
 			bytes_of(rows, t->o.config.heads * UINT64_C(4))),
 		.mid = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, t->dim * 4)),
-		.gu = place(t, LM_AREA_ACTIVATIONS, bytes_of(rows, 2 * t->hidden * as)),
+		.gu = place(t, LM_AREA_ACTIVATIONS,
+			bytes_of(rows, 2 * t->hidden * dtype)),
 	};
 
 	return k;
@@ -116,7 +117,7 @@ static void place_activations(struct lm_train *t)
 {
 	uint32_t layers = t->o.config.layers;
 	bool one = t->o.eval_only || t->o.recompute;
-	struct lm_kept kept = { 0 };
+	struct lm_saved_activations kept = { 0 };
 	float *x[2] = { NULL, NULL };
 
 	for (uint32_t l = 0; l < (one ? 1 : layers); l++) {
@@ -134,15 +135,15 @@ static void place_activations(struct lm_train *t)
 			t->x[l] = x[l & 1];
 	}
 	t->hf = place(t, LM_AREA_ACTIVATIONS,
-		bytes_of(t->rows, t->dim * lm_as_bytes(t->o.as)));
+		bytes_of(t->rows, t->dim * lm_dtype_bytes(t->o.dtype)));
 	t->rmsf = place(t, LM_AREA_ACTIVATIONS, bytes_of(t->rows, 4));
 }
 
 static void place_scratch(struct lm_train *t, uint64_t head_bytes)
 {
-	uint64_t as = lm_as_bytes(t->o.as), rows = t->rows;
+	uint64_t dtype = lm_dtype_bytes(t->o.dtype), rows = t->rows;
 
-	t->act = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->hidden * as));
+	t->act = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->hidden * dtype));
 	t->loss = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
 	t->token = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
 	t->target = place(t, LM_AREA_SCRATCH, bytes_of(rows, 4));
@@ -152,12 +153,12 @@ static void place_scratch(struct lm_train *t, uint64_t head_bytes)
 	if (t->o.eval_only)
 		return;
 	t->dx = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 4));
-	if (t->o.as == LM_AS_BF16)
+	if (t->o.dtype == LM_DTYPE_BF16)
 		t->dxc = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * 2));
-	t->dh = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * as));
-	t->dact = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->hidden * as));
-	t->datt = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->q * as));
-	t->dqkv = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->qkv * as));
+	t->dh = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->dim * dtype));
+	t->dact = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->hidden * dtype));
+	t->datt = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->q * dtype));
+	t->dqkv = place(t, LM_AREA_SCRATCH, bytes_of(rows, t->qkv * dtype));
 	t->squares = place(t, LM_AREA_SCRATCH,
 		(t->flat + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK * 8);
 	t->rates = place(t, LM_AREA_SCRATCH, sizeof *t->rates);

@@ -10,12 +10,12 @@
 #define MESSAGES 21
 #define LONGEST  1500
 
-static unsigned char text[LONGEST + MESSAGES], key[BLAKE2B_MOST];
+static unsigned char text[LONGEST + MESSAGES], key[BLAKE2B_MAX];
 
 static void check(unsigned key_bytes, unsigned out_bytes, unsigned round)
 {
 	struct blake2b_message m[MESSAGES];
-	unsigned char want[BLAKE2B_MOST];
+	unsigned char want[BLAKE2B_MAX];
 
 	for (int level = 0; level <= (int)cpu_level_best(); level++) {
 		for (unsigned i = 0; i < MESSAGES; i++) {

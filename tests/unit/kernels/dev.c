@@ -74,21 +74,21 @@ static void check_memory(struct dev *d)
 	CHECK(!p && d->code);
 	CHECK(d->ops->alloc(d, &p, sizeof in) == 0);
 	CHECK((uintptr_t)p % 256 == 0);
-	CHECK(d->ops->start(d) == 0);
+	CHECK(d->ops->timer_start(d) == 0);
 	CHECK(d->ops->put(d, p, in, sizeof in) == 0);
 	CHECK(d->ops->get(d, out, p, sizeof out) == 0);
-	CHECK(d->ops->stop(d, &ns) == 0);
+	CHECK(d->ops->timer_stop(d, &ns) == 0);
 	CHECK(ns >= 0);
 	CHECK(memcmp(in, out, sizeof in) == 0);
-	CHECK(d->ops->room(d, &room) == 0);
+	CHECK(d->ops->mem_free(d, &room) == 0);
 	CHECK(room > 0 && room <= d->memory_bytes);
 	CHECK(d->ops->sync(d) == 0);
 	for (int i = 0; i < 2; i++) {
-		CHECK(d->ops->mark(d, &mark) == 0);
-		CHECK(mark && d->ops->after(d, mark) == 0);
+		CHECK(d->ops->event_record(d, &mark) == 0);
+		CHECK(mark && d->ops->event_wait(d, mark) == 0);
 	}
-	d->ops->unmark(d, mark);
-	d->ops->unmark(d, NULL);
+	d->ops->event_free(d, mark);
+	d->ops->event_free(d, NULL);
 	d->ops->free(d, p);
 	d->ops->free(d, NULL);
 }

@@ -1,4 +1,4 @@
-/* memfill, hashlanes: every version gives the bytes of the reference. */
+/* memfill, sha256_chain: every version gives the bytes of the reference. */
 #include "kernels/poc/memfill.h"
 
 #include <sodium.h>
@@ -67,7 +67,7 @@ static void check_spread(void)
 	}
 }
 
-static void check_lanes(hashlanes_fn fn)
+static void check_lanes(sha256_chain_fn fn)
 {
 	unsigned char want[37][32], got[37][32];
 
@@ -89,15 +89,15 @@ int main(void)
 
 	check_fill(memfill_fast());
 	check_spread();
-	check_lanes(hashlanes_ref);
-	check_lanes(hashlanes_fast());
+	check_lanes(sha256_chain_ref);
+	check_lanes(sha256_chain_fast());
 #ifdef __x86_64__
 	if (best >= CPU_AVX2)
 		check_fill(memfill_avx2);
 	if (cpu_features(best).sha)
-		check_lanes(hashlanes_shani);
+		check_lanes(sha256_chain_shani);
 	if (best >= CPU_AVX512)
-		check_lanes(hashlanes_avx512);
+		check_lanes(sha256_chain_avx512);
 #endif
 	TEST_END();
 }

@@ -10,7 +10,7 @@
 #include "tests/unit/test.h"
 
 #define RANKS 3
-#define COUNT (2 * LM_PARALLEL_JOIN + LM_PARALLEL_MOST + 12345)
+#define COUNT (2 * DDP_BUCKET_MIN + DDP_BUCKET_MAX + 12345)
 #define STEPS 2
 
 struct worker {
@@ -48,30 +48,30 @@ static float value(int rank, uint64_t i, int step)
 }
 
 /* As a backward pass: small ranges, a large one, small ones, from the end to the start. */
-static int backward(struct lm_parallel *p)
+static int backward(struct ddp *p)
 {
-	static const uint64_t counts[] = { 100, 12000, LM_PARALLEL_JOIN - 200,
-		LM_PARALLEL_MOST + 5, LM_PARALLEL_JOIN - 5, 4, 1 };
+	static const uint64_t counts[] = { 100, 12000, DDP_BUCKET_MIN - 200,
+		DDP_BUCKET_MAX + 5, DDP_BUCKET_MIN - 5, 4, 1 };
 	uint64_t at = COUNT;
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < sizeof counts / sizeof *counts; i++) {
 		at -= counts[i];
-		rc = lm_parallel_ready(p, at, counts[i]);
+		rc = ddp_grad_ready(p, at, counts[i]);
 	}
-	return rc < 0 ? -1 : lm_parallel_ready(p, 0, at);
+	return rc < 0 ? -1 : ddp_grad_ready(p, 0, at);
 }
 
-static int steps(struct worker *w, struct lm_parallel *p)
+static int steps(struct worker *w, struct ddp *p)
 {
 	struct dev cpu = { .name = "cpu" };
 	uint64_t mine[2] = { UINT64_MAX - (uint64_t)w->rank, (uint64_t)w->rank << 33 };
-	int rc = lm_parallel_gather(p, mine, 2, w->gathered);
+	int rc = ddp_allgather(p, mine, 2, w->gathered);
 
 	if (rc == 0)
-		rc = lm_parallel_bind(p, &cpu, w->data);
+		rc = ddp_bind(p, &cpu, w->data);
 	if (rc == 0)
-		CHECK_TEXT("tcp", lm_parallel_by(p));
+		CHECK_TEXT("tcp", ddp_backend(p));
 	for (int s = 0; rc == 0 && s < STEPS; s++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			w->data[i] = value(w->rank, i, s);
@@ -79,10 +79,10 @@ static int steps(struct worker *w, struct lm_parallel *p)
 		w->loss[s] = 1e9 + 1e-3 * w->rank + s;
 		w->targets[s] = ((uint64_t)1 << 40) + (uint64_t)w->rank;
 		rc = backward(p) < 0 ||
-				lm_parallel_settle(p, &w->loss[s], &w->targets[s]) < 0 ?
+				ddp_grad_sync(p, &w->loss[s], &w->targets[s]) < 0 ?
 			-1 :
 			0;
-		w->said = lm_parallel_said(p);
+		w->said = ddp_stop_flags(p);
 	}
 	return rc;
 }
@@ -90,18 +90,18 @@ static int steps(struct worker *w, struct lm_parallel *p)
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	struct lm_parallel *p;
+	struct ddp *p;
 
 	speaker = w->rank;
-	w->rc = lm_parallel_open(&p,
-		&(struct lm_parallel_options){ .open = open_comm,
+	w->rc = ddp_open(&p,
+		&(struct ddp_options){ .open = open_comm,
 			.arg = w,
 			.overlap = w->overlap,
-			.say = say });
+			.stop_flags = say });
 	if (w->rc == 0 && !w->leaves)
 		w->rc = steps(w, p);
 	err_save(&w->error);
-	lm_parallel_close(p);
+	ddp_close(p);
 	return NULL;
 }
 
@@ -201,10 +201,10 @@ static int refuse(struct comm *c, void *arg)
 
 static void test_not_there(void)
 {
-	struct lm_parallel *p;
+	struct ddp *p;
 
 	CHECK_FAILS(EX_UNAVAILABLE,
-		lm_parallel_open(&p, &(struct lm_parallel_options){ .open = refuse }));
+		ddp_open(&p, &(struct ddp_options){ .open = refuse }));
 	CHECK(!p);
 }
 

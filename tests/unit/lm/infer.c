@@ -54,7 +54,7 @@ static void write_model(const char *path)
 }
 
 /* the loss of ids as training computes it, in f32 */
-static double trained_loss(struct dev *d, const struct lm_source *s)
+static double trained_loss(struct dev *d, const struct model_file *s)
 {
 	struct lm_train_options o;
 	struct lm_train *t = NULL;
@@ -62,9 +62,9 @@ static double trained_loss(struct dev *d, const struct lm_source *s)
 	uint64_t counted = 0;
 	double loss = 0;
 
-	lm_train_defaults(&o, lm_source_config(s));
+	lm_train_defaults(&o, model_file_config(s));
 	o.positions = LENGTH;
-	o.as = LM_AS_F32;
+	o.dtype = LM_DTYPE_F32;
 	o.eval_only = true;
 	CHECK(lm_train_open(&t, d, &o) == 0);
 	CHECK(lm_train_load(t, s) == 0);
@@ -76,7 +76,7 @@ static double trained_loss(struct dev *d, const struct lm_source *s)
 	return loss;
 }
 
-static void same_as_training(struct dev *d, const struct lm_source *s,
+static void same_as_training(struct dev *d, const struct model_file *s,
 	struct lm_stream *stream)
 {
 	double want = trained_loss(d, s), got = 0;
@@ -92,13 +92,13 @@ static void pieces(struct lm_stream *stream)
 {
 	float whole[VOCAB], parts[VOCAB], again[VOCAB];
 
-	lm_stream_cut(stream, 0);
+	lm_stream_truncate(stream, 0);
 	CHECK(lm_stream_feed(stream, ids, LENGTH, whole) == 0);
-	lm_stream_cut(stream, 0);
+	lm_stream_truncate(stream, 0);
 	for (uint32_t i = 0; i < LENGTH; i++)
 		CHECK(lm_stream_feed(stream, ids + i, 1, parts) == 0);
 	CHECK_I64(LENGTH, lm_stream_length(stream));
-	lm_stream_cut(stream, LENGTH - 1);
+	lm_stream_truncate(stream, LENGTH - 1);
 	CHECK(lm_stream_feed(stream, ids + LENGTH - 1, 1, again) == 0);
 	CHECK(memcmp(parts, again, sizeof parts) == 0);
 	for (int i = 0; i < VOCAB; i++)
@@ -110,10 +110,10 @@ static void refusals(struct lm_infer *m, struct lm_stream *stream)
 	uint32_t bad = VOCAB;
 	struct lm_stream *none;
 
-	lm_stream_cut(stream, 5);
+	lm_stream_truncate(stream, 5);
 	CHECK_FAILS(EX_DATAERR, lm_stream_feed(stream, &bad, 1, NULL));
 	CHECK_I64(5, lm_stream_length(stream));
-	lm_stream_cut(stream, 0);
+	lm_stream_truncate(stream, 0);
 	CHECK(lm_stream_feed(stream, ids, LENGTH, NULL) == 0);
 	CHECK_FAILS(EX_DATAERR, lm_stream_feed(stream, ids, LENGTH, NULL));
 	CHECK_FAILS(EX_USAGE, lm_stream_open(&none, m, LM_CONTEXT_MAX + 1));
@@ -124,7 +124,7 @@ int main(void)
 {
 	char path[] = "/tmp/rnp-infer-XXXXXX";
 	int fd = mkstemp(path);
-	struct lm_source *s = NULL;
+	struct model_file *s = NULL;
 	struct lm_infer *m = NULL;
 	struct lm_stream *stream = NULL;
 	struct lm_infer_plan plan;
@@ -136,7 +136,7 @@ int main(void)
 	close(fd);
 	write_model(path);
 	CHECK(dev_open(&d, "cpu") == 0);
-	CHECK(lm_source_open(&s, path) == 0);
+	CHECK(model_file_open(&s, path) == 0);
 	CHECK(lm_infer_plan(&plan, s, 0) == 0);
 	CHECK(plan.total == plan.weights + plan.tables + plan.cache + plan.work);
 	CHECK_I64((int64_t)2 * LAYERS * CONTEXT * KV_HEADS * (DIM / HEADS) * 4,
@@ -149,7 +149,7 @@ int main(void)
 	refusals(m, stream);
 	lm_stream_close(stream);
 	lm_infer_close(m);
-	lm_source_close(s);
+	model_file_close(s);
 	dev_close(&d);
 	unlink(path);
 	TEST_END();

@@ -170,8 +170,8 @@ static void put_config(const struct lm_config *c)
 
 static int open_of(const char *path, const char *says)
 {
-	struct lm_source *s = NULL;
-	int rc = lm_source_open(&s, path);
+	struct model_file *s = NULL;
+	int rc = model_file_open(&s, path);
 
 	rc = rc < 0 ? err_get()->code : 0;
 	if (says && !strstr(err_get()->text, says)) {
@@ -179,7 +179,7 @@ static int open_of(const char *path, const char *says)
 		fprintf(stderr, "'%s' lacks '%s'\n", err_get()->text, says);
 	}
 	err_clear();
-	lm_source_close(s);
+	model_file_close(s);
 	return rc;
 }
 
@@ -266,7 +266,7 @@ static void check_linear(struct gguf_meta *m, struct lm_tensor *t, uint32_t n,
 	const struct lm_config *c)
 {
 	static const char *const types[] = { NULL, "linear", "none" };
-	struct lm_source *s;
+	struct model_file *s;
 
 	for (size_t i = 0; i < 3; i++) {
 		put_meta(m, c);
@@ -275,12 +275,12 @@ static void check_linear(struct gguf_meta *m, struct lm_tensor *t, uint32_t n,
 			gguf_put_text(m, "llama.rope.scaling.type", types[i],
 				strlen(types[i]));
 		CHECK_I64(0, gguf_code(m, t, n, NULL));
-		CHECK_I64(0, lm_source_open(&s, in_dir("m.gguf")));
+		CHECK_I64(0, model_file_open(&s, in_dir("m.gguf")));
 		CHECK(s &&
-			lm_source_config(s)->rope.kind ==
+			model_file_config(s)->rope.kind ==
 				(i < 2 ? LM_ROPE_LINEAR : LM_ROPE_PLAIN) &&
-			lm_source_config(s)->rope.factor == (i < 2 ? 4 : 1));
-		lm_source_close(s);
+			model_file_config(s)->rope.factor == (i < 2 ? 4 : 1));
+		model_file_close(s);
 	}
 }
 
@@ -290,31 +290,31 @@ static void check_gguf(void)
 	struct gguf_meta m = GGUF_META_INIT;
 	struct lm_tensor *t = list(&c, true, 1);
 	uint32_t n = lm_layout_count(&c);
-	struct lm_source *s = NULL;
+	struct model_file *s = NULL;
 
 	put_meta(&m, &c);
 	CHECK_I64(0, gguf_code(&m, t, n, NULL));
-	CHECK_I64(0, lm_source_open(&s, in_dir("m.gguf")));
+	CHECK_I64(0, model_file_open(&s, in_dir("m.gguf")));
 	if (s) {
-		const struct lm_config *got = lm_source_config(s);
+		const struct lm_config *got = model_file_config(s);
 
 		CHECK(got->rope.interleaved && got->tied && got->kv_heads == 2 &&
 			got->vocab == 20 && got->head_dim == 8 && got->bos == -1);
 		CHECK_TEXT("blk.1.attn_k.weight",
-			lm_source_tensor(s, (uint32_t)lm_layout_index(got, LM_K, 1))
+			model_file_tensor(s, (uint32_t)lm_layout_index(got, LM_K, 1))
 				->name);
-		CHECK(lm_source_format(s) == LM_FORMAT_GGUF && lm_source_gguf(s));
-		CHECK(!lm_source_tokenizer(s));
+		CHECK(model_file_format(s) == LM_FORMAT_GGUF && model_file_gguf(s));
+		CHECK(!model_file_tokenizer(s));
 	}
-	lm_source_close(s);
+	model_file_close(s);
 	gguf_put_texts(&m, "tokenizer.ggml.tokens");
 	for (int i = 0; i < 20; i++)
 		gguf_add_text(&m, "abcdefghijklmnopqrst" + i, 1);
 	CHECK_I64(0, gguf_code(&m, t, n, NULL));
-	CHECK_I64(0, lm_source_open(&s, in_dir("m.gguf")));
+	CHECK_I64(0, model_file_open(&s, in_dir("m.gguf")));
 	if (s)
-		CHECK_TEXT(in_dir("m.gguf"), lm_source_tokenizer(s));
-	lm_source_close(s);
+		CHECK_TEXT(in_dir("m.gguf"), model_file_tokenizer(s));
+	model_file_close(s);
 	put_meta(&m, &c);
 	gguf_put_u32(&m, "tokenizer.ggml.bos_token_id", GGUF_NO_TOKEN);
 	CHECK_I64(0, gguf_code(&m, t, n, NULL));
@@ -354,7 +354,7 @@ static void check_rope_freqs(void)
 	struct gguf_meta m = GGUF_META_INIT;
 	struct lm_tensor *t = list(&c, true, 1);
 	uint32_t n = lm_layout_count(&c);
-	struct lm_source *s = NULL;
+	struct model_file *s = NULL;
 	float factors[4];
 
 	c.rope = (struct lm_rope){ .kind = LM_ROPE_LLAMA3,
@@ -373,11 +373,11 @@ static void check_rope_freqs(void)
 	t[n].type = LM_F32, t[n].dims = 1, t[n].shape[0] = t[n].count = 4;
 	t[n].data = factors;
 	CHECK_I64(0, gguf_code(&m, t, n + 1, NULL));
-	CHECK_I64(0, lm_source_open(&s, in_dir("m.gguf")));
-	CHECK(s && lm_source_config(s)->rope.kind == LM_ROPE_LLAMA3 &&
-		lm_source_config(s)->rope.factor == 8 &&
-		lm_source_config(s)->rope.original_context == 8192);
-	lm_source_close(s);
+	CHECK_I64(0, model_file_open(&s, in_dir("m.gguf")));
+	CHECK(s && model_file_config(s)->rope.kind == LM_ROPE_LLAMA3 &&
+		model_file_config(s)->rope.factor == 8 &&
+		model_file_config(s)->rope.original_context == 8192);
+	model_file_close(s);
 	factors[2] += 0.5f;
 	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n + 1, "is not Llama 3.1's scaling"));
 	factors[3] = NAN;
@@ -418,7 +418,7 @@ static void check_made(void)
 {
 	static const enum lm_type types[] = { LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 };
 	struct lm_config c = shape(false, true);
-	struct lm_source *s[3] = { 0 };
+	struct model_file *s[3] = { 0 };
 	uint64_t bytes;
 
 	c.hidden = 64; /* whole blocks */
@@ -426,11 +426,12 @@ static void check_made(void)
 		uint64_t sum = 0, want;
 
 		for (int i = 0; i < 3; i++)
-			CHECK_I64(0, lm_source_make(&s[i], &bytes, &c, types[k], i == 2));
-		CHECK(lm_source_format(s[0]) == LM_FORMAT_MADE);
-		CHECK(!lm_source_tokenizer(s[0]) && !lm_source_gguf(s[0]));
+			CHECK_I64(0,
+				model_file_make(&s[i], &bytes, &c, types[k], i == 2));
+		CHECK(model_file_format(s[0]) == LM_FORMAT_MADE);
+		CHECK(!model_file_tokenizer(s[0]) && !model_file_gguf(s[0]));
 		for (uint32_t i = 0; i < lm_layout_count(&c); i++) {
-			const struct lm_tensor *t = lm_source_tensor(s[0], i);
+			const struct lm_tensor *t = model_file_tensor(s[0], i);
 			struct lm_place p;
 
 			lm_layout_at(&c, i, &p);
@@ -442,23 +443,23 @@ static void check_made(void)
 			check_numbers(t,
 				p.part == LM_ATTN_NORM || p.part == LM_FFN_NORM ||
 					p.part == LM_OUT_NORM);
-			CHECK(memcmp(t->data, lm_source_tensor(s[1], i)->data, want) ==
+			CHECK(memcmp(t->data, model_file_tensor(s[1], i)->data, want) ==
 				0);
-			CHECK((memcmp(t->data, lm_source_tensor(s[2], i)->data, want) ==
+			CHECK((memcmp(t->data, model_file_tensor(s[2], i)->data, want) ==
 				      0) == (p.dims == 1));
 		}
 		CHECK(bytes >= sum && bytes < sum + 64 * (uint64_t)lm_layout_count(&c));
 		for (int i = 0; i < 3; i++)
-			lm_source_close(s[i]);
+			model_file_close(s[i]);
 	}
-	CHECK_I64(0, lm_source_make(NULL, &bytes, &c, LM_F32, 0));
+	CHECK_I64(0, model_file_make(NULL, &bytes, &c, LM_F32, 0));
 	c.hidden = 40;
-	CHECK_I64(-1, lm_source_make(&s[0], NULL, &c, LM_Q4_0, 0));
+	CHECK_I64(-1, model_file_make(&s[0], NULL, &c, LM_Q4_0, 0));
 	CHECK(!s[0] && err_get()->code == EX_USAGE);
-	CHECK_I64(-1, lm_source_make(&s[0], NULL, &c, LM_I8, 0));
+	CHECK_I64(-1, model_file_make(&s[0], NULL, &c, LM_I8, 0));
 	CHECK(err_get()->code == EX_USAGE);
 	c.heads = 3;
-	CHECK_I64(-1, lm_source_make(&s[0], NULL, &c, LM_F32, 0));
+	CHECK_I64(-1, model_file_make(&s[0], NULL, &c, LM_F32, 0));
 	CHECK(err_get()->code == EX_DATAERR);
 	err_clear();
 }

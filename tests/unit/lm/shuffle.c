@@ -10,25 +10,25 @@
 
 static void epochs(uint64_t count, uint32_t length)
 {
-	struct lm_order o;
+	struct shuffle o;
 	uint64_t same = 0;
 	unsigned char *seen;
 
-	CHECK(lm_order_init(&o, count, length, 7) == 0);
+	CHECK(shuffle_init(&o, count, length, 7) == 0);
 	CHECK(o.windows == (count - 1) / length);
 	seen = xmalloc(o.windows);
 	for (uint64_t epoch = 0; epoch < 3; epoch++) {
-		uint64_t shift = lm_order_at(&o, epoch * o.windows) % length;
+		uint64_t shift = shuffle_at(&o, epoch * o.windows) % length;
 
 		memset(seen, 0, o.windows);
 		for (uint64_t i = 0; i < o.windows; i++) {
-			uint64_t at = lm_order_at(&o, epoch * o.windows + i);
+			uint64_t at = shuffle_at(&o, epoch * o.windows + i);
 
 			CHECK(at + length + 1 <= count);
 			CHECK(at % length == shift);
 			CHECK(!seen[at / length]);
 			seen[at / length] = 1;
-			same += at == lm_order_at(&o, i);
+			same += at == shuffle_at(&o, i);
 		}
 	}
 	/* the first epoch is itself; two others agree with it by chance only */
@@ -38,18 +38,18 @@ static void epochs(uint64_t count, uint32_t length)
 
 int main(void)
 {
-	struct lm_order a, b;
+	struct shuffle a, b;
 	int differ = 0;
 
 	epochs(1001, 10);
 	epochs(100000, 7);
 	epochs(65537, 64);
 	epochs(12, 11);
-	CHECK(lm_order_init(&a, 100000, 8, 1) == 0);
-	CHECK(lm_order_init(&b, 100000, 8, 2) == 0);
+	CHECK(shuffle_init(&a, 100000, 8, 1) == 0);
+	CHECK(shuffle_init(&b, 100000, 8, 2) == 0);
 	for (uint64_t n = 0; n < 100; n++)
-		differ += lm_order_at(&a, n) != lm_order_at(&b, n);
+		differ += shuffle_at(&a, n) != shuffle_at(&b, n);
 	CHECK(differ > 90);
-	CHECK_FAILS(EX_DATAERR, lm_order_init(&a, 10, 10, 0));
+	CHECK_FAILS(EX_DATAERR, shuffle_init(&a, 10, 10, 0));
 	TEST_END();
 }

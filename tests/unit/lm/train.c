@@ -306,7 +306,7 @@ static void check_tensor(const struct truth *w, struct lm_train *t, uint32_t i,
 }
 
 /* In f32 each gradient agrees to 2e-5 of the tensor's largest, in bf16 to 15%: three digits, and differences of like terms. */
-static void check_gradients(const struct truth *w, struct dev *d, enum lm_as as,
+static void check_gradients(const struct truth *w, struct dev *d, enum lm_dtype dtype,
 	const char *what)
 {
 	struct lm_train_options o;
@@ -316,11 +316,11 @@ static void check_gradients(const struct truth *w, struct dev *d, enum lm_as as,
 	double sum;
 
 	snprintf(label, sizeof label, "%s %s: %s", d->isa,
-		as == LM_AS_F32 ? "f32" : "bf16", what);
+		dtype == LM_DTYPE_F32 ? "f32" : "bf16", what);
 	lm_train_defaults(&o, &w->m.c);
 	o.batch = BATCH;
 	o.positions = LENGTH;
-	o.as = as;
+	o.dtype = dtype;
 	t = must_open(d, &o);
 	for (uint32_t i = 0; i < lm_layout_count(&w->m.c); i++) {
 		struct lm_place p;
@@ -336,13 +336,13 @@ static void check_gradients(const struct truth *w, struct dev *d, enum lm_as as,
 	CHECK(lm_train_eval(t, w->tokens, w->targets, &sum, &counted) == 0);
 	CHECK_I64(w->counted, (int64_t)counted);
 	test_checks++;
-	if (!(fabs(sum - w->loss) <= (as == LM_AS_F32 ? 1e-5 : 1e-2) * w->loss)) {
+	if (!(fabs(sum - w->loss) <= (dtype == LM_DTYPE_F32 ? 1e-5 : 1e-2) * w->loss)) {
 		fprintf(stderr, "%s: loss %.9g, not %.9g\n", label, sum, w->loss);
 		test_failures++;
 	}
 	CHECK(lm_train_add(t, w->tokens, w->targets, true) == 0);
 	for (uint32_t i = 0; i < lm_layout_count(&w->m.c); i++)
-		check_tensor(w, t, i, as == LM_AS_F32 ? 2e-5 : 0.15, label);
+		check_tensor(w, t, i, dtype == LM_DTYPE_F32 ? 2e-5 : 0.15, label);
 	lm_train_close(t);
 }
 
@@ -353,8 +353,8 @@ static void check_kind(struct dev *devices, int count, const struct lm_config *c
 
 	truth_init(&w, c);
 	for (int i = 0; i < count; i++) {
-		check_gradients(&w, &devices[i], LM_AS_F32, what);
-		check_gradients(&w, &devices[i], LM_AS_BF16, what);
+		check_gradients(&w, &devices[i], LM_DTYPE_F32, what);
+		check_gradients(&w, &devices[i], LM_DTYPE_BF16, what);
 	}
 	truth_release(&w);
 }
@@ -390,7 +390,7 @@ static void check_kinds(struct dev *d, int n, int slow)
 
 /* --- steps -------------------------------------------------------------------------------- */
 
-static void options(struct lm_train_options *o, enum lm_as as)
+static void options(struct lm_train_options *o, enum lm_dtype dtype)
 {
 	struct lm_config c = config(4, 2);
 
@@ -399,7 +399,7 @@ static void options(struct lm_train_options *o, enum lm_as as)
 	lm_train_defaults(o, &c);
 	o->batch = BATCH;
 	o->positions = LENGTH;
-	o->as = as;
+	o->dtype = dtype;
 }
 
 static float *all(struct lm_train *t, enum lm_state what)
@@ -429,7 +429,7 @@ static void check_adamw(struct dev *d)
 	float *before, *g;
 	double scale, worst = 0;
 
-	options(&o, LM_AS_F32);
+	options(&o, LM_DTYPE_F32);
 	o.clip = 0.01f;
 	t = must_open(d, &o);
 	CHECK(lm_train_init(t, 1) == 0);
@@ -467,14 +467,14 @@ static void check_adamw(struct dev *d)
 }
 
 /* Two batches added are one of their sum, whatever is kept; a model learns what it is shown, twice alike. */
-static void check_learning(struct dev *d, enum lm_as as)
+static void check_learning(struct dev *d, enum lm_dtype dtype)
 {
 	uint32_t tokens[ROWS], targets[ROWS];
 	struct lm_train_options o;
 	struct lm_train *a, *b;
 	struct lm_step first = { 0 }, step, other;
 
-	options(&o, as);
+	options(&o, dtype);
 	a = must_open(d, &o);
 	o.recompute = true;
 	b = must_open(d, &o);
@@ -537,9 +537,9 @@ static void check_hooks(struct dev *d)
 	double sum;
 	uint64_t counted;
 
-	options(&o, LM_AS_F32);
-	o.ready = on_ready;
-	o.settle = on_settle;
+	options(&o, LM_DTYPE_F32);
+	o.grad_ready = on_ready;
+	o.grad_sync = on_settle;
 	o.arg = &h;
 	t = must_open(d, &o);
 	CHECK(lm_train_init(t, 7) == 0);
@@ -571,7 +571,7 @@ static void check_refusals(struct dev *d)
 	double sum;
 	uint64_t counted;
 
-	options(&o, LM_AS_BF16);
+	options(&o, LM_DTYPE_BF16);
 	CHECK(lm_train_plan(&plan, d, &o) == 0);
 	CHECK_I64((int64_t)plan.total,
 		(int64_t)(plan.parameters + plan.copies + plan.gradients +
@@ -647,8 +647,8 @@ int main(void)
 		struct dev *d = &devices[i];
 
 		check_adamw(d);
-		check_learning(d, LM_AS_F32);
-		check_learning(d, LM_AS_BF16);
+		check_learning(d, LM_DTYPE_F32);
+		check_learning(d, LM_DTYPE_BF16);
 		check_hooks(d);
 		check_refusals(d);
 		dev_close(d);

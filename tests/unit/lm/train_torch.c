@@ -117,11 +117,11 @@ static int ask_torch(const struct lm_config *c, const float *parameters,
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void compare(struct dev *d, const struct lm_config *c, enum lm_as as,
+static void compare(struct dev *d, const struct lm_config *c, enum lm_dtype dtype,
 	const float *start, const uint32_t *batch, const double *losses,
 	const float *after)
 {
-	double bound = as == LM_AS_F32 ? 1e-5 : 5e-3, most = 0;
+	double bound = dtype == LM_DTYPE_F32 ? 1e-5 : 5e-3, most = 0;
 	struct lm_train_options o;
 	struct lm_train *t;
 	const float *from = start;
@@ -130,7 +130,7 @@ static void compare(struct dev *d, const struct lm_config *c, enum lm_as as,
 	lm_train_defaults(&o, c);
 	o.batch = BATCH;
 	o.positions = LENGTH;
-	o.as = as;
+	o.dtype = dtype;
 	CHECK(lm_train_open(&t, d, &o) == 0);
 	for (uint32_t i = 0; i < lm_layout_count(c); i++) {
 		struct lm_place p;
@@ -147,7 +147,7 @@ static void compare(struct dev *d, const struct lm_config *c, enum lm_as as,
 		test_checks++;
 		if (!(fabs(step.loss - losses[s]) <= bound * losses[s])) {
 			fprintf(stderr, "%s: step %d: loss %.8g, PyTorch's %.8g\n",
-				as == LM_AS_F32 ? "f32" : "bf16", s + 1, step.loss,
+				dtype == LM_DTYPE_F32 ? "f32" : "bf16", s + 1, step.loss,
 				losses[s]);
 			test_failures++;
 		}
@@ -157,7 +157,7 @@ static void compare(struct dev *d, const struct lm_config *c, enum lm_as as,
 	ours = packed(t);
 	for (uint64_t i = 0; i < total(c); i++)
 		most += fabs((double)ours[i] - (double)after[i]) > 0.02 * STEPS * 1e-3;
-	if (as == LM_AS_F32)
+	if (dtype == LM_DTYPE_F32)
 		CHECK(most <= 1e-3 * (double)total(c));
 	free(ours);
 	lm_train_close(t);
@@ -187,8 +187,8 @@ static int check(struct dev *d, bool all)
 	if (rc == 0) {
 		read_file("loss.f64", losses, sizeof losses);
 		read_file("after.f32", after, total(&c) * sizeof *after);
-		compare(d, &c, LM_AS_F32, start, batch, losses, after);
-		compare(d, &c, LM_AS_BF16, start, batch, losses, after);
+		compare(d, &c, LM_DTYPE_F32, start, batch, losses, after);
+		compare(d, &c, LM_DTYPE_BF16, start, batch, losses, after);
 	}
 	free(start), free(after);
 	return rc;

@@ -9,162 +9,171 @@
 
 #define MS INT64_C(1000000)
 #define S  (1000 * MS)
-#define N  EXCHANGE_BYTES_MIN
+#define N  BANDWIDTH_TEST_BYTES_MIN
 
 static const char *id(int i)
 {
-	static char text[EXCHANGE_ID_CHARS + 1];
+	static char text[BANDWIDTH_TEST_ID_CHARS + 1];
 
 	snprintf(text, sizeof text, "%064d", i);
 	return text;
 }
 
-static void token_of(char token[2 * EXCHANGE_TOKEN_BYTES + 1], const unsigned char *data,
-	int64_t bytes)
+static void token_of(char token[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1],
+	const unsigned char *data, int64_t bytes)
 {
-	sodium_bin2hex(token, 2 * EXCHANGE_TOKEN_BYTES + 1,
-		data + bytes - EXCHANGE_TOKEN_BYTES, EXCHANGE_TOKEN_BYTES);
+	sodium_bin2hex(token, 2 * BANDWIDTH_TEST_TOKEN_BYTES + 1,
+		data + bytes - BANDWIDTH_TEST_TOKEN_BYTES, BANDWIDTH_TEST_TOKEN_BYTES);
 }
 
 /* One exchange that takes so long each way. */
-static enum exchange_said exchange(struct exchanges *x, int node, unsigned char *data,
-	int64_t bytes, int64_t at_ns, int64_t down_ns, int64_t up_ns,
-	struct exchange_reading *out)
+static enum bandwidth_test_said exchange(struct bandwidth_tests *x, int node,
+	unsigned char *data, int64_t bytes, int64_t at_ns, int64_t down_ns, int64_t up_ns,
+	struct bandwidth_test_reading *out)
 {
-	enum exchange_said said = exchange_begin(x, id(node), bytes, at_ns, data);
-	char token[2 * EXCHANGE_TOKEN_BYTES + 1];
+	enum bandwidth_test_said said = bandwidth_test_begin(x, id(node), bytes, at_ns,
+		data);
+	char token[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1];
 
-	if (said != EXCHANGE_OK)
+	if (said != BANDWIDTH_TEST_OK)
 		return said;
 	token_of(token, data, bytes);
-	return exchange_end(x, id(node), token, data, (size_t)bytes, at_ns + down_ns,
-		at_ns + down_ns + up_ns, out);
+	return bandwidth_test_end(x, id(node), token, data, (size_t)bytes,
+		at_ns + down_ns, at_ns + down_ns + up_ns, out);
 }
 
 static void test_readings(unsigned char *data)
 {
-	struct exchanges *x = exchanges_new();
-	struct exchange_reading r;
+	struct bandwidth_tests *x = bandwidth_tests_new();
+	struct bandwidth_test_reading r;
 
-	CHECK(!exchange_take(x, id(1), &r));
-	CHECK_I64(EXCHANGE_OK, exchange(x, 1, data, N, S, 100 * MS, 200 * MS, &r));
+	CHECK(!bandwidth_test_take(x, id(1), &r));
+	CHECK_I64(BANDWIDTH_TEST_OK, exchange(x, 1, data, N, S, 100 * MS, 200 * MS, &r));
 	CHECK_I64(5 * N, r.bytes_per_s);
 	CHECK(!r.enough && r.down_ns == 100 * MS && r.up_ns == 200 * MS);
-	CHECK_I64(EXCHANGE_OK,
+	CHECK_I64(BANDWIDTH_TEST_OK,
 		exchange(x, 1, data, 4 * N, 2 * S, 400 * MS, 100 * MS, &r));
 	CHECK_I64(10 * N, r.bytes_per_s);
 	/* the best counts; half a second is enough */
-	CHECK_I64(EXCHANGE_OK, exchange(x, 1, data, N, 3 * S, 500 * MS, 1, &r));
+	CHECK_I64(BANDWIDTH_TEST_OK, exchange(x, 1, data, N, 3 * S, 500 * MS, 1, &r));
 	CHECK(r.enough && r.bytes_per_s == 2 * N);
-	CHECK(exchange_take(x, id(1), &r));
+	CHECK(bandwidth_test_take(x, id(1), &r));
 	CHECK_I64(10 * N, r.bytes_per_s);
 	CHECK_I64(4 * N, r.bytes);
-	CHECK(!exchange_take(x, id(1), &r));
-	CHECK_I64(EXCHANGE_OK, exchange(x, 1, data, EXCHANGE_BYTES_MAX, S, 1, 1, &r));
+	CHECK(!bandwidth_test_take(x, id(1), &r));
+	CHECK_I64(BANDWIDTH_TEST_OK,
+		exchange(x, 1, data, BANDWIDTH_TEST_BYTES_MAX, S, 1, 1, &r));
 	CHECK(r.enough);
-	exchanges_free(x);
+	bandwidth_tests_free(x);
 }
 
 static void test_cheats(unsigned char *data)
 {
-	struct exchanges *x = exchanges_new();
+	struct bandwidth_tests *x = bandwidth_tests_new();
 	unsigned char *again = xmalloc((size_t)N);
-	char token[2 * EXCHANGE_TOKEN_BYTES + 1];
-	struct exchange_reading r;
+	char token[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1];
+	struct bandwidth_test_reading r;
 
 	/* bytes that nobody sent, an old exchange's, too few, a bit that differs, no token */
-	CHECK_I64(EXCHANGE_UNKNOWN,
-		exchange_end(x, id(1), "", data, (size_t)N, S, S, &r));
+	CHECK_I64(BANDWIDTH_TEST_UNKNOWN,
+		bandwidth_test_end(x, id(1), "", data, (size_t)N, S, S, &r));
 	for (int cheat = 0; cheat < 5; cheat++) {
 		size_t bytes = (size_t)N;
 
-		CHECK_I64(EXCHANGE_OK, exchange_begin(x, id(cheat), N, S, data));
+		CHECK_I64(BANDWIDTH_TEST_OK,
+			bandwidth_test_begin(x, id(cheat), N, S, data));
 		memcpy(again, data, (size_t)N);
 		token_of(token, data, N);
 		if (cheat == 0)
 			memset(data, 0, (size_t)N);
 		if (cheat == 1)
-			CHECK_I64(EXCHANGE_OK, exchange_begin(x, id(cheat), N, S, again));
+			CHECK_I64(BANDWIDTH_TEST_OK,
+				bandwidth_test_begin(x, id(cheat), N, S, again));
 		if (cheat == 2)
 			bytes--;
 		if (cheat == 3)
 			data[N / 2] ^= 1;
 		if (cheat == 4)
 			token[0] = token[0] == '0' ? '1' : '0';
-		CHECK_I64(EXCHANGE_WRONG,
-			exchange_end(x, id(cheat), token, data, bytes, 2 * S, 3 * S, &r));
-		/* the chance is gone */
-		CHECK_I64(EXCHANGE_UNKNOWN,
-			exchange_end(x, id(cheat), token, again, (size_t)N, 2 * S, 3 * S,
+		CHECK_I64(BANDWIDTH_TEST_WRONG,
+			bandwidth_test_end(x, id(cheat), token, data, bytes, 2 * S, 3 * S,
 				&r));
-		CHECK(!exchange_take(x, id(cheat), &r));
+		/* the chance is gone */
+		CHECK_I64(BANDWIDTH_TEST_UNKNOWN,
+			bandwidth_test_end(x, id(cheat), token, again, (size_t)N, 2 * S,
+				3 * S, &r));
+		CHECK(!bandwidth_test_take(x, id(cheat), &r));
 	}
 	free(again);
-	exchanges_free(x);
+	bandwidth_tests_free(x);
 }
 
 /* Two nodes that never come back: how long can they keep a third from a place? */
 static void test_places(unsigned char *data)
 {
-	struct exchanges *x = exchanges_new();
-	char token[2 * EXCHANGE_TOKEN_BYTES + 1];
+	struct bandwidth_tests *x = bandwidth_tests_new();
+	char token[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1];
 	unsigned char few[64];
-	struct exchange_reading r;
+	struct bandwidth_test_reading r;
 	int64_t at = S, kept = 0;
 
 	for (; at < 200 * S; at += S / 2) {
-		for (int i = 1; i <= EXCHANGE_AT_ONCE; i++)
-			exchange_begin(x, id(i), N, at, data);
-		kept += exchange_begin(x, id(9), N, at, data) == EXCHANGE_BUSY ? S / 2 :
-										 0;
+		for (int i = 1; i <= BANDWIDTH_TEST_AT_ONCE; i++)
+			bandwidth_test_begin(x, id(i), N, at, data);
+		kept += bandwidth_test_begin(x, id(9), N, at, data) ==
+				BANDWIDTH_TEST_BUSY ?
+			S / 2 :
+			0;
 	}
-	CHECK(kept > 0 && kept <= (EXCHANGE_DROPS_MAX + 1) * EXCHANGE_PLACE_NS);
-	exchanges_free(x);
+	CHECK(kept > 0 &&
+		kept <= (BANDWIDTH_TEST_DROPS_MAX + 1) * BANDWIDTH_TEST_PLACE_NS);
+	bandwidth_tests_free(x);
 
-	x = exchanges_new();
-	for (int i = 1; i <= EXCHANGE_AT_ONCE; i++)
-		CHECK_I64(EXCHANGE_OK, exchange_begin(x, id(i), N, S, data));
+	x = bandwidth_tests_new();
+	for (int i = 1; i <= BANDWIDTH_TEST_AT_ONCE; i++)
+		CHECK_I64(BANDWIDTH_TEST_OK, bandwidth_test_begin(x, id(i), N, S, data));
 	/* a second try of one of them takes nobody's place but its own */
-	CHECK_I64(EXCHANGE_OK, exchange_begin(x, id(1), N, 2 * S, data));
-	CHECK_I64(EXCHANGE_BUSY, exchange_begin(x, id(9), N, 2 * S, data));
+	CHECK_I64(BANDWIDTH_TEST_OK, bandwidth_test_begin(x, id(1), N, 2 * S, data));
+	CHECK_I64(BANDWIDTH_TEST_BUSY, bandwidth_test_begin(x, id(9), N, 2 * S, data));
 	/* a slow line's place is another's, its exchange is still its own */
 	token_of(token, data, N);
-	CHECK_I64(EXCHANGE_OK, exchange(x, 9, few, sizeof few, 9 * S, 1, 1, &r));
-	CHECK_I64(EXCHANGE_OK,
-		exchange_end(x, id(1), token, data, (size_t)N, 10 * S, 20 * S, &r));
+	CHECK_I64(BANDWIDTH_TEST_OK, exchange(x, 9, few, sizeof few, 9 * S, 1, 1, &r));
+	CHECK_I64(BANDWIDTH_TEST_OK,
+		bandwidth_test_end(x, id(1), token, data, (size_t)N, 10 * S, 20 * S, &r));
 	CHECK_I64(N / 10, r.bytes_per_s);
-	exchanges_free(x);
+	bandwidth_tests_free(x);
 }
 
 static void test_limits(unsigned char *data)
 {
-	struct exchanges *x = exchanges_new();
-	struct exchange_reading r;
+	struct bandwidth_tests *x = bandwidth_tests_new();
+	struct bandwidth_test_reading r;
 
-	for (int i = 0; i < EXCHANGE_AT_ONCE; i++)
-		CHECK_I64(EXCHANGE_OK, exchange_begin(x, id(i), N, S, data));
-	CHECK_I64(EXCHANGE_BUSY, exchange_begin(x, id(9), N, 2 * S, data));
+	for (int i = 0; i < BANDWIDTH_TEST_AT_ONCE; i++)
+		CHECK_I64(BANDWIDTH_TEST_OK, bandwidth_test_begin(x, id(i), N, S, data));
+	CHECK_I64(BANDWIDTH_TEST_BUSY, bandwidth_test_begin(x, id(9), N, 2 * S, data));
 	/* who does not come back loses his place */
-	CHECK_I64(EXCHANGE_OK, exchange(x, 9, data, N, S + EXCHANGE_PLACE_NS, 1, 1, &r));
-	for (int i = 1; i < EXCHANGE_TRIES_MAX; i++)
-		CHECK_I64(EXCHANGE_OK, exchange(x, 9, data, N, 100 * S, 1, 1, &r));
+	CHECK_I64(BANDWIDTH_TEST_OK,
+		exchange(x, 9, data, N, S + BANDWIDTH_TEST_PLACE_NS, 1, 1, &r));
+	for (int i = 1; i < BANDWIDTH_TEST_TRIES_MAX; i++)
+		CHECK_I64(BANDWIDTH_TEST_OK, exchange(x, 9, data, N, 100 * S, 1, 1, &r));
 	CHECK(r.enough);
-	CHECK_I64(EXCHANGE_TOO_OFTEN, exchange(x, 9, data, N, 100 * S, 1, 1, &r));
+	CHECK_I64(BANDWIDTH_TEST_TOO_OFTEN, exchange(x, 9, data, N, 100 * S, 1, 1, &r));
 	/* too late */
-	CHECK_I64(EXCHANGE_UNKNOWN,
-		exchange(x, 10, data, N, 200 * S, EXCHANGE_SECONDS * S, 1, &r));
+	CHECK_I64(BANDWIDTH_TEST_UNKNOWN,
+		exchange(x, 10, data, N, 200 * S, BANDWIDTH_TEST_SECONDS * S, 1, &r));
 	/* more nodes than there are places: the oldest is forgotten */
-	for (int i = 0; i < EXCHANGE_NODES_MAX; i++)
-		CHECK_I64(EXCHANGE_OK,
+	for (int i = 0; i < BANDWIDTH_TEST_NODES_MAX; i++)
+		CHECK_I64(BANDWIDTH_TEST_OK,
 			exchange(x, 100 + i, data, 64, (300 + i) * S, 1, 1, &r));
-	CHECK(!exchange_take(x, id(9), &r));
-	CHECK(exchange_take(x, id(100 + EXCHANGE_NODES_MAX - 1), &r));
-	exchanges_free(x);
+	CHECK(!bandwidth_test_take(x, id(9), &r));
+	CHECK(bandwidth_test_take(x, id(100 + BANDWIDTH_TEST_NODES_MAX - 1), &r));
+	bandwidth_tests_free(x);
 }
 
 int main(void)
 {
-	unsigned char *data = xmalloc((size_t)EXCHANGE_BYTES_MAX);
+	unsigned char *data = xmalloc((size_t)BANDWIDTH_TEST_BYTES_MAX);
 
 	test_readings(data);
 	test_cheats(data);

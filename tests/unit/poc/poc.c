@@ -242,7 +242,7 @@ static void check_roundtrip(struct bed *b)
 			.roundtrip_ns = cases[i][0] };
 		double hashes = (double)(c.devices[0].segments * c.devices[0].steps);
 		bool passed;
-		json_t *verdict = poc_judge(&c, answer, &j, &passed);
+		json_t *verdict = poc_verify(&c, answer, &j, &passed);
 		const json_t *readings = json_object_get(verdict, "readings");
 
 		CHECK(passed);

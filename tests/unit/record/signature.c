@@ -56,11 +56,11 @@ static const char *text_at(const json_t *obj, const char *key)
 	return text ? text : "(none)";
 }
 
-static struct proof_result verify(const json_t *record)
+static struct signature_result verify(const json_t *record)
 {
-	struct proof_result r;
+	struct signature_result r;
 
-	proof_verify(record, &r);
+	signature_verify(record, &r);
 	CHECK(r.ok == (r.reason[0] == '\0'));
 	CHECK_I64(0, err_get()->code);
 	return r;
@@ -68,7 +68,7 @@ static struct proof_result verify(const json_t *record)
 
 static void check_refused(const json_t *record, const char *why)
 {
-	struct proof_result r = verify(record);
+	struct signature_result r = verify(record);
 
 	CHECK(!r.ok);
 	if (!strstr(r.reason, why))
@@ -78,9 +78,9 @@ static void check_refused(const json_t *record, const char *why)
 static void check_w3c_vector(const struct key *k)
 {
 	json_t *record = read_json(w3c_credential), *proof;
-	struct proof_result r;
+	struct signature_result r;
 
-	CHECK(proof_sign(record, k, W3C_CREATED_MS) == 0);
+	CHECK(signature_add(record, k, W3C_CREATED_MS) == 0);
 	proof = json_object_get(record, "proof");
 	CHECK_TEXT("2023-02-24T23:36:38Z", text_at(proof, "created"));
 	CHECK_TEXT("did:key:" W3C_KEY "#" W3C_KEY, text_at(proof, "verificationMethod"));
@@ -106,7 +106,7 @@ static json_t *signed_record(const char *text, const struct key *k)
 {
 	json_t *record = read_json(text);
 
-	CHECK(proof_sign(record, k, W3C_CREATED_MS) == 0);
+	CHECK(signature_add(record, k, W3C_CREATED_MS) == 0);
 	return record;
 }
 
@@ -249,7 +249,7 @@ static void check_shapes(const struct key *k)
 	for (size_t i = 1; i < 5; i++) {
 		json_t *v = read_json(bad[i]);
 
-		CHECK_FAILS(EX_DATAERR, proof_sign(v, k, 0));
+		CHECK_FAILS(EX_DATAERR, signature_add(v, k, 0));
 		json_decref(v);
 	}
 }
@@ -257,27 +257,27 @@ static void check_shapes(const struct key *k)
 static void check_sets(const struct key *a, const struct key *b)
 {
 	json_t *record = signed_record("{\"@context\":\"https://x/\",\"a\":1}", a), *set;
-	struct proof_result r;
+	struct signature_result r;
 
-	CHECK(proof_sign(record, b, W3C_CREATED_MS + 1) == 0);
+	CHECK(signature_add(record, b, W3C_CREATED_MS + 1) == 0);
 	set = json_object_get(record, "proof");
 	CHECK_I64(2, (int64_t)json_array_size(set));
 	r = verify(record);
 	CHECK(r.ok && r.nsigners == 2);
 	CHECK_TEXT(a->address, r.signers[0]);
 	CHECK_TEXT(b->address, r.signers[1]);
-	CHECK(proof_signed_by(&r, b->address) && !proof_signed_by(&r, "x"));
+	CHECK(signature_is_by(&r, b->address) && !signature_is_by(&r, "x"));
 	json_array_remove(set, 0); /* independent of each other */
 	CHECK(verify(record).ok);
 	json_object_set_new(json_array_get(set, 0), "created",
 		json_string("2023-02-24T23:36:38Z"));
-	CHECK(proof_sign(record, a, 0) == 0);
+	CHECK(signature_add(record, a, 0) == 0);
 	check_refused(record, "does not fit"); /* all must be good */
 	r = verify(record);
 	CHECK(r.nsigners == 1);
 	while (json_array_size(set) < PROOF_SIGNERS_MAX)
-		CHECK(proof_sign(record, a, 0) == 0);
-	CHECK_FAILS(EX_DATAERR, proof_sign(record, a, 0));
+		CHECK(signature_add(record, a, 0) == 0);
+	CHECK_FAILS(EX_DATAERR, signature_add(record, a, 0));
 	json_decref(record);
 }
 
@@ -286,11 +286,11 @@ static bool party_ok(const char *kind, const char *node, const char *signer,
 	const struct key *k)
 {
 	json_t *record = json_record(kind);
-	struct proof_result r;
+	struct signature_result r;
 
 	json_set_text(record, "node", node);
 	json_set_text(record, "signer", signer);
-	CHECK(proof_sign(record, k, 0) == 0);
+	CHECK(signature_add(record, k, 0) == 0);
 	r = verify(record);
 	CHECK(r.valid);
 	json_decref(record);
@@ -314,9 +314,9 @@ static void check_parties(const struct key *a, const struct key *b)
 	/* a witness beside the node */
 	record = json_record("rnp.node");
 	json_set_text(record, "node", a->address);
-	CHECK(proof_sign(record, b, 0) == 0);
+	CHECK(signature_add(record, b, 0) == 0);
 	check_refused(record, "not by its node");
-	CHECK(proof_sign(record, a, 0) == 0);
+	CHECK(signature_add(record, a, 0) == 0);
 	CHECK(verify(record).ok);
 	json_decref(record);
 	record = signed_record("{\"node\":7}", a);
@@ -329,11 +329,11 @@ static void check_numbers(const struct key *k)
 	json_t *record = read_json(
 		"{\"kind\":\"rnp.x\",\"a\":[{\"n\":9007199254740993}]}");
 
-	CHECK_FAILS(EX_DATAERR, proof_sign(record, k, 0));
+	CHECK_FAILS(EX_DATAERR, signature_add(record, k, 0));
 	check_refused(record, "field 'n'");
 	json_decref(record);
 	record = read_json("{\"kind\":\"rnp.x\",\"n\":1e300}");
-	CHECK_FAILS(EX_DATAERR, proof_sign(record, k, 0));
+	CHECK_FAILS(EX_DATAERR, signature_add(record, k, 0));
 	json_decref(record);
 	record = signed_record(
 		"{\"kind\":\"rnp.x\",\"n\":[9007199254740992,-9007199254740992]}", k);
