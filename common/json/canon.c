@@ -1,6 +1,7 @@
 #include "common/json/canon.h"
 
 #include <math.h>
+#include <sodium.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -277,7 +278,10 @@ static int write_value(struct buf *out, const json_t *v)
 		canon_number(out, json_real_value(v));
 		return 0;
 	default:
-		buf_adds(out, json_is_null(v) ? "null" : json_is_true(v) ? "true" : "false");
+		buf_adds(out,
+			json_is_null(v)         ? "null" :
+				json_is_true(v) ? "true" :
+						  "false");
 		return 0;
 	}
 }
@@ -302,4 +306,15 @@ int canon_write_without(struct buf *out, const json_t *obj, const char *left_out
 	size_t before = out->len;
 
 	return write_object(out, obj, left_out) == 0 ? 0 : undo(out, before);
+}
+
+int canon_hash_record(unsigned char out[CANON_HASH_BYTES], const json_t *record)
+{
+	struct buf text = BUF_INIT;
+	int rc = canon_write_without(&text, record, "proof");
+
+	if (rc == 0)
+		crypto_hash_sha256(out, (const unsigned char *)buf_text(&text), text.len);
+	buf_release(&text);
+	return rc;
 }

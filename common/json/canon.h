@@ -1,6 +1,6 @@
 /* canon.h - the one byte string a JSON value has when hashed or signed (RFC 8785).
  *
- * Uses jansson, buf. Pure. */
+ * Uses jansson, buf, libsodium (SHA-256). Pure. */
 #ifndef RNP_COMMON_JSON_CANON_H
 #define RNP_COMMON_JSON_CANON_H
 
@@ -17,6 +17,12 @@ int canon_write(struct buf *out, const json_t *v);
 
 /* The same of an object as if it had no field of that name. */
 int canon_write_without(struct buf *out, const json_t *obj, const char *left_out);
+
+#define CANON_HASH_BYTES 32
+
+/* The hash by which a record is known: SHA-256 of its canonical form without `proof`, which is also what its
+ * signatures are over. Returns 0, or -1 as canon_write. */
+int canon_hash_record(unsigned char out[CANON_HASH_BYTES], const json_t *record);
 
 /* Append a finite double as ECMAScript's Number::toString does: the shortest digits that
  * read back as the same double. -0 is "0". */

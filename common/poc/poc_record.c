@@ -96,21 +96,6 @@ static int read_devices(struct poc_challenge *c, const json_t *list, const char 
 	return 0;
 }
 
-static int hash_record(unsigned char out[POC_HASH_BYTES], const json_t *record)
-{
-	json_t *bare = json_copy((json_t *)record);
-	struct buf text = BUF_INIT;
-	int rc;
-
-	json_object_del(bare, "proof");
-	rc = canon_write(&text, bare);
-	if (rc == 0)
-		crypto_hash_sha256(out, (const unsigned char *)buf_text(&text), text.len);
-	json_decref(bare);
-	buf_release(&text);
-	return rc;
-}
-
 /* All but the proof. */
 static int read_body(struct poc_challenge *c, const json_t *record, const char *where)
 {
@@ -130,7 +115,7 @@ static int read_body(struct poc_challenge *c, const json_t *record, const char *
 		bug("nonce passed the schema");
 	snprintf(c->node, sizeof c->node, "%s", node);
 	snprintf(c->signer, sizeof c->signer, "%s", signer);
-	return hash_record(c->sha256, record);
+	return canon_hash_record(c->sha256, record);
 }
 
 int poc_challenge_read(struct poc_challenge *c, const json_t *record, const char *where)

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
+#include "common/record/party.h"
 #include "common/base/utf8.h"
 
 #define HASH_BYTES     crypto_hash_sha256_BYTES
@@ -16,10 +17,6 @@
 #define SIGNATURE_TEXT (KEY_SIGNATURE_BYTES * 138 / 100 + 4) /* 'z', base58, NUL */
 
 static const char purpose[] = "assertionMethod", suite[] = "eddsa-jcs-2022";
-
-/* Kinds that somebody else writes about the node; their author is in `signer`. */
-static const char *const kinds_about_a_node[] = { "rnp.challenge", "rnp.verdict",
-	"rnp.receipt", "rnp.usage", "rnp.reward" };
 
 /* --- what is hashed ---------------------------------------------------------------------- */
 
@@ -217,6 +214,8 @@ struct subject {
 	const json_t *hashed_context; /* of the proof that document was computed for */
 	bool hashed;
 	unsigned char document[HASH_BYTES];
+	bool whole_known; /* the hash of the record as it is, with all its contexts */
+	unsigned char whole[HASH_BYTES];
 	struct buf scratch;
 };
 
@@ -231,6 +230,8 @@ static int hash_document(struct subject *s, json_t *context)
 	s->hashed_context = context;
 	if (!context || json_equal(context, own)) {
 		rc = hash_without(s->document, s->record, "proof", &s->scratch);
+		memcpy(s->whole, s->document, sizeof s->whole);
+		s->whole_known = rc == 0;
 	} else {
 		other = json_copy((json_t *)s->record);
 		json_object_set(other, "@context", context);
@@ -306,20 +307,10 @@ static int verify_all(struct subject *s, struct signature_result *out)
 	return rc < 0 ? err_set(EX_DATAERR, "%s", out->reason) : 0;
 }
 
-static bool about_a_node(const json_t *record)
-{
-	const char *kind = text_of(record, "kind");
-
-	for (size_t i = 0;
-		kind && i < sizeof kinds_about_a_node / sizeof *kinds_about_a_node; i++)
-		if (strcmp(kind, kinds_about_a_node[i]) == 0)
-			return true;
-	return false;
-}
-
 static int check_party(const json_t *record, const struct signature_result *r)
 {
-	const char *field = about_a_node(record) && json_object_get(record, "signer") ?
+	const char *field = party_names_signer(text_of(record, "kind")) &&
+			json_object_get(record, "signer") ?
 		"signer" :
 		"node";
 	const json_t *party = json_object_get(record, field);
@@ -351,6 +342,10 @@ void signature_verify(const json_t *record, struct signature_result *out)
 	out->reason[0] = '\0';
 	out->valid = check_record(record) == 0 && verify_all(&s, out) == 0;
 	out->ok = out->valid && check_party(record, out) == 0;
+	if (s.whole_known)
+		memcpy(out->sha256, s.whole, sizeof out->sha256);
+	else if (!out->valid || canon_hash_record(out->sha256, record) < 0)
+		memset(out->sha256, 0, sizeof out->sha256);
 	if (!out->ok)
 		tell(out);
 	err_clear();

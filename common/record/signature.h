@@ -1,6 +1,6 @@
-/* proof.h - who signed a record: W3C Data Integrity proofs, cryptosuite eddsa-jcs-2022.
+/* signature.h - who signed a record: W3C Data Integrity proofs, cryptosuite eddsa-jcs-2022.
  *
- * Uses libsodium, canon, key, json, clock. Verification never fails, it says no. */
+ * Uses libsodium, canon, party, key, json, clock. Verification never fails, it says no. */
 #ifndef RNP_COMMON_RECORD_SIGNATURE_H
 #define RNP_COMMON_RECORD_SIGNATURE_H
 
@@ -17,6 +17,7 @@ struct signature_result {
 	bool valid; /* every proof is good, whoever signed */
 	int nsigners; /* addresses of the keys whose proofs are good, in the record's order */
 	char signers[PROOF_SIGNERS_MAX][KEY_ADDRESS_MAX];
+	unsigned char sha256[32]; /* where valid: what canon_hash_record says of the record */
 	char reason[256]; /* why not ok, one line; "" when it is */
 };
 
