@@ -148,17 +148,14 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights)
 	struct eval v;
 	struct outcome *o = &e->outcomes[i];
 
-	v.rules = r;
-	v.usage = &e->usages[i];
-	v.epoch_s = e->epoch_s;
-	v.most = e->most;
+	rules_eval_init(&v, r, &e->usages[i], e->epoch_s, e->most);
 	if (rules_eval_terms(&v) < 0)
 		return -1;
 	for (int t = 0; t < r->nterms; t++) {
 		o->missing |= v.missing[t];
 		if (!frac_floor(v.term[t], MONEY_PPM,
 			    &e->terms_ppm[i * (size_t)r->nterms + (size_t)t]))
-			return does_not_fit(v.usage);
+			return does_not_fit(&e->usages[i]);
 	}
 	if (!outcome_qualified(o))
 		return 0;

@@ -11,7 +11,7 @@
 struct outcome {
 	uint64_t unmet;   /* bit per need of the rules that is not met */
 	uint64_t waived;  /* bit per need that is unknown and not held against the node */
-	uint16_t missing; /* bit per field that a term lacked */
+	uint32_t missing; /* bit per field that a term lacked */
 	int64_t pay[PAY_N]; /* base units */
 };
 

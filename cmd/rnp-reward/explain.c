@@ -229,7 +229,7 @@ static int explain_notes(const struct epoch *e)
 
 static int explain(struct epoch *e, const struct usages *u)
 {
-	struct eval v = { .rules = e->rules, .most = e->most };
+	struct eval v;
 	size_t i = 0, bad;
 
 	if (epoch_compute(e, &bad) < 0)
@@ -238,9 +238,8 @@ static int explain(struct epoch *e, const struct usages *u)
 		i++;
 	if (i == u->n)
 		return err_set(EXIT_NO, "node %.60s has no usage in this epoch", node);
-	v.usage = &u->list[i];
-	v.epoch_s = e->epoch_s;
-	if (explain_inputs(e, u->wanted_record, usages_where(u, v.usage)) < 0 ||
+	rules_eval_init(&v, e->rules, &u->list[i], e->epoch_s, e->most);
+	if (explain_inputs(e, u->wanted_record, usages_where(u, &u->list[i])) < 0 ||
 		explain_needs(e, i) < 0 || explain_terms(e, i, &v) < 0 ||
 		explain_pay(e, i) < 0)
 		return -1;

@@ -1,3 +1,5 @@
+/* expr.c - parses and evaluates expressions of policies. long because each operator has its reader
+ * and its evaluator here, side by side. */
 #include "cmd/rnp-reward/expr.h"
 
 #include <stdio.h>
@@ -54,26 +56,10 @@ struct expr {
 	const struct expr *otherwise; /* TIERS, TABLE */
 };
 
-int field_find(const char *name)
-{
-	for (int i = 0; name && i < FIELD_N; i++)
-		if (strcmp(field_names[i], name) == 0)
-			return i;
-	return -1;
-}
-
-int factor_find(const char *name)
-{
-	for (int i = 0; name && i < FACTOR_N; i++)
-		if (strcmp(factor_names[i], name) == 0)
-			return i;
-	return -1;
-}
-
 /* --- reading ------------------------------------------------------------------------------- */
 
 struct parse {
-	struct rules *rules;
+	struct expr_scope *scope;
 	const char *where;
 	int depth;
 };
@@ -89,7 +75,7 @@ static void *bad(struct parse *p, const char *what)
 static bool parse_constant(struct parse *p, const json_t *v, struct frac *out)
 {
 	if (json_is_integer(v) && json_integer_value(v) >= 0 &&
-		json_integer_value(v) <= RULES_READING_MAX) {
+		json_integer_value(v) <= FIELD_READING_MAX) {
 		*out = frac_of((uint64_t)json_integer_value(v), 1);
 		return true;
 	}
@@ -133,17 +119,17 @@ static bool parse_args(struct parse *p, const json_t *list, struct expr *x, size
 	return true;
 }
 
-static int term_find(const struct rules *r, const char *name)
+static int term_find(const struct expr_scope *s, const char *name)
 {
-	for (int i = 0; name && i < r->nterms; i++)
-		if (strcmp(r->terms[i].name, name) == 0)
+	for (int i = 0; name && i < s->nterms; i++)
+		if (strcmp(s->terms[i], name) == 0)
 			return i;
 	return -1;
 }
 
 static struct expr *new_expr(struct parse *p, enum op op)
 {
-	struct expr *x = arena_alloc(p->rules->arena, sizeof *x);
+	struct expr *x = arena_alloc(p->scope->arena, sizeof *x);
 
 	x->op = op;
 	return x;
@@ -163,7 +149,7 @@ static bool parse_field(struct parse *p, const json_t *v, struct expr *x)
 
 static bool parse_term(struct parse *p, const json_t *v, struct expr *x)
 {
-	x->index = term_find(p->rules, json_string_value(json_object_get(v, "term")));
+	x->index = term_find(p->scope, json_string_value(json_object_get(v, "term")));
 	if (x->index < 0)
 		return bad(p, "there is no such term before this one") != NULL;
 	return only_keys(p, v, "term", NULL, NULL, NULL);
@@ -174,7 +160,7 @@ static bool parse_relative(struct parse *p, const json_t *v, struct expr *x)
 	x->index = field_find(json_string_value(json_object_get(v, "relative")));
 	if (x->index < 0 || x->index >= FIELD_USAGE)
 		return bad(p, "there is no such field in rnp.usage") != NULL;
-	p->rules->relative |= 1u << x->index;
+	p->scope->relative |= 1u << x->index;
 	return only_keys(p, v, "relative", NULL, NULL, NULL);
 }
 
@@ -192,7 +178,7 @@ static bool parse_weighted(struct parse *p, const json_t *v, struct expr *x)
 		struct expr *product = new_expr(p, OP_PRODUCT),
 			    *w = new_expr(p, OP_CONSTANT), *term = new_expr(p, OP_TERM);
 
-		term->index = term_find(p->rules, name);
+		term->index = term_find(p->scope, name);
 		if (term->index < 0)
 			return bad(p, "there is no such term before this one") != NULL;
 		if (!parse_constant(p, weight, &w->constant))
@@ -242,7 +228,7 @@ static bool parse_scale(struct parse *p, const json_t *v, struct expr *x)
 		return bad(p, "'above' is \"hold\" or \"proportion\"") != NULL;
 	x->proportion = above && strcmp(above, "proportion") == 0;
 	x->has_below = below != NULL;
-	x->points = arena_alloc(p->rules->arena, n * sizeof *x->points);
+	x->points = arena_alloc(p->scope->arena, n * sizeof *x->points);
 	json_array_foreach(points, i, point) {
 		if (!parse_point(p, point, x, &x->points[i]))
 			return false;
@@ -292,7 +278,7 @@ static bool parse_tiers(struct parse *p, const json_t *v, struct expr *x)
 
 	if (!json_is_array(tiers) || n < 1 || n > 64)
 		return bad(p, "there are 1 to 64 tiers") != NULL;
-	x->tiers = arena_alloc(p->rules->arena, n * sizeof *x->tiers);
+	x->tiers = arena_alloc(p->scope->arena, n * sizeof *x->tiers);
 	json_array_foreach(tiers, i, tier)
 		if (!parse_tier(p, tier, &x->tiers[x->ntiers++]))
 			return false;
@@ -306,8 +292,8 @@ static bool parse_table(struct parse *p, const json_t *v, struct expr *x)
 	const char *of = json_string_value(json_object_get(v, "of"));
 
 	x->index = -1;
-	for (int i = 0; name && i < p->rules->ntables; i++)
-		if (strcmp(p->rules->table_names[i], name) == 0)
+	for (int i = 0; name && i < p->scope->ntables; i++)
+		if (strcmp(p->scope->tables[i], name) == 0)
 			x->index = i;
 	if (x->index < 0)
 		return bad(p, "there is no such table") != NULL;
@@ -400,32 +386,32 @@ static const struct expr *parse(struct parse *p, const json_t *v)
 							 bad(p, "an expression is missing");
 }
 
-const struct expr *expr_parse(struct rules *r, const json_t *v, const char *where)
+const struct expr *expr_parse(struct expr_scope *s, const json_t *v, const char *where)
 {
-	struct parse p = { r, where, 0 };
+	struct parse p = { s, where, 0 };
 
 	return parse(&p, v);
 }
 
 /* --- computing ----------------------------------------------------------------------------- */
 
-static int overflow(const struct eval *e)
+static int overflow(const struct expr_env *e)
 {
 	return err_set(EX_DATAERR, "node %s: a term does not fit 128 bits",
 		e->usage->node);
 }
 
-static bool field_known(const struct eval *e, int field)
+static bool field_known(const struct expr_env *e, int field)
 {
 	return field >= FIELD_USAGE || (e->usage->known >> field & 1);
 }
 
-static int64_t field_value(const struct eval *e, int field)
+static int64_t field_value(const struct expr_env *e, int field)
 {
 	return field == FIELD_EPOCH_S ? e->epoch_s : e->usage->value[field];
 }
 
-static void eval_field(struct eval *e, const struct expr *x, struct frac *out,
+static void eval_field(struct expr_env *e, const struct expr *x, struct frac *out,
 	bool *known)
 {
 	if (field_known(e, x->index)) {
@@ -435,25 +421,25 @@ static void eval_field(struct eval *e, const struct expr *x, struct frac *out,
 	} else {
 		*out = FRAC_ZERO;
 		*known = false;
-		e->lacking |= (uint16_t)(1u << x->index);
+		e->lacking |= (UINT32_C(1) << x->index);
 	}
 }
 
 /* Where all are 0 the relation is 0, not a division. */
-static void eval_relative(struct eval *e, const struct expr *x, struct frac *out,
+static void eval_relative(struct expr_env *e, const struct expr *x, struct frac *out,
 	bool *known)
 {
 	*out = FRAC_ZERO;
 	if (!field_known(e, x->index)) {
 		*known = false;
-		e->lacking |= (uint16_t)(1u << x->index);
+		e->lacking |= (UINT32_C(1) << x->index);
 	} else if (e->most[x->index] > 0) {
 		*out = (struct frac){ (u128)e->usage->value[x->index],
 			(u128)e->most[x->index] };
 	}
 }
 
-static int eval_many(struct eval *e, const struct expr *x, struct frac *out)
+static int eval_many(struct expr_env *e, const struct expr *x, struct frac *out)
 {
 	bool ok = true;
 
@@ -502,7 +488,8 @@ static bool on_segment(const struct point *p, struct frac v, struct frac *out)
 		(p->falls ? frac_sub(out, p[-1].y, way) : frac_add(out, p[-1].y, way));
 }
 
-static int eval_scale(struct eval *e, const struct expr *x, struct frac *out, bool *known)
+static int eval_scale(struct expr_env *e, const struct expr *x, struct frac *out,
+	bool *known)
 {
 	const struct point *last = &x->points[x->npoints - 1];
 	struct frac v;
@@ -537,7 +524,8 @@ static int eval_scale(struct eval *e, const struct expr *x, struct frac *out, bo
 	return 0;
 }
 
-static int eval_tiers(struct eval *e, const struct expr *x, struct frac *out, bool *known)
+static int eval_tiers(struct expr_env *e, const struct expr *x, struct frac *out,
+	bool *known)
 {
 	for (int i = 0; i < x->ntiers; i++) {
 		const struct tier *t = &x->tiers[i];
@@ -545,7 +533,7 @@ static int eval_tiers(struct eval *e, const struct expr *x, struct frac *out, bo
 
 		for (int k = 0; k < t->n; k++) {
 			if (!field_known(e, t->fields[k])) {
-				e->lacking |= (uint16_t)(1u << t->fields[k]);
+				e->lacking |= (UINT32_C(1) << t->fields[k]);
 				*known = false;
 				*out = FRAC_ZERO;
 				return 0;
@@ -560,25 +548,24 @@ static int eval_tiers(struct eval *e, const struct expr *x, struct frac *out, bo
 	return expr_eval(e, x->otherwise, out, known);
 }
 
-static int eval_table(struct eval *e, const struct expr *x, struct frac *out, bool *known)
+static int eval_table(struct expr_env *e, const struct expr *x, struct frac *out,
+	bool *known)
 {
-	uint32_t model = e->usage->model;
-
-	if (model != RULES_NO_MODEL && e->rules->models[model].in_table[x->index]) {
-		*out = e->rules->models[model].row[x->index];
+	if (e->rows && e->rows->present[x->index]) {
+		*out = e->rows->value[x->index];
 		return 0;
 	}
 	return expr_eval(e, x->otherwise, out, known);
 }
 
-int expr_eval(struct eval *e, const struct expr *x, struct frac *out, bool *known)
+int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *known)
 {
 	switch (x->op) {
 	case OP_CONSTANT:
 		*out = x->constant;
 		return 0;
 	case OP_TERM:
-		*out = e->term[x->index];
+		*out = e->terms[x->index];
 		return 0;
 	case OP_FIELD:
 		eval_field(e, x, out, known);

@@ -1,18 +1,53 @@
-/* expr.h - expressions of a policy: read from JSON once, computed for every node. For
- * rules.c. */
+/* expr.h - expressions of a policy: read from JSON once, computed for every node. Pure.
+ * Stands on fields and frac and knows nothing of the rules around it: what an expression may name
+ * is its scope, what it is computed from its environment. */
 #ifndef RNP_CMD_REWARD_EXPR_H
 #define RNP_CMD_REWARD_EXPR_H
 
-#include "cmd/rnp-reward/rules.h"
+#include <jansson.h>
+#include <stdbool.h>
 
-/* Read an expression; it lives in r's arena. Terms before the nterms-th may be named. where
- * names it in errors. Returns NULL with EX_DATAERR. */
-const struct expr *expr_parse(struct rules *r, const json_t *v, const char *where);
+#include "cmd/rnp-reward/fields.h"
+#include "cmd/rnp-reward/frac.h"
 
-int expr_eval(struct eval *e, const struct expr *x, struct frac *out, bool *known);
+#define EXPR_TERMS_MAX  32
+#define EXPR_TABLES_MAX 16
 
-/* Indexes by name, -1 when there is none. */
-int field_find(const char *name);
-int factor_find(const char *name);
+struct arena;
+struct expr;
+
+/* The names that an expression may use; the texts are borrowed. */
+struct expr_scope {
+	struct arena *arena; /* expressions live there */
+	const char *terms[EXPR_TERMS_MAX];
+	int nterms;
+	const char *tables[EXPR_TABLES_MAX];
+	int ntables;
+	uint32_t relative; /* out: bit per field whose greatest value is needed */
+};
+
+/* A row of each table for one GPU model. */
+struct expr_rows {
+	bool present[EXPR_TABLES_MAX];
+	struct frac value[EXPR_TABLES_MAX];
+};
+
+/* What one node's expressions are computed from. */
+struct expr_env {
+	const struct usage *usage;
+	int64_t epoch_s;
+	const int64_t *most; /* greatest value of each field among the qualified nodes */
+	const struct frac *terms;     /* those that were computed before */
+	const struct expr_rows *rows; /* of the node's model; NULL: it has none */
+	uint32_t lacking; /* out: bit per field that was wanted and is absent */
+};
+
+/* Read an expression; it lives in the scope's arena. where names it in errors. Returns NULL with
+ * EX_DATAERR. */
+const struct expr *expr_parse(struct expr_scope *s, const json_t *v, const char *where);
+
+/* Compute it. *known becomes false, and the value 0, when a field that it needs is absent. Returns
+ * 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
+int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *known);
 
 #endif

@@ -1,23 +1,15 @@
+/* rules.c - compiles a policy and holds its needs and terms against one node. */
 #include "cmd/rnp-reward/rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/expr.h"
 #include "common/base/err.h"
 #include "common/record/gpu.h"
 #include "common/base/mem.h"
 #include "common/base/money.h"
 #include "common/base/num.h"
-
-const char *const field_names[FIELD_N] = { "gpu_count", "gpu_memory_bytes",
-	"gpu_clock_mhz", "gpu_memory_bandwidth_bps", "cpu_cores", "cpu_clock_mhz",
-	"worked_s", "up_s", "earned_uusd", "credits", "down_bps", "up_bps", "score_ppm",
-	"epoch_s" };
-
-const char *const factor_names[FACTOR_N] = { "gpu", "vram", "network", "clock",
-	"memory_bandwidth", "cpu" };
 
 const char *const pay_names[PAY_N] = { "job", "availability" };
 
@@ -66,14 +58,14 @@ static int compile_tables(struct rules *r)
 	struct frac unused;
 
 	json_object_foreach((json_t *)tables, name, table) {
-		if (r->ntables == RULES_TABLES_MAX)
+		if (r->scope.ntables == RULES_TABLES_MAX)
 			return err_set(EX_DATAERR, "tables: more than %d",
 				RULES_TABLES_MAX);
 		json_object_foreach(table, row, value)
 			if (frac_parse(json_string_value(value), row, &unused) < 0)
 				return err_add("tables.%.40s", name);
-		r->table_names[r->ntables] = name;
-		r->tables[r->ntables++] = table;
+		r->tables[r->scope.ntables] = table;
+		r->scope.tables[r->scope.ntables++] = name;
 	}
 	return 0;
 }
@@ -100,10 +92,11 @@ static int compile_terms(struct rules *r)
 			if (strcmp(r->terms[k].name, t->name) == 0)
 				return err_set(EX_DATAERR, "%s: stands there twice",
 					where);
-		t->value = expr_parse(r, t->formula, where);
+		t->value = expr_parse(&r->scope, t->formula, where);
 		if (!t->value)
 			return -1;
-		r->nterms++;
+		r->scope.terms[r->nterms++] = t->name;
+		r->scope.nterms = r->nterms;
 	}
 	return 0;
 }
@@ -128,8 +121,8 @@ static int compile_pay(struct rules *r)
 		if (scale && frac_parse(scale, "scale_max", &p->scale_max) < 0)
 			return -1;
 		p->formula = amount ? amount : share;
-		p->amount = amount ? expr_parse(r, amount, pay_names[i]) : NULL;
-		p->share = share ? expr_parse(r, share, pay_names[i]) : NULL;
+		p->amount = amount ? expr_parse(&r->scope, amount, pay_names[i]) : NULL;
+		p->share = share ? expr_parse(&r->scope, share, pay_names[i]) : NULL;
 		if (!p->amount && !p->share)
 			return err_add("pay");
 		r->shares = r->shares || share;
@@ -168,7 +161,7 @@ int rules_compile(struct rules *r, struct policy *takes_policy)
 	memset(r, 0, sizeof *r);
 	r->policy = *takes_policy;
 	*takes_policy = (struct policy)POLICY_INIT;
-	r->arena = xcalloc(1, sizeof *r->arena);
+	r->scope.arena = xcalloc(1, sizeof *r->scope.arena);
 	epoch = json_object_get(r->policy.doc, "epoch");
 	r->epoch_s = json_integer_value(json_object_get(epoch, "seconds"));
 	r->epoch_from_usage = json_is_true(json_object_get(epoch, "from_usage"));
@@ -198,9 +191,9 @@ void rules_release(struct rules *r)
 		free(r->models[i].name);
 	}
 	free(r->models);
-	if (r->arena)
-		arena_release(r->arena);
-	free(r->arena);
+	if (r->scope.arena)
+		arena_release(r->scope.arena);
+	free(r->scope.arena);
 	policy_release(&r->policy);
 	memset(r, 0, sizeof *r);
 }
@@ -247,13 +240,13 @@ uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
 	m->raw = xstrdup(raw);
 	m->memory_bytes = memory_bytes;
 	m->name = xstrdup(gpu ? gpu->name : raw);
-	for (int i = 0; i < r->ntables; i++) {
+	for (int i = 0; i < r->scope.ntables; i++) {
 		const char *value = row_of(r->tables[i], gpu, raw);
 
 		if (!value)
 			continue;
-		m->in_table[i] = true;
-		if (frac_parse(value, raw, &m->row[i]) < 0)
+		m->rows.present[i] = true;
+		if (frac_parse(value, raw, &m->rows.value[i]) < 0)
 			bug("a table's number was checked before: %s", value);
 	}
 	return (uint32_t)r->nmodels++;
@@ -261,22 +254,35 @@ uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
 
 /* --- computing ----------------------------------------------------------------------------- */
 
+void rules_eval_init(struct eval *e, const struct rules *r, const struct usage *u,
+	int64_t epoch_s, const int64_t *most)
+{
+	e->rules = r;
+	e->env = (struct expr_env){ .usage = u,
+		.epoch_s = epoch_s,
+		.most = most,
+		.terms = e->term,
+		.rows = u->model == RULES_NO_MODEL ? NULL : &r->models[u->model].rows };
+}
+
 int rules_eval_terms(struct eval *e)
 {
+	const struct usage *u = e->env.usage;
+
 	for (int i = 0; i < e->rules->nterms; i++) {
 		const struct term *t = &e->rules->terms[i];
 		bool known = true;
 
-		e->lacking = 0;
-		if (t->override >= 0 && (e->usage->overridden >> t->override & 1)) {
-			e->term[i] = frac_of((uint64_t)e->usage->factor_nano[t->override],
-				RULES_NANO);
-		} else if (expr_eval(e, t->value, &e->term[i], &known) < 0) {
+		e->env.lacking = 0;
+		if (t->override >= 0 && (u->overridden >> t->override & 1)) {
+			e->term[i] = frac_of((uint64_t)u->factor_nano[t->override],
+				FIELD_NANO);
+		} else if (expr_eval(&e->env, t->value, &e->term[i], &known) < 0) {
 			return -1;
 		} else if (!known) {
 			e->term[i] = FRAC_ZERO;
 		}
-		e->missing[i] = e->lacking;
+		e->missing[i] = e->env.lacking;
 	}
 	return 0;
 }
@@ -285,7 +291,7 @@ int rules_eval(struct eval *e, const struct expr *x, struct frac *out)
 {
 	bool known = true;
 
-	return expr_eval(e, x, out, &known);
+	return expr_eval(&e->env, x, out, &known);
 }
 
 static bool met_model(const struct rules *r, const struct policy_need *n,
@@ -299,9 +305,9 @@ static bool met_model(const struct rules *r, const struct policy_need *n,
 	if (n->op == POLICY_ONE_OF)
 		return policy_met_text(&r->policy, n, m->name);
 	json_array_foreach(n->names, i, name)
-		for (int k = 0; k < r->ntables; k++)
-			if (m->in_table[k] &&
-				strcmp(r->table_names[k], json_string_value(name)) == 0)
+		for (int k = 0; k < r->scope.ntables; k++)
+			if (m->rows.present[k] &&
+				strcmp(r->scope.tables[k], json_string_value(name)) == 0)
 				return true;
 	return false;
 }

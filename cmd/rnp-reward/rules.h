@@ -10,73 +10,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/rnp-reward/expr.h"
+#include "cmd/rnp-reward/fields.h"
 #include "cmd/rnp-reward/frac.h"
 #include "common/base/buf.h"
 #include "common/record/key.h"
 #include "common/record/policy.h"
 
-/* Whole-number fields of rnp.usage, in the order of the record, and the epoch's length. */
-enum field {
-	FIELD_GPU_COUNT,
-	FIELD_GPU_MEMORY_BYTES,
-	FIELD_GPU_CLOCK_MHZ,
-	FIELD_GPU_MEMORY_BANDWIDTH_BPS,
-	FIELD_CPU_CORES,
-	FIELD_CPU_CLOCK_MHZ,
-	FIELD_WORKED_S,
-	FIELD_UP_S,
-	FIELD_EARNED_UUSD,
-	FIELD_CREDITS,
-	FIELD_DOWN_BPS,
-	FIELD_UP_BPS,
-	FIELD_SCORE_PPM,
-	FIELD_USAGE, /* how many there are in a usage */
-	FIELD_EPOCH_S = FIELD_USAGE,
-	FIELD_N
-};
-extern const char *const field_names[FIELD_N];
-
-enum factor {
-	FACTOR_GPU,
-	FACTOR_VRAM,
-	FACTOR_NETWORK,
-	FACTOR_CLOCK,
-	FACTOR_MEMORY_BANDWIDTH,
-	FACTOR_CPU,
-	FACTOR_N
-};
-extern const char *const factor_names[FACTOR_N];
-
-#define RULES_NO_MODEL    UINT32_MAX
-#define RULES_TERMS_MAX   32
-#define RULES_TABLES_MAX  16
-#define RULES_NANO        UINT64_C(1000000000)
-#define RULES_READING_MAX INT64_C(9007199254740991)
-
-/* One rnp.usage, compact: an epoch has a million. */
-struct usage {
-	char node[KEY_ADDRESS_MAX];
-	char wallet[KEY_ADDRESS_MAX]; /* "": none */
-	uint16_t file;                /* which input file, and its line, for messages */
-	uint16_t known;               /* bit per field below FIELD_USAGE */
-	uint8_t overridden;           /* bit per factor */
-	uint32_t line;
-	uint32_t model;         /* index of rules' models, or RULES_NO_MODEL */
-	int64_t from_ms, to_ms; /* -1: not in the record */
-	int64_t value[FIELD_USAGE];
-	int64_t factor_nano[FACTOR_N];
-};
+#define RULES_NO_MODEL   FIELD_NO_MODEL
+#define RULES_TERMS_MAX  EXPR_TERMS_MAX
+#define RULES_TABLES_MAX EXPR_TABLES_MAX
 
 /* A GPU model as usages name it, and what each table says of it. */
 struct model {
 	char *raw; /* as written */
 	int64_t memory_bytes;
 	char *name; /* canonical, or raw */
-	bool in_table[RULES_TABLES_MAX];
-	struct frac row[RULES_TABLES_MAX];
+	struct expr_rows rows;
 };
-
-struct expr;
 
 struct term {
 	const char *name;
@@ -109,13 +60,10 @@ struct rules {
 	int64_t per_node_base_units; /* -1: the pool has no such limit */
 	int64_t epoch_s;
 	bool epoch_from_usage;
-	const char *table_names[RULES_TABLES_MAX];
-	const json_t *tables[RULES_TABLES_MAX];
-	int ntables;
-	unsigned relative; /* bit per field whose greatest value is needed */
+	const json_t *tables[RULES_TABLES_MAX]; /* in the order of scope.tables */
+	struct expr_scope scope;                /* owns its arena */
 	struct model *models;
 	size_t nmodels, models_cap;
-	struct arena *arena;
 };
 
 /* Compile a policy; takes it (also on failure). Returns 0, or -1 with EX_DATAERR naming the
@@ -134,13 +82,14 @@ uint32_t rules_model_find(const struct rules *r, const char *raw, int64_t memory
 /* What is computed of one node. */
 struct eval {
 	const struct rules *rules;
-	const struct usage *usage;
-	int64_t epoch_s;
-	const int64_t *most; /* greatest value of each field among the qualified nodes */
+	struct expr_env env;
 	struct frac term[RULES_TERMS_MAX];
-	uint16_t missing[RULES_TERMS_MAX]; /* fields that a term lacked */
-	uint16_t lacking;                  /* of the expression at hand */
+	uint32_t missing[RULES_TERMS_MAX]; /* fields that a term lacked */
 };
+
+/* Prepare e for one node; most as in struct expr_env. */
+void rules_eval_init(struct eval *e, const struct rules *r, const struct usage *u,
+	int64_t epoch_s, const int64_t *most);
 
 /* All terms of a node. Returns 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
 int rules_eval_terms(struct eval *e);

@@ -5,7 +5,7 @@
  * what this accepts against usage_from_json. */
 #include <string.h>
 
-#include "cmd/rnp-reward/expr.h"
+#include "cmd/rnp-reward/fields.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "common/base/clock.h"
 #include "common/base/num.h"
@@ -88,7 +88,7 @@ static bool take_decimal(struct scan *s, int64_t *nano)
 		if (s->at == start || s->at - start > 9)
 			return false;
 	}
-	*nano = whole * (int64_t)RULES_NANO + part;
+	*nano = whole * (int64_t)FIELD_NANO + part;
 	return true;
 }
 
@@ -211,7 +211,7 @@ static bool take_member(struct line *l)
 		return take_other(l, key, len);
 	if (u->known >> i & 1)
 		return false;
-	u->known |= (uint16_t)(1u << i);
+	u->known |= (UINT32_C(1) << i);
 	return take_whole(&l->scan, &u->value[i]);
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/core.h"
-#include "cmd/rnp-reward/expr.h"
+#include "cmd/rnp-reward/fields.h"
 #include "common/json/canon.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -48,13 +48,13 @@ static int read_fields(struct usage *u, const json_t *record, const char *where)
 {
 	for (int i = 0; i < FIELD_USAGE; i++) {
 		int64_t max = i == FIELD_SCORE_PPM ? INT64_C(1000000000000000) :
-						     RULES_READING_MAX;
+						     FIELD_READING_MAX;
 
 		if (!json_object_get(record, field_names[i]))
 			continue;
 		if (json_get_i64(record, where, field_names[i], 0, max, &u->value[i]) < 0)
 			return -1;
-		u->known |= (uint16_t)(1u << i);
+		u->known |= (UINT32_C(1) << i);
 	}
 	return 0;
 }

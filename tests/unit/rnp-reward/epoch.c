@@ -266,12 +266,12 @@ static void check_tables(void)
 
 	for (size_t i = 0; i < 3; i++) {
 		start(names[i]);
-		for (int t = 0; t < rules.ntables; t++) {
+		for (int t = 0; t < rules.scope.ntables; t++) {
 			json_object_foreach((json_t *)rules.tables[t], row, value) {
 				uint32_t m = rules_model_add(&rules, row, 0);
 
 				CHECK_TEXT(row, rules.models[m].name);
-				CHECK(rules.models[m].in_table[t]);
+				CHECK(rules.models[m].rows.present[t]);
 			}
 		}
 	}

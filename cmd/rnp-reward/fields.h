@@ -1,0 +1,64 @@
+/* fields.h - what the reward core knows of one node: the fields and factors of rnp.usage, compact.
+ * Pure; the lowest layer of the core: expressions, rules and readers stand on it. */
+#ifndef RNP_CMD_REWARD_FIELDS_H
+#define RNP_CMD_REWARD_FIELDS_H
+
+#include <stdint.h>
+
+#include "common/base/address.h"
+
+/* Whole-number fields of rnp.usage, in the order of the record, and the epoch's length. */
+enum field {
+	FIELD_GPU_COUNT,
+	FIELD_GPU_MEMORY_BYTES,
+	FIELD_GPU_CLOCK_MHZ,
+	FIELD_GPU_MEMORY_BANDWIDTH_BPS,
+	FIELD_CPU_CORES,
+	FIELD_CPU_CLOCK_MHZ,
+	FIELD_WORKED_S,
+	FIELD_UP_S,
+	FIELD_EARNED_UUSD,
+	FIELD_CREDITS,
+	FIELD_DOWN_BPS,
+	FIELD_UP_BPS,
+	FIELD_SCORE_PPM,
+	FIELD_USAGE, /* how many there are in a usage */
+	FIELD_EPOCH_S = FIELD_USAGE,
+	FIELD_N
+};
+extern const char *const field_names[FIELD_N];
+
+enum factor {
+	FACTOR_GPU,
+	FACTOR_VRAM,
+	FACTOR_NETWORK,
+	FACTOR_CLOCK,
+	FACTOR_MEMORY_BANDWIDTH,
+	FACTOR_CPU,
+	FACTOR_N
+};
+extern const char *const factor_names[FACTOR_N];
+
+/* Indexes by name, -1 when there is none; name may be NULL. */
+int field_find(const char *name);
+int factor_find(const char *name);
+
+#define FIELD_NO_MODEL    UINT32_MAX
+#define FIELD_NANO        UINT64_C(1000000000)
+#define FIELD_READING_MAX INT64_C(9007199254740991)
+
+/* One rnp.usage, compact: an epoch has a million. */
+struct usage {
+	char node[ADDRESS_MAX];
+	char wallet[ADDRESS_MAX]; /* "": none */
+	uint16_t file;            /* which input file, and its line, for messages */
+	uint8_t overridden;       /* bit per factor */
+	uint32_t known;           /* bit per field below FIELD_USAGE */
+	uint32_t line;
+	uint32_t model;         /* index of rules' models, or FIELD_NO_MODEL */
+	int64_t from_ms, to_ms; /* -1: not in the record */
+	int64_t value[FIELD_USAGE];
+	int64_t factor_nano[FACTOR_N];
+};
+
+#endif
