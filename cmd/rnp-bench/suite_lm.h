@@ -55,7 +55,8 @@ struct suite_lm {
 	const struct suite_lm_kind *kind;
 	struct settings settings; /* with our time */
 	int64_t time_ms;          /* what one test may take in all segments */
-	struct dev d;             /* open during a segment, as all up to at; with --quick for all of them */
+	struct dev
+		d; /* open during a segment, as all up to at; with --quick for all of them */
 	struct matrices matrices;
 	void *memory; /* of the device: what the memory's test reads */
 	uint64_t memory_bytes, at;

@@ -81,7 +81,7 @@ uint64_t grad_payload_max(const struct grad *g, uint32_t n);
 /* How well it went; sums over everything so far. */
 struct grad_stats {
 	uint64_t elements, input_bytes, output_bytes;
-	uint64_t symbols; /* of the first coded plane */
+	uint64_t symbols;    /* of the first coded plane */
 	double entropy_bits; /* of these symbols, by their shares in each chunk */
 	uint64_t coded_bits; /* what they took */
 	double energy, error, dot,

@@ -336,7 +336,8 @@ static void check_picture(const char *path)
 	other = whole(&again, "a \"picture\" of <all> & more", "note");
 	CHECK_TEXT(text, other);
 	if (path)
-		CHECK(plot_save(&p, "examples", "made by tests/unit/plot/plot.c", path) == 0);
+		CHECK(plot_save(&p, "examples", "made by tests/unit/plot/plot.c", path) ==
+			0);
 	free(text);
 	free(other);
 	plot_release(&p);
