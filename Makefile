@@ -1,4 +1,4 @@
-# rnp - make demo: the main job on this machine; make check: the tests. See README.md.
+# rnp - make demo: the main job on this machine; make check: the tests; make help: all targets. See README.md.
 
 VERSION := 0.1.0
 BUILD   ?= build
@@ -47,7 +47,7 @@ NCCL_H   ?= $(wildcard /usr/include/nccl.h $(CUDA_HOME)/include/nccl.h)
 NCCL     ?= $(if $(NCCL_H),1)
 MESSENGERS := $(if $(MPI),$(BUILD)/lib/librnp_mpi.so) $(if $(NCCL),$(BUILD)/lib/librnp_nccl.so)
 
-.PHONY: all check demo bench fuzz asan tsan install format lint clean bootstrap units replays kcheck
+.PHONY: all check demo bench soak fuzz asan tsan install format lint clean bootstrap units replays kcheck help
 .SECONDARY:
 
 all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so) $(MESSENGERS)
@@ -199,6 +199,12 @@ demo:
 bench: all $(BENCHES)
 	scripts/bench
 
+# What is long by nature: hours of load, faults and fuzzing. scripts/soak NAME... runs some of it.
+soak:
+	scripts/bootstrap
+	$(MAKE) $(JOBS) all units kcheck $(BENCHES)
+	scripts/soak
+
 # What the sanitizers watch: one thread, and no plug-ins: they do not know CUDA's runtime or MPI.
 WATCHED  = BUILD=build/$@ NVCC= MPI= NCCL= OPENMP=
 SANITIZE = address,undefined
@@ -234,11 +240,35 @@ $(BUILD)/replay/fuzz_%: $(BUILD)/obj/tests/fuzz/replay.o $$(call fuzz_objects,$$
 install: all
 	scripts/install '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(PREFIX)'
 
+sources = $(wildcard $(foreach d,common kernels tests,$(d)/*/*.$(1) $(d)/*/*/*.$(1)) cmd/*/*.$(1))
+
 format:
-	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cu')
+	clang-format -i $(call sources,c) $(call sources,h) $(call sources,cu)
 
 lint:
 	scripts/lint
 
 clean:
 	rm -rf $(BUILD)
+
+# --- help ------------------------------------------------------------------------------------
+
+define HELP
+make                 everything into $(BUILD)/bin; CUDA, MPI and NCCL parts where their tools are found
+make demo            the main job: a node's whole life on this machine
+make check           all tests: lint, units, sanitizers, kernels, programs (about 25 minutes on two cores)
+make soak            tests that are long by nature (hours)
+make bench           the figures of this machine as rnp.bench records
+make units kcheck    unit tests, and kernels against their references
+make asan tsan       builds under sanitizers, below build/asan and build/tsan
+make fuzz            libFuzzer targets; scripts/fuzz runs them
+make format lint     clang-format; what reviewers should not have to look for
+make install         into $(DESTDIR)$(PREFIX); PREFIX= and DESTDIR= as usual
+make clean           removes $(BUILD)
+
+V=1 shows whole commands. NVCC= builds without CUDA, MPI= without MPI, NCCL= without NCCL;
+CUDA_ARCH=native builds for the GPU at hand only. scripts/check FILE.bats runs one file of tests.
+endef
+export HELP
+help:
+	@echo "$$HELP"
