@@ -8,7 +8,7 @@
 #include "cmd/rnp-register/commands.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/net/http.h"
+#include "common/net/registry_client.h"
 #include "common/json/json.h"
 #include "common/record/key.h"
 #include "common/cli/out.h"

@@ -1,39 +1,18 @@
-/* What a registry accepts: the record is of the kind, signed by the right party, and timely. */
+/* What a registry accepts, and what it replies once the storage has said what became of a record. */
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry.h"
-#include "common/json/canon.h"
+#include "cmd/rnp-register/registry_accept.h"
+#include "cmd/rnp-register/registry_beats.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
+#include "common/record/party.h"
 #include "common/record/signature.h"
 #include "common/json/schema.h"
-
-/* Who may say what about a node. */
-static const struct {
-	const char *kind;
-	bool by_node, by_trusted;
-} parties[] = {
-	{ "rnp.node", true, false },
-	{ "rnp.heartbeat", true, false },
-	{ "rnp.bench", true, true },
-	{ "rnp.quote", true, false },
-	{ "rnp.verdict", false, true },
-	{ "rnp.receipt", false, true },
-};
-
-#define PARTIES (sizeof parties / sizeof *parties)
-
-static bool is_trusted(const struct registry *g, const char *address)
-{
-	for (int i = 0; i < g->config.ntrusted; i++)
-		if (strcmp(g->config.trusted[i], address) == 0)
-			return true;
-	return false;
-}
 
 static void refuse(struct registry *g, struct httpd_reply *r, int status,
 	const char *text)
@@ -42,53 +21,58 @@ static void refuse(struct registry *g, struct httpd_reply *r, int status,
 	httpd_error(r, status, "%s", text);
 }
 
-/* The kind's row. Returns NULL with the reply filled. */
-static int find_party(struct registry *g, struct httpd_reply *r, const json_t *record,
+/* Returns 0, or -1 with the reply filled: kinds that have a path of their own are taken there alone. */
+static int check_kind(struct registry *g, struct httpd_reply *r, const json_t *record,
 	const char *wanted)
 {
+	static const char *const others[] = { "rnp.bench", "rnp.quote", "rnp.verdict",
+		"rnp.receipt" };
 	const char *kind = json_string_value(json_object_get(record, "kind"));
 
-	/* /v1/records takes the kinds that have no path of their own */
-	for (size_t i = wanted ? 0 : 2; i < PARTIES; i++)
-		if (kind && strcmp(kind, parties[i].kind) == 0)
-			return (int)i;
+	if (wanted && json_check_kind(record, "body", wanted) == 0)
+		return 0;
+	for (size_t i = 0; !wanted && i < sizeof others / sizeof *others; i++)
+		if (kind && strcmp(kind, others[i]) == 0)
+			return 0;
 	g->refused++;
-	httpd_error(r, 400, "kind: records of kind '%.40s' are not taken here",
-		kind ? kind : "");
+	if (wanted)
+		httpd_error(r, 400, "%s", err_get()->text);
+	else
+		httpd_error(r, 400, "kind: records of kind '%.40s' are not taken here",
+			kind ? kind : "");
 	return -1;
 }
 
 static int check_signature(struct registry *g, struct httpd_reply *r,
-	const json_t *record, int party, struct registry_put *p)
+	const json_t *record, struct registry_put *p)
 {
+	const struct party_rule *rule = party_rule(p->kind);
 	struct signature_result proof;
-	const char *author;
+	const char *who;
 
 	signature_verify(record, &proof);
-	if (!proof.valid) {
+	switch (party_check(record, &proof, g->config.trusted, g->config.ntrusted,
+		&who)) {
+	case PARTY_GOOD:
+		snprintf(p->signer, sizeof p->signer, "%s", who);
+		sodium_bin2hex(p->sha256, sizeof p->sha256, proof.sha256,
+			sizeof proof.sha256);
+		return 0;
+	case PARTY_BAD_SIGNATURE:
 		refuse(g, r, 401, proof.reason);
 		return -1;
-	}
-	author = json_string_value(json_object_get(record, "signer"));
-	if (author && parties[party].by_trusted && !signature_is_by(&proof, author)) {
+	case PARTY_NOT_AUTHOR:
 		refuse(g, r, 403, "signer: has not signed this record");
 		return -1;
-	}
-	for (int i = 0; i < proof.nsigners; i++) {
-		if ((parties[party].by_node && strcmp(proof.signers[i], p->node) == 0) ||
-			(parties[party].by_trusted && is_trusted(g, proof.signers[i]))) {
-			memcpy(p->signer, proof.signers[i], sizeof p->signer);
-			return 0;
-		}
+	default:
+		break;
 	}
 	g->refused++;
 	httpd_error(r, 403, "%s of node %s is signed by %s, not by %s%s%s", p->kind,
 		p->node, proof.nsigners ? proof.signers[0] : "nobody",
-		parties[party].by_node ? "the node itself" : "",
-		parties[party].by_node && parties[party].by_trusted ? " or " : "",
-		parties[party].by_trusted ?
-			"a verifier or coordinator that is trusted here" :
-			"");
+		rule->by_node ? "the node itself" : "",
+		rule->by_node && rule->by_trusted ? " or " : "",
+		rule->by_trusted ? "a verifier or coordinator that is trusted here" : "");
 	return -1;
 }
 
@@ -137,21 +121,6 @@ static int check_work(struct registry *g, struct httpd_reply *r, const json_t *r
 	return 0;
 }
 
-void registry_hash_content(const json_t *record, char hex[65])
-{
-	unsigned char hash[crypto_hash_sha256_BYTES];
-	json_t *content = json_copy((json_t *)record);
-	struct buf text = BUF_INIT;
-
-	json_object_del(content, "proof");
-	if (canon_write(&text, content) < 0)
-		bug("canonical form: %s", err_get()->text);
-	crypto_hash_sha256(hash, (const unsigned char *)buf_text(&text), text.len);
-	sodium_bin2hex(hex, 65, hash, sizeof hash);
-	buf_release(&text);
-	json_decref(content);
-}
-
 static int read_fields(struct registry_put *p, const json_t *record)
 {
 	const char *node = NULL, *state = NULL;
@@ -164,39 +133,30 @@ static int read_fields(struct registry_put *p, const json_t *record)
 	p->received_ms = clock_now_ms();
 	p->at_ms = p->received_ms;
 	if (json_opt_time(record, "body", "at", &p->at_ms) < 0 ||
-		json_opt_i64(record, "body", "interval_s", 1, INT64_MAX, &p->interval_s) <
-			0 ||
+		json_opt_i64(record, "body", "interval_s", 1, INT64_MAX,
+			&p->beat.interval_s) < 0 ||
 		json_opt_text(record, "body", "state", &state) < 0)
 		return -1;
 	for (int i = 0; state && registry_states[i]; i++)
 		if (strcmp(registry_states[i], state) == 0)
-			p->state = i;
+			p->beat.state = i;
 	return 0;
 }
 
-static int check(struct registry *g, struct httpd_reply *r, json_t *record,
-	const char *kind, struct registry_put *p)
+static int check(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
+	json_t *record, const char *kind, struct registry_put *p)
 {
-	int party;
-
-	if (kind ? json_check_kind(record, "body", kind) < 0 : false) {
-		refuse(g, r, 400, err_get()->text);
-		return -1;
-	}
-	party = find_party(g, r, record, kind);
-	if (party < 0)
+	if (check_kind(g, r, record, kind) < 0)
 		return -1;
 	if (schema_check(record, "body", kind) < 0 || read_fields(p, record) < 0) {
 		refuse(g, r, 400, err_get()->text);
 		return -1;
 	}
 	if (check_time(g, r, p) < 0 || check_work(g, r, record, p) < 0 ||
-		check_signature(g, r, record, party, p) < 0)
+		check_signature(g, r, record, p) < 0)
 		return -1;
 	if (p->what == PUT_HEARTBEAT)
-		registry_beat_compact(p, record);
-	else
-		registry_hash_content(record, p->sha256);
+		registry_beat_compact(p, record, &q->body);
 	return 0;
 }
 
@@ -206,24 +166,107 @@ struct registry_put *registry_accept(struct registry *g, struct httpd_request *q
 	struct registry_put *p = xcalloc(1, sizeof *p);
 	json_t *record = json_parse_object(buf_text(&q->body), q->body.len, "body");
 
-	p->q = q;
-	p->r = r;
 	/* what stands behind the record is not kept */
 	while (record && strchr(" \t\r\n", q->body.data[q->body.len - 1]))
 		q->body.data[--q->body.len] = '\0';
 	p->what = !kind                       ? PUT_RECORD :
 		strcmp(kind, "rnp.node") == 0 ? PUT_NODE :
 						PUT_HEARTBEAT;
+	p->text = buf_text(&q->body);
 	if (!record)
 		refuse(g, r, 400, err_get()->text);
-	if (!record || check(g, r, record, kind, p) < 0) {
+	if (!record || check(g, q, r, record, kind, p) < 0) {
 		json_decref(record);
 		free(p);
 		return NULL;
 	}
+	p->at_min_ms = p->received_ms - REGISTRY_SKEW_MS;
 	if (p->what == PUT_NODE)
 		p->record = record;
 	else
 		json_decref(record);
 	return p;
+}
+
+/* --- replies ------------------------------------------------------------------------------ */
+
+struct asked {
+	struct registry *g;
+	struct httpd_request *q;
+	struct httpd_reply *r;
+};
+
+static void write_ack(struct httpd_reply *r, const struct registry_put *p)
+{
+	json_t *ack = json_record("rnp.stored");
+
+	json_set_text(ack, "of", p->kind);
+	json_set_text(ack, "node", p->node);
+	json_set_time(ack, "at", p->at_ms);
+	/* a heartbeat is known by its node and time */
+	if (p->what != PUT_HEARTBEAT)
+		json_set_text(ack, "sha256", p->sha256);
+	json_set_bool(ack, "new", p->stored != STORED_SAME);
+	if (p->extra)
+		json_set(ack, "challenge", json_incref(p->extra));
+	json_write(&r->body, ack);
+	buf_addc(&r->body, '\n');
+	json_decref(ack);
+}
+
+static void reply(struct httpd_reply *r, const struct registry_put *p)
+{
+	char at[CLOCK_TEXT_MAX];
+
+	switch (p->stored) {
+	case STORED_FIRST:
+		r->status = 201;
+		write_ack(r, p);
+		break;
+	case STORED_NEW:
+	case STORED_SAME:
+		write_ack(r, p);
+		break;
+	case STORED_OLDER:
+		clock_format(at, p->known_at_ms);
+		httpd_error(r, 409, "a %s of %s as new or newer is here already, of %s",
+			p->what == PUT_NODE ? "record" : "heartbeat", p->node, at);
+		break;
+	case STORED_EARLY:
+		clock_format(at, p->received_ms);
+		httpd_error(r, 422,
+			"at: more than 5 minutes from our clock, which shows %s", at);
+		break;
+	case STORED_NO_NODE:
+		httpd_error(r, 404, "node %s is not registered here", p->node);
+		break;
+	case STORED_FAILED:
+		r->retry_after_s = 1;
+		httpd_error(r, 503, "the registry cannot store records at present");
+		break;
+	}
+}
+
+static void on_stored(struct registry_put *p, void *ctx)
+{
+	struct asked *a = ctx;
+
+	reply(a->r, p);
+	if (a->r->status < 300)
+		a->g->stored++;
+	else if (p->stored != STORED_FAILED)
+		a->g->refused++;
+	httpd_finish(a->q);
+	free(a);
+}
+
+void registry_store(struct registry *g, struct registry_put *p, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct asked *a = xcalloc(1, sizeof *a);
+
+	*a = (struct asked){ g, q, r };
+	p->done = on_stored;
+	p->done_ctx = a;
+	registry_db_put(&g->db, p);
 }

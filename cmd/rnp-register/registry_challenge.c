@@ -1,4 +1,4 @@
-/* Challenges of the registry: when each node is asked, and what is open (answers: registry_verify.c).
+/* Challenges of the registry: when each node is asked, and what is open (answers: registry_verdict.c).
  *
  * What is open is in the database, too, until its verdict is: after a restart it is still open, and its
  * time has run on. What became due while no registry was there to take the answer is forgotten.
@@ -9,10 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry.h"
+#include "cmd/rnp-register/registry_challenge.h"
+#include "cmd/rnp-register/registry_accept.h"
+#include "cmd/rnp-register/registry_query.h"
+#include "cmd/rnp-register/registry_verdict.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/net/bandwidth_test.h"
+#include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
 #include "common/poc/poc.h"
@@ -117,7 +121,7 @@ static json_t *claims_of(struct registry *g, const char *node)
 	json_t *record = NULL;
 
 	store_bind(q, "t", node);
-	if (store_step(&g->db, q) > 0)
+	if (store_step(&g->db.store, q) > 0)
 		record = json_parse_object(store_text(q, 0), strlen(store_text(q, 0)),
 			node);
 	sqlite3_reset(q);
@@ -155,14 +159,16 @@ static int open_challenge(struct registry *g, struct asked *a)
 		bug("challenge: %s", err_get()->text);
 	hex_of(hex, c);
 	json_write(&text, a->record);
-	if (store_run(&g->db, g->challenger->insert, "tt", hex, buf_text(&text)) < 0)
+	if (store_run(&g->db.store, g->challenger->insert, "tt", hex, buf_text(&text)) <
+		0)
 		close_challenge(a);
 	buf_release(&text);
 	return a->c ? 0 : -1;
 }
 
-json_t *registry_challenge_for(struct registry *g, const char *node)
+json_t *registry_challenge_for(void *ctx, const char *node)
 {
+	struct registry *g = ctx;
 	struct registry_challenger *ch = g->challenger;
 	json_t *record = NULL;
 	struct asked *a;
@@ -182,9 +188,11 @@ json_t *registry_challenge_for(struct registry *g, const char *node)
 	return record;
 }
 
-int registry_challenge_closed(struct registry *g, const char *sha256)
+int registry_challenge_closed(void *ctx, const char *sha256)
 {
-	return store_run(&g->db, g->challenger->remove, "t", sha256);
+	struct registry *g = ctx;
+
+	return store_run(&g->db.store, g->challenger->remove, "t", sha256);
 }
 
 /* One that was open when the registry stopped. */
@@ -218,14 +226,14 @@ static int reopen_all(struct registry *g)
 	sqlite3_stmt *all = NULL;
 	int rc;
 
-	if (store_prepare(&g->db, &all, "SELECT body FROM challenges") < 0)
+	if (store_prepare(&g->db.store, &all, "SELECT body FROM challenges") < 0)
 		return -1;
-	while ((rc = store_step(&g->db, all)) > 0)
+	while ((rc = store_step(&g->db.store, all)) > 0)
 		reopen(g, store_text(all, 0));
 	sqlite3_finalize(all);
-	if (rc < 0 || store_begin(&g->db) < 0)
+	if (rc < 0 || store_begin(&g->db.store) < 0)
 		return -1;
-	rc = store_exec(&g->db, "DELETE FROM challenges");
+	rc = store_exec(&g->db.store, "DELETE FROM challenges");
 	for (int i = 0; i < BUCKETS && rc == 0; i++)
 		for (struct asked *a = g->challenger->buckets[i]; a && rc == 0;
 			a = a->next) {
@@ -234,15 +242,15 @@ static int reopen_all(struct registry *g)
 
 			hex_of(hex, a->c);
 			json_write(&text, a->record);
-			rc = store_run(&g->db, g->challenger->insert, "tt", hex,
+			rc = store_run(&g->db.store, g->challenger->insert, "tt", hex,
 				buf_text(&text));
 			buf_release(&text);
 		}
 	if (rc < 0) {
-		store_rollback(&g->db);
+		store_rollback(&g->db.store);
 		return -1;
 	}
-	return store_commit(&g->db);
+	return store_commit(&g->db.store);
 }
 
 int registry_challenger_open(struct registry *g)
@@ -254,12 +262,12 @@ int registry_challenger_open(struct registry *g)
 	ch = g->challenger = xcalloc(1, sizeof *ch);
 	pthread_mutex_init(&ch->lock, NULL);
 	ch->exchanges = bandwidth_tests_new();
-	if (store_prepare(&g->db, &ch->insert,
+	if (store_prepare(&g->db.store, &ch->insert,
 		    "INSERT OR REPLACE INTO challenges (sha256, body) VALUES (?, ?)") <
 			0 ||
-		store_prepare(&g->db, &ch->remove,
+		store_prepare(&g->db.store, &ch->remove,
 			"DELETE FROM challenges WHERE sha256 = ?") < 0 ||
-		store_prepare(&g->db, &ch->claims,
+		store_prepare(&g->db.store, &ch->claims,
 			"SELECT body FROM records WHERE id = "
 			"(SELECT record FROM nodes WHERE address = ?)") < 0)
 		return -1;
@@ -268,35 +276,29 @@ int registry_challenger_open(struct registry *g)
 
 /* --- verdicts ----------------------------------------------------------------------------- */
 
-/* Sign a verdict and make it the body of q, ready for the writer. */
-static struct registry_put *put_of(struct registry *g, json_t *verdict,
-	struct httpd_request *q, struct httpd_reply *r)
+void registry_store_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
+	struct httpd_reply *r)
 {
 	struct registry_put *p = xcalloc(1, sizeof *p);
+	unsigned char sha256[CANON_HASH_BYTES];
 
 	p->what = PUT_RECORD;
-	p->q = q;
-	p->r = r;
 	p->received_ms = clock_now_ms();
 	p->at_ms = p->received_ms;
 	strcpy(p->kind, "rnp.verdict");
 	snprintf(p->closes, sizeof p->closes, "%s",
 		json_string_value(json_object_get(verdict, "challenge_sha256")));
-	strncpy(p->node, json_string_value(json_object_get(verdict, "node")),
-		sizeof p->node - 1);
+	snprintf(p->node, sizeof p->node, "%s",
+		json_string_value(json_object_get(verdict, "node")));
 	memcpy(p->signer, g->config.key->address, sizeof p->signer);
-	registry_hash_content(verdict, p->sha256);
-	if (signature_add(verdict, g->config.key, p->at_ms / 1000 * 1000) < 0)
+	if (canon_hash_record(sha256, verdict) < 0 ||
+		signature_add(verdict, g->config.key, p->at_ms / 1000 * 1000) < 0)
 		bug("verdict: %s", err_get()->text);
+	sodium_bin2hex(p->sha256, sizeof p->sha256, sha256, sizeof sha256);
 	buf_reset(&q->body);
 	json_write(&q->body, verdict);
-	return p;
-}
-
-void registry_put_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
-	struct httpd_reply *r)
-{
-	registry_put(g, put_of(g, verdict, q, r));
+	p->text = buf_text(&q->body);
+	registry_store(g, p, q, r);
 }
 
 int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c)
@@ -427,7 +429,7 @@ static void fail_unanswered(struct registry *g, const struct poc_challenge *c,
 	json_set(verdict, "checks", checks);
 	u->r.status = 200;
 	u->q.finish = unasked_free;
-	registry_put(g, put_of(g, verdict, &u->q, &u->r));
+	registry_store_verdict(g, verdict, &u->q, &u->r);
 	json_decref(verdict);
 	json_decref(nothing);
 }
@@ -437,7 +439,7 @@ void registry_challenges_tick(void *ctx)
 	struct registry *g = ctx;
 	struct registry_challenger *ch = g->challenger;
 	/* who answered in time and waits to be judged is not late */
-	int64_t now_ns = ch ? registry_verify_now_ns(g) : 0;
+	int64_t now_ns = ch ? registry_verdicts_now_ns(g) : 0;
 
 	for (int i = 0; ch && i < BUCKETS; i++) {
 		pthread_mutex_lock(&ch->lock);

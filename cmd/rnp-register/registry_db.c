@@ -1,13 +1,15 @@
-#include "cmd/rnp-register/registry.h"
+/* The registry's storage: the tables, the thread that writes them, and connections for reading. What is
+ * stored when is decided here only where it depends on what is there already. */
+#include "cmd/rnp-register/registry_db.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/json/json.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
+#include "common/record/pool.h"
 
 const char *const registry_states[] = { "idle", "busy", "render", "maintenance", NULL };
 
@@ -74,10 +76,10 @@ struct registry_writer {
 	sqlite3_stmt *last_beat, *insert_beat;
 };
 
-static int prepare_all(struct registry *g)
+static int prepare_all(struct registry_db *db)
 {
-	struct registry_writer *w = g->writer;
-	struct store *s = &g->db;
+	struct registry_writer *w = db->writer;
+	struct store *s = &db->store;
 
 	if (store_prepare(s, &w->find_node,
 		    "SELECT id, at_ms, sha256 FROM nodes WHERE address = ?") < 0 ||
@@ -115,330 +117,298 @@ static void finalize_all(struct registry_writer *w)
 	sqlite3_finalize(w->insert_beat);
 }
 
-static void answer(struct registry_put *p, bool is_new, json_t *takes_challenge)
-{
-	json_t *ack = json_record("rnp.stored");
-
-	json_set_text(ack, "of", p->kind);
-	json_set_text(ack, "node", p->node);
-	json_set_time(ack, "at", p->at_ms);
-	json_set_text(ack, "sha256", p->sha256[0] ? p->sha256 : NULL);
-	json_set_bool(ack, "new", is_new);
-	if (takes_challenge)
-		json_set(ack, "challenge", takes_challenge);
-	json_write(&p->r->body, ack);
-	buf_addc(&p->r->body, '\n');
-	json_decref(ack);
-}
-
 /* Returns 1 a node is there (id, at_ms, sha256 in the statement's row), 0, -1. */
-static int find_node(struct registry *g, const char *address)
+static int find_node(struct registry_db *db, const char *address)
 {
-	store_bind(g->writer->find_node, "t", address);
-	return store_step(&g->db, g->writer->find_node);
+	store_bind(db->writer->find_node, "t", address);
+	return store_step(&db->store, db->writer->find_node);
 }
 
-static int insert_record(struct registry *g, const struct registry_put *p)
+static int insert_record(struct registry_db *db, const struct registry_put *p)
 {
-	return store_run(&g->db, g->writer->insert_record, "tttiitt", p->kind, p->node,
-		p->signer, p->at_ms, p->received_ms, p->sha256, buf_text(&p->q->body));
+	return store_run(&db->store, db->writer->insert_record, "tttiitt", p->kind,
+		p->node, p->signer, p->at_ms, p->received_ms, p->sha256, p->text);
 }
 
-static int put_node_columns(struct registry *g, const struct registry_put *p, bool is_new)
+static int put_node_columns(struct registry_db *db, const struct registry_put *p,
+	bool is_new)
 {
 	const json_t *gpus = json_object_get(p->record, "gpus");
 	const json_t *memory = json_object_get(json_array_get(gpus, 0), "memory_bytes");
 	struct pool pool;
 
 	pool_of_node(p->record, &pool);
-	return store_run(&g->db, is_new ? g->writer->insert_node : g->writer->update_node,
-		"itiittttiit", p->at_ms, p->sha256,
-		(int64_t)sqlite3_last_insert_rowid(g->db.db),
+	return store_run(&db->store,
+		is_new ? db->writer->insert_node : db->writer->update_node, "itiittttiit",
+		p->at_ms, p->sha256, (int64_t)sqlite3_last_insert_rowid(db->store.db),
 		(int64_t)(pool.tier - pool_tiers), pool.country, pool.device, pool.maker,
 		pool.model, (int64_t)json_array_size(gpus),
 		(int64_t)json_integer_value(memory), p->node);
 }
 
-static int put_node(struct registry *g, struct registry_put *p)
+static int put_node(struct registry_db *db, struct registry_put *p)
 {
-	sqlite3_stmt *q = g->writer->find_node;
-	int found = find_node(g, p->node);
-	char at[CLOCK_TEXT_MAX];
-	int64_t known_at;
+	sqlite3_stmt *q = db->writer->find_node;
+	int found = find_node(db, p->node);
 	bool same;
 
 	if (found < 0)
 		return -1;
-	known_at = found ? sqlite3_column_int64(q, 1) : 0;
+	p->known_at_ms = found ? sqlite3_column_int64(q, 1) : INT64_MIN;
 	same = found && strcmp(store_text(q, 2), p->sha256) == 0;
 	sqlite3_reset(q);
-	if (same) {
-		answer(p, false, NULL);
+	p->stored = same                   ? STORED_SAME :
+		p->at_ms <= p->known_at_ms ? STORED_OLDER :
+		p->at_ms < p->at_min_ms    ? STORED_EARLY :
+		found                      ? STORED_NEW :
+					     STORED_FIRST;
+	if (p->stored > STORED_FIRST)
 		return 0;
-	}
-	if (found && p->at_ms <= known_at) {
-		clock_format(at, known_at);
-		httpd_error(p->r, 409,
-			"a record of %s as new or newer is here already, of %s", p->node,
-			at);
-		return 0;
-	}
-	if (llabs(p->at_ms - p->received_ms) > REGISTRY_SKEW_MS) {
-		clock_format(at, p->received_ms);
-		httpd_error(p->r, 422,
-			"at: more than 5 minutes from our clock, which shows %s", at);
-		return 0;
-	}
-	if (insert_record(g, p) < 0 || put_node_columns(g, p, !found) < 0)
+	if (insert_record(db, p) < 0 || put_node_columns(db, p, !found) < 0)
 		return -1;
-	if (!found)
-		p->r->status = 201;
-	answer(p, true, NULL);
 	return 1;
 }
 
-static int put_heartbeat(struct registry *g, struct registry_put *p)
+/* Sets the time of the node's newest heartbeat, 0 when there is none. */
+static int last_beat(struct registry_db *db, int64_t node, int64_t *at_ms)
 {
-	struct registry_writer *w = g->writer;
-	int found = find_node(g, p->node);
-	int64_t id = found > 0 ? sqlite3_column_int64(w->find_node, 0) : 0, last;
-	char at[CLOCK_TEXT_MAX];
+	sqlite3_stmt *q = db->writer->last_beat;
 
-	sqlite3_reset(w->find_node);
-	if (found < 0)
+	store_bind(q, "i", node);
+	if (store_step(&db->store, q) < 0)
 		return -1;
-	if (!found) {
-		httpd_error(p->r, 404, "node %s is not registered here", p->node);
-		return 0;
-	}
-	store_bind(w->last_beat, "i", id);
-	if (store_step(&g->db, w->last_beat) < 0)
-		return -1;
-	last = sqlite3_column_int64(w->last_beat, 0); /* NULL is 0 */
-	sqlite3_reset(w->last_beat);
-	if (p->at_ms <= last) {
-		clock_format(at, last);
-		httpd_error(p->r, 409,
-			"a heartbeat of %s as new or newer is here already, of %s",
-			p->node, at);
-		return 0;
-	}
-	if (p->compact)
-		store_bind(w->insert_beat, "iiiinib", id, p->at_ms, p->interval_s,
-			(int64_t)p->state, p->created_ms, p->signature,
-			sizeof p->signature);
-	else
-		store_bind(w->insert_beat, "iiiitnn", id, p->at_ms, p->interval_s,
-			(int64_t)p->state, buf_text(&p->q->body));
-	if (store_step(&g->db, w->insert_beat) < 0)
-		return -1;
-	answer(p, true, registry_challenge_for(g, p->node));
+	*at_ms = sqlite3_column_int64(q, 0); /* NULL is 0 */
+	sqlite3_reset(q);
 	return 0;
 }
 
-static int put_record(struct registry *g, struct registry_put *p)
+static int put_heartbeat(struct registry_db *db, struct registry_put *p)
 {
-	sqlite3_stmt *q = g->writer->same_record;
+	struct registry_writer *w = db->writer;
+	const struct registry_beat *b = &p->beat;
+	int found = find_node(db, p->node);
+	int64_t id = found > 0 ? sqlite3_column_int64(w->find_node, 0) : 0;
+
+	sqlite3_reset(w->find_node);
+	p->stored = found ? STORED_NEW : STORED_NO_NODE;
+	if (found <= 0)
+		return found;
+	if (last_beat(db, id, &p->known_at_ms) < 0)
+		return -1;
+	if (p->at_ms <= p->known_at_ms) {
+		p->stored = STORED_OLDER;
+		return 0;
+	}
+	if (b->compact)
+		store_bind(w->insert_beat, "iiiinib", id, p->at_ms, b->interval_s,
+			(int64_t)b->state, b->created_ms, b->signature,
+			sizeof b->signature);
+	else
+		store_bind(w->insert_beat, "iiiitnn", id, p->at_ms, b->interval_s,
+			(int64_t)b->state, p->text);
+	if (store_step(&db->store, w->insert_beat) < 0)
+		return -1;
+	if (db->hooks.heartbeat)
+		p->extra = db->hooks.heartbeat(db->hooks.ctx, p->node);
+	return 0;
+}
+
+static int put_record(struct registry_db *db, struct registry_put *p)
+{
+	sqlite3_stmt *q = db->writer->same_record;
 	int known;
 
 	store_bind(q, "ttt", p->sha256, p->kind, p->signer);
-	known = store_step(&g->db, q);
+	known = store_step(&db->store, q);
 	sqlite3_reset(q);
 	if (known < 0)
 		return -1;
-	if (!known && insert_record(g, p) < 0)
+	if (!known && insert_record(db, p) < 0)
 		return -1;
-	if (p->closes[0] && registry_challenge_closed(g, p->closes) < 0)
+	if (p->closes[0] && db->hooks.closed &&
+		db->hooks.closed(db->hooks.ctx, p->closes) < 0)
 		return -1;
-	if (!known)
-		p->r->status = 201;
-	answer(p, !known, NULL);
+	p->stored = known ? STORED_SAME : STORED_FIRST;
 	return 0;
 }
 
 /* One record within the transaction. Returns 1 when it changed the nodes, 0, or -1 and the
  * whole transaction fails. */
-static int apply(struct registry *g, struct registry_put *p)
+static int apply(struct registry_db *db, struct registry_put *p)
 {
 	switch (p->what) {
 	case PUT_NODE:
-		return put_node(g, p);
+		return put_node(db, p);
 	case PUT_HEARTBEAT:
-		return put_heartbeat(g, p);
+		return put_heartbeat(db, p);
 	default:
-		return put_record(g, p);
+		return put_record(db, p);
 	}
 }
 
-static void put_free(struct registry_put *p)
-{
-	json_decref(p->record);
-	free(p);
-}
-
-/* Answer all: what they were told while the transaction ran is true now, or none of it is. */
-static void finish_all(struct registry *g, struct registry_put *list, bool ok)
+/* Tells all what became of their records: what was found while the transaction ran is true now, or none of
+ * it is. */
+static void finish_all(struct registry_put *list, bool ok)
 {
 	while (list) {
 		struct registry_put *p = list;
 
 		list = p->next;
-		if (!ok) {
-			p->r->retry_after_s = 1;
-			httpd_error(p->r, 503,
-				"the registry cannot store records at present");
-		} else if (p->r->status < 300) {
-			g->stored++;
-		} else {
-			g->refused++;
-		}
-		httpd_finish(p->q);
-		put_free(p);
+		if (!ok)
+			p->stored = STORED_FAILED;
+		p->done(p, p->done_ctx);
+		json_decref(p->extra);
+		json_decref(p->record);
+		free(p);
 	}
 }
 
-static void store_all(struct registry *g, struct registry_put *list)
+static void store_all(struct registry_db *db, struct registry_put *list)
 {
 	bool nodes_changed = false;
-	int rc = store_begin(&g->db);
+	int rc = store_begin(&db->store);
 
 	for (struct registry_put *p = list; p && rc >= 0; p = p->next) {
-		rc = apply(g, p);
+		rc = apply(db, p);
 		nodes_changed |= rc > 0;
 	}
 	if (rc >= 0)
-		rc = store_commit(&g->db);
+		rc = store_commit(&db->store);
 	if (rc < 0) {
 		prog_error("%s", err_get()->text);
-		store_rollback(&g->db);
+		store_rollback(&db->store);
 	} else if (nodes_changed) {
-		g->version++;
+		db->version++;
 	}
-	g->commits++;
-	finish_all(g, list, rc >= 0);
+	db->commits++;
+	finish_all(list, rc >= 0);
 }
 
 static void *write_records(void *arg)
 {
-	struct registry *g = arg;
+	struct registry_db *db = arg;
 
 	for (;;) {
 		struct registry_put *list;
 
-		pthread_mutex_lock(&g->lock);
-		while (!g->first && !g->stopping)
-			pthread_cond_wait(&g->wake, &g->lock);
-		list = g->first;
-		g->first = NULL;
-		g->last = &g->first;
-		pthread_mutex_unlock(&g->lock);
+		pthread_mutex_lock(&db->lock);
+		while (!db->first && !db->stopping)
+			pthread_cond_wait(&db->wake, &db->lock);
+		list = db->first;
+		db->first = NULL;
+		db->last = &db->first;
+		pthread_mutex_unlock(&db->lock);
 		if (!list)
 			return NULL;
-		store_all(g, list);
+		store_all(db, list);
 	}
 }
 
-void registry_put(struct registry *g, struct registry_put *p)
+void registry_db_put(struct registry_db *db, struct registry_put *p)
 {
 	p->next = NULL;
-	if (g->in_memory) {
-		store_all(g, p);
+	if (db->in_memory) {
+		store_all(db, p);
 		return;
 	}
-	pthread_mutex_lock(&g->lock);
-	*g->last = p;
-	g->last = &p->next;
-	pthread_cond_signal(&g->wake);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_lock(&db->lock);
+	*db->last = p;
+	db->last = &p->next;
+	pthread_cond_signal(&db->wake);
+	pthread_mutex_unlock(&db->lock);
 }
 
-struct store *registry_reader(struct registry *g)
+struct store *registry_db_reader(struct registry_db *db)
 {
 	struct store *s = NULL;
 
-	if (g->in_memory)
-		return &g->db;
-	pthread_mutex_lock(&g->readers_lock);
+	if (db->in_memory)
+		return &db->store;
+	pthread_mutex_lock(&db->readers_lock);
 	while (!s) {
 		for (int i = 0; i < REGISTRY_READERS && !s; i++)
-			if (!g->reader_taken[i]) {
-				g->reader_taken[i] = true;
-				s = &g->readers[i];
+			if (!db->reader_taken[i]) {
+				db->reader_taken[i] = true;
+				s = &db->readers[i];
 			}
 		if (!s)
-			pthread_cond_wait(&g->reader_free, &g->readers_lock);
+			pthread_cond_wait(&db->reader_free, &db->readers_lock);
 	}
-	pthread_mutex_unlock(&g->readers_lock);
+	pthread_mutex_unlock(&db->readers_lock);
 	return s;
 }
 
-void registry_reader_done(struct registry *g, struct store *s)
+void registry_db_reader_done(struct registry_db *db, struct store *s)
 {
-	if (g->in_memory)
+	if (db->in_memory)
 		return;
-	pthread_mutex_lock(&g->readers_lock);
-	g->reader_taken[s - g->readers] = false;
-	pthread_cond_signal(&g->reader_free);
-	pthread_mutex_unlock(&g->readers_lock);
+	pthread_mutex_lock(&db->readers_lock);
+	db->reader_taken[s - db->readers] = false;
+	pthread_cond_signal(&db->reader_free);
+	pthread_mutex_unlock(&db->readers_lock);
 }
 
-static int open_readers(struct registry *g)
+static int open_readers(struct registry_db *db, const char *path)
 {
-	for (int i = 0; i < REGISTRY_READERS && !g->in_memory; i++)
-		if (store_open(&g->readers[i], g->config.db_path, schema_steps, true) < 0)
+	for (int i = 0; i < REGISTRY_READERS && !db->in_memory; i++)
+		if (store_open(&db->readers[i], path, schema_steps, true) < 0)
 			return -1;
 	return 0;
 }
 
-int registry_open(struct registry *g, const struct registry_config *config)
+int registry_db_open(struct registry_db *db, const char *path)
 {
-	memset(g, 0, sizeof *g);
-	g->config = *config;
-	g->in_memory = strcmp(config->db_path, ":memory:") == 0;
-	g->last = &g->first;
-	g->version = clock_now_ms(); /* entity tags of an earlier run must not match */
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_mutex_init(&g->readers_lock, NULL);
-	pthread_mutex_init(&g->pools_lock, NULL);
-	pthread_cond_init(&g->wake, NULL);
-	pthread_cond_init(&g->reader_free, NULL);
-	g->writer = xcalloc(1, sizeof *g->writer);
-	if (store_open(&g->db, config->db_path, schema_steps, false) < 0 ||
-		prepare_all(g) < 0 || open_readers(g) < 0 ||
-		registry_challenger_open(g) < 0 ||
-		(g->challenger && registry_verify_open(g) < 0))
-		goto fail;
-	if (!g->in_memory && pthread_create(&g->thread, NULL, write_records, g) != 0) {
-		err_set(EX_OSERR, "cannot start a thread");
-		goto fail;
-	}
-	return 0;
-fail:
-	g->in_memory = true; /* no thread to wait for */
-	registry_close(g);
+	memset(db, 0, sizeof *db);
+	db->in_memory = strcmp(path, ":memory:") == 0;
+	db->last = &db->first;
+	db->version = clock_now_ms(); /* entity tags of an earlier run must not match */
+	pthread_mutex_init(&db->lock, NULL);
+	pthread_mutex_init(&db->readers_lock, NULL);
+	pthread_cond_init(&db->wake, NULL);
+	pthread_cond_init(&db->reader_free, NULL);
+	db->writer = xcalloc(1, sizeof *db->writer);
+	if (store_open(&db->store, path, schema_steps, false) == 0 &&
+		prepare_all(db) == 0 && open_readers(db, path) == 0)
+		return 0;
+	registry_db_close(db);
 	return -1;
 }
 
-void registry_close(struct registry *g)
+int registry_db_start(struct registry_db *db, const struct registry_hooks *hooks)
 {
-	registry_verify_close(g);
-	if (!g->in_memory) {
-		pthread_mutex_lock(&g->lock);
-		g->stopping = true;
-		pthread_cond_signal(&g->wake);
-		pthread_mutex_unlock(&g->lock);
-		pthread_join(g->thread, NULL);
-	}
+	db->hooks = *hooks;
+	if (db->in_memory)
+		return 0;
+	if (pthread_create(&db->thread, NULL, write_records, db) != 0)
+		return err_set(EX_OSERR, "cannot start a thread");
+	db->started = true;
+	return 0;
+}
+
+void registry_db_stop(struct registry_db *db)
+{
+	if (!db->started)
+		return;
+	pthread_mutex_lock(&db->lock);
+	db->stopping = true;
+	pthread_cond_signal(&db->wake);
+	pthread_mutex_unlock(&db->lock);
+	pthread_join(db->thread, NULL);
+	db->started = false;
+}
+
+void registry_db_close(struct registry_db *db)
+{
+	if (!db->writer)
+		return;
 	for (int i = 0; i < REGISTRY_READERS; i++)
-		store_close(&g->readers[i]);
-	registry_challenger_close(g);
-	finalize_all(g->writer);
-	store_close(&g->db);
-	free(g->writer);
-	free(g->pools);
-	pthread_mutex_destroy(&g->lock);
-	pthread_mutex_destroy(&g->readers_lock);
-	pthread_mutex_destroy(&g->pools_lock);
-	pthread_cond_destroy(&g->wake);
-	pthread_cond_destroy(&g->reader_free);
+		store_close(&db->readers[i]);
+	finalize_all(db->writer);
+	store_close(&db->store);
+	free(db->writer);
+	db->writer = NULL;
+	pthread_mutex_destroy(&db->lock);
+	pthread_mutex_destroy(&db->readers_lock);
+	pthread_cond_destroy(&db->wake);
+	pthread_cond_destroy(&db->reader_free);
 }

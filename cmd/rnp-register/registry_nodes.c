@@ -1,30 +1,18 @@
 /* Lists of nodes and of records: filters, pages, one node with its history. */
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cmd/rnp-register/registry.h"
+#include "cmd/rnp-register/registry_beats.h"
+#include "cmd/rnp-register/registry_query.h"
+#include "cmd/rnp-register/registry_reads.h"
 #include "common/json/canon.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/record/gpu.h"
-#include "common/base/num.h"
+#include "common/record/pool.h"
 
-#define PAGE_DEFAULT 100
-#define HISTORY_MAX  100
-#define FILTERS_MAX  12
-
-void registry_etag(struct httpd_reply *r)
-{
-	unsigned char hash[16];
-	char hex[33];
-
-	crypto_generichash(hash, sizeof hash, (const unsigned char *)buf_text(&r->body),
-		r->body.len, NULL, 0);
-	sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
-	snprintf(r->etag, sizeof r->etag, "\"%s\"", hex);
-}
+#define HISTORY_MAX 100
+#define FILTERS_MAX 12
 
 /* A WHERE clause that grows, and what it binds. */
 struct filter {
@@ -131,49 +119,22 @@ static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
 	return 0;
 }
 
-/* limit and cursor, common to all pages */
-static int page_fields(const struct httpd_request *q, struct httpd_reply *r,
-	int64_t *limit, int64_t *after)
+static void node_filters(struct filter *f, const struct registry_nodes_query *q)
 {
-	*limit = PAGE_DEFAULT;
-	*after = 0;
-	if (registry_query_i64(q, r, "limit", 1, REGISTRY_PAGE_MAX, limit) < 0)
-		return -1;
-	return registry_query_i64(q, r, "cursor", 0, INT64_MAX, after);
-}
-
-static int node_filters(const struct httpd_request *q, struct httpd_reply *r,
-	struct filter *f)
-{
-	const char *model = httpd_query(q, "gpu_model"), *tier = httpd_query(q, "tier");
-	const char *device = httpd_query(q, "device");
-	const struct gpu_model *known = model ? gpu_find(model, 0) : NULL;
-	int64_t memory = -1, gpus = -1;
-
-	if (registry_query_i64(q, r, "min_memory", 0, INT64_MAX, &memory) < 0 ||
-		registry_query_i64(q, r, "min_gpus", 0, INT64_MAX, &gpus) < 0)
-		return -1;
-	if (tier && !pool_tier_find(tier)) {
-		httpd_error(r, 400, "tier: '%.40s' is not a tier", tier);
-		return -1;
-	}
-	if (device && strcasecmp(device, "gpu") != 0 && strcasecmp(device, "cpu") != 0) {
-		httpd_error(r, 400, "device: '%.40s' is neither gpu nor cpu", device);
-		return -1;
-	}
-	filter_text(f, "AND n.model = ? COLLATE NOCASE ", known ? known->name : model);
-	filter_text(f, "AND n.country = ? COLLATE NOCASE ", httpd_query(q, "country"));
-	filter_text(f, "AND n.maker = ? COLLATE NOCASE ", httpd_query(q, "maker"));
-	filter_text(f, "AND n.device = ? COLLATE NOCASE ", device);
-	if (model && !device)
+	filter_number(f, NODE_COLUMNS "WHERE n.id > ? ", q->page.after);
+	filter_text(f, "AND n.model = ? COLLATE NOCASE ", q->model);
+	filter_text(f, "AND n.country = ? COLLATE NOCASE ", q->country);
+	filter_text(f, "AND n.maker = ? COLLATE NOCASE ", q->maker);
+	filter_text(f, "AND n.device = ? COLLATE NOCASE ", q->device);
+	if (q->model && !q->device)
 		buf_adds(&f->sql, "AND n.device = 'GPU' ");
-	if (tier)
-		filter_number(f, "AND n.tier = ? ", pool_tier_find(tier) - pool_tiers);
-	if (memory >= 0)
-		filter_number(f, "AND n.gpu_memory_bytes >= ? ", memory);
-	if (gpus >= 0)
-		filter_number(f, "AND n.gpus >= ? ", gpus);
-	return 0;
+	if (q->tier >= 0)
+		filter_number(f, "AND n.tier = ? ", q->tier);
+	if (q->min_memory >= 0)
+		filter_number(f, "AND n.gpu_memory_bytes >= ? ", q->min_memory);
+	if (q->min_gpus >= 0)
+		filter_number(f, "AND n.gpus >= ? ", q->min_gpus);
+	filter_number(f, "ORDER BY n.id LIMIT ?", q->page.limit + 1);
 }
 
 #define BEAT_COLUMNS                                                             \
@@ -182,12 +143,17 @@ static int node_filters(const struct httpd_request *q, struct httpd_reply *r,
 
 static void write_beat(struct buf *out, sqlite3_stmt *row)
 {
-	if (sqlite3_column_bytes(row, 6) == KEY_SIGNATURE_BYTES)
+	struct registry_beat b = { .interval_s = sqlite3_column_int64(row, 3),
+		.state = (int)sqlite3_column_int64(row, 4) & 3,
+		.created_ms = sqlite3_column_int64(row, 5) };
+
+	if (sqlite3_column_bytes(row, 6) == KEY_SIGNATURE_BYTES) {
+		memcpy(b.signature, sqlite3_column_blob(row, 6), sizeof b.signature);
 		registry_beat_write(out, store_text(row, 1), sqlite3_column_int64(row, 2),
-			sqlite3_column_int64(row, 3), sqlite3_column_int64(row, 4) & 3,
-			sqlite3_column_int64(row, 5), sqlite3_column_blob(row, 6));
-	else
+			&b);
+	} else {
 		buf_adds(out, store_text(row, 7));
+	}
 }
 
 /* what a page is of */
@@ -224,32 +190,25 @@ static int write_page(struct buf *out, struct store *s, sqlite3_stmt *rows,
 enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
+	struct registry *g = ctx;
+	struct registry_nodes_query wanted;
 	struct filter f = { .n = 0 };
 	sqlite3_stmt *rows = NULL, *beat = NULL;
 	struct store *s;
-	int64_t limit, after;
 	int rc;
 
-	if (registry_query_known(q, r,
-		    "gpu_model min_memory min_gpus country tier device maker limit "
-		    "cursor") < 0 ||
-		page_fields(q, r, &limit, &after) < 0)
+	if (registry_query_nodes(q, r, &wanted) < 0)
 		return HTTPD_NOW;
-	filter_number(&f, NODE_COLUMNS "WHERE n.id > ? ", after);
-	if (node_filters(q, r, &f) < 0) {
-		buf_release(&f.sql);
-		return HTTPD_NOW;
-	}
-	filter_number(&f, "ORDER BY n.id LIMIT ?", limit + 1);
-	s = registry_reader(ctx);
+	node_filters(&f, &wanted);
+	s = registry_db_reader(&g->db);
 	buf_adds(&r->body, "{\"nodes\":[");
 	rc = filter_prepare(&f, s, &rows) < 0 ||
 			store_prepare(s, &beat, NODE_BEAT_SQL) < 0 ?
 		-1 :
-		write_page(&r->body, s, rows, beat, limit, PAGE_NODES);
+		write_page(&r->body, s, rows, beat, wanted.page.limit, PAGE_NODES);
 	sqlite3_finalize(rows);
 	sqlite3_finalize(beat);
-	registry_reader_done(ctx, s);
+	registry_db_reader_done(&g->db, s);
 	if (rc < 0)
 		return registry_unavailable(r);
 	registry_etag(r);
@@ -277,6 +236,7 @@ static int write_history(struct buf *out, struct store *s, const char *address)
 enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
+	struct registry *g = ctx;
 	sqlite3_stmt *row = NULL, *beat = NULL;
 	unsigned char key[KEY_PUBLIC_BYTES];
 	struct store *s;
@@ -286,7 +246,7 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 		return HTTPD_NOW;
 	if (address_parse(q->arg, "address", key) < 0)
 		return httpd_error(r, 400, "%s", err_get()->text);
-	s = registry_reader(ctx);
+	s = registry_db_reader(&g->db);
 	rc = store_prepare(s, &row, NODE_COLUMNS "WHERE n.address = ?") < 0 ||
 			store_prepare(s, &beat, NODE_BEAT_SQL) < 0 ?
 		-1 :
@@ -306,73 +266,54 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 	}
 	sqlite3_finalize(row);
 	sqlite3_finalize(beat);
-	registry_reader_done(ctx, s);
+	registry_db_reader_done(&g->db, s);
 	return rc < 0 ? registry_unavailable(r) : HTTPD_NOW;
 }
 
-static bool is_beats(const struct httpd_request *q)
+static void record_filters(struct filter *f, const struct registry_records_query *q)
 {
-	const char *kind = httpd_query(q, "kind");
-
-	return kind && strcmp(kind, "rnp.heartbeat") == 0;
-}
-
-static int record_filters(const struct httpd_request *q, struct httpd_reply *r,
-	struct filter *f, int64_t after, int64_t limit)
-{
-	const char *kind = httpd_query(q, "kind"), *node = httpd_query(q, "node");
-	bool beats = is_beats(q);
-	int64_t from = 0, to = INT64_MAX;
-
-	if (registry_query_time(q, r, "from", &from) < 0 ||
-		registry_query_time(q, r, "to", &to) < 0)
-		return -1;
 	filter_number(f,
-		beats ? BEAT_COLUMNS "WHERE h.id > ? " :
-			"SELECT id, body FROM records WHERE id > ? ",
-		after);
-	if (!beats)
-		filter_text(f, "AND kind = ? ", kind);
+		q->beats ? BEAT_COLUMNS "WHERE h.id > ? " :
+			   "SELECT id, body FROM records WHERE id > ? ",
+		q->page.after);
+	if (!q->beats)
+		filter_text(f, "AND kind = ? ", q->kind);
 	filter_text(f,
-		beats ? "AND node = (SELECT id FROM nodes WHERE address = ?) " :
-			"AND node = ? ",
-		node);
-	filter_text(f, beats ? "" : "AND signer = ? ",
-		beats ? NULL : httpd_query(q, "signer"));
-	if (from)
-		filter_number(f, beats ? "AND h.at_ms >= ? " : "AND at_ms >= ? ", from);
-	if (to != INT64_MAX)
-		filter_number(f, beats ? "AND h.at_ms < ? " : "AND at_ms < ? ", to);
-	filter_number(f, "ORDER BY 1 LIMIT ?", limit + 1);
-	return 0;
+		q->beats ? "AND node = (SELECT id FROM nodes WHERE address = ?) " :
+			   "AND node = ? ",
+		q->node);
+	if (!q->beats)
+		filter_text(f, "AND signer = ? ", q->signer);
+	if (q->from_ms)
+		filter_number(f, q->beats ? "AND h.at_ms >= ? " : "AND at_ms >= ? ",
+			q->from_ms);
+	if (q->to_ms != INT64_MAX)
+		filter_number(f, q->beats ? "AND h.at_ms < ? " : "AND at_ms < ? ",
+			q->to_ms);
+	filter_number(f, "ORDER BY 1 LIMIT ?", q->page.limit + 1);
 }
 
 enum httpd_when registry_get_records(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
+	struct registry *g = ctx;
+	struct registry_records_query wanted;
 	struct filter f = { .n = 0 };
 	sqlite3_stmt *rows = NULL;
 	struct store *s;
-	int64_t limit, after;
 	int rc;
 
-	/* heartbeats are kept without their signer, which is their node */
-	if (registry_query_known(q, r,
-		    is_beats(q) ? "kind node from to limit cursor" :
-				  "kind node signer from to limit cursor") < 0 ||
-		registry_query_address(q, r, "node") < 0 ||
-		registry_query_address(q, r, "signer") < 0 ||
-		page_fields(q, r, &limit, &after) < 0 ||
-		record_filters(q, r, &f, after, limit) < 0)
+	if (registry_query_records(q, r, &wanted) < 0)
 		return HTTPD_NOW;
-	s = registry_reader(ctx);
+	record_filters(&f, &wanted);
+	s = registry_db_reader(&g->db);
 	buf_adds(&r->body, "{\"records\":[");
 	rc = filter_prepare(&f, s, &rows);
 	if (rc == 0)
-		rc = write_page(&r->body, s, rows, NULL, limit,
-			is_beats(q) ? PAGE_BEATS : PAGE_RECORDS);
+		rc = write_page(&r->body, s, rows, NULL, wanted.page.limit,
+			wanted.beats ? PAGE_BEATS : PAGE_RECORDS);
 	sqlite3_finalize(rows);
-	registry_reader_done(ctx, s);
+	registry_db_reader_done(&g->db, s);
 	if (rc < 0)
 		return registry_unavailable(r);
 	registry_etag(r);

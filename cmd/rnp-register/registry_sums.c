@@ -3,14 +3,15 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
+#include "cmd/rnp-register/registry_query.h"
+#include "cmd/rnp-register/registry_reads.h"
 #include "common/json/canon.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
+#include "common/record/pool.h"
 #include "common/record/uptime.h"
-
-#define UPTIME_PAGE_DEFAULT 100
 
 /* The nested pools: level by level, a row of the sorted GROUP BY opens what is new in it. */
 #define LEVELS 5
@@ -91,18 +92,19 @@ enum httpd_when registry_get_pools(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
-	int64_t version = g->version; /* before reading: newer rows only make it newer */
+	int64_t version =
+		g->db.version; /* before reading: newer rows only make it newer */
 	enum httpd_when when = HTTPD_NOW;
 
 	if (registry_query_known(q, r, "") < 0)
 		return HTTPD_NOW;
 	pthread_mutex_lock(&g->pools_lock);
 	if (!g->pools || g->pools_version != version) {
-		struct store *s = registry_reader(g);
+		struct store *s = registry_db_reader(&g->db);
 		json_t *pools = count_pools(s);
 		struct buf text = BUF_INIT;
 
-		registry_reader_done(g, s);
+		registry_db_reader_done(&g->db, s);
 		free(g->pools);
 		g->pools = NULL;
 		if (pools) {
@@ -186,29 +188,25 @@ static int write_uptimes(struct buf *out, struct store *s, struct window *w,
 enum httpd_when registry_get_uptime(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
-	struct window w = { .from_ms = -1, .to_ms = -1, .now_ms = clock_now_ms() };
-	int64_t limit = UPTIME_PAGE_DEFAULT, after = 0;
+	struct registry *g = ctx;
+	struct registry_uptime_query wanted;
+	struct window w = { .now_ms = clock_now_ms() };
 	char text[CLOCK_TEXT_MAX];
 	struct store *s;
 	int rc;
 
-	if (registry_query_known(q, r, "from to node limit cursor") < 0 ||
-		registry_query_address(q, r, "node") < 0 ||
-		registry_query_time(q, r, "from", &w.from_ms) < 0 ||
-		registry_query_time(q, r, "to", &w.to_ms) < 0 ||
-		registry_query_i64(q, r, "limit", 1, REGISTRY_PAGE_MAX, &limit) < 0 ||
-		registry_query_i64(q, r, "cursor", 0, INT64_MAX, &after) < 0)
+	if (registry_query_uptime(q, r, &wanted) < 0)
 		return HTTPD_NOW;
-	if (w.from_ms < 0 || w.to_ms <= w.from_ms)
-		return httpd_error(r, 400,
-			"from and to are needed, and from is before to");
+	w.from_ms = wanted.from_ms;
+	w.to_ms = wanted.to_ms;
 	clock_format(text, w.from_ms);
 	buf_addf(&r->body, "{\"from\":\"%s\",", text);
 	clock_format(text, w.to_ms);
 	buf_addf(&r->body, "\"to\":\"%s\",\"uptime\":[", text);
-	s = registry_reader(ctx);
-	rc = write_uptimes(&r->body, s, &w, httpd_query(q, "node"), after, limit);
-	registry_reader_done(ctx, s);
+	s = registry_db_reader(&g->db);
+	rc = write_uptimes(&r->body, s, &w, wanted.node, wanted.page.after,
+		wanted.page.limit);
+	registry_db_reader_done(&g->db, s);
 	free(w.beats);
 	if (rc < 0)
 		return registry_unavailable(r);

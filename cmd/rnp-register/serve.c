@@ -3,6 +3,8 @@
 
 #include "cmd/rnp-register/commands.h"
 #include "cmd/rnp-register/registry.h"
+#include "cmd/rnp-register/registry_api.h"
+#include "cmd/rnp-register/registry_challenge.h"
 #include "common/base/err.h"
 #include "common/net/httpd_parts.h"
 #include "common/record/key.h"

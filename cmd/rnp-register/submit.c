@@ -3,7 +3,7 @@
 
 #include "cmd/rnp-register/commands.h"
 #include "common/base/err.h"
-#include "common/net/http.h"
+#include "common/net/registry_client.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
 #include "common/poc/poc.h"
@@ -11,7 +11,6 @@
 #include "common/cli/records.h"
 #include "common/json/schema.h"
 
-#define ANSWER_BYTES_MAX ((size_t)64 << 10)
 /* A registry replies to an rnp.answer when it has judged it, and those that came before. */
 #define JUDGED_MS 150000
 
@@ -30,34 +29,6 @@ static const struct opt opts[] = {
 		.max = 3600000 },
 	{ 0 },
 };
-
-const char *registry_path_for(const char *kind)
-{
-	if (strcmp(kind, "rnp.node") == 0)
-		return "/v1/nodes";
-	if (strcmp(kind, "rnp.answer") == 0)
-		return "/v1/answers";
-	return strcmp(kind, "rnp.heartbeat") == 0 ? "/v1/heartbeats" : "/v1/records";
-}
-
-int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
-	const char *kind, const void *body, size_t bytes, struct http_response *r)
-{
-	struct buf url = BUF_INIT;
-	struct http_request q = { .body = body,
-		.body_bytes = bytes,
-		.ca_file = ca,
-		.timeout_ms = per_try_ms,
-		.response_bytes_max = ANSWER_BYTES_MAX };
-	int rc = http_url(&url, base, registry_path_for(kind));
-
-	if (rc == 0) {
-		q.url = url.data;
-		rc = http_fetch(http, &q, r);
-	}
-	buf_release(&url);
-	return rc;
-}
 
 /* The registry's answer must be what it promises before it is passed on. */
 static json_t *read_answer(const struct http_response *r)

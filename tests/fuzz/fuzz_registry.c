@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cmd/rnp-register/registry.h"
+#include "cmd/rnp-register/registry_api.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/record/signature.h"
@@ -80,10 +81,10 @@ static int64_t stored(void)
 	sqlite3_stmt *q = NULL;
 	int64_t n;
 
-	must(store_prepare(&registry.db, &q,
+	must(store_prepare(&registry.db.store, &q,
 		     "SELECT (SELECT count(*) FROM records) + (SELECT count(*) FROM heartbeats)") ==
 		0);
-	must(store_step(&registry.db, q) == 1);
+	must(store_step(&registry.db.store, q) == 1);
 	n = sqlite3_column_int64(q, 0);
 	sqlite3_finalize(q);
 	return n;
@@ -137,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct httpd_request q = { .client = "fuzz", .finish = on_finish };
 	char *text, *line, *header;
 
-	if (!registry.writer)
+	if (!registry.db.writer)
 		set_up();
 	if (size < 1 || size > 65536)
 		return 0;

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry.h"
+#include "cmd/rnp-register/registry_verdict.h"
+#include "cmd/rnp-register/registry_challenge.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/net/bandwidth_test.h"
@@ -28,7 +29,7 @@ struct waiting {
 	int64_t roundtrip_ns;
 };
 
-struct registry_verify {
+struct registry_verdicts {
 	struct registry *g;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -71,7 +72,7 @@ static void take_one(struct registry *g, const struct waiting *w)
 	err_clear();
 	if (c) {
 		verdict = judge(g, c, answer, w, elapsed_ns);
-		registry_put_verdict(g, verdict, q, w->r);
+		registry_store_verdict(g, verdict, q, w->r);
 		json_decref(verdict);
 	} else {
 		g->refused++;
@@ -83,7 +84,7 @@ static void take_one(struct registry *g, const struct waiting *w)
 
 static void *judge_all(void *arg)
 {
-	struct registry_verify *j = arg;
+	struct registry_verdicts *j = arg;
 
 	pthread_mutex_lock(&j->lock);
 	for (;;) {
@@ -97,7 +98,7 @@ static void *judge_all(void *arg)
 		pthread_mutex_unlock(&j->lock);
 		take_one(j->g, w);
 		pthread_mutex_lock(&j->lock);
-		/* only now: until its challenge is closed, its time counts (registry_verify_now_ns) */
+		/* only now: until its challenge is closed, its time counts (registry_verdicts_now_ns) */
 		j->first = w->next;
 		if (!j->first)
 			j->last = &j->first;
@@ -108,9 +109,9 @@ static void *judge_all(void *arg)
 	return NULL;
 }
 
-int64_t registry_verify_now_ns(struct registry *g)
+int64_t registry_verdicts_now_ns(struct registry *g)
 {
-	struct registry_verify *j = g->judge;
+	struct registry_verdicts *j = g->verdicts;
 	int64_t now_ns;
 
 	pthread_mutex_lock(&j->lock);
@@ -123,7 +124,7 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
-	struct registry_verify *j = g->judge;
+	struct registry_verdicts *j = g->verdicts;
 	struct waiting *w;
 	bool full;
 
@@ -154,16 +155,16 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	return httpd_error(r, 503, "%d answers wait to be judged already", WAITING_MAX);
 }
 
-int registry_verify_open(struct registry *g)
+int registry_verdicts_open(struct registry *g)
 {
-	struct registry_verify *j = xcalloc(1, sizeof *j);
+	struct registry_verdicts *j = xcalloc(1, sizeof *j);
 
 	j->g = g;
 	j->last = &j->first;
 	pthread_mutex_init(&j->lock, NULL);
 	pthread_cond_init(&j->wake, NULL);
 	if (pthread_create(&j->thread, NULL, judge_all, j) == 0) {
-		g->judge = j;
+		g->verdicts = j;
 		return 0;
 	}
 	pthread_mutex_destroy(&j->lock);
@@ -172,9 +173,9 @@ int registry_verify_open(struct registry *g)
 	return err_set(EX_OSERR, "cannot start a thread");
 }
 
-void registry_verify_close(struct registry *g)
+void registry_verdicts_close(struct registry *g)
 {
-	struct registry_verify *j = g->judge;
+	struct registry_verdicts *j = g->verdicts;
 
 	if (!j)
 		return;
@@ -186,5 +187,5 @@ void registry_verify_close(struct registry *g)
 	pthread_mutex_destroy(&j->lock);
 	pthread_cond_destroy(&j->wake);
 	free(j);
-	g->judge = NULL;
+	g->verdicts = NULL;
 }

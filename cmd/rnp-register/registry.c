@@ -1,0 +1,40 @@
+/* The registry's parts are put together, and taken apart in the opposite order. */
+#include "cmd/rnp-register/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-register/registry_challenge.h"
+#include "cmd/rnp-register/registry_verdict.h"
+
+int registry_open(struct registry *g, const struct registry_config *config)
+{
+	struct registry_hooks hooks = { .ctx = g };
+
+	memset(g, 0, sizeof *g);
+	g->config = *config;
+	pthread_mutex_init(&g->pools_lock, NULL);
+	if (config->challenge_every_ms) {
+		hooks.heartbeat = registry_challenge_for;
+		hooks.closed = registry_challenge_closed;
+	}
+	if (registry_db_open(&g->db, config->db_path) == 0 &&
+		(!config->challenge_every_ms ||
+			(registry_challenger_open(g) == 0 &&
+				registry_verdicts_open(g) == 0)) &&
+		registry_db_start(&g->db, &hooks) == 0)
+		return 0;
+	registry_close(g);
+	return -1;
+}
+
+void registry_close(struct registry *g)
+{
+	registry_verdicts_close(g);
+	registry_db_stop(&g->db);
+	registry_challenger_close(g);
+	registry_db_close(&g->db);
+	free(g->pools);
+	g->pools = NULL;
+	pthread_mutex_destroy(&g->pools_lock);
+}

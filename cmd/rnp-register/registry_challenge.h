@@ -1,0 +1,41 @@
+/* registry_challenge.h - challenges of the registry: when each node is asked, and what is open. */
+#ifndef RNP_CMD_REGISTER_REGISTRY_CHALLENGE_H
+#define RNP_CMD_REGISTER_REGISTRY_CHALLENGE_H
+
+#include "cmd/rnp-register/registry.h"
+#include "common/net/httpd.h"
+
+struct poc_challenge;
+
+/* Reads what was open when the registry stopped. To be called when the database is open and its writer not
+ * yet started. Returns 0 or -1. */
+int registry_challenger_open(struct registry *g);
+void registry_challenger_close(struct registry *g);
+
+/* The two hooks of the storage, with the registry as their context (registry_db.h): what the node of a
+ * heartbeat has to answer, the caller's, or NULL; and that the verdict on a challenge (hex) is stored. */
+json_t *registry_challenge_for(void *registry, const char *node);
+int registry_challenge_closed(void *registry, const char *sha256);
+
+/* To be called about once a second: who did not answer in time has failed. */
+void registry_challenges_tick(void *registry);
+
+/* Takes the open challenge that this answer is to, which the caller frees, and the time from its issue until
+ * arrived_ns. NULL: r is filled. The answer has to be the node's own, so that nobody else can use up its challenge. */
+struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
+	struct httpd_reply *r, int64_t arrived_ns, int64_t *elapsed_ns);
+
+/* What the node of a challenge reached in the bandwidth test, which is over; 0: nothing. */
+int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c);
+
+/* Signs a verdict and stores it as the body of q, which is answered then. verdict stays the caller's. */
+void registry_store_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
+	struct httpd_reply *r);
+
+/* The handlers of the bandwidth test. */
+enum httpd_when registry_get_bandwidth_test(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_post_bandwidth_test(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+
+#endif

@@ -1,0 +1,123 @@
+/* registry_db.h - where a registry keeps what it has accepted: SQLite, one thread that writes, and
+ * connections for reading.
+ *
+ * Storage only: it knows no HTTP, and nothing of who may say what. A record that is put is answered through
+ * its callback when it is safe on disk, and one commit serves all that came in the meantime. Whatever has
+ * to happen in the same transaction (challenges) hangs on two hooks. Uses store, pool. */
+#ifndef RNP_CMD_REGISTER_REGISTRY_DB_H
+#define RNP_CMD_REGISTER_REGISTRY_DB_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/record/key.h"
+#include "common/store/store.h"
+
+#define REGISTRY_READERS 8
+
+/* What became of a record that was put. */
+enum registry_stored {
+	STORED_NEW,
+	STORED_FIRST, /* the first of this node, or the first of this content */
+	STORED_SAME,  /* it was there already, and nothing changed */
+	STORED_OLDER, /* one as new or newer is there, of known_at_ms */
+	STORED_EARLY, /* its time is before at_min_ms, and it is not the one that is there */
+	STORED_NO_NODE, /* a heartbeat of a node that is not registered */
+	STORED_FAILED,  /* the transaction failed, and nothing of it is there */
+};
+
+/* What a heartbeat can be written again from, byte by byte (registry_beats.h). */
+struct registry_beat {
+	int64_t interval_s;
+	int state; /* index into registry_states */
+	bool compact;
+	int64_t created_ms;
+	unsigned char signature[KEY_SIGNATURE_BYTES];
+};
+
+/* One record that was accepted and waits to be stored. Made by its owner with malloc and given to
+ * registry_db_put; after done it is freed with its record and extra. */
+struct registry_put {
+	struct registry_put *next;
+	enum { PUT_NODE, PUT_HEARTBEAT, PUT_RECORD } what;
+	char kind[32];
+	char node[KEY_ADDRESS_MAX];   /* whom it is about */
+	char signer[KEY_ADDRESS_MAX]; /* who said it */
+	char sha256[65];              /* of the canonical record without its proof */
+	int64_t at_ms, received_ms;
+	const char *text;          /* the record as it came; borrowed until done */
+	json_t *record;            /* PUT_NODE: for its columns */
+	int64_t at_min_ms;         /* PUT_NODE: see STORED_EARLY */
+	struct registry_beat beat; /* PUT_HEARTBEAT */
+	char closes[65]; /* PUT_RECORD: the challenge that it is the verdict on, or "" */
+
+	enum registry_stored stored; /* out */
+	int64_t known_at_ms;         /* out, see STORED_OLDER */
+	json_t *extra;               /* out: what the hook gave for the reply, or NULL */
+	void (*done)(struct registry_put *p, void *done_ctx);
+	void *done_ctx;
+};
+
+/* Called within the writer's transaction, by the writer's thread. */
+struct registry_hooks {
+	void *ctx;
+	/* A heartbeat of this node was stored. Returns what goes to the node with the reply, which
+	 * the caller owns, or NULL. */
+	json_t *(*heartbeat)(void *ctx, const char *node);
+	/* A record with `closes` was stored, or was there already. Returns 0, or -1 with err_set,
+	 * which fails the transaction. */
+	int (*closed)(void *ctx, const char *challenge_sha256);
+};
+
+struct registry_writer; /* statements of the writing connection */
+
+struct registry_db {
+	bool in_memory;
+	struct store store; /* the writer's */
+	struct registry_writer *writer;
+	struct registry_hooks hooks;
+
+	pthread_t thread;
+	bool started;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct registry_put *first, **last; /* the queue */
+	bool stopping;
+
+	pthread_mutex_t readers_lock;
+	pthread_cond_t reader_free;
+	struct store readers[REGISTRY_READERS];
+	bool reader_taken[REGISTRY_READERS];
+
+	/* raised with every commit that changed what nodes there are: the replies' entity tag */
+	_Atomic int64_t version;
+	_Atomic uint64_t commits;
+};
+
+/* Opens or creates the database; ":memory:" keeps nothing and runs everything in one thread. Whoever
+ * needs statements of his own on the writer's connection (db->store) prepares them between open and start.
+ * Returns 0 or -1 as store_open. */
+int registry_db_open(struct registry_db *db, const char *path);
+
+/* Starts the writer; hooks are copied. Returns 0 or -1. */
+int registry_db_start(struct registry_db *db, const struct registry_hooks *hooks);
+
+/* Stores what is queued and stops the writer. What registry_db_start did not start is passed over. */
+void registry_db_stop(struct registry_db *db);
+
+/* Closes the connections; statements of others on db->store must be finalised before. */
+void registry_db_close(struct registry_db *db);
+
+/* Hands a record to the writer (takes p). */
+void registry_db_put(struct registry_db *db, struct registry_put *p);
+
+/* A connection for reading, until it is given back. */
+struct store *registry_db_reader(struct registry_db *db);
+void registry_db_reader_done(struct registry_db *db, struct store *s);
+
+extern const char *const registry_states[]; /* of heartbeats, by number; ends with NULL */
+
+#endif

@@ -1,0 +1,65 @@
+/* registry_query.h - what a reader of the registry may ask: query fields of all paths, and what all replies
+ * have in common.
+ *
+ * Each function that can refuse fills r with 400 and its sentence, and returns -1. */
+#ifndef RNP_CMD_REGISTER_REGISTRY_QUERY_H
+#define RNP_CMD_REGISTER_REGISTRY_QUERY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/net/httpd.h"
+
+#define REGISTRY_PAGE_MAX     1000
+#define REGISTRY_PAGE_DEFAULT 100
+
+/* Part of a list: up to limit rows after the row of that number. */
+struct registry_page {
+	int64_t limit, after;
+};
+
+struct registry_nodes_query {
+	struct registry_page page;
+	const char *model; /* canonical where it is known; NULL: any */
+	const char *country, *maker, *device;
+	int64_t tier;                 /* index into pool_tiers; -1: any */
+	int64_t min_memory, min_gpus; /* -1: any */
+};
+
+struct registry_records_query {
+	struct registry_page page;
+	const char *kind, *node, *signer; /* NULL: any */
+	bool beats;                       /* kind is rnp.heartbeat */
+	int64_t from_ms, to_ms;           /* 0 and INT64_MAX: any */
+};
+
+struct registry_uptime_query {
+	struct registry_page page;
+	const char *node;
+	int64_t from_ms, to_ms;
+};
+
+/* Texts of the result are borrowed from q. */
+int registry_query_nodes(const struct httpd_request *q, struct httpd_reply *r,
+	struct registry_nodes_query *out);
+int registry_query_records(const struct httpd_request *q, struct httpd_reply *r,
+	struct registry_records_query *out);
+int registry_query_uptime(const struct httpd_request *q, struct httpd_reply *r,
+	struct registry_uptime_query *out);
+
+/* Refuses a query that has other fields than these (names with a space between), or one of them
+ * twice: a filter that is misspelt must not list everything. */
+int registry_query_known(const struct httpd_request *q, struct httpd_reply *r,
+	const char *keys);
+
+/* An address, where the field is there at all. */
+int registry_query_address(const struct httpd_request *q, struct httpd_reply *r,
+	const char *key);
+
+/* Fills r with 503 for the pending error of the store, which goes to the server's log. */
+enum httpd_when registry_unavailable(struct httpd_reply *r);
+
+/* Gives a finished reply the entity tag of its body. */
+void registry_etag(struct httpd_reply *r);
+
+#endif

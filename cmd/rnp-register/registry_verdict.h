@@ -1,0 +1,21 @@
+/* registry_verdict.h - answers to challenges are taken when they have arrived, and judged one after the other. */
+#ifndef RNP_CMD_REGISTER_REGISTRY_VERDICT_H
+#define RNP_CMD_REGISTER_REGISTRY_VERDICT_H
+
+#include "cmd/rnp-register/registry.h"
+#include "common/net/httpd.h"
+
+/* Starts the thread that judges. Returns 0 or -1. */
+int registry_verdicts_open(struct registry *g);
+
+/* Judges what waits, and stops. Nobody may wait for a verdict any more afterwards. */
+void registry_verdicts_close(struct registry *g);
+
+/* The monotonic clock, or when the oldest answer that is not judged yet arrived. */
+int64_t registry_verdicts_now_ns(struct registry *g);
+
+/* The handler of POST /v1/answers. */
+enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+
+#endif

@@ -1,0 +1,109 @@
+/* What all clients of a registry do: post a record to the path of its kind, and follow the pages of a list. */
+#include "common/net/registry_client.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/json/json.h"
+
+#define REPLY_BYTES_MAX ((size_t)64 << 10)
+#define PAGE_BYTES_MAX  ((size_t)300 << 20) /* 1000 nodes of the largest kind */
+#define CURSOR_MAX      128
+
+const char *registry_path_for(const char *kind)
+{
+	if (strcmp(kind, "rnp.node") == 0)
+		return "/v1/nodes";
+	if (strcmp(kind, "rnp.answer") == 0)
+		return "/v1/answers";
+	return strcmp(kind, "rnp.heartbeat") == 0 ? "/v1/heartbeats" : "/v1/records";
+}
+
+int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
+	const char *kind, const void *body, size_t bytes, struct http_response *r)
+{
+	struct buf url = BUF_INIT;
+	struct http_request q = { .body = body,
+		.body_bytes = bytes,
+		.ca_file = ca,
+		.timeout_ms = per_try_ms,
+		.response_bytes_max = REPLY_BYTES_MAX };
+	int rc = http_url(&url, base, registry_path_for(kind));
+
+	if (rc == 0) {
+		q.url = url.data;
+		rc = http_fetch(http, &q, r);
+	}
+	buf_release(&url);
+	return rc;
+}
+
+/* The next page's cursor replaces this one's; "" at the end. */
+static int read_cursor(char cursor[CURSOR_MAX], const json_t *page, const char *base)
+{
+	const char *next = "";
+
+	if (json_opt_text(page, base, "next", &next) < 0)
+		return -1;
+	if (strlen(next) >= CURSOR_MAX || (next[0] && strcmp(next, cursor) == 0))
+		return err_set(EX_DATAERR, "%s: the cursor of the next page is no good",
+			base);
+	strcpy(cursor, next);
+	return 0;
+}
+
+static int each_of(const json_t *items, registry_item_fn fn, void *ctx)
+{
+	const json_t *item;
+	size_t i;
+	int rc = 0;
+
+	json_array_foreach(items, i, item)
+		if ((rc = fn(ctx, item)) != 0)
+			break;
+	return rc;
+}
+
+/* Gets one page. Returns as the function: 0 go on, 1 end, -1. */
+static int one_page(struct http *http, struct http_request *q, const char *base,
+	const char *list, char cursor[CURSOR_MAX], registry_item_fn fn, void *ctx)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	json_t *page = NULL, *items;
+	int rc = -1;
+
+	if (http_fetch(http, q, &r) < 0)
+		goto out;
+	page = json_parse_object(buf_text(&r.body), r.body.len, base);
+	if (page && json_get_array(page, base, list, &items) == 0 &&
+		read_cursor(cursor, page, base) == 0)
+		rc = each_of(items, fn, ctx);
+out:
+	json_decref(page);
+	http_response_release(&r);
+	return rc;
+}
+
+int registry_each(struct http *http, const char *base, const char *ca, const char *path,
+	const char *list, registry_item_fn fn, void *ctx)
+{
+	struct http_request q = { .ca_file = ca, .response_bytes_max = PAGE_BYTES_MAX };
+	char cursor[CURSOR_MAX] = "";
+	struct buf url = BUF_INIT;
+	int rc;
+
+	do {
+		buf_reset(&url);
+		rc = http_url(&url, base, path);
+		if (rc == 0 && cursor[0]) {
+			buf_addf(&url, "%ccursor=", strchr(path, '?') ? '&' : '?');
+			http_escape(&url, cursor);
+		}
+		q.url = url.data;
+		if (rc == 0)
+			rc = one_page(http, &q, base, list, cursor, fn, ctx);
+	} while (rc == 0 && cursor[0]);
+	buf_release(&url);
+	return rc < 0 ? -1 : 0;
+}

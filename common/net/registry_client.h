@@ -1,0 +1,39 @@
+/* registry_client.h - the client's half of the registry's API: where records are posted, and lists page by
+ * page. Uses http, json, schema, opt. */
+#ifndef RNP_COMMON_NET_REGISTRY_CLIENT_H
+#define RNP_COMMON_NET_REGISTRY_CLIENT_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/cli/opt.h"
+#include "common/net/http.h"
+
+/* The path that takes records of this kind. */
+const char *registry_path_for(const char *kind);
+
+/* Sends a signed record to the registry at base. ca: certificates to trust, or NULL; per_try_ms
+ * 0: the default. Returns as http_fetch does. */
+int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
+	const char *kind, const void *body, size_t bytes, struct http_response *r);
+
+/* Takes an item of a list. Returns 0 to go on, 1 to end, -1 with err_set. */
+typedef int (*registry_item_fn)(void *ctx, const json_t *item);
+
+/* Gets all pages of a list, first to last. path: with a query, "/v1/nodes?limit=500"; list: the
+ * array's name in the reply, "nodes". Returns 0, or -1: as http_fetch, or what the function returned. */
+int registry_each(struct http *http, const char *base, const char *ca, const char *path,
+	const char *list, registry_item_fn fn, void *ctx);
+
+/* Rows that every client of a registry has in its table of options. */
+/* clang-format off */
+#define OPT_REGISTRY(to_url)                                                                   \
+	{ .name = "registry", .kind = OPT_TEXT, .required = true, .to = (to_url),              \
+		.metavar = "URL", .help = "the registry" }
+#define OPT_CA(to_path)                                                                        \
+	{ .name = "ca", .kind = OPT_TEXT, .to = (to_path), .metavar = "F",                     \
+		.help = "trust these certificates (PEM), not the system's" }
+/* clang-format on */
+
+#endif
