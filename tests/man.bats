@@ -85,6 +85,16 @@ check_page() {
 	examples_work "$ROOT/man/rnp.7"
 }
 
+@test "man: every file that rnp-hacking(7) names is there" {
+	local path missing=()
+	# NAME, X and KIND stand for any; -Tutf8 joins what mdoc splits
+	for path in $(mandoc -T utf8 -O width=1000 "$ROOT/man/rnp-hacking.7" | col -bx |
+		grep -oE '(cmd|common|kernels|man|scripts|tests)/[A-Za-z0-9_./-]*[a-z/]' | sort -u); do
+		[[ $path == *NAME* || $path == *MARKET* || $path == *KIND* || $path == *rnp-X* || -e $ROOT/$path ]] || missing+=("$path")
+	done
+	((${#missing[@]} == 0)) || fail "rnp-hacking(7) names what is not there: ${missing[*]}"
+}
+
 @test "man: an example that fails is found" {
 	cat >"$BATS_TEST_TMPDIR/page" <<-'END'
 		.Sh EXAMPLES
