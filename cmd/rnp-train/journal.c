@@ -23,7 +23,7 @@ void journal_release(struct journal *j)
 
 void journal_note(struct journal *j, double loss, double valid_loss)
 {
-	double step = (double)j->s->at.steps;
+	double step = (double)j->s->loop.step;
 
 	if (j->n == j->room) {
 		size_t bytes = (j->room = j->room ? 2 * j->room : 1024) * sizeof(double);
@@ -43,11 +43,17 @@ void journal_note(struct journal *j, double loss, double valid_loss)
 
 static int64_t utilisation_ppm(const struct session *s, double tokens_per_s)
 {
-	double flop = lm_config_train_flop(lm_train_config(s->train),
+	double flop = lm_config_train_flop(lm_train_config(s->loop.train),
 		(uint32_t)s->o.length);
 
 	/* the ranks' machines are taken for alike */
 	return (int64_t)(1e6 * tokens_per_s * flop / s->matrix_flops / s->size);
+}
+
+static double rate_of_last(const struct lm_loop *l)
+{
+	return lm_schedule_rate(&l->o.schedule, l->step - 1,
+		lm_train_steps(l->train) - 1);
 }
 
 int journal_step(const struct journal *j, const struct lm_step *step, double valid_loss)
@@ -57,16 +63,16 @@ int journal_step(const struct journal *j, const struct lm_step *step, double val
 	json_t *r = json_record("rnp.step");
 	int rc;
 
-	json_set_i64(r, "step", (int64_t)s->at.steps);
+	json_set_i64(r, "step", (int64_t)s->loop.step);
 	json_set_f64(r, "loss", step->loss);
 	if (!isnan(valid_loss))
 		json_set_f64(r, "validation_loss", valid_loss);
-	json_set_i64(r, "tokens", (int64_t)s->at.tokens);
+	json_set_i64(r, "tokens", (int64_t)s->loop.tokens);
 	json_set_i64(r, "tokens_per_s", (int64_t)rate);
 	if (s->matrix_flops > 0)
 		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
 	json_set_f64(r, "gradient_norm", step->norm);
-	json_set_f64(r, "learning_rate", session_rate(&s->o, s->at.steps - 1));
+	json_set_f64(r, "learning_rate", rate_of_last(&s->loop));
 	rc = out_record(r);
 	json_decref(r);
 	return rc;
@@ -107,17 +113,17 @@ int journal_end(const struct journal *j, const char *why)
 {
 	const struct session *s = j->s;
 	int64_t ns = clock_mono_ns() - j->began_ns;
-	double rate = (double)(s->at.tokens - j->began_tokens) * 1e9 / (double)ns;
+	double rate = (double)(s->loop.tokens - j->began_tokens) * 1e9 / (double)ns;
 	json_t *r = json_record("rnp.run");
 	int rc;
 
 	json_set_text(r, "model", s->o.out);
 	set_device(r, j);
 	json_set_i64(r, "parameters",
-		(int64_t)lm_config_params(lm_train_config(s->train)));
+		(int64_t)lm_config_params(lm_train_config(s->loop.train)));
 	json_set_text(r, "ended", why);
-	json_set_i64(r, "steps", (int64_t)s->at.steps);
-	json_set_i64(r, "tokens", (int64_t)s->at.tokens);
+	json_set_i64(r, "steps", (int64_t)s->loop.step);
+	json_set_i64(r, "tokens", (int64_t)s->loop.tokens);
 	json_set_i64(r, "elapsed_ms", ns / 1000000);
 	json_set_i64(r, "tokens_per_s", (int64_t)rate);
 	if (!isnan(s->first_loss)) {
@@ -132,7 +138,7 @@ int journal_end(const struct journal *j, const char *why)
 	}
 	json_set_i64(r, "peak_bytes", peak_bytes());
 	if (strcmp(s->d.name, "cpu") != 0)
-		json_set_bool(r, "captured", lm_train_captured(s->train));
+		json_set_bool(r, "captured", lm_train_captured(s->loop.train));
 	set_ranks(r, s);
 	rc = out_record(r);
 	json_decref(r);
@@ -157,7 +163,7 @@ int journal_plan(struct session *s)
 	if (s->size > 1)
 		json_set_i64(r, "ranks", s->size);
 	json_set_i64(r, "parameters",
-		(int64_t)lm_config_params(model_file_config(s->source)));
+		(int64_t)lm_config_params(model_file_config(s->model_file)));
 	json_set_i64(r, "parameters_bytes", (int64_t)p.parameters);
 	json_set_i64(r, "copies_bytes", (int64_t)p.copies);
 	json_set_i64(r, "gradients_bytes", (int64_t)p.gradients);

@@ -266,11 +266,11 @@ static int save_unread(struct session *s)
 
 static const char *why_ended(const struct session *s)
 {
-	unsigned flags = session_stop_flags(s);
+	unsigned flags = lm_loop_stop_flags(&s->loop);
 
 	if (flags & STOP_SIGNAL)
 		return "signal";
-	if (s->o.steps && s->at.steps >= (uint64_t)s->o.steps)
+	if (s->o.steps && s->loop.step >= (uint64_t)s->o.steps)
 		return "steps";
 	return flags & STOP_TIME ? "time" : NULL;
 }
@@ -283,11 +283,11 @@ static int report(struct journal *j, const struct lm_step *step)
 
 	if (s->rank)
 		return 0;
-	if (s->o.eval_every && s->at.steps % (uint64_t)s->o.eval_every == 0 &&
+	if (s->o.eval_every && s->loop.step % (uint64_t)s->o.eval_every == 0 &&
 		session_eval(s, &valid_loss) < 0)
 		return -1;
 	journal_note(j, step->loss, valid_loss);
-	if (s->at.steps % (uint64_t)s->o.every == 0 || !isnan(valid_loss))
+	if (s->loop.step % (uint64_t)s->o.every == 0 || !isnan(valid_loss))
 		return journal_step(j, step, valid_loss) < 0 ? save_unread(s) : 0;
 	return 0;
 }
@@ -304,7 +304,7 @@ static int advance(struct journal *j)
 	j->step_ns = clock_mono_ns() - from;
 	if (report(j, &step) < 0)
 		return -1;
-	if (s->o.save_every && s->at.steps % (uint64_t)s->o.save_every == 0)
+	if (s->o.save_every && s->loop.step % (uint64_t)s->o.save_every == 0)
 		return session_save(s);
 	return 0;
 }
@@ -315,7 +315,7 @@ static int finish(struct journal *j, uint64_t saved, const char *why)
 	struct session *s = j->s;
 	int rc = 0;
 
-	if (s->at.steps != saved)
+	if (s->loop.step != saved)
 		rc = session_save(s);
 	if (s->rank)
 		return rc;
@@ -356,19 +356,19 @@ static int train(struct journal *j)
 	struct progress bar = { 0 };
 	const char *why;
 	/* a run that begins has nothing on the disk, and may be asked to end before its first step */
-	uint64_t saved = s->at.steps ? s->at.steps : UINT64_MAX;
+	uint64_t saved = s->loop.step ? s->loop.step : UINT64_MAX;
 	int rc = 0;
 
 	watch_signals();
 	j->began_ns = began_ns = clock_mono_ns();
-	j->began_tokens = s->at.tokens;
+	j->began_tokens = s->loop.tokens;
 	if (s->rank == 0)
 		progress_start(&bar, "training", "steps", s->o.steps);
 	while (rc == 0 && !(why = why_ended(s))) {
 		rc = advance(j);
-		progress_update(&bar, (int64_t)s->at.steps);
-		if (s->o.save_every && s->at.steps % (uint64_t)s->o.save_every == 0)
-			saved = s->at.steps;
+		progress_update(&bar, (int64_t)s->loop.step);
+		if (s->o.save_every && s->loop.step % (uint64_t)s->o.save_every == 0)
+			saved = s->loop.step;
 	}
 	progress_end(&bar);
 	if (rc == 0)
@@ -453,13 +453,13 @@ static void say_sums(const struct session *s)
 /* A GPU that cannot replay its steps is only slower. */
 static void say_captured(const struct session *s)
 {
-	if (s->rank == 0 && strcmp(s->d.name, "cpu") != 0 && *lm_train_why(s->train))
-		prog_detail("steps are not captured: %s", lm_train_why(s->train));
+	if (s->rank == 0 && strcmp(s->d.name, "cpu") != 0 && *lm_train_why(s->loop.train))
+		prog_detail("steps are not captured: %s", lm_train_why(s->loop.train));
 }
 
 static int run_rank(void)
 {
-	struct session s = { .d = DEV_INIT };
+	struct session s = SESSION_INIT;
 	struct journal j = { .s = &s, .launch = &launch };
 	int rc;
 
@@ -488,7 +488,7 @@ static int plan(void)
 	int n = launch.n ? launch.n : 1, rc = 0;
 
 	for (int i = 0; rc == 0 && i < n; i++) {
-		struct session s = { .d = DEV_INIT };
+		struct session s = SESSION_INIT;
 
 		choose_ranks(&options.s);
 		if (!options.mpi && launch.n) {

@@ -1,3 +1,4 @@
+/* checkpoint.c - what is in the file and its metadata, and the checks on the way in. */
 #include "common/lm/train/checkpoint.h"
 
 #include <inttypes.h>
@@ -15,7 +16,8 @@
 #include "common/base/mem.h"
 #include "common/base/num.h"
 
-#define FORMAT "rnp-checkpoint-1"
+#define FORMAT          "rnp-checkpoint-1"
+#define OPTIMISER_STEPS "optimiser_steps" /* of AdamW; absent: the schedule's */
 
 static const struct {
 	enum lm_state what;
@@ -205,6 +207,9 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 	json_t *metadata = numbers(at, c);
 	int rc;
 
+	if (lm_train_steps(t) != at->steps)
+		set_number(metadata, OPTIMISER_STEPS, lm_train_steps(t));
+
 	for (uint64_t i = 0; i < n; i++)
 		describe(&tensors[i], c, i);
 	if (more)
@@ -256,9 +261,21 @@ static int load_tensor(const struct safetensors *s, const char *path, struct lm_
 	return rc;
 }
 
+/* The steps that AdamW has made. */
+static int read_optimiser_steps(const struct safetensors *s, const char *path,
+	uint64_t *steps)
+{
+	const json_t *o = safetensors_metadata(s);
+
+	if (!json_object_get(o, OPTIMISER_STEPS))
+		return 0;
+	return get_number(o, OPTIMISER_STEPS, path, steps);
+}
+
 int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress *at)
 {
 	struct safetensors *s;
+	uint64_t optimiser_steps = 0;
 	uint64_t n = STATES * (uint64_t)lm_layout_count(lm_train_config(t));
 	int rc = safetensors_open(&s, path);
 
@@ -271,10 +288,14 @@ int lm_checkpoint_load(const char *path, struct lm_train *t, struct lm_progress 
 			path, safetensors_count(s), n);
 	if (rc == 0)
 		rc = check_model(safetensors_metadata(s), lm_train_config(t), path);
+	if (rc == 0) {
+		optimiser_steps = at->steps;
+		rc = read_optimiser_steps(s, path, &optimiser_steps);
+	}
 	for (uint64_t i = 0; rc == 0 && i < n; i++)
 		rc = load_tensor(s, path, t, i);
 	if (rc == 0)
-		lm_train_set_steps(t, at->steps);
+		lm_train_set_steps(t, optimiser_steps);
 	safetensors_close(s);
 	return rc;
 }

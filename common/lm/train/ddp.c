@@ -1,11 +1,15 @@
 #include "common/lm/train/ddp.h"
 
 #include <pthread.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
+#include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/comm/gpu_allreduce.h"
 #include "common/base/mem.h"
 
@@ -228,6 +232,35 @@ static int find_shared(struct ddp *p)
 				((all[2 * i] | all[2 * i + 1]) &&
 					memcmp(all + 2 * i, all + 2 * k, sizeof mine) ==
 						0);
+	free(all);
+	return rc;
+}
+
+/* Processes with the same answer are on one boot of a machine, and in one container on it. */
+static uint64_t machine(void)
+{
+	struct buf id = BUF_INIT;
+	struct utsname u;
+	uint64_t hash;
+
+	if (io_read(&id, "/proc/sys/kernel/random/boot_id", 256) < 0)
+		err_clear();
+	if (uname(&u) == 0)
+		buf_adds(&id, u.nodename);
+	crypto_generichash((unsigned char *)&hash, sizeof hash,
+		(const unsigned char *)buf_text(&id), id.len, NULL, 0);
+	buf_release(&id);
+	return hash;
+}
+
+int ddp_local_rank(struct ddp *p, int *local)
+{
+	uint64_t mine = machine(), *all = xcalloc((size_t)p->comm.size, sizeof *all);
+	int rc = ddp_allgather(p, &mine, 1, all);
+
+	*local = 0;
+	for (int r = 0; rc == 0 && r < p->comm.rank; r++)
+		*local += all[r] == mine;
 	free(all);
 	return rc;
 }

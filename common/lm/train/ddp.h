@@ -38,6 +38,10 @@ void ddp_close(struct ddp *p);
 int ddp_rank(const struct ddp *p);
 int ddp_size(const struct ddp *p);
 
+/* *local becomes the number of this rank among those of this machine (a boot of it, and a container on it: processes that see the same
+ * GPUs), from 0. Called by every rank. Returns 0, or -1 with err_set() as ddp_allgather. */
+int ddp_local_rank(struct ddp *p, int *local);
+
 /* The flat gradients that ranges are of, and their device, both borrowed; before the first ready, by every rank. Where ranks share a GPU,
  * NCCL is not tried. Returns 0, or -1 with err_set(): the device's error, or as settle. */
 int ddp_bind(struct ddp *p, struct dev *d, float *gradients);

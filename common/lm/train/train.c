@@ -197,7 +197,7 @@ float *lm_train_flat(struct lm_train *t, enum lm_state what)
 #define INIT_BLOCK \
 	(UINT64_C(1) << 20) /* parameters that are made on the host at a time */
 
-static int narrow(struct lm_train *t, uint64_t from, uint64_t count)
+int lm_train_narrow(struct lm_train *t, uint64_t from, uint64_t count)
 {
 	struct lm_narrow n = { .from = t->p + from, .n = count };
 
@@ -210,7 +210,7 @@ static int narrow(struct lm_train *t, uint64_t from, uint64_t count)
 
 int lm_train_touched(struct lm_train *t)
 {
-	return narrow(t, 0, t->flat);
+	return lm_train_narrow(t, 0, t->flat);
 }
 
 int lm_train_get(struct lm_train *t, enum lm_state what, uint32_t i, float *host)
@@ -230,7 +230,7 @@ int lm_train_put(struct lm_train *t, enum lm_state what, uint32_t i, const float
 	lm_layout_at(&t->o.config, i, &p);
 	TRY(t->d->ops->put(t->d, lm_train_flat(t, what) + t->offset[i], host,
 		p.count * sizeof *host));
-	return what == LM_STATE_PARAMETER ? narrow(t, t->offset[i], p.count) : 0;
+	return what == LM_STATE_PARAMETER ? lm_train_narrow(t, t->offset[i], p.count) : 0;
 }
 
 static int init_tensor(struct lm_train *t, uint32_t i, float *w, uint64_t seed)
@@ -255,9 +255,7 @@ int lm_train_init(struct lm_train *t, uint64_t seed)
 	int rc = 0;
 
 	t->steps = 0;
-	t->adding = false;
-	t->loss_sum = 0;
-	t->targets = 0;
+	lm_train_zero_grad(t);
 	if (!t->o.eval_only &&
 		t->d->ops->fill(t->d, t->areas[LM_AREA_OPTIMISER], 0,
 			t->used[LM_AREA_OPTIMISER] / 4) < 0)
@@ -340,6 +338,13 @@ int lm_train_add(struct lm_train *t, const uint32_t *tokens, const uint32_t *tar
 	return 0;
 }
 
+void lm_train_zero_grad(struct lm_train *t)
+{
+	t->adding = false;
+	t->loss_sum = 0;
+	t->targets = 0;
+}
+
 /* One AdamW call a tensor; what is not a matrix does not decay. */
 static int adamw(struct lm_train *t)
 {
@@ -418,9 +423,7 @@ int lm_train_apply(struct lm_train *t, float lr, struct lm_step *out)
 	if (rc == 0)
 		rc = update(t, lr, t->targets ? t->loss_sum / (double)t->targets : 0,
 			out);
-	t->adding = false;
-	t->loss_sum = 0;
-	t->targets = 0;
+	lm_train_zero_grad(t);
 	return rc;
 }
 

@@ -96,6 +96,9 @@ struct lm_step {
 int lm_train_add(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
 	bool last);
 
+/* Forget what was added since the last apply: the next add starts from 0. */
+void lm_train_zero_grad(struct lm_train *t);
+
 /* Divide by the targets, clip, one step of AdamW; the next add starts from 0. Returns 0, or -1 with err_set(EX_DATAERR): loss or gradient is
  * not finite, and then nothing has changed but the gradients. */
 int lm_train_apply(struct lm_train *t, float lr, struct lm_step *out);

@@ -87,6 +87,9 @@ struct lm_train {
 	uint64_t targets, steps;
 };
 
+/* Makes the bf16 copies of parameters from `from` of the flat array on again; nothing with f32. */
+int lm_train_narrow(struct lm_train *t, uint64_t from, uint64_t count);
+
 /* Where the products read a weight; the layout's index of a part. */
 uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer);
 const void *lm_train_weight(const struct lm_train *t, enum lm_part part, uint32_t layer);

@@ -1,0 +1,162 @@
+/* flat.c - the walk over tensors behind the flat view, in pieces of a fixed size. */
+#include "common/lm/train/flat.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/lm/train/train_parts.h"
+
+#define PIECE ((uint64_t)1 << 20) /* elements that pass through the host at a time */
+
+/* A part of a range that lies in one piece on the device. */
+struct piece {
+	enum lm_state what;
+	float *device;    /* its first element */
+	uint64_t at;      /* of it in the device's array */
+	uint64_t in_call; /* its place in the caller's range */
+	uint64_t count;
+};
+
+typedef int (*piece_fn)(struct lm_train *t, const struct piece *p, void *arg);
+
+/* Calls fn for each piece of [from, from + count), in order. */
+static int walk(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
+	piece_fn fn, void *arg)
+{
+	float *base = lm_train_flat(t, what);
+	uint64_t first = 0, end = from + count;
+
+	if (count > lm_flat_count(t) || from > lm_flat_count(t) - count)
+		bug("elements beyond the flat view");
+	for (uint32_t i = 0; i < t->tensors && first < end; i++) {
+		struct lm_place place;
+
+		lm_layout_at(&t->o.config, i, &place);
+		for (uint64_t k = from > first ? from - first : 0;
+			k < place.count && first + k < end;) {
+			struct piece p = { .what = what,
+				.at = t->offset[i] + k,
+				.in_call = first + k - from,
+				.count = place.count - k };
+
+			p.device = base + p.at;
+			if (p.count > end - first - k)
+				p.count = end - first - k;
+			if (p.count > PIECE)
+				p.count = PIECE;
+			if (fn(t, &p, arg) < 0)
+				return -1;
+			k += p.count;
+		}
+		first += place.count;
+	}
+	return 0;
+}
+
+uint64_t lm_flat_count(const struct lm_train *t)
+{
+	return lm_config_params(&t->o.config);
+}
+
+static int get_piece(struct lm_train *t, const struct piece *p, void *arg)
+{
+	float *host = (float *)arg + p->in_call;
+
+	if (t->d->ops->get(t->d, host, p->device, p->count * sizeof *host) < 0)
+		return lm_train_failed(t);
+	return 0;
+}
+
+int lm_flat_get(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
+	float *host)
+{
+	return walk(t, what, from, count, get_piece, host);
+}
+
+static int put_piece(struct lm_train *t, const struct piece *p, const float *host)
+{
+	if (t->d->ops->put(t->d, p->device, host, p->count * sizeof *host) < 0)
+		return lm_train_failed(t);
+	return p->what == LM_STATE_PARAMETER ? lm_train_narrow(t, p->at, p->count) : 0;
+}
+
+struct set {
+	const float *host;
+};
+
+static int set_piece(struct lm_train *t, const struct piece *p, void *arg)
+{
+	return put_piece(t, p, ((const struct set *)arg)->host + p->in_call);
+}
+
+int lm_flat_set(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
+	const float *host)
+{
+	struct set s = { host };
+
+	return walk(t, what, from, count, set_piece, &s);
+}
+
+struct add {
+	const float *host;
+	float *sum; /* [PIECE] */
+	float scale;
+};
+
+static int add_piece(struct lm_train *t, const struct piece *p, void *arg)
+{
+	struct add *a = arg;
+	const float *host = a->host + p->in_call;
+
+	if (t->d->ops->get(t->d, a->sum, p->device, p->count * sizeof *a->sum) < 0)
+		return lm_train_failed(t);
+	for (uint64_t i = 0; i < p->count; i++) {
+		float part = a->scale * host[i];
+
+		a->sum[i] += part;
+	}
+	return put_piece(t, p, a->sum);
+}
+
+int lm_flat_add(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
+	const float *host, float scale)
+{
+	struct add a = { .host = host,
+		.sum = xmalloc((count < PIECE ? count + 1 : PIECE) * sizeof *a.sum),
+		.scale = scale };
+	int rc = walk(t, what, from, count, add_piece, &a);
+
+	free(a.sum);
+	return rc;
+}
+
+struct hash {
+	crypto_generichash_state state;
+	float *host; /* [PIECE] */
+};
+
+static int hash_piece(struct lm_train *t, const struct piece *p, void *arg)
+{
+	struct hash *h = arg;
+	uint64_t bytes = p->count * sizeof *h->host;
+
+	if (t->d->ops->get(t->d, h->host, p->device, bytes) < 0)
+		return lm_train_failed(t);
+	crypto_generichash_update(&h->state, (const unsigned char *)h->host, bytes);
+	return 0;
+}
+
+int lm_flat_hash(struct lm_train *t, enum lm_state what, unsigned char out[32])
+{
+	struct hash h = { .host = xmalloc(PIECE * sizeof *h.host) };
+	int rc;
+
+	crypto_generichash_init(&h.state, NULL, 0, 32);
+	rc = walk(t, what, 0, lm_flat_count(t), hash_piece, &h);
+	crypto_generichash_final(&h.state, out, 32);
+	free(h.host);
+	return rc;
+}
