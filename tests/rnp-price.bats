@@ -129,7 +129,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 
 @test "quote: the fee is 5% of the price, not of the ask" {
 	costs 1900000 >c.json
-	quote "$NODE" --costs c.json --hours 10 </dev/null
+	quote "$NODE" --costs c.json --hours 10 --floor-if-empty </dev/null
 	assert_equal "$(jq -c '[.ask_uusd, .customer_uusd, .fee_uusd, .job]' <<<"$output")" \
 		'[1900000,2000000,100000,{"hours":10,"customer_uusd":20000000,"burn_uusd":19000000,"fee_uusd":1000000}]'
 }
@@ -185,11 +185,11 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	{ offer "RTX 4090" 1 400000; offer "RTX 4090" 1 500000; offer "RTX 4090" 1 600000; } >offers
 	quote n.json --costs c.json offers
 	# 35.58 / 82.58 of 0.50
-	assert_equal "$(jq -c '[.model_uusd, .customer_uusd, has("rival_uusd")]' <<<"$output")" "[215427,215426,false]"
+	assert_equal "$(jq -c '[.proportion_uusd, .customer_uusd, has("rival_uusd")]' <<<"$output")" "[215427,215426,false]"
 	why_has "no rival: none of 3 offers is comparable"
 	offer "L4" 1 400000 >offers
-	quote n.json --costs c.json offers
-	assert_equal "$(jq -c '[.ask_uusd, .floor_uusd, has("model_uusd")]' <<<"$output")" "[50000,50000,false]"
+	quote n.json --costs c.json --floor-if-empty offers
+	assert_equal "$(jq -c '[.ask_uusd, .floor_uusd, has("proportion_uusd")]' <<<"$output")" "[50000,50000,false]"
 	why_has "no rival"
 	# a chip that is not in the table, by its measured speed: 80% of the reference
 	node "Mystery X1" >n.json
@@ -197,7 +197,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	jq -nc '{kind:"rnp.bench",v:1,at:"2026-11-20T12:00:00Z",suite:"gpu",test:"matmul_f32",unit:"FLOP/s",median:66064000000000,low:66000000000000,high:66100000000000,samples:11}' >bench
 	quote n.json --bench bench --costs c.json offers
 	[[ $stderr == *"'Mystery X1' is not in our table"* ]]
-	assert_equal "$(jq -c '[.model_uusd, .customer_uusd, .ask_uusd]' <<<"$output")" "[800000,800000,760000]"
+	assert_equal "$(jq -c '[.proportion_uusd, .customer_uusd, .ask_uusd]' <<<"$output")" "[800000,800000,760000]"
 }
 
 @test "quote: a node without a GPU is quoted from its floor, with the reason" {
@@ -225,25 +225,127 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 
 @test "quote: --state damps small changes and outlives a feed that fails" {
 	costs 50000 >c.json
-	offer "RTX 4090" 1 400000 >offers
-	quote "$NODE" --costs c.json --state s.json offers
+	offer "RTX 4090" 1 400000 '"host":"a"' >offers
+	quote "$NODE" --costs c.json --state s.db offers
 	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
-	offer "RTX 4090" 1 404000 >offers
-	quote "$NODE" --costs c.json --state s.json offers
+	offer "RTX 4090" 1 404000 '"host":"a"' >offers
+	quote "$NODE" --costs c.json --state s.db offers
 	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
 	why_has "hysteresis: 0.376200 to 0.379962"
-	quote "$NODE" --costs c.json --state s.json </dev/null # the feed failed
+	# the feed failed: the last price is written, and the code says that it is no news
+	run_split rnp-price quote --node "$NODE" --costs c.json --state s.db </dev/null
+	assert_equal "$status" 75
 	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
 	why_has "the last price, 0.376200 \$/h, stands"
-	offer "RTX 4090" 1 398000 >offers
-	quote "$NODE" --costs c.json --state s.json offers
+	[[ $stderr == *"no comparable offer among 0: the last price stands"* ]]
+	offer "RTX 4090" 1 398000 '"host":"a"' >offers
+	quote "$NODE" --costs c.json --state s.db offers
 	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
-	offer "RTX 4090" 1 300000 >offers
-	quote "$NODE" --costs c.json --state s.json offers
+	offer "RTX 4090" 1 300000 '"host":"a"' >offers
+	quote "$NODE" --costs c.json --state s.db offers
 	assert_equal "$(jq .ask_uusd <<<"$output")" 282150
-	assert_equal "$(jq -c '.nodes | map_values(.ask_uusd) | to_entries[0].value' s.json)" 282150
-	echo '{"kind":"rnp.price-state","v":1,"nodes":{"x":{"ask_uusd":-1}}}' >s.json
-	refused 65 "nodes.x: field 'ask_uusd' is -1" rnp-price quote --node "$NODE" --costs c.json --state s.json offers
+	assert_equal "$(sqlite3 s.db 'SELECT group_concat(ask_uusd) FROM price')" 376200,376200,376200,282150
+	echo '{"kind":"rnp.price-state","v":1,"nodes":{}}' >s.json
+	refused 65 "s.json" rnp-price quote --node "$NODE" --costs c.json --state s.json offers
+	RNP_NOW=2026-11-20T17:00:00Z refused 65 "the clock went back" \
+		rnp-price quote --node "$NODE" --costs c.json --state s.db offers
+}
+
+@test "quote: a market that says nothing reprices nobody to the floor" {
+	costs 50000 >c.json
+	refused 75 "no comparable offer among 0, and no last price" \
+		rnp-price quote --node "$NODE" --costs c.json /dev/null
+	assert_equal "$output" ""
+	offer "L4" 1 400000 >offers
+	refused 75 "no comparable offer among 1" rnp-price quote --node "$NODE" --costs c.json --state s.db offers
+	quote "$NODE" --costs c.json --floor-if-empty offers
+	assert_equal "$(jq .ask_uusd <<<"$output")" 50000
+}
+
+@test "quote: one stranger does not set the price" {
+	costs 50000 >c.json
+	local i
+	for i in 500000 420000 410000 400000 390000; do offer "RTX 4090" 1 $i; done >offers
+	quote "$NODE" --costs c.json offers
+	assert_equal "$(jq .rival_uusd <<<"$output")" 390000
+	for i in 1 2 3; do # three offers of one host are one
+		cp offers "more$i"
+		for ((j = 0; j < i; j++)); do offer "RTX 4090" 1 $((j + 1)) '"host":"evil"'; done >>"more$i"
+		quote "$NODE" --costs c.json "more$i"
+		assert_equal "$(jq .rival_uusd <<<"$output")" 390000
+		why_has "left out: 1 of 6 hosts below 0.1"
+	done
+	# alone it is held against what the model costs at least
+	offer "RTX 4090" 1 1 >offers
+	refused 75 "no comparable offer" rnp-price quote --node "$NODE" --costs c.json --state s.db offers
+	# with a state, who was not there before does not count yet
+	offer "RTX 4090" 1 400000 '"host":"old"' >offers
+	quote "$NODE" --costs c.json --state t.db offers
+	offer "RTX 4090" 1 300000 '"host":"new"' >>offers
+	quote "$NODE" --costs c.json --state t.db offers
+	assert_equal "$(jq .rival_uusd <<<"$output")" 400000
+	why_has "left out: 1 of hosts that were in no earlier snapshot"
+	quote "$NODE" --costs c.json --state t.db offers
+	assert_equal "$(jq .rival_uusd <<<"$output")" 300000
+}
+
+@test "quote: two at once over one state, and a full disk: no price is lost" {
+	costs 50000 >c.json
+	local i
+	offer "RTX 4090" 1 400000 '"host":"a"' >offers
+	for i in 1 2 3 4 5 6; do
+		jq -c --arg n "$i" '.node = null | del(.node) | .gpus[0].model = "RTX 4090"' "$NODE" >"n$i.json"
+		rnp-price quote --node "$NODE" --costs c.json --state s.db offers >"q$i" &
+	done
+	wait
+	assert_equal "$(sqlite3 s.db 'SELECT count(*), count(DISTINCT ask_uusd) FROM price')" "6|1"
+	assert_equal "$(cat q? | jq -s 'map(.ask_uusd) | unique | tostring' -r)" "[376200]"
+	# the state cannot grow: nothing is written, the last price stands
+	offer "RTX 4090" 1 300000 '"host":"a"' >offers
+	run_split bash -c "ulimit -f 1; trap '' XFSZ; rnp-price quote --node '$NODE' --costs c.json --state s.db offers"
+	[[ $status -ne 0 ]]
+	assert_equal "$output" ""
+	assert_equal "$(sqlite3 s.db 'SELECT ask_uusd FROM price ORDER BY id DESC LIMIT 1')" 376200
+}
+
+@test "floor: dollars as dollars, a template, and a key that nobody knows is refused" {
+	echo '{"watts_load":450,"per_kwh":"0.15 USD","hardware":"1599.00 USD","depreciation_days":1460,"network_per_hour":"$0.02","margin_ppm":100000}' >c.json
+	run_split rnp-price floor --costs c.json </dev/null
+	assert_success
+	assert_equal "$(jq .floor_uusd <<<"$output")" 146448
+	rnp-price floor --example >t.json
+	run_split rnp-price floor --costs t.json </dev/null
+	assert_success
+	assert_equal "$(jq .floor_uusd <<<"$output")" 146448
+	echo '{"watts_load":1,"uusd_per_kwh":150000,"hardware_usd":1599,"depreciation_days":1}' >c.json
+	refused 65 "there is no 'hardware_usd'; did you mean 'hardware_uusd'?" rnp-price floor --costs c.json
+	echo '{"watts_load":1,"uusd_per_kwh":150000,"hardware_uusd":1599,"depreciation_days":1}' >c.json
+	run_split rnp-price floor --costs c.json </dev/null
+	assert_success
+	[[ $stderr == *"hardware_uusd is under one cent: are dollars meant?"* ]]
+	echo '{"watts_load":1,"uusd_per_kwh":150000,"hardware":1599,"depreciation_days":1}' >c.json
+	refused 65 "a number of micro-dollars goes into 'hardware_uusd'" rnp-price floor --costs c.json
+}
+
+@test "floor: a tariff with a time zone, one with a file of tomorrow's prices" {
+	cat >c.json <<-'END'
+		{"watts_load":1000,"tariff":{"zone":"Europe/Berlin","otherwise":"0.21 USD",
+		 "rates":[{"days":"mon-fri","hours":"06-22","per_kwh":"0.32 USD"}]}}
+	END
+	run_split rnp-price floor --costs c.json </dev/null # a Friday, 19:30 in Berlin
+	assert_equal "$(jq .floor_uusd <<<"$output")" 320000
+	RNP_NOW=2026-11-20T21:00:00Z run_split rnp-price floor --costs c.json </dev/null
+	assert_equal "$(jq .floor_uusd <<<"$output")" 210000
+	mkdir sub
+	echo '{"watts_load":1000,"network_uusd_per_hour":30000,"tariff":{"day_ahead":"p.csv","otherwise":"0.40 USD"}}' >sub/c.json
+	printf 'start,price\n2026-11-20T18:00:00Z,-0.01\n2026-11-20T20:00:00Z,0.05\n' >sub/p.csv
+	run_split rnp-price floor --costs sub/c.json --explain </dev/null
+	assert_equal "$(jq -c '[.floor_uusd, .terms.energy_uusd]' <<<"$output")" "[20000,-10000]"
+	why_has "energy: 1000 W at -0.010000 \$/kWh (18:00 UTC) is -0.010000 \$/h"
+	RNP_NOW=2026-11-20T19:10:00Z run_split rnp-price floor --costs sub/c.json </dev/null
+	assert_equal "$(jq .floor_uusd <<<"$output")" 430000
+	rm sub/p.csv
+	refused 66 "p.csv" rnp-price floor --costs sub/c.json
 }
 
 @test "quote: feed and quote in one pipe" {

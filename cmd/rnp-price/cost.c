@@ -1,8 +1,10 @@
 #include "cmd/rnp-price/cost.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-price/keys.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/json/json.h"
@@ -11,50 +13,74 @@
 #define UUSD_MAX \
 	(INT64_C(1000000000) * 1000000) /* a billion dollars is beyond every node */
 
-static int read_tariff(struct costs *c, const json_t *obj, const char *where)
+const char cost_example[] = "{\n"
+			    "  \"watts_load\": 450,\n"
+			    "  \"watts_idle\": 60,\n"
+			    "  \"per_kwh\": \"0.15 USD\",\n"
+			    "  \"hardware\": \"1599.00 USD\",\n"
+			    "  \"depreciation_days\": 1460,\n"
+			    "  \"network_per_hour\": \"0.02 USD\",\n"
+			    "  \"fee_ppm\": 0,\n"
+			    "  \"margin_ppm\": 100000\n"
+			    "}\n";
+
+/* One price for all hours, or a tariff. */
+static int read_energy(struct costs *c, const json_t *obj, const char *where,
+	const char *path, int64_t from_ms, const char **doubtful)
 {
-	json_t *tariff;
-	int64_t flat = 0;
+	static const struct keys_amount flat = { .micro = "uusd_per_kwh",
+		.dollars = "per_kwh",
+		.required = true,
+		.cents_at_least = true,
+		.max_uusd = UUSD_MAX };
+	const json_t *tariff = json_object_get(obj, "tariff");
+	const char *other = json_object_get(obj, "per_kwh") ? "per_kwh" : "uusd_per_kwh";
+	int64_t price = 0;
 
-	if (!json_object_get(obj, "tariff")) {
-		if (json_get_i64(obj, where, "uusd_per_kwh", 0, UUSD_MAX, &flat) < 0)
-			return -1;
-		for (int h = 0; h < 24; h++)
-			c->uusd_per_kwh[h] = flat;
-		return 0;
-	}
-	if (json_object_get(obj, "uusd_per_kwh"))
-		return err_set(EX_DATAERR,
-			"%s: 'tariff' and 'uusd_per_kwh' exclude each other", where);
-	if (json_get_array(obj, where, "tariff", &tariff) < 0)
+	c->first_hour = (int)(from_ms / 3600000 % 24);
+	if (tariff && json_object_get(obj, other))
+		return err_set(EX_DATAERR, "%s: 'tariff' and '%s' exclude each other",
+			where, other);
+	if (tariff)
+		return tariff_read(c->uusd_per_kwh, tariff, where, path, from_ms);
+	if (keys_amount(obj, where, &flat, &price, doubtful) < 0)
 		return -1;
-	if (json_array_size(tariff) != 24)
-		return err_set(EX_DATAERR, "%s: tariff: %zu prices, not 24", where,
-			json_array_size(tariff));
-	for (int h = 0; h < 24; h++) {
-		const json_t *v = json_array_get(tariff, (size_t)h);
-
-		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-			json_integer_value(v) > UUSD_MAX)
-			return err_set(EX_DATAERR,
-				"%s: tariff[%d]: not a whole number of uusd", where, h);
-		c->uusd_per_kwh[h] = json_integer_value(v);
-	}
+	for (int h = 0; h < TARIFF_HOURS; h++)
+		c->uusd_per_kwh[h] = price;
 	return 0;
 }
 
-int cost_parse(struct costs *c, const json_t *obj, const char *where)
+int cost_parse(struct costs *c, const json_t *obj, const char *where, const char *path,
+	int64_t from_ms, const char **doubtful)
 {
+	static const char *const names[] = { "kind", "v", "watts_load", "watts_idle",
+		"uusd_per_kwh", "per_kwh", "tariff", "hardware_uusd", "hardware",
+		"depreciation_days", "network_uusd_per_hour", "network_per_hour",
+		"fee_ppm", "margin_ppm", NULL };
+	static const struct keys_amount hardware = { .micro = "hardware_uusd",
+		.dollars = "hardware",
+		.cents_at_least = true,
+		.max_uusd = UUSD_MAX };
+	static const struct keys_amount network = { .micro = "network_uusd_per_hour",
+		.dollars = "network_per_hour",
+		.max_uusd = UUSD_MAX };
+	const char *ignored = NULL;
+
 	memset(c, 0, sizeof *c);
-	if (json_get_i64(obj, where, "watts_load", 0, 10000000, &c->watts_load) < 0 ||
+	if (!doubtful)
+		doubtful = &ignored;
+	*doubtful = NULL;
+	if (keys_check(obj, where, names) < 0 ||
+		(json_object_get(obj, "kind") &&
+			json_check_kind(obj, where, "rnp.costs") < 0) ||
+		json_get_i64(obj, where, "watts_load", 0, 10000000, &c->watts_load) < 0 ||
 		json_opt_i64(obj, where, "watts_idle", 0, 10000000, &c->watts_idle) < 0 ||
-		read_tariff(c, obj, where) < 0 ||
-		json_opt_i64(obj, where, "hardware_uusd", 0, UUSD_MAX,
-			&c->hardware_uusd) < 0 ||
+		read_energy(c, obj, where, path, from_ms, doubtful) < 0 ||
+		keys_amount(obj, where, &hardware, &c->hardware_uusd, doubtful) < 0 ||
 		json_opt_i64(obj, where, "depreciation_days", 1, 36500,
 			&c->depreciation_days) < 0 ||
-		json_opt_i64(obj, where, "network_uusd_per_hour", 0, UUSD_MAX,
-			&c->network_uusd_per_hour) < 0 ||
+		keys_amount(obj, where, &network, &c->network_uusd_per_hour, doubtful) <
+			0 ||
 		json_opt_i64(obj, where, "fee_ppm", 0, MONEY_PPM - 1, &c->fee_ppm) < 0 ||
 		json_opt_i64(obj, where, "margin_ppm", 0, 1000 * MONEY_PPM,
 			&c->margin_ppm) < 0)
@@ -64,12 +90,12 @@ int cost_parse(struct costs *c, const json_t *obj, const char *where)
 			"%s: watts_idle: %lld is more than watts_load, %lld", where,
 			(long long)c->watts_idle, (long long)c->watts_load);
 	if (c->hardware_uusd && !c->depreciation_days)
-		return err_set(EX_DATAERR, "%s: hardware_uusd without depreciation_days",
-			where);
+		return err_set(EX_DATAERR, "%s: '%s' without 'depreciation_days'", where,
+			json_object_get(obj, "hardware") ? "hardware" : "hardware_uusd");
 	return 0;
 }
 
-int cost_load(struct costs *c, const char *path)
+int cost_load(struct costs *c, const char *path, int64_t from_ms, const char **doubtful)
 {
 	struct buf text = BUF_INIT;
 	json_t *obj = NULL;
@@ -78,30 +104,42 @@ int cost_load(struct costs *c, const char *path)
 	if (io_read(&text, path, COST_FILE_BYTES_MAX) == 0)
 		obj = json_parse_object(buf_text(&text), text.len, path);
 	if (obj)
-		rc = cost_parse(c, obj, path);
+		rc = cost_parse(c, obj, path, path, from_ms, doubtful);
 	json_decref(obj);
 	buf_release(&text);
 	return rc;
 }
 
-int cost_floor(const struct costs *c, int hour, struct cost_floor *f)
+/* watts for an hour at a price of a kWh, rounded up, also below 0 */
+static int energy(int64_t watts, int64_t uusd_per_kwh, int64_t *out)
+{
+	int rc;
+
+	if (uusd_per_kwh >= 0)
+		return money_muldiv(watts, uusd_per_kwh, 1000, MONEY_CEIL, out);
+	rc = money_muldiv(watts, -uusd_per_kwh, 1000, MONEY_FLOOR, out);
+	*out = -*out;
+	return rc;
+}
+
+int cost_floor(const struct costs *c, int ahead, struct cost_floor *f)
 {
 	int64_t sum, idle;
 
-	if (money_muldiv(c->watts_load, c->uusd_per_kwh[hour], 1000, MONEY_CEIL,
-		    &f->energy_uusd) < 0 ||
-		money_muldiv(c->watts_idle, c->uusd_per_kwh[hour], 1000, MONEY_CEIL,
-			&idle) < 0)
+	if (energy(c->watts_load, c->uusd_per_kwh[ahead], &f->energy_uusd) < 0 ||
+		energy(c->watts_idle, c->uusd_per_kwh[ahead], &idle) < 0)
 		return -1;
 	f->depreciation_uusd = 0;
 	if (c->hardware_uusd)
 		f->depreciation_uusd = muldiv_ceil(c->hardware_uusd, 1,
 			c->depreciation_days * 24);
 	f->network_uusd = c->network_uusd_per_hour;
-	if (f->energy_uusd > INT64_MAX / 4)
+	if (f->energy_uusd > INT64_MAX / 4 || f->energy_uusd < -INT64_MAX / 4)
 		return err_set(EX_DATAERR,
 			"the price of the energy is beyond every amount");
 	sum = f->energy_uusd + f->depreciation_uusd + f->network_uusd;
+	if (sum < 0)
+		sum = 0;
 	if (money_muldiv(sum, c->margin_ppm, MONEY_PPM, MONEY_CEIL, &f->margin_uusd) < 0)
 		return -1;
 	if (f->margin_uusd > INT64_MAX / 4)
@@ -137,12 +175,12 @@ const char *cost_usd(int64_t uusd)
 	static __thread unsigned at;
 	char *out = texts[at++ % 8];
 
-	snprintf(out, sizeof texts[0], "%lld.%06lld", (long long)(uusd / 1000000),
-		(long long)(uusd % 1000000));
+	snprintf(out, sizeof texts[0], "%s%lld.%06lld", uusd < 0 ? "-" : "",
+		llabs(uusd / 1000000), llabs(uusd % 1000000));
 	return out;
 }
 
-void cost_explain(json_t *why, const struct costs *c, int hour,
+void cost_explain(json_t *why, const struct costs *c, int ahead,
 	const struct cost_floor *f)
 {
 	struct buf line = BUF_INIT;
@@ -154,8 +192,8 @@ void cost_explain(json_t *why, const struct costs *c, int hour,
 		json_push_text(why, buf_text(&line)); \
 	} while (0)
 	LINE("energy: %lld W at %s $/kWh (%02d:00 UTC) is %s $/h",
-		(long long)c->watts_load, cost_usd(c->uusd_per_kwh[hour]), hour,
-		cost_usd(f->energy_uusd));
+		(long long)c->watts_load, cost_usd(c->uusd_per_kwh[ahead]),
+		(c->first_hour + ahead) % 24, cost_usd(f->energy_uusd));
 	if (c->hardware_uusd)
 		LINE("depreciation: %s $ over %lld days is %s $/h",
 			cost_usd(c->hardware_uusd), (long long)c->depreciation_days,

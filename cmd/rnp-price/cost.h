@@ -9,13 +9,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/rnp-price/tariff.h"
 #include "common/base/buf.h"
 
 #define COST_FILE_BYTES_MAX ((size_t)1 << 16)
 
 struct costs {
 	int64_t watts_load, watts_idle;
-	int64_t uusd_per_kwh[24]; /* by hour of the day, UTC */
+	/* price of a kWh by hour of UTC, the first that of the time that the costs were read for;
+	 * negative where a day-ahead market pays for being used */
+	int64_t uusd_per_kwh[TARIFF_HOURS];
+	int first_hour; /* of the day, UTC: that of uusd_per_kwh[0] */
 	int64_t hardware_uusd, depreciation_days;
 	int64_t network_uusd_per_hour;
 	int64_t fee_ppm;    /* of the price, kept by whoever pays out */
@@ -28,17 +32,23 @@ struct cost_floor {
 	int64_t idle_uusd;  /* an hour without work: energy at watts_idle and network */
 };
 
-/* Read the costs of an object; unknown fields are ignored. `tariff`: 24 prices of a kWh, the
- * first from 00:00 UTC, instead of uusd_per_kwh. Returns 0, or -1 with EX_DATAERR naming
- * where and the field. */
-int cost_parse(struct costs *c, const json_t *obj, const char *where);
+/* Read the costs of an object, for the hours from from_ms on; unknown keys are refused. path: the
+ * file that it is from, beside which a day-ahead file lies (NULL: none). *doubtful (may be NULL)
+ * becomes the first amount that is so small that dollars were meant, or NULL. Returns 0, or -1
+ * with EX_DATAERR naming where and the field. */
+int cost_parse(struct costs *c, const json_t *obj, const char *where, const char *path,
+	int64_t from_ms, const char **doubtful);
 
 /* The same from the file at path ("-": standard input). Returns 0, or -1. */
-int cost_load(struct costs *c, const char *path);
+int cost_load(struct costs *c, const char *path, int64_t from_ms, const char **doubtful);
 
-/* Terms and floor at this hour (0 to 23). The fee is that part of the price: price =
- * (costs + margin) / (1 - fee). Returns 0, or -1 with EX_DATAERR: larger than an amount. */
-int cost_floor(const struct costs *c, int hour, struct cost_floor *out);
+/* A file of costs to begin with, as --example prints it. */
+extern const char cost_example[];
+
+/* Terms and floor `ahead` hours after that time (0 to TARIFF_HOURS - 1). The fee is that part of the
+ * price: price = (costs + margin) / (1 - fee). Energy that is paid for using it lowers the sum, to
+ * no less than 0. Returns 0, or -1 with EX_DATAERR: larger than an amount. */
+int cost_floor(const struct costs *c, int ahead, struct cost_floor *out);
 
 /* Days until the hardware is paid when every hour is sold at price_uusd, all in use; rounded
  * up. -1: never, for what is left after energy, network and fee is nothing; 0: it cost
@@ -47,10 +57,10 @@ int64_t cost_break_even_days(const struct costs *c, const struct cost_floor *f,
 	int64_t price_uusd);
 
 /* Add one line per term to the array why. */
-void cost_explain(json_t *why, const struct costs *c, int hour,
+void cost_explain(json_t *why, const struct costs *c, int ahead,
 	const struct cost_floor *f);
 
-/* An amount for people: "0.135000". Borrowed until the eighth next call of the thread. */
+/* An amount for people: "0.135000", "-0.010000". Borrowed until the eighth next call of the thread. */
 const char *cost_usd(int64_t uusd);
 
 #endif

@@ -70,6 +70,7 @@ void feed_name_model(struct feed *f, struct offer *o, const struct gpu_model *m,
 {
 	o->name = name;
 	o->known = m;
+	o->gpu = m;
 	o->model = m ? m->name : name;
 	if (!m && o->gpu_memory_bytes > 0)
 		feed_note(f, where,

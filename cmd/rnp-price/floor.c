@@ -1,5 +1,6 @@
 /* rnp-price floor - the lowest price at which a node does not lose money. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cmd/rnp-price/commands.h"
@@ -15,7 +16,7 @@
 
 static const char *costs_path, *policy_name;
 static int64_t price_uusd = -1; /* not given */
-static bool explain;
+static bool explain, example;
 
 static const struct opt options[] = {
 	{ .name = "costs",
@@ -37,6 +38,10 @@ static const struct opt options[] = {
 		.kind = OPT_FLAG,
 		.to = &explain,
 		.help = "add each step in why[]" },
+	{ .name = "example",
+		.kind = OPT_FLAG,
+		.to = &example,
+		.help = "print a file of costs to begin with, and nothing else" },
 	{ .kind = OPT_END },
 };
 
@@ -44,7 +49,6 @@ struct context {
 	struct costs costs;
 	struct cost_floor floor;
 	int64_t now_ms;
-	int hour;
 };
 
 static int write_floor(const struct context *c, const char *node)
@@ -65,11 +69,11 @@ static int write_floor(const struct context *c, const char *node)
 	json_set_i64(terms, "fee_uusd", f->fee_uusd);
 	json_set(r, "terms", terms);
 	json_set_i64(r, "idle_uusd", f->idle_uusd);
-	json_set_i64(r, "hour", c->hour);
+	json_set_i64(r, "hour", c->costs.first_hour);
 	if (days >= 0)
 		json_set_i64(r, "break_even_days", days);
 	if (explain)
-		cost_explain(why, &c->costs, c->hour, f);
+		cost_explain(why, &c->costs, 0, f);
 	if (days < 0) {
 		char line[120];
 
@@ -141,7 +145,11 @@ static int write_table(void)
 static int run(int n, char **args)
 {
 	struct context c;
+	const char *doubtful;
 
+	if (example)
+		return out_text(cost_example, strlen(cost_example)) < 0 ? err_report() :
+									  0;
 	if (!costs_path == !policy_name) {
 		err_set(EX_USAGE, "one of --costs and --policy is wanted");
 		return err_report();
@@ -153,9 +161,12 @@ static int run(int n, char **args)
 	if (policy_name)
 		return write_table() < 0 ? err_report() : 0;
 	c.now_ms = clock_now_ms();
-	c.hour = (int)(c.now_ms / 3600000 % 24);
-	if (cost_load(&c.costs, costs_path) < 0 ||
-		cost_floor(&c.costs, c.hour, &c.floor) < 0 || floors(&c, n, args) < 0)
+	if (cost_load(&c.costs, costs_path, c.now_ms, &doubtful) < 0)
+		return err_report();
+	if (doubtful)
+		prog_warn("%s: %s is under one cent: are dollars meant?", costs_path,
+			doubtful);
+	if (cost_floor(&c.costs, 0, &c.floor) < 0 || floors(&c, n, args) < 0)
 		return err_report();
 	return 0;
 }

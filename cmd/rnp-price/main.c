@@ -12,6 +12,7 @@ static const struct command *const commands[] = {
 };
 
 static const char *const kinds[] = {
+	"rnp.costs",
 	"rnp.error",
 	"rnp.floor",
 	"rnp.offer",

@@ -28,19 +28,27 @@ static const char *keep(struct offer_list *l, const char *text)
 	return text ? arena_strdup(&l->texts, text) : NULL;
 }
 
+/* As keep, for texts that the offer before often has too. */
+static const char *keep_again(struct offer_list *l, const char *text, const char *before)
+{
+	return text && before && strcmp(text, before) == 0 ? before : keep(l, text);
+}
+
 void offer_list_add(struct offer_list *l, const struct offer *o)
 {
-	struct offer *to;
+	struct offer *to, before = { 0 };
 
+	if (l->n)
+		before = l->items[l->n - 1];
 	l->items = xgrow(l->items, &l->cap, l->n + 1, sizeof *l->items);
 	to = &l->items[l->n++];
 	*to = *o;
-	to->market = keep(l, o->market);
+	to->market = keep_again(l, o->market, before.market);
 	to->id = keep(l, o->id);
-	to->model = keep(l, o->model);
+	to->model = o->gpu ? o->gpu->name : keep(l, o->model);
 	to->name = keep(l, o->name);
-	to->country = keep(l, o->country);
-	to->region = keep(l, o->region);
+	to->country = keep_again(l, o->country, before.country);
+	to->region = keep_again(l, o->region, before.region);
 	to->machine = keep(l, o->machine);
 	to->host = keep(l, o->host);
 }
@@ -104,10 +112,39 @@ static int get_flag(const json_t *r, const char *where, const char *key, int *ou
 	return 0;
 }
 
+/* The row of a model's name: names repeat, so the last few answers are remembered. */
+static const struct gpu_model *find_model(struct offer_list *l, const char *name,
+	int64_t memory_bytes)
+{
+	struct offer_name *slot;
+	uint64_t h = 14695981039346656037u; /* FNV-1a */
+
+	for (const char *p = name; *p; p++)
+		h = (h ^ (unsigned char)*p) * 1099511628211u;
+	slot = &l->names[h % OFFER_NAMES];
+	if (!slot->name || strcmp(slot->name, name) != 0 ||
+		slot->memory_bytes != memory_bytes) {
+		slot->name = arena_strdup(&l->texts, name);
+		slot->memory_bytes = memory_bytes;
+		slot->gpu = gpu_find(name, memory_bytes);
+	}
+	return slot->gpu;
+}
+
+void offer_list_add_found(struct offer_list *l, struct offer *o)
+{
+	/* a record may come from elsewhere and name the model as it likes */
+	o->gpu = find_model(l, o->model,
+		o->gpu_memory_bytes > 0 ? o->gpu_memory_bytes : 0);
+	o->known = o->gpu;
+	if (o->gpu)
+		o->model = o->gpu->name;
+	offer_list_add(l, o);
+}
+
 int offer_list_add_json(struct offer_list *l, const json_t *r, const char *where)
 {
 	struct offer o;
-	const struct gpu_model *known;
 
 	offer_init(&o);
 	if (schema_check(r, where, "rnp.offer") < 0 ||
@@ -140,11 +177,6 @@ int offer_list_add_json(struct offer_list *l, const json_t *r, const char *where
 		get_flag(r, where, "rented", &o.rented) < 0 ||
 		get_flag(r, where, "verified", &o.verified) < 0)
 		return -1;
-	/* a record may come from elsewhere and name the model as it likes */
-	known = gpu_find(o.model, o.gpu_memory_bytes > 0 ? o.gpu_memory_bytes : 0);
-	o.known = known;
-	if (known)
-		o.model = known->name;
-	offer_list_add(l, &o);
+	offer_list_add_found(l, &o);
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* rnp-price quote - the price of a node: under its rivals, not under its floor. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-price/commands.h"
@@ -27,6 +28,7 @@ static struct quote_rules rules = {
 	.hysteresis_ppm = 20000,
 };
 static int64_t hours;
+static bool floor_if_empty;
 
 static const struct opt options[] = {
 	{ .name = "node",
@@ -84,6 +86,10 @@ static const struct opt options[] = {
 		.min = 1,
 		.max = 87600,
 		.help = "add what a job of N hours comes to" },
+	{ .name = "floor-if-empty",
+		.kind = OPT_FLAG,
+		.to = &floor_if_empty,
+		.help = "without any evidence of a price ask the floor (default: exit 75)" },
 	{ .kind = OPT_END },
 };
 
@@ -96,10 +102,10 @@ struct session {
 	struct offer_list offers;
 	struct quote_state state;
 	struct quote_input in;
+	bool *seen;
 	struct quote quote;
 	int64_t memory_bytes; /* of one GPU; 0: not known */
 	int64_t now_ms;
-	int hour;
 };
 
 /* --- what is read ------------------------------------------------------------------------- */
@@ -187,13 +193,6 @@ static int use_bench(void *session, const struct record *record)
 	return 0;
 }
 
-static int use_offer(void *session, const struct record *r)
-{
-	struct session *s = session;
-
-	return offer_list_add_json(&s->offers, r->json, r->where);
-}
-
 static int read_policy(struct session *s)
 {
 	const char *name = policy_name ? policy_name : "rnp-021";
@@ -266,12 +265,12 @@ static int write_quote(const struct session *s)
 	json_set_i64(r, "floor_uusd", q->floor_uusd);
 	if (q->rival_uusd >= 0)
 		json_set_i64(r, "rival_uusd", q->rival_uusd);
-	if (q->model_uusd >= 0)
-		json_set_i64(r, "model_uusd", q->model_uusd);
+	if (q->proportion_uusd >= 0)
+		json_set_i64(r, "proportion_uusd", q->proportion_uusd);
 	json_set(r, "spec", spec_of(s));
 	if (hours)
 		rc = add_job(r, q->ask_uusd);
-	cost_explain(why, &s->costs, s->hour, &s->floor);
+	cost_explain(why, &s->costs, 0, &s->floor);
 	json_array_extend(why, q->why);
 	json_set(r, "why", why);
 	if (rc == 0)
@@ -280,31 +279,75 @@ static int write_quote(const struct session *s)
 	return rc;
 }
 
+static int read_costs(struct session *s)
+{
+	const char *doubtful;
+
+	if (cost_load(&s->costs, costs_path, s->now_ms, &doubtful) < 0)
+		return -1;
+	if (doubtful)
+		prog_warn("%s: %s is under one cent: are dollars meant?", costs_path,
+			doubtful);
+	return cost_floor(&s->costs, 0, &s->floor);
+}
+
+/* Without evidence of a price the last one stands, and the exit code says that nothing is new. */
+static int write_blind(const struct session *s)
+{
+	if (s->in.last_ask_uusd >= 0) {
+		if (write_quote(s) < 0)
+			return -1;
+		return err_set(EX_TEMPFAIL,
+			"no comparable offer among %zu: the last price stands",
+			s->offers.n);
+	}
+	err_set(EX_TEMPFAIL, "no comparable offer among %zu, and no last price",
+		s->offers.n);
+	return err_hint("with --floor-if-empty the node asks its floor");
+}
+
+/* Price it and write the record; with a state, between what it knew and what it is to know. */
+static int price(struct session *s)
+{
+	struct rivals_question market = { .gpu_model = s->in.gpu_model,
+		.known = s->in.known,
+		.gpu_count = s->in.gpu_count,
+		.reliability_ppm = rules.reliability_ppm,
+		.low_uusd = QUOTE_NONE,
+		.offers = &s->offers };
+
+	if (state_path) {
+		if (quote_state_open(&s->state, state_path,
+			    s->address ? s->address : UNSIGNED, s->now_ms) < 0)
+			return -1;
+		s->in.last_ask_uusd = s->state.last_ask_uusd;
+		if (s->in.gpu_model && quote_state_seen(&s->state, &market, &s->seen) < 0)
+			return -1;
+	}
+	s->in.seen = s->seen;
+	quote_price(&s->quote, &s->in, &rules);
+	if (s->quote.basis == QUOTE_BLIND && !floor_if_empty)
+		return write_blind(s);
+	if (state_path && quote_state_save(&s->state, &market, &s->quote) < 0)
+		return -1;
+	return write_quote(s);
+}
+
 static int quote(struct session *s, int n, char **args)
 {
-	const char *key;
-
-	if (read_node(s) < 0 || cost_load(&s->costs, costs_path) < 0 ||
-		cost_floor(&s->costs, s->hour, &s->floor) < 0 || read_policy(s) < 0)
+	if (read_node(s) < 0 || read_costs(s) < 0 || read_policy(s) < 0)
 		return -1;
 	if (bench_path &&
 		records_each((char **)&bench_path, 1, JSON_RECORD_BYTES_MAX, use_bench,
 			s) < 0)
 		return -1;
-	if (state_path && quote_state_load(&s->state, state_path) < 0)
+	if (offer_list_read(&s->offers, args, n) < 0)
 		return -1;
-	if (records_each(args, n, JSON_RECORD_BYTES_MAX, use_offer, s) < 0)
-		return -1;
-	key = s->address ? s->address : UNSIGNED;
 	s->in.floor_uusd = s->floor.floor_uusd;
-	s->in.last_ask_uusd = quote_state_ask(&s->state, key);
+	s->in.last_ask_uusd = s->in.low_uusd = s->in.mid_uusd = s->in.high_uusd =
+		QUOTE_NONE;
 	s->in.offers = &s->offers;
-	quote_price(&s->quote, &s->in, &rules);
-	if (write_quote(s) < 0)
-		return -1;
-	if (!state_path)
-		return 0;
-	return quote_state_save(&s->state, state_path, key, s->quote.ask_uusd, s->now_ms);
+	return price(s);
 }
 
 /* standard input can be one of the things read */
@@ -322,16 +365,16 @@ static int check_stdin(int n, char **args)
 
 static int run(int n, char **args)
 {
-	struct session s = { .policy = POLICY_INIT };
+	struct session s = { .policy = POLICY_INIT, .state = QUOTE_STATE_INIT };
 	int rc;
 
 	s.now_ms = clock_now_ms();
-	s.hour = (int)(s.now_ms / 3600000 % 24);
 	rc = check_stdin(n, args);
 	if (rc == 0)
 		rc = quote(&s, n, args);
 	quote_release(&s.quote);
-	quote_state_release(&s.state);
+	quote_state_close(&s.state);
+	free(s.seen);
 	offer_list_release(&s.offers);
 	policy_release(&s.policy);
 	json_decref(s.node);

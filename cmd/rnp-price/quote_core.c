@@ -10,8 +10,6 @@
 #include "common/json/json.h"
 #include "common/base/money.h"
 
-#define GPU_HOUR_MAX \
-	INT64_C(10000000000) /* ten thousand dollars: a slip of the market's */
 #define GFLOPS_MAX 10000000
 
 static void say(json_t *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -45,158 +43,59 @@ void quote_release(struct quote *q)
 
 /* --- rivals ------------------------------------------------------------------------------- */
 
-/* why an offer is no rival; RIVAL and OWN are comparable */
-enum kind {
-	RIVAL,
-	OWN,
-	OTHER_MODEL,
-	UNSPECIFIC,
-	SPOT,
-	SHARE,
-	NOT_RENTABLE,
-	UNRELIABLE,
-	ABSURD,
-	OTHER_COUNT,
-	KINDS
-};
-
-static const char *const kind_texts[KINDS] = { "comparable", "our own",
+static const char *const kind_texts[RIVAL_KINDS] = { "comparable", "our own",
 	"of other GPU models", "of the same chip, but the form is not said", "spot",
 	"parts of a GPU", "not rentable", "not reliable enough",
-	"dearer than ten thousand dollars a GPU", "with another number of GPUs" };
+	"dearer than ten thousand dollars a GPU", "with another number of GPUs",
+	"of hosts that were in no earlier snapshot" };
 
-static bool same_model(const struct quote_input *in, const struct offer *o)
-{
-	if (in->known)
-		return o->known && strcmp(in->known->name, o->model) == 0;
-	return !o->known && strcasecmp(in->gpu_model, o->model) == 0;
-}
-
-/* the same chip, of which the market or the node does not say which form it is */
-static bool same_chip(const struct quote_input *in, const struct offer *o)
-{
-	const struct gpu_model *m = in->known && o->known ? gpu_find(o->model, 0) : NULL;
-
-	return m && strcmp(m->family, in->known->family) == 0 &&
-		(m->unspecific || in->known->unspecific);
-}
-
-static enum kind kind_of(const struct quote_input *in, const struct offer *o,
-	const struct quote_rules *rules)
-{
-	if (!same_model(in, o))
-		return same_chip(in, o) ? UNSPECIFIC : OTHER_MODEL;
-	if (o->spot)
-		return SPOT;
-	if (o->gpu_share_ppm)
-		return SHARE;
-	if (o->uusd_per_gpu_hour > GPU_HOUR_MAX)
-		return ABSURD;
-	if (o->own)
-		return OWN; /* before the rest: ours is not undercut either while it is rented */
-	if (o->rentable == 0 || (o->rentable < 0 && o->rented == 1))
-		return NOT_RENTABLE;
-	if (o->reliability_ppm >= 0 && o->reliability_ppm < rules->reliability_ppm)
-		return UNRELIABLE;
-	return RIVAL;
-}
-
-/* what the offers amount to */
-struct market {
-	long counts[KINDS];
-	const struct offer *rival; /* the cheapest comparable one */
-	const struct offer *own;   /* the cheapest own one of that kind */
-	bool same_count;           /* rivals with exactly as many GPUs were found */
-};
-
-static void cheaper(const struct offer **best, const struct offer *o)
-{
-	if (!*best || o->uusd_per_gpu_hour < (*best)->uusd_per_gpu_hour)
-		*best = o;
-}
-
-/* Rivals are those with as many GPUs; where there is none, those with half to twice as many,
- * whose price per GPU is the next best thing to know. */
-static void survey(struct market *m, const struct quote_input *in,
-	const struct quote_rules *rules)
-{
-	const struct offer *same = NULL, *near = NULL;
-	long nsame = 0, nnear = 0;
-
-	memset(m, 0, sizeof *m);
-	for (size_t i = 0; i < in->offers->n; i++) {
-		const struct offer *o = &in->offers->items[i];
-		enum kind k = kind_of(in, o, rules);
-		bool is_near = o->gpu_count <= 2 * in->gpu_count &&
-			in->gpu_count <= 2 * o->gpu_count;
-
-		if (k == OWN && is_near)
-			cheaper(&m->own, o);
-		if (k != RIVAL) {
-			m->counts[k]++;
-		} else if (o->gpu_count == in->gpu_count) {
-			nsame++;
-			cheaper(&same, o);
-		} else if (is_near) {
-			nnear++;
-			cheaper(&near, o);
-		} else {
-			m->counts[OTHER_COUNT]++;
-		}
-	}
-	m->same_count = nsame;
-	m->rival = nsame ? same : near;
-	m->counts[RIVAL] = nsame ? nsame : nnear;
-	m->counts[OTHER_COUNT] += nsame ? nnear : 0;
-}
-
-static void say_market(json_t *why, const struct quote_input *in, const struct market *m,
+static void say_market(json_t *why, const struct quote_input *in, const struct rivals *r,
 	const struct quote_rules *rules)
 {
 	say(why, "offers: %zu read, %ld comparable: %lld %s to rent, %s", in->offers->n,
-		m->counts[RIVAL], (long long)in->gpu_count,
+		r->counts[RIVAL_COMPARABLE], (long long)in->gpu_count,
 		in->gpu_count == 1 ? "GPU" : "GPUs", in->gpu_model);
-	for (int k = OWN; k < KINDS; k++) {
-		if (m->counts[k] && k == UNRELIABLE)
+	for (int k = RIVAL_OWN; k < RIVAL_KINDS; k++) {
+		if (r->counts[k] && k == RIVAL_UNRELIABLE)
 			say(why, "left out: %ld below a reliability of %lld ppm",
-				m->counts[k], (long long)rules->reliability_ppm);
-		else if (m->counts[k])
-			say(why, "left out: %ld %s", m->counts[k], kind_texts[k]);
+				r->counts[k], (long long)rules->reliability_ppm);
+		else if (r->counts[k])
+			say(why, "left out: %ld %s", r->counts[k], kind_texts[k]);
 	}
+	if (r->ndoubtful)
+		say(why,
+			"left out: %zu of %zu hosts below %s $/h a GPU, %s; the cheapest asks %s",
+			r->ndoubtful, r->nall, cost_usd(r->limit_uusd),
+			r->limit_by_quartile ? "half the first quartile of the hosts" :
+					       "half of what the model costs at least",
+			cost_usd(r->doubtful_uusd));
 }
 
 /* --- a chip that no market lists ---------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
+/* Median price of one reference chip on demand (lower middle) over the hosts that are believed, with
+ * any number of GPUs; 0: the market has none. */
+static int64_t reference_rate(const struct quote_input *in,
+	const struct quote_rules *rules, const struct gpu_model *ref)
 {
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	struct rivals_question question = { .gpu_model = ref->name,
+		.known = ref,
+		.gpu_count = RIVALS_ANY_COUNT,
+		.reliability_ppm = rules->reliability_ppm,
+		.low_uusd = RIVALS_NONE,
+		.offers = in->offers };
+	struct rivals r;
+	int64_t rate = 0;
 
-	return (x > y) - (x < y);
-}
-
-/* Median price of one reference chip on demand (lower middle); 0: the market has none. */
-static int64_t reference_rate(const struct quote_input *in, const struct gpu_model *ref)
-{
-	int64_t *prices = xmalloc((in->offers->n + 1) * sizeof *prices), rate = 0;
-	size_t n = 0;
-
-	for (size_t i = 0; i < in->offers->n; i++) {
-		const struct offer *o = &in->offers->items[i];
-
-		if (o->known && strcmp(o->model, ref->name) == 0 && !o->spot && !o->own &&
-			!o->gpu_share_ppm && o->rentable != 0 &&
-			o->uusd_per_gpu_hour <= GPU_HOUR_MAX)
-			prices[n++] = o->uusd_per_gpu_hour;
-	}
-	qsort(prices, n, sizeof *prices, by_value);
-	if (n)
-		rate = prices[(n - 1) / 2];
-	free(prices);
+	rivals_find(&r, &question);
+	if (r.nhosts)
+		rate = r.hosts[(r.nhosts - 1) / 2]->uusd_per_gpu_hour;
+	rivals_release(&r);
 	return rate;
 }
 
 /* RNP-021: priced as its TFLOPS stand to those of the reference chip; rounded half up. */
-static int64_t model_price(const struct quote_input *in, const struct quote_rules *rules,
+static int64_t proportion(const struct quote_input *in, const struct quote_rules *rules,
 	json_t *why)
 {
 	const struct gpu_model *ref = rules->reference ? gpu_find(rules->reference, 0) :
@@ -205,12 +104,12 @@ static int64_t model_price(const struct quote_input *in, const struct quote_rule
 
 	if (!ref || !ref->f32_gflops || !in->f32_gflops || in->f32_gflops > GFLOPS_MAX)
 		return QUOTE_NONE;
-	rate = reference_rate(in, ref);
+	rate = reference_rate(in, rules, ref);
 	if (!rate)
 		return QUOTE_NONE;
 	per_gpu = muldiv_half_up(rate, in->f32_gflops, ref->f32_gflops);
 	say(why,
-		"model: %lld of the %lld GFLOP/s of the %s, whose median is %s $/h a GPU: %s $/h",
+		"proportion (RNP-021): %lld of the %lld GFLOP/s of the %s, whose median is %s $/h a GPU: %s $/h",
 		(long long)in->f32_gflops, (long long)ref->f32_gflops, ref->name,
 		cost_usd(rate), cost_usd(per_gpu * in->gpu_count));
 	return per_gpu * in->gpu_count;
@@ -227,31 +126,32 @@ static int64_t just_under(int64_t rival_uusd, int64_t undercut_ppm)
 }
 
 static int64_t against_rival(struct quote *q, const struct quote_input *in,
-	const struct quote_rules *rules, const struct market *m)
+	const struct quote_rules *rules, const struct rivals *r)
 {
-	const struct offer *rival = m->rival;
+	const struct offer *rival = r->hosts[0];
 	int64_t target, ask;
 
 	q->rival_uusd = rival->uusd_per_gpu_hour * in->gpu_count;
 	say(q->why, "rival: %s %s, %s $/h a GPU%s, %s $/h for %lld", rival->market,
 		rival->id, cost_usd(rival->uusd_per_gpu_hour),
-		m->same_count ? "" : " (none has as many GPUs: by half to twice as many)",
+		r->same_count ? "" : " (none has as many GPUs: by half to twice as many)",
 		cost_usd(q->rival_uusd), (long long)in->gpu_count);
 	target = just_under(q->rival_uusd, rules->undercut_ppm);
 	ask = quote_ask(target, rules->fee_ppm);
 	say(q->why,
 		"just under: %lld ppm less is %s $/h for the customer, an ask of %s $/h",
 		(long long)rules->undercut_ppm, cost_usd(target), cost_usd(ask));
-	if (m->own && m->own->uusd_per_gpu_hour * in->gpu_count > target)
+	if (r->own && r->own->uusd_per_gpu_hour * in->gpu_count > target)
 		say(q->why,
 			"own: %s %s at %s $/h a GPU is dearer than the rival: price it again too",
-			m->own->market, m->own->id, cost_usd(m->own->uusd_per_gpu_hour));
+			r->own->market, r->own->id, cost_usd(r->own->uusd_per_gpu_hour));
 	return ask;
 }
 
-/* No rival: the model's price, an own offer's that must not be undercut, or the floor. */
+/* No rival: the fitted price, else the proportion, an own offer's that must not be undercut,
+ * the last price, or nothing. */
 static int64_t without_rival(struct quote *q, const struct quote_input *in,
-	const struct quote_rules *rules, const struct market *m)
+	const struct quote_rules *rules, const struct rivals *r)
 {
 	int64_t customer = 0;
 
@@ -259,21 +159,27 @@ static int64_t without_rival(struct quote *q, const struct quote_input *in,
 		say(q->why, "no rival: no offers were read");
 	else
 		say(q->why, "no rival: none of %zu offers is comparable", in->offers->n);
-	if (in->offers->n == 0 && in->last_ask_uusd >= 0) {
+	if (in->mid_uusd >= 0) {
+		customer = in->mid_uusd * in->gpu_count;
+		q->basis = QUOTE_MODEL;
+	} else if (q->proportion_uusd >= 0) {
+		customer = q->proportion_uusd;
+		q->basis = QUOTE_MODEL;
+	}
+	if (r->own && r->own->uusd_per_gpu_hour * in->gpu_count > customer) {
+		customer = r->own->uusd_per_gpu_hour * in->gpu_count;
+		q->basis = QUOTE_OWN;
+		say(q->why, "own: %s %s at %s $/h a GPU is not undercut", r->own->market,
+			r->own->id, cost_usd(r->own->uusd_per_gpu_hour));
+		/* rounded up: a millionth below would be under it */
+		return muldiv_ceil(customer, MONEY_PPM - rules->fee_ppm, MONEY_PPM);
+	}
+	if (q->basis == QUOTE_BLIND && in->last_ask_uusd >= 0) {
 		say(q->why,
 			"the last price, %s $/h, stands: a market that says nothing is no "
 			"reason to change it",
 			cost_usd(in->last_ask_uusd));
 		return in->last_ask_uusd;
-	}
-	if (q->model_uusd >= 0)
-		customer = q->model_uusd;
-	if (m->own && m->own->uusd_per_gpu_hour * in->gpu_count > customer) {
-		customer = m->own->uusd_per_gpu_hour * in->gpu_count;
-		say(q->why, "own: %s %s at %s $/h a GPU is not undercut", m->own->market,
-			m->own->id, cost_usd(m->own->uusd_per_gpu_hour));
-		/* rounded up: a millionth below would be under it */
-		return muldiv_ceil(customer, MONEY_PPM - rules->fee_ppm, MONEY_PPM);
 	}
 	return quote_ask(customer, rules->fee_ppm);
 }
@@ -300,24 +206,53 @@ static int64_t damp(struct quote *q, const struct quote_input *in,
 	return last;
 }
 
+/* Everything that the market says: the ask, before the floor. */
+static int64_t by_market(struct quote *q, const struct quote_input *in,
+	const struct quote_rules *rules, int64_t *own_uusd)
+{
+	struct rivals_question question = { .gpu_model = in->gpu_model,
+		.known = in->known,
+		.gpu_count = in->gpu_count,
+		.reliability_ppm = rules->reliability_ppm,
+		.low_uusd = in->low_uusd,
+		.offers = in->offers,
+		.seen = in->seen };
+	struct rivals r;
+	int64_t ask;
+
+	rivals_find(&r, &question);
+	say_market(q->why, in, &r, rules);
+	q->proportion_uusd = proportion(in, rules, q->why);
+	if (in->mid_uusd >= 0)
+		say(q->why, "fit: %s $/h a GPU, between %s and %s",
+			cost_usd(in->mid_uusd), cost_usd(in->low_uusd),
+			cost_usd(in->high_uusd));
+	if (r.nhosts) {
+		q->basis = QUOTE_RIVAL;
+		ask = against_rival(q, in, rules, &r);
+	} else {
+		ask = without_rival(q, in, rules, &r);
+		if (r.own)
+			*own_uusd = r.own->uusd_per_gpu_hour * in->gpu_count;
+	}
+	rivals_release(&r);
+	return ask;
+}
+
 void quote_price(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules)
 {
-	struct market m = { 0 };
-	int64_t ask, own_uusd = 0;
+	int64_t ask = 0, own_uusd = 0;
 
 	q->floor_uusd = in->floor_uusd;
-	q->rival_uusd = q->model_uusd = QUOTE_NONE;
+	q->rival_uusd = q->proportion_uusd = QUOTE_NONE;
+	q->basis = QUOTE_BLIND;
 	q->why = json_array();
-	if (!in->gpu_model) {
-		say(q->why, "no rival: %s", in->no_gpu);
-		ask = 0;
+	if (in->gpu_model) {
+		ask = by_market(q, in, rules, &own_uusd);
 	} else {
-		survey(&m, in, rules);
-		say_market(q->why, in, &m, rules);
-		q->model_uusd = model_price(in, rules, q->why);
-		ask = m.rival ? against_rival(q, in, rules, &m) :
-				without_rival(q, in, rules, &m);
+		say(q->why, "no rival: %s", in->no_gpu);
+		q->basis = QUOTE_NO_GPU;
 	}
 	if (ask < in->floor_uusd) {
 		if (ask)
@@ -328,8 +263,6 @@ void quote_price(struct quote *q, const struct quote_input *in,
 				cost_usd(in->floor_uusd));
 		ask = in->floor_uusd;
 	}
-	if (m.own && !m.rival)
-		own_uusd = m.own->uusd_per_gpu_hour * in->gpu_count;
 	q->ask_uusd = damp(q, in, rules, own_uusd, ask);
 	q->customer_uusd = quote_customer(q->ask_uusd, rules->fee_ppm);
 	say(q->why,

@@ -12,8 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmd/rnp-price/offer.h"
-#include "common/record/gpu.h"
+#include "cmd/rnp-price/rivals.h"
 
 #define QUOTE_NONE (-1)
 
@@ -36,13 +35,21 @@ struct quote_input {
 	int64_t floor_uusd;
 	int64_t last_ask_uusd; /* QUOTE_NONE: there is no last price */
 	const struct offer_list *offers;
+	const bool *seen; /* as in rivals_question; NULL: there is no history */
+	/* fitted price of one GPU, what its customer pays; QUOTE_NONE: there is no fit */
+	int64_t low_uusd, mid_uusd, high_uusd;
 };
+
+/* What the price stands on. QUOTE_BLIND: on nothing but the last price or the floor, since no
+ * offer says anything; a caller must not take that for a market's price. */
+enum quote_basis { QUOTE_BLIND, QUOTE_NO_GPU, QUOTE_MODEL, QUOTE_OWN, QUOTE_RIVAL };
 
 struct quote {
 	int64_t ask_uusd, customer_uusd, floor_uusd;
-	int64_t rival_uusd; /* QUOTE_NONE: no comparable rival */
-	int64_t model_uusd; /* QUOTE_NONE: cannot be told */
-	json_t *why;        /* array of texts; quote_release drops it */
+	int64_t rival_uusd;      /* QUOTE_NONE: no comparable rival */
+	int64_t proportion_uusd; /* RNP-021's, of the whole node; QUOTE_NONE: cannot be told */
+	enum quote_basis basis;
+	json_t *why; /* array of texts; quote_release drops it */
 };
 
 /* What a customer pays for an ask: ask / (1 - fee), rounded half up. */

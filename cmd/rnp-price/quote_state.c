@@ -1,87 +1,227 @@
+/* The state of quote in SQLite: see quote_state.h. Rows older than 90 days are dropped, so that a
+ * file does not grow with the age of a node. */
 #include "cmd/rnp-price/quote_state.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
-#include "common/json/json.h"
+#include "common/base/mem.h"
 
-#define STATE_KIND      "rnp.price-state"
-#define STATE_BYTES_MAX ((size_t)16 << 20)
+static const char *const steps[] = {
+	"CREATE TABLE node (node TEXT PRIMARY KEY, snapshots INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+	"CREATE TABLE price (id INTEGER PRIMARY KEY, node TEXT NOT NULL, at_ms INTEGER NOT NULL,"
+	"  ask_uusd INTEGER NOT NULL, floor_uusd INTEGER NOT NULL, rival_uusd INTEGER,"
+	"  changed INTEGER NOT NULL) STRICT;"
+	"CREATE INDEX price_at ON price (node, at_ms);"
+	"CREATE TABLE host (node TEXT NOT NULL, market TEXT NOT NULL, host TEXT NOT NULL,"
+	"  first_snapshot INTEGER NOT NULL, last_ms INTEGER NOT NULL,"
+	"  uusd_per_gpu_hour INTEGER NOT NULL, PRIMARY KEY (node, market, host))"
+	"  STRICT, WITHOUT ROWID;",
+	NULL
+};
 
-void quote_state_release(struct quote_state *s)
+/* The one row of a query that was bound already: 1, 0 or -1; columns go to out. */
+static int read_row(struct quote_state *s, sqlite3_stmt *q, int columns, int64_t *out)
 {
-	json_decref(s->doc);
-	s->doc = NULL;
+	int rc = store_step(&s->store, q);
+
+	for (int i = 0; rc > 0 && i < columns; i++)
+		if (sqlite3_column_type(q, i) != SQLITE_NULL)
+			out[i] = sqlite3_column_int64(q, i);
+	return rc;
 }
 
-/* every entry must be one, so that a price is never taken from something else */
-static int check(const json_t *doc, const char *path)
+static int read_node(struct quote_state *s)
 {
-	json_t *nodes, *entry;
-	const char *key;
-	char where[300];
-	int64_t ask;
+	sqlite3_stmt *last = NULL, *changes = NULL, *node = NULL;
+	int64_t price[2] = { QUOTE_NONE, QUOTE_NONE };
+	int64_t changed[2] = { QUOTE_NONE, 0 };
+	int rc = -1;
 
-	if (json_check_kind(doc, path, NULL) < 0 ||
-		json_get_object(doc, path, "nodes", &nodes) < 0)
+	if (store_prepare(&s->store, &last,
+		    "SELECT ask_uusd, at_ms FROM price WHERE node = ?"
+		    " ORDER BY id DESC LIMIT 1") < 0 ||
+		store_prepare(&s->store, &changes,
+			"SELECT max(at_ms), sum(at_ms > ?) FROM price"
+			" WHERE node = ? AND changed") < 0 ||
+		store_prepare(&s->store, &node,
+			"SELECT snapshots FROM node WHERE node = ?") < 0)
+		goto out;
+	store_bind(last, "t", s->node);
+	store_bind(changes, "it", s->now_ms - QUOTE_STATE_DAY_MS, s->node);
+	store_bind(node, "t", s->node);
+	if (read_row(s, last, 2, price) < 0 || read_row(s, changes, 2, changed) < 0 ||
+		read_row(s, node, 1, &s->snapshots) < 0)
+		goto out;
+	s->last_ask_uusd = price[0];
+	s->last_at_ms = price[1];
+	s->changed_ms = changed[0];
+	s->changes_today = changed[1];
+	rc = 0;
+out:
+	sqlite3_finalize(last);
+	sqlite3_finalize(changes);
+	sqlite3_finalize(node);
+	return rc;
+}
+
+static int check_clock(const struct quote_state *s, const char *path)
+{
+	char then[CLOCK_TEXT_MAX], now[CLOCK_TEXT_MAX];
+
+	if (s->last_at_ms <= s->now_ms + QUOTE_STATE_SKEW_MS)
+		return 0;
+	clock_format(then, s->last_at_ms);
+	clock_format(now, s->now_ms);
+	return err_set(EX_DATAERR,
+		"%s: the clock went back: the last price is of %s, and now is %s", path,
+		then, now);
+}
+
+int quote_state_open(struct quote_state *s, const char *path, const char *node,
+	int64_t now_ms)
+{
+	s->node = node;
+	s->now_ms = now_ms;
+	s->last_ask_uusd = s->last_at_ms = s->changed_ms = QUOTE_NONE;
+	if (store_open(&s->store, path, steps, false) < 0)
 		return -1;
-	if (strcmp(json_string_value(json_object_get(doc, "kind")), STATE_KIND) != 0)
-		return err_set(EX_DATAERR, "%s: not a state of rnp-price quote", path);
-	json_object_foreach(nodes, key, entry) {
-		snprintf(where, sizeof where, "%.150s: nodes.%.100s", path, key);
-		if (json_get_i64(entry, where, "ask_uusd", 0, JSON_SAFE_INTEGER_MAX,
-			    &ask) < 0)
-			return -1;
+	if (store_begin(&s->store) < 0) {
+		store_close(&s->store);
+		return -1;
 	}
+	s->open = true;
+	if (read_node(s) == 0 && check_clock(s, path) == 0)
+		return 0;
+	quote_state_close(s);
+	return -1;
+}
+
+int quote_state_seen(struct quote_state *s, const struct rivals_question *q, bool **out)
+{
+	sqlite3_stmt *find = NULL;
+	bool *seen;
+	int64_t first;
+	int rc = 0;
+
+	*out = NULL;
+	if (!s->snapshots)
+		return 0;
+	if (store_prepare(&s->store, &find,
+		    "SELECT first_snapshot FROM host WHERE node = ? AND market = ? AND host = ?") <
+		0)
+		return -1;
+	seen = xcalloc(q->offers->n + 1, sizeof *seen);
+	for (size_t i = 0; rc >= 0 && i < q->offers->n; i++) {
+		const struct offer *o = &q->offers->items[i];
+
+		if (rivals_kind(q, o) != RIVAL_COMPARABLE)
+			continue;
+		store_bind(find, "ttt", s->node, o->market, rivals_host(o));
+		rc = read_row(s, find, 1, &first);
+		seen[i] = rc > 0;
+	}
+	sqlite3_finalize(find);
+	if (rc < 0) {
+		free(seen);
+		return -1;
+	}
+	*out = seen;
 	return 0;
 }
 
-int quote_state_load(struct quote_state *s, const char *path)
+static int save_hosts(struct quote_state *s, const struct rivals_question *q)
 {
-	struct buf text = BUF_INIT;
-	int rc = io_read(&text, path, STATE_BYTES_MAX);
+	sqlite3_stmt *put = NULL;
+	int rc = store_prepare(&s->store, &put,
+		"INSERT INTO host VALUES (?, ?, ?, ?, ?, ?)"
+		" ON CONFLICT DO UPDATE SET last_ms = excluded.last_ms,"
+		" uusd_per_gpu_hour = excluded.uusd_per_gpu_hour");
 
-	s->doc = NULL;
-	if (rc < 0 && err_get()->code == EX_NOINPUT) {
-		err_clear();
-		s->doc = json_record(STATE_KIND);
-		json_set(s->doc, "nodes", json_object());
-		rc = 0;
-	} else if (rc == 0) {
-		s->doc = json_parse_object(buf_text(&text), text.len, path);
-		rc = s->doc ? check(s->doc, path) : -1;
+	for (size_t i = 0; rc == 0 && i < q->offers->n; i++) {
+		const struct offer *o = &q->offers->items[i];
+
+		if (rivals_kind(q, o) == RIVAL_COMPARABLE)
+			rc = store_run(&s->store, put, "tttiii", s->node, o->market,
+				rivals_host(o), s->snapshots + 1, s->now_ms,
+				o->uusd_per_gpu_hour);
 	}
-	if (rc < 0)
-		quote_state_release(s);
-	buf_release(&text);
+	sqlite3_finalize(put);
 	return rc;
 }
 
-int64_t quote_state_ask(const struct quote_state *s, const char *node)
+static int save_price(struct quote_state *s, const struct quote *quote)
 {
-	const json_t *entry = json_object_get(json_object_get(s->doc, "nodes"), node);
-	int64_t ask;
+	sqlite3_stmt *put = NULL;
+	int rc = store_prepare(&s->store, &put,
+		"INSERT INTO price (node, at_ms, ask_uusd, floor_uusd, rival_uusd, changed)"
+		" VALUES (?, ?, ?, ?, ?, ?)");
 
-	if (!entry || json_get_i64(entry, "state", "ask_uusd", 0, INT64_MAX, &ask) < 0)
-		return -1;
-	return ask;
+	/* a clock that went back a little does not put the history out of order */
+	if (rc == 0 && s->now_ms < s->last_at_ms)
+		s->now_ms = s->last_at_ms;
+	if (rc == 0 && quote->rival_uusd >= 0)
+		rc = store_run(&s->store, put, "tiiiii", s->node, s->now_ms,
+			quote->ask_uusd, quote->floor_uusd, quote->rival_uusd,
+			(int64_t)(quote->ask_uusd != s->last_ask_uusd));
+	else if (rc == 0)
+		rc = store_run(&s->store, put, "tiiini", s->node, s->now_ms,
+			quote->ask_uusd, quote->floor_uusd,
+			(int64_t)(quote->ask_uusd != s->last_ask_uusd));
+	sqlite3_finalize(put);
+	return rc;
 }
 
-int quote_state_save(struct quote_state *s, const char *path, const char *node,
-	int64_t ask_uusd, int64_t at_ms)
+static int save_node(struct quote_state *s, bool snapshot)
 {
-	json_t *entry = json_object();
-	struct buf text = BUF_INIT;
-	int rc;
+	sqlite3_stmt *put = NULL, *old[2] = { NULL };
+	int rc = store_prepare(&s->store, &put,
+		"INSERT INTO node VALUES (?1, ?2) ON CONFLICT DO UPDATE SET"
+		" snapshots = snapshots + ?2");
 
-	json_set_time(entry, "at", at_ms);
-	json_set_i64(entry, "ask_uusd", ask_uusd);
-	json_set(json_object_get(s->doc, "nodes"), node, entry);
-	json_write(&text, s->doc);
-	buf_addc(&text, '\n');
-	rc = io_replace(path, text.data, text.len, 0644);
-	buf_release(&text);
+	if (rc == 0)
+		rc = store_run(&s->store, put, "ti", s->node, (int64_t)snapshot);
+	if (rc == 0)
+		rc = store_prepare(&s->store, &old[0],
+			"DELETE FROM price WHERE at_ms < ?");
+	if (rc == 0)
+		rc = store_run(&s->store, old[0], "i", s->now_ms - QUOTE_STATE_KEEP_MS);
+	if (rc == 0)
+		rc = store_prepare(&s->store, &old[1],
+			"DELETE FROM host WHERE last_ms < ?");
+	if (rc == 0)
+		rc = store_run(&s->store, old[1], "i", s->now_ms - QUOTE_STATE_KEEP_MS);
+	sqlite3_finalize(put);
+	sqlite3_finalize(old[0]);
+	sqlite3_finalize(old[1]);
 	return rc;
+}
+
+int quote_state_save(struct quote_state *s, const struct rivals_question *q,
+	const struct quote *quote)
+{
+	int rc = 0;
+
+	if (q->offers->n && q->gpu_model)
+		rc = save_hosts(s, q);
+	if (rc == 0)
+		rc = save_price(s, quote);
+	if (rc == 0)
+		rc = save_node(s, q->offers->n > 0);
+	if (rc == 0)
+		rc = store_commit(&s->store);
+	else
+		store_rollback(&s->store);
+	s->open = false;
+	return rc;
+}
+
+void quote_state_close(struct quote_state *s)
+{
+	if (s->open)
+		store_rollback(&s->store);
+	s->open = false;
+	store_close(&s->store);
 }

@@ -1,26 +1,52 @@
-/* quote_state.h - the last price of each node, in one small JSON file that is replaced whole.
+/* quote_state.h - what quote remembers in SQLite: prices over time, hosts that were seen.
  *
- * Uses json, io. */
+ * One write transaction lasts from quote_state_open to quote_state_save or _close, so that two
+ * runs over one file wait for each other and neither loses a price. Uses store, rivals. */
 #ifndef RNP_PRICE_QUOTE_STATE_H
 #define RNP_PRICE_QUOTE_STATE_H
 
-#include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/rnp-price/quote_core.h"
+#include "common/store/store.h"
+
+#define QUOTE_STATE_DAY_MS  INT64_C(86400000)
+#define QUOTE_STATE_KEEP_MS (90 * QUOTE_STATE_DAY_MS)
+#define QUOTE_STATE_SKEW_MS INT64_C(300000) /* a clock may go back by this much */
+
 struct quote_state {
-	json_t *doc;
+	struct store store;
+	const char *node; /* borrowed: an address, or "unsigned" */
+	bool open;
+	int64_t last_ask_uusd; /* QUOTE_NONE: there is no price yet */
+	int64_t last_at_ms;    /* when it was made */
+	int64_t changed_ms;    /* when it last became another one; QUOTE_NONE: never */
+	int64_t changes_today; /* changes in the 24 hours before now */
+	int64_t snapshots;     /* of the market, so far */
+	int64_t now_ms;
 };
+#define QUOTE_STATE_INIT            \
+	{                           \
+		.store = STORE_INIT \
+	}
 
-void quote_state_release(struct quote_state *s);
+/* Open the file at path (made when it is not there), take its write lock and read what is known of
+ * node. Returns 0, or -1: store_open's errors, and 65 when the last price is of a later time than
+ * now_ms: the clock went back. */
+int quote_state_open(struct quote_state *s, const char *path, const char *node,
+	int64_t now_ms);
 
-/* Read the file at path; one that is not there is empty. Returns 0, or -1 (65, 74, 77). */
-int quote_state_load(struct quote_state *s, const char *path);
+/* For each comparable offer of q whether its host was in an earlier snapshot: an array of
+ * q->offers->n to be freed, or NULL in *seen when there was no snapshot yet. Returns 0, or -1. */
+int quote_state_seen(struct quote_state *s, const struct rivals_question *q, bool **seen);
 
-/* The last ask of a node, QUOTE_NONE (-1) when there is none. */
-int64_t quote_state_ask(const struct quote_state *s, const char *node);
+/* Keep the price and the hosts of this snapshot, and end the transaction. An empty snapshot
+ * (no offers) changes no host. Returns 0, or -1 with everything as it was. */
+int quote_state_save(struct quote_state *s, const struct rivals_question *q,
+	const struct quote *quote);
 
-/* Put an ask in and write the file whole. Returns 0, or -1 (74, 77). */
-int quote_state_save(struct quote_state *s, const char *path, const char *node,
-	int64_t ask_uusd, int64_t at_ms);
+/* Forget what was not saved. */
+void quote_state_close(struct quote_state *s);
 
 #endif

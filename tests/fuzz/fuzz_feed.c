@@ -60,6 +60,9 @@ static void check_quote(const struct offer_list *l)
 		.f32_gflops = 82580,
 		.floor_uusd = 1000,
 		.last_ask_uusd = 5000,
+		.low_uusd = QUOTE_NONE,
+		.mid_uusd = QUOTE_NONE,
+		.high_uusd = QUOTE_NONE,
 		.offers = l };
 	struct quote q;
 

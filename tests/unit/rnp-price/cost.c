@@ -12,7 +12,7 @@ static int parse(struct costs *c, const char *text)
 	int rc;
 
 	CHECK(obj != NULL);
-	rc = cost_parse(c, obj, "costs");
+	rc = cost_parse(c, obj, "costs", NULL, 0, NULL);
 	json_decref(obj);
 	return rc;
 }

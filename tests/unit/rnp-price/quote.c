@@ -16,10 +16,12 @@ static const struct quote_rules rules = { .fee_ppm = 50000,
 static struct offer *add(struct offer_list *l, int64_t uusd)
 {
 	struct offer o;
+	char id[24];
 
 	offer_init(&o);
 	o.market = "vast";
-	o.id = "1";
+	snprintf(id, sizeof id, "%zu", l->n + 1);
+	o.id = id;
 	o.model = o.name = "RTX 4090";
 	o.known = true;
 	o.uusd_per_gpu_hour = uusd;
@@ -37,6 +39,9 @@ static struct quote_input input(const struct offer_list *l, const char *model,
 		.f32_gflops = m ? m->f32_gflops : 0,
 		.floor_uusd = floor,
 		.last_ask_uusd = QUOTE_NONE,
+		.low_uusd = QUOTE_NONE,
+		.mid_uusd = QUOTE_NONE,
+		.high_uusd = QUOTE_NONE,
 		.offers = l };
 
 	return in;
@@ -181,13 +186,14 @@ static void check_model(void)
 	add(&l, 10)->spot = true;
 	in.f32_gflops = 82580 * 8 / 10;
 	quote_price(&q, &in, &rules);
-	CHECK_I64(2 * 800000, q.model_uusd);
+	CHECK_I64(2 * 800000, q.proportion_uusd);
 	CHECK_I64(2 * 800000, q.customer_uusd);
-	CHECK(said(&q, "no rival") && said(&q, "model: 66064 of the 82580 GFLOP/s"));
+	CHECK(said(&q, "no rival") &&
+		said(&q, "proportion (RNP-021): 66064 of the 82580 GFLOP/s"));
 	quote_release(&q);
 	in.f32_gflops = 0; /* its speed is not known: the floor */
 	quote_price(&q, &in, &rules);
-	CHECK(q.model_uusd == QUOTE_NONE);
+	CHECK(q.proportion_uusd == QUOTE_NONE);
 	CHECK_I64(1000, q.ask_uusd);
 	quote_release(&q);
 	offer_list_release(&l);
@@ -219,6 +225,9 @@ static void check_no_gpu(void)
 	struct quote_input in = { .no_gpu = "the node has no GPU",
 		.floor_uusd = 5,
 		.last_ask_uusd = QUOTE_NONE,
+		.low_uusd = QUOTE_NONE,
+		.mid_uusd = QUOTE_NONE,
+		.high_uusd = QUOTE_NONE,
 		.offers = &l };
 	struct quote q;
 
@@ -279,7 +288,7 @@ static void random_market(struct offer_list *l)
 
 	memset(l, 0, sizeof *l);
 	for (int64_t n = below(12); n > 0; n--) {
-		struct offer *o = add(l, 1 + below(below(2) ? 10 : 2000000));
+		struct offer *o = add(l, 1 + below(below(2) ? 400000 : 2000000));
 
 		o->model = models[below(4)];
 		o->gpu_count = 1 + below(4);
@@ -290,11 +299,41 @@ static void random_market(struct offer_list *l)
 	}
 }
 
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The lowest price of n hosts that are believed, found the plain way: one host is removed at a
+ * time, and the quartile is that of exact fractions. An RTX 4090's list price is 1599 $. */
+static int64_t believed(int64_t *prices, size_t n)
+{
+	const double low = 1599e6 / 180 / 24 / 8;
+
+	qsort(prices, n, sizeof *prices, by_value);
+	for (size_t from = 0; from < n; from++) {
+		size_t left = n - from, at = (left - 1) / 4;
+		double part = (double)((left - 1) % 4) / 4, limit = low - 0.5;
+
+		if (left >= 4)
+			limit = 0.5 *
+				((double)prices[from + at] * (1 - part) +
+					(part > 0 ? (double)prices[from + at + 1] * part :
+						    0));
+		if ((double)prices[from] >= limit)
+			return prices[from];
+	}
+	return QUOTE_NONE;
+}
+
 /* the lowest price of a rival, found the plain way; QUOTE_NONE: there is none */
 static int64_t lowest(const struct offer_list *l, int64_t count, bool own)
 {
 	for (int pass = 0; pass < 2; pass++) {
-		int64_t best = QUOTE_NONE;
+		int64_t best = QUOTE_NONE, prices[64];
+		size_t n = 0;
 
 		for (size_t i = 0; i < l->n; i++) {
 			const struct offer *o = &l->items[i];
@@ -308,15 +347,41 @@ static int64_t lowest(const struct offer_list *l, int64_t count, bool own)
 					(o->reliability_ppm >= 0 &&
 						o->reliability_ppm < 900000)))
 				continue;
-			if (own || pass ? !near : o->gpu_count != count)
+			if (own              ? !near :
+					pass ? !near || o->gpu_count == count :
+					       o->gpu_count != count)
 				continue;
+			prices[n++] = o->uusd_per_gpu_hour;
 			if (best < 0 || o->uusd_per_gpu_hour < best)
 				best = o->uusd_per_gpu_hour;
 		}
+		if (!own)
+			best = believed(prices, n);
 		if (best >= 0)
 			return best;
 	}
 	return QUOTE_NONE;
+}
+
+/* A stranger's offer of a millionth of a dollar changes nothing, however the market looks, where
+ * there is a price to hold it against. */
+static void check_stranger(const struct offer_list *l, struct quote_input *in,
+	const struct quote *q)
+{
+	struct offer_list more = { 0 };
+	struct quote again;
+
+	for (size_t i = 0; i < l->n; i++)
+		offer_list_add(&more, &l->items[i]);
+	add(&more, 1)->gpu_count = in->gpu_count;
+	in->offers = &more;
+	quote_price(&again, in, &rules);
+	CHECK_I64(q->rival_uusd, again.rival_uusd);
+	if (l->n) /* an empty feed keeps the last price, one with a stranger in it too */
+		CHECK_I64(q->ask_uusd, again.ask_uusd);
+	quote_release(&again);
+	in->offers = l;
+	offer_list_release(&more);
 }
 
 static void check_properties(void)
@@ -342,6 +407,7 @@ static void check_properties(void)
 			CHECK(q.customer_uusd >= own * count ||
 				q.ask_uusd == in.last_ask_uusd);
 		CHECK(json_array_size(q.why) > 0);
+		check_stranger(&l, &in, &q);
 		/* a higher floor never makes a lower price */
 		in.floor_uusd = floor + below(1000000);
 		quote_price(&higher, &in, &rules);

@@ -1,0 +1,163 @@
+/* Reads what people write by hand: known keys only, with a suggestion for the others, and
+ * amounts as micro-dollars or as dollars. */
+#include "cmd/rnp-price/keys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/money.h"
+#include "common/base/num.h"
+#include "common/json/json.h"
+
+#define NAME_MAX_BYTES 64
+#define CENT_UUSD      10000
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Letters to change, add, drop or swap with their neighbour to make one word the other
+ * (Damerau and Levenshtein's distance, without moves over a change). */
+static size_t distance(const char *a, const char *b)
+{
+	size_t n = strlen(a), m = strlen(b), row[3][NAME_MAX_BYTES + 1];
+
+	if (n > NAME_MAX_BYTES || m > NAME_MAX_BYTES)
+		return SIZE_MAX;
+	for (size_t j = 0; j <= m; j++)
+		row[0][j] = j;
+	for (size_t i = 1; i <= n; i++) {
+		size_t *now = row[i % 3], *last = row[(i + 2) % 3],
+		       *before = row[(i + 1) % 3];
+
+		now[0] = i;
+		for (size_t j = 1; j <= m; j++) {
+			now[j] = least(last[j - 1] + (a[i - 1] != b[j - 1]),
+				least(last[j], now[j - 1]) + 1);
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+				a[i - 2] == b[j - 1])
+				now[j] = least(now[j], before[j - 2] + 1);
+		}
+	}
+	return row[n % 3][m];
+}
+
+const char *keys_nearest(const char *wrong, const char *const *names)
+{
+	size_t best = SIZE_MAX, allowed = strlen(wrong) / 3;
+	const char *nearest = NULL;
+
+	if (allowed < 2)
+		allowed = 2;
+	for (; *names; names++) {
+		size_t d = distance(wrong, *names);
+
+		if (d < best) {
+			best = d;
+			nearest = *names;
+		}
+	}
+	return best <= allowed ? nearest : NULL;
+}
+
+int keys_check(const json_t *obj, const char *where, const char *const *names)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach((json_t *)obj, key, v) {
+		const char *const *n = names;
+		const char *nearest;
+
+		while (*n && strcmp(*n, key) != 0)
+			n++;
+		if (*n)
+			continue;
+		nearest = keys_nearest(key, names);
+		if (nearest)
+			return err_set(EX_DATAERR,
+				"%s: there is no '%.60s'; did you mean '%s'?", where, key,
+				nearest);
+		return err_set(EX_DATAERR, "%s: there is no '%.60s'", where, key);
+	}
+	return 0;
+}
+
+/* "1599.00 USD", "USD 0.15", "$0.15" or "0.15 $" */
+static int dollars(const char *text, const char *what, int64_t max_uusd, int64_t *uusd)
+{
+	char number[64];
+	size_t n;
+	bool unit = false;
+
+	if (*text == '$' || strncmp(text, "USD", 3) == 0) {
+		text += *text == '$' ? 1 : 3;
+		unit = true;
+	}
+	text += strspn(text, " ");
+	n = strcspn(text, " $U");
+	if (n >= sizeof number)
+		return err_set(EX_DATAERR, "%s: '%.40s' is no amount", what, text);
+	memcpy(number, text, n);
+	number[n] = '\0';
+	text += n;
+	text += strspn(text, " ");
+	if (strcmp(text, "USD") == 0 || strcmp(text, "$") == 0) {
+		if (unit)
+			return err_set(EX_DATAERR, "%s: the unit is there twice", what);
+		unit = true;
+		text += strlen(text);
+	}
+	if (*text || !unit)
+		return err_set(EX_DATAERR,
+			"%s: not an amount such as \"1599.00 USD\" or a whole number of "
+			"millionths",
+			what);
+	if (num_decimal(number, what, MONEY_USD_DECIMALS, 0, uusd) < 0)
+		return -1;
+	if (*uusd < 0 || *uusd > max_uusd)
+		return err_set(EX_DATAERR, "%s: %s $ is out of range", what, number);
+	return 0;
+}
+
+int keys_amount_of(const json_t *v, const char *what, int64_t max_uusd, int64_t *uusd)
+{
+	if (json_is_string(v))
+		return dollars(json_string_value(v), what, max_uusd, uusd);
+	if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+		json_integer_value(v) > max_uusd)
+		return err_set(EX_DATAERR,
+			"%s: not a whole number of uusd, nor a text such as \"0.15 USD\"",
+			what);
+	*uusd = json_integer_value(v);
+	return 0;
+}
+
+int keys_amount(const json_t *obj, const char *where, const struct keys_amount *a,
+	int64_t *uusd, const char **doubtful)
+{
+	const json_t *v = json_object_get(obj, a->dollars);
+	char what[400];
+
+	if (v && json_object_get(obj, a->micro))
+		return err_set(EX_DATAERR, "%s: '%s' and '%s' exclude each other", where,
+			a->micro, a->dollars);
+	if (v) {
+		snprintf(what, sizeof what, "%.300s: %s", where, a->dollars);
+		if (!json_is_string(v))
+			return err_set(EX_DATAERR,
+				"%s: not a text such as \"1599.00 USD\"; a number of "
+				"micro-dollars goes into '%s'",
+				what, a->micro);
+		return keys_amount_of(v, what, a->max_uusd, uusd);
+	}
+	if (a->required ? json_get_i64(obj, where, a->micro, 0, a->max_uusd, uusd) < 0 :
+			  json_opt_i64(obj, where, a->micro, 0, a->max_uusd, uusd) < 0)
+		return -1;
+	if (doubtful && a->cents_at_least && *uusd > 0 && *uusd < CENT_UUSD)
+		*doubtful = a->micro;
+	return 0;
+}

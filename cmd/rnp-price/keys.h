@@ -1,0 +1,34 @@
+/* keys.h - files that a person writes: keys that nobody knows are refused, amounts may be dollars.
+ * Pure; uses jansson, err, num. */
+#ifndef RNP_PRICE_KEYS_H
+#define RNP_PRICE_KEYS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Refuse an object with a key that is not in names (ends with NULL), naming the nearest one.
+ * Returns 0, or -1 with EX_DATAERR. */
+int keys_check(const json_t *obj, const char *where, const char *const *names);
+
+/* The name nearest to a misspelt one, or NULL when none is near: at most a third of its letters
+ * (two at least) differ, are missing, are too many or are swapped. */
+const char *keys_nearest(const char *wrong, const char *const *names);
+
+/* An amount of dollars: `NAME_uusd` as a whole number of micro-dollars, or `NAME` as a text such as
+ * "1599.00 USD" or "$0.15". An absent one leaves *uusd as it is. suffix stands behind "_uusd" in the
+ * first form and behind NAME in the second ("_per_hour"). doubtful (may be NULL) becomes the key of
+ * an amount that is so small that dollars were probably meant: above 0 and under a cent where
+ * cents_at_least. Returns 0, or -1 with EX_DATAERR: both forms are there, or malformed. */
+struct keys_amount {
+	const char *micro, *dollars; /* "hardware_uusd", "hardware" */
+	bool required, cents_at_least;
+	int64_t max_uusd;
+};
+int keys_amount(const json_t *obj, const char *where, const struct keys_amount *a,
+	int64_t *uusd, const char **doubtful);
+
+/* The same for one value: a whole number of micro-dollars or a text of dollars. */
+int keys_amount_of(const json_t *v, const char *what, int64_t max_uusd, int64_t *uusd);
+
+#endif

@@ -1,0 +1,248 @@
+/* The fast way to read rnp.offer: see offer_list_add_plain in offer.h.
+ *
+ * Plain means: one flat object of known keys, each once, strings of printable ASCII without
+ * escapes, whole numbers of at most 15 digits. A unit and a fuzz target hold what this accepts
+ * against offer_list_add_json. */
+#include <string.h>
+
+#include "cmd/rnp-price/offer.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/lines.h"
+#include "common/json/json.h"
+
+#define TEXT_BYTES_MAX 512
+
+struct scan {
+	const char *at, *end;
+};
+
+/* A value in place. */
+struct value {
+	char type; /* 's' string, 'i' whole number, 'b' true or false */
+	const char *text;
+	size_t len;
+	int64_t number;
+};
+
+static bool take(struct scan *s, char c)
+{
+	if (s->at == s->end || *s->at != c)
+		return false;
+	s->at++;
+	return true;
+}
+
+static bool take_string(struct scan *s, const char **text, size_t *len)
+{
+	const char *p;
+
+	if (!take(s, '"'))
+		return false;
+	for (p = s->at; p < s->end && *p != '"'; p++)
+		if (*p < 0x20 || *p > 0x7e || *p == '\\')
+			return false;
+	*text = s->at;
+	*len = (size_t)(p - s->at);
+	s->at = p;
+	return take(s, '"');
+}
+
+static bool take_value(struct scan *s, struct value *v)
+{
+	const char *start = s->at;
+
+	if (s->at == s->end)
+		return false;
+	if (*s->at == '"') {
+		v->type = 's';
+		return take_string(s, &v->text, &v->len) && v->len <= TEXT_BYTES_MAX;
+	}
+	if (s->end - s->at >= 4 && memcmp(s->at, "true", 4) == 0) {
+		*v = (struct value){ .type = 'b', .number = 1 };
+		s->at += 4;
+		return true;
+	}
+	if (s->end - s->at >= 5 && memcmp(s->at, "false", 5) == 0) {
+		*v = (struct value){ .type = 'b', .number = 0 };
+		s->at += 5;
+		return true;
+	}
+	*v = (struct value){ .type = 'i' };
+	for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
+		if (s->at - start < 15)
+			v->number = v->number * 10 + (*s->at - '0');
+	return s->at > start && s->at - start <= 15 &&
+		(*start != '0' || s->at - start == 1);
+}
+
+/* The fields in the order in which feed writes them; where and what they may be. */
+enum field_kind { KIND, VERSION, TEXT, TIME, NUMBER, FLAG, COUNTRY, THREE };
+static const struct field {
+	const char *name;
+	enum field_kind kind;
+	size_t offset;
+	int64_t min, max; /* of a number, or of a text's length */
+} fields[] = {
+	{ "kind", KIND, 0, 0, 0 },
+	{ "v", VERSION, 0, 0, 0 },
+	{ "market", TEXT, offsetof(struct offer, market), 1, 32 },
+	{ "offer_id", TEXT, offsetof(struct offer, id), 1, 512 },
+	{ "at", TIME, offsetof(struct offer, at_ms), 0, 0 },
+	{ "gpu_model", TEXT, offsetof(struct offer, model), 1, 200 },
+	{ "gpu_name", TEXT, offsetof(struct offer, name), 0, 200 },
+	{ "gpu_count", NUMBER, offsetof(struct offer, gpu_count), 1, 1024 },
+	{ "gpu_share_ppm", NUMBER, offsetof(struct offer, gpu_share_ppm), 1, 999999 },
+	{ "gpu_memory_bytes", NUMBER, offsetof(struct offer, gpu_memory_bytes), 0,
+		INT64_MAX },
+	{ "uusd_per_gpu_hour", NUMBER, offsetof(struct offer, uusd_per_gpu_hour), 1,
+		INT64_MAX },
+	{ "spot", FLAG, offsetof(struct offer, spot), 0, 0 },
+	{ "cpu_cores", NUMBER, offsetof(struct offer, cpu_cores), 0, INT64_MAX },
+	{ "memory_bytes", NUMBER, offsetof(struct offer, memory_bytes), 0, INT64_MAX },
+	{ "down_bps", NUMBER, offsetof(struct offer, down_bps), 0, INT64_MAX },
+	{ "up_bps", NUMBER, offsetof(struct offer, up_bps), 0, INT64_MAX },
+	{ "reliability_ppm", NUMBER, offsetof(struct offer, reliability_ppm), 0,
+		1000000 },
+	{ "country", COUNTRY, offsetof(struct offer, country), 2, 2 },
+	{ "region", TEXT, offsetof(struct offer, region), 0, 200 },
+	{ "rentable", THREE, offsetof(struct offer, rentable), 0, 0 },
+	{ "rented", THREE, offsetof(struct offer, rented), 0, 0 },
+	{ "verified", THREE, offsetof(struct offer, verified), 0, 0 },
+	{ "machine", TEXT, offsetof(struct offer, machine), 0, 200 },
+	{ "host", TEXT, offsetof(struct offer, host), 0, 200 },
+	{ "own", FLAG, offsetof(struct offer, own), 0, 0 },
+};
+#define NFIELDS (sizeof fields / sizeof *fields)
+#define REQUIRED \
+	0xcafu /* kind v market offer_id gpu_model gpu_count uusd_per_gpu_hour spot */
+
+/* The texts of one line, NUL-terminated. */
+struct texts {
+	char data[2048];
+	size_t used;
+};
+
+static const char *hold(struct texts *t, const struct value *v)
+{
+	char *to = t->data + t->used;
+
+	if (sizeof t->data - t->used <= v->len)
+		return NULL;
+	memcpy(to, v->text, v->len);
+	to[v->len] = '\0';
+	t->used += v->len + 1;
+	return to;
+}
+
+static bool set_time(int64_t *to, struct texts *t, const struct value *v)
+{
+	const char *text = hold(t, v);
+
+	if (text && clock_parse(text, "at", to) == 0)
+		return true;
+	err_clear();
+	return false;
+}
+
+static bool set_field(struct offer *o, const struct field *f, const struct value *v,
+	struct texts *t)
+{
+	char *to = (char *)o + f->offset;
+	bool in_range = v->number >= f->min && v->number <= f->max;
+
+	switch (f->kind) {
+	case KIND:
+		return v->type == 's' && v->len == 9 &&
+			memcmp(v->text, "rnp.offer", 9) == 0;
+	case VERSION:
+		return v->type == 'i' && v->number == 1;
+	case COUNTRY:
+	case TEXT:
+		if (v->type != 's' || (int64_t)v->len < f->min ||
+			(int64_t)v->len > f->max)
+			return false;
+		return (*(const char **)(void *)to = hold(t, v)) != NULL;
+	case TIME:
+		return v->type == 's' && set_time((int64_t *)(void *)to, t, v);
+	case NUMBER:
+		*(int64_t *)(void *)to = v->number;
+		return v->type == 'i' && in_range;
+	case FLAG:
+		*(bool *)(void *)to = v->number;
+		return v->type == 'b';
+	case THREE:
+		*(int *)(void *)to = (int)v->number;
+		return v->type == 'b';
+	}
+	return false;
+}
+
+/* The field of a key: the next one in feed's order, else any. */
+static size_t field_of(size_t next, const char *key, size_t len)
+{
+	for (size_t i = 0; i < NFIELDS; i++, next++) {
+		const struct field *f = &fields[next % NFIELDS];
+
+		if (strncmp(f->name, key, len) == 0 && !f->name[len])
+			return next % NFIELDS;
+	}
+	return NFIELDS;
+}
+
+bool offer_list_add_plain(struct offer_list *l, const char *line, size_t len)
+{
+	struct scan s = { line, line + len };
+	struct texts t;
+	struct offer o;
+	uint32_t found = 0;
+	size_t next = 0;
+
+	t.used = 0;
+	offer_init(&o);
+	if (!take(&s, '{'))
+		return false;
+	do {
+		struct value v;
+		const char *key;
+		size_t n, i;
+
+		if (!take_string(&s, &key, &n) || !take(&s, ':') || !take_value(&s, &v))
+			return false;
+		i = field_of(next, key, n);
+		if (i == NFIELDS || (found >> i & 1) ||
+			!set_field(&o, &fields[i], &v, &t))
+			return false;
+		found |= UINT32_C(1) << i;
+		next = i + 1;
+	} while (take(&s, ','));
+	if (!take(&s, '}') || s.at != s.end || (found & REQUIRED) != REQUIRED)
+		return false;
+	offer_list_add_found(l, &o);
+	return true;
+}
+
+int offer_list_read(struct offer_list *l, char **files, int n)
+{
+	struct lines in;
+	char *line;
+	size_t len;
+	int rc;
+
+	lines_open(&in, files, n, JSON_RECORD_BYTES_MAX);
+	while ((rc = lines_next(&in, &line, &len)) > 0) {
+		const char *where;
+		json_t *record;
+
+		if (offer_list_add_plain(l, line, len))
+			continue;
+		where = lines_where(&in);
+		record = json_parse_object(line, len, where);
+		rc = record ? offer_list_add_json(l, record, where) : -1;
+		json_decref(record);
+		if (rc < 0)
+			break;
+	}
+	lines_close(&in);
+	return rc;
+}

@@ -1,0 +1,25 @@
+/* tariff.h - what a kWh costs in each hour from a moment on: hours of UTC, hours and days of a
+ * time zone, or a day-ahead file. Uses jansson, err, keys, clock, libc's time zones. */
+#ifndef RNP_PRICE_TARIFF_H
+#define RNP_PRICE_TARIFF_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#define TARIFF_HOURS 168 /* hours that are worked out ahead: a week */
+
+/* Fill uusd[i] with the price of a kWh in the i-th whole hour of UTC from from_ms on, which is
+ * the hour that from_ms lies in. v is
+ *   an array of 24 prices, the first from 00:00 UTC; or
+ *   {"zone": "Europe/Berlin", "rates": [{"days": "mon-fri", "hours": "06-22", "per_kwh": P}],
+ *    "otherwise": P}: the first rate that matches counts; an hour that two rates share costs the
+ *    dearer one; or
+ *   {"day_ahead": "FILE", "add": P, "otherwise": P}: lines of "2026-11-20T18:00:00Z,PRICE" in
+ *    dollars per kWh, which may be negative, each good until the next one and for at most an
+ *    hour; hours that are missing cost `otherwise`. A relative FILE lies beside base_path.
+ * A price is a whole number of uusd or a text of dollars. Returns 0, or -1: EX_DATAERR, naming
+ * where and the field, or the file's own error. */
+int tariff_read(int64_t uusd[TARIFF_HOURS], const json_t *v, const char *where,
+	const char *base_path, int64_t from_ms);
+
+#endif
