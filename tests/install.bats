@@ -28,7 +28,7 @@ setup_file() {
 
 @test "install: the installed program finds its policies" {
 	run_split env -C / "$IMAGE/usr/bin/rnp-reward" epoch --policy rnp-006 --pool 10 /dev/null
-	[[ $stderr != *policy* ]] || fail "$stderr"
+	[[ $stderr == *"no rnp.usage"* ]] || fail "$stderr"
 	run_split env -C / "$IMAGE/usr/bin/rnp-reward" epoch --policy no-such --pool 10 /dev/null
 	[[ $stderr == *no-such* ]]
 }

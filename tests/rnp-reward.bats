@@ -1,4 +1,4 @@
-# rnp-reward: usage, epoch, explain, proof, verify.
+# rnp-reward: usage, epoch, explain, proof, verify. The ledger: rnp-reward-ledger.bats.
 load helper
 
 usages=$ROOT/tests/data/man/usage.jsonl
@@ -113,6 +113,7 @@ agrees() {
 	printf '{"kind":"rnp.usage","v":1,' >bad.jsonl
 	refused 65 "bad.jsonl:1" rnp-reward epoch --policy rnp-021 bad.jsonl
 	refused 66 "nowhere" rnp-reward epoch --policy rnp-021 nowhere
+	refused 65 "no rnp.usage" rnp-reward epoch --policy rnp-021 /dev/null
 	printf '{"kind":"rnp.usage","v":1,"node":"a","node":"b"}\n' >bad.jsonl
 	refused 65 "bad.jsonl:1" rnp-reward epoch --policy rnp-021 bad.jsonl
 }
@@ -212,36 +213,6 @@ agrees() {
 	rnp-reward epoch --policy rnp-021 --job-scale 1.000001 "$usages" >out
 	rnp-reward verify --usage "$usages" out
 	refused 65 "nothing to verify" rnp-reward verify <"/dev/null"
-}
-
-@test "ledger: chained, idempotent, one result for one epoch, whole after a torn line" {
-	rnp-reward epoch --policy rnp-021 --store db "$usages" >first
-	rnp-reward epoch --policy testnet --store db "$usages" >/dev/null
-	rnp-reward epoch -q --policy rnp-021 --store db "$usages" >again
-	cmp first again
-	assert_equal "$(wc -l <db)" 2
-	rnp-reward verify --store db
-	rnp-reward verify --store db first
-	# a proof must lead to the root of an epoch that is in it
-	node=$(head -1 "$usages" | jq -r .node)
-	rnp-reward proof --node "$node" first | rnp-reward verify --store db -
-	rnp-reward epoch --policy rnp-019 "$usages" | rnp-reward proof --node "$node" >foreign
-	run_split rnp-reward verify --store db foreign
-	assert_failure 1
-	assert_equal "$(jq -r 'select(.what == "ledger").reason' <<<"$output")" \
-		"no epoch in it has the root of proof 1"
-	run_split rnp-reward epoch --policy rnp-021 --store db --pool 1 "$usages"
-	assert_failure 65
-	[[ $stderr == *"with another result"* ]]
-	assert_equal "$output" ""
-	printf '{"kind":"rnp.epo' >>db
-	rnp-reward epoch --policy rnp-019 --store db "$usages" >/dev/null
-	rnp-reward verify --store db
-	assert_equal "$(wc -l <db)" 3
-	sed -i '1s/"nodes":4/"nodes":5/' db
-	run_split rnp-reward verify --store db
-	assert_failure 1
-	[[ $output == *"db:2: previous"* ]]
 }
 
 @test "usage: uptime, work and score from signed records; strangers do not count" {

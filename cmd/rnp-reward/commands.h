@@ -9,5 +9,7 @@ extern const struct command command_epoch;
 extern const struct command command_explain;
 extern const struct command command_proof;
 extern const struct command command_verify;
+extern const struct command command_ledger;
+extern const struct command command_cosign;
 
 #endif

@@ -1,4 +1,5 @@
 /* rnp-reward epoch - usages in; what each node is paid, and the close of the epoch, out. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
@@ -7,6 +8,7 @@
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
@@ -15,7 +17,7 @@
 #define SLICES 16
 
 static struct given given = GIVEN_INIT;
-static const char *store;
+static const char *store, *key_path;
 
 static const struct opt options[] = {
 	GIVEN_POLICY(given),
@@ -24,7 +26,12 @@ static const struct opt options[] = {
 		.kind = OPT_TEXT,
 		.to = &store,
 		.metavar = "DB",
-		.help = "append the epoch to this hash-chained ledger" },
+		.help = "seal the epoch in this ledger" },
+	{ .name = "key",
+		.kind = OPT_TEXT,
+		.to = &key_path,
+		.metavar = "F",
+		.help = "sign the sealed epoch with this key" },
 	{ .kind = OPT_END },
 };
 
@@ -61,20 +68,39 @@ static int write_rewards(const struct epoch *e)
 	return rc;
 }
 
+static int seal(const struct epoch *e, json_t *record)
+{
+	struct ledger l = LEDGER_INIT;
+	struct key k = KEY_INIT;
+	struct merkle_leaf *leaves = NULL;
+	bool there = false;
+	int rc = -1;
+	long n;
+
+	if (key_path && key_load(&k, key_path, NULL) < 0)
+		return -1;
+	n = epoch_leaves(e, &leaves);
+	if (n >= 0 && ledger_open(&l, store, false) == 0)
+		rc = ledger_seal(&l, record, leaves, (size_t)n, key_path ? &k : NULL,
+			clock_now_ms(), &there);
+	if (rc == 0 && there)
+		prog_info("%s: this epoch is in the ledger already", store);
+	free(leaves);
+	ledger_close(&l);
+	key_release(&k);
+	return rc;
+}
+
 /* The ledger first: what stands on standard output has been kept. */
 static int write_all(const struct epoch *e)
 {
 	json_t *record = epoch_record(e);
-	bool there = false;
-	int rc = -1;
+	int rc = store ? seal(e, record) : 0;
 
-	if (store && ledger_append(store, record, &there) < 0)
-		goto out;
-	if (there)
-		prog_info("%s: this epoch is in the ledger already", store);
-	if (write_rewards(e) == 0)
+	if (rc == 0)
+		rc = write_rewards(e);
+	if (rc == 0)
 		rc = out_record(record);
-out:
 	json_decref(record);
 	return rc;
 }
@@ -86,6 +112,10 @@ static int run(int n, char **args)
 	struct epoch epoch;
 	int rc = -1;
 
+	if (key_path && !store) {
+		err_set(EX_USAGE, "--key signs what --store seals: give both");
+		return err_report();
+	}
 	if (rules_load(&rules, given.policy) < 0)
 		return err_report();
 	epoch_init(&epoch, &rules, NULL, 0);
@@ -93,7 +123,9 @@ static int run(int n, char **args)
 		goto out;
 	epoch.usages = usages.list;
 	epoch.n = usages.n;
-	if (compute(&epoch, &usages) == 0)
+	if (!usages.n)
+		err_set(EX_DATAERR, "there is no rnp.usage: nothing is not an epoch");
+	else if (compute(&epoch, &usages) == 0)
 		rc = write_all(&epoch);
 out:
 	epoch_release(&epoch);

@@ -1,50 +1,266 @@
+/* ledger.c - the ledger's file and its chain of rows: open, append, read, import. */
 #include "cmd/rnp-reward/ledger.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include "common/json/canon.h"
+#include "cmd/rnp-reward/ledger_parts.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
+#include "common/base/lines.h"
+#include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
+#include "common/record/signature.h"
 
-#define LEDGER_BYTES_MAX ((size_t)1 << 30)
+/* Only ever appended to: step i leads from version i to i + 1. */
+static const char *const steps[] = {
+	"CREATE TABLE entry("
+	" sequence INTEGER PRIMARY KEY CHECK(sequence >= 0),"
+	" kind TEXT NOT NULL,"
+	" body TEXT NOT NULL,"
+	" sha256 BLOB NOT NULL CHECK(length(sha256) = 32)) STRICT;"
+	"CREATE INDEX entry_kind ON entry(kind, sequence);"
+	"CREATE TABLE head("
+	" one INTEGER PRIMARY KEY CHECK(one = 1),"
+	" entries INTEGER NOT NULL,"
+	" sha256 BLOB NOT NULL) STRICT;"
+	"INSERT INTO head VALUES(1, 0, zeroblob(32));"
+	"CREATE TABLE epoch("
+	" sequence INTEGER PRIMARY KEY REFERENCES entry(sequence),"
+	" token TEXT NOT NULL, policy TEXT NOT NULL,"
+	" from_ms INTEGER, to_ms INTEGER," /* NULL: imported without times */
+	" payable INTEGER NOT NULL CHECK(payable IN (0, 1))," /* 0: imported without claims */
+	" minted INTEGER NOT NULL CHECK(minted >= 0),"
+	" claimed INTEGER NOT NULL CHECK(claimed >= 0),"
+	" locked INTEGER NOT NULL CHECK(locked >= 0),"
+	" \"left\" INTEGER NOT NULL CHECK(\"left\" >= 0),"
+	" paid INTEGER NOT NULL DEFAULT 0 CHECK(paid >= 0),"
+	" in_flight INTEGER NOT NULL DEFAULT 0 CHECK(in_flight >= 0),"
+	" owed INTEGER NOT NULL CHECK(owed >= 0),"
+	" CHECK(minted = claimed + locked + \"left\"),"
+	" CHECK(claimed = paid + in_flight + owed)) STRICT;"
+	/* state 0 owed, 1 in flight, 2 paid; the wallet as its 32 bytes, in the tree's order */
+	"CREATE TABLE claim("
+	" epoch INTEGER NOT NULL REFERENCES epoch(sequence),"
+	" wallet BLOB NOT NULL CHECK(length(wallet) = 32),"
+	" unlocked INTEGER NOT NULL CHECK(unlocked >= 0),"
+	" locked INTEGER NOT NULL CHECK(locked >= 0),"
+	" state INTEGER NOT NULL DEFAULT 0 CHECK(state IN (0, 1, 2)),"
+	" PRIMARY KEY(epoch, wallet)) STRICT, WITHOUT ROWID;"
+	"CREATE TRIGGER claim_is_final BEFORE UPDATE ON claim WHEN old.state = 2"
+	" BEGIN SELECT RAISE(ABORT, 'a claim that was paid does not change'); END;"
+	"CREATE TRIGGER claim_moves AFTER UPDATE OF state ON claim WHEN old.state <> new.state"
+	" BEGIN UPDATE epoch SET"
+	"  owed = owed + new.unlocked * ((new.state = 0) - (old.state = 0)),"
+	"  in_flight = in_flight + new.unlocked * ((new.state = 1) - (old.state = 1)),"
+	"  paid = paid + new.unlocked * ((new.state = 2) - (old.state = 2))"
+	"  WHERE sequence = new.epoch; END;",
+	NULL
+};
 
-static void hash_of(const json_t *entry, unsigned char out[32])
+void ledger_hash(const json_t *row, unsigned char out[LEDGER_HASH_BYTES])
 {
 	struct buf text = BUF_INIT;
 
-	if (canon_write(&text, entry) < 0)
+	if (canon_write(&text, row) < 0)
 		bug("%s", err_get()->text);
 	crypto_hash_sha256(out, (const unsigned char *)text.data, text.len);
 	buf_release(&text);
 }
 
-static int check_link(const json_t *entry, const char *where, int64_t sequence,
-	const unsigned char before[32])
+/* --- open ---------------------------------------------------------------------------------- */
+
+/* A file that begins with a brace is a ledger of JSON Lines, which SQLite would call damaged. */
+static int refuse_lines(const char *path)
+{
+	char first = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got;
+
+	if (fd < 0)
+		return 0; /* absent, or not readable: for SQLite to say */
+	got = read(fd, &first, 1);
+	close(fd);
+	if (got == 1 && first == '{')
+		return err_set(EX_DATAERR,
+			"'%s' is a ledger of JSON Lines: take it into a new one with "
+			"rnp-reward ledger --import",
+			path);
+	return 0;
+}
+
+int ledger_open(struct ledger *l, const char *path, bool read_only)
+{
+	*l = (struct ledger)LEDGER_INIT;
+	if (refuse_lines(path) < 0)
+		return -1;
+	return store_open(&l->store, path, steps, read_only);
+}
+
+void ledger_close(struct ledger *l)
+{
+	sqlite3_finalize(l->insert_row);
+	sqlite3_finalize(l->set_head);
+	if (l->store.db)
+		store_close(&l->store);
+	*l = (struct ledger)LEDGER_INIT;
+}
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+static int read_head(struct ledger *l, int64_t *entries,
+	unsigned char last[LEDGER_HASH_BYTES])
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q, "SELECT entries, sha256 FROM head");
+
+	if (rc == 0)
+		rc = store_step(&l->store, q);
+	if (rc == 1 && sqlite3_column_bytes(q, 1) == LEDGER_HASH_BYTES) {
+		*entries = sqlite3_column_int64(q, 0);
+		memcpy(last, sqlite3_column_blob(q, 1), LEDGER_HASH_BYTES);
+		rc = 0;
+	} else if (rc >= 0) {
+		rc = err_set(EX_DATAERR, "'%s': the head of the ledger is missing",
+			l->store.path);
+	}
+	sqlite3_finalize(q);
+	return rc;
+}
+
+/* Keep a row that has sequence and previous already. */
+static int keep_row(struct ledger *l, const json_t *row, int64_t sequence)
+{
+	unsigned char hash[LEDGER_HASH_BYTES];
+	struct buf body = BUF_INIT;
+	int rc = 0;
+
+	ledger_hash(row, hash);
+	json_write(&body, row);
+	if (!l->insert_row)
+		rc = store_prepare(&l->store, &l->insert_row,
+			"INSERT INTO entry(sequence, kind, body, sha256) VALUES(?, ?, ?, ?)");
+	if (rc == 0 && !l->set_head)
+		rc = store_prepare(&l->store, &l->set_head,
+			"UPDATE head SET entries = ?, sha256 = ?");
+	if (rc == 0)
+		rc = store_run(&l->store, l->insert_row, "ittb", sequence,
+			json_string_value(json_object_get(row, "kind")), body.data, hash,
+			sizeof hash);
+	if (rc == 0)
+		rc = store_run(&l->store, l->set_head, "ib", sequence + 1, hash,
+			sizeof hash);
+	buf_release(&body);
+	return rc;
+}
+
+int ledger_append(struct ledger *l, json_t *record, const struct key *k, int64_t now_ms)
+{
+	unsigned char last[LEDGER_HASH_BYTES];
+	struct buf previous = BUF_INIT;
+	int64_t entries;
+
+	if (read_head(l, &entries, last) < 0)
+		return -1;
+	buf_add_hex(&previous, last, sizeof last);
+	json_set_i64(record, "sequence", entries);
+	json_set_text(record, "previous", previous.data);
+	buf_release(&previous);
+	if (k && signature_add(record, k, now_ms) < 0)
+		return -1;
+	return keep_row(l, record, entries);
+}
+
+int ledger_each(struct ledger *l, int64_t from, ledger_fn fn, void *ctx)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT sequence, body FROM entry WHERE sequence >= ? ORDER BY sequence");
+
+	if (rc < 0)
+		return -1;
+	store_bind(q, "i", from);
+	while ((rc = store_step(&l->store, q)) == 1) {
+		int64_t sequence = sqlite3_column_int64(q, 0);
+		char where[64];
+		json_t *row;
+
+		snprintf(where, sizeof where, "row %" PRId64, sequence);
+		row = json_parse_object(store_text(q, 1),
+			(size_t)sqlite3_column_bytes(q, 1), where);
+		rc = row ? fn(ctx, sequence, row) : -1;
+		json_decref(row);
+		if (rc < 0)
+			break;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+json_t *ledger_row(struct ledger *l, int64_t sequence)
+{
+	sqlite3_stmt *q = NULL;
+	json_t *row = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT body FROM entry WHERE sequence = ?");
+
+	if (rc == 0) {
+		store_bind(q, "i", sequence);
+		rc = store_step(&l->store, q);
+		if (rc == 1)
+			row = json_parse_object(store_text(q, 0),
+				(size_t)sqlite3_column_bytes(q, 0), l->store.path);
+		else if (rc == 0)
+			err_set(EXIT_NO, "'%s' has no row %" PRId64, l->store.path,
+				sequence);
+	}
+	sqlite3_finalize(q);
+	return row;
+}
+
+int64_t ledger_last(struct ledger *l, const char *kind)
+{
+	sqlite3_stmt *q = NULL;
+	int64_t found = -2;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT max(sequence) FROM entry WHERE kind = ?");
+
+	if (rc == 0) {
+		store_bind(q, "t", kind);
+		rc = store_step(&l->store, q);
+		if (rc == 1)
+			found = sqlite3_column_type(q, 0) == SQLITE_NULL ?
+				-1 :
+				sqlite3_column_int64(q, 0);
+	}
+	sqlite3_finalize(q);
+	return found;
+}
+
+/* --- import -------------------------------------------------------------------------------- */
+
+int ledger_check_link(const json_t *row, const char *where, int64_t sequence,
+	const unsigned char before[LEDGER_HASH_BYTES])
 {
 	struct buf expected = BUF_INIT;
 	const char *previous;
 	int64_t got;
 	int rc = -1;
 
-	buf_add_hex(&expected, before, 32);
-	if (schema_check(entry, where, "rnp.epoch") < 0 ||
-		json_get_i64(entry, where, "sequence", 0, INT64_MAX, &got) < 0 ||
-		json_get_text(entry, where, "previous", &previous) < 0)
+	buf_add_hex(&expected, before, LEDGER_HASH_BYTES);
+	if (schema_check(row, where, NULL) < 0 ||
+		json_get_i64(row, where, "sequence", 0, INT64_MAX, &got) < 0 ||
+		json_get_text(row, where, "previous", &previous) < 0)
 		goto out;
 	if (got != sequence)
 		err_set(EX_DATAERR, "%s: sequence: is %" PRId64 ", not %" PRId64, where,
 			got, sequence);
 	else if (strcmp(previous, expected.data) != 0)
-		err_set(EX_DATAERR, "%s: previous: the entry before has another hash",
+		err_set(EX_DATAERR, "%s: previous: the row before has another hash",
 			where);
 	else
 		rc = 0;
@@ -53,148 +269,55 @@ out:
 	return rc;
 }
 
-static int walk_text(const char *path, char *text, size_t len, ledger_fn fn, void *ctx,
-	int64_t *count, unsigned char last_hash[32])
+static int import_line(struct ledger *l, const char *line, size_t len, const char *where,
+	int64_t sequence, unsigned char last[LEDGER_HASH_BYTES])
 {
-	struct buf where = BUF_INIT;
-	json_t *entry = NULL;
-	char *end;
-	int rc = 0;
-
-	for (char *line = text; rc == 0 && (end = memchr(line, '\n', len)) != NULL;
-		line = end + 1) {
-		buf_reset(&where);
-		buf_addf(&where, "%s:%" PRId64, path, *count + 1);
-		len -= (size_t)(end + 1 - line);
-		entry = json_parse_object(line, (size_t)(end - line), where.data);
-		if (!entry || check_link(entry, where.data, *count, last_hash) < 0 ||
-			(fn && fn(ctx, *count, entry) < 0)) {
-			rc = -1;
-		} else {
-			hash_of(entry, last_hash);
-			(*count)++;
-		}
-		json_decref(entry);
-	}
-	buf_release(&where);
-	return rc;
-}
-
-int64_t ledger_walk(const char *path, ledger_fn fn, void *ctx,
-	unsigned char last_hash[32], int64_t *good_bytes)
-{
-	struct buf text = BUF_INIT;
-	int64_t count = 0;
+	json_t *row = json_parse_object(line, len, where);
+	const char *kind = json_string_value(json_object_get(row, "kind"));
 	int rc = -1;
 
-	memset(last_hash, 0, 32);
-	if (io_read(&text, path, LEDGER_BYTES_MAX) < 0)
+	if (!row || ledger_check_link(row, where, sequence, last) < 0)
 		goto out;
-	/* what stands behind the last newline was cut off while it was written, and never
-	 * acknowledged */
-	while (text.len && text.data[text.len - 1] != '\n')
-		text.len--;
-	if (good_bytes)
-		*good_bytes = (int64_t)text.len;
-	rc = text.len ? walk_text(path, text.data, text.len, fn, ctx, &count, last_hash) :
-			0;
+	if (strcmp(kind, "rnp.epoch") != 0 && strcmp(kind, "rnp.cosign") != 0) {
+		err_set(EX_DATAERR, "%s: kind '%.40s' cannot be imported", where, kind);
+		goto out;
+	}
+	ledger_hash(row, last);
+	if (keep_row(l, row, sequence) < 0)
+		goto out;
+	rc = strcmp(kind, "rnp.epoch") == 0 ?
+		ledger_keep_epoch(l, row, where, sequence, NULL, 0, false) :
+		0;
 out:
-	buf_release(&text);
-	return rc < 0 ? -1 : count;
-}
-
-struct search {
-	json_t *record;
-	bool same;
-};
-
-static bool same_text(const json_t *a, const json_t *b, const char *key)
-{
-	const json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
-
-	return x == y || (x && y && json_equal(x, y));
-}
-
-/* the same but for where it stands in the ledger */
-static bool same_epoch(const json_t *entry, const json_t *record)
-{
-	json_t *plain = json_copy((json_t *)entry);
-	bool same;
-
-	json_object_del(plain, "sequence");
-	json_object_del(plain, "previous");
-	same = json_equal(plain, (json_t *)record);
-	json_decref(plain);
-	return same;
-}
-
-static int look(void *ctx, int64_t sequence, const json_t *entry)
-{
-	struct search *s = ctx;
-
-	if (s->same)
-		return 0;
-	if (same_epoch(entry, s->record)) {
-		s->same = true;
-		json_object_update(s->record, (json_t *)entry);
-		return 0;
-	}
-	if (json_object_get(entry, "from") && same_text(entry, s->record, "from") &&
-		same_text(entry, s->record, "to") &&
-		same_text(entry, s->record, "policy"))
-		return err_set(EX_DATAERR,
-			"the ledger's entry %" PRId64
-			" closes this epoch already, with another result",
-			sequence);
-	return 0;
-}
-
-static int append_line(const char *path, int fd, const json_t *record, int64_t at)
-{
-	struct buf line = BUF_INIT;
-	int rc = 0;
-
-	json_write(&line, record);
-	buf_addc(&line, '\n');
-	if (ftruncate(fd, at) < 0 || lseek(fd, at, SEEK_SET) < 0 ||
-		io_write_all(fd, line.data, line.len) < 0 || fsync(fd) < 0) {
-		rc = err_sys(EX_IOERR, "cannot write '%s'", path);
-		/* the part that did arrive, if any, has no newline and is no entry */
-		if (ftruncate(fd, at) < 0)
-			err_add("not undone");
-	}
-	buf_release(&line);
+	json_decref(row);
 	return rc;
 }
 
-int ledger_append(const char *path, json_t *record, bool *there)
+int64_t ledger_import(struct ledger *l, const char *path)
 {
-	struct search search = { record, false };
-	unsigned char last_hash[32];
-	struct buf previous = BUF_INIT;
-	int64_t count, at = 0;
-	int rc = -1, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	unsigned char last[LEDGER_HASH_BYTES];
+	char *files[1] = { (char *)path };
+	struct lines lines;
+	int64_t n = 0;
+	size_t len;
+	char *line;
+	int rc;
 
-	*there = false;
-	if (fd < 0)
-		return err_sys(0, "cannot open '%s'", path);
-	if (flock(fd, LOCK_EX) < 0) {
-		err_sys(EX_OSERR, "cannot lock '%s'", path);
-		goto out;
+	if (store_begin(&l->store) < 0)
+		return -1;
+	rc = read_head(l, &n, last);
+	if (rc == 0 && n)
+		rc = err_set(EX_DATAERR,
+			"'%s' has rows already: import into a new ledger", l->store.path);
+	lines_open(&lines, files, 1, JSON_RECORD_BYTES_MAX);
+	while (rc == 0 && (rc = lines_next(&lines, &line, &len)) == 1) {
+		rc = import_line(l, line, len, lines_where(&lines), n, last);
+		n++;
 	}
-	count = ledger_walk(path, look, &search, last_hash, &at);
-	if (count < 0)
-		goto out;
-	*there = search.same;
-	rc = 0;
-	if (search.same)
-		goto out;
-	buf_add_hex(&previous, last_hash, sizeof last_hash);
-	json_set_i64(record, "sequence", count);
-	json_set_text(record, "previous", previous.data);
-	rc = append_line(path, fd, record, at);
-out:
-	close(fd);
-	buf_release(&previous);
-	return rc;
+	lines_close(&lines);
+	if (rc < 0) {
+		store_rollback(&l->store);
+		return -1;
+	}
+	return store_commit(&l->store) < 0 ? -1 : n;
 }

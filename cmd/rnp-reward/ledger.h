@@ -1,8 +1,11 @@
-/* ledger.h - the ledger of epochs: an append-only file of JSON Lines, each entry the rnp.epoch
- * that was paid with its place ("sequence") and the hash of the entry before ("previous").
+/* ledger.h - the ledger of epochs and payouts: an SQLite file of rows that form one hash chain.
  *
- * The hash of an entry is the SHA-256 of its canonical bytes (RFC 8785). Uses json, canon,
- * schema, io. */
+ * A row is a record with its place ("sequence") and the hash of the row before ("previous"); the
+ * hash of a row is the SHA-256 of its canonical bytes (RFC 8785), proof included. The rows alone,
+ * one a line, are the ledger's export, and the same format as the ledgers of JSON Lines before it.
+ * The other tables (epochs and claims here, payouts in ledger_pay.h) follow from the rows; SQLite
+ * itself checks with every statement that minted = claimed + locked + left and that claimed =
+ * paid + in flight + owed. Uses store, json, canon, schema, merkle, key. */
 #ifndef RNP_CMD_REWARD_LEDGER_H
 #define RNP_CMD_REWARD_LEDGER_H
 
@@ -10,21 +13,74 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/rnp-reward/merkle.h"
 #include "common/base/buf.h"
+#include "common/cli/opt.h"
+#include "common/record/key.h"
+#include "common/store/store.h"
 
-/* What a walk over a ledger calls for each entry; returns 0 or -1 to stop. */
-typedef int (*ledger_fn)(void *ctx, int64_t sequence, const json_t *entry);
+#define LEDGER_HASH_BYTES 32
 
-/* Read a whole ledger and check its chain. Returns the number of entries, or -1: 66, 74, or 65
- * naming the entry that breaks the chain. fn may be NULL. *good: bytes up to the end of the
- * last whole line, may be NULL. last_hash: of the last entry, all 0 without one. */
-int64_t ledger_walk(const char *path, ledger_fn fn, void *ctx,
-	unsigned char last_hash[32], int64_t *good_bytes);
+struct ledger {
+	struct store store;
+	sqlite3_stmt *insert_row, *set_head;
+};
+#define LEDGER_INIT \
+	{           \
+		0   \
+	}
 
-/* Append an epoch, flushed to the disk; the file is made when there is none. An epoch that is
- * in the ledger already with the same content is left alone (*there is true). The same policy
- * and times with another content are refused with 65. Sets sequence and previous in
- * record, those of the entry that was there too. Two writers are kept apart by a lock. Returns 0 or -1. */
-int ledger_append(const char *path, json_t *record, bool *there);
+/* What ledger_each calls for each row; returns 0, or -1 to stop. */
+typedef int (*ledger_fn)(void *ctx, int64_t sequence, const json_t *row);
+
+/* Open a ledger; without read_only it is made when there is none. Returns 0, or -1 as store_open
+ * does; 65 with a hint where the file is a ledger of JSON Lines. */
+int ledger_open(struct ledger *l, const char *path, bool read_only);
+void ledger_close(struct ledger *l); /* also an empty one */
+
+/* Append a record as the next row: sets sequence and previous, adds k's proof (NULL: none), and
+ * keeps it. To be called between store_begin and store_commit. Returns 0, or -1. */
+int ledger_append(struct ledger *l, json_t *record, const struct key *k, int64_t now_ms);
+
+/* Call fn for the rows from `from` on, in order. Returns 0, or -1: fn's error, or the store's. */
+int ledger_each(struct ledger *l, int64_t from, ledger_fn fn, void *ctx);
+
+/* The row with this number; the caller owns it. NULL with 1 (there is none) or the store's error. */
+json_t *ledger_row(struct ledger *l, int64_t sequence);
+
+/* The place of the last row of a kind, -1 when there is none; -2 with the store's error. */
+int64_t ledger_last(struct ledger *l, const char *kind);
+
+/* --- epochs -------------------------------------------------------------------------------- */
+
+/* Seal an epoch: the rnp.epoch and its claims, in one transaction. Refused with 65: an epoch
+ * without times, one that shares time with an epoch of the same token that neither names as its
+ * complement, another result for the times and policy of one that is there. One that is there with
+ * the same content is left alone (*there is true). Sets sequence, previous and, where k is not
+ * NULL, the proof in record. Returns 0, or -1. */
+int ledger_seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
+	size_t n, const struct key *k, int64_t now_ms, bool *there);
+
+/* Take in the rows of a ledger of JSON Lines, or of an export; the ledger must be empty. Epochs
+ * without claims, as such a file has them, are kept and are never paid. Returns how many rows, or
+ * -1: 65 naming the line that breaks the chain. */
+int64_t ledger_import(struct ledger *l, const char *path);
+
+/* Append a second party's rnp.cosign, after its signature and its epoch were checked. One that is
+ * there already is left alone. Returns 0, or -1 with 65. */
+int ledger_add_cosign(struct ledger *l, json_t *record);
+
+/* How many of the trusted addresses have signed or co-signed the epoch of row `sequence`, or -1. */
+int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *trusted);
+
+/* --- checks -------------------------------------------------------------------------------- */
+
+/* Hold everything against everything: rows against their hashes and each other, the head against
+ * the last row, claims against the roots, balances against sums. Returns 0 with the first fault in
+ * reason, naming the row ("row 3: ..."), or nothing in it; -1 when it cannot be read. */
+int ledger_verify(struct ledger *l, struct buf *reason);
+
+/* The hash of a row. */
+void ledger_hash(const json_t *row, unsigned char out[LEDGER_HASH_BYTES]);
 
 #endif

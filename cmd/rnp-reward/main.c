@@ -3,11 +3,12 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_usage, &command_epoch,
-	&command_explain, &command_proof, &command_verify, NULL };
+	&command_explain, &command_proof, &command_verify, &command_ledger,
+	&command_cosign, NULL };
 
-static const char *const kinds[] = { "rnp.check", "rnp.epoch", "rnp.error", "rnp.explain",
-	"rnp.heartbeat", "rnp.node", "rnp.policy", "rnp.proof", "rnp.receipt",
-	"rnp.reward", "rnp.usage", "rnp.verdict", NULL };
+static const char *const kinds[] = { "rnp.check", "rnp.cosign", "rnp.epoch", "rnp.error",
+	"rnp.explain", "rnp.heartbeat", "rnp.node", "rnp.policy", "rnp.proof",
+	"rnp.receipt", "rnp.reward", "rnp.usage", "rnp.verdict", NULL };
 
 static const struct program program = {
 	.name = "rnp-reward",

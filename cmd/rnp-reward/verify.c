@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-reward/again.h"
 #include "cmd/rnp-reward/claims.h"
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/ledger.h"
-#include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -186,38 +186,6 @@ static int check_epoch(struct seen *s)
 
 /* --- an epoch computed again ---------------------------------------------------------------- */
 
-/* The first field in which two records differ, as "terms.gpu_ppm is 1, computed 2". */
-static bool first_difference(const json_t *given, const json_t *computed,
-	const char *path, struct buf *out)
-{
-	struct buf below = BUF_INIT, a = BUF_INIT, b = BUF_INIT;
-	const char *key;
-	json_t *v;
-	bool found = false;
-
-	if (json_is_object(given) && json_is_object(computed)) {
-		json_object_foreach((json_t *)computed, key, v) {
-			buf_reset(&below);
-			buf_addf(&below, "%s%s%s", path, path[0] ? "." : "", key);
-			found = first_difference(json_object_get(given, key), v,
-				below.data, out);
-			if (found)
-				break;
-		}
-	} else if (!given || !json_equal((json_t *)given, (json_t *)computed)) {
-		if (given)
-			json_write(&a, given);
-		json_write(&b, computed);
-		buf_addf(out, "%s is %.80s, computed %.80s", path,
-			given ? a.data : "absent", b.data);
-		found = true;
-	}
-	buf_release(&below);
-	buf_release(&a);
-	buf_release(&b);
-	return found;
-}
-
 static bool record_differs(const char *line, size_t len, const char *computed, size_t n,
 	const char *what, struct buf *reason)
 {
@@ -230,7 +198,7 @@ static bool record_differs(const char *line, size_t len, const char *computed, s
 	a = json_parse_object(line, len, what);
 	b = json_parse_object(computed, n, what);
 	buf_addf(reason, "%s: ", what);
-	found = first_difference(a, b, "", reason);
+	found = again_difference(a, b, reason);
 	if (!found)
 		buf_reset(reason);
 	json_decref(a);
@@ -264,65 +232,21 @@ static void compare_rewards(const struct seen *s, const struct epoch *e,
 	buf_release(&line);
 }
 
-static void compare_epoch(const struct seen *s, const struct epoch *e, struct buf *reason)
+static int compare_all(void *seen, const struct epoch *e, struct buf *reason)
 {
-	json_t *computed = epoch_record(e);
-
-	buf_adds(reason, "epoch: ");
-	if (!first_difference(s->epoch, computed, "", reason))
-		buf_reset(reason);
-	json_decref(computed);
-}
-
-/* What was decided from outside is taken from the record: pool and scales. */
-static int take_decisions(struct epoch *e, const json_t *record)
-{
-	int64_t scale[PAY_N] = { 1000000, 1000000 };
-
-	if (json_opt_i64(record, "epoch", "scheduled_base_units", 0, INT64_MAX,
-		    &e->scheduled_base_units) < 0 ||
-		json_opt_i64(record, "epoch", "job_scale_ppm", 0, INT64_MAX,
-			&scale[PAY_JOB]) < 0 ||
-		json_opt_i64(record, "epoch", "availability_scale_ppm", 0, INT64_MAX,
-			&scale[PAY_AVAILABILITY]) < 0)
-		return -1;
-	for (int i = 0; i < PAY_N; i++)
-		e->scale[i] = frac_of((uint64_t)scale[i], 1000000);
+	compare_rewards(seen, e, reason);
 	return 0;
 }
 
 static int compute_again(struct seen *s)
 {
-	const char *name = json_string_value(json_object_get(s->epoch, "policy"));
-	struct usages usages = USAGES_INIT;
+	struct again_also also = { compare_all, s };
 	struct buf reason = BUF_INIT;
-	struct rules rules;
-	struct epoch e;
 	char *file = (char *)opts.usage;
-	size_t bad;
-	int rc = -1;
+	int rc = again_compare(s->epoch, opts.policy, &file, 1, &also, &reason);
 
-	if (rules_load(&rules, opts.policy ? opts.policy : name ? name : "") < 0)
-		return -1;
-	epoch_init(&e, &rules, NULL, 0);
-	if (take_decisions(&e, s->epoch) < 0 ||
-		usages_read(&usages, &rules, &file, 1) < 0)
-		goto out;
-	e.usages = usages.list;
-	e.n = usages.n;
-	if (epoch_compute(&e, &bad) < 0) {
-		if (bad < e.n)
-			err_add("%s", usages_where(&usages, &usages.list[bad]));
-		goto out;
-	}
-	compare_rewards(s, &e, &reason);
-	if (!reason.len)
-		compare_epoch(s, &e, &reason);
-	rc = report(s, "recomputed", reason.len ? reason.data : NULL);
-out:
-	epoch_release(&e);
-	usages_release(&usages);
-	rules_release(&rules);
+	if (rc == 0)
+		rc = report(s, "recomputed", reason.len ? reason.data : NULL);
 	buf_release(&reason);
 	return rc;
 }
@@ -335,22 +259,25 @@ struct search {
 	struct buf roots; /* of all entries */
 };
 
-static int look(void *ctx, int64_t sequence, const json_t *entry)
+static int look(void *ctx, int64_t sequence, const json_t *row)
 {
 	struct search *search = ctx;
 	unsigned char root[MERKLE_HASH_BYTES];
 	json_t *plain;
 
 	(void)sequence;
-	if (from_hex(json_object_get(entry, "merkle_root"), root))
+	if (strcmp(json_string_value(json_object_get(row, "kind")), "rnp.epoch") != 0)
+		return 0;
+	if (from_hex(json_object_get(row, "merkle_root"), root))
 		buf_add(&search->roots, (const char *)root, sizeof root);
 	if (!search->epoch)
 		return 0;
-	plain = json_copy((json_t *)entry);
+	plain = json_copy((json_t *)row);
 	/* on standard output epoch wrote it with its place, if it was new */
 	if (!json_object_get(search->epoch, "sequence")) {
 		json_object_del(plain, "sequence");
 		json_object_del(plain, "previous");
+		json_object_del(plain, "proof");
 	}
 	search->found = search->found || json_equal(plain, (json_t *)search->epoch);
 	json_decref(plain);
@@ -374,28 +301,35 @@ static size_t find_foreign(const struct buf *roots, const struct buf *ledger)
 	return 0;
 }
 
-static int check_ledger(struct seen *s)
+/* What is read must be in the ledger. */
+static int search_ledger(struct seen *s, struct ledger *l, struct buf *reason)
 {
 	struct search search = { .epoch = s->epoch };
-	char reason[ERR_TEXT_MAX] = "";
-	unsigned char last[32];
 	size_t foreign;
-	int rc = -1;
+	int rc = ledger_each(l, 0, look, &search);
 
-	if (ledger_walk(opts.store, look, &search, last, NULL) < 0) {
-		if (err_get()->code != EX_DATAERR)
-			goto out;
-		snprintf(reason, sizeof reason, "%s", err_get()->text);
-		err_clear();
-	} else if (s->epoch && !search.found) {
-		snprintf(reason, sizeof reason, "the epoch is not in it");
-	} else if ((foreign = find_foreign(&s->roots, &search.roots))) {
-		snprintf(reason, sizeof reason,
-			"no epoch in it has the root of proof %zu", foreign);
-	}
-	rc = report(s, "ledger", reason[0] ? reason : NULL);
-out:
+	if (rc == 0 && s->epoch && !search.found)
+		buf_adds(reason, "the epoch is not in it");
+	else if (rc == 0 && (foreign = find_foreign(&s->roots, &search.roots)))
+		buf_addf(reason, "no epoch in it has the root of proof %zu", foreign);
 	buf_release(&search.roots);
+	return rc;
+}
+
+static int check_ledger(struct seen *s)
+{
+	struct ledger l = LEDGER_INIT;
+	struct buf reason = BUF_INIT;
+	int rc = ledger_open(&l, opts.store, true);
+
+	if (rc == 0)
+		rc = ledger_verify(&l, &reason);
+	if (rc == 0 && !reason.len)
+		rc = search_ledger(s, &l, &reason);
+	if (rc == 0)
+		rc = report(s, "ledger", reason.len ? reason.data : NULL);
+	ledger_close(&l);
+	buf_release(&reason);
 	return rc;
 }
 

@@ -151,11 +151,14 @@ static void set_scale(json_t *record, const char *key, struct frac scale)
 json_t *epoch_record(const struct epoch *e)
 {
 	json_t *record = json_record("rnp.epoch"), *unknown;
+	json_t *complements = json_object_get(e->rules->policy.doc, "complements");
 	struct buf root = BUF_INIT;
 
 	json_set_text(record, "policy", e->rules->policy.name);
 	json_set_text(record, "policy_sha256", e->rules->policy.sha256);
 	json_set_text(record, "token", e->rules->policy.token);
+	if (complements)
+		json_set(record, "complements", json_incref(complements));
 	if (e->from_ms >= 0) {
 		json_set_time(record, "from", e->from_ms);
 		json_set_time(record, "to", e->to_ms);

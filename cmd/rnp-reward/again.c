@@ -1,0 +1,126 @@
+/* again.c - computes an epoch again and names the first difference. */
+#include "cmd/rnp-reward/again.h"
+
+#include <string.h>
+
+#include "cmd/rnp-reward/usage_read.h"
+#include "cmd/rnp-reward/write.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+
+/* The first field in which two records differ, as "terms.gpu_ppm is 1, computed 2". */
+static bool difference(const json_t *given, const json_t *computed, const char *path,
+	struct buf *out)
+{
+	struct buf below = BUF_INIT, a = BUF_INIT, b = BUF_INIT;
+	const char *key;
+	json_t *v;
+	bool found = false;
+
+	if (json_is_object(given) && json_is_object(computed)) {
+		json_object_foreach((json_t *)computed, key, v) {
+			buf_reset(&below);
+			buf_addf(&below, "%s%s%s", path, path[0] ? "." : "", key);
+			found = difference(json_object_get(given, key), v, below.data,
+				out);
+			if (found)
+				break;
+		}
+	} else if (!given || !json_equal((json_t *)given, (json_t *)computed)) {
+		if (given)
+			json_write(&a, given);
+		json_write(&b, computed);
+		buf_addf(out, "%s is %.80s, computed %.80s", path,
+			given ? a.data : "absent", b.data);
+		found = true;
+	}
+	buf_release(&below);
+	buf_release(&a);
+	buf_release(&b);
+	return found;
+}
+
+bool again_difference(const json_t *given, const json_t *computed, struct buf *out)
+{
+	return difference(given, computed, "", out);
+}
+
+/* What was decided from outside is taken from the record: pool and scales. */
+static int take_decisions(struct epoch *e, const json_t *record)
+{
+	int64_t scale[PAY_N] = { 1000000, 1000000 };
+
+	if (json_opt_i64(record, "epoch", "scheduled_base_units", 0, INT64_MAX,
+		    &e->scheduled_base_units) < 0 ||
+		json_opt_i64(record, "epoch", "job_scale_ppm", 0, INT64_MAX,
+			&scale[PAY_JOB]) < 0 ||
+		json_opt_i64(record, "epoch", "availability_scale_ppm", 0, INT64_MAX,
+			&scale[PAY_AVAILABILITY]) < 0)
+		return -1;
+	for (int i = 0; i < PAY_N; i++)
+		e->scale[i] = frac_of((uint64_t)scale[i], 1000000);
+	return 0;
+}
+
+/* What the record states and the computation does not: a root, say, where nobody is paid. */
+static bool states_more(const json_t *record, const json_t *computed, struct buf *reason)
+{
+	static const char *const only_in_rows[] = { "sequence", "previous", "proof" };
+	const char *key;
+	json_t *v;
+
+	json_object_foreach((json_t *)record, key, v) {
+		bool row = false;
+
+		for (size_t i = 0; i < sizeof only_in_rows / sizeof *only_in_rows; i++)
+			row = row || strcmp(key, only_in_rows[i]) == 0;
+		if (row || json_object_get(computed, key))
+			continue;
+		buf_addf(reason, "%.64s is stated, and not computed", key);
+		return true;
+	}
+	return false;
+}
+
+static void compare(const json_t *record, const struct epoch *e, struct buf *reason)
+{
+	json_t *computed = epoch_record(e);
+
+	buf_adds(reason, "epoch: ");
+	if (!difference(record, computed, "", reason) &&
+		!states_more(record, computed, reason))
+		buf_reset(reason);
+	json_decref(computed);
+}
+
+int again_compare(const json_t *record, const char *policy, char **files, int n,
+	const struct again_also *also, struct buf *reason)
+{
+	const char *name = json_string_value(json_object_get(record, "policy"));
+	struct usages usages = USAGES_INIT;
+	struct rules rules;
+	struct epoch e;
+	size_t bad;
+	int rc = -1;
+
+	if (rules_load(&rules, policy ? policy : name ? name : "") < 0)
+		return -1;
+	epoch_init(&e, &rules, NULL, 0);
+	if (take_decisions(&e, record) < 0 || usages_read(&usages, &rules, files, n) < 0)
+		goto out;
+	e.usages = usages.list;
+	e.n = usages.n;
+	if (epoch_compute(&e, &bad) < 0) {
+		if (bad < e.n)
+			err_add("%s", usages_where(&usages, &usages.list[bad]));
+		goto out;
+	}
+	rc = also ? also->fn(also->ctx, &e, reason) : 0;
+	if (rc == 0 && !reason->len)
+		compare(record, &e, reason);
+out:
+	epoch_release(&e);
+	usages_release(&usages);
+	rules_release(&rules);
+	return rc;
+}

@@ -1,0 +1,286 @@
+/* ledger_check.c - holds a whole ledger against itself: rows, chain, head, claims, balances. */
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/ledger.h"
+#include "cmd/rnp-reward/ledger_parts.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+#include "common/record/signature.h"
+
+struct walk {
+	int64_t rows;
+	unsigned char last[LEDGER_HASH_BYTES];
+	struct buf *reason;
+};
+
+static void fault(struct buf *reason, int64_t row, const char *text)
+{
+	buf_addf(reason, "row %" PRId64 ": %s", row, text);
+}
+
+/* Moves the pending error, which is of bad data, into reason. Other errors stay. */
+static bool take_error(struct buf *reason)
+{
+	if (err_get()->code != EX_DATAERR)
+		return false;
+	buf_adds(reason, err_get()->text);
+	err_clear();
+	return true;
+}
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+static void check_signature(struct walk *w, const json_t *row)
+{
+	struct signature_result signature;
+	json_t *bare = json_copy((json_t *)row);
+
+	if (strcmp(json_string_value(json_object_get(row, "kind")), "rnp.cosign") == 0) {
+		json_object_del(bare, "sequence");
+		json_object_del(bare, "previous");
+	}
+	if (json_object_get(bare, "proof")) {
+		signature_verify(bare, &signature);
+		if (!signature.valid)
+			fault(w->reason, w->rows, signature.reason);
+	}
+	json_decref(bare);
+}
+
+static void check_row(struct walk *w, sqlite3_stmt *q)
+{
+	unsigned char hash[LEDGER_HASH_BYTES];
+	int64_t sequence = sqlite3_column_int64(q, 0);
+	char where[64];
+	json_t *row;
+
+	if (sequence != w->rows) {
+		fault(w->reason, w->rows, "is missing");
+		return;
+	}
+	snprintf(where, sizeof where, "row %" PRId64, sequence);
+	row = json_parse_object(store_text(q, 2), (size_t)sqlite3_column_bytes(q, 2),
+		where);
+	if (!row) {
+		take_error(w->reason);
+		return;
+	}
+	/* the hash first: then a changed byte is named where it is, not one row later */
+	ledger_hash(row, hash);
+	if (sqlite3_column_bytes(q, 3) != sizeof hash ||
+		memcmp(hash, sqlite3_column_blob(q, 3), sizeof hash) != 0)
+		fault(w->reason, sequence, "does not have the hash that was kept of it");
+	else if (ledger_check_link(row, where, sequence, w->last) < 0)
+		take_error(w->reason);
+	else if (strcmp(json_string_value(json_object_get(row, "kind")),
+			 store_text(q, 1)) != 0)
+		fault(w->reason, sequence, "is filed under another kind");
+	else
+		check_signature(w, row);
+	memcpy(w->last, hash, sizeof hash);
+	w->rows++;
+	json_decref(row);
+}
+
+static int check_rows(struct ledger *l, struct walk *w)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT sequence, kind, body, sha256 FROM entry ORDER BY sequence");
+
+	while (rc == 0 && !w->reason->len && (rc = store_step(&l->store, q)) == 1) {
+		check_row(w, q);
+		rc = 0;
+		if (w->reason->len)
+			break;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+static int check_head(struct ledger *l, struct walk *w)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q, "SELECT entries, sha256 FROM head");
+
+	if (rc == 0)
+		rc = store_step(&l->store, q);
+	if (rc == 0) {
+		buf_adds(w->reason, "the head of the ledger is missing");
+	} else if (rc == 1) {
+		int64_t entries = sqlite3_column_int64(q, 0);
+
+		if (entries > w->rows)
+			buf_addf(w->reason,
+				"row %" PRId64 ": is missing: the head counts %" PRId64
+				" rows",
+				w->rows, entries);
+		else if (entries < w->rows)
+			buf_addf(w->reason, "row %" PRId64 ": the head does not count it",
+				entries);
+		else if (sqlite3_column_bytes(q, 1) != LEDGER_HASH_BYTES ||
+			memcmp(sqlite3_column_blob(q, 1), w->last, LEDGER_HASH_BYTES) !=
+				0)
+			fault(w->reason, w->rows - 1, "does not have the head's hash");
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+/* --- claims and balances ------------------------------------------------------------------- */
+
+struct sums {
+	int64_t claimed, locked, owed, in_flight, paid;
+};
+
+static int read_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **leaves,
+	size_t *n, struct sums *sums)
+{
+	sqlite3_stmt *q = NULL;
+	size_t cap = 0;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT wallet, unlocked, locked, state FROM claim WHERE epoch = ? ORDER BY wallet");
+
+	memset(sums, 0, sizeof *sums);
+	*leaves = NULL;
+	*n = 0;
+	if (rc == 0)
+		store_bind(q, "i", sequence);
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		int64_t unlocked = sqlite3_column_int64(q, 1);
+		int state = sqlite3_column_int(q, 3);
+		struct merkle_leaf *leaf;
+
+		if (*n == cap) {
+			cap = cap ? cap + cap / 2 : 1024;
+			*leaves = xrealloc(*leaves, cap * sizeof **leaves);
+		}
+		leaf = &(*leaves)[(*n)++];
+		memcpy(leaf->claimant, sqlite3_column_blob(q, 0), sizeof leaf->claimant);
+		leaf->unlocked = (uint64_t)unlocked;
+		leaf->locked = (uint64_t)sqlite3_column_int64(q, 2);
+		sums->claimed += unlocked;
+		sums->locked += (int64_t)leaf->locked;
+		*(state == 0               ? &sums->owed :
+				state == 1 ? &sums->in_flight :
+					     &sums->paid) += unlocked;
+		rc = 0;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+static void check_root(int64_t sequence, const json_t *row,
+	const struct merkle_leaf *leaves, size_t n, struct buf *reason)
+{
+	const char *stated = json_string_value(json_object_get(row, "merkle_root"));
+	char hex[2 * MERKLE_HASH_BYTES + 1] = "";
+	unsigned char root[MERKLE_HASH_BYTES];
+
+	if (n) {
+		merkle_root(leaves, n, root, 0, NULL, NULL);
+		sodium_bin2hex(hex, sizeof hex, root, sizeof root);
+	}
+	if (strcmp(stated ? stated : "", hex) != 0)
+		fault(reason, sequence, "its claims do not have its Merkle root");
+}
+
+static bool amount_is(const json_t *row, const char *key, int64_t otherwise, int64_t is)
+{
+	int64_t stated = otherwise;
+
+	return json_opt_i64(row, "epoch", key, 0, INT64_MAX, &stated) == 0 &&
+		stated == is;
+}
+
+/* The columns of table epoch, as check_epochs selects them. */
+enum {
+	AT_SEQUENCE,
+	AT_PAYABLE,
+	AT_MINTED,
+	AT_CLAIMED,
+	AT_LOCKED,
+	AT_PAID,
+	AT_FLIGHT,
+	AT_OWED
+};
+
+static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
+{
+	int64_t sequence = sqlite3_column_int64(q, AT_SEQUENCE);
+	int64_t claimed = sqlite3_column_int64(q, AT_CLAIMED);
+	int64_t locked = sqlite3_column_int64(q, AT_LOCKED);
+	struct merkle_leaf *leaves = NULL;
+	json_t *row = ledger_row(l, sequence);
+	struct sums sums;
+	size_t n = 0;
+	int rc = row ? 0 : -1;
+
+	if (rc == 0 &&
+		(!amount_is(row, "total_base_units", -1, claimed + locked) ||
+			!amount_is(row, "pool_base_units", claimed + locked,
+				sqlite3_column_int64(q, AT_MINTED))))
+		fault(reason, sequence, "its balance is not what the epoch says");
+	if (rc == 0 && !reason->len && sqlite3_column_int(q, AT_PAYABLE)) {
+		rc = read_claims(l, sequence, &leaves, &n, &sums);
+		if (rc == 0)
+			check_root(sequence, row, leaves, n, reason);
+		if (rc == 0 && !reason->len &&
+			(sums.claimed != claimed || sums.locked != locked ||
+				sums.paid != sqlite3_column_int64(q, AT_PAID) ||
+				sums.in_flight != sqlite3_column_int64(q, AT_FLIGHT) ||
+				sums.owed != sqlite3_column_int64(q, AT_OWED)))
+			fault(reason, sequence,
+				"its balance is not the sum of its claims");
+	}
+	free(leaves);
+	json_decref(row);
+	return rc;
+}
+
+static int check_epochs(struct ledger *l, struct buf *reason)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT sequence, payable, minted, claimed, locked, paid, in_flight, owed FROM epoch"
+		" ORDER BY sequence");
+
+	while (rc == 0 && !reason->len && (rc = store_step(&l->store, q)) == 1)
+		rc = check_epoch(l, q, reason);
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+static int check_count(struct ledger *l, struct buf *reason)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT min(sequence) FROM (SELECT sequence FROM entry WHERE kind = 'rnp.epoch'"
+		" EXCEPT SELECT sequence FROM epoch)");
+
+	if (rc == 0)
+		rc = store_step(&l->store, q);
+	if (rc == 1 && sqlite3_column_type(q, 0) != SQLITE_NULL)
+		fault(reason, sqlite3_column_int64(q, 0), "its balance is missing");
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+int ledger_verify(struct ledger *l, struct buf *reason)
+{
+	struct walk w = { .reason = reason };
+
+	if (check_rows(l, &w) < 0)
+		return -1;
+	if (!reason->len && check_head(l, &w) < 0)
+		return -1;
+	if (!reason->len && check_count(l, reason) < 0)
+		return -1;
+	if (!reason->len && check_epochs(l, reason) < 0)
+		return -1;
+	return 0;
+}

@@ -1,0 +1,85 @@
+/* rnp-reward ledger - the rows of a ledger out; rows of another one, or a co-signature, in. */
+#include <inttypes.h>
+
+#include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/ledger.h"
+#include "common/base/err.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/cli/records.h"
+#include "common/json/json.h"
+
+static const char *store, *import, *add;
+
+static const struct opt options[] = {
+	{ .name = "store",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &store,
+		.metavar = "DB",
+		.help = "the ledger" },
+	{ .name = "import",
+		.kind = OPT_TEXT,
+		.to = &import,
+		.metavar = "F",
+		.help = "take the rows of this file of JSON Lines into a new ledger" },
+	{ .name = "add",
+		.kind = OPT_TEXT,
+		.to = &add,
+		.metavar = "F",
+		.help = "append the rnp.cosign records of this file" },
+	{ .kind = OPT_END },
+};
+
+static int write_row(void *ctx, int64_t sequence, const json_t *row)
+{
+	(void)ctx;
+	(void)sequence;
+	return out_record(row);
+}
+
+static int add_cosign(void *l, const struct record *r)
+{
+	return ledger_add_cosign(l, r->json) < 0 ? err_add("%s", r->where) : 0;
+}
+
+static int take_in(struct ledger *l)
+{
+	char *files[1] = { (char *)add };
+	int64_t n;
+
+	if (import) {
+		n = ledger_import(l, import);
+		if (n < 0)
+			return -1;
+		prog_info("%s: %" PRId64 " rows", store, n);
+	}
+	return add ? records_each(files, 1, JSON_RECORD_BYTES_MAX, add_cosign, l) : 0;
+}
+
+static int run(int n, char **args)
+{
+	struct ledger l = LEDGER_INIT;
+	int rc = -1;
+
+	(void)n;
+	(void)args;
+	if (ledger_open(&l, store, !import && !add) == 0) {
+		rc = take_in(&l);
+		if (rc == 0 && !import && !add)
+			rc = ledger_each(&l, 0, write_row, NULL);
+	}
+	ledger_close(&l);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_ledger = {
+	.name = "ledger",
+	.summary = "The rows of a ledger, as JSON Lines that verify reads alone.",
+	.details =
+		"Writes every row in order. With --import or --add it writes nothing, and takes rows\n"
+		"or co-signatures in.",
+	.columns = "sequence,kind,policy,from,to,total_base_units,merkle_root,signer",
+	.opts = options,
+	.run = run,
+};

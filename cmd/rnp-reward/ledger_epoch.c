@@ -1,0 +1,328 @@
+/* ledger_epoch.c - epochs in the ledger: sealed once, never two for the same time, co-signed. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/ledger.h"
+#include "cmd/rnp-reward/ledger_parts.h"
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+#include "common/record/signature.h"
+
+#define SIGNERS_MAX 64
+
+/* --- keeping ------------------------------------------------------------------------------- */
+
+static int keep_claims(struct ledger *l, int64_t sequence,
+	const struct merkle_leaf *leaves, size_t n)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"INSERT INTO claim(epoch, wallet, unlocked, locked) VALUES(?, ?, ?, ?)");
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = store_run(&l->store, q, "ibii", sequence, leaves[i].claimant,
+			sizeof leaves[i].claimant, (int64_t)leaves[i].unlocked,
+			(int64_t)leaves[i].locked);
+	sqlite3_finalize(q);
+	return rc;
+}
+
+int ledger_keep_epoch(struct ledger *l, const json_t *row, const char *where,
+	int64_t sequence, const struct merkle_leaf *leaves, size_t n, bool payable)
+{
+	const char *policy, *token = "RENDER";
+	int64_t total, pool, from_ms = -1, to_ms = -1, locked = 0;
+	sqlite3_stmt *q = NULL;
+	int rc;
+
+	if (json_get_text(row, where, "policy", &policy) < 0 ||
+		json_opt_text(row, where, "token", &token) < 0 ||
+		json_opt_time(row, where, "from", &from_ms) < 0 ||
+		json_opt_time(row, where, "to", &to_ms) < 0 ||
+		json_get_i64(row, where, "total_base_units", 0, INT64_MAX, &total) < 0 ||
+		json_opt_i64(row, where, "locked_base_units", 0, total, &locked) < 0)
+		return -1;
+	pool = total;
+	if (json_opt_i64(row, where, "pool_base_units", 0, INT64_MAX, &pool) < 0)
+		return -1;
+	if (pool < total)
+		return err_set(EX_DATAERR, "%s: more is paid than the pool holds", where);
+	rc = store_prepare(&l->store, &q,
+		"INSERT INTO epoch(sequence, token, policy, from_ms, to_ms, payable, minted, claimed,"
+		" locked, \"left\", owed) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+	if (rc == 0 && from_ms >= 0)
+		rc = store_run(&l->store, q, "ittiiiiiiii", sequence, token, policy,
+			from_ms, to_ms, (int64_t)payable, pool, total - locked, locked,
+			pool - total, total - locked);
+	else if (rc == 0)
+		rc = store_run(&l->store, q, "ittnniiiiii", sequence, token, policy,
+			(int64_t)payable, pool, total - locked, locked, pool - total,
+			total - locked);
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : keep_claims(l, sequence, leaves, n);
+}
+
+/* --- sealing ------------------------------------------------------------------------------- */
+
+/* The same but for where it stands in the ledger and who signed it. */
+static bool same_epoch(const json_t *row, const json_t *record)
+{
+	json_t *plain = json_copy((json_t *)row);
+	bool same;
+
+	json_object_del(plain, "sequence");
+	json_object_del(plain, "previous");
+	json_object_del(plain, "proof");
+	same = json_equal(plain, (json_t *)record);
+	json_decref(plain);
+	return same;
+}
+
+static bool names(const json_t *record, const char *policy)
+{
+	const json_t *name;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "complements"), i, name)
+		if (strcmp(json_string_value(name), policy) == 0)
+			return true;
+	return false;
+}
+
+/* Hold a new epoch against one that shares time with it. Returns 0 when both may be, 1 when it is
+ * the same epoch, -1 with EX_DATAERR. */
+static int hold_against(struct ledger *l, json_t *record, int64_t sequence,
+	const char *policy)
+{
+	const char *mine = json_string_value(json_object_get(record, "policy"));
+	json_t *row = ledger_row(l, sequence);
+	const char *from, *to;
+	int rc = -1;
+
+	if (!row)
+		return -1;
+	from = json_string_value(json_object_get(row, "from"));
+	to = json_string_value(json_object_get(row, "to"));
+	if (same_epoch(row, record)) {
+		json_object_update(record, row);
+		rc = 1;
+	} else if (json_equal(json_object_get(row, "from"),
+			   json_object_get(record, "from")) &&
+		json_equal(json_object_get(row, "to"), json_object_get(record, "to")) &&
+		strcmp(policy, mine) == 0) {
+		err_set(EX_DATAERR,
+			"the ledger's row %" PRId64
+			" closes this epoch already, with another result",
+			sequence);
+	} else if (strcmp(policy, mine) != 0 &&
+		(names(record, policy) || names(row, mine))) {
+		rc = 0;
+	} else {
+		err_set(EX_DATAERR,
+			"the ledger's row %" PRId64
+			" (policy %.64s, %s to %s) pays for some of the same time",
+			sequence, policy, from, to);
+	}
+	json_decref(row);
+	return rc;
+}
+
+static int look_for_overlap(struct ledger *l, json_t *record, const char *token,
+	int64_t from_ms, int64_t to_ms, bool *there)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT sequence, policy FROM epoch WHERE token = ? AND from_ms < ? AND to_ms > ?"
+		" ORDER BY sequence");
+
+	if (rc < 0)
+		return -1;
+	store_bind(q, "tii", token, to_ms, from_ms);
+	while (!*there && (rc = store_step(&l->store, q)) == 1) {
+		rc = hold_against(l, record, sqlite3_column_int64(q, 0),
+			store_text(q, 1));
+		if (rc < 0)
+			break;
+		*there = rc == 1;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+static int seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
+	size_t n, const struct key *k, int64_t now_ms, bool *there)
+{
+	const char *token = "RENDER";
+	int64_t from_ms, to_ms, sequence;
+
+	if (!json_object_get(record, "from"))
+		return err_set(EX_DATAERR,
+			"an epoch without times cannot be sealed: its usages say no from and to");
+	if (json_get_time(record, "epoch", "from", &from_ms) < 0 ||
+		json_get_time(record, "epoch", "to", &to_ms) < 0 ||
+		json_opt_text(record, "epoch", "token", &token) < 0 ||
+		look_for_overlap(l, record, token, from_ms, to_ms, there) < 0)
+		return -1;
+	if (*there)
+		return 0;
+	if (ledger_append(l, record, k, now_ms) < 0 ||
+		json_get_i64(record, "epoch", "sequence", 0, INT64_MAX, &sequence) < 0)
+		return -1;
+	return ledger_keep_epoch(l, record, "epoch", sequence, leaves, n, true);
+}
+
+int ledger_seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
+	size_t n, const struct key *k, int64_t now_ms, bool *there)
+{
+	*there = false;
+	if (store_begin(&l->store) < 0)
+		return -1;
+	if (seal(l, record, leaves, n, k, now_ms, there) < 0) {
+		store_rollback(&l->store);
+		return -1;
+	}
+	return store_commit(&l->store);
+}
+
+/* --- co-signing ---------------------------------------------------------------------------- */
+
+struct same_cosign {
+	const char *signer, *sha256;
+	bool found;
+};
+
+static int look_for_cosign(void *ctx, int64_t sequence, const json_t *row)
+{
+	struct same_cosign *s = ctx;
+
+	(void)sequence;
+	if (strcmp(json_string_value(json_object_get(row, "kind")), "rnp.cosign") == 0 &&
+		strcmp(json_string_value(json_object_get(row, "signer")), s->signer) ==
+			0 &&
+		strcmp(json_string_value(json_object_get(row, "epoch_sha256")),
+			s->sha256) == 0)
+		s->found = true;
+	return 0;
+}
+
+/* Whether the cosign names an epoch of this ledger by its hash, is signed by who it says, and is
+ * new. Returns 1 when it is there already. */
+static int check_cosign(struct ledger *l, json_t *record)
+{
+	struct same_cosign same = { .found = false };
+	unsigned char hash[LEDGER_HASH_BYTES];
+	struct signature_result signature;
+	struct buf hex = BUF_INIT;
+	json_t *epoch = NULL;
+	int64_t sequence;
+	int rc = -1;
+
+	if (schema_check(record, "cosign", "rnp.cosign") < 0 ||
+		json_get_i64(record, "cosign", "epoch", 0, INT64_MAX, &sequence) < 0 ||
+		json_get_text(record, "cosign", "signer", &same.signer) < 0 ||
+		json_get_text(record, "cosign", "epoch_sha256", &same.sha256) < 0)
+		return -1;
+	signature_verify(record, &signature);
+	epoch = ledger_row(l, sequence);
+	if (!epoch)
+		return -1;
+	ledger_hash(epoch, hash);
+	buf_add_hex(&hex, hash, sizeof hash);
+	if (!signature.valid || !signature_is_by(&signature, same.signer))
+		err_set(EX_DATAERR,
+			"the cosign of row %" PRId64 " is not signed by %s: %s", sequence,
+			same.signer, signature.reason);
+	else if (strcmp(json_string_value(json_object_get(epoch, "kind")), "rnp.epoch") !=
+			0 ||
+		strcmp(hex.data, same.sha256) != 0)
+		err_set(EX_DATAERR, "row %" PRId64 " is not the epoch that was co-signed",
+			sequence);
+	else
+		rc = ledger_each(l, sequence, look_for_cosign, &same) < 0 ? -1 :
+									    same.found;
+	buf_release(&hex);
+	json_decref(epoch);
+	return rc;
+}
+
+int ledger_add_cosign(struct ledger *l, json_t *record)
+{
+	int rc;
+
+	if (store_begin(&l->store) < 0)
+		return -1;
+	/* its place is the ledger's addition, not what was signed */
+	json_object_del(record, "sequence");
+	json_object_del(record, "previous");
+	rc = check_cosign(l, record);
+	if (rc == 0)
+		rc = ledger_append(l, record, NULL, 0);
+	if (rc < 0) {
+		store_rollback(&l->store);
+		return -1;
+	}
+	return store_commit(&l->store);
+}
+
+struct approvals {
+	const struct opt_list *trusted;
+	const char *sha256;
+	bool by[SIGNERS_MAX];
+};
+
+static void count_signers(struct approvals *a, const struct signature_result *signature)
+{
+	for (int i = 0; signature->valid && i < a->trusted->n; i++)
+		if (signature_is_by(signature, a->trusted->items[i]))
+			a->by[i] = true;
+}
+
+static int count_cosign(void *ctx, int64_t sequence, const json_t *row)
+{
+	struct approvals *a = ctx;
+	const char *sha256 = json_string_value(json_object_get(row, "epoch_sha256"));
+	struct signature_result signature;
+	json_t *bare;
+
+	(void)sequence;
+	if (strcmp(json_string_value(json_object_get(row, "kind")), "rnp.cosign") != 0 ||
+		!sha256 || strcmp(sha256, a->sha256) != 0)
+		return 0;
+	bare = json_copy((json_t *)row);
+	json_object_del(bare, "sequence");
+	json_object_del(bare, "previous");
+	signature_verify(bare, &signature);
+	count_signers(a, &signature);
+	json_decref(bare);
+	return 0;
+}
+
+int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *trusted)
+{
+	struct approvals a = { .trusted = trusted };
+	unsigned char hash[LEDGER_HASH_BYTES];
+	struct signature_result signature;
+	struct buf hex = BUF_INIT;
+	json_t *epoch;
+	int n = 0;
+
+	if (trusted->n > SIGNERS_MAX)
+		return err_set(EX_USAGE, "more than %d signers", SIGNERS_MAX);
+	epoch = ledger_row(l, sequence);
+	if (!epoch)
+		return -1;
+	ledger_hash(epoch, hash);
+	buf_add_hex(&hex, hash, sizeof hash);
+	a.sha256 = hex.data;
+	signature_verify(epoch, &signature);
+	count_signers(&a, &signature);
+	if (ledger_each(l, sequence, count_cosign, &a) < 0)
+		n = -1;
+	for (int i = 0; n >= 0 && i < trusted->n; i++)
+		n += a.by[i];
+	json_decref(epoch);
+	buf_release(&hex);
+	return n;
+}
