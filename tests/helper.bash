@@ -2,7 +2,7 @@
 load "${BATS_LIBS:-/usr/lib/bats}/bats-support/load"
 load "${BATS_LIBS:-/usr/lib/bats}/bats-assert/load"
 
-ROOT=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+ROOT=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 RNP_BUILD=${RNP_BUILD:-$ROOT/build}
 PATH=$RNP_BUILD/bin:$PATH
 export LC_ALL=C.UTF-8 XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config

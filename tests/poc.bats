@@ -34,6 +34,19 @@ verdict() {
 	rnp-register verify c.json | jq -e .ok
 }
 
+@test "poc: a verdict says which record and which devices are proven, and a failed one none" {
+	jq -cn --arg n "$NODE" '{kind: "rnp.node", v: 1, at: "2026-01-01T00:00:00Z", node: $n, gpus: [{model: "L4"}]}' >n.json
+	rnp-bench challenge --node "$NODE" --key verifier.key --claims n.json >c.json
+	answer <c.json >a.json
+	verdict c.json <a.json >v.json
+	jq -e --slurpfile c c.json '.passed and .node_record == $c[0].node_record and .node_record
+		and (.proven | length) == 1 and .proven[0].device == $c[0].devices[0].device
+		and .proven[0].memory_bytes == .readings.memory' v.json
+	jq -c '.devices[0].matmul.root |= explode | .devices[0].matmul.root |= (reverse | implode)' a.json >bad.json
+	run verdict c.json <bad.json
+	jq -e '.node_record and (has("proven") | not)' <<<"$output"
+}
+
 @test "poc: --quick is answered and judged in seconds" {
 	rnp-bench challenge --node "$NODE" --key verifier.key --quick >c.json
 	answer <c.json | verdict c.json | jq -e '.passed and .readings.teraflops > 0
@@ -383,6 +396,19 @@ teardown() {
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims container.json >limited.json
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims machine.json >whole.json
 	jq -es 'map({devices, deadline_ms}) | .[0] == .[1]' limited.json whole.json
+	# the model decides, whatever memory is claimed beside it, and a name that leaves the variant open means the slowest
+	jq -c '.gpus = [{uuid: "GPU-1", model: "NVIDIA H200", memory_bytes: 1000000000}]' n.json >small.json
+	rnp-bench challenge --node "$NODE" --key verifier.key --claims small.json >small.c
+	jq -es '.[0].deadline_ms <= .[1].deadline_ms and
+		([.[] | .devices[] | select(.device == "GPU-1") | .matmul] | .[0] == .[1]) and
+		(.[0].devices[1].memory | .lanes * .per_slice * 4096 / 151397597184 | . > 0.75)' small.c c.json
+	for model in H100 "A100 80GB"; do
+		jq -c --arg m "$model" '.gpus = [{uuid: "GPU-1", model: $m}]' n.json >open.json
+		rnp-bench challenge --node "$NODE" --key verifier.key --claims open.json |
+			jq -e '.devices[1].matmul.n >= 4096 and (.devices[1].memory | .lanes * .per_slice * 4096 > 20e9)'
+	done
+	# the challenge is about this record and no other
+	assert_equal "$(jq -r .node_record c.json)" "$(jq -c 'del(.proof)' n.json | rnp-register canon | tr -d '\n' | sha256sum | cut -d' ' -f1)"
 	refused 64 "claims" rnp-bench challenge --node "$NODE" --key verifier.key --claims n.json --quick
 	refused 65 "not --node" rnp-bench challenge --node "$(jq -r .node verifier.json)" --key verifier.key --claims n.json
 }

@@ -186,9 +186,9 @@ teardown() {
 	printf '{"kind":"rnp.node","v":1,"at":"2026-01-01T00:00:00Z","memory_bytes":NaN}' >x; try 400 "not JSON" x
 	printf '{"kind":"rnp.node","v":1,"at":"yesterday"}' >x; try 400 "at: " x
 	printf '{"kind":"rnp.node","v":1,"at":"2026-01-01T00:00:00Z"}' >x; try 400 "node" x
-	head -c 300000 /dev/zero | tr '\0' ' ' >x; try 413 "larger than 262144 bytes" x
+	head -c 300000 /dev/zero | tr '\0' ' ' >x; try 413 "larger than 32768 bytes" x
 	status_code=$(curl -s -o answer.json -w '%{http_code}' -H 'Transfer-Encoding: chunked' --data-binary @x "$url/v1/nodes")
-	error_is 413 "larger than 262144 bytes"
+	error_is 413 "larger than 32768 bytes"
 	printf '{"kind":"rnp.heartbeat","v":1,"node":"%s","at":"2026-01-01T00:00:00Z","interval_s":999999,"state":"idle"}' "$a" >x
 	post /v1/heartbeats x
 	error_is 400 "interval_s: 999999 is more than 3600"
@@ -421,7 +421,7 @@ END
 	url=http://127.0.0.1:$(cat port)
 	stored=0
 	for i in {1..60}; do
-		node_record a "{name: \"$i\", unknown: {x: (\"x\" * 20000)}}" >n.json
+		node_record a "{name: \"$i\", unknown: ([range(20) | {key: \"x\(.)\", value: (\"x\" * 1000)}] | from_entries)}" >n.json
 		post /v1/nodes n.json
 		[[ $status_code == 20? ]] || break
 		stored=$i

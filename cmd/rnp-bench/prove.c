@@ -21,15 +21,6 @@ int prove_failed(const struct dev *dev)
 		dev->error);
 }
 
-void prove_set_hash(json_t *obj, const char *key,
-	const unsigned char hash[POC_HASH_BYTES])
-{
-	char hex[2 * POC_HASH_BYTES + 1];
-
-	sodium_bin2hex(hex, sizeof hex, hash, POC_HASH_BYTES);
-	json_set_text(obj, key, hex);
-}
-
 json_t *prove_tuple(const int64_t *v, int n)
 {
 	json_t *list = json_array();

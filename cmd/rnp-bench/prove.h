@@ -36,8 +36,6 @@ json_t *prove_chain(const struct poc_challenge *c, const struct poc_device *d,
 
 /* The device's error as ours; returns -1. */
 int prove_failed(const struct dev *dev);
-void prove_set_hash(json_t *obj, const char *key,
-	const unsigned char hash[POC_HASH_BYTES]);
 /* A list of n numbers; the caller owns it. */
 json_t *prove_tuple(const int64_t *v, int n);
 

@@ -49,7 +49,7 @@ static json_t *opened_part(struct opened *p, const struct poc_tree *tree,
 		json_push(openings, prove_tuple(v, 2));
 	}
 	poc_tree_open(tree, p->at, p->count, &path);
-	prove_set_hash(part, "root", root);
+	poc_set_hash(part, "root", root);
 	json_set(part, "openings", openings);
 	poc_set_bytes(part, "rows", p->rows, p->count * p->n);
 	poc_set_bytes(part, "path", buf_text(&path), path.len);

@@ -12,8 +12,9 @@
 #include "common/net/bandwidth_test.h"
 #include "common/poc/poc.h"
 
-#define BODY_MAX      ((size_t)256 << 10)
-#define BEAT_BODY_MAX ((size_t)8 << 10)
+#define RECORD_BODY_MAX ((size_t)64 << 10)
+#define NODE_BODY_MAX   ((size_t)32 << 10) /* 64 GPUs with all their fields */
+#define BEAT_BODY_MAX   ((size_t)4 << 10)
 
 extern const char *const api_embedded_texts[]; /* cmd/rnp-register/api/openapi.json */
 
@@ -108,8 +109,8 @@ void registry_metrics(void *ctx, struct buf *out)
 
 const struct httpd_route registry_routes[] = {
 	{ "POST", "/v1/heartbeats", post_heartbeat, BEAT_BODY_MAX },
-	{ "POST", "/v1/nodes", post_node, BODY_MAX },
-	{ "POST", "/v1/records", post_record, BODY_MAX },
+	{ "POST", "/v1/nodes", post_node, NODE_BODY_MAX },
+	{ "POST", "/v1/records", post_record, RECORD_BODY_MAX },
 	{ "POST", "/v1/answers", registry_post_answer, POC_ANSWER_BYTES_MAX },
 	{ "GET", "/v1/exchange/{challenge}", registry_get_bandwidth_test, 0 },
 	{ "POST", "/v1/exchange/{challenge}", registry_post_bandwidth_test,

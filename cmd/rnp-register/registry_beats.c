@@ -22,8 +22,9 @@ void registry_beat_write(struct buf *out, const char *node, int64_t at_ms,
 	unsigned char public_key[KEY_PUBLIC_BYTES] = { 0 };
 	char did[KEY_DID_MAX], value[2 * KEY_SIGNATURE_BYTES];
 
+	/* what is no address gets a key of zeros, and a text that nobody's signature fits */
 	if (address_parse(node, "node", public_key) < 0)
-		bug("a node of the registry: %s", err_get()->text);
+		err_clear();
 	key_did(public_key, did);
 	base58_encode(value, b->signature, KEY_SIGNATURE_BYTES);
 	buf_addf(out, "{\"kind\":\"rnp.heartbeat\",\"v\":1,\"node\":\"%s\",\"at\":\"",

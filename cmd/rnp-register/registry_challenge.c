@@ -19,6 +19,7 @@
 #include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
+#include "common/cli/prog.h"
 #include "common/poc/poc.h"
 #include "common/record/signature.h"
 #include "common/json/schema.h"
@@ -135,35 +136,50 @@ static void hex_of(char out[65], const struct poc_challenge *c)
 	sodium_bin2hex(out, 65, c->sha256, sizeof c->sha256);
 }
 
-/* Returns 0, or -1: it could not be stored, and is not open. */
-static int open_challenge(struct registry *g, struct asked *a)
+/* Makes the challenge of a node and signs it: c and record of a. Returns 0, or -1: nothing can be asked of
+ * what the node says of itself. */
+static int plan_challenge(struct registry *g, struct asked *a)
 {
-	struct poc_challenge *c = xcalloc(1, sizeof *c);
 	json_t *claims = claims_of(g, a->node);
-	struct buf text = BUF_INIT;
-	char hex[65];
+	struct poc_challenge *c = a->c = xcalloc(1, sizeof *c);
+	int rc = -1;
 
 	memcpy(c->node, a->node, sizeof c->node);
 	memcpy(c->signer, g->config.key->address, sizeof c->signer);
-	if (address_parse(a->node, "node", c->node_key) < 0)
-		bug("heartbeat of %s", a->node);
 	randombytes_buf(c->nonce, sizeof c->nonce);
 	c->issued_ms = clock_now_ms();
-	poc_plan_node(c, claims);
+	if (!claims)
+		err_set(EX_DATAERR, "its record cannot be read");
+	else if (address_parse(a->node, "node", c->node_key) == 0 &&
+		poc_plan_node(c, claims) == 0)
+		a->record = poc_challenge_write(c);
+	if (a->record)
+		rc = signature_add(a->record, g->config.key, c->issued_ms / 1000 * 1000);
 	json_decref(claims);
-	a->c = c;
-	a->asked_ns = clock_mono_ns();
-	a->record = poc_challenge_write(c);
-	if (!a->record ||
-		signature_add(a->record, g->config.key, c->issued_ms / 1000 * 1000) < 0)
-		bug("challenge: %s", err_get()->text);
-	hex_of(hex, c);
-	json_write(&text, a->record);
-	if (store_run(&g->db.store, g->challenger->insert, "tt", hex, buf_text(&text)) <
-		0)
+	return rc;
+}
+
+/* Returns 0, or -1: nothing is open. An error is this node's own, and everybody else's business goes on. */
+static int open_challenge(struct registry *g, struct asked *a)
+{
+	struct buf text = BUF_INIT;
+	char hex[65];
+	int rc = plan_challenge(g, a);
+
+	if (rc == 0) {
+		a->asked_ns = clock_mono_ns();
+		hex_of(hex, a->c);
+		json_write(&text, a->record);
+		rc = store_run(&g->db.store, g->challenger->insert, "tt", hex,
+			buf_text(&text));
+		buf_release(&text);
+	}
+	if (rc < 0) {
+		prog_warn("node %s cannot be challenged: %s", a->node, err_get()->text);
+		err_clear();
 		close_challenge(a);
-	buf_release(&text);
-	return a->c ? 0 : -1;
+	}
+	return rc;
 }
 
 json_t *registry_challenge_for(void *ctx, const char *node)
@@ -178,8 +194,7 @@ json_t *registry_challenge_for(void *ctx, const char *node)
 	pthread_mutex_lock(&ch->lock);
 	a = asked_of(g, node);
 	if (a && !a->c && a->due_ns <= clock_mono_ns()) {
-		if (open_challenge(g, a) < 0)
-			err_clear();
+		(void)open_challenge(g, a); /* it is not asked this time */
 		a->due_ns = random_due_ns(g);
 	}
 	if (a)
@@ -292,8 +307,14 @@ void registry_store_verdict(struct registry *g, json_t *verdict, struct httpd_re
 		json_string_value(json_object_get(verdict, "node")));
 	memcpy(p->signer, g->config.key->address, sizeof p->signer);
 	if (canon_hash_record(sha256, verdict) < 0 ||
-		signature_add(verdict, g->config.key, p->at_ms / 1000 * 1000) < 0)
-		bug("verdict: %s", err_get()->text);
+		signature_add(verdict, g->config.key, p->at_ms / 1000 * 1000) < 0) {
+		prog_error("verdict on %s: %s", p->node, err_get()->text);
+		err_clear();
+		httpd_error(r, 503, "the verdict cannot be written");
+		httpd_finish(q);
+		free(p);
+		return;
+	}
 	sodium_bin2hex(p->sha256, sizeof p->sha256, sha256, sizeof sha256);
 	buf_reset(&q->body);
 	json_write(&q->body, verdict);
@@ -320,8 +341,10 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 	struct poc_challenge *c = NULL;
 	struct asked *a;
 
-	if (!poc_get_hash(json_object_get(answer, "challenge_sha256"), sha256))
-		bug("challenge_sha256 passed the schema");
+	if (!node || !poc_get_hash(json_object_get(answer, "challenge_sha256"), sha256)) {
+		httpd_error(r, 400, "body: names no challenge");
+		return NULL;
+	}
 	pthread_mutex_lock(&g->challenger->lock);
 	a = *place_of(g->challenger, node);
 	if (a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0) {

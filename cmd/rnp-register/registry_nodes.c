@@ -105,7 +105,7 @@ static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
 	buf_addc(out, '{');
 	field(out, "node", store_text(row, 1));
 	buf_adds(out, ",\"pool\":{");
-	field(out, "tier", pool_tiers[sqlite3_column_int64(row, 2)].name);
+	field(out, "tier", pool_tier_name(sqlite3_column_int64(row, 2)));
 	field(out, "country", store_text(row, 3));
 	field(out, "device", store_text(row, 4));
 	field(out, "maker", store_text(row, 5));

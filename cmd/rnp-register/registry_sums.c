@@ -72,9 +72,8 @@ static json_t *count_pools(struct store *s)
 	p.lists[0] = json_array();
 	json_set(answer, level_lists[0], p.lists[0]);
 	while (rc >= 0 && (rc = store_step(s, rows)) == 1) {
-		const char *names[LEVELS] = {
-			pool_tiers[sqlite3_column_int64(rows, 0)].name
-		};
+		const char *names[LEVELS] = { pool_tier_name(
+			sqlite3_column_int64(rows, 0)) };
 
 		for (int i = 1; i < LEVELS; i++)
 			names[i] = store_text(rows, i);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
@@ -212,12 +213,49 @@ static bool is_hours(const char *s)
 	return hour[0] < 24 && hour[1] <= 24;
 }
 
+/* A device's own name. What begins with "cpu" means the machine's CPU in a challenge. */
+static bool is_uuid(const char *s)
+{
+	for (const char *c = s; *c; c++)
+		if ((unsigned char)*c <= ' ' || (unsigned char)*c > '~')
+			return false;
+	return strncasecmp(s, "cpu", 3) != 0;
+}
+
+/* No two items have the same text in that field; items without it do not count. */
+static int check_distinct(const json_t *list, const char *key, const struct place *p)
+{
+	const json_t *item, *other;
+	size_t i, k;
+
+	json_array_foreach(list, i, item) {
+		const char *text = json_string_value(json_object_get(item, key));
+		struct place there = { p, p->where, NULL, i };
+		struct place field = { &there, p->where, key, 0 };
+
+		if (!text)
+			continue;
+		json_array_foreach(list, k, other) {
+			const char *before = json_string_value(
+				json_object_get(other, key));
+
+			if (k == i)
+				break;
+			if (before && strcmp(before, text) == 0)
+				return fail(&field, "is there twice");
+		}
+	}
+	return 0;
+}
+
 static int check_format(const char *format, const json_t *v, const struct place *p)
 {
 	const char *text = json_string_value(v);
 	unsigned char public_key[ADDRESS_BYTES];
 	int64_t ms;
 
+	if (json_is_array(v) && strcmp(format, "rnp-distinct-uuids") == 0)
+		return check_distinct(v, "uuid", p);
 	if (!text)
 		return 0;
 	if (strcmp(format, "date-time") == 0) {
@@ -237,6 +275,9 @@ static int check_format(const char *format, const json_t *v, const struct place 
 		if (!is_hours(text))
 			return fail_value(p, v, "is not two hours of the day as 17-22",
 				NULL);
+	} else if (strcmp(format, "rnp-uuid") == 0) {
+		if (!is_uuid(text))
+			return fail_value(p, v, "cannot be a GPU's uuid", NULL);
 	} else {
 		bug("schema format '%s'", format);
 	}
@@ -290,6 +331,10 @@ static int check_bound(const char *word, const json_t *bound, const json_t *v,
 	if (strcmp(word, "maxItems") == 0)
 		return json_is_array(v) && json_array_size(v) > n ?
 			fail(p, "has too many items") :
+			0;
+	if (strcmp(word, "maxProperties") == 0)
+		return json_is_object(v) && json_object_size(v) > n ?
+			fail(p, "has too many fields") :
 			0;
 	bug("schema keyword '%s'", word);
 }

@@ -114,6 +114,10 @@ struct poc_device {
 struct poc_challenge {
 	unsigned char nonce[POC_HASH_BYTES], node_key[KEY_PUBLIC_BYTES];
 	unsigned char sha256[POC_HASH_BYTES]; /* of the canonical record without proof */
+	/* The rnp.node whose claims are asked for, by its hash, and what challenges of one instant have in
+	 * common; each only where it is said to be there. */
+	bool of_record, of_joint;
+	unsigned char node_record[POC_HASH_BYTES], joint[POC_HASH_BYTES];
 	char node[KEY_ADDRESS_MAX], signer[KEY_ADDRESS_MAX];
 	int64_t issued_ms, deadline_ms;
 	int ndevices;
@@ -187,9 +191,15 @@ int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_cla
 /* Whether the answer will fit into POC_ANSWER_BYTES_MAX. */
 bool poc_plan_fits(const struct poc_challenge *c);
 
-/* Ask a node for all that its rnp.node claims: the CPU, and each GPU that says its uuid and is whole (as many as an
- * answer has room for), at sizes and with a deadline of their classes. Sets devices and deadline_ms of c, whose node_key is known. Returns 0. */
+/* Asks a node for all that its rnp.node claims: the CPU, and each GPU that can be asked (as many as an
+ * answer has room for), at sizes and with a deadline of their classes: the model that is named decides both,
+ * whatever memory is claimed. A uuid that is there twice is asked once. Sets devices, node_record and deadline_ms of
+ * c, whose node_key is known. The record may be anybody's and of any shape; whatever it holds, poc_challenge_write takes
+ * what comes of it. Returns 0, or -1 with EX_DATAERR: the record has no canonical form. */
 int poc_plan_node(struct poc_challenge *c, const json_t *node);
+
+/* Why a GPU of an rnp.node cannot be challenged, and is not paid, or NULL. */
+const char *poc_plan_why_not(const json_t *gpu);
 
 /* --- what prover and verifier share ------------------------------------------------------- */
 
@@ -291,7 +301,8 @@ unsigned char *poc_get_bytes(const json_t *obj, const char *key, size_t want);
 /* Any number up to max; *len is set. */
 unsigned char *poc_get_some(const json_t *obj, const char *key, size_t max, size_t *len);
 
-/* 32 bytes as hex. */
+/* 32 bytes as hex, set as a field and read. */
+void poc_set_hash(json_t *obj, const char *key, const unsigned char hash[POC_HASH_BYTES]);
 bool poc_get_hash(const json_t *v, unsigned char out[POC_HASH_BYTES]);
 
 #endif

@@ -2,8 +2,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/record/gpu.h"
+#include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/poc/poc.h"
 
@@ -23,6 +25,10 @@ static const struct poc_class avx512_thread = { 2.5e11, 3.5e8, 1.8e7 },
  * wide on purpose. */
 #define GPU_OPERATIONS (2.0 / 3)
 #define GPU_FILL       (0.25 / 10)
+/* The same of one without tensor cores, from its f32 rate: not measured. */
+#define GPU_PLAIN 0.5
+/* Drivers report up to a tenth less memory than is sold (gpu.h). */
+#define GPU_REPORTED_PERCENT 90
 
 /* Starting, of a device whose class is known and of one whose is not, and sending. */
 #define START_MS         5000
@@ -184,17 +190,84 @@ static void class_of_cpu(struct poc_class *out, const json_t *node)
 		one->hashes * (threads < 1 ? threads : 1) };
 }
 
-static void class_of_gpu(struct poc_class *out, const json_t *gpu)
+/* The model that a name means, whatever memory is claimed beside it. */
+static const struct gpu_model *model_of(const json_t *gpu)
 {
 	const char *name = json_string_value(json_object_get(gpu, "model"));
 	int64_t memory = json_integer_value(json_object_get(gpu, "memory_bytes"));
 	const struct gpu_model *m = name ? gpu_find(name, memory) : NULL;
 
+	return m || !name ? m : gpu_find(name, 0);
+}
+
+/* The least of a figure among all variants of a model's family; 0: none has it. Where a name leaves the
+ * variant open, the slowest variant is what everybody who uses the name has to reach. */
+static int64_t family_min(const struct gpu_model *m,
+	int64_t (*figure)(const struct gpu_model *))
+{
+	int64_t min = 0;
+	size_t n;
+	const struct gpu_model *rows = gpu_table(&n);
+
+	if (figure(m))
+		return figure(m);
+	for (size_t i = 0; i < n; i++) {
+		int64_t v = figure(&rows[i]);
+
+		if (strcmp(rows[i].family, m->family) == 0 && v && (!min || v < min))
+			min = v;
+	}
+	return min;
+}
+
+static int64_t figure_tensor(const struct gpu_model *m)
+{
+	return m->tensor_gflops;
+}
+
+static int64_t figure_f32(const struct gpu_model *m)
+{
+	return m->f32_gflops;
+}
+
+static int64_t figure_bandwidth(const struct gpu_model *m)
+{
+	return m->bandwidth_mbytes;
+}
+
+static int64_t figure_memory(const struct gpu_model *m)
+{
+	return m->memory_bytes;
+}
+
+static void class_of_gpu(struct poc_class *out, const json_t *gpu)
+{
+	const struct gpu_model *m = model_of(gpu);
+
 	*out = slowest_gpu;
-	if (m && m->tensor_gflops)
-		out->operations = (double)m->tensor_gflops * 1e9 * GPU_OPERATIONS;
-	if (m && m->bandwidth_mbytes)
-		out->fill_bytes = (double)m->bandwidth_mbytes * 1e6 * GPU_FILL;
+	if (!m)
+		return;
+	/* a GPU without tensor cores multiplies int8 four at a time in its ordinary ones */
+	if (family_min(m, figure_tensor))
+		out->operations = (double)family_min(m, figure_tensor) * 1e9 *
+			GPU_OPERATIONS;
+	else if (family_min(m, figure_f32))
+		out->operations = (double)family_min(m, figure_f32) * 1e9 * GPU_PLAIN;
+	if (family_min(m, figure_bandwidth))
+		out->fill_bytes = (double)family_min(m, figure_bandwidth) * 1e6 *
+			GPU_FILL;
+}
+
+/* The memory that is asked of a GPU: of what it claims, and of what its model has at least, all but the
+ * margin. Who names a large model and a small memory is paid by the model. */
+static int64_t memory_of_gpu(const json_t *gpu)
+{
+	int64_t claimed = json_integer_value(json_object_get(gpu, "memory_bytes"));
+	const struct gpu_model *m = model_of(gpu);
+	int64_t sold = m ? family_min(m, figure_memory) / 100 * GPU_REPORTED_PERCENT : 0;
+	int64_t bytes = claimed > sold ? claimed : sold;
+
+	return bytes - bytes / 100 * POC_GPU_MARGIN_PERCENT;
 }
 
 static int64_t at_least_one(double v, double max)
@@ -227,52 +300,87 @@ static void size_by_class(struct poc_device *d, const struct poc_class *of,
 			(double)(POC_HASHES_MAX / d->segments));
 }
 
-int poc_plan_node(struct poc_challenge *c, const json_t *node)
+const char *poc_plan_why_not(const json_t *gpu)
+{
+	const char *uuid = json_string_value(json_object_get(gpu, "uuid"));
+
+	if (!uuid || !*uuid)
+		return "without a uuid it cannot be challenged";
+	if (strlen(uuid) >= POC_UUID_MAX || strncasecmp(uuid, "cpu", 3) == 0)
+		return "its uuid cannot be a GPU's";
+	/* CUDA knows only the slices */
+	if (json_is_true(json_object_get(gpu, "mig")))
+		return "a GPU in slices (mig) cannot be challenged";
+	return NULL;
+}
+
+static bool is_asked(const struct poc_challenge *c, const char *uuid)
+{
+	for (int i = 0; i < c->ndevices; i++)
+		if (strcmp(c->devices[i].uuid, uuid) == 0)
+			return true;
+	return false;
+}
+
+static void plan_cpu(struct poc_challenge *c, struct poc_class *of, const json_t *node)
 {
 	const struct poc_work quick = { .quick = true };
-	const json_t *cpu = json_object_get(node, "cpu"), *gpu;
-	int64_t memory = (int64_t)limited(json_number_value(
-						  json_object_get(node, "memory_bytes")),
-		node, "memory_bytes", 1);
-	const json_t *gpus = json_object_get(node, "gpus");
-	size_t count = json_array_size(gpus);
-	struct poc_class of[POC_DEVICES_MAX];
-	double bytes;
+	double memory = limited(json_number_value(json_object_get(node, "memory_bytes")),
+				node, "memory_bytes", 1) /
+		POC_CPU_SHARE;
 
 	c->ndevices = 1;
 	poc_plan_device(&c->devices[0], c, "cpu", &quick);
-	of[0] = slowest_cpu;
-	if (cpu) {
-		class_of_cpu(&of[0], node);
-		size_by_class(&c->devices[0], &of[0],
-			memory / POC_CPU_SHARE < POC_CPU_BYTES ? memory / POC_CPU_SHARE :
-								 POC_CPU_BYTES);
-	}
+	*of = slowest_cpu;
+	if (!json_object_get(node, "cpu"))
+		return;
+	class_of_cpu(of, node);
+	/* whole, and not negative: the record may be of any shape */
+	size_by_class(&c->devices[0], of,
+		memory > 0 && memory < (double)POC_CPU_BYTES ? (int64_t)memory :
+			memory > 0                           ? POC_CPU_BYTES :
+							       0);
+}
+
+/* Adds the GPU as the next device, when the answer has room for it; *bytes: of the answer until now. */
+static bool plan_gpu(struct poc_challenge *c, struct poc_class *of, const json_t *gpu,
+	double *bytes)
+{
+	const struct poc_work quick = { .quick = true };
+	struct poc_device *d = &c->devices[c->ndevices];
+
+	poc_plan_device(d, c, json_string_value(json_object_get(gpu, "uuid")), &quick);
+	class_of_gpu(of, gpu);
+	size_by_class(d, of, memory_of_gpu(gpu));
+	*bytes += answer_bytes(d);
+	if (*bytes > (double)POC_ANSWER_BYTES_MAX)
+		return false;
+	c->ndevices++;
+	return true;
+}
+
+int poc_plan_node(struct poc_challenge *c, const json_t *node)
+{
+	const json_t *gpus = json_object_get(node, "gpus");
+	size_t count = json_array_size(gpus);
+	struct poc_class of[POC_DEVICES_MAX];
+	bool known = json_object_get(node, "cpu") != NULL, room = true;
+	double bytes;
+
+	if (canon_hash_record(c->node_record, node) < 0)
+		return -1;
+	c->of_record = true;
+	plan_cpu(c, &of[0], node);
 	bytes = answer_bytes(&c->devices[0]);
-	for (size_t i = 0; i < count; i++) {
-		struct poc_device *d = &c->devices[c->ndevices];
-		const char *uuid;
-
+	for (size_t i = 0; i < count && room && c->ndevices < POC_DEVICES_MAX; i++) {
 		/* from another one each time, when there are too many for an answer */
-		gpu = json_array_get(gpus, (c->nonce[0] + i) % count);
-		uuid = json_string_value(json_object_get(gpu, "uuid"));
+		const json_t *gpu = json_array_get(gpus, (c->nonce[0] + i) % count);
 
-		/* who does not say which it is cannot be asked; nor can a GPU in slices, of which CUDA
-		 * knows only these */
-		if (!uuid || strlen(uuid) >= POC_UUID_MAX ||
-			json_is_true(json_object_get(gpu, "mig")) ||
-			c->ndevices == POC_DEVICES_MAX)
+		if (poc_plan_why_not(gpu) ||
+			is_asked(c, json_string_value(json_object_get(gpu, "uuid"))))
 			continue;
-		memory = json_integer_value(json_object_get(gpu, "memory_bytes"));
-		poc_plan_device(d, c, uuid, &quick);
-		class_of_gpu(&of[c->ndevices], gpu);
-		size_by_class(d, &of[c->ndevices],
-			memory - memory / 100 * POC_GPU_MARGIN_PERCENT);
-		bytes += answer_bytes(d);
-		if (bytes > (double)POC_ANSWER_BYTES_MAX)
-			break;
-		c->ndevices++;
+		room = plan_gpu(c, &of[c->ndevices], gpu, &bytes);
 	}
-	c->deadline_ms = poc_plan_deadline_ms(c, cpu || c->ndevices > 1 ? of : NULL);
+	c->deadline_ms = poc_plan_deadline_ms(c, known || c->ndevices > 1 ? of : NULL);
 	return 0;
 }

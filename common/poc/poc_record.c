@@ -1,5 +1,4 @@
 /* Challenges as records, with their limits. */
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -112,7 +111,10 @@ static int read_body(struct poc_challenge *c, const json_t *record, const char *
 		read_devices(c, json_object_get(record, "devices"), where) < 0)
 		return -1;
 	if (!poc_get_hash(json_object_get(record, "nonce"), c->nonce))
-		bug("nonce passed the schema");
+		return err_set(EX_DATAERR, "%s: nonce is not a hash", where);
+	c->of_record = poc_get_hash(json_object_get(record, "node_record"),
+		c->node_record);
+	c->of_joint = poc_get_hash(json_object_get(record, "joint"), c->joint);
 	snprintf(c->node, sizeof c->node, "%s", node);
 	snprintf(c->signer, sizeof c->signer, "%s", signer);
 	return canon_hash_record(c->sha256, record);
@@ -161,14 +163,16 @@ json_t *poc_challenge_write(struct poc_challenge *c)
 {
 	json_t *record = json_record("rnp.challenge"), *devices = json_array();
 	struct poc_challenge again;
-	char nonce[2 * POC_HASH_BYTES + 1];
 
-	sodium_bin2hex(nonce, sizeof nonce, c->nonce, sizeof c->nonce);
 	json_set_text(record, "node", c->node);
 	json_set_text(record, "signer", c->signer);
-	json_set_text(record, "nonce", nonce);
+	poc_set_hash(record, "nonce", c->nonce);
 	json_set_time(record, "issued_at", c->issued_ms);
 	json_set_i64(record, "deadline_ms", c->deadline_ms);
+	if (c->of_record)
+		poc_set_hash(record, "node_record", c->node_record);
+	if (c->of_joint)
+		poc_set_hash(record, "joint", c->joint);
 	for (int i = 0; i < c->ndevices; i++)
 		json_push(devices, device_of(&c->devices[i]));
 	json_set(record, "devices", devices);

@@ -61,6 +61,14 @@ unsigned char *poc_get_bytes(const json_t *obj, const char *key, size_t want)
 	return out;
 }
 
+void poc_set_hash(json_t *obj, const char *key, const unsigned char hash[POC_HASH_BYTES])
+{
+	char hex[2 * POC_HASH_BYTES + 1];
+
+	sodium_bin2hex(hex, sizeof hex, hash, POC_HASH_BYTES);
+	json_set_text(obj, key, hex);
+}
+
 bool poc_get_hash(const json_t *v, unsigned char out[POC_HASH_BYTES])
 {
 	const char *text = json_string_value(v);

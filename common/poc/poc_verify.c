@@ -1,5 +1,4 @@
 /* An answer is judged: a list of checks, readings, and a verdict. */
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,6 +116,24 @@ static void judge_device(struct judgement *g, const struct poc_device *d,
 	}
 }
 
+/* What a passed challenge has proven: its devices, and the memory that each filled. */
+static void set_proven(const struct judgement *g, json_t *verdict)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < g->c->ndevices; i++) {
+		const struct poc_device *d = &g->c->devices[i];
+		json_t *one = json_object();
+
+		json_set_text(one, "device", d->uuid);
+		if (d->lanes)
+			json_set_i64(one, "memory_bytes",
+				MEMFILL_SLICES * MEMFILL_BYTES * poc_step_leaves(d));
+		json_push(list, one);
+	}
+	json_set(verdict, "proven", list);
+}
+
 /* --- readings ----------------------------------------------------------------------------- */
 
 static void reading(json_t *readings, json_t *unknown, const char *name, double value,
@@ -182,7 +199,6 @@ json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 {
 	struct judgement g = { .c = c, .j = j, .checks = json_array(), .good = true };
 	json_t *verdict = json_record("rnp.verdict"), *devices;
-	char hex[2 * POC_HASH_BYTES + 1];
 
 	g.elapsed_ns = j->elapsed_ns ? j->elapsed_ns :
 				       (j->received_ms - c->issued_ms) * 1000000;
@@ -205,17 +221,21 @@ json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 	json_set_text(verdict, "node", c->node);
 	json_set_text(verdict, "signer", c->signer);
 	json_set_time(verdict, "at", j->received_ms);
-	sodium_bin2hex(hex, sizeof hex, c->sha256, sizeof c->sha256);
-	json_set_text(verdict, "challenge_sha256", hex);
-	sodium_bin2hex(hex, sizeof hex, c->nonce, sizeof c->nonce);
-	json_set_text(verdict, "nonce", hex);
+	poc_set_hash(verdict, "challenge_sha256", c->sha256);
+	poc_set_hash(verdict, "nonce", c->nonce);
+	if (c->of_record)
+		poc_set_hash(verdict, "node_record", c->node_record);
+	if (c->of_joint)
+		poc_set_hash(verdict, "joint", c->joint);
 	json_set_i64(verdict, "elapsed_ns", g.elapsed_ns > 0 ? g.elapsed_ns : 0);
 	if (g.roundtrip_ns > 0)
 		json_set_i64(verdict, "roundtrip_ns", g.roundtrip_ns);
 	json_set_bool(verdict, "passed", g.good);
 	json_set(verdict, "checks", g.checks);
-	if (g.good)
+	if (g.good) {
 		json_set_text(verdict, "proves", PROVES);
+		set_proven(&g, verdict);
+	}
 	set_readings(&g, verdict);
 	set_score(&g, verdict);
 	*passed = g.good;

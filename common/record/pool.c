@@ -19,6 +19,13 @@ const struct pool_tier pool_tiers[] = {
 	{ NULL, NULL, 0 },
 };
 
+const char *pool_tier_name(int64_t number)
+{
+	const int64_t unknown = sizeof pool_tiers / sizeof *pool_tiers - 2;
+
+	return pool_tiers[number >= 0 && number < unknown ? number : unknown].name;
+}
+
 const struct pool_tier *pool_tier_find(const char *name)
 {
 	for (const struct pool_tier *t = pool_tiers; t->name; t++)

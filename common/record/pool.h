@@ -30,6 +30,9 @@ const struct pool_tier *pool_tier(int64_t down_bps, int64_t up_bps, int64_t ping
 /* By name or label, in any case; NULL when there is none. */
 const struct pool_tier *pool_tier_find(const char *name);
 
+/* The name of the tier of that number in pool_tiers; "unknown" for a number that has none. */
+const char *pool_tier_name(int64_t number);
+
 #define POOL_TEXT_MAX 96
 
 struct pool {

@@ -96,6 +96,25 @@ static void check_words_of_kinds(void)
 		"state: \"asleep\" is not one of [\"idle\",\"busy\",\"render\",\"maintenance\"]");
 }
 
+/* What only the devices of a challenge can trip over: names that mean the CPU, and two that are the same. */
+static void check_uuids(void)
+{
+#define NODE(gpus)                                                                       \
+	"{\"kind\":\"rnp.node\",\"v\":1,\"at\":\"2026-11-21T00:00:00Z\",\"gpus\":[" gpus \
+	"]}"
+	says(NODE("{\"model\":\"x\",\"uuid\":\"a\"},{\"model\":\"x\"},{\"model\":\"x\",\"uuid\":\"a\"}"),
+		"gpus[2].uuid: is there twice");
+	says(NODE("{\"model\":\"x\",\"uuid\":\"cpu\"}"),
+		"gpus[0].uuid: \"cpu\" cannot be a GPU's uuid");
+	says(NODE("{\"model\":\"x\",\"uuid\":\"Cpu:0\"}"),
+		"gpus[0].uuid: \"Cpu:0\" cannot be a GPU's uuid");
+	says(NODE("{\"model\":\"x\",\"uuid\":\"a b\"}"),
+		"gpus[0].uuid: \"a b\" cannot be a GPU's uuid");
+	says(NODE("{\"model\":\"x\",\"uuid\":\"a\"},{\"model\":\"x\"},{\"model\":\"x\",\"uuid\":\"A\"}"),
+		NULL);
+#undef NODE
+}
+
 static void check_unknown_kind(void)
 {
 	json_t *v = json_record("rnp.nothing");
@@ -114,7 +133,7 @@ static void check_words(const json_t *schema, const char *kind)
 	static const char *const known[] = { "$schema", "$id", "title", "description",
 		"examples", "$comment", "type", "const", "enum", "required", "items",
 		"format", "properties", "additionalProperties", "minimum", "maximum",
-		"minLength", "maxLength", "minItems", "maxItems" };
+		"minLength", "maxLength", "minItems", "maxItems", "maxProperties" };
 	const char *word, *name;
 	json_t *rule, *part;
 
@@ -159,6 +178,7 @@ int main(void)
 {
 	check_records();
 	check_words_of_kinds();
+	check_uuids();
 	check_unknown_kind();
 	check_embedded();
 	TEST_END();
