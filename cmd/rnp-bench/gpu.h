@@ -4,7 +4,7 @@
 
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/err.h"
-#include "kernels/dev/dev.h"
+#include "kernels/bulk/ops.h"
 
 /* The GPU of --device (the first for auto). NULL with err_set: 69 there is none, 77 this user may not;
  * the sentence says what is missing: card, driver, plug-in, permission. It stays open until gpu_close. */

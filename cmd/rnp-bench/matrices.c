@@ -116,7 +116,7 @@ void matrices_close(struct matrices *m)
 int matrices_step(struct matrices *m, int times)
 {
 	for (int i = 0; i < times; i++)
-		if (m->dev->ops->product(m->dev, &m->product) < 0)
+		if (m->dev->ops->bulk->product(m->dev, &m->product) < 0)
 			return failed(m);
 	return m->dev->ops->sync(m->dev) < 0 ? failed(m) : 0;
 }

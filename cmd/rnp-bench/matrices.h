@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "kernels/dev/dev.h"
+#include "kernels/bulk/ops.h"
 
 /* clang-format off */
 #define MATRICES_INIT { 0 }

@@ -7,7 +7,8 @@
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
-#include "kernels/dev/dev.h"
+#include "kernels/bulk/ops.h"
+#include "kernels/poc/ops.h"
 
 /* --- the openings ------------------------------------------------------------------------- */
 
@@ -87,7 +88,7 @@ static int fill_matrix(struct rounds *r, int8_t *out, int which)
 
 	poc_sequence(&p, r->seed, name);
 	if (ops->philox(r->dev, out, r->n * r->n, &p) < 0 ||
-		ops->balance(r->dev, out, r->n * r->n) < 0)
+		ops->poc->balance(r->dev, out, r->n * r->n) < 0)
 		return prove_failed(r->dev);
 	return 0;
 }
@@ -140,8 +141,8 @@ static int next_round(struct rounds *r, uint64_t m, int64_t t)
 	const struct int8_mix mix = { r->c, r->row_salts, r->column_salts, m, r->n };
 	int8_t *swap;
 
-	if (r->dev->ops->product(r->dev, &p) < 0 ||
-		r->dev->ops->mix(r->dev, r->next, &mix) < 0)
+	if (r->dev->ops->bulk->product(r->dev, &p) < 0 ||
+		r->dev->ops->poc->mix(r->dev, r->next, &mix) < 0)
 		return prove_failed(r->dev);
 	swap = r->a, r->a = r->next, r->next = swap;
 	return 0;
@@ -173,7 +174,7 @@ static int hash_round(struct rounds *r, unsigned char *out, int64_t t)
 
 	for (int i = 0; i < 4; i++)
 		in.prefix[1 + i] = (unsigned char)(t >> 8 * i);
-	if (r->dev->ops->sha256(r->dev, r->hashes, &in) < 0 ||
+	if (r->dev->ops->poc->sha256(r->dev, r->hashes, &in) < 0 ||
 		r->dev->ops->get(r->dev, out, r->hashes, POC_HASH_BYTES * r->n) < 0)
 		return prove_failed(r->dev);
 	return 0;

@@ -8,7 +8,7 @@
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
-#include "kernels/dev/dev.h"
+#include "kernels/poc/ops.h"
 
 struct fill {
 	const struct poc_device *d;
@@ -58,7 +58,7 @@ static int fill_step(struct fill *f, unsigned char *leaves)
 		.index_bytes = 4,
 		.prefix_bytes = 5 };
 
-	if (ops->memfill(f->dev, m) < 0)
+	if (ops->poc->memfill(f->dev, m) < 0)
 		return prove_failed(f->dev);
 	if (f->hooks && f->hooks->step)
 		f->hooks->step(f->hooks->ctx, m);
@@ -68,8 +68,8 @@ static int fill_step(struct fill *f, unsigned char *leaves)
 				memfill_index(m, lane, m->step % MEMFILL_SLICES, 0);
 		for (int i = 0; i < 4; i++)
 			in.prefix[1 + i] = (unsigned char)(lane >> 8 * i);
-		if (ops->sha256(f->dev, f->hashes + POC_HASH_BYTES * lane * m->per_slice,
-			    &in) < 0)
+		if (ops->poc->sha256(f->dev,
+			    f->hashes + POC_HASH_BYTES * lane * m->per_slice, &in) < 0)
 			return prove_failed(f->dev);
 	}
 	if (ops->get(f->dev, leaves, f->hashes,

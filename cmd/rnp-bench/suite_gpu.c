@@ -79,7 +79,7 @@ static int repeat(int (*op)(void))
 
 static int op_product(void)
 {
-	return gpu.dev->ops->product(gpu.dev, &gpu.matrices.product);
+	return gpu.dev->ops->bulk->product(gpu.dev, &gpu.matrices.product);
 }
 
 /* The side is fixed for every GPU, so that figures compare; only what is not a chip (the emulation that the
@@ -190,8 +190,8 @@ static int op_copy(void)
 
 static int op_triad(void)
 {
-	return gpu.dev->ops->triad(gpu.dev, gpu.area[0], gpu.area[1], gpu.area[2], 3,
-		gpu.bytes / 8);
+	return gpu.dev->ops->bulk->triad(gpu.dev, gpu.area[0], gpu.area[1], gpu.area[2],
+		3, gpu.bytes / 8);
 }
 
 static int open_for(const struct settings *s, int count, int (*op)(void))
@@ -281,7 +281,7 @@ static int step_random(double *work)
 
 	gpu.reads += gpu.each;
 	*work = (double)gpu.each;
-	return gpu.dev->ops->random(gpu.dev, &sum, &r) < 0 ? failed() : 0;
+	return gpu.dev->ops->bulk->random(gpu.dev, &sum, &r) < 0 ? failed() : 0;
 }
 
 /* Every word is the same, so that the sum is known. */
@@ -290,7 +290,7 @@ static int check_random(void)
 	struct bulk_random r = { gpu.area[0], gpu.bytes / 8, 1, 0, 1000 };
 	uint64_t sum, word = UINT64_C(0x3ff000003ff00000);
 
-	if (gpu.dev->ops->random(gpu.dev, &sum, &r) < 0)
+	if (gpu.dev->ops->bulk->random(gpu.dev, &sum, &r) < 0)
 		return failed();
 	return sum == word * 1000 ?
 		0 :

@@ -35,7 +35,7 @@ static int failed(struct suite_lm *l)
 
 static bool is_gpu(const struct suite_lm *l)
 {
-	return strcmp(l->d.name, "cpu") != 0;
+	return !l->d.is_host;
 }
 
 /* --- roofs --------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/base/rng.h"
-#include "kernels/dev/dev.h"
+#include "kernels/bulk/ops.h"
 
 #define ARRAY_MIN       (INT64_C(256) << 20)
 #define ARRAY_QUICK_MIN (INT64_C(64) << 20)
@@ -137,7 +137,7 @@ static int step_triad(double *work)
 {
 	size_t at = next_slice();
 
-	mem.dev.ops->triad(&mem.dev, mem.a + at, mem.b + at, mem.c + at, 3,
+	mem.dev.ops->bulk->triad(&mem.dev, mem.a + at, mem.b + at, mem.c + at, 3,
 		elements() / SLICES);
 	*work = 3.0 * (double)mem.bytes / SLICES;
 	return 0;

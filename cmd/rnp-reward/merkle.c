@@ -5,8 +5,7 @@
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "kernels/dev/dev_cpu.h"
-#include "kernels/poc/sha256_rows.h"
+#include "kernels/poc/cpu.h"
 
 #define SLICE 512 /* rows that one thread hashes at a time */
 
@@ -46,12 +45,12 @@ typedef unsigned char hash_row[MERKLE_HASH_BYTES];
 
 static sha256_rows_fn hasher(void)
 {
-	struct cpu_kernels kernels;
+	struct poc_cpu kernels;
 	enum cpu_level level;
 
 	/* an RNP_ISA that cannot be is told by programs that depend on it; here it is speed only */
 	cpu_level_chosen(&level);
-	dev_cpu_kernels(&kernels, level);
+	poc_cpu_choose(&kernels, level);
 	return kernels.sha256;
 }
 

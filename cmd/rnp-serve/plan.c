@@ -30,7 +30,7 @@ static int available(const struct dev *d, uint64_t *bytes)
 {
 	struct dev *open = (struct dev *)d;
 
-	if (strcmp(d->name, "cpu") == 0) {
+	if (d->is_host) {
 		*bytes = (uint64_t)hw_available_read();
 		return 0;
 	}

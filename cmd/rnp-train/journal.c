@@ -137,7 +137,7 @@ int journal_end(const struct journal *j, const char *why)
 		json_set_i64(r, "utilisation_ppm", utilisation_ppm(s, rate));
 	}
 	json_set_i64(r, "peak_bytes", peak_bytes());
-	if (strcmp(s->d.name, "cpu") != 0)
+	if (!s->d.is_host)
 		json_set_bool(r, "captured", lm_train_captured(s->loop.train));
 	set_ranks(r, s);
 	rc = out_record(r);
@@ -149,7 +149,7 @@ int journal_plan(struct session *s)
 {
 	struct lm_train_plan p;
 	json_t *r;
-	int64_t there = strcmp(s->d.name, "cpu") == 0 ? hw_available_read() : 0;
+	int64_t there = s->d.is_host ? hw_available_read() : 0;
 	uint64_t room;
 	int rc;
 

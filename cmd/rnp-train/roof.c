@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "kernels/bulk/ops.h"
 
 #define SIZE_MIN   256
 #define SIZE_MAX_N 2048
@@ -22,7 +23,7 @@ static int time_product(struct roof *r, uint64_t n, int64_t *ns)
 	double rate;
 
 	r->p.m = r->p.n = r->p.k = r->p.lda = r->p.ldb = r->p.ldc = n;
-	if (ops->timer_start(r->d) < 0 || ops->product(r->d, &r->p) < 0 ||
+	if (ops->timer_start(r->d) < 0 || ops->bulk->product(r->d, &r->p) < 0 ||
 		ops->timer_stop(r->d, ns) < 0)
 		return -1;
 	rate = *ns > 0 ? 2e9 * (double)(n * n * n) / (double)*ns : 0;

@@ -2,7 +2,7 @@
 #ifndef RNP_TRAIN_ROOF_H
 #define RNP_TRAIN_ROOF_H
 
-#include "kernels/dev/dev.h"
+#include "kernels/lm/ops.h"
 
 /* The best rate of large products, operands in the type, measured for about a fifth of a second. Returns 0 and *flop_per_s, or -1 with
  * err_set(): the device's error. */

@@ -453,7 +453,7 @@ static void say_sums(const struct session *s)
 /* A GPU that cannot replay its steps is only slower. */
 static void say_captured(const struct session *s)
 {
-	if (s->rank == 0 && strcmp(s->d.name, "cpu") != 0 && *lm_train_why(s->loop.train))
+	if (s->rank == 0 && !s->d.is_host && *lm_train_why(s->loop.train))
 		prog_detail("steps are not captured: %s", lm_train_why(s->loop.train));
 }
 

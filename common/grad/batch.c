@@ -50,7 +50,7 @@ uint64_t grad_batch(const struct grad *g)
 
 bool grad_on_host(const struct dev *d)
 {
-	return strcmp(d->name, "cpu") == 0;
+	return d->is_host;
 }
 
 int grad_dev(const struct grad_batch *b, int rc)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "common/grad/grad.h"
-#include "kernels/grad/huff.h"
+#include "kernels/grad/ops.h"
 
 /* A plane of a chunk as it is coded. */
 struct grad_piece {

@@ -27,8 +27,7 @@
 #include <stdint.h>
 
 #include "common/base/buf.h"
-#include "kernels/dev/dev.h"
-#include "kernels/grad/quant.h"
+#include "kernels/grad/ops.h"
 
 #define GRAD_VERSION     1
 #define GRAD_RANK_MAX    8

@@ -72,7 +72,10 @@
 #include "common/record/key.h"
 #include "common/record/policy.h"
 #include "kernels/poc/sha256_chain.h"
+#include "kernels/bulk/product.h"
+#include "kernels/poc/int8.h"
 #include "kernels/poc/memfill.h"
+#include "kernels/poc/sha256_rows.h"
 #include "kernels/dev/philox.h"
 
 #define POC_OPENINGS   264
@@ -232,8 +235,13 @@ size_t poc_sort(uint64_t *at, size_t n);
 size_t poc_find(const uint64_t *at, size_t n, uint64_t v);
 
 /* The kernels for this CPU at the level of RNP_ISA, each for one thread. */
-struct cpu_kernels;
-const struct cpu_kernels *poc_kernels(void);
+struct poc_kernels {
+	philox_fill_fn philox;
+	sha256_rows_fn sha256;
+	int8_balance_fn balance;
+	product_fn product; /* int8 */
+};
+const struct poc_kernels *poc_kernels(void);
 
 /* Bytes from the start of block p->block, by all threads. */
 void poc_fill(void *out, uint64_t bytes, const struct philox *p);

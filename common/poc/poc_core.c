@@ -8,7 +8,9 @@
 #include "common/base/mem.h"
 #include "common/poc/poc.h"
 #include "common/base/rng.h"
+#include "kernels/bulk/cpu.h"
 #include "kernels/dev/dev_cpu.h"
+#include "kernels/poc/cpu.h"
 #include "kernels/poc/sha256_chain.h"
 
 #define SEED_PREFIX    "rnp-challenge-1"
@@ -220,17 +222,26 @@ void poc_draw(uint64_t *out, int count, uint64_t total,
 	qsort(out, (size_t)count, sizeof *out, compare);
 }
 
-static struct cpu_kernels chosen;
+static struct poc_kernels chosen;
 
 static void choose_kernels(void)
 {
+	struct mem_cpu mem;
+	struct bulk_cpu bulk;
+	struct poc_cpu poc;
 	enum cpu_level level;
 
 	(void)cpu_level_chosen(&level);
-	dev_cpu_kernels(&chosen, level);
+	mem_cpu_choose(&mem, level);
+	bulk_cpu_choose(&bulk, level);
+	poc_cpu_choose(&poc, level);
+	chosen = (struct poc_kernels){ .philox = mem.philox,
+		.sha256 = poc.sha256,
+		.balance = poc.balance,
+		.product = bulk.product[PRODUCT_I8] };
 }
 
-const struct cpu_kernels *poc_kernels(void)
+const struct poc_kernels *poc_kernels(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -7,7 +7,6 @@
 #include "common/json/json.h"
 #include "common/base/mem.h"
 #include "common/poc/poc.h"
-#include "kernels/dev/dev_cpu.h"
 #include "kernels/poc/sha256_chain.h"
 
 /* columns of B that a thread makes at a time: so many bytes of them stay in its cache */
@@ -154,7 +153,7 @@ struct opening {
 static void multiply(int32_t *c, const int8_t *a, int64_t m, int64_t n,
 	const unsigned char seed[POC_HASH_BYTES], int which)
 {
-	product_fn product = poc_kernels()->product[PRODUCT_I8];
+	product_fn product = poc_kernels()->product;
 	int64_t each = CHUNK_BYTES / n;
 
 #pragma omp parallel for schedule(dynamic) if (n > each)

@@ -1,17 +1,5 @@
+/* bulk.c - the references of bulk.h: plain loops that define what every version computes. */
 #include "kernels/bulk/bulk.h"
-
-#include <string.h>
-
-void bulk_copy_ref(void *to, const void *from, uint64_t bytes)
-{
-	memcpy(to, from, bytes);
-}
-
-void bulk_fill_ref(uint32_t *to, uint32_t word, uint64_t words)
-{
-	for (uint64_t i = 0; i < words; i++)
-		to[i] = word;
-}
 
 void bulk_triad_ref(double *a, const double *b, const double *c, double s, uint64_t n)
 {

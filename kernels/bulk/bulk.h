@@ -1,13 +1,11 @@
-/* bulk.h - what memory can do: copy, fill, triad, and reads at random places.
+/* bulk.h - what memory can do: triad, and reads at random places.
  *
- * copy   to[i] = from[i] for `bytes` bytes
- * fill   to[i] = word for `words` words of 32 bits
  * triad  a[i] = b[i] + s * c[i] for n f64 (McCalpin, STREAM, 1995): product and sum are each rounded
  * random *sum = the sum modulo 2^64 of table[bulk_place(seed, from + i, words)] for i < count
  *
- * Addresses: copy any; the others a multiple of their element. No overlap, except that a may be b
- * or c. Exact: every version gives the same bytes. The fast versions write past the caches when the
- * range is larger than what they hold. */
+ * Addresses are a multiple of their element. No overlap, except that a may be b or c. Exact: every
+ * version gives the same bytes. The fast versions write past the caches when the range is larger
+ * than what they hold. */
 #ifndef RNP_KERNELS_BULK_BULK_H
 #define RNP_KERNELS_BULK_BULK_H
 
@@ -33,23 +31,15 @@ struct bulk_random {
 
 KERNELS_BEGIN
 
-typedef void (*bulk_copy_fn)(void *to, const void *from, uint64_t bytes);
-typedef void (*bulk_fill_fn)(uint32_t *to, uint32_t word, uint64_t words);
 typedef void (*bulk_triad_fn)(double *a, const double *b, const double *c, double s,
 	uint64_t n);
 typedef uint64_t (*bulk_random_fn)(const struct bulk_random *r);
 
-void bulk_copy_ref(void *to, const void *from, uint64_t bytes);
-void bulk_fill_ref(uint32_t *to, uint32_t word, uint64_t words);
 void bulk_triad_ref(double *a, const double *b, const double *c, double s, uint64_t n);
 uint64_t bulk_random_ref(const struct bulk_random *r);
 
-void bulk_copy_avx2(void *to, const void *from, uint64_t bytes);
-void bulk_fill_avx2(uint32_t *to, uint32_t word, uint64_t words);
 void bulk_triad_avx2(double *a, const double *b, const double *c, double s, uint64_t n);
 
-void bulk_copy_avx512(void *to, const void *from, uint64_t bytes);
-void bulk_fill_avx512(uint32_t *to, uint32_t word, uint64_t words);
 void bulk_triad_avx512(double *a, const double *b, const double *c, double s, uint64_t n);
 
 KERNELS_END

@@ -1,7 +1,12 @@
 /* Products without tensor cores, for every chip and where cuBLASLt is not: tiles of 64 x 64, in
  * shared memory as f32 (int8 as int32), 4 x 4 a thread. */
+#include "kernels/bulk/ops.h"
 #include "kernels/dev/cuda.cuh"
 #include "kernels/dev/half.h"
+#include "kernels/dev/lt.cuh"
+
+#include <stdio.h>
+#include <sysexits.h>
 
 #define TILE    64
 #define DEPTH   16
@@ -104,7 +109,7 @@ template <class T> __global__ void product_kernel(struct product p)
 	}
 }
 
-int cuda_product(struct dev *d, const struct product *p)
+static int plain_product(struct dev *d, const struct product *p)
 {
 	uint64_t tiles = ((p->m + TILE - 1) / TILE) * ((p->n + TILE - 1) / TILE);
 	unsigned grid = cuda_grid(d, tiles, 1);
@@ -129,4 +134,28 @@ int cuda_product(struct dev *d, const struct product *p)
 	}
 	CUDA_TRY(cudaGetLastError());
 	return 0;
+}
+
+static const enum lt_type lt_types[PRODUCT_TYPES] = { LT_F32, LT_BF16, LT_F16, LT_F8,
+	LT_I8 };
+
+int cuda_bulk_product(struct dev *d, const struct product *p)
+{
+	struct lt_product q = {};
+	int rc;
+
+	if ((unsigned)p->type >= PRODUCT_TYPES)
+		return dev_fail(d, EX_SOFTWARE, "%s: product of type %d", d->name,
+			(int)p->type);
+	if (p->type == PRODUCT_I8 && p->k > PRODUCT_I8_K_MAX)
+		return dev_fail(d, EX_SOFTWARE, "%s: product of int8 with k = %llu",
+			d->name, (unsigned long long)p->k);
+	q.in = lt_types[p->type];
+	q.out = p->type == PRODUCT_I8 ? LT_I32 : LT_F32;
+	q.m = p->m, q.n = p->n, q.k = p->k;
+	q.lda = p->lda, q.ldb = p->ldb, q.ldc = p->ldc;
+	q.c = p->c, q.a = p->a, q.b = p->b;
+	rc = cuda_lt_multiply(d, &q);
+	snprintf(d->kernel, sizeof d->kernel, "%s", rc > 0 ? d->isa : "cuBLASLt");
+	return rc > 0 ? plain_product(d, p) : rc;
 }

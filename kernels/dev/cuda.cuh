@@ -4,6 +4,7 @@
 #define RNP_KERNELS_DEV_CUDA_CUH
 
 #include "kernels/dev/dev.h"
+#include "kernels/dev/ops.h"
 
 #ifdef CUDA_EMU
 #include "tests/kernels/cuda_emu.h"
@@ -71,35 +72,34 @@ static inline unsigned cuda_grid(struct dev *d, uint64_t n, unsigned threads)
 #define GRID_FIRST  ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
 #define GRID_STRIDE ((uint64_t)gridDim.x * blockDim.x)
 
+/* Makes the device's GPU the calling thread's: that may be another thread than the one before, or
+ * have used another GPU. Returns 0 or -1. */
+int cuda_enter(struct dev *d);
+
 /* Each starts its kernels on the device's stream. Returns 0 or -1. */
 int cuda_copy(struct dev *d, void *to, const void *from, uint64_t bytes);
 int cuda_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words);
-int cuda_triad(struct dev *d, double *a, const double *b, const double *c, double s,
-	uint64_t n);
-int cuda_random(struct dev *d, uint64_t *sum, const struct bulk_random *r);
 int cuda_philox(struct dev *d, void *out, uint64_t bytes, const struct philox *p);
-int cuda_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in);
-int cuda_memfill(struct dev *d, const struct memfill *m);
-int cuda_balance(struct dev *d, int8_t *x, uint64_t count);
-int cuda_mix(struct dev *d, int8_t *out, const struct int8_mix *m);
-int cuda_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in, uint64_t n);
-int cuda_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
-	const unsigned char *in, uint64_t n, uint32_t chunk);
-int cuda_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
-	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
-	uint32_t chunk);
-int cuda_product(struct dev *d, const struct product *p); /* without tensor cores */
-int cuda_lm_project(struct dev *d, const struct lm_project *p);
 
-extern const struct lm_ops lm_cuda_ops;
-extern const struct quant_ops quant_cuda_ops;
+/* A folder defines cuda_TABLE_NAME for each operation of its list, called with the device entered;
+ * CUDA_TABLE makes the functions that enter it, and the table. */
+#define CUDA_DECLARE(table, name, parameters, arguments) \
+	int cuda_##table##_##name parameters;
+#define CUDA_ENTER(table, name, parameters, arguments)  \
+	static int enter_##table##_##name parameters    \
+	{                                               \
+		if (cuda_enter(d) < 0)                  \
+			return -1;                      \
+		return cuda_##table##_##name arguments; \
+	}
+#define CUDA_SLOT(table, name, parameters, arguments) enter_##table##_##name,
+#define CUDA_TABLE(table, LIST)   \
+	LIST(CUDA_DECLARE, table) \
+	LIST(CUDA_ENTER, table)   \
+	extern const struct table##_ops table##_cuda_ops = { LIST(CUDA_SLOT, table) }
 
-/* cuBLASLt: 0; 1: it is not there or does not do this product, nothing was started; -1: an error. */
-int cuda_product_lt(struct dev *d, const struct product *p);
-/* The same for a product without bias whose `from` is of the type of C. */
-int cuda_gemm_lt(struct dev *d, const struct lm_gemm *g);
-/* Open it if it is there; bytes: what it then holds of the GPU's memory. */
-int cuda_lt_prepare(struct dev *d, uint64_t *bytes);
-void cuda_lt_close(struct dev *d);
+#define CUDA_DECLARE_TABLE(table, list) extern const struct table##_ops table##_cuda_ops;
+DEV_TABLES(CUDA_DECLARE_TABLE)
+#undef CUDA_DECLARE_TABLE
 
 #endif

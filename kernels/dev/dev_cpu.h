@@ -1,35 +1,30 @@
-/* dev_cpu.h - the kernels of a CPU level, each for one thread; dev_cpu.c gives them to a team. */
+/* dev_cpu.h - the CPU as a device: its state, its team of threads, and how a folder adds its kernels.
+ *
+ * A folder with a table T keeps what its operations need in `struct T_cpu` (cpu.h beside them: the
+ * kernels of a level, one thread each), which T_cpu_open makes when the device is opened; CPU_TABLE
+ * makes the table from the list of operations. */
 #ifndef RNP_KERNELS_DEV_DEV_CPU_H
 #define RNP_KERNELS_DEV_DEV_CPU_H
 
 #include "kernels/dev/dev.h"
+#include "kernels/dev/mem.h"
+#include "kernels/dev/ops.h"
 
-struct cpu_kernels {
-	bulk_copy_fn copy;
-	bulk_fill_fn fill;
-	bulk_triad_fn triad;
-	bulk_random_fn random;
+/* What moves memory at a level. */
+struct mem_cpu {
+	mem_copy_fn copy;
+	mem_fill_fn fill;
 	philox_fill_fn philox;
-	sha256_rows_fn sha256;
-	memfill_fn memfill;
-	int8_balance_fn balance;
-	int8_mix_fn mix;
-	const struct huff_kernels *huff;
-	product_fn product[PRODUCT_TYPES];
-	quant_encode_fn quant_encode;
-	quant_decode_fn quant_decode;
-	quant_spread_fn quant_spread;
 };
-
-struct lm_cpu;
 
 /* What a device's state points to. */
 struct cpu {
-	struct cpu_kernels kernels;
 	enum cpu_level level;
-	bool dnnl, amx; /* what may make products */
 	int64_t started_ns;
-	struct lm_cpu *lm; /* lm_cpu.c's, from the first prepare on */
+	struct mem_cpu mem;
+#define CPU_STATE(table, list) struct table##_cpu *table;
+	DEV_TABLES(CPU_STATE)
+#undef CPU_STATE
 };
 
 static inline struct cpu *cpu_of(struct dev *d)
@@ -37,19 +32,39 @@ static inline struct cpu *cpu_of(struct dev *d)
 	return (struct cpu *)d->state;
 }
 
-/* Give 0 .. n - 1 to the team in one piece each, cut at multiples of grain; little work stays here. */
+/* Gives 0 .. n - 1 to the team in one piece each, cut at multiples of grain; little work stays here. */
 typedef void (*cpu_part_fn)(void *work, uint64_t from, uint64_t to);
 void cpu_in_parts(uint64_t n, uint64_t grain, cpu_part_fn part, void *work);
 
-/* What to use at a level on this CPU: the best for each slot, none empty. */
-void dev_cpu_kernels(struct cpu_kernels *out, enum cpu_level level);
+/* Chooses the best for each slot at a level on this CPU, none empty. */
+void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level);
 
-extern const struct dev_ops dev_cpu_ops;
-extern const struct quant_ops quant_cpu_ops;
+/* Of each folder: open allocates (NULL: no memory), close takes NULL. */
+#define CPU_DECLARE(table, list)                                    \
+	struct table##_cpu *table##_cpu_open(enum cpu_level level); \
+	void table##_cpu_close(struct table##_cpu *state);          \
+	extern const struct table##_ops table##_cpu_ops;
+DEV_TABLES(CPU_DECLARE)
+#undef CPU_DECLARE
 
-/* The language model's operations, and the end of what they keep (NULL is fine). */
-extern const struct lm_ops lm_cpu_ops;
-void lm_cpu_free(struct lm_cpu *lm);
-extern const struct huff_ops huff_cpu_ops;
+/* The table of cpu_NAME functions. */
+#define CPU_SLOT(table, name, parameters, arguments) .name = cpu_##name,
+#define CPU_TABLE(table, LIST) \
+	const struct table##_ops table##_cpu_ops = { LIST(CPU_SLOT, table) }
+
+/* open and close where struct T_cpu holds nothing but what T_cpu_choose puts there. */
+#define CPU_OPEN(table)                                            \
+	struct table##_cpu *table##_cpu_open(enum cpu_level level) \
+	{                                                          \
+		struct table##_cpu *c = calloc(1, sizeof *c);      \
+                                                                   \
+		if (c)                                             \
+			table##_cpu_choose(c, level);              \
+		return c;                                          \
+	}                                                          \
+	void table##_cpu_close(struct table##_cpu *c)              \
+	{                                                          \
+		free(c);                                           \
+	}
 
 #endif

@@ -1,5 +1,6 @@
 /* The CUDA backend of dev.h: the plug-in librnp_cuda.so. It prints nothing; errors stay in the device. */
 #include "kernels/dev/cuda.cuh"
+#include "kernels/dev/lt.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,17 +38,16 @@ int cuda_fail(struct dev *d, cudaError_t e, const char *call)
 		cudaGetErrorName(e));
 }
 
-/* The calling thread may be another than the one before, or have used another GPU. */
-static int enter(struct dev *d)
+int cuda_enter(struct dev *d)
 {
 	CUDA_TRY(cudaSetDevice(cuda_of(d)->number));
 	return 0;
 }
 
-#define ENTER                      \
-	do {                       \
-		if (enter(d) < 0)  \
-			return -1; \
+#define ENTER                          \
+	do {                           \
+		if (cuda_enter(d) < 0) \
+			return -1;     \
 	} while (0)
 
 /* --- memory, order, time ------------------------------------------------------------------- */
@@ -67,7 +67,7 @@ static int dev_alloc(struct dev *d, void **out, uint64_t bytes)
 
 static void dev_free(struct dev *d, void *p)
 {
-	if (p && enter(d) == 0)
+	if (p && cuda_enter(d) == 0)
 		cudaFree(p);
 }
 
@@ -109,7 +109,7 @@ static int dev_pin(struct dev *d, void **out, uint64_t bytes)
 
 static void dev_unpin(struct dev *d, void *p)
 {
-	if (p && enter(d) == 0)
+	if (p && cuda_enter(d) == 0)
 		cudaFreeHost(p);
 }
 
@@ -194,7 +194,7 @@ static int dev_event_wait(struct dev *d, void *mark)
 
 static void dev_event_free(struct dev *d, void *mark)
 {
-	if (mark && enter(d) == 0)
+	if (mark && cuda_enter(d) == 0)
 		cudaEventDestroy((cudaEvent_t)mark);
 }
 
@@ -238,7 +238,7 @@ static int dev_graph_launch(struct dev *d, void *graph)
 
 static void dev_graph_free(struct dev *d, void *graph)
 {
-	if (graph && enter(d) == 0)
+	if (graph && cuda_enter(d) == 0)
 		cudaGraphExecDestroy((cudaGraphExec_t)graph);
 }
 
@@ -278,95 +278,11 @@ static int dev_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words)
 	return cuda_fill(d, to, word, words);
 }
 
-static int dev_triad(struct dev *d, double *a, const double *b, const double *c, double s,
-	uint64_t n)
-{
-	ENTER;
-	return cuda_triad(d, a, b, c, s, n);
-}
-
-static int dev_random(struct dev *d, uint64_t *sum, const struct bulk_random *r)
-{
-	ENTER;
-	return cuda_random(d, sum, r);
-}
-
-static int dev_product(struct dev *d, const struct product *p)
-{
-	int rc;
-
-	ENTER;
-	if ((unsigned)p->type >= PRODUCT_TYPES)
-		return dev_fail(d, EX_SOFTWARE, "%s: product of type %d", d->name,
-			(int)p->type);
-	if (p->type == PRODUCT_I8 && p->k > PRODUCT_I8_K_MAX)
-		return dev_fail(d, EX_SOFTWARE, "%s: product of int8 with k = %llu",
-			d->name, (unsigned long long)p->k);
-	rc = cuda_product_lt(d, p);
-	snprintf(d->kernel, sizeof d->kernel, "%s", rc > 0 ? d->isa : "cuBLASLt");
-	return rc > 0 ? cuda_product(d, p) : rc;
-}
-
 static int dev_philox(struct dev *d, void *out, uint64_t bytes, const struct philox *p)
 {
 	ENTER;
 	return cuda_philox(d, out, bytes, p);
 }
-
-static int dev_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in)
-{
-	ENTER;
-	return cuda_sha256(d, out, in);
-}
-
-static int dev_memfill(struct dev *d, const struct memfill *m)
-{
-	ENTER;
-	return cuda_memfill(d, m);
-}
-
-static int dev_balance(struct dev *d, int8_t *x, uint64_t count)
-{
-	ENTER;
-	return cuda_balance(d, x, count);
-}
-
-static int dev_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
-{
-	ENTER;
-	return cuda_mix(d, out, m);
-}
-
-static int dev_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in,
-	uint64_t n)
-{
-	ENTER;
-	return cuda_huff_count(d, counts, in, n);
-}
-
-static int dev_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
-	const unsigned char *in, uint64_t n, uint32_t chunk)
-{
-	ENTER;
-	if (chunk < 1 || chunk > HUFF_CHUNK_MAX)
-		return dev_fail(d, EX_SOFTWARE, "%s: chunks of %u symbols", d->name,
-			(unsigned)chunk);
-	return cuda_huff_encode(d, out, at, in, n, chunk);
-}
-
-static int dev_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
-	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
-	uint32_t chunk)
-{
-	ENTER;
-	if (chunk < 1 || chunk > HUFF_CHUNK_MAX)
-		return dev_fail(d, EX_SOFTWARE, "%s: chunks of %u symbols", d->name,
-			(unsigned)chunk);
-	return cuda_huff_decode(d, out, bad, in, bytes, at, n, chunk);
-}
-
-static const struct huff_ops huff_ops = { dev_huff_count, dev_huff_encode,
-	dev_huff_decode };
 
 static struct dev_ops make_ops(void)
 {
@@ -393,17 +309,10 @@ static struct dev_ops make_ops(void)
 	ops.close = dev_shut;
 	ops.copy = dev_copy;
 	ops.fill = dev_fill;
-	ops.triad = dev_triad;
-	ops.random = dev_random;
-	ops.product = dev_product;
 	ops.philox = dev_philox;
-	ops.sha256 = dev_sha256;
-	ops.memfill = dev_memfill;
-	ops.balance = dev_balance;
-	ops.mix = dev_mix;
-	ops.lm = &lm_cuda_ops;
-	ops.quant = &quant_cuda_ops;
-	ops.huff = &huff_ops;
+#define TABLE(table, list) ops.table = &table##_cuda_ops;
+	DEV_TABLES(TABLE)
+#undef TABLE
 	return ops;
 }
 

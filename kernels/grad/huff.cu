@@ -1,5 +1,7 @@
 #include "kernels/grad/huff.cuh"
 
+#include <sysexits.h>
+
 __global__ void count_kernel(uint32_t *counts, const unsigned char *in, uint64_t n)
 {
 	SHARED(uint32_t, mine, 256);
@@ -17,7 +19,6 @@ __global__ void count_kernel(uint32_t *counts, const unsigned char *in, uint64_t
 
 int cuda_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in, uint64_t n)
 {
-	CUDA_TRY(cudaSetDevice(cuda_of(d)->number));
 	CUDA_TRY(cudaMemsetAsync(counts, 0, 256 * sizeof *counts, cuda_of(d)->stream));
 	LAUNCH(count_kernel, cuda_grid(d, n, THREADS), THREADS, cuda_of(d)->stream,
 		counts, in, n);
@@ -25,11 +26,18 @@ int cuda_huff_count(struct dev *d, uint32_t *counts, const unsigned char *in, ui
 	return 0;
 }
 
+int huff_check(struct dev *d, uint32_t chunk)
+{
+	if (chunk >= 1 && chunk <= HUFF_CHUNK_MAX)
+		return 0;
+	return dev_fail(d, EX_SOFTWARE, "%s: chunks of %u symbols", d->name,
+		(unsigned)chunk);
+}
+
 int huff_scratch(struct dev *d, unsigned char **out, uint64_t bytes)
 {
 	struct cuda *c = cuda_of(d);
 
-	CUDA_TRY(cudaSetDevice(c->number));
 	if (c->scratch_bytes < bytes) {
 		if (c->scratch)
 			cudaFree(c->scratch); /* waits for who uses it */

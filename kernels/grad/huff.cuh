@@ -9,6 +9,7 @@
 #include "kernels/grad/huff_plan.h"
 
 #include "kernels/dev/cuda.cuh"
+#include "kernels/grad/ops.h"
 
 #define THREADS 256
 #define WARPS   (THREADS / 32)
@@ -42,9 +43,10 @@ static __device__ inline struct space space_of(unsigned char *all, uint32_t chun
 	return s;
 }
 
-/* The device's own memory for this, as large as was ever needed; from here on the thread works with that GPU. Returns 0 or
- * -1. */
+/* Gives the device's own memory for this, as large as was ever needed. Returns 0 or -1. */
 int huff_scratch(struct dev *d, unsigned char **out, uint64_t bytes);
+/* Returns 0, or -1: there are no chunks of so many symbols. */
+int huff_check(struct dev *d, uint32_t chunk);
 /* Thread blocks for so many chunks, at most on_each a multiprocessor. */
 unsigned huff_blocks(struct dev *d, uint64_t chunks, unsigned on_each);
 

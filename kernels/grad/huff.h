@@ -96,24 +96,6 @@ struct huff_kernels {
 /* The kernels of a level, which this CPU must have. */
 const struct huff_kernels *huff_kernels(enum cpu_level level);
 
-/* The operations of a device: all chunks of a whole. All pointers are the device's; n: symbols; chunk: of them
- * in each but the last, 1 .. HUFF_CHUNK_MAX. */
-struct dev;
-struct huff_ops {
-	/* counts[256] of n bytes, n < 2^32 */
-	int (*count)(struct dev *d, uint32_t *counts, const unsigned char *in,
-		uint64_t n);
-	/* Chunk c of in becomes out[at[c]] .. out[at[c + 1] - 1], one after the other, at[0] = 0. out has room
-	 * for huff_bound(n, chunk), at for huff_chunks(n, chunk) + 1. */
-	int (*encode)(struct dev *d, unsigned char *out, uint64_t *at,
-		const unsigned char *in, uint64_t n, uint32_t chunk);
-	/* The reverse. `at` may be anything: what is not rising or goes beyond `bytes` is a bad chunk. *bad: how many chunks are
-	 * no chunks; their symbols then are anything. */
-	int (*decode)(struct dev *d, unsigned char *out, uint32_t *bad,
-		const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
-		uint32_t chunk);
-};
-
 KERNELS_END
 
 #endif

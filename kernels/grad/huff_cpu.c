@@ -1,4 +1,6 @@
-/* The entropy coder of the CPU as operations of the device: chunks for a team. */
+/* huff_cpu.c - the operations of huff.h on the CPU: the team shares chunks. */
+#include "kernels/grad/cpu.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +12,16 @@
 #include <omp.h>
 #endif
 
+void huff_cpu_choose(struct huff_cpu *out, enum cpu_level level)
+{
+	out->kernels = huff_kernels(level);
+}
+
+CPU_OPEN(huff)
+
 static const struct huff_kernels *kernels_of(struct dev *d)
 {
-	return cpu_of(d)->kernels.huff;
+	return cpu_of(d)->huff->kernels;
 }
 
 static struct huff_work *work_new(void)
@@ -146,8 +155,4 @@ static int cpu_decode(struct dev *d, unsigned char *out, uint32_t *bad,
 	return good ? 0 : no_memory(d);
 }
 
-const struct huff_ops huff_cpu_ops = {
-	.count = cpu_count,
-	.encode = cpu_encode,
-	.decode = cpu_decode,
-};
+CPU_TABLE(huff, HUFF_OPS);

@@ -252,10 +252,12 @@ int cuda_huff_decode(struct dev *d, unsigned char *out, uint32_t *bad,
 	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
 	uint32_t chunk)
 {
-	uint64_t chunks = huff_chunks(n, chunk);
-	unsigned blocks = huff_blocks(d, chunks, 24);
 	unsigned char *spaces = NULL;
+	unsigned blocks;
 
+	if (huff_check(d, chunk) < 0)
+		return -1;
+	blocks = huff_blocks(d, huff_chunks(n, chunk), 24);
 	if (huff_scratch(d, &spaces, blocks * space_bytes(chunk)) < 0)
 		return -1;
 	CUDA_TRY(cudaMemsetAsync(bad, 0, sizeof *bad, cuda_of(d)->stream));

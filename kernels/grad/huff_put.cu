@@ -490,14 +490,18 @@ __global__ void gather_kernel(unsigned char *out, const uint64_t *at,
 int cuda_huff_encode(struct dev *d, unsigned char *out, uint64_t *at,
 	const unsigned char *in, uint64_t n, uint32_t chunk)
 {
-	uint64_t chunks = huff_chunks(n, chunk);
 	uint64_t stride = ((uint64_t)chunk + HUFF_SLACK + 255) / 256 * 256;
-	unsigned blocks = huff_blocks(d, chunks, 8);
-	uint64_t slot_bytes = chunks * stride,
-		 size_bytes = (chunks * 4 + 255) / 256 * 256;
+	uint64_t chunks, slot_bytes, size_bytes;
 	unsigned char *slots = NULL, *spaces;
 	uint32_t *bytes;
+	unsigned blocks;
 
+	if (huff_check(d, chunk) < 0)
+		return -1;
+	chunks = huff_chunks(n, chunk);
+	blocks = huff_blocks(d, chunks, 8);
+	slot_bytes = chunks * stride;
+	size_bytes = (chunks * 4 + 255) / 256 * 256;
 	if (huff_scratch(d, &slots,
 		    slot_bytes + size_bytes + blocks * space_bytes(chunk)) < 0)
 		return -1;

@@ -2,6 +2,7 @@
  * has a bit stream beside its symbols is a chunk a thread block, tile by tile; topk is a block a thread block.
  * (long because all methods share a job and its planes) */
 #include "kernels/dev/cuda.cuh"
+#include "kernels/grad/ops.h"
 
 #define THREADS 256
 #define WARPS   (THREADS / 32)
@@ -644,26 +645,18 @@ static int started(struct dev *d)
 	return 0;
 }
 
-static int enter(struct dev *d)
-{
-	CUDA_TRY(cudaSetDevice(cuda_of(d)->number));
-	return 0;
-}
-
 /* thread blocks for n of something that takes a whole one */
 static unsigned grid_of(struct dev *d, uint64_t n)
 {
 	return cuda_grid(d, n, 1);
 }
 
-static int quant_encode(struct dev *d, const struct quant_job *q)
+int cuda_quant_encode(struct dev *d, const struct quant_job *q)
 {
 	struct job j = make_job(q);
 	cudaStream_t stream = cuda_of(d)->stream;
 	uint64_t blocks = j.q.block ? (j.n + j.q.block - 1) / j.q.block : 0;
 
-	if (enter(d) < 0)
-		return -1;
 	switch (j.q.method) {
 	case QUANT_QSGD:
 		LAUNCH(encode_norms, cuda_grid(d, blocks * QUANT_LANES, THREADS), THREADS,
@@ -692,13 +685,11 @@ static int quant_encode(struct dev *d, const struct quant_job *q)
 	return started(d);
 }
 
-static int quant_decode(struct dev *d, const struct quant_job *q)
+int cuda_quant_decode(struct dev *d, const struct quant_job *q)
 {
 	struct job j = make_job(q);
 	cudaStream_t stream = cuda_of(d)->stream;
 
-	if (enter(d) < 0)
-		return -1;
 	if (j.q.method == QUANT_ECQ || j.q.method == QUANT_QSGD)
 		LAUNCH(decode_wide, grid_of(d, j.chunks), THREADS, stream, j);
 	else if (j.q.method == QUANT_TOPK)
@@ -709,11 +700,9 @@ static int quant_decode(struct dev *d, const struct quant_job *q)
 	return started(d);
 }
 
-static int quant_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
+int cuda_quant_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
 	uint64_t chunk)
 {
-	if (enter(d) < 0)
-		return -1;
 	LAUNCH(spread_kernel, grid_of(d, (n + QUANT_CHUNK - 1) / QUANT_CHUNK), THREADS,
 		cuda_of(d)->stream, bins, x, n,
 		chunk < n ? chunk :
@@ -730,10 +719,8 @@ static int quant_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t 
 		for (uint64_t i = GRID_FIRST; i < n; i += GRID_STRIDE)   \
 			statement;                                       \
 	}                                                                \
-	static int quant_##name(struct dev *d, __VA_ARGS__, uint64_t n)  \
+	int cuda_quant_##name(struct dev *d, __VA_ARGS__, uint64_t n)    \
 	{                                                                \
-		if (enter(d) < 0)                                        \
-			return -1;                                       \
 		LAUNCH(name##_kernel, cuda_grid(d, n, THREADS), THREADS, \
 			cuda_of(d)->stream, given, n);                   \
 		return started(d);                                       \
@@ -747,19 +734,3 @@ EACH(widen, ARGUMENTS(out, bf16), out[i] = bf16_to_f32(bf16[i]), float *out,
 	const uint16_t *bf16)
 EACH(narrow, ARGUMENTS(bf16, in), bf16[i] = bf16_from_f32(in[i]), uint16_t *bf16,
 	const float *in)
-
-static struct quant_ops make_ops(void)
-{
-	struct quant_ops ops = {};
-
-	ops.encode = quant_encode;
-	ops.decode = quant_decode;
-	ops.spread = quant_spread;
-	ops.carry = quant_carry;
-	ops.remain = quant_remain;
-	ops.widen = quant_widen;
-	ops.narrow = quant_narrow;
-	return ops;
-}
-
-const struct quant_ops quant_cuda_ops = make_ops();

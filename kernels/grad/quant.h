@@ -43,8 +43,6 @@
 #include "kernels/dev/hd.h"
 #include "kernels/dev/philox.h"
 
-struct dev;
-
 enum quant_method { /* as in containers: never renumber */
 	QUANT_NONE,
 	QUANT_LOSSLESS,
@@ -124,24 +122,6 @@ struct quant_job {
 	const struct quant_step *steps; /* of ecq: a chunk each */
 	uint32_t *
 		bad; /* of decode: becomes 1 where planes are malformed; what was decoded then is unspecified */
-};
-
-/* Operations of a device, reached through struct dev_ops. Each returns 0, or -1 as in dev.h. */
-struct quant_ops {
-	int (*encode)(struct dev *d, const struct quant_job *j);
-	/* Reads nothing outside the planes and writes nothing outside the elements, whatever the planes hold. */
-	int (*decode)(struct dev *d, const struct quant_job *j);
-	/* Add to bins[QUANT_BINS] of each `chunk` elements of x how many have which quant_bin; those that are not finite are
-	 * left out. Counts are modulo 2^32. */
-	int (*spread)(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
-		uint64_t chunk);
-	int (*carry)(struct dev *d, float *e, const float *x, float b,
-		uint64_t n); /* e = b e + x, or x, see quant_carried */
-	/* e = e - sent, 0 where that is not finite */
-	int (*remain)(struct dev *d, float *e, const float *sent, uint64_t n);
-	int (*widen)(struct dev *d, float *out, const uint16_t *bf16, uint64_t n);
-	int (*narrow)(struct dev *d, uint16_t *bf16, const float *in,
-		uint64_t n); /* half.h */
 };
 
 /* --- what all versions compute ------------------------------------------------------------- */

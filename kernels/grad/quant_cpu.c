@@ -1,13 +1,30 @@
-/* The operations of quant.h on the CPU: chunks and stretches of elements for the one team. */
+/* quant_cpu.c - the operations of quant.h on the CPU: the team shares chunks and stretches of elements. */
+#include "kernels/grad/cpu.h"
+
 #include <stdlib.h>
 
 #include "kernels/dev/dev_cpu.h"
 
 #define GRAIN 65536 /* elements */
 
+void quant_cpu_choose(struct quant_cpu *out, enum cpu_level level)
+{
+	*out = (struct quant_cpu){ quant_encode_ref, quant_decode_ref, quant_spread_ref };
+#ifdef __x86_64__
+	if (level >= CPU_AVX2)
+		*out = (struct quant_cpu){ quant_encode_avx2, quant_decode_avx2,
+			quant_spread_tables };
+	if (level >= CPU_AVX512)
+		*out = (struct quant_cpu){ quant_encode_avx512, quant_decode_avx512,
+			quant_spread_tables };
+#endif
+}
+
+CPU_OPEN(quant)
+
 struct work {
 	const struct quant_job *j;
-	const struct cpu_kernels *k;
+	const struct quant_cpu *k;
 };
 
 /* What a chunk's function is given. */
@@ -42,8 +59,8 @@ static void encode_part(void *work, uint64_t from, uint64_t to)
 	for (uint64_t c = from; c < to; c++) {
 		struct piece p = piece_of(w->j, c);
 
-		w->j->used[c] = w->k->quant_encode(p.planes, p.elements, p.n, &w->j->q,
-			p.step, w->j->first + c * quant_chunk(w->j->q.method));
+		w->j->used[c] = w->k->encode(p.planes, p.elements, p.n, &w->j->q, p.step,
+			w->j->first + c * quant_chunk(w->j->q.method));
 	}
 }
 
@@ -54,16 +71,15 @@ static void decode_part(void *work, uint64_t from, uint64_t to)
 	for (uint64_t c = from; c < to; c++) {
 		struct piece p = piece_of(w->j, c);
 
-		if (!w->k->quant_decode(p.elements,
-			    (const unsigned char *const *)p.planes, w->j->used[c], p.n,
-			    &w->j->q, p.step))
+		if (!w->k->decode(p.elements, (const unsigned char *const *)p.planes,
+			    w->j->used[c], p.n, &w->j->q, p.step))
 			__atomic_store_n(w->j->bad, 1, __ATOMIC_RELAXED);
 	}
 }
 
 static int chunks(struct dev *d, const struct quant_job *j, cpu_part_fn part)
 {
-	struct work w = { j, &cpu_of(d)->kernels };
+	struct work w = { j, cpu_of(d)->quant };
 
 	cpu_in_parts(quant_chunks(j->q.method, j->n), 1, part, &w);
 	return 0;
@@ -80,7 +96,7 @@ static int cpu_decode(struct dev *d, const struct quant_job *j)
 }
 
 struct stretch {
-	const struct cpu_kernels *k;
+	const struct quant_cpu *k;
 	uint32_t *bins;
 	float *y;
 	const float *x;
@@ -96,7 +112,7 @@ static void spread_part(void *work, uint64_t from, uint64_t to)
 	const struct stretch *s = work;
 	uint32_t bins[QUANT_BINS] = { 0 };
 
-	s->k->quant_spread(bins, s->x + from, to - from);
+	s->k->spread(bins, s->x + from, to - from);
 	for (int i = 0; i < QUANT_BINS; i++)
 		if (bins[i])
 			__atomic_fetch_add(&s->bins[i], bins[i], __ATOMIC_RELAXED);
@@ -109,7 +125,7 @@ static void spread_chunks(void *work, uint64_t from, uint64_t to)
 	for (uint64_t c = from; c < to; c++) {
 		uint64_t at = c * s->chunk;
 
-		s->k->quant_spread(s->bins + c * QUANT_BINS, s->x + at,
+		s->k->spread(s->bins + c * QUANT_BINS, s->x + at,
 			s->n - at < s->chunk ? s->n - at : s->chunk);
 	}
 }
@@ -117,7 +133,7 @@ static void spread_chunks(void *work, uint64_t from, uint64_t to)
 static int cpu_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
 	uint64_t chunk)
 {
-	struct stretch s = { .k = &cpu_of(d)->kernels,
+	struct stretch s = { .k = cpu_of(d)->quant,
 		.bins = bins,
 		.x = x,
 		.n = n,
@@ -174,12 +190,4 @@ static int cpu_narrow(struct dev *d, uint16_t *bf16, const float *in, uint64_t n
 	return over(n, narrow_part, (struct stretch){ .half = bf16, .x = in });
 }
 
-const struct quant_ops quant_cpu_ops = {
-	.encode = cpu_encode,
-	.decode = cpu_decode,
-	.spread = cpu_spread,
-	.carry = cpu_carry,
-	.remain = cpu_remain,
-	.widen = cpu_widen,
-	.narrow = cpu_narrow,
-};
+CPU_TABLE(quant, QUANT_OPS);

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include "kernels/dev/dev_cpu.h"
@@ -99,32 +98,35 @@ static uint64_t block_bytes(void)
 					       LM_BLOCK_BYTES_MAX;
 }
 
+struct lm_cpu *lm_cpu_open(enum cpu_level level)
+{
+	struct lm_cpu *lm = calloc(1, sizeof *lm);
+
+	if (lm)
+		lm_cpu_kernels(&lm->kernels, level);
+	return lm;
+}
+
 static int cpu_prepare(struct dev *d, uint64_t *bytes)
 {
-	struct cpu *c = cpu_of(d);
-	int n = c->lm ? c->lm->scratch.threads : threads();
+	struct lm_scratch *s = &cpu_of(d)->lm->scratch;
+	int n = s->own ? s->threads : threads();
 	uint64_t all = LM_OWN_BYTES * (uint64_t)n;
-	struct lm_cpu *lm;
 	void *memory;
 
 	if (bytes)
 		*bytes = all;
-	if (c->lm)
+	if (s->own)
 		return 0;
-	lm = calloc(1, sizeof *lm);
-	if (!lm || d->ops->alloc(d, &memory, all) < 0) {
-		free(lm);
-		return dev_fail(d, EX_OSERR, "cpu: no memory");
-	}
-	lm_cpu_kernels(&lm->kernels, c->level);
-	lm->scratch = (struct lm_scratch){ .threads = n,
+	if (d->ops->alloc(d, &memory, all) < 0)
+		return -1;
+	*s = (struct lm_scratch){ .threads = n,
 		.block_bytes = block_bytes(),
 		.own = memory };
-	c->lm = lm;
 	return 0;
 }
 
-void lm_cpu_free(struct lm_cpu *lm)
+void lm_cpu_close(struct lm_cpu *lm)
 {
 	if (lm)
 		free(lm->scratch.own);
@@ -478,24 +480,4 @@ static int cpu_clip(struct dev *d, const struct lm_clip *c)
 	return 0;
 }
 
-const struct lm_ops lm_cpu_ops = {
-	.prepare = cpu_prepare,
-	.gemm = cpu_gemm,
-	.embed = cpu_embed,
-	.embed_back = cpu_embed_back,
-	.norm = cpu_norm,
-	.norm_back = cpu_norm_back,
-	.rotate = cpu_rotate,
-	.swiglu = cpu_swiglu,
-	.swiglu_back = cpu_swiglu_back,
-	.bias_back = cpu_bias_back,
-	.narrow = cpu_narrow,
-	.attend = cpu_attend,
-	.attend_back = cpu_attend_back,
-	.head_scratch = cpu_head_scratch,
-	.head = cpu_head,
-	.squares = cpu_squares,
-	.clip = cpu_clip,
-	.adamw = cpu_adamw,
-	.project = cpu_project,
-};
+CPU_TABLE(lm, LM_OPS);

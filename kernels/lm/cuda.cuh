@@ -7,6 +7,7 @@
 
 #include "kernels/dev/cuda.cuh"
 #include "kernels/dev/half.h"
+#include "kernels/lm/ops.h"
 
 #define LM_THREADS 256
 #define LM_WARPS   (LM_THREADS / 32)
@@ -156,32 +157,16 @@ static inline int lm_started(struct dev *d)
 }
 
 /* kernel<float> or kernel<uint16_t>, as the operation's numbers are */
-#define LM_LAUNCH(dtype, kernel, grid, block, stream, ...)                             \
+#define LM_LAUNCH(dtype, kernel, grid, block, stream, ...)                          \
 	do {                                                                        \
-		if ((dtype) == LM_DTYPE_F32)                                              \
+		if ((dtype) == LM_DTYPE_F32)                                        \
 			LAUNCH(kernel<float>, grid, block, stream, __VA_ARGS__);    \
 		else                                                                \
 			LAUNCH(kernel<uint16_t>, grid, block, stream, __VA_ARGS__); \
 	} while (0)
 
-/* The operations of lm_ops.h, called with the device entered and prepared. */
-int cuda_lm_gemm(struct dev *d, const struct lm_gemm *g);
-int cuda_lm_embed(struct dev *d, const struct lm_embed *e);
-int cuda_lm_embed_back(struct dev *d, const struct lm_embed_back *e);
-int cuda_lm_norm(struct dev *d, const struct lm_norm *n);
-int cuda_lm_norm_back(struct dev *d, const struct lm_norm_back *n);
-int cuda_lm_rotate(struct dev *d, const struct lm_rotate *r);
-int cuda_lm_swiglu(struct dev *d, const struct lm_swiglu *s);
-int cuda_lm_swiglu_back(struct dev *d, const struct lm_swiglu_back *s);
-int cuda_lm_bias_back(struct dev *d, const struct lm_bias_back *b);
-int cuda_lm_narrow(struct dev *d, const struct lm_narrow *n);
-int cuda_lm_attend(struct dev *d, const struct lm_attend *a);
-int cuda_lm_attend_back(struct dev *d, const struct lm_attend_back *a);
-int cuda_lm_head_scratch(struct dev *d, const struct lm_head *h, uint64_t *bytes);
-int cuda_lm_head(struct dev *d, const struct lm_head *h);
-int cuda_lm_squares(struct dev *d, const struct lm_squares *s);
-int cuda_lm_clip(struct dev *d, const struct lm_clip *c);
-int cuda_lm_adamw(struct dev *d, const struct lm_adamw *a);
+/* The operations of ops.h. */
+LM_OPS(CUDA_DECLARE, lm)
 
 /* On tensor cores: 0; 1: not on this chip or not of this shape, nothing was started; -1: an error. */
 int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);

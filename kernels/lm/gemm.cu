@@ -1,5 +1,6 @@
 /* Products: by cuBLASLt (product_lt.cu) where it is, else by a kernel that every chip runs: tiles of 64 x 64 in shared memory as f32, 4 x 4
  * a thread. What the library has no form for, a bias or an addend in f32 for a result in bf16, goes through f32 a few rows at a time. */
+#include "kernels/dev/lt.cuh"
 #include "kernels/lm/cuda.cuh"
 
 #define TILE  64
@@ -107,7 +108,22 @@ __global__ void finish_kernel(struct lm_gemm g, const float *sums, uint64_t row,
 		put(&g, row + at / g.n, at % g.n, sums[at]);
 }
 
-/* The library's product of some rows at a time in f32, and the rest behind it. As cuda_gemm_lt. */
+/* A product without bias whose `from` is of the type of C. As cuda_lt_multiply. */
+static int by_library(struct dev *d, const struct lm_gemm *g)
+{
+	struct lt_product p = {};
+
+	p.in = g->dtype == LM_DTYPE_F32 ? LT_F32 : LT_BF16;
+	p.out = g->out == LM_DTYPE_F32 ? LT_F32 : LT_BF16;
+	p.a_turned = g->form == LM_XTX;
+	p.b_turned = g->form != LM_XWT;
+	p.m = g->m, p.n = g->n, p.k = g->k;
+	p.lda = g->lda, p.ldb = g->ldb, p.ldc = g->ldc;
+	p.c = g->c, p.a = g->a, p.b = g->b, p.from = g->from;
+	return cuda_lt_multiply(d, &p);
+}
+
+/* The library's product of some rows at a time in f32, and the rest behind it. As cuda_lt_multiply. */
 static int in_pieces(struct dev *d, const struct lm_gemm *g)
 {
 	uint64_t most = LM_SCRATCH_FLOATS / g->n / 64 * 64;
@@ -124,7 +140,7 @@ static int in_pieces(struct dev *d, const struct lm_gemm *g)
 
 		part.m = g->m - row < most ? g->m - row : most;
 		part.a = a + row * step * lm_dtype_bytes(g->dtype);
-		rc = cuda_gemm_lt(d, &part);
+		rc = by_library(d, &part);
 		if (rc == 0) {
 			LAUNCH(finish_kernel, cuda_grid(d, part.m * g->n, LM_THREADS),
 				LM_THREADS, cuda_of(d)->stream, *g, (const float *)part.c,
@@ -142,6 +158,6 @@ int cuda_lm_gemm(struct dev *d, const struct lm_gemm *g)
 
 	if (!g->m || !g->n)
 		return 0;
-	rc = plain ? cuda_gemm_lt(d, g) : in_pieces(d, g);
+	rc = plain ? by_library(d, g) : in_pieces(d, g);
 	return rc > 0 ? cuda_lm_gemm_plain(d, g) : rc;
 }

@@ -1,4 +1,4 @@
-/* lm_ops.h - the operations of a language model of the Llama family, forward and backward: a device's second table. libc only.
+/* ops.h - the operations of a language model of the Llama family, forward and backward: a device's table `lm`.
  *
  * Reached as d->ops->lm. The rules of dev.h hold: pointers belong to the device unless it says host, operations happen in the order of
  * the calls, each returns 0, or -1 with code and sentence in d. All matrices are row-major; strides (ld...) are in elements.
@@ -16,10 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/dev/hd.h"
+#include "kernels/dev/ops.h"
 #include "kernels/lm/project.h"
-
-struct dev;
 
 enum lm_dtype { LM_DTYPE_F32, LM_DTYPE_BF16 };
 
@@ -242,28 +240,38 @@ struct lm_adamw {
 
 /* --- the table ----------------------------------------------------------------------------- */
 
+/* prepare allocates whatever the operations need besides their arguments, once before the first of
+ * them; again is fine. bytes: how much memory that takes, or NULL. LM_OPS_PREPARED need it done. */
+#define LM_OPS_FREE(OP, t)                                                              \
+	OP(t, prepare, (struct dev * d, uint64_t * bytes), (d, bytes))                  \
+	OP(t, project, (struct dev * d, const struct lm_project *p), (d, p))            \
+	OP(t, head_scratch, (struct dev * d, const struct lm_head *h, uint64_t *bytes), \
+		(d, h, bytes))
+
+#define LM_OPS_PREPARED(OP, t)                                                       \
+	OP(t, gemm, (struct dev * d, const struct lm_gemm *x), (d, x))               \
+	OP(t, embed, (struct dev * d, const struct lm_embed *x), (d, x))             \
+	OP(t, embed_back, (struct dev * d, const struct lm_embed_back *x), (d, x))   \
+	OP(t, norm, (struct dev * d, const struct lm_norm *x), (d, x))               \
+	OP(t, norm_back, (struct dev * d, const struct lm_norm_back *x), (d, x))     \
+	OP(t, rotate, (struct dev * d, const struct lm_rotate *x), (d, x))           \
+	OP(t, swiglu, (struct dev * d, const struct lm_swiglu *x), (d, x))           \
+	OP(t, swiglu_back, (struct dev * d, const struct lm_swiglu_back *x), (d, x)) \
+	OP(t, bias_back, (struct dev * d, const struct lm_bias_back *x), (d, x))     \
+	OP(t, narrow, (struct dev * d, const struct lm_narrow *x), (d, x))           \
+	OP(t, attend, (struct dev * d, const struct lm_attend *x), (d, x))           \
+	OP(t, attend_back, (struct dev * d, const struct lm_attend_back *x), (d, x)) \
+	OP(t, head, (struct dev * d, const struct lm_head *x), (d, x))               \
+	OP(t, squares, (struct dev * d, const struct lm_squares *x), (d, x))         \
+	OP(t, clip, (struct dev * d, const struct lm_clip *x), (d, x))               \
+	OP(t, adamw, (struct dev * d, const struct lm_adamw *x), (d, x))
+
+#define LM_OPS(OP, t)      \
+	LM_OPS_FREE(OP, t) \
+	LM_OPS_PREPARED(OP, t)
+
 struct lm_ops {
-	/* Whatever the operations need besides their arguments, once before the first of them; again is fine. bytes: how much memory that
-	 * takes, or NULL. */
-	int (*prepare)(struct dev *d, uint64_t *bytes);
-	int (*gemm)(struct dev *d, const struct lm_gemm *g);
-	int (*embed)(struct dev *d, const struct lm_embed *e);
-	int (*embed_back)(struct dev *d, const struct lm_embed_back *e);
-	int (*norm)(struct dev *d, const struct lm_norm *n);
-	int (*norm_back)(struct dev *d, const struct lm_norm_back *n);
-	int (*rotate)(struct dev *d, const struct lm_rotate *r);
-	int (*swiglu)(struct dev *d, const struct lm_swiglu *s);
-	int (*swiglu_back)(struct dev *d, const struct lm_swiglu_back *s);
-	int (*bias_back)(struct dev *d, const struct lm_bias_back *b);
-	int (*narrow)(struct dev *d, const struct lm_narrow *n);
-	int (*attend)(struct dev *d, const struct lm_attend *a);
-	int (*attend_back)(struct dev *d, const struct lm_attend_back *a);
-	int (*head_scratch)(struct dev *d, const struct lm_head *h, uint64_t *bytes);
-	int (*head)(struct dev *d, const struct lm_head *h);
-	int (*squares)(struct dev *d, const struct lm_squares *s);
-	int (*clip)(struct dev *d, const struct lm_clip *c);
-	int (*adamw)(struct dev *d, const struct lm_adamw *a);
-	int (*project)(struct dev *d, const struct lm_project *p); /* decoding */
+	LM_OPS(DEV_SLOT, lm)
 };
 
 #endif

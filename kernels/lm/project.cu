@@ -1,4 +1,4 @@
-#include "kernels/dev/cuda.cuh"
+#include "kernels/lm/cuda.cuh"
 
 #define THREADS 256
 #define ROWS    4 /* of x that share a decoded weight */

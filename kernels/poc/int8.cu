@@ -1,4 +1,5 @@
 #include "kernels/dev/cuda.cuh"
+#include "kernels/poc/ops.h"
 
 __global__ void balance_kernel(int8_t *x, uint64_t count)
 {
@@ -7,7 +8,7 @@ __global__ void balance_kernel(int8_t *x, uint64_t count)
 			x[i] = 0;
 }
 
-int cuda_balance(struct dev *d, int8_t *x, uint64_t count)
+int cuda_poc_balance(struct dev *d, int8_t *x, uint64_t count)
 {
 	const unsigned threads = 256;
 
@@ -26,7 +27,7 @@ __global__ void mix_kernel(int8_t *out, struct int8_mix m)
 			m.column_salt[at % m.n]);
 }
 
-int cuda_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
+int cuda_poc_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
 {
 	const unsigned threads = 256;
 

@@ -1,6 +1,7 @@
 /* A lane is filled by 16 threads, a column of the matrix each: V is in registers, T goes through shared memory,
  * and the block before is still in the registers when the next one wants it. */
 #include "kernels/dev/cuda.cuh"
+#include "kernels/poc/ops.h"
 
 #define SIDE    16
 #define THREADS 128
@@ -106,7 +107,7 @@ __global__ void memfill_kernel(struct memfill m)
 	}
 }
 
-int cuda_memfill(struct dev *d, const struct memfill *m)
+int cuda_poc_memfill(struct dev *d, const struct memfill *m)
 {
 	LAUNCH(memfill_kernel, cuda_grid(d, m->lanes, LANES), THREADS, cuda_of(d)->stream,
 		*m);

@@ -1,4 +1,5 @@
 #include "kernels/dev/cuda.cuh"
+#include "kernels/poc/ops.h"
 
 __constant__ uint32_t sha256_k[64] = {
 #include "kernels/poc/sha256_constants.inc"
@@ -37,7 +38,7 @@ __global__ void sha256_kernel(unsigned char *out, struct sha256_rows in)
 	}
 }
 
-int cuda_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in)
+int cuda_poc_sha256(struct dev *d, unsigned char *out, const struct sha256_rows *in)
 {
 	const unsigned threads = 128;
 

@@ -23,7 +23,7 @@
 #include "common/json/json.h"
 #include "common/base/mem.h"
 #include "common/base/stats.h"
-#include "kernels/dev/dev.h"
+#include "kernels/bulk/ops.h"
 #include "kernels/bulk/peak.h"
 
 #if defined(__x86_64__)
@@ -235,7 +235,7 @@ static int64_t repeat(bool ours, const struct product *p, const struct bare *bar
 
 	for (int64_t r = 0; r < runs; r++)
 		if (ours)
-			dev.ops->product(&dev, p);
+			dev.ops->bulk->product(&dev, p);
 		else
 			bare_run(bare);
 	return worked_ns() - from;
@@ -311,7 +311,7 @@ static void triad(void)
 		for (int r = 0; r < 5; r++) {
 			int64_t from = clock_mono_ns(), took;
 
-			dev.ops->triad(&dev, a, b, c, 3, (uint64_t)n);
+			dev.ops->bulk->triad(&dev, a, b, c, 3, (uint64_t)n);
 			took = clock_mono_ns() - from;
 			ours = took < ours ? took : ours;
 			from = clock_mono_ns();

@@ -19,6 +19,7 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 #include "common/base/stats.h"
+#include "kernels/bulk/ops.h"
 
 #define ROUNDS 7
 
@@ -107,11 +108,11 @@ static double matrix_rate(double *worked)
 		rc |= dev.ops->fill(&dev, b, 0x3e803f80, N * N);
 	}
 	p.a = a, p.b = b, p.c = c;
-	rc |= dev.ops->product(&dev, &p);
+	rc |= dev.ops->bulk->product(&dev, &p);
 	from = worked_ns();
 	rc |= dev.ops->timer_start(&dev);
 	for (int i = 0; i < TIMES; i++)
-		rc |= dev.ops->product(&dev, &p);
+		rc |= dev.ops->bulk->product(&dev, &p);
 	rc |= dev.ops->timer_stop(&dev, &ns);
 	*worked = 2.0 * N * N * N * TIMES / (double)(worked_ns() - from) * 1e9;
 	if (rc) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/dev/mem.h"
 #include "tests/kernels/kcheck.h"
 
 struct arguments {
@@ -28,14 +29,14 @@ static int run_triad(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;
 
-	return d->ops->triad(d, out, a->from, a->second, 0.3, a->n);
+	return d->ops->bulk->triad(d, out, a->from, a->second, 0.3, a->n);
 }
 
 static int run_random(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;
 
-	return d->ops->random(d, out, &a->random);
+	return d->ops->bulk->random(d, out, &a->random);
 }
 
 static void copy(struct kcheck *k, uint64_t n, unsigned to, unsigned from)
@@ -70,7 +71,7 @@ static void fill(struct kcheck *k, uint64_t n, unsigned offset)
 		.work = 4 * (double)n,
 		.unit = "B" };
 
-	bulk_fill_ref(want, 0xdeadbeef, n);
+	mem_fill_ref(want, 0xdeadbeef, n);
 	snprintf(c.label, sizeof c.label, "fill %llu words, offset %u",
 		(unsigned long long)n, offset);
 	kcheck_case(k, &c);

@@ -142,7 +142,7 @@ void check_graph(struct kcheck *k)
 	p = kcheck_put(k, want, bytes, 0);
 	if (d->ops->lm->prepare(d, NULL) < 0) {
 		k->failures++;
-	} else if (strcmp(d->name, "cpu") == 0) {
+	} else if (d->is_host) {
 		/* it says so, and is as it was */
 		s.captured = false;
 		good = d->ops->graph_begin(d) < 0 && d->code == 69;

@@ -16,12 +16,12 @@ static int run_balance(struct dev *d, void *out, const void *arguments)
 
 	if (d->ops->copy(d, out, a->in, a->n) < 0)
 		return -1;
-	return d->ops->balance(d, out, a->n);
+	return d->ops->poc->balance(d, out, a->n);
 }
 
 static int run_mix(struct dev *d, void *out, const void *arguments)
 {
-	return d->ops->mix(d, out, &((const struct arguments *)arguments)->mix);
+	return d->ops->poc->mix(d, out, &((const struct arguments *)arguments)->mix);
 }
 
 static void bytes(struct kcheck *k, uint64_t n, unsigned offset)

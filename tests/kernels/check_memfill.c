@@ -25,7 +25,7 @@ static int run(struct dev *d, void *out, const void *arguments)
 
 	for (uint64_t step = 0; step < PASSES * MEMFILL_SLICES; step++) {
 		steps(&m, arguments, step);
-		if (d->ops->memfill(d, &m) < 0)
+		if (d->ops->poc->memfill(d, &m) < 0)
 			return -1;
 	}
 	return 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/dev/half.h"
+#include "kernels/dev/mem.h"
 #include "tests/kernels/kcheck.h"
 
 struct arguments {
@@ -17,7 +18,7 @@ static int run(struct dev *d, void *out, const void *arguments)
 	struct product p = ((const struct arguments *)arguments)->p;
 
 	p.c = out;
-	return d->ops->product(d, &p);
+	return d->ops->bulk->product(d, &p);
 }
 
 static void store(enum product_type type, void *to, uint64_t i, float v)
@@ -163,7 +164,7 @@ static void gaps(struct kcheck *k, enum product_type type)
 		.want = want,
 		.out_bytes = words * 4 };
 
-	bulk_fill_ref(want, 0x7f7f7f7f, words);
+	mem_fill_ref(want, 0x7f7f7f7f, words);
 	p.a = a, p.b = b, p.c = want;
 	product_ref(&p);
 	there.p = p;

@@ -6,7 +6,7 @@
 
 static int run(struct dev *d, void *out, const void *arguments)
 {
-	return d->ops->sha256(d, out, arguments);
+	return d->ops->poc->sha256(d, out, arguments);
 }
 
 static void one(struct kcheck *k, struct sha256_rows in, unsigned offset)

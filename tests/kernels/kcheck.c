@@ -1,4 +1,4 @@
-/* kcheck - every fast version of every kernel, on every device, against its reference.
+/* kcheck.c - holds every fast version of every kernel, on every device, against its reference.
  *
  * usage: kcheck [--bench] [kernel ...]
  * One line a kernel, one column a version: ok (cases), FAIL, or SKIP where the machine lacks it. Without
@@ -20,17 +20,9 @@ static const struct {
 	const char *name;
 	void (*check)(struct kcheck *k);
 } kernels[] = {
-	{ "bulk", check_bulk },
-	{ "graph", check_graph },
-	{ "huff", check_huff },
-	{ "int8", check_int8 },
-	{ "lm", check_lm },
-	{ "lm_project", check_lm_project },
-	{ "memfill", check_memfill },
-	{ "philox", check_philox },
-	{ "product", check_product },
-	{ "quant", check_quant },
-	{ "sha256_rows", check_sha256_rows },
+#define KCHECK_ROW(name) { #name, check_##name },
+	KCHECKS(KCHECK_ROW)
+#undef KCHECK_ROW
 };
 
 /* bf16 and plain: AVX-512 without AMX, and without all that came after it */
@@ -232,6 +224,58 @@ void kcheck_case(struct kcheck *k, const struct kcase *c)
 	free(second);
 }
 
+/* --- which operations the cases call ------------------------------------------------------- */
+
+/* Tables that count calls stand before those of the device, so that an operation without a case is
+ * noticed. One operation, one counter, in the order of the lists. */
+#define COUNTER(table, name, parameters, arguments) OP_##table##_##name,
+#define COUNTERS(table, LIST)                       LIST(COUNTER, table)
+enum { DEV_TABLES(COUNTERS) OPERATIONS };
+#undef COUNTERS
+
+#define NAMES(table, LIST) LIST(DEV_NAME, table)
+static const char *const operation_names[] = { DEV_TABLES(NAMES) };
+#undef NAMES
+
+static long calls[OPERATIONS];
+static struct dev_ops counting_ops;
+static const struct dev_ops *counted; /* the device's own */
+
+#define COUNT(table, name, parameters, arguments)      \
+	static int count_##table##_##name parameters   \
+	{                                              \
+		calls[OP_##table##_##name]++;          \
+		return counted->table->name arguments; \
+	}
+#define COUNT_SLOT(table, name, parameters, arguments) .name = count_##table##_##name,
+#define COUNT_TABLE(table, LIST) \
+	LIST(COUNT, table)       \
+	static const struct table##_ops counting_##table = { LIST(COUNT_SLOT, table) };
+DEV_TABLES(COUNT_TABLE)
+
+static void count_calls(struct dev *d)
+{
+	counted = d->ops;
+	counting_ops = *counted;
+#define COUNTING(table, list) counting_ops.table = &counting_##table;
+	DEV_TABLES(COUNTING)
+#undef COUNTING
+	d->ops = &counting_ops;
+}
+
+/* Every operation of every list was called by some case. */
+static bool all_called(void)
+{
+	bool all = true;
+
+	for (int i = 0; i < OPERATIONS; i++)
+		if (!calls[i]) {
+			fprintf(stderr, "kcheck: no case calls %s\n", operation_names[i]);
+			all = false;
+		}
+	return all;
+}
+
 /* The ref column with every result spoiled: a case that passes is a check that sees nothing. */
 static int self_test(size_t which, int spoil)
 {
@@ -240,6 +284,7 @@ static int self_test(size_t which, int spoil)
 	k.spoil = spoil;
 	if (open_column(&k.dev, 0) < 0)
 		return -1;
+	count_calls(&k.dev);
 	kernels[which].check(&k);
 	dev_close(&k.dev);
 	if (k.failures >= k.cases && k.cases)
@@ -295,9 +340,12 @@ static bool full(const struct dev *d, const void *table, size_t bytes)
 
 static bool complete(const struct dev *d)
 {
-	return full(d, d->ops, sizeof *d->ops) &&
-		full(d, d->ops->lm, sizeof *d->ops->lm) &&
-		full(d, d->ops->quant, sizeof *d->ops->quant);
+	bool all = full(d, d->ops, sizeof *d->ops);
+
+#define FULL(table, list) all = all && full(d, d->ops->table, sizeof *d->ops->table);
+	DEV_TABLES(FULL)
+#undef FULL
+	return all;
 }
 
 /* What must fail, and how: too much memory, a device that is not there, another version. */
@@ -410,5 +458,7 @@ int main(int argc, char **argv)
 			failures += blind != 0;
 		}
 	}
+	if (!timing && argc == 1 && !all_called())
+		failures++;
 	return failures != 0;
 }

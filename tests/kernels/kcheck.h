@@ -11,7 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/bulk/ops.h"
 #include "kernels/dev/dev.h"
+#include "kernels/grad/ops.h"
+#include "kernels/lm/ops.h"
+#include "kernels/poc/ops.h"
 
 struct kcheck {
 	struct dev dev;
@@ -53,17 +57,22 @@ void kcheck_random(void *out, uint64_t bytes, uint64_t seed);
 
 bool emu_works(void); /* the emulation's own test */
 
-/* The check files. */
-void check_bulk(struct kcheck *k);
-void check_graph(struct kcheck *k);
-void check_huff(struct kcheck *k);
-void check_int8(struct kcheck *k);
-void check_lm(struct kcheck *k);
-void check_lm_project(struct kcheck *k);
-void check_memfill(struct kcheck *k);
-void check_philox(struct kcheck *k);
-void check_product(struct kcheck *k);
-void check_quant(struct kcheck *k);
-void check_sha256_rows(struct kcheck *k);
+/* The check files: check_NAME.c has check_NAME. */
+#define KCHECKS(K)    \
+	K(bulk)       \
+	K(graph)      \
+	K(huff)       \
+	K(int8)       \
+	K(lm)         \
+	K(lm_project) \
+	K(memfill)    \
+	K(philox)     \
+	K(product)    \
+	K(quant)      \
+	K(sha256_rows)
+
+#define KCHECK_DECLARE(name) void check_##name(struct kcheck *k);
+KCHECKS(KCHECK_DECLARE)
+#undef KCHECK_DECLARE
 
 #endif

@@ -11,10 +11,12 @@
 
 #include "common/poc/poc.h"
 #include "kernels/dev/dev.h"
+#include "kernels/poc/ops.h"
 
 struct miser {
 	struct dev dev; /* first: its operations get its address */
 	struct dev_ops ops;
+	struct poc_ops poc;
 	struct memfill steps[MEMFILL_SLICES * POC_PASSES_MAX];
 	uint64_t keep;
 	memfill_block_fn block;
@@ -99,7 +101,9 @@ static int miser_open(struct miser *m, uint64_t keep)
 	if (dev_open(&m->dev, "cpu") < 0)
 		return -1;
 	m->ops = *m->dev.ops;
-	m->ops.memfill = miser_memfill;
+	m->poc = *m->ops.poc;
+	m->poc.memfill = miser_memfill;
+	m->ops.poc = &m->poc;
 	m->dev.ops = &m->ops;
 	m->keep = keep;
 	m->block = memfill_block_fast();

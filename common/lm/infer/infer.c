@@ -176,7 +176,7 @@ static int matrix(struct lm_infer *m, struct matrix *out, enum lm_part part,
 	out->type = (enum lm_weight)weight_type(t->type);
 	out->n = t->shape[0];
 	out->k = t->shape[1];
-	out->w = strcmp(m->d->name, "cpu") == 0 ? t->data : keep(m, t->data, t->bytes);
+	out->w = m->d->is_host ? t->data : keep(m, t->data, t->bytes);
 	if (!out->w)
 		return failed(m->d);
 	return bias == part ? 0 : vector(m, &out->bias, bias, layer);

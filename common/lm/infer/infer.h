@@ -7,7 +7,7 @@
 #define RNP_COMMON_LM_INFER_INFER_H
 
 #include "common/lm/model/model_file.h"
-#include "kernels/dev/dev.h"
+#include "kernels/lm/ops.h"
 
 struct lm_infer;  /* a model on a device */
 struct lm_stream; /* what it has read and said so far */

@@ -282,7 +282,7 @@ static int on_thread(struct ddp *p, int (*task)(struct ddp *p))
 int ddp_bind(struct ddp *p, struct dev *d, float *gradients)
 {
 	p->gradients = gradients;
-	if (strcmp(d->name, "cpu") == 0)
+	if (d->is_host)
 		return 0;
 	p->d = d;
 	return find_shared(p) < 0 ? -1 : on_thread(p, open_sums);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "common/comm/comm.h"
-#include "kernels/dev/dev.h"
+#include "kernels/lm/ops.h"
 
 #define DDP_BUCKET_MIN ((uint64_t)1 << 20) /* floats: smaller ranges wait for the next */
 #define DDP_BUCKET_MAX ((uint64_t)4 << 20) /* floats of one all-reduce */

@@ -8,7 +8,7 @@
 #define RNP_COMMON_LM_TRAIN_TRAIN_H
 
 #include "common/lm/model/layout.h"
-#include "kernels/dev/dev.h"
+#include "kernels/lm/ops.h"
 
 struct lm_train;
 

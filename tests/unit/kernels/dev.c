@@ -1,10 +1,15 @@
 /* dev: tables are complete, names are understood, and operations are those of the reference. */
 #include "kernels/dev/dev.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
+#include "kernels/bulk/cpu.h"
 #include "kernels/dev/dev_cpu.h"
+#include "kernels/grad/cpu.h"
+#include "kernels/lm/ops.h"
+#include "kernels/poc/cpu.h"
 #include "tests/unit/test.h"
 
 /* A table of function pointers has no NULL in it. */
@@ -115,11 +120,11 @@ static void check_int8(struct dev *d)
 		product_ref(&p);
 		p.c = got;
 		memset(got, 0xee, sizeof got);
-		CHECK(d->ops->product(d, &p) == 0);
+		CHECK(d->ops->bulk->product(d, &p) == 0);
 		CHECK(memcmp(want, got, sizeof want) == 0);
 	}
 	p.k = PRODUCT_I8_K_MAX + 1;
-	CHECK(d->ops->product(d, &p) == -1);
+	CHECK(d->ops->bulk->product(d, &p) == -1);
 }
 
 int main(void)
@@ -128,19 +133,31 @@ int main(void)
 
 	check_names();
 	for (int level = 0; level < CPU_LEVELS; level++) {
-		struct cpu_kernels kernels;
+		struct mem_cpu mem;
+		struct bulk_cpu bulk;
+		struct poc_cpu poc;
+		struct quant_cpu quant;
+		struct huff_cpu huff;
 
-		dev_cpu_kernels(&kernels, (enum cpu_level)level);
-		check_full(&kernels, sizeof kernels, cpu_level_names[level]);
+		mem_cpu_choose(&mem, (enum cpu_level)level);
+		check_full(&mem, sizeof mem, "mem");
+		bulk_cpu_choose(&bulk, (enum cpu_level)level);
+		check_full(&bulk, offsetof(struct bulk_cpu, dnnl), "bulk");
+		poc_cpu_choose(&poc, (enum cpu_level)level);
+		check_full(&poc, sizeof poc, "poc");
+		quant_cpu_choose(&quant, (enum cpu_level)level);
+		check_full(&quant, sizeof quant, "quant");
+		huff_cpu_choose(&huff, (enum cpu_level)level);
+		check_full(&huff, sizeof huff, "huff");
 		if (dev_open_cpu(&d, (enum cpu_level)level) < 0) {
 			fprintf(stderr, "SKIP %s\n", d.error);
 			CHECK_I64(EX_UNAVAILABLE, d.code);
 			continue;
 		}
 		check_full(d.ops, sizeof *d.ops, d.isa);
-		check_full(d.ops->lm, sizeof *d.ops->lm, d.isa);
-		check_full(d.ops->quant, sizeof *d.ops->quant, d.isa);
-		check_full(d.ops->huff, sizeof *d.ops->huff, "huff");
+#define FULL(table, list) check_full(d.ops->table, sizeof *d.ops->table, #table);
+		DEV_TABLES(FULL)
+#undef FULL
 		check_memory(&d);
 		check_int8(&d);
 		dev_close(&d);

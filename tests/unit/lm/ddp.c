@@ -64,7 +64,7 @@ static int backward(struct ddp *p)
 
 static int steps(struct worker *w, struct ddp *p)
 {
-	struct dev cpu = { .name = "cpu" };
+	struct dev cpu = { .name = "cpu", .is_host = true };
 	uint64_t mine[2] = { UINT64_MAX - (uint64_t)w->rank, (uint64_t)w->rank << 33 };
 	int rc = ddp_allgather(p, mine, 2, w->gathered);
 

@@ -1,18 +1,14 @@
-/* Products on tensor cores by cuBLASLt, which is opened on the first one: it has 517 MB, and a node with just the
- * driver works without it. Its column-major C^T = B A^T is our row-major C = A B^T: our B is its first
- * matrix, transposed, our A its second. What is stored as k x m or k x n is not transposed, or is, the other way round. */
+/* lt.cu - products on tensor cores by cuBLASLt. Its column-major C^T = B A^T is our row-major C = A B^T: our B is its
+ * first matrix, transposed, our A its second. What is stored as k x m or k x n is not transposed, or is, the other way
+ * round. */
+#include "kernels/dev/lt.cuh"
+
 #include "kernels/dev/cuda.cuh"
 
 #if defined(CUDA_EMU) || !__has_include(<cublasLt.h>)
-int cuda_product_lt(struct dev *d, const struct product *p)
+int cuda_lt_multiply(struct dev *d, const struct lt_product *p)
 {
 	(void)d, (void)p;
-	return 1;
-}
-
-int cuda_gemm_lt(struct dev *d, const struct lm_gemm *g)
-{
-	(void)d, (void)g;
 	return 1;
 }
 
@@ -56,7 +52,7 @@ static struct {
 
 /* What an algorithm depends on: A is m x k, or k x m when `a_turned`; B n x k, or k x n. */
 struct shape {
-	cudaDataType_t in, out;
+	enum lt_type in, out;
 	bool a_turned, b_turned;
 	uint64_t m, n, k, lda, ldb, ldc;
 };
@@ -157,21 +153,11 @@ static void forget(struct plan *q)
 	memset(q, 0, sizeof *q);
 }
 
-static cudaDataType_t type_of(enum product_type type)
-{
-	switch (type) {
-	case PRODUCT_F32:
-		return CUDA_R_32F;
-	case PRODUCT_BF16:
-		return CUDA_R_16BF;
-	case PRODUCT_F16:
-		return CUDA_R_16F;
-	case PRODUCT_F8:
-		return CUDA_R_8F_E4M3;
-	default:
-		return CUDA_R_8I;
-	}
-}
+static const struct {
+	cudaDataType_t is;
+	uint64_t bytes;
+} types[] = { { CUDA_R_32F, 4 }, { CUDA_R_16BF, 2 }, { CUDA_R_16F, 2 },
+	{ CUDA_R_8F_E4M3, 1 }, { CUDA_R_8I, 1 }, { CUDA_R_32I, 4 } };
 
 static cublasStatus_t make_layout(cublasLtMatrixLayout_t *out, cudaDataType_t type,
 	uint64_t rows, uint64_t columns, uint64_t ld)
@@ -205,9 +191,9 @@ static bool prefer(cublasLtMatmulPreference_t p)
 /* Describe the product and ask for an algorithm. Returns whether there is one. */
 static bool plan(struct lt *lt, struct plan *q, const struct shape *s)
 {
-	cublasComputeType_t compute = s->out == CUDA_R_32I ? CUBLAS_COMPUTE_32I :
-							     CUBLAS_COMPUTE_32F;
-	cudaDataType_t scale = s->out == CUDA_R_32I ? CUDA_R_32I : CUDA_R_32F;
+	cublasComputeType_t compute = s->out == LT_I32 ? CUBLAS_COMPUTE_32I :
+							 CUBLAS_COMPUTE_32F;
+	cudaDataType_t scale = s->out == LT_I32 ? CUDA_R_32I : CUDA_R_32F;
 	cublasOperation_t first = s->b_turned ? CUBLAS_OP_N : CUBLAS_OP_T;
 	cublasOperation_t second = s->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasLtMatmulPreference_t preference = NULL;
@@ -223,11 +209,12 @@ static bool plan(struct lt *lt, struct plan *q, const struct shape *s)
 			sizeof second) == CUBLAS_STATUS_SUCCESS &&
 		blas.desc_set(q->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast,
 			sizeof fast) == CUBLAS_STATUS_SUCCESS &&
-		make_layout(&q->a, s->in, s->b_turned ? s->n : s->k,
+		make_layout(&q->a, types[s->in].is, s->b_turned ? s->n : s->k,
 			s->b_turned ? s->k : s->n, s->ldb) == CUBLAS_STATUS_SUCCESS &&
-		make_layout(&q->b, s->in, s->a_turned ? s->m : s->k,
+		make_layout(&q->b, types[s->in].is, s->a_turned ? s->m : s->k,
 			s->a_turned ? s->k : s->m, s->lda) == CUBLAS_STATUS_SUCCESS &&
-		make_layout(&q->c, s->out, s->n, s->m, s->ldc) == CUBLAS_STATUS_SUCCESS &&
+		make_layout(&q->c, types[s->out].is, s->n, s->m, s->ldc) ==
+			CUBLAS_STATUS_SUCCESS &&
 		blas.preference_create(&preference) == CUBLAS_STATUS_SUCCESS &&
 		prefer(preference) &&
 		blas.heuristic(lt->handle, q->desc, q->a, q->b, q->c, q->c, preference, 1,
@@ -264,78 +251,41 @@ static struct plan *plan_for(struct lt *lt, const struct shape *s)
 	return q;
 }
 
-static uint64_t type_bytes(cudaDataType_t type)
-{
-	switch (type) {
-	case CUDA_R_32F:
-	case CUDA_R_32I:
-		return 4;
-	case CUDA_R_16BF:
-	case CUDA_R_16F:
-		return 2;
-	default:
-		return 1;
-	}
-}
-
-/* C = A B + from; from may be NULL or c. As cuda_product_lt. */
-static int multiply(struct dev *d, const struct shape *s, void *c, const void *a,
-	const void *b, const void *from)
+int cuda_lt_multiply(struct dev *d, const struct lt_product *p)
 {
 	static const float one = 1, zero = 0;
 	static const int32_t one_i = 1, zero_i = 0;
-	bool whole = s->out == CUDA_R_32I;
+	bool whole = p->out == LT_I32;
 	const void *alpha = whole ? (const void *)&one_i : &one;
 	const void *none = whole ? (const void *)&zero_i : &zero;
 	/* tensor cores load 16 bytes at a time; below that the library would go wrong or say no */
-	uint64_t in = type_bytes(s->in), out = type_bytes(s->out);
-	bool aligned = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)from |
-			       s->lda * in | s->ldb * in | s->ldc * out) %
+	uint64_t in = types[p->in].bytes, out = types[p->out].bytes;
+	bool aligned = ((uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c |
+			       (uintptr_t)p->from | p->lda * in | p->ldb * in |
+			       p->ldc * out) %
 			ALIGNMENT ==
 		0;
+	struct shape s = { p->in, p->out, p->a_turned, p->b_turned, p->m, p->n, p->k,
+		p->lda, p->ldb, p->ldc };
 	struct lt *lt;
 	struct plan *q;
 	cublasStatus_t status;
 
-	if (!s->m || !s->n || !s->k || !aligned)
+	if (!p->m || !p->n || !p->k || !aligned)
 		return 1;
 	lt = lt_of(d);
 	if (!lt)
 		return 1;
-	q = plan_for(lt, s);
+	q = plan_for(lt, &s);
 	if (q->useless)
 		return 1;
-	status = blas.matmul(lt->handle, q->desc, alpha, b, q->a, a, q->b,
-		from ? alpha : none, from ? from : c, q->c, c, q->c, &q->algorithm,
-		lt->workspace, WORKSPACE_BYTES, cuda_of(d)->stream);
+	status = blas.matmul(lt->handle, q->desc, alpha, p->b, q->a, p->a, q->b,
+		p->from ? alpha : none, p->from ? p->from : p->c, q->c, p->c, q->c,
+		&q->algorithm, lt->workspace, WORKSPACE_BYTES, cuda_of(d)->stream);
 	if (status != CUBLAS_STATUS_SUCCESS)
 		return dev_fail(d, EX_SOFTWARE, "%s: cublasLtMatmul: status %d", d->name,
 			(int)status);
 	return 0;
-}
-
-int cuda_product_lt(struct dev *d, const struct product *p)
-{
-	struct shape s = {};
-
-	s.in = type_of(p->type);
-	s.out = p->type == PRODUCT_I8 ? CUDA_R_32I : CUDA_R_32F;
-	s.m = p->m, s.n = p->n, s.k = p->k;
-	s.lda = p->lda, s.ldb = p->ldb, s.ldc = p->ldc;
-	return multiply(d, &s, p->c, p->a, p->b, NULL);
-}
-
-int cuda_gemm_lt(struct dev *d, const struct lm_gemm *g)
-{
-	struct shape s = {};
-
-	s.in = g->as == LM_DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
-	s.out = g->out == LM_DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
-	s.a_turned = g->form == LM_XTX;
-	s.b_turned = g->form != LM_XWT;
-	s.m = g->m, s.n = g->n, s.k = g->k;
-	s.lda = g->lda, s.ldb = g->ldb, s.ldc = g->ldc;
-	return multiply(d, &s, g->c, g->a, g->b, g->from);
 }
 
 int cuda_lt_prepare(struct dev *d, uint64_t *bytes)
