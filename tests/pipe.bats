@@ -87,7 +87,7 @@ heartbeats() {
 
 @test "pipe: heartbeats | usage | epoch | proof | verify" {
 	heartbeats records
-	rnp-reward usage --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z records >usage
+	rnp-reward usage --heartbeats --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z records >usage
 	assert_equal "$(jq -r '.node, .up_s' usage)" "$address"$'\n86400'
 	rnp-reward epoch --policy testnet --pool 10 usage | tee rewards |
 		rnp-reward proof --node "$address" | tee proof | rnp-reward verify >check
@@ -139,7 +139,7 @@ beats() {
 	say key "$address" "{kind: \"rnp.node\", at: \"2026-11-21T12:04:30Z\", wallet: \"$judge\"}"
 	assert_equal "$(jq -c .new stored | sort | uniq -c | xargs)" "$(wc -l <stored) true"
 
-	rnp-reward usage --registry "$url" --trust "$judge" --from 2026-11-21T11:56:30Z \
+	rnp-reward usage --heartbeats --registry "$url" --trust "$judge" --from 2026-11-21T11:56:30Z \
 		--to 2026-11-21T12:03:10Z >usage
 	of() { jq -c --arg n "$1" "select(.node == \$n) | $2" "$3"; }
 	assert_equal "$(wc -l <usage)" 3
@@ -148,7 +148,7 @@ beats() {
 	assert_equal "$(of "$b" '[.up_s, .worked_s, .earned_uusd, .score_ppm]' usage)" '[60,0,0,null]'
 	assert_equal "$(of "$c" '[.wallet, .up_s]' usage)" '[null,400]'
 	# the same question on another day
-	RNP_NOW=2027-01-01T00:00:00Z rnp-reward usage --registry "$url" --trust "$judge" \
+	RNP_NOW=2027-01-01T00:00:00Z rnp-reward usage --heartbeats --registry "$url" --trust "$judge" \
 		--from 2026-11-21T11:56:30Z --to 2026-11-21T12:03:10Z | cmp - usage
 
 	rnp-reward epoch --policy testnet --store ledger usage >rewards
@@ -167,7 +167,7 @@ beats() {
 
 @test "pipe: a base unit more, in the reward or in its proof, is a clear no" {
 	heartbeats records
-	rnp-reward usage --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z records >usage
+	rnp-reward usage --heartbeats --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z records >usage
 	rnp-reward epoch --policy testnet --pool 10 usage >rewards
 	rnp-reward proof --node "$address" rewards | jq -c '.unlocked_base_units += 1' >proof
 	run_split rnp-reward verify proof
@@ -181,7 +181,7 @@ beats() {
 @test "pipe: a forged heartbeat is named and nothing is computed from it" {
 	heartbeats records
 	sed '5s/"interval_s":3600/"interval_s":36000/' records >forged
-	refused 65 'forged:5' rnp-reward usage --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z forged
+	refused 65 'forged:5' rnp-reward usage --heartbeats --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z forged
 	assert_equal "$output" ""
 }
 

@@ -246,13 +246,13 @@ agrees() {
 	} | rnp-register sign --key judge.json >>records
 	receipt "$stranger" c 12:00:00 13:00:00 999999999 | rnp-register sign --key stranger.json >>records
 	head -5 records | tail -1 | sed 's/12:03/12:25/' >>records # a changed heartbeat
-	set -- --from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z --trust "$judge"
+	set -- --from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z --trust "$judge" --heartbeats
 	# twice the records are not twice the work
 	run_split rnp-reward usage "$@" records records
 	assert_success
 	# 19:00 to 30:00 is a gap; the receipts cover 12:00 to 12:15; 501 of the first one's 1001
 	assert_equal "$(jq -c '[.up_s, .worked_s, .earned_uusd, .score_ppm, .gpu_model]' <<<"$output")" \
-		'[2940,900,1501,1,"RTX 4090"]'
+		'[2940,900,1501,1,null]'
 	assert_equal "$(grep -c 'nobody who is trusted' <<<"$stderr")" 2
 	assert_equal "$(grep -c 'left out' <<<"$stderr")" 4
 	run_split rnp-reward usage "$@" --policy rnp-004 records

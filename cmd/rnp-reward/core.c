@@ -86,6 +86,16 @@ static int find_epoch(struct epoch *e, size_t *bad_index)
 					"field '%s' is %" PRId64
 					", more than the %" PRId64 " s of the epoch",
 					field_names[f], u->value[f], e->epoch_s);
+		if (u->value[FIELD_GPU_WORKED_S] / e->epoch_s >
+				u->value[FIELD_GPU_COUNT] ||
+			(u->value[FIELD_GPU_WORKED_S] / e->epoch_s ==
+					u->value[FIELD_GPU_COUNT] &&
+				u->value[FIELD_GPU_WORKED_S] % e->epoch_s))
+			return err_set(EX_DATAERR,
+				"field 'gpu_worked_s' is %" PRId64 ", more than %" PRId64
+				" GPUs have in %" PRId64 " s",
+				u->value[FIELD_GPU_WORKED_S], u->value[FIELD_GPU_COUNT],
+				e->epoch_s);
 	}
 	*bad_index = e->n;
 	return 0;

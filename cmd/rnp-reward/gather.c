@@ -1,3 +1,4 @@
+/* gather.c - takes in the records of an epoch: nodes, uptimes, verdicts, receipts. */
 #include "cmd/rnp-reward/gather.h"
 
 #include <inttypes.h>
@@ -6,44 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-reward/gather_parts.h"
 #include "common/json/canon.h"
 #include "common/base/err.h"
-#include "common/record/facts.h"
 #include "common/json/json.h"
 #include "common/record/key.h"
 #include "common/base/mem.h"
-#include "common/record/uptime.h"
 
+#define GPU_S_MAX INT64_C(1000000000000) /* of a receipt; its milliseconds fit */
 #define SCORE_MAX INT64_C(1000000000000000)
-
-typedef __int128 i128;
-
-struct span {
-	int64_t from_ms, to_ms;
-};
-
-struct gather_node {
-	char address[KEY_ADDRESS_MAX];
-	json_t *node; /* its rnp.node that holds for the epoch, or NULL */
-	int64_t node_at_ms;
-	struct uptime_beat *beats;
-	size_t nbeats, beats_cap;
-	struct span *spans; /* of work */
-	size_t nspans, spans_cap;
-	int64_t receipts, verdicts, failed;
-	int64_t earned_uusd, credits;
-	bool earned_known, credits_known;
-	i128 score_sum;
-	int64_t scored;
-};
-
-struct gather_slot {
-	uint32_t index; /* + 1; 0: free */
-};
-
-struct gather_seen {
-	unsigned char hash[crypto_generichash_BYTES_MIN];
-};
 
 void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
 	const struct policy *scores)
@@ -57,13 +29,20 @@ void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
 void gather_release(struct gather *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
-		json_decref(g->nodes[i].node);
-		free(g->nodes[i].beats);
-		free(g->nodes[i].spans);
+		struct gather_node *node = &g->nodes[i];
+
+		for (size_t k = 0; k < node->nrecords; k++)
+			free(node->records[k].text);
+		free(node->records);
+		free(node->beats);
+		free(node->up);
+		free(node->work);
 	}
 	free(g->nodes);
 	free(g->slots);
 	free(g->seen);
+	free(g->devices);
+	free(g->place);
 	memset(g, 0, sizeof *g);
 }
 
@@ -111,6 +90,8 @@ static struct gather_node *node_of(struct gather *g, const char *address)
 	g->nodes = xgrow(g->nodes, &g->cap, g->n + 1, sizeof *g->nodes);
 	node = &g->nodes[g->n++];
 	memset(node, 0, sizeof *node);
+	node->proven_at_ms = -1;
+	node->number = (uint32_t)g->n - 1;
 	snprintf(node->address, sizeof node->address, "%s", address);
 	slot->index = (uint32_t)g->n;
 	return node;
@@ -173,31 +154,36 @@ static bool seen_before(struct gather *g, const json_t *record)
 
 /* --- taking in ----------------------------------------------------------------------------- */
 
-/* The newest record from before the end of the epoch; where there is none, the oldest after. */
-static bool holds_rather(const struct gather *g, int64_t new_ms, int64_t old_ms)
-{
-	bool new_before = new_ms < g->to_ms, old_before = old_ms < g->to_ms;
-
-	if (new_before != old_before)
-		return new_before;
-	return new_before ? new_ms > old_ms : new_ms < old_ms;
-}
-
+/* Every record is kept, as text: which one holds is the last passed verdict's to say. */
 static int add_node(struct gather *g, const json_t *record, const char *where)
 {
-	const char *address;
+	struct gather_record *kept;
 	struct gather_node *node;
+	struct buf text = BUF_INIT;
+	const char *address;
+	json_t *bare;
 	int64_t at_ms;
 
 	if (json_get_text(record, where, "node", &address) < 0 ||
 		json_get_time(record, where, "at", &at_ms) < 0)
 		return -1;
 	node = node_of(g, address);
-	if (node->node && !holds_rather(g, at_ms, node->node_at_ms))
-		return 0;
-	json_decref(node->node);
-	node->node = json_incref((json_t *)record);
-	node->node_at_ms = at_ms;
+	node->records = xgrow(node->records, &node->records_cap, node->nrecords + 1,
+		sizeof *node->records);
+	kept = &node->records[node->nrecords];
+	if (canon_hash_record(kept->sha256, record) < 0)
+		return -1;
+	for (size_t i = 0; i < node->nrecords; i++)
+		if (memcmp(node->records[i].sha256, kept->sha256, sizeof kept->sha256) ==
+			0)
+			return 0;
+	bare = json_copy((json_t *)record);
+	json_object_del(bare, "proof");
+	json_write(&text, bare);
+	json_decref(bare);
+	kept->at_ms = at_ms;
+	kept->text = buf_take(&text);
+	node->nrecords++;
 	return 0;
 }
 
@@ -218,6 +204,155 @@ static int add_heartbeat(struct gather *g, const json_t *record, const char *whe
 	return 0;
 }
 
+/* A registry's word on one day; days need not be those of the epoch. */
+static int add_uptime(struct gather *g, const json_t *record, const char *where)
+{
+	const json_t *spans = json_object_get(record, "spans"), *pair;
+	struct gather_node *node;
+	const char *address;
+	int64_t from_ms, to_ms, end = 0;
+	size_t i;
+
+	if (json_get_text(record, where, "node", &address) < 0 ||
+		json_get_time(record, where, "from", &from_ms) < 0 ||
+		json_get_time(record, where, "to", &to_ms) < 0)
+		return -1;
+	if (to_ms <= g->from_ms || from_ms >= g->to_ms)
+		return 0;
+	node = node_of(g, address);
+	node->days++;
+	json_array_foreach(spans, i, pair) {
+		int64_t start = json_integer_value(json_array_get(pair, 0));
+		int64_t stop = json_integer_value(json_array_get(pair, 1));
+
+		if (start < end || stop <= start || stop > to_ms - from_ms)
+			return err_set(EX_DATAERR,
+				"%s: spans[%zu]: is not after the one before, "
+				"or not within the day",
+				where, i);
+		end = stop;
+		node->up = xgrow(node->up, &node->up_cap, node->nup + 1,
+			sizeof *node->up);
+		node->up[node->nup++] = (struct span){ from_ms + start, from_ms + stop };
+	}
+	return 0;
+}
+
+/* --- verdicts ------------------------------------------------------------------------------ */
+
+void gather_device_key(const char *uuid, struct device_key *out)
+{
+	char lower[160];
+	size_t n = 0;
+
+	/* a uuid in capitals is the same device */
+	for (; uuid[n] && n < sizeof lower; n++)
+		lower[n] = uuid[n] >= 'A' && uuid[n] <= 'Z' ? (char)(uuid[n] + 32) :
+							      uuid[n];
+	crypto_generichash(out->bytes, sizeof out->bytes, (const unsigned char *)lower, n,
+		NULL, 0);
+}
+
+static struct gather_device *device_slot(struct gather_device *table, size_t slots,
+	const struct device_key *key)
+{
+	size_t at;
+
+	memcpy(&at, key->bytes, sizeof at);
+	for (at &= slots - 1; table[at].node; at = (at + 1) & (slots - 1))
+		if (memcmp(&table[at].key, key, sizeof *key) == 0)
+			break;
+	return &table[at];
+}
+
+static void grow_devices(struct gather *g)
+{
+	size_t slots = g->devices_cap ? 2 * g->devices_cap : 64;
+	struct gather_device *table = xcalloc(slots, sizeof *table);
+
+	for (size_t i = 0; i < g->devices_cap; i++)
+		if (g->devices[i].node)
+			*device_slot(table, slots, &g->devices[i].key) = g->devices[i];
+	free(g->devices);
+	g->devices = table;
+	g->devices_cap = slots;
+}
+
+/* The first who proves a device has it for the epoch; at the same instant the lower address, so
+ * that the order of the input does not matter. */
+static void claim_device(struct gather *g, uint32_t node, const struct device_key *key,
+	int64_t at_ms)
+{
+	struct gather_device *d;
+
+	if (2 * (g->ndevices + 1) > g->devices_cap)
+		grow_devices(g);
+	d = device_slot(g->devices, g->devices_cap, key);
+	if (!d->node)
+		g->ndevices++;
+	else if (at_ms > d->at_ms ||
+		(at_ms == d->at_ms &&
+			strcmp(g->nodes[node].address, g->nodes[d->node - 1].address) >=
+				0))
+		return;
+	*d = (struct gather_device){ *key, at_ms, node + 1 };
+}
+
+uint32_t gather_owner(const struct gather *g, const struct device_key *key)
+{
+	const struct gather_device *d = g->devices_cap ?
+		device_slot(g->devices, g->devices_cap, key) :
+		NULL;
+
+	return d && d->node ? d->node - 1 : UINT32_MAX;
+}
+
+static bool read_hash(const json_t *record, const char *key,
+	unsigned char out[CANON_HASH_BYTES])
+{
+	const char *text = json_string_value(json_object_get(record, key));
+	size_t n;
+
+	return text &&
+		sodium_hex2bin(out, CANON_HASH_BYTES, text, strlen(text), NULL, &n,
+			NULL) == 0 &&
+		n == CANON_HASH_BYTES;
+}
+
+/* What a verdict that was passed proves. One that names no node record proves nothing that is
+ * paid. Of two at the same instant the one with the greater hash is the last. */
+static int take_proven(struct gather *g, struct gather_node *node, const json_t *record,
+	int64_t at_ms)
+{
+	unsigned char hash[CANON_HASH_BYTES], node_hash[CANON_HASH_BYTES];
+	struct device_key keys[GATHER_DEVICES_MAX];
+	const json_t *device;
+	int n = 0;
+	size_t i;
+
+	if (!read_hash(record, "node_record", node_hash))
+		return 0;
+	if (canon_hash_record(hash, record) < 0)
+		return -1;
+	json_array_foreach(json_object_get(record, "proven"), i, device) {
+		if (n == GATHER_DEVICES_MAX)
+			break;
+		gather_device_key(json_string_value(json_object_get(device, "device")),
+			&keys[n]);
+		claim_device(g, (uint32_t)(node - g->nodes), &keys[n++], at_ms);
+	}
+	if (!n || at_ms < node->proven_at_ms ||
+		(at_ms == node->proven_at_ms &&
+			memcmp(hash, node->verdict_sha256, sizeof hash) < 0))
+		return 0;
+	node->proven_at_ms = at_ms;
+	memcpy(node->verdict_sha256, hash, sizeof hash);
+	memcpy(node->node_sha256, node_hash, sizeof node_hash);
+	memcpy(node->proven, keys, sizeof keys);
+	node->nproven = n;
+	return 0;
+}
+
 static int add_verdict(struct gather *g, const json_t *record, const char *where)
 {
 	const char *address;
@@ -235,6 +370,8 @@ static int add_verdict(struct gather *g, const json_t *record, const char *where
 	node = node_of(g, address);
 	node->verdicts++;
 	node->failed += !passed;
+	if (passed && take_proven(g, node, record, at_ms) < 0)
+		return -1;
 	if (!passed)
 		score = 0;
 	else if (g->scores)
@@ -245,6 +382,8 @@ static int add_verdict(struct gather *g, const json_t *record, const char *where
 	node->scored++;
 	return 0;
 }
+
+/* --- receipts ------------------------------------------------------------------------------ */
 
 /* The part of an amount that falls into the epoch, so that the parts of all epochs add up to
  * the whole: the difference of what was due by its end and by its start, each rounded down. */
@@ -277,11 +416,15 @@ static int add_receipt(struct gather *g, const json_t *record, const char *where
 {
 	const char *address;
 	struct gather_node *node;
+	struct gather_work *work;
+	int64_t gpu_s = -1;
 	struct span all, in;
 
 	if (json_get_text(record, where, "node", &address) < 0 ||
 		json_get_time(record, where, "from", &all.from_ms) < 0 ||
-		json_get_time(record, where, "to", &all.to_ms) < 0)
+		json_get_time(record, where, "to", &all.to_ms) < 0 ||
+		json_opt_i64(record, where, "gpu_seconds", 0, JSON_SAFE_INTEGER_MAX,
+			&gpu_s) < 0)
 		return -1;
 	if (all.to_ms <= all.from_ms)
 		return err_set(EX_DATAERR, "%s: field 'to' is not after 'from'", where);
@@ -296,9 +439,16 @@ static int add_receipt(struct gather *g, const json_t *record, const char *where
 			&all, &in) < 0)
 		return -1;
 	node->receipts++;
-	node->spans = xgrow(node->spans, &node->spans_cap, node->nspans + 1,
-		sizeof *node->spans);
-	node->spans[node->nspans++] = in;
+	node->work = xgrow(node->work, &node->work_cap, node->nwork + 1,
+		sizeof *node->work);
+	work = &node->work[node->nwork++];
+	*work = (struct gather_work){ in, in, -1 };
+	if (gpu_s < 0)
+		return 0;
+	work->gpu_ms = part_of(gpu_s > GPU_S_MAX ? GPU_S_MAX * 1000 : gpu_s * 1000, &all,
+		&in);
+	if (work->gpu_ms < in.to_ms - in.from_ms)
+		work->span.to_ms = in.from_ms + work->gpu_ms;
 	return 0;
 }
 
@@ -310,6 +460,8 @@ int gather_add(struct gather *g, const json_t *record, const char *where)
 		return -1;
 	if (strcmp(kind, "rnp.node") == 0)
 		return add_node(g, record, where);
+	if (strcmp(kind, "rnp.uptime") == 0)
+		return add_uptime(g, record, where);
 	if (strcmp(kind, "rnp.heartbeat") == 0)
 		return add_heartbeat(g, record, where);
 	if (strcmp(kind, "rnp.verdict") == 0)
@@ -320,7 +472,7 @@ int gather_add(struct gather *g, const json_t *record, const char *where)
 		kind);
 }
 
-/* --- what comes of it ---------------------------------------------------------------------- */
+/* --- the order of it all ---------------------------------------------------------------------- */
 
 static int by_time(const void *a, const void *b)
 {
@@ -333,7 +485,7 @@ static int by_time(const void *a, const void *b)
 
 static int by_start(const void *a, const void *b)
 {
-	const struct span *x = a, *y = b;
+	const struct span *x = a, *y = b; /* or gather_work, which begins with one */
 
 	return (x->from_ms > y->from_ms) - (x->from_ms < y->from_ms);
 }
@@ -351,127 +503,15 @@ void gather_finish(struct gather *g)
 
 		if (node->nbeats)
 			qsort(node->beats, node->nbeats, sizeof *node->beats, by_time);
-		if (node->nspans)
-			qsort(node->spans, node->nspans, sizeof *node->spans, by_start);
+		if (node->nup)
+			qsort(node->up, node->nup, sizeof *node->up, by_start);
+		if (node->nwork)
+			qsort(node->work, node->nwork, sizeof *node->work, by_start);
 	}
 	if (g->n)
 		qsort(g->nodes, g->n, sizeof *g->nodes, by_address);
-}
-
-/* Time that at least one receipt covers: never more than the clock on the wall. */
-static int64_t union_ms(const struct span *spans, size_t n)
-{
-	int64_t sum = 0, end = INT64_MIN;
-
-	for (size_t i = 0; i < n; i++) {
-		int64_t start = spans[i].from_ms > end ? spans[i].from_ms : end;
-
-		if (spans[i].to_ms <= start)
-			continue;
-		sum += spans[i].to_ms - start;
-		end = spans[i].to_ms;
-	}
-	return sum;
-}
-
-static void set_sourced(json_t *usage, json_t *sources, const char *key, int64_t v,
-	const char *source)
-{
-	json_set_i64(usage, key, v);
-	json_set_text(sources, key, source);
-}
-
-static void set_fact(json_t *usage, json_t *sources, json_t *unknown, const json_t *node,
-	const char *name)
-{
-	char source[160], at[64] = "";
-	struct fact f;
-
-	fact_read(node, name, &f);
-	if (!f.known || (f.none && strcmp(name, "gpu_count") != 0)) {
-		json_set_text(unknown, name,
-			f.none             ? "this machine has no GPU" :
-				f.cause[0] ? f.cause :
-					     "the node record does not say");
-		return;
-	}
-	snprintf(at, sizeof at, "%.40s", json_string_value(json_object_get(node, "at")));
-	snprintf(source, sizeof source, "rnp.node of %s: %s", at, f.source);
-	json_set_text(sources, name, source);
-	if (f.text)
-		json_set_text(usage, name, f.text);
-	else
-		json_set_i64(usage, name, f.value);
-}
-
-static void set_facts(json_t *usage, json_t *sources, json_t *unknown, const json_t *node)
-{
-	static const char *const names[] = { "wallet", "gpu_model", "gpu_count",
-		"gpu_memory_bytes", "gpu_clock_mhz", "gpu_memory_bandwidth_bps",
-		"cpu_cores", "cpu_clock_mhz", "down_bps", "up_bps" };
-
-	if (!node) {
-		json_set_text(unknown, "wallet", "there is no rnp.node record");
-		json_set_text(unknown, "gpu_model", "there is no rnp.node record");
-		return;
-	}
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		set_fact(usage, sources, unknown, node, names[i]);
-}
-
-static void set_times(json_t *usage, json_t *sources, const struct gather *g,
-	const struct gather_node *node)
-{
-	/* judged as of the end of the epoch, so that the same records say the same at any time */
-	int64_t up_ms = uptime_ms(node->beats, node->nbeats, g->from_ms, g->to_ms,
-		g->to_ms);
-	char source[96];
-
-	snprintf(source, sizeof source, "%zu heartbeats", node->nbeats);
-	set_sourced(usage, sources, "up_s", up_ms / 1000, source);
-	snprintf(source, sizeof source, "%" PRId64 " receipts", node->receipts);
-	set_sourced(usage, sources, "worked_s",
-		union_ms(node->spans, node->nspans) / 1000, source);
-	if (node->earned_known || !node->receipts)
-		set_sourced(usage, sources, "earned_uusd", node->earned_uusd, source);
-	if (node->credits_known || !node->receipts)
-		set_sourced(usage, sources, "credits", node->credits, source);
-}
-
-static void set_score(json_t *usage, json_t *sources, json_t *unknown,
-	const struct gather_node *node)
-{
-	char source[128];
-
-	if (!node->scored) {
-		json_set_text(unknown, "score_ppm",
-			node->verdicts ? "no verdict has all readings" :
-					 "no verdict in this epoch");
-		return;
-	}
-	snprintf(source, sizeof source,
-		"mean of %" PRId64 " verdicts, %" PRId64 " failed", node->scored,
-		node->failed);
-	set_sourced(usage, sources, "score_ppm",
-		(int64_t)(node->score_sum / node->scored), source);
-}
-
-json_t *gather_usage(const struct gather *g, size_t i)
-{
-	const struct gather_node *node = &g->nodes[i];
-	json_t *usage = json_record("rnp.usage"), *sources = json_object(),
-	       *unknown = json_object();
-
-	json_set_text(usage, "node", node->address);
-	json_set_time(usage, "from", g->from_ms);
-	json_set_time(usage, "to", g->to_ms);
-	set_facts(usage, sources, unknown, node->node);
-	set_times(usage, sources, g, node);
-	set_score(usage, sources, unknown, node);
-	json_set(usage, "sources", sources);
-	if (json_object_size(unknown))
-		json_set(usage, "unknown", unknown);
-	else
-		json_decref(unknown);
-	return usage;
+	/* devices name nodes by the number under which they came */
+	g->place = xcalloc(g->n + 1, sizeof *g->place);
+	for (size_t i = 0; i < g->n; i++)
+		g->place[g->nodes[i].number] = (uint32_t)i;
 }

@@ -19,6 +19,9 @@ struct gather {
 	size_t nslots;
 	struct gather_seen *seen; /* receipts and verdicts that were counted */
 	size_t nseen, seen_cap;
+	struct gather_device *devices; /* hash table of who proved which device first */
+	size_t ndevices, devices_cap;
+	uint32_t *place; /* of the node that came as number i, once sorted */
 };
 
 /* from_ms < to_ms */
@@ -26,12 +29,13 @@ void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
 	const struct policy *scores);
 void gather_release(struct gather *g);
 
-/* Take in a record that fits its schema and is signed by the right party: rnp.node,
+/* Take in a record that fits its schema and is signed by the right party: rnp.node, rnp.uptime,
  * rnp.heartbeat, rnp.verdict, rnp.receipt. The same receipt or verdict counts once, however
  * often it comes. Returns 0, or -1 with EX_DATAERR. */
 int gather_add(struct gather *g, const json_t *record, const char *where);
 
-/* Put the nodes in the order of their addresses; to be called once, before gather_usage. */
+/* Put the nodes in the order of their addresses and decide to whom each device is paid; to be
+ * called once, before gather_usage. */
 void gather_finish(struct gather *g);
 
 /* The usage of the i-th node; the caller owns it. */

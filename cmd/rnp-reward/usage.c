@@ -16,13 +16,16 @@
 
 #define PAGE_BYTES_MAX ((size_t)300 << 20)
 #define CURSOR_MAX     128
-#define MARGIN_MS      INT64_C(7200000) /* twice the longest promise of a heartbeat */
+#define UPTIME_LATE_MS \
+	INT64_C(1209600000)        /* a day is signed within two weeks of its end */
+#define MARGIN_MS INT64_C(7200000) /* twice the longest promise of a heartbeat */
 
 static struct {
 	int64_t from_ms, to_ms;
 	const char *registry, *policy, *ca;
 	struct opt_list trust;
-} opts = { -1, -1, NULL, NULL, NULL, { NULL, 0 } };
+	bool heartbeats;
+} opts = { -1, -1, NULL, NULL, NULL, { NULL, 0 }, false };
 
 static const struct opt options[] = {
 	{ .name = "from",
@@ -46,7 +49,13 @@ static const struct opt options[] = {
 		.kind = OPT_LIST,
 		.to = &opts.trust,
 		.metavar = "ADDRESS",
-		.help = "verdicts and receipts signed by this key count; may be given again" },
+		.help = "verdicts, receipts and uptimes signed by this key count; may be given "
+			"again" },
+	{ .name = "heartbeats",
+		.kind = OPT_FLAG,
+		.to = &opts.heartbeats,
+		.help = "where a node has no rnp.uptime, take its own heartbeats, which prove "
+			"nothing" },
 	{ .name = "policy",
 		.kind = OPT_TEXT,
 		.to = &opts.policy,
@@ -94,9 +103,11 @@ static const char *why_not(const json_t *record, const struct signature_result *
 static bool about_usage(const json_t *record)
 {
 	static const char *const kinds[] = { "rnp.node", "rnp.heartbeat", "rnp.verdict",
-		"rnp.receipt" };
+		"rnp.receipt", "rnp.uptime" };
 	const char *kind = json_string_value(json_object_get(record, "kind"));
 
+	if (!opts.heartbeats && strcmp(kind, "rnp.heartbeat") == 0)
+		return false;
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (strcmp(kinds[i], kind) == 0)
 			return true;
@@ -248,8 +259,11 @@ static int read_registry(struct gather *g)
 	 * must find the wallet and the hardware that held in the epoch; a receipt is written
 	 * after the work, any time after the epoch began */
 	if (fetch_kind(g, &http, "rnp.node", 0, g->to_ms + MARGIN_MS) == 0 &&
-		fetch_kind(g, &http, "rnp.heartbeat", g->from_ms - MARGIN_MS,
-			g->to_ms + MARGIN_MS) == 0 &&
+		(!opts.heartbeats ||
+			fetch_kind(g, &http, "rnp.heartbeat", g->from_ms - MARGIN_MS,
+				g->to_ms + MARGIN_MS) == 0) &&
+		fetch_kind(g, &http, "rnp.uptime", g->from_ms,
+			g->to_ms + UPTIME_LATE_MS) == 0 &&
 		fetch_kind(g, &http, "rnp.verdict", g->from_ms, g->to_ms) == 0)
 		rc = fetch_kind(g, &http, "rnp.receipt", g->from_ms, -1);
 	http_release(&http);
@@ -312,9 +326,10 @@ const struct command command_usage = {
 	.args_max = -1,
 	.summary = "What each node did in an epoch, from signed records.",
 	.details =
-		"Reads rnp.node, rnp.heartbeat, rnp.verdict and rnp.receipt records, writes one\n"
-		"rnp.usage per node.",
-	.columns = "node,gpu_model,gpu_count,up_s,worked_s,earned_uusd,credits,score_ppm",
+		"Reads rnp.node, rnp.verdict, rnp.receipt and rnp.uptime records, writes one rnp.usage\n"
+		"per node: what trusted keys have seen and challenges have proven.",
+	.columns =
+		"node,gpu_model,gpu_count,up_s,gpu_worked_s,earned_uusd,credits,passed_ppm,score_ppm",
 	.opts = options,
 	.run = run,
 };

@@ -1,0 +1,83 @@
+/* gather_parts.h - what gather.c collects and gather_usage.c writes down. */
+#ifndef RNP_CMD_REWARD_GATHER_PARTS_H
+#define RNP_CMD_REWARD_GATHER_PARTS_H
+
+#include <sodium.h>
+#include <stdbool.h>
+
+#include "cmd/rnp-reward/gather.h"
+#include "common/json/canon.h"
+#include "common/record/key.h"
+#include "common/record/uptime.h"
+
+#define GATHER_DEVICES_MAX 16 /* that one verdict proves */
+#define GATHER_KEY_BYTES   16
+
+typedef __int128 i128;
+
+struct span {
+	int64_t from_ms, to_ms;
+};
+
+/* A device by the hash of its uuid, in lower case. */
+struct device_key {
+	unsigned char bytes[GATHER_KEY_BYTES];
+};
+
+struct gather_record { /* an rnp.node */
+	unsigned char sha256[CANON_HASH_BYTES];
+	int64_t at_ms;
+	char *text; /* without its proof */
+};
+
+struct gather_work {      /* a receipt's part in the epoch */
+	struct span span; /* shortened to gpu_ms where that is less */
+	struct span wall;
+	int64_t gpu_ms; /* -1: it does not say */
+};
+
+struct gather_node {
+	char address[KEY_ADDRESS_MAX];
+	uint32_t number; /* in the order in which nodes came */
+	struct gather_record *records;
+	size_t nrecords, records_cap;
+	struct uptime_beat *beats;
+	size_t nbeats, beats_cap;
+	struct span *up; /* by rnp.uptime */
+	size_t nup, up_cap;
+	int64_t days; /* rnp.uptime records */
+	struct gather_work *work;
+	size_t nwork, work_cap;
+	int64_t receipts, verdicts, failed;
+	int64_t earned_uusd, credits;
+	bool earned_known, credits_known;
+	i128 score_sum;
+	int64_t scored;
+	/* of the last verdict that was passed */
+	int64_t proven_at_ms; /* -1: none */
+	unsigned char verdict_sha256[CANON_HASH_BYTES], node_sha256[CANON_HASH_BYTES];
+	struct device_key proven[GATHER_DEVICES_MAX];
+	int nproven;
+};
+
+struct gather_slot {
+	uint32_t index; /* + 1; 0: free */
+};
+
+struct gather_seen {
+	unsigned char hash[crypto_generichash_BYTES_MIN];
+};
+
+struct gather_device {
+	struct device_key key;
+	int64_t at_ms;
+	uint32_t node; /* + 1; 0: free */
+};
+
+/* The key of a device's uuid. */
+void gather_device_key(const char *uuid, struct device_key *out);
+
+/* Who proved the device first: the number of a node, or UINT32_MAX. */
+uint32_t gather_owner(const struct gather *g, const struct device_key *key);
+
+#endif

@@ -1,0 +1,334 @@
+/* gather_usage.c - one node's rnp.usage from what was gathered: proven facts, and where each is from. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/gather_parts.h"
+#include "common/base/err.h"
+#include "common/base/money.h"
+#include "common/json/json.h"
+#include "common/record/facts.h"
+
+struct draft {
+	const struct gather *g;
+	const struct gather_node *node;
+	json_t *usage, *sources, *unknown;
+	json_t *proven; /* the rnp.node that the last passed verdict names, paid devices only */
+	json_t *newest; /* the newest rnp.node before the end of the epoch, for the wallet */
+	int64_t gpus; /* proven and paid */
+};
+
+static void set_sourced(struct draft *d, const char *key, int64_t v, const char *source)
+{
+	json_set_i64(d->usage, key, v);
+	json_set_text(d->sources, key, source);
+}
+
+/* --- which record holds --------------------------------------------------------------------- */
+
+/* The newest from before the end of the epoch; where there is none, the oldest after. */
+static bool holds_rather(int64_t end_ms, int64_t new_ms, int64_t old_ms)
+{
+	bool new_before = new_ms < end_ms, old_before = old_ms < end_ms;
+
+	if (new_before != old_before)
+		return new_before;
+	return new_before ? new_ms > old_ms : new_ms < old_ms;
+}
+
+static json_t *record_json(const struct gather_record *r)
+{
+	json_t *record = r ? json_parse_object(r->text, strlen(r->text), "rnp.node") :
+			     NULL;
+
+	if (r && !record)
+		bug("%s", err_get()->text);
+	return record;
+}
+
+static void find_records(struct draft *d)
+{
+	const struct gather_node *node = d->node;
+	const struct gather_record *newest = NULL, *proven = NULL;
+
+	for (size_t i = 0; i < node->nrecords; i++) {
+		const struct gather_record *r = &node->records[i];
+
+		if (!newest || holds_rather(d->g->to_ms, r->at_ms, newest->at_ms) ||
+			(r->at_ms == newest->at_ms &&
+				memcmp(r->sha256, newest->sha256, sizeof r->sha256) > 0))
+			newest = r;
+		if (node->proven_at_ms >= 0 &&
+			memcmp(r->sha256, node->node_sha256, sizeof r->sha256) == 0)
+			proven = r;
+	}
+	d->newest = record_json(newest);
+	d->proven = record_json(proven);
+}
+
+/* --- devices -------------------------------------------------------------------------------- */
+
+/* Why a GPU of the record is not paid, or NULL. */
+static const char *why_not_paid(struct draft *d, const char *uuid, char *text,
+	size_t size)
+{
+	struct device_key key;
+	uint32_t owner;
+	bool proven = false;
+
+	if (!uuid)
+		return "it has no uuid: it cannot be challenged";
+	gather_device_key(uuid, &key);
+	for (int i = 0; i < d->node->nproven; i++)
+		proven = proven || memcmp(&key, &d->node->proven[i], sizeof key) == 0;
+	if (!proven)
+		return "the last passed verdict does not prove it";
+	owner = gather_owner(d->g, &key);
+	if (owner == d->node->number)
+		return NULL;
+	snprintf(text, size, "node %s proved it first, and a device is paid once",
+		d->g->nodes[d->g->place[owner]].address);
+	return text;
+}
+
+/* Leave only GPUs in the proven record that are proven and this node's; say why of the others. */
+static void keep_paid_devices(struct draft *d)
+{
+	json_t *gpus = json_object_get(d->proven, "gpus"), *paid = json_array(),
+	       *devices = json_array(), *gpu;
+	const char *first_model = NULL;
+	size_t i;
+
+	json_array_foreach(gpus, i, gpu) {
+		const char *uuid = json_string_value(json_object_get(gpu, "uuid"));
+		const char *model = json_string_value(json_object_get(gpu, "model"));
+		char text[128], name[32];
+		const char *why = why_not_paid(d, uuid, text, sizeof text);
+
+		if (!why && first_model && model && strcmp(model, first_model) != 0)
+			why = "it is of another model than the first that is paid";
+		for (size_t k = 0; !why && k < json_array_size(devices); k++)
+			if (strcmp(json_string_value(json_array_get(devices, k)), uuid) ==
+				0)
+				why = "its uuid stands there twice";
+		if (why) {
+			snprintf(name, sizeof name, "gpus[%zu]", i);
+			json_set_text(d->unknown, name, why);
+			continue;
+		}
+		first_model = first_model ? first_model : model;
+		json_push(paid, json_incref(gpu));
+		json_push_text(devices, uuid);
+	}
+	d->gpus = (int64_t)json_array_size(paid);
+	/* without any GPU it stays what it is: known to have none, or withheld */
+	if (gpus && (d->gpus || json_array_size(gpus) == 0)) {
+		json_set(d->proven, "gpus", json_incref(paid));
+	} else if (gpus) {
+		json_object_del(d->proven, "gpus");
+		json_object_del(json_object_get(d->proven, "unknown"), "gpus");
+	}
+	if (d->gpus)
+		json_set(d->usage, "devices", json_incref(devices));
+	json_decref(devices);
+	json_decref(paid);
+}
+
+/* --- facts ---------------------------------------------------------------------------------- */
+
+static void set_fact(struct draft *d, const json_t *node, const char *name,
+	const char *how)
+{
+	char source[200], at[64] = "";
+	struct fact f;
+
+	fact_read(node, name, &f);
+	if (!f.known || (f.none && strcmp(name, "gpu_count") != 0)) {
+		json_set_text(d->unknown, name,
+			f.none             ? "this machine has no GPU" :
+				f.cause[0] ? f.cause :
+				strncmp(name, "gpu_", 4) == 0 ?
+					     "no GPU of this node is proven and paid" :
+					     "the node record does not say");
+		return;
+	}
+	snprintf(at, sizeof at, "%.40s", json_string_value(json_object_get(node, "at")));
+	snprintf(source, sizeof source, "rnp.node of %s, %s: %s", at, how, f.source);
+	json_set_text(d->sources, name, source);
+	if (f.text)
+		json_set_text(d->usage, name, f.text);
+	else
+		json_set_i64(d->usage, name, f.value);
+}
+
+static void set_verdict(struct draft *d)
+{
+	char hex[2 * CANON_HASH_BYTES + 1];
+
+	sodium_bin2hex(hex, sizeof hex, d->node->verdict_sha256, CANON_HASH_BYTES);
+	json_set_text(d->usage, "verdict_sha256", hex);
+}
+
+/* What the hardware is holds only as far as it was challenged. */
+static void set_facts(struct draft *d)
+{
+	static const char *const names[] = { "gpu_model", "gpu_count", "gpu_memory_bytes",
+		"gpu_clock_mhz", "gpu_memory_bandwidth_bps", "cpu_cores", "cpu_clock_mhz",
+		"down_bps", "up_bps" };
+
+	if (d->newest)
+		set_fact(d, d->newest, "wallet", "its newest");
+	else
+		json_set_text(d->unknown, "wallet", "there is no rnp.node record");
+	if (d->proven)
+		set_verdict(d);
+	else
+		json_set_text(d->unknown, "gpu_model",
+			d->node->proven_at_ms >= 0 ?
+				"the rnp.node that was challenged is not among the records" :
+				d->node->verdicts ?
+				"no verdict of this epoch proves a device" :
+				"it was not challenged in this epoch");
+	for (size_t i = 0; d->proven && i < sizeof names / sizeof *names; i++)
+		set_fact(d, d->proven, names[i], "as challenged");
+}
+
+/* --- time and work -------------------------------------------------------------------------- */
+
+/* Time that at least one span covers within [from, to); stride: from one to the next, in bytes. */
+static int64_t union_ms(const void *spans, size_t n, size_t stride, int64_t from_ms,
+	int64_t to_ms)
+{
+	int64_t sum = 0, end = from_ms;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct span *s = (const void *)((const char *)spans + i * stride);
+		int64_t start = s->from_ms > end ? s->from_ms : end;
+		int64_t stop = s->to_ms < to_ms ? s->to_ms : to_ms;
+
+		if (stop <= start)
+			continue;
+		sum += stop - start;
+		end = stop;
+	}
+	return sum;
+}
+
+static void set_uptime(struct draft *d)
+{
+	const struct gather *g = d->g;
+	const struct gather_node *node = d->node;
+	char source[96];
+	int64_t up_ms;
+
+	if (node->days) {
+		up_ms = union_ms(node->up, node->nup, sizeof *node->up, g->from_ms,
+			g->to_ms);
+		snprintf(source, sizeof source, "%" PRId64 " rnp.uptime records",
+			node->days);
+	} else {
+		/* judged as of the end of the epoch, so that the same records say the same at
+		 * any time */
+		up_ms = uptime_ms(node->beats, node->nbeats, g->from_ms, g->to_ms,
+			g->to_ms);
+		snprintf(source, sizeof source, "%zu heartbeats of its own",
+			node->nbeats);
+	}
+	set_sourced(d, "up_s", up_ms / 1000, source);
+}
+
+/* GPU-milliseconds that the receipts say: of each no more than all proven GPUs could have done in
+ * its time, and of receipts that overlap no more than in the time that they cover together. */
+static int64_t gpu_worked_ms(const struct gather_node *node, int64_t gpus)
+{
+	int64_t sum = 0, part = 0, start = 0, end = INT64_MIN;
+
+	for (size_t i = 0; i < node->nwork; i++) {
+		const struct gather_work *w = &node->work[i];
+		int64_t most = (w->wall.to_ms - w->wall.from_ms) * gpus;
+
+		if (w->gpu_ms < 0)
+			continue;
+		if (w->wall.from_ms >= end) {
+			sum += part;
+			part = 0;
+			start = w->wall.from_ms;
+		}
+		end = w->wall.to_ms > end ? w->wall.to_ms : end;
+		part += w->gpu_ms < most ? w->gpu_ms : most;
+		part = part < (end - start) * gpus ? part : (end - start) * gpus;
+	}
+	return sum + part;
+}
+
+static void set_work(struct draft *d)
+{
+	const struct gather_node *node = d->node;
+	char source[96];
+
+	snprintf(source, sizeof source, "%" PRId64 " receipts", node->receipts);
+	set_sourced(d, "worked_s",
+		union_ms(node->work, node->nwork, sizeof *node->work, d->g->from_ms,
+			d->g->to_ms) /
+			1000,
+		source);
+	set_sourced(d, "gpu_worked_s", gpu_worked_ms(node, d->gpus) / 1000,
+		d->gpus ? source : "no GPU is proven and paid");
+	if (node->earned_known || !node->receipts)
+		set_sourced(d, "earned_uusd", node->earned_uusd, source);
+	if (node->credits_known || !node->receipts)
+		set_sourced(d, "credits", node->credits, source);
+}
+
+static void set_challenges(struct draft *d)
+{
+	const struct gather_node *node = d->node;
+	int64_t passed = node->verdicts - node->failed;
+	char source[128];
+
+	snprintf(source, sizeof source, "%" PRId64 " verdicts, %" PRId64 " failed",
+		node->verdicts, node->failed);
+	set_sourced(d, "challenges_passed", passed, source);
+	if (node->verdicts)
+		set_sourced(d, "passed_ppm", passed * MONEY_PPM / node->verdicts, source);
+	else
+		json_set_text(d->unknown, "passed_ppm", "no verdict in this epoch");
+	if (!node->scored) {
+		json_set_text(d->unknown, "score_ppm",
+			node->verdicts ? "no verdict has all readings" :
+					 "no verdict in this epoch");
+		return;
+	}
+	snprintf(source, sizeof source,
+		"mean of %" PRId64 " verdicts, %" PRId64 " failed", node->scored,
+		node->failed);
+	set_sourced(d, "score_ppm", (int64_t)(node->score_sum / node->scored), source);
+}
+
+json_t *gather_usage(const struct gather *g, size_t i)
+{
+	struct draft d = { .g = g,
+		.node = &g->nodes[i],
+		.usage = json_record("rnp.usage"),
+		.sources = json_object(),
+		.unknown = json_object() };
+
+	json_set_text(d.usage, "node", d.node->address);
+	json_set_time(d.usage, "from", g->from_ms);
+	json_set_time(d.usage, "to", g->to_ms);
+	find_records(&d);
+	keep_paid_devices(&d);
+	set_facts(&d);
+	set_uptime(&d);
+	set_work(&d);
+	set_challenges(&d);
+	json_set(d.usage, "sources", d.sources);
+	if (json_object_size(d.unknown))
+		json_set(d.usage, "unknown", d.unknown);
+	else
+		json_decref(d.unknown);
+	json_decref(d.proven);
+	json_decref(d.newest);
+	return d.usage;
+}

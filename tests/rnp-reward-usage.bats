@@ -1,0 +1,202 @@
+# rnp-reward usage: what is proven is paid, once; what is only claimed is not.
+load helper
+
+epoch=(--from 2026-11-16T00:00:00Z --to 2026-11-23T00:00:00Z)
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-register keygen --out judge.json >/dev/null
+	judge=$(rnp-register address --key judge.json)
+	>records
+}
+
+# node NAME 'JQ': a node of its own key, its record rtx4090.node.json changed by JQ; $NAME is its
+# address, $NAME_sha its hash
+node() {
+	rnp-register keygen --out "$1.json" >/dev/null
+	local address
+	address=$(rnp-register address --key "$1.json")
+	printf -v "$1" %s "$address"
+	post "$1" "$2"
+}
+
+# post NAME 'JQ': one more record of that node
+post() {
+	jq -c --arg node "${!1}" ".node = \$node | .wallet = \$node | .at = \"2026-11-15T12:00:00Z\" | $2" \
+		"$ROOT/tests/data/rtx4090.node.json" >"$1.node"
+	rnp-register sign --key "$1.json" <"$1.node" >>records
+	printf -v "${1}_sha" %s "$(rnp-register canon <"$1.node" | tr -d '\n' | sha256sum | cut -d' ' -f1)"
+}
+
+# say KEY 'JSON': a record signed by a key
+say() {
+	jq -nc "$2" | rnp-register sign --key "$1.json" >>records
+}
+
+# verdict NAME TIME PASSED 'UUIDS' [SHA]
+verdict() {
+	local sha=${1}_sha
+	say judge "{kind: \"rnp.verdict\", v: 1, node: \"${!1}\", signer: \"$judge\", at: \"2026-11-$2Z\",
+		passed: $3, checks: [], readings: {}, node_record: \"${5:-${!sha}}\",
+		proven: ($4 | map({device: ., memory_bytes: 1000}))}"
+}
+
+# receipt NAME FROM TO [GPU_SECONDS]
+receipt() {
+	say judge "{kind: \"rnp.receipt\", v: 1, node: \"${!1}\", signer: \"$judge\", job: \"$2\",
+		from: \"2026-11-$2Z\", to: \"2026-11-$3Z\", earned_uusd: 1000${4:+, gpu_seconds: $4}}"
+}
+
+# uptime NAME DAY 'SPANS'
+uptime() {
+	say judge "{kind: \"rnp.uptime\", v: 1, node: \"${!1}\", signer: \"$judge\", at: \"2026-11-24T00:00:00Z\",
+		from: \"2026-11-$2T00:00:00Z\", to: \"2026-11-$(($2 + 1))T00:00:00Z\", beats: 1,
+		up_ms: ($3 | map(.[1] - .[0]) | add), spans: $3}"
+}
+
+# of NAME 'JQ': the node's usage
+of() {
+	jq -c --arg n "${!1}" "select(.node == \$n) | $2" usage
+}
+
+usage() {
+	rnp-reward usage -q "${epoch[@]}" --trust "$judge" "$@" records >usage
+}
+
+gpu='"GPU-00000000-0000-4000-8000-000000004090"'
+
+@test "usage: three nodes that name one GPU: the first that proved it is paid, the others hear why" {
+	node a . && node b . && node c '.gpus[0].uuid |= ascii_upcase'
+	verdict b 17T00:00:00 true "[$gpu]"
+	verdict a 16T12:00:00 true "[$gpu]"
+	verdict c 18T00:00:00 true "[$gpu | ascii_upcase]"
+	usage
+	assert_equal "$(of a '[.gpu_model, .gpu_count, .devices]')" "[\"RTX 4090\",1,[$gpu]]"
+	assert_equal "$(of b '[.gpu_model, .devices]')" '[null,null]'
+	assert_equal "$(of b '.unknown["gpus[0]"]')" "\"node $a proved it first, and a device is paid once\""
+	assert_equal "$(of c '.gpu_model')" null
+	rnp-reward epoch --policy rnp-021 usage >rewards
+	assert_equal "$(jq -r 'select(.qualified) | .node' rewards)" "$a"
+	# in whatever order the records come
+	tac records >reversed && mv reversed records
+	cp usage before
+	usage
+	cmp before usage
+}
+
+@test "usage: what is claimed without a passed challenge is not paid" {
+	node none '.gpus[0].model = "NVIDIA H200"'
+	node failed . && verdict failed 17T00:00:00 false "[$gpu]"
+	node early . && verdict early 15T23:59:59 true "[$gpu]"
+	node late . && verdict late 23T00:00:00 true "[$gpu]"
+	node stranger . && rnp-register keygen --out other.json >/dev/null
+	mv judge.json right.json && cp other.json judge.json
+	verdict stranger 17T00:00:00 true "[$gpu]"
+	mv right.json judge.json
+	node slice '.gpus[0] |= (del(.uuid) | .mig = true)' && verdict slice 17T00:00:00 true '["cpu:1"]'
+	node changed . && verdict changed 17T00:00:00 true "[$gpu]" "$(printf %064d 7)"
+	usage 2>/dev/null
+	assert_equal "$(jq -s 'map(select(.gpu_model or .gpu_count or .devices)) | length' usage)" 0
+	assert_equal "$(of none .unknown.gpu_model)" '"it was not challenged in this epoch"'
+	assert_equal "$(of failed .unknown.gpu_model)" '"no verdict of this epoch proves a device"'
+	assert_equal "$(of failed '[.passed_ppm, .score_ppm]')" '[0,0]'
+	assert_equal "$(of early .unknown.gpu_model)" '"it was not challenged in this epoch"'
+	assert_equal "$(of slice '.unknown["gpus[0]"]')" '"it has no uuid: it cannot be challenged"'
+	assert_equal "$(of slice .unknown.gpu_model)" '"no GPU of this node is proven and paid"'
+	assert_equal "$(of changed .unknown.gpu_model)" '"the rnp.node that was challenged is not among the records"'
+	rnp-reward epoch --policy rnp-021 usage | jq -se 'map(select(.qualified)) == []'
+}
+
+@test "usage: hardware is what the last passed verdict names, not what was posted in the last second" {
+	node a . && verdict a 17T00:00:00 true "[$gpu]"
+	first=$a_sha
+	post a '.at = "2026-11-22T23:59:59Z" | .gpus[0].model = "NVIDIA H200"
+		| .gpus[0].memory_bytes = 151397597184 | .gpus += [.gpus[0], .gpus[0]]
+		| .wallet = "'"$judge"'"'
+	usage
+	assert_equal "$(of a '[.gpu_model, .gpu_count, .wallet]')" "[\"RTX 4090\",1,\"$judge\"]"
+	# once proven it counts
+	verdict a 22T23:59:59 true "[$gpu]"
+	usage
+	assert_equal "$(of a '[.gpu_model, .gpu_count]')" '["H200",1]'
+	assert_equal "$(of a '.unknown["gpus[1]"]')" '"its uuid stands there twice"'
+	# and a later one that failed takes nothing away but the ratio
+	verdict a 22T23:59:59.500 false '[]'
+	usage
+	assert_equal "$(of a '[.gpu_model, .challenges_passed, .passed_ppm]')" '["H200",2,666666]'
+	# the hash is of the verdict that decides
+	sha=$(of a .verdict_sha256 | tr -d '"')
+	grep '"passed":true' records | tail -1 | jq -c 'del(.proof)' | rnp-register canon | tr -d '\n' |
+		sha256sum | grep -q "^$sha"
+}
+
+@test "usage: GPU-seconds: eight GPUs earn as eight, one GPU-second earns a second" {
+	eight='.gpus = [range(8) as $i | .gpus[0] | .uuid = "GPU-\($i)"]'
+	node big "$eight" && node small . && node half "$eight" && node greedy . && node none .
+	uuids='[range(8) | "GPU-\(.)"]'
+	verdict big 17T00:00:00 true "$uuids"
+	verdict small 17T00:00:00 true "[$gpu]"
+	verdict half 17T00:00:01 true '["GPU-0", "GPU-x"]'
+	verdict greedy 18T00:00:00 true "[\"GPU-g\"]"
+	receipt big 17T00:00:00 17T01:00:00 28800
+	receipt small 17T00:00:00 18T00:00:00 1
+	receipt half 17T00:00:00 17T01:00:00 28800
+	receipt none 17T00:00:00 17T01:00:00 3600
+	usage
+	assert_equal "$(of big '[.gpu_count, .gpu_worked_s, .worked_s]')" '[8,28800,3600]'
+	# a receipt of one GPU-second over a whole day is a second
+	assert_equal "$(of small '[.gpu_worked_s, .worked_s]')" '[1,1]'
+	# GPU-0 is big's, and nothing else of it was proven
+	assert_equal "$(of half '[.gpu_count, .gpu_worked_s]')" '[null,0]'
+	assert_equal "$(of none '[.gpu_worked_s]')" '[0]'
+	# overlapping receipts, and more GPU-seconds than there are: bounded by wall time x GPUs
+	receipt small 19T00:00:00 19T01:00:00 999999
+	receipt small 19T00:30:00 19T01:30:00 3600
+	receipt small 22T23:30:00 23T00:30:00 3600 # half of it in the epoch
+	usage
+	assert_equal "$(of small .gpu_worked_s)" $((1 + 5400 + 1800))
+	receipt big 20T00:00:00 20T00:00:10 9007199254740991
+	usage
+	assert_equal "$(of big .gpu_worked_s)" $((28800 + 80))
+	rnp-reward epoch --policy rnp-021 usage >/dev/null
+}
+
+@test "usage: only what the registry signed is uptime; back-dated heartbeats count nothing" {
+	node a . && node b .
+	for hour in 00 04 08 12 16 20; do
+		say a "{kind: \"rnp.heartbeat\", v: 1, node: \"$a\", at: \"2026-11-17T$hour:00:00Z\",
+			interval_s: 3600, state: \"idle\"}"
+	done
+	uptime b 15 '[[0, 86400000]]' # not in the epoch
+	uptime b 16 '[[0, 1000], [5000, 86400000]]'
+	uptime b 17 '[[0, 60000]]'
+	uptime b 17 '[[30000, 90000]]' # a second registry's: what either saw
+	usage
+	assert_equal "$(of a .up_s)" 0
+	assert_equal "$(of b .up_s)" $((86400 - 4 + 90))
+	assert_equal "$(of b .sources.up_s)" '"3 rnp.uptime records"'
+	# a part of a day
+	rnp-reward usage -q --from 2026-11-16T00:00:03Z --to 2026-11-16T00:00:10Z --trust "$judge" records >usage
+	assert_equal "$(of b .up_s)" 5
+	# those of strangers do not count, and broken ones stop
+	run_split rnp-reward usage "${epoch[@]}" --trust "$a" records
+	assert_equal "$(jq -c '[.up_s]' <<<"$output" | sort -u)" '[0]'
+	uptime b 18 '[[0, 5000], [4000, 6000]]'
+	refused 65 "spans[1]" rnp-reward usage -q "${epoch[@]}" --trust "$judge" records
+}
+
+@test "usage: receipts: replayed, overlapping, of strangers, from beyond the epoch" {
+	node a . && verdict a 17T00:00:00 true "[$gpu]"
+	receipt a 17T00:00:00 17T01:00:00 3600
+	tail -1 records >again
+	cat again again >>records
+	receipt a 17T00:30:00 17T01:30:00 3600
+	receipt a 15T23:00:00 16T00:00:00 3600
+	receipt a 23T00:00:00 23T01:00:00 3600
+	say a "{kind: \"rnp.receipt\", v: 1, node: \"$a\", signer: \"$a\", job: \"mine\",
+		from: \"2026-11-18T00:00:00Z\", to: \"2026-11-19T00:00:00Z\", gpu_seconds: 86400}"
+	run_split rnp-reward usage "${epoch[@]}" --trust "$judge" records
+	[[ $stderr == *"nobody who is trusted has signed it"* ]]
+	echo "$output" >usage
+	assert_equal "$(of a '[.worked_s, .gpu_worked_s, .earned_uusd]')" '[5400,5400,2000]'
+}
