@@ -355,6 +355,64 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	assert_equal "$(jq -c '[.rival_uusd, .customer_uusd]' <<<"$output")" "[410000,405900]"
 }
 
+# --- fit -----------------------------------------------------------------------------------
+
+# offers of four catalogues, each under its market's name
+catalogues() {
+	local pair file
+	for pair in v5_runpod_vms__02d7ef67:runpod v7_vast_vms__00690e76:vast v8_vast_vms__01b8cdda:vast \
+		v8_primeintellect_vms__d9a304ea:prime; do
+		file=$(data "prices/${pair%:*}.csv") || return
+		rnp-price feed -q -m skypilot --name "${pair#*:}" "$file"
+	done
+}
+
+@test "fit: four real catalogues, in sample and with a model or a market left out" {
+	catalogues >offers || skip_data
+	run_split rnp-price fit offers
+	assert_success
+	jq -e '.used > 500 and .error_ppm.in_sample <= 115000 and .error_ppm.model_left_out <= 160000 and
+		.error_ppm.market_left_out <= 230000' <<<"$output" || fail "$(jq -c .error_ppm <<<"$output")"
+	jq -e '.coefficients | .memory > 0 and .tensor > 0 and .spot < 0' <<<"$output"
+	assert_equal "$(jq -r .data_sha256 <<<"$output")" "$(sha256sum offers | cut -d' ' -f1)"
+	# the order of the offers changes nothing that anybody sees
+	jq -c '[.error_ppm, .spread]' <<<"$output" >a
+	sort -R --random-source=<(yes) offers | rnp-price fit | jq -c '[.error_ppm, .spread]' >b
+	python3 -c 'import json, sys
+a, b = (json.load(open(f)) for f in "ab")
+assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
+}
+
+@test "fit: quote takes the fitted price where nobody else has the model" {
+	local model i=0
+	costs 50000 >c.json
+	for model in "RTX 3090" "RTX 3080" "RTX A6000" "L40S" "H100 SXM" "A100 80GB SXM" "RTX 4080" "L4" "RTX 4070" "H200"; do
+		offer "$model" 1 $((300000 + 10000 * i))
+		offer "$model" 1 $((320000 + 10000 * i++))
+	done >offers
+	rnp-price fit offers >fit.json
+	quote "$NODE" --costs c.json --fit fit.json offers
+	jq -e '.model_uusd | .low <= .mid and .mid <= .high and .model_known == false and .market_known == false' <<<"$output"
+	jq -e '(.customer_uusd - .model_uusd.mid) | . <= 0 and . >= -2' <<<"$output"
+	quote "$NODE" --costs c.json --fit fit.json --market test offers
+	jq -e '.model_uusd.market_known' <<<"$output"
+	# a lone stranger is held against the fit
+	cp offers more
+	offer "RTX 4090" 1 50000 >>more
+	quote "$NODE" --costs c.json --fit fit.json more
+	why_has "left out: 1 of 1 hosts below 0."
+	jq -e 'has("rival_uusd") | not' <<<"$output"
+}
+
+@test "fit: too few offers, records that are none" {
+	offer "RTX 4090" 1 400000 >offers
+	refused 65 "1 offers with a model and a price: at least 8 are wanted" rnp-price fit offers
+	refused 65 "kind" rnp-price fit "$NODE"
+	costs 50000 >c.json
+	jq -c '.kind = "rnp.fit"' "$NODE" >fit.json
+	refused 65 "fit.json" rnp-price quote --node "$NODE" --costs c.json --fit fit.json offers
+}
+
 @test "quote: bad input is refused and no quote is written" {
 	costs 50000 >c.json
 	offer "RTX 4090" 1 400000 >offers
@@ -380,12 +438,12 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 
 @test "price: help, usage and records of the subcommands" {
 	local sub
-	for sub in feed floor quote; do
+	for sub in feed fit floor quote; do
 		run_split rnp-price "$sub" --help
 		assert_success
 		[[ $output == "usage: rnp-price $sub"* ]]
 	done
-	for sub in rnp.offer rnp.floor rnp.quote; do
+	for sub in rnp.offer rnp.fit rnp.floor rnp.quote; do
 		rnp-price --schema "$sub" | jq -e --arg k "$sub" '.title == $k'
 	done
 	run_split rnp-price feed -m vast --table "$ROOT/tests/data/price/vast-made-up.json"

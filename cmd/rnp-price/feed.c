@@ -18,10 +18,11 @@
 
 #define FEED_BYTES_MAX ((size_t)128 << 20)
 #define DAY_MS         INT64_C(86400000)
+#define NAME_BYTES_MAX 32
 #define CLOCK_SKEW_MS  INT64_C(300000)
 #define FUTURE_MESSAGE "%s: the feed's time %s is in the future"
 
-static const char *market, *state_path;
+static const char *market, *state_path, *market_name;
 static int64_t max_age_ms, max_move = 3;
 static struct opt_list own;
 
@@ -34,6 +35,11 @@ static const struct opt options[] = {
 		.metavar = "M",
 		.choices = "skypilot|vast",
 		.help = "whose feed it is" },
+	{ .name = "name",
+		.kind = OPT_TEXT,
+		.to = &market_name,
+		.metavar = "NAME",
+		.help = "the market's name in the records (default that of --market)" },
 	{ .name = "max-age",
 		.kind = OPT_DURATION,
 		.to = &max_age_ms,
@@ -245,6 +251,8 @@ static int write_offers(struct session *s)
 		int rc;
 
 		o->own = is_own(o);
+		if (market_name)
+			o->market = market_name;
 		if (o->at_ms < 0)
 			o->at_ms = s->feed.at_ms;
 		r = offer_to_json(o);
@@ -324,6 +332,10 @@ static int run(int n, char **args)
 
 	if (sodium_init() < 0)
 		bug("libsodium does not start");
+	if (market_name && (!*market_name || strlen(market_name) > NAME_BYTES_MAX)) {
+		err_set(EX_USAGE, "--name has 1 to %d bytes", NAME_BYTES_MAX);
+		return err_report();
+	}
 	s.is_url = is_url(s.source);
 	s.now_ms = clock_now_ms();
 	rc = feed(&s);

@@ -287,10 +287,27 @@ static int add_at_price(struct feed *f, struct offer *o, const struct row *r, bo
 	return 0;
 }
 
+/* RunPod's catalogue says in the machine's name whether it stands in a data centre; Prime's begins
+ * with the provider, who is one host however many rows he has. */
+static void read_seller(struct offer *o, const struct row *r, char *seller, size_t size)
+{
+	const char *name = r->text[INSTANCE_TYPE], *end = strstr(name, "__");
+	const char *tier = strrchr(name, '_');
+
+	if (tier && strcmp(tier, "_SECURE") == 0)
+		o->secure = 1;
+	else if (tier && strcmp(tier, "_COMMUNITY") == 0)
+		o->secure = 0;
+	if (end && end > name && (size_t)(end - name) < size) {
+		snprintf(seller, size, "%.*s", (int)(end - name), name);
+		o->host = seller;
+	}
+}
+
 static int add_row(struct feed *f, const struct row *r)
 {
 	struct offer o;
-	char id[512], country[3], region[200];
+	char id[512], country[3], region[200], seller[64];
 	bool had = false;
 
 	offer_init(&o);
@@ -311,6 +328,7 @@ static int add_row(struct feed *f, const struct row *r)
 	if (read_quantity(r, VCPUS, 1, &o.cpu_cores) < 0 ||
 		read_quantity(r, MEMORY_GIB, (int64_t)1 << 30, &o.memory_bytes) < 0)
 		return -1;
+	read_seller(&o, r, seller, sizeof seller);
 	set_model(f, &o, r);
 	if (add_at_price(f, &o, r, false, &had) < 0 ||
 		add_at_price(f, &o, r, true, &had) < 0)

@@ -6,6 +6,7 @@
 
 static const struct command *const commands[] = {
 	&command_feed,
+	&command_fit,
 	&command_floor,
 	&command_quote,
 	NULL,
@@ -14,6 +15,7 @@ static const struct command *const commands[] = {
 static const char *const kinds[] = {
 	"rnp.costs",
 	"rnp.error",
+	"rnp.fit",
 	"rnp.floor",
 	"rnp.offer",
 	"rnp.quote",

@@ -11,7 +11,7 @@ void offer_init(struct offer *o)
 {
 	memset(o, 0, sizeof *o);
 	o->gpu_count = 1;
-	o->rentable = o->rented = o->verified = OFFER_UNKNOWN;
+	o->rentable = o->rented = o->verified = o->secure = OFFER_UNKNOWN;
 	o->at_ms = o->gpu_memory_bytes = o->cpu_cores = o->memory_bytes = OFFER_UNKNOWN;
 	o->down_bps = o->up_bps = o->reliability_ppm = OFFER_UNKNOWN;
 }
@@ -93,6 +93,7 @@ json_t *offer_to_json(const struct offer *o)
 	set_flag(r, "rentable", o->rentable);
 	set_flag(r, "rented", o->rented);
 	set_flag(r, "verified", o->verified);
+	set_flag(r, "secure", o->secure);
 	json_set_text(r, "machine", o->machine);
 	json_set_text(r, "host", o->host);
 	if (o->own)
@@ -175,7 +176,8 @@ int offer_list_add_json(struct offer_list *l, const json_t *r, const char *where
 		json_opt_text(r, where, "host", &o.host) < 0 ||
 		get_flag(r, where, "rentable", &o.rentable) < 0 ||
 		get_flag(r, where, "rented", &o.rented) < 0 ||
-		get_flag(r, where, "verified", &o.verified) < 0)
+		get_flag(r, where, "verified", &o.verified) < 0 ||
+		get_flag(r, where, "secure", &o.secure) < 0)
 		return -1;
 	offer_list_add_found(l, &o);
 	return 0;

@@ -22,8 +22,9 @@ struct offer {
 	const struct gpu_model
 		*gpu; /* its row there; NULL: known by its name alone, or not */
 	bool spot, own;
-	int rentable, rented, verified; /* 0, 1, OFFER_UNKNOWN */
-	int64_t at_ms;                  /* OFFER_UNKNOWN: not known */
+	int rentable, rented, verified,
+		secure; /* 0, 1, OFFER_UNKNOWN; secure: in a data centre */
+	int64_t at_ms;  /* OFFER_UNKNOWN: not known */
 	int64_t gpu_count;
 	int64_t gpu_share_ppm; /* 0: whole GPUs */
 	int64_t gpu_memory_bytes;

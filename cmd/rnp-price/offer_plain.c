@@ -109,6 +109,7 @@ static const struct field {
 	{ "rentable", THREE, offsetof(struct offer, rentable), 0, 0 },
 	{ "rented", THREE, offsetof(struct offer, rented), 0, 0 },
 	{ "verified", THREE, offsetof(struct offer, verified), 0, 0 },
+	{ "secure", THREE, offsetof(struct offer, secure), 0, 0 },
 	{ "machine", TEXT, offsetof(struct offer, machine), 0, 200 },
 	{ "host", TEXT, offsetof(struct offer, host), 0, 200 },
 	{ "own", FLAG, offsetof(struct offer, own), 0, 0 },

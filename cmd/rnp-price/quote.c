@@ -5,6 +5,7 @@
 
 #include "cmd/rnp-price/commands.h"
 #include "cmd/rnp-price/cost.h"
+#include "cmd/rnp-price/fit_record.h"
 #include "cmd/rnp-price/quote_core.h"
 #include "cmd/rnp-price/quote_state.h"
 #include "common/base/clock.h"
@@ -22,6 +23,7 @@
 #define UNSIGNED    "unsigned" /* key in the state of a node without an address */
 
 static const char *node_path, *bench_path, *costs_path, *state_path, *policy_name;
+static const char *fit_path, *fit_market;
 static struct quote_rules rules = {
 	.undercut_ppm = 10000,
 	.reliability_ppm = 900000,
@@ -48,6 +50,16 @@ static const struct opt options[] = {
 		.to = &bench_path,
 		.metavar = "F",
 		.help = "rnp.bench records: the speed of a GPU that is not in our table" },
+	{ .name = "fit",
+		.kind = OPT_TEXT,
+		.to = &fit_path,
+		.metavar = "F",
+		.help = "an rnp.fit record: the price where there is no rival, and what a rival has to be believed against" },
+	{ .name = "market",
+		.kind = OPT_TEXT,
+		.to = &fit_market,
+		.metavar = "M",
+		.help = "with --fit: the market whose level counts (default: their mean)" },
 	{ .name = "state",
 		.kind = OPT_TEXT,
 		.to = &state_path,
@@ -102,6 +114,8 @@ struct session {
 	struct offer_list offers;
 	struct quote_state state;
 	struct quote_input in;
+	struct fit fit;
+	struct fit_price fitted;
 	bool *seen;
 	struct quote quote;
 	int64_t memory_bytes; /* of one GPU; 0: not known */
@@ -231,6 +245,19 @@ static json_t *spec_of(const struct session *s)
 	return spec;
 }
 
+/* the fit's price of the whole node */
+static json_t *fitted_of(const struct session *s)
+{
+	json_t *m = json_object();
+
+	json_set_i64(m, "low", s->in.low_uusd * s->in.gpu_count);
+	json_set_i64(m, "mid", s->in.mid_uusd * s->in.gpu_count);
+	json_set_i64(m, "high", s->in.high_uusd * s->in.gpu_count);
+	json_set_bool(m, "market_known", s->fitted.market_known);
+	json_set_bool(m, "model_known", s->fitted.model_known);
+	return m;
+}
+
 /* RNP-021: of a job's price the node's part is burned, the rest is the operator fee. */
 static int add_job(json_t *r, int64_t ask_uusd)
 {
@@ -267,6 +294,8 @@ static int write_quote(const struct session *s)
 		json_set_i64(r, "rival_uusd", q->rival_uusd);
 	if (q->proportion_uusd >= 0)
 		json_set_i64(r, "proportion_uusd", q->proportion_uusd);
+	if (s->in.mid_uusd >= 0)
+		json_set(r, "model_uusd", fitted_of(s));
 	json_set(r, "spec", spec_of(s));
 	if (hours)
 		rc = add_job(r, q->ask_uusd);
@@ -291,6 +320,26 @@ static int read_costs(struct session *s)
 	return cost_floor(&s->costs, 0, &s->floor);
 }
 
+/* What a GPU like the node's costs by the fit, for a customer, where enough is known of it. */
+static int ask_fit(struct session *s)
+{
+	struct fit_question q = { .model = s->in.known,
+		.memory_bytes = s->memory_bytes,
+		.gpu_count = s->in.gpu_count,
+		.market = fit_market,
+		.country = json_string_value(
+			json_object_get(json_object_get(s->node, "labels"), "country")) };
+
+	if (fit_load(&s->fit, fit_path) < 0)
+		return -1;
+	if (!fit_price(&s->fit, &q, &s->fitted))
+		return 0;
+	s->in.low_uusd = s->fitted.low_uusd;
+	s->in.mid_uusd = s->fitted.mid_uusd;
+	s->in.high_uusd = s->fitted.high_uusd;
+	return 0;
+}
+
 /* Without evidence of a price the last one stands, and the exit code says that nothing is new. */
 static int write_blind(const struct session *s)
 {
@@ -313,7 +362,7 @@ static int price(struct session *s)
 		.known = s->in.known,
 		.gpu_count = s->in.gpu_count,
 		.reliability_ppm = rules.reliability_ppm,
-		.low_uusd = QUOTE_NONE,
+		.low_uusd = s->in.low_uusd,
 		.offers = &s->offers };
 
 	if (state_path) {
@@ -347,6 +396,8 @@ static int quote(struct session *s, int n, char **args)
 	s->in.last_ask_uusd = s->in.low_uusd = s->in.mid_uusd = s->in.high_uusd =
 		QUOTE_NONE;
 	s->in.offers = &s->offers;
+	if (fit_path && ask_fit(s) < 0)
+		return -1;
 	return price(s);
 }
 
@@ -360,12 +411,15 @@ static int check_stdin(int n, char **args)
 	times += strcmp(node_path, "-") == 0;
 	times += strcmp(costs_path, "-") == 0;
 	times += bench_path && strcmp(bench_path, "-") == 0;
+	times += fit_path && strcmp(fit_path, "-") == 0;
 	return times > 1 ? err_set(EX_USAGE, "standard input is wanted twice") : 0;
 }
 
 static int run(int n, char **args)
 {
-	struct session s = { .policy = POLICY_INIT, .state = QUOTE_STATE_INIT };
+	struct session s = { .policy = POLICY_INIT,
+		.state = QUOTE_STATE_INIT,
+		.fit = FIT_INIT };
 	int rc;
 
 	s.now_ms = clock_now_ms();
@@ -375,6 +429,7 @@ static int run(int n, char **args)
 	quote_release(&s.quote);
 	quote_state_close(&s.state);
 	free(s.seen);
+	fit_release(&s.fit);
 	offer_list_release(&s.offers);
 	policy_release(&s.policy);
 	json_decref(s.node);

@@ -207,6 +207,7 @@ void rivals_find(struct rivals *r, const struct rivals_question *q)
 		doubt(r, q, &near);
 		if (!r->ndoubtful) {
 			r->ndoubtful = of_same.ndoubtful;
+			r->nall = of_same.nall;
 			r->doubtful_uusd = of_same.doubtful_uusd;
 			r->limit_uusd = of_same.limit_uusd;
 			r->limit_by_quartile = of_same.limit_by_quartile;
