@@ -70,7 +70,7 @@ def network_ok(u, unknown_is_ok):
     return u["down_bps"] > 100 * 10**6 and u["up_bps"] > 75 * 10**6
 
 
-def rates(u, base, with_network, enterprise):
+def rates(u, base, with_network, enterprise, worked="worked_s"):
     model = u.get("gpu_model")
     f = factors(u)
     listed = model in GPU019 or (enterprise and model in ENTERPRISE) or "gpu" in u.get("factors", {})
@@ -84,7 +84,7 @@ def rates(u, base, with_network, enterprise):
         cm /= F("0.82")
     if enterprise and model in ENTERPRISE:
         cm = F(ENTERPRISE[model])
-    job = base * cm * F(u.get("worked_s", 0), 604800)
+    job = base * cm * F(u.get(worked, 0), 604800)
     return floor(job * 10**8), floor(2 * F(u.get("up_s", 0), 604800) * 10**8)
 
 
@@ -141,6 +141,9 @@ def make(n, seed):
             "earned_uusd": rng.randrange(10**10), "credits": rng.randrange(10**6),
             "down_bps": rng.randrange(5 * 10**7, 3 * 10**9), "up_bps": rng.randrange(5 * 10**7, 3 * 10**9)}
         u.update((k, v) for k, v in fields.items() if rng.random() < 0.97)
+        if "gpu_count" in u and rng.random() < 0.97:
+            u["gpu_worked_s"] = rng.randrange(604800 * u["gpu_count"] + 1)
+        u["challenges_passed"] = rng.randrange(200)
         if rng.random() < 0.2:
             u["factors"] = {k: rng.choice([0, 1, 0.25, 1.33, 1.7, 4, 0.123456789])
                 for k in ("gpu", "vram", "network", "clock", "memory_bandwidth", "cpu") if rng.random() < 0.5}
@@ -154,12 +157,21 @@ def main():
     if sys.argv[1] == "rnp-004":
         ok = [F(u.get("credits", 0)) if "wallet" in u else F(0) for u in usages]
         pay = [(p, 0) for p in largest_remainder(int(sys.argv[2]), ok)]
+    elif sys.argv[1] == "rnp-001":
+        halves = [largest_remainder(int(sys.argv[2]) // 2, [F(u.get(f, 0)) if "wallet" in u else F(0)
+            for u in usages]) for f in ("credits", "challenges_passed")]
+        pay = list(zip(*halves))
+    elif sys.argv[1].startswith("rnp-023"):
+        rate = F(56, 60) if sys.argv[1] == "rnp-023" else F(31, 35)
+        pay = [(floor(F(u.get("credits", 0)) * rate / int(sys.argv[2]) * 10**8) if "wallet" in u else 0, 0)
+            for u in usages]
     elif sys.argv[1] == "rnp-006":
         pay = [(p, 0) for p in rnp006(usages, int(sys.argv[2]))]
     elif sys.argv[1] == "rnp-019":
         pay = [rates(u, 10, True, False) for u in usages]
     else:
-        pay = [rates(u, 25, False, True) for u in usages]
+        worked = "worked_s" if sys.argv[1] == "rnp-021-per-node" else "gpu_worked_s"
+        pay = [rates(u, 25, False, True, worked) for u in usages]
     for u, (job, availability) in zip(usages, pay):
         print(u["node"], job, availability)
 

@@ -34,6 +34,14 @@ agrees() {
 	agrees rnp-006 99999999999999
 	agrees rnp-019
 	agrees rnp-021
+	agrees rnp-021-per-node
+	agrees rnp-001 123456789012345
+	# in dollars: the days of 24 h, and a price in the place of a pool
+	jq -c 'del(.gpu_worked_s) | .up_s = 0 | .worked_s = 0' random.jsonl >days && mv days random.jsonl
+	for policy in rnp-023 rnp-023-gateway; do
+		rnp-reward epoch --policy $policy --price 2.10 random.jsonl >out
+		diff <(pay out) <(python3 "$ROOT/tests/reward.py" $policy 2100000 <random.jsonl)
+	done
 }
 
 @test "epoch: worked examples of the proposals" {
@@ -58,6 +66,96 @@ agrees() {
 	assert_failure 64
 	[[ $stderr == *--pool* ]]
 	assert_equal "$output" ""
+}
+
+@test "epoch: RNP-023: 1,000 dollars of revenue are 280 tokens at 2.00, at other prices others" {
+	try() { # POLICY CREDITS PRICE BASE_UNITS
+		rnp-reward epoch --policy $1 --price $3 >out <<<"$(head -1 "$usages" |
+			jq -c "del(.worked_s, .gpu_worked_s, .up_s, .from, .to) | .credits = $2")"
+		assert_equal "$(head -1 out | jq .base_units)" "$4"
+	}
+	try rnp-023 600000000 2.00 28000000000
+	try rnp-023 600000000 2.10 26666666666
+	try rnp-023 600000000 1.90 29473684210
+	try rnp-023-gateway 350000000 2.00 15500000000
+	try rnp-023-gateway 350000000 2.10 14761904761
+	try rnp-023-gateway 350000000 1.90 16315789473
+	refused 64 "give --price" rnp-reward epoch --policy rnp-023 "$usages"
+}
+
+@test "epoch: RNP-001: credits share one half, passed challenges the other" {
+	for i in 1 2 3; do
+		jq -c ".credits = $((i == 1 ? 2 : 49)) | .challenges_passed = $((i == 1 ? 5 : 95 / 2 + i % 2))" <<<"$(sed -n ${i}p "$usages")"
+	done >three
+	rnp-reward epoch --policy rnp-001 --pool 1000 three >out
+	# 2 of 100 credits: 2% of 500; 5 of 100 challenges: 5% of 500
+	assert_equal "$(head -1 out | jq -c '[.job_base_units, .availability_base_units]')" \
+		'[1000000000,2500000000]'
+	assert_equal "$(tail -1 out | jq .total_base_units)" 100000000000
+}
+
+@test "epoch: earnings up to 100 dollars stay locked, at the epoch's price" {
+	rnp-reward epoch --policy rnp-021 --price 2.00 "$usages" >out
+	# 16.87 and 76.40 RENDER are 33.74 and 152.81 dollars: all of the first, 50 RENDER of the second
+	assert_equal "$(jq -c 'select(.qualified) | [.base_units, .locked_base_units]' out | head -2)" \
+		$'[1687095238,1687095238]\n[7640476190,5000000000]'
+	jq -c 'if .worked_s == 360000 then .staked_uusd = 99000000 else . end' "$usages" >staked
+	rnp-reward epoch --policy rnp-021 --price 3.00 staked >out
+	# a dollar at 3.00 is 0.33333334 RENDER: rounded up
+	assert_equal "$(head -1 out | jq -c '[.base_units, .locked_base_units]')" '[1687095238,33333334]'
+	rnp-reward verify --usage staked out
+	node=$(head -1 staked | jq -r .node)
+	rnp-reward proof --node "$node" out | rnp-reward verify
+	assert_equal "$(tail -1 out | jq .locked_base_units)" "$(jq -s 'map(.locked_base_units // 0) | add' <(sed '$d' out))"
+	rnp-reward epoch --policy rnp-021 "$usages" | tail -1 | jq -e '.unknown.locked_base_units'
+}
+
+@test "epoch: caps of a wallet and of a month: what is over them stays in the pool" {
+	jq '.name = "capped" | .caps = {wallet: "20"}' "$ROOT/cmd/rnp-reward/policies/rnp-021.json" >capped.json
+	rnp-reward epoch --policy rnp-021 "$usages" >free
+	rnp-reward epoch --policy ./capped.json --pool 1000 "$usages" >out
+	assert_equal "$(jq -s 'map(select(.wallet)) | group_by(.wallet)[] | map(.base_units) | add' out | sort -n | tail -1)" 2000000000
+	# nodes of one wallet are cut together, in proportion, and nothing is lost
+	assert_equal "$(tail -1 out | jq -c '[.pool_base_units]')" '[100000000000]'
+	assert_equal "$(tail -1 out | jq .total_base_units)" "$(jq -s 'map(.base_units // 0) | add' <(sed '$d' out))"
+	jq '.name = "monthly" | .pool = {per_month: "100"}' "$ROOT/cmd/rnp-reward/policies/rnp-021.json" >monthly.json
+	rnp-reward epoch --policy ./monthly.json "$usages" >out
+	# 100 x 604800 / 2629800, rounded down
+	assert_equal "$(tail -1 out | jq .total_base_units)" $((10000000000 * 604800 / 2629800))
+	refused 65 "GPUs have in 604800 s" rnp-reward epoch --policy rnp-021 - \
+		<<<"$(head -1 "$usages" | jq -c '.gpu_worked_s = 604801')"
+}
+
+@test "policy check: bounds of ours, terms that nothing uses, pay that no input bounds" {
+	for policy in "$ROOT"/cmd/rnp-reward/policies/*.json; do
+		run_split rnp-reward policy check "$policy"
+		case $policy in
+		*rnp-023*) # dollars that were really burned are the bound
+			assert_failure 1
+			assert_equal "$(jq -r 'select(.ok | not).what' <<<"$output")" "pay job" ;;
+		*rnp-019* | *rnp-021*) # scales that go on in proportion, and factors of the usage
+			assert_equal "$(jq -r 'select(.ok | not).what' <<<"$output")" "pay job" ;;
+		*) assert_success ;;
+		esac
+	done
+	run_split rnp-reward policy check testnet
+	assert_equal "$(jq -r 'select(.what == "pay job") | .formula + " <= " + .at_most' <<<"$output")" \
+		"10 x worked + 3 x score x uptime <= 13"
+	jq '.name = "loose" | .terms += [{"name": "idle", "value": {"power": [{"field": "up_s"}, 2]}}]
+		| .tables = {"old": {"T4": "1"}} | .pay.job.amount = {"field": "credits"}' \
+		"$ROOT/cmd/rnp-reward/policies/testnet.json" >loose.json
+	run_split rnp-reward policy check ./loose.json
+	assert_failure 1
+	assert_equal "$(jq -r 'select(.ok | not) | .what + ": " + .reason' <<<"$output")" \
+		"table old: nothing uses it
+term worked: nothing uses it
+term score: nothing uses it
+term idle: nothing uses it
+pay job: no input bounds it: only --pool does"
+	assert_equal "$(jq -r 'select(.what == "term idle") | .formula + " <= " + .at_most' <<<"$output")" \
+		"(up_s)^2 <= $((604800 * 604800))"
+	refused 64 "check it" rnp-reward policy show testnet
+	refused 66 "no policy" rnp-reward policy check nothing
 }
 
 @test "epoch: the testnet pays a machine without a GPU" {
@@ -184,7 +282,8 @@ agrees() {
 	assert_failure 1
 	run_split rnp-reward verify <<<"$(head -1 proofs | jq -c '.proof |= .[1:]')"
 	assert_failure 1
-	poor=$(jq -r 'select(.base_units == 0).node' out | head -1)
+	poor=$(jq -rs 'group_by(.wallet)[] | select((map(.base_units // 0) | add) == 0)[0].node // empty' \
+		<(sed '$d' out) | head -1)
 	refused 1 "" rnp-reward proof --node "$poor" out
 	# without one of those who are paid
 	sed "$(grep -nm1 '"base_units":[1-9]' out | cut -d: -f1)d" out >part

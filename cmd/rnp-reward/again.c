@@ -55,7 +55,9 @@ static int take_decisions(struct epoch *e, const json_t *record)
 		json_opt_i64(record, "epoch", "job_scale_ppm", 0, INT64_MAX,
 			&scale[PAY_JOB]) < 0 ||
 		json_opt_i64(record, "epoch", "availability_scale_ppm", 0, INT64_MAX,
-			&scale[PAY_AVAILABILITY]) < 0)
+			&scale[PAY_AVAILABILITY]) < 0 ||
+		json_opt_i64(record, "epoch", "price_uusd", 0, INT64_MAX,
+			&e->price_uusd) < 0)
 		return -1;
 	for (int i = 0; i < PAY_N; i++)
 		e->scale[i] = frac_of((uint64_t)scale[i], 1000000);

@@ -28,9 +28,10 @@ int claims_add(struct claims *c, const json_t *reward, const char *where)
 {
 	const char *address;
 	struct merkle_leaf *leaf;
-	int64_t amount;
+	int64_t amount, locked = 0;
 
-	if (json_get_i64(reward, where, "base_units", 0, INT64_MAX, &amount) < 0)
+	if (json_get_i64(reward, where, "base_units", 0, INT64_MAX, &amount) < 0 ||
+		json_opt_i64(reward, where, "locked_base_units", 0, amount, &locked) < 0)
 		return -1;
 	c->nodes++;
 	c->qualified += json_is_true(json_object_get(reward, "qualified"));
@@ -41,8 +42,8 @@ int claims_add(struct claims *c, const json_t *reward, const char *where)
 		return 0;
 	c->leaves = xgrow(c->leaves, &c->cap, c->n + 1, sizeof *c->leaves);
 	leaf = &c->leaves[c->n++];
-	leaf->unlocked = (uint64_t)amount;
-	leaf->locked = 0;
+	leaf->unlocked = (uint64_t)(amount - locked);
+	leaf->locked = (uint64_t)locked;
 	return claims_who(reward, where, &address, leaf->claimant);
 }
 

@@ -11,5 +11,6 @@ extern const struct command command_proof;
 extern const struct command command_verify;
 extern const struct command command_ledger;
 extern const struct command command_cosign;
+extern const struct command command_policy;
 
 #endif

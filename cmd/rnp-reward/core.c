@@ -47,6 +47,9 @@ static int check_arguments(const struct epoch *e)
 	if (r->shares && e->scheduled_base_units < 0)
 		return err_set(EX_USAGE, "policy %s splits a pool: give --pool",
 			r->policy.name);
+	if (r->needs_price && !e->price_uusd)
+		return err_set(EX_USAGE, "policy %s converts dollars: give --price",
+			r->policy.name);
 	for (int i = 0; i < PAY_N; i++)
 		if (frac_cmp(e->scale[i], r->pay[i].scale_max) > 0)
 			return err_set(EX_USAGE,
@@ -152,13 +155,13 @@ static int pay_amount(struct epoch *e, struct eval *v, size_t i, int part)
 	return 0;
 }
 
-static int compute_one(struct epoch *e, size_t i, struct frac *weights)
+static int compute_one(struct epoch *e, size_t i, struct frac *weights[PAY_N])
 {
 	const struct rules *r = e->rules;
 	struct eval v;
 	struct outcome *o = &e->outcomes[i];
 
-	rules_eval_init(&v, r, &e->usages[i], e->epoch_s, e->most);
+	rules_eval_init(&v, r, &e->usages[i], e->epoch_s, e->price_uusd, e->most);
 	if (rules_eval_terms(&v) < 0)
 		return -1;
 	for (int t = 0; t < r->nterms; t++) {
@@ -173,22 +176,23 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights)
 		if (r->pay[part].amount && pay_amount(e, &v, i, part) < 0)
 			return -1;
 		if (r->pay[part].share &&
-			rules_eval(&v, r->pay[part].share, &weights[i]) < 0)
+			rules_eval(&v, r->pay[part].share, &weights[part][i]) < 0)
 			return -1;
 	}
 	return 0;
 }
 
 /* The first failure in the order of the input is the one that counts. */
-static int compute_all(struct epoch *e, struct frac *weights, size_t *bad_index)
+static int compute_all(struct epoch *e, struct frac *weights[PAY_N], size_t *bad_index)
 {
 	struct err error = { 0 };
 	size_t bad = e->n;
 
 #pragma omp parallel for schedule(static) if (e->n > 256)
 	for (size_t i = 0; i < e->n; i++) {
-		if (weights)
-			weights[i] = FRAC_ZERO;
+		for (int part = 0; part < PAY_N; part++)
+			if (weights[part])
+				weights[part][i] = FRAC_ZERO;
 		if (compute_one(e, i, weights) == 0)
 			continue;
 #pragma omp critical
@@ -215,29 +219,52 @@ static int sum_up(struct epoch *e)
 	return 0;
 }
 
-static int share_out(struct epoch *e, struct frac *weights)
+/* The least of what was scheduled, what the policy allows for so many nodes, and for so long. */
+static int64_t limit_pool(const struct epoch *e, int64_t pool)
 {
-	int part = e->rules->pay[PAY_JOB].share ? PAY_JOB : PAY_AVAILABILITY;
-	int64_t *parts, most;
-	int rc;
+	const struct rules *r = e->rules;
+	int64_t most;
 
-	e->pool_base_units = e->scheduled_base_units;
-	if (e->rules->per_node_base_units >= 0 &&
-		!__builtin_mul_overflow(e->rules->per_node_base_units,
-			(int64_t)e->qualified, &most) &&
-		most < e->pool_base_units)
-		e->pool_base_units = most;
-	parts = xcalloc(e->n, sizeof *parts);
-	rc = split_fracs(e->pool_base_units, weights, e->n, parts);
-	for (size_t i = 0; i < e->n; i++)
-		e->outcomes[i].pay[part] = parts[i];
+	if (r->per_node_base_units >= 0 &&
+		!__builtin_mul_overflow(r->per_node_base_units, (int64_t)e->qualified,
+			&most) &&
+		(pool < 0 || most < pool))
+		pool = most;
+	if (r->month_base_units >= 0) {
+		u128 month = (u128)r->month_base_units * (u128)e->epoch_s / RULES_MONTH_S;
+
+		if (pool < 0 || month < (u128)pool)
+			pool = month > INT64_MAX ? INT64_MAX : (int64_t)month;
+	}
+	return pool;
+}
+
+static int share_out(struct epoch *e, struct frac *weights[PAY_N])
+{
+	int64_t *parts = xcalloc(e->n, sizeof *parts), pool;
+	int rc = 0;
+
+	e->pool_base_units = limit_pool(e, e->scheduled_base_units);
+	for (int part = 0; part < PAY_N && rc == 0; part++) {
+		if (!weights[part])
+			continue;
+		/* parts add up to no more than 1, so that their floors fit */
+		if (frac_cmp(e->rules->pool_part[part], frac_of(1, 1)) == 0)
+			pool = e->pool_base_units;
+		else if (!frac_floor(e->rules->pool_part[part],
+				 (uint64_t)e->pool_base_units, &pool))
+			pool = 0;
+		rc = split_fracs(pool, weights[part], e->n, parts);
+		for (size_t i = 0; i < e->n; i++)
+			e->outcomes[i].pay[part] = parts[i];
+	}
 	free(parts);
 	return rc;
 }
 
 /* Pay at rates that together exceed the pool is cut in proportion: everybody gets the same
  * part of what the rates say, and the pool is spent to the last unit. */
-static int cut_to_pool(struct epoch *e)
+static int cut_to_pool(struct epoch *e, int64_t pool)
 {
 	int64_t *weights = xmalloc(2 * e->n * sizeof *weights);
 	int64_t *parts = xmalloc(2 * e->n * sizeof *parts);
@@ -245,7 +272,7 @@ static int cut_to_pool(struct epoch *e)
 
 	for (size_t i = 0; i < 2 * e->n; i++)
 		weights[i] = e->outcomes[i / 2].pay[i % 2];
-	rc = money_split(e->scheduled_base_units, weights, 2 * e->n, parts);
+	rc = money_split(pool, weights, 2 * e->n, parts);
 	for (size_t i = 0; i < 2 * e->n && rc == 0; i++)
 		e->outcomes[i / 2].pay[i % 2] = parts[i];
 	free(weights);
@@ -253,20 +280,115 @@ static int cut_to_pool(struct epoch *e)
 	return rc;
 }
 
-static int finish_pay(struct epoch *e, struct frac *weights)
+static int fit_pool(struct epoch *e, struct frac *weights[PAY_N])
 {
+	int64_t pool;
+
 	if (e->rules->shares)
 		return share_out(e, weights) < 0 ? -1 : sum_up(e);
 	if (sum_up(e) < 0)
 		return -1;
-	e->pool_base_units = e->total_base_units;
-	if (e->scheduled_base_units < 0)
-		return 0;
-	e->pool_base_units = e->scheduled_base_units;
-	if (e->total_base_units <= e->scheduled_base_units)
+	pool = limit_pool(e, e->scheduled_base_units);
+	e->pool_base_units = pool < 0 ? e->total_base_units : pool;
+	if (e->total_base_units <= e->pool_base_units)
 		return 0;
 	e->cut = true;
-	return cut_to_pool(e) < 0 ? -1 : sum_up(e);
+	return cut_to_pool(e, e->pool_base_units) < 0 ? -1 : sum_up(e);
+}
+
+/* --- what one claimant is paid at most ------------------------------------------------------ */
+
+struct claimant {
+	const char *address;
+	size_t index;
+};
+
+static int by_claimant(const void *a, const void *b)
+{
+	const struct claimant *x = a, *y = b;
+	int order = strcmp(x->address, y->address);
+
+	return order ? order : (x->index > y->index) - (x->index < y->index);
+}
+
+/* Cut the pay of one claimant's nodes in proportion to the cap. */
+static int cap_claimant(struct epoch *e, const struct claimant *list, size_t n)
+{
+	int64_t *weights = xmalloc(2 * n * sizeof *weights), *parts, sum = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < 2 * n; i++) {
+		weights[i] = e->outcomes[list[i / 2].index].pay[i % 2];
+		sum += weights[i]; /* fits: the sum over all nodes does */
+	}
+	if (sum > e->rules->wallet_base_units) {
+		parts = xmalloc(2 * n * sizeof *parts);
+		rc = money_split(e->rules->wallet_base_units, weights, 2 * n, parts);
+		for (size_t i = 0; i < 2 * n && rc == 0; i++)
+			e->outcomes[list[i / 2].index].pay[i % 2] = parts[i];
+		free(parts);
+		e->capped++;
+	}
+	free(weights);
+	return rc;
+}
+
+/* What is over the cap stays in the pool. */
+static int cap_claimants(struct epoch *e)
+{
+	struct claimant *list;
+	int rc = 0;
+
+	if (e->rules->wallet_base_units < 0)
+		return 0;
+	list = xmalloc(e->n * sizeof *list);
+	for (size_t i = 0; i < e->n; i++)
+		list[i] = (struct claimant){ epoch_claimant(&e->usages[i]), i };
+	qsort(list, e->n, sizeof *list, by_claimant);
+	for (size_t i = 0, end; i < e->n && rc == 0; i = end) {
+		for (end = i + 1;
+			end < e->n && strcmp(list[end].address, list[i].address) == 0;)
+			end++;
+		rc = cap_claimant(e, list + i, end - i);
+	}
+	free(list);
+	return rc < 0 ? -1 : sum_up(e);
+}
+
+/* --- the stake ------------------------------------------------------------------------------ */
+
+/* A node's earnings stay locked until they are worth the stake: what is missing in dollars, at the
+ * epoch's price, rounded up, and no more than it earned. */
+static void lock_stakes(struct epoch *e)
+{
+	e->locked_base_units = 0;
+	if (e->rules->stake_uusd < 0 || !e->price_uusd)
+		return;
+	for (size_t i = 0; i < e->n; i++) {
+		struct outcome *o = &e->outcomes[i];
+		int64_t missing = e->rules->stake_uusd -
+			e->usages[i].value[FIELD_STAKED_UUSD];
+		u128 units;
+
+		if (missing <= 0)
+			continue;
+		units = ((u128)missing * BASE_UNITS + (u128)e->price_uusd - 1) /
+			(u128)e->price_uusd;
+		o->locked = units > (u128)outcome_total(o) ? outcome_total(o) :
+							     (int64_t)units;
+		e->locked_base_units += o->locked;
+	}
+}
+
+static int finish_pay(struct epoch *e, struct frac *weights[PAY_N])
+{
+	if (fit_pool(e, weights) < 0 || cap_claimants(e) < 0)
+		return -1;
+	/* without a limit the pool is what is paid, and what a cap leaves was never minted */
+	if (!e->rules->shares && limit_pool(e, e->scheduled_base_units) < 0)
+		e->pool_base_units = e->total_base_units;
+	lock_stakes(e);
+	return 0;
 }
 
 /* --- the tree ------------------------------------------------------------------------------ */
@@ -288,8 +410,8 @@ long epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves)
 			free(all);
 			return -1;
 		}
-		leaf->unlocked = (uint64_t)amount;
-		leaf->locked = 0;
+		leaf->unlocked = (uint64_t)(amount - e->outcomes[i].locked);
+		leaf->locked = (uint64_t)e->outcomes[i].locked;
 		paid++;
 	}
 	n = merkle_sort(all, paid);
@@ -317,7 +439,7 @@ static int plant(struct epoch *e)
 
 int epoch_compute(struct epoch *e, size_t *bad_index)
 {
-	struct frac *weights = NULL;
+	struct frac *weights[PAY_N] = { NULL };
 	int rc = -1;
 
 	*bad_index = e->n;
@@ -326,12 +448,16 @@ int epoch_compute(struct epoch *e, size_t *bad_index)
 	epoch_release(e);
 	e->outcomes = xcalloc(e->n, sizeof *e->outcomes);
 	e->terms_ppm = xmalloc(e->n * (size_t)e->rules->nterms * sizeof *e->terms_ppm);
-	if (e->rules->shares)
-		weights = xmalloc(e->n * sizeof *weights);
+	e->capped = 0;
+	e->cut = false;
+	for (int part = 0; part < PAY_N; part++)
+		if (e->rules->pay[part].share)
+			weights[part] = xmalloc(e->n * sizeof *weights[part]);
 	qualify_all(e);
 	if (compute_all(e, weights, bad_index) == 0 && finish_pay(e, weights) == 0)
 		rc = plant(e);
-	free(weights);
+	for (int part = 0; part < PAY_N; part++)
+		free(weights[part]);
 	return rc;
 }
 

@@ -13,6 +13,7 @@ struct outcome {
 	uint64_t waived;  /* bit per need that is unknown and not held against the node */
 	uint32_t missing; /* bit per field that a term lacked */
 	int64_t pay[PAY_N]; /* base units */
+	int64_t locked;     /* of their sum: the node's stake */
 };
 
 struct epoch {
@@ -21,6 +22,7 @@ struct epoch {
 	size_t n;
 	int64_t scheduled_base_units; /* -1: no pool was given */
 	struct frac scale[PAY_N];     /* set by the foundation, 1 mostly */
+	int64_t price_uusd;           /* of a token; 0: none was given */
 
 	/* what epoch_compute finds; released by epoch_release */
 	int64_t epoch_s;
@@ -29,8 +31,9 @@ struct epoch {
 	int64_t *terms_ppm; /* n rows of rules->nterms, rounded down */
 	int64_t most[FIELD_USAGE];
 	size_t qualified;
-	int64_t pool_base_units, total_base_units;
-	bool cut; /* rates came to more than the pool */
+	int64_t pool_base_units, total_base_units, locked_base_units;
+	bool cut;      /* rates came to more than the pool */
+	size_t capped; /* claimants that came to more than the policy's cap */
 	size_t claimants;
 	unsigned char root[MERKLE_HASH_BYTES]; /* only when claimants > 0 */
 };

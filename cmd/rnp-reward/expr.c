@@ -10,6 +10,7 @@
 
 #define ARGS_MAX  32
 #define DEPTH_MAX 16
+#define POWER_MAX 8
 
 enum op {
 	OP_CONSTANT,
@@ -23,7 +24,8 @@ enum op {
 	OP_MOST,
 	OP_SCALE,
 	OP_TIERS,
-	OP_TABLE
+	OP_TABLE,
+	OP_POWER /* of args[0], index times */
 };
 
 struct point {
@@ -333,6 +335,18 @@ static bool parse_most(struct parse *p, const json_t *v, struct expr *x)
 		parse_args(p, json_object_get(v, "most"), x, 1, ARGS_MAX);
 }
 
+static bool parse_power(struct parse *p, const json_t *v, struct expr *x)
+{
+	const json_t *pair = json_object_get(v, "power"), *n = json_array_get(pair, 1);
+
+	if (json_array_size(pair) != 2 || !json_is_integer(n) ||
+		json_integer_value(n) < 1 || json_integer_value(n) > POWER_MAX)
+		return bad(p, "'power' is [expression, 1 to 8]") != NULL;
+	x->index = (int)json_integer_value(n);
+	x->args[x->nargs++] = parse(p, json_array_get(pair, 0));
+	return x->args[0] && only_keys(p, v, "power", NULL, NULL, NULL);
+}
+
 static const struct {
 	const char *key;
 	enum op op;
@@ -350,6 +364,7 @@ static const struct {
 	{ "scale", OP_SCALE, parse_scale },
 	{ "tiers", OP_TIERS, parse_tiers },
 	{ "table", OP_TABLE, parse_table },
+	{ "power", OP_POWER, parse_power },
 };
 
 static const struct expr *parse_object(struct parse *p, const json_t *v)
@@ -364,7 +379,7 @@ static const struct expr *parse_object(struct parse *p, const json_t *v)
 	}
 	return bad(p,
 		"not an expression: none of field, term, relative, sum, weighted, product, "
-		"divide, least, most, scale, tiers, table");
+		"divide, least, most, scale, tiers, table, power");
 }
 
 static const struct expr *parse(struct parse *p, const json_t *v)
@@ -408,7 +423,9 @@ static bool field_known(const struct expr_env *e, int field)
 
 static int64_t field_value(const struct expr_env *e, int field)
 {
-	return field == FIELD_EPOCH_S ? e->epoch_s : e->usage->value[field];
+	return field == FIELD_EPOCH_S     ? e->epoch_s :
+		field == FIELD_PRICE_UUSD ? e->price_uusd :
+					    e->usage->value[field];
 }
 
 static void eval_field(struct expr_env *e, const struct expr *x, struct frac *out,
@@ -558,6 +575,20 @@ static int eval_table(struct expr_env *e, const struct expr *x, struct frac *out
 	return expr_eval(e, x->otherwise, out, known);
 }
 
+static int eval_power(struct expr_env *e, const struct expr *x, struct frac *out,
+	bool *known)
+{
+	struct frac base;
+
+	if (expr_eval(e, x->args[0], &base, known) < 0)
+		return -1;
+	*out = base;
+	for (int i = 1; i < x->index; i++)
+		if (!frac_mul(out, *out, base))
+			return overflow(e);
+	return 0;
+}
+
 int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *known)
 {
 	switch (x->op) {
@@ -579,7 +610,144 @@ int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *
 		return eval_tiers(e, x, out, known);
 	case OP_TABLE:
 		return eval_table(e, x, out, known);
+	case OP_POWER:
+		return eval_power(e, x, out, known);
 	default:
 		return eval_many(e, x, out);
 	}
+}
+
+/* --- bounds -------------------------------------------------------------------------------- */
+
+/* Of a list: a sum or product is bounded when all are, the least when one is, the most when all
+ * are; a quotient when the dividend is and the divisor a constant. */
+static bool bound_many(const struct expr_bounds *b, const struct expr *x,
+	struct frac *out)
+{
+	bool any = false, all = true;
+
+	for (int i = 0; i < x->nargs; i++) {
+		bool divisor = x->op == OP_DIVIDE && i;
+		struct frac one;
+
+		if (divisor) {
+			const struct expr *d = x->args[i];
+			bool whole = d->op == OP_FIELD && b->known >> d->index & 1;
+
+			/* epoch_s is the same for all; other fields may be as little as 1 */
+			if (d->op != OP_CONSTANT && !(whole && d->index == FIELD_EPOCH_S))
+				return false;
+			one = d->op == OP_CONSTANT ? d->constant : b->field[d->index];
+			if (!one.num)
+				*out = FRAC_ZERO;
+			else if (!frac_div(out, *out, one))
+				return false;
+			continue;
+		}
+		if (!expr_bound(b, x->args[i], &one)) {
+			all = false;
+			if (x->op == OP_LEAST)
+				continue;
+			return false;
+		}
+		if (!any)
+			*out = one;
+		else if (x->op == OP_SUM            ? !frac_add(out, *out, one) :
+				x->op == OP_PRODUCT ? !frac_mul(out, *out, one) :
+						      false)
+			return false;
+		else if ((x->op == OP_LEAST && frac_cmp(one, *out) < 0) ||
+			(x->op == OP_MOST && frac_cmp(one, *out) > 0))
+			*out = one;
+		any = true;
+	}
+	return x->op == OP_LEAST ? any : all;
+}
+
+static void raise(struct frac *most, struct frac v)
+{
+	if (frac_cmp(v, *most) > 0)
+		*most = v;
+}
+
+static bool bound_scale(const struct expr_bounds *b, const struct expr *x,
+	struct frac *out)
+{
+	struct frac v;
+
+	*out = x->has_below ? x->constant : FRAC_ZERO;
+	for (int i = 0; i < x->npoints; i++)
+		raise(out, x->points[i].y);
+	if (!x->proportion)
+		return true;
+	if (!expr_bound(b, x->args[0], &v) ||
+		!frac_mul(&v, v, x->points[x->npoints - 1].y) ||
+		!frac_div(&v, v, x->points[x->npoints - 1].x))
+		return false;
+	raise(out, v);
+	return true;
+}
+
+bool expr_bound(const struct expr_bounds *b, const struct expr *x, struct frac *out)
+{
+	*out = FRAC_ZERO;
+	switch (x->op) {
+	case OP_CONSTANT:
+		*out = x->constant;
+		return true;
+	case OP_FIELD:
+		*out = b->field[x->index];
+		if (x->has_default)
+			raise(out, x->constant);
+		return b->known >> x->index & 1;
+	case OP_RELATIVE:
+		*out = frac_of(1, 1);
+		return true;
+	case OP_TERM:
+		*out = b->terms[x->index];
+		return b->terms_known >> x->index & 1;
+	case OP_SCALE:
+		return bound_scale(b, x, out);
+	case OP_TIERS:
+		if (!expr_bound(b, x->otherwise, out))
+			return false;
+		for (int i = 0; i < x->ntiers; i++)
+			raise(out, x->tiers[i].value);
+		return true;
+	case OP_TABLE:
+		if (!expr_bound(b, x->otherwise, out))
+			return false;
+		raise(out, b->tables[x->index]);
+		return true;
+	case OP_POWER: {
+		struct frac base;
+
+		if (!expr_bound(b, x->args[0], &base))
+			return false;
+		*out = base;
+		for (int i = 1; i < x->index; i++)
+			if (!frac_mul(out, *out, base))
+				return false;
+		return true;
+	}
+	default:
+		return bound_many(b, x, out);
+	}
+}
+
+void expr_uses(const struct expr *x, uint32_t *terms, uint32_t *tables, uint32_t *fields)
+{
+	if (x->op == OP_TERM)
+		*terms |= UINT32_C(1) << x->index;
+	if (x->op == OP_TABLE)
+		*tables |= UINT32_C(1) << x->index;
+	if (x->op == OP_FIELD || x->op == OP_RELATIVE)
+		*fields |= UINT32_C(1) << x->index;
+	for (int i = 0; i < x->ntiers; i++)
+		for (int k = 0; k < x->tiers[i].n; k++)
+			*fields |= UINT32_C(1) << x->tiers[i].fields[k];
+	for (int i = 0; i < x->nargs; i++)
+		expr_uses(x->args[i], terms, tables, fields);
+	if (x->otherwise)
+		expr_uses(x->otherwise, terms, tables, fields);
 }

@@ -36,6 +36,7 @@ struct expr_rows {
 struct expr_env {
 	const struct usage *usage;
 	int64_t epoch_s;
+	int64_t price_uusd;  /* of a token; 0 where none was given */
 	const int64_t *most; /* greatest value of each field among the qualified nodes */
 	const struct frac *terms;     /* those that were computed before */
 	const struct expr_rows *rows; /* of the node's model; NULL: it has none */
@@ -49,5 +50,19 @@ const struct expr *expr_parse(struct expr_scope *s, const json_t *v, const char 
 /* Compute it. *known becomes false, and the value 0, when a field that it needs is absent. Returns
  * 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
 int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *known);
+
+/* The most that inputs can be: bit per field and term in known and terms_known, and the bound. */
+struct expr_bounds {
+	uint32_t known, terms_known;
+	struct frac field[FIELD_N];
+	struct frac terms[EXPR_TERMS_MAX];
+	struct frac tables[EXPR_TABLES_MAX]; /* greatest value in each */
+};
+
+/* The most that an expression can come to. False when no bound follows from those of its inputs. */
+bool expr_bound(const struct expr_bounds *b, const struct expr *x, struct frac *out);
+
+/* Add the terms, tables and fields that an expression names, a bit each. */
+void expr_uses(const struct expr *x, uint32_t *terms, uint32_t *tables, uint32_t *fields);
 
 #endif

@@ -7,7 +7,7 @@ const char *const field_names[FIELD_N] = { "gpu_count", "gpu_memory_bytes",
 	"gpu_clock_mhz", "gpu_memory_bandwidth_bps", "cpu_cores", "cpu_clock_mhz",
 	"worked_s", "up_s", "earned_uusd", "credits", "down_bps", "up_bps", "score_ppm",
 	"gpu_worked_s", "challenges_passed", "passed_ppm", "reputation_ppm",
-	"staked_uusd", "epoch_s" };
+	"staked_uusd", "epoch_s", "price_uusd" };
 
 const char *const factor_names[FACTOR_N] = { "gpu", "vram", "network", "clock",
 	"memory_bandwidth", "cpu" };

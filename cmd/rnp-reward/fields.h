@@ -7,7 +7,7 @@
 
 #include "common/base/address.h"
 
-/* Whole-number fields of rnp.usage, in the order of the record, and the epoch's length. */
+/* Whole-number fields of rnp.usage, in the order of the record; then what holds for the whole epoch. */
 enum field {
 	FIELD_GPU_COUNT,
 	FIELD_GPU_MEMORY_BYTES,
@@ -29,6 +29,7 @@ enum field {
 	FIELD_STAKED_UUSD,
 	FIELD_USAGE, /* how many there are in a usage */
 	FIELD_EPOCH_S = FIELD_USAGE,
+	FIELD_PRICE_UUSD, /* of a token, for the whole epoch */
 	FIELD_N
 };
 extern const char *const field_names[FIELD_N];

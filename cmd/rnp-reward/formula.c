@@ -122,6 +122,13 @@ void formula_write(struct buf *out, const json_t *v)
 		write_tiers(out, v);
 	} else if (json_object_get(v, "table")) {
 		write_table(out, v);
+	} else if (json_object_get(v, "power")) {
+		const json_t *pair = json_object_get(v, "power");
+
+		buf_addc(out, '(');
+		formula_write(out, json_array_get(pair, 0));
+		buf_adds(out, ")^");
+		json_write(out, json_array_get(pair, 1));
 	} else if (json_object_get(v, "divide")) {
 		const json_t *pair = json_object_get(v, "divide");
 		bool sum = json_object_get(json_array_get(pair, 0), "weighted") ||

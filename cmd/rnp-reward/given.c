@@ -6,6 +6,7 @@
 static int set_pool(const struct given *g, struct epoch *e)
 {
 	e->scheduled_base_units = g->pool;
+	e->price_uusd = g->price_uusd;
 	if (g->left < 0 && !g->epochs)
 		return 0;
 	if (g->left < 0 || !g->epochs || g->pool >= 0)

@@ -7,7 +7,7 @@
 
 struct given {
 	const char *policy, *job_scale, *availability_scale;
-	int64_t pool, left, epochs;
+	int64_t pool, left, epochs, price_uusd;
 };
 
 #define GIVEN_INIT                     \
@@ -30,6 +30,9 @@ struct given {
 	{ .name = "epochs", .kind = OPT_I64, .to = &(g).epochs, .metavar = "N",                \
 		.help = "how many epochs --left is for, this one included",                    \
 		.min = 1, .max = 1000000 },                                                    \
+	{ .name = "price", .kind = OPT_USD, .to = &(g).price_uusd, .metavar = "USD",           \
+		.help = "price of a token in this epoch, see twap",                            \
+		.min = 1, .max = INT64_C(1000000000000) },                                     \
 	{ .name = "job-scale", .kind = OPT_TEXT, .to = &(g).job_scale, .metavar = "X",         \
 		.help = "job rates times X, as far as the policy allows (default 1)" },        \
 	{ .name = "availability-scale", .kind = OPT_TEXT, .to = &(g).availability_scale,       \

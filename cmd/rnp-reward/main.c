@@ -4,7 +4,7 @@
 
 static const struct command *const commands[] = { &command_usage, &command_epoch,
 	&command_explain, &command_proof, &command_verify, &command_ledger,
-	&command_cosign, NULL };
+	&command_cosign, &command_policy, NULL };
 
 static const char *const kinds[] = { "rnp.check", "rnp.cosign", "rnp.epoch", "rnp.error",
 	"rnp.explain", "rnp.heartbeat", "rnp.node", "rnp.policy", "rnp.proof",

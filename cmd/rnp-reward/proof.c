@@ -102,7 +102,8 @@ static json_t *make_proof(const struct tree *t, long index, const char *address)
 	json_set_i64(record, "index", index);
 	json_set_i64(record, "unlocked_base_units",
 		(int64_t)t->claims.leaves[index].unlocked);
-	json_set_i64(record, "locked_base_units", 0);
+	json_set_i64(record, "locked_base_units",
+		(int64_t)t->claims.leaves[index].locked);
 	set_hash(record, "leaf", leaf);
 	for (int i = 0; i < n; i++) {
 		char hex[2 * MERKLE_HASH_BYTES + 1];

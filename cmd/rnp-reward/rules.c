@@ -127,29 +127,85 @@ static int compile_pay(struct rules *r)
 			return err_add("pay");
 		r->shares = r->shares || share;
 	}
-	if (r->pay[0].share && r->pay[1].share)
-		return err_set(EX_DATAERR,
-			"pay: only one part can be a share of the pool");
 	if (r->shares && (r->pay[0].amount || r->pay[1].amount))
 		return err_set(EX_DATAERR,
 			"pay: a share and an amount do not go together");
 	return 0;
 }
 
+/* A limit in tokens; absent: -1. */
+static int compile_limit(const json_t *object, const char *key, int decimals,
+	int64_t *out)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	*out = -1;
+	if (!text)
+		return 0;
+	if (num_decimal(text, key, decimals, 0, out) < 0)
+		return -1;
+	return *out < 0 ? err_set(EX_DATAERR, "%s: is negative", key) : 0;
+}
+
+/* What part of the pool each share splits: all of it where there is one share. */
+static int compile_parts(struct rules *r, const json_t *pool)
+{
+	const json_t *parts = json_object_get(pool, "parts");
+	struct frac sum = FRAC_ZERO;
+
+	for (int i = 0; i < PAY_N; i++) {
+		const char *text = json_string_value(
+			json_object_get(parts, pay_names[i]));
+
+		r->pool_part[i] = parts ? FRAC_ZERO : frac_of(1, 1);
+		if (text && frac_parse(text, "pool.parts", &r->pool_part[i]) < 0)
+			return -1;
+		if (parts && !text == !!r->pay[i].share)
+			return err_set(EX_DATAERR,
+				"pool.parts: has a part for each share, and no other");
+		if (r->pay[i].share && !frac_add(&sum, sum, r->pool_part[i]))
+			return err_set(EX_DATAERR, "pool.parts: do not fit 128 bits");
+	}
+	if (frac_cmp(sum, frac_of(1, 1)) > 0)
+		return err_set(EX_DATAERR,
+			"pool.parts: two shares need parts of the pool that add "
+			"up to no more than 1");
+	return 0;
+}
+
+static void find_inputs(struct rules *r)
+{
+	uint32_t terms = 0, tables = 0, fields = 0;
+
+	for (int i = 0; i < r->nterms; i++)
+		expr_uses(r->terms[i].value, &terms, &tables, &fields);
+	for (int i = 0; i < PAY_N; i++) {
+		if (r->pay[i].amount)
+			expr_uses(r->pay[i].amount, &terms, &tables, &fields);
+		if (r->pay[i].share)
+			expr_uses(r->pay[i].share, &terms, &tables, &fields);
+	}
+	r->needs_price = fields >> FIELD_PRICE_UUSD & 1;
+}
+
 static int compile_pool(struct rules *r)
 {
 	const json_t *pool = json_object_get(r->policy.doc, "pool");
-	const char *per_node = json_string_value(
-		json_object_get(pool, "per_qualified_node"));
+	const json_t *caps = json_object_get(r->policy.doc, "caps");
+	const json_t *stake = json_object_get(r->policy.doc, "stake");
 
-	r->per_node_base_units = -1;
-	if (!per_node)
-		return 0;
-	if (num_decimal(per_node, "pool.per_qualified_node", MONEY_RENDER_DECIMALS, 0,
-		    &r->per_node_base_units) < 0)
-		return -1;
-	if (r->per_node_base_units < 0)
-		return err_set(EX_DATAERR, "pool.per_qualified_node: is negative");
+	find_inputs(r);
+	if (compile_limit(pool, "per_qualified_node", MONEY_RENDER_DECIMALS,
+		    &r->per_node_base_units) < 0 ||
+		compile_limit(pool, "per_month", MONEY_RENDER_DECIMALS,
+			&r->month_base_units) < 0 ||
+		compile_parts(r, pool) < 0)
+		return err_add("pool");
+	if (compile_limit(caps, "wallet", MONEY_RENDER_DECIMALS, &r->wallet_base_units) <
+		0)
+		return err_add("caps");
+	if (compile_limit(stake, "usd", MONEY_USD_DECIMALS, &r->stake_uusd) < 0)
+		return err_add("stake");
 	return 0;
 }
 
@@ -255,11 +311,12 @@ uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
 /* --- computing ----------------------------------------------------------------------------- */
 
 void rules_eval_init(struct eval *e, const struct rules *r, const struct usage *u,
-	int64_t epoch_s, const int64_t *most)
+	int64_t epoch_s, int64_t price_uusd, const int64_t *most)
 {
 	e->rules = r;
 	e->env = (struct expr_env){ .usage = u,
 		.epoch_s = epoch_s,
+		.price_uusd = price_uusd,
 		.most = most,
 		.terms = e->term,
 		.rows = u->model == RULES_NO_MODEL ? NULL : &r->models[u->model].rows };

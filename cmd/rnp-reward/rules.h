@@ -17,6 +17,7 @@
 #include "common/record/key.h"
 #include "common/record/policy.h"
 
+#define RULES_MONTH_S    INT64_C(2629800) /* a twelfth of 365.25 days */
 #define RULES_NO_MODEL   FIELD_NO_MODEL
 #define RULES_TERMS_MAX  EXPR_TERMS_MAX
 #define RULES_TABLES_MAX EXPR_TABLES_MAX
@@ -56,8 +57,13 @@ struct rules {
 	struct term terms[RULES_TERMS_MAX];
 	int nterms;
 	struct pay pay[PAY_N];
-	bool shares;                 /* some part is a share of a pool */
-	int64_t per_node_base_units; /* -1: the pool has no such limit */
+	bool shares;                  /* some part is a share of a pool */
+	struct frac pool_part[PAY_N]; /* of the pool that each share splits */
+	int64_t per_node_base_units;  /* -1: the pool has no such limit */
+	int64_t month_base_units; /* the most in a month, RULES_MONTH_S; -1: no such limit */
+	int64_t wallet_base_units; /* the most for one claimant; -1: no such limit */
+	int64_t stake_uusd;        /* earnings up to this are locked; -1: none */
+	bool needs_price;          /* some expression has price_uusd */
 	int64_t epoch_s;
 	bool epoch_from_usage;
 	const json_t *tables[RULES_TABLES_MAX]; /* in the order of scope.tables */
@@ -89,7 +95,7 @@ struct eval {
 
 /* Prepare e for one node; most as in struct expr_env. */
 void rules_eval_init(struct eval *e, const struct rules *r, const struct usage *u,
-	int64_t epoch_s, const int64_t *most);
+	int64_t epoch_s, int64_t price_uusd, const int64_t *most);
 
 /* All terms of a node. Returns 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
 int rules_eval_terms(struct eval *e);

@@ -135,6 +135,10 @@ void reward_write(struct buf *out, const struct epoch *e, size_t i)
 	add_number(out, "availability_base_units", o->pay[PAY_AVAILABILITY]);
 	buf_addc(out, ',');
 	add_number(out, "base_units", outcome_total(o));
+	if (o->locked) {
+		buf_addc(out, ',');
+		add_number(out, "locked_base_units", o->locked);
+	}
 	buf_adds(out, "}\n");
 }
 
@@ -168,19 +172,28 @@ json_t *epoch_record(const struct epoch *e)
 		json_set_i64(record, "scheduled_base_units", e->scheduled_base_units);
 	set_scale(record, "job_scale_ppm", e->scale[PAY_JOB]);
 	set_scale(record, "availability_scale_ppm", e->scale[PAY_AVAILABILITY]);
+	if (e->price_uusd)
+		json_set_i64(record, "price_uusd", e->price_uusd);
 	json_set_i64(record, "pool_base_units", e->pool_base_units);
 	json_set_i64(record, "total_base_units", e->total_base_units);
+	if (e->locked_base_units)
+		json_set_i64(record, "locked_base_units", e->locked_base_units);
 	json_set_i64(record, "nodes", (int64_t)e->n);
 	json_set_i64(record, "qualified_nodes", (int64_t)e->qualified);
 	json_set_i64(record, "claimants", (int64_t)e->claimants);
+	unknown = json_object();
 	if (e->claimants) {
 		buf_add_hex(&root, e->root, sizeof e->root);
 		json_set_text(record, "merkle_root", root.data);
 	} else {
-		unknown = json_object();
 		json_set_text(unknown, "merkle_root", "nobody is paid");
-		json_set(record, "unknown", unknown);
 	}
+	if (e->rules->stake_uusd >= 0 && !e->price_uusd)
+		json_set_text(unknown, "locked_base_units",
+			"no price was given, so that no stake is locked");
+	if (json_object_size(unknown))
+		json_set(record, "unknown", json_incref(unknown));
+	json_decref(unknown);
 	buf_release(&root);
 	return record;
 }

@@ -91,11 +91,11 @@ static void check_rnp021(void)
 	struct epoch e;
 
 	start("rnp-021");
-	add("\"gpu_model\":\"H200\",\"worked_s\":360000");
+	add("\"gpu_model\":\"H200\",\"gpu_count\":1,\"gpu_worked_s\":360000");
 	add("\"gpu_model\":\"NVIDIA GeForce RTX 4090\",\"gpu_memory_bytes\":25769803776,"
 	    "\"gpu_clock_mhz\":2500,\"gpu_memory_bandwidth_bps\":1008000000000,\"cpu_cores\":8,"
-	    "\"cpu_clock_mhz\":3000,\"worked_s\":360000,\"up_s\":601776");
-	add("\"gpu_model\":\"NVIDIA H100 80GB HBM3\",\"worked_s\":360000,\"up_s\":604800");
+	    "\"cpu_clock_mhz\":3000,\"gpu_count\":1,\"gpu_worked_s\":360000,\"up_s\":601776");
+	add("\"gpu_model\":\"NVIDIA H100 80GB HBM3\",\"gpu_count\":1,\"gpu_worked_s\":360000,\"up_s\":604800");
 	add("\"up_s\":604800");                            /* no GPU */
 	add("\"gpu_model\":\"GTX 1660\",\"up_s\":604800"); /* not in the tables */
 	add("\"gpu_model\":\"L4\",\"up_s\":604800,\"down_bps\":100000000,\"up_bps\":90000000");
@@ -198,8 +198,8 @@ static void check_cut(void)
 	struct epoch e;
 
 	start("rnp-021");
-	add("\"gpu_model\":\"H200\",\"worked_s\":360000,\"up_s\":604800");
-	add("\"gpu_model\":\"L4\",\"worked_s\":1,\"up_s\":604800");
+	add("\"gpu_model\":\"H200\",\"gpu_count\":1,\"gpu_worked_s\":360000,\"up_s\":604800");
+	add("\"gpu_model\":\"L4\",\"gpu_count\":1,\"gpu_worked_s\":1,\"up_s\":604800");
 	CHECK(compute(&e, 1000000007) == 0);
 	CHECK_I64(1000000007, e.total_base_units);
 	CHECK(e.outcomes[0].pay[PAY_JOB] > e.outcomes[1].pay[PAY_JOB]);
@@ -215,7 +215,7 @@ static void check_scale(void)
 	size_t bad;
 
 	start("rnp-021");
-	add("\"gpu_model\":\"H200\",\"worked_s\":360000,\"up_s\":604800");
+	add("\"gpu_model\":\"H200\",\"gpu_count\":1,\"gpu_worked_s\":360000,\"up_s\":604800");
 	epoch_init(&e, &rules, usages, nusages);
 	e.scale[PAY_JOB] = frac_of(3, 1);
 	CHECK(epoch_compute(&e, &bad) == 0);
@@ -377,7 +377,7 @@ static void check_bad_epochs(void)
 	size_t a, b;
 
 	start("rnp-021");
-	add("\"gpu_model\":\"H200\",\"worked_s\":604801");
+	add("\"gpu_model\":\"H200\",\"gpu_count\":1,\"gpu_worked_s\":604801");
 	CHECK_FAILS(EX_DATAERR, compute(&e, -1));
 	epoch_release(&e);
 	start("rnp-021");

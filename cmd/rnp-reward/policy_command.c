@@ -1,0 +1,205 @@
+/* rnp-reward policy - explains a policy file: what each term can come to, and what is amiss. */
+#include <string.h>
+
+#include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/formula.h"
+#include "cmd/rnp-reward/rules.h"
+#include "common/base/err.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+
+#define GPUS_MAX 16 /* that one verdict can prove */
+
+static bool all_ok;
+
+/* One rnp.check line. reason NULL: nothing is amiss. */
+static int report(const char *what, const json_t *formula, const struct frac *bound,
+	const char *reason)
+{
+	json_t *record = json_record("rnp.check");
+	struct buf text = BUF_INIT;
+	int rc;
+
+	all_ok = all_ok && !reason;
+	json_set_bool(record, "ok", !reason);
+	json_set_text(record, "what", what);
+	if (formula) {
+		formula_write(&text, formula);
+		json_set_text(record, "formula", text.data);
+	}
+	if (bound) {
+		buf_reset(&text);
+		formula_frac(&text, *bound);
+		json_set_text(record, "at_most", text.data);
+	}
+	json_set_text(record, "reason", reason);
+	buf_release(&text);
+	rc = out_record(record);
+	json_decref(record);
+	return rc;
+}
+
+/* Bounds that hold for every usage: times end with the epoch, ratios with 1, GPUs with what one
+ * verdict proves. Others (earnings, credits, bits a second) have none. */
+static void bound_fields(const struct rules *r, struct expr_bounds *b)
+{
+	static const struct {
+		enum field field;
+		int64_t times_epoch, fixed;
+	} bounds[] = { { FIELD_GPU_COUNT, 0, GPUS_MAX }, { FIELD_WORKED_S, 1, 0 },
+		{ FIELD_UP_S, 1, 0 }, { FIELD_GPU_WORKED_S, GPUS_MAX, 0 },
+		{ FIELD_PASSED_PPM, 0, 1000000 }, { FIELD_REPUTATION_PPM, 0, 1000000 },
+		{ FIELD_EPOCH_S, 1, 0 } };
+
+	memset(b, 0, sizeof *b);
+	for (int i = 0; i < FIELD_N; i++)
+		b->field[i] = FRAC_ZERO;
+	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+		b->known |= UINT32_C(1) << bounds[i].field;
+		b->field[bounds[i].field] = frac_of((uint64_t)(bounds[i].times_epoch *
+								    r->epoch_s +
+							    bounds[i].fixed),
+			1);
+	}
+	for (int t = 0; t < r->scope.ntables; t++) {
+		const char *row;
+		json_t *value;
+
+		b->tables[t] = FRAC_ZERO;
+		json_object_foreach((json_t *)r->tables[t], row, value) {
+			struct frac v;
+
+			if (frac_parse(json_string_value(value), row, &v) == 0 &&
+				frac_cmp(v, b->tables[t]) > 0)
+				b->tables[t] = v;
+		}
+	}
+}
+
+static void uses(const struct rules *r, uint32_t *terms, uint32_t *tables)
+{
+	uint32_t fields = 0;
+
+	*terms = *tables = 0;
+	for (int i = 0; i < r->nterms; i++)
+		expr_uses(r->terms[i].value, terms, tables, &fields);
+	for (int i = 0; i < PAY_N; i++) {
+		if (r->pay[i].amount)
+			expr_uses(r->pay[i].amount, terms, tables, &fields);
+		if (r->pay[i].share)
+			expr_uses(r->pay[i].share, terms, tables, &fields);
+	}
+	for (int i = 0; i < r->nneeds; i++)
+		for (int t = 0; t < r->scope.ntables; t++) {
+			const json_t *name;
+			size_t k;
+
+			json_array_foreach(r->needs[i].names, k, name)
+				if (strcmp(json_string_value(name), r->scope.tables[t]) ==
+					0)
+					*tables |= UINT32_C(1) << t;
+		}
+}
+
+static int check_terms(const struct rules *r, struct expr_bounds *b, uint32_t used)
+{
+	char what[64];
+	int rc = 0;
+
+	for (int i = 0; i < r->nterms && rc == 0; i++) {
+		bool bounded = expr_bound(b, r->terms[i].value, &b->terms[i]);
+
+		/* the usage may put any factor in its place */
+		bounded = bounded && r->terms[i].override < 0;
+		if (bounded)
+			b->terms_known |= UINT32_C(1) << i;
+		snprintf(what, sizeof what, "term %.50s", r->terms[i].name);
+		rc = report(what, r->terms[i].formula, bounded ? &b->terms[i] : NULL,
+			used >> i & 1 ? NULL : "nothing uses it");
+	}
+	return rc;
+}
+
+static int check_tables(const struct rules *r, uint32_t used)
+{
+	char what[64];
+	int rc = 0;
+
+	for (int i = 0; i < r->scope.ntables && rc == 0; i++) {
+		snprintf(what, sizeof what, "table %.50s", r->scope.tables[i]);
+		rc = report(what, NULL,
+			&(struct frac){ json_object_size(r->tables[i]), 1 },
+			used >> i & 1 ? NULL : "nothing uses it");
+	}
+	return rc;
+}
+
+/* Pay in shares is bounded by the pool, pay in amounts by its inputs or by a limit of the policy. */
+static int check_pay(const struct rules *r, const struct expr_bounds *b)
+{
+	bool limited = r->per_node_base_units >= 0 || r->month_base_units >= 0 ||
+		r->wallet_base_units >= 0;
+	char what[64];
+	int rc = 0;
+
+	for (int i = 0; i < PAY_N && rc == 0; i++) {
+		const struct pay *p = &r->pay[i];
+		struct frac bound;
+		bool bounded;
+
+		if (!p->formula)
+			continue;
+		snprintf(what, sizeof what, "pay %s", pay_names[i]);
+		bounded = p->amount && expr_bound(b, p->amount, &bound) &&
+			frac_mul(&bound, bound, p->scale_max);
+		rc = report(what, p->formula, bounded ? &bound : NULL,
+			p->share || bounded || limited ?
+				NULL :
+				"no input bounds it: only --pool does");
+	}
+	return rc;
+}
+
+static int check(const char *file)
+{
+	struct expr_bounds bounds;
+	uint32_t terms, tables;
+	struct rules r;
+	int rc = -1;
+
+	if (rules_load(&r, file) < 0)
+		return -1;
+	all_ok = true;
+	bound_fields(&r, &bounds);
+	uses(&r, &terms, &tables);
+	if (check_tables(&r, tables) == 0 && check_terms(&r, &bounds, terms) == 0)
+		rc = check_pay(&r, &bounds);
+	rules_release(&r);
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	(void)n;
+	if (strcmp(args[0], "check") != 0)
+		err_set(EX_USAGE,
+			"'%.40s': the only thing to do with a policy is to check it",
+			args[0]);
+	else if (check(args[1]) == 0)
+		return all_ok ? EX_OK : EXIT_NO;
+	return err_report();
+}
+
+const struct command command_policy = {
+	.name = "policy",
+	.arguments = "check P",
+	.args_min = 2,
+	.args_max = 2,
+	.summary = "Explain a policy: formulas, bounds, and what is amiss in it.",
+	.details =
+		"Writes one rnp.check for each table, term and pay. Exits 1 when nothing uses a table\n"
+		"or a term, or when no input bounds a pay.",
+	.columns = "ok,what,at_most,reason,formula",
+	.run = run,
+};
