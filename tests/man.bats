@@ -19,9 +19,9 @@ section() {
 
 synopsis_is_usage() {
 	local sub
-	diff <(for sub in $(subcommands "$1"); do "$1" "$sub" --help | head -1 | sed 's/^usage: //'; done | sort) \
+	diff <(for sub in $(subcommands "$1"); do "$1" help --synopsis "$sub"; done | sort) \
 		<(section "$(page_of "$1")" SYNOPSIS | sort) >"$BATS_TEST_TMPDIR/diff" ||
-		fail "usage (<) and SYNOPSIS (>) of $1 differ: $(<"$BATS_TEST_TMPDIR/diff")"
+		fail "options (<) and SYNOPSIS (>) of $1 differ: $(<"$BATS_TEST_TMPDIR/diff")"
 }
 
 options_are_described() {

@@ -485,7 +485,7 @@ EOF
 	signed fixed.json '{"a":1}' >in
 	run_split rnp-register verify --table in
 	assert_success
-	[[ $output == ok*signer*reason*true*"$FIXED_ADDRESS"* ]]
+	[[ $output == ok*signer*reason*yes*"$FIXED_ADDRESS"* ]]
 }
 
 @test "keys: wrong usage is 64" {

@@ -189,6 +189,7 @@ const struct command command_answer = {
 		"A device that is not here is an error (69). What cannot be answered is told, and the next is.\n"
 		"The exit status is that of the first error.",
 	.columns = "node,challenge_sha256,at",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

@@ -183,6 +183,7 @@ const struct command command_challenge = {
 		"Writes a signed rnp.challenge, for rnp-bench answer on the node. The time starts now: the\n"
 		"verdict counts from the issued_at that this record carries under your signature.",
 	.columns = "node,issued_at,deadline_ms,nonce",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

@@ -169,6 +169,7 @@ const struct command command_verdict = {
 		"Reads one rnp.answer, writes a signed rnp.verdict with every check, the readings and the\n"
 		"score. Exit status 1 when the answer did not pass.",
 	.columns = "node,passed,score_ppm,elapsed_ns",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

@@ -20,6 +20,7 @@ static bool explain, example;
 
 static const struct opt options[] = {
 	{ .name = "costs",
+		.setting = true,
 		.kind = OPT_TEXT,
 		.to = &costs_path,
 		.metavar = "F",
@@ -182,6 +183,7 @@ const struct command command_floor = {
 	.columns = "node,floor_uusd,terms.energy_uusd,terms.depreciation_uusd,"
 		   "terms.network_uusd,terms.margin_uusd,terms.fee_uusd,idle_uusd,"
 		   "break_even_days",
+	.card = true,
 	.opts = options,
 	.run = run,
 };

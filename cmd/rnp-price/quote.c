@@ -40,6 +40,7 @@ static const struct opt options[] = {
 		.metavar = "F",
 		.help = "the rnp.node record to price" },
 	{ .name = "costs",
+		.setting = true,
 		.kind = OPT_TEXT,
 		.required = true,
 		.to = &costs_path,
@@ -446,6 +447,7 @@ const struct command command_quote = {
 		"hour of all its GPUs, what the customer pays, and why, step by step.",
 	.columns =
 		"node,spec.gpu_model,spec.gpu_count,ask_uusd,customer_uusd,floor_uusd,rival_uusd",
+	.card = true,
 	.opts = options,
 	.run = run,
 };

@@ -17,6 +17,7 @@ static const struct opt opts[] = {
 		.help = "print did:key instead of the base58 address" },
 	OPT_KEY(&key_path),
 	{ .name = "passphrase-file",
+		.setting = true,
 		.kind = OPT_TEXT,
 		.to = &passphrase_file,
 		.metavar = "F",

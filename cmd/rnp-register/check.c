@@ -190,6 +190,7 @@ const struct command command_check = {
 		"Reads rnp.node records, writes one rnp.eligibility each. Exit status 1 when a node\n"
 		"does not qualify.",
 	.columns = "node,policy,qualified,tier,pool,reasons",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

@@ -378,6 +378,7 @@ out:
 
 static const struct opt opts[] = {
 	{ .name = "wallet",
+		.setting = true,
 		.kind = OPT_TEXT,
 		.to = &options.wallet,
 		.metavar = "A",
@@ -412,6 +413,7 @@ const struct command command_detect = {
 	.summary = "What this machine is, as far as its operator shares it.",
 	.details = "Writes one rnp.node record, unsigned.",
 	.columns = "name,gpus.0.model,cpu.model,cpu.threads,memory_bytes",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

@@ -44,6 +44,7 @@ static const struct opt opts[] = {
 		.help = "what the node does (default idle)" },
 	OPT_KEY(&key_path),
 	{ .name = "passphrase-file",
+		.setting = true,
 		.kind = OPT_TEXT,
 		.to = &passphrase_file,
 		.metavar = "F",

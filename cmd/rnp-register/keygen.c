@@ -100,6 +100,7 @@ const struct command command_keygen = {
 	.details =
 		"Writes a Solana keypair file (mode 0600), or an encrypted one, and never over a file\n"
 		"that is there. Prints one rnp.key record with the address.",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

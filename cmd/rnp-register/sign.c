@@ -13,6 +13,7 @@ static const char *key_path, *passphrase_file;
 static const struct opt opts[] = {
 	OPT_KEY(&key_path),
 	{ .name = "passphrase-file",
+		.setting = true,
 		.kind = OPT_TEXT,
 		.to = &passphrase_file,
 		.metavar = "F",
@@ -64,6 +65,7 @@ const struct command command_sign = {
 	.details =
 		"Reads any JSON objects, one a line; writes them with an eddsa-jcs-2022 proof in the\n"
 		"field proof. A record that has a proof gets a second beside it.",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

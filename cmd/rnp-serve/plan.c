@@ -123,6 +123,7 @@ const struct command command_plan = {
 		"does not fit. Weights that are mapped from a file are counted: they have to be in memory to be fast.",
 	.columns =
 		"model,device,parameters,weights_bytes,cache_bytes,total_bytes,available_bytes,fits",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

@@ -315,6 +315,7 @@ const struct command command_eval = {
 		"The text is cut into pieces of --length tokens, which are read one by one; every token but the\n"
 		"first is predicted from those before it in its piece. Writes one rnp.eval record.",
 	.columns = "model,data,tokens,loss,perplexity,bits_per_byte,tokens_per_s",
+	.card = true,
 	.opts = opts,
 	.run = run,
 };

@@ -1,5 +1,8 @@
 #include "common/cli/complete.h"
 
+/* Writes completion scripts: subcommands, their options, and the values that options take. */
+
+#include <stdbool.h>
 #include <string.h>
 
 static void add_names(struct buf *out, const struct opt *o)
@@ -38,12 +41,13 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 	buf_adds(out,
 		"\tfor ((i = 1; i < COMP_CWORD; i++)); do\n\t\tcase ${COMP_WORDS[i]} in\n");
 	buf_adds(out,
-		"\t\t--log) i=$((i + 1)) ;;\n\t\t-*) ;;\n\t\t*) sub=${COMP_WORDS[i]}; break ;;\n\t\tesac\n\tdone\n");
+		"\t\t--log|--color) i=$((i + 1)) ;;\n\t\t-*) ;;\n\t\t*) sub=${COMP_WORDS[i]}; break ;;\n\t\tesac\n\tdone\n");
 	buf_adds(out, "\tcase $sub:$prev in\n");
 	for (int i = 0; p->commands[i]; i++)
 		add_values(out, p->commands[i], p->commands[i]->opts);
 	add_values(out, NULL, common);
-	buf_adds(out, "\t*:--completion) words=bash ;;\n\t*:--schema) words='");
+	buf_adds(out,
+		"\t*:--completion) words='bash zsh fish' ;;\n\t*:--schema) words='");
 	for (int i = 0; p->kinds[i]; i++)
 		buf_addf(out, " %s", p->kinds[i]);
 	buf_adds(out, "' ;;\n");
@@ -62,4 +66,126 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 	buf_adds(out,
 		"\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n}\n");
 	buf_addf(out, "complete -o default -F _%s %s\n", function, p->name);
+}
+
+/* --- zsh ----------------------------------------------------------------------------------- */
+
+/* A text within '...' of zsh's and fish's scripts; colons and brackets divide zsh's specifications. */
+static void add_quoted(struct buf *out, const char *text, const char *escaped)
+{
+	for (; *text; text++) {
+		if (*text == '\'')
+			buf_adds(out, "'\\''");
+		else if (strchr(escaped, *text))
+			buf_addf(out, "\\%c", *text);
+		else
+			buf_addc(out, *text);
+	}
+}
+
+static bool takes_value(const struct opt *o)
+{
+	return o->kind != OPT_FLAG && o->kind != OPT_COUNT;
+}
+
+static void zsh_options(struct buf *out, const struct opt *o)
+{
+	for (; o && o->kind != OPT_END; o++) {
+		buf_addf(out, "\t\t'%s--%s[",
+			o->kind == OPT_LIST || o->kind == OPT_COUNT ? "*" : "", o->name);
+		add_quoted(out, o->help, "[]:\\");
+		buf_addc(out, ']');
+		if (takes_value(o)) {
+			buf_addc(out, ':');
+			add_quoted(out, o->metavar ? o->metavar : "value", "[]:\\");
+			if (o->choices) {
+				buf_adds(out, ":(");
+				for (const char *s = o->choices; *s; s++)
+					buf_addc(out, *s == '|' ? ' ' : *s);
+				buf_addc(out, ')');
+			} else {
+				buf_adds(out, ":_files");
+			}
+		}
+		buf_adds(out, "' \\\n");
+	}
+}
+
+void complete_zsh(struct buf *out, const struct program *p, const struct opt *common)
+{
+	buf_addf(out, "#compdef %s\n# zsh completion, made by `%s --completion zsh`\n",
+		p->name, p->name);
+	buf_addf(out, "_%s() {\n\tlocal -a common subs\n\tsubs=(\n", p->name);
+	for (int i = 0; p->commands[i]; i++) {
+		buf_addf(out, "\t\t'%s:", p->commands[i]->name);
+		add_quoted(out, p->commands[i]->summary, "\\");
+		buf_adds(out, "'\n");
+	}
+	buf_adds(out, "\t)\n\tcommon=( \\\n");
+	zsh_options(out, common);
+	buf_adds(out,
+		"\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe subcommand subs\n"
+		"\t\t_arguments $common '--schema[JSON Schema of the record kinds]:kind:(");
+	for (int i = 0; p->kinds[i]; i++)
+		buf_addf(out, "%s%s", i ? " " : "", p->kinds[i]);
+	buf_adds(out,
+		")' '--completion[completion script]:shell:(bash zsh fish)'\n\t\treturn\n\tfi\n"
+		"\tlocal sub=$words[2]\n\tshift words; (( CURRENT-- ))\n\tcase $sub in\n");
+	for (int i = 0; p->commands[i]; i++) {
+		buf_addf(out, "\t%s)\n\t\t_arguments $common \\\n", p->commands[i]->name);
+		zsh_options(out, p->commands[i]->opts);
+		buf_adds(out, "\t\t'*:file:_files' ;;\n");
+	}
+	buf_addf(out,
+		"\tesac\n}\nif [[ $funcstack[1] == _%s ]]; then _%s \"$@\"; else compdef _%s %s; fi\n",
+		p->name, p->name, p->name, p->name);
+}
+
+/* --- fish ---------------------------------------------------------------------------------- */
+
+static void fish_options(struct buf *out, const struct program *p,
+	const struct command *c, const struct opt *o)
+{
+	for (; o && o->kind != OPT_END; o++) {
+		buf_addf(out, "complete -c %s", p->name);
+		if (c)
+			buf_addf(out, " -n '__fish_seen_subcommand_from %s'", c->name);
+		buf_addf(out, " -l %s", o->name);
+		if (o->letter)
+			buf_addf(out, " -s %c", o->letter);
+		if (o->choices) {
+			buf_adds(out, " -x -a '");
+			for (const char *s = o->choices; *s; s++)
+				buf_addc(out, *s == '|' ? ' ' : *s);
+			buf_addc(out, '\'');
+		} else if (takes_value(o)) {
+			buf_adds(out, " -r");
+		}
+		buf_adds(out, " -d '");
+		add_quoted(out, o->help, "\\");
+		buf_adds(out, "'\n");
+	}
+}
+
+void complete_fish(struct buf *out, const struct program *p, const struct opt *common)
+{
+	buf_addf(out, "# fish completion for %s, made by `%s --completion fish`\n",
+		p->name, p->name);
+	for (int i = 0; p->commands[i]; i++) {
+		buf_addf(out, "complete -c %s -f -n __fish_use_subcommand -a %s -d '",
+			p->name, p->commands[i]->name);
+		add_quoted(out, p->commands[i]->summary, "\\");
+		buf_adds(out, "'\n");
+	}
+	fish_options(out, p, NULL, common);
+	buf_addf(out,
+		"complete -c %s -n __fish_use_subcommand -l completion -x -a 'bash zsh fish'\n",
+		p->name);
+	buf_addf(out, "complete -c %s -n __fish_use_subcommand -l schema -x -a '",
+		p->name);
+	for (int i = 0; p->kinds[i]; i++)
+		buf_addf(out, "%s%s", i ? " " : "", p->kinds[i]);
+	buf_adds(out, "'\n");
+	for (int i = 0; p->commands[i]; i++)
+		fish_options(out, p, p->commands[i], p->commands[i]->opts);
 }

@@ -1,5 +1,7 @@
 #include "common/cli/opt.h"
 
+/* Parses options, and prints what there is of them: usage lines, help, the SYNOPSIS of man pages. */
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +10,8 @@
 #include "common/base/mem.h"
 #include "common/base/money.h"
 #include "common/base/num.h"
+#include "common/base/suggest.h"
+#include "common/cli/human.h"
 
 static bool takes_value(const struct opt *o)
 {
@@ -24,23 +28,39 @@ static const struct opt *find_in(const struct opt *o, const char *name, size_t l
 	return NULL;
 }
 
+/* A limit in the unit that its option is given in. */
+static void add_limit(struct buf *out, enum opt_kind kind, int64_t v)
+{
+	if (kind == OPT_DURATION)
+		human_duration(out, (double)v / 1e3);
+	else if (kind == OPT_SIZE)
+		human_bytes(out, (double)v);
+	else if (kind == OPT_USD)
+		human_usd(out, v);
+	else
+		buf_add_i64(out, v);
+}
+
 static int in_range(const struct opt *o, const char *what, const char *text, int64_t v)
 {
 	/* { .min = 1 } alone has no upper end */
 	int64_t max = o->max || o->min < 0 ? o->max : INT64_MAX;
+	struct buf limit = BUF_INIT;
 
 	if (v >= o->min && v <= max)
 		return 0;
-	if (max == INT64_MAX)
-		return err_set(EX_USAGE, "%s: %s is less than %lld", what, text,
-			(long long)o->min);
-	return err_set(EX_USAGE, "%s: %s is not between %lld and %lld", what, text,
-		(long long)o->min, (long long)o->max);
+	add_limit(&limit, o->kind, v < o->min ? o->min : max);
+	err_set(EX_USAGE, "%s: %s is %s %s", what, text, v < o->min ? "below" : "above",
+		limit.data);
+	buf_release(&limit);
+	return -1;
 }
 
 static int choose(const struct opt *o, const char *what, const char *text)
 {
+	struct suggest near = { .wanted = text };
 	size_t n = strlen(text);
+	char words[100];
 
 	for (const char *s = o->choices; *s;) {
 		size_t len = strcspn(s, "|");
@@ -51,7 +71,9 @@ static int choose(const struct opt *o, const char *what, const char *text)
 		}
 		s += len + (s[len] == '|');
 	}
-	return err_set(EX_USAGE, "%s: '%.40s' is not one of %s", what, text, o->choices);
+	suggest_choices(&near, o->choices);
+	return err_set(EX_USAGE, "%s: '%.40s' is not one of %s%s", what, text, o->choices,
+		suggest_text(&near, words, sizeof words));
 }
 
 static void append(struct opt_list *l, const char *text)
@@ -162,6 +184,24 @@ static int apply(struct parse *p, const struct opt *o, const char *value)
 	return 0;
 }
 
+static int no_option(const struct parse *p, const char *arg, size_t len)
+{
+	char name[41];
+	struct suggest near = { .wanted = name };
+
+	if (len >= sizeof name)
+		len = sizeof name - 1;
+	memcpy(name, arg, len);
+	name[len] = '\0';
+	for (const struct opt *o = p->command->opts; o && o->kind != OPT_END; o++)
+		suggest_offer(&near, o->name, strlen(o->name));
+	for (const struct opt *o = p->common; o && o->kind != OPT_END; o++)
+		suggest_offer(&near, o->name, strlen(o->name));
+	return err_set(EX_USAGE, "there is no option --%s%s%s%s", name,
+		near.best[0] ? "; did you mean --" : "", near.best,
+		near.best[0] ? "?" : "");
+}
+
 static int parse_long(struct parse *p, const char *arg)
 {
 	size_t n = strcspn(arg, "=");
@@ -171,8 +211,7 @@ static int parse_long(struct parse *p, const char *arg)
 	if (!o)
 		o = find_in(p->common, arg, n, 0);
 	if (!o)
-		return err_set(EX_USAGE, "there is no option --%.*s",
-			(int)(n > 40 ? 40 : n), arg);
+		return no_option(p, arg, n);
 	if (value && !takes_value(o))
 		return err_set(EX_USAGE, "option --%s takes no value", o->name);
 	return apply(p, o, value);
@@ -190,6 +229,30 @@ static int parse_letters(struct parse *p, const char *letters)
 		if (takes_value(o))
 			return apply(p, o, letters[1] ? letters + 1 : NULL);
 		if (apply(p, o, NULL) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static opt_setting_fn find_setting;
+
+void opt_use_settings(opt_setting_fn find)
+{
+	find_setting = find;
+}
+
+/* Values from the environment and config files, for options that take one and were left out. */
+static int apply_settings(struct parse *p)
+{
+	const struct opt *own = p->command->opts;
+
+	for (int i = 0; find_setting && own && own[i].kind != OPT_END && i < 64; i++) {
+		const char *value;
+
+		if (!own[i].setting || p->seen >> i & 1)
+			continue;
+		value = find_setting(own[i].name);
+		if (value && apply(p, &own[i], value) < 0)
 			return -1;
 	}
 	return 0;
@@ -235,6 +298,8 @@ int opt_parse(const struct command *c, const struct opt *common, int argc, char 
 			return -1;
 	}
 	last_seen = p.seen;
+	if (apply_settings(&p) < 0)
+		return -1;
 	return check_complete(&p, *nargs);
 }
 
@@ -266,7 +331,7 @@ bool opt_given(const struct command *c, const char *name)
 	return last_seen >> (o - c->opts) & 1;
 }
 
-static void usage_option(struct buf *out, const struct opt *o)
+static void synopsis_option(struct buf *out, const struct opt *o)
 {
 	buf_addf(out, o->required ? " --%s" : " [--%s", o->name);
 	if (takes_value(o))
@@ -277,18 +342,58 @@ static void usage_option(struct buf *out, const struct opt *o)
 		buf_adds(out, "...");
 }
 
-void opt_usage(struct buf *out, const char *program, const struct command *c)
+void opt_synopsis(struct buf *out, const char *program, const struct command *c)
 {
-	buf_addf(out, "usage: %s %s", program, c->name);
+	buf_addf(out, "%s %s", program, c->name);
 	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++)
 		if (o->required)
-			usage_option(out, o);
+			synopsis_option(out, o);
 	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++)
 		if (!o->required)
-			usage_option(out, o);
+			synopsis_option(out, o);
 	if (c->arguments)
 		buf_addf(out, " %s", c->arguments);
 	buf_addc(out, '\n');
+}
+
+/* One word of a usage line; a line that would reach 80 columns goes on below. */
+static void usage_word(struct buf *out, size_t *column, const char *word)
+{
+	size_t n = strlen(word);
+
+	if (*column + 1 + n >= 80) {
+		buf_adds(out, "\n      ");
+		*column = 6;
+	}
+	buf_addf(out, " %s", word);
+	*column += 1 + n;
+}
+
+void opt_usage(struct buf *out, const char *program, const struct command *c)
+{
+	struct buf word = BUF_INIT;
+	size_t begin = out->len, column;
+	bool optional = false;
+
+	buf_addf(out, "usage: %s %s", program, c->name);
+	column = out->len - begin;
+	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++) {
+		optional |= !o->required;
+		if (!o->required)
+			continue;
+		buf_reset(&word);
+		buf_addf(&word, "--%s", o->name);
+		if (takes_value(o))
+			buf_addf(&word, " %s", o->choices ? o->choices : o->metavar);
+		buf_adds(&word, o->kind == OPT_LIST ? "..." : "");
+		usage_word(out, &column, word.data);
+	}
+	if (optional)
+		usage_word(out, &column, "[options]");
+	if (c->arguments)
+		usage_word(out, &column, c->arguments);
+	buf_addc(out, '\n');
+	buf_release(&word);
 }
 
 static void option_label(struct buf *out, const struct opt *o)
@@ -324,6 +429,8 @@ void opt_help(struct buf *out, const char *program, const struct command *c)
 	}
 	if (c->details)
 		buf_addf(out, "\n%s\n", c->details);
+	if (c->examples)
+		buf_addf(out, "\nExamples:\n\n%s\n", c->examples);
 	buf_addf(out, "\nSee %s(1).\n", program);
 	buf_release(&label);
 }

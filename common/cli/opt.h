@@ -36,7 +36,8 @@ struct opt {
 	char letter;      /* 0: none */
 	enum opt_kind kind;
 	bool required;
-	void *to; /* where the value goes, by kind; keeps its value when absent */
+	bool setting; /* the environment and config files may give it, see settings.h */
+	void *to;     /* where the value goes, by kind; keeps its value when absent */
 	const char *metavar; /* "URL"; NULL for flags */
 	const char *help;    /* one lower-case phrase; units and default in it */
 	int64_t min, max;    /* numbers; max 0 with min >= 0: no upper end */
@@ -49,7 +50,9 @@ struct command {
 	int args_min, args_max; /* how many; -1: any number */
 	const char *summary;    /* one sentence, capital and full stop */
 	const char *details;    /* what is read and written; may have several lines */
-	const char *columns;    /* of --table, see out_use_table; NULL: plain fields */
+	const char *columns;    /* of a table, see struct out_form; NULL: plain fields */
+	bool card;              /* for people a line per field: a single answer */
+	const char *examples;   /* two or so commands, a line each, for --help */
 	const struct opt *opts; /* NULL: none of its own */
 	/* args: what stood behind the options, n of them. Returns an exit code, or
 	 * err_report(). */
@@ -66,13 +69,22 @@ int opt_parse(const struct command *c, const struct opt *common, int argc, char 
  * borrowed like an argument. Returns 0, or -1 with err_set(EX_USAGE): there is no such option, or no such value. */
 int opt_preset(const struct command *c, const char *name, const char *value);
 
+/* Where opt_parse finds the value of an option that the command line leaves out (the environment, config files):
+ * returns it, borrowed, or NULL. Set once by prog_main. */
+typedef const char *(*opt_setting_fn)(const char *name);
+void opt_use_settings(opt_setting_fn find);
+
 /* Whether the last opt_parse met the option of c, or opt_preset set it since. */
 bool opt_given(const struct command *c, const char *name);
 
-/* "usage: rnp-price floor --costs F [--explain] [file]\n" */
+/* "usage: rnp-price floor --costs F [options] [file]\n": what is required, in lines of under 80 columns. */
 void opt_usage(struct buf *out, const char *program, const struct command *c);
 
-/* The whole --help text: usage, summary, one row per option, details. */
+/* "rnp-price floor --costs F [--explain] [file]\n": all options, for the SYNOPSIS of man pages. */
+void opt_synopsis(struct buf *out, const char *program, const struct command *c);
+
+/* The whole --help text: usage, summary, one row per option in the table's order (the commonest first), details,
+ * examples. */
 void opt_help(struct buf *out, const char *program, const struct command *c);
 
 void opt_list_release(struct opt_list *l);

@@ -1,47 +1,109 @@
 #include "common/cli/out.h"
 
+/* Writes the results of a command: a line of JSON each, or for people a table or cards that fit the terminal. */
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/buf.h"
-#include "common/json/canon.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/json/json.h"
 #include "common/base/mem.h"
+#include "common/cli/human.h"
+#include "common/cli/table.h"
+#include "common/json/json.h"
 
-#define COLUMNS_MAX 24
-
-struct column {
-	char *path;
-	size_t width;
-	bool text, number; /* only numbers are aligned right */
-};
+#define HELD_ROWS_MAX 200
+#define HELD_MS       150
+#define BOLD          "\033[1m"
+#define GREEN         "\033[32m"
+#define RED           "\033[31m"
+#define PLAIN         "\033[0m"
 
 static struct {
-	bool on;
-	const char *wanted;
-	struct column columns[COLUMNS_MAX];
-	int ncolumns;
-	char **cells; /* nrows x ncolumns; NULL: absent */
-	size_t nrows, cap;
-} table;
+	struct out_form form;
+	size_t width; /* of the terminal; 0: no limit */
+	bool terminal;
+	int64_t now_ms;
 
-void out_use_table(bool on, const char *columns)
+	char *paths[TABLE_COLUMNS_MAX], *headings[TABLE_COLUMNS_MAX];
+	struct table_column columns[TABLE_COLUMNS_MAX];
+	int ncolumns;
+
+	json_t **held; /* rows that wait for the layout */
+	size_t nheld, cap;
+	bool laid_out, cards;
+	size_t printed;
+	int failed; /* errno of the flusher's writing, 0 none */
+} out;
+
+/* The flusher prints the held rows when the command takes its time. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
+static pthread_t flusher;
+static bool flushing, closing;
+
+bool out_is_terminal(void)
 {
-	table.on = on;
-	table.wanted = columns;
+	return isatty(STDOUT_FILENO);
+}
+
+bool out_wants_colour(const char *when, int fd)
+{
+	const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	if (when && strcmp(when, "auto"))
+		return strcmp(when, "always") == 0;
+	return isatty(fd) && !(none && *none) && term && strcmp(term, "dumb");
+}
+
+static size_t terminal_width(void)
+{
+	const char *columns = getenv("COLUMNS");
+	struct winsize size;
+	long n;
+
+	if (out.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
+		return size.ws_col;
+	n = columns ? strtol(columns, NULL, 10) : 0;
+	return n >= 20 && n <= 10000 ? (size_t)n : out.terminal ? 80 : 0;
+}
+
+void out_use(const struct out_form *form)
+{
+	out.form = *form;
+	out.terminal = out_is_terminal();
+	out.width = terminal_width();
+	out.now_ms = form->people ? clock_now_ms() : 0;
 }
 
 void out_columns(const char *columns)
 {
-	table.wanted = columns;
+	out.form.columns = columns;
+	out.form.card = false;
+}
+
+bool out_for_people(void)
+{
+	return out.form.people;
+}
+
+static bool reader_left;
+
+bool out_reader_left(void)
+{
+	return reader_left;
 }
 
 static int write_failed(void)
 {
+	reader_left |= errno == EPIPE;
 	return err_sys(EX_IOERR, "cannot write to standard output");
 }
 
@@ -60,14 +122,29 @@ static bool plain(const json_t *v)
 	return json_is_string(v) || json_is_number(v) || json_is_boolean(v);
 }
 
-static void add_column(const char *path, size_t len)
+static bool shown(const char *key)
 {
-	if (table.ncolumns == COLUMNS_MAX)
+	return strcmp(key, "kind") && strcmp(key, "v") && strcmp(key, "proof");
+}
+
+/* "gpus.0.model=GPU" */
+static void add_column(const char *spec, size_t len)
+{
+	const char *heading = memchr(spec, '=', len);
+	size_t path = heading ? (size_t)(heading - spec) : len;
+	struct buf text = BUF_INIT;
+
+	if (out.ncolumns == TABLE_COLUMNS_MAX)
 		return;
-	table.columns[table.ncolumns++] = (struct column){
-		.path = xstrndup(path, len),
-		.width = len,
-	};
+	out.paths[out.ncolumns] = xstrndup(spec, path);
+	if (heading)
+		buf_add(&text, heading + 1, len - path - 1);
+	else
+		human_heading(&text, out.paths[out.ncolumns]);
+	out.headings[out.ncolumns] = buf_take(&text);
+	out.columns[out.ncolumns] = (struct table_column){ .number = true };
+	table_measure(&out.columns[out.ncolumns], out.headings[out.ncolumns]);
+	out.ncolumns++;
 }
 
 static void choose_columns(const json_t *record)
@@ -75,8 +152,8 @@ static void choose_columns(const json_t *record)
 	const char *key;
 	json_t *v;
 
-	if (table.wanted) {
-		for (const char *s = table.wanted; *s;) {
+	if (out.form.columns) {
+		for (const char *s = out.form.columns; *s;) {
 			size_t n = strcspn(s, ",");
 
 			add_column(s, n);
@@ -85,7 +162,7 @@ static void choose_columns(const json_t *record)
 		return;
 	}
 	json_object_foreach((json_t *)record, key, v)
-		if (plain(v) && strcmp(key, "kind") && strcmp(key, "v"))
+		if (plain(v) && shown(key))
 			add_column(key, strlen(key));
 }
 
@@ -107,81 +184,277 @@ static const json_t *at_path(const json_t *v, const char *path)
 	return v;
 }
 
-static char *cell_text(const json_t *v)
+static const char *last_name(const char *path)
 {
+	const char *dot = strrchr(path, '.');
+
+	return dot ? dot + 1 : path;
+}
+
+/* The text of a cell, owned; NULL where the record has no such field. */
+static char *cell(const json_t *record, int i)
+{
+	const json_t *v = at_path(record, out.paths[i]);
 	struct buf text = BUF_INIT;
 
-	if (json_is_string(v))
-		buf_adds(&text, json_string_value(v));
-	else
-		json_write(&text, v);
-	for (size_t i = 0; i < text.len; i++)
-		if ((unsigned char)text.data[i] < 0x20)
-			text.data[i] = ' ';
+	if (!v)
+		return NULL;
+	human_value(&text, last_name(out.paths[i]), v,
+		json_string_value(json_object_get(record, "unit")), out.now_ms);
+	if (!text.len)
+		buf_adds(&text, "");
 	return buf_take(&text);
 }
 
-static size_t width_of(const char *utf8)
+static int put_buf(struct buf *text)
 {
+	int rc = out_text(buf_text(text), text->len);
+
+	buf_release(text);
+	return rc;
+}
+
+static int print_row(const json_t *record)
+{
+	char *cells[TABLE_COLUMNS_MAX];
+	struct buf text = BUF_INIT;
+
+	for (int i = 0; i < out.ncolumns; i++)
+		cells[i] = cell(record, i);
+	table_row(&text, out.columns, out.ncolumns, (const char *const *)cells, "", "");
+	for (int i = 0; i < out.ncolumns; i++)
+		free(cells[i]);
+	return put_buf(&text);
+}
+
+/* --- cards --------------------------------------------------------------------------------- */
+
+static size_t label_width(const json_t *record)
+{
+	struct buf label = BUF_INIT;
+	const char *key;
+	json_t *v;
 	size_t n = 0;
 
-	for (; *utf8; utf8++)
-		n += ((unsigned char)*utf8 & 0xc0) != 0x80;
-	return n;
-}
-
-static void keep_row(const json_t *record)
-{
-	if (!table.nrows)
-		choose_columns(record);
-	table.cells = xgrow(table.cells, &table.cap,
-		(table.nrows + 1) * (size_t)table.ncolumns, sizeof *table.cells);
-	for (int i = 0; i < table.ncolumns; i++) {
-		struct column *c = &table.columns[i];
-		const json_t *v = at_path(record, c->path);
-		char *text = v ? cell_text(v) : NULL;
-
-		table.cells[table.nrows * (size_t)table.ncolumns + (size_t)i] = text;
-		if (text && width_of(text) > c->width)
-			c->width = width_of(text);
-		c->number |= v && json_is_number(v);
-		c->text |= v && !json_is_number(v);
+	json_object_foreach((json_t *)record, key, v) {
+		buf_reset(&label);
+		human_heading(&label, key);
+		if (shown(key) && table_width(buf_text(&label)) > n)
+			n = table_width(buf_text(&label));
 	}
-	table.nrows++;
+	buf_release(&label);
+	return n < 24 ? n : 24;
 }
 
-static int print_cell(const struct column *c, const char *text, bool last)
+/* Yes and no of a check in their colours. */
+static const char *colour_of(const char *key, const json_t *v)
 {
-	int pad = (int)(c->width - width_of(text));
+	static const char *const names[] = { "ok", "passed", "qualified", "fits", NULL };
 
-	if (c->number && !c->text)
-		return printf("%*s%s%s", pad, "", text, last ? "\n" : "  ");
-	return last ? printf("%s\n", text) : printf("%s%*s  ", text, pad, "");
+	for (int i = 0; out.form.colour && json_is_boolean(v) && names[i]; i++)
+		if (strcmp(key, names[i]) == 0)
+			return json_is_true(v) ? GREEN : RED;
+	return "";
 }
 
-static int print_table(void)
+static void card_text(struct buf *text, const char *label, size_t labels,
+	struct buf *value)
 {
-	int rc = 0, n = table.ncolumns;
+	table_card_line(text, label, labels, buf_text(value), out.width);
+	buf_reset(value);
+}
 
-	for (int i = 0; i < n && rc >= 0; i++)
-		rc = print_cell(&table.columns[i], table.columns[i].path, i == n - 1);
-	for (size_t row = 0; row < table.nrows && rc >= 0; row++)
-		for (int i = 0; i < n && rc >= 0; i++) {
-			const char *text = table.cells[row * (size_t)n + (size_t)i];
+/* An object is one line while its values are short, else a line for each field. */
+static bool is_short(const json_t *v)
+{
+	struct buf value = BUF_INIT;
+	const char *key;
+	json_t *item;
+	size_t n = 0;
 
-			rc = print_cell(&table.columns[i], text ? text : "-", i == n - 1);
+	json_object_foreach((json_t *)v, key, item) {
+		buf_reset(&value);
+		human_value(&value, key, item, NULL, out.now_ms);
+		if (json_is_object(item) || value.len > n)
+			n = json_is_object(item) ? SIZE_MAX : value.len;
+	}
+	buf_release(&value);
+	return n <= 30;
+}
+
+/* "model: NVIDIA H200" for each field; first marks the first line, the others stand under it. */
+static void card_object(struct buf *text, const char *label, size_t labels,
+	const json_t *v, const char *mark)
+{
+	struct buf value = BUF_INIT;
+	const char *key;
+	json_t *item;
+	bool first = true;
+
+	json_object_foreach((json_t *)v, key, item) {
+		buf_adds(&value, first || !*mark ? mark : "  ");
+		human_heading(&value, key);
+		buf_adds(&value, ": ");
+		human_value(&value, key, item, NULL, out.now_ms);
+		card_text(text, first ? label : "", labels, &value);
+		first = false;
+	}
+	buf_release(&value);
+}
+
+static void card_list(struct buf *text, const char *label, size_t labels,
+	const json_t *list)
+{
+	struct buf value = BUF_INIT;
+	json_t *item;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, item) {
+		if (json_is_object(item) && !is_short(item)) {
+			card_object(text, i ? "" : label, labels, item, "- ");
+			continue;
 		}
-	return rc < 0 ? write_failed() : 0;
+		human_value(&value, "", item, NULL, out.now_ms);
+		card_text(text, i ? "" : label, labels, &value);
+	}
+	buf_release(&value);
 }
 
-static void release_table(void)
+static void card_field(struct buf *text, const char *key, const json_t *v,
+	const char *unit, size_t labels)
 {
-	for (size_t i = 0; i < table.nrows * (size_t)table.ncolumns; i++)
-		free(table.cells[i]);
-	free(table.cells);
-	for (int i = 0; i < table.ncolumns; i++)
-		free(table.columns[i].path);
-	memset(&table, 0, sizeof table);
+	struct buf label = BUF_INIT, value = BUF_INIT;
+	const char *colour = colour_of(key, v);
+
+	human_heading(&label, key);
+	if (json_is_array(v) && json_array_size(v) &&
+		!json_is_number(json_array_get(v, 0))) {
+		card_list(text, buf_text(&label), labels, v);
+	} else if (json_is_object(v) && json_object_size(v) && !is_short(v)) {
+		card_object(text, buf_text(&label), labels, v, "");
+	} else {
+		buf_adds(&value, colour);
+		human_value(&value, key, v, unit, out.now_ms);
+		buf_adds(&value, *colour ? PLAIN : "");
+		table_card_line(text, buf_text(&label), labels, buf_text(&value),
+			*colour ? 0 : out.width);
+	}
+	buf_release(&label);
+	buf_release(&value);
+}
+
+static int print_card(const json_t *record)
+{
+	const char *unit = json_string_value(json_object_get(record, "unit")), *key;
+	struct buf text = BUF_INIT;
+	size_t labels = label_width(record);
+	json_t *v;
+
+	if (out.printed++)
+		buf_addc(&text, '\n');
+	json_object_foreach((json_t *)record, key, v)
+		if (shown(key))
+			card_field(&text, key, v, unit, labels);
+	return put_buf(&text);
+}
+
+/* --- the layout, chosen when the first rows are there -------------------------------------- */
+
+static void measure(const json_t *record)
+{
+	for (int i = 0; i < out.ncolumns; i++) {
+		const json_t *v = at_path(record, out.paths[i]);
+		char *text = cell(record, i);
+
+		if (text)
+			table_measure(&out.columns[i], text);
+		free(text);
+		out.columns[i].number &= !v || json_is_number(v);
+	}
+}
+
+static int print_headings(void)
+{
+	struct buf text = BUF_INIT;
+
+	table_row(&text, out.columns, out.ncolumns, (const char *const *)out.headings,
+		out.form.colour ? BOLD : "", out.form.colour ? PLAIN : "");
+	return put_buf(&text);
+}
+
+static int print_record(const json_t *record)
+{
+	return out.cards ? print_card(record) : print_row(record);
+}
+
+static int lay_out(void)
+{
+	int rc = 0;
+
+	if (out.laid_out || !out.nheld)
+		return 0;
+	out.laid_out = true;
+	choose_columns(out.held[0]);
+	for (size_t i = 0; i < out.nheld; i++)
+		measure(out.held[i]);
+	/* few of the columns may do where all are too many */
+	out.cards = !table_fit(out.columns, out.ncolumns, out.width);
+	if (!out.cards)
+		rc = print_headings();
+	for (size_t i = 0; i < out.nheld; i++) {
+		if (rc == 0)
+			rc = print_record(out.held[i]);
+		json_decref(out.held[i]);
+	}
+	out.nheld = 0;
+	return rc < 0 ? -1 : out_flush();
+}
+
+static void *flush_later(void *arg)
+{
+	struct timespec until;
+
+	(void)arg;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += HELD_MS * 1000000L;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&lock);
+	while (!closing && pthread_cond_timedwait(&done, &lock, &until) == 0)
+		;
+	errno = 0;
+	if (!closing && lay_out() < 0) {
+		out.failed = errno ? errno : EIO;
+		err_clear();
+	}
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static int show(const json_t *record)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&lock);
+	if (out.failed) {
+		errno = out.failed;
+		rc = write_failed();
+	} else if (out.form.card) {
+		rc = print_card(record);
+		rc = rc < 0 ? -1 : out_flush();
+	} else if (out.laid_out) {
+		rc = print_record(record);
+		rc = rc < 0 ? -1 : out_flush();
+	} else {
+		out.held = xgrow(out.held, &out.cap, out.nheld + 1, sizeof *out.held);
+		out.held[out.nheld++] = json_deep_copy(record);
+		if (out.terminal && !flushing)
+			flushing = pthread_create(&flusher, NULL, flush_later, NULL) == 0;
+		if (out.terminal && (out.nheld == HELD_ROWS_MAX || !flushing))
+			rc = lay_out();
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
 }
 
 int out_record(const json_t *record)
@@ -189,44 +462,66 @@ int out_record(const json_t *record)
 	struct buf line = BUF_INIT;
 	int rc;
 
-	if (table.on) {
-		keep_row(record);
-		return 0;
-	}
+	if (out.form.people)
+		return show(record);
 	json_write(&line, record);
 	buf_addc(&line, '\n');
-	rc = out_text(line.data, line.len);
-	buf_release(&line);
+	rc = put_buf(&line);
 	return rc < 0 ? -1 : out_flush();
 }
 
 int out_lines(void *ctx, const char *data, size_t len)
 {
 	(void)ctx;
-	if (!table.on)
+	if (!out.form.people)
 		return out_text(data, len) < 0 ? -1 : out_flush();
 	while (len) {
 		const char *end = memchr(data, '\n', len);
 		size_t n = end ? (size_t)(end - data) : len;
 		json_t *record = json_parse_object(data, n, "output");
+		int rc;
 
 		if (!record)
 			bug("%s", err_get()->text);
-		keep_row(record);
+		rc = show(record);
 		json_decref(record);
+		if (rc < 0)
+			return -1;
 		data += n + (end != NULL);
 		len -= n + (end != NULL);
 	}
 	return 0;
 }
 
+static void release(void)
+{
+	for (size_t i = 0; i < out.nheld; i++)
+		json_decref(out.held[i]);
+	free(out.held);
+	for (int i = 0; i < out.ncolumns; i++) {
+		free(out.paths[i]);
+		free(out.headings[i]);
+	}
+	memset(&out, 0, sizeof out);
+}
+
 int out_close(void)
 {
-	int rc = 0;
+	int rc;
 
-	if (table.on && table.nrows)
-		rc = print_table();
-	release_table();
+	pthread_mutex_lock(&lock);
+	rc = lay_out();
+	if (rc == 0 && out.failed) {
+		errno = out.failed;
+		rc = write_failed();
+	}
+	closing = true;
+	pthread_cond_signal(&done);
+	pthread_mutex_unlock(&lock);
+	if (flushing)
+		pthread_join(flusher, NULL);
+	flushing = closing = false;
+	release();
 	/* a full disk may show only now; closing twice would hide it */
 	if (fflush(stdout) || ferror(stdout) ||
 		(close(STDOUT_FILENO) < 0 && errno != EBADF))

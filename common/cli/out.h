@@ -1,6 +1,6 @@
-/* out.h - records on standard output: JSON Lines, or with --table columns for people.
+/* out.h - records on standard output: JSON Lines for programs, tables and cards for people.
  *
- * One thread at a time. Uses json, buf, err. */
+ * One thread at a time. Uses json, table, human, buf, err. */
 #ifndef RNP_COMMON_CLI_OUT_H
 #define RNP_COMMON_CLI_OUT_H
 
@@ -8,24 +8,45 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Set by prog_main before the subcommand runs. columns: comma-separated paths into a record
- * ("node,gpus.0.model"), NULL: the plain fields of the first record. Borrowed. */
-void out_use_table(bool table, const char *columns);
+/* How records are shown to people. All texts are borrowed. */
+struct out_form {
+	bool people; /* else JSON Lines */
+	bool card;   /* a line per field, for commands with a single answer */
+	/* Of a table: comma-separated paths into a record, each with its heading where the field's name is none:
+	 * "node,gpus.0.model=GPU". NULL: the plain fields of the first record. */
+	const char *columns;
+	bool colour;
+};
 
-/* Other columns than the subcommand's usual ones; before the first record. */
+/* Whether standard output is a terminal that people look at, and whether colours are wanted: when is "auto", "always" or
+ * "never" (NULL: auto); NO_COLOR and TERM=dumb turn auto off. */
+bool out_is_terminal(void);
+bool out_wants_colour(const char *when, int fd);
+
+/* Set by prog_main before the subcommand runs. */
+void out_use(const struct out_form *form);
+
+/* Other columns than the subcommand's usual ones, in a table; before the first record. */
 void out_columns(const char *columns);
 
-/* Write one record as a line and flush it (in a table: keep it until out_close). Returns 0,
- * or -1 with err_set(EX_IOERR). */
+/* Whether people read the output: a command may then write text of its own instead of records. */
+bool out_for_people(void);
+
+/* Write one record as a line and flush it. For people, the first rows are held until 150 ms have passed, so that the
+ * columns are as wide as they should be; on what is no terminal until out_close. Returns 0, or -1 with
+ * err_set(EX_IOERR). */
 int out_record(const json_t *record);
 
-/* Plain text or lines that are already JSON; flushed by out_flush or out_close. In a table,
- * out_lines reads them back as records. ctx is not used: the signature is lines_sink's. */
+/* Plain text or lines that are already JSON; flushed by out_flush or out_close. For people, out_lines reads them back as
+ * records. ctx is not used: the signature is lines_sink's. */
 int out_text(const char *data, size_t len);
 int out_lines(void *ctx, const char *data, size_t len);
 int out_flush(void);
 
-/* Print the table, flush, and check that everything arrived. Called by prog_main. */
+/* Whether the reader of a pipe has left: the command then ends without a message. */
+bool out_reader_left(void);
+
+/* Print what is held, flush, and check that everything arrived. Called by prog_main. */
 int out_close(void);
 
 #endif

@@ -1,5 +1,7 @@
 #include "common/cli/prog.h"
 
+/* Does what is common to all programs: finds the subcommand, answers --help and the like, reports errors. */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,8 +15,10 @@
 #include "common/cli/complete.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/suggest.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
+#include "common/cli/settings.h"
 #include "common/json/schema.h"
 #include "common/base/utf8.h"
 
@@ -22,12 +26,17 @@
 #define RNP_VERSION "0.0.0"
 #endif
 
+#define RED    "\033[31m"
+#define YELLOW "\033[33m"
+#define PLAIN  "\033[0m"
+
 static struct {
 	const char *name;
-	bool help, version, table, schema_only;
+	bool help, version, table, json;
 	bool quiet;
 	int verbose;
-	const char *log;
+	const char *log, *color;
+	bool colour; /* of standard error */
 } prog;
 
 static const struct opt common_opts[] = {
@@ -53,13 +62,21 @@ static const struct opt common_opts[] = {
 	{ .name = "log",
 		.kind = OPT_CHOICE,
 		.to = &prog.log,
-		.metavar = "json",
 		.choices = "text|json",
 		.help = "form of standard error (default text)" },
 	{ .name = "table",
 		.kind = OPT_FLAG,
 		.to = &prog.table,
-		.help = "columns for people instead of JSON Lines" },
+		.help = "for people: tables and units (default on a terminal)" },
+	{ .name = "json",
+		.kind = OPT_FLAG,
+		.to = &prog.json,
+		.help = "JSON Lines (default in a pipe or file)" },
+	{ .name = "color",
+		.kind = OPT_CHOICE,
+		.to = &prog.color,
+		.choices = "auto|always|never",
+		.help = "colours (default auto: on a terminal)" },
 	{ 0 },
 };
 
@@ -83,7 +100,9 @@ int err_report(void)
 	const struct err *e = err_get();
 	int code = e->code ? e->code : EX_SOFTWARE;
 
-	if (log_is_json()) {
+	if (code == EX_IOERR && out_reader_left()) {
+		/* `rnp-X ... | head` is no error that anybody wants to read about */
+	} else if (log_is_json()) {
 		json_t *record = json_record("rnp.error");
 
 		json_set_i64(record, "code", code);
@@ -92,8 +111,9 @@ int err_report(void)
 			json_set_text(record, "hint", e->hint);
 		print_json(record);
 	} else {
-		fprintf(stderr, "%s: %s%s%s%s\n", prog.name, e->text,
-			e->hint[0] ? " (" : "", e->hint, e->hint[0] ? ")" : "");
+		fprintf(stderr, "%s%s:%s %s%s%s%s\n", prog.colour ? RED : "", prog.name,
+			prog.colour ? PLAIN : "", e->text, e->hint[0] ? " (" : "",
+			e->hint, e->hint[0] ? ")" : "");
 	}
 	err_clear();
 	return code;
@@ -109,7 +129,12 @@ static void say(const char *level, const char *fmt, va_list args)
 		print_json(json_pack("{s:s, s:s}", "level", level, "message", text));
 		return;
 	}
-	fprintf(stderr, "%s: %s\n", prog.name, text);
+	fprintf(stderr, "%s%s:%s %s\n",
+		!prog.colour          ? "" :
+			*level == 'e' ? RED :
+			*level == 'w' ? YELLOW :
+					"",
+		prog.name, prog.colour ? PLAIN : "", text);
 }
 
 #define SAY(level)                     \
@@ -152,20 +177,23 @@ static void print_overview(struct buf *out, const struct program *p)
 {
 	buf_addf(out, "usage: %s SUBCOMMAND [options] [file ...]\n\n%s\n", p->name,
 		p->summary);
-	if (p->later)
-		buf_addf(out, "\n%s\n", p->later);
 	for (int i = 0; p->commands[i]; i++)
 		buf_addf(out, "%s  %-10s  %s\n", i ? "" : "\n", p->commands[i]->name,
 			p->commands[i]->summary);
-	buf_addf(out, "\nEach has its own --help. Common to all:\n\n");
-	for (const struct opt *o = common_opts; o->kind != OPT_END; o++)
-		buf_addf(out, "  %s%c%s--%-15s  %s\n", o->letter ? "-" : " ",
-			o->letter ? o->letter : ' ', o->letter ? ", " : "  ",
-			o->choices ? "log json" : o->name, o->help);
-	buf_addf(out, "      --schema [KIND]    JSON Schema of the record kinds\n");
-	buf_addf(out,
-		"      --completion bash  completion script for bash\n\nSee %s(1).\n",
-		p->name);
+	buf_addf(out, "\n'%s help SUBCOMMAND' says more. Common to all:\n\n", p->name);
+	for (const struct opt *o = common_opts; o->kind != OPT_END; o++) {
+		char label[40];
+
+		snprintf(label, sizeof label, "%s%s%s", o->name, o->choices ? " " : "",
+			o->choices ? o->choices : "");
+		buf_addf(out, "  %s%c%s--%-24s  %s\n", o->letter ? "-" : " ",
+			o->letter ? o->letter : ' ', o->letter ? ", " : "  ", label,
+			o->help);
+	}
+	buf_addf(out, "      --%-24s  JSON Schema of the record kinds\n",
+		"schema [KIND]");
+	buf_addf(out, "      --%-24s  completion script for a shell\n\nSee %s(1).\n",
+		"completion bash|zsh|fish", p->name);
 }
 
 static int finish(int code)
@@ -195,6 +223,8 @@ static int usage_error(const struct program *p, const struct command *c)
 		buf_addf(&usage,
 			"usage: %s SUBCOMMAND [options] [file ...], see %s --help\n",
 			p->name, p->name);
+	if (c)
+		buf_addf(&usage, "try '%s help %s'\n", p->name, c->name);
 	if (!log_is_json())
 		fputs(usage.data, stderr);
 	buf_release(&usage);
@@ -218,7 +248,17 @@ static int print_schemas(const struct program *p, int argc, char **argv, int at)
 	if (strncmp(argv[at], "--schema=", 9) == 0)
 		kind = argv[at] + 9;
 	if (kind && !schema_text(kind)) {
-		err_set(EX_USAGE, "there is no record kind '%.40s'", kind);
+		struct suggest near = { .wanted = kind };
+		char words[100];
+
+		for (int i = 0; p->kinds[i]; i++) {
+			suggest_offer(&near, p->kinds[i], strlen(p->kinds[i]));
+			/* "node" means rnp.node */
+			if (strcmp(p->kinds[i] + 4, kind) == 0)
+				snprintf(near.best, sizeof near.best, "%s", p->kinds[i]);
+		}
+		err_set(EX_USAGE, "there is no record kind '%.40s'%s", kind,
+			suggest_text(&near, words, sizeof words));
 		return usage_error(p, NULL);
 	}
 	if (kind)
@@ -232,11 +272,16 @@ static int print_completion(const struct program *p, const char *shell)
 {
 	struct buf text = BUF_INIT;
 
-	if (!shell || strcmp(shell, "bash") != 0) {
-		err_set(EX_USAGE, "--completion: only bash is known");
+	if (shell && strcmp(shell, "bash") == 0) {
+		complete_bash(&text, p, common_opts);
+	} else if (shell && strcmp(shell, "zsh") == 0) {
+		complete_zsh(&text, p, common_opts);
+	} else if (shell && strcmp(shell, "fish") == 0) {
+		complete_fish(&text, p, common_opts);
+	} else {
+		err_set(EX_USAGE, "--completion: bash, zsh or fish");
 		return usage_error(p, NULL);
 	}
-	complete_bash(&text, p, common_opts);
 	return print_and_finish(&text);
 }
 
@@ -244,7 +289,7 @@ static int run_command(const struct program *p, const struct command *c, int arg
 	char **argv)
 {
 	struct buf text = BUF_INIT;
-	int nargs;
+	int nargs, code;
 
 	/* --help answers even where a required option is missing */
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
@@ -253,14 +298,62 @@ static int run_command(const struct program *p, const struct command *c, int arg
 		opt_help(&text, p->name, c);
 		return print_and_finish(&text);
 	}
+	if (settings_load() < 0)
+		return err_report();
+	opt_use_settings(settings_find);
 	if (opt_parse(c, common_opts, argc, argv, &nargs) < 0)
 		return usage_error(p, c);
+	if (prog.json && prog.table) {
+		err_set(EX_USAGE, "--json and --table exclude each other");
+		return usage_error(p, c);
+	}
+	prog.colour = out_wants_colour(prog.color, STDERR_FILENO);
 	if (prog.version) {
 		buf_addf(&text, "%s %s\n", p->name, RNP_VERSION);
 		return print_and_finish(&text);
 	}
-	out_use_table(prog.table, c->columns);
-	return finish(c->run(nargs, argv + 1));
+	out_use(&(struct out_form){
+		.people = prog.table || (!prog.json && out_is_terminal()),
+		.card = c->card,
+		.columns = c->columns,
+		.colour = out_wants_colour(prog.color, STDOUT_FILENO),
+	});
+	code = finish(c->run(nargs, argv + 1));
+	settings_release();
+	return code;
+}
+
+static void no_such_command(const struct program *p, const char *name)
+{
+	struct suggest near = { .wanted = name };
+	char words[100];
+
+	for (int i = 0; p->commands[i]; i++)
+		suggest_offer(&near, p->commands[i]->name, strlen(p->commands[i]->name));
+	suggest_offer(&near, "help", 4);
+	err_set(EX_USAGE, "there is no subcommand '%.40s'%s", name,
+		suggest_text(&near, words, sizeof words));
+}
+
+/* help [SUBCOMMAND]; --synopsis before it: only the line with all options, for the man page */
+static int print_help(const struct program *p, int argc, char **argv)
+{
+	bool synopsis = argc > 1 && strcmp(argv[0], "--synopsis") == 0;
+	const char *name = argc > synopsis ? argv[synopsis] : NULL;
+	const struct command *c = name ? find_command(p, name) : NULL;
+	struct buf text = BUF_INIT;
+
+	if (name && !c && name[0] != '-') {
+		no_such_command(p, name);
+		return usage_error(p, NULL);
+	}
+	if (c && synopsis)
+		opt_synopsis(&text, p->name, c);
+	else if (c)
+		opt_help(&text, p->name, c);
+	else
+		print_overview(&text, p);
+	return print_and_finish(&text);
 }
 
 /* name: what stands in the subcommand's place, or NULL */
@@ -283,13 +376,11 @@ static int no_command(const struct program *p, const char *name, int argc, char 
 		buf_addf(&text, "%s %s\n", p->name, RNP_VERSION);
 	if (text.len)
 		return print_and_finish(&text);
-	if (p->later)
-		err_set(EX_UNAVAILABLE, "%s", p->later);
-	else if (name)
-		err_set(EX_USAGE, "there is no subcommand '%.40s'", name);
+	if (name)
+		no_such_command(p, name);
 	else
 		err_set(EX_USAGE, "no subcommand given");
-	return p->later ? err_report() : usage_error(p, NULL);
+	return usage_error(p, NULL);
 }
 
 /* Where a standard stream is closed, the next file or socket would get its number, and what
@@ -325,6 +416,7 @@ int prog_main(const struct program *p, int argc, char **argv)
 	io_watch_signals();
 	occupy_closed_streams();
 	find_log_form(argc, argv);
+	prog.colour = out_wants_colour(NULL, STDERR_FILENO);
 	if (clock_check_env() < 0)
 		return err_report();
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
@@ -336,10 +428,13 @@ int prog_main(const struct program *p, int argc, char **argv)
 	}
 	/* options common to all may stand before the subcommand */
 	while (at < argc && argv[at][0] == '-' && argv[at][1]) {
-		bool log_value = strcmp(argv[at], "--log") == 0;
+		bool value = strcmp(argv[at], "--log") == 0 ||
+			strcmp(argv[at], "--color") == 0;
 
-		at += 1 + log_value;
+		at += 1 + value;
 	}
+	if (at < argc && strcmp(argv[at], "help") == 0)
+		return print_help(p, argc - at - 1, argv + at + 1);
 	if (at < argc)
 		c = find_command(p, argv[at]);
 	if (!c)

@@ -12,12 +12,11 @@ struct program {
 	const char *name;                      /* "rnp-price" */
 	const char *summary;                   /* one sentence */
 	const struct command *const *commands; /* ends with NULL */
-	const char *later;        /* why there is no subcommand yet (exit 69), or NULL */
 	const char *const *kinds; /* record kinds that it reads or writes, for --schema */
 };
 
-/* Parse, run, close standard output; the return value of main(). Handles --help, --version,
- * --schema [KIND], --completion bash, -q, -v, --log json, --table. */
+/* Parse, run, close standard output; the return value of main(). Handles help [SUBCOMMAND], --help, --version,
+ * --schema [KIND], --completion SHELL, -q, -v, --log json, --json, --table, --color. */
 int prog_main(const struct program *p, int argc, char **argv);
 
 /* Print the pending error once ("rnp-price: cannot read ..."; one JSON object with --log
@@ -36,7 +35,7 @@ bool prog_quiet(void);
 /* The row `--key F` for commands that sign; key_path NULL after parsing means the default. */
 /* clang-format off */
 #define OPT_KEY(to_path) \
-	{ .name = "key", .kind = OPT_TEXT, .to = (to_path), .metavar = "F", \
+	{ .name = "key", .kind = OPT_TEXT, .setting = true, .to = (to_path), .metavar = "F", \
 		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
 
 /* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or auto: as dev_open takes it. */

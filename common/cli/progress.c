@@ -1,5 +1,7 @@
 #include "common/cli/progress.h"
 
+/* Draws a bar on standard error while long work goes on. */
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

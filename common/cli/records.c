@@ -1,5 +1,7 @@
 #include "common/cli/records.h"
 
+/* Reads JSON Lines record by record. */
+
 #include "common/json/json.h"
 #include "common/base/lines.h"
 

@@ -29,7 +29,7 @@ int registry_each(struct http *http, const char *base, const char *ca, const cha
 /* Rows that every client of a registry has in its table of options. */
 /* clang-format off */
 #define OPT_REGISTRY(to_url)                                                                   \
-	{ .name = "registry", .kind = OPT_TEXT, .required = true, .to = (to_url),              \
+	{ .name = "registry", .kind = OPT_TEXT, .required = true, .setting = true, .to = (to_url),              \
 		.metavar = "URL", .help = "the registry" }
 #define OPT_CA(to_path)                                                                        \
 	{ .name = "ca", .kind = OPT_TEXT, .to = (to_path), .metavar = "F",                     \

@@ -134,9 +134,9 @@ static void check_bad(void)
 	PARSE("-wx", "a", "b", "c");
 	CHECK_TEXT("unexpected argument 'c'", err_get()->text);
 	PARSE("-wx", "-n", "6");
-	CHECK_TEXT("--n: 6 is not between -5 and 5", err_get()->text);
+	CHECK_TEXT("--n: 6 is above 5", err_get()->text);
 	PARSE("-wx", "--least", "0");
-	CHECK_TEXT("--least: 0 is less than 1", err_get()->text);
+	CHECK_TEXT("--least: 0 is below 1", err_get()->text);
 	PARSE("-f");
 	CHECK_TEXT("option --word W is required", err_get()->text);
 	err_clear();
@@ -147,8 +147,11 @@ static void check_help(void)
 	struct buf text = BUF_INIT;
 
 	opt_usage(&text, "rnp-x", &command);
+	CHECK_TEXT("usage: rnp-x sub --word W [options] [file ...]\n", text.data);
+	buf_reset(&text);
+	opt_synopsis(&text, "rnp-x", &command);
 	CHECK_TEXT(
-		"usage: rnp-x sub --word W [--flag] [--choice a|bc|d] [--list K=V]... [--n N]"
+		"rnp-x sub --word W [--flag] [--choice a|bc|d] [--list K=V]... [--n N]"
 		" [--least N] [--u N] [--f64 X] [--size SIZE] [--duration D] [--time T]"
 		" [--usd USD] [--a-very-long-name-of-an-option RENDER] [file ...]\n",
 		text.data);

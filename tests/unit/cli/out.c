@@ -22,6 +22,11 @@ static void to(const char *file, int flags)
 	clearerr(stdout);
 }
 
+static void use(bool people, const char *columns)
+{
+	out_use(&(struct out_form){ .people = people, .columns = columns });
+}
+
 static void put(const char *text)
 {
 	json_t *v = json_parse(text, strlen(text), JSON_DEPTH_MAX, "test");
@@ -43,7 +48,7 @@ static void expect(const char *text)
 static void check_lines(void)
 {
 	to(path, O_WRONLY | O_TRUNC);
-	out_use_table(false, NULL);
+	use(false, NULL);
 	put("{\"b\":1, \"a\":\"x\\ny\"}");
 	CHECK(out_lines(NULL, "{}\n", 3) == 0);
 	CHECK(out_text("plain\n", 6) == 0);
@@ -53,24 +58,24 @@ static void check_lines(void)
 static void check_table(void)
 {
 	to(path, O_WRONLY | O_TRUNC);
-	out_use_table(true, NULL);
+	use(true, NULL);
 	put("{\"kind\":\"rnp.x\",\"v\":1,\"name\":\"é\",\"n\":5,\"list\":[]}");
 	put("{\"name\":\"a\\tlonger one\",\"n\":12345}");
 	CHECK(out_lines(NULL, "{\"n\":true}\n{\"name\":7}", 21) == 0);
 	expect("name          n\n"
 	       "é             5\n"
-	       "a longer one  12345\n"
-	       "-             true\n"
+	       "a longer one  12,345\n"
+	       "-             yes\n"
 	       "7             -\n");
 	to(path, O_WRONLY | O_TRUNC);
-	out_use_table(true, "name,gpus.0.model,gpus.1.model,n");
+	use(true, "name,gpus.0.model,gpus.1.model,n");
 	put("{\"name\":\"a\",\"gpus\":[{\"model\":\"X\"}],\"n\":5}");
 	put("{\"name\":\"b\",\"gpus\":[],\"n\":12345}");
-	expect("name  gpus.0.model  gpus.1.model      n\n"
-	       "a     X             -                 5\n"
-	       "b     -             -             12345\n");
+	expect("name  gpu model  gpu model       n\n"
+	       "a     X                  -       5\n"
+	       "b     -                  -  12,345\n");
 	to(path, O_WRONLY | O_TRUNC);
-	out_use_table(true, NULL);
+	use(true, NULL);
 	expect("");
 }
 
@@ -78,11 +83,11 @@ static void check_full(void)
 {
 	json_t *v = json_record("rnp.x");
 
-	out_use_table(false, NULL);
+	use(false, NULL);
 	to("/dev/full", O_WRONLY);
 	CHECK_FAILS(EX_IOERR, out_record(v));
 	CHECK_FAILS(EX_IOERR, out_close());
-	out_use_table(true, NULL);
+	use(true, NULL);
 	to("/dev/full", O_WRONLY);
 	json_set_text(v, "a", "b");
 	CHECK(out_record(v) == 0);
@@ -91,7 +96,7 @@ static void check_full(void)
 	to("/dev/null", O_RDONLY);
 	CHECK_FAILS(EX_IOERR, out_record(v));
 	to("/dev/null", O_RDONLY);
-	out_use_table(false, NULL);
+	use(false, NULL);
 	CHECK_FAILS(EX_IOERR, out_record(v));
 	json_decref(v);
 }

@@ -1,0 +1,161 @@
+#include "common/cli/table.h"
+
+/* Lays out text for people: columns that share a width, and cards of a label and a wrapped text. */
+
+#include <string.h>
+
+#define NARROWEST 12
+
+static bool continues(char c)
+{
+	return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+size_t table_width(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += !continues(*text);
+	return n;
+}
+
+void table_measure(struct table_column *c, const char *text)
+{
+	size_t n = table_width(text);
+
+	if (n > c->width)
+		c->width = n;
+}
+
+static size_t total_width(const struct table_column *columns, int n)
+{
+	size_t sum = (size_t)(n - 1) * TABLE_GAP;
+
+	for (int i = 0; i < n; i++)
+		sum += columns[i].width;
+	return sum;
+}
+
+bool table_fit(struct table_column *columns, int n, size_t width)
+{
+	struct table_column before[TABLE_COLUMNS_MAX];
+
+	if (!width || n < 1)
+		return true;
+	memcpy(before, columns, (size_t)n * sizeof *columns);
+	while (total_width(columns, n) > width) {
+		int widest = -1;
+
+		for (int i = 0; i < n; i++)
+			if (!columns[i].number && columns[i].width > NARROWEST &&
+				(widest < 0 || columns[i].width > columns[widest].width))
+				widest = i;
+		if (widest < 0) {
+			memcpy(columns, before, (size_t)n * sizeof *columns);
+			return false;
+		}
+		columns[widest].width--;
+	}
+	return true;
+}
+
+/* Bytes of the next line of text, at most width characters (0: all): it ends at the last blank that fits, else where the
+ * width ends. *skip: bytes up to the next line. */
+static size_t next_line(const char *text, size_t width, size_t *skip)
+{
+	size_t bytes = 0, chars = 0, blank = 0;
+
+	while (text[bytes] && (!width || chars < width || continues(text[bytes]))) {
+		if (text[bytes] == ' ')
+			blank = bytes;
+		chars += !continues(text[bytes]);
+		bytes++;
+	}
+	if (text[bytes] && text[bytes] != ' ' && blank)
+		bytes = blank;
+	*skip = bytes;
+	while (text[*skip] == ' ')
+		++*skip;
+	while (bytes && text[bytes - 1] == ' ')
+		bytes--;
+	return bytes;
+}
+
+static void add_blanks(struct buf *out, size_t n)
+{
+	while (n--)
+		buf_addc(out, ' ');
+}
+
+static size_t chars_of(const char *text, size_t bytes)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < bytes; i++)
+		n += !continues(text[i]);
+	return n;
+}
+
+static void add_cell(struct buf *out, const struct table_column *c, const char **text,
+	size_t *owed)
+{
+	size_t skip, bytes = next_line(*text, c->width, &skip),
+		     pad = c->width - chars_of(*text, bytes);
+
+	/* blanks are owed until something stands behind them: lines do not end in blanks */
+	if (c->number)
+		*owed += pad;
+	if (bytes) {
+		add_blanks(out, *owed);
+		*owed = 0;
+	}
+	buf_add(out, *text, bytes);
+	if (!c->number)
+		*owed += pad;
+	*text += skip;
+}
+
+void table_row(struct buf *out, const struct table_column *columns, int n,
+	const char *const *cells, const char *on, const char *off)
+{
+	const char *rest[TABLE_COLUMNS_MAX];
+	bool more = true;
+
+	for (int i = 0; i < n; i++)
+		rest[i] = cells[i] ? cells[i] : "-";
+	while (more) {
+		size_t owed = 0;
+
+		more = false;
+		buf_adds(out, on);
+		for (int i = 0; i < n; i++) {
+			add_cell(out, &columns[i], &rest[i], &owed);
+			owed += TABLE_GAP;
+			more |= *rest[i] != '\0';
+		}
+		buf_adds(out, off);
+		buf_addc(out, '\n');
+	}
+}
+
+void table_card_line(struct buf *out, const char *label, size_t label_width,
+	const char *text, size_t width)
+{
+	size_t indent = label_width + TABLE_GAP, skip, bytes;
+	size_t room = !width               ? 0 :
+		width > indent + NARROWEST ? width - indent :
+					     NARROWEST;
+
+	buf_adds(out, label);
+	add_blanks(out,
+		indent > table_width(label) ? indent - table_width(label) : TABLE_GAP);
+	for (bool first = true; first || *text; first = false) {
+		bytes = next_line(text, room, &skip);
+		if (!first)
+			add_blanks(out, indent);
+		buf_add(out, text, bytes);
+		buf_addc(out, '\n');
+		text += skip;
+	}
+}

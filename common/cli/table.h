@@ -1,0 +1,38 @@
+/* table.h - columns and cards of text, wrapped to a width: nothing is cut, whatever does not fit. Pure. Uses buf, mem. */
+#ifndef RNP_COMMON_CLI_TABLE_H
+#define RNP_COMMON_CLI_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/buf.h"
+
+#define TABLE_COLUMNS_MAX 24
+#define TABLE_GAP         2 /* blanks between columns */
+
+struct table_column {
+	size_t width; /* characters; grows with table_measure */
+	bool number;  /* all cells are numbers so far: aligned right */
+};
+
+/* Characters of a UTF-8 text. */
+size_t table_width(const char *text);
+
+/* Widens c for a cell. */
+void table_measure(struct table_column *c, const char *text);
+
+/* Shrinks the widest columns of words until all n fit into width characters. Returns false, and leaves them as they
+ * were, where columns would become narrower than 12 characters: then cards are better. width 0: no limit. */
+bool table_fit(struct table_column *columns, int n, size_t width);
+
+/* Appends one row; cells that are wider than their column go on in further lines of it. on, off: what colours the row,
+ * "" for none. An absent cell (NULL) is "-". */
+void table_row(struct buf *out, const struct table_column *columns, int n,
+	const char *const *cells, const char *on, const char *off);
+
+/* Appends `label  text`, the text in lines of at most width characters (0: no limit), those after the first under its
+ * beginning. */
+void table_card_line(struct buf *out, const char *label, size_t label_width,
+	const char *text, size_t width);
+
+#endif
