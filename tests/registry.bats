@@ -228,12 +228,16 @@ teardown() {
 	assert_equal "$status_code" 431
 	get /health
 	assert_equal "$(cat answer.json)" '{"status":"ok"}'
-	# a body that breaks off is no success in the log
-	printf 'POST /v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n' >x
-	python3 -c 'import socket, sys
-s = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); s.sendall(open("x", "rb").read()); s.recv(99)' "$(cat port)"
+	# a body that breaks off is no success in the log, nor is one that is malformed
+	for body in '5\r\nab' 'zz\r\n'; do
+		printf "POST /v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n$body" >x
+		python3 -c 'import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); s.sendall(open("x", "rb").read())
+s.shutdown(socket.SHUT_WR)
+while s.recv(99): pass' "$(cat port)"
+	done
 	stop_registry
-	assert_equal "$(jq -c 'select(.path == "/v1/nodes" and .method == "POST").status' requests.log)" 499
+	assert_equal "$(jq -c 'select(.path == "/v1/nodes" and .method == "POST").status' requests.log | xargs)" "499 400"
 }
 
 @test "registry: filters, pages and entity tags" {
@@ -448,9 +452,28 @@ END
 	run_split rnp-register submit --registry "$url" --ca c.pem n.json
 	assert_success
 	refused 69 "no secure connection" rnp-register submit --registry "$url" n.json
+	# TLS 1.2 with forward secrecy and authenticated encryption, and 1.3; the client offers all it has
+	handshake() {
+		openssl s_client -connect "${url#https://}" -CAfile c.pem "$@" </dev/null 2>/dev/null | grep -c '^New, TLSv1'
+	}
+	assert_equal "$(handshake -tls1_3)" 1
+	assert_equal "$(handshake -tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256)" 1
+	assert_equal "$(handshake -tls1_2 -cipher ECDHE-ECDSA-AES128-SHA@SECLEVEL=0)" 0
+	assert_equal "$(handshake -tls1_1 -cipher ALL@SECLEVEL=0)" 0
+	stop_registry
+	# of RSA certificates, too, none without forward secrecy
+	openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 \
+		-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout rsa.key -out c.pem 2>/dev/null
+	start_registry --cert c.pem --cert-key rsa.key
+	url=https://127.0.0.1:$(cat port)
+	assert_equal "$(handshake -tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256)" 1
+	assert_equal "$(handshake -tls1_2 -cipher AES128-GCM-SHA256)" 0
+	assert_equal "$(handshake -tls1_2 -cipher ECDHE-RSA-AES128-SHA@SECLEVEL=0)" 0
 	stop_registry
 	refused 64 "both a certificate and its key" rnp-register serve --db x.db --listen 127.0.0.1:0 --cert c.pem
-	refused 65 "cannot use certificate" rnp-register serve --db x.db --listen 127.0.0.1:0 --cert c.pem --cert-key c.pem
+	refused 77 "by others than its owner" rnp-register serve --db x.db --listen 127.0.0.1:0 --cert c.pem --cert-key c.pem
+	install -m 600 c.pem other.pem
+	refused 65 "cannot use certificate" rnp-register serve --db x.db --listen 127.0.0.1:0 --cert c.pem --cert-key other.pem
 }
 
 @test "serve: wrong addresses, taken ports, bad databases" {

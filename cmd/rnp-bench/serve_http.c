@@ -40,8 +40,7 @@ static enum httpd_when get_bytes(void *ctx, struct httpd_request *q,
 		return HTTPD_NOW;
 	}
 	r->content_type = BINARY;
-	buf_add(&r->body, s->random, (size_t)n);
-	return HTTPD_NOW;
+	return httpd_reply_memory(r, s->random, (size_t)n);
 }
 
 static enum httpd_when post_bytes(void *ctx, struct httpd_request *q,
@@ -139,12 +138,12 @@ static enum httpd_when post_exchange(void *ctx, struct httpd_request *q,
 }
 
 const struct httpd_route serve_routes[] = {
-	{ "GET", "/v1/peer", get_peer, 0 },
-	{ "GET", "/v1/bytes/{n}", get_bytes, 0 },
-	{ "POST", "/v1/bytes", post_bytes, PEER_BYTES_MAX },
-	{ "POST", "/v1/echo", post_echo, PEER_BYTES_MAX },
-	{ "POST", "/v1/sum", post_sum, PEER_BYTES_MAX },
-	{ "GET", "/v1/exchange/{id}", get_exchange, 0 },
-	{ "POST", "/v1/exchange/{id}", post_exchange, (size_t)BANDWIDTH_TEST_BYTES_MAX },
+	HTTPD_GET("/v1/peer", get_peer),
+	HTTPD_GET("/v1/bytes/{n}", get_bytes),
+	HTTPD_POST("/v1/bytes", post_bytes, PEER_BYTES_MAX),
+	HTTPD_POST("/v1/echo", post_echo, PEER_BYTES_MAX),
+	HTTPD_POST("/v1/sum", post_sum, PEER_BYTES_MAX),
+	HTTPD_GET("/v1/exchange/{id}", get_exchange),
+	HTTPD_POST("/v1/exchange/{id}", post_exchange, (size_t)BANDWIDTH_TEST_BYTES_MAX),
 	{ 0 },
 };

@@ -1,391 +1,276 @@
+/* The server: its threads, who is let in, start and stop. What a connection does is in
+ * httpd_conn.c, what becomes of a request in httpd_exchange.c. */
 #include "common/net/httpd.h"
 
-#include <microhttpd.h>
-#include <netinet/in.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/net/httpd_parts.h"
-#include "common/base/io.h"
 #include "common/base/mem.h"
+#include "common/net/httpd_core.h"
 #include "common/net/net.h"
-#include "kernels/dev/library.h"
 
-#define STOP_SECONDS      5
-#define LOG_FLUSH_NS      200000000
-#define CERT_BYTES_MAX    ((size_t)1 << 20)
-#define BODIES_BYTES_MAX  ((size_t)64 << 20) /* of all requests but the largest */
-#define REFUSED_BODY_MAX  65536
-#define NO_REPLY          499 /* in the log: the client left, or its framing is broken */
-#define CONNECTION_MEMORY ((size_t)24 << 10) /* request line and headers; more is 431 */
+#define STOP_NS INT64_C(5000000000)
+#define LAST_WORDS_NS \
+	INT64_C(500000000) /* for clients to see the end of their connection */
+#define TICK_MS         250
+#define LOG_FLUSH_NS    200000000
+#define CLASS_BYTES     ((size_t)64 << 20) /* and the largest body of the class */
+#define REPLY_BYTES     ((size_t)256 << 20)
+#define EVENTS_AT_ONCE  256
+#define ACCEPTS_AT_ONCE 64
 
-static struct {
-	struct MHD_Daemon *(*start)(unsigned, uint16_t, MHD_AcceptPolicyCallback, void *,
-		MHD_AccessHandlerCallback, void *, ...);
-	void (*stop)(struct MHD_Daemon *);
-	void (*suspend)(struct MHD_Connection *);
-	void (*resume)(struct MHD_Connection *);
-	const char *(*lookup)(struct MHD_Connection *, enum MHD_ValueKind, const char *);
-	const union MHD_ConnectionInfo *(
-		*info)(struct MHD_Connection *, enum MHD_ConnectionInfoType, ...);
-	struct MHD_Response *(*response)(size_t, void *, enum MHD_ResponseMemoryMode);
-	enum MHD_Result (*add_header)(struct MHD_Response *, const char *, const char *);
-	enum MHD_Result (
-		*queue)(struct MHD_Connection *, unsigned, struct MHD_Response *);
-	void (*destroy)(struct MHD_Response *);
-	bool ready;
-	char problem[200];
-} mhd;
+/* --- who is let in ----------------------------------------------------------------------- */
 
-static void load_library(void)
+static void listen_on(struct httpd_loop *l, bool on)
 {
-	static const struct library_symbol symbols[] = {
-		{ "MHD_start_daemon", &mhd.start },
-		{ "MHD_stop_daemon", &mhd.stop },
-		{ "MHD_suspend_connection", &mhd.suspend },
-		{ "MHD_resume_connection", &mhd.resume },
-		{ "MHD_lookup_connection_value", &mhd.lookup },
-		{ "MHD_get_connection_info", &mhd.info },
-		{ "MHD_create_response_from_buffer", &mhd.response },
-		{ "MHD_add_response_header", &mhd.add_header },
-		{ "MHD_queue_response", &mhd.queue },
-		{ "MHD_destroy_response", &mhd.destroy },
-	};
+	/* exclusive: a connection wakes one thread */
+	struct epoll_event event = { EPOLLIN | EPOLLEXCLUSIVE, { NULL } };
 
-	mhd.ready = library_open("libmicrohttpd.so.12", symbols,
-		sizeof symbols / sizeof *symbols, mhd.problem, sizeof mhd.problem);
+	if (l->listening == on)
+		return;
+	if (epoll_ctl(l->epoll_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, l->h->listen_fd,
+		    &event) == 0 ||
+		!on)
+		l->listening = on;
 }
 
-static int library(void)
+/* The thread with the fewest connections; l where it has hardly more. */
+static struct httpd_loop *choose_loop(struct httpd_loop *l)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct httpd_loop *least = l;
 
-	pthread_once(&once, load_library);
-	if (mhd.ready)
-		return 0;
-	err_set(EX_UNAVAILABLE, "cannot use libmicrohttpd: %s", mhd.problem);
-	return err_hint("install the package libmicrohttpd12");
+	for (int i = 0; i < l->h->nloops; i++)
+		if (l->h->loops[i].connections + 1 < least->connections)
+			least = &l->h->loops[i];
+	return least;
 }
 
-struct httpd {
-	struct httpd_config config;
-	struct MHD_Daemon *daemon;
-	struct httpd_route *routes; /* the program's and /metrics */
-	struct httpd_counters counters;
-	struct httpd_log log;
-	struct httpd_limiter *limiter; /* NULL: no limit */
-	struct httpd_connections connections;
-	pthread_t watcher;
-	_Atomic bool closing;  /* takes no new connections */
-	_Atomic bool ended;    /* calls no handler any more */
-	_Atomic bool stopping; /* the watcher is to end */
-	_Atomic int in_progress;
-	_Atomic int handling;      /* handlers that were called and did not finish yet */
-	_Atomic size_t body_bytes; /* of all requests that are in progress */
-	size_t body_bytes_max;     /* of the same */
-	int listen_fd, port;
-	struct buf cert, key;
-};
-
-enum { RUNNING, SUSPENDED, FINISHED };
-
-/* One request on its way through. q is first: httpd_finish gets only q. */
-struct bandwidth_test {
-	struct httpd_request q;
-	struct httpd_reply r;
-	struct httpd *h;
-	struct MHD_Connection *connection;
-	struct httpd_tcp *tcp;
-	const struct httpd_route *route;
-	_Atomic int state;
-	bool started, refused, later, replied, bad_target;
-	size_t taken_bytes, sent_bytes; /* of the bodies */
-	char client[INET6_ADDRSTRLEN];
-};
-
-/* --- one request ----------------------------------------------------------------------- */
-
-static void finish(struct httpd_request *q)
+static void hand_over(struct httpd_loop *from, struct httpd_conn *c)
 {
-	struct bandwidth_test *x = (struct bandwidth_test *)q;
-	struct httpd *h = x->h; /* x is gone as soon as its reply is sent */
+	struct httpd_loop *to = choose_loop(from);
 
-	if (atomic_exchange(&x->state, FINISHED) == SUSPENDED)
-		mhd.resume(x->connection);
-	h->handling--;
-}
-
-int64_t httpd_roundtrip_ns(const struct httpd_request *q)
-{
-	const struct bandwidth_test *x = (const struct bandwidth_test *)q;
-
-	return x->tcp ? httpd_tcp_roundtrip_ns(x->tcp) : 0;
-}
-
-static void *on_target(void *cls, const char *target, struct MHD_Connection *connection)
-{
-	struct bandwidth_test *x = xcalloc(1, sizeof *x);
-
-	x->h = cls;
-	x->connection = connection;
-	x->q.started_ns = clock_mono_ns();
-	x->q.client = x->client;
-	x->q.finish = finish;
-	x->r.status = 200;
-	x->bad_target = httpd_parse_uri(&x->q, target) < 0;
-	x->h->in_progress++;
-	return x;
-}
-
-/* Who asks; false when the rate limit says no. */
-static bool admit(struct bandwidth_test *x)
-{
-	const union MHD_ConnectionInfo *info = mhd.info(x->connection,
-		MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	const struct sockaddr *a = info ? info->client_addr : NULL;
-
-	if (a)
-		httpd_client_text(a, x->client);
-	if (!x->h->limiter || !a || (httpd_is_loopback(a) && !x->h->config.rate_loopback))
-		return true;
-	return httpd_limiter_take(x->h->limiter, a, x->q.started_ns);
-}
-
-static enum MHD_Result send_reply(struct bandwidth_test *x)
-{
-	struct httpd_reply *r = &x->r;
-	struct MHD_Response *response;
-	enum MHD_Result rc;
-	char number[16];
-
-	if (r->etag[0] && r->status == 200 &&
-		httpd_etag_matches(x->q.if_none_match, r->etag)) {
-		r->status = 304;
-		buf_reset(&r->body);
+	to->connections++;
+	if (to == from) {
+		httpd_conn_start(to, c);
+		return;
 	}
-	if (x->tcp)
-		x->tcp->since_ns = clock_mono_ns(); /* now the client has to read */
-	x->replied = true;
-	x->sent_bytes = r->body.len;
-	/* persistent: the body lives in x until the request is completed */
-	response = mhd.response(r->body.len, r->body.len ? r->body.data : (char *)"",
-		MHD_RESPMEM_PERSISTENT);
-	if (!response)
-		return MHD_NO;
-	mhd.add_header(response, "Content-Type",
-		r->content_type ? r->content_type : "application/json");
-	if (r->etag[0])
-		mhd.add_header(response, "ETag", r->etag);
-	if (r->allow)
-		mhd.add_header(response, "Allow", r->allow);
-	if (r->retry_after_s) {
-		snprintf(number, sizeof number, "%d", r->retry_after_s);
-		mhd.add_header(response, "Retry-After", number);
-	}
-	mhd.add_header(response, "Cache-Control", "no-cache");
-	rc = mhd.queue(x->connection, (unsigned)r->status, response);
-	mhd.destroy(response);
-	return rc;
+	pthread_mutex_lock(&to->lock);
+	c->next_arrived = to->arrived;
+	to->arrived = c;
+	if (!to->awake)
+		eventfd_write(to->wake_fd, 1);
+	to->awake = true;
+	pthread_mutex_unlock(&to->lock);
 }
 
-static bool can_take_body(struct bandwidth_test *x)
+/* Makes room by closing the connection that was idle for the longest time. */
+static bool evict(struct httpd_loop *l)
 {
-	const char *length = mhd.lookup(x->connection, MHD_HEADER_KIND, "Content-Length");
-	const char *coding = mhd.lookup(x->connection, MHD_HEADER_KIND,
-		"Content-Encoding");
+	if (httpd_link_empty(&l->idle))
+		return false;
+	httpd_conn_close(HTTPD_OF(l->idle.next, struct httpd_conn, in_idle));
+	return true;
+}
 
-	if (coding && strcasecmp(coding, "identity") != 0)
-		httpd_error(&x->r, 415, "a body of this Content-Encoding is not taken");
-	else if (length && strtoull(length, NULL, 10) > x->route->body_bytes_max)
-		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
-			x->route->body_bytes_max);
+static void let_in(struct httpd_loop *l, int fd, const struct sockaddr *from)
+{
+	struct httpd *h = l->h;
+	struct httpd_client *client;
+
+	client = h->counters.connections < h->connections_max || evict(l) ?
+		httpd_clients_enter(&h->clients, httpd_client_key(from),
+			h->config.per_client_max) :
+		NULL;
+	if (client)
+		hand_over(l, httpd_conn_new(h, fd, client, from));
 	else
-		return true;
-	return false;
+		close(fd);
 }
 
-/* The request line and the headers are there. False: refused, r says why. */
-static bool begin(struct bandwidth_test *x, const char *method)
+static void accept_some(struct httpd_loop *l)
 {
-	const union MHD_ConnectionInfo *info = mhd.info(x->connection,
-		MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	int status;
+	for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
+		struct sockaddr_storage from;
+		socklen_t size = sizeof from;
+		int fd = accept4(l->h->listen_fd, (struct sockaddr *)&from, &size,
+			SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-	x->started = true;
-	x->q.method = method;
-	x->tcp = info ? info->socket_context : NULL;
-	if (x->tcp) {
-		x->tcp->since_ns = clock_mono_ns(); /* the body has its own time */
-		x->tcp->idle = false;
+		if (fd >= 0) {
+			let_in(l, fd, (struct sockaddr *)&from);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			errno == ENOBUFS)
+			listen_on(l, false); /* until the next tick */
+		if (errno != ECONNABORTED && errno != EINTR)
+			return;
 	}
-	if (!admit(x)) {
-		x->h->counters.limited++;
-		x->r.retry_after_s = 1;
-		httpd_error(&x->r, 429, "too many requests from %s", x->client);
-		return false;
-	}
-	if (x->bad_target) {
-		x->q.path = "";
-		httpd_error(&x->r, 400, "the request target is malformed");
-		return false;
-	}
-	x->route = httpd_find_route(x->h->routes, &x->q, &status, &x->r.allow);
-	if (!x->route) {
-		httpd_error(&x->r, status,
-			status == 404 ? "there is nothing at this path" :
-					"this path does not know that method");
-		return false;
-	}
-	x->r.allow = NULL;
-	x->q.if_none_match = mhd.lookup(x->connection, MHD_HEADER_KIND, "If-None-Match");
-	return can_take_body(x);
 }
 
-static bool has_large_body(struct bandwidth_test *x)
-{
-	const char *length = mhd.lookup(x->connection, MHD_HEADER_KIND, "Content-Length");
+/* --- a thread ---------------------------------------------------------------------------- */
 
-	return mhd.lookup(x->connection, MHD_HEADER_KIND, "Transfer-Encoding") ||
-		(length && strtoull(length, NULL, 10) > REFUSED_BODY_MAX);
+const char *httpd_loop_date(struct httpd_loop *l)
+{
+	time_t now = time(NULL);
+
+	if (now != l->date_s) {
+		l->date_s = now;
+		httpd_format_date(l->date, now);
+	}
+	return l->date;
 }
 
-static void take_body(struct bandwidth_test *x, const char *data, size_t len)
+static void take_arrived(struct httpd_loop *l)
 {
-	if (x->refused)
+	struct httpd_conn *c, *next;
+
+	pthread_mutex_lock(&l->lock);
+	c = l->arrived;
+	l->arrived = NULL;
+	pthread_mutex_unlock(&l->lock);
+	for (; c; c = next) {
+		next = c->next_arrived;
+		httpd_conn_start(l, c);
+	}
+}
+
+static void drive_ready(struct httpd_loop *l)
+{
+	struct httpd_link now;
+
+	if (httpd_link_empty(&l->ready))
 		return;
-	if (len > x->route->body_bytes_max - x->q.body.len) {
-		x->refused = true;
-		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
-			x->route->body_bytes_max);
+	/* those that become ready again wait for the next round */
+	now = l->ready;
+	now.next->prev = now.prev->next = &now;
+	httpd_link_init(&l->ready);
+	while (!httpd_link_empty(&now)) {
+		struct httpd_conn *c = HTTPD_OF(now.next, struct httpd_conn, in_ready);
+
+		httpd_link_remove(&c->in_ready);
+		httpd_conn_drive(c);
+	}
+}
+
+static void free_dead(struct httpd_loop *l)
+{
+	while (!httpd_link_empty(&l->dead))
+		httpd_conn_free(HTTPD_OF(l->dead.next, struct httpd_conn, in_all));
+}
+
+static void tick(struct httpd_loop *l)
+{
+	int64_t now_ns = clock_mono_ns();
+
+	if (now_ns - l->ticked_ns < TICK_MS * INT64_C(1000000))
 		return;
+	l->ticked_ns = now_ns;
+	for (struct httpd_link *at = l->all.next, *next; at != &l->all; at = next) {
+		next = at->next;
+		httpd_conn_tick(HTTPD_OF(at, struct httpd_conn, in_all), now_ns);
 	}
-	if (atomic_fetch_add(&x->h->body_bytes, len) + len > x->h->body_bytes_max) {
-		x->h->body_bytes -= len;
-		x->refused = true;
-		x->r.retry_after_s = 1;
-		httpd_error(&x->r, 503, "too many large requests at once");
+	if (!l->h->closing)
+		listen_on(l, true);
+}
+
+/* The server is about to end: who is idle may go, and who waits for long is told. */
+static void wind_up(struct httpd_loop *l)
+{
+	struct httpd_link *next;
+
+	listen_on(l, false);
+	while (!httpd_link_empty(&l->idle))
+		httpd_conn_close(HTTPD_OF(l->idle.next, struct httpd_conn, in_idle));
+	if (!l->h->ended || l->told_end)
 		return;
+	l->told_end = true;
+	for (struct httpd_link *at = l->all.next; at != &l->all; at = next) {
+		struct httpd_conn *c = HTTPD_OF(at, struct httpd_conn, in_all);
+
+		next = at->next;
+		if (c->x && c->x->later)
+			httpd_exchange_tell_gone(c->x);
 	}
-	x->taken_bytes += len;
-	buf_add(&x->q.body, data, len);
 }
 
-static enum MHD_Result run(struct bandwidth_test *x)
+static int sleep_ms(struct httpd_loop *l)
 {
-	struct httpd *h = x->h;
+	bool woken;
 
-	if (x->tcp)
-		x->tcp->since_ns = 0;
-	/* in this order: who stops sets ended and looks at handling then */
-	h->handling++;
-	if (h->ended) {
-		h->handling--;
-		x->r.retry_after_s = 1;
-		httpd_error(&x->r, 503, "the server is about to end");
-		return send_reply(x);
-	}
-	if (x->route->handler(h->config.ctx, &x->q, &x->r) == HTTPD_NOW) {
-		h->handling--;
-		return send_reply(x);
-	}
-	/* Whoever is second resumes: the handler's answer may be there already. */
-	x->later = true;
-	mhd.suspend(x->connection);
-	if (atomic_exchange(&x->state, SUSPENDED) == FINISHED)
-		mhd.resume(x->connection);
-	return MHD_YES;
+	pthread_mutex_lock(&l->lock);
+	woken = l->woken || l->arrived;
+	pthread_mutex_unlock(&l->lock);
+	if (woken || !httpd_link_empty(&l->ready))
+		return 0;
+	return httpd_link_empty(&l->all) && (l->listening || l->h->closing) ? -1 :
+									      TICK_MS;
 }
 
-static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection,
-	const char *url, const char *method, const char *version, const char *data,
-	size_t *len, void **context)
+static void on_event(struct httpd_loop *l, const struct epoll_event *event)
 {
-	struct bandwidth_test *x = *context;
+	eventfd_t n;
 
-	(void)cls, (void)connection, (void)url, (void)version;
-	if (!x->started) {
-		x->refused = !begin(x, method);
-		/* an early reply costs the connection: better to read a small body first */
-		return x->refused && has_large_body(x) ? send_reply(x) : MHD_YES;
-	}
-	if (*len) {
-		take_body(x, data, *len);
-		*len = 0;
-		return MHD_YES;
-	}
-	if (x->later) /* resumed */
-		return send_reply(x);
-	return x->refused ? send_reply(x) : run(x);
-}
-
-static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
-	enum MHD_RequestTerminationCode how)
-{
-	struct bandwidth_test *x = *context;
-	struct httpd *h = cls;
-
-	(void)connection, (void)how;
-	if (!x)
-		return;
-	if (x->started) {
-		int64_t ns = clock_mono_ns() - x->q.started_ns;
-
-		if (!x->replied)
-			x->r.status = NO_REPLY;
-		httpd_count(&h->counters, x->route ? (int)(x->route - h->routes) : -1,
-			x->r.status, ns);
-		httpd_log_add(&h->log, &h->counters, &x->q, x->r.status, x->sent_bytes,
-			ns);
-	}
-	if (x->tcp) {
-		x->tcp->since_ns = clock_mono_ns();
-		x->tcp->idle = true;
-	}
-	h->body_bytes -= x->taken_bytes;
-	httpd_request_release(&x->q);
-	buf_release(&x->r.body);
-	free(x);
-	*context = NULL;
-	h->in_progress--;
-}
-
-/* --- connections ----------------------------------------------------------------------- */
-
-static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
-	enum MHD_ConnectionNotificationCode what)
-{
-	struct httpd *h = cls;
-
-	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-		*context = httpd_tcp_add(&h->connections,
-			mhd.info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
-				->connect_fd);
-		h->counters.connections++;
+	if (!event->data.ptr) {
+		accept_some(l);
+	} else if (event->data.ptr != l) {
+		httpd_conn_event(event->data.ptr, event->events);
 	} else {
-		httpd_tcp_remove(&h->connections, *context);
-		h->counters.connections--;
+		pthread_mutex_lock(&l->lock);
+		l->awake = false;
+		eventfd_read(l->wake_fd, &n);
+		pthread_mutex_unlock(&l->lock);
 	}
 }
 
-static void *watch(void *arg)
+static void *run_loop(void *arg)
+{
+	struct epoll_event events[EVENTS_AT_ONCE];
+	struct httpd_loop *l = arg;
+	sigset_t pipe;
+
+	httpd_this_loop = l;
+	/* sendfile and OpenSSL have no MSG_NOSIGNAL */
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, NULL);
+	while (!l->h->stopping) {
+		int n = epoll_wait(l->epoll_fd, events, EVENTS_AT_ONCE, sleep_ms(l));
+
+		for (int i = 0; i < n; i++)
+			on_event(l, &events[i]);
+		take_arrived(l);
+		drive_ready(l);
+		httpd_exchanges_woken(l);
+		tick(l);
+		if (l->h->closing)
+			wind_up(l);
+		free_dead(l);
+	}
+	take_arrived(l);
+	while (!httpd_link_empty(&l->all))
+		httpd_conn_close(HTTPD_OF(l->all.next, struct httpd_conn, in_all));
+	free_dead(l);
+	return NULL;
+}
+
+/* A log whose reader is slow stops no request. */
+static void *flush_log(void *arg)
 {
 	struct httpd *h = arg;
-	int64_t limit_ns = h->config.request_timeout_s * INT64_C(1000000000);
 	struct timespec pause = { 0, LOG_FLUSH_NS };
 
 	while (!h->stopping) {
 		nanosleep(&pause, NULL);
 		httpd_log_flush(&h->log);
-		h->counters.slow_closed += httpd_close_slow(&h->connections, limit_ns);
 	}
 	return NULL;
 }
@@ -393,7 +278,7 @@ static void *watch(void *arg)
 static enum httpd_when serve_metrics(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
-	struct httpd *h = ((struct bandwidth_test *)q)->h;
+	struct httpd *h = ((struct httpd_exchange *)q)->h;
 
 	r->content_type = "text/plain; version=0.0.4; charset=utf-8";
 	httpd_counters_write(&r->body, &h->counters, h->routes);
@@ -402,60 +287,7 @@ static enum httpd_when serve_metrics(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* --- start and stop -------------------------------------------------------------------- */
-
-/* MHD_quiesce_daemon would do it, but ends the program now and then: as it takes the listening socket out
- * of a thread's epoll set that thread may have done so a moment before (libmicrohttpd 0.9.75). */
-static enum MHD_Result on_connect(void *cls, const struct sockaddr *from, socklen_t size)
-{
-	const struct httpd *h = cls;
-
-	(void)from, (void)size;
-	return h->closing ? MHD_NO : MHD_YES;
-}
-
-static int start_daemon(struct httpd *h)
-{
-	const struct httpd_config *c = &h->config;
-	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
-	struct MHD_OptionItem options[16];
-	int n = 0;
-
-	options[n++] = (struct MHD_OptionItem){ MHD_OPTION_LISTEN_SOCKET, h->listen_fd,
-		NULL };
-	options[n++] = (struct MHD_OptionItem){ MHD_OPTION_CONNECTION_LIMIT,
-		httpd_connections_possible(c->connections_max), NULL };
-	options[n++] = (struct MHD_OptionItem){ MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-		c->per_client_max, NULL };
-	options[n++] = (struct MHD_OptionItem){ MHD_OPTION_CONNECTION_TIMEOUT,
-		c->request_timeout_s, NULL };
-	options[n++] = (struct MHD_OptionItem){ MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		CONNECTION_MEMORY, NULL };
-	options[n++] = (struct MHD_OptionItem){ MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL };
-	if (c->threads > 1)
-		options[n++] = (struct MHD_OptionItem){ MHD_OPTION_THREAD_POOL_SIZE,
-			c->threads, NULL };
-	if (c->cert_file) {
-		flags |= MHD_USE_TLS;
-		options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0,
-			h->cert.data };
-		options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0,
-			h->key.data };
-		options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_PRIORITIES, 0,
-			(char *)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2" };
-	}
-	options[n] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
-	h->daemon = mhd.start(flags, 0, on_connect, h, on_request, h,
-		MHD_OPTION_URI_LOG_CALLBACK, on_target, h, MHD_OPTION_NOTIFY_COMPLETED,
-		on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-		MHD_OPTION_ARRAY, options, MHD_OPTION_END);
-	if (h->daemon)
-		return 0;
-	if (c->cert_file)
-		return err_set(EX_DATAERR, "cannot use certificate '%s' with key '%s'",
-			c->cert_file, c->key_file);
-	return err_set(EX_OSERR, "cannot start the HTTP server");
-}
+/* --- start and stop ---------------------------------------------------------------------- */
 
 static int load_tls(struct httpd *h)
 {
@@ -465,42 +297,128 @@ static int load_tls(struct httpd *h)
 		return err_set(EX_USAGE, "TLS needs both a certificate and its key");
 	if (!c->cert_file)
 		return 0;
-	if (io_read(&h->cert, c->cert_file, CERT_BYTES_MAX) < 0)
-		return -1;
-	return io_read(&h->key, c->key_file, CERT_BYTES_MAX);
+	h->tls = httpd_tls_new(c->cert_file, c->key_file);
+	return h->tls ? 0 : -1;
 }
 
 static void add_routes(struct httpd *h)
 {
-	size_t largest = 0;
 	int n = 0;
 
-	for (const struct httpd_route *r = h->config.routes; r->method; r++, n++)
-		largest = r->body_bytes_max > largest ? r->body_bytes_max : largest;
-	/* what a route takes fits when nothing else is under way, and some more then, too */
-	h->body_bytes_max = BODIES_BYTES_MAX + largest;
+	while (h->config.routes[n].method)
+		n++;
 	if (n + 1 > HTTPD_ROUTES_MAX)
 		bug("more than %d routes", HTTPD_ROUTES_MAX - 1);
 	h->routes = xcalloc((size_t)n + 2, sizeof *h->routes);
 	memcpy(h->routes, h->config.routes, (size_t)n * sizeof *h->routes);
-	h->routes[n] = (struct httpd_route){ "GET", "/metrics", serve_metrics, 0 };
+	h->routes[n] = (struct httpd_route){ .method = "GET",
+		.path = "/metrics",
+		.handler = serve_metrics };
+}
+
+/* What a route takes fits when nothing else is under way, and some more then, too. */
+static void set_budgets(struct httpd *h)
+{
+	for (int i = 0; i < HTTPD_CLASSES; i++) {
+		struct httpd_budget *b = &h->bodies[i];
+		size_t largest = 0;
+
+		for (const struct httpd_route *r = h->routes; r->method; r++)
+			if ((int)r->class == i && !r->take && r->body_bytes_max > largest)
+				largest = r->body_bytes_max;
+		b->max = h->config.class_bytes[i] ? h->config.class_bytes[i] :
+						    CLASS_BYTES + largest;
+		b->share = b->max / 2 > largest ? b->max / 2 : largest;
+	}
+	h->replies.max = h->config.reply_bytes ? h->config.reply_bytes : REPLY_BYTES;
+	h->replies.share = h->replies.max / 4;
+}
+
+static void wake_all(struct httpd *h)
+{
+	for (int i = 0; i < h->nloops; i++)
+		eventfd_write(h->loops[i].wake_fd, 1);
+}
+
+static void end_threads(struct httpd *h)
+{
+	h->stopping = true;
+	wake_all(h);
+	for (int i = 0; i < h->nloops; i++)
+		pthread_join(h->loops[i].thread, NULL);
+	if (h->flushing)
+		pthread_join(h->flusher, NULL);
 }
 
 static void httpd_free(struct httpd *h)
 {
+	for (int i = 0; h->loops && i < h->config.threads; i++) {
+		struct httpd_loop *l = &h->loops[i];
+
+		if (l->epoll_fd >= 0)
+			close(l->epoll_fd);
+		if (l->wake_fd >= 0)
+			close(l->wake_fd);
+		pthread_mutex_destroy(&l->lock);
+		free(l->scratch);
+	}
+	free(h->loops);
 	if (h->listen_fd >= 0)
 		close(h->listen_fd);
 	httpd_log_close(&h->log);
+	httpd_tls_free(h->tls);
 	if (h->limiter)
 		pthread_mutex_destroy(&h->limiter->lock);
-	pthread_mutex_destroy(&h->connections.lock);
-	if (h->key.data)
-		explicit_bzero(h->key.data, h->key.len);
-	buf_release(&h->cert);
-	buf_release(&h->key);
+	pthread_mutex_destroy(&h->clients.lock);
 	free(h->limiter);
 	free(h->routes);
 	free(h);
+}
+
+static int prepare_loop(struct httpd_loop *l)
+{
+	struct epoll_event wake = { EPOLLIN, { l } };
+
+	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->epoll_fd < 0 || l->wake_fd < 0 ||
+		epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->wake_fd, &wake) < 0)
+		return err_sys(EX_OSERR, "cannot start the HTTP server");
+	listen_on(l, true);
+	return 0;
+}
+
+static int start_threads(struct httpd *h)
+{
+	h->loops = xcalloc((size_t)h->config.threads, sizeof *h->loops);
+	for (int i = 0; i < h->config.threads; i++) {
+		struct httpd_loop *l = &h->loops[i];
+
+		l->h = h;
+		l->epoll_fd = l->wake_fd = -1;
+		l->woken_end = &l->woken;
+		l->scratch = xmalloc(2 * HTTPD_PIECE);
+		pthread_mutex_init(&l->lock, NULL);
+		httpd_link_init(&l->all);
+		httpd_link_init(&l->idle);
+		httpd_link_init(&l->ready);
+		httpd_link_init(&l->dead);
+	}
+	for (int i = 0; i < h->config.threads; i++)
+		if (prepare_loop(&h->loops[i]) < 0)
+			return -1;
+	h->flushing = pthread_create(&h->flusher, NULL, flush_log, h) == 0;
+	if (!h->flushing)
+		return err_set(EX_OSERR, "cannot start a thread");
+	/* before the first of them looks for the one with the fewest connections */
+	h->nloops = h->config.threads;
+	for (int i = 0; i < h->config.threads; i++)
+		if (pthread_create(&h->loops[i].thread, NULL, run_loop, &h->loops[i]) !=
+			0) {
+			h->nloops = i; /* to be joined */
+			return err_set(EX_OSERR, "cannot start a thread");
+		}
+	return 0;
 }
 
 struct httpd *httpd_start(const struct httpd_config *config)
@@ -509,31 +427,23 @@ struct httpd *httpd_start(const struct httpd_config *config)
 
 	h->config = *config;
 	h->listen_fd = -1;
-	pthread_mutex_init(&h->connections.lock, NULL);
+	pthread_mutex_init(&h->clients.lock, NULL);
 	httpd_defaults(&h->config);
+	h->connections_max = httpd_connections_possible(h->config.connections_max);
 	add_routes(h);
-	if (httpd_log_open(&h->log, config) < 0 || library() < 0 || load_tls(h) < 0 ||
-		(h->listen_fd = net_listen(config->listen, "--listen", &h->port)) < 0)
-		goto fail;
+	set_budgets(h);
 	if (config->rate_per_s) {
 		h->limiter = xcalloc(1, sizeof *h->limiter);
 		h->limiter->rate_per_s = config->rate_per_s;
 		pthread_mutex_init(&h->limiter->lock, NULL);
 	}
 	httpd_block_signals();
-	if (start_daemon(h) < 0)
-		goto fail;
-	if (pthread_create(&h->watcher, NULL, watch, h) != 0) {
-		mhd.stop(h->daemon);
-		h->listen_fd = -1;
-		err_set(EX_OSERR, "cannot start a thread");
-		goto fail;
-	}
-	if (httpd_write_port(config->port_file, h->port) == 0)
+	if (httpd_log_open(&h->log, config) == 0 && load_tls(h) == 0 &&
+		(h->listen_fd = net_listen(config->listen, "--listen", &h->port)) >= 0 &&
+		start_threads(h) == 0 &&
+		httpd_write_port(config->port_file, h->port) == 0)
 		return h;
-	httpd_stop(h);
-	return NULL;
-fail:
+	end_threads(h);
 	httpd_free(h);
 	return NULL;
 }
@@ -543,29 +453,32 @@ int httpd_port(const struct httpd *h)
 	return h->port;
 }
 
-void httpd_wait(struct httpd *h, void (*tick)(void *ctx))
+void httpd_wait(struct httpd *h, void (*tick_fn)(void *ctx))
 {
 	while (!httpd_is_signalled())
-		if (tick)
-			tick(h->config.ctx);
+		if (tick_fn)
+			tick_fn(h->config.ctx);
 }
 
 void httpd_stop(struct httpd *h)
 {
-	int64_t deadline = clock_mono_ns() + STOP_SECONDS * INT64_C(1000000000);
+	int64_t deadline = clock_mono_ns() + STOP_NS, last;
 	struct timespec pause = { 0, 10000000 };
 
 	h->closing = true;
+	shutdown(h->listen_fd, SHUT_RDWR); /* who comes now is refused */
+	wake_all(h);
 	while (h->in_progress > 0 && clock_mono_ns() < deadline)
 		nanosleep(&pause, NULL);
-	/* MHD_stop_daemon ends the program when a connection is still suspended: no request may begin to
-	 * wait for its answer any more, and those that do wait get it, however long it takes. */
+	/* no request may begin to wait for its answer any more, and those that do wait get it,
+	 * however long it takes */
 	h->ended = true;
+	wake_all(h);
 	while (h->handling > 0 || (h->in_progress > 0 && clock_mono_ns() < deadline))
 		nanosleep(&pause, NULL);
-	mhd.stop(h->daemon); /* closes the listening socket too */
-	h->listen_fd = -1;
-	h->stopping = true;
-	pthread_join(h->watcher, NULL);
+	last = clock_mono_ns() + LAST_WORDS_NS;
+	while (h->counters.connections > 0 && clock_mono_ns() < last)
+		nanosleep(&pause, NULL);
+	end_threads(h);
 	httpd_free(h);
 }

@@ -12,6 +12,7 @@
 #define CONNECTIONS_MAX   4096
 #define PER_CLIENT_MAX    512
 #define REQUEST_TIMEOUT_S 20
+#define LEAST_BYTES       16384
 #define THREADS_MAX       8
 
 int httpd_connections_possible(int wanted)
@@ -45,6 +46,8 @@ void httpd_defaults(struct httpd_config *c)
 		c->per_client_max = PER_CLIENT_MAX;
 	if (!c->request_timeout_s)
 		c->request_timeout_s = REQUEST_TIMEOUT_S;
+	if (!c->least_bytes)
+		c->least_bytes = LEAST_BYTES;
 }
 
 int httpd_write_port(const char *path, int port)

@@ -1,10 +1,9 @@
+/* The counters of httpd, as metrics, and its request log. */
 #include "common/net/httpd_parts.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include "common/base/io.h"
 
 #define LOG_BYTES_MAX ((size_t)4 << 20)
-#define BURST_SECONDS 5
 
 static const int64_t bucket_us[HTTPD_BUCKETS] = { 500, 1000, 2000, 5000, 10000, 20000,
 	50000, 100000, 500000, 2000000 };
@@ -180,75 +178,4 @@ void httpd_log_close(struct httpd_log *l)
 	buf_release(&l->lines);
 	buf_release(&l->writing);
 	pthread_mutex_destroy(&l->lock);
-}
-
-static uint64_t hash(const struct sockaddr *client)
-{
-	uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
-	const unsigned char *bytes;
-	size_t n;
-
-	if (client->sa_family == AF_INET6) {
-		bytes = ((const struct sockaddr_in6 *)client)->sin6_addr.s6_addr;
-		/* IPv4 in IPv6 differs in the last 32 bits only */
-		n = IN6_IS_ADDR_V4MAPPED(
-			    &((const struct sockaddr_in6 *)client)->sin6_addr) ?
-			16 :
-			8;
-	} else {
-		bytes = (const unsigned char *)&((const struct sockaddr_in *)client)
-				->sin_addr;
-		n = 4;
-	}
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ bytes[i]) * UINT64_C(1099511628211);
-	return h ? h : 1;
-}
-
-bool httpd_limiter_take(struct httpd_limiter *l, const struct sockaddr *client,
-	int64_t now_ns)
-{
-	uint64_t key = hash(client);
-	struct httpd_bucket *b = &l->slots[key % HTTPD_LIMITER_SLOTS];
-	int64_t full = l->rate_per_s * BURST_SECONDS * 1000000, waited_us;
-	bool ok;
-
-	pthread_mutex_lock(&l->lock);
-	if (b->client != key)
-		*b = (struct httpd_bucket){ key, full, now_ns };
-	waited_us = (now_ns - b->at_ns) / 1000;
-	if (waited_us > BURST_SECONDS * INT64_C(1000000))
-		waited_us = BURST_SECONDS * INT64_C(1000000);
-	b->micro_tokens += waited_us * l->rate_per_s;
-	b->at_ns = now_ns;
-	if (b->micro_tokens > full)
-		b->micro_tokens = full;
-	ok = b->micro_tokens >= 1000000;
-	if (ok)
-		b->micro_tokens -= 1000000;
-	pthread_mutex_unlock(&l->lock);
-	return ok;
-}
-
-void httpd_client_text(const struct sockaddr *client, char text[INET6_ADDRSTRLEN])
-{
-	const void *address = client->sa_family == AF_INET6 ?
-		(const void *)&((const struct sockaddr_in6 *)client)->sin6_addr :
-		(const void *)&((const struct sockaddr_in *)client)->sin_addr;
-
-	text[0] = '\0';
-	inet_ntop(client->sa_family, address, text, INET6_ADDRSTRLEN);
-}
-
-bool httpd_is_loopback(const struct sockaddr *client)
-{
-	const struct in6_addr *a;
-
-	if (client->sa_family == AF_INET)
-		return ntohl(((const struct sockaddr_in *)client)->sin_addr.s_addr) >>
-			24 ==
-			127;
-	a = &((const struct sockaddr_in6 *)client)->sin6_addr;
-	return IN6_IS_ADDR_LOOPBACK(a) ||
-		(IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
 }

@@ -1,4 +1,4 @@
-/* httpd_parts.h - what httpd.c is made of besides libmicrohttpd: counters, log, rate limits.
+/* httpd_parts.h - what httpd is made of besides its connections: counters, log, limits by address.
  *
  * Private to httpd. All are safe to call from several threads. */
 #ifndef RNP_COMMON_NET_HTTPD_PARTS_H
@@ -32,31 +32,6 @@ void httpd_count(struct httpd_counters *c, int route, int status, int64_t ns);
 void httpd_counters_write(struct buf *out, const struct httpd_counters *c,
 	const struct httpd_route *routes);
 
-/* The TCP connections, for the watch over slow clients. */
-struct httpd_tcp {
-	struct httpd_tcp *next, **link;
-	int fd;
-	/* when the present wait for the client began; 0: the client waits for us */
-	_Atomic int64_t since_ns;
-	_Atomic bool idle; /* between two requests */
-};
-
-struct httpd_connections {
-	pthread_mutex_t lock;
-	struct httpd_tcp *first;
-};
-
-/* One that was opened: its entry, until it is removed. */
-struct httpd_tcp *httpd_tcp_add(struct httpd_connections *all, int fd);
-void httpd_tcp_remove(struct httpd_connections *all, struct httpd_tcp *c);
-
-/* End those whose client takes longer than limit_ns to send a request or to take a reply, or half of that between two. Returns
- * how many were within a request. */
-uint64_t httpd_close_slow(struct httpd_connections *all, int64_t limit_ns);
-
-/* See httpd_roundtrip_ns. */
-int64_t httpd_tcp_roundtrip_ns(const struct httpd_tcp *c);
-
 /* Log lines wait in memory and are written by httpd_log_flush alone, so that a reader of the
  * log who is slow stops no request; beyond 4 MiB they are dropped and counted. */
 struct httpd_log {
@@ -71,23 +46,59 @@ void httpd_log_add(struct httpd_log *l, struct httpd_counters *c,
 void httpd_log_flush(struct httpd_log *l);
 void httpd_log_close(struct httpd_log *l);
 
-/* Token buckets by client address, in a table of fixed size: an address that meets another in
- * its slot takes it over, so a full table forgives rather than refuses. */
+/* The key of a client's address: of an IPv6 address the first 64 bits count, as the rest is the
+ * client's own to choose; IPv4 within IPv6 is IPv4. Never 0. The hash differs by process, so that
+ * nobody can choose addresses that meet. */
+uint64_t httpd_client_key(const struct sockaddr *client);
+
+/* Token buckets by client, in a table of fixed size: a client that meets another in its slot takes
+ * it over, so a full table forgives rather than refuses. */
 #define HTTPD_LIMITER_SLOTS 8192
 
 struct httpd_limiter {
 	pthread_mutex_t lock;
 	int64_t rate_per_s;
 	struct httpd_bucket {
-		uint64_t client; /* hash of the address */
+		uint64_t client; /* key of the address */
 		int64_t micro_tokens, at_ns;
 	} slots[HTTPD_LIMITER_SLOTS];
 };
 
-/* May this client go on? A bucket holds as many requests as five seconds allow. Of an IPv6
- * address the first 64 bits count: the rest is the client's own to choose. */
-bool httpd_limiter_take(struct httpd_limiter *l, const struct sockaddr *client,
-	int64_t now_ns);
+/* May this client go on? A bucket holds as many requests as five seconds allow. */
+bool httpd_limiter_take(struct httpd_limiter *l, uint64_t client, int64_t now_ns);
+
+/* What one client holds at present; kept while it has a connection. */
+struct httpd_client {
+	struct httpd_client *next;
+	uint64_t key;
+	int connections;
+	_Atomic size_t class_bytes[HTTPD_CLASSES], reply_bytes;
+};
+
+#define HTTPD_CLIENT_SLOTS 4096
+
+struct httpd_clients {
+	pthread_mutex_t lock;
+	struct httpd_client *slots[HTTPD_CLIENT_SLOTS];
+};
+
+/* One more connection of this client, NULL: it has max of them. */
+struct httpd_client *httpd_clients_enter(struct httpd_clients *all, uint64_t key,
+	int max);
+void httpd_clients_leave(struct httpd_clients *all, struct httpd_client *client);
+
+/* Memory of one purpose. */
+struct httpd_budget {
+	_Atomic size_t used;
+	size_t max, share; /* of all, of one client */
+};
+
+/* Takes bytes out of the budget, for the client whose use is mine (NULL: no share). False: no
+ * room, and nothing was taken. */
+bool httpd_budget_take(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
+/* The same whatever there is. */
+void httpd_budget_force(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
+void httpd_budget_give(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
 
 /* Is it this machine? (IPv4 within IPv6 included) */
 bool httpd_is_loopback(const struct sockaddr *client);

@@ -1,11 +1,10 @@
-/* The pure parts of httpd: request targets, routes, entity tags. */
-#include <stdarg.h>
+/* The pure parts of httpd about a request: its target, its route, entity tags. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "common/json/canon.h"
+#include "common/base/err.h"
 #include "common/net/httpd.h"
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
@@ -92,38 +91,80 @@ int httpd_parse_uri(struct httpd_request *q, const char *target)
 	return unescape(q->uri, false);
 }
 
-/* Returns the argument of the route ("" when it has none), or NULL: another path. */
-static char *match(const char *route, char *path)
+/* Whether path is what route describes; ends of the {...} within path go to at and len. */
+static bool match(const char *route, const char *path, size_t at[HTTPD_ARGS_MAX],
+	size_t len[HTTPD_ARGS_MAX], int *n)
 {
-	const char *brace = strchr(route, '{');
-	size_t n = brace ? (size_t)(brace - route) : 0;
+	const char *p = path;
 
-	if (!brace)
-		return strcmp(route, path) == 0 ? path + strlen(path) : NULL;
-	if (strncmp(route, path, n) != 0 || !path[n] || strchr(path + n, '/'))
-		return NULL;
-	return path + n;
+	*n = 0;
+	for (; *route; route++) {
+		if (*route != '{') {
+			if (*route != *p++)
+				return false;
+			continue;
+		}
+		if (*n == HTTPD_ARGS_MAX)
+			bug("a route has more than %d arguments", HTTPD_ARGS_MAX);
+		at[*n] = (size_t)(p - path);
+		len[*n] = strcspn(p, "/");
+		if (!len[*n])
+			return false;
+		p += len[(*n)++];
+		route = strchr(route, '}');
+	}
+	return !*p;
+}
+
+static void take_args(struct httpd_request *q, const size_t *at, const size_t *len, int n)
+{
+	free(q->args_text);
+	q->args_text = n ? xstrdup(q->path) : NULL;
+	q->nargs = n;
+	q->arg = NULL;
+	for (int i = 0; i < n; i++) {
+		q->args[i] = q->args_text + at[i];
+		q->args[i][len[i]] = '\0';
+	}
+	if (n)
+		q->arg = q->args[0];
+}
+
+/* "GET" allows HEAD as well. */
+static void allow_method(struct httpd_request *q, const char *method)
+{
+	bool get = strcmp(method, "GET") == 0;
+	size_t n = strlen(q->allow);
+
+	if (n + strlen(method) + sizeof ", , HEAD" < sizeof q->allow &&
+		!httpd_list_has(q->allow, method))
+		snprintf(q->allow + n, sizeof q->allow - n, "%s%s%s", n ? ", " : "",
+			method, get ? ", HEAD" : "");
 }
 
 const struct httpd_route *httpd_find_route(const struct httpd_route *routes,
 	struct httpd_request *q, int *status, const char **allow)
 {
-	*status = 404;
-	for (const struct httpd_route *r = routes; r->method; r++) {
-		char *arg = match(r->path, (char *)q->path);
+	size_t at[HTTPD_ARGS_MAX], len[HTTPD_ARGS_MAX];
+	int n;
 
-		if (!arg)
+	*status = 404;
+	q->allow[0] = '\0';
+	/* GET stands first in Allow, wherever it is in the table */
+	for (const struct httpd_route *r = routes; r->method; r++)
+		if (strcmp(r->method, "GET") == 0 && match(r->path, q->path, at, len, &n))
+			allow_method(q, r->method);
+	for (const struct httpd_route *r = routes; r->method; r++) {
+		if (!match(r->path, q->path, at, len, &n))
 			continue;
 		if (strcmp(r->method, q->method) == 0 ||
 			(strcmp(q->method, "HEAD") == 0 &&
 				strcmp(r->method, "GET") == 0)) {
-			q->arg = *arg ? arg : NULL;
+			take_args(q, at, len, n);
 			return r;
 		}
-		/* a path has one or two methods: GET, POST */
-		*allow = *status == 405               ? "GET, HEAD, POST" :
-			strcmp(r->method, "GET") == 0 ? "GET, HEAD" :
-							"POST";
+		allow_method(q, r->method);
+		*allow = q->allow;
 		*status = 405;
 	}
 	return NULL;
@@ -135,6 +176,11 @@ const char *httpd_query(const struct httpd_request *q, const char *key)
 		if (strcmp(q->query[i].key, key) == 0)
 			return q->query[i].value;
 	return NULL;
+}
+
+const char *httpd_header(const struct httpd_request *q, const char *name)
+{
+	return httpd_find_header(q->headers, q->nheaders, name);
 }
 
 bool httpd_etag_matches(const char *list, const char *etag)
@@ -160,29 +206,6 @@ void httpd_request_release(struct httpd_request *q)
 {
 	buf_release(&q->body);
 	free(q->uri);
-	q->uri = NULL;
-}
-
-void httpd_finish(struct httpd_request *q)
-{
-	q->finish(q);
-}
-
-enum httpd_when httpd_error(struct httpd_reply *r, int status, const char *fmt, ...)
-{
-	char text[1200];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof text, fmt, args);
-	va_end(args);
-	utf8_clean_line(text); /* "%.40s" may have cut a character in half */
-	r->status = status;
-	r->etag[0] = '\0';
-	r->content_type = NULL;
-	buf_reset(&r->body);
-	buf_adds(&r->body, "{\"error\":");
-	canon_string(&r->body, text, strlen(text));
-	buf_adds(&r->body, "}\n");
-	return HTTPD_NOW;
+	free(q->args_text);
+	q->uri = q->args_text = NULL;
 }

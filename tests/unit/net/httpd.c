@@ -93,12 +93,12 @@ static enum httpd_when very_late(void *ctx, struct httpd_request *q,
 }
 
 static const struct httpd_route routes[] = {
-	{ "GET", "/echo", echo, 0 },
-	{ "POST", "/echo", echo, 100 },
-	{ "GET", "/echo/{name}", echo, 0 },
-	{ "GET", "/later", later, 0 },
-	{ "GET", "/later_at_once", later_at_once, 0 },
-	{ "GET", "/very_late", very_late, 0 },
+	HTTPD_GET("/echo", echo),
+	HTTPD_POST("/echo", echo, 100),
+	HTTPD_GET("/echo/{name}", echo),
+	HTTPD_GET("/later", later),
+	HTTPD_GET("/later_at_once", later_at_once),
+	HTTPD_GET("/very_late", very_late),
 	{ 0 },
 };
 
@@ -311,10 +311,11 @@ static enum httpd_when count(void *ctx, struct httpd_request *q, struct httpd_re
  * once has a limit. */
 static void large_bodies(void)
 {
-	static const struct httpd_route large[] = { { "POST", "/large", count, LARGE },
+	static const struct httpd_route large[] = { HTTPD_POST("/large", count, LARGE),
 		{ 0 } };
 	struct httpd_config config = { .listen = "127.0.0.1:0",
 		.log_off = true,
+		.request_timeout_s = 600, /* the second may take long on a busy machine */
 		.routes = large };
 	struct httpd *h = httpd_start(&config);
 	char head[100], *body = malloc(LARGE + 1);

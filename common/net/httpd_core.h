@@ -1,0 +1,228 @@
+/* httpd_core.h - connections and requests of httpd, as its own files see them. Private to httpd.
+ *
+ * A connection belongs to one loop (a thread with an epoll set) and is touched by no other thread.
+ * A request in progress is a struct httpd_exchange; other threads reach it by httpd_finish,
+ * httpd_write and httpd_resume, which leave a note under the loop's lock and wake the loop. */
+#ifndef RNP_COMMON_NET_HTTPD_CORE_H
+#define RNP_COMMON_NET_HTTPD_CORE_H
+
+#include <time.h>
+
+#include "common/net/httpd.h"
+#include "common/net/httpd_parts.h"
+#include "common/net/httpd_tls.h"
+
+#define HTTPD_PIECE ((size_t)64 << 10) /* of a body, of a source */
+#define HTTPD_QUEUE_MAX \
+	((size_t)256 << 10) /* written by other threads, unread by the client */
+#define HTTPD_DATE_MAX  32
+#define HTTPD_LOOPS_MAX 64
+
+struct httpd {
+	struct httpd_config config;
+	struct httpd_route *routes; /* the program's and /metrics */
+	struct httpd_counters counters;
+	struct httpd_log log;
+	struct httpd_limiter *limiter; /* NULL: no limit */
+	struct httpd_clients clients;
+	struct httpd_budget bodies[HTTPD_CLASSES], replies;
+	struct httpd_tls *tls; /* NULL: plain */
+	struct httpd_loop *loops;
+	int nloops; /* that run */
+	pthread_t flusher;
+	bool flushing;
+	int connections_max;
+	_Atomic bool closing;  /* takes no new connections */
+	_Atomic bool ended;    /* calls no handler any more */
+	_Atomic bool stopping; /* loops and flusher are to end */
+	_Atomic int in_progress;
+	_Atomic int handling; /* handlers that were called and did not finish yet */
+	int listen_fd, port;
+};
+
+/* A circle; the list itself is one of its members. */
+struct httpd_link {
+	struct httpd_link *next, *prev;
+};
+
+struct httpd_loop {
+	struct httpd *h;
+	pthread_t thread;
+	int epoll_fd, wake_fd;
+	bool listening;
+	_Atomic int connections;
+	struct httpd_link all, idle, ready, dead; /* of connections */
+	char *scratch; /* HTTPD_PIECE of what is received, and as much of files for TLS */
+	char date[HTTPD_DATE_MAX];
+	time_t date_s;
+	int64_t ticked_ns;
+	bool told_end;        /* those who wait know that the server ends */
+	pthread_mutex_t lock; /* of what other threads leave here: */
+	bool awake;           /* wake_fd is set already */
+	struct httpd_exchange *woken, **woken_end;
+	struct httpd_conn *arrived;
+};
+
+enum httpd_conn_state {
+	HTTPD_CONN_IDLE, /* no byte of a request yet */
+	HTTPD_CONN_HEAD,
+	HTTPD_CONN_BODY,
+	HTTPD_CONN_WAIT, /* for httpd_finish or httpd_write */
+	HTTPD_CONN_REPLY,
+	HTTPD_CONN_LINGER, /* all is sent: what still comes is thrown away, so that no reset
+	                    * overtakes the reply */
+	HTTPD_CONN_DEAD,
+};
+
+struct httpd_conn {
+	struct httpd_link in_all, in_idle, in_ready;
+	struct httpd_conn *next_arrived;
+	struct httpd_loop *loop;
+	struct httpd_tls_session *tls;
+	struct httpd_client *client;
+	struct httpd_exchange *x; /* the request in progress, or NULL */
+	int fd;
+	enum httpd_conn_state state;
+	bool readable, writable; /* as far as known: events are edges */
+	bool half_closed;        /* the client sends no more */
+	bool used;               /* had a request before */
+	bool skipped;            /* an empty line before this request */
+	bool close;              /* after this reply */
+	bool loopback;
+	char address[INET6_ADDRSTRLEN];
+	/* bytes that came and were not used: in the loop's scratch while it works on this
+	 * connection, else in kept */
+	const char *at;
+	size_t left, scanned;
+	struct buf kept;
+	/* for the limits of time */
+	int64_t since_ns;
+	uint64_t moved, moved_then; /* bytes of body or reply, and when since_ns was */
+};
+
+struct httpd_exchange {
+	struct httpd_request q; /* first: who calls httpd_finish has only q */
+	struct httpd_reply r;
+	struct httpd *h;
+	struct httpd_loop *loop;
+	struct httpd_conn *conn;     /* NULL: the client left */
+	struct httpd_client *client; /* its share, while conn is there */
+	const struct httpd_route *route;
+	struct httpd_head head;
+	struct buf text; /* of the head */
+	char address[INET6_ADDRSTRLEN];
+	/* the body */
+	uint64_t body_left; /* HTTPD_BODY_LENGTH */
+	struct httpd_chunks chunks;
+	size_t body_counted; /* in the budget of the route's class */
+	bool refused; /* r is the answer; what still comes of the body is thrown away */
+	bool paused;  /* the sink took less than it got */
+	bool begun;   /* begin or the handler was called: done is to be */
+	bool later;   /* the handler answers later: handling counts it */
+	bool exempt;  /* of the limits by address */
+	/* the reply */
+	bool replying, replied; /* its head is made; all was sent */
+	bool no_content;        /* HEAD, 304: the head alone */
+	bool chunked, delimited;
+	bool streams;   /* its body is written by httpd_write */
+	bool waiting;   /* source or queue had nothing */
+	bool over;      /* of source or queue: nothing more comes */
+	struct buf out; /* head and pieces to send, from out_at on */
+	size_t out_at, body_at;
+	size_t reply_counted;
+	uint64_t sent; /* of the body */
+	/* what other threads leave, under the loop's lock */
+	struct httpd_exchange *next_woken;
+	bool is_woken, finished, resumed, pushing;
+	struct buf queue; /* with its chunks' frames */
+	pthread_cond_t drained;
+	_Atomic bool gone;
+};
+
+enum httpd_persist {
+	HTTPD_PERSIST,
+	HTTPD_KEEP_ALIVE, /* HTTP/1.0 */
+	HTTPD_CLOSE,
+	HTTPD_CLOSE_DELIMITED,
+};
+
+/* --- httpd_reply.c --- */
+void httpd_format_date(char out[HTTPD_DATE_MAX], time_t at);
+int64_t httpd_content_bytes(const struct httpd_reply *r); /* -1: unknown */
+/* Turns r into 304, 206 or 416 where the request asks for it. */
+void httpd_settle(const struct httpd_request *q, struct httpd_reply *r);
+void httpd_write_head(struct buf *out, const struct httpd_reply *r, const char *date,
+	enum httpd_persist persist);
+
+/* --- httpd_exchange.c: one request; all on the loop's thread --- */
+struct httpd_exchange *httpd_exchange_new(struct httpd_conn *c);
+/* A head is complete. These two set the connection's next state. */
+void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len);
+/* What came is no request: answered, and the connection is closed. */
+void httpd_exchange_refuse(struct httpd_exchange *x, int status, const char *why);
+/* Uses up bytes of the body at c->at. False: no more can be done now. */
+bool httpd_exchange_take(struct httpd_exchange *x);
+/* Where body bytes may be received directly, *room of them, or NULL. */
+char *httpd_exchange_direct(struct httpd_exchange *x, size_t *room);
+void httpd_exchange_received(struct httpd_exchange *x, size_t len);
+/* The client left. x stays while a handler is to answer, else it is freed. */
+void httpd_exchange_gone(struct httpd_exchange *x);
+/* Tell who is to answer that nobody waits. */
+void httpd_exchange_tell_gone(struct httpd_exchange *x);
+/* It is over: counted, logged, freed. */
+void httpd_exchange_end(struct httpd_exchange *x);
+/* The next bytes to send are put into x->out. Returns 1: there is something to send (out, or a
+ * file or memory), 0: not now, 2: all was sent, -1: cut the connection. */
+int httpd_exchange_fill(struct httpd_exchange *x);
+/* The loop that runs on this thread, or NULL. */
+extern _Thread_local struct httpd_loop *httpd_this_loop;
+/* Reads notes that other threads left for the requests of a loop. */
+void httpd_exchanges_woken(struct httpd_loop *l);
+
+/* --- httpd_conn.c: one connection --- */
+/* Takes fd and client. NULL: cannot (fd is closed). */
+struct httpd_conn *httpd_conn_new(struct httpd *h, int fd, struct httpd_client *client,
+	const struct sockaddr *address);
+void httpd_conn_start(struct httpd_loop *l, struct httpd_conn *c);
+void httpd_conn_event(struct httpd_conn *c, uint32_t events);
+/* As far as it goes without waiting. */
+void httpd_conn_drive(struct httpd_conn *c);
+/* A few bytes out of turn. False: there was no room for them. */
+bool httpd_conn_say(struct httpd_conn *c, const char *text);
+void httpd_conn_close(struct httpd_conn *c);
+void httpd_conn_free(struct httpd_conn *c); /* closed before */
+/* Closes it when it is too slow. */
+void httpd_conn_tick(struct httpd_conn *c, int64_t now_ns);
+const char *httpd_loop_date(struct httpd_loop *l);
+
+/* --- lists --- */
+static inline void httpd_link_init(struct httpd_link *l)
+{
+	l->next = l->prev = l;
+}
+
+static inline void httpd_link_remove(struct httpd_link *l)
+{
+	l->next->prev = l->prev;
+	l->prev->next = l->next;
+	httpd_link_init(l);
+}
+
+static inline void httpd_link_add(struct httpd_link *list, struct httpd_link *l)
+{
+	httpd_link_remove(l);
+	l->prev = list->prev;
+	l->next = list;
+	list->prev->next = l;
+	list->prev = l;
+}
+
+static inline bool httpd_link_empty(const struct httpd_link *l)
+{
+	return l->next == l;
+}
+
+#define HTTPD_OF(link, type, member) \
+	((type *)(void *)((char *)(link)-offsetof(type, member)))
+
+#endif

@@ -1,0 +1,780 @@
+/* One request of httpd on its way through: admitted, its body taken, handled, its reply made. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/net/httpd_core.h"
+
+#define REFUSED_BODY_MAX \
+	65536 /* read for the sake of the connection, though it was refused */
+#define SMALL_REPLY   4096 /* always sent */
+#define NO_REPLY      499  /* in the log: the client left */
+#define WOKEN_AT_ONCE 256
+#define FRAME_MAX     10 /* "10000\r\n" and some room */
+
+struct httpd_exchange *httpd_exchange_new(struct httpd_conn *c)
+{
+	struct httpd_exchange *x = xcalloc(1, sizeof *x);
+	struct httpd *h = c->loop->h;
+
+	x->h = h;
+	x->loop = c->loop;
+	x->conn = c;
+	x->client = c->client;
+	x->exempt = c->loopback && !h->config.rate_loopback;
+	memcpy(x->address, c->address, sizeof x->address);
+	x->q.client = x->address;
+	x->q.path = x->q.target = x->q.authority = "";
+	x->q.secure = c->tls != NULL;
+	x->q.started_ns = clock_mono_ns();
+	x->r.status = 200;
+	x->r.render = h->config.error;
+	pthread_cond_init(&x->drained, NULL);
+	c->x = x;
+	h->in_progress++;
+	return x;
+}
+
+/* --- the reply begins -------------------------------------------------------------------- */
+
+/* A reply in memory counts, and is not sent where there are too many. */
+static void account_reply(struct httpd_exchange *x)
+{
+	size_t bytes = x->r.body.len;
+
+	if (x->r.from != HTTPD_FROM_BODY)
+		return;
+	if (bytes > SMALL_REPLY && !httpd_has_room(&x->q, &x->r, bytes))
+		bytes = x->r.body.len;
+	httpd_budget_force(&x->h->replies, &x->client->reply_bytes, bytes);
+	x->reply_counted = bytes;
+}
+
+static enum httpd_persist persistence(struct httpd_exchange *x)
+{
+	struct httpd_conn *c = x->conn;
+
+	if (x->h->closing)
+		c->close = true;
+	if (x->delimited) {
+		c->close = true;
+		return HTTPD_CLOSE_DELIMITED;
+	}
+	return c->close            ? HTTPD_CLOSE :
+		x->head.minor == 0 ? HTTPD_KEEP_ALIVE :
+				     HTTPD_PERSIST;
+}
+
+static void begin_reply(struct httpd_exchange *x)
+{
+	struct httpd_conn *c = x->conn;
+	struct httpd_reply *r = &x->r;
+	bool unknown;
+
+	if (x->streams) {
+		buf_release(&r->body);
+		httpd_reply_source(r, NULL, -1);
+	}
+	httpd_settle(&x->q, r);
+	account_reply(x);
+	x->no_content = r->status == 304 || r->status == 204 ||
+		(x->q.method && strcmp(x->q.method, "HEAD") == 0);
+	unknown = httpd_content_bytes(r) < 0;
+	x->chunked = unknown && x->head.minor > 0;
+	x->delimited = unknown && x->head.minor == 0;
+	httpd_write_head(&x->out, r, httpd_loop_date(x->loop), persistence(x));
+	/* one record and one packet where TLS would make two */
+	if (c->tls && r->from == HTTPD_FROM_BODY && !x->no_content &&
+		r->body.len <= 16384) {
+		buf_add(&x->out, buf_text(&r->body), r->body.len);
+		x->body_at = r->body.len;
+		x->sent = r->body.len;
+	}
+	x->replying = true;
+	c->state = HTTPD_CONN_REPLY;
+	c->since_ns = clock_mono_ns();
+	c->moved = c->moved_then = 0;
+}
+
+bool httpd_has_room(const struct httpd_request *q, struct httpd_reply *r, size_t bytes)
+{
+	struct httpd_exchange *x = (struct httpd_exchange *)(uintptr_t)q;
+	struct httpd_budget *b = &x->h->replies;
+	_Atomic size_t *mine;
+	bool room;
+
+	pthread_mutex_lock(&x->loop->lock);
+	mine = x->client && !x->exempt ? &x->client->reply_bytes : NULL;
+	room = httpd_budget_take(b, mine, bytes);
+	if (room)
+		httpd_budget_give(b, mine, bytes);
+	pthread_mutex_unlock(&x->loop->lock);
+	if (room)
+		return true;
+	buf_release(&r->body);
+	r->retry_after_s = 1;
+	httpd_error(r, 503, "too many large replies at once");
+	return false;
+}
+
+/* --- the request begins ------------------------------------------------------------------ */
+
+void httpd_exchange_refuse(struct httpd_exchange *x, int status, const char *why)
+{
+	x->refused = true;
+	x->conn->close = true;
+	httpd_error(&x->r, status, "malformed request: %s", why);
+	begin_reply(x);
+}
+
+/* r is the answer, though the body is not here yet: a small one is read first, as an early reply
+ * costs the connection. */
+static void refuse_body(struct httpd_exchange *x)
+{
+	struct httpd_conn *c = x->conn;
+	bool rest = x->head.body == HTTPD_BODY_CHUNKED ||
+		x->body_left > REFUSED_BODY_MAX || x->head.expect_continue;
+
+	x->refused = true;
+	if (x->head.body != HTTPD_BODY_NONE && !rest) {
+		c->state = HTTPD_CONN_BODY;
+		return;
+	}
+	if (x->head.body != HTTPD_BODY_NONE)
+		c->close = true;
+	begin_reply(x);
+}
+
+/* Who asks: false when the rate limit says no. */
+static bool admit(struct httpd_exchange *x)
+{
+	struct httpd *h = x->h;
+
+	if (!h->limiter || x->exempt ||
+		httpd_limiter_take(h->limiter, x->client->key, x->q.started_ns))
+		return true;
+	h->counters.limited++;
+	x->r.retry_after_s = 1;
+	httpd_error(&x->r, 429, "too many requests from %s", x->q.client);
+	return false;
+}
+
+static bool find_route(struct httpd_exchange *x)
+{
+	const char *target = x->head.target;
+	int status;
+
+	if ((*target != '/' && strncasecmp(target, "http://", 7) != 0 &&
+		    strncasecmp(target, "https://", 8) != 0) ||
+		httpd_parse_uri(&x->q, target) < 0) {
+		x->q.path = "";
+		httpd_error(&x->r, 400, "the request target is malformed");
+		return false;
+	}
+	x->route = httpd_find_route(x->h->routes, &x->q, &status, &x->r.allow);
+	if (!x->route) {
+		httpd_error(&x->r, status,
+			status == 404 ? "there is nothing at this path" :
+					"this path does not know that method");
+		return false;
+	}
+	x->r.allow = NULL;
+	return true;
+}
+
+/* The share of one client; NULL where its address is not limited. */
+static _Atomic size_t *share(struct httpd_exchange *x)
+{
+	return x->exempt ? NULL : &x->client->class_bytes[x->route->class];
+}
+
+static bool no_room(struct httpd_exchange *x)
+{
+	x->r.retry_after_s = 1;
+	httpd_error(&x->r, 503, "too many large requests at once");
+	return false;
+}
+
+static bool can_take_body(struct httpd_exchange *x)
+{
+	const char *coding = httpd_header(&x->q, "Content-Encoding");
+	const struct httpd_budget *b = &x->h->bodies[x->route->class];
+
+	if (coding && strcasecmp(coding, "identity") != 0)
+		httpd_error(&x->r, 415, "a body of this Content-Encoding is not taken");
+	else if (x->head.body_bytes > x->route->body_bytes_max)
+		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
+			x->route->body_bytes_max);
+	else if (x->head.expect_other)
+		httpd_error(&x->r, 417, "no expectation but 100-continue is met");
+	else if (!x->route->take && b->used + x->head.body_bytes > b->max)
+		return no_room(x);
+	else
+		return true;
+	return false;
+}
+
+static void run(struct httpd_exchange *x, httpd_handler handler)
+{
+	struct httpd *h = x->h;
+	enum httpd_when when;
+
+	/* in this order: who stops sets ended and looks at handling then */
+	h->handling++;
+	if (h->ended) {
+		h->handling--;
+		x->r.retry_after_s = 1;
+		httpd_error(&x->r, 503, "the server is about to end");
+		begin_reply(x);
+		return;
+	}
+	x->begun = true;
+	x->later = true;
+	x->conn->state = HTTPD_CONN_WAIT;
+	when = handler(h->config.ctx, &x->q, &x->r);
+	if (when == HTTPD_LATER)
+		return;
+	x->later = false;
+	h->handling--;
+	if (when != HTTPD_NOW)
+		bug("a handler went on");
+	begin_reply(x);
+}
+
+/* Headers alone were seen. Returns false: r is the answer. */
+static bool run_begin(struct httpd_exchange *x)
+{
+	enum httpd_when when;
+
+	if (!x->route->begin)
+		return true;
+	if (x->h->ended) {
+		x->r.retry_after_s = 1;
+		httpd_error(&x->r, 503, "the server is about to end");
+		return false;
+	}
+	x->begun = true;
+	when = x->route->begin(x->h->config.ctx, &x->q, &x->r);
+	if (when == HTTPD_LATER)
+		bug("begin cannot answer later");
+	return when == HTTPD_GO_ON;
+}
+
+void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len)
+{
+	struct httpd_conn *c = x->conn;
+	const char *why;
+	int status;
+
+	buf_add(&x->text, text, len);
+	status = httpd_parse_head(&x->head, x->text.data, len, &why);
+	if (x->head.method)
+		x->q.method = x->head.method;
+	if (status) {
+		x->head.body = HTTPD_BODY_NONE;
+		httpd_exchange_refuse(x, status, why);
+		return;
+	}
+	x->q.target = x->head.target;
+	x->q.headers = x->head.headers;
+	x->q.nheaders = x->head.nheaders;
+	x->q.if_none_match = httpd_header(&x->q, "If-None-Match");
+	x->q.authority = httpd_header(&x->q, "Host");
+	if (!x->q.authority)
+		x->q.authority = "";
+	x->body_left = x->head.body_bytes;
+	c->close = !x->head.keep_alive;
+	c->since_ns = clock_mono_ns(); /* the body has its own time */
+	c->moved = c->moved_then = 0;
+	if (!admit(x) || !find_route(x) || !can_take_body(x) || !run_begin(x)) {
+		refuse_body(x);
+	} else if (x->head.body == HTTPD_BODY_NONE) {
+		run(x, x->route->handler);
+	} else {
+		c->state = HTTPD_CONN_BODY;
+		if (x->head.expect_continue && !c->left &&
+			!httpd_conn_say(c, "HTTP/1.1 100 Continue\r\n\r\n"))
+			httpd_conn_close(c);
+	}
+}
+
+/* --- the body ---------------------------------------------------------------------------- */
+
+static bool fits(struct httpd_exchange *x, size_t len)
+{
+	if (len > x->route->body_bytes_max - x->q.body_bytes) {
+		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
+			x->route->body_bytes_max);
+		return false;
+	}
+	if (x->route->take)
+		return true;
+	if (!httpd_budget_take(&x->h->bodies[x->route->class], share(x), len))
+		return no_room(x);
+	x->body_counted += len;
+	return true;
+}
+
+/* Returns how many bytes were used, or -1: refused, r is the answer. */
+static long deliver(struct httpd_exchange *x, const char *data, size_t len)
+{
+	long n;
+
+	if (x->refused)
+		return (long)len;
+	if (!fits(x, len))
+		return -1;
+	if (!x->route->take) {
+		buf_add(&x->q.body, data, len);
+		return (long)len;
+	}
+	n = x->route->take(x->h->config.ctx, &x->q, &x->r, data, len);
+	if (n > (long)len || (n < 0 && n != HTTPD_REFUSE))
+		bug("a sink took %ld of %zu bytes", n, len);
+	return n < 0 ? -1 : n;
+}
+
+static void body_complete(struct httpd_exchange *x)
+{
+	if (x->refused)
+		begin_reply(x);
+	else
+		run(x, x->route->handler);
+}
+
+/* Bytes that are next at c->at; 0: none, or the state has changed. */
+static size_t find_piece(struct httpd_exchange *x)
+{
+	struct httpd_conn *c = x->conn;
+	uint64_t left = x->body_left;
+	size_t used;
+
+	if (x->head.body == HTTPD_BODY_CHUNKED) {
+		enum httpd_chunk kind = httpd_chunks_feed(&x->chunks, c->at, c->left,
+			&used);
+
+		c->at += used;
+		c->left -= used;
+		left = x->chunks.left;
+		if (kind == HTTPD_CHUNK_BAD) {
+			buf_release(&x->q.body);
+			httpd_exchange_refuse(x, 400, "a chunk of the body");
+		} else if (kind == HTTPD_CHUNK_END) {
+			body_complete(x);
+		}
+		if (kind != HTTPD_CHUNK_DATA)
+			return 0;
+	} else if (!left) {
+		body_complete(x);
+		return 0;
+	}
+	return left < c->left ? (size_t)left : c->left;
+}
+
+static void use(struct httpd_exchange *x, size_t n)
+{
+	x->q.body_bytes += n;
+	if (x->head.body == HTTPD_BODY_CHUNKED)
+		x->chunks.left -= n;
+	else
+		x->body_left -= n;
+}
+
+bool httpd_exchange_take(struct httpd_exchange *x)
+{
+	struct httpd_conn *c = x->conn;
+
+	while (!x->paused) {
+		size_t len = find_piece(x);
+		long n;
+
+		if (c->state != HTTPD_CONN_BODY)
+			return true;
+		if (!len)
+			return false;
+		n = deliver(x, c->at, len);
+		if (n < 0) {
+			buf_release(&x->q.body);
+			refuse_body(x);
+			if (c->state != HTTPD_CONN_BODY)
+				return true;
+			n = (long)len;
+		}
+		c->at += n;
+		c->left -= (size_t)n;
+		use(x, (size_t)n);
+		x->paused = (size_t)n < len;
+	}
+	return false;
+}
+
+char *httpd_exchange_direct(struct httpd_exchange *x, size_t *room)
+{
+	if (x->refused || x->route->take || x->head.body != HTTPD_BODY_LENGTH ||
+		!x->body_left)
+		return NULL;
+	*room = x->body_left < 4 * HTTPD_PIECE ? (size_t)x->body_left : 4 * HTTPD_PIECE;
+	/* grows with what comes, not with what is promised */
+	return buf_reserve(&x->q.body, *room);
+}
+
+void httpd_exchange_received(struct httpd_exchange *x, size_t len)
+{
+	if (fits(x, len)) {
+		x->q.body.len += len;
+		x->q.body.data[x->q.body.len] = '\0';
+	} else {
+		buf_release(&x->q.body);
+		refuse_body(x);
+	}
+	use(x, len);
+}
+
+/* --- the reply goes on ------------------------------------------------------------------- */
+
+/* The chunk's size goes right before the bytes at FRAME_MAX of out. */
+static void frame_piece(struct httpd_exchange *x, size_t n)
+{
+	char size[FRAME_MAX + 1];
+	int len = snprintf(size, sizeof size, "%zx\r\n", n);
+
+	x->out_at = FRAME_MAX - (size_t)len;
+	memcpy(x->out.data + x->out_at, size, (size_t)len);
+	x->out.len = FRAME_MAX + n;
+	buf_adds(&x->out, "\r\n");
+}
+
+static int end_stream(struct httpd_exchange *x)
+{
+	x->over = true;
+	if (!x->chunked)
+		return 2;
+	buf_adds(&x->out, "0\r\n\r\n");
+	return 1;
+}
+
+static int fill_from_source(struct httpd_exchange *x)
+{
+	struct httpd_reply *r = &x->r;
+	size_t room = HTTPD_PIECE, skip = x->chunked ? FRAME_MAX : 0;
+	long n;
+
+	if (!x->chunked && !x->delimited) {
+		if (!r->bytes)
+			return end_stream(x);
+		if (r->bytes < (int64_t)room)
+			room = (size_t)r->bytes;
+	}
+	n = r->source(x->h->config.ctx, &x->q,
+		buf_reserve(&x->out, skip + room + 2) + skip, room);
+	if (n == HTTPD_END)
+		return x->chunked || x->delimited ? end_stream(x) : -1;
+	if (n < 0)
+		return -1;
+	if (n == 0) {
+		buf_release(&x->out); /* thousands may wait */
+		x->waiting = true;
+		return 0;
+	}
+	if ((size_t)n > room)
+		bug("a source wrote %ld bytes where %zu had room", n, room);
+	x->sent += (uint64_t)n;
+	if (x->chunked) {
+		frame_piece(x, (size_t)n);
+	} else {
+		x->out.len = (size_t)n;
+		if (!x->delimited)
+			r->bytes -= n;
+	}
+	return 1;
+}
+
+/* What other threads wrote. */
+static int fill_from_queue(struct httpd_exchange *x)
+{
+	struct buf empty;
+	bool finished;
+
+	pthread_mutex_lock(&x->loop->lock);
+	empty = x->out;
+	x->out = x->queue;
+	x->queue = empty;
+	finished = x->finished;
+	pthread_cond_broadcast(&x->drained);
+	pthread_mutex_unlock(&x->loop->lock);
+	if (x->out.len) {
+		/* it was counted as it was written, and counts until it is sent */
+		x->sent += x->out.len;
+		return 1;
+	}
+	buf_release(&x->out);
+	if (finished)
+		return end_stream(x);
+	x->waiting = true;
+	return 0;
+}
+
+int httpd_exchange_fill(struct httpd_exchange *x)
+{
+	const struct httpd_reply *r = &x->r;
+
+	if (x->out_at < x->out.len)
+		return 1;
+	if (x->waiting)
+		return 0;
+	buf_reset(&x->out);
+	x->out_at = 0;
+	if (x->no_content || x->over)
+		return 2;
+	switch (r->from) {
+	case HTTPD_FROM_BODY:
+		return x->body_at < r->body.len ? 1 : 2;
+	case HTTPD_FROM_FILE:
+	case HTTPD_FROM_MEMORY:
+		return r->bytes ? 1 : 2;
+	case HTTPD_FROM_SOURCE:
+		break;
+	}
+	return r->source ? fill_from_source(x) : fill_from_queue(x);
+}
+
+/* --- the end ----------------------------------------------------------------------------- */
+
+void httpd_exchange_tell_gone(struct httpd_exchange *x)
+{
+	bool first, finished;
+
+	pthread_mutex_lock(&x->loop->lock);
+	first = !x->gone;
+	x->gone = true;
+	finished = x->finished;
+	pthread_cond_broadcast(&x->drained);
+	pthread_mutex_unlock(&x->loop->lock);
+	if (first && x->later && !finished && x->route->gone)
+		x->route->gone(x->h->config.ctx, &x->q);
+}
+
+/* The client's shares end with its connection. */
+static void leave_client(struct httpd_exchange *x)
+{
+	struct httpd_client *client = x->client;
+
+	pthread_mutex_lock(&x->loop->lock);
+	x->client = NULL;
+	pthread_mutex_unlock(&x->loop->lock);
+	if (!client)
+		return;
+	if (x->route && !x->exempt)
+		client->class_bytes[x->route->class] -= x->body_counted;
+	client->reply_bytes -= x->reply_counted;
+}
+
+void httpd_exchange_gone(struct httpd_exchange *x)
+{
+	leave_client(x);
+	x->conn = NULL;
+	httpd_exchange_tell_gone(x);
+	if (!x->later)
+		httpd_exchange_end(x);
+}
+
+static void forget_woken(struct httpd_exchange *x)
+{
+	struct httpd_loop *l = x->loop;
+	struct httpd_exchange **at = &l->woken;
+
+	pthread_mutex_lock(&l->lock);
+	while (x->is_woken && *at != x)
+		at = &(*at)->next_woken;
+	if (x->is_woken) {
+		*at = x->next_woken;
+		if (l->woken_end == &x->next_woken)
+			l->woken_end = at;
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+void httpd_exchange_end(struct httpd_exchange *x)
+{
+	struct httpd *h = x->h;
+	int64_t ns = clock_mono_ns() - x->q.started_ns;
+
+	if (!x->replying)
+		x->r.status = NO_REPLY;
+	httpd_count(&h->counters, x->route ? (int)(x->route - h->routes) : -1,
+		x->r.status, ns);
+	httpd_log_add(&h->log, &h->counters, &x->q, x->r.status, x->sent, ns);
+	if (!x->replied)
+		x->gone = true;
+	if (x->begun && x->route->done)
+		x->route->done(h->config.ctx, &x->q);
+	leave_client(x);
+	if (x->route)
+		httpd_budget_give(&h->bodies[x->route->class], NULL, x->body_counted);
+	httpd_budget_give(&h->replies, NULL, x->reply_counted);
+	forget_woken(x);
+	httpd_request_release(&x->q);
+	httpd_reply_release(&x->r);
+	buf_release(&x->text);
+	buf_release(&x->out);
+	buf_release(&x->queue);
+	pthread_cond_destroy(&x->drained);
+	free(x);
+	h->in_progress--;
+}
+
+_Thread_local struct httpd_loop *httpd_this_loop;
+
+/* --- other threads ----------------------------------------------------------------------- */
+
+/* Under the loop's lock. */
+static void wake(struct httpd_exchange *x)
+{
+	struct httpd_loop *l = x->loop;
+
+	if (!x->is_woken) {
+		x->is_woken = true;
+		x->next_woken = NULL;
+		*l->woken_end = x;
+		l->woken_end = &x->next_woken;
+	}
+	/* the loop's own thread looks before it sleeps */
+	if (!l->awake && httpd_this_loop != l) {
+		l->awake = true;
+		eventfd_write(l->wake_fd, 1);
+	}
+}
+
+void httpd_finish(struct httpd_request *q)
+{
+	struct httpd_exchange *x = (struct httpd_exchange *)q;
+	struct httpd_loop *l;
+
+	if (q->finish) {
+		q->finish(q);
+		return;
+	}
+	l = x->loop; /* x is gone as soon as its reply is sent */
+	pthread_mutex_lock(&l->lock);
+	x->finished = true;
+	wake(x);
+	pthread_mutex_unlock(&l->lock);
+}
+
+void httpd_resume(struct httpd_request *q)
+{
+	struct httpd_exchange *x = (struct httpd_exchange *)q;
+
+	pthread_mutex_lock(&x->loop->lock);
+	x->resumed = true;
+	wake(x);
+	pthread_mutex_unlock(&x->loop->lock);
+}
+
+bool httpd_gone(const struct httpd_request *q)
+{
+	return ((const struct httpd_exchange *)q)->gone;
+}
+
+/* Under the lock: 0 written, 1 full, -1 nobody reads. */
+static int enqueue(struct httpd_exchange *x, const void *data, size_t len)
+{
+	x->pushing = true;
+	if (x->gone || strcmp(x->q.method, "HEAD") == 0)
+		return -1;
+	if (!len)
+		return 0;
+	if (x->queue.len && x->queue.len + len > HTTPD_QUEUE_MAX)
+		return 1;
+	if (x->head.minor)
+		buf_addf(&x->queue, "%zx\r\n", len);
+	buf_add(&x->queue, data, len);
+	if (x->head.minor)
+		buf_adds(&x->queue, "\r\n");
+	return 0;
+}
+
+static int write_piece(struct httpd_request *q, const void *data, size_t len, bool wait)
+{
+	struct httpd_exchange *x = (struct httpd_exchange *)q;
+	int rc;
+
+	pthread_mutex_lock(&x->loop->lock);
+	while ((rc = enqueue(x, data, len)) == 1 && wait)
+		pthread_cond_wait(&x->drained, &x->loop->lock);
+	wake(x);
+	pthread_mutex_unlock(&x->loop->lock);
+	return rc;
+}
+
+int httpd_write(struct httpd_request *q, const void *data, size_t len)
+{
+	return write_piece(q, data, len, true);
+}
+
+int httpd_try_write(struct httpd_request *q, const void *data, size_t len)
+{
+	return write_piece(q, data, len, false);
+}
+
+/* What was noted for one request; false: for none. */
+static bool next_woken(struct httpd_loop *l, struct httpd_exchange **out, bool *finished,
+	bool *resumed, bool *pushing)
+{
+	struct httpd_exchange *x;
+
+	pthread_mutex_lock(&l->lock);
+	x = l->woken;
+	if (x) {
+		l->woken = x->next_woken;
+		if (!l->woken)
+			l->woken_end = &l->woken;
+		x->is_woken = false;
+		*finished = x->finished;
+		*resumed = x->resumed;
+		*pushing = x->pushing;
+		x->resumed = false;
+	}
+	pthread_mutex_unlock(&l->lock);
+	*out = x;
+	return x != NULL;
+}
+
+void httpd_exchanges_woken(struct httpd_loop *l)
+{
+	struct httpd_exchange *x;
+	bool finished, resumed, pushing;
+
+	/* not for ever: a thread may write faster than we send */
+	for (int i = 0;
+		i < WOKEN_AT_ONCE && next_woken(l, &x, &finished, &resumed, &pushing);
+		i++) {
+		struct httpd_conn *c = x->conn;
+
+		if (finished && x->later) {
+			x->later = false;
+			x->h->handling--;
+			if (!c) {
+				httpd_exchange_end(x);
+				continue;
+			}
+		}
+		if (!c)
+			continue;
+		x->streams = pushing;
+		if (c->state == HTTPD_CONN_WAIT && (finished || pushing))
+			begin_reply(x);
+		if (resumed || pushing) {
+			x->paused = x->waiting = false;
+			c->since_ns = clock_mono_ns();
+			c->moved_then = c->moved;
+		}
+		httpd_conn_drive(c);
+	}
+}
