@@ -165,7 +165,7 @@ static int parse_length(struct httpd_head *h, const char *text, const char **why
 	if (!*text || strspn(text, "0123456789") != strlen(text))
 		return 400;
 	for (; *text; text++) {
-		if (h->body_bytes > (INT64_MAX - 9) / 10)
+		if (h->body_bytes > (uint64_t)(INT64_MAX - (*text - '0')) / 10)
 			return 400;
 		h->body_bytes = h->body_bytes * 10 + (uint64_t)(*text - '0');
 	}
