@@ -146,3 +146,16 @@ broken() {
 	[[ $stderr == *"disk: "*"No such file"*"gpu: "*"link: "* ]]
 	jq -es 'map(.suite) | unique | contains(["cpu"])' <<<"$output"
 }
+
+@test "auto: why a GPU that is there is not used is told once, and the CPU does the work; no GPU is no warning" {
+	head -c 65536 /dev/zero >"$BATS_TEST_TMPDIR/g"
+	cd "$BATS_TEST_TMPDIR"
+	WRONG_CUDA_PLUGIN=$RNP_CUDA_PLUGIN WRONG_CUDA= RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/wrong.so \
+		run_split rnp-train compress --method q8 --out a g
+	assert_success
+	assert_equal "$stderr" "rnp-train: cuda:0: GPU has fallen off the bus: using the CPU"
+	RNP_CUDA_PLUGIN=/nonexistent/librnp_cuda.so run_split rnp-train compress --method q8 --out b g
+	assert_success
+	assert_equal "$stderr" ""
+	cmp a b
+}

@@ -5,6 +5,7 @@
 
 #include "cmd/rnp-bench/compress_data.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/lm/train/train.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
@@ -65,8 +66,8 @@ int compress_trained(float *out, uint64_t n)
 	struct dev d;
 	int rc = -1;
 
-	if (dev_open(&d, "cpu") < 0)
-		return err_set(d.code, "%s", d.error);
+	if (device_open(&d, "cpu") < 0)
+		return -1;
 	if (lm_config_preset(&c, "nano", 0) < 0)
 		goto out;
 	lm_train_defaults(&o, &c);

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/hw/gpuwatch.h"
 #include "common/hw/nvml_lib.h"
 #include "kernels/dev/plugin.h"
@@ -23,11 +24,6 @@ static struct {
 	int64_t read_ns;
 	double mhz;
 } gpu;
-
-int gpu_failed(const struct dev *d)
-{
-	return err_set(d->code, "%s", d->error);
-}
 
 bool gpu_is(const struct dev *d)
 {
@@ -95,11 +91,9 @@ struct dev *gpu_open(const struct settings *s)
 		err_set(EX_UNAVAILABLE, "it needs a GPU, the device asked for is 'cpu'");
 		return NULL;
 	}
-	if (dev_open(&gpu.dev, spec) < 0) {
+	if (device_open(&gpu.dev, spec) < 0) {
 		if (gpu.dev.code == EX_UNAVAILABLE || gpu.dev.code == EX_NOPERM)
 			explain(gpu.dev.error);
-		else
-			gpu_failed(&gpu.dev);
 		return NULL;
 	}
 	gpu.watch = gpuwatch_open(gpu.dev.uuid);
@@ -123,7 +117,7 @@ struct dev *gpu_open_other(const struct settings *s, bool *none)
 		return &gpu.other;
 	n = dev_cuda_count(&counting);
 	if (n < 0) {
-		gpu_failed(&counting);
+		device_failed(&counting);
 		return NULL;
 	}
 	if (n < 2) {
@@ -132,11 +126,7 @@ struct dev *gpu_open_other(const struct settings *s, bool *none)
 		return NULL;
 	}
 	snprintf(spec, sizeof spec, "cuda:%d", strcmp(gpu.dev.name, "cuda:0") == 0);
-	if (dev_open(&gpu.other, spec) < 0) {
-		gpu_failed(&gpu.other);
-		return NULL;
-	}
-	return &gpu.other;
+	return device_open(&gpu.other, spec) < 0 ? NULL : &gpu.other;
 }
 
 void gpu_close(void)

@@ -15,9 +15,6 @@ struct dev *gpu_open_other(const struct settings *s, bool *none);
 
 void gpu_close(void);
 
-/* The device's error becomes the pending one. Returns -1. */
-int gpu_failed(const struct dev *d);
-
 /* What d computed or copied is wrong: of a GPU, which may be broken, the pending error (74), so that the other suites
  * run; of the CPU's own kernels a bug. -1. */
 #define dev_wrong(d, ...) \

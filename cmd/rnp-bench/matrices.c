@@ -9,6 +9,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
+#include "common/hw/device.h"
 #include "kernels/dev/half.h"
 
 #define ROWS    63 /* not a power of two, so that no block of a product is like the next */
@@ -16,7 +17,7 @@
 
 static int failed(const struct matrices *m)
 {
-	return err_set(m->dev->code, "%s", m->dev->error);
+	return device_failed(m->dev);
 }
 
 static void put(enum product_type type, void *p, size_t i, int v)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
 #include "kernels/dev/dev.h"
@@ -76,7 +77,7 @@ static void uuid_text(char out[POC_UUID_MAX], const unsigned char uuid[16])
 
 static int open_cpu(struct worker *w)
 {
-	return dev_open(&w->dev, "cpu") < 0 ? prove_failed(&w->dev) : 0;
+	return device_open(&w->dev, "cpu");
 }
 
 static int open_gpu(struct worker *w)
@@ -85,7 +86,7 @@ static int open_gpu(struct worker *w)
 
 	for (int n = 0; n < GPUS_MAX; n++) {
 		snprintf(name, sizeof name, "cuda:%d", n);
-		if (dev_open(&w->dev, name) < 0) {
+		if (device_open(&w->dev, name) < 0) {
 			if (n == 0)
 				snprintf(why, sizeof why, "%s", w->dev.error);
 			break;

@@ -8,6 +8,7 @@
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/err.h"
 #include "common/grad/grad.h"
+#include "common/hw/device.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
 
@@ -34,7 +35,7 @@ static struct {
 
 static int failed(void)
 {
-	return err_set(c.d.code, "%s", c.d.error);
+	return device_failed(&c.d);
 }
 
 static int prepare(const struct settings *s)
@@ -44,8 +45,8 @@ static int prepare(const struct settings *s)
 	if (c.open)
 		return 0;
 	/* without a name it is the CPU, as in the suites beside this one */
-	if (dev_open(&c.d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
-		return failed();
+	if (device_open(&c.d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
+		return -1;
 	c.open = true;
 	snprintf(c.device, sizeof c.device, "%s",
 		c.d.model[0] ? c.d.model : suite_cpu_model());
@@ -176,7 +177,7 @@ static int check_encode(void)
 		return 0;
 	part.elements = CHECKED;
 	if (dev_open_cpu(&ref, CPU_REF) < 0)
-		return err_set(ref.code, "%s", ref.error);
+		return device_failed(&ref);
 	rc = grad_encode(&c.d, &part, c.host[COMPRESS_GAUSS], NULL, &fast, NULL);
 	if (rc == 0)
 		rc = grad_encode(&ref, &part, c.host[COMPRESS_GAUSS], NULL, &plain, NULL);

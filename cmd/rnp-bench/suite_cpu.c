@@ -7,6 +7,7 @@
 #include "cmd/rnp-bench/matrices.h"
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "kernels/dev/dev.h"
@@ -56,8 +57,8 @@ static void close_product(void)
 
 static int open_product(const struct settings *s, enum product_type type)
 {
-	if (dev_open(&cpu.dev, "cpu") < 0)
-		return err_set(cpu.dev.code, "%s", cpu.dev.error);
+	if (device_open(&cpu.dev, "cpu") < 0)
+		return -1;
 	if (matrices_open(&cpu.matrices, &cpu.dev, type, s->quick ? N_QUICK : N) == 0)
 		return 0;
 	dev_close(&cpu.dev);

@@ -8,6 +8,7 @@
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
 
@@ -34,7 +35,7 @@ static struct {
 
 static int failed(void)
 {
-	return gpu_failed(gpu.dev);
+	return device_failed(gpu.dev);
 }
 
 static void close_areas(void)

@@ -5,6 +5,7 @@
 #include "cmd/rnp-bench/gpu.h"
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/json/json.h"
 
 #define BLOCK       (UINT64_C(256) << 20)
@@ -21,7 +22,7 @@ static struct {
 
 static int failed(void)
 {
-	return gpu_failed(side.dev);
+	return device_failed(side.dev);
 }
 
 static void close_blocks(void)
@@ -108,7 +109,7 @@ static int open_peer(const struct settings *s)
 		side.other->ops->fill(side.other, side.there, 0x12345678,
 			side.bytes / 4) == 0)
 		return 0;
-	gpu_failed(side.other);
+	device_failed(side.other);
 fail:
 	close_blocks();
 	return -1;

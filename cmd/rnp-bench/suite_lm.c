@@ -8,6 +8,7 @@
 #include "cmd/rnp-bench/record.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/cli/prog.h"
@@ -30,7 +31,7 @@ static uint64_t wrong;       /* words that came out of memory other than they we
 
 static int failed(struct suite_lm *l)
 {
-	return err_set(l->d.code, "%s", l->d.error);
+	return device_failed(&l->d);
 }
 
 static bool is_gpu(const struct suite_lm *l)
@@ -167,8 +168,8 @@ static int open_device(struct suite_lm *l)
 	if (keeps_device(l))
 		return 0;
 	/* without a name it is the CPU, as in the suites beside these */
-	if (dev_open(&l->d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
-		return failed(l);
+	if (device_open(&l->d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
+		return -1;
 	snprintf(l->device, sizeof l->device, "%s",
 		l->d.model[0] ? l->d.model : suite_cpu_model());
 	snprintf(l->isa, sizeof l->isa, "%s", l->d.isa);

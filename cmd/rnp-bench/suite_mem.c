@@ -5,6 +5,7 @@
 
 #include "cmd/rnp-bench/suite.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/base/rng.h"
@@ -95,8 +96,8 @@ static int open_arrays(const struct settings *s)
 		return 0;
 	if (choose_size(s, 3, &mem.bytes) < 0)
 		return -1;
-	if (dev_open(&mem.dev, "cpu") < 0)
-		return err_set(mem.dev.code, "%s", mem.dev.error);
+	if (device_open(&mem.dev, "cpu") < 0)
+		return -1;
 	mem.a = map(mem.bytes);
 	mem.b = map(mem.bytes);
 	mem.c = map(mem.bytes);

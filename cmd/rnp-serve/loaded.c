@@ -1,6 +1,7 @@
 #include "cmd/rnp-serve/loaded.h"
 
 #include "common/base/err.h"
+#include "common/hw/device.h"
 
 static int open_token(struct loaded *l, const char *model, const char *path)
 {
@@ -27,8 +28,8 @@ int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 {
 	if (model_file_open(&l->source, model) < 0 || open_token(l, model, tokenizer) < 0)
 		return -1;
-	if (dev_open(&l->d, device) < 0)
-		return err_set(l->d.code, "%s", l->d.error);
+	if (device_open(&l->d, device) < 0)
+		return -1;
 	return lm_infer_open(&l->infer, &l->d, l->source);
 }
 

@@ -3,6 +3,7 @@
 
 #include "cmd/rnp-serve/commands.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/lm/infer/infer.h"
@@ -34,7 +35,7 @@ static int available(const struct dev *d, uint64_t *bytes)
 		*bytes = (uint64_t)hw_available_read();
 		return 0;
 	}
-	return d->ops->mem_free(open, bytes) < 0 ? err_set(d->code, "%s", d->error) : 0;
+	return d->ops->mem_free(open, bytes) < 0 ? device_failed(d) : 0;
 }
 
 /* The longest context with which everything fits; 0: not even one token. */
@@ -92,8 +93,8 @@ static int plan(struct dev *d, struct model_file **s, bool *fits)
 
 	if (model_file_open(s, model) < 0)
 		return -1;
-	if (dev_open(d, device) < 0)
-		return err_set(d->code, "%s", d->error);
+	if (device_open(d, device) < 0)
+		return -1;
 	if (available(d, &there) < 0 || lm_infer_plan(&p, *s, (uint32_t)context) < 0)
 		return -1;
 	*fits = !there || p.total <= there;

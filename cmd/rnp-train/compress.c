@@ -8,6 +8,7 @@
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/raw.h"
+#include "common/hw/device.h"
 #include "common/record/bench.h"
 #include "common/base/err.h"
 #include "common/grad/grad.h"
@@ -236,8 +237,8 @@ static int open_all(struct compress *c)
 	c->g.feedback = options.feedback != NULL;
 	if (c->g.feedback && check_feedback(c) < 0)
 		return -1;
-	if (dev_open(&c->d, options.device) < 0)
-		return err_set(c->d.code, "%s", c->d.error);
+	if (device_open(&c->d, options.device) < 0)
+		return -1;
 	if (raw_create(&c->out, options.out) < 0)
 		return -1;
 	if (c->in.seekable && whole_elements(c, c->in.bytes) < 0)

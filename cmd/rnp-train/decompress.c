@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/cli/progress.h"
+#include "common/hw/device.h"
 
 static struct {
 	const char *out, *device;
@@ -62,9 +63,8 @@ static int run(int n, char **args)
 	struct dev d = DEV_INIT;
 	int rc = -1;
 
-	if (dev_open(&d, options.device) < 0)
-		err_set(d.code, "%s", d.error);
-	else if (raw_open(&in, n ? args[0] : NULL) == 0 &&
+	if (device_open(&d, options.device) == 0 &&
+		raw_open(&in, n ? args[0] : NULL) == 0 &&
 		raw_create(&out, options.out) == 0)
 		r = grad_decoder_new(&d, exactly, &in);
 	if (r && copy_batches(r, &in, &out) == 0)

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/hw/device.h"
 #include "common/json/json.h"
 #include "common/lm/train/checkpoint.h"
 #include "common/lm/token/shard.h"
@@ -149,8 +150,8 @@ static int open_all(struct evaluation *e)
 	if (e->count < 2)
 		return err_set(EX_DATAERR, "%s: less than two tokens: nothing to predict",
 			data);
-	if (dev_open(&e->d, device) < 0)
-		return err_set(e->d.code, "%s", e->d.error);
+	if (device_open(&e->d, device) < 0)
+		return -1;
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
+#include "common/hw/device.h"
 #include "kernels/dev/dev.h"
 
 /* A rank that stalls for so long will not come back; others may wait for a checkpoint or an evaluation of rank 0. */
@@ -73,7 +74,7 @@ static int count_gpus(struct launch *l)
 	if (pid == 0) {
 		l->shared->gpus = dev_cuda_count(&d);
 		if (l->shared->gpus < 0) {
-			err_set(d.code, "%s", d.error);
+			device_failed(&d);
 			leave_error(l, 0);
 		}
 		_exit(0);

@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "kernels/bulk/ops.h"
 
 #define SIZE_MIN   256
@@ -70,5 +71,5 @@ int roof_measure(struct dev *d, enum lm_dtype dtype, double *flop_per_s)
 out:
 	ops->free(d, a);
 	ops->free(d, c);
-	return rc < 0 ? err_set(d->code, "%s", d->error) : 0;
+	return rc < 0 ? device_failed(d) : 0;
 }

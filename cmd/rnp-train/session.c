@@ -9,6 +9,7 @@
 #include "cmd/rnp-train/settings.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/lm/export/export.h"
 
 /* --- open ------------------------------------------------------------------------------------- */
@@ -123,7 +124,7 @@ static int open_device(struct session *s)
 			return -1;
 		spec = s->o.devices[local % s->o.n_devices];
 	}
-	return dev_open(&s->d, spec) < 0 ? err_set(s->d.code, "%s", s->d.error) : 0;
+	return device_open(&s->d, spec);
 }
 
 /* Both sets of tokens are of this tokenizer, as far as their headers tell. */

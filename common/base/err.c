@@ -33,6 +33,27 @@ int err_set(int code, const char *fmt, ...)
 	return -1;
 }
 
+static void (*listener)(const char *text);
+
+void err_listen(void (*hear)(const char *text))
+{
+	listener = hear;
+}
+
+void err_warn(const char *fmt, ...)
+{
+	char text[ERR_TEXT_MAX];
+	va_list args;
+
+	if (!listener)
+		return;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	utf8_clean_line(text);
+	listener(text);
+}
+
 static int code_of_errno(int error)
 {
 	switch (error) {

@@ -30,6 +30,11 @@ int err_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Say what the user can do about the pending error. Returns -1. */
 int err_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* Tell the user of something that does not end the work: whoever listens gets the sentence (a
+ * program prints it as a warning; a library that nobody listens to is silent). */
+void err_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void err_listen(void (*hear)(const char *text));
+
 /* The pending error; code 0 when there is none. Valid until the thread's next err_*. */
 const struct err *err_get(void);
 void err_clear(void);

@@ -403,12 +403,18 @@ static void find_log_form(int argc, char **argv)
 			prog.log = "json";
 }
 
+static void warn(const char *text)
+{
+	prog_warn("%s", text);
+}
+
 int prog_main(const struct program *p, int argc, char **argv)
 {
 	const struct command *c = NULL;
 	int at = 1;
 
 	prog.name = p->name;
+	err_listen(warn);
 	/* a reader that went away is an error of writing, not a silent death */
 	signal(SIGPIPE, SIG_IGN);
 	/* so is a limit on the size of files */

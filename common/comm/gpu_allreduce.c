@@ -5,6 +5,7 @@
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/hw/device.h"
 #include "kernels/dev/dev.h"
 
 struct gpu_allreduce {
@@ -16,7 +17,7 @@ struct gpu_allreduce {
 
 static int failed(const struct gpu_allreduce *s)
 {
-	return err_set(s->d.code, "%s", s->d.error);
+	return device_failed(&s->d);
 }
 
 static void try_nccl(struct gpu_allreduce *s)
@@ -39,7 +40,7 @@ int gpu_allreduce_open(struct gpu_allreduce **out, const char *device, struct co
 	*out = NULL;
 	s->over = over;
 	s->nccl = (struct comm)COMM_INIT;
-	rc = dev_open(&s->d, device) < 0 ? failed(s) : 0;
+	rc = device_open(&s->d, device);
 	if (rc == 0 && nccl)
 		try_nccl(s);
 	if (rc == 0 && !s->nccl.ops &&

@@ -11,6 +11,7 @@
 #include "common/base/err.h"
 #include "common/grad/format.h"
 #include "common/base/mem.h"
+#include "common/hw/device.h"
 #include "kernels/grad/blake2b.h"
 #include "kernels/dev/cpu.h"
 
@@ -55,7 +56,7 @@ bool grad_on_host(const struct dev *d)
 
 int grad_dev(const struct grad_batch *b, int rc)
 {
-	return rc < 0 ? err_set(b->d->code, "%s", b->d->error) : 0;
+	return rc < 0 ? device_failed(b->d) : 0;
 }
 
 int grad_alloc(struct grad_batch *b, void **out, uint64_t bytes)

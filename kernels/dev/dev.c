@@ -1,8 +1,10 @@
+/* dev.c - devices by name. */
 #include "kernels/dev/dev.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "kernels/dev/plugin.h"
 
@@ -54,6 +56,29 @@ static int cuda_number(const char *spec)
 	return *end || n > 1023 ? -1 : (int)n;
 }
 
+/* Whether a GPU should have been there: NVIDIA's driver is (under WSL it is dxg), or the plug-in was named. */
+static bool gpu_expected(void)
+{
+	char why[8];
+
+	return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
+		(getenv("RNP_CUDA_PLUGIN") &&
+			plugin_symbol(DEV_CUDA_OPEN, why, sizeof why));
+}
+
+/* Opens the CPU in place of the GPU whose error d holds. */
+static int open_instead(struct dev *d)
+{
+	char why[sizeof d->error];
+
+	memcpy(why, d->error, sizeof why);
+	if (open_chosen_cpu(d) < 0)
+		return -1;
+	if (gpu_expected())
+		snprintf(d->note, sizeof d->note, "%.220s: using the CPU", why);
+	return 0;
+}
+
 int dev_open(struct dev *d, const char *spec)
 {
 	int n;
@@ -66,7 +91,7 @@ int dev_open(struct dev *d, const char *spec)
 	if (strcmp(spec, "cpu") == 0)
 		return open_chosen_cpu(d);
 	if (strcmp(spec, "auto") == 0)
-		return open_cuda(d, 0) == 0 ? 0 : open_chosen_cpu(d);
+		return open_cuda(d, 0) == 0 ? 0 : open_instead(d);
 	n = cuda_number(spec);
 	if (n < 0)
 		return dev_fail(d, EX_USAGE,

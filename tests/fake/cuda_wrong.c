@@ -1,5 +1,6 @@
 /* cuda_wrong.c - a librnp_cuda.so for tests: that of WRONG_CUDA_PLUGIN with a GPU that is broken. WRONG_CUDA: "bytes", the last byte that
- * comes back from the GPU is another one; "second", GPU 1 has fallen off the bus. */
+ * comes back from the GPU is another one; "second", GPU 1 has fallen off the bus; "",
+ * all have. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,9 @@ int rnp_cuda_open(int version, struct dev *d, int n)
 	*(void **)&open = real(DEV_CUDA_OPEN);
 	if (!open || !what)
 		return dev_fail(d, EX_SOFTWARE, "cuda_wrong: no plug-in or no scene");
+	if (!*what)
+		return dev_fail(d, EX_UNAVAILABLE, "cuda:%d: GPU has fallen off the bus",
+			n);
 	if (n == 1 && strcmp(what, "second") == 0)
 		return dev_fail(d, EX_UNAVAILABLE, "cuda:1: GPU is lost");
 	if (open(version, d, n) < 0)

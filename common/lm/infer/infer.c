@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/lm/model/rope.h"
 #include "common/base/mem.h"
 
@@ -54,11 +55,6 @@ static uint64_t q_dim(const struct lm_config *c)
 static uint64_t kv_dim(const struct lm_config *c)
 {
 	return (uint64_t)c->kv_heads * c->head_dim;
-}
-
-static int failed(struct dev *d)
-{
-	return err_set(d->code, "%s", d->error);
 }
 
 /* --- the plan ------------------------------------------------------------------------------- */
@@ -165,7 +161,7 @@ static int vector(struct lm_infer *m, const float **out, enum lm_part part,
 	lm_to_f32(values, t->data, t->type, t->count);
 	*out = keep(m, values, t->count * sizeof *values);
 	free(values);
-	return *out ? 0 : failed(m->d);
+	return *out ? 0 : device_failed(m->d);
 }
 
 static int matrix(struct lm_infer *m, struct matrix *out, enum lm_part part,
@@ -178,7 +174,7 @@ static int matrix(struct lm_infer *m, struct matrix *out, enum lm_part part,
 	out->k = t->shape[1];
 	out->w = m->d->is_host ? t->data : keep(m, t->data, t->bytes);
 	if (!out->w)
-		return failed(m->d);
+		return device_failed(m->d);
 	return bias == part ? 0 : vector(m, &out->bias, bias, layer);
 }
 
@@ -203,7 +199,7 @@ static int load(struct lm_infer *m)
 	enum lm_part output = m->config.tied ? LM_EMBED : LM_OUTPUT;
 
 	if (m->d->ops->lm->prepare(m->d, NULL) < 0)
-		return failed(m->d);
+		return device_failed(m->d);
 	for (uint32_t i = 0; i < m->config.layers; i++)
 		if (load_layer(m, i) < 0)
 			return -1;
@@ -254,7 +250,7 @@ static int room(struct dev *d, float **out, uint64_t count)
 	void *p;
 
 	if (d->ops->alloc(d, &p, 4 * count) < 0)
-		return failed(d);
+		return device_failed(d);
 	*out = p;
 	return 0;
 }
@@ -268,7 +264,7 @@ static int make_table(struct lm_stream *s, uint64_t count)
 	lm_rope_table(table, &s->m->config, s->context);
 	rc = d->ops->put(d, s->table, table, 4 * count);
 	free(table);
-	return rc < 0 ? failed(d) : 0;
+	return rc < 0 ? device_failed(d) : 0;
 }
 
 static int make_room(struct lm_stream *s)
@@ -459,10 +455,10 @@ static int pass(struct lm_stream *s, const uint32_t *ids, uint32_t rows)
 		lm_to_f32(s->embedded + (uint64_t)r * c->dim,
 			(const char *)e->data + ids[r] * row_bytes, e->type, c->dim);
 	if (d->ops->put(d, s->x, s->embedded, 4 * (uint64_t)rows * c->dim) < 0)
-		return failed(d);
+		return device_failed(d);
 	for (uint32_t i = 0; i < c->layers; i++)
 		if (layer(s, i, rows) < 0)
-			return failed(d);
+			return device_failed(d);
 	return 0;
 }
 
@@ -475,7 +471,7 @@ static int predict(struct lm_stream *s, uint32_t first, uint32_t rows, float *to
 	if (norm(s, s->x + (uint64_t)first * c->dim, s->m->out_norm, rows) < 0 ||
 		project(s, &s->m->output, s->logits, c->vocab, s->h, rows, NULL) < 0 ||
 		d->ops->get(d, to, s->logits, 4 * (uint64_t)rows * c->vocab) < 0)
-		return failed(d);
+		return device_failed(d);
 	return 0;
 }
 

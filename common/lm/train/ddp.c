@@ -12,6 +12,7 @@
 #include "common/base/io.h"
 #include "common/comm/gpu_allreduce.h"
 #include "common/base/mem.h"
+#include "common/hw/device.h"
 
 /* A word of 64 bits is 4 floats of 16 bits each: whole numbers, which a sum with the zeros of the other ranks leaves as they are. */
 #define WORD_FLOATS 4
@@ -314,7 +315,7 @@ static int put_range(struct ddp *p, uint64_t from, uint64_t count, bool now)
 	memset(p->marks + had, 0, (p->marks_room - had) * sizeof *p->marks);
 	mark = &p->marks[p->marked++];
 	if (p->d->ops->event_record(p->d, mark) < 0)
-		return err_set(p->d->code, "%s", p->d->error);
+		return device_failed(p->d);
 	put(p, p->gradients + from, count, *mark, now);
 	return 0;
 }

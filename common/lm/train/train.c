@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/hw/device.h"
 #include "common/lm/model/init.h"
 #include "common/lm/model/rope.h"
 #include "common/lm/train/train_parts.h"
@@ -19,7 +20,7 @@
 
 int lm_train_failed(const struct lm_train *t)
 {
-	return err_set(t->d->code, "%s", t->d->error);
+	return device_failed(t->d);
 }
 
 /* --- open and close ----------------------------------------------------------------------- */
@@ -75,8 +76,8 @@ int lm_train_plan(struct lm_train_plan *plan, struct dev *d,
 	struct lm_train t;
 	int rc;
 
-	if (!d && dev_open(&cpu, "cpu") < 0)
-		return err_set(cpu.code, "%s", cpu.error);
+	if (!d && device_open(&cpu, "cpu") < 0)
+		return -1;
 	rc = begin(&t, d ? d : &cpu, o);
 	*plan = t.plan;
 	dev_close(&cpu);

@@ -1,0 +1,17 @@
+/* device.h - a device is opened and its errors are reported as every error of ours. Uses dev.h, err. */
+#ifndef RNP_COMMON_HW_DEVICE_H
+#define RNP_COMMON_HW_DEVICE_H
+
+#include "kernels/dev/dev.h"
+
+/* Opens as dev_open, which says what spec may be. Where auto found a GPU that cannot be used, the user is
+ * told why, once a process (err_warn). Returns 0, or -1 with err_set() and nothing to close. */
+int device_open(struct dev *d, const char *spec);
+
+/* Makes the last error of a device the thread's. Returns -1. */
+int device_failed(const struct dev *d);
+
+/* Tells the user, once a process, what the device does less well than it could: d->note. */
+void device_warn(const struct dev *d);
+
+#endif
