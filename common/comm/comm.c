@@ -1,3 +1,5 @@
+/* Sums over ranks made of sendrecv, for backends without an all-reduce of their own, and the calls that
+ * forward to a backend. */
 #include "common/comm/comm.h"
 
 #include <stdlib.h>
@@ -21,7 +23,8 @@ int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 	return c->ops->swap(c, s);
 }
 
-/* Everything to a partner at distance 1, 2, 4 ...: few messages, so for what is short. */
+/* Recursive doubling: exchanges everything with a partner at distance 1, 2, 4 ... It needs few
+ * messages, so it is for short ones. */
 static int by_doubling(struct comm *c, float *data, size_t n)
 {
 	float mine[COMM_SMALL_BYTES / sizeof(float)];
@@ -38,7 +41,7 @@ static int by_doubling(struct comm *c, float *data, size_t n)
 	return rc;
 }
 
-/* Chunk k of n floats in size parts: from first, so many. */
+/* Finds chunk k when n floats are divided into size parts: its first element and its length. */
 static size_t chunk(const struct comm *c, size_t n, int k, size_t *first)
 {
 	size_t size = (size_t)c->size, at = (size_t)((k % c->size + c->size) % c->size);
@@ -98,7 +101,8 @@ int comm_barrier(struct comm *c)
 	if (rc == 0)
 		rc = comm_allreduce(c, one, 1);
 	if (rc == 0)
-		rc = comm_get(c, &zero, one, sizeof zero); /* has waited for the device */
+		/* a copy from the device waits for the device */
+		rc = comm_get(c, &zero, one, sizeof zero);
 	comm_release(c, one);
 	return rc;
 }
@@ -109,7 +113,7 @@ void *comm_alloc(struct comm *c, size_t bytes)
 
 	if (c->ops->alloc)
 		return c->ops->alloc(c, bytes);
-	/* whole pages, huge ones where the system has them */
+	/* allocates whole pages, huge ones where the system has them */
 	if (posix_memalign(&data, bytes >= (1u << 21) ? 1u << 21 : 4096,
 		    bytes ? bytes : 1))
 		err_set(EX_OSERR, "no memory for %zu bytes", bytes);

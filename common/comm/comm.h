@@ -1,12 +1,12 @@
 /* comm.h - messages and sums among the processes of one site: backends behind one table.
  *
- * Ranks 0 .. size - 1 know each other; rank is our own. Backends: tcp (comm_tcp.c), mpi and nccl
- * (plug-ins, built where their headers are; common/comm/comm_plugin.h). What is sent is neither
- * encrypted nor signed, and all ranks have the same byte order: for machines that trust each
- * other. A struct comm belongs to one thread. Uses err, mem, net.
+ * Ranks 0 .. size - 1 know each other; rank is our own. Backends: tcp (comm_tcp.c), mpi and
+ * nccl (plug-ins, built where their headers are; common/comm/comm_plugin.h). Messages are
+ * neither encrypted nor signed, and all ranks have the same byte order: this is for machines
+ * that trust each other. A struct comm belongs to one thread. Uses err, mem, net.
  *
- * All functions return 0, or -1 with err_set: 75 a rank stalls, 69 a rank is gone. After a
- * failure of one rank the others fail, too, and nothing but comm_close may be called. */
+ * All functions return 0, or -1 with err_set: 75 when a rank stalls, 69 when a rank is gone.
+ * After one rank has failed the others fail, too, and may call nothing but comm_close. */
 #ifndef RNP_COMMON_COMM_COMM_H
 #define RNP_COMMON_COMM_COMM_H
 
@@ -18,8 +18,8 @@
 
 struct comm;
 
-/* Something out and something in at the same time. out and in do not overlap. add: in holds floats
- * and what comes is added to them, piece by piece while the rest is on its way. */
+/* Sends and receives at the same time. out and in do not overlap. With add, in holds floats,
+ * and what arrives is added to them piece by piece while the rest is on its way. */
 struct comm_sendrecv {
 	int to, from;
 	const void *out;
@@ -34,11 +34,12 @@ struct comm_ops {
 	int (*send)(struct comm *c, int to, const void *data, size_t bytes);
 	int (*receive)(struct comm *c, int from, void *data, size_t bytes);
 	int (*swap)(struct comm *c, const struct comm_sendrecv *s);
-	int (*allreduce)(struct comm *c, float *data, size_t n); /* NULL: by swaps */
+	int (*allreduce)(struct comm *c, float *data,
+		size_t n);                  /* NULL: made of sendrecv */
 	void (*be_patient)(struct comm *c); /* NULL: it does not poll */
 	void (*close)(struct comm *c);
-	/* Memory that the backend works on; NULL: the host's. nccl has that of its GPU. put and get
-	 * copy between it and the host's. */
+	/* Memory that the backend works on; NULL: the host's memory. nccl uses the memory of
+	 * its GPU; put and get copy between it and the host. */
 	void *(*alloc)(struct comm *c, size_t bytes);
 	void (*release)(struct comm *c, void *data);
 	int (*put)(struct comm *c, void *data, const void *host, size_t bytes);
@@ -54,28 +55,33 @@ struct comm {
 #define COMM_INIT { NULL, 0, 1, NULL }
 /* clang-format on */
 
-/* Messages between two ranks arrive whole and in order; the receiver knows their length. */
+/* Sends or receives one message. Messages between two ranks arrive whole and in order; the
+ * receiver knows their length. */
 int comm_send(struct comm *c, int to, const void *data, size_t bytes);
 int comm_receive(struct comm *c, int from, void *data, size_t bytes);
 int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s);
 
-/* data[i] becomes the sum of all ranks' data[i], n floats, with the same bits on every rank.
+/* Replaces data[i] by the sum of data[i] of all ranks, for n floats, with the same bits on
+ * every rank.
  *
- * Backends without an all-reduce of their own: up to COMM_SMALL_BYTES, where size is a power of two,
- * recursive doubling: log2(size) swaps of everything. Else a ring: element i of chunk k of size
- * chunks is ((x_k + x_k+1) + x_k+2) + ..., ranks modulo size; 2 (size - 1) swaps of 1/size, the least
- * that any algorithm sends (Patarasuk and Yuan, 2009). */
+ * Backends without an all-reduce of their own use recursive doubling for up to COMM_SMALL_BYTES
+ * where size is a power of two: log2(size) exchanges of everything. Otherwise they use a ring:
+ * element i of chunk k of size chunks is ((x_k + x_k+1) + x_k+2) + ..., ranks modulo size, in 2
+ * (size - 1) exchanges of 1/size, the least that any algorithm sends (Patarasuk and Yuan,
+ * 2009). */
 int comm_allreduce(struct comm *c, float *data, size_t n);
 #define COMM_SMALL_BYTES ((size_t)32 << 10)
 
-/* Large sums from here on leave the core to others while they wait, and may take longer: for a thread beside one that computes. All ranks
- * or none: it may change the order of the sum of more than two. */
+/* From now on, large sums leave the core to other threads while they wait, and may take longer:
+ * for a communication thread beside one that computes. All ranks call it or none does: it may
+ * change the order of a sum of more than two. */
 void comm_be_patient(struct comm *c);
 
-/* Every rank has come here. */
+/* Returns when every rank has called it. */
 int comm_barrier(struct comm *c);
 
-/* Memory for messages and sums, and copies between it and the host's. alloc: NULL with err_set. */
+/* Allocates and frees memory for messages and sums, and copies between it and the host's.
+ * comm_alloc returns NULL with err_set. */
 void *comm_alloc(struct comm *c, size_t bytes);
 void comm_release(struct comm *c, void *data);
 int comm_put(struct comm *c, void *data, const void *host, size_t bytes);
@@ -85,24 +91,26 @@ void comm_close(struct comm *c);
 
 /* --- backends ----------------------------------------------------------------------------- */
 
-/* Over sockets that are connected already: fds[i] leads to rank i, fds[rank] is not used. Takes the
- * sockets, also when it fails. */
+/* Opens the tcp backend over sockets that are connected already: fds[i] leads to rank i,
+ * fds[rank] is not used. Takes the sockets, also when it fails. */
 int comm_tcp_from(struct comm *c, int rank, int size, const int *fds, int64_t timeout_ms);
 
-/* size processes that all name the address of rank 0, "HOST:PORT", where rank 0 listens. Each waits
- * for the others until timeout_ms is over (75), which is also how long a rank may stall later. */
+/* Opens the tcp backend in each of size processes. All name the address of rank 0, "HOST:PORT",
+ * where rank 0 listens. Each waits for the others until timeout_ms is over (75); a rank may
+ * also stall that long later. */
 int comm_tcp_open(struct comm *c, int rank, int size, const char *address,
 	int64_t timeout_ms);
 
-/* The ranks of the MPI job that this process was started in by mpirun or srun. MPI can be started
- * once in a process, and has no time limits. 69: no plug-in, or no MPI library. */
+/* Opens the ranks of the MPI job that mpirun or srun started this process in. MPI can be
+ * started once in a process, and has no time limits. 69: there is no plug-in, or no MPI
+ * library. */
 int comm_mpi_open(struct comm *c);
 
-/* Was this process started by mpirun, srun or the like, as one of several? */
+/* Whether mpirun, srun or the like started this process as one of several. */
 bool comm_mpi_started(void);
 
-/* GPU number gpu of each rank; over (borrowed while opening) brings the ranks together. Where it fails it
- * fails on every rank, and over can be used on: 69. */
+/* Opens NCCL on GPU number gpu of each rank; over (borrowed while opening) brings the ranks
+ * together. When it fails (69) it fails on every rank, and over remains usable. */
 int comm_nccl_open(struct comm *c, struct comm *over, int gpu);
 
 #endif

@@ -1,3 +1,5 @@
+/* Makes a backend that lives in a plug-in one of ours: forwards the calls and turns its
+ * sentences into errors. */
 #include "common/comm/comm_plugin.h"
 
 #include <dlfcn.h>
@@ -8,7 +10,6 @@
 #include "common/base/mem.h"
 #include "kernels/dev/plugin.h"
 
-/* A backend in a plug-in as one of ours: calls go through, sentences become errors. */
 struct outside {
 	struct comm_ops ops;
 	const struct comm_plugin *p;
@@ -101,12 +102,13 @@ static void outside_close(struct comm *c)
 	free(o);
 }
 
-/* The plug-in's table; it stays open, as neither MPI nor NCCL survive being closed. */
+/* Loads the plug-in's table. The library stays open, because neither MPI nor NCCL survives
+ * being closed. */
 static const struct comm_plugin *load(const char *file, const char *variable)
 {
 	const struct comm_plugin *(*entry)(void);
 	char why[COMM_PLUGIN_WHY];
-	/* what MPI loads itself looks for the symbols of libmpi */
+	/* libraries that MPI loads itself look for the symbols of libmpi */
 	void *so = plugin_open(file, variable, 1, why, sizeof why), *symbol;
 
 	if (!so) {
@@ -168,8 +170,9 @@ int comm_mpi_open(struct comm *c)
 	return p ? open_outside(c, p, NULL) : err_add("mpi");
 }
 
-/* Whether every rank is well so far: 1, 0 one is not, -1 with err_set. Ranks that give up do so together: one that went on alone would
- * wait for ever in a library that has no time limits. */
+/* Asks whether every rank has succeeded so far: 1 all have, 0 one has not, -1 with err_set.
+ * Ranks give up together: one that went on alone would wait for ever in a library that has no
+ * time limits. */
 static int all_well(struct comm *over, bool well)
 {
 	float count = well ? 1 : 0;
@@ -179,7 +182,7 @@ static int all_well(struct comm *over, bool well)
 	return count >= (float)over->size;
 }
 
-/* An error of our own is kept; else it is another rank's. */
+/* Keeps an error of our own; otherwise reports that of another rank. */
 static int together(struct comm *over, int rc)
 {
 	struct err mine;

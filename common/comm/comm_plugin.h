@@ -1,7 +1,8 @@
-/* comm_plugin.h - what a backend of comm.h is that lives in a plug-in: librnp_mpi.so, librnp_nccl.so.
+/* comm_plugin.h - the interface of a backend of comm.h that lives in a plug-in: librnp_mpi.so,
+ * librnp_nccl.so.
  *
- * So that no program of ours is linked with MPI or NCCL, and each plug-in is built against the headers
- * of the library it is for. Plain C and no symbols of ours: errors are sentences. */
+ * No program of ours is linked with MPI or NCCL, and each plug-in is built against the headers
+ * of its own library. It is plain C and uses no symbols of ours: errors are sentences. */
 #ifndef RNP_COMMON_COMM_COMM_PLUGIN_H
 #define RNP_COMMON_COMM_COMM_PLUGIN_H
 
@@ -14,18 +15,18 @@
 #define COMM_PLUGIN_ENTRY "rnp_comm_plugin"
 #define COMM_UNIQUE_BYTES 128
 
-/* How ranks that are not started by the library itself come together (nccl). */
+/* How ranks meet when the library itself does not start them (nccl). */
 struct comm_plugin_start {
 	int rank, size, gpu;
 	unsigned char unique[COMM_UNIQUE_BYTES]; /* made by rank 0, equal everywhere */
 };
 
-/* All return 0, or -1 with why filled, COMM_PLUGIN_WHY bytes at most. NULL where struct comm_ops may
- * have NULL. */
+/* All functions return 0, or -1 with at most COMM_PLUGIN_WHY bytes in why. A member is NULL
+ * where struct comm_ops may have NULL. */
 struct comm_plugin {
 	int abi;
 	const char *name;
-	int (*unique)(unsigned char *unique, char *why); /* or NULL: not needed */
+	int (*unique)(unsigned char *unique, char *why); /* NULL: not needed */
 	int (*open)(void **state, int *rank, int *size,
 		const struct comm_plugin_start *start, char *why);
 	int (*send)(void *state, int to, const void *data, size_t bytes, char *why);

@@ -1,4 +1,4 @@
-/* The tcp backend: a connection between any two ranks. */
+/* The tcp backend: one connection between any two ranks. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +17,8 @@
 #include "common/base/mem.h"
 #include "common/net/net.h"
 
-/* One call's worth: fits the caches, so that what was received is added while it is there */
+/* Bytes of one system call: fits the caches, so that what was received is added while it is
+ * there. */
 #define PIECE_BYTES ((size_t)256 << 10)
 #define MAGIC       UINT64_C(0x31706374706e72) /* "rnptcp1" */
 #define HELLO_MS    2000
@@ -25,7 +26,7 @@
 
 struct tcp {
 	int64_t timeout_ms;
-	float *piece; /* PIECE_BYTES: what is to be added */
+	float *piece; /* PIECE_BYTES of floats that are to be added */
 	int fds[];
 };
 
@@ -43,12 +44,12 @@ static int tcp_receive(struct comm *c, int from, void *data, size_t bytes)
 	return net_receive(t->fds[from], data, bytes);
 }
 
-/* How far a swap is. */
+/* Progress of one sendrecv. */
 struct swapping {
 	const struct comm_sendrecv *s;
 	struct tcp *t;
 	size_t out, in;
-	size_t in_piece; /* bytes in t->piece, of which so many floats were added */
+	size_t in_piece; /* bytes in t->piece whose whole floats have been added */
 	size_t added;
 };
 
@@ -57,7 +58,7 @@ static size_t at_most(size_t bytes, size_t limit)
 	return bytes < limit ? bytes : limit;
 }
 
-/* Returns what send and recv do: bytes, 0 closed, -1 errno. */
+/* Returns what send and recv return: bytes, 0 when closed, -1 with errno. */
 static ssize_t push(struct swapping *w)
 {
 	ssize_t n = send(w->t->fds[w->s->to], (const char *)w->s->out + w->out,
@@ -75,7 +76,7 @@ static void add(float *restrict to, const float *restrict from, size_t n)
 		to[i] += from[i];
 }
 
-/* flags 0: wait for what comes, as long as the socket allows. */
+/* With flags 0, waits for data as long as the socket allows. */
 static ssize_t pull(struct swapping *w, int flags)
 {
 	const struct comm_sendrecv *s = w->s;
@@ -100,7 +101,7 @@ static ssize_t pull(struct swapping *w, int flags)
 	add((float *)s->in + (w->in - w->in_piece) / sizeof(float) + w->added,
 		w->t->piece + w->added, whole - w->added);
 	w->added = whole;
-	/* from the start again where no float is cut in half */
+	/* starts the piece again where no float is split */
 	if (w->in_piece % sizeof(float) == 0)
 		w->in_piece = w->added = 0;
 	return n;
@@ -144,7 +145,7 @@ static int tcp_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 		if (out <= 0 && in <= 0 && wait_for_either(&w) < 0)
 			return -1;
 	}
-	/* nothing left to send: nothing to do but to wait for the rest */
+	/* everything is sent: only waiting for the rest remains */
 	while (w.in < s->in_bytes) {
 		ssize_t in = pull(&w, 0);
 
@@ -191,15 +192,15 @@ int comm_tcp_from(struct comm *c, int rank, int size, const int *fds, int64_t ti
 
 /* --- how they find each other -------------------------------------------------------------- */
 
-/* What a rank says first on every connection. */
+/* The first message of a rank on every connection. */
 struct hello {
 	uint64_t magic;
 	int32_t rank, size;
-	int32_t port; /* where it listens itself */
+	int32_t port; /* where the rank itself listens */
 	int32_t zero;
 };
 
-/* Where a rank listens, as rank 0 sees it. */
+/* The address on which a rank listens, as rank 0 sees it. */
 struct place {
 	char host[INET6_ADDRSTRLEN];
 	int32_t port;
@@ -242,7 +243,8 @@ static void remember_place(struct meeting *m, int rank, int port)
 	m->places[rank].port = port;
 }
 
-/* Take one connection of a rank above ours that is not here yet; strangers are sent away. */
+/* Accepts the connection of a rank above ours that has not connected yet; closes connections of
+ * strangers. */
 static int meet_one(struct meeting *m, int listen_fd)
 {
 	for (;;) {
@@ -251,7 +253,7 @@ static int meet_one(struct meeting *m, int listen_fd)
 
 		if (fd < 0)
 			return err_add("waiting for the other ranks");
-		/* a stranger who says nothing must not use up the time */
+		/* a stranger who sends nothing must not use up the time */
 		if (net_tune(fd, HELLO_MS) == 0 && net_receive(fd, &h, sizeof h) == 0 &&
 			h.magic == MAGIC && h.size == m->size && h.rank > m->rank &&
 			h.rank < m->size && m->fds[h.rank] < 0 && h.port >= 0 &&
@@ -265,7 +267,7 @@ static int meet_one(struct meeting *m, int listen_fd)
 	}
 }
 
-/* Somebody may not listen yet: again until time is out. */
+/* The other side may not listen yet: tries again until the time is out. */
 static int call_one(struct meeting *m, int rank, const char *host, int port, int own_port)
 {
 	struct timespec pause = { 0, RETRY_NS };

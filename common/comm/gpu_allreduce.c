@@ -1,3 +1,4 @@
+/* Sums ranges of GPU memory over ranks, by NCCL or through the memory of the host. */
 #include "common/comm/gpu_allreduce.h"
 
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 
 struct gpu_allreduce {
 	struct dev d;
-	struct comm *over, nccl; /* nccl: closed where it is not used */
-	float *stage; /* GPU_ALLREDUCE_PIECE floats of the host; NULL with NCCL */
+	struct comm *over, nccl; /* nccl is closed where it is not used */
+	float *stage; /* GPU_ALLREDUCE_PIECE floats of host memory; NULL with NCCL */
 	char why[ERR_TEXT_MAX];
 };
 
@@ -65,7 +66,8 @@ void gpu_allreduce_close(struct gpu_allreduce *s)
 	free(s);
 }
 
-/* NCCL has a stream of its own, which knows nothing of ours: it begins when the range is written, and has ended when the call returns. */
+/* NCCL has a stream of its own, which knows nothing of ours: the sum begins when the range is
+ * written and has ended when the call returns. */
 static int by_nccl(struct gpu_allreduce *s, float *data, uint64_t n)
 {
 	if (s->d.ops->sync(&s->d) < 0)

@@ -1,8 +1,10 @@
-/* sums.h - how a range of a GPU's memory becomes the sum over all ranks: by NCCL on the GPUs where it is there, else piece by piece
- * through the host's memory. Uses comm.h and kernels/dev/dev.h.
+/* gpu_allreduce.h - sums a range of a GPU's memory over all ranks: by NCCL on the GPUs where it
+ * is there, otherwise piece by piece through the host's memory. Uses comm.h and
+ * kernels/dev/dev.h.
  *
- * It has a handle of its own of the device, so that it can wait for a mark while the step's thread goes on. All functions are for the
- * thread that has the struct comm, and every rank calls them in the same order. */
+ * It has its own handle of the device, so that it can wait for an event while the thread of the
+ * training step goes on. All functions belong to the thread that has the struct comm, and every
+ * rank calls them in the same order. */
 #ifndef RNP_COMMON_COMM_GPU_ALLREDUCE_H
 #define RNP_COMMON_COMM_GPU_ALLREDUCE_H
 
@@ -16,20 +18,23 @@
 
 struct gpu_allreduce;
 
-/* device: "cuda:1", that of this rank; over is borrowed until close. nccl: try it; where it is not there for every rank no rank uses
- * it, and why says the cause. Returns 0 and *out to be closed, or -1 with err_set(): the device's error, 69 or 71. An over that fails meanwhile
- * fails at the first sum. */
+/* Opens it for device "cuda:1", this rank's own; over is borrowed until close. nccl: try NCCL;
+ * unless every rank has it no rank uses it, and gpu_allreduce_why says why. Returns 0 and *out
+ * to be closed, or -1 with err_set(): the device's error, 69 or 71. When over fails meanwhile,
+ * the first sum fails. */
 int gpu_allreduce_open(struct gpu_allreduce **out, const char *device, struct comm *over,
 	bool nccl);
 void gpu_allreduce_close(struct gpu_allreduce *s); /* NULL is fine */
 
-/* data[i], on the device, becomes the sum of all ranks' data[i], the same bits on every rank, once the device has come to the mark (of
- * another handle of it). Returns when that is done, 0 or -1 with err_set(). */
+/* Replaces data[i], on the device, by the sum over all ranks, the same bits on every rank, once
+ * the device has reached the event (of another handle of it). Returns when that is done: 0, or
+ * -1 with err_set(). */
 int gpu_allreduce_sum(struct gpu_allreduce *s, float *data, uint64_t n, void *mark);
 
-const char *gpu_allreduce_backend(
-	const struct gpu_allreduce *s); /* "nccl", else the name of over: "tcp", "mpi" */
+const char *gpu_allreduce_backend(const struct gpu_allreduce
+		*s); /* "nccl", or else the name of over: "tcp", "mpi" */
 const char *gpu_allreduce_why(
-	const struct gpu_allreduce *s); /* it is not NCCL; "": it is, or was not to be */
+	/* why it is not NCCL; "": it is, or NCCL was not asked for */
+	const struct gpu_allreduce *s);
 
 #endif

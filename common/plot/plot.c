@@ -1,3 +1,4 @@
+/* Puts charts one below the other and writes the picture: title, legends, the file itself. */
 #include "common/plot/plot.h"
 
 #include <math.h>
@@ -44,12 +45,12 @@ void frame_text(struct plot *p, double x, double y, enum draw_anchor anchor,
 		text);
 }
 
-/* A title in bold letters, as much of it as there is room for. */
+/* Writes a title in bold, shortened to the space there is. */
 static void heading(struct buf *out, double y, double size, const char *text)
 {
 	struct buf fitting = BUF_INIT;
 
-	/* bold letters are wider than what is reckoned with */
+	/* bold letters are wider than text_width() assumes */
 	draw_fitting(&fitting, text, size * 1.06, FRAME_WIDTH - 2 * FRAME_LEFT);
 	draw_text(out,
 		&(struct draw_text){ .x = FRAME_LEFT,
@@ -79,7 +80,7 @@ void frame_end(struct plot *p, double bottom)
 	p->height = bottom;
 }
 
-/* Ticks that would touch the one before are drawn without their text. */
+/* Draws ticks; one that would touch the text before it has no text. */
 void frame_x_axis(struct plot *p, const struct area *a, const char *label)
 {
 	double bottom = a->top + a->height, last = -1e9;

@@ -1,9 +1,10 @@
-/* plot.h - measurements as pictures: charts one below the other in one SVG file. Uses libc, buf, mem, io, utf8.
+/* plot.h - measurements as pictures: charts one below the other in one SVG file. Uses libc,
+ * buf, mem, io, utf8.
  *
- * The file needs nothing else: no script, no font, no style sheet. The same input gives the same bytes. Texts are
- * UTF-8; what XML does not allow in one becomes U+FFFD. Values that are not finite, beyond 1e300, or not
- * above 0 on a logarithmic axis are left out: a curve has a gap there. All that is given is
- * borrowed for the call. */
+ * The file is self-contained: no script, no font, no style sheet. The same input gives the same
+ * bytes. Texts are UTF-8; characters that XML does not allow become U+FFFD. Values that are not
+ * finite, beyond 1e300, or not above 0 on a logarithmic axis are left out: a curve has a gap
+ * there. All arguments are borrowed for the call. */
 #ifndef RNP_COMMON_PLOT_PLOT_H
 #define RNP_COMMON_PLOT_PLOT_H
 
@@ -53,7 +54,7 @@ struct plot_chart {
 /* Horizontal bars from 0, one a row, their values written behind them. */
 struct plot_bar {
 	const char *name;
-	double value, low, high; /* low > high: there is no interval */
+	double value, low, high; /* low > high: no interval */
 	const char *note;        /* behind the value; NULL: none */
 };
 
@@ -64,7 +65,8 @@ struct plot_bars {
 	size_t n;
 };
 
-/* What a machine can do and what some work reaches (Williams, Waterman and Patterson, Roofline, 2009). */
+/* What a machine can do and what some work reaches (Williams, Waterman and Patterson, Roofline,
+ * 2009). */
 struct plot_roof {
 	const char *name;
 	double rate; /* memory: bytes a second; peaks: operations a second */
@@ -94,16 +96,17 @@ struct plot {
 
 void plot_release(struct plot *p);
 
-/* Add one chart below those there are. One without a value to draw says "no data". */
+/* Adds one chart below the others. A chart without a value to draw says "no data". */
 void plot_add_chart(struct plot *p, const struct plot_chart *c);
 void plot_add_bars(struct plot *p, const struct plot_bars *b);
 void plot_add_roofline(struct plot *p, const struct plot_roofline *r);
 
-/* Append the whole picture to out. title: above all charts; note: below; NULL: none. */
+/* Appends the whole picture to out. title: above all charts; note: below them; NULL: none. */
 void plot_write(struct buf *out, const struct plot *p, const char *title,
 	const char *note);
 
-/* The same as a file, whole or not at all. Returns 0, or -1 with err_set (73, 74, 77). */
+/* Writes the picture to a file, whole or not at all. Returns 0, or -1 with err_set (73, 74,
+ * 77). */
 int plot_save(const struct plot *p, const char *title, const char *note,
 	const char *path);
 

@@ -1,3 +1,4 @@
+/* Chooses the ends and ticks of an axis, linear, logarithmic or of times, and writes values with units. */
 #include "common/plot/plot_axis.h"
 
 #include <math.h>
@@ -10,8 +11,9 @@
 #define MINUTE    60
 #define HOUR      3600
 #define DAY       86400
-#define MONTH     (30 * DAY) /* only to choose; ticks stand on the first of a month */
-#define YEAR      (365 * DAY)
+/* only for choosing the distance; ticks stand on the first of a month */
+#define MONTH (30 * DAY)
+#define YEAR  (365 * DAY)
 
 bool axis_takes(enum plot_scale scale, double v)
 {
@@ -21,7 +23,8 @@ bool axis_takes(enum plot_scale scale, double v)
 
 /* --- numbers as text ----------------------------------------------------------------------- */
 
-/* The thousand that v is written in: 3 for k, -9 for n; 0 beyond the prefixes there are. */
+/* Returns the power of ten whose prefix v is written with: 3 for k, -9 for n; 0 beyond the
+ * prefixes there are. */
 static int thousand_of(double v)
 {
 	int power = v == 0 ? 0 : (int)floor(log10(fabs(v)) / 3 + 1e-9) * 3;
@@ -29,7 +32,7 @@ static int thousand_of(double v)
 	return power < -15 || power > 18 ? 0 : power;
 }
 
-/* "1.5e-07" is written "1.5e-7" */
+/* writes "1.5e-07" as "1.5e-7" */
 static void shorten_exponent(char *text)
 {
 	char *e = strchr(text, 'e'), *digits;
@@ -43,7 +46,7 @@ static void shorten_exponent(char *text)
 		memmove(e + 1, e + 2, strlen(e + 1));
 }
 
-/* v with this many decimals in 10^power, then prefix and unit. */
+/* Writes v with this many decimals in units of 10^power, then prefix and unit. */
 static void write_in(char out[AXIS_TEXT_MAX], double v, int power, int decimals,
 	const char *unit)
 {
@@ -51,19 +54,20 @@ static void write_in(char out[AXIS_TEXT_MAX], double v, int power, int decimals,
 	char prefix[2] = { power ? prefixes[power / 3 + 5] : '\0', '\0' };
 	char number[24];
 
-	/* micro is "u" here: the one that needs no more than ASCII */
+	/* micro is "u" here, so that ASCII is enough */
 	snprintf(number, sizeof number, "%.*f", decimals, v / pow(10, power));
 	snprintf(out, AXIS_TEXT_MAX, "%s%s%s%.16s", number, unit ? " " : "", prefix,
 		unit ? unit : "");
 }
 
-/* Whether thousands and prefixes are used: always with a unit; without one "250" and "0.02" read better. */
+/* Whether thousands and prefixes are used: always with a unit; without one "250" and "0.02"
+ * read better. */
 static bool plain(double v, const char *unit)
 {
 	return !unit && (v == 0 || (fabs(v) < 9999.5 && fabs(v) > 0.00099));
 }
 
-/* Digits before the point, at least 1. */
+/* Counts the digits before the point, at least 1. */
 static int digits_before(double v)
 {
 	return fabs(v) < 1 ? 1 : (int)floor(log10(fabs(v)) + 1e-9) + 1;
@@ -83,7 +87,7 @@ static void significant(char out[AXIS_TEXT_MAX], double v, const char *unit, int
 {
 	int power = thousand_of(v), before = digits_before(v / pow(10, power));
 
-	/* "10", "250": no exponent where there need not be one */
+	/* "10", "250": no exponent where none is needed */
 	if (plain(v, unit))
 		write_plain(out, v, unit,
 			digits > digits_before(v) ? digits : digits_before(v));
@@ -114,7 +118,7 @@ static void add_tick(struct axis *a, double v, const char *text)
 	a->n++;
 }
 
-/* The 1, 2 or 5 times a power of ten nearest above x. */
+/* Returns the least 1, 2 or 5 times a power of ten that is not below x. */
 static double nice(double x)
 {
 	double ten = pow(10, floor(log10(x))), rest = x / ten;
@@ -127,7 +131,7 @@ static void linear(struct axis *a, const struct plot_axis *want, bool fixed, int
 	double step, biggest;
 	int power, decimals;
 
-	/* equal, or nearer than numbers of f64 can be told apart */
+	/* equal, or too near for f64 to tell them apart */
 	if (a->max - a->min < fmax(1e-12 * fabs(a->max), 1e-280)) {
 		double more = fabs(a->max) < 1e-270 ? 1 : fabs(a->max) * 0.1;
 
@@ -218,7 +222,7 @@ static void time_tick(struct axis *a, int64_t at_s, int64_t step_s)
 	add_tick(a, (double)at_s * 1e3, text);
 }
 
-/* The first of every so many months. */
+/* Puts ticks on the first of every so many months. */
 static void month_ticks(struct axis *a, int64_t from_s, int64_t to_s, int64_t step_s)
 {
 	int months = (int)(step_s / YEAR * 12 + step_s % YEAR / MONTH);
@@ -249,7 +253,7 @@ static void calendar(struct axis *a, int wanted)
 	size_t i = 0;
 	int64_t from, to;
 
-	/* what time_t and four digits of a year hold */
+	/* limits of time_t and of a year of four digits */
 	a->min = fmin(fmax(a->min, -6e13), 2.5e14);
 	a->max = fmin(fmax(a->max, -6e13), 2.5e14);
 	if (a->max - a->min < 1) {

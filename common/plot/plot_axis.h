@@ -1,4 +1,4 @@
-/* plot_axis.h - where a value stands on an axis, and which values are written beside it. Pure; for plot only. */
+/* plot_axis.h - maps values to places on an axis and chooses its ticks. Pure; for plot only. */
 #ifndef RNP_COMMON_PLOT_PLOT_AXIS_H
 #define RNP_COMMON_PLOT_PLOT_AXIS_H
 
@@ -23,15 +23,16 @@ struct axis {
 /* Whether a value can stand on an axis of this scale. */
 bool axis_takes(enum plot_scale scale, double v);
 
-/* An axis for values from low to high (low > high: there are none), with about `wanted` ticks. */
+/* Makes an axis for values from low to high (low > high: there are none), with about `wanted`
+ * ticks. */
 void axis_make(struct axis *a, const struct plot_axis *want, double low, double high,
 	int wanted);
 
-/* 0 at the axis's min, 1 at its max; values beyond the ends lie outside of 0..1. */
+/* Returns 0 at the axis's min and 1 at its max; values beyond the ends lie outside of 0..1. */
 double axis_place(const struct axis *a, double v);
 
-/* A value with 3 significant digits and the unit: "1.23 GB/s"; "12.3k" without one; "no data" for what
- * cannot be drawn. */
+/* Writes a value with 3 significant digits and the unit: "1.23 GB/s"; "12.3k" without one; "no
+ * data" for a value that cannot be drawn. */
 void axis_text(char out[AXIS_TEXT_MAX], double v, const char *unit);
 
 #endif

@@ -1,3 +1,4 @@
+/* Draws horizontal bars with their names, values and intervals. */
 #include <math.h>
 
 #include "common/plot/plot.h"
@@ -6,7 +7,7 @@
 #include "common/plot/plot_frame.h"
 
 #define BAR_HEIGHT 26.0
-#define NAME_WIDTH 300.0 /* at most, of the names of bars */
+#define NAME_WIDTH 300.0 /* limit of the names of bars */
 
 static bool bar_has_interval(const struct plot_bar *b)
 {
@@ -67,7 +68,7 @@ static void draw_bar(struct plot *p, const struct area *a, const struct plot_bar
 	buf_release(&text);
 }
 
-/* How much room the widest name and the widest value need. */
+/* Measures the space that the widest name and the widest value need. */
 static void bar_widths(const struct plot_bars *c, double *names, double *values)
 {
 	*names = *values = 0;
@@ -106,7 +107,7 @@ void plot_add_bars(struct plot *p, const struct plot_bars *c)
 		a.height = 2 * BAR_HEIGHT;
 	a.top = p->height + 4;
 	a.left = 16 + names + 10;
-	/* the texts behind the bars stand right of the axis where a bar reaches its end */
+	/* values are written right of the axis when a bar reaches its end */
 	a.width = FRAME_WIDTH - FRAME_RIGHT - a.left - values - 10;
 	frame_x_axis(p, &a, axis.label);
 	for (size_t i = 0; i < c->n; i++)

@@ -1,3 +1,4 @@
+/* Draws curves, steps, bands and points of a chart, and places labels where they do not overlap. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static void frame(struct plot *p, const struct area *a)
 	draw_line(&p->body, a->left, a->top, a->left, bottom, DRAW_QUIET, 1);
 }
 
-/* What is drawn from here on is cut at the edges of the area; ends with "</g>". */
+/* Opens a group that is clipped at the edges of the area; it ends with "</g>". */
 static void clip(struct plot *p, const struct area *a, int nth)
 {
 	buf_addf(&p->body, "<clipPath id=\"c%d-%d\"><rect x=\"", p->charts, nth);
@@ -53,13 +54,14 @@ static bool drawable(const struct area *a, double x, double y)
 	return axis_takes(a->x.scale, x) && axis_takes(a->y.scale, y);
 }
 
-/* A path that begins anew after each gap; several values of one column of pixels become its first, lowest,
- * highest and last, so that a curve of a million values looks as it would with all of them. */
+/* Draws a curve as a path that begins anew after each gap. Several values in one column of
+ * pixels become its first, lowest, highest and last, so that a curve of a million values looks
+ * as it would with all of them. */
 struct path {
 	struct buf *out;
 	bool open, steps;
 	double column, last_x, last_y;
-	double low, high; /* of the values held back in this column */
+	double low, high; /* of the values that this column holds back */
 	bool held;
 };
 
@@ -145,7 +147,8 @@ static bool has_interval(const struct area *a, const struct plot_line *l, size_t
 		drawable(a, l->x[i], l->high[i]) && l->low[i] <= l->high[i];
 }
 
-/* The band of one run of values without a gap: forth along the highs, back along the lows. */
+/* Draws the band of one run of values without a gap: forth along the highs, back along the
+ * lows. */
 static void band_piece(struct plot *p, const struct area *a, const struct plot_line *l,
 	size_t from, size_t to)
 {
@@ -189,7 +192,7 @@ static void whisker_up(struct plot *p, const struct area *a, const struct plot_l
 	draw_line(&p->body, x - 4, high, x + 4, high, colour, 1.4);
 }
 
-/* Whether a point is within the ends of both axes; its mark may reach beyond them. */
+/* Whether a point lies within the ends of both axes; its mark may reach beyond them. */
 static bool inside(const struct area *a, double x, double y)
 {
 	double at_x, at_y;
@@ -260,7 +263,8 @@ static void take(struct boxes *taken, struct box b)
 		taken->at[taken->n++] = b;
 }
 
-/* Right, left, above or below: the first place that is free, else right. */
+/* Finds a place for a label: right, left, above or below its point, the first that is free,
+ * otherwise right. */
 static void draw_label(struct plot *p, const struct area *a, struct boxes *taken,
 	const double at[2], const char *text)
 {
@@ -300,7 +304,7 @@ static void draw_labels(struct plot *p, const struct area *a, const struct plot_
 {
 	struct boxes *taken = xcalloc(1, sizeof *taken);
 
-	/* first all marks, so that no text stands on one */
+	/* all marks first, so that no text is covered by one */
 	for (size_t k = 0; k < c->n; k++)
 		for (size_t i = 0; c->lines[k].labels && i < c->lines[k].n; i++)
 			if (inside(a, c->lines[k].x[i], c->lines[k].y[i]))

@@ -1,3 +1,4 @@
+/* Writes SVG elements: lines, paths, marks, and texts that are valid XML. */
 #include "common/plot/plot_draw.h"
 
 #include <math.h>
@@ -5,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Okabe and Ito's colours, which people with any kind of colour vision can tell apart, the lightest last */
+/* Okabe and Ito's colours, which people with any kind of colour vision can tell apart, the
+ * lightest last. */
 static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
 	"#56b4e9", "#e69f00", "#444444" };
 #define COLOURS (sizeof colours / sizeof *colours)
@@ -22,7 +24,7 @@ const char *draw_dash(size_t i)
 	return dashes[i / COLOURS % 4];
 }
 
-/* The length of the character of UTF-8 at text and its number; 0 when it is malformed. */
+/* Returns the length of the UTF-8 character at text and its number; 0 when it is malformed. */
 static size_t character(const unsigned char *text, uint32_t *out)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -77,7 +79,7 @@ void draw_escaped(struct buf *out, const char *text)
 	}
 }
 
-/* What one character takes of an em in a common sans-serif font. */
+/* Estimates the width of a character, in em, in a common sans-serif font. */
 static double em_of(uint32_t c)
 {
 	if (c >= 0x1100) /* East Asian characters are as wide as they are high */
@@ -129,7 +131,7 @@ void draw_number(struct buf *out, double v)
 	char text[64];
 	size_t len;
 
-	/* a picture has some thousand pixels: what lies farther out is not seen */
+	/* a picture has some thousand pixels: a point farther out cannot be seen */
 	v = fmin(fmax(v, -99999), 99999);
 	snprintf(text, sizeof text, "%.2f", v);
 	len = strlen(text);

@@ -1,4 +1,5 @@
-/* plot_draw.h - shapes and texts of an SVG file, in pixels from the top left. For plot only; uses buf. */
+/* plot_draw.h - draws shapes and texts of an SVG file, in pixels from the top left. For plot
+ * only; uses buf. */
 #ifndef RNP_COMMON_PLOT_PLOT_DRAW_H
 #define RNP_COMMON_PLOT_PLOT_DRAW_H
 
@@ -18,31 +19,32 @@ struct draw_text {
 	enum draw_anchor anchor;
 	const char *colour;
 	int bold, upwards,
-		halo; /* 0 or 1; upwards: read from below; halo: legible on lines */
+		halo; /* 0 or 1 each; upwards: read from below; halo: legible on lines */
 };
 
-/* Text as XML content or attribute: escaped, what is no character of XML as U+FFFD. */
+/* Appends text as XML content or attribute: escaped, and characters that XML does not allow as
+ * U+FFFD. */
 void draw_escaped(struct buf *out, const char *text);
 
 void draw_text(struct buf *out, const struct draw_text *t, const char *text);
 
-/* About how wide a text is in a common sans-serif font; rather too wide. */
+/* Estimates the width of a text in a common sans-serif font, rather too wide. */
 double draw_width(const char *text, double size);
 
-/* Append the text, or where it is wider than that its beginning and an ellipsis. */
+/* Appends the text, or its beginning and an ellipsis when it is wider than that. */
 void draw_fitting(struct buf *out, const char *text, double size, double width);
 
-/* A number with at most two decimals, none where they are 0. */
+/* Appends a number with at most two decimals, none where they are 0. */
 void draw_number(struct buf *out, double v);
 
 void draw_line(struct buf *out, double x1, double y1, double x2, double y2,
 	const char *colour, double width);
 
-/* The colour of the i-th thing, and the SVG dash pattern of the i-th line ("" is a whole one). */
+/* The colour of the i-th series, and the SVG dash pattern of the i-th line ("" is solid). */
 const char *draw_colour(size_t i);
 const char *draw_dash(size_t i);
 
-/* A mark of the i-th shape around x, y: colour alone does not tell all readers things apart. */
+/* Draws a mark of the i-th shape around x, y: not all readers can tell colours apart. */
 void draw_mark(struct buf *out, size_t i, double x, double y, const char *title);
 
 #endif

@@ -1,4 +1,4 @@
-/* plot_frame.h - where a chart stands in its picture: margins, axes, title. For plot only. */
+/* plot_frame.h - places a chart in its picture: margins, axes, title. For plot only. */
 #ifndef RNP_COMMON_PLOT_PLOT_FRAME_H
 #define RNP_COMMON_PLOT_PLOT_FRAME_H
 
@@ -11,7 +11,7 @@
 #define FRAME_LEFT      16.0
 #define FRAME_TEXT_SIZE 12.0
 
-/* Where the values of a chart are drawn. */
+/* The area in which the values of a chart are drawn. */
 struct area {
 	double left, top, width, height;
 	struct axis x, y;
@@ -27,11 +27,12 @@ struct range {
 
 void range_include(struct range *r, enum plot_scale scale, double v);
 
-/* In pixels. */
+/* A length in pixels. */
 double area_x(const struct area *a, double v);
 double area_y(const struct area *a, double v);
 
-/* A chart with its title; p->height is then where it may go on. end: its lowest pixel. */
+/* Draws a chart with its title; p->height is then where the next may begin. end: its lowest
+ * pixel. */
 void frame_begin(struct plot *p, const char *title);
 void frame_end(struct plot *p, double bottom);
 

@@ -1,3 +1,4 @@
+/* Draws a roofline chart: slopes of memories, peaks, and what each piece of work reaches. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -5,7 +6,7 @@
 #include "common/plot/plot.h"
 #include "common/plot/plot_axis.h"
 
-/* Points of one roof: from the left edge to the ridge to the right edge. */
+/* A roof has three points: the left edge, the ridge, the right edge. */
 #define ROOF_POINTS 3
 
 struct picture {
@@ -38,7 +39,7 @@ static void widen(struct picture *p, double intensity)
 	p->right = fmax(p->right, intensity * 4);
 }
 
-/* The work that is shown and all ridges, with some room around. */
+/* Chooses the range of intensities: all work and all ridges, with a margin. */
 static void choose_ends(struct picture *p, const struct plot_roofline *r)
 {
 	p->left = 0.1;
@@ -64,7 +65,7 @@ static void add_line(struct picture *p, const char *name,
 		(struct plot_line){ .name = name, .n = ROOF_POINTS, .x = x, .y = y };
 }
 
-/* A memory's slope ends at the highest peak; without peaks it goes on. */
+/* The slope of a memory ends at the highest peak; without peaks it goes on. */
 static void add_memory(struct picture *p, const struct plot_roof *memory, double peak)
 {
 	double ridge = peak > 0 ? peak / memory->rate : p->right;
@@ -89,7 +90,7 @@ static void add_peak(struct picture *p, const struct plot_roof *peak, double mem
 			p->right, peak->rate });
 }
 
-/* All work is one more line, of points with labels. */
+/* All work is one more series, of points with labels. */
 struct work {
 	double *x, *y, *low, *high;
 	const char **labels;

@@ -1,4 +1,5 @@
-/* The mpi backend of comm.h, as librnp_mpi.so: MPI_COMM_WORLD of whatever MPI mpicc stands for. */
+/* The mpi backend of comm.h, built as librnp_mpi.so: uses MPI_COMM_WORLD of the MPI that mpicc
+ * belongs to. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #define FLOATS_MAX (PIECE_MAX / sizeof(float))
 
 struct state {
-	float *piece; /* what is to be added in a swap */
+	float *piece; /* receives what a sendrecv adds */
 	size_t piece_bytes;
 	bool patient;
 };
@@ -35,7 +36,7 @@ static int mpi_open(void **state, int *rank, int *size,
 
 	(void)start;
 	MPI_Initialized(&there);
-	/* a program of ours has threads, of which one, this, calls MPI */
+	/* our programs have threads, one of which, this one, calls MPI */
 	if (!there &&
 		(rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)) !=
 			MPI_SUCCESS)
@@ -92,7 +93,7 @@ static int mpi_receive(void *state, int from, void *data, size_t bytes, char *wh
 	return 0;
 }
 
-/* Room for a piece to be added. */
+/* Makes sure that there is memory for a piece to be added. */
 static float *room(struct state *s, size_t bytes)
 {
 	float *more;
@@ -134,8 +135,9 @@ static int mpi_sendrecv(void *state, const struct comm_sendrecv *s, char *why)
 	return 0;
 }
 
-/* A blocking call of MPI polls until the slowest rank has come, and takes half of a core from whoever computes on it meanwhile; this
- * sleeps between looks. What is small comes at the end of a step, when nobody computes. */
+/* Waits politely: a blocking MPI call polls until the slowest rank has come, and takes half a
+ * core from the thread that computes on it; this one sleeps between tests. Short messages come
+ * at the end of a step, when nobody computes. */
 #define PATIENT_FLOATS ((size_t)64 << 10)
 #define PAUSE_NS       50000
 

@@ -27,7 +27,7 @@ static int cuda_failed(cudaError_t code, char *why)
 	return -1;
 }
 
-/* What was asked of NCCL is done when its stream is. */
+/* An NCCL operation has ended when its stream has. */
 static int finish(struct state *s, ncclResult_t asked, char *why)
 {
 	cudaError_t waited;
