@@ -3,6 +3,7 @@
 VERSION := 0.1.0
 BUILD   ?= build
 PREFIX  ?= /usr/local
+comma   := ,
 CC      := gcc
 OPT     ?= -O2 -g
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
@@ -10,7 +11,9 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
 OPENMP  ?= -fopenmp
 CFLAGS  += -std=gnu11 $(OPT) $(WARN) -ffp-contract=off -fno-math-errno $(or $(OPENMP),-Wno-unknown-pragmas)
 CPPFLAGS += -I. -D_GNU_SOURCE -DRNP_VERSION='"$(VERSION)"'
-LDFLAGS += $(OPENMP) -Wl,--as-needed
+# kernels/dev/gomp.c stands for libgomp, for oneDNN's threads, too
+TEAM    := $(if $(OPENMP),$(addprefix -Wl$(comma)--export-dynamic-symbol=,GOMP_* omp_*))
+LDFLAGS += $(TEAM) -Wl,--as-needed
 # Heavy libraries (libcurl, libmicrohttpd, NVML ...) are opened with dlopen on first use, so
 # that every program starts in milliseconds.
 LDLIBS  := -ljansson -lsodium -lsqlite3 -lm -ldl -lpthread

@@ -29,7 +29,6 @@ root() {
 }
 
 setup() {
-	export OMP_WAIT_POLICY=passive
 	cd "$BATS_TEST_TMPDIR"
 }
 

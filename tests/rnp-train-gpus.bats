@@ -3,7 +3,7 @@
 load helper
 
 setup_file() {
-	export DIR=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+	export DIR=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1
 	awk 'BEGIN { srand(7); for (i = 0; i < 400; i++) printf "the %s cat sees dog %d.\n", rand() < 0.5 ? "old" : "young", rand() * 9 }' >"$DIR/text"
 	rnp-train tokenize --vocab 260 --out "$DIR/tok" "$DIR/text" >/dev/null
 	python3 "$BATS_TEST_DIRNAME/tiny_model.py" "$DIR/model" 260

@@ -3,7 +3,7 @@
 load helper
 
 setup_file() {
-	export DIR=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+	export DIR=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1
 	awk 'BEGIN {
 		srand(7)
 		split("the cat,a dog,my friend,the old man,a bird", who, ",")

@@ -9,9 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "kernels/dev/team.h"
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
 #define ALIGNMENT  256
@@ -32,27 +30,9 @@ void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level)
 
 void cpu_in_parts(uint64_t n, uint64_t grain, cpu_part_fn part, void *work)
 {
-#ifdef _OPENMP
-	if (n > grain) {
-#pragma omp parallel
-		{
-			uint64_t team = (uint64_t)omp_get_num_threads();
-			uint64_t me = (uint64_t)omp_get_thread_num();
-			uint64_t grains = (n + grain - 1) / grain;
-			uint64_t from = grains * me / team * grain;
-			uint64_t to = grains * (me + 1) / team * grain;
+	const struct team_op op = { part, work, n, grain, 1 };
 
-			if (to > n)
-				to = n;
-			if (from < to)
-				part(work, from, to);
-		}
-		return;
-	}
-#endif
-	(void)grain;
-	if (n)
-		part(work, 0, n);
+	team_run(&op, 1);
 }
 
 /* --- memory, order, time ------------------------------------------------------------------ */

@@ -9,6 +9,7 @@
 #include "kernels/dev/dev.h"
 #include "kernels/dev/mem.h"
 #include "kernels/dev/ops.h"
+#include "kernels/dev/team.h"
 
 /* What moves memory at a level. */
 struct mem_cpu {
@@ -33,7 +34,7 @@ static inline struct cpu *cpu_of(struct dev *d)
 }
 
 /* Gives 0 .. n - 1 to the team in one piece each, cut at multiples of grain; little work stays here. */
-typedef void (*cpu_part_fn)(void *work, uint64_t from, uint64_t to);
+typedef team_part_fn cpu_part_fn;
 void cpu_in_parts(uint64_t n, uint64_t grain, cpu_part_fn part, void *work);
 
 /* Chooses the best for each slot at a level on this CPU, none empty. */

@@ -4,7 +4,7 @@
  * broken. --shapes [LEAST [MOST]]: the products of sides from 64 to 4096 instead of 4096 alone.
  *
  * What computes is timed by the processor time of the process, so that others on the machine
- * disturb it less; threads that wait must then sleep (OMP_WAIT_POLICY). Memory is timed by the clock. */
+ * disturb it less. Memory is timed by the clock. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>
@@ -336,10 +336,6 @@ int main(int argc, char **argv)
 	uint64_t least = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 	uint64_t most = argc > 3 ? strtoull(argv[3], NULL, 10) : 4096;
 
-	if (!getenv("OMP_WAIT_POLICY")) { /* read before main: once more */
-		setenv("OMP_WAIT_POLICY", "passive", 1);
-		execv("/proc/self/exe", argv);
-	}
 	struct cpu_features has = cpu_features(cpu_level_best());
 
 	if (cpu_level_best() < CPU_AVX512 || !has.vnni || !has.bf16) {

@@ -5,8 +5,7 @@
  * Shapes are those of performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, parameters (its two matrices of a
  * GPT-2's hidden layer, 4 wide, against our three). --quick: one turn and tokens a second alone, for scripts that alternate. --ops: where
  * the processor time of a step goes, a line for each operation and shape: microseconds a step, their share, and Gop/s of products and
- * attention. What is said `of a core` goes by processor time: others on the machine disturb it less, if threads that wait sleep
- * (OMP_WAIT_POLICY=passive). */
+ * attention. What is said `of a core` goes by processor time: others on the machine disturb it less. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
