@@ -1,6 +1,5 @@
-#include "common/base/address.h"
-
 /* Addresses: 32 bytes to base58 and back, in one form only. */
+#include "common/base/address.h"
 
 #include <string.h>
 

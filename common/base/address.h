@@ -10,9 +10,9 @@
 /* Writes the address of 32 bytes and a NUL. */
 void address_format(const unsigned char bytes[ADDRESS_BYTES], char out[ADDRESS_MAX]);
 
-/* Reads an address; what names the value in the error. Only base58 of exactly 32 bytes is one;
- * whether they are a point of the curve shows when a signature is verified.
- * Returns 0, or -1 with EX_DATAERR. */
+/* Reads an address; what names the value in the error. Accepts only base58 of exactly 32 bytes;
+ * whether they are a point of the curve shows when a signature is verified. Returns 0, or -1
+ * with EX_DATAERR. */
 int address_parse(const char *text, const char *what, unsigned char bytes[ADDRESS_BYTES]);
 
 #endif

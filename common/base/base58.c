@@ -1,3 +1,4 @@
+/* Converts between bytes and base58, several digits at a time. */
 #include "common/base/base58.h"
 
 #include <stdbool.h>
@@ -31,7 +32,7 @@ static void number_from_bytes(struct number *to, const unsigned char *data, size
 	}
 }
 
-/* Divide by 58^5; returns the remainder. */
+/* Divides by 58^5 and returns the remainder. */
 static uint32_t divide(struct number *a)
 {
 	size_t zeros = 0;
@@ -64,7 +65,7 @@ size_t base58_encode(char *out, const unsigned char *data, size_t len)
 		for (int i = 0; i < GROUP; i++, group /= 58)
 			*--at = alphabet[group % 58];
 	}
-	while (at < end && *at == alphabet[0]) /* of the first group */
+	while (at < end && *at == alphabet[0]) /* leading zeros of the first group */
 		at++;
 	n = (size_t)(end - at);
 	memset(out, alphabet[0], zeros);
@@ -134,7 +135,8 @@ static const unsigned char values[256] = { ['1'] = 1,
 	['y'] = 57,
 	['z'] = 58 };
 
-/* a * factor + term; limbs least significant first here. Returns false when it outgrows them. */
+/* Computes a * factor + term; here the limbs begin with the least significant. Returns false
+ * when the result needs more limbs. */
 static bool multiply_add(struct number *a, uint32_t factor, uint32_t term)
 {
 	uint64_t carry = term;

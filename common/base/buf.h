@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct buf {
-	char *data; /* NULL while nothing was ever added; see buf_text */
+	char *data; /* NULL until something is added; see buf_text */
 	size_t len, cap;
 };
 /* clang-format off */
@@ -16,7 +16,7 @@ struct buf {
 void buf_release(struct buf *b);
 void buf_reset(struct buf *b); /* empty, memory kept */
 
-/* Room for at least more_bytes more; returns where they go. Advance with b->len += n. */
+/* Makes sure that more_bytes more fit; returns where they go. Advance with b->len += n. */
 char *buf_reserve(struct buf *b, size_t more_bytes);
 
 void buf_add(struct buf *b, const void *data, size_t len);
@@ -38,7 +38,7 @@ static inline void buf_addc(struct buf *b, char c)
 /* The text as a C string, "" when empty. Borrowed, valid until the next change. */
 const char *buf_text(const struct buf *b);
 
-/* Give the text to the caller, who frees it; b is empty afterwards. */
+/* Gives the text to the caller, who frees it; b is empty afterwards. */
 char *buf_take(struct buf *b);
 
 #endif

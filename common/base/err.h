@@ -8,7 +8,7 @@
 #include "common/base/exit.h"
 
 #define ERR_TEXT_MAX \
-	1024 /* longer sentences are cut; what is not one line of UTF-8 becomes '?' */
+	1024 /* longer sentences are shortened; bytes that are not one line of UTF-8 become '?' */
 
 struct err {
 	int code;
@@ -16,22 +16,22 @@ struct err {
 	char hint[256];
 };
 
-/* Set this thread's error and return -1, so that `return err_set(...)` reads well.
- * code: an exit code of exit.h. The sentence is lower case, without a full stop. */
+/* Sets this thread's error and returns -1, so that `return err_set(...)` reads well. code: an
+ * exit code of exit.h. The sentence is lower case, without a full stop. */
 int err_set(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* As err_set, with ": " and strerror(errno) appended. code 0 picks one by errno: EACCES and
  * EPERM 77, ENOENT and the like 66, EAGAIN and ETIMEDOUT 75, others 74. */
 int err_sys(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Put "context: " before the pending sentence. Returns -1. */
+/* Puts "context: " before the pending sentence. Returns -1. */
 int err_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Say what the user can do about the pending error. Returns -1. */
+/* Adds what the user can do about the pending error. Returns -1. */
 int err_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Tell the user of something that does not end the work: whoever listens gets the sentence (a
- * program prints it as a warning; a library that nobody listens to is silent). */
+/* Tells the user about something that does not end the work. A program prints it as a warning;
+ * a library without a listener is silent. */
 void err_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void err_listen(void (*hear)(const char *text));
 
@@ -43,7 +43,7 @@ void err_clear(void);
 void err_save(struct err *to);
 int err_restore(const struct err *from);
 
-/* What cannot happen: prints file and line, exits 70. Never for input, network or disk. */
+/* Reports what cannot happen: prints file and line, exits 70. Never for input, network or disk. */
 #define bug(...) err_bug(__FILE__, __LINE__, __VA_ARGS__)
 void err_bug(const char *file, int line, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 3, 4)));

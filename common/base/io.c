@@ -1,3 +1,4 @@
+/* Reads and writes whole files; a file appears under its name only when it is complete. */
 #include "common/base/io.h"
 
 #include <errno.h>
@@ -85,7 +86,8 @@ static int flush_directory(const char *path)
 	char *dir = directory_of(path);
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : 0;
 
-	/* some file systems cannot flush a directory and say EINVAL: nothing to be done */
+	/* some file systems cannot flush a directory and return EINVAL; there is nothing to do
+	 * about it */
 	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
 		rc = -1;
 	if (rc < 0)
@@ -105,7 +107,7 @@ static int fail_create(const char *path)
 		"cannot create '%s'", path);
 }
 
-/* A new name over a device or a pipe would take it away from the whole system. */
+/* Refuses devices and pipes: renaming a file over one would take it away from the whole system. */
 static int check_replaceable(const char *path)
 {
 	struct stat st;
@@ -141,15 +143,17 @@ int io_check_place(const char *path)
 
 /* --- what a signal removes ---------------------------------------------------------------------- */
 
-/* A name to remove. Whoever takes it out of `path` owns it: the thread that writes the file, or a handler on any thread. Places are
- * used again and never freed, so that the handler may walk the list at any instant. */
+/* A path to remove at a signal. Whoever takes it out of `path` owns it: the thread that writes
+ * the file, or a handler on any thread. Entries are reused and never freed, so that the handler
+ * may walk the list at any instant. */
 struct io_beside {
 	_Atomic(char *) path;
 	struct io_beside *next;
 };
 
 static _Atomic(struct io_beside *) besides;
-static pid_t watcher; /* a child has the list too, and the files are not its own */
+static pid_t
+	watcher; /* a forked child inherits the list, but the files are not its own */
 
 static struct io_beside *beside_add(const char *path)
 {
@@ -182,7 +186,7 @@ void io_end_by_signal(int number)
 				unlink(path);
 		}
 	signal(number, SIG_DFL);
-	raise(number); /* comes when the handler returns */
+	raise(number); /* is delivered when the handler returns */
 }
 
 void io_watch_signals(void)
@@ -250,13 +254,13 @@ static void part_release(struct io_part *p)
 	*p = (struct io_part){ 0 };
 }
 
-/* Flush, and give the file its name. */
+/* Flushes the file and gives it its name. */
 static int part_finish(struct io_part *p, bool may_exist)
 {
 	int rc = p->fd < 0 ? 0 : io_part_flush(p);
 
 	if (rc < 0) {
-		/* said */
+		/* reported already */
 	} else if (may_exist ? rename(p->temporary, p->path) < 0 :
 			       link(p->temporary, p->path) < 0) {
 		/* link() fails where the name is taken, rename() would replace it */

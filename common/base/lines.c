@@ -1,3 +1,4 @@
+/* Reads lines with limits, and maps them over all cores while keeping their order. */
 #include "common/base/lines.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #define READ_BYTES  ((size_t)256 << 10)
 #define BATCH_LINES 1024
 #define BATCH_BYTES ((size_t)1 << 20)
-#define KEEP_BYTES  ((size_t)16 << 10) /* of a line's output buffer, between batches */
+#define KEEP_BYTES  ((size_t)16 << 10) /* kept of a line's output buffer between batches */
 
 static char *stdin_only[] = { (char *)"-" };
 
@@ -46,7 +47,7 @@ const char *lines_where(struct lines *l)
 	return l->where.data;
 }
 
-/* Open the next file. Returns 1, 0 when there is none, -1. */
+/* Opens the next file. Returns 1, 0 when there is none, -1. */
 static int next_file(struct lines *l)
 {
 	const char *path;
@@ -69,7 +70,7 @@ static int next_file(struct lines *l)
 	return 1;
 }
 
-/* Move what is left to the front and read more behind it. Returns 0 or -1. */
+/* Moves the unread rest to the front and reads more behind it. Returns 0 or -1. */
 static int fill(struct lines *l)
 {
 	ssize_t n;
@@ -95,7 +96,8 @@ static bool blank(const char *line, size_t len)
 	return strspn(line, " \t\r") == len;
 }
 
-/* The next line without reading: 1, or 0 when more must be read first, or -1 too long. */
+/* Finds the next line without reading: 1, or 0 when more must be read first, or -1 when it is
+ * too long. */
 static int line_at_hand(struct lines *l, char **line, size_t *len)
 {
 	while (l->from < l->block.len) {
@@ -114,8 +116,8 @@ static int line_at_hand(struct lines *l, char **line, size_t *len)
 		start[n] = '\0'; /* the newline, or the NUL behind the last byte */
 		l->from += n + (end != NULL);
 		l->number++;
-		/* a raw NUL makes the text look shorter than it is: not blank, and the parser
-		 * refuses it */
+		/* a raw NUL makes the text look shorter than it is: the line is not blank, and
+		 * the parser refuses it */
 		if (blank(start, n))
 			continue;
 		*line = start;
@@ -145,7 +147,7 @@ int lines_next(struct lines *l, char **line, size_t *len)
 	}
 }
 
-/* one line of a batch and what became of it */
+/* one line of a batch and its result */
 struct job {
 	char *line;
 	size_t len;
@@ -155,7 +157,7 @@ struct job {
 	struct err err;
 };
 
-/* Collect the lines that are at hand; only the first may wait for input. They stay where
+/* Collects the lines that are available; only the first may wait for input. They stay where
  * they are in the block. Returns how many, 0 at the end, -1 on error with *n good ones. */
 static int collect(struct lines *l, struct job *jobs, int *n)
 {
@@ -186,7 +188,7 @@ static void run_job(struct lines *l, struct job *j, lines_fn fn, void *ctx)
 	buf_release(&where);
 }
 
-/* Returns 0, or -1: a line failed or the sink did. */
+/* Returns 0, or -1 when a line or the sink failed. */
 static int hand_out(struct job *jobs, int n, lines_sink sink, void *ctx)
 {
 	for (int i = 0; i < n; i++) {
@@ -194,7 +196,7 @@ static int hand_out(struct job *jobs, int n, lines_sink sink, void *ctx)
 			return err_restore(&jobs[i].err);
 		if (jobs[i].out.len && sink(ctx, jobs[i].out.data, jobs[i].out.len) < 0)
 			return -1;
-		/* any of the batch may meet a large line once: do not keep them all */
+		/* any line of a batch may be large once: do not keep such buffers */
 		if (jobs[i].out.cap > KEEP_BYTES)
 			buf_release(&jobs[i].out);
 	}

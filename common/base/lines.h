@@ -1,7 +1,7 @@
-/* lines.h - the lines of files or of standard input, with a limit on their length, one by one
- * or mapped by all cores in order. Uses libc, OpenMP, buf, err.
+/* lines.h - reads the lines of files or of standard input, with a limit on their length, one by
+ * one or mapped by all cores in order. Uses libc, OpenMP, buf, err.
  *
- * Memory does not grow with the input. What has arrived in a pipe is handed on at once. */
+ * Memory does not grow with the input. Lines that arrive in a pipe are handed on at once. */
 #ifndef RNP_COMMON_BASE_LINES_H
 #define RNP_COMMON_BASE_LINES_H
 
@@ -15,37 +15,38 @@ struct lines {
 	int nfiles, at;
 	int fd; /* -1: none open */
 	size_t max_bytes;
-	struct buf block; /* read and not yet handed out: block.data[from..block.len) */
+	struct buf block; /* block.data[from..block.len) is read and not yet handed out */
 	size_t from;
-	bool ended; /* the file that is open has no more */
+	bool ended; /* the open file has no more */
 	const char *name;
 	long number; /* of the last line handed out, in its file */
 	struct buf where;
 };
 
-/* Read these files in turn ("-" and no file at all mean standard input). Nothing is opened
- * yet. A line longer than max_bytes is an error. */
+/* Reads these files in turn ("-" and no file at all mean standard input). Opens nothing yet. A
+ * line longer than max_bytes is an error. */
 void lines_open(struct lines *l, char **files, int nfiles, size_t max_bytes);
 void lines_close(struct lines *l);
 
-/* The next line that is not blank, without its newline, NUL-terminated, borrowed until the
- * next call. Returns 1, 0 at the end, -1 on error: 66, 77, 65 (too long), 74. */
+/* Returns the next line that is not blank, without its newline, NUL-terminated, borrowed until
+ * the next call: 1, 0 at the end, -1 on error: 66, 77, 65 (too long), 74. */
 int lines_next(struct lines *l, char **line, size_t *len);
 
 /* "file:3" of the last line handed out, for messages. Borrowed until the next call. */
 const char *lines_where(struct lines *l);
 
-/* What is done with one line, by any thread: append what goes out to out. Returns 0, or -1
- * with err_set. */
+/* Works on one line, on any thread, and appends its output to out. Returns 0, or -1 with
+ * err_set. */
 typedef int (
 	*lines_fn)(void *ctx, char *line, size_t len, const char *where, struct buf *out);
 
-/* Where results go, in input order, by one thread. Returns 0 or -1 with err_set. */
+/* Receives the results in input order, on one thread. Returns 0, or -1 with err_set. */
 typedef int (*lines_sink)(void *ctx, const char *data, size_t len);
 
-/* Call fn for every line and hand its output to sink in the order of the input. The first
- * line that fails ends it: what came before has been handed to the sink, nothing of its own; -1
- * and its error are returned. fn runs on all cores of the OpenMP team; ctx is shared between them. */
+/* Calls fn for every line and hands its output to sink in the order of the input. The first
+ * line that fails ends it: the sink has received everything before it and nothing of its own;
+ * -1 and its error are returned. fn runs on all cores of the OpenMP team; ctx is shared between
+ * them. */
 int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx);
 
 #endif

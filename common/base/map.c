@@ -1,3 +1,4 @@
+/* Maps a file into memory, read-only. */
 #include "common/base/map.h"
 
 #include <fcntl.h>
@@ -9,7 +10,7 @@
 
 int lm_map_open(struct lm_map *m, const char *path)
 {
-	/* without O_NONBLOCK a FIFO would wait for its writer */
+	/* without O_NONBLOCK, opening a FIFO would wait for its writer */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = 0;
 	struct stat st;
 	void *at;

@@ -1,4 +1,4 @@
-/* mem.h - memory that is there or the program ends, and arenas. Uses libc only.
+/* mem.h - memory allocation that never returns NULL, and arenas. Uses libc only.
  *
  * Running out of memory is the one failure that exits below cmd/ (71, one line). Sizes that
  * come from strangers are checked by their reader before they reach these functions. */
@@ -14,11 +14,11 @@ void *xrealloc(void *old, size_t size_bytes);
 char *xstrdup(const char *text);
 char *xstrndup(const char *text, size_t len);
 
-/* Grow an array of element_bytes each so that it holds at least need of them; *cap is in
- * elements. Doubles, so that appending n elements costs O(n). */
+/* Grows an array of element_bytes each so that it holds at least need of them; *cap is in
+ * elements. It doubles, so that appending n elements costs O(n). */
 void *xgrow(void *old, size_t *cap, size_t need, size_t element_bytes);
 
-/* Many small things that die together. ARENA_INIT is empty and releasable. */
+/* An arena: many small allocations that are freed together. ARENA_INIT is empty and releasable. */
 struct arena {
 	struct arena_block *last;
 };
@@ -26,7 +26,7 @@ struct arena {
 #define ARENA_INIT { 0 }
 /* clang-format on */
 
-/* Zeroed memory, aligned for any type, valid until arena_release. */
+/* Returns zeroed memory, aligned for any type, valid until arena_release. */
 void *arena_alloc(struct arena *a, size_t size_bytes);
 char *arena_strdup(struct arena *a, const char *text);
 void arena_release(struct arena *a);

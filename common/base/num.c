@@ -1,3 +1,4 @@
+/* Reads integers, decimals, sizes and durations from text, strictly. */
 #include "common/base/num.h"
 
 #include <ctype.h>
@@ -73,13 +74,14 @@ int num_f64(const char *text, const char *what, double *out)
 	return 0;
 }
 
-/* digits and point position of a decimal; digits are at most 64, the rest only sticky */
+/* The digits of a decimal and the position of its point; at most 64 digits, the rest only sets
+ * sticky. */
 struct decimal {
 	bool negative;
 	char digits[64];
-	int n;       /* digits held, without leading zeros */
+	int n;       /* digits stored, without leading zeros */
 	long scale;  /* value = 0.d1d2d3... x 10^scale */
-	bool sticky; /* digits that were dropped were not all zero */
+	bool sticky; /* not all dropped digits were zero */
 };
 
 static int decimal_parse(const char *s, struct decimal *d)
@@ -131,7 +133,7 @@ static int decimal_parse(const char *s, struct decimal *d)
 int num_decimal(const char *text, const char *what, int decimals, int round, int64_t *out)
 {
 	struct decimal d;
-	long whole; /* how many digits stand left of the last place kept */
+	long whole; /* digits left of the last place that is kept */
 	unsigned __int128 v = 0;
 	const unsigned __int128 limit = (unsigned __int128)INT64_MAX;
 
@@ -166,7 +168,7 @@ struct unit {
 	int64_t factor;
 };
 
-/* number and unit; the number may have decimals when its product with the unit is whole */
+/* A number and its unit; the number may have decimals when its product with the unit is whole. */
 static int with_unit(const char *text, const char *what, const char *wanted,
 	const struct unit *units, int64_t *out)
 {

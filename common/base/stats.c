@@ -1,3 +1,4 @@
+/* Computes medians and their intervals from order statistics. */
 #include "common/base/stats.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* log of "i of n fair coins": lgamma_r because lgamma writes a global */
+/* Returns log P(i heads in n fair coins), by lgamma_r because lgamma writes a global. */
 static double log_share(size_t n, size_t i)
 {
 	int sign;
@@ -25,14 +26,13 @@ static double log_share(size_t n, size_t i)
 size_t stats_rank(size_t n, int64_t *coverage_ppm)
 {
 	const double tail_max = (1e6 - STATS_COVERAGE_PPM) / 2e6;
-	double tail = exp(
-		log_share(n, 0)); /* fewer than k samples are below the median */
+	double tail = exp(log_share(n, 0)); /* P(fewer than k samples below the median) */
 	size_t k = 1;
 
 	while (k < n / 2) {
 		double next = tail + exp(log_share(n, k));
 
-		/* the slack keeps exact ties (none below 2^53) from hanging on lgamma's last bit */
+		/* the slack keeps exact ties (none below 2^53) independent of lgamma's last bit */
 		if (next > tail_max * (1 + 1e-12))
 			break;
 		tail = next;
@@ -42,7 +42,7 @@ size_t stats_rank(size_t n, int64_t *coverage_ppm)
 	return k;
 }
 
-/* takes the array as it is: sorts it */
+/* Sorts the array in place. */
 static void from_unsorted(double *x, size_t n, struct stats *out)
 {
 	size_t k = stats_rank(n, &out->coverage_ppm);

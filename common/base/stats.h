@@ -1,4 +1,4 @@
-/* stats.h - the median of measurements and how sure it is. Uses libc, mem. Pure.
+/* stats.h - the median of measurements and its confidence interval. Uses libc, mem. Pure.
  *
  * The interval is the distribution-free one from order statistics: between the k-th smallest
  * and the k-th largest sample, k as large as the binomial distribution allows. It assumes
@@ -14,16 +14,16 @@
 struct stats {
 	double median, low, high;
 	size_t n;
-	/* probability that the true median lies within low..high: at least 950000 from 6 samples
-	 * on; with fewer, low and high are the extremes and this says what they are worth */
+	/* Probability that the true median lies within low..high: at least 950000 from 6
+	 * samples on. With fewer, low and high are the extremes, and this is their coverage. */
 	int64_t coverage_ppm;
 };
 
-/* Median and 95% interval of n >= 1 finite samples, in any order; they are not changed. An
- * even number of samples has the mean of the middle two as its median. */
+/* Computes median and 95% interval of n >= 1 finite samples, in any order, without changing
+ * them. The median of an even number of samples is the mean of the middle two. */
 void stats_of(const double *samples, size_t n, struct stats *out);
 
-/* The same of the n ratios a[i] / b[i]: for pairs measured one after the other (A/B), whose
+/* The same for the n ratios a[i] / b[i]: for pairs measured one after the other (A/B), whose
  * common noise cancels. b[i] is not 0. */
 void stats_of_ratio(const double *a, const double *b, size_t n, struct stats *out);
 

@@ -1,6 +1,6 @@
+/* Finds the known name that is nearest to an unknown one: names of options, subcommands, values
+ * and keys. */
 #include "common/base/suggest.h"
-
-/* Finds the known name that is nearest to an unknown one: names of options, subcommands, values and keys. */
 
 #include <ctype.h>
 #include <stdio.h>
@@ -52,7 +52,8 @@ void suggest_offer(struct suggest *s, const char *candidate, size_t len)
 		return;
 	away = 2 * distance(s->wanted, n, candidate, len);
 	near *= 2;
-	/* a beginning is a better guess than three letters, a worse one than a single wrong letter */
+	/* a beginning is a better guess than three letters, a worse one than a single wrong
+	 * letter */
 	if (n >= 2 && n < len && strncmp(s->wanted, candidate, n) == 0)
 		away = least(away, 3), near = 3;
 	if (away > near || (s->best[0] && away >= s->distance))

@@ -1,9 +1,11 @@
+/* Checks and cleans UTF-8. */
 #include "common/base/utf8.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* Length of the character at s (NUL-terminated or at least len bytes), 0 when it is none. */
+/* Returns the length of the character at s (NUL-terminated or at least len bytes), 0 when it is
+ * malformed. */
 static size_t character(const unsigned char *s, size_t len)
 {
 	size_t n;

@@ -1,6 +1,5 @@
-#include "common/cli/complete.h"
-
 /* Writes completion scripts: subcommands, their options, and the values that options take. */
+#include "common/cli/complete.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -70,7 +69,8 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 
 /* --- zsh ----------------------------------------------------------------------------------- */
 
-/* A text within '...' of zsh's and fish's scripts; colons and brackets divide zsh's specifications. */
+/* A text within '...' of zsh's and fish's scripts; colons and brackets divide zsh's
+ * specifications. */
 static void add_quoted(struct buf *out, const char *text, const char *escaped)
 {
 	for (; *text; text++) {

@@ -1,6 +1,6 @@
+/* Formats the values of records for people: the field's name says the unit, the size of the
+ * number the prefix. */
 #include "common/cli/human.h"
-
-/* Formats the values of records for people: the field's name says the unit, the size of the number the prefix. */
 
 #include <inttypes.h>
 #include <math.h>
@@ -118,7 +118,8 @@ void human_duration(struct buf *out, double seconds)
 	}
 }
 
-/* A whole number of the smallest unit, exactly; at least two decimals, more only where they are not zero. */
+/* A whole number of the smallest unit, exactly; at least two decimals, more only where they are
+ * not zero. */
 static void add_money(struct buf *out, int64_t v, int decimals)
 {
 	char text[40];

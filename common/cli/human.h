@@ -1,4 +1,5 @@
-/* human.h - values of records as people read them: units by the name of the field, short numbers, relative times.
+/* human.h - values of records as people read them: units by the name of the field, short
+ * numbers, relative times.
  *
  * Pure. Uses json, buf. */
 #ifndef RNP_COMMON_CLI_HUMAN_H
@@ -9,14 +10,16 @@
 
 #include "common/base/buf.h"
 
-/* Appends v as one line of text. key, the name of its field, decides the unit: _uusd is dollars, _bytes GiB, _ppm
- * percent, _base_units RENDER, _ns to _days a duration, at, from, to and _at a time (relative to now_ms when it is within
- * a week, else the date). unit, which may be NULL, is what a record's field "unit" says its numbers are in. Lists become
- * "a, b", shapes "768 x 12", objects "key value, key value". Control characters become spaces. */
+/* Appends v as one line of text. key, the name of its field, decides the unit: _uusd is
+ * dollars, _bytes GiB, _ppm percent, _base_units RENDER, _ns to _days a duration, at, from, to
+ * and _at a time (relative to now_ms when it is within a week, else the date). unit, which may
+ * be NULL, is what a record's field "unit" says its numbers are in. Lists become "a, b", shapes
+ * "768 x 12", objects "key value, key value". Control characters become spaces. */
 void human_value(struct buf *out, const char *key, const json_t *v, const char *unit,
 	int64_t now_ms);
 
-/* Appends the heading of a field: its last name without the unit, "_" as a space; "gpus.0.model" is "gpu model". */
+/* Appends the heading of a field: its last name without the unit, "_" as a space;
+ * "gpus.0.model" is "gpu model". */
 void human_heading(struct buf *out, const char *path);
 
 /* Appends 12345678 bytes as "11.8 MiB". */
@@ -25,7 +28,8 @@ void human_bytes(struct buf *out, double bytes);
 /* Appends a duration: "1.23 ms", "2.5 s", "2 h 5 min", "3 d 4 h". */
 void human_duration(struct buf *out, double seconds);
 
-/* Appends v with three significant digits and a decimal prefix: "12.3 M"; no blank follows a bare number. */
+/* Appends v with three significant digits and a decimal prefix: "12.3 M"; no blank follows a
+ * bare number. */
 void human_number(struct buf *out, double v, const char *unit);
 
 /* Appends micro-dollars: "$0.3762", "$1599.00". */

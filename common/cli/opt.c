@@ -1,6 +1,6 @@
+/* Parses options, and prints what there is of them: usage lines, help, the SYNOPSIS of man
+ * pages. */
 #include "common/cli/opt.h"
-
-/* Parses options, and prints what there is of them: usage lines, help, the SYNOPSIS of man pages. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -65,26 +65,28 @@ struct command {
 int opt_parse(const struct command *c, const struct opt *common, int argc, char **argv,
 	int *nargs);
 
-/* Give an option of c the value that a file has for it, unless the last opt_parse met it on the command line. value: NULL for flags;
- * borrowed like an argument. Returns 0, or -1 with err_set(EX_USAGE): there is no such option, or no such value. */
+/* Give an option of c the value that a file has for it, unless the last opt_parse met it on the
+ * command line. value: NULL for flags; borrowed like an argument. Returns 0, or -1 with
+ * err_set(EX_USAGE): there is no such option, or no such value. */
 int opt_preset(const struct command *c, const char *name, const char *value);
 
-/* Where opt_parse finds the value of an option that the command line leaves out (the environment, config files):
- * returns it, borrowed, or NULL. Set once by prog_main. */
+/* Where opt_parse finds the value of an option that the command line leaves out (the
+ * environment, config files): returns it, borrowed, or NULL. Set once by prog_main. */
 typedef const char *(*opt_setting_fn)(const char *name);
 void opt_use_settings(opt_setting_fn find);
 
 /* Whether the last opt_parse met the option of c, or opt_preset set it since. */
 bool opt_given(const struct command *c, const char *name);
 
-/* "usage: rnp-price floor --costs F [options] [file]\n": what is required, in lines of under 80 columns. */
+/* "usage: rnp-price floor --costs F [options] [file]\n": what is required, in lines of under 80
+ * columns. */
 void opt_usage(struct buf *out, const char *program, const struct command *c);
 
 /* "rnp-price floor --costs F [--explain] [file]\n": all options, for the SYNOPSIS of man pages. */
 void opt_synopsis(struct buf *out, const char *program, const struct command *c);
 
-/* The whole --help text: usage, summary, one row per option in the table's order (the commonest first), details,
- * examples. */
+/* The whole --help text: usage, summary, one row per option in the table's order (the commonest
+ * first), details, examples. */
 void opt_help(struct buf *out, const char *program, const struct command *c);
 
 void opt_list_release(struct opt_list *l);

@@ -1,6 +1,6 @@
+/* Writes the results of a command: a line of JSON each, or for people a table or cards that fit
+ * the terminal. */
 #include "common/cli/out.h"
-
-/* Writes the results of a command: a line of JSON each, or for people a table or cards that fit the terminal. */
 
 #include <errno.h>
 #include <pthread.h>

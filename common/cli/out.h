@@ -12,14 +12,15 @@
 struct out_form {
 	bool people; /* else JSON Lines */
 	bool card;   /* a line per field, for commands with a single answer */
-	/* Of a table: comma-separated paths into a record, each with its heading where the field's name is none:
-	 * "node,gpus.0.model=GPU". NULL: the plain fields of the first record. */
+	/* Of a table: comma-separated paths into a record, each with its heading where the
+	 * field's name is none: "node,gpus.0.model=GPU". NULL: the plain fields of the first
+	 * record. */
 	const char *columns;
 	bool colour;
 };
 
-/* Whether standard output is a terminal that people look at, and whether colours are wanted: when is "auto", "always" or
- * "never" (NULL: auto); NO_COLOR and TERM=dumb turn auto off. */
+/* Whether standard output is a terminal that people look at, and whether colours are wanted:
+ * when is "auto", "always" or "never" (NULL: auto); NO_COLOR and TERM=dumb turn auto off. */
 bool out_is_terminal(void);
 bool out_wants_colour(const char *when, int fd);
 
@@ -32,13 +33,13 @@ void out_columns(const char *columns);
 /* Whether people read the output: a command may then write text of its own instead of records. */
 bool out_for_people(void);
 
-/* Write one record as a line and flush it. For people, the first rows are held until 150 ms have passed, so that the
- * columns are as wide as they should be; on what is no terminal until out_close. Returns 0, or -1 with
- * err_set(EX_IOERR). */
+/* Write one record as a line and flush it. For people, the first rows are held until 150 ms
+ * have passed, so that the columns are as wide as they should be; on what is no terminal until
+ * out_close. Returns 0, or -1 with err_set(EX_IOERR). */
 int out_record(const json_t *record);
 
-/* Plain text or lines that are already JSON; flushed by out_flush or out_close. For people, out_lines reads them back as
- * records. ctx is not used: the signature is lines_sink's. */
+/* Plain text or lines that are already JSON; flushed by out_flush or out_close. For people,
+ * out_lines reads them back as records. ctx is not used: the signature is lines_sink's. */
 int out_text(const char *data, size_t len);
 int out_lines(void *ctx, const char *data, size_t len);
 int out_flush(void);

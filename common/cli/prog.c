@@ -1,6 +1,6 @@
+/* Does what is common to all programs: finds the subcommand, answers --help and the like,
+ * reports errors. */
 #include "common/cli/prog.h"
-
-/* Does what is common to all programs: finds the subcommand, answers --help and the like, reports errors. */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -15,16 +15,18 @@ struct program {
 	const char *const *kinds; /* record kinds that it reads or writes, for --schema */
 };
 
-/* Parse, run, close standard output; the return value of main(). Handles help [SUBCOMMAND], --help, --version,
- * --schema [KIND], --completion SHELL, -q, -v, --log json, --json, --table, --color. */
+/* Parse, run, close standard output; the return value of main(). Handles help [SUBCOMMAND],
+ * --help, --version, --schema [KIND], --completion SHELL, -q, -v, --log json, --json, --table,
+ * --color. */
 int prog_main(const struct program *p, int argc, char **argv);
 
 /* Print the pending error once ("rnp-price: cannot read ..."; one JSON object with --log
  * json) and return its exit code. */
 int err_report(void);
 
-/* Lines for people on standard error. info, warn: not with -q. detail: only with -v. error: also with -q; for one that does not end the
- * program, such as a server's, since err_report says the one that does. With --log json each is an object with "level". */
+/* Lines for people on standard error. info, warn: not with -q. detail: only with -v. error:
+ * also with -q; for one that does not end the program, such as a server's, since err_report
+ * says the one that does. With --log json each is an object with "level". */
 void prog_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void prog_detail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void prog_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -38,13 +40,14 @@ bool prog_quiet(void);
 	{ .name = "key", .kind = OPT_TEXT, .setting = true, .to = (to_path), .metavar = "F", \
 		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
 
-/* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or auto: as dev_open takes it. */
+/* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or
+ * auto: as dev_open takes it. */
 #define OPT_DEVICE(to_text) \
 	{ .name = "device", .kind = OPT_TEXT, .to = (to_text), .metavar = "D", \
 		.help = "auto, cpu, cuda or cuda:N (default $RNP_DEVICE, else auto)" }
 
-/* The rows `--model M`, required, and `--tokenizer F` of commands that load a language model; NULL after parsing means the model's own
- * tokenizer. */
+/* The rows `--model M`, required, and `--tokenizer F` of commands that load a language model;
+ * NULL after parsing means the model's own tokenizer. */
 #define OPT_MODEL(to_text) \
 	{ .name = "model", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "M", \
 		.help = "GGUF file, directory with safetensors, or llama2.c .bin" }

@@ -1,6 +1,5 @@
-#include "common/cli/progress.h"
-
 /* Draws a bar on standard error while long work goes on. */
+#include "common/cli/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>

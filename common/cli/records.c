@@ -1,6 +1,5 @@
-#include "common/cli/records.h"
-
 /* Reads JSON Lines record by record. */
+#include "common/cli/records.h"
 
 #include "common/json/json.h"
 #include "common/base/lines.h"

@@ -1,6 +1,7 @@
 /* records.h - JSON Lines in, one record at a time. Uses lines, json.
  *
- * For commands that take their input record by record; lines_map does it on all cores, lines_next by hand. */
+ * For commands that take their input record by record; lines_map does it on all cores,
+ * lines_next by hand. */
 #ifndef RNP_COMMON_CLI_RECORDS_H
 #define RNP_COMMON_CLI_RECORDS_H
 
@@ -18,8 +19,9 @@ struct record {
 /* Returns 0 to go on, or -1 with err_set. */
 typedef int (*record_fn)(void *ctx, const struct record *r);
 
-/* Call fn for each record of these files ("-" and no file at all mean standard input); a line longer than
- * max_bytes is an error. Returns 0 at the end, or -1 with the first error: fn's, or 66, 77, 65, 74 of the reading. */
+/* Call fn for each record of these files ("-" and no file at all mean standard input); a line
+ * longer than max_bytes is an error. Returns 0 at the end, or -1 with the first error: fn's, or
+ * 66, 77, 65, 74 of the reading. */
 int records_each(char **files, int n, size_t max_bytes, record_fn fn, void *ctx);
 
 #endif

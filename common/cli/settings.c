@@ -1,6 +1,6 @@
+/* Reads what people set once for all commands: environment, ~/.config/rnp/config,
+ * /etc/rnp/node.env. */
 #include "common/cli/settings.h"
-
-/* Reads what people set once for all commands: environment, ~/.config/rnp/config, /etc/rnp/node.env. */
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,5 @@
-#include "common/cli/table.h"
-
 /* Lays out text for people: columns that share a width, and cards of a label and a wrapped text. */
+#include "common/cli/table.h"
 
 #include <string.h>
 
@@ -60,8 +59,8 @@ bool table_fit(struct table_column *columns, int n, size_t width)
 	return true;
 }
 
-/* Bytes of the next line of text, at most width characters (0: all): it ends at the last blank that fits, else where the
- * width ends. *skip: bytes up to the next line. */
+/* Bytes of the next line of text, at most width characters (0: all): it ends at the last blank
+ * that fits, else where the width ends. *skip: bytes up to the next line. */
 static size_t next_line(const char *text, size_t width, size_t *skip)
 {
 	size_t bytes = 0, chars = 0, blank = 0;

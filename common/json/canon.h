@@ -20,8 +20,8 @@ int canon_write_without(struct buf *out, const json_t *obj, const char *left_out
 
 #define CANON_HASH_BYTES 32
 
-/* The hash by which a record is known: SHA-256 of its canonical form without `proof`, which is also what its
- * signatures are over. Returns 0, or -1 as canon_write. */
+/* The hash by which a record is known: SHA-256 of its canonical form without `proof`, which is
+ * also what its signatures are over. Returns 0, or -1 as canon_write. */
 int canon_hash_record(unsigned char out[CANON_HASH_BYTES], const json_t *record);
 
 /* Append a finite double as ECMAScript's Number::toString does: the shortest digits that
