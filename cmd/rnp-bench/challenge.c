@@ -22,12 +22,7 @@ static bool quick;
 static int64_t n, rounds, memory_bytes, hashes, deadline_ms;
 
 static const struct opt opts[] = {
-	{ .name = "node",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &node,
-		.metavar = "A",
-		.help = "address of the node" },
+	OPT_NODE(&node),
 	{ .name = "device",
 		.kind = OPT_LIST,
 		.to = &devices,

@@ -11,7 +11,7 @@
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "kernels/dev/dev.h"
-#include "kernels/poc/hashchain.h"
+#include "kernels/poc/sha256_chain.h"
 #include "kernels/bulk/peak.h"
 
 #define N           2048 /* three matrices of f32 are 50 MB */
@@ -163,7 +163,7 @@ static int open_chain(const struct settings *s)
 
 static int step_chain(double *work)
 {
-	hashchain_fast()->run(cpu.state, STEPS);
+	sha256_chain_fast()(cpu.state, 1, STEPS);
 	*work = STEPS;
 	return 0;
 }
@@ -174,8 +174,8 @@ static int check_chain(void)
 
 	memcpy(a, cpu.state, sizeof a);
 	memcpy(b, cpu.state, sizeof b);
-	hashchain_fast()->run(a, 100);
-	hashchain_reference.run(b, 100);
+	sha256_chain_fast()(a, 1, 100);
+	sha256_chain_ref(b, 1, 100);
 	if (memcmp(a, b, sizeof a) != 0)
 		bug("the hash chain is wrong");
 	return 0;
@@ -184,7 +184,7 @@ static int check_chain(void)
 static void describe_chain(json_t *params)
 {
 	json_set_i64(params, "threads", 1);
-	json_set_text(params, "kernel", hashchain_fast()->name);
+	json_set_text(params, "kernel", sha256_chain_name());
 }
 
 static const struct test tests[] = {

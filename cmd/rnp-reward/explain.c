@@ -18,12 +18,7 @@ static struct given given = GIVEN_INIT;
 static const char *node;
 
 static const struct opt options[] = {
-	{ .name = "node",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &node,
-		.metavar = "A",
-		.help = "address of the node" },
+	OPT_NODE(&node),
 	GIVEN_POLICY(given),
 	GIVEN_POOL(given),
 	{ .kind = OPT_END },

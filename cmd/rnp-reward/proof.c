@@ -14,12 +14,7 @@
 static const char *node;
 
 static const struct opt options[] = {
-	{ .name = "node",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &node,
-		.metavar = "A",
-		.help = "address of the node" },
+	OPT_NODE(&node),
 	{ .kind = OPT_END },
 };
 

@@ -40,6 +40,11 @@ bool prog_quiet(void);
 	{ .name = "key", .kind = OPT_TEXT, .setting = true, .to = (to_path), .metavar = "F", \
 		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
 
+/* The row `--node A`, required, of commands about one node. */
+#define OPT_NODE(to_text) \
+	{ .name = "node", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "A", \
+		.help = "address of the node" }
+
 /* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or
  * auto: as dev_open takes it. */
 #define OPT_DEVICE(to_text) \

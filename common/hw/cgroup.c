@@ -46,23 +46,6 @@ int64_t hw_parse_cpu_max(const char *text)
 	return q ? milli(q, period) : 0;
 }
 
-/* Whether the comma-separated words hold this one. */
-static bool in_list(const char *words, size_t len, const char *word)
-{
-	size_t n = strlen(word);
-
-	for (const char *at = words, *end = words + len; at <= end;) {
-		const char *stop = memchr(at, ',', (size_t)(end - at));
-
-		if (!stop)
-			stop = end;
-		if ((size_t)(stop - at) == n && memcmp(at, word, n) == 0)
-			return true;
-		at = stop + 1;
-	}
-	return false;
-}
-
 /* The group's path in /proc/self/cgroup: "4:memory:/a/b", "0::/a/b" for version 2. */
 static bool find_group(const char *text, const char *controller, struct buf *out)
 {
@@ -74,7 +57,8 @@ static bool find_group(const char *text, const char *controller, struct buf *out
 			NULL;
 
 		if (second &&
-			in_list(first + 1, (size_t)(second - first - 1), controller)) {
+			hw_has_word(first + 1, (size_t)(second - first - 1), ',',
+				controller)) {
 			buf_add(out, second + 1, len - (size_t)(second + 1 - text));
 			return true;
 		}
@@ -127,7 +111,7 @@ static bool parse_mount(const char *line, size_t len, const char *controller,
 			return false;
 		while (options > dash && options[-1] != ' ')
 			options--;
-		if (!in_list(options, (size_t)(end - options), controller))
+		if (!hw_has_word(options, (size_t)(end - options), ',', controller))
 			return false;
 	} else if (end - dash < 8 || memcmp(dash, "cgroup2 ", 8) != 0) {
 		return false;

@@ -111,12 +111,12 @@ static const char *const isa_names[] = { "sse4_2", "avx", "avx2", "fma", "f16c",
 	"avx512_vbmi2", "amx_tile", "amx_int8", "amx_bf16", "asimd", "asimddp", "asimdhp",
 	"bf16", "i8mm", "sve", "sve2", "sha2" };
 
-static bool has_word(const char *words, size_t len, const char *word)
+bool hw_has_word(const char *words, size_t len, char between, const char *word)
 {
 	size_t n = strlen(word);
 
-	for (const char *at = words, *end = words + len; at < end;) {
-		const char *stop = memchr(at, ' ', (size_t)(end - at));
+	for (const char *at = words, *end = words + len; at <= end;) {
+		const char *stop = memchr(at, between, (size_t)(end - at));
 
 		if (!stop)
 			stop = end;
@@ -143,7 +143,8 @@ void hw_parse_cpuinfo(const char *text, struct hw_cpu *out)
 			((key == 5 && memcmp(line, "flags", 5) == 0) ||
 				(key == 8 && memcmp(line, "Features", 8) == 0)))
 			for (size_t i = 0; i < sizeof isa_names / sizeof *isa_names; i++)
-				if (has_word(colon + 1, len - (size_t)(colon + 1 - line),
+				if (hw_has_word(colon + 1,
+					    len - (size_t)(colon + 1 - line), ' ',
 					    isa_names[i]))
 					out->isa[out->nisa++] = isa_names[i];
 		line += len + (line[len] == '\n');

@@ -88,6 +88,9 @@ void hw_path(struct buf *out, const char *path); /* path with the root before it
 /* model and isa from the text of /proc/cpuinfo (x86 and Arm). */
 void hw_parse_cpuinfo(const char *text, struct hw_cpu *out);
 
+/* Whether words with a character between them hold this one; "" is the word of an empty text. */
+bool hw_has_word(const char *words, size_t len, char between, const char *word);
+
 /* How many CPUs a list like "0-3,8" names, or -1: malformed. first: the lowest, may be NULL. */
 int hw_parse_cpulist(const char *text, int *first);
 

@@ -1,3 +1,4 @@
+/* sha256_chain.c - the reference: one lane after the other. */
 #include "kernels/poc/sha256_chain.h"
 
 #include <string.h>
@@ -33,5 +34,10 @@ void sha256_chain_ref(unsigned char *states, uint64_t count, uint64_t steps)
 sha256_chain_fn sha256_chain_fast(void)
 {
 	return sha256_chain_ref;
+}
+
+const char *sha256_chain_name(void)
+{
+	return "reference";
 }
 #endif

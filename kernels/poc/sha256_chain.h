@@ -19,8 +19,10 @@ void sha256_chain_ref(unsigned char *states, uint64_t count, uint64_t steps);
 void sha256_chain_shani(unsigned char *states, uint64_t count, uint64_t steps);
 void sha256_chain_avx512(unsigned char *states, uint64_t count, uint64_t steps);
 
-/* The best for this CPU. */
+/* The best for this CPU at the level of RNP_ISA. */
 sha256_chain_fn sha256_chain_fast(void);
+/* The name of what it runs a single lane with: "sha_ni" or "reference". */
+const char *sha256_chain_name(void);
 
 KERNELS_END
 

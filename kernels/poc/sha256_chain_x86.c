@@ -1,4 +1,6 @@
-/* AVX-512 runs 16 lanes, one a 32-bit element; SHA extensions run one, or four interleaved, because
+/* sha256_chain_x86.c - chains by AVX-512 and the SHA extensions.
+ *
+ * AVX-512 runs 16 lanes, one a 32-bit element; SHA extensions run one, or four interleaved, because
  * a lane alone waits for the latency of its rounds. */
 #include "kernels/poc/sha256_chain.h"
 
@@ -123,6 +125,8 @@ AVX512 void sha256_chain_avx512(unsigned char *states, uint64_t count, uint64_t 
 
 		if (sha && n < 8)
 			sha256_chain_shani(states, n, steps);
+		else if (n == 1)
+			sha256_chain_ref(states, n, steps);
 		else
 			run16(states, n, steps);
 		count -= n;
@@ -138,5 +142,13 @@ sha256_chain_fn sha256_chain_fast(void)
 	if (level == CPU_AVX512)
 		return sha256_chain_avx512;
 	return cpu_features(level).sha ? sha256_chain_shani : sha256_chain_ref;
+}
+
+const char *sha256_chain_name(void)
+{
+	enum cpu_level level;
+
+	(void)cpu_level_chosen(&level);
+	return cpu_features(level).sha ? "sha_ni" : "reference";
 }
 #endif
