@@ -349,9 +349,9 @@ pay job: no input bounds it: only --pool does"
 	# twice the records are not twice the work
 	run_split rnp-reward usage "$@" records records
 	assert_success
-	# 19:00 to 30:00 is a gap; the receipts cover 12:00 to 12:15; 501 of the first one's 1001
+	# fifty heartbeats cover a minute each; the receipts cover 12:00 to 12:15; 501 of the first one's 1001
 	assert_equal "$(jq -c '[.up_s, .worked_s, .earned_uusd, .score_ppm, .gpu_model]' <<<"$output")" \
-		'[2940,900,1501,1,null]'
+		'[3000,900,1501,1,null]'
 	assert_equal "$(grep -c 'nobody who is trusted' <<<"$stderr")" 2
 	assert_equal "$(grep -c 'left out' <<<"$stderr")" 4
 	run_split rnp-reward usage "$@" --policy rnp-004 records

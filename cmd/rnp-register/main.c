@@ -25,11 +25,13 @@ static const char *const kinds[] = {
 	"rnp.eligibility",
 	"rnp.error",
 	"rnp.heartbeat",
+	"rnp.invitation",
 	"rnp.key",
 	"rnp.keyfile",
 	"rnp.node",
 	"rnp.receipt",
 	"rnp.stored",
+	"rnp.uptime",
 	"rnp.verdict",
 	NULL,
 };

@@ -13,12 +13,13 @@ int registry_open(struct registry *g, const struct registry_config *config)
 
 	memset(g, 0, sizeof *g);
 	g->config = *config;
+	g->limits = limits_new(&config->limits);
 	pthread_mutex_init(&g->pools_lock, NULL);
 	if (config->challenge_every_ms) {
 		hooks.heartbeat = registry_challenge_for;
 		hooks.closed = registry_challenge_closed;
 	}
-	if (registry_db_open(&g->db, config->db_path) == 0 &&
+	if (registry_db_open(&g->db, config->db_path, config->bytes_max) == 0 &&
 		(!config->challenge_every_ms ||
 			(registry_challenger_open(g) == 0 &&
 				registry_verdicts_open(g) == 0)) &&
@@ -34,6 +35,7 @@ void registry_close(struct registry *g)
 	registry_db_stop(&g->db);
 	registry_challenger_close(g);
 	registry_db_close(&g->db);
+	limits_free(g->limits);
 	free(g->pools);
 	g->pools = NULL;
 	pthread_mutex_destroy(&g->pools_lock);

@@ -10,6 +10,7 @@
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
+#include "common/poc/poc.h"
 #include "common/record/party.h"
 #include "common/record/signature.h"
 #include "common/json/schema.h"
@@ -26,7 +27,7 @@ static int check_kind(struct registry *g, struct httpd_reply *r, const json_t *r
 	const char *wanted)
 {
 	static const char *const others[] = { "rnp.bench", "rnp.quote", "rnp.verdict",
-		"rnp.receipt" };
+		"rnp.receipt", "rnp.invitation" };
 	const char *kind = json_string_value(json_object_get(record, "kind"));
 
 	if (wanted && json_check_kind(record, "body", wanted) == 0)
@@ -55,6 +56,7 @@ static int check_signature(struct registry *g, struct httpd_reply *r,
 		&who)) {
 	case PARTY_GOOD:
 		snprintf(p->signer, sizeof p->signer, "%s", who);
+		p->by_trusted = strcmp(who, p->node) != 0;
 		sodium_bin2hex(p->sha256, sizeof p->sha256, proof.sha256,
 			sizeof proof.sha256);
 		return 0;
@@ -121,6 +123,80 @@ static int check_work(struct registry *g, struct httpd_reply *r, const json_t *r
 	return 0;
 }
 
+/* An invitation is kept at the time until which it holds, which is at most so far away. */
+#define INVITATION_MS (INT64_C(366) * 86400000)
+
+static int check_invitation(struct registry *g, struct httpd_reply *r,
+	const json_t *record, struct registry_put *p)
+{
+	int64_t expires_ms;
+
+	if (strcmp(p->kind, "rnp.invitation") != 0)
+		return 0;
+	if (json_get_time(record, "body", "expires", &expires_ms) == 0 &&
+		expires_ms > p->received_ms && expires_ms <= p->at_ms + INVITATION_MS) {
+		p->at_ms = expires_ms;
+		return 0;
+	}
+	err_clear();
+	refuse(g, r, 422, "expires: is over, or more than a year after 'at'");
+	return -1;
+}
+
+/* --- what one node, and one address, may have stored -------------------------------------- */
+
+/* How many records are kept of a node, by kind; of the others all. */
+static const struct {
+	const char *kind;
+	int64_t keep;
+} kept[] = { { "rnp.node", 32 }, { "rnp.bench", 256 }, { "rnp.quote", 64 } };
+
+#define HOUR_S 3600
+
+static int too_much(struct registry *g, struct httpd_reply *r, const char *text)
+{
+	r->retry_after_s = HOUR_S;
+	refuse(g, r, 429, text);
+	return -1;
+}
+
+/* Before anything is looked at: an address that has filled its share waits. */
+static int check_address(struct registry *g, const struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	char who[LIMITS_WHO_MAX];
+
+	limits_who(who, q->client);
+	if (!limits_hold_for(g->limits, q->client) ||
+		limits_has(g->limits, LIMIT_BYTES, who, (double)q->body.len,
+			clock_now_ms()))
+		return 0;
+	return too_much(g, r, "this address has stored its share of a day");
+}
+
+/* After the signature is good: how often a node may say something. */
+static int check_node(struct registry *g, const struct httpd_request *q,
+	struct httpd_reply *r, struct registry_put *p)
+{
+	enum limit what = p->what == PUT_NODE ? LIMIT_NODES :
+		p->what == PUT_HEARTBEAT      ? LIMIT_BEATS :
+						LIMIT_RECORDS;
+	const char *work = httpd_query(q, "work");
+
+	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+		if (strcmp(p->kind, kept[i].kind) == 0)
+			p->keep = kept[i].keep;
+	p->may_join = !limits_hold_for(g->limits, q->client) ||
+		(work && p->what == PUT_NODE &&
+			limits_join_check(g->limits, p->node, work, p->received_ms));
+	if (p->by_trusted || !limits_hold_for(g->limits, q->client) ||
+		limits_take(g->limits, what, p->node, 1, p->received_ms))
+		return 0;
+	r->retry_after_s = p->what == PUT_HEARTBEAT ? 1 : HOUR_S;
+	refuse(g, r, 429, "this node has said enough for now");
+	return -1;
+}
+
 static int read_fields(struct registry_put *p, const json_t *record)
 {
 	const char *node = NULL, *state = NULL;
@@ -137,6 +213,13 @@ static int read_fields(struct registry_put *p, const json_t *record)
 			&p->beat.interval_s) < 0 ||
 		json_opt_text(record, "body", "state", &state) < 0)
 		return -1;
+	if (strcmp(p->kind, "rnp.verdict") == 0 &&
+		json_is_true(json_object_get(record, "passed")))
+		snprintf(p->proves, sizeof p->proves, "%s",
+			json_string_value(json_object_get(record, "node_record")) ?
+				json_string_value(
+					json_object_get(record, "node_record")) :
+				"");
 	for (int i = 0; state && registry_states[i]; i++)
 		if (strcmp(registry_states[i], state) == 0)
 			p->beat.state = i;
@@ -153,7 +236,8 @@ static int check(struct registry *g, struct httpd_request *q, struct httpd_reply
 		return -1;
 	}
 	if (check_time(g, r, p) < 0 || check_work(g, r, record, p) < 0 ||
-		check_signature(g, r, record, p) < 0)
+		check_invitation(g, r, record, p) < 0 ||
+		check_signature(g, r, record, p) < 0 || check_node(g, q, r, p) < 0)
 		return -1;
 	if (p->what == PUT_HEARTBEAT)
 		registry_beat_compact(p, record, &q->body);
@@ -163,9 +247,13 @@ static int check(struct registry *g, struct httpd_request *q, struct httpd_reply
 struct registry_put *registry_accept(struct registry *g, struct httpd_request *q,
 	struct httpd_reply *r, const char *kind)
 {
-	struct registry_put *p = xcalloc(1, sizeof *p);
-	json_t *record = json_parse_object(buf_text(&q->body), q->body.len, "body");
+	struct registry_put *p;
+	json_t *record;
 
+	if (check_address(g, q, r) < 0)
+		return NULL;
+	p = xcalloc(1, sizeof *p);
+	record = json_parse_object(buf_text(&q->body), q->body.len, "body");
 	/* what stands behind the record is not kept */
 	while (record && strchr(" \t\r\n", q->body.data[q->body.len - 1]))
 		q->body.data[--q->body.len] = '\0';
@@ -194,7 +282,61 @@ struct asked {
 	struct registry *g;
 	struct httpd_request *q;
 	struct httpd_reply *r;
+	bool limited;
+	char who[LIMITS_WHO_MAX]; /* the client, as the limits know it */
 };
+
+/* What is never paid is said at once. */
+static void add_unproven(json_t *ack, const json_t *record)
+{
+	json_t *list = json_array(), *gpu;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "gpus"), i, gpu) {
+		const char *why = poc_plan_why_not(gpu);
+		json_t *one;
+
+		if (!why)
+			continue;
+		one = json_object();
+		json_set_i64(one, "gpu", (int64_t)i);
+		json_set_text(one, "reason", why);
+		json_push(list, one);
+	}
+	if (json_array_size(list))
+		json_set(ack, "unproven", list);
+	else
+		json_decref(list);
+}
+
+/* What it costs to join, and the token to work for. */
+static void ask_for_work(struct asked *a, const struct registry_put *p)
+{
+	struct registry *g = a->g;
+	int bits = limits_join_bits(g->limits, p->received_ms);
+	char token[WORK_TOKEN_MAX];
+	json_t *reply, *work;
+
+	if (!limits_take(g->limits, LIMIT_TOKENS, a->who, 1, p->received_ms)) {
+		a->r->retry_after_s = HOUR_S;
+		httpd_error(a->r, 429, "too many nodes join from this address");
+		return;
+	}
+	limits_join_token(g->limits, p->node, bits, p->received_ms, token);
+	httpd_error(a->r, 428,
+		"joining costs a proof of work of %d bits, or an invitation", bits);
+	reply = json_parse_object(buf_text(&a->r->body), a->r->body.len, "reply");
+	if (!reply)
+		bug("an error of httpd is no JSON: %s", err_get()->text);
+	work = json_object();
+	json_set_text(work, "token", token);
+	json_set_i64(work, "bits", bits);
+	json_set(reply, "work", work);
+	buf_reset(&a->r->body);
+	json_write(&a->r->body, reply);
+	buf_addc(&a->r->body, '\n');
+	json_decref(reply);
+}
 
 static void write_ack(struct httpd_reply *r, const struct registry_put *p)
 {
@@ -207,6 +349,10 @@ static void write_ack(struct httpd_reply *r, const struct registry_put *p)
 	if (p->what != PUT_HEARTBEAT)
 		json_set_text(ack, "sha256", p->sha256);
 	json_set_bool(ack, "new", p->stored != STORED_SAME);
+	if (p->what == PUT_NODE) {
+		json_set_bool(ack, "pending", p->pending);
+		add_unproven(ack, p->record);
+	}
 	if (p->extra)
 		json_set(ack, "challenge", json_incref(p->extra));
 	json_write(&r->body, ack);
@@ -214,8 +360,9 @@ static void write_ack(struct httpd_reply *r, const struct registry_put *p)
 	json_decref(ack);
 }
 
-static void reply(struct httpd_reply *r, const struct registry_put *p)
+static void reply(struct asked *a, const struct registry_put *p)
 {
+	struct httpd_reply *r = a->r;
 	char at[CLOCK_TEXT_MAX];
 
 	switch (p->stored) {
@@ -240,6 +387,14 @@ static void reply(struct httpd_reply *r, const struct registry_put *p)
 	case STORED_NO_NODE:
 		httpd_error(r, 404, "node %s is not registered here", p->node);
 		break;
+	case STORED_NO_WORK:
+		ask_for_work(a, p);
+		break;
+	case STORED_FULL:
+		r->retry_after_s = HOUR_S;
+		httpd_error(r, 507,
+			"the disk's bound is reached: only heartbeats, verdicts and receipts are taken");
+		break;
 	case STORED_FAILED:
 		r->retry_after_s = 1;
 		httpd_error(r, 503, "the registry cannot store records at present");
@@ -251,10 +406,15 @@ static void on_stored(struct registry_put *p, void *ctx)
 {
 	struct asked *a = ctx;
 
-	reply(a->r, p);
+	reply(a, p);
 	if (a->r->status < 300)
 		a->g->stored++;
-	else if (p->stored != STORED_FAILED)
+	if (p->stored <= STORED_FIRST && a->limited && !p->by_trusted)
+		limits_charge(a->g->limits, LIMIT_BYTES, a->who, (double)a->q->body.len,
+			p->received_ms);
+	if (p->stored == STORED_FIRST && p->what == PUT_NODE && a->limited)
+		limits_joined(a->g->limits, p->received_ms);
+	if (a->r->status >= 300 && p->stored != STORED_FAILED)
 		a->g->refused++;
 	httpd_finish(a->q);
 	free(a);
@@ -265,7 +425,9 @@ void registry_store(struct registry *g, struct registry_put *p, struct httpd_req
 {
 	struct asked *a = xcalloc(1, sizeof *a);
 
-	*a = (struct asked){ g, q, r };
+	*a = (struct asked){ .g = g, .q = q, .r = r };
+	a->limited = q->client && limits_hold_for(g->limits, q->client);
+	limits_who(a->who, q->client ? q->client : "");
 	p->done = on_stored;
 	p->done_ctx = a;
 	registry_db_put(&g->db, p);

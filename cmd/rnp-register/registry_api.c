@@ -1,4 +1,4 @@
-/* The registry's routes. Listing of nodes is in registry_nodes.c, sums in registry_sums.c. */
+/* The registry's routes. Lists are in registry_nodes.c, counts in registry_pools.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,9 @@
 #include "cmd/rnp-register/registry_challenge.h"
 #include "cmd/rnp-register/registry_query.h"
 #include "cmd/rnp-register/registry_reads.h"
+#include "cmd/rnp-register/registry_uptime.h"
 #include "cmd/rnp-register/registry_verdict.h"
+#include "common/base/clock.h"
 #include "common/net/bandwidth_test.h"
 #include "common/poc/poc.h"
 
@@ -59,14 +61,14 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
-	struct store *s = registry_db_reader(&g->db);
+	struct store *s = registry_db_quick(&g->db);
 	sqlite3_stmt *query = NULL;
 	bool ok = store_prepare(s, &query, "SELECT max(id) FROM records") == 0 &&
 		store_step(s, query) == 1;
 
 	(void)q;
 	sqlite3_finalize(query);
-	registry_db_reader_done(&g->db, s);
+	registry_db_quick_done(&g->db);
 	if (!ok)
 		return registry_unavailable(r);
 	buf_adds(&r->body, "{\"status\":\"ok\"}\n");
@@ -76,7 +78,7 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 void registry_metrics(void *ctx, struct buf *out)
 {
 	struct registry *g = ctx;
-	struct store *s = registry_db_reader(&g->db);
+	struct store *s = registry_db_quick(&g->db);
 	sqlite3_stmt *query = NULL;
 
 	if (store_prepare(s, &query,
@@ -93,7 +95,7 @@ void registry_metrics(void *ctx, struct buf *out)
 			sqlite3_column_int64(query, 0), sqlite3_column_int64(query, 1),
 			sqlite3_column_int64(query, 2));
 	sqlite3_finalize(query);
-	registry_db_reader_done(&g->db, s);
+	registry_db_quick_done(&g->db);
 	buf_addf(out,
 		"# HELP rnp_registry_stored_total Records acknowledged since the start.\n"
 		"# TYPE rnp_registry_stored_total counter\nrnp_registry_stored_total %" PRIu64
@@ -103,8 +105,13 @@ void registry_metrics(void *ctx, struct buf *out)
 		"\n"
 		"# HELP rnp_registry_commits_total Commits since the start.\n"
 		"# TYPE rnp_registry_commits_total counter\nrnp_registry_commits_total %" PRIu64
-		"\n",
-		g->stored, g->refused, g->db.commits);
+		"\n"
+		"# HELP rnp_registry_bytes Of the database that are in use.\n"
+		"# TYPE rnp_registry_bytes gauge\nrnp_registry_bytes %" PRId64 "\n"
+		"# HELP rnp_registry_join_bits Work that joining costs now.\n"
+		"# TYPE rnp_registry_join_bits gauge\nrnp_registry_join_bits %d\n",
+		g->stored, g->refused, g->db.commits, (int64_t)g->db.bytes_used,
+		limits_join_bits(g->limits, clock_now_ms()));
 }
 
 const struct httpd_route registry_routes[] = {

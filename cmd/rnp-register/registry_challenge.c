@@ -294,13 +294,18 @@ int registry_challenger_open(struct registry *g)
 void registry_store_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
 	struct httpd_reply *r)
 {
+	const char *node_record = json_string_value(
+		json_object_get(verdict, "node_record"));
 	struct registry_put *p = xcalloc(1, sizeof *p);
 	unsigned char sha256[CANON_HASH_BYTES];
 
 	p->what = PUT_RECORD;
 	p->received_ms = clock_now_ms();
 	p->at_ms = p->received_ms;
+	p->by_trusted = true;
 	strcpy(p->kind, "rnp.verdict");
+	if (json_is_true(json_object_get(verdict, "passed")) && node_record)
+		snprintf(p->proves, sizeof p->proves, "%s", node_record);
 	snprintf(p->closes, sizeof p->closes, "%s",
 		json_string_value(json_object_get(verdict, "challenge_sha256")));
 	snprintf(p->node, sizeof p->node, "%s",
@@ -457,9 +462,8 @@ static void fail_unanswered(struct registry *g, const struct poc_challenge *c,
 	json_decref(nothing);
 }
 
-void registry_challenges_tick(void *ctx)
+void registry_challenges_tick(struct registry *g)
 {
-	struct registry *g = ctx;
 	struct registry_challenger *ch = g->challenger;
 	/* who answered in time and waits to be judged is not late */
 	int64_t now_ns = ch ? registry_verdicts_now_ns(g) : 0;

@@ -18,7 +18,7 @@ json_t *registry_challenge_for(void *registry, const char *node);
 int registry_challenge_closed(void *registry, const char *sha256);
 
 /* To be called about once a second: who did not answer in time has failed. */
-void registry_challenges_tick(void *registry);
+void registry_challenges_tick(struct registry *g);
 
 /* Takes the open challenge that this answer is to, which the caller frees, and the time from its issue until
  * arrived_ns. NULL: r is filled. The answer has to be the node's own, so that nobody else can use up its challenge. */

@@ -68,12 +68,34 @@ static const char *const schema_steps[] = {
 	" sha256 TEXT NOT NULL PRIMARY KEY,"
 	" body TEXT NOT NULL"
 	") STRICT, WITHOUT ROWID;",
+	/* when a heartbeat arrived; node records that a passed challenge was about, and when; which device is
+	 * claimed by which node; how far a task of the registry got */
+	"ALTER TABLE heartbeats ADD COLUMN received_ms INTEGER;"
+	"ALTER TABLE nodes ADD COLUMN proven_ms INTEGER;"
+	"CREATE TABLE proven ("
+	" node TEXT NOT NULL,"
+	" sha256 TEXT NOT NULL,"
+	" at_ms INTEGER NOT NULL,"
+	" PRIMARY KEY (node, sha256)"
+	") STRICT, WITHOUT ROWID;"
+	"CREATE TABLE devices ("
+	" uuid TEXT NOT NULL,"
+	" node INTEGER NOT NULL REFERENCES nodes (id),"
+	" PRIMARY KEY (uuid, node)"
+	") STRICT, WITHOUT ROWID;"
+	"CREATE TABLE tasks ("
+	" name TEXT NOT NULL PRIMARY KEY,"
+	" value INTEGER NOT NULL"
+	") STRICT, WITHOUT ROWID;"
+	"CREATE INDEX devices_node ON devices (node);"
+	"CREATE INDEX records_signer ON records (signer, id);",
 	NULL,
 };
 
 struct registry_writer {
 	sqlite3_stmt *find_node, *insert_record, *insert_node, *update_node, *same_record;
-	sqlite3_stmt *last_beat, *insert_beat;
+	sqlite3_stmt *last_beat, *insert_beat, *invited, *prove_record, *prove_node;
+	sqlite3_stmt *forget, *drop_devices, *insert_device, *used;
 };
 
 static int prepare_all(struct registry_db *db)
@@ -82,7 +104,8 @@ static int prepare_all(struct registry_db *db)
 	struct store *s = &db->store;
 
 	if (store_prepare(s, &w->find_node,
-		    "SELECT id, at_ms, sha256 FROM nodes WHERE address = ?") < 0 ||
+		    "SELECT id, at_ms, sha256, proven_ms FROM nodes WHERE address = ?") <
+			0 ||
 		store_prepare(s, &w->insert_record,
 			"INSERT INTO records (kind, node, signer, at_ms, received_ms, sha256, "
 			"body) VALUES (?, ?, ?, ?, ?, ?, ?)") < 0 ||
@@ -93,7 +116,7 @@ static int prepare_all(struct registry_db *db)
 		store_prepare(s, &w->update_node,
 			"UPDATE nodes SET at_ms = ?, sha256 = ?, record = ?, tier = ?, "
 			"country = ?, device = ?, maker = ?, model = ?, gpus = ?, "
-			"gpu_memory_bytes = ? WHERE address = ?") < 0 ||
+			"gpu_memory_bytes = ?, proven_ms = NULL WHERE address = ?") < 0 ||
 		store_prepare(s, &w->same_record,
 			"SELECT 1 FROM records WHERE sha256 = ? AND kind = ? AND signer = ?") <
 			0 ||
@@ -101,7 +124,30 @@ static int prepare_all(struct registry_db *db)
 			"SELECT max(at_ms) FROM heartbeats WHERE node = ?") < 0 ||
 		store_prepare(s, &w->insert_beat,
 			"INSERT INTO heartbeats (node, at_ms, interval_s, state, body, "
-			"created_ms, signature) VALUES (?, ?, ?, ?, ?, ?, ?)") < 0)
+			"created_ms, signature, received_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)") <
+			0 ||
+		store_prepare(s, &w->invited,
+			"SELECT 1 FROM records WHERE node = ? AND kind = 'rnp.invitation' "
+			"AND at_ms > ?") < 0 ||
+		store_prepare(s, &w->prove_record,
+			"INSERT INTO proven (node, sha256, at_ms) VALUES (?, ?, ?) "
+			"ON CONFLICT DO UPDATE SET at_ms = excluded.at_ms") < 0 ||
+		store_prepare(s, &w->prove_node,
+			"UPDATE nodes SET proven_ms = ?3 WHERE address = ?1 AND sha256 = ?2") <
+			0 ||
+		store_prepare(s, &w->forget,
+			"DELETE FROM records WHERE node = ?1 AND kind = ?2 AND id <= "
+			"(SELECT id FROM records WHERE node = ?1 AND kind = ?2 "
+			"ORDER BY id DESC LIMIT 1 OFFSET ?3) AND sha256 NOT IN "
+			"(SELECT sha256 FROM proven WHERE node = ?1)") < 0 ||
+		store_prepare(s, &w->drop_devices, "DELETE FROM devices WHERE node = ?") <
+			0 ||
+		store_prepare(s, &w->insert_device,
+			"INSERT OR IGNORE INTO devices (uuid, node) VALUES (?, ?)") < 0 ||
+		store_prepare(s, &w->used,
+			"SELECT (SELECT page_count FROM pragma_page_count) - "
+			"(SELECT freelist_count FROM pragma_freelist_count), "
+			"(SELECT page_size FROM pragma_page_size)") < 0)
 		return -1;
 	return 0;
 }
@@ -115,6 +161,13 @@ static void finalize_all(struct registry_writer *w)
 	sqlite3_finalize(w->same_record);
 	sqlite3_finalize(w->last_beat);
 	sqlite3_finalize(w->insert_beat);
+	sqlite3_finalize(w->invited);
+	sqlite3_finalize(w->prove_record);
+	sqlite3_finalize(w->prove_node);
+	sqlite3_finalize(w->forget);
+	sqlite3_finalize(w->drop_devices);
+	sqlite3_finalize(w->insert_device);
+	sqlite3_finalize(w->used);
 }
 
 /* Returns 1 a node is there (id, at_ms, sha256 in the statement's row), 0, -1. */
@@ -146,25 +199,96 @@ static int put_node_columns(struct registry_db *db, const struct registry_put *p
 		(int64_t)json_integer_value(memory), p->node);
 }
 
+int registry_db_insert(struct registry_db *db, const struct registry_put *p)
+{
+	if (insert_record(db, p) < 0)
+		return -1;
+	if (!p->keep)
+		return 0;
+	return store_run(&db->store, db->writer->forget, "tti", p->node, p->kind,
+		p->keep);
+}
+
+/* Whether there is less left than the bound of the disk asks to keep for what cannot wait. */
+static bool is_full(const struct registry_db *db)
+{
+	return db->bytes_max && db->bytes_used > db->bytes_max;
+}
+
+/* Which devices the node claims now. */
+static int put_devices(struct registry_db *db, const json_t *record, int64_t node)
+{
+	struct registry_writer *w = db->writer;
+	const json_t *gpu;
+	size_t i;
+
+	if (store_run(&db->store, w->drop_devices, "i", node) < 0)
+		return -1;
+	json_array_foreach(json_object_get(record, "gpus"), i, gpu) {
+		const char *uuid = json_string_value(json_object_get(gpu, "uuid"));
+
+		if (uuid && store_run(&db->store, w->insert_device, "ti", uuid, node) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Returns 1 when the node has an invitation that is not over, 0, or -1. */
+static int is_invited(struct registry_db *db, const struct registry_put *p)
+{
+	sqlite3_stmt *q = db->writer->invited;
+	int rc;
+
+	store_bind(q, "ti", p->node, p->received_ms);
+	rc = store_step(&db->store, q);
+	sqlite3_reset(q);
+	return rc;
+}
+
+/* What becomes of a node's record, by what is here: found, its id, time and hash. Returns 0 or -1. */
+static int decide_node(struct registry_db *db, struct registry_put *p, int found,
+	bool same)
+{
+	int invited = 0;
+
+	if (!found && !p->may_join && (invited = is_invited(db, p)) < 0)
+		return -1;
+	p->stored = same                           ? STORED_SAME :
+		p->at_ms <= p->known_at_ms         ? STORED_OLDER :
+		p->at_ms < p->at_min_ms            ? STORED_EARLY :
+		!found && !p->may_join && !invited ? STORED_NO_WORK :
+		is_full(db)                        ? STORED_FULL :
+		found                              ? STORED_NEW :
+						     STORED_FIRST;
+	return 0;
+}
+
 static int put_node(struct registry_db *db, struct registry_put *p)
 {
 	sqlite3_stmt *q = db->writer->find_node;
 	int found = find_node(db, p->node);
+	int64_t id;
 	bool same;
 
 	if (found < 0)
 		return -1;
+	id = found ? sqlite3_column_int64(q, 0) : 0;
 	p->known_at_ms = found ? sqlite3_column_int64(q, 1) : INT64_MIN;
 	same = found && strcmp(store_text(q, 2), p->sha256) == 0;
+	p->pending = !same || sqlite3_column_type(q, 3) == SQLITE_NULL;
 	sqlite3_reset(q);
-	p->stored = same                   ? STORED_SAME :
-		p->at_ms <= p->known_at_ms ? STORED_OLDER :
-		p->at_ms < p->at_min_ms    ? STORED_EARLY :
-		found                      ? STORED_NEW :
-					     STORED_FIRST;
+	if (decide_node(db, p, found, same) < 0)
+		return -1;
 	if (p->stored > STORED_FIRST)
 		return 0;
 	if (insert_record(db, p) < 0 || put_node_columns(db, p, !found) < 0)
+		return -1;
+	if (!found)
+		id = sqlite3_last_insert_rowid(db->store.db);
+	if (put_devices(db, p->record, id) < 0 ||
+		(p->keep &&
+			store_run(&db->store, db->writer->forget, "tti", p->node, p->kind,
+				p->keep) < 0))
 		return -1;
 	return 1;
 }
@@ -200,12 +324,12 @@ static int put_heartbeat(struct registry_db *db, struct registry_put *p)
 		return 0;
 	}
 	if (b->compact)
-		store_bind(w->insert_beat, "iiiinib", id, p->at_ms, b->interval_s,
+		store_bind(w->insert_beat, "iiiinibi", id, p->at_ms, b->interval_s,
 			(int64_t)b->state, b->created_ms, b->signature,
-			sizeof b->signature);
+			sizeof b->signature, p->received_ms);
 	else
-		store_bind(w->insert_beat, "iiiitnn", id, p->at_ms, b->interval_s,
-			(int64_t)b->state, p->text);
+		store_bind(w->insert_beat, "iiiitnni", id, p->at_ms, b->interval_s,
+			(int64_t)b->state, p->text, p->received_ms);
 	if (store_step(&db->store, w->insert_beat) < 0)
 		return -1;
 	if (db->hooks.heartbeat)
@@ -213,20 +337,48 @@ static int put_heartbeat(struct registry_db *db, struct registry_put *p)
 	return 0;
 }
 
+/* A passed challenge about this record of the node. */
+static int put_proven(struct registry_db *db, const struct registry_put *p)
+{
+	struct registry_writer *w = db->writer;
+
+	if (store_run(&db->store, w->prove_record, "tti", p->node, p->proves, p->at_ms) <
+		0)
+		return -1;
+	return store_run(&db->store, w->prove_node, "tti", p->node, p->proves, p->at_ms);
+}
+
+/* Returns 1 when it may be stored, 0 with p->stored, or -1. */
+static int may_say(struct registry_db *db, struct registry_put *p)
+{
+	int found;
+
+	if (p->by_trusted)
+		return 1;
+	found = find_node(db, p->node);
+	sqlite3_reset(db->writer->find_node);
+	p->stored = found ? STORED_FULL : STORED_NO_NODE;
+	return found <= 0 ? found : !is_full(db);
+}
+
 static int put_record(struct registry_db *db, struct registry_put *p)
 {
 	sqlite3_stmt *q = db->writer->same_record;
-	int known;
+	int known, may = may_say(db, p);
 
+	if (may <= 0)
+		return may;
 	store_bind(q, "ttt", p->sha256, p->kind, p->signer);
 	known = store_step(&db->store, q);
 	sqlite3_reset(q);
 	if (known < 0)
 		return -1;
-	if (!known && insert_record(db, p) < 0)
+	if (!known && registry_db_insert(db, p) < 0)
 		return -1;
 	if (p->closes[0] && db->hooks.closed &&
 		db->hooks.closed(db->hooks.ctx, p->closes) < 0)
+		return -1;
+	if (p->proves[0] && put_proven(db, p) < 0)
 		return -1;
 	p->stored = known ? STORED_SAME : STORED_FIRST;
 	return 0;
@@ -241,6 +393,8 @@ static int apply(struct registry_db *db, struct registry_put *p)
 		return put_node(db, p);
 	case PUT_HEARTBEAT:
 		return put_heartbeat(db, p);
+	case PUT_JOB:
+		return p->job(p, db);
 	default:
 		return put_record(db, p);
 	}
@@ -263,6 +417,17 @@ static void finish_all(struct registry_put *list, bool ok)
 	}
 }
 
+static void read_used(struct registry_db *db)
+{
+	sqlite3_stmt *q = db->writer->used;
+
+	if (store_step(&db->store, q) == 1)
+		db->bytes_used = sqlite3_column_int64(q, 0) * sqlite3_column_int64(q, 1);
+	else
+		err_clear();
+	sqlite3_reset(q);
+}
+
 static void store_all(struct registry_db *db, struct registry_put *list)
 {
 	bool nodes_changed = false;
@@ -281,6 +446,8 @@ static void store_all(struct registry_db *db, struct registry_put *list)
 		db->version++;
 	}
 	db->commits++;
+	if (db->bytes_max)
+		read_used(db);
 	finish_all(list, rc >= 0);
 }
 
@@ -335,6 +502,7 @@ struct store *registry_db_reader(struct registry_db *db)
 			pthread_cond_wait(&db->reader_free, &db->readers_lock);
 	}
 	pthread_mutex_unlock(&db->readers_lock);
+	store_limit(s, REGISTRY_READ_MS);
 	return s;
 }
 
@@ -350,20 +518,35 @@ void registry_db_reader_done(struct registry_db *db, struct store *s)
 
 static int open_readers(struct registry_db *db, const char *path)
 {
-	for (int i = 0; i < REGISTRY_READERS && !db->in_memory; i++)
+	for (int i = 0; i < REGISTRY_READERS && !db->in_memory; i++) {
 		if (store_open(&db->readers[i], path, schema_steps, true) < 0)
 			return -1;
-	return 0;
+		store_limit(&db->readers[i], REGISTRY_READ_MS);
+	}
+	return db->in_memory ? 0 : store_open(&db->quick, path, schema_steps, true);
 }
 
-int registry_db_open(struct registry_db *db, const char *path)
+struct store *registry_db_quick(struct registry_db *db)
+{
+	pthread_mutex_lock(&db->quick_lock);
+	return db->in_memory ? &db->store : &db->quick;
+}
+
+void registry_db_quick_done(struct registry_db *db)
+{
+	pthread_mutex_unlock(&db->quick_lock);
+}
+
+int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max)
 {
 	memset(db, 0, sizeof *db);
+	db->bytes_max = bytes_max;
 	db->in_memory = strcmp(path, ":memory:") == 0;
 	db->last = &db->first;
 	db->version = clock_now_ms(); /* entity tags of an earlier run must not match */
 	pthread_mutex_init(&db->lock, NULL);
 	pthread_mutex_init(&db->readers_lock, NULL);
+	pthread_mutex_init(&db->quick_lock, NULL);
 	pthread_cond_init(&db->wake, NULL);
 	pthread_cond_init(&db->reader_free, NULL);
 	db->writer = xcalloc(1, sizeof *db->writer);
@@ -377,6 +560,7 @@ int registry_db_open(struct registry_db *db, const char *path)
 int registry_db_start(struct registry_db *db, const struct registry_hooks *hooks)
 {
 	db->hooks = *hooks;
+	read_used(db);
 	if (db->in_memory)
 		return 0;
 	if (pthread_create(&db->thread, NULL, write_records, db) != 0)
@@ -403,12 +587,14 @@ void registry_db_close(struct registry_db *db)
 		return;
 	for (int i = 0; i < REGISTRY_READERS; i++)
 		store_close(&db->readers[i]);
+	store_close(&db->quick);
 	finalize_all(db->writer);
 	store_close(&db->store);
 	free(db->writer);
 	db->writer = NULL;
 	pthread_mutex_destroy(&db->lock);
 	pthread_mutex_destroy(&db->readers_lock);
+	pthread_mutex_destroy(&db->quick_lock);
 	pthread_cond_destroy(&db->wake);
 	pthread_cond_destroy(&db->reader_free);
 }

@@ -18,6 +18,8 @@
 
 #define REGISTRY_READERS 8
 
+struct registry_db;
+
 /* What became of a record that was put. */
 enum registry_stored {
 	STORED_NEW,
@@ -25,7 +27,9 @@ enum registry_stored {
 	STORED_SAME,  /* it was there already, and nothing changed */
 	STORED_OLDER, /* one as new or newer is there, of known_at_ms */
 	STORED_EARLY, /* its time is before at_min_ms, and it is not the one that is there */
-	STORED_NO_NODE, /* a heartbeat of a node that is not registered */
+	STORED_NO_NODE, /* a node that is not registered, and may say nothing yet */
+	STORED_NO_WORK, /* the first record of a node that may not join */
+	STORED_FULL,    /* the disk's bound is reached, and this can wait */
 	STORED_FAILED,  /* the transaction failed, and nothing of it is there */
 };
 
@@ -42,7 +46,7 @@ struct registry_beat {
  * registry_db_put; after done it is freed with its record and extra. */
 struct registry_put {
 	struct registry_put *next;
-	enum { PUT_NODE, PUT_HEARTBEAT, PUT_RECORD } what;
+	enum { PUT_NODE, PUT_HEARTBEAT, PUT_RECORD, PUT_JOB } what;
 	char kind[32];
 	char node[KEY_ADDRESS_MAX];   /* whom it is about */
 	char signer[KEY_ADDRESS_MAX]; /* who said it */
@@ -52,11 +56,22 @@ struct registry_put {
 	json_t *record;            /* PUT_NODE: for its columns */
 	int64_t at_min_ms;         /* PUT_NODE: see STORED_EARLY */
 	struct registry_beat beat; /* PUT_HEARTBEAT */
-	char closes[65]; /* PUT_RECORD: the challenge that it is the verdict on, or "" */
+	/* PUT_NODE: a node that is not here yet may join; else it needs an invitation (an rnp.invitation whose
+	 * at_ms is not over) */
+	bool may_join;
+	/* PUT_RECORD: by somebody who is trusted, so that the node need not be here, nor the disk's bound hold */
+	bool by_trusted;
+	/* How many of this kind are kept of this node; older ones go, but for node records that were proven. 0: all */
+	int64_t keep;
+	/* PUT_RECORD, a verdict: the challenge that it is on, and the node record that it proves; or "" */
+	char closes[65], proves[65];
+	/* PUT_JOB: runs in the transaction; returns 0, or -1 with err_set and the transaction fails */
+	int (*job)(struct registry_put *p, struct registry_db *db);
 
 	enum registry_stored stored; /* out */
 	int64_t known_at_ms;         /* out, see STORED_OLDER */
-	json_t *extra;               /* out: what the hook gave for the reply, or NULL */
+	bool pending;  /* out, PUT_NODE: no challenge about this record was passed yet */
+	json_t *extra; /* out: what the hook gave for the reply, or NULL */
 	void (*done)(struct registry_put *p, void *done_ctx);
 	void *done_ctx;
 };
@@ -79,6 +94,8 @@ struct registry_db {
 	struct store store; /* the writer's */
 	struct registry_writer *writer;
 	struct registry_hooks hooks;
+	int64_t bytes_max;          /* of the disk; 0: no bound */
+	_Atomic int64_t bytes_used; /* at the last commit */
 
 	pthread_t thread;
 	bool started;
@@ -91,16 +108,18 @@ struct registry_db {
 	pthread_cond_t reader_free;
 	struct store readers[REGISTRY_READERS];
 	bool reader_taken[REGISTRY_READERS];
+	pthread_mutex_t quick_lock;
+	struct store quick;
 
 	/* raised with every commit that changed what nodes there are: the replies' entity tag */
 	_Atomic int64_t version;
 	_Atomic uint64_t commits;
 };
 
-/* Opens or creates the database; ":memory:" keeps nothing and runs everything in one thread. Whoever
+/* Opens or creates the database; more than bytes_max (0: any number) it takes only for what cannot wait. ":memory:" keeps nothing and runs everything in one thread. Whoever
  * needs statements of his own on the writer's connection (db->store) prepares them between open and start.
  * Returns 0 or -1 as store_open. */
-int registry_db_open(struct registry_db *db, const char *path);
+int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max);
 
 /* Starts the writer; hooks are copied. Returns 0 or -1. */
 int registry_db_start(struct registry_db *db, const struct registry_hooks *hooks);
@@ -114,7 +133,16 @@ void registry_db_close(struct registry_db *db);
 /* Hands a record to the writer (takes p). */
 void registry_db_put(struct registry_db *db, struct registry_put *p);
 
-/* A connection for reading, until it is given back. */
+/* Within a job: stores a record as PUT_RECORD does, without its checks. Returns 0 or -1. */
+int registry_db_insert(struct registry_db *db, const struct registry_put *p);
+
+/* The connection for questions that take no time, which never waits for those that do; until it is given back. */
+struct store *registry_db_quick(struct registry_db *db);
+void registry_db_quick_done(struct registry_db *db);
+
+/* A connection for reading, until it is given back. A statement on it that runs for longer than
+ * REGISTRY_READ_MS is broken off (75). */
+#define REGISTRY_READ_MS 3000
 struct store *registry_db_reader(struct registry_db *db);
 void registry_db_reader_done(struct registry_db *db, struct store *s);
 

@@ -11,6 +11,8 @@
 #include "common/base/err.h"
 #include "common/record/pool.h"
 
+/* A page ends when it has so many bytes, and a history; then, too, there is more at the cursor. */
+#define PAGE_BYTES  ((size_t)1 << 20)
 #define HISTORY_MAX 100
 #define FILTERS_MAX 12
 
@@ -95,9 +97,9 @@ static int write_status(struct buf *out, struct store *s, sqlite3_stmt *beat, in
 	return 0;
 }
 
-#define NODE_COLUMNS                                                                     \
-	"SELECT n.id, n.address, n.tier, n.country, n.device, n.maker, n.model, r.body " \
-	"FROM nodes n JOIN records r ON r.id = n.record "
+#define NODE_COLUMNS                                                                      \
+	"SELECT n.id, n.address, n.tier, n.country, n.device, n.maker, n.model, r.body, " \
+	"n.proven_ms FROM nodes n JOIN records r ON r.id = n.record "
 
 static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
 	sqlite3_stmt *beat, int64_t now_ms)
@@ -113,6 +115,11 @@ static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
 	buf_addc(out, '}');
 	if (write_status(out, s, beat, sqlite3_column_int64(row, 0), now_ms) < 0)
 		return -1;
+	/* nobody who buys should take a claim for a fact */
+	if (sqlite3_column_type(row, 8) == SQLITE_NULL)
+		buf_adds(out, ",\"pending\":true");
+	else
+		time_field(out, "proven_at", sqlite3_column_int64(row, 8));
 	buf_adds(out, ",\"record\":");
 	buf_adds(out, store_text(row, 7));
 	buf_addc(out, '}');
@@ -167,7 +174,7 @@ static int write_page(struct buf *out, struct store *s, sqlite3_stmt *rows,
 	int rc;
 
 	for (int64_t n = 0; (rc = store_step(s, rows)) == 1; n++) {
-		if (n == limit) {
+		if (n == limit || out->len > PAGE_BYTES) {
 			buf_addf(out, "],\"next\":\"%lld\"}\n", (long long)last);
 			return 0;
 		}
@@ -225,12 +232,13 @@ static int write_history(struct buf *out, struct store *s, const char *address)
 	buf_adds(out, "\"history\":[");
 	if (rc == 0) {
 		store_bind(rows, "ti", address, (int64_t)HISTORY_MAX);
-		for (int n = 0; (rc = store_step(s, rows)) == 1; n++)
+		for (int n = 0; out->len <= PAGE_BYTES && (rc = store_step(s, rows)) == 1;
+			n++)
 			buf_addf(out, "%s%s", n ? "," : "", store_text(rows, 0));
 	}
 	buf_adds(out, "]}\n");
 	sqlite3_finalize(rows);
-	return rc;
+	return rc < 0 ? -1 : 0;
 }
 
 enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,

@@ -5,6 +5,7 @@
 #include "cmd/rnp-register/registry.h"
 #include "cmd/rnp-register/registry_api.h"
 #include "cmd/rnp-register/registry_challenge.h"
+#include "cmd/rnp-register/registry_uptime.h"
 #include "common/base/err.h"
 #include "common/net/httpd_parts.h"
 #include "common/record/key.h"
@@ -14,7 +15,8 @@
 static const char *db_path, *listen_on, *port_file, *cert_file, *key_file, *log_file;
 static struct opt_list trusted;
 static const char *verifier_key, *policy_name = "rnp-004";
-static int64_t rate, threads, challenge_every_ms;
+static int64_t rate, threads, challenge_every_ms, keep_ms, disk_bytes, quota_bytes,
+	join_bits;
 
 static const struct opt opts[] = {
 	{ .name = "db",
@@ -63,6 +65,34 @@ static const struct opt opts[] = {
 		.min = 1000,
 		.max = INT64_C(31536000000),
 		.help = "challenge each node at random times, on average so often" },
+	{ .name = "disk",
+		.kind = OPT_SIZE,
+		.to = &disk_bytes,
+		.metavar = "SIZE",
+		.min = 1 << 20,
+		.help = "how large the database may become (default without bound)" },
+	{ .name = "keep",
+		.kind = OPT_DURATION,
+		.to = &keep_ms,
+		.metavar = "D",
+		.min = 86400000,
+		.max = INT64_C(3153600000000),
+		.help = "heartbeats whose day is signed, and measurements (default for ever)" },
+	{ .name = "quota",
+		.kind = OPT_SIZE,
+		.to = &quota_bytes,
+		.metavar = "SIZE",
+		.min = 4096,
+		.help = "what one address may have stored in a day (default 64MiB, and this "
+			"machine's own are not limited)" },
+	{ .name = "join-work",
+		.kind = OPT_I64,
+		.to = &join_bits,
+		.metavar = "BITS",
+		.min = 1,
+		.max = 40,
+		.help = "that a node's first record costs, more when many join (default 20, "
+			"and this machine's own join freely)" },
 	{ .name = "policy",
 		.kind = OPT_TEXT,
 		.to = &policy_name,
@@ -91,6 +121,23 @@ static int check_db(void)
 		0;
 }
 
+/* Challenges need a key; uptimes are signed where there is one. */
+static int load_key(struct key *key)
+{
+	if (challenge_every_ms || verifier_key)
+		return key_load(key, verifier_key, NULL);
+	return 0;
+}
+
+static void tick(void *ctx)
+{
+	struct registry *g = ctx;
+
+	if (g->challenger)
+		registry_challenges_tick(g);
+	registry_uptime_tick(g);
+}
+
 static int serve(struct registry *g)
 {
 	const struct httpd_config config = {
@@ -112,7 +159,7 @@ static int serve(struct registry *g)
 	if (!h)
 		return -1;
 	prog_info("listening on port %d", httpd_port(h));
-	httpd_wait(h, challenge_every_ms ? registry_challenges_tick : NULL);
+	httpd_wait(h, tick);
 	httpd_stop(h);
 	return 0;
 }
@@ -122,24 +169,31 @@ static int run(int n, char **args)
 	struct registry_config config = { .db_path = db_path,
 		.trusted = trusted.items,
 		.ntrusted = trusted.n,
-		.challenge_every_ms = challenge_every_ms };
+		.challenge_every_ms = challenge_every_ms,
+		.keep_ms = keep_ms,
+		.bytes_max = disk_bytes,
+		.limits = { .bytes_per_day = quota_bytes,
+			.join_bits = (int)join_bits,
+			.loopback = quota_bytes || join_bits } };
 	struct policy policy = POLICY_INIT;
 	struct key key = KEY_INIT;
 	struct registry g;
 	int rc = -1;
 
 	(void)n, (void)args;
-	config.key = &key;
 	config.policy = &policy;
 	httpd_block_signals(); /* before there is any thread: one that is ended by a signal ends all */
-	if (check_db() == 0 && check_trusted() == 0 &&
-		(!challenge_every_ms ||
-			(key_load(&key, verifier_key, NULL) == 0 &&
-				policy_load(&policy, policy_name) == 0)) &&
-		registry_open(&g, &config) == 0) {
-		rc = serve(&g);
-		registry_close(&g);
-	}
+	if (check_db() < 0 || check_trusted() < 0 || load_key(&key) < 0 ||
+		(challenge_every_ms && policy_load(&policy, policy_name) < 0))
+		goto out;
+	config.key = key.secret ? &key : NULL;
+	if (!config.key)
+		prog_detail("no uptime is signed without --key");
+	if (registry_open(&g, &config) < 0)
+		goto out;
+	rc = serve(&g);
+	registry_close(&g);
+out:
 	policy_release(&policy);
 	key_release(&key);
 	opt_list_release(&trusted);

@@ -1,4 +1,5 @@
 /* rnp-register submit - send signed records to a registry. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
@@ -8,6 +9,7 @@
 #include "common/cli/out.h"
 #include "common/poc/poc.h"
 #include "common/cli/prog.h"
+#include "common/cli/progress.h"
 #include "common/cli/records.h"
 #include "common/json/schema.h"
 
@@ -47,6 +49,64 @@ struct sender {
 	int code; /* of the first answer that the registry did not take */
 };
 
+/* Tries so many numbers between two looks at the clock. */
+#define TRIES_AT_ONCE (UINT64_C(1) << 18)
+/* Work that a registry may ask for without being asked back: some minutes of one core. */
+#define WORK_BITS_TAKEN 32
+
+/* A registry lets strangers in for work. Says so, and works. Returns the text of it, which the caller frees, or NULL
+ * with err_set. */
+static char *work_for(const struct registry_work *w, const char *node)
+{
+	struct buf text = BUF_INIT;
+	struct progress progress;
+	uint64_t number = 0, from = 0;
+
+	if (w->bits > WORK_BITS_TAKEN) {
+		err_set(EX_TEMPFAIL,
+			"%s: joining costs 2^%d hashes at present, which is too much",
+			registry, w->bits);
+		err_hint("ask its operator for an invitation, or try again later");
+		return NULL;
+	}
+	prog_info("joining %s costs a proof of work: about %.3g hashes", registry,
+		(double)(UINT64_C(1) << w->bits));
+	progress_start(&progress, "joining", "hashes", (int64_t)1 << w->bits);
+	while (!work_solve(w->token, node, w->bits, from, TRIES_AT_ONCE, &number)) {
+		from += TRIES_AT_ONCE;
+		progress_update(&progress, (int64_t)from);
+	}
+	progress_end(&progress);
+	buf_addf(&text, "%s.%llu", w->token, (unsigned long long)number);
+	return buf_take(&text);
+}
+
+/* Posts a record, and works for the first of a node where the registry asks for it. */
+static int post_one(struct sender *s, const struct record *record, const char *kind,
+	struct http_response *r)
+{
+	const char *node = json_string_value(json_object_get(record->json, "node"));
+	int64_t ms = timeout_ms ? timeout_ms : strcmp(kind, "rnp.answer") ? 0 : JUDGED_MS;
+	struct registry_work w;
+	char *work;
+	int rc = registry_post(&s->http, registry, ca_file, ms, kind, record->text,
+		record->len, r);
+
+	/* while we worked it may have become harder */
+	for (int i = 0; rc < 0 && i < 3 && node && registry_work_read(r, &w); i++) {
+		err_clear();
+		work = work_for(&w, node);
+		if (!work)
+			return -1;
+		http_response_release(r);
+		*r = (struct http_response)HTTP_RESPONSE_INIT;
+		rc = registry_post_work(&s->http, registry, ca_file, ms, work,
+			record->text, record->len, r);
+		free(work);
+	}
+	return rc;
+}
+
 static int submit_one(void *ctx, const struct record *record)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
@@ -63,11 +123,7 @@ static int submit_one(void *ctx, const struct record *record)
 		goto out;
 	}
 	kind = json_string_value(json_object_get(record->json, "kind"));
-	if (registry_post(&s->http, registry, ca_file,
-		    timeout_ms                         ? timeout_ms :
-			    strcmp(kind, "rnp.answer") ? 0 :
-							 JUDGED_MS,
-		    kind, record->text, record->len, &r) < 0) {
+	if (post_one(s, record, kind, &r) < 0) {
 		err_add("%s", record->where);
 		/* One that came too late is no reason to leave the pipe, and the heartbeats at its other
 		 * end: there will be more challenges. */

@@ -20,23 +20,74 @@ const char *registry_path_for(const char *kind)
 	return strcmp(kind, "rnp.heartbeat") == 0 ? "/v1/heartbeats" : "/v1/records";
 }
 
+static int post(struct http *http, const char *base, const char *path, const char *work,
+	struct http_request *q, struct http_response *r)
+{
+	struct buf url = BUF_INIT;
+	int rc = http_url(&url, base, path);
+
+	if (rc == 0 && work) {
+		buf_adds(&url, "?work=");
+		http_escape(&url, work);
+	}
+	q->response_bytes_max = REPLY_BYTES_MAX;
+	q->url = url.data;
+	if (rc == 0)
+		rc = http_fetch(http, q, r);
+	buf_release(&url);
+	return rc;
+}
+
 int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
 	const char *kind, const void *body, size_t bytes, struct http_response *r)
 {
-	struct buf url = BUF_INIT;
 	struct http_request q = { .body = body,
 		.body_bytes = bytes,
 		.ca_file = ca,
-		.timeout_ms = per_try_ms,
-		.response_bytes_max = REPLY_BYTES_MAX };
-	int rc = http_url(&url, base, registry_path_for(kind));
+		.timeout_ms = per_try_ms };
 
-	if (rc == 0) {
-		q.url = url.data;
-		rc = http_fetch(http, &q, r);
+	return post(http, base, registry_path_for(kind), NULL, &q, r);
+}
+
+int registry_post_work(struct http *http, const char *base, const char *ca,
+	int64_t per_try_ms, const char *work, const void *body, size_t bytes,
+	struct http_response *r)
+{
+	struct http_request q = { .body = body,
+		.body_bytes = bytes,
+		.ca_file = ca,
+		.timeout_ms = per_try_ms };
+
+	return post(http, base, registry_path_for("rnp.node"), work, &q, r);
+}
+
+#define STATUS_WORK 428 /* Precondition Required, RFC 6585 */
+
+bool registry_work_read(const struct http_response *r, struct registry_work *out)
+{
+	struct err error;
+	json_t *reply;
+	const json_t *work;
+	const char *token;
+	int64_t bits;
+	bool good = false;
+
+	if (r->status != STATUS_WORK)
+		return false;
+	err_save(&error);
+	reply = json_parse_object(buf_text(&r->body), r->body.len, "reply");
+	work = json_object_get(reply, "work");
+	if (work && json_get_text(work, "reply", "token", &token) == 0 &&
+		json_get_i64(work, "reply", "bits", 1, WORK_BITS_MAX, &bits) == 0 &&
+		strlen(token) < sizeof out->token) {
+		strcpy(out->token, token);
+		out->bits = (int)bits;
+		good = true;
 	}
-	buf_release(&url);
-	return rc;
+	json_decref(reply);
+	err_clear();
+	err_restore(&error);
+	return good;
 }
 
 /* The next page's cursor replaces this one's; "" at the end. */

@@ -4,11 +4,13 @@
 #define RNP_COMMON_NET_REGISTRY_CLIENT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/cli/opt.h"
 #include "common/net/http.h"
+#include "common/record/work.h"
 
 /* The path that takes records of this kind. */
 const char *registry_path_for(const char *kind);
@@ -17,6 +19,18 @@ const char *registry_path_for(const char *kind);
  * 0: the default. Returns as http_fetch does. */
 int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
 	const char *kind, const void *body, size_t bytes, struct http_response *r);
+
+/* The same with what was worked for, after a registry has replied that joining costs work; work: "TOKEN.NUMBER". */
+int registry_post_work(struct http *http, const char *base, const char *ca,
+	int64_t per_try_ms, const char *work, const void *body, size_t bytes,
+	struct http_response *r);
+
+/* What a registry's reply says that joining costs. False: it says nothing of the kind. */
+struct registry_work {
+	char token[WORK_TOKEN_MAX];
+	int bits;
+};
+bool registry_work_read(const struct http_response *r, struct registry_work *out);
 
 /* Takes an item of a list. Returns 0 to go on, 1 to end, -1 with err_set. */
 typedef int (*registry_item_fn)(void *ctx, const json_t *item);

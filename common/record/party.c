@@ -17,6 +17,7 @@ static const struct {
 	{ { "rnp.verdict", false, true }, true },
 	{ { "rnp.receipt", false, true }, true },
 	{ { "rnp.uptime", false, true }, true },
+	{ { "rnp.invitation", false, true }, true },
 	{ { "rnp.usage", false, true }, true },
 	{ { "rnp.reward", false, true }, true },
 };

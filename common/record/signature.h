@@ -17,8 +17,9 @@ struct signature_result {
 	bool valid; /* every proof is good, whoever signed */
 	int nsigners; /* addresses of the keys whose proofs are good, in the record's order */
 	char signers[PROOF_SIGNERS_MAX][KEY_ADDRESS_MAX];
-	unsigned char sha256[32]; /* where valid: what canon_hash_record says of the record */
-	char reason[256]; /* why not ok, one line; "" when it is */
+	unsigned char
+		sha256[32]; /* where valid: what canon_hash_record says of the record */
+	char reason[256];   /* why not ok, one line; "" when it is */
 };
 
 /* Check the proof, or every proof of the proof set, of a record of any kind and shape.

@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "common/base/buf.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
 #define BUSY_MS         5000
+#define LIMIT_STEPS     10000 /* instructions of SQLite, some tenths of a millisecond */
 #define CACHE_KIB       "-16384" /* of each connection */
 #define WAL_PAGES       "8192"   /* a checkpoint every 32 MiB: fewer, larger writes */
 #define WAL_LIMIT_BYTES "67108864"
@@ -20,6 +22,7 @@ static int code_of(int rc, int os_error)
 	switch (rc & 0xff) {
 	case SQLITE_BUSY:
 	case SQLITE_LOCKED:
+	case SQLITE_INTERRUPT:
 		return EX_TEMPFAIL;
 	case SQLITE_CANTOPEN:
 		if (os_error == EACCES || os_error == EPERM || os_error == EROFS)
@@ -49,6 +52,20 @@ int store_fail(struct store *s, const char *what)
 	return err_set(code_of(rc, os_error), "%s: '%s': %s%s%s", what, s->path,
 		s->db ? sqlite3_errmsg(s->db) : "out of memory", os_error ? ": " : "",
 		os_error ? strerror(os_error) : "");
+}
+
+/* What SQLite asks every so many of its instructions: other than 0 ends the statement. */
+static int is_over(void *ctx)
+{
+	const struct store *s = ctx;
+
+	return clock_mono_ns() > s->until_ns;
+}
+
+void store_limit(struct store *s, int64_t ms)
+{
+	s->until_ns = clock_mono_ns() + ms * 1000000;
+	sqlite3_progress_handler(s->db, ms ? LIMIT_STEPS : 0, ms ? is_over : NULL, s);
 }
 
 int store_exec(struct store *s, const char *sql)
@@ -217,6 +234,7 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 				SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
 
 	s->db = NULL;
+	s->until_ns = 0;
 	s->path = xstrdup(path);
 	if (sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
 		store_fail(s, "cannot open the database");

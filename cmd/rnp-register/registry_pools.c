@@ -1,4 +1,4 @@
-/* Sums over nodes: pools with their counts, and uptime within a window. */
+/* The pools with their counts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,6 @@
 #include "common/json/json.h"
 #include "common/base/mem.h"
 #include "common/record/pool.h"
-#include "common/record/uptime.h"
 
 /* The nested pools: level by level, a row of the sorted GROUP BY opens what is new in it. */
 #define LEVELS 5
@@ -122,93 +121,4 @@ enum httpd_when registry_get_pools(void *ctx, struct httpd_request *q,
 	}
 	pthread_mutex_unlock(&g->pools_lock);
 	return when;
-}
-
-/* --- uptime ---------------------------------------------------------------------------- */
-
-/* All heartbeats from the last one before the window to the first one after it. */
-#define BEATS_SQL                                                                     \
-	"SELECT at_ms, interval_s FROM heartbeats WHERE node = ?1 AND "               \
-	"at_ms >= coalesce((SELECT max(at_ms) FROM heartbeats WHERE node = ?1 AND "   \
-	"at_ms <= ?2), ?2) AND at_ms <= coalesce((SELECT min(at_ms) FROM heartbeats " \
-	"WHERE node = ?1 AND at_ms >= ?3), ?3) ORDER BY at_ms"
-
-struct window {
-	int64_t from_ms, to_ms, now_ms;
-	struct uptime_beat *beats; /* kept from node to node */
-	size_t cap;
-};
-
-static int up_of_node(struct window *w, struct store *s, sqlite3_stmt *q, int64_t node,
-	int64_t *up_ms)
-{
-	size_t n = 0;
-	int rc;
-
-	store_bind(q, "iii", node, w->from_ms, w->to_ms);
-	while ((rc = store_step(s, q)) == 1) {
-		w->beats = xgrow(w->beats, &w->cap, n + 1, sizeof *w->beats);
-		w->beats[n].at_ms = sqlite3_column_int64(q, 0);
-		w->beats[n++].interval_ms = sqlite3_column_int64(q, 1) * 1000;
-	}
-	*up_ms = uptime_ms(w->beats, n, w->from_ms, w->to_ms, w->now_ms);
-	return rc;
-}
-
-static int write_uptimes(struct buf *out, struct store *s, struct window *w,
-	const char *node, int64_t after, int64_t limit)
-{
-	sqlite3_stmt *nodes = NULL, *beats = NULL;
-	int64_t last = 0, up_ms, n = 0;
-	int rc = store_prepare(s, &nodes,
-		node ? "SELECT id, address FROM nodes WHERE id > ? AND address = ?3 "
-		       "ORDER BY id LIMIT ?2" :
-		       "SELECT id, address FROM nodes WHERE id > ? ORDER BY id LIMIT ?");
-
-	if (rc == 0)
-		rc = store_prepare(s, &beats, BEATS_SQL);
-	if (rc == 0)
-		store_bind(nodes, node ? "iit" : "ii", after, limit + 1, node);
-	while (rc == 0 && (rc = store_step(s, nodes)) == 1 && n < limit) {
-		last = sqlite3_column_int64(nodes, 0);
-		rc = up_of_node(w, s, beats, last, &up_ms);
-		buf_addf(out, "%s{\"node\":\"%s\",\"up_ms\":%lld}", n++ ? "," : "",
-			store_text(nodes, 1), (long long)up_ms);
-	}
-	if (rc == 1)
-		buf_addf(out, "],\"next\":\"%lld\"}\n", (long long)last);
-	else
-		buf_adds(out, "]}\n");
-	sqlite3_finalize(nodes);
-	sqlite3_finalize(beats);
-	return rc < 0 ? -1 : 0;
-}
-
-enum httpd_when registry_get_uptime(void *ctx, struct httpd_request *q,
-	struct httpd_reply *r)
-{
-	struct registry *g = ctx;
-	struct registry_uptime_query wanted;
-	struct window w = { .now_ms = clock_now_ms() };
-	char text[CLOCK_TEXT_MAX];
-	struct store *s;
-	int rc;
-
-	if (registry_query_uptime(q, r, &wanted) < 0)
-		return HTTPD_NOW;
-	w.from_ms = wanted.from_ms;
-	w.to_ms = wanted.to_ms;
-	clock_format(text, w.from_ms);
-	buf_addf(&r->body, "{\"from\":\"%s\",", text);
-	clock_format(text, w.to_ms);
-	buf_addf(&r->body, "\"to\":\"%s\",\"uptime\":[", text);
-	s = registry_db_reader(&g->db);
-	rc = write_uptimes(&r->body, s, &w, wanted.node, wanted.page.after,
-		wanted.page.limit);
-	registry_db_reader_done(&g->db, s);
-	free(w.beats);
-	if (rc < 0)
-		return registry_unavailable(r);
-	registry_etag(r);
-	return HTTPD_NOW;
 }
