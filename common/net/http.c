@@ -1,80 +1,44 @@
+/* Requests: options, the loop that moves data and watches the limits, and tries.
+ *
+ * Each try is one transfer of libcurl's multi interface, in the caller's thread: only there can a
+ * wait be ended by something else than data. */
 #include "common/net/http.h"
 
-#include <curl/curl.h>
-#include <jansson.h>
-#include <pthread.h>
+#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
-#include <time.h>
 
+#include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/json/json.h"
-#include "kernels/dev/library.h"
+#include "common/net/http_parts.h"
+#include "common/net/http_sign.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define TIMEOUT_MS         30000
-#define RESPONSE_BYTES_MAX ((size_t)16 << 20)
+#define ANSWER_TIMEOUT_MS  30000
+#define RESPONSE_BYTES_MAX ((int64_t)16 << 20)
 #define LARGE_BUFFER       (512L << 10) /* fewer calls for what is large */
 #define TRIES              4
+#define PROGRESS_BYTES     ((int64_t)1 << 20) /* a try that brings so much is not counted */
 #define BACKOFF_FIRST_MS   250
 #define BACKOFF_MAX_MS     10000
 #define RETRY_AFTER_MAX_MS 60000
 #define REDIRECTS_MAX      5L
-
-static struct {
-	CURL *(*easy_init)(void);
-	void (*easy_cleanup)(CURL *);
-	void (*easy_reset)(CURL *);
-	CURLcode (*easy_setopt)(CURL *, CURLoption, ...);
-	CURLcode (*easy_perform)(CURL *);
-	CURLcode (*easy_getinfo)(CURL *, CURLINFO, ...);
-	const char *(*easy_strerror)(CURLcode);
-	CURLcode (*global_init)(long);
-	struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
-	void (*slist_free_all)(struct curl_slist *);
-	bool ready;
-	char problem[200];
-} lib;
-
-static void load_library(void)
-{
-	static const struct library_symbol symbols[] = {
-		{ "curl_easy_init", &lib.easy_init },
-		{ "curl_easy_cleanup", &lib.easy_cleanup },
-		{ "curl_easy_reset", &lib.easy_reset },
-		{ "curl_easy_setopt", &lib.easy_setopt },
-		{ "curl_easy_perform", &lib.easy_perform },
-		{ "curl_easy_getinfo", &lib.easy_getinfo },
-		{ "curl_easy_strerror", &lib.easy_strerror },
-		{ "curl_global_init", &lib.global_init },
-		{ "curl_slist_append", &lib.slist_append },
-		{ "curl_slist_free_all", &lib.slist_free_all },
-	};
-
-	lib.ready = library_open("libcurl.so.4", symbols,
-		sizeof symbols / sizeof *symbols, lib.problem, sizeof lib.problem);
-	lib.ready = lib.ready && lib.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-}
-
-static int library(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, load_library);
-	if (lib.ready)
-		return 0;
-	err_set(EX_UNAVAILABLE, "cannot use libcurl: %s", lib.problem);
-	return err_hint("install the package libcurl4");
-}
+#define RATE_MIN           1024
+#define WINDOW_MS          10000 /* over which rate_min is measured */
+#define POLL_MS            200
+#define PAUSE_MS           10
+#define EXPECT_MS          1000L
 
 void http_release(struct http *h)
 {
 	if (h->curl)
-		lib.easy_cleanup(h->curl);
-	h->curl = NULL;
+		http_curl.easy_cleanup(h->curl);
+	if (h->multi)
+		http_curl.multi_cleanup(h->multi);
+	*h = (struct http)HTTP_INIT;
 }
 
 void http_response_release(struct http_response *r)
@@ -82,246 +46,347 @@ void http_response_release(struct http_response *r)
 	buf_release(&r->body);
 }
 
-/* what the callbacks of one try need */
-struct transfer {
-	struct http_response *r;
-	size_t bytes_max;
-	bool too_large, answered;
-};
+/* --- options ------------------------------------------------------------------------------- */
 
-static size_t on_body(char *data, size_t size, size_t n, void *arg)
+#define SET(option, value) http_curl.easy_setopt(curl, (option), (value))
+
+static bool has_body(const struct http_request *q)
 {
-	struct transfer *t = arg;
-	size_t bytes = size * n;
+	return q->body || q->source;
+}
 
-	if (bytes > t->bytes_max - t->r->body.len) {
-		t->too_large = true;
-		return 0;
+static const char *method_of(const struct http_request *q)
+{
+	if (q->method)
+		return q->method;
+	return has_body(q) ? "POST" : "GET";
+}
+
+static void add_header(struct curl_slist **list, struct buf *line)
+{
+	*list = http_curl.slist_append(*list, buf_text(line));
+	buf_reset(line);
+}
+
+static int add_signature(struct curl_slist **list, const struct http_request *q)
+{
+	struct buf input = BUF_INIT, signature = BUF_INIT;
+	int rc = http_sign(&input, &signature, method_of(q), q->url, q->signer);
+
+	if (rc == 0) {
+		add_header(list, &input);
+		add_header(list, &signature);
 	}
-	buf_add(&t->r->body, data, bytes);
-	return bytes;
+	buf_release(&input);
+	buf_release(&signature);
+	return rc;
 }
 
-static bool header_is(const char *line, size_t len, const char *name, char *value,
-	size_t max)
+static void add_range(struct curl_slist **list, const struct http_transfer *t,
+	struct buf *line)
 {
-	size_t n = strlen(name);
+	int64_t from = t->range_from + t->sunk_before;
+	const char *tag = t->resume_etag[0] ? t->resume_etag : t->q->if_range;
 
-	if (len <= n || strncasecmp(line, name, n) != 0 || line[n] != ':')
-		return false;
-	for (line += n + 1, len -= n + 1; len && (*line == ' ' || *line == '\t');
-		line++, len--)
-		;
-	while (len && strchr("\r\n \t", line[len - 1]))
-		len--;
-	value[0] = '\0';
-	if (len < max) {
-		memcpy(value, line, len);
-		value[len] = '\0';
+	if (!from && !t->range_bytes)
+		return;
+	buf_addf(line, "Range: bytes=%lld-", (long long)from);
+	if (t->range_bytes)
+		buf_add_i64(line, t->range_from + t->range_bytes - 1);
+	add_header(list, line);
+	if (tag && *tag) {
+		buf_addf(line, "If-Range: %s", tag);
+		add_header(list, line);
 	}
-	return true;
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT", the one form that is sent today; -1: anything else */
-static int64_t http_date_ms(const char *value)
+static int make_headers(struct curl_slist **list, const struct http_transfer *t)
 {
-	struct tm tm = { 0 };
-	const char *end = strptime(value, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-
-	return end && !*end && tm.tm_year >= 70 ? (int64_t)timegm(&tm) * 1000 : -1;
-}
-
-static size_t on_header(char *line, size_t size, size_t n, void *arg)
-{
-	struct transfer *t = arg;
-	size_t len = size * n;
-	char value[64];
-
-	if (len > 5 && strncasecmp(line, "HTTP/", 5) == 0) {
-		/* a new answer: after a redirect, or 100 Continue */
-		t->answered = true;
-		t->r->etag[0] = t->r->content_type[0] = '\0';
-		t->r->modified_ms = -1;
-	}
-	header_is(line, len, "etag", t->r->etag, sizeof t->r->etag);
-	header_is(line, len, "content-type", t->r->content_type,
-		sizeof t->r->content_type);
-	if (header_is(line, len, "last-modified", value, sizeof value))
-		t->r->modified_ms = http_date_ms(value);
-	return len;
-}
-
-static struct curl_slist *make_headers(const struct http_request *q)
-{
-	struct curl_slist *list = NULL;
+	const struct http_request *q = t->q;
 	struct buf line = BUF_INIT;
+	int rc = 0;
 
 	/* curl waits a second for 100 Continue when it announces a large body */
-	list = lib.slist_append(list, "Expect:");
-	if (q->body) {
+	*list = http_curl.slist_append(NULL,
+		q->expect && has_body(q) ? "Expect: 100-continue" : "Expect:");
+	if (has_body(q)) {
 		buf_addf(&line, "Content-Type: %s",
 			q->content_type ? q->content_type : "application/json");
-		list = lib.slist_append(list, line.data);
+		add_header(list, &line);
 	}
 	if (q->etag && q->etag[0]) {
-		buf_reset(&line);
 		buf_addf(&line, "If-None-Match: %s", q->etag);
-		list = lib.slist_append(list, line.data);
+		add_header(list, &line);
 	}
+	add_range(list, t, &line);
 	for (int i = 0; q->headers && q->headers[i]; i++)
-		list = lib.slist_append(list, q->headers[i]);
+		*list = http_curl.slist_append(*list, q->headers[i]);
+	if (q->signer)
+		rc = add_signature(list, q);
 	buf_release(&line);
-	return list;
+	return rc;
 }
-
-#define SET(option, value) lib.easy_setopt(curl, (option), (value))
 
 static void set_limits(CURL *curl, const struct http_request *q)
 {
 	const char *scheme = strncasecmp(q->url, "https:", 6) == 0 ? "https" : "http";
+	bool streams = q->source || q->sink;
 
 	SET(CURLOPT_NOSIGNAL, 1L);
+	SET(CURLOPT_QUICK_EXIT,
+		1L); /* a name that is looked up does not delay an abort */
 	SET(CURLOPT_PROTOCOLS_STR, "http,https");
 	SET(CURLOPT_REDIR_PROTOCOLS_STR, scheme);
-	SET(CURLOPT_FOLLOWLOCATION, 1L);
+	SET(CURLOPT_FOLLOWLOCATION, q->no_redirects || q->signer ? 0L : 1L);
 	SET(CURLOPT_MAXREDIRS, REDIRECTS_MAX);
 	SET(CURLOPT_POSTREDIR, (long)CURL_REDIR_POST_ALL);
 	SET(CURLOPT_CONNECTTIMEOUT_MS,
 		(long)(q->connect_timeout_ms ? q->connect_timeout_ms :
 					       CONNECT_TIMEOUT_MS));
-	SET(CURLOPT_TIMEOUT_MS, (long)(q->timeout_ms ? q->timeout_ms : TIMEOUT_MS));
+	if (q->timeout_ms || !streams)
+		SET(CURLOPT_TIMEOUT_MS,
+			(long)(q->timeout_ms ? q->timeout_ms : TIMEOUT_MS));
 	SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (q->ca_file)
 		SET(CURLOPT_CAINFO, q->ca_file);
+	if (q->proxy)
+		SET(CURLOPT_PROXY, q->proxy);
 }
 
-static CURLcode try_once(struct http *h, const struct http_request *q, struct transfer *t)
+static void set_body(CURL *curl, struct http_transfer *t)
 {
-	CURL *curl = h->curl;
-	struct curl_slist *headers = make_headers(q);
-	curl_off_t retry_after_s = 0;
-	long status = 0;
-	CURLcode rc;
+	const struct http_request *q = t->q;
 
-	lib.easy_reset(curl); /* options only: connections and sessions stay */
-	set_limits(curl, q);
-	SET(CURLOPT_URL, q->url);
-	SET(CURLOPT_USERAGENT, "rnp/" RNP_VERSION);
-	SET(CURLOPT_ACCEPT_ENCODING, "");
-	SET(CURLOPT_HTTPHEADER, headers);
-	SET(CURLOPT_WRITEFUNCTION, on_body);
-	SET(CURLOPT_WRITEDATA, t);
-	SET(CURLOPT_HEADERFUNCTION, on_header);
-	SET(CURLOPT_HEADERDATA, t);
-	if (t->bytes_max > RESPONSE_BYTES_MAX || q->body_bytes > RESPONSE_BYTES_MAX) {
-		SET(CURLOPT_BUFFERSIZE, LARGE_BUFFER);
-		SET(CURLOPT_UPLOAD_BUFFERSIZE, LARGE_BUFFER);
-	}
-	if (q->body) {
+	if (q->source) {
+		SET(CURLOPT_UPLOAD, 1L);
+		SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)q->source->bytes);
+		SET(CURLOPT_READFUNCTION, http_on_read);
+		SET(CURLOPT_READDATA, t);
+		SET(CURLOPT_SEEKFUNCTION, http_on_seek);
+		SET(CURLOPT_SEEKDATA, t);
+		SET(CURLOPT_CUSTOMREQUEST, method_of(q));
+	} else if (q->body) {
 		SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)q->body_bytes);
 		SET(CURLOPT_POSTFIELDS, q->body);
 	}
+	if (q->expect)
+		SET(CURLOPT_EXPECT_100_TIMEOUT_MS, EXPECT_MS);
 	if (q->method)
 		SET(CURLOPT_CUSTOMREQUEST, q->method);
-	rc = lib.easy_perform(curl);
-	lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-	lib.easy_getinfo(curl, CURLINFO_RETRY_AFTER, &retry_after_s); /* 0: not given */
-	if (retry_after_s > 0)
-		t->r->retry_after_ms = retry_after_s > 86400 ? 86400000 :
-							       retry_after_s * 1000;
-	t->r->status = (int)status;
-	lib.slist_free_all(headers);
-	return rc;
+	if (q->method && strcmp(q->method, "HEAD") == 0)
+		SET(CURLOPT_NOBODY, 1L);
 }
 
-static int fail_transfer(const struct http_request *q, const struct transfer *t,
-	CURLcode rc)
+static void set_options(CURL *curl, struct http_transfer *t, struct curl_slist *headers)
 {
-	const char *why = lib.easy_strerror(rc);
+	const struct http_request *q = t->q;
 
-	if (t->too_large)
-		return err_set(EX_DATAERR, "'%s' answered with more than %zu bytes",
-			q->url, t->bytes_max);
-	switch (rc) {
-	case CURLE_URL_MALFORMAT:
-		return err_set(EX_USAGE, "'%s' is not a URL", q->url);
-	case CURLE_UNSUPPORTED_PROTOCOL:
-		/* our own URL has been looked at: what came is HTTP/0.9, or a redirect */
-		return err_set(EX_DATAERR,
-			t->answered ? "'%s' redirects to another scheme" :
-				      "'%s' did not answer with HTTP",
-			q->url);
-	case CURLE_OPERATION_TIMEDOUT:
-		return err_set(EX_TEMPFAIL, "'%s' did not answer in time", q->url);
-	case CURLE_COULDNT_RESOLVE_HOST:
-	case CURLE_COULDNT_RESOLVE_PROXY:
-	case CURLE_COULDNT_CONNECT:
-		return err_set(EX_UNAVAILABLE, "cannot reach '%s': %s", q->url, why);
-	case CURLE_SSL_CONNECT_ERROR:
-	case CURLE_PEER_FAILED_VERIFICATION:
-	case CURLE_SSL_CACERT_BADFILE:
-	case CURLE_SSL_CERTPROBLEM:
-	case CURLE_SSL_CIPHER:
-	case CURLE_SSL_ISSUER_ERROR:
-		return err_set(EX_UNAVAILABLE, "no secure connection to '%s': %s", q->url,
-			why);
-	case CURLE_GOT_NOTHING:
-	case CURLE_SEND_ERROR:
-	case CURLE_RECV_ERROR:
-		return err_set(EX_UNAVAILABLE, "'%s' closed the connection: %s", q->url,
-			why);
-	case CURLE_PARTIAL_FILE:
-		return err_set(EX_DATAERR, "'%s' broke off in the middle of its answer",
-			q->url);
-	default:
-		return err_set(EX_DATAERR, "'%s' did not answer with HTTP: %s", q->url,
-			why);
+	http_curl.easy_reset(curl); /* options only: connections and sessions stay */
+	set_limits(curl, q);
+	SET(CURLOPT_URL, q->url);
+	SET(CURLOPT_PATH_AS_IS, q->signer ? 1L : 0L);
+	SET(CURLOPT_USERAGENT, "rnp/" RNP_VERSION);
+	/* a part of something packed cannot be unpacked */
+	if (!q->sink)
+		SET(CURLOPT_ACCEPT_ENCODING, "");
+	SET(CURLOPT_HTTPHEADER, headers);
+	SET(CURLOPT_WRITEFUNCTION, http_on_body);
+	SET(CURLOPT_WRITEDATA, t);
+	SET(CURLOPT_HEADERFUNCTION, http_on_header);
+	SET(CURLOPT_HEADERDATA, t);
+	if (q->sink || q->source || t->bytes_max > RESPONSE_BYTES_MAX ||
+		(int64_t)q->body_bytes > RESPONSE_BYTES_MAX) {
+		SET(CURLOPT_BUFFERSIZE, LARGE_BUFFER);
+		SET(CURLOPT_UPLOAD_BUFFERSIZE, LARGE_BUFFER);
+	}
+	set_body(curl, t);
+}
+
+/* --- the loop ------------------------------------------------------------------------------ */
+
+static bool is_aborted(const struct http_request *q)
+{
+	struct pollfd p = { q->abort ? q->abort->fd : -1, POLLIN, 0 };
+
+	return q->abort && poll(&p, 1, 0) > 0;
+}
+
+static int64_t bytes_moved(CURL *curl)
+{
+	curl_off_t up = 0, down = 0;
+
+	http_curl.easy_getinfo(curl, CURLINFO_SIZE_UPLOAD_T, &up);
+	http_curl.easy_getinfo(curl, CURLINFO_SIZE_DOWNLOAD_T, &down);
+	return up + down;
+}
+
+static bool is_connected(CURL *curl)
+{
+	curl_off_t us = 0;
+
+	http_curl.easy_getinfo(curl, CURLINFO_PRETRANSFER_TIME_T, &us);
+	return us > 0;
+}
+
+static int64_t rate_min(const struct http_request *q)
+{
+	int64_t rate = q->rate_min ? q->rate_min : RATE_MIN;
+	int64_t max = q->rate_down_max;
+
+	if (q->source && q->rate_up_max && (!max || q->rate_up_max < max))
+		max = q->rate_up_max;
+	return max && rate > max / 2 ? max / 2 : rate;
+}
+
+/* Is the server slower than it may be? Asked often. While our own callbacks have the bytes or a
+ * connection is made, it is not. */
+static bool is_slow(struct http_transfer *t, CURL *curl)
+{
+	const struct http_request *q = t->q;
+	int64_t window_ms = q->rate_window_ms ? q->rate_window_ms : WINDOW_MS;
+	int64_t now_ns = clock_mono_ns(), moved;
+	bool all_sent = q->source ? t->source_ended : true;
+	int64_t answer_ms = q->answer_timeout_ms ? q->answer_timeout_ms :
+						   ANSWER_TIMEOUT_MS;
+
+	if ((!q->source && !q->sink) || rate_min(q) < 0)
+		return false;
+	if (t->paused || !is_connected(curl)) {
+		t->window_ns = t->waiting_ns = 0;
+		return false;
+	}
+	if (all_sent && !t->answered) {
+		if (!t->waiting_ns)
+			t->waiting_ns = now_ns;
+		t->window_ns = 0;
+		return now_ns - t->waiting_ns > answer_ms * 1000000;
+	}
+	t->waiting_ns = 0;
+	moved = bytes_moved(curl);
+	if (t->window_ns && now_ns - t->window_ns < window_ms * 1000000)
+		return false;
+	if (t->window_ns && moved - t->window_bytes < rate_min(q) * window_ms / 1000)
+		return true;
+	t->window_ns = now_ns;
+	t->window_bytes = moved;
+	return false;
+}
+
+/* Waits until there is something to do. */
+static void wait_for_data(struct http *h, struct http_transfer *t)
+{
+	struct curl_waitfd stop = { .events = CURL_WAIT_POLLIN };
+	bool can_stop = t->q->abort && t->q->abort->fd >= 0;
+
+	if (can_stop)
+		stop.fd = t->q->abort->fd;
+	http_curl.multi_poll(h->multi, can_stop ? &stop : NULL, can_stop,
+		t->paused ? PAUSE_MS : POLL_MS, NULL);
+	if (t->paused) {
+		t->paused = false;
+		http_curl.easy_pause(h->curl, CURLPAUSE_CONT);
 	}
 }
 
-/* The message of an error body: our registry's {"error": ...}, or {"message": ...}. */
-static void server_says(const struct http_response *r, char *text, size_t max)
+/* Moves data until the transfer has ended, or has to. */
+static CURLcode perform(struct http *h, struct http_transfer *t)
 {
-	json_t *body = r->body.len ? json_loadb(r->body.data, r->body.len, 0, NULL) :
-				     NULL;
-	const char *message = json_string_value(json_object_get(body, "error"));
+	CURLcode rc = CURLE_ABORTED_BY_CALLBACK;
+	int running = 1, left;
+	CURLMsg *m;
 
-	if (!message)
-		message = json_string_value(json_object_get(body, "message"));
-	if (message)
-		snprintf(text, max, ": %.400s", message);
-	else
-		snprintf(text, max, " (HTTP %d)", r->status);
-	json_decref(body);
+	if (http_curl.multi_add_handle(h->multi, h->curl) != CURLM_OK)
+		return CURLE_FAILED_INIT;
+	for (;;) {
+		t->aborted = is_aborted(t->q);
+		if (t->aborted)
+			break;
+		if (http_curl.multi_perform(h->multi, &running) != CURLM_OK || !running)
+			break;
+		t->timed_out = is_slow(t, h->curl);
+		if (t->timed_out)
+			break;
+		wait_for_data(h, t);
+	}
+	while ((m = http_curl.multi_info_read(h->multi, &left)))
+		if (m->msg == CURLMSG_DONE && !running)
+			rc = m->data.result;
+	http_curl.multi_remove_handle(h->multi, h->curl);
+	return rc;
 }
 
-static int fail_status(const struct http_request *q, const struct http_response *r)
-{
-	char text[480];
-	int code = EXIT_NO;
+/* --- tries --------------------------------------------------------------------------------- */
 
-	server_says(r, text, sizeof text);
-	if (r->status == 401 || r->status == 403)
-		code = EX_NOPERM;
-	else if (r->status == 400 || r->status == 413 || r->status == 415 ||
-		r->status == 422)
-		code = EX_DATAERR;
-	else if (r->status == 429 || r->status >= 500)
-		code = EX_TEMPFAIL;
-	else if (r->status < 400)
-		code = EX_DATAERR; /* a redirect without an end, or 1xx and 304 out of place */
-	return err_set(code, "'%s' %s%s", q->url,
-		code == EX_TEMPFAIL ? "cannot serve this now" : "refused", text);
+/* Forgets what one try has brought, and where the next one begins. */
+static void begin_try(struct http_transfer *t)
+{
+	struct http_response *r = t->r;
+	int64_t resume_at = t->q->sink ? http_transfer_resume_at(t) : 0;
+
+	buf_reset(&r->body);
+	r->etag[0] = r->content_type[0] = '\0';
+	r->retry_after_ms = r->modified_ms = r->total_bytes = -1;
+	r->status = 0;
+	t->sunk_before = resume_at > 0 ? resume_at : 0;
+	t->sent = 0;
+	t->answered = t->decided = t->into_sink = t->too_large = t->paused = false;
+	t->aborted = t->timed_out = t->has_range = t->callback_failed = false;
+	t->source_ended = false;
+	t->content_length = -1;
+	t->up = t->down = (struct http_budget){ .bytes = 0 };
+	t->window_ns = t->window_bytes = t->waiting_ns = 0;
 }
 
-static bool is_temporary(CURLcode rc, const struct http_response *r)
+static CURLcode try_once(struct http *h, struct http_transfer *t)
 {
+	struct curl_slist *headers = NULL;
+	curl_off_t retry_after_s = 0;
+	long status = 0;
+	CURLcode rc = CURLE_ABORTED_BY_CALLBACK;
+
+	begin_try(t);
+	if (make_headers(&headers, t) < 0) {
+		t->callback_failed = true;
+	} else {
+		set_options(h->curl, t, headers);
+		rc = perform(h, t);
+	}
+	http_curl.easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
+	http_curl.easy_getinfo(h->curl, CURLINFO_RETRY_AFTER, &retry_after_s);
+	if (retry_after_s > 0) /* 0: not given */
+		t->r->retry_after_ms = retry_after_s > 86400 ? 86400000 :
+							       retry_after_s * 1000;
+	t->r->status = (int)status;
+	http_curl.slist_free_all(headers);
+	return rc;
+}
+
+/* Could the same request succeed a little later? */
+static bool is_temporary(const struct http_transfer *t, CURLcode rc)
+{
+	int status = t->r->status;
+
+	if (t->aborted || t->callback_failed || t->too_large)
+		return false;
+	if (t->timed_out)
+		return true;
 	if (rc == CURLE_OK)
-		return r->status == 429 || r->status == 502 || r->status == 503 ||
-			r->status == 504;
+		return status == 429 || status == 502 || status == 503 || status == 504;
 	return rc == CURLE_COULDNT_CONNECT || rc == CURLE_OPERATION_TIMEDOUT ||
 		rc == CURLE_COULDNT_RESOLVE_HOST || rc == CURLE_GOT_NOTHING ||
-		rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR;
+		rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR ||
+		(t->q->sink && rc == CURLE_PARTIAL_FILE);
+}
+
+/* Can it be sent again: are the source's bytes still there, and may the sink's go? */
+static bool can_repeat(const struct http_transfer *t)
+{
+	const struct http_request *q = t->q;
+
+	if (q->sink && q->sink->write && !q->sink->restart &&
+		http_transfer_resume_at(t) < 0)
+		return false;
+	return !q->source || http_source_rewind(q->source) == 0;
 }
 
 /* How long before try number `next`: random, so that many clients that failed together do not
@@ -341,11 +406,15 @@ static int64_t wait_ms(int next, const struct http_response *r)
 	return r->retry_after_ms > ms ? r->retry_after_ms : ms;
 }
 
-static void sleep_ms(int64_t ms)
+/* Sleeps, or returns at once when the request is aborted. */
+static void sleep_ms(const struct http_request *q, int64_t ms)
 {
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+	int64_t end_ns = clock_mono_ns() + ms * 1000000, left_ms;
+	struct pollfd p = { q->abort ? q->abort->fd : -1, POLLIN, 0 };
 
-	nanosleep(&t, NULL);
+	while ((left_ms = (end_ns - clock_mono_ns()) / 1000000) > 0)
+		if (poll(&p, 1, (int)left_ms) > 0)
+			return;
 }
 
 static int prepare(struct http *h, const struct http_request *q)
@@ -353,39 +422,77 @@ static int prepare(struct http *h, const struct http_request *q)
 	if (strncasecmp(q->url, "http://", 7) != 0 &&
 		strncasecmp(q->url, "https://", 8) != 0)
 		return err_set(EX_USAGE, "'%s' is not an http or https URL", q->url);
-	if (library() < 0)
+	if (http_curl_open() < 0)
 		return -1;
 	if (!h->curl)
-		h->curl = lib.easy_init();
-	return h->curl ? 0 : err_set(EX_OSERR, "cannot start libcurl");
+		h->curl = http_curl.easy_init();
+	if (!h->multi)
+		h->multi = http_curl.multi_init();
+	return h->curl && h->multi ? 0 : err_set(EX_OSERR, "cannot start libcurl");
+}
+
+/* Did the try bring the sink further than it ever was? Who begins anew each time gets nowhere. */
+static bool has_progressed(struct http_transfer *t)
+{
+	bool much = t->r->sunk_bytes - t->furthest_bytes >= PROGRESS_BYTES &&
+		http_transfer_resume_at(t) > 0;
+
+	if (t->r->sunk_bytes > t->furthest_bytes)
+		t->furthest_bytes = t->r->sunk_bytes;
+	return much;
+}
+
+static CURLcode try_all(struct http *h, struct http_transfer *t)
+{
+	const struct http_request *q = t->q;
+	struct http_response *r = t->r;
+	int tries = q->tries ? q->tries : TRIES, counted = 0;
+	CURLcode rc;
+
+	for (r->tries = 1;; r->tries++) {
+		rc = try_once(h, t);
+		counted = has_progressed(t) ? 1 : counted + 1;
+		if (!is_temporary(t, rc) || counted >= tries ||
+			r->retry_after_ms > RETRY_AFTER_MAX_MS || !can_repeat(t))
+			return rc;
+		sleep_ms(q, wait_ms(counted + 1, r));
+	}
+}
+
+/* The range begins where the entity ends: there is nothing more to get. */
+static bool is_complete(const struct http_transfer *t)
+{
+	return t->q->sink && t->r->status == 416 && t->has_range && t->range.first < 0 &&
+		t->range.total == t->range_from + t->sunk_before;
 }
 
 int http_fetch(struct http *h, const struct http_request *q, struct http_response *r)
 {
-	int tries = q->tries ? q->tries : TRIES;
-	struct transfer t = { r,
-		q->response_bytes_max ? q->response_bytes_max : RESPONSE_BYTES_MAX, false,
-		false };
+	struct http_transfer t = { .q = q,
+		.r = r,
+		.range_from = q->range_from,
+		.range_bytes = q->range_bytes,
+		.entity_bytes = -1,
+		.bytes_max = q->response_bytes_max };
 	CURLcode rc;
 
 	if (prepare(h, q) < 0)
 		return -1;
-	for (r->tries = 1;; r->tries++) {
-		buf_reset(&r->body);
-		r->etag[0] = r->content_type[0] = '\0';
-		r->retry_after_ms = r->modified_ms = -1;
-		rc = try_once(h, q, &t);
-		if (!is_temporary(rc, r) || r->tries >= tries ||
-			r->retry_after_ms > RETRY_AFTER_MAX_MS)
-			break;
-		sleep_ms(wait_ms(r->tries + 1, r));
-	}
+	if (!q->sink && !t.bytes_max)
+		t.bytes_max = RESPONSE_BYTES_MAX;
+	r->sunk_bytes = 0;
+	rc = try_all(h, &t);
+	r->aborted = t.aborted;
 	if (rc != CURLE_OK)
-		return fail_transfer(q, &t, rc);
-	if ((r->status >= 200 && r->status < 300) || (r->status == 304 && q->etag))
+		return http_fail_transfer(&t, rc);
+	if (r->status >= 200 && r->status < 300)
+		return http_transfer_decide(&t);
+	if ((r->status == 304 && q->etag) || is_complete(&t))
 		return 0;
-	return fail_status(q, r);
+	return http_fail_status(q, r);
 }
+
+/* --- URLs ---------------------------------------------------------------------------------- */
 
 int http_url(struct buf *out, const char *base, const char *path)
 {

@@ -1,0 +1,137 @@
+/* A download to a file that goes on where the last one ended, in this process or an earlier one. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/net/http_parts.h"
+
+struct download {
+	struct buf part, tag_path;
+	char tag[HTTP_ETAG_MAX]; /* of what is in the part; "": it is worth nothing later */
+	int fd;
+	int64_t at;
+	const struct http_response *r;
+};
+
+static int save_tag(struct download *d, const char *tag)
+{
+	if (strcmp(d->tag, tag) == 0)
+		return 0;
+	snprintf(d->tag, sizeof d->tag, "%s", tag);
+	if (*tag)
+		return io_replace(d->tag_path.data, tag, strlen(tag), 0666);
+	unlink(d->tag_path.data);
+	return 0;
+}
+
+static int take(void *ctx, const void *data, size_t len)
+{
+	struct download *d = ctx;
+	const char *tag = d->r->etag, *from = data;
+
+	/* before the first byte of it: a part is never of another entity than its tag says */
+	if ((d->r->status != 206 || *tag) && save_tag(d, *tag == '"' ? tag : "") < 0)
+		return -1;
+	while (len) {
+		ssize_t n = pwrite(d->fd, from, len, d->at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return err_sys(EX_IOERR, "cannot write '%s'", d->part.data);
+		from += n;
+		len -= (size_t)n;
+		d->at += n;
+	}
+	return 0;
+}
+
+static int restart(void *ctx)
+{
+	struct download *d = ctx;
+
+	d->at = 0;
+	if (save_tag(d, "") < 0 || ftruncate(d->fd, 0) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", d->part.data);
+	return 0;
+}
+
+static int open_part(struct download *d, const char *path)
+{
+	buf_addf(&d->part, "%s.part", path);
+	buf_addf(&d->tag_path, "%s.part.etag", path);
+	if (io_check_place(path) < 0)
+		return -1;
+	d->fd = open(d->part.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+		0666);
+	if (d->fd < 0)
+		return err_sys(errno == EACCES ? 0 : EX_CANTCREAT, "cannot write '%s'",
+			d->part.data);
+	if (flock(d->fd, LOCK_EX | LOCK_NB) < 0)
+		return err_sys(EX_TEMPFAIL, "cannot lock '%s'", d->part.data);
+	return 0;
+}
+
+/* What an earlier call has left, if it is known what it is of. */
+static int find_rest(struct download *d)
+{
+	struct buf tag = BUF_INIT;
+	struct stat st;
+
+	if (fstat(d->fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(EX_CANTCREAT, "'%s' is not a file", d->part.data);
+	if (st.st_size && access(d->tag_path.data, R_OK) == 0 &&
+		io_read(&tag, d->tag_path.data, HTTP_ETAG_MAX - 1) == 0 && tag.len > 2 &&
+		tag.data[0] == '"' && !strpbrk(tag.data, "\r\n")) {
+		snprintf(d->tag, sizeof d->tag, "%s", tag.data);
+		d->at = st.st_size;
+	}
+	err_clear();
+	buf_release(&tag);
+	return d->at || ftruncate(d->fd, 0) == 0 ?
+		0 :
+		err_sys(EX_IOERR, "cannot write '%s'", d->part.data);
+}
+
+static int finish(struct download *d, const char *path)
+{
+	if (fsync(d->fd) < 0 || rename(d->part.data, path) < 0)
+		return err_sys(EX_IOERR, "cannot write '%s'", path);
+	unlink(d->tag_path.data);
+	return 0;
+}
+
+int http_download(struct http *h, const struct http_request *q, const char *path,
+	struct http_response *r)
+{
+	struct download d = { .fd = -1, .r = r };
+	struct http_sink sink = { .write = take, .restart = restart, .ctx = &d };
+	struct http_request whole = *q;
+	int rc = open_part(&d, path);
+
+	if (rc == 0)
+		rc = find_rest(&d);
+	if (rc == 0) {
+		whole.sink = &sink;
+		whole.range_from = d.at;
+		whole.if_range = d.at ? d.tag : NULL;
+		rc = http_fetch(h, &whole, r);
+		if (rc == 0 && r->status != 304)
+			rc = finish(&d, path);
+		else if (r->status == 304 || !d.at || !d.tag[0]) {
+			unlink(d.part.data);
+			unlink(d.tag_path.data);
+		}
+	}
+	if (d.fd >= 0)
+		close(d.fd);
+	buf_release(&d.part);
+	buf_release(&d.tag_path);
+	return rc;
+}

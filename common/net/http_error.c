@@ -1,0 +1,103 @@
+/* Which exit code and sentence a failed request becomes. */
+#include <jansson.h>
+#include <stdio.h>
+
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/net/http_parts.h"
+
+static int fail_local(const struct http_transfer *t)
+{
+	const struct http_request *q = t->q;
+
+	if (t->callback_failed)
+		return -1;
+	if (t->aborted)
+		return err_set(EX_TEMPFAIL, "'%s' was aborted", q->url);
+	if (t->timed_out)
+		return err_set(EX_TEMPFAIL,
+			t->waiting_ns ? "'%s' did not answer in time" :
+					"'%s' is too slow",
+			q->url);
+	if (t->too_large)
+		return err_set(EX_DATAERR, "'%s' answered with more than %lld bytes",
+			q->url, (long long)t->bytes_max);
+	return 0;
+}
+
+int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
+{
+	const char *why = http_curl.easy_strerror(rc), *url = t->q->url;
+
+	if (fail_local(t) < 0)
+		return -1;
+	switch (rc) {
+	case CURLE_URL_MALFORMAT:
+		return err_set(EX_USAGE, "'%s' is not a URL", url);
+	case CURLE_UNSUPPORTED_PROTOCOL:
+		/* our own URL has been looked at: what came is HTTP/0.9, or a redirect */
+		return err_set(EX_DATAERR,
+			t->answered ? "'%s' redirects to another scheme" :
+				      "'%s' did not answer with HTTP",
+			url);
+	case CURLE_OPERATION_TIMEDOUT:
+		return err_set(EX_TEMPFAIL, "'%s' did not answer in time", url);
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+	case CURLE_COULDNT_CONNECT:
+		return err_set(EX_UNAVAILABLE, "cannot reach '%s': %s", url, why);
+	case CURLE_SSL_CONNECT_ERROR:
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+	case CURLE_SSL_CERTPROBLEM:
+	case CURLE_SSL_CIPHER:
+	case CURLE_SSL_ISSUER_ERROR:
+		return err_set(EX_UNAVAILABLE, "no secure connection to '%s': %s", url,
+			why);
+	case CURLE_GOT_NOTHING:
+	case CURLE_SEND_ERROR:
+	case CURLE_RECV_ERROR:
+		return err_set(EX_UNAVAILABLE, "'%s' closed the connection: %s", url,
+			why);
+	case CURLE_PARTIAL_FILE:
+		return err_set(EX_DATAERR, "'%s' broke off in the middle of its answer",
+			url);
+	default:
+		return err_set(EX_DATAERR, "'%s' did not answer with HTTP: %s", url, why);
+	}
+}
+
+/* The message of an error body: our registry's {"error": ...}, or {"message": ...}. */
+static void server_says(const struct http_response *r, char *text, size_t max)
+{
+	json_t *body = r->body.len ? json_loadb(r->body.data, r->body.len, 0, NULL) :
+				     NULL;
+	const char *message = json_string_value(json_object_get(body, "error"));
+
+	if (!message)
+		message = json_string_value(json_object_get(body, "message"));
+	if (message)
+		snprintf(text, max, ": %.400s", message);
+	else
+		snprintf(text, max, " (HTTP %d)", r->status);
+	json_decref(body);
+}
+
+int http_fail_status(const struct http_request *q, const struct http_response *r)
+{
+	char text[480];
+	int code = EXIT_NO;
+
+	server_says(r, text, sizeof text);
+	if (r->status == 401 || r->status == 403)
+		code = EX_NOPERM;
+	else if (r->status == 400 || r->status == 413 || r->status == 415 ||
+		r->status == 422)
+		code = EX_DATAERR;
+	else if (r->status == 429 || r->status >= 500)
+		code = EX_TEMPFAIL;
+	else if (r->status < 400)
+		code = EX_DATAERR; /* a redirect without an end, or 1xx and 304 out of place */
+	return err_set(code, "'%s' %s%s", q->url,
+		code == EX_TEMPFAIL ? "cannot serve this now" : "refused", text);
+}

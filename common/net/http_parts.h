@@ -1,0 +1,99 @@
+/* http_parts.h - what the files of the HTTP client share; not for callers. */
+#ifndef RNP_COMMON_NET_HTTP_PARTS_H
+#define RNP_COMMON_NET_HTTP_PARTS_H
+
+#include <curl/curl.h>
+
+#include "common/net/http.h"
+
+/* The functions of libcurl, once http_curl_open has returned 0. */
+extern struct http_curl {
+	CURL *(*easy_init)(void);
+	void (*easy_cleanup)(CURL *);
+	void (*easy_reset)(CURL *);
+	CURLcode (*easy_setopt)(CURL *, CURLoption, ...);
+	CURLcode (*easy_getinfo)(CURL *, CURLINFO, ...);
+	CURLcode (*easy_pause)(CURL *, int);
+	const char *(*easy_strerror)(CURLcode);
+	CURLcode (*global_init)(long);
+	CURLM *(*multi_init)(void);
+	CURLMcode (*multi_cleanup)(CURLM *);
+	CURLMcode (*multi_add_handle)(CURLM *, CURL *);
+	CURLMcode (*multi_remove_handle)(CURLM *, CURL *);
+	CURLMcode (*multi_perform)(CURLM *, int *);
+	CURLMcode (*multi_poll)(CURLM *, struct curl_waitfd *, unsigned, int, int *);
+	CURLMsg *(*multi_info_read)(CURLM *, int *);
+	struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
+	void (*slist_free_all)(struct curl_slist *);
+} http_curl;
+
+/* Returns 0, or -1 (69): there is no libcurl. */
+int http_curl_open(void);
+
+/* Content-Range: "bytes 0-9/100", "bytes 0-9/" and a star, "bytes", a star and "/100". */
+struct http_range {
+	int64_t first, last; /* -1: not satisfied */
+	int64_t total;       /* -1: not known */
+};
+
+/* Returns 0, or -1 (no err_set): it is malformed, or contradicts itself. Pure. */
+int http_range_parse(struct http_range *out, const char *value);
+
+/* What a rate allows. */
+struct http_budget {
+	int64_t bytes; /* that may move now; less than 0 after a large piece */
+	int64_t at_ns; /* when that was so; 0: never */
+};
+
+/* One request with all its tries. */
+struct http_transfer {
+	const struct http_request *q;
+	struct http_response *r;
+	int64_t bytes_max;
+	/* what is asked for; 0, the whole, after the sink had to restart with it */
+	int64_t range_from, range_bytes;
+	int64_t sunk_before; /* bytes in the sink when the try began, which it goes on after */
+
+	/* of the sink's answer, over all tries */
+	char resume_etag
+		[HTTP_ETAG_MAX]; /* strong, or "": the sink's bytes are of this entity */
+	int64_t entity_bytes;    /* from Content-Range or Content-Length, or -1 */
+	int64_t furthest_bytes;  /* the most that the sink ever had */
+
+	/* of one try */
+	int64_t sent; /* of the source */
+	bool answered,
+		decided; /* the status line is there; it is known where the body goes */
+	bool into_sink, too_large, paused, aborted, timed_out, has_range;
+	bool source_ended;
+	bool callback_failed; /* the pending error says why */
+	struct http_range range;
+	int64_t content_length; /* -1: not given */
+
+	struct http_budget up, down;
+	int64_t window_ns, window_bytes; /* see http_transfer_is_slow */
+	int64_t waiting_ns; /* since when an answer is awaited; 0: it is not */
+};
+
+/* libcurl's callbacks. The last argument is the transfer. */
+size_t http_on_read(char *to, size_t size, size_t n, void *transfer);
+int http_on_seek(void *transfer, curl_off_t offset, int origin);
+size_t http_on_body(char *data, size_t size, size_t n, void *transfer);
+size_t http_on_header(char *line, size_t size, size_t n, void *transfer);
+
+/* Where the source begins again, for another try. Returns 0 or -1. */
+int http_source_rewind(const struct http_source *s);
+
+/* At the end of a try that brought all of an answer: looks at the status for the sink's sake where
+ * no body did. Returns 0, or -1 with err_set. */
+int http_transfer_decide(struct http_transfer *t);
+
+/* How many bytes of what the sink wants it has: from where the next try goes on. -1: it cannot,
+ * the sink has to restart. */
+int64_t http_transfer_resume_at(const struct http_transfer *t);
+
+/* Set the error of a try. Return -1. */
+int http_fail_transfer(const struct http_transfer *t, CURLcode rc);
+int http_fail_status(const struct http_request *q, const struct http_response *r);
+
+#endif
