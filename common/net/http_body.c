@@ -21,7 +21,8 @@
 #define BURST_PER_S 20 /* so much of a second may come at once, if that is more */
 #define NS_PER_S    INT64_C(1000000000)
 
-/* libcurl's own limits let a second's worth pass at once. Returns false when the transfer has to pause. */
+/* Returns false when the transfer has to pause. (libcurl's own limits let a second's worth pass at
+ * once.) */
 static bool budget_allows(struct http_budget *b, int64_t rate)
 {
 	int64_t now_ns = clock_mono_ns(), most, passed_ns;
@@ -105,7 +106,8 @@ int http_on_seek(void *transfer, curl_off_t offset, int origin)
 
 /* --- the sink ------------------------------------------------------------------------------ */
 
-/* Where in the file the first byte that came belongs: further ahead after a restart with the whole. */
+/* Where in the file the first byte that came belongs: further ahead after a restart with the
+ * whole. */
 static int64_t sink_offset(const struct http_transfer *t)
 {
 	return t->q->sink->offset - (t->q->range_from - t->range_from);
