@@ -121,6 +121,64 @@ time.sleep(60)' >port 3>&- &
 	refused 65 "not signed by" rnp-bench verdict --key verifier.key --challenge c.json --bandwidth more.jsonl a.json
 }
 
+# sign_request KEY METHOD URL [NONCE [CREATED]]: the headers of a signed request (RFC 9421), one a line. With
+# openssl, not with our code: what we verify is what others sign.
+sign_request() {
+	local path=/${3#*://*/} host=${3#*://} input key
+	host=${host%%/*}
+	input="(\"@method\" \"@authority\" \"@path\" \"@query\");created=${5:-$(date +%s)};nonce=\"${4:-$RANDOM$RANDOM$RANDOM}\""
+	input+=";keyid=\"$(rnp-register address --key "$1")\";tag=\"rnp\""
+	# PKCS#8 is these bytes and the first half of the key file
+	key='\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20'
+	key+=$(jq -r '.[:32][]' "$1" | xargs printf '\\x%02x')
+	printf '%b' "$key" | openssl pkey -inform DER -out request.pem
+	printf '"@method": %s\n"@authority": %s\n"@path": %s\n"@query": ?%s\n"@signature-params": %s' \
+		"$2" "$host" "${path%%\?*}" "${path#*\?}" "$input" >request.base
+	echo "Signature-Input: a=$input"
+	echo "Signature: a=:$(openssl pkeyutl -sign -rawin -inkey request.pem -in request.base | base64 -w0):"
+}
+
+@test "bandwidth: a registry exchanges with the node alone, whose key signs the requests" {
+	start_registry 1s
+	get_challenge
+	local id at
+	id=$(id_of c.json)
+	at="$url/v1/exchange/$id?node=$NODE&bytes=1048576"
+	code() {
+		curl -s -D head -o reply -w '%{http_code}' "$@"
+	}
+	assert_equal "$(code "$at")" 401
+	jq -e '.error | test("only node .* may ask this.*: the message is not signed")' reply
+	grep -qiF 'accept-signature: rnp=("@method" "@authority" "@path" "@query");created;nonce;keyid;tag="rnp"' head
+	sign_request node.key GET "$at" once >signed
+	assert_equal "$(code -H @signed "$at")" 200
+	assert_equal "$(code -H @signed "$at")" 401
+	jq -e '.error | test("nonce was used before")' reply
+	# another's key, another path, an old one, one of tomorrow, a changed one, a body that nobody announced
+	sign_request verifier.key GET "$at" >signed
+	assert_equal "$(code -H @signed "$at")" 401
+	jq -e '.error | test("keyid names no key")' reply
+	sign_request node.key GET "${at/1048576/2097152}" >signed
+	assert_equal "$(code -H @signed "$at")" 401
+	jq -e '.error | test("not by that key, or the message was changed")' reply
+	sign_request node.key GET "$at" old $(($(date +%s) - 400)) >signed
+	assert_equal "$(code -H @signed "$at")" 401
+	jq -e '.error | test("too old")' reply
+	sign_request node.key GET "$at" new $(($(date +%s) + 400)) >signed
+	assert_equal "$(code -H @signed "$at")" 401
+	jq -e '.error | test("in the future")' reply
+	sign_request node.key POST "$at" >signed
+	assert_equal "$(code -H @signed "$at")" 401
+	sign_request node.key GET "$at" changed | sed 's/;tag="rnp"//' >signed
+	assert_equal "$(code -H @signed "$at")" 401
+	# before the body is sent, too
+	head -c 1048576 /dev/zero >zeros
+	assert_equal "$(code --data-binary @zeros "${at/bytes=1048576/token=00}")" 401
+	# what is wrong uses nothing up: the node's own next one is answered
+	sign_request node.key GET "$at" changed >signed
+	assert_equal "$(code -H @signed "$at")" 200
+}
+
 @test "bandwidth: a registry exchanges only for a challenge that is open, and takes only its own bytes" {
 	start_registry 1s
 	get_challenge
@@ -129,22 +187,26 @@ time.sleep(60)' >port 3>&- &
 	code() {
 		curl -s -o reply -w '%{http_code}' "$@"
 	}
+	signed() { # METHOD URL [curl's options]
+		sign_request node.key "$1" "$2" >signed
+		code -H @signed "${@:3}" "$2"
+	}
 	assert_equal "$(code "$at/${id/[0-9a-f]/x}?node=$NODE&bytes=1048576")" 409
 	assert_equal "$(code "$at/$id?node=$(jq -r .node verifier.json)&bytes=1048576")" 409
 	assert_equal "$(code "$at/$id?bytes=1048576")" 400
-	assert_equal "$(code "$at/$id?node=$NODE&bytes=1")" 400
-	assert_equal "$(code "$at/$id?node=$NODE&bytes=33554433")" 400
+	assert_equal "$(signed GET "$at/$id?node=$NODE&bytes=1")" 400
+	assert_equal "$(signed GET "$at/$id?node=$NODE&bytes=33554433")" 400
 	assert_equal "$(code "$at/$id?node=$NODE&bytes=1048576&more=1")" 400
-	assert_equal "$(code --data-binary @c.json "$at/$id?node=$NODE&token=00")" 409
+	assert_equal "$(signed POST "$at/$id?node=$NODE&token=00" --data-binary @c.json)" 409
 	# the very bytes, and the token that shows that all were there
-	assert_equal "$(code "$at/$id?node=$NODE&bytes=1048576")" 200
+	assert_equal "$(signed GET "$at/$id?node=$NODE&bytes=1048576")" 200
 	mv reply bytes
 	token=$(tail -c 32 bytes | od -An -v -tx1 | tr -d ' \n')
-	assert_equal "$(code --data-binary @bytes "$at/$id?node=$NODE&token=$token")" 200
-	jq -e '.bytes == 1048576 and .down_ns > 0 and .up_ns > 0 and .enough == false' reply
-	assert_equal "$(code --data-binary @bytes "$at/$id?node=$NODE&token=$token")" 409
-	assert_equal "$(code "$at/$id?node=$NODE&bytes=1048576")" 200
-	assert_equal "$(code --data-binary @bytes "$at/$id?node=$NODE&token=$token")" 400
+	assert_equal "$(signed POST "$at/$id?node=$NODE&token=$token" --data-binary @bytes)" 200
+	jq -e '.bytes == 1048576 and .down_ns > 0 and .up_ns > 0 and .enough == ([.down_ns, .up_ns] | max >= 5e8)' reply
+	assert_equal "$(signed POST "$at/$id?node=$NODE&token=$token" --data-binary @bytes)" 409
+	assert_equal "$(signed GET "$at/$id?node=$NODE&bytes=1048576")" 200
+	assert_equal "$(signed POST "$at/$id?node=$NODE&token=$token" --data-binary @bytes)" 400
 	jq -e '.error | test("not the bytes")' reply
 }
 

@@ -122,7 +122,7 @@ static int answer(const json_t *record, const char *where, const struct key *k,
 			where, c.signer);
 	if (check_memory(&c, where) < 0)
 		return -1;
-	bandwidth_start(&b, verifier, ca_file, &c);
+	bandwidth_start(&b, verifier, ca_file, &c, k);
 	v = prove(&c, memory_for_rounds(), NULL);
 	finish_bandwidth(&b, v);
 	if (!v)

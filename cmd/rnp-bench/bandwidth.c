@@ -40,6 +40,7 @@ static int take_bytes(const struct bandwidth *b, struct http *http, int64_t n,
 {
 	struct buf url = BUF_INIT;
 	struct http_request q = { .ca_file = b->ca_file,
+		.signer = b->key,
 		.timeout_ms = try_ms(b),
 		.tries = TRIES,
 		.response_bytes_max = (size_t)n };
@@ -66,6 +67,7 @@ static int give_bytes(const struct bandwidth *b, struct http *http,
 	struct buf url = BUF_INIT;
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct http_request q = { .ca_file = b->ca_file,
+		.signer = b->key,
 		.body = bytes->data,
 		.body_bytes = bytes->len,
 		.content_type = "application/octet-stream",
@@ -123,9 +125,12 @@ static void *run(void *arg)
 }
 
 void bandwidth_start(struct bandwidth *b, const char *verifier, const char *ca_file,
-	const struct poc_challenge *c)
+	const struct poc_challenge *c, const struct key *key)
 {
-	*b = (struct bandwidth){ .verifier = verifier, .ca_file = ca_file, .c = c };
+	*b = (struct bandwidth){ .verifier = verifier,
+		.ca_file = ca_file,
+		.c = c,
+		.key = key };
 	if (!verifier)
 		return;
 	b->started = pthread_create(&b->thread, NULL, run, b) == 0;

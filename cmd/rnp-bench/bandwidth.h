@@ -13,6 +13,7 @@ struct bandwidth {
 	const char *verifier,
 		*ca_file; /* URL of a registry or an rnp-bench serve; borrowed */
 	const struct poc_challenge *c;
+	const struct key *key; /* of the node: the requests are signed by it */
 	pthread_t thread;
 	bool started;
 	int rc;
@@ -21,7 +22,7 @@ struct bandwidth {
 
 /* verifier NULL: nothing is done. */
 void bandwidth_start(struct bandwidth *b, const char *verifier, const char *ca_file,
-	const struct poc_challenge *c);
+	const struct poc_challenge *c, const struct key *key);
 
 /* Wait until it is done. Returns 0, or -1 with err_set: 69 the verifier is not there or does no such
  * test, 75 busy or too slow, 65 it sends other than it promised. */

@@ -16,6 +16,8 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/net/bandwidth_test.h"
+#include "common/net/http_sign.h"
+#include "common/net/httpd_sign.h"
 #include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
@@ -27,6 +29,9 @@
 
 #define BUCKETS   16384
 #define NODES_MAX 1000000
+/* Signed requests about one challenge: an exchange each way, and retries while others exchange. */
+#define NONCES_MAX       64
+#define SIGNED_AGE_MAX_S 60
 
 /* A node that sent a heartbeat. */
 struct asked {
@@ -36,6 +41,9 @@ struct asked {
 	int64_t asked_ns;        /* when the open one was first handed out */
 	struct poc_challenge *c; /* the open one, or NULL */
 	json_t *record;
+	/* of the signed requests about the open one, by their first bytes; NULL: none came */
+	uint64_t *nonces;
+	int nnonces;
 };
 
 struct registry_challenger {
@@ -51,8 +59,11 @@ static void close_challenge(struct asked *a)
 {
 	free(a->c);
 	json_decref(a->record);
+	free(a->nonces);
 	a->c = NULL;
 	a->record = NULL;
+	a->nonces = NULL;
+	a->nnonces = 0;
 }
 
 void registry_challenger_close(struct registry *g)
@@ -366,21 +377,95 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 
 /* --- the bandwidth test ------------------------------------------------------------------- */
 
-/* Is the challenge of that hash open for this node? */
+/* The node's entry when the challenge of that hash is open for it, or NULL. Under the lock. */
+static struct asked *find_open(struct registry_challenger *ch, const char *node,
+	const char *id)
+{
+	struct asked *a = *place_of(ch, node);
+	char hex[2 * POC_HASH_BYTES + 1];
+
+	if (!a || !a->c)
+		return NULL;
+	sodium_bin2hex(hex, sizeof hex, a->c->sha256, sizeof a->c->sha256);
+	return strcmp(hex, id) == 0 ? a : NULL;
+}
+
 static bool is_open(struct registry *g, const char *node, const char *id)
 {
-	char hex[2 * POC_HASH_BYTES + 1];
-	bool open = false;
-	struct asked *a;
+	bool open;
 
 	pthread_mutex_lock(&g->challenger->lock);
-	a = *place_of(g->challenger, node);
-	if (a && a->c) {
-		sodium_bin2hex(hex, sizeof hex, a->c->sha256, sizeof a->c->sha256);
-		open = strcmp(hex, id) == 0;
-	}
+	open = find_open(g->challenger, node, id) != NULL;
 	pthread_mutex_unlock(&g->challenger->lock);
 	return open;
+}
+
+/* What a signed request is about. */
+struct signed_read {
+	struct registry *g;
+	const char *node, *id;
+};
+
+static bool find_node_key(void *ctx, const char *keyid,
+	unsigned char public_key[KEY_PUBLIC_BYTES])
+{
+	const struct signed_read *s = ctx;
+
+	return strcmp(keyid, s->node) == 0 &&
+		address_parse(keyid, "keyid", public_key) == 0;
+}
+
+/* A request that somebody has overheard is not answered a second time. */
+static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
+{
+	const struct signed_read *s = ctx;
+	unsigned char hash[crypto_hash_sha256_BYTES];
+	bool seen = true;
+	struct asked *a;
+	uint64_t first;
+
+	(void)until_s; /* the challenge is closed before */
+	crypto_hash_sha256(hash, (const unsigned char *)nonce, strlen(nonce));
+	memcpy(&first, hash, sizeof first);
+	pthread_mutex_lock(&s->g->challenger->lock);
+	a = find_open(s->g->challenger, address, s->id);
+	if (a && a->nnonces < NONCES_MAX) {
+		seen = false;
+		for (int i = 0; i < a->nnonces; i++)
+			seen = seen || a->nonces[i] == first;
+		if (!a->nonces)
+			a->nonces = xcalloc(NONCES_MAX, sizeof *a->nonces);
+		if (!seen)
+			a->nonces[a->nnonces++] = first;
+	}
+	pthread_mutex_unlock(&s->g->challenger->lock);
+	return seen;
+}
+
+/* Only the node itself may exchange for its challenge. False: r is filled. */
+static bool is_signed(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
+	const char *node)
+{
+	struct signed_read s = { g, node, q->arg };
+	struct httpsig_policy policy = { .required = HTTP_SIGN_COMPONENTS,
+		.tag = HTTP_SIGN_TAG,
+		.now_s = clock_now_ms() / 1000,
+		.max_age_s = SIGNED_AGE_MAX_S,
+		.skew_s = REGISTRY_SKEW_MS / 1000,
+		.nonce_required = true,
+		.nonce_seen = nonce_seen,
+		.find_key = find_node_key,
+		.ctx = &s };
+	struct httpsig_result result;
+	char text[400];
+
+	if (httpd_verify(q, false, &policy, &result) == HTTPSIG_GOOD)
+		return true;
+	snprintf(text, sizeof text,
+		"only node %s may ask this, by requests that its key signed (RFC 9421): %s",
+		node, result.reason);
+	httpd_ask_signature(r, text);
+	return false;
 }
 
 /* Only who has a challenge to answer may use the registry's line. False: r is filled. */
@@ -399,7 +484,7 @@ static bool may_exchange(struct registry *g, struct httpd_request *q,
 	else if (!is_open(g, node, q->arg))
 		httpd_error(r, 409, "no such challenge to %s is open", node);
 	else
-		return true;
+		return is_signed(g, q, r, node);
 	return false;
 }
 
@@ -413,15 +498,19 @@ enum httpd_when registry_get_bandwidth_test(void *ctx, struct httpd_request *q,
 		HTTPD_NOW;
 }
 
+enum httpd_when registry_begin_bandwidth_test(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	return may_exchange(ctx, q, r, "node token") ? HTTPD_GO_ON : HTTPD_NOW;
+}
+
 enum httpd_when registry_post_bandwidth_test(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
 	struct bandwidth_test_reading reading;
 
-	return may_exchange(g, q, r, "node token") ?
-		bandwidth_test_post(g->challenger->exchanges, q, r, &reading) :
-		HTTPD_NOW;
+	return bandwidth_test_post(g->challenger->exchanges, q, r, &reading);
 }
 
 /* A request that nobody waits for. */

@@ -32,8 +32,11 @@ int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challe
 void registry_store_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
 	struct httpd_reply *r);
 
-/* The handlers of the bandwidth test. */
+/* The handlers of the bandwidth test, for requests that the challenged node has signed. Whether one
+ * may be answered is decided before its body comes. */
 enum httpd_when registry_get_bandwidth_test(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_begin_bandwidth_test(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
 enum httpd_when registry_post_bandwidth_test(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);

@@ -1,0 +1,20 @@
+/* httpd_sign.h - the server's half of signed requests (http_sign.h): who has signed what was asked?
+ *
+ * Uses httpd, httpsig. */
+#ifndef RNP_COMMON_NET_HTTPD_SIGN_H
+#define RNP_COMMON_NET_HTTPD_SIGN_H
+
+#include "common/net/httpd.h"
+#include "common/net/httpsig.h"
+
+/* As httpsig_verify, for a request of the server. with_body: q->body is whole, and a Content-Digest
+ * that is covered is compared with it; before it has come it is not. A proxy in front of the
+ * server has to pass Host, path and query on as they are. */
+enum httpsig_outcome httpd_verify(const struct httpd_request *q, bool with_body,
+	const struct httpsig_policy *policy, struct httpsig_result *out);
+
+/* Fills r with 401 and the header Accept-Signature, which says what has to be signed. text is the
+ * sentence, as in httpd_error. Returns HTTPD_NOW. */
+enum httpd_when httpd_ask_signature(struct httpd_reply *r, const char *text);
+
+#endif
