@@ -413,6 +413,32 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 	refused 65 "fit.json" rnp-price quote --node "$NODE" --costs c.json --fit fit.json offers
 }
 
+# --- backtest ------------------------------------------------------------------------------
+
+@test "backtest: real markets, ours ahead of the baselines, the same whatever the threads" {
+	local name args=()
+	for name in A100_80GB_PCIe H100_80GB_PCIe; do
+		gunzip -c "$(data "history/prime_30min/$name.jsonl.gz")" >"$name" || skip_data
+		args+=(--history "$name")
+	done
+	run_split rnp-price backtest "${args[@]}" --policy ours,undercut,step10 --seed 7
+	assert_success
+	jq -se 'map({key: .policy, value: .}) | from_entries | .ours.runs == 36 and .ours.mean_ppm > 900000 and
+		.ours.changes_max <= 6 and .ours.mean_ppm > .undercut.mean_ppm + 30000 and
+		.ours.mean_ppm > .step10.mean_ppm + 30000' <<<"$output" || fail "$output"
+	OMP_NUM_THREADS=1 rnp-price backtest "${args[@]}" --policy ours,undercut,step10 --seed 7 | cmp - <(echo "$output")
+}
+
+@test "backtest: series that are none are refused" {
+	refused 64 "--history" rnp-price backtest
+	refused 66 "missing" rnp-price backtest --history missing
+	echo '{"price_stats":{"median":1},"by_provider":{"a":{"count":1,"min":1}}}' >one
+	refused 65 "fewer than two snapshots" rnp-price backtest --history one
+	refused 64 "there is no policy 'best'" rnp-price backtest --history one --policy best
+	echo '{"price_stats":{"median":1},"by_provider":{"a":{"count":1,"min":-1}}}' >one
+	refused 65 "one:1: by_provider.a: min" rnp-price backtest --history one
+}
+
 @test "quote: bad input is refused and no quote is written" {
 	costs 50000 >c.json
 	offer "RTX 4090" 1 400000 >offers
@@ -438,12 +464,12 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 
 @test "price: help, usage and records of the subcommands" {
 	local sub
-	for sub in feed fit floor quote; do
+	for sub in backtest feed fit floor quote; do
 		run_split rnp-price "$sub" --help
 		assert_success
 		[[ $output == "usage: rnp-price $sub"* ]]
 	done
-	for sub in rnp.offer rnp.fit rnp.floor rnp.quote; do
+	for sub in rnp.backtest rnp.costs rnp.offer rnp.fit rnp.floor rnp.quote; do
 		rnp-price --schema "$sub" | jq -e --arg k "$sub" '.title == $k'
 	done
 	run_split rnp-price feed -m vast --table "$ROOT/tests/data/price/vast-made-up.json"

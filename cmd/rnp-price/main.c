@@ -5,6 +5,7 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = {
+	&command_backtest,
 	&command_feed,
 	&command_fit,
 	&command_floor,
@@ -13,6 +14,7 @@ static const struct command *const commands[] = {
 };
 
 static const char *const kinds[] = {
+	"rnp.backtest",
 	"rnp.costs",
 	"rnp.error",
 	"rnp.fit",

@@ -1,0 +1,222 @@
+/* rnp-price backtest - price policies in worlds made of recorded markets. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-price/commands.h"
+#include "cmd/rnp-price/world.h"
+#include "cmd/rnp-price/world_read.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+
+#define SERIES_MAX   64
+#define POLICIES_MAX 8
+#define UNITS        8
+
+static struct opt_list histories;
+static const char *worlds = "formula", *policy_names;
+static int64_t seed = 1;
+
+static const struct opt options[] = {
+	{ .name = "history",
+		.kind = OPT_LIST,
+		.to = &histories,
+		.metavar = "F",
+		.help = "a recorded market, one snapshot every 30 min; may be given several times" },
+	{ .name = "worlds",
+		.kind = OPT_CHOICE,
+		.to = &worlds,
+		.metavar = "W",
+		.choices = "formula|cheapest|loyal|fall|copy|outage|all",
+		.help = "how customers choose (default formula)" },
+	{ .name = "policy",
+		.kind = OPT_TEXT,
+		.to = &policy_names,
+		.metavar = "P",
+		.help = "policies with commas: ours, undercut, step10, median (default: all)" },
+	{ .name = "seed",
+		.kind = OPT_I64,
+		.to = &seed,
+		.metavar = "N",
+		.min = 0,
+		.max = INT64_C(1000000000),
+		.help = "of the worlds' luck (default 1)" },
+	{ .kind = OPT_END },
+};
+
+struct session {
+	struct world_series series[SERIES_MAX];
+	int nseries;
+	const struct world_policy *policies[POLICIES_MAX];
+	int npolicies;
+};
+
+/* What one world came to. */
+struct outcome {
+	double best; /* in hindsight */
+	struct world_result results[POLICIES_MAX];
+};
+
+static const double betas[] = { 3, 10, 30 }, loads[] = { 0.4, 1, 3 },
+		    leases[] = { 6, 24 };
+#define GRID 18
+
+static int read_policies(struct session *s)
+{
+	char *names = policy_names ? xstrdup(policy_names) : NULL, *rest = NULL, *name;
+	int rc = 0;
+
+	if (!names) {
+		for (int i = 0; world_policy_names[i]; i++)
+			s->policies[s->npolicies++] = world_policy(world_policy_names[i]);
+		return 0;
+	}
+	for (name = strtok_r(names, ",", &rest); name && rc == 0;
+		name = strtok_r(NULL, ",", &rest)) {
+		const struct world_policy *p = world_policy(name);
+
+		if (!p)
+			rc = err_set(EX_USAGE, "there is no policy '%.40s'", name);
+		else if (s->npolicies == POLICIES_MAX)
+			rc = err_set(EX_USAGE, "more than %d policies", POLICIES_MAX);
+		else
+			s->policies[s->npolicies++] = p;
+	}
+	if (rc == 0 && !s->npolicies)
+		rc = err_set(EX_USAGE, "--policy names none");
+	free(names);
+	return rc;
+}
+
+static void run_world(const struct session *s, enum world_kind kind, int i,
+	struct outcome *out)
+{
+	struct world w = { .kind = kind,
+		.series = &s->series[i % s->nseries],
+		.beta = betas[i / s->nseries % 3],
+		.load = loads[i / s->nseries / 3 % 3],
+		.lease_hours = leases[i / s->nseries / 9],
+		.units = UNITS,
+		.seed = (uint64_t)seed * 1000003 + (uint64_t)i };
+
+	memcpy(w.lease_shape, world_philly_leases, sizeof w.lease_shape);
+	world_open(&w);
+	out->best = world_hindsight(&w, NULL);
+	for (int p = 0; p < s->npolicies; p++)
+		world_run(&w, s->policies[p], &out->results[p]);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void set_ppm(json_t *r, const char *key, double v)
+{
+	json_set_i64(r, key, llround(v * 1e6));
+}
+
+static int write_policy(const struct session *s, enum world_kind kind, int p,
+	const struct outcome *all, int n)
+{
+	json_t *r = json_record("rnp.backtest");
+	double *ratios = xmalloc((size_t)n * sizeof *ratios), mean = 0, changes = 0,
+	       busy = 0;
+	double most = 0;
+	int rc;
+
+	for (int i = 0; i < n; i++) {
+		const struct world_result *one = &all[i].results[p];
+
+		ratios[i] = all[i].best > 0 ? one->revenue / all[i].best : 0;
+		mean += ratios[i] / n;
+		changes += one->changes_a_day / n;
+		busy += one->busy / n;
+		most = one->most_changes > most ? one->most_changes : most;
+	}
+	qsort(ratios, (size_t)n, sizeof *ratios, by_value);
+	json_set_text(r, "mode", "worlds");
+	json_set_text(r, "world", world_kind_names[kind]);
+	json_set_text(r, "policy", s->policies[p]->name);
+	json_set_i64(r, "runs", n);
+	json_set_i64(r, "seed", seed);
+	set_ppm(r, "mean_ppm", mean);
+	set_ppm(r, "p10_ppm", ratios[n / 10]);
+	set_ppm(r, "worst_ppm", ratios[0]);
+	set_ppm(r, "busy_ppm", busy);
+	set_ppm(r, "changes_a_day_ppm", changes);
+	json_set_i64(r, "changes_max", (int64_t)most);
+	rc = out_record(r);
+	json_decref(r);
+	free(ratios);
+	return rc;
+}
+
+/* Each world by whichever thread is free; what comes of it does not depend on that. */
+static int run_kind(const struct session *s, enum world_kind kind)
+{
+	int n = GRID * s->nseries, rc = 0;
+	struct outcome *all = xcalloc((size_t)n, sizeof *all);
+
+#pragma omp parallel for schedule(dynamic)
+	for (int i = 0; i < n; i++)
+		run_world(s, kind, i, &all[i]);
+	for (int p = 0; rc == 0 && p < s->npolicies; p++)
+		rc = write_policy(s, kind, p, all, n);
+	free(all);
+	return rc;
+}
+
+static int backtest(struct session *s)
+{
+	if (!histories.n)
+		return err_set(EX_USAGE, "option --history F is required");
+	if (histories.n > SERIES_MAX)
+		return err_set(EX_USAGE, "more than %d series", SERIES_MAX);
+	if (read_policies(s) < 0)
+		return -1;
+	for (; s->nseries < histories.n; s->nseries++)
+		if (world_series_read(&s->series[s->nseries],
+			    (char *)(uintptr_t)histories.items[s->nseries]) < 0)
+			return -1;
+	for (int k = 0; k < WORLD_KINDS; k++)
+		if (strcmp(worlds, "all") == 0 ||
+			strcmp(worlds, world_kind_names[k]) == 0)
+			if (run_kind(s, (enum world_kind)k) < 0)
+				return -1;
+	return 0;
+}
+
+static int run(int n, char **args)
+{
+	struct session *s = xcalloc(1, sizeof *s);
+	int rc = backtest(s);
+
+	(void)n;
+	(void)args;
+	for (int i = 0; i < SERIES_MAX; i++)
+		world_series_release(&s->series[i]);
+	free(s);
+	opt_list_release(&histories);
+	return rc < 0 ? err_report() : 0;
+}
+
+const struct command command_backtest = {
+	.name = "backtest",
+	.arguments = NULL,
+	.summary = "What price policies would have earned.",
+	.details =
+		"Plays policies in worlds made of recorded markets and made-up customers: eight units\n"
+		"of one model, 18 worlds for each series, three steepnesses of demand, three loads, two\n"
+		"lengths of leases. Writes one rnp.backtest record per kind of world and policy, its\n"
+		"revenue over that of the best fixed price or constant ratio in hindsight.",
+	.columns =
+		"world,policy,runs,mean_ppm,p10_ppm,worst_ppm,busy_ppm,changes_a_day_ppm,changes_max",
+	.opts = options,
+	.run = run,
+};

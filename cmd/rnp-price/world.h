@@ -1,0 +1,99 @@
+/* world.h - a market of real offers with made-up customers, in which price policies earn. Pure.
+ *
+ * pricing.md, B.4: units of one model among the real sellers of a recorded series; in each step an
+ * idle unit is taken with a probability that depends on its price and everybody else's. Leases keep
+ * their price. What happens is a function of the seed alone: the same step and unit meet the same luck
+ * under every policy. */
+#ifndef RNP_PRICE_WORLD_H
+#define RNP_PRICE_WORLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cmd/rnp-price/demand.h"
+
+#define WORLD_UNITS_MAX  64
+#define WORLD_STEP_HOURS 0.5
+#define WORLD_LEASES     64 /* quantiles of lease lengths */
+
+/* One snapshot of a series. */
+struct world_snapshot {
+	struct demand_market market;
+	double median;
+};
+
+/* A recorded market, one snapshot a step. */
+struct world_series {
+	char *name;
+	struct world_snapshot *steps;
+	size_t n, cap;
+};
+
+/* How customers choose; all but the first break the formula that the grid of 90 has. */
+enum world_kind {
+	WORLD_FORMULA,  /* spread over all sellers by (price / median)^-beta */
+	WORLD_CHEAPEST, /* each takes the cheapest below a limit of his own */
+	WORLD_LOYAL,    /* half of them look at one brand only */
+	WORLD_FALL,     /* the formula; from the middle on a third of the customers */
+	WORLD_COPY,     /* the formula; a rival copies our price an hour later */
+	WORLD_OUTAGE, /* the formula; the feed is out for twelve hours every three days */
+	WORLD_KINDS
+};
+extern const char *const world_kind_names[WORLD_KINDS];
+
+struct world {
+	enum world_kind kind;
+	const struct world_series *series;
+	double beta, load, lease_hours; /* load: at the lowest price, of all units */
+	int units;
+	uint64_t seed;
+	double working;                   /* what an hour of work costs, per unit */
+	double base_rate;                 /* of customers, set by world_open */
+	double lease_shape[WORLD_LEASES]; /* lengths over their mean */
+};
+
+/* What a policy sees at a step. */
+struct world_view {
+	size_t step;
+	const struct world_snapshot *snapshot; /* NULL: the feed is out */
+	int units, idle, idle_before, taken;   /* before: at the start of the last step */
+	double ended_hours;                    /* of leases that ended in the last step */
+	int ended;
+	double running_hours; /* that running leases worked in the last step */
+};
+
+/* A policy: asks a price at each step. size bytes of its own are zeroed before a world begins. */
+struct world_policy {
+	const char *name;
+	size_t size;
+	double parameter;
+	double (*ask)(void *own, const struct world_policy *p,
+		const struct world_view *v);
+};
+
+struct world_result {
+	double revenue; /* less the cost of working */
+	double busy;    /* part of the time, 0 to 1 */
+	double changes_a_day;
+	double most_changes; /* in 24 hours */
+};
+
+/* Lease lengths as those of Philly over 15 minutes, cut at 72 h: means of 64 equal parts. */
+extern const double world_philly_leases[WORLD_LEASES];
+
+/* Set what follows from the rest: base_rate, so that asking the lowest price gives the load. */
+void world_open(struct world *w);
+
+void world_run(const struct world *w, const struct world_policy *p,
+	struct world_result *out);
+
+/* The largest revenue of fixed prices, of constant ratios to the median and to the lowest price, each
+ * on a grid of 20. which gets its name if it is not NULL. */
+double world_hindsight(const struct world *w, char which[40]);
+
+/* The policies by name: "ours", "undercut", "step10", "median", "copy"; NULL: none of that name. */
+const struct world_policy *world_policy(const char *name);
+extern const char *const world_policy_names[];
+
+#endif
