@@ -103,9 +103,9 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	rnp-serve plan --model "$DIR/model" >"$BATS_TEST_TMPDIR/p"
 	jq -e '.kind == "rnp.plan" and .fits and
 		.total_bytes == .weights_bytes + .tables_bytes + .cache_bytes + .work_bytes' "$BATS_TEST_TMPDIR/p"
-	# twice the context, twice the cache
+	# twice the context, twice the cache; whole pages of 16 tokens
 	rnp-serve plan --model "$DIR/model" --context 1000 >"$BATS_TEST_TMPDIR/1"
-	rnp-serve plan --model "$DIR/model" --context 2000 >"$BATS_TEST_TMPDIR/2"
+	rnp-serve plan --model "$DIR/model" --context 2016 >"$BATS_TEST_TMPDIR/2"
 	jq -se '.[1].cache_bytes == 2 * .[0].cache_bytes' "$BATS_TEST_TMPDIR/1" "$BATS_TEST_TMPDIR/2"
 	# more than there is: a clear no
 	most=$(jq .context_max "$BATS_TEST_TMPDIR/p")

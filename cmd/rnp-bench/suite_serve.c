@@ -7,7 +7,7 @@
 #include "cmd/rnp-bench/suite_lm.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/lm/infer/infer.h"
+#include "common/lm/infer/stream.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
@@ -25,8 +25,8 @@ static const enum lm_type types[] = { LM_F32, LM_BF16, LM_Q8_0, LM_Q4_0 };
 static struct suite_lm course;
 
 static struct {
-	struct model_file *source;
-	struct lm_infer *model;
+	struct model_file *model_file;
+	struct lm_weights *weights;
 	struct lm_stream *prefill, *decode;
 	uint32_t prompt[PREFILL_MAX], tokens; /* of a prompt that is timed */
 	uint32_t vocab, next;                 /* what is said next */
@@ -37,8 +37,8 @@ static void close_model(void)
 {
 	lm_stream_close(r.prefill);
 	lm_stream_close(r.decode);
-	lm_infer_close(r.model);
-	model_file_close(r.source);
+	lm_weights_close(r.weights);
+	model_file_close(r.model_file);
 	free(r.logits);
 	memset(&r, 0, sizeof r);
 }
@@ -93,10 +93,10 @@ static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_typ
 	rng_seed(&rng, 1, 0);
 	for (uint32_t i = 0; i < PREFILL_MAX; i++)
 		r.prompt[i] = (uint32_t)rng_below(&rng, c->vocab);
-	if (model_file_make(&r.source, NULL, c, type, 1) < 0 ||
-		lm_infer_open(&r.model, &l->d, r.source) < 0 ||
-		lm_stream_open(&r.prefill, r.model, r.tokens) < 0 ||
-		lm_stream_open(&r.decode, r.model, PROMPT + SAID_MAX) < 0 ||
+	if (model_file_make(&r.model_file, NULL, c, type, 1) < 0 ||
+		lm_weights_open(&r.weights, &l->d, r.model_file) < 0 ||
+		lm_stream_open(&r.prefill, r.weights, r.tokens) < 0 ||
+		lm_stream_open(&r.decode, r.weights, PROMPT + SAID_MAX) < 0 ||
 		lm_stream_feed(r.decode, r.prompt, PROMPT, r.logits) < 0)
 		return -1;
 	r.next = most_likely();
@@ -120,7 +120,7 @@ static void count_prefill(struct suite_lm_test *t, const struct lm_config *c,
 	double weights, uint32_t tokens)
 {
 	double output = 2.0 * c->vocab * c->dim;
-	double pieces = ceil((double)tokens / LM_INFER_ROWS);
+	double pieces = ceil((double)tokens / LM_STREAM_ROWS);
 
 	t->flop = lm_config_train_flop(c, tokens) / 3 - output * (tokens - 1) / tokens;
 	t->bytes = weights * pieces / tokens;
@@ -139,7 +139,7 @@ static void describe(struct suite_lm_model *m, const struct lm_config *c,
 	enum lm_type type)
 {
 	const uint32_t prompts[] = { r.tokens, PROMPT };
-	double weights = weight_bytes(r.source);
+	double weights = weight_bytes(r.model_file);
 
 	count_prefill(&m->tests[0], c, weights, r.tokens);
 	count_decode(&m->tests[1], c, weights);

@@ -11,6 +11,7 @@
 #include "common/json/json.h"
 #include "common/lm/infer/chat.h"
 #include "common/lm/infer/sample.h"
+#include "common/lm/infer/stream.h"
 #include "common/base/mem.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
@@ -170,7 +171,7 @@ static int show(struct answer *a)
 
 static int speak(struct answer *a)
 {
-	uint32_t vocab = model_file_config(a->l.source)->vocab, id;
+	uint32_t vocab = model_file_config(a->l.model_file)->vocab, id;
 	struct lm_detoken d;
 
 	lm_detoken_init(&d, a->l.token);
@@ -272,10 +273,10 @@ static int answer(struct answer *a, int n, char **args)
 	if (loaded_open(&a->l, model, tokenizer, device) < 0 ||
 		read_prompt(a, n, args) < 0 || encode(a) < 0)
 		return -1;
-	c = model_file_config(a->l.source);
+	c = model_file_config(a->l.model_file);
 	if (!context && tokens < (int64_t)c->context - (int64_t)ids_count(a))
 		context = ids_count(a) + tokens + 1; /* no more memory than it takes */
-	if (lm_stream_open(&a->stream, a->l.infer, (uint32_t)context) < 0 ||
+	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context) < 0 ||
 		check_prompt(a) < 0)
 		return -1;
 	a->logits = xmalloc(c->vocab * sizeof *a->logits);

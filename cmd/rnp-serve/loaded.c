@@ -1,3 +1,4 @@
+/* loaded.c - opens and closes the parts in their order. */
 #include "cmd/rnp-serve/loaded.h"
 
 #include "common/base/err.h"
@@ -5,10 +6,10 @@
 
 static int open_token(struct loaded *l, const char *model, const char *path)
 {
-	uint32_t vocab = model_file_config(l->source)->vocab;
+	uint32_t vocab = model_file_config(l->model_file)->vocab;
 
 	if (!path)
-		path = model_file_tokenizer(l->source);
+		path = model_file_tokenizer(l->model_file);
 	if (!path) {
 		err_set(EX_USAGE, "%s: the model has no tokenizer of its own", model);
 		err_hint("name one with --tokenizer");
@@ -26,30 +27,31 @@ static int open_token(struct loaded *l, const char *model, const char *path)
 int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 	const char *device)
 {
-	if (model_file_open(&l->source, model) < 0 || open_token(l, model, tokenizer) < 0)
+	if (model_file_open(&l->model_file, model) < 0 ||
+		open_token(l, model, tokenizer) < 0)
 		return -1;
 	if (device_open(&l->d, device) < 0)
 		return -1;
-	return lm_infer_open(&l->infer, &l->d, l->source);
+	return lm_weights_open(&l->weights, &l->d, l->model_file);
 }
 
 void loaded_release(struct loaded *l)
 {
-	lm_infer_close(l->infer);
+	lm_weights_close(l->weights);
 	dev_close(&l->d);
 	lm_token_close(l->token);
-	model_file_close(l->source);
+	model_file_close(l->model_file);
 }
 
 bool loaded_ends(const struct loaded *l, uint32_t id)
 {
-	const struct lm_config *c = model_file_config(l->source);
+	const struct lm_config *c = model_file_config(l->model_file);
 
 	for (uint32_t i = 0; i < c->eos_count; i++)
 		if (c->eos[i] == id)
 			return true;
 	/* llama2.c's models begin and end every text with BOS */
-	if (model_file_format(l->source) == LM_FORMAT_LLAMA2C &&
+	if (model_file_format(l->model_file) == LM_FORMAT_LLAMA2C &&
 		lm_token_bos(l->token) == id)
 		return true;
 	return id < lm_token_count(l->token) && lm_token_ends(l->token, id);

@@ -6,7 +6,7 @@
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
-#include "common/lm/infer/infer.h"
+#include "common/lm/infer/stream.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
@@ -42,12 +42,12 @@ static int available(const struct dev *d, uint64_t *bytes)
 static uint32_t longest(const struct model_file *s, uint64_t bytes)
 {
 	uint32_t low = 0, high = LM_CONTEXT_MAX;
-	struct lm_infer_plan p;
+	struct lm_stream_plan p;
 
 	while (low < high) {
 		uint32_t middle = low + (high - low + 1) / 2;
 
-		if (lm_infer_plan(&p, s, middle) == 0 && p.total <= bytes)
+		if (lm_stream_plan(&p, s, middle) == 0 && p.total <= bytes)
 			low = middle;
 		else
 			high = middle - 1;
@@ -57,7 +57,7 @@ static uint32_t longest(const struct model_file *s, uint64_t bytes)
 }
 
 static int write_plan(const struct model_file *s, const struct dev *d,
-	const struct lm_infer_plan *p, uint64_t there, bool fits)
+	const struct lm_stream_plan *p, uint64_t there, bool fits)
 {
 	const struct lm_config *c = model_file_config(s);
 	json_t *r = json_record("rnp.plan"), *unknown;
@@ -88,14 +88,14 @@ static int write_plan(const struct model_file *s, const struct dev *d,
 
 static int plan(struct dev *d, struct model_file **s, bool *fits)
 {
-	struct lm_infer_plan p;
+	struct lm_stream_plan p;
 	uint64_t there;
 
 	if (model_file_open(s, model) < 0)
 		return -1;
 	if (device_open(d, device) < 0)
 		return -1;
-	if (available(d, &there) < 0 || lm_infer_plan(&p, *s, (uint32_t)context) < 0)
+	if (available(d, &there) < 0 || lm_stream_plan(&p, *s, (uint32_t)context) < 0)
 		return -1;
 	*fits = !there || p.total <= there;
 	return write_plan(*s, d, &p, there, *fits);

@@ -28,7 +28,8 @@ struct lm_cpu {
 		.squares = lm_squares_##set,                     \
 		.adamw = lm_adamw_##set,                         \
 		.project = lm_project_##set,                     \
-		.attend_one = lm_attend_one_##set,               \
+		.paged_put = lm_paged_put_ref,                   \
+		.paged_attend = lm_paged_attend_##set,           \
 		.head_rows = lm_head_rows_##set,                 \
 		.head_scale = lm_head_scale_##set,               \
 		.attend = lm_attend_task_##set,                  \
@@ -51,6 +52,8 @@ void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 		.squares = lm_squares_ref,
 		.adamw = lm_adamw_ref,
 		.project = lm_project_ref,
+		.paged_put = lm_paged_put_ref,
+		.paged_attend = lm_paged_attend_ref,
 	};
 #ifdef __x86_64__
 	if (level >= CPU_AVX2)
@@ -180,6 +183,37 @@ static uint64_t project_grain(const struct lm_project *p)
 
 SHARED(project, project, x->n, project_grain(x))
 
+SHARED(paged_put, paged_put, x->rows, rows_grain(x->width))
+
+/* Pairs that are worth a thread's waking, as in project_grain. Pairs of a head lie together, so that threads that share the pairs have as many
+ * long rows of a prompt as short ones. */
+static uint64_t paged_grain(const struct lm_paged_attend *a)
+{
+	return 1 + 32768 / (a->keys_max * a->head_dim + 1);
+}
+
+struct paged_work {
+	void (*attend)(const struct lm_paged_attend *, uint64_t, uint64_t);
+	const struct lm_paged_attend *a;
+};
+
+static void paged_part(void *work, uint64_t from, uint64_t to)
+{
+	struct paged_work *w = work;
+
+	w->attend(w->a, from, to);
+}
+
+static int cpu_paged_attend(struct dev *d, const struct lm_paged_attend *a)
+{
+	struct paged_work w = { cpu_of(d)->lm->kernels.paged_attend, a };
+
+	if (a->head_dim > LM_ATTEND_DIM_MAX)
+		w.attend = lm_paged_attend_ref;
+	cpu_in_parts(a->rows * a->heads, paged_grain(a), paged_part, &w);
+	return 0;
+}
+
 struct norm_back_work {
 	const struct lm_kernels *kernels;
 	const struct lm_norm_back *x;
@@ -245,32 +279,12 @@ static char *own_of(const struct lm_cpu *lm)
 }
 
 /* Tasks are taken one by one: under a causal mask they differ. The last are the longest and are taken first. */
-struct attend_one_work {
-	void (*one)(const struct lm_attend *, uint64_t, uint64_t);
-	const struct lm_attend *a;
-};
-
-static void attend_one_part(void *work, uint64_t from, uint64_t to)
-{
-	struct attend_one_work *w = work;
-
-	w->one(w->a, from, to);
-}
-
 static int cpu_attend(struct dev *d, const struct lm_attend *a)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 	const struct lm_tiles *t = lm->kernels.tiles[a->dtype];
 	uint64_t tasks = a->batch * a->heads * blocks_of(a->positions);
 
-	if (t && a->positions == 1 && a->head_dim <= LM_ATTEND_DIM_MAX) {
-		struct attend_one_work w = { lm->kernels.attend_one, a };
-
-		/* heads that are worth a thread's waking, as in project_grain */
-		cpu_in_parts(a->batch * a->heads, 1 + 32768 / (a->keys * a->head_dim + 1),
-			attend_one_part, &w);
-		return 0;
-	}
 	if (!t || a->head_dim > LM_ATTEND_DIM_MAX) {
 		cpu_in_parts(a->batch * a->heads * a->positions, 64, attend_part,
 			(void *)a);

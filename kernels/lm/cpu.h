@@ -58,8 +58,8 @@ struct lm_kernels {
 	void (*attend_back_kv)(const struct lm_tiles *, const struct lm_attend_back *,
 		char *own, uint64_t task);
 	LM_RANGE(project);
-	/* (sequence, head) pairs where each sequence has one query; head_dim at most LM_ATTEND_DIM_MAX; NULL: as the others */
-	void (*attend_one)(const struct lm_attend *, uint64_t from, uint64_t to);
+	LM_RANGE(paged_put);
+	LM_RANGE(paged_attend); /* head_dim at most LM_ATTEND_DIM_MAX */
 };
 
 /* What to use at a level on this CPU. */

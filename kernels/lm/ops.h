@@ -93,16 +93,22 @@ struct lm_norm_back {
 };
 
 /* Rotary positions (Su et al. 2021), in place on `heads` heads that lie one after the other from x on in each row. Row r
- * has position first + r mod positions; table f32 [first + positions][head_dim / 2][2]: cosine and sine. Pair i of a head is (i, i +
+ * has position first + r mod positions, or position[r] where that is not NULL; table f32 [first + positions][head_dim / 2][2]: cosine and sine. Pair i of a head is (i, i +
  * head_dim / 2), or (2i, 2i + 1) when interleaved: (a, b) -> (a c - b s, a s + b c); inverse turns back (the gradient). Error 4 u
  * (|a| + |b|). */
 struct lm_rotate {
 	enum lm_dtype dtype;
 	void *x;
 	const float *table;
+	const uint32_t *position; /* [rows], or NULL */
 	uint64_t rows, ld, heads, head_dim, positions, first;
 	bool interleaved, inverse;
 };
+
+HD uint64_t lm_rotate_position(const struct lm_rotate *r, uint64_t row)
+{
+	return r->position ? r->position[row] : r->first + row % r->positions;
+}
 
 /* SwiGLU (Shazeer 2020): y = g / (1 + exp(-g)) u with g and u the two halves of a row of x [rows, 2 hidden]. Error 16 u |y| +
  * 2^-126. */
@@ -171,6 +177,37 @@ struct lm_attend_back {
 	struct lm_attend forward; /* out and lse are read */
 	const void *dout;         /* stride ldo */
 	void *dq, *dk, *dv;
+};
+
+/* --- a cache in blocks --------------------------------------------------------------------- */
+
+/* Keys and values of many sequences lie in a pool of blocks of LM_PAGE tokens each (PagedAttention: Kwon et al. 2023), so that sequences of
+ * any length share one memory, and equal beginnings the same blocks. A sequence has a list of its blocks: its token j lies in row
+ * list[j / LM_PAGE] LM_PAGE + j mod LM_PAGE of the pool. */
+#define LM_PAGE 16
+
+/* Row r of k and v becomes row slot[r] of keys and values. Slots differ. Exact. */
+struct lm_paged_put {
+	float *keys, *values; /* a layer's part of the pool: rows of `width` */
+	const float *k, *v;   /* [rows, width] */
+	const uint32_t *slot; /* [rows] */
+	uint64_t rows, width;
+};
+
+/* Causal attention of rows that may each be of another sequence. Row r is the token at position[r] of a sequence whose list of blocks begins
+ * at blocks[table[r]]; it sees the keys max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and
+ * formula as in lm_attend; all numbers are f32. What is added to a row of out, and in which order, follows from the row's position and
+ * window alone: not from other rows, nor from where blocks lie. Error as lm_attend with F32, keys being position[r] + 1. */
+struct lm_paged_attend {
+	float *out;
+	const float *q;
+	const float *keys, *values;
+	const uint32_t *position, *table; /* [rows] */
+	const uint32_t *blocks;
+	uint64_t rows, heads, kv_heads, head_dim, window;
+	uint64_t ldq, ldk, ldo;
+	uint64_t keys_max; /* no position[r] is this large: what the work is shared by */
+	float scale;
 };
 
 /* --- output -------------------------------------------------------------------------------- */
@@ -264,7 +301,9 @@ struct lm_adamw {
 	OP(t, head, (struct dev * d, const struct lm_head *x), (d, x))               \
 	OP(t, squares, (struct dev * d, const struct lm_squares *x), (d, x))         \
 	OP(t, clip, (struct dev * d, const struct lm_clip *x), (d, x))               \
-	OP(t, adamw, (struct dev * d, const struct lm_adamw *x), (d, x))
+	OP(t, adamw, (struct dev * d, const struct lm_adamw *x), (d, x))             \
+	OP(t, paged_put, (struct dev * d, const struct lm_paged_put *x), (d, x))     \
+	OP(t, paged_attend, (struct dev * d, const struct lm_paged_attend *x), (d, x))
 
 #define LM_OPS(OP, t)      \
 	LM_OPS_FREE(OP, t) \

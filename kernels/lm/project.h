@@ -4,7 +4,8 @@
  * Shapes: x is rows x k with stride ldx, y and from rows x n with stride ldy, all f32; W is n rows of k weights of `type`, one row after the
  * other without gaps, k a multiple of 32 for the types in blocks. W needs no alignment: it may be a mapped file. from (may be y) and bias
  * may be NULL. y overlaps neither x nor W. rows, n, k may be 0.
- * Error: (k + 4) 4 u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are f32. The reference adds in f64 in the order of t. */
+ * Error: (k + 4) 4 u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are f32. The reference adds in f64 in the order of t. The
+ * bits of a row follow from the row and W alone: not from the other rows, their number, or the team. */
 #ifndef RNP_KERNELS_LM_PROJECT_H
 #define RNP_KERNELS_LM_PROJECT_H
 

@@ -43,6 +43,9 @@ void lm_attend_back_kv_ref(const struct lm_attend_back *a, uint64_t from, uint64
 /* all of it; scratch holds LM_HEAD_SCRATCH_REF */
 #define LM_HEAD_SCRATCH_REF(dim, vocab) (((vocab) + (dim)) * sizeof(double))
 void lm_head_ref(const struct lm_head *h);
+/* rows; (head, row) pairs: n / rows, n mod rows */
+void lm_paged_put_ref(const struct lm_paged_put *p, uint64_t from, uint64_t to);
+void lm_paged_attend_ref(const struct lm_paged_attend *a, uint64_t from, uint64_t to);
 /* elements */
 void lm_narrow_ref(const struct lm_narrow *n, uint64_t from, uint64_t to);
 void lm_adamw_ref(const struct lm_adamw *a, uint64_t from, uint64_t to);

@@ -73,8 +73,7 @@ void lm_rotate_ref(const struct lm_rotate *r, uint64_t from, uint64_t to)
 	uint64_t half = r->head_dim / 2;
 
 	for (uint64_t row = from; row < to; row++) {
-		const float *table = r->table +
-			(r->first + row % r->positions) * r->head_dim;
+		const float *table = r->table + lm_rotate_position(r, row) * r->head_dim;
 
 		for (uint64_t h = 0; h < r->heads; h++)
 			for (uint64_t i = 0; i < half; i++) {

@@ -65,6 +65,7 @@ bool emu_works(void); /* the emulation's own test */
 	K(int8)       \
 	K(lm)         \
 	K(lm_project) \
+	K(lm_paged)   \
 	K(memfill)    \
 	K(philox)     \
 	K(product)    \

@@ -1,5 +1,6 @@
-/* infer: answering computes what training computes; pieces, cuts and number types change nothing they should not; refusals. */
-#include "common/lm/infer/infer.h"
+/* infer: answering computes what training computes; a row's bits are its own, whatever goes with it in a pass, however a prompt was cut and
+ * wherever its pages lie, at every level of the CPU and for every type of weights; pages are nobody's, one's or shared, and no other; refusals. */
+#include "common/lm/infer/stream.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/mem.h"
 #include "common/lm/train/checkpoint.h"
 #include "tests/unit/test.h"
 
@@ -87,25 +89,267 @@ static void same_as_training(struct dev *d, const struct model_file *s,
 	CHECK(fabs(got - want) < 1e-5 * want);
 }
 
-/* Whatever the pieces, what follows is predicted alike; and exactly so when a piece is fed again. */
+/* Whatever the pieces, what follows is predicted with the same bits. */
 static void pieces(struct lm_stream *stream)
 {
-	float whole[VOCAB], parts[VOCAB], again[VOCAB];
+	static const uint32_t cuts[] = { 1, 2, 3, 5, 8, 16, 31, LENGTH };
+	float whole[VOCAB], parts[VOCAB];
 
 	lm_stream_truncate(stream, 0);
 	CHECK(lm_stream_feed(stream, ids, LENGTH, whole) == 0);
-	lm_stream_truncate(stream, 0);
-	for (uint32_t i = 0; i < LENGTH; i++)
-		CHECK(lm_stream_feed(stream, ids + i, 1, parts) == 0);
-	CHECK_I64(LENGTH, lm_stream_length(stream));
+	for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+		lm_stream_truncate(stream, 0);
+		for (uint32_t i = 0; i < LENGTH; i += cuts[c]) {
+			uint32_t n = LENGTH - i < cuts[c] ? LENGTH - i : cuts[c];
+
+			CHECK(lm_stream_feed(stream, ids + i, n, parts) == 0);
+		}
+		CHECK_I64(LENGTH, lm_stream_length(stream));
+		CHECK(memcmp(whole, parts, sizeof parts) == 0);
+	}
 	lm_stream_truncate(stream, LENGTH - 1);
-	CHECK(lm_stream_feed(stream, ids + LENGTH - 1, 1, again) == 0);
-	CHECK(memcmp(parts, again, sizeof parts) == 0);
-	for (int i = 0; i < VOCAB; i++)
-		CHECK(fabsf(whole[i] - parts[i]) < 1e-4f);
+	CHECK(lm_stream_feed(stream, ids + LENGTH - 1, 1, parts) == 0);
+	CHECK(memcmp(whole, parts, sizeof parts) == 0);
 }
 
-static void refusals(struct lm_infer *m, struct lm_stream *stream)
+/* --- rows of many sequences ----------------------------------------------------------------- */
+
+enum { MANY = 9, ROWS = 24, PAGES = 64 };
+
+/* Token i of conversation s. */
+static uint32_t spoken(int s, uint32_t i)
+{
+	return (uint32_t)((i * 5 + i * i + (uint32_t)s * 11 +
+				  (i > 20 ? (uint32_t)s : 0)) %
+		VOCAB);
+}
+
+/* Logits of every position of each conversation, and how often they were handed over. */
+struct heard {
+	float logits[MANY][LENGTH][VOCAB];
+	int calls;
+	const struct lm_row *rows;
+	const int *of; /* the conversation of each row */
+};
+
+static int hear(void *arg, uint32_t row, const float *logits)
+{
+	struct heard *h = arg;
+
+	memcpy(h->logits[h->of[row]][h->rows[row].position], logits,
+		sizeof h->logits[0][0]);
+	h->calls++;
+	return 0;
+}
+
+/* Conversation s alone, token by token. */
+static void alone(struct lm_weights *w, int s, float logits[LENGTH][VOCAB])
+{
+	struct lm_stream *stream = NULL;
+
+	CHECK(lm_stream_open(&stream, w, LENGTH) == 0);
+	for (uint32_t i = 0; i < LENGTH; i++) {
+		uint32_t id = spoken(s, i);
+
+		CHECK(lm_stream_feed(stream, &id, 1, logits[i]) == 0);
+	}
+	lm_stream_close(stream);
+}
+
+/* Passes of a changing mix of conversations and pieces, and what each heard. */
+static void together(struct lm_weights *w, struct heard *h)
+{
+	struct lm_forward_limits limits = { .rows = ROWS,
+		.sequences = MANY,
+		.context = LENGTH };
+	struct lm_sequence all[MANY] = { 0 };
+	const struct lm_sequence *list[MANY];
+	struct lm_forward *f = NULL;
+	struct lm_cache *c = NULL;
+	unsigned turn = 0, left = MANY;
+
+	CHECK(lm_cache_open(&c, w, PAGES) == 0);
+	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
+	for (int s = 0; s < MANY; s++)
+		list[s] = &all[s];
+	while (left) {
+		struct lm_row rows[ROWS];
+		int of[ROWS];
+		uint32_t n = 0;
+
+		left = 0;
+		for (int k = 0; k < MANY; k++) {
+			int s = (k * 4 + (int)turn) % MANY;
+			uint32_t some = (turn * 7 + (unsigned)k * 3) % 6;
+
+			if (all[s].length + some > LENGTH)
+				some = LENGTH - all[s].length;
+			if (some > ROWS - n)
+				some = ROWS - n;
+			left += all[s].length + some < LENGTH;
+			CHECK(lm_sequence_grow(&all[s], c, some) == 0);
+			for (uint32_t i = 0; i < some; i++, n++) {
+				rows[n] = (struct lm_row){ .sequence = &all[s],
+					.position = all[s].length + i,
+					.token = spoken(s, all[s].length + i),
+					.logits = (turn + n) % 3 != 0 };
+				of[n] = s;
+			}
+		}
+		turn++;
+		h->rows = rows;
+		h->of = of;
+		if (n)
+			CHECK(lm_forward_rows(f, rows, n, hear, h) == 0);
+		CHECK(lm_cache_sound(c, list, MANY));
+	}
+	for (int s = 0; s < MANY; s++)
+		lm_sequence_release(&all[s], c);
+	CHECK_I64(PAGES, lm_cache_free_pages(c));
+	lm_forward_close(f);
+	lm_cache_close(c);
+}
+
+static void rows_are_their_own(struct lm_weights *w)
+{
+	struct heard *h = xcalloc(1, sizeof *h);
+	float(*want)[VOCAB] = xcalloc(LENGTH, sizeof *want);
+	static const float silence[VOCAB];
+	int compared = 0;
+
+	together(w, h);
+	for (int s = 0; s < MANY; s++) {
+		alone(w, s, want);
+		for (uint32_t i = 0; i < LENGTH; i++) {
+			if (memcmp(h->logits[s][i], silence, sizeof silence) == 0)
+				continue; /* not wanted */
+			CHECK(memcmp(h->logits[s][i], want[i], sizeof want[i]) == 0);
+			compared++;
+		}
+	}
+	CHECK_I64(h->calls, compared);
+	CHECK(compared > MANY * LENGTH / 2);
+	free(h);
+	free(want);
+}
+
+/* The same text in every type that products take. */
+static void every_type(struct dev *d)
+{
+	static const enum lm_type types[] = { LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 };
+	struct lm_config c;
+
+	CHECK(lm_config_preset(&c, "nano", VOCAB) == 0);
+	c.dim = 96;
+	c.hidden = 160;
+	c.layers = 2;
+	c.heads = 6;
+	c.kv_heads = 2;
+	c.head_dim = 16;
+	c.context = LENGTH;
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		struct model_file *s = NULL;
+		struct lm_weights *w = NULL;
+
+		c.window = i % 2 ? 21 : 0;
+		CHECK(model_file_make(&s, NULL, &c, types[i], 5) == 0);
+		CHECK(lm_weights_open(&w, d, s) == 0);
+		rows_are_their_own(w);
+		lm_weights_close(w);
+		model_file_close(s);
+	}
+}
+
+static void every_level(void)
+{
+	for (enum cpu_level level = CPU_REF; level <= CPU_AVX512; level++) {
+		struct dev d = DEV_INIT;
+
+		if (dev_open_cpu(&d, level) < 0)
+			continue;
+		every_type(&d);
+		dev_close(&d);
+	}
+}
+
+/* --- pages ---------------------------------------------------------------------------------- */
+
+static int keep_last(void *arg, uint32_t row, const float *logits)
+{
+	(void)row;
+	memcpy(arg, logits, VOCAB * sizeof *logits);
+	return 0;
+}
+
+/* Reads tokens from..to of a conversation; the logits of the last. */
+static void read_on(struct lm_forward *f, struct lm_cache *c, struct lm_sequence *s,
+	int conversation, uint32_t to, float *logits)
+{
+	while (s->length < to) {
+		uint32_t n = to - s->length < ROWS ? to - s->length : ROWS;
+		struct lm_row rows[ROWS];
+
+		CHECK(lm_sequence_grow(s, c, n) == 0);
+		for (uint32_t i = 0; i < n; i++)
+			rows[i] = (struct lm_row){ .sequence = s,
+				.token = spoken(conversation, s->length + i),
+				.position = s->length + i,
+				.logits = s->length + i + 1 == to };
+		CHECK(lm_forward_rows(f, rows, n, keep_last, logits) == 0);
+	}
+}
+
+/* Two conversations that begin alike share pages until one goes on within a shared one; each has the bits that it has alone. */
+static void shared_pages(struct lm_weights *w)
+{
+	struct lm_forward_limits limits = { ROWS, 2, LENGTH };
+	struct lm_sequence a = { 0 }, b = { 0 };
+	const struct lm_sequence *both[] = { &a, &b };
+	float(*want)[VOCAB] = xcalloc(LENGTH, sizeof *want), got[VOCAB];
+	struct lm_forward *f = NULL;
+	struct lm_cache *c = NULL;
+
+	CHECK(lm_cache_open(&c, w, 8) == 0);
+	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
+	read_on(f, c, &a, 0, 40, got);
+	CHECK_I64(5, lm_cache_free_pages(c));
+	lm_sequence_fork(&b, &a, c,
+		20); /* 0 and 1 agree on the first 20 but for an offset: b goes on as 0 does */
+	CHECK_I64(5, lm_cache_free_pages(c));
+	CHECK(lm_cache_sound(c, both, 2));
+	read_on(f, c, &b, 0, 60, got);
+	CHECK(lm_cache_sound(c, both, 2));
+	CHECK(a.pages[0] == b.pages[0] && a.pages[1] != b.pages[1]);
+	CHECK_I64(2, lm_cache_free_pages(c));
+	alone(w, 0, want);
+	CHECK(memcmp(got, want[59], sizeof got) == 0);
+	/* a has not noticed */
+	read_on(f, c, &a, 0, 41, got);
+	CHECK(memcmp(got, want[40], sizeof got) == 0);
+	/* too few pages: nothing changes */
+	CHECK_FAILS(EX_TEMPFAIL, lm_sequence_grow(&b, c, 70));
+	CHECK_I64(60, b.length);
+	CHECK(lm_cache_sound(c, both, 2));
+	/* back into a shared page, and on: the page is not a's any more */
+	lm_sequence_truncate(&b, c, 5);
+	CHECK_I64(1, b.n);
+	read_on(f, c, &b, 0, 7, got);
+	CHECK(a.pages[0] != b.pages[0]);
+	CHECK(memcmp(got, want[6], sizeof got) == 0);
+	read_on(f, c, &a, 0, 50, got);
+	CHECK(memcmp(got, want[49], sizeof got) == 0);
+	CHECK(lm_cache_sound(c, both, 2));
+	lm_sequence_release(&a, c);
+	CHECK(!lm_cache_sound(c, both, 0));
+	lm_sequence_release(&b, c);
+	CHECK(lm_cache_sound(c, both, 0));
+	CHECK_I64(8, lm_cache_free_pages(c));
+	lm_forward_close(f);
+	lm_cache_close(c);
+	free(want);
+}
+
+static void refusals(struct lm_weights *m, struct lm_stream *stream)
 {
 	uint32_t bad = VOCAB;
 	struct lm_stream *none;
@@ -125,9 +369,9 @@ int main(void)
 	char path[] = "/tmp/rnp-infer-XXXXXX";
 	int fd = mkstemp(path);
 	struct model_file *s = NULL;
-	struct lm_infer *m = NULL;
+	struct lm_weights *m = NULL;
 	struct lm_stream *stream = NULL;
-	struct lm_infer_plan plan;
+	struct lm_stream_plan plan;
 	struct dev d = DEV_INIT;
 
 	for (uint32_t i = 0; i < LENGTH; i++)
@@ -137,18 +381,20 @@ int main(void)
 	write_model(path);
 	CHECK(dev_open(&d, "cpu") == 0);
 	CHECK(model_file_open(&s, path) == 0);
-	CHECK(lm_infer_plan(&plan, s, 0) == 0);
+	CHECK(lm_stream_plan(&plan, s, 0) == 0);
 	CHECK(plan.total == plan.weights + plan.tables + plan.cache + plan.work);
 	CHECK_I64((int64_t)2 * LAYERS * CONTEXT * KV_HEADS * (DIM / HEADS) * 4,
 		(int64_t)plan.cache);
-	CHECK(lm_infer_open(&m, &d, s) == 0);
+	CHECK(lm_weights_open(&m, &d, s) == 0);
 	CHECK(lm_stream_open(&stream, m, 0) == 0);
 	CHECK_I64(CONTEXT, lm_stream_context(stream));
 	same_as_training(&d, s, stream);
 	pieces(stream);
 	refusals(m, stream);
+	shared_pages(m);
+	every_level();
 	lm_stream_close(stream);
-	lm_infer_close(m);
+	lm_weights_close(m);
 	model_file_close(s);
 	dev_close(&d);
 	unlink(path);

@@ -1,22 +1,17 @@
-/* infer.h - a language model answering: its weights as they lie in the file, and streams of tokens with a cache of keys and values.
- * Uses source.h and the tables of kernels/dev/dev.h and kernels/lm/ops.h.
- *
- * On the CPU weights are used where the file is mapped, in its types; a GPU gets a copy of them. Everything else is f32. The same model,
- * device and feeding in the same pieces give the same bits. A model may have many streams; one thread uses a device at a time. */
-#ifndef RNP_COMMON_LM_INFER_INFER_H
-#define RNP_COMMON_LM_INFER_INFER_H
+/* stream.h - one sequence that is fed and answers, with a cache and a forward pass of its own: for `ask`, measurements and tests.
+ * Uses forward.h. */
+#ifndef RNP_COMMON_LM_INFER_STREAM_H
+#define RNP_COMMON_LM_INFER_STREAM_H
 
-#include "common/lm/model/model_file.h"
-#include "kernels/lm/ops.h"
+#include "common/lm/infer/forward.h"
 
-struct lm_infer;  /* a model on a device */
-struct lm_stream; /* what it has read and said so far */
+struct lm_stream;
 
 /* Tokens that pass through the layers together; more are fed in pieces of this. */
-#define LM_INFER_ROWS 64
+#define LM_STREAM_ROWS 64
 
 /* Bytes that answering takes, from the config and the types of the tensors. */
-struct lm_infer_plan {
+struct lm_stream_plan {
 	uint64_t weights; /* as in the file: mapped on the CPU, copied to a GPU */
 	uint64_t tables;  /* norms and biases as f32, rotary positions */
 	uint64_t cache;   /* keys and values of one stream of `context` tokens */
@@ -25,18 +20,12 @@ struct lm_infer_plan {
 };
 
 /* Nothing is allocated. context: tokens, 0 is the model's. Returns 0, or -1 with err_set(EX_DATAERR): beyond 64 bits. */
-int lm_infer_plan(struct lm_infer_plan *plan, const struct model_file *s,
+int lm_stream_plan(struct lm_stream_plan *plan, const struct model_file *s,
 	uint32_t context);
 
-/* s and d are borrowed until close. Returns 0 and *out to be closed, or -1 with err_set(): 71 no memory, 69 the device has no kernels
- * for it. */
-int lm_infer_open(struct lm_infer **out, struct dev *d, const struct model_file *s);
-void lm_infer_close(struct lm_infer *m); /* NULL is fine */
-const struct lm_config *lm_infer_config(const struct lm_infer *m);
-
-/* A stream of at most context tokens (0: the model's), empty. m is borrowed until close. Returns 0 and *out to be closed, or -1 with
+/* A stream of at most context tokens (0: the model's), empty. w is borrowed until close. Returns 0 and *out to be closed, or -1 with
  * err_set(): 71 no memory, 64 a context beyond LM_CONTEXT_MAX. */
-int lm_stream_open(struct lm_stream **out, struct lm_infer *m, uint32_t context);
+int lm_stream_open(struct lm_stream **out, const struct lm_weights *w, uint32_t context);
 void lm_stream_close(struct lm_stream *s); /* NULL is fine */
 
 /* Tokens read so far, and how many there can be. */

@@ -1,0 +1,236 @@
+/* cache.c - pages, who has them, and the lists of sequences. */
+#include "common/lm/infer/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/hw/device.h"
+#include "common/lm/infer/infer_parts.h"
+
+struct lm_cache {
+	const struct lm_weights *w;
+	float *pool; /* [layers][2][pages][LM_PAGE][kv_dim]: keys, then values */
+	uint32_t pages;
+	uint32_t *users; /* [pages]: sequences that have the page */
+	uint32_t *free;  /* [n_free]: the last is the next to be taken */
+	uint32_t n_free;
+};
+
+uint32_t lm_cache_pages(uint32_t tokens)
+{
+	return tokens / LM_PAGE + (tokens % LM_PAGE ? 1 : 0);
+}
+
+/* The bounds of config.h keep this below 2^63. */
+uint64_t lm_cache_page_bytes(const struct lm_config *c)
+{
+	return 2 * LM_PAGE * sizeof(float) * lm_kv_dim(c) * c->layers;
+}
+
+/* Numbers of a page's keys, or values, in one layer. */
+static uint64_t page_numbers(const struct lm_cache *c)
+{
+	return LM_PAGE * lm_kv_dim(&c->w->config);
+}
+
+float *lm_cache_keys(struct lm_cache *c, uint32_t layer)
+{
+	return c->pool + 2 * (uint64_t)layer * c->pages * page_numbers(c);
+}
+
+float *lm_cache_values(struct lm_cache *c, uint32_t layer)
+{
+	return lm_cache_keys(c, layer) + c->pages * page_numbers(c);
+}
+
+int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pages)
+{
+	struct lm_cache *c;
+	uint64_t bytes;
+
+	*out = NULL;
+	if (__builtin_mul_overflow(lm_cache_page_bytes(&w->config), (uint64_t)pages,
+		    &bytes) ||
+		bytes > (uint64_t)INT64_MAX / 2)
+		return err_set(EX_DATAERR,
+			"a cache of %u tokens of this model is beyond 64 bits",
+			pages * LM_PAGE);
+	c = xcalloc(1, sizeof *c);
+	c->w = w;
+	c->pages = pages;
+	c->users = xcalloc(pages + 1, sizeof *c->users);
+	c->free = xcalloc(pages + 1, sizeof *c->free);
+	while (c->n_free < pages) {
+		c->free[c->n_free] = pages - 1 - c->n_free;
+		c->n_free++;
+	}
+	if (lm_infer_alloc(w->d, &c->pool, bytes / sizeof(float)) < 0) {
+		lm_cache_close(c);
+		return -1;
+	}
+	*out = c;
+	return 0;
+}
+
+void lm_cache_close(struct lm_cache *c)
+{
+	if (!c)
+		return;
+	c->w->d->ops->free(c->w->d, c->pool);
+	free(c->users);
+	free(c->free);
+	free(c);
+}
+
+uint32_t lm_cache_free_pages(const struct lm_cache *c)
+{
+	return c->n_free;
+}
+
+/* --- pages -------------------------------------------------------------------------------- */
+
+/* There is a free one. */
+static uint32_t take(struct lm_cache *c)
+{
+	uint32_t page = c->free[--c->n_free];
+
+	c->users[page] = 1;
+	return page;
+}
+
+static void give_back(struct lm_cache *c, uint32_t page)
+{
+	if (--c->users[page] == 0)
+		c->free[c->n_free++] = page;
+}
+
+static int copy_page(struct lm_cache *c, uint32_t to, uint32_t from)
+{
+	struct dev *d = c->w->d;
+	uint64_t n = page_numbers(c);
+
+	for (uint32_t l = 0; l < c->w->config.layers; l++) {
+		float *keys = lm_cache_keys(c, l), *values = lm_cache_values(c, l);
+
+		if (d->ops->copy(d, keys + to * n, keys + from * n, n * sizeof *keys) <
+				0 ||
+			d->ops->copy(d, values + to * n, values + from * n,
+				n * sizeof *values) < 0)
+			return device_failed(d);
+	}
+	return 0;
+}
+
+/* --- sequences ---------------------------------------------------------------------------- */
+
+void lm_sequence_release(struct lm_sequence *s, struct lm_cache *c)
+{
+	lm_sequence_truncate(s, c, 0);
+	free(s->pages);
+	*s = (struct lm_sequence){ 0 };
+}
+
+/* Whether the page that the next token goes to is another sequence's, too. */
+static bool is_shared(const struct lm_sequence *s, const struct lm_cache *c)
+{
+	uint32_t next = s->length / LM_PAGE;
+
+	return next < s->n && c->users[s->pages[next]] > 1;
+}
+
+/* The page of the next token becomes a copy of its own. */
+static int unshare(struct lm_sequence *s, struct lm_cache *c)
+{
+	uint32_t next = s->length / LM_PAGE, page = take(c);
+
+	if (copy_page(c, page, s->pages[next]) < 0) {
+		give_back(c, page);
+		return -1;
+	}
+	give_back(c, s->pages[next]);
+	s->pages[next] = page;
+	return 0;
+}
+
+int lm_sequence_grow(struct lm_sequence *s, struct lm_cache *c, uint32_t tokens)
+{
+	uint32_t pages, more;
+	bool shared = tokens && is_shared(s, c);
+
+	if (tokens > LM_CONTEXT_MAX - s->length)
+		return err_set(EX_USAGE, "a context has at most %u tokens",
+			LM_CONTEXT_MAX);
+	pages = lm_cache_pages(s->length + tokens);
+	more = pages > s->n ? pages - s->n : 0;
+	if (more + shared > c->n_free)
+		return err_set(EX_TEMPFAIL,
+			"the cache has %u free pages of %u tokens, %u are needed",
+			c->n_free, LM_PAGE, more + shared);
+	if (shared && unshare(s, c) < 0)
+		return -1;
+	s->pages = xgrow(s->pages, &s->pages_room, (size_t)s->n + more + 1,
+		sizeof *s->pages);
+	while (s->n < pages)
+		s->pages[s->n++] = take(c);
+	return 0;
+}
+
+void lm_sequence_truncate(struct lm_sequence *s, struct lm_cache *c, uint32_t length)
+{
+	if (length < s->length)
+		s->length = length;
+	while (s->n > lm_cache_pages(s->length))
+		give_back(c, s->pages[--s->n]);
+}
+
+void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
+	struct lm_cache *c, uint32_t length)
+{
+	uint32_t pages = lm_cache_pages(length);
+
+	if (to->n || length > from->length)
+		bug("a fork of what is not there");
+	to->pages = xgrow(to->pages, &to->pages_room, (size_t)pages + 1,
+		sizeof *to->pages);
+	while (to->n < pages) {
+		uint32_t page = from->pages[to->n];
+
+		c->users[page]++;
+		to->pages[to->n++] = page;
+	}
+	to->length = length;
+}
+
+bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *all,
+	size_t n)
+{
+	uint32_t *users = xcalloc(c->pages + 1, sizeof *users);
+	size_t *last = xcalloc(c->pages + 1, sizeof *last); /* sequence + 1 */
+	bool sound = true;
+
+	for (size_t i = 0; i < n; i++) {
+		sound = sound && all[i]->length <= (uint64_t)all[i]->n * LM_PAGE;
+		for (uint32_t k = 0; sound && k < all[i]->n; k++) {
+			uint32_t page = all[i]->pages[k];
+
+			sound = page < c->pages && last[page] != i + 1;
+			if (sound) {
+				last[page] = i + 1;
+				users[page]++;
+			}
+		}
+	}
+	for (uint32_t k = 0; sound && k < c->n_free; k++) {
+		uint32_t page = c->free[k];
+
+		sound = page < c->pages && !users[page] && !last[page];
+		last[page] = n + 1; /* not free twice */
+	}
+	for (uint32_t page = 0; sound && page < c->pages; page++)
+		sound = users[page] == c->users[page] && last[page] != 0;
+	free(users);
+	free(last);
+	return sound;
+}

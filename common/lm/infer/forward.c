@@ -1,0 +1,429 @@
+/* forward.c - the layers over rows of many sequences. */
+#include "common/lm/infer/forward.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/hw/device.h"
+#include "common/lm/infer/infer_parts.h"
+#include "common/lm/model/rope.h"
+
+#define LOGITS_ROWS 8 /* whose logits are made, and on the host, at once */
+
+struct lm_forward {
+	const struct lm_weights *w;
+	struct lm_cache *cache;
+	struct lm_forward_limits limits;
+
+	/* on the device */
+	float *table;      /* rotary positions of the context */
+	float *x, *h;      /* [rows][dim] */
+	float *q, *a;      /* [rows][heads head_dim] */
+	float *k, *v;      /* [rows][kv_heads head_dim] */
+	float *gu, *y;     /* [rows][2 hidden], [rows][hidden] */
+	float *some;       /* [LOGITS_ROWS][dim]: rows of x that lie apart */
+	float *logits;     /* [LOGITS_ROWS][vocab] */
+	uint32_t *numbers; /* as on the host */
+
+	/* on the host */
+	float *embedded, *scores; /* x and logits */
+	uint32_t *
+		host; /* position, slot, table, chosen of each row, then lists of pages */
+	uint32_t rows; /* of this pass */
+	uint32_t keys_max;
+};
+
+/* --- sizes ---------------------------------------------------------------------------------- */
+
+/* What a forward holds, in numbers of 4 bytes; the bounds of config.h keep every product below 2^63. */
+struct sizes {
+	uint64_t table, x, q, kv, gu, y, some, logits, numbers;
+};
+
+static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_limits *l)
+{
+	uint64_t rows = l->rows;
+
+	return (struct sizes){ .table = (uint64_t)l->context * c->head_dim,
+		.x = rows * c->dim,
+		.q = rows * lm_q_dim(c),
+		.kv = rows * lm_kv_dim(c),
+		.gu = rows * 2 * c->hidden,
+		.y = rows * c->hidden,
+		.some = LOGITS_ROWS * (uint64_t)c->dim,
+		.logits = LOGITS_ROWS * (uint64_t)c->vocab,
+		.numbers = 4 * rows +
+			(uint64_t)l->sequences * lm_cache_pages(l->context) };
+}
+
+void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits *limits,
+	uint64_t *tables, uint64_t *work)
+{
+	struct sizes z = sizes_of(c, limits);
+
+	*tables = 4 * z.table;
+	*work = 4 *
+		(3 * z.x + 2 * z.q + 2 * z.kv + z.gu + z.y + z.some + 2 * z.logits +
+			2 * z.numbers);
+}
+
+/* --- open and close ------------------------------------------------------------------------- */
+
+static int put_table(struct lm_forward *f, uint64_t count)
+{
+	struct dev *d = f->w->d;
+	float *table = xmalloc(4 * count);
+	int rc;
+
+	lm_rope_table(table, &f->w->config, f->limits.context);
+	rc = d->ops->put(d, f->table, table, 4 * count);
+	free(table);
+	return rc < 0 ? device_failed(d) : 0;
+}
+
+static int allocate(struct lm_forward *f)
+{
+	struct sizes z = sizes_of(&f->w->config, &f->limits);
+	struct {
+		float **to;
+		uint64_t count;
+	} all[] = { { &f->table, z.table }, { &f->x, z.x }, { &f->h, z.x },
+		{ &f->q, z.q }, { &f->a, z.q }, { &f->k, z.kv }, { &f->v, z.kv },
+		{ &f->gu, z.gu }, { &f->y, z.y }, { &f->some, z.some },
+		{ &f->logits, z.logits } };
+	float *numbers;
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (lm_infer_alloc(f->w->d, all[i].to, all[i].count) < 0)
+			return -1;
+	if (lm_infer_alloc(f->w->d, &numbers, z.numbers) < 0)
+		return -1;
+	f->numbers = (uint32_t *)(void *)numbers;
+	f->embedded = xmalloc(4 * z.x);
+	f->scores = xmalloc(4 * z.logits);
+	f->host = xmalloc(4 * z.numbers);
+	return put_table(f, z.table);
+}
+
+int lm_forward_open(struct lm_forward **out, const struct lm_weights *w,
+	struct lm_cache *c, const struct lm_forward_limits *limits)
+{
+	struct lm_forward *f;
+
+	*out = NULL;
+	if (limits->context > LM_CONTEXT_MAX)
+		return err_set(EX_USAGE, "a context has at most %u tokens",
+			LM_CONTEXT_MAX);
+	f = xcalloc(1, sizeof *f);
+	f->w = w;
+	f->cache = c;
+	f->limits = *limits;
+	if (allocate(f) < 0) {
+		lm_forward_close(f);
+		return -1;
+	}
+	*out = f;
+	return 0;
+}
+
+void lm_forward_close(struct lm_forward *f)
+{
+	if (!f)
+		return;
+	void *all[] = { f->table, f->x, f->h, f->q, f->a, f->k, f->v, f->gu, f->y,
+		f->some, f->logits, f->numbers };
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		f->w->d->ops->free(f->w->d, all[i]);
+	free(f->embedded);
+	free(f->scores);
+	free(f->host);
+	free(f);
+}
+
+/* --- operations ----------------------------------------------------------------------------- */
+
+static const struct lm_ops *ops(const struct lm_forward *f)
+{
+	return f->w->d->ops->lm;
+}
+
+/* Numbers of the rows on the device: which of the four columns of host. */
+enum column { POSITION, SLOT, TABLE, CHOSEN };
+
+static uint32_t *column(const struct lm_forward *f, enum column which)
+{
+	return f->numbers + which * f->limits.rows;
+}
+
+static uint32_t *host_column(const struct lm_forward *f, enum column which)
+{
+	return f->host + which * f->limits.rows;
+}
+
+static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
+	uint64_t ldy, const float *x, uint64_t rows, const float *from)
+{
+	struct lm_project p = { .type = w->type,
+		.y = y,
+		.x = x,
+		.from = from,
+		.bias = w->bias,
+		.w = w->w,
+		.rows = rows,
+		.n = w->n,
+		.k = w->k,
+		.ldx = w->k,
+		.ldy = ldy };
+
+	return ops(f)->project(f->w->d, &p);
+}
+
+static int norm(struct lm_forward *f, const float *x, const float *w, uint64_t rows)
+{
+	struct lm_norm n = { .dtype = LM_DTYPE_F32,
+		.y = f->h,
+		.x = x,
+		.w = w,
+		.rows = rows,
+		.dim = f->w->config.dim,
+		.eps = (float)f->w->config.rms_eps };
+
+	return ops(f)->norm(f->w->d, &n);
+}
+
+static int rotate(struct lm_forward *f, float *x, uint64_t heads)
+{
+	const struct lm_config *c = &f->w->config;
+	struct lm_rotate r = { .dtype = LM_DTYPE_F32,
+		.x = x,
+		.table = f->table,
+		.position = column(f, POSITION),
+		.rows = f->rows,
+		.ld = heads * c->head_dim,
+		.heads = heads,
+		.head_dim = c->head_dim,
+		.interleaved = c->rope.interleaved };
+
+	return ops(f)->rotate(f->w->d, &r);
+}
+
+static int store(struct lm_forward *f, uint32_t layer)
+{
+	struct lm_paged_put p = { .keys = lm_cache_keys(f->cache, layer),
+		.values = lm_cache_values(f->cache, layer),
+		.k = f->k,
+		.v = f->v,
+		.slot = column(f, SLOT),
+		.rows = f->rows,
+		.width = lm_kv_dim(&f->w->config) };
+
+	return ops(f)->paged_put(f->w->d, &p);
+}
+
+static int attend(struct lm_forward *f, uint32_t layer)
+{
+	const struct lm_config *c = &f->w->config;
+	struct lm_paged_attend a = { .out = f->a,
+		.q = f->q,
+		.keys = lm_cache_keys(f->cache, layer),
+		.values = lm_cache_values(f->cache, layer),
+		.position = column(f, POSITION),
+		.table = column(f, TABLE),
+		.blocks = f->numbers + 4 * (uint64_t)f->limits.rows,
+		.rows = f->rows,
+		.heads = c->heads,
+		.kv_heads = c->kv_heads,
+		.head_dim = c->head_dim,
+		.window = c->window,
+		.ldq = lm_q_dim(c),
+		.ldk = lm_kv_dim(c),
+		.ldo = lm_q_dim(c),
+		.keys_max = f->keys_max,
+		.scale = 1 / sqrtf((float)c->head_dim) };
+
+	return ops(f)->paged_attend(f->w->d, &a);
+}
+
+static int swiglu(struct lm_forward *f)
+{
+	struct lm_swiglu g = { .dtype = LM_DTYPE_F32,
+		.y = f->y,
+		.x = f->gu,
+		.rows = f->rows,
+		.hidden = f->w->config.hidden };
+
+	return ops(f)->swiglu(f->w->d, &g);
+}
+
+static int layer(struct lm_forward *f, uint32_t i)
+{
+	const struct lm_config *c = &f->w->config;
+	const struct lm_layer *l = &f->w->layers[i];
+	uint64_t kv = lm_kv_dim(c), hidden = c->hidden, rows = f->rows;
+
+	if (norm(f, f->x, l->attn_norm, rows) < 0 ||
+		project(f, &l->q, f->q, l->q.n, f->h, rows, NULL) < 0 ||
+		project(f, &l->k, f->k, kv, f->h, rows, NULL) < 0 ||
+		project(f, &l->v, f->v, kv, f->h, rows, NULL) < 0 ||
+		rotate(f, f->q, c->heads) < 0 || rotate(f, f->k, c->kv_heads) < 0 ||
+		store(f, i) < 0 || attend(f, i) < 0 ||
+		project(f, &l->o, f->x, c->dim, f->a, rows, f->x) < 0 ||
+		norm(f, f->x, l->ffn_norm, rows) < 0 ||
+		project(f, &l->gate, f->gu, 2 * hidden, f->h, rows, NULL) < 0 ||
+		project(f, &l->up, f->gu + hidden, 2 * hidden, f->h, rows, NULL) < 0 ||
+		swiglu(f) < 0)
+		return -1;
+	return project(f, &l->down, f->x, c->dim, f->y, rows, f->x);
+}
+
+/* --- a pass --------------------------------------------------------------------------------- */
+
+static int check(const struct lm_forward *f, const struct lm_row *rows, uint32_t n)
+{
+	const struct lm_sequence *last = NULL;
+	uint32_t next = 0, sequences = 0;
+
+	if (!n || n > f->limits.rows)
+		bug("a pass of %u rows", n);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct lm_row *r = &rows[i];
+
+		if (r->token >= f->w->config.vocab)
+			return err_set(EX_DATAERR,
+				"token %u is not in a vocabulary of %u", r->token,
+				f->w->config.vocab);
+		if (r->position >= f->limits.context)
+			return err_set(EX_DATAERR, "the context of %u tokens is full",
+				f->limits.context);
+		if (r->sequence != last) {
+			last = r->sequence;
+			next = last->length;
+			sequences++;
+		}
+		if (r->position != next++ || r->position / LM_PAGE >= r->sequence->n ||
+			r->adapter)
+			bug("row %u of a pass is not where its sequence goes on", i);
+	}
+	if (sequences > f->limits.sequences)
+		bug("a pass of %u sequences", sequences);
+	return 0;
+}
+
+/* Where rows are in the cache, and the lists of pages of their sequences, one after the other. */
+static int put_numbers(struct lm_forward *f, const struct lm_row *rows)
+{
+	uint32_t *lists = f->host + 4 * (uint64_t)f->limits.rows, from = 0, used = 0;
+	struct dev *d = f->w->d;
+
+	f->keys_max = 0;
+	for (uint32_t i = 0; i < f->rows; i++) {
+		const struct lm_sequence *s = rows[i].sequence;
+		uint32_t at = rows[i].position, page = s->pages[at / LM_PAGE];
+
+		if (i == 0 || s != rows[i - 1].sequence) {
+			from = used;
+			memcpy(lists + from, s->pages, s->n * sizeof *lists);
+			used += s->n;
+		}
+		host_column(f, POSITION)[i] = at;
+		host_column(f, SLOT)[i] = page * LM_PAGE + at % LM_PAGE;
+		host_column(f, TABLE)[i] = from;
+		if (at >= f->keys_max)
+			f->keys_max = at + 1;
+	}
+	if (d->ops->put(d, f->numbers, f->host,
+		    4 * (4 * (uint64_t)f->limits.rows + used)) < 0)
+		return device_failed(d);
+	return 0;
+}
+
+static int put_embeddings(struct lm_forward *f, const struct lm_row *rows)
+{
+	const struct lm_tensor *e = f->w->embed;
+	uint64_t dim = f->w->config.dim, row_bytes = e->bytes / e->shape[0];
+	struct dev *d = f->w->d;
+
+	for (uint32_t i = 0; i < f->rows; i++)
+		lm_to_f32(f->embedded + i * dim,
+			(const char *)e->data + rows[i].token * row_bytes, e->type, dim);
+	if (d->ops->put(d, f->x, f->embedded, 4 * (uint64_t)f->rows * dim) < 0)
+		return device_failed(d);
+	return 0;
+}
+
+/* The next at most LOGITS_ROWS rows from `from` on that want logits; host_column(CHOSEN) gets their numbers. */
+static uint32_t choose(const struct lm_forward *f, const struct lm_row *rows,
+	uint32_t from)
+{
+	uint32_t *chosen = host_column(f, CHOSEN), n = 0;
+
+	for (uint32_t i = from; i < f->rows && n < LOGITS_ROWS; i++)
+		if (rows[i].logits)
+			chosen[n++] = i;
+	return n;
+}
+
+/* The chosen rows of x, one after the other: where they lie, or gathered. */
+static const float *gather(struct lm_forward *f, uint32_t n)
+{
+	const uint32_t *chosen = host_column(f, CHOSEN);
+	struct lm_embed e = { .dtype = LM_DTYPE_F32,
+		.x = f->some,
+		.w = f->x,
+		.token = column(f, CHOSEN),
+		.rows = n,
+		.dim = f->w->config.dim,
+		.vocab = f->rows };
+	struct dev *d = f->w->d;
+
+	if (chosen[n - 1] - chosen[0] == n - 1)
+		return f->x + chosen[0] * (uint64_t)f->w->config.dim;
+	if (d->ops->put(d, column(f, CHOSEN), chosen, n * sizeof *chosen) < 0 ||
+		ops(f)->embed(d, &e) < 0)
+		return NULL;
+	return f->some;
+}
+
+/* Makes the logits of n chosen rows and hands them over. */
+static int predict(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *arg)
+{
+	const uint32_t *chosen = host_column(f, CHOSEN);
+	uint64_t vocab = f->w->config.vocab;
+	struct dev *d = f->w->d;
+	const float *x = gather(f, n);
+
+	if (!x || norm(f, x, f->w->out_norm, n) < 0 ||
+		project(f, &f->w->output, f->logits, vocab, f->h, n, NULL) < 0 ||
+		d->ops->get(d, f->scores, f->logits, 4 * n * vocab) < 0)
+		return device_failed(d);
+	for (uint32_t i = 0; i < n; i++)
+		if (logits(arg, chosen[i], f->scores + i * vocab) < 0)
+			return -1;
+	return 0;
+}
+
+int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
+	lm_logits_fn logits, void *arg)
+{
+	uint32_t some;
+
+	if (check(f, rows, n) < 0)
+		return -1;
+	f->rows = n;
+	if (put_numbers(f, rows) < 0 || put_embeddings(f, rows) < 0)
+		return -1;
+	for (uint32_t i = 0; i < f->w->config.layers; i++)
+		if (layer(f, i) < 0)
+			return device_failed(f->w->d);
+	for (uint32_t i = 0; i < n; i++)
+		rows[i].sequence->length++;
+	for (uint32_t from = 0; (some = choose(f, rows, from)) > 0;
+		from = host_column(f, CHOSEN)[some - 1] + 1)
+		if (predict(f, some, logits, arg) < 0)
+			return -1;
+	return 0;
+}

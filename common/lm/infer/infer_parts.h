@@ -1,0 +1,50 @@
+/* infer_parts.h - what weights, cache and forward pass know of each other. Only for common/lm/infer. */
+#ifndef RNP_COMMON_LM_INFER_INFER_PARTS_H
+#define RNP_COMMON_LM_INFER_INFER_PARTS_H
+
+#include "common/lm/infer/cache.h"
+#include "kernels/lm/ops.h"
+
+struct lm_matrix {
+	enum lm_weight type;
+	const void *w;
+	const float *bias; /* NULL: none */
+	uint64_t n, k;
+};
+
+struct lm_layer {
+	const float *attn_norm, *ffn_norm;
+	struct lm_matrix q, k, v, o, gate, up, down;
+};
+
+struct lm_weights {
+	const struct model_file *model_file;
+	struct lm_config config;
+	struct dev *d;
+	struct lm_layer *layers;
+	const float *out_norm;
+	struct lm_matrix output;
+	const struct lm_tensor *embed; /* on the host, in the file */
+	void **owned;                  /* device memory of weights, norms and biases */
+	uint32_t owned_count;
+};
+
+/* Columns of a row of all heads of q, and of k or v. */
+static inline uint64_t lm_q_dim(const struct lm_config *c)
+{
+	return (uint64_t)c->heads * c->head_dim;
+}
+
+static inline uint64_t lm_kv_dim(const struct lm_config *c)
+{
+	return (uint64_t)c->kv_heads * c->head_dim;
+}
+
+/* Floats on the device. Returns 0 and *out, or -1 with err_set(). */
+int lm_infer_alloc(struct dev *d, float **out, uint64_t count);
+
+/* The pools of a layer, [pages LM_PAGE][kv_dim]. */
+float *lm_cache_keys(struct lm_cache *c, uint32_t layer);
+float *lm_cache_values(struct lm_cache *c, uint32_t layer);
+
+#endif

@@ -1,0 +1,156 @@
+/* weights.c - the matrices of a model file as the kernels want them. */
+#include "common/lm/infer/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/hw/device.h"
+#include "common/lm/infer/infer_parts.h"
+
+int lm_infer_alloc(struct dev *d, float **out, uint64_t count)
+{
+	void *p;
+
+	*out = NULL;
+	if (d->ops->alloc(d, &p, 4 * count) < 0)
+		return device_failed(d);
+	*out = p;
+	return 0;
+}
+
+/* How a tensor's type is called by the kernels. */
+static enum lm_weight weight_type(enum lm_type type)
+{
+	switch (type) {
+	case LM_F32:
+		return LM_WEIGHT_F32;
+	case LM_F16:
+		return LM_WEIGHT_F16;
+	case LM_BF16:
+		return LM_WEIGHT_BF16;
+	case LM_Q8_0:
+		return LM_WEIGHT_Q8_0;
+	case LM_Q4_0:
+		return LM_WEIGHT_Q4_0;
+	default:
+		bug("a tensor of type %d", (int)type);
+	}
+}
+
+static const struct lm_tensor *tensor_of(const struct lm_weights *w, enum lm_part part,
+	uint32_t layer)
+{
+	int64_t i = lm_layout_index(&w->config, part, layer);
+
+	return i < 0 ? NULL : model_file_tensor(w->model_file, (uint32_t)i);
+}
+
+/* Copies bytes to the device, in memory that close frees. NULL with the error in d. */
+static void *keep(struct lm_weights *w, const void *host, uint64_t bytes)
+{
+	const struct dev_ops *ops = w->d->ops;
+	void *p;
+
+	if (ops->alloc(w->d, &p, bytes) < 0)
+		return NULL;
+	w->owned[w->owned_count++] = p;
+	return ops->put(w->d, p, host, bytes) < 0 ? NULL : p;
+}
+
+/* Loads a tensor of one dimension as f32; NULL where the model has none. */
+static int vector(struct lm_weights *w, const float **out, enum lm_part part,
+	uint32_t layer)
+{
+	const struct lm_tensor *t = tensor_of(w, part, layer);
+	float *values;
+
+	*out = NULL;
+	if (!t)
+		return 0;
+	values = xmalloc(t->count * sizeof *values);
+	lm_to_f32(values, t->data, t->type, t->count);
+	*out = keep(w, values, t->count * sizeof *values);
+	free(values);
+	return *out ? 0 : device_failed(w->d);
+}
+
+static int matrix(struct lm_weights *w, struct lm_matrix *out, enum lm_part part,
+	enum lm_part bias, uint32_t layer)
+{
+	const struct lm_tensor *t = tensor_of(w, part, layer);
+
+	out->type = weight_type(t->type);
+	out->n = t->shape[0];
+	out->k = t->shape[1];
+	out->w = w->d->is_host ? t->data : keep(w, t->data, t->bytes);
+	if (!out->w)
+		return device_failed(w->d);
+	return bias == part ? 0 : vector(w, &out->bias, bias, layer);
+}
+
+static int load_layer(struct lm_weights *w, uint32_t i)
+{
+	struct lm_layer *l = &w->layers[i];
+
+	if (vector(w, &l->attn_norm, LM_ATTN_NORM, i) < 0 ||
+		vector(w, &l->ffn_norm, LM_FFN_NORM, i) < 0 ||
+		matrix(w, &l->q, LM_Q, LM_Q_BIAS, i) < 0 ||
+		matrix(w, &l->k, LM_K, LM_K_BIAS, i) < 0 ||
+		matrix(w, &l->v, LM_V, LM_V_BIAS, i) < 0 ||
+		matrix(w, &l->o, LM_O, LM_O, i) < 0 ||
+		matrix(w, &l->gate, LM_GATE, LM_GATE, i) < 0 ||
+		matrix(w, &l->up, LM_UP, LM_UP, i) < 0)
+		return -1;
+	return matrix(w, &l->down, LM_DOWN, LM_DOWN, i);
+}
+
+static int load(struct lm_weights *w)
+{
+	enum lm_part output = w->config.tied ? LM_EMBED : LM_OUTPUT;
+
+	if (w->d->ops->lm->prepare(w->d, NULL) < 0)
+		return device_failed(w->d);
+	for (uint32_t i = 0; i < w->config.layers; i++)
+		if (load_layer(w, i) < 0)
+			return -1;
+	if (vector(w, &w->out_norm, LM_OUT_NORM, 0) < 0)
+		return -1;
+	return matrix(w, &w->output, output, output, 0);
+}
+
+int lm_weights_open(struct lm_weights **out, struct dev *d, const struct model_file *s)
+{
+	struct lm_weights *w = xcalloc(1, sizeof *w);
+
+	w->model_file = s;
+	w->config = *model_file_config(s);
+	w->d = d;
+	w->layers = xcalloc(w->config.layers, sizeof *w->layers);
+	w->embed = tensor_of(w, LM_EMBED, 0);
+	w->owned = xcalloc(lm_layout_count(&w->config) + 1, sizeof *w->owned);
+	*out = w;
+	if (load(w) < 0) {
+		lm_weights_close(w);
+		*out = NULL;
+		return -1;
+	}
+	return 0;
+}
+
+void lm_weights_close(struct lm_weights *w)
+{
+	if (!w)
+		return;
+	while (w->owned_count)
+		w->d->ops->free(w->d, w->owned[--w->owned_count]);
+	free(w->owned);
+	free(w->layers);
+	free(w);
+}
+
+const struct lm_config *lm_weights_config(const struct lm_weights *w)
+{
+	return &w->config;
+}

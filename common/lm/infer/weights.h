@@ -1,0 +1,20 @@
+/* weights.h - a model's weights on a device: loaded once, shared by every sequence that is answered. Uses model_file.h and the tables of
+ * kernels/dev/dev.h and kernels/lm/ops.h.
+ *
+ * On the CPU matrices are used where the file is mapped, in its types; a GPU gets a copy of them. Norms and biases become f32. */
+#ifndef RNP_COMMON_LM_INFER_WEIGHTS_H
+#define RNP_COMMON_LM_INFER_WEIGHTS_H
+
+#include "common/lm/model/model_file.h"
+#include "kernels/dev/dev.h"
+
+struct lm_weights;
+
+/* s and d are borrowed until close. Returns 0 and *out to be closed, or -1 with err_set(): 71 no memory, 69 the device has no kernels
+ * for it. */
+int lm_weights_open(struct lm_weights **out, struct dev *d, const struct model_file *s);
+void lm_weights_close(struct lm_weights *w); /* NULL is fine */
+
+const struct lm_config *lm_weights_config(const struct lm_weights *w);
+
+#endif

@@ -1,0 +1,124 @@
+/* Attention over a cache in blocks: a block of threads for each row and head. Each thread makes the score of one key of a chunk, then all go
+ * along the values, each for its column. A head wider than a block has threads is made in parts, its scores again for each. What is added to what follows from the row's position alone. */
+#include "kernels/lm/cuda.cuh"
+
+#define PAGED_THREADS 128 /* and keys of a chunk, and columns of a head that a block makes */
+
+__global__ void paged_put_kernel(struct lm_paged_put p)
+{
+	for (uint64_t n = GRID_FIRST; n < p.rows * p.width; n += GRID_STRIDE) {
+		uint64_t to = p.slot[n / p.width] * p.width + n % p.width;
+
+		p.keys[to] = p.k[n];
+		p.values[to] = p.v[n];
+	}
+}
+
+int cuda_lm_paged_put(struct dev *d, const struct lm_paged_put *p)
+{
+	uint64_t n = p->rows * p->width;
+
+	if (!n)
+		return 0;
+	LAUNCH(paged_put_kernel, cuda_grid(d, n, LM_THREADS), LM_THREADS,
+		cuda_of(d)->stream, *p);
+	return lm_started(d);
+}
+
+__device__ uint64_t place_of(const struct lm_paged_attend *a, const uint32_t *blocks,
+	uint64_t j)
+{
+	return ((uint64_t)blocks[j / LM_PAGE] * LM_PAGE + j % LM_PAGE) * a->ldk;
+}
+
+/* The largest, or the sum, of a number of each thread: the same in all. `parts` is shared, one for each warp. */
+__device__ float all_max(float v, float *parts)
+{
+	v = lm_warp_max(v);
+	if (threadIdx.x % 32 == 0)
+		parts[threadIdx.x / 32] = v;
+	__syncthreads();
+	v = parts[0];
+	for (int w = 1; w < PAGED_THREADS / 32; w++)
+		v = parts[w] > v ? parts[w] : v;
+	__syncthreads();
+	return v;
+}
+
+__device__ float all_sum(float v, float *parts)
+{
+	v = lm_warp_sum(v);
+	if (threadIdx.x % 32 == 0)
+		parts[threadIdx.x / 32] = v;
+	__syncthreads();
+	v = parts[0];
+	for (int w = 1; w < PAGED_THREADS / 32; w++)
+		v += parts[w];
+	__syncthreads();
+	return v;
+}
+
+/* The score of key j, -inf beyond the last. */
+__device__ float score_of(const struct lm_paged_attend *a, const uint32_t *blocks,
+	const float *q, uint64_t kv, uint64_t j, uint64_t last)
+{
+	const float *k;
+	float sum = 0;
+
+	if (j > last)
+		return -INFINITY;
+	k = a->keys + place_of(a, blocks, j) + kv;
+	for (uint64_t i = 0; i < a->head_dim; i++)
+		sum += q[i] * k[i];
+	return a->scale * sum;
+}
+
+__global__ void paged_attend_kernel(struct lm_paged_attend a, uint64_t chunks)
+{
+	SHARED(float, p, PAGED_THREADS);
+	SHARED(float, parts, PAGED_THREADS / 32);
+
+	for (uint64_t task = blockIdx.x; task < a.rows * a.heads * chunks;
+		task += gridDim.x) {
+		uint64_t i = task % chunks * PAGED_THREADS + threadIdx.x; /* our column */
+		uint64_t h = task / chunks % a.heads, r = task / chunks / a.heads;
+		uint64_t kv = h / (a.heads / a.kv_heads) * a.head_dim, last = a.position[r];
+		uint64_t first = a.window && last + 1 > a.window ? last + 1 - a.window : 0;
+		const uint32_t *blocks = a.blocks + a.table[r];
+		const float *q = a.q + r * a.ldq + h * a.head_dim;
+		float out = 0, most = -INFINITY, sum = 0;
+
+		for (uint64_t j = first; j <= last; j += PAGED_THREADS) {
+			uint64_t n = last - j + 1 < PAGED_THREADS ? last - j + 1 :
+								    PAGED_THREADS;
+			float s = score_of(&a, blocks, q, kv, j + threadIdx.x, last);
+			float more = all_max(s, parts), less;
+
+			more = more > most ? more : most;
+			less = most == -INFINITY ? 0 : expf(most - more);
+			most = more;
+			s = s == -INFINITY ? 0 : expf(s - more);
+			p[threadIdx.x] = s;
+			sum = sum * less + all_sum(s, parts);
+			out *= less;
+			for (uint64_t t = 0; i < a.head_dim && t < n; t++)
+				out += p[t] *
+					a.values[place_of(&a, blocks, j + t) + kv + i];
+			__syncthreads(); /* p is used up */
+		}
+		if (i < a.head_dim)
+			a.out[r * a.ldo + h * a.head_dim + i] = out / sum;
+	}
+}
+
+int cuda_lm_paged_attend(struct dev *d, const struct lm_paged_attend *a)
+{
+	uint64_t chunks = (a->head_dim + PAGED_THREADS - 1) / PAGED_THREADS;
+	uint64_t n = a->rows * a->heads * chunks;
+
+	if (!n)
+		return 0;
+	LAUNCH(paged_attend_kernel, cuda_grid(d, n * PAGED_THREADS, PAGED_THREADS),
+		PAGED_THREADS, cuda_of(d)->stream, *a, chunks);
+	return lm_started(d);
+}
