@@ -15,7 +15,7 @@
 
 #define KINDS_MAX 64
 
-/* made from common/schema/ by scripts/embed; both end with NULL */
+/* made from common/json/schema/ by scripts/embed; both end with NULL */
 extern const char *const schema_embedded_kinds[];
 extern const char *const schema_embedded_texts[];
 

@@ -1,6 +1,6 @@
 /* schema.h - the JSON Schema of every record kind, and records held against it.
  *
- * The schemas are common/schema/KIND.json (JSON Schema 2020-12), embedded at build time: one
+ * The schemas are common/json/schema/KIND.json (JSON Schema 2020-12), embedded at build time: one
  * text is what --schema prints, what rnp-json(5) describes and what readers enforce. */
 #ifndef RNP_COMMON_JSON_SCHEMA_H
 #define RNP_COMMON_JSON_SCHEMA_H

@@ -1,0 +1,36 @@
+# The README's tour, pasted block by block into one shell, as a reader would.
+load helper
+
+# blocks LANGUAGE: the fenced blocks of the section "A five-minute tour"
+blocks() {
+	awk -v language="$1" '/^## /{ ours = $0 ~ /five-minute tour/ }
+		ours && /^```/ { on = $0 == "```" language && !on; next }
+		ours && on' "$ROOT/README.md"
+}
+
+@test "readme: every block of the tour works when it is pasted" {
+	local log=$BATS_TEST_TMPDIR/log
+	blocks sh >"$BATS_TEST_TMPDIR/tour"
+	[[ $(wc -l <"$BATS_TEST_TMPDIR/tour") -gt 30 ]]
+	# build/bin of the tree under test; jobs are those of an interactive shell
+	sed -i "s|\$PWD/build/bin|$RNP_BUILD/bin|; s|--time 30s|--time 3s|" "$BATS_TEST_TMPDIR/tour"
+	cd "$ROOT"
+	if ! env -u XDG_CONFIG_HOME -u RNP_REGISTRY bash -m -e -o pipefail "$BATS_TEST_TMPDIR/tour" >"$log" 2>&1 </dev/null; then
+		fail "$(cat "$log")"
+	fi
+	# what the commands promise
+	grep -q '"ok":true' "$log"
+	grep -q '"passed":true' "$log"
+	grep -q '"floor_uusd": 129948' "$log"
+	grep -q 'wallet: not known' "$log"
+	grep -qE '"base_units":[0-9]+' "$log"
+	grep -q 'This program is free software' "$log"
+}
+
+@test "readme: files, programs and pages that it names are there" {
+	local name missing=()
+	for name in $(grep -oE '(man|scripts|tests|common|kernels|cmd)/[A-Za-z0-9_./{}-]+' "$ROOT/README.md" | sort -u); do
+		[[ $name == *[{}]* || $name == */FILE* || -e $ROOT/$name ]] || missing+=("$name")
+	done
+	((${#missing[@]} == 0)) || fail "README names what is not there: ${missing[*]}"
+}
