@@ -85,6 +85,10 @@ check_page() {
 	examples_work "$ROOT/man/rnp.7"
 }
 
+@test "man: examples of rnp-quickstart(7) run" {
+	examples_work "$ROOT/man/rnp-quickstart.7"
+}
+
 @test "man: every file that rnp-hacking(7) names is there" {
 	local path missing=()
 	# NAME, X and KIND stand for any; -Tutf8 joins what mdoc splits
