@@ -206,7 +206,8 @@ int httpd_try_write(struct httpd_request *q, const void *data, size_t len);
 void httpd_resume(struct httpd_request *q);
 
 /* Has the client left? From any thread, while q is valid. A client that closes only its sending
- * half counts as gone where it waits for an answer (which is still sent). */
+ * half counts as gone where it waits for an answer (which is still sent), and where a sink pauses
+ * before the end of a chunked body. */
 bool httpd_gone(const struct httpd_request *q);
 
 /* Is there room for a reply of so many bytes in memory? Else r is filled with 503. */

@@ -19,6 +19,7 @@
 #define LINGER_NS  INT64_C(2000000000)
 #define AT_ONCE    ((uint64_t)1 << 20) /* bytes until others have their turn */
 #define UNSENT_MAX (512 << 10)         /* in the kernel, of one connection */
+#define TLS_RECORD 16384               /* within OpenSSL, where nobody counts it */
 #define AGAIN      (-1L)
 #define FAILED     (-2L)
 
@@ -268,6 +269,22 @@ static bool step_head(struct httpd_conn *c)
 	return true;
 }
 
+/* While the sink pauses nothing is read, and a client's end is known by its FIN alone: it left
+ * unless all of the body may have come before that. Of chunks nobody can know. */
+static bool left_in_body(const struct httpd_conn *c)
+{
+	const struct httpd_exchange *x = c->x;
+	int unread = 0;
+
+	if (!c->half_closed)
+		return false;
+	if (x->head.body == HTTPD_BODY_CHUNKED)
+		return true;
+	if (ioctl(c->fd, FIONREAD, &unread) < 0)
+		unread = 0;
+	return x->body_left > c->left + (uint64_t)unread + (c->tls ? TLS_RECORD : 0);
+}
+
 static bool step_body(struct httpd_conn *c)
 {
 	struct httpd_exchange *x = c->x;
@@ -277,8 +294,11 @@ static bool step_body(struct httpd_conn *c)
 
 	if (httpd_exchange_take(x))
 		return true;
-	if (x->paused)
+	if (x->paused) {
+		if (left_in_body(c))
+			httpd_conn_close(c);
 		return false;
+	}
 	to = c->left ? NULL : httpd_exchange_direct(x, &room);
 	if (!to)
 		return refill(c);

@@ -499,13 +499,11 @@ static int fill_from_source(struct httpd_exchange *x)
 static int fill_from_queue(struct httpd_exchange *x)
 {
 	struct buf empty;
-	bool finished;
 
 	pthread_mutex_lock(&x->loop->lock);
 	empty = x->out;
 	x->out = x->queue;
 	x->queue = empty;
-	finished = x->finished;
 	pthread_cond_broadcast(&x->drained);
 	pthread_mutex_unlock(&x->loop->lock);
 	if (x->out.len) {
@@ -514,7 +512,7 @@ static int fill_from_queue(struct httpd_exchange *x)
 		return 1;
 	}
 	buf_release(&x->out);
-	if (finished)
+	if (!x->later) /* httpd_finish came, and its note was read */
 		return end_stream(x);
 	x->waiting = true;
 	return 0;
