@@ -290,6 +290,25 @@ pay job: no input bounds it: only --pool does"
 	refused 65 "some are missing" rnp-reward proof --node "$(tail -1 proofs | jq -r .node)" part
 }
 
+@test "proof --all: the same proofs as one by one, of every wallet, for trees of every shape" {
+	for n in 1 2 3 5 8 50 1025; do
+		python3 "$ROOT/tests/reward.py" make $n $n | jq -c '.wallet = .node | .gpu_model = "RTX 4090"
+			| del(.down_bps, .up_bps)' >random.jsonl
+		rnp-reward epoch --policy rnp-021 --price 0.01 random.jsonl >out
+		rnp-reward proof --all out >all
+		rnp-reward verify all | jq -se 'all(.ok)' >/dev/null
+		assert_equal "$(wc -l <all)" "$(tail -1 out | jq .claimants)"
+		assert_equal "$(jq -r .merkle_root all | sort -u)" "$(tail -1 out | jq -r .merkle_root)"
+		wallet=$(tail -1 all | jq -r .wallet)
+		assert_equal "$(rnp-reward proof --node "$wallet" out | jq -cS 'del(.node)')" \
+			"$(tail -1 all | jq -cS .)"
+	done
+	refused 64 "--node or --all" rnp-reward proof out
+	refused 64 "--node or --all" rnp-reward proof --all --node "$wallet" out
+	sed 1d out >part
+	refused 65 "some are missing" rnp-reward proof --all part
+}
+
 @test "verify: an epoch is computed again; the first difference is named" {
 	rnp-reward epoch --policy rnp-006 --pool 150 "$usages" >out
 	rnp-reward verify --usage "$usages" out

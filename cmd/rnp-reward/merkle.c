@@ -145,6 +145,42 @@ void merkle_root(const struct merkle_leaf *leaves, size_t n,
 	free(above);
 }
 
+void merkle_tree_build(struct merkle_tree *t, const struct merkle_leaf *leaves, size_t n)
+{
+	sha256_rows_fn hash = hasher();
+	size_t all = 0, width = n;
+
+	if (!n)
+		bug("Merkle tree without leaves");
+	for (t->levels = 0;; width = (width + 1) / 2) {
+		t->start[t->levels] = all;
+		t->width[t->levels++] = width;
+		all += width;
+		if (width == 1)
+			break;
+	}
+	t->nodes = xmalloc(all * sizeof *t->nodes);
+#pragma omp parallel for schedule(static) if (n > 4 * SLICE)
+	for (size_t i = 0; i < n; i += SLICE)
+		hash_leaves(hash, t->nodes + i, leaves + i, n - i < SLICE ? n - i : SLICE);
+	for (int i = 1; i < t->levels; i++)
+		level_up(hash, (const hash_row *)t->nodes + t->start[i - 1], t->width[i - 1],
+			t->nodes + t->start[i]);
+}
+
+void merkle_tree_release(struct merkle_tree *t)
+{
+	free(t->nodes);
+	t->nodes = NULL;
+}
+
+const unsigned char *merkle_tree_sibling(const struct merkle_tree *t, size_t index, int level)
+{
+	size_t at = index >> level, sibling = (at ^ 1) < t->width[level] ? at ^ 1 : at;
+
+	return t->nodes[t->start[level] + sibling];
+}
+
 bool merkle_verify(const struct merkle_leaf *leaf,
 	const unsigned char (*proof)[MERKLE_HASH_BYTES], int nproof,
 	const unsigned char root[MERKLE_HASH_BYTES])

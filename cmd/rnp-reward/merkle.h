@@ -34,6 +34,21 @@ void merkle_root(const struct merkle_leaf *leaves, size_t n,
 	unsigned char root[MERKLE_HASH_BYTES], size_t index,
 	unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof);
 
+/* All nodes of a tree, for the proofs of all its leaves: 64 bytes a leaf. */
+struct merkle_tree {
+	unsigned char (*nodes)[MERKLE_HASH_BYTES]; /* level by level, the leaves first */
+	size_t start[MERKLE_DEPTH_MAX + 1];        /* of each level */
+	size_t width[MERKLE_DEPTH_MAX + 1];
+	int levels; /* the last one is the root alone */
+};
+
+/* The tree of n >= 1 leaves in order; release it with merkle_tree_release. */
+void merkle_tree_build(struct merkle_tree *t, const struct merkle_leaf *leaves, size_t n);
+void merkle_tree_release(struct merkle_tree *t);
+
+/* The sibling of leaf `index` at a level below the root. */
+const unsigned char *merkle_tree_sibling(const struct merkle_tree *t, size_t index, int level);
+
 /* Whether the leaf is below the root. */
 bool merkle_verify(const struct merkle_leaf *leaf,
 	const unsigned char (*proof)[MERKLE_HASH_BYTES], int nproof,

@@ -4,19 +4,33 @@
 
 #include "cmd/rnp-reward/claims.h"
 #include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/write.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
+#include "common/json/canon.h"
 #include "common/json/schema.h"
 
 static const char *node;
+static bool all;
 
 static const struct opt options[] = {
-	OPT_NODE(&node),
+	{ .name = "node",
+		.kind = OPT_TEXT,
+		.to = &node,
+		.metavar = "A",
+		.help = "the proof for the wallet of this node" },
+	{ .name = "all",
+		.kind = OPT_FLAG,
+		.to = &all,
+		.help = "the proof of every wallet, in the order of the tree" },
 	{ .kind = OPT_END },
 };
+
+#define SLICE  1024 /* proofs that one thread formats at a time */
+#define SLICES 16
 
 struct tree {
 	struct claims claims;
@@ -40,7 +54,7 @@ static int take(void *tree, const struct record *r)
 		t->epoch = t->epoch ? t->epoch : json_incref(r->json);
 	} else if (strcmp(kind, "rnp.reward") == 0) {
 		rc = claims_add(&t->claims, r->json, r->where);
-		if (!t->reward &&
+		if (node && !t->reward &&
 			strcmp(json_string_value(json_object_get(r->json, "node")),
 				node) == 0)
 			t->reward = json_incref(r->json);
@@ -136,16 +150,112 @@ static int prove(const struct tree *t)
 	return rc;
 }
 
+/* --- all of them, by hand: a million in seconds -------------------------------------------- */
+
+static void add_hex(struct buf *out, const unsigned char hash[MERKLE_HASH_BYTES])
+{
+	static const char digits[] = "0123456789abcdef";
+	char *to = buf_reserve(out, 2 * MERKLE_HASH_BYTES + 3);
+
+	*to++ = '"';
+	for (int i = 0; i < MERKLE_HASH_BYTES; i++) {
+		*to++ = digits[hash[i] >> 4];
+		*to++ = digits[hash[i] & 15];
+	}
+	*to = '"';
+	out->len += 2 * MERKLE_HASH_BYTES + 2;
+}
+
+static void add_proof(struct buf *out, const struct merkle_tree *t, const struct claims *c,
+	const char *policy, size_t i)
+{
+	const struct merkle_leaf *leaf = &c->leaves[i];
+	char wallet[KEY_ADDRESS_MAX];
+
+	address_format(leaf->claimant, wallet);
+	buf_adds(out, "{\"kind\":\"rnp.proof\",\"v\":1,\"wallet\":\"");
+	buf_adds(out, wallet);
+	buf_adds(out, policy);
+	buf_adds(out, "\",\"index\":");
+	buf_add_i64(out, (int64_t)i);
+	reward_number(out, ",\"unlocked_base_units\":", (int64_t)leaf->unlocked);
+	reward_number(out, ",\"locked_base_units\":", (int64_t)leaf->locked);
+	buf_adds(out, ",\"leaf\":");
+	add_hex(out, t->nodes[i]);
+	buf_adds(out, ",\"proof\":[");
+	for (int level = 0; level + 1 < t->levels; level++) {
+		if (level)
+			buf_addc(out, ',');
+		add_hex(out, merkle_tree_sibling(t, i, level));
+	}
+	buf_adds(out, "],\"merkle_root\":");
+	add_hex(out, t->nodes[t->start[t->levels - 1]]);
+	buf_adds(out, "}\n");
+}
+
+static int write_all(const struct tree *t, const struct merkle_tree *m, const char *policy)
+{
+	struct buf texts[SLICES] = { 0 };
+	size_t n = t->claims.n;
+	int rc = 0;
+
+	for (size_t start = 0; start < n && rc == 0; start += SLICE * SLICES) {
+#pragma omp parallel for schedule(dynamic, 1) if (n > SLICE)
+		for (size_t s = 0; s < SLICES; s++) {
+			size_t from = start + s * SLICE, to = from + SLICE;
+
+			buf_reset(&texts[s]);
+			for (size_t i = from; i < to && i < n; i++)
+				add_proof(&texts[s], m, &t->claims, policy, i);
+		}
+		for (size_t s = 0; s < SLICES && rc == 0; s++)
+			if (texts[s].len)
+				rc = out_lines(NULL, texts[s].data, texts[s].len);
+	}
+	for (size_t s = 0; s < SLICES; s++)
+		buf_release(&texts[s]);
+	return rc;
+}
+
+static int prove_all(const struct tree *t)
+{
+	const char *name = json_string_value(json_object_get(t->epoch, "policy"));
+	char root[2 * MERKLE_HASH_BYTES + 1];
+	struct buf policy = BUF_INIT, quoted = BUF_INIT;
+	struct merkle_tree m;
+	int rc;
+
+	claims_root(&t->claims, root);
+	if (check_root(t, root) < 0)
+		return -1;
+	if (!t->claims.n)
+		return err_set(EXIT_NO, "nobody is paid in this epoch");
+	if (name) {
+		/* what stands between the wallet's closing quote and the next one */
+		canon_string(&quoted, name, strlen(name));
+		buf_adds(&policy, "\",\"policy\":");
+		buf_add(&policy, quoted.data, quoted.len - 1);
+	}
+	merkle_tree_build(&m, t->claims.leaves, t->claims.n);
+	rc = write_all(t, &m, buf_text(&policy));
+	merkle_tree_release(&m);
+	buf_release(&policy);
+	buf_release(&quoted);
+	return rc;
+}
+
 static int run(int n, char **args)
 {
 	struct tree t = { .reward = NULL };
 	unsigned char key[KEY_PUBLIC_BYTES];
 	int rc = -1;
 
-	if (address_parse(node, "--node", key) < 0)
+	if (!node == !all)
+		err_set(EX_USAGE, "give --node or --all");
+	else if (node && address_parse(node, "--node", key) < 0)
 		err_set(EX_USAGE, "--node: '%.60s' is not an address", node);
 	else if (read_all(&t, args, n) == 0)
-		rc = prove(&t);
+		rc = all ? prove_all(&t) : prove(&t);
 	claims_release(&t.claims);
 	json_decref(t.reward);
 	json_decref(t.epoch);
@@ -158,8 +268,8 @@ const struct command command_proof = {
 	.args_max = -1,
 	.summary = "Prove that a node's pay is in the Merkle tree of an epoch.",
 	.details =
-		"Reads what epoch wrote (rnp.reward and rnp.epoch), writes one rnp.proof for the "
-		"wallet of the node. Exits 1 when it is paid nothing.",
+		"Reads what epoch wrote (rnp.reward and rnp.epoch), writes one rnp.proof for the\n"
+		"wallet of the node, or for every wallet. Exits 1 when it is paid nothing.",
 	.columns = "node,wallet,index,unlocked_base_units,merkle_root",
 	.opts = options,
 	.run = run,

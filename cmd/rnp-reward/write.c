@@ -34,6 +34,12 @@ static void add_number(struct buf *out, const char *key, int64_t v)
 	add_whole(out, v);
 }
 
+void reward_number(struct buf *out, const char *text, int64_t v)
+{
+	buf_adds(out, text);
+	add_whole(out, v);
+}
+
 static void add_texts(struct buf *out, const char *key, const char *text)
 {
 	buf_addc(out, '"');
