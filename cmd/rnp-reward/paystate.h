@@ -1,0 +1,73 @@
+/* paystate.h - what becomes of a transaction, decided from what several servers say of it. Pure:
+ * no I/O, no clock; tests/unit/rnp-reward/paystate.c checks every order of faults.
+ *
+ *     planned -> signed -> sent -> confirmed -> finalised | failed | expired
+ *
+ * The one thing that must never happen is that a transaction is given up while it can still land:
+ * its payments would be made twice. So it is expired only when
+ *   - two servers other than those that it was sent to say so: a finalised height above its last
+ *     valid one, asked first, and then, asked with its history, a status that is null;
+ *   - no server at all contradicts, be it with any trace of the transaction, be it with a finalised
+ *     height that is not above.
+ * And it is final only when two servers say "finalized" (one, where there is only one). */
+#ifndef RNP_CMD_REWARD_PAYSTATE_H
+#define RNP_CMD_REWARD_PAYSTATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PAY_SERVERS_MAX 16
+#define PAY_QUORUM      2
+#define PAY_VALID_BLOCKS 150 /* how long a blockhash is good */
+
+enum pay_status {
+	PAY_PLANNED,
+	PAY_SIGNED,
+	PAY_SENT,
+	PAY_CONFIRMED,
+	PAY_FINALISED,
+	PAY_FAILED,
+	PAY_EXPIRED,
+	PAY_STATUSES
+};
+extern const char *const pay_status_names[PAY_STATUSES];
+
+/* Of a name; -1: none. */
+int pay_status_find(const char *name);
+
+/* Whether nothing more will happen to it. */
+static inline bool pay_is_over(enum pay_status s)
+{
+	return s >= PAY_FINALISED;
+}
+
+/* What one server says of a signature. */
+enum pay_seen {
+	PAY_NO_ANSWER,
+	PAY_NULL, /* it knows nothing of it */
+	PAY_SEEN, /* processed */
+	PAY_SEEN_CONFIRMED,
+	PAY_SEEN_FINAL,
+	PAY_SEEN_ERROR,       /* executed with an error, not yet final */
+	PAY_SEEN_FINAL_ERROR
+};
+
+struct pay_view {
+	int servers;
+	int64_t last_valid;  /* block height after which the transaction cannot land */
+	uint32_t sent_to;    /* bit per server that it was ever sent to */
+	int64_t final_height[PAY_SERVERS_MAX]; /* asked before seen; -1: no answer */
+	enum pay_seen seen[PAY_SERVERS_MAX];
+};
+
+/* What becomes of a transaction in state now: the same state, or a later one. *contradiction (may
+ * be NULL) is set to the server that alone prevents the expiry, or -1. */
+enum pay_status pay_decide(enum pay_status now, const struct pay_view *v, int *contradiction);
+
+/* The last height at which a transaction with a blockhash can land, from what a server says of the
+ * blockhash and what all say of the height now (-1: no answer): never less than the blockhash can
+ * live, whoever lies. Returns -1 when fewer than two answer (one, where there is only one), or the
+ * claim is further ahead than any blockhash lives. */
+int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers);
+
+#endif

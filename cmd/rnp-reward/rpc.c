@@ -1,0 +1,291 @@
+/* rpc.c - JSON-RPC 2.0 to a Solana server over HTTP. */
+#include "cmd/rnp-reward/rpc.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <string.h>
+
+#include "common/base/address.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+
+#define ANSWER_BYTES_MAX ((size_t)4 << 20)
+#define TIMEOUT_MS       10000
+#define TRIES            2
+
+void rpc_release(struct rpc *r)
+{
+	http_release(&r->http);
+}
+
+/* --- answers -------------------------------------------------------------------------------- */
+
+static json_t *server_error(const json_t *error, const char *where)
+{
+	const char *message = json_string_value(json_object_get(error, "message"));
+
+	err_set(EX_TEMPFAIL, "%s: %.200s (%" JSON_INTEGER_FORMAT ")", where,
+		message ? message : "an error without a message",
+		json_integer_value(json_object_get(error, "code")));
+	return NULL;
+}
+
+json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where)
+{
+	json_t *answer = json_parse_object(text, len, where), *result = NULL;
+	const json_t *error = json_object_get(answer, "error");
+	const char *version = json_string_value(json_object_get(answer, "jsonrpc"));
+
+	if (!answer)
+		return NULL;
+	if (!version || strcmp(version, "2.0") != 0)
+		err_set(EX_DATAERR, "%s: the answer is not JSON-RPC 2.0", where);
+	else if (!json_is_integer(json_object_get(answer, "id")) ||
+		json_integer_value(json_object_get(answer, "id")) != id)
+		err_set(EX_DATAERR, "%s: the answer has the id of another question", where);
+	else if (error && !json_is_null(error))
+		result = server_error(error, where);
+	else if (!json_object_get(answer, "result"))
+		err_set(EX_DATAERR, "%s: the answer has no result", where);
+	else
+		result = json_incref(json_object_get(answer, "result"));
+	json_decref(answer);
+	return result;
+}
+
+static int no_form(const char *where, const char *what)
+{
+	return err_set(EX_DATAERR, "%s: %s is not of its form", where, what);
+}
+
+/* The value of an answer that has a context. */
+static const json_t *value_of(const json_t *result)
+{
+	return json_object_get(result, "value");
+}
+
+static bool read_height(const json_t *v, int64_t *out)
+{
+	*out = json_integer_value(v);
+	return json_is_integer(v) && *out >= 0 && *out <= RPC_HEIGHT_MAX;
+}
+
+int rpc_read_blockhash(const json_t *result, struct solana_key *out, int64_t *last_valid,
+	const char *where)
+{
+	const json_t *value = value_of(result);
+	const char *hash = json_string_value(json_object_get(value, "blockhash"));
+
+	if (!hash || !read_height(json_object_get(value, "lastValidBlockHeight"), last_valid) ||
+		address_parse(hash, where, out->bytes) < 0)
+		return no_form(where, "the blockhash");
+	return 0;
+}
+
+/* null, or an account with its data in base64. */
+static int read_account(const json_t *v, struct rpc_account *out, const char *where)
+{
+	const char *program = json_string_value(json_object_get(v, "owner"));
+	const json_t *data = json_object_get(v, "data");
+	const char *base64 = json_string_value(json_array_get(data, 0));
+	const char *encoding = json_string_value(json_array_get(data, 1));
+	unsigned char *bytes;
+	size_t n, len;
+	int rc = 0;
+
+	memset(out, 0, sizeof *out);
+	if (json_is_null(v))
+		return 0;
+	if (!program || !base64 || !encoding || strcmp(encoding, "base64") != 0 ||
+		address_parse(program, where, out->program.bytes) < 0)
+		return no_form(where, "an account");
+	n = strlen(base64);
+	bytes = xmalloc(n + 1);
+	if (sodium_base642bin(bytes, n, base64, n, NULL, &len, NULL,
+		    sodium_base64_VARIANT_ORIGINAL) != 0) {
+		rc = no_form(where, "an account's data");
+	} else {
+		out->exists = true;
+		out->len = len < RPC_ACCOUNT_BYTES ? len : RPC_ACCOUNT_BYTES;
+		memcpy(out->data, bytes, out->len);
+	}
+	free(bytes);
+	return rc;
+}
+
+int rpc_read_accounts(const json_t *result, int n, struct rpc_account *out, const char *where)
+{
+	const json_t *value = value_of(result);
+
+	if (!json_is_array(value) || json_array_size(value) != (size_t)n)
+		return no_form(where, "the list of accounts");
+	for (int i = 0; i < n; i++)
+		if (read_account(json_array_get(value, (size_t)i), &out[i], where) < 0)
+			return -1;
+	return 0;
+}
+
+static int read_status(const json_t *v, enum pay_seen *out, const char *where)
+{
+	const char *level = json_string_value(json_object_get(v, "confirmationStatus"));
+	const json_t *error = json_object_get(v, "err");
+
+	*out = PAY_NULL;
+	if (json_is_null(v))
+		return 0;
+	if (!json_is_object(v) || !level)
+		return no_form(where, "a status");
+	if (error && !json_is_null(error))
+		*out = strcmp(level, "finalized") == 0 ? PAY_SEEN_FINAL_ERROR : PAY_SEEN_ERROR;
+	else if (strcmp(level, "finalized") == 0)
+		*out = PAY_SEEN_FINAL;
+	else if (strcmp(level, "confirmed") == 0)
+		*out = PAY_SEEN_CONFIRMED;
+	else
+		*out = PAY_SEEN;
+	return 0;
+}
+
+int rpc_read_statuses(const json_t *result, int n, enum pay_seen *out, const char *where)
+{
+	const json_t *value = value_of(result);
+
+	if (!json_is_array(value) || json_array_size(value) != (size_t)n)
+		return no_form(where, "the list of statuses");
+	for (int i = 0; i < n; i++)
+		if (read_status(json_array_get(value, (size_t)i), &out[i], where) < 0)
+			return -1;
+	return 0;
+}
+
+/* --- questions ------------------------------------------------------------------------------ */
+
+/* Ask and return the result, or NULL. takes params. */
+static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
+{
+	struct http_response answer = HTTP_RESPONSE_INIT;
+	struct http_request q = { .url = r->url, .response_bytes_max = ANSWER_BYTES_MAX,
+		.timeout_ms = TIMEOUT_MS, .tries = TRIES };
+	json_t *question = json_object(), *result = NULL;
+	struct buf text = BUF_INIT;
+
+	json_set_text(question, "jsonrpc", "2.0");
+	json_set_i64(question, "id", ++r->id);
+	json_set_text(question, "method", method);
+	json_set(question, "params", takes_params);
+	json_write(&text, question);
+	q.body = text.data;
+	q.body_bytes = text.len;
+	if (http_fetch(&r->http, &q, &answer) == 0)
+		result = rpc_answer(buf_text(&answer.body), answer.body.len, r->id, r->url);
+	json_decref(question);
+	buf_release(&text);
+	http_response_release(&answer);
+	return result;
+}
+
+static json_t *options(const char *commitment, const char *encoding)
+{
+	json_t *o = json_object();
+
+	json_set_text(o, "commitment", commitment);
+	json_set_text(o, "encoding", encoding);
+	return o;
+}
+
+int rpc_genesis(struct rpc *r, char out[RPC_TEXT_MAX])
+{
+	json_t *result = ask(r, "getGenesisHash", json_array());
+	const char *text = json_string_value(result);
+	int rc = -1;
+
+	if (result && (!text || strlen(text) >= RPC_TEXT_MAX))
+		no_form(r->url, "the genesis hash");
+	else if (result) {
+		strcpy(out, text);
+		rc = 0;
+	}
+	json_decref(result);
+	return rc;
+}
+
+int rpc_blockhash(struct rpc *r, struct solana_key *out, int64_t *last_valid)
+{
+	json_t *params = json_array(), *result;
+	int rc = -1;
+
+	json_push(params, options("confirmed", NULL));
+	result = ask(r, "getLatestBlockhash", params);
+	if (result)
+		rc = rpc_read_blockhash(result, out, last_valid, r->url);
+	json_decref(result);
+	return rc;
+}
+
+int rpc_height(struct rpc *r, const char *commitment, int64_t *out)
+{
+	json_t *params = json_array(), *result;
+	int rc = -1;
+
+	json_push(params, options(commitment, NULL));
+	result = ask(r, "getBlockHeight", params);
+	if (result)
+		rc = read_height(result, out) ? 0 : no_form(r->url, "the block height");
+	json_decref(result);
+	return rc;
+}
+
+int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n, struct rpc_account *out)
+{
+	json_t *params = json_array(), *list = json_array(), *result;
+	char text[ADDRESS_MAX];
+	int rc = -1;
+
+	for (int i = 0; i < n; i++) {
+		address_format(keys[i].bytes, text);
+		json_push_text(list, text);
+	}
+	json_push(params, list);
+	json_push(params, options("confirmed", "base64"));
+	result = ask(r, "getMultipleAccounts", params);
+	if (result)
+		rc = rpc_read_accounts(result, n, out, r->url);
+	json_decref(result);
+	return rc;
+}
+
+int rpc_send(struct rpc *r, const void *transaction, size_t len)
+{
+	char text[sodium_base64_ENCODED_LEN(SOLANA_TX_BYTES_MAX, sodium_base64_VARIANT_ORIGINAL)];
+	json_t *params = json_array(), *o = options(NULL, "base64"), *result;
+
+	if (len > SOLANA_TX_BYTES_MAX)
+		bug("a transaction of %zu bytes", len);
+	sodium_bin2base64(text, sizeof text, transaction, len, sodium_base64_VARIANT_ORIGINAL);
+	json_set_text(o, "preflightCommitment", "confirmed");
+	json_push_text(params, text);
+	json_push(params, o);
+	result = ask(r, "sendTransaction", params);
+	if (!result)
+		return -1;
+	json_decref(result);
+	return 0;
+}
+
+int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *out)
+{
+	json_t *params = json_array(), *list = json_array(), *o = json_object(), *result;
+	int rc = -1;
+
+	for (int i = 0; i < n; i++)
+		json_push_text(list, texts[i]);
+	json_set_bool(o, "searchTransactionHistory", true);
+	json_push(params, list);
+	json_push(params, o);
+	result = ask(r, "getSignatureStatuses", params);
+	if (result)
+		rc = rpc_read_statuses(result, n, out, r->url);
+	json_decref(result);
+	return rc;
+}
