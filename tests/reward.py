@@ -4,7 +4,7 @@ input, one line `node job availability` of base units for each on standard outpu
     python3 tests/reward.py rnp-006 POOL_BASE_UNITS < usage.jsonl
 
 Written from the proposals' figures, not from the policy files or the C sources. With `make N
-SEED` instead of a policy it writes N random usages."""
+SEED` instead of a policy it writes N random usages, with `wallets N SEED` N addresses on the curve."""
 import hashlib
 import json
 import random
@@ -128,6 +128,24 @@ def address(i, seed):
     return "1" * (32 - len(raw.lstrip(b"\0"))) + text
 
 
+def on_curve(raw):
+    """Whether 32 bytes are a point of edwards25519 (RFC 8032, 5.1.3)."""
+    p = 2**255 - 19
+    y = (int.from_bytes(raw, "little") & (2**255 - 1)) % p
+    d = -121665 * pow(121666, -1, p) % p
+    xx = (y * y - 1) * pow(d * y * y + 1, -1, p) % p
+    return xx == 0 or pow(xx, (p - 1) // 2, p) == 1
+
+
+def wallets(n, seed):
+    i = 0
+    while n:
+        if on_curve(hashlib.sha256(b"%d %d" % (seed, i)).digest()):
+            print(address(i, seed))
+            n -= 1
+        i += 1
+
+
 def make(n, seed):
     rng = random.Random(seed)
     models = list(GPU019) + list(ENTERPRISE) + ["GTX 1660", "no such card"]
@@ -151,6 +169,8 @@ def make(n, seed):
 
 
 def main():
+    if sys.argv[1] == "wallets":
+        return wallets(int(sys.argv[2]), int(sys.argv[3]))
     if sys.argv[1] == "make":
         return make(int(sys.argv[2]), int(sys.argv[3]))
     usages = [json.loads(line) for line in sys.stdin]

@@ -12,5 +12,6 @@ extern const struct command command_verify;
 extern const struct command command_ledger;
 extern const struct command command_cosign;
 extern const struct command command_policy;
+extern const struct command command_pay;
 
 #endif

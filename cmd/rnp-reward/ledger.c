@@ -59,6 +59,31 @@ static const char *const steps[] = {
 	"  in_flight = in_flight + new.unlocked * ((new.state = 1) - (old.state = 1)),"
 	"  paid = paid + new.unlocked * ((new.state = 2) - (old.state = 2))"
 	"  WHERE sequence = new.epoch; END;",
+
+	/* payouts: ledger_pay.h */
+	"CREATE TABLE tx("
+	" id INTEGER PRIMARY KEY,"
+	" status TEXT NOT NULL CHECK(status IN ('planned', 'signed', 'sent', 'confirmed',"
+	"  'finalised', 'failed', 'expired')),"
+	" at_ms INTEGER NOT NULL,"
+	" base_units INTEGER NOT NULL CHECK(base_units > 0),"
+	" signature TEXT UNIQUE, bytes BLOB, last_valid INTEGER, sender TEXT) STRICT;"
+	"CREATE INDEX tx_open ON tx(id) WHERE status NOT IN ('finalised', 'failed', 'expired');"
+	"CREATE TRIGGER tx_ends BEFORE UPDATE ON tx"
+	" WHEN old.status IN ('finalised', 'failed', 'expired')"
+	" BEGIN SELECT RAISE(ABORT, 'a transaction that is over does not change'); END;"
+	"CREATE TRIGGER tx_is_signed_once BEFORE UPDATE OF signature ON tx"
+	" WHEN old.signature IS NOT NULL"
+	" BEGIN SELECT RAISE(ABORT, 'a transaction is signed once'); END;"
+	"CREATE TABLE payout("
+	" tx INTEGER NOT NULL REFERENCES tx(id),"
+	" wallet BLOB NOT NULL CHECK(length(wallet) = 32),"
+	" base_units INTEGER NOT NULL CHECK(base_units > 0),"
+	" created INTEGER NOT NULL CHECK(created IN (0, 1)),"
+	" PRIMARY KEY(tx, wallet)) STRICT, WITHOUT ROWID;"
+	"CREATE TABLE trouble(wallet BLOB PRIMARY KEY, reason TEXT NOT NULL) STRICT, WITHOUT ROWID;"
+	"ALTER TABLE claim ADD COLUMN tx INTEGER REFERENCES tx(id);"
+	"CREATE INDEX claim_tx ON claim(tx) WHERE tx IS NOT NULL;",
 	NULL
 };
 

@@ -6,6 +6,7 @@
 
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/ledger_parts.h"
+#include "cmd/rnp-reward/ledger_pay.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -282,5 +283,5 @@ int ledger_verify(struct ledger *l, struct buf *reason)
 		return -1;
 	if (!reason->len && check_epochs(l, reason) < 0)
 		return -1;
-	return 0;
+	return reason->len ? 0 : ledger_verify_payouts(l, reason);
 }

@@ -4,11 +4,12 @@
 
 static const struct command *const commands[] = { &command_usage, &command_epoch,
 	&command_explain, &command_proof, &command_verify, &command_ledger,
-	&command_cosign, &command_policy, NULL };
+	&command_cosign, &command_policy, &command_pay, NULL };
 
 static const char *const kinds[] = { "rnp.check", "rnp.cosign", "rnp.epoch", "rnp.error",
-	"rnp.explain", "rnp.heartbeat", "rnp.node", "rnp.policy", "rnp.proof",
-	"rnp.receipt", "rnp.reward", "rnp.usage", "rnp.verdict", NULL };
+	"rnp.explain", "rnp.heartbeat", "rnp.node", "rnp.payout", "rnp.policy",
+	"rnp.proof", "rnp.receipt", "rnp.reward", "rnp.tx", "rnp.uptime", "rnp.usage",
+	"rnp.verdict", NULL };
 
 static const struct program program = {
 	.name = "rnp-reward",

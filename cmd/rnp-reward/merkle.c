@@ -162,10 +162,11 @@ void merkle_tree_build(struct merkle_tree *t, const struct merkle_leaf *leaves, 
 	t->nodes = xmalloc(all * sizeof *t->nodes);
 #pragma omp parallel for schedule(static) if (n > 4 * SLICE)
 	for (size_t i = 0; i < n; i += SLICE)
-		hash_leaves(hash, t->nodes + i, leaves + i, n - i < SLICE ? n - i : SLICE);
+		hash_leaves(hash, t->nodes + i, leaves + i,
+			n - i < SLICE ? n - i : SLICE);
 	for (int i = 1; i < t->levels; i++)
-		level_up(hash, (const hash_row *)t->nodes + t->start[i - 1], t->width[i - 1],
-			t->nodes + t->start[i]);
+		level_up(hash, (const hash_row *)t->nodes + t->start[i - 1],
+			t->width[i - 1], t->nodes + t->start[i]);
 }
 
 void merkle_tree_release(struct merkle_tree *t)
@@ -174,7 +175,8 @@ void merkle_tree_release(struct merkle_tree *t)
 	t->nodes = NULL;
 }
 
-const unsigned char *merkle_tree_sibling(const struct merkle_tree *t, size_t index, int level)
+const unsigned char *merkle_tree_sibling(const struct merkle_tree *t, size_t index,
+	int level)
 {
 	size_t at = index >> level, sibling = (at ^ 1) < t->width[level] ? at ^ 1 : at;
 

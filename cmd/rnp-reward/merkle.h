@@ -47,7 +47,8 @@ void merkle_tree_build(struct merkle_tree *t, const struct merkle_leaf *leaves, 
 void merkle_tree_release(struct merkle_tree *t);
 
 /* The sibling of leaf `index` at a level below the root. */
-const unsigned char *merkle_tree_sibling(const struct merkle_tree *t, size_t index, int level);
+const unsigned char *merkle_tree_sibling(const struct merkle_tree *t, size_t index,
+	int level);
 
 /* Whether the leaf is below the root. */
 bool merkle_verify(const struct merkle_leaf *leaf,

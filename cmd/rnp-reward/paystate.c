@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-const char *const pay_status_names[PAY_STATUSES] = { "planned", "signed", "sent", "confirmed",
-	"finalised", "failed", "expired" };
+const char *const pay_status_names[PAY_STATUSES] = { "planned", "signed", "sent",
+	"confirmed", "finalised", "failed", "expired" };
 
 int pay_status_find(const char *name)
 {
@@ -35,7 +35,8 @@ static bool expired(const struct pay_view *v, int *contradiction)
 
 	for (int i = 0; i < v->servers; i++) {
 		bool trace = v->seen[i] > PAY_NULL;
-		bool early = v->final_height[i] >= 0 && v->final_height[i] <= v->last_valid;
+		bool early = v->final_height[i] >= 0 &&
+			v->final_height[i] <= v->last_valid;
 
 		if (trace || early) {
 			against++;
@@ -51,7 +52,8 @@ static bool expired(const struct pay_view *v, int *contradiction)
 	return votes >= PAY_QUORUM && !against;
 }
 
-enum pay_status pay_decide(enum pay_status now, const struct pay_view *v, int *contradiction)
+enum pay_status pay_decide(enum pay_status now, const struct pay_view *v,
+	int *contradiction)
 {
 	int final = count(v, PAY_SEEN_FINAL), failed = count(v, PAY_SEEN_FINAL_ERROR);
 	bool gone;
@@ -75,17 +77,22 @@ enum pay_status pay_decide(enum pay_status now, const struct pay_view *v, int *c
 
 int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers)
 {
-	int64_t greatest = -1;
+	int64_t greatest = -1, least = INT64_MAX;
 	int answers = 0;
 
 	for (int i = 0; i < servers; i++) {
-		answers += heights[i] >= 0;
-		if (heights[i] > greatest)
-			greatest = heights[i];
+		if (heights[i] < 0)
+			continue;
+		answers++;
+		greatest = heights[i] > greatest ? heights[i] : greatest;
+		least = heights[i] < least ? heights[i] : least;
 	}
-	if (answers < quorum(servers) || claimed < 0 ||
-		claimed > greatest + 2 * PAY_VALID_BLOCKS)
+	/* Who of them is right cannot be told: the greatest height would be safe, and one that is
+	 * far ahead would keep a payment in flight for ever. */
+	if (answers < quorum(servers) || greatest - least > PAY_VALID_BLOCKS ||
+		claimed < 0 || claimed > greatest + 2 * PAY_VALID_BLOCKS)
 		return -1;
 	/* a real blockhash was made before now, so that it is dead 150 blocks from now */
-	return greatest + PAY_VALID_BLOCKS > claimed ? greatest + PAY_VALID_BLOCKS : claimed;
+	return greatest + PAY_VALID_BLOCKS > claimed ? greatest + PAY_VALID_BLOCKS :
+						       claimed;
 }

@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PAY_SERVERS_MAX 16
-#define PAY_QUORUM      2
+#define PAY_SERVERS_MAX  16
+#define PAY_QUORUM       2
 #define PAY_VALID_BLOCKS 150 /* how long a blockhash is good */
 
 enum pay_status {
@@ -48,26 +48,27 @@ enum pay_seen {
 	PAY_SEEN, /* processed */
 	PAY_SEEN_CONFIRMED,
 	PAY_SEEN_FINAL,
-	PAY_SEEN_ERROR,       /* executed with an error, not yet final */
+	PAY_SEEN_ERROR, /* executed with an error, not yet final */
 	PAY_SEEN_FINAL_ERROR
 };
 
 struct pay_view {
 	int servers;
-	int64_t last_valid;  /* block height after which the transaction cannot land */
-	uint32_t sent_to;    /* bit per server that it was ever sent to */
+	int64_t last_valid; /* block height after which the transaction cannot land */
+	uint32_t sent_to;   /* bit per server that it was ever sent to */
 	int64_t final_height[PAY_SERVERS_MAX]; /* asked before seen; -1: no answer */
 	enum pay_seen seen[PAY_SERVERS_MAX];
 };
 
 /* What becomes of a transaction in state now: the same state, or a later one. *contradiction (may
  * be NULL) is set to the server that alone prevents the expiry, or -1. */
-enum pay_status pay_decide(enum pay_status now, const struct pay_view *v, int *contradiction);
+enum pay_status pay_decide(enum pay_status now, const struct pay_view *v,
+	int *contradiction);
 
 /* The last height at which a transaction with a blockhash can land, from what a server says of the
  * blockhash and what all say of the height now (-1: no answer): never less than the blockhash can
- * live, whoever lies. Returns -1 when fewer than two answer (one, where there is only one), or the
- * claim is further ahead than any blockhash lives. */
+ * live, whoever lies. Returns -1 when fewer than two answer (one, where there is only one), when they
+ * are further apart than a blockhash lives, or when the claim is further ahead than any lives. */
 int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers);
 
 #endif

@@ -166,8 +166,8 @@ static void add_hex(struct buf *out, const unsigned char hash[MERKLE_HASH_BYTES]
 	out->len += 2 * MERKLE_HASH_BYTES + 2;
 }
 
-static void add_proof(struct buf *out, const struct merkle_tree *t, const struct claims *c,
-	const char *policy, size_t i)
+static void add_proof(struct buf *out, const struct merkle_tree *t,
+	const struct claims *c, const char *policy, size_t i)
 {
 	const struct merkle_leaf *leaf = &c->leaves[i];
 	char wallet[KEY_ADDRESS_MAX];
@@ -193,7 +193,8 @@ static void add_proof(struct buf *out, const struct merkle_tree *t, const struct
 	buf_adds(out, "}\n");
 }
 
-static int write_all(const struct tree *t, const struct merkle_tree *m, const char *policy)
+static int write_all(const struct tree *t, const struct merkle_tree *m,
+	const char *policy)
 {
 	struct buf texts[SLICES] = { 0 };
 	size_t n = t->claims.n;

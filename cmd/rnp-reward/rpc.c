@@ -43,7 +43,8 @@ json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where)
 		err_set(EX_DATAERR, "%s: the answer is not JSON-RPC 2.0", where);
 	else if (!json_is_integer(json_object_get(answer, "id")) ||
 		json_integer_value(json_object_get(answer, "id")) != id)
-		err_set(EX_DATAERR, "%s: the answer has the id of another question", where);
+		err_set(EX_DATAERR, "%s: the answer has the id of another question",
+			where);
 	else if (error && !json_is_null(error))
 		result = server_error(error, where);
 	else if (!json_object_get(answer, "result"))
@@ -77,7 +78,9 @@ int rpc_read_blockhash(const json_t *result, struct solana_key *out, int64_t *la
 	const json_t *value = value_of(result);
 	const char *hash = json_string_value(json_object_get(value, "blockhash"));
 
-	if (!hash || !read_height(json_object_get(value, "lastValidBlockHeight"), last_valid) ||
+	if (!hash ||
+		!read_height(json_object_get(value, "lastValidBlockHeight"),
+			last_valid) ||
 		address_parse(hash, where, out->bytes) < 0)
 		return no_form(where, "the blockhash");
 	return 0;
@@ -114,7 +117,8 @@ static int read_account(const json_t *v, struct rpc_account *out, const char *wh
 	return rc;
 }
 
-int rpc_read_accounts(const json_t *result, int n, struct rpc_account *out, const char *where)
+int rpc_read_accounts(const json_t *result, int n, struct rpc_account *out,
+	const char *where)
 {
 	const json_t *value = value_of(result);
 
@@ -137,7 +141,8 @@ static int read_status(const json_t *v, enum pay_seen *out, const char *where)
 	if (!json_is_object(v) || !level)
 		return no_form(where, "a status");
 	if (error && !json_is_null(error))
-		*out = strcmp(level, "finalized") == 0 ? PAY_SEEN_FINAL_ERROR : PAY_SEEN_ERROR;
+		*out = strcmp(level, "finalized") == 0 ? PAY_SEEN_FINAL_ERROR :
+							 PAY_SEEN_ERROR;
 	else if (strcmp(level, "finalized") == 0)
 		*out = PAY_SEEN_FINAL;
 	else if (strcmp(level, "confirmed") == 0)
@@ -165,8 +170,10 @@ int rpc_read_statuses(const json_t *result, int n, enum pay_seen *out, const cha
 static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
 {
 	struct http_response answer = HTTP_RESPONSE_INIT;
-	struct http_request q = { .url = r->url, .response_bytes_max = ANSWER_BYTES_MAX,
-		.timeout_ms = TIMEOUT_MS, .tries = TRIES };
+	struct http_request q = { .url = r->url,
+		.response_bytes_max = ANSWER_BYTES_MAX,
+		.timeout_ms = TIMEOUT_MS,
+		.tries = TRIES };
 	json_t *question = json_object(), *result = NULL;
 	struct buf text = BUF_INIT;
 
@@ -178,7 +185,8 @@ static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
 	q.body = text.data;
 	q.body_bytes = text.len;
 	if (http_fetch(&r->http, &q, &answer) == 0)
-		result = rpc_answer(buf_text(&answer.body), answer.body.len, r->id, r->url);
+		result = rpc_answer(buf_text(&answer.body), answer.body.len, r->id,
+			r->url);
 	json_decref(question);
 	buf_release(&text);
 	http_response_release(&answer);
@@ -236,7 +244,8 @@ int rpc_height(struct rpc *r, const char *commitment, int64_t *out)
 	return rc;
 }
 
-int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n, struct rpc_account *out)
+int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n,
+	struct rpc_account *out)
 {
 	json_t *params = json_array(), *list = json_array(), *result;
 	char text[ADDRESS_MAX];
@@ -257,12 +266,14 @@ int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n, struct rpc
 
 int rpc_send(struct rpc *r, const void *transaction, size_t len)
 {
-	char text[sodium_base64_ENCODED_LEN(SOLANA_TX_BYTES_MAX, sodium_base64_VARIANT_ORIGINAL)];
+	char text[sodium_base64_ENCODED_LEN(SOLANA_TX_BYTES_MAX,
+		sodium_base64_VARIANT_ORIGINAL)];
 	json_t *params = json_array(), *o = options(NULL, "base64"), *result;
 
 	if (len > SOLANA_TX_BYTES_MAX)
 		bug("a transaction of %zu bytes", len);
-	sodium_bin2base64(text, sizeof text, transaction, len, sodium_base64_VARIANT_ORIGINAL);
+	sodium_bin2base64(text, sizeof text, transaction, len,
+		sodium_base64_VARIANT_ORIGINAL);
 	json_set_text(o, "preflightCommitment", "confirmed");
 	json_push_text(params, text);
 	json_push(params, o);

@@ -15,8 +15,8 @@
 #include "common/net/http.h"
 
 #define RPC_TEXT_MAX      128
-#define RPC_ACCOUNT_BYTES 512  /* of an account that are looked at */
-#define RPC_BATCH_MAX     100  /* accounts or signatures in one question */
+#define RPC_ACCOUNT_BYTES 512 /* of an account that are looked at */
+#define RPC_BATCH_MAX     100 /* accounts or signatures in one question */
 #define RPC_HEIGHT_MAX    INT64_C(1000000000000)
 
 struct rpc {
@@ -37,7 +37,8 @@ struct rpc_account {
 int rpc_genesis(struct rpc *r, char out[RPC_TEXT_MAX]);
 int rpc_blockhash(struct rpc *r, struct solana_key *out, int64_t *last_valid);
 int rpc_height(struct rpc *r, const char *commitment, int64_t *out);
-int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n, struct rpc_account *out);
+int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n,
+	struct rpc_account *out);
 int rpc_send(struct rpc *r, const void *transaction, size_t len);
 /* texts: base58 signatures. Statuses with their history. */
 int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *out);
@@ -48,7 +49,8 @@ int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *
  * sense of JSON-RPC 2.0, another id), or with EX_TEMPFAIL and the server's own message (an error). */
 json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where);
 
-int rpc_read_accounts(const json_t *result, int n, struct rpc_account *out, const char *where);
+int rpc_read_accounts(const json_t *result, int n, struct rpc_account *out,
+	const char *where);
 int rpc_read_statuses(const json_t *result, int n, enum pay_seen *out, const char *where);
 int rpc_read_blockhash(const json_t *result, struct solana_key *out, int64_t *last_valid,
 	const char *where);

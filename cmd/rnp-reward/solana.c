@@ -17,17 +17,20 @@
 
 const struct solana_key *solana_program(enum solana_program which)
 {
-	static const char *const texts[SOLANA_PROGRAMS] = { "11111111111111111111111111111111",
+	static const char *const texts[SOLANA_PROGRAMS] = {
+		"11111111111111111111111111111111",
 		"ComputeBudget111111111111111111111111111111",
 		"TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA",
 		"TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb",
 		"ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL",
 		"MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
-		"SysvarRecentB1ockHashes11111111111111111111" };
+		"SysvarRecentB1ockHashes11111111111111111111"
+	};
 	static struct solana_key keys[SOLANA_PROGRAMS];
 	static bool known[SOLANA_PROGRAMS];
 
-	if (!known[which] && address_parse(texts[which], "program", keys[which].bytes) < 0)
+	if (!known[which] &&
+		address_parse(texts[which], "program", keys[which].bytes) < 0)
 		bug("%s", err_get()->text);
 	known[which] = true;
 	return &keys[which];
@@ -60,7 +63,8 @@ int solana_pda(const void *const *seeds, const size_t *lens, int nseeds,
 		h = start;
 		crypto_hash_sha256_update(&h, &byte, 1);
 		crypto_hash_sha256_update(&h, program->bytes, sizeof program->bytes);
-		crypto_hash_sha256_update(&h, (const unsigned char *)"ProgramDerivedAddress", 21);
+		crypto_hash_sha256_update(&h,
+			(const unsigned char *)"ProgramDerivedAddress", 21);
 		crypto_hash_sha256_final(&h, out->bytes);
 		if (!solana_on_curve(out))
 			return bump;
@@ -68,8 +72,9 @@ int solana_pda(const void *const *seeds, const size_t *lens, int nseeds,
 	return -1;
 }
 
-int solana_associated(const struct solana_key *wallet, const struct solana_key *token_program,
-	const struct solana_key *mint, struct solana_key *out)
+int solana_associated(const struct solana_key *wallet,
+	const struct solana_key *token_program, const struct solana_key *mint,
+	struct solana_key *out)
 {
 	const void *seeds[3] = { wallet, token_program, mint };
 	const size_t lens[3] = { SOLANA_KEY_BYTES, SOLANA_KEY_BYTES, SOLANA_KEY_BYTES };
@@ -86,8 +91,8 @@ static void start(struct solana_instruction *i, const struct solana_key *program
 	i->ndata = 0;
 }
 
-static void role(struct solana_instruction *i, const struct solana_key *key, bool writable,
-	bool signer)
+static void role(struct solana_instruction *i, const struct solana_key *key,
+	bool writable, bool signer)
 {
 	i->roles[i->nroles++] = (struct solana_role){ *key, writable, signer };
 }
@@ -122,9 +127,10 @@ void solana_advance_nonce(struct solana_instruction *i, const struct solana_key 
 	put(i, 4, 4);
 }
 
-void solana_create_idempotent(struct solana_instruction *i, const struct solana_key *payer,
-	const struct solana_key *account, const struct solana_key *wallet,
-	const struct solana_key *mint, const struct solana_key *token_program)
+void solana_create_idempotent(struct solana_instruction *i,
+	const struct solana_key *payer, const struct solana_key *account,
+	const struct solana_key *wallet, const struct solana_key *mint,
+	const struct solana_key *token_program)
 {
 	start(i, solana_program(SOLANA_ASSOCIATED));
 	role(i, payer, true, true);
@@ -136,7 +142,8 @@ void solana_create_idempotent(struct solana_instruction *i, const struct solana_
 	put(i, 1, 1);
 }
 
-static void checked(struct solana_instruction *i, int code, uint64_t amount, uint8_t decimals)
+static void checked(struct solana_instruction *i, int code, uint64_t amount,
+	uint8_t decimals)
 {
 	put(i, (uint64_t)code, 1);
 	put(i, amount, 8);
@@ -156,9 +163,10 @@ void solana_transfer_checked(struct solana_instruction *i,
 	checked(i, 12, amount, decimals);
 }
 
-void solana_burn_checked(struct solana_instruction *i, const struct solana_key *token_program,
-	const struct solana_key *account, const struct solana_key *mint,
-	const struct solana_key *owner, uint64_t amount, uint8_t decimals)
+void solana_burn_checked(struct solana_instruction *i,
+	const struct solana_key *token_program, const struct solana_key *account,
+	const struct solana_key *mint, const struct solana_key *owner, uint64_t amount,
+	uint8_t decimals)
 {
 	start(i, token_program);
 	role(i, account, true, false);
@@ -169,8 +177,8 @@ void solana_burn_checked(struct solana_instruction *i, const struct solana_key *
 
 void solana_mint_to_checked(struct solana_instruction *i,
 	const struct solana_key *token_program, const struct solana_key *mint,
-	const struct solana_key *account, const struct solana_key *authority, uint64_t amount,
-	uint8_t decimals)
+	const struct solana_key *account, const struct solana_key *authority,
+	uint64_t amount, uint8_t decimals)
 {
 	start(i, token_program);
 	role(i, mint, true, false);
@@ -246,7 +254,9 @@ static int collate(const char *a, const char *b)
 
 static int rank(const struct account *a)
 {
-	return a->payer ? 0 : a->role.signer ? 2 - a->role.writable : 4 - a->role.writable;
+	return a->payer        ? 0 :
+		a->role.signer ? 2 - a->role.writable :
+				 4 - a->role.writable;
 }
 
 static int by_place(const void *x, const void *y)
@@ -338,8 +348,9 @@ int solana_compile(struct buf *out, const struct solana_message *m)
 	return 0;
 }
 
-void solana_transaction(struct buf *out, const unsigned char signature[SOLANA_SIGNATURE_BYTES],
-	const void *message, size_t len)
+void solana_transaction(struct buf *out,
+	const unsigned char signature[SOLANA_SIGNATURE_BYTES], const void *message,
+	size_t len)
 {
 	add_short(out, 1);
 	buf_add(out, signature, SOLANA_SIGNATURE_BYTES);
@@ -435,8 +446,8 @@ bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed
 		take_instruction(&r, out);
 	if (!out->legacy && take_short(&r, 0) != 0)
 		return false;
-	return !r.bad && r.at == r.end && out->nsigners >= 1 && out->nsigners <= out->nkeys &&
-		out->nreadonly_signers < out->nsigners &&
+	return !r.bad && r.at == r.end && out->nsigners >= 1 &&
+		out->nsigners <= out->nkeys && out->nreadonly_signers < out->nsigners &&
 		out->nreadonly <= out->nkeys - out->nsigners;
 }
 
@@ -480,8 +491,8 @@ static bool token_words(struct buf *out, const struct solana_parsed *m, int i)
 	static const struct {
 		int code, nroles, from, to;
 		const char *verb, *preposition;
-	} kinds[] = { { 12, 4, 0, 2, "transfer", " to " }, { 15, 3, 1, 0, "burn", " from " },
-		{ 14, 3, 0, 1, "mint", " to " } };
+	} kinds[] = { { 12, 4, 0, 2, "transfer", " to " },
+		{ 15, 3, 1, 0, "burn", " from " }, { 14, 3, 0, 1, "mint", " to " } };
 
 	for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
 		if (m->list[i].ndata != 10 || m->list[i].data[0] != kinds[k].code ||
@@ -503,14 +514,16 @@ static bool instruction_words(struct buf *out, const struct solana_parsed *m, in
 	int program = m->list[i].program;
 
 	if (is(m, program, SOLANA_COMPUTE_BUDGET) && n == 5 && data[0] == 2) {
-		buf_addf(out, "use at most %" PRIu64 " compute units", number(data + 1, 4));
+		buf_addf(out, "use at most %" PRIu64 " compute units",
+			number(data + 1, 4));
 	} else if (is(m, program, SOLANA_COMPUTE_BUDGET) && n == 9 && data[0] == 3) {
 		buf_addf(out, "pay %" PRIu64 " micro-lamports for each of them",
 			number(data + 1, 8));
 	} else if (is(m, program, SOLANA_MEMO)) {
 		buf_addf(out, "memo of %zu bytes: ", n);
 		for (size_t k = 0; k < n; k++)
-			buf_addc(out, data[k] >= 0x20 && data[k] < 0x7f ? (char)data[k] : '?');
+			buf_addc(out,
+				data[k] >= 0x20 && data[k] < 0x7f ? (char)data[k] : '?');
 	} else if (is(m, program, SOLANA_ASSOCIATED) && n == 1 && data[0] == 1 &&
 		m->list[i].nroles == 6) {
 		buf_adds(out, "create, if it is not there, the token account ");

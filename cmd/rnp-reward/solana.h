@@ -12,13 +12,13 @@
 
 #include "common/base/buf.h"
 
-#define SOLANA_KEY_BYTES       32
-#define SOLANA_SIGNATURE_BYTES 64
-#define SOLANA_TX_BYTES_MAX    1232
-#define SOLANA_ACCOUNTS_MAX    64 /* of one message; 1,232 bytes hold 35 */
+#define SOLANA_KEY_BYTES        32
+#define SOLANA_SIGNATURE_BYTES  64
+#define SOLANA_TX_BYTES_MAX     1232
+#define SOLANA_ACCOUNTS_MAX     64 /* of one message; 1,232 bytes hold 35 */
 #define SOLANA_INSTRUCTIONS_MAX 64
-#define SOLANA_DATA_MAX        600 /* of one instruction */
-#define SOLANA_ROLES_MAX       8   /* accounts of one instruction */
+#define SOLANA_DATA_MAX         600 /* of one instruction */
+#define SOLANA_ROLES_MAX        8   /* accounts of one instruction */
 
 struct solana_key {
 	unsigned char bytes[SOLANA_KEY_BYTES];
@@ -46,8 +46,9 @@ int solana_pda(const void *const *seeds, const size_t *lens, int nseeds,
 	const struct solana_key *program, struct solana_key *out);
 
 /* A wallet's associated account for a mint of one of the two token programs. */
-int solana_associated(const struct solana_key *wallet, const struct solana_key *token_program,
-	const struct solana_key *mint, struct solana_key *out);
+int solana_associated(const struct solana_key *wallet,
+	const struct solana_key *token_program, const struct solana_key *mint,
+	struct solana_key *out);
 
 /* --- instructions --------------------------------------------------------------------------- */
 
@@ -68,20 +69,22 @@ void solana_unit_limit(struct solana_instruction *i, uint32_t units);
 void solana_unit_price(struct solana_instruction *i, uint64_t micro_lamports);
 void solana_advance_nonce(struct solana_instruction *i, const struct solana_key *nonce,
 	const struct solana_key *authority);
-void solana_create_idempotent(struct solana_instruction *i, const struct solana_key *payer,
-	const struct solana_key *account, const struct solana_key *wallet,
-	const struct solana_key *mint, const struct solana_key *token_program);
+void solana_create_idempotent(struct solana_instruction *i,
+	const struct solana_key *payer, const struct solana_key *account,
+	const struct solana_key *wallet, const struct solana_key *mint,
+	const struct solana_key *token_program);
 void solana_transfer_checked(struct solana_instruction *i,
 	const struct solana_key *token_program, const struct solana_key *from,
 	const struct solana_key *mint, const struct solana_key *to,
 	const struct solana_key *owner, uint64_t amount, uint8_t decimals);
-void solana_burn_checked(struct solana_instruction *i, const struct solana_key *token_program,
-	const struct solana_key *account, const struct solana_key *mint,
-	const struct solana_key *owner, uint64_t amount, uint8_t decimals);
+void solana_burn_checked(struct solana_instruction *i,
+	const struct solana_key *token_program, const struct solana_key *account,
+	const struct solana_key *mint, const struct solana_key *owner, uint64_t amount,
+	uint8_t decimals);
 void solana_mint_to_checked(struct solana_instruction *i,
 	const struct solana_key *token_program, const struct solana_key *mint,
-	const struct solana_key *account, const struct solana_key *authority, uint64_t amount,
-	uint8_t decimals);
+	const struct solana_key *account, const struct solana_key *authority,
+	uint64_t amount, uint8_t decimals);
 /* text: at most SOLANA_DATA_MAX bytes of UTF-8. */
 void solana_memo(struct solana_instruction *i, const char *text);
 
@@ -121,7 +124,8 @@ bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed
 void solana_words(struct buf *out, const struct solana_parsed *m);
 
 /* The whole transaction with its one signature. */
-void solana_transaction(struct buf *out, const unsigned char signature[SOLANA_SIGNATURE_BYTES],
-	const void *message, size_t len);
+void solana_transaction(struct buf *out,
+	const unsigned char signature[SOLANA_SIGNATURE_BYTES], const void *message,
+	size_t len);
 
 #endif

@@ -104,7 +104,8 @@ static void compile_line(void)
 	if (solana_compile(&out, &m) < 0)
 		exit(2);
 	/* what is written can be read, and nothing shorter or longer */
-	if (!solana_parse((unsigned char *)out.data, out.len, &parsed) || parsed.n != m.n ||
+	if (!solana_parse((unsigned char *)out.data, out.len, &parsed) ||
+		parsed.n != m.n ||
 		solana_parse((unsigned char *)out.data, out.len - 1, &parsed))
 		exit(3);
 	buf_add_hex(&hex, out.data, out.len);
@@ -123,7 +124,8 @@ static void print_address(int bump, const struct solana_key *key)
 
 static void associated_line(void)
 {
-	struct solana_key wallet = key_of(word()), program = key_of(word()), mint = key_of(word()), out;
+	struct solana_key wallet = key_of(word()), program = key_of(word()),
+			  mint = key_of(word()), out;
 	int bump = solana_associated(&wallet, &program, &mint, &out);
 
 	print_address(bump, &out);
@@ -141,7 +143,8 @@ static void pda_line(void)
 		const char *hex = word();
 
 		seeds[n] = bytes[n];
-		if (sodium_hex2bin(bytes[n], 32, hex, strlen(hex), NULL, &lens[n], NULL) != 0)
+		if (sodium_hex2bin(bytes[n], 32, hex, strlen(hex), NULL, &lens[n],
+			    NULL) != 0)
 			exit(2);
 	}
 	print_address(solana_pda(seeds, lens, n, &program, &out), &out);
@@ -180,7 +183,8 @@ static struct solana_key random_wallet(void)
 static size_t size_of(int n, bool create, bool around)
 {
 	static struct solana_instruction list[SOLANA_INSTRUCTIONS_MAX];
-	struct solana_key payer = random_wallet(), mint = random_wallet(), from = random_wallet();
+	struct solana_key payer = random_wallet(), mint = random_wallet(),
+			  from = random_wallet();
 	const struct solana_key *token = solana_program(SOLANA_TOKEN);
 	struct solana_message m = { .payer = payer, .list = list };
 	struct buf out = BUF_INIT;
@@ -196,8 +200,10 @@ static size_t size_of(int n, bool create, bool around)
 
 		CHECK(solana_associated(&wallet, token, &mint, &account) >= 0);
 		if (create)
-			solana_create_idempotent(&list[m.n++], &payer, &account, &wallet, &mint, token);
-		solana_transfer_checked(&list[m.n++], token, &from, &mint, &account, &payer, 1, 8);
+			solana_create_idempotent(&list[m.n++], &payer, &account, &wallet,
+				&mint, token);
+		solana_transfer_checked(&list[m.n++], token, &from, &mint, &account,
+			&payer, 1, 8);
 	}
 	CHECK(solana_compile(&out, &m) == 0);
 	size = out.len + 1 + SOLANA_SIGNATURE_BYTES;
@@ -241,17 +247,18 @@ static void check_words(void)
 	const struct solana_key *token = solana_program(SOLANA_TOKEN);
 
 	solana_memo(&list[0], "root\n");
-	solana_transfer_checked(&list[1], token, &payer, token, solana_program(SOLANA_MEMO), &payer,
-		123456789, 8);
+	solana_transfer_checked(&list[1], token, &payer, token,
+		solana_program(SOLANA_MEMO), &payer, 123456789, 8);
 	solana_unit_limit(&list[2], 7);
 	list[2].data[0] = 9;
 	CHECK(solana_compile(&out, &m) == 0);
 	CHECK(solana_parse((unsigned char *)out.data, out.len, &parsed));
 	solana_words(&text, &parsed);
-	CHECK_TEXT("fees are paid by J4tKqyDa5yTicVvypCpfySW9jf5b7owJcPvpKkMhZrqW\n"
-		   "memo of 5 bytes: root?\n"
-		   "transfer 1.23456789 to MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr\n"
-		   "UNKNOWN instruction of program ComputeBudget111111111111111111111111111111\n",
+	CHECK_TEXT(
+		"fees are paid by J4tKqyDa5yTicVvypCpfySW9jf5b7owJcPvpKkMhZrqW\n"
+		"memo of 5 bytes: root?\n"
+		"transfer 1.23456789 to MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr\n"
+		"UNKNOWN instruction of program ComputeBudget111111111111111111111111111111\n",
 		text.data);
 	/* every cut and every flipped byte is refused or read, never more than what is there */
 	for (size_t i = 0; i < out.len; i++) {

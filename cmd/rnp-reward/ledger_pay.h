@@ -1,0 +1,76 @@
+/* ledger_pay.h - payouts in the ledger: which claims are in which transaction, and how far it is.
+ *
+ * Every step of a transaction is a row of the chain (rnp.tx); the tables tx and payout follow from
+ * those rows. A claim is owed, in flight with one transaction, or paid. Uses ledger, paystate. */
+#ifndef RNP_CMD_REWARD_LEDGER_PAY_H
+#define RNP_CMD_REWARD_LEDGER_PAY_H
+
+#include "cmd/rnp-reward/ledger.h"
+#include "cmd/rnp-reward/paystate.h"
+#include "cmd/rnp-reward/solana.h"
+
+#define LEDGER_SIGNATURE_MAX 96 /* base58 of 64 bytes */
+
+/* What a wallet is owed by epochs that may be paid. */
+struct owed {
+	struct solana_key wallet;
+	int64_t base_units;
+	bool alone;       /* it was in a transaction that failed: it is paid by itself */
+	bool refused;     /* it failed by itself */
+	bool create;      /* for the planner: its account is created */
+	const char *held; /* for the planner: why it is not paid now, or NULL */
+};
+
+/* A transaction that is not over, or any other. */
+struct ledger_tx {
+	int64_t id;
+	enum pay_status status;
+	int64_t base_units;
+	int npayouts;
+	char signature[LEDGER_SIGNATURE_MAX]; /* "" before it is signed */
+	unsigned char bytes[SOLANA_TX_BYTES_MAX];
+	size_t len;
+	int64_t last_valid;
+	char sender[256]; /* URL of the server that it is sent to */
+};
+
+/* What wallets are owed by the epochs in `epochs` (rows), in the order of the wallets. The caller
+ * frees *out. Returns how many, or -1. */
+long ledger_owed(struct ledger *l, const int64_t *epochs, size_t n, struct owed **out);
+
+/* The rows of epochs that may be paid by the trusted: `need` of them have signed or co-signed.
+ * The caller frees *out. Returns how many, or -1. */
+long ledger_payable(struct ledger *l, const struct opt_list *trusted, int need,
+	int64_t **out);
+
+/* Plan a transaction that pays these wallets all that the epochs owe them: one commit. record is
+ * an rnp.tx with what it shares with others (payer, mint, genesis, memo). Returns its id, or -1. */
+int64_t ledger_plan(struct ledger *l, const int64_t *epochs, size_t nepochs,
+	const struct owed *list, int n, const json_t *record, int64_t now_ms);
+
+/* Between store_begin and store_commit: move a transaction on. record holds what belongs to the
+ * step (signature and bytes, the reason of a failure) or is NULL; borrowed. Returns 0, or -1. */
+int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to,
+	const json_t *record, int64_t now_ms);
+
+/* Transactions that are not over, in order; at most max. Returns how many, or -1. */
+int ledger_in_flight(struct ledger *l, struct ledger_tx *out, int max);
+
+/* The wallets of a transaction, in order, into out, which has room for max. Returns how many, -1. */
+int ledger_payouts(struct ledger *l, int64_t tx, struct owed *out, int max);
+
+/* The last rnp.tx that was planned, or NULL: what a payer must have in common with it. */
+json_t *ledger_last_plan(struct ledger *l);
+
+/* What was planned since a moment and not given up, in base units; -1 with err_set. */
+int64_t ledger_spent_since(struct ledger *l, int64_t since_ms);
+
+/* Call fn for all payouts of the ledger in order (ctx, wallet, base units, tx or NULL). */
+typedef int (*ledger_payout_fn)(void *ctx, const struct owed *payout,
+	const struct ledger_tx *tx);
+int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx);
+
+/* Hold the tables against the rows and the claims: see ledger_verify, which calls it. */
+int ledger_verify_payouts(struct ledger *l, struct buf *reason);
+
+#endif

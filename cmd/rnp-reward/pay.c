@@ -1,0 +1,591 @@
+/* rnp-reward pay - pays what sealed, signed epochs owe, on Solana; resumable at any instant. */
+#include "cmd/rnp-reward/pay.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "cmd/rnp-reward/commands.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/money.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+
+#define DAY_MS INT64_C(86400000)
+
+static struct {
+	struct opt_list rpc, trust;
+	const char *store, *keypair, *mint, *cluster;
+	int64_t per_run, per_payout, per_day, dust, need, in_flight, unit_price, poll_ms,
+		timeout_ms;
+	bool dry_run, resume, status, legacy;
+} opts = { .mint = "rndrizKT3MK1iimdxRdWabcF7Zg7AR5T4nud4EkHBof",
+	.cluster = "mainnet",
+	.per_run = -1,
+	.per_payout = -1,
+	.per_day = -1,
+	.dust = 1000000,
+	.need = 1,
+	.in_flight = 16,
+	.poll_ms = 1000,
+	.timeout_ms = 600000 };
+
+static const struct opt options[] = {
+	{ .name = "store",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &opts.store,
+		.metavar = "DB",
+		.help = "the ledger" },
+	{ .name = "rpc",
+		.kind = OPT_LIST,
+		.to = &opts.rpc,
+		.metavar = "URL",
+		.help = "a Solana RPC server; give three of different operators" },
+	{ .name = "keypair",
+		.kind = OPT_TEXT,
+		.to = &opts.keypair,
+		.metavar = "F",
+		.help = "key file of the wallet that pays" },
+	{ .name = "trust",
+		.kind = OPT_LIST,
+		.to = &opts.trust,
+		.metavar = "ADDRESS",
+		.help = "whose signatures on epochs count; may be given again" },
+	{ .name = "need",
+		.kind = OPT_I64,
+		.to = &opts.need,
+		.metavar = "M",
+		.help = "how many of them must have signed an epoch (default 1)",
+		.min = 1,
+		.max = 64 },
+	{ .name = "mint",
+		.kind = OPT_TEXT,
+		.to = &opts.mint,
+		.metavar = "ADDRESS",
+		.help = "the token (default RENDER)" },
+	{ .name = "cluster",
+		.kind = OPT_TEXT,
+		.to = &opts.cluster,
+		.metavar = "C",
+		.help = "mainnet, testnet, devnet or a genesis hash (default mainnet)" },
+	{ .name = "max-per-run",
+		.kind = OPT_RENDER,
+		.to = &opts.per_run,
+		.metavar = "TOKENS",
+		.help = "plan no more than this" },
+	{ .name = "max-per-payout",
+		.kind = OPT_RENDER,
+		.to = &opts.per_payout,
+		.metavar = "TOKENS",
+		.help = "a wallet that is owed more is not paid" },
+	{ .name = "max-per-day",
+		.kind = OPT_RENDER,
+		.to = &opts.per_day,
+		.metavar = "TOKENS",
+		.help = "with what was planned in the 24 hours before, no more than this" },
+	{ .name = "dust",
+		.kind = OPT_RENDER,
+		.to = &opts.dust,
+		.metavar = "TOKENS",
+		.help = "less than this is carried over (default 0.01)" },
+	{ .name = "in-flight",
+		.kind = OPT_I64,
+		.to = &opts.in_flight,
+		.metavar = "N",
+		.help = "transactions in flight at a time (default 16)",
+		.min = 1,
+		.max = PAY_IN_FLIGHT_MAX },
+	{ .name = "unit-price",
+		.kind = OPT_I64,
+		.to = &opts.unit_price,
+		.metavar = "N",
+		.help = "priority fee: micro-lamports for a compute unit, at most 1000000 (default 0)",
+		.min = 0,
+		.max = 1000000 },
+	{ .name = "legacy",
+		.kind = OPT_FLAG,
+		.to = &opts.legacy,
+		.help = "write legacy messages, not version 0" },
+	{ .name = "poll",
+		.kind = OPT_DURATION,
+		.to = &opts.poll_ms,
+		.metavar = "TIME",
+		.help = "between two looks at what is in flight (default 1s)",
+		.min = 1,
+		.max = 3600000 },
+	{ .name = "timeout",
+		.kind = OPT_DURATION,
+		.to = &opts.timeout_ms,
+		.metavar = "TIME",
+		.help = "leave what is in flight to a later run after this (default 600s)",
+		.min = 1,
+		.max = 86400000 },
+	{ .name = "dry-run",
+		.kind = OPT_FLAG,
+		.to = &opts.dry_run,
+		.help = "plan and show the transactions; sign, send and store nothing" },
+	{ .name = "resume",
+		.kind = OPT_FLAG,
+		.to = &opts.resume,
+		.help = "go on with what is in flight, plan nothing new" },
+	{ .name = "status",
+		.kind = OPT_FLAG,
+		.to = &opts.status,
+		.help = "show every payout that was planned; asks no server" },
+	{ .kind = OPT_END },
+};
+
+/* --- records --------------------------------------------------------------------------------- */
+
+/* One rnp.payout; tx NULL: it is in none. */
+static int write_payout(const struct owed *o, const char *status,
+	const struct ledger_tx *tx, int64_t batch, size_t bytes)
+{
+	json_t *record = json_record("rnp.payout");
+	char wallet[ADDRESS_MAX];
+	int rc;
+
+	address_format(o->wallet.bytes, wallet);
+	json_set_text(record, "wallet", wallet);
+	json_set_i64(record, "base_units", o->base_units);
+	json_set_text(record, "status", status);
+	if (batch >= 0)
+		json_set_i64(record, "batch", batch);
+	if (bytes)
+		json_set_i64(record, "transaction_bytes", (int64_t)bytes);
+	if (batch >= 0)
+		json_set_bool(record, "creates_account", o->create);
+	if (tx && tx->signature[0])
+		json_set_text(record, "signature", tx->signature);
+	json_set_text(record, "reason", o->held);
+	rc = out_record(record);
+	json_decref(record);
+	return rc;
+}
+
+static int show_payout(void *ctx, const struct owed *o, const struct ledger_tx *tx)
+{
+	(void)ctx;
+	return write_payout(o, pay_status_names[tx->status], tx, tx->id, tx->len);
+}
+
+/* Payouts of this run only: transactions from a number on. */
+struct since {
+	int64_t first;
+	bool trouble;
+};
+
+static int show_new(void *ctx, const struct owed *o, const struct ledger_tx *tx)
+{
+	struct since *s = ctx;
+
+	if (tx->id < s->first)
+		return 0;
+	s->trouble = s->trouble || tx->status == PAY_FAILED;
+	return show_payout(NULL, o, tx);
+}
+
+/* --- planning -------------------------------------------------------------------------------- */
+
+struct plan {
+	int64_t *epochs;
+	long nepochs;
+	struct owed *list;
+	long n;
+	json_t *shared; /* of the rnp.tx rows */
+	int64_t room;   /* base units that may still be planned; -1: any */
+	bool held;      /* some wallet that is owed something is not paid */
+};
+
+static void plan_release(struct plan *p)
+{
+	free(p->epochs);
+	free(p->list);
+	json_decref(p->shared);
+}
+
+/* The limits of this run and of the day, whichever is less. */
+static int find_room(struct pay_run *run, struct plan *p)
+{
+	p->room = opts.per_run;
+	if (opts.per_day >= 0) {
+		int64_t spent = ledger_spent_since(run->ledger, clock_now_ms() - DAY_MS);
+		int64_t left = opts.per_day - spent;
+
+		if (spent < 0)
+			return -1;
+		left = left < 0 ? 0 : left;
+		if (p->room < 0 || left < p->room)
+			p->room = left;
+	}
+	return 0;
+}
+
+static int by_kind(const void *a, const void *b)
+{
+	const struct owed *x = a, *y = b;
+
+	if (!x->held != !y->held)
+		return x->held ? 1 : -1;
+	if (x->alone != y->alone)
+		return x->alone - y->alone;
+	if (x->create != y->create)
+		return x->create - y->create;
+	return memcmp(&x->wallet, &y->wallet, sizeof x->wallet);
+}
+
+/* Who is not paid, and why; the others by kind, so that each transaction takes many. */
+static void choose(struct plan *p)
+{
+	int64_t room = p->room;
+
+	for (long i = 0; i < p->n; i++) {
+		struct owed *o = &p->list[i];
+
+		if (o->held)
+			continue;
+		if (o->refused)
+			o->held = "its payment failed by itself before";
+		else if (opts.per_payout >= 0 && o->base_units > opts.per_payout)
+			o->held = "it is more than --max-per-payout";
+	}
+	qsort(p->list, (size_t)p->n, sizeof *p->list, by_kind);
+	for (long i = 0; i < p->n; i++) {
+		struct owed *o = &p->list[i];
+
+		if (o->held || p->room < 0)
+			continue;
+		if (o->base_units > room)
+			o->held = "over the limit of this run or day";
+		else
+			room -= o->base_units;
+	}
+	qsort(p->list, (size_t)p->n, sizeof *p->list, by_kind);
+}
+
+/* What is dust is carried over, and its wallet need not be looked at. */
+static void leave_dust(struct plan *p)
+{
+	for (long i = 0; i < p->n; i++)
+		if (p->list[i].base_units < opts.dust)
+			p->list[i].held = "less than --dust: carried over";
+}
+
+static int set_shared(struct pay_run *run, struct plan *p)
+{
+	json_t *epoch = ledger_row(run->ledger, p->epochs[p->nepochs - 1]);
+	const char *hex = json_string_value(json_object_get(epoch, "merkle_root"));
+	char text[ADDRESS_MAX];
+	unsigned char root[MERKLE_HASH_BYTES];
+	size_t n;
+
+	if (!epoch)
+		return -1;
+	/* the newest root that is paid for, as 44 characters */
+	if (hex &&
+		sodium_hex2bin(root, sizeof root, hex, strlen(hex), NULL, &n, NULL) == 0)
+		address_format(root, run->payer.memo);
+	json_decref(epoch);
+	p->shared = json_record("rnp.tx");
+	address_format(run->payer.wallet.bytes, text);
+	json_set_text(p->shared, "payer", text);
+	address_format(run->payer.mint.bytes, text);
+	json_set_text(p->shared, "mint", text);
+	json_set_text(p->shared, "genesis", run->genesis);
+	json_set_text(p->shared, "memo", run->payer.memo);
+	return 0;
+}
+
+static int make_plan(struct pay_run *run, struct plan *p)
+{
+	int64_t balance, sum = 0;
+
+	p->nepochs = ledger_payable(run->ledger, &opts.trust, (int)opts.need, &p->epochs);
+	if (p->nepochs <= 0)
+		return p->nepochs < 0 ? -1 : 0;
+	p->n = ledger_owed(run->ledger, p->epochs, (size_t)p->nepochs, &p->list);
+	if (p->n <= 0)
+		return p->n < 0 ? -1 : 0;
+	leave_dust(p);
+	if (find_room(run, p) < 0 || pay_check_payer(run, &balance) < 0 ||
+		pay_check_wallets(run, p->list, (size_t)p->n) < 0 ||
+		set_shared(run, p) < 0)
+		return -1;
+	choose(p);
+	for (long i = 0; i < p->n && !p->list[i].held; i++)
+		sum += p->list[i].base_units;
+	if (sum > balance) {
+		struct buf has = BUF_INIT, wants = BUF_INIT;
+
+		money_format(&has, balance, MONEY_RENDER_DECIMALS);
+		money_format(&wants, sum, MONEY_RENDER_DECIMALS);
+		err_set(EX_DATAERR,
+			"the paying wallet has %s tokens, the payouts need %s", has.data,
+			wants.data);
+		buf_release(&has);
+		buf_release(&wants);
+		return -1;
+	}
+	return 0;
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static int show_plan(struct pay_run *run, const struct plan *p)
+{
+	int64_t batch = 0;
+
+	for (long i = 0; i < p->n && !p->list[i].held; batch++) {
+		size_t bytes;
+		int n = payplan_take(&run->payer, p->list + i, (int)(p->n - i), &bytes);
+
+		if (n <= 0)
+			return n;
+		for (int k = 0; k < n; k++, i++)
+			if (write_payout(&p->list[i], "planned", NULL, batch, bytes) < 0)
+				return -1;
+	}
+	return 0;
+}
+
+static int show_held(struct plan *p)
+{
+	for (long i = 0; i < p->n; i++) {
+		const struct owed *o = &p->list[i];
+		bool dust = o->held && o->base_units < opts.dust;
+
+		if (!o->held)
+			continue;
+		p->held = p->held || !dust;
+		if (write_payout(o, dust ? "carried" : "held", NULL, -1, 0) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Keep as many transactions in flight as may be, until all is paid. */
+static int fly(struct pay_run *run, struct plan *p, int64_t *first)
+{
+	int64_t end_ns = clock_mono_ns() + run->timeout_ms * 1000000, id;
+	int left = 0;
+
+	*first = INT64_MAX;
+	for (long at = 0; at < p->n && !p->list[at].held;) {
+		while (left < run->in_flight_max && at < p->n && !p->list[at].held) {
+			size_t bytes;
+			int n = payplan_take(&run->payer, p->list + at, (int)(p->n - at),
+				&bytes);
+
+			if (n <= 0)
+				return err_set(EX_DATAERR,
+					"a payout does not fit a transaction");
+			id = ledger_plan(run->ledger, p->epochs, (size_t)p->nepochs,
+				p->list + at, n, p->shared, clock_now_ms());
+			if (id < 0)
+				return -1;
+			*first = id < *first ? id : *first;
+			at += n;
+			left++;
+		}
+		if (pay_round(run, &left) < 0)
+			return -1;
+		if (left >= run->in_flight_max)
+			usleep((useconds_t)(run->poll_ms * 1000));
+		if (clock_mono_ns() > end_ns)
+			break;
+	}
+	return pay_follow(run);
+}
+
+/* Two payers would plan the same payouts: the second one is told so. */
+static int lock(int *fd)
+{
+	*fd = open(opts.store, O_RDONLY | O_CLOEXEC);
+	if (*fd < 0)
+		return err_sys(0, "cannot open '%s'", opts.store);
+	if (flock(*fd, LOCK_EX | LOCK_NB) < 0)
+		return err_set(EX_TEMPFAIL, "'%s': another payer is at work", opts.store);
+	return 0;
+}
+
+/* What a ledger was paid with before is what it is paid with now. */
+static int check_same_payer(struct pay_run *run)
+{
+	static const char *const keys[] = { "payer", "mint", "genesis" };
+	json_t *last = ledger_last_plan(run->ledger);
+	char texts[3][RPC_TEXT_MAX];
+	int rc = 0;
+
+	address_format(run->payer.wallet.bytes, texts[0]);
+	address_format(run->payer.mint.bytes, texts[1]);
+	snprintf(texts[2], sizeof texts[2], "%s", run->genesis);
+	for (int i = 0; last && i < 3 && rc == 0; i++) {
+		const char *before = json_string_value(json_object_get(last, keys[i]));
+
+		if (before && strcmp(before, texts[i]) != 0)
+			rc = err_set(EX_DATAERR, "this ledger is paid with %s %s, not %s",
+				keys[i], before, texts[i]);
+	}
+	json_decref(last);
+	return rc;
+}
+
+static int pay(struct pay_run *run)
+{
+	struct plan p = { .room = -1 };
+	struct since since = { INT64_MAX, false };
+	int left, rc = -1;
+
+	if (pay_check_servers(run) < 0 || check_same_payer(run) < 0)
+		return -1;
+	/* what is in flight first: it decides what is still owed */
+	if (!opts.dry_run) {
+		struct ledger_tx before[1];
+
+		left = ledger_in_flight(run->ledger, before, 1);
+		if (left < 0)
+			return -1;
+		if (left) {
+			int64_t balance;
+
+			since.first = before[0].id;
+			if (pay_check_payer(run, &balance) < 0 || pay_follow(run) < 0)
+				return -1;
+		}
+	}
+	if (!opts.resume) {
+		int64_t first = INT64_MAX;
+
+		if (make_plan(run, &p) < 0)
+			goto out;
+		rc = opts.dry_run ? show_plan(run, &p) : fly(run, &p, &first);
+		since.first = first < since.first ? first : since.first;
+	} else {
+		rc = 0;
+	}
+	if (rc == 0 && !opts.dry_run)
+		rc = ledger_each_payout(run->ledger, show_new, &since);
+	if (rc == 0)
+		rc = show_held(&p);
+	run->unpaid = since.trouble || p.held;
+out:
+	plan_release(&p);
+	return rc;
+}
+
+static int set_cluster(struct pay_run *run)
+{
+	static const char *const clusters[][2] = {
+		{ "mainnet", "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d" },
+		{ "testnet", "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY" },
+		{ "devnet", "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG" }
+	};
+	unsigned char hash[KEY_PUBLIC_BYTES];
+
+	snprintf(run->genesis, sizeof run->genesis, "%s", opts.cluster);
+	for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++)
+		if (strcmp(opts.cluster, clusters[i][0]) == 0)
+			snprintf(run->genesis, sizeof run->genesis, "%s", clusters[i][1]);
+	return address_parse(run->genesis, "--cluster", hash) < 0 ?
+		err_set(EX_USAGE,
+			"--cluster: '%.60s' is neither a cluster nor a genesis hash",
+			opts.cluster) :
+		0;
+}
+
+static int set_run(struct pay_run *run, struct key *key)
+{
+	if (!opts.rpc.n || !opts.keypair || !opts.trust.n)
+		return err_set(EX_USAGE,
+			"--rpc, --keypair and --trust are needed, but for --status");
+	if (opts.rpc.n > PAY_SERVERS_MAX)
+		return err_set(EX_USAGE, "--rpc: more than %d servers", PAY_SERVERS_MAX);
+	if (opts.need > opts.trust.n)
+		return err_set(EX_USAGE, "--need %" PRId64 " of %d that are trusted",
+			opts.need, opts.trust.n);
+	for (int i = 0; i < opts.trust.n; i++) {
+		unsigned char bytes[KEY_PUBLIC_BYTES];
+
+		if (address_parse(opts.trust.items[i], "--trust", bytes) < 0)
+			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
+				opts.trust.items[i]);
+		for (int k = 0; k < i; k++)
+			if (strcmp(opts.trust.items[i], opts.trust.items[k]) == 0)
+				return err_set(EX_USAGE, "--trust: %s stands there twice",
+					opts.trust.items[i]);
+	}
+	if (address_parse(opts.mint, "--mint", run->payer.mint.bytes) < 0)
+		return err_set(EX_USAGE, "--mint: '%.60s' is not an address", opts.mint);
+	if (set_cluster(run) < 0 || key_load(key, opts.keypair, NULL) < 0)
+		return -1;
+	run->key = key;
+	memcpy(run->payer.wallet.bytes, key->public_key, SOLANA_KEY_BYTES);
+	run->payer.decimals = MONEY_RENDER_DECIMALS;
+	run->payer.unit_price = (uint64_t)opts.unit_price;
+	run->payer.legacy = opts.legacy;
+	run->poll_ms = opts.poll_ms;
+	run->timeout_ms = opts.timeout_ms;
+	run->in_flight_max = (int)opts.in_flight;
+	for (run->n = 0; run->n < opts.rpc.n; run->n++)
+		run->servers[run->n] = (struct rpc){ .url = opts.rpc.items[run->n] };
+	return 0;
+}
+
+static int run_pay(struct pay_run *run, struct key *key)
+{
+	struct ledger l = LEDGER_INIT;
+	int fd = -1, rc = -1;
+
+	run->ledger = &l;
+	if (opts.status) {
+		rc = ledger_open(&l, opts.store, true);
+		rc = rc == 0 ? ledger_each_payout(&l, show_payout, NULL) : -1;
+	} else if (set_run(run, key) == 0 && lock(&fd) == 0 &&
+		ledger_open(&l, opts.store, opts.dry_run) == 0) {
+		rc = pay(run);
+	}
+	ledger_close(&l);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	static struct pay_run run;
+	struct key key = KEY_INIT;
+	int rc;
+
+	(void)n;
+	(void)args;
+	memset(&run, 0, sizeof run);
+	rc = run_pay(&run, &key);
+	for (int i = 0; i < run.n; i++)
+		rpc_release(&run.servers[i]);
+	key_release(&key);
+	opt_list_release(&opts.rpc);
+	opt_list_release(&opts.trust);
+	if (rc < 0)
+		return err_report();
+	return run.unpaid ? EXIT_NO : EX_OK;
+}
+
+const struct command command_pay = {
+	.name = "pay",
+	.summary = "Pay what signed epochs of a ledger owe, on Solana, each wallet once.",
+	.details =
+		"Writes one rnp.payout for each wallet: planned, finalised, failed, held (with the\n"
+		"reason) or carried. Exits 1 when a wallet cannot be paid, 75 when transactions are\n"
+		"still in flight.",
+	.columns = "wallet,base_units,status,batch,transaction_bytes,signature,reason",
+	.opts = options,
+	.run = run,
+};

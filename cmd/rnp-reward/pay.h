@@ -1,0 +1,49 @@
+/* pay.h - the run of rnp-reward pay: what its files share. */
+#ifndef RNP_CMD_REWARD_PAY_H
+#define RNP_CMD_REWARD_PAY_H
+
+#include "cmd/rnp-reward/ledger_pay.h"
+#include "cmd/rnp-reward/payplan.h"
+#include "cmd/rnp-reward/rpc.h"
+#include "common/record/key.h"
+
+#define PAY_IN_FLIGHT_MAX 64
+
+struct pay_run {
+	struct ledger *ledger;
+	struct key *key;
+	struct payer payer;
+	struct rpc servers[PAY_SERVERS_MAX];
+	int n;
+	char genesis[RPC_TEXT_MAX];
+	int64_t poll_ms, timeout_ms;
+	int in_flight_max;
+	int turn;          /* which server is next to send */
+	int64_t finalised; /* base units in this run */
+	int unpaid;        /* payouts that failed or are refused */
+	char blame[200];   /* a server that alone contradicts the others, "" */
+};
+
+/* --- pay_look.c: what servers say before anything is signed ---------------------------------- */
+
+/* Leave servers of another cluster, and those that do not answer, out. Returns 0, or -1: 65 none
+ * is of the cluster, 69 too few answer. */
+int pay_check_servers(struct pay_run *run);
+
+/* Find the mint's program and decimals and the payer's account, as two servers (one, where there is
+ * only one) have them. Returns 0, or -1 with what is not as it should be. */
+int pay_check_payer(struct pay_run *run, int64_t *balance);
+
+/* Look at the accounts of all wallets: which are to be created, and which cannot be paid (held). */
+int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n);
+
+/* --- pay_flight.c: what is in flight --------------------------------------------------------- */
+
+/* Sign what is planned, send what is signed, follow what was sent, until nothing is in flight, or
+ * the time is over (75). */
+int pay_follow(struct pay_run *run);
+
+/* The same for one round; *left: how many are not over yet. */
+int pay_round(struct pay_run *run, int *left);
+
+#endif

@@ -1,0 +1,280 @@
+/* pay_flight.c - signs, sends and follows the transactions of a run; every step is in the ledger
+ * before the world can see it. */
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cmd/rnp-reward/pay.h"
+#include "common/base/base58.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+
+/* --- signing --------------------------------------------------------------------------------- */
+
+/* What the servers say of the block height, for the person who has to choose among them. */
+static void tell_heights(struct pay_run *run, const int64_t *heights, int64_t claimed)
+{
+	struct buf text = BUF_INIT;
+
+	buf_addf(&text, "it is good until height %" PRId64 ", and the height now is",
+		claimed);
+	for (int i = 0; i < run->n; i++)
+		if (heights[i] >= 0)
+			buf_addf(&text, "%s %" PRId64 " (%.60s)", i ? "," : "",
+				heights[i], run->servers[i].url);
+	snprintf(run->blame, sizeof run->blame, "%.*s", (int)sizeof run->blame - 1,
+		text.data);
+	buf_release(&text);
+}
+
+/* A blockhash and the last height at which it can be used, from any server whose word can be true. */
+static int fresh_blockhash(struct pay_run *run, struct solana_key *hash,
+	int64_t *last_valid)
+{
+	int64_t heights[PAY_SERVERS_MAX], claimed;
+
+	for (int k = 0; k < run->n; k++) {
+		int i = (run->turn + k) % run->n;
+
+		if (rpc_blockhash(&run->servers[i], hash, &claimed) < 0) {
+			prog_warn("%s", err_get()->text);
+			err_clear();
+			continue;
+		}
+		for (int j = 0; j < run->n; j++)
+			if (rpc_height(&run->servers[j], "processed", &heights[j]) < 0) {
+				heights[j] = -1;
+				err_clear();
+			}
+		*last_valid = pay_last_valid(claimed, heights, run->n);
+		if (*last_valid >= 0)
+			return 0;
+		tell_heights(run, heights, claimed);
+	}
+	return err_set(EX_TEMPFAIL, "no server has a blockhash that can be used: %s",
+		run->blame);
+}
+
+static json_t *signed_record(const struct ledger_tx *tx,
+	const struct solana_key *blockhash)
+{
+	char base64[sodium_base64_ENCODED_LEN(SOLANA_TX_BYTES_MAX,
+		sodium_base64_VARIANT_ORIGINAL)];
+	char hash[ADDRESS_MAX];
+	json_t *record = json_object();
+
+	sodium_bin2base64(base64, sizeof base64, tx->bytes, tx->len,
+		sodium_base64_VARIANT_ORIGINAL);
+	address_format(blockhash->bytes, hash);
+	json_set_text(record, "signature", tx->signature);
+	json_set_text(record, "blockhash", hash);
+	json_set_i64(record, "last_valid_block_height", tx->last_valid);
+	json_set_text(record, "sender", tx->sender);
+	json_set_text(record, "transaction", base64);
+	return record;
+}
+
+static int sign(struct pay_run *run, struct ledger_tx *tx,
+	const struct solana_key *blockhash, int64_t last_valid)
+{
+	unsigned char signature[SOLANA_SIGNATURE_BYTES];
+	struct owed list[PAYPLAN_PAYOUTS_MAX];
+	struct buf message = BUF_INIT, whole = BUF_INIT;
+	json_t *record;
+	int n = ledger_payouts(run->ledger, tx->id, list, PAYPLAN_PAYOUTS_MAX), rc = -1;
+
+	if (n < 0 || payplan_message(&message, &run->payer, blockhash, list, n) < 0)
+		goto out;
+	crypto_sign_detached(signature, NULL, (unsigned char *)message.data, message.len,
+		run->key->secret);
+	solana_transaction(&whole, signature, message.data, message.len);
+	if (whole.len > sizeof tx->bytes) {
+		err_set(EX_DATAERR, "transaction %" PRId64 " has %zu bytes", tx->id,
+			whole.len);
+		goto out;
+	}
+	memcpy(tx->bytes, whole.data, whole.len);
+	tx->len = whole.len;
+	base58_encode(tx->signature, signature, sizeof signature);
+	tx->last_valid = last_valid;
+	snprintf(tx->sender, sizeof tx->sender, "%s",
+		run->servers[run->turn++ % run->n].url);
+	record = signed_record(tx, blockhash);
+	rc = ledger_move(run->ledger, tx, PAY_SIGNED, record, clock_now_ms());
+	json_decref(record);
+	tx->status = PAY_SIGNED;
+out:
+	buf_release(&message);
+	buf_release(&whole);
+	return rc;
+}
+
+/* All that are planned, under one blockhash and in one commit. */
+static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
+{
+	struct solana_key blockhash;
+	int64_t last_valid = 0;
+	int planned = 0, rc = 0;
+
+	for (int i = 0; i < n; i++)
+		planned += list[i].status == PAY_PLANNED;
+	if (!planned)
+		return 0;
+	if (fresh_blockhash(run, &blockhash, &last_valid) < 0 ||
+		store_begin(&run->ledger->store) < 0)
+		return -1;
+	for (int i = 0; i < n && rc == 0; i++)
+		if (list[i].status == PAY_PLANNED)
+			rc = sign(run, &list[i], &blockhash, last_valid);
+	if (rc < 0) {
+		store_rollback(&run->ledger->store);
+		return -1;
+	}
+	return store_commit(&run->ledger->store);
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+static struct rpc *sender_of(struct pay_run *run, const struct ledger_tx *tx)
+{
+	for (int i = 0; i < run->n; i++)
+		if (strcmp(run->servers[i].url, tx->sender) == 0)
+			return &run->servers[i];
+	return NULL;
+}
+
+/* Sends the same bytes to the same server as ever: what it says of them proves nothing. */
+static void send_all(struct pay_run *run, struct ledger_tx *list, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct rpc *server = sender_of(run, &list[i]);
+
+		if (list[i].status < PAY_SIGNED || list[i].status == PAY_CONFIRMED ||
+			!server)
+			continue;
+		if (rpc_send(server, list[i].bytes, list[i].len) < 0)
+			prog_detail("%s", err_get()->text);
+		err_clear();
+	}
+}
+
+/* --- following ------------------------------------------------------------------------------- */
+
+struct views {
+	struct pay_view list[PAY_IN_FLIGHT_MAX];
+	const char *signatures[PAY_IN_FLIGHT_MAX];
+};
+
+/* One server: its finalised height first, then what it knows of the signatures. */
+static void ask_server(struct pay_run *run, int server, struct views *v, int n)
+{
+	enum pay_seen seen[PAY_IN_FLIGHT_MAX];
+	int64_t height;
+
+	if (rpc_height(&run->servers[server], "finalized", &height) < 0 ||
+		rpc_statuses(&run->servers[server], v->signatures, n, seen) < 0) {
+		prog_detail("%s", err_get()->text);
+		err_clear();
+		return;
+	}
+	for (int i = 0; i < n; i++) {
+		v->list[i].final_height[server] = height;
+		v->list[i].seen[server] = seen[i];
+	}
+}
+
+static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
+	struct views *v)
+{
+	memset(v, 0, sizeof *v);
+	for (int i = 0; i < n; i++) {
+		v->list[i].servers = run->n;
+		v->list[i].last_valid = list[i].last_valid;
+		v->signatures[i] = list[i].signature;
+		for (int s = 0; s < run->n; s++) {
+			v->list[i].final_height[s] = -1;
+			if (strcmp(run->servers[s].url, list[i].sender) == 0)
+				v->list[i].sent_to |= UINT32_C(1) << s;
+		}
+	}
+	for (int s = 0; s < run->n; s++)
+		ask_server(run, s, v, n);
+}
+
+static int move(struct pay_run *run, struct ledger_tx *tx, const struct pay_view *v)
+{
+	int blame, rc;
+	/* whatever the sender said, it has the bytes now */
+	enum pay_status to = pay_decide(tx->status == PAY_SIGNED ? PAY_SENT : tx->status,
+		v, &blame);
+
+	if (blame >= 0)
+		snprintf(run->blame, sizeof run->blame,
+			"%.120s alone says that transaction %" PRId64 " may still land",
+			run->servers[blame].url, tx->id);
+	if (to == tx->status)
+		return 0;
+	rc = ledger_move(run->ledger, tx, to, NULL, clock_now_ms());
+	if (rc == 0 && to == PAY_FINALISED)
+		run->finalised += tx->base_units;
+	tx->status = to;
+	return rc;
+}
+
+static int follow(struct pay_run *run, struct ledger_tx *list, int n)
+{
+	static struct views views;
+	int rc = 0;
+
+	if (!n)
+		return 0;
+	ask_all(run, list, n, &views);
+	if (store_begin(&run->ledger->store) < 0)
+		return -1;
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = move(run, &list[i], &views.list[i]);
+	if (rc < 0) {
+		store_rollback(&run->ledger->store);
+		return -1;
+	}
+	return store_commit(&run->ledger->store);
+}
+
+int pay_round(struct pay_run *run, int *left)
+{
+	static struct ledger_tx list[PAY_IN_FLIGHT_MAX];
+	int n = ledger_in_flight(run->ledger, list, PAY_IN_FLIGHT_MAX);
+
+	*left = 0;
+	if (n < 0 || sign_all(run, list, n) < 0)
+		return -1;
+	send_all(run, list, n);
+	if (follow(run, list, n) < 0)
+		return -1;
+	for (int i = 0; i < n; i++)
+		*left += !pay_is_over(list[i].status);
+	return 0;
+}
+
+int pay_follow(struct pay_run *run)
+{
+	int64_t end_ns = clock_mono_ns() + run->timeout_ms * 1000000;
+	struct timespec pause = { run->poll_ms / 1000, run->poll_ms % 1000 * 1000000 };
+
+	for (int left;;) {
+		if (pay_round(run, &left) < 0)
+			return -1;
+		if (!left)
+			return 0;
+		if (clock_mono_ns() > end_ns)
+			return err_set(EX_TEMPFAIL,
+				"%d transactions are still in flight: go on with pay --resume%s%s",
+				left, run->blame[0] ? "; " : "", run->blame);
+		nanosleep(&pause, NULL);
+	}
+}

@@ -1,0 +1,236 @@
+/* pay_look.c - what servers say of the cluster, the mint, the payer and the wallets, before anything
+ * is signed. */
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/pay.h"
+#include "common/base/err.h"
+#include "common/cli/prog.h"
+
+/* Where things stand in the accounts of both token programs. */
+#define MINT_DECIMALS 44
+#define MINT_READY    45
+#define MINT_BYTES    82
+#define ACCOUNT_MINT  0
+#define ACCOUNT_OWNER 32
+#define ACCOUNT_SUM   64
+#define ACCOUNT_STATE 108
+#define ACCOUNT_BYTES 165
+
+enum { STATE_INITIALISED = 1, STATE_FROZEN = 2 };
+
+static int quorum(const struct pay_run *run)
+{
+	return run->n < PAY_QUORUM ? run->n : PAY_QUORUM;
+}
+
+/* --- servers -------------------------------------------------------------------------------- */
+
+static void drop_server(struct pay_run *run, int i)
+{
+	rpc_release(&run->servers[i]);
+	run->n--;
+	memmove(&run->servers[i], &run->servers[i + 1],
+		(size_t)(run->n - i) * sizeof *run->servers);
+}
+
+int pay_check_servers(struct pay_run *run)
+{
+	int asked = run->n, foreign = 0;
+	char genesis[RPC_TEXT_MAX];
+
+	for (int i = 0; i < run->n;) {
+		bool answered = rpc_genesis(&run->servers[i], genesis) == 0;
+
+		if (answered && strcmp(genesis, run->genesis) == 0) {
+			i++;
+			continue;
+		}
+		if (answered)
+			prog_warn("%s: is of another cluster (genesis %s): left out",
+				run->servers[i].url, genesis);
+		else
+			prog_warn("%s: left out", err_get()->text);
+		err_clear();
+		foreign += answered;
+		drop_server(run, i);
+	}
+	if (!run->n && foreign)
+		return err_set(EX_DATAERR, "no server is of the cluster with genesis %s",
+			run->genesis);
+	if (run->n < (asked < PAY_QUORUM ? asked : PAY_QUORUM))
+		return err_set(EX_UNAVAILABLE, "only %d of %d servers can be used",
+			run->n, asked);
+	return 0;
+}
+
+/* --- accounts that two have alike ------------------------------------------------------------ */
+
+static bool same_account(const struct rpc_account *a, const struct rpc_account *b)
+{
+	return a->exists == b->exists &&
+		memcmp(&a->program, &b->program, sizeof a->program) == 0 &&
+		a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
+}
+
+struct look {
+	struct rpc_account got[PAY_SERVERS_MAX][RPC_BATCH_MAX];
+	bool answered[PAY_SERVERS_MAX];
+};
+
+static int ask_all(struct pay_run *run, const struct solana_key *keys, int n,
+	struct look *look)
+{
+	int answers = 0;
+
+	for (int i = 0; i < run->n; i++) {
+		look->answered[i] = rpc_accounts(&run->servers[i], keys, n,
+					    look->got[i]) == 0;
+		answers += look->answered[i];
+		if (!look->answered[i])
+			prog_warn("%s", err_get()->text);
+		err_clear();
+	}
+	return answers >= quorum(run) ?
+		0 :
+		err_set(EX_UNAVAILABLE, "only %d of %d servers tell of accounts", answers,
+			run->n);
+}
+
+/* The account that a quorum has alike, or NULL. */
+static const struct rpc_account *agreed(const struct pay_run *run,
+	const struct look *look, int k)
+{
+	for (int i = 0; i < run->n; i++) {
+		int votes = 0;
+
+		for (int j = 0; j < run->n && look->answered[i]; j++)
+			votes += look->answered[j] &&
+				same_account(&look->got[i][k], &look->got[j][k]);
+		if (votes >= quorum(run))
+			return &look->got[i][k];
+	}
+	return NULL;
+}
+
+static uint64_t amount_of(const struct rpc_account *a)
+{
+	uint64_t v = 0;
+
+	for (int i = 8; i-- > 0;)
+		v = v << 8 | a->data[ACCOUNT_SUM + i];
+	return v;
+}
+
+/* Why a token account is not one of this wallet and mint that can be used, or NULL. */
+static const char *why_no_account(const struct rpc_account *a, const struct payer *p,
+	const struct solana_key *wallet)
+{
+	if (memcmp(&a->program, &p->token_program, sizeof a->program) != 0 ||
+		a->len < ACCOUNT_BYTES)
+		return "its associated account is no token account";
+	if (memcmp(a->data + ACCOUNT_MINT, &p->mint, SOLANA_KEY_BYTES) != 0)
+		return "its associated account is of another mint";
+	if (memcmp(a->data + ACCOUNT_OWNER, wallet, SOLANA_KEY_BYTES) != 0)
+		return "its associated account belongs to another wallet";
+	if (a->data[ACCOUNT_STATE] == STATE_FROZEN)
+		return "its associated account is frozen";
+	return a->data[ACCOUNT_STATE] == STATE_INITIALISED ?
+		NULL :
+		"its associated account is not ready";
+}
+
+/* --- the payer ------------------------------------------------------------------------------- */
+
+static int check_mint(struct pay_run *run, const struct rpc_account *mint)
+{
+	struct payer *p = &run->payer;
+
+	if (!mint)
+		return err_set(EX_UNAVAILABLE, "no two servers agree about the mint");
+	if (!mint->exists)
+		return err_set(EX_DATAERR, "there is no such mint in this cluster");
+	if (memcmp(&mint->program, solana_program(SOLANA_TOKEN), SOLANA_KEY_BYTES) != 0 &&
+		memcmp(&mint->program, solana_program(SOLANA_TOKEN_2022),
+			SOLANA_KEY_BYTES) != 0)
+		return err_set(EX_DATAERR, "the mint belongs to no token program");
+	if (mint->len < MINT_BYTES || mint->data[MINT_READY] != 1)
+		return err_set(EX_DATAERR, "what --mint names is not a mint");
+	if (mint->data[MINT_DECIMALS] != p->decimals)
+		return err_set(EX_DATAERR,
+			"the mint has %d decimals, the ledger's amounts have %d",
+			mint->data[MINT_DECIMALS], p->decimals);
+	p->token_program = mint->program;
+	return solana_associated(&p->wallet, &p->token_program, &p->mint, &p->account) <
+			0 ?
+		err_set(EX_DATAERR, "the payer has no associated account") :
+		0;
+}
+
+int pay_check_payer(struct pay_run *run, int64_t *balance)
+{
+	static struct look look;
+	const struct rpc_account *account;
+	const char *why;
+	char text[ADDRESS_MAX];
+
+	if (ask_all(run, &run->payer.mint, 1, &look) < 0 ||
+		check_mint(run, agreed(run, &look, 0)) < 0 ||
+		ask_all(run, &run->payer.account, 1, &look) < 0)
+		return -1;
+	account = agreed(run, &look, 0);
+	address_format(run->payer.wallet.bytes, text);
+	if (!account)
+		return err_set(EX_UNAVAILABLE,
+			"no two servers agree about the payer's account");
+	if (!account->exists)
+		return err_set(EX_DATAERR,
+			"wallet %s, whose keypair this is, has no account for the mint",
+			text);
+	why = why_no_account(account, &run->payer, &run->payer.wallet);
+	if (why)
+		return err_set(EX_DATAERR, "wallet %s: %s", text, why);
+	*balance = amount_of(account) > INT64_MAX ? INT64_MAX :
+						    (int64_t)amount_of(account);
+	return 0;
+}
+
+/* --- wallets --------------------------------------------------------------------------------- */
+
+/* Idempotent creation does no harm where the account is there, so that it is left out only when two
+ * agree that it is. */
+static void judge(const struct pay_run *run, const struct rpc_account *a, struct owed *o)
+{
+	o->create = !a || !a->exists;
+	if (!o->create && !o->held)
+		o->held = why_no_account(a, &run->payer, &o->wallet);
+}
+
+int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n)
+{
+	static struct look look;
+	struct solana_key accounts[RPC_BATCH_MAX];
+
+	for (size_t start = 0; start < n; start += RPC_BATCH_MAX) {
+		int k, m = n - start < RPC_BATCH_MAX ? (int)(n - start) : RPC_BATCH_MAX;
+
+		for (k = 0; k < m; k++) {
+			struct owed *o = &list[start + (size_t)k];
+
+			/* nobody has a key to what is off the curve */
+			if (!solana_on_curve(&o->wallet) && !o->held)
+				o->held = "it is not on the curve: no keypair can use it";
+			if (solana_associated(&o->wallet, &run->payer.token_program,
+				    &run->payer.mint, &accounts[k]) < 0)
+				return err_set(EX_DATAERR,
+					"a wallet has no associated account");
+		}
+		if (ask_all(run, accounts, m, &look) < 0)
+			return -1;
+		for (k = 0; k < m; k++)
+			judge(run, agreed(run, &look, k), &list[start + (size_t)k]);
+	}
+	return 0;
+}

@@ -1,0 +1,235 @@
+# rnp-reward pay: payouts on Solana, executed by a real virtual machine behind servers that lie.
+load helper
+load solana
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+	need_solana
+}
+
+teardown() {
+	stop_front
+}
+
+@test "pay: messages are byte for byte kit's, addresses and bumps too" {
+	tool=$RNP_BUILD/unit/rnp-reward/solana
+	[[ -x $tool ]] || skip "make units"
+	node "$ROOT/tests/solana_kit.mjs" messages 500 11 "$tool"
+	node "$ROOT/tests/solana_kit.mjs" addresses 2000 12 "$tool"
+}
+
+@test "pay: every wallet is paid once; again, there is nothing to pay" {
+	owe 40
+	front
+	pay --dry-run >plan
+	assert_equal "$(jq -r .status plan | sort | uniq -c | xargs)" "40 planned"
+	# 8 accounts are created in a transaction at least
+	assert_equal "$(jq -s 'map(.batch) | max' plan)" 4
+	assert_equal "$(control '{}' | jq .landed)" 0
+	assert_equal "$(rnp-reward ledger --store db | wc -l)" 1
+	pay >out
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "40 finalised"
+	audit
+	ledger_agrees
+	pay >again
+	assert_equal "$(cat again)" ""
+	rnp-reward pay --store db --status | cmp - out
+	# the rows tell all of it, and every step of a transaction comes after the one before
+	rnp-reward ledger --store db | jq -sr 'map(select(.kind == "rnp.tx")) | group_by(.tx)[] |
+		map(.status) | join(" ")' | sort -u >steps
+	run grep -vE '^planned signed( sent)?( confirmed)? finalised$' steps
+	assert_output ""
+	# the memo is the epoch's root
+	assert_equal "$(rnp-reward ledger --store db | jq -r 'select(.memo).memo' | sort -u)" \
+		"$(python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import merkle
+n, t = int(sys.argv[2], 16), ""
+while n: n, r = divmod(n, 58); t = merkle.ALPHABET[r] + t
+print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
+}
+
+@test "pay: 17 wallets with accounts go into a transaction, in both forms of message" {
+	owe 34
+	front 8 10 1000000000000000 wallets
+	pay --dry-run --unit-price 10 | jq -s 'map(.batch) | max' >batches
+	assert_equal "$(cat batches)" 1
+	pay --legacy --unit-price 10 >out
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "34 finalised"
+	audit
+}
+
+@test "pay: limits: of a run, of a payout, of a day; dust is carried over" {
+	owe 10
+	front
+	run_split pay --max-per-run 3
+	assert_failure 1
+	total=$(jq -s 'map(select(.status == "finalised").base_units) | add' <<<"$output")
+	((total <= 300000000 && total > 200000000))
+	[[ $(jq -r 'select(.status == "held").reason' <<<"$output" | sort -u) == "over the limit of this run or day" ]]
+	run_split pay --max-per-day 3.5
+	assert_failure 1
+	total=$((total + $(jq -s 'map(select(.status == "finalised").base_units) | add // 0' <<<"$output")))
+	((total <= 350000000))
+	run_split pay --max-per-payout 0.1
+	assert_failure 1
+	[[ $(jq -r .reason <<<"$output" | sort -u) == *"it is more than --max-per-payout" ]]
+	run_split pay --dust 100
+	assert_success
+	assert_equal "$(jq -r 'select(.status != "finalised").status' <<<"$output" | sort -u)" carried
+	pay >/dev/null
+	audit
+}
+
+@test "pay: what is wrong is refused before a signature exists" {
+	owe 3
+	front
+	refused 65 "no server is of the cluster" pay --cluster mainnet -q
+	refused 65 "has no account for the mint" sh -c '
+		rnp-register keygen --out other.json >/dev/null
+		exec rnp-reward pay --store db --keypair other.json --trust "$@"' sh "$payer" --mint "$mint" \
+		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}" --rpc "${urls[1]}"
+	refused 65 "there is no such mint" pay --mint "$(head -1 wallets)"
+	refused 64 "--need 2 of 1" pay --need 2
+	refused 64 "stands there twice" pay --trust "$payer" --need 2
+	refused 64 "--rpc, --keypair and --trust are needed" rnp-reward pay --store db
+	refused 66 "nowhere" pay --store nowhere
+	# nobody who is trusted has signed: nothing is owed
+	run_split rnp-reward pay --store db --keypair payer.json --trust "$(head -1 wallets)" --mint "$mint" \
+		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}" --rpc "${urls[1]}"
+	assert_success
+	assert_equal "$output" ""
+	exec 9<db
+	flock 9
+	refused 75 "another payer is at work" pay
+	exec 9<&-
+	assert_equal "$(rnp-reward ledger --store db | wc -l)" 1
+	assert_equal "$(control '{}' | jq .landed)" 0
+	stop_front
+	front 6
+	refused 65 "the mint has 6 decimals" pay
+	stop_front
+	front 8 10 100
+	refused 65 "the paying wallet has 0.00000100 tokens" pay
+	assert_equal "$(rnp-reward ledger --store db | wc -l)" 1
+}
+
+@test "pay: an epoch is paid when m of n have signed it" {
+	owe 3
+	rnp-register keygen --out auditor.json >/dev/null
+	auditor=$(rnp-register address --key auditor.json)
+	front
+	pay --trust "$auditor" --need 2 >out
+	assert_equal "$(cat out)" ""
+	rnp-reward cosign --store db --key auditor.json usages >/dev/null
+	pay --trust "$auditor" --need 2 >out
+	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "3 finalised"
+	audit
+	# another payer for the same ledger is a mistake
+	rnp-register keygen --out other.json >/dev/null
+	refused 65 "this ledger is paid with payer $payer" pay --keypair other.json
+}
+
+@test "pay: a wallet that cannot be paid stops nobody else" {
+	owe 20
+	front
+	frozen=$(sed -n 3p wallets) stolen=$(sed -n 7p wallets)
+	control "{\"freeze\": [\"$frozen\"], \"steal\": [\"$stolen\"]}" >/dev/null
+	run_split pay
+	assert_failure 1
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "18 finalised 2 held"
+	assert_equal "$(jq -r --arg w "$frozen" 'select(.wallet == $w).reason' <<<"$output")" \
+		"its associated account is frozen"
+	assert_equal "$(jq -r --arg w "$stolen" 'select(.wallet == $w).reason' <<<"$output")" \
+		"its associated account belongs to another wallet"
+	audit "del(.\"$frozen\", .\"$stolen\")"
+	ledger_agrees
+}
+
+@test "pay: one that fails on chain takes its batch with it once, and is then alone" {
+	owe 12
+	front
+	frozen=$(sed -n 5p wallets)
+	# two servers hide the frozen account, so that only execution shows it
+	control "{\"freeze\": [\"$frozen\"], \"lies\": [[\"noaccount\"], [\"noaccount\"], []], \"land_failures\": true}" >/dev/null
+	run_split pay
+	assert_failure 1
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "8 failed 4 finalised"
+	# the next run pays each of the eight by itself
+	run_split pay
+	assert_failure 1
+	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "1 failed 7 finalised"
+	audit "del(.\"$frozen\")"
+	ledger_agrees
+	# and the one that failed by itself is not tried again
+	run_split pay
+	assert_failure 1
+	assert_equal "$(jq -r '[.status, .reason] | join(": ")' <<<"$output")" "held: its payment failed by itself before"
+}
+
+# lie 'LIES' LABEL: pay under these lies, again with the liars gone, until all is paid; nothing twice
+lie() {
+	local code=0
+	stop_front
+	rm -f db
+	owe 12
+	front 8 4
+	control "{\"lies\": $1, \"forks\": ${3:-0}}" >/dev/null
+	pay -q --timeout "${4:-2s}" >out 2>err || code=$?
+	[[ $code == 0 || $code == 1 || $code == 75 || $code == 69 || $code == 65 ]] || fail "$2: exit $code: $(cat err)"
+	audit '{}'
+	control '{"lies": [[], [], []], "forks": 0}' >/dev/null
+	pay -q --timeout 60s >out || pay -q --timeout 60s >out || fail "$2: $(cat err)"
+	audit
+	ledger_agrees
+}
+
+@test "pay: servers that lie, each by itself: nobody is paid twice, and in the end all are" {
+	for l in null ahead behind genesis stale early fakehash 429 500 html truncated id \
+		accept-hangup drop late confirmed noaccount error; do
+		lie "[[\"$l\"], [], []]" "$l"
+	done
+}
+
+@test "pay: a server that calls final what is not is outvoted" {
+	lie '[["final"], [], []]' final
+	# the sender forgets what it was sent, and says that it is final
+	lie '[["final", "drop"], [], []]' "final, drop"
+}
+
+@test "pay: lies in pairs, at one server and at two" {
+	i=0
+	for pair in '"null", "ahead"' '"null", "late"' '"early", "null"' '"early", "ahead"' '"drop", "ahead"' \
+		'"error", "null"' '"accept-hangup", "null"' '"stale", "behind"' '"fakehash", "early"' '"late", "ahead"'; do
+		if ((i++ % 2)); then
+			lie "[[$pair], [], []]" "$pair"
+		else
+			lie "[[${pair%,*}], [${pair#*,}], []]" "$pair at two"
+		fi
+	done
+	# those who say that nothing landed and all is over, against one who knows
+	lie '[["null", "ahead"], ["null", "ahead"], []]' "two against one"
+	lie '[["null", "ahead", "late"], ["null", "ahead", "late"], []]' "two late ones against one"
+}
+
+@test "pay: what was confirmed is gone after a fork, and is not paid again until it is dead" {
+	lie '[[], [], []]' "a fork" 1 20s
+	lie '[["late"], [], []]' "a fork, and a late sender" 1 20s
+}
+
+@test "pay: kill -9 at any instant, while servers lie: each wallet is paid once, none is lost" {
+	owe 40
+	front 8 4
+	control '{"lies": [["500", "accept-hangup"], ["late"], []], "forks": 1}' >/dev/null
+	for i in $(seq "${RNP_KILLS:-25}"); do
+		pay -q --timeout 30s --in-flight 3 --poll 5ms >out 2>err &
+		pid=$!
+		sleep "0.$(printf %03d $((RANDOM % 300)))"
+		kill -9 $pid 2>/dev/null || true
+		wait $pid 2>/dev/null || true
+		audit '{}'
+	done
+	control '{"lies": [[], [], []], "forks": 0}' >/dev/null
+	pay -q --resume >/dev/null || true
+	pay -q >/dev/null
+	audit
+	ledger_agrees
+}

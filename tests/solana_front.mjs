@@ -1,0 +1,233 @@
+// solana_front.mjs - three Solana RPC servers over one real virtual machine (litesvm), of which any may
+// lie. Usage: node solana_front.mjs DIR PAYER [DECIMALS [BLOCK_MS [POOL [NEW_OR_OLD_WALLETS_FILE]]]]
+// Writes DIR/front.json (urls, mint, genesis) once it listens; ends when DIR/front.json is removed.
+// POST /control {"lies": [["null"], [], []], "forks": 1, "land_failures": true, "freeze": [wallets],
+// "steal": [wallets]} sets, and answers what each wallet has and which transactions landed.
+//
+// One block every BLOCK_MS; a transaction is processed at once, confirmed after 2 blocks, final after
+// 8. A blockhash is good for at most 150 blocks. A fork takes back what is confirmed and not final.
+import { createServer } from "node:http";
+import { createRequire } from "node:module";
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+const load = createRequire(pathToFileURL(process.env.NODE_MODULES + "/"));
+const kit = load("@solana/kit"), token = load("@solana-program/token");
+const { LiteSVM, FailedTransactionMetadata } = await import(load.resolve("litesvm"));
+
+const [dir, payer, decimals = "8", blockMs = "10", pool = "1000000000000000", existing] = process.argv.slice(2);
+const TOKEN = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
+const GENESIS = "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG", OTHER = "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY";
+const FINAL = 8, CONFIRMED = 2, VALID = 150;
+
+let svm = new LiteSVM();
+const bytesOf = (address) => kit.getAddressEncoder().encode(address);
+const addressOf = (bytes) => kit.getAddressDecoder().decode(bytes);
+const mint = addressOf(createHash("sha256").update("mint").digest());
+
+function setAccount(address, data, programAddress = TOKEN) {
+	svm.setAccount({ address, data, executable: false, lamports: kit.lamports(10000000n), programAddress,
+		space: BigInt(data.length) });
+}
+function tokenAccount(owner, amount, state = 1) {
+	const data = Buffer.alloc(165);
+	Buffer.from(bytesOf(mint)).copy(data, 0);
+	Buffer.from(bytesOf(owner)).copy(data, 32);
+	data.writeBigUInt64LE(BigInt(amount), 64);
+	data[108] = state;
+	return data;
+}
+const ata = async (owner) => (await token.findAssociatedTokenPda({ mint, owner, tokenProgram: TOKEN }))[0];
+
+const mintData = Buffer.alloc(82);
+mintData.writeBigUInt64LE(BigInt(pool), 36);
+mintData[44] = Number(decimals);
+mintData[45] = 1;
+setAccount(mint, mintData);
+const ownAccount = await ata(payer);
+setAccount(ownAccount, tokenAccount(payer, pool));
+svm.airdrop(payer, kit.lamports(1000000000000n));
+if (existing)
+	for (const wallet of readFileSync(existing, "utf8").split("\n").filter(Boolean))
+		setAccount(await ata(wallet), tokenAccount(wallet, 0));
+
+let height = 1000, hashHeight = 1000, forks = 0, landFailures = false, snapshot = null;
+let lies = [[], [], []], landed = new Map(), late = [], oldHash = svm.latestBlockhash(), frozen = [null, null, null];
+const executed = [];
+
+function execute(tx, signature) {
+	if (landed.has(signature))
+		return;
+	if (forks && !snapshot)
+		snapshot = { svm: svm.toBytes(), landed: new Map(landed), at: height, hashHeight, executed: executed.length };
+	const simulated = landFailures ? null : svm.simulateTransaction(tx);
+	if (simulated instanceof FailedTransactionMetadata)
+		return simulated.toString();
+	const result = svm.sendTransaction(tx);
+	if (result instanceof FailedTransactionMetadata) {
+		const text = String(result.err?.() ?? result);
+		// an unknown or expired blockhash never lands
+		if (!landFailures || text === "7" || text === "6" || /Blockhash|AlreadyProcessed/.test(text))
+			return text;
+		landed.set(signature, { height, err: { InstructionError: [0, "Custom"] } });
+		return;
+	}
+	landed.set(signature, { height, err: null });
+	executed.push(signature);
+}
+
+setInterval(() => {
+	height++;
+	for (const x of late.filter((x) => x.at <= height))
+		execute(x.tx, x.signature);
+	late = late.filter((x) => x.at > height);
+	if (snapshot && height >= snapshot.at + CONFIRMED + 2) {
+		svm = LiteSVM.fromBytes(snapshot.svm);
+		landed = snapshot.landed;
+		executed.length = snapshot.executed;
+		hashHeight = snapshot.hashHeight;
+		snapshot = null;
+		forks--;
+	}
+	if (height >= hashHeight + VALID && !snapshot) {
+		oldHash = svm.latestBlockhash();
+		svm.expireBlockhash();
+		hashHeight = height;
+	}
+	if (!existsSync(dir + "/front.json"))
+		process.exit(0);
+}, Number(blockMs));
+
+const lying = (server, lie) => lies[server].includes(lie);
+const sometimes = () => Math.random() < 0.5;
+
+function heightFor(server, commitment) {
+	let h = height - (commitment === "finalized" ? FINAL : commitment === "confirmed" ? CONFIRMED : 0);
+	if (lying(server, "ahead"))
+		h += 100000;
+	if (lying(server, "behind"))
+		h = frozen[server] ??= h;
+	return h;
+}
+
+function statusFor(server, signature) {
+	if (lying(server, "null"))
+		return null;
+	if (lying(server, "final") || lying(server, "confirmed"))
+		return { slot: height, confirmations: null, err: null, confirmationStatus: lying(server, "final") ? "finalized" : "confirmed" };
+	const t = landed.get(signature);
+	if (!t)
+		return null;
+	const age = height - t.height;
+	return { slot: t.height, confirmations: age >= FINAL ? null : age, err: t.err,
+		status: t.err ? { Err: t.err } : { Ok: null },
+		confirmationStatus: age >= FINAL ? "finalized" : age >= CONFIRMED ? "confirmed" : "processed" };
+}
+
+function accountFor(server, address) {
+	if (lying(server, "noaccount") && address !== ownAccount && address !== mint)
+		return null;
+	const a = svm.getAccount(address);
+	if (!a.exists)
+		return null;
+	return { data: [Buffer.from(a.data).toString("base64"), "base64"], executable: false, lamports: Number(a.lamports),
+		owner: a.programAddress, rentEpoch: 0, space: a.data.length };
+}
+
+const context = () => ({ slot: height, apiVersion: "2.0.0" });
+const methods = {
+	getGenesisHash: (s) => lying(s, "genesis") ? OTHER : GENESIS,
+	getBlockHeight: (s, [o]) => heightFor(s, o?.commitment ?? "finalized"),
+	getLatestBlockhash: (s) => {
+		const blockhash = lying(s, "stale") ? oldHash : lying(s, "fakehash") ?
+			addressOf(createHash("sha256").update(String(Math.random())).digest()) : svm.latestBlockhash();
+		const valid = hashHeight + VALID + (lying(s, "early") ? -1000 : 0) + (lying(s, "ahead") ? 100000 : 0);
+		return { context: context(), value: { blockhash, lastValidBlockHeight: valid } };
+	},
+	getMultipleAccounts: (s, [list]) => ({ context: context(), value: list.map((a) => accountFor(s, a)) }),
+	getSignatureStatuses: (s, [list]) => ({ context: context(), value: list.map((x) => statusFor(s, x)) }),
+	sendTransaction: (s, [base64]) => {
+		const tx = kit.getTransactionDecoder().decode(Buffer.from(base64, "base64"));
+		const signature = kit.getSignatureFromTransaction(tx);
+		if (lying(s, "drop"))
+			return signature;
+		if (lying(s, "late")) {
+			if (!late.some((x) => x.signature === signature))
+				late.push({ at: height + 60, tx, signature });
+			return signature;
+		}
+		const error = execute(tx, signature);
+		if (lying(s, "accept-hangup"))
+			return "hangup";
+		if (error || lying(s, "error"))
+			throw { code: -32002, message: `Transaction simulation failed: ${error}` };
+		return signature;
+	},
+};
+
+function answer(server, text) {
+	const q = JSON.parse(text);
+	const reply = { jsonrpc: "2.0", id: lying(server, "id") && sometimes() ? q.id + 1 : q.id };
+	try {
+		reply.result = methods[q.method](server, q.params ?? []);
+	} catch (e) {
+		reply.error = { code: e.code ?? -32601, message: String(e.message ?? e) };
+	}
+	return reply;
+}
+
+async function control(text) {
+	const c = JSON.parse(text);
+	if (c.lies) { lies = c.lies; frozen = [null, null, null]; }
+	if (c.forks !== undefined) forks = c.forks;
+	if (c.land_failures !== undefined) landFailures = c.land_failures;
+	for (const wallet of c.freeze ?? [])
+		setAccount(await ata(wallet), tokenAccount(wallet, 0, 2));
+	for (const wallet of c.steal ?? [])
+		setAccount(await ata(wallet), tokenAccount(payer, 0));
+	const accounts = await Promise.all((c.wallets ?? []).map(ata)), has = {};
+	// no block passes while these are read
+	const sum = (address) => {
+		const a = svm.getAccount(address);
+		return a.exists ? Number(Buffer.from(a.data).readBigUInt64LE(64)) : 0;
+	};
+	(c.wallets ?? []).forEach((wallet, i) => { has[wallet] = sum(accounts[i]); });
+	return { height, landed: executed.length, has, payer: sum(ownAccount) };
+}
+
+function serve(server) {
+	return createServer((request, response) => {
+		const parts = [];
+		request.on("data", (d) => parts.push(d));
+		request.on("end", async () => {
+			const text = Buffer.concat(parts).toString();
+			const end = (status, body, type = "application/json") => {
+				response.writeHead(status, { "Content-Type": type });
+				response.end(body);
+			};
+			try {
+				if (request.url === "/control")
+					return end(200, JSON.stringify(await control(text)));
+				if (lying(server, "429") && sometimes()) return end(429, "{}");
+				if (lying(server, "500") && sometimes()) return end(500, "oh");
+				const reply = answer(server, text);
+				if (reply.result === "hangup") return request.socket.destroy();
+				if (lying(server, "html") && sometimes()) return end(200, "<html>busy</html>", "text/html");
+				const body = JSON.stringify(reply);
+				end(200, lying(server, "truncated") && sometimes() ? body.slice(0, body.length / 2) : body);
+			} catch (e) {
+				end(500, String(e.stack));
+			}
+		});
+	});
+}
+
+const urls = [];
+for (let s = 0; s < 3; s++) {
+	const server = serve(s);
+	await new Promise((done) => server.listen(0, "127.0.0.1", done));
+	urls.push(`http://127.0.0.1:${server.address().port}`);
+}
+writeFileSync(dir + "/front.part", JSON.stringify({ urls, mint, genesis: GENESIS }));
+renameSync(dir + "/front.part", dir + "/front.json");
