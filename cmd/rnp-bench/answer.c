@@ -1,3 +1,4 @@
+/* answer - answers the challenges on standard input, and signs the answers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,8 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* A quarter of the machine's memory for rounds that may be opened, and no more than half of what can be taken
- * now: a container's limit may be far below the machine's memory. */
+/* Memory for rounds that may be opened: a quarter of the machine's, and at most half of what is
+ * available now, because a container's limit may be far below the machine's memory. */
 static int64_t memory_for_rounds(void)
 {
 	int64_t pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -49,7 +50,7 @@ static int64_t memory_for_rounds(void)
 	return available > 0 && available / 2 < quarter ? available / 2 : quarter;
 }
 
-/* All the memory there is, or that the container may have. */
+/* Returns the memory of the machine, or of the container. */
 static double memory_here(void)
 {
 	struct hw_limits limits;
@@ -62,7 +63,8 @@ static double memory_here(void)
 		all;
 }
 
-/* What a device takes of it at least: the CPU's fill, and the larger tree. A GPU's own memory is its own limit. */
+/* Returns the least memory of the host that a device needs: the CPU's fill, and the larger
+ * tree. A GPU's own memory is its own limit. */
 static double memory_for(const struct poc_device *d, const char *cpu_uuid)
 {
 	double blocks = (double)(d->lanes * d->per_slice);
@@ -73,7 +75,8 @@ static double memory_for(const struct poc_device *d, const char *cpu_uuid)
 		leaves * 2 * POC_HASH_BYTES;
 }
 
-/* Anybody may sign a challenge of a terabyte, and who runs out of memory is ended. */
+/* Refuses challenges beyond this machine's memory: anybody may sign one of a terabyte, and the
+ * kernel kills a process that runs out of memory. */
 static int check_memory(const struct poc_challenge *c, const char *where)
 {
 	double need = 0, here = memory_here();
@@ -89,7 +92,7 @@ static int check_memory(const struct poc_challenge *c, const char *where)
 			where, need / (1 << 30), here / (1 << 30));
 }
 
-/* The answer is worth something without it, too; the error of prove() is not disturbed. */
+/* An answer without the bandwidth is still worth something; the error of prove() is kept. */
 static void finish_bandwidth(struct bandwidth *b, const json_t *proved)
 {
 	struct err error;
@@ -102,7 +105,7 @@ static void finish_bandwidth(struct bandwidth *b, const json_t *proved)
 		err_restore(&error);
 }
 
-/* *signed_one: it was computed, and an error is that of writing it. */
+/* Sets *signed_one when the answer was computed, so that an error is one of writing it. */
 static int answer(const json_t *record, const char *where, const struct key *k,
 	bool *signed_one)
 {
@@ -136,14 +139,14 @@ static int answer(const json_t *record, const char *where, const struct key *k,
 	return rc;
 }
 
-/* One line. Returns the exit code; *end: there is no use in going on. */
+/* Handles one line. Returns the exit code; sets *end when there is no use in going on. */
 static int take_line(const char *line, size_t len, const char *where, const struct key *k,
 	bool *end)
 {
 	json_t *record = json_parse_object(line, len, where);
 	int rc = record ? 0 : -1;
 
-	/* rnp-register heartbeat prints what it sent, too */
+	/* rnp-register heartbeat also prints the heartbeats that it sent */
 	if (record && json_check_kind(record, "", "rnp.heartbeat") < 0)
 		rc = answer(record, where, k, end);
 	*end = *end && rc < 0;
@@ -165,7 +168,8 @@ static int run(int nargs, char **args)
 		rc = err_set(EX_USAGE, "--signer: '%.60s' is not an address", signer);
 
 	lines_open(&l, args, nargs, POC_CHALLENGE_BYTES_MAX);
-	/* a challenge that cannot be answered is no reason to leave the next one, and the heartbeats' pipe */
+	/* Reports a challenge that it cannot answer, then continues with the next one and keeps
+	 * the heartbeats' pipe open. */
 	while (rc == 0 && !end && (rc = lines_next(&l, &line, &len)) > 0) {
 		rc = take_line(line, len, lines_where(&l), &k, &end);
 		code = code ? code : rc;

@@ -1,3 +1,4 @@
+/* The node's end of the bandwidth test, on a thread of its own beside the other tests. */
 #include "cmd/rnp-bench/bandwidth.h"
 
 #include <sodium.h>
@@ -12,8 +13,8 @@
 #define TRIES      3 /* the verifier may be busy with another node */
 #define TRY_MIN_MS 1000
 
-/* A verifier that stalls must not make the answer late: what begins last, three tries down and one up, ends
- * before the time is out. */
+/* A verifier that stalls must not make the answer late: the last transfer to begin, of three
+ * tries down and one up, ends before the time is out. */
 static int64_t try_ms(const struct bandwidth *b)
 {
 	int64_t ms = b->c->deadline_ms / 5;
@@ -34,7 +35,7 @@ static int make_url(struct buf *url, const struct bandwidth *b, const char *fiel
 	return http_url(url, b->verifier, path);
 }
 
-/* Get n bytes. */
+/* Downloads n bytes. */
 static int take_bytes(const struct bandwidth *b, struct http *http, int64_t n,
 	struct http_response *r)
 {
@@ -60,7 +61,7 @@ static int take_bytes(const struct bandwidth *b, struct http *http, int64_t n,
 	return rc;
 }
 
-/* And give them back. */
+/* Uploads them again. */
 static int give_bytes(const struct bandwidth *b, struct http *http,
 	const struct buf *bytes, bool *enough)
 {

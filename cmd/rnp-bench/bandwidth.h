@@ -1,4 +1,4 @@
-/* bandwidth.h - the node's end of the bandwidth test: exchange random bytes with the verifier. */
+/* bandwidth.h - the node's end of the bandwidth test: exchanges random bytes with the verifier. */
 #ifndef RNP_BENCH_BANDWIDTH_H
 #define RNP_BENCH_BANDWIDTH_H
 
@@ -8,7 +8,7 @@
 #include "common/base/err.h"
 #include "common/poc/poc.h"
 
-/* One test that goes on beside the others: all share the time. */
+/* A test that runs beside the others and shares their time. */
 struct bandwidth {
 	const char *verifier,
 		*ca_file; /* URL of a registry or an rnp-bench serve; borrowed */
@@ -20,12 +20,12 @@ struct bandwidth {
 	struct err error;
 };
 
-/* verifier NULL: nothing is done. */
+/* Starts the test; without a verifier (NULL) it does nothing. */
 void bandwidth_start(struct bandwidth *b, const char *verifier, const char *ca_file,
 	const struct poc_challenge *c, const struct key *key);
 
-/* Wait until it is done. Returns 0, or -1 with err_set: 69 the verifier is not there or does no such
- * test, 75 busy or too slow, 65 it sends other than it promised. */
+/* Waits until it is done. Returns 0, or -1 with err_set: 69 the verifier is not there or has no
+ * such test, 75 it is busy or too slow, 65 it sends something other than it promised. */
 int bandwidth_finish(struct bandwidth *b);
 
 #endif

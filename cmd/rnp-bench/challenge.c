@@ -1,3 +1,4 @@
+/* challenge - writes a signed challenge for a node. */
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,7 +139,7 @@ static int plan(struct poc_challenge *c, const struct key *k)
 	return 0;
 }
 
-/* What is beyond the limits was asked for by options: wrong usage, no wrong data. */
+/* Options asked for what is beyond the limits: that is wrong usage, not wrong data. */
 static void sizes_are_options(void)
 {
 	struct err e;

@@ -1,4 +1,4 @@
-/* compare - two files of rnp.bench records, test by test. */
+/* compare - compares two files of rnp.bench records, test by test. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static struct {
 } options = { .threshold = 5 };
 
 struct entry {
-	char *key; /* what must be equal for two figures to be of one thing */
+	char *key; /* equal for two figures of the same thing */
 	json_t *record;
 };
 
@@ -36,7 +36,8 @@ static void entries_release(struct entries *e)
 	free(e->at);
 }
 
-/* Suite, test, unit and the parameters that make the work; how it was done may change. */
+/* The key is suite, test, unit and the parameters that define the work; how it was done may
+ * change. */
 static char *key_of(const json_t *record)
 {
 	static const char *const how[] = { "kernel", "threads", "cache_bytes", "disk",
@@ -66,7 +67,7 @@ static struct entry *find(const struct entries *e, const char *key)
 	return NULL;
 }
 
-/* Of several records of one thing the last counts. */
+/* Of several records with one key the last counts. */
 static int add(struct entries *e, char *line, size_t len, const char *where)
 {
 	json_t *record = json_parse_object(line, len, where);
@@ -141,7 +142,7 @@ static int print(const json_t *old, const json_t *new, struct difference d)
 	return rc;
 }
 
-/* Returns how many got worse beyond the threshold, or -1. */
+/* Returns how many tests got worse beyond the threshold, or -1. */
 static int compare(const struct entries *old, const struct entries *new,
 	int64_t threshold_ppm)
 {

@@ -1,3 +1,4 @@
+/* Generates data for compressors, and opens the libraries of other compressors with dlopen. */
 #include "cmd/rnp-bench/compress_data.h"
 
 #include <math.h>
@@ -11,7 +12,8 @@
 const char *const compress_kinds[COMPRESS_KINDS] = { "gauss", "laplace", "gradient",
 	"trained", "adverse" };
 
-/* Two at a time (Box and Muller 1958); `kept` holds the other. */
+/* Draws two normal numbers at a time (Box and Muller 1958) and saves the second for the next
+ * call. */
 struct bell {
 	struct rng rng;
 	double kept;
@@ -68,7 +70,7 @@ int compress_data(float *out, uint64_t n, enum compress_kind kind)
 
 	if (kind == COMPRESS_TRAINED)
 		return compress_trained(out, n);
-	/* adverse had this number before trained came */
+	/* adverse keeps the seed that it had before trained was added */
 	rng_seed(&b.rng, 20260, kind == COMPRESS_ADVERSE ? 3 : (uint64_t)kind);
 	if (kind == COMPRESS_GRADIENT) {
 		gradient(out, n, &b);
@@ -166,7 +168,8 @@ static struct {
 		int);
 } huff0;
 
-/* Blocks of the largest size that it takes, the length of each before it; one that it does not make smaller as it is. */
+/* Compresses blocks of the largest size that huff0 takes, each after its length; a block that
+ * does not get smaller is stored. */
 #define HUFF0_BLOCK ((size_t)128 << 10)
 #define HUFF0_BMI2  1
 
@@ -185,7 +188,7 @@ static size_t huff0_compress(void *out, size_t room, const void *in, size_t n)
 		bytes = huff0.compress((char *)out + at + 4, room - at - 4,
 			(const char *)in + i, part, 255, 11, space, sizeof space, NULL,
 			&repeat, HUFF0_BMI2);
-		if (bytes < 2 || bytes >= part) { /* errors are huge */
+		if (bytes < 2 || bytes >= part) { /* error codes are huge numbers */
 			memcpy((char *)out + at + 4, (const char *)in + i, part);
 			bytes = part;
 		}
@@ -212,7 +215,8 @@ static size_t huff0_expand(void *out, size_t n, const void *in, size_t bytes)
 		at += 4;
 		if (length > bytes - at)
 			return 0;
-		table[0] = 12 * 0x01000001u; /* what it is for */
+		table[0] = 12 *
+			0x01000001u; /* the header that huff0 expects in its table */
 		if (length == part)
 			memcpy((char *)out + i, (const char *)in + at, part);
 		else if (huff0.expand(table, (char *)out + i, part, (const char *)in + at,
@@ -251,7 +255,7 @@ static bool lz4_open(void)
 	return lz4.bound || library_open("liblz4.so.1", symbols, 3, NULL, 0);
 }
 
-/* It has no library of its own: whoever has zstd's sources builds one of lib/common and the huf sources. */
+/* huff0 has no library of its own: it can be built from lib/common and the huf sources of zstd. */
 static bool huff0_open(void)
 {
 	static const struct library_symbol symbols[] = {

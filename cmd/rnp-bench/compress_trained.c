@@ -1,4 +1,4 @@
-/* Gradients of a model that is being trained, made here: what real ones look like, without a file. */
+/* Trains a small model to get realistic gradients without a file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,11 @@
 #define BATCH  4
 #define LENGTH 128
 #define TOKENS (BATCH * LENGTH)
-#define BEFORE 8 /* steps until the first gradient that is taken */
+#define BEFORE 8 /* steps before the first gradient that is used */
 #define RATE   1e-3f
 
-/* A language: words as frequent as Zipf has it (1949), three of four follow from the word before. */
+/* A made-up language: word frequencies follow Zipf (1949), and three of four words follow from
+ * the one before. */
 static uint32_t word_after(struct rng *r, uint32_t word, uint32_t vocab)
 {
 	double u = rng_f64(r);

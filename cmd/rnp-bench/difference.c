@@ -1,3 +1,4 @@
+/* Compares two medians with their intervals. */
 #include "cmd/rnp-bench/difference.h"
 
 #include <string.h>

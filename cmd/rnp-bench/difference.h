@@ -1,4 +1,4 @@
-/* difference.h - whether two medians with intervals differ, and which is better. Pure. */
+/* difference.h - decides whether two medians with intervals differ, and which is better. Pure. */
 #ifndef RNP_BENCH_DIFFERENCE_H
 #define RNP_BENCH_DIFFERENCE_H
 
@@ -13,11 +13,11 @@ enum verdict { VERDICT_SAME, VERDICT_BETTER, VERDICT_WORSE };
 
 struct difference {
 	enum verdict verdict;
-	/* (new - old) / old in ppm, rounded towards 0; 0 when old is 0 */
+	/* Returns (new - old) / old in ppm, rounded towards 0; 0 when old is 0. */
 	int64_t change_ppm;
 };
 
-/* Times and sizes (ns, us, ms, s, B) are better when smaller, all else when larger. */
+/* Times and sizes (ns, us, ms, s, B) are better when smaller, everything else when larger. */
 bool difference_smaller_is_better(const char *unit);
 
 /* No difference where the intervals overlap (a common end is an overlap). */

@@ -1,3 +1,4 @@
+/* Fits lines to message times, and finds the sizes at which another backend becomes the fastest. */
 #include "cmd/rnp-bench/fit.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ static const struct figure *at(const struct figure *curves, int k, size_t sizes,
 	return &curves[(size_t)k * sizes + i];
 }
 
-/* The fastest at size i by its median, or -1. */
+/* Returns the backend with the least median at size i, or -1. */
 static int fastest(const struct figure *curves, int backends, size_t sizes, size_t i)
 {
 	int best = -1;
@@ -51,7 +52,7 @@ static int fastest(const struct figure *curves, int backends, size_t sizes, size
 	return best;
 }
 
-/* Where winner overtook loser, who had won until before size i. */
+/* Finds where winner overtook loser, which was the fastest up to the size before i. */
 static void locate(const struct figure *curves, const double *bytes, size_t sizes,
 	size_t i, struct crossing *c)
 {

@@ -1,3 +1,4 @@
+/* Opens the GPU to be measured, and reads its clock, temperature and users through NVML. */
 #include "cmd/rnp-bench/gpu.h"
 
 #include <stdarg.h>
@@ -12,13 +13,13 @@
 #include "common/hw/nvml_lib.h"
 #include "kernels/dev/plugin.h"
 
-/* NVML takes some milliseconds to answer: the GPU would idle meanwhile if it were asked after each sample */
+/* NVML takes some milliseconds to answer: asking it after each sample would let the GPU idle. */
 #define WATCH_EVERY_NS INT64_C(100000000)
 
 static struct {
 	struct dev dev, other;
 	struct gpuwatch *watch;
-	char unwatched[256]; /* why there is no watch */
+	char unwatched[256]; /* why run conditions are not known */
 	struct run_conditions seen;
 	uint64_t held_back;
 	int64_t read_ns;
@@ -43,7 +44,7 @@ int gpu_wrong(const struct dev *d, const char *fmt, ...)
 		"a faulty GPU, link or driver, unless build/kcheck finds fault with our kernels, too");
 }
 
-/* What somebody can do about it is seen on the machine, not in CUDA's error. */
+/* Looks at the machine for what somebody can do about it: CUDA's error does not say. */
 static int explain(const char *what)
 {
 	struct nvml_scene s;
@@ -69,7 +70,7 @@ static int explain(const char *what)
 	return err_set(EX_UNAVAILABLE, "%s", what);
 }
 
-/* "cuda:N" of the device asked for; NULL: it is none of CUDA's. */
+/* Returns "cuda:N" of the device asked for; NULL: it is not one of CUDA's. */
 static const char *spec_of(const struct settings *s)
 {
 	const char *spec = s->device;

@@ -1,3 +1,4 @@
+/* Fills matrices with small whole numbers, multiplies them, and checks elements of the product. */
 #include "cmd/rnp-bench/matrices.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #include "kernels/dev/half.h"
 
 #define ROWS    63 /* not a power of two, so that no block of a product is like the next */
-#define COLUMNS 64 /* of a row that are checked */
+#define COLUMNS 64 /* elements of a row that are checked */
 
 static int failed(const struct matrices *m)
 {
@@ -40,8 +41,9 @@ static void put(enum product_type type, void *p, size_t i, int v)
 	}
 }
 
-/* -128 .. 127 has all bits of a bf16 in use, as real data has, and the sums of thousands of products still
- * stay far below 2^24; f8 holds -8 .. 8. Rows repeat after a while: what is random does not change with more. */
+/* Values of -128 .. 127 use all bits of a bf16, as real data does, while the sums of thousands
+ * of products stay far below 2^24; f8 holds -8 .. 8. Rows repeat after a while, which makes
+ * them no less random. */
 static void fill(enum product_type type, void *p, uint64_t n, uint64_t stream)
 {
 	uint64_t first = n < ROWS ? n * n : ROWS * n, all = n * n;
@@ -129,7 +131,7 @@ double matrices_work(const struct matrices *m)
 	return 2 * n * n * n;
 }
 
-/* One element with plain loops; a and b are rows on the host. */
+/* Computes one element with plain loops; a and b are rows on the host. */
 static bool is_right(const struct product *p, const void *a, const void *b,
 	const void *got)
 {
@@ -137,7 +139,7 @@ static bool is_right(const struct product *p, const void *a, const void *b,
 	struct product one = { p->type, NULL, a, b, 1, 1, p->k, p->k, p->k, 1 };
 	float want, have;
 
-	one.c = &want; /* int32 has as many bytes */
+	one.c = &want; /* int32 is as long */
 	product_ref(&one);
 	memcpy(&have, got, sizeof have);
 	if (p->type == PRODUCT_F8)

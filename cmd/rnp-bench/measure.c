@@ -1,3 +1,4 @@
+/* Runs batches of a test, and decides when its median is known well enough. */
 #include "cmd/rnp-bench/measure.h"
 
 #include <stdlib.h>
@@ -8,9 +9,10 @@
 #include "common/hw/hw.h"
 #include "common/base/mem.h"
 
-#define WARM_NS         INT64_C(50000000)
-#define WARM_QUICK_NS   INT64_C(10000000)
-#define SAMPLE_NS       INT64_C(10000000) /* long against the clock's grain and an interrupt */
+#define WARM_NS       INT64_C(50000000)
+#define WARM_QUICK_NS INT64_C(10000000)
+/* long compared with the clock's resolution and an interrupt */
+#define SAMPLE_NS       INT64_C(10000000)
 #define SAMPLE_QUICK_NS INT64_C(3000000)
 #define BATCHES         24
 #define BATCHES_MIN     10
@@ -22,7 +24,7 @@ double measure_clock_mhz(void)
 #if defined(__x86_64__)
 	double best = 0;
 
-	/* the fastest of some short runs: an interrupt only makes one slower */
+	/* takes the fastest of some short runs: an interrupt only makes one slower */
 	for (int run = 0; run < 4; run++) {
 		int64_t from = clock_mono_ns(), ns;
 		unsigned x = 3;
@@ -102,7 +104,7 @@ static const struct watch cpu_watch = { cpu_begin, cpu_sample, cpu_end };
 
 /* --- a batch ------------------------------------------------------------------------------- */
 
-/* Steps for at least ns; work done and time taken. */
+/* Runs steps for at least ns; returns the work done and the time taken. */
 static int run_for(const struct test *t, int64_t ns, double *work, int64_t *taken_ns)
 {
 	int64_t from = clock_mono_ns();
@@ -156,7 +158,7 @@ static int take_samples(struct measurement *m, const struct test *t,
 	return t->check ? t->check() : 0;
 }
 
-/* What was seen in one batch more. */
+/* Adds the run conditions of another batch. */
 static void add_run_conditions(struct run_conditions *all, const struct run_conditions *w)
 {
 	all->throttled |= w->throttled;

@@ -1,7 +1,9 @@
-/* measure.h - a test in batches spread over the run, until its median is known well enough.
+/* measure.h - measures a test in batches spread over the run, until its median is known well
+ * enough.
  *
- * Repetitions that follow each other agree far better than a repetition an hour later will: what disturbs a machine
- * lasts for seconds. So a sample is the median of one batch, and other tests run between two batches. */
+ * Repetitions that follow each other agree far better than a repetition an hour later will,
+ * because disturbances of a machine last for seconds. So a sample is the median of one batch,
+ * and other tests run between two batches. */
 #ifndef RNP_BENCH_MEASURE_H
 #define RNP_BENCH_MEASURE_H
 
@@ -31,28 +33,29 @@ struct measured {
 
 void measurement_release(struct measurement *m);
 
-/* How many batches a test has at most. */
+/* The most batches that a test has. */
 int measure_batches(const struct settings *s);
 
-/* One batch of a test that is open: warm up, repeat, check. Returns 0, or -1 with err_set by the test. */
+/* Runs one batch of a test that is open: warms up, repeats, checks. Returns 0, or -1 with
+ * err_set by the test. */
 int measure_batch(struct measurement *m, const struct test *t, const struct watch *watch,
 	const struct settings *s);
 
-/* What part has seen goes over to m, its batches as one: their median. */
+/* Adds part to m: its conditions, and the median of its batches as one batch. */
 void measurement_move(struct measurement *m, struct measurement *part);
 
-/* What at least one batch says. */
+/* Summarises what at least one batch measured. */
 void measure_result(const struct measurement *m, struct measured *out);
 
 /* Whether n batches with this interval are enough. Pure. */
 bool measure_enough(const struct stats *s, bool quick);
 
-/* Whether clocks (readings in order) fell while the test ran: the median of the second half is more than
- * 5% below the best. Pure. */
+/* Whether the clock (readings in order) fell while the test ran: the median of the second half
+ * is more than 5% below the best. Pure. */
 bool measure_clock_fell(const double *mhz, size_t n);
 
-/* The clock of this CPU now, in MHz, or 0: from the time of a chain of multiplications, which
- * take 3 cycles each on the x86 CPUs since 2008. */
+/* Returns the clock of this CPU now, in MHz, or 0: timed by a chain of multiplications, which
+ * take 3 cycles each on x86 CPUs since 2008. */
 double measure_clock_mhz(void);
 
 #endif

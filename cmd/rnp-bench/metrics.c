@@ -1,3 +1,4 @@
+/* Writes records in Prometheus' text format. */
 #include "cmd/rnp-bench/metrics.h"
 
 #include <stdbool.h>
@@ -112,7 +113,7 @@ static void add_head(struct buf *out, const char *name, const char *help)
 	buf_addf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
 }
 
-/* All records in units of this name; the head comes before the first. */
+/* Writes all records in units of this name, with the head before the first. */
 static void add_figures(struct buf *out, const json_t *records, size_t unit, size_t value)
 {
 	bool begun = false;

@@ -1,4 +1,5 @@
-/* metrics.h - what `run` measured as a file for Prometheus' node exporter (its textfile collector). Uses io, canon. */
+/* metrics.h - writes what `run` measured as a file for Prometheus' node exporter (its textfile
+ * collector). Uses io, canon. */
 #ifndef RNP_BENCH_METRICS_H
 #define RNP_BENCH_METRICS_H
 
@@ -6,10 +7,10 @@
 
 #include "common/base/buf.h"
 
-/* Append the records (an array of rnp.bench) as Prometheus' text format 0.0.4. */
+/* Appends the records (an array of rnp.bench) in Prometheus' text format 0.0.4. */
 void metrics_write(struct buf *out, const json_t *records);
 
-/* The same as a file, whole or not at all. Returns 0, or -1 with err_set (73, 74, 77). */
+/* Writes them as a file, whole or not at all. Returns 0, or -1 with err_set (73, 74, 77). */
 int metrics_save(const json_t *records, const char *path);
 
 #endif

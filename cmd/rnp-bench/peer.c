@@ -1,3 +1,4 @@
+/* The client of rnp-bench serve: sessions, requests, and a peer of our own as a child process. */
 #include "cmd/rnp-bench/peer.h"
 
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #define START_MS         10000
 #define LOOK_NS          5000000
 
-/* The host of http://host:port/..., which http_url has looked at. */
+/* Copies the host of http://host:port/..., which http_url has checked. */
 static int host_of(const char *url, char host[NET_HOST_MAX])
 {
 	const char *from = strstr(url, "://") + 3;
@@ -52,7 +53,7 @@ int peer_fetch(struct peer *p, const char *path, const void *body, size_t body_b
 		.headers = unpacked,
 		.response_bytes_max = want ? want : RECORD_BYTES_MAX,
 		.connect_timeout_ms = PEER_TIMEOUT_MS,
-		/* 4 MB/s at least for what is large */
+		/* large transfers are expected to reach 4 MB/s */
 		.timeout_ms = PEER_TIMEOUT_MS + (int64_t)((body_bytes + want) / 4096),
 		.tries = 1 };
 	int rc = http_url(&url, p->url, path);
@@ -132,7 +133,7 @@ int peer_dial(struct peer *p, enum peer_op op)
 
 /* --- a peer of our own --------------------------------------------------------------------- */
 
-/* In the child: nothing but what may be done between fork and exec. */
+/* Runs in the child: only what is allowed between fork and exec. */
 static void become_server(pid_t parent, const char *port_file)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -150,7 +151,7 @@ static void become_server(pid_t parent, const char *port_file)
 	_exit(EX_OSERR);
 }
 
-/* Wait until the port is in the file. */
+/* Waits until the port is in the file. */
 static int read_port(struct peer_child *child, const char *path, int64_t *port)
 {
 	int64_t deadline_ns = clock_mono_ns() + START_MS * INT64_C(1000000);
@@ -160,7 +161,7 @@ static int read_port(struct peer_child *child, const char *path, int64_t *port)
 
 	while (access(path, R_OK) < 0) {
 		if (waitpid(child->pid, &status, WNOHANG) == child->pid) {
-			child->pid = 0; /* it may be somebody else's by now */
+			child->pid = 0; /* the number may be reused by now */
 			return err_set(EX_UNAVAILABLE,
 				"rnp-bench serve, the peer on this machine, did not start");
 		}
@@ -206,7 +207,7 @@ int peer_child_start(struct peer_child *child, char url[NET_HOST_MAX])
 
 void peer_child_stop(struct peer_child *child)
 {
-	/* it holds nothing that would be lost, and a server's orderly end waits for its polls */
+	/* killed: it has nothing to lose, and an orderly end would wait for its polls */
 	if (child->pid > 0) {
 		kill(child->pid, SIGKILL);
 		waitpid(child->pid, NULL, 0);

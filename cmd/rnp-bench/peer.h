@@ -1,8 +1,9 @@
-/* peer.h - what rnp-bench serve and the suites net and comm say to each other.
+/* peer.h - the protocol between rnp-bench serve and the suites net and comm.
  *
- * GET /v1/peer tells what a peer offers (rnp.peer), above all the port of its plain TCP listener. A TCP
- * session is opened by a struct peer_hello, answered by another one with the same op, or
- * PEER_BUSY. Numbers are in the byte order of both machines, which the magic checks. */
+ * GET /v1/peer tells what a peer offers (rnp.peer), above all the port of its plain TCP
+ * listener. A TCP session is opened by a struct peer_hello and answered by another one with the
+ * same op, or PEER_BUSY. Numbers are in the byte order of both machines, which the magic
+ * checks. */
 #ifndef RNP_BENCH_PEER_H
 #define RNP_BENCH_PEER_H
 
@@ -17,14 +18,14 @@
 #define PEER_MAGIC      UINT64_C(0x31726565702d706e) /* "np-peer1" */
 #define PEER_BYTES_MAX  ((size_t)64 << 20)           /* of one message, body or sum */
 #define PEER_REPS_MAX   100000
-#define PEER_TIMEOUT_MS 5000                /* who does nothing for so long has stalled */
+#define PEER_TIMEOUT_MS 5000 /* a peer that does nothing for so long has stalled */
 #define PEER_BLOCK      ((size_t)128 << 10) /* one read or write, as iperf3 does them */
 
 enum peer_op {
 	PEER_BUSY,
-	PEER_DOWN, /* random bytes until the client closes */
-	PEER_UP,   /* takes bytes; says now and then, as uint64_t, how many there were */
-	PEER_PING, /* each byte comes back */
+	PEER_DOWN, /* sends random bytes until the client closes */
+	PEER_UP,   /* takes bytes, and now and then reports how many as uint64_t */
+	PEER_PING, /* returns each byte */
 	PEER_COMM, /* the server becomes rank 1 of 2 and follows orders */
 };
 
@@ -41,7 +42,7 @@ enum peer_work {
 	PEER_PINGPONG, /* rank 1 receives and sends back, reps times */
 	PEER_SUM,      /* all-reduce of zeros, reps times */
 	PEER_CHECK,    /* all-reduce of peer_value, once */
-	PEER_NCCL,     /* go on with NCCL; bytes: number of the GPU to use */
+	PEER_NCCL,     /* switches to NCCL; bytes: number of the GPU to use */
 };
 
 struct peer_order {
@@ -49,18 +50,20 @@ struct peer_order {
 	uint64_t bytes;
 };
 
-/* Element i of rank r in a sum that is checked: whole numbers below 64, so that sums are exact. */
+/* Returns element i of rank r in a sum that is checked: whole numbers below 64, so that sums
+ * are exact. */
 static inline float peer_value(int rank, size_t i)
 {
 	return (float)((i * 7 + (size_t)rank * 13 + i / 64) % 64);
 }
 
-/* Follow orders that come over one comm with data over another, which may be the same, until the end.
- * Returns 0, or -1 with err_set: 65 an order beyond the limits. */
+/* Follows orders that come over one comm with data over another, which may be the same, until
+ * the end. Returns 0, or -1 with err_set: 65 an order beyond the limits. */
 int peer_follow(struct comm *orders, struct comm *data);
 
-/* Rank 0: give the order to all others, do our part, and say how long it took, a whole round trip for
- * a ping-pong. buffer: of comm_alloc, order.bytes. PEER_CHECK: 65 when the sum is wrong. */
+/* On rank 0: gives the order to all others, does its own part, and returns how long it took, a
+ * whole round trip for a ping-pong. buffer: order.bytes from comm_alloc. PEER_CHECK: 65 when
+ * the sum is wrong. */
 int peer_lead(struct comm *orders, struct comm *data, const struct peer_order *order,
 	void *buffer, int64_t *ns);
 
@@ -72,27 +75,28 @@ struct peer {
 	char host[NET_HOST_MAX];
 	int tcp_port; /* 0: it has none */
 	size_t bytes_max;
-	int64_t hello_ns; /* how long it took to answer the last hello: a round trip */
+	int64_t hello_ns; /* time until the last hello was answered: a round trip */
 };
 /* clang-format off */
 #define PEER_INIT { .tcp_port = 0 }
 /* clang-format on */
 
-/* Ask the peer what it offers. Returns 0, or -1: 69 not there, 75 no answer in time, 65 what it
- * says is not an rnp.peer record. */
+/* Asks the peer what it offers. Returns 0, or -1: 69 not there, 75 no answer in time, 65 its
+ * answer is not an rnp.peer record. */
 int peer_open(struct peer *p, const char *url);
 void peer_close(struct peer *p);
 
-/* A TCP session, its socket or -1: 69 cannot be reached or has no listener, 75 busy or stalls. */
+/* Opens a TCP session and returns its socket, or -1: 69 it cannot be reached or has no
+ * listener, 75 it is busy or stalls. */
 int peer_dial(struct peer *p, enum peer_op op);
 
-/* One HTTP request with this body (NULL: GET), whose answer has to have exactly want bytes, else
- * 65; want 0: any number up to 64 KiB. */
+/* Makes one HTTP request with this body (NULL: GET), whose answer must have exactly want bytes,
+ * else 65; want 0: any number up to 64 KiB. */
 int peer_fetch(struct peer *p, const char *path, const void *body, size_t body_bytes,
 	size_t want, struct http_response *r);
 
-/* A peer of our own on this machine, for when none was named: rnp-bench serve as a child process that
- * ends with us. url has room for NET_HOST_MAX bytes. */
+/* Starts a peer of our own on this machine when none was named: rnp-bench serve as a child
+ * process that ends with us. url holds NET_HOST_MAX bytes. */
 struct peer_child {
 	int pid;
 };

@@ -1,4 +1,4 @@
-/* What the ranks of the comm suite do for each other. */
+/* Carries out the orders that ranks of the comm suite give each other. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ out:
 	return rc;
 }
 
-/* Sums are timed on zeros, which stay what they are however often they are added. */
+/* Sums are timed on zeros, which stay zeros however often they are added. */
 static int clear(struct comm *c, void *buffer, size_t bytes)
 {
 	void *zeros = xcalloc(1, bytes + 1);
@@ -77,7 +77,7 @@ static int work(struct comm *c, const struct peer_order *o, void *buffer, int64_
 
 	if (o->work == PEER_CHECK)
 		return check_sum(c, buffer, o->bytes / sizeof(float));
-	/* the time of a sum begins when all are ready */
+	/* a sum is timed from when all ranks are ready */
 	if (o->work == PEER_SUM &&
 		(clear(c, buffer, o->bytes) < 0 || comm_barrier(c) < 0))
 		return -1;

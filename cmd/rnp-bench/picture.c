@@ -1,3 +1,4 @@
+/* Draws the records of a run: bars, lines of messages, points of compressors, a roofline. */
 #include "cmd/rnp-bench/picture.h"
 
 #include <stdint.h>
@@ -35,7 +36,7 @@ static bool same_chart(const json_t *a, const json_t *b)
 		strcmp(text(a, "unit"), text(b, "unit")) == 0;
 }
 
-/* The figures of one suite in one unit. */
+/* Draws the figures of one suite in one unit. */
 static void add_bars(struct plot *p, const json_t *records, const json_t *first)
 {
 	struct plot_bar *bars = xcalloc(json_array_size(records), sizeof *bars);
@@ -84,7 +85,7 @@ static void add_all_bars(struct plot *p, const json_t *records)
 #define BACKENDS_MAX 8
 #define SIZES_MAX    32
 
-/* The times of one backend. */
+/* Draws the times of one backend. */
 struct curve {
 	const char *backend;
 	size_t n;
@@ -125,7 +126,7 @@ static size_t find_curves(struct curve *curves, const json_t *records, const cha
 	return n;
 }
 
-/* The lines of the suite comm, which cross where its crossovers are. */
+/* Draws the lines of the suite comm, which meet at its crossovers. */
 static void add_messages(struct plot *p, const json_t *records, const char *test,
 	const char *title)
 {
@@ -163,7 +164,8 @@ struct roofline {
 	const char *device;
 };
 
-/* Operations for each byte that has to come from memory and go there once; 0: not such a test. */
+/* Returns the operations for each byte that has to move from or to memory once; 0: the test has
+ * none. */
 static double intensity(const json_t *record)
 {
 	const json_t *params = json_object_get(record, "params");
@@ -183,7 +185,7 @@ static double intensity(const json_t *record)
 static void add_work(struct roofline *r, const json_t *record)
 {
 	double at = intensity(record);
-	/* a triad is measured in bytes: 2 operations for 24 of them */
+	/* a triad is measured in bytes: 2 operations for 24 bytes */
 	double scale = strcmp(text(record, "unit"), "B/s") == 0 ? at : 1;
 
 	if (strcmp(text(record, "unit"), "tokens/s") == 0)
@@ -206,7 +208,7 @@ static void add_peak(struct roofline *r, const char *name, double rate)
 	r->chart.n_peaks++;
 }
 
-/* What is a roof there is work elsewhere: the suites train and serve measure their own. */
+/* The suites train and serve measure roofs of their own; elsewhere the same tests are work. */
 static bool is_model_roof(const json_t *record)
 {
 	const char *suite = text(record, "suite");
@@ -240,7 +242,7 @@ static void add_record(struct roofline *r, const json_t *record)
 		r->device = text(record, "device");
 }
 
-/* Of the suites that are named: what one device computes and what its memory gives. */
+/* Draws the roofline of one device from the named suites: its peaks and its memory. */
 static void add_roofline(struct plot *p, const json_t *records, const char *one,
 	const char *two)
 {
@@ -276,7 +278,7 @@ static void add_roofline(struct plot *p, const json_t *records, const char *one,
 
 /* --- bits against errors ----------------------------------------------------------------------- */
 
-/* What the methods of suite compress make of one kind of data: a point for each. */
+/* Draws a point for each method of suite compress on one kind of data. */
 static size_t add_points(struct plot_line *line, const json_t *records, const char *kind)
 {
 	char bits_key[64], error_key[64];
@@ -296,7 +298,7 @@ static size_t add_points(struct plot_line *line, const json_t *records, const ch
 	json_array_foreach(records, i, r) {
 		const json_t *params = json_object_get(r, "params");
 
-		/* a method is there twice: written and read */
+		/* each method occurs twice: encode and decode */
 		if (strcmp(text(r, "suite"), "compress") != 0 ||
 			strncmp(text(r, "test"), "encode_", 7) != 0 ||
 			number(params, error_key) <= 0)

@@ -1,4 +1,5 @@
-/* picture.h - what `run` measured as one SVG file: bars for each suite, and a roofline. Uses plot. */
+/* picture.h - draws what `run` measured as one SVG file: bars for each suite, and a roofline.
+ * Uses plot. */
 #ifndef RNP_BENCH_PICTURE_H
 #define RNP_BENCH_PICTURE_H
 

@@ -1,4 +1,5 @@
-/* All devices of a challenge at once, a thread each; the chain, and what the tests share. */
+/* Runs all devices of a challenge at once, a thread each; also the chain, and what the tests
+ * share. */
 #include "cmd/rnp-bench/prove.h"
 
 #include <pthread.h>
@@ -65,7 +66,7 @@ struct worker {
 	struct err error;
 };
 
-/* As NVML writes it: GPU- and the 16 bytes in groups of 4, 2, 2, 2 and 6. */
+/* Writes a UUID as NVML does: GPU- and the 16 bytes in groups of 4, 2, 2, 2 and 6. */
 static void uuid_text(char out[POC_UUID_MAX], const unsigned char uuid[16])
 {
 	char *p = out + snprintf(out, POC_UUID_MAX, "GPU-");
@@ -101,7 +102,7 @@ static int open_gpu(struct worker *w)
 	return err_set(EX_UNAVAILABLE, "device '%s' is not here: %s", w->d->uuid, why);
 }
 
-/* Takes what a test gave; false when that is nothing. */
+/* Takes the result of a test; false when there is none. */
 static bool add(struct worker *w, const char *test, json_t *takes_part)
 {
 	if (takes_part)
@@ -132,7 +133,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Returns 0, or -1: a device is not here, and nothing was done. */
+/* Returns 0, or -1 when a device is not here, and then nothing was done. */
 static int open_all(struct worker *w, const struct poc_challenge *c, int64_t memory_bytes,
 	const struct prove_hooks *hooks)
 {

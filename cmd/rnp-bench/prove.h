@@ -1,4 +1,5 @@
-/* prove.h - a node's side of the proof of compute: do what a challenge asks, as poc.h defines it.
+/* prove.h - a node's side of the proof of compute: does what a challenge asks, as poc.h defines
+ * it.
  *
  * No I/O and no clock. All devices of a challenge work at the same time. */
 #ifndef RNP_BENCH_PROVE_H
@@ -6,24 +7,25 @@
 
 #include "common/poc/poc.h"
 
-/* Where the tests' dishonest provers get at the work; all NULL: an honest one. */
+/* Hooks for the dishonest provers of the tests; all NULL: an honest prover. */
 struct prove_hooks {
 	void *ctx;
 	/* after round t: its matrix may be changed before it is hashed and used */
 	void (*round)(void *ctx, int64_t t, int8_t *a, int64_t n);
-	/* after a step of the fill, on the CPU only: its slice may be changed before it is hashed */
+	/* after a step of the fill, on the CPU only: its slice may be changed before it is
+	 * hashed */
 	void (*step)(void *ctx, const struct memfill *m);
 	/* after a segment of the chain */
 	void (*segment)(void *ctx, int64_t segment, unsigned char state[POC_HASH_BYTES]);
 };
 
-/* The record that answers c, without node's proof; the caller owns it. memory_bytes bounds what is
- * kept of all rounds beside what the test needs; less only costs time. Returns NULL with err_set:
- * 69 a device that is not here. */
+/* Returns the record that answers c, unsigned; the caller owns it. memory_bytes limits the
+ * rounds that are saved beside what the test needs; less memory only costs time. Returns NULL
+ * with err_set: 69 a device that is not here. */
 json_t *prove(const struct poc_challenge *c, int64_t memory_bytes,
 	const struct prove_hooks *hooks);
 
-/* The tests alone, as objects of the answer; NULL with err_set when the device fails. */
+/* Run one test and return its object of the answer; NULL with err_set when the device fails. */
 struct dev;
 json_t *prove_matmul(const struct poc_challenge *c, const struct poc_device *d,
 	struct dev *dev, int64_t memory_bytes, const struct prove_hooks *hooks);
@@ -34,9 +36,9 @@ json_t *prove_chain(const struct poc_challenge *c, const struct poc_device *d,
 
 /* --- what they share ---------------------------------------------------------------------- */
 
-/* The device's error as ours; returns -1. */
+/* Makes the device's error the pending one; returns -1. */
 int prove_failed(const struct dev *dev);
-/* A list of n numbers; the caller owns it. */
+/* Returns an array of n numbers; the caller owns it. */
 json_t *prove_tuple(const int64_t *v, int n);
 
 #endif

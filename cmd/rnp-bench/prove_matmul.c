@@ -1,5 +1,5 @@
-/* The matmul test on any device. Matrices stay on the device; hashes of rows, and the rounds that fit
- * into memory_bytes, come to the host. */
+/* Runs the matmul test on any device. Matrices stay on the device; hashes of rows, and the
+ * rounds that fit into memory_bytes, come to the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 /* --- the openings ------------------------------------------------------------------------- */
 
-/* The rows that an answer holds; rows is allocated by draw and freed by part. */
+/* The rows that an answer holds; draw allocates rows and part frees them. */
 struct opened {
 	uint64_t n, drawn[POC_OPENINGS], at[2 * POC_OPENINGS];
 	size_t count;
@@ -62,8 +62,8 @@ static json_t *opened_part(struct opened *p, const struct poc_tree *tree,
 
 /* --- the rounds --------------------------------------------------------------------------- */
 
-/* A_t is kept for every t that is a multiple of every, the first one included; the rows of
- * other rounds are computed again when they are opened. */
+/* A_t is saved for every t that is a multiple of every, including the first; the rows of other
+ * rounds are computed again when they are opened. */
 struct rounds {
 	struct dev *dev;
 	const struct poc_device *d;
@@ -78,7 +78,7 @@ struct rounds {
 	const struct prove_hooks *hooks;
 };
 
-/* A matrix of the seed on the device; which: -1, 0 .. 7. */
+/* Makes a matrix of the seed on the device; which: -1, 0 .. 7. */
 static int fill_matrix(struct rounds *r, int8_t *out, int which)
 {
 	char name[3] = { which < 0 ? 'A' : 'B', (char)('0' + (which < 0 ? 0 : which)),
@@ -125,7 +125,8 @@ static void release(struct rounds *r)
 	free(r->kept);
 }
 
-/* m rows of r->a one round on, to r->next; both change places. The salts are on the device. */
+/* Computes one round for m rows of r->a into r->next, then exchanges the two. The salts are on
+ * the device. */
 static int next_round(struct rounds *r, uint64_t m, int64_t t)
 {
 	const struct product p = { .type = PRODUCT_I8,
@@ -227,7 +228,7 @@ static int run_rounds(struct rounds *r, struct poc_tree *tree)
 	return 0;
 }
 
-/* The salts of round t for some rows only. */
+/* Computes the salts of round t for some rows only. */
 static int put_salts(struct rounds *r, int64_t t, const uint64_t *rows, uint64_t m)
 {
 	uint32_t *all = xmalloc(12 * r->n), *columns = all + r->n, *mine = columns + r->n;
@@ -243,8 +244,8 @@ static int put_salts(struct rounds *r, int64_t t, const uint64_t *rows, uint64_t
 	return rc;
 }
 
-/* The rows of the leaves at[0 .. count), which all lie between two kept rounds, first and the
- * next one: what is not kept is computed for the rows that any of them needs. */
+/* Opens the leaves at[0 .. count), which all lie between two saved rounds, first and the next
+ * one: rounds that were not saved are computed for the rows that any of the leaves needs. */
 static int open_some(struct rounds *r, unsigned char *out, const uint64_t *at,
 	size_t count, int64_t first)
 {

@@ -1,5 +1,5 @@
-/* The memory test on any device. The blocks stay on the device; their hashes, and those that are opened,
- * come to the host. */
+/* Runs the memory test on any device. The blocks stay on the device; their hashes, and the
+ * blocks that are opened, come to the host. */
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static int keep(struct fill *f, const uint64_t *drawn)
 	return 0;
 }
 
-/* One step, and the hashes of its blocks, lane by lane. */
+/* Runs one step and hashes its blocks, lane by lane. */
 static int fill_step(struct fill *f, unsigned char *leaves)
 {
 	const struct memfill *m = &f->m;
@@ -78,7 +78,7 @@ static int fill_step(struct fill *f, unsigned char *leaves)
 	return 0;
 }
 
-/* Sort the kept blocks with their leaves and drop what is there twice. */
+/* Sorts the saved blocks with their leaves and drops duplicates. */
 static uint32_t *sorted_blocks(struct fill *f)
 {
 	uint64_t *sorted = xmalloc(f->count * sizeof *sorted);
@@ -96,7 +96,7 @@ static uint32_t *sorted_blocks(struct fill *f)
 	return out;
 }
 
-/* Open what is asked of step u's tree, and let it go: no step after the third reads from it. */
+/* Opens what is asked of step u's tree, then frees it: no step after the third reads from it. */
 static void close_tree(struct fill *f, int64_t u)
 {
 	json_t *holder = json_object();
@@ -128,7 +128,7 @@ static json_t *tuples(const uint64_t *drawn, int64_t n, int64_t u, int64_t per_s
 	return takes_list;
 }
 
-/* All steps; roots and openings are added to. */
+/* Runs all steps and appends to roots and openings. */
 static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots,
 	json_t *openings)
 {

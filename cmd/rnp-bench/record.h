@@ -1,14 +1,15 @@
-/* record.h - the rnp.bench record of a test that was measured. */
+/* record.h - makes the rnp.bench record of a test that was measured. */
 #ifndef RNP_BENCH_RECORD_H
 #define RNP_BENCH_RECORD_H
 
 #include "cmd/rnp-bench/measure.h"
 
-/* A new record with what at least one batch says, without a node. device "": not known, and the record says so. params are taken. */
+/* Returns a new record of what at least one batch measured, without a node. device "": not
+ * known, and the record says so. Takes params. */
 json_t *record_make(const char *suite, const struct test *t, const char *device,
 	const struct measurement *m, json_t *takes_params);
 
-/* The object "unknown" of a record, made when it is not there. Borrowed. */
+/* Returns the object "unknown" of a record, made when it is not there. Borrowed. */
 json_t *record_unknown(json_t *record);
 
 #endif

@@ -1,4 +1,4 @@
-/* run - measure this machine: rnp.bench records, one a test. */
+/* run - measures this machine and prints rnp.bench records, one per test. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,9 @@
 
 #define TIME_MS       3000
 #define TIME_QUICK_MS 1000
-#define QUICK_ALL_MS \
-	8500 /* for all tests together: with what prepares them and the courses it is a minute at most */
+/* for all tests together: with their preparation and the courses it makes a minute at
+	 * most */
+#define QUICK_ALL_MS 8500
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
 	&suite_link, &suite_compress, &suite_train, &suite_serve, &suite_net, &suite_comm,
@@ -36,7 +37,7 @@ static struct {
 	bool quick;
 } options = { .dir = "." };
 
-/* Whose machine this is, when there is a key. */
+/* Finds out whose machine this is, when there is a key. */
 struct owner {
 	char address[KEY_ADDRESS_MAX];
 	char unknown[256];
@@ -60,7 +61,7 @@ static int find_owner(struct owner *o)
 	return 0;
 }
 
-/* One test in this run, or a whole suite with a course of its own. */
+/* One test of this run, or a whole suite that has a course of its own. */
 struct entry {
 	const struct suite *suite;
 	const struct test *test; /* NULL: the course */
@@ -94,8 +95,8 @@ static bool was_asked_for(const struct suite *suite)
 		strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0;
 }
 
-/* The rest of a suite after an error: what nobody asked for by name and cannot be run here is passed over,
- * all else is told; the other suites run in any case. Returns the exit code. */
+/* Ends a suite after an error: what nobody asked for by name and cannot run here is passed
+ * over, any other error is reported; the other suites run in any case. Returns the exit code. */
 static int give_up(struct entries *all, const struct suite *suite)
 {
 	int code = err_get()->code;
@@ -122,7 +123,7 @@ static void leave_out(struct entry *e)
 	e->done = e->left_out = true;
 }
 
-/* One batch of one test. Returns 0 or -1. */
+/* Runs one batch of one test. Returns 0 or -1. */
 static int run_batch(struct entry *e, const struct settings *s)
 {
 	int rc = e->test->open(s);
@@ -153,7 +154,8 @@ static bool is_enough(const struct entry *e, const struct settings *s)
 		e->measurement.n == (size_t)measure_batches(s);
 }
 
-/* How many segments of a course come with this pass, so that they are spread over all of them. */
+/* Returns how many segments of a course belong to this pass, so that they are spread over all
+ * passes. */
 static int segments_due(int pass, int passes)
 {
 	return (pass + 1) * SUITE_SEGMENTS / passes - pass * SUITE_SEGMENTS / passes;
@@ -167,7 +169,7 @@ static int run_segments(struct entry *e, const struct settings *s, int n)
 	return 0;
 }
 
-/* The passes over all tests, and what they are told. */
+/* The state of the passes over all tests. */
 struct passes {
 	const struct settings *tests, *courses; /* these differ in time */
 	int n, at;
@@ -175,13 +177,13 @@ struct passes {
 	int64_t bar_ms;
 };
 
-/* One batch, or the segments that are due. Returns 0 or -1. */
+/* Runs one batch, or the segments that are due. Returns 0 or -1. */
 static int run_entry(struct entry *e, struct passes *p)
 {
 	int due = segments_due(p->at, p->n), rc;
 
 	if (!e->test && due) {
-		progress_end(&p->bar); /* it says itself what it leaves out */
+		progress_end(&p->bar); /* the course itself reports what it leaves out */
 		p->bar_ms += due * p->courses->time_ms;
 		return e->done ? 0 : run_segments(e, p->courses, due);
 	}
@@ -196,7 +198,8 @@ static int run_entry(struct entry *e, struct passes *p)
 	return rc;
 }
 
-/* Of each test that is not yet done and of each course. Returns the first exit code that is not 0. */
+/* Runs a batch of each test that is not yet done, and of each course. Returns the first exit
+ * code that is not 0. */
 static int run_pass(struct entries *all, struct passes *p)
 {
 	int code = EX_OK;
@@ -228,7 +231,7 @@ static bool is_wanted(const struct suite *suite)
 	return !options.suite || strcmp(options.suite, suite->name) == 0;
 }
 
-/* In the order of their records: single tests, then courses. */
+/* Lists the entries in the order of their records: single tests, then courses. */
 static void add_entries(struct entries *all)
 {
 	size_t cap = 0;
@@ -270,10 +273,10 @@ static int check_environment(void)
 	return 0;
 }
 
-/* Where records go. */
+/* Destination of the records. */
 struct output {
 	const struct owner *owner;
-	json_t *records; /* what is drawn */
+	json_t *records; /* for the picture and the metrics */
 };
 
 static int emit(void *ctx, json_t *record)
@@ -287,7 +290,7 @@ static int emit(void *ctx, json_t *record)
 	return rc;
 }
 
-/* Print the records of all entries and add them to records. Returns the exit code. */
+/* Prints the records of all entries and adds them to records. Returns the exit code. */
 static int give_out(struct entries *all, const struct owner *owner, json_t *records)
 {
 	struct output to = { owner, records };
@@ -308,7 +311,7 @@ static int give_out(struct entries *all, const struct owner *owner, json_t *reco
 	return EX_OK;
 }
 
-/* What is made of all records. Returns the exit code. */
+/* Writes the files made of all records. Returns the exit code. */
 static int save(const json_t *records)
 {
 	int code = EX_OK;
@@ -320,7 +323,8 @@ static int save(const json_t *records)
 	return code;
 }
 
-/* The time of each test, where nobody has said one: what all of them together may take. */
+/* Returns the time of each test where the user gave none: a share of what all of them may take
+ * together. */
 static int64_t share_ms(const struct entries *all, const struct settings *s)
 {
 	int64_t n = (int64_t)all->ntests;
@@ -330,7 +334,7 @@ static int64_t share_ms(const struct entries *all, const struct settings *s)
 		s->time_ms;
 }
 
-/* All passes, then their records. Returns the exit code. */
+/* Runs all passes, then prints their records. Returns the exit code. */
 static int run_all(struct entries *all, const struct settings *settings,
 	const struct owner *owner, json_t *records)
 {
@@ -357,7 +361,7 @@ static int run_all(struct entries *all, const struct settings *settings,
 	return code ? code : rc;
 }
 
-/* Better now than after minutes of measuring. */
+/* Fails now rather than after minutes of measuring. */
 static int check_places(void)
 {
 	if (options.plot && io_check_place(options.plot) < 0)

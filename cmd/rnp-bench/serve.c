@@ -1,4 +1,4 @@
-/* serve - the peer that net and comm measure against. */
+/* serve - runs the peer that net and comm measure against. */
 #include "cmd/rnp-bench/serve.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* Sessions are logged where requests are. */
+/* Logs sessions where requests are logged. */
 static int open_log(int *fd)
 {
 	*fd = prog_quiet() && !log_file ? -1 : STDERR_FILENO;
@@ -48,7 +48,7 @@ static int open_log(int *fd)
 	return *fd < 0 ? err_sys(0, "cannot open log file '%s'", log_file) : 0;
 }
 
-/* The same 4 MiB again and again, which is farther apart than any compressor on the way looks back. */
+/* Sends the same 4 MiB again and again, a distance that no compressor on the way looks back. */
 static char *random_bytes(size_t bytes)
 {
 	char *data = xmalloc(bytes);
@@ -64,7 +64,7 @@ static char *random_bytes(size_t bytes)
 	return data;
 }
 
-/* The same host with the port of the sessions. */
+/* Writes the same host with the port of the sessions. */
 static void tcp_address(char out[NET_HOST_MAX + 16])
 {
 	const char *colon = strrchr(listen_on, ':');
@@ -110,7 +110,7 @@ static int serve(struct serve *s, int log)
 	return h ? 0 : -1;
 }
 
-/* Without a key there is no bandwidth test; one that was named has to be there. */
+/* Without a key there is no bandwidth test; a key that was named must be there. */
 static int find_key(struct serve *s, struct key *key)
 {
 	if (key_load(key, key_path, NULL) == 0) {

@@ -8,29 +8,30 @@
 #include "common/net/httpd.h"
 #include "common/record/key.h"
 
-/* How many TCP sessions there may be at once, of one address, and of the kind that needs memory; how
- * long one may take. */
+/* Limits of TCP sessions: how many at once, of one address, and of the kind that needs memory;
+ * and how long one may take. */
 #define SERVE_SESSIONS_MAX    32
 #define SERVE_PER_CLIENT_MAX  8
 #define SERVE_COMM_MAX        4
 #define SERVE_SESSION_SECONDS 120
 
-/* The listener of the TCP sessions, which accepts in a thread of its own. host_port as in --listen. log:
- * descriptor for a line a session, or -1. NULL with err_set. */
+/* Starts the listener of the TCP sessions, which accepts in a thread of its own. host_port as
+ * in --listen. log: descriptor for a line per session, or -1. NULL with err_set. */
 struct serve_tcp;
 struct serve_tcp *serve_tcp_start(const char *host_port, int log);
 int serve_tcp_port(const struct serve_tcp *t);
 
-/* No more sessions; those that are open are closed. Frees t. */
+/* Stops accepting, closes open sessions, frees t. */
 void serve_tcp_stop(struct serve_tcp *t);
 
-/* What the routes need. */
+/* Shared by the routes. */
 struct serve {
 	int tcp_port;
 	const char *random; /* PEER_BYTES_MAX of them */
 	struct bandwidth_tests *exchanges;
-	const struct key *key;  /* signs what exchanges gave; NULL: there are none */
-	pthread_mutex_t output; /* standard output, where they are written */
+	const struct key
+		*key; /* signs the results of bandwidth tests; NULL: there are none */
+	pthread_mutex_t output; /* guards standard output, where results are written */
 };
 
 extern const struct httpd_route serve_routes[];

@@ -1,4 +1,4 @@
-/* The routes of rnp-bench serve: bytes down and up, echo, sum. */
+/* Serves the routes of rnp-bench serve: bytes down and up, echo, sum. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static enum httpd_when post_bytes(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* The body becomes the reply. */
+/* Returns the body as the reply. */
 static void turn_around(struct httpd_request *q, struct httpd_reply *r)
 {
 	struct buf swap = r->body;
@@ -69,7 +69,7 @@ static enum httpd_when post_echo(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* Our vector is that of rank 1, see peer.h. */
+/* Adds our vector, that of rank 1, see peer.h. */
 static enum httpd_when post_sum(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
 	float *v;
@@ -86,8 +86,8 @@ static enum httpd_when post_sum(void *ctx, struct httpd_request *q, struct httpd
 
 /* --- the bandwidth test of the proof of compute -------------------------------------------- */
 
-/* One signed record, for rnp-bench verdict. It has no node, who did not sign it: the challenge says
- * whom it is about. */
+/* Writes one signed record, for rnp-bench verdict. It names no node, since none signed it: the
+ * challenge says which node it is about. */
 static int write_reading(struct serve *s, const char *id,
 	const struct bandwidth_test_reading *reading)
 {
@@ -120,7 +120,7 @@ static enum httpd_when get_exchange(void *ctx, struct httpd_request *q,
 	return bandwidth_test_get(s->exchanges, q, r);
 }
 
-/* The best one is written when no more is to be gained. */
+/* Writes the best reading when no better one can follow. */
 static enum httpd_when post_exchange(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {

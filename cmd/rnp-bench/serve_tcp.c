@@ -1,4 +1,4 @@
-/* The TCP sessions of rnp-bench serve: a thread each, with limits. */
+/* Serves the TCP sessions of rnp-bench serve: a thread each, with limits. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -19,19 +19,19 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 
-/* How often an upload is counted aloud: each costs the sender a read. */
+/* How often an upload is reported: each report costs the sender a read. */
 #define REPORT_BYTES ((uint64_t)1 << 20)
 #define REPORT_NS    2000000
 #define ACCEPT_MS    250
 
-/* What is read of a client that is sent away, for how long, and of how many at once. */
+/* Limits of reading from clients that are sent away: bytes, time, and how many at once. */
 #define LEAVING_BYTES ((size_t)256 << 10)
 #define LEAVING_NS    INT64_C(1000000000)
 #define LEAVING_MAX   16
 
-/* A client that is sent away. Closing a socket with bytes unread resets the connection, and the client would lose
- * what it was told, or take a refusal for a broken network: our direction is closed first, and what is
- * on its way is read to its end, but not for ever. */
+/* A client that is sent away. Closing a socket with unread bytes resets the connection, and the
+ * client would lose the reply, or take a refusal for a broken network. So our direction is
+ * closed first, and what is on its way is read to its end, within limits. */
 struct leaving {
 	int fd;
 	int64_t until_ns;
@@ -46,7 +46,7 @@ struct session {
 	bool refused; /* its hello */
 	struct sockaddr_storage from;
 	int64_t started_ns;
-	uint64_t bytes; /* both ways, but for comm */
+	uint64_t bytes; /* both directions, except for comm */
 };
 
 struct serve_tcp {
@@ -56,7 +56,7 @@ struct serve_tcp {
 	pthread_cond_t ended;
 	struct session *sessions;
 	int count, comms;
-	struct leaving leaving[LEAVING_MAX]; /* of the accepting thread alone */
+	struct leaving leaving[LEAVING_MAX]; /* used by the accepting thread alone */
 	int leaving_count;
 	_Atomic bool stopping;
 	char random[PEER_BLOCK];
@@ -68,7 +68,7 @@ static bool over(const struct session *s)
 		SERVE_SESSION_SECONDS * INT64_C(1000000000);
 }
 
-/* Sends until the client has had enough, which it says by closing. */
+/* Sends until the client closes. */
 static int serve_down(struct session *s)
 {
 	while (!over(s)) {
@@ -101,7 +101,7 @@ static int serve_up(struct session *s)
 		if (n > 0)
 			s->bytes += (uint64_t)n;
 		now_ns = clock_mono_ns();
-		/* the end is told, too: the client has closed its direction only */
+		/* reports the end as well: the client has closed its direction only */
 		if (rc == 0 &&
 			(n == 0 || s->bytes - told >= REPORT_BYTES ||
 				now_ns - told_ns >= REPORT_NS)) {
@@ -139,7 +139,7 @@ static int serve_ping(struct session *s)
 static int serve_comm(struct session *s)
 {
 	struct comm c = COMM_INIT;
-	/* the session's own socket stays where stop finds it */
+	/* the session's own socket stays where tcp_stop finds it */
 	int fds[2] = { dup(s->fd), -1 }, rc;
 
 	if (fds[0] < 0)
@@ -173,7 +173,7 @@ static void log_session(const struct session *s, int rc)
 	buf_release(&line);
 }
 
-/* May there be one more, of that kind and of that client? */
+/* Whether one more session of that kind and that client is allowed. */
 static bool admit(struct session *s, enum peer_op op)
 {
 	struct serve_tcp *t = s->t;
@@ -223,7 +223,7 @@ static struct leaving leaving_from(int fd)
 	return (struct leaving){ fd, clock_mono_ns() + LEAVING_NS, LEAVING_BYTES };
 }
 
-/* Read what is there without waiting. Has it gone, or had its time? */
+/* Reads what is there without waiting. Returns whether the client has gone, or had its time. */
 static bool leaving_gone(struct leaving *l)
 {
 	char block[4096];
@@ -258,8 +258,8 @@ static void send_away(int fd)
 		poll(&p, 1, ms_until(l.until_ns));
 }
 
-/* Out of the list, and the socket closed while the list is locked: stop must not shut down a
- * descriptor that has been given to somebody else. */
+/* Leaves the list, and closes the socket while the list is locked: stop must not shut down a
+ * descriptor that has been given to another session. */
 static void forget(struct session *s)
 {
 	struct serve_tcp *t = s->t;
@@ -298,7 +298,7 @@ static bool same_client(const struct sockaddr_storage *a,
 	return strcmp(one, other) == 0;
 }
 
-/* The accepting thread waits for none of those that it sends away. */
+/* The accepting thread waits for none of the clients that it sends away. */
 static void forget_gone(struct serve_tcp *t)
 {
 	int kept = 0;
@@ -315,7 +315,8 @@ static void forget_gone(struct serve_tcp *t)
 /* Takes the socket. */
 static void turn_away(struct serve_tcp *t, int fd)
 {
-	if (t->leaving_count == LEAVING_MAX) { /* who has had the longest */
+	if (t->leaving_count ==
+		LEAVING_MAX) { /* drops the one that has had the longest */
 		close(t->leaving[0].fd);
 		t->leaving_count--;
 		memmove(t->leaving, t->leaving + 1,
@@ -324,7 +325,8 @@ static void turn_away(struct serve_tcp *t, int fd)
 	t->leaving[t->leaving_count++] = leaving_from(fd);
 }
 
-/* Takes the socket. Too many are closed without a word: who says hello first may wait. */
+/* Takes the socket. Connections beyond the limit are closed without a reply: those before the
+ * hello may wait. */
 static void begin(struct serve_tcp *t, int fd, const struct sockaddr_storage *from)
 {
 	struct session *s = xcalloc(1, sizeof *s);

@@ -1,11 +1,11 @@
-/* suite_comm - messages there and back and sums of two ranks, over sizes and backends.
+/* suite_comm - measures ping-pongs and sums of two ranks, over sizes and backends.
  *
- * All backends are measured in turn, size by size and round after round, so that the noise of a
- * minute is the same for all; mpi has processes of its own (suite_comm_mpi.c), whose waiting burns a
- * core, and is measured after the others. That is one segment, and the next one comes much later in the run with
- * new connections and processes: where the system puts them makes more of a difference than a round. So the
- * median of a segment's rounds is one sample, and a segment has one line through its sizes, of which
- * latency and bandwidth are told. */
+ * All backends are measured in turn, size by size and round after round, so that they share the
+ * noise of a minute. mpi has processes of its own (suite_comm_mpi.c), which burn a core while
+ * they wait, and is measured after the others. That is one segment; the next one comes much
+ * later in the run with new connections and processes, because their placement makes more of a
+ * difference than a round. So the median of a segment's rounds is one sample, and each segment
+ * has one line through its sizes, from which latency and bandwidth follow. */
 #include "cmd/rnp-bench/suite_comm.h"
 
 #include <math.h>
@@ -24,13 +24,13 @@
 #include "common/base/stats.h"
 
 #define ROUNDS_MAX      25 /* of a segment */
-#define BUDGET_TESTS    6  /* times what one test may take, over all segments */
+#define BUDGET_TESTS    6 /* the course takes the time of so many tests, over all segments */
 #define BUDGET_QUICK    2
 #define SAMPLE_NS       2000000
 #define SAMPLE_QUICK_NS 500000
 #define REPS_MAX        1000
 #define COMM_QUICK_MAX  ((size_t)16 << 20)
-#define LONGEST_NS      INT64_C(2000000000) /* of one message; larger ones are left out */
+#define LONGEST_NS      INT64_C(2000000000) /* sizes whose messages take longer are left out */
 
 static const char *const op_names[COMM_OPS] = { "pingpong", "allreduce" };
 
@@ -43,10 +43,10 @@ struct point {
 	uint32_t reps;             /* 0: too long to be measured */
 };
 
-/* What outlives the connections of a segment. */
+/* Outlives the connections of a segment. */
 struct side {
 	int segments, ranks;
-	bool local, out; /* out: it is not here */
+	bool local, out; /* out: it is not available */
 	struct point points[COMM_OPS][COMM_SIZES_MAX];
 };
 
@@ -62,11 +62,11 @@ static struct course {
 
 static double per_op(enum comm_op op, int64_t ns, uint32_t reps)
 {
-	/* one way, as everybody tells the latency of a ping-pong */
+	/* one way, as the latency of a ping-pong is usually given */
 	return (double)ns / reps / (op == COMM_PINGPONG ? 2 : 1);
 }
 
-/* The first time: the sum is right, and how many repetitions make a sample. */
+/* The first time: checks the sum, and finds how many repetitions make a sample. */
 static int try_out(struct course *c, struct backend *b, struct side *side)
 {
 	int64_t want_ns = c->settings->quick ? SAMPLE_QUICK_NS : SAMPLE_NS;
@@ -92,7 +92,7 @@ static int try_out(struct course *c, struct backend *b, struct side *side)
 	return 0;
 }
 
-/* New connections, whose buffers have not been touched. */
+/* Opens new connections, whose buffers have not been touched. */
 static int warm_up(struct course *c, struct backend *b, struct side *side)
 {
 	int64_t ns;
@@ -131,7 +131,7 @@ static int measure_round(struct course *c)
 	return 0;
 }
 
-/* A sample of each point. */
+/* Takes a sample of each point. */
 static void keep_rounds(struct course *c, struct side *side)
 {
 	for (int op = 0; op < COMM_OPS; op++)
@@ -147,7 +147,7 @@ static void keep_rounds(struct course *c, struct side *side)
 	side->segments++;
 }
 
-/* What is open, for a segment's time. */
+/* Measures everything that is open, for a segment's time. */
 static int measure_rounds(struct course *c)
 {
 	int tests = c->settings->quick ? BUDGET_QUICK : BUDGET_TESTS;
@@ -167,7 +167,7 @@ static int measure_rounds(struct course *c)
 
 /* --- records ------------------------------------------------------------------------------- */
 
-/* Who takes the records. */
+/* Receives the records. */
 struct teller {
 	const struct course *c;
 	suite_emit emit;
@@ -224,7 +224,7 @@ static int emit_points(const struct teller *to, struct figure *curve, int k, int
 	return 0;
 }
 
-/* The line through a segment's times. False: there is none. */
+/* Fits the line through a segment's times. Returns false when there is none. */
 static bool fit_segment(const struct course *c, int k, int op, int segment, struct fit *f)
 {
 	double ns[COMM_SIZES_MAX], sizes[COMM_SIZES_MAX];
@@ -310,14 +310,14 @@ static int tell(suite_emit emit_record, void *ctx)
 			if (emit_points(&to, course->curves[op], order[k], op) < 0 ||
 				emit_fit(&to, order[k], op) < 0)
 				return -1;
-	/* a job measures one backend, and its other ranks nothing */
+	/* the job measures one backend, and only its first rank prints */
 	for (int op = 0; op < COMM_OPS && !comm_mpi_started(); op++)
 		if (emit_crossings(&to, op) < 0)
 			return -1;
 	return 0;
 }
 
-/* A record of the mpi job: its median is a sample of this segment. */
+/* Reads a record of the mpi job: its median is a sample of this segment. */
 static int take_mpi(void *ctx, json_t *record)
 {
 	struct course *c = ctx;
@@ -349,7 +349,7 @@ static bool named(const struct settings *s, const char *name)
 	return false;
 }
 
-/* Asked for by name, or one of those that are tried when none is. */
+/* Whether it was asked for by name, or is one of those that are tried when none is. */
 static bool wanted(const struct settings *s, int k)
 {
 	if (course->sides[k].out)
@@ -375,7 +375,7 @@ static int check_names(const struct settings *s)
 	return 0;
 }
 
-/* What nobody asked for by name and is not here is left out, from then on. */
+/* Leaves out, from then on, a backend that nobody asked for by name and is not available. */
 static int passed_over(const struct settings *s, int k)
 {
 	const char *name = comm_backends[k].name;
@@ -418,7 +418,7 @@ static void close_backends(void)
 		}
 }
 
-/* n segments while the connections are open. */
+/* Runs n segments while the connections are open. */
 static int measure_backends(struct course *c, struct peer *peer, int n)
 {
 	int rc = open_backends(c, peer);
@@ -437,7 +437,7 @@ static int measure_backends(struct course *c, struct peer *peer, int n)
 	return rc;
 }
 
-/* http, tcp and nccl need somebody on the other side: the peer that was named, or a child. */
+/* http, tcp and nccl need a process on the other side: the peer that was named, or a child. */
 static int with_peer(struct course *c)
 {
 	struct peer peer = PEER_INIT;
@@ -459,8 +459,8 @@ static int with_peer(struct course *c)
 	return rc;
 }
 
-/* We are a rank of an MPI job: the first measures, the others help. A job has one beginning and one end: all segments
- * come in the first one. */
+/* This process is a rank of an MPI job: the first rank measures, the others help. A job has one
+ * beginning and one end, so all segments come in the first one. */
 static int within_mpi(struct course *c)
 {
 	struct peer nobody = { .bytes_max = PEER_BYTES_MAX };

@@ -1,4 +1,4 @@
-/* The backends of the comm suite: what each does for a ping-pong, a sum, and a sum that is checked. */
+/* The backends of the comm suite: how each does a ping-pong, a sum, and a sum that is checked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ static int mpi_open(struct backend *b)
 	return ranks_ready(b, rc);
 }
 
-/* GPU 0 here; there the next one on this machine, the first one on another. */
+/* Uses GPU 0 here; on the other side the next one on this machine, the first one on another. */
 static int nccl_open(struct backend *b)
 {
 	struct peer_order o = { PEER_NCCL, 1, b->local ? 1 : 0 };
@@ -105,7 +105,7 @@ static int http_work(struct backend *b, enum comm_op op, size_t bytes, uint32_t 
 
 	for (uint32_t i = 0; rc == 0 && i < reps; i++) {
 		rc = peer_fetch(b->peer, path, b->buffer, bytes, bytes, &r);
-		/* a sum is where it was asked for, as with the other backends */
+		/* the result of a sum stays where it was computed, as with the other backends */
 		if (rc == 0 && op == COMM_ALLREDUCE)
 			memcpy(b->buffer, r.body.data, bytes);
 	}

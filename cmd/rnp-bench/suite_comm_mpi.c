@@ -1,4 +1,5 @@
-/* The mpi backend on one machine: mpirun starts this program twice, and its first rank tells us. */
+/* Measures the mpi backend on one machine: mpirun starts this program twice, and its first rank
+ * reports. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,7 +20,7 @@
 
 #define START_MS         30000
 #define END_MS           INT64_C(5000)
-#define TESTS            9 /* the course takes at most so many times what a test may */
+#define TESTS            9 /* the course takes at most the time of so many tests */
 #define OUTPUT_BYTES_MAX ((size_t)4 << 20)
 
 struct job {
@@ -27,8 +28,8 @@ struct job {
 	int out;
 };
 
-/* In the child. The variables speak to Open MPI alone: it refuses to run for root, as containers
- * do, and more processes than cores. */
+/* Runs in the child. The variables concern Open MPI alone, which refuses to run for root, as in
+ * containers, and more processes than cores. */
 static void become_job(pid_t parent, int out, char *const args[])
 {
 	int null = open("/dev/null", O_RDWR);
@@ -58,7 +59,7 @@ static int start(struct job *j, const struct settings *s)
 	if (len <= 0 || pipe2(pipe_ends, O_CLOEXEC) < 0)
 		return err_sys(EX_OSERR, "cannot start mpirun");
 	self[len] = '\0';
-	/* a segment's share, in which the job makes all of its own */
+	/* a segment's share of the time, in which the job makes all of its own */
 	snprintf(time_ms, sizeof time_ms, "%lldms",
 		(long long)(s->time_ms / SUITE_SEGMENTS + 1));
 	args[n++] = (char *)"mpirun";
@@ -87,7 +88,7 @@ static int start(struct job *j, const struct settings *s)
 	return j->pid < 0 ? err_sys(EX_OSERR, "cannot start mpirun") : 0;
 }
 
-/* All that it prints. Returns 0, or -1: 75 not in time. */
+/* Reads all that it prints. Returns 0, or -1: 75 not in time. */
 static int read_all(const struct job *j, int64_t deadline_ns, struct buf *text)
 {
 	for (;;) {
@@ -121,7 +122,8 @@ static bool ended(const struct job *j, int *status)
 	return true;
 }
 
-/* mpirun ends its ranks when it is told to end; one that is wedged does not, and is killed with its group. */
+/* mpirun ends its ranks when it is asked to; one that is wedged does not, and is killed with
+ * its group. */
 static int finish(struct job *j, int rc)
 {
 	int status = 0;
@@ -174,7 +176,7 @@ int suite_comm_mpi(const struct settings *s, suite_emit take, void *ctx)
 	char why[300];
 	int rc;
 
-	/* without it two processes would be started to find that out */
+	/* without MPI, two processes would be started only to find that out */
 	if (!plugin_open("librnp_mpi.so", "RNP_MPI_PLUGIN", 1, why, sizeof why))
 		return err_set(EX_UNAVAILABLE, "mpi: %s", why);
 	if (start(&j, s) < 0)

@@ -1,4 +1,5 @@
-/* suite_compress - gradient containers: how fast they are written and read, how small they are and how true. */
+/* suite_compress - measures gradient containers: how fast they are written and read, how small
+ * and how exact they are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #define ELEMENTS       (UINT64_C(4) << 20)
 #define ELEMENTS_QUICK (UINT64_C(1) << 20)
-#define CHECKED        (UINT64_C(3) << 16) /* elements that the reference codes too */
+#define CHECKED        (UINT64_C(3) << 16) /* elements that are also coded by the reference */
 
 static struct {
 	struct dev d;
@@ -22,14 +23,15 @@ static struct {
 	bool open;
 	uint64_t n;
 	float *host[COMPRESS_KINDS]; /* the same floats in every test of a run */
-	void *x, *y;                 /* of the device: what is coded, what comes out */
+	void *x, *y;                 /* on the device: input and output */
 	float *want, *got;           /* of check_decode */
 	struct grad g;
 	struct buf container;
 	const struct compress_peer *peer;
 	unsigned char *levels, *packed, *back;
 	size_t packed_bytes;
-	/* by the method's name: sizes and errors, which encode and decode have the same; what was compared with the reference */
+	/* by the method's name: sizes and errors, the same for encode and decode; and whether
+	 * the reference was compared */
 	json_t *told, *compared;
 } c;
 
@@ -44,7 +46,7 @@ static int prepare(const struct settings *s)
 
 	if (c.open)
 		return 0;
-	/* without a name it is the CPU, as in the suites beside this one */
+	/* without a name the CPU is measured, as in the suites beside this one */
 	if (device_open(&c.d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
 		return -1;
 	c.open = true;
@@ -105,7 +107,7 @@ static int keep(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-/* What is on the device into c.container; ecq looks for its step first, as it must. */
+/* Encodes what is on the device into c.container; ecq looks for its step first. */
 static int encode(void)
 {
 	struct grad with = c.g;
@@ -162,8 +164,8 @@ static int step_decode(double *work)
 	return rc;
 }
 
-/* The container is, byte for byte, that of the plain loops on one thread's chunks. They are slow, and every batch makes the
- * same container: once in a run is enough. */
+/* Checks that the container equals, byte for byte, that of the plain loops on one thread. They
+ * are slow, and every batch makes the same container: once in a run is enough. */
 static int check_encode(void)
 {
 	struct grad part = c.g;
@@ -192,7 +194,7 @@ static int check_encode(void)
 	return rc;
 }
 
-/* What came out last is what the whole container says at once. */
+/* Checks that the last output equals the decoding of the whole container at once. */
 static int check_decode(void)
 {
 	int rc = grad_decode(&c.d, NULL, c.container.data, c.container.len, c.want, c.n,
@@ -205,7 +207,7 @@ static int check_decode(void)
 	return rc;
 }
 
-/* Bits and error on each kind of data. */
+/* Measures bits and error on each kind of data. */
 static json_t *tell(void)
 {
 	json_t *told = json_object();
@@ -292,7 +294,8 @@ static void describe_copy(json_t *params)
 	json_set_i64(params, "threads", suite_threads());
 }
 
-/* The levels of q8:sigma as bytes, of one kind of data: what others would be given. */
+/* Makes the levels of q8:sigma as bytes, of one kind of data: the input of the other
+ * compressors. */
 static void make_levels(enum compress_kind kind)
 {
 	struct quant q = { .method = QUANT_Q8, .sigma = true };

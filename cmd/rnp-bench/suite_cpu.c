@@ -1,4 +1,4 @@
-/* suite_cpu - matrix products on all cores, a hash chain on one. */
+/* suite_cpu - measures matrix products on all cores, and a hash chain on one. */
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -17,7 +17,7 @@
 #define N           2048 /* three matrices of f32 are 50 MB */
 #define N_QUICK     768
 #define STEPS       2000     /* hashes: about 0.1 ms with SHA-NI */
-#define PEAK_CYCLES 12000000 /* about 4 ms: starting the team must not be seen */
+#define PEAK_CYCLES 12000000 /* about 4 ms: long compared with starting the team */
 
 static struct {
 	struct dev dev;
@@ -104,7 +104,7 @@ static void describe_product(json_t *params)
 
 /* --- nothing but multiply-add -------------------------------------------------------------- */
 
-/* 1: this CPU has no instruction for the type, and nothing is lost without its peak */
+/* 1: this CPU has no instruction for the type, and the suite does without its peak */
 static int open_peak(enum product_type type)
 {
 	enum cpu_level level;

@@ -1,6 +1,6 @@
-/* suite_disk - a file on the disk, past the system's cache (O_DIRECT).
+/* suite_disk - measures a file on the disk, past the system's cache (O_DIRECT).
  *
- * The file has no name from the moment it is open: nothing is left behind, whatever happens. */
+ * The file has no name while it is open: nothing is left behind, whatever happens. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,7 +23,7 @@
 
 #define BIG        (INT64_C(8) << 20) /* the system splits it: enough in flight for NVMe */
 #define SMALL      INT64_C(4096)
-#define BATCH      16 /* small operations of a step */
+#define BATCH      16 /* small operations in a step */
 #define SIZE       (INT64_C(1) << 30)
 #define SIZE_QUICK (INT64_C(128) << 20)
 
@@ -39,7 +39,7 @@ static struct {
 
 /* --- the file ------------------------------------------------------------------------------ */
 
-/* Open a file without a name; flags: O_DIRECT. */
+/* Opens a file without a name; flags: O_DIRECT. */
 static int open_nameless(const char *dir, int flags)
 {
 	char path[4096];
@@ -47,7 +47,7 @@ static int open_nameless(const char *dir, int flags)
 
 	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
 		return fd;
-	/* a file system without O_TMPFILE: a name for an instant */
+	/* a file system without O_TMPFILE: the file has a name for an instant */
 	if ((size_t)snprintf(path, sizeof path, "%s/.rnp-bench-XXXXXX", dir) >=
 		sizeof path) {
 		errno = ENAMETOOLONG;
@@ -172,13 +172,14 @@ static int64_t random_block(void)
 	return (int64_t)rng_below(&disk.rng, (uint64_t)(disk.size / SMALL)) * SMALL;
 }
 
-/* What is on the disk is on the disk: the time of fdatasync belongs to writing. */
+/* The time of fdatasync belongs to writing: only then is the data on the disk. */
 static int sync_file(void)
 {
 	return fdatasync(disk.fd) < 0 ? failed("write") : 0;
 }
 
-/* A block of 4 KiB begins with its place: no two are alike, for disks that look for that, and check_read finds it. */
+/* A block of 4 KiB begins with its position: no two are alike, for disks that deduplicate, and
+ * check_read verifies it. */
 static void mark(unsigned char *block, int64_t at)
 {
 	memcpy(block, &at, sizeof at);
@@ -222,7 +223,7 @@ static int step_random_write(double *work)
 	return 0;
 }
 
-/* Blocks that were never written would be read without touching the disk. */
+/* Writes the file once: blocks that were never written would be read without touching the disk. */
 static int open_filled(const struct settings *s)
 {
 	double work;
@@ -236,7 +237,7 @@ static int open_filled(const struct settings *s)
 	return 0;
 }
 
-/* What was read must be what was written there. */
+/* Checks that what was read is what was written there. */
 static int check_read(void)
 {
 	for (int64_t at = 0; at < disk.size; at += disk.size / 8) {

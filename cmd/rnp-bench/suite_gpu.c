@@ -1,4 +1,4 @@
-/* suite_gpu - what a GPU's arithmetic and memory can do, through the device table. */
+/* suite_gpu - measures a GPU's arithmetic and memory, through the device table. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #define N_QUICK      4096
 #define N_PROBE      64
 #define PROBES       5
-#define PROBE_MAX_NS INT64_C(1000000) /* 0.5 GFLOP/s: what is slower is no GPU */
+#define PROBE_MAX_NS INT64_C(1000000) /* 0.5 GFLOP/s: anything slower is not a GPU */
 #define ARRAY        (UINT64_C(1) << 30) /* beyond all caches that GPUs have, 256 MB at most */
 #define ARRAY_MIN    (UINT64_C(1) << 22)
 #define TABLE_MAX    (UINT64_C(4) << 30)
@@ -48,7 +48,7 @@ static void close_areas(void)
 	matrices_close(&gpu.matrices);
 }
 
-/* How often op has to run for STEP_NS; it also warms up. */
+/* Finds how often op has to run for STEP_NS; this also warms up. */
 static int calibrate(int (*op)(void))
 {
 	int64_t ns;
@@ -83,8 +83,8 @@ static int op_product(void)
 	return gpu.dev->ops->bulk->product(gpu.dev, &gpu.matrices.product);
 }
 
-/* The side is fixed for every GPU, so that figures compare; only what is not a chip (the emulation that the
- * tests run) gets a smaller one. */
+/* The side is the same for every GPU, so that figures compare; only the emulation that the
+ * tests run gets a smaller one. */
 static int open_product(const struct settings *s, enum product_type type)
 {
 	int64_t best_ns = INT64_MAX;
@@ -92,7 +92,7 @@ static int open_product(const struct settings *s, enum product_type type)
 	gpu.dev = gpu_open(s);
 	if (!gpu.dev || matrices_open(&gpu.matrices, gpu.dev, type, N_PROBE) < 0)
 		return -1;
-	/* the first opens libraries, and any may meet another user of the chip */
+	/* the first run loads libraries, and any run may meet another user of the chip */
 	for (int i = 0; i < PROBES && best_ns >= PROBE_MAX_NS; i++) {
 		int64_t from_ns = clock_mono_ns(), ns;
 
@@ -159,7 +159,8 @@ static void describe_product(json_t *params)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-/* `count` areas of at most `most` bytes, as large as a power of two lets them be in half of what is free. */
+/* Allocates `count` areas of at most `most` bytes, each the largest power of two with which
+ * they fit into half of the free memory. */
 static int open_areas(const struct settings *s, int count, uint64_t most)
 {
 	uint64_t room;
@@ -227,7 +228,7 @@ static int step_triad(double *work)
 	return repeat(op_triad);
 }
 
-/* A word of the last page: a copy or triad that was cut short has not written it. */
+/* Checks a word of the last page: a copy or triad that ended early has not written it. */
 static int check_last(double want)
 {
 	double got;
@@ -240,7 +241,7 @@ static int check_last(double want)
 		gpu_wrong(gpu.dev, "the last element is %g, not %g", got, want);
 }
 
-/* the f64 that two words of area i are */
+/* the f64 that two words of area i make */
 static double element(uint32_t i)
 {
 	uint32_t words[2] = { 0x3ff00000u + i, 0x3ff00000u + i };
@@ -269,7 +270,7 @@ static int open_random(const struct settings *s)
 {
 	if (open_areas(s, 1, s->quick ? ARRAY : TABLE_MAX) < 0)
 		return -1;
-	/* as many reads as the table has words, and no more than a GPU does in some milliseconds */
+	/* as many reads as the table has words, and at most some milliseconds of work */
 	gpu.each = gpu.bytes / 8 < READS ? gpu.bytes / 8 : READS;
 	gpu.reads = 0;
 	return 0;
@@ -285,7 +286,7 @@ static int step_random(double *work)
 	return gpu.dev->ops->bulk->random(gpu.dev, &sum, &r) < 0 ? failed() : 0;
 }
 
-/* Every word is the same, so that the sum is known. */
+/* All words are the same, so that the sum is known. */
 static int check_random(void)
 {
 	struct bulk_random r = { gpu.area[0], gpu.bytes / 8, 1, 0, 1000 };

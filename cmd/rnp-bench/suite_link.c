@@ -1,4 +1,5 @@
-/* suite_link - how fast bytes reach a GPU and come back: from pinned and from ordinary host memory, and from another GPU. */
+/* suite_link - measures transfers to a GPU and back: from pinned and from ordinary host memory,
+ * and from another GPU. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ static int open_host(const struct settings *s, bool pinned)
 		goto fail;
 	}
 	side.host = host;
-	/* no two words alike, and every page is there */
+	/* no two words are alike, and every page is mapped */
 	for (uint64_t i = 0; i < side.bytes; i += sizeof i)
 		memcpy(side.host + i, &i, sizeof i);
 	if (side.dev->ops->put(side.dev, side.here, side.host, side.bytes) == 0)
@@ -91,7 +92,8 @@ static int open_pageable(const struct settings *s)
 	return open_host(s, false);
 }
 
-/* 1: there is no second GPU, which is no fault of this one; one that is there and does not open is an error */
+/* 1: there is no second GPU, which is no error of this one; a second GPU that does not open is
+ * one */
 static int open_peer(const struct settings *s)
 {
 	bool none;
@@ -141,7 +143,7 @@ static int step_peer(double *work)
 	return 0;
 }
 
-/* What is on the device, at places all over the block, is what the host sent there. */
+/* Checks, at places all over the block, that the device holds what the host sent. */
 static int check_sent(void)
 {
 	for (uint64_t at = 0; at < side.bytes; at += side.bytes / 16) {

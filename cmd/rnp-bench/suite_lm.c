@@ -1,3 +1,4 @@
+/* Runs the courses of the suites train and serve: roofs and models, segment by segment. */
 #include "cmd/rnp-bench/suite_lm.h"
 
 #include <inttypes.h>
@@ -22,12 +23,12 @@
 #define SLICE        (UINT64_C(32) << 20) /* that one step reads: a few milliseconds */
 #define WORD         1
 #define QUICK_SHARE  12 /* of --time: there are many models */
-#define SAMPLES_MIN  6  /* the least that has an interval of 95% */
+#define SAMPLES_MIN  6  /* the fewest that have an interval of 95% */
 #define SAMPLES_LONG \
-	3 /* of models whose opening or single steps take longer than a batch should */
+	3 /* for models whose opening or single steps take longer than a batch should */
 
-static struct suite_lm *the; /* that is open: tests have no argument */
-static uint64_t wrong;       /* words that came out of memory other than they went in */
+static struct suite_lm *the; /* the open suite: tests have no argument */
+static uint64_t wrong;       /* words that memory returned wrongly */
 
 static int failed(struct suite_lm *l)
 {
@@ -41,7 +42,7 @@ static bool is_gpu(const struct suite_lm *l)
 
 /* --- roofs --------------------------------------------------------------------------------- */
 
-/* Beyond the caches by four times, as the suite mem has it, where there is time for that. */
+/* Four times the caches, as in the suite mem, when there is time for that. */
 static int open_memory(struct suite_lm *l)
 {
 	uint64_t bytes = 4 * (uint64_t)hw_cache_read();
@@ -77,7 +78,7 @@ int suite_lm_check_matrix(void)
 	return matrices_check(&the->matrices);
 }
 
-/* The words that are not as they were written. */
+/* Counts the words that are not as they were written. */
 static uint64_t read_words(const uint64_t *words, uint64_t n)
 {
 	const uint64_t want = WORD | (uint64_t)WORD << 32;
@@ -89,7 +90,7 @@ static uint64_t read_words(const uint64_t *words, uint64_t n)
 	return differ;
 }
 
-/* The CPU reads a slice; a GPU copies one half over the other, and both ways count. */
+/* The CPU reads a slice; a GPU copies one half over the other, and both directions count. */
 int suite_lm_step_memory(double *work)
 {
 	struct suite_lm *l = the;
@@ -134,20 +135,21 @@ static void describe_roofs(struct suite_lm *l)
 		json_set_i64(l->roof_params[i], "threads", suite_threads());
 }
 
-/* With --quick the roofs' memory stays for all segments: a system takes its time to give memory its pages. */
+/* With --quick the roofs' memory is allocated once for all segments, because mapping its pages
+ * takes time. */
 static bool keeps_device(const struct suite_lm *l)
 {
 	return l->settings.quick && l->memory;
 }
 
-/* The first segment: what is the same in all of them. */
+/* Prepares, in the first segment, what is the same in all of them. */
 static void prepare(struct suite_lm *l, const struct suite_lm_kind *kind,
 	const struct settings *s)
 {
 	l->kind = kind;
 	l->settings = *s;
 	l->time_ms = s->time_ms;
-	/* a batch is that share of time_ms which measure.c gives to each of its own */
+	/* a batch has the share of time_ms that measure.c gives to each of its own */
 	l->settings.time_ms = s->quick ? (s->time_ms + QUICK_SHARE - 1) / QUICK_SHARE :
 					 s->time_ms * measure_batches(s) / SUITE_SEGMENTS;
 	for (int i = 0; i < SUITE_LM_ROOFS; i++)
@@ -167,7 +169,7 @@ static int open_device(struct suite_lm *l)
 	l->at = 0;
 	if (keeps_device(l))
 		return 0;
-	/* without a name it is the CPU, as in the suites beside these */
+	/* without a name the CPU is measured, as in the suites beside these */
 	if (device_open(&l->d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
 		return -1;
 	snprintf(l->device, sizeof l->device, "%s",
@@ -192,7 +194,7 @@ static void close_device(struct suite_lm *l)
 	dev_close(&l->d);
 }
 
-/* Whether a model has no need of one segment more: it takes too long. */
+/* Whether a model needs no further segment, because it takes too long. */
 static bool is_enough(const struct suite_lm *l, const struct suite_lm_model *m)
 {
 	/* of the roofs too */
@@ -206,7 +208,7 @@ static bool is_enough(const struct suite_lm *l, const struct suite_lm_model *m)
 		(m->n >= SAMPLES_LONG && m->spent_ns > 10 * time_ns);
 }
 
-/* A batch of each roof, and of each test of a model that is open. */
+/* Measures a batch of each roof, and of each test of the open model. */
 static int measure_batches_of(struct suite_lm *l, struct suite_lm_model *m)
 {
 	for (int i = 0; i < SUITE_LM_ROOFS; i++) {
@@ -225,7 +227,7 @@ static int measure_batches_of(struct suite_lm *l, struct suite_lm_model *m)
 	return 0;
 }
 
-/* Said once; in a later segment it has a sample less. */
+/* Reported once; in later segments the test has one sample less. */
 static void leave_out(struct suite_lm *l, struct suite_lm_model *m)
 {
 	m->left_out = m->n == 0;

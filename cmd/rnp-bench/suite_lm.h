@@ -1,8 +1,9 @@
-/* suite_lm.h - what the suites train and serve share: a device, what it reaches at most, and models that are measured
- * beside that.
+/* suite_lm.h - shared by the suites train and serve: a device, its roofs, and models that are
+ * measured beside them.
  *
- * The course comes in segments (suite.h). In each of them every model is opened anew, a batch of each roof and of each of
- * its tests is measured, and it is closed: the samples of one test are as far apart as the run is long. */
+ * The course comes in segments (suite.h). Each segment opens every model anew, measures a batch
+ * of each roof and of each of the model's tests, and closes it: the samples of one test are as
+ * far apart as the run is long. */
 #ifndef RNP_BENCH_SUITE_LM_H
 #define RNP_BENCH_SUITE_LM_H
 
@@ -31,21 +32,22 @@ struct suite_lm_test {
 struct suite_lm_model {
 	struct suite_lm_test tests[SUITE_LM_TESTS_MAX];
 	size_t ntests, n; /* n: segments that it was measured in */
-	double roofs[SUITE_LM_ROOFS][SUITE_SEGMENTS]; /* meanwhile */
+	double roofs[SUITE_LM_ROOFS][SUITE_SEGMENTS]; /* measured in the same segments */
 	int64_t spent_ns;
 	bool left_out;
 };
 
 struct suite_lm;
 
-/* What train and serve differ in. */
+/* What differs between train and serve. */
 struct suite_lm_kind {
 	const struct suite *suite;
 	enum product_type type; /* of the matrices that are the roof */
-	/* How many models there are; in each segment the same. */
+	/* Returns how many models there are; the same in each segment. */
 	int (*count)(const struct settings *s);
-	/* Open model i. The first time it says what its tests are, with their params and the work of a token. Returns 0, 1 with err_set()
-	 * when it does not fit, or -1 with err_set(); closed in any case. */
+	/* Opens model i. The first time it also describes the model's tests, with their params
+	 * and the work of a token. Returns 0, 1 with err_set() when it does not fit, or -1 with
+	 * err_set(); close is called in any case. */
 	int (*open)(struct suite_lm *l, struct suite_lm_model *m, int i);
 	void (*close)(void);
 };
@@ -56,9 +58,9 @@ struct suite_lm {
 	struct settings settings; /* with our time */
 	int64_t time_ms;          /* what one test may take in all segments */
 	struct dev
-		d; /* open during a segment, as all up to at; with --quick for all of them */
+		d; /* open during a segment, like all up to at; with --quick during all of them */
 	struct matrices matrices;
-	void *memory; /* of the device: what the memory's test reads */
+	void *memory; /* of the device: read by the memory's test */
 	uint64_t memory_bytes, at;
 	char device[256], isa[64];
 	struct measurement stretch[SUITE_LM_ROOFS], roofs[SUITE_LM_ROOFS];
@@ -79,7 +81,7 @@ int suite_lm_check_matrix(void);
 int suite_lm_step_memory(double *work);
 int suite_lm_check_memory(void);
 
-/* Whether need bytes are to be had on the device; else false and err_set(EX_UNAVAILABLE). */
+/* Whether the device has need bytes; otherwise false with err_set(EX_UNAVAILABLE). */
 bool suite_lm_fits(struct suite_lm *l, uint64_t need_bytes);
 
 #endif

@@ -1,4 +1,5 @@
-/* suite_mem - bandwidth of copy and triad, latency of random access: all beyond the caches. */
+/* suite_mem - measures the bandwidth of copy and triad and the latency of random access, all
+ * beyond the caches. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,7 +17,7 @@
 #define CHASE_MAX       (INT64_C(1) << 30)
 #define CACHE_UNKNOWN   (INT64_C(32) << 20)
 #define HUGE_PAGE       (INT64_C(2) << 20)
-#define SLICES          16 /* of the arrays; a step works on one */
+#define SLICES          16 /* of the arrays; a step works on one slice */
 #define HOPS            100000
 
 /* A cache line of the chase. */
@@ -29,7 +30,7 @@ static struct {
 	struct dev dev;
 	int64_t bytes; /* of one array */
 	double *a, *b, *c;
-	int slice, done; /* the next one, and how many since the batch began */
+	int slice, done; /* the next slice, and how many since the batch began */
 	struct node *nodes, *at;
 	int64_t chase_bytes;
 } mem;
@@ -40,7 +41,7 @@ static void unmap(void *p, int64_t bytes)
 		munmap(p, (size_t)bytes);
 }
 
-/* What is mapped stays for all batches: giving memory its pages takes longer than measuring it. */
+/* Memory stays mapped for all batches: mapping its pages takes longer than measuring it. */
 static void close_mem(void)
 {
 	unmap(mem.a, mem.bytes);
@@ -63,9 +64,9 @@ static void *map(int64_t bytes)
 	return p;
 }
 
-/* STREAM's rule: each array is at least four times all last-level caches. With --quick twice: a system takes its
- * time to give memory its pages, more than the tests take, and what streams through two arrays
- * of that size comes back to nothing that a cache still has. */
+/* STREAM's rule: each array is at least four times all last-level caches. With --quick twice:
+ * mapping the pages takes longer than the tests, and a stream through two arrays of that size
+ * never returns to data that is still in a cache. */
 static int choose_size(const struct settings *s, int arrays, int64_t *bytes)
 {
 	int64_t cache = hw_cache_read(), available = hw_available_read();
@@ -114,8 +115,9 @@ static int open_arrays(const struct settings *s)
 	return 0;
 }
 
-/* Where the next step works. It goes on where the one before ended, and comes back to a slice after all of the
- * arrays, which no cache keeps: a step is short without being one of the cache. */
+/* Returns where the next step works. It goes on where the last one ended, and returns to a
+ * slice only after all of the arrays, which no cache holds: a step can be short without
+ * measuring the cache. */
 static size_t next_slice(void)
 {
 	size_t at = (size_t)mem.slice * (elements() / SLICES);
@@ -144,7 +146,7 @@ static int step_triad(double *work)
 	return 0;
 }
 
-/* What the steps of this batch have written: a = b + factor c. */
+/* Checks what the steps of this batch wrote: a = b + factor c. */
 static bool is_right(double factor)
 {
 	size_t n = elements() / SLICES;
@@ -182,8 +184,8 @@ static void describe_arrays(json_t *params)
 		strcmp(mem.dev.isa, "ref") == 0 ? "reference" : mem.dev.isa);
 }
 
-/* One cycle through all nodes in random order (Sattolo 1986), so that no prefetcher helps and no
- * part of it fits into a cache. */
+/* Makes one cycle through all nodes in random order (Sattolo 1986), so that no prefetcher helps
+ * and no part of it fits into a cache. */
 static int open_chase(const struct settings *s)
 {
 	struct node *nodes;
@@ -222,7 +224,8 @@ static int step_chase(double *work)
 
 	for (int i = 0; i < HOPS; i++)
 		at = at->next;
-	mem.at = at; /* the next step goes on from here, so that none can be left out */
+	mem.at =
+		at; /* the next step goes on from here, so that no step can be optimised away */
 	*work = HOPS;
 	return 0;
 }

@@ -1,8 +1,9 @@
-/* suite_net - the way to a peer: bytes down and up, and how long a small message takes there and back.
+/* suite_net - measures the way to a peer: bytes down and up, and the round trip of a small
+ * message.
  *
- * Over a plain TCP connection where the peer has a listener that can be reached, else by HTTP. Down
- * is counted here; up is counted by the peer, who says how much has arrived, so that what lies
- * in buffers on the way does not count. */
+ * It uses a plain TCP connection where the peer has a listener that can be reached, otherwise
+ * HTTP. Downloads are counted here; uploads are counted by the peer, which reports how much has
+ * arrived, so that buffers on the way do not count. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -23,8 +24,8 @@
 #define HTTP_BYTES_MAX   ((size_t)4 << 20)
 #define HTTP_LONG_NS     200000000
 
-/* A connection starts slowly: with 10 segments, and twice as many after each round trip. After ten it has 15 MB
- * under way, or has met the limit of the network. */
+/* A connection starts slowly: with 10 segments, and twice as many after each round trip. After
+ * ten round trips it has 15 MB in flight, or has reached the limit of the network. */
 #define RAMP_TRIPS  10
 #define RAMP_NEAR   1000000 /* ns: a round trip that needs no ramp */
 #define RAMP_MAX_NS INT64_C(2000000000)
@@ -72,7 +73,7 @@ static void hang_up(void)
 	net.fd = -1;
 }
 
-/* A session, or by HTTP where there is no way to the listener. */
+/* Opens a session, or uses HTTP where the listener cannot be reached. */
 static int open_session(const struct settings *s, enum peer_op op)
 {
 	if (open_peer(s) < 0)
@@ -92,7 +93,7 @@ static int open_ping(const struct settings *s)
 	return open_session(s, PEER_PING);
 }
 
-/* Requests that grow until their own cost no longer shows. */
+/* Makes requests that grow until their own cost no longer shows. */
 static void grow(int64_t took_ns)
 {
 	if (net.bytes < HTTP_BYTES_MAX && net.bytes <= net.peer.bytes_max / 2 &&
@@ -166,7 +167,7 @@ static int up_by_http(double *work)
 	return rc;
 }
 
-/* Reports are 8 bytes and arrive whole or in pieces; wait: until there is one. */
+/* Reads reports, which are 8 bytes and arrive whole or in pieces; wait: until there is one. */
 static int read_reports(bool wait)
 {
 	uint64_t report;
@@ -203,7 +204,7 @@ static int read_reports(bool wait)
 	}
 }
 
-/* Send while there is room, until the peer says that more has arrived. */
+/* Sends while the socket takes it, until the peer reports that more has arrived. */
 static int step_up(double *work)
 {
 	int64_t deadline_ns = clock_mono_ns() + PEER_TIMEOUT_MS * INT64_C(1000000);
@@ -230,7 +231,7 @@ static int step_up(double *work)
 	return 0;
 }
 
-/* What is sent while a connection is still getting faster does not count. */
+/* Bytes sent while a connection is still getting faster do not count. */
 static int ramp_up(int (*step)(double *))
 {
 	int64_t ramp_ns = net.peer.hello_ns * RAMP_TRIPS, from = clock_mono_ns();
@@ -256,7 +257,7 @@ static int open_up(const struct settings *s)
 	return open_session(s, PEER_UP) < 0 ? -1 : ramp_up(step_up);
 }
 
-/* All that was sent has arrived, and no more. */
+/* Checks that all that was sent has arrived, and no more. */
 static int check_up(void)
 {
 	if (net.fd < 0)

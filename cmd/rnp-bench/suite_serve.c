@@ -1,4 +1,5 @@
-/* suite_serve - answering one stream: prompts read and tokens said, over the presets and the types of their weights. */
+/* suite_serve - measures answering one stream: prompt and generated tokens, over the presets
+ * and the types of their weights. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
-#define PROMPT       64  /* tokens before those that are said */
+#define PROMPT       64  /* tokens before the generated ones */
 #define SAID_MAX     64  /* then the stream goes back to its prompt */
 #define PREFILL_MAX  256 /* tokens of a prompt that is timed */
 #define PREFILL_FEW  64  /* with --quick, and of large models: one piece */
@@ -103,7 +104,8 @@ static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_typ
 	return 0;
 }
 
-/* Bytes of the matrices that a token goes through: of a table of embeddings that is not the output too it reads one row. */
+/* Returns the bytes of the matrices that a token passes through: of an embedding table that is
+ * not also the output, one row. */
 static double weight_bytes(const struct model_file *s)
 {
 	const struct lm_config *c = model_file_config(s);
@@ -114,8 +116,8 @@ static double weight_bytes(const struct model_file *s)
 	return bytes;
 }
 
-/* Forward is a third of what training counts. Of a prompt only the last token needs the output, and a piece of it reads the
- * weights once. */
+/* Forward is a third of what training counts. Only the last token of a prompt needs the output,
+ * and a piece of a prompt reads the weights once. */
 static void count_prefill(struct suite_lm_test *t, const struct lm_config *c,
 	double weights, uint32_t tokens)
 {
@@ -126,7 +128,7 @@ static void count_prefill(struct suite_lm_test *t, const struct lm_config *c,
 	t->bytes = weights * pieces / tokens;
 }
 
-/* Attention over the prompt and half of what is said. */
+/* Attention over the prompt and half of the generated tokens. */
 static void count_decode(struct suite_lm_test *t, const struct lm_config *c,
 	double weights)
 {
@@ -134,7 +136,7 @@ static void count_decode(struct suite_lm_test *t, const struct lm_config *c,
 	t->bytes = weights;
 }
 
-/* What the figures are of: the model is open. */
+/* Describes the open model in the params of its figures. */
 static void describe(struct suite_lm_model *m, const struct lm_config *c,
 	enum lm_type type)
 {
@@ -153,7 +155,7 @@ static void describe(struct suite_lm_model *m, const struct lm_config *c,
 	}
 }
 
-/* f32 and q8_0 are what --quick has time for. */
+/* --quick has time for f32 and q8_0. */
 static const int quick_types[] = { 0, 2 };
 #define QUICK_TYPES ((int)(sizeof quick_types / sizeof *quick_types))
 
@@ -162,7 +164,7 @@ static int count_models(const struct settings *s)
 	return s->quick ? SUITE_LM_QUICK_PRESETS * QUICK_TYPES : SUITE_LM_PRESETS * TYPES;
 }
 
-/* One model: its prompts and what it says. */
+/* Measures one model: its prompts and its generation. */
 static int open_one(struct suite_lm *l, struct suite_lm_model *m, int i)
 {
 	int per = l->settings.quick ? QUICK_TYPES : TYPES, preset = i / per;

@@ -1,4 +1,4 @@
-/* suite_train - steps of training over the presets, and the roofs of the machine beside them. */
+/* suite_train - measures training steps over the presets, and the machine's roofs beside them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 
 #define RATE 1e-4f
 
-/* What a step must move at least, for each parameter: the master and both moments read and written, its gradient written and read, its
- * bf16 copy written and read forward and backward. */
+/* The least that a step must move for each parameter: the master and both moments read and
+ * written, its gradient written and read, its bf16 copy written and read forward and backward. */
 #define STEP_BYTES 38
 
 /* Sequences and tokens each, in the order of the presets. */
@@ -48,7 +48,8 @@ static int step(double *work)
 	return lm_train_step(r.t, r.tokens, r.targets, RATE, &r.last);
 }
 
-/* Random targets cost log(vocab) and less as they are learned: a loss that is above, or no number, comes of wrong sums. */
+/* Random targets cost log(vocab), and less as they are learned: a loss above that, or one that
+ * is no number, comes from wrong sums. */
 static int check(void)
 {
 	if (!(r.last.loss > 0 && r.last.loss < r.loss_max && r.last.norm > 0 &&
@@ -75,7 +76,7 @@ static int open_model(struct suite_lm *l, const struct lm_train_options *o)
 	return lm_train_init(r.t, 1);
 }
 
-/* What the figures are of. */
+/* Describes the work in the params of the figures. */
 static void describe(struct suite_lm_test *test, const struct lm_train_options *o,
 	const struct lm_train_plan *plan)
 {

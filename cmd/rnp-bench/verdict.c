@@ -1,3 +1,4 @@
+/* verdict - verifies the answer to a challenge, and signs the verdict. */
 #include <sodium.h>
 #include <string.h>
 
@@ -63,7 +64,7 @@ static int read_challenge(struct poc_challenge *c, const struct key *k)
 	return rc;
 }
 
-/* Is it a record of our own rnp-bench serve about this challenge? Sets the reading. */
+/* Whether it is a record of our own rnp-bench serve about this challenge. Sets the reading. */
 static int take_reading(const json_t *record, const char *where, const struct key *k,
 	const char *id, int64_t *bytes_per_s)
 {
@@ -140,7 +141,8 @@ out:
 static int run(int nargs, char **args)
 {
 	struct buf text = BUF_INIT;
-	/* the clock stops when the answer is there; in a pipe the challenge is complete by then */
+	/* the clock stops when the answer has arrived; in a pipe the challenge is complete by
+	 * then */
 	int rc = io_read(&text, nargs ? args[0] : "-", POC_ANSWER_BYTES_MAX);
 	int64_t received_ms = clock_now_ms();
 	json_t *answer = NULL;
