@@ -62,8 +62,7 @@ static int cpu_triad(struct dev *d, double *a, const double *b, const double *c,
 {
 	struct triad t = { cpu_of(d)->bulk->triad, a, b, c, s };
 
-	cpu_in_parts(n, 1 << 15, triad_part, &t);
-	return 0;
+	return cpu_in_parts(d, n, 1 << 15, triad_part, &t);
 }
 
 struct random {
@@ -88,7 +87,8 @@ static int cpu_random(struct dev *d, uint64_t *sum, const struct bulk_random *r)
 {
 	struct random work = { cpu_of(d)->bulk->random, *r, 0 };
 
-	cpu_in_parts(r->count, 1 << 12, random_part, &work);
+	if (cpu_in_parts(d, r->count, 1 << 12, random_part, &work) < 0)
+		return -1;
 	*sum = work.sum;
 	return 0;
 }
@@ -130,6 +130,8 @@ static int cpu_product(struct dev *d, const struct product *p)
 	if (p->type == PRODUCT_I8 && p->k > PRODUCT_I8_K_MAX)
 		return dev_fail(d, EX_SOFTWARE, "cpu: product of int8 with k = %llu",
 			(unsigned long long)p->k);
+	if (cpu_settle(d) < 0)
+		return -1;
 	if (cpu_of(d)->bulk->amx && product_amx_large(p) && product_amx(p) == 0)
 		by = "AMX";
 	else if (cpu_of(d)->bulk->dnnl && product_dnnl(p) == 0)
@@ -143,10 +145,8 @@ static int cpu_product(struct dev *d, const struct product *p)
 	memcpy(d->kernel, d->isa, sizeof d->kernel);
 	w.product = cpu_of(d)->bulk->product[p->type];
 	if (p->m >= p->n)
-		cpu_in_parts(p->m, 16, rows_part, &w);
-	else
-		cpu_in_parts(p->n, 16, columns_part, &w);
-	return 0;
+		return cpu_in_parts(d, p->m, 16, rows_part, &w);
+	return cpu_in_parts(d, p->n, 16, columns_part, &w);
 }
 
 CPU_TABLE(bulk, BULK_OPS);

@@ -31,7 +31,7 @@
 #include "kernels/dev/philox.h"
 
 /* The version of everything that a plug-in shares with the programs. */
-#define DEV_VERSION 11
+#define DEV_VERSION 12
 
 /* The tables of operations by purpose, T(table, its list). struct TABLE_ops is in the ops.h beside
  * its kernels; the lists are there too and are needed only where T uses its second argument. */
@@ -82,8 +82,14 @@ struct dev_ops {
 	int (*event_wait)(struct dev *d, void *event);
 	void (*event_free)(struct dev *d, void *event); /* NULL is fine */
 
-	/* Graphs. A GPU takes longer to be asked for a small operation than to do it. Between
-	 * graph_begin and graph_end operations, copy and fill are not done but noted, with their
+	/* Batches. Between batch_begin and batch_end operations of lm, copy and fill may be done
+	 * later, together: at batch_end, or before anything else that is asked of the device. On the CPU
+	 * the team of threads is woken once for all of them. */
+	int (*batch_begin)(struct dev *d);
+	int (*batch_end)(struct dev *d);
+
+	/* Graphs. A GPU takes longer to be asked for a small operation than to do it, and a team of
+	 * threads to meet after each. Between graph_begin and graph_end operations (on the CPU those of lm), copy and fill are not done but noted, with their
 	 * arguments, and nothing else may be asked; graph_launch does all of them on what is in memory
 	 * then. *graph is NULL when nothing was asked; graph_end(d, NULL) throws the notes away. On -1
 	 * this device or driver cannot make graphs and nothing is left of the attempt. */

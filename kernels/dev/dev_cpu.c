@@ -28,11 +28,14 @@ void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level)
 
 /* --- the team ---------------------------------------------------------------------------- */
 
-void cpu_in_parts(uint64_t n, uint64_t grain, cpu_part_fn part, void *work)
+int cpu_in_parts(struct dev *d, uint64_t n, uint64_t grain, team_part_fn part, void *work)
 {
 	const struct team_op op = { part, work, n, grain, 1 };
 
+	if (cpu_settle(d) < 0)
+		return -1;
 	team_run(&op, 1);
+	return 0;
 }
 
 /* --- memory, order, time ------------------------------------------------------------------ */
@@ -57,7 +60,7 @@ static int cpu_alloc(struct dev *d, void **out, uint64_t bytes)
 
 static void cpu_free(struct dev *d, void *p)
 {
-	(void)d;
+	(void)cpu_settle(d);
 	free(p);
 }
 
@@ -83,23 +86,31 @@ static void copy_part(void *work, uint64_t from, uint64_t to)
 static int cpu_copy(struct dev *d, void *to, const void *from, uint64_t bytes)
 {
 	struct copy c = { cpu_of(d)->mem.copy, to, from };
+	const struct team_op op = { copy_part, &c, bytes, 1 << 18, 1 };
 
-	cpu_in_parts(bytes, 1 << 18, copy_part, &c);
-	return 0;
+	return cpu_do(d, &op, sizeof c);
+}
+
+/* Copies now: the host's memory may be another's a moment later. */
+static int cpu_move(struct dev *d, void *to, const void *from, uint64_t bytes)
+{
+	struct copy c = { cpu_of(d)->mem.copy, to, from };
+
+	return cpu_in_parts(d, bytes, 1 << 18, copy_part, &c);
 }
 
 static int cpu_from_peer(struct dev *d, void *to, struct dev *other, const void *from,
 	uint64_t bytes)
 {
 	(void)other;
-	return cpu_copy(d, to, from, bytes);
+	return cpu_move(d, to, from, bytes);
 }
 
 /* Everything is done when its call returns, so that every place is behind all events. */
 static int cpu_event_record(struct dev *d, void **event)
 {
 	*event = d;
-	return 0;
+	return cpu_settle(d);
 }
 
 static int cpu_event_wait(struct dev *d, void *event)
@@ -111,29 +122,6 @@ static int cpu_event_wait(struct dev *d, void *event)
 static void cpu_event_free(struct dev *d, void *event)
 {
 	(void)d, (void)event;
-}
-
-/* Refuses: an operation begins with the call, so that a graph would gain nothing. */
-static int cpu_graph_begin(struct dev *d)
-{
-	return dev_fail(d, EX_UNAVAILABLE, "cpu: operations are not captured");
-}
-
-static int cpu_graph_end(struct dev *d, void **graph)
-{
-	(void)graph;
-	return cpu_graph_begin(d);
-}
-
-static int cpu_graph_launch(struct dev *d, void *graph)
-{
-	(void)graph;
-	return cpu_graph_begin(d);
-}
-
-static void cpu_graph_free(struct dev *d, void *graph)
-{
-	(void)d, (void)graph;
 }
 
 static int cpu_mem_free(struct dev *d, uint64_t *bytes)
@@ -153,8 +141,7 @@ static int cpu_mem_free(struct dev *d, uint64_t *bytes)
 
 static int cpu_sync(struct dev *d)
 {
-	(void)d;
-	return 0;
+	return cpu_settle(d);
 }
 
 static int64_t now_ns(void)
@@ -167,12 +154,16 @@ static int64_t now_ns(void)
 
 static int cpu_timer_start(struct dev *d)
 {
+	if (cpu_settle(d) < 0)
+		return -1;
 	cpu_of(d)->started_ns = now_ns();
 	return 0;
 }
 
 static int cpu_timer_stop(struct dev *d, int64_t *ns)
 {
+	if (cpu_settle(d) < 0)
+		return -1;
 	*ns = now_ns() - cpu_of(d)->started_ns;
 	return 0;
 }
@@ -184,6 +175,7 @@ static void cpu_close(struct dev *d)
 #define CLOSE(table, list) table##_cpu_close(c->table);
 	DEV_TABLES(CLOSE)
 #undef CLOSE
+	cpu_notes_free(c->notes);
 	free(c);
 }
 
@@ -204,9 +196,9 @@ static void fill_part(void *work, uint64_t from, uint64_t to)
 static int cpu_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words)
 {
 	struct fill f = { cpu_of(d)->mem.fill, to, word };
+	const struct team_op op = { fill_part, &f, words, 1 << 16, 1 };
 
-	cpu_in_parts(words, 1 << 16, fill_part, &f);
-	return 0;
+	return cpu_do(d, &op, sizeof f);
 }
 
 struct philox_work {
@@ -228,14 +220,13 @@ static int cpu_philox(struct dev *d, void *out, uint64_t bytes, const struct phi
 {
 	struct philox_work w = { cpu_of(d)->mem.philox, out, p };
 
-	cpu_in_parts(bytes, 1 << 14, philox_part, &w);
-	return 0;
+	return cpu_in_parts(d, bytes, 1 << 14, philox_part, &w);
 }
 
 static const struct dev_ops dev_cpu_ops = { .alloc = cpu_alloc,
 	.free = cpu_free,
-	.put = cpu_copy,
-	.get = cpu_copy,
+	.put = cpu_move,
+	.get = cpu_move,
 	.mem_free = cpu_mem_free,
 	.pin = cpu_pin,
 	.unpin = cpu_free,
@@ -249,6 +240,8 @@ static const struct dev_ops dev_cpu_ops = { .alloc = cpu_alloc,
 	.event_record = cpu_event_record,
 	.event_wait = cpu_event_wait,
 	.event_free = cpu_event_free,
+	.batch_begin = cpu_batch_begin,
+	.batch_end = cpu_batch_end,
 	.graph_begin = cpu_graph_begin,
 	.graph_end = cpu_graph_end,
 	.graph_launch = cpu_graph_launch,

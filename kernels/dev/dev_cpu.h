@@ -18,9 +18,12 @@ struct mem_cpu {
 	philox_fill_fn philox;
 };
 
+struct cpu_notes;
+
 /* What a device's state points to. */
 struct cpu {
 	enum cpu_level level;
+	struct cpu_notes *notes; /* of operations to come, or NULL */
 	int64_t started_ns;
 	struct mem_cpu mem;
 #define CPU_STATE(table, list) struct table##_cpu *table;
@@ -33,9 +36,25 @@ static inline struct cpu *cpu_of(struct dev *d)
 	return (struct cpu *)d->state;
 }
 
-/* Gives 0 .. n - 1 to the team in one piece each, cut at multiples of grain; little work stays here. */
-typedef team_part_fn cpu_part_fn;
-void cpu_in_parts(uint64_t n, uint64_t grain, cpu_part_fn part, void *work);
+/* Does an operation with the team, or, while a graph or batch is open, notes it: its work, so many bytes, is then copied, and
+ * what that points to must be the device's or live as long. */
+int cpu_do(struct dev *d, const struct team_op *op, size_t bytes);
+
+/* Does what an open batch has noted, before something that cannot be noted; -1 in an open graph. */
+int cpu_settle(struct dev *d);
+
+/* Gives 0 .. n - 1 to the team in one piece each, cut at multiples of grain, now; little work stays here. */
+int cpu_in_parts(struct dev *d, uint64_t n, uint64_t grain, team_part_fn part,
+	void *work);
+
+/* cpu_graph.c: the slots of struct dev_ops */
+int cpu_batch_begin(struct dev *d);
+int cpu_batch_end(struct dev *d);
+int cpu_graph_begin(struct dev *d);
+int cpu_graph_end(struct dev *d, void **graph);
+int cpu_graph_launch(struct dev *d, void *graph);
+void cpu_graph_free(struct dev *d, void *graph);
+void cpu_notes_free(struct cpu_notes *n);
 
 /* Chooses the best for each slot at a level on this CPU, none empty. */
 void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level);

@@ -242,6 +242,13 @@ static void dev_graph_free(struct dev *d, void *graph)
 		cudaGraphExecDestroy((cudaGraphExec_t)graph);
 }
 
+/* A stream is a batch already. */
+static int dev_batch(struct dev *d)
+{
+	(void)d;
+	return 0;
+}
+
 static void dev_shut(struct dev *d)
 {
 	struct cuda *c = cuda_of(d);
@@ -302,6 +309,8 @@ static struct dev_ops make_ops(void)
 	ops.event_record = dev_event_record;
 	ops.event_wait = dev_event_wait;
 	ops.event_free = dev_event_free;
+	ops.batch_begin = dev_batch;
+	ops.batch_end = dev_batch;
 	ops.graph_begin = dev_graph_begin;
 	ops.graph_end = dev_graph_end;
 	ops.graph_launch = dev_graph_launch;

@@ -52,6 +52,8 @@ static int cpu_count(struct dev *d, uint32_t *counts, const unsigned char *in, u
 	const uint64_t part = 1 << 20;
 	uint64_t parts = huff_chunks(n, (uint32_t)part);
 
+	if (cpu_settle(d) < 0)
+		return -1;
 	memset(counts, 0, 256 * sizeof *counts);
 #pragma omp parallel for if (parts > 1)
 	for (uint64_t p = 0; p < parts; p++) {
@@ -97,6 +99,8 @@ static int cpu_encode(struct dev *d, unsigned char *out, uint64_t *at,
 
 	if (chunk < 1 || chunk > HUFF_CHUNK_MAX)
 		return bad_chunk(d, chunk);
+	if (cpu_settle(d) < 0)
+		return -1;
 	chunks = huff_chunks(n, chunk);
 #ifdef _OPENMP
 #pragma omp parallel if (chunks > 1) reduction(&& : good)
@@ -136,6 +140,8 @@ static int cpu_decode(struct dev *d, unsigned char *out, uint32_t *bad,
 
 	if (chunk < 1 || chunk > HUFF_CHUNK_MAX)
 		return bad_chunk(d, chunk);
+	if (cpu_settle(d) < 0)
+		return -1;
 	chunks = huff_chunks(n, chunk);
 #pragma omp parallel if (chunks > 1) reduction(+ : failed) reduction(&& : good)
 	{

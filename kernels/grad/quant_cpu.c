@@ -77,12 +77,11 @@ static void decode_part(void *work, uint64_t from, uint64_t to)
 	}
 }
 
-static int chunks(struct dev *d, const struct quant_job *j, cpu_part_fn part)
+static int chunks(struct dev *d, const struct quant_job *j, team_part_fn part)
 {
 	struct work w = { j, cpu_of(d)->quant };
 
-	cpu_in_parts(quant_chunks(j->q.method, j->n), 1, part, &w);
-	return 0;
+	return cpu_in_parts(d, quant_chunks(j->q.method, j->n), 1, part, &w);
 }
 
 static int cpu_encode(struct dev *d, const struct quant_job *j)
@@ -140,10 +139,8 @@ static int cpu_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
 		.chunk = chunk };
 
 	if (chunk >= n)
-		cpu_in_parts(n, GRAIN, spread_part, &s);
-	else
-		cpu_in_parts((n + chunk - 1) / chunk, 1, spread_chunks, &s);
-	return 0;
+		return cpu_in_parts(d, n, GRAIN, spread_part, &s);
+	return cpu_in_parts(d, (n + chunk - 1) / chunk, 1, spread_chunks, &s);
 }
 
 /* An operation on each element i of a stretch, by the team. */
@@ -160,34 +157,29 @@ EACH(remain_part, s->y[i] = quant_remaining(s->y[i], s->x[i]))
 EACH(widen_part, s->y[i] = bf16_to_f32(s->half_in[i]))
 EACH(narrow_part, s->half[i] = bf16_from_f32(s->x[i]))
 
-static int over(uint64_t n, cpu_part_fn part, struct stretch s)
+static int over(struct dev *d, uint64_t n, team_part_fn part, struct stretch s)
 {
-	cpu_in_parts(n, GRAIN, part, &s);
-	return 0;
+	return cpu_in_parts(d, n, GRAIN, part, &s);
 }
 
 static int cpu_carry(struct dev *d, float *e, const float *x, float b, uint64_t n)
 {
-	(void)d;
-	return over(n, carry_part, (struct stretch){ .y = e, .x = x, .b = b });
+	return over(d, n, carry_part, (struct stretch){ .y = e, .x = x, .b = b });
 }
 
 static int cpu_remain(struct dev *d, float *e, const float *sent, uint64_t n)
 {
-	(void)d;
-	return over(n, remain_part, (struct stretch){ .y = e, .x = sent });
+	return over(d, n, remain_part, (struct stretch){ .y = e, .x = sent });
 }
 
 static int cpu_widen(struct dev *d, float *out, const uint16_t *bf16, uint64_t n)
 {
-	(void)d;
-	return over(n, widen_part, (struct stretch){ .y = out, .half_in = bf16 });
+	return over(d, n, widen_part, (struct stretch){ .y = out, .half_in = bf16 });
 }
 
 static int cpu_narrow(struct dev *d, uint16_t *bf16, const float *in, uint64_t n)
 {
-	(void)d;
-	return over(n, narrow_part, (struct stretch){ .half = bf16, .x = in });
+	return over(d, n, narrow_part, (struct stretch){ .half = bf16, .x = in });
 }
 
 CPU_TABLE(quant, QUANT_OPS);

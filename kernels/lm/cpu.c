@@ -81,15 +81,6 @@ const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_dtype dtype)
 }
 #endif
 
-static int threads(void)
-{
-#ifdef _OPENMP
-	return omp_get_max_threads();
-#else
-	return 1;
-#endif
-}
-
 /* Half of a core's second cache. */
 static uint64_t block_bytes(void)
 {
@@ -113,7 +104,7 @@ struct lm_cpu *lm_cpu_open(enum cpu_level level)
 static int cpu_prepare(struct dev *d, uint64_t *bytes)
 {
 	struct lm_scratch *s = &cpu_of(d)->lm->scratch;
-	int n = s->own ? s->threads : threads();
+	int n = s->own ? s->threads : team_size();
 	uint64_t all = LM_OWN_BYTES * (uint64_t)n;
 	void *memory;
 
@@ -136,24 +127,35 @@ void lm_cpu_close(struct lm_cpu *lm)
 	free(lm);
 }
 
+#define PIECES \
+	4 /* of a thread's range: where a thread comes late, others take what it has not begun */
+
+static int share(struct dev *d, team_part_fn part, const void *work, size_t bytes,
+	uint64_t n, uint64_t grain, uint32_t pieces)
+{
+	/* the team gives the work to `part`, which reads it only */
+	const struct team_op op = { part, (void *)(uintptr_t)work, n, grain, pieces };
+
+	return cpu_do(d, &op, bytes);
+}
+
 /* An operation whose rows, columns or elements a team shares. */
-#define SHARED(name, kernel, count, grain)                                \
-	struct name##_work {                                              \
-		const struct lm_kernels *kernels;                         \
-		const struct lm_##name *x;                                \
-	};                                                                \
-	static void kernel##_part(void *work, uint64_t from, uint64_t to) \
-	{                                                                 \
-		struct name##_work *w = work;                             \
-                                                                          \
-		w->kernels->kernel(w->x, from, to);                       \
-	}                                                                 \
-	static int cpu_##name(struct dev *d, const struct lm_##name *x)   \
-	{                                                                 \
-		struct name##_work w = { &cpu_of(d)->lm->kernels, x };    \
-                                                                          \
-		cpu_in_parts(count, grain, kernel##_part, &w);            \
-		return 0;                                                 \
+#define SHARED(name, kernel, count, grain)                                          \
+	struct name##_work {                                                        \
+		const struct lm_kernels *kernels;                                   \
+		struct lm_##name x;                                                 \
+	};                                                                          \
+	static void kernel##_part(void *work, uint64_t from, uint64_t to)           \
+	{                                                                           \
+		struct name##_work *w = work;                                       \
+                                                                                    \
+		w->kernels->kernel(&w->x, from, to);                                \
+	}                                                                           \
+	static int cpu_##name(struct dev *d, const struct lm_##name *x)             \
+	{                                                                           \
+		struct name##_work w = { &cpu_of(d)->lm->kernels, *x };             \
+                                                                                    \
+		return share(d, kernel##_part, &w, sizeof w, count, grain, PIECES); \
 	}
 
 /* rows of a size, such that a piece is worth handing to a thread */
@@ -194,52 +196,53 @@ static uint64_t paged_grain(const struct lm_paged_attend *a)
 
 struct paged_work {
 	void (*attend)(const struct lm_paged_attend *, uint64_t, uint64_t);
-	const struct lm_paged_attend *a;
+	struct lm_paged_attend a;
 };
 
 static void paged_part(void *work, uint64_t from, uint64_t to)
 {
 	struct paged_work *w = work;
 
-	w->attend(w->a, from, to);
+	w->attend(&w->a, from, to);
 }
 
 static int cpu_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 {
-	struct paged_work w = { cpu_of(d)->lm->kernels.paged_attend, a };
+	struct paged_work w = { cpu_of(d)->lm->kernels.paged_attend, *a };
 
 	if (a->head_dim > LM_ATTEND_DIM_MAX)
 		w.attend = lm_paged_attend_ref;
-	cpu_in_parts(a->rows * a->heads, paged_grain(a), paged_part, &w);
-	return 0;
+	return share(d, paged_part, &w, sizeof w, a->rows * a->heads, paged_grain(a),
+		PIECES);
 }
 
 struct norm_back_work {
 	const struct lm_kernels *kernels;
-	const struct lm_norm_back *x;
+	struct lm_norm_back x;
 };
 
 static void norm_back_rows_part(void *work, uint64_t from, uint64_t to)
 {
 	struct norm_back_work *w = work;
 
-	w->kernels->norm_back_rows(w->x, from, to);
+	w->kernels->norm_back_rows(&w->x, from, to);
 }
 
 static void norm_back_columns_part(void *work, uint64_t from, uint64_t to)
 {
 	struct norm_back_work *w = work;
 
-	w->kernels->norm_back_columns(w->x, from, to);
+	w->kernels->norm_back_columns(&w->x, from, to);
 }
 
 static int cpu_norm_back(struct dev *d, const struct lm_norm_back *x)
 {
-	struct norm_back_work w = { &cpu_of(d)->lm->kernels, x };
+	struct norm_back_work w = { &cpu_of(d)->lm->kernels, *x };
 
-	cpu_in_parts(x->dim, 64, norm_back_columns_part, &w);
-	cpu_in_parts(x->rows, rows_grain(x->dim), norm_back_rows_part, &w);
-	return 0;
+	if (share(d, norm_back_columns_part, &w, sizeof w, x->dim, 64, PIECES) < 0)
+		return -1;
+	return share(d, norm_back_rows_part, &w, sizeof w, x->rows, rows_grain(x->dim),
+		PIECES);
 }
 
 static void gemm_part(void *work, uint64_t from, uint64_t to)
@@ -255,10 +258,8 @@ static int cpu_gemm(struct dev *d, const struct lm_gemm *g)
 		.out = g->out == LM_DTYPE_F32 ? LM_OUT_F32 : LM_OUT_BF16 };
 
 	if (t)
-		lm_product_fast(&lm->scratch, t, &p);
-	else
-		cpu_in_parts(g->m, 1, gemm_part, (void *)g);
-	return 0;
+		return lm_product_fast(d, &lm->scratch, t, &p);
+	return share(d, gemm_part, g, sizeof *g, g->m, 1, PIECES);
 }
 
 /* --- attention ----------------------------------------------------------------------------- */
@@ -273,32 +274,35 @@ static uint64_t blocks_of(uint64_t n)
 	return (n + LM_ATTEND_BLOCK - 1) / LM_ATTEND_BLOCK;
 }
 
-static char *own_of(const struct lm_cpu *lm)
-{
-	return lm->scratch.own + (uint64_t)lm_me() * LM_OWN_BYTES;
-}
+struct attend_work {
+	const struct lm_cpu *lm;
+	struct lm_attend a;
+	uint64_t tasks;
+};
 
 /* Tasks are taken one by one: under a causal mask they differ. The last are the longest and are taken first. */
+static void attend_tiles_part(void *work, uint64_t from, uint64_t to)
+{
+	struct attend_work *w = work;
+	const struct lm_tiles *t = w->lm->kernels.tiles[w->a.dtype];
+
+	t->begin();
+	for (uint64_t n = from; n < to; n++)
+		w->lm->kernels.attend(t, &w->a, lm_own(&w->lm->scratch),
+			w->tasks - 1 - n);
+	t->end();
+}
+
 static int cpu_attend(struct dev *d, const struct lm_attend *a)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
-	const struct lm_tiles *t = lm->kernels.tiles[a->dtype];
-	uint64_t tasks = a->batch * a->heads * blocks_of(a->positions);
+	bool tiles = lm->kernels.tiles[a->dtype] && a->head_dim <= LM_ATTEND_DIM_MAX;
+	struct attend_work w = { lm, *a, a->batch * a->heads * blocks_of(a->positions) };
 
-	if (!t || a->head_dim > LM_ATTEND_DIM_MAX) {
-		cpu_in_parts(a->batch * a->heads * a->positions, 64, attend_part,
-			(void *)a);
-		return 0;
-	}
-#pragma omp parallel num_threads(lm->scratch.threads) if (tasks > 1)
-	{
-		t->begin();
-#pragma omp for schedule(dynamic) nowait
-		for (uint64_t n = 0; n < tasks; n++)
-			lm->kernels.attend(t, a, own_of(lm), tasks - 1 - n);
-		t->end();
-	}
-	return 0;
+	if (!tiles)
+		return share(d, attend_part, a, sizeof *a,
+			a->batch * a->heads * a->positions, 64, PIECES);
+	return share(d, attend_tiles_part, &w, sizeof w, w.tasks, 1, UINT32_MAX);
 }
 
 static void attend_back_q_part(void *work, uint64_t from, uint64_t to)
@@ -311,33 +315,44 @@ static void attend_back_kv_part(void *work, uint64_t from, uint64_t to)
 	lm_attend_back_kv_ref(work, from, to);
 }
 
+struct attend_back_work {
+	const struct lm_cpu *lm;
+	struct lm_attend_back a;
+	uint64_t keys, queries;
+};
+
+/* Blocks of keys, then blocks of queries: neither needs the other. */
+static void attend_back_part(void *work, uint64_t from, uint64_t to)
+{
+	struct attend_back_work *w = work;
+	const struct lm_kernels *k = &w->lm->kernels;
+	const struct lm_tiles *t = k->tiles[w->a.forward.dtype];
+	char *own = lm_own(&w->lm->scratch);
+
+	t->begin();
+	for (uint64_t n = from; n < to; n++)
+		if (n < w->keys)
+			k->attend_back_kv(t, &w->a, own, n);
+		else
+			k->attend_back_q(t, &w->a, own, w->queries - 1 - (n - w->keys));
+	t->end();
+}
+
 static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 	const struct lm_attend *f = &a->forward;
-	const struct lm_tiles *t = lm->kernels.tiles[f->dtype];
-	uint64_t keys = f->batch * f->kv_heads * blocks_of(f->keys);
-	uint64_t queries = f->batch * f->heads * blocks_of(f->positions);
+	struct attend_back_work w = { lm, *a, f->batch * f->kv_heads * blocks_of(f->keys),
+		f->batch * f->heads * blocks_of(f->positions) };
 
-	if (!t || f->head_dim > LM_ATTEND_DIM_MAX) {
-		cpu_in_parts(f->batch * f->heads * f->positions, 64, attend_back_q_part,
-			(void *)a);
-		cpu_in_parts(f->batch * f->kv_heads * f->keys, 64, attend_back_kv_part,
-			(void *)a);
-		return 0;
-	}
-#pragma omp parallel num_threads(lm->scratch.threads) if (queries > 1)
-	{
-		t->begin();
-#pragma omp for schedule(dynamic) nowait
-		for (uint64_t n = 0; n < keys; n++)
-			lm->kernels.attend_back_kv(t, a, own_of(lm), n);
-#pragma omp for schedule(dynamic) nowait
-		for (uint64_t n = 0; n < queries; n++)
-			lm->kernels.attend_back_q(t, a, own_of(lm), queries - 1 - n);
-		t->end();
-	}
-	return 0;
+	if (lm->kernels.tiles[f->dtype] && f->head_dim <= LM_ATTEND_DIM_MAX)
+		return share(d, attend_back_part, &w, sizeof w, w.keys + w.queries, 1,
+			UINT32_MAX);
+	if (share(d, attend_back_q_part, a, sizeof *a, f->batch * f->heads * f->positions,
+		    64, PIECES) < 0)
+		return -1;
+	return share(d, attend_back_kv_part, a, sizeof *a,
+		f->batch * f->kv_heads * f->keys, 64, PIECES);
 }
 
 /* --- output -------------------------------------------------------------------------------- */
@@ -397,10 +412,17 @@ static void head_scale_part(void *work, uint64_t from, uint64_t to)
 	w->kernels->head_scale(&w->scale, from, to);
 }
 
-/* dh and dw from e of rows `from` on: dh = diag(share) e w, dw = e^T diag(share) h, so that nobody goes through e a second time. */
-static void head_back(const struct lm_cpu *lm, const struct lm_head *h,
-	struct head_work *w, const struct head_room *r, uint64_t from, uint64_t rows)
+static int head_scale(struct dev *d, const struct head_work *w, uint64_t rows)
 {
+	return share(d, head_scale_part, w, sizeof *w, rows, rows_grain(w->scale.dim),
+		PIECES);
+}
+
+/* dh and dw from e of rows `from` on: dh = diag(share) e w, dw = e^T diag(share) h, so that nobody goes through e a second time. */
+static int head_back(struct dev *d, const struct lm_head *h, struct head_work *w,
+	const struct head_room *r, uint64_t from, uint64_t rows)
+{
+	const struct lm_cpu *lm = cpu_of(d)->lm;
 	const struct lm_tiles *t = lm->kernels.tiles[h->dtype];
 	uint64_t at = from * h->dim * lm_dtype_bytes(h->dtype);
 	char *base = h->scratch;
@@ -418,18 +440,21 @@ static void head_back(const struct lm_cpu *lm, const struct lm_head *h,
 		.out = LM_OUT_F32,
 		.a_padded = true };
 
-	lm_product_fast(&lm->scratch, t, &p);
+	if (lm_product_fast(d, &lm->scratch, t, &p) < 0)
+		return -1;
 	w->scale = (struct lm_head_scale){ .dtype = h->dtype,
 		.from_dtype = LM_DTYPE_F32,
 		.to = (char *)h->dh + at,
 		.from = base + r->sums,
 		.share = w->rows.share,
 		.dim = h->dim };
-	cpu_in_parts(rows, rows_grain(h->dim), head_scale_part, w);
+	if (head_scale(d, w, rows) < 0)
+		return -1;
 	w->scale.from_dtype = h->dtype;
 	w->scale.to = base + r->scaled;
 	w->scale.from = (const char *)h->h + at;
-	cpu_in_parts(rows, rows_grain(h->dim), head_scale_part, w);
+	if (head_scale(d, w, rows) < 0)
+		return -1;
 	p.g.form = LM_XTX;
 	p.g.c = h->dw;
 	p.g.from = h->fresh && from == 0 ? NULL : h->dw;
@@ -437,7 +462,13 @@ static void head_back(const struct lm_cpu *lm, const struct lm_head *h,
 	p.g.m = h->vocab;
 	p.g.k = rows;
 	p.a_padded = false;
-	lm_product_fast(&lm->scratch, t, &p);
+	return lm_product_fast(d, &lm->scratch, t, &p);
+}
+
+static void head_part(void *work, uint64_t from, uint64_t to)
+{
+	(void)from, (void)to;
+	lm_head_ref(work);
 }
 
 static int cpu_head(struct dev *d, const struct lm_head *h)
@@ -447,10 +478,8 @@ static int cpu_head(struct dev *d, const struct lm_head *h)
 	struct head_work w = { .kernels = &lm->kernels };
 	struct head_room r = head_room(h);
 
-	if (!t) {
-		lm_head_ref(h);
-		return 0;
-	}
+	if (!t)
+		return share(d, head_part, h, sizeof *h, 1, 1, 1);
 	for (uint64_t from = 0; from < h->rows; from += r.rows) {
 		uint64_t rows = h->rows - from < r.rows ? h->rows - from : r.rows;
 		const void *x = (const char *)h->h +
@@ -468,7 +497,8 @@ static int cpu_head(struct dev *d, const struct lm_head *h)
 						.ldc = r.ld },
 			.out = h->dtype == LM_DTYPE_F32 ? LM_OUT_F32 : LM_OUT_F16 };
 
-		lm_product_fast(&lm->scratch, t, &p);
+		if (lm_product_fast(d, &lm->scratch, t, &p) < 0)
+			return -1;
 		w.rows = (struct lm_head_rows){ .dtype = h->dtype,
 			.e = h->scratch,
 			.loss = h->loss + from,
@@ -480,18 +510,23 @@ static int cpu_head(struct dev *d, const struct lm_head *h)
 			.dim = h->dim,
 			.vocab = h->vocab,
 			.scale = h->scale };
-		cpu_in_parts(rows, rows_grain(h->vocab), head_rows_part, &w);
-		if (h->dh)
-			head_back(lm, h, &w, &r, from, rows);
+		if (share(d, head_rows_part, &w, sizeof w, rows, rows_grain(h->vocab),
+			    PIECES) < 0 ||
+			(h->dh && head_back(d, h, &w, &r, from, rows) < 0))
+			return -1;
 	}
 	return 0;
 }
 
+static void clip_part(void *work, uint64_t from, uint64_t to)
+{
+	(void)from, (void)to;
+	lm_clip_ref(work);
+}
+
 static int cpu_clip(struct dev *d, const struct lm_clip *c)
 {
-	(void)d;
-	lm_clip_ref(c);
-	return 0;
+	return share(d, clip_part, c, sizeof *c, 1, 1, 1);
 }
 
 CPU_TABLE(lm, LM_OPS);

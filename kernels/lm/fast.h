@@ -22,20 +22,11 @@ struct lm_product {
 	bool a_padded; /* rows of A hold zeros from k to the next multiple of 32 */
 };
 
-void lm_product_fast(const struct lm_scratch *s, const struct lm_tiles *t,
+/* Does the product, or notes it. */
+int lm_product_fast(struct dev *d, const struct lm_scratch *s, const struct lm_tiles *t,
 	const struct lm_product *p);
 
-#ifdef _OPENMP
-#include <omp.h>
-static inline int lm_me(void)
-{
-	return omp_get_thread_num();
-}
-#else
-static inline int lm_me(void)
-{
-	return 0;
-}
-#endif
+/* This thread's own bytes. */
+char *lm_own(const struct lm_scratch *s);
 
 #endif

@@ -1,8 +1,10 @@
 /* Products of any size from block products. A task is a block of C: it packs its columns of B once, as many as stay in a core's
  * second cache, and passes the rows of A along them, so that what comes from memory is read a few times only. Every element of C is
  * summed in the order of k whoever does it and however the blocks are cut. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "kernels/dev/dev_cpu.h"
 #include "kernels/lm/fast.h"
 
 #define K_MAX      4096 /* packed at once */
@@ -22,7 +24,7 @@ _Static_assert(C_BYTES + A_BYTES + SUMS_BYTES + LM_BLOCK_BYTES_MAX <= LM_OWN_BYT
 /* One product with all that follows from its sizes. */
 struct plan {
 	const struct lm_tiles *t;
-	const struct lm_product *p;
+	struct lm_product p;
 	const struct lm_scratch *s;
 	uint64_t each, a_each; /* bytes of an element, packed and as stored */
 	uint64_t k_chunk;
@@ -50,7 +52,7 @@ static uint64_t whole_tiles(uint64_t n, uint64_t parts)
 /* Rows are shared out, or columns: what makes less packing. */
 static void plan_tasks(struct plan *x)
 {
-	const struct lm_gemm *g = &x->p->g;
+	const struct lm_gemm *g = &x->p.g;
 	uint64_t column_bytes = x->each * (x->k_chunk + 1), most, wanted;
 	uint64_t m_tasks = 1, n_tasks;
 	bool many = g->m * g->n * (g->k + 1) > SMALL && x->s->threads > 1;
@@ -84,7 +86,7 @@ static void plan_tasks(struct plan *x)
 static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
 	uint64_t k0, uint64_t k)
 {
-	const struct lm_gemm *g = &x->p->g;
+	const struct lm_gemm *g = &x->p.g;
 	bool by_k = g->form != LM_XWT;
 	uint64_t piece = by_k ? K_PIECE : K_MAX, bytes = lm_panel_bytes(x->t, k);
 
@@ -108,7 +110,7 @@ static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
 static const char *rows_of_a(const struct plan *x, char *room, uint64_t i, uint64_t rows,
 	uint64_t k0, uint64_t k, uint64_t *stride)
 {
-	const struct lm_gemm *g = &x->p->g;
+	const struct lm_gemm *g = &x->p.g;
 	bool by_k = g->form == LM_XTX;
 	uint64_t at = by_k ? k0 * g->lda + i : i * g->lda + k0;
 	const char *a = (const char *)g->a + at * x->a_each;
@@ -126,10 +128,10 @@ static const char *rows_of_a(const struct plan *x, char *room, uint64_t i, uint6
 static void end_of(const struct plan *x, const float *c, uint64_t i, uint64_t rows,
 	uint64_t j, uint64_t columns)
 {
-	const struct lm_gemm *g = &x->p->g;
+	const struct lm_gemm *g = &x->p.g;
 	uint64_t at = i * g->ldc + j;
-	struct lm_done d = { .out = x->p->out,
-		.to = (char *)g->c + at * (x->p->out == LM_OUT_F32 ? 4 : 2),
+	struct lm_done d = { .out = x->p.out,
+		.to = (char *)g->c + at * (x->p.out == LM_OUT_F32 ? 4 : 2),
 		.from = g->from ? g->from + at : NULL,
 		.bias = g->bias ? g->bias + j : NULL,
 		.ld = g->ldc,
@@ -145,7 +147,7 @@ static void do_rows(const struct plan *x, const struct own *own, const char *a,
 	uint64_t columns, uint64_t k0, uint64_t k)
 {
 	uint64_t bytes = lm_panel_bytes(x->t, k), padded = lm_pad_k(x->t, k);
-	bool whole = x->p->g.k <= K_MAX, last = k0 + k == x->p->g.k;
+	bool whole = x->p.g.k <= K_MAX, last = k0 + k == x->p.g.k;
 
 	for (uint64_t j = 0; j < columns; j += LM_TILE) {
 		uint64_t n = least(LM_TILE, columns - j);
@@ -163,8 +165,8 @@ static void do_rows(const struct plan *x, const struct own *own, const char *a,
 
 static void do_task(const struct plan *x, uint64_t task)
 {
-	const struct lm_gemm *g = &x->p->g;
-	char *at = x->s->own + (uint64_t)lm_me() * LM_OWN_BYTES;
+	const struct lm_gemm *g = &x->p.g;
+	char *at = lm_own(x->s);
 	struct own own = { .c = (float *)(void *)at,
 		.sums = (float *)(void *)(at + C_BYTES),
 		.a = at + C_BYTES + SUMS_BYTES,
@@ -192,30 +194,45 @@ static void do_task(const struct plan *x, uint64_t task)
 	} while (k0 < g->k);
 }
 
-void lm_product_fast(const struct lm_scratch *s, const struct lm_tiles *t,
+char *lm_own(const struct lm_scratch *s)
+{
+	int me = team_me();
+
+	if (me >= s->threads)
+		abort(); /* the team has grown since prepare */
+	return s->own + (uint64_t)me * LM_OWN_BYTES;
+}
+
+static void product_part(void *work, uint64_t from, uint64_t to)
+{
+	const struct plan *x = work;
+
+	x->t->begin();
+	for (uint64_t task = from; task < to; task++)
+		do_task(x, task);
+	x->t->end();
+}
+
+int lm_product_fast(struct dev *d, const struct lm_scratch *s, const struct lm_tiles *t,
 	const struct lm_product *p)
 {
 	const struct lm_gemm *g = &p->g;
 	struct plan x = { .t = t,
-		.p = p,
+		.p = *p,
 		.s = s,
 		.each = lm_tile_bytes(t),
 		.a_each = lm_dtype_bytes(g->dtype),
 		.k_chunk = least(g->k, K_MAX) };
-	uint64_t tasks;
+	struct team_op op = { .part = product_part,
+		.work = &x,
+		.grain = 1,
+		.pieces = UINT32_MAX };
 
 	if (!g->m || !g->n)
-		return;
+		return 0;
 	x.packs_a = g->form == LM_XTX || (g->dtype == LM_DTYPE_BF16) != t->halves ||
 		(lm_pad_k(t, g->k) != g->k && !p->a_padded);
 	plan_tasks(&x);
-	tasks = x.m_tasks * x.n_tasks;
-#pragma omp parallel num_threads(s->threads) if (tasks > 1)
-	{
-		t->begin();
-#pragma omp for schedule(dynamic) nowait
-		for (uint64_t task = 0; task < tasks; task++)
-			do_task(&x, task);
-		t->end();
-	}
+	op.n = x.m_tasks * x.n_tasks;
+	return cpu_do(d, &op, sizeof x);
 }

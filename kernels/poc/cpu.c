@@ -48,8 +48,7 @@ static int cpu_sha256(struct dev *d, unsigned char *out, const struct sha256_row
 {
 	struct sha256_work w = { cpu_of(d)->poc->sha256, out, in };
 
-	cpu_in_parts(in->count, 16, sha256_part, &w);
-	return 0;
+	return cpu_in_parts(d, in->count, 16, sha256_part, &w);
 }
 
 struct memfill_work {
@@ -68,8 +67,7 @@ static int cpu_memfill(struct dev *d, const struct memfill *m)
 {
 	struct memfill_work w = { cpu_of(d)->poc->memfill, m };
 
-	cpu_in_parts(m->lanes, 1, memfill_part, &w);
-	return 0;
+	return cpu_in_parts(d, m->lanes, 1, memfill_part, &w);
 }
 
 struct int8_work {
@@ -89,8 +87,7 @@ static int cpu_balance(struct dev *d, int8_t *x, uint64_t count)
 {
 	struct int8_work w = { .kernels = cpu_of(d)->poc, .out = x };
 
-	cpu_in_parts(count, 1 << 14, balance_part, &w);
-	return 0;
+	return cpu_in_parts(d, count, 1 << 14, balance_part, &w);
 }
 
 static void mix_part(void *work, uint64_t from, uint64_t to)
@@ -108,8 +105,7 @@ static int cpu_mix(struct dev *d, int8_t *out, const struct int8_mix *m)
 {
 	struct int8_work w = { .kernels = cpu_of(d)->poc, .out = out, .mix = m };
 
-	cpu_in_parts(m->rows, 16, mix_part, &w);
-	return 0;
+	return cpu_in_parts(d, m->rows, 16, mix_part, &w);
 }
 
 CPU_TABLE(poc, POC_OPS);
