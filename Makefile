@@ -38,7 +38,7 @@ object = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB   := $(BUILD)/librnp.a
 # kcheck holds the kernels against their references; it has the CUDA ones too, compiled for the
 # emulation of tests/kernels/cuda_emu.h
-KCHECK := $(wildcard tests/kernels/*.c)
+KCHECK := $(filter-out %/cuda_race.c,$(wildcard tests/kernels/*.c))
 EMU    := $(patsubst %.cu,$(BUILD)/emu/%.o,$(filter-out kernels/dev/cuda_probe.cu,$(CUDA)))
 
 # Plug-ins for messages between machines, built where their headers are: MPI=1 and NCCL=1 insist,
@@ -117,6 +117,20 @@ $(BUILD)/emu/%.o: %.cu $(BUILD)/flags
 	$(Q)$(CC) -x c++ -std=gnu++17 $(OPT) -Wall -ffp-contract=off -fno-exceptions -fno-rtti $(CPPFLAGS) \
 		-fPIC -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open -MMD -MP -c -o $@ $<
 
+# The same with every access to memory watched: tests/kernels/cuda_race.c, in place of the sanitizer's runtime.
+RACE := $(patsubst %.cu,$(BUILD)/race/%.o,$(filter-out kernels/dev/cuda_probe.cu,$(CUDA)))
+$(BUILD)/race/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,RACE)
+	$(Q)$(CC) -x c++ -std=gnu++17 -O1 -g -Wall -ffp-contract=off -fno-exceptions -fno-rtti $(CPPFLAGS) \
+		-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 \
+		-DCUDA_EMU -Drnp_cuda_open=rnp_emu_open -MMD -MP -c -o $@ $<
+
+$(BUILD)/kcheck-race: $(call object,$(KCHECK) tests/kernels/cuda_race.c) $(RACE) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 $(BUILD)/kcheck: $(call object,$(KCHECK)) $(EMU) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
@@ -142,7 +156,7 @@ $(EMU_PLUGIN): $(EMU) $(BUILD)/emu/tests/kernels/cuda_emu.o $(PLUGIN_C)
 
 uses = $(filter-out %/main.c,$(foreach d,$(shell sed -n 's,.*uses: \(cmd/[a-z-]*\).*,\1,p' $(1)),$(wildcard $(d)/*.c)))
 
--include $(shell find $(BUILD)/obj $(BUILD)/emu $(BUILD)/pic -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/emu $(BUILD)/race $(BUILD)/pic -name '*.d' 2>/dev/null)
 
 # --- CUDA --------------------------------------------------------------------------------
 

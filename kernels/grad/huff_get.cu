@@ -1,3 +1,4 @@
+/* huff_get.cu - the decoder of huff.h on a GPU: a warp for a chunk, a lane for a stream. */
 #include "kernels/grad/huff.cuh"
 
 /* --- a decoder: shared by a warp --------------------------------------------------------------- */
@@ -101,6 +102,7 @@ __device__ __noinline__ int get_plane_warp(struct decoder *d, unsigned char *out
 	}
 	if (__any_sync(FULL, rc < 0))
 		return -1;
+	__syncwarp(); /* the vote orders nothing: what other lanes decoded is read below */
 	for (uint32_t i = lane; split && i < n; i += 32) {
 		uint32_t part = n - i / 64 * 64, each = part < 64 ? (part + 7) / 8 : 8;
 		const unsigned char *group = in + (uint64_t)(i / 64) * 8 * split;

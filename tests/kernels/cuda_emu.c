@@ -1,3 +1,4 @@
+/* cuda_emu.c - the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory, captures. */
 #include "tests/kernels/cuda_emu.h"
 
 #include <stdbool.h>
@@ -40,11 +41,17 @@ struct fiber {
 	struct block *block;
 	enum state state;
 	unsigned mask;
+	bool syncs;    /* IN_WARP: at a barrier, not at a vote */
+	uint32_t time; /* of its last barrier */
+	uint32_t known
+		[32]; /* up to which time it has seen what each lane of its warp did */
 };
 
 struct block {
 	struct fiber fibers[THREADS_MAX];
 	unsigned count, left, waiting;
+	uint32_t number,
+		met; /* among all blocks of all grids; the time when all threads met last */
 	uint64_t deposits[THREADS_MAX], values[THREADS_MAX]; /* by warp and lane */
 	struct {
 		const void *place;
@@ -61,6 +68,9 @@ static void *scheduler_fake;
 static emu_body_fn body_of_grid;
 static void *arguments_of_grid;
 static uint64_t seed;
+static unsigned habit; /* which fiber goes on: see cuda_emu.h */
+static uint32_t started, first_of_grid,
+	clock_now = 1; /* blocks ever, before this grid; barriers ever */
 
 static void die(const char *why)
 {
@@ -100,9 +110,12 @@ static void release_barrier(struct block *b)
 {
 	if (!b->left || b->waiting < b->left)
 		return;
+	b->met = ++clock_now;
 	for (unsigned i = 0; i < b->count; i++)
-		if (b->fibers[i].state == AT_BARRIER)
+		if (b->fibers[i].state == AT_BARRIER) {
 			b->fibers[i].state = READY;
+			b->fibers[i].time = clock_now;
+		}
 	b->waiting = 0;
 }
 
@@ -120,7 +133,28 @@ void emu_block_barrier(void)
 	suspend(running()->state);
 }
 
-const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value)
+/* What the lanes of mask did before they met, all of them know from now on. */
+static void order_lanes(struct fiber *lanes, unsigned mask)
+{
+	uint32_t known[32] = { 0 };
+
+	for (unsigned k = 0; k < 32; k++) {
+		if (!(mask >> k & 1))
+			continue;
+		lanes[k].known[k] = lanes[k].time;
+		for (unsigned l = 0; l < 32; l++)
+			if (lanes[k].known[l] > known[l])
+				known[l] = lanes[k].known[l];
+	}
+	clock_now++;
+	for (unsigned k = 0; k < 32; k++)
+		if (mask >> k & 1) {
+			memcpy(lanes[k].known, known, sizeof known);
+			lanes[k].time = clock_now;
+		}
+}
+
+static const uint64_t *meet_warp(unsigned mask, uint64_t value, bool syncs)
 {
 	struct fiber *f = running();
 	struct block *b = f->block;
@@ -131,6 +165,7 @@ const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value)
 	b->deposits[first + f->self.lane] = value;
 	f->mask = mask;
 	f->state = IN_WARP;
+	f->syncs = syncs;
 	for (unsigned k = 0; k < 32; k++) {
 		struct fiber *other = &b->fibers[first + k];
 
@@ -139,18 +174,74 @@ const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value)
 		wanted++;
 		if (first + k >= b->count || other->state == DONE)
 			die("a warp operation waits for a thread that is not there");
-		if (other->state == IN_WARP && other->mask != mask)
-			die("threads meet in warp operations with different masks");
+		if (other->state == IN_WARP &&
+			(other->mask != mask || other->syncs != syncs))
+			die("threads meet in different warp operations, or with different masks");
 		arrived += other->state == IN_WARP;
 	}
-	if (arrived == wanted)
+	if (arrived == wanted) {
+		if (syncs)
+			order_lanes(&b->fibers[first], mask);
 		for (unsigned k = 0; k < 32; k++)
 			if (mask >> k & 1) {
 				b->values[first + k] = b->deposits[first + k];
 				b->fibers[first + k].state = READY;
 			}
+	}
 	suspend(f->state);
 	return &b->values[first];
+}
+
+const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value)
+{
+	return meet_warp(mask, value, false);
+}
+
+void emu_warp_barrier(unsigned mask)
+{
+	meet_warp(mask, 0, true);
+}
+
+void emu_whereabouts(uint32_t *block, uint16_t *thread, uint32_t *time)
+{
+	const struct fiber *f = running();
+
+	*block = f->block->number;
+	*thread = (uint16_t)(f - f->block->fibers);
+	*time = f->time;
+}
+
+bool emu_ordered(uint32_t block, uint16_t thread, uint32_t time)
+{
+	const struct fiber *f = running();
+	unsigned me = (unsigned)(f - f->block->fibers);
+
+	if (block <= first_of_grid || (block == f->block->number && thread == me))
+		return true; /* of an earlier grid, or its own */
+	if (block != f->block->number)
+		return false;
+	return time < f->block->met ||
+		(thread / 32 == me / 32 && time <= f->known[thread % 32]);
+}
+
+bool emu_own_stack(const void *p)
+{
+	const char *stack = running()->stack;
+
+	return (const char *)p >= stack && (const char *)p < stack + STACK_BYTES;
+}
+
+__attribute__((weak)) void emu_atomic_begin(void)
+{
+}
+
+__attribute__((weak)) void emu_atomic_end(void)
+{
+}
+
+__attribute__((weak)) void emu_race_forget(const void *p, size_t bytes)
+{
+	(void)p, (void)bytes;
 }
 
 void emu_yield(void)
@@ -171,7 +262,9 @@ void *emu_shared(const void *place, size_t bytes)
 		b->arrays[i].place = place;
 		if (posix_memalign(&b->arrays[i].at, 128, bytes))
 			die("no memory");
-		memset(b->arrays[i].at, 0xa5, bytes);
+		for (size_t k = 0; k < bytes; k++)
+			((unsigned char *)b->arrays[i].at)[k] = (unsigned char)below(256);
+		emu_race_forget(b->arrays[i].at, bytes);
 		return b->arrays[i].at;
 	}
 	die("too many shared arrays");
@@ -208,6 +301,8 @@ static void start_fiber(struct fiber *f)
 	makecontext(&f->context, fiber_main, 0);
 	f->state = READY;
 	f->fake = NULL;
+	f->time = clock_now;
+	memset(f->known, 0, sizeof f->known);
 }
 
 static void start_block(struct block *b, uint64_t number)
@@ -219,6 +314,8 @@ static void start_block(struct block *b, uint64_t number)
 	at.z = (unsigned)(number / emu_grid_dim.x / emu_grid_dim.y);
 	b->count = b->left = n.x * n.y * n.z;
 	b->waiting = 0;
+	b->number = ++started;
+	b->met = 0;
 	for (unsigned i = 0; i < b->count; i++) {
 		struct fiber *f = &b->fibers[i];
 
@@ -240,24 +337,36 @@ static void end_block(struct block *b)
 	b->count = 0;
 }
 
-/* Let one fiber go on until it waits or ends: any that can, starting the search anywhere. */
+static void go_on(struct fiber *f)
+{
+	emu_self = &f->self;
+	LEAVE(&scheduler_fake, f);
+	swapcontext(&scheduler, &f->context);
+	ARRIVE(scheduler_fake);
+}
+
+/* Lets one fiber go on until it waits or ends. */
 static bool step(void)
 {
-	unsigned first_block = below(BLOCKS_MAX);
+	static unsigned again; /* the fiber that ran last */
+	unsigned first_block = habit ? 0 : below(BLOCKS_MAX);
 
 	for (unsigned k = 0; k < BLOCKS_MAX; k++) {
 		struct block *b = blocks[(first_block + k) % BLOCKS_MAX];
-		unsigned first = b->count ? below(b->count) : 0;
+		unsigned first = 0;
 
+		if (b->count && habit == 0)
+			first = below(b->count);
+		else if (b->count && habit == 3)
+			first = again % b->count;
 		for (unsigned i = 0; i < b->count; i++) {
-			struct fiber *f = &b->fibers[(first + i) % b->count];
+			unsigned at = habit == 2 ? b->count - 1 - i :
+						   (first + i) % b->count;
 
-			if (f->state != READY)
+			if (b->fibers[at].state != READY)
 				continue;
-			emu_self = &f->self;
-			LEAVE(&scheduler_fake, f);
-			swapcontext(&scheduler, &f->context);
-			ARRIVE(scheduler_fake);
+			again = at;
+			go_on(&b->fibers[at]);
 			return true;
 		}
 	}
@@ -278,8 +387,11 @@ static void prepare(void)
 {
 	const char *wanted = getenv("CUDA_EMU_SEED");
 
-	if (!seed)
-		seed = (wanted ? strtoull(wanted, NULL, 0) : 1) * 0x9e3779b97f4a7c15u | 1;
+	if (!seed) {
+		seed = wanted ? strtoull(wanted, NULL, 0) : 4;
+		habit = seed % 4;
+		seed = seed * 0x9e3779b97f4a7c15u | 1;
+	}
 	for (int i = 0; i < BLOCKS_MAX; i++)
 		if (!blocks[i]) {
 			blocks[i] = calloc(1, sizeof *blocks[i]);
@@ -306,6 +418,7 @@ void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
 	body_of_grid = body;
 	arguments_of_grid = arguments;
 	shuffled(order, n);
+	first_of_grid = started;
 	do {
 		busy = false;
 		for (int i = 0; i < BLOCKS_MAX; i++) {

@@ -1,9 +1,11 @@
 /* cuda_emu.h - CUDA on the CPU, for tests: a .cu file compiled as C++ by g++ with -DCUDA_EMU runs its grids
  * here, under the sanitizers.
  *
- * A thread is a fiber. Three blocks run at once, taken from the grid in shuffled order; which fiber goes on is
- * drawn at random at every barrier, warp operation and atomic, always in the same way for the same
- * CUDA_EMU_SEED. Shared memory is a separate heap area for each array, full of 0xa5 at first. What hangs on a chip or is
+ * A thread is a fiber. Three blocks run at once, taken from the grid in shuffled order; which fiber goes on at every
+ * barrier, warp operation and atomic follows from CUDA_EMU_SEED: drawn at random, or, by the seed's remainder by 4, always
+ * the first that can (1), the last (2), or the one that ran last (3). Shared memory is a separate heap area for each
+ * array, full of noise at first. build/kcheck-race runs the same with cuda_race.c, which notices every access that no
+ * barrier orders. What hangs on a chip or is
  * undefined there (threads waiting in different places, a warp operation without one of its mask) ends the test with a sentence.
  * Of tensor cores there are bf16's mma.m16n8k16 and ldmatrix. Not emulated: the others, textures, dynamic parallelism, memory order weaker than the host's. */
 #ifndef RNP_TESTS_KERNELS_CUDA_EMU_H
@@ -37,11 +39,23 @@ void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
 	void *arguments);
 
 void emu_block_barrier(void);
-/* All threads of mask meet; every lane's value is in the result. */
+/* All threads of mask meet; every lane's value is in the result. It orders no memory: votes and shuffles do not. */
 const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value);
+/* All threads of mask meet, and what each wrote before is there for the others: __syncwarp. */
+void emu_warp_barrier(unsigned mask);
 /* The block's array of this place in the text. */
 void *emu_shared(const void *place, size_t bytes);
 void emu_yield(void); /* perhaps let others go first */
+
+/* For cuda_race.c: the running fiber's block (a number that no other block of any grid has), its thread in it, and the
+ * time of its last barrier; whether an access of another fiber at its time then is ordered before what the running one
+ * does now; whether memory is its own stack's. Around atomics, and when memory is new. */
+void emu_whereabouts(uint32_t *block, uint16_t *thread, uint32_t *time);
+bool emu_ordered(uint32_t block, uint16_t thread, uint32_t time);
+bool emu_own_stack(const void *p);
+void emu_atomic_begin(void);
+void emu_atomic_end(void);
+void emu_race_forget(const void *p, size_t bytes);
 
 /* A stream does what it is asked at once, or while it is being captured keeps it: in its own list, which becomes a graph. */
 struct emu_node {
@@ -173,7 +187,7 @@ static inline void __threadfence_block()
 
 static inline void __syncwarp(unsigned mask = 0xffffffff)
 {
-	emu_warp_exchange(mask, 0);
+	emu_warp_barrier(mask);
 }
 
 template <class T> static inline uint64_t emu_bits(T v)
@@ -250,8 +264,10 @@ static inline int __all_sync(unsigned mask, int predicate)
 	{                                                   \
 		T old;                                      \
 		emu_yield();                                \
+		emu_atomic_begin();                         \
 		old = *at;                                  \
 		*at = expression;                           \
+		emu_atomic_end();                           \
 		return old;                                 \
 	}
 EMU_ATOMIC(atomicAdd, (T)(old + v))
@@ -268,9 +284,11 @@ template <class T> static inline T atomicCAS(T *at, T expected, T v)
 	T old;
 
 	emu_yield();
+	emu_atomic_begin();
 	old = *at;
 	if (old == expected)
 		*at = v;
+	emu_atomic_end();
 	return old;
 }
 

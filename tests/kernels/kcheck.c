@@ -1,6 +1,6 @@
 /* kcheck.c - holds every fast version of every kernel, on every device, against its reference.
  *
- * usage: kcheck [--bench] [kernel ...]
+ * usage: kcheck [--bench | --only COLUMN] [kernel ...]
  * One line a kernel, one column a version: ok (cases), FAIL, or SKIP where the machine lacks it. Without
  * options the self-test runs too: results spoiled on purpose must be noticed. Exit 1 on a failure. */
 #include "tests/kernels/kcheck.h"
@@ -322,6 +322,15 @@ static bool known(int argc, char **argv)
 	return true;
 }
 
+static bool known_column(const char *name)
+{
+	for (size_t c = 0; c < COLUMNS; c++)
+		if (strcmp(columns[c], name) == 0)
+			return true;
+	fprintf(stderr, "kcheck: there is no column '%s'\n", name);
+	return false;
+}
+
 /* No slot of a table is empty. */
 static bool full(const struct dev *d, const void *table, size_t bytes)
 {
@@ -423,7 +432,15 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 int main(int argc, char **argv)
 {
 	bool timing = argc > 1 && strcmp(argv[1], "--bench") == 0;
+	const char *only = NULL; /* this column, and no self-test */
 	int failures = 0;
+
+	if (argc > 2 && strcmp(argv[1], "--only") == 0) {
+		only = argv[2];
+		argc -= 2, argv += 2;
+		if (!known_column(only))
+			return 64;
+	}
 
 	if (!known(argc, argv))
 		return 64;
@@ -434,8 +451,9 @@ int main(int argc, char **argv)
 	if (!timing) {
 		printf("%-12s", "kernel");
 		for (size_t c = 0; c < COLUMNS; c++)
-			printf(" %-8s", columns[c]);
-		printf(" self-test\n");
+			if (!only || strcmp(only, columns[c]) == 0)
+				printf(" %-8s", columns[c]);
+		printf(only ? "\n" : " self-test\n");
 	}
 	for (size_t i = 0; i < KERNELS; i++) {
 		if (!wanted(argc, argv, kernels[i].name))
@@ -443,14 +461,18 @@ int main(int argc, char **argv)
 		if (!timing)
 			printf("%-12s", kernels[i].name);
 		for (size_t c = 0; c < COLUMNS; c++) {
-			char cell[24] = "";
+			char cell[24] = "-";
 
+			if (only && strcmp(only, columns[c]) != 0)
+				continue;
 			failures += check_column(i, c, timing, cell);
 			if (!timing)
 				printf(" %-8s", cell);
 			fflush(stdout);
 		}
-		if (!timing) {
+		if (!timing && only)
+			printf("\n");
+		else if (!timing) {
 			int blind = self_test(i, SPOIL_RESULT) |
 				self_test(i, SPOIL_GUARD);
 
@@ -458,7 +480,7 @@ int main(int argc, char **argv)
 			failures += blind != 0;
 		}
 	}
-	if (!timing && argc == 1 && !all_called())
+	if (!timing && !only && argc == 1 && !all_called())
 		failures++;
 	return failures != 0;
 }

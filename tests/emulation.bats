@@ -1,0 +1,35 @@
+# The CUDA kernels in the emulation of tests/kernels/cuda_emu.h: with every access to memory watched, and in orders of lanes that
+# a chip may choose and ours did not.
+load helper
+
+setup_file() {
+	make -s -C "$BATS_TEST_DIRNAME/.." BUILD="$RNP_BUILD" NVCC= MPI= NCCL= "$RNP_BUILD/kcheck-race" >"$BATS_FILE_TMPDIR/log" 2>&1 ||
+		{ cat "$BATS_FILE_TMPDIR/log"; return 1; }
+}
+
+@test "emulation: no access of a kernel races with another" {
+	run -0 "$RNP_BUILD/kcheck-race" --only emu huff memfill sha256_rows int8 philox lm_project
+	refute_output --partial FAIL
+}
+
+@test "emulation: any order of lanes between barriers gives the same bytes" {
+	for seed in 1 2 3; do
+		CUDA_EMU_SEED=$seed run -0 "$RNP_BUILD/kcheck" --only emu huff memfill lm_project
+		refute_output --partial FAIL
+	done
+}
+
+@test "emulation: the race of a read behind a vote, as huff_get.cu had it, is found, with its line" {
+	cd "$BATS_TEST_DIRNAME/.."
+	grep -v 'the vote orders nothing' kernels/grad/huff_get.cu >"$BATS_TEST_TMPDIR/huff_get.cu"
+	gcc -x c++ -std=gnu++17 -O1 -g -fno-exceptions -fno-rtti -I. -D_GNU_SOURCE -fsanitize=thread \
+		--param=tsan-instrument-func-entry-exit=0 -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open \
+		-c -o "$BATS_TEST_TMPDIR/huff_get.o" "$BATS_TEST_TMPDIR/huff_get.cu"
+	gcc -fopenmp -o "$BATS_TEST_TMPDIR/kcheck" "$RNP_BUILD"/obj/tests/kernels/*.o \
+		$(find "$RNP_BUILD/race" -name '*.o' ! -name huff_get.o) "$BATS_TEST_TMPDIR/huff_get.o" \
+		"$RNP_BUILD/librnp.a" -ljansson -lsodium -lsqlite3 -lm -ldl -lpthread
+	run "$BATS_TEST_TMPDIR/kcheck" --only emu huff
+	assert_failure
+	assert_output --partial "no barrier is between them"
+	assert_output --partial "get_plane_warp"
+}
