@@ -1,3 +1,5 @@
+/* The bandwidth test: a table of the nodes that exchange, and the two HTTP handlers. The table has
+ * the key of the stream cipher that made the bytes, not the bytes. */
 #include "common/net/bandwidth_test.h"
 
 #include <pthread.h>
@@ -15,7 +17,7 @@ struct node {
 	char id[BANDWIDTH_TEST_ID_CHARS + 1]; /* "": free */
 	int64_t seen_ns;
 	int tries, drops;
-	/* what is on its way; 0: nothing */
+	/* the exchange in progress; bytes 0: none */
 	int64_t bytes, began_ns;
 	unsigned char key[crypto_stream_chacha20_KEYBYTES];
 	struct bandwidth_test_reading best;
@@ -26,7 +28,7 @@ struct bandwidth_tests {
 	struct node nodes[BANDWIDTH_TEST_NODES_MAX];
 };
 
-/* The key is used once. */
+/* Each key encrypts one stream, so that the nonce may be constant. */
 static const unsigned char nonce[crypto_stream_chacha20_NONCEBYTES];
 
 struct bandwidth_tests *bandwidth_tests_new(void)
@@ -59,14 +61,15 @@ static struct node *find(struct bandwidth_tests *x, const char *id)
 	return NULL;
 }
 
-static bool on_its_way(const struct node *n, int64_t now_ns)
+static bool in_progress(const struct node *n, int64_t now_ns)
 {
 	return n->bytes &&
 		now_ns - n->began_ns < BANDWIDTH_TEST_SECONDS * INT64_C(1000000000);
 }
 
-/* Its place, a free one, or that of who was not seen for the longest time. */
-static struct node *place(struct bandwidth_tests *x, const char *id)
+/* Returns the node's entry: its own, or a free one, or that of the node that was seen last longest
+ * ago. */
+static struct node *entry_of(struct bandwidth_tests *x, const char *id)
 {
 	struct node *n = find(x, id), *oldest = &x->nodes[0];
 
@@ -80,7 +83,7 @@ static struct node *place(struct bandwidth_tests *x, const char *id)
 	return oldest;
 }
 
-/* How many others have a place. */
+/* Counts the other nodes that exchange. */
 static int count_others(const struct bandwidth_tests *x, const char *id, int64_t now_ns)
 {
 	int count = 0;
@@ -94,33 +97,33 @@ static int count_others(const struct bandwidth_tests *x, const char *id, int64_t
 	return count;
 }
 
-enum bandwidth_test_said bandwidth_test_begin(struct bandwidth_tests *x, const char *id,
+enum bandwidth_test_status bandwidth_test_begin(struct bandwidth_tests *x, const char *id,
 	int64_t bytes, int64_t now_ns, void *out)
 {
 	unsigned char key[crypto_stream_chacha20_KEYBYTES];
-	enum bandwidth_test_said said = BANDWIDTH_TEST_OK;
+	enum bandwidth_test_status status = BANDWIDTH_TEST_OK;
 	struct node *n;
 
 	randombytes_buf(key, sizeof key);
 	pthread_mutex_lock(&x->lock);
-	n = count_others(x, id, now_ns) < BANDWIDTH_TEST_AT_ONCE ? place(x, id) : NULL;
+	n = count_others(x, id, now_ns) < BANDWIDTH_TEST_AT_ONCE ? entry_of(x, id) : NULL;
 	if (!n) {
-		said = BANDWIDTH_TEST_BUSY;
+		status = BANDWIDTH_TEST_BUSY;
 	} else if (n->tries >= BANDWIDTH_TEST_TRIES_MAX ||
 		(n->bytes && n->drops >= BANDWIDTH_TEST_DROPS_MAX)) {
-		said = BANDWIDTH_TEST_TOO_OFTEN;
+		status = BANDWIDTH_TEST_TOO_OFTEN;
 	} else {
 		n->tries++;
-		/* what was begun before and not ended is forgotten */
+		/* an exchange that was begun before and not ended is forgotten */
 		n->drops += n->bytes > 0;
 		n->bytes = bytes;
 		n->began_ns = n->seen_ns = now_ns;
 		memcpy(n->key, key, sizeof key);
 	}
 	pthread_mutex_unlock(&x->lock);
-	if (said == BANDWIDTH_TEST_OK)
+	if (status == BANDWIDTH_TEST_OK)
 		crypto_stream_chacha20(out, (unsigned long long)bytes, nonce, key);
-	return said;
+	return status;
 }
 
 static double rate(int64_t bytes, int64_t ns)
@@ -141,7 +144,7 @@ static struct bandwidth_test_reading reading_of(int64_t bytes, int64_t down_ns,
 			bytes == BANDWIDTH_TEST_BYTES_MAX };
 }
 
-/* Whether data are the bytes that key stands for; they are overwritten. */
+/* Are data the bytes that the key makes? They are overwritten. */
 static bool same_bytes(unsigned char *data, size_t bytes, const unsigned char *key,
 	const char *token)
 {
@@ -154,7 +157,7 @@ static bool same_bytes(unsigned char *data, size_t bytes, const unsigned char *k
 	return token && strcmp(token, hex) == 0 && sodium_is_zero(data, bytes);
 }
 
-enum bandwidth_test_said bandwidth_test_end(struct bandwidth_tests *x, const char *id,
+enum bandwidth_test_status bandwidth_test_end(struct bandwidth_tests *x, const char *id,
 	const char *token, void *data, size_t bytes, int64_t arrived_ns,
 	int64_t complete_ns, struct bandwidth_test_reading *out)
 {
@@ -162,7 +165,7 @@ enum bandwidth_test_said bandwidth_test_end(struct bandwidth_tests *x, const cha
 
 	pthread_mutex_lock(&x->lock);
 	n = find(x, id);
-	if (n && on_its_way(n, complete_ns))
+	if (n && in_progress(n, complete_ns))
 		now = *n;
 	if (n)
 		n->bytes = 0;
@@ -201,9 +204,9 @@ bool bandwidth_test_take(struct bandwidth_tests *x, const char *id,
 
 /* --- HTTP ---------------------------------------------------------------------------------- */
 
-static enum httpd_when refuse(struct httpd_reply *r, enum bandwidth_test_said said)
+static enum httpd_when refuse(struct httpd_reply *r, enum bandwidth_test_status status)
 {
-	switch (said) {
+	switch (status) {
 	case BANDWIDTH_TEST_BUSY:
 		r->retry_after_s = 1;
 		return httpd_error(r, 503, "others are exchanging");
@@ -222,7 +225,7 @@ enum httpd_when bandwidth_test_get(struct bandwidth_tests *x, struct httpd_reque
 	struct httpd_reply *r)
 {
 	const char *text = httpd_query(q, "bytes");
-	enum bandwidth_test_said said;
+	enum bandwidth_test_status status;
 	int64_t bytes;
 
 	if (!is_id(q->arg))
@@ -235,10 +238,10 @@ enum httpd_when bandwidth_test_get(struct bandwidth_tests *x, struct httpd_reque
 			(long long)BANDWIDTH_TEST_BYTES_MIN,
 			(long long)BANDWIDTH_TEST_BYTES_MAX);
 	}
-	said = bandwidth_test_begin(x, q->arg, bytes, q->started_ns,
+	status = bandwidth_test_begin(x, q->arg, bytes, q->started_ns,
 		buf_reserve(&r->body, (size_t)bytes));
-	if (said != BANDWIDTH_TEST_OK)
-		return refuse(r, said);
+	if (status != BANDWIDTH_TEST_OK)
+		return refuse(r, status);
 	r->body.len = (size_t)bytes;
 	r->content_type = "application/octet-stream";
 	return HTTPD_NOW;
@@ -248,15 +251,15 @@ enum httpd_when bandwidth_test_post(struct bandwidth_tests *x, struct httpd_requ
 	struct httpd_reply *r, struct bandwidth_test_reading *out)
 {
 	int64_t complete_ns = clock_mono_ns();
-	enum bandwidth_test_said said;
+	enum bandwidth_test_status status;
 	json_t *v;
 
 	if (!is_id(q->arg))
 		return httpd_error(r, 400, "the id is no SHA-256 in hex");
-	said = bandwidth_test_end(x, q->arg, httpd_query(q, "token"), q->body.data,
+	status = bandwidth_test_end(x, q->arg, httpd_query(q, "token"), q->body.data,
 		q->body.len, q->started_ns, complete_ns, out);
-	if (said != BANDWIDTH_TEST_OK)
-		return refuse(r, said);
+	if (status != BANDWIDTH_TEST_OK)
+		return refuse(r, status);
 	v = json_object();
 	json_set_i64(v, "bytes", out->bytes);
 	json_set_i64(v, "down_ns", out->down_ns);

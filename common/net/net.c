@@ -1,3 +1,4 @@
+/* TCP sockets: addresses as texts, connections within a time, all bytes or an error. */
 #include "common/net/net.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ int net_split(const char *text, const char *what, char host[NET_HOST_MAX], int *
 	return 0;
 }
 
-/* A listening socket, or -1 with errno. */
+/* Returns a listening socket, or -1 with errno. */
 static int try_listen(const struct addrinfo *a)
 {
 	int on = 1, off = 0,
@@ -102,7 +103,7 @@ int net_tune(int fd, int64_t timeout_ms)
 	struct timeval t = { timeout_ms / 1000, timeout_ms % 1000 * 1000 };
 	int on = 1;
 
-	/* a socket pair of a test has no such option */
+	/* the socket pairs of tests have no such option */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) < 0 ||
 		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t) < 0)
@@ -110,7 +111,7 @@ int net_tune(int fd, int64_t timeout_ms)
 	return 0;
 }
 
-/* Whether fd gets ready in time: 1, 0 not, -1 errno. */
+/* Waits until fd is ready. Returns 1, 0 when it is not in time, or -1 with errno. */
 static int wait_for(int fd, short events, int64_t deadline_ns)
 {
 	struct pollfd p = { fd, events, 0 };
@@ -124,7 +125,7 @@ static int wait_for(int fd, short events, int64_t deadline_ns)
 	return rc;
 }
 
-/* A connected socket, or -1 with errno. */
+/* Returns a connected socket, or -1 with errno. */
 static int try_connect(const struct addrinfo *a, int64_t deadline_ns)
 {
 	int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -1,7 +1,7 @@
 /* net.h - TCP sockets with time limits: listen, connect, and whole messages. Uses libc, err, clock.
  *
- * Sockets are blocking, closed on exec, without Nagle's delay. A peer that does nothing for the
- * time given to net_tune has stalled (75); one that closes in the middle is gone (69). */
+ * Sockets block, are closed on exec and send without Nagle's delay. A peer that does nothing for
+ * the time given to net_tune has stalled (75); a peer that closes in the middle is gone (69). */
 #ifndef RNP_COMMON_NET_NET_H
 #define RNP_COMMON_NET_NET_H
 
@@ -10,28 +10,29 @@
 
 #define NET_HOST_MAX 256
 
-/* A listening socket, not blocking, for "HOST:PORT", "[v6]:PORT" or ":PORT" (all addresses); *port is
- * the one that was bound; what names the text in errors ("--listen"). -1 with err_set: 64
- * malformed, 69 taken or not of this machine, 77 not permitted. */
+/* Opens a listening socket that does not block, for "HOST:PORT", "[v6]:PORT" or ":PORT" (all
+ * addresses). *port is the one that was bound; what names the text in errors ("--listen"). Returns
+ * the socket, or -1 with err_set: 64 malformed, 69 taken or not of this machine, 77 not
+ * permitted. */
 int net_listen(const char *text, const char *what, int *port);
 
-/* "HOST:PORT" taken apart; port may be 0. Returns 0, or -1 (64). */
+/* Takes "HOST:PORT" apart; the port may be 0. Returns 0, or -1 (64). */
 int net_split(const char *text, const char *what, char host[NET_HOST_MAX], int *port);
 
-/* A connected and tuned socket, or -1: 69 not there, 75 no answer in time. */
+/* Returns a connected and tuned socket, or -1: 69 not there, 75 no answer in time. */
 int net_connect(const char *host, int port, int64_t timeout_ms);
 
-/* The next connection, tuned; -1: 75 none came in time. */
+/* Returns the next connection, tuned, or -1: 75 none came in time. */
 int net_accept(int listen_fd, int64_t timeout_ms);
 
-/* No delay of small messages, and how long a peer may do nothing. */
+/* Switches off the delay of small messages, and sets how long a peer may do nothing. */
 int net_tune(int fd, int64_t timeout_ms);
 
-/* All of it. Returns 0, or -1: 75 stalled, 69 closed. */
+/* Send or receive all of the bytes. Return 0, or -1: 75 stalled, 69 closed. */
 int net_send(int fd, const void *data, size_t bytes);
 int net_receive(int fd, void *data, size_t bytes);
 
-/* The error of a send or receive that returned n <= 0 with errno. Returns -1. */
+/* Sets the error of a send or receive that returned n <= 0 with errno. Returns -1. */
 int net_failed(const char *verb, long n);
 
 #endif

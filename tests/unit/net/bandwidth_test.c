@@ -27,11 +27,11 @@ static void token_of(char token[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1],
 }
 
 /* One exchange that takes so long each way. */
-static enum bandwidth_test_said exchange(struct bandwidth_tests *x, int node,
+static enum bandwidth_test_status exchange(struct bandwidth_tests *x, int node,
 	unsigned char *data, int64_t bytes, int64_t at_ns, int64_t down_ns, int64_t up_ns,
 	struct bandwidth_test_reading *out)
 {
-	enum bandwidth_test_said said = bandwidth_test_begin(x, id(node), bytes, at_ns,
+	enum bandwidth_test_status said = bandwidth_test_begin(x, id(node), bytes, at_ns,
 		data);
 	char token[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1];
 
