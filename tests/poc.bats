@@ -131,8 +131,8 @@ verdict() {
 	echo '[' >n.json
 	refused 65 "answer" rnp-bench verdict --key verifier.key --challenge c.json n.json
 	# as JSON in memory it would be 75 times as large
-	{ printf '{"kind":"rnp.answer","v":1,"devices":['; printf '{},%.0s' {1..70000}; echo '{}]}'; } >n.json
-	refused 65 "more than 65536 values" rnp-bench verdict --key verifier.key --challenge c.json n.json
+	{ printf '{"kind":"rnp.answer","v":1,"devices":['; printf '{},%.0s' {1..270000}; echo '{}]}'; } >n.json
+	refused 65 "more than 262144 values" rnp-bench verdict --key verifier.key --challenge c.json n.json
 	echo '{"kind":"rnp.answer","v":1}' >n.json
 	refused 66 "none.json" rnp-bench verdict --key verifier.key --challenge none.json n.json
 }
@@ -148,7 +148,7 @@ verdict() {
 	refused 64 "rounds" small --size 16384 --rounds 268435456
 	# an answer of a CPU and eight GPUs has room, one of 16 has not
 	rnp-bench challenge --node "$NODE" --key verifier.key --device cpu $(printf -- '--device GPU-%s ' {1..8}) >many.json
-	refused 64 "larger than 96 MiB" rnp-bench challenge --node "$NODE" --key verifier.key \
+	refused 64 "larger than 256 MiB" rnp-bench challenge --node "$NODE" --key verifier.key \
 		$(printf -- '--device GPU-%s ' {1..16})
 	for edit in '.devices[0].matmul.rounds = 4194305' '.devices[0].memory.per_slice = 0' \
 		'.devices[0].memory = {"lanes": 65536, "per_slice": 268435456, "passes": 1}' \
@@ -303,7 +303,8 @@ teardown() {
 	run_split rnp-register submit --registry "$URL" a.json b.json next.json
 	assert_equal "$status" 1
 	jq -e '.of == "rnp.node"' <<<"$output"
-	assert_equal "$(grep -c 'no such challenge' <<<"$stderr")" 2
+	# the roots and the answer of the first, and the answer of the second
+	assert_equal "$(grep -c 'no such challenge' <<<"$stderr")" 3
 }
 
 @test "poc: while one answer is judged the registry replies to others, and an answer that waits is not late" {

@@ -105,6 +105,30 @@ static void finish_bandwidth(struct bandwidth *b, const json_t *proved)
 		err_restore(&error);
 }
 
+/* Writes a record of ours, signed now. */
+static int write_signed(json_t *record, const struct key *k)
+{
+	json_set_time(record, "at", clock_now_ms());
+	return signature_add(record, k, clock_now_ms() / 1000 * 1000) < 0 ?
+		-1 :
+		out_record(record);
+}
+
+/* The roots go first: they have a deadline of their own, which the sending of the answer does not count against. */
+static int write_roots(const struct poc_challenge *c, const json_t *answer,
+	const struct key *k)
+{
+	json_t *roots;
+	int rc;
+
+	if (!c->roots_ms)
+		return 0;
+	roots = poc_roots_write(c, answer);
+	rc = write_signed(roots, k);
+	json_decref(roots);
+	return rc;
+}
+
 /* Sets *signed_one when the answer was computed, so that an error is one of writing it. */
 static int answer(const json_t *record, const char *where, const struct key *k,
 	bool *signed_one)
@@ -127,14 +151,13 @@ static int answer(const json_t *record, const char *where, const struct key *k,
 		return -1;
 	bandwidth_start(&b, verifier, ca_file, &c, k);
 	v = prove(&c, memory_for_rounds(), NULL);
+	rc = v ? write_roots(&c, v, k) : 0;
 	finish_bandwidth(&b, v);
 	if (!v)
 		return -1;
-	json_set_time(v, "at", clock_now_ms());
-	rc = signature_add(v, k, clock_now_ms() / 1000 * 1000);
-	*signed_one = rc == 0;
+	*signed_one = true;
 	if (rc == 0)
-		rc = out_record(v);
+		rc = write_signed(v, k);
 	json_decref(v);
 	return rc;
 }

@@ -107,6 +107,8 @@ static int plan_claims(struct poc_challenge *c)
 			err_set(EX_DATAERR, "%s: is %s, not --node", claims_path, whose) :
 			poc_plan_node(c, record);
 	}
+	/* in a pipe, or as a file, the answer is all there is */
+	c->roots_ms = 0;
 	if (rc == 0 && deadline_ms)
 		c->deadline_ms = deadline_ms;
 	json_decref(record);

@@ -7,7 +7,8 @@ static const struct command *const commands[] = { &command_answer, &command_chal
 	NULL };
 
 static const char *const kinds[] = { "rnp.answer", "rnp.bench", "rnp.challenge",
-	"rnp.compare", "rnp.error", "rnp.peer", "rnp.test", "rnp.verdict", NULL };
+	"rnp.compare", "rnp.error", "rnp.peer", "rnp.roots", "rnp.test", "rnp.verdict",
+	NULL };
 
 static const struct program program = {
 	.name = "rnp-bench",

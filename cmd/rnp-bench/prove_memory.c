@@ -17,7 +17,7 @@ struct fill {
 	unsigned char *hashes; /* on the device */
 	json_t *paths;         /* the answer's */
 	struct memfill m;
-	int64_t leaves, opened;
+	int64_t leaves;
 	struct poc_tree trees[MEMFILL_SLICES * POC_PASSES_MAX];
 	uint64_t at
 		[POC_NEEDED_MAX]; /* leaves of the whole fill, with the blocks in bytes */
@@ -28,7 +28,8 @@ struct fill {
 /* Blocks must be copied before the next step overwrites them. */
 static int keep(struct fill *f, const uint64_t *drawn)
 {
-	size_t n = poc_needed(f->at + f->count, f->d, &f->m, drawn, (int)f->opened);
+	size_t n = poc_needed(f->at + f->count, f->d, &f->m, drawn,
+		(int)poc_step_openings(f->d, (int64_t)f->m.step));
 
 	for (size_t k = f->count; k < f->count + n; k++) {
 		uint64_t step = f->at[k] / (uint64_t)f->leaves;
@@ -134,13 +135,14 @@ static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots
 {
 	unsigned char seed[POC_HASH_BYTES], root[POC_HASH_BYTES], x[POC_HASH_BYTES];
 	char hex[2 * POC_HASH_BYTES + 1];
-	uint64_t drawn[POC_OPENINGS];
+	uint64_t drawn[POC_LAST_OPENINGS];
 	int64_t steps = MEMFILL_SLICES * f->d->passes;
 
 	poc_seed(seed, c, f->d->uuid);
 	poc_first_key(&f->m.key, seed);
 	for (int64_t u = 0; u < steps; u++) {
 		struct poc_tree *tree = &f->trees[u];
+		int64_t opened = poc_step_openings(f->d, u);
 
 		f->m.step = (uint64_t)u;
 		poc_tree_init(tree, (uint64_t)f->leaves);
@@ -150,8 +152,8 @@ static int fill_run(struct fill *f, const struct poc_challenge *c, json_t *roots
 		sodium_bin2hex(hex, sizeof hex, root, sizeof root);
 		json_push_text(roots, hex);
 		poc_fold_step(x, c, seed, u, root);
-		poc_draw(drawn, (int)f->opened, (uint64_t)f->leaves, x);
-		tuples(drawn, f->opened, u, f->d->per_slice, openings);
+		poc_draw(drawn, (int)opened, (uint64_t)f->leaves, x);
+		tuples(drawn, opened, u, f->d->per_slice, openings);
 		if (keep(f, drawn) < 0)
 			return -1;
 		poc_next_key(&f->m.key, x);
@@ -173,7 +175,6 @@ json_t *prove_memory(const struct poc_challenge *c, const struct poc_device *d,
 	int rc;
 
 	f.leaves = poc_step_leaves(d);
-	f.opened = poc_step_openings(d);
 	f.m = (struct memfill){ .lanes = (uint64_t)d->lanes,
 		.per_slice = (uint64_t)d->per_slice };
 	f.blocks = xmalloc((size_t)POC_NEEDED_MAX * MEMFILL_BYTES);

@@ -100,8 +100,8 @@ static int send_beat(struct http *http, const struct key *key, bool *lost)
 
 	if (beat) {
 		json_write(&body, beat);
-		rc = registry_post(http, registry, ca_file, per_try_ms, "rnp.heartbeat",
-			body.data, body.len, &r);
+		rc = registry_post(http, registry, ca_file, per_try_ms, beat, body.data,
+			body.len, &r);
 	}
 	/* Each is new when it is sent first: known already means that an earlier try arrived
 	 * and its answer was lost. */

@@ -30,6 +30,7 @@ static const char *const kinds[] = {
 	"rnp.keyfile",
 	"rnp.node",
 	"rnp.receipt",
+	"rnp.roots",
 	"rnp.stored",
 	"rnp.uptime",
 	"rnp.verdict",

@@ -44,13 +44,18 @@ struct asked {
 	/* of the signed requests about the open one, by their first bytes; NULL: none came */
 	uint64_t *nonces;
 	int nnonces;
+	bool has_roots; /* of the answer to it came already */
+	unsigned char roots[POC_HASH_BYTES];
+	int64_t roots_ns;      /* and when, since asked_ns */
+	char asked_record[65]; /* the node record that was last asked about, or "" */
+	int uploads;           /* answers that are on their way */
 };
 
 struct registry_challenger {
 	pthread_mutex_t lock;
 	struct asked *buckets[BUCKETS];
 	int64_t nodes;
-	sqlite3_stmt *insert, *remove, *claims; /* of the writer's connection */
+	sqlite3_stmt *insert, *remove, *claims, *pending; /* of the writer's connection */
 	struct bandwidth_tests
 		*exchanges; /* the bandwidth test of those that are asked */
 };
@@ -64,6 +69,7 @@ static void close_challenge(struct asked *a)
 	a->record = NULL;
 	a->nonces = NULL;
 	a->nnonces = 0;
+	a->has_roots = false;
 }
 
 void registry_challenger_close(struct registry *g)
@@ -83,6 +89,7 @@ void registry_challenger_close(struct registry *g)
 	sqlite3_finalize(ch->insert);
 	sqlite3_finalize(ch->remove);
 	sqlite3_finalize(ch->claims);
+	sqlite3_finalize(ch->pending);
 	pthread_mutex_destroy(&ch->lock);
 	bandwidth_tests_free(ch->exchanges);
 	free(ch);
@@ -193,6 +200,23 @@ static int open_challenge(struct registry *g, struct asked *a)
 	return rc;
 }
 
+/* Whether the node's record is pending and was never asked about: nobody should wait for chance to prove it. */
+static bool is_new_record(struct registry *g, struct asked *a)
+{
+	sqlite3_stmt *q = g->challenger->pending;
+	bool is_new = false;
+
+	store_bind(q, "t", a->node);
+	if (store_step(&g->db.store, q) == 1)
+		is_new = strcmp(store_text(q, 0), a->asked_record) != 0;
+	else
+		err_clear();
+	if (is_new)
+		snprintf(a->asked_record, sizeof a->asked_record, "%s", store_text(q, 0));
+	sqlite3_reset(q);
+	return is_new;
+}
+
 json_t *registry_challenge_for(void *ctx, const char *node)
 {
 	struct registry *g = ctx;
@@ -204,7 +228,7 @@ json_t *registry_challenge_for(void *ctx, const char *node)
 		return NULL;
 	pthread_mutex_lock(&ch->lock);
 	a = asked_of(g, node);
-	if (a && !a->c && a->due_ns <= clock_mono_ns()) {
+	if (a && !a->c && (a->due_ns <= clock_mono_ns() || is_new_record(g, a))) {
 		(void)open_challenge(g, a); /* it is not asked this time */
 		a->due_ns = random_due_ns(g);
 	}
@@ -236,6 +260,8 @@ static void reopen(struct registry *g, const char *text)
 			a = asked_of(g, c->node);
 	}
 	if (a && !a->c) {
+		/* its roots may have come before the registry stopped, and are not known any more */
+		c->roots_ms = 0;
 		a->c = c;
 		a->record = record;
 		a->asked_ns = clock_mono_ns() - passed_ms * 1000000;
@@ -295,7 +321,10 @@ int registry_challenger_open(struct registry *g)
 			"DELETE FROM challenges WHERE sha256 = ?") < 0 ||
 		store_prepare(&g->db.store, &ch->claims,
 			"SELECT body FROM records WHERE id = "
-			"(SELECT record FROM nodes WHERE address = ?)") < 0)
+			"(SELECT record FROM nodes WHERE address = ?)") < 0 ||
+		store_prepare(&g->db.store, &ch->pending,
+			"SELECT sha256 FROM nodes WHERE address = ? "
+			"AND proven_ms IS NULL") < 0)
 		return -1;
 	return reopen_all(g);
 }
@@ -350,7 +379,7 @@ int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challe
 }
 
 struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
-	struct httpd_reply *r, int64_t arrived_ns, int64_t *elapsed_ns)
+	struct httpd_reply *r, struct poc_judging *j)
 {
 	const char *node = json_string_value(json_object_get(answer, "node"));
 	unsigned char sha256[POC_HASH_BYTES];
@@ -364,7 +393,10 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 	pthread_mutex_lock(&g->challenger->lock);
 	a = *place_of(g->challenger, node);
 	if (a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0) {
-		*elapsed_ns = arrived_ns - a->asked_ns;
+		j->elapsed_ns -= a->asked_ns;
+		j->has_roots = a->has_roots;
+		j->roots_ns = a->roots_ns;
+		memcpy(j->roots, a->roots, sizeof j->roots);
 		c = a->c;
 		a->c = NULL;
 		close_challenge(a);
@@ -374,8 +406,6 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 		httpd_error(r, 409, "no such challenge to %s is open", node);
 	return c;
 }
-
-/* --- the bandwidth test ------------------------------------------------------------------- */
 
 /* The node's entry when the challenge of that hash is open for it, or NULL. Under the lock. */
 static struct asked *find_open(struct registry_challenger *ch, const char *node,
@@ -389,6 +419,129 @@ static struct asked *find_open(struct registry_challenger *ch, const char *node,
 	sodium_bin2hex(hex, sizeof hex, a->c->sha256, sizeof a->c->sha256);
 	return strcmp(hex, id) == 0 ? a : NULL;
 }
+
+/* --- roots -------------------------------------------------------------------------------- */
+
+/* Notes the roots of an answer that will come. Only the first count. */
+static void take_roots(struct registry *g, const json_t *record, struct httpd_reply *r,
+	int64_t arrived_ns)
+{
+	const char *node = json_string_value(json_object_get(record, "node"));
+	unsigned char sha256[POC_HASH_BYTES], roots[POC_HASH_BYTES];
+	json_t *ack = json_record("rnp.stored");
+	bool open, is_new = false;
+	struct asked *a;
+
+	open = poc_get_hash(json_object_get(record, "challenge_sha256"), sha256) &&
+		poc_get_hash(json_object_get(record, "roots_sha256"), roots);
+	pthread_mutex_lock(&g->challenger->lock);
+	a = open ? *place_of(g->challenger, node) : NULL;
+	open = a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0;
+	if (open && !a->has_roots) {
+		is_new = a->has_roots = true;
+		a->roots_ns = arrived_ns - a->asked_ns;
+		memcpy(a->roots, roots, sizeof a->roots);
+	}
+	pthread_mutex_unlock(&g->challenger->lock);
+	if (open) {
+		json_set_text(ack, "of", "rnp.roots");
+		json_set_text(ack, "node", node);
+		json_set_time(ack, "at", clock_now_ms());
+		json_set_bool(ack, "new", is_new);
+		json_write(&r->body, ack);
+		buf_addc(&r->body, '\n');
+	} else {
+		httpd_error(r, 409, "no such challenge to %s is open", node);
+	}
+	json_decref(ack);
+}
+
+enum httpd_when registry_post_roots(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	int64_t arrived_ns = clock_mono_ns();
+	struct registry *g = ctx;
+	struct signature_result signature;
+	json_t *record = json_parse_object(buf_text(&q->body), q->body.len, "body");
+
+	if (!g->challenger)
+		httpd_error(r, 404, "this registry issues no challenges");
+	else if (!record || schema_check(record, "body", "rnp.roots") < 0)
+		httpd_error(r, 400, "%s", err_get()->text);
+	else if (signature_verify(record, &signature), !signature.ok)
+		httpd_error(r, 401, "%s", signature.reason);
+	else
+		take_roots(g, record, r, arrived_ns);
+	err_clear();
+	if (r->status >= 300)
+		g->refused++;
+	json_decref(record);
+	return HTTPD_NOW;
+}
+
+/* --- answers on their way ----------------------------------------------------------------- */
+
+/* An answer that breaks off may be sent again while the first is not given up yet. */
+#define UPLOADS_MAX 2
+
+/* What done has to undo. */
+struct upload {
+	char node[KEY_ADDRESS_MAX];
+};
+
+enum httpd_when registry_begin_answer(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct registry *g = ctx;
+	const char *node = httpd_query(q, "node"), *id = httpd_query(q, "challenge");
+	struct upload *u;
+	struct asked *a;
+	bool busy;
+
+	if (!g->challenger)
+		return httpd_error(r, 404, "this registry issues no challenges");
+	if (registry_query_known(q, r, "node challenge") < 0 ||
+		registry_query_address(q, r, "node") < 0)
+		return HTTPD_NOW;
+	if (!node || !id)
+		return httpd_error(r, 400, "which node's challenge?");
+	pthread_mutex_lock(&g->challenger->lock);
+	a = find_open(g->challenger, node, id);
+	busy = a && a->uploads >= UPLOADS_MAX;
+	if (a && !busy)
+		a->uploads++;
+	pthread_mutex_unlock(&g->challenger->lock);
+	if (!a)
+		return httpd_error(r, 409, "no such challenge to %s is open", node);
+	if (busy) {
+		r->retry_after_s = 1;
+		return httpd_error(r, 429, "%d answers to this challenge arrive already",
+			UPLOADS_MAX);
+	}
+	u = xcalloc(1, sizeof *u);
+	snprintf(u->node, sizeof u->node, "%s", node);
+	q->state = u;
+	return HTTPD_GO_ON;
+}
+
+void registry_done_answer(void *ctx, struct httpd_request *q)
+{
+	struct registry *g = ctx;
+	struct upload *u = q->state;
+	struct asked *a;
+
+	if (!u)
+		return;
+	q->state = NULL;
+	pthread_mutex_lock(&g->challenger->lock);
+	a = *place_of(g->challenger, u->node);
+	if (a)
+		a->uploads--;
+	pthread_mutex_unlock(&g->challenger->lock);
+	free(u);
+}
+
+/* --- the bandwidth test ------------------------------------------------------------------- */
 
 static bool is_open(struct registry *g, const char *node, const char *id)
 {
@@ -530,7 +683,7 @@ static void unasked_free(struct httpd_request *q)
 
 /* Who did not answer in time has failed. */
 static void fail_unanswered(struct registry *g, const struct poc_challenge *c,
-	int64_t elapsed_ns)
+	int64_t elapsed_ns, const char *reason)
 {
 	struct poc_judging j = { .received_ms = clock_now_ms(),
 		.elapsed_ns = elapsed_ns };
@@ -541,7 +694,7 @@ static void fail_unanswered(struct registry *g, const struct poc_challenge *c,
 
 	json_set_text(check, "check", "answer");
 	json_set_bool(check, "passed", false);
-	json_set_text(check, "reason", "no answer came within the deadline");
+	json_set_text(check, "reason", reason);
 	json_push(checks, check);
 	json_set(verdict, "checks", checks);
 	u->r.status = 200;
@@ -551,20 +704,32 @@ static void fail_unanswered(struct registry *g, const struct poc_challenge *c,
 	json_decref(nothing);
 }
 
+/* Why the node of an open challenge has failed by now, or NULL. now_ns: as registry_verdicts_now_ns; who answered in
+ * time and waits to be verified is not late. */
+static const char *why_failed(const struct asked *a, int64_t now_ns)
+{
+	int64_t now_ms = (now_ns - a->asked_ns) / 1000000;
+
+	if (now_ms > a->c->deadline_ms)
+		return "no answer came within the deadline";
+	if (a->c->roots_ms && !a->has_roots && now_ms > a->c->roots_ms)
+		return "no answer came: its roots were due before";
+	return NULL;
+}
+
 void registry_challenges_tick(struct registry *g)
 {
 	struct registry_challenger *ch = g->challenger;
-	/* who answered in time and waits to be judged is not late */
-	int64_t now_ns = ch ? registry_verdicts_now_ns(g) : 0;
+	int64_t now_ns = registry_verdicts_now_ns(g);
 
-	for (int i = 0; ch && i < BUCKETS; i++) {
+	for (int i = 0; i < BUCKETS; i++) {
 		pthread_mutex_lock(&ch->lock);
 		for (struct asked *a = ch->buckets[i]; a; a = a->next) {
-			int64_t elapsed_ns = now_ns - a->asked_ns;
+			const char *why = a->c ? why_failed(a, now_ns) : NULL;
 
-			if (!a->c || elapsed_ns / 1000000 <= a->c->deadline_ms)
+			if (!why)
 				continue;
-			fail_unanswered(g, a->c, elapsed_ns);
+			fail_unanswered(g, a->c, now_ns - a->asked_ns, why);
 			close_challenge(a);
 		}
 		pthread_mutex_unlock(&ch->lock);

@@ -20,10 +20,20 @@ int registry_challenge_closed(void *registry, const char *sha256);
 /* To be called about once a second: who did not answer in time has failed. */
 void registry_challenges_tick(struct registry *g);
 
-/* Takes the open challenge that this answer is to, which the caller frees, and the time from its issue until
- * arrived_ns. NULL: r is filled. The answer has to be the node's own, so that nobody else can use up its challenge. */
+/* Takes the open challenge that this answer is to, which the caller frees. j->elapsed_ns is when the answer arrived
+ * on the monotonic clock, and then the time since its issue; the roots that came before are set. NULL: r is
+ * filled. The answer has to be the node's own, so that nobody else can use up its challenge. */
+struct poc_judging;
 struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
-	struct httpd_reply *r, int64_t arrived_ns, int64_t *elapsed_ns);
+	struct httpd_reply *r, struct poc_judging *j);
+
+/* The handler of POST /v1/roots, and what goes before and after that of POST /v1/answers: only who has a challenge
+ * open may send what is large. */
+enum httpd_when registry_post_roots(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_begin_answer(void *registry, struct httpd_request *q,
+	struct httpd_reply *r);
+void registry_done_answer(void *registry, struct httpd_request *q);
 
 /* What the node of a challenge reached in the bandwidth test, which is over; 0: nothing. */
 int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c);

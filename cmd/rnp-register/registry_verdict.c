@@ -1,4 +1,4 @@
-/* The judging of answers: a thread of its own, because one answer takes up to seconds of a core and each thread
+/* The verification of answers: a thread of its own, because one answer takes up to seconds of a core and each thread
  * of the HTTP server has many connections. An answer is late or not by when its body had arrived, however long
  * it waits here. */
 #include <sodium.h>
@@ -16,7 +16,7 @@
 #include "common/record/signature.h"
 #include "common/json/schema.h"
 
-/* Answers that wait, the one that is judged included. They are those of full size that the HTTP server has
+/* Answers that wait, the one that is verified included. They are those of full size that the HTTP server has
  * memory for, about twice: a flood of small ones must not make the wait longer. */
 #define WAITING_MAX   32
 #define RETRY_AFTER_S 2
@@ -39,39 +39,38 @@ struct registry_verdicts {
 	bool stopping;
 };
 
-static json_t *judge(struct registry *g, const struct poc_challenge *c,
-	const json_t *answer, const struct waiting *w, int64_t elapsed_ns)
+static json_t *verify(struct registry *g, const struct poc_challenge *c,
+	const json_t *answer, struct poc_judging *j)
 {
-	struct poc_judging j = { .received_ms = w->arrived_ms,
-		.elapsed_ns = elapsed_ns,
-		.roundtrip_ns = w->roundtrip_ns,
-		.no_bandwidth = "the node exchanged no bytes with the registry",
-		.policy = g->config.policy };
 	bool passed;
 
-	j.bandwidth_bps = registry_challenge_bandwidth(g, c);
-	return poc_verify(c, answer, &j, &passed);
+	j->no_bandwidth = "the node exchanged no bytes with the registry";
+	j->policy = g->config.policy;
+	j->bandwidth_bps = registry_challenge_bandwidth(g, c);
+	return poc_verify(c, answer, j, &passed);
 }
 
 /* The whole of one answer: it ends with a reply, at once or when the verdict is stored. */
 static void take_one(struct registry *g, const struct waiting *w)
 {
+	struct poc_judging j = { .received_ms = w->arrived_ms,
+		.elapsed_ns = w->arrived_ns,
+		.roundtrip_ns = w->roundtrip_ns };
 	struct httpd_request *q = w->q;
 	struct poc_challenge *c = NULL;
-	struct signature_result proof;
-	int64_t elapsed_ns = 0;
+	struct signature_result signature;
 	json_t *verdict;
 	json_t *answer = poc_answer_parse(buf_text(&q->body), q->body.len, "body");
 
 	if (!answer || schema_check(answer, "body", "rnp.answer") < 0)
 		httpd_error(w->r, 400, "%s", err_get()->text);
-	else if (signature_verify(answer, &proof), !proof.ok)
-		httpd_error(w->r, 401, "%s", proof.reason);
+	else if (signature_verify(answer, &signature), !signature.ok)
+		httpd_error(w->r, 401, "%s", signature.reason);
 	else
-		c = registry_challenge_take(g, answer, w->r, w->arrived_ns, &elapsed_ns);
+		c = registry_challenge_take(g, answer, w->r, &j);
 	err_clear();
 	if (c) {
-		verdict = judge(g, c, answer, w, elapsed_ns);
+		verdict = verify(g, c, answer, &j);
 		registry_store_verdict(g, verdict, q, w->r);
 		json_decref(verdict);
 	} else {
@@ -82,7 +81,7 @@ static void take_one(struct registry *g, const struct waiting *w)
 	json_decref(answer);
 }
 
-static void *judge_all(void *arg)
+static void *verify_all(void *arg)
 {
 	struct registry_verdicts *j = arg;
 
@@ -152,7 +151,7 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	free(w);
 	g->refused++;
 	r->retry_after_s = RETRY_AFTER_S;
-	return httpd_error(r, 503, "%d answers wait to be judged already", WAITING_MAX);
+	return httpd_error(r, 503, "%d answers wait to be verified already", WAITING_MAX);
 }
 
 int registry_verdicts_open(struct registry *g)
@@ -163,7 +162,7 @@ int registry_verdicts_open(struct registry *g)
 	j->last = &j->first;
 	pthread_mutex_init(&j->lock, NULL);
 	pthread_cond_init(&j->wake, NULL);
-	if (pthread_create(&j->thread, NULL, judge_all, j) == 0) {
+	if (pthread_create(&j->thread, NULL, verify_all, j) == 0) {
 		g->verdicts = j;
 		return 0;
 	}

@@ -89,8 +89,8 @@ static int post_one(struct sender *s, const struct record *record, const char *k
 	int64_t ms = timeout_ms ? timeout_ms : strcmp(kind, "rnp.answer") ? 0 : JUDGED_MS;
 	struct registry_work w;
 	char *work;
-	int rc = registry_post(&s->http, registry, ca_file, ms, kind, record->text,
-		record->len, r);
+	int rc = registry_post(&s->http, registry, ca_file, ms, record->json,
+		record->text, record->len, r);
 
 	/* while we worked it may have become harder */
 	for (int i = 0; rc < 0 && i < 3 && node && registry_work_read(r, &w); i++) {
@@ -127,7 +127,7 @@ static int submit_one(void *ctx, const struct record *record)
 		err_add("%s", record->where);
 		/* One that came too late is no reason to leave the pipe, and the heartbeats at its other
 		 * end: there will be more challenges. */
-		if (strcmp(kind, "rnp.answer") == 0) {
+		if (strcmp(kind, "rnp.answer") == 0 || strcmp(kind, "rnp.roots") == 0) {
 			int code = err_report();
 
 			s->code = s->code ? s->code : code;

@@ -11,13 +11,29 @@
 #define PAGE_BYTES_MAX  ((size_t)300 << 20) /* 1000 nodes of the largest kind */
 #define CURSOR_MAX      128
 
-const char *registry_path_for(const char *kind)
+/* Where a record goes. An answer is large, and the registry wants to know beforehand whose it is. */
+static void path_for(struct buf *path, const json_t *record)
 {
-	if (strcmp(kind, "rnp.node") == 0)
-		return "/v1/nodes";
-	if (strcmp(kind, "rnp.answer") == 0)
-		return "/v1/answers";
-	return strcmp(kind, "rnp.heartbeat") == 0 ? "/v1/heartbeats" : "/v1/records";
+	const char *kind = json_string_value(json_object_get(record, "kind"));
+	const char *node = json_string_value(json_object_get(record, "node"));
+	const char *challenge = json_string_value(
+		json_object_get(record, "challenge_sha256"));
+	static const struct {
+		const char *kind, *path;
+	} paths[] = { { "rnp.node", "/v1/nodes" }, { "rnp.heartbeat", "/v1/heartbeats" },
+		{ "rnp.roots", "/v1/roots" }, { "rnp.answer", "/v1/answers" } };
+	const char *found = "/v1/records";
+
+	for (size_t i = 0; kind && i < sizeof paths / sizeof *paths; i++)
+		if (strcmp(kind, paths[i].kind) == 0)
+			found = paths[i].path;
+	buf_adds(path, found);
+	if (strcmp(found, "/v1/answers") == 0 && node && challenge) {
+		buf_adds(path, "?node=");
+		http_escape(path, node);
+		buf_adds(path, "&challenge=");
+		http_escape(path, challenge);
+	}
 }
 
 static int post(struct http *http, const char *base, const char *path, const char *work,
@@ -39,14 +55,20 @@ static int post(struct http *http, const char *base, const char *path, const cha
 }
 
 int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
-	const char *kind, const void *body, size_t bytes, struct http_response *r)
+	const json_t *record, const void *body, size_t bytes, struct http_response *r)
 {
+	struct buf path = BUF_INIT;
 	struct http_request q = { .body = body,
 		.body_bytes = bytes,
 		.ca_file = ca,
 		.timeout_ms = per_try_ms };
 
-	return post(http, base, registry_path_for(kind), NULL, &q, r);
+	int rc;
+
+	path_for(&path, record);
+	rc = post(http, base, path.data, NULL, &q, r);
+	buf_release(&path);
+	return rc;
 }
 
 int registry_post_work(struct http *http, const char *base, const char *ca,
@@ -58,7 +80,7 @@ int registry_post_work(struct http *http, const char *base, const char *ca,
 		.ca_file = ca,
 		.timeout_ms = per_try_ms };
 
-	return post(http, base, registry_path_for("rnp.node"), work, &q, r);
+	return post(http, base, "/v1/nodes", work, &q, r);
 }
 
 #define STATUS_WORK 428 /* Precondition Required, RFC 6585 */

@@ -12,13 +12,10 @@
 #include "common/net/http.h"
 #include "common/record/work.h"
 
-/* The path that takes records of this kind. */
-const char *registry_path_for(const char *kind);
-
-/* Sends a signed record to the registry at base. ca: certificates to trust, or NULL; per_try_ms
- * 0: the default. Returns as http_fetch does. */
+/* Sends a signed record to the path of its kind at the registry at base. text: the record as it is sent. ca:
+ * certificates to trust, or NULL; per_try_ms 0: the default. Returns as http_fetch does. */
 int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
-	const char *kind, const void *body, size_t bytes, struct http_response *r);
+	const json_t *record, const void *text, size_t bytes, struct http_response *r);
 
 /* The same with what was worked for, after a registry has replied that joining costs work; work: "TOKEN.NUMBER". */
 int registry_post_work(struct http *http, const char *base, const char *ca,

@@ -32,8 +32,20 @@
  *
  * memory. The fill of memfill.h in 4 passes steps. Step u has a tree of its own over its blocks, lane by
  * lane: a = lane, b = u per_slice + i. From its root comes x as above (test "memory" || u32 u), which
- * draws the 264 / (4 passes), rounded down, blocks to be opened, each with its parents, and is the seed of the next
- * step's sequence: H(x || "next"), the first one's is H(seed || "memory").
+ * draws the blocks to be opened, each with its parents, and is the seed of the next step's sequence: H(x ||
+ * "next"), the first one's is H(seed || "memory"). They are 160 in each of the last four steps, whose blocks are what
+ * lies in memory at the end, and 64 in each step before.
+ *
+ * Why so many. Who keeps the share 1 - w of the lanes and lets zeros stand for the others passes a step with k
+ * openings with probability (1 - w)^k, and may grind: one block of the step is changed until no block is
+ * drawn that is missing. A try costs a path and the 2^18 hashes, and tries are independent: a GPU that does 10^10 SHA-256 a
+ * second tries 38,000 a second. With 8 to 11 openings a step half of the memory passed in 2.5 times the honest time. Now
+ * a tenth less costs 0.9^-160 = 2.1 x 10^7 tries in each of the last four steps, 37 minutes in all beside such a GPU,
+ * where an H200 takes 7 s for all tests; in the steps before it costs 850 tries, which buys nothing,
+ * because the memory has to be there in the end. tests/poc/grinder.h does it. The openings of the last steps cannot wait
+ * for one fold over all roots: the blocks that three of these steps were made from are overwritten by then. It would
+ * take 264 of them; 4 x 160 by their own folds are harder to grind (0.9^-160 four times beats nothing but 0.9^-264,
+ * which nobody reaches either) and each has its parents beside it.
  *
  * In two things this is more than the design's fill, because each closes a hole in it:
  *   - Positions come from Philox, but the seed of a step is not known before the step before it is
@@ -78,10 +90,13 @@
 #include "kernels/poc/sha256_rows.h"
 #include "kernels/dev/philox.h"
 
-#define POC_OPENINGS   264
-#define POC_HASH_BYTES 32
-#define POC_MATRICES   8
-#define POC_MULTIPLIER 0x9E3779B1u
+#define POC_OPENINGS 264
+/* Blocks opened of the memory test's steps; see poc_step_openings. */
+#define POC_STEP_OPENINGS 64
+#define POC_LAST_OPENINGS 160
+#define POC_HASH_BYTES    32
+#define POC_MATRICES      8
+#define POC_MULTIPLIER    0x9E3779B1u
 
 /* 2^18. Only the unit test, which judges a thousand answers, makes it less. */
 extern uint64_t poc_folds;
@@ -102,9 +117,9 @@ extern sha256_chain_fn poc_sha256_chain;
 #define POC_HASHES_MAX          ((int64_t)1 << 30)
 #define POC_DEADLINE_MS_MAX     86400000
 #define POC_CHALLENGE_BYTES_MAX ((size_t)64 << 10)
-#define POC_ANSWER_BYTES_MAX    ((size_t)96 << 20) /* of a CPU and eight H200 */
+#define POC_ANSWER_BYTES_MAX    ((size_t)256 << 20) /* of a CPU and eight H200 */
 /* Values in it: half of them are what 16 devices need. As JSON each takes up to 200 bytes of memory. */
-#define POC_ANSWER_VALUES_MAX 65536
+#define POC_ANSWER_VALUES_MAX 262144
 
 /* What one device has to do; 0 in the first field of a test: not asked. */
 struct poc_device {
@@ -122,7 +137,8 @@ struct poc_challenge {
 	bool of_record, of_joint;
 	unsigned char node_record[POC_HASH_BYTES], joint[POC_HASH_BYTES];
 	char node[KEY_ADDRESS_MAX], signer[KEY_ADDRESS_MAX];
-	int64_t issued_ms, deadline_ms;
+	/* From issued_ms: when the roots have to be there, 0: with the answer; and the answer. */
+	int64_t issued_ms, roots_ms, deadline_ms;
 	int ndevices;
 	struct poc_device devices[POC_DEVICES_MAX];
 };
@@ -144,6 +160,11 @@ json_t *poc_answer_parse(const char *text, size_t len, const char *where);
 struct poc_judging {
 	int64_t received_ms; /* when the answer was there, on the clock that signed issued_at */
 	int64_t elapsed_ns; /* measured better than by the two times; 0: by them */
+	/* The rnp.roots that came before, as they were signed, and when after the challenge; of a challenge with
+	 * roots_ms an answer without them is refused. */
+	bool has_roots;
+	unsigned char roots[POC_HASH_BYTES];
+	int64_t roots_ns;
 	/* the verifier's own probe of the way. It is taken off, but no more than elapsed_ns / POC_ROUNDTRIP_PART:
 	 * who is probed can always make the way seem longer */
 	int64_t roundtrip_ns;
@@ -151,6 +172,12 @@ struct poc_judging {
 	const char *no_bandwidth; /* why not */
 	const struct policy *policy; /* whose reference scores, or NULL */
 };
+
+/* The hash of what an answer of any shape commits to, as rnp.roots has it. */
+void poc_roots_hash(unsigned char out[POC_HASH_BYTES], const json_t *answer);
+
+/* The rnp.roots of an answer, without proof; the caller owns it. */
+json_t *poc_roots_write(const struct poc_challenge *c, const json_t *answer);
 
 /* Judge an answer of any shape. Returns the verdict record without proof, which the caller owns;
  * *passed says what it holds. Never fails: what is wrong is a check that did not pass. */
@@ -191,13 +218,16 @@ int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of)
  * starting, and the slowest that we accept. */
 int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_class *of);
 
+/* The same for the roots alone, which are small: what is over then is the work, and nobody's line. */
+int64_t poc_plan_roots_ms(const struct poc_challenge *c, const struct poc_class *of);
+
 /* Whether the answer will fit into POC_ANSWER_BYTES_MAX. */
 bool poc_plan_fits(const struct poc_challenge *c);
 
 /* Asks a node for all that its rnp.node claims: the CPU, and each GPU that can be asked (as many as an
  * answer has room for), at sizes and with a deadline of their classes: the model that is named decides both,
- * whatever memory is claimed. A uuid that is there twice is asked once. Sets devices, node_record and deadline_ms of
- * c, whose node_key is known. The record may be anybody's and of any shape; whatever it holds, poc_challenge_write takes
+ * whatever memory is claimed. A uuid that is there twice is asked once. Sets devices, node_record, roots_ms and
+ * deadline_ms of c, whose node_key is known. The record may be anybody's and of any shape; whatever it holds, poc_challenge_write takes
  * what comes of it. Returns 0, or -1 with EX_DATAERR: the record has no canonical form. */
 int poc_plan_node(struct poc_challenge *c, const json_t *node);
 
@@ -282,10 +312,13 @@ void poc_salts(uint32_t *rows, uint32_t *columns,
 void poc_next_row(int8_t *out, const int32_t *c, int64_t n, uint32_t row_salt,
 	const uint32_t *column_salts);
 
-/* memory: the blocks opened in a step, and all blocks that have to be in the answer for it: with
- * their parents, as numbers u * leaves of a step + leaf. */
-#define POC_NEEDED_MAX ((2 + MEMFILL_REFS) * POC_OPENINGS)
-int64_t poc_step_openings(const struct poc_device *d);
+/* memory: the blocks opened in step u, of all steps before u, and all blocks that have to be in the answer for a
+ * step: with their parents, as numbers u * leaves of a step + leaf. */
+#define POC_MEMORY_OPENINGS_MAX \
+	(MEMFILL_SLICES * ((POC_PASSES_MAX - 1) * POC_STEP_OPENINGS + POC_LAST_OPENINGS))
+#define POC_NEEDED_MAX ((2 + MEMFILL_REFS) * POC_MEMORY_OPENINGS_MAX)
+int64_t poc_step_openings(const struct poc_device *d, int64_t u);
+int64_t poc_openings_before(const struct poc_device *d, int64_t u);
 int64_t poc_step_leaves(const struct poc_device *d);
 size_t poc_needed(uint64_t *out, const struct poc_device *d, const struct memfill *m,
 	const uint64_t *drawn, int count);

@@ -39,7 +39,9 @@ static const struct poc_class avx512_thread = { 2.5e11, 3.5e8, 1.8e7 },
 #define TEST_S 2.0
 /* Rows of all rounds: their tree is in the node's own memory, 64 bytes each. */
 #define ROWS_MAX (1 << 24)
-#define FILL_S   8.0
+/* The fill: long enough that who keeps half of the memory is late (poc.h), and no longer, since each pass makes the
+ * answer larger. */
+#define FILL_S 5.0
 
 struct sizes {
 	int64_t n, rounds, memory_bytes, lanes, hashes;
@@ -71,7 +73,10 @@ static double operations_of(const struct poc_device *d)
 static double answer_bytes(const struct poc_device *d)
 {
 	double rows = d->n ? 2 * POC_OPENINGS * (double)d->n : 0;
-	double blocks = d->lanes ? (double)POC_NEEDED_MAX * MEMFILL_BYTES : 0;
+	double blocks = d->lanes ?
+		(double)poc_openings_before(d, MEMFILL_SLICES * d->passes) *
+			(2 + MEMFILL_REFS) * MEMFILL_BYTES :
+		0;
 
 	return (rows + blocks + 32.0 * (double)d->segments) * 4 / 3 + 2e6;
 }
@@ -127,20 +132,32 @@ int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of)
 	return s * 1000 < POC_DEADLINE_MS_MAX ? (int64_t)(s * 1000) : POC_DEADLINE_MS_MAX;
 }
 
+static int64_t bounded_ms(double ms)
+{
+	return ms < POC_DEADLINE_MS_MAX ? (int64_t)ms : POC_DEADLINE_MS_MAX;
+}
+
+int64_t poc_plan_roots_ms(const struct poc_challenge *c, const struct poc_class *of)
+{
+	double work = 0;
+
+	/* devices work at the same time */
+	for (int i = 0; i < c->ndevices; i++) {
+		double ms = (double)poc_plan_time_ms(&c->devices[i], of ? &of[i] : NULL);
+
+		work = ms > work ? ms : work;
+	}
+	return bounded_ms((of ? START_MS : UNKNOWN_START_MS) + POC_SLACK * work);
+}
+
 int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_class *of)
 {
-	double all = of ? START_MS : UNKNOWN_START_MS, work = 0;
+	double send = 0;
 
-	for (int i = 0; i < c->ndevices; i++) {
-		const struct poc_device *d = &c->devices[i];
-		double ms = (double)poc_plan_time_ms(d, of ? &of[i] : NULL);
-
-		/* devices work at the same time, and send one after the other */
-		work = ms > work ? ms : work;
-		all += answer_bytes(d) / SEND_BPS * 1000;
-	}
-	all += POC_SLACK * work;
-	return all < POC_DEADLINE_MS_MAX ? (int64_t)all : POC_DEADLINE_MS_MAX;
+	/* and send one after the other */
+	for (int i = 0; i < c->ndevices; i++)
+		send += answer_bytes(&c->devices[i]) / SEND_BPS * 1000;
+	return bounded_ms((double)poc_plan_roots_ms(c, of) + send);
 }
 
 /* --- by what a node claims ---------------------------------------------------------------- */
@@ -381,6 +398,7 @@ int poc_plan_node(struct poc_challenge *c, const json_t *node)
 			continue;
 		room = plan_gpu(c, &of[c->ndevices], gpu, &bytes);
 	}
+	c->roots_ms = poc_plan_roots_ms(c, known || c->ndevices > 1 ? of : NULL);
 	c->deadline_ms = poc_plan_deadline_ms(c, known || c->ndevices > 1 ? of : NULL);
 	return 0;
 }

@@ -1,4 +1,5 @@
 /* Challenges as records, with their limits. */
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,6 +109,8 @@ static int read_body(struct poc_challenge *c, const json_t *record, const char *
 		json_get_time(record, where, "issued_at", &c->issued_ms) < 0 ||
 		json_get_i64(record, where, "deadline_ms", 1, POC_DEADLINE_MS_MAX,
 			&c->deadline_ms) < 0 ||
+		json_opt_i64(record, where, "roots_ms", 1, POC_DEADLINE_MS_MAX,
+			&c->roots_ms) < 0 ||
 		read_devices(c, json_object_get(record, "devices"), where) < 0)
 		return -1;
 	if (!poc_get_hash(json_object_get(record, "nonce"), c->nonce))
@@ -169,6 +172,8 @@ json_t *poc_challenge_write(struct poc_challenge *c)
 	poc_set_hash(record, "nonce", c->nonce);
 	json_set_time(record, "issued_at", c->issued_ms);
 	json_set_i64(record, "deadline_ms", c->deadline_ms);
+	if (c->roots_ms)
+		json_set_i64(record, "roots_ms", c->roots_ms);
 	if (c->of_record)
 		poc_set_hash(record, "node_record", c->node_record);
 	if (c->of_joint)
@@ -181,6 +186,60 @@ json_t *poc_challenge_write(struct poc_challenge *c)
 		return NULL;
 	}
 	*c = again;
+	return record;
+}
+
+/* A field's text where it is one. */
+static void add_text(struct buf *line, const json_t *v)
+{
+	if (json_is_string(v))
+		buf_addf(line, " %s", json_string_value(v));
+}
+
+static void add_device(struct buf *line, const json_t *device)
+{
+	const json_t *memory = json_object_get(device, "memory"), *root;
+	const json_t *chain = json_object_get(json_object_get(device, "chain"),
+		"checkpoints");
+	unsigned char hash[POC_HASH_BYTES];
+	char hex[2 * POC_HASH_BYTES + 1];
+	const char *name = json_string_value(json_object_get(device, "device"));
+	size_t i;
+
+	buf_adds(line, name ? name : "");
+	add_text(line, json_object_get(json_object_get(device, "matmul"), "root"));
+	json_array_foreach(json_object_get(memory, "roots"), i, root)
+		add_text(line, root);
+	if (json_is_string(chain)) {
+		crypto_hash_sha256(hash, (const unsigned char *)json_string_value(chain),
+			json_string_length(chain));
+		sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+		buf_addf(line, " %s", hex);
+	}
+	buf_addc(line, '\n');
+}
+
+void poc_roots_hash(unsigned char out[POC_HASH_BYTES], const json_t *answer)
+{
+	struct buf lines = BUF_INIT;
+	const json_t *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "devices"), i, device)
+		add_device(&lines, device);
+	crypto_hash_sha256(out, (const unsigned char *)buf_text(&lines), lines.len);
+	buf_release(&lines);
+}
+
+json_t *poc_roots_write(const struct poc_challenge *c, const json_t *answer)
+{
+	json_t *record = json_record("rnp.roots");
+	unsigned char hash[POC_HASH_BYTES];
+
+	poc_roots_hash(hash, answer);
+	json_set_text(record, "node", c->node);
+	poc_set_hash(record, "challenge_sha256", c->sha256);
+	poc_set_hash(record, "roots_sha256", hash);
 	return record;
 }
 

@@ -299,9 +299,18 @@ out:
 
 /* --- memory ------------------------------------------------------------------------------- */
 
-int64_t poc_step_openings(const struct poc_device *d)
+int64_t poc_step_openings(const struct poc_device *d, int64_t u)
 {
-	return POC_OPENINGS / (MEMFILL_SLICES * d->passes);
+	return u < MEMFILL_SLICES * (d->passes - 1) ? POC_STEP_OPENINGS :
+						      POC_LAST_OPENINGS;
+}
+
+int64_t poc_openings_before(const struct poc_device *d, int64_t u)
+{
+	int64_t early = MEMFILL_SLICES * (d->passes - 1);
+
+	return u < early ? u * POC_STEP_OPENINGS :
+			   early * POC_STEP_OPENINGS + (u - early) * POC_LAST_OPENINGS;
 }
 
 int64_t poc_step_leaves(const struct poc_device *d)
@@ -359,17 +368,18 @@ size_t poc_needed(uint64_t *out, const struct poc_device *d, const struct memfil
 
 struct fill {
 	const struct poc_device *d;
-	int64_t nsteps, per_step; /* openings of a step */
+	int64_t nsteps;
 	unsigned char (*roots)[POC_HASH_BYTES];
 	struct memfill steps[MEMFILL_SLICES * POC_PASSES_MAX];
-	uint64_t drawn[POC_OPENINGS]; /* leaves of their step, step by step */
+	uint64_t drawn[POC_MEMORY_OPENINGS_MAX]; /* leaves of their step, step by step */
 	uint64_t at[POC_NEEDED_MAX];
 	size_t count;
 };
 
 static bool step_openings_named(const struct fill *f, int64_t u, const json_t *list)
 {
-	for (int64_t k = u * f->per_step; k < (u + 1) * f->per_step; k++) {
+	for (int64_t k = poc_openings_before(f->d, u);
+		k < poc_openings_before(f->d, u + 1); k++) {
 		const int64_t want[3] = { u, (int64_t)f->drawn[k] / f->d->per_slice,
 			(int64_t)f->drawn[k] % f->d->per_slice };
 
@@ -388,23 +398,23 @@ static bool fill_plan(struct fill *f, const struct poc_challenge *c,
 	struct philox key;
 
 	if (!json_is_array(openings) ||
-		json_array_size(openings) != (size_t)(f->nsteps * f->per_step))
+		json_array_size(openings) != (size_t)poc_openings_before(d, f->nsteps))
 		return false;
 
 	poc_seed(seed, c, d->uuid);
 	poc_first_key(&key, seed);
 	f->count = 0;
 	for (int64_t u = 0; u < f->nsteps; u++) {
-		uint64_t *drawn = f->drawn + u * f->per_step;
+		uint64_t *drawn = f->drawn + poc_openings_before(d, u);
+		int count = (int)poc_step_openings(d, u);
 
 		f->steps[u] = (struct memfill){ NULL, (uint64_t)d->lanes,
 			(uint64_t)d->per_slice, (uint64_t)u, key };
 		poc_fold_step(x, c, seed, u, f->roots[u]);
-		poc_draw(drawn, (int)f->per_step, (uint64_t)poc_step_leaves(d), x);
+		poc_draw(drawn, count, (uint64_t)poc_step_leaves(d), x);
 		if (!step_openings_named(f, u, openings))
 			return false;
-		f->count += poc_needed(f->at + f->count, d, &f->steps[u], drawn,
-			(int)f->per_step);
+		f->count += poc_needed(f->at + f->count, d, &f->steps[u], drawn, count);
 		poc_next_key(&key, x);
 	}
 	f->count = poc_sort(f->at, f->count);
@@ -446,29 +456,37 @@ static bool fill_in_trees(const struct fill *f, const unsigned char *blocks,
 	return good;
 }
 
-static bool fill_blocks_right(const struct fill *f, const uint32_t *blocks)
+/* Whether the k-th opening, of step u, follows from its parents. */
+static bool fill_block_right(const struct fill *f, const uint32_t *blocks, int64_t u,
+	int64_t k)
 {
-	for (int64_t k = 0; k < f->nsteps * f->per_step; k++) {
-		const struct memfill *m = &f->steps[k / f->per_step];
-		int64_t lane = (int64_t)f->drawn[k] / f->d->per_slice;
-		int64_t i = (int64_t)f->drawn[k] % f->d->per_slice;
-		int64_t before = block_before(f->d, (int64_t)m->step, lane, i);
-		const uint32_t *refs[MEMFILL_REFS];
-		uint64_t own = m->step * (uint64_t)poc_step_leaves(f->d) + f->drawn[k];
-		uint32_t salt[4], want[MEMFILL_WORDS];
+	const struct memfill *m = &f->steps[u];
+	int64_t lane = (int64_t)f->drawn[k] / f->d->per_slice;
+	int64_t i = (int64_t)f->drawn[k] % f->d->per_slice;
+	int64_t before = block_before(f->d, u, lane, i);
+	const uint32_t *refs[MEMFILL_REFS];
+	uint64_t own = m->step * (uint64_t)poc_step_leaves(f->d) + f->drawn[k];
+	uint32_t salt[4], want[MEMFILL_WORDS];
 #define BLOCK(leaf) (blocks + MEMFILL_WORDS * poc_find(f->at, f->count, (uint64_t)(leaf)))
 
-		memfill_salt(salt, m, (uint64_t)lane, (uint64_t)i);
-		for (int j = 0; j < MEMFILL_REFS; j++) {
-			int64_t ref = block_ref(f->d, m, lane, i, j);
+	memfill_salt(salt, m, (uint64_t)lane, (uint64_t)i);
+	for (int j = 0; j < MEMFILL_REFS; j++) {
+		int64_t ref = block_ref(f->d, m, lane, i, j);
 
-			refs[j] = ref < 0 ? NULL : BLOCK(ref);
-		}
-		memfill_block(want, before < 0 ? NULL : BLOCK(before), refs, salt);
-		if (memcmp(want, BLOCK(own), sizeof want) != 0)
-			return false;
-#undef BLOCK
+		refs[j] = ref < 0 ? NULL : BLOCK(ref);
 	}
+	memfill_block(want, before < 0 ? NULL : BLOCK(before), refs, salt);
+	return memcmp(want, BLOCK(own), sizeof want) == 0;
+#undef BLOCK
+}
+
+static bool fill_blocks_right(const struct fill *f, const uint32_t *blocks)
+{
+	for (int64_t u = 0; u < f->nsteps; u++)
+		for (int64_t k = poc_openings_before(f->d, u);
+			k < poc_openings_before(f->d, u + 1); k++)
+			if (!fill_block_right(f, blocks, u, k))
+				return false;
 	return true;
 }
 
@@ -482,7 +500,6 @@ bool poc_verify_memory(const struct poc_challenge *c, const struct poc_device *d
 	bool good = false;
 
 	f.nsteps = MEMFILL_SLICES * d->passes;
-	f.per_step = poc_step_openings(d);
 	if (!json_is_array(list) || json_array_size(list) != (size_t)f.nsteps)
 		return no(reason, "not one root a step");
 	for (int64_t u = 0; u < f.nsteps; u++)

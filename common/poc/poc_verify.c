@@ -17,6 +17,7 @@ struct judgement {
 	json_t *checks;
 	bool good;
 	int64_t elapsed_ns, roundtrip_ns;
+	int64_t work_ns;   /* until the work was done: what readings divide by */
 	double operations; /* of all matrix products that were right */
 	int64_t memory_bytes, hashes;
 	bool matmul, memory, chain; /* asked of any device */
@@ -88,6 +89,30 @@ static void check_deadline(struct judgement *g)
 		reason);
 }
 
+/* The roots came in time, and are those of the answer. */
+static void check_roots(struct judgement *g, const json_t *answer)
+{
+	char reason[POC_REASON_MAX];
+	unsigned char hash[POC_HASH_BYTES];
+
+	if (!g->c->roots_ms)
+		return;
+	if (!g->j->has_roots) {
+		check(g, "roots", NULL, false, "no roots came before the answer");
+		return;
+	}
+	snprintf(reason, sizeof reason,
+		"%lld ms passed before the roots came, %lld were allowed",
+		(long long)(g->j->roots_ns / 1000000), (long long)g->c->roots_ms);
+	if (!check(g, "roots", NULL,
+		    g->j->roots_ns >= 0 && g->j->roots_ns / 1000000 <= g->c->roots_ms,
+		    reason))
+		return;
+	poc_roots_hash(hash, answer);
+	check(g, "commitment", NULL, memcmp(hash, g->j->roots, sizeof hash) == 0,
+		"the answer has other roots than were sent before it");
+}
+
 static void judge_device(struct judgement *g, const struct poc_device *d,
 	const json_t *part)
 {
@@ -153,7 +178,7 @@ static void reading(json_t *readings, json_t *unknown, const char *name, double 
 static void set_readings(const struct judgement *g, json_t *verdict)
 {
 	json_t *readings = json_object(), *unknown = json_object();
-	int64_t ns = g->elapsed_ns - g->roundtrip_ns;
+	int64_t ns = g->work_ns - g->roundtrip_ns;
 	double seconds = (double)ns / 1e9;
 	const char *failed = g->good ? NULL : "the challenge was not passed";
 	const char *still = ns > 0 ? NULL : "no time passed on the verifier's clock";
@@ -202,9 +227,10 @@ json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 
 	g.elapsed_ns = j->elapsed_ns ? j->elapsed_ns :
 				       (j->received_ms - c->issued_ms) * 1000000;
-	g.roundtrip_ns = j->roundtrip_ns < g.elapsed_ns / POC_ROUNDTRIP_PART ?
+	g.work_ns = j->has_roots && c->roots_ms ? j->roots_ns : g.elapsed_ns;
+	g.roundtrip_ns = j->roundtrip_ns < g.work_ns / POC_ROUNDTRIP_PART ?
 		j->roundtrip_ns :
-		g.elapsed_ns / POC_ROUNDTRIP_PART;
+		g.work_ns / POC_ROUNDTRIP_PART;
 	for (int i = 0; i < c->ndevices; i++) {
 		g.matmul = g.matmul || c->devices[i].n;
 		g.memory = g.memory || c->devices[i].lanes;
@@ -213,6 +239,7 @@ json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 	devices = json_object_get(answer, "devices");
 	if (check_record(&g, answer) && check_devices(&g, devices)) {
 		check_deadline(&g);
+		check_roots(&g, answer);
 		/* what came too late is not worth the verifier's time */
 		for (int i = 0; g.good && i < c->ndevices; i++)
 			judge_device(&g, &c->devices[i],
@@ -228,6 +255,8 @@ json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 	if (c->of_joint)
 		poc_set_hash(verdict, "joint", c->joint);
 	json_set_i64(verdict, "elapsed_ns", g.elapsed_ns > 0 ? g.elapsed_ns : 0);
+	if (j->has_roots && c->roots_ms)
+		json_set_i64(verdict, "roots_ns", j->roots_ns > 0 ? j->roots_ns : 0);
 	if (g.roundtrip_ns > 0)
 		json_set_i64(verdict, "roundtrip_ns", g.roundtrip_ns);
 	json_set_bool(verdict, "passed", g.good);

@@ -19,6 +19,7 @@
 #include "common/base/mem.h"
 #include "common/record/signature.h"
 #include "common/base/rng.h"
+#include "tests/poc/grinder.h"
 
 #define ISSUED_MS   INT64_C(1800000000000)
 #define DEADLINE_MS 60000
@@ -654,11 +655,13 @@ static bool broken_lanes(struct bed *b)
 /* one block a lane and step */
 static double broken_lanes_passes(const struct bed *b)
 {
-	uint64_t steps = MEMFILL_SLICES * (uint64_t)b->size.passes;
-	double p = none_opened((uint64_t)poc_step_leaves(&b->size),
-		(uint64_t)b->size.lanes, POC_OPENINGS / steps);
+	double p = 1;
 
-	return pow(p, (double)steps);
+	for (int64_t u = 0; u < MEMFILL_SLICES * b->size.passes; u++)
+		p *= none_opened((uint64_t)poc_step_leaves(&b->size),
+			(uint64_t)b->size.lanes,
+			(uint64_t)poc_step_openings(&b->size, u));
+	return p;
 }
 
 static bool half_memory(struct bed *b)
@@ -668,6 +671,31 @@ static bool half_memory(struct bed *b)
 
 	ask(b, &c, MEMORY, &b->node, 1);
 	return passes(&c, answer_of(b, &c, &hooks));
+}
+
+/* Zeros stand for a part of the lanes, and one block of each step is ground: grinder.h. Here an eighth is missing and
+ * a step gets 64 tries; it passes when luck is with it in all steps. */
+static bool ground_lanes(struct bed *b)
+{
+	struct grinder g = { .missing = b->size.lanes / 8, .tries = 64 };
+	struct poc_challenge c;
+	json_t *answer;
+
+	ask(b, &c, MEMORY, &b->node, 1);
+	rng_bytes(&b->rng, &g.salt, sizeof g.salt);
+	grinder_open(&g, &c, &c.devices[0]);
+	answer = answer_of(b, &c, &g.hooks);
+	return passes(&c, answer);
+}
+
+/* None of the missing is drawn, nor the ground block, in any try of a step. */
+static double ground_lanes_passes(const struct bed *b)
+{
+	double p = 1;
+
+	for (int64_t u = 0; u < MEMFILL_SLICES * b->size.passes; u++)
+		p *= 1 - pow(1 - grinder_try_passes(&b->size, b->size.lanes / 8, u), 64);
+	return p;
 }
 
 static const struct cheat cheats[] = {
@@ -694,6 +722,7 @@ static const struct cheat cheats[] = {
 	{ "broken joint in the chain", broken_chain, NULL },
 	{ "broken joints in the lanes", broken_lanes, broken_lanes_passes },
 	{ "half the memory", half_memory, NULL },
+	{ "an eighth of the lanes missing, ground", ground_lanes, ground_lanes_passes },
 };
 #define NCHEATS (sizeof cheats / sizeof *cheats)
 

@@ -7,6 +7,7 @@
 #include <omp.h>
 #endif
 
+#include "common/json/schema.h"
 #include "kernels/dev/dev.h"
 #include "tests/poc/cheats.h"
 #include "tests/poc/miser.h"
@@ -208,8 +209,72 @@ static void check_miser(struct bed *b)
 	b->size = was;
 }
 
-/* A step's share of the 264 openings is rounded down: there are fewer in all with 4, 5, 7 and 8 passes, which
- * plans by class ask of fast devices. */
+/* Who lets zeros stand for one lane of 64 and grinds: passes after so many tries as the formula says, which is what makes
+ * the formula good for a tenth of the memory, where nobody can wait for it. */
+static void check_grinder(struct bed *b)
+{
+	const struct poc_device size = { .lanes = 64, .per_slice = 16, .passes = 2 },
+				was = b->size;
+	double want = 0, spread = 0;
+	uint64_t tried = 0;
+	int passed = 0;
+
+	b->size = size;
+	for (uint64_t i = 0; i < 4; i++) {
+		struct grinder g = { .missing = 1, .tries = 4096, .salt = (uint32_t)i };
+		struct poc_challenge c;
+
+		rng_seed(&b->rng, 6, i);
+		ask(b, &c, MEMORY, &b->node, 1);
+		grinder_open(&g, &c, &c.devices[0]);
+		passed += passes(&c, answer_of(b, &c, &g.hooks));
+		CHECK_I64(8, (int64_t)g.lucky);
+		tried += g.tried;
+	}
+	/* zeros are there to be read by others, so that luck in each step is all it takes */
+	CHECK_I64(4, passed);
+	for (int64_t u = 0; u < 8; u++) {
+		double p = grinder_try_passes(&size, 1, u);
+
+		want += 4 / p;
+		spread += 4 * (1 - p) / (p * p);
+	}
+	CHECK(fabs((double)tried - want) < 5 * sqrt(spread));
+	b->size = was;
+}
+
+/* What a tenth less memory costs by that formula, beside a GPU of 2 x 10^10 SHA-256 a second, for each model that is
+ * paid most, and a CPU: at least four times as long as the honest work of the class. */
+static void check_grinding_cost(void)
+{
+	static const char *const models[] = { "NVIDIA H200", "NVIDIA H100", "A100 80GB",
+		"NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 4090", "L4",
+		"unheard of" };
+
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+		json_t *node = json_pack("{s:{s:i},s:I,s:[{s:s,s:s,s:I}]}", "cpu",
+			"threads", 8, "memory_bytes", (json_int_t)64 << 30, "gpus",
+			"uuid", "GPU-1", "model", models[i], "memory_bytes",
+			(json_int_t)24 << 30);
+		struct poc_challenge c = { .issued_ms = 1000 };
+		double grind_s = 0;
+
+		CHECK(poc_plan_node(&c, node) == 0 && c.ndevices == 2);
+		for (int k = 0; k < c.ndevices; k++) {
+			const struct poc_device *d = &c.devices[k];
+
+			grind_s = 0;
+			for (int64_t u = 0; u < MEMFILL_SLICES * d->passes; u++)
+				grind_s += pow(0.9, -(double)poc_step_openings(d, u)) *
+					262144 / 2e10;
+			/* the deadline is more than twice the honest time */
+			CHECK(grind_s > 4 * (double)c.deadline_ms / 1e3);
+		}
+		json_decref(node);
+	}
+}
+
+/* Numbers of passes, and so of openings, that plans by class ask of fast devices. */
 static void check_all_passes(struct bed *b)
 {
 	const struct poc_device was = b->size;
@@ -250,6 +315,50 @@ static void check_roundtrip(struct bed *b)
 			json_integer_value(json_object_get(verdict, "roundtrip_ns")));
 		CHECK_I64((int64_t)(hashes / ((double)(second - cases[i][1]) / 1e9)),
 			json_integer_value(json_object_get(readings, "clock")));
+		json_decref(verdict);
+	}
+	json_decref(answer);
+}
+
+/* Roots have a time of their own, are those of the answer, and are what readings divide by: sending is nobody's
+ * work. */
+static void check_roots(struct bed *b)
+{
+	const int64_t second = 1000000000;
+	struct poc_judging good = { .elapsed_ns = 50 * second,
+		.has_roots = true,
+		.roots_ns = 2 * second };
+	struct poc_challenge c;
+	json_t *answer, *roots, *verdict;
+	bool passed;
+
+	rng_seed(&b->rng, 7, 1);
+	ask(b, &c, ALL, &b->node, 1);
+	c.roots_ms = 2000;
+	json_decref(poc_challenge_write(&c));
+	CHECK_I64(2000, c.roots_ms);
+	answer = answer_of(b, &c, NULL);
+	poc_roots_hash(good.roots, answer);
+	roots = poc_roots_write(&c, answer);
+	CHECK(schema_check(roots, "", NULL) < 0); /* without a time and a signature */
+	err_clear();
+	json_decref(roots);
+	for (int i = 0; i < 5; i++) {
+		struct poc_judging j = good;
+
+		j.has_roots = i != 1;
+		j.roots_ns += i == 2 ? 2000000 : 0;
+		j.roots[7] ^= i == 3;
+		j.elapsed_ns = i == 4 ? (DEADLINE_MS + 1) * (second / 1000) :
+					j.elapsed_ns;
+		verdict = poc_verify(&c, answer, &j, &passed);
+		CHECK(passed == (i == 0));
+		if (i == 0)
+			CHECK_I64(c.devices[0].segments * c.devices[0].steps / 2,
+				json_integer_value(
+					json_object_get(json_object_get(verdict,
+								"readings"),
+						"clock")));
 		json_decref(verdict);
 	}
 	json_decref(answer);
@@ -301,6 +410,9 @@ int main(void)
 	check_levels(&b);
 	check_miser(&b);
 	check_all_passes(&b);
+	check_grinder(&b);
+	check_roots(&b);
+	check_grinding_cost();
 	check_roundtrip(&b);
 	check_cheats(&b, EACH);
 	bed_release(&b);

@@ -1,0 +1,100 @@
+# Answers to challenges: large bodies from those who have nothing to answer, and work that is done, or sent, too late.
+load ../helper
+load ../registry
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+	make_key v
+	make_key a
+}
+
+teardown() {
+	stopped_with=0
+	stop_registry
+	((stopped_with == 0)) || { cat serve.err; return 1; }
+}
+
+# asked: a registry whose challenge to $a is in c.json
+asked() {
+	start_registry --key v.json --challenge-every 1s --trust "$v"
+	rnp-register detect | jq -c --arg n "$a" '{kind, v, at, node: $n}' | rnp-register sign --key a.json |
+		rnp-register submit --registry "$url" >/dev/null
+	for _ in {1..40}; do
+		rnp-register heartbeat --once --registry "$url" --key a.json | jq -c 'select(.kind == "rnp.challenge")' >c.json
+		[[ ! -s c.json ]] || return 0
+		sleep 0.2
+	done
+	return 1
+}
+
+# verdict: the newest one about $a, once there is one
+verdict() {
+	for _ in {1..100}; do
+		get "/v1/records?kind=rnp.verdict&node=$a"
+		jq -ec '.records[-1] // empty' answer.json >v.rec && return
+		sleep 0.1
+	done
+	return 1
+}
+
+@test "answers: bodies that never end do not keep heartbeats out, and are not even read" {
+	asked
+	python3 - "$(cat port)" "$a" <<-'END' 3>&- >held &
+		import socket, sys, time
+		port, node = int(sys.argv[1]), sys.argv[2]
+		held = []
+		for i in range(64):
+		    s = socket.create_connection(("127.0.0.1", port))
+		    path = ["/v1/answers", "/v1/answers?node=%s&challenge=%s" % (node, "0" * 64)][i % 2]
+		    s.sendall(("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 16777216\r\n\r\n" % path).encode() + b"{" * 1000)
+		    held.append(s)
+		refused = 0
+		for s in held:
+		    s.settimeout(10)
+		    refused += s.recv(100)[9:12] in (b"400", b"409")
+		print(refused, flush=True)
+		time.sleep(30)
+	END
+	strangers=$!
+	for _ in {1..300}; do
+		[[ ! -s held ]] || break
+		sleep 0.1
+	done
+	assert_equal "$(cat held)" 64
+	for _ in {1..5}; do
+		heartbeat_record a >h.json
+		took=$(curl -s -o answer.json -w '%{http_code} %{time_total}' --data-binary @h.json "$url/v1/heartbeats")
+		[[ $took == 200* ]] || fail "$took"
+		sleep 0.02
+	done
+	kill "$strangers"
+	# and the node's own answer is taken
+	rnp-bench answer --key a.json c.json | rnp-register submit --registry "$url" | jq -es '[.[].of] == ["rnp.roots", "rnp.verdict"]'
+	verdict
+	jq -e '.passed and .roots_ns < .elapsed_ns' v.rec
+}
+
+@test "answers: an answer without roots before it, or with others, proves nothing" {
+	asked
+	rnp-bench answer --key a.json c.json >both.json
+	assert_equal "$(jq -r .kind both.json | tr '\n' ' ')" "rnp.roots rnp.answer "
+	sed -n 2p both.json >only.json
+	rnp-register submit --registry "$url" only.json >/dev/null
+	verdict
+	jq -e '(.passed | not) and .score_ppm == 0 and (has("proven") | not) and
+		([.checks[] | select(.passed | not)] | length == 1 and .[0].check == "roots" and (.[0].reason | test("no roots")))' v.rec
+	stop_registry
+	rm registry.db*
+	asked
+	rnp-bench answer --key a.json c.json >both.json
+	# a commitment to something else, so as to have all the time there is
+	head -1 both.json | jq -c 'del(.proof) | .roots_sha256 |= (explode | reverse | implode)' | rnp-register sign --key a.json >roots.json
+	cat roots.json both.json | rnp-register submit --registry "$url" >stored
+	assert_equal "$(jq -c '[.of, .new]' stored | tr '\n' ' ')" '["rnp.roots",true] ["rnp.roots",false] ["rnp.verdict",true] '
+	verdict
+	jq -e '(.passed | not) and ([.checks[] | select(.passed | not)] | length == 1 and .[0].check == "commitment")' v.rec
+	# a stranger cannot commit for the node
+	jq -c 'del(.proof)' roots.json | rnp-register sign --key v.json >x.json
+	post /v1/roots x.json
+	assert_equal "$status_code" 401
+}
