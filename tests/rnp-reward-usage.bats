@@ -111,7 +111,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	node a . && verdict a 17T00:00:00 true "[$gpu]"
 	first=$a_sha
 	post a '.at = "2026-11-22T23:59:59Z" | .gpus[0].model = "NVIDIA H200"
-		| .gpus[0].memory_bytes = 151397597184 | .gpus += [.gpus[0], .gpus[0]]
+		| .gpus[0].memory_bytes = 151397597184 | .gpus += [.gpus[0] | .uuid = "GPU-more"]
 		| .wallet = "'"$judge"'"'
 	usage
 	assert_equal "$(of a '[.gpu_model, .gpu_count, .wallet]')" "[\"RTX 4090\",1,\"$judge\"]"
@@ -119,7 +119,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	verdict a 22T23:59:59 true "[$gpu]"
 	usage
 	assert_equal "$(of a '[.gpu_model, .gpu_count]')" '["H200",1]'
-	assert_equal "$(of a '.unknown["gpus[1]"]')" '"its uuid stands there twice"'
+	assert_equal "$(of a '.unknown["gpus[1]"]')" '"the last passed verdict does not prove it"'
 	# and a later one that failed takes nothing away but the ratio
 	verdict a 22T23:59:59.500 false '[]'
 	usage
@@ -199,4 +199,34 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	[[ $stderr == *"nobody who is trusted has signed it"* ]]
 	echo "$output" >usage
 	assert_equal "$(of a '[.worked_s, .gpu_worked_s, .earned_uusd]')" '[5400,5400,2000]'
+}
+
+@test "usage: a registry's records that are of no form are left out; they stop nobody's pay" {
+	node a . && verdict a 17T00:00:00 true "[$gpu]"
+	post a '.at = "2026-11-14T00:00:00Z" | .gpus += [.gpus[0]]'
+	say judge "{kind: \"rnp.receipt\", v: 1, node: \"$a\", signer: \"$judge\", job: \"x\",
+		from: \"2026-11-18T00:00:00Z\", to: \"2026-11-17T00:00:00Z\"}"
+	refused 65 "gpus[1].uuid" rnp-reward usage -q "${epoch[@]}" --trust "$judge" records
+	python3 - records >port 2>/dev/null 3>&- <<-'PY' &
+		import http.server, json, sys
+		records = [json.loads(l) for l in open(sys.argv[1])]
+		class Handler(http.server.BaseHTTPRequestHandler):
+		    def do_GET(self):
+		        kind = self.path.split("kind=")[1].split("&")[0]
+		        body = json.dumps({"records": [r for r in records if r["kind"] == kind]}).encode()
+		        self.send_response(200)
+		        self.send_header("Content-Length", str(len(body)))
+		        self.end_headers()
+		        self.wfile.write(body)
+		server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+		print(server.server_port, flush=True)
+		server.serve_forever()
+	PY
+	pid=$!
+	for _ in {1..200}; do [[ -s port ]] && break; sleep 0.05; done
+	run_split rnp-reward usage "${epoch[@]}" --trust "$judge" --registry "http://127.0.0.1:$(<port)"
+	kill $pid
+	assert_success
+	assert_equal "$(jq -c '[.gpu_model, .worked_s]' <<<"$output")" '["RTX 4090",0]'
+	assert_equal "$(grep -c 'left out' <<<"$stderr")" 2
 }

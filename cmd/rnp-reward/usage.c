@@ -177,17 +177,22 @@ static int read_files(struct gather *g, char **files, int n)
 
 /* --- a registry ---------------------------------------------------------------------------- */
 
+/* What strangers posted and the registry kept must not stop everybody's pay: a record that is of no
+ * form is left out. */
 static int take_page(struct gather *g, const json_t *records)
 {
 	const json_t *record;
 	size_t i;
 
 	json_array_foreach(records, i, record) {
-		if (schema_check(record, opts.registry, NULL) < 0)
+		if (schema_check(record, opts.registry, NULL) == 0 &&
+			(!counts(record, opts.registry) ||
+				gather_add(g, record, opts.registry) == 0))
+			continue;
+		if (err_get()->code != EX_DATAERR)
 			return -1;
-		if (counts(record, opts.registry) &&
-			gather_add(g, record, opts.registry) < 0)
-			return -1;
+		prog_warn("%s: left out", err_get()->text);
+		err_clear();
 	}
 	return 0;
 }
