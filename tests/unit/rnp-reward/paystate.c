@@ -1,0 +1,289 @@
+/* paystate: the rules one by one, and a model checker: a chain, a payer that follows the rules, and
+ * servers that answer anything; every order of events up to depth 16. uses: cmd/rnp-reward */
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "cmd/rnp-reward/paystate.h"
+#include "tests/unit/test.h"
+
+/* --- the rules ------------------------------------------------------------------------------- */
+
+static struct pay_view view(enum pay_seen a, enum pay_seen b, enum pay_seen c,
+	int64_t height)
+{
+	return (struct pay_view){ .servers = 3,
+		.last_valid = 1000,
+		.sent_to = 1,
+		.final_height = { height, height, height },
+		.seen = { a, b, c } };
+}
+
+static enum pay_status decide(struct pay_view v)
+{
+	return pay_decide(PAY_SENT, &v, NULL);
+}
+
+static void check_rules(void)
+{
+	struct pay_view v;
+	int blame;
+
+	CHECK(decide(view(PAY_NULL, PAY_NULL, PAY_NULL, 1000)) == PAY_SENT);
+	CHECK(decide(view(PAY_NULL, PAY_NULL, PAY_NULL, 1001)) == PAY_EXPIRED);
+	CHECK(decide(view(PAY_NO_ANSWER, PAY_NULL, PAY_NULL, 1001)) == PAY_EXPIRED);
+	/* one is no quorum, and the sender's word is none */
+	CHECK(decide(view(PAY_NULL, PAY_NULL, PAY_NO_ANSWER, 1001)) == PAY_SENT);
+	/* any trace of it, by anybody */
+	CHECK(decide(view(PAY_SEEN, PAY_NULL, PAY_NULL, 1001)) == PAY_SENT);
+	CHECK(decide(view(PAY_SEEN_ERROR, PAY_NULL, PAY_NULL, 1001)) == PAY_SENT);
+	CHECK(decide(view(PAY_SEEN_CONFIRMED, PAY_NULL, PAY_NULL, 1001)) ==
+		PAY_CONFIRMED);
+	CHECK(decide(view(PAY_SEEN_FINAL, PAY_NULL, PAY_NULL, 1001)) == PAY_CONFIRMED);
+	CHECK(decide(view(PAY_SEEN_FINAL, PAY_SEEN_FINAL, PAY_NULL, 900)) ==
+		PAY_FINALISED);
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_NULL, PAY_SEEN_FINAL_ERROR, 900)) ==
+		PAY_FAILED);
+	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN_FINAL, PAY_SEEN_FINAL, 900)) ==
+		PAY_CONFIRMED);
+	/* a height that is not above, by anybody: and who that is */
+	v = view(PAY_NULL, PAY_NULL, PAY_NULL, 1001);
+	v.final_height[0] = 1000;
+	CHECK(pay_decide(PAY_SENT, &v, &blame) == PAY_SENT);
+	CHECK_I64(0, blame);
+	/* a confirmation that is gone */
+	v = view(PAY_NULL, PAY_NULL, PAY_NULL, 900);
+	CHECK(pay_decide(PAY_CONFIRMED, &v, NULL) == PAY_SENT);
+	CHECK(pay_decide(PAY_PLANNED, &v, NULL) == PAY_PLANNED);
+	/* what is over stays so */
+	v = view(PAY_SEEN_FINAL, PAY_SEEN_FINAL, PAY_SEEN_FINAL, 2000);
+	CHECK(pay_decide(PAY_EXPIRED, &v, NULL) == PAY_EXPIRED);
+	/* one server alone: final by its word, never given up */
+	v.servers = 1;
+	CHECK(pay_decide(PAY_SENT, &v, NULL) == PAY_FINALISED);
+	v.seen[0] = PAY_NULL;
+	v.sent_to = 0;
+	CHECK(pay_decide(PAY_SENT, &v, NULL) == PAY_SENT);
+}
+
+static void check_last_valid(void)
+{
+	CHECK_I64(1150, pay_last_valid(1100, (int64_t[]){ 1000, 998, 990 }, 3));
+	CHECK_I64(1180, pay_last_valid(1180, (int64_t[]){ 1000, 998, -1 }, 3));
+	/* a blockhash said to be dead already is not */
+	CHECK_I64(1150, pay_last_valid(0, (int64_t[]){ 1000, 1000, 1000 }, 3));
+	CHECK_I64(-1, pay_last_valid(100000, (int64_t[]){ 1000, 1000, 1000 }, 3));
+	CHECK_I64(-1, pay_last_valid(1100, (int64_t[]){ 1000, -1, -1 }, 3));
+	CHECK_I64(1150, pay_last_valid(1100, (int64_t[]){ 1000 }, 1));
+	CHECK_I64(-1, pay_last_valid(1100, (int64_t[]){ 1000, 5000, 1000 }, 3));
+	CHECK_I64(-1, pay_last_valid(-1, (int64_t[]){ 1000, 1000 }, 2));
+}
+
+/* --- the model -------------------------------------------------------------------------------- */
+
+#define DEPTH   16 /* events in a row */
+#define STEP    15 /* blocks that pass at a time */
+#define LAG     32 /* between what is processed and what is final */
+#define SERVERS 3
+#define STATES  200000
+
+#define START 1000 /* height at which the transaction was signed */
+#define DEAD  (START + PAY_VALID_BLOCKS)
+
+/* The world and what the payer believes. The blockhash was made just when it was signed: it can land
+ * up to height DEAD. */
+struct world {
+	int64_t height;     /* now */
+	int64_t landed;     /* height at which it landed; -1: it has not */
+	int64_t last_valid; /* as the payer has it */
+	enum pay_status status;
+	int depth;
+};
+
+/* Who lies: bit per server; silent: bit per server that may fail to answer. */
+struct setting {
+	const char *name;
+	unsigned liars, silent;
+	int sender;
+	bool final_is_true; /* few enough lie for that */
+};
+
+static struct world states[STATES];
+static int nstates;
+static long steps;
+
+static bool can_land(const struct world *w)
+{
+	return w->landed < 0 && w->height <= DEAD;
+}
+
+static int64_t final_height(const struct world *w)
+{
+	return w->height - LAG;
+}
+
+static void add(struct world w)
+{
+	w.depth++;
+	steps++;
+	if (w.depth > DEPTH || w.height > START + 24 * STEP)
+		return;
+	for (int i = 0; i < nstates; i++)
+		if (states[i].height == w.height && states[i].landed == w.landed &&
+			states[i].last_valid == w.last_valid &&
+			states[i].status == w.status)
+			return;
+	if (nstates == STATES)
+		abort();
+	states[nstates++] = w;
+}
+
+/* The two things that must hold: what is given up can never land, and has not; what is called final
+ * is final. */
+static void check_world(const struct setting *s, const struct world *w)
+{
+	if (w->status == PAY_EXPIRED)
+		CHECK(w->landed < 0 && final_height(w) > DEAD);
+	if (w->status == PAY_FINALISED && s->final_is_true)
+		CHECK(w->landed >= 0 && w->landed <= final_height(w));
+}
+
+static enum pay_seen truth(const struct world *w)
+{
+	if (w->landed < 0)
+		return PAY_NULL;
+	return w->landed <= final_height(w) ? PAY_SEEN_FINAL :
+		w->landed < w->height       ? PAY_SEEN_CONFIRMED :
+					      PAY_SEEN;
+}
+
+/* Every answer that a server may give in this setting: number `which` of answers(). */
+static int answers(const struct setting *s, int server)
+{
+	if (s->liars >> server & 1)
+		return 1 + 4 * 7;
+	return s->silent >> server & 1 ? 2 : 1;
+}
+
+static void answer(const struct setting *s, const struct world *w, int server, int which,
+	struct pay_view *v)
+{
+	const int64_t heights[4] = { -1, 0, final_height(w), 1000000 };
+
+	v->final_height[server] = final_height(w);
+	v->seen[server] = truth(w);
+	if (s->liars >> server & 1 && which) {
+		v->final_height[server] = heights[(which - 1) / 7];
+		v->seen[server] = (enum pay_seen)((which - 1) % 7);
+	} else if (which) {
+		v->final_height[server] = -1;
+		v->seen[server] = PAY_NO_ANSWER;
+	}
+}
+
+static void poll(const struct setting *s, struct world w)
+{
+	struct world next;
+
+	for (int a = 0; a < answers(s, 0); a++)
+		for (int b = 0; b < answers(s, 1); b++)
+			for (int c = 0; c < answers(s, 2); c++) {
+				struct pay_view v = { .servers = SERVERS,
+					.last_valid = w.last_valid,
+					.sent_to = 1u << s->sender };
+
+				answer(s, &w, 0, a, &v);
+				answer(s, &w, 1, b, &v);
+				answer(s, &w, 2, c, &v);
+				next = w;
+				next.status = pay_decide(w.status, &v, NULL);
+				check_world(s, &next);
+				add(next);
+			}
+}
+
+/* All ways of signing: liars say any height, and anything of the blockhash. */
+static void sign(const struct setting *s)
+{
+	const int64_t said[7] = { -1, 0, START - 151, START - 149, START, START + 149,
+		100000 };
+	const int64_t claims[5] = { 0, START + 20, DEAD, DEAD + 100, 1000000 };
+
+	for (int a = 0; a < 7; a++)
+		for (int b = 0; b < 7; b++)
+			for (int c = 0; c < 7; c++)
+				for (int k = 0; k < 5; k++) {
+					int64_t heights[3] = { said[a], said[b],
+						said[c] },
+						last;
+
+					for (int i = 0; i < SERVERS; i++)
+						if (!(s->liars >> i & 1) &&
+							(!(s->silent >> i & 1) ||
+								heights[i] >= 0))
+							heights[i] = START;
+					last = pay_last_valid(claims[k], heights,
+						SERVERS);
+					if (last < 0)
+						continue;
+					CHECK(last >= DEAD);
+					add((struct world){ .height = START,
+						.landed = -1,
+						.last_valid = last,
+						.status = PAY_SENT,
+						.depth = -1 });
+				}
+}
+
+static void explore(const struct setting *s)
+{
+	bool ends = false, given_up = false;
+
+	nstates = 0;
+	sign(s);
+	for (int i = 0; i < nstates; i++) {
+		struct world w = states[i], next = w;
+
+		ends = ends || w.status == PAY_FINALISED;
+		given_up = given_up || w.status == PAY_EXPIRED;
+		if (pay_is_over(w.status)) /* time goes on, and nothing may come of it */
+			CHECK(w.status != PAY_EXPIRED || !can_land(&w));
+		next.height += STEP;
+		add(next);
+		next = w;
+		next.landed = w.height;
+		if (can_land(&w))
+			add(next);
+		next.landed =
+			-1; /* a fork: what is not final is gone, and may land again */
+		if (w.landed > final_height(&w))
+			add(next);
+		if (!pay_is_over(w.status))
+			poll(s, w);
+	}
+	/* a model in which nothing ends would hold anything */
+	CHECK(ends && given_up);
+	fprintf(stderr, "%s: %d states, %ld steps\n", s->name, nstates, steps);
+}
+
+static void check_model(void)
+{
+	static const struct setting settings[] = {
+		{ "two liars, the honest one is not the sender", 3, 0, 0, false },
+		{ "two liars, the honest one is the sender", 3, 0, 2, false },
+		{ "one liar, who sends; the others may be silent", 1, 6, 0, true },
+		{ "one liar; the sender and another may be silent", 1, 6, 1, true },
+		{ "nobody lies, all may be silent", 0, 7, 0, true },
+	};
+
+	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+		explore(&settings[i]);
+	CHECK(steps > 1000000);
+}
+
+int main(void)
+{
+	check_rules();
+	check_last_valid();
+	check_model();
+	TEST_END();
+}
