@@ -388,10 +388,9 @@ static const float *gather(struct lm_forward *f, uint32_t n)
 	return f->some;
 }
 
-/* Makes the logits of n chosen rows and hands them over. */
-static int predict(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *arg)
+/* Makes the logits of n chosen rows, on the host. */
+static int score_chosen(struct lm_forward *f, uint32_t n)
 {
-	const uint32_t *chosen = host_column(f, CHOSEN);
 	uint64_t vocab = f->w->config.vocab;
 	struct dev *d = f->w->d;
 	const float *x = gather(f, n);
@@ -399,11 +398,33 @@ static int predict(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *
 	if (!x || norm(f, x, f->w->out_norm, n) < 0 ||
 		project(f, &f->w->output, f->logits, vocab, f->h, n, NULL) < 0 ||
 		d->ops->get(d, f->scores, f->logits, 4 * n * vocab) < 0)
-		return device_failed(d);
+		return -1;
+	return 0;
+}
+
+static int hand_over(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *arg)
+{
+	const uint32_t *chosen = host_column(f, CHOSEN);
+
 	for (uint32_t i = 0; i < n; i++)
-		if (logits(arg, chosen[i], f->scores + i * vocab) < 0)
+		if (logits(arg, chosen[i], f->scores + i * f->w->config.vocab) < 0)
 			return -1;
 	return 0;
+}
+
+/* All layers and the logits of `some` chosen rows, as one batch of the device. */
+static int pass(struct lm_forward *f, uint32_t some)
+{
+	struct dev *d = f->w->d;
+	int rc = d->ops->batch_begin(d);
+
+	if (rc < 0)
+		return -1;
+	for (uint32_t i = 0; i < f->w->config.layers && rc == 0; i++)
+		rc = layer(f, i);
+	if (rc == 0 && some)
+		rc = score_chosen(f, some);
+	return d->ops->batch_end(d) < 0 ? -1 : rc;
 }
 
 int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
@@ -416,14 +437,17 @@ int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	f->rows = n;
 	if (put_numbers(f, rows) < 0 || put_embeddings(f, rows) < 0)
 		return -1;
-	for (uint32_t i = 0; i < f->w->config.layers; i++)
-		if (layer(f, i) < 0)
-			return device_failed(f->w->d);
+	some = choose(f, rows, 0);
+	if (pass(f, some) < 0)
+		return device_failed(f->w->d);
 	for (uint32_t i = 0; i < n; i++)
 		rows[i].sequence->length++;
-	for (uint32_t from = 0; (some = choose(f, rows, from)) > 0;
-		from = host_column(f, CHOSEN)[some - 1] + 1)
-		if (predict(f, some, logits, arg) < 0)
+	while (some) {
+		if (hand_over(f, some, logits, arg) < 0)
 			return -1;
+		some = choose(f, rows, host_column(f, CHOSEN)[some - 1] + 1);
+		if (some && score_chosen(f, some) < 0)
+			return device_failed(f->w->d);
+	}
 	return 0;
 }
