@@ -346,6 +346,7 @@ static void end_threads(struct httpd *h)
 	wake_all(h);
 	for (int i = 0; i < h->nloops; i++)
 		pthread_join(h->loops[i].thread, NULL);
+	httpd_pool_stop(h->pool);
 	if (h->flushing)
 		pthread_join(h->flusher, NULL);
 }
@@ -404,6 +405,9 @@ static int start_threads(struct httpd *h)
 		httpd_link_init(&l->ready);
 		httpd_link_init(&l->dead);
 	}
+	for (const struct httpd_route *r = h->routes; r->method && !h->pool; r++)
+		if (r->slow && !(h->pool = httpd_pool_start(h, h->config.slow_threads)))
+			return -1;
 	for (int i = 0; i < h->config.threads; i++)
 		if (prepare_loop(&h->loops[i]) < 0)
 			return -1;

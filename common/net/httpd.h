@@ -2,7 +2,8 @@
  * graceful stop. Uses buf, err, json, clock, io, net; OpenSSL (by dlopen) where TLS is asked for.
  *
  * A few threads with an epoll set each carry the connections. Handlers run on them and must not
- * wait: what takes long is answered later from a thread of the program's own.
+ * wait: those of slow routes run on a pool of threads, and any may answer later from a thread of
+ * the program's own.
  *
  * The common case is whole buffers: a handler gets q->body and fills r->body.
  *
@@ -113,6 +114,9 @@ struct httpd_route {
 	/* more is 413; 0: no body. 503 where the class has no room for it */
 	size_t body_bytes_max;
 	enum httpd_class class; /* whose budget q->body counts against; not with take */
+	/* The handler takes long (a query, a judgement): it runs on a thread of a pool, so that no
+	 * other request waits for it. What reached it may have left already: httpd_gone(q). */
+	bool slow;
 	/* All that follow may be NULL. */
 	/* The headers are there, the body is not, and no 100 Continue was sent. HTTPD_GO_ON, or
 	 * HTTPD_NOW: r is the answer and the body is not read. */
@@ -146,6 +150,7 @@ struct httpd_config {
 	const char *log_file;             /* request log; NULL: standard error */
 	bool log_off;
 	int threads;           /* 0: one per core, 8 at most */
+	int slow_threads;      /* for handlers of slow routes; 0: as many */
 	int connections_max;   /* 0: 4096; the one that was idle longest makes room */
 	int per_client_max;    /* connections of one address (IPv6: its /64); 0: 512 */
 	int request_timeout_s; /* to send the headers; half of it between requests; 0: 20 */

@@ -597,6 +597,8 @@ int64_t httpd_roundtrip_ns(const struct httpd_request *q)
 	struct tcp_info info = { 0 };
 	socklen_t len = sizeof info;
 
+	if (!q->finish && x->roundtrip_ns)
+		return x->roundtrip_ns;
 	/* tcpi_min_rtt, since Linux 4.6: the mean would hold the queues that the body itself made */
 	if (q->finish || !x->conn ||
 		getsockopt(x->conn->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||

@@ -26,7 +26,8 @@ struct httpd {
 	struct httpd_limiter *limiter; /* NULL: no limit */
 	struct httpd_clients clients;
 	struct httpd_budget bodies[HTTPD_CLASSES], replies;
-	struct httpd_tls *tls; /* NULL: plain */
+	struct httpd_tls *tls;   /* NULL: plain */
+	struct httpd_pool *pool; /* NULL: no route is slow */
 	struct httpd_loop *loops;
 	int nloops; /* that run */
 	pthread_t flusher;
@@ -134,9 +135,14 @@ struct httpd_exchange {
 	/* what other threads leave, under the loop's lock */
 	struct httpd_exchange *next_woken;
 	bool is_woken, finished, resumed, pushing;
+	bool in_pool;     /* its handler waits for a thread of the pool, or runs there */
+	bool told;        /* route.gone was called */
 	struct buf queue; /* with its chunks' frames */
 	pthread_cond_t drained;
 	_Atomic bool gone;
+	_Atomic bool left; /* the connection is closed, not just its sending half */
+	struct httpd_exchange *next_job; /* in the pool */
+	int64_t roundtrip_ns;            /* of the pool's: measured before */
 };
 
 enum httpd_persist {
@@ -178,6 +184,14 @@ int httpd_exchange_fill(struct httpd_exchange *x);
 extern _Thread_local struct httpd_loop *httpd_this_loop;
 /* Reads notes that other threads left for the requests of a loop. */
 void httpd_exchanges_woken(struct httpd_loop *l);
+
+/* Its handler returned, on a thread of the pool; finished: r is the reply. x may be gone then. */
+void httpd_exchange_left_pool(struct httpd_exchange *x, bool finished);
+
+/* --- httpd_pool.c --- */
+struct httpd_pool *httpd_pool_start(struct httpd *h, int threads); /* NULL with err_set */
+bool httpd_pool_add(struct httpd_pool *p, struct httpd_exchange *x); /* false: full */
+void httpd_pool_stop(struct httpd_pool *p);
 
 /* --- httpd_conn.c: one connection --- */
 /* Takes fd and client. NULL: cannot (fd is closed). */

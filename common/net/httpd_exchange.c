@@ -220,7 +220,20 @@ static bool can_take_body(struct httpd_exchange *x)
 	return false;
 }
 
-static void run(struct httpd_exchange *x, httpd_handler handler)
+static void run_in_pool(struct httpd_exchange *x)
+{
+	x->roundtrip_ns = httpd_roundtrip_ns(&x->q);
+	x->in_pool = true;
+	if (httpd_pool_add(x->h->pool, x))
+		return;
+	x->in_pool = x->later = false;
+	x->h->handling--;
+	x->r.retry_after_s = 1;
+	httpd_error(&x->r, 503, "too many requests wait for their turn");
+	begin_reply(x);
+}
+
+static void run(struct httpd_exchange *x)
 {
 	struct httpd *h = x->h;
 	enum httpd_when when;
@@ -234,10 +247,14 @@ static void run(struct httpd_exchange *x, httpd_handler handler)
 		begin_reply(x);
 		return;
 	}
-	x->begun = true;
 	x->later = true;
 	x->conn->state = HTTPD_CONN_WAIT;
-	when = handler(h->config.ctx, &x->q, &x->r);
+	if (x->route->slow) {
+		run_in_pool(x);
+		return;
+	}
+	x->begun = true;
+	when = x->route->handler(h->config.ctx, &x->q, &x->r);
 	if (when == HTTPD_LATER)
 		return;
 	x->later = false;
@@ -295,7 +312,7 @@ void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len
 	if (!admit(x) || !find_route(x) || !can_take_body(x) || !run_begin(x)) {
 		refuse_body(x);
 	} else if (x->head.body == HTTPD_BODY_NONE) {
-		run(x, x->route->handler);
+		run(x);
 	} else {
 		c->state = HTTPD_CONN_BODY;
 		if (x->head.expect_continue && !c->left &&
@@ -345,7 +362,7 @@ static void body_complete(struct httpd_exchange *x)
 	if (x->refused)
 		begin_reply(x);
 	else
-		run(x, x->route->handler);
+		run(x);
 }
 
 /* Bytes that are next at c->at; 0: none, or the state has changed. */
@@ -546,15 +563,16 @@ int httpd_exchange_fill(struct httpd_exchange *x)
 
 void httpd_exchange_tell_gone(struct httpd_exchange *x)
 {
-	bool first, finished;
+	bool tell;
 
 	pthread_mutex_lock(&x->loop->lock);
-	first = !x->gone;
 	x->gone = true;
-	finished = x->finished;
+	/* who has not returned HTTPD_LATER yet does not expect it: httpd_exchange_left_pool */
+	tell = x->later && !x->told && !x->in_pool && !x->finished;
+	x->told |= tell;
 	pthread_cond_broadcast(&x->drained);
 	pthread_mutex_unlock(&x->loop->lock);
-	if (first && x->later && !finished && x->route->gone)
+	if (tell && x->route->gone)
 		x->route->gone(x->h->config.ctx, &x->q);
 }
 
@@ -577,6 +595,7 @@ void httpd_exchange_gone(struct httpd_exchange *x)
 {
 	leave_client(x);
 	x->conn = NULL;
+	x->left = true;
 	httpd_exchange_tell_gone(x);
 	if (!x->later)
 		httpd_exchange_end(x);
@@ -661,7 +680,19 @@ void httpd_finish(struct httpd_request *q)
 	l = x->loop; /* x is gone as soon as its reply is sent */
 	pthread_mutex_lock(&l->lock);
 	x->finished = true;
-	wake(x);
+	if (!x->in_pool) /* else when its handler has returned */
+		wake(x);
+	pthread_mutex_unlock(&l->lock);
+}
+
+void httpd_exchange_left_pool(struct httpd_exchange *x, bool finished)
+{
+	struct httpd_loop *l = x->loop;
+
+	pthread_mutex_lock(&l->lock);
+	x->in_pool = false;
+	x->finished |= finished;
+	wake(x); /* also where it is not finished: the client may have left meanwhile */
 	pthread_mutex_unlock(&l->lock);
 }
 
@@ -734,7 +765,7 @@ static bool next_woken(struct httpd_loop *l, struct httpd_exchange **out, bool *
 		if (!l->woken)
 			l->woken_end = &l->woken;
 		x->is_woken = false;
-		*finished = x->finished;
+		*finished = x->finished && !x->in_pool;
 		*resumed = x->resumed;
 		*pushing = x->pushing;
 		x->resumed = false;
@@ -763,6 +794,8 @@ void httpd_exchanges_woken(struct httpd_loop *l)
 				continue;
 			}
 		}
+		if (x->gone)
+			httpd_exchange_tell_gone(x);
 		if (!c)
 			continue;
 		x->streams = pushing;

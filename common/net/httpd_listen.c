@@ -40,6 +40,8 @@ void httpd_defaults(struct httpd_config *c)
 			cores > THREADS_MAX ? THREADS_MAX :
 					      (int)cores;
 	}
+	if (!c->slow_threads)
+		c->slow_threads = c->threads;
 	if (!c->connections_max)
 		c->connections_max = CONNECTIONS_MAX;
 	if (!c->per_client_max)

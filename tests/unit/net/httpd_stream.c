@@ -297,6 +297,18 @@ static enum httpd_when post_length(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
+/* Runs on the pool: waits for so many ms, or answers later from there. */
+static enum httpd_when get_slow(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	(void)ctx;
+	usleep((useconds_t)atoi(httpd_query(q, "ms")) * 1000);
+	buf_adds(&r->body, "slow");
+	if (httpd_query(q, "finish"))
+		httpd_finish(q);
+	return httpd_query(q, "later") || httpd_query(q, "finish") ? HTTPD_LATER :
+								     HTTPD_NOW;
+}
+
 #define BIG 3000000
 
 static enum httpd_when get_big(void *ctx, struct httpd_request *q, struct httpd_reply *r)
@@ -320,6 +332,8 @@ static const struct httpd_route routes[] = {
 	HTTPD_POST("/large", post_length, 1000000, .class = HTTPD_LARGE),
 	HTTPD_POST("/small", post_length, 1000, .class = HTTPD_SMALL),
 	HTTPD_GET("/big", get_big),
+	HTTPD_GET("/slow", get_slow, .slow = true, .begin = begin, .gone = gone,
+		.done = done),
 	{ 0 },
 };
 
@@ -932,6 +946,60 @@ static void leaving(void)
 	}
 }
 
+/* Others do not wait for slow handlers, whatever thread their connections are on. */
+static void slow_handlers(void)
+{
+	int fds[8];
+	struct buf b = BUF_INIT;
+	int64_t begun = clock_mono_ns(), answered;
+
+	for (int i = 0; i < 8; i++) {
+		fds[i] = dial();
+		CHECK(says(fds[i], "GET /slow?ms=400 HTTP/1.1\r\n" CLOSE "\r\n"));
+	}
+	CHECK(until(&works, 8));
+	answers("GET /text HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ", "0123456789");
+	answered = clock_mono_ns();
+	for (int i = 0; i < 8; i++) {
+		buf_reset(&b);
+		hear(fds[i], &b, NULL);
+		CHECK_TEXT("slow", body_of(buf_text(&b)));
+		close(fds[i]);
+	}
+	/* two at a time: 1.6 s in all, and the other was there long before */
+	CHECK(clock_mono_ns() - begun > INT64_C(1500000000));
+	CHECK(answered - begun < (clock_mono_ns() - begun) / 2);
+	CHECK(until(&works, 0));
+	answers("GET /slow?ms=0&finish HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+		"slow");
+	/* who closes only its sending half is answered */
+	fds[0] = dial();
+	CHECK(says(fds[0], "GET /slow?ms=30 HTTP/1.1\r\n" CLOSE "\r\n"));
+	shutdown(fds[0], SHUT_WR);
+	buf_reset(&b);
+	hear(fds[0], &b, NULL);
+	CHECK_TEXT("slow", body_of(buf_text(&b)));
+	close(fds[0]);
+	/* who leaves: while it waits, while it runs, and when it is to be answered later */
+	leave("GET /slow?ms=0&later HTTP/1.1\r\nHost: x\r\n\r\n", false);
+	for (int i = 0; i < 100; i++) {
+		char text[100];
+		int fd = dial();
+
+		snprintf(text, sizeof text,
+			"GET /slow?ms=%d%s HTTP/1.1\r\nHost: x\r\n\r\n", i % 5,
+			i % 3 == 0         ? "&later" :
+				i % 3 == 1 ? "&finish" :
+					     "");
+		CHECK(says(fd, text));
+		if (i % 7)
+			usleep((useconds_t)(i % 11) * 300);
+		close(fd);
+	}
+	CHECK(until(&works, 0));
+	buf_release(&b);
+}
+
 /* --- limits ------------------------------------------------------------------------------ */
 
 /* A body of each class fills its own budget; replies have one for all. */
@@ -1172,6 +1240,7 @@ int main(void)
 	slow_reader();
 	leaving();
 	leave_at_once();
+	slow_handlers();
 	CHECK_I64(0, works);
 	httpd_stop(h);
 	budgets();

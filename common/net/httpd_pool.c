@@ -1,0 +1,109 @@
+/* The threads on which httpd runs handlers that take long (httpd_route.slow), so that the
+ * connections of a loop do not wait for one of them. */
+#include <stdlib.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/net/httpd_core.h"
+
+#define WAITING_MAX 1024
+
+struct httpd_pool {
+	struct httpd *h;
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	struct httpd_exchange *first, **end;
+	int waiting;
+	bool stop;
+	pthread_t *threads;
+	int nthreads;
+};
+
+/* The next request; NULL: the pool ends. */
+static struct httpd_exchange *next(struct httpd_pool *p)
+{
+	struct httpd_exchange *x;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->first && !p->stop)
+		pthread_cond_wait(&p->work, &p->lock);
+	x = p->first;
+	if (x) {
+		p->first = x->next_job;
+		if (!p->first)
+			p->end = &p->first;
+		p->waiting--;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return x;
+}
+
+static void *work(void *arg)
+{
+	struct httpd_pool *p = arg;
+	struct httpd_exchange *x;
+
+	while ((x = next(p))) {
+		enum httpd_when when = HTTPD_NOW;
+
+		if (!x->left) { /* else nobody waits for it any more */
+			x->begun = true;
+			when = x->route->handler(p->h->config.ctx, &x->q, &x->r);
+		}
+		if (when == HTTPD_GO_ON)
+			bug("a handler went on");
+		httpd_exchange_left_pool(x, when == HTTPD_NOW);
+	}
+	return NULL;
+}
+
+bool httpd_pool_add(struct httpd_pool *p, struct httpd_exchange *x)
+{
+	bool room;
+
+	pthread_mutex_lock(&p->lock);
+	room = p->waiting < WAITING_MAX;
+	if (room) {
+		x->next_job = NULL;
+		*p->end = x;
+		p->end = &x->next_job;
+		p->waiting++;
+		pthread_cond_signal(&p->work);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return room;
+}
+
+struct httpd_pool *httpd_pool_start(struct httpd *h, int threads)
+{
+	struct httpd_pool *p = xcalloc(1, sizeof *p);
+
+	p->h = h;
+	p->end = &p->first;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->work, NULL);
+	p->threads = xcalloc((size_t)threads, sizeof *p->threads);
+	for (; p->nthreads < threads; p->nthreads++)
+		if (pthread_create(&p->threads[p->nthreads], NULL, work, p) != 0) {
+			httpd_pool_stop(p);
+			err_set(EX_OSERR, "cannot start a thread");
+			return NULL;
+		}
+	return p;
+}
+
+void httpd_pool_stop(struct httpd_pool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	pthread_cond_broadcast(&p->work);
+	pthread_mutex_unlock(&p->lock);
+	for (int i = 0; i < p->nthreads; i++)
+		pthread_join(p->threads[i], NULL);
+	pthread_cond_destroy(&p->work);
+	pthread_mutex_destroy(&p->lock);
+	free(p->threads);
+	free(p);
+}
