@@ -1,4 +1,5 @@
-/* cgroup.c - the limits part of hw.h: control groups of version 1 and 2. */
+/* The limits in hw.h: which control group this process is in, and what it allows (versions 1 and
+ * 2). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 #include "common/hw/hw.h"
 #include "common/base/num.h"
 
-#define NO_LIMIT (INT64_C(1) << 60) /* version 1 writes "none" as about 2^63 */
+#define NO_LIMIT \
+	(INT64_C(1) << 60) /* version 1 writes about 2^63 where there is no limit */
 
 int64_t hw_parse_limit(const char *text)
 {
@@ -46,7 +48,7 @@ int64_t hw_parse_cpu_max(const char *text)
 	return q ? milli(q, period) : 0;
 }
 
-/* The group's path in /proc/self/cgroup: "4:memory:/a/b", "0::/a/b" for version 2. */
+/* Finds the group's path in /proc/self/cgroup: "4:memory:/a/b", "0::/a/b" for version 2. */
 static bool find_group(const char *text, const char *controller, struct buf *out)
 {
 	while (*text) {
@@ -67,7 +69,7 @@ static bool find_group(const char *text, const char *controller, struct buf *out
 	return false;
 }
 
-/* A field of mountinfo: white space and backslash are written as \040 and so on. */
+/* Reads a field of mountinfo, where white space and backslash are \040 and so on. */
 static void add_unescaped(struct buf *out, const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -85,7 +87,7 @@ static void add_unescaped(struct buf *out, const char *text, size_t len)
 	}
 }
 
-/* One line of mountinfo: "31 23 0:28 ROOT MOUNT options ... - TYPE source options". */
+/* Reads one line of mountinfo: "31 23 0:28 ROOT MOUNT options ... - TYPE source options". */
 static bool parse_mount(const char *line, size_t len, const char *controller,
 	struct buf *root, struct buf *mount)
 {
@@ -140,14 +142,14 @@ bool hw_parse_cgroup(const char *cgroup, const char *mountinfo, const char *cont
 	found = found && find_group(cgroup, controller, group);
 	if (strcmp(buf_text(&root), "/") == 0)
 		buf_reset(&root);
-	/* a container sees its own group as the mount's root, and may know its path outside */
+	/* in a container the mount's root is the own group, whose path outside may be known */
 	if (found && root.len && strncmp(buf_text(group), root.data, root.len) == 0) {
 		memmove(group->data, group->data + root.len, group->len - root.len + 1);
 		group->len -= root.len;
 	} else if (root.len) {
 		buf_reset(group);
 	}
-	/* a path that climbs out of the namespace ("/../x") names nothing that we can see */
+	/* a path that leaves the namespace ("/../x") leads nowhere that we can see */
 	if (strstr(buf_text(group), "/.."))
 		buf_reset(group);
 	buf_release(&root);
@@ -158,7 +160,7 @@ struct search {
 	struct buf cgroup, mountinfo, mount, group, text;
 };
 
-/* A limit of the directory that the search stands in; 0: none, or it cannot be read. */
+/* Returns a limit of the current directory of the search; 0: none, or it cannot be read. */
 typedef int64_t (*limit_fn)(struct search *s, const char *file);
 
 static int64_t read_with(struct search *s, const char *file,
@@ -191,7 +193,7 @@ static int64_t cpu_quota(struct search *s, const char *file)
 	return quota > 0 && period > 0 ? milli(quota, period) : 0;
 }
 
-/* The smallest limit on the way from the group up to the mount: every ancestor's holds. */
+/* Returns the smallest limit from the group up to the mount, since every ancestor's holds. */
 static int64_t smallest(struct search *s, const char *controller, const char *file,
 	limit_fn read)
 {
@@ -220,7 +222,8 @@ static bool is_mounted(struct search *s, const char *controller)
 		&s->mount, &s->group);
 }
 
-/* Which versions are there: some machines mount both, and the controllers live in the first. */
+/* Finds out which version there is. Some machines mount both; the controllers are in version 1
+ * then. */
 static void read_limits(struct hw_limits *out, struct search *s)
 {
 	if (is_mounted(s, "memory") || is_mounted(s, "cpu")) {

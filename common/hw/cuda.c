@@ -1,3 +1,4 @@
+/* The CUDA plug-in: opened once, its functions by name. */
 #include "common/hw/cuda.h"
 
 #include "common/base/err.h"

@@ -1,11 +1,11 @@
-/* device.h - a device is opened and its errors are reported as every error of ours. Uses dev.h, err. */
+/* device.h - opens a device and reports its errors as all errors are reported. Uses dev.h, err. */
 #ifndef RNP_COMMON_HW_DEVICE_H
 #define RNP_COMMON_HW_DEVICE_H
 
 #include "kernels/dev/dev.h"
 
-/* Opens as dev_open, which says what spec may be. Where auto found a GPU that cannot be used, the user is
- * told why, once a process (err_warn). Returns 0, or -1 with err_set() and nothing to close. */
+/* Opens as dev_open, which says what spec may be. Where auto found a GPU that cannot be used, warns
+ * why, once a process (err_warn). Returns 0, or -1 with err_set() and nothing to close. */
 int device_open(struct dev *d, const char *spec);
 
 /* Makes the last error of a device the thread's. Returns -1. */

@@ -1,3 +1,4 @@
+/* One GPU during a measurement, as NVML reports it. */
 #include "common/hw/gpuwatch.h"
 
 #include <dlfcn.h>
@@ -39,7 +40,7 @@ static int find(struct gpuwatch *w, const unsigned char uuid[16])
 	code = w->nvml.by_uuid(text, &w->device);
 	if (code == NVML_SUCCESS)
 		return 0;
-	/* CUDA gives a slice of a GPU the slice's own UUID */
+	/* to CUDA a slice of a GPU has a UUID of its own */
 	snprintf(slice, sizeof slice, "MIG-%s", text + strlen("GPU-"));
 	if (code == NVML_NOT_FOUND && w->nvml.by_uuid(slice, &w->device) == NVML_SUCCESS)
 		return 0;
@@ -79,7 +80,7 @@ void gpuwatch_close(struct gpuwatch *w)
 	free(w);
 }
 
-/* Processes that compute there and are not this one; those of another container have no number. */
+/* Counts the other processes that compute there; those of another container have no number. */
 static int count_others(const struct gpuwatch *w)
 {
 	struct nvml_process all[PROCESSES_MAX];

@@ -1,3 +1,4 @@
+/* What this machine is, read from /proc and /sys: CPU, memory, system and disks. */
 #include "common/hw/hw.h"
 
 #include <dirent.h>
@@ -65,7 +66,7 @@ int hw_read(struct buf *out, const char *fmt, ...)
 	return rc;
 }
 
-/* The pending error as the cause; it is no longer pending. */
+/* Notes the pending error as the cause and clears it. */
 static void cause_of_error(struct hw_causes *why, const char *field)
 {
 	hw_cause(why, field, "%s", err_get()->text);
@@ -85,7 +86,7 @@ static int64_t read_number(struct buf *text, const char *fmt, const char *a,
 	return v;
 }
 
-/* Copy what is printable ASCII or plausible UTF-8, cut to fit between characters. */
+/* Copies printable ASCII and plausible UTF-8, truncated between characters. */
 static void copy_text(char *out, size_t size, const char *from, size_t len)
 {
 	size_t n = 0;
@@ -104,7 +105,7 @@ static void copy_text(char *out, size_t size, const char *from, size_t len)
 
 /* --- CPU ---------------------------------------------------------------------------------- */
 
-/* what kernels of ours or of others ask for; the rest of the flags says little to a buyer */
+/* flags that kernels ask for; the others tell a buyer little */
 static const char *const isa_names[] = { "sse4_2", "avx", "avx2", "fma", "f16c", "bmi2",
 	"aes", "vaes", "pclmulqdq", "vpclmulqdq", "sha_ni", "gfni", "avx_vnni", "avx512f",
 	"avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16", "avx512_fp16",
@@ -186,7 +187,7 @@ int hw_parse_cpulist(const char *text, int *first)
 	}
 }
 
-/* Physical cores: CPUs that are the first of their siblings. */
+/* Counts physical cores: CPUs that are the first of their siblings. */
 static int count_cores(struct buf *text)
 {
 	int cores = 0;
@@ -194,7 +195,7 @@ static int count_cores(struct buf *text)
 	for (int i = 0, misses = 0; misses < 64; i++) {
 		int first;
 
-		/* numbers have gaps where CPUs are switched off */
+		/* where CPUs are switched off the numbers have gaps */
 		if (hw_read(text,
 			    "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
 			    i) < 0) {
@@ -273,7 +274,7 @@ int64_t hw_parse_field(const char *text, const char *word)
 		text++;
 	}
 	v = strtoll(text + len, &end, 10);
-	/* strtoll would go on to the next line for a number */
+	/* strtoll would look for a number in the next line, too */
 	if (end == text + len || v < 0 || memchr(text, '\n', (size_t)(end - text)))
 		return -1;
 	return v;
@@ -335,7 +336,7 @@ int64_t hw_cache_read(void)
 	}
 	err_clear();
 	buf_release(&text);
-	/* as many caches as there are groups that share one */
+	/* each group of CPUs that share one counts once */
 	return sharing > 0 && threads > sharing ?
 		size * ((threads + sharing - 1) / sharing) :
 		size;
@@ -353,7 +354,7 @@ int64_t hw_throttle_count(void)
 			"/sys/devices/system/cpu/cpu%s/thermal_throttle/%s", number,
 			"core_throttle_count");
 		if (v < 0)
-			break; /* not Intel, or no more CPUs */
+			break; /* the maker is not Intel, or there are no more CPUs */
 		sum += v;
 	}
 	err_clear();
@@ -429,7 +430,7 @@ static bool is_real_disk(const char *name, struct buf *text)
 	return real;
 }
 
-/* Hypervisors say "rotating" of everything, so their disks have no type. */
+/* Hypervisors call every disk rotating, so that virtual disks have no type. */
 static bool is_virtual_disk(const struct hw_disk *d)
 {
 	static const char *const names[] = { "vd", "xvd", "pmem", NULL };
@@ -508,7 +509,7 @@ bool hw_disk_of(unsigned major, unsigned minor, char *out, size_t size)
 	if (len <= 0)
 		return false;
 	link[len] = '\0';
-	/* .../block/nvme0n1/nvme0n1p2 or .../block/vda: the word behind "block" */
+	/* the word behind "block" in .../block/nvme0n1/nvme0n1p2 or .../block/vda */
 	block = strstr(link, "/block/");
 	if (!block)
 		return false;

@@ -1,3 +1,4 @@
+/* NVIDIA GPUs: as NVML lists them, as CUDA lists them, and both joined. */
 #include "common/hw/nvml.h"
 
 #include <dlfcn.h>
@@ -12,7 +13,7 @@
 #include "common/hw/nvml_lib.h"
 #include "kernels/dev/cuda_probe.h"
 
-/* One reading of one GPU, or why not. */
+/* What one reading of one GPU needs. */
 struct reader {
 	const struct nvml *nvml;
 	const struct nvml_scene *scene;
@@ -28,7 +29,7 @@ static void note(struct reader *r, const char *field, const char *cause)
 	hw_cause(r->why, path, "%s", cause);
 }
 
-/* Whether the call went well; if not, the cause is noted. */
+/* Did the call succeed? If not, its cause is noted. */
 static bool good(struct reader *r, const char *field, int code)
 {
 	char cause[HW_TEXT_MAX];
@@ -40,7 +41,7 @@ static bool good(struct reader *r, const char *field, int code)
 	return false;
 }
 
-/* A function that this version of the library does not have. */
+/* Notes that this version of the library lacks the function. */
 #define CALL(r, field, member, ...)                                                      \
 	((r)->nvml->member ? good(r, field, (r)->nvml->member(__VA_ARGS__)) :            \
 			     (note(r, field, "library: this NVML has no such function"), \
@@ -55,7 +56,7 @@ static int positive(struct reader *r, const char *field, unsigned v)
 	return (int)v;
 }
 
-/* ECC and MIG: "not supported" is a clear no. */
+/* Reads a mode, ECC or MIG, for which "not supported" means off. */
 static int mode(struct reader *r, const char *field,
 	int (*get)(nvml_device, unsigned *, unsigned *), nvml_device d)
 {
@@ -67,7 +68,7 @@ static int mode(struct reader *r, const char *field,
 	return good(r, field, code) ? current == 1 : -1;
 }
 
-/* Names come from a driver: printable ASCII only, and always ended. */
+/* Keeps only printable ASCII of a name from the driver, and ends it. */
 static void tidy(char *text, size_t size)
 {
 	text[size - 1] = '\0';
@@ -103,7 +104,7 @@ static void read_numbers(struct reader *r, nvml_device d, struct nvml_gpu *g)
 	g->mig = mode(r, "mig", r->nvml->mig, d);
 }
 
-/* Returns 0, or NVML's code when the GPU does not even say its name. */
+/* Reads one GPU. Returns 0, or NVML's code when the GPU does not even tell its name. */
 static int read_gpu(struct reader *r, unsigned index, struct nvml_gpu *g)
 {
 	struct nvml_pci_info pci;
@@ -159,7 +160,7 @@ static int read_all(const struct nvml *n, const struct nvml_scene *s,
 
 /* --- CUDA -------------------------------------------------------------------------------- */
 
-/* NVML writes domains with 8 digits, CUDA with 4: compare what follows the leading zeros. */
+/* Compares PCI addresses without leading zeros: NVML writes domains with 8 digits, CUDA with 4. */
 static bool same_pci(const char *a, const char *b)
 {
 	a += strspn(a, "0");
@@ -167,7 +168,7 @@ static bool same_pci(const char *a, const char *b)
 	return *a && strcasecmp(a, b) == 0;
 }
 
-/* The GPUs that CUDA sees, or -1 with the cause in why. */
+/* Lists the GPUs that CUDA sees. Returns how many, or -1 with the cause in why. */
 static int probe(struct cuda_probe_gpu *out, int max, char *why, int size)
 {
 	cuda_probe_fn fn = (cuda_probe_fn)cuda_symbol("rnp_cuda_probe");
@@ -196,7 +197,7 @@ static const struct cuda_probe_gpu *find_same(const struct cuda_probe_gpu *gpus,
 	return NULL;
 }
 
-/* The multiprocessors, which NVML does not tell. */
+/* Adds the number of multiprocessors, which NVML does not tell. */
 static void join(struct nvml_gpu *g, int index, const struct cuda_probe_gpu *cuda, int n,
 	const char *why_not, struct hw_causes *why)
 {
@@ -215,7 +216,7 @@ static void join(struct nvml_gpu *g, int index, const struct cuda_probe_gpu *cud
 			"CUDA does not see this GPU (CUDA_VISIBLE_DEVICES?)");
 }
 
-/* Without NVML (WSL, some containers) CUDA's view is all there is. */
+/* Without NVML (WSL, some containers) there is only CUDA's list. */
 static void from_cuda(struct nvml_gpu *g, const struct cuda_probe_gpu *c, int index,
 	const char *cause, struct hw_causes *why)
 {
@@ -246,7 +247,8 @@ static void from_cuda(struct nvml_gpu *g, const struct cuda_probe_gpu *c, int in
 
 /* --- both -------------------------------------------------------------------------------- */
 
-/* NVML's GPUs, or -1 with the cause in text (nothing is noted yet) or already in why. */
+/* Lists NVML's GPUs. Returns how many, or -1 with the cause in text (not yet noted) or already in
+ * why. */
 static int by_nvml(struct nvml_gpu *out, int max, const struct nvml_scene *s,
 	struct hw_causes *why, char *text, size_t size)
 {
@@ -296,7 +298,7 @@ int nvml_read(struct nvml_gpu *out, int max, struct hw_causes *why)
 		for (n = 0; n < seen && n < max; n++)
 			from_cuda(&out[n], &cuda[n], n, no_nvml, why);
 	free(cuda);
-	/* no library, no device on the bus, no driver: there is no GPU, and that is known */
+	/* without library, device on the bus and driver it is known that there is no GPU */
 	if (n < 0 && s.pci_gpus == 0 && !s.driver_loaded && !s.nodes_there)
 		return 0;
 	if (n < 0)

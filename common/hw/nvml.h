@@ -1,7 +1,7 @@
 /* nvml.h - NVIDIA GPUs as the driver (NVML) and the CUDA plug-in see them. Uses hw, cuda, err.
  *
- * libnvidia-ml.so.1 is opened with dlopen, its few prototypes are our own: neither the CUDA
- * toolkit nor the driver is needed to build or to start. */
+ * libnvidia-ml.so.1 is opened with dlopen, and its few prototypes are declared here: neither the
+ * CUDA toolkit nor the driver is needed to build or to start. */
 #ifndef RNP_COMMON_HW_NVML_H
 #define RNP_COMMON_HW_NVML_H
 
@@ -20,7 +20,7 @@ struct nvml_gpu {
 	int ecc, mig; /* 1 on, 0 off (or the GPU has no such thing), -1 not known */
 };
 
-/* All GPUs of this machine: by NVML, then by CUDA, joined by UUID or PCI address. Returns how
+/* Lists all GPUs of this machine, by NVML, then by CUDA, joined by UUID or PCI address. Returns how
  * many (0: there is none), or -1: not known, the cause noted under "gpus". A GPU that does not
  * answer is left out and noted under "gpus" as well. */
 int nvml_read(struct nvml_gpu *out, int max, struct hw_causes *why);

@@ -1,3 +1,4 @@
+/* NVML: the library opened, and causes made out of its return codes. */
 #include "common/hw/nvml_lib.h"
 
 #include <dirent.h>
@@ -62,7 +63,7 @@ int nvml_lib_open(struct nvml *n)
 		"library: libnvidia-ml.so.1 lacks functions of NVML 11");
 }
 
-/* "driver: ...", "permission: ..." and so on: who has to do something about it. */
+/* Adds who has to do something about it: "driver: ...", "permission: ..." and so on. */
 static const char *blame(int code, const struct nvml_scene *s)
 {
 	switch (code) {

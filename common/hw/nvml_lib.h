@@ -1,4 +1,4 @@
-/* nvml_lib.h - libnvidia-ml.so.1 opened, and what surrounds it. For nvml and gpuwatch; uses hw, err. */
+/* nvml_lib.h - opens libnvidia-ml.so.1 and explains its errors. Uses hw, err. */
 #ifndef RNP_COMMON_HW_NVML_LIB_H
 #define RNP_COMMON_HW_NVML_LIB_H
 
@@ -71,7 +71,7 @@ struct nvml {
 #undef NVML_MEMBER
 };
 
-/* What the driver and the bus say beside the library: it makes causes out of return codes. */
+/* What the driver and the bus tell beside the library; causes are made out of it. */
 struct nvml_scene {
 	int pci_gpus; /* NVIDIA display and 3D controllers on the bus; -1: not known */
 	bool driver_loaded, nodes_there, nodes_closed, container;
@@ -79,15 +79,15 @@ struct nvml_scene {
 
 void nvml_look_around(struct nvml_scene *s);
 
-/* Open the library; functions that it lacks are NULL. Returns 0, or -1 with err_set (69). The caller
- * closes n->library with dlclose. */
+/* Opens the library; functions that it lacks are NULL. Returns 0, or -1 with err_set (69). The
+ * caller closes n->library with dlclose. */
 int nvml_lib_open(struct nvml *n);
 
-/* What an NVML return code means and who has to do something about it. */
+/* Writes what an NVML return code means and who has to do something about it. */
 void nvml_describe(const struct nvml *n, int code, const struct nvml_scene *s, char *out,
 	size_t size);
 
-/* "GPU-xxxxxxxx-xxxx-...", as NVML writes a UUID. */
+/* Writes a UUID as NVML does: "GPU-xxxxxxxx-xxxx-...". */
 #define NVML_UUID_MAX 48
 void nvml_uuid_text(char out[NVML_UUID_MAX], const unsigned char uuid[16]);
 

@@ -139,7 +139,7 @@ struct http_response {
 
 void http_response_release(struct http_response *r);
 
-/* Send the request, again after temporary failures only (cannot connect, timeout, connection
+/* Sends the request, again after temporary failures only (cannot connect, timeout, connection
  * lost, 429, 502, 503, 504): after 250 ms, doubled each time, up to 10 s, times a random 1/2
  * to 1, and never sooner than Retry-After (over 60 s it is not waited for). Redirects are
  * followed (5 at most) where they keep the scheme.
@@ -156,18 +156,18 @@ void http_response_release(struct http_response *r);
  * tells more. The request must be one that may be sent twice. */
 int http_fetch(struct http *h, const struct http_request *q, struct http_response *r);
 
-/* Fetch q->url to the file at path, which appears when it is whole and replaces what was there; q
+/* Fetches q->url to the file at path, which appears when it is whole and replaces what was there; q
  * has no sink and no range. What came is kept beside it in "PATH.part", and its entity tag in
  * "PATH.part.etag", until it is whole: the next call goes on where this one ended. One caller at
  * a time. Returns as http_fetch, and 73, 74 or 77 when the file cannot be written. */
 int http_download(struct http *h, const struct http_request *q, const char *path,
 	struct http_response *r);
 
-/* Append base without trailing slashes and path to out; base must be an http(s) URL without
+/* Appends base without trailing slashes and path to out; base must be an http(s) URL without
  * query or fragment. Returns 0, or -1 (64). */
 int http_url(struct buf *out, const char *base, const char *path);
 
-/* Append text with everything but unreserved characters as %XX. */
+/* Appends text with everything but unreserved characters as %XX. */
 void http_escape(struct buf *out, const char *text);
 
 #endif

@@ -92,7 +92,7 @@ int http_transfer_decide(struct http_transfer *t);
  * the sink has to restart. */
 int64_t http_transfer_resume_at(const struct http_transfer *t);
 
-/* Set the error of a try. Return -1. */
+/* Set the error of a try, or of the last status. Return -1. */
 int http_fail_transfer(const struct http_transfer *t, CURLcode rc);
 int http_fail_status(const struct http_request *q, const struct http_response *r);
 

@@ -1,3 +1,4 @@
+/* Facts of a node record: a table says where each is found, a few have rules of their own. */
 #include "common/record/facts.h"
 
 #include <stdio.h>
@@ -55,7 +56,7 @@ static void sum_nvme(const json_t *disks, struct fact *out)
 	json_array_foreach(disks, i, disk) {
 		const char *type = json_string_value(json_object_get(disk, "type"));
 
-		/* what kind of disk it is may not be known, in virtual machines */
+		/* virtual machines often do not know what kind of disk they have */
 		if (!type)
 			out->known = false;
 		else if (strcmp(type, "nvme") == 0)
@@ -79,8 +80,8 @@ static void set_value(const json_t *v, struct fact *out)
 	}
 }
 
-/* Of a GPU more is known than what its driver says: what the model is really called, and what
- * it is made of. */
+/* Adds what the table of models knows beyond what the driver says: the model's usual name, and the
+ * bandwidth of its memory. */
 static void complete_gpu(const struct row *row, const json_t *gpu, struct fact *out)
 {
 	const struct gpu_model *model = model_of(gpu);

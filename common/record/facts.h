@@ -10,14 +10,15 @@
 #define FACT_CAUSE_MAX 200
 
 struct fact {
-	bool known, none; /* none: known not to be there ("gpus" is empty) */
-	const char *text; /* a text, borrowed; NULL: a number */
+	bool known, none; /* none: it is known that there is none ("gpus" is empty) */
+	const char *text; /* borrowed; NULL: the value is a number */
 	int64_t value;
-	const char *source;         /* where it came from: "gpus[0].memory_bytes" */
-	char cause[FACT_CAUSE_MAX]; /* why it is not known; "" when nobody says */
+	const char *source; /* the field it was read from: "gpus[0].memory_bytes" */
+	char cause
+		[FACT_CAUSE_MAX]; /* why it is not known; "" when the record does not say */
 };
 
-/* Read one: wallet, gpu_model (the canonical name where the model is known), gpu_count,
+/* Reads one fact: wallet, gpu_model (the canonical name where the model is known), gpu_count,
  * gpu_memory_bytes, gpu_clock_mhz, gpu_memory_bandwidth_bps (from the table of models where it
  * was not measured), cpu_cores, cpu_threads, cpu_clock_mhz, memory_bytes, nvme_bytes, os,
  * down_bps, up_bps. Returns false when there is no fact of that name. The first GPU speaks for

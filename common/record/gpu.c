@@ -1,3 +1,4 @@
+/* The table of GPU models, and how a name from a driver or a market finds its row. */
 #include "common/record/gpu.h"
 
 #include <ctype.h>
@@ -8,7 +9,7 @@
 
 #include "common/base/err.h"
 
-#define GPU_NAME_MAX 96 /* longer names are no GPU's */
+#define GPU_NAME_MAX 96 /* no GPU has a longer name */
 #define GPU_KEY_MAX  112
 
 #define USD(n) ((int64_t)(n)*1000000)
@@ -23,7 +24,7 @@
 	{                                                                          \
 		n, n, "AMD", false, GIB(gib), f32, tens, bw, w, tc, USD(usd), also \
 	}
-/* chip known, variant not */
+/* the chip is known, the variant is not */
 #define ANY(n, fam, gib, f32, tens, bw, w, tc, also)                            \
 	{                                                                       \
 		n, fam, "NVIDIA", true, GIB(gib), f32, tens, bw, w, tc, 0, also \
@@ -248,14 +249,15 @@ const struct gpu_model *gpu_table(size_t *n)
 
 /* --- keys --------------------------------------------------------------------------------- */
 
-/* What a name says: its words in capitals, run together, without vendor words and size. */
+/* A name reduced to what tells models apart: its words in capitals and joined, without vendor words
+ * and size. */
 struct key {
 	char text[GPU_KEY_MAX];
-	char with_size[GPU_KEY_MAX]; /* the same with the size kept: "GH200480GB" */
+	char with_size[GPU_KEY_MAX]; /* the same with its size: "GH200480GB" */
 	int64_t memory_gib;          /* 0: the name has no size */
 };
 
-/* Words that only say whose product it is. "Q" of Vast's "Q RTX 8000" is not among them. */
+/* Words that only name the maker. The "Q" in Vast's "Q RTX 8000" is not among them. */
 static bool is_noise(const char *word)
 {
 	static const char *const words[] = { "NVIDIA", "CORPORATION", "GEFORCE", "TESLA",
@@ -267,7 +269,7 @@ static bool is_noise(const char *word)
 	return false;
 }
 
-/* GiB of "80GB", "80GIB", "80GI", "12G"; 0 for any other word */
+/* Returns the GiB of "80GB", "80GIB", "80GI", "12G"; 0 for any other word. */
 static int64_t size_of_word(const char *word)
 {
 	static const char *const units[] = { "GB", "GIB", "GI", "G", NULL };
@@ -282,12 +284,12 @@ static int64_t size_of_word(const char *word)
 	return 0;
 }
 
-/* one word of a name into the key; false: the name has two different sizes */
+/* Adds one word of a name to the key. Returns false when the name has two different sizes. */
 static bool add_word(struct key *k, char *word)
 {
 	int64_t gib = size_of_word(word);
 
-	/* of SXM2 ... SXM6 each chip has one kind only */
+	/* each chip comes with one kind of SXM2 ... SXM6 only */
 	if (strncmp(word, "SXM", 3) == 0 && isdigit((unsigned char)word[3]) && !word[4])
 		word[3] = '\0';
 	if (is_noise(word))
@@ -311,7 +313,7 @@ static bool is_separator(char c)
 		c == '.';
 }
 
-/* Returns false for a name that cannot be a GPU's. */
+/* Reduces a name. Returns false when no GPU can have it. */
 static bool key_of(struct key *k, const char *name)
 {
 	char words[GPU_NAME_MAX + 1];
@@ -383,7 +385,7 @@ static void index_rows(void)
 	qsort(entries, nentries, sizeof *entries, by_key);
 }
 
-/* the first entry of a key, NULL: none */
+/* Returns the first entry of a key, or NULL. */
 static const struct entry *first_of(const char *key)
 {
 	size_t low = 0, high = nentries;
@@ -413,7 +415,7 @@ static int64_t memory_distance(int64_t sold, int64_t reported)
 	return ppm > 1000000 ? ppm - 1000000 : 1000000 - ppm;
 }
 
-/* among the rows of one key the one of this size; 0: the first, which the plain name means */
+/* Returns the row of a key with this size; size 0: the first one, which the plain name means. */
 static const struct gpu_model *pick(const struct entry *e, int64_t memory_bytes)
 {
 	const struct gpu_model *best = NULL;
@@ -446,7 +448,7 @@ const struct gpu_model *gpu_find(const char *any_name, int64_t memory_bytes)
 		!key_of(&k, any_name))
 		return NULL;
 	pthread_once(&indexed, index_rows);
-	/* a size that belongs to the name, canonical or not ("GH200 480GB"), comes first */
+	/* a size that is part of the name ("GH200 480GB") is looked for first */
 	if (k.memory_gib) {
 		m = pick(first_of(k.with_size), memory_bytes);
 		if (!m && !first_of(k.with_size))
@@ -454,7 +456,7 @@ const struct gpu_model *gpu_find(const char *any_name, int64_t memory_bytes)
 	} else {
 		m = pick(first_of(k.text), memory_bytes);
 	}
-	/* name and report must not contradict each other */
+	/* the size in the name and the reported size must agree */
 	if (m && memory_bytes && m->memory_bytes &&
 		memory_distance(m->memory_bytes, memory_bytes) < 0)
 		return NULL;

@@ -21,10 +21,10 @@
 struct gpu_model {
 	const char *name; /* canonical */
 	const char *
-		family; /* what reward tables name: "H100" for "H100 SXM"; else the name */
+		family; /* the name in reward tables: "H100" for "H100 SXM"; mostly the same */
 	const char *vendor; /* "NVIDIA", "AMD" */
 	bool unspecific;    /* the chip is known, its form or memory is not */
-	/* 0 in any of these: not published, or not the same for all that the name covers */
+	/* 0 in any of these: it is not published, or the variants of the name differ */
 	int64_t memory_bytes;     /* as sold, GiB */
 	int64_t f32_gflops;       /* 10^9 FLOP/s, at boost clock, without tensor cores */
 	int64_t tensor_gflops;    /* f16 in, f32 accumulated, dense */
@@ -35,15 +35,15 @@ struct gpu_model {
 	const char *aliases;      /* further keys, see gpu.c */
 };
 
-/* The model that any_name means, or NULL when that is not certain: a name that is not in the
- * table, or a memory that no such card has. memory_bytes is that of one GPU as a driver or a
+/* Returns the model that any_name means, or NULL when that is not certain: a name that is not in
+ * the table, or a memory that no such card has. memory_bytes is that of one GPU as a driver or a
  * market reports it (it may be up to a tenth less than sold; 0: unknown); it tells variants of
- * one name apart ("RTX 3080" with 12 GiB is the "RTX 3080 12GB"), as does a size within the
- * name ("3080-12G"). With no size at all the plain name is meant. "RTX 4090D", "A100X" or
- * "RTX 3080 Laptop GPU" are never taken for their relatives. */
+ * one name apart ("RTX 3080" with 12 GiB is the "RTX 3080 12GB"), as does a size within the name
+ * ("3080-12G"). With no size at all the plain name is meant. "RTX 4090D", "A100X" or "RTX 3080
+ * Laptop GPU" are never taken for their relatives. */
 const struct gpu_model *gpu_find(const char *any_name, int64_t memory_bytes);
 
-/* All rows, *n of them; those of one name stand together, the plain one first. */
+/* Returns all *n rows; those of one name are together, the plain one first. */
 const struct gpu_model *gpu_table(size_t *n);
 
 #endif

@@ -1,3 +1,5 @@
+/* Keys: generated, read from and written to files, plain or encrypted; nothing secret stays in
+ * memory that is not wiped. */
 #include "common/record/key.h"
 
 #include <errno.h>
@@ -25,11 +27,11 @@
 #define NONCE_BYTES          crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
 #define TAG_BYTES            crypto_aead_xchacha20poly1305_ietf_ABYTES
 #define SEALED_BYTES         (KEY_SECRET_BYTES + TAG_BYTES)
-/* RFC 9106's choice for little memory: a key must also open on a small node */
+/* the second choice of RFC 9106, for little memory: a small node must be able to open a key */
 #define ARGON2_PASSES       3
 #define ARGON2_MEMORY_BYTES (INT64_C(64) << 20)
 
-/* Bytes that are locked, guarded and wiped. */
+/* Secret bytes in memory that is locked, guarded and wiped. */
 struct secret {
 	char *data; /* sodium_malloc */
 	size_t len;
@@ -93,7 +95,7 @@ int key_from_secret(struct key *k, const unsigned char secret[KEY_SECRET_BYTES])
 
 	if (ready() < 0 || !(own = secret_memory(KEY_SECRET_BYTES)))
 		return -1;
-	/* a public half that is not the seed's would make every signature leak the key */
+	/* with a wrong public half, every signature would leak the key */
 	crypto_sign_seed_keypair(public_key, own, secret);
 	if (sodium_memcmp(own, secret, KEY_SECRET_BYTES) != 0) {
 		sodium_free(own);
@@ -108,7 +110,7 @@ int key_default_path(struct buf *out)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 
-	/* the XDG specification has relative paths ignored */
+	/* the XDG specification says that relative paths are ignored */
 	if (config && config[0] == '/')
 		buf_addf(out, "%s/rnp/key.json", config);
 	else if (home && home[0])
@@ -121,7 +123,7 @@ int key_default_path(struct buf *out)
 
 /* --- files of secrets -------------------------------------------------------------------- */
 
-/* systemd hands a service its credentials in a directory that only the service may enter.
+/* systemd gives a service its credentials in a directory that only the service may enter.
  * Where it does so by an access list, the list's mask shows as the group's right to read. */
 static bool open_to_others(const char *path, mode_t mode)
 {
@@ -182,7 +184,7 @@ out:
 	return rc;
 }
 
-/* The first line of the file: what an editor or echo leaves behind it does not count. */
+/* Reads the first line of the file: what an editor or echo adds behind it does not count. */
 static int read_passphrase(struct secret *to, const char *path)
 {
 	if (read_secret(to, path, PASSPHRASE_BYTES_MAX, false) < 0)
@@ -247,8 +249,8 @@ static int get_hex(const json_t *obj, const char *where, const char *key,
 	return 0;
 }
 
-/* What is authenticated beside the secret: the canonical record without its ciphertext, so
- * that neither parameters nor address can be exchanged. */
+/* Writes what is authenticated beside the secret: the canonical record without its ciphertext, so
+ * that nobody can exchange parameters or address. */
 static int header_bytes(struct buf *out, const json_t *file)
 {
 	json_t *header = json_copy((json_t *)file);
@@ -348,7 +350,7 @@ static const char *skip_space(const char *s, const char *end)
 	return s;
 }
 
-/* A whole number from 0 to 255 as JSON writes it. Returns what follows, or NULL. */
+/* Reads a whole number from 0 to 255 as JSON writes it. Returns the text behind it, or NULL. */
 static const char *read_byte(const char *s, const char *end, unsigned char *out)
 {
 	const char *start = s;
@@ -362,8 +364,8 @@ static const char *read_byte(const char *s, const char *end, unsigned char *out)
 	return s;
 }
 
-/* The array of a Solana keypair file. Read here and not by jansson, whose numbers would leave
- * the secret in memory that nobody wipes. */
+/* Reads the array of a Solana keypair file. jansson does not: its numbers would leave the secret in
+ * memory that nobody wipes. */
 static int parse_array(unsigned char secret[KEY_SECRET_BYTES], const char *s,
 	const char *end)
 {
@@ -433,7 +435,7 @@ int key_load(struct key *k, const char *path, const char *passphrase_file)
 	return rc;
 }
 
-/* As Solana's tools write it: no spaces and no newline. */
+/* Writes a keypair file as Solana's tools do, without spaces and newline. */
 static size_t format_array(char *out, const unsigned char secret[KEY_SECRET_BYTES])
 {
 	size_t n = 0;
@@ -467,8 +469,8 @@ int key_save(const struct key *k, const char *path, const char *passphrase_file)
 
 /* --- text forms -------------------------------------------------------------------------- */
 
-/* did:key: multibase base58btc ('z') of the multicodec ed25519-pub, 0xed as a varint, and the
- * key. The prefix makes it always begin with z6Mk. */
+/* A did:key is multibase base58btc ('z') of the multicodec ed25519-pub (0xed as a varint) and the
+ * key, and so always begins with z6Mk. */
 static const unsigned char multicodec[2] = { 0xed, 0x01 };
 
 void key_did(const unsigned char public_key[KEY_PUBLIC_BYTES], char out[KEY_DID_MAX])

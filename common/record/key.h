@@ -18,7 +18,7 @@
 #define KEY_DID_PREFIX      "did:key:"
 #define KEY_METHOD_MAX      128 /* did:key:z...#z... and the NUL */
 
-/* A key that can sign. secret is NULL in an empty one. */
+/* A key that can sign; empty when secret is NULL. */
 struct key {
 	unsigned char public_key[KEY_PUBLIC_BYTES];
 	unsigned char *secret; /* sodium_malloc */
@@ -30,33 +30,33 @@ struct key {
 
 void key_release(struct key *k);
 
-/* A new random key. Returns 0, or -1 (71) when there is no randomness. */
+/* Makes a new random key. Returns 0, or -1 (71) when there is no randomness. */
 int key_generate(struct key *k);
 
-/* The key of 64 secret bytes. Returns 0, or -1 (65): the public half is not the seed's. */
+/* Makes the key of 64 secret bytes. Returns 0, or -1 (65): the public half is not the seed's. */
 int key_from_secret(struct key *k, const unsigned char secret[KEY_SECRET_BYTES]);
 
-/* The default key file: $XDG_CONFIG_HOME/rnp/key.json or $HOME/.config/rnp/key.json. */
+/* Appends the path of the default key file, $XDG_CONFIG_HOME/rnp/key.json or
+ * $HOME/.config/rnp/key.json. Returns 0, or -1 with err_set. */
 int key_default_path(struct buf *out);
 
-/* Load a key file; path NULL: the default. An encrypted one needs passphrase_file (NULL: none;
- * not read for a plain one). Returns 0, or -1: 66 absent, 77 readable by group or others
- * (by group is fine in $CREDENTIALS_DIRECTORY), 65
- * malformed, 77 wrong or missing passphrase. */
+/* Loads a key file; path NULL: the default. An encrypted one needs passphrase_file (NULL: none),
+ * which is not read for a plain one. Returns 0, or -1: 66 absent, 77 readable by group or others
+ * (by group is fine in $CREDENTIALS_DIRECTORY), 65 malformed, 77 wrong or missing passphrase. */
 int key_load(struct key *k, const char *path, const char *passphrase_file);
 
-/* Write a new key file, mode 0600, never over an existing one (73). passphrase_file not NULL:
+/* Writes a new key file, mode 0600, never over an existing one (73). passphrase_file not NULL:
  * encrypted with argon2id and XChaCha20-Poly1305 (rnp-json(5)). */
 int key_save(const struct key *k, const char *path, const char *passphrase_file);
 
-/* What key_load does with the bytes of the file, for other sources of them; path names it in
- * errors. An encrypted key is 77 without passphrase_file. */
+/* Reads a key from the bytes of a key file, as key_load does; path names it in errors. An encrypted
+ * key without passphrase_file is 77. */
 int key_from_text(struct key *k, const char *text, size_t len, const char *path,
 	const char *passphrase_file);
 
-/* The key as a DID (address.h has its base58 form). what names the value in the error. A text is
- * accepted in one form only: did:key: with base58btc multibase of multicodec ed25519-pub. Whether the
- * bytes are a point of the curve shows when a signature is verified. */
+/* Write and read a key as a DID (address.h has its base58 form). what names the value in the error.
+ * One form only is accepted: did:key: with base58btc multibase of multicodec ed25519-pub. Whether
+ * the bytes are a point of the curve shows when a signature is verified. */
 void key_did(const unsigned char public_key[KEY_PUBLIC_BYTES], char out[KEY_DID_MAX]);
 int key_parse_did(const char *text, const char *what,
 	unsigned char public_key[KEY_PUBLIC_BYTES]);

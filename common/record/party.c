@@ -5,7 +5,7 @@
 
 static const struct {
 	struct party_rule rule;
-	bool names_signer; /* written about a node by somebody else, who is in `signer` */
+	bool names_signer; /* somebody else writes it about a node and is named in `signer` */
 } parties[] = {
 	{ { "rnp.node", true, false }, false },
 	{ { "rnp.heartbeat", true, false }, false },

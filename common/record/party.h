@@ -16,7 +16,7 @@ struct party_rule {
 	bool by_node, by_trusted;
 };
 
-/* The rule of a kind, or NULL: the kind is not one that a node's pay or place depends on. */
+/* Returns the rule of a kind, or NULL: no node's pay or place depends on that kind. */
 const struct party_rule *party_rule(const char *kind);
 
 enum party {
@@ -27,9 +27,9 @@ enum party {
 	PARTY_NO_RULE, /* the kind is not in the table */
 };
 
-/* Decides whether the signers of a record, as signature_verify found them, are those who may sign it.
- * trusted: ntrusted addresses. *who (may be NULL) is set to the signer that counts, borrowed from r, where the
- * result is PARTY_GOOD. */
+/* Decides whether the signers of a record, as signature_verify found them, are those who may sign
+ * it. trusted has ntrusted addresses. Where the result is PARTY_GOOD, *who (may be NULL) is the
+ * signer that counts, borrowed from r. */
 enum party party_check(const json_t *record, const struct signature_result *r,
 	const char *const *trusted, int ntrusted, const char **who);
 

@@ -1,3 +1,4 @@
+/* Reward policies: where they are found, what they require, and the score of RNP-004. */
 #include "common/record/policy.h"
 
 #include <dirent.h>
@@ -16,9 +17,9 @@
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
-#define ANCESTORS_MAX 4 /* build/asan/bin/rnp-x is three below the tree */
+#define ANCESTORS_MAX 4 /* build/asan/bin/rnp-x is three directories below the tree */
 
-/* "known", "more_than" ... stand for one another: exactly one is in a need */
+/* a need has exactly one of "known", "more_than" ... */
 static const char *const op_names[] = { "known", "more_than", "at_least", "one_of",
 	"in_tables" };
 
@@ -195,7 +196,7 @@ int policy_parse(struct policy *p, const char *text, size_t len, const char *whe
 
 /* --- finding one by name ------------------------------------------------------------------- */
 
-/* The i-th directory where policies may be: those above the program as a build tree has them,
+/* Appends the i-th directory where policies may be: those above the program, as in a build tree,
  * nearest first, then the installed one. Returns false when there are no more. */
 static bool directory(int i, struct buf *out)
 {
@@ -328,7 +329,7 @@ static void wide_mul(struct wide *a, uint64_t b)
 	a->top = (uint64_t)product;
 }
 
-/* floor(a / b x 10^6), at most SCORE_MAX */
+/* Returns floor(a / b x 10^6), at most SCORE_MAX. */
 static int64_t wide_ratio_ppm(const struct wide *a, const struct wide *b)
 {
 	int shift = a->exponent - b->exponent;

@@ -23,13 +23,13 @@ struct policy {
 		.doc = NULL \
 	}
 
-/* Load a policy. A name ("rnp-021") is looked for as cmd/rnp-reward/policies/NAME.json above
+/* Loads a policy. A name ("rnp-021") is looked for as cmd/rnp-reward/policies/NAME.json above
  * the running program (build tree), then as ../share/rnp/policies/NAME.json beside it; what
  * holds a '/' or ends in ".json" is a path. Returns 0, or -1: 66 not found (the hint lists
  * the names), 65 malformed, naming file, path and reason. */
 int policy_load(struct policy *p, const char *name_or_path);
 
-/* The same from text; where names it in errors. */
+/* Reads a policy from text in the same way; where names it in errors. */
 int policy_parse(struct policy *p, const char *text, size_t len, const char *where);
 
 void policy_release(struct policy *p);
@@ -55,22 +55,22 @@ struct policy_need {
 	const char *unit, *remedy; /* or NULL */
 };
 
-/* Read the needs of list ("requires" or "recommends"); out has room for POLICY_NEEDS_MAX.
+/* Reads the needs of list ("requires" or "recommends"); out has room for POLICY_NEEDS_MAX.
  * Returns how many, or -1 with EX_DATAERR. */
 int policy_needs(const struct policy *p, const char *list, struct policy_need *out);
 
-/* Whether a whole number or a text meets a need of that type; never for one of the other. */
+/* Does a number, or a text, meet a need of that type? A value of the other type never does. */
 bool policy_met_i64(const struct policy_need *n, int64_t value);
 bool policy_met_text(const struct policy *p, const struct policy_need *n,
 	const char *text);
 
-/* What a need asks for, for people: "more than 100000000 bit/s". Appends nothing else. */
+/* Appends for people what a need asks for: "more than 100000000 bit/s". */
 struct buf;
 void policy_need_text(struct buf *out, const struct policy_need *n);
 
-/* P = b^4 t^3 m^2 c of RNP-004, or whatever powers the policy's "score" names, in millionths,
- * rounded down; saturates at 10^15. readings is an object of whole numbers, as in rnp.verdict. -1: one is missing or
- * the policy has no score. */
+/* Returns P = b^4 t^3 m^2 c of RNP-004, or the product of the powers that the policy's "score"
+ * names, in millionths, rounded down; saturates at 10^15. readings is an object of whole numbers,
+ * as in rnp.verdict. -1: a reading is missing, or the policy has no score. */
 int64_t policy_score_ppm(const struct policy *p, const json_t *readings);
 
 #endif

@@ -1,3 +1,4 @@
+/* Bandwidth tiers by table, and the pool of a node from its record. */
 #include "common/record/pool.h"
 
 #include <stdio.h>
@@ -54,7 +55,7 @@ static int64_t number(const json_t *obj, const char *key)
 								  -1;
 }
 
-/* as gpu_find wants it: 0 is unknown */
+/* 0 means unknown to gpu_find */
 static int64_t memory_bytes(const json_t *gpu)
 {
 	int64_t n = number(gpu, "memory_bytes");
@@ -69,7 +70,7 @@ static const char *text(const json_t *obj, const char *key)
 	return s && s[0] ? s : NULL;
 }
 
-/* Who made a CPU, from its model: /proc/cpuinfo names no maker that people would use. */
+/* Returns the maker of a CPU by its model: the vendor in /proc/cpuinfo is no name for people. */
 static const char *cpu_maker(const char *model)
 {
 	static const char *const makers[][2] = { { "Intel", "Intel" }, { "AMD", "AMD" },
@@ -88,7 +89,7 @@ static void copy(char to[POOL_TEXT_MAX], const char *from)
 	snprintf(to, POOL_TEXT_MAX, "%s", from ? from : "unknown");
 }
 
-/* "Intel(R) ..." stays, "AMD EPYC 7313" of maker "AMD" is "EPYC 7313" */
+/* "AMD EPYC 7313" of maker "AMD" becomes "EPYC 7313"; "Intel(R) ..." stays */
 static const char *without_maker(const char *model, const char *maker)
 {
 	size_t n = maker ? strlen(maker) : 0;

@@ -1,7 +1,7 @@
 /* pool.h - bandwidth tier and pool path of a node (RNP-004). Uses jansson, gpu, buf. Pure.
  *
- * Pools are nested: tier > country > GPU or CPU > maker > model. What a record does not say is
- * "unknown", and such nodes are pooled together. */
+ * Pools are nested: tier > country > GPU or CPU > maker > model. Where a record
+ * does not say one of these it is "unknown", and such nodes are pooled together. */
 #ifndef RNP_COMMON_RECORD_POOL_H
 #define RNP_COMMON_RECORD_POOL_H
 
@@ -23,14 +23,14 @@ struct pool_tier {
  * measured); ends with a NULL name. */
 extern const struct pool_tier pool_tiers[];
 
-/* The tier of these readings; -1 means not measured. A ping above 100 ms gives "none"; one
+/* Returns the tier of these readings; -1 means not measured. A ping above 100 ms gives "none"; one
  * that was not measured does not count against the node. */
 const struct pool_tier *pool_tier(int64_t down_bps, int64_t up_bps, int64_t ping_us);
 
-/* By name or label, in any case; NULL when there is none. */
+/* Finds a tier by name or label, in any case; NULL when there is none. */
 const struct pool_tier *pool_tier_find(const char *name);
 
-/* The name of the tier of that number in pool_tiers; "unknown" for a number that has none. */
+/* Returns the name of tier number i in pool_tiers; "unknown" for other numbers. */
 const char *pool_tier_name(int64_t number);
 
 #define POOL_TEXT_MAX 96
@@ -44,10 +44,10 @@ struct pool {
 		[POOL_TEXT_MAX]; /* of the first GPU, by the one name that gpu.h has for it */
 };
 
-/* The pool of an rnp.node record; never fails. */
+/* Fills in the pool of an rnp.node record; never fails. */
 void pool_of_node(const json_t *node, struct pool *out);
 
-/* "High > US > GPU > NVIDIA > RTX 4090" */
+/* Appends "High > US > GPU > NVIDIA > RTX 4090". */
 void pool_path(struct buf *out, const struct pool *p);
 
 #endif

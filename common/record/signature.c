@@ -1,3 +1,4 @@
+/* Data Integrity proofs: what is hashed, how a proof set is verified, how one is added. */
 #include "common/record/signature.h"
 
 #include <sodium.h>
@@ -20,7 +21,7 @@ static const char purpose[] = "assertionMethod", suite[] = "eddsa-jcs-2022";
 
 /* --- what is hashed ---------------------------------------------------------------------- */
 
-/* SHA-256 of the canonical form of an object without one of its fields. */
+/* Computes the SHA-256 of the canonical form of an object without one of its fields. */
 static int hash_without(unsigned char out[HASH_BYTES], const json_t *obj,
 	const char *left_out, struct buf *scratch)
 {
@@ -31,7 +32,7 @@ static int hash_without(unsigned char out[HASH_BYTES], const json_t *obj,
 	return 0;
 }
 
-/* Numbers of our own kinds that two readers could take for different ones. Returns 0 or -1. */
+/* Refuses numbers that two readers could understand differently. Returns 0 or -1. */
 static int check_numbers(const json_t *v)
 {
 	const char *key;
@@ -86,7 +87,7 @@ static int check_record(const json_t *record)
 
 /* --- verify ------------------------------------------------------------------------------ */
 
-/* An absent field is NULL; one of another type is an error. */
+/* Gets a text: NULL where the field is absent; a field of another type is an error. */
 static int get_text(const json_t *proof, const char *key, const char **out)
 {
 	const json_t *v = json_object_get(proof, key);
@@ -111,7 +112,7 @@ static int expect(const json_t *proof, const char *key, const char *wanted)
 	return 0;
 }
 
-/* An optional dateTimeStamp of XML Schema: RFC 3339 with capital letters and no leap second. */
+/* Reads an optional dateTimeStamp of XML Schema: RFC 3339 in capitals and without leap second. */
 static int get_time(const json_t *proof, const char *key, bool *there, int64_t *ms)
 {
 	const char *text;
@@ -141,7 +142,7 @@ static int check_times(const json_t *proof)
 	return 0;
 }
 
-/* did:key:zKEY#zKEY, both the same. */
+/* Reads did:key:zKEY#zKEY, where both keys have to be the same. */
 static int method_key(const json_t *proof, unsigned char public_key[KEY_PUBLIC_BYTES])
 {
 	const size_t prefix = sizeof KEY_DID_PREFIX - 1;
@@ -184,7 +185,7 @@ static int get_signature(const json_t *proof, unsigned char out[KEY_SIGNATURE_BY
 	return 0;
 }
 
-/* A context as a list: one that is not an array is its only entry. */
+/* Returns a context as a list: one that is not an array is its only entry. */
 static const json_t *context_at(const json_t *context, size_t i)
 {
 	if (json_is_array(context))
@@ -192,8 +193,8 @@ static const json_t *context_at(const json_t *context, size_t i)
 	return i == 0 ? context : NULL;
 }
 
-/* The record's @context must begin with that of the proof, which is what was signed: whoever
- * adds a proof to a set may have added contexts behind. */
+/* Does the record's @context begin with that of the proof, which was signed? Whoever added a proof
+ * to the set later may have added contexts at the end. */
 static int check_context(const json_t *record, const json_t *of_proof)
 {
 	const json_t *of_record = json_object_get(record, "@context"), *want;
@@ -208,10 +209,10 @@ static int check_context(const json_t *record, const json_t *of_proof)
 	return 0;
 }
 
-/* What all proofs of a record share: they mostly have the same context. */
+/* State that all proofs of a record share, since they mostly have the same context. */
 struct subject {
 	const json_t *record;
-	const json_t *hashed_context; /* of the proof that document was computed for */
+	const json_t *hashed_context; /* the context that document was computed for */
 	bool hashed;
 	unsigned char document[HASH_BYTES];
 	bool whole_known; /* the hash of the record as it is, with all its contexts */
@@ -219,7 +220,7 @@ struct subject {
 	struct buf scratch;
 };
 
-/* context: of the proof, and what counts where the record's has more behind it. */
+/* context is that of the proof, which counts where the record's is longer. */
 static int hash_document(struct subject *s, json_t *context)
 {
 	json_t *other, *own = json_object_get(s->record, "@context");
@@ -270,7 +271,7 @@ static int verify_one(struct subject *s, const json_t *proof,
 	return 0;
 }
 
-/* The pending error, cut to what fits. */
+/* Copies the pending error, truncated. */
 static void tell(struct signature_result *out)
 {
 	size_t n = strnlen(err_get()->text, sizeof out->reason - 1);
@@ -300,7 +301,7 @@ static int verify_all(struct subject *s, struct signature_result *out)
 			address_format(public_key, out->signers[out->nsigners++]);
 			continue;
 		}
-		if (rc == 0) /* the first reason is told */
+		if (rc == 0) /* the first reason is reported */
 			tell(out);
 		rc = -1;
 	}

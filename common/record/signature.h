@@ -22,7 +22,7 @@ struct signature_result {
 	char reason[256];   /* why not ok, one line; "" when it is */
 };
 
-/* Check the proof, or every proof of the proof set, of a record of any kind and shape.
+/* Verifies the proof, or every proof of the proof set, of a record of any kind and shape.
  *
  * A proof is good when it is a DataIntegrityProof of eddsa-jcs-2022 for assertionMethod, by a
  * did:key, without previousProof, not expired (the clock is read only where `expires` is), and
@@ -38,13 +38,13 @@ struct signature_result {
  * thing is for the caller to decide. */
 void signature_verify(const json_t *record, struct signature_result *out);
 
-/* Add a proof by k to the record, created at that moment. A record that has one gets a set;
+/* Adds a proof by k to the record, created at that moment. A record that has one gets a set;
  * the proofs it has are not looked at. Returns 0, or -1 with EX_DATAERR and the record as it
  * was: not an object, `proof` is neither object nor array, too many proofs, a number that is
  * not allowed. */
 int signature_add(json_t *record, const struct key *k, int64_t created_ms);
 
-/* True when that key made one of the good proofs. */
+/* Did that key make one of the good proofs? */
 bool signature_is_by(const struct signature_result *r, const char *address);
 
 #endif

@@ -20,7 +20,7 @@ static int zero_bits(const unsigned char hash[crypto_hash_sha256_BYTES])
 	return bits;
 }
 
-/* The state after all but the number: it is the same for all tries. */
+/* Hashes all but the number, which is the same for all tries. */
 static void begin(crypto_hash_sha256_state *s, const char *token, const char *address)
 {
 	crypto_hash_sha256_init(s);
