@@ -439,6 +439,53 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 	refused 65 "one:1: by_provider.a: min" rnp-price backtest --history one
 }
 
+# lease BEGIN [END]: a record, times in hours after the start of the test's day
+lease() {
+	local at="2026-11-01T00:00:00Z"
+	jq -nc --arg at "$at" --argjson b "$1" --argjson e "${2:-null}" '($at | fromdate) as $t |
+		{kind: "rnp.lease", v: 1, begin: ($t + $b * 3600 | todate)} +
+		if $e then {end: ($t + $e * 3600 | todate)} else {} end'
+}
+
+# learn FILE: quotes every six hours for three days with the leases of FILE; the last one is in $output
+learn() {
+	local h
+	rm -f learn.db*
+	for ((h = 0; h < 72; h += 6)); do
+		RNP_NOW=$(date -u -d "2026-11-01T00:30:00Z + $h hours" +%Y-%m-%dT%H:%M:%SZ)
+		# what is not yet is not told
+		jq -c --arg now "$RNP_NOW" 'select(.begin <= $now) | if .end and .end > $now then del(.end) else . end' "$1" >told
+		quote "$NODE" --costs c.json --state learn.db --leases told --units 4 offers
+	done
+}
+
+@test "quote: a node that is always sold out knows it, as one does that nobody takes" {
+	local h u
+	costs 50000 >c.json
+	for h in 400000 420000 450000 500000; do offer "RTX 4090" 1 $h "\"host\":\"h$h\""; done >offers
+	for ((u = 0; u < 4; u++)); do
+		for ((h = 0; h < 72; h += 6)); do lease "$h.$u" "$((h + 5)).9"; done
+	done >sold-out
+	learn sold-out
+	jq -e '.customer_uusd > 0.90 * .rival_uusd and .occupancy_ppm.expected > 900000 and .occupancy_ppm.just_under > 700000' <<<"$output" ||
+		fail "$(jq -c '[.customer_uusd, .rival_uusd, .occupancy_ppm, .why]' <<<"$output")"
+	why_has "customers: "
+	assert_equal "$(sqlite3 learn.db "SELECT max(n) <= 6 FROM (SELECT count(*) AS n FROM price WHERE changed GROUP BY at_ms / 86400000)")" 1
+	: >nobody
+	learn nobody
+	jq -e '.customer_uusd < 0.95 * .rival_uusd and .occupancy_ppm.expected < 300000' <<<"$output" ||
+		fail "$(jq -c '[.customer_uusd, .rival_uusd, .occupancy_ppm]' <<<"$output")"
+	# never under the floor, whatever was learned
+	costs 390000 >c.json
+	RNP_NOW=2026-11-04T00:00:00Z
+	quote "$NODE" --costs c.json --state learn.db --leases nobody --units 4 offers
+	jq -e '.ask_uusd >= .floor_uusd and .floor_uusd == 390000' <<<"$output"
+	refused 64 "--leases is learned from in a --state" rnp-price quote --node "$NODE" --costs c.json --leases nobody offers
+	lease 5 4 >wrong
+	refused 65 "wrong:1: the lease ends before it begins" \
+		rnp-price quote --node "$NODE" --costs c.json --leases wrong --state x.db offers
+}
+
 @test "quote: bad input is refused and no quote is written" {
 	costs 50000 >c.json
 	offer "RTX 4090" 1 400000 >offers
@@ -469,7 +516,7 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 		assert_success
 		[[ $output == "usage: rnp-price $sub"* ]]
 	done
-	for sub in rnp.backtest rnp.costs rnp.offer rnp.fit rnp.floor rnp.quote; do
+	for sub in rnp.backtest rnp.lease rnp.costs rnp.offer rnp.fit rnp.floor rnp.quote; do
 		rnp-price --schema "$sub" | jq -e --arg k "$sub" '.title == $k'
 	done
 	run_split rnp-price feed -m vast --table "$ROOT/tests/data/price/vast-made-up.json"

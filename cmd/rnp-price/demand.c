@@ -13,10 +13,11 @@
 #define LOAD_HIGH   40.0
 #define LOAD_SPREAD 1.25  /* of its logarithm, at first */
 #define DRIFT       0.004 /* of the belief to each neighbour, at each hour that teaches */
-#define LEASE_PRIOR 12.0  /* hours, worth so many leases: */
-#define LEASE_COUNT 3.0
-#define USUAL_KEEP  0.98 /* of the smoothed rate at each observation */
-#define WEIGHT_MIN  1e-12
+#define LEASE_PRIOR 12.0  /* hours */
+#define USUAL_KEEP  0.98  /* of the smoothed rate at each observation */
+#define CURIOUS \
+	0.25 /* standard deviations of occupancy that count as gained: what is unknown is tried */
+#define WEIGHT_MIN 1e-12
 
 /* How customers choose: spread over all sellers; by a power of the price over the lowest; or the
  * cheapest seller, and of the others a part, because the cheapest is sold out at times. steep is the
@@ -69,8 +70,8 @@ void demand_init(struct demand *d)
 	for (int s = 0; s < DEMAND_SHAPES; s++)
 		for (int i = 0; i < DEMAND_RATES; i++)
 			d->weights[s][i] /= sum;
-	d->lease_hours = LEASE_PRIOR * LEASE_COUNT;
-	d->leases = LEASE_COUNT;
+	d->lease_hours = LEASE_PRIOR * DEMAND_LEASES_PRIOR;
+	d->leases = DEMAND_LEASES_PRIOR;
 }
 
 double demand_mean_lease(const struct demand *d)
@@ -164,23 +165,26 @@ bool demand_observe(struct demand *d, const struct demand_market *m, double ask,
 	return true;
 }
 
-/* Expected occupancy at a ratio of the lowest price, over all that is believed. */
+/* Expected occupancy at a ratio of the lowest price, over all that is believed; *spread becomes its
+ * standard deviation. */
 static double occupancy(const struct demand *d, const struct demand_question *q,
 	double ratio, const double weights[DEMAND_SHAPES],
-	const double loads[DEMAND_RATES])
+	const double loads[DEMAND_RATES], double *spread)
 {
-	double sum = 0;
+	double sum = 0, squares = 0;
 
 	for (int s = 0; s < DEMAND_SHAPES; s++) {
 		double usual = d->usual[s] > 0 ? d->usual[s] : lowest_rate(weights[s]);
 		double shape = shape_rate(&shapes[s], ratio, q->idle, weights[s], usual);
 
 		for (int i = 0; i < DEMAND_RATES; i++) {
-			double load = loads[i] * shape;
+			double busy = loads[i] * shape / (1 + loads[i] * shape);
 
-			sum += d->weights[s][i] * (load / (1 + load));
+			sum += d->weights[s][i] * busy;
+			squares += d->weights[s][i] * busy * busy;
 		}
 	}
+	*spread = squares > sum * sum ? sqrt(squares - sum * sum) : 0;
 	return sum;
 }
 
@@ -202,12 +206,13 @@ static void prepare(const struct demand *d, const struct demand_market *m,
 void demand_value(const struct demand *d, const struct demand_question *q, double ask,
 	struct demand_answer *out)
 {
-	double weights[DEMAND_SHAPES], loads[DEMAND_RATES];
+	double weights[DEMAND_SHAPES], loads[DEMAND_RATES], spread;
 
 	prepare(d, q->market, weights, loads);
 	out->ask = ask;
-	out->occupancy = occupancy(d, q, ask / q->market->lowest, weights, loads);
-	out->value = (ask - q->working) * out->occupancy;
+	out->occupancy = occupancy(d, q, ask / q->market->lowest, weights, loads,
+		&spread);
+	out->value = (ask - q->working) * (out->occupancy + CURIOUS * spread);
 }
 
 /* Ratios to the lowest price, ascending from 0.8: even steps of the logarithm, with finer ones from
@@ -232,7 +237,7 @@ void demand_best(const struct demand *d, const struct demand_question *q,
 	prepare(d, q->market, weights, loads);
 	*out = (struct demand_answer){ .ask = -1, .value = -INFINITY };
 	for (int a = 0; a < ASKS; a++) {
-		double ratio = ask_ratio(a), ask = ratio * lowest, busy, value;
+		double ratio = ask_ratio(a), ask = ratio * lowest, busy, value, spread;
 
 		if (ask < q->floor) {
 			if (a < ASKS - 1)
@@ -240,8 +245,8 @@ void demand_best(const struct demand *d, const struct demand_question *q,
 			ask = q->floor;
 			ratio = ask / lowest;
 		}
-		busy = occupancy(d, q, ratio, weights, loads);
-		value = (ask - q->working) * busy;
+		busy = occupancy(d, q, ratio, weights, loads, &spread);
+		value = (ask - q->working) * (busy + CURIOUS * spread);
 		if (value > out->value)
 			*out = (struct demand_answer){ ask, value, busy };
 	}

@@ -9,7 +9,8 @@
  *
  * The ask maximises price x occupancy less the energy of working, expected over that belief; a unit
  * that is taken at rate r for leases of mean length L is busy a part r L / (1 + r L) of the time
- * (renewal-reward). Prices are per unit and hour, in any one currency. */
+ * (renewal-reward). A quarter of a standard deviation of that occupancy is added, so that prices of
+ * which little is known are tried. Prices are per unit and hour, in any one currency. */
 #ifndef RNP_PRICE_DEMAND_H
 #define RNP_PRICE_DEMAND_H
 
@@ -20,6 +21,8 @@
 #define DEMAND_SELLERS_MAX 64
 #define DEMAND_SHAPES      21
 #define DEMAND_RATES       25
+#define DEMAND_LEASES_PRIOR \
+	3.0 /* leases that the first belief about their length is worth */
 
 /* The rivals at one time: each with its lowest price and how much it has. */
 struct demand_market {

@@ -19,6 +19,7 @@ static const char *const kinds[] = {
 	"rnp.error",
 	"rnp.fit",
 	"rnp.floor",
+	"rnp.lease",
 	"rnp.offer",
 	"rnp.quote",
 	NULL,

@@ -6,6 +6,7 @@
 #include "cmd/rnp-price/commands.h"
 #include "cmd/rnp-price/cost.h"
 #include "cmd/rnp-price/fit_record.h"
+#include "cmd/rnp-price/leases.h"
 #include "cmd/rnp-price/quote_core.h"
 #include "cmd/rnp-price/quote_state.h"
 #include "common/base/clock.h"
@@ -19,8 +20,9 @@
 #include "common/cli/records.h"
 #include "common/json/schema.h"
 
-#define FEE_PPM_MAX 500000
-#define UNSIGNED    "unsigned" /* key in the state of a node without an address */
+#define MINUTE_HOURS (1.0 / 60)
+#define FEE_PPM_MAX  500000
+#define UNSIGNED     "unsigned" /* key in the state of a node without an address */
 
 static const char *node_path, *bench_path, *costs_path, *state_path, *policy_name;
 static const char *fit_path, *fit_market;
@@ -29,7 +31,8 @@ static struct quote_rules rules = {
 	.reliability_ppm = 900000,
 	.hysteresis_ppm = 20000,
 };
-static int64_t hours;
+static const char *leases_path;
+static int64_t hours, units = 1;
 static bool floor_if_empty;
 
 static const struct opt options[] = {
@@ -66,6 +69,18 @@ static const struct opt options[] = {
 		.to = &state_path,
 		.metavar = "DB",
 		.help = "keep the last price here, and change it only for a reason" },
+	{ .name = "leases",
+		.kind = OPT_TEXT,
+		.to = &leases_path,
+		.metavar = "F",
+		.help = "with --state: rnp.lease records of the node, to learn from its customers" },
+	{ .name = "units",
+		.kind = OPT_I64,
+		.to = &units,
+		.metavar = "N",
+		.min = 1,
+		.max = 1024,
+		.help = "with --leases: how many may run at a time (default 1)" },
 	{ .name = "policy",
 		.kind = OPT_TEXT,
 		.to = &policy_name,
@@ -115,6 +130,7 @@ struct session {
 	struct offer_list offers;
 	struct quote_state state;
 	struct quote_input in;
+	struct leases leases;
 	struct fit fit;
 	struct fit_price fitted;
 	bool *seen;
@@ -246,6 +262,18 @@ static json_t *spec_of(const struct session *s)
 	return spec;
 }
 
+/* how busy the node will be, and would be just under its rival */
+static json_t *occupancy_of(const struct session *s)
+{
+	json_t *o = json_object();
+
+	json_set_i64(o, "expected", (int64_t)(s->quote.occupancy * 1e6 + 0.5));
+	json_set_i64(o, "just_under", (int64_t)(s->quote.occupancy_under * 1e6 + 0.5));
+	json_set_i64(o, "mean_lease_s",
+		(int64_t)(demand_mean_lease(s->in.demand) * 3600));
+	return o;
+}
+
 /* the fit's price of the whole node */
 static json_t *fitted_of(const struct session *s)
 {
@@ -297,6 +325,12 @@ static int write_quote(const struct session *s)
 		json_set_i64(r, "proportion_uusd", q->proportion_uusd);
 	if (s->in.mid_uusd >= 0)
 		json_set(r, "model_uusd", fitted_of(s));
+	if (q->occupancy >= 0)
+		json_set(r, "occupancy_ppm", occupancy_of(s));
+	if (q->held && s->in.held_hours < demand_rules_default.hold_hours)
+		json_set_time(r, "until",
+			s->state.changed_ms +
+				(int64_t)(demand_rules_default.hold_hours * 3600000));
 	json_set(r, "spec", spec_of(s));
 	if (hours)
 		rc = add_job(r, q->ask_uusd);
@@ -356,6 +390,49 @@ static int write_blind(const struct session *s)
 	return err_hint("with --floor-if-empty the node asks its floor");
 }
 
+/* Learn from the customers since the last run, at the price that they saw, against the rivals that
+ * they have now. What a first run sees only tells how long leases are. */
+static int learn(struct session *s, const struct rivals_question *market)
+{
+	struct quote_state *state = &s->state;
+	bool first = state->learned_ms < 0;
+	int64_t from = first ? 0 : state->learned_ms;
+	struct leases_between b = leases_between(&s->leases, from, s->now_ms);
+	int64_t busy = leases_between(&s->leases, from, from).running;
+	struct demand_market seen = { 0 };
+	struct rivals r;
+
+	if (!first && s->now_ms > from && state->last_ask_uusd >= 0) {
+		double dt_hours = (double)(s->now_ms - from) / 3600000, idle_hours;
+		int64_t idle = units - busy;
+
+		if (idle < b.begun)
+			idle = b.begun; /* one that ended and began again was idle in between */
+		/* the time that units were there to be taken */
+		idle_hours = (double)units * dt_hours - b.hours;
+		if (idle)
+			dt_hours = idle_hours / (double)idle;
+		if (dt_hours < MINUTE_HOURS)
+			dt_hours = MINUTE_HOURS;
+		rivals_find(&r, market);
+		quote_market(&seen, &s->in, &r);
+		rivals_release(&r);
+		demand_observe(&state->demand, &seen,
+			(double)quote_customer(state->last_ask_uusd, rules.fee_ppm),
+			(double)idle, (double)b.begun, dt_hours);
+	}
+	demand_lease(&state->demand, b.hours, false);
+	for (int64_t i = 0; i < b.ended; i++)
+		demand_lease(&state->demand, 0, true);
+	s->in.demand = &state->demand;
+	s->in.idle = (double)(units - b.running);
+	s->in.held_hours = state->changed_ms < 0 ?
+		1e6 :
+		(double)(s->now_ms - state->changed_ms) / 3600000;
+	s->in.changes_today = (int)state->changes_today;
+	return quote_state_learned(state);
+}
+
 /* Price it and write the record; with a state, between what it knew and what it is to know. */
 static int price(struct session *s)
 {
@@ -374,7 +451,9 @@ static int price(struct session *s)
 		if (s->in.gpu_model && quote_state_seen(&s->state, &market, &s->seen) < 0)
 			return -1;
 	}
-	s->in.seen = s->seen;
+	s->in.seen = market.seen = s->seen;
+	if (leases_path && s->in.gpu_model && learn(s, &market) < 0)
+		return -1;
 	quote_price(&s->quote, &s->in, &rules);
 	if (s->quote.basis == QUOTE_BLIND && !floor_if_empty)
 		return write_blind(s);
@@ -397,6 +476,12 @@ static int quote(struct session *s, int n, char **args)
 	s->in.last_ask_uusd = s->in.low_uusd = s->in.mid_uusd = s->in.high_uusd =
 		QUOTE_NONE;
 	s->in.offers = &s->offers;
+	s->in.working_uusd = s->floor.energy_uusd + s->floor.network_uusd -
+		s->floor.idle_uusd;
+	if (s->in.working_uusd < 0)
+		s->in.working_uusd = 0;
+	if (leases_path && leases_read(&s->leases, leases_path) < 0)
+		return -1;
 	if (fit_path && ask_fit(s) < 0)
 		return -1;
 	return price(s);
@@ -413,6 +498,9 @@ static int check_stdin(int n, char **args)
 	times += strcmp(costs_path, "-") == 0;
 	times += bench_path && strcmp(bench_path, "-") == 0;
 	times += fit_path && strcmp(fit_path, "-") == 0;
+	times += leases_path && strcmp(leases_path, "-") == 0;
+	if (leases_path && !state_path)
+		return err_set(EX_USAGE, "--leases is learned from in a --state");
 	return times > 1 ? err_set(EX_USAGE, "standard input is wanted twice") : 0;
 }
 
@@ -431,6 +519,7 @@ static int run(int n, char **args)
 	quote_state_close(&s.state);
 	free(s.seen);
 	fit_release(&s.fit);
+	leases_release(&s.leases);
 	offer_list_release(&s.offers);
 	policy_release(&s.policy);
 	json_decref(s.node);

@@ -184,6 +184,59 @@ static int64_t without_rival(struct quote *q, const struct quote_input *in,
 	return quote_ask(customer, rules->fee_ppm);
 }
 
+void quote_market(struct demand_market *m, const struct quote_input *in,
+	const struct rivals *r)
+{
+	m->n = 0;
+	if (!r->nhosts)
+		return;
+	m->lowest = (double)(r->hosts[0]->uusd_per_gpu_hour * in->gpu_count);
+	for (size_t i = 0; i < r->nhosts && m->n < DEMAND_SELLERS_MAX; i++)
+		m->sellers[m->n++] = (struct demand_seller){
+			(double)(r->hosts[i]->uusd_per_gpu_hour * in->gpu_count), 1
+		};
+}
+
+/* What earns most by what was learned of customers, instead of just under the rival. */
+static int64_t by_demand(struct quote *q, const struct quote_input *in,
+	const struct quote_rules *rules, const struct rivals *r, int64_t under)
+{
+	struct demand_market market;
+	struct demand_question question = { .market = &market,
+		.idle = in->idle > 1 ? in->idle : 1,
+		.floor = (double)quote_customer(in->floor_uusd, rules->fee_ppm),
+		.working = (double)in->working_uusd };
+	struct demand_answer best, now;
+	double last = in->last_ask_uusd < 0 ?
+		-1 :
+		(double)quote_customer(in->last_ask_uusd, rules->fee_ppm);
+
+	quote_market(&market, in, r);
+	demand_value(in->demand, &question, (double)quote_customer(under, rules->fee_ppm),
+		&now);
+	q->occupancy_under = now.occupancy;
+	demand_best(in->demand, &question, &best);
+	say(q->why,
+		"customers: %ld intervals and %.0f leases seen, of %.1f h; %s $/h would be busy %.0f%% "
+		"of the time, just under the rival %.0f%%",
+		in->demand->observations, in->demand->leases - DEMAND_LEASES_PRIOR,
+		demand_mean_lease(in->demand), cost_usd((int64_t)best.ask),
+		best.occupancy * 100, now.occupancy * 100);
+	if (!demand_change(in->demand, &question, &demand_rules_default, last,
+		    in->held_hours, in->changes_today, &best)) {
+		demand_value(in->demand, &question, last, &now);
+		q->held = true;
+		q->occupancy = now.occupancy;
+		say(q->why,
+			"hold: the last price stands: another would earn too little more for a change "
+			"after %.1f h, the %d. of the day",
+			in->held_hours, in->changes_today + 1);
+		return in->last_ask_uusd;
+	}
+	q->occupancy = best.occupancy;
+	return quote_ask((int64_t)best.ask, rules->fee_ppm);
+}
+
 /* Small changes are not worth a new price, as long as the last one still keeps the rules: not
  * under the floor, under the rival, and for the customer not under own_uusd. */
 static int64_t damp(struct quote *q, const struct quote_input *in,
@@ -191,8 +244,8 @@ static int64_t damp(struct quote *q, const struct quote_input *in,
 {
 	int64_t last = in->last_ask_uusd, change = ask > last ? ask - last : last - ask;
 
-	if (last < 0 || change == 0 || last < in->floor_uusd)
-		return ask;
+	if (last < 0 || change == 0 || last < in->floor_uusd || q->occupancy >= 0)
+		return ask; /* where customers were learned, they decided about the change too */
 	if (q->rival_uusd >= 0 && quote_customer(last, rules->fee_ppm) >= q->rival_uusd)
 		return ask;
 	if (quote_customer(last, rules->fee_ppm) < own_uusd)
@@ -230,6 +283,8 @@ static int64_t by_market(struct quote *q, const struct quote_input *in,
 	if (r.nhosts) {
 		q->basis = QUOTE_RIVAL;
 		ask = against_rival(q, in, rules, &r);
+		if (in->demand)
+			ask = by_demand(q, in, rules, &r, ask);
 	} else {
 		ask = without_rival(q, in, rules, &r);
 		if (r.own)
@@ -247,6 +302,8 @@ void quote_price(struct quote *q, const struct quote_input *in,
 	q->floor_uusd = in->floor_uusd;
 	q->rival_uusd = q->proportion_uusd = QUOTE_NONE;
 	q->basis = QUOTE_BLIND;
+	q->occupancy = q->occupancy_under = -1;
+	q->held = false;
 	q->why = json_array();
 	if (in->gpu_model) {
 		ask = by_market(q, in, rules, &own_uusd);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/rnp-price/demand.h"
 #include "cmd/rnp-price/rivals.h"
 
 #define QUOTE_NONE (-1)
@@ -36,6 +37,13 @@ struct quote_input {
 	int64_t last_ask_uusd; /* QUOTE_NONE: there is no last price */
 	const struct offer_list *offers;
 	const bool *seen; /* as in rivals_question; NULL: there is no history */
+	/* What is believed of customers, NULL: nothing; units that are idle, at least 1; what an hour of
+	 * work costs more than an idle one; when the last price was made another, and how often today */
+	const struct demand *demand;
+	double idle;
+	int64_t working_uusd;
+	double held_hours;
+	int changes_today;
 	/* fitted price of one GPU, what its customer pays; QUOTE_NONE: there is no fit */
 	int64_t low_uusd, mid_uusd, high_uusd;
 };
@@ -49,6 +57,9 @@ struct quote {
 	int64_t rival_uusd;      /* QUOTE_NONE: no comparable rival */
 	int64_t proportion_uusd; /* RNP-021's, of the whole node; QUOTE_NONE: cannot be told */
 	enum quote_basis basis;
+	double occupancy,
+		occupancy_under; /* expected at the price, and just under the rival; < 0: not known */
+	bool held;   /* the last price stands although another would earn a little more */
 	json_t *why; /* array of texts; quote_release drops it */
 };
 
@@ -62,6 +73,10 @@ int64_t quote_ask(int64_t customer_uusd, int64_t fee_ppm);
  * 1024. Offers dearer than 10^10 uusd a GPU are left out, with the reason. */
 void quote_price(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules);
+
+/* The believed rivals as customers see them, prices for the whole node; none: m->n is 0. */
+void quote_market(struct demand_market *m, const struct quote_input *in,
+	const struct rivals *r);
 
 void quote_release(struct quote *q);
 

@@ -19,6 +19,8 @@ static const char *const steps[] = {
 	"  first_snapshot INTEGER NOT NULL, last_ms INTEGER NOT NULL,"
 	"  uusd_per_gpu_hour INTEGER NOT NULL, PRIMARY KEY (node, market, host))"
 	"  STRICT, WITHOUT ROWID;",
+	"CREATE TABLE demand (node TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, belief BLOB NOT NULL)"
+	"  STRICT, WITHOUT ROWID;",
 	NULL
 };
 
@@ -67,6 +69,41 @@ out:
 	return rc;
 }
 
+/* A belief that another version of the program wrote is of another size: it begins anew. */
+static int read_demand(struct quote_state *s)
+{
+	sqlite3_stmt *q = NULL;
+	int rc;
+
+	demand_init(&s->demand);
+	s->learned_ms = QUOTE_NONE;
+	if (store_prepare(&s->store, &q,
+		    "SELECT at_ms, belief FROM demand WHERE node = ?") < 0)
+		return -1;
+	store_bind(q, "t", s->node);
+	rc = store_step(&s->store, q);
+	if (rc > 0 && sqlite3_column_bytes(q, 1) == sizeof s->demand) {
+		memcpy(&s->demand, sqlite3_column_blob(q, 1), sizeof s->demand);
+		s->learned_ms = sqlite3_column_int64(q, 0);
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+int quote_state_learned(struct quote_state *s)
+{
+	sqlite3_stmt *put = NULL;
+	int rc = store_prepare(&s->store, &put,
+		"INSERT INTO demand VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET"
+		" at_ms = excluded.at_ms, belief = excluded.belief");
+
+	if (rc == 0)
+		rc = store_run(&s->store, put, "tib", s->node, s->now_ms, &s->demand,
+			sizeof s->demand);
+	sqlite3_finalize(put);
+	return rc;
+}
+
 static int check_clock(const struct quote_state *s, const char *path)
 {
 	char then[CLOCK_TEXT_MAX], now[CLOCK_TEXT_MAX];
@@ -93,7 +130,7 @@ int quote_state_open(struct quote_state *s, const char *path, const char *node,
 		return -1;
 	}
 	s->open = true;
-	if (read_node(s) == 0 && check_clock(s, path) == 0)
+	if (read_node(s) == 0 && read_demand(s) == 0 && check_clock(s, path) == 0)
 		return 0;
 	quote_state_close(s);
 	return -1;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/rnp-price/demand.h"
 #include "cmd/rnp-price/quote_core.h"
 #include "common/store/store.h"
 
@@ -24,6 +25,8 @@ struct quote_state {
 	int64_t changed_ms;    /* when it last became another one; QUOTE_NONE: never */
 	int64_t changes_today; /* changes in the 24 hours before now */
 	int64_t snapshots;     /* of the market, so far */
+	int64_t learned_ms;   /* until when customers were counted; QUOTE_NONE: not yet */
+	struct demand demand; /* what is believed of them */
 	int64_t now_ms;
 };
 #define QUOTE_STATE_INIT            \
@@ -36,6 +39,9 @@ struct quote_state {
  * now_ms: the clock went back. */
 int quote_state_open(struct quote_state *s, const char *path, const char *node,
 	int64_t now_ms);
+
+/* Keep s->demand, which counted customers until now. Within the transaction. Returns 0, or -1. */
+int quote_state_learned(struct quote_state *s);
 
 /* For each comparable offer of q whether its host was in an earlier snapshot: an array of
  * q->offers->n to be freed, or NULL in *seen when there was no snapshot yet. Returns 0, or -1. */

@@ -1,0 +1,31 @@
+/* leases.h - what was leased of a node, as its registry, market or operator says. Uses jansson, err. */
+#ifndef RNP_PRICE_LEASES_H
+#define RNP_PRICE_LEASES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define LEASES_RUNS INT64_MAX /* the end of a lease that still runs */
+
+struct leases {
+	struct lease {
+		int64_t begin_ms, end_ms;
+	} * items;
+	size_t n, cap;
+};
+
+/* Read rnp.lease records of a file ("-": standard input). Returns 0, or -1 (65: malformed, or an end
+ * before its begin; 66; 74). */
+int leases_read(struct leases *l, const char *path);
+void leases_release(struct leases *l);
+
+/* What happened between two times: leases that began, that ended, hours that were worked, and how many
+ * run at the end. */
+struct leases_between {
+	int64_t begun, ended, running;
+	double hours;
+};
+struct leases_between leases_between(const struct leases *l, int64_t from_ms,
+	int64_t to_ms);
+
+#endif
