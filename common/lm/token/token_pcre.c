@@ -12,9 +12,14 @@
 #include "common/base/err.h"
 #include "kernels/dev/library.h"
 
-/* Of one match. A pattern of ours takes a few steps a character; one of a stranger that takes more than these on a single match is
- * refused rather than waited for. */
-#define STEPS_MAX       10000000u
+/* PCRE2 bounds the steps of one match, and does not tell how many one took. A pattern of a stranger may take many on every byte, so a
+ * match first gets few, which a pattern of ours rarely needs more than, and then four times as many again and again: what is
+ * given to tries beyond the first comes from a budget of the whole text, and is at most some six times what the match takes. */
+#define STEPS_MAX       10000000u /* of one match */
+#define STEPS_FIRST     256u
+#define STEPS_MORE      4
+#define BUDGET_TEXT     1000000 /* steps of a text, and of each of its bytes */
+#define BUDGET_BYTE     1000
 #define HEAP_KIB_MAX    65536u
 #define JIT_STACK_BYTES ((size_t)512 << 10)
 
@@ -339,7 +344,6 @@ int pre_run_init(struct pre_run *r)
 		pre_run_release(r);
 		return err_set(EX_OSERR, "out of memory for PCRE2");
 	}
-	lib.match_limit(r->context, STEPS_MAX);
 	lib.heap_limit(r->context, HEAP_KIB_MAX);
 	if (r->stack)
 		lib.stack_assign(r->context, NULL, r->stack);
@@ -357,16 +361,38 @@ void pre_run_release(struct pre_run *r)
 	*r = (struct pre_run){ 0 };
 }
 
-int pcre_match(const void *code, struct pre_run *r, const char *s, size_t n, size_t from,
-	size_t *begin, size_t *end)
+void pcre_begin(struct pre_run *r, size_t bytes)
 {
-	int rc = lib.match(code, (PCRE2_SPTR8)s, n, from, PCRE2_NO_UTF_CHECK, r->match,
-		r->context);
-	PCRE2_SIZE *at;
+	r->steps = BUDGET_TEXT + BUDGET_BYTE * (int64_t)bytes;
+}
 
+/* Tries with at most so many steps. */
+static int try_match(const void *code, struct pre_run *r, const char *s, size_t n,
+	size_t from, uint32_t steps)
+{
+	int rc;
+
+	lib.match_limit(r->context, steps);
+	rc = lib.match(code, (PCRE2_SPTR8)s, n, from, PCRE2_NO_UTF_CHECK, r->match,
+		r->context);
 	if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
 		rc = lib.match(code, (PCRE2_SPTR8)s, n, from,
 			PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->context);
+	return rc;
+}
+
+int pcre_match(const void *code, struct pre_run *r, const char *s, size_t n, size_t from,
+	size_t *begin, size_t *end)
+{
+	uint32_t steps = STEPS_FIRST;
+	int rc = try_match(code, r, s, n, from, steps);
+	PCRE2_SIZE *at;
+
+	while (rc == PCRE2_ERROR_MATCHLIMIT && steps < STEPS_MAX && r->steps > 0) {
+		steps = steps < STEPS_MAX / STEPS_MORE ? steps * STEPS_MORE : STEPS_MAX;
+		r->steps -= steps;
+		rc = try_match(code, r, s, n, from, steps);
+	}
 	if (rc == PCRE2_ERROR_NOMATCH)
 		return 0;
 	if (rc < 0)

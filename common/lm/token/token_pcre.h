@@ -11,8 +11,11 @@
 void *pcre_compile(const char *pattern, size_t bytes, const char *where);
 void pcre_free(void *code);
 
-/* The next match in s[0..n), which is UTF-8, at or after from. Returns 1; 0: none; or -1 with err_set(EX_DATAERR): it takes too long, or
- * matches outside. */
+/* Begins a text of so many bytes: the steps that all its matches may take together follow from them. */
+void pcre_begin(struct pre_run *r, size_t bytes);
+
+/* Finds the next match in s[0..n), which is UTF-8, at or after from. Returns 1; 0: none; or -1 with err_set(EX_DATAERR): it, or all
+ * matches of the text, take too long, or it matches outside. */
 int pcre_match(const void *code, struct pre_run *r, const char *s, size_t n, size_t from,
 	size_t *begin, size_t *end);
 

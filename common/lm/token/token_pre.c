@@ -492,6 +492,7 @@ int pre_split(const struct pre *p, struct pre_run *r, const char *text, size_t b
 {
 	const struct splitter sp = { p, r, fn, ctx };
 
+	pcre_begin(r, bytes);
 	while (bytes) {
 		size_t whole = pre_utf8_prefix(text, bytes), broken = whole;
 

@@ -78,6 +78,7 @@ const char *pre_name_at(size_t i);
 /* What one thread needs to run patterns. */
 struct pre_run {
 	void *match, *context, *stack;
+	int64_t steps; /* that patterns may still take on this text beyond the first few of each match */
 };
 int pre_run_init(struct pre_run *r);
 void pre_run_release(struct pre_run *r);
@@ -85,8 +86,8 @@ void pre_run_release(struct pre_run *r);
 /* Gets the pieces, in order; text they lie in is the caller's. Returns 0, or -1 to end it. */
 typedef int (*pre_fn)(void *ctx, const char *piece, size_t bytes);
 
-/* Cut text. Bytes that are not UTF-8 become pieces of their own. Returns 0, or -1: what fn returned, or err_set(EX_DATAERR): a
- * pattern needs more steps than we grant it. */
+/* Cut text. Bytes that are not UTF-8 become pieces of their own. Returns 0, or -1: what fn returned, or err_set(EX_DATAERR): the
+ * patterns need more steps than we grant them on a text of this length. */
 int pre_split(const struct pre *p, struct pre_run *r, const char *text, size_t bytes,
 	pre_fn fn, void *ctx);
 

@@ -256,6 +256,61 @@ static int join(void *ctx, const char *s, size_t n)
 	return 0;
 }
 
+/* One that takes many steps on every byte, but never too many for one match, is stopped, too: a budget of the whole text. */
+static void check_slow_text(void)
+{
+	static const char pattern[] = "(?:a|aa){1,14}!|a";
+	struct pre p = { 0 };
+	struct pre_run run;
+	struct buf joined = BUF_INIT;
+	char text[4000];
+
+	memset(text, 'a', sizeof text);
+	CHECK(pre_run_init(&run) == 0);
+	CHECK(pre_add(&p, pattern, strlen(pattern), PRE_ISOLATED, "t") == 0);
+	CHECK_FAILS(EX_DATAERR, pre_split(&p, &run, text, sizeof text, join, &joined));
+	/* the budget is each text's own: a short one, which takes fewer steps, is cut after it */
+	for (int i = 0; i < 50; i++) {
+		buf_reset(&joined);
+		CHECK(pre_split(&p, &run, text, 10, join, &joined) == 0);
+		CHECK_I64(10, (int64_t)joined.len);
+	}
+	pre_release(&p);
+	pre_run_release(&run);
+	buf_release(&joined);
+}
+
+/* Runs of one character without end are within the budget of every pre-tokenizer that we know. */
+static void check_long_runs(void)
+{
+	static const char *const runs[] = { " ", "a", "7", "\n", "\r\n", "!",
+		"\xe4\xb8\xad", "\xc3\xa9", "\xd9\xa3", " a", "\t", "\xc2\xa0", "'s",
+		"A" };
+	struct pre_habits habits;
+	struct buf text = BUF_INIT, joined = BUF_INIT;
+	struct pre_run run;
+
+	CHECK(pre_run_init(&run) == 0);
+	for (size_t i = 0; pre_name_at(i); i++) {
+		struct pre p = { 0 };
+
+		CHECK(pre_by_name(&p, pre_name_at(i), &habits) == 0);
+		for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+			buf_reset(&text);
+			buf_reset(&joined);
+			while (text.len < 12000)
+				buf_adds(&text, runs[r]);
+			CHECK(pre_split(&p, &run, text.data, text.len, join, &joined) ==
+				0);
+			CHECK_I64((int64_t)text.len, (int64_t)joined.len);
+		}
+		pre_release(&p);
+	}
+	pre_run_release(&run);
+	buf_release(&text);
+	buf_release(&joined);
+}
+
 /* Whatever the pre-tokenizer: its pieces are the text. */
 static void check_every_name(void)
 {
@@ -711,6 +766,8 @@ int main(void)
 	check_bin();
 	check_refused();
 	check_slow_pattern();
+	check_slow_text();
+	check_long_runs();
 	check_dialect();
 	check_every_name();
 	check_cuts();
