@@ -1,0 +1,84 @@
+# scripts/on-gpu, dry: the emulated device is where the plug-in would be.
+load helper
+
+setup_file() {
+	export PACKED=$BATS_FILE_TMPDIR/gpu
+	RNP_BUILD=$RNP_BUILD "$ROOT/scripts/on-gpu" pack --emulation --dir "$PACKED"
+}
+
+setup() {
+	export OUT=$BATS_TEST_TMPDIR/out DIR=$BATS_TEST_TMPDIR/gpu PATH=$BATS_TEST_TMPDIR/tools:$PATH
+	cp -r "$PACKED" "$DIR"
+	mkdir -p "$OUT" "$BATS_TEST_TMPDIR/tools"
+	# this machine's own GPU, if it has one, is not asked
+	printf '#!/bin/sh\nexit 9\n' >"$BATS_TEST_TMPDIR/tools/nvidia-smi"
+	chmod +x "$BATS_TEST_TMPDIR/tools/nvidia-smi"
+}
+
+on_gpu() {
+	"$ROOT/scripts/on-gpu" "$@"
+}
+
+@test "on-gpu: what travels fits, and needs nothing of the build" {
+	run -0 du -sb "$DIR"
+	((${output%%[!0-9]*} < 64 << 20))
+	run -0 env -i PATH=/usr/bin:/bin LD_LIBRARY_PATH="$DIR/lib" "$DIR/bin/rnp-bench" --version
+	assert_equal "$(tr -d '+' <"$DIR/commit")" "$(git -C "$ROOT" rev-parse --short HEAD)"
+}
+
+@test "on-gpu: a stage is done once, its record holds GPU, driver, commit and date, and a second call goes on" {
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
+	assert_output --partial "ok       kcheck-int8"
+	jq -es 'length == 1 and .[0].suite == "kcheck" and .[0].test == "int8" and .[0].median == 24 and .[0].machine == "emulation" and
+		(.[0].commit | length >= 7) and .[0].driver == "none" and (.[0].at | test("^2"))' "$OUT/results.jsonl"
+	python3 -c 'import json, sys, jsonschema
+jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open(sys.argv[2])))' \
+		"$(rnp-bench --schema rnp.bench)" "$OUT/results.jsonl"
+	mkdir "$BATS_TEST_TMPDIR/results"
+	run -0 on_gpu collect "$OUT" --dir "$DIR" --results "$BATS_TEST_TMPDIR/results"
+	assert_equal "$(cat "$BATS_TEST_TMPDIR"/results/*-emulation.jsonl)" "$(cat "$OUT/results.jsonl")"
+	# the next call starts with an empty OUT, and knows from what was collected
+	rm -r "$OUT"
+	mkdir "$OUT"
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
+	refute_output --partial kcheck
+	[[ ! -e $OUT/results.jsonl ]]
+}
+
+@test "on-gpu: training with a graph, again and without has the same losses" {
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only train-same
+	jq -es '.[0].test == "train_same_losses" and .[0].median == 1 and .[0].params.captured' "$OUT/results.jsonl"
+}
+
+@test "on-gpu: without time left nothing is begun, 75; what fails is 1, with the reason, and the others go on" {
+	run -75 on_gpu run --dir "$DIR" --out "$OUT" --limit 0
+	assert_output "stages are left: call again"
+	echo no plug-in >"$DIR/lib/librnp_cuda.so"
+	run -1 on_gpu run --dir "$DIR" --out "$OUT" --only t8
+	assert_output --partial "failed   kcheck-int8"
+	assert_output --partial "does not open"
+	assert_output --partial "memcheck-int8"
+}
+
+@test "on-gpu: a program that hangs is ended, and its stage begun again by the next call" {
+	printf '#!/bin/sh\n[ "$3" != int8 ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
+	run -75 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck- --limit 5
+	assert_output --partial "ok       kcheck-huff"
+	refute_output --partial int8
+	sed -i 's/ || exec sleep 100//' "$DIR/bin/kcheck"
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
+	assert_output --partial "kcheck-int8"
+	# one that no call is long enough for does not hold up the others for ever
+	printf '#!/bin/sh\n[ "$3" != lm ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
+	run -75 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-lm --limit 4
+	assert_output --partial "a whole call is too short for it"
+}
+
+@test "on-gpu: wrong use is one line and 64; nothing packed is 66" {
+	refused 64 "--out" on_gpu run --dir "$DIR"
+	refused 64 "no option" on_gpu run --fast
+	refused 64 "usage" on_gpu walk
+	refused 66 "pack" on_gpu run --dir /nowhere --out "$OUT"
+	run -0 on_gpu --help
+	assert_output --partial "resumable"
+}
