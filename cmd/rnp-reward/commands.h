@@ -13,5 +13,10 @@ extern const struct command command_ledger;
 extern const struct command command_cosign;
 extern const struct command command_policy;
 extern const struct command command_pay;
+extern const struct command command_twap;
+extern const struct command command_burn;
+extern const struct command command_mint;
+extern const struct command command_simulate;
+extern const struct command command_reputation;
 
 #endif

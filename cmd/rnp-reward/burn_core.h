@@ -1,0 +1,37 @@
+/* burn_core.h - a job's dollars into burned tokens, fee and credits. Pure, whole numbers only. */
+#ifndef RNP_CMD_REWARD_BURN_CORE_H
+#define RNP_CMD_REWARD_BURN_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BURN_CHARGEBACK_MS (INT64_C(120) * 86400000) /* RNP-023 */
+
+enum burn_payment { BURN_RENDER, BURN_CARD, BURN_TRANSFER };
+
+/* How a policy divides what a customer pays, in 10^-6: burned, the network's fee, and the rest, which
+ * is the operator's. */
+struct burn_split {
+	int64_t burned_ppm, fee_ppm;
+};
+
+struct burn {
+	int64_t fee_uusd, burned_uusd, operator_uusd; /* add up to what was paid */
+	int64_t base_units; /* burned_uusd at the price, rounded down */
+	int64_t credits;    /* one for each USD burned, in 10^-6 */
+};
+
+/* Divide usd at a price (both in 10^-6 USD, price > 0). The fee and the operator's part are rounded
+ * down, so that what is left over is burned. Returns 0, or -1 (65): it does not fit. */
+int burn_compute(struct burn *b, const struct burn_split *s, int64_t usd_uusd,
+	int64_t price_uusd);
+
+/* When what was paid is burned: tokens at once; a card by the day as the credit is used, and credit
+ * that is not used once no chargeback can come any more; a bank transfer when it arrives. paid_ms:
+ * when the payment arrived; used_ms: when the credit was used, -1: it was not. */
+int64_t burn_due(enum burn_payment how, int64_t paid_ms, int64_t used_ms);
+
+/* What is still to be burned so that burns are worth `over_ppm` more than rewards; 0: enough is. */
+int64_t burn_top_up(int64_t rewarded_uusd, int64_t burned_uusd, int64_t over_ppm);
+
+#endif

@@ -1,0 +1,225 @@
+/* rnp-reward reputation - how far nodes can be relied on, from signed verdicts. */
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/reputation_core.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/cli/records.h"
+#include "common/json/canon.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+#include "common/record/party.h"
+#include "common/record/signature.h"
+
+static struct {
+	struct opt_list trust;
+	int64_t at_ms, half_life_ms;
+} opts = { { NULL, 0 }, -1, INT64_C(2592000000) };
+
+static const struct opt options[] = {
+	{ .name = "at",
+		.kind = OPT_TIME,
+		.required = true,
+		.to = &opts.at_ms,
+		.metavar = "T",
+		.help = "as of this moment; what is later does not count" },
+	{ .name = "trust",
+		.kind = OPT_LIST,
+		.to = &opts.trust,
+		.metavar = "ADDRESS",
+		.help = "verdicts signed by this key count; may be given again" },
+	{ .name = "half-life",
+		.kind = OPT_DURATION,
+		.to = &opts.half_life_ms,
+		.metavar = "TIME",
+		.help = "a verdict of this age counts half (default 30 days)",
+		.min = 1000,
+		.max = INT64_C(315360000000) },
+	{ .kind = OPT_END },
+};
+
+/* A verdict, or a heartbeat that announces maintenance. */
+struct event {
+	char node[KEY_ADDRESS_MAX];
+	int64_t at_ms, until_ms; /* until: of a maintenance, -1 of a verdict */
+	bool passed;
+	unsigned char sha256[CANON_HASH_BYTES];
+};
+
+struct events {
+	struct event *list;
+	size_t n, cap;
+};
+
+static const char *why_not(const json_t *record)
+{
+	static struct signature_result signature;
+	const char *who;
+
+	signature_verify(record, &signature);
+	switch (party_check(record, &signature, opts.trust.items, opts.trust.n, &who)) {
+	case PARTY_GOOD:
+		return NULL;
+	case PARTY_BAD_SIGNATURE:
+		return signature.reason;
+	default:
+		return "nobody entitled has signed it (--trust)";
+	}
+}
+
+/* Whether the record is one of those that count, and what it says. Returns 1, 0 or -1. */
+static int read_event(const struct record *r, const char *kind, struct event *e)
+{
+	const char *node, *state = "";
+	int64_t interval_s;
+
+	if (json_get_text(r->json, r->where, "node", &node) < 0 ||
+		json_get_time(r->json, r->where, "at", &e->at_ms) < 0 ||
+		canon_hash_record(e->sha256, r->json) < 0)
+		return -1;
+	snprintf(e->node, sizeof e->node, "%s", node);
+	e->until_ms = -1;
+	if (strcmp(kind, "rnp.verdict") == 0)
+		return json_get_bool(r->json, r->where, "passed", &e->passed) < 0 ? -1 :
+										    1;
+	if (json_opt_text(r->json, r->where, "state", &state) < 0 ||
+		json_get_i64(r->json, r->where, "interval_s", 1, 86400, &interval_s) < 0)
+		return -1;
+	e->until_ms = e->at_ms + interval_s * 1000;
+	return strcmp(state, "maintenance") == 0;
+}
+
+static int take(void *ctx, const struct record *r)
+{
+	const char *kind = json_string_value(json_object_get(r->json, "kind")), *reason;
+	struct events *all = ctx;
+	struct event e;
+	int rc;
+
+	if (schema_check(r->json, r->where, NULL) < 0)
+		return -1;
+	if (strcmp(kind, "rnp.verdict") != 0 && strcmp(kind, "rnp.heartbeat") != 0)
+		return 0;
+	rc = read_event(r, kind, &e);
+	if (rc <= 0 || e.at_ms > opts.at_ms)
+		return rc < 0 ? -1 : 0;
+	reason = why_not(r->json);
+	if (reason) {
+		prog_warn("%s: left out: %s", r->where, reason);
+		return 0;
+	}
+	all->list = xgrow(all->list, &all->cap, all->n + 1, sizeof *all->list);
+	all->list[all->n++] = e;
+	return 0;
+}
+
+/* By node, maintenance before verdicts, then in time; equal ones side by side. */
+static int by_node(const void *a, const void *b)
+{
+	const struct event *x = a, *y = b;
+	int order = strcmp(x->node, y->node);
+
+	if (!order)
+		order = (x->until_ms < 0) - (y->until_ms < 0);
+	if (!order)
+		order = (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
+	return order ? order : memcmp(x->sha256, y->sha256, sizeof x->sha256);
+}
+
+static bool in_maintenance(const struct event *list, size_t n, int64_t at_ms)
+{
+	for (size_t i = 0; i < n && list[i].until_ms >= 0; i++)
+		if (list[i].at_ms <= at_ms && at_ms < list[i].until_ms)
+			return true;
+	return false;
+}
+
+/* The events of one node. verdicts_sha256 is over the hashes of those that count, in order: whoever
+ * has the verdicts can say that it is of these and no others. */
+static int write_node(const struct event *list, size_t n)
+{
+	struct reputation r = { 0 };
+	crypto_hash_sha256_state hash;
+	unsigned char sum[crypto_hash_sha256_BYTES];
+	char hex[2 * crypto_hash_sha256_BYTES + 1];
+	int64_t announced = 0;
+	json_t *record;
+	int rc;
+
+	crypto_hash_sha256_init(&hash);
+	for (size_t i = 0; i < n; i++) {
+		bool again = i &&
+			memcmp(list[i].sha256, list[i - 1].sha256, CANON_HASH_BYTES) == 0;
+
+		if (list[i].until_ms >= 0 || again)
+			continue;
+		if (in_maintenance(list, n, list[i].at_ms)) {
+			announced++;
+			continue;
+		}
+		reputation_add(&r, list[i].passed, opts.at_ms - list[i].at_ms,
+			opts.half_life_ms);
+		crypto_hash_sha256_update(&hash, list[i].sha256, CANON_HASH_BYTES);
+	}
+	crypto_hash_sha256_final(&hash, sum);
+	sodium_bin2hex(hex, sizeof hex, sum, sizeof sum);
+	record = json_record("rnp.reputation");
+	json_set_text(record, "node", list[0].node);
+	json_set_time(record, "at", opts.at_ms);
+	json_set_i64(record, "half_life_s", opts.half_life_ms / 1000);
+	json_set_i64(record, "trials", r.trials);
+	json_set_i64(record, "passed", r.passed);
+	json_set_i64(record, "maintenance", announced);
+	json_set_i64(record, "reputation_ppm", reputation_lower_ppm(&r));
+	json_set_text(record, "verdicts_sha256", hex);
+	rc = out_record(record);
+	json_decref(record);
+	return rc;
+}
+
+static int write_all(struct events *all)
+{
+	int rc = 0;
+
+	if (all->n)
+		qsort(all->list, all->n, sizeof *all->list, by_node);
+	for (size_t i = 0, end; i < all->n && rc == 0; i = end) {
+		for (end = i + 1; end < all->n &&
+			strcmp(all->list[end].node, all->list[i].node) == 0;)
+			end++;
+		if (all->list[end - 1].until_ms < 0) /* some verdict is there */
+			rc = write_node(all->list + i, end - i);
+	}
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	struct events all = { NULL, 0, 0 };
+	int rc = records_each(args, n, JSON_RECORD_BYTES_MAX, take, &all);
+
+	if (rc == 0)
+		rc = write_all(&all);
+	free(all.list);
+	opt_list_release(&opts.trust);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_reputation = {
+	.name = "reputation",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "How far nodes can be relied on, from their verdicts.",
+	.details =
+		"Reads rnp.verdict records, and rnp.heartbeat records that announce maintenance;\n"
+		"writes one rnp.reputation for each node. Other kinds are passed over.",
+	.columns = "node,reputation_ppm,trials,passed,maintenance",
+	.opts = options,
+	.run = run,
+};
