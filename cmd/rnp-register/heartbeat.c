@@ -1,4 +1,5 @@
 /* rnp-register heartbeat - tell a registry that this node is alive. */
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -68,6 +69,22 @@ static json_t *make_heartbeat(const struct key *key)
 	return NULL;
 }
 
+/* When the registry wants another heartbeat, on the monotonic clock: it challenges several nodes at that instant.
+ * 0: not before the interval is over. */
+static int64_t wanted_ns;
+
+#define WANTED_MS_MAX 600000
+
+static void take_wanted(const json_t *stored)
+{
+	int64_t in_ms = -1;
+
+	if (json_opt_i64(stored, registry, "challenge_in_ms", 0, WANTED_MS_MAX, &in_ms) <
+		0)
+		err_clear();
+	wanted_ns = in_ms < 0 ? 0 : clock_mono_ns() + (in_ms + 50) * 1000000;
+}
+
 /* A registry repeats a challenge until it is answered; it is printed once. */
 static int print_challenge(const struct http_response *r)
 {
@@ -78,6 +95,8 @@ static int print_challenge(const struct http_response *r)
 	int rc = 0;
 
 	err_clear(); /* an answer that cannot be read has no challenge */
+	if (stored)
+		take_wanted(stored);
 	if (nonce && strcmp(nonce, last) != 0 &&
 		schema_check(challenge, registry, "rnp.challenge") == 0) {
 		snprintf(last, sizeof last, "%s", nonce);
@@ -183,8 +202,25 @@ static int keep_alive(struct http *http, const struct key *key)
 		due_ns += interval_ms * 1000000;
 		if (due_ns < clock_mono_ns())
 			due_ns = clock_mono_ns();
+		if (wanted_ns && wanted_ns < due_ns)
+			due_ns = wanted_ns;
 	} while (sleep_until(due_ns));
 	return 0;
+}
+
+/* Sends one; and another one where the registry wants it at a certain instant, a few minutes from now at most. */
+static int send_once(struct http *http, const struct key *key)
+{
+	int rc = send_one(http, key);
+	struct timespec t;
+
+	if (rc < 0 || !wanted_ns)
+		return rc;
+	http_release(http);
+	t = (struct timespec){ wanted_ns / 1000000000, wanted_ns % 1000000000 };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		continue;
+	return send_one(http, key);
 }
 
 static int run(int n, char **args)
@@ -196,7 +232,7 @@ static int run(int n, char **args)
 	(void)n, (void)args;
 	interval_ms -= interval_ms % 1000;
 	if (key_load(&key, key_path, passphrase_file) == 0)
-		rc = once ? send_one(&http, &key) : keep_alive(&http, &key);
+		rc = once ? send_once(&http, &key) : keep_alive(&http, &key);
 	http_release(&http);
 	key_release(&key);
 	return rc < 0 ? err_report() : EX_OK;

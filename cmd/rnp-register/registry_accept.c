@@ -186,6 +186,8 @@ static int check_node(struct registry *g, const struct httpd_request *q,
 	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
 		if (strcmp(p->kind, kept[i].kind) == 0)
 			p->keep = kept[i].keep;
+	if (limits_hold_for(g->limits, q->client))
+		limits_block(p->from, q->client);
 	p->may_join = !limits_hold_for(g->limits, q->client) ||
 		(work && p->what == PUT_NODE &&
 			limits_join_check(g->limits, p->node, work, p->received_ms));
@@ -354,7 +356,7 @@ static void write_ack(struct httpd_reply *r, const struct registry_put *p)
 		add_unproven(ack, p->record);
 	}
 	if (p->extra)
-		json_set(ack, "challenge", json_incref(p->extra));
+		json_object_update(ack, p->extra);
 	json_write(&r->body, ack);
 	buf_addc(&r->body, '\n');
 	json_decref(ack);

@@ -46,7 +46,15 @@ struct asked {
 	int nnonces;
 	bool has_roots; /* of the answer to it came already */
 	unsigned char roots[POC_HASH_BYTES];
-	int64_t roots_ns;      /* and when, since asked_ns */
+	int64_t roots_ns; /* and when, since asked_ns */
+	/* The instant of a joint challenge that was announced, on the monotonic clock, or 0; and what the challenges of
+	 * that instant have in common. */
+	int64_t joint_ns;
+	unsigned char joint[POC_HASH_BYTES];
+	/* Of the last heartbeat: hashes of the wallet and of the block of addresses, 0: none; when it came, and its
+	 * promise. */
+	uint64_t wallet, block;
+	int64_t seen_ns, interval_ms;
 	char asked_record[65]; /* the node record that was last asked about, or "" */
 	int uploads;           /* answers that are on their way */
 };
@@ -55,7 +63,8 @@ struct registry_challenger {
 	pthread_mutex_t lock;
 	struct asked *buckets[BUCKETS];
 	int64_t nodes;
-	sqlite3_stmt *insert, *remove, *claims, *pending; /* of the writer's connection */
+	sqlite3_stmt *insert, *remove, *claims, *facts,
+		*twins; /* of the writer's connection */
 	struct bandwidth_tests
 		*exchanges; /* the bandwidth test of those that are asked */
 };
@@ -89,7 +98,8 @@ void registry_challenger_close(struct registry *g)
 	sqlite3_finalize(ch->insert);
 	sqlite3_finalize(ch->remove);
 	sqlite3_finalize(ch->claims);
-	sqlite3_finalize(ch->pending);
+	sqlite3_finalize(ch->facts);
+	sqlite3_finalize(ch->twins);
 	pthread_mutex_destroy(&ch->lock);
 	bandwidth_tests_free(ch->exchanges);
 	free(ch);
@@ -166,6 +176,8 @@ static int plan_challenge(struct registry *g, struct asked *a)
 	memcpy(c->signer, g->config.key->address, sizeof c->signer);
 	randombytes_buf(c->nonce, sizeof c->nonce);
 	c->issued_ms = clock_now_ms();
+	c->of_joint = a->joint_ns != 0;
+	memcpy(c->joint, a->joint, sizeof c->joint);
 	if (!claims)
 		err_set(EX_DATAERR, "its record cannot be read");
 	else if (address_parse(a->node, "node", c->node_key) == 0 &&
@@ -200,42 +212,197 @@ static int open_challenge(struct registry *g, struct asked *a)
 	return rc;
 }
 
-/* Whether the node's record is pending and was never asked about: nobody should wait for chance to prove it. */
-static bool is_new_record(struct registry *g, struct asked *a)
+/* --- joint challenges: at one instant to all nodes that may be one device ---------------------- */
+
+/* Addresses of the nodes that claim a device which this one claims, too. */
+#define TWINS_SQL                                                                 \
+	"SELECT DISTINCT m.address FROM nodes n JOIN devices d ON d.node = n.id " \
+	"JOIN devices e ON e.uuid = d.uuid AND e.node <> d.node "                 \
+	"JOIN nodes m ON m.id = e.node WHERE n.address = ?"
+
+/* Nodes that are asked at one instant, at most; and how far ahead it is at most. */
+#define JOINT_MAX      256
+#define JOINT_AHEAD_MS 120000
+/* A heartbeat's way, and the clocks' difference in speed. */
+#define JOINT_MARGIN_MS 2000
+#define LATE_MS         30000
+
+static uint64_t hash_of_text(const char *text)
 {
-	sqlite3_stmt *q = g->challenger->pending;
+	unsigned char hash[crypto_generichash_BYTES];
+	uint64_t h;
+
+	if (!text || !*text)
+		return 0;
+	crypto_generichash(hash, sizeof hash, (const unsigned char *)text, strlen(text),
+		NULL, 0);
+	memcpy(&h, hash, sizeof h);
+	return h | 1;
+}
+
+/* Reads what the node is now. Returns whether its record is pending and was never asked about: nobody should wait for
+ * chance to prove it. */
+static bool read_facts(struct registry *g, struct asked *a, const struct registry_put *p)
+{
+	sqlite3_stmt *q = g->challenger->facts;
 	bool is_new = false;
 
+	a->seen_ns = clock_mono_ns();
+	a->interval_ms = p->beat.interval_s * 1000;
+	a->block = hash_of_text(p->from);
+	a->wallet = 0;
 	store_bind(q, "t", a->node);
-	if (store_step(&g->db.store, q) == 1)
-		is_new = strcmp(store_text(q, 0), a->asked_record) != 0;
-	else
+	if (store_step(&g->db.store, q) == 1) {
+		a->wallet = hash_of_text(store_text(q, 2));
+		is_new = sqlite3_column_type(q, 1) == SQLITE_NULL &&
+			strcmp(store_text(q, 0), a->asked_record) != 0;
+	} else {
 		err_clear();
+	}
 	if (is_new)
 		snprintf(a->asked_record, sizeof a->asked_record, "%s", store_text(q, 0));
 	sqlite3_reset(q);
 	return is_new;
 }
 
-json_t *registry_challenge_for(void *ctx, const char *node)
+/* A node that is there: its last heartbeat's promise is not long over. */
+static bool is_there(const struct asked *a, int64_t now_ns)
+{
+	return a->seen_ns &&
+		now_ns - a->seen_ns <= (2 * a->interval_ms + LATE_MS) * 1000000;
+}
+
+static void add_member(struct asked **members, int *n, struct asked *a, int64_t now_ns)
+{
+	if (!a || a->c || a->joint_ns || *n == JOINT_MAX || !is_there(a, now_ns))
+		return;
+	for (int i = 0; i < *n; i++)
+		if (members[i] == a)
+			return;
+	members[(*n)++] = a;
+}
+
+/* All nodes that are asked together with a, which is the first: of one wallet, of one block of addresses, or with a
+ * device in common. Returns how many. */
+static int find_members(struct registry *g, struct asked *a,
+	struct asked *members[JOINT_MAX])
+{
+	struct registry_challenger *ch = g->challenger;
+	int64_t now_ns = clock_mono_ns();
+	int n = 0, rc;
+
+	add_member(members, &n, a, now_ns);
+	for (int i = 0; i < BUCKETS && (a->wallet || a->block); i++)
+		for (struct asked *b = ch->buckets[i]; b; b = b->next)
+			if ((a->wallet && b->wallet == a->wallet) ||
+				(a->block && b->block == a->block))
+				add_member(members, &n, b, now_ns);
+	store_bind(ch->twins, "t", a->node);
+	while ((rc = store_step(&g->db.store, ch->twins)) == 1)
+		add_member(members, &n, *place_of(ch, store_text(ch->twins, 0)), now_ns);
+	if (rc < 0)
+		err_clear();
+	return n;
+}
+
+/* Announces one instant to all of them, far enough ahead that each has heard of it with a heartbeat. */
+static void announce(struct registry *g, struct asked **members, int n)
+{
+	unsigned char joint[POC_HASH_BYTES];
+	int64_t ahead_ms = 0;
+
+	randombytes_buf(joint, sizeof joint);
+	for (int i = 0; i < n; i++)
+		if (members[i]->interval_ms > ahead_ms)
+			ahead_ms = members[i]->interval_ms;
+	if (ahead_ms > JOINT_AHEAD_MS)
+		ahead_ms = JOINT_AHEAD_MS;
+	for (int i = 0; i < n; i++) {
+		memcpy(members[i]->joint, joint, sizeof joint);
+		members[i]->joint_ns = clock_mono_ns() +
+			(ahead_ms + JOINT_MARGIN_MS) * 1000000;
+		members[i]->due_ns = random_due_ns(g);
+	}
+}
+
+/* Within the writer: the instants that have come. Whoever does not fetch his challenge has failed it. */
+static int open_joint(struct registry_put *p, struct registry_db *db)
+{
+	struct registry *g = p->done_ctx;
+	int64_t now_ns = clock_mono_ns();
+
+	(void)db;
+	pthread_mutex_lock(&g->challenger->lock);
+	for (int i = 0; i < BUCKETS; i++)
+		for (struct asked *a = g->challenger->buckets[i]; a; a = a->next) {
+			if (!a->joint_ns || a->joint_ns > now_ns)
+				continue;
+			if (!a->c)
+				(void)open_challenge(g, a);
+			a->joint_ns = 0;
+		}
+	pthread_mutex_unlock(&g->challenger->lock);
+	return 0;
+}
+
+static void on_joint_open(struct registry_put *p, void *ctx)
+{
+	(void)p, (void)ctx;
+}
+
+static void put_joint_job(struct registry *g)
+{
+	struct registry_put *p = xcalloc(1, sizeof *p);
+
+	p->what = PUT_JOB;
+	p->job = open_joint;
+	p->done = on_joint_open;
+	p->done_ctx = g;
+	registry_db_put(&g->db, p);
+}
+
+/* --- the hooks of the storage ----------------------------------------------------------------- */
+
+/* Asks a node whose time has come, now or together with others. */
+static void ask(struct registry *g, struct asked *a)
+{
+	struct asked *members[JOINT_MAX];
+	int n = find_members(g, a, members);
+
+	if (n > 1) {
+		announce(g, members, n);
+	} else {
+		(void)open_challenge(g, a); /* it is not asked this time */
+		a->due_ns = random_due_ns(g);
+	}
+}
+
+json_t *registry_challenge_for(void *ctx, const struct registry_put *p)
 {
 	struct registry *g = ctx;
 	struct registry_challenger *ch = g->challenger;
-	json_t *record = NULL;
+	json_t *extra = NULL;
 	struct asked *a;
+	bool is_new;
 
 	if (!ch)
 		return NULL;
 	pthread_mutex_lock(&ch->lock);
-	a = asked_of(g, node);
-	if (a && !a->c && (a->due_ns <= clock_mono_ns() || is_new_record(g, a))) {
-		(void)open_challenge(g, a); /* it is not asked this time */
-		a->due_ns = random_due_ns(g);
+	a = asked_of(g, p->node);
+	is_new = a && read_facts(g, a, p);
+	if (a && !a->c && !a->joint_ns && (a->due_ns <= clock_mono_ns() || is_new))
+		ask(g, a);
+	if (a && a->record) {
+		extra = json_object();
+		json_set(extra, "challenge", json_deep_copy(a->record));
+	} else if (a && a->joint_ns) {
+		int64_t in_ns = a->joint_ns - clock_mono_ns();
+
+		extra = json_object();
+		json_set_i64(extra, "challenge_in_ms", in_ns > 0 ? in_ns / 1000000 : 0);
 	}
-	if (a)
-		record = json_deep_copy(a->record); /* NULL stays NULL */
 	pthread_mutex_unlock(&ch->lock);
-	return record;
+	return extra;
 }
 
 int registry_challenge_closed(void *ctx, const char *sha256)
@@ -322,14 +489,52 @@ int registry_challenger_open(struct registry *g)
 		store_prepare(&g->db.store, &ch->claims,
 			"SELECT body FROM records WHERE id = "
 			"(SELECT record FROM nodes WHERE address = ?)") < 0 ||
-		store_prepare(&g->db.store, &ch->pending,
-			"SELECT sha256 FROM nodes WHERE address = ? "
-			"AND proven_ms IS NULL") < 0)
+		store_prepare(&g->db.store, &ch->facts,
+			"SELECT n.sha256, n.proven_ms, CASE json_valid(r.body) "
+			"WHEN 1 THEN json_extract(r.body, '$.wallet') END FROM nodes n "
+			"JOIN records r ON r.id = n.record WHERE n.address = ?") < 0 ||
+		store_prepare(&g->db.store, &ch->twins, TWINS_SQL) < 0)
 		return -1;
 	return reopen_all(g);
 }
 
 /* --- verdicts ----------------------------------------------------------------------------- */
+
+/* Whether another node claims one of this one's devices. Where that cannot be read, it does. */
+static bool has_twins(struct registry *g, const char *node)
+{
+	struct store *s = registry_db_reader(&g->db);
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(s, &q, TWINS_SQL);
+
+	if (rc == 0) {
+		store_bind(q, "t", node);
+		rc = store_step(s, q);
+	}
+	if (rc < 0)
+		err_clear();
+	sqlite3_finalize(q);
+	registry_db_reader_done(&g->db, s);
+	return rc != 0;
+}
+
+/* A device that several nodes claim is proven by a joint challenge alone: any other one of them could have been asked
+ * while this one was not. */
+static void set_disputed(struct registry *g, json_t *verdict)
+{
+	json_t *unknown = json_object_get(verdict, "unknown");
+
+	if (!json_object_get(verdict, "proven") || json_object_get(verdict, "joint") ||
+		!has_twins(g, json_string_value(json_object_get(verdict, "node"))))
+		return;
+	json_object_del(verdict, "proven");
+	if (!unknown) {
+		unknown = json_object();
+		json_set(verdict, "unknown", unknown);
+	}
+	json_set_text(unknown, "proven",
+		"another node claims one of these devices: a joint challenge decides");
+}
 
 void registry_store_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
 	struct httpd_reply *r)
@@ -344,7 +549,8 @@ void registry_store_verdict(struct registry *g, json_t *verdict, struct httpd_re
 	p->at_ms = p->received_ms;
 	p->by_trusted = true;
 	strcpy(p->kind, "rnp.verdict");
-	if (json_is_true(json_object_get(verdict, "passed")) && node_record)
+	set_disputed(g, verdict);
+	if (json_object_get(verdict, "proven") && node_record)
 		snprintf(p->proves, sizeof p->proves, "%s", node_record);
 	snprintf(p->closes, sizeof p->closes, "%s",
 		json_string_value(json_object_get(verdict, "challenge_sha256")));
@@ -720,13 +926,15 @@ static const char *why_failed(const struct asked *a, int64_t now_ns)
 void registry_challenges_tick(struct registry *g)
 {
 	struct registry_challenger *ch = g->challenger;
-	int64_t now_ns = registry_verdicts_now_ns(g);
+	int64_t now_ns = registry_verdicts_now_ns(g), mono_ns = clock_mono_ns();
+	bool joint = false;
 
 	for (int i = 0; i < BUCKETS; i++) {
 		pthread_mutex_lock(&ch->lock);
 		for (struct asked *a = ch->buckets[i]; a; a = a->next) {
 			const char *why = a->c ? why_failed(a, now_ns) : NULL;
 
+			joint = joint || (a->joint_ns && a->joint_ns <= mono_ns);
 			if (!why)
 				continue;
 			fail_unanswered(g, a->c, now_ns - a->asked_ns, why);
@@ -734,4 +942,6 @@ void registry_challenges_tick(struct registry *g)
 		}
 		pthread_mutex_unlock(&ch->lock);
 	}
+	if (joint)
+		put_joint_job(g);
 }

@@ -13,8 +13,8 @@ int registry_challenger_open(struct registry *g);
 void registry_challenger_close(struct registry *g);
 
 /* The two hooks of the storage, with the registry as their context (registry_db.h): what the node of a
- * heartbeat has to answer, the caller's, or NULL; and that the verdict on a challenge (hex) is stored. */
-json_t *registry_challenge_for(void *registry, const char *node);
+ * heartbeat has to answer, or when it has to ask for it, the caller's, or NULL; and that the verdict on a challenge (hex) is stored. */
+json_t *registry_challenge_for(void *registry, const struct registry_put *p);
 int registry_challenge_closed(void *registry, const char *sha256);
 
 /* To be called about once a second: who did not answer in time has failed. */

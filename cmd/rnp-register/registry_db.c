@@ -333,7 +333,7 @@ static int put_heartbeat(struct registry_db *db, struct registry_put *p)
 	if (store_step(&db->store, w->insert_beat) < 0)
 		return -1;
 	if (db->hooks.heartbeat)
-		p->extra = db->hooks.heartbeat(db->hooks.ctx, p->node);
+		p->extra = db->hooks.heartbeat(db->hooks.ctx, p);
 	return 0;
 }
 

@@ -51,6 +51,7 @@ struct registry_put {
 	char node[KEY_ADDRESS_MAX];   /* whom it is about */
 	char signer[KEY_ADDRESS_MAX]; /* who said it */
 	char sha256[65];              /* of the canonical record without its proof */
+	char from[64]; /* the block of addresses that it came from, or "" */
 	int64_t at_ms, received_ms;
 	const char *text;          /* the record as it came; borrowed until done */
 	json_t *record;            /* PUT_NODE: for its columns */
@@ -79,9 +80,9 @@ struct registry_put {
 /* Called within the writer's transaction, by the writer's thread. */
 struct registry_hooks {
 	void *ctx;
-	/* A heartbeat of this node was stored. Returns what goes to the node with the reply, which
+	/* A heartbeat was stored. Returns the fields that go to the node with the reply, an object that
 	 * the caller owns, or NULL. */
-	json_t *(*heartbeat)(void *ctx, const char *node);
+	json_t *(*heartbeat)(void *ctx, const struct registry_put *p);
 	/* A record with `closes` was stored, or was there already. Returns 0, or -1 with err_set,
 	 * which fails the transaction. */
 	int (*closed)(void *ctx, const char *challenge_sha256);

@@ -169,6 +169,20 @@ void limits_who(char out[LIMITS_WHO_MAX], const char *client)
 		strncmp(client, "::ffff:", 7) == 0 ? client + 7 : client);
 }
 
+void limits_block(char out[LIMITS_WHO_MAX], const char *client)
+{
+	struct in6_addr six;
+	char *dot;
+
+	limits_who(out, client);
+	if (inet_pton(AF_INET6, out, &six) == 1) {
+		memset(six.s6_addr + 6, 0, 10);
+		inet_ntop(AF_INET6, &six, out, LIMITS_WHO_MAX);
+	} else if ((dot = strrchr(out, '.'))) {
+		*dot = '\0';
+	}
+}
+
 bool limits_hold_for(const struct limits *l, const char *client)
 {
 	char who[LIMITS_WHO_MAX];

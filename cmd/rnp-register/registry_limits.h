@@ -50,6 +50,9 @@ bool limits_hold_for(const struct limits *l, const char *client);
 #define LIMITS_WHO_MAX 64
 void limits_who(char out[LIMITS_WHO_MAX], const char *client);
 
+/* The block of addresses that one operator is likely to have: IPv4 by its first 24 bits, IPv6 by 48. */
+void limits_block(char out[LIMITS_WHO_MAX], const char *client);
+
 /* --- joining ------------------------------------------------------------------------------ */
 
 /* How many bits a node has to work now: two more with each doubling of those who joined within the hour. */

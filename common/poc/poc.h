@@ -203,6 +203,9 @@ struct poc_class {
 
 /* A device may take so many times as long as its class: it may be as busy with something else. */
 #define POC_SLACK 2
+/* Of a joint challenge, which asks for twice the work: what two nodes have on one device takes it twice as long,
+ * which is too late as soon as the work of the class is longer than 10 s. */
+#define POC_JOINT_SLACK 1.5
 
 /* What is asked of a claimed memory: of a GPU's all but so much, which the driver, the matrices and the
  * hashes need; of a machine's a fourth, up to 4 GiB. */
@@ -227,7 +230,7 @@ bool poc_plan_fits(const struct poc_challenge *c);
 /* Asks a node for all that its rnp.node claims: the CPU, and each GPU that can be asked (as many as an
  * answer has room for), at sizes and with a deadline of their classes: the model that is named decides both,
  * whatever memory is claimed. A uuid that is there twice is asked once. Sets devices, node_record, roots_ms and
- * deadline_ms of c, whose node_key is known. The record may be anybody's and of any shape; whatever it holds, poc_challenge_write takes
+ * deadline_ms of c, whose node_key is known; of_joint says whether it is a joint one. The record may be anybody's and of any shape; whatever it holds, poc_challenge_write takes
  * what comes of it. Returns 0, or -1 with EX_DATAERR: the record has no canonical form. */
 int poc_plan_node(struct poc_challenge *c, const json_t *node);
 

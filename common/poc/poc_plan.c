@@ -147,7 +147,8 @@ int64_t poc_plan_roots_ms(const struct poc_challenge *c, const struct poc_class 
 
 		work = ms > work ? ms : work;
 	}
-	return bounded_ms((of ? START_MS : UNKNOWN_START_MS) + POC_SLACK * work);
+	return bounded_ms((of ? START_MS : UNKNOWN_START_MS) +
+		(c->of_joint ? POC_JOINT_SLACK : POC_SLACK) * work);
 }
 
 int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_class *of)
@@ -294,8 +295,9 @@ static int64_t at_least_one(double v, double max)
 
 /* Sizes by class: each test long enough to be read, the fill over the memory of the claim. */
 static void size_by_class(struct poc_device *d, const struct poc_class *of,
-	int64_t memory_bytes)
+	int64_t memory_bytes, bool joint)
 {
+	double more = joint ? 2 : 1;
 	int64_t leaves = memory_bytes / (MEMFILL_SLICES * MEMFILL_BYTES);
 	double n, passes;
 
@@ -306,14 +308,14 @@ static void size_by_class(struct poc_device *d, const struct poc_class *of,
 	if (of->operations > 1e12)
 		d->n = of->operations > 3e14 ? 8192 : 4096;
 	n = (double)d->n;
-	d->rounds = at_least_one(TEST_S * of->operations / (2 * n * n * n),
+	d->rounds = at_least_one(more * TEST_S * of->operations / (2 * n * n * n),
 		(double)(ROWS_MAX / d->n));
-	passes = FILL_S * of->fill_bytes / bytes_of(d);
+	passes = more * FILL_S * of->fill_bytes / bytes_of(d);
 	d->passes = passes < 2          ? 2 :
 		passes > POC_PASSES_MAX ? POC_PASSES_MAX :
 					  (int64_t)passes;
 	if (d->segments)
-		d->steps = at_least_one(TEST_S * of->hashes / (double)d->segments,
+		d->steps = at_least_one(more * TEST_S * of->hashes / (double)d->segments,
 			(double)(POC_HASHES_MAX / d->segments));
 }
 
@@ -356,7 +358,8 @@ static void plan_cpu(struct poc_challenge *c, struct poc_class *of, const json_t
 	size_by_class(&c->devices[0], of,
 		memory > 0 && memory < (double)POC_CPU_BYTES ? (int64_t)memory :
 			memory > 0                           ? POC_CPU_BYTES :
-							       0);
+							       0,
+		c->of_joint);
 }
 
 /* Adds the GPU as the next device, when the answer has room for it; *bytes: of the answer until now. */
@@ -368,7 +371,7 @@ static bool plan_gpu(struct poc_challenge *c, struct poc_class *of, const json_t
 
 	poc_plan_device(d, c, json_string_value(json_object_get(gpu, "uuid")), &quick);
 	class_of_gpu(of, gpu);
-	size_by_class(d, of, memory_of_gpu(gpu));
+	size_by_class(d, of, memory_of_gpu(gpu), c->of_joint);
 	*bytes += answer_bytes(d);
 	if (*bytes > (double)POC_ANSWER_BYTES_MAX)
 		return false;

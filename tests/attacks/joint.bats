@@ -1,0 +1,85 @@
+# One device behind several nodes: what may be the same is asked at the same instant, and what two nodes claim is
+# nobody's before that.
+load ../helper
+load ../registry
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+	make_key v
+	make_key a
+	make_key b
+}
+
+teardown() {
+	# shellcheck disable=SC2046
+	kill $(jobs -p) 2>/dev/null
+	stopped_with=0
+	stop_registry
+	true
+}
+
+# join WALLET_A WALLET_B: both nodes registered
+join() {
+	rnp-register detect >detected
+	jq -c --arg n "$a" --arg w "$1" '{kind, v, at, node: $n, wallet: $w}' detected | rnp-register sign --key a.json |
+		rnp-register submit --registry "$url" >joined
+	jq -c --arg n "$b" --arg w "$2" '{kind, v, at, node: $n, wallet: $w}' detected | rnp-register sign --key b.json |
+		rnp-register submit --registry "$url" >>joined
+	assert_equal "$(jq -c .pending joined | tr '\n' ' ')" "true true "
+}
+
+# beat KEY: heartbeats that answer, in the background
+beat() {
+	timeout 200 rnp-register heartbeat --registry "$url" --key "$1.json" --interval 1s 2>/dev/null 3>&- |
+		tee "$1.beats" | rnp-bench answer --key "$1.json" 2>/dev/null 3>&- |
+		rnp-register submit --registry "$url" >/dev/null 2>&1 3>&- &
+}
+
+# verdicts N: wait for so many, in v.jsonl
+verdicts() {
+	for _ in {1..300}; do
+		get "/v1/records?kind=rnp.verdict"
+		jq -c '.records[]' answer.json >v.jsonl
+		(($(wc -l <v.jsonl) < $1)) || return 0
+		sleep 0.1
+	done
+	fail "only $(wc -l <v.jsonl) verdicts"
+}
+
+@test "joint: nodes of one wallet are challenged at one instant, others are not" {
+	start_registry --key v.json --challenge-every 2s
+	join "$v" "$v"
+	beat a; beat b
+	for _ in {1..400}; do
+		verdicts 1
+		! jq -es '[.[] | select(.passed and .joint)] | group_by(.joint) | map(select(length == 2)) | length >= 1' v.jsonl >/dev/null || break
+		sleep 0.2
+	done
+	jq -es --arg a "$a" --arg b "$b" '[.[] | select(.passed and .joint)] | group_by(.joint) |
+		map(select(length == 2 and (map(.node) | sort) == ([$a, $b] | sort))) | length >= 1' v.jsonl
+	# both were issued within a second, although their heartbeats come when they like
+	jq -s '[.[] | select(.kind == "rnp.challenge" and .joint)]' a.beats b.beats >asked
+	jq -e 'group_by(.joint) | map(select(length == 2)) | length >= 1 and all(map(.issued_at[:19] + "Z" | fromdate) | max - min <= 1)' asked
+}
+
+@test "joint: a device that two nodes claim is neither's without a joint challenge" {
+	start_registry --key v.json --challenge-every 2s
+	join "$a" "$b"
+	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'GPU-1', id FROM nodes" >/dev/null
+	# the other one does not even come
+	beat a
+	verdicts 1
+	jq -es 'all(.passed and (has("proven") | not) and (.unknown.proven | test("another node claims")) and (has("joint") | not))' v.jsonl
+	get "/v1/nodes/$a"
+	assert_equal "$(jq .pending answer.json)" true
+	# now it does
+	beat b
+	for _ in {1..400}; do
+		verdicts 1
+		! jq -es '[.[] | select(.joint and .proven)] | length >= 2' v.jsonl >/dev/null || break
+		sleep 0.2
+	done
+	jq -es '[.[] | select(.joint and .proven)] | length >= 2' v.jsonl
+	get "/v1/nodes/$a"
+	jq -e '.proven_at and (has("pending") | not)' answer.json
+}
