@@ -430,13 +430,54 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 }
 
 @test "backtest: series that are none are refused" {
-	refused 64 "--history" rnp-price backtest
+	refused 64 "--history and --jobs" rnp-price backtest
 	refused 66 "missing" rnp-price backtest --history missing
 	echo '{"price_stats":{"median":1},"by_provider":{"a":{"count":1,"min":1}}}' >one
 	refused 65 "fewer than two snapshots" rnp-price backtest --history one
 	refused 64 "there is no policy 'best'" rnp-price backtest --history one --policy best
 	echo '{"price_stats":{"median":1},"by_provider":{"a":{"count":1,"min":-1}}}' >one
 	refused 65 "one:1: by_provider.a: min" rnp-price backtest --history one
+}
+
+@test "backtest: Philly's jobs, to the second of what was measured before" {
+	gunzip -c "$(data jobs/philly_jobs.csv.gz)" >jobs.csv || skip_data
+	run_split rnp-price backtest --jobs jobs.csv --gpus 624
+	assert_success
+	# pricing.md: 64,678, 14,658, 14,013, 13,774; FIFO's rounds begin elsewhere
+	assert_equal "$(jq -r '[.algorithm, .mean_s, .runs] | join(" ")' <<<"$output")" \
+		"fifo 64682 82247
+las 14013 82247
+las-queues 14658 82247
+shortest 13774 82247"
+	run_split rnp-price backtest --jobs jobs.csv --gpus 499 --algorithm las
+	assert_equal "$(jq .mean_s <<<"$output")" 19830
+	# nobody waits for anything but the next round
+	run_split rnp-price backtest --jobs jobs.csv --gpus 1100
+	jq -se 'all(.mean_s == 13294 or .mean_s == 13295)' <<<"$output"
+}
+
+@test "backtest: a trace by hand, and traces that are none" {
+	# two GPUs; a long job and, a minute later, two short ones: the short ones are served first by las
+	printf 'timestamp,duration,num_gpus,user\n2026-01-01 00:00:00,1200,2,a\n2026-01-01 00:01:00,300,1,b\n2026-01-01 00:01:00,300,2,c\n2026-01-01 00:01:00,100,3,d\n' >jobs
+	run_split rnp-price backtest --jobs jobs --gpus 2
+	assert_success
+	# fifo: 1200; the next two from 1200 and 1500: 1440 and 1740 after they came. las: the second and
+	# third run in the second and third round, to 600 and 900, the first one ends at 1800
+	assert_equal "$(jq -r 'select(.algorithm == "fifo" or .algorithm == "las") | [.algorithm, .mean_s, .refused, .makespan_s] | join(" ")' <<<"$output")" \
+		"fifo 1460 1 1800
+las 1060 1 1800"
+	refused 64 "--jobs and --gpus" rnp-price backtest --jobs jobs
+	refused 66 missing rnp-price backtest --jobs missing --gpus 2
+	local row
+	for row in 'a,b|no column' 'timestamp,duration,num_gpus|no jobs' ; do
+		echo "${row%|*}" >jobs
+		refused 65 "${row##*|}" rnp-price backtest --jobs jobs --gpus 2
+	done
+	for row in 'yesterday,1,1|:2: timestamp' '2026-01-01 00:00:00,nan,1|:2: duration' '2026-01-01 00:00:00,1e30,1|:2: duration' \
+		'2026-01-01 00:00:00,-1,1|:2: duration' '2026-01-01 00:00:00,1,-1|:2: num_gpus' '2026-01-01 00:00:00,1,1.5|:2: num_gpus'; do
+		printf 'timestamp,duration,num_gpus\n%s\n' "${row%|*}" >jobs
+		refused 65 "${row##*|}" rnp-price backtest --jobs jobs --gpus 2
+	done
 }
 
 # lease BEGIN [END]: a record, times in hours after the start of the test's day

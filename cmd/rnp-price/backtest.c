@@ -1,9 +1,11 @@
-/* rnp-price backtest - price policies in worlds made of recorded markets. */
+/* rnp-price backtest - price policies in worlds of recorded markets, schedulers on traces of jobs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-price/commands.h"
+#include "cmd/rnp-price/sched.h"
+#include "cmd/rnp-price/sched_read.h"
 #include "cmd/rnp-price/world.h"
 #include "cmd/rnp-price/world_read.h"
 #include "common/base/err.h"
@@ -18,7 +20,8 @@
 
 static struct opt_list histories;
 static const char *worlds = "formula", *policy_names;
-static int64_t seed = 1;
+static const char *jobs_path, *algorithm = "all";
+static int64_t seed = 1, gpus;
 
 static const struct opt options[] = {
 	{ .name = "history",
@@ -37,6 +40,24 @@ static const struct opt options[] = {
 		.to = &policy_names,
 		.metavar = "P",
 		.help = "policies with commas: ours, undercut, step10, median (default: all)" },
+	{ .name = "jobs",
+		.kind = OPT_TEXT,
+		.to = &jobs_path,
+		.metavar = "F",
+		.help = "instead: a trace of jobs, CSV with timestamp, duration and num_gpus" },
+	{ .name = "gpus",
+		.kind = OPT_I64,
+		.to = &gpus,
+		.metavar = "N",
+		.min = 1,
+		.max = 10000000,
+		.help = "with --jobs: how many GPUs the cluster has" },
+	{ .name = "algorithm",
+		.kind = OPT_CHOICE,
+		.to = &algorithm,
+		.metavar = "A",
+		.choices = "fifo|las|las-queues|shortest|all",
+		.help = "with --jobs: who runs next (default all)" },
 	{ .name = "seed",
 		.kind = OPT_I64,
 		.to = &seed,
@@ -172,10 +193,59 @@ static int run_kind(const struct session *s, enum world_kind kind)
 	return rc;
 }
 
+/* --- traces of jobs -------------------------------------------------------------------------- */
+
+static int write_jobs(enum sched_algorithm a, const struct sched_result *res)
+{
+	json_t *r = json_record("rnp.backtest");
+	int rc;
+
+	json_set_text(r, "mode", "jobs");
+	json_set_text(r, "algorithm", sched_names[a]);
+	json_set_i64(r, "gpus", gpus);
+	json_set_i64(r, "runs", (int64_t)res->jobs);
+	json_set_i64(r, "refused", (int64_t)res->refused);
+	json_set_i64(r, "mean_s", llround(res->mean_s));
+	json_set_i64(r, "median_s", llround(res->p50_s));
+	json_set_i64(r, "p99_s", llround(res->p99_s));
+	json_set_i64(r, "wait_mean_s", llround(res->wait_mean_s));
+	json_set_i64(r, "makespan_s", llround(res->makespan_s));
+	set_ppm(r, "busy_ppm", res->busy);
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int backtest_jobs(void)
+{
+	struct sched_trace t = { 0 };
+	struct sched_result results[SCHED_ALGORITHMS];
+	int rc = sched_trace_read(&t, jobs_path);
+
+	out_columns(
+		"algorithm,gpus,runs,refused,mean_s,median_s,p99_s,wait_mean_s,makespan_s,"
+		"busy_ppm");
+	for (int a = 0; rc == 0 && a < SCHED_ALGORITHMS; a++) {
+		if (strcmp(algorithm, "all") != 0 &&
+			strcmp(algorithm, sched_names[a]) != 0)
+			continue;
+		sched_run((enum sched_algorithm)a, t.jobs, t.n, gpus, &results[a]);
+		rc = write_jobs((enum sched_algorithm)a, &results[a]);
+	}
+	sched_trace_release(&t);
+	return rc;
+}
+
 static int backtest(struct session *s)
 {
+	if (jobs_path && histories.n)
+		return err_set(EX_USAGE, "--jobs and --history exclude each other");
+	if (!jobs_path != !gpus)
+		return err_set(EX_USAGE, "--jobs and --gpus belong together");
+	if (jobs_path)
+		return backtest_jobs();
 	if (!histories.n)
-		return err_set(EX_USAGE, "option --history F is required");
+		return err_set(EX_USAGE, "one of --history and --jobs is wanted");
 	if (histories.n > SERIES_MAX)
 		return err_set(EX_USAGE, "more than %d series", SERIES_MAX);
 	if (read_policies(s) < 0)
@@ -209,12 +279,13 @@ static int run(int n, char **args)
 const struct command command_backtest = {
 	.name = "backtest",
 	.arguments = NULL,
-	.summary = "What price policies would have earned.",
+	.summary = "What price policies would have earned, or jobs would have waited.",
 	.details =
 		"Plays policies in worlds made of recorded markets and made-up customers: eight units\n"
 		"of one model, 18 worlds for each series, three steepnesses of demand, three loads, two\n"
 		"lengths of leases. Writes one rnp.backtest record per kind of world and policy, its\n"
-		"revenue over that of the best fixed price or constant ratio in hindsight.",
+		"revenue over that of the best fixed price or constant ratio in hindsight. With --jobs:\n"
+		"plays a trace of jobs on a cluster under scheduling algorithms instead.",
 	.columns =
 		"world,policy,runs,mean_ppm,p10_ppm,worst_ppm,busy_ppm,changes_a_day_ppm,changes_max",
 	.opts = options,

@@ -1,4 +1,5 @@
-/* fuzz_price: what people and strangers give rnp-price - files of costs, lines of offers.
+/* fuzz_price: what people and strangers give rnp-price - files of costs, lines of offers,
+ * fits, traces, snapshots.
  *
  * The first byte picks the reader. Promises held: costs that are taken have a floor or a reason, and
  * a floor that grows with the network's cost; a line of offers that is read without building objects
@@ -9,7 +10,10 @@
 #include <string.h>
 
 #include "cmd/rnp-price/cost.h"
+#include "cmd/rnp-price/fit_record.h"
 #include "cmd/rnp-price/offer.h"
+#include "cmd/rnp-price/sched_read.h"
+#include "cmd/rnp-price/world_read.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -61,6 +65,64 @@ static void read_offer(const char *text, size_t len)
 	offer_list_release(&slow);
 }
 
+/* Every job that fits ends, not before it came and ran. */
+static void read_trace(const char *text, size_t len)
+{
+	struct sched_trace t = { 0 };
+	struct sched_result r;
+	double span = 0;
+
+	if (len < 4000 && sched_trace_parse(&t, text, len, "fuzz") == 0) {
+		for (size_t i = 0; i < t.n; i++)
+			span += t.jobs[i].duration_s;
+		if (span < 1e6)
+			for (int a = 0; a < SCHED_ALGORITHMS; a++) {
+				sched_run((enum sched_algorithm)a, t.jobs, t.n, 4, &r);
+				must(r.jobs + r.refused == t.n);
+				for (size_t i = 0; i < t.n; i++)
+					must(t.jobs[i].gpus > 4 ||
+						t.jobs[i].finish_s + 1e-6 >=
+							(double)t.jobs[i].arrival_s);
+			}
+	}
+	sched_trace_release(&t);
+}
+
+/* A fit that is taken has a price for every chip that it can price, its middle in the middle. */
+static void read_fit(const char *text, size_t len)
+{
+	json_t *r = json_parse_object(text, len, "fuzz");
+	struct fit f = FIT_INIT;
+	struct fit_question q = { .model = gpu_find("RTX 4090", 0), .gpu_count = 2 };
+	struct fit_price p;
+
+	if (r && fit_from_json(&f, r, "fuzz") == 0) {
+		must(fit_price(&f, &q, &p));
+		must(p.low_uusd >= 1 && p.low_uusd <= p.mid_uusd &&
+			p.mid_uusd <= p.high_uusd);
+	}
+	fit_release(&f);
+	json_decref(r);
+}
+
+/* A snapshot that is taken can be learned from, and there is an ask. */
+static void read_snapshot(const char *text, size_t len)
+{
+	json_t *r = json_parse_object(text, len, "fuzz");
+	struct world_snapshot s;
+	struct demand d;
+	struct demand_question q = { .market = &s.market, .idle = 1 };
+	struct demand_answer best;
+
+	if (r && world_snapshot_read(&s, r, "fuzz") > 0) {
+		demand_init(&d);
+		must(demand_observe(&d, &s.market, s.median, 4, 2, 0.5));
+		demand_best(&d, &q, &best);
+		must(best.ask > 0 && best.occupancy >= 0 && best.occupancy <= 1);
+	}
+	json_decref(r);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct buf text = BUF_INIT;
@@ -70,10 +132,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_add(&text, data + 1, size - 1);
 	buf_reserve(&text, 1);
 	text.data[text.len] = '\0';
-	if (data[0] % 2 == 0)
-		read_costs(text.data, text.len);
-	else
+	switch ((data[0] - (unsigned)48) % 5) {
+	case 0:
 		read_offer(text.data, text.len);
+		break;
+	case 1:
+		read_trace(text.data, text.len);
+		break;
+	case 2:
+		read_fit(text.data, text.len);
+		break;
+	case 3:
+		read_costs(text.data, text.len);
+		break;
+	default:
+		read_snapshot(text.data, text.len);
+	}
 	err_clear();
 	buf_release(&text);
 	return 0;
