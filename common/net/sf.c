@@ -1,5 +1,4 @@
-/* Structured fields: one parser that goes through the text once, as the algorithms of RFC 9651,
- * section 4.2, do, and the writer of section 4.1. */
+/* Reading structured fields: one pass through the text, as the algorithms of RFC 9651, section 4.2. */
 #include "common/net/sf.h"
 
 #include <sodium.h>
@@ -8,8 +7,8 @@
 
 #include "common/base/err.h"
 #include "common/base/utf8.h"
+#include "common/net/sf_parts.h"
 
-#define INTEGER_MAX     INT64_C(999999999999999)
 #define INTEGER_DIGITS  15
 #define DECIMAL_DIGITS  12 /* before the point */
 #define FRACTION_DIGITS 3
@@ -45,31 +44,6 @@ static void skip(struct parser *p, const char *set)
 		p->at++;
 }
 
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static bool is_lower(char c)
-{
-	return c >= 'a' && c <= 'z';
-}
-
-static bool is_alpha(char c)
-{
-	return is_lower(c) || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_key_char(char c)
-{
-	return is_lower(c) || is_digit(c) || c == '_' || c == '-' || c == '.' || c == '*';
-}
-
-static bool is_token_char(char c)
-{
-	return is_alpha(c) || is_digit(c) || (c && strchr("!#$%&'*+-.^_`|~:/", c));
-}
-
 /* A copy of bytes in the arena, with a NUL. */
 static char *keep(struct parser *p, const char *bytes, size_t len)
 {
@@ -84,9 +58,9 @@ static int parse_key(struct parser *p, const char **key)
 {
 	size_t from = p->at;
 
-	if (!is_lower(peek(p)) && peek(p) != '*')
+	if (!sf_is_lower(peek(p)) && peek(p) != '*')
 		return fail(p, "a key is missing");
-	while (is_key_char(peek(p)))
+	while (sf_is_key_char(peek(p)))
 		p->at++;
 	if (p->at - from > SF_KEY_MAX)
 		return fail(p, "a key is too long");
@@ -99,7 +73,7 @@ static int parse_number(struct parser *p, struct sf_value *v)
 	int digits = 0, fraction = 0;
 	bool minus = take(p, '-');
 
-	for (; is_digit(peek(p)); digits++, p->at++) {
+	for (; sf_is_digit(peek(p)); digits++, p->at++) {
 		if (digits == INTEGER_DIGITS)
 			return fail(p, "a number is too large");
 		v->number = v->number * 10 + (peek(p) - '0');
@@ -111,7 +85,7 @@ static int parse_number(struct parser *p, struct sf_value *v)
 		if (digits > DECIMAL_DIGITS)
 			return fail(p, "a number is too large");
 		v->type = SF_DECIMAL;
-		for (; is_digit(peek(p)); fraction++, p->at++) {
+		for (; sf_is_digit(peek(p)); fraction++, p->at++) {
 			if (fraction == FRACTION_DIGITS)
 				return fail(p, "a number has too many digits");
 			v->number = v->number * 10 + (peek(p) - '0');
@@ -156,7 +130,7 @@ static int parse_string(struct parser *p, struct sf_value *v)
 
 static int hex_of(char c)
 {
-	if (is_digit(c))
+	if (sf_is_digit(c))
 		return c - '0';
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -220,7 +194,7 @@ static int parse_token(struct parser *p, struct sf_value *v)
 {
 	size_t from = p->at;
 
-	while (is_token_char(peek(p)))
+	while (sf_is_token_char(peek(p)))
 		p->at++;
 	v->type = SF_TOKEN;
 	v->len = p->at - from;
@@ -233,7 +207,7 @@ static int parse_value(struct parser *p, struct sf_value *v)
 	char c = peek(p);
 
 	*v = (struct sf_value){ .number = 0 };
-	if (c == '-' || is_digit(c))
+	if (c == '-' || sf_is_digit(c))
 		return parse_number(p, v);
 	if (c == '"')
 		return parse_string(p, v);
@@ -241,7 +215,7 @@ static int parse_value(struct parser *p, struct sf_value *v)
 		return parse_bytes(p, v);
 	if (c == '%')
 		return parse_display(p, v);
-	if (is_alpha(c) || c == '*')
+	if (sf_is_alpha(c) || c == '*')
 		return parse_token(p, v);
 	if (c == '@') {
 		p->at++;
@@ -480,211 +454,4 @@ const struct sf_value *sf_param(const struct sf_param *params, int n, const char
 		if (strcmp(params[i].key, key) == 0)
 			return &params[i].value;
 	return NULL;
-}
-
-/* --- writing ------------------------------------------------------------------------------- */
-
-static int cannot_write(const char *what)
-{
-	return err_set(EX_DATAERR, "%s cannot be written in a structured field", what);
-}
-
-static int write_string(struct buf *out, const struct sf_value *v)
-{
-	buf_addc(out, '"');
-	for (size_t i = 0; i < v->len; i++) {
-		if (v->text[i] < 0x20 || v->text[i] > 0x7e)
-			return cannot_write("a string of other than printable ASCII");
-		if (v->text[i] == '"' || v->text[i] == '\\')
-			buf_addc(out, '\\');
-		buf_addc(out, v->text[i]);
-	}
-	buf_addc(out, '"');
-	return 0;
-}
-
-static int write_display(struct buf *out, const struct sf_value *v)
-{
-	if (!utf8_valid(v->text, v->len))
-		return cannot_write("a display string that is not UTF-8");
-	buf_adds(out, "%\"");
-	for (size_t i = 0; i < v->len; i++) {
-		char c = v->text[i];
-
-		if (c == '%' || c == '"' || c < 0x20 || c > 0x7e)
-			buf_addf(out, "%%%02x", (unsigned char)c);
-		else
-			buf_addc(out, c);
-	}
-	buf_addc(out, '"');
-	return 0;
-}
-
-static int write_token(struct buf *out, const struct sf_value *v)
-{
-	bool ok = v->len && (is_alpha(v->text[0]) || v->text[0] == '*');
-
-	for (size_t i = 1; ok && i < v->len; i++)
-		ok = is_token_char(v->text[i]);
-	if (!ok)
-		return cannot_write("a token of other characters");
-	buf_add(out, v->text, v->len);
-	return 0;
-}
-
-static void write_bytes(struct buf *out, const struct sf_value *v)
-{
-	size_t max = sodium_base64_ENCODED_LEN(v->len, sodium_base64_VARIANT_ORIGINAL);
-
-	buf_addc(out, ':');
-	sodium_bin2base64(buf_reserve(out, max), max, (const unsigned char *)v->text,
-		v->len, sodium_base64_VARIANT_ORIGINAL);
-	out->len += max - 1;
-	buf_addc(out, ':');
-}
-
-static int write_decimal(struct buf *out, int64_t thousandths)
-{
-	int64_t whole = thousandths / 1000, part = thousandths % 1000;
-
-	if (thousandths > INTEGER_MAX || thousandths < -INTEGER_MAX)
-		return cannot_write("a number of that size");
-	if (part < 0)
-		part = -part;
-	buf_addf(out, "%s%lld.%03d", thousandths < 0 && !whole ? "-" : "",
-		(long long)whole, (int)part);
-	while (out->data[out->len - 1] == '0' && out->data[out->len - 2] != '.')
-		out->data[--out->len] = '\0';
-	return 0;
-}
-
-static int write_value(struct buf *out, const struct sf_value *v)
-{
-	switch (v->type) {
-	case SF_DECIMAL:
-		return write_decimal(out, v->number);
-	case SF_STRING:
-		return write_string(out, v);
-	case SF_TOKEN:
-		return write_token(out, v);
-	case SF_DISPLAY:
-		return write_display(out, v);
-	case SF_BYTES:
-		write_bytes(out, v);
-		return 0;
-	case SF_BOOLEAN:
-		buf_adds(out, v->number ? "?1" : "?0");
-		return 0;
-	case SF_DATE:
-		buf_addc(out, '@');
-		/* fall through */
-	case SF_INTEGER:
-		break;
-	}
-	if (v->number > INTEGER_MAX || v->number < -INTEGER_MAX)
-		return cannot_write("a number of that size");
-	buf_add_i64(out, v->number);
-	return 0;
-}
-
-static int write_key(struct buf *out, const char *key)
-{
-	bool ok = is_lower(key[0]) || key[0] == '*';
-
-	for (size_t i = 0; ok && key[i]; i++)
-		ok = is_key_char(key[i]);
-	if (!ok)
-		return cannot_write("a key of other characters");
-	buf_adds(out, key);
-	return 0;
-}
-
-static int write_params(struct buf *out, const struct sf_param *params, int n)
-{
-	for (int i = 0; i < n; i++) {
-		const struct sf_value *v = &params[i].value;
-
-		buf_addc(out, ';');
-		if (write_key(out, params[i].key) < 0)
-			return -1;
-		if (v->type == SF_BOOLEAN && v->number)
-			continue;
-		buf_addc(out, '=');
-		if (write_value(out, v) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-static int write_item(struct buf *out, const struct sf_item *item)
-{
-	if (write_value(out, &item->value) < 0)
-		return -1;
-	return write_params(out, item->params, item->nparams);
-}
-
-static int write_member(struct buf *out, const struct sf_member *m)
-{
-	if (!m->inner)
-		return write_item(out, &m->items[0]);
-	buf_addc(out, '(');
-	for (int i = 0; i < m->nitems; i++) {
-		if (i)
-			buf_addc(out, ' ');
-		if (write_item(out, &m->items[i]) < 0)
-			return -1;
-	}
-	buf_addc(out, ')');
-	return write_params(out, m->params, m->nparams);
-}
-
-static int write_entry(struct buf *out, const struct sf_member *m)
-{
-	bool is_true = !m->inner && m->items[0].value.type == SF_BOOLEAN &&
-		m->items[0].value.number;
-
-	if (write_key(out, m->key) < 0)
-		return -1;
-	if (is_true)
-		return write_params(out, m->params, m->nparams);
-	buf_addc(out, '=');
-	return write_member(out, m);
-}
-
-/* Takes back what was appended after before when rc says that it failed. */
-static int done(struct buf *out, size_t before, int rc)
-{
-	if (rc < 0 && out->data) {
-		out->len = before;
-		out->data[before] = '\0';
-	}
-	return rc;
-}
-
-int sf_write_item(struct buf *out, const struct sf_item *item)
-{
-	size_t before = out->len;
-
-	return done(out, before, write_item(out, item));
-}
-
-int sf_write_member(struct buf *out, const struct sf_member *m)
-{
-	size_t before = out->len;
-
-	return done(out, before, write_member(out, m));
-}
-
-int sf_write(struct buf *out, const struct sf *f, enum sf_kind kind)
-{
-	size_t before = out->len;
-	int rc = 0;
-
-	for (int i = 0; rc == 0 && i < f->nmembers; i++) {
-		if (i)
-			buf_adds(out, ", ");
-		rc = kind == SF_DICTIONARY ? write_entry(out, &f->members[i]) :
-					     write_member(out, &f->members[i]);
-	}
-	return done(out, before, rc);
 }

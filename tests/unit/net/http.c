@@ -1,6 +1,8 @@
 /* http: streams both ways, ranges, resume, limits and abort against a server in a thread of this
  * test, which answers as each case says, badly too.
  *
+ * long because a server that misbehaves and the cases that it is for are read together.
+ *
  * RNP_HTTP_BYTES: how much goes up and down in the test of memory (make soak: 8 GiB). */
 #include "common/net/http.h"
 

@@ -1,6 +1,8 @@
 /* httpsig and content_digest: the vectors of RFC 9421, sections 2, 4.3 and appendix B, and of RFC
  * 9530, appendices B and D; and each way in which a signature is refused.
  *
+ * long because it has the vectors of three RFCs.
+ *
  * The signatures that the RFC gives by RSA and ECDSA are not checked here, their bases are; the
  * one by HMAC and those by Ed25519 are. */
 #include "common/net/httpsig.h"
