@@ -186,7 +186,7 @@ $(BUILD)/lib/librnp_mpi.so: common/comm/plugins/comm_mpi.c $(BUILD)/flags
 $(BUILD)/lib/librnp_nccl.so: common/comm/plugins/comm_nccl.c $(BUILD)/flags
 	@mkdir -p $(@D) $(BUILD)/obj
 	$(call say,NCCL)
-	$(Q)$(CC) $(PLUGIN_FLAGS) -isystem $(CUDA_HOME)/include -o $@ $< -L$(CUDA_HOME)/lib64 -lnccl -lcudart
+	$(Q)$(CC) $(PLUGIN_FLAGS) -isystem $(CUDA_HOME)/include -o $@ $< -L$(CUDA_HOME)/lib64 -lnccl -l:libcudart_static.a -ldl -lrt -lpthread
 
 # --- the two commands, and what developers use ---------------------------------------------
 

@@ -210,3 +210,22 @@ filled() {
 	# a graph that was made and then cannot be replayed is an error
 	CUDA_EMU_CAPTURE=launch refused 69 "cudaGraphLaunch" train --steps 3 --out launch --device cuda:0
 }
+
+@test "gpus: NCCL never waits for ever: a peer that hangs is late, one that died an error, and the communicator is aborted" {
+	cd "$BATS_TEST_DIRNAME/.."
+	local cuda=${CUDA_HOME:-/usr/local/cuda}/include
+	[[ -e $cuda/nccl.h || -e /usr/include/nccl.h ]] || skip "NCCL's header is not here"
+	"${CC:-gcc}" -std=gnu11 -I. -isystem "$cuda" -D_GNU_SOURCE -o "$BATS_TEST_TMPDIR/nccl" \
+		tests/fake/nccl.c common/comm/plugins/comm_nccl.c
+	FAKE_NCCL=well run_split timeout 20 "$BATS_TEST_TMPDIR/nccl"
+	assert_equal "$output$stderr" $'open 0 \nallreduce 0 '
+	FAKE_NCCL=hang run_split timeout 20 "$BATS_TEST_TMPDIR/nccl"
+	assert_line "allreduce -2 another rank did not move for 200 ms"
+	assert_line "again -1 the ranks have given up before"
+	assert_equal "$stderr" aborted
+	FAKE_NCCL=died run_split timeout 20 "$BATS_TEST_TMPDIR/nccl"
+	assert_line "allreduce -1 remote process exited"
+	assert_equal "$stderr" aborted
+	FAKE_NCCL=alone run_split timeout 20 "$BATS_TEST_TMPDIR/nccl"
+	assert_output "open -2 another rank did not move for 200 ms"
+}

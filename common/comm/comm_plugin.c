@@ -16,9 +16,18 @@ struct outside {
 	void *state;
 };
 
-static int failed(const struct outside *o, const char *why)
+/* How long NCCL may stand still: rank 0 may be writing a checkpoint. RNP_NCCL_TIMEOUT_MS is for tests. */
+#define NCCL_TIMEOUT_MS 1800000
+
+static int failed(const struct outside *o, int rc, const char *why)
 {
-	return err_set(EX_UNAVAILABLE, "%s: %s", o->p->name, why);
+	return err_set(rc == COMM_PLUGIN_LATE ? EX_TEMPFAIL : EX_UNAVAILABLE, "%s: %s",
+		o->p->name, why);
+}
+
+static int done(const struct outside *o, int rc, const char *why)
+{
+	return rc < 0 ? failed(o, rc, why) : 0;
 }
 
 static int outside_send(struct comm *c, int to, const void *data, size_t bytes)
@@ -26,7 +35,7 @@ static int outside_send(struct comm *c, int to, const void *data, size_t bytes)
 	struct outside *o = c->state;
 	char why[COMM_PLUGIN_WHY] = "";
 
-	return o->p->send(o->state, to, data, bytes, why) < 0 ? failed(o, why) : 0;
+	return done(o, o->p->send(o->state, to, data, bytes, why), why);
 }
 
 static int outside_receive(struct comm *c, int from, void *data, size_t bytes)
@@ -34,7 +43,7 @@ static int outside_receive(struct comm *c, int from, void *data, size_t bytes)
 	struct outside *o = c->state;
 	char why[COMM_PLUGIN_WHY] = "";
 
-	return o->p->receive(o->state, from, data, bytes, why) < 0 ? failed(o, why) : 0;
+	return done(o, o->p->receive(o->state, from, data, bytes, why), why);
 }
 
 static int outside_swap(struct comm *c, const struct comm_sendrecv *s)
@@ -42,7 +51,7 @@ static int outside_swap(struct comm *c, const struct comm_sendrecv *s)
 	struct outside *o = c->state;
 	char why[COMM_PLUGIN_WHY] = "";
 
-	return o->p->swap(o->state, s, why) < 0 ? failed(o, why) : 0;
+	return done(o, o->p->swap(o->state, s, why), why);
 }
 
 static int outside_allreduce(struct comm *c, float *data, size_t n)
@@ -50,7 +59,7 @@ static int outside_allreduce(struct comm *c, float *data, size_t n)
 	struct outside *o = c->state;
 	char why[COMM_PLUGIN_WHY] = "";
 
-	return o->p->allreduce(o->state, data, n, why) < 0 ? failed(o, why) : 0;
+	return done(o, o->p->allreduce(o->state, data, n, why), why);
 }
 
 static void outside_be_patient(struct comm *c)
@@ -67,7 +76,7 @@ static void *outside_alloc(struct comm *c, size_t bytes)
 	void *data = o->p->alloc(o->state, bytes, why);
 
 	if (!data)
-		failed(o, why);
+		failed(o, -1, why);
 	return data;
 }
 
@@ -83,7 +92,7 @@ static int outside_put(struct comm *c, void *data, const void *host, size_t byte
 	struct outside *o = c->state;
 	char why[COMM_PLUGIN_WHY] = "";
 
-	return o->p->put(o->state, data, host, bytes, why) < 0 ? failed(o, why) : 0;
+	return done(o, o->p->put(o->state, data, host, bytes, why), why);
 }
 
 static int outside_get(struct comm *c, void *host, const void *data, size_t bytes)
@@ -91,7 +100,7 @@ static int outside_get(struct comm *c, void *host, const void *data, size_t byte
 	struct outside *o = c->state;
 	char why[COMM_PLUGIN_WHY] = "";
 
-	return o->p->get(o->state, host, data, bytes, why) < 0 ? failed(o, why) : 0;
+	return done(o, o->p->get(o->state, host, data, bytes, why), why);
 }
 
 static void outside_close(struct comm *c)
@@ -129,11 +138,12 @@ static int open_outside(struct comm *c, const struct comm_plugin *p,
 {
 	struct outside *o = xcalloc(1, sizeof *o);
 	char why[COMM_PLUGIN_WHY] = "";
-	int rank, size;
+	int rank, size, rc;
 
 	o->p = p;
-	if (p->open(&o->state, &rank, &size, start, why) < 0) {
-		failed(o, why);
+	rc = p->open(&o->state, &rank, &size, start, why);
+	if (rc < 0) {
+		failed(o, rc, why);
 		free(o);
 		return -1;
 	}
@@ -209,7 +219,9 @@ static int share_unique(struct comm *over, unsigned char unique[COMM_UNIQUE_BYTE
 int comm_nccl_open(struct comm *c, struct comm *over, int gpu)
 {
 	const struct comm_plugin *p = load("librnp_nccl.so", "RNP_NCCL_PLUGIN");
-	struct comm_plugin_start start = { over->rank, over->size, gpu, { 0 } };
+	const char *timeout = getenv("RNP_NCCL_TIMEOUT_MS");
+	struct comm_plugin_start start = { over->rank, over->size, gpu,
+		timeout ? atoll(timeout) : NCCL_TIMEOUT_MS, { 0 } };
 	char why[COMM_PLUGIN_WHY] = "";
 	int rc = p ? 0 : err_add("nccl");
 

@@ -10,19 +10,21 @@
 
 #include "common/comm/comm.h"
 
-#define COMM_PLUGIN_ABI   2
+#define COMM_PLUGIN_ABI   3
 #define COMM_PLUGIN_WHY   400
 #define COMM_PLUGIN_ENTRY "rnp_comm_plugin"
 #define COMM_UNIQUE_BYTES 128
+#define COMM_PLUGIN_LATE  (-2)
 
 /* How ranks meet when the library itself does not start them (nccl). */
 struct comm_plugin_start {
 	int rank, size, gpu;
+	int64_t timeout_ms; /* after which a rank that does not move is given up */
 	unsigned char unique[COMM_UNIQUE_BYTES]; /* made by rank 0, equal everywhere */
 };
 
-/* All functions return 0, or -1 with at most COMM_PLUGIN_WHY bytes in why. A member is NULL
- * where struct comm_ops may have NULL. */
+/* All functions return 0, or -1 with at most COMM_PLUGIN_WHY bytes in why; COMM_PLUGIN_LATE instead of -1 where
+ * another rank did not move in time. A member is NULL where struct comm_ops may have NULL. */
 struct comm_plugin {
 	int abi;
 	const char *name;
