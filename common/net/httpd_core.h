@@ -130,7 +130,7 @@ struct httpd_exchange {
 	bool over;      /* of source or queue: nothing more comes */
 	struct buf out; /* head and pieces to send, from out_at on */
 	size_t out_at, body_at;
-	size_t reply_counted;
+	size_t reply_counted, out_counted;
 	uint64_t sent; /* of the body */
 	/* what other threads leave, under the loop's lock */
 	struct httpd_exchange *next_woken;
@@ -138,6 +138,7 @@ struct httpd_exchange {
 	bool in_pool;     /* its handler waits for a thread of the pool, or runs there */
 	bool told;        /* route.gone was called */
 	struct buf queue; /* with its chunks' frames */
+	size_t queued;    /* of it, in the budget of replies */
 	pthread_cond_t drained;
 	_Atomic bool gone;
 	_Atomic bool left; /* the connection is closed, not just its sending half */
@@ -171,12 +172,15 @@ bool httpd_exchange_take(struct httpd_exchange *x);
 /* Where body bytes may be received directly, *room of them, or NULL. */
 char *httpd_exchange_direct(struct httpd_exchange *x, size_t *room);
 void httpd_exchange_received(struct httpd_exchange *x, size_t len);
+/* r is filled: the reply begins. */
+void httpd_exchange_reply(struct httpd_exchange *x);
 /* The client left. x stays while a handler is to answer, else it is freed. */
 void httpd_exchange_gone(struct httpd_exchange *x);
 /* Tell who is to answer that nobody waits. */
 void httpd_exchange_tell_gone(struct httpd_exchange *x);
 /* It is over: counted, logged, freed. */
 void httpd_exchange_end(struct httpd_exchange *x);
+/* --- httpd_stream.c --- */
 /* The next bytes to send are put into x->out. Returns 1: there is something to send (out, or a
  * file or memory), 0: not now, 2: all was sent, -1: cut the connection. */
 int httpd_exchange_fill(struct httpd_exchange *x);

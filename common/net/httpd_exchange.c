@@ -1,10 +1,7 @@
 /* One request of httpd on its way through: admitted, its body taken, handled, its reply made. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -16,7 +13,6 @@
 #define SMALL_REPLY   4096 /* always sent */
 #define NO_REPLY      499  /* in the log: the client left */
 #define WOKEN_AT_ONCE 256
-#define FRAME_MAX     10 /* "10000\r\n" and some room */
 
 struct httpd_exchange *httpd_exchange_new(struct httpd_conn *c)
 {
@@ -48,6 +44,9 @@ static void account_reply(struct httpd_exchange *x)
 {
 	size_t bytes = x->r.body.len;
 
+	if (x->r.from == HTTPD_FROM_SOURCE &&
+		!httpd_has_room(&x->q, &x->r, HTTPD_PIECE) && x->streams)
+		httpd_exchange_tell_gone(x); /* whatever is written is for nobody */
 	if (x->r.from != HTTPD_FROM_BODY)
 		return;
 	if (bytes > SMALL_REPLY && !httpd_has_room(&x->q, &x->r, bytes))
@@ -71,7 +70,7 @@ static enum httpd_persist persistence(struct httpd_exchange *x)
 				     HTTPD_PERSIST;
 }
 
-static void begin_reply(struct httpd_exchange *x)
+void httpd_exchange_reply(struct httpd_exchange *x)
 {
 	struct httpd_conn *c = x->conn;
 	struct httpd_reply *r = &x->r;
@@ -130,7 +129,7 @@ void httpd_exchange_refuse(struct httpd_exchange *x, int status, const char *why
 	x->refused = true;
 	x->conn->close = true;
 	httpd_error(&x->r, status, "malformed request: %s", why);
-	begin_reply(x);
+	httpd_exchange_reply(x);
 }
 
 /* r is the answer, though the body is not here yet: a small one is read first, as an early reply
@@ -148,7 +147,7 @@ static void refuse_body(struct httpd_exchange *x)
 	}
 	if (x->head.body != HTTPD_BODY_NONE)
 		c->close = true;
-	begin_reply(x);
+	httpd_exchange_reply(x);
 }
 
 /* Who asks: false when the rate limit says no. */
@@ -230,7 +229,7 @@ static void run_in_pool(struct httpd_exchange *x)
 	x->h->handling--;
 	x->r.retry_after_s = 1;
 	httpd_error(&x->r, 503, "too many requests wait for their turn");
-	begin_reply(x);
+	httpd_exchange_reply(x);
 }
 
 static void run(struct httpd_exchange *x)
@@ -244,7 +243,7 @@ static void run(struct httpd_exchange *x)
 		h->handling--;
 		x->r.retry_after_s = 1;
 		httpd_error(&x->r, 503, "the server is about to end");
-		begin_reply(x);
+		httpd_exchange_reply(x);
 		return;
 	}
 	x->later = true;
@@ -261,7 +260,7 @@ static void run(struct httpd_exchange *x)
 	h->handling--;
 	if (when != HTTPD_NOW)
 		bug("a handler went on");
-	begin_reply(x);
+	httpd_exchange_reply(x);
 }
 
 /* Headers alone were seen. Returns false: r is the answer. */
@@ -360,7 +359,7 @@ static long deliver(struct httpd_exchange *x, const char *data, size_t len)
 static void body_complete(struct httpd_exchange *x)
 {
 	if (x->refused)
-		begin_reply(x);
+		httpd_exchange_reply(x);
 	else
 		run(x);
 }
@@ -453,112 +452,6 @@ void httpd_exchange_received(struct httpd_exchange *x, size_t len)
 	use(x, len);
 }
 
-/* --- the reply goes on ------------------------------------------------------------------- */
-
-/* The chunk's size goes right before the bytes at FRAME_MAX of out. */
-static void frame_piece(struct httpd_exchange *x, size_t n)
-{
-	char size[FRAME_MAX + 1];
-	int len = snprintf(size, sizeof size, "%zx\r\n", n);
-
-	x->out_at = FRAME_MAX - (size_t)len;
-	memcpy(x->out.data + x->out_at, size, (size_t)len);
-	x->out.len = FRAME_MAX + n;
-	buf_adds(&x->out, "\r\n");
-}
-
-static int end_stream(struct httpd_exchange *x)
-{
-	x->over = true;
-	if (!x->chunked)
-		return 2;
-	buf_adds(&x->out, "0\r\n\r\n");
-	return 1;
-}
-
-static int fill_from_source(struct httpd_exchange *x)
-{
-	struct httpd_reply *r = &x->r;
-	size_t room = HTTPD_PIECE, skip = x->chunked ? FRAME_MAX : 0;
-	long n;
-
-	if (!x->chunked && !x->delimited) {
-		if (!r->bytes)
-			return end_stream(x);
-		if (r->bytes < (int64_t)room)
-			room = (size_t)r->bytes;
-	}
-	n = r->source(x->h->config.ctx, &x->q,
-		buf_reserve(&x->out, skip + room + 2) + skip, room);
-	if (n == HTTPD_END)
-		return x->chunked || x->delimited ? end_stream(x) : -1;
-	if (n < 0)
-		return -1;
-	if (n == 0) {
-		buf_release(&x->out); /* thousands may wait */
-		x->waiting = true;
-		return 0;
-	}
-	if ((size_t)n > room)
-		bug("a source wrote %ld bytes where %zu had room", n, room);
-	x->sent += (uint64_t)n;
-	if (x->chunked) {
-		frame_piece(x, (size_t)n);
-	} else {
-		x->out.len = (size_t)n;
-		if (!x->delimited)
-			r->bytes -= n;
-	}
-	return 1;
-}
-
-/* What other threads wrote. */
-static int fill_from_queue(struct httpd_exchange *x)
-{
-	struct buf empty;
-
-	pthread_mutex_lock(&x->loop->lock);
-	empty = x->out;
-	x->out = x->queue;
-	x->queue = empty;
-	pthread_cond_broadcast(&x->drained);
-	pthread_mutex_unlock(&x->loop->lock);
-	if (x->out.len) {
-		/* it was counted as it was written, and counts until it is sent */
-		x->sent += x->out.len;
-		return 1;
-	}
-	buf_release(&x->out);
-	if (!x->later) /* httpd_finish came, and its note was read */
-		return end_stream(x);
-	x->waiting = true;
-	return 0;
-}
-
-int httpd_exchange_fill(struct httpd_exchange *x)
-{
-	const struct httpd_reply *r = &x->r;
-
-	if (x->out_at < x->out.len)
-		return 1;
-	if (x->waiting)
-		return 0;
-	buf_reset(&x->out);
-	x->out_at = 0;
-	if (x->no_content || x->over)
-		return 2;
-	switch (r->from) {
-	case HTTPD_FROM_BODY:
-		return x->body_at < r->body.len ? 1 : 2;
-	case HTTPD_FROM_FILE:
-	case HTTPD_FROM_MEMORY:
-		return r->bytes ? 1 : 2;
-	case HTTPD_FROM_SOURCE:
-		break;
-	}
-	return r->source ? fill_from_source(x) : fill_from_queue(x);
-}
-
 /* --- the end ----------------------------------------------------------------------------- */
 
 void httpd_exchange_tell_gone(struct httpd_exchange *x)
@@ -634,7 +527,8 @@ void httpd_exchange_end(struct httpd_exchange *x)
 	leave_client(x);
 	if (x->route)
 		httpd_budget_give(&h->bodies[x->route->class], NULL, x->body_counted);
-	httpd_budget_give(&h->replies, NULL, x->reply_counted);
+	httpd_budget_give(&h->replies, NULL,
+		x->reply_counted + x->out_counted + x->queued);
 	forget_woken(x);
 	httpd_request_release(&x->q);
 	httpd_reply_release(&x->r);
@@ -644,168 +538,4 @@ void httpd_exchange_end(struct httpd_exchange *x)
 	pthread_cond_destroy(&x->drained);
 	free(x);
 	h->in_progress--;
-}
-
-_Thread_local struct httpd_loop *httpd_this_loop;
-
-/* --- other threads ----------------------------------------------------------------------- */
-
-/* Under the loop's lock. */
-static void wake(struct httpd_exchange *x)
-{
-	struct httpd_loop *l = x->loop;
-
-	if (!x->is_woken) {
-		x->is_woken = true;
-		x->next_woken = NULL;
-		*l->woken_end = x;
-		l->woken_end = &x->next_woken;
-	}
-	/* the loop's own thread looks before it sleeps */
-	if (!l->awake && httpd_this_loop != l) {
-		l->awake = true;
-		eventfd_write(l->wake_fd, 1);
-	}
-}
-
-void httpd_finish(struct httpd_request *q)
-{
-	struct httpd_exchange *x = (struct httpd_exchange *)q;
-	struct httpd_loop *l;
-
-	if (q->finish) {
-		q->finish(q);
-		return;
-	}
-	l = x->loop; /* x is gone as soon as its reply is sent */
-	pthread_mutex_lock(&l->lock);
-	x->finished = true;
-	if (!x->in_pool) /* else when its handler has returned */
-		wake(x);
-	pthread_mutex_unlock(&l->lock);
-}
-
-void httpd_exchange_left_pool(struct httpd_exchange *x, bool finished)
-{
-	struct httpd_loop *l = x->loop;
-
-	pthread_mutex_lock(&l->lock);
-	x->in_pool = false;
-	x->finished |= finished;
-	wake(x); /* also where it is not finished: the client may have left meanwhile */
-	pthread_mutex_unlock(&l->lock);
-}
-
-void httpd_resume(struct httpd_request *q)
-{
-	struct httpd_exchange *x = (struct httpd_exchange *)q;
-
-	pthread_mutex_lock(&x->loop->lock);
-	x->resumed = true;
-	wake(x);
-	pthread_mutex_unlock(&x->loop->lock);
-}
-
-bool httpd_gone(const struct httpd_request *q)
-{
-	return ((const struct httpd_exchange *)q)->gone;
-}
-
-/* Under the lock: 0 written, 1 full, -1 nobody reads. */
-static int enqueue(struct httpd_exchange *x, const void *data, size_t len)
-{
-	x->pushing = true;
-	if (x->gone || strcmp(x->q.method, "HEAD") == 0)
-		return -1;
-	if (!len)
-		return 0;
-	if (x->queue.len && x->queue.len + len > HTTPD_QUEUE_MAX)
-		return 1;
-	if (x->head.minor)
-		buf_addf(&x->queue, "%zx\r\n", len);
-	buf_add(&x->queue, data, len);
-	if (x->head.minor)
-		buf_adds(&x->queue, "\r\n");
-	return 0;
-}
-
-static int write_piece(struct httpd_request *q, const void *data, size_t len, bool wait)
-{
-	struct httpd_exchange *x = (struct httpd_exchange *)q;
-	int rc;
-
-	pthread_mutex_lock(&x->loop->lock);
-	while ((rc = enqueue(x, data, len)) == 1 && wait)
-		pthread_cond_wait(&x->drained, &x->loop->lock);
-	wake(x);
-	pthread_mutex_unlock(&x->loop->lock);
-	return rc;
-}
-
-int httpd_write(struct httpd_request *q, const void *data, size_t len)
-{
-	return write_piece(q, data, len, true);
-}
-
-int httpd_try_write(struct httpd_request *q, const void *data, size_t len)
-{
-	return write_piece(q, data, len, false);
-}
-
-/* What was noted for one request; false: for none. */
-static bool next_woken(struct httpd_loop *l, struct httpd_exchange **out, bool *finished,
-	bool *resumed, bool *pushing)
-{
-	struct httpd_exchange *x;
-
-	pthread_mutex_lock(&l->lock);
-	x = l->woken;
-	if (x) {
-		l->woken = x->next_woken;
-		if (!l->woken)
-			l->woken_end = &l->woken;
-		x->is_woken = false;
-		*finished = x->finished && !x->in_pool;
-		*resumed = x->resumed;
-		*pushing = x->pushing;
-		x->resumed = false;
-	}
-	pthread_mutex_unlock(&l->lock);
-	*out = x;
-	return x != NULL;
-}
-
-void httpd_exchanges_woken(struct httpd_loop *l)
-{
-	struct httpd_exchange *x;
-	bool finished, resumed, pushing;
-
-	/* not for ever: a thread may write faster than we send */
-	for (int i = 0;
-		i < WOKEN_AT_ONCE && next_woken(l, &x, &finished, &resumed, &pushing);
-		i++) {
-		struct httpd_conn *c = x->conn;
-
-		if (finished && x->later) {
-			x->later = false;
-			x->h->handling--;
-			if (!c) {
-				httpd_exchange_end(x);
-				continue;
-			}
-		}
-		if (x->gone)
-			httpd_exchange_tell_gone(x);
-		if (!c)
-			continue;
-		x->streams = pushing;
-		if (c->state == HTTPD_CONN_WAIT && (finished || pushing))
-			begin_reply(x);
-		if (resumed || pushing) {
-			x->paused = x->waiting = false;
-			c->since_ns = clock_mono_ns();
-			c->moved_then = c->moved;
-		}
-		httpd_conn_drive(c);
-	}
 }

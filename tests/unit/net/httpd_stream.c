@@ -260,7 +260,7 @@ static enum httpd_when get_quiet(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	(void)ctx, (void)r;
-	must(httpd_try_write(q, "first", 5) == 0);
+	must(httpd_try_write(q, "first", 5) == (strcmp(q->method, "HEAD") ? 0 : -1));
 	return HTTPD_LATER;
 }
 
@@ -319,6 +319,14 @@ static enum httpd_when get_big(void *ctx, struct httpd_request *q, struct httpd_
 	return HTTPD_NOW;
 }
 
+static enum httpd_when get_half(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	(void)ctx, (void)q;
+	memset(buf_reserve(&r->body, BIG / 2), 'x', BIG / 2);
+	r->body.len = BIG / 2;
+	return HTTPD_NOW;
+}
+
 static const struct httpd_route routes[] = {
 	HTTPD_POST("/sink", sunk, 1000000, .begin = begin, .take = take, .done = done),
 	HTTPD_GET("/file", get_file),
@@ -332,6 +340,7 @@ static const struct httpd_route routes[] = {
 	HTTPD_POST("/large", post_length, 1000000, .class = HTTPD_LARGE),
 	HTTPD_POST("/small", post_length, 1000, .class = HTTPD_SMALL),
 	HTTPD_GET("/big", get_big),
+	HTTPD_GET("/half", get_half),
 	HTTPD_GET("/slow", get_slow, .slow = true, .begin = begin, .gone = gone,
 		.done = done),
 	{ 0 },
@@ -909,6 +918,22 @@ static void leave(const char *text, bool reset)
 		reset ? "reset" : "closed");
 }
 
+/* The head of a stream is all that HEAD gets, but the handler holds the request until it finishes. */
+static void head_of_stream(void)
+{
+	struct buf b = BUF_INIT;
+	int fd = dial();
+
+	CHECK(says(fd, "HEAD /quiet HTTP/1.1\r\nHost: x\r\n\r\n"));
+	hear(fd, &b, "\r\n\r\n");
+	CHECK(strncmp(buf_text(&b), "HTTP/1.1 200 ", 13) == 0);
+	usleep(20000);
+	CHECK_I64(1, works);
+	close(fd);
+	CHECK(until(&works, 0));
+	buf_release(&b);
+}
+
 /* At any moment, many times: nothing is left behind that httpd_stop would wait for. */
 static void leave_at_once(void)
 {
@@ -1010,7 +1035,7 @@ static void budgets(void)
 	struct httpd *h = start(&config);
 	static char body[999999];
 	struct buf b = BUF_INIT;
-	int fd = dial(), other;
+	int fd = dial(), other, full[1];
 	char *reply = NULL;
 
 	memset(body, 'x', sizeof body);
@@ -1050,6 +1075,14 @@ static void budgets(void)
 	answers("GET /big HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 503 ",
 		"error 503: too many large replies at once");
 	answers("GET /text HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ", "0123456789");
+	full[0] = dial_with(4096);
+	CHECK(says(full[0], "GET /half HTTP/1.1\r\nHost: x\r\n\r\n"));
+	buf_reset(&b);
+	hear(full[0], &b, "\r\n\r\n");
+	answers("GET /source?n=10 HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 503 ", NULL);
+	answers("GET /events?n=10 HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 503 ",
+		"error 503: too many large replies at once");
+	close(full[0]);
 	close(fd);
 	/* and its memory comes back */
 	for (int i = 0; i < WAIT_MS / 10; i++) {
@@ -1239,6 +1272,7 @@ int main(void)
 	quick_events();
 	slow_reader();
 	leaving();
+	head_of_stream();
 	leave_at_once();
 	slow_handlers();
 	CHECK_I64(0, works);
