@@ -215,20 +215,30 @@ static int sleep_ms(struct httpd_loop *l)
 									      TICK_MS;
 }
 
-static void on_event(struct httpd_loop *l, const struct epoll_event *event)
+static void on_wake(struct httpd_loop *l)
 {
 	eventfd_t n;
 
-	if (!event->data.ptr) {
-		accept_some(l);
-	} else if (event->data.ptr != l) {
-		httpd_conn_event(event->data.ptr, event->events);
-	} else {
-		pthread_mutex_lock(&l->lock);
-		l->awake = false;
-		eventfd_read(l->wake_fd, &n);
-		pthread_mutex_unlock(&l->lock);
+	pthread_mutex_lock(&l->lock);
+	l->awake = false;
+	eventfd_read(l->wake_fd, &n);
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void on_events(struct httpd_loop *l, const struct epoll_event *events, int n)
+{
+	bool calls = false;
+
+	for (int i = 0; i < n; i++) {
+		if (!events[i].data.ptr)
+			calls = true;
+		else if (events[i].data.ptr == l)
+			on_wake(l);
+		else
+			httpd_conn_event(events[i].data.ptr, events[i].events);
 	}
+	if (calls) /* last, so that who left counts no more */
+		accept_some(l);
 }
 
 static void *run_loop(void *arg)
@@ -245,8 +255,7 @@ static void *run_loop(void *arg)
 	while (!l->h->stopping) {
 		int n = epoll_wait(l->epoll_fd, events, EVENTS_AT_ONCE, sleep_ms(l));
 
-		for (int i = 0; i < n; i++)
-			on_event(l, &events[i]);
+		on_events(l, events, n);
 		take_arrived(l);
 		drive_ready(l);
 		httpd_exchanges_woken(l);
@@ -275,6 +284,20 @@ static void *flush_log(void *arg)
 	return NULL;
 }
 
+static void write_budgets(struct buf *out, const struct httpd *h)
+{
+	size_t bodies = 0;
+
+	for (int i = 0; i < HTTPD_CLASSES; i++)
+		bodies += h->bodies[i].used;
+	buf_addf(out,
+		"# HELP rnp_http_body_bytes Bodies of requests that are in memory.\n"
+		"# TYPE rnp_http_body_bytes gauge\nrnp_http_body_bytes %zu\n"
+		"# HELP rnp_http_reply_bytes Replies that are in memory.\n"
+		"# TYPE rnp_http_reply_bytes gauge\nrnp_http_reply_bytes %zu\n",
+		bodies, (size_t)h->replies.used);
+}
+
 static enum httpd_when serve_metrics(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -282,6 +305,7 @@ static enum httpd_when serve_metrics(void *ctx, struct httpd_request *q,
 
 	r->content_type = "text/plain; version=0.0.4; charset=utf-8";
 	httpd_counters_write(&r->body, &h->counters, h->routes);
+	write_budgets(&r->body, h);
 	if (h->config.metrics)
 		h->config.metrics(ctx, &r->body);
 	return HTTPD_NOW;

@@ -307,6 +307,29 @@ static enum httpd_when count(void *ctx, struct httpd_request *q, struct httpd_re
 	return HTTPD_NOW;
 }
 
+/* Until the server has read so much of a body. */
+static void wait_for_body(size_t bytes)
+{
+	char want[60];
+
+	snprintf(want, sizeof want, "\nrnp_http_body_bytes %zu\n", bytes);
+	for (int i = 0; i < 2000; i++) {
+		struct http_response r = HTTP_RESPONSE_INIT;
+		char url[100];
+		struct http_request q = { .url = url, .tries = 1 };
+		bool there;
+
+		snprintf(url, sizeof url, "http://127.0.0.1:%d/metrics", port);
+		CHECK(http_fetch(&client, &q, &r) == 0);
+		there = strstr(buf_text(&r.body), want) != NULL;
+		http_response_release(&r);
+		if (there)
+			return;
+		usleep(10000);
+	}
+	CHECK(!"the body was read");
+}
+
 /* A route takes what it says, also when that is more than others have together; what is under way at
  * once has a limit. */
 static void large_bodies(void)
@@ -337,6 +360,7 @@ static void large_bodies(void)
 			break;
 		sent += (size_t)n;
 	}
+	wait_for_body(LARGE - 1);
 	CHECK_I64(503,
 		ask("/large", body, NULL,
 			"{\"error\":\"too many large requests at once\"}\n"));
