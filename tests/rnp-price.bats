@@ -443,9 +443,9 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 	gunzip -c "$(data jobs/philly_jobs.csv.gz)" >jobs.csv || skip_data
 	run_split rnp-price backtest --jobs jobs.csv --gpus 624
 	assert_success
-	# pricing.md: 64,678, 14,658, 14,013, 13,774; FIFO's rounds begin elsewhere
+	# pricing.md, B.5
 	assert_equal "$(jq -r '[.algorithm, .mean_s, .runs] | join(" ")' <<<"$output")" \
-		"fifo 64682 82247
+		"fifo 64678 82247
 las 14013 82247
 las-queues 14658 82247
 shortest 13774 82247"
