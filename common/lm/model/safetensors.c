@@ -1,3 +1,4 @@
+/* safetensors.c - the header of a file, and the shards of a model. */
 #include "common/lm/model/safetensors.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/json/json.h"
@@ -14,7 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
 
-#define INDEX_BYTES_MAX ((size_t)64 << 20)
+#define INDEX_BYTES_MAX ((size_t)16 << 20) /* the largest model of today has 9 MB */
 
 struct safetensors {
 	char *where;
@@ -214,26 +216,132 @@ static int check_cover(const struct file *f, const struct lm_tensor *tensors, si
 	return 0;
 }
 
-/* The tensors of one file behind those that are there. */
-static int add_header(struct safetensors *s, const struct file *f, json_t *header)
-{
-	size_t first = s->count;
-	const char *name;
-	json_t *v;
+/* The header's JSON, an entry at a time: as one document a million entries would take twenty times their bytes of memory. */
+struct entries {
+	const struct file *f;
+	const char *at, *end;
+	struct buf text; /* {"name":value} of the present entry */
+	bool begun;
+};
 
-	json_object_foreach(header, name, v) {
-		if (strcmp(name, "__metadata__") == 0) {
-			if (check_metadata(f, v) < 0)
-				return -1;
-			if (!s->metadata)
-				s->metadata = json_incref(v);
+static int malformed(const struct entries *e)
+{
+	return err_set(EX_DATAERR, "%s: the header is not JSON", e->f->where);
+}
+
+static void skip_blanks(struct entries *e)
+{
+	while (e->at < e->end && strchr(" \t\r\n", *e->at) && *e->at)
+		e->at++;
+}
+
+/* Behind the text that begins at p, NULL where it does not end. */
+static const char *text_end(const char *p, const char *end)
+{
+	for (p++; p < end && *p != '"'; p++)
+		if (*p == '\\')
+			p++;
+	return p < end ? p + 1 : NULL;
+}
+
+/* Behind the value that begins at p, as far as brackets and texts tell: the JSON reader sees to the rest. */
+static const char *value_end(const char *p, const char *end)
+{
+	size_t depth = 0;
+
+	while (p && p < end) {
+		if (!depth && (*p == ',' || *p == '}'))
+			return p;
+		if (*p == '"') {
+			p = text_end(p, end);
 			continue;
 		}
-		s->tensors = xgrow(s->tensors, &s->cap, s->count + 1, sizeof *s->tensors);
-		if (read_tensor(&s->tensors[s->count], f, name, v) < 0)
-			return -1;
-		s->count++;
+		if (*p == '{' || *p == '[')
+			depth++;
+		else if (depth && (*p == '}' || *p == ']'))
+			depth--;
+		p++;
 	}
+	return NULL;
+}
+
+/* Reads the next entry; *entry is an object of it alone, to be json_decref'ed, or NULL at the end. Returns 0, or -1 with err_set(). */
+static int next_entry(struct entries *e, json_t **entry)
+{
+	const char *from, *p;
+
+	*entry = NULL;
+	skip_blanks(e);
+	if (e->at < e->end && *e->at == '}') {
+		e->at++;
+		skip_blanks(e);
+		return e->at == e->end ? 0 : malformed(e);
+	}
+	if (e->begun && (e->at == e->end || *e->at++ != ','))
+		return malformed(e);
+	e->begun = true;
+	skip_blanks(e);
+	from = e->at;
+	p = from < e->end && *from == '"' ? text_end(from, e->end) : NULL;
+	e->at = value_end(p, e->end);
+	if (!e->at)
+		return malformed(e);
+	buf_reset(&e->text);
+	buf_addc(&e->text, '{');
+	buf_add(&e->text, from, (size_t)(e->at - from));
+	buf_addc(&e->text, '}');
+	*entry = json_parse_object(e->text.data, e->text.len, e->f->where);
+	return *entry ? 0 : -1;
+}
+
+static int add_entry(struct safetensors *s, const struct file *f, json_t *entry,
+	bool *metadata)
+{
+	const char *name = json_object_iter_key(json_object_iter(entry));
+	json_t *v = json_object_iter_value(json_object_iter(entry));
+
+	if (json_object_size(entry) != 1)
+		return err_set(EX_DATAERR, "%s: the header is not JSON", f->where);
+	if (strcmp(name, "__metadata__") == 0) {
+		if (*metadata)
+			return err_set(EX_DATAERR, "%s: duplicate __metadata__",
+				f->where);
+		*metadata = true;
+		if (check_metadata(f, v) < 0)
+			return -1;
+		if (!s->metadata)
+			s->metadata = json_incref(v);
+		return 0;
+	}
+	if (s->count == SAFETENSORS_TENSORS_MAX)
+		return err_set(EX_DATAERR, "%s: more than %d tensors", f->where,
+			SAFETENSORS_TENSORS_MAX);
+	s->tensors = xgrow(s->tensors, &s->cap, s->count + 1, sizeof *s->tensors);
+	if (read_tensor(&s->tensors[s->count], f, name, v) < 0)
+		return -1;
+	s->count++;
+	return 0;
+}
+
+/* Adds the tensors of one file behind those that are there. */
+static int add_header(struct safetensors *s, const struct file *f, const char *text,
+	uint64_t bytes)
+{
+	struct entries e = { .f = f, .at = text + 1, .end = text + bytes };
+	size_t first = s->count;
+	bool metadata = false;
+	json_t *entry;
+	int rc;
+
+	while ((rc = next_entry(&e, &entry)) == 0 && entry) {
+		rc = add_entry(s, f, entry, &metadata);
+		json_decref(entry);
+		if (rc < 0)
+			break;
+	}
+	buf_release(&e.text);
+	if (rc < 0)
+		return -1;
 	if (s->count == first)
 		return check_cover(f, NULL, 0);
 	qsort(s->tensors + first, s->count - first, sizeof *s->tensors, compare_places);
@@ -244,9 +352,7 @@ static int add_file(struct safetensors *s, const unsigned char *data, uint64_t b
 	const char *where)
 {
 	struct file f = { where, data, bytes };
-	json_t *header;
 	uint64_t n;
-	int rc;
 
 	if (bytes < 8)
 		return err_set(EX_DATAERR,
@@ -264,15 +370,10 @@ static int add_file(struct safetensors *s, const unsigned char *data, uint64_t b
 			where, n, bytes);
 	if (n < 2 || data[8] != '{')
 		return err_set(EX_DATAERR, "%s: the header does not begin with {", where);
-	header = json_parse_object((const char *)data + 8, (size_t)n, where);
-	if (!header)
-		return -1;
 	f.data = data + 8 + n;
 	f.bytes = bytes - 8 - n;
 	s->bytes += bytes;
-	rc = add_header(s, &f, header);
-	json_decref(header);
-	return rc;
+	return add_header(s, &f, (const char *)data + 8, n);
 }
 
 /* --- names -------------------------------------------------------------------------------- */
@@ -285,7 +386,6 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(t->name, u->name);
 }
 
-/* Within a file the JSON reader refuses what stands there twice; shards are held against each other here. */
 static int sort_names(struct safetensors *s)
 {
 	s->by_name = xcalloc(s->count, sizeof *s->by_name);
@@ -294,7 +394,9 @@ static int sort_names(struct safetensors *s)
 	qsort(s->by_name, s->count, sizeof *s->by_name, compare_names);
 	for (size_t i = 1; i < s->count; i++)
 		if (strcmp(s->by_name[i - 1]->name, s->by_name[i]->name) == 0)
-			return err_set(EX_DATAERR, "%s: tensor '%s' is in two shards",
+			return err_set(EX_DATAERR,
+				s->maps_count > 1 ? "%s: tensor '%s' is in two shards" :
+						    "%s: duplicate tensor '%s'",
 				s->where, s->by_name[i]->name);
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include "common/lm/model/safetensors.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,7 +97,23 @@ static void check_bad(void)
 		{ "{" A("F32", "1,1,1,1,1,1,1,1,1", "0", "4") "}", 4, "8 dimensions" },
 		{ "{" A("Q4", "1", "0", "4") "}", 4, "no dtype" },
 		{ "{" A("F32", "1", "0", "4") "," A("F32", "1", "0", "4") "}", 4,
+			"overlaps" },
+		{ "{" A("F32", "0", "0", "0") "," A("F32", "0", "0", "0") "}", 0,
 			"duplicate" },
+		{ "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate" },
+		{ "{" A("F32", "0", "0", "0") ",}", 0, "not JSON" },
+		{ "{," A("F32", "0", "0", "0") "}", 0, "not JSON" },
+		{ "{" A("F32", "0", "0", "0") A("F32", "0", "0", "0") "}", 0,
+			"not JSON" },
+		{ "{" A("F32", "0", "0", "0") "} x", 0, "not JSON" },
+		{ "{" A("F32", "0", "0", "0"), 0, "not JSON" },
+		{ "{\"a", 0, "not JSON" },
+		{ "{\"a\\\"", 0, "not JSON" },
+		{ "{\"a\":", 0, "not JSON" },
+		{ "{\"a\":{\"dtype\":[}}", 0, "not JSON" },
+		{ "{7:{}}", 0, "not JSON" },
+		{ "{\"a\":}", 0, "JSON" },
+		{ "{\"a\" {}}", 0, "JSON" },
 		{ "{" A("F32", "1", "0",
 			  "4") ",\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
 			6, "overlaps" },
@@ -115,6 +132,46 @@ static void check_bad(void)
 		CHECK(strstr(err_get()->text, bad[i].says));
 		err_clear();
 	}
+}
+
+/* n tensors without data. */
+static void many(struct buf *text, int n)
+{
+	buf_reset(text);
+	buf_addc(text, '{');
+	for (int i = 0; i < n; i++)
+		buf_addf(text,
+			"%s\"%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}",
+			i ? "," : "", i);
+	buf_addc(text, '}');
+}
+
+static int64_t peak_bytes(void)
+{
+	struct rusage u;
+
+	return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
+}
+
+/* What a header takes is bounded by its own bytes; a bound on their number does the rest. */
+static void check_many(void)
+{
+	struct buf text = BUF_INIT;
+	int64_t before, after;
+
+	many(&text, SAFETENSORS_TENSORS_MAX);
+	before = peak_bytes();
+	CHECK_I64(0, code_of_text(text.data, 0));
+	after = peak_bytes();
+#ifndef __SANITIZE_ADDRESS__
+	CHECK(after - before < 16 * (int64_t)text.len);
+#endif
+	many(&text, SAFETENSORS_TENSORS_MAX + 1);
+	CHECK_I64(EX_DATAERR, code_of_text(text.data, 0));
+	CHECK(strstr(err_get()->text, "more than 262144 tensors"));
+	err_clear();
+	buf_release(&text);
+	(void)before, (void)after;
 }
 
 static void check_length(void)
@@ -282,6 +339,7 @@ int main(void)
 	check_good();
 	check_bad();
 	check_length();
+	check_many();
 	check_write();
 	check_model();
 	check_index();
