@@ -135,7 +135,7 @@ patched() {
 	rnp-train init --preset nano --vocab 4 --out m
 	rnp-train export --model m --gguf m.gguf
 	good=${good/TOKENS/'["a", "b", "ab", "<e>"]'}
-	good="BROKEN = b'\\xff'; $good"
+	good="BROKEN = b'\\xff'; NUL = b'a\\0b'; $good"
 	patched "$good values += [u32('tokenizer.ggml.eos_token_id', 3), u32('tokenizer.ggml.bos_token_id', 4294967295), text('tokenizer.chat_template', 'x' * 65536)]"
 	run_split rnp-serve inspect bad.gguf
 	assert_success
@@ -149,6 +149,13 @@ patched() {
 	refused 65 "token 'a' stands there twice" rnp-serve inspect bad.gguf
 	patched "${good/\"ab\"/BROKEN}"
 	refused 65 "token 2 is not UTF-8" rnp-serve inspect bad.gguf
+	patched "${good/\"ab\"/NUL}"
+	refused 65 "token 2 has a NUL" rnp-serve inspect bad.gguf
+	refused 65 "token 2 has a NUL" rnp-train tokenize --tokenizer bad.gguf --ids /dev/null
+	patched "${good/a b/a c}"
+	refused 65 "merge 0 has 'c', which is no token" rnp-train tokenize --tokenizer bad.gguf --ids /dev/null
+	patched "put(values, u32('general.architecture', 7))"
+	refused 65 "general.architecture is u32, not a text" rnp-serve inspect bad.gguf
 	patched "${good/a b/ab}"
 	refused 65 "merge 0 is not two texts" rnp-serve inspect bad.gguf
 	patched "$good values.pop()"

@@ -207,6 +207,17 @@ static int take_values(struct gguf *g)
 	return 0;
 }
 
+/* What a model is must be said in words, also where nobody asks for it. */
+static int check_architecture(const struct gguf *g)
+{
+	const struct gguf_value *v = gguf_find(g, "general.architecture");
+
+	if (v && v->kind != GGUF_TEXT)
+		return err_set(EX_DATAERR, "%s: general.architecture is %s, not a text",
+			g->where, gguf_kind_name(v->kind));
+	return 0;
+}
+
 static int read_alignment(struct gguf *g)
 {
 	const struct gguf_value *v = gguf_find(g, "general.alignment");
@@ -256,7 +267,7 @@ static int take_header(struct gguf *g)
 /* data may be empty, but then not NULL */
 static int read_all(struct gguf *g)
 {
-	if (take_header(g) < 0 || take_values(g) < 0 || read_alignment(g) < 0 ||
+	if (take_header(g) < 0 || take_values(g) < 0 || check_architecture(g) < 0 || read_alignment(g) < 0 ||
 		gguf_take_tensors(g) < 0)
 		return -1;
 	return gguf_place_data(g);

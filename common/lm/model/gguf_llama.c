@@ -313,6 +313,9 @@ static int check_tokens(const struct gguf *g, const struct gguf_value *tokens)
 			rc = err_set(EX_DATAERR,
 				"%s: token %" PRIu64 " is not UTF-8 of at most %d bytes",
 				gguf_where(g), i, TOKEN_BYTES_MAX);
+		else if (memchr(all[i].text, 0, (size_t)all[i].bytes))
+			rc = err_set(EX_DATAERR, "%s: token %" PRIu64 " has a NUL",
+				gguf_where(g), i);
 	}
 	if (rc == 0)
 		qsort(all, (size_t)tokens->count, sizeof *all, compare_tokens);

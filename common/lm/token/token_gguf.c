@@ -52,6 +52,9 @@ static int read_tokens(struct lm_token *t, const struct gguf *g)
 		const char *text = gguf_next_text(&at, &bytes);
 		int64_t type = types ? gguf_item_i64(types, i) : LM_TOKEN_NORMAL;
 
+		if (memchr(text, 0, bytes))
+			return err_set(EX_DATAERR, "%s: token %llu has a NUL", where,
+				(unsigned long long)i);
 		if (type < LM_TOKEN_NORMAL || type > LM_TOKEN_BYTE)
 			type = LM_TOKEN_UNUSED;
 		if (token_add(t, text, bytes,
@@ -81,7 +84,7 @@ static int read_merges(struct lm_token *t, const struct gguf *g)
 			return err_set(EX_DATAERR, "%s: merge %llu is not two texts",
 				gguf_where(g), (unsigned long long)i);
 		if (token_add_merge(t, text, (size_t)(blank - text), blank + 1,
-			    bytes - (size_t)(blank + 1 - text), false, gguf_where(g)) < 0)
+			    bytes - (size_t)(blank + 1 - text), true, gguf_where(g)) < 0)
 			return -1;
 	}
 	return 0;
