@@ -18,5 +18,6 @@ extern const struct command command_burn;
 extern const struct command command_mint;
 extern const struct command command_simulate;
 extern const struct command command_reputation;
+extern const struct command command_report;
 
 #endif

@@ -61,6 +61,18 @@ int64_t ledger_last(struct ledger *l, const char *kind);
 int ledger_seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
 	size_t n, const struct key *k, int64_t now_ms, bool *there);
 
+/* The balance of an epoch, in base units. */
+struct ledger_balance {
+	int64_t sequence;
+	int64_t minted, claimed, locked, left, paid, in_flight, owed;
+};
+
+/* All of them, in order; the caller frees *out. Returns how many, or -1. */
+long ledger_balances(struct ledger *l, struct ledger_balance **out);
+
+/* The claims of an epoch in the order of the tree; the caller frees *out. Returns how many, or -1. */
+long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out);
+
 /* Take in the rows of a ledger of JSON Lines, or of an export; the ledger must be empty. Epochs
  * without claims, as such a file has them, are kept and are never paid. Returns how many rows, or
  * -1: 65 naming the line that breaks the chain. */

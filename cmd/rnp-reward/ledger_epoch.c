@@ -6,6 +6,7 @@
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/ledger_parts.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/signature.h"
@@ -62,6 +63,62 @@ int ledger_keep_epoch(struct ledger *l, const json_t *row, const char *where,
 			total - locked);
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : keep_claims(l, sequence, leaves, n);
+}
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+long ledger_balances(struct ledger *l, struct ledger_balance **out)
+{
+	sqlite3_stmt *q = NULL;
+	size_t cap = 0;
+	long n = 0;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT sequence, minted, claimed, locked, \"left\", paid, in_flight, owed FROM epoch"
+		" ORDER BY sequence");
+
+	*out = NULL;
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		struct ledger_balance *b;
+
+		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
+		b = &(*out)[n++];
+		b->sequence = sqlite3_column_int64(q, 0);
+		b->minted = sqlite3_column_int64(q, 1);
+		b->claimed = sqlite3_column_int64(q, 2);
+		b->locked = sqlite3_column_int64(q, 3);
+		b->left = sqlite3_column_int64(q, 4);
+		b->paid = sqlite3_column_int64(q, 5);
+		b->in_flight = sqlite3_column_int64(q, 6);
+		b->owed = sqlite3_column_int64(q, 7);
+		rc = 0;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : n;
+}
+
+long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out)
+{
+	sqlite3_stmt *q = NULL;
+	size_t cap = 0;
+	long n = 0;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT wallet, unlocked, locked FROM claim WHERE epoch = ? ORDER BY wallet");
+
+	*out = NULL;
+	if (rc == 0)
+		store_bind(q, "i", sequence);
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		struct merkle_leaf *leaf;
+
+		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
+		leaf = &(*out)[n++];
+		memcpy(leaf->claimant, sqlite3_column_blob(q, 0), sizeof leaf->claimant);
+		leaf->unlocked = (uint64_t)sqlite3_column_int64(q, 1);
+		leaf->locked = (uint64_t)sqlite3_column_int64(q, 2);
+		rc = 0;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : n;
 }
 
 /* --- sealing ------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 static const struct command *const commands[] = { &command_usage, &command_epoch,
 	&command_explain, &command_proof, &command_verify, &command_ledger,
 	&command_cosign, &command_policy, &command_pay, &command_twap, &command_burn,
-	&command_mint, &command_simulate, &command_reputation, NULL };
+	&command_mint, &command_simulate, &command_reputation, &command_report, NULL };
 
 static const char *const kinds[] = { "rnp.burn", "rnp.check", "rnp.cosign", "rnp.epoch",
 	"rnp.error", "rnp.explain", "rnp.heartbeat", "rnp.node", "rnp.payout",

@@ -1,0 +1,90 @@
+# rnp-reward report: one page, whole by itself, that says what the ledger says.
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+}
+
+# week N SEED: rewards of a week in which 200 random nodes work
+week() {
+	python3 "$ROOT/tests/reward.py" make 200 "$2" | jq -c --argjson n "$1" '.wallet = (.wallet // .node)
+		| .from = ("2026-11-09T00:00:00Z" | fromdate + $n * 604800 | todate)
+		| .to = ("2026-11-16T00:00:00Z" | fromdate + $n * 604800 | todate)'
+}
+
+@test "report: epochs, distribution, changes, who was not paid and why, burns" {
+	week 0 1 >a && week 1 1 | jq -c '.up_s = (.up_s // 0) / 2 | .up_s |= floor' >b
+	rnp-reward epoch --policy rnp-021 --store db a >/dev/null
+	rnp-reward epoch --policy rnp-021 --store db b >epoch.jsonl
+	rnp-reward burn --policy rnp-021 --usd 20 --price 2 >burns
+	rnp-reward report --store db --html out.html epoch.jsonl burns
+	python3 - out.html <<-'PY'
+		import html.parser, re, sys
+		page = open(sys.argv[1], encoding="utf-8").read()
+		class Parser(html.parser.HTMLParser):
+		    def __init__(self):
+		        super().__init__()
+		        self.open, self.seen = [], []
+		    def handle_starttag(self, tag, attributes):
+		        self.seen.append(tag)
+		        for name, value in attributes:
+		            assert name not in ("src", "href") and not name.startswith("on"), (tag, name, value)
+		        if tag not in ("meta", "br"):
+		            self.open.append(tag)
+		    def handle_startendtag(self, tag, attributes):
+		        self.seen.append(tag)
+		    def handle_endtag(self, tag):
+		        assert self.open.pop() == tag, tag
+		p = Parser()
+		p.feed(page)
+		assert not p.open and "svg" in p.seen and "script" not in p.seen and p.seen.count("table") >= 4
+		assert "<?xml" not in page
+	PY
+	# the figures are those of the records
+	total=$(tail -1 epoch.jsonl | jq .total_base_units)
+	grep -q "$(printf '%d.%08d' $((total / 100000000)) $((total % 100000000)))" out.html
+	grep -q "$(jq -s 'map(select(.qualified == false)) | length' epoch.jsonl) of 200 nodes do not qualify" out.html
+	jq -r 'select(.qualified == false).reasons[]' epoch.jsonl | sort | uniq -c | sort -n | tail -1 >most
+	read -r count reason <most
+	grep -q "<td class=\"n\">$count</td><td>${reason//\'/.}</td>" out.html
+	grep -q '9.50000000' out.html
+	# every command on the page is one that there is
+	sed -n 's/.*<pre>\$ \(rnp-reward [a-z]*\).*/\1/p' out.html | sort -u | while read -r program sub; do
+		$program $sub --help >/dev/null
+	done
+	run_split rnp-reward verify --store db
+	assert_success
+}
+
+@test "report: what a stranger wrote is text, an empty ledger is a page, a bad place is refused" {
+	jq '.name = "<script>alert(1)</script>&" ' "$ROOT/cmd/rnp-reward/policies/testnet.json" >evil.json
+	week 0 1 >a
+	rnp-reward epoch --policy ./evil.json --store db a >/dev/null
+	rnp-reward report --store db --html out.html
+	grep -q '&lt;script&gt;alert(1)&lt;/script&gt;&amp;' out.html
+	run grep -c '<script' out.html
+	assert_output 0
+	echo kept >keep
+	refused 66 "nowhere" rnp-reward report --store nowhere --html keep
+	assert_equal "$(cat keep)" kept
+	echo '{"kind":"rnp.reward"}' >bad
+	refused 65 "bad:1" rnp-reward report --store db --html keep bad
+	assert_equal "$(cat keep)" kept
+	run_split rnp-reward report --store db --html no/such/place
+	assert_failure
+	rm -f db
+	rnp-reward epoch --policy testnet --store db a >/dev/null
+	rnp-reward report --store db --html keep
+	grep -q '<h2>Epochs</h2>' keep
+}
+
+@test "report: a browser shows it" {
+	browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
+		skip "no Chromium"
+	week 0 1 >a
+	rnp-reward epoch --policy rnp-021 --store db a >epoch.jsonl
+	rnp-reward report --store db --html out.html epoch.jsonl
+	"$browser" --headless --no-sandbox --disable-gpu --dump-dom "file://$PWD/out.html" >dom 2>log
+	grep -q '<h2>Payouts</h2>' dom
+	grep -q '<svg' dom
+}
