@@ -14,7 +14,7 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DRNP_VERSION='"$(VERSION)"'
 # kernels/dev/gomp.c stands for libgomp, for oneDNN's threads, too
 TEAM    := $(if $(OPENMP),$(addprefix -Wl$(comma)--export-dynamic-symbol=,GOMP_* omp_*))
 LDFLAGS += $(TEAM) -Wl,--as-needed
-# Heavy libraries (libcurl, libmicrohttpd, NVML ...) are opened with dlopen on first use, so
+# Heavy libraries (libcurl, OpenSSL, NVML ...) are opened with dlopen on first use, so
 # that every program starts in milliseconds.
 LDLIBS  := -ljansson -lsodium -lsqlite3 -lm -ldl -lpthread
 MAKEFLAGS += --no-builtin-rules

@@ -372,8 +372,7 @@ static void large_bodies(void)
 	httpd_stop(h);
 }
 
-/* A request that still waits for its answer when it is time to close: libmicrohttpd ends the program when
- * it is stopped then. */
+/* A request that still waits for its answer when it is time to close gets it. */
 static void stop_while_one_waits(struct httpd *h)
 {
 	const char *text = "GET /very_late HTTP/1.1\r\nHost: x\r\n\r\n";
