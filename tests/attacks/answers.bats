@@ -98,3 +98,32 @@ verdict() {
 	post /v1/roots x.json
 	assert_equal "$status_code" 401
 }
+
+@test "answers: a node is asked when its record is new, and then not before its time" {
+	start_registry --key v.json --challenge-every 8760h
+	node_record a '{name: "1", at: (now - 10 | todate)}' >n.json
+	post /v1/nodes n.json
+	asked=0
+	beat() { # beat N: heartbeats; the challenges that they bring, each once, in c.json
+		for ((i = 0; i < $1; i++)); do
+			heartbeat_record a >h.json
+			post /v1/heartbeats h.json
+			jq -c '.challenge // empty' answer.json >>all.json
+		done
+		jq -cs 'unique_by(.nonce)[]' all.json >c.json
+	}
+	beat 1
+	assert_equal "$(wc -l <c.json)" 1
+	rnp-bench answer --key a.json c.json | rnp-register submit --registry "$url" >/dev/null
+	verdict
+	jq -e '.passed and .proven' v.rec
+	beat 20
+	assert_equal "$(wc -l <c.json)" 1
+	# who changes what it claims is asked about that
+	node_record a '{name: "2"}' >n.json
+	post /v1/nodes n.json
+	assert_equal "$(jq .pending answer.json)" true
+	beat 3
+	assert_equal "$(wc -l <c.json)" 2
+	assert_equal "$(tail -1 all.json | jq -r .node_record)" "$(jq -c 'del(.proof)' n.json | rnp-register canon | tr -d '\n' | sha256sum | cut -d' ' -f1)"
+}
