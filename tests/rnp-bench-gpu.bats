@@ -159,3 +159,12 @@ broken() {
 	assert_equal "$stderr" ""
 	cmp a b
 }
+
+@test "gpu: a chip or driver that this build has no kernels for is 69 with a sentence, before any operation" {
+	head -c 65536 /dev/zero >"$BATS_TEST_TMPDIR/g"
+	cd "$BATS_TEST_TMPDIR"
+	CUDA_EMU_OLD=1 refused 69 "has no kernels for emulation" rnp-train compress --method q8 --device cuda --out a g
+	CUDA_EMU_OLD=1 run_split rnp-train compress --method q8 --out a g
+	assert_success
+	[[ $stderr == *"has no kernels for"*": using the CPU" ]]
+}

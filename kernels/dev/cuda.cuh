@@ -38,6 +38,7 @@ struct cuda {
 	cudaStream_t stream;
 	cudaEvent_t from, to;
 	void *lt;      /* cuBLASLt's state, once a product has needed it */
+	bool lt_tried; /* it is not asked for again, also where it is not there */
 	void *scratch; /* what huff works in, as large as was ever needed */
 	uint64_t scratch_bytes;
 	float *lm_scratch; /* of a language model's operations, once prepared */
@@ -75,6 +76,9 @@ static inline unsigned cuda_grid(struct dev *d, uint64_t n, unsigned threads)
 /* Makes the device's GPU the calling thread's: that may be another thread than the one before, or
  * have used another GPU. Returns 0 or -1. */
 int cuda_enter(struct dev *d);
+
+/* Loads a kernel of this build for the chip and driver at hand, without starting it. */
+cudaError_t cuda_try_kernel(void);
 
 /* Each starts its kernels on the device's stream. Returns 0 or -1. */
 int cuda_copy(struct dev *d, void *to, const void *from, uint64_t bytes);

@@ -22,6 +22,9 @@ static int code_of(cudaError_t e)
 	case cudaErrorUnknown:
 	case cudaErrorInitializationError:
 	case cudaErrorSystemDriverMismatch:
+	case cudaErrorNoKernelImageForDevice:
+	case cudaErrorUnsupportedPtxVersion:
+	case cudaErrorInvalidDeviceFunction:
 		return EX_UNAVAILABLE;
 	case cudaErrorNotPermitted:
 		return EX_NOPERM;
@@ -329,6 +332,22 @@ static const struct dev_ops ops = make_ops();
 
 /* --- open ---------------------------------------------------------------------------------- */
 
+/* A chip that is older than this build, or a driver that cannot compile its PTX for a newer one, is told now
+ * and not by the first operation. Returns 0 or -1. */
+static int check_kernels(struct dev *d, const char *model)
+{
+	cudaError_t e = cuda_try_kernel();
+
+	if (e == cudaSuccess)
+		return 0;
+	cudaGetLastError();
+	if (code_of(e) != EX_UNAVAILABLE)
+		return cuda_fail(d, e, "cudaFuncGetAttributes");
+	return dev_fail(d, EX_UNAVAILABLE,
+		"%s: this build has no kernels for %.64s (%s) with this driver: %s (%s)",
+		d->name, model, d->isa, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
 /* Everything that can fail; what it made is in the device and is closed by the caller. */
 static int open_device(struct dev *d, int n)
 {
@@ -346,11 +365,13 @@ static int open_device(struct dev *d, int n)
 	CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, n));
 	CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, n));
 	c->major = major;
+	snprintf(d->isa, sizeof d->isa, "sm_%d%d", major, minor);
+	if (check_kernels(d, p.name) < 0)
+		return -1;
 	CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
 	CUDA_TRY(cudaEventCreate(&c->from));
 	CUDA_TRY(cudaEventCreate(&c->to));
 	snprintf(d->model, sizeof d->model, "%.127s", p.name);
-	snprintf(d->isa, sizeof d->isa, "sm_%d%d", major, minor);
 	memcpy(d->uuid, p.uuid.bytes, sizeof d->uuid);
 	d->memory_bytes = p.totalGlobalMem;
 	return 0;

@@ -27,6 +27,7 @@ void cuda_lt_close(struct dev *d)
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -117,24 +118,40 @@ static bool library_there(void)
 	return is == 1;
 }
 
+/* Products go on without the library, and the device says so. */
+static struct lt *without(struct dev *d, const char *why)
+{
+	snprintf(d->note, sizeof d->note,
+		"%s: matrix products are slow, because they are made without cuBLASLt: %s",
+		d->name, why);
+	return NULL;
+}
+
 static struct lt *lt_of(struct dev *d)
 {
 	struct lt *lt = (struct lt *)cuda_of(d)->lt;
+	cublasStatus_t status;
+	char why[64];
 
-	if (lt || !library_there())
+	if (lt || cuda_of(d)->lt_tried)
 		return lt;
+	cuda_of(d)->lt_tried = true;
+	if (!library_there())
+		return without(d, "libcublasLt.so is not here");
 	lt = (struct lt *)calloc(1, sizeof *lt);
 	if (!lt)
-		return NULL;
-	if (blas.create(&lt->handle) != CUBLAS_STATUS_SUCCESS) {
+		return without(d, "no memory");
+	status = blas.create(&lt->handle);
+	if (status != CUBLAS_STATUS_SUCCESS) {
 		free(lt);
-		return NULL;
+		snprintf(why, sizeof why, "cublasLtCreate: status %d", (int)status);
+		return without(d, why);
 	}
 	if (cudaMalloc(&lt->workspace, WORKSPACE_BYTES) != cudaSuccess) {
 		cudaGetLastError(); /* forget it: there is a way without */
 		blas.destroy(lt->handle);
 		free(lt);
-		return NULL;
+		return without(d, "no memory on the GPU for its workspace");
 	}
 	cuda_of(d)->lt = lt;
 	return lt;

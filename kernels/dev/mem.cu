@@ -40,6 +40,13 @@ __global__ void fill_kernel(uint32_t *to, uint32_t word, uint64_t words)
 		to[i] = word;
 }
 
+cudaError_t cuda_try_kernel(void)
+{
+	cudaFuncAttributes a;
+
+	return cudaFuncGetAttributes(&a, (const void *)fill_kernel);
+}
+
 int cuda_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words)
 {
 	const unsigned threads = 256;

@@ -427,7 +427,8 @@ template <class T> static inline T max(T a, T b)
  *
  * What can be wrong with a GPU, by environment: CUDA_EMU_DEVICES (0: none; 1 without it), CUDA_EMU_DRIVER=0 (there is
  * none), CUDA_EMU_MEMORY (bytes that all allocations together may have), CUDA_EMU_LOST (after so many calls that wait
- * for the GPU it falls off the bus and stays away), CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch). */
+ * for the GPU it falls off the bus and stays away), CUDA_EMU_CAPTURE (what of a capture fails: begin, end, instantiate, launch),
+ * CUDA_EMU_OLD (the chip is older than the build). */
 
 #include <stdlib.h>
 #include <time.h>
@@ -448,7 +449,13 @@ enum cudaError_t {
 	cudaErrorPeerAccessAlreadyEnabled,
 	cudaErrorStreamCaptureUnsupported,
 	cudaErrorStreamCaptureInvalidated,
-	cudaErrorIllegalState
+	cudaErrorIllegalState,
+	cudaErrorNoKernelImageForDevice,
+	cudaErrorUnsupportedPtxVersion,
+	cudaErrorInvalidDeviceFunction
+};
+struct cudaFuncAttributes {
+	int numRegs;
 };
 enum cudaMemcpyKind {
 	cudaMemcpyHostToDevice,
@@ -746,6 +753,11 @@ static inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 		return cudaErrorUnknown;
 	emu_nodes_run(exec->first);
 	return cudaSuccess;
+}
+static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
+{
+	a->numRegs = 0;
+	return emu_scene("CUDA_EMU_OLD", 0) ? cudaErrorNoKernelImageForDevice : cudaSuccess;
 }
 static inline cudaError_t cudaGetLastError()
 {

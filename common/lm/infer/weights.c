@@ -112,6 +112,7 @@ static int load(struct lm_weights *w)
 
 	if (w->d->ops->lm->prepare(w->d, NULL) < 0)
 		return device_failed(w->d);
+	device_warn(w->d);
 	for (uint32_t i = 0; i < w->config.layers; i++)
 		if (load_layer(w, i) < 0)
 			return -1;

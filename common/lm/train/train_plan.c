@@ -1,6 +1,7 @@
 /* Where everything lies: one walk over what a trainer needs serves the plan, which only counts, and open, which places. */
 #include "common/base/err.h"
 #include "common/lm/train/train_parts.h"
+#include "common/hw/device.h"
 
 #include <math.h>
 
@@ -171,6 +172,7 @@ int lm_train_place(struct lm_train *t)
 
 	if (t->lm->prepare(t->d, &device_bytes) < 0)
 		return lm_train_failed(t);
+	device_warn(t->d);
 	h.dh = t->o.eval_only ? NULL : t; /* only whether it is there counts */
 	if (t->lm->head_scratch(t->d, &h, &head_bytes) < 0)
 		return lm_train_failed(t);
