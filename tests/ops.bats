@@ -1,4 +1,5 @@
 # What operators put around the programs: units, dashboard, demo.
+# alone: a challenge has a deadline, and the demo trains
 load helper
 
 @test "ops: every metric of the dashboard is one that the registry serves" {
@@ -20,6 +21,40 @@ load helper
 	# the programs are not installed where the units look for them, and that alone may be said
 	run systemd-analyze verify --man=no "$ROOT"/scripts/systemd/*.{service,timer}
 	refute_line --regexp 'Unknown|Failed to parse|Invalid|ignoring'
+}
+
+# unit_command UNIT: its ExecStart as systemd would run it, with the programs of this build
+unit_command() {
+	awk '/^ExecStart=/ { on = 1; sub(/^ExecStart=/, "") } on { more = sub(/\\$/, ""); printf "%s", $0; if (!more) exit }' \
+		"$ROOT/scripts/systemd/$1" | sed "s|/usr/local/bin/|$RNP_BUILD/bin/|g"
+}
+
+@test "ops: the units' commands register a node, keep it alive and pass its challenges" {
+	cd "$BATS_TEST_TMPDIR"
+	export CREDENTIALS_DIRECTORY=$PWD
+	rnp-register keygen --out key
+	rnp-register keygen --out registry.key
+	rnp-register serve --db r.db --listen 127.0.0.1:0 --port-file port --key registry.key --challenge-every 1s 2>log 3>&- &
+	local registry=$!
+	for _ in {1..100}; do [[ -s port ]] && break; sleep 0.05; done
+	export RNP_REGISTRY=http://127.0.0.1:$(cat port) RNP_DETECT='--label country=DE'
+	eval "$(unit_command rnp-node.service)"
+	rnp-register status --key key | jq -e '.online == false and (.next | startswith("no heartbeats"))'
+	# the same pipe, beating each second
+	unit_command rnp-heartbeat.service | sed 's/heartbeat |/heartbeat --interval 1s |/' >node.sh
+	# Restart=always
+	setsid bash -c 'while :; do bash node.sh; sleep 1; done' >node.log 2>&1 3>&- &
+	local node=$!
+	for _ in {1..240}; do
+		rnp-register status --key key >status
+		if jq -e '.challenges_passed > 0' status >/dev/null; then break; fi
+		sleep 0.5
+	done
+	kill -TERM -- "-$node"
+	wait "$node" || true
+	kill "$registry"
+	wait "$registry" || true
+	jq -e '.challenges_passed > 0 and .online and .challenges_failed == 0 and .pool.country == "DE"' status
 }
 
 @test "ops: the demo is true, and its last line is one record" {

@@ -7,12 +7,14 @@
 extern const struct command command_address;
 extern const struct command command_canon;
 extern const struct command command_check;
+extern const struct command command_config;
 extern const struct command command_detect;
 extern const struct command command_heartbeat;
 extern const struct command command_keygen;
 extern const struct command command_list;
 extern const struct command command_serve;
 extern const struct command command_sign;
+extern const struct command command_status;
 extern const struct command command_submit;
 extern const struct command command_verify;
 

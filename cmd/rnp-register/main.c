@@ -13,6 +13,8 @@ static const struct command *const commands[] = {
 	&command_submit,
 	&command_heartbeat,
 	&command_list,
+	&command_status,
+	&command_config,
 	&command_serve,
 	NULL,
 };
@@ -31,6 +33,8 @@ static const char *const kinds[] = {
 	"rnp.node",
 	"rnp.receipt",
 	"rnp.roots",
+	"rnp.setting",
+	"rnp.status",
 	"rnp.stored",
 	"rnp.uptime",
 	"rnp.verdict",

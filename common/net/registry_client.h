@@ -43,7 +43,7 @@ int registry_each(struct http *http, const char *base, const char *ca, const cha
 	{ .name = "registry", .kind = OPT_TEXT, .required = true, .setting = true, .to = (to_url),              \
 		.metavar = "URL", .help = "the registry" }
 #define OPT_CA(to_path)                                                                        \
-	{ .name = "ca", .kind = OPT_TEXT, .to = (to_path), .metavar = "F",                     \
+	{ .name = "ca", .kind = OPT_TEXT, .setting = true, .to = (to_path), .metavar = "F",                     \
 		.help = "trust these certificates (PEM), not the system's" }
 /* clang-format on */
 

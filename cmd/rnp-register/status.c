@@ -1,0 +1,230 @@
+/* rnp-register status - a node's health, as a registry sees it: alive, proven, up, and what to do next. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-register/commands.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+#include "common/net/registry_client.h"
+#include "common/record/key.h"
+
+#define WEEK_MS INT64_C(604800000)
+
+static const char *registry, *node, *key_path, *passphrase_file, *ca_file;
+
+static const struct opt opts[] = {
+	OPT_REGISTRY(&registry),
+	{ .name = "node",
+		.kind = OPT_TEXT,
+		.to = &node,
+		.metavar = "A",
+		.help = "another node than that of the key file" },
+	OPT_KEY(&key_path),
+	{ .name = "passphrase-file",
+		.setting = true,
+		.kind = OPT_TEXT,
+		.to = &passphrase_file,
+		.metavar = "F",
+		.help = "of an encrypted key file" },
+	OPT_CA(&ca_file),
+	{ 0 },
+};
+
+/* What the verdicts of the last week say, the newest last. */
+struct verdicts {
+	int64_t passed, failed;
+	json_t *last; /* owned */
+};
+
+static int add_verdict(void *ctx, const json_t *record)
+{
+	struct verdicts *v = ctx;
+
+	if (schema_check(record, registry, "rnp.verdict") < 0)
+		return -1;
+	if (json_is_true(json_object_get(record, "passed")))
+		v->passed++;
+	else
+		v->failed++;
+	json_decref(v->last);
+	v->last = json_deep_copy(record);
+	return 0;
+}
+
+static int add_uptime(void *ctx, const json_t *item)
+{
+	return json_opt_i64(item, registry, "up_ms", 0, JSON_SAFE_INTEGER_MAX, ctx);
+}
+
+/* The first check of a verdict that failed. */
+static const json_t *failed_check(const json_t *verdict)
+{
+	const json_t *checks = json_object_get(verdict, "checks");
+	json_t *check;
+	size_t i;
+
+	json_array_foreach((json_t *)checks, i, check) {
+		if (!json_is_true(json_object_get(check, "passed")))
+			return check;
+	}
+	return NULL;
+}
+
+static void add_last_verdict(json_t *status, const json_t *verdict)
+{
+	const json_t *check = failed_check(verdict);
+	char reason[300];
+
+	json_set_text(status, "verdict_at",
+		json_string_value(json_object_get(verdict, "at")));
+	json_set_bool(status, "passed", json_is_true(json_object_get(verdict, "passed")));
+	if (json_is_integer(json_object_get(verdict, "score_ppm")))
+		json_set(status, "score_ppm",
+			json_incref(json_object_get(verdict, "score_ppm")));
+	if (!check)
+		return;
+	snprintf(reason, sizeof reason, "%s: %s",
+		json_string_value(json_object_get(check, "check")),
+		json_is_string(json_object_get(check, "reason")) ?
+			json_string_value(json_object_get(check, "reason")) :
+			"not passed");
+	json_set_text(status, "reason", reason);
+}
+
+/* What its operator should do next, or NULL. */
+static const char *advice(const json_t *reply, const struct verdicts *v)
+{
+	if (!json_is_true(json_object_get(reply, "online")))
+		return "no heartbeats arrive: rnp-register heartbeat | rnp-bench answer | rnp-register submit";
+	if (v->last && !json_is_true(json_object_get(v->last, "passed")))
+		return "the last challenge was not passed: see reason, and rnp-bench(1)";
+	if (!v->last)
+		return "no challenge was answered this week: does rnp-bench answer run behind the heartbeat?";
+	if (json_is_true(json_object_get(reply, "pending")))
+		return "the record is new: it counts when a challenge about it is passed";
+	return NULL;
+}
+
+/* Takes v->last. */
+static json_t *make_status(const json_t *reply, int64_t up_ms, struct verdicts *v)
+{
+	static const char *const as_they_are[] = { "seen_at", "state", "online",
+		"pending", "pool", NULL };
+	json_t *status = json_record("rnp.status");
+	const char *next = advice(reply, v);
+
+	json_set_text(status, "node", json_string_value(json_object_get(reply, "node")));
+	json_set_time(status, "at", clock_now_ms());
+	json_set_text(status, "registered_at",
+		json_string_value(
+			json_object_get(json_object_get(reply, "record"), "at")));
+	for (int i = 0; as_they_are[i]; i++)
+		if (json_object_get(reply, as_they_are[i]))
+			json_set(status, as_they_are[i],
+				json_incref(json_object_get(reply, as_they_are[i])));
+	json_set_i64(status, "up_ms", up_ms);
+	json_set_i64(status, "challenges_passed", v->passed);
+	json_set_i64(status, "challenges_failed", v->failed);
+	if (v->last)
+		add_last_verdict(status, v->last);
+	json_set_text(status, "next", next);
+	json_decref(v->last);
+	v->last = NULL;
+	return status;
+}
+
+/* The registry's reply about the node; the caller owns it. NULL with err_set; EXIT_NO where it does not know it. */
+static json_t *get_node(struct http *http)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct buf url = BUF_INIT, path = BUF_INIT;
+	json_t *reply = NULL;
+
+	buf_addf(&path, "/v1/nodes/%s", node);
+	if (http_url(&url, registry, path.data) == 0) {
+		struct http_request q = { .url = url.data, .ca_file = ca_file };
+
+		if (http_fetch(http, &q, &r) == 0)
+			reply = json_parse_object(buf_text(&r.body), r.body.len,
+				registry);
+		else if (r.status == 404)
+			err_set(EXIT_NO,
+				"the registry does not know node %s: register it with rnp-register submit",
+				node);
+	}
+	buf_release(&url);
+	buf_release(&path);
+	http_response_release(&r);
+	return reply;
+}
+
+static int print_status(struct http *http)
+{
+	struct verdicts verdicts = { 0 };
+	struct buf path = BUF_INIT;
+	int64_t now_ms = clock_now_ms(), up_ms = 0;
+	char from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
+	json_t *reply = get_node(http), *status = NULL;
+	int rc = -1;
+
+	if (!reply)
+		return -1;
+	clock_format(from, now_ms - WEEK_MS);
+	clock_format(to, now_ms);
+	buf_addf(&path, "/v1/uptime?node=%s&from=%s&to=%s", node, from, to);
+	if (registry_each(http, registry, ca_file, path.data, "uptime", add_uptime,
+		    &up_ms) < 0)
+		goto out;
+	buf_reset(&path);
+	buf_addf(&path, "/v1/records?node=%s&kind=rnp.verdict&from=%s", node, from);
+	if (registry_each(http, registry, ca_file, path.data, "records", add_verdict,
+		    &verdicts) < 0)
+		goto out;
+	status = make_status(reply, up_ms, &verdicts);
+	rc = out_record(status);
+out:
+	json_decref(verdicts.last);
+	json_decref(reply);
+	json_decref(status);
+	buf_release(&path);
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	unsigned char public_key[ADDRESS_BYTES];
+	struct http http = HTTP_INIT;
+	struct key key = KEY_INIT;
+	int rc = -1;
+
+	(void)n, (void)args;
+	if (node)
+		rc = address_parse(node, "--node", public_key);
+	else if (key_load(&key, key_path, passphrase_file) == 0) {
+		node = key.address;
+		rc = 0;
+	}
+	if (rc == 0)
+		rc = print_status(&http);
+	http_release(&http);
+	key_release(&key);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_status = {
+	.name = "status",
+	.summary = "A node's health, as a registry sees it, and what to do next.",
+	.details =
+		"Writes one rnp.status record: whether heartbeats arrive, how long the node was up in the\n"
+		"last seven days, how many challenges it passed and failed, and why the last one failed.\n"
+		"The exit status is 1 when the registry does not know the node.",
+	.card = true,
+	.examples = "  rnp-register status --registry https://registry.example\n"
+		    "  watch -n 60 rnp-register status",
+	.opts = opts,
+	.run = run,
+};
