@@ -107,7 +107,8 @@ int cpu_do(struct dev *d, const struct team_op *op, size_t bytes)
 
 	/* in a batch, what one thread does at once costs less than its note */
 	if (!n || n->open == NOTES_CLOSED ||
-		(n->open == NOTES_BATCH && !n->count && op->n <= op->grain)) {
+		(n->open == NOTES_BATCH && !n->count &&
+			(op->n <= op->grain || op->n <= op->alone))) {
 		team_run(op, 1);
 		return 0;
 	}

@@ -30,7 +30,7 @@ void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level)
 
 int cpu_in_parts(struct dev *d, uint64_t n, uint64_t grain, team_part_fn part, void *work)
 {
-	const struct team_op op = { part, work, n, grain, 1 };
+	const struct team_op op = { part, work, n, grain, 1, 0 };
 
 	if (cpu_settle(d) < 0)
 		return -1;
@@ -86,7 +86,7 @@ static void copy_part(void *work, uint64_t from, uint64_t to)
 static int cpu_copy(struct dev *d, void *to, const void *from, uint64_t bytes)
 {
 	struct copy c = { cpu_of(d)->mem.copy, to, from };
-	const struct team_op op = { copy_part, &c, bytes, 1 << 18, 1 };
+	const struct team_op op = { copy_part, &c, bytes, 1 << 18, 1, 0 };
 
 	return cpu_do(d, &op, sizeof c);
 }
@@ -196,7 +196,7 @@ static void fill_part(void *work, uint64_t from, uint64_t to)
 static int cpu_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words)
 {
 	struct fill f = { cpu_of(d)->mem.fill, to, word };
-	const struct team_op op = { fill_part, &f, words, 1 << 16, 1 };
+	const struct team_op op = { fill_part, &f, words, 1 << 16, 1, 0 };
 
 	return cpu_do(d, &op, sizeof f);
 }

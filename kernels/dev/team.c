@@ -4,17 +4,12 @@
  * that have a CPU. */
 #include "kernels/dev/team.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "kernels/dev/team_parts.h"
 
@@ -23,7 +18,6 @@
 #define PIECES_MAX ((UINT32_C(1) << CLAIM_BITS) - 1)
 #define LOOK_AHEAD \
 	4 /* operations by which a list's need for threads is judged before it begins */
-#define PAUSES 16
 
 /* A thread's range of the open operation: tag << CLAIM_BITS | pieces of it that are claimed. A word with the tag of an earlier
  * operation stands for none claimed, so that nobody has to reset the words between two operations. */
@@ -61,98 +55,10 @@ static struct team {
 		active; /* threads but the caller that look at the list */
 	_Alignas(TEAM_LINE) struct team_word serving; /* whose turn it is */
 	_Atomic uint32_t tickets;
-	_Alignas(TEAM_LINE) _Atomic uint64_t wakes;
 	uint64_t runs, ops;
 } team;
 
 __thread struct team_here team_here = { .threads = 1 };
-
-/* --- waiting ------------------------------------------------------------------------------- */
-
-int64_t team_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
-enum { WORKER = 1, CALLER = 2 }; /* whom a call is for */
-
-static long futex_wait(_Atomic uint32_t *word, uint32_t old, uint32_t who)
-{
-	return syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, old, NULL,
-		NULL, who);
-}
-
-static long futex_wake(_Atomic uint32_t *word, int n, uint32_t who)
-{
-	atomic_fetch_add_explicit(&team.wakes, 1, memory_order_relaxed);
-	return syscall(SYS_futex, word, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, n, NULL,
-		NULL, who);
-}
-
-static inline void relax(void)
-{
-#ifdef __x86_64__
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
-/* Whether the word is another one before the time is over. */
-static bool spin(_Atomic uint32_t *word, uint32_t old, int64_t since)
-{
-	do {
-		for (int i = 0; i < PAUSES; i++) {
-			if (atomic_load_explicit(word, memory_order_acquire) != old)
-				return true;
-			relax();
-		}
-	} while (team_now_ns() - since < TEAM_SPIN_NS);
-	return false;
-}
-
-/* Who wakes a sleeper takes it off the count; who does not sleep after all does so itself. */
-static void sleep_on(struct team_word *w, uint32_t old, uint32_t who)
-{
-	if (futex_wait(&w->value, old, who) != 0)
-		atomic_fetch_sub(&w->asleep, 1);
-}
-
-static void wake(struct team_word *w, int n, uint32_t who)
-{
-	long woken = futex_wake(&w->value, n, who);
-
-	if (woken > 0)
-		atomic_fetch_sub(&w->asleep, (int32_t)woken);
-}
-
-void team_wait(struct team_word *w, uint32_t old, int64_t since)
-{
-	if (spin(&w->value, old, since))
-		return;
-	atomic_fetch_add(&w->asleep, 1);
-	sleep_on(w, old, WORKER);
-}
-
-void team_wake(struct team_word *w, int n)
-{
-	if (atomic_load(&w->asleep) > 0)
-		wake(w, n, WORKER);
-}
-
-void team_wait_word(_Atomic uint32_t *word, uint32_t old)
-{
-	if (!spin(word, old, team_now_ns()))
-		futex_wait(word, old, WORKER);
-}
-
-void team_wake_one(_Atomic uint32_t *word)
-{
-	futex_wake(word, 1, WORKER);
-}
 
 /* --- operations ---------------------------------------------------------------------------- */
 
@@ -163,6 +69,8 @@ static struct cut cut_of(const struct team_op *op)
 
 	c.grains = op->n / c.grain + (op->n % c.grain != 0);
 	c.parts = c.grains < (uint64_t)team.size ? c.grains : (uint64_t)team.size;
+	if (c.parts && op->n <= op->alone)
+		return (struct cut){ op->n, 1, 1, 1 };
 	most = c.parts ? c.grains / c.parts : 0;
 	c.pieces = wanted < most ? wanted : most;
 	c.pieces = c.pieces < PIECES_MAX ? c.pieces : PIECES_MAX;
@@ -177,7 +85,7 @@ static void have_awake(uint64_t parts)
 	if (more <= 0)
 		return;
 	atomic_fetch_add(&team.call.value, 1);
-	wake(&team.call, more, WORKER | CALLER);
+	team_call(&team.call, more, TEAM_WORKER | TEAM_CALLER);
 }
 
 /* Opens the first operation from i on that has something to do. Returns in how many ranges; 0: none has. */
@@ -204,7 +112,7 @@ static void open_next(struct list *l, size_t i)
 		have_awake(parts);
 	} else if (!parts && atomic_load(&team.caller_asleep)) {
 		atomic_fetch_add(&team.call.value, 1);
-		wake(&team.call, 1, CALLER);
+		team_call(&team.call, 1, TEAM_CALLER);
 	}
 }
 
@@ -303,14 +211,14 @@ static int64_t idle(int thread, int64_t since)
 
 	if (visit(thread))
 		return team_now_ns();
-	if (spin(&team.bell, rung, since))
+	if (team_spin(&team.bell, rung, since))
 		return since;
 	call = atomic_load(&team.call.value);
 	atomic_fetch_add(&team.call.asleep, 1);
 	if (visit(thread) || atomic_load(&team.ended))
 		atomic_fetch_sub(&team.call.asleep, 1);
 	else
-		sleep_on(&team.call, call, WORKER);
+		team_sleep(&team.call, call, TEAM_WORKER);
 	return team_now_ns();
 }
 
@@ -463,7 +371,7 @@ void team_resize(int n)
 	atomic_store(&team.ended, true);
 	atomic_fetch_add(&team.bell, 1);
 	atomic_fetch_add(&team.call.value, 1);
-	wake(&team.call, INT_MAX, WORKER);
+	team_call(&team.call, INT_MAX, TEAM_WORKER);
 	for (int i = 1; i < team.size; i++)
 		pthread_join(team.threads[i], NULL);
 	if (team.size) {
@@ -495,7 +403,7 @@ void team_counts(struct team_counts *out)
 	turn_begin();
 	out->runs = team.runs;
 	out->ops = team.ops;
-	out->wakes = atomic_load(&team.wakes);
+	out->wakes = atomic_load(&team_wakes);
 	turn_end();
 }
 
@@ -510,7 +418,7 @@ static void run_alone(const struct team_op *ops, size_t count)
 
 static bool has_parts(const struct team_op *op)
 {
-	return op->n > op->grain && op->n > 1;
+	return op->n > 1 && op->n > op->grain && op->n > op->alone;
 }
 
 static bool worth_sharing(const struct team_op *ops, size_t count)
@@ -547,7 +455,7 @@ static void take_part_to_end(struct list *l)
 			since = team_now_ns();
 		if (atomic_load(&l->open) == l->count)
 			return;
-		if (spin(&team.bell, rung, since))
+		if (team_spin(&team.bell, rung, since))
 			continue;
 		call = atomic_load(&team.call.value);
 		atomic_fetch_add(&team.call.asleep, 1);
@@ -555,7 +463,7 @@ static void take_part_to_end(struct list *l)
 		if (take_part(l, 0) || atomic_load(&l->open) == l->count)
 			atomic_fetch_sub(&team.call.asleep, 1);
 		else
-			sleep_on(&team.call, call, CALLER);
+			team_sleep(&team.call, call, TEAM_CALLER);
 		atomic_store(&team.caller_asleep, false);
 		since = team_now_ns();
 	}
@@ -626,7 +534,7 @@ void team_each_loop(int threads, void (*fn)(void *), void *data,
 	const struct team_loop *loop)
 {
 	struct team_region r = { .fn = fn, .data = data, .threads = 1 };
-	struct team_op op = { region_part, &r, 1, 1, 1 };
+	struct team_op op = { region_part, &r, 1, 1, 1, 0 };
 
 	if (loop) {
 		struct team_loop *l = &r.loops[0];

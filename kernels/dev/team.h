@@ -40,12 +40,14 @@ bool team_inside(void);
 typedef void (*team_part_fn)(void *work, uint64_t from, uint64_t to);
 
 /* An operation on 0 .. n - 1, cut at multiples of grain (at least 1), of which each thread gets one range. A range is cut in `pieces`
- * (0 is 1) where it has as many grains; a thread that has done its own takes those that others have not begun. */
+ * (0 is 1) where it has as many grains; a thread that has done its own takes those that others have not begun. Up to n = alone, which
+ * may be more than a grain, one thread does all of it: what is worth sharing is more than what is worth a piece. */
 struct team_op {
 	team_part_fn part;
 	void *work;
 	uint64_t n, grain;
 	uint32_t pieces;
+	uint64_t alone;
 };
 
 /* Does the operations one after the other: each begins when the one before is done, and whichever threads are awake go on with it.

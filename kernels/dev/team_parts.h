@@ -44,12 +44,26 @@ struct team_here {
 
 extern __thread struct team_here team_here;
 
+/* --- waiting (team_wait.c) ----------------------------------------------------------------- */
+
 int64_t team_now_ns(void);
 
-/* Waits until the word is not `old`: spins to TEAM_SPIN_NS after `since`, then sleeps. May return early. */
-void team_wait(struct team_word *w, uint32_t old, int64_t since);
+/* Calls of the system that woke threads. */
+extern _Atomic uint64_t team_wakes;
+
+/* Looks at the word until it is not `old`, at most to TEAM_SPIN_NS after `since`. Returns whether it is another. */
+bool team_spin(_Atomic uint32_t *word, uint32_t old, int64_t since);
+
+enum { TEAM_WORKER = 1, TEAM_CALLER = 2 }; /* who sleeps, and whom a call is for */
+
+/* Sleeps while the word is `old`, until it is called. w->asleep was counted up before. May return early. */
+void team_sleep(struct team_word *w, uint32_t old, uint32_t who);
 
 /* Wakes up to n of those who sleep on a word that has been changed. */
+void team_call(struct team_word *w, int n, uint32_t who);
+
+/* The two together: spins, then sleeps; and wakes whoever sleeps. May return early. */
+void team_wait(struct team_word *w, uint32_t old, int64_t since);
 void team_wake(struct team_word *w, int n);
 
 /* The same for a word that counts no sleepers. */

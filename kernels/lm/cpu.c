@@ -127,14 +127,14 @@ void lm_cpu_close(struct lm_cpu *lm)
 	free(lm);
 }
 
-#define PIECES \
-	4 /* of a thread's range: where a thread comes late, others take what it has not begun */
+/* Pieces of a thread's range: where a thread comes late, others take what it has not begun. */
+#define PIECES 4
 
 static int share(struct dev *d, team_part_fn part, const void *work, size_t bytes,
 	uint64_t n, uint64_t grain, uint32_t pieces)
 {
 	/* the team gives the work to `part`, which reads it only */
-	const struct team_op op = { part, (void *)(uintptr_t)work, n, grain, pieces };
+	const struct team_op op = { part, (void *)(uintptr_t)work, n, grain, pieces, 0 };
 
 	return cpu_do(d, &op, bytes);
 }
@@ -175,24 +175,38 @@ SHARED(narrow, narrow, x->n, 4096)
 SHARED(squares, squares, (x->n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK, 1)
 SHARED(adamw, adamw, x->n, 4096)
 
-/* outputs that are worth a thread's waking: about 3 us of work; four at a time go together */
-static uint64_t project_grain(const struct lm_project *p)
-{
-	uint64_t each = p->rows * p->k + 1;
+/* What is worth a thread's waking, about 3 us of work, and, where it is awake, a piece; in multiplications. */
+#define WORTH_WAKING UINT64_C(65536)
+#define WORTH_PIECE  UINT64_C(16384)
 
-	return (65536 / each + 4) / 4 * 4;
+struct project_work {
+	const struct lm_kernels *kernels;
+	struct lm_project x;
+};
+
+static void project_part(void *work, uint64_t from, uint64_t to)
+{
+	struct project_work *w = work;
+
+	w->kernels->project(&w->x, from, to);
 }
 
-SHARED(project, project, x->n, project_grain(x))
+/* Four outputs at a time go together. */
+static int cpu_project(struct dev *d, const struct lm_project *x)
+{
+	struct project_work w = { &cpu_of(d)->lm->kernels, *x };
+	uint64_t each = x->rows * x->k + 1;
+	const struct team_op op = { .part = project_part,
+		.work = &w,
+		.n = x->n,
+		.grain = (WORTH_PIECE / each + 4) / 4 * 4,
+		.pieces = PIECES,
+		.alone = WORTH_WAKING / each };
+
+	return cpu_do(d, &op, sizeof w);
+}
 
 SHARED(paged_put, paged_put, x->rows, rows_grain(x->width))
-
-/* Pairs that are worth a thread's waking, as in project_grain. Pairs of a head lie together, so that threads that share the pairs have as many
- * long rows of a prompt as short ones. */
-static uint64_t paged_grain(const struct lm_paged_attend *a)
-{
-	return 1 + 32768 / (a->keys_max * a->head_dim + 1);
-}
 
 struct paged_work {
 	void (*attend)(const struct lm_paged_attend *, uint64_t, uint64_t);
@@ -206,14 +220,22 @@ static void paged_part(void *work, uint64_t from, uint64_t to)
 	w->attend(&w->a, from, to);
 }
 
+/* Pairs of a head lie together, so that threads that share the pairs have as many long rows of a prompt as short ones. Keys and values
+ * are read for one row each: a multiplication takes longer than in a product. */
 static int cpu_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 {
 	struct paged_work w = { cpu_of(d)->lm->kernels.paged_attend, *a };
+	uint64_t each = a->keys_max * a->head_dim + 1;
+	const struct team_op op = { .part = paged_part,
+		.work = &w,
+		.n = a->rows * a->heads,
+		.grain = 1 + WORTH_PIECE / 2 / each,
+		.pieces = PIECES,
+		.alone = WORTH_WAKING / 2 / each };
 
 	if (a->head_dim > LM_ATTEND_DIM_MAX)
 		w.attend = lm_paged_attend_ref;
-	return share(d, paged_part, &w, sizeof w, a->rows * a->heads, paged_grain(a),
-		PIECES);
+	return cpu_do(d, &op, sizeof w);
 }
 
 struct norm_back_work {

@@ -46,7 +46,7 @@ static void check_cuts(void)
 			for (uint32_t pieces = 0; pieces <= 100000; pieces += 20000) {
 				struct count *c = calloc(1, sizeof *c);
 				struct team_op op = { count_part, c, ns[i], grains[g],
-					pieces };
+					pieces, 0 };
 				int bad = 0;
 
 				c->n = ns[i];
@@ -90,7 +90,8 @@ static void check_order(void)
 		steps[k] = (struct chain){ x[k % 2], x[(k + 1) % 2] };
 		/* all sizes of pieces, operations that one thread does, and empty ones */
 		ops[k] = (struct team_op){ chain_part, &steps[k], N,
-			k % 5 == 0 ? N : 1 + (uint64_t)(k % 7) * 100, (uint32_t)(k % 4) };
+			k % 5 == 0 ? N : 1 + (uint64_t)(k % 7) * 100, (uint32_t)(k % 4),
+			k % 11 == 0 ? N : 0 };
 	}
 	for (int turn = 0; turn < 20; turn++) {
 		for (uint32_t i = 0; i < N; i++)
@@ -161,7 +162,7 @@ static void nested(void *data)
 {
 	struct region *r = data, alone = { .threads = 1 };
 	struct count *c = calloc(1, sizeof *c);
-	struct team_op op = { count_part, c, N, 1, 4 };
+	struct team_op op = { count_part, c, N, 1, 4, 0 };
 	int me = team_me();
 
 	c->n = N;
@@ -225,7 +226,7 @@ static void sleep_part(void *work, uint64_t from, uint64_t to)
 /* Nor do threads that wait for one of theirs, at a barrier or at the end. */
 static void check_waiting(void)
 {
-	struct team_op op = { sleep_part, NULL, SIZE, 1, 1 };
+	struct team_op op = { sleep_part, NULL, SIZE, 1, 1, 0 };
 	int64_t before = used_ns();
 
 	team_each(0, wait_for_late, NULL);
@@ -295,7 +296,7 @@ static void check_no_threads(void)
 static void *call_often(void *arg)
 {
 	struct count *c = arg;
-	struct team_op op = { count_part, c, N, 16, 2 };
+	struct team_op op = { count_part, c, N, 16, 2, 0 };
 
 	for (int i = 0; i < 300; i++) {
 		struct region r = { .threads = SIZE };
