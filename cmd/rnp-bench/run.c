@@ -164,7 +164,7 @@ static int segments_due(int pass, int passes)
 static int run_segments(struct entry *e, const struct settings *s, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (e->suite->course->segment(s) < 0)
+		if (e->suite->course->segment(e->suite->course->state, s) < 0)
 			return -1;
 	return 0;
 }
@@ -252,7 +252,8 @@ static void release_entries(struct entries *all)
 		measurement_release(&all->at[i].measurement);
 		json_decref(all->at[i].params);
 		if (!all->at[i].test)
-			all->at[i].suite->course->release();
+			all->at[i].suite->course->release(
+				all->at[i].suite->course->state);
 	}
 	free(all->at);
 }
@@ -300,7 +301,7 @@ static int give_out(struct entries *all, const struct owner *owner, json_t *reco
 		int rc = 0;
 
 		if (!e->test)
-			rc = e->suite->course->tell(emit, &to);
+			rc = e->suite->course->tell(e->suite->course->state, emit, &to);
 		else if (e->measurement.n)
 			rc = emit(&to,
 				record_make(e->suite->name, e->test, e->device,

@@ -64,10 +64,11 @@ typedef int (*suite_emit)(void *ctx, json_t *takes_record);
 struct suite_course {
 	/* Prepares, measures, and frees the machine for others. Returns 0, or -1 with
 	 * err_set(), after which it is not called again. */
-	int (*segment)(const struct settings *s);
+	int (*segment)(void *state, const struct settings *s);
 	/* Emits the records. Returns 0, or -1 with err_set. */
-	int (*tell)(suite_emit emit, void *ctx);
-	void (*release)(void); /* called even without a segment */
+	int (*tell)(void *state, suite_emit emit, void *ctx);
+	void (*release)(void *state); /* called even without a segment */
+	void *state;                  /* of the suite; NULL: it has its own */
 };
 
 struct suite {

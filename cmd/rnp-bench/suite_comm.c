@@ -297,12 +297,13 @@ static int emit_crossings(const struct teller *to, int op)
 	return 0;
 }
 
-static int tell(suite_emit emit_record, void *ctx)
+static int tell(void *state, suite_emit emit_record, void *ctx)
 {
 	static const int order[COMM_BACKENDS] = { COMM_HTTP, COMM_TCP, COMM_NCCL,
 		COMM_MPI };
 	const struct teller to = { course, emit_record, ctx };
 
+	(void)state;
 	if (!course)
 		return 0;
 	for (size_t k = 0; k < COMM_BACKENDS; k++)
@@ -509,10 +510,11 @@ static int run_segment(struct course *c)
 	return rc;
 }
 
-static int segment(const struct settings *s)
+static int segment(void *state, const struct settings *s)
 {
 	bool first = !course;
 
+	(void)state;
 	if (first) {
 		course = xcalloc(1, sizeof *course);
 		course->settings = s;
@@ -526,13 +528,14 @@ static int segment(const struct settings *s)
 	return run_segment(course);
 }
 
-static void release(void)
+static void release(void *state)
 {
+	(void)state;
 	free(course);
 	course = NULL;
 }
 
-static const struct suite_course functions = { segment, tell, release };
+static const struct suite_course functions = { segment, tell, release, NULL };
 
 static const struct test tests[] = {
 	{ .name = "pingpong",

@@ -143,10 +143,9 @@ static bool keeps_device(const struct suite_lm *l)
 }
 
 /* Prepares, in the first segment, what is the same in all of them. */
-static void prepare(struct suite_lm *l, const struct suite_lm_kind *kind,
-	const struct settings *s)
+static void prepare(struct suite_lm *l, const struct settings *s)
 {
-	l->kind = kind;
+	l->prepared = true;
 	l->settings = *s;
 	l->time_ms = s->time_ms;
 	/* a batch has the share of time_ms that measure.c gives to each of its own */
@@ -257,15 +256,15 @@ static int measure_model(struct suite_lm *l, int i)
 	return rc;
 }
 
-int suite_lm_segment(struct suite_lm *l, const struct suite_lm_kind *kind,
-	const struct settings *s)
+int suite_lm_segment(void *state, const struct settings *s)
 {
+	struct suite_lm *l = state;
 	int rc;
 
-	if (!l->kind)
-		prepare(l, kind, s);
+	if (!l->prepared)
+		prepare(l, s);
 	rc = open_device(l);
-	for (int i = 0; rc == 0 && i < kind->count(s); i++)
+	for (int i = 0; rc == 0 && i < l->kind->count(s); i++)
 		rc = measure_model(l, i);
 	for (int i = 0; i < SUITE_LM_ROOFS; i++)
 		measurement_move(&l->roofs[i], &l->stretch[i]);
@@ -308,8 +307,10 @@ static int emit_test(struct suite_lm *l, const struct suite_lm_model *model,
 			json_incref(params)));
 }
 
-int suite_lm_tell(struct suite_lm *l, suite_emit emit, void *ctx)
+int suite_lm_tell(void *state, suite_emit emit, void *ctx)
 {
+	struct suite_lm *l = state;
+
 	for (int i = 0; i < SUITE_LM_MODELS_MAX; i++)
 		for (size_t k = 0; l->models[i].n && k < l->models[i].ntests; k++)
 			if (emit_test(l, &l->models[i], &l->models[i].tests[k], emit,
@@ -326,8 +327,10 @@ int suite_lm_tell(struct suite_lm *l, suite_emit emit, void *ctx)
 	return 0;
 }
 
-void suite_lm_release(struct suite_lm *l)
+void suite_lm_release(void *state)
 {
+	struct suite_lm *l = state;
+
 	close_device(l);
 	for (int i = 0; i < SUITE_LM_MODELS_MAX; i++)
 		for (size_t k = 0; k < SUITE_LM_TESTS_MAX; k++) {
@@ -338,7 +341,7 @@ void suite_lm_release(struct suite_lm *l)
 		measurement_release(&l->roofs[i]);
 		json_decref(l->roof_params[i]);
 	}
-	memset(l, 0, sizeof *l);
+	*l = (struct suite_lm){ .kind = l->kind };
 }
 
 /* --- what fits ----------------------------------------------------------------------------- */

@@ -52,9 +52,10 @@ struct suite_lm_kind {
 	void (*close)(void);
 };
 
-/* All zero before the first segment. */
+/* All zero but kind before the first segment. */
 struct suite_lm {
 	const struct suite_lm_kind *kind;
+	bool prepared;
 	struct settings settings; /* with our time */
 	int64_t time_ms;          /* what one test may take in all segments */
 	struct dev
@@ -68,11 +69,14 @@ struct suite_lm {
 	struct suite_lm_model models[SUITE_LM_MODELS_MAX];
 };
 
-/* The three functions of a course. */
-int suite_lm_segment(struct suite_lm *l, const struct suite_lm_kind *kind,
-	const struct settings *s);
-int suite_lm_tell(struct suite_lm *l, suite_emit emit, void *ctx);
-void suite_lm_release(struct suite_lm *l);
+/* The course of a suite; its state is a struct suite_lm. */
+int suite_lm_segment(void *state, const struct settings *s);
+int suite_lm_tell(void *state, suite_emit emit, void *ctx);
+void suite_lm_release(void *state);
+#define SUITE_LM_COURSE(l)                                           \
+	{                                                            \
+		suite_lm_segment, suite_lm_tell, suite_lm_release, l \
+	}
 
 /* The tests of the roofs. */
 const struct dev *suite_lm_dev(void); /* of the one that is open */

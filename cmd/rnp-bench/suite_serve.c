@@ -23,8 +23,6 @@
 static const enum lm_type types[] = { LM_F32, LM_BF16, LM_Q8_0, LM_Q4_0 };
 #define TYPES ((int)(sizeof types / sizeof *types))
 
-static struct suite_lm course;
-
 static struct {
 	struct model_file *model_file;
 	struct lm_weights *weights;
@@ -193,22 +191,8 @@ static int open_one(struct suite_lm *l, struct suite_lm_model *m, int i)
 static const struct suite_lm_kind kind = { &suite_serve, PRODUCT_F32, count_models,
 	open_one, close_model };
 
-static int segment(const struct settings *s)
-{
-	return suite_lm_segment(&course, &kind, s);
-}
-
-static int tell(suite_emit emit, void *ctx)
-{
-	return suite_lm_tell(&course, emit, ctx);
-}
-
-static void release(void)
-{
-	suite_lm_release(&course);
-}
-
-static const struct suite_course functions = { segment, tell, release };
+static struct suite_lm course = { .kind = &kind };
+static const struct suite_course functions = SUITE_LM_COURSE(&course);
 
 #define ROW(what, preset, type, text)                                             \
 	{                                                                         \

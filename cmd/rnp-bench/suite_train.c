@@ -24,8 +24,6 @@ static const struct shape {
 	{ 1, 256 }, { 1, 256 } },
   quick_shapes[SUITE_LM_QUICK_PRESETS] = { { 4, 128 }, { 1, 128 } };
 
-static struct suite_lm course;
-
 static struct {
 	struct lm_train *t;
 	uint32_t *tokens, *targets;
@@ -121,22 +119,8 @@ static int count_presets(const struct settings *s)
 static const struct suite_lm_kind kind = { &suite_train, PRODUCT_BF16, count_presets,
 	open_preset, close_model };
 
-static int segment(const struct settings *s)
-{
-	return suite_lm_segment(&course, &kind, s);
-}
-
-static int tell(suite_emit emit, void *ctx)
-{
-	return suite_lm_tell(&course, emit, ctx);
-}
-
-static void release(void)
-{
-	suite_lm_release(&course);
-}
-
-static const struct suite_course functions = { segment, tell, release };
+static struct suite_lm course = { .kind = &kind };
+static const struct suite_course functions = SUITE_LM_COURSE(&course);
 
 #define ROW(preset)                                               \
 	{                                                         \
