@@ -118,6 +118,9 @@ static int make_headers(struct curl_slist **list, const struct http_transfer *t)
 		buf_addf(&line, "If-None-Match: %s", q->etag);
 		add_header(list, &line);
 	}
+	/* a part of something packed cannot be unpacked */
+	if (q->sink)
+		*list = http_curl.slist_append(*list, "Accept-Encoding: identity");
 	add_range(list, t, &line);
 	for (int i = 0; q->headers && q->headers[i]; i++)
 		*list = http_curl.slist_append(*list, q->headers[i]);
@@ -186,9 +189,8 @@ static void set_options(CURL *curl, struct http_transfer *t, struct curl_slist *
 	SET(CURLOPT_URL, q->url);
 	SET(CURLOPT_PATH_AS_IS, q->signer ? 1L : 0L);
 	SET(CURLOPT_USERAGENT, "rnp/" RNP_VERSION);
-	/* a part of something packed cannot be unpacked */
 	if (!q->sink)
-		SET(CURLOPT_ACCEPT_ENCODING, "");
+		SET(CURLOPT_ACCEPT_ENCODING, ""); /* all that libcurl can unpack */
 	SET(CURLOPT_HTTPHEADER, headers);
 	SET(CURLOPT_WRITEFUNCTION, http_on_body);
 	SET(CURLOPT_WRITEDATA, t);
@@ -203,13 +205,6 @@ static void set_options(CURL *curl, struct http_transfer *t, struct curl_slist *
 }
 
 /* --- the loop ------------------------------------------------------------------------------ */
-
-static bool is_aborted(const struct http_request *q)
-{
-	struct pollfd p = { q->abort ? q->abort->fd : -1, POLLIN, 0 };
-
-	return q->abort && poll(&p, 1, 0) > 0;
-}
 
 static int64_t bytes_moved(CURL *curl)
 {
@@ -298,7 +293,7 @@ static CURLcode perform(struct http *h, struct http_transfer *t)
 	if (http_curl.multi_add_handle(h->multi, h->curl) != CURLM_OK)
 		return CURLE_FAILED_INIT;
 	for (;;) {
-		t->aborted = is_aborted(t->q);
+		t->aborted = http_is_aborted(t->q);
 		if (t->aborted)
 			break;
 		if (http_curl.multi_perform(h->multi, &running) != CURLM_OK || !running)
@@ -332,6 +327,7 @@ static void begin_try(struct http_transfer *t)
 	t->answered = t->decided = t->into_sink = t->too_large = t->paused = false;
 	t->aborted = t->timed_out = t->has_range = t->callback_failed = false;
 	t->source_ended = false;
+	t->header_bytes = 0;
 	t->content_length = -1;
 	t->up = t->down = (struct http_budget){ .bytes = 0 };
 	t->window_ns = t->window_bytes = t->waiting_ns = 0;

@@ -1,10 +1,11 @@
 /* The switch that ends requests from another thread: an eventfd, which poll(2) sees at once and
  * a signal handler may write. */
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/base/err.h"
-#include "common/net/http.h"
+#include "common/net/http_parts.h"
 
 int http_abort_open(struct http_abort *a)
 {
@@ -19,6 +20,13 @@ void http_abort(const struct http_abort *a)
 	/* it fails only when it is so far up already that it stays switched on */
 	if (write(a->fd, &one, sizeof one) < 0)
 		return;
+}
+
+bool http_is_aborted(const struct http_request *q)
+{
+	struct pollfd p = { q->abort ? q->abort->fd : -1, POLLIN, 0 };
+
+	return q->abort && poll(&p, 1, 0) > 0;
 }
 
 void http_abort_reset(const struct http_abort *a)

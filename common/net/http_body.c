@@ -42,6 +42,25 @@ static bool budget_allows(struct http_budget *b, int64_t rate)
 	return b->bytes > 0;
 }
 
+/* --- abort --------------------------------------------------------------------------------- */
+
+#define LOOK_NS INT64_C(5000000)
+
+/* On a fast line libcurl moves tens of megabytes before its loop comes back. */
+static bool look_for_abort(struct http_transfer *t)
+{
+	int64_t now_ns;
+
+	if (!t->q->abort)
+		return false;
+	now_ns = clock_mono_ns();
+	if (now_ns - t->looked_ns < LOOK_NS)
+		return false;
+	t->looked_ns = now_ns;
+	t->aborted = http_is_aborted(t->q);
+	return t->aborted;
+}
+
 /* --- the source ---------------------------------------------------------------------------- */
 
 static long read_source(const struct http_source *s, int64_t sent, char *to, size_t max)
@@ -66,6 +85,8 @@ size_t http_on_read(char *to, size_t size, size_t n, void *transfer)
 	const struct http_source *s = t->q->source;
 	long got = HTTP_AGAIN;
 
+	if (look_for_abort(t))
+		return CURL_READFUNC_ABORT;
 	if (budget_allows(&t->up, t->q->rate_up_max))
 		got = read_source(s, t->sent, to, size * n);
 	if (got == HTTP_AGAIN) {
@@ -256,6 +277,8 @@ size_t http_on_body(char *data, size_t size, size_t n, void *transfer)
 	struct buf *body = &t->r->body;
 	size_t bytes = size * n, room;
 
+	if (look_for_abort(t))
+		return CURL_WRITEFUNC_ERROR;
 	if (http_transfer_decide(t) < 0) {
 		t->callback_failed = true;
 		return CURL_WRITEFUNC_ERROR;
@@ -347,6 +370,9 @@ int http_range_parse(struct http_range *out, const char *value)
 	return out->total < 0 || *s || out->last >= out->total ? -1 : 0;
 }
 
+/* libcurl keeps all header fields of an answer, however many a server sends. */
+#define HEADER_BYTES_MAX ((size_t)256 << 10)
+
 /* A new answer begins: after a redirect, or 100 Continue. */
 static void begin_answer(struct http_transfer *t, const char *line, size_t len)
 {
@@ -370,6 +396,13 @@ size_t http_on_header(char *line, size_t size, size_t n, void *transfer)
 	char value[64];
 	const char *number = value;
 
+	t->header_bytes += len;
+	if (t->header_bytes > HEADER_BYTES_MAX) {
+		t->callback_failed = true;
+		err_set(EX_DATAERR, "'%s' answered with more than %zu bytes of headers",
+			t->q->url, HEADER_BYTES_MAX);
+		return 0;
+	}
 	if (len > 5 && strncasecmp(line, "HTTP/", 5) == 0)
 		begin_answer(t, line, len);
 	header_is(line, len, "etag", r->etag, sizeof r->etag);

@@ -66,6 +66,8 @@ struct http_transfer {
 		decided; /* the status line is there; it is known where the body goes */
 	bool into_sink, too_large, paused, aborted, timed_out, has_range;
 	bool source_ended;
+	int64_t looked_ns;    /* when a callback last looked for an abort */
+	size_t header_bytes;  /* of all answers of the try, redirects and 1xx included */
 	bool callback_failed; /* the pending error says why */
 	struct http_range range;
 	int64_t content_length; /* -1: not given */
@@ -80,6 +82,9 @@ size_t http_on_read(char *to, size_t size, size_t n, void *transfer);
 int http_on_seek(void *transfer, curl_off_t offset, int origin);
 size_t http_on_body(char *data, size_t size, size_t n, void *transfer);
 size_t http_on_header(char *line, size_t size, size_t n, void *transfer);
+
+/* Has the program switched on the request's abort? */
+bool http_is_aborted(const struct http_request *q);
 
 /* Where the source begins again, for another try. Returns 0 or -1. */
 int http_source_rewind(const struct http_source *s);

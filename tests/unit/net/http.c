@@ -272,7 +272,7 @@ static void check_sinks(struct http *h)
 	CHECK_I64(SIZE, r.sunk_bytes);
 	CHECK_I64(SIZE, r.total_bytes);
 	CHECK_TEXT("\"one\"", r.etag);
-	CHECK_TEXT("", header_of(last_head, "Accept-Encoding"));
+	CHECK_TEXT("identity", header_of(last_head, "Accept-Encoding"));
 
 	sink = (struct http_sink){ .fd = fd, .offset = 100 };
 	CHECK(http_fetch(h, &q, &r) == 0);
@@ -573,6 +573,41 @@ static void check_download(struct http *h)
 	check_file(path);
 	unlink(path);
 	rmdir(dir);
+	http_response_release(&r);
+}
+
+/* Header fields without end, as one answer and as many of 103. */
+static void serve_headers(struct exchange *x)
+{
+	char line[1100];
+
+	memset(line, 'x', sizeof line);
+	memcpy(line, "X-More: ", 8);
+	memcpy(line + 1000, "\r\n", 3);
+	send_text(x, "HTTP/1.1 200 OK\r\n");
+	for (int i = 0; i < 100000 && net_send(x->fd, line, 1002) == 0; i++)
+		;
+}
+
+static void serve_early_hints(struct exchange *x)
+{
+	static const char hint[] = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+
+	for (int i = 0; i < 1000000 && net_send(x->fd, hint, sizeof hint - 1) == 0; i++)
+		;
+}
+
+static void check_headers(struct http *h)
+{
+	struct http_request q = { .url = server.url, .tries = 1 };
+	struct http_response r = HTTP_RESPONSE_INIT;
+
+	serve_with(serve_headers);
+	CHECK(http_fetch(h, &q, &r) == -1 && err_get()->code == EX_DATAERR);
+	CHECK(strstr(err_get()->text, "bytes of headers"));
+	err_clear();
+	serve_with(serve_early_hints);
+	CHECK_FAILS(EX_DATAERR, http_fetch(h, &q, &r));
 	http_response_release(&r);
 }
 
@@ -1124,6 +1159,7 @@ int main(void)
 	check_resume(&h);
 	check_ranges(&h);
 	check_download(&h);
+	check_headers(&h);
 	check_sources(&h);
 	check_limits(&h);
 	check_abort(&h);
