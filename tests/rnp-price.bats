@@ -430,7 +430,7 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 }
 
 @test "backtest: series that are none are refused" {
-	refused 64 "--history and --jobs" rnp-price backtest
+	refused 64 "--history, --jobs and --pods" rnp-price backtest
 	refused 66 "missing" rnp-price backtest --history missing
 	echo '{"price_stats":{"median":1},"by_provider":{"a":{"count":1,"min":1}}}' >one
 	refused 65 "fewer than two snapshots" rnp-price backtest --history one
@@ -478,6 +478,40 @@ las 1060 1 1800"
 		printf 'timestamp,duration,num_gpus\n%s\n' "${row%|*}" >jobs
 		refused 65 "${row##*|}" rnp-price backtest --jobs jobs --gpus 2
 	done
+}
+
+@test "backtest: Alibaba's pods, fragmentation gradient descent ahead of the others" {
+	local nodes pods
+	nodes=$(data jobs/openb_node_list_gpu_node.csv) || skip_data
+	pods=$(data jobs/openb_pod_list_default.csv) || skip_data
+	run_split rnp-price backtest --pods "$pods" --nodes "$nodes" --runs 2
+	assert_success
+	# published: 86.3, 90.6, 92.9, 95.2 at 100% arrived; ours are within 1.0
+	jq -se 'map({key: .algorithm, value: .}) | from_entries |
+		def near($x): . / 10000 - $x | fabs < 1.2;
+		(.random.allocated_100_ppm | near(86.3)) and (."dot-product".allocated_100_ppm | near(90.6)) and
+		(."best-fit".allocated_100_ppm | near(92.9)) and (.fgd.allocated_100_ppm | near(95.2)) and
+		.fgd.allocated_130_ppm > ."best-fit".allocated_130_ppm + 15000 and
+		.fgd.fragments_80_ppm < ."best-fit".fragments_80_ppm and all(.[]; .gpus == 6212)' <<<"$output" || fail "$output"
+	OMP_NUM_THREADS=1 rnp-price backtest --pods "$pods" --nodes "$nodes" --runs 2 | cmp - <(echo "$output")
+}
+
+@test "backtest: a part of a GPU goes where it leaves the least behind" {
+	# one GPU has 400 left after the first pod: fgd puts the next part there and keeps a whole one free
+	printf 'cpu_milli,memory_mib,gpu\n64000,100000,2\n' >nodes
+	printf 'cpu_milli,memory_mib,num_gpu,gpu_milli\n1000,10,1,600\n1000,10,1,400\n1000,10,1,1000\n' >pods
+	run_split rnp-price backtest --pods pods --nodes nodes --algorithm fgd --runs 20
+	assert_success
+	assert_equal "$(jq -c '[.gpus, .runs, .allocated_100_ppm]' <<<"$output")" "[2,20,1000000]"
+	refused 64 "belong together" rnp-price backtest --pods pods
+	refused 64 "fgd is not one for --jobs" rnp-price backtest --jobs pods --gpus 1 --algorithm fgd
+	local row
+	for row in '1,1,2,500|gpu_milli' '1,1,1,0|gpu_milli' '1,1,9,1000|num_gpu' '-1,1,1,1000|cpu_milli' '1,1,0,0|no pod wants a GPU'; do
+		printf 'cpu_milli,memory_mib,num_gpu,gpu_milli\n%s\n' "${row%|*}" >bad
+		refused 65 "${row##*|}" rnp-price backtest --pods bad --nodes nodes
+	done
+	printf 'cpu_milli,memory_mib\n1,1\n' >bad
+	refused 65 "no column 'gpu'" rnp-price backtest --pods pods --nodes bad
 }
 
 # lease BEGIN [END]: a record, times in hours after the start of the test's day

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "cmd/rnp-price/commands.h"
+#include "cmd/rnp-price/place.h"
+#include "cmd/rnp-price/place_read.h"
 #include "cmd/rnp-price/sched.h"
 #include "cmd/rnp-price/sched_read.h"
 #include "cmd/rnp-price/world.h"
@@ -21,7 +23,8 @@
 static struct opt_list histories;
 static const char *worlds = "formula", *policy_names;
 static const char *jobs_path, *algorithm = "all";
-static int64_t seed = 1, gpus;
+static const char *pods_path, *nodes_path;
+static int64_t seed = 1, gpus, runs = 10;
 
 static const struct opt options[] = {
 	{ .name = "history",
@@ -52,12 +55,30 @@ static const struct opt options[] = {
 		.min = 1,
 		.max = 10000000,
 		.help = "with --jobs: how many GPUs the cluster has" },
+	{ .name = "pods",
+		.kind = OPT_TEXT,
+		.to = &pods_path,
+		.metavar = "F",
+		.help = "instead: pods that share GPUs, CSV with cpu_milli, memory_mib, num_gpu and gpu_milli" },
+	{ .name = "nodes",
+		.kind = OPT_TEXT,
+		.to = &nodes_path,
+		.metavar = "F",
+		.help = "with --pods: the cluster, CSV with cpu_milli, memory_mib and gpu" },
+	{ .name = "runs",
+		.kind = OPT_I64,
+		.to = &runs,
+		.metavar = "N",
+		.min = 1,
+		.max = 1000,
+		.help = "with --pods: mean of so many orders of arrival (default 10)" },
 	{ .name = "algorithm",
 		.kind = OPT_CHOICE,
 		.to = &algorithm,
 		.metavar = "A",
-		.choices = "fifo|las|las-queues|shortest|all",
-		.help = "with --jobs: who runs next (default all)" },
+		.choices =
+			"fifo|las|las-queues|shortest|random|dot-product|best-fit|fgd|all",
+		.help = "with --jobs who runs next, with --pods on which node (default all)" },
 	{ .name = "seed",
 		.kind = OPT_I64,
 		.to = &seed,
@@ -236,16 +257,106 @@ static int backtest_jobs(void)
 	return rc;
 }
 
+/* --- pods that share GPUs ---------------------------------------------------------------------- */
+
+static int write_pods(enum place_policy a, const struct place_cluster *c,
+	const struct place_result *all)
+{
+	struct place_result sum = { 0 };
+	json_t *r = json_record("rnp.backtest");
+	double n = (double)runs;
+	int64_t count = 0;
+	int rc;
+
+	for (size_t i = 0; i < c->n; i++)
+		count += c->nodes[i].ngpus;
+	for (int64_t i = 0; i < runs; i++) {
+		sum.allocated_100 += all[i].allocated_100 / n;
+		sum.allocated_130 += all[i].allocated_130 / n;
+		sum.fragments_80 += all[i].fragments_80 / n;
+		sum.pods += all[i].pods;
+		sum.failed += all[i].failed;
+	}
+	json_set_text(r, "mode", "pods");
+	json_set_text(r, "algorithm", place_names[a]);
+	json_set_i64(r, "gpus", count);
+	json_set_i64(r, "runs", runs);
+	json_set_i64(r, "seed", seed);
+	json_set_i64(r, "pods", sum.pods);
+	json_set_i64(r, "refused", sum.failed);
+	set_ppm(r, "allocated_100_ppm", sum.allocated_100);
+	set_ppm(r, "allocated_130_ppm", sum.allocated_130);
+	set_ppm(r, "fragments_80_ppm", sum.fragments_80);
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int run_pods(const struct place_cluster *c, const struct place_pods *p,
+	enum place_policy a)
+{
+	struct place_result *all = xcalloc((size_t)runs, sizeof *all);
+	int rc;
+
+#pragma omp parallel for schedule(dynamic)
+	for (int64_t i = 0; i < runs; i++)
+		place_trace(c, a, p->items, p->n, (uint64_t)(seed * 1000 + i), &all[i]);
+	rc = write_pods(a, c, all);
+	free(all);
+	return rc;
+}
+
+static int backtest_pods(void)
+{
+	struct place_cluster *c = xcalloc(1, sizeof *c);
+	struct place_pods pods = { 0 };
+	int rc = place_read_nodes(c, nodes_path);
+
+	out_columns(
+		"algorithm,gpus,runs,allocated_100_ppm,allocated_130_ppm,fragments_80_ppm,"
+		"pods,refused");
+	if (rc == 0)
+		rc = place_read_pods(&pods, pods_path);
+	if (rc == 0)
+		place_classify(&c->classes, pods.items, pods.n);
+	for (int a = 0; rc == 0 && a < PLACE_POLICIES; a++)
+		if (strcmp(algorithm, "all") == 0 ||
+			strcmp(algorithm, place_names[a]) == 0)
+			rc = run_pods(c, &pods, (enum place_policy)a);
+	free(c->nodes);
+	free(pods.items);
+	free(c);
+	return rc;
+}
+
+/* Whether an algorithm of these names, or all, was asked for. */
+static bool is_algorithm_of(const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(algorithm, names[i]) == 0)
+			return true;
+	return strcmp(algorithm, "all") == 0;
+}
+
 static int backtest(struct session *s)
 {
-	if (jobs_path && histories.n)
-		return err_set(EX_USAGE, "--jobs and --history exclude each other");
+	if (!!jobs_path + !!pods_path + !!histories.n > 1)
+		return err_set(EX_USAGE,
+			"--history, --jobs and --pods exclude each other");
+	if (!pods_path != !nodes_path)
+		return err_set(EX_USAGE, "--pods and --nodes belong together");
+	if ((jobs_path && !is_algorithm_of(sched_names, SCHED_ALGORITHMS)) ||
+		(pods_path && !is_algorithm_of(place_names, PLACE_POLICIES)))
+		return err_set(EX_USAGE, "--algorithm %s is not one for %s", algorithm,
+			jobs_path ? "--jobs" : "--pods");
+	if (pods_path)
+		return backtest_pods();
 	if (!jobs_path != !gpus)
 		return err_set(EX_USAGE, "--jobs and --gpus belong together");
 	if (jobs_path)
 		return backtest_jobs();
 	if (!histories.n)
-		return err_set(EX_USAGE, "one of --history and --jobs is wanted");
+		return err_set(EX_USAGE, "one of --history, --jobs and --pods is wanted");
 	if (histories.n > SERIES_MAX)
 		return err_set(EX_USAGE, "more than %d series", SERIES_MAX);
 	if (read_policies(s) < 0)
@@ -285,7 +396,8 @@ const struct command command_backtest = {
 		"of one model, 18 worlds for each series, three steepnesses of demand, three loads, two\n"
 		"lengths of leases. Writes one rnp.backtest record per kind of world and policy, its\n"
 		"revenue over that of the best fixed price or constant ratio in hindsight. With --jobs:\n"
-		"plays a trace of jobs on a cluster under scheduling algorithms instead.",
+		"plays a trace of jobs on a cluster under scheduling algorithms instead; with --pods:\n"
+		"places pods that share GPUs on nodes.",
 	.columns =
 		"world,policy,runs,mean_ppm,p10_ppm,worst_ppm,busy_ppm,changes_a_day_ppm,changes_max",
 	.opts = options,
