@@ -36,10 +36,10 @@ setup_file() {
 @test "install: units start programs by the place that they are installed to" {
 	local unit program
 	for unit in "$IMAGE"/usr/lib/systemd/system/*.service; do
-		for program in $(grep -oE '[^ =]*/rnp-register ' "$unit"); do
-			assert_equal "$program" /usr/bin/rnp-register
+		for program in $(grep -oE '[^ =]*/rnp-re[a-z]* ' "$unit"); do
+			assert_equal "${program%/*}" /usr/bin
 			[[ -x $IMAGE$program ]]
 		done
-		grep -q /usr/bin/rnp-register "$unit"
+		grep -q /usr/bin/rnp- "$unit"
 	done
 }

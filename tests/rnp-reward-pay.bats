@@ -233,3 +233,37 @@ lie() {
 	audit
 	ledger_agrees
 }
+
+@test "pay: rnp-epoch.service closes the epoch, waits for the co-signer, pays, and does nothing twice" {
+	owe 5
+	rm db epoch
+	rnp-register keygen --out auditor.json >/dev/null
+	front
+	mkdir state credentials
+	cp payer.json credentials/operator && cp payer.json credentials/payer
+	export STATE_DIRECTORY=$PWD/state CREDENTIALS_DIRECTORY=$PWD/credentials RNP_EPOCH_S=604800
+	export RNP_POLICY=rnp-021 RNP_EPOCH_OPTIONS="" RNP_REGISTRY=http://127.0.0.1:1 RNP_TRUST="--trust $payer"
+	export RNP_PAY_OPTIONS="--trust $payer --trust $(rnp-register address --key auditor.json) --need 2 --mint $mint
+		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc ${urls[0]} --rpc ${urls[1]} --rpc ${urls[2]} --poll 20ms"
+	# the text that systemd runs: lines joined, %% is %
+	script=$(sed -n "/^ExecStart=/,/'\$/p" "$ROOT/scripts/systemd/rnp-epoch.service" |
+		sed "s/^ExecStart=\/bin\/sh -c '//; s/'\$//; s/\\\\\$//; s/%%/%/g; s|/usr/local/bin/||" | tr -d '\n')
+	# the registry is not there: nothing is begun
+	run sh -c "$script"
+	assert_failure 69
+	assert_equal "$(ls state)" usage.part
+	to=$(($(date +%s) / 604800 * 604800))
+	jq -c --argjson to $to '.from = ($to - 604800 | todate) | .to = ($to | todate)' usages \
+		>state/usage-$((to - 604800)).jsonl
+	sh -c "$script"
+	cp state/net.db* .
+	assert_equal "$(rnp-reward ledger --store state/net.db | jq -r .kind | xargs)" rnp.epoch
+	assert_equal "$(control '{}' | jq .landed)" 0
+	rnp-reward cosign --store state/net.db --key auditor.json state/usage-*.jsonl >/dev/null
+	sh -c "$script" >paid
+	assert_equal "$(jq -r .status paid | sort | uniq -c | xargs)" "5 finalised"
+	sh -c "$script" >again
+	assert_equal "$(cat again)" ""
+	mv state/net.db db
+	audit
+}
