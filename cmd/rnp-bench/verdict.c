@@ -86,7 +86,7 @@ static int take_reading(const json_t *record, const char *where, const struct ke
 
 /* Of several records about one challenge the last counts. */
 static int read_bandwidth(const struct poc_challenge *c, const struct key *k,
-	struct poc_judging *j)
+	struct poc_conditions *j)
 {
 	char id[2 * POC_HASH_BYTES + 1];
 	char *args[1] = { (char *)bandwidth_path };
@@ -113,9 +113,9 @@ static int read_bandwidth(const struct poc_challenge *c, const struct key *k,
 }
 
 /* Returns 1 passed, 0 not, -1 error. */
-static int judge(const json_t *answer, int64_t received_ms)
+static int verify_answer(const json_t *answer, int64_t received_ms)
 {
-	struct poc_judging j = { .received_ms = received_ms,
+	struct poc_conditions j = { .received_ms = received_ms,
 		.no_bandwidth = "there is no network between the programs of a pipe" };
 	struct policy policy = POLICY_INIT;
 	struct key k = KEY_INIT;
@@ -155,7 +155,7 @@ static int run(int nargs, char **args)
 	}
 	buf_release(&text);
 	if (rc == 0)
-		rc = judge(answer, received_ms);
+		rc = verify_answer(answer, received_ms);
 	json_decref(answer);
 	if (rc < 0)
 		return err_report();
@@ -166,7 +166,7 @@ const struct command command_verdict = {
 	.name = "verdict",
 	.arguments = "[file]",
 	.args_max = 1,
-	.summary = "Judge the answer to a challenge.",
+	.summary = "Verify the answer to a challenge.",
 	.details =
 		"Reads one rnp.answer, writes a signed rnp.verdict with every check, the readings and the\n"
 		"score. Exit status 1 when the answer did not pass.",

@@ -1,3 +1,4 @@
+/* rnp-register canon - writes the canonical form (RFC 8785) of JSON values: what is hashed and signed. */
 #include "common/json/canon.h"
 
 #include "cmd/rnp-register/commands.h"

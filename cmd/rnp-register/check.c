@@ -119,7 +119,7 @@ static json_t *hold_all(const struct policy *p, const char *list, const json_t *
 	return entries;
 }
 
-static json_t *judge(const struct policy *p, const json_t *node, bool *qualified)
+static json_t *evaluate(const struct policy *p, const json_t *node, bool *qualified)
 {
 	json_t *record = json_record("rnp.eligibility"), *reasons = json_array();
 	json_t *required = hold_all(p, "requires", node, reasons);
@@ -160,7 +160,7 @@ static int check_record(void *session, const struct record *r)
 
 	if (schema_check(r->json, r->where, "rnp.node") < 0)
 		return -1;
-	record = judge(&s->policy, r->json, &qualified);
+	record = evaluate(&s->policy, r->json, &qualified);
 	s->all_qualified = s->all_qualified && qualified;
 	rc = out_record(record);
 	json_decref(record);

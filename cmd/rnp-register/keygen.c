@@ -1,3 +1,4 @@
+/* rnp-register keygen - makes a new key file, or imports one. */
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"

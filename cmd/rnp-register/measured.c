@@ -1,3 +1,4 @@
+/* Takes what rnp.bench records measured into an rnp.node record. */
 #include "cmd/rnp-register/measured.h"
 
 #include <string.h>

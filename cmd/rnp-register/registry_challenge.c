@@ -585,7 +585,7 @@ int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challe
 }
 
 struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
-	struct httpd_reply *r, struct poc_judging *j)
+	struct httpd_reply *r, struct poc_conditions *j)
 {
 	const char *node = json_string_value(json_object_get(answer, "node"));
 	unsigned char sha256[POC_HASH_BYTES];
@@ -891,7 +891,7 @@ static void unasked_free(struct httpd_request *q)
 static void fail_unanswered(struct registry *g, const struct poc_challenge *c,
 	int64_t elapsed_ns, const char *reason)
 {
-	struct poc_judging j = { .received_ms = clock_now_ms(),
+	struct poc_conditions j = { .received_ms = clock_now_ms(),
 		.elapsed_ns = elapsed_ns };
 	json_t *nothing = json_object(), *check = json_object(), *checks = json_array();
 	struct unasked *u = xcalloc(1, sizeof *u);

@@ -23,9 +23,9 @@ void registry_challenges_tick(struct registry *g);
 /* Takes the open challenge that this answer is to, which the caller frees. j->elapsed_ns is when the answer arrived
  * on the monotonic clock, and then the time since its issue; the roots that came before are set. NULL: r is
  * filled. The answer has to be the node's own, so that nobody else can use up its challenge. */
-struct poc_judging;
+struct poc_conditions;
 struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
-	struct httpd_reply *r, struct poc_judging *j);
+	struct httpd_reply *r, struct poc_conditions *j);
 
 /* The handler of POST /v1/roots, and what goes before and after that of POST /v1/answers: only who has a challenge
  * open may send what is large. */

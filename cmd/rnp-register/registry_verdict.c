@@ -40,7 +40,7 @@ struct registry_verdicts {
 };
 
 static json_t *verify(struct registry *g, const struct poc_challenge *c,
-	const json_t *answer, struct poc_judging *j)
+	const json_t *answer, struct poc_conditions *j)
 {
 	bool passed;
 
@@ -53,7 +53,7 @@ static json_t *verify(struct registry *g, const struct poc_challenge *c,
 /* The whole of one answer: it ends with a reply, at once or when the verdict is stored. */
 static void take_one(struct registry *g, const struct waiting *w)
 {
-	struct poc_judging j = { .received_ms = w->arrived_ms,
+	struct poc_conditions j = { .received_ms = w->arrived_ms,
 		.elapsed_ns = w->arrived_ns,
 		.roundtrip_ns = w->roundtrip_ns };
 	struct httpd_request *q = w->q;

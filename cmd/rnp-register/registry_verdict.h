@@ -1,17 +1,17 @@
-/* registry_verdict.h - answers to challenges are taken when they have arrived, and judged one after the other. */
+/* registry_verdict.h - answers to challenges are taken when they have arrived, and verified one after the other. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_VERDICT_H
 #define RNP_CMD_REGISTER_REGISTRY_VERDICT_H
 
 #include "cmd/rnp-register/registry.h"
 #include "common/net/httpd.h"
 
-/* Starts the thread that judges. Returns 0 or -1. */
+/* Starts the thread that verifies. Returns 0 or -1. */
 int registry_verdicts_open(struct registry *g);
 
-/* Judges what waits, and stops. Nobody may wait for a verdict any more afterwards. */
+/* Verifies what waits, and stops. Nobody may wait for a verdict any more afterwards. */
 void registry_verdicts_close(struct registry *g);
 
-/* The monotonic clock, or when the oldest answer that is not judged yet arrived. */
+/* The monotonic clock, or when the oldest answer that is not verified yet arrived. */
 int64_t registry_verdicts_now_ns(struct registry *g);
 
 /* The handler of POST /v1/answers. */

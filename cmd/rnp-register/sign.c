@@ -1,3 +1,4 @@
+/* rnp-register sign - adds a signature to each record that it reads. */
 #include "cmd/rnp-register/commands.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"

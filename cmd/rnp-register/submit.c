@@ -13,8 +13,8 @@
 #include "common/cli/records.h"
 #include "common/json/schema.h"
 
-/* A registry replies to an rnp.answer when it has judged it, and those that came before. */
-#define JUDGED_MS 150000
+/* A registry replies to an rnp.answer when it has verified it, and those that came before. */
+#define VERIFIED_MS 150000
 
 static const char *registry, *ca_file;
 static int64_t timeout_ms;
@@ -86,7 +86,9 @@ static int post_one(struct sender *s, const struct record *record, const char *k
 	struct http_response *r)
 {
 	const char *node = json_string_value(json_object_get(record->json, "node"));
-	int64_t ms = timeout_ms ? timeout_ms : strcmp(kind, "rnp.answer") ? 0 : JUDGED_MS;
+	int64_t ms = timeout_ms            ? timeout_ms :
+		strcmp(kind, "rnp.answer") ? 0 :
+					     VERIFIED_MS;
 	struct registry_work w;
 	char *work;
 	int rc = registry_post(&s->http, registry, ca_file, ms, record->json,

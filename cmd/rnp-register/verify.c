@@ -1,3 +1,4 @@
+/* rnp-register verify - checks the signatures of records, in order, on all cores. */
 #include <stdatomic.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* poc.h - proof of compute: what a verifier asks, what a node answers, and how that is judged.
+/* poc.h - proof of compute: what a verifier asks, what a node answers, and how that is verified.
  *
  * Pure but for memory: no I/O, no clock. Uses kernels, libsodium, json, canon, proof. This header and
  * memfill.h define every byte; rnp-bench(1) explains. All whole numbers that are hashed are
@@ -98,9 +98,9 @@
 #define POC_MATRICES      8
 #define POC_MULTIPLIER    0x9E3779B1u
 
-/* 2^18. Only the unit test, which judges a thousand answers, makes it less. */
+/* 2^18. Only the unit test, which verifies a thousand answers, makes it less. */
 extern uint64_t poc_folds;
-/* What does those hashes; NULL: sha256_chain_fast(). The benchmark, which judges a hundred thousand answers
+/* What does those hashes; NULL: sha256_chain_fast(). The benchmark, which verifies a hundred thousand answers
  * at once, puts those of many into the lanes of one call. */
 extern sha256_chain_fn poc_sha256_chain;
 
@@ -156,8 +156,8 @@ json_t *poc_answer_parse(const char *text, size_t len, const char *where);
 
 #define POC_ROUNDTRIP_PART 50
 
-/* How an answer is judged. */
-struct poc_judging {
+/* Under which conditions an answer is verified. */
+struct poc_conditions {
 	int64_t received_ms; /* when the answer was there, on the clock that signed issued_at */
 	int64_t elapsed_ns; /* measured better than by the two times; 0: by them */
 	/* The rnp.roots that came before, as they were signed, and when after the challenge; of a challenge with
@@ -179,10 +179,10 @@ void poc_roots_hash(unsigned char out[POC_HASH_BYTES], const json_t *answer);
 /* The rnp.roots of an answer, without proof; the caller owns it. */
 json_t *poc_roots_write(const struct poc_challenge *c, const json_t *answer);
 
-/* Judge an answer of any shape. Returns the verdict record without proof, which the caller owns;
+/* Verify an answer of any shape. Returns the verdict record without proof, which the caller owns;
  * *passed says what it holds. Never fails: what is wrong is a check that did not pass. */
 json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
-	const struct poc_judging *j, bool *passed);
+	const struct poc_conditions *j, bool *passed);
 
 /* How much to ask; 0: as much as is usual for the device. */
 struct poc_work {
@@ -330,7 +330,7 @@ size_t poc_needed(uint64_t *out, const struct poc_device *d, const struct memfil
 void poc_first_key(struct philox *out, const unsigned char seed[POC_HASH_BYTES]);
 void poc_next_key(struct philox *out, const unsigned char x[POC_HASH_BYTES]);
 
-/* The tests judged alone: part is the test's object in the answer. On false, reason says why. */
+/* The tests verified alone: part is the test's object in the answer. On false, reason says why. */
 #define POC_REASON_MAX 200
 bool poc_verify_matmul(const struct poc_challenge *c, const struct poc_device *d,
 	const json_t *part, char reason[POC_REASON_MAX]);

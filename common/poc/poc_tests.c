@@ -1,4 +1,4 @@
-/* What the tests are made of, and how each is judged. */
+/* What the tests are made of, and how each is verified. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>

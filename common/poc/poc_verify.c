@@ -1,4 +1,4 @@
-/* An answer is judged: a list of checks, readings, and a verdict. */
+/* An answer is verified: a list of checks, readings, and a verdict. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@
 #define PROVES \
 	"work of this size was done within the time on some device that the node controls"
 
-struct judgement {
+struct verification {
 	const struct poc_challenge *c;
-	const struct poc_judging *j;
+	const struct poc_conditions *j;
 	json_t *checks;
 	bool good;
 	int64_t elapsed_ns, roundtrip_ns;
@@ -23,8 +23,8 @@ struct judgement {
 	bool matmul, memory, chain; /* asked of any device */
 };
 
-static bool check(struct judgement *g, const char *name, const char *device, bool passed,
-	const char *reason)
+static bool check(struct verification *g, const char *name, const char *device,
+	bool passed, const char *reason)
 {
 	json_t *v = json_object();
 
@@ -39,7 +39,7 @@ static bool check(struct judgement *g, const char *name, const char *device, boo
 }
 
 /* What the answer says about itself: form, signature, whom and what it answers. */
-static bool check_record(struct judgement *g, const json_t *answer)
+static bool check_record(struct verification *g, const json_t *answer)
 {
 	const char *node = json_string_value(json_object_get(answer, "node"));
 	unsigned char sha256[POC_HASH_BYTES];
@@ -63,7 +63,7 @@ static bool check_record(struct judgement *g, const json_t *answer)
 }
 
 /* The answer's devices are exactly those of the challenge, in the same order. */
-static bool check_devices(struct judgement *g, const json_t *list)
+static bool check_devices(struct verification *g, const json_t *list)
 {
 	bool same = json_array_size(list) == (size_t)g->c->ndevices;
 
@@ -76,7 +76,7 @@ static bool check_devices(struct judgement *g, const json_t *list)
 		"the answer is not by the devices that were asked");
 }
 
-static void check_deadline(struct judgement *g)
+static void check_deadline(struct verification *g)
 {
 	char reason[POC_REASON_MAX];
 
@@ -90,7 +90,7 @@ static void check_deadline(struct judgement *g)
 }
 
 /* The roots came in time, and are those of the answer. */
-static void check_roots(struct judgement *g, const json_t *answer)
+static void check_roots(struct verification *g, const json_t *answer)
 {
 	char reason[POC_REASON_MAX];
 	unsigned char hash[POC_HASH_BYTES];
@@ -113,7 +113,7 @@ static void check_roots(struct judgement *g, const json_t *answer)
 		"the answer has other roots than were sent before it");
 }
 
-static void judge_device(struct judgement *g, const struct poc_device *d,
+static void verify_device(struct verification *g, const struct poc_device *d,
 	const json_t *part)
 {
 	char reason[POC_REASON_MAX] = "";
@@ -142,7 +142,7 @@ static void judge_device(struct judgement *g, const struct poc_device *d,
 }
 
 /* What a passed challenge has proven: its devices, and the memory that each filled. */
-static void set_proven(const struct judgement *g, json_t *verdict)
+static void set_proven(const struct verification *g, json_t *verdict)
 {
 	json_t *list = json_array();
 
@@ -175,7 +175,7 @@ static void reading(json_t *readings, json_t *unknown, const char *name, double 
 	json_set_text(unknown, path, why_not);
 }
 
-static void set_readings(const struct judgement *g, json_t *verdict)
+static void set_readings(const struct verification *g, json_t *verdict)
 {
 	json_t *readings = json_object(), *unknown = json_object();
 	int64_t ns = g->work_ns - g->roundtrip_ns;
@@ -203,7 +203,7 @@ static void set_readings(const struct judgement *g, json_t *verdict)
 		json_decref(unknown);
 }
 
-static void set_score(const struct judgement *g, json_t *verdict)
+static void set_score(const struct verification *g, json_t *verdict)
 {
 	const struct policy *policy = g->j->policy;
 	int64_t ppm = -1;
@@ -220,9 +220,9 @@ static void set_score(const struct judgement *g, json_t *verdict)
 }
 
 json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
-	const struct poc_judging *j, bool *passed)
+	const struct poc_conditions *j, bool *passed)
 {
-	struct judgement g = { .c = c, .j = j, .checks = json_array(), .good = true };
+	struct verification g = { .c = c, .j = j, .checks = json_array(), .good = true };
 	json_t *verdict = json_record("rnp.verdict"), *devices;
 
 	g.elapsed_ns = j->elapsed_ns ? j->elapsed_ns :
@@ -242,7 +242,7 @@ json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 		check_roots(&g, answer);
 		/* what came too late is not worth the verifier's time */
 		for (int i = 0; g.good && i < c->ndevices; i++)
-			judge_device(&g, &c->devices[i],
+			verify_device(&g, &c->devices[i],
 				json_array_get(devices, (size_t)i));
 	}
 	json_set_text(verdict, "node", c->node);

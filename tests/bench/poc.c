@@ -1,7 +1,7 @@
 /* uses: cmd/rnp-bench */
 /* poc - the proof of compute held to its promises, in numbers:
  *
- *   verdict   time and memory of judging a full answer, n = 8192, on one core
+ *   verdict   time and memory of verification a full answer, n = 8192, on one core
  *   half      what keeping only a part of the memory costs in time
  *   deadline  by the class of this machine: who keeps half misses it, who is honest while other threads
  *             take half of the machine does not

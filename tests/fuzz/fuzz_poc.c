@@ -1,7 +1,7 @@
 /* uses: cmd/rnp-bench */
 /* fuzz_poc: challenges and answers from strangers.
  *
- * The input is one JSON object. As a challenge it is read, with its limits. As an answer it is judged
+ * The input is one JSON object. As a challenge it is read, with its limits. As an answer it is verified
  * against a small fixed challenge, whole and each test alone; what it lacks is taken from an honest
  * answer, so that a mutation of one field is enough to get past the others. Promises held: nothing
  * but the honest answer's own parts passes, and a challenge that reads writes the same. */
@@ -56,7 +56,7 @@ static void start(void)
 	must(right[0] && right[1] && right[2]);
 }
 
-static bool judge(int test, const json_t *part)
+static bool verify(int test, const json_t *part)
 {
 	const struct poc_device *d = &small.devices[0];
 	char reason[POC_REASON_MAX] = "";
@@ -69,7 +69,7 @@ static bool judge(int test, const json_t *part)
 }
 
 /* The honest part with the input's fields in the place of its own. */
-static void judge_mixed(int test, const json_t *input)
+static void verify_mixed(int test, const json_t *input)
 {
 	json_t *part = json_copy(right[test]);
 	bool same = true;
@@ -81,13 +81,13 @@ static void judge_mixed(int test, const json_t *input)
 			same = same && json_equal(v, json_object_get(part, key));
 			json_object_set(part, key, v);
 		}
-	must(judge(test, part) == same);
+	must(verify(test, part) == same);
 	json_decref(part);
 }
 
-static void judge_whole(const json_t *answer)
+static void verify_whole(const json_t *answer)
 {
-	struct poc_judging j = { .received_ms = small.issued_ms + 1,
+	struct poc_conditions j = { .received_ms = small.issued_ms + 1,
 		.no_bandwidth = "fuzz" };
 	bool passed;
 	json_t *verdict = poc_verify(&small, answer, &j, &passed);
@@ -112,11 +112,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		must(err_get()->code == EX_DATAERR);
 	}
-	judge_whole(v);
+	verify_whole(v);
 	for (int i = 0; i < 3; i++) {
 		const json_t *part = json_object_get(v, tests[i]);
 
-		judge_mixed(i, json_is_object(part) ? part : v);
+		verify_mixed(i, json_is_object(part) ? part : v);
 	}
 	json_decref(v);
 	return 0;

@@ -124,10 +124,10 @@ static json_t *answer_of(struct bed *b, const struct poc_challenge *c,
 	return answer;
 }
 
-/* Judge and release. */
+/* Verify and release. */
 static bool passes_at(const struct poc_challenge *c, json_t *answer, int64_t took_ms)
 {
-	struct poc_judging j = { .received_ms = ISSUED_MS + took_ms,
+	struct poc_conditions j = { .received_ms = ISSUED_MS + took_ms,
 		.no_bandwidth = "a test" };
 	bool passed;
 
@@ -486,7 +486,7 @@ static bool other_devices(struct bed *b)
 
 static bool edited_readings(struct bed *b)
 {
-	struct poc_judging j = { .received_ms = ISSUED_MS + TOOK_MS };
+	struct poc_conditions j = { .received_ms = ISSUED_MS + TOOK_MS };
 	json_t *answer, *claims = json_object(), *verdict;
 	double operations = 2 * pow((double)b->size.n, 3) * (double)b->size.rounds;
 	struct poc_challenge c;

@@ -302,7 +302,7 @@ static void check_roundtrip(struct bed *b)
 	ask(b, &c, CHAIN, &b->node, 1);
 	answer = answer_of(b, &c, NULL);
 	for (int i = 0; i < 3; i++) {
-		struct poc_judging j = { .received_ms = c.issued_ms + 1000,
+		struct poc_conditions j = { .received_ms = c.issued_ms + 1000,
 			.elapsed_ns = second,
 			.roundtrip_ns = cases[i][0] };
 		double hashes = (double)(c.devices[0].segments * c.devices[0].steps);
@@ -325,7 +325,7 @@ static void check_roundtrip(struct bed *b)
 static void check_roots(struct bed *b)
 {
 	const int64_t second = 1000000000;
-	struct poc_judging good = { .elapsed_ns = 50 * second,
+	struct poc_conditions good = { .elapsed_ns = 50 * second,
 		.has_roots = true,
 		.roots_ns = 2 * second };
 	struct poc_challenge c;
@@ -344,7 +344,7 @@ static void check_roots(struct bed *b)
 	err_clear();
 	json_decref(roots);
 	for (int i = 0; i < 5; i++) {
-		struct poc_judging j = good;
+		struct poc_conditions j = good;
 
 		j.has_roots = i != 1;
 		j.roots_ns += i == 2 ? 2000000 : 0;
