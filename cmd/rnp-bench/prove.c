@@ -160,7 +160,6 @@ static void run_all(struct worker *w, int n)
 	pthread_t threads[POC_DEVICES_MAX];
 	bool started[POC_DEVICES_MAX] = { false };
 
-	/* the first in this thread, whose OpenMP team is there already */
 	for (int i = 1; i < n; i++) {
 		started[i] = pthread_create(&threads[i], NULL, work, &w[i]) == 0;
 		if (!started[i])

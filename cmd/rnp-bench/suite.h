@@ -90,6 +90,6 @@ extern const struct suite *const suites[];
 
 /* Model of the CPU, "" when it is not known. */
 const char *suite_cpu_model(void);
-int suite_threads(void); /* of the OpenMP team */
+int suite_threads(void); /* of the team */
 
 #endif

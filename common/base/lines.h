@@ -1,5 +1,5 @@
 /* lines.h - reads the lines of files or of standard input, with a limit on their length, one by
- * one or mapped by all cores in order. Uses libc, OpenMP, buf, err.
+ * one or mapped by all cores in order. Uses libc, OpenMP (the team of kernels/dev/team.h), buf, err.
  *
  * Memory does not grow with the input. Lines that arrive in a pipe are handed on at once. */
 #ifndef RNP_COMMON_BASE_LINES_H
@@ -45,7 +45,7 @@ typedef int (*lines_sink)(void *ctx, const char *data, size_t len);
 
 /* Calls fn for every line and hands its output to sink in the order of the input. The first
  * line that fails ends it: the sink has received everything before it and nothing of its own;
- * -1 and its error are returned. fn runs on all cores of the OpenMP team; ctx is shared between
+ * -1 and its error are returned. fn runs on all threads of the team; ctx is shared between
  * them. */
 int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx);
 

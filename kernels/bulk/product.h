@@ -89,7 +89,7 @@ void product_f8_avx512(const struct product *p);
 void product_i8_avx512(const struct product *p);
 void product_i8_avx512vnni(const struct product *p); /* vpdpbusd */
 
-/* Tiles (AMX) for bf16 and int8, in the process's OpenMP team, where cpu_features has them and
+/* Tiles (AMX) for bf16 and int8, in the process's team of threads, where cpu_features has them and
  * cpu_amx_permitted. Returns 0, or -1 when it does not do this product (other types, too little
  * work) or there is no memory. */
 int product_amx(const struct product *p);
@@ -97,7 +97,7 @@ int product_amx(const struct product *p);
 /* Whether tiles make it faster than oneDNN does. */
 bool product_amx_large(const struct product *p);
 
-/* oneDNN, in the process's OpenMP team: its library is opened on first use. Returns 0, or -1 when
+/* oneDNN, in the process's team of threads: its library is opened on first use. Returns 0, or -1 when
  * it is not there or does not do this product; C may then have been written to. */
 int product_dnnl(const struct product *p);
 bool product_dnnl_there(void);

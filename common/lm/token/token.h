@@ -54,7 +54,7 @@ int64_t lm_token_find(const struct lm_token *t, const char *name, size_t bytes);
 int lm_token_encode(const struct lm_token *t, struct buf *ids, const char *text,
 	size_t bytes, bool special);
 
-/* The same on all cores of the OpenMP team, for long texts; the ids are those of lm_token_encode. */
+/* The same on all threads of the team, for long texts; the ids are those of lm_token_encode. */
 int lm_token_encode_long(const struct lm_token *t, struct buf *ids, const char *text,
 	size_t bytes, bool special);
 
