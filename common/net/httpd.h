@@ -1,5 +1,5 @@
-/* httpd.h - an HTTP/1.1 server: routes, bodies and replies as streams, limits, metrics, request log,
- * graceful stop. Uses buf, err, json, clock, io, net; OpenSSL (by dlopen) where TLS is asked for.
+/* httpd.h - an HTTP/1.1 server: routes, bodies and replies as streams, limits, metrics, request
+ * log, graceful stop. Uses buf, err, json, clock, io, net; for TLS OpenSSL, by dlopen.
  *
  * A few threads with an epoll set each carry the connections. Handlers run on them and must not
  * wait: those of slow routes run on a pool of threads, and any may answer later from a thread of
@@ -7,13 +7,13 @@
  *
  * The common case is whole buffers: a handler gets q->body and fills r->body.
  *
- *   A large upload:    route.begin refuses by the headers or sets q->state; route.take gets the body
- *                      in pieces and may pause; route.handler answers; route.done cleans up.
- *   A file:            httpd_reply_file(r, fd, offset, bytes): ranges and sendfile come by itself.
- *   Made on demand:    httpd_reply_source(r, source, bytes), httpd_resume(q) where it had paused.
+ *   A large upload:  route.begin refuses by the headers or sets q->state; route.take gets the body
+ *                    in pieces and may pause; route.handler answers; route.done cleans up.
+ *   A file:          httpd_reply_file(r, fd, offset, bytes), which serves ranges with sendfile.
+ *   Made on demand:  httpd_reply_source(r, source, bytes), httpd_resume(q) where it had paused.
  *   Server-sent events, long polls: the handler returns HTTPD_LATER; any thread calls
- *                      httpd_write(q, ...) as often as it likes and httpd_finish(q) once.
- *   Who left:          route.gone(ctx, q) is called within milliseconds; httpd_gone(q) says it, too. */
+ *                    httpd_write(q, ...) as often as it likes and httpd_finish(q) once.
+ *   Who left:        route.gone(ctx, q) is called within milliseconds; httpd_gone(q) tells, too. */
 #ifndef RNP_COMMON_NET_HTTPD_H
 #define RNP_COMMON_NET_HTTPD_H
 
@@ -44,10 +44,11 @@ struct httpd_request {
 	bool secure;           /* by TLS */
 	const char *if_none_match; /* or NULL */
 	const char *client;        /* its address, "203.0.113.7" */
-	struct buf body;           /* whole; empty where the route takes it in pieces */
-	uint64_t body_bytes;       /* that came so far, in either case */
-	int64_t started_ns;        /* when the last header had come, monotonic */
-	void *state; /* the program's own, for begin, take, source, gone, done */
+	/* whole, until the reply begins; empty where the route takes it in pieces */
+	struct buf body;
+	uint64_t body_bytes; /* that came so far, in either case */
+	int64_t started_ns;  /* when the last header had come, monotonic */
+	void *state;         /* the program's own, for begin, take, source, gone, done */
 	char *uri, *args_text; /* owned, see httpd_parse_uri and httpd_find_route */
 	char allow[64];
 	void (*finish)(struct httpd_request *q); /* see httpd_finish */
@@ -66,10 +67,10 @@ struct httpd_reply {
 	int status;
 	const char *content_type; /* static text; NULL: application/json */
 	struct buf body;
-	char etag
-		[HTTPD_ETAG_MAX]; /* "" or with its quotes; turns into 304 where it matches */
-	int retry_after_s;        /* 0: not sent */
-	const char *allow;        /* for 405, or NULL; static text or of the request */
+	/* "" or with its quotes; turns into 304 where it matches */
+	char etag[HTTPD_ETAG_MAX];
+	int retry_after_s;         /* 0: not sent */
+	const char *allow;         /* for 405, or NULL; static text or of the request */
 	const char *cache_control; /* static text; NULL: no-cache */
 	struct buf headers;        /* further ones, see httpd_add_header */
 	bool ranges;               /* body may be asked for in part; a file always may */
@@ -84,8 +85,8 @@ struct httpd_reply {
 	int64_t offset, bytes;
 	const void *memory;
 	httpd_source source;
-	void (*render)(struct httpd_reply *r,
-		const char *text); /* see httpd_config.error */
+	/* see httpd_config.error */
+	void (*render)(struct httpd_reply *r, const char *text);
 };
 
 enum httpd_when {
@@ -144,8 +145,8 @@ struct httpd_route {
 
 struct httpd_config {
 	const char *listen; /* "127.0.0.1:8080", "[::1]:0", ":8080" (all addresses) */
-	const char
-		*port_file; /* the port is written there once connections are accepted */
+	/* the port is written there once connections are accepted */
+	const char *port_file;
 	const char *cert_file, *key_file; /* TLS 1.2 and 1.3; NULL: plain HTTP */
 	const char *log_file;             /* request log; NULL: standard error */
 	bool log_off;
@@ -202,7 +203,8 @@ void httpd_finish(struct httpd_request *q);
 /* Writes a piece of the reply's body between HTTPD_LATER and httpd_finish, from any thread. The
  * first call sends status and headers: r must not change any more. httpd_write waits while the
  * client has 256 KiB still to read, so never on a thread of the server; httpd_try_write does not.
- * Returns 0; 1: full (httpd_try_write only); -1: nobody reads, the client left or the method is HEAD. */
+ * Returns 0; 1: full (httpd_try_write only); -1: nobody reads, as the client left, the method is
+ * HEAD, or all replies together had no room. */
 int httpd_write(struct httpd_request *q, const void *data, size_t len);
 int httpd_try_write(struct httpd_request *q, const void *data, size_t len);
 
@@ -218,8 +220,8 @@ bool httpd_gone(const struct httpd_request *q);
 /* Is there room for a reply of so many bytes in memory? Else r is filled with 503. */
 bool httpd_has_room(const struct httpd_request *q, struct httpd_reply *r, size_t bytes);
 
-/* The shortest round trip of the request's connection, as the kernel's TCP measured it; 0: unknown. Only
- * before the handler returns. A client can make it longer, not shorter. */
+/* The shortest round trip of the request's connection, as the kernel's TCP measured it; 0: unknown.
+ * Only before the handler returns. A client can make it longer, not shorter. */
 int64_t httpd_roundtrip_ns(const struct httpd_request *q);
 
 /* --- what is answered ----------------------------------------------------------------- */

@@ -425,6 +425,8 @@ void httpd_conn_drive(struct httpd_conn *c)
 			return;
 		}
 	}
+	if (c->state == HTTPD_CONN_DEAD)
+		return;
 	keep(c);
 	httpd_link_add(&c->loop->ready, &c->in_ready);
 }
@@ -508,14 +510,13 @@ void httpd_conn_close(struct httpd_conn *c)
 	c->state = HTTPD_CONN_DEAD;
 	c->x = NULL;
 	c->left = 0;
-	if (x)
-		httpd_exchange_gone(x);
+	if (!x || !httpd_exchange_gone(x)) /* else x keeps its place among the client's */
+		httpd_clients_leave(&h->clients, c->client);
+	c->client = NULL;
 	httpd_tls_close(c->tls, 0);
 	c->tls = NULL;
 	close(c->fd); /* leaves the epoll set, too */
 	c->fd = -1;
-	httpd_clients_leave(&h->clients, c->client);
-	c->client = NULL;
 	httpd_link_remove(&c->in_idle);
 	httpd_link_remove(&c->in_ready);
 	/* events of this round may still name it */
@@ -597,7 +598,7 @@ int64_t httpd_roundtrip_ns(const struct httpd_request *q)
 	struct tcp_info info = { 0 };
 	socklen_t len = sizeof info;
 
-	if (!q->finish && x->roundtrip_ns)
+	if (!q->finish && x->in_pool)
 		return x->roundtrip_ns;
 	/* tcpi_min_rtt, since Linux 4.6: the mean would hold the queues that the body itself made */
 	if (q->finish || !x->conn ||

@@ -107,7 +107,8 @@ struct httpd_exchange {
 	struct httpd *h;
 	struct httpd_loop *loop;
 	struct httpd_conn *conn;     /* NULL: the client left */
-	struct httpd_client *client; /* its share, while conn is there */
+	struct httpd_client *client; /* conn's, or held until the end */
+	bool holds_client;
 	const struct httpd_route *route;
 	struct httpd_head head;
 	struct buf text; /* of the head */
@@ -174,12 +175,14 @@ char *httpd_exchange_direct(struct httpd_exchange *x, size_t *room);
 void httpd_exchange_received(struct httpd_exchange *x, size_t len);
 /* r is filled: the reply begins. */
 void httpd_exchange_reply(struct httpd_exchange *x);
-/* The client left. x stays while a handler is to answer, else it is freed. */
-void httpd_exchange_gone(struct httpd_exchange *x);
+/* The client left. Returns true where a handler is to answer: x stays until then and holds the
+ * client's place; else x is freed. */
+bool httpd_exchange_gone(struct httpd_exchange *x);
 /* Tell who is to answer that nobody waits. */
 void httpd_exchange_tell_gone(struct httpd_exchange *x);
 /* It is over: counted, logged, freed. */
 void httpd_exchange_end(struct httpd_exchange *x);
+
 /* --- httpd_stream.c --- */
 /* The next bytes to send are put into x->out. Returns 1: there is something to send (out, or a
  * file or memory), 0: not now, 2: all was sent, -1: cut the connection. */

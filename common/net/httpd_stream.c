@@ -202,7 +202,7 @@ void httpd_resume(struct httpd_request *q)
 
 bool httpd_gone(const struct httpd_request *q)
 {
-	return ((const struct httpd_exchange *)q)->gone;
+	return !q->finish && ((const struct httpd_exchange *)q)->gone;
 }
 
 /* Under the lock: 0 written, 1 full, -1 nobody reads. */
