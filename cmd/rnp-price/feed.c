@@ -33,7 +33,7 @@ static const struct opt options[] = {
 		.required = true,
 		.to = &market,
 		.metavar = "M",
-		.choices = "skypilot|vast",
+		.choices = "nosana|prime|runpod|salad|skypilot|vast",
 		.help = "whose feed it is" },
 	{ .name = "name",
 		.kind = OPT_TEXT,
@@ -73,6 +73,10 @@ struct reader {
 };
 
 static const struct reader readers[] = {
+	{ "nosana", feed_nosana },
+	{ "prime", feed_prime },
+	{ "runpod", feed_runpod },
+	{ "salad", feed_salad },
 	{ "skypilot", feed_skypilot },
 	{ "vast", feed_vast },
 };

@@ -42,6 +42,10 @@ void feed_release(struct feed *f);
 /* Readers. text of len bytes with a NUL behind; name: the file, for errors and notes. Each
  * returns 0, or -1 with EX_DATAERR naming file, place and reason. */
 int feed_skypilot(struct feed *f, const char *text, size_t len, const char *name);
+int feed_prime(struct feed *f, const char *text, size_t len, const char *name);
+int feed_runpod(struct feed *f, const char *text, size_t len, const char *name);
+int feed_salad(struct feed *f, const char *text, size_t len, const char *name);
+int feed_nosana(struct feed *f, const char *text, size_t len, const char *name);
 int feed_vast(struct feed *f, const char *text, size_t len, const char *name);
 
 /* --- for the readers ---------------------------------------------------------------------- */

@@ -5,152 +5,36 @@
  * prices are for all GPUs of the offer. dph_total also holds the renter's disk, which our
  * price does not: dph_base is the price of the machine. min_bid is what an interruptible
  * (spot) contract costs at least. Nearly every field may be null. */
-#include "cmd/rnp-price/feed.h"
+#include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "common/json/canon.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/base/num.h"
 
 #define GPUS_MAX 1024
-
-/* one offer and its place, for messages */
-struct item {
-	const json_t *obj;
-	char where[300];
-};
-
-static const json_t *field(const struct item *it, const char *key)
-{
-	const json_t *v = json_object_get(it->obj, key);
-
-	return json_is_null(v) ? NULL : v;
-}
-
-static int wrong(const struct item *it, const char *key, const char *wanted)
-{
-	return err_set(EX_DATAERR, "%s.%s: not %s", it->where, key, wanted);
-}
-
-/* The decimal of a number: its own digits for a whole one, the shortest that mean the same
- * double otherwise. Returns 1, 0 when the field is absent or null, -1 on error. */
-static int decimal(const struct item *it, const char *key, struct buf *out)
-{
-	const json_t *v = field(it, key);
-
-	buf_reset(out);
-	if (!v)
-		return 0;
-	if (json_is_integer(v))
-		buf_addf(out, "%lld", (long long)json_integer_value(v));
-	else if (json_is_real(v))
-		canon_number(out, json_real_value(v));
-	else
-		return wrong(it, key, "a number");
-	return 1;
-}
-
-/* The field times 10^decimals (1000000 times for Mbit/s), at least 0, as a whole number. */
-static int scaled(const struct item *it, const char *key, int decimals, int64_t unit,
-	int64_t *out)
-{
-	struct buf text = BUF_INIT;
-	char what[400];
-	int64_t v;
-	int rc = decimal(it, key, &text);
-
-	snprintf(what, sizeof what, "%s.%s", it->where, key);
-	if (rc > 0) {
-		rc = num_decimal(buf_text(&text), what, decimals, 1, &v);
-		if (rc == 0 && (v < 0 || v > JSON_SAFE_INTEGER_MAX / unit))
-			rc = err_set(EX_DATAERR, "%s: %.60s is out of range", what,
-				buf_text(&text));
-		if (rc == 0)
-			*out = v * unit;
-	}
-	buf_release(&text);
-	return rc;
-}
-
-/* A price for all GPUs as one for each; *uusd is 0 when there is none. */
-static int price(const struct item *it, const char *key, int64_t gpus, int64_t *uusd)
-{
-	struct buf text = BUF_INIT;
-	char what[400];
-	int rc = decimal(it, key, &text);
-
-	*uusd = 0;
-	snprintf(what, sizeof what, "%s.%s", it->where, key);
-	if (rc > 0)
-		rc = feed_price(buf_text(&text), gpus * 1000000, what, uusd);
-	buf_release(&text);
-	return rc;
-}
-
-static int text(const struct item *it, const char *key, const char **out)
-{
-	const json_t *v = field(it, key);
-
-	if (!v)
-		return 0;
-	if (!json_is_string(v))
-		return wrong(it, key, "a text");
-	if (json_string_length(v) > 200)
-		return wrong(it, key, "of at most 200 bytes");
-	*out = json_string_value(v);
-	return 0;
-}
-
-static int flag(const struct item *it, const char *key, int *out)
-{
-	const json_t *v = field(it, key);
-
-	if (!v)
-		return 0;
-	if (!json_is_boolean(v))
-		return wrong(it, key, "true or false");
-	*out = json_is_true(v);
-	return 0;
-}
-
-/* an id: a whole number or a text; "" when absent */
-static int id(const struct item *it, const char *key, char out[64])
-{
-	const json_t *v = field(it, key);
-
-	out[0] = '\0';
-	if (json_is_integer(v))
-		snprintf(out, 64, "%lld", (long long)json_integer_value(v));
-	else if (json_is_string(v) && json_string_length(v) < 64)
-		snprintf(out, 64, "%s", json_string_value(v));
-	else if (v)
-		return wrong(it, key, "an id");
-	return 0;
-}
 
 static int read_facts(const struct item *it, struct offer *o)
 {
 	const char *verification = NULL;
 	int64_t reliability = OFFER_UNKNOWN;
 
-	if (scaled(it, "cpu_cores_effective", 3, 1, &o->cpu_cores) < 0 ||
-		scaled(it, "cpu_ram", 0, (int64_t)1 << 20, &o->memory_bytes) < 0 ||
-		scaled(it, "inet_down", 6, 1, &o->down_bps) < 0 ||
-		scaled(it, "inet_up", 6, 1, &o->up_bps) < 0 ||
-		scaled(it, "reliability", 6, 1, &reliability) < 0 ||
-		scaled(it, "reliability2", 6, 1, &reliability) < 0 ||
-		text(it, "geolocation", &o->region) < 0 ||
-		text(it, "verification", &verification) < 0 ||
-		flag(it, "rentable", &o->rentable) < 0 ||
-		flag(it, "rented", &o->rented) < 0)
+	if (item_scaled(it, "cpu_cores_effective", 3, 1, &o->cpu_cores) < 0 ||
+		item_scaled(it, "cpu_ram", 0, (int64_t)1 << 20, &o->memory_bytes) < 0 ||
+		item_scaled(it, "inet_down", 6, 1, &o->down_bps) < 0 ||
+		item_scaled(it, "inet_up", 6, 1, &o->up_bps) < 0 ||
+		item_scaled(it, "reliability", 6, 1, &reliability) < 0 ||
+		item_scaled(it, "reliability2", 6, 1, &reliability) < 0 ||
+		item_text(it, "geolocation", &o->region) < 0 ||
+		item_text(it, "verification", &verification) < 0 ||
+		item_flag(it, "rentable", &o->rentable) < 0 ||
+		item_flag(it, "rented", &o->rented) < 0)
 		return -1;
 	if (o->cpu_cores >= 0)
 		o->cpu_cores /= 1000; /* a part of a core is none */
 	if (reliability > 1000000)
-		return wrong(it, "reliability2", "between 0 and 1");
+		return item_wrong(it, "reliability2", "between 0 and 1");
 	o->reliability_ppm = reliability;
 	if (verification)
 		o->verified = strcmp(verification, "verified") == 0;
@@ -160,11 +44,11 @@ static int read_facts(const struct item *it, struct offer *o)
 /* The price of the machine without the renter's disk, for each GPU. */
 static int read_price(struct feed *f, const struct item *it, struct offer *o)
 {
-	int rc = price(it, "dph_base", o->gpu_count, &o->uusd_per_gpu_hour);
+	int rc = item_price(it, "dph_base", o->gpu_count, &o->uusd_per_gpu_hour);
 
 	if (rc != 0 || o->uusd_per_gpu_hour)
 		return rc < 0 ? -1 : 0;
-	if (price(it, "dph_total", o->gpu_count, &o->uusd_per_gpu_hour) < 0)
+	if (item_price(it, "dph_total", o->gpu_count, &o->uusd_per_gpu_hour) < 0)
 		return -1;
 	if (o->uusd_per_gpu_hour)
 		feed_note(f, it->where,
@@ -175,20 +59,20 @@ static int read_price(struct feed *f, const struct item *it, struct offer *o)
 static int read_gpu(struct feed *f, const struct item *it, struct offer *o)
 {
 	const char *name = NULL;
-	const json_t *n = field(it, "num_gpus");
+	const json_t *n = item_field(it, "num_gpus");
 	const struct gpu_model *m;
 
 	if (!json_is_integer(n) || json_integer_value(n) < 0 ||
 		json_integer_value(n) > GPUS_MAX)
-		return wrong(it, "num_gpus", "a whole number from 0 to 1024");
+		return item_wrong(it, "num_gpus", "a whole number from 0 to 1024");
 	o->gpu_count = json_integer_value(n);
 	if (!o->gpu_count)
 		return 0;
-	if (text(it, "gpu_name", &name) < 0 ||
-		scaled(it, "gpu_ram", 0, (int64_t)1 << 20, &o->gpu_memory_bytes) < 0)
+	if (item_text(it, "gpu_name", &name) < 0 ||
+		item_scaled(it, "gpu_ram", 0, (int64_t)1 << 20, &o->gpu_memory_bytes) < 0)
 		return -1;
 	if (!name || !*name)
-		return wrong(it, "gpu_name", "there");
+		return item_wrong(it, "gpu_name", "there");
 	m = gpu_find(name, o->gpu_memory_bytes > 0 ? o->gpu_memory_bytes : 0);
 	feed_name_model(f, o, m, name, it->where);
 	return 0;
@@ -204,11 +88,11 @@ static int read_item(struct feed *f, const struct item *it)
 	offer_init(&o);
 	if (!json_is_object(it->obj))
 		return err_set(EX_DATAERR, "%s: not an object", it->where);
-	if (id(it, "id", ids[0]) < 0 || id(it, "machine_id", ids[1]) < 0 ||
-		id(it, "host_id", ids[2]) < 0)
+	if (item_id(it, "id", ids[0]) < 0 || item_id(it, "machine_id", ids[1]) < 0 ||
+		item_id(it, "host_id", ids[2]) < 0)
 		return -1;
 	if (!ids[0][0])
-		return wrong(it, "id", "there");
+		return item_wrong(it, "id", "there");
 	if (read_gpu(f, it, &o) < 0)
 		return -1;
 	if (!o.gpu_count) {
@@ -227,7 +111,7 @@ static int read_item(struct feed *f, const struct item *it)
 	had = o.uusd_per_gpu_hour;
 	if (had)
 		feed_add(f, &o, it->where);
-	if (price(it, "min_bid", o.gpu_count, &o.uusd_per_gpu_hour) < 0)
+	if (item_price(it, "min_bid", o.gpu_count, &o.uusd_per_gpu_hour) < 0)
 		return -1;
 	if (o.uusd_per_gpu_hour) {
 		o.spot = true;

@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_add(&text, data + 1, size - 1);
 	buf_reserve(&text, 1);
 	text.data[text.len] = '\0';
-	switch (data[0] % 4) {
+	switch (data[0] % 8) {
 	case 0:
 		read_feed(text.data, text.len, feed_skypilot);
 		break;
@@ -138,6 +138,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 2:
 		read_literal(text.data);
+		break;
+	case 4:
+		read_feed(text.data, text.len, feed_prime);
+		break;
+	case 5:
+		read_feed(text.data, text.len, feed_runpod);
+		break;
+	case 6:
+		read_feed(text.data, text.len, feed_salad);
+		break;
+	case 7:
+		read_feed(text.data, text.len, feed_nosana);
 		break;
 	default:
 		read_name(text.data, text.len);
