@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/base58.h"
+#include "common/base/clock.h"
 #include "common/json/json.h"
 #include "tests/unit/test.h"
 
@@ -127,6 +128,7 @@ static void check_field(const struct key *k, const char *field, json_t *takes_v,
 
 static void check_fields(const struct key *k)
 {
+	char moment[CLOCK_TEXT_MAX];
 	static const char *const fields[] = { "type", "cryptosuite", "verificationMethod",
 		"proofPurpose", "proofValue" };
 
@@ -144,6 +146,11 @@ static void check_fields(const struct key *k)
 	check_field(k, "created", json_string("2023-02-24T23:36:39Z"), "does not fit");
 	check_field(k, "expires", json_string("2023-02-25T23:36:38Z"), "expired");
 	check_field(k, "expires", json_string("2999-02-25T23:36:38Z"), "does not fit");
+	/* seconds before and after now */
+	clock_format(moment, clock_now_ms() - 2000);
+	check_field(k, "expires", json_string(moment), "expired");
+	clock_format(moment, clock_now_ms() + 600000);
+	check_field(k, "expires", json_string(moment), "does not fit");
 	check_field(k, "cryptosuite", json_string("eddsa-rdfc-2022"), "eddsa-rdfc-2022");
 	check_field(k, "type", json_string("Ed25519Signature2020"),
 		"Ed25519Signature2020");
