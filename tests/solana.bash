@@ -14,7 +14,7 @@ owe() {
 	python3 "$ROOT/tests/reward.py" wallets "$n" "$seed" >wallets
 	jq -Rc '{kind: "rnp.usage", v: 1, node: ., wallet: ., gpu_model: "RTX 4090", gpu_count: 1,
 		from: "2026-11-09T00:00:00Z", to: "2026-11-16T00:00:00Z", gpu_worked_s: 0,
-		up_s: (150000 + 400 * input_line_number)}' wallets >usages
+		up_s: (150000 + 400 * (input_line_number % 1000))}' wallets >usages
 	rnp-reward epoch -q --policy rnp-021 --store db --key payer.json "${@:3}" usages >epoch
 	# what each wallet is to have in the end
 	jq -c 'select(.kind == "rnp.reward") | {(.wallet): .base_units}' epoch | jq -s add >expected
@@ -42,7 +42,7 @@ stop_front() {
 
 # control JSON: see solana_front.mjs
 control() {
-	curl -sS -d "$1" "${urls[0]}/control"
+	curl -sS -d @- "${urls[0]}/control" <<<"$1"
 }
 
 # pay [option ...]

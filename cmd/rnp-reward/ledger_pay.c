@@ -346,20 +346,34 @@ json_t *ledger_last_plan(struct ledger *l)
 	return sequence < 0 ? NULL : ledger_row(l, sequence);
 }
 
-int64_t ledger_spent_since(struct ledger *l, int64_t since_ms)
+static int64_t spent(struct ledger *l, const char *sql, int64_t from)
 {
 	sqlite3_stmt *q = NULL;
 	int64_t sum = -1;
 
-	if (store_prepare(&l->store, &q,
-		    "SELECT coalesce(sum(base_units), 0) FROM tx WHERE at_ms >= ?"
-		    " AND status NOT IN ('failed', 'expired')") == 0) {
-		store_bind(q, "i", since_ms);
+	if (store_prepare(&l->store, &q, sql) == 0) {
+		store_bind(q, "i", from);
 		if (store_step(&l->store, q) == 1)
 			sum = sqlite3_column_int64(q, 0);
 	}
 	sqlite3_finalize(q);
 	return sum;
+}
+
+int64_t ledger_spent_since(struct ledger *l, int64_t since_ms)
+{
+	return spent(l,
+		"SELECT coalesce(sum(base_units), 0) FROM tx WHERE at_ms >= ?"
+		" AND status NOT IN ('failed', 'expired')",
+		since_ms);
+}
+
+int64_t ledger_spent_from(struct ledger *l, int64_t first_tx)
+{
+	return spent(l,
+		"SELECT coalesce(sum(base_units), 0) FROM tx WHERE id >= ?"
+		" AND status NOT IN ('failed', 'expired')",
+		first_tx);
 }
 
 int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx)

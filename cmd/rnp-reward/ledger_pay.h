@@ -62,8 +62,10 @@ int ledger_payouts(struct ledger *l, int64_t tx, struct owed *out, int max);
 /* The last rnp.tx that was planned, or NULL: what a payer must have in common with it. */
 json_t *ledger_last_plan(struct ledger *l);
 
-/* What was planned since a moment and not given up, in base units; -1 with err_set. */
+/* What was planned since a moment, or from a transaction on, and not given up, in base units; -1 with
+ * err_set. */
 int64_t ledger_spent_since(struct ledger *l, int64_t since_ms);
+int64_t ledger_spent_from(struct ledger *l, int64_t first_tx);
 
 /* Call fn for all payouts of the ledger in order (ctx, wallet, base units, tx or NULL). */
 typedef int (*ledger_payout_fn)(void *ctx, const struct owed *payout,

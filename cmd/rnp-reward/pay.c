@@ -18,7 +18,8 @@
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 
-#define DAY_MS INT64_C(86400000)
+#define DAY_MS     INT64_C(86400000)
+#define ROUNDS_MAX 20 /* in which what expired is planned anew */
 
 static struct {
 	struct opt_list rpc, trust;
@@ -187,7 +188,8 @@ static int show_new(void *ctx, const struct owed *o, const struct ledger_tx *tx)
 {
 	struct since *s = ctx;
 
-	if (tx->id < s->first)
+	/* what was given up is in a later one, or owed again */
+	if (tx->id < s->first || tx->status == PAY_EXPIRED)
 		return 0;
 	s->trouble = s->trouble || tx->status == PAY_FAILED;
 	return show_payout(NULL, o, tx);
@@ -215,7 +217,13 @@ static void plan_release(struct plan *p)
 /* The limits of this run and of the day, whichever is less. */
 static int find_room(struct pay_run *run, struct plan *p)
 {
-	p->room = opts.per_run;
+	int64_t planned = ledger_spent_from(run->ledger, run->first_tx);
+
+	if (planned < 0)
+		return -1;
+	p->room = opts.per_run < 0     ? -1 :
+		opts.per_run > planned ? opts.per_run - planned :
+					 0;
 	if (opts.per_day >= 0) {
 		int64_t spent = ledger_spent_since(run->ledger, clock_now_ms() - DAY_MS);
 		int64_t left = opts.per_day - spent;
@@ -372,12 +380,11 @@ static int show_held(struct plan *p)
 }
 
 /* Keep as many transactions in flight as may be, until all is paid. */
-static int fly(struct pay_run *run, struct plan *p, int64_t *first)
+static int fly(struct pay_run *run, struct plan *p)
 {
 	int64_t end_ns = clock_mono_ns() + run->timeout_ms * 1000000, id;
 	int left = 0;
 
-	*first = INT64_MAX;
 	for (long at = 0; at < p->n && !p->list[at].held;) {
 		while (left < run->in_flight_max && at < p->n && !p->list[at].held) {
 			size_t bytes;
@@ -391,7 +398,7 @@ static int fly(struct pay_run *run, struct plan *p, int64_t *first)
 				p->list + at, n, p->shared, clock_now_ms());
 			if (id < 0)
 				return -1;
-			*first = id < *first ? id : *first;
+			run->first_tx = id < run->first_tx ? id : run->first_tx;
 			at += n;
 			left++;
 		}
@@ -461,22 +468,27 @@ static int pay(struct pay_run *run)
 				return -1;
 		}
 	}
-	if (!opts.resume) {
-		int64_t first = INT64_MAX;
-
-		if (make_plan(run, &p) < 0)
-			goto out;
-		rc = opts.dry_run ? show_plan(run, &p) : fly(run, &p, &first);
-		since.first = first < since.first ? first : since.first;
-	} else {
-		rc = 0;
+	rc = 0;
+	for (int rounds = 0; !opts.resume && rc == 0 && (!rounds || run->expired);
+		rounds++) {
+		/* what was given up is planned anew */
+		run->expired = 0;
+		plan_release(&p);
+		p = (struct plan){ .room = -1 };
+		rc = -1;
+		if (rounds == ROUNDS_MAX)
+			err_set(EX_TEMPFAIL,
+				"transactions expire again and again: the servers do not "
+				"take them");
+		else if (make_plan(run, &p) == 0)
+			rc = opts.dry_run ? show_plan(run, &p) : fly(run, &p);
 	}
+	since.first = run->first_tx < since.first ? run->first_tx : since.first;
 	if (rc == 0 && !opts.dry_run)
 		rc = ledger_each_payout(run->ledger, show_new, &since);
 	if (rc == 0)
 		rc = show_held(&p);
 	run->unpaid = since.trouble || p.held;
-out:
 	plan_release(&p);
 	return rc;
 }
@@ -527,6 +539,7 @@ static int set_run(struct pay_run *run, struct key *key)
 	if (set_cluster(run) < 0 || key_load(key, opts.keypair, NULL) < 0)
 		return -1;
 	run->key = key;
+	run->first_tx = INT64_MAX;
 	memcpy(run->payer.wallet.bytes, key->public_key, SOLANA_KEY_BYTES);
 	run->payer.decimals = MONEY_RENDER_DECIMALS;
 	run->payer.unit_price = (uint64_t)opts.unit_price;

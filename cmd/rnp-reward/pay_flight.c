@@ -220,8 +220,7 @@ static int move(struct pay_run *run, struct ledger_tx *tx, const struct pay_view
 	if (to == tx->status)
 		return 0;
 	rc = ledger_move(run->ledger, tx, to, NULL, clock_now_ms());
-	if (rc == 0 && to == PAY_FINALISED)
-		run->finalised += tx->base_units;
+	run->expired += to == PAY_EXPIRED;
 	tx->status = to;
 	return rc;
 }
