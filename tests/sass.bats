@@ -1,0 +1,30 @@
+# scripts/sass: what nvcc made of the kernels, and whether it keeps to kernels/budgets.json.
+load helper
+
+setup() {
+	command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] || skip "no nvcc: what the kernels compile to is not checked"
+	cd "$ROOT"
+}
+
+@test "sass: a record a kernel, with registers, spills, blocks and the hot loop's instructions" {
+	run_split scripts/sass --arch sm_90 kernels/dev/mem.cu
+	assert_success
+	jq -es 'length == 2 and all(.kind == "rnp.sass" and .arch == "sm_90" and .registers > 4 and .registers < 64 and .spill_bytes == 0 and
+		.stack_bytes == 0 and .shared_bytes == 0 and .blocks_per_sm == 8 and .instructions > 20 and .hot.global >= 1 and .hot.branch >= 1 and
+		.hot_instructions < .instructions)' <<<"$output"
+}
+
+@test "sass: hot loops keep to their budgets on sm_90, nothing spills" {
+	run -0 scripts/sass --arch sm_90 --budgets kernels/lm/attend_tensor.cu kernels/lm/project.cu kernels/dev/mem.cu kernels/bulk/product.cu
+	assert_output ""
+}
+
+@test "sass: what is over its budget is told, and is 1" {
+	mkdir -p "$BATS_TEST_TMPDIR/kernels/dev" "$BATS_TEST_TMPDIR/scripts"
+	cp -r kernels "$BATS_TEST_TMPDIR/"
+	cp scripts/sass "$BATS_TEST_TMPDIR/scripts/"
+	jq '.all.registers = 8' kernels/budgets.json >"$BATS_TEST_TMPDIR/kernels/budgets.json"
+	run -1 "$BATS_TEST_TMPDIR/scripts/sass" --arch sm_90 --budgets kernels/dev/mem.cu
+	assert_line --regexp '^kernels/dev/mem.cu: copy_kernel on sm_90: registers is [0-9]+, the budget 8$'
+	refused 64 "no option" scripts/sass --quick
+}
