@@ -29,10 +29,31 @@ __device__ static uint64_t first_key_of(const struct lm_attend *a, uint64_t i)
 	return a->window && p + 1 > a->window ? p + 1 - a->window : 0;
 }
 
-__device__ static bool visible(const struct lm_attend *a, uint64_t i, uint64_t j)
+/* Which of a tile's places are seen, in numbers of 32 bits: query i of the tile (from i0 on) sees key j (from j0 on) if i is there, j is
+ * not behind it, and not before its window. */
+struct tile_mask {
+	int rows, ahead, span;
+};
+
+__device__ static int clipped(int64_t v)
 {
-	return i < a->positions && j <= a->keys - a->positions + i &&
-		j >= first_key_of(a, i);
+	return v < -(1 << 20) ? -(1 << 20) : v > 1 << 20 ? 1 << 20 : (int)v;
+}
+
+__device__ static tile_mask mask_of(const struct lm_attend *a, uint64_t i0, uint64_t j0)
+{
+	int64_t ahead = (int64_t)(a->keys - a->positions + i0) - (int64_t)j0;
+	tile_mask m;
+
+	m.rows = clipped((int64_t)a->positions - (int64_t)i0);
+	m.ahead = clipped(ahead);
+	m.span = a->window ? clipped((int64_t)a->window - ahead) : 1 << 20;
+	return m;
+}
+
+__device__ __forceinline__ bool visible(const tile_mask &m, int i, int j)
+{
+	return i < m.rows && j - i <= m.ahead && i - j < m.span;
 }
 
 /* Whether all of `tile` queries from i on see all of as many keys from j on: most tiles, which need no mask. */
@@ -51,13 +72,14 @@ struct tile_task {
 __device__ static tile_task tile_of(uint64_t n, uint64_t length, uint64_t heads,
 	unsigned tile)
 {
-	uint64_t tiles = (length + tile - 1) / tile;
+	/* takes() has seen that they fit: a division of 64 bits is a call, around which registers are spilled */
+	unsigned tiles = (unsigned)((length + tile - 1) / tile), all = (unsigned)n;
+	unsigned h = (unsigned)heads, rest = all / h;
 	tile_task t;
 
-	t.h = n % heads;
-	n /= heads;
-	t.first = (tiles - 1 - n % tiles) * tile;
-	t.b = n / tiles;
+	t.h = all % h;
+	t.first = (uint64_t)(tiles - 1 - rest % tiles) * tile;
+	t.b = rest / tiles;
 	return t;
 }
 
@@ -202,17 +224,21 @@ __device__ __forceinline__ void scores_of(float (&s)[QUERIES / 8][4],
 __device__ __forceinline__ void mask(float (&s)[QUERIES / 8][4],
 	const struct lm_attend *a, uint64_t i0, uint64_t j0, float factor)
 {
+	tile_mask m;
+
 	UNROLL
 	for (int n = 0; n < QUERIES / 8; n++)
 		for (int e = 0; e < 4; e++)
 			s[n][e] *= factor;
 	if (all_visible(a, i0, j0, QUERIES))
 		return;
+	m = mask_of(a, i0, j0);
 	UNROLL
 	for (int n = 0; n < QUERIES / 8; n++)
 		for (int e = 0; e < 4; e++)
-			if (!visible(a, i0 + row_of(e), j0 + 8 * n + column_of(e)))
-				s[n][e] = -INFINITY;
+			s[n][e] = visible(m, (int)row_of(e), 8 * n + (int)column_of(e)) ?
+				s[n][e] :
+				-INFINITY;
 }
 
 /* Scores of the row of elements e and e + 1 become weights; four lanes share it. total is this lane's part. Returns what earlier sums
@@ -220,20 +246,20 @@ __device__ __forceinline__ void mask(float (&s)[QUERIES / 8][4],
 __device__ __forceinline__ float weigh(float (&s)[QUERIES / 8][4], int e, float *most,
 	float *total)
 {
-	float more = -INFINITY, shrink, sum = 0;
+	float more = -INFINITY, less, shrink, sum = 0;
 
 	UNROLL
-	for (int n = 0; n < QUERIES / 8; n++) {
-		more = s[n][e] > more ? s[n][e] : more;
-		more = s[n][e + 1] > more ? s[n][e + 1] : more;
-	}
+	for (int n = 0; n < QUERIES / 8; n++)
+		more = fmaxf(more, fmaxf(s[n][e], s[n][e + 1]));
 	more = lm_warp_max(more, 4);
-	more = more > *most ? more : *most;
-	shrink = more == -INFINITY ? 1 : exp2f(*most - more);
+	more = fmaxf(more, *most);
+	/* where nothing was visible yet all weights are 2^-infinity, and the sums that shrink are 0 */
+	less = more == -INFINITY ? 0 : more;
+	shrink = lm_exp2(*most - less);
 	UNROLL
 	for (int n = 0; n < QUERIES / 8; n++)
 		for (int k = e; k < e + 2; k++) {
-			s[n][k] = s[n][k] == -INFINITY ? 0 : exp2f(s[n][k] - more);
+			s[n][k] = lm_exp2(s[n][k] - less);
 			sum += s[n][k];
 		}
 	*total = *total * shrink + sum;
@@ -254,7 +280,8 @@ __global__ void __launch_bounds__(2 * QUERIES)
 
 	for (uint64_t n = blockIdx.x; n < all; n += gridDim.x) {
 		tile_task t = tile_of(n, a.positions, a.heads, QUERIES);
-		uint64_t kv_at = t.h / (a.heads / a.kv_heads) * D, at = t.h * D;
+		unsigned group = (unsigned)a.heads / (unsigned)a.kv_heads;
+		uint64_t kv_at = (unsigned)t.h / group * (uint64_t)D, at = t.h * D;
 		uint64_t row = t.b * a.positions + t.first, left = a.positions - t.first;
 		uint64_t end = a.keys - a.positions + t.first +
 			(left < QUERIES ? left : QUERIES);
@@ -355,18 +382,32 @@ __device__ __forceinline__ void weights(float (&p)[TILE / 8][4], float (&ds)[TIL
 	const struct lm_attend *f, const float *lse, const float *d, uint64_t i0,
 	uint64_t j0, float factor)
 {
-	bool whole = all_visible(f, i0, j0, TILE);
-
 	UNROLL
 	for (int n = 0; n < TILE / 8; n++)
 		for (int e = 0; e < 4; e++) {
-			unsigned column = 8 * n + column_of(e);
-			unsigned i = KEYS ? column : row_of(e);
-			unsigned j = KEYS ? row_of(e) : column;
+			unsigned i = KEYS ? 8 * n + column_of(e) : row_of(e);
 
-			p[n][e] = whole || visible(f, i0 + i, j0 + j) ?
-				exp2f(p[n][e] * factor - lse[i]) :
-				0;
+			p[n][e] = lm_exp2(p[n][e] * factor - lse[i]);
+		}
+	/* only tiles at the edge look at each place */
+	if (!all_visible(f, i0, j0, TILE)) {
+		tile_mask m = mask_of(f, i0, j0);
+
+		UNROLL
+		for (int n = 0; n < TILE / 8; n++)
+			for (int e = 0; e < 4; e++) {
+				unsigned column = 8 * n + column_of(e);
+				unsigned i = KEYS ? column : row_of(e);
+				unsigned j = KEYS ? row_of(e) : column;
+
+				p[n][e] = visible(m, (int)i, (int)j) ? p[n][e] : 0;
+			}
+	}
+	UNROLL
+	for (int n = 0; n < TILE / 8; n++)
+		for (int e = 0; e < 4; e++) {
+			unsigned i = KEYS ? 8 * n + column_of(e) : row_of(e);
+
 			ds[n][e] = p[n][e] * (ds[n][e] - d[i]);
 		}
 }
@@ -379,7 +420,7 @@ __global__ void __launch_bounds__(2 * TILE)
 {
 #if LM_TENSOR
 	const struct lm_attend *f = &a.forward;
-	uint64_t group = f->heads / f->kv_heads;
+	unsigned group = (unsigned)f->heads / (unsigned)f->kv_heads;
 	SHARED(uint4, own0_room, TILE * STRIDE(D) / 8); /* k or q */
 	SHARED(uint4, own1_room, TILE * STRIDE(D) / 8); /* v or dout */
 	SHARED(uint4, other0_room, TILE * STRIDE(D) / 8);
@@ -425,7 +466,7 @@ __global__ void __launch_bounds__(2 * TILE)
 			for (uint64_t at = from; at < to; at += TILE) {
 				float p[TILE / 8][4], ds[TILE / 8][4];
 				uint64_t row = base + at, rest = f->positions - at;
-				uint64_t kv_at = h / group * D;
+				uint64_t kv_at = (unsigned)h / group * (uint64_t)D;
 
 				__syncthreads();
 				if (KEYS) {
@@ -471,18 +512,20 @@ __global__ void __launch_bounds__(2 * TILE)
 
 /* --- launches ------------------------------------------------------------------------------ */
 
+static uint64_t tiles_of(uint64_t batch, uint64_t length, uint64_t heads, unsigned tile)
+{
+	return batch * heads * ((length + tile - 1) / tile);
+}
+
 /* Whether these kernels take it: the chip, the width, and 16 bytes at a time. */
 static bool takes(struct dev *d, const struct lm_attend *a)
 {
 	return cuda_tensor(d) && a->dtype == LM_DTYPE_BF16 &&
 		(a->head_dim == 64 || a->head_dim == 128) &&
 		lm_wide(a->ldq, a->q, a->k, a->v, a->out) && a->ldk % LM_PACK == 0 &&
-		a->ldo % LM_PACK == 0;
-}
-
-static uint64_t tiles_of(uint64_t batch, uint64_t length, uint64_t heads, unsigned tile)
-{
-	return batch * heads * ((length + tile - 1) / tile);
+		a->ldo % LM_PACK == 0 && a->heads <= UINT32_MAX &&
+		a->positions < UINT32_MAX - 64 &&
+		tiles_of(a->batch, a->positions, a->heads, 32) <= UINT32_MAX;
 }
 
 int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a)

@@ -40,7 +40,7 @@ __device__ __forceinline__ void put(const struct lm_gemm *g, uint64_t i, uint64_
 	if (g->out == LM_DTYPE_F32)
 		((float *)g->c)[i * g->ldc + j] = sum;
 	else
-		((uint16_t *)g->c)[i * g->ldc + j] = bf16_from_f32(sum);
+		lm_round(&((uint16_t *)g->c)[i * g->ldc + j], sum);
 }
 
 template <class T, bool A_LEADS, bool B_LEADS>
