@@ -1,3 +1,4 @@
+/* config_file.c - options of a subcommand from a JSON object. */
 #include "cmd/rnp-train/config_file.h"
 
 #include <stdio.h>

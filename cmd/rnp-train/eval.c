@@ -62,7 +62,7 @@ static const struct opt opts[] = {
 
 struct evaluation {
 	struct dev d;
-	struct model_file *source;
+	struct model_file *model_file;
 	struct lm_token
 		*token; /* NULL: the data is tokens, and nobody knows their bytes */
 	struct lm_shards shards;
@@ -136,11 +136,11 @@ static int open_all(struct evaluation *e)
 	const char *path = tokenizer;
 	uint32_t vocab;
 
-	if (model_file_open(&e->source, model) < 0)
+	if (model_file_open(&e->model_file, model) < 0)
 		return -1;
-	vocab = model_file_config(e->source)->vocab;
+	vocab = model_file_config(e->model_file)->vocab;
 	if (!path)
-		path = model_file_tokenizer(e->source);
+		path = model_file_tokenizer(e->model_file);
 	if (path && lm_token_open(&e->token, path, vocab) < 0)
 		return -1;
 	if ((is_shards(data) ? read_shards(e, path) : read_text(e)) < 0)
@@ -159,7 +159,7 @@ static int open_all(struct evaluation *e)
 
 static int load_model(struct evaluation *e)
 {
-	const struct lm_config *c = model_file_config(e->source);
+	const struct lm_config *c = model_file_config(e->model_file);
 	struct lm_train_options o;
 	int64_t pieces;
 
@@ -178,7 +178,7 @@ static int load_model(struct evaluation *e)
 	o.eval_only = true;
 	if (lm_train_open(&e->train, &e->d, &o) < 0)
 		return -1;
-	return lm_train_load(e->train, e->source);
+	return lm_train_load(e->train, e->model_file);
 }
 
 /* The batch that begins with token `at`: whole sequences, and where the text ends nothing to predict. */
@@ -303,7 +303,7 @@ static int run(int nargs, char **args)
 	dev_close(&e.d);
 	lm_shards_close(&e.shards);
 	lm_token_close(e.token);
-	model_file_close(e.source);
+	model_file_close(e.model_file);
 	buf_release(&e.ids);
 	return rc < 0 ? err_report() : EX_OK;
 }

@@ -1,3 +1,4 @@
+/* rnp-train export - a model for other engines, as GGUF file or directory. */
 #include "common/lm/export/export.h"
 
 #include <stdlib.h>
@@ -77,7 +78,7 @@ static void warn_of_losses(const struct lm_config *c, const struct lm_export *e)
 				"GGUF cannot say that this tokenizer puts a blank before a text: from '%s' none does",
 				gguf);
 	}
-	if (!e->token && (out || !e->source || !model_file_gguf(e->source)))
+	if (!e->token && (out || !e->model_file || !model_file_gguf(e->model_file)))
 		prog_warn("'%s' has no tokenizer: '%s' gets none (--tokenizer F)", model,
 			out ? out : gguf);
 }
@@ -136,7 +137,7 @@ static int run(int nargs, char **args)
 		model_file_close(s);
 		return err_report();
 	}
-	lm_export_source(&e, s);
+	lm_export_model_file(&e, s);
 	name = name_of(model);
 	e.name = name;
 	e.token = token;

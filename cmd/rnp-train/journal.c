@@ -1,3 +1,4 @@
+/* journal.c - the records and the picture of a training run. */
 #include "cmd/rnp-train/journal.h"
 
 #include <math.h>

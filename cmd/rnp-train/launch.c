@@ -1,3 +1,4 @@
+/* launch.c - starts one process for each GPU, joins them, and ends them together. */
 #include "cmd/rnp-train/launch.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* raw.c - raw numbers in and out of files and pipes. */
 #include "cmd/rnp-train/raw.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* settings.c - the table of options that a checkpoint keeps. */
 #include "cmd/rnp-train/settings.h"
 
 #include <stddef.h>

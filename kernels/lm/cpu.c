@@ -1,4 +1,4 @@
-/* The table of lm_ops.h on the CPU: one team shares each operation. */
+/* The table of ops.h on the CPU: one team shares each operation. */
 #include "kernels/lm/cpu.h"
 
 #include <stdlib.h>

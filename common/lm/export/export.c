@@ -1,3 +1,4 @@
+/* export.c - tensors, metadata and config of a model in the formats of others. */
 #include "common/lm/export/export.h"
 
 #include <inttypes.h>
@@ -50,9 +51,9 @@ static int read_floats(const struct job *j, uint32_t i, uint64_t from, uint64_t 
 	const struct lm_tensor *t;
 	uint64_t at;
 
-	if (!j->e->source)
+	if (!j->e->model_file)
 		return j->e->read(j->e->ctx, i, from, count, to);
-	t = model_file_tensor(j->e->source, i);
+	t = model_file_tensor(j->e->model_file, i);
 	/* rows are whole blocks, so that `from` is the first of one */
 	at = from / lm_type_block(t->type) * lm_type_block_bytes(t->type);
 	lm_to_f32(to, (const unsigned char *)t->data + at, t->type, count);
@@ -103,8 +104,8 @@ static int fill(void *ctx, uint64_t at, struct io_part *out)
 		return io_part_write(out, j->tensors[at].data,
 			(size_t)j->tensors[at].bytes);
 	lm_layout_at(&j->e->config, i, &p);
-	if (j->e->source && model_file_tensor(j->e->source, i)->type == type)
-		return copy_rows(j, &p, model_file_tensor(j->e->source, i), out);
+	if (j->e->model_file && model_file_tensor(j->e->model_file, i)->type == type)
+		return copy_rows(j, &p, model_file_tensor(j->e->model_file, i), out);
 	rows = j->room / p.shape[1];
 	for (uint64_t first = 0; first < p.shape[0]; first += rows) {
 		uint64_t n = p.shape[0] - first < rows ? p.shape[0] - first : rows, bytes;
@@ -124,7 +125,7 @@ static int fill(void *ctx, uint64_t at, struct io_part *out)
 
 static enum lm_type kept_type(const struct lm_export *e, uint32_t i)
 {
-	return e->source ? model_file_tensor(e->source, i)->type : LM_F32;
+	return e->model_file ? model_file_tensor(e->model_file, i)->type : LM_F32;
 }
 
 static enum lm_type gguf_type(const struct lm_export *e, enum lm_type type, uint32_t i,
@@ -307,17 +308,17 @@ static int put_meta(struct gguf_meta *m, const struct job *j)
 	if (lm_type_block(most) > 1)
 		gguf_put_u32(m, "general.quantization_version", 2);
 	put_config(m, &e->config);
-	if (e->token || !e->source || !model_file_gguf(e->source))
+	if (e->token || !e->model_file || !model_file_gguf(e->model_file))
 		return export_token_gguf(m, e->token, e->config.vocab);
-	copy_tokenizer(m, model_file_gguf(e->source));
+	copy_tokenizer(m, model_file_gguf(e->model_file));
 	return 0;
 }
 
 /* --- the two ------------------------------------------------------------------------------ */
 
-void lm_export_source(struct lm_export *e, const struct model_file *s)
+void lm_export_model_file(struct lm_export *e, const struct model_file *s)
 {
-	*e = (struct lm_export){ .config = *model_file_config(s), .source = s };
+	*e = (struct lm_export){ .config = *model_file_config(s), .model_file = s };
 }
 
 int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type type)

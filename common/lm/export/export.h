@@ -1,8 +1,8 @@
 /* export.h - a model written for others: a GGUF file, or a directory with config.json and model.safetensors.
- * Uses gguf.h, safetensors.h, source.h.
+ * Uses gguf.h, safetensors.h, model_file.h.
  *
  * GGUF as llama.cpp's converter makes it: norms and biases in f32, q and k of a llama permuted for rotary pairs side by side, rows that
- * are not whole blocks of a quantised type in f16. Directories as Hugging Face's: not permuted. Data goes in pieces from source
+ * are not whole blocks of a quantised type in f16. Directories as Hugging Face's: not permuted. Data goes in pieces from a model file
  * to file; the whole model is never in memory. */
 #ifndef RNP_COMMON_LM_EXPORT_EXPORT_H
 #define RNP_COMMON_LM_EXPORT_EXPORT_H
@@ -23,16 +23,16 @@ struct lm_export {
 	struct lm_config
 		config; /* rope.interleaved: how the rows of q and k lie in what is read */
 	const struct model_file
-		*source; /* where the parameters are; or NULL, then they come from read */
+		*model_file; /* where the parameters are; or NULL, then they come from read */
 	lm_read_fn read;
 	void *ctx;
 	const char *name; /* of the model, for people; NULL: none */
-	/* NULL: none, but a source that is a GGUF file gives its tokenizer.* keys to another one as they are */
+	/* NULL: none, but a model file that is a GGUF file gives its tokenizer.* keys to another one as they are */
 	const struct lm_token *token;
 };
 
-/* A source as it is, without a tokenizer. */
-void lm_export_source(struct lm_export *e, const struct model_file *s);
+/* Fills e for a model file as it is, without a tokenizer. */
+void lm_export_model_file(struct lm_export *e, const struct model_file *s);
 
 /* Write the file at path. type: LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 or LM_TYPE_KEPT. Returns 0, or -1 with err_set(): 65
  * a tokenizer that does not fit or a rope scaling that GGUF has no place for, 73, 74, 77 and what read says; an old file is then

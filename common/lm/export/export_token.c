@@ -1,3 +1,4 @@
+/* export_token.c - a tokenizer as the metadata of a GGUF file. */
 #include "common/lm/export/export_token.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* chat.c - the table of chat formats, and the walk over a conversation. */
 #include "common/lm/infer/chat.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* sample.c - temperature, top-k and top-p over candidates. */
 #include "common/lm/infer/sample.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* config.c - presets, and config.json in and out. */
 #include "common/lm/model/config.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* ggml_types.c - the names and block sizes of all of ggml's types. */
 #include "common/lm/model/ggml_types.h"
 
 #include <stddef.h>

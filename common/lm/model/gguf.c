@@ -1,3 +1,4 @@
+/* gguf.c - the container: header, keys and values, tensors, data. */
 #include "common/lm/model/gguf.h"
 
 #include <inttypes.h>

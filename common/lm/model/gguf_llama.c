@@ -1,3 +1,4 @@
+/* gguf_llama.c - a Llama's config, tensors and tokenizer in a GGUF file. */
 #include "common/lm/model/gguf_llama.h"
 
 #include <inttypes.h>

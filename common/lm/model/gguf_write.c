@@ -1,3 +1,4 @@
+/* gguf_write.c - a GGUF file from metadata and tensors, data in pieces. */
 #include "common/lm/model/gguf.h"
 
 #include <inttypes.h>

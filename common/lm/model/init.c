@@ -1,3 +1,4 @@
+/* init.c - random parameters that follow from seed and place alone. */
 #include "common/lm/model/init.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* layout.c - the list of a model's tensors, and their names. */
 #include "common/lm/model/layout.h"
 
 #include <inttypes.h>

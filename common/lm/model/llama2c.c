@@ -1,3 +1,4 @@
+/* llama2c.c - the arrays of a llama2.c file as tensors. */
 #include "common/lm/model/llama2c.h"
 
 #include <inttypes.h>

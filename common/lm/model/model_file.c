@@ -1,3 +1,4 @@
+/* model_file.c - one view of a model, whatever the format of its file. */
 #include "common/lm/model/model_file.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* source.h - a model as it lies on disk, whatever the format: its config, its tensors in the order of layout.h, and where its
+/* model_file.h - a model as it lies on disk, whatever the format: its config, its tensors in the order of layout.h, and where its
  * tokenizer is. Uses the readers of safetensors, GGUF and llama2.c files.
  *
  * Files are mapped, nothing is copied: opening 1 GB that is in the page cache takes milliseconds. They are

@@ -1,3 +1,4 @@
+/* rope.c - the table of rotary positions. */
 #include "common/lm/model/rope.h"
 
 /* Rotary positions: the cosines and sines that queries and keys are rotated by. */

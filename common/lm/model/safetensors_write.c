@@ -1,3 +1,4 @@
+/* safetensors_write.c - files and shards, data in pieces. */
 #include "common/lm/model/safetensors.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* tensor.c - numbers of every type to f32 and back. */
 #include "common/lm/model/tensor.h"
 
 #include <math.h>

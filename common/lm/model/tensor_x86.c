@@ -1,3 +1,4 @@
+/* tensor_x86.c - the same conversions with AVX2. */
 #include "common/lm/model/tensor_x86.h"
 
 #ifdef __x86_64__

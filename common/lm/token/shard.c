@@ -1,3 +1,4 @@
+/* shard.c - files of token ids: written, mapped, checked. */
 #include "common/lm/token/shard.h"
 
 #include <dirent.h>

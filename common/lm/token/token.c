@@ -1,3 +1,4 @@
+/* token.c - a tokenizer's life, its ids, and text out of ids. */
 #include "common/lm/token/token.h"
 
 #include <sodium.h>

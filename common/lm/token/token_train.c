@@ -1,3 +1,4 @@
+/* token_train.c - byte-pair encoding learnt from texts. */
 #include "common/lm/token/token_train.h"
 
 #ifdef _OPENMP

@@ -1,3 +1,4 @@
+/* ddp.c - the thread that sums gradients, and the queue between it and the step. */
 #include "common/lm/train/ddp.h"
 
 #include <pthread.h>
@@ -14,13 +15,14 @@
 #include "common/base/mem.h"
 #include "common/hw/device.h"
 
-/* A word of 64 bits is 4 floats of 16 bits each: whole numbers, which a sum with the zeros of the other ranks leaves as they are. */
+/* A word of 64 bits is sent as 4 floats of 16 bits each: whole numbers, which a sum with the zeros of
+ * the other ranks leaves as they are. */
 #define WORD_FLOATS 4
 
 struct sum {
 	float *data;
 	uint64_t count;
-	void *mark; /* of the device when data is ready; NULL: data is the host's */
+	void *event; /* of the device when data is ready; NULL: data is the host's */
 };
 
 struct ddp {
@@ -29,11 +31,11 @@ struct ddp {
 	pthread_t thread;
 	float *gradients, *words;
 	uint64_t from, end; /* ready, but too small so far to be sent; empty: equal */
-	unsigned said;
+	unsigned all_flags; /* of all ranks, as of the last step */
 	int64_t wait_ns;
 	struct dev *d; /* where the gradients are; NULL: the host's memory */
-	void **marks;  /* of this step's ranges, kept for the next one */
-	size_t marks_room, marked;
+	void **events; /* of this step's ranges, kept for the next one */
+	size_t events_room, recorded;
 	bool shared;                /* a GPU by several ranks */
 	struct gpu_allreduce *sums; /* the thread's; NULL: the host's memory */
 
@@ -55,8 +57,8 @@ static int sum_pieces(struct ddp *p, struct sum s)
 	struct comm *c = &p->comm;
 	int rc = 0;
 
-	if (s.mark)
-		return gpu_allreduce_sum(p->sums, s.data, s.count, s.mark);
+	if (s.event)
+		return gpu_allreduce_sum(p->sums, s.data, s.count, s.event);
 	while (rc == 0 && s.count) {
 		uint64_t n = s.count < DDP_BUCKET_MAX ? s.count : DDP_BUCKET_MAX;
 
@@ -67,7 +69,7 @@ static int sum_pieces(struct ddp *p, struct sum s)
 	return rc;
 }
 
-/* The lock is held, but not while it sums. */
+/* Sums the next range. Called with the lock, which it releases while it sums. */
 static void sum_next(struct ddp *p)
 {
 	struct sum s = p->queue[p->done];
@@ -86,7 +88,7 @@ static void sum_next(struct ddp *p)
 	pthread_cond_broadcast(&p->changed);
 }
 
-/* As sum_next. */
+/* Runs the task. Called with the lock, which it releases while the task runs. */
 static void do_task(struct ddp *p)
 {
 	int rc;
@@ -134,18 +136,18 @@ static void *work(void *arg)
 
 /* --- the step's side ---------------------------------------------------------------------- */
 
-static void put(struct ddp *p, float *data, uint64_t count, void *mark, bool now)
+static void put(struct ddp *p, float *data, uint64_t count, void *event, bool now)
 {
 	pthread_mutex_lock(&p->lock);
 	p->queue = xgrow(p->queue, &p->room, p->queued + 1, sizeof *p->queue);
-	p->queue[p->queued++] = (struct sum){ data, count, mark };
+	p->queue[p->queued++] = (struct sum){ data, count, event };
 	if (now)
 		p->released = p->queued;
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Until everything is summed. */
+/* Waits until everything is summed. */
 static int drain(struct ddp *p)
 {
 	int64_t from = clock_mono_ns();
@@ -154,7 +156,7 @@ static int drain(struct ddp *p)
 	pthread_mutex_lock(&p->lock);
 	while (p->done < p->queued && !p->failed)
 		pthread_cond_wait(&p->changed, &p->lock);
-	p->queued = p->released = p->done = p->marked = 0;
+	p->queued = p->released = p->done = p->recorded = 0;
 	failed = p->failed;
 	pthread_mutex_unlock(&p->lock);
 	p->wait_ns += clock_mono_ns() - from;
@@ -200,9 +202,9 @@ void ddp_close(struct ddp *p)
 	pthread_join(p->thread, NULL);
 	pthread_mutex_destroy(&p->lock);
 	pthread_cond_destroy(&p->changed);
-	for (size_t i = 0; i < p->marks_room; i++)
-		p->d->ops->event_free(p->d, p->marks[i]);
-	free(p->marks);
+	for (size_t i = 0; i < p->events_room; i++)
+		p->d->ops->event_free(p->d, p->events[i]);
+	free(p->events);
 	free(p->queue);
 	free(p->words);
 	free(p);
@@ -218,7 +220,7 @@ int ddp_size(const struct ddp *p)
 	return p->comm.size;
 }
 
-/* Two words that name a GPU; zeros for what has no name. */
+/* Finds whether two ranks have the same GPU, by its uuid; a device without one is nobody else's. */
 static int find_shared(struct ddp *p)
 {
 	size_t size = (size_t)p->comm.size;
@@ -301,22 +303,22 @@ const char *ddp_why(const struct ddp *p)
 	return p->sums ? gpu_allreduce_why(p->sums) : "";
 }
 
-/* A range for the thread: what the step has asked the device for so far writes it. */
+/* Queues a range for the thread, behind the operations that the step has started so far. */
 static int put_range(struct ddp *p, uint64_t from, uint64_t count, bool now)
 {
-	size_t had = p->marks_room;
-	void **mark;
+	size_t had = p->events_room;
+	void **event;
 
 	if (!p->d) {
 		put(p, p->gradients + from, count, NULL, now);
 		return 0;
 	}
-	p->marks = xgrow(p->marks, &p->marks_room, p->marked + 1, sizeof *p->marks);
-	memset(p->marks + had, 0, (p->marks_room - had) * sizeof *p->marks);
-	mark = &p->marks[p->marked++];
-	if (p->d->ops->event_record(p->d, mark) < 0)
+	p->events = xgrow(p->events, &p->events_room, p->recorded + 1, sizeof *p->events);
+	memset(p->events + had, 0, (p->events_room - had) * sizeof *p->events);
+	event = &p->events[p->recorded++];
+	if (p->d->ops->event_record(p->d, event) < 0)
 		return device_failed(p->d);
-	put(p, p->gradients + from, count, *mark, now);
+	put(p, p->gradients + from, count, *event, now);
 	return 0;
 }
 
@@ -333,7 +335,7 @@ int ddp_grad_ready(void *arg, uint64_t from, uint64_t count)
 		return 0;
 	count = p->end - from;
 	p->end = p->from;
-	/* an error of the thread is settle's */
+	/* an error of the thread is reported by grad_sync */
 	return put_range(p, from, count, p->o.overlap);
 }
 
@@ -384,14 +386,14 @@ int ddp_grad_sync(void *arg, double *loss_sum, uint64_t *targets)
 		rc = ddp_allgather(p, mine, 3, all);
 	*loss_sum = 0;
 	*targets = 0;
-	p->said = 0;
+	p->all_flags = 0;
 	for (int r = 0; rc == 0 && r < p->comm.size; r++) {
 		double loss;
 
 		memcpy(&loss, &all[3 * r], sizeof loss);
 		*loss_sum += loss;
 		*targets += all[3 * r + 1];
-		p->said |= (unsigned)all[3 * r + 2];
+		p->all_flags |= (unsigned)all[3 * r + 2];
 	}
 	free(all);
 	return rc;
@@ -399,7 +401,7 @@ int ddp_grad_sync(void *arg, double *loss_sum, uint64_t *targets)
 
 unsigned ddp_stop_flags(const struct ddp *p)
 {
-	return p->said;
+	return p->all_flags;
 }
 
 void ddp_times(struct ddp *p, struct ddp_times *out)

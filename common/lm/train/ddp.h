@@ -1,9 +1,10 @@
-/* parallel.h - data-parallel training: the gradients of several ranks are summed while the backward pass goes on. The hooks `ready` and
- * `settle` of train.h. Uses comm.h and threads.
+/* ddp.h - data-parallel training: the gradients of several ranks are summed while the backward pass
+ * goes on. Implements the hooks grad_ready and grad_sync of train.h. Uses comm.h and threads.
  *
- * A thread of its own opens the struct comm, sums the ranges that `ready` names, in their order, and closes it. Ranges are joined to
- * DDP_BUCKET_MIN floats by their sizes alone, so every rank sums the same pieces, and the same number of ranks gives the same bits,
- * with overlap or without it. Gradients of a GPU are summed by sums.h: by NCCL where it is there. */
+ * One thread opens the struct comm, sums the ranges that grad_ready names, in their order, and closes
+ * it. Ranges are joined to DDP_BUCKET_MIN floats by their sizes alone, so every rank sums the same
+ * pieces, and the same number of ranks gives the same bits, with overlap or without it. Gradients of a
+ * GPU are summed by gpu_allreduce.h: by NCCL where it is installed. */
 #ifndef RNP_COMMON_LM_TRAIN_DDP_H
 #define RNP_COMMON_LM_TRAIN_DDP_H
 
@@ -23,45 +24,51 @@ struct ddp_options {
 	/* Called on the thread; both as comm_mpi_open. */
 	int (*open)(struct comm *c, void *arg);
 	void *arg;
-	bool overlap; /* false: sum everything in settle */
-	/* Bits that this rank says to the others with each settle; NULL: 0. Called on the thread of the step. */
+	bool overlap; /* false: everything is summed in grad_sync */
+	/* Returns the bits that this rank sends to the others with each grad_sync; NULL: 0. Called on
+	 * the thread of the step. */
 	unsigned (*stop_flags)(void);
 };
 
-/* Returns 0 and *out, or -1 with err_set(): what open says, 71 no thread. */
+/* Opens the ranks. Returns 0 and *out, or -1 with err_set(): as open, 71 no thread. */
 int ddp_open(struct ddp **out, const struct ddp_options *o);
 
-/* Waits for sums in progress and for the other ranks, which must close, too: a process whose work failed while others go on must end
- * without this. NULL is fine. */
+/* Waits for sums in progress and for the other ranks, which must close, too: a process whose work
+ * failed while others go on must end without this. NULL is fine. */
 void ddp_close(struct ddp *p);
 
 int ddp_rank(const struct ddp *p);
 int ddp_size(const struct ddp *p);
 
-/* *local becomes the number of this rank among those of this machine (a boot of it, and a container on it: processes that see the same
- * GPUs), from 0. Called by every rank. Returns 0, or -1 with err_set() as ddp_allgather. */
+/* Counts this rank among those of its machine, from 0: processes on one boot of it, and in one
+ * container, which see the same GPUs. Called by every rank. Returns 0 and *local, or -1 with err_set()
+ * as ddp_allgather. */
 int ddp_local_rank(struct ddp *p, int *local);
 
-/* The flat gradients that ranges are of, and their device, both borrowed; before the first ready, by every rank. Where ranks share a GPU,
- * NCCL is not tried. Returns 0, or -1 with err_set(): the device's error, or as settle. */
+/* Sets the flat gradients that ranges are of, and their device, both borrowed; called by every rank
+ * before the first grad_ready. Where ranks share a GPU, NCCL is not tried. Returns 0, or -1 with
+ * err_set(): the device's error, or as grad_sync. */
 int ddp_bind(struct ddp *p, struct dev *d, float *gradients);
 
-/* What sums the gradients: "nccl", "tcp", "mpi"; and why it is not NCCL, "" where that was not to be. */
+/* The backend that sums the gradients: "nccl", "tcp", "mpi"; and the reason why it is not NCCL, "" where
+ * NCCL was not expected. */
 const char *ddp_backend(const struct ddp *p);
 const char *ddp_why(const struct ddp *p);
 
-/* lm_grad_ready_fn and lm_grad_sync_fn; arg is the struct ddp. settle sums loss and targets, exactly and in the order of ranks. Return
- * 0, or -1 with err_set(): 75 a rank stalls, 69 a rank is gone; all later calls then fail alike. */
+/* lm_grad_ready_fn and lm_grad_sync_fn; arg is the struct ddp. grad_sync sums loss and targets, exactly
+ * and in the order of ranks. Both return 0, or -1 with err_set(): 75 a rank stalls, 69 a rank is gone;
+ * all later calls then fail alike. */
 int ddp_grad_ready(void *arg, uint64_t from, uint64_t count);
 int ddp_grad_sync(void *arg, double *loss_sum, uint64_t *targets);
 
-/* What any rank said with the last settle. */
+/* The stop flags of all ranks, or-ed, as of the last grad_sync. */
 unsigned ddp_stop_flags(const struct ddp *p);
 
-/* all [size][n] becomes the mine [n] of all ranks. Not between ready and settle. Errors as settle. */
+/* Collects `mine` [n] of every rank into `all` [size][n]. Not to be called between grad_ready and
+ * grad_sync. Errors as grad_sync. */
 int ddp_allgather(struct ddp *p, const uint64_t *mine, size_t n, uint64_t *all);
 
-/* Where time went, of all steps: in sums (with the wait for slower ranks), and of it what the step had to wait for. */
+/* Time of all steps: in sums (with the wait for slower ranks), and the part that steps waited for. */
 struct ddp_times {
 	int64_t sum_ns, wait_ns;
 };

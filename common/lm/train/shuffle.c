@@ -1,3 +1,4 @@
+/* shuffle.c - the permutation of an epoch's windows. */
 #include "common/lm/train/shuffle.h"
 
 #include "common/base/err.h"
@@ -18,7 +19,7 @@ int shuffle_init(struct shuffle *o, uint64_t count, uint32_t length, uint64_t se
 	return 0;
 }
 
-/* A number of `bits` bits that belongs to this half, round and epoch. */
+/* The round function of the Feistel network: `bits` random bits of this half, round and epoch. */
 static uint64_t mixed(const struct shuffle *o, uint64_t epoch, uint32_t round,
 	uint64_t half, int bits)
 {

@@ -1,3 +1,4 @@
+/* train.c - a trainer's memory, parameters, and steps; the passes are in train_pass.c. */
 #include "common/lm/train/train.h"
 
 #include <inttypes.h>
@@ -90,7 +91,7 @@ static int allocate(struct lm_train *t)
 		"the optimiser", "activations", "scratch" };
 
 	t->offset = xcalloc(t->tensors, sizeof *t->offset);
-	t->kept = xcalloc(t->o.config.layers, sizeof *t->kept);
+	t->saved = xcalloc(t->o.config.layers, sizeof *t->saved);
 	t->x = xcalloc(t->o.config.layers + UINT64_C(1), sizeof *t->x);
 	for (int a = 0; a < LM_AREAS; a++) {
 		if (!t->used[a])
@@ -139,7 +140,7 @@ void lm_train_close(struct lm_train *t)
 	for (int a = 0; a < LM_AREAS; a++)
 		t->d->ops->free(t->d, t->areas[a]);
 	free(t->offset);
-	free(t->kept);
+	free(t->saved);
 	free(t->x);
 	free(t->host_loss);
 	free(t);

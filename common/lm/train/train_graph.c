@@ -25,7 +25,7 @@ void lm_train_drop(struct lm_train *t)
 /* The operations since the last part become one more. Nothing is being captured then, whatever comes back. */
 static int end_part(struct lm_train *t, uint64_t from, uint64_t count)
 {
-	struct lm_captured *c = t->noting;
+	struct lm_captured *c = t->capturing;
 	void *graph = NULL;
 
 	if (t->d->ops->graph_end(t->d, &graph) < 0)
@@ -37,11 +37,11 @@ static int end_part(struct lm_train *t, uint64_t from, uint64_t count)
 
 int lm_train_ready(struct lm_train *t, uint64_t from, uint64_t count)
 {
-	if (!t->noting)
+	if (!t->capturing)
 		return t->o.grad_ready(t->o.arg, from, count);
 	if (end_part(t, from, count) < 0 || t->d->ops->graph_begin(t->d) < 0) {
 		lm_train_failed(t);
-		t->noting = NULL; /* which says that the capture has ended */
+		t->capturing = NULL; /* which says that the capture has ended */
 		return -1;
 	}
 	return 0;
@@ -55,15 +55,15 @@ static int note(struct lm_train *t, struct lm_captured *c,
 
 	if (rc < 0)
 		lm_train_failed(t);
-	t->noting = rc == 0 ? c : NULL;
+	t->capturing = rc == 0 ? c : NULL;
 	if (rc == 0)
 		rc = all(t, last);
 	if (rc == 0 && end_part(t, 0, 0) < 0)
 		rc = lm_train_failed(t);
-	else if (rc < 0 && t->noting)
+	else if (rc < 0 && t->capturing)
 		(void)t->d->ops->graph_end(t->d,
 			NULL); /* the first error is the one to tell */
-	t->noting = NULL;
+	t->capturing = NULL;
 	if (rc == 0)
 		return 0;
 	snprintf(t->why, sizeof t->why, "%.250s", err_get()->text);

@@ -1,4 +1,4 @@
-/* train_parts.h - what the trainer's files share: where everything lies, and the two passes. Only for train*.c. */
+/* train_parts.h - the trainer's memory and passes, shared by its files. Only for train*.c and flat.c. */
 #ifndef RNP_COMMON_LM_TRAIN_TRAIN_PARTS_H
 #define RNP_COMMON_LM_TRAIN_TRAIN_PARTS_H
 
@@ -15,7 +15,8 @@ enum lm_area {
 	LM_AREAS
 };
 
-/* What one layer leaves for its way back; one for each layer, or a single one when they are computed again. */
+/* The activations of one layer that its backward pass reads: one for each layer, or a single one when
+ * layers are computed again. */
 struct lm_saved_activations {
 	void *h1, *h2; /* as [rows, dim]: behind the norms */
 	float *rms1, *rms2;
@@ -26,19 +27,20 @@ struct lm_saved_activations {
 	void *gu;   /* as [rows, 2 hidden] */
 };
 
-/* A pass of a step as the device's graphs: one, or where the gradients of ranges are announced on the way, one up to each. */
+/* A pass of a step as the device's graphs: one, or where grad_ready is called on the way, one up to each
+ * call. */
 struct lm_captured {
 	enum { LM_PASS_NEW, LM_PASS_WARM, LM_PASS_EACH, LM_PASS_CAPTURED } state;
 	struct lm_captured_part {
 		void *graph;
-		uint64_t from,
-			count; /* final behind it, for the ready hook; 0: nothing */
+		uint64_t from, count; /* final behind it, for grad_ready; 0: nothing */
 	} * parts;
 	size_t n, room;
 };
 
 enum lm_pass {
-	LM_PASS_ADD, /* and the three behind it: + 1 with the ready hook, + 2 to gradients that are there */
+	/* and the three behind it: + 1 with grad_ready, + 2 where gradients hold something already */
+	LM_PASS_ADD,
 	LM_PASS_UPDATE = LM_PASS_ADD + 4,
 	LM_PASS_EVAL,
 	LM_PASSES
@@ -63,9 +65,9 @@ struct lm_train {
 	float *p, *g, *m, *v;
 	uint16_t *copy; /* NULL with f32 */
 	float **x; /* [layers + 1], on the host: the residual stream before each layer */
-	struct lm_saved_activations *
-		kept; /* [layers], on the host; all the same when they are computed again */
-	void *hf;     /* behind the last norm */
+	/* [layers], on the host; all the same when layers are computed again */
+	struct lm_saved_activations *saved;
+	void *hf; /* behind the last norm */
 	float *rmsf;
 	void *act; /* [rows, hidden] */
 	float *dx;
@@ -78,8 +80,8 @@ struct lm_train {
 	void *head_scratch;
 
 	struct lm_captured passes[LM_PASSES];
-	struct lm_captured *noting; /* what is being captured; NULL: nothing */
-	char why[256];              /* it is not */
+	struct lm_captured *capturing; /* the pass that is being captured; NULL: none */
+	char why[256];                 /* why passes cannot be captured; "": they can */
 
 	float *host_loss; /* [rows] */
 	bool adding;      /* gradients hold something already */
@@ -90,39 +92,39 @@ struct lm_train {
 /* Makes the bf16 copies of parameters from `from` of the flat array on again; nothing with f32. */
 int lm_train_narrow(struct lm_train *t, uint64_t from, uint64_t count);
 
-/* Where the products read a weight; the layout's index of a part. */
+/* The offset of a part in the flat arrays, and where products read it: the parameter or its bf16 copy. */
 uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer);
 const void *lm_train_weight(const struct lm_train *t, enum lm_part part, uint32_t layer);
 
-/* The device's error becomes ours. Returns -1. */
+/* Makes the device's last error the thread's. Returns -1. */
 int lm_train_failed(const struct lm_train *t);
 
-/* The sizes that follow from the options; the offsets of tensors (t->offset may be NULL) and t->flat; every pointer, or NULL
- * while an area is not allocated, and the plan. */
+/* Set: the sizes that follow from the options; the offsets of tensors (t->offset may be NULL) and
+ * t->flat; every pointer, NULL while its area is not allocated, and the plan. */
 void lm_train_sizes(struct lm_train *t);
 void lm_train_offsets(struct lm_train *t);
 int lm_train_place(struct lm_train *t);
 
-/* The shape of the output's operation, without its pointers. */
+/* Returns the output's operation, without its pointers. */
 struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows);
 
-/* Do a pass: one call of `all`, or a replay of what it asked the device for. all may ask for operations and fills alone, with the same
- * arguments every time, and say lm_train_ready. */
+/* Runs a pass: calls `all`, or replays the graphs captured of it. all may start operations and fills
+ * only, with the same arguments every time, and call lm_train_ready. */
 int lm_train_pass(struct lm_train *t, enum lm_pass pass,
 	int (*all)(struct lm_train *t, bool last), bool last);
 
-/* Gradients from `from` on are final: the hook's, or noted for the replay. */
+/* Reports final gradients to grad_ready, or records them for the replay. */
 int lm_train_ready(struct lm_train *t, uint64_t from, uint64_t count);
 
-void lm_train_drop(struct lm_train *t); /* all graphs */
+void lm_train_drop(struct lm_train *t); /* frees all graphs */
 
-/* From tokens on the device to hf. */
+/* The forward pass: from tokens on the device to hf. */
 int lm_train_forward(struct lm_train *t);
 
-/* Loss per row to t->loss; with back also dh and the output's gradient. */
+/* Computes the loss per row into t->loss; with back also dh and the output's gradient. */
 int lm_train_head(struct lm_train *t, bool back);
 
-/* From dh to all gradients; last: says so to the hook. */
+/* The backward pass: from dh to all gradients; last: calls grad_ready. */
 int lm_train_backward(struct lm_train *t, bool last);
 
 #endif

@@ -175,7 +175,7 @@ static struct lm_attend attention(const struct lm_train *t,
 /* Up to gu: all that the way back needs. */
 static int layer_inner(struct lm_train *t, uint32_t l)
 {
-	const struct lm_saved_activations *k = &t->kept[l];
+	const struct lm_saved_activations *k = &t->saved[l];
 	struct lm_attend a = attention(t, k);
 	struct lm_gemm g = times_weight(t, k->qkv, k->h1, t->qkv, t->dim, LM_Q, l);
 
@@ -204,7 +204,7 @@ int lm_train_forward(struct lm_train *t)
 
 	TRY(t->lm->embed(t->d, &e));
 	for (uint32_t l = 0; l < t->o.config.layers; l++) {
-		const struct lm_saved_activations *k = &t->kept[l];
+		const struct lm_saved_activations *k = &t->saved[l];
 		struct lm_swiglu s = { .dtype = t->o.dtype,
 			.y = t->act,
 			.x = k->gu,
@@ -257,7 +257,7 @@ static int bias_back(struct lm_train *t, uint32_t l)
 
 static int ffn_back(struct lm_train *t, uint32_t l)
 {
-	const struct lm_saved_activations *k = &t->kept[l];
+	const struct lm_saved_activations *k = &t->saved[l];
 	const void *dy = t->dxc ? (const void *)t->dxc : t->dx;
 	struct lm_swiglu_back s = { .dtype = t->o.dtype,
 		.dx = k->gu,
@@ -279,7 +279,7 @@ static int ffn_back(struct lm_train *t, uint32_t l)
 
 static int attention_back(struct lm_train *t, uint32_t l)
 {
-	const struct lm_saved_activations *k = &t->kept[l];
+	const struct lm_saved_activations *k = &t->saved[l];
 	const void *dy = t->dxc ? (const void *)t->dxc : t->dx;
 	struct lm_attend_back a = { .forward = attention(t, k),
 		.dout = t->datt,

@@ -93,7 +93,7 @@ static void place_parameters(struct lm_train *t)
 	t->v = place(t, LM_AREA_OPTIMISER, bytes);
 }
 
-static struct lm_saved_activations place_kept(struct lm_train *t)
+static struct lm_saved_activations place_saved(struct lm_train *t)
 {
 	uint64_t dtype = lm_dtype_bytes(t->o.dtype), rows = t->rows;
 	struct lm_saved_activations k = {
@@ -118,16 +118,16 @@ static void place_activations(struct lm_train *t)
 {
 	uint32_t layers = t->o.config.layers;
 	bool one = t->o.eval_only || t->o.recompute;
-	struct lm_saved_activations kept = { 0 };
+	struct lm_saved_activations saved = { 0 };
 	float *x[2] = { NULL, NULL };
 
 	for (uint32_t l = 0; l < (one ? 1 : layers); l++) {
-		kept = place_kept(t);
-		if (t->kept)
-			t->kept[l] = kept;
+		saved = place_saved(t);
+		if (t->saved)
+			t->saved[l] = saved;
 	}
-	for (uint32_t l = 1; t->kept && one && l < layers; l++)
-		t->kept[l] = kept;
+	for (uint32_t l = 1; t->saved && one && l < layers; l++)
+		t->saved[l] = saved;
 	for (uint32_t l = 0; l <= layers; l++) {
 		if (l < 2 || !t->o.eval_only)
 			x[l & 1] = place(t, LM_AREA_ACTIVATIONS,

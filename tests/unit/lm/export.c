@@ -84,7 +84,7 @@ static void directory(const struct model_file *s)
 	struct model_file *back = NULL;
 	struct lm_export e;
 
-	lm_export_source(&e, s);
+	lm_export_model_file(&e, s);
 	CHECK(lm_export_directory(in_dir("m"), &e, LM_TYPE_KEPT) == 0);
 	CHECK(model_file_open(&back, in_dir("m")) == 0);
 	same_parameters(s, back);
@@ -103,7 +103,7 @@ static void gguf(const struct model_file *s, enum lm_type type, double bound)
 	struct model_file *back = NULL;
 	struct lm_export e;
 
-	lm_export_source(&e, s);
+	lm_export_model_file(&e, s);
 	CHECK(lm_export_gguf(in_dir("m.gguf"), &e, type) == 0);
 	CHECK(model_file_open(&back, in_dir("m.gguf")) == 0);
 	CHECK(model_file_tensor(back, 2)->type == type);
@@ -161,7 +161,7 @@ static void places(const struct model_file *s)
 {
 	struct lm_export e;
 
-	lm_export_source(&e, s);
+	lm_export_model_file(&e, s);
 	CHECK(lm_export_place(in_dir("nowhere"), NULL) == 0);
 	CHECK(lm_export_place(in_dir("m"), NULL) == 0);
 	CHECK(io_replace(in_dir("m/tokenizer.json"), "{}", 2, 0666) == 0);
