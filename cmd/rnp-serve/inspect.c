@@ -21,7 +21,8 @@
 
 /* --- values ------------------------------------------------------------------------------- */
 
-/* A text of any bytes: a NUL, which JSON of ours never holds, becomes U+FFFD as what is not UTF-8 does. */
+/* A text of any bytes: a NUL, which JSON of ours never holds, becomes U+FFFD as what is not UTF-8
+ * does. */
 static json_t *text_value(const void *data, uint64_t bytes)
 {
 	char *text = xstrndup(data, (size_t)bytes);
@@ -51,7 +52,8 @@ static json_t *whole_value(int64_t n, bool is_unsigned)
 	return json_string(text);
 }
 
-/* As few digits as make the same f32: 1e-05, not 9.999999747378752e-06. NULL: it is no JSON number. */
+/* As few digits as make the same f32: 1e-05, not 9.999999747378752e-06. NULL: it is no JSON
+ * number. */
 static json_t *real_value(double x, bool single)
 {
 	char text[40];

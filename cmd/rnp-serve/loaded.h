@@ -17,8 +17,8 @@ struct loaded {
 		.d = DEV_INIT \
 	}
 
-/* Opens a model. tokenizer: NULL takes the model's own; device as dev_open. Returns 0, or -1 with err_set(); release
- * either way. */
+/* Opens a model. tokenizer: NULL takes the model's own; device as dev_open. Returns 0, or -1 with
+ * err_set(); release either way. */
 int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 	const char *device);
 void loaded_release(struct loaded *l);

@@ -94,7 +94,8 @@ static int read_window(struct compress *c, size_t at, size_t *got)
 	return c->has_old ? take_feedback(c, c->carried + at / 4, *got / 4) : 0;
 }
 
-/* How many of the n elements at the beginning of the window are zeros, of either sign, and will be quantised as such. */
+/* How many of the n elements at the beginning of the window are zeros, of either sign, and will be
+ * quantised as such. */
 static size_t leading_zeros(const struct compress *c, size_t n)
 {
 	const uint16_t *half = (const void *)c->window;
@@ -111,8 +112,9 @@ static size_t leading_zeros(const struct compress *c, size_t n)
 	return i;
 }
 
-/* The window of a pipe begins with its first element that is not zero: no step can be chosen from zeros, and with the step 0
- * all that comes behind the window would be lost. Zeros need not be kept to be written. */
+/* The window of a pipe begins with its first element that is not zero: no step can be chosen from
+ * zeros, and with the step 0 all that comes behind the window would be lost. Zeros need not be kept
+ * to be written. */
 static int fill_window(struct compress *c)
 {
 	size_t got, zeros, size = c->g.bf16 ? 2 : 4;
@@ -212,7 +214,8 @@ static int copy_batches(struct compress *c)
 	return rc;
 }
 
-/* Where residuals go nothing else may: they are floats between the container's bytes, or replace it. */
+/* Where residuals go nothing else may: they are floats between the container's bytes, or replace
+ * it. */
 static int check_feedback(const struct compress *c)
 {
 	if (c->g.q.method == QUANT_LOSSLESS || c->g.q.method == QUANT_NONE)

@@ -155,7 +155,8 @@ static int open_all(struct evaluation *e)
 	return 0;
 }
 
-/* --- the model --------------------------------------------------------------------------------- */
+/* --- the model
+ * --------------------------------------------------------------------------------- */
 
 static int load_model(struct evaluation *e)
 {
@@ -181,7 +182,8 @@ static int load_model(struct evaluation *e)
 	return lm_train_load(e->train, e->model_file);
 }
 
-/* The batch that begins with token `at`: whole sequences, and where the text ends nothing to predict. */
+/* The batch that begins with token `at`: whole sequences, and where the text ends nothing to
+ * predict. */
 static void fill_batch(const struct evaluation *e, uint64_t at, uint32_t *tokens,
 	uint32_t *targets)
 {
@@ -220,7 +222,8 @@ static int predict(struct evaluation *e)
 	return rc;
 }
 
-/* What the predicted tokens are as text, of which the blank that SentencePiece puts before it is no part. */
+/* What the predicted tokens are as text, of which the blank that SentencePiece puts before it is no
+ * part. */
 static int count_bytes(struct evaluation *e)
 {
 	const uint32_t *ids = (const uint32_t *)(const void *)e->ids.data;

@@ -83,7 +83,8 @@ static void warn_of_losses(const struct lm_config *c, const struct lm_export *e)
 			out ? out : gguf);
 }
 
-/* The one that is named, else the model's; one that goes from GGUF file to GGUF file need not be understood. */
+/* The one that is named, else the model's; one that goes from GGUF file to GGUF file need not be
+ * understood. */
 static int open_token(struct lm_token **token, const struct model_file *s)
 {
 	const struct gguf *g = model_file_gguf(s);

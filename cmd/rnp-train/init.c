@@ -77,7 +77,8 @@ static int make_config(struct lm_config *c, const struct lm_token *t)
 	return lm_config_check(c, tokenizer ? tokenizer : preset);
 }
 
-/* Random numbers over what somebody trained would be a loss; export and run say themselves what they replace. */
+/* Random numbers over what somebody trained would be a loss; export and run say themselves what
+ * they replace. */
 static int check_free(const char *dir)
 {
 	static const char *const names[] = { "config.json", "model.safetensors",

@@ -1,11 +1,12 @@
-/* journal.h - what a training run has to say about itself: records on standard output, and a picture of its losses. */
+/* journal.h - what a training run has to say about itself: records on standard output, and a
+ * picture of its losses. */
 #ifndef RNP_TRAIN_JOURNAL_H
 #define RNP_TRAIN_JOURNAL_H
 
 #include "cmd/rnp-train/launch.h"
 #include "cmd/rnp-train/session.h"
 
-/* Begin with s and launch, both borrowed, and zeros. */
+/* Initialised with s and launch, both borrowed, and zeros. */
 struct journal {
 	struct session *s;
 	const struct launch *launch;
@@ -18,17 +19,20 @@ struct journal {
 
 void journal_release(struct journal *j);
 
-/* Keep the losses of the step that was just made, for the picture. valid_loss: NaN where it was not measured. */
+/* Keeps the losses of the step that was just made, for the picture. valid_loss: NaN where it was not
+ * measured. */
 void journal_note(struct journal *j, double loss, double valid_loss);
 
-/* Write the step's rnp.step; at the end the rnp.run, with why it ended. Return 0, or -1 with err_set(): 74. */
+/* Writes the step's rnp.step; at the end the rnp.run, with why it ended. Return 0, or -1 with
+ * err_set(): 74. */
 int journal_step(const struct journal *j, const struct lm_step *step, double valid_loss);
 int journal_end(const struct journal *j, const char *why);
 
-/* Draw what was noted, as SVG at path. Returns 0, or -1 with err_set(): 73, 74, 77. */
+/* Draws what was noted, as SVG at path. Returns 0, or -1 with err_set(): 73, 74, 77. */
 int journal_draw(const struct journal *j, const char *path);
 
-/* Write the rnp.plan of a session that was opened and not begun. Returns 0, or -1 with err_set(). */
+/* Writes the rnp.plan of a session that was opened and not begun. Returns 0, or -1 with
+ * err_set(). */
 int journal_plan(struct session *s);
 
 #endif

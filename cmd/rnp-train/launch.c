@@ -19,9 +19,11 @@
 #include "common/hw/device.h"
 #include "kernels/dev/dev.h"
 
-/* A rank that stalls for so long will not come back; others may wait for a checkpoint or an evaluation of rank 0. */
+/* A rank that stalls for so long will not come back; others may wait for a checkpoint or an
+ * evaluation of rank 0. */
 #define STALL_MS INT64_C(86400000)
-/* When one has failed the others notice by themselves, or may be writing a checkpoint; in a sum of NCCL they do not notice. */
+/* When one has failed the others notice by themselves, or may be writing a checkpoint; in a sum of
+ * NCCL they do not notice. */
 #define GRACE_NS INT64_C(10000000000)
 
 /* Memory of the process that started the ranks and of all of them. */
@@ -44,7 +46,7 @@ static int share(struct launch *l)
 	return 0;
 }
 
-/* Keep the pending error where the process that started us sees it. */
+/* Keeps the pending error where the process that started us sees it. */
 static void leave_error(struct launch *l, int rank)
 {
 	struct left *left = &l->shared->left[rank];
@@ -53,7 +55,8 @@ static void leave_error(struct launch *l, int rank)
 	left->at_ns = clock_mono_ns();
 }
 
-/* --- devices ------------------------------------------------------------------------------------ */
+/* --- devices
+ * ------------------------------------------------------------------------------------ */
 
 static void add_device(struct launch *l, int number)
 {
@@ -150,7 +153,8 @@ int launch_devices(struct launch *l, const char *spec, bool every)
 	return 0;
 }
 
-/* --- ranks -------------------------------------------------------------------------------------- */
+/* --- ranks
+ * -------------------------------------------------------------------------------------- */
 
 struct ranks {
 	struct launch *l;
@@ -291,7 +295,8 @@ static bool unanimous(const struct launch *l)
 	return true;
 }
 
-/* The error of the rank that failed first; the others failed because of it. Returns the exit code. */
+/* The error of the rank that failed first; the others failed because of it. Returns the exit
+ * code. */
 static int report(const struct ranks *r)
 {
 	const struct launch *l = r->l;

@@ -1,4 +1,5 @@
-/* raw.h - bytes in from a file or a pipe, and out to standard output or a file that appears when it is whole. */
+/* raw.h - bytes in from a file or a pipe, and out to standard output or a file that appears when it
+ * is whole. */
 #ifndef RNP_TRAIN_RAW_H
 #define RNP_TRAIN_RAW_H
 

@@ -205,7 +205,8 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* --- stopping ----------------------------------------------------------------------------------- */
+/* --- stopping
+ * ----------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stopped;
 static _Atomic int64_t stopped_ns; /* 0: not yet */
@@ -223,8 +224,9 @@ static unsigned stop_flags(void)
 
 static struct launch launch = LAUNCH_INIT;
 
-/* The first signal ends the run after its step, with a checkpoint; a second one ends it at once. A rank's may come from several places:
- * of the process that started it, which sees to that, and of the terminal or whoever else signals all of them. */
+/* The first signal ends the run after its step, with a checkpoint; a second one ends it at once. A
+ * rank's may come from several places: of the process that started it, which sees to that, and of
+ * the terminal or whoever else signals all of them. */
 static void on_signal(int number)
 {
 	int64_t now_ns = clock_mono_ns(), first_ns = 0;
@@ -249,10 +251,11 @@ static void watch_signals(void)
 		sigaction(SIGHUP, &a, NULL);
 }
 
-/* --- the run ------------------------------------------------------------------------------------ */
+/* --- the run
+ * ------------------------------------------------------------------------------------ */
 
-/* Nobody reads the records any more, which ends the run: what it has learnt is kept all the same. Not of ranks: a checkpoint takes all
- * of them, and the others are in their next step. */
+/* Nobody reads the records any more, which ends the run: what it has learnt is kept all the same.
+ * Not of ranks: a checkpoint takes all of them, and the others are in their next step. */
 static int save_unread(struct session *s)
 {
 	struct err why;
@@ -355,7 +358,8 @@ static int train(struct journal *j)
 	struct session *s = j->s;
 	struct progress bar = { 0 };
 	const char *why;
-	/* a run that begins has nothing on the disk, and may be asked to end before its first step */
+	/* a run that begins has nothing on the disk, and may be asked to end before its first
+	 * step */
 	uint64_t saved = s->loop.step ? s->loop.step : UINT64_MAX;
 	int rc = 0;
 
@@ -410,8 +414,9 @@ static bool given(const char *option)
 	return opt_given(&command_run, option);
 }
 
-/* A rank that failed alone leaves others in a sum that never ends, and a farewell would wait for them: mpirun, or the process that
- * started it, ends them when it sees this process go without one, and exits with its code. Records are flushed one by one. */
+/* A rank that failed alone leaves others in a sum that never ends, and a farewell would wait for
+ * them: mpirun, or the process that started it, ends them when it sees this process go without one,
+ * and exits with its code. Records are flushed one by one. */
 __attribute__((noreturn)) static void leave_ranks(const struct session *s)
 {
 	if (launch.rank >= 0)

@@ -76,7 +76,8 @@ int rundir_peek(const char *path, json_t **texts)
 	return rc;
 }
 
-/* A run goes on with what it began with, or its bits would not be those of a run that was never stopped. */
+/* A run goes on with what it began with, or its bits would not be those of a run that was never
+ * stopped. */
 static int check_same(const struct lm_progress *at, const struct lm_progress *want,
 	const char *file, const char *data_name)
 {

@@ -1,4 +1,5 @@
-/* session.c - opens what a run needs in the order in which it can fail, and passes steps, losses and checkpoints on. */
+/* session.c - opens what a run needs in the order in which it can fail, and passes steps, losses
+ * and checkpoints on. */
 #include "cmd/rnp-train/session.h"
 
 #include <math.h>
@@ -139,8 +140,8 @@ static int check_tokens(const struct session *s, const struct lm_token *t,
 	return s->o.valid ? lm_shards_suit(&s->valid, s->o.valid, print, path) : 0;
 }
 
-/* Chooses the tokenizer that is saved with the model: the data's; else the model's own, where it has one; else what the run that is
- * resumed had when it began. "" in path: none. */
+/* Chooses the tokenizer that is saved with the model: the data's; else the model's own, where it
+ * has one; else what the run that is resumed had when it began. "" in path: none. */
 static void choose_token(const struct session *s, struct buf *path)
 {
 	const char *own = model_file_tokenizer(s->model_file);

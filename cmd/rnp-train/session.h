@@ -1,4 +1,5 @@
-/* session.h - one process of `rnp-train run`: options, model, data, device, ranks, and the loop and directory that they go into. */
+/* session.h - one process of `rnp-train run`: options, model, data, device, ranks, and the loop and
+ * directory that they go into. */
 #ifndef RNP_TRAIN_SESSION_H
 #define RNP_TRAIN_SESSION_H
 
@@ -24,7 +25,8 @@ struct session_options {
 	int64_t save_every, eval_every, eval_tokens, every;
 	const char *precision; /* "bf16", "f32" */
 	bool recompute, resume;
-	/* Joins this process to the others that share each batch; as comm_mpi_open. NULL: there are none. */
+	/* Joins this process to the others that share each batch; as comm_mpi_open. NULL: there are
+	 * none. */
 	int (*join)(struct comm *c, void *arg);
 	void *join_arg;
 	bool no_overlap, no_graph;
@@ -32,7 +34,8 @@ struct session_options {
 	const char *const *devices;
 	int n_devices;
 	int ranks; /* without join, for a plan: how many would share the batch; 0: one */
-	/* Whether the person gave this option: what was not given a resumed run takes from its checkpoint. */
+	/* Whether the person gave this option: what was not given a resumed run takes from its
+	 * checkpoint. */
 	bool (*given)(const char *option);
 	/* Bits that end the run when one rank has them: why, of the caller's making. */
 	unsigned (*stop_flags)(void);
@@ -60,11 +63,12 @@ struct session {
 		.d = DEV_INIT, .loop = LM_LOOP_INIT \
 	}
 
-/* Opens all that is known without the trainer: model, data, options that go together. Returns 0, or -1 with err_set(); release either
- * way. */
+/* Opens all that is known without the trainer: model, data, options that go together. Returns 0, or
+ * -1 with err_set(); release either way. */
 int session_open(struct session *s, const struct session_options *o);
 
-/* Opens the loop with the model's parameters, or the checkpoint's when the run is resumed. 65: not every rank has the same. */
+/* Opens the loop with the model's parameters, or the checkpoint's when the run is resumed. 65: not
+ * every rank has the same. */
 int session_begin(struct session *s);
 
 /* Waits for the other ranks; a rank that failed ends without it. */
@@ -76,8 +80,8 @@ int session_step(struct session *s, struct lm_step *out);
 /* The mean loss over the first eval_tokens of the validation text, also to s->valid_loss. */
 int session_eval(struct session *s, double *loss);
 
-/* Writes checkpoint and model into the output directory, each whole or not at all. Called by every rank: 65 their parameters are not the
- * same, and nothing is written. */
+/* Writes checkpoint and model into the output directory, each whole or not at all. Called by every
+ * rank: 65 their parameters are not the same, and nothing is written. */
 int session_save(struct session *s);
 
 #endif

@@ -30,8 +30,8 @@ struct job {
 
 /* --- data --------------------------------------------------------------------------------- */
 
-/* Which row of the source is row r of the result. Half against half: pair i of a head is rows i and i + D/2; side by side: 2i
- * and 2i + 1. */
+/* Which row of the source is row r of the result. Half against half: pair i of a head is rows i and
+ * i + D/2; side by side: 2i and 2i + 1. */
 static uint64_t source_row(const struct job *j, enum lm_part part, uint64_t r)
 {
 	uint64_t d = j->e->config.head_dim, k = r % d;
@@ -60,7 +60,8 @@ static int read_floats(const struct job *j, uint32_t i, uint64_t from, uint64_t 
 	return 0;
 }
 
-/* Rows first..first + n of a tensor as they go out: from `rows` of them in one go where their order is kept. */
+/* Rows first..first + n of a tensor as they go out: from `rows` of them in one go where their order
+ * is kept. */
 static int read_rows(const struct job *j, const struct lm_place *p, uint32_t i,
 	uint64_t first, uint64_t n)
 {

@@ -12,7 +12,8 @@
 
 #define KEY "tokenizer.ggml."
 
-/* GGUF knows the merges of characters by scores alone: the earlier a merge, the higher the score of what it makes. */
+/* GGUF knows the merges of characters by scores alone: the earlier a merge, the higher the score of
+ * what it makes. */
 static void score_merges(float *scores, const struct lm_token *t, uint32_t count,
 	uint32_t merges)
 {

@@ -5,9 +5,10 @@
 #include "common/lm/model/gguf.h"
 #include "common/lm/token/token.h"
 
-/* The tokenizer.* keys, with vocab tokens: what the tokenizer has not got becomes "[PAD123]", as llama.cpp's converter does. NULL: the
- * key that says that there is none. Returns 0, or -1 with err_set(EX_DATAERR): more tokens than vocab, or cut into words in
- * a way that llama.cpp has no name for. */
+/* The tokenizer.* keys, with vocab tokens: what the tokenizer has not got becomes "[PAD123]", as
+ * llama.cpp's converter does. NULL: the key that says that there is none. Returns 0, or -1 with
+ * err_set(EX_DATAERR): more tokens than vocab, or cut into words in a way that llama.cpp has no
+ * name for. */
 int export_token_gguf(struct gguf_meta *m, const struct lm_token *t, uint32_t vocab);
 
 /* tokenizer.json and tokenizer_config.json in dir. Returns 0, or -1 with err_set(). */

@@ -1,8 +1,9 @@
-/* cache.h - keys and values of many sequences in one pool of pages of LM_PAGE tokens (kernels/lm/ops.h), and each sequence's list of them.
- * Uses weights.h.
+/* cache.h - keys and values of many sequences in one pool of pages of LM_PAGE tokens
+ * (kernels/lm/ops.h), and each sequence's list of them. Uses weights.h.
  *
- * A page belongs to nobody, to one sequence, or to several that begin alike; it is never written while it is shared: a sequence that
- * goes on within a shared page gets a copy of it. Numbers are f32. One thread at a time uses a cache and its sequences. */
+ * A page belongs to nobody, to one sequence, or to several that begin alike; it is never written
+ * while it is shared: a sequence that goes on within a shared page gets a copy of it. Numbers are
+ * f32. One thread at a time uses a cache and its sequences. */
 #ifndef RNP_COMMON_LM_INFER_CACHE_H
 #define RNP_COMMON_LM_INFER_CACHE_H
 
@@ -19,8 +20,8 @@ uint32_t lm_cache_pages(uint32_t tokens);
 /* Bytes of a page of a model. */
 uint64_t lm_cache_page_bytes(const struct lm_config *c);
 
-/* A pool of so many pages, all free. w is borrowed until close. Returns 0 and *out to be closed, or -1 with err_set(): 71 no memory, 65
- * beyond 64 bits. */
+/* A pool of so many pages, all free. w is borrowed until close. Returns 0 and *out to be closed, or
+ * -1 with err_set(): 71 no memory, 65 beyond 64 bits. */
 int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pages);
 void lm_cache_close(
 	struct lm_cache *c); /* NULL is fine; its sequences are then only memory */
@@ -37,18 +38,20 @@ struct lm_sequence {
 
 void lm_sequence_release(struct lm_sequence *s, struct lm_cache *c);
 
-/* Has pages for `tokens` more than length, none of which is shared where they go. Returns 0, or -1 with err_set(): 75 too few pages are
- * free, and the sequence is as before; the device's error. */
+/* Has pages for `tokens` more than length, none of which is shared where they go. Returns 0, or -1
+ * with err_set(): 75 too few pages are free, and the sequence is as before; the device's error. */
 int lm_sequence_grow(struct lm_sequence *s, struct lm_cache *c, uint32_t tokens);
 
 /* Forgets all tokens from `length` on, and the pages that hold nothing else. */
 void lm_sequence_truncate(struct lm_sequence *s, struct lm_cache *c, uint32_t length);
 
-/* to, which is empty, begins with the first `length` tokens of from (at most its length): the same pages, no copy. */
+/* to, which is empty, begins with the first `length` tokens of from (at most its length): the same
+ * pages, no copy. */
 void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 	struct lm_cache *c, uint32_t length);
 
-/* For tests: every page is free, or in as many of the n sequences as its count says, and no list has a page twice. */
+/* For tests: every page is free, or in as many of the n sequences as its count says, and no list
+ * has a page twice. */
 bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *all,
 	size_t n);
 

@@ -181,7 +181,8 @@ static int add_ids(void *ctx, const char *text, bool words)
 	return *text ? lm_token_encode(e->token, e->ids, text, strlen(text), !words) : 0;
 }
 
-/* Text is encoded whole, as models were taught; only where somebody wrote a mark it is cut, so that theirs stays words. */
+/* Text is encoded whole, as models were taught; only where somebody wrote a mark it is cut, so that
+ * theirs stays words. */
 int lm_chat_encode(const struct lm_chat_format *f, const struct lm_token *t,
 	struct buf *ids, const struct lm_message *messages, size_t n)
 {

@@ -1,7 +1,8 @@
 /* chat.h - a conversation as the tokens that a model was taught to expect. Uses token.h, err, buf.
  *
- * Models bring a template in a language of its own (Jinja); what they say with it are a handful of formats, which are known by marks
- * in it. What people write is never taken for a mark: names of special tokens in it stay plain text. */
+ * Models bring a template in a language of its own (Jinja); what they say with it are a handful of
+ * formats, which are known by marks in it. What people write is never taken for a mark: names of
+ * special tokens in it stay plain text. */
 #ifndef RNP_COMMON_LM_INFER_CHAT_H
 #define RNP_COMMON_LM_INFER_CHAT_H
 
@@ -19,12 +20,14 @@ struct lm_message {
 
 struct lm_chat_format;
 
-/* The format of a template, or NULL with err_set(EX_DATAERR): there is none (template NULL), or it is of no kind that we know. */
+/* The format of a template, or NULL with err_set(EX_DATAERR): there is none (template NULL), or it
+ * is of no kind that we know. */
 const struct lm_chat_format *lm_chat_format(const char *template);
 const char *lm_chat_format_name(const struct lm_chat_format *f);
 
-/* Append the ids (uint32_t) of a conversation up to where the assistant begins to speak; no BOS. A system message comes first or not
- * at all. Returns 0, or -1 with err_set(): as lm_token_encode, 65 roles out of order. */
+/* Appends the ids (uint32_t) of a conversation up to where the assistant begins to speak; no BOS. A
+ * system message comes first or not at all. Returns 0, or -1 with err_set(): as lm_token_encode, 65
+ * roles out of order. */
 int lm_chat_encode(const struct lm_chat_format *f, const struct lm_token *t,
 	struct buf *ids, const struct lm_message *messages, size_t n);
 

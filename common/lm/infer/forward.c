@@ -38,7 +38,8 @@ struct lm_forward {
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
-/* What a forward holds, in numbers of 4 bytes; the bounds of config.h keep every product below 2^63. */
+/* What a forward holds, in numbers of 4 bytes; the bounds of config.h keep every product below
+ * 2^63. */
 struct sizes {
 	uint64_t table, x, q, kv, gu, y, some, logits, numbers;
 };
@@ -355,7 +356,8 @@ static int put_embeddings(struct lm_forward *f, const struct lm_row *rows)
 	return 0;
 }
 
-/* The next at most LOGITS_ROWS rows from `from` on that want logits; host_column(CHOSEN) gets their numbers. */
+/* The next at most LOGITS_ROWS rows from `from` on that want logits; host_column(CHOSEN) gets their
+ * numbers. */
 static uint32_t choose(const struct lm_forward *f, const struct lm_row *rows,
 	uint32_t from)
 {

@@ -1,8 +1,9 @@
-/* forward.h - one pass of a model over rows: tokens of any sequences, at any positions. What answering, batching, prompts in pieces and
- * speculation are made of. Uses weights.h, cache.h.
+/* forward.h - one pass of a model over rows: tokens of any sequences, at any positions. What
+ * answering, batching, prompts in pieces and speculation are made of. Uses weights.h, cache.h.
  *
- * The bits of a row follow from its sequence's tokens up to its position alone: not from the other rows of the pass, their number or
- * order, from how a prompt was cut, or from which pages hold it. Activations are f32. A pass allocates nothing. */
+ * The bits of a row follow from its sequence's tokens up to its position alone: not from the other
+ * rows of the pass, their number or order, from how a prompt was cut, or from which pages hold it.
+ * Activations are f32. A pass allocates nothing. */
 #ifndef RNP_COMMON_LM_INFER_FORWARD_H
 #define RNP_COMMON_LM_INFER_FORWARD_H
 
@@ -26,25 +27,26 @@ struct lm_row {
 	bool logits;      /* whether what follows it is wanted */
 };
 
-/* The logits of one row, vocab numbers on the host, valid during the call; in the order of the rows. Returns 0, or -1 with err_set(),
- * which ends the calls. */
+/* The logits of one row, vocab numbers on the host, valid during the call; in the order of the
+ * rows. Returns 0, or -1 with err_set(), which ends the calls. */
 typedef int (*lm_logits_fn)(void *arg, uint32_t row, const float *logits);
 
-/* Bytes that a forward takes beside weights and cache: rotary positions, and activations with what is on the host. */
+/* Bytes that a forward takes beside weights and cache: rotary positions, and activations with what
+ * is on the host. */
 void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits *limits,
 	uint64_t *tables, uint64_t *work);
 
-/* w and c, which is of w, are borrowed until close. Returns 0 and *out to be closed, or -1 with err_set(): 71 no memory, 64 a context
- * beyond LM_CONTEXT_MAX. */
+/* w and c, which is of w, are borrowed until close. Returns 0 and *out to be closed, or -1 with
+ * err_set(): 71 no memory, 64 a context beyond LM_CONTEXT_MAX. */
 int lm_forward_open(struct lm_forward **out, const struct lm_weights *w,
 	struct lm_cache *c, const struct lm_forward_limits *limits);
 void lm_forward_close(struct lm_forward *f); /* NULL is fine */
 
-/* Takes n rows, at least one, through the layers, writes their keys and values into the cache and calls logits (may be NULL where no row
- * wants any) for the rows that want them. Rows of one sequence follow one another; their positions are its length, its length + 1
- * and so on, and its length then covers them. Returns 0,
- * or -1 with err_set(): 65 an id that is not in the vocabulary or a position beyond the context, nothing written; the device's error; what
- * logits says. */
+/* Takes n rows, at least one, through the layers, writes their keys and values into the cache and
+ * calls logits (may be NULL where no row wants any) for the rows that want them. Rows of one
+ * sequence follow one another; their positions are its length, its length + 1 and so on, and its
+ * length then covers them. Returns 0, or -1 with err_set(): 65 an id that is not in the vocabulary
+ * or a position beyond the context, nothing written; the device's error; what logits says. */
 int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	lm_logits_fn logits, void *arg);
 

@@ -1,4 +1,5 @@
-/* infer_parts.h - what weights, cache and forward pass know of each other. Only for common/lm/infer. */
+/* infer_parts.h - what weights, cache and forward pass know of each other. Only for
+ * common/lm/infer. */
 #ifndef RNP_COMMON_LM_INFER_INFER_PARTS_H
 #define RNP_COMMON_LM_INFER_INFER_PARTS_H
 

@@ -61,8 +61,8 @@ static double weigh(struct lm_sampler *s, const float *logits, uint32_t count, f
 	return sum;
 }
 
-/* Those that could be among the first k, or within top_p, are few: only they are sorted. What is left is at the front,
- * most likely first; returns how many, and their sum. */
+/* Those that could be among the first k, or within top_p, are few: only they are sorted. What is
+ * left is at the front, most likely first; returns how many, and their sum. */
 static uint32_t cut(struct lm_sampler *s, uint32_t count, double *sum)
 {
 	/* a token below this leaves so little to all below it that top_p is reached without them */

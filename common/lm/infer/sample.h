@@ -1,7 +1,7 @@
 /* sample.h - the next token out of a model's logits. Uses rng. Pure.
  *
- * Temperature, then top-k, then top-p (nucleus sampling: Holtzman et al., arXiv 1904.09751). The same seed, settings and logits give
- * the same tokens. */
+ * Temperature, then top-k, then top-p (nucleus sampling: Holtzman et al., arXiv 1904.09751). The
+ * same seed, settings and logits give the same tokens. */
 #ifndef RNP_COMMON_LM_INFER_SAMPLE_H
 #define RNP_COMMON_LM_INFER_SAMPLE_H
 

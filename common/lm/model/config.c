@@ -10,9 +10,9 @@
 
 /* --- presets ------------------------------------------------------------------------------ */
 
-/* Shapes of models that are known: small and medium have GPT-2's widths and depths (the hidden layer of SwiGLU is 8/3 of the
- * width, so that the parameters agree), 1b is TinyLlama, 7b is Llama 2. Rows are multiples of 32: every one can be
- * quantised. */
+/* Shapes of models that are known: small and medium have GPT-2's widths and depths (the hidden
+ * layer of SwiGLU is 8/3 of the width, so that the parameters agree), 1b is TinyLlama, 7b is Llama
+ * 2. Rows are multiples of 32: every one can be quantised. */
 static const struct preset {
 	const char *name;
 	uint32_t vocab, dim, hidden, layers, heads, kv_heads, context;
@@ -171,8 +171,8 @@ static int read_sizes(struct lm_config *c, const json_t *config, const char *whe
 		0;
 }
 
-/* llama has no window, mistral has one where it is named, qwen2 names one but uses it only where asked to, and then from layer
- * max_window_layers on. */
+/* llama has no window, mistral has one where it is named, qwen2 names one but uses it only where
+ * asked to, and then from layer max_window_layers on. */
 static int read_window(struct lm_config *c, const json_t *config, const char *where,
 	const char *model)
 {
@@ -198,7 +198,8 @@ static int read_window(struct lm_config *c, const json_t *config, const char *wh
 	return 0;
 }
 
-/* The kind of scaling, and its numbers; scaling is rope_scaling, or rope_parameters of newer files. */
+/* The kind of scaling, and its numbers; scaling is rope_scaling, or rope_parameters of newer
+ * files. */
 static int read_scaling(struct lm_config *c, const json_t *scaling, const char *where)
 {
 	const char *kind = "default";

@@ -1,4 +1,5 @@
-/* ggml_types.h - the tensor types of ggml by their numbers in a GGUF file: name and size of each. For gguf*.c only. */
+/* ggml_types.h - the tensor types of ggml by their numbers in a GGUF file: name and size of each.
+ * For gguf*.c only. */
 #ifndef RNP_COMMON_LM_MODEL_GGML_TYPES_H
 #define RNP_COMMON_LM_MODEL_GGML_TYPES_H
 

@@ -1,8 +1,10 @@
-/* gguf.h - GGUF files, versions 2 and 3: metadata and tensors, read and written. Uses tensor.h, map.h.
+/* gguf.h - GGUF files, versions 2 and 3: metadata and tensors, read and written. Uses tensor.h,
+ * map.h.
  *
- * The format is that of ggml (docs/gguf.md there). A file is held to it strictly: every size checked before use, keys and
- * names once each, tensors in the order of their data without gap, nothing behind the last but its padding. Nothing is copied:
- * texts and numbers point into the file, which is mapped. */
+ * The format is that of ggml (docs/gguf.md there). A file is held to it strictly: every size
+ * checked before use, keys and names once each, tensors in the order of their data without gap,
+ * nothing behind the last but its padding. Nothing is copied: texts and numbers point into the
+ * file, which is mapped. */
 #ifndef RNP_COMMON_LM_MODEL_GGUF_H
 #define RNP_COMMON_LM_MODEL_GGUF_H
 
@@ -50,8 +52,8 @@ struct gguf_value {
 
 struct gguf;
 
-/* Open the file at path, or read one from memory (borrowed until close; where names it in errors). Returns 0 and *out to be
- * closed, or -1 with err_set(): 66 cannot be opened, 65 malformed. */
+/* Opens the file at path, or read one from memory (borrowed until close; where names it in errors).
+ * Returns 0 and *out to be closed, or -1 with err_set(): 66 cannot be opened, 65 malformed. */
 int gguf_open(struct gguf **out, const char *path);
 int gguf_read(struct gguf **out, const void *data, uint64_t bytes, const char *where);
 void gguf_close(struct gguf *g); /* NULL is fine */
@@ -74,9 +76,9 @@ const struct lm_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i);
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct lm_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 
-/* A value as what is wanted. An absent key leaves *out as it is and returns 0; another kind (any whole number will do for
- * u64 and i64, any number for f64) or a number out of range is -1 with err_set(EX_DATAERR). A text is borrowed, without
- * terminator. */
+/* A value as what is wanted. An absent key leaves *out as it is and returns 0; another kind (any
+ * whole number will do for u64 and i64, any number for f64) or a number out of range is -1 with
+ * err_set(EX_DATAERR). A text is borrowed, without terminator. */
 int gguf_get_u64(const struct gguf *g, const char *key, uint64_t max, uint64_t *out);
 int gguf_get_f64(const struct gguf *g, const char *key, double *out);
 int gguf_get_bool(const struct gguf *g, const char *key, bool *out);
@@ -87,7 +89,8 @@ int gguf_get_text(const struct gguf *g, const char *key, const char **text,
 int gguf_get_array(const struct gguf *g, const char *key, enum gguf_kind item,
 	const struct gguf_value **out);
 
-/* The text at *at within an array of texts, and *at behind it. Start with at = v->data and call v->count times at most. */
+/* The text at *at within an array of texts, and *at behind it. Start with at = v->data and call
+ * v->count times at most. */
 const char *gguf_next_text(const unsigned char **at, uint64_t *bytes);
 
 /* Number i of an array of whole numbers (booleans count), or of any numbers. */
@@ -123,9 +126,10 @@ void gguf_add_text(struct gguf_meta *m, const char *text, uint64_t bytes);
 /* A value as another file has it. */
 void gguf_put_value(struct gguf_meta *m, const struct gguf_value *v);
 
-/* Write a file of version 3 at path, in pieces, appearing whole. Of each tensor name, type (one that lm_to_f32 knows), dims
- * and shape count; bytes and data do not. Returns 0, or -1 with err_set(): 65 a name, a shape or rows that the format does not
- * take, 73, 74, 77; the old file is then untouched. */
+/* Writes a file of version 3 at path, in pieces, appearing whole. Of each tensor name, type (one
+ * that lm_to_f32 knows), dims and shape count; bytes and data do not. Returns 0, or -1 with
+ * err_set(): 65 a name, a shape or rows that the format does not take, 73, 74, 77; the old file is
+ * then untouched. */
 int gguf_write(const char *path, const struct gguf_meta *m,
 	const struct lm_tensor *tensors, uint64_t n, lm_fill_fn fill, void *ctx);
 

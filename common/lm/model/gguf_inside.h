@@ -1,5 +1,6 @@
-/* gguf_inside.h - what the files that read GGUF share: gguf.c the metadata and the whole, gguf_tensors.c the table of tensors,
- * gguf_values.c values as numbers and texts. Private to common/lm/gguf*.c. */
+/* gguf_inside.h - what the files that read GGUF share: gguf.c the metadata and the whole,
+ * gguf_tensors.c the table of tensors, gguf_values.c values as numbers and texts. Private to
+ * common/lm/gguf*.c. */
 #ifndef RNP_COMMON_LM_MODEL_GGUF_INSIDE_H
 #define RNP_COMMON_LM_MODEL_GGUF_INSIDE_H
 
@@ -42,7 +43,8 @@ bool gguf_is_name(const unsigned char *text, uint64_t bytes);
 /* The table of tensors, which stands behind the metadata; each name once. */
 int gguf_take_tensors(struct gguf *g);
 
-/* Where each tensor's data lies: one behind the other, padded to the alignment. The last one's padding may be absent. */
+/* Where each tensor's data lies: one behind the other, padded to the alignment. The last one's
+ * padding may be absent. */
 int gguf_place_data(struct gguf *g);
 
 #endif

@@ -89,7 +89,8 @@ static int read_tokens(struct lm_config *c, const struct gguf *g)
 	return 0;
 }
 
-/* The embedding's rows, which the list of tokens and vocab_size have to agree with; without tensors the list, or vocab_size. */
+/* The embedding's rows, which the list of tokens and vocab_size have to agree with; without tensors
+ * the list, or vocab_size. */
 static int read_vocab(struct lm_config *c, struct keys *k)
 {
 	const struct lm_tensor *embed = gguf_find_tensor(k->g, "token_embd.weight");
@@ -210,7 +211,8 @@ void gguf_llama_factors(float *factors, const struct lm_rope *r, uint32_t head_d
 	}
 }
 
-/* Llama 3.1's models and those after them have 1, 4 and 8192; only the factor differs. It is the last of the tensor. */
+/* Llama 3.1's models and those after them have 1, 4 and 8192; only the factor differs. It is the
+ * last of the tensor. */
 static int read_factors(struct lm_config *c, const struct gguf *g)
 {
 	const struct lm_tensor *t = gguf_find_tensor(g, "rope_freqs.weight");
@@ -432,7 +434,8 @@ static int check_template(const struct gguf *g, const struct gguf_value *v)
 	return 0;
 }
 
-/* "tokenizer.chat_templates" lists the names of those that are called "tokenizer.chat_template.NAME". */
+/* "tokenizer.chat_templates" lists the names of those that are called
+ * "tokenizer.chat_template.NAME". */
 static int check_others(const struct gguf *g, uint64_t tokens)
 {
 	for (uint64_t i = 0; i < gguf_values(g); i++) {

@@ -8,8 +8,8 @@
 #define DEVIATION      0.02
 #define PIECE_ELEMENTS ((uint64_t)1 << 14) /* of a thread */
 
-/* The natural logarithm of 0 < x < 1: x is m 2^e with m about 1, and ln m the series of 2 artanh((m - 1) / (m + 1)), whose terms
- * fall by 34 each: 11 of them are good to 1e-17. */
+/* The natural logarithm of 0 < x < 1: x is m 2^e with m about 1, and ln m the series of 2 artanh((m
+ * - 1) / (m + 1)), whose terms fall by 34 each: 11 of them are good to 1e-17. */
 static double logarithm(double x)
 {
 	int e;

@@ -1,9 +1,11 @@
-/* init.h - random parameters to begin training with: the same bits on every machine. Uses layout.h, rng. Pure.
+/* init.h - random parameters to begin training with: the same bits on every machine. Uses layout.h,
+ * rng. Pure.
  *
- * As GPT-2 and Llama: normal with deviation 0.02, the two matrices that end a residual branch (o and down) 0.02 / sqrt(2 layers); norms are
- * 1, biases 0. Element k of tensor i is the quantile of the uniform number that words 2k and 2k + 1 of Philox's sequence i make, by
- * Wichura's AS 241 (PPND7, good to 1e-7) with a logarithm of our own: additions, multiplications, divisions and roots only, which
- * IEEE 754 rounds in one way everywhere. */
+ * As GPT-2 and Llama: normal with deviation 0.02, the two matrices that end a residual branch (o
+ * and down) 0.02 / sqrt(2 layers); norms are 1, biases 0. Element k of tensor i is the quantile of
+ * the uniform number that words 2k and 2k + 1 of Philox's sequence i make, by Wichura's AS 241
+ * (PPND7, good to 1e-7) with a logarithm of our own: additions, multiplications, divisions and
+ * roots only, which IEEE 754 rounds in one way everywhere. */
 #ifndef RNP_COMMON_LM_MODEL_INIT_H
 #define RNP_COMMON_LM_MODEL_INIT_H
 

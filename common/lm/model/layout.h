@@ -1,5 +1,5 @@
-/* layout.h - which matrices a model of the Llama family has, their shapes, and what each file format calls them.
- * Uses config.h and tensor.h.
+/* layout.h - which matrices a model of the Llama family has, their shapes, and what each file
+ * format calls them. Uses config.h and tensor.h.
  *
  * One list serves reading, checking, init, training, export and the plan of memory. */
 #ifndef RNP_COMMON_LM_MODEL_LAYOUT_H
@@ -35,15 +35,16 @@ struct lm_place {
 	uint64_t count;
 };
 
-/* Number of tensors of a checked config, and the i-th of them: the embedding, layer by layer in the order of enum lm_part, the
- * last norm, the output. */
+/* Number of tensors of a checked config, and the i-th of them: the embedding, layer by layer in the
+ * order of enum lm_part, the last norm, the output. */
 uint32_t lm_layout_count(const struct lm_config *c);
 void lm_layout_at(const struct lm_config *c, uint32_t i, struct lm_place *place);
 
 /* The index of a part, or -1 where the config has not got it. */
 int64_t lm_layout_index(const struct lm_config *c, enum lm_part part, uint32_t layer);
 
-/* Names: Hugging Face's ("model.layers.3.mlp.up_proj.weight") and GGUF's ("blk.3.ffn_up.weight"). */
+/* Names: Hugging Face's ("model.layers.3.mlp.up_proj.weight") and GGUF's
+ * ("blk.3.ffn_up.weight"). */
 void lm_layout_hf_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *place);
 void lm_layout_gguf_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *place);
 

@@ -64,7 +64,8 @@ static int read_header(struct lm_config *c, const unsigned char *data, uint64_t 
 static const enum lm_part order[] = { LM_EMBED, LM_ATTN_NORM, LM_Q, LM_K, LM_V, LM_O,
 	LM_FFN_NORM, LM_GATE, LM_DOWN, LM_UP, LM_OUT_NORM, LM_OUTPUT };
 
-/* Give every tensor its place; returns the bytes of the whole file. Sums stay below 2^63: see the bounds of config.h. */
+/* Gives every tensor its place; returns the bytes of the whole file. Sums stay below 2^63: see the
+ * bounds of config.h. */
 static uint64_t place_all(struct llama2c *l, const unsigned char *data)
 {
 	const struct lm_config *c = &l->config;

@@ -92,7 +92,8 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Tables that old files bring and everybody computes, and the output of a tied model, which is the embedding again. */
+/* Tables that old files bring and everybody computes, and the output of a tied model, which is the
+ * embedding again. */
 static bool may_be_left(const struct model_file *s, const char *name)
 {
 	return ends_with(name, ".rotary_emb.inv_freq") ||

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* Llama 3.1: wave lengths beyond the original context are stretched by factor, short ones kept, a ramp between. */
+/* Llama 3.1: wave lengths beyond the original context are stretched by factor, short ones kept, a
+ * ramp between. */
 static double llama3(const struct lm_rope *r, double frequency)
 {
 	double wave = 2 * M_PI / frequency, context = r->original_context;

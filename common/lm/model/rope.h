@@ -6,8 +6,9 @@
 
 #include "common/lm/model/config.h"
 
-/* Fills table [positions][head_dim / 2][2] with the cosine and sine of every position and pair, computed in
- * f64 and rounded once, for all kinds of enum lm_rope_kind. LM_ROPE_NTK stretches by the number of positions. */
+/* Fills table [positions][head_dim / 2][2] with the cosine and sine of every position and pair,
+ * computed in f64 and rounded once, for all kinds of enum lm_rope_kind. LM_ROPE_NTK stretches by
+ * the number of positions. */
 void lm_rope_table(float *table, const struct lm_config *c, uint64_t positions);
 
 #endif

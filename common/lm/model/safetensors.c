@@ -118,7 +118,7 @@ static int set_shape(struct lm_tensor *t, const struct file *f, const json_t *en
 	return 0;
 }
 
-/* Begin and end within the data, and as many bytes as type and shape need. */
+/* Checks that a tensor lies within the data and has as many bytes as type and shape need. */
 static int set_place(struct lm_tensor *t, uint32_t bits, const struct file *f,
 	const json_t *entry)
 {
@@ -216,7 +216,8 @@ static int check_cover(const struct file *f, const struct lm_tensor *tensors, si
 	return 0;
 }
 
-/* The header's JSON, an entry at a time: as one document a million entries would take twenty times their bytes of memory. */
+/* The header's JSON, an entry at a time: as one document a million entries would take twenty times
+ * their bytes of memory. */
 struct entries {
 	const struct file *f;
 	const char *at, *end;
@@ -244,7 +245,8 @@ static const char *text_end(const char *p, const char *end)
 	return p < end ? p + 1 : NULL;
 }
 
-/* Behind the value that begins at p, as far as brackets and texts tell: the JSON reader sees to the rest. */
+/* Behind the value that begins at p, as far as brackets and texts tell: the JSON reader sees to the
+ * rest. */
 static const char *value_end(const char *p, const char *end)
 {
 	size_t depth = 0;
@@ -265,7 +267,8 @@ static const char *value_end(const char *p, const char *end)
 	return NULL;
 }
 
-/* Reads the next entry; *entry is an object of it alone, to be json_decref'ed, or NULL at the end. Returns 0, or -1 with err_set(). */
+/* Reads the next entry; *entry is an object of it alone, to be json_decref'ed, or NULL at the end.
+ * Returns 0, or -1 with err_set(). */
 static int next_entry(struct entries *e, json_t **entry)
 {
 	const char *from, *p;
@@ -421,7 +424,8 @@ const struct lm_tensor *safetensors_find(const struct safetensors *s, const char
 
 /* --- shards ------------------------------------------------------------------------------- */
 
-/* A plain name of a safetensors file: it never leads out of the directory, nor to the index itself. */
+/* A plain name of a safetensors file: it never leads out of the directory, nor to the index
+ * itself. */
 static bool is_shard_name(const char *name)
 {
 	size_t n = strlen(name);

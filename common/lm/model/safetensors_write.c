@@ -192,7 +192,8 @@ static int write_index(const char *dir, json_t *map, uint64_t bytes)
 	return rc;
 }
 
-/* A model.safetensors from before would be what readers take first: it goes when the index is there. */
+/* A model.safetensors from before would be what readers take first: it goes when the index is
+ * there. */
 static int write_shards(const char *dir, const struct lm_tensor *tensors,
 	struct item *items, uint64_t n, uint64_t shards, const json_t *metadata,
 	uint64_t shard_bytes, lm_fill_fn fill, void *ctx)

@@ -1,7 +1,8 @@
 /* tensor.h - a named array of a model file, and the number types that such files hold. libc only.
  *
- * Shapes are row-major with the slowest dimension first, as in safetensors and PyTorch: a matrix of a linear layer is
- * [outputs, inputs]. (GGUF writes dimensions the other way round; its reader turns them.) */
+ * Shapes are row-major with the slowest dimension first, as in safetensors and PyTorch: a matrix of
+ * a linear layer is [outputs, inputs]. (GGUF writes dimensions the other way round; its reader
+ * turns them.) */
 #ifndef RNP_COMMON_LM_MODEL_TENSOR_H
 #define RNP_COMMON_LM_MODEL_TENSOR_H
 
@@ -19,7 +20,8 @@ enum lm_type {
 	LM_F16,
 	LM_BF16,
 	LM_Q8_0, /* blocks of 32: f16 scale, 32 int8 */
-	LM_Q4_0, /* blocks of 32: f16 scale, 16 bytes: low nibbles are elements 0..15, high ones 16..31 */
+	/* blocks of 32: f16 scale, 16 bytes: low nibbles are elements 0..15, high ones 16..31 */
+	LM_Q4_0,
 	LM_F64,
 	LM_I8,
 	LM_I16,
@@ -43,31 +45,33 @@ struct lm_tensor {
 	const void *data; /* aligned as the file has it: at least to 1 byte */
 };
 
-/* Write the bytes of tensor i, exactly as many as it has, with io_part_write (common/base/io.h). How writers of model files get their
- * data, which need never be in memory at once. Returns 0, or -1 with err_set(). */
+/* Writes the bytes of tensor i, exactly as many as it has, with io_part_write (common/base/io.h).
+ * How writers of model files get their data, which need never be in memory at once. Returns 0, or
+ * -1 with err_set(). */
 struct io_part;
 typedef int (*lm_fill_fn)(void *ctx, uint64_t i, struct io_part *out);
 
 /* Name of a type in lower case as our options write it: "f32", "q8_0". */
 const char *lm_type_name(enum lm_type type);
 
-/* Elements of a block, and bytes of a block; 1 and the size of an element for plain types; 0 for LM_OTHER. */
+/* Elements of a block, and bytes of a block; 1 and the size of an element for plain types; 0 for
+ * LM_OTHER. */
 uint32_t lm_type_block(enum lm_type type);
 uint32_t lm_type_block_bytes(enum lm_type type);
 
-/* Bytes of count elements in rows of a whole number of blocks. Returns 0, or -1: not whole blocks, or over 2^63. No
- * err_set(). */
+/* Bytes of count elements in rows of a whole number of blocks. Returns 0, or -1: not whole blocks,
+ * or over 2^63. No err_set(). */
 int lm_type_bytes(enum lm_type type, uint64_t count, uint64_t *bytes);
 
 /* lm_to_f32 and lm_from_f32 know the type. */
 bool lm_type_computes(enum lm_type type);
 
-/* count elements from `from` (any alignment; count a multiple of the block) to f32, exactly. Types F32, F16, BF16, Q8_0, Q4_0
- * only; anything else is bug(). */
+/* count elements from `from` (any alignment; count a multiple of the block) to f32, exactly. Types
+ * F32, F16, BF16, Q8_0, Q4_0 only; anything else is bug(). */
 void lm_to_f32(float *to, const void *from, enum lm_type type, uint64_t count);
 
-/* The reverse, rounding to nearest even (Q8_0 and Q4_0: the scale of llama.cpp's reference quantiser, so that its files and
- * ours agree). */
+/* The reverse, rounding to nearest even (Q8_0 and Q4_0: the scale of llama.cpp's reference
+ * quantiser, so that its files and ours agree). */
 void lm_from_f32(void *to, const float *from, enum lm_type type, uint64_t count);
 
 #endif

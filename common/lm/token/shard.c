@@ -253,7 +253,8 @@ struct check {
 	uint64_t done; /* bytes of all */
 };
 
-/* One thread at a time draws; what is mapped need not stay in memory, or a look at the data would be the peak of a run. */
+/* One thread at a time draws; what is mapped need not stay in memory, or a look at the data would
+ * be the peak of a run. */
 static void checked(struct check *c, const struct lm_shard *s, uint64_t from,
 	uint64_t bytes)
 {

@@ -1,4 +1,5 @@
-/* shard.h - token shards: files of token ids to train on, written once and mapped. Uses err, buf, libsodium.
+/* shard.h - token shards: files of token ids to train on, written once and mapped. Uses err, buf,
+ * libsodium.
  *
  * A shard is 128 bytes of header and then the ids, little-endian:
  *   0  "RNPTOKS1"        16 u64 number of ids           32 32 bytes: lm_token_fingerprint of the tokenizer, zeros: not known
@@ -36,27 +37,30 @@ struct lm_shards {
 	unsigned char tokenizer[32];
 };
 
-/* Read a shard from memory (borrowed). Checked: header, length. Returns 0, or -1 with err_set(EX_DATAERR). */
+/* Reads a shard from memory (borrowed). Checked: header, length. Returns 0, or -1 with
+ * err_set(EX_DATAERR). */
 int lm_shard_read(struct lm_shard *s, const void *data, uint64_t bytes,
 	const char *where);
 
-/* Map a shard, or all shards of a directory, which must be a whole set. Returns 0, or -1 with err_set(): 66, 65. */
+/* Map a shard, or all shards of a directory, which must be a whole set. Returns 0, or -1 with
+ * err_set(): 66, 65. */
 int lm_shards_open(struct lm_shards *set, const char *path);
 void lm_shards_close(struct lm_shards *set); /* also of zeros */
 
-/* Copy n ids from place `at` on; at + n is at most count. Returns 0, or -1 with err_set(EX_DATAERR): an id that is not in the
- * vocabulary. */
+/* Copies n ids from place `at` on; at + n is at most count. Returns 0, or -1 with
+ * err_set(EX_DATAERR): an id that is not in the vocabulary. */
 int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t *to);
 
-/* Are the ids of a set those of a tokenizer, by its fingerprint? name: the tokenizer's, for people. Returns 0, also where one of
- * the two is zeros, not known, or -1 with err_set(EX_DATAERR). */
+/* Are the ids of a set those of a tokenizer, by its fingerprint? name: the tokenizer's, for people.
+ * Returns 0, also where one of the two is zeros, not known, or -1 with err_set(EX_DATAERR). */
 int lm_shards_suit(const struct lm_shards *set, const char *path,
 	const unsigned char tokenizer[32], const char *name);
 
 uint64_t lm_shards_bytes(const struct lm_shards *set); /* of all ids */
 
-/* Read every id: digests and range, on the whole team. tick (may be NULL) hears of the bytes done so far, from one thread at a time. What
- * was mapped does not stay in memory. Returns 0, or -1 with err_set(EX_DATAERR). */
+/* Reads every id: digests and range, on the whole team. tick (may be NULL) hears of the bytes done
+ * so far, from one thread at a time. What was mapped does not stay in memory. Returns 0, or -1 with
+ * err_set(EX_DATAERR). */
 typedef void (*lm_shards_tick_fn)(void *ctx, uint64_t bytes);
 int lm_shards_check(const struct lm_shards *set, lm_shards_tick_fn tick, void *ctx);
 
@@ -64,24 +68,25 @@ int lm_shards_check(const struct lm_shards *set, lm_shards_tick_fn tick, void *c
 
 struct lm_shard_writer;
 
-/* Begin a set in directory dir, which is made. Nothing appears under its name before lm_shard_end. Returns 0 and *out, or -1 with
- * err_set(): 73 there are shards already, 77, 74. */
+/* Begins a set in directory dir, which is made. Nothing appears under its name before lm_shard_end.
+ * Returns 0 and *out, or -1 with err_set(): 73 there are shards already, 77, 74. */
 int lm_shard_begin(struct lm_shard_writer **out, const char *dir);
 
-/* Say of which vocabulary the ids are, before the first. tokenizer may be NULL. */
+/* Reports of which vocabulary the ids are, before the first. tokenizer may be NULL. */
 void lm_shard_vocab(struct lm_shard_writer *w, uint32_t vocab,
 	const unsigned char tokenizer[32]);
 
-/* Append ids. Returns 0, or -1 with err_set(): 65 not in the vocabulary, 74. */
+/* Appends ids. Returns 0, or -1 with err_set(): 65 not in the vocabulary, 74. */
 int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n);
 
-/* Put a file of its own into the directory, as part of the set: it gets its name with the shards, instead of one that is there. Returns 0,
- * or -1 with err_set(): 73, 74, 77. */
+/* Puts a file of its own into the directory, as part of the set: it gets its name with the shards,
+ * instead of one that is there. Returns 0, or -1 with err_set(): 73, 74, 77. */
 int lm_shard_beside(struct lm_shard_writer *w, const char *name, const void *data,
 	size_t len);
 
-/* Give the shards their names, when all is on the disk. *count and *shards (may be NULL): what was written. Frees w, as lm_shard_abandon
- * does, which removes what was written, and the directory where begin made it. Returns 0, or -1 with err_set(): 74. */
+/* Gives the shards their names, when all is on the disk. *count and *shards (may be NULL): what was
+ * written. Frees w, as lm_shard_abandon does, which removes what was written, and the directory
+ * where begin made it. Returns 0, or -1 with err_set(): 74. */
 int lm_shard_end(struct lm_shard_writer *w, uint64_t *count, uint32_t *shards);
 void lm_shard_abandon(struct lm_shard_writer *w); /* NULL is fine */
 

@@ -89,7 +89,8 @@ static int open_bin(struct lm_token **out, const char *path, uint32_t vocab)
 	return rc;
 }
 
-/* The first bytes say what it is: "GGUF", "{" (perhaps behind white space), else a llama2.c file. */
+/* The first bytes say what it is: "GGUF", "{" (perhaps behind white space), else a llama2.c
+ * file. */
 static int open_file(struct lm_token **out, const char *path, uint32_t vocab)
 {
 	unsigned char first[64];
@@ -229,7 +230,8 @@ void lm_token_describe(const struct lm_token *t, struct lm_token_about *about)
 	};
 }
 
-/* Tokens that only fill a table of rows, as export_token.c and llama.cpp's converter spell them, say nothing. */
+/* Tokens that only fill a table of rows, as export_token.c and llama.cpp's converter spell them,
+ * say nothing. */
 static uint32_t count_unpadded(const struct lm_token *t)
 {
 	uint32_t n = t->count;
@@ -302,8 +304,9 @@ void lm_detoken_init(struct lm_detoken *d, const struct lm_token *t)
 	*d = (struct lm_detoken){ .token = t };
 }
 
-/* How many bytes at the front of s are one character; 0: it may become one with more bytes; -1: never. broken: then, how many are
- * replaced together (the longest part that could have begun a character, as Unicode recommends). */
+/* How many bytes at the front of s are one character; 0: it may become one with more bytes; -1:
+ * never. broken: then, how many are replaced together (the longest part that could have begun a
+ * character, as Unicode recommends). */
 static int character(const unsigned char *s, size_t n, size_t *broken)
 {
 	size_t want = s[0] < 0x80 ? 1 :

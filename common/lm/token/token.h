@@ -1,8 +1,10 @@
-/* token.h - tokenizers: text to token ids and back, for the vocabularies that models bring with them.
- * Uses PCRE2 (opened on first use) and the readers of tokenizer.json, GGUF and llama2.c files.
+/* token.h - tokenizers: text to token ids and back, for the vocabularies that models bring with
+ * them. Uses PCRE2 (opened on first use) and the readers of tokenizer.json, GGUF and llama2.c
+ * files.
  *
- * Byte-level BPE (GPT-2 and its family, with the pre-tokenizer patterns of llama.cpp's tokenizer.ggml.pre) and
- * SentencePiece-style BPE with byte fall-back (Llama 2, Phi-3, llama2.c). Everything comes from strangers. */
+ * Byte-level BPE (GPT-2 and its family, with the pre-tokenizer patterns of llama.cpp's
+ * tokenizer.ggml.pre) and SentencePiece-style BPE with byte fall-back (Llama 2, Phi-3, llama2.c).
+ * Everything comes from strangers. */
 #ifndef RNP_COMMON_LM_TOKEN_TOKEN_H
 #define RNP_COMMON_LM_TOKEN_TOKEN_H
 
@@ -18,14 +20,16 @@
 struct lm_token; /* a tokenizer; threads may share it */
 struct gguf;
 
-/* path: tokenizer.json, a directory with one, a GGUF file, or a llama2.c tok*.bin (vocab: how many pieces it has at most, for a model
- * with more rows has them as padding; 0: any number). Beside tokenizer.json, tokenizer_config.json is read for the special tokens and the chat template where it
- * is there. Returns 0 and *out to be closed, or -1 with err_set(): 66, 65 malformed, 69 PCRE2 is not there, 65 with the name
- * of a pre-tokenizer that we do not know. */
+/* path: tokenizer.json, a directory with one, a GGUF file, or a llama2.c tok*.bin (vocab: how many
+ * pieces it has at most, for a model with more rows has them as padding; 0: any number). Beside
+ * tokenizer.json, tokenizer_config.json is read for the special tokens and the chat template where
+ * it is there. Returns 0 and *out to be closed, or -1 with err_set(): 66, 65 malformed, 69 PCRE2 is
+ * not there, 65 with the name of a pre-tokenizer that we do not know. */
 int lm_token_open(struct lm_token **out, const char *path, uint32_t vocab);
 void lm_token_close(struct lm_token *t); /* NULL is fine */
 
-/* The same from memory, for tests: a tokenizer.json (config: a tokenizer_config.json or NULL), or a llama2.c tok*.bin. */
+/* The same from memory, for tests: a tokenizer.json (config: a tokenizer_config.json or NULL), or a
+ * llama2.c tok*.bin. */
 int lm_token_read_json(struct lm_token **out, const char *text, size_t bytes,
 	const char *config, size_t config_bytes, const char *where);
 int lm_token_read_bin(struct lm_token **out, const void *data, size_t bytes,
@@ -41,16 +45,19 @@ bool lm_token_adds_bos(
 	const struct lm_token *t); /* what the model's makers put before a prompt */
 const char *lm_token_chat_template(const struct lm_token *t); /* NULL: none */
 
-/* Does this token end what a model says: eos, or one that is known for it by its name ("<|im_end|>", "<|eot_id|>" ...)? */
+/* Does this token end what a model says: eos, or one that is known for it by its name
+ * ("<|im_end|>", "<|eot_id|>" ...)? */
 bool lm_token_ends(const struct lm_token *t, uint32_t id);
 
 /* The id of the token with this name as the file spells it, or -1. */
 int64_t lm_token_find(const struct lm_token *t, const char *name, size_t bytes);
 
-/* Append the ids of text as uint32_t to ids. Bytes that are not UTF-8 are taken as they come. special: names of special tokens
- * in the text become those tokens; else they are plain text (tokens that the file calls user-defined are always taken). No BOS is
- * added. A byte for which a vocabulary has neither token nor "unknown" is left out, as llama.cpp and Hugging Face do. Returns
- * 0, or -1 with err_set(EX_DATAERR): too long, or a stranger's pattern takes too long. ids may then hold a part. */
+/* Append the ids of text as uint32_t to ids. Bytes that are not UTF-8 are taken as they come.
+ * special: names of special tokens in the text become those tokens; else they are plain text
+ * (tokens that the file calls user-defined are always taken). No BOS is added. A byte for which a
+ * vocabulary has neither token nor "unknown" is left out, as llama.cpp and Hugging Face do. Returns
+ * 0, or -1 with err_set(EX_DATAERR): too long, or a stranger's pattern takes too long. ids may then
+ * hold a part. */
 int lm_token_encode(const struct lm_token *t, struct buf *ids, const char *text,
 	size_t bytes, bool special);
 
@@ -58,8 +65,9 @@ int lm_token_encode(const struct lm_token *t, struct buf *ids, const char *text,
 int lm_token_encode_long(const struct lm_token *t, struct buf *ids, const char *text,
 	size_t bytes, bool special);
 
-/* Append the bytes of one token to out. first: of the text (SentencePiece drops its leading blank). Special tokens give their
- * name when special is set, else nothing. Returns 0, or -1 with err_set(EX_DATAERR): no such id. */
+/* Append the bytes of one token to out. first: of the text (SentencePiece drops its leading blank).
+ * Special tokens give their name when special is set, else nothing. Returns 0, or -1 with
+ * err_set(EX_DATAERR): no such id. */
 int lm_token_piece(const struct lm_token *t, struct buf *out, uint32_t id, bool first,
 	bool special);
 
@@ -71,7 +79,8 @@ struct lm_detoken {
 	bool started;
 };
 void lm_detoken_init(struct lm_detoken *d, const struct lm_token *t);
-/* Append what is whole so far; what can never become UTF-8 comes out as U+FFFD. Returns 0, or -1: no such id. */
+/* Append what is whole so far; what can never become UTF-8 comes out as U+FFFD. Returns 0, or -1:
+ * no such id. */
 int lm_detoken_push(struct lm_detoken *d, struct buf *out, uint32_t id);
 void lm_detoken_end(struct lm_detoken *d,
 	struct buf *out); /* a character cut short: U+FFFD */
@@ -87,7 +96,8 @@ enum lm_token_type { /* GGUF's numbers */
 	LM_TOKEN_BYTE = 6
 };
 
-/* What the tokenizer.ggml.* keys of a GGUF file say. Texts are borrowed until the tokenizer is closed. */
+/* What the tokenizer.ggml.* keys of a GGUF file say. Texts are borrowed until the tokenizer is
+ * closed. */
 struct lm_token_about {
 	const char *model; /* "gpt2" or "llama" */
 	const char *
@@ -108,15 +118,16 @@ enum lm_token_type lm_token_type(const struct lm_token *t, uint32_t id);
 /* Append merge i < merges as tokenizer.ggml.merges spells it: "a b". */
 void lm_token_merge(const struct lm_token *t, uint32_t i, struct buf *out);
 
-/* Append a tokenizer.json that gives the same ids, here and in Hugging Face's tokenizers. Returns 0, or -1 with
- * err_set(EX_DATAERR): it cannot be said in that format. */
+/* Append a tokenizer.json that gives the same ids, here and in Hugging Face's tokenizers. Returns
+ * 0, or -1 with err_set(EX_DATAERR): it cannot be said in that format. */
 int lm_token_write_json(const struct lm_token *t, struct buf *out);
 
 /* A tokenizer_config.json to lie beside it: special tokens and chat template. */
 void lm_token_write_config(const struct lm_token *t, struct buf *out);
 
-/* 32 bytes that two tokenizers share if and only if each id stands for the same text in both, whatever form they came in: what a token
- * shard was made with. Rows of padding ("[PAD123]") do not count. */
+/* 32 bytes that two tokenizers share if and only if each id stands for the same text in both,
+ * whatever form they came in: what a token shard was made with. Rows of padding ("[PAD123]") do not
+ * count. */
 void lm_token_fingerprint(const struct lm_token *t, unsigned char out[32]);
 
 #endif

@@ -1,5 +1,6 @@
-/* llama2.c's tokenizer files: an int32 with the length of the longest piece, then for each piece a float score, an int32 length and
- * the bytes. Blanks are blanks in them; ids 0 to 2 are "unknown", begin and end of a text. */
+/* llama2.c's tokenizer files: an int32 with the length of the longest piece, then for each piece a
+ * float score, an int32 length and the bytes. Blanks are blanks in them; ids 0 to 2 are "unknown",
+ * begin and end of a text. */
 #include <stdio.h>
 #include <string.h>
 

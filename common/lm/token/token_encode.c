@@ -1,7 +1,8 @@
 /* Text to ids.
  *
- * A text is cut three times: at the names of special tokens, then by the pre-tokenizer, then into symbols that are merged. Words come
- * again and again, so that what one gave is kept: with the cache most words cost a hash and a comparison. */
+ * A text is cut three times: at the names of special tokens, then by the pre-tokenizer, then into
+ * symbols that are merged. Words come again and again, so that what one gave is kept: with the
+ * cache most words cost a hash and a comparison. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +76,7 @@ void encoder_free(struct encoder *e)
 
 /* --- words ------------------------------------------------------------------------------- */
 
-/* Append text with U+2581 for blanks. */
+/* Appends text with U+2581 for blanks. */
 static void add_blanks(struct buf *out, const char *s, size_t n)
 {
 	for (size_t i = 0; i < n;) {
@@ -109,7 +110,8 @@ static void cache_put(struct encoder *e, struct cache_slot *slot, uint64_t hash,
 		e->pool_len = CACHE_POOL_BYTES;
 }
 
-/* The ids of word s. blanks: it is text, in which U+2581 is still to be put for blanks; else it is spelled already. */
+/* The ids of word s. blanks: it is text, in which U+2581 is still to be put for blanks; else it is
+ * spelled already. */
 static void word(struct encoder *e, const char *s, size_t n, bool blanks)
 {
 	size_t from = e->ids->len;
@@ -146,8 +148,8 @@ static void word(struct encoder *e, const char *s, size_t n, bool blanks)
 	}
 }
 
-/* Cut where no token reaches across, so that no merge can: pieces are long where there is no pre-tokenizer, and short words are in
- * the cache. blanks: as of word(). */
+/* Cuts where no token reaches across, so that no merge can: pieces are long where there is no
+ * pre-tokenizer, and short words are in the cache. blanks: as of word(). */
 static void words(struct encoder *e, const char *s, size_t n, bool blanks)
 {
 	const struct lm_token *t = e->t;

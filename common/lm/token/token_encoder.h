@@ -1,4 +1,5 @@
-/* token_encoder.h - what one thread needs to encode, and how symbols are merged. For common/lm/token/token_encode.c and token_merge.c. */
+/* token_encoder.h - what one thread needs to encode, and how symbols are merged. For
+ * common/lm/token/token_encode.c and token_merge.c. */
 #ifndef RNP_COMMON_LM_TOKEN_TOKEN_ENCODER_H
 #define RNP_COMMON_LM_TOKEN_TOKEN_ENCODER_H
 
@@ -43,10 +44,10 @@ struct encoder {
 	bool last_unknown; /* unknown characters in a row are one token */
 };
 
-/* Append the ids of a word, which is spelled as the vocabulary spells, to e->ids. */
+/* Appends the ids of a word, which is spelled as the vocabulary spells, to e->ids. */
 void encoder_merge(struct encoder *e, const char *word, size_t bytes);
 
-/* Append one id. */
+/* Appends one id. */
 void encoder_put(struct encoder *e, uint32_t id);
 
 #endif

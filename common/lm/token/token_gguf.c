@@ -1,5 +1,5 @@
-/* The tokenizer in a GGUF file: its tokenizer.ggml.* keys. What llama.cpp knows of some models by their name, since the format has no
- * key for it, is known here too. */
+/* The tokenizer in a GGUF file: its tokenizer.ggml.* keys. What llama.cpp knows of some models by
+ * their name, since the format has no key for it, is known here too. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,12 +127,13 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 	return text ? token_set_template(t, text, bytes, gguf_where(g)) : 0;
 }
 
-/* --- what a token is by its name, whatever the file says ---------------------------------------- */
+/* --- what a token is by its name, whatever the file says
+ * ---------------------------------------- */
 
 #define BAR "\xef\xbd\x9c" /* U+FF5C */
 
-/* What stands about a gap that a model of code is to fill: the key that says which token it is, its older name, and the names that
- * are looked for where no key does. */
+/* What stands about a gap that a model of code is to fill: the key that says which token it is, its
+ * older name, and the names that are looked for where no key does. */
 static const struct fill {
 	const char *key, *older;
 	const char *names[9]; /* NULL at the end */
@@ -157,7 +158,8 @@ static const struct fill {
 	{ KEY "fim_sep_token_id", NULL, { "<|file_sep|>" } },
 };
 
-/* The first token that has one of the names, or TOKEN_NONE. llama.cpp takes the first in the order of a hash table. */
+/* The first token that has one of the names, or TOKEN_NONE. llama.cpp takes the first in the order
+ * of a hash table. */
 static uint32_t find_fill(const struct lm_token *t, const char *const *names)
 {
 	uint32_t first = TOKEN_NONE;
@@ -203,8 +205,8 @@ static bool has(const struct lm_token *t, const char *name)
 	return token_find(t, name, strlen(name)) < t->count;
 }
 
-/* llama.cpp knows the kinds of some tokens by their names alone, since converters were wrong about them; what is found in a text with and
- * without --special, depends on it. */
+/* llama.cpp knows the kinds of some tokens by their names alone, since converters were wrong about
+ * them; what is found in a text with and without --special, depends on it. */
 static int set_kinds(struct lm_token *t, const struct gguf *g)
 {
 	bool call = has(t, "<|call|>") || has(t, "<|calls|>");

@@ -62,7 +62,8 @@ struct encoder;
 
 struct lm_token {
 	enum token_how how;
-	/* ids below count are those of the model; merges of a GGUF file may name texts beyond them, which come out as their bytes */
+	/* ids below count are those of the model; merges of a GGUF file may name texts beyond them,
+	 * which come out as their bytes */
 	uint32_t count, known;
 	struct token_piece *pieces;
 	size_t pieces_cap;
@@ -81,7 +82,8 @@ struct lm_token {
 	bool blanks;              /* blanks are spelled U+2581 */
 	bool adds_bos, adds_eos;
 	bool line_ends; /* no merge gives a text that goes on behind a line break */
-	/* bit of a byte and the one behind it: some token has them so; U+2581 counts as a blank here */
+	/* bit of a byte and the one behind it: some token has them so; U+2581 counts as a blank
+	 * here */
 	uint64_t joins[256][4];
 	int64_t bos, eos, unknown, pad;
 	struct token_tree always, all; /* user-defined; those and the special ones */
@@ -92,7 +94,7 @@ struct lm_token {
 
 struct lm_token *token_new(enum token_how how);
 
-/* Append a token. Returns 0, or -1 with err_set(EX_DATAERR): too many, too long. */
+/* Appends a token. Returns 0, or -1 with err_set(EX_DATAERR): too many, too long. */
 int token_add(struct lm_token *t, const char *text, size_t bytes, float score,
 	enum lm_token_type type, const char *where);
 
@@ -106,14 +108,14 @@ void token_index_add(struct lm_token *t, uint32_t id);
 uint32_t token_find(const struct lm_token *t, const char *text, size_t bytes);
 uint32_t token_find_word(const struct lm_token *t, const char *text, size_t bytes);
 
-/* Append a merge. strict: its texts must be tokens. */
+/* Appends a merge. strict: its texts must be tokens. */
 int token_add_merge(struct lm_token *t, const char *left, size_t left_bytes,
 	const char *right, size_t right_bytes, bool strict, const char *where);
 
 /* Check, and build what encoding needs. Special ids outside the vocabulary become none. */
 int token_finish(struct lm_token *t, const char *where);
 
-/* Take a chat template, if it is not too long. */
+/* Takes a chat template, if it is not too long. */
 int token_set_template(struct lm_token *t, const char *text, size_t bytes,
 	const char *where);
 
@@ -121,20 +123,22 @@ int token_set_template(struct lm_token *t, const char *text, size_t bytes,
 const struct token_merge *token_pair(const struct lm_token *t, uint32_t left,
 	uint32_t right);
 
-/* Can a token hold these two bytes, one behind the other? U+2581 counts as a blank; always true within a character. */
+/* Can a token hold these two bytes, one behind the other? U+2581 counts as a blank; always true
+ * within a character. */
 static inline bool token_joins(const struct lm_token *t, unsigned before, unsigned now)
 {
 	return t->joins[before][now >> 6] >> (now & 63) & 1;
 }
 
-/* GPT-2's spelling: the character of a byte (its UTF-8 in out, returns 1 or 2), and back: appends the bytes of a spelling;
- * what is not in the alphabet stays as it is. */
+/* GPT-2's spelling: the character of a byte (its UTF-8 in out, returns 1 or 2), and back: appends
+ * the bytes of a spelling; what is not in the alphabet stays as it is. */
 unsigned token_spell_byte(unsigned char byte, char out[2]);
 void token_unspell(struct buf *out, const char *text, size_t bytes);
 
 void encoder_free(struct encoder *e);
 
-/* The first place at or after want where a text may be cut so that the ids of the parts are those of the whole; bytes: none. */
+/* The first place at or after want where a text may be cut so that the ids of the parts are those
+ * of the whole; bytes: none. */
 size_t token_truncate(const struct lm_token *t, const char *text, size_t bytes,
 	size_t want);
 

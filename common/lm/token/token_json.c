@@ -1,5 +1,6 @@
-/* Hugging Face's tokenizer.json, of those whose model is BPE: byte-level, or by characters with byte fall-back as Llama 2 has it.
- * NFC is not done, as in llama.cpp; whatever else would change what comes out is refused by name. */
+/* Hugging Face's tokenizer.json, of those whose model is BPE: byte-level, or by characters with
+ * byte fall-back as Llama 2 has it. NFC is not done, as in llama.cpp; whatever else would change
+ * what comes out is refused by name. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static int unsupported(const struct reader *r, const char *what, const json_t *o
 		type_of(obj));
 }
 
-/* Call fn for obj, or for each part of it when it is a "Sequence". null is nothing. */
+/* Calls fn for obj, or for each part of it when it is a "Sequence". null is nothing. */
 static int each(struct reader *r, const json_t *obj, const char *parts, int depth,
 	int (*fn)(struct reader *, const json_t *))
 {

@@ -1,4 +1,5 @@
-/* A word to ids: symbols, merged until no merge is left. Long words are merged with a heap and a linked list, in n log n. */
+/* A word to ids: symbols, merged until no merge is left. Long words are merged with a heap and a
+ * linked list, in n log n. */
 #include "common/lm/token/token_encoder.h"
 
 #include <string.h>
@@ -206,8 +207,8 @@ static size_t char_bytes(const char *s, size_t n)
 	return want > 1 && pre_utf8_prefix(s, want < n ? want : n) < want ? 1 : want;
 }
 
-/* A word as symbols: bytes, or characters. A character without a token of its own is one to SentencePiece all the same; where
- * merges are by id it is the tokens of its bytes. */
+/* A word as symbols: bytes, or characters. A character without a token of its own is one to
+ * SentencePiece all the same; where merges are by id it is the tokens of its bytes. */
 static size_t symbols_of(struct encoder *e, const char *word, size_t n)
 {
 	const struct lm_token *t = e->t;

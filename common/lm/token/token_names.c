@@ -1,11 +1,12 @@
-/* The pre-tokenizers that have a name in tokenizer.ggml.pre, as llama.cpp (src/llama-vocab.cpp, src/unicode.cpp) cuts.
+/* The pre-tokenizers that have a name in tokenizer.ggml.pre, as llama.cpp (src/llama-vocab.cpp,
+ * src/unicode.cpp) cuts.
  *
- * Where its way of running patterns differs from the patterns as their makers wrote them, this table has what llama.cpp does, since
- * that is what a GGUF's name promises:
- * - it tells upper from lower case in ASCII only: [\p{L}] without a-z stands for the upper ones, without A-Z for the lower;
- * - U+3000 and the other blanks beyond ASCII are never part of a class of characters that it names one by one;
- * - the digits of afmoe and tiny_aya are cut the same way, and stay with what stands before them until the next step;
- * - kimi-k2 knows no case. */
+ * Where its way of running patterns differs from the patterns as their makers wrote them, this
+ * table has what llama.cpp does, since that is what a GGUF's name promises: - it tells upper from
+ * lower case in ASCII only: [\p{L}] without a-z stands for the upper ones, without A-Z for the
+ * lower; - U+3000 and the other blanks beyond ASCII are never part of a class of characters that it
+ * names one by one; - the digits of afmoe and tiny_aya are cut the same way, and stay with what
+ * stands before them until the next step; - kimi-k2 knows no case. */
 #include "common/lm/token/token_names.h"
 
 #define CONTRACTION   "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -63,7 +64,8 @@
 	"\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}"                \
 	"\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"
 
-/* There the block of compatibility ideographs begins at U+8C48, into which U+F900 is normalised, and so holds much more. */
+/* There the block of compatibility ideographs begins at U+8C48, into which U+F900 is normalised,
+ * and so holds much more. */
 #define AFMOE_SCRIPTS                                                                   \
 	"[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{8c48}-\\x{faff}\\x{3040}-\\x{309f}" \
 	"\\x{30a0}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}"    \

@@ -12,9 +12,10 @@
 #include "common/base/err.h"
 #include "kernels/dev/library.h"
 
-/* PCRE2 bounds the steps of one match, and does not tell how many one took. A pattern of a stranger may take many on every byte, so a
- * match first gets few, which a pattern of ours rarely needs more than, and then four times as many again and again: what is
- * given to tries beyond the first comes from a budget of the whole text, and is at most some six times what the match takes. */
+/* PCRE2 bounds the steps of one match, and does not tell how many one took. A pattern of a stranger
+ * may take many on every byte, so a match first gets few, which a pattern of ours rarely needs more
+ * than, and then four times as many again and again: what is given to tries beyond the first comes
+ * from a budget of the whole text, and is at most some six times what the match takes. */
 #define STEPS_MAX       10000000u /* of one match */
 #define STEPS_FIRST     256u
 #define STEPS_MORE      4
@@ -82,7 +83,8 @@ static int library(void)
 
 /* --- patterns ---------------------------------------------------------------------------- */
 
-/* \s and \w as Oniguruma's tables have them (make_unicode_property_data.py); PCRE2's \w lacks most marks and connectors. */
+/* \s and \w as Oniguruma's tables have them (make_unicode_property_data.py); PCRE2's \w lacks most
+ * marks and connectors. */
 #define SPACE_CLASS "\\t-\\r\\x{85}\\p{Z}"
 #define WORD_CLASS  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 #define IN_WORD     "(?=[" WORD_CLASS "])"
@@ -90,7 +92,8 @@ static int library(void)
 #define BEHIND_WORD "(?<=[" WORD_CLASS "])"
 #define NOT_BEHIND  "(?<![" WORD_CLASS "])"
 
-/* A pattern on its way from Oniguruma's dialect, in Ruby's syntax as Hugging Face uses it, to PCRE2's. */
+/* A pattern on its way from Oniguruma's dialect, in Ruby's syntax as Hugging Face uses it, to
+ * PCRE2's. */
 struct dialect {
 	struct buf *out;
 	const char *from, *where;
@@ -110,7 +113,7 @@ static int refuse(const struct dialect *d, size_t bytes)
 		d->from + d->i);
 }
 
-/* Replace the next bytes. Returns 0. */
+/* Replaces the next bytes. Returns 0. */
 static int put(struct dialect *d, const char *text, size_t bytes)
 {
 	buf_adds(d->out, text);
@@ -204,8 +207,8 @@ static int escape(struct dialect *d)
 	return copy(d, 2);
 }
 
-/* "(" and, where it is more than a group, what says so. Others of Oniguruma's and PCRE2's options share letters and not meanings; one that
- * stands alone holds beyond a "|" there. */
+/* "(" and, where it is more than a group, what says so. Others of Oniguruma's and PCRE2's options
+ * share letters and not meanings; one that stands alone holds beyond a "|" there. */
 static int group(struct dialect *d)
 {
 	static const char *const known[] = { "(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!",

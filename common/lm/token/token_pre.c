@@ -1,4 +1,5 @@
-/* How a text is cut before its words are merged: patterns by name, run by PCRE2, the usual ones by hand where text is ASCII. */
+/* How a text is cut before its words are merged: patterns by name, run by PCRE2, the usual ones by
+ * hand where text is ASCII. */
 #include "common/lm/token/token_pre.h"
 
 #include <stdio.h>
@@ -216,7 +217,8 @@ static unsigned char class_of(const char *s, size_t n, size_t i)
 	return c < 0x80 ? OTHER : HIGH;
 }
 
-/* The end of the run of one class from i on; 0 where something beyond ASCII follows, which may belong to it. */
+/* The end of the run of one class from i on; 0 where something beyond ASCII follows, which may
+ * belong to it. */
 static size_t run_end(const char *s, size_t n, size_t i, unsigned char class)
 {
 	unsigned char now;

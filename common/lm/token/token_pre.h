@@ -1,8 +1,9 @@
-/* token_pre.h - pre-tokenizers: text cut into the words that byte pairs are merged within. For common/lm/token*.c.
- * Uses PCRE2, opened with dlopen when the first pattern is compiled.
+/* token_pre.h - pre-tokenizers: text cut into the words that byte pairs are merged within. For
+ * common/lm/token*.c. Uses PCRE2, opened with dlopen when the first pattern is compiled.
  *
- * A pre-tokenizer is a list of steps; each cuts the pieces of the step before it, every piece on its own. Patterns are written as
- * Hugging Face's and llama.cpp's are; \s means [\t-\r\x{85}\p{Z}], which is not PCRE2's own idea of it. */
+ * A pre-tokenizer is a list of steps; each cuts the pieces of the step before it, every piece on
+ * its own. Patterns are written as Hugging Face's and llama.cpp's are; \s means [\t-\r\x{85}\p{Z}],
+ * which is not PCRE2's own idea of it. */
 #ifndef RNP_COMMON_LM_TOKEN_TOKEN_PRE_H
 #define RNP_COMMON_LM_TOKEN_TOKEN_PRE_H
 
@@ -15,7 +16,8 @@
 #define PRE_STEPS_MAX         16
 #define PRE_PATTERN_BYTES_MAX ((size_t)16 << 10)
 
-/* What is done with what a pattern matches; what lies between matches is a piece of its own but for INVERTED. */
+/* What is done with what a pattern matches; what lies between matches is a piece of its own but for
+ * INVERTED. */
 enum pre_keep {
 	PRE_ISOLATED,
 	PRE_REMOVED,
@@ -24,14 +26,18 @@ enum pre_keep {
 	PRE_MATCHES_ONLY, /* Hugging Face: Removed and inverted */
 };
 
-/* How a step cuts: by its pattern, or by hand where a pattern would take quadratic time on digits without end. */
+/* How a step cuts: by its pattern, or by hand where a pattern would take quadratic time on digits
+ * without end. */
 enum pre_how {
 	PRE_PATTERN,
-	PRE_TRIPLES, /* runs of ASCII digits: before every multiple of three from their end (superbpe) */
-	PRE_TRIPLES_ENDS, /* runs of \p{N}: after every multiple of three from their end (afmoe, tiny_aya) */
+	/* runs of ASCII digits: before every multiple of three from their end (superbpe) */
+	PRE_TRIPLES,
+	/* runs of \p{N}: after every multiple of three from their end (afmoe, tiny_aya) */
+	PRE_TRIPLES_ENDS,
 };
 
-/* Scanners by hand for ASCII: the patterns that nearly every model has; anything else goes through the pattern. */
+/* Scanners by hand for ASCII: the patterns that nearly every model has; anything else goes through
+ * the pattern. */
 enum pre_ascii { PRE_ASCII_NONE, PRE_ASCII_GPT2, PRE_ASCII_LLAMA };
 
 struct pre_step {
@@ -48,8 +54,8 @@ struct pre {
 	char name[48]; /* as in tokenizer.ggml.pre; "": none of those */
 	unsigned count;
 	struct pre_step steps[PRE_STEPS_MAX];
-	/* A piece never holds both a line break and the ASCII letter that follows it, so that a long text can be cut
-	 * there and each part be taken on its own. */
+	/* A piece never holds both a line break and the ASCII letter that follows it, so that a
+	 * long text can be cut there and each part be taken on its own. */
 	bool lines_apart;
 };
 
@@ -63,11 +69,12 @@ struct pre_habits {
 /* The pre-tokenizer of this name. Returns 0, or -1 with err_set(): 65 no such name, 69 no PCRE2. */
 int pre_by_name(struct pre *p, const char *name, struct pre_habits *habits);
 
-/* Append a step. where: for errors. Returns 0, or -1 with err_set(): 65 pattern malformed or too many steps, 69. */
+/* Appends a step. where: for errors. Returns 0, or -1 with err_set(): 65 pattern malformed or too
+ * many steps, 69. */
 int pre_add(struct pre *p, const char *pattern, size_t bytes, enum pre_keep keep,
 	const char *where);
 
-/* Set p->name by its steps, when llama.cpp has a name for them. */
+/* Sets p->name by its steps, when llama.cpp has a name for them. */
 void pre_find_name(struct pre *p, bool ignore_merges);
 
 void pre_release(struct pre *p);
@@ -78,7 +85,8 @@ const char *pre_name_at(size_t i);
 /* What one thread needs to run patterns. */
 struct pre_run {
 	void *match, *context, *stack;
-	int64_t steps; /* that patterns may still take on this text beyond the first few of each match */
+	/* that patterns may still take on this text beyond the first few of each match */
+	int64_t steps;
 };
 int pre_run_init(struct pre_run *r);
 void pre_run_release(struct pre_run *r);
@@ -86,8 +94,9 @@ void pre_run_release(struct pre_run *r);
 /* Gets the pieces, in order; text they lie in is the caller's. Returns 0, or -1 to end it. */
 typedef int (*pre_fn)(void *ctx, const char *piece, size_t bytes);
 
-/* Cut text. Bytes that are not UTF-8 become pieces of their own. Returns 0, or -1: what fn returned, or err_set(EX_DATAERR): the
- * patterns need more steps than we grant them on a text of this length. */
+/* Cuts text. Bytes that are not UTF-8 become pieces of their own. Returns 0, or -1: what fn
+ * returned, or err_set(EX_DATAERR): the patterns need more steps than we grant them on a text of
+ * this length. */
 int pre_split(const struct pre *p, struct pre_run *r, const char *text, size_t bytes,
 	pre_fn fn, void *ctx);
 

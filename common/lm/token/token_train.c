@@ -303,7 +303,8 @@ static struct candidate heap_pop(struct learner *l)
 	return top;
 }
 
-/* The pair to be merged next, or UINT32_MAX. What the heap says of a pair may be too much by now: then it goes back. */
+/* The pair to be merged next, or UINT32_MAX. What the heap says of a pair may be too much by now:
+ * then it goes back. */
 static uint32_t best_pair(struct learner *l)
 {
 	while (l->heap_len) {
@@ -331,7 +332,7 @@ static void less(struct learner *l, uint32_t left, uint32_t right, uint32_t word
 	l->pairs[pair_of(l, left, right)].count -= l->words[word].count;
 }
 
-/* Put id where left and right stand side by side in a word. */
+/* Puts id where left and right stand side by side in a word. */
 static void merge_in(struct learner *l, uint32_t word, uint32_t left, uint32_t right,
 	uint32_t id)
 {
@@ -449,7 +450,8 @@ static void learner_release(struct learner *l)
 	free(l->fresh);
 }
 
-/* The 256 bytes in the order of their characters in GPT-2's alphabet, as GPT-2 and Hugging Face number them. */
+/* The 256 bytes in the order of their characters in GPT-2's alphabet, as GPT-2 and Hugging Face
+ * number them. */
 static int add_bytes(struct lm_token *t, uint32_t byte_id[256])
 {
 	static const struct {
@@ -501,7 +503,8 @@ static int learn(struct learner *l, struct lm_token *t, uint32_t vocab,
 
 		if (pair == UINT32_MAX)
 			break;
-		/* a text without blanks gives ever longer words: no token may be longer than readers take */
+		/* a text without blanks gives ever longer words: no token may be longer than
+		 * readers take */
 		if (t->pieces[l->pairs[pair].left].bytes +
 				t->pieces[l->pairs[pair].right].bytes >
 			TOKEN_BYTES_MAX)

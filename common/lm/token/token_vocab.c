@@ -21,7 +21,8 @@ struct lm_token *token_new(enum token_how how)
 
 /* --- GPT-2's alphabet --------------------------------------------------------------------- */
 
-/* Printable characters of Latin-1 stand for themselves, the other 68 bytes for U+0100 and on, in their order. */
+/* Printable characters of Latin-1 stand for themselves, the other 68 bytes for U+0100 and on, in
+ * their order. */
 static bool stands_for_itself(unsigned c)
 {
 	return (c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) ||
@@ -162,7 +163,8 @@ uint32_t token_find_word(const struct lm_token *t, const char *text, size_t byte
 	return index_find(t, &t->words, text, bytes);
 }
 
-/* A text for the spelling: bytes of GPT-2's alphabet, blanks of SentencePiece, the byte of "<0x0A>". */
+/* A text for the spelling: bytes of GPT-2's alphabet, blanks of SentencePiece, the byte of
+ * "<0x0A>". */
 static void set_raw(struct lm_token *t, struct token_piece *p)
 {
 	struct buf raw = BUF_INIT;

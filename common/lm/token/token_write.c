@@ -110,7 +110,8 @@ static void put_split(struct buf *out, const struct pre_step *step)
 	buf_addc(out, '}');
 }
 
-/* The normalizer that Llama 2 has puts a blank before every section; what is more particular is a Metaspace. */
+/* The normalizer that Llama 2 has puts a blank before every section; what is more particular is a
+ * Metaspace. */
 static bool by_metaspace(const struct lm_token *t)
 {
 	return t->how != TOKEN_BYTES && t->blanks &&
@@ -215,7 +216,8 @@ static int by_score(const void *a, const void *b)
 	return (x->right > y->right) - (x->right < y->right);
 }
 
-/* SentencePiece has scores and no merges: every way to put a token together of two others is one, in the order of scores. */
+/* SentencePiece has scores and no merges: every way to put a token together of two others is one,
+ * in the order of scores. */
 static struct derived *derive(const struct lm_token *t, size_t *count)
 {
 	struct derived *list = NULL;

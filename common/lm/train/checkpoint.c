@@ -95,7 +95,8 @@ static void set_model(json_t *o, const struct lm_config *c)
 	buf_release(&text);
 }
 
-/* A checkpoint of before these were kept says nothing. Other forms of a model have a number as f32. */
+/* A checkpoint of before these were kept says nothing. Other forms of a model have a number as
+ * f32. */
 static int check_model(const json_t *o, const struct lm_config *c, const char *path)
 {
 	struct buf key = BUF_INIT;
@@ -220,7 +221,8 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 	return rc;
 }
 
-/* A run from such numbers would fail at its first step, or worse later. AdamW takes the root of v. */
+/* A run from such numbers would fail at its first step, or worse later. AdamW takes the root of
+ * v. */
 static int check_values(const float *values, uint64_t n, enum lm_state what,
 	const char *path, const char *name)
 {

@@ -15,8 +15,8 @@
 #include "common/base/mem.h"
 #include "common/hw/device.h"
 
-/* A word of 64 bits is sent as 4 floats of 16 bits each: whole numbers, which a sum with the zeros of
- * the other ranks leaves as they are. */
+/* A word of 64 bits is sent as 4 floats of 16 bits each: whole numbers, which a sum with the zeros
+ * of the other ranks leaves as they are. */
 #define WORD_FLOATS 4
 
 struct sum {

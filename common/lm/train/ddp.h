@@ -1,10 +1,10 @@
 /* ddp.h - data-parallel training: the gradients of several ranks are summed while the backward pass
  * goes on. Implements the hooks grad_ready and grad_sync of train.h. Uses comm.h and threads.
  *
- * One thread opens the struct comm, sums the ranges that grad_ready names, in their order, and closes
- * it. Ranges are joined to DDP_BUCKET_MIN floats by their sizes alone, so every rank sums the same
- * pieces, and the same number of ranks gives the same bits, with overlap or without it. Gradients of a
- * GPU are summed by gpu_allreduce.h: by NCCL where it is installed. */
+ * One thread opens the struct comm, sums the ranges that grad_ready names, in their order, and
+ * closes it. Ranges are joined to DDP_BUCKET_MIN floats by their sizes alone, so every rank sums
+ * the same pieces, and the same number of ranks gives the same bits, with overlap or without it.
+ * Gradients of a GPU are summed by gpu_allreduce.h: by NCCL where it is installed. */
 #ifndef RNP_COMMON_LM_TRAIN_DDP_H
 #define RNP_COMMON_LM_TRAIN_DDP_H
 
@@ -25,8 +25,8 @@ struct ddp_options {
 	int (*open)(struct comm *c, void *arg);
 	void *arg;
 	bool overlap; /* false: everything is summed in grad_sync */
-	/* Returns the bits that this rank sends to the others with each grad_sync; NULL: 0. Called on
-	 * the thread of the step. */
+	/* Returns the bits that this rank sends to the others with each grad_sync; NULL: 0. Called
+	 * on the thread of the step. */
 	unsigned (*stop_flags)(void);
 };
 
@@ -41,8 +41,8 @@ int ddp_rank(const struct ddp *p);
 int ddp_size(const struct ddp *p);
 
 /* Counts this rank among those of its machine, from 0: processes on one boot of it, and in one
- * container, which see the same GPUs. Called by every rank. Returns 0 and *local, or -1 with err_set()
- * as ddp_allgather. */
+ * container, which see the same GPUs. Called by every rank. Returns 0 and *local, or -1 with
+ * err_set() as ddp_allgather. */
 int ddp_local_rank(struct ddp *p, int *local);
 
 /* Sets the flat gradients that ranges are of, and their device, both borrowed; called by every rank
@@ -50,14 +50,14 @@ int ddp_local_rank(struct ddp *p, int *local);
  * err_set(): the device's error, or as grad_sync. */
 int ddp_bind(struct ddp *p, struct dev *d, float *gradients);
 
-/* The backend that sums the gradients: "nccl", "tcp", "mpi"; and the reason why it is not NCCL, "" where
- * NCCL was not expected. */
+/* The backend that sums the gradients: "nccl", "tcp", "mpi"; and the reason why it is not NCCL, ""
+ * where NCCL was not expected. */
 const char *ddp_backend(const struct ddp *p);
 const char *ddp_why(const struct ddp *p);
 
-/* lm_grad_ready_fn and lm_grad_sync_fn; arg is the struct ddp. grad_sync sums loss and targets, exactly
- * and in the order of ranks. Both return 0, or -1 with err_set(): 75 a rank stalls, 69 a rank is gone;
- * all later calls then fail alike. */
+/* lm_grad_ready_fn and lm_grad_sync_fn; arg is the struct ddp. grad_sync sums loss and targets,
+ * exactly and in the order of ranks. Both return 0, or -1 with err_set(): 75 a rank stalls, 69 a
+ * rank is gone; all later calls then fail alike. */
 int ddp_grad_ready(void *arg, uint64_t from, uint64_t count);
 int ddp_grad_sync(void *arg, double *loss_sum, uint64_t *targets);
 
@@ -68,7 +68,8 @@ unsigned ddp_stop_flags(const struct ddp *p);
  * grad_sync. Errors as grad_sync. */
 int ddp_allgather(struct ddp *p, const uint64_t *mine, size_t n, uint64_t *all);
 
-/* Time of all steps: in sums (with the wait for slower ranks), and the part that steps waited for. */
+/* Time of all steps: in sums (with the wait for slower ranks), and the part that steps waited
+ * for. */
 struct ddp_times {
 	int64_t sum_ns, wait_ns;
 };

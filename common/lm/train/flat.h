@@ -1,8 +1,10 @@
-/* flat.h - a trainer's parameters, or AdamW's state, as one flat array: all tensors in the order of the layout, row-major, without the
- * padding that lies between them on the device. What delta, outer step and hash of a run over a network are made of. Uses train.h.
+/* flat.h - a trainer's parameters, or AdamW's state, as one flat array: all tensors in the order of
+ * the layout, row-major, without the padding that lies between them on the device. What delta,
+ * outer step and hash of a run over a network are made of. Uses train.h.
  *
- * Element ranges are [from, from + count) with from + count <= lm_flat_count. Every function returns 0, or -1 with err_set(): the device's
- * error. Memory beyond the caller's is a fixed piece of 4 MiB at most, however many elements are asked for. */
+ * Element ranges are [from, from + count) with from + count <= lm_flat_count. Every function
+ * returns 0, or -1 with err_set(): the device's error. Memory beyond the caller's is a fixed piece
+ * of 4 MiB at most, however many elements are asked for. */
 #ifndef RNP_COMMON_LM_TRAIN_FLAT_H
 #define RNP_COMMON_LM_TRAIN_FLAT_H
 
@@ -11,14 +13,15 @@
 /* Elements: the number of the model's parameters. */
 uint64_t lm_flat_count(const struct lm_train *t);
 
-/* Copy a range to and from the host. After a set of parameters the bf16 working copies of exactly this range are made again. */
+/* Copies a range to and from the host. After a set of parameters the bf16 working copies of exactly
+ * this range are made again. */
 int lm_flat_get(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
 	float *host);
 int lm_flat_set(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
 	const float *host);
 
-/* x[from + i] = x[from + i] + scale host[i], each product and each sum rounded to f32 once (no fused operation), so that all devices have the
- * same bits. */
+/* x[from + i] = x[from + i] + scale host[i], each product and each sum rounded to f32 once (no
+ * fused operation), so that all devices have the same bits. */
 int lm_flat_add(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
 	const float *host, float scale);
 

@@ -1,10 +1,12 @@
-/* outer.h - the outer optimisers of training over a network: what a coordinator does with the deltas of its workers, and a worker with what
- * comes back. Pure: values in, values out, element by element, so that a caller goes through parameters in chunks of any size with the
- * same bits. Formulas and sources: training.md (DiLoCo arXiv 2311.08105, SparseLoCo 2508.15706, Delayed Nesterov 2401.09135, Streaming
- * DiLoCo 2501.18512).
+/* outer.h - the outer optimisers of training over a network: what a coordinator does with the
+ * deltas of its workers, and a worker with what comes back. Pure: values in, values out, element by
+ * element, so that a caller goes through parameters in chunks of any size with the same bits.
+ * Formulas and sources: training.md (DiLoCo arXiv 2311.08105, SparseLoCo 2508.15706, Delayed
+ * Nesterov 2401.09135, Streaming DiLoCo 2501.18512).
  *
- * A delta is what a worker began with minus what it ended with: steps subtract. Arrays are f32, each formula is evaluated in f64 and
- * rounded once an array. n: elements. Arrays of one call do not overlap. */
+ * A delta is what a worker began with minus what it ended with: steps subtract. Arrays are f32,
+ * each formula is evaluated in f64 and rounded once an array. n: elements. Arrays of one call do
+ * not overlap. */
 #ifndef RNP_COMMON_LM_TRAIN_OUTER_H
 #define RNP_COMMON_LM_TRAIN_OUTER_H
 
@@ -16,10 +18,12 @@
 
 /* --- the deltas of a round ------------------------------------------------------------------ */
 
-/* w[i] = tokens[i] / the sum of all k. Returns 0, or -1 with err_set(EX_DATAERR): there are no deltas, or no tokens behind them. */
+/* w[i] = tokens[i] / the sum of all k. Returns 0, or -1 with err_set(EX_DATAERR): there are no
+ * deltas, or no tokens behind them. */
 int outer_weights(double *w, const uint64_t *tokens, size_t k);
 
-/* d = 0; then for each delta, in an order that is the same wherever a round is computed: d += w delta. */
+/* d = 0; then for each delta, in an order that is the same wherever a round is computed: d += w
+ * delta. */
 void outer_mean_begin(double *d, uint64_t n);
 void outer_mean_add(double *d, const float *delta, double w, uint64_t n);
 
@@ -32,7 +36,8 @@ struct outer_nesterov {
 	double rate, momentum;
 };
 
-/* Of a run of so many rounds: 0.7 and 0.9 from 100 on, 0.9 and 0.6 for fewer (0: no end known, as many). */
+/* Of a run of so many rounds: 0.7 and 0.9 from 100 on, 0.9 and 0.6 for fewer (0: no end known, as
+ * many). */
 struct outer_nesterov outer_nesterov_defaults(uint64_t rounds);
 
 /* v <- m v + d ;  theta <- theta - e (d + m v). v begins with zeros. */
@@ -61,8 +66,8 @@ struct outer_dn_step outer_dn_arrive(struct outer_dn *o, uint32_t live);
 void outer_dn(float *theta, float *m, float *buffer, const float *g, uint64_t n,
 	const struct outer_dn_step *s);
 
-/* Dynamic local updates: the steps of a worker of a speed where the fastest makes `steps`: floor(speed / fastest steps), at least 1.
- * Speeds above 0, in the same unit. */
+/* Dynamic local updates: the steps of a worker of a speed where the fastest makes `steps`:
+ * floor(speed / fastest steps), at least 1. Speeds above 0, in the same unit. */
 uint64_t outer_dylu_steps(uint64_t steps, uint64_t speed, uint64_t fastest);
 
 /* --- on the worker -------------------------------------------------------------------------- */
@@ -70,7 +75,8 @@ uint64_t outer_dylu_steps(uint64_t steps, uint64_t speed, uint64_t fastest);
 /* delta = began - ended. */
 void outer_delta(float *delta, const float *began, const float *ended, uint64_t n);
 
-/* Error feedback before a lossy container:  e <- decay e + delta , of which Q(e) is sent (decay 0.95 for topk, else 1). */
+/* Error feedback before a lossy container:  e <- decay e + delta , of which Q(e) is sent (decay 0.95 for topk, else
+ * 1). */
 void outer_feedback_add(float *e, const float *delta, double decay, uint64_t n);
 /* And behind it:  e <- e - sent. */
 void outer_feedback_sent(float *e, const float *sent, uint64_t n);
@@ -78,13 +84,16 @@ void outer_feedback_sent(float *e, const float *sent, uint64_t n);
 /* What everybody does with an update:  pub <- pub + u. */
 void outer_publish(float *pub, const float *u, uint64_t n);
 
-/* A worker's present parameters meet the published ones:  theta <- a theta + (1 - a) pub. a = 0 is pub, bit for bit. */
+/* A worker's present parameters meet the published ones:  theta <- a theta + (1 - a) pub. a = 0 is pub, bit for
+ * bit. */
 void outer_merge(float *theta, const float *pub, double a, uint64_t n);
 
-/* The fragment of P >= 1 that a tensor is in: layer l in l mod P, what is outside the layers in the last. */
+/* The fragment of P >= 1 that a tensor is in: layer l in l mod P, what is outside the layers in the
+ * last. */
 uint32_t outer_fragment(const struct lm_place *place, uint32_t fragments);
 
-/* Whether fragment p of P is due behind so many inner steps, H of them a round: steps mod H is p H / P rounded down (0: behind H). */
+/* Whether fragment p of P is due behind so many inner steps, H of them a round: steps mod H is p H
+ * / P rounded down (0: behind H). */
 bool outer_fragment_due(uint32_t p, uint32_t fragments, uint64_t inner_steps,
 	uint64_t steps);
 

@@ -1,4 +1,5 @@
-/* schedule.c - the formulas of the learning rate. The order of the operations is part of a run's bits. */
+/* schedule.c - the formulas of the learning rate. The order of the operations is part of a run's
+ * bits. */
 #include "common/lm/train/schedule.h"
 
 #include <math.h>

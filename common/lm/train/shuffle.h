@@ -3,9 +3,9 @@
  *
  * A window is `length` tokens and the one that follows them. An epoch takes each window once, in a
  * random order that is a function of seed and epoch (a Feistel network over the numbers of windows,
- * applied until the result is one of them: Black and Rogaway, Ciphers with arbitrary finite domains,
- * 2002). The first window of an epoch begins at a random one of the tokens that are left over. There is
- * no state: a run is resumed by the number of its next sequence. */
+ * applied until the result is one of them: Black and Rogaway, Ciphers with arbitrary finite
+ * domains, 2002). The first window of an epoch begins at a random one of the tokens that are left
+ * over. There is no state: a run is resumed by the number of its next sequence. */
 #ifndef RNP_COMMON_LM_TRAIN_SHUFFLE_H
 #define RNP_COMMON_LM_TRAIN_SHUFFLE_H
 
@@ -18,12 +18,12 @@ struct shuffle {
 	uint32_t length;
 };
 
-/* Initialises the shuffle of a text of count tokens. Returns 0, or -1 with err_set(EX_DATAERR): it is
- * shorter than one window. */
+/* Initialises the shuffle of a text of count tokens. Returns 0, or -1 with err_set(EX_DATAERR): it
+ * is shorter than one window. */
 int shuffle_init(struct shuffle *o, uint64_t count, uint32_t length, uint64_t seed);
 
-/* Returns the position of the first token of sequence n (from 0, through all epochs); the sequence is
- * the length + 1 tokens from there on. */
+/* Returns the position of the first token of sequence n (from 0, through all epochs); the sequence
+ * is the length + 1 tokens from there on. */
 uint64_t shuffle_at(const struct shuffle *o, uint64_t n);
 
 #endif

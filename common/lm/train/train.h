@@ -2,10 +2,10 @@
  * activations, and a step over them. Uses layout.h and the tables of kernels/dev/dev.h and
  * kernels/lm/ops.h.
  *
- * open allocates everything; a step allocates nothing. Parameters are f32 masters; with LM_DTYPE_BF16
- * products run on bf16 copies and bf16 activations with f32 sums, while the residual stream, norms,
- * gradients and the optimiser stay f32. The same seed, device, thread count and data give the same
- * bits. One thread at a time uses a trainer. */
+ * open allocates everything; a step allocates nothing. Parameters are f32 masters; with
+ * LM_DTYPE_BF16 products run on bf16 copies and bf16 activations with f32 sums, while the residual
+ * stream, norms, gradients and the optimiser stay f32. The same seed, device, thread count and data
+ * give the same bits. One thread at a time uses a trainer. */
 #ifndef RNP_COMMON_LM_TRAIN_TRAIN_H
 #define RNP_COMMON_LM_TRAIN_TRAIN_H
 
@@ -14,12 +14,12 @@
 
 struct lm_train;
 
-/* The hooks of data-parallel training. grad_ready reports that the gradients [from, from + count) of the
- * flat array are final, in the order of the backward pass: the output first, the embedding last;
- * together the ranges are all. The step calls grad_sync before it reads the gradients: it waits for
- * all sums, and replaces the sums of loss and targets of this process by those of all ranks. Both are
- * called on the step's thread, between operations, and return 0, or -1 with err_set(), which ends the
- * step. */
+/* The hooks of data-parallel training. grad_ready reports that the gradients [from, from + count)
+ * of the flat array are final, in the order of the backward pass: the output first, the embedding
+ * last; together the ranges are all. The step calls grad_sync before it reads the gradients: it
+ * waits for all sums, and replaces the sums of loss and targets of this process by those of all
+ * ranks. Both are called on the step's thread, between operations, and return 0, or -1 with
+ * err_set(), which ends the step. */
 typedef int (*lm_grad_ready_fn)(void *arg, uint64_t from, uint64_t count);
 typedef int (*lm_grad_sync_fn)(void *arg, double *loss_sum, uint64_t *targets);
 
@@ -37,7 +37,8 @@ struct lm_train_options {
 	void *arg;
 };
 
-/* batch 1, all positions of the config (at most 1024), bf16, betas 0.9 and 0.95, eps 1e-8, decay 0.1, clip 1. */
+/* batch 1, all positions of the config (at most 1024), bf16, betas 0.9 and 0.95, eps 1e-8, decay
+ * 0.1, clip 1. */
 void lm_train_defaults(struct lm_train_options *o, const struct lm_config *c);
 
 /* The bytes that open allocates on the device, exactly. */
@@ -51,14 +52,14 @@ struct lm_train_plan {
 	uint64_t total;
 };
 
-/* Plans without allocating. d: an open device, or NULL for the CPU. Returns 0, or -1 with err_set(): 65
- * the config, 64 the other options, or too large for 64 bits. */
+/* Plans without allocating. d: an open device, or NULL for the CPU. Returns 0, or -1 with
+ * err_set(): 65 the config, 64 the other options, or too large for 64 bits. */
 int lm_train_plan(struct lm_train_plan *plan, struct dev *d,
 	const struct lm_train_options *o);
 
-/* Opens a trainer; d is borrowed until close. Parameters are zero (norms too): put or init them. Returns
- * 0 and *out to be closed, or -1 with err_set(): as plan, 71 no memory, 69 the device has no kernels
- * for it. */
+/* Opens a trainer; d is borrowed until close. Parameters are zero (norms too): put or init them.
+ * Returns 0 and *out to be closed, or -1 with err_set(): as plan, 71 no memory, 69 the device has
+ * no kernels for it. */
 int lm_train_open(struct lm_train **out, struct dev *d, const struct lm_train_options *o);
 void lm_train_close(struct lm_train *t); /* NULL is fine */
 
@@ -78,8 +79,8 @@ int lm_train_put(struct lm_train *t, enum lm_state what, uint32_t i, const float
 uint64_t lm_train_steps(const struct lm_train *t);
 void lm_train_set_steps(struct lm_train *t, uint64_t steps);
 
-/* The flat arrays on the device: tensor i begins at element lm_train_offset(i); the padding to whole
- * cache lines stays 0. For all-reduce; flat.h has the same without padding. */
+/* The flat arrays on the device: tensor i begins at element lm_train_offset(i); the padding to
+ * whole cache lines stays 0. For all-reduce; flat.h has the same without padding. */
 uint64_t lm_train_flat_count(const struct lm_train *t);
 uint64_t lm_train_offset(const struct lm_train *t, uint32_t i);
 float *lm_train_flat(struct lm_train *t, enum lm_state what);
@@ -87,36 +88,38 @@ float *lm_train_flat(struct lm_train *t, enum lm_state what);
 int lm_train_touched(struct lm_train *t);
 
 /* From their second time on the passes of a step are captured as graphs, where the device can, and
- * replayed: the same bits sooner. captured: whether a graph was replayed. why: the reason why passes
- * cannot be captured, "" where they can or need not. */
+ * replayed: the same bits sooner. captured: whether a graph was replayed. why: the reason why
+ * passes cannot be captured, "" where they can or need not. */
 bool lm_train_captured(const struct lm_train *t);
 const char *lm_train_why(const struct lm_train *t);
 
 struct lm_step {
 	double loss; /* mean over the targets */
-	double norm; /* of the gradient of that mean, before clipping; NaN where the loss is not finite */
+	/* of the gradient of that mean, before clipping; NaN where the loss is not finite */
+	double norm;
 	uint64_t targets; /* that were counted */
 };
 
-/* Adds one batch's gradients: tokens and targets uint32_t [batch][positions] on the host, borrowed for
- * the call; LM_NO_TARGET is not counted. last: no more will be added before apply (grad_ready is
- * called). Ids from vocab on are EX_DATAERR, nothing is added. */
+/* Adds one batch's gradients: tokens and targets uint32_t [batch][positions] on the host, borrowed
+ * for the call; LM_NO_TARGET is not counted. last: no more will be added before apply (grad_ready
+ * is called). Ids from vocab on are EX_DATAERR, nothing is added. */
 int lm_train_add(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
 	bool last);
 
 /* Forgets what was added since the last apply: the next add starts from 0. */
 void lm_train_zero_grad(struct lm_train *t);
 
-/* Divides by the targets, clips, and makes one step of AdamW; the next add starts from 0. Returns 0, or
- * -1 with err_set(EX_DATAERR): loss or gradient is not finite, and only the gradients have changed. */
+/* Divides by the targets, clips, and makes one step of AdamW; the next add starts from 0. Returns
+ * 0, or -1 with err_set(EX_DATAERR): loss or gradient is not finite, and only the gradients have
+ * changed. */
 int lm_train_apply(struct lm_train *t, float lr, struct lm_step *out);
 
 /* add (last) and apply. */
 int lm_train_step(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
 	float lr, struct lm_step *out);
 
-/* Computes the loss alone: the sum over the targets and their number. Parameters and gradients stay as
- * they are, also between adds. */
+/* Computes the loss alone: the sum over the targets and their number. Parameters and gradients stay
+ * as they are, also between adds. */
 int lm_train_eval(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
 	double *loss_sum, uint64_t *counted);
 

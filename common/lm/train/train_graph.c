@@ -1,5 +1,6 @@
-/* The passes of a step as graphs of the device: asked for one by one at first, which loads what the operations need; noted the second
- * time; replayed from then on. What varies from step to step lies in the device's memory. */
+/* The passes of a step as graphs of the device: asked for one by one at first, which loads what the
+ * operations need; noted the second time; replayed from then on. What varies from step to step lies
+ * in the device's memory. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,7 +23,8 @@ void lm_train_drop(struct lm_train *t)
 		drop(t, &t->passes[i]);
 }
 
-/* The operations since the last part become one more. Nothing is being captured then, whatever comes back. */
+/* The operations since the last part become one more. Nothing is being captured then, whatever
+ * comes back. */
 static int end_part(struct lm_train *t, uint64_t from, uint64_t count)
 {
 	struct lm_captured *c = t->capturing;
@@ -47,7 +49,8 @@ int lm_train_ready(struct lm_train *t, uint64_t from, uint64_t count)
 	return 0;
 }
 
-/* Nothing of it is done, only noted. Where that fails, the pass and all others are asked for one by one from now on. */
+/* Nothing of it is done, only noted. Where that fails, the pass and all others are asked for one by
+ * one from now on. */
 static int note(struct lm_train *t, struct lm_captured *c,
 	int (*all)(struct lm_train *t, bool last), bool last)
 {

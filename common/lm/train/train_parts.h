@@ -1,4 +1,5 @@
-/* train_parts.h - the trainer's memory and passes, shared by its files. Only for train*.c and flat.c. */
+/* train_parts.h - the trainer's memory and passes, shared by its files. Only for train*.c and
+ * flat.c. */
 #ifndef RNP_COMMON_LM_TRAIN_TRAIN_PARTS_H
 #define RNP_COMMON_LM_TRAIN_TRAIN_PARTS_H
 
@@ -15,8 +16,8 @@ enum lm_area {
 	LM_AREAS
 };
 
-/* The activations of one layer that its backward pass reads: one for each layer, or a single one when
- * layers are computed again. */
+/* The activations of one layer that its backward pass reads: one for each layer, or a single one
+ * when layers are computed again. */
 struct lm_saved_activations {
 	void *h1, *h2; /* as [rows, dim]: behind the norms */
 	float *rms1, *rms2;
@@ -27,8 +28,8 @@ struct lm_saved_activations {
 	void *gu;   /* as [rows, 2 hidden] */
 };
 
-/* A pass of a step as the device's graphs: one, or where grad_ready is called on the way, one up to each
- * call. */
+/* A pass of a step as the device's graphs: one, or where grad_ready is called on the way, one up to
+ * each call. */
 struct lm_captured {
 	enum { LM_PASS_NEW, LM_PASS_WARM, LM_PASS_EACH, LM_PASS_CAPTURED } state;
 	struct lm_captured_part {
@@ -39,7 +40,8 @@ struct lm_captured {
 };
 
 enum lm_pass {
-	/* and the three behind it: + 1 with grad_ready, + 2 where gradients hold something already */
+	/* and the three behind it: + 1 with grad_ready, + 2 where gradients hold something
+	 * already */
 	LM_PASS_ADD,
 	LM_PASS_UPDATE = LM_PASS_ADD + 4,
 	LM_PASS_EVAL,
@@ -92,7 +94,8 @@ struct lm_train {
 /* Makes the bf16 copies of parameters from `from` of the flat array on again; nothing with f32. */
 int lm_train_narrow(struct lm_train *t, uint64_t from, uint64_t count);
 
-/* The offset of a part in the flat arrays, and where products read it: the parameter or its bf16 copy. */
+/* The offset of a part in the flat arrays, and where products read it: the parameter or its bf16
+ * copy. */
 uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer);
 const void *lm_train_weight(const struct lm_train *t, enum lm_part part, uint32_t layer);
 
@@ -108,8 +111,8 @@ int lm_train_place(struct lm_train *t);
 /* Returns the output's operation, without its pointers. */
 struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows);
 
-/* Runs a pass: calls `all`, or replays the graphs captured of it. all may start operations and fills
- * only, with the same arguments every time, and call lm_train_ready. */
+/* Runs a pass: calls `all`, or replays the graphs captured of it. all may start operations and
+ * fills only, with the same arguments every time, and call lm_train_ready. */
 int lm_train_pass(struct lm_train *t, enum lm_pass pass,
 	int (*all)(struct lm_train *t, bool last), bool last);
 

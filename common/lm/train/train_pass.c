@@ -100,7 +100,8 @@ static int norm(struct lm_train *t, void *y, float *rms, const float *x,
 	return 0;
 }
 
-/* dh goes through a norm and is added to the gradient of the residual stream; first: there is none yet. */
+/* dh goes through a norm and is added to the gradient of the residual stream; first: there is none
+ * yet. */
 static int norm_back(struct lm_train *t, const float *x, const float *rms,
 	enum lm_part part, uint32_t layer, bool first)
 {

@@ -1,4 +1,5 @@
-/* Where everything lies: one walk over what a trainer needs serves the plan, which only counts, and open, which places. */
+/* Where everything lies: one walk over what a trainer needs serves the plan, which only counts, and
+ * open, which places. */
 #include "common/base/err.h"
 #include "common/lm/train/train_parts.h"
 #include "common/hw/device.h"
@@ -71,7 +72,8 @@ void lm_train_sizes(struct lm_train *t)
 
 struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows)
 {
-	/* Gradients of the sum would do as well: dividing by the rows keeps them far from the ends of bf16's range. apply knows. */
+	/* Gradients of the sum would do as well: dividing by the rows keeps them far from the ends
+	 * of bf16's range. apply knows. */
 	return (struct lm_head){ .dtype = o->dtype,
 		.rows = rows,
 		.dim = o->config.dim,
@@ -113,7 +115,8 @@ static struct lm_saved_activations place_saved(struct lm_train *t)
 	return k;
 }
 
-/* What one layer keeps: every layer's own, or one for all where nothing goes back or layers are computed again. */
+/* What one layer keeps: every layer's own, or one for all where nothing goes back or layers are
+ * computed again. */
 static void place_activations(struct lm_train *t)
 {
 	uint32_t layers = t->o.config.layers;

@@ -1,4 +1,5 @@
-/* chat: each format's text, by hand from the models' published templates; a mark that a person writes stays words; roles out of order. */
+/* chat: each format's text, by hand from the models' published templates; a mark that a person
+ * writes stays words; roles out of order. */
 #include "common/lm/infer/chat.h"
 
 #include <string.h>
@@ -77,7 +78,8 @@ static void refusals(void)
 	buf_release(&out);
 }
 
-/* A tokenizer whose only merges are none: every character is a token, and <|im_start|>, <|im_end|> are special ones. */
+/* A tokenizer whose only merges are none: every character is a token, and <|im_start|>, <|im_end|>
+ * are special ones. */
 static struct lm_token *letters(void)
 {
 	struct buf json = BUF_INIT;

@@ -1,4 +1,5 @@
-/* lm/config and lm/layout: what config.json says is checked before anybody multiplies it; one list of tensors. */
+/* lm/config and lm/layout: what config.json says is checked before anybody multiplies it; one list
+ * of tensors. */
 #include "common/lm/model/config.h"
 #include "common/lm/model/layout.h"
 
@@ -7,7 +8,7 @@
 #include "common/json/json.h"
 #include "tests/unit/test.h"
 
-/* Read a config from text; -1 as lm_config_read. */
+/* Reads a config from text; -1 as lm_config_read. */
 static int read_text(struct lm_config *c, const char *text, const char *generation)
 {
 	json_t *v = json_parse(text, strlen(text), JSON_DEPTH_MAX, "config.json");

@@ -1,4 +1,5 @@
-/* lm/gguf: what is written reads back, and a file that breaks a rule of the container is refused, wherever it is cut. */
+/* lm/gguf: what is written reads back, and a file that breaks a rule of the container is refused,
+ * wherever it is cut. */
 #include "common/lm/model/gguf.h"
 
 #include <stdlib.h>

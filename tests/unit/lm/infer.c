@@ -1,5 +1,6 @@
-/* infer: answering computes what training computes; a row's bits are its own, whatever goes with it in a pass, however a prompt was cut and
- * wherever its pages lie, at every level of the CPU and for every type of weights; pages are nobody's, one's or shared, and no other; refusals. */
+/* infer: answering computes what training computes; a row's bits are its own, whatever goes with it
+ * in a pass, however a prompt was cut and wherever its pages lie, at every level of the CPU and for
+ * every type of weights; pages are nobody's, one's or shared, and no other; refusals. */
 #include "common/lm/infer/stream.h"
 
 #include <math.h>
@@ -299,7 +300,8 @@ static void read_on(struct lm_forward *f, struct lm_cache *c, struct lm_sequence
 	}
 }
 
-/* Two conversations that begin alike share pages until one goes on within a shared one; each has the bits that it has alone. */
+/* Two conversations that begin alike share pages until one goes on within a shared one; each has
+ * the bits that it has alone. */
 static void shared_pages(struct lm_weights *w)
 {
 	struct lm_forward_limits limits = { ROWS, 2, LENGTH };

@@ -1,5 +1,6 @@
-/* loop: sequences are taken by their numbers, in any cut of ranges; the rate follows the run's step and AdamW its own; parameters and
- * AdamW's state go out and in as one flat view; a checkpoint keeps all of it; refusals. */
+/* loop: sequences are taken by their numbers, in any cut of ranges; the rate follows the run's step
+ * and AdamW its own; parameters and AdamW's state go out and in as one flat view; a checkpoint
+ * keeps all of it; refusals. */
 #include "common/lm/train/loop.h"
 
 #include <math.h>
@@ -243,7 +244,8 @@ static void flat(enum lm_dtype dtype)
 	CHECK(lm_flat_get(l.train, LM_STATE_M, 7, n - 7, got) == 0);
 	CHECK(memcmp(got, tensor + 7, (n - 7) * sizeof *got) == 0);
 
-	/* parameters that are set are those that the passes use, bf16 copies too: the loss is back where it was */
+	/* parameters that are set are those that the passes use, bf16 copies too: the loss is back
+	 * where it was */
 	{
 		double before, there, after;
 

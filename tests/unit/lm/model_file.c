@@ -1,4 +1,5 @@
-/* lm/source and lm/llama2c: one model from three formats; what is missing, misshapen or too much is said in one line. */
+/* lm/source and lm/llama2c: one model from three formats; what is missing, misshapen or too much is
+ * said in one line. */
 #include "common/lm/model/model_file.h"
 
 #include <math.h>
@@ -73,8 +74,8 @@ static float first(const struct llama2c *l, enum lm_part part, uint32_t layer)
 	return x;
 }
 
-/* Places worked out by hand: 20 x 32; 2 x 32; q 2 x 1024; k and v 2 x 512; o 2 x 1024; 2 x 32; gate, down and up 2 x 1280; 32;
- * tables 16 x 8. */
+/* Places worked out by hand: 20 x 32; 2 x 32; q 2 x 1024; k and v 2 x 512; o 2 x 1024; 2 x 32;
+ * gate, down and up 2 x 1280; 32; tables 16 x 8. */
 static void check_llama2c(void)
 {
 	struct lm_config c = shape(false, false);
@@ -261,7 +262,8 @@ static int gguf_code(const struct gguf_meta *m, struct lm_tensor *t, uint32_t n,
 	return code;
 }
 
-/* A factor is that of linear scaling, with its type or without one, and of none where the type says so. */
+/* A factor is that of linear scaling, with its type or without one, and of none where the type says
+ * so. */
 static void check_linear(struct gguf_meta *m, struct lm_tensor *t, uint32_t n,
 	const struct lm_config *c)
 {
@@ -413,7 +415,8 @@ static void check_numbers(const struct lm_tensor *t, bool norm)
 	free(x);
 }
 
-/* Every type: all tensors in their shapes, numbers as promised, the same again from the same seed and others from another. */
+/* Every type: all tensors in their shapes, numbers as promised, the same again from the same seed
+ * and others from another. */
 static void check_made(void)
 {
 	static const enum lm_type types[] = { LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 };

@@ -1,5 +1,6 @@
-/* outer: each rule is a direct evaluation of its formula in double within one rounding an array, for rounds on end and in any cut into
- * chunks; streaming with one fragment and no overlap is DiLoCo, bit for bit. */
+/* outer: each rule is a direct evaluation of its formula in double within one rounding an array,
+ * for rounds on end and in any cut into chunks; streaming with one fragment and no overlap is
+ * DiLoCo, bit for bit. */
 #include "common/lm/train/outer.h"
 
 #include <math.h>
@@ -249,7 +250,8 @@ static void both_ways(void)
 		CHECK(theta[i] == pub[i] + u[i]);
 }
 
-/* Every tensor is in one fragment, due once a round; one fragment is due when a round ends, and nowhere else. */
+/* Every tensor is in one fragment, due once a round; one fragment is due when a round ends, and
+ * nowhere else. */
 static void fragments(void)
 {
 	struct lm_config c;

@@ -1,4 +1,5 @@
-/* sample: tokens come with the shares that the formulas give, evaluated here in another way; seeds repeat; what is not finite is never taken. */
+/* sample: tokens come with the shares that the formulas give, evaluated here in another way; seeds
+ * repeat; what is not finite is never taken. */
 #include "common/lm/infer/sample.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@ enum { VOCAB = 12, DRAWS = 40000 };
 static const float logits[VOCAB] = { 0.5f, -1, 2, 2, 0, 1.25f, -3, 0.75f, 1, -0.5f, 1.9f,
 	-8 };
 
-/* Shares by the definition: sorted by logit, then id; the first k; the fewest that reach p of those; each by its part. */
+/* Shares by the definition: sorted by logit, then id; the first k; the fewest that reach p of
+ * those; each by its part. */
 static void shares(double out[VOCAB], double temperature, uint32_t k, double p)
 {
 	uint32_t order[VOCAB];

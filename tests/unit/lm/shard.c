@@ -115,7 +115,8 @@ static void check_refused(void)
 		buf_reset(&bad);
 		buf_add(&bad, good.data, good.len);
 		bad.data[i] ^= (char)0x80;
-		/* digests are not looked at before lm_shards_check, the place of a lone shard not at all */
+		/* digests are not looked at before lm_shards_check, the place of a lone shard not
+		 * at all */
 		if (lm_shard_read(&s, bad.data, bad.len, "s") == 0)
 			CHECK((i >= 12 && i < 14) || (i >= 24 && i < 96) ||
 				(i >= 100 && i < 103));

@@ -150,7 +150,8 @@ static void check_not_finite(void)
 	CHECK(!isfinite(back[0]) || back[0] == 0);
 }
 
-/* Blocks of random bytes, as they come from a file: the fast versions give the definition's bits. */
+/* Blocks of random bytes, as they come from a file: the fast versions give the definition's
+ * bits. */
 static void check_blocks(enum lm_type type)
 {
 	enum { N = 32 * 999 };

@@ -1,5 +1,6 @@
-/* token: ids are those of the definition, texts come back, what is malformed is refused. Vocabularies are invented or learned here.
- * (long because every kind of tokenizer is tried in every format) */
+/* token: ids are those of the definition, texts come back, what is malformed is refused.
+ * Vocabularies are invented or learned here. (long because every kind of tokenizer is tried in
+ * every format) */
 #include "common/lm/token/token.h"
 
 #include <stdlib.h>
@@ -256,7 +257,8 @@ static int join(void *ctx, const char *s, size_t n)
 	return 0;
 }
 
-/* One that takes many steps on every byte, but never too many for one match, is stopped, too: a budget of the whole text. */
+/* One that takes many steps on every byte, but never too many for one match, is stopped, too: a
+ * budget of the whole text. */
 static void check_slow_text(void)
 {
 	static const char pattern[] = "(?:a|aa){1,14}!|a";
@@ -356,7 +358,8 @@ static int show(void *ctx, const char *s, size_t n)
 	return 0;
 }
 
-/* Oniguruma's patterns, by hand from its manual: what is said in PCRE2's words, and what is refused for it would mean something else. */
+/* Oniguruma's patterns, by hand from its manual: what is said in PCRE2's words, and what is refused
+ * for it would mean something else. */
 static void check_dialect(void)
 {
 	static const struct {
@@ -458,7 +461,8 @@ static void check_cuts(void)
 		{ "superbpe", "x1234567", "x|1|234|567" },
 		{ "tiny_aya", "a 1234567 1234x", "a| |1|234|567| |1|234|x" },
 		{ "afmoe", "12345", "12|345" },
-		/* U+A6F4, a stop beyond the scripts that are meant, but not beyond the ranges that are listed */
+		/* U+A6F4, a stop beyond the scripts that are meant, but not beyond the ranges that
+		 * are listed */
 		{ "afmoe", "\xea\x9b\xb4're", "\xea\x9b\xb4|'re" },
 		{ "kimi-k2",
 			"ab\xe4\xb8\xad"
@@ -570,7 +574,8 @@ static void check_learned(void)
 	buf_release(&merges);
 }
 
-/* The definition of BPE: of all neighbours the merge of the lowest rank, leftmost first, until there is none. */
+/* The definition of BPE: of all neighbours the merge of the lowest rank, leftmost first, until
+ * there is none. */
 static void naive(const struct lm_token *t, const char *word, size_t n, struct buf *out)
 {
 	struct lm_token_about about;
@@ -631,7 +636,8 @@ static int naive_word(void *ctx, const char *s, size_t n)
 	return 0;
 }
 
-/* Ids as the definition gives them, through all the short cuts; and the text comes back from them, byte for byte where it is UTF-8. */
+/* Ids as the definition gives them, through all the short cuts; and the text comes back from them,
+ * byte for byte where it is UTF-8. */
 static void check_against_definition(const char *name)
 {
 	struct buf text = BUF_INIT, ids = BUF_INIT, back = BUF_INIT;
@@ -712,7 +718,8 @@ static void check_written(const char *name)
 	buf_release(&b);
 }
 
-/* A word of a megabyte takes no longer than a megabyte of words would, by far less than quadratic time. */
+/* A word of a megabyte takes no longer than a megabyte of words would, by far less than quadratic
+ * time. */
 static void check_long_word(void)
 {
 	struct buf ids = BUF_INIT, text = BUF_INIT;

@@ -1,6 +1,6 @@
-/* train: gradients of every kind of parameter are those of finite differences of a model in f64 that shares no code with ours; steps
- * are AdamW's; accumulation, recomputation and hooks change nothing; refusals.
- * (long because the model in f64 stands beside its gradients) */
+/* train: gradients of every kind of parameter are those of finite differences of a model in f64
+ * that shares no code with ours; steps are AdamW's; accumulation, recomputation and hooks change
+ * nothing; refusals. (long because the model in f64 stands beside its gradients) */
 #include "common/lm/train/train.h"
 
 #include <math.h>
@@ -305,7 +305,8 @@ static void check_tensor(const struct truth *w, struct lm_train *t, uint32_t i,
 	free(g);
 }
 
-/* In f32 each gradient agrees to 2e-5 of the tensor's largest, in bf16 to 15%: three digits, and differences of like terms. */
+/* In f32 each gradient agrees to 2e-5 of the tensor's largest, in bf16 to 15%: three digits, and
+ * differences of like terms. */
 static void check_gradients(const struct truth *w, struct dev *d, enum lm_dtype dtype,
 	const char *what)
 {
@@ -466,7 +467,8 @@ static void check_adamw(struct dev *d)
 	lm_train_close(t);
 }
 
-/* Two batches added are one of their sum, whatever is kept; a model learns what it is shown, twice alike. */
+/* Two batches added are one of their sum, whatever is kept; a model learns what it is shown, twice
+ * alike. */
 static void check_learning(struct dev *d, enum lm_dtype dtype)
 {
 	uint32_t tokens[ROWS], targets[ROWS];
@@ -610,7 +612,8 @@ static void check_refusals(struct dev *d)
 	lm_train_close(NULL);
 }
 
-/* The CUDA kernels, compiled for the CPU (tests/kernels/cuda_emu.h): a step from tokens to parameters on them. */
+/* The CUDA kernels, compiled for the CPU (tests/kernels/cuda_emu.h): a step from tokens to
+ * parameters on them. */
 static int open_emulation(struct dev *d)
 {
 	const char *build = getenv("RNP_BUILD");

@@ -1,5 +1,5 @@
-/* train_torch: whole steps of our trainer against PyTorch's: losses, and parameters after clipping and AdamW. Skips, and says so, where
- * there is no PyTorch. */
+/* train_torch: whole steps of our trainer against PyTorch's: losses, and parameters after clipping
+ * and AdamW. Skips, and says so, where there is no PyTorch. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,8 +152,9 @@ static void compare(struct dev *d, const struct lm_config *c, enum lm_dtype dtyp
 			test_failures++;
 		}
 	}
-	/* AdamW moves a parameter by lr a step whatever the gradient's size: where that is near 0 its sign is anybody's guess. So
-	 * nearly all agree to 2% of the way that they can have gone. */
+	/* AdamW moves a parameter by lr a step whatever the gradient's size: where that is near 0
+	 * its sign is anybody's guess. So nearly all agree to 2% of the way that they can have
+	 * gone. */
 	ours = packed(t);
 	for (uint64_t i = 0; i < total(c); i++)
 		most += fabs((double)ours[i] - (double)after[i]) > 0.02 * STEPS * 1e-3;
