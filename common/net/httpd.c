@@ -1,5 +1,5 @@
-/* The server: its threads, who is let in, start and stop. What a connection does is in
- * httpd_conn.c, what becomes of a request in httpd_exchange.c. */
+/* The server: its threads, accepting connections, start and stop. httpd_conn.c handles a
+ * connection, httpd_exchange.c a request. */
 #include "common/net/httpd.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@
 #define EVENTS_AT_ONCE  256
 #define ACCEPTS_AT_ONCE 64
 
-/* --- who is let in ----------------------------------------------------------------------- */
+/* --- accepting connections --------------------------------------------------------------- */
 
 static void listen_on(struct httpd_loop *l, bool on)
 {
@@ -43,7 +43,7 @@ static void listen_on(struct httpd_loop *l, bool on)
 		l->listening = on;
 }
 
-/* The thread with the fewest connections; l where it has hardly more. */
+/* Returns the loop with the fewest connections, or l if it has at most one more. */
 static struct httpd_loop *choose_loop(struct httpd_loop *l)
 {
 	struct httpd_loop *least = l;
@@ -182,7 +182,7 @@ static void tick(struct httpd_loop *l)
 		listen_on(l, true);
 }
 
-/* The server is about to end: who is idle may go, and who waits for long is told. */
+/* Closes idle connections when the server ends; later tells handlers that still wait. */
 static void wind_up(struct httpd_loop *l)
 {
 	struct httpd_link *next;
@@ -237,7 +237,7 @@ static void on_events(struct httpd_loop *l, const struct epoll_event *events, in
 		else
 			httpd_conn_event(events[i].data.ptr, events[i].events);
 	}
-	if (calls) /* last, so that who left counts no more */
+	if (calls) /* last, so that connections that just closed no longer count */
 		accept_some(l);
 }
 
@@ -271,7 +271,7 @@ static void *run_loop(void *arg)
 	return NULL;
 }
 
-/* A log whose reader is slow stops no request. */
+/* Writes the log on a thread of its own: a slow reader of it delays no request. */
 static void *flush_log(void *arg)
 {
 	struct httpd *h = arg;
@@ -340,7 +340,7 @@ static void add_routes(struct httpd *h)
 		.handler = serve_metrics };
 }
 
-/* What a route takes fits when nothing else is under way, and some more then, too. */
+/* Each budget has room for the largest body of its class and 64 MiB besides. */
 static void set_budgets(struct httpd *h)
 {
 	for (int i = 0; i < HTTPD_CLASSES; i++) {
@@ -494,11 +494,11 @@ void httpd_stop(struct httpd *h)
 	struct timespec pause = { 0, 10000000 };
 
 	h->closing = true;
-	shutdown(h->listen_fd, SHUT_RDWR); /* who comes now is refused */
+	shutdown(h->listen_fd, SHUT_RDWR); /* new connections are refused from now on */
 	wake_all(h);
 	while (h->in_progress > 0 && clock_mono_ns() < deadline)
 		nanosleep(&pause, NULL);
-	/* no request may begin to wait for its answer any more, and those that do wait get it,
+	/* no request may begin to wait for its answer any more; those that wait get theirs,
 	 * however long it takes */
 	h->ended = true;
 	wake_all(h);

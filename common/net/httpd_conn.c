@@ -39,7 +39,7 @@ static long receive(struct httpd_conn *c, void *to, size_t room)
 	return n;
 }
 
-/* What came of a receive into room bytes: true, something. */
+/* Handles the result of a receive into room bytes. Returns true if bytes came. */
 static bool received(struct httpd_conn *c, long n, size_t room)
 {
 	if (n > 0) {
@@ -53,11 +53,11 @@ static bool received(struct httpd_conn *c, long n, size_t room)
 	if (n == AGAIN)
 		return false;
 	c->half_closed = true;
-	httpd_conn_close(c); /* whatever it is that was to come */
+	httpd_conn_close(c); /* no more of a request can come */
 	return false;
 }
 
-/* Bytes that wait are moved to where they may stay. */
+/* Moves unused bytes from the shared scratch buffer to one of the connection. */
 static void keep(struct httpd_conn *c)
 {
 	bool inside = c->kept.data && c->at >= c->kept.data &&
@@ -77,7 +77,8 @@ static void keep(struct httpd_conn *c)
 	}
 }
 
-/* More bytes behind those that wait. False: there are none at present, or it is closed. */
+/* Receives more bytes behind the unused ones. Returns false if there are none at present, or the
+ * connection was closed. */
 static bool refill(struct httpd_conn *c)
 {
 	size_t room = HTTPD_PIECE;
@@ -103,7 +104,7 @@ static bool refill(struct httpd_conn *c)
 	return true;
 }
 
-/* Up to two pieces of memory; more: a file's bytes follow. */
+/* Sends up to two pieces of memory; more says that a file's bytes follow. */
 static long send_bytes(struct httpd_conn *c, struct iovec *v, int n, bool more)
 {
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n };
@@ -126,7 +127,7 @@ bool httpd_conn_say(struct httpd_conn *c, const char *text)
 	return send_bytes(c, &v, 1, false) == (long)strlen(text);
 }
 
-/* The head, pieces, and what is in memory of the body. */
+/* Sends the head, and what is in memory of the body. */
 static long send_memory(struct httpd_conn *c, struct httpd_exchange *x)
 {
 	struct httpd_reply *r = &x->r;
@@ -172,7 +173,7 @@ static long send_file_tls(struct httpd_conn *c, struct httpd_reply *r)
 	size_t len = r->bytes < 16384 ? (size_t)r->bytes : 16384;
 	ssize_t got = pread(r->fd, piece, len, r->offset);
 
-	/* one that was truncated meanwhile: what was promised cannot be kept */
+	/* the file was truncated meanwhile: the promised length cannot be sent */
 	if (got != (ssize_t)len)
 		return FAILED;
 	return httpd_tls_send(c->tls, piece, len);
@@ -212,7 +213,7 @@ static void stop_waiting(struct httpd_conn *c, enum httpd_conn_state next)
 	c->since_ns = clock_mono_ns();
 }
 
-/* All was sent and no more is wanted: the client gets an end, not a reset. */
+/* Ends a connection after its last reply so that the client sees a FIN, not a reset. */
 static void linger(struct httpd_conn *c)
 {
 	httpd_tls_close(c->tls, 1);
@@ -325,7 +326,7 @@ static bool reply_sent(struct httpd_conn *c)
 	return true;
 }
 
-/* The client sends no more, and the reply has nothing to send: it left. */
+/* Handles a client that closed its sending half while there is nothing to send to it. */
 static bool step_unheard(struct httpd_conn *c)
 {
 	struct httpd_exchange *x = c->x;
@@ -456,7 +457,7 @@ static void tune(int fd)
 	/* replies are written whole: without this, the last piece of a TLS reply
 	 * waits 40 ms for an acknowledgement that the client delays */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	/* who vanished without a word is found within a minute */
+	/* a peer that vanished is found within a minute */
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
@@ -510,7 +511,7 @@ void httpd_conn_close(struct httpd_conn *c)
 	c->state = HTTPD_CONN_DEAD;
 	c->x = NULL;
 	c->left = 0;
-	if (!x || !httpd_exchange_gone(x)) /* else x keeps its place among the client's */
+	if (!x || !httpd_exchange_gone(x)) /* else x keeps the client's place */
 		httpd_clients_leave(&h->clients, c->client);
 	c->client = NULL;
 	httpd_tls_close(c->tls, 0);
@@ -534,7 +535,7 @@ void httpd_conn_free(struct httpd_conn *c)
 
 /* --- limits of time ---------------------------------------------------------------------- */
 
-/* Bytes that the client has: what lies in the kernel's buffer it did not take yet. */
+/* Bytes that the client acknowledged; those in the kernel's send buffer do not count. */
 static uint64_t progress(const struct httpd_conn *c)
 {
 	int unsent = 0;
@@ -544,7 +545,7 @@ static uint64_t progress(const struct httpd_conn *c)
 	return c->moved > (uint64_t)unsent ? c->moved - (uint64_t)unsent : 0;
 }
 
-/* It is on us to go on. */
+/* The client waits for us, not we for it. */
 static bool we_are_waited_for(const struct httpd_conn *c)
 {
 	const struct httpd_exchange *x = c->x;
@@ -554,7 +555,7 @@ static bool we_are_waited_for(const struct httpd_conn *c)
 		(c->state == HTTPD_CONN_REPLY && x->waiting && x->out_at >= x->out.len);
 }
 
-/* A client that keeps alive what it does not use, or is too slow. */
+/* The connection is idle for too long, or its client moves too few bytes. */
 static bool is_slow(struct httpd_conn *c, int64_t now_ns)
 {
 	const struct httpd_config *config = &c->loop->h->config;

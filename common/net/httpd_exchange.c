@@ -54,14 +54,14 @@ static void drop_body(struct httpd_exchange *x)
 	x->body_counted = 0;
 }
 
-/* A reply in memory counts, and is not sent where there are too many. */
+/* Counts a reply in memory, or replaces it by 503 where the budget has no room. */
 static void account_reply(struct httpd_exchange *x)
 {
 	size_t bytes = x->r.body.len;
 
 	if (x->r.from == HTTPD_FROM_SOURCE &&
 		!httpd_has_room(&x->q, &x->r, HTTPD_PIECE) && x->streams)
-		httpd_exchange_tell_gone(x); /* whatever is written is for nobody */
+		httpd_exchange_tell_gone(x); /* nobody reads what its writers write */
 	if (x->r.from != HTTPD_FROM_BODY)
 		return;
 	if (bytes > SMALL_REPLY && !httpd_has_room(&x->q, &x->r, bytes))
@@ -126,7 +126,7 @@ bool httpd_has_room(const struct httpd_request *q, struct httpd_reply *r, size_t
 	_Atomic size_t *mine;
 	bool room;
 
-	if (q->finish) /* not of a server, but of a test */
+	if (q->finish) /* a test made this request, not a server */
 		return true;
 	b = &x->h->replies;
 	mine = x->exempt ? NULL : &x->client->reply_bytes;
@@ -151,7 +151,7 @@ void httpd_exchange_refuse(struct httpd_exchange *x, int status, const char *why
 	httpd_exchange_reply(x);
 }
 
-/* r is the answer, though the body is not here yet: a small one is read first, as an early reply
+/* Answers r although the body has not come. A small body is read first, as an early reply
  * costs the connection. */
 static void refuse_body(struct httpd_exchange *x)
 {
@@ -169,7 +169,7 @@ static void refuse_body(struct httpd_exchange *x)
 	httpd_exchange_reply(x);
 }
 
-/* Who asks: false when the rate limit says no. */
+/* Returns false if the rate limit refuses the client; r says so. */
 static bool admit(struct httpd_exchange *x)
 {
 	struct httpd *h = x->h;
@@ -250,7 +250,7 @@ static void run(struct httpd_exchange *x)
 	struct httpd *h = x->h;
 	enum httpd_when when;
 
-	/* in this order: who stops sets ended and looks at handling then */
+	/* in this order: httpd_stop sets ended first and reads handling then */
 	h->handling++;
 	if (h->ended) {
 		h->handling--;
@@ -276,7 +276,7 @@ static void run(struct httpd_exchange *x)
 	httpd_exchange_reply(x);
 }
 
-/* Headers alone were seen. Returns false: r is the answer. */
+/* Calls route.begin. Returns false if r is the answer. */
 static bool run_begin(struct httpd_exchange *x)
 {
 	enum httpd_when when;
@@ -449,7 +449,7 @@ char *httpd_exchange_direct(struct httpd_exchange *x, size_t *room)
 		!x->body_left)
 		return NULL;
 	*room = x->body_left < 4 * HTTPD_PIECE ? (size_t)x->body_left : 4 * HTTPD_PIECE;
-	/* grows with what comes, not with what is promised */
+	/* the buffer grows with the bytes that come, not with the promised length */
 	return buf_reserve(&x->q.body, *room);
 }
 
@@ -473,7 +473,7 @@ void httpd_exchange_tell_gone(struct httpd_exchange *x)
 
 	pthread_mutex_lock(&x->loop->lock);
 	x->gone = true;
-	/* who has not returned HTTPD_LATER yet does not expect it: httpd_exchange_left_pool */
+	/* a handler that runs in the pool is told after it returned HTTPD_LATER */
 	tell = x->later && !x->told && !x->in_pool && !x->finished;
 	x->told |= tell;
 	pthread_cond_broadcast(&x->drained);

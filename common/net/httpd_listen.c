@@ -1,4 +1,4 @@
-/* Where httpd listens, and what it does unless told otherwise. */
+/* Defaults of httpd, signals, and the limit of descriptors. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

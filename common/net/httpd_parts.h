@@ -64,10 +64,10 @@ struct httpd_limiter {
 	} slots[HTTPD_LIMITER_SLOTS];
 };
 
-/* May this client go on? A bucket holds as many requests as five seconds allow. */
+/* Returns whether the client may send a request now. A bucket holds the requests of 5 s. */
 bool httpd_limiter_take(struct httpd_limiter *l, uint64_t client, int64_t now_ns);
 
-/* What one client holds at present; kept while it has a connection. */
+/* What one client uses at present; freed with its last connection. */
 struct httpd_client {
 	struct httpd_client *next;
 	uint64_t key;
@@ -82,7 +82,7 @@ struct httpd_clients {
 	struct httpd_client *slots[HTTPD_CLIENT_SLOTS];
 };
 
-/* One more connection of this client, NULL: it has max of them. */
+/* Counts one more connection of a client. Returns NULL if it has max of them already. */
 struct httpd_client *httpd_clients_enter(struct httpd_clients *all, uint64_t key,
 	int max);
 void httpd_clients_leave(struct httpd_clients *all, struct httpd_client *client);
@@ -96,7 +96,7 @@ struct httpd_budget {
 /* Takes bytes out of the budget, for the client whose use is mine (NULL: no share). False: no
  * room, and nothing was taken. */
 bool httpd_budget_take(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
-/* The same whatever there is. */
+/* The same, even if there is no room. */
 void httpd_budget_force(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
 void httpd_budget_give(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
 

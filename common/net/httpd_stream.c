@@ -14,7 +14,7 @@
 
 /* --- what is sent next ------------------------------------------------------------------- */
 
-/* What out holds counts among the replies in memory until it is sent. */
+/* Sets how many bytes of out count among the replies in memory. */
 static void count_out(struct httpd_exchange *x, size_t bytes)
 {
 	httpd_budget_give(&x->h->replies, NULL, x->out_counted);
@@ -80,7 +80,7 @@ static int fill_from_source(struct httpd_exchange *x)
 	return 1;
 }
 
-/* What other threads wrote. */
+/* Takes over the bytes that other threads wrote. */
 static int fill_from_queue(struct httpd_exchange *x)
 {
 	struct buf empty;
@@ -135,7 +135,7 @@ int httpd_exchange_fill(struct httpd_exchange *x)
 {
 	int what = fill(x);
 
-	/* all was sent (of HEAD, or of an error), but somebody holds q still */
+	/* all was sent (of HEAD, or of an error), but the handler still holds q */
 	if (what != 2 || !x->later)
 		return what;
 	x->waiting = true;
@@ -259,7 +259,7 @@ int httpd_try_write(struct httpd_request *q, const void *data, size_t len)
 	return write_piece(q, data, len, false);
 }
 
-/* What was noted for one request; false: for none. */
+/* Takes the notes of the next request. Returns false if there are none. */
 static bool next_woken(struct httpd_loop *l, struct httpd_exchange **out, bool *finished,
 	bool *resumed, bool *pushing)
 {
@@ -287,7 +287,7 @@ void httpd_exchanges_woken(struct httpd_loop *l)
 	struct httpd_exchange *x;
 	bool finished, resumed, pushing;
 
-	/* not for ever: a thread may write faster than we send */
+	/* bounded: a thread may write faster than we send */
 	for (int i = 0;
 		i < WOKEN_AT_ONCE && next_woken(l, &x, &finished, &resumed, &pushing);
 		i++) {
