@@ -106,6 +106,8 @@ agrees() {
 	rnp-reward verify --usage staked out
 	node=$(head -1 staked | jq -r .node)
 	rnp-reward proof --node "$node" out | rnp-reward verify
+	assert_equal "$(rnp-reward explain --node "$node" --policy rnp-021 --price 3.00 staked |
+		jq -r 'select(.step == "locked").value')" "0.33333334 RENDER"
 	assert_equal "$(tail -1 out | jq .locked_base_units)" "$(jq -s 'map(.locked_base_units // 0) | add' <(sed '$d' out))"
 	rnp-reward epoch --policy rnp-021 "$usages" | tail -1 | jq -e '.unknown.locked_base_units'
 }

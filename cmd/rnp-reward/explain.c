@@ -201,7 +201,17 @@ static int explain_pay(const struct epoch *e, size_t i)
 	buf_reset(&value);
 	add_tokens(&value, e, outcome_total(&e->outcomes[i]));
 	if (rc == 0)
-		rc = step("pay", "total", value.data, "the sum of the parts", NULL);
+		rc = step("pay", "total", value.data,
+			e->rules->wallet_base_units >= 0 ?
+				"the sum of the parts, cut with the wallet's other nodes to its cap" :
+				"the sum of the parts",
+			NULL);
+	buf_reset(&value);
+	add_tokens(&value, e, e->outcomes[i].locked);
+	if (rc == 0 && e->outcomes[i].locked)
+		rc = step("pay", "locked", value.data,
+			"of the total: the stake that is still missing, at --price, rounded up",
+			"the policy's stake");
 	buf_release(&value);
 	buf_release(&formula);
 	return rc;

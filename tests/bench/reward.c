@@ -83,7 +83,7 @@ static void generate(FILE *out, long n)
 			"\"gpu_model\":\"%s\",\"gpu_count\":%" PRId64
 			",\"gpu_memory_bytes\":%" PRId64 ",\"gpu_clock_mhz\":%" PRId64
 			",\"gpu_memory_bandwidth_bps\":%" PRId64 ",\"cpu_cores\":%" PRId64
-			",\"cpu_clock_mhz\":%" PRId64 ",\"worked_s\":%" PRId64
+			",\"cpu_clock_mhz\":%" PRId64 ",\"gpu_worked_s\":%" PRId64
 			",\"up_s\":%" PRId64 ",\"earned_uusd\":%" PRId64
 			",\"credits\":%" PRId64 ",\"down_bps\":%" PRId64
 			",\"up_bps\":%" PRId64 ",\"score_ppm\":%" PRId64 "}\n",
