@@ -289,6 +289,12 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	assert_equal "$(jq .rival_uusd <<<"$output")" 300000
 }
 
+@test "quote: random markets, the same as a plain reading of the rules in exact fractions" {
+	run python3 "$ROOT/tests/price.py" 200 "${RNP_SEED:-7}"
+	assert_success
+	[[ $output == *"the same to the micro-dollar"* ]]
+}
+
 @test "quote: two at once over one state, and a full disk: no price is lost" {
 	costs 50000 >c.json
 	local i
