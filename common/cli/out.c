@@ -49,9 +49,11 @@ static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
 static pthread_t flusher;
 static bool flushing, closing;
 
+/* Open MPI's mpirun gives each rank a terminal of its own as standard output and passes on what it
+ * reads there: to a file or a pipe as likely as to a person. */
 bool out_is_terminal(void)
 {
-	return isatty(STDOUT_FILENO);
+	return isatty(STDOUT_FILENO) && !getenv("OMPI_COMM_WORLD_SIZE");
 }
 
 bool out_wants_colour(const char *when, int fd)
