@@ -162,9 +162,15 @@ uses = $(filter-out %/main.c,$(foreach d,$(shell sed -n 's,.*uses: \(cmd/[a-z-]*
 
 # All major architectures and PTX for those to come; CUDA_ARCH=native for developers.
 CUDA_ARCH ?= all-major
-NVCCFLAGS ?= -O3 -lineinfo -std=c++17 -Xcompiler -fPIC,-Wall -I. --cudart static
+# LINEINFO=1 for profilers: it doubles the plug-in.
+NVCCFLAGS ?= -O3 $(if $(LINEINFO),-lineinfo) -std=c++17 -Xcompiler -fPIC,-Wall -I. --cudart static
 
-$(BUILD)/obj/%.cu.o: %.cu
+# As $(BUILD)/flags: other flags or architectures make other objects.
+$(BUILD)/nvflags: FORCE
+	@mkdir -p $(BUILD)
+	@echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH)' | cmp -s - $@ || echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH)' > $@
+
+$(BUILD)/obj/%.cu.o: %.cu $(BUILD)/nvflags
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -MMD -MF $(@:.o=.d) -c -o $@ $<
