@@ -1,10 +1,11 @@
 /* What a registry accepts, and what it replies once the storage has said what became of a record. */
+#include "cmd/rnp-register/registry_accept.h"
+
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_accept.h"
 #include "cmd/rnp-register/registry_beats.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"

@@ -1,10 +1,11 @@
 /* The registry's routes. Lists are in registry_nodes.c, counts in registry_pools.c. */
+#include "cmd/rnp-register/registry_api.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cmd/rnp-register/registry_accept.h"
-#include "cmd/rnp-register/registry_api.h"
 #include "cmd/rnp-register/registry_challenge.h"
 #include "cmd/rnp-register/registry_query.h"
 #include "cmd/rnp-register/registry_reads.h"

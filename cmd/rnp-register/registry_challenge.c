@@ -1,15 +1,17 @@
 /* Challenges of the registry: when each node is asked, and what is open (answers: registry_verdict.c).
+ * long because all of it is about one table of nodes under one lock: joint challenges, roots and uploads, too.
  *
  * What is open is in the database, too, until its verdict is: after a restart it is still open, and its
  * time has run on. What became due while no registry was there to take the answer is forgotten.
  * A node is asked for all that its newest rnp.node claims (poc_plan_node), at random moments, on average every config.challenge_every_ms, with the answer to its heartbeat; the same
  * challenge is repeated with each heartbeat until it is answered or too late. */
+#include "cmd/rnp-register/registry_challenge.h"
+
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_challenge.h"
 #include "cmd/rnp-register/registry_accept.h"
 #include "cmd/rnp-register/registry_query.h"
 #include "cmd/rnp-register/registry_verdict.h"

@@ -1,11 +1,12 @@
 /* The verification of answers: a thread of its own, because one answer takes up to seconds of a core and each thread
  * of the HTTP server has many connections. An answer is late or not by when its body had arrived, however long
  * it waits here. */
+#include "cmd/rnp-register/registry_verdict.h"
+
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-register/registry_verdict.h"
 #include "cmd/rnp-register/registry_challenge.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
