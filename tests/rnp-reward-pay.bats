@@ -215,6 +215,25 @@ lie() {
 	lie '[["late"], [], []]' "a fork, and a late sender" 1 20s
 }
 
+@test "pay: a blockhash that was used before is not signed with again" {
+	owe 6
+	front 8 4
+	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
+	run pay -q --timeout 1500ms
+	# the machine begins anew, and so do its blockhashes
+	stop_front
+	front 8 4
+	for _ in {1..20}; do
+		code=0
+		pay -q >out 2>err || code=$?
+		[[ $code == 75 ]] || break
+		sleep 0.2
+	done
+	assert_equal "$code" 0
+	audit
+	ledger_agrees
+}
+
 @test "pay: kill -9 at any instant, while servers lie: each wallet is paid once, none is lost" {
 	owe 40
 	front 8 4

@@ -292,6 +292,19 @@ static int read_tx(sqlite3_stmt *q, struct ledger_tx *out)
 	return 0;
 }
 
+int ledger_knows(struct ledger *l, const char *signature)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q, "SELECT 1 FROM tx WHERE signature = ?");
+
+	if (rc == 0) {
+		store_bind(q, "t", signature);
+		rc = store_step(&l->store, q);
+	}
+	sqlite3_finalize(q);
+	return rc;
+}
+
 int ledger_in_flight(struct ledger *l, struct ledger_tx *out, int max)
 {
 	sqlite3_stmt *q = NULL;

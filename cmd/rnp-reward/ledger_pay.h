@@ -53,6 +53,10 @@ int64_t ledger_plan(struct ledger *l, const int64_t *epochs, size_t nepochs,
 int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to,
 	const json_t *record, int64_t now_ms);
 
+/* Whether a transaction of the ledger has this signature already: it was made with the same blockhash,
+ * which is dead by now. 1, 0, or -1. */
+int ledger_knows(struct ledger *l, const char *signature);
+
 /* Transactions that are not over, in order; at most max. Returns how many, or -1. */
 int ledger_in_flight(struct ledger *l, struct ledger_tx *out, int max);
 

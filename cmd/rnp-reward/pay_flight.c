@@ -101,6 +101,12 @@ static int sign(struct pay_run *run, struct ledger_tx *tx,
 	memcpy(tx->bytes, whole.data, whole.len);
 	tx->len = whole.len;
 	base58_encode(tx->signature, signature, sizeof signature);
+	/* a server that offers an old blockhash would have the same bytes signed again */
+	if (ledger_knows(run->ledger, tx->signature) != 0) {
+		err_set(EX_TEMPFAIL,
+			"a blockhash is offered that was used before, and is dead");
+		goto out;
+	}
 	tx->last_valid = last_valid;
 	snprintf(tx->sender, sizeof tx->sender, "%s",
 		run->servers[run->turn++ % run->n].url);
