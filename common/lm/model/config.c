@@ -1,4 +1,4 @@
-/* config.c - presets, and config.json in and out. */
+/* config.c - model presets, and reading and writing of config.json. */
 #include "common/lm/model/config.h"
 
 #include <inttypes.h>
@@ -10,9 +10,9 @@
 
 /* --- presets ------------------------------------------------------------------------------ */
 
-/* Shapes of models that are known: small and medium have GPT-2's widths and depths (the hidden
- * layer of SwiGLU is 8/3 of the width, so that the parameters agree), 1b is TinyLlama, 7b is Llama
- * 2. Rows are multiples of 32: every one can be quantised. */
+/* Shapes of well-known models: small and medium have GPT-2's widths and depths (the hidden
+ * layer of SwiGLU is 8/3 of the width, so that the parameter counts agree), 1b is TinyLlama, 7b
+ * is Llama 2. All row lengths are multiples of 32, so that every matrix can be quantised. */
 static const struct preset {
 	const char *name;
 	uint32_t vocab, dim, hidden, layers, heads, kv_heads, context;
@@ -64,7 +64,7 @@ int lm_config_preset(struct lm_config *c, const char *preset, uint32_t vocab)
 
 /* --- config.json -------------------------------------------------------------------------- */
 
-/* A field that counts as absent when it is null, as in files of transformers. */
+/* Returns a field, or NULL when it is absent or null, as transformers treats it. */
 static json_t *field(const json_t *config, const char *key)
 {
 	json_t *v = json_object_get(config, key);
@@ -104,7 +104,7 @@ static int opt_bool(const json_t *config, const char *where, const char *key, bo
 	return field(config, key) ? json_get_bool(config, where, key, out) : 0;
 }
 
-/* What would make it another model than ours. */
+/* Refuses settings that would make the model compute something that we do not implement. */
 static int refuse_others(const json_t *config, const char *where, const char *model)
 {
 	static const char *const biases[] = { "attention_bias", "mlp_bias" };
@@ -171,8 +171,8 @@ static int read_sizes(struct lm_config *c, const json_t *config, const char *whe
 		0;
 }
 
-/* llama has no window, mistral has one where it is named, qwen2 names one but uses it only where
- * asked to, and then from layer max_window_layers on. */
+/* llama has no window, mistral has one when the key is present, and qwen2 has the key but uses
+ * it only on request, and then from layer max_window_layers on. */
 static int read_window(struct lm_config *c, const json_t *config, const char *where,
 	const char *model)
 {
@@ -198,8 +198,8 @@ static int read_window(struct lm_config *c, const json_t *config, const char *wh
 	return 0;
 }
 
-/* The kind of scaling, and its numbers; scaling is rope_scaling, or rope_parameters of newer
- * files. */
+/* Reads the kind of scaling and its parameters; scaling is rope_scaling, or rope_parameters in
+ * newer files. */
 static int read_scaling(struct lm_config *c, const json_t *scaling, const char *where)
 {
 	const char *kind = "default";
@@ -237,7 +237,7 @@ static int read_scaling(struct lm_config *c, const json_t *scaling, const char *
 	return json_get_f64(scaling, where, "high_freq_factor", &r->high_freq_factor);
 }
 
-/* One id or several; key may be absent. */
+/* Reads eos_token_id, one id or an array of ids; the key may be absent. */
 static int read_eos(struct lm_config *c, const json_t *from, const char *where)
 {
 	json_t *v = field(from, "eos_token_id");
@@ -306,7 +306,7 @@ static json_t *write_scaling(const struct lm_rope *r)
 	json_t *s = json_object();
 
 	json_set_text(s, "rope_type", kinds[r->kind]);
-	if (r->kind != LM_ROPE_LLAMA3) /* older readers know just this name */
+	if (r->kind != LM_ROPE_LLAMA3) /* older readers know only this name */
 		json_set_text(s, "type", kinds[r->kind]);
 	json_set_f64(s, "factor", r->factor);
 	if (r->kind == LM_ROPE_LLAMA3) {
@@ -318,7 +318,8 @@ static json_t *write_scaling(const struct lm_rope *r)
 	return s;
 }
 
-/* config.json has no bias and no window in llama, so the name follows from what there is. */
+/* In config.json llama has no bias and no window, so the model's name follows from its
+ * features. */
 static void write_family(json_t *v, const struct lm_config *c)
 {
 	const char *model = c->qkv_bias ? "qwen2" : c->window ? "mistral" : "llama";
@@ -462,7 +463,7 @@ int lm_config_check(const struct lm_config *c, const char *where)
 	return 0;
 }
 
-/* Parameters of a layer's matrices. */
+/* Returns the number of parameters of a layer's matrices. */
 static uint64_t layer_matrices(const struct lm_config *c)
 {
 	uint64_t q = (uint64_t)c->heads * c->head_dim,
@@ -485,7 +486,7 @@ double lm_config_train_flop(const struct lm_config *c, uint32_t positions)
 {
 	double matrices = (double)c->layers * (double)layer_matrices(c) +
 		(double)c->vocab * c->dim;
-	/* how many positions a token looks at, on average */
+	/* average number of positions that a token attends to */
 	double seen = positions / 2.0;
 
 	if (c->window && c->window < positions)

@@ -5,9 +5,9 @@
 
 #include "common/base/err.h"
 
-/* ggml.h and ggml-common.h of llama.cpp; the sums are those of the fields of a block there. Numbers
- * 4 and 5 (Q4_2, Q4_3) left the format before GGUF; 31 to 33 and 36 to 38 are Q4_0 and IQ4_NL in
- * another order, written for a while in 2024. */
+/* From ggml.h and ggml-common.h of llama.cpp; the sums list the sizes of a block's fields
+ * there. Numbers 4 and 5 (Q4_2, Q4_3) left the format before GGUF; 31 to 33 and 36 to 38 are
+ * Q4_0 and IQ4_NL with interleaved rows, which were written for a while in 2024. */
 static const struct ggml_type types[] = {
 	[0] = { "F32", 1, 4, LM_F32 },
 	[1] = { "F16", 1, 2, LM_F16 },

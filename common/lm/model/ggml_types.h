@@ -1,5 +1,5 @@
-/* ggml_types.h - the tensor types of ggml by their numbers in a GGUF file: name and size of each.
- * For gguf*.c only. */
+/* ggml_types.h - ggml's tensor types by their numbers in a GGUF file: the name and block size
+ * of each. For gguf*.c only. */
 #ifndef RNP_COMMON_LM_MODEL_GGML_TYPES_H
 #define RNP_COMMON_LM_MODEL_GGML_TYPES_H
 
@@ -7,15 +7,15 @@
 
 struct ggml_type {
 	const char *name;
-	uint32_t block; /* elements */
-	uint32_t bytes; /* of a block */
+	uint32_t block; /* elements per block */
+	uint32_t bytes; /* bytes per block */
 	enum lm_type type;
 };
 
-/* NULL: there is no such type, or it was never in a file. */
+/* Returns NULL when there is no such type, or when it never appeared in files. */
 const struct ggml_type *ggml_type(uint32_t id);
 
-/* The number of a type of ours, which has to be one that ggml has. */
+/* Returns the ggml number of one of our types, which must exist in ggml. */
 uint32_t ggml_type_id(enum lm_type type);
 
 #endif

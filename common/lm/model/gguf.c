@@ -1,4 +1,4 @@
-/* gguf.c - the container: header, keys and values, tensors, data. */
+/* gguf.c - the GGUF container: header, metadata, tensors and their data. */
 #include "common/lm/model/gguf.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "common/base/utf8.h"
 
 #define KEY_BYTES_MAX   65535
-#define VALUE_BYTES_MIN 13 /* of a key of 1 byte, a kind and nothing */
+#define VALUE_BYTES_MIN 13 /* a key of 1 byte, a kind and no value */
 
 /* --- pieces ------------------------------------------------------------------------------- */
 
@@ -101,7 +101,7 @@ static int check_bools(const struct gguf *g, const struct gguf_value *v,
 static int skip_items(struct gguf *g, const struct gguf_value *v, enum gguf_kind item,
 	uint64_t count, int depth);
 
-/* An array within: its kind, its count, its items. */
+/* Skips a nested array: its kind, its count and its items. */
 static int skip_array(struct gguf *g, const struct gguf_value *v, int depth)
 {
 	enum gguf_kind item;
@@ -116,7 +116,7 @@ static int skip_array(struct gguf *g, const struct gguf_value *v, int depth)
 	return skip_items(g, v, item, count, depth + 1);
 }
 
-/* Every item takes at least a byte, so that a hostile count ends where the file does. */
+/* Every item takes at least a byte, so a hostile count stops at the end of the file. */
 static int skip_items(struct gguf *g, const struct gguf_value *v, enum gguf_kind item,
 	uint64_t count, int depth)
 {
@@ -208,7 +208,7 @@ static int take_values(struct gguf *g)
 	return 0;
 }
 
-/* What a model is must be said in words, also where nobody asks for it. */
+/* general.architecture must be a text, even for callers that do not ask for it. */
 static int check_architecture(const struct gguf *g)
 {
 	const struct gguf_value *v = gguf_find(g, "general.architecture");
@@ -265,11 +265,11 @@ static int take_header(struct gguf *g)
 	return 0;
 }
 
-/* data may be empty, but then not NULL */
+/* Reads the whole file; the mapped data may be empty, but its pointer must not be NULL. */
 static int read_all(struct gguf *g)
 {
-	if (take_header(g) < 0 || take_values(g) < 0 || check_architecture(g) < 0 || read_alignment(g) < 0 ||
-		gguf_take_tensors(g) < 0)
+	if (take_header(g) < 0 || take_values(g) < 0 || check_architecture(g) < 0 ||
+		read_alignment(g) < 0 || gguf_take_tensors(g) < 0)
 		return -1;
 	return gguf_place_data(g);
 }

@@ -1,4 +1,4 @@
-/* gguf_llama.c - a Llama's config, tensors and tokenizer in a GGUF file. */
+/* gguf_llama.c - the config, tensors and tokenizer of a Llama model in a GGUF file. */
 #include "common/lm/model/gguf_llama.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ bool gguf_is_architecture(const struct gguf *g, const char *name)
 		memcmp(v->data, name, (size_t)v->bytes) == 0;
 }
 
-/* Keys of one architecture: "llama." and the rest. */
+/* Builds the keys of one architecture: "llama." and the rest. */
 struct keys {
 	const struct gguf *g;
 	const char *architecture;
@@ -59,7 +59,7 @@ static int get_f64(struct keys *k, const char *rest, double *out)
 	return gguf_get_f64(k->g, key_of(k, rest), out);
 }
 
-/* A special token's id; none: *id stays. */
+/* Reads a special token's id; leaves *id unchanged when there is none. */
 static int get_token(const struct gguf *g, const char *key, int64_t *id)
 {
 	uint64_t v = GGUF_NO_TOKEN;
@@ -89,8 +89,8 @@ static int read_tokens(struct lm_config *c, const struct gguf *g)
 	return 0;
 }
 
-/* The embedding's rows, which the list of tokens and vocab_size have to agree with; without tensors
- * the list, or vocab_size. */
+/* Takes the vocabulary from the embedding's rows, with which the list of tokens and vocab_size
+ * must agree; without tensors, from the list or vocab_size. */
 static int read_vocab(struct lm_config *c, struct keys *k)
 {
 	const struct lm_tensor *embed = gguf_find_tensor(k->g, "token_embd.weight");
@@ -151,10 +151,10 @@ static int read_rope(struct lm_config *c, struct keys *k)
 	const char *kind = "none";
 	uint64_t bytes = 4;
 
-	/* a factor without a type is linear, as llama.cpp takes it */
+	/* a factor without a type means linear, as in llama.cpp */
 	if (gguf_find(k->g, key_of(k, "rope.scaling.factor")))
 		kind = "linear", bytes = 6;
-	/* the second name is that of older files */
+	/* older files use the second name */
 	if (get_f64(k, "rope.freq_base", &c->rope.base) < 0 ||
 		gguf_get_text(k->g, key_of(k, "rope.scaling.type"), &kind, &bytes) < 0 ||
 		get_f64(k, "rope.scale_linear", &c->rope.factor) < 0)
@@ -188,7 +188,7 @@ int gguf_llama_config(struct lm_config *c, const struct gguf *g)
 		read_heads(c, &k) < 0 || read_rope(c, &k) < 0 || read_vocab(c, &k) < 0 ||
 		read_tokens(c, g) < 0)
 		return -1;
-	/* q and k are permuted for pairs side by side in llama files only */
+	/* only llama files have q and k permuted for adjacent pairs */
 	c->rope.interleaved = strcmp(k.architecture, "llama") == 0;
 	c->tied = !gguf_find_tensor(g, "output.weight");
 	c->qkv_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
@@ -211,8 +211,8 @@ void gguf_llama_factors(float *factors, const struct lm_rope *r, uint32_t head_d
 	}
 }
 
-/* Llama 3.1's models and those after them have 1, 4 and 8192; only the factor differs. It is the
- * last of the tensor. */
+/* Recognises Llama 3.1's scaling. Llama 3.1's models and their successors use 1, 4 and 8192;
+ * only the factor varies, and it is the last element of the tensor. */
 static int read_factors(struct lm_config *c, const struct gguf *g)
 {
 	const struct lm_tensor *t = gguf_find_tensor(g, "rope_freqs.weight");
@@ -332,7 +332,7 @@ static int check_tokens(const struct gguf *g, const struct gguf_value *tokens)
 	return rc;
 }
 
-/* One number a token. */
+/* Checks that there is one score and one type per token. */
 static int check_scores(const struct gguf *g, uint64_t tokens)
 {
 	const struct gguf_value *scores, *types;
@@ -360,7 +360,7 @@ static int check_scores(const struct gguf *g, uint64_t tokens)
 	return 0;
 }
 
-/* "a b": a blank that is not the first byte, and something behind it. */
+/* Checks that merges read "a b": a blank that is not the first byte, with something after it. */
 static int check_merges(const struct gguf *g)
 {
 	const struct gguf_value *merges;
@@ -434,8 +434,7 @@ static int check_template(const struct gguf *g, const struct gguf_value *v)
 	return 0;
 }
 
-/* "tokenizer.chat_templates" lists the names of those that are called
- * "tokenizer.chat_template.NAME". */
+/* "tokenizer.chat_templates" lists the NAMEs of the keys "tokenizer.chat_template.NAME". */
 static int check_others(const struct gguf *g, uint64_t tokens)
 {
 	for (uint64_t i = 0; i < gguf_values(g); i++) {

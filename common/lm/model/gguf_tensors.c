@@ -1,4 +1,4 @@
-/* The table of tensors of a GGUF file, and where their data lies. */
+/* gguf_tensors.c - the table of tensors of a GGUF file, and where their data lies. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "common/lm/model/gguf_inside.h"
 #include "common/base/mem.h"
 
-#define INFO_BYTES_MIN 24 /* of a tensor without name and dimensions */
+#define INFO_BYTES_MIN 24 /* a tensor without name and dimensions */
 
 static int set_type(const struct gguf *g, struct lm_tensor *t, uint32_t id)
 {
@@ -33,7 +33,7 @@ static int set_type(const struct gguf *g, struct lm_tensor *t, uint32_t id)
 	return 0;
 }
 
-/* Dimensions, the fastest first in the file. */
+/* Reads the dimensions, which the file stores fastest first. */
 static int take_shape(struct gguf *g, struct lm_tensor *t)
 {
 	if (gguf_take_u32(g, &t->dims) < 0)
@@ -104,7 +104,7 @@ int gguf_take_tensors(struct gguf *g)
 	return 0;
 }
 
-/* n rounded up to a multiple of the alignment. Returns 0, or -1: too large. */
+/* Rounds n up to a multiple of the alignment. Returns 0, or -1: too large. */
 static int align(const struct gguf *g, uint64_t *n)
 {
 	uint64_t mask = g->alignment - 1;

@@ -1,4 +1,4 @@
-/* Values of a GGUF file as numbers and texts. */
+/* gguf_values.c - values of a GGUF file as numbers and texts. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ const char *gguf_kind_name(enum gguf_kind kind)
 		v_;                        \
 	})
 
-/* A whole number; u64 beyond 2^63 is given as its bits, for gguf_get_u64 to tell apart. */
+/* Reads an integer; a u64 beyond 2^63 is returned as its bits, for gguf_get_u64 to tell apart. */
 static int64_t whole(enum gguf_kind kind, const unsigned char *p)
 {
 	switch (kind) {

@@ -1,4 +1,4 @@
-/* gguf_write.c - a GGUF file from metadata and tensors, data in pieces. */
+/* gguf_write.c - writes a GGUF file from metadata and tensors, with data in pieces. */
 #include "common/lm/model/gguf.h"
 
 #include <inttypes.h>
@@ -127,7 +127,8 @@ void gguf_put_value(struct gguf_meta *m, const struct gguf_value *v)
 
 /* --- the file ----------------------------------------------------------------------------- */
 
-/* Name, dimensions (fastest first), type and offset; returns the bytes of the data. */
+/* Writes name, dimensions (fastest first), type and offset; returns the size of the data in
+ * bytes. */
 static int add_info(struct buf *head, const struct lm_tensor *t, uint64_t offset,
 	uint64_t *bytes)
 {

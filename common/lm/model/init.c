@@ -1,4 +1,4 @@
-/* init.c - random parameters that follow from seed and place alone. */
+/* init.c - random initial parameters, which depend on seed and position alone. */
 #include "common/lm/model/init.h"
 
 #include <math.h>
@@ -6,10 +6,11 @@
 #include "common/base/rng.h"
 
 #define DEVIATION      0.02
-#define PIECE_ELEMENTS ((uint64_t)1 << 14) /* of a thread */
+#define PIECE_ELEMENTS ((uint64_t)1 << 14) /* elements per thread */
 
-/* The natural logarithm of 0 < x < 1: x is m 2^e with m about 1, and ln m the series of 2 artanh((m
- * - 1) / (m + 1)), whose terms fall by 34 each: 11 of them are good to 1e-17. */
+/* Returns the natural logarithm of 0 < x < 1: x is m 2^e with m about 1, and ln m is the series
+ * of 2 artanh((m - 1) / (m + 1)), whose terms shrink by a factor of 34 each; 11 of them are
+ * good to 1e-17. */
 static double logarithm(double x)
 {
 	int e;
@@ -52,7 +53,7 @@ double lm_init_quantile(double p)
 	return q < 0 ? -x : x;
 }
 
-/* Elements from..from + count of sequence i. */
+/* Fills elements from..from + count of sequence i. */
 static void fill_normal(float *to, double deviation, uint64_t seed, uint32_t i,
 	uint64_t from, uint64_t count)
 {
@@ -63,7 +64,7 @@ static void fill_normal(float *to, double deviation, uint64_t seed, uint32_t i,
 	if (from % 2)
 		(void)rng_u64(&r);
 	for (uint64_t k = 0; k < count; k++) {
-		/* in the middle of one of 2^52 steps: never 0, never 1 */
+		/* the middle of one of 2^52 steps: never 0, never 1 */
 		double u = ((double)(rng_u64(&r) >> 12) + 0.5) * 0x1p-52;
 
 		to[k] = (float)(deviation * lm_init_quantile(u));

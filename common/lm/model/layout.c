@@ -10,7 +10,8 @@ enum where { BEFORE, IN_LAYER, AFTER };
 
 static const struct {
 	enum where where;
-	const char *hf, *gguf; /* in a layer: behind "model.layers.N." and "blk.N." */
+	const char *hf,
+		*gguf; /* names within a layer, after "model.layers.N." and "blk.N." */
 } parts[LM_PARTS] = {
 	[LM_EMBED] = { BEFORE, "model.embed_tokens.weight", "token_embd.weight" },
 	[LM_ATTN_NORM] = { IN_LAYER, "input_layernorm.weight", "attn_norm.weight" },
@@ -45,7 +46,7 @@ uint32_t lm_layout_count(const struct lm_config *c)
 	return 1 + c->layers * per_layer(c) + 1 + !c->tied;
 }
 
-/* The k-th part of a layer, and back. */
+/* Map k to the k-th part of a layer, and back. */
 static enum lm_part part_at(const struct lm_config *c, uint32_t k)
 {
 	enum lm_part part = (enum lm_part)(LM_ATTN_NORM + k);

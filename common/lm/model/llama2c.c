@@ -1,4 +1,4 @@
-/* llama2c.c - the arrays of a llama2.c file as tensors. */
+/* llama2c.c - reads the arrays of a llama2.c file as tensors. */
 #include "common/lm/model/llama2c.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #define HEADER_BYTES 28
 
 struct llama2c {
-	struct lm_map map; /* not of memory that is borrowed */
+	struct lm_map map; /* unused when the memory is borrowed */
 	struct lm_config config;
 	struct lm_tensor *tensors;
 };
@@ -60,12 +60,12 @@ static int read_header(struct lm_config *c, const unsigned char *data, uint64_t 
 	return lm_config_check(c, where);
 }
 
-/* The parts in the order of the file. */
+/* The parts in file order. */
 static const enum lm_part order[] = { LM_EMBED, LM_ATTN_NORM, LM_Q, LM_K, LM_V, LM_O,
 	LM_FFN_NORM, LM_GATE, LM_DOWN, LM_UP, LM_OUT_NORM, LM_OUTPUT };
 
-/* Gives every tensor its place; returns the bytes of the whole file. Sums stay below 2^63: see the
- * bounds of config.h. */
+/* Computes where every tensor lies; returns the size of the whole file in bytes. Sums stay
+ * below 2^63: see the bounds of config.h. */
 static uint64_t place_all(struct llama2c *l, const unsigned char *data)
 {
 	const struct lm_config *c = &l->config;
@@ -93,10 +93,10 @@ static uint64_t place_all(struct llama2c *l, const unsigned char *data)
 			t->data = data ? data + at : NULL;
 			at += t->bytes;
 			if (p.part == LM_EMBED || p.part >= LM_OUT_NORM)
-				break; /* outside the layers */
+				break; /* only one, outside the layers */
 		}
 	}
-	if (c->tied) /* the tables are the last then */
+	if (c->tied) /* the file then ends with the rotary tables */
 		at += 4 * (uint64_t)c->context * (c->head_dim / 2) * 2;
 	return at;
 }

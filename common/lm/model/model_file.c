@@ -1,4 +1,4 @@
-/* model_file.c - one view of a model, whatever the format of its file. */
+/* model_file.c - one view of a model, whatever its file format. */
 #include "common/lm/model/model_file.h"
 
 #include <errno.h>
@@ -30,8 +30,8 @@ struct model_file {
 	struct gguf *gguf;
 	struct safetensors *safetensors;
 	struct llama2c *llama2c;
-	struct lm_tensor
-		*made; /* without a file: the tensors, and where all of them are */
+	struct lm_tensor *
+		made; /* models without a file: the tensors, and the memory of their data */
 	void *memory;
 	uint64_t memory_bytes;
 };
@@ -63,7 +63,7 @@ static const struct lm_tensor *find(const struct model_file *s, const char *name
 			 safetensors_find(s->safetensors, name);
 }
 
-/* Every tensor that the config asks for. */
+/* Finds every tensor that the config requires. */
 static int gather(struct model_file *s, const char *where)
 {
 	uint32_t n = lm_layout_count(&s->config);
@@ -92,8 +92,8 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Tables that old files bring and everybody computes, and the output of a tied model, which is the
- * embedding again. */
+/* Whether a tensor may be ignored: tables that old files contain but every engine computes, and
+ * the output of a tied model, which repeats the embedding. */
 static bool may_be_left(const struct model_file *s, const char *name)
 {
 	return ends_with(name, ".rotary_emb.inv_freq") ||
@@ -102,7 +102,7 @@ static bool may_be_left(const struct model_file *s, const char *name)
 		(s->config.tied && strcmp(name, "lm_head.weight") == 0);
 }
 
-/* A tensor that we would pass over makes another model. */
+/* Refuses unknown tensors: a model computed without them would be another model. */
 static int refuse_others(const struct model_file *s, const char *where)
 {
 	uint64_t n = s->gguf ? gguf_tensors(s->gguf) : safetensors_count(s->safetensors);
@@ -111,7 +111,7 @@ static int refuse_others(const struct model_file *s, const char *where)
 	int rc = 0;
 
 	if (n == count)
-		return 0; /* each was found, so each is one of them */
+		return 0; /* all were found above, so there are no others */
 	for (uint64_t i = 0; rc == 0 && i < n; i++) {
 		const struct lm_tensor *t = s->gguf ? gguf_tensor_at(s->gguf, i) :
 						      safetensors_at(s->safetensors, i);
@@ -129,7 +129,8 @@ static int refuse_others(const struct model_file *s, const char *where)
 
 /* --- formats ------------------------------------------------------------------------------ */
 
-/* The JSON of DIR/NAME, or NULL with the error; absent without one: *v is NULL and 0. */
+/* Reads the JSON object DIR/NAME into *v. Returns 0, also with *v NULL when an optional file is
+ * absent, or -1 with err_set(). */
 static int read_json(json_t **v, const char *dir, const char *name, bool optional)
 {
 	struct buf path = BUF_INIT, text = BUF_INIT;
@@ -202,7 +203,7 @@ static int open_llama2c(struct model_file *s, const char *path)
 	return 0;
 }
 
-/* A file of ours begins with GGUF, or is a llama2.c model, which has nothing to know it by. */
+/* Opens a file that begins with GGUF's magic, or else is a llama2.c model, which has no magic. */
 static int open_file(struct model_file *s, const char *path)
 {
 	char magic[4] = { 0 };
@@ -257,11 +258,12 @@ void model_file_close(struct model_file *s)
 
 /* --- without a file ----------------------------------------------------------------------- */
 
-#define MADE_BLOCKS 2047 /* of 32 numbers: prime to the rows, so that they differ */
+/* Blocks of 32 numbers: coprime to the row length, so that rows differ. */
+#define MADE_BLOCKS 2047
 #define MADE_COUNT  ((uint64_t)LM_QUANT_BLOCK * MADE_BLOCKS)
 #define MADE_ALIGN  64
 
-/* Tensor i without its numbers, which begin at offset *at. */
+/* Describes tensor i, without its numbers, which begin at offset *at. */
 static int place_made(struct lm_tensor *t, uint64_t *at, const struct lm_config *c,
 	enum lm_type type, uint32_t i)
 {
@@ -286,7 +288,7 @@ static int place_made(struct lm_tensor *t, uint64_t *at, const struct lm_config 
 	return 0;
 }
 
-/* MADE_COUNT numbers of the type. */
+/* Returns MADE_COUNT random numbers of the type. */
 static void *made_block(enum lm_type type, uint64_t seed, uint64_t *bytes)
 {
 	float *values = xmalloc(MADE_COUNT * sizeof *values);
@@ -312,7 +314,7 @@ static bool is_norm(const struct lm_config *c, uint32_t i)
 	return p.part == LM_ATTN_NORM || p.part == LM_FFN_NORM || p.part == LM_OUT_NORM;
 }
 
-/* The numbers; each tensor goes on in the block where the one before ended. */
+/* Fills in the numbers; each tensor continues in the random block where the one before ended. */
 static void fill_made(struct model_file *s, uint32_t n, enum lm_type type, uint64_t seed)
 {
 	uint64_t block_bytes, at = 0, from = 0;
@@ -338,7 +340,7 @@ static void fill_made(struct model_file *s, uint32_t n, enum lm_type type, uint6
 	free(block);
 }
 
-/* Huge pages where the system has them; none of a model that is not there yet is in memory. */
+/* Maps memory for the model, as huge pages where the system has them. */
 static int map_made(struct model_file *s)
 {
 	s->memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE,

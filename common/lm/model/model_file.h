@@ -1,10 +1,10 @@
-/* model_file.h - a model as it lies on disk, whatever the format: its config, its tensors in the
- * order of layout.h, and where its tokenizer is. Uses the readers of safetensors, GGUF and llama2.c
+/* model_file.h - a model on disk, whatever its format: its config, its tensors in the order of
+ * layout.h, and the path of its tokenizer. Uses the readers of safetensors, GGUF and llama2.c
  * files.
  *
- * Files are mapped, nothing is copied: opening 1 GB that is in the page cache takes milliseconds.
- * They are replaced whole (rename), never rewritten in place: somebody who shortens a mapped file
- * ends us with SIGBUS. */
+ * Files are mapped and nothing is copied: opening 1 GB that is in the page cache takes
+ * milliseconds. Files must be replaced whole (rename), never rewritten in place: truncating a
+ * mapped file ends the process with SIGBUS. */
 #ifndef RNP_COMMON_LM_MODEL_MODEL_FILE_H
 #define RNP_COMMON_LM_MODEL_MODEL_FILE_H
 
@@ -20,34 +20,35 @@ enum lm_format {
 	LM_FORMAT_MADE /* no file: model_file_make */
 };
 
-/* Opens a directory (config.json, model.safetensors or its sharded index), a GGUF file or a llama2.c
- * .bin. All tensors that the config asks for are there with the right shapes and a type of which
- * lm_to_f32 knows. Returns 0 and *out to be closed, or -1 with err_set(): 66 cannot be opened, 65
- * malformed. */
+/* Opens a directory (config.json, model.safetensors or its sharded index), a GGUF file or a
+ * llama2.c .bin. All tensors that the config requires are present with the right shapes and a
+ * type that lm_to_f32 supports. Returns 0 and *out, which the caller closes, or -1 with
+ * err_set(): 66 cannot be opened, 65 malformed. */
 int model_file_open(struct model_file **out, const char *path);
-void model_file_close(struct model_file *s); /* NULL is fine */
+void model_file_close(struct model_file *s); /* NULL is allowed */
 
-/* A model without a file, in memory that s owns: what measures a computation whose time does not
- * depend on the numbers. Matrices are of type (F32, F16, BF16, Q8_0 or Q4_0) and uniform with
- * deviation 0.02, one random block over and over; norms are 1, biases 0, as f32. A function of the
- * arguments alone. bytes: what it takes, or NULL; out may be NULL: nothing is made. Returns 0, or
- * -1 with err_set(): 65 the config, 64 a type that is not one of these or in whose blocks the rows
- * do not end, 71 no memory. */
+/* Makes a model without a file, in memory that s owns, to measure computations whose time does
+ * not depend on the numbers. Matrices are of type (F32, F16, BF16, Q8_0 or Q4_0) and uniform
+ * with deviation 0.02, one random block repeated; norms are 1, biases 0, as f32. The result
+ * depends on the arguments alone. bytes receives the size, or is NULL; with out NULL nothing is
+ * made. Returns 0, or -1 with err_set(): 65 the config, 64 another type, or rows that are not
+ * whole blocks of it, 71 out of memory. */
 int model_file_make(struct model_file **out, uint64_t *bytes, const struct lm_config *c,
 	enum lm_type type, uint64_t seed);
 
 enum lm_format model_file_format(const struct model_file *s);
 const struct lm_config *model_file_config(const struct model_file *s);
 
-/* Tensor i of lm_layout_count(); when tied, LM_OUTPUT is not there and the embedding serves.
+/* Returns tensor i of lm_layout_count(); a tied model has no LM_OUTPUT and uses the embedding.
  * Borrowed until close. */
 const struct lm_tensor *model_file_tensor(const struct model_file *s, uint32_t i);
 
-/* Where lm_token_open finds the tokenizer that came with the model: "DIR/tokenizer.json", the GGUF
- * file itself, or NULL: there is none (a llama2.c .bin never has one: --tokenizer). */
+/* Returns the path where lm_token_open finds the model's tokenizer: "DIR/tokenizer.json" or the
+ * GGUF file itself; NULL: there is none (a llama2.c .bin never has one: --tokenizer). */
 const char *model_file_tokenizer(const struct model_file *s);
 
-/* The file, where the format is GGUF, for what else it says; else NULL. Borrowed until close. */
+/* Returns the GGUF file, for its other metadata, or NULL for another format. Borrowed until
+ * close. */
 const struct gguf *model_file_gguf(const struct model_file *s);
 
 #endif

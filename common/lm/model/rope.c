@@ -1,12 +1,11 @@
-/* rope.c - the table of rotary positions. */
+/* rope.c - the table of rotary positions: cosines and sines by which queries and keys are
+ * rotated. */
 #include "common/lm/model/rope.h"
-
-/* Rotary positions: the cosines and sines that queries and keys are rotated by. */
 
 #include <math.h>
 
-/* Llama 3.1: wave lengths beyond the original context are stretched by factor, short ones kept, a
- * ramp between. */
+/* Applies Llama 3.1's scaling: stretches wavelengths beyond the original context by factor,
+ * leaves short ones unchanged, and interpolates in between. */
 static double llama3(const struct lm_rope *r, double frequency)
 {
 	double wave = 2 * M_PI / frequency, context = r->original_context;

@@ -1,4 +1,4 @@
-/* safetensors.c - the header of a file, and the shards of a model. */
+/* safetensors.c - reads the header of a file, and the shards of a model. */
 #include "common/lm/model/safetensors.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/utf8.h"
 
-#define INDEX_BYTES_MAX ((size_t)16 << 20) /* the largest model of today has 9 MB */
+#define INDEX_BYTES_MAX ((size_t)16 << 20) /* the largest known index has 9 MB */
 
 struct safetensors {
 	char *where;
@@ -29,7 +29,7 @@ struct safetensors {
 	json_t *metadata;
 };
 
-/* The types of the format, and how many bits an element has. */
+/* The format's types, with the bits of an element. */
 static const struct {
 	const char *name;
 	uint32_t bits;
@@ -57,10 +57,10 @@ static const struct {
 	{ "F4", 4, LM_OTHER },
 };
 
-/* One file on its way in. */
+/* A file that is being read. */
 struct file {
 	const char *where;
-	const unsigned char *data; /* behind the header */
+	const unsigned char *data; /* follows the header */
 	uint64_t bytes;
 };
 
@@ -109,7 +109,7 @@ static int set_shape(struct lm_tensor *t, const struct file *f, const json_t *en
 				"%s: tensor '%s' has a dimension that is no size",
 				f->where, t->name);
 		t->shape[i] = (uint64_t)json_integer_value(d);
-		/* also where a later 0 would hide it */
+		/* an overflow counts even if a later dimension is 0 */
 		if (__builtin_mul_overflow(t->count, t->shape[i], &t->count) ||
 			t->count > INT64_MAX)
 			return err_set(EX_DATAERR, "%s: tensor '%s' is too large",
@@ -118,7 +118,7 @@ static int set_shape(struct lm_tensor *t, const struct file *f, const json_t *en
 	return 0;
 }
 
-/* Checks that a tensor lies within the data and has as many bytes as type and shape need. */
+/* Checks that a tensor lies within the data and has the size that its type and shape require. */
 static int set_place(struct lm_tensor *t, uint32_t bits, const struct file *f,
 	const json_t *entry)
 {
@@ -195,7 +195,7 @@ static int compare_places(const void *a, const void *b)
 	return (t->bytes > u->bytes) - (t->bytes < u->bytes);
 }
 
-/* One behind the other, from the first byte to the last. */
+/* Checks that the tensors cover the data without gaps, from the first byte to the last. */
 static int check_cover(const struct file *f, const struct lm_tensor *tensors, size_t n)
 {
 	const unsigned char *at = f->data;
@@ -216,12 +216,12 @@ static int check_cover(const struct file *f, const struct lm_tensor *tensors, si
 	return 0;
 }
 
-/* The header's JSON, an entry at a time: as one document a million entries would take twenty times
- * their bytes of memory. */
+/* Reads the header's JSON one entry at a time: as one document, a million entries would take
+ * twenty times their size in memory. */
 struct entries {
 	const struct file *f;
 	const char *at, *end;
-	struct buf text; /* {"name":value} of the present entry */
+	struct buf text; /* {"name":value} of the current entry */
 	bool begun;
 };
 
@@ -236,7 +236,7 @@ static void skip_blanks(struct entries *e)
 		e->at++;
 }
 
-/* Behind the text that begins at p, NULL where it does not end. */
+/* Returns the end of the string that begins at p, or NULL when it is unterminated. */
 static const char *text_end(const char *p, const char *end)
 {
 	for (p++; p < end && *p != '"'; p++)
@@ -245,8 +245,8 @@ static const char *text_end(const char *p, const char *end)
 	return p < end ? p + 1 : NULL;
 }
 
-/* Behind the value that begins at p, as far as brackets and texts tell: the JSON reader sees to the
- * rest. */
+/* Returns the end of the value that begins at p, judging by brackets and strings only: the JSON
+ * reader checks the rest. */
 static const char *value_end(const char *p, const char *end)
 {
 	size_t depth = 0;
@@ -267,8 +267,8 @@ static const char *value_end(const char *p, const char *end)
 	return NULL;
 }
 
-/* Reads the next entry; *entry is an object of it alone, to be json_decref'ed, or NULL at the end.
- * Returns 0, or -1 with err_set(). */
+/* Reads the next entry; *entry is an object with that entry alone, which the caller
+ * json_decref's, or NULL at the end. Returns 0, or -1 with err_set(). */
 static int next_entry(struct entries *e, json_t **entry)
 {
 	const char *from, *p;
@@ -326,7 +326,7 @@ static int add_entry(struct safetensors *s, const struct file *f, json_t *entry,
 	return 0;
 }
 
-/* Adds the tensors of one file behind those that are there. */
+/* Appends the tensors of one file. */
 static int add_header(struct safetensors *s, const struct file *f, const char *text,
 	uint64_t bytes)
 {
@@ -424,8 +424,8 @@ const struct lm_tensor *safetensors_find(const struct safetensors *s, const char
 
 /* --- shards ------------------------------------------------------------------------------- */
 
-/* A plain name of a safetensors file: it never leads out of the directory, nor to the index
- * itself. */
+/* Whether a name is the plain name of a safetensors file, which leads neither out of the
+ * directory nor to the index itself. */
 static bool is_shard_name(const char *name)
 {
 	size_t n = strlen(name);
@@ -493,7 +493,7 @@ static int map_file(struct safetensors *s, const char *path)
 	return add_file(s, m->data, m->bytes, path);
 }
 
-/* Each tensor that the index names is there, and in the shard that it names. */
+/* Checks that each tensor of the index exists, in the shard that the index names. */
 static int check_map(const struct safetensors *s, json_t *map, const json_t *files,
 	const size_t *ends, const char *where)
 {

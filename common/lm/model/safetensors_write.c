@@ -1,4 +1,4 @@
-/* safetensors_write.c - files and shards, data in pieces. */
+/* safetensors_write.c - writes files and shards, with data in pieces. */
 #include "common/lm/model/safetensors.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ static void add_entry(json_t *header, const struct lm_tensor *t, uint64_t begin,
 	json_set(header, t->name, entry);
 }
 
-/* The length and the header, filled up with blanks. */
+/* Writes the length and the header, padded with blanks. */
 static void add_header(struct buf *head, const struct lm_tensor *tensors,
 	const struct item *items, uint64_t n, const json_t *metadata)
 {
@@ -96,7 +96,7 @@ static void add_header(struct buf *head, const struct lm_tensor *tensors,
 	json_decref(header);
 }
 
-/* items are in the order of the file. */
+/* Writes one file; items are in file order. */
 static int write_file(const char *path, const struct lm_tensor *tensors,
 	const struct item *items, uint64_t n, const json_t *metadata, lm_fill_fn fill,
 	void *ctx)
@@ -142,7 +142,7 @@ int safetensors_write(const char *path, const struct lm_tensor *tensors, uint64_
 
 /* --- models ------------------------------------------------------------------------------- */
 
-/* How many items from `first` on one shard takes: at least one. */
+/* Returns how many items from `first` on fit in one shard: at least one. */
 static uint64_t shard_items(const struct item *items, uint64_t first, uint64_t n,
 	uint64_t shard_bytes, uint64_t *bytes)
 {
@@ -192,8 +192,8 @@ static int write_index(const char *dir, json_t *map, uint64_t bytes)
 	return rc;
 }
 
-/* A model.safetensors from before would be what readers take first: it goes when the index is
- * there. */
+/* Writes the shards and their index, then removes an older model.safetensors, which readers
+ * would take first. */
 static int write_shards(const char *dir, const struct lm_tensor *tensors,
 	struct item *items, uint64_t n, uint64_t shards, const json_t *metadata,
 	uint64_t shard_bytes, lm_fill_fn fill, void *ctx)

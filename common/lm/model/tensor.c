@@ -1,4 +1,4 @@
-/* tensor.c - numbers of every type to f32 and back. */
+/* tensor.c - conversion of numbers of every type to f32 and back. */
 #include "common/lm/model/tensor.h"
 
 #include <math.h>
@@ -121,7 +121,7 @@ static void bf16_from(unsigned char *to, const float *from, uint64_t count)
 	}
 }
 
-/* The largest of a block by magnitude, with its sign. */
+/* Returns the element of a block with the largest magnitude, with its sign. */
 static float extreme(const float *x)
 {
 	float most = 0, value = 0;
@@ -135,7 +135,8 @@ static float extreme(const float *x)
 	return value;
 }
 
-/* v as an integer of low..high, toward zero; NaN, which a block with an infinity makes, is 0. */
+/* Returns v as an integer of low..high, rounded toward zero; NaN, which a block with an
+ * infinity produces, becomes 0. */
 static int clamped(float v, int low, int high)
 {
 	if (isnan(v))
@@ -143,7 +144,8 @@ static int clamped(float v, int low, int high)
 	return v <= (float)low ? low : v >= (float)high ? high : (int)v;
 }
 
-/* The largest of a block becomes 127. The codes come from the scale before it is rounded to f16. */
+/* The largest magnitude of a block becomes 127. The codes use the scale before it is rounded to
+ * f16. */
 static void q8_0_from(unsigned char *to, const float *from, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i += LM_QUANT_BLOCK, to += LM_Q8_0_BYTES) {
@@ -160,7 +162,8 @@ static void q8_0_from(unsigned char *to, const float *from, uint64_t count)
 	}
 }
 
-/* The largest of a block, with its sign, becomes -8: that side has one level more. */
+/* The element with the largest magnitude becomes -8, because the negative side has one level
+ * more. */
 static void q4_0_from(unsigned char *to, const float *from, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i += LM_QUANT_BLOCK, to += LM_Q4_0_BYTES) {

@@ -1,8 +1,9 @@
-/* tensor.h - a named array of a model file, and the number types that such files hold. libc only.
+/* tensor.h - a named array of a model file, and the number types that such files hold. libc
+ * only.
  *
- * Shapes are row-major with the slowest dimension first, as in safetensors and PyTorch: a matrix of
- * a linear layer is [outputs, inputs]. (GGUF writes dimensions the other way round; its reader
- * turns them.) */
+ * Shapes are row-major with the slowest dimension first, as in safetensors and PyTorch: a
+ * matrix of a linear layer is [outputs, inputs]. (GGUF stores dimensions in reverse order; its
+ * reader turns them.) */
 #ifndef RNP_COMMON_LM_MODEL_TENSOR_H
 #define RNP_COMMON_LM_MODEL_TENSOR_H
 
@@ -11,7 +12,7 @@
 
 #define LM_DIMS_MAX       8
 #define LM_NAME_BYTES_MAX 256 /* terminator included; longer names are refused */
-#define LM_QUANT_BLOCK    32  /* elements of a block of Q8_0 and Q4_0 */
+#define LM_QUANT_BLOCK    32  /* elements per block of Q8_0 and Q4_0 */
 #define LM_Q8_0_BYTES     34
 #define LM_Q4_0_BYTES     18
 
@@ -33,45 +34,45 @@ enum lm_type {
 	LM_TYPES
 };
 
-/* Borrows data from the file that it was read from. */
+/* A tensor borrows its data from the file that it was read from. */
 struct lm_tensor {
 	char name[LM_NAME_BYTES_MAX];
 	enum lm_type type;
-	char type_name[16]; /* as the file calls it: "BF16", "Q6_K" */
+	char type_name[16]; /* as in the file: "BF16", "Q6_K" */
 	uint32_t dims;      /* 0: a scalar */
 	uint64_t shape[LM_DIMS_MAX];
 	uint64_t count; /* elements: product of shape */
 	uint64_t bytes;
-	const void *data; /* aligned as the file has it: at least to 1 byte */
+	const void *data; /* aligned as in the file: possibly only to 1 byte */
 };
 
-/* Writes the bytes of tensor i, exactly as many as it has, with io_part_write (common/base/io.h).
- * How writers of model files get their data, which need never be in memory at once. Returns 0, or
- * -1 with err_set(). */
+/* Writes the bytes of tensor i, exactly its size, with io_part_write (common/base/io.h).
+ * Writers of model files get their data this way, so that it need never be in memory at once.
+ * Returns 0, or -1 with err_set(). */
 struct io_part;
 typedef int (*lm_fill_fn)(void *ctx, uint64_t i, struct io_part *out);
 
-/* Name of a type in lower case as our options write it: "f32", "q8_0". */
+/* Returns the name of a type in lower case, as our options spell it: "f32", "q8_0". */
 const char *lm_type_name(enum lm_type type);
 
-/* Elements of a block, and bytes of a block; 1 and the size of an element for plain types; 0 for
- * LM_OTHER. */
+/* Return the elements per block, and the bytes per block; 1 and the element size for plain
+ * types; 0 for LM_OTHER. */
 uint32_t lm_type_block(enum lm_type type);
 uint32_t lm_type_block_bytes(enum lm_type type);
 
-/* Bytes of count elements in rows of a whole number of blocks. Returns 0, or -1: not whole blocks,
- * or over 2^63. No err_set(). */
+/* Computes the bytes of count elements in rows of whole blocks. Returns 0, or -1: not whole
+ * blocks, or over 2^63. No err_set(). */
 int lm_type_bytes(enum lm_type type, uint64_t count, uint64_t *bytes);
 
-/* lm_to_f32 and lm_from_f32 know the type. */
+/* Whether lm_to_f32 and lm_from_f32 support the type. */
 bool lm_type_computes(enum lm_type type);
 
-/* count elements from `from` (any alignment; count a multiple of the block) to f32, exactly. Types
- * F32, F16, BF16, Q8_0, Q4_0 only; anything else is bug(). */
+/* Converts count elements from `from` (any alignment; count a multiple of the block) to f32,
+ * exactly. Types F32, F16, BF16, Q8_0, Q4_0 only; any other is a bug(). */
 void lm_to_f32(float *to, const void *from, enum lm_type type, uint64_t count);
 
-/* The reverse, rounding to nearest even (Q8_0 and Q4_0: the scale of llama.cpp's reference
- * quantiser, so that its files and ours agree). */
+/* Converts back, rounding to nearest even (for Q8_0 and Q4_0 with the scale of llama.cpp's
+ * reference quantiser, so that its files and ours agree). */
 void lm_from_f32(void *to, const float *from, enum lm_type type, uint64_t count);
 
 #endif

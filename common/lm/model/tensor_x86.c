@@ -1,4 +1,4 @@
-/* tensor_x86.c - the same conversions with AVX2. */
+/* tensor_x86.c - the conversions of tensor.c with AVX2. */
 #include "common/lm/model/tensor_x86.h"
 
 #ifdef __x86_64__
@@ -11,7 +11,7 @@
 
 #define FAST __attribute__((target("avx2,f16c")))
 
-/* Asked once: CPUID is slow in virtual machines, and rows of an embedding are short. */
+/* The answer is cached: CPUID is slow in virtual machines, and rows of an embedding are short. */
 static bool fast(void)
 {
 	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
@@ -126,7 +126,7 @@ FAST static uint64_t bf16_from(unsigned char *to, const float *from, uint64_t co
 		__m256i a = bf16_of(_mm256_loadu_si256((const __m256i *)(from + i)));
 		__m256i b = bf16_of(_mm256_loadu_si256((const __m256i *)(from + i + 8)));
 
-		/* packing works within halves: put the quarters in order */
+		/* packing works within 128-bit lanes: restore the order of the quarters */
 		_mm256_storeu_si256((__m256i *)(to + 2 * i),
 			_mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8));
 	}
