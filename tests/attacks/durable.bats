@@ -31,6 +31,9 @@ power_cut() {
 	"${UNDER[@]}" bash -c 'echo x >disk/never; echo y >disk/file; sync disk/file'
 	power_cut
 	assert_equal "$(ls disk)" ""
+	# numbers of files that are gone are given again
+	rm -rf kept disk
+	mkdir kept disk
 	"${UNDER[@]}" bash -c 'echo x >disk/never; echo y >disk/file; sync disk/file disk; echo z >disk/file'
 	power_cut
 	assert_equal "$(cat disk/file)" y
