@@ -1,5 +1,6 @@
-/* cpu_graph.c - operations of the CPU that are noted and then done together: graphs, and batches. The team is woken once
- * for all of them, and none of its threads waits for another to be asked for the next one. */
+/* cpu_graph.c - operations of the CPU that are noted and then done together: graphs, and
+ * batches. The team is woken once for all of them, and none of its threads waits for another
+ * to be asked for the next one. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 
 #define ALIGNMENT 64
 
-/* Operations in their order. While they are noted, the work of each is an offset into `works`, which moves as it grows. */
+/* Operations in their order. While they are noted, the work of each is an offset into `works`,
+ * which moves as it grows. */
 struct cpu_notes {
 	struct team_op *ops;
 	char *works;

@@ -1,6 +1,7 @@
-/* The functions that gcc calls for the pragmas of OpenMP, on the team of team.h: the part of libgomp's interface that our sources and
- * oneDNN need. The programs export them, so that oneDNN, which is opened with dlopen and was built for libgomp, finds these:
- * its threads are ours. A pragma that needs more does not link. libgomp itself spins for milliseconds unless
+/* gomp.c - the functions that gcc calls for the pragmas of OpenMP, on the team of team.h: the part of
+ * libgomp's interface that our sources and oneDNN need. The programs export them, so that
+ * oneDNN, which is opened with dlopen and was built for libgomp, finds these: its threads are
+ * ours. A pragma that needs more does not link. libgomp itself spins for milliseconds unless
  * OMP_WAIT_POLICY says passive, and then never: each product pays for waking a thread. */
 #ifdef _OPENMP
 #include <limits.h>
@@ -106,7 +107,8 @@ static void loop_begin(uint64_t start, uint64_t step, uint64_t total, uint64_t c
 	struct team_region *r = region();
 	uint64_t number = ++team_here.loop;
 	struct team_loop *l = loop_now();
-	/* how often loops in this place have been left by then; never less again, so that a waiter cannot miss it */
+	/* how often loops in this place have been left by then; never less again, so that a
+	 * waiter cannot miss it */
 	uint32_t all = (uint32_t)((number - 1) / TEAM_LOOPS * (uint64_t)r->threads), left;
 	int64_t since = 0;
 

@@ -1,7 +1,8 @@
-/* The team of team.h. One list of operations is done at a time. Threads claim pieces of its open operation; who completes the last
- * piece opens the next, whoever that is, and wakes sleepers only where there are more pieces than threads awake. A thread that
- * holds no piece delays nobody, wherever the system has put it; so beside other programs the team goes on with the threads
- * that have a CPU. */
+/* team.c - the team of threads. One list of operations is done at a time. Threads claim pieces of its
+ * open operation; who completes the last piece opens the next, whoever that is, and wakes
+ * sleepers only where there are more pieces than threads awake. A thread that holds no piece
+ * delays nobody, wherever the system has put it; so beside other programs the team goes on
+ * with the threads that have a CPU. */
 #include "kernels/dev/team.h"
 
 #include <limits.h>
@@ -19,8 +20,9 @@
 #define LOOK_AHEAD \
 	4 /* operations by which a list's need for threads is judged before it begins */
 
-/* A thread's range of the open operation: tag << CLAIM_BITS | pieces of it that are claimed. A word with the tag of an earlier
- * operation stands for none claimed, so that nobody has to reset the words between two operations. */
+/* A thread's range of the open operation: tag << CLAIM_BITS | pieces of it that are claimed. A
+ * word with the tag of an earlier operation stands for none claimed, so that nobody has to
+ * reset the words between two operations. */
 struct slot {
 	_Alignas(TEAM_LINE) _Atomic uint64_t claimed;
 };
@@ -77,7 +79,8 @@ static struct cut cut_of(const struct team_op *op)
 	return c;
 }
 
-/* Sees to it that so many threads are awake. Who is not counted as asleep looks once more before it sleeps. */
+/* Sees to it that so many threads are awake. Who is not counted as asleep looks once more
+ * before it sleeps. */
 static void have_awake(uint64_t parts)
 {
 	int more = (int)parts - team.size + atomic_load(&team.call.asleep);
@@ -88,7 +91,8 @@ static void have_awake(uint64_t parts)
 	team_call(&team.call, more, TEAM_WORKER | TEAM_CALLER);
 }
 
-/* Opens the first operation from i on that has something to do. Returns in how many ranges; 0: none has. */
+/* Opens the first operation from i on that has something to do. Returns in how many ranges; 0:
+ * none has. */
 static uint64_t open_from(struct list *l, size_t i)
 {
 	struct cut c = { 0 };
@@ -204,7 +208,8 @@ static bool visit(int thread)
 	return any;
 }
 
-/* Until there is something to do: looks for it up to the end of the time, then sleeps. Returns when the time begins anew. */
+/* Until there is something to do: looks for it up to the end of the time, then sleeps. Returns
+ * when the time begins anew. */
 static int64_t idle(int thread, int64_t since)
 {
 	uint32_t rung = atomic_load(&team.bell), call;

@@ -1,4 +1,5 @@
-/* team_parts.h - what team.c and gomp.c share: regions, their loops, and waiting. Private to the two. */
+/* team_parts.h - what team.c and gomp.c share: regions, their loops, and waiting. Private to
+ * the two. */
 #ifndef RNP_KERNELS_DEV_TEAM_PARTS_H
 #define RNP_KERNELS_DEV_TEAM_PARTS_H
 
@@ -51,12 +52,14 @@ int64_t team_now_ns(void);
 /* Calls of the system that woke threads. */
 extern _Atomic uint64_t team_wakes;
 
-/* Looks at the word until it is not `old`, at most to TEAM_SPIN_NS after `since`. Returns whether it is another. */
+/* Looks at the word until it is not `old`, at most to TEAM_SPIN_NS after `since`. Returns
+ * whether it is another. */
 bool team_spin(_Atomic uint32_t *word, uint32_t old, int64_t since);
 
 enum { TEAM_WORKER = 1, TEAM_CALLER = 2 }; /* who sleeps, and whom a call is for */
 
-/* Sleeps while the word is `old`, until it is called. w->asleep was counted up before. May return early. */
+/* Sleeps while the word is `old`, until it is called. w->asleep was counted up before. May
+ * return early. */
 void team_sleep(struct team_word *w, uint32_t old, uint32_t who);
 
 /* Wakes up to n of those who sleep on a word that has been changed. */

@@ -1,4 +1,5 @@
-/* team_wait.c - how threads of the team wait: they look for a bounded time, then they sleep in a futex. */
+/* team_wait.c - how threads of the team wait: they look for a bounded time, then they sleep in
+ * a futex. */
 #include <linux/futex.h>
 #include <stdbool.h>
 #include <sys/syscall.h>

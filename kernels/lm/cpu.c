@@ -175,7 +175,8 @@ SHARED(narrow, narrow, x->n, 4096)
 SHARED(squares, squares, (x->n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK, 1)
 SHARED(adamw, adamw, x->n, 4096)
 
-/* What is worth a thread's waking, about 3 us of work, and, where it is awake, a piece; in multiplications. */
+/* What is worth a thread's waking, about 3 us of work, and, where it is awake, a piece; in
+ * multiplications. */
 #define WORTH_WAKING UINT64_C(65536)
 #define WORTH_PIECE  UINT64_C(16384)
 
@@ -220,8 +221,9 @@ static void paged_part(void *work, uint64_t from, uint64_t to)
 	w->attend(&w->a, from, to);
 }
 
-/* Pairs of a head lie together, so that threads that share the pairs have as many long rows of a prompt as short ones. Keys and values
- * are read for one row each: a multiplication takes longer than in a product. */
+/* Pairs of a head lie together, so that threads that share the pairs have as many long rows of
+ * a prompt as short ones. Keys and values are read for one row each: a multiplication takes
+ * longer than in a product. */
 static int cpu_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 {
 	struct paged_work w = { cpu_of(d)->lm->kernels.paged_attend, *a };
@@ -302,7 +304,8 @@ struct attend_work {
 	uint64_t tasks;
 };
 
-/* Tasks are taken one by one: under a causal mask they differ. The last are the longest and are taken first. */
+/* Tasks are taken one by one: under a causal mask they differ. The last are the longest and
+ * are taken first. */
 static void attend_tiles_part(void *work, uint64_t from, uint64_t to)
 {
 	struct attend_work *w = work;
@@ -379,8 +382,8 @@ static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
 
 /* --- output -------------------------------------------------------------------------------- */
 
-/* Logits are in memory for this many bytes of rows at most, and at least for 32 rows: enough that dw, which each lot of rows reads and writes
- * once more, is not what takes the time. */
+/* Logits are in memory for this many bytes of rows at most, and at least for 32 rows: enough
+ * that dw, which each lot of rows reads and writes once more, is not what takes the time. */
 #define LOGITS_BYTES      (UINT64_C(64) << 20)
 #define LOGITS_BYTES_EVAL (UINT64_C(8) << 20)
 
@@ -440,7 +443,8 @@ static int head_scale(struct dev *d, const struct head_work *w, uint64_t rows)
 		PIECES);
 }
 
-/* dh and dw from e of rows `from` on: dh = diag(share) e w, dw = e^T diag(share) h, so that nobody goes through e a second time. */
+/* dh and dw from e of rows `from` on: dh = diag(share) e w, dw = e^T diag(share) h, so that
+ * nobody goes through e a second time. */
 static int head_back(struct dev *d, const struct lm_head *h, struct head_work *w,
 	const struct head_room *r, uint64_t from, uint64_t rows)
 {

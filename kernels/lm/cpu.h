@@ -1,4 +1,5 @@
-/* lm_cpu.h - the language model's kernels of a CPU level; lm_cpu.c gives them to a team. */
+/* cpu.h - the language model's kernels of a CPU level, each for one thread; cpu.c gives them to the
+ * team. */
 #ifndef RNP_KERNELS_LM_CPU_H
 #define RNP_KERNELS_LM_CPU_H
 
@@ -10,8 +11,9 @@
 #define LM_ATTEND_DIM_MAX 256
 #define LM_ATTEND_BLOCK   256 /* queries, or keys, of a task */
 
-/* Rows of logits (bf16's: as f16), in place: e^(l - the largest), less their sum at the target; zeros beyond vocab up to ld. share = scale
- * / sum: dl = e share. The target's own logit is taken anew in f32. */
+/* Rows of logits (bf16's: as f16), in place: e^(l - the largest), less their sum at the
+ * target; zeros beyond vocab up to ld. share = scale / sum: dl = e share. The target's own
+ * logit is taken anew in f32. */
 struct lm_head_rows {
 	enum lm_dtype dtype;
 	void *e;
@@ -47,7 +49,8 @@ struct lm_kernels {
 	LM_RANGE(narrow);
 	LM_RANGE(squares);
 	LM_RANGE(adamw);
-	/* by enum lm_dtype; NULL: products, attention and the output are the references, and what follows is empty */
+	/* by enum lm_dtype; NULL: products, attention and the output are the references, and
+	 * what follows is empty */
 	const struct lm_tiles *tiles[2];
 	LM_RANGE(head_rows);
 	LM_RANGE(head_scale);

@@ -1,5 +1,5 @@
-/* lm_fast.h - what of the fast path is the same for every instruction set: products in blocks, and the output. Private to
- * kernels/lm_*.c. */
+/* fast.h - what of the fast path is the same for every instruction set: products in blocks,
+ * and the output. Private to the sources of kernels/lm. */
 #ifndef RNP_KERNELS_LM_FAST_H
 #define RNP_KERNELS_LM_FAST_H
 

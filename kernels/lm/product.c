@@ -1,6 +1,7 @@
-/* Products of any size from block products. A task is a block of C: it packs its columns of B once, as many as stay in a core's
- * second cache, and passes the rows of A along them, so that what comes from memory is read a few times only. Every element of C is
- * summed in the order of k whoever does it and however the blocks are cut. */
+/* product.c - products of any size from block products. A task is a block of C: it packs its columns of B
+ * once, as many as stay in a core's second cache, and passes the rows of A along them, so that
+ * what comes from memory is read a few times only. Every element of C is summed in the order
+ * of k whoever does it and however the blocks are cut. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,8 +106,9 @@ static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
 	}
 }
 
-/* Rows from i on as block products want them: where they lie, or packed; *stride in bytes. Packed rows are a line longer than their numbers:
- * sixteen rows of a power of two would meet in the same few sets of the cache. */
+/* Rows from i on as block products want them: where they lie, or packed; *stride in bytes.
+ * Packed rows are a line longer than their numbers: sixteen rows of a power of two would meet
+ * in the same few sets of the cache. */
 static const char *rows_of_a(const struct plan *x, char *room, uint64_t i, uint64_t rows,
 	uint64_t k0, uint64_t k, uint64_t *stride)
 {
