@@ -1,3 +1,4 @@
+/* Computes what an hour of a node costs: energy, depreciation, network, margin, fee. */
 #include "cmd/rnp-price/cost.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Reads CSV from strangers, strictly as RFC 4180. */
 #include "cmd/rnp-price/csv.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Stores what a feed gave before: the last good offers, and medians over time. */
 #include "cmd/rnp-price/feed_state.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Holds offers, reads them from records and writes them again. */
 #include "cmd/rnp-price/offer.h"
 
 #include <stdlib.h>

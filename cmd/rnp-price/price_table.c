@@ -1,3 +1,4 @@
+/* Reads the break-even prices of GPU models from a policy's section "prices". */
 #include "cmd/rnp-price/price_table.h"
 
 #include "common/base/err.h"

@@ -1,3 +1,4 @@
+/* Turns a Python literal into a JSON value. */
 #include "cmd/rnp-price/pyliteral.h"
 
 #include <stdbool.h>

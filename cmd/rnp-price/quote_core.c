@@ -1,3 +1,4 @@
+/* Computes a price from costs, rivals and rules, and explains every step. */
 #include "cmd/rnp-price/quote_core.h"
 
 #include <stdarg.h>

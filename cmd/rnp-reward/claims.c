@@ -1,3 +1,4 @@
+/* Collects the leaves of an epoch's Merkle tree from its rnp.reward records. */
 #include "cmd/rnp-reward/claims.h"
 
 #include <sodium.h>

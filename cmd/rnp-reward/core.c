@@ -1,3 +1,5 @@
+/* Computes what each node of an epoch is paid, exactly, and with the same bits on any number of
+ * threads. */
 #include "cmd/rnp-reward/core.h"
 
 #include <inttypes.h>

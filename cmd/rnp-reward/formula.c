@@ -1,3 +1,4 @@
+/* Writes the expressions of a policy as people write formulas. */
 #include "cmd/rnp-reward/formula.h"
 
 #include <inttypes.h>

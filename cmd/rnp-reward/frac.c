@@ -1,3 +1,4 @@
+/* Adds, multiplies and divides exact fractions of 128 bits. */
 #include "cmd/rnp-reward/frac.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The options that epoch and explain share: what an epoch may pay. */
 #include "cmd/rnp-reward/given.h"
 
 #include "common/base/err.h"

@@ -1,3 +1,4 @@
+/* Builds Merkle trees and checks inclusion proofs, as the public Solana distributors do. */
 #include "cmd/rnp-reward/merkle.h"
 
 #include <stdlib.h>

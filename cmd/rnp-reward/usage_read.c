@@ -1,3 +1,4 @@
+/* Reads rnp.usage records on all cores into compact structs. */
 #include "cmd/rnp-reward/usage_read.h"
 
 #include <inttypes.h>

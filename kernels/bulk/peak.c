@@ -1,3 +1,4 @@
+/* Runs multiply-adds in registers on every instruction set, to measure the peak of a core. */
 #include "kernels/bulk/peak.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Asks CPUID and the operating system which instruction sets may be used. */
 #include "kernels/dev/cpu.h"
 
 #include <stdint.h>

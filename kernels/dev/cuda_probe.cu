@@ -1,3 +1,4 @@
+/* Lists the GPUs that CUDA sees, without opening one. */
 #include "kernels/dev/cuda_probe.h"
 
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+/* Opens a library on first use and looks up its functions, once, from any thread. */
 #include "kernels/dev/library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* Finds plug-ins beside the programs or where they were installed, and opens them. */
 #include "kernels/dev/plugin.h"
 
 #include <dlfcn.h>

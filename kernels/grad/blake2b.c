@@ -1,3 +1,4 @@
+/* BLAKE2b: the reference, one message after the other. */
 #include "kernels/grad/blake2b.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* BLAKE2b of several messages side by side, one in each lane of a vector. */
 #include "kernels/grad/blake2b.h"
 
 #ifdef __x86_64__

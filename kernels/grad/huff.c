@@ -1,3 +1,4 @@
+/* The entropy coder's reference: tables, and chunks in both directions. */
 #include "kernels/grad/huff.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The entropy coder on a GPU: the operations that huff_put.cu and huff_get.cu are made into. */
 #include "kernels/grad/huff.cuh"
 
 #include <sysexits.h>

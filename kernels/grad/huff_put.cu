@@ -1,3 +1,4 @@
+/* The entropy coder on a GPU: encoding. */
 #include "kernels/grad/huff.cuh"
 
 /* --- an encoder: shared by a block ------------------------------------------------------------ */

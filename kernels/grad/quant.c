@@ -1,3 +1,4 @@
+/* The quantisers' reference: floats to symbols and side information, and back. */
 #include "kernels/grad/quant.h"
 
 #include "kernels/grad/quant_parts.h"

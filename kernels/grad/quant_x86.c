@@ -1,3 +1,4 @@
+/* The quantisers for AVX2 and AVX-512. */
 #include "kernels/grad/quant.h"
 
 #ifdef __x86_64__

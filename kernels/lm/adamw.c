@@ -1,3 +1,4 @@
+/* AdamW: the reference. */
 #include <math.h>
 
 #include "kernels/lm/ref.h"

@@ -1,4 +1,4 @@
-/* lm_cuda.cuh - what the CUDA files of the language model share: packs of eight numbers, sums of a warp in a fixed order, and their entries.
+/* cuda.cuh - what the CUDA files of the language model share: packs of eight numbers, sums of a warp in a fixed order, and their entries.
  *
  * A sum's order follows from the sizes of an operation alone, never from the grid, so that every GPU adds in the same way. Nothing
  * here waits or allocates, so that a stream being captured into a graph can take it. */

@@ -1,3 +1,4 @@
+/* Matrix products of a language model: the reference. */
 #include "kernels/lm/ref.h"
 
 void lm_gemm_ref(const struct lm_gemm *g, uint64_t from, uint64_t to)

@@ -1,3 +1,4 @@
+/* Linear layers with weights as they lie in a model file: the reference. */
 #include "kernels/lm/project.h"
 
 void lm_project_ref(const struct lm_project *p, uint64_t from, uint64_t to)

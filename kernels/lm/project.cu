@@ -1,3 +1,4 @@
+/* Linear layers with weights as they lie in a model file, on a GPU. */
 #include "kernels/lm/cuda.cuh"
 
 #define THREADS 256

@@ -1,4 +1,4 @@
-/* lm_project.h - a linear layer with weights as they lie in a model file, for a few rows of f32: what decoding is made of. libc only.
+/* project.h - a linear layer with weights as they lie in a model file, for a few rows of f32: what decoding is made of. libc only.
  *
  * Formula: y[r][j] = from[r][j] + bias[j] + sum over t < k of x[r][t] W[j][t], with W decoded exactly to f32.
  * Shapes: x is rows x k with stride ldx, y and from rows x n with stride ldy, all f32; W is n rows of k weights of `type`, one row after the

@@ -1,4 +1,4 @@
-/* lm_ref.h - the definitions of ops.h as plain C: each for a range of its rows, blocks or tasks, so that a team can share them.
+/* ref.h - the definitions of ops.h as plain C: each for a range of its rows, blocks or tasks, so that a team can share them.
  * For the CPU's backend and kcheck. */
 #ifndef RNP_KERNELS_LM_REF_H
 #define RNP_KERNELS_LM_REF_H

@@ -1,3 +1,4 @@
+/* Operations on rows (norm, rotation, SwiGLU and their backward passes): the reference. */
 #include <math.h>
 
 #include "kernels/lm/ref.h"

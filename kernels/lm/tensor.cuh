@@ -1,4 +1,4 @@
-/* lm_tensor.cuh - bf16 on tensor cores, as the instructions of PTX that compute capability 8.0 and later have, for kernels/lm_*.cu. In
+/* tensor.cuh - bf16 on tensor cores, as the instructions of PTX that compute capability 8.0 and later have, for kernels/lm_*.cu. In
  * the emulation they do the same by exchanges of a warp, so that the places of numbers in registers are tested there too.
  *
  * Fragments as PTX calls them (PTX ISA, mma.m16n8k16): with g = lane / 4 and t = lane % 4 a lane has of A the pairs (g, 2t), (g + 8, 2t), (g, 2t

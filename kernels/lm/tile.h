@@ -1,4 +1,4 @@
-/* lm_tile.h - products of small blocks, on which the fast matrix products, attention and output of the CPU are built.
+/* tile.h - products of small blocks, on which the fast matrix products, attention and output of the CPU are built.
  *
  * A block product is C [rows, 16 panels] = A B with A row-major (k contiguous) and B in panels of 16 columns. Both sides hold
  * bf16 or both f32 (`halves`), whatever the activations are; k is padded with zeros to a multiple of k_step on both sides. A panel is, for

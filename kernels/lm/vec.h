@@ -1,4 +1,6 @@
-/* vec.h - vectors of f32 on one instruction set, for the fast kernels of a language model: what differs between AVX2, AVX-512 and
+/* no guard: it is included once for each instruction set.
+ *
+ * vec.h - vectors of f32 on one instruction set, for the fast kernels of a language model: what differs between AVX2, AVX-512 and
  * AVX-512 with BF16 is here, what they compute in lm_rows.inc, lm_tile.inc and lm_attend.inc, which are compiled once for each.
  *
  * Before including, define VEC_AVX2, VEC_AVX512 or VEC_AVX512BF16; the names below are then those of that set. */

@@ -1,4 +1,4 @@
-/* lm_x86.h - the fast kernels of a language model by instruction set; ranges and tasks as in lm_ref.h. Private to kernels/lm_*.c. */
+/* x86.h - the fast kernels of a language model by instruction set; ranges and tasks as in lm_ref.h. Private to kernels/lm_*.c. */
 #ifndef RNP_KERNELS_LM_X86_H
 #define RNP_KERNELS_LM_X86_H
 
@@ -6,30 +6,30 @@
 #include "kernels/lm/ref.h"
 #include "kernels/lm/tile.h"
 
-#define LM_X86(set)                                                                    \
-	void lm_embed_##set(const struct lm_embed *, uint64_t, uint64_t);              \
-	void lm_embed_back_##set(const struct lm_embed_back *, uint64_t, uint64_t);    \
-	void lm_norm_##set(const struct lm_norm *, uint64_t, uint64_t);                \
-	void lm_norm_back_rows_##set(const struct lm_norm_back *, uint64_t, uint64_t); \
-	void lm_norm_back_columns_##set(const struct lm_norm_back *, uint64_t,         \
-		uint64_t);                                                             \
-	void lm_rotate_##set(const struct lm_rotate *, uint64_t, uint64_t);            \
-	void lm_swiglu_##set(const struct lm_swiglu *, uint64_t, uint64_t);            \
-	void lm_swiglu_back_##set(const struct lm_swiglu_back *, uint64_t, uint64_t);  \
-	void lm_bias_back_##set(const struct lm_bias_back *, uint64_t, uint64_t);      \
-	void lm_narrow_##set(const struct lm_narrow *, uint64_t, uint64_t);            \
-	void lm_squares_##set(const struct lm_squares *, uint64_t, uint64_t);          \
-	void lm_adamw_##set(const struct lm_adamw *, uint64_t, uint64_t);              \
+#define LM_X86(set)                                                                     \
+	void lm_embed_##set(const struct lm_embed *, uint64_t, uint64_t);               \
+	void lm_embed_back_##set(const struct lm_embed_back *, uint64_t, uint64_t);     \
+	void lm_norm_##set(const struct lm_norm *, uint64_t, uint64_t);                 \
+	void lm_norm_back_rows_##set(const struct lm_norm_back *, uint64_t, uint64_t);  \
+	void lm_norm_back_columns_##set(const struct lm_norm_back *, uint64_t,          \
+		uint64_t);                                                              \
+	void lm_rotate_##set(const struct lm_rotate *, uint64_t, uint64_t);             \
+	void lm_swiglu_##set(const struct lm_swiglu *, uint64_t, uint64_t);             \
+	void lm_swiglu_back_##set(const struct lm_swiglu_back *, uint64_t, uint64_t);   \
+	void lm_bias_back_##set(const struct lm_bias_back *, uint64_t, uint64_t);       \
+	void lm_narrow_##set(const struct lm_narrow *, uint64_t, uint64_t);             \
+	void lm_squares_##set(const struct lm_squares *, uint64_t, uint64_t);           \
+	void lm_adamw_##set(const struct lm_adamw *, uint64_t, uint64_t);               \
 	void lm_paged_attend_##set(const struct lm_paged_attend *, uint64_t, uint64_t); \
-	void lm_project_##set(const struct lm_project *, uint64_t, uint64_t);          \
-	void lm_head_rows_##set(const struct lm_head_rows *, uint64_t, uint64_t);      \
-	void lm_head_scale_##set(const struct lm_head_scale *, uint64_t, uint64_t);    \
-	void lm_attend_task_##set(const struct lm_tiles *, const struct lm_attend *,   \
-		char *own, uint64_t n);                                                \
-	void lm_attend_back_q_task_##set(const struct lm_tiles *,                      \
-		const struct lm_attend_back *, char *own, uint64_t n);                 \
-	void lm_attend_back_kv_task_##set(const struct lm_tiles *,                     \
-		const struct lm_attend_back *, char *own, uint64_t n);                 \
+	void lm_project_##set(const struct lm_project *, uint64_t, uint64_t);           \
+	void lm_head_rows_##set(const struct lm_head_rows *, uint64_t, uint64_t);       \
+	void lm_head_scale_##set(const struct lm_head_scale *, uint64_t, uint64_t);     \
+	void lm_attend_task_##set(const struct lm_tiles *, const struct lm_attend *,    \
+		char *own, uint64_t n);                                                 \
+	void lm_attend_back_q_task_##set(const struct lm_tiles *,                       \
+		const struct lm_attend_back *, char *own, uint64_t n);                  \
+	void lm_attend_back_kv_task_##set(const struct lm_tiles *,                      \
+		const struct lm_attend_back *, char *own, uint64_t n);                  \
 	extern const struct lm_tiles lm_tiles_f32_##set
 
 LM_X86(avx2);

@@ -1,3 +1,4 @@
+/* What the matmul test does to int8 matrices between products, for AVX2 and AVX-512. */
 #include "kernels/poc/int8.h"
 
 #ifdef __x86_64__

@@ -1,3 +1,4 @@
+/* The memory test's fill: the reference. */
 #include "kernels/poc/memfill.h"
 
 #include <stddef.h>

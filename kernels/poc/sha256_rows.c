@@ -1,3 +1,4 @@
+/* SHA-256 of many rows: the reference. */
 #include "kernels/poc/sha256_rows.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SHA-256 of many rows on a GPU, a row per thread. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/poc/ops.h"
 

@@ -1,3 +1,5 @@
+/* Holds every version of int8 against its reference: exact or bounded cases, edges,
+ * repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
 

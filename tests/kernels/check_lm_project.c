@@ -1,3 +1,5 @@
+/* Holds every version of the linear layers against its reference: exact or bounded cases,
+ * edges, repeatability. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
