@@ -1,3 +1,4 @@
+/* batch.c - the memory of a batch of chunks, and its transfer to and from the device. */
 #include "common/grad/batch.h"
 
 #include <sodium.h>
@@ -43,7 +44,7 @@ uint64_t grad_batch(const struct grad *g)
 	chunks = chunks < CHUNKS_MIN ? CHUNKS_MIN :
 		chunks > CHUNKS_MAX  ? CHUNKS_MAX :
 				       chunks;
-	/* a chunk of topk is 16 others */
+	/* a chunk of topk is as large as 16 others */
 	if (quant_chunk(g->q.method) > QUANT_CHUNK)
 		chunks /= 8;
 	return chunks * quant_chunk(g->q.method);
@@ -64,7 +65,7 @@ int grad_alloc(struct grad_batch *b, void **out, uint64_t bytes)
 	return grad_dev(b, b->d->ops->alloc(b->d, out, bytes));
 }
 
-/* Memory that host and device share where they can. */
+/* Allocates memory that host and device share where they can. */
 static int alloc_both(struct grad_batch *b, void **host, void **device, uint64_t bytes)
 {
 	if (grad_alloc(b, device, bytes) < 0)
@@ -80,7 +81,7 @@ static void free_both(struct grad_batch *b, void *host, void *device)
 		free(host);
 }
 
-/* The planes that lie without gaps, whose chunks are the coder's. */
+/* Allocates the planes without gaps, whose chunks are the coder's. */
 static int alloc_apart(struct grad_batch *b)
 {
 	uint64_t most = 0, chunks = b->chunks_max;
@@ -103,7 +104,8 @@ static int alloc_apart(struct grad_batch *b)
 	return grad_alloc(b, (void **)&b->d_at, (chunks + 1) * sizeof *b->d_at);
 }
 
-/* That of a CPU opened as a device; beside another device, what RNP_ISA lets the CPU use. */
+/* Chooses the ISA: that of a CPU opened as a device; beside another device, what RNP_ISA lets
+ * the CPU use. */
 static enum cpu_level level_of(const struct grad_batch *b)
 {
 	enum cpu_level level;
@@ -201,8 +203,8 @@ int grad_batch_job(struct grad_batch *b, struct quant_job *j, uint64_t first, ui
 		b->d->ops->put(b->d, b->d_steps, b->steps, b->chunks * sizeof *b->steps));
 }
 
-/* What is hashed of a chunk is its number, elements, bytes and payload: for that long the first three stand where its check
- * is, so that a message is one stretch of memory. */
+/* A chunk's check covers its number, elements, bytes and payload: while it is hashed, the first
+ * three are stored where the check belongs, so that the message is contiguous. */
 static void check_some(struct grad_batch *b, uint64_t number, uint64_t from, uint64_t to)
 {
 	struct blake2b_message m[BLAKE2B_LANES];
@@ -236,7 +238,7 @@ void grad_batch_check(struct grad_batch *b, uint64_t number)
 			b->chunks - c < BLAKE2B_LANES ? b->chunks : c + BLAKE2B_LANES);
 }
 
-/* Bytes of plane p in n elements: chunks but the last are whole. */
+/* Returns the bytes of plane p in n elements: all chunks but the last are whole. */
 static uint64_t plane_bytes(const struct grad_batch *b, int p, uint64_t n)
 {
 	struct quant_layout last;
@@ -245,14 +247,14 @@ static uint64_t plane_bytes(const struct grad_batch *b, int p, uint64_t n)
 	return (b->chunks - 1) * b->layout.plane[p].stride + last.plane[p].bytes;
 }
 
-/* A GPU that is broken may say anything, and memory is copied by what it says. */
+/* Reports impossible sizes: a broken GPU may return any, and they decide how much is copied. */
 static int wrong_sizes(const struct grad_batch *b)
 {
 	return err_set(EX_IOERR, "%s gives sizes that cannot be",
 		b->d->model[0] ? b->d->model : "the device");
 }
 
-/* Where coded chunks of so many symbols begin. */
+/* Checks the offsets of coded chunks of `chunk` symbols each. */
 static int check_at(const struct grad_batch *b, const uint64_t *at, uint32_t chunk)
 {
 	if (at[0] || at[b->chunks] > huff_bound(b->chunks_max * chunk, chunk))
@@ -263,7 +265,7 @@ static int check_at(const struct grad_batch *b, const uint64_t *at, uint32_t chu
 	return 0;
 }
 
-/* Plane p coded by the device. */
+/* Copies plane p from the device, which coded it. */
 static int get_coded(struct grad_batch *b, int p, uint64_t n)
 {
 	struct dev *d = b->d;
@@ -282,7 +284,7 @@ static int get_coded(struct grad_batch *b, int p, uint64_t n)
 	return grad_dev(b, d->ops->get(d, b->coded[p], b->d_coded, b->at[p][b->chunks]));
 }
 
-/* What of the variable plane is used. */
+/* Copies the used part of the variable plane. */
 static int get_variable(struct grad_batch *b, int p)
 {
 	for (uint64_t c = 0; c < b->chunks; c++) {
@@ -301,7 +303,7 @@ static int get_variable(struct grad_batch *b, int p)
 	return 0;
 }
 
-/* Where plane p begins, on the host and on the device. */
+/* Returns where plane p begins in host or device memory. */
 static unsigned char *plane_start(const struct grad_batch *b, unsigned char *base, int p)
 {
 	return quant_plane_at(&b->layout, base, b->chunks, 0, p);
@@ -331,7 +333,7 @@ int grad_batch_get(struct grad_batch *b, uint64_t n, bool symbols)
 	return rc;
 }
 
-/* Plane p to the device as it is coded, to be decoded there. */
+/* Copies plane p to the device in coded form, to be decoded there. */
 static int put_coded(struct grad_batch *b, int p, uint64_t n, uint32_t *bad)
 {
 	struct dev *d = b->d;
@@ -343,7 +345,7 @@ static int put_coded(struct grad_batch *b, int p, uint64_t n, uint32_t *bad)
 		const struct grad_piece *piece =
 			&b->pieces[c * QUANT_PLANES_MAX + (uint64_t)p];
 
-		/* no chunk of the coder is longer, and so it fits */
+		/* no chunk of the coder is longer, so it fits */
 		if (piece->bytes > plane->stride + 1) {
 			*bad += 1;
 			return 0;

@@ -1,4 +1,5 @@
-/* The decoder: nothing that a container says is believed before it was checked, and memory is that of a batch. */
+/* decode.c - the decoder: it trusts nothing in a container before it is checked, and needs
+ * memory for one batch only. */
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,11 @@ struct grad_decoder {
 	grad_read_fn read;
 	void *ctx;
 	crypto_generichash_state root, sizes;
-	uint64_t elements, chunks; /* that were given out */
-	uint64_t most;             /* elements that there may be */
-	uint64_t taken;            /* bytes since the end mark */
-	void *staging;             /* device: for the host */
-	bool last, done;           /* the last chunk was read; the index too */
+	uint64_t elements, chunks; /* returned so far */
+	uint64_t most;             /* upper bound of elements */
+	uint64_t taken;            /* bytes read since the end marker */
+	void *staging;             /* device: elements for the host */
+	bool last, done; /* last: the last chunk was read; done: the index too */
 };
 
 static int truncated(const struct grad_decoder *r)
@@ -32,7 +33,7 @@ static uint32_t get_length(const unsigned char *from)
 	return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16;
 }
 
-/* Plane p of chunk c from at .. end; returns where it ends, or NULL: there is no such plane. */
+/* Reads plane p of chunk c from at .. end; returns where it ends, or NULL: malformed. */
 static const unsigned char *get_plane(struct grad_batch *b, struct huff_work *w,
 	const struct quant_plane *plane, uint64_t c, int p, const unsigned char *at,
 	const unsigned char *end)
@@ -123,7 +124,7 @@ static int take(struct grad_decoder *r, void *to, size_t len)
 	return r->read(r->ctx, to, len);
 }
 
-/* All behind the end mark, which is read. */
+/* Reads the rest after the end marker, which was read already. */
 static int read_index(struct grad_decoder *r)
 {
 	unsigned char piece[4096], want[GRAD_ROOT_BYTES], sizes[2][GRAD_ROOT_BYTES];
@@ -159,7 +160,7 @@ static int read_index(struct grad_decoder *r)
 
 /* --- a batch ----------------------------------------------------------------------------------- */
 
-/* The next chunk into its slot. Returns 1, 0 at the end, or -1. */
+/* Reads the next chunk into its slot. Returns 1, 0 at the end, or -1. */
 static int read_chunk(struct grad_decoder *r, uint64_t before)
 {
 	struct grad_batch *b = &r->b;
@@ -190,7 +191,7 @@ static int read_chunk(struct grad_decoder *r, uint64_t before)
 	return 1;
 }
 
-/* Read up to a batch; *n elements. */
+/* Reads up to a batch; *n elements. */
 static int read_batch(struct grad_decoder *r, uint64_t *n)
 {
 	struct grad_batch *b = &r->b;
@@ -303,7 +304,7 @@ static int read_header(struct grad_decoder *r, struct grad *g,
 
 	if (r->read(r->ctx, header, have) < 0)
 		return err_add("the header");
-	/* what these 8 tell is looked at before more is waited for */
+	/* checks these 8 bytes before it waits for more */
 	if (memcmp(header, "RNPG", 4) == 0 && header[4] == GRAD_VERSION &&
 		header[5] < QUANT_METHODS && header[7] <= GRAD_RANK_MAX) {
 		len = GRAD_HEADER_MIN + 8 * (size_t)header[7];
@@ -321,7 +322,7 @@ struct grad_decoder *grad_decoder_new(struct dev *d, grad_read_fn read, void *ct
 	struct grad g;
 
 	r->b.d = d;
-	r->b.host = true; /* until it is known */
+	r->b.host = true; /* until the device is known */
 	r->read = read;
 	r->ctx = ctx;
 	if (read_header(r, &g, check) < 0 || grad_batch_init(&r->b, d, &g) < 0) {

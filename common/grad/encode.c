@@ -1,4 +1,5 @@
-/* The encoder: a batch of chunks at a time, quantised on the device, coded and hashed by the team. */
+/* encode.c - the encoder: a batch of chunks at a time is quantised on the device, then coded
+ * and hashed by the thread team. */
 #include <math.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -16,17 +17,17 @@ struct grad_encoder {
 	void *ctx;
 	struct grad_stats *stats;
 	crypto_generichash_state root;
-	struct buf sizes; /* of chunks, for the index */
+	struct buf sizes; /* of the chunks, for the index */
 	uint64_t elements, chunks;
-	bool over; /* a batch that was not whole has come */
-	/* on the host, where nobody else wants the levels, a thread quantises a chunk and codes it at once: they
-	 * need not leave its cache */
+	bool over; /* a partial batch was the last */
+	/* on the host, where nothing else needs the levels, a thread quantises a chunk and
+	 * codes it at once: the levels stay in its cache */
 	bool at_once;
-	const void *from; /* then: the elements of the batch */
-	/* of each chunk of a batch, for stats */
+	const void *from; /* with at_once: the elements of the batch */
+	/* per chunk of a batch, for stats */
 	struct grad_stats *parts;
-	float *sent;    /* device: what the decoder will see */
-	float *staging; /* device: of elements from the host */
+	float *sent;    /* device: the values that the decoder will produce */
+	float *staging; /* device: elements from the host */
 	float *carried; /* device: error feedback from the host */
 };
 
@@ -49,13 +50,13 @@ static void put_length(unsigned char *to, uint32_t v)
 	to[2] = (unsigned char)(v >> 16);
 }
 
-/* Where the thread has the planes of a chunk that it quantises and codes at once. */
+/* Returns where the thread keeps the planes of a chunk that it quantises and codes at once. */
 static unsigned char *my_planes(const struct grad_encoder *e)
 {
 	return e->b.planes + (uint64_t)grad_thread() * e->b.layout.chunk_bytes;
 }
 
-/* Plane p of chunk c, which is at `from`, to `to`; returns the bytes it took. */
+/* Codes plane p of chunk c from `from` to `to`; returns the bytes that it took. */
 static uint32_t put_plane(const struct grad_encoder *e, struct huff_work *w,
 	const struct quant_plane *plane, uint64_t c, int p, const unsigned char *from,
 	unsigned char *to, struct grad_stats *part)
@@ -88,7 +89,7 @@ static uint32_t put_plane(const struct grad_encoder *e, struct huff_work *w,
 	return bytes + (plane->variable ? GRAD_LENGTH_BYTES : 0);
 }
 
-/* Chunk c of the batch, n elements, whole but for its check into its slot. */
+/* Writes chunk c of the batch, n elements, into its slot, complete except for its check. */
 static void build_chunk(struct grad_encoder *e, struct huff_work *w, uint64_t c,
 	uint32_t n)
 {
@@ -121,7 +122,7 @@ static float element_of(const struct grad *g, const void *elements, uint64_t i)
 			   ((const float *)elements)[i];
 }
 
-/* As the decoder writes it: what is lossy works on f32, and bf16 is made of that. */
+/* Decodes as the decoder does: lossy methods work on f32, which is then converted to bf16. */
 static float decoded_of(const struct grad *g, const void *sent, uint64_t i)
 {
 	float y = element_of(g, sent, i);
@@ -159,7 +160,7 @@ static void add_part(struct grad_stats *all, const struct grad_stats *part)
 	all->not_finite += part->not_finite;
 }
 
-/* want, got: of the device, n elements */
+/* want, got: n elements on the device */
 static int measure(struct grad_encoder *e, const void *want, const void *got, uint64_t n)
 {
 	uint64_t bytes = n * (e->b.g.q.bf16 ? 2 : 4);
@@ -236,7 +237,7 @@ static int quantise(struct grad_encoder *e, const void *elements, uint64_t n,
 		return -1;
 	if (grad_batch_job(b, &job, e->elements, n) < 0)
 		return -1;
-	job.elements = (void *)(uintptr_t)from; /* encode only reads them */
+	job.elements = (void *)(uintptr_t)from; /* encoding only reads them */
 	e->from = from;
 	if (e->at_once)
 		return 0;
@@ -282,7 +283,7 @@ static int write_batch(struct grad_encoder *e, uint64_t n)
 	return 0;
 }
 
-/* The part of quantise() that is left where e->at_once. */
+/* Quantises one chunk, which quantise() leaves to the threads when e->at_once is set. */
 static int quantise_chunk(struct grad_encoder *e, uint64_t c, uint32_t n)
 {
 	struct grad_batch *b = &e->b;

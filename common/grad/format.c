@@ -1,4 +1,4 @@
-/* The header of a container, written and read. */
+/* format.c - writes and reads the header of a container. */
 #include "common/grad/format.h"
 
 #include <math.h>
@@ -103,7 +103,7 @@ size_t grad_header_write(unsigned char out[GRAD_HEADER_MAX], const struct grad *
 	return len + GRAD_CHECK_BYTES;
 }
 
-/* What the numbers must be, once they are known to be as they were written. */
+/* Checks the ranges of the header's numbers, after its checksum proved them intact. */
 static int check_header(const struct grad *g, const unsigned char *in)
 {
 	uint64_t product = 1;

@@ -1,4 +1,5 @@
-/* format.h - the bytes of a container, for the modules of common/grad only. Uses libsodium. */
+/* format.h - the byte layout of a container, for the modules of common/grad only. Uses
+ * libsodium. */
 #ifndef RNP_COMMON_GRAD_FORMAT_H
 #define RNP_COMMON_GRAD_FORMAT_H
 
@@ -17,7 +18,7 @@ uint32_t grad_get32(const unsigned char *from);
 uint64_t grad_get64(const unsigned char *from);
 
 void grad_step_write(unsigned char out[GRAD_STEP_BYTES], const struct quant_step *s);
-/* Returns 0, or -1 (EX_DATAERR): not finite, negative. */
+/* Returns 0, or -1 (EX_DATAERR): a value is not finite or negative. */
 int grad_step_read(struct quant_step *s, const unsigned char in[GRAD_STEP_BYTES]);
 
 #endif

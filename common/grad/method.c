@@ -1,4 +1,4 @@
-/* What a method is called, and its usual numbers. */
+/* method.c - the names of the methods, and their default parameters. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 static const struct {
 	const char *name;
-	uint32_t block; /* usual; 0: has none */
-	float carry;    /* of error feedback */
+	uint32_t block; /* default; 0: the method has none */
+	float carry;    /* for error feedback */
 } methods[QUANT_METHODS] = {
 	[QUANT_NONE] = { "none", 0, 1 },
 	[QUANT_LOSSLESS] = { "lossless", 0, 1 },
@@ -30,7 +30,7 @@ static const struct {
 const char grad_methods[] =
 	"none, lossless, f16, bf16, fp8e4, fp8e5, q8[:sigma][:stochastic], q4[:sigma][:stochastic], ecq:E[:chunk], e3m0, qsgd:S, topk";
 
-/* One word behind the name. */
+/* Parses one word after the name. */
 static int parse_word(struct grad *g, const char *word, bool first)
 {
 	enum quant_method m = g->q.method;
@@ -122,7 +122,7 @@ int grad_parse(struct grad *g, const char *method, uint32_t block)
 
 	*g = (struct grad){ .elements = GRAD_UNKNOWN };
 	rc = parse(g, copy, block);
-	if (rc < 0) { /* a number that is none is wrong usage here */
+	if (rc < 0) { /* a malformed number is a usage error here */
 		struct err e;
 
 		err_save(&e);

@@ -1,5 +1,6 @@
-/* ecq's step: the widest, and of several dead zones the one with the fewest bits, that keeps the error wanted. All is
- * estimated from counts by magnitude, 32 bins in each octave, which every device counts alike. */
+/* step.c - ecq's step: the widest step that keeps the target error, and of several dead zones
+ * the one with the fewest bits. All is estimated from counts by magnitude, 32 bins per octave,
+ * which every device counts alike. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +10,7 @@
 #define SMALL_LEVELS 64
 #define STEP_MAX     8e37 /* centroids are f32 too */
 
-/* The bins that have elements, over which they are taken to be even. */
+/* The bins that have elements, which are assumed to be uniform over each bin. */
 struct bin {
 	double n, low, width;
 };
@@ -20,7 +21,7 @@ struct bins {
 	struct bin bin[QUANT_BINS];
 };
 
-/* What a step would do. */
+/* The estimated effect of a step. */
 struct outcome {
 	double error; /* sum of squares */
 	double bits;
@@ -46,7 +47,8 @@ static void gather(struct bins *b, const uint64_t counts[QUANT_BINS])
 			high = (double)half_float_of_bits((i + 1) << 18);
 		one->n = (double)counts[i];
 		one->low = low;
-		one->width = i ? high - low : 0; /* almost all of the lowest are 0 */
+		one->width = i ? high - low :
+				 0; /* almost all elements of the lowest bin are 0 */
 		b->count += one->n;
 		b->energy += one->n * square_of(low + one->width / 2, one->width);
 		b->most = high;
@@ -59,7 +61,7 @@ static double share_bits(double part, double all)
 	return part > 0 ? part * log2(all / part) : 0;
 }
 
-/* Levels from 1 on: sums of what remains beside m step, for the one level or all above it. */
+/* Levels from 1 on: sums of the remainders beside m step, for this level or all above it. */
 struct group {
 	double n, rest, square;
 };
@@ -76,13 +78,13 @@ static double group_error(const struct group *g)
 	return g->n > 0 ? g->square - g->rest * g->rest / g->n : 0;
 }
 
-/* All that is counted of a step. */
+/* All counts for a step. */
 struct tally {
 	struct group one, above;
 	double zero_error, level[SMALL_LEVELS], wide_bits;
 };
 
-/* n elements around `centre` that become level m */
+/* Adds n elements around `centre` that become level m. */
 static void tally_level(struct tally *t, double n, double centre, double width, double m,
 	double step)
 {
@@ -96,7 +98,7 @@ static void tally_level(struct tally *t, double n, double centre, double width, 
 		t->level[(int)m] += n;
 }
 
-/* A bin, in pieces of one level each. */
+/* Adds a bin, in pieces of one level each. */
 static void tally_bin(struct tally *t, const struct bin *v, double step, double rounding)
 {
 	double at = v->low, end = v->low + v->width;
@@ -122,7 +124,8 @@ static int rising(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What Huffman's code takes for n symbols of these weights, which are used up: the sum of all pairs made. */
+/* Returns the bits that a Huffman code takes for n symbols of these weights, which are
+ * overwritten: the sum of all merged pairs. */
 static double huffman_bits(double *weight, int n)
 {
 	double bits = 0;
@@ -140,8 +143,9 @@ static double huffman_bits(double *weight, int n)
 	return bits;
 }
 
-/* Bits of all symbols. What is mostly 0 is coded by runs, near its entropy, and so are many levels; few levels of
- * alike shares are as Huffman's code has them, which may be 6% more. */
+/* Returns the bits of all symbols. Mostly zero levels are coded by runs, near their entropy,
+ * and many levels come close to it as well; a few levels of similar frequency take the bits of
+ * a Huffman code, which may be 6% more. */
 static double bits_of(const struct tally *t, double count)
 {
 	double weight[2 * SMALL_LEVELS], bits = t->wide_bits + count - t->level[0];
@@ -170,7 +174,7 @@ static void try(struct outcome *o, const struct bins *b, double step, double rou
 			tally_bin(&t, v, step, rounding);
 			continue;
 		}
-		/* all over the interval of a level */
+		/* uniform over the interval of a level */
 		group_add(&t.above, v->n, rest, step * step / 12 + rest * rest);
 		if (want_bits)
 			t.wide_bits += share_bits(v->n, b->count) +
@@ -185,7 +189,7 @@ static void try(struct outcome *o, const struct bins *b, double step, double rou
 		.shift = (float)(t.above.n > 0 ? -t.above.rest / t.above.n : 0) };
 }
 
-/* The widest step with at most that error, by halving the interval on a logarithmic scale. */
+/* Returns the widest step with at most that error, by bisection on a logarithmic scale. */
 static void widest(struct outcome *o, const struct bins *b, double error, double rounding,
 	int rounds)
 {
@@ -214,7 +218,7 @@ void grad_step(struct quant_step *out, const uint64_t counts[QUANT_BINS], double
 	*out = (struct quant_step){ 0 };
 	gather(b, counts);
 	for (int i = 0; b->energy > 0 && i < count; i++) {
-		if (!thorough && i != 2) /* 0.4 is good everywhere */
+		if (!thorough && i != 2) /* 0.4 is good for every distribution */
 			continue;
 		widest(&o, b, error * error * b->energy, roundings[i],
 			thorough ? 26 : 18);
