@@ -1,4 +1,4 @@
-/* export.c - tensors, metadata and config of a model in the formats of others. */
+/* export.c - writes tensors, metadata and config of a model in other programs' formats. */
 #include "common/lm/export/export.h"
 
 #include <inttypes.h>
@@ -15,23 +15,24 @@
 #include "common/lm/model/safetensors.h"
 #include "common/base/mem.h"
 
-#define PIECE_ELEMENTS ((uint64_t)1 << 18) /* at a time, at least a row */
+#define PIECE_ELEMENTS ((uint64_t)1 << 18) /* elements at a time, at least a row */
 
-/* What is being written: the tensors, and in which order rows of q and k go out. */
+/* The export in progress: the tensors, and the order in which rows of q and k are written. */
 struct job {
 	const struct lm_export *e;
 	bool interleaved;
-	uint32_t count; /* tensors of the layout; one more: rope_freqs.weight */
+	uint32_t
+		count; /* tensors of the layout, and perhaps one more: rope_freqs.weight */
 	struct lm_tensor *tensors;
-	float *floats; /* a piece */
+	float *floats; /* buffer of a piece */
 	unsigned char *bytes;
-	uint64_t room; /* elements that a piece has */
+	uint64_t room; /* its capacity in elements */
 };
 
 /* --- data --------------------------------------------------------------------------------- */
 
-/* Which row of the source is row r of the result. Half against half: pair i of a head is rows i and
- * i + D/2; side by side: 2i and 2i + 1. */
+/* Returns the source row of row r of the result. With half-split pairs, pair i of a head is
+ * rows i and i + D/2; with adjacent pairs 2i and 2i + 1. */
 static uint64_t source_row(const struct job *j, enum lm_part part, uint64_t r)
 {
 	uint64_t d = j->e->config.head_dim, k = r % d;
@@ -54,14 +55,14 @@ static int read_floats(const struct job *j, uint32_t i, uint64_t from, uint64_t 
 	if (!j->e->model_file)
 		return j->e->read(j->e->ctx, i, from, count, to);
 	t = model_file_tensor(j->e->model_file, i);
-	/* rows are whole blocks, so that `from` is the first of one */
+	/* rows are whole blocks, so `from` begins one */
 	at = from / lm_type_block(t->type) * lm_type_block_bytes(t->type);
 	lm_to_f32(to, (const unsigned char *)t->data + at, t->type, count);
 	return 0;
 }
 
-/* Rows first..first + n of a tensor as they go out: from `rows` of them in one go where their order
- * is kept. */
+/* Reads rows first..first + n of a tensor in output order: `rows` of them at once where their
+ * order is unchanged. */
 static int read_rows(const struct job *j, const struct lm_place *p, uint32_t i,
 	uint64_t first, uint64_t n)
 {
@@ -76,7 +77,7 @@ static int read_rows(const struct job *j, const struct lm_place *p, uint32_t i,
 	return 0;
 }
 
-/* The same bytes in the order that is wanted: no rounding, and none to be made. */
+/* Copies the same bytes in the output order, without any rounding. */
 static int copy_rows(const struct job *j, const struct lm_place *p,
 	const struct lm_tensor *t, struct io_part *out)
 {
@@ -153,7 +154,7 @@ static void job_init(struct job *j, const struct lm_export *e, enum lm_type type
 	uint32_t n = lm_layout_count(&e->config);
 
 	*j = (struct job){ .e = e, .count = n, .room = PIECE_ELEMENTS };
-	/* only llama files of llama.cpp are permuted; its qwen2 is as Hugging Face's */
+	/* llama.cpp permutes only llama files; its qwen2 files are like Hugging Face's */
 	j->interleaved = gguf && !e->config.qkv_bias;
 	j->tensors = xcalloc(n + 1, sizeof *j->tensors);
 	for (uint32_t i = 0; i < n; i++) {
@@ -181,7 +182,7 @@ static void job_release(struct job *j)
 	free(j->bytes);
 }
 
-/* Llama 3.1's scaling is a tensor in GGUF. */
+/* Adds rope_freqs.weight: in GGUF, Llama 3.1's scaling is a tensor. */
 static uint32_t add_factors(struct job *j)
 {
 	const struct lm_config *c = &j->e->config;
@@ -205,7 +206,7 @@ static uint32_t add_factors(struct job *j)
 
 /* --- GGUF metadata ------------------------------------------------------------------------ */
 
-/* llama.cpp's numbers for what most of the matrices are. */
+/* Returns llama.cpp's number for the type of most matrices. */
 static uint32_t file_type(enum lm_type type)
 {
 	switch (type) {
@@ -259,7 +260,7 @@ static void put_rope(struct gguf_meta *m, const char *architecture,
 static void put_config(struct gguf_meta *m, const struct lm_config *c)
 {
 	const char *a = c->qkv_bias ? "qwen2" : "llama";
-	/* GGUF has no dynamic scaling; up to the original context the model is the plain one */
+	/* GGUF has no dynamic scaling; up to the original context the model works without it */
 	uint32_t context = c->rope.kind == LM_ROPE_NTK ? c->rope.original_context :
 							 c->context;
 
@@ -279,7 +280,7 @@ static void put_config(struct gguf_meta *m, const struct lm_config *c)
 	put_rope(m, a, &c->rope);
 }
 
-/* The keys of another GGUF file that are the tokenizer's. */
+/* Copies the tokenizer's keys from another GGUF file. */
 static void copy_tokenizer(struct gguf_meta *m, const struct gguf *g)
 {
 	static const char begin[] = "tokenizer.";
@@ -297,7 +298,7 @@ static int put_meta(struct gguf_meta *m, const struct job *j)
 {
 	const struct lm_export *e = j->e;
 	const char *a = e->config.qkv_bias ? "qwen2" : "llama";
-	/* that of the first layer's gate stands for all */
+	/* the type of the first layer's gate stands for all */
 	int64_t gate = lm_layout_index(&e->config, LM_GATE, 0);
 	enum lm_type most = j->tensors[gate].type;
 
@@ -329,7 +330,7 @@ int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type typ
 	uint32_t n;
 	int rc;
 
-	/* its factors are a tensor that llama.cpp reads in llama files only */
+	/* its factors are a tensor that llama.cpp reads only in llama files */
 	if (e->config.rope.kind == LM_ROPE_LLAMA3 && e->config.qkv_bias)
 		return err_set(EX_DATAERR,
 			"GGUF has no Llama 3 rope scaling for a model of the architecture qwen2");
@@ -386,7 +387,7 @@ int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type
 	if (lm_export_place(dir, e->token) < 0 || io_make_dirs(dir, 0777) < 0)
 		return -1;
 	metadata = json_object();
-	json_set_text(metadata, "format", "pt"); /* transformers wants to know */
+	json_set_text(metadata, "format", "pt"); /* transformers requires it */
 	job_init(&j, e, type, false);
 	rc = safetensors_write_model(dir, j.tensors, j.count, metadata,
 		SAFETENSORS_SHARD_BYTES, fill, &j);

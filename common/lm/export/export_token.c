@@ -1,4 +1,4 @@
-/* export_token.c - a tokenizer as the metadata of a GGUF file. */
+/* export_token.c - writes a tokenizer as the metadata of a GGUF file. */
 #include "common/lm/export/export_token.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 
 #define KEY "tokenizer.ggml."
 
-/* GGUF knows the merges of characters by scores alone: the earlier a merge, the higher the score of
- * what it makes. */
+/* GGUF represents the merges of characters by scores alone: the earlier a merge, the higher the
+ * score of its result. */
 static void score_merges(float *scores, const struct lm_token *t, uint32_t count,
 	uint32_t merges)
 {
