@@ -21,8 +21,8 @@
 struct job {
 	const struct lm_export *e;
 	bool interleaved;
-	uint32_t
-		count; /* tensors of the layout, and perhaps one more: rope_freqs.weight */
+	/* tensors of the layout, and perhaps one more: rope_freqs.weight */
+	uint32_t count;
 	struct lm_tensor *tensors;
 	float *floats; /* buffer of a piece */
 	unsigned char *bytes;

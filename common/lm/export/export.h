@@ -22,10 +22,10 @@ typedef int (
 	*lm_read_fn)(void *ctx, uint32_t i, uint64_t from, uint64_t count, float *to);
 
 struct lm_export {
-	struct lm_config
-		config; /* rope.interleaved: how the source's rows of q and k are laid out */
-	const struct model_file
-		*model_file; /* source of the parameters; NULL: they come from read */
+	/* rope.interleaved: how the source's rows of q and k are laid out */
+	struct lm_config config;
+	/* source of the parameters; NULL: they come from read */
+	const struct model_file *model_file;
 	lm_read_fn read;
 	void *ctx;
 	const char *name; /* the model's display name; NULL: none */

@@ -39,8 +39,8 @@ enum gguf_kind {
 };
 
 struct gguf_value {
-	const char
-		*key; /* key_bytes of UTF-8 without control characters; no terminator */
+	/* key_bytes of UTF-8 without control characters; no terminator */
+	const char *key;
 	uint64_t key_bytes;
 	enum gguf_kind kind;
 	enum gguf_kind item; /* kind of an array's items */

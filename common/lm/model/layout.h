@@ -15,11 +15,9 @@ enum lm_part {
 	 * [dim] */
 	LM_ATTN_NORM,
 	LM_Q, /* [heads * head_dim, dim] */
-	/* [kv_heads * head_dim, dim]
-	 * [kv_heads * head_dim, dim] */
+	/* [kv_heads * head_dim, dim] */
 	LM_K,
-	/* [kv_heads * head_dim, dim]
-	 * [kv_heads * head_dim, dim] */
+	/* [kv_heads * head_dim, dim] */
 	LM_V,
 	LM_Q_BIAS, /* [heads * head_dim], only with qkv_bias; K and V likewise */
 	LM_K_BIAS,
@@ -29,11 +27,9 @@ enum lm_part {
 	 * [dim]
 	 * [dim] */
 	LM_FFN_NORM,
-	/* [hidden, dim]
-	 * [hidden, dim] */
+	/* [hidden, dim] */
 	LM_GATE,
-	/* [hidden, dim]
-	 * [hidden, dim] */
+	/* [hidden, dim] */
 	LM_UP,
 	LM_DOWN, /* [dim, hidden] */
 	/* [dim]

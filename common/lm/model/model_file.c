@@ -30,8 +30,8 @@ struct model_file {
 	struct gguf *gguf;
 	struct safetensors *safetensors;
 	struct llama2c *llama2c;
-	struct lm_tensor *
-		made; /* models without a file: the tensors, and the memory of their data */
+	/* models without a file: the tensors, and the memory of their data */
+	struct lm_tensor *made;
 	void *memory;
 	uint64_t memory_bytes;
 };

@@ -1,4 +1,4 @@
-/* shard.c - files of token ids: written, mapped, checked. */
+/* shard.c - writes, maps and checks files of token ids. */
 #include "common/lm/token/shard.h"
 
 #include <dirent.h>
@@ -126,7 +126,7 @@ static int open_directory(struct lm_shards *set, size_t *cap, const char *path)
 	return rc;
 }
 
-/* The shards of a set follow each other without gap and are of one tokenizer. */
+/* Checks that the shards of a set follow each other without gaps and belong to one tokenizer. */
 static int check_set(struct lm_shards *set, const char *path, bool whole)
 {
 	set->vocab = set->shards[0].vocab;
@@ -191,7 +191,7 @@ void lm_shards_close(struct lm_shards *set)
 	*set = (struct lm_shards){ 0 };
 }
 
-/* n ids of one shard as u32; returns the largest. */
+/* Converts n ids of one shard to u32; returns the largest. */
 static uint32_t copy(const struct lm_shard *s, uint64_t at, uint64_t n, uint32_t *to)
 {
 	const unsigned char *from = s->data + LM_SHARD_HEADER_BYTES + at * s->id_bytes;
@@ -250,11 +250,11 @@ enum verdict { SOUND, BEYOND, OTHER };
 struct check {
 	lm_shards_tick_fn tick;
 	void *ctx;
-	uint64_t done; /* bytes of all */
+	uint64_t done; /* bytes done in all shards */
 };
 
-/* One thread at a time draws; what is mapped need not stay in memory, or a look at the data would
- * be the peak of a run. */
+/* One thread at a time reports progress; mapped pages are released, or checking the data would
+ * set the peak memory of a run. */
 static void checked(struct check *c, const struct lm_shard *s, uint64_t from,
 	uint64_t bytes)
 {
@@ -337,13 +337,13 @@ struct lm_shard_writer {
 	unsigned char tokenizer[32];
 	struct part *parts;
 	size_t n, cap;
-	struct io_part *others; /* files that go with the shards */
+	struct io_part *others; /* other files of the set */
 	size_t n_others, cap_others;
-	bool made; /* the directory is of our making */
+	bool made; /* we created the directory */
 	bool open; /* the last part is being written */
 	struct buf pending;
 	crypto_generichash_state state;
-	uint64_t count; /* of all */
+	uint64_t count; /* ids in all shards */
 };
 
 static int has_shards(const char *dir)
@@ -479,7 +479,7 @@ int lm_shard_beside(struct lm_shard_writer *w, const char *name, const void *dat
 	return io_part_flush(&w->others[w->n_others - 1]);
 }
 
-/* The header, once it is known how many shards there are. */
+/* Writes the header, once the number of shards is known. */
 static int part_finish(const struct lm_shard_writer *w, const struct part *p,
 	uint32_t number)
 {
@@ -504,7 +504,8 @@ static int part_finish(const struct lm_shard_writer *w, const struct part *p,
 	return rc;
 }
 
-/* All is on the disk: the shards get their names last, for they say that the set is whole. */
+/* Everything is on disk now: the shards are renamed last, because their names mean that the set
+ * is complete. */
 static int give_names(struct lm_shard_writer *w)
 {
 	int rc = 0;
@@ -520,7 +521,7 @@ int lm_shard_end(struct lm_shard_writer *w, uint64_t *count, uint32_t *shards)
 {
 	int rc = 0;
 
-	/* a text of no tokens is a set of one empty shard */
+	/* a text without tokens becomes a set of one empty shard */
 	if (!w->n)
 		rc = part_open(w);
 	if (rc == 0 && w->open)
@@ -540,13 +541,13 @@ void lm_shard_abandon(struct lm_shard_writer *w)
 {
 	if (!w)
 		return;
-	/* those that have their names are no parts any more */
+	/* files that were renamed are no temporary parts any more */
 	for (size_t i = 0; i < w->n_others; i++)
 		io_part_drop(&w->others[i]);
 	for (size_t i = 0; i < w->n; i++)
 		io_part_drop(&w->parts[i].file);
 	if (w->made)
-		rmdir(w->dir); /* if nothing is in it */
+		rmdir(w->dir); /* only if it is empty */
 	free(w->others);
 	free(w->parts);
 	buf_release(&w->pending);

@@ -1,11 +1,15 @@
-/* shard.h - token shards: files of token ids to train on, written once and mapped. Uses err, buf,
- * libsodium.
+/* shard.h - token shards: files of token ids to train on, written once and mapped. Uses err,
+ * buf, libsodium.
  *
  * A shard is 128 bytes of header and then the ids, little-endian:
- *   0  "RNPTOKS1"        16 u64 number of ids           32 32 bytes: lm_token_fingerprint of the tokenizer, zeros: not known
- *   8  u32 bytes an id   24 u64 the ids before it in    64 32 bytes: BLAKE2b-256 of the ids as they lie in the file
- *      (2 or 4)             all shards of its set       96 u32 number of the shard, u32 shards of its set
- *  12  u32 vocabulary                                  104 zeros
+ *    0  "RNPTOKS1"
+ *    8  u32 bytes per id (2 or 4), u32 vocabulary
+ *   16  u64 number of ids
+ *   24  u64 number of ids before it in the shards of its set
+ *   32  32 bytes: lm_token_fingerprint of the tokenizer; zeros: unknown
+ *   64  32 bytes: BLAKE2b-256 of the ids as they lie in the file
+ *   96  u32 number of the shard, u32 shards of its set
+ *  104  zeros
  * A directory of them, named 00000.tokens and on, is one long text: a set. */
 #ifndef RNP_COMMON_LM_TOKEN_SHARD_H
 #define RNP_COMMON_LM_TOKEN_SHARD_H
@@ -17,10 +21,10 @@
 #define LM_SHARD_HEADER_BYTES 128
 #define LM_SHARD_SUFFIX       ".tokens"
 #define LM_SHARDS_MAX         100000u
-#define LM_SHARD_IDS          (UINT64_C(32) << 20) /* in each shard but the last */
+#define LM_SHARD_IDS          (UINT64_C(32) << 20) /* ids in each shard but the last */
 
 struct lm_shard {
-	const unsigned char *data; /* of the file */
+	const unsigned char *data; /* of the whole file */
 	bool mapped;
 	uint64_t bytes;
 	uint64_t count, before;
@@ -32,35 +36,36 @@ struct lm_shard {
 struct lm_shards {
 	struct lm_shard *shards;
 	uint32_t n;
-	uint64_t count; /* ids of all */
+	uint64_t count; /* ids in all shards */
 	uint32_t vocab;
 	unsigned char tokenizer[32];
 };
 
-/* Reads a shard from memory (borrowed). Checked: header, length. Returns 0, or -1 with
+/* Reads a shard from memory (borrowed) and checks its header and length. Returns 0, or -1 with
  * err_set(EX_DATAERR). */
 int lm_shard_read(struct lm_shard *s, const void *data, uint64_t bytes,
 	const char *where);
 
-/* Map a shard, or all shards of a directory, which must be a whole set. Returns 0, or -1 with
- * err_set(): 66, 65. */
+/* Maps a shard, or all shards of a directory, which must be a complete set. Returns 0, or -1
+ * with err_set(): 66, 65. */
 int lm_shards_open(struct lm_shards *set, const char *path);
-void lm_shards_close(struct lm_shards *set); /* also of zeros */
+void lm_shards_close(struct lm_shards *set); /* a zeroed set is allowed */
 
-/* Copies n ids from place `at` on; at + n is at most count. Returns 0, or -1 with
- * err_set(EX_DATAERR): an id that is not in the vocabulary. */
+/* Copies n ids from position `at` on; at + n is at most count. Returns 0, or -1 with
+ * err_set(EX_DATAERR): an id outside the vocabulary. */
 int lm_shards_get(const struct lm_shards *set, uint64_t at, uint64_t n, uint32_t *to);
 
-/* Are the ids of a set those of a tokenizer, by its fingerprint? name: the tokenizer's, for people.
- * Returns 0, also where one of the two is zeros, not known, or -1 with err_set(EX_DATAERR). */
+/* Checks by the fingerprint that the ids of a set were made with a tokenizer. name: the
+ * tokenizer's, for messages. Returns 0, also when one of the two is unknown (zeros), or -1 with
+ * err_set(EX_DATAERR). */
 int lm_shards_suit(const struct lm_shards *set, const char *path,
 	const unsigned char tokenizer[32], const char *name);
 
-uint64_t lm_shards_bytes(const struct lm_shards *set); /* of all ids */
+uint64_t lm_shards_bytes(const struct lm_shards *set); /* size of all ids */
 
-/* Reads every id: digests and range, on the whole team. tick (may be NULL) hears of the bytes done
- * so far, from one thread at a time. What was mapped does not stay in memory. Returns 0, or -1 with
- * err_set(EX_DATAERR). */
+/* Reads every id on all threads of the team and checks digests and range. tick (may be NULL)
+ * receives the bytes done so far, from one thread at a time. Mapped pages do not stay in
+ * memory. Returns 0, or -1 with err_set(EX_DATAERR). */
 typedef void (*lm_shards_tick_fn)(void *ctx, uint64_t bytes);
 int lm_shards_check(const struct lm_shards *set, lm_shards_tick_fn tick, void *ctx);
 
@@ -68,26 +73,26 @@ int lm_shards_check(const struct lm_shards *set, lm_shards_tick_fn tick, void *c
 
 struct lm_shard_writer;
 
-/* Begins a set in directory dir, which is made. Nothing appears under its name before lm_shard_end.
- * Returns 0 and *out, or -1 with err_set(): 73 there are shards already, 77, 74. */
+/* Begins a set in directory dir, which it creates. Nothing appears under its final name before
+ * lm_shard_end. Returns 0 and *out, or -1 with err_set(): 73 there are shards already, 77, 74. */
 int lm_shard_begin(struct lm_shard_writer **out, const char *dir);
 
-/* Reports of which vocabulary the ids are, before the first. tokenizer may be NULL. */
+/* Sets the vocabulary of the ids, before the first of them. tokenizer may be NULL. */
 void lm_shard_vocab(struct lm_shard_writer *w, uint32_t vocab,
 	const unsigned char tokenizer[32]);
 
-/* Appends ids. Returns 0, or -1 with err_set(): 65 not in the vocabulary, 74. */
+/* Appends ids. Returns 0, or -1 with err_set(): 65 outside the vocabulary, 74. */
 int lm_shard_add(struct lm_shard_writer *w, const uint32_t *ids, uint64_t n);
 
-/* Puts a file of its own into the directory, as part of the set: it gets its name with the shards,
- * instead of one that is there. Returns 0, or -1 with err_set(): 73, 74, 77. */
+/* Adds another file to the directory as part of the set: it is renamed together with the shards
+ * and replaces an existing one. Returns 0, or -1 with err_set(): 73, 74, 77. */
 int lm_shard_beside(struct lm_shard_writer *w, const char *name, const void *data,
 	size_t len);
 
-/* Gives the shards their names, when all is on the disk. *count and *shards (may be NULL): what was
- * written. Frees w, as lm_shard_abandon does, which removes what was written, and the directory
- * where begin made it. Returns 0, or -1 with err_set(): 74. */
+/* Renames the shards to their final names, when everything is on disk. *count and *shards (may
+ * be NULL) receive what was written. Frees w, as lm_shard_abandon does, which removes what was
+ * written, and the directory if begin created it. Returns 0, or -1 with err_set(): 74. */
 int lm_shard_end(struct lm_shard_writer *w, uint64_t *count, uint32_t *shards);
-void lm_shard_abandon(struct lm_shard_writer *w); /* NULL is fine */
+void lm_shard_abandon(struct lm_shard_writer *w); /* NULL is allowed */
 
 #endif

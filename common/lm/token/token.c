@@ -1,4 +1,4 @@
-/* token.c - a tokenizer's life, its ids, and text out of ids. */
+/* token.c - opening and closing of a tokenizer, its ids, and decoding. */
 #include "common/lm/token/token.h"
 
 #include <sodium.h>
@@ -35,7 +35,7 @@ void lm_token_close(struct lm_token *t)
 	free(t);
 }
 
-/* "DIR/name" for a file of that name in the directory of path. */
+/* Writes "DIR/name" for a file of that name in the directory of path. */
 static char *beside(const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/');
@@ -89,8 +89,8 @@ static int open_bin(struct lm_token **out, const char *path, uint32_t vocab)
 	return rc;
 }
 
-/* The first bytes say what it is: "GGUF", "{" (perhaps behind white space), else a llama2.c
- * file. */
+/* Recognises the format by its first bytes: "GGUF", "{" (perhaps after white space), else a
+ * llama2.c file. */
 static int open_file(struct lm_token **out, const char *path, uint32_t vocab)
 {
 	unsigned char first[64];
@@ -230,8 +230,7 @@ void lm_token_describe(const struct lm_token *t, struct lm_token_about *about)
 	};
 }
 
-/* Tokens that only fill a table of rows, as export_token.c and llama.cpp's converter spell them,
- * say nothing. */
+/* Padding tokens, as export_token.c and llama.cpp's converter spell them, produce no text. */
 static uint32_t count_unpadded(const struct lm_token *t)
 {
 	uint32_t n = t->count;
@@ -304,9 +303,9 @@ void lm_detoken_init(struct lm_detoken *d, const struct lm_token *t)
 	*d = (struct lm_detoken){ .token = t };
 }
 
-/* How many bytes at the front of s are one character; 0: it may become one with more bytes; -1:
- * never. broken: then, how many are replaced together (the longest part that could have begun a
- * character, as Unicode recommends). */
+/* Returns how many bytes at the front of s are one character; 0: it may become one with more
+ * bytes; -1: never. broken then receives how many are replaced together (the longest part that
+ * could have begun a character, as Unicode recommends). */
 static int character(const unsigned char *s, size_t n, size_t *broken)
 {
 	size_t want = s[0] < 0x80 ? 1 :
@@ -368,7 +367,7 @@ int lm_detoken_push(struct lm_detoken *d, struct buf *out, uint32_t id)
 	buf_add(&text, d->held, d->held_bytes);
 	rc = lm_token_piece(d->token, &text, id, !d->started, false);
 	if (rc == 0) {
-		/* special tokens, which give nothing, stand before the text */
+		/* special tokens, which produce no text, precede it */
 		d->started |= text.len > d->held_bytes || is_text(d->token, id);
 		d->held_bytes = 0;
 		flow(d, out, buf_text(&text), text.len);

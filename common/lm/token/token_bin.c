@@ -1,6 +1,6 @@
-/* llama2.c's tokenizer files: an int32 with the length of the longest piece, then for each piece a
- * float score, an int32 length and the bytes. Blanks are blanks in them; ids 0 to 2 are "unknown",
- * begin and end of a text. */
+/* token_bin.c - llama2.c's tokenizer files: an int32 with the length of the longest piece, then
+ * for each piece a float score, an int32 length and the bytes. They spell blanks as blanks; ids
+ * 0 to 2 are "unknown", begin and end of a text. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,8 @@ static enum lm_token_type type_of(uint32_t id, const char *text, size_t bytes)
 	return LM_TOKEN_NORMAL;
 }
 
-/* A piece in our spelling. The special ones have line breaks about their names there. */
+/* Converts a piece to our spelling. The file has line breaks around the names of special
+ * pieces. */
 static void spell(struct buf *out, uint32_t id, const char *text, size_t bytes)
 {
 	buf_reset(out);

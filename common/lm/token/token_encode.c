@@ -1,8 +1,8 @@
-/* Text to ids.
+/* token_encode.c - text to ids.
  *
- * A text is cut three times: at the names of special tokens, then by the pre-tokenizer, then into
- * symbols that are merged. Words come again and again, so that what one gave is kept: with the
- * cache most words cost a hash and a comparison. */
+ * A text is split three times: at the names of special tokens, then by the pre-tokenizer, then
+ * into symbols that are merged. Words recur often, so their ids are cached: most words then
+ * cost a hash and a comparison. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,13 +12,13 @@
 
 #define CACHE_SLOTS      (1u << 16)
 #define CACHE_POOL_BYTES ((size_t)6 << 20)
-#define CACHE_WORD_MAX   64 /* longer words seldom come again */
+#define CACHE_WORD_MAX   64 /* longer words rarely recur */
 #define PART_BYTES       ((size_t)1 << 20)
 
 static struct encoder *encoder_take(const struct lm_token *shared)
 {
 	struct lm_token *t = (struct lm_token *)
-		shared; /* the idle ones are its own matter */
+		shared; /* not const: its list of idle encoders changes */
 	struct encoder *e;
 
 	pthread_mutex_lock(&t->lock);
@@ -43,7 +43,7 @@ static void encoder_give(struct encoder *e)
 {
 	struct lm_token *t = (struct lm_token *)e->t;
 
-	if (e->symbols_cap > 1u << 16) { /* of an uncommonly long word */
+	if (e->symbols_cap > 1u << 16) { /* grown by an unusually long word */
 		free(e->symbols);
 		free(e->heap);
 		e->symbols = NULL;
@@ -110,19 +110,19 @@ static void cache_put(struct encoder *e, struct cache_slot *slot, uint64_t hash,
 		e->pool_len = CACHE_POOL_BYTES;
 }
 
-/* The ids of word s. blanks: it is text, in which U+2581 is still to be put for blanks; else it is
- * spelled already. */
+/* Appends the ids of word s. blanks: it is raw text, whose blanks still have to become U+2581;
+ * else it is spelled already. */
 static void word(struct encoder *e, const char *s, size_t n, bool blanks)
 {
 	size_t from = e->ids->len;
-	/* what an unknown character gives depends on the one before it */
+	/* the ids of an unknown character depend on the one before it */
 	bool keep = n <= CACHE_WORD_MAX && !e->last_unknown;
 	struct cache_slot *slot = NULL;
 	uint64_t hash = 0;
 
 	if (keep) {
 		hash = token_hash(s, n);
-		slot = &e->slots[hash & (CACHE_SLOTS - 2)]; /* of two */
+		slot = &e->slots[hash & (CACHE_SLOTS - 2)]; /* two-way set */
 		for (unsigned i = 0; i < 2; i++) {
 			size_t ids_bytes = slot[i].ids * sizeof(uint32_t);
 
@@ -148,8 +148,8 @@ static void word(struct encoder *e, const char *s, size_t n, bool blanks)
 	}
 }
 
-/* Cuts where no token reaches across, so that no merge can: pieces are long where there is no
- * pre-tokenizer, and short words are in the cache. blanks: as of word(). */
+/* Splits where no token, and so no merge, can cross: without a pre-tokenizer pieces are long,
+ * while short words fit the cache. blanks: as for word(). */
 static void words(struct encoder *e, const char *s, size_t n, bool blanks)
 {
 	const struct lm_token *t = e->t;
@@ -188,7 +188,7 @@ static int piece(void *ctx, const char *s, size_t n)
 
 /* --- sections between special tokens ------------------------------------------------------ */
 
-/* Text without special tokens. first: nothing stands before it but special tokens. */
+/* Encodes text without special tokens. first: only special tokens precede it. */
 static int section(struct encoder *e, const char *s, size_t n, bool first)
 {
 	const struct lm_token *t = e->t;
@@ -208,7 +208,7 @@ static int section(struct encoder *e, const char *s, size_t n, bool first)
 	}
 	if (!t->blanks)
 		return pre_split(&t->pre, &e->run, s, n, piece, e);
-	/* SentencePiece: words are cut and looked up as they stand, only new ones are spelled */
+	/* SentencePiece: words are split and looked up unspelled; only new ones are spelled */
 	if (!t->pre.count && t->how != TOKEN_BYTES && !t->ignore_merges &&
 		pre_utf8_prefix(s, n) == n) {
 		words(e, s, n, true);
@@ -224,7 +224,7 @@ static bool is_space(char c)
 	return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The longest name of the tree that begins here: its id and length, or TOKEN_NONE. */
+/* Finds the longest name of the tree that begins here: its id and length, or TOKEN_NONE. */
 static uint32_t name_at(const struct token_tree *tree, const char *s, size_t n,
 	size_t *len)
 {
@@ -246,7 +246,7 @@ static uint32_t name_at(const struct token_tree *tree, const char *s, size_t n,
 	return found;
 }
 
-/* first: the text begins here, so that a blank may have to be put before it. */
+/* first: the text begins here, so that a blank may have to be prepended. */
 static int encode(struct encoder *e, const char *s, size_t n, bool special, bool first)
 {
 	const struct token_tree *tree = special ? &e->t->all : &e->t->always;
@@ -293,7 +293,7 @@ static int encode_part(const struct lm_token *t, struct buf *ids, const char *te
 	if (!e)
 		return -1;
 	e->ids = ids;
-	buf_reserve(ids, bytes); /* four bytes a token, about as many of text */
+	buf_reserve(ids, bytes); /* an id takes four bytes, about as many as its text */
 	rc = encode(e, text, bytes, special, first);
 	encoder_give(e);
 	return rc;
@@ -339,7 +339,7 @@ size_t token_truncate(const struct lm_token *t, const char *text, size_t bytes,
 	return bytes;
 }
 
-/* Does no name to look for hold a line break that is followed by a letter? */
+/* Whether no name to look for contains a line break followed by a letter. */
 static bool names_stay_in_lines(const struct lm_token *t)
 {
 	for (uint32_t id = 0; id < t->count; id++) {

@@ -1,4 +1,4 @@
-/* token_encoder.h - what one thread needs to encode, and how symbols are merged. For
+/* token_encoder.h - the state that one thread needs to encode, and the merging of symbols. For
  * common/lm/token/token_encode.c and token_merge.c. */
 #ifndef RNP_COMMON_LM_TOKEN_TOKEN_ENCODER_H
 #define RNP_COMMON_LM_TOKEN_TOKEN_ENCODER_H
@@ -12,11 +12,12 @@ struct cache_slot {
 };
 
 struct symbol {
-	uint32_t at, bytes, id; /* bytes 0: merged into the one before it */
+	uint32_t at, bytes, id; /* bytes 0: merged into the symbol before it */
 	uint32_t before, after; /* TOKEN_NONE: none */
 };
 
-/* A merge that could be done; what it was when it was noted says whether it still can. */
+/* A possible merge, with the symbols as they were when it was queued, which tell whether it is
+ * stale. */
 struct bigram {
 	union {
 		uint32_t rank;
@@ -26,10 +27,10 @@ struct bigram {
 };
 
 struct encoder {
-	struct encoder *next; /* among the idle ones */
+	struct encoder *next; /* in the list of idle encoders */
 	const struct lm_token *t;
 	struct pre_run run;
-	struct buf *ids; /* where they go now */
+	struct buf *ids; /* current output */
 	struct cache_slot *slots;
 	uint32_t used;
 	char *pool;
@@ -40,11 +41,11 @@ struct encoder {
 	size_t heap_len, heap_cap;
 	struct buf text,
 		spelled; /* of a section, with the blank before it; as the vocabulary spells it */
-	struct buf word;   /* the same of a word */
+	struct buf word;   /* the same for a word */
 	bool last_unknown; /* unknown characters in a row are one token */
 };
 
-/* Appends the ids of a word, which is spelled as the vocabulary spells, to e->ids. */
+/* Appends the ids of a word, in the vocabulary's spelling, to e->ids. */
 void encoder_merge(struct encoder *e, const char *word, size_t bytes);
 
 /* Appends one id. */

@@ -1,5 +1,5 @@
-/* The tokenizer in a GGUF file: its tokenizer.ggml.* keys. What llama.cpp knows of some models by
- * their name, since the format has no key for it, is known here too. */
+/* token_gguf.c - the tokenizer in a GGUF file: its tokenizer.ggml.* keys. What llama.cpp knows
+ * about some models by their name, because the format has no key for it, is known here too. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +97,7 @@ static int read_id(const struct gguf *g, const char *key, int64_t *id)
 	if (gguf_get_u64(g, key, UINT32_MAX, &v) < 0)
 		return -1;
 	if (v == UINT32_MAX)
-		*id = -1; /* there, and none */
+		*id = -1; /* present, but means none */
 	else if (v != UINT64_MAX)
 		*id = (int64_t)v;
 	return 0;
@@ -118,7 +118,7 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 		gguf_get_bool(g, KEY "add_space_prefix", &prefix) < 0 ||
 		gguf_get_text(g, "tokenizer.chat_template", &text, &bytes) < 0)
 		return -1;
-	/* llama.cpp puts it there whatever the file says: Gemma 4's first files were wrong */
+	/* llama.cpp always adds it, whatever the file says: Gemma 4's first files were wrong */
 	if (strcmp(t->pre.name, "gemma4") == 0 ||
 		strcmp(t->pre.name, "granite-embed-multi-311m") == 0)
 		t->adds_bos = true;
@@ -132,11 +132,11 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 
 #define BAR "\xef\xbd\x9c" /* U+FF5C */
 
-/* What stands about a gap that a model of code is to fill: the key that says which token it is, its
- * older name, and the names that are looked for where no key does. */
+/* Tokens around a gap that a code model is to fill: the key with the token's id, its older
+ * name, and the token names to look for without a key. */
 static const struct fill {
 	const char *key, *older;
-	const char *names[9]; /* NULL at the end */
+	const char *names[9]; /* ends with NULL */
 } fills[] = {
 	{ KEY "fim_pre_token_id", KEY "prefix_token_id",
 		{ "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>",
@@ -158,8 +158,8 @@ static const struct fill {
 	{ KEY "fim_sep_token_id", NULL, { "<|file_sep|>" } },
 };
 
-/* The first token that has one of the names, or TOKEN_NONE. llama.cpp takes the first in the order
- * of a hash table. */
+/* Returns the first token that has one of the names, or TOKEN_NONE. llama.cpp takes the first
+ * in the order of a hash table. */
 static uint32_t find_fill(const struct lm_token *t, const char *const *names)
 {
 	uint32_t first = TOKEN_NONE;
@@ -205,15 +205,15 @@ static bool has(const struct lm_token *t, const char *name)
 	return token_find(t, name, strlen(name)) < t->count;
 }
 
-/* llama.cpp knows the kinds of some tokens by their names alone, since converters were wrong about
- * them; what is found in a text with and without --special, depends on it. */
+/* llama.cpp corrects the kinds of some tokens by their names alone, since converters were wrong
+ * about them; they decide which names are found in a text with and without --special. */
 static int set_kinds(struct lm_token *t, const struct gguf *g)
 {
 	bool call = has(t, "<|call|>") || has(t, "<|calls|>");
 
 	if (set_fills(t, g) < 0)
 		return -1;
-	/* what ends an answer is never made by a text that looks like it */
+	/* text that looks like an end-of-answer token never becomes one */
 	for (uint32_t id = 0; id < t->count; id++)
 		if (token_ends_by_name(t->pool.data + t->pieces[id].at,
 			    t->pieces[id].bytes))
@@ -223,7 +223,7 @@ static int set_kinds(struct lm_token *t, const struct gguf *g)
 	set_type(t, "<|message|>", LM_TOKEN_USER_DEFINED);
 	set_type(t, "<|start|>", LM_TOKEN_USER_DEFINED);
 	set_type(t, "<|constrain|>", LM_TOKEN_USER_DEFINED);
-	/* with these beside it, it ends a part of an answer: gpt-oss, Solar Open */
+	/* together with these it ends only a part of an answer: gpt-oss, Solar Open */
 	if (call && (has(t, "<|return|>") || has(t, "<|flush|>")))
 		set_type(t, "<|end|>", LM_TOKEN_USER_DEFINED);
 	/* in Gemma 4 it is HTML */
@@ -232,7 +232,8 @@ static int set_kinds(struct lm_token *t, const struct gguf *g)
 	return 0;
 }
 
-/* Tokens that swallow the blanks beside them, as llama.cpp knows by the names of models. */
+/* Sets the tokens that strip the blanks beside them, which llama.cpp knows by the models'
+ * names. */
 static void set_strips(struct lm_token *t, const char *name, const char *pre)
 {
 	static const char *const plain[] = { "<unk>", "<s>", "<|endoftext|>" };

@@ -1,4 +1,4 @@
-/* token_inside.h - what a tokenizer is made of. For common/lm/token*.c only. */
+/* token_inside.h - the parts of a tokenizer. For common/lm/token*.c only. */
 #ifndef RNP_COMMON_LM_TOKEN_TOKEN_INSIDE_H
 #define RNP_COMMON_LM_TOKEN_TOKEN_INSIDE_H
 
@@ -10,7 +10,7 @@
 
 #define TOKEN_COUNT_MAX      (1u << 20)
 #define TOKEN_MERGES_MAX     (1u << 21)
-#define TOKEN_BYTES_MAX      ((size_t)16 << 10) /* of one token */
+#define TOKEN_BYTES_MAX      ((size_t)16 << 10) /* longest token */
 #define TOKEN_POOL_BYTES_MAX ((size_t)1 << 30)
 #define TOKEN_SPECIAL_MAX \
 	512 /* bytes of a name to look for in texts: bounds the search at each place */
@@ -19,12 +19,12 @@
 #define TOKEN_BLANK_BYTES 3
 
 enum token_how {
-	TOKEN_BYTES,  /* merges of bytes, spelled in GPT-2's alphabet of 256 characters */
-	TOKEN_CHARS,  /* merges of characters, with bytes where one has no token */
-	TOKEN_SCORES, /* the same by scores of what a merge gives: SentencePiece */
+	TOKEN_BYTES, /* merges of bytes, spelled in GPT-2's alphabet of 256 characters */
+	TOKEN_CHARS, /* merges of characters; a character without a token becomes bytes */
+	TOKEN_SCORES, /* the same, ordered by the score of the merged token: SentencePiece */
 };
 
-/* When a blank is put before a text whose model was trained on words with one. */
+/* When to prepend a blank to a text, for models that were trained with one. */
 enum token_prefix { TOKEN_PREFIX_NEVER, TOKEN_PREFIX_FIRST, TOKEN_PREFIX_EACH };
 
 struct token_piece {
@@ -32,7 +32,7 @@ struct token_piece {
 	uint32_t raw_at, raw_bytes; /* as text, in pool */
 	float score;
 	uint8_t type;
-	bool lstrip, rstrip; /* a special token that swallows the blanks beside it */
+	bool lstrip, rstrip; /* a special token that strips the blanks beside it */
 };
 
 struct token_merge {
@@ -40,14 +40,14 @@ struct token_merge {
 	uint32_t rank, id;
 };
 
-/* ids by a text of theirs; open addressing */
+/* ids by one of their texts; open addressing */
 struct token_index {
 	uint32_t *slots; /* TOKEN_NONE: free */
 	uint32_t mask;
-	bool raw; /* by the text, not by the spelling */
+	bool raw; /* keyed by the text, not by the spelling */
 };
 
-/* the names to look for in a text, as a tree of bytes: first child and next brother */
+/* the names to look for in a text, as a tree of bytes: first child and next sibling */
 struct token_node {
 	uint32_t child, brother, id; /* node, node, token; 0 or TOKEN_NONE: none */
 	uint8_t byte;
@@ -62,34 +62,34 @@ struct encoder;
 
 struct lm_token {
 	enum token_how how;
-	/* ids below count are those of the model; merges of a GGUF file may name texts beyond them,
+	/* ids below count are the model's; merges of a GGUF file may name texts beyond them,
 	 * which come out as their bytes */
 	uint32_t count, known;
 	struct token_piece *pieces;
 	size_t pieces_cap;
 	struct buf pool;
-	struct token_index names, words; /* words: of TOKEN_BYTES with ignore_merges */
+	struct token_index names, words; /* words: for TOKEN_BYTES with ignore_merges */
 	uint32_t (*merges)[2];           /* by rank: left, right */
 	size_t merge_count, merges_cap;
 	struct token_merge *table;
 	uint32_t table_mask;
-	uint32_t byte_id
-		[256]; /* TOKEN_BYTES: where a word begins; else the byte fall-back; TOKEN_NONE */
+	/* TOKEN_BYTES: the initial symbol of a byte; else the byte fall-back; TOKEN_NONE */
+	uint32_t byte_id[256];
 	struct pre pre;
 	bool ignore_merges;
 	enum token_prefix prefix;
-	bool prefix_unless_there; /* not before a text that has one already */
+	bool prefix_unless_there; /* not before a text that has a blank already */
 	bool blanks;              /* blanks are spelled U+2581 */
 	bool adds_bos, adds_eos;
-	bool line_ends; /* no merge gives a text that goes on behind a line break */
-	/* bit of a byte and the one behind it: some token has them so; U+2581 counts as a blank
-	 * here */
+	bool line_ends; /* no merge produces a text that continues after a line break */
+	/* one bit per byte and its successor: some token contains them; U+2581 counts as a
+	 * blank here */
 	uint64_t joins[256][4];
 	int64_t bos, eos, unknown, pad;
 	struct token_tree always, all; /* user-defined; those and the special ones */
 	char *chat_template;
-	pthread_mutex_t lock; /* of idle */
-	struct encoder *idle; /* encoders that are at rest, with their caches */
+	pthread_mutex_t lock; /* protects idle */
+	struct encoder *idle; /* idle encoders, with their caches */
 };
 
 struct lm_token *token_new(enum token_how how);
@@ -98,13 +98,13 @@ struct lm_token *token_new(enum token_how how);
 int token_add(struct lm_token *t, const char *text, size_t bytes, float score,
 	enum lm_token_type type, const char *where);
 
-/* After the last token: the index. Returns -1 when two are alike. */
+/* Builds the index, after the last token. Returns -1 when two are equal. */
 int token_index(struct lm_token *t, const char *where);
 
-/* Index one more token, that was added after token_index and is unlike all others. */
+/* Indexes one more token, which was added after token_index and differs from all others. */
 void token_index_add(struct lm_token *t, uint32_t id);
 
-/* The id of a spelling, ghosts included, or TOKEN_NONE. */
+/* Returns the id of a spelling, ghosts included, or TOKEN_NONE. */
 uint32_t token_find(const struct lm_token *t, const char *text, size_t bytes);
 uint32_t token_find_word(const struct lm_token *t, const char *text, size_t bytes);
 
@@ -112,37 +112,39 @@ uint32_t token_find_word(const struct lm_token *t, const char *text, size_t byte
 int token_add_merge(struct lm_token *t, const char *left, size_t left_bytes,
 	const char *right, size_t right_bytes, bool strict, const char *where);
 
-/* Check, and build what encoding needs. Special ids outside the vocabulary become none. */
+/* Checks the tokenizer, and builds what encoding needs. Special ids outside the vocabulary
+ * become none. */
 int token_finish(struct lm_token *t, const char *where);
 
 /* Takes a chat template, if it is not too long. */
 int token_set_template(struct lm_token *t, const char *text, size_t bytes,
 	const char *where);
 
-/* The merge of two ids, or NULL. */
+/* Returns the merge of two ids, or NULL. */
 const struct token_merge *token_pair(const struct lm_token *t, uint32_t left,
 	uint32_t right);
 
-/* Can a token hold these two bytes, one behind the other? U+2581 counts as a blank; always true
- * within a character. */
+/* Whether a token can contain these two bytes in sequence. U+2581 counts as a blank; always
+ * true within a character. */
 static inline bool token_joins(const struct lm_token *t, unsigned before, unsigned now)
 {
 	return t->joins[before][now >> 6] >> (now & 63) & 1;
 }
 
-/* GPT-2's spelling: the character of a byte (its UTF-8 in out, returns 1 or 2), and back: appends
- * the bytes of a spelling; what is not in the alphabet stays as it is. */
+/* Convert to GPT-2's spelling: the character of a byte (its UTF-8 in out, returns 1 or 2); and
+ * back: append the bytes of a spelling, in which characters outside the alphabet stay
+ * unchanged. */
 unsigned token_spell_byte(unsigned char byte, char out[2]);
 void token_unspell(struct buf *out, const char *text, size_t bytes);
 
 void encoder_free(struct encoder *e);
 
-/* The first place at or after want where a text may be cut so that the ids of the parts are those
- * of the whole; bytes: none. */
+/* Returns the first position at or after want where a text may be split so that the ids of the
+ * parts are those of the whole; bytes: none. */
 size_t token_truncate(const struct lm_token *t, const char *text, size_t bytes,
 	size_t want);
 
-/* Which names look like tokens that end an answer. */
+/* Whether a name looks like a token that ends an answer. */
 bool token_ends_by_name(const char *text, size_t bytes);
 
 int token_read_gguf(struct lm_token **out, const char *path);
@@ -151,7 +153,7 @@ int token_read_gguf(struct lm_token **out, const char *path);
 int token_read_config(struct lm_token *t, const char *text, size_t bytes,
 	const char *where);
 
-/* A hash of n bytes, for tables of words. */
+/* Returns a hash of n bytes, for tables of words. */
 static inline uint64_t token_hash(const char *s, size_t n)
 {
 	uint64_t h = n * UINT64_C(0x9e3779b97f4a7c15), v;

@@ -1,6 +1,6 @@
-/* Hugging Face's tokenizer.json, of those whose model is BPE: byte-level, or by characters with
- * byte fall-back as Llama 2 has it. NFC is not done, as in llama.cpp; whatever else would change
- * what comes out is refused by name. */
+/* token_json.c - Hugging Face's tokenizer.json with a BPE model: byte-level, or by characters
+ * with byte fall-back as in Llama 2. NFC is not applied, as in llama.cpp; anything else that
+ * would change the ids is refused by name. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static int unsupported(const struct reader *r, const char *what, const json_t *o
 		type_of(obj));
 }
 
-/* Calls fn for obj, or for each part of it when it is a "Sequence". null is nothing. */
+/* Calls fn for obj, or for each part of it when it is a "Sequence". null means nothing to do. */
 static int each(struct reader *r, const json_t *obj, const char *parts, int depth,
 	int (*fn)(struct reader *, const json_t *))
 {
@@ -132,7 +132,7 @@ static int metaspace(struct reader *r, const json_t *obj)
 	return add_pattern(r, TOKEN_BLANK, PRE_WITH_NEXT);
 }
 
-/* A text as a pattern that matches it. */
+/* Converts a text to a pattern that matches it. */
 static char *literal(const char *text)
 {
 	struct buf out = BUF_INIT;
@@ -202,7 +202,8 @@ static int pre_tokenizer(struct reader *r, const json_t *obj)
 struct entry {
 	const char *text;
 	size_t bytes;
-	const json_t *added; /* of added_tokens; NULL: of the model's vocabulary */
+	/* entry of added_tokens; NULL: a token of the model's vocabulary */
+	const json_t *added;
 };
 
 struct entries {
@@ -294,7 +295,7 @@ static int vocabulary(const struct reader *r, const json_t *doc, const json_t *m
 			    json_string_value(text), json_string_length(text), one) < 0)
 			goto out;
 	}
-	/* a few ids without a token are usual, a vocabulary of them is not */
+	/* a few ids without a token are usual, many are not */
 	if (list.count > 2 * list.filled + 1024) {
 		err_set(EX_DATAERR, "%s: %zu tokens with ids up to %zu", r->where,
 			list.filled, list.count - 1);
@@ -368,7 +369,7 @@ static int post_processor(struct reader *r, const json_t *obj)
 	return 0;
 }
 
-/* Where no tokenizer_config.json says it: by the names that are usual. */
+/* Guesses the special tokens by their usual names, without a tokenizer_config.json. */
 static void guess_special(struct lm_token *t)
 {
 	static const char *const begins[] = { "<s>", "<|begin_of_text|>", "<bos>",
@@ -451,7 +452,7 @@ static int read_doc(struct reader *r, const json_t *doc)
 	t->ignore_merges = flag(model, "ignore_merges", false);
 	pre_find_name(&r->pre, t->ignore_merges);
 	t->pre = r->pre;
-	r->pre.count = 0; /* taken */
+	r->pre.count = 0; /* ownership moved */
 	if (vocabulary(r, doc, model) < 0 || merges(r, model) < 0)
 		return -1;
 	return each(r, json_object_get(doc, "post_processor"), "processors", 0,

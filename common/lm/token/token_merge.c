@@ -1,12 +1,12 @@
-/* A word to ids: symbols, merged until no merge is left. Long words are merged with a heap and a
- * linked list, in n log n. */
+/* token_merge.c - a word to ids: its symbols are merged until no merge is left. Long words are
+ * merged with a heap and a linked list, in n log n. */
 #include "common/lm/token/token_encoder.h"
 
 #include <string.h>
 
 #include "common/base/mem.h"
 
-#define SHORT_SYMBOLS 40 /* up to here looking through all pairs is quicker than a heap */
+#define SHORT_SYMBOLS 40 /* up to this many a linear search is faster than a heap */
 
 void encoder_put(struct encoder *e, uint32_t id)
 {
@@ -26,7 +26,7 @@ static void put_unknown(struct encoder *e)
 	e->last_unknown = true;
 }
 
-/* Bytes that no token holds together: one token each, or "unknown", or nothing. */
+/* Appends bytes that no token contains: one token each, or "unknown", or nothing. */
 static void put_bytes(struct encoder *e, const char *s, size_t n)
 {
 	const struct lm_token *t = e->t;
@@ -66,7 +66,7 @@ static bool mergeable(const struct lm_token *t, uint32_t id)
 		type != LM_TOKEN_BYTE;
 }
 
-/* What merging two neighbours would give. */
+/* Computes the result of merging two neighbours. */
 static bool bigram_of(const struct encoder *e, const char *word, uint32_t left,
 	uint32_t right, struct bigram *out)
 {
@@ -94,7 +94,7 @@ static bool bigram_of(const struct encoder *e, const char *word, uint32_t left,
 	return true;
 }
 
-/* Which of two is to be done first. */
+/* Whether a merge comes before another. */
 static bool sooner(const struct encoder *e, const struct bigram *a,
 	const struct bigram *b)
 {
@@ -152,7 +152,7 @@ static void merge_long(struct encoder *e, const char *word, size_t n)
 
 		if (!s[m.left].bytes || !s[m.right].bytes || s[m.left].after != m.right ||
 			s[m.left].bytes + s[m.right].bytes != m.bytes)
-			continue; /* one of the two was merged meanwhile */
+			continue; /* stale: one of the two was merged since */
 		s[m.left].bytes = m.bytes;
 		s[m.left].id = m.id;
 		s[m.left].after = s[m.right].after;
@@ -164,7 +164,7 @@ static void merge_long(struct encoder *e, const char *word, size_t n)
 	}
 }
 
-/* The same for few symbols, kept without gaps: n squared, but small. */
+/* Does the same for few symbols in an array without gaps: n squared, but small. */
 static size_t merge_short(struct encoder *e, const char *word, size_t n)
 {
 	struct symbol *s = e->symbols;
@@ -207,8 +207,8 @@ static size_t char_bytes(const char *s, size_t n)
 	return want > 1 && pre_utf8_prefix(s, want < n ? want : n) < want ? 1 : want;
 }
 
-/* A word as symbols: bytes, or characters. A character without a token of its own is one to
- * SentencePiece all the same; where merges are by id it is the tokens of its bytes. */
+/* Splits a word into symbols: bytes, or characters. For SentencePiece a character without a
+ * token is a symbol all the same; where merges are by id it becomes the tokens of its bytes. */
 static size_t symbols_of(struct encoder *e, const char *word, size_t n)
 {
 	const struct lm_token *t = e->t;
@@ -233,7 +233,7 @@ static size_t symbols_of(struct encoder *e, const char *word, size_t n)
 	return count;
 }
 
-/* Gemma's runs of line breaks are tokens that no merge makes. */
+/* Finds Gemma's runs of line breaks, which are tokens that no merge produces. */
 static bool is_line_breaks_of_gemma(const struct lm_token *t, const char *word, size_t n)
 {
 	if (word[0] != '\n' || strcmp(t->pre.name, "gemma4") != 0)

@@ -1,12 +1,14 @@
-/* The pre-tokenizers that have a name in tokenizer.ggml.pre, as llama.cpp (src/llama-vocab.cpp,
- * src/unicode.cpp) cuts.
+/* token_names.c - the pre-tokenizers that have a name in tokenizer.ggml.pre, splitting as
+ * llama.cpp (src/llama-vocab.cpp, src/unicode.cpp) does.
  *
- * Where its way of running patterns differs from the patterns as their makers wrote them, this
- * table has what llama.cpp does, since that is what a GGUF's name promises: - it tells upper from
- * lower case in ASCII only: [\p{L}] without a-z stands for the upper ones, without A-Z for the
- * lower; - U+3000 and the other blanks beyond ASCII are never part of a class of characters that it
- * names one by one; - the digits of afmoe and tiny_aya are cut the same way, and stay with what
- * stands before them until the next step; - kimi-k2 knows no case. */
+ * Where llama.cpp runs a pattern differently from how its authors wrote it, this table follows
+ * llama.cpp, since that is what a GGUF file's name promises:
+ * - it tells upper from lower case in ASCII only: [\p{L}] without a-z stands for the upper ones,
+ *   without A-Z for the lower;
+ * - U+3000 and the other blanks beyond ASCII are never part of a class that lists its characters;
+ * - the digits of afmoe and tiny_aya are split the same way, and stay with the text before them
+ *   until the next step;
+ * - kimi-k2 ignores case. */
 #include "common/lm/token/token_names.h"
 
 #define CONTRACTION   "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -64,8 +66,8 @@
 	"\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}"                \
 	"\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"
 
-/* There the block of compatibility ideographs begins at U+8C48, into which U+F900 is normalised,
- * and so holds much more. */
+/* In llama.cpp the block of compatibility ideographs begins at U+8C48, to which U+F900 is
+ * normalised, and so holds much more. */
 #define AFMOE_SCRIPTS                                                                   \
 	"[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{8c48}-\\x{faff}\\x{3040}-\\x{309f}" \
 	"\\x{30a0}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}"    \
@@ -147,7 +149,8 @@ const struct pre_family pre_families[] = {
 	{ 0 },
 };
 
-/* The same patterns as tokenizer.json of their makers have them; there the makers' ones run. */
+/* The same pre-tokenizers as their authors' tokenizer.json has them; for such a file the
+ * authors' patterns run. */
 const struct pre_alias pre_aliases[] = {
 	{ "llama-bpe", LLAMA("\\p{N}{1,3}") },
 	{ "qwen2", QWEN2 },

@@ -5,17 +5,17 @@
 #include "common/lm/token/token_pre.h"
 
 struct pre_family {
-	const char *names; /* "a|b": those that cut alike; the first is what we write */
+	const char *names; /* "a|b": names that split alike; we write the first */
 	struct pre_habits habits;
 	const char *patterns[7];
-	enum pre_how hand; /* step hand_at is done by hand */
+	enum pre_how hand; /* how step hand_at works without a pattern */
 	unsigned hand_at;
-	enum pre_ascii ascii; /* of the last step */
+	enum pre_ascii ascii; /* scanner of the last step */
 	unsigned digits;
 	bool lines_together;
 };
 
-extern const struct pre_family pre_families[]; /* names NULL at the end */
+extern const struct pre_family pre_families[]; /* ends with names NULL */
 
 struct pre_alias {
 	const char *name, *pattern;

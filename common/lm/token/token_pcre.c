@@ -1,4 +1,4 @@
-/* PCRE2, opened when the first tokenizer wants it. */
+/* token_pcre.c - PCRE2, opened when the first tokenizer needs it. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "common/lm/token/token_pcre.h"
 
@@ -12,14 +12,14 @@
 #include "common/base/err.h"
 #include "kernels/dev/library.h"
 
-/* PCRE2 bounds the steps of one match, and does not tell how many one took. A pattern of a stranger
- * may take many on every byte, so a match first gets few, which a pattern of ours rarely needs more
- * than, and then four times as many again and again: what is given to tries beyond the first comes
- * from a budget of the whole text, and is at most some six times what the match takes. */
-#define STEPS_MAX       10000000u /* of one match */
+/* PCRE2 limits the steps of one match, but does not report how many one took. An untrusted
+ * pattern may take many on every byte, so a match first gets a small limit, which our own
+ * patterns rarely exceed, and then four times as many, repeatedly: tries beyond the first are
+ * paid from a budget for the whole text, and cost at most about six times what the match takes. */
+#define STEPS_MAX       10000000u /* limit of one match */
 #define STEPS_FIRST     256u
 #define STEPS_MORE      4
-#define BUDGET_TEXT     1000000 /* steps of a text, and of each of its bytes */
+#define BUDGET_TEXT     1000000 /* steps per text, and per byte of it */
 #define BUDGET_BYTE     1000
 #define HEAP_KIB_MAX    65536u
 #define JIT_STACK_BYTES ((size_t)512 << 10)
@@ -83,7 +83,7 @@ static int library(void)
 
 /* --- patterns ---------------------------------------------------------------------------- */
 
-/* \s and \w as Oniguruma's tables have them (make_unicode_property_data.py); PCRE2's \w lacks most
+/* \s and \w as in Oniguruma's tables (make_unicode_property_data.py); PCRE2's \w lacks most
  * marks and connectors. */
 #define SPACE_CLASS "\\t-\\r\\x{85}\\p{Z}"
 #define WORD_CLASS  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
@@ -92,13 +92,13 @@ static int library(void)
 #define BEHIND_WORD "(?<=[" WORD_CLASS "])"
 #define NOT_BEHIND  "(?<![" WORD_CLASS "])"
 
-/* A pattern on its way from Oniguruma's dialect, in Ruby's syntax as Hugging Face uses it, to
- * PCRE2's. */
+/* A translation in progress, from Oniguruma's dialect in Ruby's syntax, as Hugging Face uses
+ * it, to PCRE2's. */
 struct dialect {
 	struct buf *out;
 	const char *from, *where;
 	size_t n, i;
-	unsigned depth; /* of classes: 0 outside */
+	unsigned depth; /* nesting of classes: 0 outside */
 };
 
 static char at(const struct dialect *d, size_t ahead)
@@ -128,7 +128,7 @@ static int copy(struct dialect *d, size_t bytes)
 	return 0;
 }
 
-/* \p{Han} is a script there, and all that has it among its extensions in PCRE2. */
+/* \p{Han} is a script in Oniguruma, but includes script extensions in PCRE2. */
 static int property(struct dialect *d)
 {
 	static const char *const same[] = { "Any", "Alphabetic", "Uppercase", "Lowercase",
@@ -197,7 +197,7 @@ static int escape(struct dialect *d)
 		buf_addf(d->out, "\\x{%.4s}", d->from + d->i + 2);
 		d->i += 6;
 		return 0;
-	case 'x': /* its braces are no interval */
+	case 'x': /* its braces are no repetition */
 		return copy(d, at(d, 2) == '{' ? 3 : 2);
 	case '\0':
 		return refuse(d, 1);
@@ -207,8 +207,8 @@ static int escape(struct dialect *d)
 	return copy(d, 2);
 }
 
-/* "(" and, where it is more than a group, what says so. Others of Oniguruma's and PCRE2's options
- * share letters and not meanings; one that stands alone holds beyond a "|" there. */
+/* Translates "(" and the option that follows it. Oniguruma's and PCRE2's other options share
+ * letters but not meanings; in Oniguruma an isolated option also applies beyond a "|". */
 static int group(struct dialect *d)
 {
 	static const char *const known[] = { "(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!",
@@ -228,7 +228,8 @@ static int group(struct dialect *d)
 									   refuse(d, 3);
 }
 
-/* {2,5}: no possessive form there, {2}? is (?:...{2})?, and {,5} begins at 0. */
+/* Translates {2,5}: Oniguruma has no possessive form of it, {2}? means (?:...{2})?, and {,5}
+ * begins at 0. */
 static int interval(struct dialect *d)
 {
 	size_t k = 1;
@@ -243,7 +244,8 @@ static int interval(struct dialect *d)
 	return copy(d, 1);
 }
 
-/* A class within a class is its characters too, but a negated or an empty one and [:alpha:]. */
+/* Translates a class within a class to its characters, except a negated or empty one and
+ * [:alpha:]. */
 static int open_class(struct dialect *d)
 {
 	size_t k = 1 + (at(d, 1) == '^');
@@ -262,14 +264,14 @@ static int close_class(struct dialect *d)
 {
 	if (!--d->depth)
 		return copy(d, 1);
-	/* where it ends would be a range */
+	/* its end would begin a range */
 	if (at(d, 1) == '-' || d->from[d->i - 1] == '-')
 		return refuse(d, 2);
 	d->i++;
 	return 0;
 }
 
-/* What means something else there, and is not said in other words here, is refused. */
+/* Refuses constructs with another meaning in PCRE2 that are not translated here. */
 static int translate(struct buf *out, const char *from, size_t n, const char *where)
 {
 	struct dialect d = { .out = out, .from = from, .where = where, .n = n };
@@ -322,7 +324,7 @@ void *pcre_compile(const char *pattern, size_t bytes, const char *where)
 			err_set(EX_DATAERR, "%s: a pattern cannot be compiled: %s", where,
 				(char *)says);
 		} else {
-			/* where there is no JIT the interpreter serves */
+			/* without JIT the interpreter is used */
 			lib.jit_compile(code, PCRE2_JIT_COMPLETE);
 		}
 	}
@@ -369,7 +371,7 @@ void pcre_begin(struct pre_run *r, size_t bytes)
 	r->steps = BUDGET_TEXT + BUDGET_BYTE * (int64_t)bytes;
 }
 
-/* Tries with at most so many steps. */
+/* Tries a match with at most that many steps. */
 static int try_match(const void *code, struct pre_run *r, const char *s, size_t n,
 	size_t from, uint32_t steps)
 {
@@ -403,7 +405,7 @@ int pcre_match(const void *code, struct pre_run *r, const char *s, size_t n, siz
 			"the pre-tokenizer's pattern takes too long on this text (PCRE2 error %d)",
 			rc);
 	at = lib.ovector(r->match);
-	/* \K in a lookahead can put the begin behind the end */
+	/* \K in a lookahead can put the start after the end */
 	if (at[0] < from || at[1] < at[0] || at[1] > n)
 		return err_set(EX_DATAERR,
 			"the pre-tokenizer's pattern matches outside the text");

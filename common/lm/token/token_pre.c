@@ -1,5 +1,5 @@
-/* How a text is cut before its words are merged: patterns by name, run by PCRE2, the usual ones by
- * hand where text is ASCII. */
+/* token_pre.c - splits a text before its words are merged: patterns by name, run by PCRE2, and
+ * hand-written scanners for the usual ones where text is ASCII. */
 #include "common/lm/token/token_pre.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ void pre_release(struct pre *p)
 
 /* --- names ------------------------------------------------------------------------------- */
 
-/* The i-th of "a|b|c"; returns its length, 0 when there is none. */
+/* Finds the i-th of "a|b|c"; returns its length, 0 when there is none. */
 static size_t name_in(const char *names, size_t i, const char **name)
 {
 	for (; i; i--) {
@@ -113,7 +113,7 @@ int pre_by_name(struct pre *p, const char *name, struct pre_habits *habits)
 	return 0;
 }
 
-/* The pattern with the usual way to write "'s, 't ... in either case" as ours. */
+/* Rewrites a pattern so that the usual spelling of "'s, 't ... in either case" becomes ours. */
 static char *plain_contraction(const char *pattern)
 {
 	static const char usual[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
@@ -199,14 +199,14 @@ static int hand_on(const struct splitter *sp, unsigned next, const char *s, size
 
 /* --- the usual patterns by hand, for ASCII ----------------------------------------------- */
 
-enum { OTHER, LETTER, NUMBER, SPACE, HIGH }; /* HIGH: not ASCII, the pattern has to say */
+enum { OTHER, LETTER, NUMBER, SPACE, HIGH }; /* HIGH: not ASCII, left to the pattern */
 
 static unsigned char class_of(const char *s, size_t n, size_t i)
 {
 	unsigned char c;
 
 	if (i >= n)
-		return SPACE + 100; /* the end is of no class */
+		return SPACE + 100; /* the end has no class */
 	c = (unsigned char)s[i];
 	if ((c | 32) >= 'a' && (c | 32) <= 'z')
 		return LETTER;
@@ -217,8 +217,8 @@ static unsigned char class_of(const char *s, size_t n, size_t i)
 	return c < 0x80 ? OTHER : HIGH;
 }
 
-/* The end of the run of one class from i on; 0 where something beyond ASCII follows, which may
- * belong to it. */
+/* Returns the end of the run of one class from i on; 0 when a character beyond ASCII follows,
+ * which may belong to it. */
 static size_t run_end(const char *s, size_t n, size_t i, unsigned char class)
 {
 	unsigned char now;
@@ -228,7 +228,7 @@ static size_t run_end(const char *s, size_t n, size_t i, unsigned char class)
 	return now == HIGH ? 0 : i;
 }
 
-/* "'s", "'re" and so on behind the apostrophe at i: the end, or 0. */
+/* Matches "'s", "'re" and so on after the apostrophe at i: returns the end, or 0. */
 static size_t contraction_end(const char *s, size_t n, size_t i, int fold)
 {
 	char a, b;
@@ -308,7 +308,7 @@ static int split_ascii(const struct splitter *sp, unsigned at, const char *s, si
 		end = step->ascii == PRE_ASCII_GPT2 ?
 			gpt2_end(s, n, begin) :
 			llama_end(s, n, begin, step->digits);
-		if (!end) { /* both patterns match at every place */
+		if (!end) { /* both patterns match at every position */
 			int found = pcre_match(step->code, sp->run, s, n, begin, &from,
 				&end);
 
@@ -360,7 +360,8 @@ static int split_pattern(const struct splitter *sp, unsigned at, const char *s, 
 		}
 		if (rc < 0)
 			return -1;
-		/* an empty match is a cut; the search goes on behind the next character */
+		/* an empty match is a split point; the search continues after the next
+		 * character */
 		from = end > begin ? end :
 			end < n    ? end + char_bytes((unsigned char)s[end]) :
 				     n + 1;
@@ -373,7 +374,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* ASCII digits in threes from the end of their run. */
+/* Splits ASCII digits in threes from the end of their run. */
 static int split_triples(const struct splitter *sp, unsigned at, const char *s, size_t n)
 {
 	size_t done = 0, i = 0;
@@ -396,7 +397,8 @@ static int split_triples(const struct splitter *sp, unsigned at, const char *s, 
 	return hand_on(sp, at + 1, s, done, n);
 }
 
-/* Runs of \p{N}, which the step's pattern finds one group at a time: cut after each group only. */
+/* Splits runs of \p{N}, which the step's pattern finds one group at a time: after each group
+ * only. */
 static int split_ends(const struct splitter *sp, unsigned at, const char *s, size_t n)
 {
 	size_t done = 0, i = 0, ends[3], run;
@@ -404,7 +406,7 @@ static int split_ends(const struct splitter *sp, unsigned at, const char *s, siz
 	while (i < n) {
 		size_t j = i;
 
-		/* how many characters of \p{N} follow, by a pattern of one of them */
+		/* counts the characters of \p{N} that follow, by a pattern for one of them */
 		for (run = 0; j < n; run++) {
 			size_t len = char_bytes((unsigned char)s[j]), b, e;
 			int is = s[j] & 0x80 ? pcre_match(sp->pre->steps[at].code,

@@ -1,4 +1,4 @@
-/* token_train.c - byte-pair encoding learnt from texts. */
+/* token_train.c - learns byte-pair encodings from texts. */
 #include "common/lm/token/token_train.h"
 
 #ifdef _OPENMP
@@ -21,7 +21,7 @@ struct counted {
 	uint32_t bytes;
 };
 
-/* the words that one thread has met */
+/* the words that one thread has counted */
 struct word_map {
 	struct counted *slots; /* bytes 0: free */
 	size_t size, used;
@@ -29,7 +29,7 @@ struct word_map {
 };
 
 struct lm_trainer {
-	struct lm_token *base; /* has the pre-tokenizer */
+	struct lm_token *base; /* holds the pre-tokenizer */
 	struct word_map *maps;
 	int threads;
 };
@@ -180,7 +180,7 @@ uint64_t lm_trainer_words(const struct lm_trainer *r)
 struct pair {
 	uint32_t left, right;
 	int64_t count;
-	uint32_t *words; /* where it is, or was */
+	uint32_t *words; /* words that contain it, or did */
 	size_t n, cap;
 };
 
@@ -205,7 +205,7 @@ struct learner {
 	size_t table_size;
 	struct candidate *heap;
 	size_t heap_len, heap_cap;
-	uint32_t *fresh; /* pairs that this merge made or made more of */
+	uint32_t *fresh; /* pairs that this merge created or added to */
 	size_t fresh_len, fresh_cap;
 };
 
@@ -252,7 +252,7 @@ static void pair_more(struct learner *l, uint32_t pair, uint32_t word)
 	struct pair *p = &l->pairs[pair];
 
 	p->count += l->words[word].count;
-	/* words come one after the other: a second time in this one is next to the first */
+	/* words are visited in order, so a repeated one directly follows its first entry */
 	if (p->n && p->words[p->n - 1] == word)
 		return;
 	p->words = xgrow(p->words, &p->cap, p->n + 1, sizeof *p->words);
@@ -303,8 +303,8 @@ static struct candidate heap_pop(struct learner *l)
 	return top;
 }
 
-/* The pair to be merged next, or UINT32_MAX. What the heap says of a pair may be too much by now:
- * then it goes back. */
+/* Returns the pair to be merged next, or UINT32_MAX. The heap's count of a pair may be stale
+ * and too high: then the pair is pushed again. */
 static uint32_t best_pair(struct learner *l)
 {
 	while (l->heap_len) {
@@ -332,7 +332,7 @@ static void less(struct learner *l, uint32_t left, uint32_t right, uint32_t word
 	l->pairs[pair_of(l, left, right)].count -= l->words[word].count;
 }
 
-/* Puts id where left and right stand side by side in a word. */
+/* Replaces adjacent left and right by id in a word. */
 static void merge_in(struct learner *l, uint32_t word, uint32_t left, uint32_t right,
 	uint32_t id)
 {
@@ -371,7 +371,7 @@ static void merge_all(struct learner *l, uint32_t pair, uint32_t id)
 	uint32_t *words = l->pairs[pair].words;
 	size_t n = l->pairs[pair].n;
 
-	/* taken away first: merging may add to pairs, and so move them */
+	/* moved out first: merging may add pairs, and so reallocate them */
 	l->pairs[pair].words = NULL;
 	l->pairs[pair].n = l->pairs[pair].cap = 0;
 	l->fresh_len = 0;
@@ -388,7 +388,7 @@ static void merge_all(struct learner *l, uint32_t pair, uint32_t id)
 
 /* --- from words to a tokenizer --------------------------------------------------------------- */
 
-/* All maps as one. */
+/* Merges the threads' maps into one. */
 static void join_maps(struct lm_trainer *r)
 {
 	struct word_map *to = &r->maps[0];
@@ -450,8 +450,8 @@ static void learner_release(struct learner *l)
 	free(l->fresh);
 }
 
-/* The 256 bytes in the order of their characters in GPT-2's alphabet, as GPT-2 and Hugging Face
- * number them. */
+/* Adds the 256 bytes in the order of their characters in GPT-2's alphabet, as GPT-2 and Hugging
+ * Face number them. */
 static int add_bytes(struct lm_token *t, uint32_t byte_id[256])
 {
 	static const struct {
@@ -471,7 +471,7 @@ static int add_bytes(struct lm_token *t, uint32_t byte_id[256])
 	return token_index(t, "training");
 }
 
-/* The spelling of a pair, the id of it. Two ways to the same text are one token. */
+/* Adds the spelling of a pair and sets its id. Two pairs with the same text are one token. */
 static int add_pair(struct lm_token *t, const struct pair *p, uint32_t *id)
 {
 	const struct token_piece *a = &t->pieces[p->left], *b = &t->pieces[p->right];
@@ -504,7 +504,7 @@ static int learn(struct learner *l, struct lm_token *t, uint32_t vocab,
 		if (pair == UINT32_MAX)
 			break;
 		/* a text without blanks gives ever longer words: no token may be longer than
-		 * readers take */
+		 * readers accept */
 		if (t->pieces[l->pairs[pair].left].bytes +
 				t->pieces[l->pairs[pair].right].bytes >
 			TOKEN_BYTES_MAX)

@@ -1,4 +1,4 @@
-/* The vocabulary of a tokenizer: spellings, index, merges. */
+/* token_vocab.c - the vocabulary of a tokenizer: spellings, index, merges. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,7 +163,7 @@ uint32_t token_find_word(const struct lm_token *t, const char *text, size_t byte
 	return index_find(t, &t->words, text, bytes);
 }
 
-/* A text for the spelling: bytes of GPT-2's alphabet, blanks of SentencePiece, the byte of
+/* Converts a spelling to text: bytes of GPT-2's alphabet, blanks of SentencePiece, the byte of
  * "<0x0A>". */
 static void set_raw(struct lm_token *t, struct token_piece *p)
 {
@@ -228,7 +228,8 @@ int token_add(struct lm_token *t, const char *text, size_t bytes, float score,
 	if (!isfinite(score))
 		return err_set(EX_DATAERR, "%s: the score of token %u is not finite",
 			where, t->count);
-	if (!bytes) { /* as llama.cpp names them: never met in a text, but a place in the model */
+	/* named as in llama.cpp: never found in a text, but with a row in the model */
+	if (!bytes) {
 		bytes = (size_t)snprintf(empty, sizeof empty, "[EMPTY_%u]", t->count);
 		text = empty;
 		type = LM_TOKEN_UNUSED;
@@ -287,7 +288,7 @@ const struct token_merge *token_pair(const struct lm_token *t, uint32_t left,
 	}
 }
 
-/* The id of a text that a merge names; without strict, a new one where no token has it. */
+/* Returns the id of a text that a merge names; without strict, a new one when no token has it. */
 static int merge_id(struct lm_token *t, const char *text, size_t bytes, bool strict,
 	uint32_t *id, const char *where)
 {
@@ -346,7 +347,7 @@ static int table_make(struct lm_token *t, bool strict, const char *where)
 		rc = merge_id(t, both.data, both.len, strict, &id, where);
 		while (t->table[i].pair != UINT64_MAX && t->table[i].pair != pair)
 			i = (i + 1) & t->table_mask;
-		/* of two that are alike the first counts */
+		/* of two equal ones the first counts */
 		if (rc == 0 && t->table[i].pair == UINT64_MAX)
 			t->table[i] = (struct token_merge){ pair, (uint32_t)rank, id };
 	}
@@ -426,7 +427,7 @@ static void join(struct lm_token *t, unsigned before, unsigned now)
 	t->joins[before][now >> 6] |= UINT64_C(1) << (now & 63);
 }
 
-/* What stands behind what in this spelling. */
+/* Records which bytes follow which in this spelling. */
 static void note_joins(struct lm_token *t, const struct token_piece *p)
 {
 	const char *s = t->pool.data + p->at;
@@ -449,7 +450,7 @@ static void note_joins(struct lm_token *t, const struct token_piece *p)
 	}
 }
 
-/* Ghosts stand alone in the index of words: a merge that gives one is not a token. */
+/* Looks up the id of each byte's symbol, ghosts included. */
 static void find_bytes(struct lm_token *t)
 {
 	for (unsigned b = 0; b < 256; b++) {
@@ -472,7 +473,8 @@ static void check_special(const struct lm_token *t, int64_t *id)
 
 int token_finish(struct lm_token *t, const char *where)
 {
-	if (t->how == TOKEN_BYTES) /* each byte is a symbol, be it a token or not */
+	if (t->how ==
+		TOKEN_BYTES) /* each byte is a symbol, whether or not it is a token */
 		for (unsigned b = 0; b < 256; b++) {
 			char text[2];
 			uint32_t id;
@@ -489,7 +491,7 @@ int token_finish(struct lm_token *t, const char *where)
 	check_special(t, &t->unknown);
 	check_special(t, &t->pad);
 	t->line_ends = true;
-	for (unsigned before = 0; before < 256; before++) /* characters stay whole */
+	for (unsigned before = 0; before < 256; before++) /* characters are never split */
 		t->joins[before][2] = UINT64_MAX;
 	for (uint32_t id = 0; id < t->known; id++) {
 		struct token_piece *p = &t->pieces[id];

@@ -1,4 +1,5 @@
-/* A tokenizer as Hugging Face's tokenizer.json and tokenizer_config.json. */
+/* token_write.c - writes a tokenizer as Hugging Face's tokenizer.json and
+ * tokenizer_config.json. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ static const char *spelling(const struct lm_token *t, uint32_t id, size_t *bytes
 	return t->pool.data + t->pieces[id].at;
 }
 
-/* A text of JSON; jansson would keep one object per token. */
+/* Appends a JSON string; jansson would keep one object per token. */
 static void put_text(struct buf *out, const char *s, size_t n)
 {
 	buf_addc(out, '"');
@@ -39,7 +40,7 @@ static void put_flag(struct buf *out, const char *key, bool v)
 	buf_addf(out, ",\"%s\":%s", key, v ? "true" : "false");
 }
 
-/* JSON can hold it, and so can everybody who reads it. */
+/* Checks that JSON, and every reader of it, can represent the texts. */
 static int check_texts(const struct lm_token *t)
 {
 	for (uint32_t id = 0; id < t->known; id++) {
@@ -110,8 +111,7 @@ static void put_split(struct buf *out, const struct pre_step *step)
 	buf_addc(out, '}');
 }
 
-/* The normalizer that Llama 2 has puts a blank before every section; what is more particular is a
- * Metaspace. */
+/* Llama 2's normalizer prepends a blank to every section; finer rules need a Metaspace. */
 static bool by_metaspace(const struct lm_token *t)
 {
 	return t->how != TOKEN_BYTES && t->blanks &&
@@ -136,7 +136,7 @@ static void put_pre(struct buf *out, const struct lm_token *t)
 	const char *comma = "";
 
 	if (gpt2)
-		last--; /* ByteLevel does it */
+		last--; /* the ByteLevel step does it */
 	buf_adds(out, "\"pre_tokenizer\":");
 	if (!last && t->how == TOKEN_BYTES) {
 		put_byte_level(out, t, gpt2);
@@ -164,7 +164,7 @@ static void put_pre(struct buf *out, const struct lm_token *t)
 	buf_adds(out, ",\n");
 }
 
-/* Blanks as U+2581, and one before the text where the model wants it. */
+/* Writes blanks as U+2581, and one before the text if the model expects it. */
 static void put_normalizer(struct buf *out, const struct lm_token *t)
 {
 	buf_adds(out, "\"normalizer\":");
@@ -216,7 +216,7 @@ static int by_score(const void *a, const void *b)
 	return (x->right > y->right) - (x->right < y->right);
 }
 
-/* SentencePiece has scores and no merges: every way to put a token together of two others is one,
+/* SentencePiece has scores and no merges: every way to join two tokens to a third is a merge,
  * in the order of scores. */
 static struct derived *derive(const struct lm_token *t, size_t *count)
 {
@@ -317,7 +317,7 @@ static void put_model(struct buf *out, const struct lm_token *t)
 	buf_adds(out, "},\n");
 }
 
-/* "bos A" or "A": what goes before a text when the model's makers put it there */
+/* Writes the post-processor, "bos A" or "A": what precedes a text if the model expects it. */
 static void put_processor(struct buf *out, const struct lm_token *t)
 {
 	const char *s;
