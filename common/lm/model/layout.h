@@ -9,34 +9,21 @@
 #include "common/lm/model/tensor.h"
 
 enum lm_part {
-	LM_EMBED, /* [vocab, dim] */
-	/* [dim]
-	 * [dim]
-	 * [dim] */
-	LM_ATTN_NORM,
-	LM_Q, /* [heads * head_dim, dim] */
-	/* [kv_heads * head_dim, dim] */
-	LM_K,
-	/* [kv_heads * head_dim, dim] */
-	LM_V,
-	LM_Q_BIAS, /* [heads * head_dim], only with qkv_bias; K and V likewise */
+	LM_EMBED,     /* [vocab, dim] */
+	LM_ATTN_NORM, /* [dim] */
+	LM_Q,         /* [heads * head_dim, dim] */
+	LM_K,         /* [kv_heads * head_dim, dim] */
+	LM_V,         /* [kv_heads * head_dim, dim] */
+	LM_Q_BIAS,    /* [heads * head_dim], only with qkv_bias; K and V likewise */
 	LM_K_BIAS,
 	LM_V_BIAS,
-	LM_O, /* [dim, heads * head_dim] */
-	/* [dim]
-	 * [dim]
-	 * [dim] */
-	LM_FFN_NORM,
-	/* [hidden, dim] */
-	LM_GATE,
-	/* [hidden, dim] */
-	LM_UP,
-	LM_DOWN, /* [dim, hidden] */
-	/* [dim]
-	 * [dim]
-	 * [dim] */
-	LM_OUT_NORM,
-	LM_OUTPUT, /* [vocab, dim], absent when tied */
+	LM_O,        /* [dim, heads * head_dim] */
+	LM_FFN_NORM, /* [dim] */
+	LM_GATE,     /* [hidden, dim] */
+	LM_UP,       /* [hidden, dim] */
+	LM_DOWN,     /* [dim, hidden] */
+	LM_OUT_NORM, /* [dim] */
+	LM_OUTPUT,   /* [vocab, dim], absent when tied */
 	LM_PARTS
 };
 
