@@ -23,6 +23,14 @@ load helper
 	refute_line --regexp 'Unknown|Failed to parse|Invalid|ignoring'
 }
 
+# what a test that failed has left behind
+teardown() {
+	if [[ -s $BATS_TEST_TMPDIR/pids ]]; then
+		# shellcheck disable=SC2046 # several
+		kill -TERM -- $(cat "$BATS_TEST_TMPDIR/pids") 2>/dev/null || true
+	fi
+}
+
 # unit_command UNIT: its ExecStart as systemd would run it, with the programs of this build
 unit_command() {
 	awk '/^ExecStart=/ { on = 1; sub(/^ExecStart=/, "") } on { more = sub(/\\$/, ""); printf "%s", $0; if (!more) exit }' \
@@ -45,6 +53,7 @@ unit_command() {
 	# Restart=always
 	setsid bash -c 'while :; do bash node.sh; sleep 1; done' >node.log 2>&1 3>&- &
 	local node=$!
+	echo "-$node $registry" >pids
 	for _ in {1..240}; do
 		rnp-register status --key key >status
 		if jq -e '.challenges_passed > 0' status >/dev/null; then break; fi
