@@ -1,4 +1,6 @@
-/* rnp-reward pay - pays what sealed, signed epochs owe, on Solana; resumable at any instant. */
+/* rnp-reward pay - pays what sealed, signed epochs owe, on Solana; resumable at any instant.
+ *
+ * long because the stages of a run are read in their order, in one place. */
 #include "cmd/rnp-reward/pay.h"
 
 #include <fcntl.h>

@@ -18,11 +18,11 @@ struct pay_run {
 	char genesis[RPC_TEXT_MAX];
 	int64_t poll_ms, timeout_ms;
 	int in_flight_max;
-	int turn;          /* which server is next to send */
-	int64_t first_tx;   /* that this run has planned; INT64_MAX: none yet */
-	int expired;        /* transactions that were given up: what they paid is owed again */
-	int unpaid;        /* payouts that failed or are refused */
-	char blame[200];   /* a server that alone contradicts the others, "" */
+	int turn;         /* which server is next to send */
+	int64_t first_tx; /* that this run has planned; INT64_MAX: none yet */
+	int expired; /* transactions that were given up: what they paid is owed again */
+	int unpaid;  /* payouts that failed or are refused */
+	char blame[200]; /* a server that alone contradicts the others, "" */
 };
 
 /* --- pay_look.c: what servers say before anything is signed ---------------------------------- */

@@ -19,8 +19,8 @@
 #define SYSTEM_FILE    "/etc/rnp/node.env"
 #define FILE_BYTES_MAX (64 << 10)
 
-const char *const settings_names[] = { "registry", "key", "passphrase-file", "wallet", "costs",
-	"ca", NULL };
+const char *const settings_names[] = { "registry", "key", "passphrase-file", "wallet",
+	"costs", "ca", NULL };
 
 enum { SETTINGS_MAX = sizeof settings_names / sizeof *settings_names };
 

@@ -2,7 +2,8 @@
  * along the values, each for its column. A head wider than a block has threads is made in parts, its scores again for each. What is added to what follows from the row's position alone. */
 #include "kernels/lm/cuda.cuh"
 
-#define PAGED_THREADS 128 /* and keys of a chunk, and columns of a head that a block makes */
+#define PAGED_THREADS \
+	128 /* and keys of a chunk, and columns of a head that a block makes */
 
 __global__ void paged_put_kernel(struct lm_paged_put p)
 {
@@ -82,8 +83,10 @@ __global__ void paged_attend_kernel(struct lm_paged_attend a, uint64_t chunks)
 		task += gridDim.x) {
 		uint64_t i = task % chunks * PAGED_THREADS + threadIdx.x; /* our column */
 		uint64_t h = task / chunks % a.heads, r = task / chunks / a.heads;
-		uint64_t kv = h / (a.heads / a.kv_heads) * a.head_dim, last = a.position[r];
-		uint64_t first = a.window && last + 1 > a.window ? last + 1 - a.window : 0;
+		uint64_t kv = h / (a.heads / a.kv_heads) * a.head_dim,
+			 last = a.position[r];
+		uint64_t first = a.window && last + 1 > a.window ? last + 1 - a.window :
+								   0;
 		const uint32_t *blocks = a.blocks + a.table[r];
 		const float *q = a.q + r * a.ldq + h * a.head_dim;
 		float out = 0, most = -INFINITY, sum = 0;

@@ -355,8 +355,8 @@ template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
 	for (uint64_t n = GRID_FIRST; n < all; n += GRID_STRIDE) {
 		uint64_t i = n % packs * LM_PACK, row = n / packs / r.heads;
 		T *head = (T *)r.x + row * r.ld + n / packs % r.heads * r.head_dim;
-		const float *table =
-			r.table + lm_rotate_position(&r, row) * r.head_dim + 2 * i;
+		const float *table = r.table + lm_rotate_position(&r, row) * r.head_dim +
+			2 * i;
 		/* the two places of numbers, and the numbers that count there */
 		T *at = head + (r.interleaved ? 2 * i : i);
 		T *bt = r.interleaved ? at + LM_PACK : at + half;

@@ -1,5 +1,5 @@
 /* cuda_emu.h - CUDA on the CPU, for tests: a .cu file compiled as C++ by g++ with -DCUDA_EMU runs its grids
- * here, under the sanitizers.
+ * here, under the sanitizers; long because it is one runtime that each emulated source includes.
  *
  * A thread is a fiber. Three blocks run at once, taken from the grid in shuffled order; which fiber goes on at every
  * barrier, warp operation and atomic follows from CUDA_EMU_SEED: drawn at random, or, by the seed's remainder by 4, always
@@ -757,7 +757,8 @@ static inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
 {
 	a->numRegs = 0;
-	return emu_scene("CUDA_EMU_OLD", 0) ? cudaErrorNoKernelImageForDevice : cudaSuccess;
+	return emu_scene("CUDA_EMU_OLD", 0) ? cudaErrorNoKernelImageForDevice :
+					      cudaSuccess;
 }
 static inline cudaError_t cudaGetLastError()
 {

@@ -1,4 +1,6 @@
-/* safetensors.c - reads the header of a file, and the shards of a model. */
+/* safetensors.c - reads the header of a file, and the shards of a model.
+ *
+ * long because the header is read entry by entry, with a limit for each. */
 #include "common/lm/model/safetensors.h"
 
 #include <errno.h>
