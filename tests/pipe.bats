@@ -121,9 +121,9 @@ beats() {
 	say key "$address" "{kind: \"rnp.node\", at: \"2026-11-21T11:58:00Z\", wallet: \"$address\"}"
 	say b "$b" "{kind: \"rnp.node\", at: \"2026-11-21T11:58:00Z\", wallet: \"$address\"}"
 	say c "$c" '{kind: "rnp.node", at: "2026-11-21T11:58:00Z"}'
-	# up to 12:00:00, 210 s; two promises are still up, 121 s are not; 12:02:01 to the end, 69 s
+	# each covers a minute at most: 11:56:30 to 11:59 is 150 s, 12:00 to 12:01 60 s, 12:02:01 to the end 69 s
 	beats key "$address" 11:56:00 11:57:00 11:58:00 12:00:00 12:02:01 12:03:01 12:04:01
-	# up for 60 s; after 12:01 there is nothing for 130 s
+	# up for 120 s: a minute each
 	beats b "$b" 12:00:00 12:01:00
 	beats c "$c" 11:56:{00..59..30} 11:57:{00..59..30} 11:58:00 11:59:00 12:0{0..4}:00
 	receipt() { # FROM TO UUSD
@@ -145,22 +145,22 @@ beats() {
 	assert_equal "$(wc -l <usage)" 3
 	assert_equal "$(of "$address" '[.wallet, .up_s, .worked_s, .earned_uusd, .score_ppm]' usage)" \
 		"[\"$address\",279,120,591,1000000]"
-	assert_equal "$(of "$b" '[.up_s, .worked_s, .earned_uusd, .score_ppm]' usage)" '[60,0,0,null]'
+	assert_equal "$(of "$b" '[.up_s, .worked_s, .earned_uusd, .score_ppm]' usage)" '[120,0,0,null]'
 	assert_equal "$(of "$c" '[.wallet, .up_s]' usage)" '[null,400]'
 	# the same question on another day
 	RNP_NOW=2027-01-01T00:00:00Z rnp-reward usage --heartbeats --registry "$url" --trust "$judge" \
 		--from 2026-11-21T11:56:30Z --to 2026-11-21T12:03:10Z | cmp - usage
 
 	rnp-reward epoch --policy testnet --store ledger usage >rewards
-	# 10 x 120/400 + 3 x 0.7 x 279/400 and 2 x 279/400; 2 x 60/400; 2
+	# 10 x 120/400 + 3 x 0.7 x 279/400 and 2 x 279/400; 2 x 120/400; 2
 	assert_equal "$(of "$address" '[.job_base_units, .availability_base_units]' rewards)" \
 		'[446475000,139500000]'
-	assert_equal "$(of "$b" .base_units rewards)" 30000000
+	assert_equal "$(of "$b" .base_units rewards)" 60000000
 	assert_equal "$(of "$c" .base_units rewards)" 200000000
-	assert_equal "$(tail -1 rewards | jq -c '[.nodes, .total_base_units]')" '[3,815975000]'
+	assert_equal "$(tail -1 rewards | jq -c '[.nodes, .total_base_units]')" '[3,845975000]'
 	assert_equal "$(tail -1 rewards | jq -r .merkle_root)" "$(python3 "$ROOT/tests/merkle.py" <rewards)"
 	for node in "$address" "$b" "$c"; do rnp-reward proof --node "$node" rewards; done >proofs
-	assert_equal "$(jq -c .unlocked_base_units proofs | xargs)" '615975000 615975000 200000000'
+	assert_equal "$(jq -c .unlocked_base_units proofs | xargs)" '645975000 645975000 200000000'
 	rnp-reward verify proofs | jq -se 'length == 3 and all(.ok)'
 	rnp-reward verify --usage usage --store ledger rewards | jq -se 'length > 0 and all(.ok)'
 }
