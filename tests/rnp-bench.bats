@@ -1,4 +1,5 @@
 # rnp-bench: what it measures is true, and what it cannot measure it says.
+# slow: whole suites
 load helper
 
 # The field of the only record in $output
