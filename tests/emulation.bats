@@ -1,6 +1,6 @@
 # The CUDA kernels in the emulation of tests/kernels/cuda_emu.h: with every access to memory watched, and in orders of lanes that
-# slow: kernels run fiber by fiber
 # a chip may choose and ours did not.
+# slow: kernels run fiber by fiber
 load helper
 
 setup_file() {

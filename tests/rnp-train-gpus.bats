@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# slow: the emulated GPU trains
 # rnp-train run on several GPUs of this machine: a process for each, here on the emulated GPU of tests/kernels/cuda_emu.h.
+# slow: the emulated GPU trains
 load helper
 
 setup_file() {

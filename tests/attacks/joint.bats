@@ -1,6 +1,6 @@
 # One device behind several nodes: what may be the same is asked at the same instant, and what two nodes claim is
-# slow: challenges come at their own times
 # nobody's before that.
+# slow: challenges come at their own times
 load ../helper
 load ../registry
 
