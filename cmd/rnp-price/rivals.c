@@ -158,7 +158,8 @@ static void doubt(struct rivals *r, const struct rivals_question *q, struct grou
 	if (from)
 		r->doubtful_uusd = g->offers[0]->uusd_per_gpu_hour;
 	r->ndoubtful = from;
-	memmove(g->offers, g->offers + from, (g->n - from) * sizeof *g->offers);
+	if (from)
+		memmove(g->offers, g->offers + from, (g->n - from) * sizeof *g->offers);
 	g->n -= from;
 }
 

@@ -112,6 +112,7 @@ static void ask(struct httpd_request *q)
 	struct httpd_reply r = { .status = 200 };
 	const struct httpd_route *route;
 	int64_t before = stored();
+	enum httpd_when when;
 	int status;
 
 	answered = 0;
@@ -122,10 +123,13 @@ static void ask(struct httpd_request *q)
 	}
 	if (q->body.len > route->body_bytes_max)
 		q->body.len = 0;
-	if (route->handler(&registry, q, &r) == HTTPD_LATER)
-		must(answered == 1);
-	else
-		must(answered == 0);
+	/* as the server does: begin may refuse before the body is read, and done ends every request */
+	when = route->begin ? route->begin(&registry, q, &r) : HTTPD_GO_ON;
+	if (when == HTTPD_GO_ON)
+		when = route->handler(&registry, q, &r);
+	must(answered == (when == HTTPD_LATER));
+	if (route->done)
+		route->done(&registry, q);
 	check_reply(q, &r, before);
 	(void)httpd_etag_matches(q->if_none_match, r.etag);
 	buf_release(&r.body);
