@@ -114,7 +114,8 @@ static int write_signed(json_t *record, const struct key *k)
 		out_record(record);
 }
 
-/* The roots go first: they have a deadline of their own, which the sending of the answer does not count against. */
+/* The roots go first: they have a deadline of their own, which the sending of the answer does
+ * not count against. */
 static int write_roots(const struct poc_challenge *c, const json_t *answer,
 	const struct key *k)
 {

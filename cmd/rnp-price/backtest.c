@@ -1,4 +1,5 @@
-/* rnp-price backtest - price policies in worlds of recorded markets, schedulers on traces of jobs. */
+/* rnp-price backtest - price policies in worlds of recorded markets, schedulers on traces of
+ * jobs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -45,9 +45,9 @@ int cost_load(struct costs *c, const char *path, int64_t from_ms, const char **d
 /* A file of costs to begin with, as --example prints it. */
 extern const char cost_example[];
 
-/* Terms and floor `ahead` hours after that time (0 to TARIFF_HOURS - 1). The fee is that part of the
- * price: price = (costs + margin) / (1 - fee). Energy that is paid for using it lowers the sum, to
- * no less than 0. Returns 0, or -1 with EX_DATAERR: larger than an amount. */
+/* Terms and floor `ahead` hours after that time (0 to TARIFF_HOURS - 1). The fee is that part
+ * of the price: price = (costs + margin) / (1 - fee). Energy that is paid for using it lowers
+ * the sum, to no less than 0. Returns 0, or -1 with EX_DATAERR: larger than an amount. */
 int cost_floor(const struct costs *c, int ahead, struct cost_floor *out);
 
 /* Days until the hardware is paid when every hour is sold at price_uusd, all in use; rounded
@@ -60,7 +60,8 @@ int64_t cost_break_even_days(const struct costs *c, const struct cost_floor *f,
 void cost_explain(json_t *why, const struct costs *c, int ahead,
 	const struct cost_floor *f);
 
-/* An amount for people: "0.135000", "-0.010000". Borrowed until the eighth next call of the thread. */
+/* An amount for people: "0.135000", "-0.010000". Borrowed until the eighth next call of the
+ * thread. */
 const char *cost_usd(int64_t uusd);
 
 #endif

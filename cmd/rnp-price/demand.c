@@ -19,9 +19,9 @@
 	0.25 /* standard deviations of occupancy that count as gained: what is unknown is tried */
 #define WEIGHT_MIN 1e-12
 
-/* How customers choose: spread over all sellers; by a power of the price over the lowest; or the
- * cheapest seller, and of the others a part, because the cheapest is sold out at times. steep is the
- * power, for the last that part. */
+/* How customers choose: spread over all sellers; by a power of the price over the lowest; or
+ * the cheapest seller, and of the others a part, because the cheapest is sold out at times.
+ * steep is the power, for the last that part. */
 enum kind { SPREAD, POWER, CHEAPEST };
 static const struct shape {
 	enum kind kind;

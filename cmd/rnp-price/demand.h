@@ -1,16 +1,18 @@
 /* demand.h - what a node learns of its customers, and the ask that earns most. Pure: values in,
  * values out; the same code prices a live node and plays in simulated worlds.
  *
- * Nobody tells how customers choose, so several ways are weighed against each other by what is seen
- * (Bayesian model averaging over a grid): customers who spread over all sellers by price (conditional
- * logit, McFadden 1974), demand that falls with a power of the price over the lowest rival's, and
- * customers who take the cheapest unless it is sold out. Each has a steepness, and each a rate at which an idle unit is taken when it asks what the lowest rival asks. Rates drift: at
- * each step a little of the belief moves to the neighbouring ones.
+ * Nobody tells how customers choose, so several ways are weighed against each other by what is
+ * seen (Bayesian model averaging over a grid): customers who spread over all sellers by price
+ * (conditional logit, McFadden 1974), demand that falls with a power of the price over the
+ * lowest rival's, and customers who take the cheapest unless it is sold out. Each has a
+ * steepness, and each a rate at which an idle unit is taken when it asks what the lowest rival
+ * asks. Rates drift: at each step a little of the belief moves to the neighbouring ones.
  *
- * The ask maximises price x occupancy less the energy of working, expected over that belief; a unit
- * that is taken at rate r for leases of mean length L is busy a part r L / (1 + r L) of the time
- * (renewal-reward). A quarter of a standard deviation of that occupancy is added, so that prices of
- * which little is known are tried. Prices are per unit and hour, in any one currency. */
+ * The ask maximises price x occupancy less the energy of working, expected over that belief; a
+ * unit that is taken at rate r for leases of mean length L is busy a part r L / (1 + r L) of
+ * the time (renewal-reward). A quarter of a standard deviation of that occupancy is added, so
+ * that prices of which little is known are tried. Prices are per unit and hour, in any one
+ * currency. */
 #ifndef RNP_PRICE_DEMAND_H
 #define RNP_PRICE_DEMAND_H
 
@@ -45,8 +47,9 @@ struct demand {
  * take a factor of three and a half in the load. */
 void demand_init(struct demand *d);
 
-/* One interval: `idle` units were offered at ask for dt_hours, `taken` of them were leased. A market
- * without sellers, or no idle unit, teaches nothing. Returns false for values that cannot be. */
+/* One interval: `idle` units were offered at ask for dt_hours, `taken` of them were leased. A
+ * market without sellers, or no idle unit, teaches nothing. Returns false for values that
+ * cannot be. */
 bool demand_observe(struct demand *d, const struct demand_market *m, double ask,
 	double idle, double taken, double dt_hours);
 

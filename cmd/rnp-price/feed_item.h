@@ -1,7 +1,8 @@
-/* feed_item.h - fields of one offer in a market's JSON, for the readers of feeds. Pure; uses feed, json.
+/* feed_item.h - fields of one offer in a market's JSON, for the readers of feeds. Pure; uses
+ * feed, json.
  *
- * A field that is absent or null is not known and leaves *out as it is. Each function returns 0, or -1
- * with EX_DATAERR naming place, field and reason, unless it says otherwise. */
+ * A field that is absent or null is not known and leaves *out as it is. Each function returns
+ * 0, or -1 with EX_DATAERR naming place, field and reason, unless it says otherwise. */
 #ifndef RNP_PRICE_FEED_ITEM_H
 #define RNP_PRICE_FEED_ITEM_H
 

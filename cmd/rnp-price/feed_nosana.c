@@ -1,4 +1,5 @@
-/* Nosana's markets: what a host gets for an hour; its customer pays a tenth more, which is the price. */
+/* Nosana's markets: what a host gets for an hour; its customer pays a tenth more, which is the
+ * price. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* Prime Intellect's availability: one row for each provider, place, GPU and number of them.
  *
- * Traps: most fields may be null; the list comes in pages, of which one is not the market; a price is for
- * all GPUs of the row; the form of the chip is in `socket`, and of SXM sockets the number is not. */
+ * Traps: most fields may be null; the list comes in pages, of which one is not the market; a
+ * price is for all GPUs of the row; the form of the chip is in `socket`, and of SXM sockets the
+ * number is not. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* RunPod's GPU types: a price per GPU for each tier, on demand and spot.
  *
- * Traps: prices are null where nothing is in stock; GraphQL wraps the list in `data`, the documentation
- * shows one type alone; older answers have only `lowestPrice`, which does not say the tier. */
+ * Traps: prices are null where nothing is in stock; GraphQL wraps the list in `data`, the
+ * documentation shows one type alone; older answers have only `lowestPrice`, which does not say
+ * the tier. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>

@@ -25,10 +25,10 @@ const char *const fit_number_names[FIT_NUMBERS] = { "one", "memory", "f32", "ten
 const char *const fit_effect_names[FIT_EFFECTS] = { "market", "model", "country",
 	"tier" };
 
-/* Ridge of each number, after standardising, and of each effect: the variance of a residual over
- * that of the coefficient. Found by leaving models and markets out of the catalogues of RunPod, Vast
- * and Prime: f32 says little beside the tensor cores, and each market has a discount for spot and a
- * taste for new chips of its own. */
+/* Ridge of each number, after standardising, and of each effect: the variance of a residual
+ * over that of the coefficient. Found by leaving models and markets out of the catalogues of
+ * RunPod, Vast and Prime: f32 says little beside the tensor cores, and each market has a
+ * discount for spot and a taste for new chips of its own. */
 static const double number_ridge[FIT_NUMBERS] = { 0, 1, 100, 1, 1, 1, 30, 100, 1 };
 static const double effect_ridge[FIT_EFFECTS] = { 0.5, 3, 3, 0.1 };
 
@@ -141,7 +141,8 @@ static void weigh(struct fit *f)
 
 /* --- solving -------------------------------------------------------------------------------- */
 
-/* Solve the symmetric positive definite a b = c of n rows in place (Cholesky); the result is in c. */
+/* Solve the symmetric positive definite a b = c of n rows in place (Cholesky); the result is in
+ * c. */
 static void solve(double *a, double *c, size_t n)
 {
 	for (size_t j = 0; j < n; j++) {

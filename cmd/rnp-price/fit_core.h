@@ -78,7 +78,8 @@ extern const char *const fit_effect_names[FIT_EFFECTS];
 bool fit_numbers(double x[FIT_NUMBERS], const struct gpu_model *m, int64_t memory_bytes,
 	int64_t gpu_count, bool spot);
 
-/* Take in an offer: whole GPUs of a known model with a price that may be. Returns whether it was. */
+/* Take in an offer: whole GPUs of a known model with a price that may be. Returns whether it
+ * was. */
 bool fit_add(struct fit *f, const struct offer *o);
 
 /* Fit what was taken in, and work out the spread of residuals. Returns 0, or -1 with EX_DATAERR:
@@ -91,9 +92,10 @@ int fit_solve(struct fit *f);
  * afterwards. */
 void fit_leave_out(struct fit *f);
 
-/* A price of one GPU for its customer, in uusd per hour: middle, and the ends between which four
- * fifths of offers are. market, country and tier may be NULL: their mean. *market_known says whether
- * the market's level is known. Returns false when too little is known of the model. */
+/* A price of one GPU for its customer, in uusd per hour: middle, and the ends between which
+ * four fifths of offers are. market, country and tier may be NULL: their mean. *market_known
+ * says whether the market's level is known. Returns false when too little is known of the
+ * model. */
 struct fit_question {
 	const struct gpu_model *model;
 	int64_t memory_bytes; /* of one GPU; 0: the table's */

@@ -1,6 +1,7 @@
 /* fit_record.h - a fit as a record, and back. Uses fit_core, jansson, err. Pure.
  *
- * All numbers are whole millionths, so that the record can be signed and says the same everywhere. */
+ * All numbers are whole millionths, so that the record can be signed and says the same
+ * everywhere. */
 #ifndef RNP_PRICE_FIT_RECORD_H
 #define RNP_PRICE_FIT_RECORD_H
 
@@ -13,8 +14,8 @@
 /* The record of a fit, without inputs and time; the caller owns it. */
 json_t *fit_to_json(const struct fit *f);
 
-/* Read a record that fit_to_json made. f is released by the caller. Returns 0, or -1 with EX_DATAERR
- * naming where and the field: no rnp.fit, or a number that no price comes from. */
+/* Read a record that fit_to_json made. f is released by the caller. Returns 0, or -1 with
+ * EX_DATAERR naming where and the field: no rnp.fit, or a number that no price comes from. */
 int fit_from_json(struct fit *f, const json_t *record, const char *where);
 
 /* The same from the file at path: one record, signed or not. Returns 0, or -1. */

@@ -15,11 +15,12 @@ int keys_check(const json_t *obj, const char *where, const char *const *names);
  * (two at least) differ, are missing, are too many or are swapped. */
 const char *keys_nearest(const char *wrong, const char *const *names);
 
-/* An amount of dollars: `NAME_uusd` as a whole number of micro-dollars, or `NAME` as a text such as
- * "1599.00 USD" or "$0.15". An absent one leaves *uusd as it is. suffix stands behind "_uusd" in the
- * first form and behind NAME in the second ("_per_hour"). doubtful (may be NULL) becomes the key of
- * an amount that is so small that dollars were probably meant: above 0 and under a cent where
- * cents_at_least. Returns 0, or -1 with EX_DATAERR: both forms are there, or malformed. */
+/* An amount of dollars: `NAME_uusd` as a whole number of micro-dollars, or `NAME` as a text
+ * such as "1599.00 USD" or "$0.15". An absent one leaves *uusd as it is. suffix stands behind
+ * "_uusd" in the first form and behind NAME in the second ("_per_hour"). doubtful (may be NULL)
+ * becomes the key of an amount that is so small that dollars were probably meant: above 0 and
+ * under a cent where cents_at_least. Returns 0, or -1 with EX_DATAERR: both forms are there, or
+ * malformed. */
 struct keys_amount {
 	const char *micro, *dollars; /* "hardware_uusd", "hardware" */
 	bool required, cents_at_least;

@@ -66,8 +66,9 @@ int offer_list_add_json(struct offer_list *l, const json_t *record, const char *
 /* Append an offer whose model is named as a stranger named it: the table's row is looked up. */
 void offer_list_add_found(struct offer_list *l, struct offer *o);
 
-/* The same from a line of the form that feed writes, without building objects. Returns false for any
- * line that is not that simple, good or bad: offer_list_add_json then has the last word. */
+/* The same from a line of the form that feed writes, without building objects. Returns false
+ * for any line that is not that simple, good or bad: offer_list_add_json then has the last
+ * word. */
 bool offer_list_add_plain(struct offer_list *l, const char *line, size_t len);
 
 /* All rnp.offer records of these files ("-" and no file at all mean standard input). Returns 0, or

@@ -1,10 +1,11 @@
 /* place.h - on which node and which GPUs a pod goes, of nodes that share GPUs. Pure.
  *
- * place_choose is the decision, for one pod and all nodes; place_trace plays arrivals with it. The
- * policies are those that Weng et al. compare in Beware of Fragmentation (USENIX ATC 2023). Their
- * fragmentation gradient descent (FGD) takes the node whose expected fragmentation grows least: of a
- * node's free GPU parts those count as fragments for a class of pods which it cannot use there, all of
- * them if it cannot run at all; expected over the classes by how often they come. */
+ * place_choose is the decision, for one pod and all nodes; place_trace plays arrivals with it.
+ * The policies are those that Weng et al. compare in Beware of Fragmentation (USENIX ATC 2023).
+ * Their fragmentation gradient descent (FGD) takes the node whose expected fragmentation grows
+ * least: of a node's free GPU parts those count as fragments for a class of pods which it
+ * cannot use there, all of them if it cannot run at all; expected over the classes by how often
+ * they come. */
 #ifndef RNP_PRICE_PLACE_H
 #define RNP_PRICE_PLACE_H
 
@@ -54,8 +55,8 @@ struct place_cluster {
 	struct place_cache *cache; /* of what an assignment costs; see place_open */
 };
 
-/* Classes of n pods: the most frequent ones, until they are 99.9% of all; sets each pod's class too (-1:
- * of the rare ones). */
+/* Classes of n pods: the most frequent ones, until they are 99.9% of all; sets each pod's class
+ * too (-1: of the rare ones). */
 void place_classify(struct place_classes *c, struct place_pod *pods, size_t n);
 
 void place_open(
@@ -76,8 +77,8 @@ void place_assign(struct place_cluster *c, const struct place_pod *pod,
 /* Expected fragments of one node, in thousandths of a GPU. */
 double place_fragments(const struct place_classes *classes, const struct place_node *n);
 
-/* Let pods arrive, in a shuffled order and, when all did, drawn again, until their GPUs are 130% of the
- * cluster's. */
+/* Let pods arrive, in a shuffled order and, when all did, drawn again, until their GPUs are
+ * 130% of the cluster's. */
 struct place_result {
 	double allocated_100,
 		allocated_130; /* of the GPUs, when so many percent arrived */

@@ -74,8 +74,8 @@ static void say_market(json_t *why, const struct quote_input *in, const struct r
 
 /* --- a chip that no market lists ---------------------------------------------------------- */
 
-/* Median price of one reference chip on demand (lower middle) over the hosts that are believed, with
- * any number of GPUs; 0: the market has none. */
+/* Median price of one reference chip on demand (lower middle) over the hosts that are believed,
+ * with any number of GPUs; 0: the market has none. */
 static int64_t reference_rate(const struct quote_input *in,
 	const struct quote_rules *rules, const struct gpu_model *ref)
 {

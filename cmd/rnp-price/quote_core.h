@@ -37,8 +37,9 @@ struct quote_input {
 	int64_t last_ask_uusd; /* QUOTE_NONE: there is no last price */
 	const struct offer_list *offers;
 	const bool *seen; /* as in rivals_question; NULL: there is no history */
-	/* What is believed of customers, NULL: nothing; units that are idle, at least 1; what an hour of
-	 * work costs more than an idle one; when the last price was made another, and how often today */
+	/* What is believed of customers, NULL: nothing; units that are idle, at least 1; what
+	 * an hour of work costs more than an idle one; when the last price was made another,
+	 * and how often today */
 	const struct demand *demand;
 	double idle;
 	int64_t working_uusd;
@@ -58,7 +59,8 @@ struct quote {
 	int64_t proportion_uusd; /* RNP-021's, of the whole node; QUOTE_NONE: cannot be told */
 	enum quote_basis basis;
 	double occupancy,
-		occupancy_under; /* expected at the price, and just under the rival; < 0: not known */
+		/* expected at the price, and just under the rival; < 0: not known */
+		occupancy_under;
 	bool held;   /* the last price stands although another would earn a little more */
 	json_t *why; /* array of texts; quote_release drops it */
 };

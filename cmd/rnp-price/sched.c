@@ -81,8 +81,8 @@ static void run_job(struct play *p, struct sched_job *j, double now, double unti
 		j->finish_s = now + left;
 }
 
-/* One round. FIFO serves whoever runs already first, which is the order of arrival, and stops at the
- * first that does not fit; the others take what fits. */
+/* One round. FIFO serves whoever runs already first, which is the order of arrival, and stops
+ * at the first that does not fit; the others take what fits. */
 static void play_round(struct play *p, double now, double until)
 {
 	int64_t free_gpus = p->gpus;

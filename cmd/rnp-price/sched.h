@@ -1,8 +1,9 @@
 /* sched.h - who runs next on a cluster whose jobs can be set aside, and what comes of it. Pure.
  *
- * sched_order is the decision: it puts the jobs that are there in the order in which an algorithm
- * serves them. sched_run plays a trace in rounds: at the start of each, jobs are taken in that order
- * as far as there are GPUs. One function decides for both. No placement: GPUs are all alike. */
+ * sched_order is the decision: it puts the jobs that are there in the order in which an
+ * algorithm serves them. sched_run plays a trace in rounds: at the start of each, jobs are
+ * taken in that order as far as there are GPUs. One function decides for both. No placement:
+ * GPUs are all alike. */
 #ifndef RNP_PRICE_SCHED_H
 #define RNP_PRICE_SCHED_H
 
@@ -46,7 +47,8 @@ struct sched_result {
 	size_t jobs, refused; /* refused: wanted more GPUs than there are */
 };
 
-/* Play n jobs, sorted by arrival, on so many GPUs. Jobs of 0 GPUs or no length end when they arrive. */
+/* Play n jobs, sorted by arrival, on so many GPUs. Jobs of 0 GPUs or no length end when they
+ * arrive. */
 void sched_run(enum sched_algorithm a, struct sched_job *jobs, size_t n, int64_t gpus,
 	struct sched_result *out);
 

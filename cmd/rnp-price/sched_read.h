@@ -12,8 +12,9 @@ struct sched_trace {
 	size_t n, cap;
 };
 
-/* Read a trace: a header with the columns timestamp ("2017-10-09 07:01:55", UTC), duration (seconds)
- * and num_gpus, any others aside. Returns 0, or -1 (65 naming line and column, 66, 74). */
+/* Read a trace: a header with the columns timestamp ("2017-10-09 07:01:55", UTC), duration
+ * (seconds) and num_gpus, any others aside. Returns 0, or -1 (65 naming line and column, 66,
+ * 74). */
 int sched_trace_read(struct sched_trace *t, const char *path);
 int sched_trace_parse(struct sched_trace *t, const char *text, size_t len,
 	const char *name);

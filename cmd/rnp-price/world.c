@@ -129,7 +129,8 @@ static double chance(const struct world *w, const struct world_snapshot *s, doub
 	return -expm1(-rate * share);
 }
 
-/* The k-th lease has the k-th length, so that no policy is told apart by who met the longest one. */
+/* The k-th lease has the k-th length, so that no policy is told apart by who met the longest
+ * one. */
 static double lease_length(const struct world *w, long k)
 {
 	double u = luck(w, (size_t)k, 0, 1) * WORLD_LEASES;

@@ -1,9 +1,9 @@
 /* world.h - a market of real offers with made-up customers, in which price policies earn. Pure.
  *
- * pricing.md, B.4: units of one model among the real sellers of a recorded series; in each step an
- * idle unit is taken with a probability that depends on its price and everybody else's. Leases keep
- * their price. What happens is a function of the seed alone: the same step and unit meet the same luck
- * under every policy. */
+ * pricing.md, B.4: units of one model among the real sellers of a recorded series; in each step
+ * an idle unit is taken with a probability that depends on its price and everybody else's.
+ * Leases keep their price. What happens is a function of the seed alone: the same step and unit
+ * meet the same luck under every policy. */
 #ifndef RNP_PRICE_WORLD_H
 #define RNP_PRICE_WORLD_H
 
@@ -88,8 +88,8 @@ void world_open(struct world *w);
 void world_run(const struct world *w, const struct world_policy *p,
 	struct world_result *out);
 
-/* The largest revenue of fixed prices, of constant ratios to the median and to the lowest price, each
- * on a grid of 20. which gets its name if it is not NULL. */
+/* The largest revenue of fixed prices, of constant ratios to the median and to the lowest
+ * price, each on a grid of 20. which gets its name if it is not NULL. */
 double world_hindsight(const struct world *w, char which[40]);
 
 /* The policies by name: "ours", "undercut", "step10", "median", "copy"; NULL: none of that name. */

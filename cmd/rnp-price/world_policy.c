@@ -34,7 +34,8 @@ static double ask_undercut(void *own, const struct world_policy *p,
 	return *last;
 }
 
-/* Vast's scripts: a tenth up when more than 80% is busy, a tenth down under 30%, once a day-quarter. */
+/* Vast's scripts: a tenth up when more than 80% is busy, a tenth down under 30%, once a
+ * day-quarter. */
 static double ask_step10(void *own, const struct world_policy *p,
 	const struct world_view *v)
 {
@@ -106,7 +107,8 @@ static double ask_ours(void *own, const struct world_policy *p,
 	learn(o, v);
 	if (!v->snapshot) {
 		o->last.n =
-			0; /* nobody knows what the others ask: nothing is learned, nothing changed */
+			/* nobody knows what the others ask: nothing is learned, nothing changed */
+			0;
 		return o->ask > 0 ? o->ask : 1;
 	}
 	o->last = v->snapshot->market;

@@ -1,4 +1,5 @@
-/* rnp-register canon - writes the canonical form (RFC 8785) of JSON values: what is hashed and signed. */
+/* rnp-register canon - writes the canonical form (RFC 8785) of JSON values: what is hashed and
+ * signed. */
 #include "common/json/canon.h"
 
 #include "cmd/rnp-register/commands.h"

@@ -69,8 +69,8 @@ static json_t *make_heartbeat(const struct key *key)
 	return NULL;
 }
 
-/* When the registry wants another heartbeat, on the monotonic clock: it challenges several nodes at that instant.
- * 0: not before the interval is over. */
+/* When the registry wants another heartbeat, on the monotonic clock: it challenges several
+ * nodes at that instant. 0: not before the interval is over. */
 static int64_t wanted_ns;
 
 #define WANTED_MS_MAX 600000
@@ -106,8 +106,8 @@ static int print_challenge(const struct http_response *r)
 	return rc;
 }
 
-/* Send one and print it. The next would be due after the interval: a try must end before. *lost: the registry has
- * it, and what it replied is not known. */
+/* Send one and print it. The next would be due after the interval: a try must end before.
+ * *lost: the registry has it, and what it replied is not known. */
 static int send_beat(struct http *http, const struct key *key, bool *lost)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
@@ -145,8 +145,8 @@ static int send_beat(struct http *http, const struct key *key, bool *lost)
 	return rc;
 }
 
-/* A lost reply may have held a challenge, whose time runs since: another heartbeat asks for it now, and not after
- * the interval. When that one's reply is lost, too, the next has to do. */
+/* A lost reply may have held a challenge, whose time runs since: another heartbeat asks for it
+ * now, and not after the interval. When that one's reply is lost, too, the next has to do. */
 static int send_one(struct http *http, const struct key *key)
 {
 	bool lost = false;
@@ -208,7 +208,8 @@ static int keep_alive(struct http *http, const struct key *key)
 	return 0;
 }
 
-/* Sends one; and another one where the registry wants it at a certain instant, a few minutes from now at most. */
+/* Sends one; and another one where the registry wants it at a certain instant, a few minutes
+ * from now at most. */
 static int send_once(struct http *http, const struct key *key)
 {
 	int rc = send_one(http, key);

@@ -1,9 +1,11 @@
-/* registry.h - the registry behind `serve`: its parts put together. A handler gets it as its context.
+/* registry.h - the registry behind `serve`: its parts put together. A handler gets it as its
+ * context.
  *
- * registry_db keeps records, registry_accept decides what is accepted, registry_challenge asks nodes for proof,
- * registry_verdict verifies their answers, registry_uptime signs
- * when they were up, registry_limits says how much a stranger may have, registry_reads has what is answered to readers, registry_query
- * what they may ask, registry_api the routes. Nothing of it knows sockets: a request is a struct httpd_request. */
+ * registry_db keeps records, registry_accept decides what is accepted, registry_challenge asks
+ * nodes for proof, registry_verdict verifies their answers, registry_uptime signs when they
+ * were up, registry_limits says how much a stranger may have, registry_reads has what is
+ * answered to readers, registry_query what they may ask, registry_api the routes. Nothing of it
+ * knows sockets: a request is a struct httpd_request. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_H
 #define RNP_CMD_REGISTER_REGISTRY_H
 

@@ -1,4 +1,5 @@
-/* What a registry accepts, and what it replies once the storage has said what became of a record. */
+/* What a registry accepts, and what it replies once the storage has said what became of a
+ * record. */
 #include "cmd/rnp-register/registry_accept.h"
 
 #include <sodium.h>
@@ -23,7 +24,8 @@ static void refuse(struct registry *g, struct httpd_reply *r, int status,
 	httpd_error(r, status, "%s", text);
 }
 
-/* Returns 0, or -1 with the reply filled: kinds that have a path of their own are taken there alone. */
+/* Returns 0, or -1 with the reply filled: kinds that have a path of their own are taken there
+ * alone. */
 static int check_kind(struct registry *g, struct httpd_reply *r, const json_t *record,
 	const char *wanted)
 {

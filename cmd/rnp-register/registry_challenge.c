@@ -1,10 +1,12 @@
-/* Challenges of the registry: when each node is asked, and what is open (answers: registry_verdict.c).
- * long because all of it is about one table of nodes under one lock: joint challenges, roots and uploads, too.
+/* Challenges of the registry: when each node is asked, and what is open (answers:
+ * registry_verdict.c). long because all of it is about one table of nodes under one lock: joint
+ * challenges, roots and uploads, too.
  *
- * What is open is in the database, too, until its verdict is: after a restart it is still open, and its
- * time has run on. What became due while no registry was there to take the answer is forgotten.
- * A node is asked for all that its newest rnp.node claims (poc_plan_node), at random moments, on average every config.challenge_every_ms, with the answer to its heartbeat; the same
- * challenge is repeated with each heartbeat until it is answered or too late. */
+ * What is open is in the database, too, until its verdict is: after a restart it is still open,
+ * and its time has run on. What became due while no registry was there to take the answer is
+ * forgotten. A node is asked for all that its newest rnp.node claims (poc_plan_node), at random
+ * moments, on average every config.challenge_every_ms, with the answer to its heartbeat; the
+ * same challenge is repeated with each heartbeat until it is answered or too late. */
 #include "cmd/rnp-register/registry_challenge.h"
 
 #include <sodium.h>
@@ -49,12 +51,12 @@ struct asked {
 	bool has_roots; /* of the answer to it came already */
 	unsigned char roots[POC_HASH_BYTES];
 	int64_t roots_ns; /* and when, since asked_ns */
-	/* The instant of a joint challenge that was announced, on the monotonic clock, or 0; and what the challenges of
-	 * that instant have in common. */
+	/* The instant of a joint challenge that was announced, on the monotonic clock, or 0;
+	 * and what the challenges of that instant have in common. */
 	int64_t joint_ns;
 	unsigned char joint[POC_HASH_BYTES];
-	/* Of the last heartbeat: hashes of the wallet and of the block of addresses, 0: none; when it came, and its
-	 * promise. */
+	/* Of the last heartbeat: hashes of the wallet and of the block of addresses, 0: none;
+	 * when it came, and its promise. */
 	uint64_t wallet, block;
 	int64_t seen_ns, interval_ms;
 	char asked_record[65]; /* the node record that was last asked about, or "" */
@@ -166,8 +168,8 @@ static void hex_of(char out[65], const struct poc_challenge *c)
 	sodium_bin2hex(out, 65, c->sha256, sizeof c->sha256);
 }
 
-/* Makes the challenge of a node and signs it: c and record of a. Returns 0, or -1: nothing can be asked of
- * what the node says of itself. */
+/* Makes the challenge of a node and signs it: c and record of a. Returns 0, or -1: nothing can
+ * be asked of what the node says of itself. */
 static int plan_challenge(struct registry *g, struct asked *a)
 {
 	json_t *claims = claims_of(g, a->node);
@@ -191,7 +193,8 @@ static int plan_challenge(struct registry *g, struct asked *a)
 	return rc;
 }
 
-/* Returns 0, or -1: nothing is open. An error is this node's own, and everybody else's business goes on. */
+/* Returns 0, or -1: nothing is open. An error is this node's own, and everybody else's business
+ * goes on. */
 static int open_challenge(struct registry *g, struct asked *a)
 {
 	struct buf text = BUF_INIT;
@@ -242,8 +245,8 @@ static uint64_t hash_of_text(const char *text)
 	return h | 1;
 }
 
-/* Reads what the node is now. Returns whether its record is pending and was never asked about: nobody should wait for
- * chance to prove it. */
+/* Reads what the node is now. Returns whether its record is pending and was never asked about:
+ * nobody should wait for chance to prove it. */
 static bool read_facts(struct registry *g, struct asked *a, const struct registry_put *p)
 {
 	sqlite3_stmt *q = g->challenger->facts;
@@ -284,8 +287,8 @@ static void add_member(struct asked **members, int *n, struct asked *a, int64_t 
 	members[(*n)++] = a;
 }
 
-/* All nodes that are asked together with a, which is the first: of one wallet, of one block of addresses, or with a
- * device in common. Returns how many. */
+/* All nodes that are asked together with a, which is the first: of one wallet, of one block of
+ * addresses, or with a device in common. Returns how many. */
 static int find_members(struct registry *g, struct asked *a,
 	struct asked *members[JOINT_MAX])
 {
@@ -307,7 +310,8 @@ static int find_members(struct registry *g, struct asked *a,
 	return n;
 }
 
-/* Announces one instant to all of them, far enough ahead that each has heard of it with a heartbeat. */
+/* Announces one instant to all of them, far enough ahead that each has heard of it with a
+ * heartbeat. */
 static void announce(struct registry *g, struct asked **members, int n)
 {
 	unsigned char joint[POC_HASH_BYTES];
@@ -327,7 +331,8 @@ static void announce(struct registry *g, struct asked **members, int n)
 	}
 }
 
-/* Within the writer: the instants that have come. Whoever does not fetch his challenge has failed it. */
+/* Within the writer: the instants that have come. Whoever does not fetch his challenge has
+ * failed it. */
 static int open_joint(struct registry_put *p, struct registry_db *db)
 {
 	struct registry *g = p->done_ctx;
@@ -429,7 +434,8 @@ static void reopen(struct registry *g, const char *text)
 			a = asked_of(g, c->node);
 	}
 	if (a && !a->c) {
-		/* its roots may have come before the registry stopped, and are not known any more */
+		/* its roots may have come before the registry stopped, and are not known any
+		 * more */
 		c->roots_ms = 0;
 		a->c = c;
 		a->record = record;
@@ -520,8 +526,8 @@ static bool has_twins(struct registry *g, const char *node)
 	return rc != 0;
 }
 
-/* A device that several nodes claim is proven by a joint challenge alone: any other one of them could have been asked
- * while this one was not. */
+/* A device that several nodes claim is proven by a joint challenge alone: any other one of them
+ * could have been asked while this one was not. */
 static void set_disputed(struct registry *g, json_t *verdict)
 {
 	json_t *unknown = json_object_get(verdict, "unknown");
@@ -912,8 +918,8 @@ static void fail_unanswered(struct registry *g, const struct poc_challenge *c,
 	json_decref(nothing);
 }
 
-/* Why the node of an open challenge has failed by now, or NULL. now_ns: as registry_verdicts_now_ns; who answered in
- * time and waits to be verified is not late. */
+/* Why the node of an open challenge has failed by now, or NULL. now_ns: as
+ * registry_verdicts_now_ns; who answered in time and waits to be verified is not late. */
 static const char *why_failed(const struct asked *a, int64_t now_ns)
 {
 	int64_t now_ms = (now_ns - a->asked_ns) / 1000000;

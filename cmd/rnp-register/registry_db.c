@@ -1,5 +1,5 @@
-/* The registry's storage: the tables, the thread that writes them, and connections for reading. What is
- * stored when is decided here only where it depends on what is there already. */
+/* The registry's storage: the tables, the thread that writes them, and connections for reading.
+ * What is stored when is decided here only where it depends on what is there already. */
 #include "cmd/rnp-register/registry_db.h"
 
 #include <stdlib.h>
@@ -68,8 +68,8 @@ static const char *const schema_steps[] = {
 	" sha256 TEXT NOT NULL PRIMARY KEY,"
 	" body TEXT NOT NULL"
 	") STRICT, WITHOUT ROWID;",
-	/* when a heartbeat arrived; node records that a passed challenge was about, and when; which device is
-	 * claimed by which node; how far a task of the registry got */
+	/* when a heartbeat arrived; node records that a passed challenge was about, and when;
+	 * which device is claimed by which node; how far a task of the registry got */
 	"ALTER TABLE heartbeats ADD COLUMN received_ms INTEGER;"
 	"ALTER TABLE nodes ADD COLUMN proven_ms INTEGER;"
 	"CREATE TABLE proven ("
@@ -245,7 +245,8 @@ static int is_invited(struct registry_db *db, const struct registry_put *p)
 	return rc;
 }
 
-/* What becomes of a node's record, by what is here: found, its id, time and hash. Returns 0 or -1. */
+/* What becomes of a node's record, by what is here: found, its id, time and hash. Returns 0 or
+ * -1. */
 static int decide_node(struct registry_db *db, struct registry_put *p, int found,
 	bool same)
 {
@@ -400,8 +401,8 @@ static int apply(struct registry_db *db, struct registry_put *p)
 	}
 }
 
-/* Tells all what became of their records: what was found while the transaction ran is true now, or none of
- * it is. */
+/* Tells all what became of their records: what was found while the transaction ran is true now,
+ * or none of it is. */
 static void finish_all(struct registry_put *list, bool ok)
 {
 	while (list) {

@@ -1,9 +1,10 @@
-/* registry_db.h - where a registry keeps what it has accepted: SQLite, one thread that writes, and
- * connections for reading.
+/* registry_db.h - where a registry keeps what it has accepted: SQLite, one thread that writes,
+ * and connections for reading.
  *
- * Storage only: it knows no HTTP, and nothing of who may say what. A record that is put is answered through
- * its callback when it is safe on disk, and one commit serves all that came in the meantime. Whatever has
- * to happen in the same transaction (challenges) hangs on two hooks. Uses store, pool. */
+ * Storage only: it knows no HTTP, and nothing of who may say what. A record that is put is
+ * answered through its callback when it is safe on disk, and one commit serves all that came in
+ * the meantime. Whatever has to happen in the same transaction (challenges) hangs on two hooks.
+ * Uses store, pool. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_DB_H
 #define RNP_CMD_REGISTER_REGISTRY_DB_H
 
@@ -57,16 +58,20 @@ struct registry_put {
 	json_t *record;            /* PUT_NODE: for its columns */
 	int64_t at_min_ms;         /* PUT_NODE: see STORED_EARLY */
 	struct registry_beat beat; /* PUT_HEARTBEAT */
-	/* PUT_NODE: a node that is not here yet may join; else it needs an invitation (an rnp.invitation whose
-	 * at_ms is not over) */
+	/* PUT_NODE: a node that is not here yet may join; else it needs an invitation (an
+	 * rnp.invitation whose at_ms is not over) */
 	bool may_join;
-	/* PUT_RECORD: by somebody who is trusted, so that the node need not be here, nor the disk's bound hold */
+	/* PUT_RECORD: by somebody who is trusted, so that the node need not be here, nor the
+	 * disk's bound hold */
 	bool by_trusted;
-	/* How many of this kind are kept of this node; older ones go, but for node records that were proven. 0: all */
+	/* How many of this kind are kept of this node; older ones go, but for node records that
+	 * were proven. 0: all */
 	int64_t keep;
-	/* PUT_RECORD, a verdict: the challenge that it is on, and the node record that it proves; or "" */
+	/* PUT_RECORD, a verdict: the challenge that it is on, and the node record that it
+	 * proves; or "" */
 	char closes[65], proves[65];
-	/* PUT_JOB: runs in the transaction; returns 0, or -1 with err_set and the transaction fails */
+	/* PUT_JOB: runs in the transaction; returns 0, or -1 with err_set and the transaction
+	 * fails */
 	int (*job)(struct registry_put *p, struct registry_db *db);
 
 	enum registry_stored stored; /* out */
@@ -80,8 +85,8 @@ struct registry_put {
 /* Called within the writer's transaction, by the writer's thread. */
 struct registry_hooks {
 	void *ctx;
-	/* A heartbeat was stored. Returns the fields that go to the node with the reply, an object that
-	 * the caller owns, or NULL. */
+	/* A heartbeat was stored. Returns the fields that go to the node with the reply, an
+	 * object that the caller owns, or NULL. */
 	json_t *(*heartbeat)(void *ctx, const struct registry_put *p);
 	/* A record with `closes` was stored, or was there already. Returns 0, or -1 with err_set,
 	 * which fails the transaction. */
@@ -117,15 +122,17 @@ struct registry_db {
 	_Atomic uint64_t commits;
 };
 
-/* Opens or creates the database; more than bytes_max (0: any number) it takes only for what cannot wait. ":memory:" keeps nothing and runs everything in one thread. Whoever
- * needs statements of his own on the writer's connection (db->store) prepares them between open and start.
- * Returns 0 or -1 as store_open. */
+/* Opens or creates the database; more than bytes_max (0: any number) it takes only for what
+ * cannot wait. ":memory:" keeps nothing and runs everything in one thread. Whoever needs
+ * statements of his own on the writer's connection (db->store) prepares them between open and
+ * start. Returns 0 or -1 as store_open. */
 int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max);
 
 /* Starts the writer; hooks are copied. Returns 0 or -1. */
 int registry_db_start(struct registry_db *db, const struct registry_hooks *hooks);
 
-/* Stores what is queued and stops the writer. What registry_db_start did not start is passed over. */
+/* Stores what is queued and stops the writer. What registry_db_start did not start is passed
+ * over. */
 void registry_db_stop(struct registry_db *db);
 
 /* Closes the connections; statements of others on db->store must be finalised before. */
@@ -137,7 +144,8 @@ void registry_db_put(struct registry_db *db, struct registry_put *p);
 /* Within a job: stores a record as PUT_RECORD does, without its checks. Returns 0 or -1. */
 int registry_db_insert(struct registry_db *db, const struct registry_put *p);
 
-/* The connection for questions that take no time, which never waits for those that do; until it is given back. */
+/* The connection for questions that take no time, which never waits for those that do; until it
+ * is given back. */
 struct store *registry_db_quick(struct registry_db *db);
 void registry_db_quick_done(struct registry_db *db);
 

@@ -1,5 +1,6 @@
-/* Token buckets of fixed memory: a table of small sets, in which the bucket that is fullest makes place. Nobody is
- * let off by that before there are more who used up something than the table has places. */
+/* Token buckets of fixed memory: a table of small sets, in which the bucket that is fullest
+ * makes place. Nobody is let off by that before there are more who used up something than the
+ * table has places. */
 #include "cmd/rnp-register/registry_limits.h"
 
 #include <arpa/inet.h>

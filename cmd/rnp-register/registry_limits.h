@@ -1,8 +1,8 @@
-/* registry_limits.h - what a stranger may make the registry do: allowances by address and by node, and the work that
- * joining costs.
+/* registry_limits.h - what a stranger may make the registry do: allowances by address and by
+ * node, and the work that joining costs.
  *
- * Allowances are token buckets in memory of fixed size; the time is given. Safe from any thread. Uses
- * libsodium, work. */
+ * Allowances are token buckets in memory of fixed size; the time is given. Safe from any
+ * thread. Uses libsodium, work. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_LIMITS_H
 #define RNP_CMD_REGISTER_REGISTRY_LIMITS_H
 
@@ -50,20 +50,22 @@ bool limits_hold_for(const struct limits *l, const char *client);
 #define LIMITS_WHO_MAX 64
 void limits_who(char out[LIMITS_WHO_MAX], const char *client);
 
-/* The block of addresses that one operator is likely to have: IPv4 by its first 24 bits, IPv6 by 48. */
+/* The block of addresses that one operator is likely to have: IPv4 by its first 24 bits, IPv6
+ * by 48. */
 void limits_block(char out[LIMITS_WHO_MAX], const char *client);
 
 /* --- joining ------------------------------------------------------------------------------ */
 
-/* How many bits a node has to work now: two more with each doubling of those who joined within the hour. */
+/* How many bits a node has to work now: two more with each doubling of those who joined within
+ * the hour. */
 int limits_join_bits(struct limits *l, int64_t now_ms);
 
 /* The token that this node may work for. It is valid for 10 to 20 minutes. */
 void limits_join_token(struct limits *l, const char *node, int bits, int64_t now_ms,
 	char out[WORK_TOKEN_MAX]);
 
-/* Whether work ("TOKEN.NUMBER") is enough for this node to join: for a token of ours, and of no more than 4 bits
- * less than would be asked for now. */
+/* Whether work ("TOKEN.NUMBER") is enough for this node to join: for a token of ours, and of no
+ * more than 4 bits less than would be asked for now. */
 bool limits_join_check(struct limits *l, const char *node, const char *work,
 	int64_t now_ms);
 

@@ -1,5 +1,5 @@
-/* The queries of all paths are parsed here: an unknown field, one that is given twice, or a malformed value
- * is refused. */
+/* The queries of all paths are parsed here: an unknown field, one that is given twice, or a
+ * malformed value is refused. */
 #include "cmd/rnp-register/registry_query.h"
 
 #include <sodium.h>

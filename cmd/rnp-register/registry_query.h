@@ -1,5 +1,5 @@
-/* registry_query.h - what a reader of the registry may ask: query fields of all paths, and what all replies
- * have in common.
+/* registry_query.h - what a reader of the registry may ask: query fields of all paths, and what
+ * all replies have in common.
  *
  * Each function that can refuse fills r with 400 and its sentence, and returns -1. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_QUERY_H

@@ -1,4 +1,5 @@
-/* registry_reads.h - the handlers that answer readers (registry_nodes.c, registry_pools.c). ctx: the registry. */
+/* registry_reads.h - the handlers that answer readers (registry_nodes.c, registry_pools.c).
+ * ctx: the registry. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_READS_H
 #define RNP_CMD_REGISTER_REGISTRY_READS_H
 

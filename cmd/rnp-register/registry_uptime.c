@@ -1,5 +1,6 @@
-/* Uptime as the registry saw it: heartbeats count from when they arrived. Each day that is over becomes one signed
- * rnp.uptime record a node, some nodes at a time, so that heartbeats never wait long for the writer. */
+/* Uptime as the registry saw it: heartbeats count from when they arrived. Each day that is over
+ * becomes one signed rnp.uptime record a node, some nodes at a time, so that heartbeats never
+ * wait long for the writer. */
 #include "cmd/rnp-register/registry_uptime.h"
 
 #include <sodium.h>
@@ -40,8 +41,9 @@ struct beats {
 	"SELECT coalesce(received_ms, at_ms), interval_s, at_ms FROM heartbeats " \
 	"WHERE node = ? AND at_ms >= ? AND at_ms < ? ORDER BY at_ms"
 
-/* All heartbeats that can cover any of [from, to), in the order of their arrival; *lines (may be NULL): those that
- * arrived within it, as beats_sha256 of rnp.uptime has them, and how many. Returns 0 or -1. */
+/* All heartbeats that can cover any of [from, to), in the order of their arrival; *lines (may
+ * be NULL): those that arrived within it, as beats_sha256 of rnp.uptime has them, and how many.
+ * Returns 0 or -1. */
 static int read_beats(struct beats *b, struct store *s, sqlite3_stmt *q, int64_t node,
 	int64_t from_ms, int64_t to_ms, struct buf *lines, int64_t *count)
 {
@@ -189,7 +191,8 @@ static int store_uptime(struct registry *g, const json_t *record, const char *no
 	return rc;
 }
 
-/* Writes the day of some nodes after at->node; at->node is raised, and 0 when the day is complete. */
+/* Writes the day of some nodes after at->node; at->node is raised, and 0 when the day is
+ * complete. */
 static int write_some(struct registry *g, struct progress *at)
 {
 	struct store *s = &g->db.store;
@@ -276,8 +279,8 @@ static int delete_rows(struct registry *g, const char *sql, int64_t before_ms, b
 	return rc;
 }
 
-/* Heartbeats whose day is signed, and measurements and asks, all older than the time that is kept; when the disk's
- * bound is reached, such of any age. Whatever pay depends on stays. */
+/* Heartbeats whose day is signed, and measurements and asks, all older than the time that is
+ * kept; when the disk's bound is reached, such of any age. Whatever pay depends on stays. */
 static int forget_some(struct registry *g, bool *more)
 {
 	int64_t now_ms = clock_now_ms(), keep_ms = g->config.keep_ms, day = 0;

@@ -1,6 +1,6 @@
-/* The verification of answers: a thread of its own, because one answer takes up to seconds of a core and each thread
- * of the HTTP server has many connections. An answer is late or not by when its body had arrived, however long
- * it waits here. */
+/* The verification of answers: a thread of its own, because one answer takes up to seconds of a
+ * core and each thread of the HTTP server has many connections. An answer is late or not by
+ * when its body had arrived, however long it waits here. */
 #include "cmd/rnp-register/registry_verdict.h"
 
 #include <sodium.h>
@@ -17,8 +17,8 @@
 #include "common/record/signature.h"
 #include "common/json/schema.h"
 
-/* Answers that wait, the one that is verified included. They are those of full size that the HTTP server has
- * memory for, about twice: a flood of small ones must not make the wait longer. */
+/* Answers that wait, the one that is verified included. They are those of full size that the
+ * HTTP server has memory for, about twice: a flood of small ones must not make the wait longer. */
 #define WAITING_MAX   32
 #define RETRY_AFTER_S 2
 
@@ -98,7 +98,8 @@ static void *verify_all(void *arg)
 		pthread_mutex_unlock(&j->lock);
 		take_one(j->g, w);
 		pthread_mutex_lock(&j->lock);
-		/* only now: until its challenge is closed, its time counts (registry_verdicts_now_ns) */
+		/* only now: until its challenge is closed, its time counts
+		 * (registry_verdicts_now_ns) */
 		j->first = w->next;
 		if (!j->first)
 			j->last = &j->first;

@@ -1,4 +1,5 @@
-/* registry_verdict.h - answers to challenges are taken when they have arrived, and verified one after the other. */
+/* registry_verdict.h - answers to challenges are taken when they have arrived, and verified one
+ * after the other. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_VERDICT_H
 #define RNP_CMD_REGISTER_REGISTRY_VERDICT_H
 

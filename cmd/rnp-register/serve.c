@@ -182,7 +182,8 @@ static int run(int n, char **args)
 
 	(void)n, (void)args;
 	config.policy = &policy;
-	httpd_block_signals(); /* before there is any thread: one that is ended by a signal ends all */
+	/* before there is any thread: one that is ended by a signal ends all */
+	httpd_block_signals();
 	if (check_db() < 0 || check_trusted() < 0 || load_key(&key) < 0 ||
 		(challenge_every_ms && policy_load(&policy, policy_name) < 0))
 		goto out;

@@ -1,4 +1,5 @@
-/* rnp-register status - a node's health, as a registry sees it: alive, proven, up, and what to do next. */
+/* rnp-register status - a node's health, as a registry sees it: alive, proven, up, and what to
+ * do next. */
 #include <stdio.h>
 #include <string.h>
 
@@ -137,7 +138,8 @@ static json_t *make_status(const json_t *reply, int64_t up_ms, struct verdicts *
 	return status;
 }
 
-/* The registry's reply about the node; the caller owns it. NULL with err_set; EXIT_NO where it does not know it. */
+/* The registry's reply about the node; the caller owns it. NULL with err_set; EXIT_NO where it
+ * does not know it. */
 static json_t *get_node(struct http *http)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;

@@ -54,8 +54,8 @@ struct sender {
 /* Work that a registry may ask for without being asked back: some minutes of one core. */
 #define WORK_BITS_TAKEN 32
 
-/* A registry lets strangers in for work. Says so, and works. Returns the text of it, which the caller frees, or NULL
- * with err_set. */
+/* A registry lets strangers in for work. Says so, and works. Returns the text of it, which the
+ * caller frees, or NULL with err_set. */
 static char *work_for(const struct registry_work *w, const char *node)
 {
 	struct buf text = BUF_INIT;
@@ -127,8 +127,8 @@ static int submit_one(void *ctx, const struct record *record)
 	kind = json_string_value(json_object_get(record->json, "kind"));
 	if (post_one(s, record, kind, &r) < 0) {
 		err_add("%s", record->where);
-		/* One that came too late is no reason to leave the pipe, and the heartbeats at its other
-		 * end: there will be more challenges. */
+		/* One that came too late is no reason to leave the pipe, and the heartbeats at
+		 * its other end: there will be more challenges. */
 		if (strcmp(kind, "rnp.answer") == 0 || strcmp(kind, "rnp.roots") == 0) {
 			int code = err_report();
 

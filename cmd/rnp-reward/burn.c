@@ -1,4 +1,5 @@
-/* rnp-reward burn - a job's dollars into burned tokens, fee and credits, and when they are burned. */
+/* rnp-reward burn - a job's dollars into burned tokens, fee and credits, and when they are
+ * burned. */
 #include <string.h>
 
 #include "cmd/rnp-reward/burn_core.h"

@@ -7,7 +7,8 @@
 
 #include "common/base/address.h"
 
-/* Whole-number fields of rnp.usage, in the order of the record; then what holds for the whole epoch. */
+/* Whole-number fields of rnp.usage, in the order of the record; then what holds for the whole
+ * epoch. */
 enum field {
 	FIELD_GPU_COUNT,
 	FIELD_GPU_MEMORY_BYTES,

@@ -18,8 +18,8 @@ struct frac {
 
 struct frac frac_of(uint64_t num, uint64_t den); /* reduced; den > 0 */
 
-/* "0.25": at most 9 places, or a whole number of at most 18 digits; what names it in the error. Returns
- * 0, or -1 with EX_DATAERR. */
+/* "0.25": at most 9 places, or a whole number of at most 18 digits; what names it in the error.
+ * Returns 0, or -1 with EX_DATAERR. */
 int frac_parse(const char *text, const char *what, struct frac *out);
 
 void frac_reduce(struct frac *a);

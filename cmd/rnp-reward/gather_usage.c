@@ -1,4 +1,5 @@
-/* gather_usage.c - one node's rnp.usage from what was gathered: proven facts, and where each is from. */
+/* gather_usage.c - one node's rnp.usage from what was gathered: proven facts, and where each is
+ * from. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -45,7 +45,8 @@ int ledger_append(struct ledger *l, json_t *record, const struct key *k, int64_t
 /* Call fn for the rows from `from` on, in order. Returns 0, or -1: fn's error, or the store's. */
 int ledger_each(struct ledger *l, int64_t from, ledger_fn fn, void *ctx);
 
-/* The row with this number; the caller owns it. NULL with 1 (there is none) or the store's error. */
+/* The row with this number; the caller owns it. NULL with 1 (there is none) or the store's
+ * error. */
 json_t *ledger_row(struct ledger *l, int64_t sequence);
 
 /* The place of the last row of a kind, -1 when there is none; -2 with the store's error. */
@@ -70,7 +71,8 @@ struct ledger_balance {
 /* All of them, in order; the caller frees *out. Returns how many, or -1. */
 long ledger_balances(struct ledger *l, struct ledger_balance **out);
 
-/* The claims of an epoch in the order of the tree; the caller frees *out. Returns how many, or -1. */
+/* The claims of an epoch in the order of the tree; the caller frees *out. Returns how many, or
+ * -1. */
 long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out);
 
 /* Take in the rows of a ledger of JSON Lines, or of an export; the ledger must be empty. Epochs

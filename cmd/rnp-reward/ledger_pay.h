@@ -53,21 +53,22 @@ int64_t ledger_plan(struct ledger *l, const int64_t *epochs, size_t nepochs,
 int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to,
 	const json_t *record, int64_t now_ms);
 
-/* Whether a transaction of the ledger has this signature already: it was made with the same blockhash,
- * which is dead by now. 1, 0, or -1. */
+/* Whether a transaction of the ledger has this signature already: it was made with the same
+ * blockhash, which is dead by now. 1, 0, or -1. */
 int ledger_knows(struct ledger *l, const char *signature);
 
 /* Transactions that are not over, in order; at most max. Returns how many, or -1. */
 int ledger_in_flight(struct ledger *l, struct ledger_tx *out, int max);
 
-/* The wallets of a transaction, in order, into out, which has room for max. Returns how many, -1. */
+/* The wallets of a transaction, in order, into out, which has room for max. Returns how many,
+ * -1. */
 int ledger_payouts(struct ledger *l, int64_t tx, struct owed *out, int max);
 
 /* The last rnp.tx that was planned, or NULL: what a payer must have in common with it. */
 json_t *ledger_last_plan(struct ledger *l);
 
-/* What was planned since a moment, or from a transaction on, and not given up, in base units; -1 with
- * err_set. */
+/* What was planned since a moment, or from a transaction on, and not given up, in base units;
+ * -1 with err_set. */
 int64_t ledger_spent_since(struct ledger *l, int64_t since_ms);
 int64_t ledger_spent_from(struct ledger *l, int64_t first_tx);
 

@@ -1,4 +1,5 @@
-/* rnp-reward mint - what the schedule mints, month by month; rnp-reward simulate - supply over years. */
+/* rnp-reward mint - what the schedule mints, month by month; rnp-reward simulate - supply over
+ * years. */
 #include <stdlib.h>
 
 #include "cmd/rnp-reward/commands.h"

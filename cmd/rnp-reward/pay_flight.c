@@ -32,7 +32,8 @@ static void tell_heights(struct pay_run *run, const int64_t *heights, int64_t cl
 	buf_release(&text);
 }
 
-/* A blockhash and the last height at which it can be used, from any server whose word can be true. */
+/* A blockhash and the last height at which it can be used, from any server whose word can be
+ * true. */
 static int fresh_blockhash(struct pay_run *run, struct solana_key *hash,
 	int64_t *last_valid)
 {

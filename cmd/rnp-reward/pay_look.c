@@ -1,5 +1,5 @@
-/* pay_look.c - what servers say of the cluster, the mint, the payer and the wallets, before anything
- * is signed. */
+/* pay_look.c - what servers say of the cluster, the mint, the payer and the wallets, before
+ * anything is signed. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>

@@ -24,8 +24,9 @@ struct payer {
 int payplan_message(struct buf *out, const struct payer *p,
 	const struct solana_key *blockhash, const struct owed *list, int n);
 
-/* How many of list[0..n) the next transaction takes: as many as fit, alone ones by themselves, held
- * ones never (they must not be at the front). *bytes: of the transaction. Returns -1 with err_set. */
+/* How many of list[0..n) the next transaction takes: as many as fit, alone ones by themselves,
+ * held ones never (they must not be at the front). *bytes: of the transaction. Returns -1 with
+ * err_set. */
 int payplan_take(const struct payer *p, const struct owed *list, int n, size_t *bytes);
 
 #endif

@@ -65,10 +65,11 @@ struct pay_view {
 enum pay_status pay_decide(enum pay_status now, const struct pay_view *v,
 	int *contradiction);
 
-/* The last height at which a transaction with a blockhash can land, from what a server says of the
- * blockhash and what all say of the height now (-1: no answer): never less than the blockhash can
- * live, whoever lies. Returns -1 when fewer than two answer (one, where there is only one), when they
- * are further apart than a blockhash lives, or when the claim is further ahead than any lives. */
+/* The last height at which a transaction with a blockhash can land, from what a server says of
+ * the blockhash and what all say of the height now (-1: no answer): never less than the
+ * blockhash can live, whoever lies. Returns -1 when fewer than two answer (one, where there is
+ * only one), when they are further apart than a blockhash lives, or when the claim is further
+ * ahead than any lives. */
 int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers);
 
 #endif

@@ -135,7 +135,8 @@ static int check_tables(const struct rules *r, uint32_t used)
 	return rc;
 }
 
-/* Pay in shares is bounded by the pool, pay in amounts by its inputs or by a limit of the policy. */
+/* Pay in shares is bounded by the pool, pay in amounts by its inputs or by a limit of the
+ * policy. */
 static int check_pay(const struct rules *r, const struct expr_bounds *b)
 {
 	bool limited = r->per_node_base_units >= 0 || r->month_base_units >= 0 ||

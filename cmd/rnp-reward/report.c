@@ -1,4 +1,5 @@
-/* rnp-reward report - a ledger as one self-contained page: who was paid what, who was not and why. */
+/* rnp-reward report - a ledger as one self-contained page: who was paid what, who was not and
+ * why. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>

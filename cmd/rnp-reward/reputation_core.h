@@ -1,10 +1,10 @@
-/* reputation_core.h - how far a node can be relied on, from its verdicts. Pure; whole numbers only, so
- * that every machine has the same, since it may decide about pay.
+/* reputation_core.h - how far a node can be relied on, from its verdicts. Pure; whole numbers
+ * only, so that every machine has the same, since it may decide about pay.
  *
- * A trial counts 2^(-age / half-life). With s the weights of those that were passed and n of all, the
- * reputation is the lower bound of Wilson's interval of s / n at z = 1.96 (E. B. Wilson, Probable
- * Inference, the Law of Succession, and Statistical Inference, 1927): few trials are little
- * reputation, whatever their result. */
+ * A trial counts 2^(-age / half-life). With s the weights of those that were passed and n of
+ * all, the reputation is the lower bound of Wilson's interval of s / n at z = 1.96 (E. B.
+ * Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927): few
+ * trials are little reputation, whatever their result. */
 #ifndef RNP_CMD_REWARD_REPUTATION_CORE_H
 #define RNP_CMD_REWARD_REPUTATION_CORE_H
 

@@ -45,8 +45,9 @@ int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *
 
 /* --- pure ----------------------------------------------------------------------------------- */
 
-/* The result of an answer with this id; the caller owns it. NULL with EX_DATAERR (no answer in the
- * sense of JSON-RPC 2.0, another id), or with EX_TEMPFAIL and the server's own message (an error). */
+/* The result of an answer with this id; the caller owns it. NULL with EX_DATAERR (no answer in
+ * the sense of JSON-RPC 2.0, another id), or with EX_TEMPFAIL and the server's own message (an
+ * error). */
 json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where);
 
 int rpc_read_accounts(const json_t *result, int n, struct rpc_account *out,

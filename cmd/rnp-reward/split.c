@@ -1,5 +1,5 @@
-/* Splits of a pool by fractions, exact. money_split does it for whole weights of 64 bits with one division each; those here, brought to one
- * denominator, have up to 124. */
+/* Splits of a pool by fractions, exact. money_split does it for whole weights of 64 bits with
+ * one division each; those here, brought to one denominator, have up to 124. */
 #include <stdlib.h>
 
 #include "cmd/rnp-reward/core.h"

@@ -22,8 +22,8 @@ struct supply_month {
 	int64_t left;     /* of the cap */
 };
 
-/* Month 0 is the first. Each year's month is the one before times the damping, rounded down; the month
- * in which the cap is reached gets what is left of it. */
+/* Month 0 is the first. Each year's month is the one before times the damping, rounded down;
+ * the month in which the cap is reached gets what is left of it. */
 void supply_at(const struct supply_schedule *s, int month, struct supply_month *out);
 
 #endif

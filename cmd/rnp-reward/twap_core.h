@@ -1,4 +1,5 @@
-/* twap_core.h - the time-weighted average of prices from several sources. Pure, whole numbers only. */
+/* twap_core.h - the time-weighted average of prices from several sources. Pure, whole numbers
+ * only. */
 #ifndef RNP_CMD_REWARD_TWAP_CORE_H
 #define RNP_CMD_REWARD_TWAP_CORE_H
 
@@ -26,10 +27,11 @@ struct twap {
 	int64_t gap_ms; /* where there was no quorum: start of it, or -1 */
 };
 
-/* samples are sorted by time here. At each instant: the sources whose sample is not too old, of these
- * those within outlier_ppm of their median (the lower of two middle ones), and of these the median
- * again (of two middle ones the mean). The average over the window is the sum of price x time, divided
- * once. Returns 0, or -1 with EX_DATAERR: at some instant (gap_ms) fewer than quorum remain. */
+/* samples are sorted by time here. At each instant: the sources whose sample is not too old, of
+ * these those within outlier_ppm of their median (the lower of two middle ones), and of these
+ * the median again (of two middle ones the mean). The average over the window is the sum of
+ * price x time, divided once. Returns 0, or -1 with EX_DATAERR: at some instant (gap_ms) fewer
+ * than quorum remain. */
 int twap_compute(struct twap *t, struct twap_sample *samples, size_t n);
 
 #endif

@@ -19,8 +19,8 @@ struct journal {
 
 void journal_release(struct journal *j);
 
-/* Keeps the losses of the step that was just made, for the picture. valid_loss: NaN where it was not
- * measured. */
+/* Keeps the losses of the step that was just made, for the picture. valid_loss: NaN where it
+ * was not measured. */
 void journal_note(struct journal *j, double loss, double valid_loss);
 
 /* Writes the step's rnp.step; at the end the rnp.run, with why it ended. Return 0, or -1 with

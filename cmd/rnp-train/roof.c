@@ -23,8 +23,8 @@ struct roof {
 	double best;             /* FLOP/s so far */
 };
 
-/* Random numbers in [-1, 1): with zeros a chip draws less power and runs faster than with data. One block of them is
- * repeated. */
+/* Random numbers in [-1, 1): with zeros a chip draws less power and runs faster than with data.
+ * One block of them is repeated. */
 static int fill_random(struct roof *r, void *a, size_t element)
 {
 	const struct dev_ops *ops = r->d->ops;

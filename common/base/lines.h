@@ -1,5 +1,6 @@
 /* lines.h - reads the lines of files or of standard input, with a limit on their length, one by
- * one or mapped by all cores in order. Uses libc, OpenMP (the team of kernels/dev/team.h), buf, err.
+ * one or mapped by all cores in order. Uses libc, OpenMP (the team of kernels/dev/team.h), buf,
+ * err.
  *
  * Memory does not grow with the input. Lines that arrive in a pipe are handed on at once. */
 #ifndef RNP_COMMON_BASE_LINES_H

@@ -1,5 +1,5 @@
-/* Maps a file into memory, read-only. A page that is not in the file any more is an error like another one: it is told
- * with the file's name, and the program ends with 74. */
+/* Maps a file into memory, read-only. A page that is not in the file any more is an error like
+ * another one: it is told with the file's name, and the program ends with 74. */
 #include "common/base/map.h"
 
 #include <errno.h>
@@ -79,7 +79,8 @@ static void add_name(const struct lm_map *m, const char *path)
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < NAMED_MAX; i++)
 		if (!atomic_load(&named[i].at)) {
-			/* the name of an earlier file is kept until now: the handler might have read it */
+			/* the name of an earlier file is kept until now: the handler might have
+			 * read it */
 			free(named[i].path);
 			named[i].path = xstrdup(path);
 			named[i].bytes = m->bytes;

@@ -1,8 +1,8 @@
 /* map.h - a whole file as memory, read-only. Uses libc, pthread, err, mem.
  *
- * Model files are replaced whole (rename), never rewritten in place: when a mapped file gets shorter, or its disk
- * fails, the next look at what is missing ends the program with 74 and a line that names the file (SIGBUS; the handler
- * is installed with the first file). */
+ * Model files are replaced whole (rename), never rewritten in place: when a mapped file gets
+ * shorter, or its disk fails, the next look at what is missing ends the program with 74 and a
+ * line that names the file (SIGBUS; the handler is installed with the first file). */
 #ifndef RNP_COMMON_BASE_MAP_H
 #define RNP_COMMON_BASE_MAP_H
 

@@ -16,7 +16,8 @@ struct outside {
 	void *state;
 };
 
-/* How long NCCL may stand still: rank 0 may be writing a checkpoint. RNP_NCCL_TIMEOUT_MS is for tests. */
+/* How long NCCL may stand still: rank 0 may be writing a checkpoint. RNP_NCCL_TIMEOUT_MS is for
+ * tests. */
 #define NCCL_TIMEOUT_MS 1800000
 
 static int failed(const struct outside *o, int rc, const char *why)

@@ -23,8 +23,9 @@ struct comm_plugin_start {
 	unsigned char unique[COMM_UNIQUE_BYTES]; /* made by rank 0, equal everywhere */
 };
 
-/* All functions return 0, or -1 with at most COMM_PLUGIN_WHY bytes in why; COMM_PLUGIN_LATE instead of -1 where
- * another rank did not move in time. A member is NULL where struct comm_ops may have NULL. */
+/* All functions return 0, or -1 with at most COMM_PLUGIN_WHY bytes in why; COMM_PLUGIN_LATE
+ * instead of -1 where another rank did not move in time. A member is NULL where struct comm_ops
+ * may have NULL. */
 struct comm_plugin {
 	int abi;
 	const char *name;

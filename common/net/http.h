@@ -67,8 +67,8 @@ struct http_source {
 
 /* Where the body of an answer goes while it comes. */
 struct http_sink {
-	/* Takes all len bytes and returns 0, or HTTP_AGAIN and takes none, or -1 with err_set. NULL:
-	 * the file fd, from offset on, which stays open and keeps its place. */
+	/* Takes all len bytes and returns 0, or HTTP_AGAIN and takes none, or -1 with err_set.
+	 * NULL: the file fd, from offset on, which stays open and keeps its place. */
 	int (*write)(void *ctx, const void *data, size_t len);
 	/* Forget what came: the body begins anew. Returns 0 or -1. NULL: it cannot. */
 	int (*restart)(void *ctx);
@@ -90,9 +90,9 @@ struct http_request {
 	const struct http_source *source; /* in place of body */
 	const struct http_sink *sink;     /* of an answer 2xx, in place of its body */
 	const char *etag;                 /* sent as If-None-Match */
-	/* Bytes range_from and on, range_bytes at most (0: all the rest), are asked for where one of
-	 * the two is not 0. if_range: the entity tag that what is there already is of; where it is
-	 * another now, the sink restarts and gets the whole. */
+	/* Bytes range_from and on, range_bytes at most (0: all the rest), are asked for where
+	 * one of the two is not 0. if_range: the entity tag that what is there already is of;
+	 * where it is another now, the sink restarts and gets the whole. */
 	int64_t range_from, range_bytes;
 	const char *if_range;
 
@@ -107,13 +107,14 @@ struct http_request {
 
 	int64_t connect_timeout_ms; /* 5 s */
 	int64_t timeout_ms; /* whole request, per try; 30 s, none with source or sink */
-	/* With source or sink: how long the server may take until its answer begins, when it has all
-	 * of the request. 30 s */
+	/* With source or sink: how long the server may take until its answer begins, when it
+	 * has all of the request. 30 s */
 	int64_t answer_timeout_ms;
-	/* With source or sink: fewer bytes a second, over rate_window_ms in which the server alone is
-	 * waited for, are too few. 1024 over 10 s; -1: no limit */
+	/* With source or sink: fewer bytes a second, over rate_window_ms in which the server
+	 * alone is waited for, are too few. 1024 over 10 s; -1: no limit */
 	int64_t rate_min, rate_window_ms;
-	/* Bytes a second, with source and with sink; no limit. 64 KiB or 50 ms of it may come at once. */
+	/* Bytes a second, with source and with sink; no limit. 64 KiB or 50 ms of it may come
+	 * at once. */
 	int64_t rate_up_max, rate_down_max;
 	int64_t response_bytes_max; /* after decompression; 16 MiB, no limit with sink */
 	int tries;                  /* at most, the first one included; 4 */

@@ -160,18 +160,18 @@ struct httpd_config {
 	int64_t least_bytes;
 	int64_t rate_per_s; /* requests a second of one address; 0: no limit */
 	bool rate_loopback; /* limits by address hold for 127.0.0.1 and ::1, too */
-	/* Bodies in memory by class; 0: 64 MiB and the largest that its routes take. One address has
-	 * half of it at most, or one of the largest. */
+	/* Bodies in memory by class; 0: 64 MiB and the largest that its routes take. One
+	 * address has half of it at most, or one of the largest. */
 	size_t class_bytes[HTTPD_CLASSES];
-	/* All replies in memory; 0: 256 MiB. One address has a quarter at most. Those of up to 4 KiB
-	 * are always sent; others become 503. */
+	/* All replies in memory; 0: 256 MiB. One address has a quarter at most. Those of up to
+	 * 4 KiB are always sent; others become 503. */
 	size_t reply_bytes;
 	const struct httpd_route *routes; /* ends with a NULL method */
 	void *ctx;                        /* for the handlers */
 	/* append the program's own metrics to those of the server; may be NULL */
 	void (*metrics)(void *ctx, struct buf *out);
-	/* Renders an error: r->status is set; fills r->body and r->content_type. text is one line of
-	 * UTF-8. NULL: {"error":text}. For the server's own errors and for httpd_error. */
+	/* Renders an error: r->status is set; fills r->body and r->content_type. text is one
+	 * line of UTF-8. NULL: {"error":text}. For the server's own errors and for httpd_error. */
 	void (*error)(struct httpd_reply *r, const char *text);
 };
 

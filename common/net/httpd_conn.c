@@ -601,7 +601,8 @@ int64_t httpd_roundtrip_ns(const struct httpd_request *q)
 
 	if (!q->finish && x->in_pool)
 		return x->roundtrip_ns;
-	/* tcpi_min_rtt, since Linux 4.6: the mean would hold the queues that the body itself made */
+	/* tcpi_min_rtt, since Linux 4.6: the mean would hold the queues that the body itself
+	 * made */
 	if (q->finish || !x->conn ||
 		getsockopt(x->conn->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
 		len < offsetof(struct tcp_info, tcpi_min_rtt) +

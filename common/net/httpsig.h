@@ -79,8 +79,8 @@ struct httpsig_policy {
 	int64_t max_age_s;   /* since `created`, which has to be there */
 	int64_t skew_s;      /* how far clocks may be apart, both ways */
 	bool nonce_required; /* always with nonce_seen */
-	/* Called last, for a signature that is good in all else: has this key used the nonce before?
-	 * It has to be remembered until until_s. NULL: not asked. */
+	/* Called last, for a signature that is good in all else: has this key used the nonce
+	 * before? It has to be remembered until until_s. NULL: not asked. */
 	bool (*nonce_seen)(void *ctx, const char *address, const char *nonce,
 		int64_t until_s);
 	/* The public key of a keyid; false: unknown. NULL: it is an address or a did:key. */

@@ -1,4 +1,5 @@
-/* What all clients of a registry do: post a record to the path of its kind, and follow the pages of a list. */
+/* What all clients of a registry do: post a record to the path of its kind, and follow the
+ * pages of a list. */
 #include "common/net/registry_client.h"
 
 #include <stdbool.h>
@@ -11,7 +12,8 @@
 #define PAGE_BYTES_MAX  ((size_t)300 << 20) /* 1000 nodes of the largest kind */
 #define CURSOR_MAX      128
 
-/* Where a record goes. An answer is large, and the registry wants to know beforehand whose it is. */
+/* Where a record goes. An answer is large, and the registry wants to know beforehand whose it
+ * is. */
 static void path_for(struct buf *path, const json_t *record)
 {
 	const char *kind = json_string_value(json_object_get(record, "kind"));

@@ -1,5 +1,5 @@
-/* registry_client.h - the client's half of the registry's API: where records are posted, and lists page by
- * page. Uses http, json, schema, opt. */
+/* registry_client.h - the client's half of the registry's API: where records are posted, and
+ * lists page by page. Uses http, json, schema, opt. */
 #ifndef RNP_COMMON_NET_REGISTRY_CLIENT_H
 #define RNP_COMMON_NET_REGISTRY_CLIENT_H
 
@@ -12,12 +12,14 @@
 #include "common/net/http.h"
 #include "common/record/work.h"
 
-/* Sends a signed record to the path of its kind at the registry at base. text: the record as it is sent. ca:
- * certificates to trust, or NULL; per_try_ms 0: the default. Returns as http_fetch does. */
+/* Sends a signed record to the path of its kind at the registry at base. text: the record as it
+ * is sent. ca: certificates to trust, or NULL; per_try_ms 0: the default. Returns as http_fetch
+ * does. */
 int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
 	const json_t *record, const void *text, size_t bytes, struct http_response *r);
 
-/* The same with what was worked for, after a registry has replied that joining costs work; work: "TOKEN.NUMBER". */
+/* The same with what was worked for, after a registry has replied that joining costs work;
+ * work: "TOKEN.NUMBER". */
 int registry_post_work(struct http *http, const char *base, const char *ca,
 	int64_t per_try_ms, const char *work, const void *body, size_t bytes,
 	struct http_response *r);
@@ -33,7 +35,8 @@ bool registry_work_read(const struct http_response *r, struct registry_work *out
 typedef int (*registry_item_fn)(void *ctx, const json_t *item);
 
 /* Gets all pages of a list, first to last. path: with a query, "/v1/nodes?limit=500"; list: the
- * array's name in the reply, "nodes". Returns 0, or -1: as http_fetch, or what the function returned. */
+ * array's name in the reply, "nodes". Returns 0, or -1: as http_fetch, or what the function
+ * returned. */
 int registry_each(struct http *http, const char *base, const char *ca, const char *path,
 	const char *list, registry_item_fn fn, void *ctx);
 

@@ -1,4 +1,5 @@
-/* Chooses the ends and ticks of an axis, linear, logarithmic or of times, and writes values with units. */
+/* Chooses the ends and ticks of an axis, linear, logarithmic or of times, and writes values
+ * with units. */
 #include "common/plot/plot_axis.h"
 
 #include <math.h>

@@ -1,21 +1,23 @@
-/* poc.h - proof of compute: what a verifier asks, what a node answers, and how that is verified.
+/* poc.h - proof of compute: what a verifier asks, what a node answers, and how that is
+ * verified.
  *
- * Pure but for memory: no I/O, no clock. Uses kernels, libsodium, json, canon, proof. This header and
- * memfill.h define every byte; rnp-bench(1) explains. All whole numbers that are hashed are
- * little-endian, H is SHA-256, || joins.
+ * Pure but for memory: no I/O, no clock. Uses kernels, libsodium, json, canon, proof. This
+ * header and memfill.h define every byte; rnp-bench(1) explains. All whole numbers that are
+ * hashed are little-endian, H is SHA-256, || joins.
  *
- * Randomness. Device seed = H("rnp-challenge-1" || nonce || key of the node || uuid of the device); the
- * uuid of the CPU is "cpu:" and H(key of the node) in hex. A sequence X is Philox-4x32-10 with key and
- * stream from the first 16 bytes of H(seed || "X") (philox.h).
+ * Randomness. Device seed = H("rnp-challenge-1" || nonce || key of the node || uuid of the
+ * device); the uuid of the CPU is "cpu:" and H(key of the node) in hex. A sequence X is
+ * Philox-4x32-10 with key and stream from the first 16 bytes of H(seed || "X") (philox.h).
  *
- * Trees. leaf = H(0x00 || u32 a || u32 b || bytes), node = H(0x01 || left || right); an odd last node
- * goes up unchanged, which is the shape of RFC 6962. A proof of a set of leaves is one list: level by
- * level from the leaves, ascending, the hashes that cannot be computed from what is known. Its
- * length follows from the set; a longer or shorter one is refused.
+ * Trees. leaf = H(0x00 || u32 a || u32 b || bytes), node = H(0x01 || left || right); an odd
+ * last node goes up unchanged, which is the shape of RFC 6962. A proof of a set of leaves is
+ * one list: level by level from the leaves, ascending, the hashes that cannot be computed from
+ * what is known. Its length follows from the set; a longer or shorter one is refused.
  *
- * Indices. x = H("rnp-indices-1" || nonce || seed || test || root), hashed again 2^18 times; x, as the seed
- * of rng.h, draws numbers below the count of leaves until there are enough distinct ones; they are
- * used in ascending order. A try at another root costs those 2^18 sequential hashes, about 10 ms.
+ * Indices. x = H("rnp-indices-1" || nonce || seed || test || root), hashed again 2^18 times; x,
+ * as the seed of rng.h, draws numbers below the count of leaves until there are enough distinct
+ * ones; they are used in ascending order. A try at another root costs those 2^18 sequential
+ * hashes, about 10 ms.
  *
  * matmul. n x n matrices of int8: byte i of sequence A0, B0 .. B7, -128 replaced by 0, so that the
  * mean is 0; A0 row by row, the B's column by column, as products take them (product.h). Round t = 1 .. rounds: C = A_{t-1} B_{(t-1) mod 8} exactly, and
@@ -30,22 +32,25 @@
  * order, a = t, b = row. 264 of them are opened, each with the same row of round t - 1 (known for
  * t = 1).
  *
- * memory. The fill of memfill.h in 4 passes steps. Step u has a tree of its own over its blocks, lane by
- * lane: a = lane, b = u per_slice + i. From its root comes x as above (test "memory" || u32 u), which
- * draws the blocks to be opened, each with its parents, and is the seed of the next step's sequence: H(x ||
- * "next"), the first one's is H(seed || "memory"). They are 160 in each of the last four steps, whose blocks are what
- * lies in memory at the end, and 64 in each step before.
+ * memory. The fill of memfill.h in 4 passes steps. Step u has a tree of its own over its
+ * blocks, lane by lane: a = lane, b = u per_slice + i. From its root comes x as above (test
+ * "memory" || u32 u), which draws the blocks to be opened, each with its parents, and is the
+ * seed of the next step's sequence: H(x || "next"), the first one's is H(seed || "memory").
+ * They are 160 in each of the last four steps, whose blocks are what lies in memory at the end,
+ * and 64 in each step before.
  *
- * Why so many. Who keeps the share 1 - w of the lanes and lets zeros stand for the others passes a step with k
- * openings with probability (1 - w)^k, and may grind: one block of the step is changed until no block is
- * drawn that is missing. A try costs a path and the 2^18 hashes, and tries are independent: a GPU that does 10^10 SHA-256 a
- * second tries 38,000 a second. With 8 to 11 openings a step half of the memory passed in 2.5 times the honest time. Now
- * a tenth less costs 0.9^-160 = 2.1 x 10^7 tries in each of the last four steps, 37 minutes in all beside such a GPU,
- * where an H200 takes 7 s for all tests; in the steps before it costs 850 tries, which buys nothing,
- * because the memory has to be there in the end. tests/poc/grinder.h does it. The openings of the last steps cannot wait
- * for one fold over all roots: the blocks that three of these steps were made from are overwritten by then. It would
- * take 264 of them; 4 x 160 by their own folds are harder to grind (0.9^-160 four times beats nothing but 0.9^-264,
- * which nobody reaches either) and each has its parents beside it.
+ * Why so many. Who keeps the share 1 - w of the lanes and lets zeros stand for the others
+ * passes a step with k openings with probability (1 - w)^k, and may grind: one block of the
+ * step is changed until no block is drawn that is missing. A try costs a path and the 2^18
+ * hashes, and tries are independent: a GPU that does 10^10 SHA-256 a second tries 38,000 a
+ * second. With 8 to 11 openings a step half of the memory passed in 2.5 times the honest time.
+ * Now a tenth less costs 0.9^-160 = 2.1 x 10^7 tries in each of the last four steps, 37 minutes
+ * in all beside such a GPU, where an H200 takes 7 s for all tests; in the steps before it costs
+ * 850 tries, which buys nothing, because the memory has to be there in the end.
+ * tests/poc/grinder.h does it. The openings of the last steps cannot wait for one fold over all
+ * roots: the blocks that three of these steps were made from are overwritten by then. It would
+ * take 264 of them; 4 x 160 by their own folds are harder to grind (0.9^-160 four times beats
+ * nothing but 0.9^-264, which nobody reaches either) and each has its parents beside it.
  *
  * In two things this is more than the design's fill, because each closes a hole in it:
  *   - Positions come from Philox, but the seed of a step is not known before the step before it is
@@ -58,20 +63,21 @@
  *     computes the others again when they are read, computes with one parent 1.5 times the blocks,
  *     which is less than what a busy machine loses; with eight 12.3 times.
  *
- * What keeping a part costs in time, measured with hashes and trees included (AVX-512, 2 vCPUs of a Xeon
- * at 2.1 GHz; tests/poc/miser.h, which gets for free what a later step overwrote): one of two blocks 4.2
- * times (256 MiB, 2 passes: 2.81 s, and 0.67 s for all), one of four, which computes 129 times the
- * blocks, 4.2 times of that again (32 MiB). The deadline is 5 s, the sending, and twice the time of
- * the claimed class: it excludes both as soon as the fill is 5 s of what the class takes, for a
- * device that is no faster than its claim. Without a claim it excludes only the slow.
+ * What keeping a part costs in time, measured with hashes and trees included (AVX-512, 2 vCPUs
+ * of a Xeon at 2.1 GHz; tests/poc/miser.h, which gets for free what a later step overwrote):
+ * one of two blocks 4.2 times (256 MiB, 2 passes: 2.81 s, and 0.67 s for all), one of four,
+ * which computes 129 times the blocks, 4.2 times of that again (32 MiB). The deadline is 5 s,
+ * the sending, and twice the time of the claimed class: it excludes both as soon as the fill is
+ * 5 s of what the class takes, for a device that is no faster than its claim. Without a claim
+ * it excludes only the slow.
  *
- * chain. state = H(state) from H(seed || "chain"), segments times steps; the state after each segment is
- * in the answer and all segments are computed again.
+ * chain. state = H(state) from H(seed || "chain"), segments times steps; the state after each
+ * segment is in the answer and all segments are computed again.
  *
- * Time. A verifier signs the moment of issue into the challenge and later reads it back under its own
- * signature, on its own clock, so that nothing the node says enters. All tests of all devices share
- * that time: each rate is a lower bound. It proves work within time on some device that the node
- * controls: not which, nor where. */
+ * Time. A verifier signs the moment of issue into the challenge and later reads it back under
+ * its own signature, on its own clock, so that nothing the node says enters. All tests of all
+ * devices share that time: each rate is a lower bound. It proves work within time on some
+ * device that the node controls: not which, nor where. */
 #ifndef RNP_COMMON_POC_POC_H
 #define RNP_COMMON_POC_POC_H
 
@@ -100,8 +106,8 @@
 
 /* 2^18. Only the unit test, which verifies a thousand answers, makes it less. */
 extern uint64_t poc_folds;
-/* What does those hashes; NULL: sha256_chain_fast(). The benchmark, which verifies a hundred thousand answers
- * at once, puts those of many into the lanes of one call. */
+/* What does those hashes; NULL: sha256_chain_fast(). The benchmark, which verifies a hundred
+ * thousand answers at once, puts those of many into the lanes of one call. */
 extern sha256_chain_fn poc_sha256_chain;
 
 /* Limits: a challenge or an answer beyond them is refused before any work is done. */
@@ -118,7 +124,8 @@ extern sha256_chain_fn poc_sha256_chain;
 #define POC_DEADLINE_MS_MAX     86400000
 #define POC_CHALLENGE_BYTES_MAX ((size_t)64 << 10)
 #define POC_ANSWER_BYTES_MAX    ((size_t)256 << 20) /* of a CPU and eight H200 */
-/* Values in it: half of them are what 16 devices need. As JSON each takes up to 200 bytes of memory. */
+/* Values in it: half of them are what 16 devices need. As JSON each takes up to 200 bytes of
+ * memory. */
 #define POC_ANSWER_VALUES_MAX 262144
 
 /* What one device has to do; 0 in the first field of a test: not asked. */
@@ -132,8 +139,8 @@ struct poc_device {
 struct poc_challenge {
 	unsigned char nonce[POC_HASH_BYTES], node_key[KEY_PUBLIC_BYTES];
 	unsigned char sha256[POC_HASH_BYTES]; /* of the canonical record without proof */
-	/* The rnp.node whose claims are asked for, by its hash, and what challenges of one instant have in
-	 * common; each only where it is said to be there. */
+	/* The rnp.node whose claims are asked for, by its hash, and what challenges of one
+	 * instant have in common; each only where it is said to be there. */
 	bool of_record, of_joint;
 	unsigned char node_record[POC_HASH_BYTES], joint[POC_HASH_BYTES];
 	char node[KEY_ADDRESS_MAX], signer[KEY_ADDRESS_MAX];
@@ -150,8 +157,8 @@ int poc_challenge_read(struct poc_challenge *c, const json_t *record, const char
  * EX_DATAERR when sizes are beyond the limits. */
 json_t *poc_challenge_write(struct poc_challenge *c);
 
-/* Parse an answer of anybody: an object with no more values than an answer can have, which is looked at
- * before memory is taken for them. The caller owns it. Returns NULL with EX_DATAERR. */
+/* Parse an answer of anybody: an object with no more values than an answer can have, which is
+ * looked at before memory is taken for them. The caller owns it. Returns NULL with EX_DATAERR. */
 json_t *poc_answer_parse(const char *text, size_t len, const char *where);
 
 #define POC_ROUNDTRIP_PART 50
@@ -160,13 +167,13 @@ json_t *poc_answer_parse(const char *text, size_t len, const char *where);
 struct poc_conditions {
 	int64_t received_ms; /* when the answer was there, on the clock that signed issued_at */
 	int64_t elapsed_ns; /* measured better than by the two times; 0: by them */
-	/* The rnp.roots that came before, as they were signed, and when after the challenge; of a challenge with
-	 * roots_ms an answer without them is refused. */
+	/* The rnp.roots that came before, as they were signed, and when after the challenge; of
+	 * a challenge with roots_ms an answer without them is refused. */
 	bool has_roots;
 	unsigned char roots[POC_HASH_BYTES];
 	int64_t roots_ns;
-	/* the verifier's own probe of the way. It is taken off, but no more than elapsed_ns / POC_ROUNDTRIP_PART:
-	 * who is probed can always make the way seem longer */
+	/* the verifier's own probe of the way. It is taken off, but no more than elapsed_ns /
+	 * POC_ROUNDTRIP_PART: who is probed can always make the way seem longer */
 	int64_t roundtrip_ns;
 	int64_t bandwidth_bps;    /* bytes a second, the lower direction; 0: not taken */
 	const char *no_bandwidth; /* why not */
@@ -203,12 +210,12 @@ struct poc_class {
 
 /* A device may take so many times as long as its class: it may be as busy with something else. */
 #define POC_SLACK 2
-/* Of a joint challenge, which asks for twice the work: what two nodes have on one device takes it twice as long,
- * which is too late as soon as the work of the class is longer than 10 s. */
+/* Of a joint challenge, which asks for twice the work: what two nodes have on one device takes
+ * it twice as long, which is too late as soon as the work of the class is longer than 10 s. */
 #define POC_JOINT_SLACK 1.5
 
-/* What is asked of a claimed memory: of a GPU's all but so much, which the driver, the matrices and the
- * hashes need; of a machine's a fourth, up to 4 GiB. */
+/* What is asked of a claimed memory: of a GPU's all but so much, which the driver, the matrices
+ * and the hashes need; of a machine's a fourth, up to 4 GiB. */
 #define POC_GPU_MARGIN_PERCENT 15
 #define POC_CPU_SHARE          4
 #define POC_CPU_BYTES          ((int64_t)4 << 30)
@@ -221,17 +228,20 @@ int64_t poc_plan_time_ms(const struct poc_device *d, const struct poc_class *of)
  * starting, and the slowest that we accept. */
 int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_class *of);
 
-/* The same for the roots alone, which are small: what is over then is the work, and nobody's line. */
+/* The same for the roots alone, which are small: what is over then is the work, and nobody's
+ * line. */
 int64_t poc_plan_roots_ms(const struct poc_challenge *c, const struct poc_class *of);
 
 /* Whether the answer will fit into POC_ANSWER_BYTES_MAX. */
 bool poc_plan_fits(const struct poc_challenge *c);
 
-/* Asks a node for all that its rnp.node claims: the CPU, and each GPU that can be asked (as many as an
- * answer has room for), at sizes and with a deadline of their classes: the model that is named decides both,
- * whatever memory is claimed. A uuid that is there twice is asked once. Sets devices, node_record, roots_ms and
- * deadline_ms of c, whose node_key is known; of_joint says whether it is a joint one. The record may be anybody's and of any shape; whatever it holds, poc_challenge_write takes
- * what comes of it. Returns 0, or -1 with EX_DATAERR: the record has no canonical form. */
+/* Asks a node for all that its rnp.node claims: the CPU, and each GPU that can be asked (as
+ * many as an answer has room for), at sizes and with a deadline of their classes: the model
+ * that is named decides both, whatever memory is claimed. A uuid that is there twice is asked
+ * once. Sets devices, node_record, roots_ms and deadline_ms of c, whose node_key is known;
+ * of_joint says whether it is a joint one. The record may be anybody's and of any shape;
+ * whatever it holds, poc_challenge_write takes what comes of it. Returns 0, or -1 with
+ * EX_DATAERR: the record has no canonical form. */
 int poc_plan_node(struct poc_challenge *c, const json_t *node);
 
 /* Why a GPU of an rnp.node cannot be challenged, and is not paid, or NULL. */
@@ -315,8 +325,8 @@ void poc_salts(uint32_t *rows, uint32_t *columns,
 void poc_next_row(int8_t *out, const int32_t *c, int64_t n, uint32_t row_salt,
 	const uint32_t *column_salts);
 
-/* memory: the blocks opened in step u, of all steps before u, and all blocks that have to be in the answer for a
- * step: with their parents, as numbers u * leaves of a step + leaf. */
+/* memory: the blocks opened in step u, of all steps before u, and all blocks that have to be in
+ * the answer for a step: with their parents, as numbers u * leaves of a step + leaf. */
 #define POC_MEMORY_OPENINGS_MAX \
 	(MEMFILL_SLICES * ((POC_PASSES_MAX - 1) * POC_STEP_OPENINGS + POC_LAST_OPENINGS))
 #define POC_NEEDED_MAX ((2 + MEMFILL_REFS) * POC_MEMORY_OPENINGS_MAX)

@@ -39,8 +39,8 @@ static const struct poc_class avx512_thread = { 2.5e11, 3.5e8, 1.8e7 },
 #define TEST_S 2.0
 /* Rows of all rounds: their tree is in the node's own memory, 64 bytes each. */
 #define ROWS_MAX (1 << 24)
-/* The fill: long enough that who keeps half of the memory is late (poc.h), and no longer, since each pass makes the
- * answer larger. */
+/* The fill: long enough that who keeps half of the memory is late (poc.h), and no longer, since
+ * each pass makes the answer larger. */
 #define FILL_S 5.0
 
 struct sizes {
@@ -218,8 +218,9 @@ static const struct gpu_model *model_of(const json_t *gpu)
 	return m || !name ? m : gpu_find(name, 0);
 }
 
-/* The least of a figure among all variants of a model's family; 0: none has it. Where a name leaves the
- * variant open, the slowest variant is what everybody who uses the name has to reach. */
+/* The least of a figure among all variants of a model's family; 0: none has it. Where a name
+ * leaves the variant open, the slowest variant is what everybody who uses the name has to
+ * reach. */
 static int64_t family_min(const struct gpu_model *m,
 	int64_t (*figure)(const struct gpu_model *))
 {
@@ -276,8 +277,8 @@ static void class_of_gpu(struct poc_class *out, const json_t *gpu)
 			GPU_FILL;
 }
 
-/* The memory that is asked of a GPU: of what it claims, and of what its model has at least, all but the
- * margin. Who names a large model and a small memory is paid by the model. */
+/* The memory that is asked of a GPU: of what it claims, and of what its model has at least, all
+ * but the margin. Who names a large model and a small memory is paid by the model. */
 static int64_t memory_of_gpu(const json_t *gpu)
 {
 	int64_t claimed = json_integer_value(json_object_get(gpu, "memory_bytes"));
@@ -362,7 +363,8 @@ static void plan_cpu(struct poc_challenge *c, struct poc_class *of, const json_t
 		c->of_joint);
 }
 
-/* Adds the GPU as the next device, when the answer has room for it; *bytes: of the answer until now. */
+/* Adds the GPU as the next device, when the answer has room for it; *bytes: of the answer until
+ * now. */
 static bool plan_gpu(struct poc_challenge *c, struct poc_class *of, const json_t *gpu,
 	double *bytes)
 {

@@ -247,7 +247,8 @@ json_t *poc_answer_parse(const char *text, size_t len, const char *where)
 {
 	size_t values = 0;
 
-	/* each value but the first of an array or object has a comma before it; strings of an answer hold none */
+	/* each value but the first of an array or object has a comma before it; strings of an
+	 * answer hold none */
 	for (size_t i = 0; i < len; i++)
 		values += (text[i] == ',') | (text[i] == '[') | (text[i] == '{');
 	if (values <= POC_ANSWER_VALUES_MAX)

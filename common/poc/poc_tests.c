@@ -389,8 +389,8 @@ static bool step_openings_named(const struct fill *f, int64_t u, const json_t *l
 	return true;
 }
 
-/* What follows from the roots: keys, openings, and the blocks that have to be there. False as soon as a
- * step's openings are not those of the answer: each costs 2^18 hashes to know. */
+/* What follows from the roots: keys, openings, and the blocks that have to be there. False as
+ * soon as a step's openings are not those of the answer: each costs 2^18 hashes to know. */
 static bool fill_plan(struct fill *f, const struct poc_challenge *c,
 	const struct poc_device *d, const json_t *openings)
 {

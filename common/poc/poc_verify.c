@@ -118,7 +118,8 @@ static void verify_device(struct verification *g, const struct poc_device *d,
 {
 	char reason[POC_REASON_MAX] = "";
 
-	/* the first test that is not passed ends it: the others are not worth the verifier's time */
+	/* the first test that is not passed ends it: the others are not worth the verifier's
+	 * time */
 	if (d->n &&
 		check(g, "matmul", d->uuid,
 			poc_verify_matmul(g->c, d, json_object_get(part, "matmul"),

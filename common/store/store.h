@@ -29,8 +29,8 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 	bool read_only);
 void store_close(struct store *s); /* statements must be finalised before */
 
-/* From now on for so many milliseconds statements may run; one that is still running then is broken off: 75.
- * 0: no limit. */
+/* From now on for so many milliseconds statements may run; one that is still running then is
+ * broken off: 75. 0: no limit. */
 void store_limit(struct store *s, int64_t ms);
 
 /* SQL that returns no rows. */

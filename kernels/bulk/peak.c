@@ -4,9 +4,10 @@
 #include <stddef.h>
 
 #ifdef __x86_64__
-/* In assembler: left alone, the compiler moves some of the sums to memory and back. The sums do not depend on each other,
- * and there are more of them than an instruction has cycles times units. All factors are one, so that nothing
- * overflows and each sum is the number of its multiply-adds. */
+/* In assembler: left alone, the compiler moves some of the sums to memory and back. The sums do
+ * not depend on each other, and there are more of them than an instruction has cycles times
+ * units. All factors are one, so that nothing overflows and each sum is the number of its
+ * multiply-adds. */
 #define SUMS_512  "8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31"
 #define SUMS_256  "2,3,4,5,6,7,8,9,10,11,12,13,14,15"
 #define COUNT_512 24

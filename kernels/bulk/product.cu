@@ -57,7 +57,8 @@ struct i8_element {
 	}
 };
 
-/* Rows i0 .. i0 + 63, columns t0 .. t0 + 15 of a matrix into tile[column][row], zeros beyond its edges. */
+/* Rows i0 .. i0 + 63, columns t0 .. t0 + 15 of a matrix into tile[column][row], zeros beyond
+ * its edges. */
 template <class T>
 __device__ void load_tile(typename T::sum *tile, const typename T::in *from, uint64_t ld,
 	uint64_t rows, uint64_t columns, uint64_t i0, uint64_t t0)

@@ -1,9 +1,10 @@
-/* product.h - matrix products C = A B^T, every element a dot product of a row of A and one of B.
+/* product.h - matrix products C = A B^T, every element a dot product of a row of A and one of
+ * B.
  *
- * Formula: C[i][j] = sum over t < k of A[i][t] * B[j][t].
- * Shapes: A is m x k, B is n x k, C is m x n, all row-major with row strides lda, ldb >= k and ldc >= n
- * in elements; any of m, n, k may be 0 (k = 0 gives zeros). Addresses are a multiple of the element.
- * What lies between the rows of C is not touched. C overlaps neither A nor B.
+ * Formula: C[i][j] = sum over t < k of A[i][t] * B[j][t]. Shapes: A is m x k, B is n x k, C is
+ * m x n, all row-major with row strides lda, ldb >= k and ldc >= n in elements; any of m, n, k
+ * may be 0 (k = 0 gives zeros). Addresses are a multiple of the element. What lies between the
+ * rows of C is not touched. C overlaps neither A nor B.
  *
  * type    A, B     C    accumulator  error of C[i][j] against the exact sum
  * F32     f32      f32  f32          (k + 2) 2^-23 S
@@ -12,10 +13,11 @@
  * F8      E4M3     f32  f32          (k + 2) 2^-12 S (Hopper's f8 units add with 13 bits of fraction)
  * I8      int8     i32  int32        none; k <= 2^17, so that no sum leaves int32
  *
- * S = sum |A[i][t] B[j][t]|. Any order of addition with rounding at each step stays within
- * (k - 1) u S / (1 - k u) with u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 4.2); the factor of 2
- * or 4 above is for units that truncate. NaN or infinity in row i of A or j of B leaves C[i][j] unspecified.
- * The reference adds in the order of t in f64 and rounds once. */
+ * S = sum |A[i][t] B[j][t]|. Any order of addition with rounding at each step stays within (k -
+ * 1) u S / (1 - k u) with u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms,
+ * 4.2); the factor of 2 or 4 above is for units that truncate. NaN or infinity in row i of A or
+ * j of B leaves C[i][j] unspecified. The reference adds in the order of t in f64 and rounds
+ * once. */
 #ifndef RNP_KERNELS_BULK_PRODUCT_H
 #define RNP_KERNELS_BULK_PRODUCT_H
 
@@ -97,8 +99,8 @@ int product_amx(const struct product *p);
 /* Whether tiles make it faster than oneDNN does. */
 bool product_amx_large(const struct product *p);
 
-/* oneDNN, in the process's team of threads: its library is opened on first use. Returns 0, or -1 when
- * it is not there or does not do this product; C may then have been written to. */
+/* oneDNN, in the process's team of threads: its library is opened on first use. Returns 0, or
+ * -1 when it is not there or does not do this product; C may then have been written to. */
 int product_dnnl(const struct product *p);
 bool product_dnnl_there(void);
 

@@ -1,11 +1,12 @@
-/* Products of bf16 and int8 on tiles (AMX). A tile has 16 rows of 64 bytes; of B's it has 16 words of 16 columns, a
- * word being what is multiplied at once, two bf16 or four int8.
+/* Products of bf16 and int8 on tiles (AMX). A tile has 16 rows of 64 bytes; of B's it has 16
+ * words of 16 columns, a word being what is multiplied at once, two bf16 or four int8.
  *
- * What counts is how often a byte is used before it leaves the second cache: Sapphire Rapids multiplies 2.4 T
- * times a second from its first cache, 2.0 from its second and 0.7 from its third, which gives a core but 26 GB/s. So C is
- * made in blocks of up to 384 x 384 that stay in the second cache until k is at its end, beside a chunk of k of the rows and
- * columns that they need, while the next chunk is prefetched: 96 multiplications for each byte from the third cache. The
- * rows of 32 stay in the first cache while the block's columns pass by. */
+ * What counts is how often a byte is used before it leaves the second cache: Sapphire Rapids
+ * multiplies 2.4 T times a second from its first cache, 2.0 from its second and 0.7 from its
+ * third, which gives a core but 26 GB/s. So C is made in blocks of up to 384 x 384 that stay in
+ * the second cache until k is at its end, beside a chunk of k of the rows and columns that they
+ * need, while the next chunk is prefetched: 96 multiplications for each byte from the third
+ * cache. The rows of 32 stay in the first cache while the block's columns pass by. */
 #include "kernels/bulk/product.h"
 
 #ifdef __x86_64__
@@ -69,7 +70,8 @@ static uint64_t round_up(uint64_t n, uint64_t to)
 
 /* --- packing ------------------------------------------------------------------------------- */
 
-/* A matrix of which some rows are packed: chunk by chunk of k, in it stripe by stripe, in it step by step. */
+/* A matrix of which some rows are packed: chunk by chunk of k, in it stripe by stripe, in it
+ * step by step. */
 struct packed {
 	const char *from; /* the first row, where the part of k begins */
 	uint64_t row_bytes, rows;
@@ -229,7 +231,8 @@ static void multiply_block(const struct packed *a, const struct packed *b,
 	}
 }
 
-/* The sums of a block go to C, or are added to what it has; past: past the caches, where that can be. */
+/* The sums of a block go to C, or are added to what it has; past: past the caches, where that
+ * can be. */
 AMX static void give(const struct product *p, const struct block *k, const int32_t *sums,
 	bool add, bool past)
 {

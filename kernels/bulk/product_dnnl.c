@@ -1,5 +1,6 @@
-/* oneDNN 2, opened on first use: its C interface declared here, so that nothing needs its headers. The
- * structs that its header spells out are filled by its own functions; we only give them room. */
+/* oneDNN 2, opened on first use: its C interface declared here, so that nothing needs its
+ * headers. The structs that its header spells out are filled by its own functions; we only give
+ * them room. */
 #include "kernels/bulk/product.h"
 
 #include <pthread.h>
@@ -214,9 +215,9 @@ static int multiply(const struct product *p)
 	return dnnl.stream_wait(stream) ? -1 : 0;
 }
 
-/* oneDNN packs all of B at once: 2048 columns at a time stay in the caches, which gains 7% in bf16 and 3% in
- * f32 at n = 4096 (oneDNN 2.6.3, Zen 5, two cores), 38% and 9% on Sapphire Rapids, where int8 would
- * lose 31%. */
+/* oneDNN packs all of B at once: 2048 columns at a time stay in the caches, which gains 7% in
+ * bf16 and 3% in f32 at n = 4096 (oneDNN 2.6.3, Zen 5, two cores), 38% and 9% on Sapphire
+ * Rapids, where int8 would lose 31%. */
 #define COLUMNS 2048
 
 static int multiply_columns(const struct product *p)

@@ -1,5 +1,5 @@
-/* What the CPU does without oneDNN: one text, product_tile.inc, made into a kernel for each type and
- * instruction set. */
+/* What the CPU does without oneDNN: one text, product_tile.inc, made into a kernel for each
+ * type and instruction set. */
 #include "kernels/bulk/product.h"
 
 #ifdef __x86_64__

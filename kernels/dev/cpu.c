@@ -38,8 +38,8 @@ enum cpu_level cpu_level_best(void)
 	return CPU_AVX2;
 }
 
-/* CPUID's AMX-TILE, AMX-BF16 and AMX-INT8 (no CPU has one of the two alone), and that the system saves
- * their registers (XCR0, bits 17 and 18) */
+/* CPUID's AMX-TILE, AMX-BF16 and AMX-INT8 (no CPU has one of the two alone), and that the
+ * system saves their registers (XCR0, bits 17 and 18) */
 static bool has_amx(void)
 {
 	unsigned a, b, c, d, low, high;

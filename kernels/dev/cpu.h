@@ -15,7 +15,8 @@ enum cpu_level { CPU_REF, CPU_AVX2, CPU_AVX512, CPU_LEVELS };
 
 struct cpu_features {
 	bool sha, vnni, bf16;
-	bool amx; /* tiles, their bf16 and int8; the system may still refuse them: cpu_amx_permitted */
+	/* tiles, their bf16 and int8; the system may still refuse them: cpu_amx_permitted */
+	bool amx;
 };
 
 KERNELS_BEGIN
@@ -25,15 +26,15 @@ extern const char *const cpu_level_names[CPU_LEVELS];
 /* The highest level this machine can run. */
 enum cpu_level cpu_level_best(void);
 
-/* The level to use: the best, or what RNP_ISA says. Returns 0, or -1: RNP_ISA names no level, or one
- * that this CPU lacks; *level is then the best. */
+/* The level to use: the best, or what RNP_ISA says. Returns 0, or -1: RNP_ISA names no level,
+ * or one that this CPU lacks; *level is then the best. */
 int cpu_level_chosen(enum cpu_level *level);
 
 /* What the CPU has beyond a level; nothing below AVX2, vnni and bf16 only at AVX-512. */
 struct cpu_features cpu_features(enum cpu_level level);
 
-/* Whether this process may use tiles: the system gives the memory for their registers only to who asks
- * (Linux 5.16). Asked once; any thread; only where cpu_features has amx. */
+/* Whether this process may use tiles: the system gives the memory for their registers only to
+ * who asks (Linux 5.16). Asked once; any thread; only where cpu_features has amx. */
 bool cpu_amx_permitted(void);
 
 KERNELS_END

@@ -1,5 +1,6 @@
-/* cuda.cuh - what the kernels of the plug-in share. They use LAUNCH and SHARED instead of CUDA's own
- * spelling, so that the same text runs on a chip and in the emulation of tests/kernels/cuda_emu.h. */
+/* cuda.cuh - what the kernels of the plug-in share. They use LAUNCH and SHARED instead of
+ * CUDA's own spelling, so that the same text runs on a chip and in the emulation of
+ * tests/kernels/cuda_emu.h. */
 #ifndef RNP_KERNELS_DEV_CUDA_CUH
 #define RNP_KERNELS_DEV_CUDA_CUH
 

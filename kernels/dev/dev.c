@@ -56,7 +56,8 @@ static int cuda_number(const char *spec)
 	return *end || n > 1023 ? -1 : (int)n;
 }
 
-/* Whether a GPU should have been there: NVIDIA's driver is (under WSL it is dxg), or the plug-in was named. */
+/* Whether a GPU should have been there: NVIDIA's driver is (under WSL it is dxg), or the
+ * plug-in was named. */
 static bool gpu_expected(void)
 {
 	char why[8];

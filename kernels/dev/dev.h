@@ -1,15 +1,17 @@
-/* dev.h - the contract of a device: memory, order, time, graphs, and tables of operations. libc only.
+/* dev.h - the contract of a device: memory, order, time, graphs, and tables of operations. libc
+ * only.
  *
- * Code above it is written once and runs on the CPU and on a GPU. Pointers given to an operation
- * belong to the device (dev_alloc), except where it says host. Operations on one device happen in
- * the order of the calls; those of a GPU may still be running when the call returns: get, sync and
- * timer_stop wait. One thread at a time uses a device; a device that was opened twice has two
- * orders, the same memory, and a thread for each. Every function returns 0, or -1 with code and
- * sentence in d->code and d->error; a GPU's error may come out at a later call.
+ * Code above it is written once and runs on the CPU and on a GPU. Pointers given to an
+ * operation belong to the device (dev_alloc), except where it says host. Operations on one
+ * device happen in the order of the calls; those of a GPU may still be running when the call
+ * returns: get, sync and timer_stop wait. One thread at a time uses a device; a device that was
+ * opened twice has two orders, the same memory, and a thread for each. Every function returns
+ * 0, or -1 with code and sentence in d->code and d->error; a GPU's error may come out at a
+ * later call.
  *
- * This header stands on nothing: the tables of operations are declared in the folders that define
- * them (kernels/poc/ops.h, ...), each as one list from which slots, wrappers, names and checks are
- * made (kernels/dev/ops.h). A new operation touches:
+ * This header stands on nothing: the tables of operations are declared in the folders that
+ * define them (kernels/poc/ops.h, ...), each as one list from which slots, wrappers, names and
+ * checks are made (kernels/dev/ops.h). A new operation touches:
  *
  *     kernels/FOLDER/NAME.h        its formula, shapes and error bound, its reference's prototype
  *     kernels/FOLDER/NAME.c        the reference; NAME_x86.c and NAME.cu are the fast versions
@@ -69,30 +71,33 @@ struct dev_ops {
 	int (*fill)(struct dev *d, uint32_t *to, uint32_t word, uint64_t words);
 	int (*philox)(struct dev *d, void *out, uint64_t bytes, const struct philox *p);
 
-	/* Time. *ns is how long the operations between start and stop took, on the device's clock. */
+	/* Time. *ns is how long the operations between start and stop took, on the device's
+	 * clock. */
 	int (*timer_start)(struct dev *d);
 	int (*timer_stop)(struct dev *d, int64_t *ns);
 
-	/* Order. event_record moves *event, a new one where it is NULL, to the place that d's order
-	 * has reached. After event_wait everything asked of d happens behind the event's place. The
-	 * event may belong to another handle of the same device that another thread uses at the same
-	 * time; it may be recorded again only when everything that waits for it is done. */
+	/* Order. event_record moves *event, a new one where it is NULL, to the place that d's
+	 * order has reached. After event_wait everything asked of d happens behind the event's
+	 * place. The event may belong to another handle of the same device that another thread
+	 * uses at the same time; it may be recorded again only when everything that waits for
+	 * it is done. */
 	int (*sync)(struct dev *d);
 	int (*event_record)(struct dev *d, void **event);
 	int (*event_wait)(struct dev *d, void *event);
 	void (*event_free)(struct dev *d, void *event); /* NULL is fine */
 
-	/* Batches. Between batch_begin and batch_end operations of lm, copy and fill may be done
-	 * later, together: at batch_end, or before anything else that is asked of the device. On the CPU
-	 * the team of threads is woken once for all of them. */
+	/* Batches. Between batch_begin and batch_end operations of lm, copy and fill may be
+	 * done later, together: at batch_end, or before anything else that is asked of the
+	 * device. On the CPU the team of threads is woken once for all of them. */
 	int (*batch_begin)(struct dev *d);
 	int (*batch_end)(struct dev *d);
 
-	/* Graphs. A GPU takes longer to be asked for a small operation than to do it, and a team of
-	 * threads to meet after each. Between graph_begin and graph_end operations (on the CPU those of lm), copy and fill are not done but noted, with their
-	 * arguments, and nothing else may be asked; graph_launch does all of them on what is in memory
-	 * then. *graph is NULL when nothing was asked; graph_end(d, NULL) throws the notes away. On -1
-	 * this device or driver cannot make graphs and nothing is left of the attempt. */
+	/* Graphs. A GPU takes longer to be asked for a small operation than to do it, and a
+	 * team of threads to meet after each. Between graph_begin and graph_end operations (on
+	 * the CPU those of lm), copy and fill are not done but noted, with their arguments, and
+	 * nothing else may be asked; graph_launch does all of them on what is in memory then.
+	 * *graph is NULL when nothing was asked; graph_end(d, NULL) throws the notes away. On
+	 * -1 this device or driver cannot make graphs and nothing is left of the attempt. */
 	int (*graph_begin)(struct dev *d);
 	int (*graph_end)(struct dev *d, void **graph);
 	int (*graph_launch)(struct dev *d, void *graph);
@@ -125,7 +130,8 @@ struct dev {
 		0 \
 	}
 
-/* Keeps an error: for backends. It is here because a plug-in has nothing else of ours. Returns -1. */
+/* Keeps an error: for backends. It is here because a plug-in has nothing else of ours. Returns
+ * -1. */
 __attribute__((format(printf, 3, 4))) static inline int dev_fail(struct dev *d, int code,
 	const char *fmt, ...)
 {

@@ -1,4 +1,5 @@
-/* dev_cpu.c - the CPU as a device: memory, order, time, and the team of threads that shares operations. */
+/* dev_cpu.c - the CPU as a device: memory, order, time, and the team of threads that shares
+ * operations. */
 #include "kernels/dev/dev_cpu.h"
 
 #include <errno.h>

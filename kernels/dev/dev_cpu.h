@@ -1,8 +1,9 @@
-/* dev_cpu.h - the CPU as a device: its state, its team of threads, and how a folder adds its kernels.
+/* dev_cpu.h - the CPU as a device: its state, its team of threads, and how a folder adds its
+ * kernels.
  *
- * A folder with a table T keeps what its operations need in `struct T_cpu` (cpu.h beside them: the
- * kernels of a level, one thread each), which T_cpu_open makes when the device is opened; CPU_TABLE
- * makes the table from the list of operations. */
+ * A folder with a table T keeps what its operations need in `struct T_cpu` (cpu.h beside them:
+ * the kernels of a level, one thread each), which T_cpu_open makes when the device is opened;
+ * CPU_TABLE makes the table from the list of operations. */
 #ifndef RNP_KERNELS_DEV_DEV_CPU_H
 #define RNP_KERNELS_DEV_DEV_CPU_H
 
@@ -36,14 +37,15 @@ static inline struct cpu *cpu_of(struct dev *d)
 	return (struct cpu *)d->state;
 }
 
-/* Does an operation with the team, or, while a graph or batch is open, notes it: its work, so many bytes, is then copied, and
- * what that points to must be the device's or live as long. */
+/* Does an operation with the team, or, while a graph or batch is open, notes it: its work, so
+ * many bytes, is then copied, and what that points to must be the device's or live as long. */
 int cpu_do(struct dev *d, const struct team_op *op, size_t bytes);
 
 /* Does what an open batch has noted, before something that cannot be noted; -1 in an open graph. */
 int cpu_settle(struct dev *d);
 
-/* Gives 0 .. n - 1 to the team in one piece each, cut at multiples of grain, now; little work stays here. */
+/* Gives 0 .. n - 1 to the team in one piece each, cut at multiples of grain, now; little work
+ * stays here. */
 int cpu_in_parts(struct dev *d, uint64_t n, uint64_t grain, team_part_fn part,
 	void *work);
 

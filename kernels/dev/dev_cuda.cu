@@ -1,4 +1,5 @@
-/* The CUDA backend of dev.h: the plug-in librnp_cuda.so. It prints nothing; errors stay in the device. */
+/* The CUDA backend of dev.h: the plug-in librnp_cuda.so. It prints nothing; errors stay in the
+ * device. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/dev/lt.cuh"
 
@@ -201,7 +202,8 @@ static void dev_event_free(struct dev *d, void *mark)
 		cudaEventDestroy((cudaEvent_t)mark);
 }
 
-/* Thread-local: other threads may do what they like, and this one nothing that a capture forbids. */
+/* Thread-local: other threads may do what they like, and this one nothing that a capture
+ * forbids. */
 static int dev_graph_begin(struct dev *d)
 {
 	ENTER;
@@ -332,8 +334,8 @@ static const struct dev_ops ops = make_ops();
 
 /* --- open ---------------------------------------------------------------------------------- */
 
-/* A chip that is older than this build, or a driver that cannot compile its PTX for a newer one, is told now
- * and not by the first operation. Returns 0 or -1. */
+/* A chip that is older than this build, or a driver that cannot compile its PTX for a newer
+ * one, is told now and not by the first operation. Returns 0 or -1. */
 static int check_kernels(struct dev *d, const char *model)
 {
 	cudaError_t e = cuda_try_kernel();

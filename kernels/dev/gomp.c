@@ -1,8 +1,8 @@
-/* gomp.c - the functions that gcc calls for the pragmas of OpenMP, on the team of team.h: the part of
- * libgomp's interface that our sources and oneDNN need. The programs export them, so that
- * oneDNN, which is opened with dlopen and was built for libgomp, finds these: its threads are
- * ours. A pragma that needs more does not link. libgomp itself spins for milliseconds unless
- * OMP_WAIT_POLICY says passive, and then never: each product pays for waking a thread. */
+/* gomp.c - the functions that gcc calls for the pragmas of OpenMP, on the team of team.h: the
+ * part of libgomp's interface that our sources and oneDNN need. The programs export them, so
+ * that oneDNN, which is opened with dlopen and was built for libgomp, finds these: its threads
+ * are ours. A pragma that needs more does not link. libgomp itself spins for milliseconds
+ * unless OMP_WAIT_POLICY says passive, and then never: each product pays for waking a thread. */
 #ifdef _OPENMP
 #include <limits.h>
 #include <omp.h>

@@ -1,7 +1,7 @@
 /* half.h - numbers of 16 and 8 bits as f32 and back: bf16, f16 (IEEE binary16), f8 (OCP E4M3).
  *
- * To f32 is exact. From f32 rounds to nearest, ties to even; too large becomes infinity (f8, which has
- * none: NaN), subnormal results are kept. A NaN stays one. */
+ * To f32 is exact. From f32 rounds to nearest, ties to even; too large becomes infinity (f8,
+ * which has none: NaN), subnormal results are kept. A NaN stays one. */
 #ifndef RNP_KERNELS_DEV_HALF_H
 #define RNP_KERNELS_DEV_HALF_H
 
@@ -52,7 +52,8 @@ HD float half_expand(uint32_t h, int exponent, int fraction)
 	return (float)f * half_float_of_bits((127 + 1 - bias - (uint32_t)fraction) << 23);
 }
 
-/* The reverse of half_expand, rounded; bits is |x|, not NaN. The result may exceed what the format holds. */
+/* The reverse of half_expand, rounded; bits is |x|, not NaN. The result may exceed what the
+ * format holds. */
 HD uint32_t half_shrink(uint32_t bits, int exponent, int fraction)
 {
 	int bias = (1 << (exponent - 1)) - 1;

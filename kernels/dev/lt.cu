@@ -1,6 +1,6 @@
-/* lt.cu - products on tensor cores by cuBLASLt. Its column-major C^T = B A^T is our row-major C = A B^T: our B is its
- * first matrix, transposed, our A its second. What is stored as k x m or k x n is not transposed, or is, the other way
- * round. */
+/* lt.cu - products on tensor cores by cuBLASLt. Its column-major C^T = B A^T is our row-major C
+ * = A B^T: our B is its first matrix, transposed, our A its second. What is stored as k x m or
+ * k x n is not transposed, or is, the other way round. */
 #include "kernels/dev/lt.cuh"
 
 #include "kernels/dev/cuda.cuh"
@@ -182,8 +182,8 @@ static cublasStatus_t make_layout(cublasLtMatrixLayout_t *out, cudaDataType_t ty
 	return blas.layout_create(out, type, rows, columns, (int64_t)ld);
 }
 
-/* What an algorithm may do: 32 MiB of workspace, addresses that are multiples of 16 bytes, and partial sums in f32 only, as a sum in
- * bf16 would lose the bound. */
+/* What an algorithm may do: 32 MiB of workspace, addresses that are multiples of 16 bytes, and
+ * partial sums in f32 only, as a sum in bf16 would lose the bound. */
 static bool prefer(cublasLtMatmulPreference_t p)
 {
 	static const cublasLtMatmulPreferenceAttributes_t aligned[] = {

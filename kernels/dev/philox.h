@@ -1,13 +1,13 @@
 /* philox.h - fill memory with random bytes that anybody can make again: Philox-4x32-10.
  *
- * Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
- * Block i of a sequence is the four words philox(counter, key) with
- * counter = { low(i), high(i), low(stream), high(stream) } and key = { low(seed), high(seed) };
- * its 16 bytes are the words in order, each little-endian. The same as rng_bytes() of common/base/rng.h
- * after rng_seed(seed, stream) and rng_seek(i).
+ * Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011). Block i of
+ * a sequence is the four words philox(counter, key) with counter = { low(i), high(i),
+ * low(stream), high(stream) } and key = { low(seed), high(seed) }; its 16 bytes are the words
+ * in order, each little-endian. The same as rng_bytes() of common/base/rng.h after
+ * rng_seed(seed, stream) and rng_seek(i).
  *
- * Shape: out is any number of bytes at any address; the last block may be cut. Exact: every version
- * gives the same bytes. The block number wraps at 2^64. Not for secrets. */
+ * Shape: out is any number of bytes at any address; the last block may be cut. Exact: every
+ * version gives the same bytes. The block number wraps at 2^64. Not for secrets. */
 #ifndef RNP_KERNELS_DEV_PHILOX_H
 #define RNP_KERNELS_DEV_PHILOX_H
 

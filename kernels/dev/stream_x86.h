@@ -1,8 +1,8 @@
 /* stream_x86.h - when stores go past the caches. Private to *_x86.c.
  *
- * Ordinary stores first read the line that they will overwrite: for ranges beyond the caches the non-temporal
- * ones save a third of the traffic of triad and copy. Below that size they would throw out of the cache
- * what the next reader wants. */
+ * Ordinary stores first read the line that they will overwrite: for ranges beyond the caches
+ * the non-temporal ones save a third of the traffic of triad and copy. Below that size they
+ * would throw out of the cache what the next reader wants. */
 #ifndef RNP_KERNELS_DEV_STREAM_X86_H
 #define RNP_KERNELS_DEV_STREAM_X86_H
 

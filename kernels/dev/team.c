@@ -1,8 +1,8 @@
-/* team.c - the team of threads. One list of operations is done at a time. Threads claim pieces of its
- * open operation; who completes the last piece opens the next, whoever that is, and wakes
- * sleepers only where there are more pieces than threads awake. A thread that holds no piece
- * delays nobody, wherever the system has put it; so beside other programs the team goes on
- * with the threads that have a CPU. */
+/* team.c - the team of threads. One list of operations is done at a time. Threads claim pieces
+ * of its open operation; who completes the last piece opens the next, whoever that is, and
+ * wakes sleepers only where there are more pieces than threads awake. A thread that holds no
+ * piece delays nobody, wherever the system has put it; so beside other programs the team goes
+ * on with the threads that have a CPU. */
 #include "kernels/dev/team.h"
 
 #include <limits.h>

@@ -53,8 +53,8 @@ static void one_block(struct lanes *l, unsigned lanes, blake2b_blocks_fn run)
 
 	for (unsigned i = 0; i < lanes; i++) {
 		if (!(l->active >> i & 1)) {
-			/* what an idle lane reads is not used, but has to be there: of the message that many_blocks lent it
-			 * there may be less than a block left */
+			/* what an idle lane reads is not used, but has to be there: of the
+			 * message that many_blocks lent it there may be less than a block left */
 			l->at[i] = l->last[i];
 			continue;
 		}

@@ -107,7 +107,8 @@ AVX512 static inline void words_avx512(__m512i *m, const unsigned char *const *a
 			pair[i] = _mm512_unpacklo_epi64(a[i], a[i + 1]);
 			pair[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 1]);
 		}
-		/* pair[2i + odd]: of lanes 2i and 2i + 1 the words odd, odd + 2, odd + 4, odd + 6 */
+		/* pair[2i + odd]: of lanes 2i and 2i + 1 the words odd, odd + 2, odd + 4, odd +
+		 * 6 */
 		for (unsigned odd = 0; odd < 2; odd++)
 			for (unsigned i = 0; i < 2; i++) {
 				__m512i low = pair[4 * i + odd],

@@ -1,8 +1,9 @@
-/* huff.cuh - what the encoder and the decoder of huff.h on a GPU share: huff.cu, huff_put.cu, huff_get.cu.
+/* huff.cuh - what the encoder and the decoder of huff.h on a GPU share: huff.cu, huff_put.cu,
+ * huff_get.cu.
  *
- * An encoder is a block: its threads count in shared memory, one plans, and each warp writes streams, 8 symbols a lane,
- * where the prefix sums of code lengths say. Chunks get a slot each and are then moved together. A decoder is a
- * warp: a lane for each stream. */
+ * An encoder is a block: its threads count in shared memory, one plans, and each warp writes
+ * streams, 8 symbols a lane, where the prefix sums of code lengths say. Chunks get a slot each
+ * and are then moved together. A decoder is a warp: a lane for each stream. */
 #ifndef RNP_KERNELS_GRAD_HUFF_CUH
 #define RNP_KERNELS_GRAD_HUFF_CUH
 

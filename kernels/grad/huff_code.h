@@ -1,5 +1,5 @@
-/* huff_code.h - the codes of huff.h, one text for CPU and GPU: optimal lengths under the limit from counts, codes from
- * lengths, and lengths as bits and back. */
+/* huff_code.h - the codes of huff.h, one text for CPU and GPU: optimal lengths under the limit
+ * from counts, codes from lengths, and lengths as bits and back. */
 #ifndef RNP_KERNELS_GRAD_HUFF_CODE_H
 #define RNP_KERNELS_GRAD_HUFF_CODE_H
 
@@ -103,8 +103,8 @@ HD unsigned huff_free_lengths(struct huff_tree *t, unsigned used, unsigned char 
 	return longest;
 }
 
-/* Merge leaves and pairs to t->list, leaves first where equal. From both ends: each item waits for the choice before,
- * and so two are made at a time. */
+/* Merge leaves and pairs to t->list, leaves first where equal. From both ends: each item waits
+ * for the choice before, and so two are made at a time. */
 HD void huff_merge(struct huff_tree *t, unsigned used, unsigned pairs, uint32_t *is_pair)
 {
 	const uint32_t *leaf = t->leaf + 1, *pair = t->pair + 1;
@@ -286,7 +286,8 @@ HD unsigned huff_get(struct huff_reader *r, unsigned count)
 	return v;
 }
 
-/* Read lengths from `bytes` bytes at in. Returns the bytes they took, or 0: they are none, or no complete code. */
+/* Read lengths from `bytes` bytes at in. Returns the bytes they took, or 0: they are none, or
+ * no complete code. */
 HD uint32_t huff_get_lengths(unsigned char *length, unsigned symbols,
 	const unsigned char *in, uint64_t bytes)
 {

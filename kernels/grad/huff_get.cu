@@ -11,7 +11,8 @@ struct decoder {
 	uint32_t took;
 };
 
-/* The symbols of one stream by one lane, 8 at a time to memory where it is aligned. Returns 0 or -1. */
+/* The symbols of one stream by one lane, 8 at a time to memory where it is aligned. Returns 0
+ * or -1. */
 __device__ int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
 	const unsigned char *in, uint32_t bytes)
 {

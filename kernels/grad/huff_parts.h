@@ -1,4 +1,5 @@
-/* huff_parts.h - the parts of a CPU's coder that have fast versions; huff.c makes a chunk of them. */
+/* huff_parts.h - the parts of a CPU's coder that have fast versions; huff.c makes a chunk of
+ * them. */
 #ifndef RNP_KERNELS_GRAD_HUFF_PARTS_H
 #define RNP_KERNELS_GRAD_HUFF_PARTS_H
 
@@ -12,24 +13,27 @@ struct huff_parts {
 	void (*sample)(uint32_t counts[256], const unsigned char *in, uint32_t n);
 	/* All or-ed; or of some, if that is HUFF_ANY_ENOUGH or more. */
 	unsigned (*any)(const unsigned char *in, uint32_t n);
-	/* What of n symbols is not z, less than half of them, and how many z stand before each of those; *close: before how
-	 * many there are none. Returns how many there are. Both arrays have room for HUFF_CHUNK_MAX / 2 + 64. */
+	/* What of n symbols is not z, less than half of them, and how many z stand before each
+	 * of those; *close: before how many there are none. Returns how many there are. Both
+	 * arrays have room for HUFF_CHUNK_MAX / 2 + 64. */
 	uint32_t (*gaps)(uint32_t *gaps, unsigned char *others, uint32_t *close,
 		const unsigned char *in, uint32_t n, unsigned z);
 	/* place[symbol] of n symbols in `width` = 1, 2 or 4 bits each, the first one lowest. */
 	void (*pack)(unsigned char *out, const unsigned char *in, uint32_t n,
 		const unsigned char place[256], unsigned width);
-	/* The low `width` = 1 .. HUFF_SPLIT_MAX bits of n symbols, huff_lows_bytes() of them, and putting them
-	 * below symbols. */
+	/* The low `width` = 1 .. HUFF_SPLIT_MAX bits of n symbols, huff_lows_bytes() of them,
+	 * and putting them below symbols. */
 	void (*put_lows)(unsigned char *out, const unsigned char *in, uint32_t n,
 		unsigned width);
 	void (*add_lows)(unsigned char *symbols, const unsigned char *in, uint32_t n,
 		unsigned width);
-	/* The streams of a plane; end[s]: where stream s ends. May write 8 bytes beyond the last one. */
+	/* The streams of a plane; end[s]: where stream s ends. May write 8 bytes beyond the
+	 * last one. */
 	void (*put_streams)(unsigned char *out, uint32_t *end, const struct huff_plane *p,
 		const unsigned char *in, uint32_t n);
-	/* The reverse; out gets the symbols without their low bits. from[s]: where stream s begins, from[S]: where
-	 * the last one ends. length: of a complete code. Returns 0 or -1. */
+	/* The reverse; out gets the symbols without their low bits. from[s]: where stream s
+	 * begins, from[S]: where the last one ends. length: of a complete code. Returns 0 or
+	 * -1. */
 	int (*get_streams)(struct huff_work *w, unsigned char *out, uint32_t n,
 		unsigned streams_log, const unsigned char *length, unsigned symbols,
 		const unsigned char *in, const uint32_t *from);

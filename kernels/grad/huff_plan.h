@@ -1,5 +1,6 @@
-/* huff_plan.h - the decisions of huff.h that every version shares, one text for CPU and GPU: what is split, cut
- * or packed, and which mode is smallest. Integers only, so that all decide alike. */
+/* huff_plan.h - the decisions of huff.h that every version shares, one text for CPU and GPU:
+ * what is split, cut or packed, and which mode is smallest. Integers only, so that all decide
+ * alike. */
 #ifndef RNP_KERNELS_GRAD_HUFF_PLAN_H
 #define RNP_KERNELS_GRAD_HUFF_PLAN_H
 
@@ -70,7 +71,8 @@ HD uint32_t huff_stream_symbols(uint32_t *from, uint32_t n, unsigned streams_log
 	return n - *from < segment ? n - *from : segment;
 }
 
-/* The tokens of n symbols: less than half are no z, and a token without a symbol takes 31 z or more. */
+/* The tokens of n symbols: less than half are no z, and a token without a symbol takes 31 z or
+ * more. */
 HD uint32_t huff_runs_most(uint32_t n)
 {
 	return n / 2 + n / (2 * (HUFF_ESCAPE >> HUFF_DIRECT_MAX)) + 1;
@@ -94,8 +96,8 @@ HD uint32_t huff_lows_bytes(uint32_t n, unsigned width)
 
 /* --- planning ------------------------------------------------------------------------------- */
 
-/* To decide on a split a sample is enough: of every eight groups of 64 symbols one. Which one, a hash says, so that
- * no period hides from it. */
+/* To decide on a split a sample is enough: of every eight groups of 64 symbols one. Which one,
+ * a hash says, so that no period hides from it. */
 #define HUFF_SAMPLE_GROUPS 8
 
 HD uint32_t huff_sample_at(uint32_t i)
@@ -108,15 +110,16 @@ HD uint32_t huff_sample_count(uint32_t n)
 	return n / (64 * HUFF_SAMPLE_GROUPS);
 }
 
-/* Whether a plane is split at all: small alphabets and few symbols are not. any: all symbols or-ed. */
+/* Whether a plane is split at all: small alphabets and few symbols are not. any: all symbols
+ * or-ed. */
 HD int huff_may_split(uint32_t n, unsigned any)
 {
 	return n >= HUFF_SPLIT_SYMBOLS && any >= HUFF_ANY_ENOUGH;
 }
 
-/* How many low bits to leave as they are, by the counts of the sample: as many as cost no more than 1/400 of the
- * entropy and leave something to code. What few samples of many symbols miss of the entropy is added as Miller and Madow
- * have it: (used - 1) / (2 ln 2) bits. */
+/* How many low bits to leave as they are, by the counts of the sample: as many as cost no more
+ * than 1/400 of the entropy and leave something to code. What few samples of many symbols miss
+ * of the entropy is added as Miller and Madow have it: (used - 1) / (2 ln 2) bits. */
 HD unsigned huff_split(const uint32_t *counts, uint32_t n)
 {
 	uint32_t fold[HUFF_ALPHABET];
@@ -144,7 +147,8 @@ HD unsigned huff_split(const uint32_t *counts, uint32_t n)
 	return split;
 }
 
-/* Plan a plane of n symbols whose high parts, symbol >> split, were counted. One used symbol: symbols = 1 only. */
+/* Plan a plane of n symbols whose high parts, symbol >> split, were counted. One used symbol:
+ * symbols = 1 only. */
 HD void huff_plan(struct huff_plane *p, struct huff_tree *t, const uint32_t *counts,
 	uint32_t n, unsigned split)
 {
@@ -170,8 +174,8 @@ HD void huff_plan(struct huff_plane *p, struct huff_tree *t, const uint32_t *cou
 		(uint32_t)(p->bits / 8);
 }
 
-/* Whether other modes than CODE are worth a look: a symbol is above 1/2, and the codes are more than 2% above
- * the entropy. */
+/* Whether other modes than CODE are worth a look: a symbol is above 1/2, and the codes are more
+ * than 2% above the entropy. */
 HD int huff_is_skewed(const struct huff_plane *p, const uint32_t *counts, uint32_t n,
 	uint32_t most)
 {
@@ -192,8 +196,9 @@ struct huff_cut {
 		place[HUFF_ALPHABET]; /* of each symbol in them; else (1 << a) - 1 */
 };
 
-/* The low bits of runs: so many that their mean without is 4 to 7, which costs a geometric distribution 0.004 bits a
- * run; 2 to 3 (0.015 bits) where runs are few and a longer table costs more, or where tokens name several symbols. */
+/* The low bits of runs: so many that their mean without is 4 to 7, which costs a geometric
+ * distribution 0.004 bits a run; 2 to 3 (0.015 bits) where runs are few and a longer table
+ * costs more, or where tokens name several symbols. */
 HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
 {
 	uint32_t mean = zeros / others, most = direct > 1 || others < 2048 ? 4 : 8;
@@ -204,11 +209,13 @@ HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
 	return split;
 }
 
-/* Decide on it by the counts of n symbols, of which there are two or more and z is the most frequent. named: tokens are to
- * name the symbols that are frequent; returns false where that is of no use. A few symbols that are most of what
- * is not z are better named: of {1, -1, 2, -2} alone, half of them 1, a code of whole bits for each costs a tenth more than
- * their entropy; together with the run before it nothing is frequent. But where runs are not geometric, as
- * between the layers of a real gradient, finer runs may be better: there an encoder tries both. */
+/* Decide on it by the counts of n symbols, of which there are two or more and z is the most
+ * frequent. named: tokens are to name the symbols that are frequent; returns false where that
+ * is of no use. A few symbols that are most of what is not z are better named: of {1, -1, 2,
+ * -2} alone, half of them 1, a code of whole bits for each costs a tenth more than their
+ * entropy; together with the run before it nothing is frequent. But where runs are not
+ * geometric, as between the layers of a real gradient, finer runs may be better: there an
+ * encoder tries both. */
 HD int huff_plan_cut(struct huff_cut *cut, const uint32_t *counts, unsigned z, uint32_t n,
 	int named)
 {
@@ -240,8 +247,8 @@ HD int huff_plan_cut(struct huff_cut *cut, const uint32_t *counts, unsigned z, u
 	return !named || covered >= others / 4;
 }
 
-/* Whether what is not z stands together more often than by chance: `close` of the others have another just before
- * them (or are the first symbol). */
+/* Whether what is not z stands together more often than by chance: `close` of the others have
+ * another just before them (or are the first symbol). */
 HD int huff_is_clustered(uint32_t n, uint32_t others, uint32_t close)
 {
 	return (uint64_t)close * n > (uint64_t)others * others / 8 * 9 + n;
@@ -259,8 +266,8 @@ HD unsigned huff_pack_width(unsigned symbols)
 	return symbols <= 2 ? 1 : symbols <= 4 ? 2 : 4;
 }
 
-/* Whether packing is worth a try where the most frequent of the symbols is `most` of n: runs are better where it
- * is nearly all of them. */
+/* Whether packing is worth a try where the most frequent of the symbols is `most` of n: runs
+ * are better where it is nearly all of them. */
 HD int huff_may_pack(unsigned symbols, uint32_t n, uint32_t most)
 {
 	return symbols <= HUFF_PACK_MAX && most < n - n / (symbols <= 4 ? 8 : 4);
@@ -339,7 +346,8 @@ HD int huff_get_cut(struct huff_runs *r, uint32_t n, const unsigned char *in,
 	return !r->rest == !r->last_bytes ? 0 : -1;
 }
 
-/* Sizes of the streams that end there. Returns their bytes; *wide: whether they are 2 bytes each. */
+/* Sizes of the streams that end there. Returns their bytes; *wide: whether they are 2 bytes
+ * each. */
 HD uint32_t huff_put_sizes(unsigned char *out, const uint32_t *end, unsigned streams,
 	unsigned *wide)
 {

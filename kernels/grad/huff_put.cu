@@ -370,7 +370,8 @@ __device__ __noinline__ uint32_t plan_runs_block(struct encoder *e, const struct
 		huff_simple_bytes(&e->plane[2], e->others);
 }
 
-/* The better of the two ways, or the one that is known to be; e->kept holds what was counted of the chunk. */
+/* The better of the two ways, or the one that is known to be; e->kept holds what was counted of
+ * the chunk. */
 __device__ __noinline__ uint32_t choose_runs_block(struct encoder *e,
 	const struct space *s, const unsigned char *in, uint32_t n)
 {

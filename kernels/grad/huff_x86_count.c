@@ -5,8 +5,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* A core stores one word a cycle, so that counting in tables takes a cycle a symbol; eight tables, because a count that
- * was just stored is not at once there to be read. */
+/* A core stores one word a cycle, so that counting in tables takes a cycle a symbol; eight
+ * tables, because a count that was just stored is not at once there to be read. */
 #define TABLES 8
 
 static inline __attribute__((always_inline)) void count_word(uint32_t table[TABLES][256],
@@ -90,10 +90,11 @@ AVX512 unsigned huff_any_avx512(const unsigned char *in, uint32_t n)
 	return any_below(in, n, HUFF_ANY_ENOUGH);
 }
 
-/* Counts by bit planes: of 512 symbols the bits of one place are a vector, those that have a value are the and of
- * vectors or their complements, and their number is counted at once: for 32 values 60 ands and 64 to count, a fifth of a
- * cycle a symbol. The values of the low half of the bits and those of the high half are made first. The planes of
- * PLANE_SYMBOLS are written before any is read: a load of 64 bytes waits for eight stores of 8. */
+/* Counts by bit planes: of 512 symbols the bits of one place are a vector, those that have a
+ * value are the and of vectors or their complements, and their number is counted at once: for
+ * 32 values 60 ands and 64 to count, a fifth of a cycle a symbol. The values of the low half of
+ * the bits and those of the high half are made first. The planes of PLANE_SYMBOLS are written
+ * before any is read: a load of 64 bytes waits for eight stores of 8. */
 #define PLANE_SYMBOLS 4096
 
 PLANES static inline __attribute__((always_inline)) __m512i one_of(unsigned v,
@@ -150,8 +151,8 @@ PLANES static inline __attribute__((always_inline)) void count_planes(uint32_t *
 		counts[v] = (uint32_t)_mm512_reduce_add_epi64(sums[v]);
 }
 
-/* Levels of gradients crowd: only those of a window of 2^width are counted by planes; the others are put side by side
- * and counted in tables. n: a multiple of PLANE_SYMBOLS. */
+/* Levels of gradients crowd: only those of a window of 2^width are counted by planes; the
+ * others are put side by side and counted in tables. n: a multiple of PLANE_SYMBOLS. */
 PLANES static inline __attribute__((always_inline)) void
 count_window(uint32_t counts[256], const unsigned char *in, uint64_t n, unsigned shift,
 	unsigned base, const unsigned width)
@@ -239,8 +240,8 @@ static unsigned best_window(unsigned *base, const unsigned *groups, unsigned cou
 	return best;
 }
 
-/* A symbol costs a fifth of a cycle in a window of 64, a tenth in one of 32, and one and a quarter where it is outside
- * or where there is none. */
+/* A symbol costs a fifth of a cycle in a window of 64, a tenth in one of 32, and one and a
+ * quarter where it is outside or where there is none. */
 PLANES static void count_wide(uint32_t counts[256], const unsigned char *in, uint64_t n,
 	unsigned shift)
 {

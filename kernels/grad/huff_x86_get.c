@@ -57,9 +57,10 @@ AVX512 void huff_add_lows_avx512(unsigned char *symbols, const unsigned char *in
 
 /* --- streams ---------------------------------------------------------------------------------- */
 
-/* What a look-up of 12 bits gives, from the lowest byte: their length in bits, how many symbols, and these, the first
- * one in the highest byte: streams give symbols last to first, so that a store of the whole word below the
- * last symbol puts them in place, and the rest of it is overwritten by the next ones. */
+/* What a look-up of 12 bits gives, from the lowest byte: their length in bits, how many
+ * symbols, and these, the first one in the highest byte: streams give symbols last to first, so
+ * that a store of the whole word below the last symbol puts them in place, and the rest of it
+ * is overwritten by the next ones. */
 #define TABLE_BITS    12
 #define ENTRY_MAX     6
 #define ENTRY_BITS(e) ((e)&63)
@@ -112,8 +113,9 @@ INLINE void prepend(uint64_t *restrict to, const uint64_t *restrict from, uint32
 	}
 }
 
-/* The table of all windows of `bits` bits, from those of fewer: a symbol, then what the rest of the window gives.
- * Windows that no whole code fits into are empty. most: bits of the rest at most. */
+/* The table of all windows of `bits` bits, from those of fewer: a symbol, then what the rest of
+ * the window gives. Windows that no whole code fits into are empty. most: bits of the rest at
+ * most. */
 INLINE void fill_table(uint64_t *table, uint64_t *const *tables, unsigned bits,
 	const struct order *o, unsigned most)
 {
@@ -140,8 +142,8 @@ INLINE void fill_table(uint64_t *table, uint64_t *const *tables, unsigned bits,
 		*to = 0;
 }
 
-/* With codes of one bit the rest is cut to 5 bits, so that no entry has more than ENTRY_MAX symbols. Returns how many
- * one has at most. */
+/* With codes of one bit the rest is cut to 5 bits, so that no entry has more than ENTRY_MAX
+ * symbols. Returns how many one has at most. */
 INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigned symbols)
 {
 	uint64_t space[(1 << TABLE_BITS) + 8], *tables[TABLE_BITS + 1];
@@ -181,7 +183,8 @@ static inline int64_t bits_left(const struct stream *s)
 	return (s->at + 8 - s->start) * 8 - __builtin_ctzll(s->bits);
 }
 
-/* The next bits of a stream of 8 bytes or more, left-aligned: 57 or more, or all that are left; then zeros. */
+/* The next bits of a stream of 8 bytes or more, left-aligned: 57 or more, or all that are left;
+ * then zeros. */
 static inline uint64_t window_at(const unsigned char *start, int64_t left)
 {
 	int64_t low = left - 57;
@@ -191,7 +194,8 @@ static inline uint64_t window_at(const unsigned char *start, int64_t left)
 	return left > 0 ? load64(start) << (64 - left) : 0;
 }
 
-/* The last symbols of a stream; those that a word would reach beyond are put together elsewhere. Returns 0 or -1. */
+/* The last symbols of a stream; those that a word would reach beyond are put together
+ * elsewhere. Returns 0 or -1. */
 BMI2 static int finish(const struct stream *s, const uint64_t *table,
 	const unsigned char *length)
 {
@@ -236,16 +240,17 @@ BMI2 static int finish(const struct stream *s, const uint64_t *table,
 		(s).out -= (unsigned char)(e_ >> 8);                \
 	} while (0)
 
-/* So many short streams, each from its end to its start, are not what a core's own prefetcher sees, and all of a chunk
- * asked for at once is more than it can wait for. A stream gives about twice the bytes that it takes. What is asked for
- * may lie before all of it. */
+/* So many short streams, each from its end to its start, are not what a core's own prefetcher
+ * sees, and all of a chunk asked for at once is more than it can wait for. A stream gives about
+ * twice the bytes that it takes. What is asked for may lie before all of it. */
 #define AHEAD              384
 #define PREFETCH_OUT(p, n) __builtin_prefetch((const void *)((uintptr_t)(p) - (n)), 1)
 #define PREFETCH_IN(p, n)  __builtin_prefetch((const void *)((uintptr_t)(p) - (n)))
 
 #define LOOK_UPS 4 /* at most 48 bits, of the 56 that there are */
 
-/* How many rounds of LOOK_UPS a stream surely has bits and room for; `step` symbols a round at most. */
+/* How many rounds of LOOK_UPS a stream surely has bits and room for; `step` symbols a round at
+ * most. */
 static inline uint32_t rounds_of(const struct stream *s, uint32_t step)
 {
 	uint32_t by_bits = (uint32_t)(s->at - s->start) / 7;
@@ -297,8 +302,8 @@ BESIDE(2)
 BESIDE(4)
 BESIDE(8)
 
-/* All streams: when one ends, the next takes its place, because those of real data differ and one alone waits for each
- * look-up. Returns 0 or -1. */
+/* All streams: when one ends, the next takes its place, because those of real data differ and
+ * one alone waits for each look-up. Returns 0 or -1. */
 static int get_all(struct stream *s, unsigned count, const uint64_t *table,
 	const unsigned char *length, unsigned most)
 {

@@ -20,7 +20,8 @@ BMI2 static inline uint32_t put_gaps(uint32_t *gaps, uint32_t count, uint64_t th
 	return count;
 }
 
-/* How many of them follow another one or, at 0, nothing; *carry: whether the one before the first does. */
+/* How many of them follow another one or, at 0, nothing; *carry: whether the one before the
+ * first does. */
 BMI2 static inline uint32_t count_close(uint64_t there, uint64_t *carry, unsigned width)
 {
 	uint32_t close = (uint32_t)__builtin_popcountll(there & (there << 1 | *carry));
@@ -233,7 +234,8 @@ VBMI static inline __attribute__((always_inline)) __m512i look_up(const __m512i 
 		_mm512_permutex2var_epi8(table[2], v, table[3]));
 }
 
-/* 64 symbols to 16 lanes of 4 codes, at most 48 bits each: x[j] symbols 8j .. 8j + 3, y[j] 8j + 4 .. 8j + 7. */
+/* 64 symbols to 16 lanes of 4 codes, at most 48 bits each: x[j] symbols 8j .. 8j + 3, y[j] 8j +
+ * 4 .. 8j + 7. */
 struct lanes {
 	__m512i x, y, x_bits, y_bits;
 };
@@ -245,7 +247,8 @@ VBMI static inline __attribute__((always_inline)) struct lanes merge(__m512i low
 {
 	const __m512i first = _mm512_set1_epi32(0xffff), code = _mm512_set1_epi16(0xfff);
 	const __m512i half = _mm512_set1_epi64(0xffffffff);
-	/* entries of the even and of the odd symbols; shifts by whole bytes are another port's than those by bits */
+	/* entries of the even and of the odd symbols; shifts by whole bytes are another port's
+	 * than those by bits */
 	__m512i even = _mm512_mask_mov_epi8(low, 0xaaaaaaaaaaaaaaaa,
 		_mm512_bslli_epi128(high, 1));
 	__m512i odd = _mm512_mask_mov_epi8(high, 0x5555555555555555,
@@ -279,7 +282,8 @@ VBMI static inline __attribute__((always_inline)) struct lanes merge(__m512i low
 	return l;
 }
 
-/* Left alone, the compiler takes lanes out of registers, by two instructions each on the ports that vectors need. */
+/* Left alone, the compiler takes lanes out of registers, by two instructions each on the ports
+ * that vectors need. */
 #define THROUGH_MEMORY(array) __asm__("" : "+m"(array))
 
 VBMI static inline __attribute__((always_inline)) void put_lanes(struct writer *w,

@@ -1,6 +1,6 @@
-/* Elements are independent where a method allows it (grid-stride loops); a block with a scale is a warp's work; what
- * has a bit stream beside its symbols is a chunk a thread block, tile by tile; topk is a block a thread block.
- * (long because all methods share a job and its planes) */
+/* Elements are independent where a method allows it (grid-stride loops); a block with a scale
+ * is a warp's work; what has a bit stream beside its symbols is a chunk a thread block, tile by
+ * tile; topk is a block a thread block. (long because all methods share a job and its planes) */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/grad/ops.h"
 
@@ -318,7 +318,8 @@ __global__ void encode_norms(struct job j)
 
 /* --- symbols with bits beside them: a thread block a chunk, a tile of 256 at a time -------------------------- */
 
-/* Sum of v over the threads before this one; *total over all. sums: shared, WARPS. All threads come here. */
+/* Sum of v over the threads before this one; *total over all. sums: shared, WARPS. All threads
+ * come here. */
 __device__ static uint32_t before(uint32_t v, uint32_t *sums, uint32_t *total)
 {
 	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -711,7 +712,8 @@ int cuda_quant_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
 	return started(d);
 }
 
-/* An operation on each of n elements i: its kernel and what starts it. `given`: the names of its arguments. */
+/* An operation on each of n elements i: its kernel and what starts it. `given`: the names of
+ * its arguments. */
 #define ARGUMENTS(...) __VA_ARGS__
 #define EACH(name, given, statement, ...)                                \
 	__global__ void name##_kernel(__VA_ARGS__, uint64_t n)           \

@@ -1,12 +1,15 @@
-/* quant.h - floats as small symbols and side information, and back: level 1 of the gradient compressor.
+/* quant.h - floats as small symbols and side information, and back: level 1 of the gradient
+ * compressor.
  *
- * A sequence of floats is cut into chunks of 65536 (topk: 1048576), each coded alone into planes: arrays of
- * bytes, each with one kind of thing in it, so that an entropy coder sees one distribution at a time.
- * quant_layout() says which. Every version writes the same bytes: each result is a formula of single-rounded IEEE
- * operations given here, sums have a stated order, and nothing is contracted to a fused multiply-add.
+ * A sequence of floats is cut into chunks of 65536 (topk: 1048576), each coded alone into
+ * planes: arrays of bytes, each with one kind of thing in it, so that an entropy coder sees one
+ * distribution at a time. quant_layout() says which. Every version writes the same bytes: each
+ * result is a formula of single-rounded IEEE operations given here, sums have a stated order,
+ * and nothing is contracted to a fused multiply-add.
  *
- * A block is `block` neighbours in a chunk, the last one perhaps shorter. absmax is over the finite elements of the
- * block; a scale below 2^-100 is 0 and makes the block zeros. What an element x becomes:
+ * A block is `block` neighbours in a chunk, the last one perhaps shorter. absmax is over the
+ * finite elements of the block; a scale below 2^-100 is 0 and makes the block zeros. What an
+ * element x becomes:
  *
  *   none      itself. lossless: exponent byte | sign and upper 7 bits of the mantissa | for f32 the 16 bits below
  *   f16, bf16, fp8e4, fp8e5   half.h: nearest even, too large is infinite (fp8e4 has none: NaN), a NaN stays one
@@ -25,12 +28,14 @@
  *   topk      per block of b (256 .. 4096) the b/64 of largest |x|, of equal ones the first; two magnitudes, the means of
  *             those below and not below the mean, in bf16. SparseLoCo (arXiv 2603.08163)
  *
- * Not finite: q8, q4, e3m0 (with and without sigma) have a symbol that means NaN, for NaN and infinity alike; qsgd and ecq carry
- * such elements whole; a block of topk that has one decodes those it keeps as NaN. The neighbours are not
- * touched by them. What is finite stays so, but for what the floats of f16 to fp8e5 cannot hold. The sign of a zero is
- * lost where a level is 0.
+ * Not finite: q8, q4, e3m0 (with and without sigma) have a symbol that means NaN, for NaN and
+ * infinity alike; qsgd and ecq carry such elements whole; a block of topk that has one decodes
+ * those it keeps as NaN. The neighbours are not touched by them. What is finite stays so, but
+ * for what the floats of f16 to fp8e5 cannot hold. The sign of a zero is lost where a level is
+ * 0.
  *
- * Error: nearest rounding is within s/2 (1 + 2^-20); bf16 scales move s by 2^-9 at most. libc only. */
+ * Error: nearest rounding is within s/2 (1 + 2^-20); bf16 scales move s by 2^-9 at most. libc
+ * only. */
 #ifndef RNP_KERNELS_GRAD_QUANT_H
 #define RNP_KERNELS_GRAD_QUANT_H
 
@@ -102,8 +107,8 @@ struct quant_layout {
 	struct quant_plane plane[QUANT_PLANES_MAX];
 };
 
-/* Where plane p of chunk c is, of `chunks` in memory that begins at `base`: planes of one kind lie one after the other,
- * so that whole ones of a byte an element are one long row of symbols. */
+/* Where plane p of chunk c is, of `chunks` in memory that begins at `base`: planes of one kind
+ * lie one after the other, so that whole ones of a byte an element are one long row of symbols. */
 HD unsigned char *quant_plane_at(const struct quant_layout *l, unsigned char *base,
 	uint64_t chunks, uint64_t c, int p)
 {
@@ -115,13 +120,16 @@ struct quant_job {
 	struct quant q;
 	uint64_t first; /* index of the first element: a multiple of the chunk */
 	uint64_t n;     /* elements */
-	void *elements; /* f32 (bf16: with q.bf16): read by encode, written by decode; aligned to an element */
+	/* f32 (bf16: with q.bf16): read by encode, written by decode; aligned to an element */
+	void *elements;
 	unsigned char *
 		planes; /* chunk_bytes for each chunk, aligned to 64; see quant_plane_at */
 	uint32_t *used;                 /* a chunk each: length of the variable plane */
 	const struct quant_step *steps; /* of ecq: a chunk each */
 	uint32_t *
-		bad; /* of decode: becomes 1 where planes are malformed; what was decoded then is unspecified */
+		/* of decode: becomes 1 where planes are malformed; what was decoded then is
+		 * unspecified */
+		bad;
 };
 
 /* --- what all versions compute ------------------------------------------------------------- */
@@ -149,7 +157,8 @@ HD uint64_t quant_chunks(enum quant_method m, uint64_t n)
 	return n / quant_chunk(m) + (n % quant_chunk(m) != 0);
 }
 
-/* The element's bits without the sign: ordered as the magnitudes are; 0x7f800000 and above is not finite. */
+/* The element's bits without the sign: ordered as the magnitudes are; 0x7f800000 and above is
+ * not finite. */
 HD uint32_t quant_magnitude(float x)
 {
 	return half_bits_of_float(x) & 0x7fffffff;
@@ -181,7 +190,8 @@ HD int quant_most(enum quant_method m)
 #define QUANT_Q4_NAN   8
 #define QUANT_E3M0_NAN 8
 
-/* The scale of a block of q8 or q4 with this absmax: the next one down where L times it would not be finite. */
+/* The scale of a block of q8 or q4 with this absmax: the next one down where L times it would
+ * not be finite. */
 HD uint16_t quant_level_scale(float absmax, enum quant_method m, bool up)
 {
 	float most = (float)quant_most(m);
@@ -281,9 +291,10 @@ HD float quant_e3m0_value(uint8_t symbol, float scale)
 	return QUANT_MUL(half_float_of_bits((127 - 7 + m) << 23 | sign), scale);
 }
 
-/* Levels of any size, as a number of 8 bits of the level's sign: m itself below 64; above, 64 + 4 (e - 6) + f with e the exponent
- * of m (6 .. 21) and f the two bits behind its first, and the other e - 2 bits go beside it. Neighbours are alike,
- * which the entropy coder uses. QUANT_WHOLE has the 32 bits of x beside it. */
+/* Levels of any size, as a number of 8 bits of the level's sign: m itself below 64; above, 64 +
+ * 4 (e - 6) + f with e the exponent of m (6 .. 21) and f the two bits behind its first, and the
+ * other e - 2 bits go beside it. Neighbours are alike, which the entropy coder uses.
+ * QUANT_WHOLE has the 32 bits of x beside it. */
 #define QUANT_WHOLE     128
 #define QUANT_WHOLE_MIN 4194304.0f /* 2^22: levels from here on are whole */
 
@@ -407,9 +418,9 @@ HD uint32_t quant_bin(uint32_t magnitude)
 	return magnitude >> 18;
 }
 
-/* e = b e + x, both rounded; x where one of them is not finite: which NaN a sum is differs between CPUs and GPUs, and
- * what carries elements whole would show it. (by bits: a choice between values would become a branch, and that no
- * vectors) */
+/* e = b e + x, both rounded; x where one of them is not finite: which NaN a sum is differs
+ * between CPUs and GPUs, and what carries elements whole would show it. (by bits: a choice
+ * between values would become a branch, and that no vectors) */
 HD float quant_carried(float e, float x, float b)
 {
 	uint32_t sum = half_bits_of_float(QUANT_ADD(QUANT_MUL(b, e), x));
@@ -442,8 +453,9 @@ HD float quant_fp8e5_to_f32(uint8_t h)
 	return f16_to_f32((uint16_t)(h << 8));
 }
 
-/* Sums over a run of at most 256 elements, in this order: lane i % 16 adds its elements as they come, from 0;
- * then lanes i and i + 8, i + 4, i + 2, i + 1. In double, squares exact. What is not finite counts as absent. */
+/* Sums over a run of at most 256 elements, in this order: lane i % 16 adds its elements as they
+ * come, from 0; then lanes i and i + 8, i + 4, i + 2, i + 1. In double, squares exact. What is
+ * not finite counts as absent. */
 #define QUANT_RUN   256
 #define QUANT_LANES 16
 
@@ -515,8 +527,8 @@ void quant_layout(struct quant_layout *out, const struct quant *q, uint32_t n);
 /* What a struct quant must be, see there. */
 bool quant_valid(const struct quant *q);
 
-/* One chunk, for one thread: n elements at `first` of the sequence to planes at p[0] .. . step: ecq's, else unused. Returns the
- * length of the variable plane. */
+/* One chunk, for one thread: n elements at `first` of the sequence to planes at p[0] .. . step:
+ * ecq's, else unused. Returns the length of the variable plane. */
 typedef uint32_t (*quant_encode_fn)(unsigned char *const p[], const void *in, uint32_t n,
 	const struct quant *q, const struct quant_step *step, uint64_t first);
 /* used: of the variable plane. Returns whether the planes are well-formed. */
@@ -539,7 +551,8 @@ bool quant_decode_avx512(void *out, const unsigned char *const p[], uint32_t use
 void quant_spread_ref(uint32_t *bins, const float *x, uint64_t n);
 void quant_spread_tables(uint32_t *bins, const float *x, uint64_t n);
 
-/* The chance() words of a chunk's elements are the bytes that philox.h gives from block first / 4 on. */
+/* The chance() words of a chunk's elements are the bytes that philox.h gives from block first /
+ * 4 on. */
 struct philox quant_philox(const struct quant *q, uint64_t first);
 
 /* The order of a sum of up to 256, also for the fast versions. */

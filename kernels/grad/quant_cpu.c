@@ -1,4 +1,5 @@
-/* quant_cpu.c - the operations of quant.h on the CPU: the team shares chunks and stretches of elements. */
+/* quant_cpu.c - the operations of quant.h on the CPU: the team shares chunks and stretches of
+ * elements. */
 #include "kernels/grad/cpu.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #ifdef __x86_64__
 #include "kernels/grad/quant_parts.h"
 
-/* What is not finite has bins of its own, which are left out at the end instead of by a branch; four tables, because a
- * count that was just stored is not at once there to be read. */
+/* What is not finite has bins of its own, which are left out at the end instead of by a branch;
+ * four tables, because a count that was just stored is not at once there to be read. */
 #define SPREAD_TABLES 4
 #define SPREAD_FINITE (0x7f800000 >> 18)
 

@@ -1,8 +1,10 @@
-/* The optimiser. Its four arrays are read and written once, 16 bytes at a time: memory alone decides its speed. */
+/* The optimiser. Its four arrays are read and written once, 16 bytes at a time: memory alone
+ * decides its speed. */
 #include "kernels/lm/cuda.cuh"
 
-/* A block of LM_SQUARES_BLOCK numbers for each block of threads: thread t adds up its packs in order, then they are added in pairs. In f64, so
- * that neither large nor small gradients are lost. */
+/* A block of LM_SQUARES_BLOCK numbers for each block of threads: thread t adds up its packs in
+ * order, then they are added in pairs. In f64, so that neither large nor small gradients are
+ * lost. */
 __global__ void squares_kernel(struct lm_squares s, uint64_t parts, bool wide)
 {
 	SHARED(double, sum, LM_WARPS);

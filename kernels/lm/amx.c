@@ -1,4 +1,5 @@
-/* Block products on AMX (Sapphire Rapids and later): tiles of 16 rows of 64 bytes. The packing and the ends are those of AVX-512. */
+/* Block products on AMX (Sapphire Rapids and later): tiles of 16 rows of 64 bytes. The packing
+ * and the ends are those of AVX-512. */
 #include "kernels/lm/x86.h"
 
 #if defined __x86_64__ && defined __linux__

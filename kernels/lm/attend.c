@@ -1,4 +1,5 @@
-/* Scores are computed again wherever they are wanted: slow, and nothing of positions x keys is kept. */
+/* Scores are computed again wherever they are wanted: slow, and nothing of positions x keys is
+ * kept. */
 #include <math.h>
 
 #include "kernels/lm/ref.h"

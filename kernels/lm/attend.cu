@@ -1,6 +1,7 @@
-/* Attention in f32, for every chip, type and width of a head: 32 queries against 32 keys at a time, with the online softmax; 64 columns of a
- * result a block, so that wider heads compute their scores once for each 64. Backward, a block owns what it writes: dk and dv are
- * summed over queries and heads in order by one, dq over keys by another; nothing is added by two. */
+/* Attention in f32, for every chip, type and width of a head: 32 queries against 32 keys at a
+ * time, with the online softmax; 64 columns of a result a block, so that wider heads compute
+ * their scores once for each 64. Backward, a block owns what it writes: dk and dv are summed
+ * over queries and heads in order by one, dq over keys by another; nothing is added by two. */
 #include "kernels/lm/cuda.cuh"
 
 #define TILE    32
@@ -103,7 +104,8 @@ __device__ bool sees(const struct lm_attend *a, uint64_t i, uint64_t j)
 	return i < a->positions && j <= position_of(a, i) && j >= first_key(a, i);
 }
 
-/* One block's work: a tile of rows of a head, and columns from c on. The last tiles, which see most, come first. */
+/* One block's work: a tile of rows of a head, and columns from c on. The last tiles, which see
+ * most, come first. */
 struct task {
 	uint64_t b, h, first, c;
 };
@@ -131,7 +133,8 @@ static uint64_t tasks(uint64_t batch, uint64_t length, uint64_t heads, uint64_t 
 
 /* --- forward ------------------------------------------------------------------------------- */
 
-/* The running softmax of a row: its largest score and the sum of exponentials, the same in its 16 lanes. */
+/* The running softmax of a row: its largest score and the sum of exponentials, the same in its
+ * 16 lanes. */
 struct running {
 	float most, sum;
 };
@@ -360,7 +363,8 @@ __global__ void attend_back_kv_kernel(struct lm_attend_back a, uint64_t all)
 	}
 }
 
-/* dq of a tile of queries; several blocks share one when heads are wide, so that d_i is made once more and not read from dq */
+/* dq of a tile of queries; several blocks share one when heads are wide, so that d_i is made
+ * once more and not read from dq */
 template <class T>
 __global__ void attend_back_q_kernel(struct lm_attend_back a, uint64_t all)
 {

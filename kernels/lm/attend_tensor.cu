@@ -1,6 +1,7 @@
-/* Attention in bf16 on tensor cores, for heads of 64 and 128: a warp has 16 rows of a tile, whose scores never leave its registers (Dao 2023,
- * FlashAttention-2). Scores and weights are f32 until a product takes them. Backward, keys and queries change roles: one kernel sums
- * over the tiles of the other side, and again each result has one owner. */
+/* Attention in bf16 on tensor cores, for heads of 64 and 128: a warp has 16 rows of a tile,
+ * whose scores never leave its registers (Dao 2023, FlashAttention-2). Scores and weights are
+ * f32 until a product takes them. Backward, keys and queries change roles: one kernel sums over
+ * the tiles of the other side, and again each result has one owner. */
 #include "kernels/lm/tensor.cuh"
 
 #define LOG2E 1.4426950408889634f
@@ -29,8 +30,8 @@ __device__ static uint64_t first_key_of(const struct lm_attend *a, uint64_t i)
 	return a->window && p + 1 > a->window ? p + 1 - a->window : 0;
 }
 
-/* Which of a tile's places are seen, in numbers of 32 bits: query i of the tile (from i0 on) sees key j (from j0 on) if i is there, j is
- * not behind it, and not before its window. */
+/* Which of a tile's places are seen, in numbers of 32 bits: query i of the tile (from i0 on)
+ * sees key j (from j0 on) if i is there, j is not behind it, and not before its window. */
 struct tile_mask {
 	int rows, ahead, span;
 };
@@ -56,7 +57,8 @@ __device__ __forceinline__ bool visible(const tile_mask &m, int i, int j)
 	return i < m.rows && j - i <= m.ahead && i - j < m.span;
 }
 
-/* Whether all of `tile` queries from i on see all of as many keys from j on: most tiles, which need no mask. */
+/* Whether all of `tile` queries from i on see all of as many keys from j on: most tiles, which
+ * need no mask. */
 __device__ static bool all_visible(const struct lm_attend *a, uint64_t i, uint64_t j,
 	unsigned tile)
 {
@@ -72,7 +74,8 @@ struct tile_task {
 __device__ static tile_task tile_of(uint64_t n, uint64_t length, uint64_t heads,
 	unsigned tile)
 {
-	/* takes() has seen that they fit: a division of 64 bits is a call, around which registers are spilled */
+	/* takes() has seen that they fit: a division of 64 bits is a call, around which
+	 * registers are spilled */
 	unsigned tiles = (unsigned)((length + tile - 1) / tile), all = (unsigned)n;
 	unsigned h = (unsigned)heads, rest = all / h;
 	tile_task t;
@@ -136,7 +139,8 @@ __device__ __forceinline__ void scores(float (&s)[TILE / 8][4], const uint16_t *
 	}
 }
 
-/* sum[d] += weights times columns 8 d .. of a tile, along its rows: what a product left in registers is the A of the next. */
+/* sum[d] += weights times columns 8 d .. of a tile, along its rows: what a product left in
+ * registers is the A of the next. */
 template <int D, int TILE>
 __device__ __forceinline__ void add_weighted(float (&sum)[D / 8][4],
 	const float (&w)[TILE / 8][4], const uint16_t *tile)
@@ -241,8 +245,8 @@ __device__ __forceinline__ void mask(float (&s)[QUERIES / 8][4],
 				-INFINITY;
 }
 
-/* Scores of the row of elements e and e + 1 become weights; four lanes share it. total is this lane's part. Returns what earlier sums
- * shrink by. */
+/* Scores of the row of elements e and e + 1 become weights; four lanes share it. total is this
+ * lane's part. Returns what earlier sums shrink by. */
 __device__ __forceinline__ float weigh(float (&s)[QUERIES / 8][4], int e, float *most,
 	float *total)
 {
@@ -253,7 +257,8 @@ __device__ __forceinline__ float weigh(float (&s)[QUERIES / 8][4], int e, float 
 		more = fmaxf(more, fmaxf(s[n][e], s[n][e + 1]));
 	more = lm_warp_max(more, 4);
 	more = fmaxf(more, *most);
-	/* where nothing was visible yet all weights are 2^-infinity, and the sums that shrink are 0 */
+	/* where nothing was visible yet all weights are 2^-infinity, and the sums that shrink
+	 * are 0 */
 	less = more == -INFINITY ? 0 : more;
 	shrink = lm_exp2(*most - less);
 	UNROLL
@@ -335,7 +340,8 @@ __global__ void __launch_bounds__(2 * QUERIES)
 
 /* --- backward ------------------------------------------------------------------------------ */
 
-/* d_i = sum dout_i out_i waits in the first four bytes of the row of dq, which is written last; a warp a query of a head */
+/* d_i = sum dout_i out_i waits in the first four bytes of the row of dq, which is written last;
+ * a warp a query of a head */
 __global__ void keep_sums_kernel(struct lm_attend_back a, uint64_t all)
 {
 	const struct lm_attend *f = &a.forward;
@@ -376,7 +382,8 @@ __device__ void load_sums(float *lse, float *d, const struct lm_attend_back *a,
 	}
 }
 
-/* Scores become p, and dout . v becomes ds. KEYS: rows are keys, columns queries; else the other way round. */
+/* Scores become p, and dout . v becomes ds. KEYS: rows are keys, columns queries; else the
+ * other way round. */
 template <int TILE, bool KEYS>
 __device__ __forceinline__ void weights(float (&p)[TILE / 8][4], float (&ds)[TILE / 8][4],
 	const struct lm_attend *f, const float *lse, const float *d, uint64_t i0,
@@ -413,7 +420,8 @@ __device__ __forceinline__ void weights(float (&p)[TILE / 8][4], float (&ds)[TIL
 }
 #endif
 
-/* KEYS: dk and dv of a tile of keys, over the queries of all heads of its group; else dq of a tile of queries, over keys. */
+/* KEYS: dk and dv of a tile of keys, over the queries of all heads of its group; else dq of a
+ * tile of queries, over keys. */
 template <int D, int TILE, bool KEYS>
 __global__ void __launch_bounds__(2 * TILE)
 	attend_back_tensor_kernel(struct lm_attend_back a, uint64_t all)

@@ -1,7 +1,9 @@
-/* cuda.cuh - what the CUDA files of the language model share: packs of eight numbers, sums of a warp in a fixed order, and their entries.
+/* cuda.cuh - what the CUDA files of the language model share: packs of eight numbers, sums of a
+ * warp in a fixed order, and their entries.
  *
- * A sum's order follows from the sizes of an operation alone, never from the grid, so that every GPU adds in the same way. Nothing
- * here waits or allocates, so that a stream being captured into a graph can take it. */
+ * A sum's order follows from the sizes of an operation alone, never from the grid, so that
+ * every GPU adds in the same way. Nothing here waits or allocates, so that a stream being
+ * captured into a graph can take it. */
 #ifndef RNP_KERNELS_LM_CUDA_CUH
 #define RNP_KERNELS_LM_CUDA_CUH
 
@@ -33,8 +35,8 @@ __device__ __forceinline__ void lm_round(float *to, float x)
 	*to = x;
 }
 
-/* Two numbers as bf16, the first in the low half: one instruction from sm_80 on, where the words of half.h are eight and
- * a branch each. Rounding is the same; a NaN is the chip's own. */
+/* Two numbers as bf16, the first in the low half: one instruction from sm_80 on, where the
+ * words of half.h are eight and a branch each. Rounding is the same; a NaN is the chip's own. */
 __device__ __forceinline__ unsigned lm_two(float low, float high)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -65,8 +67,9 @@ __device__ __forceinline__ float lm_exp2(float x)
 #endif
 }
 
-/* Eight numbers that lie side by side. Where `wide` says that addresses are multiples of 16 bytes and counts of 8, they come and go 16
- * bytes at a time; else one by one, and only the first n. */
+/* Eight numbers that lie side by side. Where `wide` says that addresses are multiples of 16
+ * bytes and counts of 8, they come and go 16 bytes at a time; else one by one, and only the
+ * first n. */
 #define LM_PACK 8
 
 __device__ __forceinline__ void lm_load(float *v, const float *p, unsigned n, bool wide)
@@ -190,7 +193,8 @@ static inline int lm_started(struct dev *d)
 /* The operations of ops.h. */
 LM_OPS(CUDA_DECLARE, lm)
 
-/* On tensor cores: 0; 1: not on this chip or not of this shape, nothing was started; -1: an error. */
+/* On tensor cores: 0; 1: not on this chip or not of this shape, nothing was started; -1: an
+ * error. */
 int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
 int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
 

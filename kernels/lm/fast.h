@@ -11,8 +11,10 @@
 struct lm_scratch {
 	int threads;
 	uint64_t
-		block_bytes; /* of packed B that a core keeps close: at most LM_BLOCK_BYTES_MAX, and room for two panels of 4096 f32 */
-	char *own;           /* threads x LM_OWN_BYTES */
+		/* of packed B that a core keeps close: at most LM_BLOCK_BYTES_MAX, and room for
+		 * two panels of 4096 f32 */
+		block_bytes;
+	char *own; /* threads x LM_OWN_BYTES */
 };
 
 /* struct lm_gemm with what the output needs besides. */

@@ -1,5 +1,6 @@
-/* Products: by cuBLASLt (product_lt.cu) where it is, else by a kernel that every chip runs: tiles of 64 x 64 in shared memory as f32, 4 x 4
- * a thread. What the library has no form for, a bias or an addend in f32 for a result in bf16, goes through f32 a few rows at a time. */
+/* Products: by cuBLASLt (product_lt.cu) where it is, else by a kernel that every chip runs:
+ * tiles of 64 x 64 in shared memory as f32, 4 x 4 a thread. What the library has no form for, a
+ * bias or an addend in f32 for a result in bf16, goes through f32 a few rows at a time. */
 #include "kernels/dev/lt.cuh"
 #include "kernels/lm/cuda.cuh"
 
@@ -13,8 +14,9 @@ __device__ __forceinline__ float element(const T *m, uint64_t ld, uint64_t i, ui
 	return lm_f32(LEADS ? m[i * ld + t] : m[t * ld + i]);
 }
 
-/* Rows i0 .. i0 + 63 and t0 .. t0 + 15 into tile[t][i], zeros beyond the edges. LEADS: numbers of the same i lie side by side, and
- * neighbouring threads take neighbouring numbers either way. */
+/* Rows i0 .. i0 + 63 and t0 .. t0 + 15 into tile[t][i], zeros beyond the edges. LEADS: numbers
+ * of the same i lie side by side, and neighbouring threads take neighbouring numbers either
+ * way. */
 template <bool LEADS, class T>
 __device__ void load_tile(float *tile, const T *from, uint64_t ld, uint64_t rows,
 	uint64_t depth, uint64_t i0, uint64_t t0)
@@ -123,7 +125,8 @@ static int by_library(struct dev *d, const struct lm_gemm *g)
 	return cuda_lt_multiply(d, &p);
 }
 
-/* The library's product of some rows at a time in f32, and the rest behind it. As cuda_lt_multiply. */
+/* The library's product of some rows at a time in f32, and the rest behind it. As
+ * cuda_lt_multiply. */
 static int in_pieces(struct dev *d, const struct lm_gemm *g)
 {
 	uint64_t most = LM_SCRATCH_FLOATS / g->n / 64 * 64;

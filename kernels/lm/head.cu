@@ -1,6 +1,7 @@
-/* The output and the loss: a few rows' logits at a time are made in f32, small enough to stay in the second-level cache, and turned into
- * gradients in the type of the activations; those are gathered for many rows before they are multiplied, because each such product
- * reads and writes the whole gradient of the output's weight. */
+/* The output and the loss: a few rows' logits at a time are made in f32, small enough to stay
+ * in the second-level cache, and turned into gradients in the type of the activations; those
+ * are gathered for many rows before they are multiplied, because each such product reads and
+ * writes the whole gradient of the output's weight. */
 #include "kernels/lm/cuda.cuh"
 
 #define LOGITS_BYTES ((uint64_t)32 << 20)  /* of the few rows */
@@ -11,7 +12,9 @@
 struct head_room {
 	uint64_t few, many, gathered_at, bytes;
 	uint64_t
-		stride; /* of logits and their gradients: cuBLASLt wants rows on 16 bytes, whatever the vocabulary */
+		/* of logits and their gradients: cuBLASLt wants rows on 16 bytes, whatever the
+		 * vocabulary */
+		stride;
 };
 
 static uint64_t rows_in(uint64_t bytes, uint64_t each, uint64_t step, uint64_t all)

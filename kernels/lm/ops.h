@@ -1,13 +1,16 @@
-/* ops.h - the operations of a language model of the Llama family, forward and backward: a device's table `lm`.
+/* ops.h - the operations of a language model of the Llama family, forward and backward: a
+ * device's table `lm`.
  *
- * Reached as d->ops->lm. The rules of dev.h hold: pointers belong to the device unless it says host, operations happen in the order of
- * the calls, each returns 0, or -1 with code and sentence in d. All matrices are row-major; strides (ld...) are in elements.
- * Nothing here allocates but prepare. Results do not depend on the number of threads: the same inputs give the same bits on the same
- * device with the same kernels.
+ * Reached as d->ops->lm. The rules of dev.h hold: pointers belong to the device unless it says
+ * host, operations happen in the order of the calls, each returns 0, or -1 with code and
+ * sentence in d. All matrices are row-major; strides (ld...) are in elements. Nothing here
+ * allocates but prepare. Results do not depend on the number of threads: the same inputs give
+ * the same bits on the same device with the same kernels.
  *
- * Numbers: activations and the working copies of weights are `as`: f32 or bf16 (round to nearest even). Sums are f32 or better; each
- * struct gives its error bound against the exact value of its formula for the numbers as stored. u = 2^-24. A result stored as bf16
- * has 2^-8 of itself more. Infinities and NaN in give unspecified numbers out, never a crash.
+ * Numbers: activations and the working copies of weights are `as`: f32 or bf16 (round to
+ * nearest even). Sums are f32 or better; each struct gives its error bound against the exact
+ * value of its formula for the numbers as stored. u = 2^-24. A result stored as bf16 has 2^-8
+ * of itself more. Infinities and NaN in give unspecified numbers out, never a crash.
  *
  * The reference (lm_NAME.c) computes in f64 in index order and rounds once. */
 #ifndef RNP_KERNELS_LM_OPS_H
@@ -35,8 +38,9 @@ HD uint64_t lm_dtype_bytes(enum lm_dtype dtype)
  * XW      m x k       k x n       gradient of the inputs: dX = dY W
  * XTX     k x m       k x n       gradient of a weight: dW = dY^T X
  *
- * A and B are `as`, C is `out`; from (f32, stride ldc) and bias (f32, n) may be NULL; from may be c when out is f32. C overlaps nothing
- * else. m, n, k may be 0. Error: (k + 4) 4 u S with S = |from| + |bias| + sum |A B| (the factor as in product.h), + k 2^-126. */
+ * A and B are `as`, C is `out`; from (f32, stride ldc) and bias (f32, n) may be NULL; from may
+ * be c when out is f32. C overlaps nothing else. m, n, k may be 0. Error: (k + 4) 4 u S with S
+ * = |from| + |bias| + sum |A B| (the factor as in product.h), + k 2^-126. */
 enum lm_gemm_form { LM_XWT, LM_XW, LM_XTX };
 
 struct lm_gemm {
@@ -50,8 +54,8 @@ struct lm_gemm {
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-/* x[r] = w[token[r]] as f32: the rows of the table of embeddings. w is `as` [vocab, dim]; tokens are below vocab (the caller has
- * checked). Exact. */
+/* x[r] = w[token[r]] as f32: the rows of the table of embeddings. w is `as` [vocab, dim];
+ * tokens are below vocab (the caller has checked). Exact. */
 struct lm_embed {
 	enum lm_dtype dtype;
 	float *x;
@@ -68,8 +72,9 @@ struct lm_embed_back {
 	uint64_t rows, dim, vocab;
 };
 
-/* RMSNorm (Zhang, Sennrich 2019): r = 1 / sqrt(mean of x^2 + eps); y = x r w. x f32 [rows, dim], w f32 [dim], y `as`; rms[row] = r, or
- * NULL. Error 2 (dim + 8) u |y|: the mean's share halves under the root. */
+/* RMSNorm (Zhang, Sennrich 2019): r = 1 / sqrt(mean of x^2 + eps); y = x r w. x f32 [rows,
+ * dim], w f32 [dim], y `as`; rms[row] = r, or NULL. Error 2 (dim + 8) u |y|: the mean's share
+ * halves under the root. */
 struct lm_norm {
 	enum lm_dtype dtype;
 	void *y;
@@ -79,9 +84,10 @@ struct lm_norm {
 	float eps;
 };
 
-/* Its gradient: dx[i] = from[i] + r (dy[i] w[i] - x[i] r^2 / dim sum_j dy[j] w[j] x[j]), and dw[i] += sum over rows dy[i] x[i] r.
- * dx f32; copy the same as bf16, or NULL; from f32 (may be dx) or NULL for 0. dy is `as`. dw added to unless `fresh`.
- * Error 4 (dim + 8) u times the sum of the magnitudes of the terms; dw: 2 (rows + 8) u sum |.|. */
+/* Its gradient: dx[i] = from[i] + r (dy[i] w[i] - x[i] r^2 / dim sum_j dy[j] w[j] x[j]), and
+ * dw[i] += sum over rows dy[i] x[i] r. dx f32; copy the same as bf16, or NULL; from f32 (may be
+ * dx) or NULL for 0. dy is `as`. dw added to unless `fresh`. Error 4 (dim + 8) u times the sum
+ * of the magnitudes of the terms; dw: 2 (rows + 8) u sum |.|. */
 struct lm_norm_back {
 	enum lm_dtype dtype;
 	float *dx, *dw;
@@ -92,10 +98,11 @@ struct lm_norm_back {
 	bool fresh;
 };
 
-/* Rotary positions (Su et al. 2021), in place on `heads` heads that lie one after the other from x on in each row. Row r
- * has position first + r mod positions, or position[r] where that is not NULL; table f32 [first + positions][head_dim / 2][2]: cosine and sine. Pair i of a head is (i, i +
- * head_dim / 2), or (2i, 2i + 1) when interleaved: (a, b) -> (a c - b s, a s + b c); inverse turns back (the gradient). Error 4 u
- * (|a| + |b|). */
+/* Rotary positions (Su et al. 2021), in place on `heads` heads that lie one after the other
+ * from x on in each row. Row r has position first + r mod positions, or position[r] where that
+ * is not NULL; table f32 [first + positions][head_dim / 2][2]: cosine and sine. Pair i of a
+ * head is (i, i + head_dim / 2), or (2i, 2i + 1) when interleaved: (a, b) -> (a c - b s, a s +
+ * b c); inverse turns back (the gradient). Error 4 u (|a| + |b|). */
 struct lm_rotate {
 	enum lm_dtype dtype;
 	void *x;
@@ -110,8 +117,8 @@ HD uint64_t lm_rotate_position(const struct lm_rotate *r, uint64_t row)
 	return r->position ? r->position[row] : r->first + row % r->positions;
 }
 
-/* SwiGLU (Shazeer 2020): y = g / (1 + exp(-g)) u with g and u the two halves of a row of x [rows, 2 hidden]. Error 16 u |y| +
- * 2^-126. */
+/* SwiGLU (Shazeer 2020): y = g / (1 + exp(-g)) u with g and u the two halves of a row of x
+ * [rows, 2 hidden]. Error 16 u |y| + 2^-126. */
 struct lm_swiglu {
 	enum lm_dtype dtype;
 	void *y; /* [rows, hidden] */
@@ -119,8 +126,9 @@ struct lm_swiglu {
 	uint64_t rows, hidden;
 };
 
-/* Its gradient, with s = 1 / (1 + exp(-g)): dg = dy u s (1 + g (1 - s)), du = dy g s, as rows of dx [rows, 2 hidden]; dx may be x. y as
- * above comes out again, unless NULL. Error 32 u of the magnitudes of the terms. */
+/* Its gradient, with s = 1 / (1 + exp(-g)): dg = dy u s (1 + g (1 - s)), du = dy g s, as rows
+ * of dx [rows, 2 hidden]; dx may be x. y as above comes out again, unless NULL. Error 32 u of
+ * the magnitudes of the terms. */
 struct lm_swiglu_back {
 	enum lm_dtype dtype;
 	void *dx, *y;
@@ -128,8 +136,8 @@ struct lm_swiglu_back {
 	uint64_t rows, hidden;
 };
 
-/* db[j] += sum over rows of dy[i][j]: the gradient of a bias. db f32, dy `as` with stride ld. fresh: = instead of +=. Error 2 (rows + 2)
- * u sum |dy|. */
+/* db[j] += sum over rows of dy[i][j]: the gradient of a bias. db f32, dy `as` with stride ld.
+ * fresh: = instead of +=. Error 2 (rows + 2) u sum |dy|. */
 struct lm_bias_back {
 	enum lm_dtype dtype;
 	float *db;
@@ -147,18 +155,20 @@ struct lm_narrow {
 
 /* --- attention ----------------------------------------------------------------------------- */
 
-/* Causal attention with grouped queries and an optional sliding window, in tiles with the online softmax of FlashAttention (Dao et al.
- * 2022): nothing of positions x keys is kept.
+/* Causal attention with grouped queries and an optional sliding window, in tiles with the
+ * online softmax of FlashAttention (Dao et al. 2022): nothing of positions x keys is kept.
  *
- * Sequence b has keys 0 .. keys - 1 and queries at positions keys - positions .. keys - 1; a query at p sees the keys max(0, p - window
- * + 1) .. p (window 0: from 0). Row b positions + i of q and out, and row b keys + j of k and v, have strides ldq, ldo, ldk; head h lies
- * at column h head_dim and uses head h / (heads / kv_heads) of k and v.
+ * Sequence b has keys 0 .. keys - 1 and queries at positions keys - positions .. keys - 1; a
+ * query at p sees the keys max(0, p - window + 1) .. p (window 0: from 0). Row b positions + i
+ * of q and out, and row b keys + j of k and v, have strides ldq, ldo, ldk; head h lies at
+ * column h head_dim and uses head h / (heads / kv_heads) of k and v.
  *
- *   s_j = scale q . k_j ;  p_j = exp(s_j - lse) ;  lse = log sum exp(s_j) ;  out = sum p_j v_j
+ * s_j = scale q . k_j ;  p_j = exp(s_j - lse) ;  lse = log sum exp(s_j) ;  out = sum p_j v_j
  *
- * lse f32 [batch, heads, positions], or NULL where no gradient follows. Tiles may round p to `as` before the second product. Error of
- * out, with S = the largest sum over t of |scale q_t k_t|, V = the largest |v|: F32: V ((head_dim + 8) 16 u (1 + S) + keys 4 u);
- * BF16: that and V 2^-8 (p rounded). Of lse: (head_dim + 8) 16 u (1 + S) + keys 4 u. */
+ * lse f32 [batch, heads, positions], or NULL where no gradient follows. Tiles may round p to
+ * `as` before the second product. Error of out, with S = the largest sum over t of |scale q_t
+ * k_t|, V = the largest |v|: F32: V ((head_dim + 8) 16 u (1 + S) + keys 4 u); BF16: that and V
+ * 2^-8 (p rounded). Of lse: (head_dim + 8) 16 u (1 + S) + keys 4 u. */
 struct lm_attend {
 	enum lm_dtype dtype;
 	void *out;
@@ -181,9 +191,10 @@ struct lm_attend_back {
 
 /* --- a cache in blocks --------------------------------------------------------------------- */
 
-/* Keys and values of many sequences lie in a pool of blocks of LM_PAGE tokens each (PagedAttention: Kwon et al. 2023), so that sequences of
- * any length share one memory, and equal beginnings the same blocks. A sequence has a list of its blocks: its token j lies in row
- * list[j / LM_PAGE] LM_PAGE + j mod LM_PAGE of the pool. */
+/* Keys and values of many sequences lie in a pool of blocks of LM_PAGE tokens each
+ * (PagedAttention: Kwon et al. 2023), so that sequences of any length share one memory, and
+ * equal beginnings the same blocks. A sequence has a list of its blocks: its token j lies in
+ * row list[j / LM_PAGE] LM_PAGE + j mod LM_PAGE of the pool. */
 #define LM_PAGE 16
 
 /* Row r of k and v becomes row slot[r] of keys and values. Slots differ. Exact. */
@@ -194,10 +205,12 @@ struct lm_paged_put {
 	uint64_t rows, width;
 };
 
-/* Causal attention of rows that may each be of another sequence. Row r is the token at position[r] of a sequence whose list of blocks begins
- * at blocks[table[r]]; it sees the keys max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and
- * formula as in lm_attend; all numbers are f32. What is added to a row of out, and in which order, follows from the row's position and
- * window alone: not from other rows, nor from where blocks lie. Error as lm_attend with F32, keys being position[r] + 1. */
+/* Causal attention of rows that may each be of another sequence. Row r is the token at
+ * position[r] of a sequence whose list of blocks begins at blocks[table[r]]; it sees the keys
+ * max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and
+ * formula as in lm_attend; all numbers are f32. What is added to a row of out, and in which
+ * order, follows from the row's position and window alone: not from other rows, nor from where
+ * blocks lie. Error as lm_attend with F32, keys being position[r] + 1. */
 struct lm_paged_attend {
 	float *out;
 	const float *q;
@@ -236,7 +249,8 @@ struct lm_head {
 
 /* --- optimiser ----------------------------------------------------------------------------- */
 
-/* What a step's rates are, on the device: norm and scale are written by clip, the rest by whoever trains. */
+/* What a step's rates are, on the device: norm and scale are written by clip, the rest by
+ * whoever trains. */
 struct lm_rates {
 	float norm;  /* of all gradients, times `unit` */
 	float scale; /* what a gradient is multiplied by: unit, and clipped */
@@ -249,23 +263,26 @@ struct lm_rates {
 /* Blocks whose squares are summed one by one, so that the order of the sum is fixed. */
 #define LM_SQUARES_BLOCK 16384
 
-/* part[b] = sum of g[i]^2 in block b, f64. n is all; parts (n + block - 1) / block. Error 2^-20 of itself. */
+/* part[b] = sum of g[i]^2 in block b, f64. n is all; parts (n + block - 1) / block. Error 2^-20
+ * of itself. */
 struct lm_squares {
 	double *part;
 	const float *g;
 	uint64_t n;
 };
 
-/* norm = unit sqrt(sum of part in order); scale = unit, or unit clip / norm where norm > clip > 0. */
+/* norm = unit sqrt(sum of part in order); scale = unit, or unit clip / norm where norm > clip >
+ * 0. */
 struct lm_clip {
 	struct lm_rates *rates;
 	const double *part;
 	uint64_t parts;
 };
 
-/* AdamW (Loshchilov, Hutter 2019), in PyTorch's order: g = scale g; p -= lr decay p; m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2;
- * p -= lr correct1 m / (sqrt(correct2 v) + eps). copy: p as bf16, or NULL. Nothing at all is changed when rates->norm is not finite. Error
- * 16 u of the magnitudes of the terms. */
+/* AdamW (Loshchilov, Hutter 2019), in PyTorch's order: g = scale g; p -= lr decay p; m += (1 -
+ * beta1)(g - m); v = beta2 v + (1 - beta2) g^2; p -= lr correct1 m / (sqrt(correct2 v) + eps).
+ * copy: p as bf16, or NULL. Nothing at all is changed when rates->norm is not finite. Error 16
+ * u of the magnitudes of the terms. */
 struct lm_adamw {
 	float *p, *m, *v;
 	const float *g;

@@ -1,4 +1,5 @@
-/* paged.c - the reference of attention over a cache in blocks. Scores are computed again wherever they are used. */
+/* paged.c - the reference of attention over a cache in blocks. Scores are computed again
+ * wherever they are used. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,7 @@
-/* Attention over a cache in blocks: a block of threads for each row and head. Each thread makes the score of one key of a chunk, then all go
- * along the values, each for its column. A head wider than a block has threads is made in parts, its scores again for each. What is added to what follows from the row's position alone. */
+/* Attention over a cache in blocks: a block of threads for each row and head. Each thread makes
+ * the score of one key of a chunk, then all go along the values, each for its column. A head
+ * wider than a block has threads is made in parts, its scores again for each. What is added to
+ * what follows from the row's position alone. */
 #include "kernels/lm/cuda.cuh"
 
 #define PAGED_THREADS \
@@ -32,7 +34,8 @@ __device__ uint64_t place_of(const struct lm_paged_attend *a, const uint32_t *bl
 	return ((uint64_t)blocks[j / LM_PAGE] * LM_PAGE + j % LM_PAGE) * a->ldk;
 }
 
-/* The largest, or the sum, of a number of each thread: the same in all. `parts` is shared, one for each warp. */
+/* The largest, or the sum, of a number of each thread: the same in all. `parts` is shared, one
+ * for each warp. */
 __device__ float all_max(float v, float *parts)
 {
 	v = lm_warp_max(v);

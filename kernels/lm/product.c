@@ -1,7 +1,7 @@
-/* product.c - products of any size from block products. A task is a block of C: it packs its columns of B
- * once, as many as stay in a core's second cache, and passes the rows of A along them, so that
- * what comes from memory is read a few times only. Every element of C is summed in the order
- * of k whoever does it and however the blocks are cut. */
+/* product.c - products of any size from block products. A task is a block of C: it packs its
+ * columns of B once, as many as stay in a core's second cache, and passes the rows of A along
+ * them, so that what comes from memory is read a few times only. Every element of C is summed
+ * in the order of k whoever does it and however the blocks are cut. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,8 @@
 #define THREADS 256
 #define ROWS    4 /* of x that share a decoded weight */
 
-/* A warp for each output and ROWS rows: its lanes go along the weights, so that a row of them is read once, in order. */
+/* A warp for each output and ROWS rows: its lanes go along the weights, so that a row of them
+ * is read once, in order. */
 __global__ void project_kernel(struct lm_project p)
 {
 	uint64_t bytes = lm_weight_row_bytes(p.type, p.k);

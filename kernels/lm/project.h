@@ -1,11 +1,14 @@
-/* project.h - a linear layer with weights as they lie in a model file, for a few rows of f32: what decoding is made of. libc only.
+/* project.h - a linear layer with weights as they lie in a model file, for a few rows of f32:
+ * what decoding is made of. libc only.
  *
- * Formula: y[r][j] = from[r][j] + bias[j] + sum over t < k of x[r][t] W[j][t], with W decoded exactly to f32.
- * Shapes: x is rows x k with stride ldx, y and from rows x n with stride ldy, all f32; W is n rows of k weights of `type`, one row after the
- * other without gaps, k a multiple of 32 for the types in blocks. W needs no alignment: it may be a mapped file. from (may be y) and bias
- * may be NULL. y overlaps neither x nor W. rows, n, k may be 0.
- * Error: (k + 4) 4 u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are f32. The reference adds in f64 in the order of t. The
- * bits of a row follow from the row and W alone: not from the other rows, their number, or the team. */
+ * Formula: y[r][j] = from[r][j] + bias[j] + sum over t < k of x[r][t] W[j][t], with W decoded
+ * exactly to f32. Shapes: x is rows x k with stride ldx, y and from rows x n with stride ldy,
+ * all f32; W is n rows of k weights of `type`, one row after the other without gaps, k a
+ * multiple of 32 for the types in blocks. W needs no alignment: it may be a mapped file. from
+ * (may be y) and bias may be NULL. y overlaps neither x nor W. rows, n, k may be 0. Error: (k +
+ * 4) 4 u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are f32. The reference adds in
+ * f64 in the order of t. The bits of a row follow from the row and W alone: not from the other
+ * rows, their number, or the team. */
 #ifndef RNP_KERNELS_LM_PROJECT_H
 #define RNP_KERNELS_LM_PROJECT_H
 
@@ -18,7 +21,8 @@ enum lm_weight {
 	LM_WEIGHT_F16,
 	LM_WEIGHT_BF16,
 	LM_WEIGHT_Q8_0, /* blocks of 32: scale f16, 32 int8 */
-	LM_WEIGHT_Q4_0, /* blocks of 32: scale f16, 16 bytes: low nibbles are 0..15, high ones 16..31; less 8 */
+	/* blocks of 32: scale f16, 16 bytes: low nibbles are 0..15, high ones 16..31; less 8 */
+	LM_WEIGHT_Q4_0,
 	LM_WEIGHTS
 };
 

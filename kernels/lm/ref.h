@@ -1,5 +1,5 @@
-/* ref.h - the definitions of ops.h as plain C: each for a range of its rows, blocks or tasks, so that a team can share them.
- * For the CPU's backend and kcheck. */
+/* ref.h - the definitions of ops.h as plain C: each for a range of its rows, blocks or tasks,
+ * so that a team can share them. For the CPU's backend and kcheck. */
 #ifndef RNP_KERNELS_LM_REF_H
 #define RNP_KERNELS_LM_REF_H
 

@@ -1,5 +1,6 @@
-/* What works row by row: memory decides the speed of all of it. Elements that are alone go in packs of eight, a row that is summed over
- * is a warp's, and sums over the rows are made in two steps: pieces of rows side by side, then the pieces in order. */
+/* What works row by row: memory decides the speed of all of it. Elements that are alone go in
+ * packs of eight, a row that is summed over is a warp's, and sums over the rows are made in two
+ * steps: pieces of rows side by side, then the pieces in order. */
 #include "kernels/lm/cuda.cuh"
 
 /* --- tables of embeddings ------------------------------------------------------------------- */
@@ -29,8 +30,9 @@ int cuda_lm_embed(struct dev *d, const struct lm_embed *e)
 	return lm_started(d);
 }
 
-/* Rows with the same token are added one after the other by one block. Rows are taken LINK_ROWS at a time: first each of them finds
- * the next with its token, which costs the square of that; then the first of each token follows the chain. */
+/* Rows with the same token are added one after the other by one block. Rows are taken LINK_ROWS
+ * at a time: first each of them finds the next with its token, which costs the square of that;
+ * then the first of each token follows the chain. */
 #define LINK_ROWS 4096
 #define NO_ROW    UINT32_MAX
 
@@ -63,7 +65,8 @@ __global__ void link_kernel(const uint32_t *token, unsigned rows, uint32_t *next
 	}
 }
 
-/* A block for each row that is the first of its token. Rows of the chain are looked up a few ahead, so that their loads overlap. */
+/* A block for each row that is the first of its token. Rows of the chain are looked up a few
+ * ahead, so that their loads overlap. */
 #define AHEAD 4
 
 __global__ void embed_back_kernel(struct lm_embed_back e, unsigned rows,
@@ -149,7 +152,8 @@ template <class T> struct norm_terms {
 	}
 };
 
-/* Piece y of the rows, 32 columns of a block: its warps take every LM_WARPS-th row, and are added in order. */
+/* Piece y of the rows, 32 columns of a block: its warps take every LM_WARPS-th row, and are
+ * added in order. */
 template <class S>
 __global__ void pieces_kernel(S terms, float *piece, uint64_t rows, uint64_t each,
 	uint64_t first_column, uint64_t columns)
@@ -346,7 +350,8 @@ int cuda_lm_norm_back(struct dev *d, const struct lm_norm_back *n)
 
 /* --- rotary positions ---------------------------------------------------------------------- */
 
-/* Eight pairs a thread: from i on in the halves of a head, or 16 numbers side by side when interleaved. */
+/* Eight pairs a thread: from i on in the halves of a head, or 16 numbers side by side when
+ * interleaved. */
 template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
 {
 	uint64_t half = r.head_dim / 2, packs = (half + LM_PACK - 1) / LM_PACK;

@@ -1,8 +1,10 @@
-/* tensor.cuh - bf16 on tensor cores, as the instructions of PTX that compute capability 8.0 and later have, for kernels/lm_*.cu. In
- * the emulation they do the same by exchanges of a warp, so that the places of numbers in registers are tested there too.
+/* tensor.cuh - bf16 on tensor cores, as the instructions of PTX that compute capability 8.0 and
+ * later have, for kernels/lm_*.cu. In the emulation they do the same by exchanges of a warp, so
+ * that the places of numbers in registers are tested there too.
  *
- * Fragments as PTX calls them (PTX ISA, mma.m16n8k16): with g = lane / 4 and t = lane % 4 a lane has of A the pairs (g, 2t), (g + 8, 2t), (g, 2t
- * + 8), (g + 8, 2t + 8), of B, which is 16 x 8, (2t, g) and (2t + 8, g) downwards, and of C (g, 2t) and (g + 8, 2t). */
+ * Fragments as PTX calls them (PTX ISA, mma.m16n8k16): with g = lane / 4 and t = lane % 4 a
+ * lane has of A the pairs (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), of B, which is 16
+ * x 8, (2t, g) and (2t + 8, g) downwards, and of C (g, 2t) and (g + 8, 2t). */
 #ifndef RNP_KERNELS_LM_TENSOR_CUH
 #define RNP_KERNELS_LM_TENSOR_CUH
 
@@ -30,8 +32,9 @@ __device__ __forceinline__ void lm_mma(float (&sum)[4], const unsigned (&a)[4],
 #endif
 }
 
-/* Four 8 x 8 matrices from shared memory: lane l gives the address of row l % 8 of matrix l / 8, a multiple of 16 bytes. Of each it gets the
- * pair (g, 2t), or when TURNED (2t, g) and the one below. */
+/* Four 8 x 8 matrices from shared memory: lane l gives the address of row l % 8 of matrix l /
+ * 8, a multiple of 16 bytes. Of each it gets the pair (g, 2t), or when TURNED (2t, g) and the
+ * one below. */
 template <bool TURNED>
 __device__ __forceinline__ void lm_matrices(unsigned (&r)[4], const uint16_t *row)
 {

@@ -1,8 +1,10 @@
-/* tile.h - products of small blocks, on which the fast matrix products, attention and output of the CPU are built.
+/* tile.h - products of small blocks, on which the fast matrix products, attention and output of
+ * the CPU are built.
  *
- * A block product is C [rows, 16 panels] = A B with A row-major (k contiguous) and B in panels of 16 columns. Both sides hold
- * bf16 or both f32 (`halves`), whatever the activations are; k is padded with zeros to a multiple of k_step on both sides. A panel is, for
- * f32, [k][16]; for bf16, [k / 2][16][2]: pairs along k lie together, as the instructions want them. */
+ * A block product is C [rows, 16 panels] = A B with A row-major (k contiguous) and B in panels
+ * of 16 columns. Both sides hold bf16 or both f32 (`halves`), whatever the activations are; k
+ * is padded with zeros to a multiple of k_step on both sides. A panel is, for f32, [k][16]; for
+ * bf16, [k / 2][16][2]: pairs along k lie together, as the instructions want them. */
 #ifndef RNP_KERNELS_LM_TILE_H
 #define RNP_KERNELS_LM_TILE_H
 
@@ -34,14 +36,15 @@ struct lm_tiles {
 	void (*begin)(void);
 	void (*end)(void);
 
-	/* c f32 [LM_TILE][LM_TILE]; 1 <= rows <= LM_TILE, panels 1 or 2 (the second panel_bytes on); k a multiple of k_step; add: to what c
-	 * holds. c is aligned to 64 bytes, b too. What c holds beyond rows is unspecified afterwards. */
+	/* c f32 [LM_TILE][LM_TILE]; 1 <= rows <= LM_TILE, panels 1 or 2 (the second panel_bytes
+	 * on); k a multiple of k_step; add: to what c holds. c is aligned to 64 bytes, b too.
+	 * What c holds beyond rows is unspecified afterwards. */
 	void (*mul)(float *c, const void *a, uint64_t lda_bytes, uint64_t rows,
 		const void *b, uint64_t panel_bytes, uint64_t panels, uint64_t k,
 		bool add);
 
-	/* One panel of columns <= 16 of B: stored [columns][k] (by_k false) or [k][columns], stride ldb in elements; filled up with zeros to 16
-	 * columns and k_padded. */
+	/* One panel of columns <= 16 of B: stored [columns][k] (by_k false) or [k][columns],
+	 * stride ldb in elements; filled up with zeros to 16 columns and k_padded. */
 	void (*pack_b)(void *panel, enum lm_dtype dtype, const void *b, uint64_t ldb,
 		uint64_t columns, uint64_t k, uint64_t k_padded, bool by_k);
 

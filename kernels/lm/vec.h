@@ -1,9 +1,11 @@
 /* no guard: it is included once for each instruction set.
  *
- * vec.h - vectors of f32 on one instruction set, for the fast kernels of a language model: what differs between AVX2, AVX-512 and
- * AVX-512 with BF16 is here, what they compute in lm_rows.inc, lm_tile.inc and lm_attend.inc, which are compiled once for each.
+ * vec.h - vectors of f32 on one instruction set, for the fast kernels of a language model: what
+ * differs between AVX2, AVX-512 and AVX-512 with BF16 is here, what they compute in
+ * lm_rows.inc, lm_tile.inc and lm_attend.inc, which are compiled once for each.
  *
- * Before including, define VEC_AVX2, VEC_AVX512 or VEC_AVX512BF16; the names below are then those of that set. */
+ * Before including, define VEC_AVX2, VEC_AVX512 or VEC_AVX512BF16; the names below are then
+ * those of that set. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -157,7 +159,8 @@ VEC_INLINE vec VEC(load_half)(const uint16_t *p)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
 }
 
-/* Round to nearest even; a NaN stays one. (The instruction also makes zeros of subnormals: 2^-126.) */
+/* Round to nearest even; a NaN stays one. (The instruction also makes zeros of subnormals:
+ * 2^-126.) */
 VEC_INLINE void VEC(store_half)(uint16_t *p, vec x)
 {
 #ifdef VEC_AVX512
@@ -216,8 +219,9 @@ VEC_INLINE __m128 VEC(total4)(const vec sum[4])
 	return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
 }
 
-/* e^x to 3 u of itself for -87.3 <= x <= 88; below, that of -87.3, which is 2^-126; above, that of 88. Cody, Waite 1980: x = n ln 2 + r
- * with ln 2 in two parts, then a polynomial of r fitted by Remez. */
+/* e^x to 3 u of itself for -87.3 <= x <= 88; below, that of -87.3, which is 2^-126; above, that
+ * of 88. Cody, Waite 1980: x = n ln 2 + r with ln 2 in two parts, then a polynomial of r fitted
+ * by Remez. */
 VEC_INLINE vec VEC(exp)(vec x)
 {
 	vec n, r, p;

@@ -1,4 +1,5 @@
-/* x86.h - the fast kernels of a language model by instruction set; ranges and tasks as in lm_ref.h. Private to kernels/lm_*.c. */
+/* x86.h - the fast kernels of a language model by instruction set; ranges and tasks as in
+ * lm_ref.h. Private to kernels/lm_*.c. */
 #ifndef RNP_KERNELS_LM_X86_H
 #define RNP_KERNELS_LM_X86_H
 

@@ -1,5 +1,6 @@
-/* A lane is filled by 16 threads, a column of the matrix each: V is in registers, T goes through shared memory,
- * and the block before is still in the registers when the next one wants it. */
+/* A lane is filled by 16 threads, a column of the matrix each: V is in registers, T goes
+ * through shared memory, and the block before is still in the registers when the next one wants
+ * it. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/poc/ops.h"
 

@@ -1,9 +1,9 @@
-/* memfill.h - fill memory in a way that is slow without the memory: lanes of 1 KiB blocks in four
- * slices, several passes over them.
+/* memfill.h - fill memory in a way that is slow without the memory: lanes of 1 KiB blocks in
+ * four slices, several passes over them.
  *
- * Shape: block (lane, at) with at < 4 * per_slice lies at blocks + (lane * 4 * per_slice + at) *
- * MEMFILL_WORDS, little-endian words. Step u = 4 * pass + slice writes the blocks at =
- * slice * per_slice + i for all lanes, i ascending; all lanes of a step are independent of each
+ * Shape: block (lane, at) with at < 4 * per_slice lies at blocks + (lane * 4 * per_slice + at)
+ * * MEMFILL_WORDS, little-endian words. Step u = 4 * pass + slice writes the blocks at = slice
+ * * per_slice + i for all lanes, i ascending; all lanes of a step are independent of each
  * other, a step needs the whole step before it.
  *
  * Formula: block = F(prev, ref[0] .. ref[7], salt).

@@ -1,6 +1,7 @@
-/* Rows of the 16 x 16 matrix are vectors, so V is ChaCha on whole vectors, and T transposes them. AVX2 does the same on two halves. Lanes of memory are
- * filled four at a time, so that the reads of finished slices, which miss every cache, overlap;
- * those of the next block are prefetched. X waits in the place of the block. */
+/* Rows of the 16 x 16 matrix are vectors, so V is ChaCha on whole vectors, and T transposes
+ * them. AVX2 does the same on two halves. Lanes of memory are filled four at a time, so that
+ * the reads of finished slices, which miss every cache, overlap; those of the next block are
+ * prefetched. X waits in the place of the block. */
 #include "kernels/poc/memfill.h"
 
 #ifdef __x86_64__

@@ -1,13 +1,15 @@
-/* sha256_rows.h - SHA-256 (FIPS 180-4) of many rows at once: the leaves and nodes of hash trees.
+/* sha256_rows.h - SHA-256 (FIPS 180-4) of many rows at once: the leaves and nodes of hash
+ * trees.
  *
  * Formula: digest i = SHA-256(prefix || index || row i), where index is the number first + i in
- * index_bytes bytes (0: left out, 4 or 8), little-endian. So a leaf H(0x00 || round || row || bytes) has
- * the prefix 0x00 || round and its row number as index; a node H(0x01 || left || right) has the
- * prefix 0x01, no index, and rows of 64 bytes, which are the digests of the level below.
+ * index_bytes bytes (0: left out, 4 or 8), little-endian. So a leaf H(0x00 || round || row ||
+ * bytes) has the prefix 0x00 || round and its row number as index; a node H(0x01 || left ||
+ * right) has the prefix 0x01, no index, and rows of 64 bytes, which are the digests of the
+ * level below.
  *
- * Shape: count rows of row_bytes bytes, row i at rows + i * stride_bytes, at any address; digests of
- * 32 bytes, one after the other, at any address. out must not overlap rows. The whole message
- * stays under 2^61 bytes. Exact: every version gives the same bytes. */
+ * Shape: count rows of row_bytes bytes, row i at rows + i * stride_bytes, at any address;
+ * digests of 32 bytes, one after the other, at any address. out must not overlap rows. The
+ * whole message stays under 2^61 bytes. Exact: every version gives the same bytes. */
 #ifndef RNP_KERNELS_POC_SHA256_ROWS_H
 #define RNP_KERNELS_POC_SHA256_ROWS_H
 
@@ -73,7 +75,8 @@ HD unsigned char sha256_rows_byte(const struct sha256_rows *in, uint64_t i, uint
 	return (unsigned char)(bytes * 8 >> 8 * (end - 1 - at));
 }
 
-/* Where block `block` of the message of row i lies, when all of it is bytes of the row; otherwise NULL. */
+/* Where block `block` of the message of row i lies, when all of it is bytes of the row;
+ * otherwise NULL. */
 HD const unsigned char *sha256_rows_inside(const struct sha256_rows *in, uint64_t i,
 	uint64_t block)
 {

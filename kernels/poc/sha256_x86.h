@@ -1,5 +1,5 @@
-/* sha256_x86.h - the rounds of SHA-256 on vectors: 16 messages with AVX-512, a few beside each other with SHA extensions. Private to
- * *_x86.c. */
+/* sha256_x86.h - the rounds of SHA-256 on vectors: 16 messages with AVX-512, a few beside each
+ * other with SHA extensions. Private to *_x86.c. */
 #ifndef RNP_KERNELS_POC_SHA256_X86_H
 #define RNP_KERNELS_POC_SHA256_X86_H
 
@@ -32,7 +32,8 @@ AVX512 INLINE void sha256_round16(__m512i s[8], int t, __m512i w)
 	s[(7 - t) & 7] = ADD(one, two);
 }
 
-/* All rounds of a block whose words are w[0..15], which are used up; s is not yet added to what it was. */
+/* All rounds of a block whose words are w[0..15], which are used up; s is not yet added to what
+ * it was. */
 AVX512 INLINE void sha256_rounds16(__m512i s[8], __m512i w[16])
 {
 #pragma GCC unroll 64
@@ -55,8 +56,8 @@ struct sha256_halves {
 	__m128i abef, cdgh;
 };
 
-/* The same for n messages (a constant, at most 4) with the words of message l in w[l]: one alone would wait for the latency of its
- * rounds. */
+/* The same for n messages (a constant, at most 4) with the words of message l in w[l]: one
+ * alone would wait for the latency of its rounds. */
 SHANI INLINE void sha256_rounds_shani(struct sha256_halves *s, __m128i w[][4], int n)
 {
 #pragma GCC unroll 16

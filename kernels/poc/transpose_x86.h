@@ -1,4 +1,5 @@
-/* transpose_x86.h - squares of 32-bit numbers in registers, turned: row i's element j becomes row j's element i. Private to *_x86.c. */
+/* transpose_x86.h - squares of 32-bit numbers in registers, turned: row i's element j becomes
+ * row j's element i. Private to *_x86.c. */
 #ifndef RNP_KERNELS_POC_TRANSPOSE_X86_H
 #define RNP_KERNELS_POC_TRANSPOSE_X86_H
 

@@ -1,12 +1,13 @@
-/* grad [FILE ...] - what gradient containers cost: one JSON line a figure, all of a kind measured in turns.
+/* grad [FILE ...] - what gradient containers cost: one JSON line a figure, all of a kind
+ * measured in turns.
  *
  * uses: cmd/rnp-bench
  *
- * Curves: for each data set (made here, and each FILE of raw f32) and each method at several settings, bits per element
- * and relative error, of all and of the worst tenth of the chunks of 65536 by themselves; q4 also behind the
- * compressors of others. Rates: copying by one thread (memcpy) and by all, encoding and decoding of 64 MiB, one after the
- * other in each round; medians.
- * With -r only rates, with -c only curves. */
+ * Curves: for each data set (made here, and each FILE of raw f32) and each method at several
+ * settings, bits per element and relative error, of all and of the worst tenth of the chunks of
+ * 65536 by themselves; q4 also behind the compressors of others. Rates: copying by one thread
+ * (memcpy) and by all, encoding and decoding of 64 MiB, one after the other in each round;
+ * medians. With -r only rates, with -c only curves. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

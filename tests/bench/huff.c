@@ -1,9 +1,10 @@
-/* huff - the entropy coder on one core, in chunks as containers have them and in blocks of huff0's size, beside zstd's huff0, zstd -1 and lz4, interleaved in one run, on the data
- * of levels that it is for: Gaussian and real gradients, quantised to 8 bits (mean +- 6 sigma) and to 4
- * (blocks of 64 by their maximum). Records on standard output. What is not there is left out: huff0 is a shared library
- * of zstd's lib/common and its huf sources, named by RNP_HUFF0; the real gradients are below RNP_DATA
- * (or ../shared/data). Timed by the processor time of the thread, so that others disturb it less; the rates
- * are medians. */
+/* huff - the entropy coder on one core, in chunks as containers have them and in blocks of
+ * huff0's size, beside zstd's huff0, zstd -1 and lz4, interleaved in one run, on the data of
+ * levels that it is for: Gaussian and real gradients, quantised to 8 bits (mean +- 6 sigma) and
+ * to 4 (blocks of 64 by their maximum). Records on standard output. What is not there is left
+ * out: huff0 is a shared library of zstd's lib/common and its huf sources, named by RNP_HUFF0;
+ * the real gradients are below RNP_DATA (or ../shared/data). Timed by the processor time of the
+ * thread, so that others disturb it less; the rates are medians. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>

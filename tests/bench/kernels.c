@@ -267,7 +267,8 @@ static void product(enum product_type type, uint64_t n)
 	for (int i = -1; i < ROUNDS; i++) {
 		int at = i < 0 ? 0 : i; /* the first only warms up */
 
-		/* in turns which is first, each after a call that is not timed: units that were off need a moment */
+		/* in turns which is first, each after a call that is not timed: units that were
+		 * off need a moment */
 		for (int turn = 0; turn < 2; turn++) {
 			bool our_turn = (turn == 0) == (i % 2 == 0);
 			int64_t took;

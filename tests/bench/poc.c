@@ -11,13 +11,13 @@
  *             over the memory, within the deadline of the class
  *
  * 40 of each, so that `make bench` ends within the hour; the spec's figures are those of
- * RNP_POC_EACH=10000 (3,000 honest); one of each cheat takes half a second of a core. RNP_POC_SECONDS
- * ends the cheats earlier, with as many of each kind as were done by then, RNP_POC_FIRST goes on from
- * there: attempts are numbered, and the same in every run.
+ * RNP_POC_EACH=10000 (3,000 honest); one of each cheat takes half a second of a core.
+ * RNP_POC_SECONDS ends the cheats earlier, with as many of each kind as were done by then,
+ * RNP_POC_FIRST goes on from there: attempts are numbered, and the same in every run.
  *
- * Arguments: only these. Everything is computed in full, with all 2^18 hashes for the indices, but an
- * honest answer that several cheats start from only once. Records on standard output; exit 1 when
- * a promise is broken. */
+ * Arguments: only these. Everything is computed in full, with all 2^18 hashes for the indices,
+ * but an honest answer that several cheats start from only once. Records on standard output;
+ * exit 1 when a promise is broken. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -164,7 +164,8 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Who keeps only a part takes so many times as long as who keeps all: the deadline has to be below. */
+/* Who keeps only a part takes so many times as long as who keeps all: the deadline has to be
+ * below. */
 static bool half(void)
 {
 	const struct poc_device size = { .lanes = 256, .per_slice = 256, .passes = 2 };
@@ -207,8 +208,8 @@ static bool half(void)
 
 /* --- many lanes --------------------------------------------------------------------------- */
 
-/* Attempts run in many threads; those that want their 2^18 hashes wait until there are 16 of them, or
- * nobody is left who does anything else. */
+/* Attempts run in many threads; those that want their 2^18 hashes wait until there are 16 of
+ * them, or nobody is left who does anything else. */
 #define ATTEMPTS 40
 #define LANES    16
 
@@ -474,8 +475,8 @@ static bool deadline(void)
 	return honest <= allowed && cheating > allowed;
 }
 
-/* What a registry asks of one thread of a CPU of this kind, which all threads may answer here, when its memory makes
- * the fill take so many passes. */
+/* What a registry asks of one thread of a CPU of this kind, which all threads may answer here,
+ * when its memory makes the fill take so many passes. */
 static bool plan_passes(struct bed *b, struct poc_challenge *c, int64_t passes)
 {
 	enum cpu_level level;

@@ -1,11 +1,14 @@
-/* train - steps of the trainer: tokens a second, floating point operations a second by 6 per parameter and attention, and their share of
- * what the device's matrix product reaches in the same run; peak memory against the plan. Records on standard output.
+/* train - steps of the trainer: tokens a second, floating point operations a second by 6 per
+ * parameter and attention, and their share of what the device's matrix product reaches in the
+ * same run; peak memory against the plan. Records on standard output.
  *
- * usage: train [--quick | --ops] [--f32] [--device D] [shape ...]
- * Shapes are those of performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, parameters (its two matrices of a
- * GPT-2's hidden layer, 4 wide, against our three). --quick: one turn and tokens a second alone, for scripts that alternate. --ops: where
- * the processor time of a step goes, a line for each operation and shape: microseconds a step, their share, and Gop/s of products and
- * attention. What is said `of a core` goes by processor time: others on the machine disturb it less. */
+ * usage: train [--quick | --ops] [--f32] [--device D] [shape ...] Shapes are those of
+ * performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, parameters (its
+ * two matrices of a GPT-2's hidden layer, 4 wide, against our three). --quick: one turn and
+ * tokens a second alone, for scripts that alternate. --ops: where the processor time of a step
+ * goes, a line for each operation and shape: microseconds a step, their share, and Gop/s of
+ * products and attention. What is said `of a core` goes by processor time: others on the
+ * machine disturb it less. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +87,8 @@ static int64_t worked_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* What the device's matrix product does with cubes of 2048, operations a second; *worked: of processor time, of all threads. */
+/* What the device's matrix product does with cubes of 2048, operations a second; *worked: of
+ * processor time, of all threads. */
 static double matrix_rate(double *worked)
 {
 	enum { N = 2048, TIMES = 4 };
@@ -132,7 +136,8 @@ static void batch(uint32_t *tokens, uint32_t *targets, uint64_t n, uint32_t voca
 		targets[i] = tokens[(i + 1) % n];
 }
 
-/* Seconds of a step, over about a second and at least three steps; *worked: of processor time, of all threads. */
+/* Seconds of a step, over about a second and at least three steps; *worked: of processor time,
+ * of all threads. */
 static double time_steps(struct lm_train *t, const uint32_t *tokens,
 	const uint32_t *targets, double *worked)
 {

@@ -1,5 +1,6 @@
-/* comm_nccl.c - stands for librnp_nccl.so in tests with the emulated GPU, whose memory is the host's: sums over abstract sockets, by rank 0.
- * FAKE_NCCL_FAILS=N: rank N cannot open it. FAKE_NCCL_LOG: a file that gets the floats of each sum. */
+/* comm_nccl.c - stands for librnp_nccl.so in tests with the emulated GPU, whose memory is the
+ * host's: sums over abstract sockets, by rank 0. FAKE_NCCL_FAILS=N: rank N cannot open it.
+ * FAKE_NCCL_LOG: a file that gets the floats of each sum. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +93,8 @@ static int fake_open(void **state, int *rank, int *size,
 	const char *fails = getenv("FAKE_NCCL_FAILS"), *log = getenv("FAKE_NCCL_LOG");
 	struct state *s;
 
-	/* the others would wait for it, as NCCL does until it has lost the connection: here they all fail */
+	/* the others would wait for it, as NCCL does until it has lost the connection: here
+	 * they all fail */
 	if (fails)
 		return atoi(fails) == start->rank ? failed(why, "open") :
 						    failed(why, "meet");

@@ -1,6 +1,6 @@
-/* cuda_wrong.c - a librnp_cuda.so for tests: that of WRONG_CUDA_PLUGIN with a GPU that is broken. WRONG_CUDA: "bytes", the last byte that
- * comes back from the GPU is another one; "second", GPU 1 has fallen off the bus; "",
- * all have. */
+/* cuda_wrong.c - a librnp_cuda.so for tests: that of WRONG_CUDA_PLUGIN with a GPU that is
+ * broken. WRONG_CUDA: "bytes", the last byte that comes back from the GPU is another one;
+ * "second", GPU 1 has fallen off the bus; "", all have. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
-/* nccl.c - stands for NCCL and CUDA's runtime under librnp_nccl.so's own source, for tests: what a peer that dies or
- * hangs looks like from here. FAKE_NCCL: "well", "hang" (the sum's kernel never ends), "died" (NCCL notices that a peer has
- * gone), "alone" (nobody else comes to open it). */
+/* nccl.c - stands for NCCL and CUDA's runtime under librnp_nccl.so's own source, for tests:
+ * what a peer that dies or hangs looks like from here. FAKE_NCCL: "well", "hang" (the sum's
+ * kernel never ends), "died" (NCCL notices that a peer has gone), "alone" (nobody else comes to
+ * open it). */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdio.h>

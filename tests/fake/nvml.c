@@ -1,9 +1,9 @@
 /* nvml.c - a libnvidia-ml.so.1 for tests: two GPUs, and what can go wrong, by FAKE_NVML.
  *
  * two (default), lost (the second does not answer), permission, notloaded, mismatch, mig,
- * garbage (names without an end, absurd numbers), old (functions are missing: -DOLD); while one is measured:
- * busy (two others use it), hot (heat and power hold it back), gone (it falls off the bus after a while), slice (it is
- * known as part of a GPU only). */
+ * garbage (names without an end, absurd numbers), old (functions are missing: -DOLD); while one
+ * is measured: busy (two others use it), hot (heat and power hold it back), gone (it falls off
+ * the bus after a while), slice (it is known as part of a GPU only). */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,8 @@
 /* fuzz_gguf: a GGUF file from strangers.
  *
- * Promises held: what is refused is 65 with a sentence; what is taken lies within the file, every key and name is found again as
- * itself, values written again are the same bytes, and the checks of a Llama's metadata trip over nothing. */
+ * Promises held: what is refused is 65 with a sentence; what is taken lies within the file,
+ * every key and name is found again as itself, values written again are the same bytes, and the
+ * checks of a Llama's metadata trip over nothing. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,13 @@
 /* fuzz_grad: gradient containers from peers.
  *
- * The first byte says what to do with the rest. As it is: a container, for the decoder. With its checksums made right
- * (they stop a fuzzer, not an attacker): so that what lies behind them is reached. As elements: whatever they are,
- * they are encoded and decoded.
+ * The first byte says what to do with the rest. As it is: a container, for the decoder. With
+ * its checksums made right (they stop a fuzzer, not an attacker): so that what lies behind them
+ * is reached. As elements: whatever they are, they are encoded and decoded.
  *
- * Promises held: exactly the elements that were asked for are written, or an error with EX_DATAERR; the round trip
- * works for all bits; what is lossless comes back; every level of the CPU gives the same answer and the same bytes,
- * but for which NaN comes of scales that are none. */
+ * Promises held: exactly the elements that were asked for are written, or an error with
+ * EX_DATAERR; the round trip works for all bits; what is lossless comes back; every level of
+ * the CPU gives the same answer and the same bytes, but for which NaN comes of scales that are
+ * none. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +104,8 @@ static void decode(const uint8_t *c, size_t len)
 	free(out);
 }
 
-/* Checksums of header and chunks made right, and what the index says where it is reached (all of it, or its root
- * only); also what is in the fields that a header must not have. */
+/* Checksums of header and chunks made right, and what the index says where it is reached (all
+ * of it, or its root only); also what is in the fields that a header must not have. */
 static void mend(uint8_t *c, size_t len, bool index)
 {
 	crypto_generichash_state root;

@@ -1,10 +1,11 @@
 /* fuzz_huff: chunks of the entropy coder from strangers, and symbols of our own.
  *
- * The first three bytes say how many symbols are asked for, and the top bit of the third that a chunk is made first, of
- * the rest over and over, and then damaged: of many streams, and of symbols enough to be split, nothing else comes near
- * to being right. Promises held: every level gives the same
- * answer for the same bytes and writes nothing beyond the symbols (memory is of exactly that size); what is taken for
- * symbols instead is coded to the same bytes by every level, within their bound, and comes back. */
+ * The first three bytes say how many symbols are asked for, and the top bit of the third that a
+ * chunk is made first, of the rest over and over, and then damaged: of many streams, and of
+ * symbols enough to be split, nothing else comes near to being right. Promises held: every
+ * level gives the same answer for the same bytes and writes nothing beyond the symbols (memory
+ * is of exactly that size); what is taken for symbols instead is coded to the same bytes by
+ * every level, within their bound, and comes back. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -62,7 +63,8 @@ static void check_encode(const uint8_t *symbols, uint32_t n)
 
 #define DAMAGES 4
 
-/* A chunk of n symbols, with up to DAMAGES of its bytes changed: the first bytes of data say which and how. */
+/* A chunk of n symbols, with up to DAMAGES of its bytes changed: the first bytes of data say
+ * which and how. */
 static void check_damaged(const uint8_t *data, size_t size, uint32_t n)
 {
 	unsigned char *symbols = xmalloc(n), *coded = xmalloc(n + HUFF_SLACK), *exact;

@@ -1,7 +1,7 @@
 /* fuzz_lmconfig: a config.json from strangers; behind a line feed a generation_config.json.
  *
- * Promises held: what is refused is 65 with a sentence; what is taken is within all bounds, has tensors that add up to its
- * parameters, and written again reads as itself. */
+ * Promises held: what is refused is 65 with a sentence; what is taken is within all bounds, has
+ * tensors that add up to its parameters, and written again reads as itself. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* fuzz_payout: what payouts read from strangers. uses: cmd/rnp-reward
  *
- * Input: 'm' and a Solana message; 'a' and a server's answer (JSON-RPC); 'l' and lines of a ledger that
- * is imported.
+ * Input: 'm' and a Solana message; 'a' and a server's answer (JSON-RPC); 'l' and lines of a
+ * ledger that is imported.
  *
- * Promises held: a message that is read can be told in words, one line for each instruction; an answer
- * is refused with a reason or is of its form; a ledger that was imported is whole. */
+ * Promises held: a message that is read can be told in words, one line for each instruction; an
+ * answer is refused with a reason or is of its form; a ledger that was imported is whole. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

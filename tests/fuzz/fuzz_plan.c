@@ -1,11 +1,13 @@
 /* fuzz_plan: the record of a node as a stranger sends it, then what is asked of it.
  *
- * Input: one byte of the nonce, then a JSON object, which need not fit any schema: the planner must be safe
- * against what an earlier version of the registry, or anybody with a disk editor, has stored.
+ * Input: one byte of the nonce, then a JSON object, which need not fit any schema: the planner
+ * must be safe against what an earlier version of the registry, or anybody with a disk editor,
+ * has stored.
  *
- * Promises held: whatever the record holds, the challenge can be written, signed and read again; no device
- * is asked twice, none that cannot be asked is asked, and the answer has room. What fits the schema of rnp.node
- * has all its askable GPUs among the devices, as far as there is room. */
+ * Promises held: whatever the record holds, the challenge can be written, signed and read
+ * again; no device is asked twice, none that cannot be asked is asked, and the answer has room.
+ * What fits the schema of rnp.node has all its askable GPUs among the devices, as far as there
+ * is room. */
 #include <sodium.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* uses: cmd/rnp-bench */
 /* fuzz_poc: challenges and answers from strangers.
  *
- * The input is one JSON object. As a challenge it is read, with its limits. As an answer it is verified
- * against a small fixed challenge, whole and each test alone; what it lacks is taken from an honest
- * answer, so that a mutation of one field is enough to get past the others. Promises held: nothing
- * but the honest answer's own parts passes, and a challenge that reads writes the same. */
+ * The input is one JSON object. As a challenge it is read, with its limits. As an answer it is
+ * verified against a small fixed challenge, whole and each test alone; what it lacks is taken
+ * from an honest answer, so that a mutation of one field is enough to get past the others.
+ * Promises held: nothing but the honest answer's own parts passes, and a challenge that reads
+ * writes the same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* fuzz_price: what people and strangers give rnp-price - files of costs, lines of offers,
- * fits, traces, snapshots.
+/* fuzz_price: what people and strangers give rnp-price - files of costs, lines of offers, fits,
+ * traces, snapshots.
  *
- * The first byte picks the reader. Promises held: costs that are taken have a floor or a reason, and
- * a floor that grows with the network's cost; a line of offers that is read without building objects
- * says the same as one that is built. */
+ * The first byte picks the reader. Promises held: costs that are taken have a floor or a
+ * reason, and a floor that grows with the network's cost; a line of offers that is read without
+ * building objects says the same as one that is built. */
 /* uses: cmd/rnp-price */
 #include <stdint.h>
 #include <stdlib.h>

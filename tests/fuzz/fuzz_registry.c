@@ -123,7 +123,8 @@ static void ask(struct httpd_request *q)
 	}
 	if (q->body.len > route->body_bytes_max)
 		q->body.len = 0;
-	/* as the server does: begin may refuse before the body is read, and done ends every request */
+	/* as the server does: begin may refuse before the body is read, and done ends every
+	 * request */
 	when = route->begin ? route->begin(&registry, q, &r) : HTTPD_GO_ON;
 	if (when == HTTPD_GO_ON)
 		when = route->handler(&registry, q, &r);

@@ -1,7 +1,8 @@
-/* fuzz_safetensors: a safetensors file, an index of shards (what begins with a brace) or a llama2.c model from strangers.
+/* fuzz_safetensors: a safetensors file, an index of shards (what begins with a brace) or a
+ * llama2.c model from strangers.
  *
- * Promises held: what is refused is 65 with a sentence; tensors that are taken cover the data, one behind the other; no shard's
- * name leads out of its directory. */
+ * Promises held: what is refused is 65 with a sentence; tensors that are taken cover the data,
+ * one behind the other; no shard's name leads out of its directory. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

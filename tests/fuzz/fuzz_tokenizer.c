@@ -1,8 +1,9 @@
 /* fuzz_tokenizer: a stranger's tokenizer, and a text through it.
  *
- * Byte 0: bit 0 a llama2.c file, else a tokenizer.json; bit 1: special tokens. Byte 1: the length of the text, which follows;
- * then the tokenizer. Promises held: an error is a sentence with code 65; ids are below the count and each has a piece; a stream of
- * them is UTF-8; what is written as tokenizer.json can be read. */
+ * Byte 0: bit 0 a llama2.c file, else a tokenizer.json; bit 1: special tokens. Byte 1: the
+ * length of the text, which follows; then the tokenizer. Promises held: an error is a sentence
+ * with code 65; ids are below the count and each has a piece; a stream of them is UTF-8; what
+ * is written as tokenizer.json can be read. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

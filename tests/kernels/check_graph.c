@@ -1,5 +1,6 @@
-/* Captured operations: nothing is done before a replay, each replay works on what is in memory then, and gives the bits of
- * operations that are asked for one by one. Here by the end of a training step, whose rates are in the device's memory. */
+/* Captured operations: nothing is done before a replay, each replay works on what is in memory
+ * then, and gives the bits of operations that are asked for one by one. Here by the end of a
+ * training step, whose rates are in the device's memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +108,8 @@ static bool spoiled_capture(struct dev *d, const struct step *s, float *p)
 		d->ops->get(d, &one, p, sizeof one) == 0 && one == 0;
 }
 
-/* Nothing is done by a capture, nothing is left of one that is thrown away, and one of nothing is no graph. */
+/* Nothing is done by a capture, nothing is left of one that is thrown away, and one of nothing
+ * is no graph. */
 static bool empty_captures(struct dev *d, const struct step *s, float *p)
 {
 	void *graph = &graph;

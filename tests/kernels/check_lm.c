@@ -1,6 +1,6 @@
-/* The operations of a language model against their definitions in lm_ref.h. What comes out as bf16 is widened by embed, whose own case is
- * exact, so that bounds can be in f32.
- * (long because it has a case for every operation of lm_ops.h, and all share one frame) */
+/* The operations of a language model against their definitions in lm_ref.h. What comes out as
+ * bf16 is widened by embed, whose own case is exact, so that bounds can be in f32. (long
+ * because it has a case for every operation of lm_ops.h, and all share one frame) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +133,8 @@ static void start_bench(struct bench *b, struct kcheck *k, enum lm_dtype dtype)
 	*b = (struct bench){ .k = k, .dtype = dtype, .seed = 77 };
 }
 
-/* bound NULL: exact. Hold `want` (n numbers, as the operation gives them) against the run; bf16: the reference's and ours may be rounded apart. */
+/* bound NULL: exact. Hold `want` (n numbers, as the operation gives them) against the run;
+ * bf16: the reference's and ours may be rounded apart. */
 static void finish(struct bench *b, kcheck_run_fn run, struct run *r, const float *want,
 	float *bound, uint64_t n)
 {
@@ -363,7 +364,8 @@ static int widen_copy(struct dev *d, float *out, const uint16_t *copy, uint64_t 
 	return d->ops->lm->embed(d, &e);
 }
 
-/* Numbers `from` are also there as bf16 behind the n first: their bounds, and what rounding adds. */
+/* Numbers `from` are also there as bf16 behind the n first: their bounds, and what rounding
+ * adds. */
 static void expect_copy(float *want, float *bound, uint64_t n, const float *from,
 	const float *from_bound, uint64_t count)
 {
@@ -752,8 +754,9 @@ static void attend_back(struct kcheck *k, enum lm_dtype dtype, const struct head
 	lm_attend_back_kv_ref(&h, 0, rows * s->kv_heads);
 	want = widened(&b, dtype, dqkv, n);
 	bound = hold(&b, n * 4);
-	/* p <= 1 of each term, |dp - d| <= 2 head_dim; the sums over p are 1 for dq; for dk and dv there are up to `queries of a group` such
-	 * terms, whose p fall as 1 / keys: taken as 8 of them */
+	/* p <= 1 of each term, |dp - d| <= 2 head_dim; the sums over p are 1 for dq; for dk and
+	 * dv there are up to `queries of a group` such terms, whose p fall as 1 / keys: taken
+	 * as 8 of them */
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)((attention_bound(a) +
 					   (dtype == LM_DTYPE_BF16 ? 0x1p-8 : 0)) *
@@ -815,7 +818,7 @@ static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 	uint32_t vocab, bool fresh)
 {
 	uint64_t n = rows + vocab * dim + rows * dim, bytes = 0;
-	/* |l| <= dim; logits are kept as f16 for bf16: 2^-11; dl rounded: 2^-8, and 1 a row at most in sum */
+	/* l| <= dim; logits are kept as f16 for bf16: 2^-11; dl rounded: 2^-8, and 1 a row at most in sum */
 	double rough = dtype == LM_DTYPE_BF16 ? 0x1p-7 : 1e-5;
 	struct bench b;
 	struct run r = { 0 };

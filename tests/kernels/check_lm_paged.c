@@ -1,4 +1,5 @@
-/* check_lm_paged - keys and values in blocks: rows of several sequences whose blocks lie anywhere, wide and narrow heads, windows. */
+/* check_lm_paged - keys and values in blocks: rows of several sequences whose blocks lie
+ * anywhere, wide and narrow heads, windows. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -213,7 +213,8 @@ void check_product(struct kcheck *k)
 				one(k, p, EXTREME);
 		}
 		gaps(k, type);
-		/* enough for tiles; more rows than a block has, more of k than is packed at once, odd ends */
+		/* enough for tiles; more rows than a block has, more of k than is packed at
+		 * once, odd ends */
 		for (int i = 0; i < 3; i++) {
 			static const uint64_t large[3][3] = { { 290, 47, 201 },
 				{ 40, 150, 4101 }, { 33, 33, 2051 } };

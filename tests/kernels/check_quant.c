@@ -57,7 +57,8 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 		return g * half_float_of_bits((w[i] >> 7) % 254 << 23);
 	case TIES:
 		return (float)(w[i] % 3) - 1;
-	case NEAR_MAX: /* some blocks all but the largest, others with neighbours; of one sign in places */
+	/* some blocks all but the largest, others with neighbours; of one sign in places */
+	case NEAR_MAX:
 		return half_float_of_bits(
 			(0x7f7fffff - (w[i] >> 6) % (i / 512 % 2 ? 0x100 : 0x2000000)) |
 			(i / 128 % 2 ? w[i] & 0x80000000 : 0));
@@ -108,7 +109,8 @@ static void *zeroed(uint64_t bytes)
 	return p;
 }
 
-/* The reference, chunk by chunk: planes with their lengths behind, or elements. Returns whether all were good. */
+/* The reference, chunk by chunk: planes with their lengths behind, or elements. Returns whether
+ * all were good. */
 static bool reference(const struct arguments *a, unsigned char *planes, char *elements,
 	const struct quant_step *steps, bool decode)
 {

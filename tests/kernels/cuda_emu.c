@@ -1,4 +1,5 @@
-/* cuda_emu.c - the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory, captures. */
+/* cuda_emu.c - the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory,
+ * captures. */
 #include "tests/kernels/cuda_emu.h"
 
 #include <stdbool.h>

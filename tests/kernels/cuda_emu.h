@@ -1,13 +1,16 @@
-/* cuda_emu.h - CUDA on the CPU, for tests: a .cu file compiled as C++ by g++ with -DCUDA_EMU runs its grids
- * here, under the sanitizers; long because it is one runtime that each emulated source includes.
+/* cuda_emu.h - CUDA on the CPU, for tests: a .cu file compiled as C++ by g++ with -DCUDA_EMU
+ * runs its grids here, under the sanitizers; long because it is one runtime that each emulated
+ * source includes.
  *
- * A thread is a fiber. Three blocks run at once, taken from the grid in shuffled order; which fiber goes on at every
- * barrier, warp operation and atomic follows from CUDA_EMU_SEED: drawn at random, or, by the seed's remainder by 4, always
- * the first that can (1), the last (2), or the one that ran last (3). Shared memory is a separate heap area for each
- * array, full of noise at first. build/kcheck-race runs the same with cuda_race.c, which notices every access that no
- * barrier orders. What hangs on a chip or is
- * undefined there (threads waiting in different places, a warp operation without one of its mask) ends the test with a sentence.
- * Of tensor cores there are bf16's mma.m16n8k16 and ldmatrix. Not emulated: the others, textures, dynamic parallelism, memory order weaker than the host's. */
+ * A thread is a fiber. Three blocks run at once, taken from the grid in shuffled order; which
+ * fiber goes on at every barrier, warp operation and atomic follows from CUDA_EMU_SEED: drawn
+ * at random, or, by the seed's remainder by 4, always the first that can (1), the last (2), or
+ * the one that ran last (3). Shared memory is a separate heap area for each array, full of
+ * noise at first. build/kcheck-race runs the same with cuda_race.c, which notices every access
+ * that no barrier orders. What hangs on a chip or is undefined there (threads waiting in
+ * different places, a warp operation without one of its mask) ends the test with a sentence. Of
+ * tensor cores there are bf16's mma.m16n8k16 and ldmatrix. Not emulated: the others, textures,
+ * dynamic parallelism, memory order weaker than the host's. */
 #ifndef RNP_TESTS_KERNELS_CUDA_EMU_H
 #define RNP_TESTS_KERNELS_CUDA_EMU_H
 
@@ -39,7 +42,8 @@ void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
 	void *arguments);
 
 void emu_block_barrier(void);
-/* All threads of mask meet; every lane's value is in the result. It orders no memory: votes and shuffles do not. */
+/* All threads of mask meet; every lane's value is in the result. It orders no memory: votes and
+ * shuffles do not. */
 const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value);
 /* All threads of mask meet, and what each wrote before is there for the others: __syncwarp. */
 void emu_warp_barrier(unsigned mask);
@@ -47,9 +51,10 @@ void emu_warp_barrier(unsigned mask);
 void *emu_shared(const void *place, size_t bytes);
 void emu_yield(void); /* perhaps let others go first */
 
-/* For cuda_race.c: the running fiber's block (a number that no other block of any grid has), its thread in it, and the
- * time of its last barrier; whether an access of another fiber at its time then is ordered before what the running one
- * does now; whether memory is its own stack's. Around atomics, and when memory is new. */
+/* For cuda_race.c: the running fiber's block (a number that no other block of any grid has),
+ * its thread in it, and the time of its last barrier; whether an access of another fiber at its
+ * time then is ordered before what the running one does now; whether memory is its own stack's.
+ * Around atomics, and when memory is new. */
 void emu_whereabouts(uint32_t *block, uint16_t *thread, uint32_t *time);
 bool emu_ordered(uint32_t block, uint16_t thread, uint32_t time);
 bool emu_own_stack(const void *p);
@@ -57,7 +62,8 @@ void emu_atomic_begin(void);
 void emu_atomic_end(void);
 void emu_race_forget(const void *p, size_t bytes);
 
-/* A stream does what it is asked at once, or while it is being captured keeps it: in its own list, which becomes a graph. */
+/* A stream does what it is asked at once, or while it is being captured keeps it: in its own
+ * list, which becomes a graph. */
 struct emu_node {
 	struct emu_node *next;
 	void (*run)(void *what);
@@ -303,7 +309,8 @@ static inline float emu_bf16(uint64_t pair, unsigned which)
 	return f;
 }
 
-/* mma.m16n8k16, f32 += bf16 bf16: all lanes show their registers, and each adds up its four places in the order of k. */
+/* mma.m16n8k16, f32 += bf16 bf16: all lanes show their registers, and each adds up its four
+ * places in the order of k. */
 static inline void emu_mma_bf16(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
 	unsigned b1)
 {
@@ -530,7 +537,8 @@ static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, i
 	*v = which == cudaDevAttrMultiProcessorCount ? 2 : 0;
 	return cudaSuccess;
 }
-/* What a stream in capture cannot take spoils the capture; cudaMalloc does so for the whole thread. */
+/* What a stream in capture cannot take spoils the capture; cudaMalloc does so for the whole
+ * thread. */
 static inline bool emu_spoils(struct emu_stream *s)
 {
 	if (s && s->capturing)

@@ -1,14 +1,16 @@
-/* cuda_race.c - finds data races of kernels that run in the emulation: what compute-sanitizer's racecheck is on a chip,
- * and more.
+/* cuda_race.c - finds data races of kernels that run in the emulation: what compute-sanitizer's
+ * racecheck is on a chip, and more.
  *
- * The .cu files are compiled with gcc's -fsanitize=thread, which calls a function before every access to memory; here are
- * these functions, in place of its runtime. Two accesses to a byte by two threads of a grid, one of them a write, must be
- * ordered by __syncthreads or __syncwarp: votes and shuffles order nothing, as PTX says, whatever order the lanes
- * happened to run in. Atomics do not race with each other. Shared and global memory alike. A race ends the process with
- * both places in the text.
+ * The .cu files are compiled with gcc's -fsanitize=thread, which calls a function before every
+ * access to memory; here are these functions, in place of its runtime. Two accesses to a byte
+ * by two threads of a grid, one of them a write, must be ordered by __syncthreads or
+ * __syncwarp: votes and shuffles order nothing, as PTX says, whatever order the lanes happened
+ * to run in. Atomics do not race with each other. Shared and global memory alike. A race ends
+ * the process with both places in the text.
  *
- * Per byte the last write and the last read are kept (Flanagan and Freund, FastTrack, 2009, with one reader): a race
- * with an earlier reader may be missed in one order and is found in another, which is what the seeds are for. */
+ * Per byte the last write and the last read are kept (Flanagan and Freund, FastTrack, 2009,
+ * with one reader): a race with an earlier reader may be missed in one order and is found in
+ * another, which is what the seeds are for. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

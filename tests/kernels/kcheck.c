@@ -1,8 +1,8 @@
 /* kcheck.c - holds every fast version of every kernel, on every device, against its reference.
  *
- * usage: kcheck [--bench | --only COLUMN] [kernel ...]
- * One line a kernel, one column a version: ok (cases), FAIL, or SKIP where the machine lacks it. Without
- * options the self-test runs too: results spoiled on purpose must be noticed. Exit 1 on a failure. */
+ * usage: kcheck [--bench | --only COLUMN] [kernel ...] One line a kernel, one column a version:
+ * ok (cases), FAIL, or SKIP where the machine lacks it. Without options the self-test runs too:
+ * results spoiled on purpose must be noticed. Exit 1 on a failure. */
 #include "tests/kernels/kcheck.h"
 
 #include <math.h>
@@ -376,7 +376,8 @@ static bool errors_kept(struct dev *d, size_t column)
 		!other.ops;
 }
 
-/* A second handle of the device sees what the first one wrote before a mark, also when the mark has moved. */
+/* A second handle of the device sees what the first one wrote before a mark, also when the mark
+ * has moved. */
 static bool order_kept(struct dev *d, size_t column)
 {
 	struct dev other;

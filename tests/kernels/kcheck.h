@@ -1,9 +1,9 @@
 /* kcheck.h - how a kernel is held against its reference. kernels/ and libc only.
  *
- * A check file has one function, listed in kcheck.c, that goes through its cases: it puts inputs on
- * the device, says what must come out, and calls kcheck_case. That one runs the operation twice (repeatability),
- * between guard bytes (edges), compares, and with --bench times it. In the self-test it damages what came out, and
- * then every case must fail. */
+ * A check file has one function, listed in kcheck.c, that goes through its cases: it puts
+ * inputs on the device, says what must come out, and calls kcheck_case. That one runs the
+ * operation twice (repeatability), between guard bytes (edges), compares, and with --bench
+ * times it. In the self-test it damages what came out, and then every case must fail. */
 #ifndef RNP_TESTS_KERNELS_KCHECK_H
 #define RNP_TESTS_KERNELS_KCHECK_H
 
@@ -47,7 +47,8 @@ struct kcase {
 	const char *unit; /* "B" or "op" */
 };
 
-/* A copy of host bytes on the device, at `offset` from a multiple of 256; freed after the next case. */
+/* A copy of host bytes on the device, at `offset` from a multiple of 256; freed after the next
+ * case. */
 void *kcheck_put(struct kcheck *k, const void *host, uint64_t bytes, unsigned offset);
 
 void kcheck_case(struct kcheck *k, const struct kcase *c);

@@ -596,7 +596,8 @@ static bool broken_chain(struct bed *b)
 }
 
 /* The same slice again, with the first block of each lane invented, or with those parents in
- * finished slices missing whose place is odd: half of the memory, and no time to compute the rest again. */
+ * finished slices missing whose place is odd: half of the memory, and no time to compute the
+ * rest again. */
 static void fill_badly(const struct memfill *m, struct rng *rng, bool joints)
 {
 	uint64_t slice = m->step % MEMFILL_SLICES;
@@ -673,8 +674,8 @@ static bool half_memory(struct bed *b)
 	return passes(&c, answer_of(b, &c, &hooks));
 }
 
-/* Zeros stand for a part of the lanes, and one block of each step is ground: grinder.h. Here an eighth is missing and
- * a step gets 64 tries; it passes when luck is with it in all steps. */
+/* Zeros stand for a part of the lanes, and one block of each step is ground: grinder.h. Here an
+ * eighth is missing and a step gets 64 tries; it passes when luck is with it in all steps. */
 static bool ground_lanes(struct bed *b)
 {
 	struct grinder g = { .missing = b->size.lanes / 8, .tries = 64 };
@@ -726,8 +727,8 @@ static const struct cheat cheats[] = {
 };
 #define NCHEATS (sizeof cheats / sizeof *cheats)
 
-/* Attempt i of a kind: the same in every run. Attempts of one number share the honest answers that they
- * start from, so all kinds of a number come one after the other. */
+/* Attempt i of a kind: the same in every run. Attempts of one number share the honest answers
+ * that they start from, so all kinds of a number come one after the other. */
 static bool attempt(struct bed *b, size_t kind, uint64_t i)
 {
 	b->number = i;

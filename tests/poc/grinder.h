@@ -1,9 +1,11 @@
-/* grinder.h - the cheat who keeps only some lanes of the memory and grinds roots, for real. For tests/poc/cheats.h.
+/* grinder.h - the cheat who keeps only some lanes of the memory and grinds roots, for real. For
+ * tests/poc/cheats.h.
  *
- * Zeros stand for the last `missing` lanes: they need no memory. After a step's honest lanes are filled one block of
- * them, the last of the first lane, is given another content in each try, which gives another root; the root's fold
- * draws the openings, and the try succeeds when neither a missing lane nor the ground block is among them. All
- * that a try costs is one path of the tree and the fold. */
+ * Zeros stand for the last `missing` lanes: they need no memory. After a step's honest lanes
+ * are filled one block of them, the last of the first lane, is given another content in each
+ * try, which gives another root; the root's fold draws the openings, and the try succeeds when
+ * neither a missing lane nor the ground block is among them. All that a try costs is one path
+ * of the tree and the fold. */
 #ifndef RNP_TESTS_POC_GRINDER_H
 #define RNP_TESTS_POC_GRINDER_H
 

@@ -1,9 +1,11 @@
-/* miser.h - the cheat who keeps only a part of the memory, for real: a CPU device whose fill pays, in time,
- * for every block that it reads and does not keep. For tests/unit/poc/poc.c and tests/bench/poc.c.
+/* miser.h - the cheat who keeps only a part of the memory, for real: a CPU device whose fill
+ * pays, in time, for every block that it reads and does not keep. For tests/unit/poc/poc.c and
+ * tests/bench/poc.c.
  *
- * It keeps the first of every `keep` blocks of a lane's slice. A block that it has not kept it computes
- * from its parents, those it has not kept from theirs, and so on. Versions that a later step has
- * overwritten it gets for free, and its answer is right: it is better off than a real one. */
+ * It keeps the first of every `keep` blocks of a lane's slice. A block that it has not kept it
+ * computes from its parents, those it has not kept from theirs, and so on. Versions that a
+ * later step has overwritten it gets for free, and its answer is right: it is better off than a
+ * real one. */
 #ifndef RNP_TESTS_POC_MISER_H
 #define RNP_TESTS_POC_MISER_H
 
@@ -23,7 +25,8 @@ struct miser {
 	_Atomic uint64_t computed; /* blocks */
 };
 
-/* The block (step, lane, i) of the fill while step `now` is done; scratch when it had to be computed. */
+/* The block (step, lane, i) of the fill while step `now` is done; scratch when it had to be
+ * computed. */
 static const uint32_t *miser_obtain(struct miser *m, uint32_t scratch[MEMFILL_WORDS],
 	uint64_t now, uint64_t step, uint64_t lane, uint64_t i, uint64_t *computed)
 {

@@ -1,9 +1,11 @@
-/* comm_nccl.c - the nccl backend of comm.h, as librnp_nccl.so: one GPU a rank, memory of the GPU.
+/* comm_nccl.c - the nccl backend of comm.h, as librnp_nccl.so: one GPU a rank, memory of the
+ * GPU.
  *
- * Nothing waits for ever: NCCL is asked in its mode that does not block, and every wait polls the stream and
- * ncclCommGetAsyncError until the deadline; then the communicator is aborted, on which the kernels that wait for
- * a peer end. A rank that has died is an error (69), one that does not move is late (75). The order in which NCCL adds is
- * its own and may change with its version and the shape of the machine: the same ranks get the same sum. */
+ * Nothing waits for ever: NCCL is asked in its mode that does not block, and every wait polls
+ * the stream and ncclCommGetAsyncError until the deadline; then the communicator is aborted, on
+ * which the kernels that wait for a peer end. A rank that has died is an error (69), one that
+ * does not move is late (75). The order in which NCCL adds is its own and may change with its
+ * version and the shape of the machine: the same ranks get the same sum. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdbool.h>

@@ -35,13 +35,13 @@ uint32_t lm_stream_context(const struct lm_stream *s);
 /* Forgets all tokens from `length` on. */
 void lm_stream_truncate(struct lm_stream *s, uint32_t length);
 
-/* Reads n more tokens. logits: vocab numbers on the host, of what follows the last of them, or NULL.
- * Returns 0, or -1 with err_set(): 65 an id that is not in the vocabulary or the context is full,
- * nothing read; the device's error. */
+/* Reads n more tokens. logits: vocab numbers on the host, of what follows the last of them, or
+ * NULL. Returns 0, or -1 with err_set(): 65 an id that is not in the vocabulary or the context
+ * is full, nothing read; the device's error. */
 int lm_stream_feed(struct lm_stream *s, const uint32_t *ids, uint32_t n, float *logits);
 
-/* Reads n more tokens and add to *loss_sum what each but the first cost, -log p(token | all before),
- * in nats; *counted grows by how many those were. Errors as feed. */
+/* Reads n more tokens and add to *loss_sum what each but the first cost, -log p(token | all
+ * before), in nats; *counted grows by how many those were. Errors as feed. */
 int lm_stream_score(struct lm_stream *s, const uint32_t *ids, uint32_t n,
 	double *loss_sum, uint64_t *counted);
 

@@ -1,6 +1,6 @@
-/* mpi_pairs - the mpi backend of comm.h against bare MPI calls within one job: ping-pong as in the OSU
- * benchmarks, and all-reduce, in pairs one after the other. Built with mpicc by tests/bench/messages-mpi.
- * Prints "test bytes ns_of_ours ratio_ppm" a pair. */
+/* mpi_pairs - the mpi backend of comm.h against bare MPI calls within one job: ping-pong as in
+ * the OSU benchmarks, and all-reduce, in pairs one after the other. Built with mpicc by
+ * tests/bench/messages-mpi. Prints "test bytes ns_of_ours ratio_ppm" a pair. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

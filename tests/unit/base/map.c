@@ -1,4 +1,5 @@
-/* A mapped file that gets shorter while it is used ends the program with its name and 74, and not with a signal. */
+/* A mapped file that gets shorter while it is used ends the program with its name and 74, and
+ * not with a signal. */
 #include "common/base/map.h"
 
 #include <fcntl.h>
@@ -22,7 +23,8 @@ static void make_file(void)
 	close(fd);
 }
 
-/* What a program does that reads the end of the file after it was cut: exit status, and what it said. */
+/* What a program does that reads the end of the file after it was cut: exit status, and what it
+ * said. */
 static int read_cut(char *said, size_t size, int others)
 {
 	int ends[2], status = -1;

@@ -1,4 +1,5 @@
-/* grad: containers of every method come back as the quantiser says, on every length, and nothing else is read. */
+/* grad: containers of every method come back as the quantiser says, on every length, and
+ * nothing else is read. */
 #include "common/grad/grad.h"
 
 #include <math.h>
@@ -108,7 +109,8 @@ static void round_trip(const char *name, uint64_t n, bool wild)
 	free(x - n % 7), free(want), free(got);
 }
 
-/* Under sanitizers, which take several times as long, each method takes a quarter of the longer lengths. */
+/* Under sanitizers, which take several times as long, each method takes a quarter of the longer
+ * lengths. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STRIDE 4
 #else
@@ -258,7 +260,8 @@ static void check_ecq_feedback(void)
 	free(x), free(e);
 }
 
-/* What was not sent is sent later: the sum of what arrives stays within one step of the sum of what was given. */
+/* What was not sent is sent later: the sum of what arrives stays within one step of the sum of
+ * what was given. */
 static void check_feedback(void)
 {
 	static const char *const which[] = { "q4", "ecq:0.3", "e3m0", "topk" };
@@ -317,7 +320,8 @@ static void check_damage(void)
 	}
 }
 
-/* More than a batch, whose last chunk is whole or not: all comes back, and damage behind the first batch is found. */
+/* More than a batch, whose last chunk is whole or not: all comes back, and damage behind the
+ * first batch is found. */
 static void check_batches(void)
 {
 	struct grad g = parsed("fp8e4", 0);

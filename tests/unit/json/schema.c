@@ -96,7 +96,8 @@ static void check_words_of_kinds(void)
 		"state: \"asleep\" is not one of [\"idle\",\"busy\",\"render\",\"maintenance\"]");
 }
 
-/* What only the devices of a challenge can trip over: names that mean the CPU, and two that are the same. */
+/* What only the devices of a challenge can trip over: names that mean the CPU, and two that are
+ * the same. */
 static void check_uuids(void)
 {
 #define NODE(gpus)                                                                       \

@@ -1,5 +1,5 @@
-/* bench_kernels: the hash chain against its reference, and the loops that products are held against. The
- * program runs itself again with RNP_ISA set, so that all versions are tried. */
+/* bench_kernels: the hash chain against its reference, and the loops that products are held
+ * against. The program runs itself again with RNP_ISA set, so that all versions are tried. */
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -42,8 +42,8 @@ static void check_hashes(void)
 	CHECK(memcmp(a, b, 32) == 0);
 }
 
-/* The loops do as many operations as they say, and the rate per second of processor time is one that a core
- * can have. */
+/* The loops do as many operations as they say, and the rate per second of processor time is one
+ * that a core can have. */
 static void check_peaks(enum cpu_level level)
 {
 	static const enum product_type types[] = { PRODUCT_F32, PRODUCT_BF16,

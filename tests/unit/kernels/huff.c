@@ -1,5 +1,5 @@
-/* huff: every level codes to the same bytes, decodes what it coded, stays near the entropy, and takes
- * any bytes for a chunk without harm. */
+/* huff: every level codes to the same bytes, decodes what it coded, stays near the entropy, and
+ * takes any bytes for a chunk without harm. */
 #include "kernels/grad/huff.h"
 
 #include <math.h>
@@ -128,7 +128,8 @@ static void check_limit(void)
 	both_ways(in, n / 7);
 }
 
-/* The least cost of a code of `used` leaves under the limit, by trying every way to have so many of each length. */
+/* The least cost of a code of `used` leaves under the limit, by trying every way to have so
+ * many of each length. */
 static uint64_t cheapest(const uint32_t *rising, unsigned used, unsigned left,
 	unsigned length, uint32_t room)
 {

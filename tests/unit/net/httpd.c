@@ -330,8 +330,8 @@ static void wait_for_body(size_t bytes)
 	CHECK(!"the body was read");
 }
 
-/* A route takes what it says, also when that is more than others have together; what is under way at
- * once has a limit. */
+/* A route takes what it says, also when that is more than others have together; what is under
+ * way at once has a limit. */
 static void large_bodies(void)
 {
 	static const struct httpd_route large[] = { HTTPD_POST("/large", count, LARGE),

@@ -919,7 +919,8 @@ static void leave(const char *text, bool reset)
 		reset ? "reset" : "closed");
 }
 
-/* The head of a stream is all that HEAD gets, but the handler holds the request until it finishes. */
+/* The head of a stream is all that HEAD gets, but the handler holds the request until it
+ * finishes. */
 static void head_of_stream(void)
 {
 	struct buf b = BUF_INIT;

@@ -1,4 +1,5 @@
-/* net: addresses as texts, connections on loopback, whole messages, and peers that stall or leave. */
+/* net: addresses as texts, connections on loopback, whole messages, and peers that stall or
+ * leave. */
 #include "common/net/net.h"
 
 #include <pthread.h>

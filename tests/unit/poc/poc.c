@@ -169,8 +169,8 @@ static void check_levels(struct bed *b)
 	json_decref(want_blocks);
 }
 
-/* The answer of who keeps half of the memory is right, but takes longer than the slack of a deadline by
- * class allows; the better of three each, because others work on this machine, too. */
+/* The answer of who keeps half of the memory is right, but takes longer than the slack of a
+ * deadline by class allows; the better of three each, because others work on this machine, too. */
 static void check_miser(struct bed *b)
 {
 	const struct poc_device size = { .lanes = 64, .per_slice = 64, .passes = 2 },
@@ -209,8 +209,9 @@ static void check_miser(struct bed *b)
 	b->size = was;
 }
 
-/* Who lets zeros stand for one lane of 64 and grinds: passes after so many tries as the formula says, which is what makes
- * the formula good for a tenth of the memory, where nobody can wait for it. */
+/* Who lets zeros stand for one lane of 64 and grinds: passes after so many tries as the formula
+ * says, which is what makes the formula good for a tenth of the memory, where nobody can wait
+ * for it. */
 static void check_grinder(struct bed *b)
 {
 	const struct poc_device size = { .lanes = 64, .per_slice = 16, .passes = 2 },
@@ -243,8 +244,9 @@ static void check_grinder(struct bed *b)
 	b->size = was;
 }
 
-/* What a tenth less memory costs by that formula, beside a GPU of 2 x 10^10 SHA-256 a second, for each model that is
- * paid most, and a CPU: at least four times as long as the honest work of the class. */
+/* What a tenth less memory costs by that formula, beside a GPU of 2 x 10^10 SHA-256 a second,
+ * for each model that is paid most, and a CPU: at least four times as long as the honest work
+ * of the class. */
 static void check_grinding_cost(void)
 {
 	static const char *const models[] = { "NVIDIA H200", "NVIDIA H100", "A100 80GB",
@@ -320,8 +322,8 @@ static void check_roundtrip(struct bed *b)
 	json_decref(answer);
 }
 
-/* Roots have a time of their own, are those of the answer, and are what readings divide by: sending is nobody's
- * work. */
+/* Roots have a time of their own, are those of the answer, and are what readings divide by:
+ * sending is nobody's work. */
 static void check_roots(struct bed *b)
 {
 	const int64_t second = 1000000000;

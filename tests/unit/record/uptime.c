@@ -33,8 +33,8 @@ static void whole_and_gaps(void)
 	CHECK_I64(3600 * S, UP(0, 9000, 9000, { 0, 7200 * S }));
 }
 
-/* The attack: 85 back-dated heartbeats, two hours apart, each with the longest promise, for a week. They arrive at
- * its end, all within a second, and that is when they count. */
+/* The attack: 85 back-dated heartbeats, two hours apart, each with the longest promise, for a
+ * week. They arrive at its end, all within a second, and that is when they count. */
 static void back_dated(void)
 {
 	struct uptime_beat beats[85];

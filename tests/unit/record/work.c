@@ -7,7 +7,8 @@ int main(void)
 {
 	uint64_t n = 0, total = 0;
 
-	/* by hand: printf rnp-join-1:t:a:9 | sha256sum begins with 05, :21 with 0c, none other below 15 with 0 */
+	/* by hand: printf rnp-join-1:t:a:9 | sha256sum begins with 05, :21 with 0c, none other
+	 * below 15 with 0 */
 	for (uint64_t i = 0; i < 15; i++)
 		CHECK(work_check("t", "a", i, 4) == (i == 9));
 	CHECK(work_check("t", "a", 9, 5) && !work_check("t", "a", 9, 6));

@@ -37,8 +37,9 @@ static void test_weights(void)
 	 * determinant (18 29 - 21 21)/256 = 81/256
 	 * a = (29 24 - 21 36)/81 = -60/81 < 0, so through 0: b = 36/29 */
 	double bytes[3] = { 1, 2, 3 }, ns[3] = { 1, 4, 4 };
-	/* the same with 2 for the first: w = 1/4, 1/16, 1/16; in 16ths: w 6, wn 9, wnn 17, wt 16,
-	 * wnt 28; determinant 102 - 81 = 21; a = (17 16 - 9 28)/21 = 20/21, b = (6 28 - 9 16)/21 = 24/21 */
+	/* the same with 2 for the first: w = 1/4, 1/16, 1/16; in 16ths: w 6, wn 9, wnn 17, wt
+	 * 16, wnt 28; determinant 102 - 81 = 21; a = (17 16 - 9 28)/21 = 20/21, b = (6 28 - 9
+	 * 16)/21 = 24/21 */
 	double other[3] = { 2, 4, 4 };
 	struct fit f;
 

@@ -17,7 +17,8 @@ static struct demand_market market_of(int n, const double *prices)
 	return m;
 }
 
-/* Customers of whom each shape is told: the ask that is learned earns at least 95% of the best one. */
+/* Customers of whom each shape is told: the ask that is learned earns at least 95% of the best
+ * one. */
 static void check_learns(double steep, double load)
 {
 	static const double prices[] = { 1.0, 1.1, 1.3, 1.5 };
@@ -176,13 +177,14 @@ static void check_worlds(void)
 		world_run(&w, world_policy("undercut"), &b);
 		under += b.revenue / best / 40;
 	}
-	/* all units idle would be wanted once over: of units that are taken at that rate half are busy,
-	 * and more, because fewer idle ones share the customers */
+	/* all units idle would be wanted once over: of units that are taken at that rate half
+	 * are busy, and more, because fewer idle ones share the customers */
 	CHECK(busy > 0.45 && busy < 0.65);
 	CHECK(ours > 0.9 && ours > under);
 }
 
-/* Two of ours who see each other's price do not pull each other down where demand exceeds supply. */
+/* Two of ours who see each other's price do not pull each other down where demand exceeds
+ * supply. */
 static void check_two(void)
 {
 	struct demand d[2];
@@ -207,7 +209,8 @@ static void check_two(void)
 				m.lowest = 2.0;
 			for (int u = 0; u < 4; u++)
 				idle += left[k][u] <= 0;
-			/* the third seller is sold out; a unit that asks what the other asks is wanted 24 times over */
+			/* the third seller is sold out; a unit that asks what the other asks is
+			 * wanted 24 times over */
 			rate = 6.0 / 6 * pow(ask[k], -10) /
 				(pow(ask[0], -10) + pow(ask[1], -10)) *
 				(ask[k] < 3 ? 1 : 0.05) * 8;

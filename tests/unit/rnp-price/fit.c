@@ -113,8 +113,8 @@ static void check_truth(void)
 	fit_release(&f);
 }
 
-/* A tenth of the offers at a hundredth of their price move no price by more than a few per cent; one
- * host's thousand moves it by nothing to speak of. */
+/* A tenth of the offers at a hundredth of their price move no price by more than a few per
+ * cent; one host's thousand moves it by nothing to speak of. */
 static void check_strangers(void)
 {
 	struct fit f = FIT_INIT;

@@ -89,8 +89,8 @@ static void check_last_valid(void)
 #define START 1000 /* height at which the transaction was signed */
 #define DEAD  (START + PAY_VALID_BLOCKS)
 
-/* The world and what the payer believes. The blockhash was made just when it was signed: it can land
- * up to height DEAD. */
+/* The world and what the payer believes. The blockhash was made just when it was signed: it can
+ * land up to height DEAD. */
 struct world {
 	int64_t height;     /* now */
 	int64_t landed;     /* height at which it landed; -1: it has not */
