@@ -1,5 +1,6 @@
 /* The registry's storage: the tables, the thread that writes them, and connections for reading.
- * What is stored when is decided here only where it depends on what is there already. */
+ * It decides what is stored only where that depends on what is there already; long because the
+ * schema stands beside the statements that use it. */
 #include "cmd/rnp-register/registry_db.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* The operations of a language model against their definitions in lm_ref.h. What comes out as
- * bf16 is widened by embed, whose own case is exact, so that bounds can be in f32. (long
- * because it has a case for every operation of lm_ops.h, and all share one frame) */
+/* The operations of a language model against their definitions in kernels/lm/ref.h. Results in
+ * bf16 are widened by embed, whose own case is exact, so that bounds can be in f32.
+ * long because it has a case for every operation of ops.h, and all share one frame. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
