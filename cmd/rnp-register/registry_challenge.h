@@ -40,11 +40,6 @@ void registry_done_answer(void *registry, struct httpd_request *q);
 /* What the node of a challenge reached in the bandwidth test, which is over; 0: nothing. */
 int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c);
 
-/* Signs a verdict and stores it as the body of q, which is answered then. verdict stays the
- * caller's. */
-void registry_store_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
-	struct httpd_reply *r);
-
 /* The handlers of the bandwidth test, for requests that the challenged node has signed. Whether one
  * may be answered is decided before its body comes. */
 enum httpd_when registry_get_bandwidth_test(void *registry, struct httpd_request *q,

@@ -4,15 +4,20 @@
 #include "cmd/rnp-register/registry_verdict.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-register/registry_accept.h"
+#include "cmd/rnp-register/registry_asked.h"
 #include "cmd/rnp-register/registry_challenge.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/net/bandwidth_test.h"
+#include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
+#include "common/cli/prog.h"
 #include "common/poc/poc.h"
 #include "common/record/signature.h"
 #include "common/json/schema.h"
@@ -39,6 +44,122 @@ struct registry_verdicts {
 	int n;
 	bool stopping;
 };
+
+/* --- verdicts that are stored ------------------------------------------------------------- */
+
+/* Whether another node claims one of this one's devices. Where that cannot be read, it does. */
+static bool has_twins(struct registry *g, const char *node)
+{
+	struct store *s = registry_db_reader(&g->db);
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(s, &q, ASKED_TWINS_SQL);
+
+	if (rc == 0) {
+		store_bind(q, "t", node);
+		rc = store_step(s, q);
+	}
+	if (rc < 0)
+		err_clear();
+	sqlite3_finalize(q);
+	registry_db_reader_done(&g->db, s);
+	return rc != 0;
+}
+
+/* A device that several nodes claim is proven by a joint challenge alone: any other one of them
+ * could have been asked while this one was not. */
+static void set_disputed(struct registry *g, json_t *verdict)
+{
+	json_t *unknown = json_object_get(verdict, "unknown");
+
+	if (!json_object_get(verdict, "proven") || json_object_get(verdict, "joint") ||
+		!has_twins(g, json_string_value(json_object_get(verdict, "node"))))
+		return;
+	json_object_del(verdict, "proven");
+	if (!unknown) {
+		unknown = json_object();
+		json_set(verdict, "unknown", unknown);
+	}
+	json_set_text(unknown, "proven",
+		"another node claims one of these devices: a joint challenge decides");
+}
+
+/* Signs a verdict and stores it as the body of q, which is answered then. verdict stays the
+ * caller's. */
+static void store_verdict(struct registry *g, json_t *verdict, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	const char *node_record = json_string_value(
+		json_object_get(verdict, "node_record"));
+	struct registry_put *p = xcalloc(1, sizeof *p);
+	unsigned char sha256[CANON_HASH_BYTES];
+
+	p->what = PUT_RECORD;
+	p->received_ms = clock_now_ms();
+	p->at_ms = p->received_ms;
+	p->by_trusted = true;
+	strcpy(p->kind, "rnp.verdict");
+	set_disputed(g, verdict);
+	if (json_object_get(verdict, "proven") && node_record)
+		snprintf(p->proves, sizeof p->proves, "%s", node_record);
+	snprintf(p->closes, sizeof p->closes, "%s",
+		json_string_value(json_object_get(verdict, "challenge_sha256")));
+	snprintf(p->node, sizeof p->node, "%s",
+		json_string_value(json_object_get(verdict, "node")));
+	memcpy(p->signer, g->config.key->address, sizeof p->signer);
+	if (canon_hash_record(sha256, verdict) < 0 ||
+		signature_add(verdict, g->config.key, p->at_ms / 1000 * 1000) < 0) {
+		prog_error("verdict on %s: %s", p->node, err_get()->text);
+		err_clear();
+		httpd_error(r, 503, "the verdict cannot be written");
+		httpd_finish(q);
+		free(p);
+		return;
+	}
+	sodium_bin2hex(p->sha256, sizeof p->sha256, sha256, sizeof sha256);
+	buf_reset(&q->body);
+	json_write(&q->body, verdict);
+	p->text = buf_text(&q->body);
+	registry_store(g, p, q, r);
+}
+
+/* A request that nobody waits for. */
+struct unasked {
+	struct httpd_request q; /* first: httpd_finish gets its address */
+	struct httpd_reply r;
+};
+
+static void unasked_free(struct httpd_request *q)
+{
+	struct unasked *u = (struct unasked *)q;
+
+	buf_release(&u->q.body);
+	buf_release(&u->r.body);
+	free(u);
+}
+
+void registry_fail_unanswered(struct registry *g, const struct poc_challenge *c,
+	int64_t elapsed_ns, const char *reason)
+{
+	struct poc_conditions j = { .received_ms = clock_now_ms(),
+		.elapsed_ns = elapsed_ns };
+	json_t *nothing = json_object(), *check = json_object(), *checks = json_array();
+	struct unasked *u = xcalloc(1, sizeof *u);
+	bool passed;
+	json_t *verdict = poc_verify(c, nothing, &j, &passed);
+
+	json_set_text(check, "check", "answer");
+	json_set_bool(check, "passed", false);
+	json_set_text(check, "reason", reason);
+	json_push(checks, check);
+	json_set(verdict, "checks", checks);
+	u->r.status = 200;
+	u->q.finish = unasked_free;
+	store_verdict(g, verdict, &u->q, &u->r);
+	json_decref(verdict);
+	json_decref(nothing);
+}
+
+/* --- answers that wait -------------------------------------------------------------------- */
 
 static json_t *verify(struct registry *g, const struct poc_challenge *c,
 	const json_t *answer, struct poc_conditions *j)
@@ -72,7 +193,7 @@ static void take_one(struct registry *g, const struct waiting *w)
 	err_clear();
 	if (c) {
 		verdict = verify(g, c, answer, &j);
-		registry_store_verdict(g, verdict, q, w->r);
+		store_verdict(g, verdict, q, w->r);
 		json_decref(verdict);
 	} else {
 		g->refused++;

@@ -6,6 +6,8 @@
 #include "cmd/rnp-register/registry.h"
 #include "common/net/httpd.h"
 
+struct poc_challenge;
+
 /* Starts the thread that verifies. Returns 0 or -1. */
 int registry_verdicts_open(struct registry *g);
 
@@ -18,5 +20,10 @@ int64_t registry_verdicts_now_ns(struct registry *g);
 /* The handler of POST /v1/answers. */
 enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
+
+/* Stores the verdict on a node that did not answer in time: it has failed. reason: of its one
+ * check. */
+void registry_fail_unanswered(struct registry *g, const struct poc_challenge *c,
+	int64_t elapsed_ns, const char *reason);
 
 #endif

@@ -1,0 +1,153 @@
+/* The bandwidth test of a node that has a challenge open, by requests that it has signed. */
+#include "cmd/rnp-register/registry_challenge.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-register/registry_accept.h"
+#include "cmd/rnp-register/registry_asked.h"
+#include "cmd/rnp-register/registry_query.h"
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "common/net/bandwidth_test.h"
+#include "common/net/http_sign.h"
+#include "common/net/httpd_sign.h"
+
+/* Signed requests about one challenge: an exchange each way, and retries while others exchange. */
+#define NONCES_MAX       64
+#define SIGNED_AGE_MAX_S 60
+
+int64_t registry_challenge_bandwidth(struct registry *g, const struct poc_challenge *c)
+{
+	struct bandwidth_test_reading reading;
+	char id[65];
+
+	asked_hex(id, c);
+	return bandwidth_test_take(g->challenger->exchanges, id, &reading) ?
+		reading.bytes_per_s :
+		0;
+}
+
+static bool is_open(struct registry *g, const char *node, const char *id)
+{
+	bool open;
+
+	pthread_mutex_lock(&g->challenger->lock);
+	open = asked_find_open(g->challenger, node, id) != NULL;
+	pthread_mutex_unlock(&g->challenger->lock);
+	return open;
+}
+
+/* What a signed request is about. */
+struct signed_read {
+	struct registry *g;
+	const char *node, *id;
+};
+
+static bool find_node_key(void *ctx, const char *keyid,
+	unsigned char public_key[KEY_PUBLIC_BYTES])
+{
+	const struct signed_read *s = ctx;
+
+	return strcmp(keyid, s->node) == 0 &&
+		address_parse(keyid, "keyid", public_key) == 0;
+}
+
+/* A request that somebody has overheard is not answered a second time. */
+static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
+{
+	const struct signed_read *s = ctx;
+	unsigned char hash[crypto_hash_sha256_BYTES];
+	bool seen = true;
+	struct asked *a;
+	uint64_t first;
+
+	(void)until_s; /* the challenge is closed before */
+	crypto_hash_sha256(hash, (const unsigned char *)nonce, strlen(nonce));
+	memcpy(&first, hash, sizeof first);
+	pthread_mutex_lock(&s->g->challenger->lock);
+	a = asked_find_open(s->g->challenger, address, s->id);
+	if (a && a->nnonces < NONCES_MAX) {
+		seen = false;
+		for (int i = 0; i < a->nnonces; i++)
+			seen = seen || a->nonces[i] == first;
+		if (!a->nonces)
+			a->nonces = xcalloc(NONCES_MAX, sizeof *a->nonces);
+		if (!seen)
+			a->nonces[a->nnonces++] = first;
+	}
+	pthread_mutex_unlock(&s->g->challenger->lock);
+	return seen;
+}
+
+/* Only the node itself may exchange for its challenge. False: r is filled. */
+static bool is_signed(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
+	const char *node)
+{
+	struct signed_read s = { g, node, q->arg };
+	struct httpsig_policy policy = { .required = HTTP_SIGN_COMPONENTS,
+		.tag = HTTP_SIGN_TAG,
+		.now_s = clock_now_ms() / 1000,
+		.max_age_s = SIGNED_AGE_MAX_S,
+		.skew_s = REGISTRY_SKEW_MS / 1000,
+		.nonce_required = true,
+		.nonce_seen = nonce_seen,
+		.find_key = find_node_key,
+		.ctx = &s };
+	struct httpsig_result result;
+	char text[400];
+
+	if (httpd_verify(q, false, &policy, &result) == HTTPSIG_GOOD)
+		return true;
+	snprintf(text, sizeof text,
+		"only node %s may ask this, by requests that its key signed (RFC 9421): %s",
+		node, result.reason);
+	httpd_ask_signature(r, text);
+	return false;
+}
+
+/* Only who has a challenge to answer may use the registry's line. False: r is filled. */
+static bool may_exchange(struct registry *g, struct httpd_request *q,
+	struct httpd_reply *r, const char *fields)
+{
+	const char *node = httpd_query(q, "node");
+
+	if (!g->challenger)
+		httpd_error(r, 404, "this registry issues no challenges");
+	else if (registry_query_known(q, r, fields) < 0 ||
+		registry_query_address(q, r, "node") < 0)
+		return false;
+	else if (!node || !q->arg)
+		httpd_error(r, 400, "which node's challenge?");
+	else if (!is_open(g, node, q->arg))
+		httpd_error(r, 409, "no such challenge to %s is open", node);
+	else
+		return is_signed(g, q, r, node);
+	return false;
+}
+
+enum httpd_when registry_get_bandwidth_test(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct registry *g = ctx;
+
+	return may_exchange(g, q, r, "node bytes") ?
+		bandwidth_test_get(g->challenger->exchanges, q, r) :
+		HTTPD_NOW;
+}
+
+enum httpd_when registry_begin_bandwidth_test(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	return may_exchange(ctx, q, r, "node token") ? HTTPD_GO_ON : HTTPD_NOW;
+}
+
+enum httpd_when registry_post_bandwidth_test(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct registry *g = ctx;
+	struct bandwidth_test_reading reading;
+
+	return bandwidth_test_post(g->challenger->exchanges, q, r, &reading);
+}

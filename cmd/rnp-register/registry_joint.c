@@ -1,0 +1,166 @@
+/* Joint challenges: all nodes that may be one device are asked at one instant. */
+#include "cmd/rnp-register/registry_asked.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+/* Nodes that are asked at one instant, at most; and how far ahead it is at most. */
+#define JOINT_MAX      256
+#define JOINT_AHEAD_MS 120000
+/* A heartbeat's way, and the clocks' difference in speed. */
+#define JOINT_MARGIN_MS 2000
+#define LATE_MS         30000
+
+static uint64_t hash_of_text(const char *text)
+{
+	unsigned char hash[crypto_generichash_BYTES];
+	uint64_t h;
+
+	if (!text || !*text)
+		return 0;
+	crypto_generichash(hash, sizeof hash, (const unsigned char *)text, strlen(text),
+		NULL, 0);
+	memcpy(&h, hash, sizeof h);
+	return h | 1;
+}
+
+bool joint_note(struct registry *g, struct asked *a, const struct registry_put *p)
+{
+	sqlite3_stmt *q = g->challenger->facts;
+	bool is_new = false;
+
+	a->seen_ns = clock_mono_ns();
+	a->interval_ms = p->beat.interval_s * 1000;
+	a->block = hash_of_text(p->from);
+	a->wallet = 0;
+	store_bind(q, "t", a->node);
+	if (store_step(&g->db.store, q) == 1) {
+		a->wallet = hash_of_text(store_text(q, 2));
+		is_new = sqlite3_column_type(q, 1) == SQLITE_NULL &&
+			strcmp(store_text(q, 0), a->asked_record) != 0;
+	} else {
+		err_clear();
+	}
+	if (is_new)
+		snprintf(a->asked_record, sizeof a->asked_record, "%s", store_text(q, 0));
+	sqlite3_reset(q);
+	return is_new;
+}
+
+/* A node that is there: its last heartbeat's promise is not long over. */
+static bool is_there(const struct asked *a, int64_t now_ns)
+{
+	return a->seen_ns &&
+		now_ns - a->seen_ns <= (2 * a->interval_ms + LATE_MS) * 1000000;
+}
+
+static void add_member(struct asked **members, int *n, struct asked *a, int64_t now_ns)
+{
+	if (!a || a->c || a->joint_ns || *n == JOINT_MAX || !is_there(a, now_ns))
+		return;
+	for (int i = 0; i < *n; i++)
+		if (members[i] == a)
+			return;
+	members[(*n)++] = a;
+}
+
+/* All nodes that are asked together with a, which is the first: of one wallet, of one block of
+ * addresses, or with a device in common. Returns how many. */
+static int find_members(struct registry *g, struct asked *a,
+	struct asked *members[JOINT_MAX])
+{
+	struct registry_challenger *ch = g->challenger;
+	int64_t now_ns = clock_mono_ns();
+	int n = 0, rc;
+
+	add_member(members, &n, a, now_ns);
+	for (int i = 0; i < ASKED_BUCKETS && (a->wallet || a->block); i++)
+		for (struct asked *b = ch->buckets[i]; b; b = b->next)
+			if ((a->wallet && b->wallet == a->wallet) ||
+				(a->block && b->block == a->block))
+				add_member(members, &n, b, now_ns);
+	store_bind(ch->twins, "t", a->node);
+	while ((rc = store_step(&g->db.store, ch->twins)) == 1)
+		add_member(members, &n, *asked_place(ch, store_text(ch->twins, 0)),
+			now_ns);
+	if (rc < 0)
+		err_clear();
+	return n;
+}
+
+/* Announces one instant to all of them, far enough ahead that each has heard of it with a
+ * heartbeat. */
+static void announce(struct registry *g, struct asked **members, int n)
+{
+	unsigned char joint[POC_HASH_BYTES];
+	int64_t ahead_ms = 0;
+
+	randombytes_buf(joint, sizeof joint);
+	for (int i = 0; i < n; i++)
+		if (members[i]->interval_ms > ahead_ms)
+			ahead_ms = members[i]->interval_ms;
+	if (ahead_ms > JOINT_AHEAD_MS)
+		ahead_ms = JOINT_AHEAD_MS;
+	for (int i = 0; i < n; i++) {
+		memcpy(members[i]->joint, joint, sizeof joint);
+		members[i]->joint_ns = clock_mono_ns() +
+			(ahead_ms + JOINT_MARGIN_MS) * 1000000;
+		members[i]->due_ns = asked_due_ns(g);
+	}
+}
+
+/* Within the writer: the instants that have come. Whoever does not fetch his challenge has
+ * failed it. */
+static int open_joint(struct registry_put *p, struct registry_db *db)
+{
+	struct registry *g = p->done_ctx;
+	int64_t now_ns = clock_mono_ns();
+
+	(void)db;
+	pthread_mutex_lock(&g->challenger->lock);
+	for (int i = 0; i < ASKED_BUCKETS; i++)
+		for (struct asked *a = g->challenger->buckets[i]; a; a = a->next) {
+			if (!a->joint_ns || a->joint_ns > now_ns)
+				continue;
+			if (!a->c)
+				(void)asked_open(g, a);
+			a->joint_ns = 0;
+		}
+	pthread_mutex_unlock(&g->challenger->lock);
+	return 0;
+}
+
+static void on_joint_open(struct registry_put *p, void *ctx)
+{
+	(void)p, (void)ctx;
+}
+
+void joint_open_soon(struct registry *g)
+{
+	struct registry_put *p = xcalloc(1, sizeof *p);
+
+	p->what = PUT_JOB;
+	p->job = open_joint;
+	p->done = on_joint_open;
+	p->done_ctx = g;
+	registry_db_put(&g->db, p);
+}
+
+void joint_ask(struct registry *g, struct asked *a)
+{
+	struct asked *members[JOINT_MAX];
+	int n = find_members(g, a, members);
+
+	if (n > 1) {
+		announce(g, members, n);
+	} else {
+		(void)asked_open(g, a); /* it is not asked this time */
+		a->due_ns = asked_due_ns(g);
+	}
+}

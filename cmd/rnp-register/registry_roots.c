@@ -1,0 +1,135 @@
+/* What comes before an answer: its roots, which are due within the time of the work, and the
+ * leave to send what is large. */
+#include "cmd/rnp-register/registry_challenge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-register/registry_asked.h"
+#include "cmd/rnp-register/registry_query.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+#include "common/record/signature.h"
+
+/* Notes the roots of an answer that will come. Only the first count. */
+static void take_roots(struct registry *g, const json_t *record, struct httpd_reply *r,
+	int64_t arrived_ns)
+{
+	const char *node = json_string_value(json_object_get(record, "node"));
+	unsigned char sha256[POC_HASH_BYTES], roots[POC_HASH_BYTES];
+	json_t *ack = json_record("rnp.stored");
+	bool open, is_new = false;
+	struct asked *a;
+
+	open = poc_get_hash(json_object_get(record, "challenge_sha256"), sha256) &&
+		poc_get_hash(json_object_get(record, "roots_sha256"), roots);
+	pthread_mutex_lock(&g->challenger->lock);
+	a = open ? *asked_place(g->challenger, node) : NULL;
+	open = a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0;
+	if (open && !a->has_roots) {
+		is_new = a->has_roots = true;
+		a->roots_ns = arrived_ns - a->asked_ns;
+		memcpy(a->roots, roots, sizeof a->roots);
+	}
+	pthread_mutex_unlock(&g->challenger->lock);
+	if (open) {
+		json_set_text(ack, "of", "rnp.roots");
+		json_set_text(ack, "node", node);
+		json_set_time(ack, "at", clock_now_ms());
+		json_set_bool(ack, "new", is_new);
+		json_write(&r->body, ack);
+		buf_addc(&r->body, '\n');
+	} else {
+		httpd_error(r, 409, "no such challenge to %s is open", node);
+	}
+	json_decref(ack);
+}
+
+enum httpd_when registry_post_roots(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	int64_t arrived_ns = clock_mono_ns();
+	struct registry *g = ctx;
+	struct signature_result signature;
+	json_t *record = json_parse_object(buf_text(&q->body), q->body.len, "body");
+
+	if (!g->challenger)
+		httpd_error(r, 404, "this registry issues no challenges");
+	else if (!record || schema_check(record, "body", "rnp.roots") < 0)
+		httpd_error(r, 400, "%s", err_get()->text);
+	else if (signature_verify(record, &signature), !signature.ok)
+		httpd_error(r, 401, "%s", signature.reason);
+	else
+		take_roots(g, record, r, arrived_ns);
+	err_clear();
+	if (r->status >= 300)
+		g->refused++;
+	json_decref(record);
+	return HTTPD_NOW;
+}
+
+/* --- answers on their way ----------------------------------------------------------------- */
+
+/* An answer that breaks off may be sent again while the first is not given up yet. */
+#define UPLOADS_MAX 2
+
+/* What done has to undo. */
+struct upload {
+	char node[KEY_ADDRESS_MAX];
+};
+
+enum httpd_when registry_begin_answer(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct registry *g = ctx;
+	const char *node = httpd_query(q, "node"), *id = httpd_query(q, "challenge");
+	struct upload *u;
+	struct asked *a;
+	bool busy;
+
+	if (!g->challenger)
+		return httpd_error(r, 404, "this registry issues no challenges");
+	if (registry_query_known(q, r, "node challenge") < 0 ||
+		registry_query_address(q, r, "node") < 0)
+		return HTTPD_NOW;
+	if (!node || !id)
+		return httpd_error(r, 400, "which node's challenge?");
+	pthread_mutex_lock(&g->challenger->lock);
+	a = asked_find_open(g->challenger, node, id);
+	busy = a && a->uploads >= UPLOADS_MAX;
+	if (a && !busy)
+		a->uploads++;
+	pthread_mutex_unlock(&g->challenger->lock);
+	if (!a)
+		return httpd_error(r, 409, "no such challenge to %s is open", node);
+	if (busy) {
+		r->retry_after_s = 1;
+		return httpd_error(r, 429, "%d answers to this challenge arrive already",
+			UPLOADS_MAX);
+	}
+	u = xcalloc(1, sizeof *u);
+	snprintf(u->node, sizeof u->node, "%s", node);
+	q->state = u;
+	return HTTPD_GO_ON;
+}
+
+void registry_done_answer(void *ctx, struct httpd_request *q)
+{
+	struct registry *g = ctx;
+	struct upload *u = q->state;
+	struct asked *a;
+
+	if (!u)
+		return;
+	q->state = NULL;
+	pthread_mutex_lock(&g->challenger->lock);
+	a = *asked_place(g->challenger, u->node);
+	if (a)
+		a->uploads--;
+	pthread_mutex_unlock(&g->challenger->lock);
+	free(u);
+}
