@@ -178,6 +178,7 @@ static int speak(struct answer *a)
 	/* what follows a prompt is not the first of the text: its blank stays */
 	d.started = a->prompt.len > 0 && !chat;
 	a->finish = "length";
+	a->sampler.position = a->prompt_tokens; /* as the server draws: the same text */
 	while (a->made < tokens) {
 		id = lm_sample(&a->sampler, a->logits, vocab);
 		if (!isfinite(a->logits[id]))
@@ -303,9 +304,9 @@ static int run(int n, char **args)
 		UINT64_MAX) /* small enough to be a number of JSON, so that it can be given again */
 		seed = (uint64_t)clock_mono_ns() & 0xffffffff;
 	lm_sampler_init(&a.sampler, seed);
-	a.sampler.temperature = temperature;
-	a.sampler.top_p = top_p;
-	a.sampler.top_k = (uint32_t)top_k;
+	a.sampler.how.temperature = temperature;
+	a.sampler.how.top_p = top_p;
+	a.sampler.how.top_k = (uint32_t)top_k;
 	if (rc == 0)
 		rc = answer(&a, n, args);
 	lm_stream_close(a.stream);

@@ -203,6 +203,46 @@ void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 	to->length = length;
 }
 
+/* --- pages on their own -------------------------------------------------------------------- */
+
+uint32_t lm_cache_size(const struct lm_cache *c)
+{
+	return c->pages;
+}
+
+void lm_cache_hold(struct lm_cache *c, uint32_t page)
+{
+	c->users[page]++;
+}
+
+void lm_cache_drop(struct lm_cache *c, uint32_t page)
+{
+	give_back(c, page);
+}
+
+uint32_t lm_cache_users(const struct lm_cache *c, uint32_t page)
+{
+	return c->users[page];
+}
+
+void lm_sequence_adopt(struct lm_sequence *s, struct lm_cache *c, uint32_t page)
+{
+	uint32_t next = s->length / LM_PAGE;
+
+	if (s->length % LM_PAGE)
+		bug("a page is adopted in the middle of one");
+	lm_cache_hold(c, page);
+	if (next < s->n) {
+		give_back(c, s->pages[next]);
+	} else {
+		s->pages = xgrow(s->pages, &s->pages_room, (size_t)s->n + 1,
+			sizeof *s->pages);
+		s->n++;
+	}
+	s->pages[next] = page;
+	s->length += LM_PAGE;
+}
+
 bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *all,
 	size_t n)
 {

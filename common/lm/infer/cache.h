@@ -50,6 +50,20 @@ void lm_sequence_truncate(struct lm_sequence *s, struct lm_cache *c, uint32_t le
 void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 	struct lm_cache *c, uint32_t length);
 
+/* --- pages on their own, for an index of what was computed before ---------------------------- */
+
+uint32_t lm_cache_size(const struct lm_cache *c); /* pages, free or not */
+
+/* Somebody who is no sequence keeps a page, which is not free, and gives it up. */
+void lm_cache_hold(struct lm_cache *c, uint32_t page);
+void lm_cache_drop(struct lm_cache *c, uint32_t page);
+/* How many have it. */
+uint32_t lm_cache_users(const struct lm_cache *c, uint32_t page);
+
+/* The next LM_PAGE tokens of s, whose length is whole pages, are those of a page that somebody has:
+ * it takes the place of a page of its own that it may have grown for them. */
+void lm_sequence_adopt(struct lm_sequence *s, struct lm_cache *c, uint32_t page);
+
 /* For tests: every page is free, or in as many of the n sequences as its count says, and no list
  * has a page twice. */
 bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *all,

@@ -51,9 +51,9 @@ static void distribution(double temperature, uint32_t k, double p)
 	double want[VOCAB];
 
 	lm_sampler_init(&s, 77);
-	s.temperature = temperature;
-	s.top_k = k;
-	s.top_p = p;
+	s.how.temperature = temperature;
+	s.how.top_k = k;
+	s.how.top_p = p;
 	for (int i = 0; i < DRAWS; i++)
 		counts[lm_sample(&s, logits, VOCAB)]++;
 	shares(want, temperature, k, p);
@@ -73,12 +73,12 @@ static void most_likely(void)
 	struct lm_sampler s;
 
 	lm_sampler_init(&s, 1);
-	s.temperature = 0;
+	s.how.temperature = 0;
 	CHECK_I64(2, lm_sample(&s, logits, VOCAB)); /* of equal ones the lowest */
 	CHECK_I64(3, lm_sample(&s, odd, 5));
 	CHECK(lm_sample(&s, none, 3) < 3);
 	/* NaN is never taken at any temperature; infinity is all there is */
-	s.temperature = 1.5;
+	s.how.temperature = 1.5;
 	for (int i = 0; i < 200; i++) {
 		uint32_t id = lm_sample(&s, odd, 5);
 
@@ -109,8 +109,142 @@ static void seeds(void)
 	lm_sampler_release(&c);
 }
 
+/* Each position has a draw of its own: neither what was drawn before nor the order matters. */
+static void positions(void)
+{
+	struct lm_sampling how;
+	struct lm_scratch w = { 0 };
+	uint32_t forward[100], differ = 0;
+
+	lm_sampling_defaults(&how, 9);
+	for (uint32_t p = 0; p < 100; p++)
+		forward[p] = lm_draw(&w, &how, NULL, NULL, logits, VOCAB, p);
+	for (uint32_t p = 100; p-- > 0;)
+		CHECK_I64(forward[p], lm_draw(&w, &how, NULL, NULL, logits, VOCAB, p));
+	how.choice = 1;
+	for (uint32_t p = 0; p < 100; p++)
+		differ += forward[p] != lm_draw(&w, &how, NULL, NULL, logits, VOCAB, p);
+	CHECK(differ > 30);
+	lm_scratch_release(&w);
+}
+
+static uint32_t greedy(const struct lm_sampling *how, const struct lm_said *said,
+	const uint64_t *allowed)
+{
+	struct lm_scratch w = { 0 };
+	uint32_t id = lm_draw(&w, how, said, allowed, logits, VOCAB, 0);
+
+	lm_scratch_release(&w);
+	return id;
+}
+
+static void adjustments(void)
+{
+	struct lm_bias bias[] = { { 2, -5 }, { 7, 10 }, { VOCAB + 7, 100 } };
+	struct lm_sampling how;
+	struct lm_said said;
+	uint64_t only = UINT64_C(1) << 6 | UINT64_C(1) << 11;
+
+	lm_sampling_defaults(&how, 1);
+	how.temperature = 0;
+	CHECK_I64(2, greedy(&how, NULL, NULL));
+	CHECK_I64(6, greedy(&how, NULL, &only));
+	how.bias = bias;
+	how.bias_count = 1;
+	CHECK_I64(3, greedy(&how, NULL, NULL));
+	how.bias_count = 3;
+	CHECK_I64(7, greedy(&how, NULL, NULL));
+	CHECK_I64(6, greedy(&how, NULL, &only)); /* a bias does not lift a mask */
+	how.bias_count = 0;
+
+	lm_said_init(&said, VOCAB);
+	lm_said_add(&said, 2);
+	CHECK_I64(2, greedy(&how, &said, NULL)); /* nothing is penalised */
+	how.presence_penalty = 0.05;             /* 1.95: below 3, above 10 */
+	CHECK_I64(3, greedy(&how, &said, NULL));
+	lm_said_add(&said, 3);
+	CHECK_I64(2, greedy(&how, &said, NULL));
+	how.presence_penalty = 0;
+	how.frequency_penalty = 0.06; /* 3 once: 1.94; 2 twice: 1.88 */
+	lm_said_add(&said, 2);
+	CHECK_I64(3, greedy(&how, &said, NULL));
+	how.frequency_penalty = 0;
+	how.repetition_penalty = 2; /* 2 and 3 are 1 then */
+	CHECK_I64(10, greedy(&how, &said, NULL));
+	lm_said_prompt(&said, 10); /* 0.95 */
+	CHECK_I64(5, greedy(&how, &said, NULL));
+	lm_said_release(&said);
+}
+
+/* min_p leaves out what has less than that part of the most likely. */
+static void least_share(void)
+{
+	struct lm_sampling how;
+	struct lm_scratch w = { 0 };
+
+	lm_sampling_defaults(&how, 3);
+	how.min_p = exp(-0.5); /* 1.5 and more: 2, 3, 10 */
+	for (uint32_t p = 0; p < 2000; p++) {
+		uint32_t id = lm_draw(&w, &how, NULL, NULL, logits, VOCAB, p);
+
+		CHECK(id == 2 || id == 3 || id == 10);
+	}
+	lm_scratch_release(&w);
+}
+
+static void model_logprobs(void)
+{
+	static const uint32_t order[] = { 2, 3, 10, 5, 8, 7 };
+	struct lm_logprobs got;
+	double sum = 0;
+
+	for (int i = 0; i < VOCAB; i++)
+		sum += exp((double)logits[i]);
+	lm_logprobs(&got, logits, VOCAB, 6, 6);
+	CHECK_I64(6, got.n);
+	CHECK(fabs(got.token - (logits[6] - log(sum))) < 1e-6);
+	for (uint32_t i = 0; i < got.n; i++) {
+		CHECK_I64(order[i], got.top[i]);
+		CHECK(fabs(got.top_logprob[i] - (logits[order[i]] - log(sum))) < 1e-6);
+	}
+	lm_logprobs(&got, logits, VOCAB, 0, LM_TOP_LOGPROBS_MAX);
+	CHECK_I64(VOCAB, got.n);
+}
+
+/* A large vocabulary is cut where sorting all of it would cut it. */
+static void large(void)
+{
+	enum { MANY = 5000 };
+	float *x = malloc(MANY * sizeof *x);
+	struct lm_sampling how;
+	struct lm_scratch w = { 0 };
+
+	for (uint32_t i = 0; i < MANY; i++)
+		x[i] = (float)((i * 2654435761u) % 5003) /
+			500; /* all differ, below 10.01 */
+	lm_sampling_defaults(&how, 4);
+	how.top_k = 17;
+	for (uint32_t p = 0; p < 500; p++) {
+		uint32_t id = lm_draw(&w, &how, NULL, NULL, x, MANY, p), above = 0;
+
+		for (uint32_t i = 0; i < MANY; i++)
+			above += x[i] > x[id];
+		CHECK(above < 17);
+	}
+	how.temperature = 0.001; /* nothing but the first is within reach */
+	CHECK_I64(lm_draw(&w, &how, NULL, NULL, x, MANY, 1),
+		lm_draw(&w, &how, NULL, NULL, x, MANY, 2));
+	free(x);
+	lm_scratch_release(&w);
+}
+
 int main(void)
 {
+	positions();
+	adjustments();
+	least_share();
+	model_logprobs();
+	large();
 	distribution(1, 0, 1);
 	distribution(0.7, 0, 1);
 	distribution(1, 4, 1);
