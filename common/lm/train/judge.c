@@ -1,0 +1,215 @@
+/* judge.c - the decisions of judge.h, and the losses that they are made from. */
+#include "common/lm/train/judge.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "common/json/json.h"
+#include "common/lm/train/flat.h"
+
+#define MEDIAN_LEAST 3 /* judged deltas from which on their median says something */
+#define WORST        (-JSON_SAFE_INTEGER_MAX)
+/* pairs times elements whose products are summed for copies: some seconds of a core */
+#define COPIES_WORK (UINT64_C(1) << 33)
+
+/* --- verdicts ------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int64_t median_lead(const struct judge_losses *losses, size_t k)
+{
+	int64_t *lead = xmalloc(k * sizeof *lead), m;
+
+	for (size_t i = 0; i < k; i++)
+		lead[i] = losses[i].own - losses[i].other;
+	qsort(lead, k, sizeof *lead, by_size);
+	m = k % 2 ? lead[k / 2] : (lead[k / 2 - 1] + lead[k / 2]) / 2;
+	free(lead);
+	return m;
+}
+
+void judge_decide(enum judge_verdict *verdicts, const struct judge_losses *losses,
+	size_t k)
+{
+	int64_t median = k >= MEDIAN_LEAST ? median_lead(losses, k) : 0;
+
+	for (size_t i = 0; i < k; i++) {
+		int64_t lead = losses[i].own - losses[i].other;
+
+		if (losses[i].own <= 0)
+			verdicts[i] = JUDGE_USELESS;
+		else if (median > 0 && lead < median / 3)
+			verdicts[i] = JUDGE_OTHER_DATA;
+		else
+			verdicts[i] = JUDGE_GOOD;
+	}
+}
+
+const char *judge_reason(enum judge_verdict v)
+{
+	static const char *const reasons[] = { [JUDGE_GOOD] = "",
+		[JUDGE_USELESS] = "does not lower the loss on its own sequences",
+		[JUDGE_OTHER_DATA] = "was not trained on its own sequences" };
+
+	return reasons[v];
+}
+
+int64_t judge_score(int64_t score_ppm, enum judge_verdict v)
+{
+	return (9 * score_ppm + (v == JUDGE_GOOD ? 1000000 : -1000000)) / 10;
+}
+
+void judge_draw(bool *chosen, size_t k, size_t count, uint64_t seed)
+{
+	struct rng rng;
+	size_t left = count < k ? count : k;
+
+	rng_seed(&rng, seed, 0);
+	/* each member with the probability that fills the places that are left (Knuth's S) */
+	for (size_t i = 0; i < k; i++) {
+		chosen[i] = rng_below(&rng, k - i) < left;
+		left -= chosen[i];
+	}
+}
+
+/* --- copies --------------------------------------------------------------------------------- */
+
+void judge_copies_init(struct judge_copies *c, size_t k, uint64_t elements, uint64_t seed)
+{
+	size_t pairs = k * (k + 1) / 2;
+	double work = (double)pairs * (double)elements;
+
+	*c = (struct judge_copies){ .k = k, .seed = seed };
+	c->gram = xcalloc(pairs + 1, sizeof *c->gram);
+	c->share = (uint64_t)ceil(fmax(1, work / (double)COPIES_WORK));
+}
+
+void judge_copies_release(struct judge_copies *c)
+{
+	free(c->gram);
+	*c = (struct judge_copies){ 0 };
+}
+
+static bool drawn(const struct judge_copies *c, uint64_t block)
+{
+	struct rng rng;
+
+	if (c->share == 1)
+		return true;
+	rng_seed(&rng, c->seed, block);
+	return rng_below(&rng, c->share) == 0;
+}
+
+static double product(const float *x, const float *y, uint64_t n)
+{
+	double lane[8] = { 0 }, sum = 0;
+
+	for (uint64_t i = 0; i < n; i++)
+		lane[i % 8] += (double)x[i] * (double)y[i];
+	for (int j = 0; j < 8; j++)
+		sum += lane[j];
+	return sum;
+}
+
+void judge_copies_look(struct judge_copies *c, const float *const *x, uint64_t n)
+{
+	for (uint64_t at = 0; at < n; at += JUDGE_BLOCK, c->block++) {
+		uint64_t count = n - at < JUDGE_BLOCK ? n - at : JUDGE_BLOCK;
+
+		if (!drawn(c, c->block))
+			continue;
+#pragma omp parallel for schedule(dynamic) if (c->k > 8)
+		for (size_t i = 0; i < c->k; i++)
+			for (size_t j = 0; j <= i; j++)
+				c->gram[i * (i + 1) / 2 + j] += product(x[i] + at,
+					x[j] + at, count);
+	}
+}
+
+int64_t judge_cosine_ppm(const struct judge_copies *c, size_t i, size_t j)
+{
+	size_t high = i > j ? i : j, low = i > j ? j : i;
+	double norms = sqrt(c->gram[high * (high + 1) / 2 + high]) *
+		sqrt(c->gram[low * (low + 1) / 2 + low]);
+	double cosine = norms > 0 ? c->gram[high * (high + 1) / 2 + low] / norms : 0;
+
+	return llround(1e6 * fmax(-1, fmin(1, cosine)));
+}
+
+void judge_copies_find(const struct judge_copies *c, bool *copied)
+{
+	for (size_t i = 0; i < c->k; i++)
+		copied[i] = false;
+	for (size_t i = 0; i < c->k; i++)
+		for (size_t j = 0; j < i; j++)
+			if (judge_cosine_ppm(c, i, j) > JUDGE_COPY_PPM)
+				copied[i] = copied[j] = true;
+}
+
+/* --- losses --------------------------------------------------------------------------------- */
+
+/* Sequence n of the windows: the n-th of the chosen list. */
+struct chosen {
+	const struct judge_windows *w;
+	const uint64_t *list;
+};
+
+static int read_chosen(void *arg, uint64_t n, uint32_t *ids)
+{
+	const struct chosen *c = arg;
+
+	return c->w->sequence(c->w->arg, c->list[n], ids);
+}
+
+/* The loss on both lists; not finite: INFINITY. */
+static int losses_of(struct lm_loop *l, const struct judge_windows *w, double out[2])
+{
+	struct chosen c[2] = { { w, w->own }, { w, w->other } };
+
+	for (int i = 0; i < 2; i++) {
+		out[i] = 0;
+		if (lm_loop_eval(l, read_chosen, &c[i], w->count, &out[i]) == 0)
+			continue;
+		if (err_get()->code != EX_DATAERR || isfinite(out[i]))
+			return -1;
+		err_clear();
+		out[i] = INFINITY;
+	}
+	return 0;
+}
+
+static int64_t nanonats(double before, double after)
+{
+	double gain = 1e9 * (before - after);
+
+	return isfinite(gain) && fabs(gain) < (double)JSON_SAFE_INTEGER_MAX ?
+		llround(gain) :
+		WORST;
+}
+
+int judge_measure(struct lm_loop *l, const float *pub, const float *delta,
+	const struct judge_windows *w, struct judge_losses *out)
+{
+	uint64_t n = lm_flat_count(l->train);
+	double before[2] = { INFINITY, INFINITY }, after[2] = { INFINITY, INFINITY };
+	int rc = -1;
+
+	if (losses_of(l, w, before) < 0 ||
+		lm_flat_add(l->train, LM_STATE_PARAMETER, 0, n, delta, -1) < 0)
+		goto out;
+	rc = losses_of(l, w, after);
+out:
+	if (lm_flat_set(l->train, LM_STATE_PARAMETER, 0, n, pub) < 0)
+		rc = -1;
+	*out = (struct judge_losses){ .own = nanonats(before[0], after[0]),
+		.other = nanonats(before[1], after[1]) };
+	return rc;
+}

@@ -1,0 +1,153 @@
+/* judge: what counts, by hand-computed cases; copies are found among many; scores decay; the draw
+ * is a function of its seed. */
+#include "common/lm/train/judge.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "tests/unit/test.h"
+
+/* Honest deltas make held-out loss worse and their own better: figures of training.md. */
+static void verdicts(void)
+{
+	static const struct judge_losses losses[] = {
+		{ 200000000,
+			-100000000 }, /* honest: leads of 0.30, 0.24, 0.25, 0.36 nats */
+		{ 140000000, -100000000 }, { 250000000, 0 }, { 300000000, -60000000 },
+		{ -5000000, -300000000 }, /* makes its own loss worse */
+		{ 0, 0 },                 /* did nothing */
+		{ 30000000, 20000000 },   /* trained on something else */
+		{ 90000000, 0 },          /* little, but above a third of 0.24 */
+	};
+	enum judge_verdict v[8];
+
+	/* leads: 0.30 0.24 0.25 0.36 0.295 0 0.01 0.09: the median is 0.245, a third 0.0817 */
+	judge_decide(v, losses, 8);
+	for (int i = 0; i < 4; i++)
+		CHECK(v[i] == JUDGE_GOOD);
+	CHECK(v[4] == JUDGE_USELESS && v[5] == JUDGE_USELESS);
+	CHECK(v[6] == JUDGE_OTHER_DATA && v[7] == JUDGE_GOOD);
+	/* two have no median to be held against */
+	judge_decide(v, losses + 6, 2);
+	CHECK(v[0] == JUDGE_GOOD && v[1] == JUDGE_GOOD);
+	judge_decide(v, losses, 0);
+	CHECK_TEXT("", judge_reason(JUDGE_GOOD));
+	CHECK(judge_reason(JUDGE_USELESS)[0] && judge_reason(JUDGE_OTHER_DATA)[0]);
+}
+
+static void scores(void)
+{
+	int64_t s = 0;
+
+	s = judge_score(s, JUDGE_GOOD);
+	CHECK_I64(100000, s);
+	s = judge_score(s, JUDGE_GOOD);
+	CHECK_I64(190000, s);
+	s = judge_score(s, JUDGE_USELESS);
+	CHECK_I64(71000, s);
+	for (int i = 0; i < 200; i++)
+		s = judge_score(s, JUDGE_OTHER_DATA);
+	CHECK(s >= -1000000 && s < -999980);
+}
+
+static void draws(void)
+{
+	enum { K = 20 };
+	int times[K] = { 0 };
+	bool a[K], b[K];
+
+	for (uint64_t seed = 0; seed < 2000; seed++) {
+		size_t n = 0;
+
+		judge_draw(a, K, 3, seed);
+		judge_draw(b, K, 3, seed);
+		CHECK(memcmp(a, b, sizeof a) == 0);
+		for (int i = 0; i < K; i++) {
+			n += a[i];
+			times[i] += a[i];
+		}
+		CHECK(n == 3);
+	}
+	for (int i = 0; i < K; i++)
+		CHECK(times[i] > 220 &&
+			times[i] < 380); /* 300 expected, 5 sigma are 80 */
+	judge_draw(a, K, 99, 1);
+	for (int i = 0; i < K; i++)
+		CHECK(a[i]);
+}
+
+/* Deltas of a common part and noise of their own, with a cosine of about 0.5; copy: of that one,
+ * with a little noise. */
+static void fill(float *x, uint64_t n, uint64_t member, int64_t copy)
+{
+	struct rng common, own, noise;
+
+	rng_seed(&common, 1, 0);
+	rng_seed(&own, 2, copy >= 0 ? (uint64_t)copy : member);
+	rng_seed(&noise, 3, member);
+	for (uint64_t i = 0; i < n; i++) {
+		x[i] = (float)(rng_f64(&common) - 0.5 + rng_f64(&own) - 0.5);
+		if (copy >= 0)
+			x[i] += (float)(0.2 * (rng_f64(&noise) - 0.5));
+	}
+}
+
+static void look(struct judge_copies *c, float *const *x, uint64_t n, uint64_t step)
+{
+	const float *chunk[64];
+
+	for (uint64_t at = 0; at < n; at += step) {
+		for (size_t i = 0; i < c->k; i++)
+			chunk[i] = x[i] + at;
+		judge_copies_look(c, chunk, n - at < step ? n - at : step);
+	}
+}
+
+static void copies(size_t k, uint64_t n)
+{
+	struct judge_copies c, other;
+	float *x[64];
+	bool copied[64];
+
+	for (size_t i = 0; i < k; i++) {
+		x[i] = xmalloc(n * sizeof **x);
+		fill(x[i], n, i, i == 5 ? 2 : -1);
+	}
+	judge_copies_init(&c, k, n, 11);
+	judge_copies_init(&other, k, n, 11);
+	look(&c, x, n, n);
+	look(&other, x, n, 2 * JUDGE_BLOCK);
+	CHECK(memcmp(c.gram, other.gram, k * (k + 1) / 2 * sizeof *c.gram) == 0);
+	judge_copies_find(&c, copied);
+	for (size_t i = 0; i < k; i++)
+		CHECK(copied[i] == (i == 2 || i == 5));
+	CHECK(judge_cosine_ppm(&c, 2, 5) == judge_cosine_ppm(&c, 5, 2));
+	CHECK(llabs(judge_cosine_ppm(&c, 0, 1) - 500000) < 50000);
+	CHECK(judge_cosine_ppm(&c, 3, 3) == 1000000);
+	judge_copies_release(&c);
+	judge_copies_release(&other);
+	for (size_t i = 0; i < k; i++)
+		free(x[i]);
+}
+
+/* More work than the bound: blocks are drawn, and say the same. */
+static void drawn_copies(void)
+{
+	struct judge_copies c;
+
+	judge_copies_init(&c, 64, UINT64_C(1) << 30, 5);
+	CHECK(c.share > 200);
+	judge_copies_release(&c);
+}
+
+int main(void)
+{
+	verdicts();
+	scores();
+	draws();
+	copies(8, 5 * JUDGE_BLOCK + 9);
+	drawn_copies();
+	TEST_END();
+}
