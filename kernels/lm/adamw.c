@@ -1,4 +1,4 @@
-/* AdamW: the reference. */
+/* adamw.c - reference of AdamW and of the gradient norm. */
 #include <math.h>
 
 #include "kernels/lm/ref.h"

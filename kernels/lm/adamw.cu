@@ -1,10 +1,10 @@
-/* The optimiser. Its four arrays are read and written once, 16 bytes at a time: memory alone
- * decides its speed. */
+/* adamw.cu - the optimiser on a GPU. Its four arrays are read and written once, 16 bytes at a
+ * time: memory bandwidth alone decides its speed. */
 #include "kernels/lm/cuda.cuh"
 
-/* A block of LM_SQUARES_BLOCK numbers for each block of threads: thread t adds up its packs in
- * order, then they are added in pairs. In f64, so that neither large nor small gradients are
- * lost. */
+/* One block of LM_SQUARES_BLOCK numbers for each thread block: thread t adds its packs in
+ * order, then the threads' sums are added in pairs. Sums are f64, so that neither large nor
+ * small gradients are lost. */
 __global__ void squares_kernel(struct lm_squares s, uint64_t parts, bool wide)
 {
 	SHARED(double, sum, LM_WARPS);
@@ -24,7 +24,7 @@ __global__ void squares_kernel(struct lm_squares s, uint64_t parts, bool wide)
 				mine += (double)g[k] * g[k];
 		}
 		mine = lm_warp_sum(mine);
-		__syncthreads(); /* the sums of the block before are read */
+		__syncthreads(); /* until the sums of the previous block are read */
 		if (threadIdx.x % 32 == 0)
 			sum[threadIdx.x / 32] = mine;
 		__syncthreads();
@@ -47,7 +47,7 @@ int cuda_lm_squares(struct dev *d, const struct lm_squares *s)
 	return lm_started(d);
 }
 
-/* one block */
+/* Runs in one thread block. */
 __global__ void clip_kernel(struct lm_clip c)
 {
 	SHARED(double, sum, LM_WARPS);

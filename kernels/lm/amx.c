@@ -1,5 +1,5 @@
-/* Block products on AMX (Sapphire Rapids and later): tiles of 16 rows of 64 bytes. The packing
- * and the ends are those of AVX-512. */
+/* amx.c - block products on AMX (Sapphire Rapids and later): tiles of 16 rows of 64 bytes.
+ * Packing and epilogue are those of AVX-512. */
 #include "kernels/lm/x86.h"
 
 #if defined __x86_64__ && defined __linux__
@@ -14,12 +14,13 @@ struct tile_config {
 	uint8_t rows[16];
 } __attribute__((packed));
 
-/* Tiles 0..3 are the quarters of C, 4 and 5 the halves of A, 6 and 7 the two panels. */
+/* Tiles 0..3 are the quarters of C, 4 and 5 the halves of A, 6 and 7 the two panels of B. */
 AMX static void configure(uint64_t rows)
 {
 	struct tile_config c = { .palette = 1 };
 	uint8_t upper = (uint8_t)(rows < 16 ? rows : 16);
-	uint8_t lower = (uint8_t)(rows > 16 ? rows - 16 : 16); /* unused when fewer */
+	uint8_t lower = (uint8_t)(rows > 16 ? rows - 16 :
+					      16); /* unused if there are fewer rows */
 
 	for (int i = 0; i < 8; i++) {
 		c.row_bytes[i] = 64;
@@ -27,7 +28,7 @@ AMX static void configure(uint64_t rows)
 	}
 	c.rows[0] = c.rows[1] = c.rows[4] = upper;
 	c.rows[2] = c.rows[3] = c.rows[5] = lower;
-	/* gcc 12 does not know that the instruction reads all of it */
+	/* gcc 12 does not know that the instruction reads all of the configuration */
 	__asm__ volatile("" : : "r"(&c) : "memory");
 	_tile_loadconfig(&c);
 }

@@ -1,10 +1,10 @@
-/* Scores are computed again wherever they are wanted: slow, and nothing of positions x keys is
- * kept. */
+/* attend.c - reference of attention. It computes scores again wherever they are used: slow, but
+ * without memory for positions x keys. */
 #include <math.h>
 
 #include "kernels/lm/ref.h"
 
-#define CHUNK 64 /* columns of a head that are summed at once */
+#define CHUNK 64 /* columns of a head that are summed together */
 
 static double dot(enum lm_dtype dtype, const void *a, uint64_t i, const void *b,
 	uint64_t j, uint64_t n)
@@ -16,11 +16,11 @@ static double dot(enum lm_dtype dtype, const void *a, uint64_t i, const void *b,
 	return sum;
 }
 
-/* One query of one head: where its row of q and out lie, and the keys it sees. */
+/* One query of one head: offsets of its rows of q and out, and the keys it sees. */
 struct query {
 	uint64_t b, h, kv_h, i;
 	uint64_t q, o;        /* elements */
-	uint64_t first, last; /* keys, last included */
+	uint64_t first, last; /* first and last key it sees, inclusive */
 };
 
 static struct query query_of(const struct lm_attend *a, uint64_t n)
@@ -54,15 +54,15 @@ void lm_attend_ref(const struct lm_attend *a, uint64_t from, uint64_t to)
 {
 	for (uint64_t n = from; n < to; n++) {
 		struct query q = query_of(a, n);
-		double most = -HUGE_VAL, sum = 0, lse;
+		double largest = -HUGE_VAL, sum = 0, lse;
 
 		for (uint64_t j = q.first; j <= q.last; j++) {
-			double s = score(a, &q, j), more = s > most ? s : most;
+			double s = score(a, &q, j), more = s > largest ? s : largest;
 
-			sum = sum * exp(most - more) + exp(s - more);
-			most = more;
+			sum = sum * exp(largest - more) + exp(s - more);
+			largest = more;
 		}
-		lse = most + log(sum);
+		lse = largest + log(sum);
 		if (a->lse)
 			a->lse[n] = (float)lse;
 		for (uint64_t c = 0; c < a->head_dim; c += CHUNK) {
@@ -83,7 +83,7 @@ void lm_attend_ref(const struct lm_attend *a, uint64_t from, uint64_t to)
 	}
 }
 
-/* p and ds of a query and a key */
+/* Computes p and ds of one query and one key. */
 static void weights(const struct lm_attend_back *a, const struct query *q, uint64_t n,
 	uint64_t j, double *p, double *ds)
 {

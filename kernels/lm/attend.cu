@@ -1,7 +1,8 @@
-/* Attention in f32, for every chip, type and width of a head: 32 queries against 32 keys at a
- * time, with the online softmax; 64 columns of a result a block, so that wider heads compute
- * their scores once for each 64. Backward, a block owns what it writes: dk and dv are summed
- * over queries and heads in order by one, dq over keys by another; nothing is added by two. */
+/* attend.cu - attention in f32 arithmetic, for every GPU, dtype and head width: 32 queries
+ * against 32 keys at a time, with the online softmax. A thread block makes 64 columns of a
+ * result, so that wider heads compute their scores once for every 64 columns. In the backward
+ * pass each block owns its result: one sums dk and dv over queries and heads in order, another
+ * dq over keys; no two blocks add to the same number. */
 #include "kernels/lm/cuda.cuh"
 
 #define TILE    32
@@ -9,7 +10,7 @@
 #define STRIDE  (COLUMNS + 1)
 #define THREADS 128
 
-/* Thread (y, x) has rows y + 8 i of a tile, and columns x + 16 j. */
+/* Thread (y, x) owns rows y + 8 i and columns x + 16 j of a tile. */
 #define ROW(i)    (threadIdx.x / 16 + 8 * (unsigned)(i))
 #define COLUMN(j) (threadIdx.x % 16 + 16 * (unsigned)(j))
 
@@ -26,7 +27,7 @@ __device__ rows<T> rows_of(T *base, uint64_t ld, uint64_t b, uint64_t each,
 	return { base + (b * each + from) * ld + column, ld, each - from };
 }
 
-/* Columns c .. c + 63 of TILE rows as f32, zeros beyond the edges. */
+/* Loads columns c .. c + 63 of TILE rows as f32, with zeros beyond the edges. */
 template <class T>
 __device__ void load_rows(float *tile, const rows<const T> &from, uint64_t c,
 	uint64_t width)
@@ -39,7 +40,7 @@ __device__ void load_rows(float *tile, const rows<const T> &from, uint64_t c,
 	}
 }
 
-/* s = x y^T for TILE rows of each; a and b are room for tiles. */
+/* s = x y^T for TILE rows of each; a and b are shared memory for tiles. */
 template <class T>
 __device__ void dot_rows(float (&s)[4][2], const rows<const T> &x, const rows<const T> &y,
 	uint64_t width, float *a, float *b)
@@ -47,7 +48,7 @@ __device__ void dot_rows(float (&s)[4][2], const rows<const T> &x, const rows<co
 	for (int i = 0; i < 4; i++)
 		s[i][0] = s[i][1] = 0;
 	for (uint64_t c = 0; c < width; c += COLUMNS) {
-		__syncthreads(); /* what was there is used up */
+		__syncthreads(); /* until the previous tile is used */
 		load_rows<T>(a, x, c, width);
 		load_rows<T>(b, y, c, width);
 		__syncthreads();
@@ -59,7 +60,7 @@ __device__ void dot_rows(float (&s)[4][2], const rows<const T> &x, const rows<co
 	}
 }
 
-/* sum[row][column] += p[row][t] x[t][column] over the TILE t; TURNED: p[t][row] */
+/* sum[row][column] += p[row][t] x[t][column] over the TILE values of t; TURNED: with p[t][row]. */
 template <bool TURNED>
 __device__ void add_product(float (&sum)[4][4], const float *p, const float *x)
 {
@@ -86,7 +87,7 @@ __device__ void store_rows(const rows<T> &to, const float (&sum)[4][4],
 
 /* --- what sees what ------------------------------------------------------------------------ */
 
-/* the position of query i, and the first key it sees */
+/* Returns the position of query i, and the first key it sees. */
 __device__ uint64_t position_of(const struct lm_attend *a, uint64_t i)
 {
 	return a->keys - a->positions + i;
@@ -104,8 +105,8 @@ __device__ bool sees(const struct lm_attend *a, uint64_t i, uint64_t j)
 	return i < a->positions && j <= position_of(a, i) && j >= first_key(a, i);
 }
 
-/* One block's work: a tile of rows of a head, and columns from c on. The last tiles, which see
- * most, come first. */
+/* What one thread block computes: a tile of rows of a head, and columns from c on. The last
+ * tiles, which see the most keys, come first. */
 struct task {
 	uint64_t b, h, first, c;
 };
@@ -133,25 +134,26 @@ static uint64_t tasks(uint64_t batch, uint64_t length, uint64_t heads, uint64_t 
 
 /* --- forward ------------------------------------------------------------------------------- */
 
-/* The running softmax of a row: its largest score and the sum of exponentials, the same in its
- * 16 lanes. */
+/* Running softmax of a row: its largest score and the sum of exponentials; all 16 lanes of the
+ * row hold the same. */
 struct running {
-	float most, sum;
+	float largest, sum;
 };
 
-/* Scores of one row become weights in p; what was summed before shrinks by what is returned. */
+/* Turns the scores of one row into weights in p. Returns the factor by which earlier sums
+ * shrink. */
 __device__ float weigh(struct running *r, const float (&s)[2], float *p)
 {
 	float more = lm_warp_max(s[0] > s[1] ? s[0] : s[1], 16), shrink, w[2];
 
-	more = more > r->most ? more : r->most;
-	shrink = more == -INFINITY ? 1 : expf(r->most - more);
+	more = more > r->largest ? more : r->largest;
+	shrink = more == -INFINITY ? 1 : expf(r->largest - more);
 	for (int j = 0; j < 2; j++) {
 		w[j] = s[j] == -INFINITY ? 0 : expf(s[j] - more);
 		p[COLUMN(j)] = w[j];
 	}
 	r->sum = r->sum * shrink + lm_warp_sum(w[0] + w[1], 16);
-	r->most = more;
+	r->largest = more;
 	return shrink;
 }
 
@@ -205,7 +207,7 @@ template <class T> __global__ void attend_kernel(struct lm_attend a, uint64_t al
 			factor[i] = 1 / run[i].sum;
 			if (a.lse && t.c == 0 && COLUMN(0) == 0 && row < a.positions)
 				a.lse[(t.b * a.heads + t.h) * a.positions + row] =
-					run[i].most + logf(run[i].sum);
+					run[i].largest + logf(run[i].sum);
 		}
 		store_rows(rows_of((T *)a.out, a.ldo, t.b, a.positions, at, t.first), sum,
 			factor, t.c, a.head_dim);
@@ -226,7 +228,8 @@ int cuda_lm_attend(struct dev *d, const struct lm_attend *a)
 
 /* --- backward ------------------------------------------------------------------------------ */
 
-/* d_i = sum dout_i out_i waits in the first four bytes of the row of dq that is written last. */
+/* d_i = sum dout_i out_i is stored in the first four bytes of the row of dq until that row is
+ * written. */
 __device__ void keep(float *row, float d)
 {
 	*row = d;
@@ -240,17 +243,17 @@ __device__ void keep(uint16_t *row, float d)
 	row[1] = (uint16_t)(bits >> 16);
 }
 
-__device__ float kept(const float *row)
+__device__ float load_d(const float *row)
 {
 	return *row;
 }
 
-__device__ float kept(const uint16_t *row)
+__device__ float load_d(const uint16_t *row)
 {
 	return half_float_of_bits((uint32_t)row[0] | (uint32_t)row[1] << 16);
 }
 
-/* a warp a query of a head */
+/* One warp for each query of a head. */
 template <class T> __global__ void keep_kernel(struct lm_attend_back a, uint64_t all)
 {
 	const struct lm_attend *f = &a.forward;
@@ -270,7 +273,8 @@ template <class T> __global__ void keep_kernel(struct lm_attend_back a, uint64_t
 	}
 }
 
-/* p and ds of queries i0 .. and keys j0 .. of head h; a and b are room, d the queries' d_i */
+/* Computes p and ds of queries i0 .. and keys j0 .. of head h. a and b are shared memory for
+ * tiles, d the queries' d_i. */
 template <class T>
 __device__ void weights(const struct lm_attend_back *a, uint64_t b, uint64_t h,
 	uint64_t i0, uint64_t j0, const float (&d)[4], float (&p)[4][2],
@@ -300,7 +304,7 @@ __device__ void weights(const struct lm_attend_back *a, uint64_t b, uint64_t h,
 	}
 }
 
-/* dk and dv of a tile of keys */
+/* Computes dk and dv of a tile of keys. */
 template <class T>
 __global__ void attend_back_kv_kernel(struct lm_attend_back a, uint64_t all)
 {
@@ -330,7 +334,7 @@ __global__ void attend_back_kv_kernel(struct lm_attend_back a, uint64_t all)
 
 				for (int i = 0; i < 4; i++)
 					d[i] = ROW(i) < dq.count ?
-						kept(dq.at + ROW(i) * dq.ld) :
+						load_d(dq.at + ROW(i) * dq.ld) :
 						0;
 				weights<T>(&a, t.b, h, i0, t.first, d, w, ds, x, y);
 				for (int i = 0; i < 4; i++)
@@ -363,8 +367,9 @@ __global__ void attend_back_kv_kernel(struct lm_attend_back a, uint64_t all)
 	}
 }
 
-/* dq of a tile of queries; several blocks share one when heads are wide, so that d_i is made
- * once more and not read from dq */
+/* Computes dq of a tile of queries. Wide heads share it among several blocks; then each
+ * computes d_i itself instead of reading it from dq, which another may already have
+ * overwritten. */
 template <class T>
 __global__ void attend_back_q_kernel(struct lm_attend_back a, uint64_t all)
 {

@@ -1,13 +1,15 @@
-/* Attention in bf16 on tensor cores, for heads of 64 and 128: a warp has 16 rows of a tile,
- * whose scores never leave its registers (Dao 2023, FlashAttention-2). Scores and weights are
- * f32 until a product takes them. Backward, keys and queries change roles: one kernel sums over
- * the tiles of the other side, and again each result has one owner. */
+/* attend_tensor.cu - attention in bf16 on tensor cores, for heads of 64 and 128 columns. A warp
+ * owns 16 rows of a tile, whose scores never leave its registers (Dao 2023, FlashAttention-2).
+ * Scores and weights are f32 until they become operands of a product. In the backward pass keys
+ * and queries change roles: one kernel sums over the tiles of the other side, and each result
+ * has one owner again. */
 #include "kernels/lm/tensor.cuh"
 
 #define LOG2E 1.4426950408889634f
 #define LN2   0.6931471805599453f
 
-/* in a row of a tile: eight more, so that eight rows of 16 bytes lie in different banks */
+/* a row of a tile is padded by eight numbers, so that eight rows of 16 bytes lie in different
+ * banks */
 #define STRIDE(D) ((D) + 8)
 
 #if LM_TENSOR
@@ -30,8 +32,8 @@ __device__ static uint64_t first_key_of(const struct lm_attend *a, uint64_t i)
 	return a->window && p + 1 > a->window ? p + 1 - a->window : 0;
 }
 
-/* Which of a tile's places are seen, in numbers of 32 bits: query i of the tile (from i0 on)
- * sees key j (from j0 on) if i is there, j is not behind it, and not before its window. */
+/* Which places of a tile are seen, in 32-bit arithmetic: query i of the tile (from i0 on) sees
+ * key j (from j0 on) if i exists, j does not come after it, and j is not before its window. */
 struct tile_mask {
 	int rows, ahead, span;
 };
@@ -57,8 +59,8 @@ __device__ __forceinline__ bool visible(const tile_mask &m, int i, int j)
 	return i < m.rows && j - i <= m.ahead && i - j < m.span;
 }
 
-/* Whether all of `tile` queries from i on see all of as many keys from j on: most tiles, which
- * need no mask. */
+/* Whether all of `tile` queries from i on see all of as many keys from j on. Most tiles are
+ * such and need no mask. */
 __device__ static bool all_visible(const struct lm_attend *a, uint64_t i, uint64_t j,
 	unsigned tile)
 {
@@ -66,7 +68,7 @@ __device__ static bool all_visible(const struct lm_attend *a, uint64_t i, uint64
 		j >= first_key_of(a, i + tile - 1);
 }
 
-/* One block's work: a tile of rows of a head; those that see most come first. */
+/* What one thread block computes: a tile of rows of a head. Tiles that see the most come first. */
 struct tile_task {
 	uint64_t b, h, first;
 };
@@ -74,7 +76,7 @@ struct tile_task {
 __device__ static tile_task tile_of(uint64_t n, uint64_t length, uint64_t heads,
 	unsigned tile)
 {
-	/* takes() has seen that they fit: a division of 64 bits is a call, around which
+	/* takes() has checked that they fit: a 64-bit division is a function call, around which
 	 * registers are spilled */
 	unsigned tiles = (unsigned)((length + tile - 1) / tile), all = (unsigned)n;
 	unsigned h = (unsigned)heads, rest = all / h;
@@ -86,7 +88,8 @@ __device__ static tile_task tile_of(uint64_t n, uint64_t length, uint64_t heads,
 	return t;
 }
 
-/* TILE rows of D numbers into shared memory, zeros for rows that are not there; TILE / 16 warps. */
+/* Loads TILE rows of D numbers into shared memory, with zeros for rows that do not exist; for
+ * TILE / 16 warps. */
 template <int D, int TILE> __device__ void load_tile(uint16_t *to, const head_rows &from)
 {
 	for (unsigned n = threadIdx.x; n < TILE * D / 8; n += TILE * 2) {
@@ -99,7 +102,7 @@ template <int D, int TILE> __device__ void load_tile(uint16_t *to, const head_ro
 	}
 }
 
-/* A of 16 rows from `row` on and 16 columns from c on of a tile */
+/* Loads the operand A of 16 rows from `row` on and 16 columns from c on of a tile. */
 template <int D>
 __device__ __forceinline__ void left_part(unsigned (&a)[4], const uint16_t *tile,
 	unsigned row, unsigned c)
@@ -109,7 +112,7 @@ __device__ __forceinline__ void left_part(unsigned (&a)[4], const uint16_t *tile
 	lm_matrices<false>(a, tile + (row + lane % 16) * STRIDE(D) + c + lane / 16 * 8);
 }
 
-/* s[n] = own times rows 8 n .. of other, along D; this warp's 16 rows of own */
+/* s[n] = own times rows 8 n .. of other, along D, for this warp's 16 rows of own. */
 template <int D, int TILE>
 __device__ __forceinline__ void scores(float (&s)[TILE / 8][4], const uint16_t *own,
 	const uint16_t *other)
@@ -139,8 +142,8 @@ __device__ __forceinline__ void scores(float (&s)[TILE / 8][4], const uint16_t *
 	}
 }
 
-/* sum[d] += weights times columns 8 d .. of a tile, along its rows: what a product left in
- * registers is the A of the next. */
+/* sum[d] += weights times columns 8 d .. of a tile, along its rows. The registers that hold a
+ * product's result are in the layout of operand A of the next. */
 template <int D, int TILE>
 __device__ __forceinline__ void add_weighted(float (&sum)[D / 8][4],
 	const float (&w)[TILE / 8][4], const uint16_t *tile)
@@ -167,7 +170,7 @@ __device__ __forceinline__ void add_weighted(float (&sum)[D / 8][4],
 	}
 }
 
-/* Element e of a fragment: its row within the warp's tile, and its column among 8. */
+/* Return the row of element e of a fragment within the warp's tile, and its column among 8. */
 __device__ __forceinline__ unsigned row_of(int e)
 {
 	return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + (unsigned)e / 2 * 8;
@@ -198,10 +201,10 @@ __device__ void store_tile(const head_rows &to, const float (&sum)[D / 8][4], fl
 
 /* --- forward ------------------------------------------------------------------------------- */
 
-#define QUERIES 64 /* and keys at a time */
+#define QUERIES 64 /* per tile; as many keys */
 
 #if LM_TENSOR
-/* s[n] = own times keys 8 n .. ; own stays in registers */
+/* s[n] = own times keys 8 n ..; own stays in registers. */
 template <int D>
 __device__ __forceinline__ void scores_of(float (&s)[QUERIES / 8][4],
 	const unsigned (&own)[D / 16][4], const uint16_t *keys)
@@ -224,7 +227,7 @@ __device__ __forceinline__ void scores_of(float (&s)[QUERIES / 8][4],
 	}
 }
 
-/* Scores to the base of 2; what a query does not see is -infinity. */
+/* Converts scores to base 2; what a query does not see becomes -infinity. */
 __device__ __forceinline__ void mask(float (&s)[QUERIES / 8][4],
 	const struct lm_attend *a, uint64_t i0, uint64_t j0, float factor)
 {
@@ -245,9 +248,9 @@ __device__ __forceinline__ void mask(float (&s)[QUERIES / 8][4],
 				-INFINITY;
 }
 
-/* Scores of the row of elements e and e + 1 become weights; four lanes share it. total is this
- * lane's part. Returns what earlier sums shrink by. */
-__device__ __forceinline__ float weigh(float (&s)[QUERIES / 8][4], int e, float *most,
+/* Turns the scores in the row of elements e and e + 1 into weights; four lanes share a row.
+ * total is this lane's part of the sum. Returns the factor by which earlier sums shrink. */
+__device__ __forceinline__ float weigh(float (&s)[QUERIES / 8][4], int e, float *largest,
 	float *total)
 {
 	float more = -INFINITY, less, shrink, sum = 0;
@@ -256,11 +259,10 @@ __device__ __forceinline__ float weigh(float (&s)[QUERIES / 8][4], int e, float 
 	for (int n = 0; n < QUERIES / 8; n++)
 		more = fmaxf(more, fmaxf(s[n][e], s[n][e + 1]));
 	more = lm_warp_max(more, 4);
-	more = fmaxf(more, *most);
-	/* where nothing was visible yet all weights are 2^-infinity, and the sums that shrink
-	 * are 0 */
+	more = fmaxf(more, *largest);
+	/* while no key is visible, all weights are 2^-infinity and the sums that shrink are 0 */
 	less = more == -INFINITY ? 0 : more;
-	shrink = lm_exp2(*most - less);
+	shrink = lm_exp2(*largest - less);
 	UNROLL
 	for (int n = 0; n < QUERIES / 8; n++)
 		for (int k = e; k < e + 2; k++) {
@@ -268,7 +270,7 @@ __device__ __forceinline__ float weigh(float (&s)[QUERIES / 8][4], int e, float 
 			sum += s[n][k];
 		}
 	*total = *total * shrink + sum;
-	*most = more;
+	*largest = more;
 	return shrink;
 }
 #endif
@@ -278,9 +280,9 @@ __global__ void __launch_bounds__(2 * QUERIES)
 	attend_tensor_kernel(struct lm_attend a, uint64_t all)
 {
 #if LM_TENSOR
-	SHARED(uint4, x_room, QUERIES * STRIDE(D) / 8); /* queries, then keys */
-	SHARED(uint4, y_room, QUERIES * STRIDE(D) / 8); /* values */
-	uint16_t *x = (uint16_t *)(void *)x_room, *y = (uint16_t *)(void *)y_room;
+	SHARED(uint4, x_shared, QUERIES * STRIDE(D) / 8); /* queries, then keys */
+	SHARED(uint4, y_shared, QUERIES * STRIDE(D) / 8); /* values */
+	uint16_t *x = (uint16_t *)(void *)x_shared, *y = (uint16_t *)(void *)y_shared;
 	float factor = a.scale * LOG2E;
 
 	for (uint64_t n = blockIdx.x; n < all; n += gridDim.x) {
@@ -290,11 +292,11 @@ __global__ void __launch_bounds__(2 * QUERIES)
 		uint64_t row = t.b * a.positions + t.first, left = a.positions - t.first;
 		uint64_t end = a.keys - a.positions + t.first +
 			(left < QUERIES ? left : QUERIES);
-		float sum[D / 8][4] = {}, most[2] = { -INFINITY, -INFINITY },
+		float sum[D / 8][4] = {}, largest[2] = { -INFINITY, -INFINITY },
 			      total[2] = { 0, 0 };
 		unsigned own[D / 16][4];
 
-		__syncthreads(); /* the tile before is used up */
+		__syncthreads(); /* until the previous tile is used */
 		load_tile<D, QUERIES>(x, rows_of(a.q, a.ldq, row, left, at));
 		__syncthreads();
 		UNROLL
@@ -313,8 +315,8 @@ __global__ void __launch_bounds__(2 * QUERIES)
 			__syncthreads();
 			scores_of<D>(s, own, x);
 			mask(s, &a, t.first, j0, factor);
-			shrink[0] = weigh(s, 0, &most[0], &total[0]);
-			shrink[1] = weigh(s, 2, &most[1], &total[1]);
+			shrink[0] = weigh(s, 0, &largest[0], &total[0]);
+			shrink[1] = weigh(s, 2, &largest[1], &total[1]);
 			UNROLL
 			for (int d = 0; d < D / 8; d++)
 				for (int e = 0; e < 4; e++)
@@ -328,7 +330,7 @@ __global__ void __launch_bounds__(2 * QUERIES)
 			total[half] = lm_warp_sum(total[half], 4);
 			if (a.lse && threadIdx.x % 4 == 0 && i < a.positions)
 				a.lse[(t.b * a.heads + t.h) * a.positions + i] =
-					most[half] * LN2 + logf(total[half]);
+					largest[half] * LN2 + logf(total[half]);
 		}
 		store_tile<D>(rows_of(a.out, a.ldo, row, left, at), sum, 1 / total[0],
 			1 / total[1]);
@@ -340,8 +342,8 @@ __global__ void __launch_bounds__(2 * QUERIES)
 
 /* --- backward ------------------------------------------------------------------------------ */
 
-/* d_i = sum dout_i out_i waits in the first four bytes of the row of dq, which is written last;
- * a warp a query of a head */
+/* d_i = sum dout_i out_i is stored in the first four bytes of the row of dq until that row is
+ * written; one warp for each query of a head. */
 __global__ void keep_sums_kernel(struct lm_attend_back a, uint64_t all)
 {
 	const struct lm_attend *f = &a.forward;
@@ -363,7 +365,7 @@ __global__ void keep_sums_kernel(struct lm_attend_back a, uint64_t all)
 }
 
 #if LM_TENSOR
-/* The numbers of each query of a tile that its weights need. */
+/* The numbers that each query of a tile needs for its weights. */
 template <int TILE>
 __device__ void load_sums(float *lse, float *d, const struct lm_attend_back *a,
 	uint64_t b, uint64_t h, uint64_t i0, unsigned D)
@@ -382,7 +384,7 @@ __device__ void load_sums(float *lse, float *d, const struct lm_attend_back *a,
 	}
 }
 
-/* Scores become p, and dout . v becomes ds. KEYS: rows are keys, columns queries; else the
+/* Turns scores into p, and dout . v into ds. KEYS: rows are keys and columns queries; else the
  * other way round. */
 template <int TILE, bool KEYS>
 __device__ __forceinline__ void weights(float (&p)[TILE / 8][4], float (&ds)[TILE / 8][4],
@@ -396,7 +398,7 @@ __device__ __forceinline__ void weights(float (&p)[TILE / 8][4], float (&ds)[TIL
 
 			p[n][e] = lm_exp2(p[n][e] * factor - lse[i]);
 		}
-	/* only tiles at the edge look at each place */
+	/* only tiles at the edge test each place */
 	if (!all_visible(f, i0, j0, TILE)) {
 		tile_mask m = mask_of(f, i0, j0);
 
@@ -420,8 +422,8 @@ __device__ __forceinline__ void weights(float (&p)[TILE / 8][4], float (&ds)[TIL
 }
 #endif
 
-/* KEYS: dk and dv of a tile of keys, over the queries of all heads of its group; else dq of a
- * tile of queries, over keys. */
+/* KEYS: computes dk and dv of a tile of keys, over the queries of all heads of its group; else
+ * dq of a tile of queries, over keys. */
 template <int D, int TILE, bool KEYS>
 __global__ void __launch_bounds__(2 * TILE)
 	attend_back_tensor_kernel(struct lm_attend_back a, uint64_t all)
@@ -429,14 +431,14 @@ __global__ void __launch_bounds__(2 * TILE)
 #if LM_TENSOR
 	const struct lm_attend *f = &a.forward;
 	unsigned group = (unsigned)f->heads / (unsigned)f->kv_heads;
-	SHARED(uint4, own0_room, TILE * STRIDE(D) / 8); /* k or q */
-	SHARED(uint4, own1_room, TILE * STRIDE(D) / 8); /* v or dout */
+	SHARED(uint4, own0_shared, TILE * STRIDE(D) / 8); /* k or q */
+	SHARED(uint4, own1_shared, TILE * STRIDE(D) / 8); /* v or dout */
 	SHARED(uint4, other0_room, TILE * STRIDE(D) / 8);
 	SHARED(uint4, other1_room, TILE * STRIDE(D) / 8);
 	SHARED(float, lse, TILE);
 	SHARED(float, sums, TILE);
-	uint16_t *own0 = (uint16_t *)(void *)own0_room;
-	uint16_t *own1 = (uint16_t *)(void *)own1_room;
+	uint16_t *own0 = (uint16_t *)(void *)own0_shared;
+	uint16_t *own1 = (uint16_t *)(void *)own1_shared;
 	uint16_t *other0 = (uint16_t *)(void *)other0_room;
 	uint16_t *other1 = (uint16_t *)(void *)other1_room;
 
@@ -448,7 +450,7 @@ __global__ void __launch_bounds__(2 * TILE)
 		uint64_t left = f->positions - t.first, from, to;
 		float sum0[D / 8][4] = {}, sum1[KEYS ? D / 8 : 1][4] = {};
 
-		if (KEYS) { /* queries from the first key on, up to where the window ends */
+		if (KEYS) { /* queries from the first key on, up to the end of the window */
 			from = t.first;
 			to = f->window && t.first + TILE - 1 + f->window < f->positions ?
 				t.first + TILE - 1 + f->window :
@@ -457,7 +459,7 @@ __global__ void __launch_bounds__(2 * TILE)
 			from = first_key_of(f, t.first) / TILE * TILE;
 			to = left < TILE ? f->positions : t.first + TILE;
 		}
-		__syncthreads(); /* the tiles before are used up */
+		__syncthreads(); /* until the previous tiles are used */
 		if (KEYS) {
 			load_tile<D, TILE>(own0,
 				rows_of(f->k, f->ldk, base + t.first, left, t.h * D));
@@ -525,7 +527,8 @@ static uint64_t tiles_of(uint64_t batch, uint64_t length, uint64_t heads, unsign
 	return batch * heads * ((length + tile - 1) / tile);
 }
 
-/* Whether these kernels take it: the chip, the width, and 16 bytes at a time. */
+/* Whether these kernels support the GPU and the shape: compute capability, head width, 16-byte
+ * alignment. */
 static bool takes(struct dev *d, const struct lm_attend *a)
 {
 	return cuda_tensor(d) && a->dtype == LM_DTYPE_BF16 &&
@@ -554,7 +557,7 @@ int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a)
 	return lm_started(d);
 }
 
-/* LAUNCH cannot see a comma between template arguments */
+/* the macro LAUNCH would split template arguments at their comma */
 template <int D, int TILE>
 static int launch_back(struct dev *d, const struct lm_attend_back *a)
 {
@@ -583,6 +586,6 @@ int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a)
 		return 1;
 	if (!f->batch || !f->positions)
 		return 0;
-	/* tiles as large as 48 KiB of shared memory and the registers allow */
+	/* the largest tiles that 48 KiB of shared memory and the registers allow */
 	return f->head_dim == 64 ? launch_back<64, 64>(d, a) : launch_back<128, 32>(d, a);
 }

@@ -1,4 +1,4 @@
-/* The language model's fast kernels for one instruction set. */
+/* avx2.c - the language model's fast kernels, compiled for AVX2. */
 #include "kernels/lm/x86.h"
 
 #ifdef __x86_64__

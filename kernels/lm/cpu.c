@@ -1,4 +1,4 @@
-/* The table of ops.h on the CPU: one team shares each operation. */
+/* cpu.c - the table of ops.h on the CPU: the team of threads shares each operation. */
 #include "kernels/lm/cpu.h"
 
 #include <stdlib.h>
@@ -81,7 +81,7 @@ const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_dtype dtype)
 }
 #endif
 
-/* Half of a core's second cache. */
+/* Returns half of a core's level-2 cache, in bytes. */
 static uint64_t block_bytes(void)
 {
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -127,19 +127,20 @@ void lm_cpu_close(struct lm_cpu *lm)
 	free(lm);
 }
 
-/* Pieces of a thread's range: where a thread comes late, others take what it has not begun. */
+/* Pieces that a thread's range is split into: if a thread starts late, others take the pieces
+ * that it has not begun. */
 #define PIECES 4
 
 static int share(struct dev *d, team_part_fn part, const void *work, size_t bytes,
 	uint64_t n, uint64_t grain, uint32_t pieces)
 {
-	/* the team gives the work to `part`, which reads it only */
+	/* the team passes `work` on to `part`, which only reads it */
 	const struct team_op op = { part, (void *)(uintptr_t)work, n, grain, pieces, 0 };
 
 	return cpu_do(d, &op, bytes);
 }
 
-/* An operation whose rows, columns or elements a team shares. */
+/* Runs an operation whose rows, columns or elements the team shares. */
 #define SHARED(name, kernel, count, grain)                                          \
 	struct name##_work {                                                        \
 		const struct lm_kernels *kernels;                                   \
@@ -158,7 +159,7 @@ static int share(struct dev *d, team_part_fn part, const void *work, size_t byte
 		return share(d, kernel##_part, &w, sizeof w, count, grain, PIECES); \
 	}
 
-/* rows of a size, such that a piece is worth handing to a thread */
+/* Returns how many rows of this size make a piece worth giving to a thread. */
 static uint64_t rows_grain(uint64_t width)
 {
 	return 1 + 4096 / (width + 1);
@@ -175,8 +176,8 @@ SHARED(narrow, narrow, x->n, 4096)
 SHARED(squares, squares, (x->n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK, 1)
 SHARED(adamw, adamw, x->n, 4096)
 
-/* What is worth a thread's waking, about 3 us of work, and, where it is awake, a piece; in
- * multiplications. */
+/* Multiplications that are worth waking a thread for, about 3 us of work, and those that make a
+ * piece for one that is awake. */
 #define WORTH_WAKING UINT64_C(65536)
 #define WORTH_PIECE  UINT64_C(16384)
 
@@ -192,7 +193,7 @@ static void project_part(void *work, uint64_t from, uint64_t to)
 	w->kernels->project(&w->x, from, to);
 }
 
-/* Four outputs at a time go together. */
+/* Four outputs are computed together. */
 static int cpu_project(struct dev *d, const struct lm_project *x)
 {
 	struct project_work w = { &cpu_of(d)->lm->kernels, *x };
@@ -221,9 +222,9 @@ static void paged_part(void *work, uint64_t from, uint64_t to)
 	w->attend(&w->a, from, to);
 }
 
-/* Pairs of a head lie together, so that threads that share the pairs have as many long rows of
- * a prompt as short ones. Keys and values are read for one row each: a multiplication takes
- * longer than in a product. */
+/* Rows of one head are adjacent pairs, so that each thread gets as many long rows of a prompt
+ * as short ones. Keys and values are read for one row at a time: a multiplication takes longer
+ * here than in a product. */
 static int cpu_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 {
 	struct paged_work w = { cpu_of(d)->lm->kernels.paged_attend, *a };
@@ -304,8 +305,8 @@ struct attend_work {
 	uint64_t tasks;
 };
 
-/* Tasks are taken one by one: under a causal mask they differ. The last are the longest and
- * are taken first. */
+/* Threads take tasks one by one, because under a causal mask they differ in length. The last
+ * are the longest and go first. */
 static void attend_tiles_part(void *work, uint64_t from, uint64_t to)
 {
 	struct attend_work *w = work;
@@ -346,7 +347,7 @@ struct attend_back_work {
 	uint64_t keys, queries;
 };
 
-/* Blocks of keys, then blocks of queries: neither needs the other. */
+/* Blocks of keys, then blocks of queries: neither depends on the other. */
 static void attend_back_part(void *work, uint64_t from, uint64_t to)
 {
 	struct attend_back_work *w = work;
@@ -382,8 +383,8 @@ static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
 
 /* --- output -------------------------------------------------------------------------------- */
 
-/* Logits are in memory for this many bytes of rows at most, and at least for 32 rows: enough
- * that dw, which each lot of rows reads and writes once more, is not what takes the time. */
+/* The logits of at most this many bytes of rows are in memory at once, and of at least 32 rows:
+ * enough that reading and writing dw again for every group of rows does not dominate the time. */
 #define LOGITS_BYTES      (UINT64_C(64) << 20)
 #define LOGITS_BYTES_EVAL (UINT64_C(8) << 20)
 
@@ -443,8 +444,8 @@ static int head_scale(struct dev *d, const struct head_work *w, uint64_t rows)
 		PIECES);
 }
 
-/* dh and dw from e of rows `from` on: dh = diag(share) e w, dw = e^T diag(share) h, so that
- * nobody goes through e a second time. */
+/* Computes dh and dw from e of the rows from `from` on: dh = diag(share) e w, dw = e^T
+ * diag(share) h, so that scaling needs no second pass over e. */
 static int head_back(struct dev *d, const struct lm_head *h, struct head_work *w,
 	const struct head_room *r, uint64_t from, uint64_t rows)
 {

@@ -1,5 +1,5 @@
-/* cpu.h - the language model's kernels of a CPU level, each for one thread; cpu.c gives them to the
- * team. */
+/* cpu.h - the language model's kernels of one CPU level, each for one thread; cpu.c runs them
+ * on the team. */
 #ifndef RNP_KERNELS_LM_CPU_H
 #define RNP_KERNELS_LM_CPU_H
 
@@ -7,13 +7,13 @@
 #include "kernels/lm/ref.h"
 #include "kernels/lm/tile.h"
 
-/* A wider head than this goes to the reference. */
+/* Heads wider than this use the reference. */
 #define LM_ATTEND_DIM_MAX 256
-#define LM_ATTEND_BLOCK   256 /* queries, or keys, of a task */
+#define LM_ATTEND_BLOCK   256 /* queries, or keys, per task */
 
-/* Rows of logits (bf16's: as f16), in place: e^(l - the largest), less their sum at the
- * target; zeros beyond vocab up to ld. share = scale / sum: dl = e share. The target's own
- * logit is taken anew in f32. */
+/* Turns rows of logits (for bf16 stored as f16), in place, into e^(l - the largest), less their
+ * sum at the target; columns beyond vocab up to ld become zero. share = scale / sum: dl = e
+ * share. The target's own logit is computed again in f32. */
 struct lm_head_rows {
 	enum lm_dtype dtype;
 	void *e;
@@ -34,7 +34,7 @@ struct lm_head_scale {
 
 #define LM_RANGE(name) void (*name)(const struct lm_##name *, uint64_t from, uint64_t to)
 
-/* Ranges as in lm_ref.h. */
+/* Ranges as in ref.h. */
 struct lm_kernels {
 	LM_RANGE(embed);
 	LM_RANGE(embed_back);
@@ -49,8 +49,8 @@ struct lm_kernels {
 	LM_RANGE(narrow);
 	LM_RANGE(squares);
 	LM_RANGE(adamw);
-	/* by enum lm_dtype; NULL: products, attention and the output are the references, and
-	 * what follows is empty */
+	/* by enum lm_dtype; NULL: products, attention and the output use the references, and
+	 * the functions below are not set */
 	const struct lm_tiles *tiles[2];
 	LM_RANGE(head_rows);
 	LM_RANGE(head_scale);
@@ -65,7 +65,7 @@ struct lm_kernels {
 	LM_RANGE(paged_attend); /* head_dim at most LM_ATTEND_DIM_MAX */
 };
 
-/* What to use at a level on this CPU. */
+/* Fills in the kernels to use at a level on this CPU. */
 void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level);
 
 #endif

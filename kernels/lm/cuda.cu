@@ -1,4 +1,5 @@
-/* cuda.cu - the table `lm` of a GPU, and what its operations need besides their arguments. */
+/* cuda.cu - the table `lm` of a GPU, and the resources that its operations need besides their
+ * arguments. */
 #include "kernels/dev/lt.cuh"
 #include "kernels/lm/cuda.cuh"
 
@@ -19,7 +20,7 @@ int cuda_lm_prepare(struct dev *d, uint64_t *bytes)
 	return 0;
 }
 
-/* As CUDA_ENTER, and what prepare allocates must be there. */
+/* Like CUDA_ENTER, but also requires that prepare has been called. */
 #define ENTER_PREPARED(table, op, parameters, arguments)                              \
 	static int enter_##table##_##op parameters                                    \
 	{                                                                             \

@@ -1,9 +1,9 @@
-/* cuda.cuh - what the CUDA files of the language model share: packs of eight numbers, sums of a
- * warp in a fixed order, and their entries.
+/* cuda.cuh - what the language model's CUDA files share: packs of eight numbers, warp
+ * reductions in a fixed order, and the entry points.
  *
- * A sum's order follows from the sizes of an operation alone, never from the grid, so that
- * every GPU adds in the same way. Nothing here waits or allocates, so that a stream being
- * captured into a graph can take it. */
+ * The order of a sum depends only on the sizes of an operation, never on the grid, so that
+ * every GPU adds in the same order. Nothing here waits or allocates, so that all of it can be
+ * captured into a graph. */
 #ifndef RNP_KERNELS_LM_CUDA_CUH
 #define RNP_KERNELS_LM_CUDA_CUH
 
@@ -15,7 +15,8 @@
 #define LM_WARPS   (LM_THREADS / 32)
 #define LM_ALL     0xffffffffu
 
-/* What prepare allocates for partial sums and products on their way to another type. */
+/* What prepare allocates: memory for partial sums, and for products before they are converted
+ * to another type. */
 #define LM_SCRATCH_FLOATS ((uint64_t)4 << 20)
 
 /* --- numbers ------------------------------------------------------------------------------- */
@@ -35,8 +36,9 @@ __device__ __forceinline__ void lm_round(float *to, float x)
 	*to = x;
 }
 
-/* Two numbers as bf16, the first in the low half: one instruction from sm_80 on, where the
- * words of half.h are eight and a branch each. Rounding is the same; a NaN is the chip's own. */
+/* Converts two numbers to bf16, the first into the low half: one instruction from sm_80 on,
+ * where half.h takes eight and a branch for each. Rounding is the same; a NaN becomes the GPU's
+ * own. */
 __device__ __forceinline__ unsigned lm_two(float low, float high)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -54,7 +56,7 @@ __device__ __forceinline__ void lm_round(uint16_t *to, float x)
 	*to = (uint16_t)lm_two(x, 0);
 }
 
-/* 2^x by the chip's own instruction: within 2^-22 of itself, 0 below 2^-126. */
+/* 2^x by the GPU's own instruction: relative error 2^-22, 0 below 2^-126. */
 __device__ __forceinline__ float lm_exp2(float x)
 {
 #ifdef __CUDA_ARCH__
@@ -67,9 +69,8 @@ __device__ __forceinline__ float lm_exp2(float x)
 #endif
 }
 
-/* Eight numbers that lie side by side. Where `wide` says that addresses are multiples of 16
- * bytes and counts of 8, they come and go 16 bytes at a time; else one by one, and only the
- * first n. */
+/* Eight adjacent numbers. If `wide` (addresses are multiples of 16 bytes and counts of 8) they
+ * are loaded and stored 16 bytes at a time; else one by one, and only the first n. */
 #define LM_PACK 8
 
 __device__ __forceinline__ void lm_load(float *v, const float *p, unsigned n, bool wide)
@@ -133,13 +134,13 @@ __device__ __forceinline__ void lm_store(uint16_t *p, const float *v, unsigned n
 			lm_round(&p[i], v[i]);
 }
 
-/* how many of a pack that starts at `at` are below `end` */
+/* Returns how many numbers of the pack that starts at `at` are below `end`. */
 __device__ __forceinline__ unsigned lm_count(uint64_t at, uint64_t end)
 {
 	return end - at < LM_PACK ? (unsigned)(end - at) : LM_PACK;
 }
 
-/* Whether packs of rows of `width` numbers can be wide. NULL is aligned. */
+/* Whether packs of rows of `width` numbers can be wide. NULL counts as aligned. */
 static inline bool lm_wide(uint64_t width, const void *a, const void *b, const void *c,
 	const void *d)
 {
@@ -154,7 +155,7 @@ static inline uint64_t lm_packs(uint64_t n)
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-/* Of all lanes, the same in every one; `width` neighbours for less than a warp. */
+/* Reduces over all lanes, or over groups of `width` adjacent ones; every lane gets the result. */
 template <class V> __device__ __forceinline__ V lm_warp_sum(V v, int width = 32)
 {
 	for (int by = width / 2; by; by /= 2)
@@ -174,14 +175,14 @@ __device__ __forceinline__ float lm_warp_max(float v, int width = 32)
 
 /* --- on the host --------------------------------------------------------------------------- */
 
-/* What a launch left behind. */
+/* Checks the error state after a launch. */
 static inline int lm_started(struct dev *d)
 {
 	CUDA_TRY(cudaGetLastError());
 	return 0;
 }
 
-/* kernel<float> or kernel<uint16_t>, as the operation's numbers are */
+/* Selects kernel<float> or kernel<uint16_t> by the operation's dtype. */
 #define LM_LAUNCH(dtype, kernel, grid, block, stream, ...)                          \
 	do {                                                                        \
 		if ((dtype) == LM_DTYPE_F32)                                        \
@@ -193,12 +194,12 @@ static inline int lm_started(struct dev *d)
 /* The operations of ops.h. */
 LM_OPS(CUDA_DECLARE, lm)
 
-/* On tensor cores: 0; 1: not on this chip or not of this shape, nothing was started; -1: an
- * error. */
+/* On tensor cores. Return 0; 1 if the GPU or the shape is not supported, and nothing was
+ * started; -1 on error. */
 int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
 int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
 
-/* Without tensor cores, for every chip. */
+/* Without tensor cores, for every GPU. */
 int cuda_lm_gemm_plain(struct dev *d, const struct lm_gemm *g);
 
 #endif

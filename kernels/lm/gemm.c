@@ -1,4 +1,4 @@
-/* Matrix products of a language model: the reference. */
+/* gemm.c - reference of the matrix products of a language model. */
 #include "kernels/lm/ref.h"
 
 void lm_gemm_ref(const struct lm_gemm *g, uint64_t from, uint64_t to)

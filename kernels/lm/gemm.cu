@@ -1,22 +1,23 @@
-/* Products: by cuBLASLt (product_lt.cu) where it is, else by a kernel that every chip runs:
- * tiles of 64 x 64 in shared memory as f32, 4 x 4 a thread. What the library has no form for, a
- * bias or an addend in f32 for a result in bf16, goes through f32 a few rows at a time. */
+/* gemm.cu - matrix products: by cuBLASLt (product_lt.cu) if it is present, else by a kernel
+ * that runs on every GPU, with 64 x 64 tiles as f32 in shared memory and 4 x 4 results a
+ * thread. What the library does not support (a bias, or an f32 addend for a bf16 result) goes
+ * through f32, a few rows at a time. */
 #include "kernels/dev/lt.cuh"
 #include "kernels/lm/cuda.cuh"
 
 #define TILE  64
 #define DEPTH 16
 
-/* Element (i, t) of A, as its form stores it; B's (j, t) likewise. */
+/* Return element (i, t) of A and element (j, t) of B, as the form stores them. */
 template <bool LEADS, class T>
 __device__ __forceinline__ float element(const T *m, uint64_t ld, uint64_t i, uint64_t t)
 {
 	return lm_f32(LEADS ? m[i * ld + t] : m[t * ld + i]);
 }
 
-/* Rows i0 .. i0 + 63 and t0 .. t0 + 15 into tile[t][i], zeros beyond the edges. LEADS: numbers
- * of the same i lie side by side, and neighbouring threads take neighbouring numbers either
- * way. */
+/* Loads rows i0 .. i0 + 63 and t0 .. t0 + 15 into tile[t][i], with zeros beyond the edges.
+ * LEADS: numbers of the same i are adjacent in memory. Neighbouring threads load neighbouring
+ * numbers either way. */
 template <bool LEADS, class T>
 __device__ void load_tile(float *tile, const T *from, uint64_t ld, uint64_t rows,
 	uint64_t depth, uint64_t i0, uint64_t t0)
@@ -57,7 +58,7 @@ __device__ void product_tiles(const struct lm_gemm *g, float *a, float *b)
 		float sum[4][4] = {};
 
 		for (uint64_t t0 = 0; t0 < g->k; t0 += DEPTH) {
-			__syncthreads(); /* the tiles before are used up */
+			__syncthreads(); /* until the previous tiles are used */
 			load_tile<A_LEADS, T>(a, (const T *)g->a, g->lda, g->m, g->k, i0,
 				t0);
 			load_tile<B_LEADS, T>(b, (const T *)g->b, g->ldb, g->n, g->k, j0,
@@ -102,7 +103,7 @@ int cuda_lm_gemm_plain(struct dev *d, const struct lm_gemm *g)
 	return lm_started(d);
 }
 
-/* C = f32 sums + from + bias, for rows of C from `row` on; sums has the stride n */
+/* C = f32 sums + from + bias, for the rows of C from `row` on; sums has row stride n. */
 __global__ void finish_kernel(struct lm_gemm g, const float *sums, uint64_t row,
 	uint64_t rows)
 {
@@ -110,7 +111,7 @@ __global__ void finish_kernel(struct lm_gemm g, const float *sums, uint64_t row,
 		put(&g, row + at / g.n, at % g.n, sums[at]);
 }
 
-/* A product without bias whose `from` is of the type of C. As cuda_lt_multiply. */
+/* Multiplies without bias, with `from` in the dtype of C. Returns as cuda_lt_multiply. */
 static int by_library(struct dev *d, const struct lm_gemm *g)
 {
 	struct lt_product p = {};
@@ -125,23 +126,23 @@ static int by_library(struct dev *d, const struct lm_gemm *g)
 	return cuda_lt_multiply(d, &p);
 }
 
-/* The library's product of some rows at a time in f32, and the rest behind it. As
+/* Multiplies a few rows at a time in f32 with the library and converts afterwards. Returns as
  * cuda_lt_multiply. */
 static int in_pieces(struct dev *d, const struct lm_gemm *g)
 {
-	uint64_t most = LM_SCRATCH_FLOATS / g->n / 64 * 64;
+	uint64_t largest = LM_SCRATCH_FLOATS / g->n / 64 * 64;
 	const char *a = (const char *)g->a;
 	struct lm_gemm part = *g;
-	int rc = most ? 0 : 1;
+	int rc = largest ? 0 : 1;
 
 	part.c = cuda_of(d)->lm_scratch;
 	part.out = LM_DTYPE_F32;
 	part.from = part.bias = NULL;
 	part.ldc = g->n;
-	for (uint64_t row = 0; rc == 0 && row < g->m; row += most) {
+	for (uint64_t row = 0; rc == 0 && row < g->m; row += largest) {
 		uint64_t step = g->form == LM_XTX ? 1 : g->lda;
 
-		part.m = g->m - row < most ? g->m - row : most;
+		part.m = g->m - row < largest ? g->m - row : largest;
 		part.a = a + row * step * lm_dtype_bytes(g->dtype);
 		rc = by_library(d, &part);
 		if (rc == 0) {

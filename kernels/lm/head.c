@@ -1,4 +1,5 @@
-/* One row at a time, its logits in f64; dw is added to once a row, in f32. */
+/* head.c - reference of the output layer and the loss, one row at a time with its logits in
+ * f64; dw is updated once per row, in f32. */
 #include <math.h>
 #include <string.h>
 
@@ -6,18 +7,18 @@
 
 static double logits(const struct lm_head *h, uint64_t r, double *l)
 {
-	double most = -HUGE_VAL, sum = 0;
+	double largest = -HUGE_VAL, sum = 0;
 
 	for (uint64_t v = 0; v < h->vocab; v++) {
 		l[v] = 0;
 		for (uint64_t i = 0; i < h->dim; i++)
 			l[v] += lm_at(h->dtype, h->h, r * h->dim + i) *
 				lm_at(h->dtype, h->w, v * h->dim + i);
-		most = l[v] > most ? l[v] : most;
+		largest = l[v] > largest ? l[v] : largest;
 	}
 	for (uint64_t v = 0; v < h->vocab; v++)
-		sum += exp(l[v] - most);
-	return most + log(sum);
+		sum += exp(l[v] - largest);
+	return largest + log(sum);
 }
 
 void lm_head_ref(const struct lm_head *h)

@@ -1,18 +1,19 @@
-/* ops.h - the operations of a language model of the Llama family, forward and backward: a
- * device's table `lm`.
+/* ops.h - the operations of a language model of the Llama family, forward and backward: the
+ * table `lm` of a device.
  *
- * Reached as d->ops->lm. The rules of dev.h hold: pointers belong to the device unless it says
- * host, operations happen in the order of the calls, each returns 0, or -1 with code and
- * sentence in d. All matrices are row-major; strides (ld...) are in elements. Nothing here
- * allocates but prepare. Results do not depend on the number of threads: the same inputs give
- * the same bits on the same device with the same kernels.
+ * Reached as d->ops->lm. The rules of dev.h hold: pointers belong to the device unless they are
+ * said to be host pointers, operations run in the order of the calls, each returns 0, or -1
+ * with code and message in d. All matrices are row-major; strides (ld...) are in elements. Only
+ * prepare allocates. Results do not depend on the number of threads: the same inputs give the
+ * same bits on the same device with the same kernels.
  *
- * Numbers: activations and the working copies of weights are `as`: f32 or bf16 (round to
- * nearest even). Sums are f32 or better; each struct gives its error bound against the exact
- * value of its formula for the numbers as stored. u = 2^-24. A result stored as bf16 has 2^-8
- * of itself more. Infinities and NaN in give unspecified numbers out, never a crash.
+ * Numbers: activations and the working copies of weights have the operation's dtype: f32 or
+ * bf16 (round to nearest even). Sums are f32 or better. Each struct states its error bound
+ * against the exact value of its formula for the numbers as stored, with u = 2^-24; a result
+ * stored as bf16 has a further relative error of 2^-8. Infinities and NaN as inputs give
+ * unspecified numbers, never a crash.
  *
- * The reference (lm_NAME.c) computes in f64 in index order and rounds once. */
+ * The reference (NAME.c) computes in f64 in index order and rounds once. */
 #ifndef RNP_KERNELS_LM_OPS_H
 #define RNP_KERNELS_LM_OPS_H
 
@@ -38,9 +39,9 @@ HD uint64_t lm_dtype_bytes(enum lm_dtype dtype)
  * XW      m x k       k x n       gradient of the inputs: dX = dY W
  * XTX     k x m       k x n       gradient of a weight: dW = dY^T X
  *
- * A and B are `as`, C is `out`; from (f32, stride ldc) and bias (f32, n) may be NULL; from may
- * be c when out is f32. C overlaps nothing else. m, n, k may be 0. Error: (k + 4) 4 u S with S
- * = |from| + |bias| + sum |A B| (the factor as in product.h), + k 2^-126. */
+ * A and B have type `dtype`, C has type `out`; from (f32, stride ldc) and bias (f32, n) may be
+ * NULL; from may be c when out is f32. C overlaps nothing else. m, n, k may be 0. Error: (k +
+ * 4) 4 u S with S = |from| + |bias| + sum |A B| (the factor as in product.h), + k 2^-126. */
 enum lm_gemm_form { LM_XWT, LM_XW, LM_XTX };
 
 struct lm_gemm {
@@ -54,8 +55,8 @@ struct lm_gemm {
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-/* x[r] = w[token[r]] as f32: the rows of the table of embeddings. w is `as` [vocab, dim];
- * tokens are below vocab (the caller has checked). Exact. */
+/* x[r] = w[token[r]] as f32: rows of the embedding table. w is [vocab, dim] of `dtype`; tokens
+ * are below vocab (the caller has checked). Exact. */
 struct lm_embed {
 	enum lm_dtype dtype;
 	float *x;
@@ -73,8 +74,8 @@ struct lm_embed_back {
 };
 
 /* RMSNorm (Zhang, Sennrich 2019): r = 1 / sqrt(mean of x^2 + eps); y = x r w. x f32 [rows,
- * dim], w f32 [dim], y `as`; rms[row] = r, or NULL. Error 2 (dim + 8) u |y|: the mean's share
- * halves under the root. */
+ * dim], w f32 [dim], y of `dtype`; rms[row] = r, or NULL. Error 2 (dim + 8) u |y|: the square
+ * root halves the error of the mean. */
 struct lm_norm {
 	enum lm_dtype dtype;
 	void *y;
@@ -84,10 +85,10 @@ struct lm_norm {
 	float eps;
 };
 
-/* Its gradient: dx[i] = from[i] + r (dy[i] w[i] - x[i] r^2 / dim sum_j dy[j] w[j] x[j]), and
- * dw[i] += sum over rows dy[i] x[i] r. dx f32; copy the same as bf16, or NULL; from f32 (may be
- * dx) or NULL for 0. dy is `as`. dw added to unless `fresh`. Error 4 (dim + 8) u times the sum
- * of the magnitudes of the terms; dw: 2 (rows + 8) u sum |.|. */
+/* Gradient of RMSNorm: dx[i] = from[i] + r (dy[i] w[i] - x[i] r^2 / dim sum_j dy[j] w[j] x[j]),
+ * and dw[i] += sum over rows dy[i] x[i] r. dx f32; copy receives the same as bf16, or NULL;
+ * from f32 (may be dx), or NULL for 0. dy is of `dtype`. dw is added to unless `fresh`. Error 4
+ * (dim + 8) u times the sum of the magnitudes of the terms; dw: 2 (rows + 8) u sum |.|. */
 struct lm_norm_back {
 	enum lm_dtype dtype;
 	float *dx, *dw;
@@ -98,11 +99,11 @@ struct lm_norm_back {
 	bool fresh;
 };
 
-/* Rotary positions (Su et al. 2021), in place on `heads` heads that lie one after the other
- * from x on in each row. Row r has position first + r mod positions, or position[r] where that
- * is not NULL; table f32 [first + positions][head_dim / 2][2]: cosine and sine. Pair i of a
- * head is (i, i + head_dim / 2), or (2i, 2i + 1) when interleaved: (a, b) -> (a c - b s, a s +
- * b c); inverse turns back (the gradient). Error 4 u (|a| + |b|). */
+/* Rotary positions (Su et al. 2021), in place on `heads` adjacent heads that begin at x in each
+ * row. Row r has position first + r mod positions, or position[r] if that is not NULL; table is
+ * f32 [first + positions][head_dim / 2][2]: cosine and sine. Pair i of a head is (i, i +
+ * head_dim / 2), or (2i, 2i + 1) when interleaved: (a, b) -> (a c - b s, a s + b c); inverse
+ * rotates back (the gradient). Error 4 u (|a| + |b|). */
 struct lm_rotate {
 	enum lm_dtype dtype;
 	void *x;
@@ -126,9 +127,9 @@ struct lm_swiglu {
 	uint64_t rows, hidden;
 };
 
-/* Its gradient, with s = 1 / (1 + exp(-g)): dg = dy u s (1 + g (1 - s)), du = dy g s, as rows
- * of dx [rows, 2 hidden]; dx may be x. y as above comes out again, unless NULL. Error 32 u of
- * the magnitudes of the terms. */
+/* Gradient of SwiGLU, with s = 1 / (1 + exp(-g)): dg = dy u s (1 + g (1 - s)), du = dy g s, as
+ * rows of dx [rows, 2 hidden]; dx may be x. y receives the forward result again, unless NULL.
+ * Error 32 u of the magnitudes of the terms. */
 struct lm_swiglu_back {
 	enum lm_dtype dtype;
 	void *dx, *y;
@@ -136,8 +137,8 @@ struct lm_swiglu_back {
 	uint64_t rows, hidden;
 };
 
-/* db[j] += sum over rows of dy[i][j]: the gradient of a bias. db f32, dy `as` with stride ld.
- * fresh: = instead of +=. Error 2 (rows + 2) u sum |dy|. */
+/* Gradient of a bias: db[j] += sum over rows of dy[i][j]. db is f32, dy of `dtype` with stride
+ * ld. fresh: = instead of +=. Error 2 (rows + 2) u sum |dy|. */
 struct lm_bias_back {
 	enum lm_dtype dtype;
 	float *db;
@@ -156,19 +157,19 @@ struct lm_narrow {
 /* --- attention ----------------------------------------------------------------------------- */
 
 /* Causal attention with grouped queries and an optional sliding window, in tiles with the
- * online softmax of FlashAttention (Dao et al. 2022): nothing of positions x keys is kept.
+ * online softmax of FlashAttention (Dao et al. 2022): no matrix of positions x keys is stored.
  *
  * Sequence b has keys 0 .. keys - 1 and queries at positions keys - positions .. keys - 1; a
  * query at p sees the keys max(0, p - window + 1) .. p (window 0: from 0). Row b positions + i
- * of q and out, and row b keys + j of k and v, have strides ldq, ldo, ldk; head h lies at
+ * of q and out, and row b keys + j of k and v, have strides ldq, ldo, ldk; head h begins at
  * column h head_dim and uses head h / (heads / kv_heads) of k and v.
  *
  * s_j = scale q . k_j ;  p_j = exp(s_j - lse) ;  lse = log sum exp(s_j) ;  out = sum p_j v_j
  *
- * lse f32 [batch, heads, positions], or NULL where no gradient follows. Tiles may round p to
- * `as` before the second product. Error of out, with S = the largest sum over t of |scale q_t
- * k_t|, V = the largest |v|: F32: V ((head_dim + 8) 16 u (1 + S) + keys 4 u); BF16: that and V
- * 2^-8 (p rounded). Of lse: (head_dim + 8) 16 u (1 + S) + keys 4 u. */
+ * lse is f32 [batch, heads, positions], or NULL if no gradient follows. Tiles may round p to
+ * `dtype` before the second product. Error of out, with S = the largest sum over t of |scale
+ * q_t k_t|, V = the largest |v|: F32: V ((head_dim + 8) 16 u (1 + S) + keys 4 u); BF16: that
+ * and V 2^-8 (p rounded). Of lse: (head_dim + 8) 16 u (1 + S) + keys 4 u. */
 struct lm_attend {
 	enum lm_dtype dtype;
 	void *out;
@@ -179,10 +180,11 @@ struct lm_attend {
 	float scale;
 };
 
-/* Its gradient; positions equals keys. With d_i = sum dout_i out_i: ds_ij = p_ij (dout_i . v_j - d_i),
- *   dv_j = sum_i p_ij dout_i ;  dq_i = scale sum_j ds_ij k_j ;  dk_j = scale sum_i ds_ij q_i
- * Strides of dq, dk, dv as of q, k, v; they are overwritten and overlap nothing. Tiles may round p and ds to `as`: 2^-8 of the magnitudes
- * of the terms for BF16. */
+/* Gradient of attention; positions must equal keys. With d_i = sum dout_i out_i:
+ *   ds_ij = p_ij (dout_i . v_j - d_i) ;  dv_j = sum_i p_ij dout_i ;
+ *   dq_i = scale sum_j ds_ij k_j ;  dk_j = scale sum_i ds_ij q_i
+ * dq, dk, dv have the strides of q, k, v; they are overwritten and overlap nothing. Tiles may round
+ * p and ds to `dtype`: 2^-8 of the magnitudes of the terms for BF16. */
 struct lm_attend_back {
 	struct lm_attend forward; /* out and lse are read */
 	const void *dout;         /* stride ldo */
@@ -191,26 +193,26 @@ struct lm_attend_back {
 
 /* --- a cache in blocks --------------------------------------------------------------------- */
 
-/* Keys and values of many sequences lie in a pool of blocks of LM_PAGE tokens each
- * (PagedAttention: Kwon et al. 2023), so that sequences of any length share one memory, and
- * equal beginnings the same blocks. A sequence has a list of its blocks: its token j lies in
- * row list[j / LM_PAGE] LM_PAGE + j mod LM_PAGE of the pool. */
+/* Keys and values of many sequences in a pool of blocks of LM_PAGE tokens each (PagedAttention:
+ * Kwon et al. 2023), so that sequences of any length share one memory, and equal beginnings
+ * share blocks. A sequence has a list of its blocks: its token j is row list[j / LM_PAGE]
+ * LM_PAGE + j mod LM_PAGE of the pool. */
 #define LM_PAGE 16
 
-/* Row r of k and v becomes row slot[r] of keys and values. Slots differ. Exact. */
+/* Copies row r of k and v to row slot[r] of keys and values. Slots are distinct. Exact. */
 struct lm_paged_put {
-	float *keys, *values; /* a layer's part of the pool: rows of `width` */
+	float *keys, *values; /* one layer's part of the pool: rows of `width` */
 	const float *k, *v;   /* [rows, width] */
 	const uint32_t *slot; /* [rows] */
 	uint64_t rows, width;
 };
 
-/* Causal attention of rows that may each be of another sequence. Row r is the token at
+/* Causal attention of rows that may each belong to another sequence. Row r is the token at
  * position[r] of a sequence whose list of blocks begins at blocks[table[r]]; it sees the keys
  * max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and
- * formula as in lm_attend; all numbers are f32. What is added to a row of out, and in which
- * order, follows from the row's position and window alone: not from other rows, nor from where
- * blocks lie. Error as lm_attend with F32, keys being position[r] + 1. */
+ * formula are those of lm_attend; all numbers are f32. The terms of each sum and their order
+ * depend only on the row's position and the window: not on other rows, nor on where blocks lie.
+ * Error as lm_attend with F32, keys being position[r] + 1. */
 struct lm_paged_attend {
 	float *out;
 	const float *q;
@@ -219,19 +221,24 @@ struct lm_paged_attend {
 	const uint32_t *blocks;
 	uint64_t rows, heads, kv_heads, head_dim, window;
 	uint64_t ldq, ldk, ldo;
-	uint64_t keys_max; /* no position[r] is this large: what the work is shared by */
+	/* upper bound: every position[r] is less; decides how the work is divided */
+	uint64_t keys_max;
 	float scale;
 };
 
 /* --- output -------------------------------------------------------------------------------- */
 
-/* The output projection and the cross-entropy behind it, together: logits l = h w^T of [rows, vocab] are never in memory as f32.
+/* The output projection and the cross-entropy after it, together: the logits l = h w^T of
+ * [rows, vocab] are never all in memory as f32.
+ *
  *   loss[r] = log sum exp(l) - l[target] ;  dl = scale (softmax(l) - 1 at target)
  *   dh = dl w ;  dw (+)= dl^T h
- * A target of LM_NO_TARGET has loss 0 and no gradient. h is `as` [rows, dim], w `as` [vocab, dim], loss f32, dh `as` or NULL (evaluation:
- * dw is not touched either), dw f32. fresh: dw = instead of +=. scratch: lm->head_scratch bytes; its size decides how many rows are
- * done at once.
- * Error of loss: (dim + 8) 16 u (1 + S) + vocab 2^-32, S the largest sum |h w|; dl is rounded to `as`. */
+ *
+ * A target of LM_NO_TARGET has loss 0 and no gradient. h is [rows, dim], w [vocab, dim], dh as
+ * h, all of `dtype`; loss and dw are f32. dh may be NULL (evaluation: dw is not touched
+ * either). fresh: dw = instead of +=. scratch: lm->head_scratch bytes; its size decides how
+ * many rows are computed at once. Error of loss: (dim + 8) 16 u (1 + S) + vocab 2^-32, S the
+ * largest sum |h w|; dl is rounded to `dtype`. */
 #define LM_NO_TARGET UINT32_MAX
 
 struct lm_head {
@@ -249,22 +256,22 @@ struct lm_head {
 
 /* --- optimiser ----------------------------------------------------------------------------- */
 
-/* What a step's rates are, on the device: norm and scale are written by clip, the rest by
- * whoever trains. */
+/* Rates of an optimiser step, in device memory: clip writes norm and scale, the training loop
+ * the rest. */
 struct lm_rates {
 	float norm;  /* of all gradients, times `unit` */
-	float scale; /* what a gradient is multiplied by: unit, and clipped */
+	float scale; /* factor of each gradient: unit, reduced by clipping */
 	float lr;
 	float correct1, correct2; /* 1 / (1 - beta^step) */
 	float unit;               /* e.g. 1 / number of targets */
-	float clip;               /* the largest norm; 0: none */
+	float clip;               /* largest norm allowed; 0: no clipping */
 };
 
-/* Blocks whose squares are summed one by one, so that the order of the sum is fixed. */
+/* Sums of squares are formed over blocks of this many numbers, so that their order is fixed. */
 #define LM_SQUARES_BLOCK 16384
 
-/* part[b] = sum of g[i]^2 in block b, f64. n is all; parts (n + block - 1) / block. Error 2^-20
- * of itself. */
+/* part[b] = sum of g[i]^2 in block b, f64. n counts all numbers; there are (n + block - 1) /
+ * block parts. Relative error 2^-20. */
 struct lm_squares {
 	double *part;
 	const float *g;
@@ -281,7 +288,7 @@ struct lm_clip {
 
 /* AdamW (Loshchilov, Hutter 2019), in PyTorch's order: g = scale g; p -= lr decay p; m += (1 -
  * beta1)(g - m); v = beta2 v + (1 - beta2) g^2; p -= lr correct1 m / (sqrt(correct2 v) + eps).
- * copy: p as bf16, or NULL. Nothing at all is changed when rates->norm is not finite. Error 16
+ * copy receives p as bf16, or is NULL. If rates->norm is not finite, nothing changes. Error 16
  * u of the magnitudes of the terms. */
 struct lm_adamw {
 	float *p, *m, *v;
@@ -294,8 +301,9 @@ struct lm_adamw {
 
 /* --- the table ----------------------------------------------------------------------------- */
 
-/* prepare allocates whatever the operations need besides their arguments, once before the first of
- * them; again is fine. bytes: how much memory that takes, or NULL. LM_OPS_PREPARED need it done. */
+/* prepare allocates what the operations need besides their arguments. It is called before the
+ * first of them; calling it again is fine. bytes receives the memory that this takes, or is
+ * NULL. Operations in LM_OPS_PREPARED require it. */
 #define LM_OPS_FREE(OP, t)                                                              \
 	OP(t, prepare, (struct dev * d, uint64_t * bytes), (d, bytes))                  \
 	OP(t, project, (struct dev * d, const struct lm_project *p), (d, p))            \

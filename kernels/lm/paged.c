@@ -1,5 +1,5 @@
-/* paged.c - the reference of attention over a cache in blocks. Scores are computed again
- * wherever they are used. */
+/* paged.c - reference of attention over a paged cache. Scores are computed again wherever they
+ * are used. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ void lm_paged_put_ref(const struct lm_paged_put *p, uint64_t from, uint64_t to)
 	}
 }
 
-/* Where key j of row r lies, in numbers. */
+/* Returns the offset of key j of row r, in numbers. */
 static uint64_t place_of(const struct lm_paged_attend *a, uint64_t r, uint64_t j)
 {
 	uint64_t block = a->blocks[a->table[r] + j / LM_PAGE];
@@ -39,17 +39,17 @@ static void attend(const struct lm_paged_attend *a, uint64_t r, uint64_t h)
 {
 	uint64_t last = a->position[r], kv = h / (a->heads / a->kv_heads) * a->head_dim;
 	uint64_t first = a->window && last + 1 > a->window ? last + 1 - a->window : 0;
-	double most = -HUGE_VAL, sum = 0;
+	double largest = -HUGE_VAL, sum = 0;
 
 	for (uint64_t j = first; j <= last; j++)
-		most = fmax(most, score(a, r, h, j));
+		largest = fmax(largest, score(a, r, h, j));
 	for (uint64_t j = first; j <= last; j++)
-		sum += exp(score(a, r, h, j) - most);
+		sum += exp(score(a, r, h, j) - largest);
 	for (uint64_t i = 0; i < a->head_dim; i++) {
 		double out = 0;
 
 		for (uint64_t j = first; j <= last; j++)
-			out += exp(score(a, r, h, j) - most) / sum *
+			out += exp(score(a, r, h, j) - largest) / sum *
 				a->values[place_of(a, r, j) + kv + i];
 		a->out[r * a->ldo + h * a->head_dim + i] = (float)out;
 	}

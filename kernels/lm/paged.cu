@@ -1,7 +1,7 @@
-/* Attention over a cache in blocks: a block of threads for each row and head. Each thread makes
- * the score of one key of a chunk, then all go along the values, each for its column. A head
- * wider than a block has threads is made in parts, its scores again for each. What is added to
- * what follows from the row's position alone. */
+/* paged.cu - attention over a paged cache: a thread block for each row and head. Each thread
+ * computes the score of one key of a chunk; then every thread sums the values in one column. A
+ * head with more columns than a block has threads is computed in parts, with its scores again
+ * for each part. The order of each sum depends only on the row's position. */
 #include "kernels/lm/cuda.cuh"
 
 #define PAGED_THREADS \
@@ -34,8 +34,8 @@ __device__ uint64_t place_of(const struct lm_paged_attend *a, const uint32_t *bl
 	return ((uint64_t)blocks[j / LM_PAGE] * LM_PAGE + j % LM_PAGE) * a->ldk;
 }
 
-/* The largest, or the sum, of a number of each thread: the same in all. `parts` is shared, one
- * for each warp. */
+/* Reduces each thread's number to the largest, or the sum, which all threads get. `parts` is
+ * shared memory, one number for each warp. */
 __device__ float all_max(float v, float *parts)
 {
 	v = lm_warp_max(v);
@@ -62,7 +62,7 @@ __device__ float all_sum(float v, float *parts)
 	return v;
 }
 
-/* The score of key j, -inf beyond the last. */
+/* Returns the score of key j, -inf beyond the last key. */
 __device__ float score_of(const struct lm_paged_attend *a, const uint32_t *blocks,
 	const float *q, uint64_t kv, uint64_t j, uint64_t last)
 {
@@ -84,7 +84,8 @@ __global__ void paged_attend_kernel(struct lm_paged_attend a, uint64_t chunks)
 
 	for (uint64_t task = blockIdx.x; task < a.rows * a.heads * chunks;
 		task += gridDim.x) {
-		uint64_t i = task % chunks * PAGED_THREADS + threadIdx.x; /* our column */
+		/* this thread's column */
+		uint64_t i = task % chunks * PAGED_THREADS + threadIdx.x;
 		uint64_t h = task / chunks % a.heads, r = task / chunks / a.heads;
 		uint64_t kv = h / (a.heads / a.kv_heads) * a.head_dim,
 			 last = a.position[r];
@@ -92,7 +93,7 @@ __global__ void paged_attend_kernel(struct lm_paged_attend a, uint64_t chunks)
 								   0;
 		const uint32_t *blocks = a.blocks + a.table[r];
 		const float *q = a.q + r * a.ldq + h * a.head_dim;
-		float out = 0, most = -INFINITY, sum = 0;
+		float out = 0, largest = -INFINITY, sum = 0;
 
 		for (uint64_t j = first; j <= last; j += PAGED_THREADS) {
 			uint64_t n = last - j + 1 < PAGED_THREADS ? last - j + 1 :
@@ -100,9 +101,9 @@ __global__ void paged_attend_kernel(struct lm_paged_attend a, uint64_t chunks)
 			float s = score_of(&a, blocks, q, kv, j + threadIdx.x, last);
 			float more = all_max(s, parts), less;
 
-			more = more > most ? more : most;
-			less = most == -INFINITY ? 0 : expf(most - more);
-			most = more;
+			more = more > largest ? more : largest;
+			less = largest == -INFINITY ? 0 : expf(largest - more);
+			largest = more;
 			s = s == -INFINITY ? 0 : expf(s - more);
 			p[threadIdx.x] = s;
 			sum = sum * less + all_sum(s, parts);
@@ -110,7 +111,7 @@ __global__ void paged_attend_kernel(struct lm_paged_attend a, uint64_t chunks)
 			for (uint64_t t = 0; i < a.head_dim && t < n; t++)
 				out += p[t] *
 					a.values[place_of(&a, blocks, j + t) + kv + i];
-			__syncthreads(); /* p is used up */
+			__syncthreads(); /* until p is used */
 		}
 		if (i < a.head_dim)
 			a.out[r * a.ldo + h * a.head_dim + i] = out / sum;

@@ -1,28 +1,29 @@
-/* product.c - products of any size from block products. A task is a block of C: it packs its
- * columns of B once, as many as stay in a core's second cache, and passes the rows of A along
- * them, so that what comes from memory is read a few times only. Every element of C is summed
- * in the order of k whoever does it and however the blocks are cut. */
+/* product.c - matrix products of any size, made of block products. A task is a block of C: it
+ * packs its columns of B once, as many as fit a core's level-2 cache, and moves the rows of A
+ * past them, so that each number is loaded from memory only a few times. Every element of C is
+ * summed in the order of k, whichever thread computes it and however the blocks are cut. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/dev/dev_cpu.h"
 #include "kernels/lm/fast.h"
 
-#define K_MAX      4096 /* packed at once */
-#define K_PIECE    64   /* of B stored [k][n]: packed for all columns before the next */
-#define STRIP_MAX  128  /* rows of A that are packed at once */
-#define M_MIN      256  /* rows of a task: packing B is then below a fifth of it */
+#define K_MAX 4096 /* values of k that are packed at once */
+/* rows of B stored [k][n] that are packed for all columns before the next ones */
+#define K_PIECE    64
+#define STRIP_MAX  128 /* rows of A that are packed at once */
+#define M_MIN      256 /* rows per task: packing B then takes less than a fifth of its time */
 #define N_MIN      128
 #define SQUARE     (LM_TILE * LM_TILE)
 #define C_BYTES    (SQUARE * sizeof(float))
 #define A_BYTES    (UINT64_C(1152) << 10)
 #define SUMS_BYTES (UINT64_C(1) << 20)
-#define SMALL      32768 /* products of fewer multiplications stay on one thread */
+#define SMALL      32768 /* products of fewer multiplications run on one thread */
 
 _Static_assert(C_BYTES + A_BYTES + SUMS_BYTES + LM_BLOCK_BYTES_MAX <= LM_OWN_BYTES,
 	"a thread's scratch");
 
-/* One product with all that follows from its sizes. */
+/* One product, and the plan that follows from its sizes. */
 struct plan {
 	const struct lm_tiles *t;
 	struct lm_product p;
@@ -31,16 +32,16 @@ struct plan {
 	uint64_t k_chunk;
 	bool packs_a;
 	uint64_t mb, nb, m_tasks,
-		n_tasks; /* a task's rows and columns, whole tiles but for the last */
+		n_tasks; /* rows and columns of a task: whole tiles, except in the last */
 };
 
-/* What a task has for its own. */
+/* Scratch memory of one task. */
 struct own {
 	float *c, *sums;
 	char *a, *b;
 };
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -50,20 +51,21 @@ static uint64_t whole_tiles(uint64_t n, uint64_t parts)
 	return ((n + parts - 1) / parts + LM_TILE - 1) / LM_TILE * LM_TILE;
 }
 
-/* Rows are shared out, or columns: what makes less packing. */
+/* Divides rows or columns among tasks, whichever packs less. */
 static void plan_tasks(struct plan *x)
 {
 	const struct lm_gemm *g = &x->p.g;
-	uint64_t column_bytes = x->each * (x->k_chunk + 1), most, wanted;
+	uint64_t column_bytes = x->each * (x->k_chunk + 1), largest, wanted;
 	uint64_t m_tasks = 1, n_tasks;
-	bool many = g->m * g->n * (g->k + 1) > SMALL && x->s->threads > 1;
+	bool parallel = g->m * g->n * (g->k + 1) > SMALL && x->s->threads > 1;
 
-	most = x->s->block_bytes / column_bytes / LM_TILE * LM_TILE;
-	most = most ? most : LM_TILE;
-	n_tasks = (g->n + most - 1) / most;
+	largest = x->s->block_bytes / column_bytes / LM_TILE * LM_TILE;
+	largest = largest ? largest : LM_TILE;
+	n_tasks = (g->n + largest - 1) / largest;
 	if (g->k > K_MAX)
-		m_tasks = (g->m * least(most, g->n) * 4 + SUMS_BYTES - 1) / SUMS_BYTES;
-	wanted = many ? 2 * (uint64_t)x->s->threads : 1;
+		m_tasks = (g->m * min_u64(largest, g->n) * 4 + SUMS_BYTES - 1) /
+			SUMS_BYTES;
+	wanted = parallel ? 2 * (uint64_t)x->s->threads : 1;
 	for (uint64_t least_m = M_MIN, least_n = N_MIN;
 		m_tasks * n_tasks < wanted && least_m;) {
 		bool m_can = g->m >= least_m * (m_tasks + 1);
@@ -83,7 +85,7 @@ static void plan_tasks(struct plan *x)
 	x->n_tasks = (g->n + x->nb - 1) / x->nb;
 }
 
-/* Columns from j on, k0 .. k0 + k, as panels. */
+/* Packs columns from j on, k0 .. k0 + k, as panels. */
 static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
 	uint64_t k0, uint64_t k)
 {
@@ -92,7 +94,7 @@ static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
 	uint64_t piece = by_k ? K_PIECE : K_MAX, bytes = lm_panel_bytes(x->t, k);
 
 	for (uint64_t t = 0; t < k; t += piece) {
-		uint64_t some = least(piece, k - t);
+		uint64_t part = min_u64(piece, k - t);
 
 		for (uint64_t n = 0; n < columns; n += LM_PANEL) {
 			uint64_t at = by_k ? (k0 + t) * g->ldb + j + n :
@@ -100,17 +102,17 @@ static void pack_b(const struct plan *x, char *to, uint64_t j, uint64_t columns,
 
 			x->t->pack_b(to + n / LM_PANEL * bytes + t * LM_PANEL * x->each,
 				g->dtype, (const char *)g->b + at * x->a_each, g->ldb,
-				least(LM_PANEL, columns - n), some, lm_pad_k(x->t, some),
-				by_k);
+				min_u64(LM_PANEL, columns - n), part,
+				lm_pad_k(x->t, part), by_k);
 		}
 	}
 }
 
-/* Rows from i on as block products want them: where they lie, or packed; *stride in bytes.
- * Packed rows are a line longer than their numbers: sixteen rows of a power of two would meet
- * in the same few sets of the cache. */
-static const char *rows_of_a(const struct plan *x, char *room, uint64_t i, uint64_t rows,
-	uint64_t k0, uint64_t k, uint64_t *stride)
+/* Returns rows from i on in the form that block products take: in place, or packed; *stride in
+ * bytes. Packed rows are padded by a cache line: sixteen rows whose stride is a power of two
+ * would compete for the same few sets of the cache. */
+static const char *rows_of_a(const struct plan *x, char *packed, uint64_t i,
+	uint64_t rows, uint64_t k0, uint64_t k, uint64_t *stride)
 {
 	const struct lm_gemm *g = &x->p.g;
 	bool by_k = g->form == LM_XTX;
@@ -123,8 +125,8 @@ static const char *rows_of_a(const struct plan *x, char *room, uint64_t i, uint6
 		return a;
 	}
 	*stride = padded * x->each;
-	x->t->pack_a(room, g->dtype, a, g->lda, rows, k, padded, by_k);
-	return room;
+	x->t->pack_a(packed, g->dtype, a, g->lda, rows, k, padded, by_k);
+	return packed;
 }
 
 static void end_of(const struct plan *x, const float *c, uint64_t i, uint64_t rows,
@@ -143,7 +145,7 @@ static void end_of(const struct plan *x, const float *c, uint64_t i, uint64_t ro
 	x->t->done(&d, c);
 }
 
-/* 32 rows of C, of a task whose first row and column are i0 and j0, for one chunk of k. */
+/* Computes 32 rows of C for one chunk of k, in a task whose first row and column are i0 and j0. */
 static void do_rows(const struct plan *x, const struct own *own, const char *a,
 	uint64_t stride, uint64_t i0, uint64_t i, uint64_t rows, uint64_t j0,
 	uint64_t columns, uint64_t k0, uint64_t k)
@@ -152,7 +154,7 @@ static void do_rows(const struct plan *x, const struct own *own, const char *a,
 	bool whole = x->p.g.k <= K_MAX, last = k0 + k == x->p.g.k;
 
 	for (uint64_t j = 0; j < columns; j += LM_TILE) {
-		uint64_t n = least(LM_TILE, columns - j);
+		uint64_t n = min_u64(LM_TILE, columns - j);
 		float *c = whole ? own->c :
 				   own->sums +
 				((i - i0) / LM_TILE * (x->nb / LM_TILE) + j / LM_TILE) *
@@ -173,24 +175,25 @@ static void do_task(const struct plan *x, uint64_t task)
 		.sums = (float *)(void *)(at + C_BYTES),
 		.a = at + C_BYTES + SUMS_BYTES,
 		.b = at + C_BYTES + SUMS_BYTES + A_BYTES };
-	uint64_t i0 = task / x->n_tasks * x->mb, i1 = least(i0 + x->mb, g->m);
-	uint64_t j0 = task % x->n_tasks * x->nb, columns = least(x->nb, g->n - j0);
+	uint64_t i0 = task / x->n_tasks * x->mb, i1 = min_u64(i0 + x->mb, g->m);
+	uint64_t j0 = task % x->n_tasks * x->nb, columns = min_u64(x->nb, g->n - j0);
 	uint64_t k0 = 0;
 
 	do {
-		uint64_t k = least(x->k_chunk, g->k - k0), stride;
+		uint64_t k = min_u64(x->k_chunk, g->k - k0), stride;
 		uint64_t strip = LM_TILE, row_bytes = x->each * (k + 64);
 
 		if (x->packs_a)
-			strip = least(STRIP_MAX, A_BYTES / row_bytes / LM_TILE * LM_TILE);
+			strip = min_u64(STRIP_MAX,
+				A_BYTES / row_bytes / LM_TILE * LM_TILE);
 		pack_b(x, own.b, j0, columns, k0, k);
 		for (uint64_t i = i0; i < i1; i += strip) {
-			uint64_t rows = least(strip, i1 - i);
+			uint64_t rows = min_u64(strip, i1 - i);
 			const char *a = rows_of_a(x, own.a, i, rows, k0, k, &stride);
 
 			for (uint64_t n = 0; n < rows; n += LM_TILE)
 				do_rows(x, &own, a + n * stride, stride, i0, i + n,
-					least(LM_TILE, rows - n), j0, columns, k0, k);
+					min_u64(LM_TILE, rows - n), j0, columns, k0, k);
 		}
 		k0 += k;
 	} while (k0 < g->k);
@@ -224,7 +227,7 @@ int lm_product_fast(struct dev *d, const struct lm_scratch *s, const struct lm_t
 		.s = s,
 		.each = lm_tile_bytes(t),
 		.a_each = lm_dtype_bytes(g->dtype),
-		.k_chunk = least(g->k, K_MAX) };
+		.k_chunk = min_u64(g->k, K_MAX) };
 	struct team_op op = { .part = product_part,
 		.work = &x,
 		.grain = 1,

@@ -1,4 +1,4 @@
-/* Linear layers with weights as they lie in a model file: the reference. */
+/* project.c - reference of linear layers whose weights stay in the types of a model file. */
 #include "kernels/lm/project.h"
 
 void lm_project_ref(const struct lm_project *p, uint64_t from, uint64_t to)

@@ -1,11 +1,11 @@
-/* Linear layers with weights as they lie in a model file, on a GPU. */
+/* project.cu - linear layers on a GPU whose weights stay in the types of a model file. */
 #include "kernels/lm/cuda.cuh"
 
 #define THREADS 256
-#define ROWS    4 /* of x that share a decoded weight */
+#define ROWS    4 /* rows of x that share a decoded weight */
 
-/* A warp for each output and ROWS rows: its lanes go along the weights, so that a row of them
- * is read once, in order. */
+/* One warp for each output and ROWS rows: its lanes walk along the weights, so that a row of
+ * them is read once, in order. */
 __global__ void project_kernel(struct lm_project p)
 {
 	uint64_t bytes = lm_weight_row_bytes(p.type, p.k);

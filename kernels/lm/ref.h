@@ -1,5 +1,5 @@
-/* ref.h - the definitions of ops.h as plain C: each for a range of its rows, blocks or tasks,
- * so that a team can share them. For the CPU's backend and kcheck. */
+/* ref.h - the definitions of ops.h in plain C: each function computes a range of rows, blocks
+ * or tasks, so that a team can share the work. For the CPU device and kcheck. */
 #ifndef RNP_KERNELS_LM_REF_H
 #define RNP_KERNELS_LM_REF_H
 
@@ -31,7 +31,7 @@ void lm_norm_back_rows_ref(const struct lm_norm_back *n, uint64_t from, uint64_t
 void lm_rotate_ref(const struct lm_rotate *r, uint64_t from, uint64_t to);
 void lm_swiglu_ref(const struct lm_swiglu *s, uint64_t from, uint64_t to);
 void lm_swiglu_back_ref(const struct lm_swiglu_back *s, uint64_t from, uint64_t to);
-/* columns: what is summed over the rows */
+/* columns of the sum over rows */
 void lm_embed_back_ref(const struct lm_embed_back *e, uint64_t from, uint64_t to);
 void lm_norm_back_columns_ref(const struct lm_norm_back *n, uint64_t from, uint64_t to);
 void lm_bias_back_ref(const struct lm_bias_back *b, uint64_t from, uint64_t to);
@@ -40,7 +40,7 @@ void lm_attend_ref(const struct lm_attend *a, uint64_t from, uint64_t to);
 /* the same triples give dq; (sequence, kv head, key) triples give dk and dv */
 void lm_attend_back_q_ref(const struct lm_attend_back *a, uint64_t from, uint64_t to);
 void lm_attend_back_kv_ref(const struct lm_attend_back *a, uint64_t from, uint64_t to);
-/* all of it; scratch holds LM_HEAD_SCRATCH_REF */
+/* computes everything; scratch holds LM_HEAD_SCRATCH_REF */
 #define LM_HEAD_SCRATCH_REF(dim, vocab) (((vocab) + (dim)) * sizeof(double))
 void lm_head_ref(const struct lm_head *h);
 /* rows; (head, row) pairs: n / rows, n mod rows */

@@ -1,4 +1,5 @@
-/* Operations on rows (norm, rotation, SwiGLU and their backward passes): the reference. */
+/* rows.c - reference of the operations on rows: norm, rotation, SwiGLU and their backward
+ * passes. */
 #include <math.h>
 
 #include "kernels/lm/ref.h"

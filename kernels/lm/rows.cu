@@ -1,6 +1,7 @@
-/* What works row by row: memory decides the speed of all of it. Elements that are alone go in
- * packs of eight, a row that is summed over is a warp's, and sums over the rows are made in two
- * steps: pieces of rows side by side, then the pieces in order. */
+/* rows.cu - operations that work row by row; memory bandwidth decides the speed of all of them.
+ * Independent elements are processed in packs of eight, a row that is summed belongs to one
+ * warp, and sums over rows take two steps: pieces of rows in parallel, then the pieces in
+ * order. */
 #include "kernels/lm/cuda.cuh"
 
 /* --- tables of embeddings ------------------------------------------------------------------- */
@@ -30,13 +31,13 @@ int cuda_lm_embed(struct dev *d, const struct lm_embed *e)
 	return lm_started(d);
 }
 
-/* Rows with the same token are added one after the other by one block. Rows are taken LINK_ROWS
- * at a time: first each of them finds the next with its token, which costs the square of that;
- * then the first of each token follows the chain. */
+/* One block adds rows with the same token one after the other. Rows are processed LINK_ROWS at
+ * a time: first each finds the next one with its token, at quadratic cost; then the first row
+ * of each token follows the chain. */
 #define LINK_ROWS 4096
 #define NO_ROW    UINT32_MAX
 
-/* next[r]: the row behind r with the same token; later[r]: there is one before */
+/* next[r]: the next row with the same token; later[r]: whether an earlier one exists */
 __global__ void link_kernel(const uint32_t *token, unsigned rows, uint32_t *next,
 	uint32_t *later)
 {
@@ -65,8 +66,8 @@ __global__ void link_kernel(const uint32_t *token, unsigned rows, uint32_t *next
 	}
 }
 
-/* A block for each row that is the first of its token. Rows of the chain are looked up a few
- * ahead, so that their loads overlap. */
+/* One block for each row that is the first with its token. Rows of the chain are looked up a
+ * few ahead, so that their loads overlap. */
 #define AHEAD 4
 
 __global__ void embed_back_kernel(struct lm_embed_back e, unsigned rows,
@@ -129,10 +130,10 @@ int cuda_lm_embed_back(struct dev *d, const struct lm_embed_back *e)
 
 /* --- sums over rows ------------------------------------------------------------------------ */
 
-#define PIECE_ROWS 128 /* at least, of a piece */
+#define PIECE_ROWS 128 /* least size of a piece */
 #define PIECES_MAX 256
 
-/* what is summed: a term of row r and column c */
+/* terms of a sum: one for row r and column c */
 template <class T> struct bias_terms {
 	const T *dy;
 	uint64_t ld;
@@ -152,8 +153,8 @@ template <class T> struct norm_terms {
 	}
 };
 
-/* Piece y of the rows, 32 columns of a block: its warps take every LM_WARPS-th row, and are
- * added in order. */
+/* Sums piece y of the rows for 32 columns: each warp of the block takes every LM_WARPS-th row,
+ * and the warps' sums are added in order. */
 template <class S>
 __global__ void pieces_kernel(S terms, float *piece, uint64_t rows, uint64_t each,
 	uint64_t first_column, uint64_t columns)
@@ -173,7 +174,7 @@ __global__ void pieces_kernel(S terms, float *piece, uint64_t rows, uint64_t eac
 			for (uint64_t r = part * each + warp; r < end; r += LM_WARPS)
 				sum += terms.at(r, first_column + c);
 		}
-		__syncthreads(); /* the sums before are read */
+		__syncthreads(); /* until the previous sums are read */
 		sums[threadIdx.x] = sum;
 		__syncthreads();
 		if (warp == 0 && c < columns) {
@@ -207,10 +208,10 @@ static int sum_rows(struct dev *d, S terms, float *to, uint64_t rows, uint64_t c
 	for (uint64_t c = 0; c < columns; c += LM_SCRATCH_FLOATS) {
 		uint64_t n = columns - c < LM_SCRATCH_FLOATS ? columns - c :
 							       LM_SCRATCH_FLOATS;
-		uint64_t most = LM_SCRATCH_FLOATS / n < PIECES_MAX ?
+		uint64_t largest = LM_SCRATCH_FLOATS / n < PIECES_MAX ?
 			LM_SCRATCH_FLOATS / n :
 			PIECES_MAX;
-		uint64_t each = (rows + most - 1) / most, pieces;
+		uint64_t each = (rows + largest - 1) / largest, pieces;
 
 		each = each < PIECE_ROWS ? PIECE_ROWS : each;
 		pieces = (rows + each - 1) / each;
@@ -241,7 +242,7 @@ int cuda_lm_bias_back(struct dev *d, const struct lm_bias_back *b)
 
 /* --- RMSNorm ------------------------------------------------------------------------------- */
 
-/* a warp a row */
+/* one warp per row */
 template <class T> __global__ void norm_kernel(struct lm_norm n, bool wide)
 {
 	unsigned lane = threadIdx.x % 32;
@@ -282,7 +283,7 @@ int cuda_lm_norm(struct dev *d, const struct lm_norm *n)
 	return lm_started(d);
 }
 
-/* a warp a row */
+/* one warp per row */
 template <class T> __global__ void norm_back_kernel(struct lm_norm_back n, bool wide)
 {
 	unsigned lane = threadIdx.x % 32;
@@ -350,7 +351,7 @@ int cuda_lm_norm_back(struct dev *d, const struct lm_norm_back *n)
 
 /* --- rotary positions ---------------------------------------------------------------------- */
 
-/* Eight pairs a thread: from i on in the halves of a head, or 16 numbers side by side when
+/* A thread rotates eight pairs: from i on in both halves of a head, or 16 adjacent numbers when
  * interleaved. */
 template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
 {
@@ -362,7 +363,7 @@ template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
 		T *head = (T *)r.x + row * r.ld + n / packs % r.heads * r.head_dim;
 		const float *table = r.table + lm_rotate_position(&r, row) * r.head_dim +
 			2 * i;
-		/* the two places of numbers, and the numbers that count there */
+		/* where the two groups of numbers lie, and how many of them exist */
 		T *at = head + (r.interleaved ? 2 * i : i);
 		T *bt = r.interleaved ? at + LM_PACK : at + half;
 		unsigned count = lm_count(i, half), na = count, nb = count;
@@ -437,7 +438,7 @@ int cuda_lm_swiglu(struct dev *d, const struct lm_swiglu *s)
 	return lm_started(d);
 }
 
-/* A thread reads all that it overwrites before it writes: dx may be x. */
+/* A thread reads everything it overwrites before it writes, so dx may be x. */
 template <class T> __global__ void swiglu_back_kernel(struct lm_swiglu_back s, bool wide)
 {
 	uint64_t packs = (s.hidden + LM_PACK - 1) / LM_PACK, all = s.rows * packs;

@@ -1,16 +1,16 @@
-/* tensor.cuh - bf16 on tensor cores, as the instructions of PTX that compute capability 8.0 and
- * later have, for kernels/lm_*.cu. In the emulation they do the same by exchanges of a warp, so
- * that the places of numbers in registers are tested there too.
+/* tensor.cuh - bf16 on tensor cores: the PTX instructions of compute capability 8.0 and later,
+ * for the CUDA files of kernels/lm. In the emulation they do the same by exchanges within a
+ * warp, so that the placement of numbers in registers is tested there too.
  *
- * Fragments as PTX calls them (PTX ISA, mma.m16n8k16): with g = lane / 4 and t = lane % 4 a
- * lane has of A the pairs (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), of B, which is 16
- * x 8, (2t, g) and (2t + 8, g) downwards, and of C (g, 2t) and (g + 8, 2t). */
+ * Fragments are named as in PTX (PTX ISA, mma.m16n8k16): with g = lane / 4 and t = lane % 4 a
+ * lane holds of A the pairs (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), of B, which is
+ * 16 x 8, (2t, g) and (2t + 8, g) downwards, and of C (g, 2t) and (g + 8, 2t). */
 #ifndef RNP_KERNELS_LM_TENSOR_CUH
 #define RNP_KERNELS_LM_TENSOR_CUH
 
 #include "kernels/lm/cuda.cuh"
 
-/* Whether this translation has them: kernels for older chips are empty and never launched. */
+/* Whether this compilation has them: for older GPUs the kernels are empty and never launched. */
 #if defined(CUDA_EMU) || __CUDA_ARCH__ >= 800
 #define LM_TENSOR 1
 #else
@@ -32,9 +32,9 @@ __device__ __forceinline__ void lm_mma(float (&sum)[4], const unsigned (&a)[4],
 #endif
 }
 
-/* Four 8 x 8 matrices from shared memory: lane l gives the address of row l % 8 of matrix l /
- * 8, a multiple of 16 bytes. Of each it gets the pair (g, 2t), or when TURNED (2t, g) and the
- * one below. */
+/* Loads four 8 x 8 matrices from shared memory: lane l gives the address of row l % 8 of matrix
+ * l / 8, a multiple of 16 bytes. Of each matrix it receives the pair (g, 2t), or when TURNED
+ * (2t, g) and the one below. */
 template <bool TURNED>
 __device__ __forceinline__ void lm_matrices(unsigned (&r)[4], const uint16_t *row)
 {

@@ -1,10 +1,11 @@
-/* tile.h - products of small blocks, on which the fast matrix products, attention and output of
- * the CPU are built.
+/* tile.h - products of small blocks: the fast matrix products, attention and output layer of
+ * the CPU are built on them.
  *
  * A block product is C [rows, 16 panels] = A B with A row-major (k contiguous) and B in panels
- * of 16 columns. Both sides hold bf16 or both f32 (`halves`), whatever the activations are; k
- * is padded with zeros to a multiple of k_step on both sides. A panel is, for f32, [k][16]; for
- * bf16, [k / 2][16][2]: pairs along k lie together, as the instructions want them. */
+ * of 16 columns. Both sides hold bf16 or both f32 (`halves`), whatever the dtype of the
+ * activations; k is padded with zeros to a multiple of k_step on both sides. A panel is, for
+ * f32, [k][16]; for bf16, [k / 2][16][2]: pairs along k are adjacent, as the instructions
+ * require. */
 #ifndef RNP_KERNELS_LM_TILE_H
 #define RNP_KERNELS_LM_TILE_H
 
@@ -17,7 +18,7 @@
 #define LM_TILE  32 /* rows and columns of a block of C */
 #define LM_PANEL 16
 
-/* What becomes of a block: to[i][j] = C (x row_scale[i]) (+ bias[j]) (+ from[i][j]). */
+/* What is done with a finished block: to[i][j] = C (x row_scale[i]) (+ bias[j]) (+ from[i][j]). */
 enum lm_out { LM_OUT_F32, LM_OUT_BF16, LM_OUT_F16 };
 
 struct lm_done {
@@ -32,30 +33,32 @@ struct lm_tiles {
 	bool halves;
 	uint32_t k_step;
 
-	/* before and after a thread's block products */
+	/* called before and after a thread's block products */
 	void (*begin)(void);
 	void (*end)(void);
 
-	/* c f32 [LM_TILE][LM_TILE]; 1 <= rows <= LM_TILE, panels 1 or 2 (the second panel_bytes
-	 * on); k a multiple of k_step; add: to what c holds. c is aligned to 64 bytes, b too.
-	 * What c holds beyond rows is unspecified afterwards. */
+	/* c is f32 [LM_TILE][LM_TILE]; 1 <= rows <= LM_TILE; panels is 1 or 2 (the second
+	 * panel_bytes behind the first); k is a multiple of k_step; add: adds to the contents
+	 * of c. c and b are aligned to 64 bytes. Rows of c beyond `rows` are unspecified
+	 * afterwards. */
 	void (*mul)(float *c, const void *a, uint64_t lda_bytes, uint64_t rows,
 		const void *b, uint64_t panel_bytes, uint64_t panels, uint64_t k,
 		bool add);
 
-	/* One panel of columns <= 16 of B: stored [columns][k] (by_k false) or [k][columns],
-	 * stride ldb in elements; filled up with zeros to 16 columns and k_padded. */
+	/* Packs one panel of columns <= 16 of B: stored [columns][k] (by_k false) or
+	 * [k][columns], stride ldb in elements; padded with zeros to 16 columns and k_padded. */
 	void (*pack_b)(void *panel, enum lm_dtype dtype, const void *b, uint64_t ldb,
 		uint64_t columns, uint64_t k, uint64_t k_padded, bool by_k);
 
-	/* Rows of A, stored [rows][k] or (by_k) [k][rows], to rows of k_padded elements each. */
+	/* Packs rows of A, stored [rows][k] or (by_k) [k][rows], to rows of k_padded elements
+	 * each. */
 	void (*pack_a)(void *to, enum lm_dtype dtype, const void *a, uint64_t lda,
 		uint64_t rows, uint64_t k, uint64_t k_padded, bool by_k);
 
 	void (*done)(const struct lm_done *d, const float *c);
 };
 
-/* The best for these activations at a level, or NULL: the reference. */
+/* Returns the best tiles for these activations at a level, or NULL: use the reference. */
 const struct lm_tiles *lm_tiles_for(enum cpu_level level, enum lm_dtype dtype);
 
 static inline uint64_t lm_tile_bytes(const struct lm_tiles *t)
@@ -68,7 +71,7 @@ static inline uint64_t lm_pad_k(const struct lm_tiles *t, uint64_t k)
 	return (k + t->k_step - 1) / t->k_step * t->k_step;
 }
 
-/* Bytes of a panel. */
+/* Returns the size of a panel, in bytes. */
 static inline uint64_t lm_panel_bytes(const struct lm_tiles *t, uint64_t k)
 {
 	return lm_pad_k(t, k) * LM_PANEL * lm_tile_bytes(t);

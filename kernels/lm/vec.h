@@ -1,11 +1,11 @@
 /* no guard: it is included once for each instruction set.
  *
- * vec.h - vectors of f32 on one instruction set, for the fast kernels of a language model: what
- * differs between AVX2, AVX-512 and AVX-512 with BF16 is here, what they compute in
- * lm_rows.inc, lm_tile.inc and lm_attend.inc, which are compiled once for each.
+ * vec.h - vectors of f32 on one instruction set, for the fast kernels of a language model. The
+ * differences between AVX2, AVX-512 and AVX-512 with BF16 are here; the kernels in rows.inc,
+ * tile.inc and attend.inc are compiled once for each set.
  *
- * Before including, define VEC_AVX2, VEC_AVX512 or VEC_AVX512BF16; the names below are then
- * those of that set. */
+ * Before including, define VEC_AVX2, VEC_AVX512 or VEC_AVX512BF16; the names below then use
+ * that set. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,7 +56,7 @@ VEC_INLINE vec VEC(load)(const float *p)
 	return _mm256_loadu_ps(p);
 }
 
-/* LANES numbers from p, zeros from `left` on; nothing is read there. */
+/* Loads LANES numbers from p, zeros from `left` on; nothing is read there. */
 VEC_INLINE vec VEC(load_some)(const float *p, uint64_t left)
 {
 	const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -77,7 +77,7 @@ VEC_INLINE vec VEC(load_half)(const uint16_t *p)
 	return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
 }
 
-/* Round to nearest even; a NaN stays one. */
+/* Rounds to nearest even; a NaN stays one. */
 VEC_INLINE void VEC(store_half)(uint16_t *p, vec x)
 {
 	__m256i bits = _mm256_castps_si256(x);
@@ -101,7 +101,7 @@ VEC_INLINE float VEC(total)(vec v)
 	return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
 }
 
-VEC_INLINE float VEC(most)(vec v)
+VEC_INLINE float VEC(max_across)(vec v)
 {
 	__m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 
@@ -159,7 +159,7 @@ VEC_INLINE vec VEC(load_half)(const uint16_t *p)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
 }
 
-/* Round to nearest even; a NaN stays one. (The instruction also makes zeros of subnormals:
+/* Rounds to nearest even; a NaN stays one. (The instruction also turns subnormals into zero:
  * 2^-126.) */
 VEC_INLINE void VEC(store_half)(uint16_t *p, vec x)
 {
@@ -183,7 +183,7 @@ VEC_INLINE float VEC(total)(vec v)
 	return _mm512_reduce_add_ps(v);
 }
 
-VEC_INLINE float VEC(most)(vec v)
+VEC_INLINE float VEC(max_across)(vec v)
 {
 	return _mm512_reduce_max_ps(v);
 }
@@ -199,7 +199,7 @@ VEC_INLINE vec VEC(round)(vec x)
 }
 #endif
 
-/* The totals of four at once: where rows are short, sums across a vector are most of the work. */
+/* Sums four vectors across their lanes at once: where rows are short, this is most of the work. */
 VEC_INLINE __m128 VEC(total4)(const vec sum[4])
 {
 #ifdef VEC_AVX2
@@ -219,9 +219,9 @@ VEC_INLINE __m128 VEC(total4)(const vec sum[4])
 	return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
 }
 
-/* e^x to 3 u of itself for -87.3 <= x <= 88; below, that of -87.3, which is 2^-126; above, that
- * of 88. Cody, Waite 1980: x = n ln 2 + r with ln 2 in two parts, then a polynomial of r fitted
- * by Remez. */
+/* e^x, relative error 3 u for -87.3 <= x <= 88; below, the result is that of -87.3, which is
+ * 2^-126; above, that of 88. Cody, Waite 1980: x = n ln 2 + r with ln 2 in two parts, then a
+ * polynomial of r fitted by Remez. */
 VEC_INLINE vec VEC(exp)(vec x)
 {
 	vec n, r, p;
@@ -240,25 +240,26 @@ VEC_INLINE vec VEC(exp)(vec x)
 	return VEC(scale)(p, n);
 }
 
-/* The next LANES numbers at index i of n; beyond n zeros, and nothing is written there. */
+/* Load and store the next LANES numbers at index i of n; beyond n, zeros are loaded and nothing
+ * is written. */
 VEC_INLINE vec VEC(get)(enum lm_dtype dtype, const void *p, uint64_t i, uint64_t n)
 {
 	uint64_t left = n - i;
 
 	if (dtype == LM_DTYPE_F32) {
-		float some[LANES] = { 0 };
+		float lanes[LANES] = { 0 };
 
 		if (left >= LANES)
 			return VEC(load)((const float *)p + i);
-		memcpy(some, (const float *)p + i, left * 4);
-		return VEC(load)(some);
+		memcpy(lanes, (const float *)p + i, left * 4);
+		return VEC(load)(lanes);
 	} else {
-		uint16_t some[LANES] = { 0 };
+		uint16_t lanes[LANES] = { 0 };
 
 		if (left >= LANES)
 			return VEC(load_half)((const uint16_t *)p + i);
-		memcpy(some, (const uint16_t *)p + i, left * 2);
-		return VEC(load_half)(some);
+		memcpy(lanes, (const uint16_t *)p + i, left * 2);
+		return VEC(load_half)(lanes);
 	}
 }
 
@@ -267,23 +268,23 @@ VEC_INLINE void VEC(put)(enum lm_dtype dtype, void *p, uint64_t i, uint64_t n, v
 	uint64_t left = n - i;
 
 	if (dtype == LM_DTYPE_F32) {
-		float some[LANES];
+		float lanes[LANES];
 
 		if (left >= LANES) {
 			VEC(store)((float *)p + i, x);
 			return;
 		}
-		VEC(store)(some, x);
-		memcpy((float *)p + i, some, left * 4);
+		VEC(store)(lanes, x);
+		memcpy((float *)p + i, lanes, left * 4);
 	} else {
-		uint16_t some[LANES];
+		uint16_t lanes[LANES];
 
 		if (left >= LANES) {
 			VEC(store_half)((uint16_t *)p + i, x);
 			return;
 		}
-		VEC(store_half)(some, x);
-		memcpy((uint16_t *)p + i, some, left * 2);
+		VEC(store_half)(lanes, x);
+		memcpy((uint16_t *)p + i, lanes, left * 2);
 	}
 }
 
@@ -294,7 +295,7 @@ VEC_INLINE void VEC(put)(enum lm_dtype dtype, void *p, uint64_t i, uint64_t n, v
 #define v_load_some  VEC(load_some)
 #define v_total      VEC(total)
 #define v_total4     VEC(total4)
-#define v_most       VEC(most)
+#define v_max_across VEC(max_across)
 #define v_exp        VEC(exp)
 #define v_get        VEC(get)
 #define v_put        VEC(put)

@@ -1,5 +1,5 @@
 /* x86.h - the fast kernels of a language model by instruction set; ranges and tasks as in
- * lm_ref.h. Private to kernels/lm_*.c. */
+ * ref.h. Private to kernels/lm. */
 #ifndef RNP_KERNELS_LM_X86_H
 #define RNP_KERNELS_LM_X86_H
 
@@ -38,7 +38,7 @@ LM_X86(avx512);
 LM_X86(avx512bf16);
 extern const struct lm_tiles lm_tiles_bf16_avx512bf16, lm_tiles_bf16_amx;
 
-/* AMX: block products, once cpu_amx_permitted. */
+/* AMX block products, usable once cpu_amx_permitted(). */
 void lm_amx_begin(void);
 void lm_amx_end(void);
 void lm_amx_mul(float *c, const void *a, uint64_t lda, uint64_t rows, const void *b,

@@ -1,4 +1,4 @@
-/* cache.c - pages, who has them, and the lists of sequences. */
+/* cache.c - the pool of pages with their reference counts, and the page lists of sequences. */
 #include "common/lm/infer/cache.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ struct lm_cache {
 	const struct lm_weights *w;
 	float *pool; /* [layers][2][pages][LM_PAGE][kv_dim]: keys, then values */
 	uint32_t pages;
-	uint32_t *users; /* [pages]: sequences that have the page */
-	uint32_t *free;  /* [n_free]: the last is the next to be taken */
+	uint32_t *users; /* [pages]: number of sequences that use the page */
+	uint32_t *free;  /* [n_free]: a stack; the last entry is taken next */
 	uint32_t n_free;
 };
 
@@ -23,13 +23,13 @@ uint32_t lm_cache_pages(uint32_t tokens)
 	return tokens / LM_PAGE + (tokens % LM_PAGE ? 1 : 0);
 }
 
-/* The bounds of config.h keep this below 2^63. */
+/* The bounds in config.h keep the product below 2^63. */
 uint64_t lm_cache_page_bytes(const struct lm_config *c)
 {
 	return 2 * LM_PAGE * sizeof(float) * lm_kv_dim(c) * c->layers;
 }
 
-/* Numbers of a page's keys, or values, in one layer. */
+/* Returns how many floats the keys, or the values, of a page take in one layer. */
 static uint64_t page_numbers(const struct lm_cache *c)
 {
 	return LM_PAGE * lm_kv_dim(&c->w->config);
@@ -91,7 +91,7 @@ uint32_t lm_cache_free_pages(const struct lm_cache *c)
 
 /* --- pages -------------------------------------------------------------------------------- */
 
-/* There is a free one. */
+/* Takes a page off the free list, which must not be empty. */
 static uint32_t take(struct lm_cache *c)
 {
 	uint32_t page = c->free[--c->n_free];
@@ -132,7 +132,7 @@ void lm_sequence_release(struct lm_sequence *s, struct lm_cache *c)
 	*s = (struct lm_sequence){ 0 };
 }
 
-/* Whether the page that the next token goes to is another sequence's, too. */
+/* Whether the page that will hold the next token is shared with another sequence. */
 static bool is_shared(const struct lm_sequence *s, const struct lm_cache *c)
 {
 	uint32_t next = s->length / LM_PAGE;
@@ -140,7 +140,7 @@ static bool is_shared(const struct lm_sequence *s, const struct lm_cache *c)
 	return next < s->n && c->users[s->pages[next]] > 1;
 }
 
-/* The page of the next token becomes a copy of its own. */
+/* Replaces the page that will hold the next token by a private copy (copy on write). */
 static int unshare(struct lm_sequence *s, struct lm_cache *c)
 {
 	uint32_t next = s->length / LM_PAGE, page = take(c);
@@ -266,7 +266,7 @@ bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *a
 		uint32_t page = c->free[k];
 
 		sound = page < c->pages && !users[page] && !last[page];
-		last[page] = n + 1; /* not free twice */
+		last[page] = n + 1; /* a page that is free twice fails the check above */
 	}
 	for (uint32_t page = 0; sound && page < c->pages; page++)
 		sound = users[page] == c->users[page] && last[page] != 0;

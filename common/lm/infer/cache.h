@@ -1,9 +1,9 @@
 /* cache.h - keys and values of many sequences in one pool of pages of LM_PAGE tokens
- * (kernels/lm/ops.h), and each sequence's list of them. Uses weights.h.
+ * (kernels/lm/ops.h), and each sequence's list of pages. Uses weights.h.
  *
- * A page belongs to nobody, to one sequence, or to several that begin alike; it is never written
- * while it is shared: a sequence that goes on within a shared page gets a copy of it. Numbers are
- * f32. One thread at a time uses a cache and its sequences. */
+ * A page is free, or belongs to one sequence, or to several with the same beginning. A shared
+ * page is never written: a sequence that continues within one gets its own copy first. Numbers
+ * are f32. Only one thread at a time may use a cache and its sequences. */
 #ifndef RNP_COMMON_LM_INFER_CACHE_H
 #define RNP_COMMON_LM_INFER_CACHE_H
 
@@ -14,23 +14,24 @@
 
 struct lm_cache;
 
-/* Pages that hold so many tokens of one sequence. */
+/* Returns the number of pages that `tokens` tokens of one sequence take. */
 uint32_t lm_cache_pages(uint32_t tokens);
 
-/* Bytes of a page of a model. */
+/* Returns the size of a page of a model, in bytes. */
 uint64_t lm_cache_page_bytes(const struct lm_config *c);
 
-/* A pool of so many pages, all free. w is borrowed until close. Returns 0 and *out to be closed, or
- * -1 with err_set(): 71 no memory, 65 beyond 64 bits. */
+/* Opens a pool of `pages` pages, all free. w is borrowed until close. Returns 0 and *out to be
+ * closed, or -1 with err_set(): 71 no memory, 65 beyond 64 bits. */
 int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pages);
 void lm_cache_close(
-	struct lm_cache *c); /* NULL is fine; its sequences are then only memory */
+	struct lm_cache *c); /* NULL is fine; afterwards its sequences are only memory */
 
 uint32_t lm_cache_free_pages(const struct lm_cache *c);
 
-/* What one conversation has in the cache. Begin with zeros; release gives its pages back. */
+/* The part of the cache that one conversation uses. Zero-initialise it; release returns its
+ * pages. */
 struct lm_sequence {
-	uint32_t length; /* tokens whose keys and values are there */
+	uint32_t length; /* tokens whose keys and values are stored */
 	uint32_t *pages; /* token j is in page pages[j / LM_PAGE] */
 	uint32_t n;      /* pages */
 	size_t pages_room;
@@ -38,15 +39,16 @@ struct lm_sequence {
 
 void lm_sequence_release(struct lm_sequence *s, struct lm_cache *c);
 
-/* Has pages for `tokens` more than length, none of which is shared where they go. Returns 0, or -1
- * with err_set(): 75 too few pages are free, and the sequence is as before; the device's error. */
+/* Reserves pages for `tokens` tokens beyond length and copies the page they begin in if it is
+ * shared. Returns 0, or -1 with err_set(): 75 too few free pages, and the sequence is as
+ * before; the device's error. */
 int lm_sequence_grow(struct lm_sequence *s, struct lm_cache *c, uint32_t tokens);
 
-/* Forgets all tokens from `length` on, and the pages that hold nothing else. */
+/* Forgets all tokens from `length` on, and releases the pages that only they used. */
 void lm_sequence_truncate(struct lm_sequence *s, struct lm_cache *c, uint32_t length);
 
-/* to, which is empty, begins with the first `length` tokens of from (at most its length): the same
- * pages, no copy. */
+/* Makes `to`, which must be empty, begin with the first `length` tokens of `from` (at most its
+ * length). Both share the pages; nothing is copied. */
 void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 	struct lm_cache *c, uint32_t length);
 
@@ -64,8 +66,8 @@ uint32_t lm_cache_users(const struct lm_cache *c, uint32_t page);
  * it takes the place of a page of its own that it may have grown for them. */
 void lm_sequence_adopt(struct lm_sequence *s, struct lm_cache *c, uint32_t page);
 
-/* For tests: every page is free, or in as many of the n sequences as its count says, and no list
- * has a page twice. */
+/* For tests: whether every page is either free or in as many of the n sequences as its count
+ * says, and no list has a page twice. */
 bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *all,
 	size_t n);
 

@@ -1,4 +1,4 @@
-/* chat.c - the table of chat formats, and the walk over a conversation. */
+/* chat.c - the table of chat formats, and writing a conversation in one of them. */
 #include "common/lm/infer/chat.h"
 
 #include <string.h>
@@ -7,31 +7,32 @@
 
 struct lm_chat_format {
 	const char *name;
-	const char *marks[2]; /* all of them stand in a template of this format */
+	/* substrings that a template of this format contains, all of them */
+	const char *markers[2];
 	const char *before[LM_ROLES], *after[LM_ROLES];
-	const char *answer; /* what the assistant's words follow */
-	/* formats without a system's turn put its words before the first user's, between these */
+	const char *answer; /* precedes the assistant's text */
+	/* formats without a system turn put its text before the first user's, between these two */
 	bool system_in_user;
 	const char *system_open, *system_close;
 };
 
-/* The first that fits counts. */
+/* The first format that matches wins. */
 static const struct lm_chat_format formats[] = {
 	{ .name = "chatml",
-		.marks = { "<|im_start|>" },
+		.markers = { "<|im_start|>" },
 		.before = { "<|im_start|>system\n", "<|im_start|>user\n",
 			"<|im_start|>assistant\n" },
 		.after = { "<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n" },
 		.answer = "<|im_start|>assistant\n" },
 	{ .name = "llama3",
-		.marks = { "<|start_header_id|>", "<|eot_id|>" },
+		.markers = { "<|start_header_id|>", "<|eot_id|>" },
 		.before = { "<|start_header_id|>system<|end_header_id|>\n\n",
 			"<|start_header_id|>user<|end_header_id|>\n\n",
 			"<|start_header_id|>assistant<|end_header_id|>\n\n" },
 		.after = { "<|eot_id|>", "<|eot_id|>", "<|eot_id|>" },
 		.answer = "<|start_header_id|>assistant<|end_header_id|>\n\n" },
 	{ .name = "llama2",
-		.marks = { "[INST]", "<<SYS>>" },
+		.markers = { "[INST]", "<<SYS>>" },
 		.before = { "", "[INST] ", " " },
 		.after = { "", " [/INST]", " </s><s>" },
 		.answer = "",
@@ -39,7 +40,7 @@ static const struct lm_chat_format formats[] = {
 		.system_open = "<<SYS>>\n",
 		.system_close = "\n<</SYS>>\n\n" },
 	{ .name = "mistral",
-		.marks = { "[INST]" },
+		.markers = { "[INST]" },
 		.before = { "", "[INST] ", " " },
 		.after = { "", " [/INST]", "</s>" },
 		.answer = "",
@@ -47,7 +48,7 @@ static const struct lm_chat_format formats[] = {
 		.system_open = "",
 		.system_close = "\n\n" },
 	{ .name = "gemma",
-		.marks = { "<start_of_turn>" },
+		.markers = { "<start_of_turn>" },
 		.before = { "", "<start_of_turn>user\n", "<start_of_turn>model\n" },
 		.after = { "", "<end_of_turn>\n", "<end_of_turn>\n" },
 		.answer = "<start_of_turn>model\n",
@@ -55,12 +56,12 @@ static const struct lm_chat_format formats[] = {
 		.system_open = "",
 		.system_close = "\n\n" },
 	{ .name = "phi3",
-		.marks = { "<|assistant|>", "<|end|>" },
+		.markers = { "<|assistant|>", "<|end|>" },
 		.before = { "<|system|>\n", "<|user|>\n", "<|assistant|>\n" },
 		.after = { "<|end|>\n", "<|end|>\n", "<|end|>\n" },
 		.answer = "<|assistant|>\n" },
 	{ .name = "zephyr",
-		.marks = { "<|user|>" },
+		.markers = { "<|user|>" },
 		.before = { "<|system|>\n", "<|user|>\n", "<|assistant|>\n" },
 		.after = { "</s>\n", "</s>\n", "</s>\n" },
 		.answer = "<|assistant|>\n" },
@@ -76,8 +77,8 @@ const struct lm_chat_format *lm_chat_format(const char *template)
 	for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
 		const struct lm_chat_format *f = &formats[i];
 
-		if (strstr(template, f->marks[0]) &&
-			(!f->marks[1] || strstr(template, f->marks[1])))
+		if (strstr(template, f->markers[0]) &&
+			(!f->markers[1] || strstr(template, f->markers[1])))
 			return f;
 	}
 	err_set(EX_DATAERR, "the model's chat template is of no kind that we know");
@@ -91,8 +92,9 @@ const char *lm_chat_format_name(const struct lm_chat_format *f)
 
 /* --- pieces ---------------------------------------------------------------------------------- */
 
-/* What becomes of a piece: marks are ours, words are people's. */
-typedef int (*piece_fn)(void *ctx, const char *text, bool words);
+/* Receives a piece of the conversation: text of the format (words false), or of a message
+ * (true). */
+typedef int (*piece_fn)(void *ctx, const char *text, bool is_text);
 
 static int turn(const struct lm_chat_format *f, const struct lm_message *m,
 	const char *system, piece_fn piece, void *ctx)
@@ -134,9 +136,9 @@ static int walk(const struct lm_chat_format *f, const struct lm_message *message
 	return piece(ctx, f->answer, false);
 }
 
-static int add_text(void *out, const char *text, bool words)
+static int add_text(void *out, const char *text, bool is_text)
 {
-	(void)words;
+	(void)is_text;
 	buf_adds(out, text);
 	return 0;
 }
@@ -150,18 +152,18 @@ int lm_chat_text(const struct lm_chat_format *f, struct buf *out,
 struct encoding {
 	const struct lm_token *token;
 	struct buf *ids;
-	bool special; /* somebody wrote the name of a special token */
+	bool special; /* a message contains the name of a special token */
 };
 
-/* Would these words become special tokens where they are allowed to? */
-static int look(void *ctx, const char *text, bool words)
+/* Sets e->special if the text would encode to special tokens where they are allowed. */
+static int find_special(void *ctx, const char *text, bool is_text)
 {
 	struct encoding *e = ctx;
 	struct buf plain = BUF_INIT, special = BUF_INIT;
 	size_t bytes = strlen(text);
 	int rc = 0;
 
-	if (!words || e->special)
+	if (!is_text || e->special)
 		return 0;
 	if (lm_token_encode(e->token, &plain, text, bytes, false) < 0 ||
 		lm_token_encode(e->token, &special, text, bytes, true) < 0)
@@ -174,21 +176,22 @@ static int look(void *ctx, const char *text, bool words)
 	return rc;
 }
 
-static int add_ids(void *ctx, const char *text, bool words)
+static int add_ids(void *ctx, const char *text, bool is_text)
 {
 	struct encoding *e = ctx;
 
-	return *text ? lm_token_encode(e->token, e->ids, text, strlen(text), !words) : 0;
+	return *text ? lm_token_encode(e->token, e->ids, text, strlen(text), !is_text) :
+		       0;
 }
 
-/* Text is encoded whole, as models were taught; only where somebody wrote a mark it is cut, so that
- * theirs stays words. */
+/* Encodes the whole conversation at once, as models were trained. Only if a message contains
+ * the name of a special token is it encoded piece by piece, so that the name stays plain text. */
 int lm_chat_encode(const struct lm_chat_format *f, const struct lm_token *t,
 	struct buf *ids, const struct lm_message *messages, size_t n)
 {
 	struct encoding e = { .token = t, .ids = ids };
 	struct buf text = BUF_INIT;
-	int rc = walk(f, messages, n, look, &e);
+	int rc = walk(f, messages, n, find_special, &e);
 
 	if (rc == 0 && e.special) {
 		rc = walk(f, messages, n, add_ids, &e);

@@ -1,8 +1,9 @@
-/* chat.h - a conversation as the tokens that a model was taught to expect. Uses token.h, err, buf.
+/* chat.h - turns a conversation into the tokens that a model was trained on. Uses token.h, err,
+ * buf.
  *
- * Models bring a template in a language of its own (Jinja); what they say with it are a handful of
- * formats, which are known by marks in it. What people write is never taken for a mark: names of
- * special tokens in it stay plain text. */
+ * A model file brings a template in a language of its own (Jinja). In practice the templates
+ * describe a handful of formats, which are recognised by strings in them. User input never
+ * becomes a special token: names of special tokens in it stay plain text. */
 #ifndef RNP_COMMON_LM_INFER_CHAT_H
 #define RNP_COMMON_LM_INFER_CHAT_H
 
@@ -20,18 +21,18 @@ struct lm_message {
 
 struct lm_chat_format;
 
-/* The format of a template, or NULL with err_set(EX_DATAERR): there is none (template NULL), or it
- * is of no kind that we know. */
+/* Returns the format of a template, or NULL with err_set(EX_DATAERR): there is no template
+ * (NULL), or its format is unknown. */
 const struct lm_chat_format *lm_chat_format(const char *template);
 const char *lm_chat_format_name(const struct lm_chat_format *f);
 
-/* Appends the ids (uint32_t) of a conversation up to where the assistant begins to speak; no BOS. A
- * system message comes first or not at all. Returns 0, or -1 with err_set(): as lm_token_encode, 65
- * roles out of order. */
+/* Appends the ids (uint32_t) of a conversation up to where the assistant's next message begins,
+ * without BOS. A system message is allowed only as the first. Returns 0, or -1 with err_set():
+ * as lm_token_encode, 65 roles out of order. */
 int lm_chat_encode(const struct lm_chat_format *f, const struct lm_token *t,
 	struct buf *ids, const struct lm_message *messages, size_t n);
 
-/* The same as text, for people and tests. */
+/* Appends the same as text, for people and tests. */
 int lm_chat_text(const struct lm_chat_format *f, struct buf *out,
 	const struct lm_message *messages, size_t n);
 

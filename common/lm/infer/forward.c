@@ -1,4 +1,4 @@
-/* forward.c - the layers over rows of many sequences. */
+/* forward.c - the layers of a model, run over rows of many sequences. */
 #include "common/lm/infer/forward.h"
 
 #include <math.h>
@@ -11,37 +11,37 @@
 #include "common/lm/infer/infer_parts.h"
 #include "common/lm/model/rope.h"
 
-#define LOGITS_ROWS 8 /* whose logits are made, and on the host, at once */
+#define LOGITS_ROWS 8 /* rows whose logits are computed and copied to the host together */
 
 struct lm_forward {
 	const struct lm_weights *w;
 	struct lm_cache *cache;
 	struct lm_forward_limits limits;
 
-	/* on the device */
+	/* in device memory */
 	float *table;      /* rotary positions of the context */
 	float *x, *h;      /* [rows][dim] */
 	float *q, *a;      /* [rows][heads head_dim] */
 	float *k, *v;      /* [rows][kv_heads head_dim] */
 	float *gu, *y;     /* [rows][2 hidden], [rows][hidden] */
-	float *some;       /* [LOGITS_ROWS][dim]: rows of x that lie apart */
+	float *gathered;   /* [LOGITS_ROWS][dim]: rows of x that lie apart */
 	float *logits;     /* [LOGITS_ROWS][vocab] */
-	uint32_t *numbers; /* as on the host */
+	uint32_t *indices; /* the device's copy of `host` */
 
-	/* on the host */
-	float *embedded, *scores; /* x and logits */
-	uint32_t *
-		host; /* position, slot, table, chosen of each row, then lists of pages */
-	uint32_t rows; /* of this pass */
+	/* in host memory */
+	float *embedded, *scores; /* copies of x and logits */
+	/* columns position, slot, table and chosen; then lists of pages */
+	uint32_t *host;
+	uint32_t rows; /* of the current pass */
 	uint32_t keys_max;
 };
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
-/* What a forward holds, in numbers of 4 bytes; the bounds of config.h keep every product below
+/* Sizes of the buffers, in numbers of 4 bytes. The bounds in config.h keep every product below
  * 2^63. */
 struct sizes {
-	uint64_t table, x, q, kv, gu, y, some, logits, numbers;
+	uint64_t table, x, q, kv, gu, y, gathered, logits, indices;
 };
 
 static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_limits *l)
@@ -54,9 +54,9 @@ static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_
 		.kv = rows * lm_kv_dim(c),
 		.gu = rows * 2 * c->hidden,
 		.y = rows * c->hidden,
-		.some = LOGITS_ROWS * (uint64_t)c->dim,
+		.gathered = LOGITS_ROWS * (uint64_t)c->dim,
 		.logits = LOGITS_ROWS * (uint64_t)c->vocab,
-		.numbers = 4 * rows +
+		.indices = 4 * rows +
 			(uint64_t)l->sequences * lm_cache_pages(l->context) };
 }
 
@@ -67,8 +67,8 @@ void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits 
 
 	*tables = 4 * z.table;
 	*work = 4 *
-		(3 * z.x + 2 * z.q + 2 * z.kv + z.gu + z.y + z.some + 2 * z.logits +
-			2 * z.numbers);
+		(3 * z.x + 2 * z.q + 2 * z.kv + z.gu + z.y + z.gathered + 2 * z.logits +
+			2 * z.indices);
 }
 
 /* --- open and close ------------------------------------------------------------------------- */
@@ -93,19 +93,19 @@ static int allocate(struct lm_forward *f)
 		uint64_t count;
 	} all[] = { { &f->table, z.table }, { &f->x, z.x }, { &f->h, z.x },
 		{ &f->q, z.q }, { &f->a, z.q }, { &f->k, z.kv }, { &f->v, z.kv },
-		{ &f->gu, z.gu }, { &f->y, z.y }, { &f->some, z.some },
+		{ &f->gu, z.gu }, { &f->y, z.y }, { &f->gathered, z.gathered },
 		{ &f->logits, z.logits } };
-	float *numbers;
+	float *indices;
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (lm_infer_alloc(f->w->d, all[i].to, all[i].count) < 0)
 			return -1;
-	if (lm_infer_alloc(f->w->d, &numbers, z.numbers) < 0)
+	if (lm_infer_alloc(f->w->d, &indices, z.indices) < 0)
 		return -1;
-	f->numbers = (uint32_t *)(void *)numbers;
+	f->indices = (uint32_t *)(void *)indices;
 	f->embedded = xmalloc(4 * z.x);
 	f->scores = xmalloc(4 * z.logits);
-	f->host = xmalloc(4 * z.numbers);
+	f->host = xmalloc(4 * z.indices);
 	return put_table(f, z.table);
 }
 
@@ -135,7 +135,7 @@ void lm_forward_close(struct lm_forward *f)
 	if (!f)
 		return;
 	void *all[] = { f->table, f->x, f->h, f->q, f->a, f->k, f->v, f->gu, f->y,
-		f->some, f->logits, f->numbers };
+		f->gathered, f->logits, f->indices };
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		f->w->d->ops->free(f->w->d, all[i]);
@@ -152,12 +152,12 @@ static const struct lm_ops *ops(const struct lm_forward *f)
 	return f->w->d->ops->lm;
 }
 
-/* Numbers of the rows on the device: which of the four columns of host. */
+/* Columns of `indices` and `host`: one number for each row. */
 enum column { POSITION, SLOT, TABLE, CHOSEN };
 
 static uint32_t *column(const struct lm_forward *f, enum column which)
 {
-	return f->numbers + which * f->limits.rows;
+	return f->indices + which * f->limits.rows;
 }
 
 static uint32_t *host_column(const struct lm_forward *f, enum column which)
@@ -234,7 +234,7 @@ static int attend(struct lm_forward *f, uint32_t layer)
 		.values = lm_cache_values(f->cache, layer),
 		.position = column(f, POSITION),
 		.table = column(f, TABLE),
-		.blocks = f->numbers + 4 * (uint64_t)f->limits.rows,
+		.blocks = f->indices + 4 * (uint64_t)f->limits.rows,
 		.rows = f->rows,
 		.heads = c->heads,
 		.kv_heads = c->kv_heads,
@@ -314,8 +314,9 @@ static int check(const struct lm_forward *f, const struct lm_row *rows, uint32_t
 	return 0;
 }
 
-/* Where rows are in the cache, and the lists of pages of their sequences, one after the other. */
-static int put_numbers(struct lm_forward *f, const struct lm_row *rows)
+/* Copies to the device where each row lies in the cache, and the page lists of the sequences,
+ * one after the other. */
+static int put_indices(struct lm_forward *f, const struct lm_row *rows)
 {
 	uint32_t *lists = f->host + 4 * (uint64_t)f->limits.rows, from = 0, used = 0;
 	struct dev *d = f->w->d;
@@ -336,7 +337,7 @@ static int put_numbers(struct lm_forward *f, const struct lm_row *rows)
 		if (at >= f->keys_max)
 			f->keys_max = at + 1;
 	}
-	if (d->ops->put(d, f->numbers, f->host,
+	if (d->ops->put(d, f->indices, f->host,
 		    4 * (4 * (uint64_t)f->limits.rows + used)) < 0)
 		return device_failed(d);
 	return 0;
@@ -356,8 +357,8 @@ static int put_embeddings(struct lm_forward *f, const struct lm_row *rows)
 	return 0;
 }
 
-/* The next at most LOGITS_ROWS rows from `from` on that want logits; host_column(CHOSEN) gets their
- * numbers. */
+/* Writes the numbers of the next rows that want logits, from `from` on and at most LOGITS_ROWS
+ * of them, to host_column(CHOSEN). Returns how many there are. */
 static uint32_t choose(const struct lm_forward *f, const struct lm_row *rows,
 	uint32_t from)
 {
@@ -369,12 +370,12 @@ static uint32_t choose(const struct lm_forward *f, const struct lm_row *rows,
 	return n;
 }
 
-/* The chosen rows of x, one after the other: where they lie, or gathered. */
+/* Returns the chosen rows of x, contiguous: in place if they already are, else gathered. */
 static const float *gather(struct lm_forward *f, uint32_t n)
 {
 	const uint32_t *chosen = host_column(f, CHOSEN);
 	struct lm_embed e = { .dtype = LM_DTYPE_F32,
-		.x = f->some,
+		.x = f->gathered,
 		.w = f->x,
 		.token = column(f, CHOSEN),
 		.rows = n,
@@ -387,10 +388,10 @@ static const float *gather(struct lm_forward *f, uint32_t n)
 	if (d->ops->put(d, column(f, CHOSEN), chosen, n * sizeof *chosen) < 0 ||
 		ops(f)->embed(d, &e) < 0)
 		return NULL;
-	return f->some;
+	return f->gathered;
 }
 
-/* Makes the logits of n chosen rows, on the host. */
+/* Computes the logits of the n chosen rows and copies them to the host. */
 static int score_chosen(struct lm_forward *f, uint32_t n)
 {
 	uint64_t vocab = f->w->config.vocab;
@@ -404,7 +405,7 @@ static int score_chosen(struct lm_forward *f, uint32_t n)
 	return 0;
 }
 
-static int hand_over(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *arg)
+static int emit_logits(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void *arg)
 {
 	const uint32_t *chosen = host_column(f, CHOSEN);
 
@@ -414,8 +415,8 @@ static int hand_over(struct lm_forward *f, uint32_t n, lm_logits_fn logits, void
 	return 0;
 }
 
-/* All layers and the logits of `some` chosen rows, as one batch of the device. */
-static int pass(struct lm_forward *f, uint32_t some)
+/* Runs all layers and computes the logits of n_chosen chosen rows, as one batch of the device. */
+static int pass(struct lm_forward *f, uint32_t n_chosen)
 {
 	struct dev *d = f->w->d;
 	int rc = d->ops->batch_begin(d);
@@ -424,31 +425,31 @@ static int pass(struct lm_forward *f, uint32_t some)
 		return -1;
 	for (uint32_t i = 0; i < f->w->config.layers && rc == 0; i++)
 		rc = layer(f, i);
-	if (rc == 0 && some)
-		rc = score_chosen(f, some);
+	if (rc == 0 && n_chosen)
+		rc = score_chosen(f, n_chosen);
 	return d->ops->batch_end(d) < 0 ? -1 : rc;
 }
 
 int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	lm_logits_fn logits, void *arg)
 {
-	uint32_t some;
+	uint32_t n_chosen;
 
 	if (check(f, rows, n) < 0)
 		return -1;
 	f->rows = n;
-	if (put_numbers(f, rows) < 0 || put_embeddings(f, rows) < 0)
+	if (put_indices(f, rows) < 0 || put_embeddings(f, rows) < 0)
 		return -1;
-	some = choose(f, rows, 0);
-	if (pass(f, some) < 0)
+	n_chosen = choose(f, rows, 0);
+	if (pass(f, n_chosen) < 0)
 		return device_failed(f->w->d);
 	for (uint32_t i = 0; i < n; i++)
 		rows[i].sequence->length++;
-	while (some) {
-		if (hand_over(f, some, logits, arg) < 0)
+	while (n_chosen) {
+		if (emit_logits(f, n_chosen, logits, arg) < 0)
 			return -1;
-		some = choose(f, rows, host_column(f, CHOSEN)[some - 1] + 1);
-		if (some && score_chosen(f, some) < 0)
+		n_chosen = choose(f, rows, host_column(f, CHOSEN)[n_chosen - 1] + 1);
+		if (n_chosen && score_chosen(f, n_chosen) < 0)
 			return device_failed(f->w->d);
 	}
 	return 0;

@@ -1,9 +1,10 @@
-/* forward.h - one pass of a model over rows: tokens of any sequences, at any positions. What
- * answering, batching, prompts in pieces and speculation are made of. Uses weights.h, cache.h.
+/* forward.h - one pass of a model over rows: tokens of any sequences, at any positions.
+ * Generation, batching, prompts fed in pieces and speculative decoding are built on it. Uses
+ * weights.h, cache.h.
  *
- * The bits of a row follow from its sequence's tokens up to its position alone: not from the other
- * rows of the pass, their number or order, from how a prompt was cut, or from which pages hold it.
- * Activations are f32. A pass allocates nothing. */
+ * The bits of a row depend only on the tokens of its sequence up to its position: not on the
+ * other rows of the pass, their number or order, on how a prompt was split, or on which pages
+ * hold it. Activations are f32. A pass allocates nothing. */
 #ifndef RNP_COMMON_LM_INFER_FORWARD_H
 #define RNP_COMMON_LM_INFER_FORWARD_H
 
@@ -14,39 +15,40 @@
 struct lm_forward;
 
 struct lm_forward_limits {
-	uint32_t rows;      /* of a pass */
-	uint32_t sequences; /* different ones in a pass */
-	uint32_t context;   /* positions */
+	uint32_t rows;      /* in a pass */
+	uint32_t sequences; /* distinct ones in a pass */
+	uint32_t context;   /* positions of a sequence */
 };
 
 /* One token of a pass. */
 struct lm_row {
-	struct lm_sequence *sequence; /* it must have grown to hold the position */
+	struct lm_sequence *sequence; /* must have grown to hold the position */
 	uint32_t token, position;
 	uint32_t adapter; /* reserved for adapters of the weights: 0 */
-	bool logits;      /* whether what follows it is wanted */
+	bool logits;      /* whether the logits of the next token are wanted */
 };
 
-/* The logits of one row, vocab numbers on the host, valid during the call; in the order of the
- * rows. Returns 0, or -1 with err_set(), which ends the calls. */
+/* Receives the logits of one row: vocab numbers in host memory, valid during the call. Called
+ * in the order of the rows. Returns 0, or -1 with err_set(), which ends the calls. */
 typedef int (*lm_logits_fn)(void *arg, uint32_t row, const float *logits);
 
-/* Bytes that a forward takes beside weights and cache: rotary positions, and activations with what
- * is on the host. */
+/* Computes the bytes that a forward pass takes beside weights and cache: *tables for rotary
+ * positions, *work for activations and what is on the host. */
 void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits *limits,
 	uint64_t *tables, uint64_t *work);
 
-/* w and c, which is of w, are borrowed until close. Returns 0 and *out to be closed, or -1 with
- * err_set(): 71 no memory, 64 a context beyond LM_CONTEXT_MAX. */
+/* Opens a forward pass. w and c, which must belong to w, are borrowed until close. Returns 0
+ * and *out to be closed, or -1 with err_set(): 71 no memory, 64 a context beyond
+ * LM_CONTEXT_MAX. */
 int lm_forward_open(struct lm_forward **out, const struct lm_weights *w,
 	struct lm_cache *c, const struct lm_forward_limits *limits);
 void lm_forward_close(struct lm_forward *f); /* NULL is fine */
 
-/* Takes n rows, at least one, through the layers, writes their keys and values into the cache and
- * calls logits (may be NULL where no row wants any) for the rows that want them. Rows of one
- * sequence follow one another; their positions are its length, its length + 1 and so on, and its
- * length then covers them. Returns 0, or -1 with err_set(): 65 an id that is not in the vocabulary
- * or a position beyond the context, nothing written; the device's error; what logits says. */
+/* Runs n rows, at least one, through the layers, writes their keys and values into the cache
+ * and calls logits (may be NULL if no row wants any) for the rows that want them. Rows of one
+ * sequence are adjacent; their positions are its length, its length + 1 and so on, and its
+ * length then covers them. Returns 0, or -1 with err_set(): 65 an id outside the vocabulary or
+ * a position beyond the context, nothing written; the device's error; the error of logits. */
 int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	lm_logits_fn logits, void *arg);
 

@@ -1,4 +1,4 @@
-/* infer_parts.h - what weights, cache and forward pass know of each other. Only for
+/* infer_parts.h - what weights, cache and forward pass share with each other. Only for
  * common/lm/infer. */
 #ifndef RNP_COMMON_LM_INFER_INFER_PARTS_H
 #define RNP_COMMON_LM_INFER_INFER_PARTS_H
@@ -9,7 +9,7 @@
 struct lm_matrix {
 	enum lm_weight type;
 	const void *w;
-	const float *bias; /* NULL: none */
+	const float *bias; /* or NULL */
 	uint64_t n, k;
 };
 
@@ -25,12 +25,13 @@ struct lm_weights {
 	struct lm_layer *layers;
 	const float *out_norm;
 	struct lm_matrix output;
-	const struct lm_tensor *embed; /* on the host, in the file */
-	void **owned;                  /* device memory of weights, norms and biases */
+	const struct lm_tensor *embed; /* in host memory, within the file */
+	/* device memory of weights, norms and biases, freed by close */
+	void **owned;
 	uint32_t owned_count;
 };
 
-/* Columns of a row of all heads of q, and of k or v. */
+/* Columns of a row that holds all heads of q, or of k or v. */
 static inline uint64_t lm_q_dim(const struct lm_config *c)
 {
 	return (uint64_t)c->heads * c->head_dim;
@@ -41,10 +42,10 @@ static inline uint64_t lm_kv_dim(const struct lm_config *c)
 	return (uint64_t)c->kv_heads * c->head_dim;
 }
 
-/* Floats on the device. Returns 0 and *out, or -1 with err_set(). */
+/* Allocates `count` floats on the device. Returns 0 and *out, or -1 with err_set(). */
 int lm_infer_alloc(struct dev *d, float **out, uint64_t count);
 
-/* The pools of a layer, [pages LM_PAGE][kv_dim]. */
+/* Return the pool of keys, or of values, of a layer: [pages LM_PAGE][kv_dim]. */
 float *lm_cache_keys(struct lm_cache *c, uint32_t layer);
 float *lm_cache_values(struct lm_cache *c, uint32_t layer);
 

@@ -1,4 +1,4 @@
-/* stream.c - a sequence fed in pieces. */
+/* stream.c - one sequence that is fed in pieces. */
 #include "common/lm/infer/stream.h"
 
 #include <math.h>
@@ -99,7 +99,7 @@ void lm_stream_truncate(struct lm_stream *s, uint32_t length)
 	lm_sequence_truncate(&s->sequence, s->cache, length);
 }
 
-/* Refuses all n tokens before the first of them is read. */
+/* Checks all n tokens before the first is fed, so that a bad one changes nothing. */
 static int check(const struct lm_stream *s, const uint32_t *ids, uint32_t n)
 {
 	uint32_t vocab = lm_weights_config(s->w)->vocab;
@@ -114,7 +114,7 @@ static int check(const struct lm_stream *s, const uint32_t *ids, uint32_t n)
 	return 0;
 }
 
-/* Reads at most LM_STREAM_ROWS tokens; logits are wanted of the last `wanted` rows. */
+/* Feeds at most LM_STREAM_ROWS tokens; logits are wanted for the last `wanted` rows. */
 static int pass(struct lm_stream *s, const uint32_t *ids, uint32_t n, uint32_t wanted,
 	lm_logits_fn logits, void *arg)
 {
@@ -159,22 +159,22 @@ int lm_stream_feed(struct lm_stream *s, const uint32_t *ids, uint32_t n, float *
 	return 0;
 }
 
-/* -log of the share that softmax gives to `id` */
+/* Returns -log of the probability that softmax gives to `id`. */
 static double cost(const float *logits, uint32_t vocab, uint32_t id)
 {
-	double sum = 0, most = logits[0];
+	double sum = 0, largest = logits[0];
 
 	for (uint32_t i = 1; i < vocab; i++)
-		if (logits[i] > most)
-			most = logits[i];
+		if (logits[i] > largest)
+			largest = logits[i];
 	for (uint32_t i = 0; i < vocab; i++)
-		sum += exp(logits[i] - most);
-	return log(sum) - (logits[id] - most);
+		sum += exp(logits[i] - largest);
+	return log(sum) - (logits[id] - largest);
 }
 
 struct score {
-	const uint32_t *next; /* what follows each row */
-	uint32_t vocab, rows; /* rows: that something follows */
+	const uint32_t *next; /* the token that follows each row */
+	uint32_t vocab, rows; /* rows: those that a token follows */
 	double *loss_sum;
 };
 
@@ -200,7 +200,7 @@ int lm_stream_score(struct lm_stream *s, const uint32_t *ids, uint32_t n,
 			.loss_sum = loss_sum };
 
 		rows = n < LM_STREAM_ROWS ? n : LM_STREAM_ROWS;
-		/* the last of a piece predicts the first of the next */
+		/* the last token of a piece predicts the first of the next */
 		score.rows = rows == n ? rows - 1 : rows;
 		if (pass(s, ids, rows, rows, add_cost, &score) < 0)
 			return -1;

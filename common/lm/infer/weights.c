@@ -1,4 +1,4 @@
-/* weights.c - the matrices of a model file as the kernels want them. */
+/* weights.c - loads the matrices of a model file in the form that the kernels take. */
 #include "common/lm/infer/weights.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ int lm_infer_alloc(struct dev *d, float **out, uint64_t count)
 	return 0;
 }
 
-/* How a tensor's type is called by the kernels. */
+/* Translates a tensor's type to the kernels' name for it. */
 static enum lm_weight weight_type(enum lm_type type)
 {
 	switch (type) {
@@ -47,7 +47,7 @@ static const struct lm_tensor *tensor_of(const struct lm_weights *w, enum lm_par
 	return i < 0 ? NULL : model_file_tensor(w->model_file, (uint32_t)i);
 }
 
-/* Copies bytes to the device, in memory that close frees. NULL with the error in d. */
+/* Copies bytes to device memory that close frees. Returns NULL with the error in d. */
 static void *keep(struct lm_weights *w, const void *host, uint64_t bytes)
 {
 	const struct dev_ops *ops = w->d->ops;
@@ -59,7 +59,7 @@ static void *keep(struct lm_weights *w, const void *host, uint64_t bytes)
 	return ops->put(w->d, p, host, bytes) < 0 ? NULL : p;
 }
 
-/* Loads a tensor of one dimension as f32; NULL where the model has none. */
+/* Loads a tensor of one dimension as f32; *out is NULL if the model has none. */
 static int vector(struct lm_weights *w, const float **out, enum lm_part part,
 	uint32_t layer)
 {

@@ -1,8 +1,8 @@
-/* weights.h - a model's weights on a device: loaded once, shared by every sequence that is
- * answered. Uses model_file.h and the tables of kernels/dev/dev.h and kernels/lm/ops.h.
+/* weights.h - a model's weights on a device: loaded once and shared by all sequences. Uses
+ * model_file.h and the tables of kernels/dev/dev.h and kernels/lm/ops.h.
  *
- * On the CPU matrices are used where the file is mapped, in its types; a GPU gets a copy of them.
- * Norms and biases become f32. */
+ * On the CPU, matrices are used in place in the mapped file, in the file's types; a GPU gets a
+ * copy of them. Norms and biases become f32. */
 #ifndef RNP_COMMON_LM_INFER_WEIGHTS_H
 #define RNP_COMMON_LM_INFER_WEIGHTS_H
 
@@ -11,8 +11,8 @@
 
 struct lm_weights;
 
-/* s and d are borrowed until close. Returns 0 and *out to be closed, or -1 with err_set(): 71 no
- * memory, 69 the device has no kernels for it. */
+/* Loads the weights. s and d are borrowed until close. Returns 0 and *out to be closed, or -1
+ * with err_set(): 71 no memory, 69 the device has no kernels for them. */
 int lm_weights_open(struct lm_weights **out, struct dev *d, const struct model_file *s);
 void lm_weights_close(struct lm_weights *w); /* NULL is fine */
 
