@@ -62,16 +62,23 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 @test "bench run: every level of instructions works, the reference is slower" {
 	grep -q avx2 /proc/cpuinfo || skip "this CPU has no AVX2"
 	local ref fast
-	run_split env RNP_ISA=ref rnp-bench run --suite cpu --quick --time 20ms
+	run_split env RNP_ISA=ref rnp-bench run --test hash_chain --test matmul_int8 --quick --time 20ms
 	assert_success
 	assert_equal "$(jq -r .params.kernel <<<"$output" | sort -u)" reference
 	ref=$(jq 'select(.test == "matmul_int8").median' <<<"$output")
-	run_split env RNP_ISA=avx2 rnp-bench run --suite cpu --quick --time 20ms
+	run_split env RNP_ISA=avx2 rnp-bench run --test matmul_int8 --quick --time 20ms
 	assert_success
-	fast=$(jq 'select(.test == "matmul_int8").median' <<<"$output")
+	assert_equal "$(jq -r .test <<<"$output")" matmul_int8
+	fast=$(jq .median <<<"$output")
 	((fast > ref)) || fail "AVX2 $fast is not above the reference's $ref"
 	run_split env RNP_ISA=sse9 rnp-bench run --suite cpu
 	assert_equal "$status" 64
+}
+
+@test "bench run --test: a name that no suite has, or of a suite measured as a whole, is 64" {
+	refused 64 "there is no 'matmul_int9'; did you mean 'matmul_int8'?" rnp-bench run --test matmul_int9
+	refused 64 "there is no 'hash_chain'" rnp-bench run --suite mem --test hash_chain
+	refused 64 "--suite comm measures it" rnp-bench run --test "$(rnp-bench list | jq -r 'select(.suite == "comm").test' | head -1)"
 }
 
 @test "bench run: the hash chain's rate agrees with a count of its own" {

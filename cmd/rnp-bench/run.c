@@ -18,6 +18,7 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/progress.h"
+#include "common/base/suggest.h"
 #include "kernels/dev/cpu.h"
 
 #define TIME_MS       3000
@@ -32,7 +33,7 @@ const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &sui
 
 static struct {
 	const char *suite, *device, *dir, *key, *plot, *metrics, *peer;
-	struct opt_list backends;
+	struct opt_list backends, tests;
 	int64_t time_ms, size_bytes;
 	bool quick;
 } options = { .dir = "." };
@@ -231,6 +232,42 @@ static bool is_wanted(const struct suite *suite)
 	return !options.suite || strcmp(options.suite, suite->name) == 0;
 }
 
+/* Whether --test names it, or names none. */
+static bool is_named(const struct test *t)
+{
+	for (int i = 0; i < options.tests.n; i++)
+		if (strcmp(options.tests.items[i], t->name) == 0)
+			return true;
+	return options.tests.n == 0;
+}
+
+/* Refuses a --test that no wanted suite has, or whose suite is measured only as a whole.
+ * Returns 0, or -1 with err_set. */
+static int check_test(const char *name)
+{
+	struct suggest similar = { .wanted = name };
+	const struct suite *whole = NULL;
+	char text[96];
+
+	for (int i = 0; suites[i]; i++)
+		for (const struct test *t = suites[i]->tests;
+			is_wanted(suites[i]) && t->name; t++) {
+			suggest_offer(&similar, t->name, strlen(t->name));
+			if (strcmp(t->name, name) != 0)
+				continue;
+			if (!suites[i]->course)
+				return 0;
+			whole = suites[i];
+		}
+	if (whole)
+		return err_set(EX_USAGE,
+			"--test: '%.40s' cannot run by itself; --suite %s measures it",
+			name, whole->name);
+	return err_set(EX_USAGE,
+		"--test: there is no '%.40s'%s; rnp-bench list shows all", name,
+		suggest_text(&similar, text, sizeof text));
+}
+
 /* Lists the entries in the order of their records: single tests, then courses. */
 static void add_entries(struct entries *all)
 {
@@ -238,11 +275,11 @@ static void add_entries(struct entries *all)
 
 	for (int i = 0; suites[i]; i++)
 		for (const struct test *t = suites[i]->tests; t->name; t++)
-			if (!suites[i]->course && is_wanted(suites[i]))
+			if (!suites[i]->course && is_wanted(suites[i]) && is_named(t))
 				add_entry(all, &cap, suites[i], t);
 	all->ntests = all->n;
 	for (int i = 0; suites[i]; i++)
-		if (suites[i]->course && is_wanted(suites[i]))
+		if (suites[i]->course && is_wanted(suites[i]) && options.tests.n == 0)
 			add_entry(all, &cap, suites[i], NULL);
 }
 
@@ -263,6 +300,9 @@ static int check_environment(void)
 	const char *device = options.device ? options.device : getenv("RNP_DEVICE");
 	enum cpu_level level;
 
+	for (int i = 0; i < options.tests.n; i++)
+		if (check_test(options.tests.items[i]) < 0)
+			return -1;
 	if (cpu_level_chosen(&level) < 0)
 		return err_set(EX_USAGE, "RNP_ISA: this CPU has no '%.40s'",
 			getenv("RNP_ISA"));
@@ -396,6 +436,7 @@ static int run(int n, char **args)
 	json_decref(records);
 	release_entries(&all);
 	opt_list_release(&options.backends);
+	opt_list_release(&options.tests);
 	return code;
 }
 
@@ -406,6 +447,11 @@ static const struct opt opts[] = {
 		.metavar = "S",
 		.choices = "cpu|mem|disk|gpu|link|compress|train|serve|net|comm",
 		.help = "only this suite: cpu, mem, disk, gpu, link, compress, train, serve, net or comm" },
+	{ .name = "test",
+		.kind = OPT_LIST,
+		.to = &options.tests,
+		.metavar = "T",
+		.help = "only this test of them (see list); may be given several times" },
 	{ .name = "device",
 		.kind = OPT_TEXT,
 		.to = &options.device,
