@@ -231,7 +231,7 @@ static void large(void)
 			above += x[i] > x[id];
 		CHECK(above < 17);
 	}
-	how.temperature = 0.001; /* nothing but the first is within reach */
+	how.temperature = 0.00001; /* nothing but the first is within reach */
 	CHECK_I64(lm_draw(&w, &how, NULL, NULL, x, MANY, 1),
 		lm_draw(&w, &how, NULL, NULL, x, MANY, 2));
 	free(x);

@@ -1,0 +1,688 @@
+/* engine.c - the steps of an engine: who leaves, who is admitted, who has which rows, and what
+ * follows from their logits. long because the parts of a step share one state */
+#include "common/lm/engine/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+#define QUANTUM 64 /* rows of a prompt that a group gets before it is another's turn */
+
+struct lm_engine {
+	const struct lm_weights *w;
+	struct lm_cache *cache;
+	struct lm_forward *forward;
+	struct lm_prefix *prefix;
+	struct lm_engine_limits limits;
+	uint32_t *ends, ends_count;
+	lm_event_fn event;
+	void *arg;
+
+	struct lm_answer *waiting, **waiting_end; /* by age */
+	struct lm_answer **running;               /* [streams], by age */
+	uint32_t running_count;
+	uint64_t next_serial, turn; /* turn: the group that was served last */
+	uint32_t budget;
+
+	struct lm_row *rows;   /* of this step */
+	struct lm_answer **of; /* the answer of each row */
+	uint32_t row_count, rows_max;
+	struct lm_scratch scratch;
+	struct lm_engine_counts counts;
+};
+
+/* --- open and close ------------------------------------------------------------------------- */
+
+static uint32_t rows_of(const struct lm_engine_limits *l)
+{
+	return l->rows + l->streams * (1 + LM_PROPOSED_MAX);
+}
+
+static struct lm_forward_limits forward_limits(const struct lm_engine_limits *l)
+{
+	return (struct lm_forward_limits){ .rows = rows_of(l),
+		.sequences = l->streams,
+		.context = l->context };
+}
+
+void lm_engine_bytes(const struct lm_config *c, const struct lm_engine_limits *limits,
+	uint64_t *cache, uint64_t *tables, uint64_t *work)
+{
+	struct lm_forward_limits l = forward_limits(limits);
+
+	*cache = lm_cache_page_bytes(c) * limits->pages;
+	lm_forward_bytes(c, &l, tables, work);
+}
+
+int lm_engine_open(struct lm_engine **out, const struct lm_weights *w,
+	const struct lm_engine_limits *limits, const uint32_t *ends, uint32_t ends_count,
+	lm_event_fn event, void *arg)
+{
+	struct lm_forward_limits l = forward_limits(limits);
+	struct lm_engine *e = xcalloc(1, sizeof *e);
+
+	*out = NULL;
+	e->w = w;
+	e->limits = *limits;
+	e->budget = limits->rows;
+	e->waiting_end = &e->waiting;
+	e->event = event;
+	e->arg = arg;
+	e->ends = xcalloc((size_t)ends_count + 1, sizeof *e->ends);
+	memcpy(e->ends, ends, ends_count * sizeof *ends);
+	e->ends_count = ends_count;
+	e->running = xcalloc((size_t)limits->streams + 1, sizeof *e->running);
+	e->rows_max = l.rows;
+	e->rows = xcalloc(l.rows, sizeof *e->rows);
+	e->of = xcalloc(l.rows, sizeof *e->of);
+	if (lm_cache_open(&e->cache, w, limits->pages) < 0 ||
+		lm_forward_open(&e->forward, w, e->cache, &l) < 0) {
+		lm_engine_close(e);
+		return -1;
+	}
+	e->prefix = lm_prefix_open(e->cache);
+	*out = e;
+	return 0;
+}
+
+void lm_engine_close(struct lm_engine *e)
+{
+	if (!e)
+		return;
+	for (uint32_t i = 0; i < e->running_count; i++) {
+		lm_sequence_release(&e->running[i]->sequence, e->cache);
+		lm_said_release(&e->running[i]->said);
+	}
+	for (struct lm_answer *a = e->waiting; a; a = a->next)
+		lm_said_release(&a->said);
+	lm_prefix_close(e->prefix);
+	lm_forward_close(e->forward);
+	lm_cache_close(e->cache);
+	lm_scratch_release(&e->scratch);
+	free(e->ends);
+	free(e->running);
+	free(e->rows);
+	free(e->of);
+	free(e);
+}
+
+int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_t n)
+{
+	uint32_t vocab = lm_weights_config(e->w)->vocab;
+
+	if (n >= e->limits.context)
+		return err_set(EX_DATAERR, "the prompt has %u tokens, the context %u", n,
+			e->limits.context);
+	if (lm_cache_pages(n + 1) > e->limits.pages)
+		return err_set(EX_DATAERR, "the prompt has %u tokens, the whole cache %u",
+			n, e->limits.pages * LM_PAGE);
+	for (uint32_t i = 0; i < n; i++)
+		if (tokens[i] >= vocab)
+			return err_set(EX_DATAERR,
+				"token %u is not in a vocabulary of %u", tokens[i],
+				vocab);
+	return 0;
+}
+
+void lm_engine_set_budget(struct lm_engine *e, uint32_t rows)
+{
+	e->budget = rows > e->limits.rows ? e->limits.rows : rows;
+}
+
+/* --- those that wait ------------------------------------------------------------------------ */
+
+void lm_engine_submit(struct lm_engine *e, struct lm_answer *a)
+{
+	a->known = a->prompt;
+	a->serial = e->next_serial++;
+	a->next = NULL;
+	*e->waiting_end = a;
+	e->waiting_end = &a->next;
+	e->counts.waiting++;
+}
+
+static void take_waiting(struct lm_engine *e, struct lm_answer **at)
+{
+	struct lm_answer *a = *at;
+
+	*at = a->next;
+	if (!a->next)
+		e->waiting_end = at;
+	a->next = NULL;
+	e->counts.waiting--;
+}
+
+/* Puts one that was in progress back to where its age belongs. */
+static void wait_again(struct lm_engine *e, struct lm_answer *a)
+{
+	struct lm_answer **at = &e->waiting;
+
+	while (*at && (*at)->serial < a->serial)
+		at = &(*at)->next;
+	a->next = *at;
+	*at = a;
+	if (!a->next)
+		e->waiting_end = &a->next;
+	e->counts.waiting++;
+}
+
+/* --- those in progress ---------------------------------------------------------------------- */
+
+/* Gives the pages back; those that are kept for others are the most recently used ones then. */
+static void release_pages(struct lm_engine *e, struct lm_answer *a)
+{
+	for (uint32_t i = a->sequence.n; i-- > 0;)
+		lm_prefix_touch(e->prefix, a->sequence.pages[i]);
+	lm_sequence_release(&a->sequence, e->cache);
+	a->hashed = 0;
+}
+
+static void leave(struct lm_engine *e, struct lm_answer *a)
+{
+	uint32_t i = 0;
+
+	while (e->running[i] != a)
+		i++;
+	e->running_count--;
+	memmove(e->running + i, e->running + i + 1,
+		(e->running_count - i) * sizeof *e->running);
+	release_pages(e, a);
+}
+
+static void tell(struct lm_engine *e, struct lm_answer *a, int64_t token,
+	const struct lm_logprobs *logprobs)
+{
+	struct lm_event event = { a, token, logprobs };
+
+	e->event(e->arg, &event);
+}
+
+/* The answer belongs to who asked again. */
+static void finished(struct lm_engine *e, struct lm_answer *a, enum lm_finish how)
+{
+	a->finish = how;
+	lm_said_release(&a->said);
+	tell(e, a, -1, NULL);
+}
+
+static void fail(struct lm_answer *a)
+{
+	a->finish = LM_FINISH_ERROR;
+	if (!a->error) {
+		a->error = xcalloc(1, sizeof *a->error);
+		err_save(a->error);
+	}
+}
+
+static void drop_cancelled(struct lm_engine *e)
+{
+	struct lm_answer **at = &e->waiting, *a;
+
+	for (uint32_t i = 0; i < e->running_count;) {
+		a = e->running[i];
+		if (atomic_load(&a->cancel)) {
+			leave(e, a);
+			finished(e, a, LM_FINISH_CANCELLED);
+		} else {
+			i++;
+		}
+	}
+	while ((a = *at))
+		if (atomic_load(&a->cancel)) {
+			take_waiting(e, at);
+			finished(e, a, LM_FINISH_CANCELLED);
+		} else {
+			at = &a->next;
+		}
+}
+
+/* --- pages ----------------------------------------------------------------------------------- */
+
+/* Pages that n more tokens take beyond those the sequence has. */
+static uint32_t pages_missing(const struct lm_sequence *s, uint32_t tokens)
+{
+	uint32_t pages = lm_cache_pages(s->length + tokens);
+
+	return pages > s->n ? pages - s->n : 0;
+}
+
+/* The hash of the next page of a text, or false where it is not full or its last token is the one
+ * whose logits are wanted. */
+static bool next_hash(struct lm_answer *a, struct lm_prefix_hash *out)
+{
+	uint32_t length = a->sequence.length;
+
+	if (length % LM_PAGE || length + LM_PAGE >= a->known)
+		return false;
+	if (!length) {
+		lm_prefix_root(&a->hash, a->space, a->adapter);
+		a->hashed = 0;
+	}
+	lm_prefix_next(out, &a->hash, a->tokens + length);
+	return true;
+}
+
+/* Takes the pages that are there already. */
+static void adopt(struct lm_engine *e, struct lm_answer *a)
+{
+	struct lm_prefix_hash hash;
+	int64_t page;
+
+	while (next_hash(a, &hash)) {
+		page = lm_prefix_find(e->prefix, &hash);
+		if (page < 0)
+			return;
+		lm_sequence_adopt(&a->sequence, e->cache, (uint32_t)page);
+		a->hash = hash;
+		a->hashed++;
+	}
+}
+
+/* Counts the tokens that were adopted beyond `before`. */
+static void count_cached(struct lm_engine *e, struct lm_answer *a, uint32_t before)
+{
+	uint32_t tokens = a->sequence.length - before;
+
+	e->counts.cached += tokens;
+	if (!a->preempted)
+		a->cached += tokens;
+}
+
+/* Keeps the pages that a step has filled. */
+static void keep(struct lm_engine *e, struct lm_answer *a)
+{
+	const struct lm_sequence *s = &a->sequence;
+
+	while ((uint64_t)(a->hashed + 1) * LM_PAGE <= s->length) {
+		if (!a->hashed)
+			lm_prefix_root(&a->hash, a->space, a->adapter);
+		lm_prefix_next(&a->hash, &a->hash, a->tokens + a->hashed * LM_PAGE);
+		lm_prefix_add(e->prefix, &a->hash, s->pages[a->hashed]);
+		a->hashed++;
+	}
+}
+
+/* --- admission ------------------------------------------------------------------------------- */
+
+static uint32_t running_of(const struct lm_engine *e, uint64_t group)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < e->running_count; i++)
+		n += e->running[i]->group == group;
+	return n;
+}
+
+/* Who is admitted next: the oldest of the group that has the fewest in progress. */
+static struct lm_answer **next_waiting(struct lm_engine *e)
+{
+	struct lm_answer **best = NULL;
+	uint32_t fewest = UINT32_MAX;
+
+	for (struct lm_answer **at = &e->waiting; *at && fewest; at = &(*at)->next) {
+		uint32_t n = running_of(e, (*at)->group);
+
+		if (n < fewest) {
+			fewest = n;
+			best = at;
+		}
+	}
+	return best;
+}
+
+static bool fits(struct lm_engine *e, struct lm_answer *a)
+{
+	uint32_t margin = LM_ENGINE_MARGIN, needed;
+
+	if (margin > a->prompt + a->tokens_max - a->known)
+		margin = a->prompt + a->tokens_max - a->known;
+	needed = pages_missing(&a->sequence, a->known + margin - a->sequence.length);
+	if (needed <= lm_cache_free_pages(e->cache))
+		return true;
+	/* alone it may have all there is: then it ends where the cache ends */
+	return needed <= lm_prefix_room(e->prefix) ||
+		(!e->running_count &&
+			pages_missing(&a->sequence, a->known + 1 - a->sequence.length) <=
+				lm_prefix_room(e->prefix));
+}
+
+static void enter(struct lm_engine *e, struct lm_answer *a)
+{
+	uint32_t i = e->running_count++;
+
+	for (; i && e->running[i - 1]->serial > a->serial; i--)
+		e->running[i] = e->running[i - 1];
+	e->running[i] = a;
+	a->speculation = 2;
+	if (!a->admitted_ns)
+		a->admitted_ns = clock_mono_ns();
+	if (lm_sampling_penalises(&a->sampling) && !a->said.generated) {
+		lm_said_init(&a->said, lm_weights_config(e->w)->vocab);
+		for (uint32_t k = 0; k < a->prompt; k++)
+			lm_said_prompt(&a->said, a->tokens[k]);
+	}
+}
+
+/* Has pages for all tokens that are known. */
+static bool grow(struct lm_engine *e, struct lm_answer *a, uint32_t tokens)
+{
+	return lm_prefix_make_room(e->prefix, pages_missing(&a->sequence, tokens)) &&
+		lm_sequence_grow(&a->sequence, e->cache, tokens) == 0;
+}
+
+/* Whether an answer could be admitted; then it has its pages. */
+static bool prepare(struct lm_engine *e, struct lm_answer *a)
+{
+	adopt(e, a);
+	if (fits(e, a) && grow(e, a, a->known - a->sequence.length))
+		return true;
+	err_clear();
+	release_pages(e, a);
+	return false;
+}
+
+static void admit(struct lm_engine *e)
+{
+	struct lm_answer **at, *a;
+
+	while (e->running_count < e->limits.streams && (at = next_waiting(e))) {
+		a = *at;
+		if (prepare(e, a)) {
+			count_cached(e, a, 0);
+			take_waiting(e, at);
+			enter(e, a);
+		} else if (e->running_count) {
+			return;
+		} else {
+			/* alone, it has filled the whole cache before */
+			take_waiting(e, at);
+			finished(e, a, LM_FINISH_LENGTH);
+		}
+	}
+}
+
+/* The newest gives its pages back and waits, unless it is `but`, the only one. */
+static bool preempt(struct lm_engine *e, const struct lm_answer *but)
+{
+	struct lm_answer *a = e->running[e->running_count - 1];
+
+	if (e->running_count == 1 && a == but)
+		return false;
+	leave(e, a);
+	a->take = 0;
+	a->preempted++;
+	e->counts.preempted++;
+	wait_again(e, a);
+	return true;
+}
+
+/* --- who has which rows ---------------------------------------------------------------------- */
+
+/* Has pages for n rows of an answer, at the expense of newer ones. False: it has none any more. */
+static bool make_room(struct lm_engine *e, struct lm_answer *a, uint32_t n)
+{
+	while (!grow(e, a, n)) {
+		err_clear();
+		if (!preempt(e, a)) {
+			leave(e, a);
+			finished(e, a, LM_FINISH_LENGTH);
+			return false;
+		}
+		if (!a->sequence.n)
+			return false; /* it was the newest itself */
+	}
+	return true;
+}
+
+static bool is_prompt(const struct lm_answer *a)
+{
+	return a->known - a->sequence.length > 1;
+}
+
+/* The rows of answers that have their prompt behind them. */
+static void plan_next_tokens(struct lm_engine *e)
+{
+	for (uint32_t i = 0; i < e->running_count;) {
+		struct lm_answer *a = e->running[i];
+
+		a->take = a->guesses = 0;
+		a->wrong = false;
+		if (is_prompt(a)) {
+			i++;
+			continue;
+		}
+		if (!make_room(e, a, 1))
+			continue; /* another stands at i now, or nobody */
+		a->take = 1;
+		i++;
+	}
+}
+
+/* Somebody older computes the same page in this step: wait for it. */
+static bool is_computed(struct lm_engine *e, uint32_t i,
+	const struct lm_prefix_hash *hash)
+{
+	for (uint32_t k = 0; k < i; k++) {
+		struct lm_prefix_hash other;
+		struct lm_answer *b = e->running[k];
+
+		if (is_prompt(b) &&
+			b->sequence.length == e->running[i]->sequence.length &&
+			next_hash(b, &other) && lm_prefix_equal(&other, hash))
+			return true;
+	}
+	return false;
+}
+
+/* The oldest prompt of the group after `group` that can take rows, or NULL. Groups follow one
+ * another by number. */
+static struct lm_answer *next_prompt(struct lm_engine *e, uint64_t group)
+{
+	struct lm_answer *best = NULL;
+
+	for (uint32_t i = 0; i < e->running_count; i++) {
+		struct lm_answer *a = e->running[i];
+
+		if (!is_prompt(a) || a->wrong || a->take == a->known - a->sequence.length)
+			continue;
+		/* wraps around: the smallest distance behind group counts, itself last */
+		if (!best || a->group - group - 1 < best->group - group - 1)
+			best = a;
+	}
+	return best;
+}
+
+/* Shares the budget among prompts: the oldest of each group, groups in turn. */
+static void plan_prompts(struct lm_engine *e, uint32_t left)
+{
+	struct lm_prefix_hash hash;
+	struct lm_answer *a;
+	uint32_t before;
+
+	for (uint32_t i = 0; i < e->running_count; i++) {
+		a = e->running[i];
+		if (!is_prompt(a))
+			continue;
+		before = a->sequence.length;
+		adopt(e, a);
+		count_cached(e, a, before);
+		/* `wrong` sets one aside for this step */
+		a->wrong = next_hash(a, &hash) && is_computed(e, i, &hash);
+	}
+	while (left && (a = next_prompt(e, e->turn))) {
+		uint32_t more = a->known - a->sequence.length - a->take;
+
+		if (more > QUANTUM)
+			more = QUANTUM;
+		if (more > left)
+			more = left;
+		a->take += more;
+		left -= more;
+		e->turn = a->group;
+	}
+	for (uint32_t i = 0; i < e->running_count; i++)
+		e->running[i]->wrong = false;
+}
+
+static void plan(struct lm_engine *e)
+{
+	uint32_t next = 0, left;
+
+	plan_next_tokens(e);
+	for (uint32_t i = 0; i < e->running_count; i++)
+		next += e->running[i]->take;
+	/* prompts go on, however many others there are */
+	left = e->budget > next + LM_PAGE ? e->budget - next : LM_PAGE;
+	plan_prompts(e, left);
+	e->row_count = 0;
+	for (uint32_t i = 0; i < e->running_count; i++) {
+		struct lm_answer *a = e->running[i];
+
+		for (uint32_t k = 0; k < a->take; k++) {
+			uint32_t position = a->sequence.length + k, row = e->row_count++;
+
+			e->rows[row] = (struct lm_row){ .sequence = &a->sequence,
+				.token = a->tokens[position],
+				.position = position,
+				.adapter = a->adapter,
+				.logits = position + 1 >= a->known };
+			e->of[row] = a;
+		}
+	}
+}
+
+/* --- what follows from logits ------------------------------------------------------------------ */
+
+static bool ends_text(const struct lm_engine *e, uint32_t token)
+{
+	for (uint32_t i = 0; i < e->ends_count; i++)
+		if (e->ends[i] == token)
+			return true;
+	return false;
+}
+
+/* The text goes on with this token. */
+static void append(struct lm_engine *e, struct lm_answer *a, uint32_t token,
+	const float *logits)
+{
+	struct lm_logprobs logprobs;
+
+	a->tokens = xgrow(a->tokens, &a->tokens_room,
+		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
+	a->tokens[a->known++] = token;
+	if (!a->generated++)
+		a->first_ns = clock_mono_ns();
+	e->counts.generated++;
+	if (a->said.generated)
+		lm_said_add(&a->said, token);
+	if (a->logprobs)
+		lm_logprobs(&logprobs, logits, lm_weights_config(e->w)->vocab, token,
+			a->top_logprobs);
+	tell(e, a, token, a->logprobs ? &logprobs : NULL);
+	if (a->generated == a->tokens_max || a->known == e->limits.context)
+		a->finish = LM_FINISH_LENGTH;
+}
+
+static int hear(void *arg, uint32_t row, const float *logits)
+{
+	struct lm_engine *e = arg;
+	struct lm_answer *a = e->of[row];
+	uint32_t vocab = lm_weights_config(e->w)->vocab, token;
+	const uint64_t *allowed;
+
+	if (a->finish != LM_UNFINISHED || a->wrong)
+		return 0;
+	allowed = a->mask.allowed ? a->mask.allowed(a->mask.ctx) : NULL;
+	token = lm_draw(&e->scratch, &a->sampling, a->said.generated ? &a->said : NULL,
+		allowed, logits, vocab, (uint64_t)e->rows[row].position + 1);
+	if (!isfinite(logits[token])) {
+		err_set(EX_DATAERR, "what the model computes is not finite");
+		fail(a);
+		return 0;
+	}
+	if (a->mask.accept)
+		a->mask.accept(a->mask.ctx, token);
+	if (ends_text(e, token))
+		a->finish = LM_FINISH_STOP;
+	else
+		append(e, a, token, logits);
+	return 0;
+}
+
+/* After a step: what was filled is kept, who is done leaves. */
+static void settle(struct lm_engine *e)
+{
+	for (uint32_t i = 0; i < e->running_count;) {
+		struct lm_answer *a = e->running[i];
+
+		if (a->take)
+			keep(e, a);
+		if (a->finish == LM_UNFINISHED) {
+			i++;
+			continue;
+		}
+		leave(e, a);
+		finished(e, a, a->finish);
+	}
+}
+
+static void count_step(struct lm_engine *e)
+{
+	e->counts.steps++;
+	e->counts.rows += e->row_count;
+	for (uint32_t i = 0; i < e->row_count; i++)
+		e->counts.prompt += e->rows[i].position < e->of[i]->prompt;
+}
+
+/* The pool: each page is free, or with as many as it counts. */
+static void check(const struct lm_engine *e)
+{
+	const struct lm_sequence **all = xcalloc((size_t)e->running_count + 1,
+		sizeof *all);
+	struct lm_sequence kept = { 0 };
+
+	for (uint32_t i = 0; i < e->running_count; i++)
+		all[i] = &e->running[i]->sequence;
+	kept.pages = lm_prefix_pages(e->prefix, &kept.n);
+	all[e->running_count] = &kept;
+	if (!lm_cache_sound(e->cache, all, e->running_count + 1))
+		bug("the pages of the cache do not add up");
+	free(kept.pages);
+	free(all);
+}
+
+uint32_t lm_engine_step(struct lm_engine *e)
+{
+	drop_cancelled(e);
+	admit(e);
+	plan(e);
+	if (e->row_count) {
+		count_step(e);
+		if (lm_forward_rows(e->forward, e->rows, e->row_count, hear, e) < 0)
+			for (uint32_t i = 0; i < e->running_count; i++)
+				if (e->running[i]->take)
+					fail(e->running[i]);
+		settle(e);
+	}
+	if (e->limits.check)
+		check(e);
+	return e->row_count;
+}
+
+bool lm_engine_idle(const struct lm_engine *e)
+{
+	return !e->running_count && !e->waiting;
+}
+
+void lm_engine_count(const struct lm_engine *e, struct lm_engine_counts *out)
+{
+	*out = e->counts;
+	out->running = e->running_count;
+	out->pages = e->limits.pages;
+	out->pages_used = e->limits.pages - lm_cache_free_pages(e->cache);
+	out->pages_kept = lm_prefix_room(e->prefix) - lm_cache_free_pages(e->cache);
+}

@@ -1,0 +1,312 @@
+/* service.c - the thread of an engine, and the two queues. */
+#include "common/lm/engine/service.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+#define BUDGET_MIN LM_PAGE
+
+/* --- the outbox ------------------------------------------------------------------------------ */
+
+struct lm_outbox {
+	pthread_mutex_t lock;
+	pthread_cond_t ready;
+	struct lm_news news;
+	bool woken;
+};
+
+struct lm_outbox *lm_outbox_new(void)
+{
+	struct lm_outbox *o = xcalloc(1, sizeof *o);
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&o->ready, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return o;
+}
+
+void lm_outbox_free(struct lm_outbox *o)
+{
+	if (!o)
+		return;
+	lm_news_release(&o->news);
+	pthread_cond_destroy(&o->ready);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}
+
+void lm_news_release(struct lm_news *n)
+{
+	free(n->events);
+	free(n->logprobs);
+	*n = (struct lm_news){ 0 };
+}
+
+static void empty(struct lm_news *n)
+{
+	n->count = n->logprobs_count = 0;
+}
+
+/* While it is collected, an event has the number of its logprobs + 1 in place of the pointer: the
+ * array moves as it grows. */
+static void add(struct lm_news *n, const struct lm_event *e)
+{
+	uintptr_t number = 0;
+
+	if (e->logprobs) {
+		n->logprobs = xgrow(n->logprobs, &n->logprobs_room, n->logprobs_count + 1,
+			sizeof *n->logprobs);
+		n->logprobs[n->logprobs_count++] = *e->logprobs;
+		number = n->logprobs_count;
+	}
+	n->events = xgrow(n->events, &n->room, n->count + 1, sizeof *n->events);
+	n->events[n->count++] = (struct lm_news_event){ .answer = e->answer,
+		.token = e->token,
+		.logprobs = (const struct lm_logprobs *)number };
+}
+
+static void resolve(struct lm_news *n)
+{
+	for (size_t i = 0; i < n->count; i++) {
+		uintptr_t number = (uintptr_t)n->events[i].logprobs;
+
+		n->events[i].logprobs = number ? &n->logprobs[number - 1] : NULL;
+	}
+}
+
+/* Appends what a step collected, and empties it. */
+static void post(struct lm_outbox *o, struct lm_news *from)
+{
+	if (!from->count)
+		return;
+	pthread_mutex_lock(&o->lock);
+	for (size_t i = 0; i < from->count; i++) {
+		uintptr_t number = (uintptr_t)from->events[i].logprobs;
+		struct lm_event e = { from->events[i].answer, from->events[i].token,
+			number ? &from->logprobs[number - 1] : NULL };
+
+		add(&o->news, &e);
+	}
+	pthread_cond_signal(&o->ready);
+	pthread_mutex_unlock(&o->lock);
+	empty(from);
+}
+
+void lm_outbox_take(struct lm_outbox *o, struct lm_news *news, int timeout_ms)
+{
+	struct lm_news swap;
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += timeout_ms / 1000;
+	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	empty(news);
+	pthread_mutex_lock(&o->lock);
+	while (!o->news.count && !o->woken)
+		if (pthread_cond_timedwait(&o->ready, &o->lock, &until) != 0)
+			break;
+	o->woken = false;
+	swap = o->news;
+	o->news = *news;
+	*news = swap;
+	pthread_mutex_unlock(&o->lock);
+	resolve(news);
+}
+
+void lm_outbox_wake(struct lm_outbox *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->woken = true;
+	pthread_cond_signal(&o->ready);
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* --- the thread ------------------------------------------------------------------------------ */
+
+struct lm_service {
+	struct lm_engine *engine;
+	struct lm_service_config config;
+	pthread_t thread;
+
+	pthread_mutex_t lock; /* of all that follows */
+	pthread_cond_t work;
+	struct lm_answer *first, **end; /* handed in, not yet the engine's */
+	uint32_t pending;               /* handed in and not yet admitted */
+	bool stop;
+	struct lm_service_counts counts;
+
+	struct lm_news news; /* the thread's own: of this step */
+	uint32_t budget;
+};
+
+static void hear(void *arg, const struct lm_event *e)
+{
+	struct lm_service *s = arg;
+
+	add(&s->news, e);
+}
+
+/* Gives the engine what was handed in; waits where there is nothing to do. False: it ends. */
+static bool receive(struct lm_service *s)
+{
+	bool on;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->stop && !s->first && lm_engine_idle(s->engine))
+		pthread_cond_wait(&s->work, &s->lock);
+	while (s->first) {
+		struct lm_answer *a = s->first;
+
+		s->first = a->next;
+		lm_engine_submit(s->engine, a);
+	}
+	s->end = &s->first;
+	on = !s->stop;
+	pthread_mutex_unlock(&s->lock);
+	return on;
+}
+
+/* A step should not take longer than step_ns: other streams wait for it. */
+static void adapt(struct lm_service *s, uint32_t rows, int64_t ns)
+{
+	uint32_t most = s->config.limits.rows;
+
+	if (!s->config.step_ns)
+		return;
+	if (ns > s->config.step_ns && rows > BUDGET_MIN)
+		s->budget = (uint32_t)((int64_t)(rows < s->budget ? rows : s->budget) *
+			s->config.step_ns / ns);
+	else if (rows >= s->budget && ns < s->config.step_ns * 3 / 4)
+		s->budget += s->budget / 4 + 1;
+	if (s->budget < BUDGET_MIN)
+		s->budget = BUDGET_MIN;
+	if (s->budget > most)
+		s->budget = most;
+	lm_engine_set_budget(s->engine, s->budget);
+}
+
+static void *run(void *arg)
+{
+	struct lm_service *s = arg;
+
+	while (receive(s)) {
+		int64_t begun = clock_mono_ns(), ns;
+		uint32_t rows = lm_engine_step(s->engine);
+		struct lm_engine_counts counts;
+
+		ns = clock_mono_ns() - begun;
+		post(s->config.outbox, &s->news);
+		adapt(s, rows, ns);
+		lm_engine_count(s->engine, &counts);
+		pthread_mutex_lock(&s->lock);
+		s->counts.engine = counts;
+		if (rows)
+			s->counts.step_ns += (uint64_t)ns;
+		s->pending = counts.waiting;
+		for (struct lm_answer *a = s->first; a; a = a->next)
+			s->pending++;
+		pthread_mutex_unlock(&s->lock);
+	}
+	return NULL;
+}
+
+int lm_service_open(struct lm_service **out, const struct lm_weights *w,
+	const struct lm_service_config *config)
+{
+	struct lm_service *s = xcalloc(1, sizeof *s);
+
+	*out = NULL;
+	s->config = *config;
+	s->end = &s->first;
+	s->budget = config->limits.rows;
+	if (lm_engine_open(&s->engine, w, &config->limits, config->ends,
+		    config->ends_count, hear, s) < 0) {
+		free(s);
+		return -1;
+	}
+	s->config.ends = NULL;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->work, NULL);
+	lm_engine_count(s->engine, &s->counts.engine);
+	if (pthread_create(&s->thread, NULL, run, s) != 0) {
+		lm_engine_close(s->engine);
+		free(s);
+		return err_set(EX_OSERR, "cannot start a thread");
+	}
+	*out = s;
+	return 0;
+}
+
+void lm_service_close(struct lm_service *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	pthread_cond_signal(&s->work);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->thread, NULL);
+	lm_engine_close(s->engine);
+	lm_news_release(&s->news);
+	pthread_cond_destroy(&s->work);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint32_t n)
+{
+	return lm_engine_accepts(s->engine, tokens, n);
+}
+
+int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, uint32_t n)
+{
+	int rc = 0;
+	/* what finds a free stream does not wait */
+	uint32_t busy, most = s->config.queue;
+
+	pthread_mutex_lock(&s->lock);
+	busy = s->counts.engine.running;
+	if (busy < s->config.limits.streams)
+		most += s->config.limits.streams - busy;
+	if (s->stop || s->pending + n > most) {
+		rc = err_set(EX_TEMPFAIL, "the queue is full: %u answers wait",
+			s->pending);
+	} else {
+		for (uint32_t i = 0; i < n; i++) {
+			answers[i]->submitted_ns = clock_mono_ns();
+			answers[i]->next = NULL;
+			*s->end = answers[i];
+			s->end = &answers[i]->next;
+		}
+		s->pending += n;
+		pthread_cond_signal(&s->work);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+void lm_service_cancel(struct lm_service *s, struct lm_answer *a)
+{
+	(void)s;
+	atomic_store(&a->cancel, true);
+}
+
+void lm_service_count(struct lm_service *s, struct lm_service_counts *out)
+{
+	pthread_mutex_lock(&s->lock);
+	*out = s->counts;
+	pthread_mutex_unlock(&s->lock);
+}

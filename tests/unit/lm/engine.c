@@ -1,0 +1,431 @@
+/* engine: a seed's text is the same alone, among others, after a cache hit, preempted, and however
+ * prompts are cut; ten thousand random requests with cancels lose no page and mix up no tokens;
+ * groups take turns; name spaces share nothing; queues refuse what is too much. */
+#include "common/lm/engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "common/lm/engine/service.h"
+#include "common/lm/infer/stream.h"
+#include "tests/unit/test.h"
+
+enum { VOCAB = 96, CONTEXT = 256, TEXTS = 40, END = 7 };
+
+static struct dev dev = DEV_INIT;
+static struct model_file *model;
+static struct lm_weights *weights;
+
+/* A prompt with its settings, and the text that follows when it is computed alone. */
+struct text {
+	uint32_t prompt[CONTEXT], n, max;
+	uint64_t seed;
+	double temperature;
+	uint32_t want[CONTEXT], made;
+	enum lm_finish finish;
+};
+
+static struct text texts[TEXTS];
+
+/* a number of about one, the same in every run */
+static float number(uint64_t i)
+{
+	return (float)((i * 2654435761u + 12345) % 2000003) / 1000001.5f - 1;
+}
+
+/* A llama2.c model whose logits differ much from text to text. */
+static void write_model(const char *path)
+{
+	enum { DIM = 32, HIDDEN = 52, LAYERS = 2, HEADS = 4, KV_HEADS = 2 };
+	int32_t header[7] = { DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT };
+	uint64_t kv = KV_HEADS * (DIM / HEADS), at = 0;
+	uint64_t counts[] = { VOCAB * DIM, LAYERS * DIM, LAYERS * DIM * DIM,
+		LAYERS * kv * DIM, LAYERS * kv * DIM, LAYERS * DIM * DIM, LAYERS * DIM,
+		LAYERS * HIDDEN * DIM, LAYERS * HIDDEN * DIM, LAYERS * HIDDEN * DIM, DIM,
+		CONTEXT * (DIM / HEADS) };
+	FILE *f = fopen(path, "wb");
+
+	CHECK(f && fwrite(header, sizeof header, 1, f) == 1);
+	for (unsigned k = 0; k < sizeof counts / sizeof *counts; k++)
+		for (uint64_t i = 0; i < counts[k]; i++) {
+			bool is_norm = k == 1 || k == 6 || k == 10;
+			float x = is_norm ? 1 + number(at) / 4 : number(at) / 3;
+
+			at++;
+			CHECK(fwrite(&x, sizeof x, 1, f) == 1);
+		}
+	CHECK(fclose(f) == 0);
+}
+
+static void open_model(void)
+{
+	char path[] = "/tmp/rnp-engine-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0 && close(fd) == 0);
+	write_model(path);
+	CHECK(model_file_open(&model, path) == 0);
+	unlink(path);
+	CHECK(dev_open(&dev, "cpu") == 0);
+	CHECK(lm_weights_open(&weights, &dev, model) == 0);
+}
+
+/* By another way than the engine's: token by token, with logits of a stream of its own. */
+static void compute_alone(struct text *t)
+{
+	struct lm_stream *s = NULL;
+	struct lm_sampler sampler;
+	float logits[VOCAB];
+
+	lm_sampler_init(&sampler, t->seed);
+	sampler.how.temperature = t->temperature;
+	sampler.position = t->n;
+	CHECK(lm_stream_open(&s, weights, CONTEXT) == 0);
+	CHECK(lm_stream_feed(s, t->prompt, t->n, logits) == 0);
+	t->finish = LM_FINISH_LENGTH;
+	while (t->made < t->max && t->n + t->made < CONTEXT) {
+		uint32_t id = lm_sample(&sampler, logits, VOCAB);
+
+		if (id == END) {
+			t->finish = LM_FINISH_STOP;
+			break;
+		}
+		t->want[t->made++] = id;
+		if (t->n + t->made < CONTEXT)
+			CHECK(lm_stream_feed(s, &id, 1, logits) == 0);
+	}
+	lm_stream_close(s);
+	lm_sampler_release(&sampler);
+}
+
+/* Texts that begin alike in groups, so that pages are shared. */
+static void make_texts(void)
+{
+	struct rng r;
+
+	rng_seed(&r, 1, 0);
+	for (int i = 0; i < TEXTS; i++) {
+		struct text *t = &texts[i];
+		struct rng begin;
+
+		rng_seed(&begin, 100 + (uint64_t)(i % 5), 0);
+		t->n = 1 + (uint32_t)rng_below(&r, i % 4 ? 70 : 150);
+		for (uint32_t k = 0; k < t->n; k++)
+			t->prompt[k] = (uint32_t)rng_below(k < 40 ? &begin : &r, VOCAB);
+		t->max = 1 + (uint32_t)rng_below(&r, 40);
+		t->seed = rng_u64(&r) >> 12;
+		t->temperature = i % 3 ? 1.2 : 0;
+		compute_alone(t);
+	}
+}
+
+/* --- an engine driven by hand ------------------------------------------------------------------ */
+
+struct asked {
+	struct lm_answer a;
+	const struct text *t;
+	uint32_t heard, wrong;
+	bool done;
+};
+
+static void hear(void *arg, const struct lm_event *e)
+{
+	struct asked *q = e->answer->user;
+
+	(void)arg;
+	CHECK(!q->done);
+	if (e->token < 0) {
+		q->done = true;
+		return;
+	}
+	q->wrong += q->heard >= q->t->made || q->t->want[q->heard] != (uint32_t)e->token;
+	q->heard++;
+}
+
+static void ask(struct asked *q, const struct text *t)
+{
+	*q = (struct asked){ .t = t };
+	q->a.tokens = xmalloc(t->n * sizeof *q->a.tokens);
+	q->a.tokens_room = t->n;
+	memcpy(q->a.tokens, t->prompt, t->n * sizeof *q->a.tokens);
+	q->a.prompt = t->n;
+	q->a.tokens_max = t->max;
+	lm_sampling_defaults(&q->a.sampling, t->seed);
+	q->a.sampling.temperature = t->temperature;
+	q->a.user = q;
+}
+
+/* What was heard is the whole text, or if it was cancelled a beginning of it. */
+static void check_answer(struct asked *q)
+{
+	CHECK(q->done);
+	CHECK_I64(0, q->wrong);
+	if (q->a.finish != LM_FINISH_CANCELLED) {
+		CHECK_I64(q->t->made, q->heard);
+		CHECK_I64(q->t->finish, q->a.finish);
+	}
+	free(q->a.tokens);
+	q->a.tokens = NULL;
+}
+
+static struct lm_engine *open_engine(uint32_t pages, uint32_t streams, uint32_t rows)
+{
+	struct lm_engine_limits limits = { .pages = pages,
+		.streams = streams,
+		.rows = rows,
+		.context = CONTEXT,
+		.check = true };
+	uint32_t end = END;
+	struct lm_engine *e = NULL;
+
+	CHECK(lm_engine_open(&e, weights, &limits, &end, 1, hear, NULL) == 0);
+	return e;
+}
+
+static struct lm_engine_counts counts_of(const struct lm_engine *e)
+{
+	struct lm_engine_counts c;
+
+	lm_engine_count(e, &c);
+	return c;
+}
+
+static void run_all(struct lm_engine *e)
+{
+	int steps = 0;
+
+	while (!lm_engine_idle(e) && steps++ < 100000)
+		lm_engine_step(e);
+	CHECK(lm_engine_idle(e));
+}
+
+/* All texts at once, twice: the second time most prompts are there already. */
+static void among_others(uint32_t pages, uint32_t streams, uint32_t rows, bool preempts)
+{
+	struct lm_engine *e = open_engine(pages, streams, rows);
+	static struct asked all[TEXTS];
+	uint32_t cached = 0;
+
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < TEXTS; i++) {
+			ask(&all[i], &texts[i]);
+			all[i].a.group = (uint64_t)i % 3;
+			CHECK(lm_engine_accepts(e, all[i].a.tokens, all[i].a.prompt) ==
+				0);
+			lm_engine_submit(e, &all[i].a);
+		}
+		run_all(e);
+		for (int i = 0; i < TEXTS; i++) {
+			check_answer(&all[i]);
+			cached += all[i].a.cached;
+			CHECK(all[i].a.cached < texts[i].n);
+		}
+	}
+	CHECK(cached > 0);
+	CHECK(preempts == (counts_of(e).preempted > 0));
+	CHECK_I64(0, counts_of(e).running);
+	lm_engine_close(e);
+}
+
+/* A hit leaves at most a page and a token to be computed. */
+static void cache_hit(void)
+{
+	struct lm_engine *e = open_engine(64, 4, 64);
+	struct asked q;
+	uint64_t rows;
+
+	for (int i = 0; i < 3; i++) {
+		ask(&q, &texts[0]);
+		q.a.space = i < 2 ? 1 : 2;
+		rows = counts_of(e).rows;
+		lm_engine_submit(e, &q.a);
+		run_all(e);
+		check_answer(&q);
+		CHECK_I64(i == 1 ? (texts[0].n - 1) / LM_PAGE * LM_PAGE : 0, q.a.cached);
+		CHECK_I64(texts[0].n + texts[0].made - q.a.cached -
+				(texts[0].finish == LM_FINISH_LENGTH),
+			(int64_t)(counts_of(e).rows - rows));
+	}
+	lm_engine_close(e);
+}
+
+/* Equal prompts at the same time are computed once. */
+static void at_once(void)
+{
+	struct lm_engine *e = open_engine(128, 8, 48);
+	struct asked q[8];
+
+	for (int i = 0; i < 8; i++) {
+		ask(&q[i], &texts[4]);
+		lm_engine_submit(e, &q[i].a);
+	}
+	run_all(e);
+	for (int i = 0; i < 8; i++)
+		check_answer(&q[i]);
+	CHECK((int64_t)counts_of(e).prompt <= texts[4].n + 7 * LM_PAGE);
+	lm_engine_close(e);
+}
+
+/* One group's many prompts do not hold another's one. */
+static void turns(void)
+{
+	struct lm_engine *e = open_engine(256, 4, 32);
+	struct asked many[12], one;
+	uint32_t before = 0;
+
+	for (int i = 0; i < 12; i++) {
+		ask(&many[i], &texts[4 * (i % 8)]);
+		many[i].a.group = 9;
+		lm_engine_submit(e, &many[i].a);
+	}
+	lm_engine_step(e);
+	ask(&one, &texts[1]);
+	one.a.group = 10;
+	lm_engine_submit(e, &one.a);
+	while (!one.heard && !one.done)
+		lm_engine_step(e);
+	for (int i = 0; i < 12; i++)
+		before += many[i].done;
+	CHECK(before <= 5);
+	run_all(e);
+	for (int i = 0; i < 12; i++)
+		check_answer(&many[i]);
+	check_answer(&one);
+	lm_engine_close(e);
+}
+
+/* Random requests come and go; a pool that is small for them is checked after each step. */
+static void random_requests(void)
+{
+	enum { REQUESTS = 10000, SLOTS = 24 };
+	struct lm_engine *e = open_engine(16, 8, 48);
+	static struct asked slots[SLOTS];
+	struct rng r;
+	int begun = 0, ended = 0, cancelled = 0;
+
+	rng_seed(&r, 77, 0);
+	while (ended < REQUESTS) {
+		for (int i = 0; i < SLOTS; i++) {
+			struct asked *q = &slots[i];
+
+			if (q->t && q->done) {
+				cancelled += q->a.finish == LM_FINISH_CANCELLED;
+				check_answer(q);
+				q->t = NULL;
+				ended++;
+			}
+			if (!q->t && begun < REQUESTS && rng_below(&r, 4)) {
+				ask(q, &texts[rng_below(&r, TEXTS)]);
+				q->a.group = rng_below(&r, 3);
+				q->a.space = rng_below(&r, 2);
+				lm_engine_submit(e, &q->a);
+				begun++;
+			}
+			if (q->t && !rng_below(&r, 12))
+				atomic_store(&q->a.cancel, true);
+		}
+		lm_engine_step(e);
+	}
+	CHECK(cancelled > REQUESTS / 10 && cancelled < REQUESTS);
+	CHECK(counts_of(e).preempted > 0);
+	CHECK(lm_engine_idle(e));
+	lm_engine_close(e);
+}
+
+/* A text that outgrows the whole cache ends there. */
+static void whole_cache(void)
+{
+	struct lm_engine *e = open_engine(2, 2, 32);
+	struct text t = { .n = 20, .max = 100, .seed = 3, .temperature = 1.2 };
+	struct asked q;
+
+	for (uint32_t i = 0; i < t.n; i++)
+		t.prompt[i] = i;
+	compute_alone(&t);
+	ask(&q, &t);
+	lm_engine_submit(e, &q.a);
+	run_all(e);
+	CHECK(q.done);
+	CHECK_I64(0, q.wrong);
+	CHECK(q.a.finish == LM_FINISH_STOP ||
+		(q.a.finish == LM_FINISH_LENGTH && q.heard == 2 * LM_PAGE - t.n + 1));
+	free(q.a.tokens);
+	t.n = 2 * LM_PAGE;
+	CHECK_FAILS(EX_DATAERR, lm_engine_accepts(e, t.prompt, t.n));
+	t.prompt[0] = VOCAB;
+	CHECK_FAILS(EX_DATAERR, lm_engine_accepts(e, t.prompt, 1));
+	lm_engine_close(e);
+}
+
+/* --- with a thread of its own ------------------------------------------------------------------ */
+
+static void service(void)
+{
+	struct lm_outbox *box = lm_outbox_new();
+	uint32_t end = END, done = 0;
+	struct lm_service_config config = { .limits = { .pages = 64,
+						    .streams = 4,
+						    .rows = 32,
+						    .context = CONTEXT,
+						    .check = true },
+		.queue = 20,
+		.step_ns = 1000000,
+		.ends = &end,
+		.ends_count = 1,
+		.outbox = box };
+	struct lm_service *s = NULL;
+	struct lm_service_counts counts;
+	struct lm_news news = { 0 };
+	static struct asked all[TEXTS];
+	struct lm_answer *list[TEXTS];
+
+	CHECK(lm_service_open(&s, weights, &config) == 0);
+	for (int i = 0; i < TEXTS; i++) {
+		ask(&all[i], &texts[i]);
+		list[i] = &all[i].a;
+	}
+	CHECK_FAILS(EX_TEMPFAIL, lm_service_submit(s, list, 30));
+	CHECK(lm_service_submit(s, list, 20) == 0);
+	for (int tries = 0; done < 20 && tries < 10000; tries++) {
+		lm_outbox_take(box, &news, 1000);
+		for (size_t i = 0; i < news.count; i++) {
+			struct lm_event e = { news.events[i].answer, news.events[i].token,
+				news.events[i].logprobs };
+
+			hear(NULL, &e);
+			done += e.token < 0;
+		}
+	}
+	for (int i = 0; i < 20; i++)
+		check_answer(&all[i]);
+	for (int i = 20; i < TEXTS; i++)
+		free(all[i].a.tokens);
+	lm_service_count(s, &counts);
+	CHECK(counts.engine.steps > 0 && counts.step_ns > 0);
+	lm_service_close(s);
+	lm_news_release(&news);
+	lm_outbox_free(box);
+}
+
+int main(void)
+{
+	open_model();
+	make_texts();
+	among_others(400, 16, 256, false);
+	among_others(400, 16, 16, false);
+	among_others(400, 40, 23, false);
+	among_others(24, 8, 64, true);
+	cache_hit();
+	at_once();
+	turns();
+	random_requests();
+	whole_cache();
+	service();
+	lm_weights_close(weights);
+	model_file_close(model);
+	dev_close(&dev);
+	TEST_END();
+}
