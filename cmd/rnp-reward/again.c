@@ -8,7 +8,7 @@
 #include "common/base/err.h"
 #include "common/json/json.h"
 
-/* The first field in which two records differ, as "terms.gpu_ppm is 1, computed 2". */
+/* Finds the first field in which two records differ: "terms.gpu_ppm is 1, computed 2". */
 static bool difference(const json_t *given, const json_t *computed, const char *path,
 	struct buf *out)
 {
@@ -45,7 +45,7 @@ bool again_difference(const json_t *given, const json_t *computed, struct buf *o
 	return difference(given, computed, "", out);
 }
 
-/* What was decided from outside is taken from the record: pool and scales. */
+/* Pool and scales were decided from outside, so they are taken from the record. */
 static int take_decisions(struct epoch *e, const json_t *record)
 {
 	int64_t scale[PAY_N] = { 1000000, 1000000 };
@@ -64,7 +64,8 @@ static int take_decisions(struct epoch *e, const json_t *record)
 	return 0;
 }
 
-/* What the record states and the computation does not: a root, say, where nobody is paid. */
+/* Finds what the record states although the computation does not: a root, say, where nobody is
+ * paid. */
 static bool states_more(const json_t *record, const json_t *computed, struct buf *reason)
 {
 	static const char *const only_in_rows[] = { "sequence", "previous", "proof" };

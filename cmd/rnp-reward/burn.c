@@ -74,7 +74,7 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
-/* What a policy says of burns: decimals as texts. */
+/* The burn rules of a policy: decimals as texts. */
 static int read_split(const struct policy *p, struct burn_split *s, int64_t *over_ppm)
 {
 	const json_t *burn = json_object_get(p->doc, "burn");
@@ -100,7 +100,7 @@ static enum burn_payment payment(void)
 	static const char *const names[] = { "render", "card", "transfer" };
 	int i = 0;
 
-	/* opt_parse has seen to it that it is one of them */
+	/* opt_parse has checked that it is one of them */
 	while (i < 2 && strcmp(opts.payment, names[i]) != 0)
 		i++;
 	return (enum burn_payment)i;

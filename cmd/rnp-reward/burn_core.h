@@ -21,17 +21,19 @@ struct burn {
 	int64_t credits;    /* one for each USD burned, in 10^-6 */
 };
 
-/* Divide usd at a price (both in 10^-6 USD, price > 0). The fee and the operator's part are rounded
- * down, so that what is left over is burned. Returns 0, or -1 (65): it does not fit. */
+/* Divides usd at a price (both in 10^-6 USD, price > 0). The fee and the operator's part are
+ * rounded down; the remainder is burned. Returns 0, or -1 (65): it does not fit. */
 int burn_compute(struct burn *b, const struct burn_split *s, int64_t usd_uusd,
 	int64_t price_uusd);
 
-/* When what was paid is burned: tokens at once; a card by the day as the credit is used, and credit
- * that is not used once no chargeback can come any more; a bank transfer when it arrives. paid_ms:
- * when the payment arrived; used_ms: when the credit was used, -1: it was not. */
+/* Returns when a payment is burned: tokens at once; a card payment by the day as the credit is
+ * used, and unused credit once no chargeback is possible any more; a bank transfer when it
+ * arrives. paid_ms: when the payment arrived; used_ms: when the credit was used, -1: it was
+ * not. */
 int64_t burn_due(enum burn_payment how, int64_t paid_ms, int64_t used_ms);
 
-/* What is still to be burned so that burns are worth `over_ppm` more than rewards; 0: enough is. */
+/* Returns how much more must be burned so that burns are worth `over_ppm` more than rewards; 0:
+ * enough is burned. */
 int64_t burn_top_up(int64_t rewarded_uusd, int64_t burned_uusd, int64_t over_ppm);
 
 #endif

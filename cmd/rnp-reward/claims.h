@@ -20,17 +20,17 @@ struct claims {
 
 void claims_release(struct claims *c);
 
-/* Add a reward that fits its schema; who is paid nothing gets no leaf. Returns 0, or -1 with
- * EX_DATAERR. */
+/* Adds a reward that fits its schema; a claimant that is paid nothing gets no leaf. Returns 0,
+ * or -1 with EX_DATAERR. */
 int claims_add(struct claims *c, const json_t *reward, const char *where);
 
-/* Sort, and sum up those of one wallet. Call it once, after the last. */
+/* Sorts the leaves and sums up those of one wallet. To be called once, after the last reward. */
 int claims_finish(struct claims *c);
 
-/* The leaf of a claimant, or -1. */
+/* Returns the index of a claimant's leaf, or -1. */
 long claims_find(const struct claims *c, const unsigned char claimant[KEY_PUBLIC_BYTES]);
 
-/* Who claims the pay of a reward: its wallet, or the node itself. */
+/* Returns the address that claims the pay of a reward: its wallet, or the node itself. */
 int claims_who(const json_t *reward, const char *where, const char **address,
 	unsigned char claimant[KEY_PUBLIC_BYTES]);
 

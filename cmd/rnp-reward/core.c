@@ -184,7 +184,7 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights[PAY_N])
 	return 0;
 }
 
-/* The first failure in the order of the input is the one that counts. */
+/* Of several failures the first in the order of the input is reported. */
 static int compute_all(struct epoch *e, struct frac *weights[PAY_N], size_t *bad_index)
 {
 	struct err error = { 0 };
@@ -221,7 +221,8 @@ static int sum_up(struct epoch *e)
 	return 0;
 }
 
-/* The least of what was scheduled, what the policy allows for so many nodes, and for so long. */
+/* Returns the least of three limits: what was scheduled, and what the policy allows for this
+ * number of nodes and for this length of time. */
 static int64_t limit_pool(const struct epoch *e, int64_t pool)
 {
 	const struct rules *r = e->rules;
@@ -264,8 +265,8 @@ static int share_out(struct epoch *e, struct frac *weights[PAY_N])
 	return rc;
 }
 
-/* Pay at rates that together exceed the pool is cut in proportion: everybody gets the same
- * part of what the rates say, and the pool is spent to the last unit. */
+/* Reduces pay at rates that together exceed the pool in proportion: every claimant gets the
+ * same fraction of what the rates say, and the pool is spent to the last unit. */
 static int cut_to_pool(struct epoch *e, int64_t pool)
 {
 	int64_t *weights = xmalloc(2 * e->n * sizeof *weights);
@@ -313,7 +314,7 @@ static int by_claimant(const void *a, const void *b)
 	return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Cut the pay of one claimant's nodes in proportion to the cap. */
+/* Reduces the pay of one claimant's nodes in proportion to the cap. */
 static int cap_claimant(struct epoch *e, const struct claimant *list, size_t n)
 {
 	int64_t *weights = xmalloc(2 * n * sizeof *weights), *parts, sum = 0;
@@ -335,7 +336,7 @@ static int cap_claimant(struct epoch *e, const struct claimant *list, size_t n)
 	return rc;
 }
 
-/* What is over the cap stays in the pool. */
+/* The amount above the cap stays in the pool. */
 static int cap_claimants(struct epoch *e)
 {
 	struct claimant *list;
@@ -386,7 +387,8 @@ static int finish_pay(struct epoch *e, struct frac *weights[PAY_N])
 {
 	if (fit_pool(e, weights) < 0 || cap_claimants(e) < 0)
 		return -1;
-	/* without a limit the pool is what is paid, and what a cap leaves was never minted */
+	/* without a limit the pool is the sum of what is paid, and pay above a cap was never
+	 * minted */
 	if (!e->rules->shares && limit_pool(e, e->scheduled_base_units) < 0)
 		e->pool_base_units = e->total_base_units;
 	lock_stakes(e);
@@ -467,7 +469,7 @@ int epoch_compute(struct epoch *e, size_t *bad_index)
 
 bool usage_duplicate(const struct usage *usages, size_t n, size_t *first, size_t *second)
 {
-	/* a secret key for the hash: addresses are chosen by strangers */
+	/* the hash has a secret key because strangers choose the addresses */
 	unsigned char key[crypto_shorthash_KEYBYTES], hash[crypto_shorthash_BYTES];
 	size_t slots = 16, at;
 	uint32_t *table;

@@ -1,5 +1,6 @@
-/* core.h - who is paid what for an epoch. Pure: usages and rules in, base units out; no I/O,
- * no clock, no floats. Uses OpenMP; the result does not depend on the number of threads. */
+/* core.h - computes what each node is paid for an epoch. Pure: usages and rules in, base units
+ * out; no I/O, no clock, no floats. Uses OpenMP; the result does not depend on the number of
+ * threads. */
 #ifndef RNP_CMD_REWARD_CORE_H
 #define RNP_CMD_REWARD_CORE_H
 
@@ -9,9 +10,10 @@
 #include "cmd/rnp-reward/rules.h"
 
 struct outcome {
-	uint64_t unmet;   /* bit per need of the rules that is not met */
-	uint64_t waived;  /* bit per need that is unknown and not held against the node */
-	uint32_t missing; /* bit per field that a term lacked */
+	uint64_t unmet; /* bit per requirement of the rules that is not met */
+	uint64_t
+		waived; /* bit per requirement that is unknown and not held against the node */
+	uint32_t missing;   /* bit per field that a term needed and the usage lacks */
 	int64_t pay[PAY_N]; /* base units */
 	int64_t locked;     /* of their sum: the node's stake */
 };
@@ -33,7 +35,7 @@ struct epoch {
 	size_t qualified;
 	int64_t pool_base_units, total_base_units, locked_base_units;
 	bool cut;      /* rates came to more than the pool */
-	size_t capped; /* claimants that came to more than the policy's cap */
+	size_t capped; /* claimants whose pay was reduced to the policy's cap */
 	size_t claimants;
 	unsigned char root[MERKLE_HASH_BYTES]; /* only when claimants > 0 */
 };
@@ -59,7 +61,8 @@ static inline int64_t outcome_total(const struct outcome *o)
 	return o->pay[PAY_JOB] + o->pay[PAY_AVAILABILITY];
 }
 
-/* Whoever is paid for a node: its wallet, or itself where the policy needs none. */
+/* Returns the address that is paid for a node: its wallet, or the node itself where the policy
+ * needs no wallet. */
 const char *epoch_claimant(const struct usage *u);
 
 /* The leaves of the tree: those who are paid something, one per claimant, in order. The caller

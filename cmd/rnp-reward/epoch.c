@@ -91,7 +91,7 @@ static int seal(const struct epoch *e, json_t *record)
 	return rc;
 }
 
-/* The ledger first: what stands on standard output has been kept. */
+/* The ledger is written first: whatever reaches standard output is already stored. */
 static int write_all(const struct epoch *e)
 {
 	json_t *record = epoch_record(e);

@@ -24,7 +24,7 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
-/* One step; texts that are NULL are left out. */
+/* Writes one step; texts that are NULL are left out. */
 static int step(const char *part, const char *name, const char *value,
 	const char *formula, const char *source)
 {
@@ -153,7 +153,7 @@ static void add_tokens(struct buf *out, const struct epoch *e, int64_t base_unit
 	buf_addf(out, " %s", e->rules->policy.token);
 }
 
-/* The formula of a part, with what the foundation and the pool made of it. */
+/* Returns the formula of a part, with the scale and the pool applied. */
 static void add_rate(struct buf *out, const struct epoch *e, int part)
 {
 	struct frac one = { 1, 1 };

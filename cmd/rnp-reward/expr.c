@@ -442,7 +442,7 @@ static void eval_field(struct expr_env *e, const struct expr *x, struct frac *ou
 	}
 }
 
-/* Where all are 0 the relation is 0, not a division. */
+/* Where all values are 0 the relation is 0; nothing is divided. */
 static void eval_relative(struct expr_env *e, const struct expr *x, struct frac *out,
 	bool *known)
 {
@@ -619,8 +619,8 @@ int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *
 
 /* --- bounds -------------------------------------------------------------------------------- */
 
-/* Of a list: a sum or product is bounded when all are, the least when one is, the most when all
- * are; a quotient when the dividend is and the divisor a constant. */
+/* Bounds of a list: a sum or product is bounded when all its parts are, the least when one is,
+ * the most when all are; a quotient when the dividend is and the divisor is a constant. */
 static bool bound_many(const struct expr_bounds *b, const struct expr *x,
 	struct frac *out)
 {

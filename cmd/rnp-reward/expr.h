@@ -1,6 +1,6 @@
-/* expr.h - expressions of a policy: read from JSON once, computed for every node. Pure.
- * Stands on fields and frac and knows nothing of the rules around it: what an expression may name
- * is its scope, what it is computed from its environment. */
+/* expr.h - expressions of a policy: read from JSON once, evaluated for every node. Pure.
+ * Depends on fields and frac and knows nothing of the rules around it: the scope holds the
+ * names that an expression may use, the environment the values that it is evaluated with. */
 #ifndef RNP_CMD_REWARD_EXPR_H
 #define RNP_CMD_REWARD_EXPR_H
 
@@ -32,7 +32,7 @@ struct expr_rows {
 	struct frac value[EXPR_TABLES_MAX];
 };
 
-/* What one node's expressions are computed from. */
+/* The values with which one node's expressions are evaluated. */
 struct expr_env {
 	const struct usage *usage;
 	int64_t epoch_s;
@@ -43,15 +43,15 @@ struct expr_env {
 	uint32_t lacking; /* out: bit per field that was wanted and is absent */
 };
 
-/* Read an expression; it lives in the scope's arena. where names it in errors. Returns NULL with
- * EX_DATAERR. */
+/* Reads an expression; it lives in the scope's arena. `where` names it in errors. Returns NULL
+ * with EX_DATAERR. */
 const struct expr *expr_parse(struct expr_scope *s, const json_t *v, const char *where);
 
-/* Compute it. *known becomes false, and the value 0, when a field that it needs is absent. Returns
- * 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
+/* Evaluates it. *known becomes false, and the value 0, when a field that it needs is absent.
+ * Returns 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
 int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *known);
 
-/* The most that inputs can be: bit per field and term in known and terms_known, and the bound. */
+/* Upper bounds of the inputs: known and terms_known have a bit per field and term that has one. */
 struct expr_bounds {
 	uint32_t known, terms_known;
 	struct frac field[FIELD_N];
@@ -59,7 +59,8 @@ struct expr_bounds {
 	struct frac tables[EXPR_TABLES_MAX]; /* greatest value in each */
 };
 
-/* The most that an expression can come to. False when no bound follows from those of its inputs. */
+/* Computes an upper bound of an expression. Returns false when none follows from the bounds of
+ * its inputs. */
 bool expr_bound(const struct expr_bounds *b, const struct expr *x, struct frac *out);
 
 /* Add the terms, tables and fields that an expression names, a bit each. */

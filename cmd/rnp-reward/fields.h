@@ -1,5 +1,5 @@
-/* fields.h - what the reward core knows of one node: the fields and factors of rnp.usage, compact.
- * Pure; the lowest layer of the core: expressions, rules and readers stand on it. */
+/* fields.h - the compact form of one node's usage: the fields and factors of rnp.usage. Pure;
+ * the lowest layer of the core: expressions, rules and readers depend on it. */
 #ifndef RNP_CMD_REWARD_FIELDS_H
 #define RNP_CMD_REWARD_FIELDS_H
 
@@ -7,8 +7,7 @@
 
 #include "common/base/address.h"
 
-/* Whole-number fields of rnp.usage, in the order of the record; then what holds for the whole
- * epoch. */
+/* Whole-number fields of rnp.usage, in the order of the record; then those of the whole epoch. */
 enum field {
 	FIELD_GPU_COUNT,
 	FIELD_GPU_MEMORY_BYTES,

@@ -7,11 +7,12 @@
 #include "cmd/rnp-reward/frac.h"
 #include "common/base/buf.h"
 
-/* "2 x uptime", "least(cpu_cores: 2 -> 0, 4 -> 0.5; ...)". v is a valid expression. */
+/* Appends an expression as "2 x uptime" or "least(cpu_cores: 2 -> 0, 4 -> 0.5; ...)". v is a
+ * valid expression. */
 void formula_write(struct buf *out, const json_t *v);
 
-/* A fraction as a decimal of at most 9 places, and exactly where that is not exact:
- * "0.595238095 (25/42)". */
+/* Appends a fraction as a decimal of at most 9 places, followed by the exact fraction where
+ * that decimal is rounded: "0.595238095 (25/42)". */
 void formula_frac(struct buf *out, struct frac f);
 
 #endif

@@ -51,7 +51,7 @@ struct frac frac_of(uint64_t num, uint64_t den)
 
 int frac_parse(const char *text, const char *what, struct frac *out)
 {
-	/* whole numbers may be larger than what leaves room for nine places */
+	/* nine decimal places do not fit beside a whole number this large */
 	bool whole = text[strspn(text, "0123456789")] == '\0';
 	int64_t n;
 

@@ -102,7 +102,8 @@ static bool is_free(const struct gather_seen *slot)
 	return sodium_is_zero(slot->hash, sizeof slot->hash);
 }
 
-/* Where a hash stands in the table, or would: it is random already. */
+/* Returns the slot in which a hash stands, or would stand; the hash is random, so it is its own
+ * index. */
 static struct gather_seen *seen_slot(struct gather_seen *table, size_t slots,
 	const struct gather_seen *seen)
 {
@@ -128,7 +129,7 @@ static void grow_seen(struct gather *g)
 	g->seen_cap = slots;
 }
 
-/* Whether this receipt or verdict came before, whatever proofs it carries. */
+/* Whether this receipt or verdict was taken in before, whatever signatures it carries. */
 static bool seen_before(struct gather *g, const json_t *record)
 {
 	json_t *bare = json_copy((json_t *)record);
@@ -154,7 +155,8 @@ static bool seen_before(struct gather *g, const json_t *record)
 
 /* --- taking in ----------------------------------------------------------------------------- */
 
-/* Every record is kept, as text: which one holds is the last passed verdict's to say. */
+/* Every node record is stored as text, because only the last passed verdict decides which one
+ * counts. */
 static int add_node(struct gather *g, const json_t *record, const char *where)
 {
 	struct gather_record *kept;
@@ -204,7 +206,7 @@ static int add_heartbeat(struct gather *g, const json_t *record, const char *whe
 	return 0;
 }
 
-/* A registry's word on one day; days need not be those of the epoch. */
+/* Takes in a registry's rnp.uptime of one day; days need not be those of the epoch. */
 static int add_uptime(struct gather *g, const json_t *record, const char *where)
 {
 	const json_t *spans = json_object_get(record, "spans"), *pair;
@@ -245,7 +247,7 @@ void gather_device_key(const char *uuid, struct device_key *out)
 	char lower[160];
 	size_t n = 0;
 
-	/* a uuid in capitals is the same device */
+	/* a uuid in capitals names the same device */
 	for (; uuid[n] && n < sizeof lower; n++)
 		lower[n] = uuid[n] >= 'A' && uuid[n] <= 'Z' ? (char)(uuid[n] + 32) :
 							      uuid[n];
@@ -278,8 +280,8 @@ static void grow_devices(struct gather *g)
 	g->devices_cap = slots;
 }
 
-/* The first who proves a device has it for the epoch; at the same instant the lower address, so
- * that the order of the input does not matter. */
+/* The first node that proves a device owns it for the epoch; at the same instant the lower
+ * address, so that the order of the input does not matter. */
 static void claim_device(struct gather *g, uint32_t node, const struct device_key *key,
 	int64_t at_ms)
 {
@@ -319,8 +321,9 @@ static bool read_hash(const json_t *record, const char *key,
 		n == CANON_HASH_BYTES;
 }
 
-/* What a verdict that was passed proves. One that names no node record proves nothing that is
- * paid. Of two at the same instant the one with the greater hash is the last. */
+/* Takes in the facts that a passed verdict proves. A verdict that names no node record proves
+ * nothing that is paid. Of two at the same instant the one with the greater hash counts as the
+ * last. */
 static int take_proven(struct gather *g, struct gather_node *node, const json_t *record,
 	int64_t at_ms)
 {
@@ -385,8 +388,9 @@ static int add_verdict(struct gather *g, const json_t *record, const char *where
 
 /* --- receipts ------------------------------------------------------------------------------ */
 
-/* The part of an amount that falls into the epoch, so that the parts of all epochs add up to
- * the whole: the difference of what was due by its end and by its start, each rounded down. */
+/* Returns the part of an amount that falls into the epoch, so that the parts of all epochs add
+ * up to the whole: the amount due by its end less the amount due by its start, each rounded
+ * down. */
 static int64_t part_of(int64_t amount, const struct span *all, const struct span *clipped)
 {
 	i128 length = all->to_ms - all->from_ms;

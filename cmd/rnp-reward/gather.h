@@ -1,4 +1,4 @@
-/* gather.h - signed records of nodes gathered into one rnp.usage each. Pure: records in,
+/* gather.h - gathers the signed records of nodes into one rnp.usage each. Pure: records in,
  * records out; signatures are checked by the caller. Uses uptime, facts, policy. */
 #ifndef RNP_CMD_REWARD_GATHER_H
 #define RNP_CMD_REWARD_GATHER_H

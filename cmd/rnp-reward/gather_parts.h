@@ -77,7 +77,7 @@ struct gather_device {
 /* The key of a device's uuid. */
 void gather_device_key(const char *uuid, struct device_key *out);
 
-/* Who proved the device first: the number of a node, or UINT32_MAX. */
+/* Returns the number of the node that proved the device first, or UINT32_MAX. */
 uint32_t gather_owner(const struct gather *g, const struct device_key *key);
 
 #endif

@@ -28,7 +28,8 @@ static void set_sourced(struct draft *d, const char *key, int64_t v, const char 
 
 /* --- which record holds --------------------------------------------------------------------- */
 
-/* The newest from before the end of the epoch; where there is none, the oldest after. */
+/* Returns the newest record from before the end of the epoch; where there is none, the oldest
+ * after it. */
 static bool holds_rather(int64_t end_ms, int64_t new_ms, int64_t old_ms)
 {
 	bool new_before = new_ms < end_ms, old_before = old_ms < end_ms;
@@ -70,7 +71,7 @@ static void find_records(struct draft *d)
 
 /* --- devices -------------------------------------------------------------------------------- */
 
-/* Why a GPU of the record is not paid, or NULL. */
+/* Returns why a GPU of the record is not paid, or NULL. */
 static const char *why_not_paid(struct draft *d, const char *uuid, char *text,
 	size_t size)
 {
@@ -123,7 +124,8 @@ static void keep_paid_devices(struct draft *d)
 		json_push_text(devices, uuid);
 	}
 	d->gpus = (int64_t)json_array_size(paid);
-	/* without any GPU it stays what it is: known to have none, or withheld */
+	/* Removes from the proven record all GPUs that are not proven or are another node's,
+	 * and records why. */
 	if (gpus && (d->gpus || json_array_size(gpus) == 0)) {
 		json_set(d->proven, "gpus", json_incref(paid));
 	} else if (gpus) {
@@ -171,7 +173,7 @@ static void set_verdict(struct draft *d)
 	json_set_text(d->usage, "verdict_sha256", hex);
 }
 
-/* What the hardware is holds only as far as it was challenged. */
+/* Claims about the hardware count only as far as they were challenged. */
 static void set_facts(struct draft *d)
 {
 	static const char *const names[] = { "gpu_model", "gpu_count", "gpu_memory_bytes",
@@ -197,7 +199,8 @@ static void set_facts(struct draft *d)
 
 /* --- time and work -------------------------------------------------------------------------- */
 
-/* Time that at least one span covers within [from, to); stride: from one to the next, in bytes. */
+/* Returns the time within [from, to) that at least one span covers; stride: from one span to
+ * the next, in bytes. */
 static int64_t union_ms(const void *spans, size_t n, size_t stride, int64_t from_ms,
 	int64_t to_ms)
 {
@@ -229,8 +232,8 @@ static void set_uptime(struct draft *d)
 		snprintf(source, sizeof source, "%" PRId64 " rnp.uptime records",
 			node->days);
 	} else {
-		/* judged as of the end of the epoch, so that the same records say the same at
-		 * any time */
+		/* evaluated as of the end of the epoch, so that the same records give the same
+		 * usage at any time */
 		up_ms = uptime_ms(node->beats, node->nbeats, g->from_ms, g->to_ms,
 			g->to_ms);
 		snprintf(source, sizeof source, "%zu heartbeats of its own",
@@ -239,8 +242,9 @@ static void set_uptime(struct draft *d)
 	set_sourced(d, "up_s", up_ms / 1000, source);
 }
 
-/* GPU-milliseconds that the receipts say: of each no more than all proven GPUs could have done in
- * its time, and of receipts that overlap no more than in the time that they cover together. */
+/* Returns the GPU-milliseconds of the receipts: for each receipt at most what all proven GPUs
+ * could have done in its time, and for receipts that overlap at most what they could in the
+ * time that they cover together. */
 static int64_t gpu_worked_ms(const struct gather_node *node, int64_t gpus)
 {
 	int64_t sum = 0, part = 0, start = 0, end = INT64_MIN;

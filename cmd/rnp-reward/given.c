@@ -23,7 +23,7 @@ static int set_scale(struct frac *scale, const char *text, const char *name)
 	if (frac_parse(text, name, scale) < 0)
 		return err_set(EX_USAGE, "%s: '%.40s' is not a decimal number", name,
 			text);
-	/* the record of the epoch holds it in ppm, and others compute with that */
+	/* the epoch's record holds it in ppm, and verifiers compute with that value */
 	if (MONEY_PPM % scale->den != 0)
 		return err_set(EX_USAGE, "%s: %.40s has more than 6 decimals", name,
 			text);

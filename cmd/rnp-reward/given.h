@@ -1,4 +1,4 @@
-/* given.h - what an epoch is given to pay from: the options that epoch and explain share. */
+/* given.h - the options that epoch and explain share: what an epoch may pay. */
 #ifndef RNP_CMD_REWARD_GIVEN_H
 #define RNP_CMD_REWARD_GIVEN_H
 

@@ -16,7 +16,7 @@
 #include "common/json/schema.h"
 #include "common/record/signature.h"
 
-/* Only ever appended to: step i leads from version i to i + 1. */
+/* This list is only ever appended to: step i migrates version i to i + 1. */
 static const char *const steps[] = {
 	"CREATE TABLE entry("
 	" sequence INTEGER PRIMARY KEY CHECK(sequence >= 0),"
@@ -107,7 +107,7 @@ static int refuse_lines(const char *path)
 	ssize_t got;
 
 	if (fd < 0)
-		return 0; /* absent, or not readable: for SQLite to say */
+		return 0; /* absent or unreadable: SQLite reports it */
 	got = read(fd, &first, 1);
 	close(fd);
 	if (got == 1 && first == '{')
@@ -157,7 +157,7 @@ static int read_head(struct ledger *l, int64_t *entries,
 	return rc;
 }
 
-/* Keep a row that has sequence and previous already. */
+/* Stores a row that already has sequence and previous. */
 static int keep_row(struct ledger *l, const json_t *row, int64_t sequence)
 {
 	unsigned char hash[LEDGER_HASH_BYTES];

@@ -68,7 +68,7 @@ struct ledger_balance {
 	int64_t minted, claimed, locked, left, paid, in_flight, owed;
 };
 
-/* All of them, in order; the caller frees *out. Returns how many, or -1. */
+/* Lists the balances of all epochs, in order; the caller frees *out. Returns how many, or -1. */
 long ledger_balances(struct ledger *l, struct ledger_balance **out);
 
 /* The claims of an epoch in the order of the tree; the caller frees *out. Returns how many, or
@@ -89,9 +89,10 @@ int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *tr
 
 /* --- checks -------------------------------------------------------------------------------- */
 
-/* Hold everything against everything: rows against their hashes and each other, the head against
- * the last row, claims against the roots, balances against sums. Returns 0 with the first fault in
- * reason, naming the row ("row 3: ..."), or nothing in it; -1 when it cannot be read. */
+/* Checks the whole ledger against itself: rows against their hashes and each other, the head
+ * against the last row, claims against the roots, balances against sums. Returns 0 with the
+ * first fault in reason, naming the row ("row 3: ..."), or nothing in it; -1 when it cannot be
+ * read. */
 int ledger_verify(struct ledger *l, struct buf *reason);
 
 /* The hash of a row. */

@@ -1,4 +1,4 @@
-/* ledger_check.c - holds a whole ledger against itself: rows, chain, head, claims, balances. */
+/* ledger_check.c - checks a whole ledger against itself: rows, chain, head, claims, balances. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -70,7 +70,8 @@ static void check_row(struct walk *w, sqlite3_stmt *q)
 		take_error(w->reason);
 		return;
 	}
-	/* the hash first: then a changed byte is named where it is, not one row later */
+	/* the hash is checked first: a changed byte is then named in its own row, not in the
+	 * next */
 	ledger_hash(row, hash);
 	if (sqlite3_column_bytes(q, 3) != sizeof hash ||
 		memcmp(hash, sqlite3_column_blob(q, 3), sizeof hash) != 0)

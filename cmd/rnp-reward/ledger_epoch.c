@@ -123,7 +123,7 @@ long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out)
 
 /* --- sealing ------------------------------------------------------------------------------- */
 
-/* The same but for where it stands in the ledger and who signed it. */
+/* Whether two epochs are the same but for their place in the ledger and their signers. */
 static bool same_epoch(const json_t *row, const json_t *record)
 {
 	json_t *plain = json_copy((json_t *)row);
@@ -148,8 +148,8 @@ static bool names(const json_t *record, const char *policy)
 	return false;
 }
 
-/* Hold a new epoch against one that shares time with it. Returns 0 when both may be, 1 when it is
- * the same epoch, -1 with EX_DATAERR. */
+/* Compares a new epoch with one that shares time with it. Returns 0 when both may stand, 1 when
+ * it is the same epoch, -1 with EX_DATAERR. */
 static int hold_against(struct ledger *l, json_t *record, int64_t sequence,
 	const char *policy)
 {
@@ -264,8 +264,8 @@ static int look_for_cosign(void *ctx, int64_t sequence, const json_t *row)
 	return 0;
 }
 
-/* Whether the cosign names an epoch of this ledger by its hash, is signed by who it says, and is
- * new. Returns 1 when it is there already. */
+/* Whether the cosign names an epoch of this ledger by its hash, is signed by the signer that it
+ * names, and is new. Returns 1 when it is there already. */
 static int check_cosign(struct ledger *l, json_t *record)
 {
 	struct same_cosign same = { .found = false };
@@ -310,7 +310,7 @@ int ledger_add_cosign(struct ledger *l, json_t *record)
 
 	if (store_begin(&l->store) < 0)
 		return -1;
-	/* its place is the ledger's addition, not what was signed */
+	/* the ledger added the place; it was not signed */
 	json_object_del(record, "sequence");
 	json_object_del(record, "previous");
 	rc = check_cosign(l, record);

@@ -1,4 +1,4 @@
-/* ledger_parts.h - what the files of the ledger share among themselves. */
+/* ledger_parts.h - declarations that the files of the ledger share among themselves. */
 #ifndef RNP_CMD_REWARD_LEDGER_PARTS_H
 #define RNP_CMD_REWARD_LEDGER_PARTS_H
 

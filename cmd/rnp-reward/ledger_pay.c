@@ -216,7 +216,8 @@ static int keep_signature(struct ledger *l, const struct ledger_tx *tx)
 	return rc;
 }
 
-/* A transaction that failed: its wallets are tried one by one; one that was alone is refused. */
+/* A transaction failed: its wallets are tried one by one; a wallet that was alone in it is
+ * refused. */
 static int note_trouble(struct ledger *l, const struct ledger_tx *tx)
 {
 	return run_on(l,

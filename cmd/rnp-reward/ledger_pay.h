@@ -15,13 +15,13 @@
 struct owed {
 	struct solana_key wallet;
 	int64_t base_units;
-	bool alone;       /* it was in a transaction that failed: it is paid by itself */
-	bool refused;     /* it failed by itself */
-	bool create;      /* for the planner: its account is created */
+	bool alone;   /* it was in a transaction that failed, so it is paid by itself */
+	bool refused; /* it failed by itself */
+	bool create;  /* for the planner: its account is created */
 	const char *held; /* for the planner: why it is not paid now, or NULL */
 };
 
-/* A transaction that is not over, or any other. */
+/* A transaction of the ledger. */
 struct ledger_tx {
 	int64_t id;
 	enum pay_status status;
@@ -57,7 +57,7 @@ int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to
  * blockhash, which is dead by now. 1, 0, or -1. */
 int ledger_knows(struct ledger *l, const char *signature);
 
-/* Transactions that are not over, in order; at most max. Returns how many, or -1. */
+/* Lists the transactions that have not ended, in order; at most max. Returns how many, or -1. */
 int ledger_in_flight(struct ledger *l, struct ledger_tx *out, int max);
 
 /* The wallets of a transaction, in order, into out, which has room for max. Returns how many,
@@ -67,8 +67,8 @@ int ledger_payouts(struct ledger *l, int64_t tx, struct owed *out, int max);
 /* The last rnp.tx that was planned, or NULL: what a payer must have in common with it. */
 json_t *ledger_last_plan(struct ledger *l);
 
-/* What was planned since a moment, or from a transaction on, and not given up, in base units;
- * -1 with err_set. */
+/* Returns the base units that were planned since a moment, or from a transaction on, and not
+ * given up; -1 with err_set. */
 int64_t ledger_spent_since(struct ledger *l, int64_t since_ms);
 int64_t ledger_spent_from(struct ledger *l, int64_t first_tx);
 
@@ -77,7 +77,7 @@ typedef int (*ledger_payout_fn)(void *ctx, const struct owed *payout,
 	const struct ledger_tx *tx);
 int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx);
 
-/* Hold the tables against the rows and the claims: see ledger_verify, which calls it. */
+/* Checks the tables against the rows and the claims: see ledger_verify, which calls it. */
 int ledger_verify_payouts(struct ledger *l, struct buf *reason);
 
 #endif

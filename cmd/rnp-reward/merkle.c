@@ -49,7 +49,8 @@ static sha256_rows_fn hasher(void)
 	struct poc_cpu kernels;
 	enum cpu_level level;
 
-	/* an RNP_ISA that cannot be is told by programs that depend on it; here it is speed only */
+	/* programs that depend on RNP_ISA report an impossible one; here it only changes the
+	 * speed */
 	cpu_level_chosen(&level);
 	poc_cpu_choose(&kernels, level);
 	return kernels.sha256;

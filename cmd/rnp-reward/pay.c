@@ -21,7 +21,7 @@
 #include "common/json/json.h"
 
 #define DAY_MS     INT64_C(86400000)
-#define ROUNDS_MAX 20 /* in which what expired is planned anew */
+#define ROUNDS_MAX 20 /* in which expired payouts are planned again */
 
 static struct {
 	struct opt_list rpc, trust;
@@ -190,7 +190,7 @@ static int show_new(void *ctx, const struct owed *o, const struct ledger_tx *tx)
 {
 	struct since *s = ctx;
 
-	/* what was given up is in a later one, or owed again */
+	/* payouts that were given up are in a later transaction, or owed again */
 	if (tx->id < s->first || tx->status == PAY_EXPIRED)
 		return 0;
 	s->trouble = s->trouble || tx->status == PAY_FAILED;
@@ -216,7 +216,7 @@ static void plan_release(struct plan *p)
 	json_decref(p->shared);
 }
 
-/* The limits of this run and of the day, whichever is less. */
+/* Returns the lesser of this run's limit and the day's. */
 static int find_room(struct pay_run *run, struct plan *p)
 {
 	int64_t planned = ledger_spent_from(run->ledger, run->first_tx);
@@ -252,7 +252,8 @@ static int by_kind(const void *a, const void *b)
 	return memcmp(&x->wallet, &y->wallet, sizeof x->wallet);
 }
 
-/* Who is not paid, and why; the others by kind, so that each transaction takes many. */
+/* Marks the wallets that are not paid, with the reason, and sorts the others by kind, so that
+ * each transaction takes many. */
 static void choose(struct plan *p)
 {
 	int64_t room = p->room;
@@ -281,7 +282,7 @@ static void choose(struct plan *p)
 	qsort(p->list, (size_t)p->n, sizeof *p->list, by_kind);
 }
 
-/* What is dust is carried over, and its wallet need not be looked at. */
+/* Dust is carried over; its wallet's account need not be looked up. */
 static void leave_dust(struct plan *p)
 {
 	for (long i = 0; i < p->n; i++)
@@ -381,7 +382,7 @@ static int show_held(struct plan *p)
 	return 0;
 }
 
-/* Keep as many transactions in flight as may be, until all is paid. */
+/* Keeps as many transactions in flight as allowed, until all is paid. */
 static int fly(struct pay_run *run, struct plan *p)
 {
 	int64_t end_ns = clock_mono_ns() + run->timeout_ms * 1000000, id;
@@ -414,7 +415,7 @@ static int fly(struct pay_run *run, struct plan *p)
 	return pay_follow(run);
 }
 
-/* Two payers would plan the same payouts: the second one is told so. */
+/* Two payers would plan the same payouts, so the second one is refused. */
 static int lock(int *fd)
 {
 	*fd = open(opts.store, O_RDONLY | O_CLOEXEC);
@@ -425,7 +426,7 @@ static int lock(int *fd)
 	return 0;
 }
 
-/* What a ledger was paid with before is what it is paid with now. */
+/* A ledger goes on with the payer, mint and cluster of its earlier payouts. */
 static int check_same_payer(struct pay_run *run)
 {
 	static const char *const keys[] = { "payer", "mint", "genesis" };
@@ -455,7 +456,7 @@ static int pay(struct pay_run *run)
 
 	if (pay_check_servers(run) < 0 || check_same_payer(run) < 0)
 		return -1;
-	/* what is in flight first: it decides what is still owed */
+	/* transactions in flight come first: they decide what is still owed */
 	if (!opts.dry_run) {
 		struct ledger_tx before[1];
 
@@ -473,7 +474,7 @@ static int pay(struct pay_run *run)
 	rc = 0;
 	for (int rounds = 0; !opts.resume && rc == 0 && (!rounds || run->expired);
 		rounds++) {
-		/* what was given up is planned anew */
+		/* payouts that were given up are planned again */
 		run->expired = 0;
 		plan_release(&p);
 		p = (struct plan){ .room = -1 };

@@ -1,4 +1,4 @@
-/* pay.h - the run of rnp-reward pay: what its files share. */
+/* pay.h - declarations that the files of rnp-reward pay share. */
 #ifndef RNP_CMD_REWARD_PAY_H
 #define RNP_CMD_REWARD_PAY_H
 
@@ -22,29 +22,30 @@ struct pay_run {
 	int64_t first_tx; /* that this run has planned; INT64_MAX: none yet */
 	int expired; /* transactions that were given up: what they paid is owed again */
 	int unpaid;  /* payouts that failed or are refused */
-	char blame[200]; /* a server that alone contradicts the others, "" */
+	char blame[200]; /* the server that alone contradicts the others, or "" */
 };
 
 /* --- pay_look.c: what servers say before anything is signed ---------------------------------- */
 
-/* Leave servers of another cluster, and those that do not answer, out. Returns 0, or -1: 65 none
+/* Leaves out servers of another cluster and those that do not answer. Returns 0, or -1: 65 none
  * is of the cluster, 69 too few answer. */
 int pay_check_servers(struct pay_run *run);
 
-/* Find the mint's program and decimals and the payer's account, as two servers (one, where there is
- * only one) have them. Returns 0, or -1 with what is not as it should be. */
+/* Finds the mint's program and decimals and the payer's account, as two servers (one, where
+ * there is only one) report them. Returns 0, or -1 naming the fault. */
 int pay_check_payer(struct pay_run *run, int64_t *balance);
 
-/* Look at the accounts of all wallets: which are to be created, and which cannot be paid (held). */
+/* Looks up the accounts of all wallets: which are to be created, and which cannot be paid
+ * (held). */
 int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n);
 
 /* --- pay_flight.c: what is in flight --------------------------------------------------------- */
 
-/* Sign what is planned, send what is signed, follow what was sent, until nothing is in flight, or
- * the time is over (75). */
+/* Signs what is planned, sends what is signed, and follows what was sent, until nothing is in
+ * flight or the time is over (75). */
 int pay_follow(struct pay_run *run);
 
-/* The same for one round; *left: how many are not over yet. */
+/* Does one round of that; *left: how many transactions have not ended. */
 int pay_round(struct pay_run *run, int *left);
 
 #endif

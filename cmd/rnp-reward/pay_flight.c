@@ -1,5 +1,5 @@
-/* pay_flight.c - signs, sends and follows the transactions of a run; every step is in the ledger
- * before the world can see it. */
+/* pay_flight.c - signs, sends and follows the transactions of a run; every step is in the
+ * ledger before a server can see it. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 /* --- signing --------------------------------------------------------------------------------- */
 
-/* What the servers say of the block height, for the person who has to choose among them. */
+/* Formats the servers' block heights, for the person who has to choose among the servers. */
 static void tell_heights(struct pay_run *run, const int64_t *heights, int64_t claimed)
 {
 	struct buf text = BUF_INIT;
@@ -32,8 +32,8 @@ static void tell_heights(struct pay_run *run, const int64_t *heights, int64_t cl
 	buf_release(&text);
 }
 
-/* A blockhash and the last height at which it can be used, from any server whose word can be
- * true. */
+/* Gets a blockhash and the last height at which it can be used, from any server whose answer is
+ * plausible. */
 static int fresh_blockhash(struct pay_run *run, struct solana_key *hash,
 	int64_t *last_valid)
 {
@@ -121,7 +121,7 @@ out:
 	return rc;
 }
 
-/* All that are planned, under one blockhash and in one commit. */
+/* Signs all planned transactions under one blockhash and in one commit. */
 static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
 {
 	struct solana_key blockhash;
@@ -155,7 +155,7 @@ static struct rpc *sender_of(struct pay_run *run, const struct ledger_tx *tx)
 	return NULL;
 }
 
-/* Sends the same bytes to the same server as ever: what it says of them proves nothing. */
+/* Sends the same bytes to the same server each time; its answer proves nothing. */
 static void send_all(struct pay_run *run, struct ledger_tx *list, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -177,7 +177,7 @@ struct views {
 	const char *signatures[PAY_IN_FLIGHT_MAX];
 };
 
-/* One server: its finalised height first, then what it knows of the signatures. */
+/* Asks one server: its finalised height first, then the statuses of the signatures. */
 static void ask_server(struct pay_run *run, int server, struct views *v, int n)
 {
 	enum pay_seen seen[PAY_IN_FLIGHT_MAX];
@@ -216,7 +216,7 @@ static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
 static int move(struct pay_run *run, struct ledger_tx *tx, const struct pay_view *v)
 {
 	int blame, rc;
-	/* whatever the sender said, it has the bytes now */
+	/* whatever the server answered, it has the bytes now */
 	enum pay_status to = pay_decide(tx->status == PAY_SIGNED ? PAY_SENT : tx->status,
 		v, &blame);
 

@@ -1,4 +1,4 @@
-/* pay_look.c - what servers say of the cluster, the mint, the payer and the wallets, before
+/* pay_look.c - checks the cluster, the mint, the payer and the wallets with the servers, before
  * anything is signed. */
 #include <inttypes.h>
 #include <sodium.h>
@@ -9,7 +9,7 @@
 #include "common/base/err.h"
 #include "common/cli/prog.h"
 
-/* Where things stand in the accounts of both token programs. */
+/* Offsets in the accounts of both token programs. */
 #define MINT_DECIMALS 44
 #define MINT_READY    45
 #define MINT_BYTES    82
@@ -99,7 +99,7 @@ static int ask_all(struct pay_run *run, const struct solana_key *keys, int n,
 			run->n);
 }
 
-/* The account that a quorum has alike, or NULL. */
+/* Returns the account on which a quorum agrees, or NULL. */
 static const struct rpc_account *agreed(const struct pay_run *run,
 	const struct look *look, int k)
 {
@@ -124,7 +124,7 @@ static uint64_t amount_of(const struct rpc_account *a)
 	return v;
 }
 
-/* Why a token account is not one of this wallet and mint that can be used, or NULL. */
+/* Returns why a token account is not a usable one of this wallet and mint, or NULL. */
 static const char *why_no_account(const struct rpc_account *a, const struct payer *p,
 	const struct solana_key *wallet)
 {
@@ -199,8 +199,8 @@ int pay_check_payer(struct pay_run *run, int64_t *balance)
 
 /* --- wallets --------------------------------------------------------------------------------- */
 
-/* Idempotent creation does no harm where the account is there, so that it is left out only when two
- * agree that it is. */
+/* Idempotent creation does no harm where the account exists, so it is left out only when two
+ * servers agree that it does. */
 static void judge(const struct pay_run *run, const struct rpc_account *a, struct owed *o)
 {
 	o->create = !a || !a->exists;
@@ -219,7 +219,7 @@ int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n)
 		for (k = 0; k < m; k++) {
 			struct owed *o = &list[start + (size_t)k];
 
-			/* nobody has a key to what is off the curve */
+			/* nobody can have the key of an address off the curve */
 			if (!solana_on_curve(&o->wallet) && !o->held)
 				o->held = "it is not on the curve: no keypair can use it";
 			if (solana_associated(&o->wallet, &run->payer.token_program,

@@ -1,4 +1,5 @@
-/* payplan.h - payouts put into transactions: how many fit, and the message that pays them. Pure. */
+/* payplan.h - packs payouts into transactions: how many fit, and the message that pays them.
+ * Pure. */
 #ifndef RNP_CMD_REWARD_PAYPLAN_H
 #define RNP_CMD_REWARD_PAYPLAN_H
 

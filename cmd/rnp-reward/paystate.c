@@ -1,4 +1,4 @@
-/* paystate.c - decides what becomes of a transaction; see paystate.h for the rules. */
+/* paystate.c - decides the next state of a transaction; see paystate.h for the rules. */
 #include "cmd/rnp-reward/paystate.h"
 
 #include <stddef.h>
@@ -48,7 +48,7 @@ static bool expired(const struct pay_view *v, int *contradiction)
 	}
 	if (contradiction)
 		*contradiction = votes >= PAY_QUORUM && against == 1 ? who : -1;
-	/* always two, also where there is one server: it cannot vouch for itself */
+	/* always two, also where there is one server: it cannot confirm its own answer */
 	return votes >= PAY_QUORUM && !against;
 }
 
@@ -69,7 +69,7 @@ enum pay_status pay_decide(enum pay_status now, const struct pay_view *v,
 	gone = expired(v, contradiction);
 	if (gone)
 		return PAY_EXPIRED;
-	/* confirmed is for people: a fork takes it back, and nothing depends on it */
+	/* "confirmed" is shown to people only: a fork can undo it, and nothing depends on it */
 	if (final + count(v, PAY_SEEN_CONFIRMED) > 0)
 		return PAY_CONFIRMED;
 	return now == PAY_CONFIRMED ? PAY_SENT : now;
@@ -87,8 +87,8 @@ int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers)
 		greatest = heights[i] > greatest ? heights[i] : greatest;
 		least = heights[i] < least ? heights[i] : least;
 	}
-	/* Who of them is right cannot be told: the greatest height would be safe, and one that is
-	 * far ahead would keep a payment in flight for ever. */
+	/* It cannot be told which of them is right: the greatest height would be safe, but one
+	 * server far ahead would keep a payment in flight for ever. */
 	if (answers < quorum(servers) || greatest - least > PAY_VALID_BLOCKS ||
 		claimed < 0 || claimed > greatest + 2 * PAY_VALID_BLOCKS)
 		return -1;

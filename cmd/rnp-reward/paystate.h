@@ -1,14 +1,14 @@
-/* paystate.h - what becomes of a transaction, decided from what several servers say of it. Pure:
+/* paystate.h - decides what becomes of a transaction from the answers of several servers. Pure:
  * no I/O, no clock; tests/unit/rnp-reward/paystate.c checks every order of faults.
  *
- *     planned -> signed -> sent -> confirmed -> finalised | failed | expired
+ * planned -> signed -> sent -> confirmed -> finalised | failed | expired
  *
  * The one thing that must never happen is that a transaction is given up while it can still land:
  * its payments would be made twice. So it is expired only when
  *   - two servers other than those that it was sent to say so: a finalised height above its last
  *     valid one, asked first, and then, asked with its history, a status that is null;
- *   - no server at all contradicts, be it with any trace of the transaction, be it with a finalised
- *     height that is not above.
+ *   - no server at all contradicts this, neither with a trace of the transaction nor with a
+ *     finalised height that is not above.
  * And it is final only when two servers say "finalized" (one, where there is only one). */
 #ifndef RNP_CMD_REWARD_PAYSTATE_H
 #define RNP_CMD_REWARD_PAYSTATE_H
@@ -32,16 +32,16 @@ enum pay_status {
 };
 extern const char *const pay_status_names[PAY_STATUSES];
 
-/* Of a name; -1: none. */
+/* Returns the state with this name; -1: there is none. */
 int pay_status_find(const char *name);
 
-/* Whether nothing more will happen to it. */
+/* Whether the state is final. */
 static inline bool pay_is_over(enum pay_status s)
 {
 	return s >= PAY_FINALISED;
 }
 
-/* What one server says of a signature. */
+/* One server's answer about a signature. */
 enum pay_seen {
 	PAY_NO_ANSWER,
 	PAY_NULL, /* it knows nothing of it */

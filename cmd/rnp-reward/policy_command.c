@@ -1,4 +1,5 @@
-/* rnp-reward policy - explains a policy file: what each term can come to, and what is amiss. */
+/* rnp-reward policy - explains a policy file: the bounds of each term, and what is wrong with
+ * it. */
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
@@ -13,7 +14,7 @@
 
 static bool all_ok;
 
-/* One rnp.check line. reason NULL: nothing is amiss. */
+/* Writes one rnp.check line. reason NULL: nothing is wrong. */
 static int report(const char *what, const json_t *formula, const struct frac *bound,
 	const char *reason)
 {
@@ -110,7 +111,7 @@ static int check_terms(const struct rules *r, struct expr_bounds *b, uint32_t us
 	for (int i = 0; i < r->nterms && rc == 0; i++) {
 		bool bounded = expr_bound(b, r->terms[i].value, &b->terms[i]);
 
-		/* the usage may put any factor in its place */
+		/* a usage may override any factor */
 		bounded = bounded && r->terms[i].override < 0;
 		if (bounded)
 			b->terms_known |= UINT32_C(1) << i;

@@ -1,4 +1,4 @@
-/* rnp-reward proof - that a node's pay is in the Merkle tree of an epoch. */
+/* rnp-reward proof - proves that a node's pay is in the Merkle tree of an epoch. */
 #include <sodium.h>
 #include <string.h>
 
@@ -73,7 +73,7 @@ static int read_all(struct tree *t, char **files, int n)
 	return claims_finish(&t->claims);
 }
 
-/* A proof against a tree that is not the epoch's would prove nothing. */
+/* Refuses a tree that is not the epoch's: a proof against it would prove nothing. */
 static int check_root(const struct tree *t, const char *root)
 {
 	const char *closed = json_string_value(json_object_get(t->epoch, "merkle_root"));
@@ -232,7 +232,7 @@ static int prove_all(const struct tree *t)
 	if (!t->claims.n)
 		return err_set(EXIT_NO, "nobody is paid in this epoch");
 	if (name) {
-		/* what stands between the wallet's closing quote and the next one */
+		/* the text between the wallet's closing quote and the next one */
 		canon_string(&quoted, name, strlen(name));
 		buf_adds(&policy, "\",\"policy\":");
 		buf_add(&policy, quoted.data, quoted.len - 1);

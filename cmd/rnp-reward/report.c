@@ -1,5 +1,5 @@
-/* rnp-reward report - a ledger as one self-contained page: who was paid what, who was not and
- * why. */
+/* rnp-reward report - writes a ledger as one self-contained page: who was paid what, who was
+ * not and why. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
-/* What the files beside the ledger say. */
+/* Reads the files that accompany the ledger. */
 struct beside {
 	char *reasons[REASONS_MAX];
 	int64_t counts[REASONS_MAX];
@@ -111,7 +111,7 @@ static void head(struct buf *out, const char *names)
 	buf_adds(out, "</th></tr>\n");
 }
 
-/* How anybody finds the same figures. */
+/* Writes the command with which a reader reproduces the same figures. */
 static void command(struct buf *out, const char *words)
 {
 	buf_adds(out, "<pre>$ ");
@@ -207,7 +207,7 @@ static void draw(struct page *p, const struct merkle_leaf *leaves, long n)
 	qsort(y, (size_t)n, sizeof *y, by_amount);
 	plot_add_chart(&plot, &chart);
 	plot_write(&picture, &plot, NULL, NULL);
-	/* within a page it goes without what a file of its own begins with */
+	/* inside a page the SVG goes without the XML declaration of a file of its own */
 	svg = strstr(buf_text(&picture), "<svg");
 	buf_adds(&p->out, svg ? svg : "");
 	buf_release(&picture);
@@ -228,7 +228,8 @@ static int by_sum(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The part of all that the first tenth of the wallets has, and what the one in the middle has. */
+/* Computes the share of all pay that the first tenth of the wallets has, and the median
+ * wallet's pay. */
 static void figures(struct page *p, struct merkle_leaf *sorted, long n)
 {
 	unsigned __int128 all = 0, first = 0;
@@ -437,7 +438,7 @@ static void burns(struct page *p)
 
 /* --- input ------------------------------------------------------------------------------------ */
 
-/* A reason without the figures of one node: what stands before the colon, or all of it. */
+/* Returns a reason without the figures of one node: the text before the colon, or all of it. */
 static void count_reason(struct beside *b, const char *reason)
 {
 	for (int i = 0; i < b->nreasons; i++)

@@ -1,4 +1,4 @@
-/* rnp-reward reputation - how far nodes can be relied on, from signed verdicts. */
+/* rnp-reward reputation - rates how reliable nodes are, from signed verdicts. */
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static const char *why_not(const json_t *record)
 	}
 }
 
-/* Whether the record is one of those that count, and what it says. Returns 1, 0 or -1. */
+/* Reads a record into an event. Returns 1, 0 when it does not count, or -1. */
 static int read_event(const struct record *r, const char *kind, struct event *e)
 {
 	const char *node, *state = "";
@@ -119,7 +119,7 @@ static int take(void *ctx, const struct record *r)
 	return 0;
 }
 
-/* By node, maintenance before verdicts, then in time; equal ones side by side. */
+/* Compares by node, maintenance before verdicts, then by time; equal events stand side by side. */
 static int by_node(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
@@ -140,8 +140,8 @@ static bool in_maintenance(const struct event *list, size_t n, int64_t at_ms)
 	return false;
 }
 
-/* The events of one node. verdicts_sha256 is over the hashes of those that count, in order: whoever
- * has the verdicts can say that it is of these and no others. */
+/* Sums up the events of one node. verdicts_sha256 is over the hashes of those that count, in
+ * order: anyone who has the verdicts can check that it covers exactly these. */
 static int write_node(const struct event *list, size_t n)
 {
 	struct reputation r = { 0 };

@@ -1,7 +1,7 @@
-/* rpc.h - questions to one Solana RPC server, and the pure readers of its answers.
+/* rpc.h - asks one Solana RPC server, and reads its answers with pure functions.
  *
- * An answer is believed to be of its form and nothing more: what follows from several servers'
- * answers is paystate.h's. Uses http, json, err. */
+ * An answer is only checked to be well-formed; paystate.h draws the conclusions from the
+ * answers of several servers. Uses http, json, err. */
 #ifndef RNP_CMD_REWARD_RPC_H
 #define RNP_CMD_REWARD_RPC_H
 

@@ -1,9 +1,9 @@
-/* rules.h - a policy made ready to compute with: fields, tables, expressions. Pure but for
- * the policy it is compiled from.
+/* rules.h - a policy compiled into fields, tables and expressions. Pure but for the policy it
+ * is compiled from.
  *
- * The vocabulary (rnp-reward(1), POLICIES): constants, fields of the usage, earlier terms,
- * sum, product, weighted, divide, least, most, relative, scale, tiers, table. What an absent
- * field feeds into counts 0, whatever the operator, unless the field names its "unknown". */
+ * The vocabulary (rnp-reward(1), POLICIES): constants, fields of the usage, earlier terms, sum,
+ * product, weighted, divide, least, most, relative, scale, tiers, table. A term that an absent
+ * field feeds counts 0, whatever its operator, unless the field names its "unknown". */
 #ifndef RNP_CMD_REWARD_RULES_H
 #define RNP_CMD_REWARD_RULES_H
 

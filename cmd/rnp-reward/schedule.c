@@ -1,4 +1,5 @@
-/* schedule.c - reads rnp.schedule: decimals in strings, into whole base units and millionths. */
+/* schedule.c - reads rnp.schedule: decimals in strings, converted to whole base units and
+ * millionths. */
 #include "cmd/rnp-reward/schedule.h"
 
 #include <stdlib.h>

@@ -120,7 +120,7 @@ struct solana_parsed {
 };
 bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed *out);
 
-/* Append what a message does in words, a line for each instruction, as a signer wants to read
+/* Appends a message in words, a line for each instruction, for the person or program that signs
  * it. */
 void solana_words(struct buf *out, const struct solana_parsed *m);
 

@@ -1,5 +1,5 @@
-/* Splits of a pool by fractions, exact. money_split does it for whole weights of 64 bits with
- * one division each; those here, brought to one denominator, have up to 124. */
+/* split.c - splits a pool by fractions, exactly. money_split does it for whole weights of 64
+ * bits with one division each; those here, brought to one denominator, have up to 124 bits. */
 #include <stdlib.h>
 
 #include "cmd/rnp-reward/core.h"
@@ -31,7 +31,7 @@ static u128 common_denominator(struct frac *weights, size_t n, bool reduce)
 	return all;
 }
 
-/* Bring all weights to one denominator, which then does not matter. */
+/* Brings all weights to one denominator, which then cancels out. */
 static bool to_whole(struct frac *weights, size_t n, bool reduce, u128 *sum)
 {
 	u128 all = common_denominator(weights, n, reduce);

@@ -1,7 +1,7 @@
-/* supply.h - how many tokens are minted in which month. Pure, whole numbers only.
+/* supply.h - computes how many tokens are minted in which month. Pure, whole numbers only.
  *
- * What is minted follows from the schedule and the month alone: no function here takes what was
- * burned, and none can. */
+ * The amount minted follows from the schedule and the month alone: no function here takes what
+ * was burned, and none can. */
 #ifndef RNP_CMD_REWARD_SUPPLY_H
 #define RNP_CMD_REWARD_SUPPLY_H
 

@@ -1,4 +1,4 @@
-/* rnp-reward usage - signed records of an epoch in, one rnp.usage per node out. */
+/* rnp-reward usage - reads the signed records of an epoch and writes one rnp.usage per node. */
 #include <stdio.h>
 #include <string.h>
 
@@ -79,8 +79,8 @@ static bool trusted(const char *address)
 	return false;
 }
 
-/* Why a record does not count, or NULL: nodes speak for themselves; of others, only those who
- * are trusted may speak about them. */
+/* Returns why a record does not count, or NULL: nodes may speak for themselves; only trusted
+ * signers may speak about others. */
 static const char *why_not(const json_t *record, const struct signature_result *proof)
 {
 	const char *kind = json_string_value(json_object_get(record, "kind"));
@@ -91,7 +91,7 @@ static const char *why_not(const json_t *record, const struct signature_result *
 		return !json_object_get(record, "node") ? "names no node" :
 			proof->ok                       ? NULL :
 							  proof->reason;
-	/* the author whom it names must be among the signers; it need not name one */
+	/* the author that it names must be among the signers; it need not name one */
 	if (json_object_get(record, "signer") && !proof->ok)
 		return proof->reason;
 	for (int i = 0; i < proof->nsigners; i++)
@@ -143,7 +143,7 @@ static int check_line(void *ctx, char *line, size_t len, const char *where,
 	(void)ctx;
 	if (rc == 0 && counts(record, where)) {
 		buf_add(out, line, len);
-		/* the place goes along, for what gathering itself refuses */
+		/* the place is passed on for records that gathering itself refuses */
 		buf_addc(out, '\0');
 		buf_adds(out, where);
 	}
@@ -177,8 +177,8 @@ static int read_files(struct gather *g, char **files, int n)
 
 /* --- a registry ---------------------------------------------------------------------------- */
 
-/* What strangers posted and the registry kept must not stop everybody's pay: a record that is of no
- * form is left out. */
+/* A malformed record that a stranger posted and the registry stored must not stop everybody's
+ * pay, so it is left out. */
 static int take_page(struct gather *g, const json_t *records)
 {
 	const json_t *record;
@@ -260,9 +260,9 @@ static int read_registry(struct gather *g)
 	struct http http = HTTP_INIT;
 	int rc = -1;
 
-	/* all records of nodes, not only what they are now: another computer and another day
-	 * must find the wallet and the hardware that held in the epoch; a receipt is written
-	 * after the work, any time after the epoch began */
+	/* reads all records of nodes, not only the current ones: another computer on another
+	 * day must find the wallet and the hardware that held in the epoch; a receipt is
+	 * written after the work, any time after the epoch began */
 	if (fetch_kind(g, &http, "rnp.node", 0, g->to_ms + MARGIN_MS) == 0 &&
 		(!opts.heartbeats ||
 			fetch_kind(g, &http, "rnp.heartbeat", g->from_ms - MARGIN_MS,

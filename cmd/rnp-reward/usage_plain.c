@@ -1,8 +1,8 @@
-/* The fast way to read rnp.usage: see usage_from_plain in usage_read.h.
+/* usage_plain.c - reads rnp.usage the fast way: see usage_from_plain in usage_read.h.
  *
  * Plain means: one flat object (factors aside) of known keys, each once, strings of printable
- * ASCII without escapes, whole numbers of at most 16 digits. A test and a fuzz target hold
- * what this accepts against usage_from_json. */
+ * ASCII without escapes, whole numbers of at most 16 digits. A test and a fuzz target compare
+ * what this accepts with usage_from_json. */
 #include <string.h>
 
 #include "cmd/rnp-reward/fields.h"
@@ -150,7 +150,7 @@ static bool is(const char *key, size_t len, const char *name)
 	return strncmp(key, name, len) == 0 && strlen(name) == len;
 }
 
-/* The index of a field, tried from where the last one was on; -1: none. */
+/* Returns the index of a field, searched from the position after the last one; -1: none. */
 static int find_field(struct line *l, const char *key, size_t len)
 {
 	for (int k = 0; k < FIELD_USAGE; k++) {

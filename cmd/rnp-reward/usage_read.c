@@ -177,7 +177,7 @@ static int keep(void *ctx, const char *data, size_t len)
 		return err_set(EX_DATAERR, "more than %" PRIu32 " usages",
 			UINT32_MAX - 1);
 	if (u->n == u->cap) {
-		/* a half more, not double: this is where the memory is */
+		/* grows by a half, not to double: most of the memory is here */
 		u->cap = u->cap ? u->cap + u->cap / 2 : 1024;
 		u->list = xrealloc(u->list, u->cap * sizeof *u->list);
 	}

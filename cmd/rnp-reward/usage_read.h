@@ -30,9 +30,9 @@ int usages_read(struct usages *u, struct rules *r, char **files, int nfiles);
 int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 	const char *where);
 
-/* The same from a line of the plain form that rnp-reward itself writes, without building
- * objects: several times faster. Returns false for any line that is not that simple, good or
- * bad; usage_from_json then has the last word. Changes r's models only under its own lock. */
+/* The same for a line of the plain form that rnp-reward itself writes, without building
+ * objects: several times faster. Returns false for any other line, good or bad, which
+ * usage_from_json must then decide. Changes r's models only under its own lock. */
 bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t len);
 
 /* The index of a GPU model, entered when it is new, from any thread. */

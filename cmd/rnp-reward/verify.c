@@ -94,7 +94,7 @@ static int check_proof(struct seen *s, const json_t *record, const char *where)
 			0 ||
 		address_parse(wallet, where, leaf.claimant) < 0)
 		return -1;
-	/* the schema has seen to their number and form */
+	/* the schema has checked their number and form */
 	json_array_foreach(siblings, i, v)
 		if (!from_hex(v, proof[i]))
 			bug("hash '%s'", json_string_value(v));
@@ -273,7 +273,7 @@ static int look(void *ctx, int64_t sequence, const json_t *row)
 	if (!search->epoch)
 		return 0;
 	plain = json_copy((json_t *)row);
-	/* on standard output epoch wrote it with its place, if it was new */
+	/* epoch wrote it to standard output with its place, if it was new */
 	if (!json_object_get(search->epoch, "sequence")) {
 		json_object_del(plain, "sequence");
 		json_object_del(plain, "previous");
@@ -284,8 +284,8 @@ static int look(void *ctx, int64_t sequence, const json_t *row)
 	return 0;
 }
 
-/* The first proof whose root no entry has, counted from 1; 0: there is none. A proof that only
- * fits its own root proves nothing. */
+/* Returns the first proof whose root no entry has, counted from 1; 0: there is none. A proof
+ * that only fits its own root proves nothing. */
 static size_t find_foreign(const struct buf *roots, const struct buf *ledger)
 {
 	for (size_t i = 0; i < roots->len; i += MERKLE_HASH_BYTES) {
@@ -301,7 +301,7 @@ static size_t find_foreign(const struct buf *roots, const struct buf *ledger)
 	return 0;
 }
 
-/* What is read must be in the ledger. */
+/* Checks that every record that was read is in the ledger. */
 static int search_ledger(struct seen *s, struct ledger *l, struct buf *reason)
 {
 	struct search search = { .epoch = s->epoch };

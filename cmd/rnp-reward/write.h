@@ -17,7 +17,8 @@ void reward_number(struct buf *out, const char *text, int64_t v);
 /* The rnp.epoch; the caller owns it. */
 json_t *epoch_record(const struct epoch *e);
 
-/* What need i has to say about a usage: "download: 50 bit/s is not more than 100 bit/s". */
+/* Formats the result of requirement i for a usage: "download: 50 bit/s is not more than 100
+ * bit/s". */
 void need_reason(struct buf *out, const struct rules *r, int i, const struct usage *u);
 
 #endif
