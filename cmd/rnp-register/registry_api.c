@@ -115,6 +115,8 @@ void registry_metrics(void *ctx, struct buf *out)
 		limits_join_bits(g->limits, clock_now_ms()));
 }
 
+/* What reads more than a row, or fills large buffers, is slow: heartbeats and /health never wait
+ * for it, on whatever connection they come. */
 const struct httpd_route registry_routes[] = {
 	HTTPD_POST("/v1/heartbeats", post_heartbeat, BEAT_BODY_MAX, .class = HTTPD_SMALL),
 	HTTPD_POST("/v1/nodes", post_node, NODE_BODY_MAX),
@@ -123,15 +125,15 @@ const struct httpd_route registry_routes[] = {
 		.class = HTTPD_LARGE, .begin = registry_begin_answer,
 		.done = registry_done_answer),
 	HTTPD_POST("/v1/roots", registry_post_roots, BEAT_BODY_MAX, .class = HTTPD_SMALL),
-	HTTPD_GET("/v1/exchange/{challenge}", registry_get_bandwidth_test),
+	HTTPD_GET("/v1/exchange/{challenge}", registry_get_bandwidth_test, .slow = true),
 	HTTPD_POST("/v1/exchange/{challenge}", registry_post_bandwidth_test,
-		BANDWIDTH_TEST_BYTES_MAX, .class = HTTPD_LARGE,
+		BANDWIDTH_TEST_BYTES_MAX, .class = HTTPD_LARGE, .slow = true,
 		.begin = registry_begin_bandwidth_test),
-	HTTPD_GET("/v1/nodes", registry_get_nodes),
-	HTTPD_GET("/v1/nodes/{address}", registry_get_node),
-	HTTPD_GET("/v1/records", registry_get_records),
-	HTTPD_GET("/v1/pools", registry_get_pools),
-	HTTPD_GET("/v1/uptime", registry_get_uptime),
+	HTTPD_GET("/v1/nodes", registry_get_nodes, .slow = true),
+	HTTPD_GET("/v1/nodes/{address}", registry_get_node, .slow = true),
+	HTTPD_GET("/v1/records", registry_get_records, .slow = true),
+	HTTPD_GET("/v1/pools", registry_get_pools, .slow = true),
+	HTTPD_GET("/v1/uptime", registry_get_uptime, .slow = true),
 	HTTPD_GET("/openapi.json", get_openapi),
 	HTTPD_GET("/health", get_health),
 	{ 0 },

@@ -148,6 +148,9 @@ static int serve(struct registry *g)
 		.log_file = log_file,
 		.log_off = prog_quiet() && !log_file,
 		.threads = (int)threads,
+		/* readers at once; the other connections to the database are for the writer's
+		 * side, which must not wait for them */
+		.slow_threads = REGISTRY_READERS / 2,
 		.rate_per_s = rate ? rate : 100,
 		.rate_loopback = rate != 0,
 		.routes = registry_routes,

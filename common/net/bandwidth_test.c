@@ -238,7 +238,8 @@ enum httpd_when bandwidth_test_get(struct bandwidth_tests *x, struct httpd_reque
 			(long long)BANDWIDTH_TEST_BYTES_MIN,
 			(long long)BANDWIDTH_TEST_BYTES_MAX);
 	}
-	status = bandwidth_test_begin(x, q->arg, bytes, q->started_ns,
+	/* not q->started_ns: the handler may have waited for its turn */
+	status = bandwidth_test_begin(x, q->arg, bytes, clock_mono_ns(),
 		buf_reserve(&r->body, (size_t)bytes));
 	if (status != BANDWIDTH_TEST_OK)
 		return refuse(r, status);
@@ -250,14 +251,13 @@ enum httpd_when bandwidth_test_get(struct bandwidth_tests *x, struct httpd_reque
 enum httpd_when bandwidth_test_post(struct bandwidth_tests *x, struct httpd_request *q,
 	struct httpd_reply *r, struct bandwidth_test_reading *out)
 {
-	int64_t complete_ns = clock_mono_ns();
 	enum bandwidth_test_status status;
 	json_t *v;
 
 	if (!is_id(q->arg))
 		return httpd_error(r, 400, "the id is no SHA-256 in hex");
 	status = bandwidth_test_end(x, q->arg, httpd_query(q, "token"), q->body.data,
-		q->body.len, q->started_ns, complete_ns, out);
+		q->body.len, q->started_ns, q->complete_ns, out);
 	if (status != BANDWIDTH_TEST_OK)
 		return refuse(r, status);
 	v = json_object();

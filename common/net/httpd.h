@@ -48,6 +48,7 @@ struct httpd_request {
 	struct buf body;
 	uint64_t body_bytes; /* that came so far, in either case */
 	int64_t started_ns;  /* when the last header had come, monotonic */
+	int64_t complete_ns; /* when the body had, however long the handler then had to wait */
 	void *state;         /* the program's own, for begin, take, source, gone, done */
 	char *uri, *args_text; /* owned, see httpd_parse_uri and httpd_find_route */
 	char allow[64];

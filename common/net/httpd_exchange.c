@@ -250,6 +250,7 @@ static void run(struct httpd_exchange *x)
 	struct httpd *h = x->h;
 	enum httpd_when when;
 
+	x->q.complete_ns = clock_mono_ns();
 	/* in this order: httpd_stop sets ended first and reads handling then */
 	h->handling++;
 	if (h->ended) {

@@ -72,6 +72,7 @@ struct httpd_client {
 	struct httpd_client *next;
 	uint64_t key;
 	int connections;
+	int in_pool; /* handlers that run there, under the pool's lock */
 	_Atomic size_t class_bytes[HTTPD_CLASSES], reply_bytes;
 };
 

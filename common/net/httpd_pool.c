@@ -19,23 +19,44 @@ struct httpd_pool {
 	int nthreads;
 };
 
+/* Where the next request stands: the oldest of the clients that have the fewest handlers
+ * running, so that who asks much makes nobody else wait for it all. */
+static struct httpd_exchange **find_next(struct httpd_pool *p)
+{
+	struct httpd_exchange **best = &p->first;
+
+	for (struct httpd_exchange **at = best; *at; at = &(*at)->next_job)
+		if ((*at)->client->in_pool < (*best)->client->in_pool)
+			best = at;
+	return best;
+}
+
 /* The next request; NULL: the pool ends. */
 static struct httpd_exchange *next(struct httpd_pool *p)
 {
-	struct httpd_exchange *x;
+	struct httpd_exchange **at, *x;
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->first && !p->stop)
 		pthread_cond_wait(&p->work, &p->lock);
-	x = p->first;
+	at = find_next(p);
+	x = *at;
 	if (x) {
-		p->first = x->next_job;
-		if (!p->first)
-			p->end = &p->first;
+		*at = x->next_job;
+		if (!*at)
+			p->end = at;
 		p->waiting--;
+		x->client->in_pool++;
 	}
 	pthread_mutex_unlock(&p->lock);
 	return x;
+}
+
+static void is_done(struct httpd_pool *p, struct httpd_client *client)
+{
+	pthread_mutex_lock(&p->lock);
+	client->in_pool--;
+	pthread_mutex_unlock(&p->lock);
 }
 
 static void *work(void *arg)
@@ -52,6 +73,7 @@ static void *work(void *arg)
 		}
 		if (when == HTTPD_GO_ON)
 			bug("a handler went on");
+		is_done(p, x->client); /* both may be freed by what follows */
 		httpd_exchange_left_pool(x, when == HTTPD_NOW);
 	}
 	return NULL;

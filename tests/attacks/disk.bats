@@ -189,3 +189,30 @@ bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 
 	cat times
 	awk "BEGIN { exit !($median < 0.25) }"
 }
+
+@test "health: is answered before reads that came first, however many and long they are" {
+	start_registry --threads 1
+	make_key a
+	node_record a >n.json
+	post /v1/nodes n.json
+	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO heartbeats (node, at_ms, interval_s, state, created_ms, signature)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400000)
+		SELECT 1, i, 60, 0, i, zeroblob(64) FROM n" >/dev/null
+	python3 - "$(cat port)" <<-'END' 3>&-
+		import select, socket, sys
+		def ask(path):
+		    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=120)
+		    s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+		    return s
+		def hear(s):
+		    return b"".join(iter(lambda: s.recv(65536), b""))
+		# each looks at every row and finds none
+		reads = [ask("/v1/records?kind=rnp.heartbeat&from=2025-01-01T00:00:00Z") for _ in range(40)]
+		for _ in range(5):
+		    assert hear(ask("/health")).endswith(b'{"status":"ok"}\n')
+		answered = len(select.select(reads, [], [], 0)[0])
+		print(answered, "of 40 reads were answered before")
+		assert answered < 20, answered
+		assert all(b'"records":[]' in hear(s) for s in reads)
+	END
+}

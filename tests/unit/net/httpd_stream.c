@@ -372,22 +372,31 @@ static struct httpd *start(struct httpd_config *config)
 
 /* --- the client ------------------------------------------------------------------------- */
 
-static int dial_with(int receive_bytes)
+/* from: the last byte of our address, 127.0.0.from */
+static int dial_as(int from, int receive_bytes)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET,
 		.sin_port = htons((uint16_t)port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in us = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(0x7f000000 + (uint32_t)from) };
 	struct timeval limit = { WAIT_MS / 1000, 0 };
 	int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
 
 	if (receive_bytes)
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes,
 			sizeof receive_bytes);
+	CHECK(bind(fd, (struct sockaddr *)&us, sizeof us) == 0);
 	CHECK(connect(fd, (struct sockaddr *)&a, sizeof a) == 0);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	return fd;
+}
+
+static int dial_with(int receive_bytes)
+{
+	return dial_as(1, receive_bytes);
 }
 
 static int dial(void)
@@ -1027,6 +1036,29 @@ static void slow_handlers(void)
 	buf_release(&b);
 }
 
+/* One client's slow requests wait for each other, and another's for one of them at most. */
+static void slow_clients_take_turns(void)
+{
+	struct buf b = BUF_INIT;
+	int fds[12], other;
+
+	for (int i = 0; i < 12; i++) {
+		fds[i] = dial();
+		CHECK(says(fds[i], "GET /slow?ms=100 HTTP/1.1\r\n" CLOSE "\r\n"));
+	}
+	CHECK(until(&works, 12));
+	other = dial_as(9, 0);
+	CHECK(says(other, "GET /slow?ms=0 HTTP/1.1\r\n" CLOSE "\r\n"));
+	hear(other, &b, NULL);
+	CHECK_TEXT("slow", body_of(buf_text(&b)));
+	CHECK(works >= 6);
+	close(other);
+	for (int i = 0; i < 12; i++)
+		close(fds[i]);
+	CHECK(until(&works, 0));
+	buf_release(&b);
+}
+
 /* --- limits ------------------------------------------------------------------------------ */
 
 /* A body of each class fills its own budget; replies have one for all. */
@@ -1277,6 +1309,7 @@ int main(void)
 	head_of_stream();
 	leave_at_once();
 	slow_handlers();
+	slow_clients_take_turns();
 	CHECK_I64(0, works);
 	httpd_stop(h);
 	budgets();
