@@ -176,18 +176,6 @@ bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 
 	assert_equal "$(rnp-register list --registry "$url" | jq -r .name | tr '\n' ' ')" "$(echo n{0..59}' ' | tr -d '\n' | sed 's/  */ /g')"
 	get '/v1/records?limit=1000'
 	(($(stat -c %s answer.json) < 1200000))
-	# and the registry answers others in the meantime
-	for _ in {1..8}; do
-		for _ in {1..20}; do curl -s -o /dev/null "$url/v1/nodes?limit=1000"; done 3>&- &
-	done
-	sleep 0.3
-	for _ in {1..20}; do
-		curl -s -o /dev/null -w '%{time_total}\n' "$url/health"
-	done | sort -n >times
-	wait $(jobs -p | grep -v "^$server\$")
-	median=$(sed -n 10p times)
-	cat times
-	awk "BEGIN { exit !($median < 0.25) }"
 }
 
 @test "health: is answered before reads that came first, however many and long they are" {
