@@ -49,6 +49,7 @@ struct asked {
 	 * when it came, and its promise. */
 	uint64_t wallet, block;
 	int64_t seen_ns, interval_ms;
+	int64_t answered_ns;   /* when the last answer arrived, 0: none did */
 	char asked_record[65]; /* the node record that was last asked about, or "" */
 	int uploads;           /* answers that are on their way */
 };

@@ -250,6 +250,7 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 	pthread_mutex_lock(&g->challenger->lock);
 	a = *asked_place(g->challenger, node);
 	if (a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0) {
+		a->answered_ns = j->elapsed_ns;
 		j->elapsed_ns -= a->asked_ns;
 		j->has_roots = a->has_roots;
 		j->roots_ns = a->roots_ns;

@@ -13,6 +13,11 @@
 /* Nodes that are asked at one instant, at most; and how far ahead it is at most. */
 #define JOINT_MAX      256
 #define JOINT_AHEAD_MS 120000
+/* Nodes whose last answers came so close together may be one device that answers for both. Of
+ * those that have nothing else in common there are so many at most: among thousands of nodes some
+ * always do so by chance, and each asked together is one more to answer at that instant. */
+#define SECOND_NS  1000000000
+#define SECOND_MAX 16
 /* A heartbeat's way, and the clocks' difference in speed. */
 #define JOINT_MARGIN_MS 2000
 #define LATE_MS         30000
@@ -70,21 +75,42 @@ static void add_member(struct asked **members, int *n, struct asked *a, int64_t 
 	members[(*n)++] = a;
 }
 
+static bool same_operator(const struct asked *a, const struct asked *b)
+{
+	return (a->wallet && b->wallet == a->wallet) ||
+		(a->block && b->block == a->block);
+}
+
+static bool same_second(const struct asked *a, const struct asked *b)
+{
+	return a->answered_ns && b->answered_ns &&
+		llabs(a->answered_ns - b->answered_ns) < SECOND_NS;
+}
+
 /* All nodes that are asked together with a, which is the first: of one wallet, of one block of
- * addresses, or with a device in common. Returns how many. */
+ * addresses, that answered within one second, or with a device in common. Returns how many. */
 static int find_members(struct registry *g, struct asked *a,
 	struct asked *members[JOINT_MAX])
 {
 	struct registry_challenger *ch = g->challenger;
 	int64_t now_ns = clock_mono_ns();
-	int n = 0, rc;
+	/* anywhere, so that no choice of keys is always beyond JOINT_MAX */
+	uint32_t first = randombytes_uniform(ASKED_BUCKETS);
+	int n = 0, by_second = 0, rc;
 
 	add_member(members, &n, a, now_ns);
-	for (int i = 0; i < ASKED_BUCKETS && (a->wallet || a->block); i++)
-		for (struct asked *b = ch->buckets[i]; b; b = b->next)
-			if ((a->wallet && b->wallet == a->wallet) ||
-				(a->block && b->block == a->block))
+	for (uint32_t i = 0; i < ASKED_BUCKETS; i++)
+		for (struct asked *b = ch->buckets[(first + i) % ASKED_BUCKETS]; b;
+			b = b->next) {
+			int before = n;
+
+			if (same_operator(a, b)) {
 				add_member(members, &n, b, now_ns);
+			} else if (by_second < SECOND_MAX && same_second(a, b)) {
+				add_member(members, &n, b, now_ns);
+				by_second += n - before;
+			}
+		}
 	store_bind(ch->twins, "t", a->node);
 	while ((rc = store_step(&g->db.store, ch->twins)) == 1)
 		add_member(members, &n, *asked_place(ch, store_text(ch->twins, 0)),
@@ -123,8 +149,9 @@ static int open_joint(struct registry_put *p, struct registry_db *db)
 	int64_t now_ns = clock_mono_ns();
 
 	(void)db;
-	pthread_mutex_lock(&g->challenger->lock);
-	for (int i = 0; i < ASKED_BUCKETS; i++)
+	/* requests come between, as each one is planned and signed under the lock */
+	for (int i = 0; i < ASKED_BUCKETS; i++) {
+		pthread_mutex_lock(&g->challenger->lock);
 		for (struct asked *a = g->challenger->buckets[i]; a; a = a->next) {
 			if (!a->joint_ns || a->joint_ns > now_ns)
 				continue;
@@ -132,7 +159,8 @@ static int open_joint(struct registry_put *p, struct registry_db *db)
 				(void)asked_open(g, a);
 			a->joint_ns = 0;
 		}
-	pthread_mutex_unlock(&g->challenger->lock);
+		pthread_mutex_unlock(&g->challenger->lock);
+	}
 	return 0;
 }
 

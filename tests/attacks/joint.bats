@@ -84,3 +84,63 @@ verdicts() {
 	get "/v1/nodes/$a"
 	jq -e '.proven_at and (has("pending") | not)' answer.json
 }
+
+# answer KEY...: what each is asked with its next heartbeat is answered, and the answers, made before, arrive together
+answer() {
+	local key
+	for key; do
+		for _ in {1..300}; do
+			rnp-register heartbeat --once --interval 2s --registry "$url" --key "$key.json" | jq -c 'select(.kind == "rnp.challenge")' >"$key.c"
+			[[ ! -s $key.c ]] || break
+			sleep 0.1
+		done
+		rnp-bench answer --key "$key.json" "$key.c" >"$key.answer"
+		# the roots go ahead, as they are due before
+		head -1 "$key.answer" | rnp-register submit --registry "$url" >/dev/null
+		tail -1 "$key.answer" >"$key.body"
+	done
+	for key; do
+		curl -s -o "$key.verdict" --data-binary "@$key.body" \
+			"$url/v1/answers?node=${!key}&challenge=$(jq -r .challenge_sha256 "$key.body")" 3>&- &
+		together+=($!)
+	done
+	wait "${together[@]}"
+}
+
+# changed KEY: a new record, so that the node is asked with its next heartbeat; the reply to that is in answer.json
+changed() {
+	node_record "$1" "{wallet: \"${!1}\", name: \"$((++change))\"}" >n.json
+	post /v1/nodes n.json
+	heartbeat_record "$1" "{interval_s: 2}" >h.json
+	post /v1/heartbeats h.json
+	assert_equal "$status_code" 200
+}
+
+@test "joint: nodes that answered within the same second are asked at one instant, and not those that did not" {
+	change=0
+	start_registry --key v.json --challenge-every 8760h
+	# nothing in common, neither wallet nor device
+	changed a; changed b
+	answer a
+	sleep 1.5
+	answer b
+	jq -es 'all(.passed and (has("joint") | not))' <(sqlite3 registry.db "SELECT body FROM records WHERE kind = 'rnp.verdict'")
+	changed a
+	jq -e '.challenge and (has("challenge_in_ms") | not)' answer.json
+	changed b
+	jq -e '.challenge and (has("challenge_in_ms") | not)' answer.json
+	# now together; on a machine that is busy perhaps not at once
+	for _ in {1..20}; do
+		answer a b
+		changed a
+		[[ $(jq -c 'has("challenge_in_ms")' answer.json) != true ]] || break
+		changed b
+	done
+	jq -e '.challenge_in_ms and (has("challenge") | not)' answer.json
+	heartbeat_record b "{interval_s: 2}" >h.json
+	post /v1/heartbeats h.json
+	jq -e '.challenge_in_ms and (has("challenge") | not)' answer.json
+	answer a b
+	jq -s -e 'map(.joint) | length == 2 and .[0] and .[0] == .[1]' a.c b.c
+	jq -s -e 'map(.issued_at[:19] + "Z" | fromdate) | max - min <= 1' a.c b.c
+}
