@@ -1,0 +1,467 @@
+/* round.c - events of a round, and the ranges of sequences behind them. Every sequence below
+ * r->next is in exactly one place: free, assigned, behind a delta, or counted in a round before. */
+#include "common/lm/train/round.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/lm/train/outer.h"
+
+const char *const round_waits[4] = { "members", "first", "deadline", "quorum" };
+enum { WAIT_MEMBERS, WAIT_FIRST, WAIT_DEADLINE, WAIT_QUORUM };
+
+void round_init(struct round *r, const struct round_policy *p, uint64_t first_sequence,
+	int64_t now)
+{
+	*r = (struct round){ .policy = *p,
+		.next = first_sequence,
+		.began = now,
+		.opened = ROUND_NEVER,
+		.opened_before = ROUND_NEVER,
+		.first_arrival = ROUND_NEVER,
+		.last_arrival = ROUND_NEVER };
+	if (!r->policy.quorum)
+		r->policy.quorum = 1;
+}
+
+void round_release(struct round *r)
+{
+	free(r->members);
+	free(r->deltas);
+	free(r->late);
+	free(r->free);
+	*r = (struct round){ 0 };
+}
+
+/* --- ranges --------------------------------------------------------------------------------- */
+
+/* Puts a range back, joined with those beside it. */
+static void give_back(struct round *r, struct round_range range)
+{
+	size_t at = 0;
+
+	if (!range.count)
+		return;
+	while (at < r->nfree && r->free[at].first < range.first)
+		at++;
+	if (at && r->free[at - 1].first + r->free[at - 1].count == range.first) {
+		at--;
+		r->free[at].count += range.count;
+	} else {
+		r->free = xgrow(r->free, &r->free_room, r->nfree + 1, sizeof *r->free);
+		memmove(r->free + at + 1, r->free + at,
+			(r->nfree++ - at) * sizeof *r->free);
+		r->free[at] = range;
+	}
+	if (at + 1 < r->nfree &&
+		r->free[at].first + r->free[at].count == r->free[at + 1].first) {
+		r->free[at].count += r->free[at + 1].count;
+		r->nfree--;
+		memmove(r->free + at + 1, r->free + at + 2,
+			(r->nfree - at - 1) * sizeof *r->free);
+	}
+}
+
+/* Takes `count` sequences from the beginning of free range `at`. */
+static struct round_range cut(struct round *r, size_t at, uint64_t count)
+{
+	struct round_range out = { r->free[at].first, count };
+
+	r->free[at].first += count;
+	r->free[at].count -= count;
+	if (!r->free[at].count) {
+		r->nfree--;
+		memmove(r->free + at, r->free + at + 1,
+			(r->nfree - at) * sizeof *r->free);
+	}
+	return out;
+}
+
+/* The range for an assignment of *steps: one that came back, if there is one of that size; one of
+ * at least half of it makes the assignment shorter; else a new one. */
+static struct round_range take(struct round *r, uint64_t *steps)
+{
+	uint64_t batch = r->policy.batch, need = *steps * batch;
+	struct round_range out = { r->next, need };
+
+	for (size_t i = 0; i < r->nfree; i++)
+		if (r->free[i].count >= need)
+			return cut(r, i, need);
+	for (size_t i = 0; i < r->nfree; i++)
+		if (r->free[i].count >= batch && r->free[i].count >= need / 2) {
+			*steps = r->free[i].count / batch;
+			return cut(r, i, *steps * batch);
+		}
+	r->next += need;
+	return out;
+}
+
+/* --- members -------------------------------------------------------------------------------- */
+
+static void set(bool *flag, bool value, size_t *count)
+{
+	*count += (size_t)value - (size_t)*flag;
+	*flag = value;
+}
+
+/* The member's assignment is void. */
+static void take_work(struct round *r, struct round_member *m)
+{
+	if (m->works)
+		give_back(r, m->work.range);
+	set(&m->works, false, &r->working);
+}
+
+int64_t round_join(struct round *r, uint64_t speed, int64_t now)
+{
+	(void)now;
+	if (r->policy.members_max && r->here >= r->policy.members_max)
+		return err_set(EX_TEMPFAIL, "%zu workers are here, and no more are taken",
+			r->here);
+	r->members = xgrow(r->members, &r->members_room, r->nmembers + 1,
+		sizeof *r->members);
+	r->members[r->nmembers] = (struct round_member){ .here = true, .speed = speed };
+	r->here++;
+	if (speed > r->fastest)
+		r->fastest = speed;
+	return (int64_t)r->nmembers++;
+}
+
+void round_leave(struct round *r, uint64_t member, int64_t now)
+{
+	struct round_member *m = r->members + member;
+
+	(void)now;
+	if (member >= r->nmembers || !m->here)
+		return;
+	take_work(r, m);
+	set(&m->asks, false, &r->asking);
+	set(&m->expected, false, &r->expected);
+	set(&m->here, false, &r->here);
+}
+
+static uint64_t steps_of(const struct round *r, const struct round_member *m)
+{
+	if (!r->policy.dylu || !m->speed || !r->fastest)
+		return r->policy.steps;
+	return outer_dylu_steps(r->policy.steps, m->speed, r->fastest);
+}
+
+static void assign(struct round *r, struct round_member *m, int64_t now)
+{
+	m->work = (struct round_assignment){ .turn = r->number,
+		.steps = steps_of(r, m),
+		.at = now,
+		.deadline = round_deadline(r) };
+	m->work.range = take(r, &m->work.steps);
+	m->done = m->dropped = false;
+	set(&m->works, true, &r->working);
+	set(&m->asks, false, &r->asking);
+}
+
+/* Whether a delta of a turn has a member in this round: twice it may not have one. */
+static bool has_delta(const struct round *r, const struct round_member *m)
+{
+	return m->done && m->work.turn == r->number;
+}
+
+enum round_answer round_ask(struct round *r, uint64_t member, int64_t now,
+	struct round_assignment *out)
+{
+	struct round_member *m = r->members + member;
+
+	if (member >= r->nmembers || !m->here)
+		return ROUND_GONE;
+	if (m->works && m->work.turn == r->number && r->phase == ROUND_OPEN) {
+		*out = m->work;
+		return ROUND_WORK;
+	}
+	take_work(r, m);
+	if (r->phase != ROUND_OPEN || has_delta(r, m)) {
+		set(&m->asks, true, &r->asking);
+		return ROUND_WAIT;
+	}
+	assign(r, m, now);
+	*out = m->work;
+	return ROUND_WORK;
+}
+
+/* --- deltas --------------------------------------------------------------------------------- */
+
+static void add_offset(struct round *r, int64_t offset)
+{
+	r->offsets[r->noffsets++ % ROUND_OFFSETS] = offset;
+}
+
+/* The round that a delta of this turn counts in; false: none. */
+static bool round_for(const struct round *r, uint64_t turn, uint64_t *number)
+{
+	*number = r->number + (r->phase == ROUND_CLOSED);
+	if (r->policy.asynchronous || turn == *number)
+		return true;
+	return r->policy.late_count && turn + 1 == *number;
+}
+
+static void add_delta(struct round *r, const struct round_delta *d, uint64_t number)
+{
+	if (number > r->number) {
+		r->late = xgrow(r->late, &r->late_room, r->nlate + 1, sizeof *r->late);
+		r->late[r->nlate++] = *d;
+		return;
+	}
+	r->deltas = xgrow(r->deltas, &r->deltas_room, r->ndeltas + 1, sizeof *r->deltas);
+	r->deltas[r->ndeltas++] = *d;
+	if (d->late)
+		return;
+	r->last_arrival = d->at;
+	if (r->first_arrival == ROUND_NEVER)
+		r->first_arrival = d->at;
+}
+
+enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn,
+	uint64_t steps, int64_t now)
+{
+	struct round_member *m = r->members + member;
+	struct round_delta d = { .member = member,
+		.turn = turn,
+		.steps = steps,
+		.at = now };
+	uint64_t number, tokens;
+
+	if (member >= r->nmembers || m->work.turn != turn || !m->work.steps)
+		return ROUND_UNKNOWN;
+	if (m->done)
+		return ROUND_AGAIN;
+	if (!steps || steps > m->work.steps)
+		return ROUND_UNKNOWN;
+	if (turn + 1 == r->number && r->opened_before != ROUND_NEVER && !m->dropped)
+		add_offset(r, now - r->opened_before);
+	if (!m->works || !round_for(r, turn, &number)) {
+		take_work(r, m);
+		m->dropped = true;
+		return ROUND_DROPPED;
+	}
+	d.range = (struct round_range){ m->work.range.first, steps * r->policy.batch };
+	give_back(r,
+		(struct round_range){ d.range.first + d.range.count,
+			m->work.range.count - d.range.count });
+	d.late = !r->policy.asynchronous && turn != number;
+	tokens = d.range.count * r->policy.length;
+	d.weight_tokens = d.late ? tokens / 2 : tokens;
+	add_delta(r, &d, number);
+	m->done = true;
+	set(&m->works, false, &r->working);
+	if (turn == r->number)
+		set(&m->expected, false, &r->expected);
+	return d.late ? ROUND_LATE : ROUND_COUNTED;
+}
+
+bool round_refuse(struct round *r, uint64_t member, uint64_t turn)
+{
+	for (size_t i = 0; i < r->ndeltas; i++) {
+		struct round_delta *d = r->deltas + i;
+
+		if (d->member != member || d->turn != turn || d->refused)
+			continue;
+		d->refused = true;
+		give_back(r, d->range);
+		return true;
+	}
+	return false;
+}
+
+/* --- time ----------------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The median of n values, which are sorted; of an even number the mean of the middle two. */
+static int64_t median(int64_t *v, size_t n)
+{
+	qsort(v, n, sizeof *v, ascending);
+	return n % 2 ? v[n / 2] : v[n / 2 - 1] + (v[n / 2] - v[n / 2 - 1]) / 2;
+}
+
+/* median + 3 MAD of the offsets that are kept. */
+static int64_t usual(const struct round *r)
+{
+	size_t n = r->noffsets < ROUND_OFFSETS ? (size_t)r->noffsets : ROUND_OFFSETS;
+	int64_t v[ROUND_OFFSETS], middle, slack;
+
+	memcpy(v, r->offsets, n * sizeof *v);
+	middle = median(v, n);
+	for (size_t i = 0; i < n; i++)
+		v[i] = v[i] > middle ? v[i] - middle : middle - v[i];
+	slack = 3 * median(v, n);
+	return middle + (slack > r->policy.slack_ms ? slack : r->policy.slack_ms);
+}
+
+int64_t round_deadline(const struct round *r)
+{
+	bool first = r->first_arrival == ROUND_NEVER;
+
+	if (r->phase != ROUND_OPEN)
+		return ROUND_NEVER;
+	if (r->policy.asynchronous)
+		return first ? ROUND_NEVER : r->first_arrival + r->policy.grace_ms;
+	if (r->noffsets >= r->policy.quorum && r->noffsets >= ROUND_OFFSETS_MIN)
+		return r->opened + usual(r);
+	return first ? ROUND_NEVER : r->opened + 3 * (r->first_arrival - r->opened);
+}
+
+/* Deltas that the quorum counts. */
+static size_t sound(const struct round *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->ndeltas; i++)
+		n += !r->deltas[i].late && !r->deltas[i].refused;
+	return n;
+}
+
+static bool quorate(const struct round *r)
+{
+	return sound(r) >= (r->policy.asynchronous ? 1 : r->policy.quorum);
+}
+
+/* A round waits for who delivered in the last one and for who asks now: not for those that are busy
+ * with an older turn or were silent for a round. */
+static void open_round(struct round *r, int64_t now)
+{
+	r->fastest = 0;
+	for (size_t i = 0; i < r->nmembers; i++) {
+		struct round_member *m = r->members + i;
+
+		if (!m->here)
+			continue;
+		set(&m->expected, !m->works && (m->asks || m->done), &r->expected);
+		if (m->speed > r->fastest)
+			r->fastest = m->speed;
+	}
+	r->waited[WAIT_MEMBERS] = now - r->began;
+	r->phase = ROUND_OPEN;
+	r->began = r->opened = now;
+}
+
+bool round_tick(struct round *r, int64_t now)
+{
+	/* without rounds to wait for, the quorum is only for the beginning */
+	bool going = r->policy.asynchronous && r->number;
+	size_t ready = r->asking + (going ? r->working : 0);
+
+	if (r->phase == ROUND_GATHERING && ready >= (going ? 1 : r->policy.quorum))
+		open_round(r, now);
+	if (r->phase != ROUND_OPEN || !quorate(r))
+		return false;
+	if (r->policy.asynchronous)
+		return !r->working || now >= round_deadline(r);
+	return !r->expected || now >= round_deadline(r);
+}
+
+int64_t round_next(const struct round *r)
+{
+	return r->phase == ROUND_OPEN && quorate(r) ? round_deadline(r) : ROUND_NEVER;
+}
+
+static int by_member(const void *a, const void *b)
+{
+	const struct round_delta *x = a, *y = b;
+
+	if (x->member != y->member)
+		return x->member < y->member ? -1 : 1;
+	return (x->turn > y->turn) - (x->turn < y->turn);
+}
+
+/* What the round waited for behind its last delta in time. */
+static void name_waits(struct round *r, int64_t now)
+{
+	int64_t deadline = round_deadline(r), last = r->opened;
+
+	if (r->first_arrival != ROUND_NEVER)
+		r->waited[WAIT_FIRST] = r->first_arrival - r->opened;
+	for (size_t i = 0; i < r->ndeltas; i++)
+		if (!r->deltas[i].late && r->deltas[i].at <= deadline &&
+			r->deltas[i].at > last)
+			last = r->deltas[i].at;
+	if (now > deadline)
+		r->waited[WAIT_QUORUM] = now - deadline;
+	if (now >= deadline)
+		r->waited[WAIT_DEADLINE] = deadline - last;
+	else if (r->expected)
+		r->waited[WAIT_DEADLINE] = now - last;
+}
+
+void round_close(struct round *r, int64_t now)
+{
+	if (r->phase != ROUND_OPEN)
+		bug("a round is closed that is not open");
+	name_waits(r, now);
+	for (size_t i = 0; i < r->ndeltas; i++)
+		if (r->deltas[i].turn == r->number)
+			add_offset(r, r->deltas[i].at - r->opened);
+	if (r->ndeltas)
+		qsort(r->deltas, r->ndeltas, sizeof *r->deltas, by_member);
+	r->phase = ROUND_CLOSED;
+	r->began = now;
+}
+
+/* Those that are too far behind to be counted lose their ranges. */
+static void drop_behind(struct round *r)
+{
+	for (size_t i = 0; i < r->nmembers; i++) {
+		struct round_member *m = r->members + i;
+		uint64_t keeps = m->work.turn + (r->policy.late_count ? 1 : 0);
+
+		if (m->works && !r->policy.asynchronous && keeps < r->number)
+			take_work(r, m);
+	}
+}
+
+void round_publish(struct round *r, int64_t now)
+{
+	if (r->phase != ROUND_CLOSED)
+		bug("a round is published that is not closed");
+	for (size_t i = 0; i < r->nmembers; i++)
+		set(&r->members[i].expected, false, &r->expected);
+	r->number++;
+	r->ndeltas = 0;
+	r->opened_before = r->opened;
+	r->opened = r->first_arrival = r->last_arrival = ROUND_NEVER;
+	memset(r->waited, 0, sizeof r->waited);
+	r->phase = ROUND_GATHERING;
+	r->began = now;
+	drop_behind(r);
+	for (size_t i = 0; i < r->nlate; i++)
+		add_delta(r, &r->late[i], r->number);
+	r->nlate = 0;
+}
+
+/* --- figures -------------------------------------------------------------------------------- */
+
+bool round_absent(const struct round *r, uint64_t member)
+{
+	const struct round_member *m = r->members + member;
+
+	return member < r->nmembers && !r->policy.asynchronous && !m->done &&
+		m->work.steps && m->work.turn == r->number;
+}
+
+uint64_t round_fresh(const struct round *r)
+{
+	return r->next;
+}
+
+uint64_t round_returned(const struct round *r)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < r->nfree; i++)
+		sum += r->free[i].count;
+	return sum;
+}

@@ -1,0 +1,189 @@
+/* round.h - which member does what in which round: assignments, deadline, late deltas, and ranges
+ * of sequences that are handed out once, and again when their delta did not count. Pure: time comes
+ * in with every event, in ms of a clock of the caller's, real or virtual, that does not go back.
+ * Uses json for keeping it, and nothing else of the outside.
+ *
+ * `rnp-train coordinate` and `rnp-train simulate` run on this. A round's life:
+ *
+ *     ROUND_GATHERING   fewer members than the quorum ask for work
+ *     ROUND_OPEN        members work; round_tick says when it is to be closed
+ *     ROUND_CLOSED      the set of deltas is fixed: the caller judges (round_refuse), takes the
+ *                       outer step, and calls round_publish: the next round gathers
+ *
+ * The turn of an assignment is the number of the round that was open when it was given, and names
+ * the parameters that it begins with: those that turn - 1 ended with. Rounds are counted from 0. */
+#ifndef RNP_COMMON_LM_TRAIN_ROUND_H
+#define RNP_COMMON_LM_TRAIN_ROUND_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ROUND_OFFSETS     32        /* arrival offsets that the deadline is made of */
+#define ROUND_OFFSETS_MIN 4         /* fewer have no deviation */
+#define ROUND_NEVER       INT64_MAX /* a time that does not come */
+
+struct round_policy {
+	uint64_t
+		quorum; /* deltas that a round needs, and members that it opens with: from 1 */
+	uint64_t members_max; /* 0: no bound */
+	uint64_t steps;       /* H */
+	uint64_t batch;       /* sequences of a step */
+	uint64_t length;      /* tokens of a sequence */
+	/* A late delta counts in the next round with half its tokens, never later; else it is
+	 * dropped. */
+	bool late_count;
+	/* The least that the deadline lies behind the median of the arrivals: machines that are
+	 * all equal have no deviation. 0: the formula alone. */
+	int64_t slack_ms;
+	/* Delayed Nesterov: a round closes grace_ms behind its first arrival; who has not delivered
+	 * works on, and its delta counts in the round in which it comes, whatever its turn. */
+	bool asynchronous;
+	int64_t grace_ms;
+	bool dylu; /* a member's steps by its speed (outer_dylu_steps) */
+};
+
+enum round_phase { ROUND_GATHERING, ROUND_OPEN, ROUND_CLOSED };
+
+struct round_range {
+	uint64_t first, count; /* sequences */
+};
+
+struct round_assignment {
+	uint64_t turn, steps;
+	struct round_range range; /* steps times batch */
+	int64_t at;               /* when it was given */
+	int64_t deadline;         /* of its round as known then; ROUND_NEVER: not known */
+};
+
+/* A member, by its number: they are given from 0 on and never again. */
+struct round_member {
+	bool here;                    /* joined and not left */
+	bool asks;                    /* waits for work */
+	bool works;                   /* has an assignment that is not delivered */
+	bool expected;                /* the open round waits for it */
+	bool done;                    /* the last assignment was delivered */
+	bool dropped;                 /* or came too late to count */
+	uint64_t speed;               /* tokens/s that it measured; 0: not known */
+	struct round_assignment work; /* the last one given */
+};
+
+/* A delta of the open or closed round. */
+struct round_delta {
+	uint64_t member, turn, steps;
+	struct round_range range; /* behind it: steps times batch */
+	uint64_t weight_tokens;   /* halved when late */
+	int64_t at;
+	bool late, refused;
+};
+
+struct round {
+	struct round_policy policy;
+	uint64_t number;
+	enum round_phase phase;
+	struct round_member *members;
+	size_t nmembers;
+	size_t here, asking, working, expected; /* how many of them */
+	struct round_delta
+		*deltas; /* of this round, in order of arrival until it is closed, then
+	                                  of (member, turn) */
+	size_t ndeltas;
+	int64_t began;                               /* of the phase */
+	int64_t opened, first_arrival, last_arrival; /* ROUND_NEVER: not yet */
+	/* what was waited for in this round, ms by name: see round_waits */
+	int64_t waited[4];
+
+	/* private */
+	size_t members_room, deltas_room, late_room, free_room;
+	struct round_delta *late; /* for the next round */
+	uint64_t fastest;         /* speed */
+	size_t nlate;
+	struct round_range *free; /* to be handed out again: ascending, apart */
+	size_t nfree;
+	uint64_t next; /* the first sequence that was never handed out */
+	int64_t offsets[ROUND_OFFSETS];
+	uint64_t noffsets;     /* ever: the last ROUND_OFFSETS are kept */
+	int64_t opened_before; /* when the round before was opened, for late arrivals */
+};
+
+/* Names of round.waited: "members" until the quorum asks, "first" until the first delta,
+ * "deadline" from the last delta to a close by the deadline, "quorum" behind the deadline. */
+extern const char *const round_waits[4];
+
+void round_init(struct round *r, const struct round_policy *p, uint64_t first_sequence,
+	int64_t now);
+void round_release(struct round *r);
+
+/* --- events --------------------------------------------------------------------------------- */
+
+/* A new member. Returns its number, or -1 with err_set(EX_TEMPFAIL): members_max are here. */
+int64_t round_join(struct round *r, uint64_t speed, int64_t now);
+
+/* It left or was not heard of: its range is handed out again. What it delivered counts. Numbers of
+ * nobody are ignored. */
+void round_leave(struct round *r, uint64_t member, int64_t now);
+
+/* A member asks for work. An assignment of the open round that it has not delivered is given again;
+ * one of an older turn it has given up. */
+enum round_answer {
+	ROUND_WORK,
+	ROUND_WAIT, /* for the next round: ask again */
+	ROUND_GONE  /* not a member: join again */
+};
+enum round_answer round_ask(struct round *r, uint64_t member, int64_t now,
+	struct round_assignment *out);
+
+/* A sound delta came, of so many steps, 1 .. those assigned; the rest of its range is handed out
+ * again. */
+enum round_arrival {
+	ROUND_COUNTED,
+	ROUND_LATE,    /* counts in the next round */
+	ROUND_DROPPED, /* too late */
+	ROUND_AGAIN,   /* it was delivered before */
+	ROUND_UNKNOWN  /* nothing of that turn is assigned to that member */
+};
+enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn,
+	uint64_t steps, int64_t now);
+
+/* A delta of this round does not count: its range is handed out again. Returns whether there was
+ * one. Not after round_publish. */
+bool round_refuse(struct round *r, uint64_t member, uint64_t turn);
+
+/* --- time ----------------------------------------------------------------------------------- */
+
+/* When the open round closes as far as is known: median + 3 MAD of the last offsets from opening
+ * to arrival, while there are fewer than the quorum or ROUND_OFFSETS_MIN three times the first arrival; a
+ * quorum is needed besides. ROUND_NEVER: not known yet. */
+int64_t round_deadline(const struct round *r);
+
+/* Opens a round whose quorum asks, and says whether the open one is to be closed now. Call it
+ * after events and at round_next. */
+bool round_tick(struct round *r, int64_t now);
+/* When round_tick may say something else, if no event comes. */
+int64_t round_next(const struct round *r);
+
+/* Closes the open round: r->deltas are sorted by (member, turn). */
+void round_close(struct round *r, int64_t now);
+
+/* The parameters of the next round are there: who is behind in a synchronous round has lost its
+ * range (late_count: keeps it one round more). */
+void round_publish(struct round *r, int64_t now);
+
+/* --- figures -------------------------------------------------------------------------------- */
+
+/* Whether a closed round lacks a member's delta that it was to deliver. */
+bool round_absent(const struct round *r, uint64_t member);
+/* Sequences: never handed out; those to be handed out again. */
+uint64_t round_fresh(const struct round *r);
+uint64_t round_returned(const struct round *r);
+
+/* --- keeping it ----------------------------------------------------------------------------- */
+
+/* All of it as one JSON object, to be json_decref'ed, and back into an initialised round. Times
+ * are written relative to `now`, so that a clock may begin anew. Returns 0, or -1 with
+ * err_set(EX_DATAERR). */
+json_t *round_save(const struct round *r, int64_t now);
+int round_load(struct round *r, const json_t *saved, int64_t now, const char *where);
+
+#endif

@@ -1,0 +1,529 @@
+/* round: hand-computed rounds in virtual time; and whatever members do, in any order, each sequence
+ * is in one place and is counted at most once, and no round hangs. */
+#include "common/lm/train/round.h"
+
+#include <stdlib.h>
+#include <sysexits.h>
+
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "tests/unit/test.h"
+
+static const struct round_policy three = { .quorum = 3,
+	.steps = 10,
+	.batch = 4,
+	.length = 8 };
+
+/* `n` members that wait for work, in a round that is open at time 0. */
+static void opened(struct round *r, const struct round_policy *p, uint64_t n)
+{
+	struct round_assignment work;
+
+	round_init(r, p, 1000, 0);
+	for (uint64_t i = 0; i < n; i++) {
+		CHECK(round_join(r, 100, 0) == (int64_t)i);
+		CHECK(round_ask(r, i, 0, &work) == ROUND_WAIT);
+	}
+	CHECK(!round_tick(r, 0));
+	CHECK(r->phase == ROUND_OPEN);
+	for (uint64_t i = 0; i < n; i++) {
+		CHECK(round_ask(r, i, 0, &work) == ROUND_WORK);
+		CHECK(work.turn == r->number && work.steps == p->steps);
+	}
+}
+
+static void next_round(struct round *r, int64_t now)
+{
+	struct round_assignment work;
+
+	round_close(r, now);
+	round_publish(r, now);
+	for (uint64_t i = 0; i < r->nmembers; i++)
+		if (!r->members[i].works)
+			round_ask(r, i, now, &work);
+	round_tick(r, now);
+	for (uint64_t i = 0; i < r->nmembers; i++)
+		if (!r->members[i].works)
+			round_ask(r, i, now, &work);
+}
+
+/* Ranges follow one another; the round closes with its last delta. */
+static void whole_round(void)
+{
+	struct round_assignment work, again;
+	struct round r;
+
+	opened(&r, &three, 3);
+	CHECK(round_ask(&r, 1, 5, &work) == ROUND_WORK);
+	CHECK(round_ask(&r, 1, 9, &again) == ROUND_WORK);
+	CHECK(memcmp(&work, &again, sizeof work) == 0); /* an answer that got lost */
+	CHECK_I64(1040, work.range.first);
+	CHECK_I64(40, work.range.count);
+	CHECK(round_deliver(&r, 2, 0, 10, 100) == ROUND_COUNTED);
+	CHECK(round_deliver(&r, 2, 0, 10, 101) == ROUND_AGAIN);
+	CHECK(round_deliver(&r, 2, 1, 10, 101) == ROUND_UNKNOWN);
+	CHECK(round_deliver(&r, 7, 0, 10, 101) == ROUND_UNKNOWN);
+	CHECK(round_deliver(&r, 0, 0, 11, 101) == ROUND_UNKNOWN);
+	CHECK(round_deliver(&r, 0, 0, 0, 101) == ROUND_UNKNOWN);
+	CHECK(!round_tick(&r, 102));
+	CHECK_I64(300, round_deadline(&r)); /* three times the first */
+	CHECK(round_next(&r) == ROUND_NEVER);
+	CHECK(round_deliver(&r, 0, 0, 10, 120) == ROUND_COUNTED);
+	CHECK(!round_tick(&r, 5000)); /* below the quorum */
+	CHECK(round_ask(&r, 0, 5000, &work) == ROUND_WAIT);
+	CHECK(round_deliver(&r, 1, 0, 10, 6000) == ROUND_COUNTED);
+	CHECK(round_tick(&r, 6000));
+	round_close(&r, 6000);
+	CHECK(r.ndeltas == 3 && r.deltas[0].member == 0 && r.deltas[2].member == 2);
+	CHECK_I64(320, (int64_t)r.deltas[1].weight_tokens);
+	CHECK_I64(100, r.waited[1]);
+	CHECK_I64(180, r.waited[2]);  /* from 120 to the deadline */
+	CHECK_I64(5700, r.waited[3]); /* and from there for the quorum */
+	CHECK_I64(1120, (int64_t)round_fresh(&r));
+	round_publish(&r, 6100);
+	CHECK(r.number == 1 && r.phase == ROUND_GATHERING);
+	CHECK(round_deliver(&r, 1, 0, 10, 6200) == ROUND_AGAIN);
+	round_release(&r);
+}
+
+/* median + 3 MAD of the offsets of the rounds before. */
+static void deadlines(void)
+{
+	static const int64_t offsets[] = { 100, 110, 120, 130, 400 };
+	struct round_policy p = three;
+	struct round r;
+
+	opened(&r, &p, 5);
+	for (uint64_t i = 0; i < 5; i++)
+		CHECK(round_deliver(&r, i, 0, 10, offsets[i]) == ROUND_COUNTED);
+	CHECK(round_tick(&r, 400));
+	next_round(&r, 1000);
+	CHECK(r.phase == ROUND_OPEN && r.expected == 5);
+	CHECK_I64(1150, round_deadline(&r)); /* 120 + 3 * 10 */
+	r.policy.slack_ms = 80;
+	CHECK_I64(1200, round_deadline(&r));
+	r.policy.slack_ms = 0;
+	for (uint64_t i = 0; i < 3; i++)
+		CHECK(round_deliver(&r, i, 1, 10, 1100) == ROUND_COUNTED);
+	CHECK(!round_tick(&r, 1149));
+	CHECK_I64(1150, round_next(&r));
+	CHECK(round_tick(&r, 1150));
+	round_close(&r, 1150);
+	CHECK(round_absent(&r, 3) && round_absent(&r, 4) && !round_absent(&r, 0));
+	CHECK_I64(50, r.waited[2]);
+	CHECK_I64(0, r.waited[3]);
+	round_release(&r);
+}
+
+/* Too late by one round: dropped and its range handed out again, or counted for half. */
+static void late(bool count)
+{
+	struct round_policy p = three;
+	struct round_assignment work;
+	struct round r;
+	struct round_range lost;
+
+	p.late_count = count;
+	opened(&r, &p, 4);
+	lost = r.members[3].work.range;
+	for (uint64_t i = 0; i < 3; i++)
+		round_deliver(&r, i, 0, 10, 100);
+	CHECK(round_tick(&r, 300));
+	round_close(&r, 300);
+	if (count) { /* between close and publish, too */
+		CHECK(round_deliver(&r, 3, 0, 10, 310) == ROUND_LATE);
+		CHECK(r.ndeltas == 3);
+		round_publish(&r, 320);
+		CHECK(r.ndeltas == 1 && r.deltas[0].late && r.deltas[0].turn == 0);
+		CHECK_I64(160, (int64_t)r.deltas[0].weight_tokens);
+		CHECK_I64(0, (int64_t)round_returned(&r));
+		for (uint64_t i = 0; i < 4; i++)
+			CHECK(round_ask(&r, i, 330, &work) == ROUND_WAIT);
+		round_tick(&r, 330);
+		for (uint64_t i = 0; i < 4; i++)
+			CHECK(round_ask(&r, i, 330, &work) == ROUND_WORK);
+		for (uint64_t i = 0; i < 2; i++)
+			round_deliver(&r, i, 1, 10, 400);
+		CHECK(!round_tick(&r, 9000)); /* a late one is not of the quorum */
+		CHECK(round_deliver(&r, 3, 1, 10, 9000) == ROUND_COUNTED);
+		CHECK(round_tick(&r, 9000));
+		round_close(&r, 9000);
+		CHECK(r.ndeltas == 4 && r.deltas[2].late && r.deltas[3].turn == 1);
+	} else {
+		round_publish(&r, 320);
+		CHECK_I64(40, (int64_t)round_returned(&r));
+		CHECK(round_deliver(&r, 3, 0, 10, 330) == ROUND_DROPPED);
+		CHECK(round_deliver(&r, 3, 0, 10, 331) == ROUND_DROPPED);
+		CHECK_I64(4, (int64_t)r.noffsets); /* three in time, one late: once */
+		round_ask(&r, 3, 340, &work);
+		round_ask(&r, 1, 340, &work);
+		round_ask(&r, 2, 340, &work);
+		round_tick(&r, 340);
+		CHECK(round_ask(&r, 1, 340, &work) == ROUND_WORK);
+		CHECK(work.range.first == lost.first && work.range.count == lost.count);
+	}
+	round_release(&r);
+}
+
+/* Two rounds behind is never counted. */
+static void later(void)
+{
+	struct round_policy p = three;
+	struct round r;
+
+	p.late_count = true;
+	opened(&r, &p, 4);
+	for (int64_t turn = 0; turn < 2; turn++) {
+		for (uint64_t i = 0; i < 3; i++)
+			round_deliver(&r, i, (uint64_t)turn, 10, 1000 * turn + 100);
+		CHECK(round_tick(&r, 1000 * turn + 900));
+		CHECK_I64(0, (int64_t)round_returned(&r));
+		next_round(&r, 1000 * (turn + 1));
+	}
+	CHECK_I64(0, (int64_t)round_returned(&r)); /* somebody has it again by now */
+	CHECK(round_deliver(&r, 3, 0, 10, 2100) == ROUND_UNKNOWN ||
+		round_deliver(&r, 3, 0, 10, 2100) == ROUND_DROPPED);
+	round_release(&r);
+}
+
+/* A joiner has work at once, and nobody waits for it in the round that was open. */
+static void joiner(void)
+{
+	struct round_assignment work;
+	struct round r;
+	int64_t id;
+
+	opened(&r, &three, 3);
+	id = round_join(&r, 50, 50);
+	CHECK(round_ask(&r, (uint64_t)id, 50, &work) == ROUND_WORK);
+	for (uint64_t i = 0; i < 3; i++)
+		round_deliver(&r, i, 0, 10, 100);
+	CHECK(round_tick(&r, 100));
+	round_close(&r, 100);
+	round_publish(&r, 110);
+	CHECK(round_deliver(&r, (uint64_t)id, 0, 10, 120) == ROUND_DROPPED);
+	for (uint64_t i = 0; i < 4; i++)
+		round_ask(&r, i, 130, &work);
+	round_tick(&r, 130);
+	CHECK(r.expected == 4);
+	r.policy.members_max = 4;
+	CHECK_FAILS(EX_TEMPFAIL, (int)round_join(&r, 1, 131));
+	round_leave(&r, 1, 140);
+	CHECK(r.expected == 3);
+	CHECK(round_ask(&r, 1, 140, &work) == ROUND_GONE);
+	CHECK(round_join(&r, 1, 141) == 4);
+	round_release(&r);
+}
+
+/* What a worker did not make of its assignment, and what was refused, others get. */
+static void parts(void)
+{
+	struct round_assignment work;
+	struct round r;
+
+	opened(&r, &three, 4);
+	CHECK(round_deliver(&r, 0, 0, 4, 100) == ROUND_COUNTED);
+	CHECK_I64(24, (int64_t)round_returned(&r));
+	CHECK_I64(16, (int64_t)r.deltas[0].range.count);
+	CHECK_I64(128, (int64_t)r.deltas[0].weight_tokens);
+	for (uint64_t i = 1; i < 4; i++)
+		round_deliver(&r, i, 0, 10, 100);
+	CHECK(round_tick(&r, 100));
+	round_close(&r, 100);
+	CHECK(round_refuse(&r, 2, 0));
+	CHECK(!round_refuse(&r, 2, 0));
+	CHECK_I64(64, (int64_t)round_returned(&r));
+	round_publish(&r, 110);
+	for (uint64_t i = 0; i < 4; i++)
+		round_ask(&r, i, 110, &work);
+	round_tick(&r, 110);
+	CHECK(round_ask(&r, 3, 110, &work) == ROUND_WORK);
+	CHECK(work.range.first == 1080 && work.range.count == 40); /* the refused one */
+	CHECK(round_ask(&r, 2, 110, &work) == ROUND_WORK);
+	CHECK(work.range.first == 1016 && work.steps == 6); /* the rest of a part */
+	CHECK(round_ask(&r, 1, 110, &work) == ROUND_WORK);
+	CHECK(work.range.first == 1160 && work.steps == 10);
+	round_release(&r);
+}
+
+/* Delayed Nesterov: whoever has finished within the grace goes together; who is slow works on. */
+static void asynchronous(void)
+{
+	struct round_policy p = three;
+	struct round_assignment work;
+	struct round r;
+
+	p.asynchronous = true;
+	p.grace_ms = 20;
+	opened(&r, &p, 4);
+	CHECK(round_deadline(&r) == ROUND_NEVER);
+	round_deliver(&r, 1, 0, 10, 100);
+	CHECK_I64(120, round_next(&r));
+	CHECK(!round_tick(&r, 119));
+	round_deliver(&r, 0, 0, 10, 115);
+	CHECK(round_tick(&r, 120));
+	round_close(&r, 120);
+	CHECK(r.ndeltas == 2 && !round_absent(&r, 2));
+	CHECK(round_deliver(&r, 2, 0, 10, 121) == ROUND_COUNTED); /* while updating */
+	round_publish(&r, 125);
+	CHECK(r.ndeltas == 1 && r.deltas[0].member == 2 && !r.deltas[0].late);
+	CHECK(!round_tick(&r, 125));
+	CHECK(r.phase == ROUND_OPEN);
+	CHECK(round_ask(&r, 0, 126, &work) == ROUND_WORK && work.turn == 1);
+	CHECK(round_tick(&r, 145));
+	round_close(&r, 145);
+	round_publish(&r, 146);
+	round_tick(&r, 146);
+	CHECK(round_deliver(&r, 3, 0, 10, 500) ==
+		ROUND_COUNTED); /* two versions behind */
+	CHECK_I64(320, (int64_t)r.deltas[0].weight_tokens);
+	round_release(&r);
+}
+
+static void dynamic_steps(void)
+{
+	static const uint64_t speeds[] = { 100, 400, 250, 1 };
+	static const uint64_t want[] = { 25, 100, 62, 1 };
+	struct round_policy p = { .quorum = 4,
+		.steps = 100,
+		.batch = 2,
+		.length = 8,
+		.dylu = true };
+	struct round_assignment work;
+	struct round r;
+
+	round_init(&r, &p, 0, 0);
+	for (uint64_t i = 0; i < 4; i++) {
+		round_join(&r, speeds[i], 0);
+		round_ask(&r, i, 0, &work);
+	}
+	round_tick(&r, 0);
+	for (uint64_t i = 0; i < 4; i++) {
+		CHECK(round_ask(&r, i, 0, &work) == ROUND_WORK);
+		CHECK_I64((int64_t)want[i], (int64_t)work.steps);
+		CHECK_I64((int64_t)(2 * want[i]), (int64_t)work.range.count);
+	}
+	round_release(&r);
+}
+
+/* --- any order -------------------------------------------------------------------------------- */
+
+enum { SEQUENCES = 200000 };
+static unsigned char place_of[SEQUENCES]; /* 1: counted, 2: elsewhere */
+
+static void mark(struct round_range range, unsigned char how)
+{
+	CHECK(range.first + range.count <= SEQUENCES);
+	for (uint64_t i = range.first; i < range.first + range.count; i++) {
+		CHECK(!place_of[i]);
+		place_of[i] = how;
+	}
+}
+
+static void unmark_elsewhere(void)
+{
+	for (int i = 0; i < SEQUENCES; i++)
+		if (place_of[i] == 2)
+			place_of[i] = 0;
+}
+
+/* Every sequence handed out so far is in exactly one place. */
+static void check_places(const struct round *r)
+{
+	uint64_t known = 0;
+
+	for (size_t i = 0; i < r->nfree; i++)
+		mark(r->free[i], 2);
+	for (size_t i = 0; i < r->nmembers; i++)
+		if (r->members[i].works)
+			mark(r->members[i].work.range, 2);
+	for (size_t i = 0; i < r->ndeltas; i++)
+		if (!r->deltas[i].refused)
+			mark(r->deltas[i].range, 2);
+	for (size_t i = 0; i < r->nlate; i++)
+		mark(r->late[i].range, 2);
+	for (int i = 0; i < SEQUENCES; i++)
+		known += place_of[i] != 0;
+	CHECK_I64((int64_t)round_fresh(r), (int64_t)known);
+	unmark_elsewhere();
+}
+
+static void check_counts(const struct round *r)
+{
+	size_t here = 0, asking = 0, working = 0, expected = 0;
+
+	for (size_t i = 0; i < r->nmembers; i++) {
+		here += r->members[i].here;
+		asking += r->members[i].asks;
+		working += r->members[i].works;
+		expected += r->members[i].expected;
+		CHECK(!(r->members[i].asks && r->members[i].works));
+	}
+	CHECK(here == r->here && asking == r->asking && working == r->working &&
+		expected == r->expected);
+}
+
+/* The round goes through JSON and back in the middle of everything, with another clock. */
+static void save_and_load(struct round *r, int64_t *now)
+{
+	json_t *saved = round_save(r, *now), *again;
+	int64_t later = *now + 12345;
+	struct round other;
+
+	round_init(&other, &r->policy, 0, 0);
+	CHECK(round_load(&other, saved, later, "test") == 0);
+	again = round_save(&other, later);
+	CHECK(json_equal(saved, again));
+	json_decref(saved);
+	json_decref(again);
+	round_release(r);
+	*r = other;
+	*now = later;
+}
+
+static void step(struct round *r, struct rng *rng, int64_t *now)
+{
+	uint64_t m = rng_below(rng, r->nmembers + 1);
+	struct round_assignment work;
+
+	*now += (int64_t)rng_below(rng, 30);
+	switch (rng_below(rng, 16)) {
+	case 0:
+		if (r->here < 12)
+			round_join(r, 1 + rng_below(rng, 9), *now);
+		break;
+	case 1:
+		if (rng_below(rng, 4) == 0)
+			round_leave(r, m, *now);
+		break;
+	case 2:
+		if (rng_below(rng, 20) == 0)
+			save_and_load(r, now);
+		break;
+	case 3:
+		if (r->ndeltas && rng_below(rng, 4) == 0)
+			round_refuse(r, r->deltas[0].member, r->deltas[0].turn);
+		break;
+	case 4:
+	case 5:
+	case 6:
+	case 7:
+	case 8:
+		if (m < r->nmembers && !r->members[m].works)
+			round_ask(r, m, *now, &work);
+		else if (rng_below(rng, 30) == 0)
+			round_ask(r, m, *now, &work); /* has given its work up */
+		break;
+	default:
+		if (m < r->nmembers)
+			round_deliver(r, m, r->members[m].work.turn,
+				rng_below(rng, 6) ? r->members[m].work.steps :
+						    rng_below(rng, 12),
+				*now);
+	}
+}
+
+static void finish_round(struct round *r, struct rng *rng, int64_t *now)
+{
+	round_close(r, *now);
+	for (uint64_t i = rng_below(rng, 6); i; i--)
+		step(r, rng, now);
+	for (size_t i = 1; i < r->ndeltas; i++)
+		CHECK(r->deltas[i - 1].member < r->deltas[i].member ||
+			(r->deltas[i - 1].member == r->deltas[i].member &&
+				r->deltas[i - 1].turn < r->deltas[i].turn));
+	for (size_t i = 0; i < r->ndeltas; i++)
+		if (!r->deltas[i].refused)
+			mark(r->deltas[i].range, 1);
+	r->ndeltas = 0; /* counted now */
+	round_publish(r, *now);
+}
+
+/* Wherever it stands: when members do what they should, rounds come to an end at once. */
+static void goes_on(struct round *r, struct rng *rng, int64_t now)
+{
+	struct round_assignment work;
+	uint64_t before = r->number;
+
+	while (r->here < r->policy.quorum)
+		round_join(r, 1, now);
+	for (int turn = 0; turn < 6; turn++, now++) {
+		for (uint64_t i = 0; i < r->nmembers; i++)
+			if (!r->members[i].works)
+				round_ask(r, i, now, &work);
+		if (round_tick(r, now))
+			finish_round(r, rng, &now);
+		for (uint64_t i = 0; i < r->nmembers; i++)
+			if (r->members[i].works)
+				round_deliver(r, i, r->members[i].work.turn,
+					r->members[i].work.steps, now);
+		if (round_tick(r, now))
+			finish_round(r, rng, &now);
+	}
+	CHECK(r->number >= before + 2);
+}
+
+static void any_order(uint64_t seed)
+{
+	struct round_policy p = { .quorum = 2,
+		.steps = 10,
+		.batch = 3,
+		.length = 8,
+		.late_count = seed % 2,
+		.asynchronous = seed % 5 == 4,
+		.grace_ms = 25,
+		.dylu = seed % 3 == 0 };
+	struct rng rng;
+	struct round r;
+	int64_t now = 0;
+
+	memset(place_of, 0, sizeof place_of);
+	rng_seed(&rng, seed, 1);
+	round_init(&r, &p, 0, now);
+	for (int i = 0; i < 1500; i++) {
+		step(&r, &rng, &now);
+		if (round_tick(&r, now))
+			finish_round(&r, &rng, &now);
+		check_counts(&r);
+		if (i % 50 == 0)
+			check_places(&r);
+	}
+	check_places(&r);
+	CHECK(r.number > 5);
+	goes_on(&r, &rng, now);
+	round_release(&r);
+}
+
+static void refused_saves(void)
+{
+	static const char *const bad[] = { "{}", "{\"phase\":9}", "{\"phase\":0}",
+		"{\"phase\":0,\"round\":[1]}",
+		"{\"phase\":0,\"round\":[0,0,0,0,0,0,0,0,0,-1],\"offsets\":[]}" };
+
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		json_t *doc = json_loads(bad[i], 0, NULL);
+		struct round r;
+
+		round_init(&r, &three, 0, 0);
+		CHECK_FAILS(EX_DATAERR, round_load(&r, doc, 0, "test"));
+		round_release(&r);
+		json_decref(doc);
+	}
+}
+
+int main(void)
+{
+	whole_round();
+	deadlines();
+	late(false);
+	late(true);
+	later();
+	joiner();
+	parts();
+	asynchronous();
+	dynamic_steps();
+	for (uint64_t seed = 0; seed < 30; seed++)
+		any_order(seed);
+	refused_saves();
+	TEST_END();
+}
