@@ -91,7 +91,7 @@ static void set_train_options(struct session *s)
 	t->positions = (uint32_t)o->length;
 	t->dtype = strcmp(o->precision, "f32") == 0 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
 	t->recompute = o->recompute;
-	t->each = o->no_graph;
+	t->no_graph = o->no_graph;
 	t->beta1 = (float)o->beta1;
 	t->beta2 = (float)o->beta2;
 	t->decay = (float)o->decay;

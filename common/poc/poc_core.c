@@ -1,4 +1,5 @@
-/* Seeds, indices, and the two kernels that both sides use most. */
+/* poc_core.c - seeds, indices, hash trees, and the two kernels that prover and verifier use
+ * most. */
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #define SEED_PREFIX    "rnp-challenge-1"
 #define INDICES_PREFIX "rnp-indices-1"
 
-/* what one thread takes at a time */
+/* what one thread processes at a time */
 #define FILL_BYTES ((uint64_t)1 << 18)
 #define HASH_BYTES ((uint64_t)1 << 16)
 
@@ -94,8 +95,8 @@ void poc_next_key(struct philox *out, const unsigned char x[POC_HASH_BYTES])
 	poc_sequence(out, x, "next");
 }
 
-/* Folds that were done, each in the one place that its start may have, so that who sends the same
- * answer again and again does not make the verifier work each time. */
+/* Cache of computed folds, each in the one slot that its start selects, so that a node that
+ * sends the same answer again and again does not make the verifier work each time. */
 #define REMEMBERED 4096
 static struct {
 	pthread_mutex_t lock;
@@ -263,7 +264,7 @@ void poc_fill(void *out, uint64_t bytes, const struct philox *p)
 	}
 }
 
-/* all rows with the same prefix; in->first and the index as they are */
+/* all rows with the same prefix; in->first and the index stay unchanged */
 static void hash_rows(unsigned char *out, const struct sha256_rows *in)
 {
 	uint64_t each = HASH_BYTES / in->row_bytes / 16 * 16 + 16;
@@ -299,7 +300,7 @@ void poc_leaves(unsigned char *out, const void *rows, uint64_t row_bytes, uint64
 
 /* --- trees -------------------------------------------------------------------------------- */
 
-/* count nodes from pairs that lie one after the other */
+/* Hashes count nodes from adjacent pairs. */
 static void hash_pairs(unsigned char *out, const unsigned char *pairs, uint64_t count)
 {
 	struct sha256_rows in = { .rows = pairs,
@@ -312,7 +313,7 @@ static void hash_pairs(unsigned char *out, const unsigned char *pairs, uint64_t 
 	hash_rows(out, &in);
 }
 
-/* hashes of all levels: at most one more than half of the level below, each */
+/* hashes of all levels: each has at most half as many as the level below, plus one */
 void poc_tree_init(struct poc_tree *t, uint64_t leaves)
 {
 	uint64_t all = 0;
@@ -348,7 +349,7 @@ void poc_tree_build(struct poc_tree *t, unsigned char root[POC_HASH_BYTES])
 	memcpy(root, level, POC_HASH_BYTES);
 }
 
-/* The known places of the next level; returns how many. */
+/* Computes the known positions of the next level; returns how many. */
 static size_t parents(uint64_t *at, size_t n)
 {
 	size_t left = 0;
@@ -381,8 +382,8 @@ void poc_tree_open(const struct poc_tree *t, const uint64_t *at, size_t n,
 	free(known);
 }
 
-/* One level up: pairs are put together from what is known and the proof, and hashed at once.
- * Returns the bytes of proof used, or -1 when it ends too early. */
+/* Goes one level up: pairs are formed from known hashes and the proof, and hashed at once.
+ * Returns the bytes of proof used, or -1 if it ends too early. */
 static int64_t climb(uint64_t *known, unsigned char *hashes, size_t *n, uint64_t width,
 	unsigned char *pairs, unsigned char *joined, const unsigned char *proof,
 	size_t bytes)
@@ -395,7 +396,8 @@ static int64_t climb(uint64_t *known, unsigned char *hashes, size_t *n, uint64_t
 		uint64_t place = known[i], other = place ^ 1;
 
 		known[left++] = place / 2;
-		if (other >= width) { /* the last of all: goes up unchanged */
+		if (other >=
+			width) { /* the last node has no sibling: it is promoted unchanged */
 			odd = i + 1;
 			continue;
 		}

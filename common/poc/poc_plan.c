@@ -1,4 +1,4 @@
-/* How much a challenge asks of a device, and how long it may take. */
+/* poc_plan.c - how much work a challenge asks of a device, and how long it may take. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,38 +9,38 @@
 #include "common/json/json.h"
 #include "common/poc/poc.h"
 
-/* The slowest of each kind that we accept: half of what two cores of 2015 do, a tenth of a GPU of
- * 2018. */
+/* The slowest device of each kind that is accepted: half the speed of two cores of 2015, a
+ * tenth of a GPU of 2018. */
 static const struct poc_class slowest_cpu = { 5e10, 2e8, 2e6 },
 			      slowest_gpu = { 5e12, 2e10, 2e6 };
 
-/* A thread of a CPU, about what was measured on 2 vCPUs of a Xeon at 2.1 GHz (Sapphire Rapids):
- * a claim to AVX-512 is held to it. */
+/* One CPU thread, about as measured on 2 vCPUs of a Xeon at 2.1 GHz (Sapphire Rapids). A node
+ * that claims AVX-512 is held to it. */
 static const struct poc_class avx512_thread = { 2.5e11, 3.5e8, 1.8e7 },
 			      avx2_thread = { 5e10, 1.5e8, 4e6 },
 			      any_thread = { 2e9, 4e7, 1.5e6 };
 
-/* Of a GPU's data sheet: int8 is twice the dense f16 rate, of which a product gets a third with its
- * hashes; a block of the fill moves 10 times its size, at a quarter of the bandwidth. Not measured:
- * wide on purpose. */
+/* Fractions of a GPU's data sheet: int8 is twice the dense f16 rate, and a product including
+ * its hashes gets a third of that; a block of the fill moves 10 times its size, at a quarter of
+ * the bandwidth. Not measured, and generous on purpose. */
 #define GPU_OPERATIONS (2.0 / 3)
 #define GPU_FILL       (0.25 / 10)
-/* The same of one without tensor cores, from its f32 rate: not measured. */
+/* The same for a GPU without tensor cores, from its f32 rate: not measured. */
 #define GPU_PLAIN 0.5
-/* Drivers report up to a tenth less memory than is sold (gpu.h). */
+/* Drivers report up to a tenth less memory than is advertised (gpu.h). */
 #define GPU_REPORTED_PERCENT 90
 
-/* Starting, of a device whose class is known and of one whose is not, and sending. */
+/* Time to start a device of a known class, and of an unknown one; and the rate of sending. */
 #define START_MS         5000
 #define UNKNOWN_START_MS 30000
 #define SEND_BPS         1e6
 
-/* What a test takes at least when a claim says how fast a device is. */
+/* Least duration of a test if the claim says how fast the device is. */
 #define TEST_S 2.0
-/* Rows of all rounds: their tree is in the node's own memory, 64 bytes each. */
+/* Rows of all rounds: their tree is in the node's memory, 64 bytes each. */
 #define ROWS_MAX (1 << 24)
-/* The fill: long enough that who keeps half of the memory is late (poc.h), and no longer, since
- * each pass makes the answer larger. */
+/* Duration of the fill: long enough that a node that keeps half of the memory is late (poc.h),
+ * and no longer, since each pass makes the answer larger. */
 #define FILL_S 5.0
 
 struct sizes {
@@ -69,7 +69,7 @@ static double operations_of(const struct poc_device *d)
 	return 2 * n * n * n * (double)d->rounds;
 }
 
-/* Bytes of an answer, at most. */
+/* Returns an upper bound of an answer's size, in bytes. */
 static double answer_bytes(const struct poc_device *d)
 {
 	double rows = d->n ? 2 * POC_OPENINGS * (double)d->n : 0;
@@ -108,7 +108,7 @@ void poc_plan_device(struct poc_device *d, const struct poc_challenge *c,
 	d->rounds = w->rounds ? w->rounds : s->rounds;
 	bytes = w->memory_bytes ? w->memory_bytes : s->memory_bytes;
 	d->lanes = s->lanes;
-	/* lanes of at least 16 blocks a slice, so that a lane is a chain worth the name */
+	/* lanes have at least 16 blocks a slice: shorter chains would prove little */
 	while (d->lanes > 8 && bytes / (MEMFILL_SLICES * MEMFILL_BYTES) / d->lanes < 16)
 		d->lanes /= 2;
 	d->per_slice = bytes / (MEMFILL_SLICES * MEMFILL_BYTES) / d->lanes;
@@ -155,7 +155,7 @@ int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_cla
 {
 	double send = 0;
 
-	/* and send one after the other */
+	/* answers are sent one after the other */
 	for (int i = 0; i < c->ndevices; i++)
 		send += answer_bytes(&c->devices[i]) / SEND_BPS * 1000;
 	return bounded_ms((double)poc_plan_roots_ms(c, of) + send);
@@ -175,16 +175,16 @@ static bool has_isa(const json_t *cpu, const char *isa)
 	return false;
 }
 
-/* Of a thread: a claim of less would only buy time. */
+/* Least number of threads to assume: a smaller claim would only buy time. */
 #define THREADS_MIN 0.25
 
-/* What a limit of the record, if there is one, leaves of v. */
+/* Returns v, or the record's limit if there is one and it is smaller. */
 static double limited(double v, const json_t *node, const char *limit, double unit)
 {
 	const json_t *limits = json_object_get(node, "limits");
-	double most = json_number_value(json_object_get(limits, limit)) * unit;
+	double max = json_number_value(json_object_get(limits, limit)) * unit;
 
-	return most > 0 && most < v ? most : v;
+	return max > 0 && max < v ? max : v;
 }
 
 static void class_of_cpu(struct poc_class *out, const json_t *node)
@@ -203,12 +203,12 @@ static void class_of_cpu(struct poc_class *out, const json_t *node)
 	threads = limited(threads, node, "cpu_milli", 1e-3);
 	if (threads < THREADS_MIN)
 		threads = THREADS_MIN;
-	/* a chain is one thread's */
+	/* the hash chain runs on one thread */
 	*out = (struct poc_class){ one->operations * threads, one->fill_bytes * threads,
 		one->hashes * (threads < 1 ? threads : 1) };
 }
 
-/* The model that a name means, whatever memory is claimed beside it. */
+/* Returns the model that a name means, whatever memory is claimed beside it. */
 static const struct gpu_model *model_of(const json_t *gpu)
 {
 	const char *name = json_string_value(json_object_get(gpu, "model"));
@@ -218,9 +218,9 @@ static const struct gpu_model *model_of(const json_t *gpu)
 	return m || !name ? m : gpu_find(name, 0);
 }
 
-/* The least of a figure among all variants of a model's family; 0: none has it. Where a name
- * leaves the variant open, the slowest variant is what everybody who uses the name has to
- * reach. */
+/* Returns the smallest value of a figure among all variants of a model's family; 0: none has
+ * it. If a name leaves the variant open, everybody who uses the name has to reach the slowest
+ * variant. */
 static int64_t family_min(const struct gpu_model *m,
 	int64_t (*figure)(const struct gpu_model *))
 {
@@ -266,7 +266,7 @@ static void class_of_gpu(struct poc_class *out, const json_t *gpu)
 	*out = slowest_gpu;
 	if (!m)
 		return;
-	/* a GPU without tensor cores multiplies int8 four at a time in its ordinary ones */
+	/* a GPU without tensor cores multiplies int8 four at a time in its ordinary cores */
 	if (family_min(m, figure_tensor))
 		out->operations = (double)family_min(m, figure_tensor) * 1e9 *
 			GPU_OPERATIONS;
@@ -277,8 +277,9 @@ static void class_of_gpu(struct poc_class *out, const json_t *gpu)
 			GPU_FILL;
 }
 
-/* The memory that is asked of a GPU: of what it claims, and of what its model has at least, all
- * but the margin. Who names a large model and a small memory is paid by the model. */
+/* Returns the memory to ask of a GPU: what it claims, or if larger, what its model has at
+ * least, minus the margin. A node that names a large model and a small memory is paid by the
+ * model. */
 static int64_t memory_of_gpu(const json_t *gpu)
 {
 	int64_t claimed = json_integer_value(json_object_get(gpu, "memory_bytes"));
@@ -294,11 +295,11 @@ static int64_t at_least_one(double v, double max)
 	return v < 1 ? 1 : v > max ? (int64_t)max : (int64_t)v;
 }
 
-/* Sizes by class: each test long enough to be read, the fill over the memory of the claim. */
+/* Chooses sizes by class: each test long enough to measure, the fill over the claimed memory. */
 static void size_by_class(struct poc_device *d, const struct poc_class *of,
 	int64_t memory_bytes, bool joint)
 {
-	double more = joint ? 2 : 1;
+	double factor = joint ? 2 : 1;
 	int64_t leaves = memory_bytes / (MEMFILL_SLICES * MEMFILL_BYTES);
 	double n, passes;
 
@@ -309,14 +310,15 @@ static void size_by_class(struct poc_device *d, const struct poc_class *of,
 	if (of->operations > 1e12)
 		d->n = of->operations > 3e14 ? 8192 : 4096;
 	n = (double)d->n;
-	d->rounds = at_least_one(more * TEST_S * of->operations / (2 * n * n * n),
+	d->rounds = at_least_one(factor * TEST_S * of->operations / (2 * n * n * n),
 		(double)(ROWS_MAX / d->n));
-	passes = more * FILL_S * of->fill_bytes / bytes_of(d);
+	passes = factor * FILL_S * of->fill_bytes / bytes_of(d);
 	d->passes = passes < 2          ? 2 :
 		passes > POC_PASSES_MAX ? POC_PASSES_MAX :
 					  (int64_t)passes;
 	if (d->segments)
-		d->steps = at_least_one(more * TEST_S * of->hashes / (double)d->segments,
+		d->steps = at_least_one(factor * TEST_S * of->hashes /
+				(double)d->segments,
 			(double)(POC_HASHES_MAX / d->segments));
 }
 
@@ -328,7 +330,7 @@ const char *poc_plan_why_not(const json_t *gpu)
 		return "without a uuid it cannot be challenged";
 	if (strlen(uuid) >= POC_UUID_MAX || strncasecmp(uuid, "cpu", 3) == 0)
 		return "its uuid cannot be a GPU's";
-	/* CUDA knows only the slices */
+	/* CUDA sees only the slices */
 	if (json_is_true(json_object_get(gpu, "mig")))
 		return "a GPU in slices (mig) cannot be challenged";
 	return NULL;
@@ -355,7 +357,7 @@ static void plan_cpu(struct poc_challenge *c, struct poc_class *of, const json_t
 	if (!json_object_get(node, "cpu"))
 		return;
 	class_of_cpu(of, node);
-	/* whole, and not negative: the record may be of any shape */
+	/* a whole number, and not negative: the record may have any shape */
 	size_by_class(&c->devices[0], of,
 		memory > 0 && memory < (double)POC_CPU_BYTES ? (int64_t)memory :
 			memory > 0                           ? POC_CPU_BYTES :
@@ -363,8 +365,8 @@ static void plan_cpu(struct poc_challenge *c, struct poc_class *of, const json_t
 		c->of_joint);
 }
 
-/* Adds the GPU as the next device, when the answer has room for it; *bytes: of the answer until
- * now. */
+/* Adds the GPU as the next device if the answer has space for it; *bytes is the size of the
+ * answer so far. */
 static bool plan_gpu(struct poc_challenge *c, struct poc_class *of, const json_t *gpu,
 	double *bytes)
 {
@@ -386,7 +388,7 @@ int poc_plan_node(struct poc_challenge *c, const json_t *node)
 	const json_t *gpus = json_object_get(node, "gpus");
 	size_t count = json_array_size(gpus);
 	struct poc_class of[POC_DEVICES_MAX];
-	bool known = json_object_get(node, "cpu") != NULL, room = true;
+	bool known = json_object_get(node, "cpu") != NULL, fits = true;
 	double bytes;
 
 	if (canon_hash_record(c->node_record, node) < 0)
@@ -394,14 +396,15 @@ int poc_plan_node(struct poc_challenge *c, const json_t *node)
 	c->of_record = true;
 	plan_cpu(c, &of[0], node);
 	bytes = answer_bytes(&c->devices[0]);
-	for (size_t i = 0; i < count && room && c->ndevices < POC_DEVICES_MAX; i++) {
-		/* from another one each time, when there are too many for an answer */
+	for (size_t i = 0; i < count && fits && c->ndevices < POC_DEVICES_MAX; i++) {
+		/* starts at another GPU for each challenge, in case there are too many for one
+		 * answer */
 		const json_t *gpu = json_array_get(gpus, (c->nonce[0] + i) % count);
 
 		if (poc_plan_why_not(gpu) ||
 			is_asked(c, json_string_value(json_object_get(gpu, "uuid"))))
 			continue;
-		room = plan_gpu(c, &of[c->ndevices], gpu, &bytes);
+		fits = plan_gpu(c, &of[c->ndevices], gpu, &bytes);
 	}
 	c->roots_ms = poc_plan_roots_ms(c, known || c->ndevices > 1 ? of : NULL);
 	c->deadline_ms = poc_plan_deadline_ms(c, known || c->ndevices > 1 ? of : NULL);

@@ -1,4 +1,4 @@
-/* Challenges as records, with their limits. */
+/* poc_record.c - challenges as records, with their limits. */
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "common/record/signature.h"
 #include "common/json/schema.h"
 
-/* A size field that is within limits and that another one may be multiplied with. */
+/* Reads a size that is within limits, so that products with other sizes do not overflow. */
 static int size_of(const json_t *test, const char *where, const char *key, int64_t max,
 	int64_t *out)
 {
@@ -96,7 +96,7 @@ static int read_devices(struct poc_challenge *c, const json_t *list, const char 
 	return 0;
 }
 
-/* All but the proof. */
+/* Builds the record except for its signature. */
 static int read_body(struct poc_challenge *c, const json_t *record, const char *where)
 {
 	const char *node, *signer;
@@ -189,7 +189,7 @@ json_t *poc_challenge_write(struct poc_challenge *c)
 	return record;
 }
 
-/* A field's text where it is one. */
+/* Returns a field's text if it is a string. */
 static void add_text(struct buf *line, const json_t *v)
 {
 	if (json_is_string(v))
@@ -247,8 +247,8 @@ json_t *poc_answer_parse(const char *text, size_t len, const char *where)
 {
 	size_t values = 0;
 
-	/* each value but the first of an array or object has a comma before it; strings of an
-	 * answer hold none */
+	/* Every value but the first of an array or object follows a comma; strings in an answer
+	 * contain none. */
 	for (size_t i = 0; i < len; i++)
 		values += (text[i] == ',') | (text[i] == '[') | (text[i] == '{');
 	if (values <= POC_ANSWER_VALUES_MAX)

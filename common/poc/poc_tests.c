@@ -1,4 +1,4 @@
-/* What the tests are made of, and how each is verified. */
+/* poc_tests.c - generates the inputs of the tests, and verifies each test. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "common/poc/poc.h"
 #include "kernels/poc/sha256_chain.h"
 
-/* columns of B that a thread makes at a time: so many bytes of them stay in its cache */
+/* columns of B that a thread generates at a time: so many that they stay in its cache */
 #define CHUNK_BYTES ((int64_t)1 << 18)
 
 static bool no(char reason[POC_REASON_MAX], const char *why)
@@ -92,7 +92,7 @@ static bool same_tuple(const json_t *tuple, const int64_t *want, int width)
 	return true;
 }
 
-/* Whether list is exactly the count tuples of width numbers. */
+/* Whether list consists of exactly these count tuples of width numbers. */
 static bool same_tuples(const json_t *list, const int64_t *want, int count, int width)
 {
 	if (!json_is_array(list) || json_array_size(list) != (size_t)count)
@@ -143,13 +143,13 @@ void poc_next_row(int8_t *out, const int32_t *c, int64_t n, uint32_t row_salt,
 			24);
 }
 
-/* One opening: the row of round t and that of the round before. */
+/* One opening: the row of round t and the same row of the round before. */
 struct opening {
 	int64_t t, row;
-	const int8_t *now, *before; /* before NULL: it is of the first matrix */
+	const int8_t *now, *before; /* before NULL: it is a row of the first matrix */
 };
 
-/* c = m rows times a B, of which each thread makes some columns at a time. */
+/* c = m rows times a B; each thread generates some columns at a time. */
 static void multiply(int32_t *c, const int8_t *a, int64_t m, int64_t n,
 	const unsigned char seed[POC_HASH_BYTES], int which)
 {
@@ -177,7 +177,7 @@ static void multiply(int32_t *c, const int8_t *a, int64_t m, int64_t n,
 	}
 }
 
-/* All openings of rounds with one B; wrong ones are counted. */
+/* Checks all openings of rounds that use one B, and counts the wrong ones. */
 static int wrong_rows(const struct opening *o, int64_t n,
 	const unsigned char seed[POC_HASH_BYTES], int which)
 {
@@ -215,7 +215,7 @@ static int wrong_rows(const struct opening *o, int64_t n,
 	return wrong;
 }
 
-/* Leaves of the answer, sorted: the openings and the rows before them. */
+/* Leaves in the answer, sorted: the openings and the rows before them. */
 static size_t matmul_leaves(uint64_t *at, const uint64_t *drawn, int64_t n)
 {
 	size_t count = 0;
@@ -318,7 +318,8 @@ int64_t poc_step_leaves(const struct poc_device *d)
 	return d->lanes * d->per_slice;
 }
 
-/* The leaf of the block before (lane, i) of step u, as a number of the whole fill; -1: none. */
+/* Returns the leaf of the block before (lane, i) of step u, as a number within the whole fill;
+ * -1: none. */
 static int64_t block_before(const struct poc_device *d, int64_t u, int64_t lane,
 	int64_t i)
 {
@@ -329,7 +330,7 @@ static int64_t block_before(const struct poc_device *d, int64_t u, int64_t lane,
 	return u ? (u - 1) * step + (lane + 1) * d->per_slice - 1 : -1;
 }
 
-/* The leaf of its parent `which` in a finished slice; -1: none. */
+/* Returns the leaf of its parent `which` in a finished slice; -1: none. */
 static int64_t block_ref(const struct poc_device *d, const struct memfill *m,
 	int64_t lane, int64_t i, int which)
 {
@@ -371,7 +372,8 @@ struct fill {
 	int64_t nsteps;
 	unsigned char (*roots)[POC_HASH_BYTES];
 	struct memfill steps[MEMFILL_SLICES * POC_PASSES_MAX];
-	uint64_t drawn[POC_MEMORY_OPENINGS_MAX]; /* leaves of their step, step by step */
+	uint64_t drawn
+		[POC_MEMORY_OPENINGS_MAX]; /* leaves within their step, step after step */
 	uint64_t at[POC_NEEDED_MAX];
 	size_t count;
 };
@@ -389,8 +391,8 @@ static bool step_openings_named(const struct fill *f, int64_t u, const json_t *l
 	return true;
 }
 
-/* What follows from the roots: keys, openings, and the blocks that have to be there. False as
- * soon as a step's openings are not those of the answer: each costs 2^18 hashes to know. */
+/* Derives from the roots: keys, openings, and the blocks that must be present. Returns false as
+ * soon as a step's openings differ from those of the answer, since each step costs 2^18 hashes. */
 static bool fill_plan(struct fill *f, const struct poc_challenge *c,
 	const struct poc_device *d, const json_t *openings)
 {
@@ -421,7 +423,7 @@ static bool fill_plan(struct fill *f, const struct poc_challenge *c,
 	return true;
 }
 
-/* Whether all blocks stand in the trees of their steps; the proofs follow one another. */
+/* Whether all blocks are in the trees of their steps; the proofs follow one another. */
 static bool fill_in_trees(const struct fill *f, const unsigned char *blocks,
 	const json_t *paths)
 {
@@ -456,7 +458,7 @@ static bool fill_in_trees(const struct fill *f, const unsigned char *blocks,
 	return good;
 }
 
-/* Whether the k-th opening, of step u, follows from its parents. */
+/* Whether the k-th opening, of step u, was computed correctly from its parents. */
 static bool fill_block_right(const struct fill *f, const uint32_t *blocks, int64_t u,
 	int64_t k)
 {

@@ -1,4 +1,4 @@
-/* An answer is verified: a list of checks, readings, and a verdict. */
+/* poc_verify.c - verifies an answer: a list of checks, measurements, and a verdict. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,10 +17,10 @@ struct verification {
 	json_t *checks;
 	bool good;
 	int64_t elapsed_ns, roundtrip_ns;
-	int64_t work_ns;   /* until the work was done: what readings divide by */
-	double operations; /* of all matrix products that were right */
+	int64_t work_ns;   /* time until the work was done: the divisor of all rates */
+	double operations; /* of all matrix products that passed */
 	int64_t memory_bytes, hashes;
-	bool matmul, memory, chain; /* asked of any device */
+	bool matmul, memory, chain; /* whether the test was asked of any device */
 };
 
 static bool check(struct verification *g, const char *name, const char *device,
@@ -38,7 +38,7 @@ static bool check(struct verification *g, const char *name, const char *device,
 	return passed;
 }
 
-/* What the answer says about itself: form, signature, whom and what it answers. */
+/* Checks what the answer says about itself: form, signature, node and challenge. */
 static bool check_record(struct verification *g, const json_t *answer)
 {
 	const char *node = json_string_value(json_object_get(answer, "node"));
@@ -62,7 +62,7 @@ static bool check_record(struct verification *g, const json_t *answer)
 	return check(g, "signature", NULL, r.ok, r.reason);
 }
 
-/* The answer's devices are exactly those of the challenge, in the same order. */
+/* Checks that the answer's devices are exactly those of the challenge, in the same order. */
 static bool check_devices(struct verification *g, const json_t *list)
 {
 	bool same = json_array_size(list) == (size_t)g->c->ndevices;
@@ -89,7 +89,7 @@ static void check_deadline(struct verification *g)
 		reason);
 }
 
-/* The roots came in time, and are those of the answer. */
+/* Checks that the roots came in time and are those of the answer. */
 static void check_roots(struct verification *g, const json_t *answer)
 {
 	char reason[POC_REASON_MAX];
@@ -118,7 +118,7 @@ static void verify_device(struct verification *g, const struct poc_device *d,
 {
 	char reason[POC_REASON_MAX] = "";
 
-	/* the first test that is not passed ends it: the others are not worth the verifier's
+	/* verification ends at the first failed test: the others are not worth the verifier's
 	 * time */
 	if (d->n &&
 		check(g, "matmul", d->uuid,
@@ -142,7 +142,7 @@ static void verify_device(struct verification *g, const struct poc_device *d,
 	}
 }
 
-/* What a passed challenge has proven: its devices, and the memory that each filled. */
+/* Fills in what a passed challenge has proven: its devices, and the memory that each filled. */
 static void set_proven(const struct verification *g, json_t *verdict)
 {
 	json_t *list = json_array();
@@ -241,7 +241,7 @@ json_t *poc_verify(const struct poc_challenge *c, const json_t *answer,
 	if (check_record(&g, answer) && check_devices(&g, devices)) {
 		check_deadline(&g);
 		check_roots(&g, answer);
-		/* what came too late is not worth the verifier's time */
+		/* a late answer is not worth the verifier's time */
 		for (int i = 0; g.good && i < c->ndevices; i++)
 			verify_device(&g, &c->devices[i],
 				json_array_get(devices, (size_t)i));

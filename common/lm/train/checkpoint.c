@@ -1,4 +1,5 @@
-/* checkpoint.c - what is in the file and its metadata, and the checks on the way in. */
+/* checkpoint.c - the contents of a checkpoint file, its metadata, and the checks when it is
+ * read. */
 #include "common/lm/train/checkpoint.h"
 
 #include <inttypes.h>
@@ -16,8 +17,9 @@
 #include "common/base/mem.h"
 #include "common/base/num.h"
 
-#define FORMAT          "rnp-checkpoint-1"
-#define OPTIMISER_STEPS "optimiser_steps" /* of AdamW; absent: the schedule's */
+#define FORMAT "rnp-checkpoint-1"
+#define OPTIMISER_STEPS \
+	"optimiser_steps" /* steps of AdamW; absent: those of the schedule */
 
 static const struct {
 	enum lm_state what;
@@ -29,7 +31,7 @@ static const struct {
 };
 #define STATES (sizeof states / sizeof *states)
 
-/* Tensor i of a checkpoint: all parameters, all of m, all of v. */
+/* Tensor i of a checkpoint: first all parameters, then all of m, then all of v. */
 static void describe(struct lm_tensor *out, const struct lm_config *c, uint64_t i)
 {
 	uint32_t n = lm_layout_count(c);
@@ -57,7 +59,8 @@ static void set_number(json_t *o, const char *key, uint64_t value)
 	json_set_text(o, key, text);
 }
 
-/* What decides a model's results and is not seen in the shapes of its tensors. */
+/* The properties of a model that decide its results but do not show in the shapes of its
+ * tensors. */
 #define MODEL_PREFIX "model."
 static const char *const model_names[] = { "num_attention_heads", "num_key_value_heads",
 	"head_dim", "sliding_window", "rms_norm_eps", "rope_theta", "rope_type",
@@ -95,8 +98,8 @@ static void set_model(json_t *o, const struct lm_config *c)
 	buf_release(&text);
 }
 
-/* A checkpoint of before these were kept says nothing. Other forms of a model have a number as
- * f32. */
+/* Checkpoints older than these entries lack them. A model that came from another file format
+ * holds its numbers as f32. */
 static int check_model(const json_t *o, const struct lm_config *c, const char *path)
 {
 	struct buf key = BUF_INIT;
@@ -221,8 +224,8 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 	return rc;
 }
 
-/* A run from such numbers would fail at its first step, or worse later. AdamW takes the root of
- * v. */
+/* Training from such numbers would fail at its first step, or worse later. AdamW takes the
+ * square root of v. */
 static int check_values(const float *values, uint64_t n, enum lm_state what,
 	const char *path, const char *name)
 {
@@ -253,7 +256,7 @@ static int load_tensor(const struct safetensors *s, const char *path, struct lm_
 		return err_set(EX_DATAERR,
 			"%s: tensor '%s' is %s: a checkpoint of another model", path,
 			want.name, found ? "of another shape" : "missing");
-	/* a file's data need not be aligned */
+	/* data in a file need not be aligned */
 	values = xmalloc(want.count * sizeof *values);
 	memcpy(values, found->data, want.count * sizeof *values);
 	rc = check_values(values, want.count, states[i / n].what, path, want.name);
@@ -263,7 +266,7 @@ static int load_tensor(const struct safetensors *s, const char *path, struct lm_
 	return rc;
 }
 
-/* The steps that AdamW has made. */
+/* Reads the number of steps that AdamW has made. */
 static int read_optimiser_steps(const struct safetensors *s, const char *path,
 	uint64_t *steps)
 {

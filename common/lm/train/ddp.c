@@ -1,4 +1,4 @@
-/* ddp.c - the thread that sums gradients, and the queue between it and the step. */
+/* ddp.c - the thread that sums gradients, and the queue between it and the training step. */
 #include "common/lm/train/ddp.h"
 
 #include <pthread.h>
@@ -15,36 +15,39 @@
 #include "common/base/mem.h"
 #include "common/hw/device.h"
 
-/* A word of 64 bits is sent as 4 floats of 16 bits each: whole numbers, which a sum with the zeros
- * of the other ranks leaves as they are. */
+/* A 64-bit word is sent as 4 floats of 16 bits each. They are whole numbers, so that adding the
+ * zeros of the other ranks leaves them exact. */
 #define WORD_FLOATS 4
 
 struct sum {
 	float *data;
 	uint64_t count;
-	void *event; /* of the device when data is ready; NULL: data is the host's */
+	void *event; /* recorded when the data is ready; NULL: the data is in host memory */
 };
 
 struct ddp {
 	struct ddp_options o;
-	struct comm comm; /* the thread's; rank and size are ours once it is open */
+	struct comm
+		comm; /* used by the thread; rank and size may be read once it is open */
 	pthread_t thread;
 	float *gradients, *words;
-	uint64_t from, end; /* ready, but too small so far to be sent; empty: equal */
-	unsigned all_flags; /* of all ranks, as of the last step */
+	uint64_t from,
+		end; /* range that is ready but still too small to be sent; equal: none */
+	unsigned all_flags; /* flags of all ranks, as of the last step */
 	int64_t wait_ns;
-	struct dev *d; /* where the gradients are; NULL: the host's memory */
-	void **events; /* of this step's ranges, kept for the next one */
+	struct dev *d; /* device of the gradients; NULL: host memory */
+	void **events; /* one for each range of a step, reused by the next */
 	size_t events_room, recorded;
-	bool shared;                /* a GPU by several ranks */
-	struct gpu_allreduce *sums; /* the thread's; NULL: the host's memory */
+	bool shared;                /* whether several ranks use one GPU */
+	struct gpu_allreduce *sums; /* used by the thread; NULL: host memory */
 
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects everything below */
 	pthread_cond_t changed;
 	struct sum *queue;
-	size_t room, queued, released, done; /* of this step; released: may be summed */
+	/* ranges of this step; those before `released` may be summed */
+	size_t room, queued, released, done;
 	bool open, ending, failed;
-	int (*task)(struct ddp *p); /* for the thread; NULL when it is done */
+	int (*task)(struct ddp *p); /* what the thread is to run; NULL when done */
 	int task_rc;
 	struct err error;
 	int64_t sum_ns;
@@ -69,7 +72,7 @@ static int sum_pieces(struct ddp *p, struct sum s)
 	return rc;
 }
 
-/* Sums the next range. Called with the lock, which it releases while it sums. */
+/* Sums the next range. Called with the lock held, and releases it while summing. */
 static void sum_next(struct ddp *p)
 {
 	struct sum s = p->queue[p->done];
@@ -88,7 +91,7 @@ static void sum_next(struct ddp *p)
 	pthread_cond_broadcast(&p->changed);
 }
 
-/* Runs the task. Called with the lock, which it releases while the task runs. */
+/* Runs the task. Called with the lock held, and releases it while the task runs. */
 static void do_task(struct ddp *p)
 {
 	int rc;
@@ -113,7 +116,7 @@ static void *work(void *arg)
 	struct ddp *p = arg;
 	int rc = p->o.open(&p->comm, p->o.arg);
 
-	/* without overlap, too: the bits are the same */
+	/* also without overlap, so that the bits are the same */
 	if (rc == 0)
 		comm_be_patient(&p->comm);
 	pthread_mutex_lock(&p->lock);
@@ -220,7 +223,8 @@ int ddp_size(const struct ddp *p)
 	return p->comm.size;
 }
 
-/* Finds whether two ranks have the same GPU, by its uuid; a device without one is nobody else's. */
+/* Finds out whether two ranks use the same GPU, by its uuid; a device without one counts as
+ * unshared. */
 static int find_shared(struct ddp *p)
 {
 	size_t size = (size_t)p->comm.size;
@@ -239,7 +243,7 @@ static int find_shared(struct ddp *p)
 	return rc;
 }
 
-/* Processes with the same answer are on one boot of a machine, and in one container on it. */
+/* Identifies a boot of a machine and a container on it: equal for processes that share both. */
 static uint64_t machine(void)
 {
 	struct buf id = BUF_INIT;
@@ -303,7 +307,8 @@ const char *ddp_why(const struct ddp *p)
 	return p->sums ? gpu_allreduce_why(p->sums) : "";
 }
 
-/* Queues a range for the thread, behind the operations that the step has started so far. */
+/* Queues a range for the thread, to be summed after the operations that the step has started so
+ * far. */
 static int put_range(struct ddp *p, uint64_t from, uint64_t count, bool now)
 {
 	size_t had = p->events_room;

@@ -1,4 +1,4 @@
-/* flat.c - the walk over tensors behind the flat view, in pieces of a fixed size. */
+/* flat.c - maps ranges of the flat view to tensors and copies them in pieces of a fixed size. */
 #include "common/lm/train/flat.h"
 
 #include <sodium.h>
@@ -9,14 +9,15 @@
 #include "common/base/mem.h"
 #include "common/lm/train/train_parts.h"
 
-#define PIECE ((uint64_t)1 << 20) /* elements that pass through the host at a time */
+#define PIECE \
+	((uint64_t)1 << 20) /* elements that are copied through the host at a time */
 
-/* A part of a range that lies in one piece on the device. */
+/* A part of a range that is contiguous on the device. */
 struct piece {
 	enum lm_state what;
-	float *device;    /* its first element */
-	uint64_t at;      /* of it in the device's array */
-	uint64_t in_call; /* its place in the caller's range */
+	float *device;    /* address of its first element */
+	uint64_t at;      /* index of that element in the device's array */
+	uint64_t in_call; /* index of that element in the caller's range */
 	uint64_t count;
 };
 

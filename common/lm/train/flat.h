@@ -1,20 +1,20 @@
-/* flat.h - a trainer's parameters, or AdamW's state, as one flat array: all tensors in the order of
- * the layout, row-major, without the padding that lies between them on the device. What delta,
- * outer step and hash of a run over a network are made of. Uses train.h.
+/* flat.h - a trainer's parameters, or AdamW's state, as one flat array: all tensors in the
+ * order of the layout, row-major, without the padding that lies between them on the device.
+ * Deltas, outer steps and the hash of a run over a network are computed on it. Uses train.h.
  *
  * Element ranges are [from, from + count) with from + count <= lm_flat_count. Every function
- * returns 0, or -1 with err_set(): the device's error. Memory beyond the caller's is a fixed piece
- * of 4 MiB at most, however many elements are asked for. */
+ * returns 0, or -1 with err_set(): the device's error. Memory beyond the caller's is a fixed
+ * piece of 4 MiB at most, however many elements are processed. */
 #ifndef RNP_COMMON_LM_TRAIN_FLAT_H
 #define RNP_COMMON_LM_TRAIN_FLAT_H
 
 #include "common/lm/train/train.h"
 
-/* Elements: the number of the model's parameters. */
+/* Returns the number of elements: the model's parameters. */
 uint64_t lm_flat_count(const struct lm_train *t);
 
-/* Copies a range to and from the host. After a set of parameters the bf16 working copies of exactly
- * this range are made again. */
+/* Copy a range to and from the host. Setting parameters also updates the bf16 working copies of
+ * exactly this range. */
 int lm_flat_get(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
 	float *host);
 int lm_flat_set(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
@@ -25,7 +25,8 @@ int lm_flat_set(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t 
 int lm_flat_add(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
 	const float *host, float scale);
 
-/* BLAKE2b-256 over all elements as little-endian f32: the name of parameters in records. */
+/* Computes BLAKE2b-256 over all elements as little-endian f32. Records identify parameters by
+ * it. */
 int lm_flat_hash(struct lm_train *t, enum lm_state what, unsigned char out[32]);
 
 #endif

@@ -1,4 +1,4 @@
-/* loop.c - the loop's batches, steps and losses over train.h. */
+/* loop.c - batches, steps and losses of a training loop, on top of train.h. */
 #include "common/lm/train/loop.h"
 
 #include <inttypes.h>
@@ -85,7 +85,7 @@ uint64_t lm_loop_next(const struct lm_loop *l)
 	return l->nranges ? l->ranges[0].first : 0;
 }
 
-/* The number of the i-th sequence that is left; there is one. */
+/* Returns the number of the i-th remaining sequence, which must exist. */
 static uint64_t sequence_at(const struct lm_loop *l, uint64_t i)
 {
 	size_t r = 0;
@@ -95,7 +95,7 @@ static uint64_t sequence_at(const struct lm_loop *l, uint64_t i)
 	return l->ranges[r].first + i;
 }
 
-/* Forgets the next n sequences. */
+/* Removes the next n sequences from the ranges. */
 static void advance(struct lm_loop *l, uint64_t n)
 {
 	size_t done = 0;
@@ -112,7 +112,7 @@ static void advance(struct lm_loop *l, uint64_t n)
 
 /* --- steps -------------------------------------------------------------------------------- */
 
-/* Sequence n as row r of the pass. */
+/* Copies sequence n into row r of the pass. */
 static int put_sequence(struct lm_loop *l, lm_sequence_fn sequence, void *arg, uint64_t n,
 	uint64_t r)
 {
@@ -185,7 +185,7 @@ int lm_loop_eval(struct lm_loop *l, lm_sequence_fn sequence, void *arg, uint64_t
 		for (uint64_t r = 0; r < rows; r++) {
 			bool there = w + r < windows;
 
-			/* a last pass that is not full repeats a window and does not count it */
+			/* if the last pass is not full, it repeats a window without counting it */
 			if (put_sequence(l, sequence, arg, there ? w + r : w, r) < 0)
 				return -1;
 			for (uint64_t i = 0; i < length && !there; i++)
@@ -206,7 +206,7 @@ int lm_loop_eval(struct lm_loop *l, lm_sequence_fn sequence, void *arg, uint64_t
 
 /* --- ranks -------------------------------------------------------------------------------- */
 
-/* What has to be the same on all ranks, as one hash. */
+/* Hashes everything that has to be the same on all ranks. */
 static int hash_state(struct lm_loop *l, const void *more, size_t bytes,
 	unsigned char out[32])
 {

@@ -3,7 +3,7 @@
 
 #include "common/base/err.h"
 
-#define MANY_ROUNDS 100 /* from here on momentum 0.9 has time to pay */
+#define MANY_ROUNDS 100 /* with fewer rounds momentum 0.9 does not pay off */
 
 int outer_weights(double *w, const uint64_t *tokens, size_t k)
 {
@@ -79,7 +79,8 @@ void outer_dn(float *theta, float *m, float *buffer, const float *g, uint64_t n,
 	const struct outer_dn_step *s)
 {
 	double members = s->members;
-	double share = s->closes ? 1 - s->c * members + s->c : s->c; /* of momentum */
+	double share = s->closes ? 1 - s->c * members + s->c :
+				   s->c; /* fraction of the momentum */
 
 	for (uint64_t i = 0; i < n; i++) {
 		double sum = (double)buffer[i] + (double)g[i], momentum = (double)m[i];

@@ -59,7 +59,7 @@ static int check_options(const struct lm_train_options *o)
 	return 0;
 }
 
-/* All but memory: what the plan needs. */
+/* Sets everything but memory: what the plan needs. */
 static int begin(struct lm_train *t, struct dev *d, const struct lm_train_options *o)
 {
 	*t = (struct lm_train){ .o = *o, .d = d, .lm = d->ops->lm };
@@ -322,7 +322,7 @@ static int add_pass(struct lm_train *t, bool last)
 int lm_train_add(struct lm_train *t, const uint32_t *tokens, const uint32_t *targets,
 	bool last)
 {
-	/* all that the operations' arguments depend on */
+	/* arguments of operations depend only on these */
 	enum lm_pass pass = LM_PASS_ADD + (last && t->o.grad_ready ? 1 : 0) +
 		(t->adding ? 2 : 0);
 	int64_t counted;
@@ -347,7 +347,7 @@ void lm_train_zero_grad(struct lm_train *t)
 	t->targets = 0;
 }
 
-/* One AdamW call a tensor; what is not a matrix does not decay. */
+/* Calls AdamW once for each tensor; tensors that are not matrices have no weight decay. */
 static int adamw(struct lm_train *t)
 {
 	for (uint32_t i = 0; i < t->tensors; i++) {
@@ -370,7 +370,7 @@ static int adamw(struct lm_train *t)
 	return 0;
 }
 
-/* Where the norm is not finite, AdamW changes nothing. */
+/* If the norm is not finite, AdamW changes nothing. */
 static int update_pass(struct lm_train *t, bool last)
 {
 	struct lm_squares s = { .part = t->squares, .g = t->g, .n = t->flat };
@@ -396,7 +396,7 @@ static int update(struct lm_train *t, float lr, double loss, struct lm_step *out
 	struct lm_rates r = { .lr = lr,
 		.correct1 = (float)(1 / (1 - pow((double)t->o.beta1, step))),
 		.correct2 = (float)(1 / (1 - pow((double)t->o.beta2, step))),
-		/* the head divided by the rows */
+		/* the output layer has divided by the number of rows */
 		.unit = (float)((double)t->rows / (double)(t->targets ? t->targets : 1)),
 		.clip = t->o.clip };
 

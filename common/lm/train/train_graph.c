@@ -1,6 +1,6 @@
-/* The passes of a step as graphs of the device: asked for one by one at first, which loads what the
- * operations need; noted the second time; replayed from then on. What varies from step to step lies
- * in the device's memory. */
+/* train_graph.c - runs the passes of a step as graphs of the device: operations are launched
+ * one by one at first, which loads what they need, captured the second time, and replayed from
+ * then on. Values that vary from step to step lie in the device's memory. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,8 +23,8 @@ void lm_train_drop(struct lm_train *t)
 		drop(t, &t->passes[i]);
 }
 
-/* The operations since the last part become one more. Nothing is being captured then, whatever
- * comes back. */
+/* Ends the capture and appends the operations since the last part as a new one. The capture has
+ * ended even on failure. */
 static int end_part(struct lm_train *t, uint64_t from, uint64_t count)
 {
 	struct lm_captured *c = t->capturing;
@@ -43,15 +43,15 @@ int lm_train_ready(struct lm_train *t, uint64_t from, uint64_t count)
 		return t->o.grad_ready(t->o.arg, from, count);
 	if (end_part(t, from, count) < 0 || t->d->ops->graph_begin(t->d) < 0) {
 		lm_train_failed(t);
-		t->capturing = NULL; /* which says that the capture has ended */
+		t->capturing = NULL; /* marks the capture as ended */
 		return -1;
 	}
 	return 0;
 }
 
-/* Nothing of it is done, only noted. Where that fails, the pass and all others are asked for one by
- * one from now on. */
-static int note(struct lm_train *t, struct lm_captured *c,
+/* Captures a pass without running it. On failure, this pass and all others are launched
+ * operation by operation from now on. */
+static int capture(struct lm_train *t, struct lm_captured *c,
 	int (*all)(struct lm_train *t, bool last), bool last)
 {
 	int rc = t->d->ops->graph_begin(t->d);
@@ -65,7 +65,7 @@ static int note(struct lm_train *t, struct lm_captured *c,
 		rc = lm_train_failed(t);
 	else if (rc < 0 && t->capturing)
 		(void)t->d->ops->graph_end(t->d,
-			NULL); /* the first error is the one to tell */
+			NULL); /* the first error is the one to report */
 	t->capturing = NULL;
 	if (rc == 0)
 		return 0;
@@ -73,7 +73,7 @@ static int note(struct lm_train *t, struct lm_captured *c,
 	err_clear();
 	lm_train_drop(t);
 	for (int i = 0; i < LM_PASSES; i++)
-		t->passes[i].state = LM_PASS_EACH;
+		t->passes[i].state = LM_PASS_LAUNCH;
 	return -1;
 }
 
@@ -95,9 +95,9 @@ int lm_train_pass(struct lm_train *t, enum lm_pass pass,
 {
 	struct lm_captured *c = &t->passes[pass];
 
-	if (t->o.each)
+	if (t->o.no_graph)
 		return all(t, last);
-	if (c->state == LM_PASS_WARM && note(t, c, all, last) == 0)
+	if (c->state == LM_PASS_WARM && capture(t, c, all, last) == 0)
 		c->state = LM_PASS_CAPTURED;
 	if (c->state == LM_PASS_CAPTURED)
 		return replay(t, c);

@@ -16,32 +16,33 @@ enum lm_area {
 	LM_AREAS
 };
 
-/* The activations of one layer that its backward pass reads: one for each layer, or a single one
- * when layers are computed again. */
+/* The activations of one layer that its backward pass reads. There is one for each layer, or a
+ * single one if layers are computed again. */
 struct lm_saved_activations {
-	void *h1, *h2; /* as [rows, dim]: behind the norms */
+	void *h1, *h2; /* of dtype, [rows, dim]: outputs of the norms */
 	float *rms1, *rms2;
-	void *qkv;  /* as [rows, (heads + 2 kv_heads) head_dim] */
-	void *att;  /* as [rows, heads head_dim] */
+	void *qkv;  /* of dtype, [rows, (heads + 2 kv_heads) head_dim] */
+	void *att;  /* of dtype, [rows, heads head_dim] */
 	float *lse; /* [batch, heads, positions] */
-	float *mid; /* [rows, dim]: the residual stream between the halves */
-	void *gu;   /* as [rows, 2 hidden] */
+	float *mid; /* [rows, dim]: the residual stream between attention and MLP */
+	void *gu;   /* of dtype, [rows, 2 hidden] */
 };
 
-/* A pass of a step as the device's graphs: one, or where grad_ready is called on the way, one up to
- * each call. */
+/* A pass of a step as graphs of the device: one, or if grad_ready is called during the pass,
+ * one up to each call. */
 struct lm_captured {
-	enum { LM_PASS_NEW, LM_PASS_WARM, LM_PASS_EACH, LM_PASS_CAPTURED } state;
+	enum { LM_PASS_NEW, LM_PASS_WARM, LM_PASS_LAUNCH, LM_PASS_CAPTURED } state;
 	struct lm_captured_part {
 		void *graph;
-		uint64_t from, count; /* final behind it, for grad_ready; 0: nothing */
+		/* range of gradients that is final after it, for grad_ready; count 0: none */
+		uint64_t from, count;
 	} * parts;
 	size_t n, room;
 };
 
 enum lm_pass {
-	/* and the three behind it: + 1 with grad_ready, + 2 where gradients hold something
-	 * already */
+	/* base of four variants: + 1 with grad_ready, + 2 if gradients are added to earlier
+	 * ones */
 	LM_PASS_ADD,
 	LM_PASS_UPDATE = LM_PASS_ADD + 4,
 	LM_PASS_EVAL,
@@ -61,15 +62,15 @@ struct lm_train {
 	uint32_t tensors;
 	float scale; /* of scores */
 
-	/* device */
-	void *areas[LM_AREAS]; /* NULL while they are only counted */
+	/* device memory */
+	void *areas[LM_AREAS]; /* NULL while sizes are only counted */
 	uint64_t used[LM_AREAS];
 	float *p, *g, *m, *v;
 	uint16_t *copy; /* NULL with f32 */
-	float **x; /* [layers + 1], on the host: the residual stream before each layer */
-	/* [layers], on the host; all the same when layers are computed again */
+	float **x; /* [layers + 1], in host memory: the residual stream before each layer */
+	/* [layers], in host memory; all the same if layers are computed again */
 	struct lm_saved_activations *saved;
-	void *hf; /* behind the last norm */
+	void *hf; /* output of the last norm */
 	float *rmsf;
 	void *act; /* [rows, hidden] */
 	float *dx;
@@ -82,37 +83,38 @@ struct lm_train {
 	void *head_scratch;
 
 	struct lm_captured passes[LM_PASSES];
-	struct lm_captured *capturing; /* the pass that is being captured; NULL: none */
-	char why[256];                 /* why passes cannot be captured; "": they can */
+	struct lm_captured *capturing; /* pass that is being captured; NULL: none */
+	char why[256]; /* reason why passes cannot be captured; "": they can */
 
 	float *host_loss; /* [rows] */
-	bool adding;      /* gradients hold something already */
+	bool adding;      /* gradients are added to earlier ones */
 	double loss_sum;
 	uint64_t targets, steps;
 };
 
-/* Makes the bf16 copies of parameters from `from` of the flat array on again; nothing with f32. */
+/* Updates the bf16 copies of `count` parameters from `from` of the flat array on; does nothing
+ * with f32. */
 int lm_train_narrow(struct lm_train *t, uint64_t from, uint64_t count);
 
-/* The offset of a part in the flat arrays, and where products read it: the parameter or its bf16
- * copy. */
+/* Return the offset of a part in the flat arrays, and where products read it: the parameter or
+ * its bf16 copy. */
 uint64_t lm_train_at(const struct lm_train *t, enum lm_part part, uint32_t layer);
 const void *lm_train_weight(const struct lm_train *t, enum lm_part part, uint32_t layer);
 
-/* Makes the device's last error the thread's. Returns -1. */
+/* Copies the device's last error to err. Returns -1. */
 int lm_train_failed(const struct lm_train *t);
 
-/* Set: the sizes that follow from the options; the offsets of tensors (t->offset may be NULL) and
- * t->flat; every pointer, NULL while its area is not allocated, and the plan. */
+/* Computes the sizes that follow from the options; the offsets of tensors (t->offset may be
+ * NULL) and t->flat; every pointer, NULL while its area is not allocated; and the plan. */
 void lm_train_sizes(struct lm_train *t);
 void lm_train_offsets(struct lm_train *t);
 int lm_train_place(struct lm_train *t);
 
-/* Returns the output's operation, without its pointers. */
+/* Returns the arguments of the output operation, without pointers. */
 struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows);
 
-/* Runs a pass: calls `all`, or replays the graphs captured of it. all may start operations and
- * fills only, with the same arguments every time, and call lm_train_ready. */
+/* Runs a pass: calls `all`, or replays the graphs captured from it. all may only start
+ * operations and fills, with the same arguments every time, and call lm_train_ready. */
 int lm_train_pass(struct lm_train *t, enum lm_pass pass,
 	int (*all)(struct lm_train *t, bool last), bool last);
 
@@ -121,13 +123,13 @@ int lm_train_ready(struct lm_train *t, uint64_t from, uint64_t count);
 
 void lm_train_drop(struct lm_train *t); /* frees all graphs */
 
-/* The forward pass: from tokens on the device to hf. */
+/* Runs the forward pass: from tokens on the device to hf. */
 int lm_train_forward(struct lm_train *t);
 
 /* Computes the loss per row into t->loss; with back also dh and the output's gradient. */
 int lm_train_head(struct lm_train *t, bool back);
 
-/* The backward pass: from dh to all gradients; last: calls grad_ready. */
+/* Runs the backward pass: from dh to all gradients; last: calls grad_ready. */
 int lm_train_backward(struct lm_train *t, bool last);
 
 #endif

@@ -1,4 +1,4 @@
-/* The forward and the backward pass as operations of the device. */
+/* train_pass.c - the forward and the backward pass as operations of the device. */
 #include "common/base/err.h"
 #include "common/lm/train/train_parts.h"
 
@@ -32,7 +32,7 @@ static struct lm_gemm times_weight(const struct lm_train *t, void *c, const void
 		.ldc = n };
 }
 
-/* The same, added to the residual stream: to f32. */
+/* Multiplies as above and adds the product to the residual stream, in f32. */
 static int add_to_stream(struct lm_train *t, float *to, const float *from, const void *a,
 	uint64_t k, enum lm_part part, uint32_t layer)
 {
@@ -100,8 +100,8 @@ static int norm(struct lm_train *t, void *y, float *rms, const float *x,
 	return 0;
 }
 
-/* dh goes through a norm and is added to the gradient of the residual stream; first: there is none
- * yet. */
+/* Propagates dh through a norm and adds it to the gradient of the residual stream; first: there
+ * is none yet. */
 static int norm_back(struct lm_train *t, const float *x, const float *rms,
 	enum lm_part part, uint32_t layer, bool first)
 {
@@ -123,7 +123,7 @@ static int norm_back(struct lm_train *t, const float *x, const float *rms,
 	return 0;
 }
 
-/* q and k of x [rows, qkv] lie side by side: one call turns both */
+/* q and k of x [rows, qkv] are adjacent, so one call rotates both */
 static int rotate(struct lm_train *t, void *x, bool inverse)
 {
 	const struct lm_config *c = &t->o.config;
@@ -173,7 +173,7 @@ static struct lm_attend attention(const struct lm_train *t,
 
 /* --- forward ------------------------------------------------------------------------------ */
 
-/* Up to gu: all that the way back needs. */
+/* Computes a layer up to gu: everything that its backward pass needs. */
 static int layer_inner(struct lm_train *t, uint32_t l)
 {
 	const struct lm_saved_activations *k = &t->saved[l];
@@ -299,7 +299,7 @@ static int attention_back(struct lm_train *t, uint32_t l)
 	return norm_back(t, t->x[l], k->rms1, LM_ATTN_NORM, l, false);
 }
 
-/* Gradients from `from` up to `to` are final. */
+/* Reports that gradients `from` up to `to` are final. */
 static int ready(struct lm_train *t, bool last, uint64_t from, uint64_t to)
 {
 	if (!last || !t->o.grad_ready || from == to)
@@ -318,7 +318,7 @@ static int embed_back(struct lm_train *t)
 		.dim = t->dim,
 		.vocab = t->o.config.vocab };
 
-	/* when tied, the head has been there and written all of it */
+	/* if tied, the output layer has already written all of it */
 	if (!t->o.config.tied && !t->adding)
 		TRY(t->d->ops->fill(t->d, (uint32_t *)(void *)(t->g + at), 0, count));
 	TRY(t->lm->embed_back(t->d, &e));

@@ -1,5 +1,5 @@
-/* Where everything lies: one walk over what a trainer needs serves the plan, which only counts, and
- * open, which places. */
+/* train_plan.c - the memory layout: one function walks over all that a trainer needs, for the
+ * plan, which only counts, and for open, which assigns addresses. */
 #include "common/base/err.h"
 #include "common/lm/train/train_parts.h"
 #include "common/hw/device.h"
@@ -10,7 +10,7 @@
 #define FLAT_ALIGN  64 /* elements: 256 bytes as f32 */
 #define BYTES_MAX   (UINT64_C(1) << 62)
 
-/* count x each, or more than any memory */
+/* Returns count x each, or more than any memory on overflow. */
 static uint64_t bytes_of(uint64_t count, uint64_t each)
 {
 	uint64_t bytes;
@@ -20,7 +20,7 @@ static uint64_t bytes_of(uint64_t count, uint64_t each)
 		bytes;
 }
 
-/* The next `bytes` of an area: NULL while it is only being counted. */
+/* Returns the next `bytes` of an area, or NULL while it is only being counted. */
 static void *place(struct lm_train *t, enum lm_area area, uint64_t bytes)
 {
 	uint64_t *used = &t->used[area];
@@ -33,7 +33,7 @@ static void *place(struct lm_train *t, enum lm_area area, uint64_t bytes)
 	return at;
 }
 
-/* Tensors that one product reads together lie without a gap. */
+/* Tensors that one product reads together are stored without a gap. */
 static bool joins_last(enum lm_part part)
 {
 	return part == LM_K || part == LM_V || part == LM_K_BIAS || part == LM_V_BIAS ||
@@ -72,8 +72,8 @@ void lm_train_sizes(struct lm_train *t)
 
 struct lm_head lm_train_head_of(const struct lm_train_options *o, uint64_t rows)
 {
-	/* Gradients of the sum would do as well: dividing by the rows keeps them far from the ends
-	 * of bf16's range. apply knows. */
+	/* Gradients of the sum would do as well. Dividing by the number of rows keeps them far
+	 * from the limits of bf16's range; apply takes it into account. */
 	return (struct lm_head){ .dtype = o->dtype,
 		.rows = rows,
 		.dim = o->config.dim,
@@ -115,8 +115,8 @@ static struct lm_saved_activations place_saved(struct lm_train *t)
 	return k;
 }
 
-/* What one layer keeps: every layer's own, or one for all where nothing goes back or layers are
- * computed again. */
+/* The activations saved by one layer: separate for each, or shared by all if there is no
+ * backward pass or layers are computed again. */
 static void place_activations(struct lm_train *t)
 {
 	uint32_t layers = t->o.config.layers;
@@ -176,7 +176,7 @@ int lm_train_place(struct lm_train *t)
 	if (t->lm->prepare(t->d, &device_bytes) < 0)
 		return lm_train_failed(t);
 	device_warn(t->d);
-	h.dh = t->o.eval_only ? NULL : t; /* only whether it is there counts */
+	h.dh = t->o.eval_only ? NULL : t; /* only whether it is NULL matters here */
 	if (t->lm->head_scratch(t->d, &h, &head_bytes) < 0)
 		return lm_train_failed(t);
 	for (int a = 0; a < LM_AREAS; a++)
