@@ -111,8 +111,6 @@ gguf() {
 	refused 65 "what it holds ends at" rnp-serve inspect bad.gguf
 	sed 's/blk\.1\.attn_k\.weight/blk.0.attn_k.weight/' m.gguf >bad.gguf
 	refused 65 "'blk.0.attn_k.weight' stands there twice" rnp-serve inspect bad.gguf
-	sed 's/llama\.block_count/llama.block_counx/' m.gguf >bad.gguf
-	refused 65 "'llama.block_count' is missing" rnp-serve inspect bad.gguf
 	{ cat m/model.safetensors && echo; } >bad.safetensors
 	refused 65 "1 bytes behind the last" rnp-serve inspect bad.safetensors
 	sed 's/"data_offsets":\[0,/"data_offsets":[4,/' m/model.safetensors >bad.safetensors
@@ -128,6 +126,44 @@ patched() {
 		exec(sys.argv[1])
 		write("bad.gguf", values, rest)
 	END
+}
+
+# unusable WHY: bad.gguf is shown whole, and its first record says what keeps it from being run
+unusable() {
+	run_split rnp-serve inspect bad.gguf
+	assert_success
+	all_valid
+	[[ $(jq -r .unusable <<<"${lines[0]}") == *"$1"* ]] || fail "${lines[0]} does not say '$1'"
+	assert_equal "$(records rnp.tensor | wc -l)" "$(jq .tensors <<<"${lines[0]}")"
+	refused 65 "$1" rnp-serve plan --model bad.gguf
+}
+
+@test "inspect: a sound file that cannot be run is shown, with the reason" {
+	rnp-train init --preset nano --out m
+	rnp-train export --model m --gguf m.gguf
+	rnp-serve inspect m.gguf | jq -es 'map(has("unusable")) | any | not'
+	rnp-serve inspect m | jq -es 'map(has("unusable")) | any | not'
+	# an adapter names the model's architecture, and has none of its numbers
+	patched "values = [v for v in values if v[0] != b'llama.block_count' and v[0] != 'llama.block_count']"
+	unusable "key 'llama.block_count' is missing"
+	patched "values += [u32('llama.expert_count', 8)]"
+	unusable "models of 8 experts are not read"
+	patched "values += [text('llama.rope.scaling.type', 'yarn')]"
+	unusable "rope scaling 'yarn' is not none or linear"
+	patched "put(values, u32('llama.rope.dimension_count', 2))"
+	unusable "2 rotary dimensions"
+	patched "put(values, text('general.architecture', 'other'))"
+	unusable "the architecture is not llama or qwen2"
+	sed 's/blk\.1\.attn_k\.weight/blk.1.attn_x.weight/' m.gguf >bad.gguf
+	unusable "tensor 'blk.1.attn_k.weight' is missing"
+	gguf 3 0 0 >bad.gguf
+	unusable "the architecture is not llama or qwen2"
+	# a directory is a model, too; a file of tensors alone is none
+	rm m/config.json
+	run_split rnp-serve inspect m
+	assert_success
+	assert_equal "$(jq -r .unusable <<<"${lines[0]}")" "cannot open 'm/config.json': No such file or directory"
+	rnp-serve inspect m/model.safetensors | jq -es '.[0] | has("unusable") | not'
 }
 
 @test "inspect: a llama's hyper-parameters and tokenizer are checked" {

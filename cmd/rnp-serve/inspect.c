@@ -11,6 +11,7 @@
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/lm/model/gguf_llama.h"
+#include "common/lm/model/model_file.h"
 #include "common/lm/model/safetensors.h"
 #include "common/base/mem.h"
 #include "common/cli/out.h"
@@ -167,7 +168,26 @@ static json_t *tensor_record(const struct lm_tensor *t)
 	return record;
 }
 
-/* What a Llama's numbers have to be; other architectures are theirs to judge. */
+/* Sets what keeps a sound file from being run, if anything does. */
+static void set_unusable(json_t *record, const char *path)
+{
+	struct model_file *model = NULL;
+	size_t n = strlen(path);
+	const char *why;
+
+	if (model_file_open(&model, path) < 0) {
+		why = err_get()->text;
+		/* the path is there already, as the name */
+		if (strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0)
+			why += n + 2;
+		json_set_text(record, "unusable", why);
+		err_clear();
+	}
+	model_file_close(model);
+}
+
+/* Checks the numbers and the tokenizer of a Llama, as far as they are there. Other architectures
+ * have rules of their own. */
 static int check_llama(const struct gguf *g)
 {
 	struct lm_config c;
@@ -184,7 +204,7 @@ static int check_llama(const struct gguf *g)
 			return err_set(EX_DATAERR, "%s: key '%.*s' is not finite",
 				gguf_where(g), (int)v->key_bytes, v->key);
 	}
-	if (gguf_llama_config(&c, g) < 0)
+	if (gguf_llama_is_complete(g) && gguf_llama_config(&c, g) < 0)
 		return -1;
 	return gguf_check_tokenizer(g);
 }
@@ -214,6 +234,7 @@ static int show_gguf(const char *path)
 	json_set_i64(record, "tensors", (int64_t)gguf_tensors(g));
 	json_set_i64(record, "parameters", (int64_t)parameters);
 	json_set_i64(record, "bytes", (int64_t)gguf_bytes(g));
+	set_unusable(record, path);
 	rc = out_record(record);
 	for (uint64_t i = 0; rc == 0 && i < gguf_values(g); i++)
 		rc = put(metadata_record(gguf_value_at(g, i)));
@@ -266,6 +287,8 @@ static int show_safetensors(const char *path, bool directory)
 	json_set_i64(record, "tensors", (int64_t)safetensors_count(s));
 	json_set_i64(record, "parameters", (int64_t)parameters);
 	json_set_i64(record, "bytes", (int64_t)safetensors_bytes(s));
+	if (directory)
+		set_unusable(record, path);
 	rc = out_record(record);
 	if (rc == 0 && safetensors_metadata(s))
 		rc = show_metadata(safetensors_metadata(s));
@@ -313,8 +336,9 @@ const struct command command_inspect = {
 	.summary = "Metadata and tensors of a GGUF or safetensors file.",
 	.details =
 		"F may also be a directory with model.safetensors or its shards. Writes one rnp.model\n"
-		"record, one rnp.metadata record a key and one rnp.tensor record a tensor; a file that\n"
-		"breaks a rule of its format is refused (65) before anything is written.",
+		"record, one rnp.metadata record a key and one rnp.tensor record a tensor. A file that\n"
+		"breaks a rule of its format is refused (65) before anything is written; of one that\n"
+		"is sound and cannot be run here, the first record says why.",
 	.columns = "name,type,shape,bytes,value",
 	.run = run,
 };

@@ -85,6 +85,7 @@ static void check_model(const struct gguf *g)
 {
 	struct lm_config c;
 
+	(void)gguf_llama_is_complete(g);
 	if (taken(gguf_llama_config(&c, g)) == 0) {
 		must(lm_config_check(&c, "fuzz") == 0);
 		must(lm_config_params(&c) > 0);

@@ -30,6 +30,13 @@ struct keys {
 	char key[80];
 };
 
+/* Keys without which there is no model. */
+#define KEY_CONTEXT "context_length"
+#define KEY_DIM     "embedding_length"
+#define KEY_LAYERS  "block_count"
+#define KEY_HIDDEN  "feed_forward_length"
+#define KEY_HEADS   "attention.head_count"
+
 static const char *key_of(struct keys *k, const char *rest)
 {
 	snprintf(k->key, sizeof k->key, "%s.%s", k->architecture, rest);
@@ -120,16 +127,21 @@ static int read_vocab(struct lm_config *c, struct keys *k)
 
 static int read_heads(struct lm_config *c, struct keys *k)
 {
-	uint32_t values, rotary;
-
-	if (need_u32(k, "attention.head_count", &c->heads) < 0)
+	if (need_u32(k, KEY_HEADS, &c->heads) < 0)
 		return -1;
 	c->kv_heads = c->heads;
 	c->head_dim = c->heads ? c->dim / c->heads : 0;
-	if (get_u32(k, "attention.head_count_kv", &c->kv_heads) < 0 ||
-		get_u32(k, "attention.key_length", &c->head_dim) < 0)
-		return -1;
-	values = rotary = c->head_dim;
+	return get_u32(k, "attention.head_count_kv", &c->kv_heads) < 0 ||
+			get_u32(k, "attention.key_length", &c->head_dim) < 0 ?
+		-1 :
+		0;
+}
+
+/* Refuses heads whose values have another size than their keys, or that are rotated in part. */
+static int check_heads(const struct lm_config *c, struct keys *k)
+{
+	uint32_t values = c->head_dim, rotary = c->head_dim;
+
 	if (get_u32(k, "attention.value_length", &values) < 0 ||
 		get_u32(k, "rope.dimension_count", &rotary) < 0)
 		return -1;
@@ -169,6 +181,20 @@ static int read_rope(struct lm_config *c, struct keys *k)
 	return 0;
 }
 
+bool gguf_llama_is_complete(const struct gguf *g)
+{
+	static const char *const needed[] = { KEY_CONTEXT, KEY_DIM, KEY_LAYERS,
+		KEY_HIDDEN, KEY_HEADS };
+	struct keys k = { .g = g, .architecture = "llama" };
+
+	if (gguf_is_architecture(g, "qwen2"))
+		k.architecture = "qwen2";
+	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+		if (!gguf_find(g, key_of(&k, needed[i])))
+			return false;
+	return true;
+}
+
 int gguf_llama_config(struct lm_config *c, const struct gguf *g)
 {
 	struct keys k = { .g = g, .architecture = "llama" };
@@ -179,10 +205,10 @@ int gguf_llama_config(struct lm_config *c, const struct gguf *g)
 	else if (!gguf_is_architecture(g, "llama"))
 		return err_set(EX_DATAERR, "%s: the architecture is not llama or qwen2",
 			gguf_where(g));
-	if (need_u32(&k, "context_length", &c->context) < 0 ||
-		need_u32(&k, "embedding_length", &c->dim) < 0 ||
-		need_u32(&k, "block_count", &c->layers) < 0 ||
-		need_u32(&k, "feed_forward_length", &c->hidden) < 0 ||
+	if (need_u32(&k, KEY_CONTEXT, &c->context) < 0 ||
+		need_u32(&k, KEY_DIM, &c->dim) < 0 ||
+		need_u32(&k, KEY_LAYERS, &c->layers) < 0 ||
+		need_u32(&k, KEY_HIDDEN, &c->hidden) < 0 ||
 		get_u32(&k, "attention.sliding_window", &c->window) < 0 ||
 		get_f64(&k, "attention.layer_norm_rms_epsilon", &c->rms_eps) < 0 ||
 		read_heads(c, &k) < 0 || read_rope(c, &k) < 0 || read_vocab(c, &k) < 0 ||
@@ -280,7 +306,7 @@ int gguf_llama_rope(struct lm_config *c, const struct gguf *g)
 		return err_set(EX_DATAERR,
 			"%s: rope scaling '%.*s' is not none or linear", gguf_where(g),
 			(int)(bytes < 40 ? bytes : 40), kind);
-	return read_factors(c, g);
+	return check_heads(c, &k) < 0 ? -1 : read_factors(c, g);
 }
 
 /* --- the tokenizer ------------------------------------------------------------------------ */

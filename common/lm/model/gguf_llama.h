@@ -14,6 +14,10 @@
 /* Whether general.architecture is `name`. */
 bool gguf_is_architecture(const struct gguf *g, const char *name);
 
+/* Whether it has the keys that every model of its architecture, llama or qwen2, needs. An adapter
+ * names the architecture that it is for, and has none of them. */
+bool gguf_llama_is_complete(const struct gguf *g);
+
 /* Reads the shape of a model of the architecture llama or qwen2, within the bounds of
  * lm_config_check. The vocabulary is that of the token embedding, or that of the metadata in a
  * file without tensors. rope is plain or linear, see gguf_llama_rope. Returns 0, or -1 with
@@ -21,7 +25,7 @@ bool gguf_is_architecture(const struct gguf *g, const char *name);
 int gguf_llama_config(struct lm_config *c, const struct gguf *g);
 
 /* Checks that the model is a Llama as layout.h describes it: refuses experts, other kinds of
- * scaling and attention that is not causal, and sets rope to Llama 3.1's scaling when
+ * scaling, heads that are rotated in part and attention that is not causal, and sets rope to Llama 3.1's scaling when
  * rope_freqs.weight matches it. Returns 0, or -1 with err_set(EX_DATAERR). */
 int gguf_llama_rope(struct lm_config *c, const struct gguf *g);
 
