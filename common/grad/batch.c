@@ -117,7 +117,8 @@ static enum cpu_level level_of(const struct grad_batch *b)
 	return level;
 }
 
-int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
+static int init(struct grad_batch *b, struct dev *d, const struct grad *g, uint64_t most,
+	unsigned threads)
 {
 	memset(b, 0, sizeof *b);
 	b->d = d;
@@ -126,7 +127,7 @@ int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 		(g->q.method == QUANT_NONE || g->q.method == QUANT_LOSSLESS);
 	b->host = grad_on_host(d);
 	b->chunk = quant_chunk(g->q.method);
-	b->elements = grad_batch(g);
+	b->elements = most;
 	if (g->elements < b->elements)
 		b->elements = (g->elements + b->chunk - 1) / b->chunk * b->chunk;
 	if (!b->elements)
@@ -136,7 +137,7 @@ int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 		return err_set(EX_SOFTWARE, "libsodium does not start");
 	b->level = level_of(b);
 	b->huff = huff_kernels(b->level);
-	b->work = xmalloc((size_t)team() * sizeof *b->work);
+	b->work = xmalloc((size_t)threads * sizeof *b->work);
 	quant_layout(&b->layout, &b->g.q, b->chunk);
 	b->slot_bytes = (GRAD_CHUNK_BYTES + grad_payload_max(&b->g, b->chunk) +
 				QUANT_PLANES_MAX * HUFF_SLACK + 63) &
@@ -145,7 +146,7 @@ int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 	b->checks = xmalloc(b->chunks_max * GRAD_CHECK_BYTES);
 	if (alloc_both(b, (void **)&b->planes, (void **)&b->d_planes,
 		    b->layout.chunk_bytes *
-			    (b->chunks_max > team() ? b->chunks_max : team())) < 0 ||
+			    (b->chunks_max > threads ? b->chunks_max : threads)) < 0 ||
 		alloc_both(b, (void **)&b->used, (void **)&b->d_used,
 			b->chunks_max * sizeof *b->used) < 0 ||
 		alloc_both(b, (void **)&b->steps, (void **)&b->d_steps,
@@ -159,6 +160,16 @@ int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
 		grad_alloc(b, (void **)&b->floats, b->elements * 4) < 0)
 		return -1;
 	return b->host ? 0 : alloc_apart(b);
+}
+
+int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g)
+{
+	return init(b, d, g, grad_batch(g), team());
+}
+
+int grad_batch_init_one(struct grad_batch *b, struct dev *d, const struct grad *g)
+{
+	return init(b, d, g, quant_chunk(g->q.method), 1);
 }
 
 void grad_batch_release(struct grad_batch *b)

@@ -48,6 +48,8 @@ struct grad_batch {
 /* Each returns 0, or -1 with err_set; grad_batch_release releases what was allocated in any
  * case. */
 int grad_batch_init(struct grad_batch *b, struct dev *d, const struct grad *g);
+/* The same for one chunk at a time, of the calling thread alone. */
+int grad_batch_init_one(struct grad_batch *b, struct dev *d, const struct grad *g);
 void grad_batch_release(struct grad_batch *b);
 
 /* Returns the elements of chunk c of a batch of n. */
@@ -65,6 +67,11 @@ int grad_batch_put(struct grad_batch *b, uint64_t n, uint32_t *bad);
 /* Computes the checks of the chunks in the slots into b->checks; number is that of the first
  * chunk. The thread team hashes several side by side. */
 void grad_batch_check(struct grad_batch *b, uint64_t number);
+
+/* Decodes the b->chunks chunks in the slots, of which the first has this number and begins with
+ * element `first`: n elements in device memory. Returns 0, or -1 (EX_DATAERR). */
+int grad_batch_decode(struct grad_batch *b, uint64_t number, uint64_t first,
+	void *elements, uint64_t n);
 
 bool grad_on_host(const struct dev *d);
 int grad_alloc(struct grad_batch *b, void **out, uint64_t bytes);

@@ -1,0 +1,47 @@
+/* reader.h - single chunks of many containers, for whoever goes through them side by side: memory
+ * for a chunk, not for a batch a container. Uses grad.h; host memory and the CPU only.
+ *
+ * A chunk's check is verified each time that it is read. The root of a container is not: whoever
+ * took it from a stranger has read it whole with grad_decoder_next before. */
+#ifndef RNP_COMMON_GRAD_READER_H
+#define RNP_COMMON_GRAD_READER_H
+
+#include "common/grad/grad.h"
+
+/* Reads exactly len bytes at an offset; may be called by several threads at a time. Returns 0, or
+ * -1 with err_set. */
+typedef int (*grad_read_at_fn)(void *ctx, uint64_t at, void *data, size_t len);
+
+/* A container whose header and index were read. */
+struct grad_reader {
+	struct grad g;
+	unsigned char check[GRAD_CHECK_BYTES];
+	uint64_t elements, chunks;
+	uint32_t chunk; /* elements of all but the last */
+	uint64_t *at;   /* [chunks + 1]: where they begin */
+	grad_read_at_fn read;
+	void *ctx;
+};
+
+/* Opens a container of `bytes` bytes that must hold this many elements of f32. Returns 0, or -1
+ * with err_set(EX_DATAERR), or read's error. Close either way. */
+int grad_reader_open(struct grad_reader *r, grad_read_at_fn read, void *ctx,
+	uint64_t bytes, uint64_t elements);
+void grad_reader_close(struct grad_reader *r);
+
+/* What one thread decodes with; d: the CPU, borrowed. Made for the containers of one method, it
+ * serves all, but is made again where the next is of another. */
+struct grad_chunk_decoder;
+struct grad_chunk_decoder *grad_chunk_decoder_new(struct dev *d);
+void grad_chunk_decoder_free(struct grad_chunk_decoder *c);
+
+/* The elements of a reader's chunk: r->chunk of them, the last perhaps fewer. */
+uint64_t grad_reader_length(const struct grad_reader *r, uint64_t chunk);
+/* Decodes chunk number `chunk`. Returns 0, or -1 with err_set(). */
+int grad_reader_get(const struct grad_reader *r, struct grad_chunk_decoder *c,
+	uint64_t chunk, float *out);
+
+/* A grad_read_at_fn over memory: ctx is a struct buf. */
+int grad_read_buf(void *ctx, uint64_t at, void *data, size_t len);
+
+#endif
