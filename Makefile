@@ -91,7 +91,18 @@ $(BUILD)/obj/api.o: $(BUILD)/gen/api.c $(BUILD)/flags
 	$(call say,CC  )
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(LIB): $(call object,$(COMMON) $(KERNELS)) $(BUILD)/obj/schemas.o $(BUILD)/obj/api.o
+# the units that rnp-register setup writes
+NODE_UNITS := $(addprefix scripts/systemd/rnp-,heartbeat.service node.service node.timer)
+$(BUILD)/gen/units.c: $(NODE_UNITS) scripts/embed
+	@mkdir -p $(@D)
+	$(Q)scripts/embed units $(NODE_UNITS) > $@.part && mv $@.part $@
+
+$(BUILD)/obj/units.o: $(BUILD)/gen/units.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(LIB): $(call object,$(COMMON) $(KERNELS)) $(addprefix $(BUILD)/obj/,schemas.o api.o units.o)
 	$(call say,AR  )
 	$(Q)rm -f $@ && ar qcs $@ $^
 

@@ -13,6 +13,7 @@ extern const struct command command_heartbeat;
 extern const struct command command_keygen;
 extern const struct command command_list;
 extern const struct command command_serve;
+extern const struct command command_setup;
 extern const struct command command_sign;
 extern const struct command command_status;
 extern const struct command command_submit;

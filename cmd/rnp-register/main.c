@@ -3,6 +3,7 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = {
+	&command_setup,
 	&command_keygen,
 	&command_address,
 	&command_detect,
@@ -34,6 +35,7 @@ static const char *const kinds[] = {
 	"rnp.receipt",
 	"rnp.roots",
 	"rnp.setting",
+	"rnp.setup",
 	"rnp.status",
 	"rnp.stored",
 	"rnp.uptime",

@@ -20,10 +20,11 @@ static const char *registry, *node, *key_path, *passphrase_file, *ca_file;
 static const struct opt opts[] = {
 	OPT_REGISTRY(&registry),
 	{ .name = "node",
+		.setting = true,
 		.kind = OPT_TEXT,
 		.to = &node,
 		.metavar = "A",
-		.help = "another node than that of the key file" },
+		.help = "its address (default: the key file's)" },
 	OPT_KEY(&key_path),
 	{ .name = "passphrase-file",
 		.setting = true,
@@ -204,6 +205,9 @@ static int run(int n, char **args)
 	int rc = -1;
 
 	(void)n, (void)args;
+	/* a key that was named says more than the machine's settings */
+	if (opt_given(&command_status, "key") && !opt_given(&command_status, "node"))
+		node = NULL;
 	if (node)
 		rc = address_parse(node, "--node", public_key);
 	else if (key_load(&key, key_path, passphrase_file) == 0) {

@@ -241,18 +241,49 @@ void opt_use_settings(opt_setting_fn find)
 	find_setting = find;
 }
 
+/* The items of lists that settings give; lists borrow them until the next parse. */
+static char *list_items[16];
+static int nlist_items;
+
+/* A setting gives a list in one line, "country=DE; region=Saxony". */
+static int apply_list(struct parse *p, const struct opt *o, const char *value)
+{
+	while (*value) {
+		size_t len = strcspn(value, ";"), from = strspn(value, " \t"), to = len;
+
+		while (to > from && strchr(" \t", value[to - 1]))
+			to--;
+		if (to > from) {
+			if (nlist_items == (int)(sizeof list_items / sizeof *list_items))
+				return err_set(EX_USAGE, "setting %s: more than %d items",
+					o->name, nlist_items);
+			list_items[nlist_items] = xstrndup(value + from, to - from);
+			if (apply(p, o, list_items[nlist_items++]) < 0)
+				return -1;
+		}
+		value += len + (value[len] == ';');
+	}
+	return 0;
+}
+
 /* Values from the environment and config files, for options that take one and were left out. */
 static int apply_settings(struct parse *p)
 {
 	const struct opt *own = p->command->opts;
 
+	while (nlist_items)
+		free(list_items[--nlist_items]);
 	for (int i = 0; find_setting && own && own[i].kind != OPT_END && i < 64; i++) {
 		const char *value;
+		int rc = 0;
 
 		if (!own[i].setting || p->seen >> i & 1)
 			continue;
 		value = find_setting(own[i].name);
-		if (value && apply(p, &own[i], value) < 0)
+		if (value)
+			rc = own[i].kind == OPT_LIST ? apply_list(p, &own[i], value) :
+						       apply(p, &own[i], value);
+		if (rc < 0)
 			return -1;
 	}
 	return 0;
@@ -320,6 +351,19 @@ int opt_preset(const struct command *c, const char *name, const char *value)
 		return -1;
 	last_seen |= p.seen;
 	return 0;
+}
+
+int opt_setting(const struct command *c, const char *name, const char *value)
+{
+	const struct opt *o = find_in(c->opts, name, strlen(name), 0);
+	struct parse p = { .command = c };
+
+	if (!value || opt_given(c, name))
+		return 0;
+	if (o->kind != OPT_LIST)
+		return apply(&p, o, value);
+	((struct opt_list *)o->to)->n = 0;
+	return apply_list(&p, o, value);
 }
 
 bool opt_given(const struct command *c, const char *name)

@@ -75,6 +75,11 @@ int opt_preset(const struct command *c, const char *name, const char *value);
 typedef const char *(*opt_setting_fn)(const char *name);
 void opt_use_settings(opt_setting_fn find);
 
+/* Gives an option of c that the command line left out the value of a setting (NULL: none is set, and
+ * the option keeps its value), in place of one that another setting gave it. Returns 0, or -1 with
+ * err_set(EX_USAGE). */
+int opt_setting(const struct command *c, const char *name, const char *value);
+
 /* Whether the last opt_parse met the option of c, or opt_preset set it since. */
 bool opt_given(const struct command *c, const char *name);
 

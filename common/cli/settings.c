@@ -20,7 +20,7 @@
 #define FILE_BYTES_MAX (64 << 10)
 
 const char *const settings_names[] = { "registry", "key", "passphrase-file", "wallet",
-	"costs", "ca", NULL };
+	"costs", "ca", "name", "label", "bench", "node", NULL };
 
 enum { SETTINGS_MAX = sizeof settings_names / sizeof *settings_names };
 

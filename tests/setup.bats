@@ -1,0 +1,177 @@
+# rnp-register setup makes a machine a node: at a terminal, without one, below a directory.
+load helper
+load registry
+
+wallet=4fYNw3dojWmQ4dXtSGE9epjRGy9pFSx62YypT7avPYvA
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+	unset RNP_REGISTRY RNP_WALLET RNP_KEY RNP_COSTS RNP_LABEL RNP_NAME RNP_BENCH
+	export RNP_NODE_ENV=$BATS_TEST_TMPDIR/none
+	cp "$ROOT/tests/data/man/costs.json" "$ROOT/tests/data/man/offers.jsonl" .
+	# what rnp-bench run prints, so that no test measures but one
+	: >bench.jsonl
+	for test in down up ping; do
+		jq -nc --arg test "$test" '{kind: "rnp.bench", v: 1, at: "2026-11-01T00:00:00Z", suite: "net", test: $test,
+			device: "network", samples: 5, params: {peer: "http://127.0.0.1:1"}} + (if $test == "ping" then
+			{unit: "ns", median: 9000000, low: 8000000, high: 9100000} else
+			{unit: "B/s", median: 125000000, low: 120000000, high: 126000000} end)' >>bench.jsonl
+	done
+}
+
+teardown() {
+	stop_registry
+}
+
+@test "setup: without a terminal options are enough, and the preflight says what is missing" {
+	start_registry
+	run_split rnp-register setup --root image --registry "$url" --wallet "$wallet" --name 'my node' \
+		--label country=DE --label 'region=North Sea' --costs costs.json --bench bench.jsonl
+	assert_equal "$status" 1 # no GPU: a clear no
+	rnp-register --schema rnp.setup >schema
+	python3 -c 'import json, sys, jsonschema
+jsonschema.Draft202012Validator(json.load(open("schema"))).validate(json.loads(sys.argv[1]))' "$output"
+	jq -e '.registered and (.qualified | not) and .service == "written" and .floor_uusd > 0 and .pending' <<<"$output"
+	jq -e '.reasons == ["gpu_model: this machine has no GPU"] and (.next[0] | test("testnet"))' <<<"$output"
+	# the record that the registry has is what was said
+	rnp-register list --registry "$url" >listed
+	rnp-register verify <listed
+	jq -e --arg w "$wallet" '.wallet == $w and .name == "my node" and .labels == {country: "DE", region: "North Sea"} and
+		.network.down_bps == 1000000000' listed
+	assert_equal "$(stat -c %a image/etc/rnp/key.json)" 600
+	assert_equal "$(find image -perm /022)" ""
+}
+
+@test "setup: settings that it writes make the same record, and a second run keeps key, settings and figures" {
+	start_registry
+	rnp-register setup -q --policy testnet --root image --registry "$url" --wallet "$wallet" --name n \
+		--label country=DE --label host_type=miner --costs costs.json --bench bench.jsonl >first || true
+	cp image/etc/rnp/key.json key.before
+	cp image/etc/rnp/node.env env.before
+	# paths are those of the machine that will run from the image
+	grep -qx 'RNP_COSTS="/etc/rnp/costs.json"' env.before
+	sed 's|/etc/rnp|image/etc/rnp|' env.before >node.env
+	RNP_NODE_ENV=node.env rnp-register detect --key image/etc/rnp/key.json | jq -c '[.node, .wallet, .name, .labels, .network]' >detected
+	assert_equal "$(<detected)" "$(jq -c '[.node, .wallet, .name, .labels, .network]' image/etc/rnp/node.json)"
+	# status asks for this node, whoever runs it
+	assert_equal "$(RNP_NODE_ENV=node.env rnp-register status | jq -r .node)" "$(jq -r .node image/etc/rnp/node.json)"
+	# bash and systemd read the file, too
+	assert_equal "$(bash -c '. image/etc/rnp/node.env; echo "$RNP_LABEL"')" "country=DE; host_type=miner"
+	rnp-register setup -q --policy testnet --root image </dev/null >second || true
+	cmp key.before image/etc/rnp/key.json
+	cmp env.before image/etc/rnp/node.env
+	jq -e '.tier != "Unknown" and .floor_uusd > 0' second
+	grep -c '"suite":"net"' image/etc/rnp/bench.jsonl | grep -qx 3
+	grep -q '"suite":"mem"' image/etc/rnp/bench.jsonl
+}
+
+@test "setup: what it would earn is a quote among the offers given" {
+	start_registry
+	rnp-register setup -q --root image --registry "$url" --costs costs.json --bench bench.jsonl --offers offers.jsonl >out || true
+	assert_equal "$(jq -c '[.ask_uusd, .floor_uusd]' out)" "$(rnp-price quote --node image/etc/rnp/node.json \
+		--costs costs.json offers.jsonl | jq -c '[.ask_uusd, .floor_uusd]')"
+}
+
+@test "setup: an option that is wrong is 64 or 65 before anything is sent, and a key is never lost" {
+	refused 64 "option --registry URL is required" rnp-register setup --root image --bench bench.jsonl
+	refused 64 "not a base58 address" rnp-register setup --root image --registry http://127.0.0.1:1 --wallet x
+	refused 64 "holds quotes" rnp-register setup --root image --registry http://127.0.0.1:1 --name "\$(reboot)"
+	refused 64 "not NAME=VALUE" rnp-register setup --root image --registry http://127.0.0.1:1 --label 'a=b;c=d'
+	[[ ! -e image/etc/rnp/key.json ]]
+	echo '{"watts": 3}' >wrong.json
+	run_split rnp-register setup --root image --registry http://127.0.0.1:1 --costs wrong.json --bench bench.jsonl
+	assert_equal "$status" 65
+	[[ $stderr == *"watts"* ]] || fail "$stderr"
+}
+
+@test "setup: a registry that is away leaves all files, and a message to try again" {
+	run_split rnp-register setup --root image --registry http://127.0.0.1:1 --bench bench.jsonl
+	assert_equal "$status" 69
+	[[ $stderr == *"run it again when http://127.0.0.1:1 can be reached"* ]] || fail "$stderr"
+	[[ -s image/etc/rnp/node.env && -s image/etc/systemd/system/rnp-heartbeat.service ]]
+}
+
+@test "setup: units are sound, and their commands run from where the programs are" {
+	start_registry
+	rnp-register setup -q --root image --registry "$url" --bench bench.jsonl >out || true
+	local unit
+	for unit in image/etc/systemd/system/*; do
+		grep -q "$RNP_BUILD/bin/rnp-" "$unit" || [[ $unit == *.timer ]]
+	done
+	if command -v systemd-analyze >/dev/null; then
+		systemd-analyze verify --man=no image/etc/systemd/system/* 2>verify.err || fail "$(<verify.err)"
+	fi
+	# the daily registration, as systemd would run it
+	CREDENTIALS_DIRECTORY=$PWD/credentials
+	mkdir credentials
+	cp image/etc/rnp/key.json credentials/key
+	sed 's|/etc/rnp|image/etc/rnp|' image/etc/rnp/node.env >node.env
+	local command
+	command=$(awk '/^ExecStart=/ { on = 1; sub(/.*-c \047/, "") } on { last = !/\\$/; sub(/\\$/, ""); printf "%s\n", $0 } last { exit }' \
+		image/etc/systemd/system/rnp-node.service | sed "s/'\$//")
+	(set -a && . ./node.env && export CREDENTIALS_DIRECTORY && sh -c "$command") >stored
+	jq -e '.kind == "rnp.stored"' stored
+}
+
+@test "setup: units of a package are left alone" {
+	mkdir -p "image$(realpath "$RNP_BUILD")/lib/systemd/system"
+	echo x >"image$(realpath "$RNP_BUILD")/lib/systemd/system/rnp-heartbeat.service"
+	run_split rnp-register setup --root image --registry http://127.0.0.1:1 --bench bench.jsonl
+	[[ ! -e image/etc/systemd ]]
+}
+
+# at_terminal "ANSWER..." COMMAND: what a person sees who answers these lines
+at_terminal() {
+	python3 - "$@" <<-'END'
+		import os, pty, select, sys
+		import signal
+		signal.alarm(100)
+		answers = sys.argv[1].split("\n")
+		pid, fd = pty.fork()
+		if pid == 0:
+		    os.environ["TERM"] = "dumb"
+		    os.execvp("bash", ["bash", "-c", sys.argv[2]])
+		out, seen = b"", 0
+		while True:
+		    try:
+		        piece = os.read(fd, 65536)
+		    except OSError:
+		        break
+		    if not piece:
+		        break
+		    out += piece
+		    if out[seen:].rstrip(b"\r\n").endswith(b": "):
+		        answer = answers.pop(0) if answers else "" # $(...) drops empty ones at the end
+		        os.write(fd, b"\x04" if answer == "EOF" else answer.encode() + b"\n")
+		        seen = len(out) + len(answer) + 2
+		status = os.waitpid(pid, 0)[1]
+		sys.stdout.write(out.decode().replace("\r\n", "\n"))
+		sys.exit(os.waitstatus_to_exitcode(status))
+	END
+}
+
+@test "setup: at a terminal it asks, says at once what is wrong with an answer, and shows a page" {
+	start_registry
+	answers=$(printf '%s\n' "$url" nonsense "$wallet" 'my node' Germany DE '' miner '' 450 0.15 1599.00)
+	run at_terminal "$answers" "rnp-register setup --root image --bench bench.jsonl"
+	assert_equal "$status" 1
+	assert_output --partial "'nonsense' is not a base58 address"
+	assert_output --partial "two capital letters"
+	[[ $output =~ qualified\ +no ]] || fail "$output"
+	[[ $output =~ floor\ +\$0\.1 ]] || fail "$output"
+	[[ $output != *'"kind"'* ]]
+	jq -e '.labels == {country: "DE", host_type: "miner"} and .name == "my node"' image/etc/rnp/node.json
+	jq -e '.watts_load == 450 and .per_kwh == "0.15 USD"' image/etc/rnp/costs.json
+	# the answers are the defaults of the next time
+	answers=$(printf '%s\n' '' '' 'other' '' '' '' '')
+	run at_terminal "$answers" "rnp-register setup --root image --bench bench.jsonl"
+	assert_output --partial "Wallet that is paid (Solana address) [$wallet]"
+	jq -e '.labels == {country: "DE", host_type: "miner"} and .name == "other"' image/etc/rnp/node.json
+}
+
+@test "setup: who ends the input is told that nothing was written" {
+	run at_terminal "$(printf '%s\n' http://127.0.0.1:1 EOF)" "rnp-register setup --root image"
+	assert_equal "$status" 64
+	assert_output --partial "nothing was written"
+	assert_equal "$(find image -type f)" ""
+}
