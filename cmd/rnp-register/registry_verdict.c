@@ -191,6 +191,7 @@ static void take_one(struct registry *g, const struct waiting *w)
 	else
 		c = registry_challenge_take(g, answer, w->r, &j);
 	err_clear();
+	j.signature = &signature;
 	if (c) {
 		verdict = verify(g, c, answer, &j);
 		store_verdict(g, verdict, q, w->r);

@@ -43,8 +43,9 @@ static bool check_record(struct verification *g, const json_t *answer)
 {
 	const char *node = json_string_value(json_object_get(answer, "node"));
 	unsigned char sha256[POC_HASH_BYTES];
+	const struct signature_result *known = g->j->signature;
 	struct signature_result r;
-	bool form = schema_check(answer, "answer", "rnp.answer") == 0;
+	bool form = known || schema_check(answer, "answer", "rnp.answer") == 0;
 
 	if (!check(g, "form", NULL, form, err_get()->text)) {
 		err_clear();
@@ -58,7 +59,10 @@ static bool check_record(struct verification *g, const json_t *answer)
 				memcmp(sha256, g->c->sha256, sizeof sha256) == 0,
 			"the answer is to another challenge"))
 		return false;
-	signature_verify(answer, &r);
+	if (!known)
+		signature_verify(answer, &r);
+	else
+		r = *known;
 	return check(g, "signature", NULL, r.ok, r.reason);
 }
 

@@ -127,3 +127,17 @@ verdict() {
 	assert_equal "$(wc -l <c.json)" 2
 	assert_equal "$(tail -1 all.json | jq -r .node_record)" "$(jq -c 'del(.proof)' n.json | rnp-register canon | tr -d '\n' | sha256sum | cut -d' ' -f1)"
 }
+
+@test "answers: one of megabytes is canonicalised and hashed once on its way in" {
+	gcc -shared -fPIC -O1 -D_GNU_SOURCE -o hashed.so "${BATS_TEST_FILENAME%/*}/hashed.c" -ldl
+	SERVE_UNDER=(env LD_PRELOAD="$PWD/hashed.so" HASHED="$PWD/hashed")
+	asked
+	rnp-bench answer --key a.json c.json >both.json
+	# of this size, without its proof
+	bytes=$(($(tail -1 both.json | jq -c 'del(.proof)' | wc -c) - 1))
+	((bytes > 1000000))
+	rnp-register submit --registry "$url" both.json >/dev/null
+	verdict
+	jq -e '.passed' v.rec
+	assert_equal "$(cat hashed)" "$bytes"
+}
