@@ -7,5 +7,6 @@
 extern const struct command command_ask;
 extern const struct command command_inspect;
 extern const struct command command_plan;
+extern const struct command command_run;
 
 #endif

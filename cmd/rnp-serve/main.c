@@ -3,7 +3,7 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_ask, &command_inspect,
-	&command_plan, NULL };
+	&command_plan, &command_run, NULL };
 
 static const char *const kinds[] = { "rnp.completion", "rnp.error", "rnp.metadata",
 	"rnp.model", "rnp.plan", "rnp.tensor", NULL };

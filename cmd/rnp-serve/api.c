@@ -1,0 +1,322 @@
+/* api.c - the routes of the API. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-serve/api_error.h"
+#include "cmd/rnp-serve/server.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+
+#define BODY_MAX ((size_t)16 << 20)
+
+/* The model of a request; a server of one takes its absence as that one. */
+static struct served *find_model(struct server *s, const char *name, struct api_error *e)
+{
+	if (!name && s->model_count == 1)
+		return &s->models[0];
+	for (uint32_t i = 0; name && i < s->model_count; i++)
+		if (strcmp(s->models[i].name, name) == 0)
+			return &s->models[i];
+	if (name)
+		api_error_set(e, 404, "model_not_found", "model",
+			"model '%.100s' is not here", name);
+	else
+		api_error_set(e, 400, "missing_required_parameter", "model",
+			"'model' is missing");
+	return NULL;
+}
+
+/* --- answers -------------------------------------------------------------------------------------- */
+
+/* Encodes all prompts of a request. */
+static int encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
+	const struct request *q, struct api_error *e)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (prompt_encode(&prompts[i], m, q, i, e) < 0)
+			return -1;
+	return 0;
+}
+
+static int begin(struct server *s, struct request *ask, struct httpd_request *q,
+	struct httpd_reply *r, const struct reply_format *format, struct api_error *e)
+{
+	struct prompt *prompts = NULL;
+	struct served *m = find_model(s, ask->model, e);
+	struct exchange *x;
+	uint32_t n = 0;
+	int rc = -1;
+
+	if (!m || prompt_count(ask, &n, e) < 0)
+		return -1;
+	prompts = xcalloc(n, sizeof *prompts);
+	if (encode_all(prompts, n, m, ask, e) == 0) {
+		x = exchange_new(s->writer, m, ask, format, prompts, n);
+		rc = exchange_start(x, q, r);
+		if (rc < 0) {
+			exchange_drop(x);
+			api_error_set(e, 429, "queue_full", NULL, "%s", err_get()->text);
+		}
+	}
+	for (uint32_t i = 0; i < n; i++)
+		prompt_release(&prompts[i]);
+	free(prompts);
+	return rc;
+}
+
+static enum httpd_when answer(struct server *s, struct httpd_request *q,
+	struct httpd_reply *r, enum request_kind kind, const struct reply_format *format)
+{
+	struct request ask = { 0 };
+	struct api_error e;
+	int rc = -1;
+
+	if (atomic_load(&s->draining))
+		api_error_set(&e, 503, "draining", NULL, "the server is about to end");
+	else if (request_parse(&ask, kind, q->body.data, q->body.len, &e) == 0)
+		rc = begin(s, &ask, q, r, format, &e);
+	request_release(&ask);
+	if (rc == 0)
+		return HTTPD_LATER;
+	if (e.status == 429 || e.status == 503)
+		r->retry_after_s = 1;
+	return api_error_reply(r, &e);
+}
+
+static enum httpd_when post_chat(void *s, struct httpd_request *q, struct httpd_reply *r)
+{
+	return answer(s, q, r, REQUEST_CHAT, &reply_chat);
+}
+
+static enum httpd_when post_completion(void *s, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	return answer(s, q, r, REQUEST_COMPLETION, &reply_completion);
+}
+
+static void gone(void *ctx, struct httpd_request *q)
+{
+	(void)ctx;
+	exchange_gone(q->state);
+}
+
+static void done(void *ctx, struct httpd_request *q)
+{
+	(void)ctx;
+	exchange_drop(q->state);
+}
+
+/* --- models --------------------------------------------------------------------------------------- */
+
+static json_t *describe(const struct server *s, const struct served *m)
+{
+	json_t *o = json_object();
+
+	json_set_text(o, "id", m->name);
+	json_set_text(o, "object", "model");
+	json_set_i64(o, "created", s->started_s);
+	json_set_text(o, "owned_by", "rnp");
+	json_set_i64(o, "context", m->context);
+	json_set_bool(o, "chat", m->format != NULL);
+	return o;
+}
+
+static enum httpd_when get_models(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct server *s = ctx;
+	json_t *list = json_array(), *o = json_object();
+
+	(void)q;
+	for (uint32_t i = 0; i < s->model_count; i++)
+		json_push(list, describe(s, &s->models[i]));
+	json_set_text(o, "object", "list");
+	json_set(o, "data", list);
+	json_write(&r->body, o);
+	json_decref(o);
+	return HTTPD_NOW;
+}
+
+static enum httpd_when get_model(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct api_error e;
+	struct served *m = find_model(ctx, q->arg, &e);
+	json_t *o;
+
+	if (!m)
+		return api_error_reply(r, &e);
+	o = describe(ctx, m);
+	json_write(&r->body, o);
+	json_decref(o);
+	return HTTPD_NOW;
+}
+
+/* --- texts and tokens ------------------------------------------------------------------------------- */
+
+/* {"model", KEY}: the value of KEY, which has that type. */
+static json_t *read_small(struct server *s, struct httpd_request *q, const char *key,
+	json_type type, json_t **body, struct served **m, struct api_error *e)
+{
+	json_t *v;
+
+	*body = json_parse_object(q->body.data, q->body.len, "body");
+	if (!*body) {
+		api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
+		return NULL;
+	}
+	*m = find_model(s, json_string_value(json_object_get(*body, "model")), e);
+	if (!*m)
+		return NULL;
+	v = json_object_get(*body, key);
+	if (v && json_typeof(v) == type)
+		return v;
+	api_error_set(e, 400, "invalid_value", key, "'%s' must be %s", key,
+		type == JSON_STRING ? "a text" : "an array of token ids");
+	return NULL;
+}
+
+static void write_tokens(struct httpd_reply *r, const struct buf *ids)
+{
+	const uint32_t *id = (const uint32_t *)(const void *)ids->data;
+	size_t n = ids->len / sizeof *id;
+
+	buf_addf(&r->body, "{\"count\":%zu,\"tokens\":[", n);
+	for (size_t i = 0; i < n; i++)
+		buf_addf(&r->body, "%s%u", i ? "," : "", id[i]);
+	buf_adds(&r->body, "]}\n");
+}
+
+static enum httpd_when post_tokenize(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct buf ids = BUF_INIT;
+	struct served *m;
+	struct api_error e;
+	json_t *body, *v;
+	int rc = -1;
+
+	v = read_small(ctx, q, "content", JSON_STRING, &body, &m, &e);
+	if (v) {
+		int64_t bos = lm_token_bos(m->l.token);
+		uint32_t id = (uint32_t)bos;
+
+		if (bos >= 0 && json_is_true(json_object_get(body, "add_special")))
+			buf_add(&ids, &id, sizeof id);
+		rc = lm_token_encode(m->l.token, &ids, json_string_value(v),
+			json_string_length(v),
+			json_is_true(json_object_get(body, "special")));
+		if (rc < 0)
+			api_error_set(&e, 400, "invalid_value", "content", "%s",
+				err_get()->text);
+	}
+	if (rc == 0)
+		write_tokens(r, &ids);
+	else
+		api_error_reply(r, &e);
+	buf_release(&ids);
+	json_decref(body);
+	return HTTPD_NOW;
+}
+
+static int detokenize(struct buf *text, const struct served *m, const json_t *ids,
+	struct api_error *e)
+{
+	struct lm_detoken d;
+	json_t *v;
+	size_t i;
+
+	lm_detoken_init(&d, m->l.token);
+	json_array_foreach(ids, i, v) {
+		json_int_t id = json_integer_value(v);
+
+		if (!json_is_integer(v) || id < 0 || id >= lm_token_count(m->l.token))
+			return api_error_set(e, 400, "invalid_value", "tokens",
+				"'tokens[%zu]' is not in the vocabulary", i);
+		if (lm_detoken_push(&d, text, (uint32_t)id) < 0)
+			return api_error_set(e, 400, "invalid_value", "tokens", "%s",
+				err_get()->text);
+	}
+	lm_detoken_end(&d, text);
+	return 0;
+}
+
+static enum httpd_when post_detokenize(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct buf text = BUF_INIT;
+	struct served *m;
+	struct api_error e;
+	json_t *body, *v, *o;
+
+	v = read_small(ctx, q, "tokens", JSON_ARRAY, &body, &m, &e);
+	if (v && detokenize(&text, m, v, &e) == 0) {
+		o = json_pack("{s:s%}", "content", buf_text(&text), text.len);
+		if (!o) { /* a NUL or such is no text of JSON */
+			o = json_object();
+			json_set_text(o, "content", buf_text(&text));
+		}
+		json_write(&r->body, o);
+		json_decref(o);
+	} else {
+		api_error_reply(r, &e);
+	}
+	buf_release(&text);
+	json_decref(body);
+	return HTTPD_NOW;
+}
+
+/* What a chat's messages become, for people who write clients and templates. */
+static enum httpd_when post_template(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct request ask = { 0 };
+	struct buf text = BUF_INIT;
+	struct api_error e;
+	struct served *m = NULL;
+	json_t *o;
+
+	if (request_parse(&ask, REQUEST_TEMPLATE, q->body.data, q->body.len, &e) == 0)
+		m = find_model(ctx, ask.model, &e);
+	if (m && prompt_text(&text, m, &ask, &e) == 0) {
+		o = json_object();
+		json_set_text(o, "prompt", buf_text(&text));
+		json_write(&r->body, o);
+		json_decref(o);
+	} else {
+		api_error_reply(r, &e);
+	}
+	request_release(&ask);
+	buf_release(&text);
+	return HTTPD_NOW;
+}
+
+/* --- how it is --------------------------------------------------------------------------------------- */
+
+static enum httpd_when get_health(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct server *s = ctx;
+
+	(void)q;
+	if (atomic_load(&s->draining))
+		return httpd_error(r, 503, "the server is about to end");
+	buf_adds(&r->body, "{\"status\":\"ok\"}\n");
+	return HTTPD_NOW;
+}
+
+const struct httpd_route server_routes[] = {
+	HTTPD_POST("/v1/chat/completions", post_chat, BODY_MAX, .slow = true,
+		.gone = gone, .done = done),
+	HTTPD_POST("/v1/completions", post_completion, BODY_MAX, .slow = true,
+		.gone = gone, .done = done),
+	HTTPD_GET("/v1/models", get_models),
+	HTTPD_GET("/v1/models/{model}", get_model),
+	HTTPD_POST("/tokenize", post_tokenize, BODY_MAX, .slow = true),
+	HTTPD_POST("/detokenize", post_detokenize, BODY_MAX, .slow = true),
+	HTTPD_POST("/apply-template", post_template, BODY_MAX, .slow = true),
+	HTTPD_GET("/health", get_health),
+	{ 0 },
+};

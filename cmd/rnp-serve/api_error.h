@@ -1,0 +1,17 @@
+/* api_error.h - errors as OpenAI's API tells them. Uses request.h, httpd.h. */
+#ifndef RNP_SERVE_API_ERROR_H
+#define RNP_SERVE_API_ERROR_H
+
+#include "cmd/rnp-serve/request.h"
+#include "common/net/httpd.h"
+
+/* Appends {"error":{"message","type","param","code"}} with the pending error's sentence. */
+void api_error_body(struct buf *out, const struct api_error *e);
+
+/* Fills r with it. Returns HTTPD_NOW. */
+enum httpd_when api_error_reply(struct httpd_reply *r, const struct api_error *e);
+
+/* For httpd_config.error: the server's own errors in the same shape. */
+void api_error_render(struct httpd_reply *r, const char *text);
+
+#endif

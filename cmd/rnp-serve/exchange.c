@@ -1,0 +1,526 @@
+/* exchange.c - what becomes of requests: events of the engine turn into text, text into what the
+ * client is sent. One thread, the writer's, does it for all of them and waits for none. */
+#include "cmd/rnp-serve/exchange.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-serve/api_error.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+
+#define PIECE             ((size_t)32 << 10) /* written at once */
+#define TICK_MS           50
+#define COMMENT_NS        5000000000 /* a comment where nothing else was written for so long */
+#define COMPLETION_TOKENS 16 /* of /v1/completions without max_tokens, as OpenAI's */
+
+struct writer {
+	struct lm_outbox *outbox;
+	pthread_t thread;
+	pthread_mutex_t lock; /* of all that follows */
+	struct exchange *live;
+	struct writer_counts counts;
+	bool stop;
+};
+
+/* --- life ------------------------------------------------------------------------------------------ */
+
+static void init_choice(struct exchange *x, struct choice *c, const struct prompt *p,
+	uint32_t index)
+{
+	const struct request *q = &x->request;
+	uint32_t n = (uint32_t)(p->ids.len / sizeof(uint32_t));
+	int64_t max = q->tokens_max, room = (int64_t)x->model->context - n;
+	bool chat = q->kind == REQUEST_CHAT;
+
+	if (max < 0)
+		max = chat ? room : COMPLETION_TOKENS;
+	c->x = x;
+	c->index = index;
+	c->answer.user = c;
+	c->answer.tokens = xmalloc(p->ids.len);
+	memcpy(c->answer.tokens, p->ids.data, p->ids.len);
+	c->answer.tokens_room = n;
+	c->answer.prompt = n;
+	c->answer.tokens_max = (uint32_t)(max < room ? max : room);
+	c->answer.sampling = q->sampling;
+	c->answer.sampling.choice = index % q->n;
+	c->answer.logprobs = q->logprobs;
+	c->answer.top_logprobs = q->top_logprobs;
+	c->logprobs = q->logprobs ? json_array() : NULL;
+	lm_detoken_init(&c->detoken, x->model->l.token);
+	c->detoken.started = !chat && p->text.len > 0;
+	filter_init(&c->filter, q->stop, q->stop_count, chat, chat && p->reasoning);
+	if (q->echo)
+		buf_add(&c->content, p->text.data, p->text.len);
+}
+
+struct exchange *exchange_new(struct writer *w, struct served *m, struct request *q,
+	const struct reply_format *format, struct prompt *prompts, uint32_t count)
+{
+	struct exchange *x = xcalloc(1, sizeof *x);
+	unsigned char random[12];
+
+	atomic_init(&x->holders, 1);
+	x->writer = w;
+	x->model = m;
+	x->format = format;
+	x->request = *q;
+	*q = (struct request){ 0 };
+	q = &x->request;
+	if (!q->seeded)
+		q->sampling.seed = (uint64_t)randombytes_random();
+	x->prompts = count;
+	x->count = x->open = x->busy = count * q->n;
+	x->choices = xcalloc(x->count, sizeof *x->choices);
+	for (uint32_t i = 0; i < x->count; i++)
+		init_choice(x, &x->choices[i], &prompts[i / q->n], i);
+	for (uint32_t i = 0; i < count; i++)
+		x->prompt_tokens += (uint32_t)(prompts[i].ids.len / sizeof(uint32_t));
+	randombytes_buf(random, sizeof random);
+	snprintf(x->id, sizeof x->id, "%s", format->id_prefix);
+	sodium_bin2hex(x->id + strlen(x->id), 2 * sizeof random + 1, random,
+		sizeof random);
+	x->created = clock_now_ms() / 1000;
+	x->started_ns = clock_mono_ns();
+	return x;
+}
+
+static void release_choice(struct choice *c)
+{
+	free(c->answer.tokens);
+	free(c->answer.error);
+	filter_release(&c->filter);
+	buf_release(&c->content);
+	buf_release(&c->reasoning);
+	json_decref(c->logprobs);
+}
+
+void exchange_drop(struct exchange *x)
+{
+	if (!x || atomic_fetch_sub(&x->holders, 1) > 1)
+		return;
+	for (uint32_t i = 0; i < x->count; i++)
+		release_choice(&x->choices[i]);
+	free(x->choices);
+	request_release(&x->request);
+	buf_release(&x->out);
+	free(x);
+}
+
+static void unlist(struct writer *w, struct exchange *x)
+{
+	struct exchange **at = &w->live;
+
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+	w->counts.live--;
+}
+
+int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r)
+{
+	struct lm_answer **answers = xcalloc(x->count, sizeof *answers);
+	struct writer *w = x->writer;
+	int rc;
+
+	x->q = q;
+	x->r = r;
+	q->state = x;
+	if (x->request.ignored.len)
+		httpd_add_header(r, "rnp-ignored", "%s", buf_text(&x->request.ignored));
+	r->cache_control = "no-store";
+	if (x->request.stream)
+		r->content_type = "text/event-stream";
+	x->last_write_ns = clock_mono_ns();
+	for (uint32_t i = 0; i < x->count; i++)
+		answers[i] = &x->choices[i].answer;
+	atomic_fetch_add(&x->holders, 1);
+	pthread_mutex_lock(&w->lock);
+	x->next = w->live;
+	w->live = x;
+	w->counts.live++;
+	rc = lm_service_submit(x->model->service, answers, x->count);
+	if (rc < 0) {
+		unlist(w, x);
+		q->state = NULL;
+		r->content_type = NULL;
+		atomic_fetch_sub(&x->holders, 1);
+	} else {
+		w->counts.requests++;
+		w->counts.prompt_tokens += x->prompt_tokens;
+	}
+	pthread_mutex_unlock(&w->lock);
+	free(answers);
+	return rc;
+}
+
+static void cancel_all(struct exchange *x)
+{
+	for (uint32_t i = 0; i < x->count; i++)
+		lm_service_cancel(x->model->service, &x->choices[i].answer);
+}
+
+void exchange_gone(struct exchange *x)
+{
+	if (!x)
+		return;
+	cancel_all(x);
+	atomic_store(&x->gone, true);
+	lm_outbox_wake(x->writer->outbox);
+}
+
+/* --- events of the engine --------------------------------------------------------------------------- */
+
+/* Text of a token for people: its bytes, with U+FFFD for what is no UTF-8. */
+static void add_token(json_t *to, const struct lm_token *t, uint32_t id, float logprob)
+{
+	struct buf text = BUF_INIT;
+	json_t *bytes = json_array();
+
+	if (id < lm_token_count(t))
+		lm_token_piece(t, &text, id, false, true);
+	for (size_t i = 0; i < text.len; i++)
+		json_push(bytes, json_integer((unsigned char)text.data[i]));
+	json_set_text(to, "token", buf_text(&text));
+	json_set_f64(to, "logprob", logprob > -9999 ? (double)logprob : -9999.0);
+	json_set(to, "bytes", bytes);
+	buf_release(&text);
+}
+
+static void add_logprobs(struct choice *c, uint32_t id, const struct lm_logprobs *p)
+{
+	const struct lm_token *t = c->x->model->l.token;
+	json_t *one = json_object(), *top = json_array();
+
+	add_token(one, t, id, p->token);
+	for (uint32_t i = 0; i < p->n; i++) {
+		json_t *other = json_object();
+
+		add_token(other, t, p->top[i], p->top_logprob[i]);
+		json_push(top, other);
+	}
+	json_set(one, "top_logprobs", top);
+	json_push(c->logprobs, one);
+}
+
+/* A model may say NUL, which few readers of JSON take. */
+static bool push_text(struct choice *c, const struct buf *text)
+{
+	bool stopped = false;
+	size_t from = 0;
+
+	for (size_t i = 0; i <= text->len && !stopped; i++)
+		if (i == text->len || !text->data[i]) {
+			stopped = filter_push(&c->filter, text->data + from, i - from,
+				&c->content, &c->reasoning);
+			if (i < text->len && !stopped)
+				stopped = filter_push(&c->filter, "\xef\xbf\xbd", 3,
+					&c->content, &c->reasoning);
+			from = i + 1;
+		}
+	return stopped;
+}
+
+static void end_choice(struct choice *c, const char *finish)
+{
+	if (c->ended)
+		return;
+	c->ended = true;
+	c->finish = finish;
+	c->x->open--;
+}
+
+static void hear_token(struct choice *c, const struct lm_news_event *e)
+{
+	struct exchange *x = c->x;
+	struct buf text = BUF_INIT;
+	uint32_t id = (uint32_t)e->token;
+
+	if (c->ended)
+		return;
+	c->tokens++;
+	if (!x->first_ns)
+		x->first_ns = c->answer.first_ns;
+	if (e->logprobs)
+		add_logprobs(c, id, e->logprobs);
+	if (id < lm_token_count(x->model->l.token))
+		lm_detoken_push(&c->detoken, &text, id);
+	if (text.len && push_text(c, &text)) {
+		end_choice(c, "stop");
+		lm_service_cancel(x->model->service, &c->answer);
+	}
+	buf_release(&text);
+}
+
+static void fail(struct exchange *x, const struct err *why);
+
+static void hear_end(struct choice *c)
+{
+	struct exchange *x = c->x;
+	struct buf text = BUF_INIT;
+
+	c->over = true;
+	x->busy--;
+	if (c->index % x->request.n ==
+		0) /* the others find what the first has computed */
+		x->cached_tokens += c->answer.cached;
+	if (c->answer.finish == LM_FINISH_ERROR)
+		fail(x, c->answer.error);
+	if (!c->ended) {
+		lm_detoken_end(&c->detoken, &text);
+		if (text.len)
+			push_text(c, &text);
+		filter_end(&c->filter, &c->content, &c->reasoning);
+		end_choice(c, c->answer.finish == LM_FINISH_LENGTH ? "length" : "stop");
+	}
+	buf_release(&text);
+}
+
+/* --- what the client is sent --------------------------------------------------------------------------- */
+
+static void finish(struct exchange *x)
+{
+	if (x->finished)
+		return;
+	x->finished = true;
+	for (uint32_t i = 0; i < x->count; i++)
+		end_choice(&x->choices[i], "stop");
+	httpd_finish(x->q);
+}
+
+/* The request fails: by status where nothing was sent, else by an event. */
+static void fail(struct exchange *x, const struct err *why)
+{
+	struct api_error e;
+
+	if (x->finished)
+		return;
+	cancel_all(x);
+	api_error_set(&e, 500, "engine_error", NULL, "%s",
+		why ? why->text : "the server ends");
+	if (!x->streaming) {
+		x->r->content_type = NULL;
+		api_error_reply(x->r, &e);
+		finish(x);
+		return;
+	}
+	buf_adds(&x->out, "event: error\ndata: ");
+	api_error_body(&x->out, &e);
+	buf_adds(&x->out, "\n\n");
+	for (uint32_t i = 0; i < x->count; i++) {
+		struct choice *c = &x->choices[i];
+
+		end_choice(c, NULL);
+		c->finish = NULL;
+		buf_reset(&c->content);
+		buf_reset(&c->reasoning);
+		json_array_clear(c->logprobs);
+	}
+	x->end_written = true;
+}
+
+/* Writes what it can. Returns whether all of it is written, or nobody reads it. */
+static bool flush(struct exchange *x)
+{
+	size_t done = 0;
+	int rc = 0;
+
+	while (done < x->out.len && rc == 0) {
+		size_t n = x->out.len - done < PIECE ? x->out.len - done : PIECE;
+
+		rc = httpd_try_write(x->q, x->out.data + done, n);
+		if (rc == 0)
+			done += n;
+		x->streaming = true;
+	}
+	if (done) {
+		x->last_write_ns = clock_mono_ns();
+		memmove(x->out.data, x->out.data + done, x->out.len - done);
+		x->out.len -= done;
+	}
+	if (rc < 0) {
+		cancel_all(x);
+		atomic_store(&x->gone, true);
+		buf_reset(&x->out);
+	}
+	return !x->out.len;
+}
+
+static bool has_news(const struct choice *c)
+{
+	return c->content.len || c->reasoning.len || (c->ended && c->finish) ||
+		json_array_size(c->logprobs);
+}
+
+static void write_stream(struct exchange *x)
+{
+	for (uint32_t i = 0; i < x->count; i++) {
+		struct choice *c = &x->choices[i];
+
+		if (!has_news(c))
+			continue;
+		x->format->chunk(x, c, &x->out);
+		c->text_bytes += c->content.len;
+		buf_reset(&c->content);
+		buf_reset(&c->reasoning);
+		if (c->logprobs)
+			json_array_clear(c->logprobs);
+		if (c->ended)
+			c->finish = NULL; /* told */
+	}
+	if (!x->open && !x->end_written) {
+		x->format->end(x, &x->out);
+		x->end_written = true;
+	}
+}
+
+static void count_end(struct writer *w, const struct exchange *x)
+{
+	uint32_t tokens = 0;
+	int64_t now = clock_mono_ns();
+
+	for (uint32_t i = 0; i < x->count; i++)
+		tokens += x->choices[i].tokens;
+	w->counts.tokens += tokens;
+	w->counts.cached_tokens += x->cached_tokens;
+	w->counts.cancelled += atomic_load(&x->gone);
+	if (x->first_ns) {
+		w->counts.first_s += (double)(x->first_ns - x->started_ns) * 1e-9;
+		w->counts.first_n++;
+		if (tokens > x->count) {
+			w->counts.token_s += (double)(now - x->first_ns) * 1e-9;
+			w->counts.token_n += tokens - x->count;
+		}
+	}
+}
+
+/* Brings the client up to date. Under the writer's lock. */
+static void advance(struct writer *w, struct exchange *x)
+{
+	bool ended = x->finished;
+
+	if (atomic_load(&x->gone) && !x->finished)
+		finish(x);
+	if (!x->finished && x->request.stream) {
+		if (x->touched)
+			write_stream(x);
+		if (flush(x) && !x->open)
+			finish(x);
+	} else if (!x->finished && !x->open) {
+		x->format->whole(x, &x->r->body);
+		finish(x);
+	}
+	x->touched = false;
+	if (x->finished && !ended)
+		count_end(w, x);
+	if (x->finished && !x->busy) {
+		unlist(w, x);
+		exchange_drop(x);
+	}
+}
+
+/* --- the thread ------------------------------------------------------------------------------------------ */
+
+static void hear(struct writer *w, const struct lm_news *news)
+{
+	for (size_t i = 0; i < news->count; i++) {
+		struct choice *c = news->events[i].answer->user;
+
+		c->x->touched = true;
+		if (news->events[i].token < 0)
+			hear_end(c);
+		else
+			hear_token(c, &news->events[i]);
+	}
+	(void)w;
+}
+
+/* Something may be said to those who wait: nothing came for a while, or the client was slow. */
+static bool is_due(const struct exchange *x, int64_t now)
+{
+	return x->touched || x->out.len || atomic_load(&x->gone) ||
+		(x->request.stream && now - x->last_write_ns > COMMENT_NS);
+}
+
+static bool round_of(struct writer *w, struct lm_news *news)
+{
+	struct exchange *x, *next;
+	int64_t now;
+	bool idle, stop;
+
+	pthread_mutex_lock(&w->lock);
+	idle = !w->live;
+	pthread_mutex_unlock(&w->lock);
+	lm_outbox_take(w->outbox, news, idle ? 1000 : TICK_MS);
+	pthread_mutex_lock(&w->lock);
+	hear(w, news);
+	now = clock_mono_ns();
+	for (x = w->live; x; x = next) {
+		next = x->next;
+		if (!is_due(x, now))
+			continue;
+		if (x->request.stream && !x->finished &&
+			now - x->last_write_ns > COMMENT_NS)
+			buf_adds(&x->out, ": waiting\n\n");
+		advance(w, x);
+	}
+	stop = w->stop;
+	pthread_mutex_unlock(&w->lock);
+	return !stop;
+}
+
+static void *run(void *arg)
+{
+	struct writer *w = arg;
+	struct lm_news news = { 0 };
+
+	while (round_of(w, &news))
+		;
+	lm_news_release(&news);
+	return NULL;
+}
+
+struct writer *writer_open(struct lm_outbox *outbox)
+{
+	struct writer *w = xcalloc(1, sizeof *w);
+
+	w->outbox = outbox;
+	pthread_mutex_init(&w->lock, NULL);
+	if (pthread_create(&w->thread, NULL, run, w) != 0) {
+		free(w);
+		err_set(EX_OSERR, "cannot start a thread");
+		return NULL;
+	}
+	return w;
+}
+
+void writer_close(struct writer *w)
+{
+	struct exchange *x;
+
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_mutex_unlock(&w->lock);
+	lm_outbox_wake(w->outbox);
+	pthread_join(w->thread, NULL);
+	while ((x = w->live)) {
+		w->live = x->next;
+		exchange_drop(x);
+	}
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+void writer_count(struct writer *w, struct writer_counts *out)
+{
+	pthread_mutex_lock(&w->lock);
+	*out = w->counts;
+	pthread_mutex_unlock(&w->lock);
+}

@@ -1,0 +1,255 @@
+/* reply.c - answers as OpenAI's chat and completions APIs write them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-serve/exchange.h"
+#include "common/base/clock.h"
+#include "common/json/canon.h"
+#include "common/json/json.h"
+
+static void add_string(struct buf *out, const char *key, const struct buf *text)
+{
+	buf_addf(out, "\"%s\":", key);
+	canon_string(out, buf_text(text), text->len);
+}
+
+static void add_head(const struct exchange *x, struct buf *out, const char *object)
+{
+	buf_addf(out,
+		"{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", x->id,
+		object, (long long)x->created);
+	canon_string(out, x->model->name, strlen(x->model->name));
+}
+
+static void add_finish(struct buf *out, const struct choice *c)
+{
+	if (c->ended && c->finish)
+		buf_addf(out, ",\"finish_reason\":\"%s\"}", c->finish);
+	else
+		buf_adds(out, ",\"finish_reason\":null}");
+}
+
+static double ms(int64_t from, int64_t to)
+{
+	return from && to > from ? (double)((to - from) / 1000) / 1000 : 0;
+}
+
+/* Tokens and times of the whole request. */
+static void add_usage(const struct exchange *x, struct buf *out)
+{
+	const struct lm_answer *first = &x->choices[0].answer;
+	uint32_t tokens = 0, proposed = 0, accepted = 0;
+	int64_t now = clock_mono_ns();
+	double decode = ms(x->first_ns, now);
+
+	for (uint32_t i = 0; i < x->count; i++) {
+		tokens += x->choices[i].tokens;
+		proposed += x->choices[i].answer.proposed;
+		accepted += x->choices[i].answer.accepted;
+	}
+	buf_addf(out,
+		"\"usage\":{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%u,"
+		"\"prompt_tokens_details\":{\"cached_tokens\":%u},"
+		"\"completion_tokens_details\":{\"accepted_prediction_tokens\":%u,"
+		"\"rejected_prediction_tokens\":%u}},",
+		x->prompt_tokens, tokens, x->prompt_tokens + tokens, x->cached_tokens,
+		accepted, proposed - accepted);
+	buf_adds(out, "\"timings\":{\"queue_ms\":");
+	canon_number(out, ms(x->started_ns, first->admitted_ns));
+	buf_adds(out, ",\"first_token_ms\":");
+	canon_number(out, ms(x->started_ns, x->first_ns));
+	buf_adds(out, ",\"decode_ms\":");
+	canon_number(out, decode);
+	buf_adds(out, ",\"tokens_per_s\":");
+	canon_number(out,
+		decode > 0 && tokens > 1 ? round((tokens - 1) * 1e5 / decode) / 100 : 0);
+	buf_addc(out, '}');
+}
+
+/* The chunk with usage that the client asked for, and the end of the stream. */
+static void end_stream(struct exchange *x, struct buf *out, const char *object)
+{
+	if (x->request.include_usage) {
+		buf_adds(out, "data: ");
+		add_head(x, out, object);
+		buf_adds(out, ",\"choices\":[],");
+		add_usage(x, out);
+		buf_adds(out, "}\n\n");
+	}
+	buf_adds(out, "data: [DONE]\n\n");
+}
+
+/* --- chat ------------------------------------------------------------------------------------------ */
+
+static void add_chat_logprobs(struct buf *out, const struct choice *c)
+{
+	if (!c->logprobs) {
+		buf_adds(out, ",\"logprobs\":null");
+		return;
+	}
+	buf_adds(out, ",\"logprobs\":{\"content\":");
+	json_write(out, c->logprobs);
+	buf_adds(out, ",\"refusal\":null}");
+}
+
+static void begin_chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
+{
+	buf_adds(out, "data: ");
+	add_head(x, out, "chat.completion.chunk");
+	buf_addf(out, ",\"choices\":[{\"index\":%u,\"delta\":{", c->index);
+}
+
+static void end_chat_chunk(struct exchange *x, struct buf *out)
+{
+	buf_adds(out, x->request.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+}
+
+static void add_delta(struct exchange *x, struct choice *c, struct buf *out,
+	const char *key, const struct buf *text, bool logprobs)
+{
+	begin_chat_chunk(x, c, out);
+	add_string(out, key, text);
+	buf_addc(out, '}');
+	if (logprobs)
+		add_chat_logprobs(out, c);
+	buf_adds(out, ",\"finish_reason\":null}");
+	end_chat_chunk(x, out);
+}
+
+static void chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
+{
+	bool logprobs = json_array_size(c->logprobs) > 0;
+
+	if (!c->begun) {
+		begin_chat_chunk(x, c, out);
+		buf_adds(out,
+			"\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}");
+		end_chat_chunk(x, out);
+		c->begun = true;
+	}
+	if (c->reasoning.len)
+		add_delta(x, c, out, "reasoning_content", &c->reasoning,
+			logprobs && !c->content.len);
+	if (c->content.len || (logprobs && !c->reasoning.len))
+		add_delta(x, c, out, "content", &c->content, logprobs);
+	if (c->ended) {
+		begin_chat_chunk(x, c, out);
+		buf_addc(out, '}');
+		add_finish(out, c);
+		end_chat_chunk(x, out);
+	}
+}
+
+static void chat_end(struct exchange *x, struct buf *out)
+{
+	end_stream(x, out, "chat.completion.chunk");
+}
+
+static void chat_whole(struct exchange *x, struct buf *out)
+{
+	add_head(x, out, "chat.completion");
+	buf_adds(out, ",\"choices\":[");
+	for (uint32_t i = 0; i < x->count; i++) {
+		const struct choice *c = &x->choices[i];
+
+		buf_addf(out, "%s{\"index\":%u,\"message\":{\"role\":\"assistant\",",
+			i ? "," : "", c->index);
+		add_string(out, "content", &c->content);
+		if (c->reasoning.len) {
+			buf_addc(out, ',');
+			add_string(out, "reasoning_content", &c->reasoning);
+		}
+		buf_adds(out, ",\"refusal\":null}");
+		add_chat_logprobs(out, c);
+		add_finish(out, c);
+	}
+	buf_adds(out, "],");
+	add_usage(x, out);
+	buf_adds(out, "}\n");
+}
+
+const struct reply_format reply_chat = {
+	.id_prefix = "chatcmpl-",
+	.chunk = chat_chunk,
+	.end = chat_end,
+	.whole = chat_whole,
+};
+
+/* --- completions ------------------------------------------------------------------------------------- */
+
+/* The older shape: arrays side by side. */
+static void add_text_logprobs(struct buf *out, const struct choice *c)
+{
+	json_t *all = json_object(), *tokens = json_array(), *values = json_array(),
+	       *tops = json_array(), *offsets = json_array(), *one, *other;
+	size_t i, k, at = c->text_bytes;
+
+	json_array_foreach(c->logprobs, i, one) {
+		json_t *top = json_object();
+		const json_t *token = json_object_get(one, "token");
+
+		json_array_append(tokens, (json_t *)token);
+		json_array_append(values, json_object_get(one, "logprob"));
+		json_push(offsets, json_integer((json_int_t)at));
+		at += json_string_length(token);
+		json_array_foreach(json_object_get(one, "top_logprobs"), k, other)
+			json_object_set(top,
+				json_string_value(json_object_get(other, "token")),
+				json_object_get(other, "logprob"));
+		json_push(tops, top);
+	}
+	json_set(all, "tokens", tokens);
+	json_set(all, "token_logprobs", values);
+	json_set(all, "top_logprobs", tops);
+	json_set(all, "text_offset", offsets);
+	json_write(out, all);
+	json_decref(all);
+}
+
+static void add_text_choice(struct buf *out, const struct choice *c)
+{
+	buf_addf(out, "{\"index\":%u,", c->index);
+	add_string(out, "text", &c->content);
+	buf_adds(out, ",\"logprobs\":");
+	if (c->logprobs)
+		add_text_logprobs(out, c);
+	else
+		buf_adds(out, "null");
+	add_finish(out, c);
+}
+
+static void text_chunk(struct exchange *x, struct choice *c, struct buf *out)
+{
+	buf_adds(out, "data: ");
+	add_head(x, out, "text_completion");
+	buf_adds(out, ",\"choices\":[");
+	add_text_choice(out, c);
+	end_chat_chunk(x, out);
+}
+
+static void text_end(struct exchange *x, struct buf *out)
+{
+	end_stream(x, out, "text_completion");
+}
+
+static void text_whole(struct exchange *x, struct buf *out)
+{
+	add_head(x, out, "text_completion");
+	buf_adds(out, ",\"choices\":[");
+	for (uint32_t i = 0; i < x->count; i++) {
+		if (i)
+			buf_addc(out, ',');
+		add_text_choice(out, &x->choices[i]);
+	}
+	buf_adds(out, "],");
+	add_usage(x, out);
+	buf_adds(out, "}\n");
+}
+
+const struct reply_format reply_completion = {
+	.id_prefix = "cmpl-",
+	.chunk = text_chunk,
+	.end = text_end,
+	.whole = text_whole,
+};

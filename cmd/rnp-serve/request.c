@@ -1,0 +1,451 @@
+/* request.c - a table of the API's fields, and a reader for each kind of value. */
+#include "cmd/rnp-serve/request.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/base/num.h"
+#include "common/json/json.h"
+
+#define DEPTH_MAX 96 /* schemas nest */
+
+int api_error_set(struct api_error *e, int status, const char *code, const char *param,
+	const char *fmt, ...)
+{
+	char text[ERR_TEXT_MAX];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	e->status = status;
+	e->code = code;
+	e->type = status == 401 || status == 403 ? "authentication_error" :
+		status == 429                    ? "rate_limit_error" :
+		status >= 500                    ? "server_error" :
+						   "invalid_request_error";
+	snprintf(e->param, sizeof e->param, "%s", param ? param : "");
+	return err_set(EX_DATAERR, "%s", text);
+}
+
+static int bad(struct api_error *e, const char *param, const char *what)
+{
+	return api_error_set(e, 400, "invalid_value", param, "'%s' must be %s", param,
+		what);
+}
+
+/* --- kinds of fields -------------------------------------------------------------------------- */
+
+struct field {
+	const char *name;
+	unsigned kinds; /* of requests that have it */
+	int (*read)(struct request *q, const struct field *f, json_t *v,
+		struct api_error *e);
+	size_t offset; /* in struct request */
+	double min, max;
+};
+
+#define AT(type) ((type *)(void *)((char *)q + f->offset))
+
+static int read_number(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	double x = json_number_value(v);
+	char what[80];
+
+	snprintf(what, sizeof what, "a number from %g to %g", f->min, f->max);
+	if (!json_is_number(v) || !(x >= f->min && x <= f->max))
+		return bad(e, f->name, what);
+	*AT(double) = x;
+	return 0;
+}
+
+static int read_count(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	char what[80];
+
+	snprintf(what, sizeof what, "a whole number from %.0f to %.0f", f->min, f->max);
+	if (!json_is_integer(v) || json_integer_value(v) < (json_int_t)f->min ||
+		json_integer_value(v) > (json_int_t)f->max)
+		return bad(e, f->name, what);
+	*AT(uint32_t) = (uint32_t)json_integer_value(v);
+	return 0;
+}
+
+static int read_tokens_max(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	if (!json_is_integer(v) || json_integer_value(v) < 1 ||
+		json_integer_value(v) > INT32_MAX)
+		return bad(e, f->name, "a whole number from 1 on");
+	*AT(int64_t) = json_integer_value(v);
+	return 0;
+}
+
+static int read_bool(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	if (!json_is_boolean(v))
+		return bad(e, f->name, "true or false");
+	*AT(bool) = json_is_true(v);
+	return 0;
+}
+
+static int read_text(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	if (!json_is_string(v))
+		return bad(e, f->name, "a text");
+	*AT(const char *) = json_string_value(v);
+	return 0;
+}
+
+static int read_object(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	if (!json_is_object(v))
+		return bad(e, f->name, "an object");
+	*AT(json_t *) = v;
+	return 0;
+}
+
+static int read_array(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	if (!json_is_array(v))
+		return bad(e, f->name, "an array");
+	*AT(json_t *) = v;
+	return 0;
+}
+
+static int read_any(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	(void)e;
+	*AT(json_t *) = v;
+	return 0;
+}
+
+static int read_accepted(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	(void)q, (void)f, (void)v, (void)e;
+	return 0;
+}
+
+/* We know what it would mean, and do not do it. */
+static int refuse(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	(void)q;
+	if (json_is_false(v) || (json_is_array(v) && !json_array_size(v)))
+		return 0;
+	return api_error_set(e, 400, "unsupported_parameter", f->name,
+		"'%s' is not supported by this server", f->name);
+}
+
+/* --- single fields ------------------------------------------------------------------------------ */
+
+static int read_seed(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	if (!json_is_integer(v))
+		return bad(e, f->name, "a whole number");
+	q->sampling.seed = (uint64_t)json_integer_value(v);
+	q->seeded = true;
+	return 0;
+}
+
+static int add_stop(struct request *q, const json_t *v, struct api_error *e)
+{
+	if (!json_is_string(v) || !json_string_length(v) ||
+		json_string_length(v) > REQUEST_STOP_BYTES)
+		return bad(e, "stop", "one or several texts of 1 to 64 bytes");
+	if (q->stop_count == REQUEST_STOPS_MAX)
+		return bad(e, "stop", "at most 16 texts");
+	q->stop[q->stop_count++] = json_string_value(v);
+	return 0;
+}
+
+static int read_stop(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	json_t *item;
+	size_t i;
+
+	(void)f;
+	if (!json_is_array(v))
+		return add_stop(q, v, e);
+	json_array_foreach(v, i, item)
+		if (add_stop(q, item, e) < 0)
+			return -1;
+	return 0;
+}
+
+static int read_bias(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	const char *key;
+	json_t *item;
+	int64_t id;
+
+	if (!json_is_object(v) || json_object_size(v) > REQUEST_BIAS_MAX)
+		return bad(e, f->name, "an object of at most 1024 token ids");
+	free(q->bias);
+	q->bias = xcalloc(json_object_size(v) + 1, sizeof *q->bias);
+	q->sampling.bias_count = 0;
+	json_object_foreach(v, key, item) {
+		double x = json_number_value(item);
+
+		if (num_i64(key, "token", 0, UINT32_MAX, &id) < 0 ||
+			!json_is_number(item) || !(x >= -100 && x <= 100))
+			return bad(e, f->name, "numbers from -100 to 100 by token id");
+		q->bias[q->sampling.bias_count++] = (struct lm_bias){ (uint32_t)id,
+			(float)x };
+	}
+	q->sampling.bias = q->bias;
+	return 0;
+}
+
+/* Of chat a flag, of completions how many. */
+static int read_logprobs(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	if (q->kind == REQUEST_CHAT)
+		return read_bool(q, f, v, e);
+	if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+		json_integer_value(v) > LM_TOP_LOGPROBS_MAX)
+		return bad(e, "logprobs", "a whole number from 0 to 20");
+	q->logprobs = true;
+	q->top_logprobs = (uint32_t)json_integer_value(v);
+	return 0;
+}
+
+static int read_stream_options(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	json_t *usage = json_object_get(v, "include_usage");
+
+	if (!json_is_object(v) ||
+		(usage && !json_is_boolean(usage) && !json_is_null(usage)))
+		return bad(e, f->name, "an object with 'include_usage'");
+	q->include_usage = json_is_true(usage);
+	return 0;
+}
+
+static int read_prediction(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	q->prediction = json_object_get(v, "content");
+	if (!q->prediction ||
+		(!json_is_string(q->prediction) && !json_is_array(q->prediction)))
+		return bad(e, f->name, "an object with 'content'");
+	return 0;
+}
+
+static int read_modalities(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	const char *only = json_string_value(json_array_get(v, 0));
+
+	if (json_array_size(v) == 1 && only && strcmp(only, "text") == 0)
+		return 0;
+	return refuse(q, f, v, e);
+}
+
+static int read_one(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	return json_integer_value(v) == 1 ? 0 : refuse(q, f, v, e);
+}
+
+static int read_messages(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	char where[64];
+	json_t *m;
+	size_t i;
+
+	if (!json_is_array(v) || !json_array_size(v) ||
+		json_array_size(v) > REQUEST_MESSAGES_MAX)
+		return bad(e, f->name, "an array of 1 to 4096 messages");
+	json_array_foreach(v, i, m) {
+		snprintf(where, sizeof where, "messages[%zu]", i);
+		if (!json_is_object(m))
+			return bad(e, where, "an object");
+		snprintf(where, sizeof where, "messages[%zu].role", i);
+		if (!json_is_string(json_object_get(m, "role")))
+			return bad(e, where, "a text");
+	}
+	q->messages = v;
+	return 0;
+}
+
+/* --- the table ----------------------------------------------------------------------------------- */
+
+#define CHAT      (REQUEST_CHAT | REQUEST_TEMPLATE)
+#define TEXT      REQUEST_COMPLETION
+#define ALL       (CHAT | TEXT)
+#define TO(field) offsetof(struct request, field)
+
+static const struct field fields[] = {
+	{ "model", ALL, read_text, TO(model), 0, 0 },
+	{ "messages", CHAT, read_messages, 0, 0, 0 },
+	{ "prompt", TEXT, read_any, TO(prompt), 0, 0 },
+	{ "max_tokens", ALL, read_tokens_max, TO(tokens_max), 0, 0 },
+	{ "max_completion_tokens", CHAT, read_tokens_max, TO(tokens_max), 0, 0 },
+	{ "temperature", ALL, read_number, TO(sampling.temperature), 0, 2 },
+	{ "top_p", ALL, read_number, TO(sampling.top_p), 0, 1 },
+	{ "min_p", ALL, read_number, TO(sampling.min_p), 0, 1 },
+	{ "top_k", ALL, read_count, TO(sampling.top_k), 0, UINT32_MAX },
+	{ "frequency_penalty", ALL, read_number, TO(sampling.frequency_penalty), -2, 2 },
+	{ "presence_penalty", ALL, read_number, TO(sampling.presence_penalty), -2, 2 },
+	{ "repetition_penalty", ALL, read_number, TO(sampling.repetition_penalty), 0.01,
+		100 },
+	{ "seed", ALL, read_seed, 0, 0, 0 },
+	{ "stop", ALL, read_stop, 0, 0, 0 },
+	{ "n", ALL, read_count, TO(n), 1, REQUEST_CHOICES_MAX },
+	{ "logit_bias", ALL, read_bias, 0, 0, 0 },
+	{ "logprobs", ALL, read_logprobs, TO(logprobs), 0, 0 },
+	{ "top_logprobs", CHAT, read_count, TO(top_logprobs), 0, LM_TOP_LOGPROBS_MAX },
+	{ "stream", ALL, read_bool, TO(stream), 0, 0 },
+	{ "stream_options", ALL, read_stream_options, 0, 0, 0 },
+	{ "tools", CHAT, read_array, TO(tools), 0, 0 },
+	{ "tool_choice", CHAT, read_any, TO(tool_choice), 0, 0 },
+	{ "parallel_tool_calls", CHAT, read_bool, TO(parallel_tool_calls), 0, 0 },
+	{ "response_format", CHAT, read_object, TO(response_format), 0, 0 },
+	{ "prediction", CHAT, read_prediction, 0, 0, 0 },
+	{ "reasoning_effort", CHAT, read_text, TO(reasoning_effort), 0, 0 },
+	{ "chat_template_kwargs", CHAT, read_object, TO(template_kwargs), 0, 0 },
+	{ "user", ALL, read_accepted, 0, 0, 0 },
+	{ "echo", TEXT, read_bool, TO(echo), 0, 0 },
+	{ "modalities", CHAT, read_modalities, 0, 0, 0 },
+	{ "best_of", TEXT, read_one, 0, 0, 0 },
+	{ "suffix", TEXT, refuse, 0, 0, 0 },
+	{ "audio", CHAT, refuse, 0, 0, 0 },
+	{ "functions", CHAT, refuse, 0, 0, 0 },
+	{ "function_call", CHAT, refuse, 0, 0, 0 },
+	{ "web_search_options", CHAT, refuse, 0, 0, 0 },
+	{ "store", CHAT, refuse, 0, 0, 0 },
+};
+
+static const struct field *find_field(const char *name, enum request_kind kind)
+{
+	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+		if (strcmp(fields[i].name, name) == 0 && (fields[i].kinds & kind))
+			return &fields[i];
+	return NULL;
+}
+
+/* A header holds no control characters, and no end of names. */
+static void add_ignored(struct buf *out, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)name[i] <= ' ' || (unsigned char)name[i] >= 0x7f ||
+			name[i] == ',')
+			return;
+	if (len > 64 || out->len + len > 1000)
+		return;
+	buf_addf(out, "%s%s", out->len ? ", " : "", name);
+}
+
+static int read_fields(struct request *q, struct api_error *e)
+{
+	const struct field *f;
+	const char *name;
+	json_t *v;
+
+	json_object_foreach(q->body, name, v) {
+		f = find_field(name, q->kind);
+		if (!f)
+			add_ignored(&q->ignored, name);
+		else if (!json_is_null(v) && f->read(q, f, v, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int check_together(struct request *q, struct api_error *e)
+{
+	if ((q->kind & CHAT) && !q->messages)
+		return api_error_set(e, 400, "missing_required_parameter", "messages",
+			"'messages' is missing");
+	if (q->kind == TEXT && !q->prompt)
+		return api_error_set(e, 400, "missing_required_parameter", "prompt",
+			"'prompt' is missing");
+	if (q->kind == REQUEST_CHAT && q->top_logprobs && !q->logprobs)
+		return api_error_set(e, 400, "invalid_value", "top_logprobs",
+			"'top_logprobs' needs 'logprobs'");
+	if (q->echo && q->logprobs)
+		return api_error_set(e, 400, "unsupported_parameter", "echo",
+			"'echo' with 'logprobs' is not supported by this server");
+	if (q->sampling.top_p <= 0)
+		return bad(e, "top_p", "above 0");
+	return 0;
+}
+
+int request_parse(struct request *q, enum request_kind kind, const char *text, size_t len,
+	struct api_error *e)
+{
+	*q = (struct request){ .kind = kind,
+		.tokens_max = -1,
+		.n = 1,
+		.parallel_tool_calls = true };
+	lm_sampling_defaults(&q->sampling, 0);
+	q->body = json_parse(text, len, DEPTH_MAX, "body");
+	if (!q->body)
+		return api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
+	if (!json_is_object(q->body))
+		return api_error_set(e, 400, "invalid_json", NULL,
+			"the body must be a JSON object");
+	return read_fields(q, e) < 0 ? -1 : check_together(q, e);
+}
+
+void request_release(struct request *q)
+{
+	json_decref(q->body);
+	free(q->bias);
+	buf_release(&q->ignored);
+	*q = (struct request){ 0 };
+}
+
+int request_content(struct buf *out, const json_t *content, const char *where,
+	struct api_error *e)
+{
+	char at[96];
+	json_t *part;
+	size_t i;
+
+	if (!content || json_is_null(content))
+		return 0;
+	if (json_is_string(content)) {
+		buf_add(out, json_string_value(content), json_string_length(content));
+		return 0;
+	}
+	if (!json_is_array(content))
+		return bad(e, where, "a text or an array of parts");
+	json_array_foreach(content, i, part) {
+		const char *type = json_string_value(json_object_get(part, "type"));
+		const json_t *text = json_object_get(part, "text");
+
+		snprintf(at, sizeof at, "%.60s[%zu]", where, i);
+		if (type && strcmp(type, "text") != 0 &&
+			strcmp(type, "input_text") != 0 &&
+			strcmp(type, "output_text") != 0)
+			return api_error_set(e, 400, "unsupported_parameter", at,
+				"'%s': parts of type '%.40s' are not supported", at,
+				type);
+		if (!type || !json_is_string(text))
+			return bad(e, at, "a part with 'type' and 'text'");
+		buf_add(out, json_string_value(text), json_string_length(text));
+	}
+	return 0;
+}

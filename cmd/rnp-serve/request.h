@@ -1,0 +1,72 @@
+/* request.h - what a client asks of the API, parsed and held to its bounds. Uses jansson, sample.h.
+ * Pure.
+ *
+ * Fields that nobody knows are ignored and named; fields that we know and cannot honour are
+ * refused: nothing is dropped in silence. null means absent, as the OpenAI clients send it. */
+#ifndef RNP_SERVE_REQUEST_H
+#define RNP_SERVE_REQUEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "common/base/buf.h"
+#include "common/lm/infer/sample.h"
+
+#define REQUEST_STOPS_MAX    16
+#define REQUEST_STOP_BYTES   64
+#define REQUEST_CHOICES_MAX  8   /* n */
+#define REQUEST_PROMPTS_MAX  128 /* of one completions request */
+#define REQUEST_BIAS_MAX     1024
+#define REQUEST_MESSAGES_MAX 4096
+
+enum request_kind { REQUEST_CHAT = 1, REQUEST_COMPLETION = 2, REQUEST_TEMPLATE = 4 };
+
+/* An error as the API tells it; the sentence is the pending error's (err.h). */
+struct api_error {
+	int status;
+	const char *type, *code; /* static; code NULL: null */
+	char param[96];          /* "": null */
+};
+
+/* Sets all of it. Returns -1. */
+int api_error_set(struct api_error *e, int status, const char *code, const char *param,
+	const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+struct request {
+	enum request_kind kind;
+	json_t *body;      /* owned; all texts and values below lie in it */
+	const char *model; /* NULL: not given */
+
+	json_t *messages; /* chat: an array of objects with "role" and "content" */
+	json_t *prompt;   /* completions: as it came, of one of the four forms */
+
+	struct lm_sampling sampling;
+	struct lm_bias *bias; /* owned */
+	bool seeded;
+	int64_t tokens_max; /* -1: as many as there is room for */
+	const char *stop[REQUEST_STOPS_MAX];
+	uint32_t stop_count;
+	uint32_t n;
+	bool logprobs, echo, stream, include_usage;
+	uint32_t top_logprobs;
+
+	/* chat: what templates and constraints make of them is theirs */
+	json_t *tools, *tool_choice, *response_format, *template_kwargs;
+	const char *reasoning_effort;
+	bool parallel_tool_calls;
+	json_t *prediction; /* text, or an array of text parts; NULL: none */
+
+	struct buf ignored; /* names of fields that nobody knows, "a, b" */
+};
+
+/* Parses a body. Returns 0 or -1 with e and the pending error; release either way. */
+int request_parse(struct request *out, enum request_kind kind, const char *text,
+	size_t len, struct api_error *e);
+void request_release(struct request *q);
+
+/* Appends the text of a message's content: a string, or the texts of an array of parts. where names
+ * it in errors ("messages[2].content"). */
+int request_content(struct buf *out, const json_t *content, const char *where,
+	struct api_error *e);
+
+#endif

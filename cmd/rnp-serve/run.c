@@ -1,0 +1,199 @@
+/* rnp-serve run - the server. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cmd/rnp-serve/api_error.h"
+#include "cmd/rnp-serve/commands.h"
+#include "cmd/rnp-serve/server.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/net/httpd_parts.h"
+
+#define STREAMS_DEFAULT 16
+#define QUEUE_DEFAULT   128
+
+static struct opt_list models;
+static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
+		  *log_file;
+static const char *tokenizer, *device;
+static int64_t context, cache_bytes, streams = STREAMS_DEFAULT, queue = QUEUE_DEFAULT;
+static int64_t drain_ms = 30000;
+
+static const struct opt opts[] = {
+	{ .name = "model",
+		.kind = OPT_LIST,
+		.required = true,
+		.to = &models,
+		.metavar = "[NAME=]M",
+		.help = "GGUF file, directory with safetensors, or llama2.c .bin; several" },
+	{ .name = "listen",
+		.kind = OPT_TEXT,
+		.to = &listen_on,
+		.metavar = "ADDR",
+		.help = "HOST:PORT; port 0 is any free one (default 127.0.0.1:8080)" },
+	OPT_PORT_FILE(&port_file),
+	OPT_TOKENIZER(&tokenizer),
+	OPT_DEVICE(&device),
+	{ .name = "context",
+		.kind = OPT_I64,
+		.to = &context,
+		.metavar = "N",
+		.min = 2,
+		.max = LM_CONTEXT_MAX,
+		.help = "tokens of a text (default: all the model was made for)" },
+	{ .name = "cache",
+		.kind = OPT_SIZE,
+		.to = &cache_bytes,
+		.metavar = "SIZE",
+		.min = 1,
+		.help = "keys and values of all texts together (default: what fits)" },
+	{ .name = "streams",
+		.kind = OPT_I64,
+		.to = &streams,
+		.metavar = "N",
+		.min = 1,
+		.max = 1024,
+		.help = "answers that are computed at the same time (default 16)" },
+	{ .name = "queue",
+		.kind = OPT_I64,
+		.to = &queue,
+		.metavar = "N",
+		.min = 0,
+		.max = 100000,
+		.help = "answers that may wait; more are told 429 (default 128)" },
+	{ .name = "drain",
+		.kind = OPT_DURATION,
+		.to = &drain_ms,
+		.metavar = "D",
+		.help = "after SIGTERM: how long answers may go on (default 30s)" },
+	{ .name = "cert",
+		.kind = OPT_TEXT,
+		.to = &cert_file,
+		.metavar = "F",
+		.help = "serve HTTPS with this certificate (PEM)" },
+	{ .name = "cert-key",
+		.kind = OPT_TEXT,
+		.to = &key_file,
+		.metavar = "F",
+		.help = "the certificate's key (PEM)" },
+	OPT_LOG_FILE(&log_file),
+	{ 0 },
+};
+
+/* --- models ----------------------------------------------------------------------------------------- */
+
+static int open_models(struct server *s)
+{
+	struct served_options o = { .tokenizer = tokenizer,
+		.device = device,
+		.context = (uint32_t)context,
+		.streams = (uint32_t)streams,
+		.queue = (uint32_t)queue,
+		.cache_bytes = cache_bytes,
+		.outbox = s->outbox };
+
+	s->models = xcalloc((size_t)models.n, sizeof *s->models);
+	for (int i = 0; i < models.n; i++) {
+		struct served *m = &s->models[i];
+		json_t *plan;
+		int rc;
+
+		s->model_count = (uint32_t)i + 1;
+		if (served_name(m, models.items[i]) < 0)
+			return -1;
+		for (int k = 0; k < i; k++)
+			if (strcmp(s->models[k].name, m->name) == 0)
+				return err_set(EX_USAGE, "--model: '%s' is named twice",
+					m->name);
+		if (served_open(m, &o) < 0)
+			return -1;
+		plan = served_plan(m);
+		rc = out_record(plan);
+		json_decref(plan);
+		if (rc < 0)
+			return -1;
+	}
+	return out_flush();
+}
+
+/* --- the server --------------------------------------------------------------------------------------- */
+
+/* Lets those that are answered go on for a while. */
+static void drain(struct server *s)
+{
+	int64_t until = clock_mono_ns() + drain_ms * 1000000;
+	struct writer_counts counts;
+
+	atomic_store(&s->draining, true);
+	for (;;) {
+		writer_count(s->writer, &counts);
+		if (!counts.live || clock_mono_ns() >= until)
+			return;
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	}
+}
+
+static int serve(struct server *s)
+{
+	const struct httpd_config config = {
+		.listen = listen_on,
+		.port_file = port_file,
+		.cert_file = cert_file,
+		.key_file = key_file,
+		.log_file = log_file,
+		.log_off = prog_quiet() && !log_file,
+		.routes = server_routes,
+		.ctx = s,
+		.metrics = server_metrics,
+		.error = api_error_render,
+	};
+	struct httpd *h = httpd_start(&config);
+
+	if (!h)
+		return -1;
+	prog_info("listening on port %d", httpd_port(h));
+	httpd_wait(h, NULL);
+	drain(s);
+	httpd_stop(h);
+	return 0;
+}
+
+static int run(int n, char **args)
+{
+	struct server s = { .started_s = clock_now_ms() / 1000 };
+	int rc = -1;
+
+	(void)n, (void)args;
+	/* before there is any thread: one that is ended by a signal ends all */
+	httpd_block_signals();
+	s.outbox = lm_outbox_new();
+	if (open_models(&s) == 0) {
+		s.writer = writer_open(s.outbox);
+		rc = s.writer ? serve(&s) : -1;
+	}
+	/* engines first: no event comes after them */
+	for (uint32_t i = 0; i < s.model_count; i++)
+		lm_service_close(s.models[i].service), s.models[i].service = NULL;
+	writer_close(s.writer);
+	for (uint32_t i = 0; i < s.model_count; i++)
+		served_release(&s.models[i]);
+	free(s.models);
+	lm_outbox_free(s.outbox);
+	opt_list_release(&models);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_run = {
+	.name = "run",
+	.summary = "Serve models over HTTP as OpenAI's API.",
+	.details =
+		"Writes one rnp.plan record for each model, then answers until SIGTERM or SIGINT: no new\n"
+		"requests are taken then, and those in progress may end. See rnp-serve(1) for the API.",
+	.columns = "model,device,parameters,context,streams,total_bytes,fits",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,176 @@
+/* served.c - loads models and sizes their caches. */
+#include "cmd/rnp-serve/served.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/hw/device.h"
+#include "common/hw/hw.h"
+#include "common/json/json.h"
+
+#define NAME_MAX_BYTES 128
+#define STEP_NS        100000000 /* the longest that a step should take */
+#define ROWS_CPU       256       /* of prompts in a step */
+#define ROWS_GPU       2048
+
+static bool is_name(const char *text, size_t len)
+{
+	if (!len || len > NAME_MAX_BYTES)
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] <= ' ' || (unsigned char)text[i] >= 0x7f ||
+			strchr("\"\\/", text[i]))
+			return false;
+	return true;
+}
+
+int served_name(struct served *m, const char *option)
+{
+	const char *equals = strchr(option, '='), *slash, *dot;
+	char *path;
+	size_t len;
+
+	*m = (struct served){ .l = LOADED_INIT };
+	if (equals && is_name(option, (size_t)(equals - option))) {
+		m->name = xstrndup(option, (size_t)(equals - option));
+		m->path = xstrdup(equals + 1);
+		return 0;
+	}
+	path = m->path = xstrdup(option);
+	len = strlen(path);
+	while (len > 1 && path[len - 1] == '/')
+		path[--len] = '\0';
+	slash = strrchr(path, '/');
+	slash = slash ? slash + 1 : path;
+	dot = strrchr(slash, '.');
+	len = dot && dot > slash ? (size_t)(dot - slash) : strlen(slash);
+	if (!is_name(slash, len))
+		return err_set(EX_USAGE, "--model: '%s' gives no name: use NAME=%s",
+			option, option);
+	m->name = xstrndup(slash, len);
+	return 0;
+}
+
+static void find_ends(struct served *m)
+{
+	uint32_t vocab = model_file_config(m->l.model_file)->vocab;
+
+	m->ends = xcalloc((size_t)vocab + 1, sizeof *m->ends);
+	for (uint32_t id = 0; id < vocab; id++)
+		if (loaded_ends(&m->l, id))
+			m->ends[m->ends_count++] = id;
+}
+
+static uint64_t available(const struct served *m)
+{
+	struct dev *d = (struct dev *)&m->l.d;
+	uint64_t bytes = 0;
+
+	if (d->is_host)
+		return (uint64_t)hw_available_read();
+	return d->ops->mem_free(d, &bytes) < 0 ? 0 : bytes;
+}
+
+/* Pages of the cache: as asked for, or whole contexts of all streams where half of the free memory
+ * is enough. */
+static int size_cache(struct served *m, const struct served_options *o)
+{
+	uint64_t page = lm_cache_page_bytes(model_file_config(m->l.model_file));
+	uint64_t pages = (uint64_t)lm_cache_pages(m->context) * o->streams;
+
+	if (o->cache_bytes)
+		pages = (uint64_t)o->cache_bytes / page;
+	else if (m->available_bytes && pages > m->available_bytes / 2 / page)
+		pages = m->available_bytes / 2 / page;
+	if (pages > UINT32_MAX / LM_PAGE)
+		pages = UINT32_MAX / LM_PAGE;
+	if (pages < 2)
+		return err_set(EX_USAGE, "%s: a cache needs at least %llu bytes", m->path,
+			(unsigned long long)(2 * page));
+	m->limits = (struct lm_engine_limits){ .pages = (uint32_t)pages,
+		.streams = o->streams,
+		.rows = m->l.d.is_host ? ROWS_CPU : ROWS_GPU,
+		.context = m->context,
+		.check = getenv("RNP_SERVE_CHECK") != NULL };
+	return 0;
+}
+
+static void count_bytes(struct served *m)
+{
+	const struct lm_config *c = model_file_config(m->l.model_file);
+	uint64_t rope;
+
+	for (uint32_t i = 0; i < lm_layout_count(c); i++) {
+		const struct lm_tensor *t = model_file_tensor(m->l.model_file, i);
+
+		if (t->dims == 1)
+			m->tables_bytes += 4 * t->count;
+		else
+			m->weights_bytes += t->bytes;
+	}
+	lm_engine_bytes(c, &m->limits, &m->cache_bytes, &rope, &m->work_bytes);
+	m->tables_bytes += rope;
+}
+
+int served_open(struct served *m, const struct served_options *o)
+{
+	struct lm_service_config config;
+
+	if (loaded_open(&m->l, m->path, o->tokenizer, o->device) < 0)
+		return -1;
+	m->available_bytes = available(m);
+	m->context = o->context ? o->context :
+				  model_file_config(m->l.model_file)->context;
+	if (m->context < 2)
+		return err_set(EX_USAGE, "%s: a context of %u tokens", m->path,
+			m->context);
+	find_ends(m);
+	m->format = lm_chat_format(lm_token_chat_template(m->l.token));
+	err_clear();
+	if (size_cache(m, o) < 0)
+		return -1;
+	count_bytes(m);
+	config = (struct lm_service_config){ .limits = m->limits,
+		.queue = o->queue,
+		.step_ns = STEP_NS,
+		.ends = m->ends,
+		.ends_count = m->ends_count,
+		.outbox = o->outbox };
+	return lm_service_open(&m->service, m->l.weights, &config);
+}
+
+void served_release(struct served *m)
+{
+	lm_service_close(m->service);
+	loaded_release(&m->l);
+	free(m->ends);
+	free(m->name);
+	free(m->path);
+	*m = (struct served){ .l = LOADED_INIT };
+}
+
+json_t *served_plan(const struct served *m)
+{
+	json_t *r = json_record("rnp.plan");
+	uint64_t total = m->weights_bytes + m->tables_bytes + m->cache_bytes +
+		m->work_bytes;
+
+	json_set_text(r, "model", m->name);
+	json_set_text(r, "device", m->l.d.name);
+	json_set_i64(r, "parameters",
+		(int64_t)lm_config_params(model_file_config(m->l.model_file)));
+	json_set_i64(r, "context", m->context);
+	json_set_i64(r, "streams", m->limits.streams);
+	json_set_i64(r, "weights_bytes", (int64_t)m->weights_bytes);
+	json_set_i64(r, "tables_bytes", (int64_t)m->tables_bytes);
+	json_set_i64(r, "cache_bytes", (int64_t)m->cache_bytes);
+	json_set_i64(r, "work_bytes", (int64_t)m->work_bytes);
+	json_set_i64(r, "total_bytes", (int64_t)total);
+	if (m->available_bytes) {
+		json_set_i64(r, "available_bytes", (int64_t)m->available_bytes);
+		json_set_bool(r, "fits", total <= m->available_bytes);
+	}
+	return r;
+}

@@ -1,0 +1,53 @@
+// openai_client.mjs - OpenAI's own client against a server of ours: node openai_client.mjs URL
+import assert from "node:assert";
+import { createRequire } from "node:module";
+
+const require = createRequire(new URL("../build/node/node_modules/", import.meta.url));
+const OpenAI = require("openai");
+const client = new OpenAI({ apiKey: process.env.KEY ?? "none", baseURL: process.argv[2] + "/v1", maxRetries: 0 });
+const messages = [{ role: "system", content: "Be brief." }, { role: "user", content: "Hi" }];
+const model = "chat";
+
+const models = await client.models.list();
+assert.deepEqual(models.data.map((m) => m.id), [model]);
+assert.equal((await client.models.retrieve(model)).id, model);
+
+const whole = await client.chat.completions.create({ model, messages, max_completion_tokens: 24, seed: 4 });
+assert.equal(whole.choices[0].message.role, "assistant");
+
+let text = "", finish = null, usage = null;
+const stream = await client.chat.completions.create({
+	model, messages, max_completion_tokens: 24, seed: 4, stream: true, stream_options: { include_usage: true },
+});
+for await (const chunk of stream) {
+	text += chunk.choices[0]?.delta?.content ?? "";
+	finish = chunk.choices[0]?.finish_reason ?? finish;
+	usage = chunk.usage ?? usage;
+}
+assert.equal(text, whole.choices[0].message.content);
+assert.equal(finish, whole.choices[0].finish_reason);
+assert.equal(usage.completion_tokens, whole.usage.completion_tokens);
+
+const helper = client.chat.completions.stream({ model, messages, max_completion_tokens: 24, seed: 4 });
+assert.equal((await helper.finalChatCompletion()).choices[0].message.content, text);
+
+const logprobs = await client.chat.completions.create({
+	model, messages, max_completion_tokens: 3, logprobs: true, top_logprobs: 2, n: 2,
+});
+assert.equal(logprobs.choices.length, 2);
+assert.equal(logprobs.choices[0].logprobs.content.length, 3);
+
+const completion = await client.completions.create({ model, prompt: "This", max_tokens: 8, seed: 1 });
+let streamed = "";
+for await (const chunk of await client.completions.create({ model, prompt: "This", max_tokens: 8, seed: 1, stream: true }))
+	streamed += chunk.choices[0]?.text ?? "";
+assert.equal(streamed, completion.choices[0].text);
+
+await assert.rejects(client.chat.completions.create({ model: "none", messages }), (e) => e instanceof OpenAI.NotFoundError &&
+	e.code === "model_not_found" && e.param === "model");
+await assert.rejects(client.chat.completions.create({ model, messages, n: 99 }), (e) => e instanceof OpenAI.BadRequestError &&
+	e.param === "n");
+
+const aborted = await client.chat.completions.create({ model, messages, max_completion_tokens: 200, stream: true });
+aborted.controller.abort();
+console.log("openai client: all well");

@@ -1,0 +1,200 @@
+#!/usr/bin/env bats
+# rnp-serve run: OpenAI's API, streamed and not; the same text whatever else is computed; refusals; who leaves.
+load helper
+load serve
+
+setup_file() { make_chat_model; }
+teardown() { stop_serve; }
+
+@test "run: a chat is answered, and streams the same text" {
+	start_serve
+	jq -e '.kind == "rnp.plan" and .model == "chat" and .streams == 16 and .fits' plan
+	local ask='"messages":[{"role":"user","content":"Hi"}],"max_tokens":20,"seed":1,"temperature":0.7'
+	post /v1/chat/completions "{$ask}" >whole
+	jq -e '.object == "chat.completion" and (.id | startswith("chatcmpl-")) and .model == "chat" and
+		.choices[0].message.role == "assistant" and .usage.completion_tokens <= 20 and
+		.usage.total_tokens == .usage.prompt_tokens + .usage.completion_tokens and
+		(.choices[0].finish_reason | IN("stop", "length"))' whole
+	post /v1/chat/completions "{$ask,\"stream\":true,\"stream_options\":{\"include_usage\":true}}" -N >stream
+	[ "$(tail -n 2 stream | head -1)" = "data: [DONE]" ]
+	grep -o '^data: {.*' stream | cut -c7- >chunks
+	[ "$(jq -rj '.choices[0].delta.content // empty' chunks)" = "$(jq -rj '.choices[0].message.content' whole)" ]
+	jq -s -e '(map(.id) | unique | length) == 1 and .[0].choices[0].delta.role == "assistant" and
+		(map(select(.choices[0].finish_reason)) | length) == 1 and .[-1].choices == [] and
+		(.[-1].usage | .prompt_tokens > 0 and .completion_tokens > 0)' chunks
+}
+
+@test "run: the text of a seed is that of ask" {
+	start_serve
+	rnp-serve ask --model "$DIR/model" -n 30 --seed 7 "This program" >want
+	post /v1/completions '{"model":"chat","prompt":"This program","max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}' |
+		jq -r '.choices[0].text' | cmp - want
+	rnp-serve ask --model "$DIR/model" --chat -n 30 --seed 7 "Hello" >want
+	post /v1/chat/completions '{"messages":[{"role":"user","content":[{"type":"text","text":"Hel"},{"type":"text","text":"lo"}]}],"max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}' |
+		jq -r '.choices[0].message.content' | cmp - want
+}
+
+@test "run: a seed's text is the same alone, among 16 others, after a cache hit, and preempted" {
+	local ask='{"prompt":"This program is free software and you can do with it whatever you like, ","max_tokens":60,"seed":5}' i
+	start_serve --context 200
+	post /v1/completions "$ask" | jq -j '.choices[0].text' >alone
+	post /v1/completions "$ask" >hit
+	jq -e '.usage.prompt_tokens_details.cached_tokens >= 16' hit
+	jq -j '.choices[0].text' hit | cmp - alone
+	stop_serve
+	# a small cache: 400 tokens for texts that want 100 each
+	start_serve --context 200 --cache 2100000 --streams 8
+	for ((i = 0; i < 16; i++)); do
+		post /v1/completions "{\"prompt\":\"$i is another one of the others that the server answers at the time\",\"max_tokens\":90,\"seed\":$i}" >"other.$i" &
+	done
+	for i in 1 2 3; do
+		post /v1/completions "$ask" | jq -j '.choices[0].text' >"among.$i" &
+	done
+	wait $(jobs -p | grep -v "^$server\$")
+	for i in 1 2 3; do cmp "among.$i" alone; done
+	for ((i = 0; i < 16; i++)); do jq -e '.usage.completion_tokens > 0' "other.$i" >/dev/null; done
+	[ "$(metric preempted_total)" -gt 0 ]
+	[ "$(metric running)" = 0 ]
+}
+
+@test "run: n choices differ and share one prompt; stop texts end before themselves" {
+	start_serve
+	post /v1/completions '{"prompt":"the license of this program, the license of this program","max_tokens":12,"n":3,"seed":2}' >n
+	jq -e '(.choices | map(.index) == [0, 1, 2]) and (.choices | map(.text) | unique | length) == 3' n
+	post /v1/completions '{"prompt":["one","two"],"max_tokens":5,"n":2,"seed":2}' |
+		jq -e '.choices | map(.index) == [0, 1, 2, 3]'
+	post /v1/completions '{"prompt":"x","max_tokens":60,"seed":3}' | jq -j '.choices[0].text' >text
+	stop=$(python3 -c 'import sys; t = open("text").read(); print(t[20:24], end="")')
+	jq -nc --arg s "$stop" '{prompt: "x", max_tokens: 60, seed: 3, stop: ["never there", $s]}' >ask
+	post /v1/completions @ask | tee stopped | jq -e '.choices[0].finish_reason == "stop"'
+	python3 - "$stop" <<-'END'
+		import json, sys
+		text = json.load(open("stopped"))["choices"][0]["text"]
+		whole = open("text").read()
+		assert text == whole[:whole.index(sys.argv[1])], (text, whole)
+	END
+	jq -c '.stream = true' ask >stream
+	post /v1/completions @stream -N | sed -n 's/^data: {/{/p' | jq -rj '.choices[0].text' |
+		cmp - <(jq -j '.choices[0].text' stopped)
+}
+
+@test "run: logprobs of a chat and of a completion are the model's" {
+	start_serve
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":4,"seed":1,"logprobs":true,"top_logprobs":3}' >chat
+	jq -e '.choices[0].logprobs.content | length == 4 and all(.logprob < 0 and (.bytes | length) > 0 and
+		(.top_logprobs | length == 3 and .[0].logprob >= .[1].logprob and .[1].logprob >= .[2].logprob))' chat
+	post /v1/completions '{"prompt":"Hi","max_tokens":4,"temperature":0,"logprobs":2}' >text
+	jq -e '.choices[0].logprobs | (.tokens | length) == 4 and .text_offset[0] == 0 and
+		([.tokens, .token_logprobs, .top_logprobs] | transpose | all(.[2][.[0]] == .[1]))' text
+	# a bias of 100 decides
+	post /v1/completions '{"prompt":"Hi","max_tokens":3,"logit_bias":{"65":100}}' >biased
+	post /detokenize '{"tokens":[65,65,65]}' | jq -j .content | cmp - <(jq -j '.choices[0].text' biased)
+}
+
+@test "run: what is wrong is named in OpenAI's shape" {
+	start_serve
+	wrong() { # STATUS PARAM CODE JSON [PATH]
+		local got
+		got=$(post "${5:-/v1/chat/completions}" "$4" -w '%{http_code}' -o error)
+		[ "$got" = "$1" ] || fail "$4: $got $(cat error)"
+		jq -e --arg p "$2" --arg c "$3" '.error | (.message | length) > 0 and .type and
+			(.param // "") == $p and .code == $c' error || fail "$4: $(cat error)"
+	}
+	local m='"messages":[{"role":"user","content":"x"}]'
+	wrong 400 "" invalid_json '{'
+	wrong 400 "" invalid_json '[]'
+	wrong 400 messages missing_required_parameter '{}'
+	wrong 404 model model_not_found "{$m,\"model\":\"gpt-5\"}"
+	wrong 400 n invalid_value "{$m,\"n\":0}"
+	wrong 400 n invalid_value "{$m,\"n\":9}"
+	wrong 400 temperature invalid_value "{$m,\"temperature\":\"hot\"}"
+	wrong 400 stop invalid_value "{$m,\"stop\":[\"\"]}"
+	jq -nc '{messages: [{role: "user", content: "x"}], stop: [range(100000) | tostring]}' >stops
+	wrong 400 stop invalid_value @stops
+	wrong 400 top_logprobs invalid_value "{$m,\"logprobs\":true,\"top_logprobs\":21}"
+	wrong 400 audio unsupported_parameter "{$m,\"audio\":{}}"
+	wrong 400 best_of unsupported_parameter '{"prompt":"x","best_of":3}' /v1/completions
+	wrong 400 "messages[0].content[0]" unsupported_parameter \
+		'{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}'
+	wrong 400 "messages[0].role" invalid_value '{"messages":[{"role":"wizard","content":"x"}]}'
+	wrong 400 prompt context_length_exceeded "{\"prompt\":\"$(printf 'word %.0s' {1..2000})\"}" /v1/completions
+	wrong 400 prompt invalid_value '{"prompt":[1,400000]}' /v1/completions
+	wrong 400 prompt invalid_value '{"prompt":{}}' /v1/completions
+	wrong 404 "" not_found '{}' /v1/nothing
+	wrong 405 "" method_not_allowed '{}' /v1/models
+	python3 -c 'print("{\"prompt\":\"" + "x" * 10000000 + "\"}")' >large
+	wrong 400 prompt context_length_exceeded @large /v1/completions
+	python3 -c 'print("{\"prompt\":\"" + "x" * 17000000 + "\"}")' >large
+	wrong 413 "" request_too_large @large /v1/completions
+	post /v1/chat/completions "{$m,\"max_tokens\":1,\"frob\":1,\"nicate\":null}" -D headers >/dev/null
+	grep -qi '^rnp-ignored: frob, nicate' headers
+	! grep -q 'content":"x' requests.log
+}
+
+@test "run: who leaves is gone within a step, and takes nobody along" {
+	start_serve --context 250 --streams 2
+	post /v1/completions '{"prompt":"stays","max_tokens":200,"seed":1}' | jq -j '.choices[0].text' >want
+	local long='{"prompt":"leaves","max_tokens":240,"n":8,"stream":true,"logit_bias":{"0":-100}}' i
+	post /v1/completions '{"prompt":"stays","max_tokens":200,"seed":1}' >stays &
+	local stays=$!
+	for i in 1 2 3; do
+		! post /v1/completions "$long" -N --max-time 0.1 >/dev/null 2>&1
+	done
+	wait "$stays"
+	jq -j '.choices[0].text' stays | cmp - want
+	idle() { [[ $(metric running) == 0 && $(metric waiting) == 0 ]]; }
+	eventually idle
+	[ "$(metric cancelled_total)" -ge 1 ]
+}
+
+@test "run: a full queue is 429 with Retry-After" {
+	start_serve --streams 1 --queue 1
+	post /v1/completions '{"prompt":"x","n":8}' -D headers >error
+	head -1 headers | grep -q 429
+	grep -qi '^retry-after: ' headers
+	jq -e '.error.code == "queue_full" and .error.type == "rate_limit_error"' error
+	post /v1/completions '{"prompt":"x"}' | jq -e .id
+}
+
+@test "run: SIGTERM lets answers end, takes no new ones, and exits 0" {
+	start_serve
+	post /v1/completions '{"prompt":"x","max_tokens":250,"n":8,"stream":true,"logit_bias":{"0":-100}}' -N >stream &
+	local client=$!
+	eventually test -s stream
+	kill -TERM "$server"
+	wait "$client"
+	[ "$(tail -n 2 stream | head -1)" = "data: [DONE]" ]
+	local rc=0
+	wait "$server" || rc=$?
+	server=
+	[ "$rc" = 0 ]
+}
+
+@test "run: tokens and templates are shown" {
+	start_serve
+	post /tokenize '{"content":"This program"}' >ids
+	rnp-train tokenize --ids --tokenizer "$DIR/model" <<<"This program" | jq -c . | cmp - <(jq -c .tokens ids)
+	jq -e '.count == (.tokens | length)' ids
+	jq -c '{tokens}' ids >ask
+	[ "$(post /detokenize @ask | jq -r .content)" = "This program" ]
+	[ "$(post /apply-template '{"messages":[{"role":"user","content":"Hi"}]}' | jq -r .prompt)" = \
+		$'<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant' ]
+	curl -sS "$url/v1/models" | jq -e '.data | length == 1 and .[0].id == "chat"'
+	curl -sS "$url/v1/models/chat" | jq -e '.id == "chat"'
+	curl -sS "$url/health" | jq -e '.status == "ok"'
+}
+
+@test "run: the openai client from npm works unchanged" {
+	[[ -d $ROOT/build/node/node_modules/openai ]] || skip "openai is not there: scripts/bootstrap"
+	start_serve
+	NODE_PATH=$ROOT/build/node/node_modules timeout 120 node "$ROOT/tests/openai_client.mjs" "$url" >out ||
+		fail "$(cat out)"
+	cat out
+}
+
+@test "run: bad options and models are one clear line" {
+	run -64 rnp-serve run
+	refused 66 "nowhere" rnp-serve run --model nowhere --listen 127.0.0.1:0
+	refused 64 "named twice" rnp-serve run --model "a=$DIR/model" --model "a=$DIR/model" --listen 127.0.0.1:0
+	refused 64 "listen" rnp-serve run --model "$DIR/model" --listen nonsense
+}

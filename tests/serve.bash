@@ -1,0 +1,57 @@
+# serve.bash - a chat server to test against: `load serve` after `load helper`.
+
+# A model of random weights with a chat template, made once a file: $DIR/model.
+make_chat_model() {
+	export DIR=$BATS_FILE_TMPDIR
+	rnp-train tokenize --vocab 400 --out "$DIR/tok" /usr/share/common-licenses/GPL-3 >/dev/null
+	rnp-train init --preset nano --tokenizer "$DIR/tok" --seed 3 --out "$DIR/model"
+	jq '.chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"' \
+		"$DIR/model/tokenizer_config.json" >"$DIR/config" && mv "$DIR/config" "$DIR/model/tokenizer_config.json"
+}
+
+# A server in $BATS_TEST_TMPDIR on a free port: $url, $server. Arguments: further options.
+start_serve() {
+	cd "$BATS_TEST_TMPDIR" || return
+	rm -f port
+	RNP_SERVE_CHECK=1 rnp-serve run --model "chat=$DIR/model" --listen 127.0.0.1:0 --port-file port \
+		--log-file requests.log "$@" >plan 2>serve.err 3>&- &
+	server=$!
+	local i
+	for ((i = 0; i < 600; i++)); do
+		[[ -s port ]] && break
+		kill -0 "$server" 2>/dev/null || break
+		sleep 0.05
+	done
+	[[ -s port ]] || fail "the server does not start: $(cat serve.err)"
+	url=http://127.0.0.1:$(cat port)
+}
+
+stop_serve() {
+	[[ -n ${server:-} ]] || return 0
+	kill "${1:--TERM}" "$server" 2>/dev/null
+	stopped_with=0
+	wait "$server" || stopped_with=$?
+	server=
+}
+
+# post PATH JSON [CURL OPTIONS]: the answer's body
+post() {
+	local path=$1 body=$2
+	shift 2
+	curl -sS --max-time 60 "$url$path" -H 'Content-Type: application/json' -d "$body" "$@"
+}
+
+# metric NAME: its value, of the first model
+metric() {
+	curl -sS --max-time 10 "$url/metrics" | sed -n "s/^rnp_serve_$1\({[^}]*}\)\? //p" | head -1
+}
+
+# eventually COMMAND ...: it succeeds within 20 s
+eventually() {
+	local i
+	for ((i = 0; i < 400; i++)); do
+		"$@" && return
+		sleep 0.05
+	done
+	fail "never: $*"
+}
