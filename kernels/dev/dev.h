@@ -33,7 +33,7 @@
 #include "kernels/dev/philox.h"
 
 /* The version of everything that a plug-in shares with the programs. */
-#define DEV_VERSION 12
+#define DEV_VERSION 13
 
 /* The tables of operations by purpose, T(table, its list). struct TABLE_ops is in the ops.h beside
  * its kernels; the lists are there too and are needed only where T uses its second argument. */

@@ -28,6 +28,8 @@ struct lm_cpu {
 		.squares = lm_squares_##set,                     \
 		.adamw = lm_adamw_##set,                         \
 		.project = lm_project_##set,                     \
+		.project_quantized = lm_project_quantized_avx2,  \
+		.quantize = lm_quantize_avx2,                    \
 		.paged_put = lm_paged_put_ref,                   \
 		.paged_attend = lm_paged_attend_##set,           \
 		.head_rows = lm_head_rows_##set,                 \
@@ -52,6 +54,8 @@ void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 		.squares = lm_squares_ref,
 		.adamw = lm_adamw_ref,
 		.project = lm_project_ref,
+		.project_quantized = lm_project_ref,
+		.quantize = lm_quantize_ref,
 		.paged_put = lm_paged_put_ref,
 		.paged_attend = lm_paged_attend_ref,
 	};
@@ -60,6 +64,8 @@ void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 		*out = FAST(avx2);
 	if (level >= CPU_AVX512)
 		*out = cpu_features(level).bf16 ? FAST(avx512bf16) : FAST(avx512);
+	if (cpu_features(level).vnni)
+		out->project_quantized = lm_project_quantized_vnni;
 	for (int dtype = 0; dtype < 2; dtype++)
 		out->tiles[dtype] = lm_tiles_for(level, (enum lm_dtype)dtype);
 #endif
@@ -190,10 +196,15 @@ static void project_part(void *work, uint64_t from, uint64_t to)
 {
 	struct project_work *w = work;
 
-	w->kernels->project(&w->x, from, to);
+	if (lm_weight_is_quantized(w->x.type))
+		w->kernels->project_quantized(&w->x, from, to);
+	else
+		w->kernels->project(&w->x, from, to);
 }
 
-/* Four outputs are computed together. */
+/* Outputs that are computed together: the lanes of quantised products. */
+#define TOGETHER 16
+
 static int cpu_project(struct dev *d, const struct lm_project *x)
 {
 	struct project_work w = { &cpu_of(d)->lm->kernels, *x };
@@ -201,13 +212,14 @@ static int cpu_project(struct dev *d, const struct lm_project *x)
 	const struct team_op op = { .part = project_part,
 		.work = &w,
 		.n = x->n,
-		.grain = (WORTH_PIECE / each + 4) / 4 * 4,
+		.grain = (WORTH_PIECE / each + TOGETHER) / TOGETHER * TOGETHER,
 		.pieces = PIECES,
 		.alone = WORTH_WAKING / each };
 
 	return cpu_do(d, &op, sizeof w);
 }
 
+SHARED(quantize, quantize, x->rows *(x->k / LM_WEIGHT_BLOCK), 256)
 SHARED(paged_put, paged_put, x->rows, rows_grain(x->width))
 
 struct paged_work {

@@ -60,7 +60,9 @@ struct lm_kernels {
 		char *own, uint64_t task);
 	void (*attend_back_kv)(const struct lm_tiles *, const struct lm_attend_back *,
 		char *own, uint64_t task);
-	LM_RANGE(project);
+	LM_RANGE(project); /* plain weights */
+	void (*project_quantized)(const struct lm_project *, uint64_t from, uint64_t to);
+	LM_RANGE(quantize);
 	LM_RANGE(paged_put);
 	LM_RANGE(paged_attend); /* head_dim at most LM_ATTEND_DIM_MAX */
 };

@@ -307,6 +307,7 @@ struct lm_adamw {
 #define LM_OPS_FREE(OP, t)                                                              \
 	OP(t, prepare, (struct dev * d, uint64_t * bytes), (d, bytes))                  \
 	OP(t, project, (struct dev * d, const struct lm_project *p), (d, p))            \
+	OP(t, quantize, (struct dev * d, const struct lm_quantize *q), (d, q))          \
 	OP(t, head_scratch, (struct dev * d, const struct lm_head *h, uint64_t *bytes), \
 		(d, h, bytes))
 

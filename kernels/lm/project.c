@@ -1,5 +1,74 @@
-/* project.c - reference of linear layers whose weights stay in the types of a model file. */
+/* project.c - the references of linear layers with weights as they lie in a model file, and of the
+ * activations that go with quantised ones. */
 #include "kernels/lm/project.h"
+
+#include <math.h>
+
+void lm_quantize_ref(const struct lm_quantize *q, uint64_t from, uint64_t to)
+{
+	uint64_t blocks = q->k / LM_WEIGHT_BLOCK;
+
+	for (uint64_t n = from; n < to; n++) {
+		const float *x = q->x + n / blocks * q->ldx +
+			n % blocks * LM_WEIGHT_BLOCK;
+		struct lm_block8 *b = &q->to[n];
+		float most = 0, inverse;
+
+		for (int i = 0; i < LM_WEIGHT_BLOCK; i++)
+			most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+		b->scale = most < 0x1p-100f ? 0 : most / 127;
+		inverse = b->scale > 0 ? 1 / b->scale : 0;
+		b->minus[0] = b->minus[1] = 0;
+		for (int i = 0; i < LM_WEIGHT_BLOCK; i++) {
+			/* an infinity, or what is not a number, becomes some number */
+			float v = fminf(fmaxf(x[i] * inverse, -127), 127);
+
+			b->q[i] = (int8_t)rintf(v);
+			b->minus[0] -= b->q[i];
+			b->minus[1] -= i < 16 ? 0 : b->q[i];
+		}
+		b->sum = b->scale * (float)-b->minus[0];
+	}
+}
+
+static void project_plain(const struct lm_project *p, uint64_t r, uint64_t j,
+	const unsigned char *w)
+{
+	double sum = 0;
+
+	for (uint64_t t = 0; t < p->k; t++)
+		sum += (double)p->x[r * p->ldx + t] * lm_weight_at(p->type, w, t);
+	if (p->bias)
+		sum += p->bias[j];
+	if (p->from)
+		sum += p->from[r * p->ldy + j];
+	p->y[r * p->ldy + j] = (float)sum;
+}
+
+static void project_quantized(const struct lm_project *p, uint64_t r, uint64_t j,
+	const unsigned char *row)
+{
+	uint64_t blocks = p->k / LM_WEIGHT_BLOCK;
+	float y = 0;
+
+	for (uint64_t b = 0; b < blocks; b++) {
+		const struct lm_block8 *x = &p->x8[r * blocks + b];
+		struct lm_weight_32 w;
+		int32_t sum = 0;
+
+		lm_weight_read_32(&w, p->type, row, b);
+		for (int i = 0; i < LM_WEIGHT_BLOCK; i++)
+			sum += w.part[i / 16] * (w.code[i] - w.offset) * x->q[i];
+		y = fmaf(w.scale * x->scale, (float)sum, y);
+		if (lm_weight_has_min(p->type))
+			y = fmaf(w.min, x->sum, y);
+	}
+	if (p->bias)
+		y += p->bias[j];
+	if (p->from)
+		y += p->from[r * p->ldy + j];
+	p->y[r * p->ldy + j] = y;
+}
 
 void lm_project_ref(const struct lm_project *p, uint64_t from, uint64_t to)
 {
@@ -8,15 +77,10 @@ void lm_project_ref(const struct lm_project *p, uint64_t from, uint64_t to)
 	for (uint64_t r = 0; r < p->rows; r++)
 		for (uint64_t j = from; j < to; j++) {
 			const unsigned char *w = (const unsigned char *)p->w + j * bytes;
-			double sum = 0;
 
-			for (uint64_t t = 0; t < p->k; t++)
-				sum += (double)p->x[r * p->ldx + t] *
-					lm_weight_at(p->type, w, t);
-			if (p->bias)
-				sum += p->bias[j];
-			if (p->from)
-				sum += p->from[r * p->ldy + j];
-			p->y[r * p->ldy + j] = (float)sum;
+			if (lm_weight_is_quantized(p->type))
+				project_quantized(p, r, j, w);
+			else
+				project_plain(p, r, j, w);
 		}
 }

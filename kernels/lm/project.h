@@ -1,96 +1,64 @@
-/* project.h - a linear layer whose weights stay in the types of a model file, for a few rows of
- * f32: the main operation of decoding. libc only.
+/* project.h - a linear layer with weights as they lie in a model file: what inference is made of;
+ * and the quantisation of activations that products with quantised weights take. libc only.
  *
- * Formula: y[r][j] = from[r][j] + bias[j] + sum over t < k of x[r][t] W[j][t], with W decoded
- * exactly to f32. Shapes: x is rows x k with stride ldx, y and from are rows x n with stride
- * ldy, all f32; W is n rows of k weights of `type`, one row after the other without gaps, k a
- * multiple of 32 for the block types. W needs no alignment: it may be a mapped file. from (may
- * be y) and bias may be NULL. y overlaps neither x nor W. rows, n, k may be 0. Error: (k + 4) 4
- * u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are f32. The reference adds in f64
- * in the order of t. The bits of a row depend only on the row and W: not on the other rows,
- * their number, or the team. */
+ * Plain weights: y[r][j] = from[r][j] + bias[j] + sum over t < k of x[r][t] W[j][t], with W decoded
+ * exactly to f32. Error: (k + 4) 4 u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are
+ * f32. The reference adds in f64 in the order of t.
+ *
+ * Quantised weights: the activations are blocks of 32 int8 (lm_quantize). With I_b the sum over a
+ * block of part code q, exact in int32, the sum of an output is, in f32 and in the order of b,
+ *
+ *     s = fma(scale_w scale_x, I_b, s) ;  s = fma(min_w, sum_x, s) where the type has a minimum
+ *
+ * then y = (s + bias) + from. On the CPU every version gives these bits. A GPU adds its blocks in
+ * another order, fixed by k: error (blocks + 4) 4 u S with S the sum of the magnitudes of the
+ * terms.
+ *
+ * Shapes: x is rows x k with stride ldx, y and from rows x n with stride ldy, all f32; x8 is rows x
+ * k / 32 blocks without gaps; W is n rows of k weights of `type`, one row after the other without
+ * gaps, k a multiple of lm_weight_block. W needs no alignment: it may be a mapped file. from (may
+ * be y) and bias may be NULL. y overlaps neither x nor W. rows, n, k may be 0. The bits of a row
+ * follow from the row and W alone: not from the other rows, their number, or the team. */
 #ifndef RNP_KERNELS_LM_PROJECT_H
 #define RNP_KERNELS_LM_PROJECT_H
 
-#include <stdint.h>
+#include "kernels/lm/weight.h"
 
-#include "kernels/dev/half.h"
-
-enum lm_weight {
-	LM_WEIGHT_F32,
-	LM_WEIGHT_F16,
-	LM_WEIGHT_BF16,
-	LM_WEIGHT_Q8_0, /* blocks of 32: scale f16, 32 int8 */
-	/* blocks of 32: scale f16, 16 bytes; low nibbles are weights 0..15, high ones 16..31;
-	 * minus 8 */
-	LM_WEIGHT_Q4_0,
-	LM_WEIGHTS
+/* 32 activations: number i is scale q[i]. */
+struct lm_block8 {
+	int8_t q[LM_WEIGHT_BLOCK];
+	float scale;
+	float sum; /* of the numbers: scale times the sum of q, rounded once */
+	/* the sum of all q with the other sign, and that of q[16..31]: what an offset of the
+	 * codes makes good begins with it */
+	int32_t minus[2];
 };
 
-#define LM_WEIGHT_BLOCK 32
-
-/* Returns the size of 32 weights, in bytes. */
-HD uint64_t lm_weight_block_bytes(enum lm_weight type)
-{
-	switch (type) {
-	case LM_WEIGHT_F32:
-		return 128;
-	case LM_WEIGHT_Q8_0:
-		return 34;
-	case LM_WEIGHT_Q4_0:
-		return 18;
-	default:
-		return 64;
-	}
-}
-
-/* Returns the size of a row of k weights, in bytes. */
-HD uint64_t lm_weight_row_bytes(enum lm_weight type, uint64_t k)
-{
-	return type <= LM_WEIGHT_BF16 ? k * lm_weight_block_bytes(type) / 32 :
-					k / 32 * lm_weight_block_bytes(type);
-}
-
-/* Returns weight t of a row. */
-HD float lm_weight_at(enum lm_weight type, const unsigned char *row, uint64_t t)
-{
-	const unsigned char *block = row + t / 32 * lm_weight_block_bytes(type);
-	unsigned i = (unsigned)(t % 32);
-	uint16_t half;
-	float whole;
-
-	switch (type) {
-	case LM_WEIGHT_F32:
-		memcpy(&whole, row + 4 * t, 4);
-		return whole;
-	case LM_WEIGHT_F16:
-		memcpy(&half, row + 2 * t, 2);
-		return f16_to_f32(half);
-	case LM_WEIGHT_BF16:
-		memcpy(&half, row + 2 * t, 2);
-		return bf16_to_f32(half);
-	case LM_WEIGHT_Q8_0:
-		memcpy(&half, block, 2);
-		return (float)(int8_t)block[2 + i] * f16_to_f32(half);
-	default:
-		memcpy(&half, block, 2);
-		i = i < 16 ? block[2 + i] & 15u : block[2 + i - 16] >> 4;
-		return ((float)i - 8) * f16_to_f32(half);
-	}
-}
+/* Blocks of 32 numbers become int8: scale = largest |x| / 127, q = x times 1 / scale, rounded to
+ * nearest even. A block whose numbers are all below 2^-100 is zeros. All versions give the same
+ * bits. x is rows x k with stride ldx, k a multiple of 32. */
+struct lm_quantize {
+	struct lm_block8 *to; /* [rows][k / 32] */
+	const float *x;
+	uint64_t rows, k, ldx;
+};
 
 struct lm_project {
 	enum lm_weight type;
 	float *y;
-	const float *x, *from, *bias;
+	const float *x;             /* of plain weights */
+	const struct lm_block8 *x8; /* of quantised ones */
+	const float *from, *bias;
 	const void *w;
 	uint64_t rows, n, k, ldx, ldy;
 };
 
 KERNELS_BEGIN
 
-/* Computes outputs from .. to - 1 of every row. */
+/* outputs from .. to - 1 of every row */
 void lm_project_ref(const struct lm_project *p, uint64_t from, uint64_t to);
+/* blocks of all rows, one row after the other */
+void lm_quantize_ref(const struct lm_quantize *q, uint64_t from, uint64_t to);
 
 KERNELS_END
 

@@ -38,6 +38,11 @@ LM_X86(avx512);
 LM_X86(avx512bf16);
 extern const struct lm_tiles lm_tiles_bf16_avx512bf16, lm_tiles_bf16_amx;
 
+/* Products with quantised weights; ranges as in project.h. */
+void lm_project_quantized_avx2(const struct lm_project *, uint64_t, uint64_t);
+void lm_project_quantized_vnni(const struct lm_project *, uint64_t, uint64_t);
+void lm_quantize_avx2(const struct lm_quantize *, uint64_t, uint64_t);
+
 /* AMX block products, usable once cpu_amx_permitted(). */
 void lm_amx_begin(void);
 void lm_amx_end(void);

@@ -6,7 +6,8 @@
 
 #include "tests/kernels/kcheck.h"
 
-static const char *const names[LM_WEIGHTS] = { "f32", "f16", "bf16", "q8_0", "q4_0" };
+static const char *const names[LM_WEIGHTS] = { "f32", "f16", "bf16", "q8_0", "q4_0",
+	"q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k" };
 
 static int run(struct dev *d, void *out, const void *arguments)
 {
@@ -31,8 +32,50 @@ static void make_weights(unsigned char *w, enum lm_weight type, uint64_t n, uint
 			w[i] = (unsigned char)((w[i] & 0x81) | 0x3c);
 		return;
 	}
-	for (uint64_t i = 0; i < bytes; i += block)
-		w[i + 1] = 0x2c; /* scale about 0.06 */
+	for (uint64_t i = 0; i < bytes; i += block) {
+		unsigned char *scale = w + i + (type == LM_WEIGHT_Q6_K ? 208 : 0);
+
+		scale[1] = 0x2c; /* about 0.06 */
+		if (lm_weight_has_min(type))
+			w[i + 3] = (unsigned char)(0xac ^
+				(w[i + 3] & 0x80)); /* either sign */
+	}
+}
+
+/* The sum of the magnitudes of what an output of quantised weights is made of. */
+static double magnitude(const struct lm_project *p, uint64_t r, uint64_t j)
+{
+	const unsigned char *row = p->w;
+	uint64_t blocks = p->k / LM_WEIGHT_BLOCK;
+	double sum = 0;
+
+	row += j * lm_weight_row_bytes(p->type, p->k);
+	for (uint64_t b = 0; b < blocks; b++) {
+		const struct lm_block8 *x = &p->x8[r * blocks + b];
+		struct lm_weight_32 w;
+		int32_t codes = 0;
+
+		lm_weight_read_32(&w, p->type, row, b);
+		for (int i = 0; i < LM_WEIGHT_BLOCK; i++)
+			codes += w.part[i / 16] * (w.code[i] - w.offset) * x->q[i];
+		sum += fabs((double)w.scale * x->scale * codes) +
+			fabs((double)w.min * x->sum);
+	}
+	return sum;
+}
+
+static double terms(const struct lm_project *p, uint64_t r, uint64_t j)
+{
+	const unsigned char *row = p->w;
+	double sum = (p->from ? fabs((double)p->from[r * p->ldy + j]) : 0) +
+		(p->bias ? fabs((double)p->bias[j]) : 0);
+
+	if (lm_weight_is_quantized(p->type))
+		return sum + magnitude(p, r, j);
+	row += j * lm_weight_row_bytes(p->type, p->k);
+	for (uint64_t t = 0; t < p->k; t++)
+		sum += fabs((double)p->x[r * p->ldx + t] * lm_weight_at(p->type, row, t));
+	return sum;
 }
 
 static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n,
@@ -43,6 +86,9 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 	float *x = malloc((rows * ldx + 1) * 4), *want = malloc((rows * ldy + 1) * 4);
 	float *from = malloc((rows * ldy + 1) * 4), *bias = malloc((n + 1) * 4);
 	float *bound = malloc((rows * ldy + 1) * 4);
+	bool quantized = lm_weight_is_quantized(type);
+	uint64_t x8_bytes = rows * (cols / LM_WEIGHT_BLOCK) * sizeof(struct lm_block8);
+	struct lm_block8 *x8 = malloc(x8_bytes + 1);
 	struct lm_project p = { .type = type,
 		.rows = rows,
 		.n = n,
@@ -50,11 +96,17 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 		.ldx = ldx,
 		.ldy = ldy,
 		.x = x,
+		.x8 = x8,
 		.w = w,
 		.from = more ? from : NULL,
 		.bias = more ? bias : NULL,
 		.y = want };
-	struct kcase c = { .run = run, .arguments = &p, .want = want, .bound = bound };
+	/* a version on the CPU gives the reference's bits */
+	bool exact = quantized && k->dev.is_host;
+	struct kcase c = { .run = run,
+		.arguments = &p,
+		.want = want,
+		.bound = exact ? NULL : bound };
 
 	make_weights(w, type, n, cols);
 	for (uint64_t i = 0; i < rows * ldx; i++)
@@ -65,23 +117,20 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 		bias[i] = 1 - (float)i;
 	for (uint64_t i = 0; i < rows * ldy; i++)
 		want[i] = bound[i] = 0;
+	if (quantized)
+		lm_quantize_ref(&(struct lm_quantize){ x8, x, rows, cols, ldx }, 0,
+			rows * (cols / LM_WEIGHT_BLOCK));
 	lm_project_ref(&p, 0, n);
 	for (uint64_t r = 0; r < rows; r++)
-		for (uint64_t j = 0; j < n; j++) {
-			double s = more ?
-				fabs((double)from[r * ldy + j]) + fabs((double)bias[j]) :
-				0;
-
-			for (uint64_t t = 0; t < cols; t++)
-				s += fabs((double)x[r * ldx + t] *
-					lm_weight_at(type, w + j * row_bytes, t));
-			bound[r * ldy + j] = (float)((double)(cols + 4) * 0x1p-22 * s);
-		}
+		for (uint64_t j = 0; j < n; j++)
+			bound[r * ldy + j] = (float)((double)(cols + 4) * 0x1p-22 *
+				terms(&p, r, j));
 	c.out_bytes = rows * n * 4;
 	c.offset = offset;
 	c.work = 2 * (double)rows * (double)n * (double)cols;
 	c.unit = "op";
 	p.x = kcheck_put(k, x, rows * ldx * 4, 4);
+	p.x8 = quantized ? kcheck_put(k, x8, x8_bytes, 0) : NULL;
 	p.w = kcheck_put(k, w, row_bytes * n, 2);
 	if (more) {
 		p.from = kcheck_put(k, from, rows * ldy * 4, 0);
@@ -91,26 +140,84 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 		(unsigned long long)rows, (unsigned long long)n, (unsigned long long)cols,
 		more ? " + from + bias" : "");
 	kcheck_case(k, &c);
-	free(w), free(x), free(want), free(from), free(bias), free(bound);
+	free(w), free(x), free(x8), free(want), free(from), free(bias), free(bound);
+}
+
+static int run_quantize(struct dev *d, void *out, const void *arguments)
+{
+	struct lm_quantize q = *(const struct lm_quantize *)arguments;
+
+	q.to = out;
+	return d->ops->lm->quantize(d, &q);
+}
+
+/* Numbers of all sizes, ties, a block of zeros, one of numbers that are as good as zero, and what
+ * is not a number. */
+static void quantize(struct kcheck *k, uint64_t rows, uint64_t cols)
+{
+	uint64_t ldx = cols + 5, n = rows * (cols / LM_WEIGHT_BLOCK);
+	float *x = malloc(rows * ldx * 4);
+	struct lm_block8 *want = malloc(n * sizeof *want);
+	struct lm_quantize q = { .to = want,
+		.x = x,
+		.rows = rows,
+		.k = cols,
+		.ldx = ldx };
+	struct kcase c = { .run = run_quantize,
+		.arguments = &q,
+		.want = want,
+		.out_bytes = n * sizeof *want };
+
+	for (uint64_t i = 0; i < rows * ldx; i++)
+		x[i] = ldexpf((float)((int)(i * 2654435761u % 2001) - 1000),
+			(int)(i / 40 % 60) - 30);
+	for (uint64_t i = 0; i < 32 && rows > 1; i++) {
+		x[i] = 0;
+		x[32 + i] = i % 2 ? 0x1p-101f : -0x1p-140f;
+		x[ldx + i] = (float)i - 16 + (i < 31 ? 0.5f : 112); /* scale 1 */
+	}
+	x[(rows - 1) * ldx + cols - 1] = NAN;
+	x[(rows - 1) * ldx + cols - 3] = -INFINITY;
+	lm_quantize_ref(&q, 0, n);
+	q.x = kcheck_put(k, x, rows * ldx * 4, 4);
+	snprintf(c.label, sizeof c.label, "quantize %llux%llu", (unsigned long long)rows,
+		(unsigned long long)cols);
+	kcheck_case(k, &c);
+	free(x), free(want);
 }
 
 void check_lm_project(struct kcheck *k)
 {
-	uint64_t sizes[][3] = { { 1, 1, 32 }, { 1, 9, 64 }, { 3, 5, 96 }, { 4, 8, 64 },
-		{ 6, 7, 160 } };
+	static const uint64_t sizes[][3] = { { 1, 1, 32 }, { 1, 9, 64 }, { 3, 5, 96 },
+		{ 4, 8, 64 }, { 6, 7, 160 } };
+	/* one output more than lanes, rows for every tile, more blocks than a chunk of panels,
+	 * more rows than sums */
+	static const uint64_t quantized[][3] = { { 1, 1, 256 }, { 1, 33, 512 },
+		{ 2, 17, 256 }, { 3, 16, 512 }, { 11, 15, 1280 }, { 13, 3, 2304 },
+		{ 259, 2, 256 } };
 
 	(void)k->dev.ops->lm->prepare(&k->dev, NULL); /* the emulated GPU needs none */
+	quantize(k, 1, 32);
+	quantize(k, 3, 160);
+	quantize(k, 2, 1056);
 	for (int type = 0; type < LM_WEIGHTS; type++) {
 		for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
-			one(k, (enum lm_weight)type, sizes[i][0], sizes[i][1],
-				sizes[i][2], i % 2, 4 * i);
+			if (!lm_weight_is_super((enum lm_weight)type))
+				one(k, (enum lm_weight)type, sizes[i][0], sizes[i][1],
+					sizes[i][2], i % 2, 4 * i);
+		for (unsigned i = 0; i < sizeof quantized / sizeof *quantized; i++)
+			if (lm_weight_is_quantized((enum lm_weight)type) &&
+				!(k->slow && i > 4))
+				one(k, (enum lm_weight)type, quantized[i][0],
+					quantized[i][1], quantized[i][2], i % 2, 4 * i);
 		if (type <= LM_WEIGHT_BF16) {
 			one(k, (enum lm_weight)type, 1, 6, 43, true, 0);
 			one(k, (enum lm_weight)type, 5, 6, 31, false, 4);
 		}
 		if (k->bench && !k->slow) {
-			one(k, (enum lm_weight)type, 1, 2048, 768, false, 0);
-			one(k, (enum lm_weight)type, 64, 2048, 768, false, 0);
+			one(k, (enum lm_weight)type, 1, 2048, 2048, false, 0);
+			one(k, (enum lm_weight)type, 64, 2048, 2048, false, 0);
+			one(k, (enum lm_weight)type, 256, 2048, 2048, false, 0);
 		}
 	}
 }

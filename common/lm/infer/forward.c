@@ -19,14 +19,15 @@ struct lm_forward {
 	struct lm_forward_limits limits;
 
 	/* in device memory */
-	float *table;      /* rotary positions of the context */
-	float *x, *h;      /* [rows][dim] */
-	float *q, *a;      /* [rows][heads head_dim] */
-	float *k, *v;      /* [rows][kv_heads head_dim] */
-	float *gu, *y;     /* [rows][2 hidden], [rows][hidden] */
-	float *gathered;   /* [LOGITS_ROWS][dim]: rows of x that lie apart */
-	float *logits;     /* [LOGITS_ROWS][vocab] */
-	uint32_t *indices; /* the device's copy of `host` */
+	float *table;         /* rotary positions of the context */
+	float *x, *h;         /* [rows][dim] */
+	float *q, *a;         /* [rows][heads head_dim] */
+	float *k, *v;         /* [rows][kv_heads head_dim] */
+	float *gu, *y;        /* [rows][2 hidden], [rows][hidden] */
+	struct lm_block8 *x8; /* activations of the next quantised products */
+	float *gathered;      /* [LOGITS_ROWS][dim]: rows of x that lie apart */
+	float *logits;        /* [LOGITS_ROWS][vocab] */
+	uint32_t *indices;    /* the device's copy of `host` */
 
 	/* in host memory */
 	float *embedded, *scores; /* copies of x and logits */
@@ -41,8 +42,17 @@ struct lm_forward {
 /* Sizes of the buffers, in numbers of 4 bytes. The bounds in config.h keep every product below
  * 2^63. */
 struct sizes {
-	uint64_t table, x, q, kv, gu, y, gathered, logits, indices;
+	uint64_t table, x, q, kv, gu, y, x8, gathered, logits, indices;
 };
+
+/* Returns the room of the widest activations that a quantised matrix can take. */
+static uint64_t x8_size(const struct lm_config *c, uint64_t rows)
+{
+	uint64_t most = c->hidden > c->dim ? c->hidden : c->dim;
+
+	most = most > lm_q_dim(c) ? most : lm_q_dim(c);
+	return rows * (most / LM_WEIGHT_BLOCK) * (sizeof(struct lm_block8) / 4);
+}
 
 static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_limits *l)
 {
@@ -54,6 +64,7 @@ static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_
 		.kv = rows * lm_kv_dim(c),
 		.gu = rows * 2 * c->hidden,
 		.y = rows * c->hidden,
+		.x8 = x8_size(c, rows),
 		.gathered = LOGITS_ROWS * (uint64_t)c->dim,
 		.logits = LOGITS_ROWS * (uint64_t)c->vocab,
 		.indices = 4 * rows +
@@ -67,8 +78,8 @@ void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits 
 
 	*tables = 4 * z.table;
 	*work = 4 *
-		(3 * z.x + 2 * z.q + 2 * z.kv + z.gu + z.y + z.gathered + 2 * z.logits +
-			2 * z.indices);
+		(3 * z.x + 2 * z.q + 2 * z.kv + z.gu + z.y + z.x8 + z.gathered +
+			2 * z.logits + 2 * z.indices);
 }
 
 /* --- open and close ------------------------------------------------------------------------- */
@@ -95,11 +106,14 @@ static int allocate(struct lm_forward *f)
 		{ &f->q, z.q }, { &f->a, z.q }, { &f->k, z.kv }, { &f->v, z.kv },
 		{ &f->gu, z.gu }, { &f->y, z.y }, { &f->gathered, z.gathered },
 		{ &f->logits, z.logits } };
-	float *indices;
+	float *indices, *x8;
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (lm_infer_alloc(f->w->d, all[i].to, all[i].count) < 0)
 			return -1;
+	if (lm_infer_alloc(f->w->d, &x8, z.x8) < 0)
+		return -1;
+	f->x8 = (struct lm_block8 *)(void *)x8;
 	if (lm_infer_alloc(f->w->d, &indices, z.indices) < 0)
 		return -1;
 	f->indices = (uint32_t *)(void *)indices;
@@ -134,7 +148,7 @@ void lm_forward_close(struct lm_forward *f)
 {
 	if (!f)
 		return;
-	void *all[] = { f->table, f->x, f->h, f->q, f->a, f->k, f->v, f->gu, f->y,
+	void *all[] = { f->table, f->x, f->h, f->q, f->a, f->k, f->v, f->gu, f->y, f->x8,
 		f->gathered, f->logits, f->indices };
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -165,12 +179,28 @@ static uint32_t *host_column(const struct lm_forward *f, enum column which)
 	return f->host + which * f->limits.rows;
 }
 
+static bool is_quantized(const struct lm_matrix *w)
+{
+	return lm_weight_is_quantized(w->type);
+}
+
+/* Quantises activations into x8 if a matrix that takes them needs that. */
+static int quantize(struct lm_forward *f, const float *x, uint64_t k, uint64_t rows,
+	bool needed)
+{
+	struct lm_quantize q = { .to = f->x8, .x = x, .rows = rows, .k = k, .ldx = k };
+
+	return needed ? ops(f)->quantize(f->w->d, &q) : 0;
+}
+
+/* Multiplies x, or x8 if w is quantised, by a matrix. */
 static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
 	uint64_t ldy, const float *x, uint64_t rows, const float *from)
 {
 	struct lm_project p = { .type = w->type,
 		.y = y,
 		.x = x,
+		.x8 = f->x8,
 		.from = from,
 		.bias = w->bias,
 		.w = w->w,
@@ -267,16 +297,23 @@ static int layer(struct lm_forward *f, uint32_t i)
 	uint64_t kv = lm_kv_dim(c), hidden = c->hidden, rows = f->rows;
 
 	if (norm(f, f->x, l->attn_norm, rows) < 0 ||
+		quantize(f, f->h, c->dim, rows,
+			is_quantized(&l->q) || is_quantized(&l->k) ||
+				is_quantized(&l->v)) < 0 ||
 		project(f, &l->q, f->q, l->q.n, f->h, rows, NULL) < 0 ||
 		project(f, &l->k, f->k, kv, f->h, rows, NULL) < 0 ||
 		project(f, &l->v, f->v, kv, f->h, rows, NULL) < 0 ||
 		rotate(f, f->q, c->heads) < 0 || rotate(f, f->k, c->kv_heads) < 0 ||
 		store(f, i) < 0 || attend(f, i) < 0 ||
+		quantize(f, f->a, l->o.k, rows, is_quantized(&l->o)) < 0 ||
 		project(f, &l->o, f->x, c->dim, f->a, rows, f->x) < 0 ||
 		norm(f, f->x, l->ffn_norm, rows) < 0 ||
+		quantize(f, f->h, c->dim, rows,
+			is_quantized(&l->gate) || is_quantized(&l->up)) < 0 ||
 		project(f, &l->gate, f->gu, 2 * hidden, f->h, rows, NULL) < 0 ||
 		project(f, &l->up, f->gu + hidden, 2 * hidden, f->h, rows, NULL) < 0 ||
-		swiglu(f) < 0)
+		swiglu(f) < 0 ||
+		quantize(f, f->y, hidden, rows, is_quantized(&l->down)) < 0)
 		return -1;
 	return project(f, &l->down, f->x, c->dim, f->y, rows, f->x);
 }
@@ -399,6 +436,7 @@ static int score_chosen(struct lm_forward *f, uint32_t n)
 	const float *x = gather(f, n);
 
 	if (!x || norm(f, x, f->w->out_norm, n) < 0 ||
+		quantize(f, f->h, f->w->config.dim, n, is_quantized(&f->w->output)) < 0 ||
 		project(f, &f->w->output, f->logits, vocab, f->h, n, NULL) < 0 ||
 		d->ops->get(d, f->scores, f->logits, 4 * n * vocab) < 0)
 		return -1;
