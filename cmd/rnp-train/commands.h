@@ -5,10 +5,12 @@
 #include "common/cli/opt.h"
 
 extern const struct command command_compress;
+extern const struct command command_coordinate;
 extern const struct command command_decompress;
 extern const struct command command_eval;
 extern const struct command command_export;
 extern const struct command command_init;
+extern const struct command command_join;
 extern const struct command command_run;
 extern const struct command command_tokenize;
 

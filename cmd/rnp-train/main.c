@@ -4,23 +4,32 @@
 
 static const struct command *const commands[] = {
 	&command_compress,
+	&command_coordinate,
 	&command_decompress,
 	&command_eval,
 	&command_export,
 	&command_init,
+	&command_join,
 	&command_run,
 	&command_tokenize,
 	NULL,
 };
 
 static const char *const kinds[] = {
+	"rnp.assignment",
 	"rnp.bench",
+	"rnp.delta",
 	"rnp.error",
 	"rnp.eval",
+	"rnp.join",
+	"rnp.member",
 	"rnp.plan",
+	"rnp.receipt",
+	"rnp.round",
 	"rnp.run",
 	"rnp.step",
 	"rnp.tokens",
+	"rnp.training",
 	NULL,
 };
 

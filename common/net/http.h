@@ -128,6 +128,7 @@ struct http_response {
 	char content_type[128];
 	int64_t retry_after_ms; /* -1: not given */
 	int64_t modified_ms;    /* Last-Modified, since 1970; -1: not given */
+	int64_t date_ms;        /* Date, the server's clock, since 1970; -1: not given */
 	int64_t total_bytes;    /* of the whole that a range is part of; -1: not given */
 	int64_t sunk_bytes;     /* that the sink has, those of earlier tries included */
 	bool aborted;

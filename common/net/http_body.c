@@ -382,7 +382,7 @@ static void begin_answer(struct http_transfer *t, const char *line, size_t len)
 	t->decided = t->has_range = false;
 	t->content_length = -1;
 	t->r->etag[0] = t->r->content_type[0] = '\0';
-	t->r->modified_ms = -1;
+	t->r->modified_ms = t->r->date_ms = -1;
 	t->r->status = space && len - (size_t)(space - line) > 3 ?
 		(int)strtol(space + 1, NULL, 10) :
 		0;
@@ -409,6 +409,8 @@ size_t http_on_header(char *line, size_t size, size_t n, void *transfer)
 	header_is(line, len, "content-type", r->content_type, sizeof r->content_type);
 	if (header_is(line, len, "last-modified", value, sizeof value))
 		r->modified_ms = http_date_ms(value);
+	if (header_is(line, len, "date", value, sizeof value))
+		r->date_ms = http_date_ms(value);
 	if (header_is(line, len, "content-length", value, sizeof value))
 		t->content_length = take_number(&number);
 	if (header_is(line, len, "content-range", value, sizeof value))

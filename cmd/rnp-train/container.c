@@ -1,0 +1,220 @@
+/* container.c - encoding to a file, decoding from one. */
+#include "cmd/rnp-train/container.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/base/mem.h"
+
+#define TAIL_BYTES (GRAD_ROOT_BYTES + 12) /* of the index: root, length, "GPNR" */
+
+struct writing {
+	struct io_part file;
+	crypto_hash_sha256_state sha256;
+	unsigned char tail[TAIL_BYTES]; /* the last bytes that were written */
+	uint64_t bytes;
+};
+
+static int write_some(void *ctx, const void *data, size_t len)
+{
+	struct writing *w = ctx;
+	size_t keep = len < TAIL_BYTES ? TAIL_BYTES - len : 0;
+
+	memmove(w->tail, w->tail + TAIL_BYTES - keep, keep);
+	memcpy(w->tail + keep, (const char *)data + len - (TAIL_BYTES - keep),
+		TAIL_BYTES - keep);
+	crypto_hash_sha256_update(&w->sha256, data, len);
+	w->bytes += len;
+	return io_part_write(&w->file, data, len);
+}
+
+static int choose_step(struct dev *d, struct grad *g, const float *x,
+	const float *feedback)
+{
+	uint64_t *bins;
+	int rc;
+
+	if (g->q.method != QUANT_ECQ || g->each)
+		return 0;
+	bins = xcalloc(QUANT_BINS, sizeof *bins);
+	rc = grad_spread(d, g, x, feedback, g->elements, bins);
+	if (rc == 0)
+		grad_step(&g->step, bins, g->error, true);
+	free(bins);
+	return rc;
+}
+
+static int encode(struct dev *d, const struct grad *g, const float *x, float *feedback,
+	struct writing *w)
+{
+	struct grad_encoder *e = grad_encoder_new(d, g, write_some, w, NULL);
+	int rc = e ? grad_encoder_add_host(e, x, g->elements, feedback) : -1;
+
+	if (rc == 0)
+		rc = grad_encoder_end(e);
+	grad_encoder_free(e);
+	return rc;
+}
+
+int container_write(struct dev *d, const char *method, const float *x, float *feedback,
+	uint64_t n, const char *path, struct container_facts *facts)
+{
+	struct writing w = { 0 };
+	struct grad g;
+	int rc;
+
+	if (grad_parse(&g, method, 0) < 0)
+		return -1;
+	g.elements = n;
+	g.feedback = feedback != NULL;
+	crypto_hash_sha256_init(&w.sha256);
+	if (choose_step(d, &g, x, feedback) < 0 || io_part_open(&w.file, path, 0666) < 0)
+		return -1;
+	rc = encode(d, &g, x, feedback, &w);
+	if (rc == 0)
+		rc = io_part_close(&w.file);
+	io_part_drop(&w.file);
+	if (rc == 0 && facts) {
+		facts->bytes = w.bytes;
+		crypto_hash_sha256_final(&w.sha256, facts->sha256);
+		memcpy(facts->root, w.tail, GRAD_ROOT_BYTES);
+	}
+	return rc;
+}
+
+uint64_t container_bytes_max(const char *method, uint64_t n)
+{
+	struct grad g;
+	uint64_t chunk, chunks;
+
+	if (grad_parse(&g, method, 0) < 0) {
+		err_clear();
+		return 0;
+	}
+	chunk = quant_chunk(g.q.method);
+	chunks = (n + chunk - 1) / chunk;
+	return GRAD_HEADER_MAX +
+		chunks * (GRAD_CHUNK_BYTES + grad_payload_max(&g, (uint32_t)chunk) + 4) +
+		8 + 16 + TAIL_BYTES;
+}
+
+/* --- reading ------------------------------------------------------------------------------ */
+
+static int read_some(void *ctx, void *data, size_t len)
+{
+	struct container *c = ctx;
+
+	if (fread(data, 1, len, c->file) == len)
+		return 0;
+	return ferror(c->file) ? err_sys(EX_IOERR, "cannot read '%s'", c->path) :
+				 err_set(EX_DATAERR, "the container is cut short");
+}
+
+static int check_header(const struct container *c, const char *method)
+{
+	const struct grad *g = grad_decoder_info(c->decoder);
+	char is[64];
+
+	grad_name(is, g);
+	if (method && strcmp(is, method) != 0)
+		return err_set(EX_DATAERR, "a container of method %s, not %s", is,
+			method);
+	if (g->elements != c->n || g->bf16)
+		return err_set(EX_DATAERR, "a container of %llu %s, not %llu f32",
+			(unsigned long long)g->elements, g->bf16 ? "bf16" : "f32",
+			(unsigned long long)c->n);
+	return 0;
+}
+
+int container_open(struct container *c, struct dev *d, const char *path,
+	const char *method, uint64_t n)
+{
+	*c = (struct container){ .n = n, .path = xstrdup(path) };
+	c->file = fopen(path, "rbe");
+	if (!c->file)
+		return err_sys(0, "cannot open '%s'", path);
+	c->decoder = grad_decoder_new(d, read_some, c);
+	if (!c->decoder || check_header(c, method) < 0)
+		return -1;
+	c->values = xmalloc(
+		grad_batch(grad_decoder_info(c->decoder)) * sizeof *c->values);
+	return 0;
+}
+
+static int decode_next(struct container *c)
+{
+	c->used = 0;
+	if (grad_decoder_next_host(c->decoder, c->values, &c->have) < 0)
+		return -1;
+	if (!c->have)
+		return err_set(EX_DATAERR, "the container ends early");
+	return 0;
+}
+
+/* Behind the last value the decoder checks the index, and nothing may follow it. */
+static int check_end(struct container *c)
+{
+	uint64_t more;
+
+	if (grad_decoder_next_host(c->decoder, c->values, &more) < 0)
+		return -1;
+	return more || fgetc(c->file) != EOF ?
+		err_set(EX_DATAERR, "something follows the container") :
+		0;
+}
+
+int container_read(struct container *c, float *to, uint64_t count)
+{
+	while (count) {
+		uint64_t part;
+
+		if (c->used == c->have && decode_next(c) < 0)
+			return -1;
+		part = c->have - c->used < count ? c->have - c->used : count;
+		memcpy(to, c->values + c->used, part * sizeof *to);
+		c->used += part;
+		c->done += part;
+		to += part;
+		count -= part;
+	}
+	return c->done == c->n ? check_end(c) : 0;
+}
+
+void container_close(struct container *c)
+{
+	grad_decoder_free(c->decoder);
+	if (c->file)
+		fclose(c->file);
+	free(c->values);
+	free(c->path);
+	*c = (struct container)CONTAINER_INIT;
+}
+
+int container_check(struct dev *d, const char *path, const char *method, uint64_t n,
+	double *norm)
+{
+	struct container c = CONTAINER_INIT;
+	float *values = xmalloc(CONTAINER_FLOATS * sizeof *values);
+	double sum = 0;
+	int rc = container_open(&c, d, path, method, n);
+
+	for (uint64_t at = 0; rc == 0 && at < n; at += CONTAINER_FLOATS) {
+		uint64_t part = n - at < CONTAINER_FLOATS ? n - at : CONTAINER_FLOATS;
+
+		rc = container_read(&c, values, part);
+		for (uint64_t i = 0; rc == 0 && i < part; i++)
+			sum += (double)values[i] * (double)values[i];
+		if (rc == 0 && !isfinite(sum))
+			rc = err_set(EX_DATAERR,
+				"a value of the container is not finite");
+	}
+	*norm = sqrt(sum);
+	container_close(&c);
+	free(values);
+	return rc;
+}

@@ -1,0 +1,54 @@
+/* container.h - gradient containers as files: what a worker sends of its delta, and a coordinator
+ * of its update. Uses grad.h, dev.h, io. */
+#ifndef RNP_TRAIN_CONTAINER_H
+#define RNP_TRAIN_CONTAINER_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/grad/grad.h"
+
+#define CONTAINER_FLOATS ((uint64_t)1 << 20) /* that pass through memory at a time */
+
+struct container_facts {
+	uint64_t bytes;
+	unsigned char sha256[32], root[GRAD_ROOT_BYTES];
+};
+
+/* Writes n floats as a container at path, which appears whole and on the disk. feedback: the
+ * residual, in and out, or NULL. The values are read twice where the method needs a first pass.
+ * Returns 0 and *facts (may be NULL), or -1 with err_set(): 64 no such method, 74. */
+int container_write(struct dev *d, const char *method, const float *x, float *feedback,
+	uint64_t n, const char *path, struct container_facts *facts);
+
+/* The most bytes that a container of n floats may have. Returns 0 where there is no such method. */
+uint64_t container_bytes_max(const char *method, uint64_t n);
+
+/* Reading, a piece at a time, whatever the container's own pieces are. */
+struct container {
+	FILE *file;
+	struct grad_decoder *decoder;
+	float *values; /* [grad_batch] that were decoded */
+	uint64_t have, used, n, done;
+	char *path;
+};
+#define CONTAINER_INIT \
+	{              \
+		0      \
+	}
+
+/* Opens a container, which must be of n floats and, where method is not NULL, of that method.
+ * Returns 0, or -1 with err_set(): 66, 65. Close either way. */
+int container_open(struct container *c, struct dev *d, const char *path,
+	const char *method, uint64_t n);
+/* The next count values, checked; with the last of them the index is checked, too. Returns 0, or
+ * -1 with err_set(EX_DATAERR). */
+int container_read(struct container *c, float *to, uint64_t count);
+void container_close(struct container *c);
+
+/* Reads a whole container that nobody has checked yet. Returns 0 and the norm of its values, or -1
+ * with err_set(EX_DATAERR): not a container of n values of that method, one is not finite. */
+int container_check(struct dev *d, const char *path, const char *method, uint64_t n,
+	double *norm);
+
+#endif

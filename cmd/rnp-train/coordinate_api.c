@@ -1,0 +1,444 @@
+/* coordinate_api.c - what workers ask and say: the routes of a coordinator. */
+#include "cmd/rnp-train/coordinate_api.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/coordinate_db.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+#include "common/record/signature.h"
+
+#define RECORD_BODY_MAX ((size_t)64 << 10)
+#define ROUNDS_MAX      100 /* records of one answer */
+
+/* --- who asks --------------------------------------------------------------------------------- */
+
+enum httpd_when coordinate_refuse(struct coordinator *g, struct httpd_reply *r,
+	int status, const char *text)
+{
+	pthread_mutex_lock(&g->lock);
+	g->refused++;
+	pthread_mutex_unlock(&g->lock);
+	return httpd_error(r, status, "%s", text);
+}
+
+/* The member that signed the request, who must be the one in its path. Returns false with r
+ * filled. */
+bool coordinate_is_signed(struct coordinator *g, struct httpd_request *q,
+	struct httpd_reply *r, bool with_body, const char *member)
+{
+	char address[KEY_ADDRESS_MAX], reason[256];
+
+	switch (protocol_verify(q, with_body, g->run.name, g->nonces, address, reason)) {
+	case PROTOCOL_GOOD:
+		break;
+	case PROTOCOL_CLOCK:
+		httpd_add_header(r, "rnp-clock", "wrong");
+		coordinate_refuse(g, r, 401,
+			"created: the clock is more than a minute off ours");
+		return false;
+	default:
+		coordinate_refuse(g, r, 401, reason);
+		return false;
+	}
+	if (member && strcmp(address, member) == 0)
+		return true;
+	coordinate_refuse(g, r, 403,
+		"the request is signed by somebody else than the member");
+	return false;
+}
+
+/* A signed record in the body. Returns it, or NULL with r filled. */
+json_t *coordinate_take_record(struct coordinator *g, struct httpd_request *q,
+	struct httpd_reply *r, const char *kind)
+{
+	json_t *record = json_parse_object(buf_text(&q->body), q->body.len, "body");
+	int64_t at_ms = 0;
+
+	if (!record || protocol_check(record, "body", kind, g->run.name) < 0 ||
+		json_get_time(record, "body", "at", &at_ms) < 0) {
+		coordinate_refuse(g, r, err_get()->code == EX_NOPERM ? 401 : 400,
+			err_get()->text);
+		goto bad;
+	}
+	if (llabs(at_ms - clock_now_ms()) <= PROTOCOL_SKEW_MS)
+		return record;
+	httpd_add_header(r, "rnp-clock", "wrong");
+	coordinate_refuse(g, r, 401, "at: the clock is more than a minute off ours");
+bad:
+	json_decref(record);
+	return NULL;
+}
+
+static enum httpd_when reply_record(struct coordinator *g, struct httpd_reply *r,
+	json_t *takes_record)
+{
+	int rc = signature_add(takes_record, &g->key, clock_now_ms());
+
+	json_write(&r->body, takes_record);
+	buf_addc(&r->body, '\n');
+	json_decref(takes_record);
+	return rc < 0 ? httpd_error(r, 503, "%s", err_get()->text) : HTTPD_NOW;
+}
+
+bool coordinate_parse_number(const char *text, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno &&
+		*out < UINT64_C(1) << 53;
+}
+
+/* --- the run, joining, leaving ---------------------------------------------------------------- */
+
+static enum httpd_when get_run(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+
+	(void)q;
+	buf_addf(&r->body, "%s\n", g->run_text);
+	snprintf(r->etag, sizeof r->etag, "\"%s\"", g->run.name);
+	r->cache_control = "max-age=31536000, immutable";
+	return HTTPD_NOW;
+}
+
+static bool is_allowed(const struct coordinator *g, const char *node)
+{
+	for (int i = 0; i < g->o.nallow; i++)
+		if (strcmp(g->o.allow[i], node) == 0)
+			return true;
+	return !g->o.nallow;
+}
+
+static json_t *member_record(struct coordinator *g, const char *node)
+{
+	json_t *m = json_record("rnp.member");
+	struct turn t = { 0 };
+	bool open = coordinate_db_last_turn(g, node, &t) == 1 &&
+		strcmp(t.state, "open") == 0;
+
+	json_set_text(m, "node", g->key.address);
+	json_set_time(m, "at", clock_now_ms());
+	json_set_text(m, "run", g->run.name);
+	json_set_text(m, "member", node);
+	json_set_i64(m, "turn", open ? (int64_t)t.turn : 0);
+	json_set_text(m, "base", g->base);
+	json_set_i64(m, "round", (int64_t)g->round);
+	json_set_bool(m, "over", g->over);
+	return m;
+}
+
+static enum httpd_when post_join(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	json_t *record = coordinate_take_record(g, q, r, "rnp.join"), *member = NULL;
+	struct buf text = BUF_INIT;
+	const char *node;
+	int rc = -1;
+
+	if (!record)
+		return HTTPD_NOW;
+	node = json_string_value(json_object_get(record, "node"));
+	if (!is_allowed(g, node)) {
+		coordinate_refuse(g, r, 403, "node: is not allowed in this run");
+		goto out;
+	}
+	json_write(&text, record);
+	pthread_mutex_lock(&g->lock);
+	rc = g->over ? 0 : coordinate_db_join(g, node, buf_text(&text));
+	if (rc == 0)
+		member = member_record(g, node);
+	pthread_mutex_unlock(&g->lock);
+	if (rc < 0)
+		httpd_error(r, 503, "%s", err_get()->text);
+	else
+		reply_record(g, r, member);
+out:
+	buf_release(&text);
+	json_decref(record);
+	return HTTPD_NOW;
+}
+
+static enum httpd_when post_leave(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	const char *node = httpd_query(q, "member");
+	struct turn t;
+	int rc = 0;
+
+	if (!node || !coordinate_is_signed(g, q, r, false, node))
+		return node ? HTTPD_NOW : httpd_error(r, 400, "member: is missing");
+	pthread_mutex_lock(&g->lock);
+	if (coordinate_db_last_turn(g, node, &t) == 1 && strcmp(t.state, "open") == 0)
+		rc = coordinate_db_end_turn(g, &t, "absent", "left");
+	if (rc == 0)
+		rc = coordinate_db_leave(g, node);
+	if (rc == 0)
+		rc = coordinate_receipts(g, node);
+	pthread_cond_signal(&g->wake);
+	pthread_mutex_unlock(&g->lock);
+	if (rc < 0)
+		return httpd_error(r, 503, "%s", err_get()->text);
+	buf_adds(&r->body, "{\"left\":true}\n");
+	return HTTPD_NOW;
+}
+
+/* --- work ------------------------------------------------------------------------------------- */
+
+static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	const char *node = httpd_query(q, "member");
+	struct waiter *w;
+
+	if (!node || !coordinate_is_signed(g, q, r, false, node))
+		return node ? HTTPD_NOW : httpd_error(r, 400, "member: is missing");
+	pthread_mutex_lock(&g->lock);
+	if (g->over || !coordinate_is_member(g, node)) {
+		bool over = g->over;
+
+		pthread_mutex_unlock(&g->lock);
+		return httpd_error(r, 410, "%s",
+			over ? "the run is over" : "not a member: join again");
+	}
+	w = xcalloc(1, sizeof *w);
+	*w = (struct waiter){ .next = g->waiters,
+		.q = q,
+		.r = r,
+		.until_ns = clock_mono_ns() + PROTOCOL_POLL_MS * INT64_C(1000000) };
+	snprintf(w->node, sizeof w->node, "%s", node);
+	g->waiters = w;
+	g->nwaiters++;
+	pthread_cond_signal(&g->wake);
+	pthread_mutex_unlock(&g->lock);
+	return HTTPD_LATER;
+}
+
+/* Who waits has left: the round's thread lets go of it. */
+static void gone(void *ctx, struct httpd_request *q)
+{
+	struct coordinator *g = ctx;
+
+	(void)q;
+	pthread_mutex_lock(&g->lock);
+	pthread_cond_signal(&g->wake);
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* --- parameters and updates ------------------------------------------------------------------- */
+
+static enum httpd_when reply_immutable(struct httpd_reply *r, const char *path,
+	const char *hash)
+{
+	snprintf(r->etag, sizeof r->etag, "\"%s\"", hash);
+	r->cache_control = "max-age=31536000, immutable";
+	httpd_reply_path(r, path);
+	if (r->status == 404) {
+		r->etag[0] = '\0';
+		r->cache_control = NULL;
+	}
+	return HTTPD_NOW;
+}
+
+/* Writes pub as a container that restores its bits; the first who asks for it waits. */
+static int make_params(struct coordinator *g, const char *hash, const char *path)
+{
+	struct flatfile pub = FLATFILE_INIT;
+	char name[64];
+	uint64_t round;
+	bool is_base;
+	int rc;
+
+	pthread_mutex_lock(&g->lock);
+	is_base = strcmp(hash, g->base) == 0;
+	round = g->round;
+	pthread_mutex_unlock(&g->lock);
+	if (!is_base)
+		return err_set(EX_NOINPUT, "no worker begins with these parameters now");
+	snprintf(name, sizeof name, "pub-%" PRIu64 ".f32", round - 1);
+	rc = flatfile_open(&pub, g->dir, name, g->run.parameters);
+	if (rc == 0)
+		rc = container_write(&g->check, "lossless", pub.x, NULL, pub.n, path,
+			NULL);
+	flatfile_close(&pub);
+	return rc;
+}
+
+static enum httpd_when get_params(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	char *path;
+	int rc = 0;
+
+	if (!protocol_is_hash(q->arg))
+		return httpd_error(r, 400, "hash: is not 64 digits of hex");
+	path = coordinate_path(g, "params-%s", q->arg);
+	pthread_mutex_lock(&g->check_lock);
+	if (access(path, F_OK) != 0)
+		rc = make_params(g, q->arg, path);
+	pthread_mutex_unlock(&g->check_lock);
+	if (rc == 0)
+		reply_immutable(r, path, q->arg);
+	else
+		httpd_error(r, err_get()->code == EX_NOINPUT ? 404 : 503, "%s",
+			err_get()->text);
+	free(path);
+	return HTTPD_NOW;
+}
+
+static enum httpd_when get_update(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	uint64_t bytes = 0;
+	char *path;
+
+	if (!protocol_is_hash(q->arg))
+		return httpd_error(r, 400, "hash: is not 64 digits of hex");
+	pthread_mutex_lock(&g->lock);
+	coordinate_db_update(g, q->arg, &bytes);
+	pthread_mutex_unlock(&g->lock);
+	if (!bytes)
+		return httpd_error(r, 404, "no update from these parameters is kept");
+	path = coordinate_path(g, "update-%s", q->arg);
+	reply_immutable(r, path, q->arg);
+	free(path);
+	return HTTPD_NOW;
+}
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+/* Records that a statement gives, a line each. Returns how many, or -1. */
+static int add_records(struct coordinator *g, struct buf *out, const char *sql,
+	const char *letters, const char *text, int64_t number, int64_t limit)
+{
+	sqlite3_stmt *q = NULL;
+	int n = 0, rc;
+
+	pthread_mutex_lock(&g->lock);
+	rc = store_prepare(&g->db, &q, sql);
+	if (rc == 0) {
+		if (*letters == 't')
+			store_bind(q, "ti", text, limit);
+		else
+			store_bind(q, "ii", number, limit);
+		while ((rc = store_step(&g->db, q)) == 1) {
+			buf_addf(out, "%s\n", store_text(q, 0));
+			n++;
+		}
+	}
+	sqlite3_finalize(q);
+	pthread_mutex_unlock(&g->lock);
+	return rc < 0 ? -1 : n;
+}
+
+static enum httpd_when reply_lines(struct httpd_reply *r, int n, const char *none)
+{
+	if (n < 0)
+		return httpd_error(r, 503, "%s", err_get()->text);
+	if (n == 0 && none)
+		return httpd_error(r, 404, "%s", none);
+	r->content_type = "application/jsonl";
+	return HTTPD_NOW;
+}
+
+static enum httpd_when get_round(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	uint64_t number;
+
+	if (!coordinate_parse_number(q->arg, &number))
+		return httpd_error(r, 400, "round: is not a number");
+	return reply_lines(r,
+		add_records(ctx, &r->body,
+			"SELECT record FROM rounds WHERE round = ? AND record IS NOT NULL"
+			" LIMIT ?",
+			"ii", NULL, (int64_t)number, 1),
+		"round: is not closed");
+}
+
+static enum httpd_when get_rounds(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	const char *from = httpd_query(q, "from");
+	uint64_t number = 1;
+
+	if (from && !coordinate_parse_number(from, &number))
+		return httpd_error(r, 400, "from: is not a number");
+	return reply_lines(r,
+		add_records(ctx, &r->body,
+			"SELECT record FROM rounds WHERE round >= ? AND record IS NOT NULL"
+			" ORDER BY round LIMIT ?",
+			"ii", NULL, (int64_t)number, ROUNDS_MAX),
+		NULL);
+}
+
+static enum httpd_when get_receipts(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	return reply_lines(r,
+		add_records(ctx, &r->body,
+			"SELECT record FROM receipts WHERE node = ? ORDER BY id DESC LIMIT ?",
+			"ti", q->arg, 0, ROUNDS_MAX),
+		NULL);
+}
+
+static enum httpd_when get_health(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	(void)ctx, (void)q;
+	buf_adds(&r->body, "{\"status\":\"ok\"}\n");
+	return HTTPD_NOW;
+}
+
+void coordinate_metrics(void *ctx, struct buf *out)
+{
+	struct coordinator *g = ctx;
+
+	pthread_mutex_lock(&g->lock);
+	buf_addf(out,
+		"# HELP rnp_train_round The round that is open.\n"
+		"# TYPE rnp_train_round gauge\nrnp_train_round %" PRIu64 "\n"
+		"# HELP rnp_train_tokens_total Tokens behind counted deltas.\n"
+		"# TYPE rnp_train_tokens_total counter\nrnp_train_tokens_total %" PRIu64
+		"\n"
+		"# HELP rnp_train_waiting Workers that wait for work.\n"
+		"# TYPE rnp_train_waiting gauge\nrnp_train_waiting %d\n"
+		"# HELP rnp_train_refused_total Requests refused since the start.\n"
+		"# TYPE rnp_train_refused_total counter\nrnp_train_refused_total %" PRIu64
+		"\n",
+		g->round, g->tokens, g->nwaiters, g->refused);
+	pthread_mutex_unlock(&g->lock);
+}
+
+const struct httpd_route coordinate_routes[] = {
+	HTTPD_GET("/v1/run", get_run),
+	HTTPD_POST("/v1/join", post_join, RECORD_BODY_MAX, .slow = true),
+	HTTPD_POST("/v1/leave", post_leave, 0, .slow = true),
+	HTTPD_GET("/v1/work", get_work, .slow = true, .gone = gone),
+	HTTPD_GET("/v1/params/{hash}", get_params, .slow = true),
+	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true),
+	HTTPD_PUT("/v1/delta/{member}/{turn}/{piece}", coordinate_put_piece,
+		PROTOCOL_PIECE_BYTES, .slow = true, .class = HTTPD_LARGE),
+	HTTPD_GET("/v1/delta/{member}/{turn}", coordinate_get_pieces, .slow = true),
+	HTTPD_POST("/v1/delta/{member}/{turn}", coordinate_post_delta, RECORD_BODY_MAX,
+		.slow = true),
+	HTTPD_GET("/v1/round/{round}", get_round, .slow = true),
+	HTTPD_GET("/v1/rounds", get_rounds, .slow = true),
+	HTTPD_GET("/v1/receipts/{member}", get_receipts, .slow = true),
+	HTTPD_GET("/health", get_health),
+	{ 0 },
+};

@@ -1,0 +1,60 @@
+/* coordinate_db.h - what a coordinator must not forget: members, turns, ranges, rounds, updates, in
+ * SQLite. All functions are called with the coordinator's lock, or before there are threads. Each
+ * returns 0, or -1 with err_set(), where it says nothing else. Uses store.h. */
+#ifndef RNP_TRAIN_COORDINATE_DB_H
+#define RNP_TRAIN_COORDINATE_DB_H
+
+#include "cmd/rnp-train/coordinate.h"
+
+int coordinate_db_open(struct coordinator *g);
+void coordinate_db_close(struct coordinator *g);
+int coordinate_db_begin_run(struct coordinator *g, const char *base);
+/* Round, base and place of the run into g. */
+int coordinate_db_load(struct coordinator *g);
+/* Removes files that nothing in the database names: what a kill left. */
+void coordinate_db_sweep(struct coordinator *g);
+
+int coordinate_db_join(struct coordinator *g, const char *node, const char *facts);
+int coordinate_db_leave(struct coordinator *g, const char *node);
+/* Returns 1: is a member; 0: not; -1. */
+int coordinate_db_member(struct coordinator *g, const char *node);
+
+struct turn {
+	uint64_t turn, round, first, sequences, step, steps, tokens, bytes;
+	char node[KEY_ADDRESS_MAX], base[PROTOCOL_HEX], sha256[PROTOCOL_HEX];
+	char state[16]; /* open, delivered, counted, late, refused, absent */
+	double norm;
+	int64_t assigned_ms, delivered_ms, seconds, loss_first, loss_last;
+};
+
+/* A turn by its number, or the last one of a node. Returns 1, 0 none, or -1. */
+int coordinate_db_turn(struct coordinator *g, uint64_t number, struct turn *t);
+int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn *t);
+/* Makes a turn of the open round: takes a range that was lost, or the next. */
+int coordinate_db_new_turn(struct coordinator *g, const char *node, struct turn *t);
+/* A delta is there, whole and checked. */
+int coordinate_db_deliver(struct coordinator *g, const struct turn *t);
+/* A turn ends without counting: its range may be handed out again. */
+int coordinate_db_end_turn(struct coordinator *g, const struct turn *t, const char *state,
+	const char *reason);
+
+/* All turns of a round, in the order of members; *n of them, to be freed. */
+int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all,
+	size_t *n);
+
+/* The round is over: deltas in c were counted, turns still open are absent; facts of its record. One
+ * transaction. On success g is in the next round. */
+int coordinate_db_commit_round(struct coordinator *g, const struct counted *c, size_t k,
+	const struct closed *closed, const char *facts);
+
+/* Records of rounds: the first that is closed and has none (1, 0 none, -1), and its record. */
+int coordinate_db_unwritten(struct coordinator *g, uint64_t *round, json_t **facts);
+int coordinate_db_write(struct coordinator *g, uint64_t round, const char *record);
+
+/* Offsets in ms of the last arrivals, at most max, newest first. Returns how many, or -1. */
+int coordinate_db_offsets(struct coordinator *g, double *ms, int max);
+
+/* The update from a base: its bytes, 0 where it is not kept. */
+int coordinate_db_update(struct coordinator *g, const char *base, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,423 @@
+/* coordinate_open.c - a run over a network is made or found: its record, its database, the arrays
+ * of its parameters. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sodium.h>
+#include <unistd.h>
+
+#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/coordinate.h"
+#include "cmd/rnp-train/coordinate_db.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
+#include "common/grad/grad.h"
+#include "common/hw/device.h"
+#include "common/json/json.h"
+#include "common/lm/export/export.h"
+#include "common/lm/train/outer.h"
+#include "common/record/signature.h"
+
+char *coordinate_path(const struct coordinator *g, const char *fmt, ...)
+{
+	struct buf path = BUF_INIT;
+	char name[256];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(name, sizeof name, fmt, args);
+	va_end(args);
+	buf_addf(&path, "%s/%s", g->dir, name);
+	return buf_take(&path);
+}
+
+/* --- what the run is ------------------------------------------------------------------------ */
+
+static int set_method(char to[PROTOCOL_METHOD_MAX], const char *method)
+{
+	struct grad g;
+
+	if (grad_parse(&g, method, 0) < 0)
+		return -1;
+	if (g.q.stochastic)
+		return err_set(EX_USAGE,
+			"method '%s' would need a seed that all agree on", method);
+	grad_name(to, &g);
+	return 0;
+}
+
+static int set_numbers(struct training *t, const struct coordinator_options *o)
+{
+	struct outer_nesterov outer = outer_nesterov_defaults(t->rounds);
+	double rate = o->given("outer-rate") ? o->outer_rate : outer.rate;
+	double momentum = o->given("outer-momentum") ? o->outer_momentum : outer.momentum;
+
+	return protocol_units(&t->lr_ppb, o->lr, 1e9, 1000, "lr") < 0 ||
+			protocol_units(&t->lr_min_ppm, o->lr_min, 1e6, 1, "lr-min") < 0 ||
+			protocol_units(&t->beta1_ppm, o->beta1, 1e6, 1, "beta1") < 0 ||
+			protocol_units(&t->beta2_ppm, o->beta2, 1e6, 1, "beta2") < 0 ||
+			protocol_units(&t->decay_ppm, o->decay, 1e6, 1000,
+				"weight-decay") < 0 ||
+			protocol_units(&t->clip_ppm, o->clip, 1e6, 1e6, "clip") < 0 ||
+			protocol_units(&t->outer_rate_ppm, rate, 1e6, 100, "outer-rate") <
+				0 ||
+			protocol_units(&t->outer_momentum_ppm, momentum, 1e6, 1,
+				"outer-momentum") < 0 ?
+		-1 :
+		0;
+}
+
+/* The digest of the set is that of its shards' digests, as run's checkpoints have it. */
+static json_t *set_data(struct training *t, const struct lm_shards *set)
+{
+	json_t *shards = json_array();
+	crypto_generichash_state h;
+	unsigned char all[32];
+
+	crypto_generichash_init(&h, NULL, 0, 32);
+	for (uint32_t i = 0; i < set->n; i++) {
+		char hex[PROTOCOL_HEX];
+
+		crypto_generichash_update(&h, set->shards[i].digest, 32);
+		protocol_hex(hex, set->shards[i].digest);
+		json_push_text(shards, hex);
+	}
+	crypto_generichash_final(&h, all, 32);
+	protocol_hex(t->digest, all);
+	protocol_hex(t->tokenizer, set->tokenizer);
+	t->tokens = set->count;
+	return shards;
+}
+
+static int set_run(struct coordinator *g, const struct lm_config *c)
+{
+	const struct coordinator_options *o = &g->o;
+	struct training *t = &g->run;
+	int64_t steps = o->rounds * o->inner_steps;
+
+	memcpy(t->node, g->key.address, sizeof t->node);
+	t->config = *c;
+	t->parameters = lm_config_params(c);
+	t->seed = o->seed;
+	t->batch = (uint64_t)o->batch;
+	t->inner_steps = (uint64_t)o->inner_steps;
+	t->rounds = (uint64_t)o->rounds;
+	t->quorum = (uint64_t)o->workers;
+	t->length = (uint32_t)(o->length ? o->length :
+			c->context < 512 ? c->context :
+					   512);
+	t->warmup = (uint64_t)(o->warmup >= 0 ? o->warmup :
+			steps && steps < 1000 ? steps / 10 :
+						100);
+	t->f32 = strcmp(o->precision, "f32") == 0;
+	for (int i = 0; protocol_outer_names[i]; i++)
+		if (strcmp(protocol_outer_names[i], o->outer) == 0)
+			t->outer = (enum protocol_outer)i;
+	t->piece_bytes = PROTOCOL_PIECE_BYTES;
+	t->uusd_per_million_tokens = o->uusd_per_million_tokens;
+	t->credits_per_million_tokens = o->credits_per_million_tokens;
+	if (t->seed > (uint64_t)JSON_SAFE_INTEGER_MAX)
+		return err_set(EX_USAGE, "--seed: at most 2^53 - 1");
+	if (set_method(t->method, o->method) < 0 ||
+		set_method(t->method_down, o->method_down ? o->method_down : o->method) <
+			0)
+		return -1;
+	return set_numbers(t, o);
+}
+
+/* The record of the run, signed, and read back as a worker reads it. */
+static int sign_run(struct coordinator *g, json_t *shards)
+{
+	int64_t now_ms = clock_now_ms();
+	json_t *record = training_write(&g->run, shards, now_ms);
+	struct buf text = BUF_INIT;
+	int rc = signature_add(record, &g->key, now_ms);
+
+	if (rc == 0)
+		rc = training_read(&g->run, record, "this run");
+	json_write(&text, record);
+	g->run_text = buf_take(&text);
+	json_decref(record);
+	return rc;
+}
+
+static int load_run(struct coordinator *g, const char *path)
+{
+	struct buf text = BUF_INIT;
+	json_t *record = NULL;
+	int rc = io_read(&text, path, PROTOCOL_RECORD_BYTES);
+
+	if (rc == 0 && !(record = json_parse_object(buf_text(&text), text.len, path)))
+		rc = -1;
+	if (rc == 0)
+		rc = training_read(&g->run, record, path);
+	json_decref(record);
+	if (rc == 0)
+		g->run_text = buf_take(&text);
+	buf_release(&text);
+	return rc;
+}
+
+/* A run goes on with what it began with; options that were given must say the same. */
+static int check_same(const struct coordinator *g, const struct training *now,
+	const char *path)
+{
+	const struct training *was = &g->run;
+	const struct {
+		const char *option;
+		bool same;
+	} all[] = { { "key", strcmp(was->node, now->node) == 0 },
+		{ "data", strcmp(was->digest, now->digest) == 0 },
+		{ "seed", was->seed == now->seed }, { "batch", was->batch == now->batch },
+		{ "length", was->length == now->length },
+		{ "inner-steps", was->inner_steps == now->inner_steps },
+		{ "rounds", was->rounds == now->rounds },
+		{ "workers", was->quorum == now->quorum },
+		{ "warmup", was->warmup == now->warmup },
+		{ "precision", was->f32 == now->f32 },
+		{ "lr", was->lr_ppb == now->lr_ppb },
+		{ "lr-min", was->lr_min_ppm == now->lr_min_ppm },
+		{ "beta1", was->beta1_ppm == now->beta1_ppm },
+		{ "beta2", was->beta2_ppm == now->beta2_ppm },
+		{ "weight-decay", was->decay_ppm == now->decay_ppm },
+		{ "clip", was->clip_ppm == now->clip_ppm },
+		{ "outer", was->outer == now->outer },
+		{ "outer-rate", was->outer_rate_ppm == now->outer_rate_ppm },
+		{ "outer-momentum", was->outer_momentum_ppm == now->outer_momentum_ppm },
+		{ "method", strcmp(was->method, now->method) == 0 },
+		{ "method-down", strcmp(was->method_down, now->method_down) == 0 },
+		{ "uusd-per-million-tokens",
+			was->uusd_per_million_tokens == now->uusd_per_million_tokens },
+		{ "credits-per-million-tokens",
+			was->credits_per_million_tokens ==
+				now->credits_per_million_tokens } };
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (!all[i].same && g->o.given(all[i].option))
+			return err_set(EX_USAGE,
+				"%s: the run has another --%s, and a run never changes",
+				path, all[i].option);
+	if (strcmp(was->node, now->node) != 0)
+		return err_set(EX_USAGE, "%s: the run is %s's, and the key is %s's", path,
+			was->node, now->node);
+	if (strcmp(was->digest, now->digest) != 0)
+		return err_set(EX_USAGE, "%s: the run has another text", path);
+	return 0;
+}
+
+/* --- the arrays ------------------------------------------------------------------------------ */
+
+static int make_array(struct coordinator *g, const char *name,
+	const struct model_file *from, char hex[PROTOCOL_HEX])
+{
+	struct flatfile f = FLATFILE_INIT;
+	unsigned char hash[32];
+	uint64_t at = 0;
+	int rc = flatfile_make(&f, g->dir, name, g->run.parameters);
+
+	for (uint32_t i = 0; rc == 0 && from && i < lm_layout_count(&g->run.config);
+		i++) {
+		const struct lm_tensor *t = model_file_tensor(from, i);
+
+		lm_to_f32(f.x + at, t->data, t->type, t->count);
+		at += t->count;
+	}
+	if (rc == 0 && hex) {
+		flatfile_hash(f.x, f.n, hash);
+		protocol_hex(hex, hash);
+	}
+	if (rc == 0)
+		rc = flatfile_keep(&f);
+	flatfile_close(&f);
+	return rc;
+}
+
+/* Everything of a new run is on the disk before its record is. */
+static int begin_run(struct coordinator *g, const struct model_file *model,
+	json_t *shards, const char *path)
+{
+	char base[PROTOCOL_HEX];
+	struct buf text = BUF_INIT;
+	int rc = -1;
+
+	if (sign_run(g, shards) < 0 || make_array(g, "theta-0.f32", model, base) < 0 ||
+		make_array(g, "pub-0.f32", model, NULL) < 0 ||
+		make_array(g, "v-0.f32", NULL, NULL) < 0)
+		goto out;
+	if (coordinate_db_open(g) < 0 || coordinate_db_begin_run(g, base) < 0)
+		goto out;
+	buf_addf(&text, "%s\n", g->run_text);
+	rc = io_create(path, text.data, text.len, 0666);
+out:
+	buf_release(&text);
+	return rc;
+}
+
+/* --- open ------------------------------------------------------------------------------------ */
+
+/* Without --key and without the default key file the run gets a key of its own. */
+static int load_key(struct coordinator *g)
+{
+	struct buf path = BUF_INIT;
+	char *own = coordinate_path(g, "key.json");
+	int rc = 0;
+
+	if (!g->o.key)
+		rc = key_default_path(&path);
+	if (rc == 0 && (g->o.key || access(buf_text(&path), F_OK) == 0)) {
+		rc = key_load(&g->key, g->o.key, NULL);
+	} else if (access(own, F_OK) == 0) {
+		err_clear();
+		rc = key_load(&g->key, own, NULL);
+	} else {
+		err_clear();
+		rc = key_generate(&g->key);
+		if (rc == 0)
+			rc = key_save(&g->key, own, NULL);
+		if (rc == 0)
+			prog_info("no key file: made '%s'; nobody knows its receipts yet",
+				own);
+	}
+	free(own);
+	buf_release(&path);
+	return rc;
+}
+
+static int open_data(struct coordinator *g, const struct lm_config *c)
+{
+	unsigned char print[32];
+	char *path = NULL;
+	int rc = -1;
+
+	if (lm_shards_open(&g->data, g->o.data) < 0 ||
+		(g->o.valid &&
+			(lm_shards_open(&g->valid, g->o.valid) < 0 ||
+				lm_shards_suit(&g->valid, g->o.valid, g->data.tokenizer,
+					g->o.data) < 0)))
+		goto out;
+	if (g->data.vocab > c->vocab || (g->o.valid && g->valid.vocab > c->vocab)) {
+		err_set(EX_DATAERR, "%s: a larger vocabulary than the model's %u",
+			g->data.vocab > c->vocab ? g->o.data : g->o.valid, c->vocab);
+		goto out;
+	}
+	if (g->data.n > PROTOCOL_SHARDS_MAX) {
+		err_set(EX_DATAERR, "%s: more than %d shards", g->o.data,
+			PROTOCOL_SHARDS_MAX);
+		goto out;
+	}
+	rc = 0;
+	if (rundir_has(g->o.model, "tokenizer.json")) {
+		struct buf file = BUF_INIT;
+
+		buf_addf(&file, "%s/tokenizer.json", g->o.model);
+		path = buf_take(&file);
+		rc = lm_token_open(&g->token, path, c->vocab);
+		if (rc == 0) {
+			lm_token_fingerprint(g->token, print);
+			rc = lm_shards_suit(&g->data, g->o.data, print, path);
+		}
+	}
+out:
+	free(path);
+	return rc;
+}
+
+static int open_eval(struct coordinator *g)
+{
+	struct lm_loop_options l = { .batch = g->run.batch };
+	uint64_t rows = 2048 / g->run.length;
+
+	if (!g->o.valid)
+		return 0;
+	if (g->valid.count <= g->run.length)
+		return err_set(EX_DATAERR, "%s: %llu tokens are no sequence of %u",
+			g->o.valid, (unsigned long long)g->valid.count, g->run.length);
+	lm_train_defaults(&l.train, &g->run.config);
+	l.batch = rows ? rows : 1;
+	l.train.batch = (uint32_t)l.batch;
+	l.train.positions = g->run.length;
+	l.train.dtype = g->run.f32 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
+	l.train.eval_only = true;
+	return lm_loop_open(&g->eval, &g->d, &l);
+}
+
+static int open_run(struct coordinator *g)
+{
+	struct model_file *model = NULL;
+	struct training now;
+	json_t *shards = NULL;
+	char *path = coordinate_path(g, "run.json");
+	int rc = -1;
+
+	if (model_file_open(&model, g->o.model) < 0 ||
+		open_data(g, model_file_config(model)) < 0 || load_key(g) < 0 ||
+		set_run(g, model_file_config(model)) < 0)
+		goto out;
+	shards = set_data(&g->run, &g->data);
+	now = g->run;
+	if (access(path, F_OK) != 0) {
+		rc = begin_run(g, model, shards, path);
+		if (rc == 0)
+			rc = coordinate_db_load(g);
+		goto out;
+	}
+	if (load_run(g, path) < 0 || check_same(g, &now, path) < 0 ||
+		coordinate_db_open(g) < 0 || coordinate_db_load(g) < 0)
+		goto out;
+	rc = 0;
+out:
+	json_decref(shards);
+	free(path);
+	model_file_close(model);
+	return rc;
+}
+
+int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
+{
+	struct buf dir = BUF_INIT;
+	pthread_condattr_t attr;
+
+	*g = (struct coordinator){ .o = *o, .d = DEV_INIT, .check = DEV_INIT };
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_mutex_init(&g->check_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&g->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	g->nonces = protocol_nonces_new();
+	buf_addf(&dir, "%s/coordinate", o->model);
+	g->dir = buf_take(&dir);
+	if (!rundir_has(o->model, "config.json"))
+		return err_set(EX_NOINPUT,
+			"'%s' is no model directory: make one with init", o->model);
+	if (io_make_dirs(g->dir, 0777) < 0 || rundir_hold(&g->hold, o->model) < 0 ||
+		open_run(g) < 0 || device_open(&g->d, o->device) < 0 ||
+		device_open(&g->check, "cpu") < 0 || open_eval(g) < 0)
+		return -1;
+	coordinate_db_sweep(g);
+	/* behind a kill the model may be that of the round before */
+	return coordinate_export(g);
+}
+
+void coordinate_close_all(struct coordinator *g)
+{
+	coordinate_db_close(g);
+	lm_loop_close(&g->eval);
+	dev_close(&g->d);
+	dev_close(&g->check);
+	lm_shards_close(&g->data);
+	lm_shards_close(&g->valid);
+	lm_token_close(g->token);
+	rundir_release(&g->hold);
+	key_release(&g->key);
+	protocol_nonces_free(g->nonces);
+	pthread_mutex_destroy(&g->lock);
+	pthread_mutex_destroy(&g->check_lock);
+	pthread_cond_destroy(&g->wake);
+	free(g->run_text);
+	free(g->dir);
+}

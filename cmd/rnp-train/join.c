@@ -1,0 +1,460 @@
+/* rnp-train join - a worker: asks a coordinator for work, trains, sends what it learnt. */
+#include "cmd/rnp-train/join.h"
+
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/rnp-train/commands.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/hw/device.h"
+#include "common/json/json.h"
+
+static struct worker_options options = { .every = 10, .give_up_ms = 600000 };
+
+static const struct opt opts[] = {
+	{ .name = "data",
+		.kind = OPT_TEXT,
+		.required = true,
+		.to = &options.data,
+		.metavar = "SHARDS",
+		.help = "the run's token shards" },
+	{ .name = "once",
+		.kind = OPT_FLAG,
+		.to = &options.once,
+		.help = "one turn, then end (for cron)" },
+	{ .name = "state",
+		.kind = OPT_TEXT,
+		.to = &options.state,
+		.metavar = "DIR",
+		.help = "where it keeps what it has between turns (default "
+			"$XDG_STATE_HOME/rnp/train)" },
+	{ .name = "micro-batch",
+		.kind = OPT_I64,
+		.to = &options.micro,
+		.metavar = "B",
+		.min = 1,
+		.max = 1 << 20,
+		.help = "sequences at once, gradients add up (default: the run's batch)" },
+	{ .name = "every",
+		.kind = OPT_I64,
+		.to = &options.every,
+		.metavar = "N",
+		.min = 1,
+		.help = "one rnp.step record every N steps (default 10)" },
+	{ .name = "give-up",
+		.kind = OPT_DURATION,
+		.to = &options.give_up_ms,
+		.metavar = "D",
+		.min = 1000,
+		.max = INT64_C(31536000000),
+		.help = "end when the coordinator is away for so long (default 600s)" },
+	{ .name = "limit-up",
+		.kind = OPT_SIZE,
+		.to = &options.up_max,
+		.metavar = "RATE",
+		.min = 1024,
+		.help = "bytes a second at most that it sends" },
+	{ .name = "limit-down",
+		.kind = OPT_SIZE,
+		.to = &options.down_max,
+		.metavar = "RATE",
+		.min = 1024,
+		.help = "and receives" },
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &options.ca,
+		.metavar = "F",
+		.help = "trust these certificates (PEM), not the system's" },
+	{ .name = "proxy",
+		.kind = OPT_TEXT,
+		.to = &options.proxy,
+		.metavar = "URL",
+		.help = "http://, https:// or socks5h:// (default: the environment's)" },
+	OPT_KEY(&options.key),
+	OPT_DEVICE(&options.device),
+	{ 0 },
+};
+
+/* --- stopping --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stopped;
+static struct http_abort stop_switch = HTTP_ABORT_INIT;
+
+static void on_signal(int number)
+{
+	stopped = number;
+	http_abort(&stop_switch);
+}
+
+static int watch_signals(void)
+{
+	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	if (http_abort_open(&stop_switch) < 0)
+		return -1;
+	sigaction(SIGTERM, &a, NULL);
+	sigaction(SIGINT, &a, NULL);
+	return 0;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* Without --key and without the default key file the worker gets a key for this run. */
+static int load_key(struct worker *w)
+{
+	struct buf path = BUF_INIT;
+	char *own = join_state_path(&w->state, "key.json");
+	int rc = 0;
+
+	if (!w->o.key)
+		rc = key_default_path(&path);
+	if (rc == 0 && (w->o.key || access(buf_text(&path), F_OK) == 0)) {
+		rc = key_load(&w->key, w->o.key, NULL);
+		goto out;
+	}
+	err_clear();
+	w->own_key = true;
+	if (access(own, F_OK) == 0) {
+		rc = key_load(&w->key, own, NULL);
+	} else {
+		rc = key_generate(&w->key);
+		if (rc == 0)
+			rc = key_save(&w->key, own, NULL);
+	}
+	if (rc == 0)
+		prog_info(
+			"no key file: '%s' is for this run alone, and nobody will pay for it",
+			own);
+out:
+	free(own);
+	buf_release(&path);
+	return rc;
+}
+
+static int open_run(struct worker *w)
+{
+	json_t *record = client_run(&w->client);
+	int rc = record ? training_read(&w->run, record, "the run's record") : -1;
+
+	if (rc == 0)
+		memcpy(w->client.run, w->run.name, sizeof w->client.run);
+	else if (err_get()->code == EX_NOPERM) {
+		/* a record that nobody signed is malformed to us */
+		err_set(EX_DATAERR, "the run's record: is not signed by its coordinator");
+	}
+	json_decref(record);
+	return rc;
+}
+
+/* The data is the run's, byte for byte. */
+static int open_data(struct worker *w)
+{
+	crypto_generichash_state h;
+	unsigned char all[32];
+	char hex[PROTOCOL_HEX];
+
+	if (lm_shards_open(&w->data, w->o.data) < 0)
+		return -1;
+	crypto_generichash_init(&h, NULL, 0, 32);
+	for (uint32_t i = 0; i < w->data.n; i++)
+		crypto_generichash_update(&h, w->data.shards[i].digest, 32);
+	crypto_generichash_final(&h, all, 32);
+	protocol_hex(hex, all);
+	if (strcmp(hex, w->run.digest) != 0)
+		return err_set(EX_DATAERR, "%s: is not the text of this run", w->o.data);
+	if (w->data.count != w->run.tokens || w->data.vocab > w->run.config.vocab)
+		return err_set(EX_DATAERR, "%s: does not go with the run's model",
+			w->o.data);
+	if (lm_shards_check(&w->data, NULL, NULL) < 0)
+		return err_add("%s", w->o.data);
+	return shuffle_init(&w->shuffle, w->data.count, w->run.length, w->run.seed);
+}
+
+static int read_data(void *arg, uint64_t n, uint32_t *ids)
+{
+	struct worker *w = arg;
+
+	return lm_shards_get(&w->data, shuffle_at(&w->shuffle, n),
+		(uint64_t)w->run.length + 1, ids);
+}
+
+static int open_loop(struct worker *w)
+{
+	const struct training *t = &w->run;
+	struct lm_loop_options l = { .batch = t->batch,
+		.schedule = training_schedule(t),
+		.sequence = read_data,
+		.arg = w };
+
+	lm_train_defaults(&l.train, &t->config);
+	if (!w->o.micro)
+		w->o.micro = (int64_t)t->batch;
+	if (t->batch % (uint64_t)w->o.micro)
+		return err_set(EX_USAGE,
+			"the run's batch of %llu is not a multiple of --micro-batch %lld",
+			(unsigned long long)t->batch, (long long)w->o.micro);
+	l.train.batch = (uint32_t)w->o.micro;
+	l.train.positions = t->length;
+	l.train.dtype = t->f32 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
+	l.train.beta1 = (float)((double)t->beta1_ppm / 1e6);
+	l.train.beta2 = (float)((double)t->beta2_ppm / 1e6);
+	l.train.decay = (float)((double)t->decay_ppm / 1e6);
+	l.train.clip = (float)((double)t->clip_ppm / 1e6);
+	return lm_loop_open(&w->loop, &w->d, &l);
+}
+
+static int open_worker(struct worker *w)
+{
+	struct buf root = BUF_INIT;
+	int rc;
+
+	w->client = (struct client){ .url = w->o.url,
+		.ca = w->o.ca,
+		.proxy = w->o.proxy,
+		.key = &w->key,
+		.give_up_ms = w->o.give_up_ms,
+		.up_max = w->o.up_max,
+		.down_max = w->o.down_max,
+		.abort = &stop_switch };
+	if (watch_signals() < 0 || open_run(w) < 0)
+		return -1;
+	rc = w->o.state ? (buf_adds(&root, w->o.state), 0) : join_state_default(&root);
+	if (rc == 0)
+		rc = join_state_open(&w->state, buf_text(&root), &w->run);
+	buf_release(&root);
+	if (rc < 0 || load_key(w) < 0 || open_data(w) < 0 ||
+		device_open(&w->d, w->o.device) < 0)
+		return -1;
+	return open_loop(w);
+}
+
+static void close_worker(struct worker *w)
+{
+	lm_loop_close(&w->loop);
+	dev_close(&w->d);
+	lm_shards_close(&w->data);
+	join_state_close(&w->state);
+	key_release(&w->key);
+	http_release(&w->client.http);
+	http_abort_close(&stop_switch);
+}
+
+/* --- work ------------------------------------------------------------------------------------- */
+
+/* Becomes a member. Returns 0; 1: the run is over; -1. */
+static int join(struct worker *w)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	json_t *record = json_record("rnp.join"), *member = NULL;
+	const char *node, *who;
+	bool over = false;
+	int rc;
+
+	json_set_text(record, "node", w->key.address);
+	json_set_text(record, "run", w->run.name);
+	json_set_text(record, "version", RNP_VERSION);
+	json_set_text(record, "device", w->d.name);
+	json_set_i64(record, "gpus", w->d.is_host ? 0 : 1);
+	if (w->tokens_per_s)
+		json_set_i64(record, "tokens_per_s", (int64_t)w->tokens_per_s);
+	rc = client_post(&w->client, "/v1/join", record, &r);
+	if (rc == 0 && r.status != 200)
+		rc = client_refused(&r,
+			r.status == 401 || r.status == 403 ? EX_NOPERM : EX_DATAERR,
+			"joining");
+	if (rc == 0) {
+		member = json_parse_object(buf_text(&r.body), r.body.len, "rnp.member");
+		rc = member ?
+			protocol_check(member, "rnp.member", "rnp.member", w->run.name) :
+			-1;
+	}
+	if (rc == 0) {
+		node = json_string_value(json_object_get(member, "node"));
+		who = json_string_value(json_object_get(member, "member"));
+		if (strcmp(node, w->run.node) != 0 || strcmp(who, w->key.address) != 0)
+			rc = err_set(EX_DATAERR,
+				"rnp.member: is not the coordinator's, or not ours");
+		json_opt_bool(member, "rnp.member", "over", &over);
+	}
+	json_decref(record);
+	json_decref(member);
+	http_response_release(&r);
+	return rc < 0 ? -1 : over;
+}
+
+/* Waits for a turn. Returns 0 and a; 1: ask again; 2: join again; -1. */
+static int get_work(struct worker *w, struct assignment *a)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct client_request q = { .method = "GET",
+		.sign = true,
+		.timeout_ms = PROTOCOL_POLL_MS + 15000 };
+	json_t *record = NULL;
+	char path[128];
+	int rc;
+
+	snprintf(path, sizeof path, "/v1/work?member=%s", w->key.address);
+	q.path = path;
+	rc = client_send(&w->client, &q, &r);
+	if (rc == 0 && r.status == 204)
+		rc = 1;
+	else if (rc == 0 && r.status == 410)
+		rc = 2;
+	else if (rc == 0 && r.status != 200)
+		rc = client_refused(&r,
+			r.status == 401 || r.status == 403 ? EX_NOPERM : EX_DATAERR,
+			"asking for work");
+	if (rc == 0) {
+		record = json_parse_object(buf_text(&r.body), r.body.len,
+			"rnp.assignment");
+		rc = record ? assignment_read(a, record, &w->run, w->key.address,
+				      "rnp.assignment") :
+			      -1;
+	}
+	json_decref(record);
+	http_response_release(&r);
+	return rc;
+}
+
+static int leave(struct worker *w)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	char path[128];
+	struct client_request q = { .method = "POST", .sign = true, .timeout_ms = 5000 };
+	int rc;
+
+	snprintf(path, sizeof path, "/v1/leave?member=%s", w->key.address);
+	q.path = path;
+	w->client.give_up_ms = 1;
+	if (stopped)
+		http_abort_reset(&stop_switch);
+	rc = client_send(&w->client, &q, &r);
+	http_response_release(&r);
+	if (rc < 0) {
+		prog_warn("cannot say goodbye: %s", err_get()->text);
+		err_clear();
+	}
+	return 0;
+}
+
+/* What the coordinator has signed for us, on standard output. */
+static int write_receipts(struct worker *w)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	char path[128];
+	struct client_request q = { .method = "GET" };
+	int rc;
+
+	snprintf(path, sizeof path, "/v1/receipts/%s", w->key.address);
+	q.path = path;
+	w->client.give_up_ms = 5000;
+	rc = client_send(&w->client, &q, &r);
+	for (char *line = r.body.data, *end; rc == 0 && r.status == 200 && line && *line;
+		line = end) {
+		json_t *record;
+
+		end = strchr(line, '\n');
+		end = end ? end + 1 : line + strlen(line);
+		record = json_parse_object(line, (size_t)(end - line), "rnp.receipt");
+		if (record && json_check_kind(record, "rnp.receipt", "rnp.receipt") == 0)
+			rc = out_record(record);
+		json_decref(record);
+	}
+	http_response_release(&r);
+	return rc;
+}
+
+/* A turn from asking to delivery. Returns 0; 1: nothing came of it; 2: join again; -1. */
+static int turn(struct worker *w)
+{
+	struct assignment a;
+	int rc = get_work(w, &a);
+
+	if (rc)
+		return rc;
+	rc = worker_get_base(w, a.base);
+	if (rc == 0)
+		rc = worker_train(w, &a);
+	if (rc)
+		return rc;
+	return worker_deliver(w);
+}
+
+static int work(struct worker *w)
+{
+	int rc = join(w);
+	bool joined = rc >= 0;
+
+	if (rc == 0 && w->state.pending)
+		rc = worker_deliver(w);
+	while (rc == 0 && !stopped) {
+		rc = turn(w);
+		if (rc == 0 && w->o.once)
+			break;
+		if (rc == 1)
+			rc = 0;
+		else if (rc == 2)
+			rc = join(w);
+	}
+	if (stopped && rc < 0) {
+		err_clear();
+		rc = 0;
+	}
+	/* a delta that is whole is delivered also now */
+	if (rc == 0 && stopped && w->state.pending) {
+		http_abort_reset(&stop_switch);
+		w->client.give_up_ms = 5000;
+		if (worker_deliver(w) < 0)
+			err_clear(); /* it is kept, and goes with the next start */
+	}
+	if (rc == 0 && joined)
+		leave(w);
+	if (rc >= 0 && joined)
+		rc = write_receipts(w) < 0 ? 0 : rc;
+	return rc < 0 ? -1 : 0;
+}
+
+static int run(int n, char **args)
+{
+	struct worker w = { .o = options,
+		.d = DEV_INIT,
+		.loop = LM_LOOP_INIT,
+		.key = KEY_INIT,
+		.client = { .http = HTTP_INIT },
+		.stopped = &stopped };
+	int rc;
+
+	(void)n;
+	w.o.url = args[0];
+	rc = open_worker(&w);
+	if (rc == 0)
+		rc = work(&w);
+	else if (stopped) {
+		err_clear();
+		rc = 0;
+	}
+	close_worker(&w);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_join = {
+	.name = "join",
+	.arguments = "URL",
+	.args_min = 1,
+	.args_max = 1,
+	.summary = "Train for a coordinator, from behind any home link.",
+	.details =
+		"Asks the coordinator at URL for turns, trains them, sends what it learnt, and "
+		"writes rnp.step\nand rnp.receipt records. Ends with 0 when the run is over, or "
+		"on SIGTERM. See coordinate.",
+	.opts = opts,
+	.run = run,
+};

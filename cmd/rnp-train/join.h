@@ -1,0 +1,46 @@
+/* join.h - a worker of a run over a network, put together: join.c asks for work, join_base gets the
+ * parameters that a turn begins with, join_turn trains, join_deliver sends the delta. */
+#ifndef RNP_TRAIN_JOIN_H
+#define RNP_TRAIN_JOIN_H
+
+#include <signal.h>
+
+#include "cmd/rnp-train/join_client.h"
+#include "cmd/rnp-train/join_state.h"
+#include "common/lm/token/shard.h"
+#include "common/lm/train/loop.h"
+#include "common/lm/train/shuffle.h"
+
+struct worker_options {
+	const char *url, *data, *state, *key, *device, *ca, *proxy;
+	int64_t micro, every, give_up_ms, up_max, down_max;
+	bool once;
+};
+
+struct worker {
+	struct worker_options o;
+	struct training run;
+	struct key key;
+	bool own_key; /* made for this run: nobody pays for it */
+	struct client client;
+	struct join_state state;
+	struct lm_shards data;
+	struct shuffle shuffle;
+	struct dev d;
+	struct lm_loop loop;
+	const volatile sig_atomic_t *stopped;
+	uint64_t tokens_per_s; /* that it measured; 0: not yet */
+};
+
+/* Fetches what leads to the parameters named base: updates from those that are here, or the whole.
+ * Returns 0; 1: the coordinator has them not any more (ask for work again); -1 with err_set(): 65
+ * what came is not what it was said to be, 74, 75. */
+int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX]);
+
+/* Trains a turn and makes its delta durable. Returns 0; 1: stopped before its end; -1. */
+int worker_train(struct worker *w, const struct assignment *a);
+
+/* Sends the delta that is pending. Returns 0: it is delivered, or nobody wants it any more; -1. */
+int worker_deliver(struct worker *w);
+
+#endif

@@ -1,0 +1,217 @@
+/* join_client.c - tries, waits, clocks. */
+#include "cmd/rnp-train/join_client.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/protocol_sign.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+#include "common/record/signature.h"
+
+#define WAIT_FIRST_MS 250
+#define WAIT_MAX_MS   5000
+#define FETCH_TRIES   6
+
+int64_t client_now_ms(const struct client *c)
+{
+	return clock_now_ms() + c->skew_ms;
+}
+
+/* A clock that is wrong: the difference is taken over once, and said. */
+static bool take_clock(struct client *c, const struct http_response *r)
+{
+	int64_t skew_ms = r->date_ms - clock_now_ms();
+
+	if (c->skew_known || r->date_ms < 0 ||
+		llabs(skew_ms - c->skew_ms) < PROTOCOL_SKEW_MS / 2)
+		return false;
+	c->skew_ms = skew_ms;
+	c->skew_known = true;
+	prog_warn(
+		"this machine's clock is %lld s off the coordinator's, which is used instead",
+		(long long)(-skew_ms / 1000));
+	return true;
+}
+
+/* Waits; returns -1 where the wait was broken off. */
+static int wait_ms(const struct client *c, int64_t ms)
+{
+	struct pollfd p = { .fd = c->abort ? c->abort->fd : -1, .events = POLLIN };
+
+	return poll(&p, 1, (int)ms) > 0 ? -1 : 0;
+}
+
+static int send_once(struct client *c, const struct client_request *q,
+	struct http_response *r)
+{
+	struct buf lines[PROTOCOL_LINES] = { BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT };
+	const char *headers[PROTOCOL_LINES + 1] = { NULL };
+	struct buf url = BUF_INIT;
+	int n = 0, rc = http_url(&url, c->url, q->path);
+
+	if (rc == 0 && q->sign) {
+		n = protocol_sign(lines, q->method, url.data, q->body, q->body_bytes,
+			c->run, c->key, client_now_ms(c) / 1000);
+		rc = n < 0 ? -1 : 0;
+	}
+	for (int i = 0; i < n; i++)
+		headers[i] = lines[i].data;
+	if (rc == 0) {
+		struct http_request h = { .method = q->method,
+			.url = url.data,
+			.headers = n ? headers : NULL,
+			.content_type = q->content_type,
+			.body = q->body,
+			.body_bytes = q->body_bytes,
+			.ca_file = c->ca,
+			.proxy = c->proxy,
+			.no_redirects = true,
+			.timeout_ms = q->timeout_ms,
+			.rate_up_max = c->up_max,
+			.rate_down_max = c->down_max,
+			.tries = 1,
+			.abort = c->abort };
+
+		rc = http_fetch(&c->http, &h, r);
+	}
+	for (int i = 0; i < PROTOCOL_LINES; i++)
+		buf_release(&lines[i]);
+	buf_release(&url);
+	return rc;
+}
+
+/* Whether it is worth trying again: nobody answered, or it said "later". */
+static bool is_temporary(const struct http_response *r)
+{
+	int code = err_get()->code;
+
+	return !r->aborted &&
+		((!r->status && (code == EX_UNAVAILABLE || code == EX_TEMPFAIL)) ||
+			r->status == 429 || r->status >= 500);
+}
+
+int client_send(struct client *c, const struct client_request *q, struct http_response *r)
+{
+	int64_t began_ns = clock_mono_ns(), pause_ms = WAIT_FIRST_MS;
+	bool said = false;
+
+	for (;;) {
+		http_response_release(r);
+		*r = (struct http_response)HTTP_RESPONSE_INIT;
+		if (send_once(c, q, r) == 0)
+			return 0;
+		if (r->aborted)
+			return -1;
+		if (r->status == 401 && q->sign && take_clock(c, r))
+			continue;
+		if (!is_temporary(r))
+			return r->status >= 300 ? (err_clear(), 0) : -1;
+		if ((clock_mono_ns() - began_ns) / 1000000 > c->give_up_ms)
+			return err_add("gave up");
+		if (!said && pause_ms > 1000) {
+			prog_info("waiting for the coordinator: %s", err_get()->text);
+			said = true;
+		}
+		if (wait_ms(c,
+			    r->retry_after_ms > pause_ms && r->retry_after_ms < 60000 ?
+				    r->retry_after_ms :
+				    pause_ms) < 0) {
+			r->aborted = true;
+			return err_set(EX_TEMPFAIL, "stopped while waiting");
+		}
+		pause_ms = pause_ms * 2 < WAIT_MAX_MS ? pause_ms * 2 : WAIT_MAX_MS;
+	}
+}
+
+json_t *client_run(struct client *c)
+{
+	const struct client_request q = { .method = "GET", .path = "/v1/run" };
+	struct http_response r = HTTP_RESPONSE_INIT;
+	json_t *record = NULL;
+
+	if (client_send(c, &q, &r) == 0) {
+		take_clock(c, &r);
+		if (r.status == 200)
+			record = json_parse_object(buf_text(&r.body), r.body.len,
+				"the run's record");
+		else
+			client_refused(&r, EX_DATAERR, "the run's record");
+	}
+	http_response_release(&r);
+	return record;
+}
+
+int client_post(struct client *c, const char *path, json_t *record,
+	struct http_response *r)
+{
+	struct client_request q = { .method = "POST", .path = path };
+	struct buf text = BUF_INIT;
+	int rc, tries = 0;
+
+	do {
+		int64_t now_ms = client_now_ms(c);
+
+		json_object_del(record, "proof");
+		json_set_time(record, "at", now_ms);
+		rc = signature_add(record, c->key, now_ms);
+		buf_reset(&text);
+		json_write(&text, record);
+		q.body = text.data;
+		q.body_bytes = text.len;
+		if (rc == 0)
+			rc = client_send(c, &q, r);
+	} while (rc == 0 && r->status == 401 && tries++ == 0 && take_clock(c, r));
+	buf_release(&text);
+	return rc;
+}
+
+int client_fetch(struct client *c, const char *path, const char *to, uint64_t max)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct buf url = BUF_INIT;
+	int rc = http_url(&url, c->url, path);
+
+	for (int tries = 0; rc == 0; tries++) {
+		struct http_request h = { .url = url.data,
+			.ca_file = c->ca,
+			.proxy = c->proxy,
+			.no_redirects = true,
+			.response_bytes_max = (int64_t)max,
+			.rate_down_max = c->down_max,
+			.tries = FETCH_TRIES,
+			.abort = c->abort };
+
+		http_response_release(&r);
+		r = (struct http_response)HTTP_RESPONSE_INIT;
+		rc = http_download(&c->http, &h, to, &r);
+		if (rc == 0 || tries == FETCH_TRIES || !is_temporary(&r))
+			break;
+		rc = 0;
+		if (wait_ms(c, WAIT_MAX_MS) < 0)
+			rc = err_set(EX_TEMPFAIL, "stopped while waiting");
+	}
+	if (rc < 0 && r.status == 404) {
+		err_clear();
+		rc = 1;
+	}
+	http_response_release(&r);
+	buf_release(&url);
+	return rc;
+}
+
+int client_refused(const struct http_response *r, int code, const char *what)
+{
+	json_t *body = r->body.len ?
+		json_parse_object(buf_text(&r->body), r->body.len, "answer") :
+		NULL;
+	const char *text = json_string_value(json_object_get(body, "error"));
+
+	err_set(code, "%s: the coordinator says %d%s%.300s", what, r->status,
+		text ? ": " : "", text ? text : "");
+	json_decref(body);
+	return -1;
+}

@@ -1,0 +1,57 @@
+/* join_client.h - requests of a worker to its coordinator: signed, tried again while the other side
+ * is away, with a bound on every answer. Uses http.h, protocol.h.
+ *
+ * One thread at a time uses a client. */
+#ifndef RNP_TRAIN_JOIN_CLIENT_H
+#define RNP_TRAIN_JOIN_CLIENT_H
+
+#include <jansson.h>
+
+#include "cmd/rnp-train/protocol.h"
+#include "common/net/http.h"
+
+struct client {
+	struct http http;
+	const char *url, *ca, *proxy; /* borrowed */
+	const struct key *key;
+	char run[PROTOCOL_HEX]; /* "": not known yet */
+	int64_t skew_ms;        /* the server's clock less ours */
+	bool skew_known;
+	int64_t give_up_ms;       /* without any answer */
+	int64_t up_max, down_max; /* bytes a second; 0: no limit */
+	const struct http_abort *abort;
+};
+
+/* The time of day as the coordinator has it. */
+int64_t client_now_ms(const struct client *c);
+
+/* GET /v1/run: the text of the record, parsed. Takes over the coordinator's clock where ours is
+ * wrong. Returns it, or NULL with err_set(). */
+json_t *client_run(struct client *c);
+
+/* A request that is signed (signed_by_us) or carries a record. path: "/v1/work?member=...". body may
+ * be NULL. Tries while nobody answers, for give_up_ms. Returns 0 with any status below 500 in
+ * r->status, or -1 with err_set(): 75 nobody answers, or aborted (r->aborted), 65 no HTTP. */
+struct client_request {
+	const char *method, *path, *content_type;
+	const void *body;
+	size_t body_bytes;
+	bool sign;
+	int64_t timeout_ms; /* 0: 30 s */
+};
+int client_send(struct client *c, const struct client_request *q,
+	struct http_response *r);
+
+/* Signs record, which gets `at` first, and posts it. As client_send. */
+int client_post(struct client *c, const char *path, json_t *record,
+	struct http_response *r);
+
+/* Fetches path to a file that is not there yet, at most max bytes; goes on where an earlier call
+ * ended. Returns 0; 1: the coordinator has it not (404); -1 with err_set(). */
+int client_fetch(struct client *c, const char *path, const char *to, uint64_t max);
+
+/* What the other side said was wrong: its message, or its status. Sets it as an error of the code;
+ * returns -1. */
+int client_refused(const struct http_response *r, int code, const char *what);
+
+#endif

@@ -1,0 +1,124 @@
+/* join_deliver.c - a delta goes to the coordinator in pieces, each as often as it takes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/join.h"
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+
+/* Nobody wants the delta: said, and forgotten. */
+static int forget(struct worker *w, const struct http_response *r)
+{
+	client_refused(r, EX_DATAERR, "the delta");
+	prog_warn("%s", err_get()->text);
+	err_clear();
+	w->state.pending = false;
+	return join_state_save(&w->state);
+}
+
+/* Which pieces are there: there[i]. Returns 0; 1: the turn is over; -1. */
+static int ask_pieces(struct worker *w, bool *there, uint64_t pieces)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct client_request q = { .method = "GET", .sign = true };
+	json_t *answer = NULL, *list = NULL;
+	char path[256];
+	int rc;
+
+	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64, w->key.address,
+		w->state.delta.turn);
+	q.path = path;
+	rc = client_send(&w->client, &q, &r);
+	if (rc == 0 && r.status != 200)
+		rc = forget(w, &r) < 0 ? -1 : 1;
+	if (rc == 0) {
+		answer = json_parse_object(buf_text(&r.body), r.body.len, "pieces");
+		rc = answer ? json_get_array(answer, "pieces", "pieces", &list) : -1;
+	}
+	for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
+		json_int_t n = json_integer_value(json_array_get(list, i));
+
+		if (n >= 0 && (uint64_t)n < pieces)
+			there[n] = true;
+	}
+	json_decref(answer);
+	http_response_release(&r);
+	return rc;
+}
+
+/* Returns 0; 1: the turn is over; -1. */
+static int put_piece(struct worker *w, const struct buf *file, uint64_t piece)
+{
+	const struct delta *d = &w->state.delta;
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct client_request q = { .method = "PUT",
+		.content_type = "application/octet-stream",
+		.body = file->data + piece * w->run.piece_bytes,
+		.body_bytes = protocol_piece(d->bytes, w->run.piece_bytes, piece),
+		.timeout_ms = 600000,
+		.sign = true };
+	char path[256];
+	int rc;
+
+	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64 "/%" PRIu64, w->key.address,
+		d->turn, piece);
+	q.path = path;
+	rc = client_send(&w->client, &q, &r);
+	if (rc == 0 && r.status != 200 && r.status != 201)
+		rc = forget(w, &r) < 0 ? -1 : 1;
+	http_response_release(&r);
+	return rc;
+}
+
+static int post_record(struct worker *w)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct delta *d = &w->state.delta;
+	json_t *record;
+	char path[256];
+	int rc;
+
+	memcpy(d->node, w->key.address, sizeof d->node);
+	record = delta_write(d, &w->run, client_now_ms(&w->client));
+	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64, w->key.address, d->turn);
+	rc = client_post(&w->client, path, record, &r);
+	if (rc == 0 && r.status == 200) {
+		w->state.pending = false;
+		rc = join_state_save(&w->state);
+	} else if (rc == 0) {
+		rc = forget(w, &r);
+	}
+	json_decref(record);
+	http_response_release(&r);
+	return rc;
+}
+
+int worker_deliver(struct worker *w)
+{
+	const struct delta *d = &w->state.delta;
+	uint64_t pieces = protocol_pieces(d->bytes, w->run.piece_bytes);
+	char *path = join_state_path(&w->state, "delta-%" PRIu64 ".rnpg", d->turn);
+	bool *there = xcalloc(pieces + 1, sizeof *there);
+	struct buf file = BUF_INIT;
+	int rc = io_read(&file, path, d->bytes);
+
+	if (rc == 0 && file.len != d->bytes)
+		rc = err_set(EX_DATAERR, "%s: is not as long as it was", path);
+	if (rc == 0)
+		rc = ask_pieces(w, there, pieces);
+	for (uint64_t i = 0; rc == 0 && i < pieces; i++)
+		if (!there[i])
+			rc = put_piece(w, &file, i);
+	if (rc == 0)
+		rc = post_record(w);
+	free(there);
+	free(path);
+	buf_release(&file);
+	return rc < 0 ? -1 : 0;
+}

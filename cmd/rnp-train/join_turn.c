@@ -1,0 +1,284 @@
+/* join_turn.c - the inner steps of a turn, and the delta that they make. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/join.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/grad/grad.h"
+#include "common/json/json.h"
+#include "common/lm/train/flat.h"
+#include "common/lm/train/outer.h"
+
+#define FRESH_WARMUP_MAX 50 /* steps of a joiner's own warm-up */
+
+static int open_numbered(const struct worker *w, struct flatfile *f, const char *what,
+	uint64_t number)
+{
+	char name[64];
+
+	snprintf(name, sizeof name, "%s-%llu.f32", what, (unsigned long long)number);
+	return flatfile_open(f, w->state.dir, name, w->state.n);
+}
+
+static int make_numbered(const struct worker *w, struct flatfile *f, const char *what,
+	uint64_t number)
+{
+	char name[64];
+
+	snprintf(name, sizeof name, "%s-%llu.f32", what, (unsigned long long)number);
+	return flatfile_make(f, w->state.dir, name, w->state.n);
+}
+
+static int load_array(struct worker *w, enum lm_state what, const char *name,
+	uint64_t number)
+{
+	struct flatfile f = FLATFILE_INIT;
+	int rc = open_numbered(w, &f, name, number);
+
+	if (rc == 0)
+		rc = lm_flat_set(w->loop.train, what, 0, f.n, f.x);
+	flatfile_close(&f);
+	return rc;
+}
+
+/* AdamW's state as the last turn that was made durable left it, or zeros. */
+static int load_adam(struct worker *w)
+{
+	struct lm_train *t = w->loop.train;
+	float *zeros;
+	int rc = 0;
+
+	lm_train_set_steps(t, w->state.adam ? w->state.adam_steps : 0);
+	if (w->state.adam)
+		return load_array(w, LM_STATE_M, "m", w->state.adam) < 0 ||
+				load_array(w, LM_STATE_V, "v", w->state.adam) < 0 ?
+			-1 :
+			0;
+	zeros = xcalloc(CONTAINER_FLOATS, sizeof *zeros);
+	for (uint64_t at = 0; rc == 0 && at < w->state.n; at += CONTAINER_FLOATS) {
+		uint64_t n = w->state.n - at < CONTAINER_FLOATS ? w->state.n - at :
+								  CONTAINER_FLOATS;
+
+		rc = lm_flat_set(t, LM_STATE_M, at, n, zeros) < 0 ||
+				lm_flat_set(t, LM_STATE_V, at, n, zeros) < 0 ?
+			-1 :
+			0;
+	}
+	free(zeros);
+	return rc;
+}
+
+static int begin(struct worker *w, const struct assignment *a)
+{
+	uint64_t h = w->run.inner_steps;
+
+	if (load_array(w, LM_STATE_PARAMETER, "pub", w->state.pub) < 0 ||
+		load_adam(w) < 0)
+		return -1;
+	w->loop.step = a->step;
+	w->loop.o.schedule.fresh_warmup = a->step ?
+		(h < FRESH_WARMUP_MAX ? h : FRESH_WARMUP_MAX) :
+		0;
+	lm_loop_take_back(&w->loop);
+	lm_loop_give(&w->loop, (struct lm_range){ a->first, a->sequences });
+	return 0;
+}
+
+static int report(const struct worker *w, const struct lm_step *step, int64_t ns,
+	double rate)
+{
+	json_t *r;
+	int rc;
+
+	if (w->loop.step % (uint64_t)w->o.every)
+		return 0;
+	r = json_record("rnp.step");
+	json_set_i64(r, "step", (int64_t)w->loop.step);
+	json_set_f64(r, "loss", step->loss);
+	json_set_i64(r, "tokens", (int64_t)(w->state.tokens + w->loop.tokens));
+	json_set_i64(r, "tokens_per_s",
+		(int64_t)((double)step->targets * 1e9 / (double)(ns ? ns : 1)));
+	json_set_f64(r, "gradient_norm", step->norm);
+	json_set_f64(r, "learning_rate", rate);
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+/* The mean of the first and of the last tenth of the losses, at least one. */
+static void tenths(const double *losses, uint64_t n, struct delta *d)
+{
+	uint64_t part = n / 10 ? n / 10 : 1;
+	double first = 0, last = 0;
+
+	for (uint64_t i = 0; i < part; i++) {
+		first += losses[i];
+		last += losses[n - 1 - i];
+	}
+	d->loss_first_micronats = llround(first / (double)part * 1e6);
+	d->loss_last_micronats = llround(last / (double)part * 1e6);
+}
+
+static int make_steps(struct worker *w, const struct assignment *a, struct delta *d)
+{
+	double *losses = xcalloc(a->steps, sizeof *losses);
+	int64_t began_ns = clock_mono_ns(), all_ns;
+	int rc = 0;
+
+	w->loop.tokens = 0;
+	for (uint64_t i = 0; rc == 0 && i < a->steps && !*w->stopped; i++) {
+		int64_t from_ns = clock_mono_ns();
+		double rate = lm_loop_rate(&w->loop);
+		struct lm_step step;
+
+		rc = lm_loop_step(&w->loop, &step);
+		losses[i] = step.loss;
+		if (rc == 0)
+			rc = report(w, &step, clock_mono_ns() - from_ns, rate);
+	}
+	all_ns = clock_mono_ns() - began_ns;
+	if (rc == 0 && w->loop.step != a->step + a->steps)
+		rc = 1;
+	if (rc == 0) {
+		tenths(losses, a->steps, d);
+		d->tokens = w->loop.tokens;
+		d->steps = a->steps;
+		d->seconds = all_ns / 1000000000 + (all_ns % 1000000000 != 0);
+		w->tokens_per_s = (uint64_t)((double)d->tokens * 1e9 /
+			(double)(all_ns ? all_ns : 1));
+	}
+	free(losses);
+	return rc;
+}
+
+/* --- the delta ------------------------------------------------------------------------------ */
+
+static int save_array(struct worker *w, enum lm_state what, const char *name)
+{
+	struct flatfile f = FLATFILE_INIT;
+	int rc = make_numbered(w, &f, name, w->state.next);
+
+	if (rc == 0)
+		rc = lm_flat_get(w->loop.train, what, 0, f.n, f.x);
+	if (rc == 0)
+		rc = flatfile_keep(&f);
+	flatfile_close(&f);
+	return rc;
+}
+
+/* pub less what the steps made of it. */
+static int take_delta(struct worker *w, struct flatfile *delta)
+{
+	struct flatfile pub = FLATFILE_INIT;
+	float *ended = xmalloc(CONTAINER_FLOATS * sizeof *ended);
+	int rc = open_numbered(w, &pub, "pub", w->state.pub);
+
+	if (rc == 0)
+		rc = flatfile_make(delta, w->state.dir, "delta", w->state.n);
+	for (uint64_t at = 0; rc == 0 && at < w->state.n; at += CONTAINER_FLOATS) {
+		uint64_t n = w->state.n - at < CONTAINER_FLOATS ? w->state.n - at :
+								  CONTAINER_FLOATS;
+
+		rc = lm_flat_get(w->loop.train, LM_STATE_PARAMETER, at, n, ended);
+		if (rc == 0)
+			outer_delta(delta->x + at, pub.x + at, ended, n);
+	}
+	free(ended);
+	flatfile_close(&pub);
+	return rc;
+}
+
+static bool has_residual(const char *method)
+{
+	return strcmp(method, "none") != 0 && strcmp(method, "lossless") != 0;
+}
+
+/* The residual of the last turn, copied: encoding changes it. */
+static int copy_residual(struct worker *w, struct flatfile *e)
+{
+	struct flatfile was = FLATFILE_INIT;
+	int rc = make_numbered(w, e, "e", w->state.next);
+
+	if (rc == 0 && w->state.residual) {
+		rc = open_numbered(w, &was, "e", w->state.residual);
+		if (rc == 0)
+			memcpy(e->x, was.x, e->n * sizeof *e->x);
+		flatfile_close(&was);
+	}
+	return rc;
+}
+
+static int write_container(struct worker *w, const struct assignment *a, struct delta *d,
+	struct flatfile *residual)
+{
+	struct flatfile delta = FLATFILE_INIT;
+	struct container_facts facts;
+	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
+		(unsigned long long)a->turn);
+	bool feedback = has_residual(a->method);
+	int rc = take_delta(w, &delta);
+
+	if (rc == 0 && feedback)
+		rc = copy_residual(w, residual);
+	if (rc == 0)
+		rc = container_write(&w->d, a->method, delta.x,
+			feedback ? residual->x : NULL, delta.n, path, &facts);
+	if (rc == 0) {
+		d->bytes = facts.bytes;
+		protocol_hex(d->sha256, facts.sha256);
+		protocol_hex(d->root, facts.root);
+	}
+	flatfile_close(&delta);
+	free(path);
+	return rc;
+}
+
+/* Container, AdamW's state and residual become durable together. */
+static int keep_turn(struct worker *w, const struct assignment *a, struct delta *d)
+{
+	struct flatfile residual = FLATFILE_INIT;
+	struct join_state *s = &w->state;
+	int rc = write_container(w, a, d, &residual);
+
+	if (rc == 0 && residual.x)
+		rc = flatfile_keep(&residual);
+	if (rc == 0)
+		rc = save_array(w, LM_STATE_M, "m") < 0 ||
+				save_array(w, LM_STATE_V, "v") < 0 ?
+			-1 :
+			0;
+	if (rc == 0) {
+		s->residual = residual.x ? s->next : 0;
+		s->adam = s->next++;
+		s->adam_steps = lm_train_steps(w->loop.train);
+		s->turns++;
+		s->tokens += d->tokens;
+		s->pending = true;
+		s->delta = *d;
+		rc = join_state_save(s);
+	}
+	flatfile_close(&residual);
+	return rc;
+}
+
+int worker_train(struct worker *w, const struct assignment *a)
+{
+	struct delta d = { .turn = a->turn };
+	int rc = begin(w, a);
+
+	memcpy(d.node, w->key.address, sizeof d.node);
+	memcpy(d.base, a->base, sizeof d.base);
+	prog_detail("turn %llu: %llu steps from sequence %llu",
+		(unsigned long long)a->turn, (unsigned long long)a->steps,
+		(unsigned long long)a->first);
+	if (rc == 0)
+		rc = make_steps(w, a, &d);
+	return rc == 0 ? keep_turn(w, a, &d) : rc;
+}

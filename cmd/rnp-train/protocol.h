@@ -1,0 +1,105 @@
+/* protocol.h - what a coordinator and its workers say to each other: records as values, and every
+ * bound that holds for what comes from the other side. Pure but for the clock of signatures. Uses
+ * json, canon, schema, signature, config.h, schedule.h, grad.h.
+ *
+ * training.md, "Rounds over the internet". Hashes of parameters are BLAKE2b-256 in hex; the name of
+ * a run is the SHA-256 of its canonical rnp.training record. */
+#ifndef RNP_TRAIN_PROTOCOL_H
+#define RNP_TRAIN_PROTOCOL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/lm/model/config.h"
+#include "common/lm/train/schedule.h"
+#include "common/record/key.h"
+
+#define PROTOCOL_HEX          65 /* a hash in hex and the NUL */
+#define PROTOCOL_PIECE_BYTES  ((uint64_t)4 << 20)
+#define PROTOCOL_PIECE_MAX    ((uint64_t)64 << 20)
+#define PROTOCOL_POLL_MS      25000 /* a request for work waits so long at most */
+#define PROTOCOL_SKEW_MS      60000 /* that clocks may be apart */
+#define PROTOCOL_SHARDS_MAX   8192
+#define PROTOCOL_RECORD_BYTES ((size_t)1 << 20)
+#define PROTOCOL_METHOD_MAX   64
+#define PROTOCOL_TOKENS_MAX   (INT64_C(1) << 40) /* of a turn */
+
+enum protocol_outer { PROTOCOL_NESTEROV, PROTOCOL_MEAN, PROTOCOL_SPARSE };
+extern const char *const protocol_outer_names[]; /* "nesterov" ... */
+
+/* rnp.training. Fractions are whole numbers of a unit, so that both sides have the same bits. */
+struct training {
+	char node[KEY_ADDRESS_MAX]; /* the coordinator */
+	char name[PROTOCOL_HEX];    /* of the run; set by training_read */
+	struct lm_config config;
+	uint64_t parameters;
+	uint64_t tokens; /* of the text */
+	char digest[PROTOCOL_HEX], tokenizer[PROTOCOL_HEX];
+	uint64_t seed, batch, inner_steps, rounds, quorum, warmup;
+	uint32_t length;
+	bool f32;
+	int64_t lr_ppb, lr_min_ppm, beta1_ppm, beta2_ppm, decay_ppm, clip_ppm;
+	enum protocol_outer outer;
+	int64_t outer_rate_ppm, outer_momentum_ppm;
+	char method[PROTOCOL_METHOD_MAX], method_down[PROTOCOL_METHOD_MAX];
+	uint64_t piece_bytes;
+	int64_t uusd_per_million_tokens, credits_per_million_tokens;
+};
+
+/* A new record without its proof. shards: hex texts of the digests, borrowed. */
+json_t *training_write(const struct training *t, json_t *shards, int64_t now_ms);
+
+/* Reads and checks a signed record: schema, signature, model, methods, products that do not
+ * overflow. Returns 0, or -1 with err_set(EX_DATAERR). */
+int training_read(struct training *t, const json_t *record, const char *where);
+
+/* The schedule of the inner steps. */
+struct lm_schedule training_schedule(const struct training *t);
+
+/* rnp.assignment */
+struct assignment {
+	char member[KEY_ADDRESS_MAX], base[PROTOCOL_HEX], method[PROTOCOL_METHOD_MAX];
+	uint64_t turn, round, first, sequences, step, steps;
+	int64_t deadline_s; /* -1: not known */
+};
+
+json_t *assignment_write(const struct assignment *a, const struct training *t,
+	int64_t now_ms);
+/* Reads a signed record of this run, for this member. Returns 0, or -1 with err_set(EX_DATAERR):
+ * also where sequences, steps and batch do not go together. */
+int assignment_read(struct assignment *a, const json_t *record, const struct training *t,
+	const char *member, const char *where);
+
+/* rnp.delta */
+struct delta {
+	char node[KEY_ADDRESS_MAX], base[PROTOCOL_HEX], sha256[PROTOCOL_HEX],
+		root[PROTOCOL_HEX];
+	uint64_t turn, bytes, tokens, steps;
+	int64_t loss_first_micronats, loss_last_micronats, seconds;
+};
+
+json_t *delta_write(const struct delta *d, const struct training *t, int64_t now_ms);
+int delta_read(struct delta *d, const json_t *record, const struct training *t,
+	const char *where);
+
+/* A record of the other side: kind, schema, that `node` signed it, and that it is of this run (NULL:
+ * any). Returns 0, or -1 with err_set(): 65 not such a record, 77 the signature. */
+int protocol_check(const json_t *record, const char *where, const char *kind,
+	const char *run);
+
+/* A text as a piece of a request's path: a hash in hex. */
+bool protocol_is_hash(const char *text);
+
+/* Writes 32 bytes in hex. */
+void protocol_hex(char out[PROTOCOL_HEX], const unsigned char bytes[32]);
+
+/* Whole numbers from a real: 0.0004 in 10^-9 is 400000. Returns 0, or -1 with err_set(EX_USAGE) that
+ * names the option: it is not within 0 .. most, or not a whole number of units. */
+int protocol_units(int64_t *out, double v, double units, double most, const char *option);
+
+/* Pieces of a container of so many bytes; the bytes of one of them. */
+uint64_t protocol_pieces(uint64_t bytes, uint64_t piece_bytes);
+uint64_t protocol_piece(uint64_t bytes, uint64_t piece_bytes, uint64_t piece);
+
+#endif

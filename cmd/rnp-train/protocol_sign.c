@@ -1,0 +1,162 @@
+/* protocol_sign.c - signed requests of a run over a network. */
+#include "cmd/rnp-train/protocol_sign.h"
+
+#include <pthread.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/protocol.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/net/content_digest.h"
+#include "common/net/http_sign.h"
+
+#define COMPONENTS      "\"@method\" \"@path\" \"@query\" \"rnp-run\""
+#define COMPONENTS_BODY COMPONENTS " \"content-digest\""
+#define NONCE_BYTES     16
+#define NONCES          65536
+#define NONCE_HASH      16
+#define MAX_AGE_S       300
+
+int protocol_sign(struct buf lines[PROTOCOL_LINES], const char *method, const char *url,
+	const void *body, size_t body_bytes, const char *run, const struct key *key,
+	int64_t now_s)
+{
+	unsigned char random[NONCE_BYTES];
+	char nonce[2 * NONCE_BYTES + 1];
+	struct buf digest = BUF_INIT, input = BUF_INIT, signature = BUF_INIT;
+	struct httpsig_field fields[2] = { { "rnp-run", run }, { NULL, NULL } };
+	struct httpsig_message m = { .method = method,
+		.fields = fields,
+		.nfields = body ? 2 : 1,
+		.body = body ? body : "",
+		.body_bytes = body_bytes };
+	struct httpsig_params params = { .label = "rnp",
+		.components = body ? COMPONENTS_BODY : COMPONENTS,
+		.created_s = now_s,
+		.nonce = nonce,
+		.tag = HTTP_SIGN_TAG };
+	struct arena arena = ARENA_INIT;
+	struct content_digest d;
+	char did[KEY_DID_MAX];
+	int n = 0, rc;
+
+	randombytes_buf(random, sizeof random);
+	sodium_bin2hex(nonce, sizeof nonce, random, sizeof random);
+	key_did(key->public_key, did);
+	params.keyid = did;
+	if (body) {
+		content_digest_of(&d, body, body_bytes);
+		content_digest_write(&digest, &d);
+		fields[1] = (struct httpsig_field){ "content-digest", digest.data };
+	}
+	rc = http_sign_split(&arena, url, &m);
+	if (rc == 0)
+		rc = httpsig_sign(&input, &signature, &m, &params, key);
+	if (rc == 0) {
+		buf_addf(&lines[n++], "rnp-run: %s", run);
+		if (body)
+			buf_addf(&lines[n++], "Content-Digest: %s", digest.data);
+		buf_addf(&lines[n++], "Signature-Input: %s", input.data);
+		buf_addf(&lines[n++], "Signature: %s", signature.data);
+	}
+	buf_release(&digest);
+	buf_release(&input);
+	buf_release(&signature);
+	arena_release(&arena);
+	return rc < 0 ? -1 : n;
+}
+
+/* --- nonces ----------------------------------------------------------------------------------- */
+
+struct protocol_nonces {
+	pthread_mutex_t lock;
+	unsigned char key[crypto_shorthash_KEYBYTES];
+	/* A table of sets of four: a new one takes the place of the oldest of its set. */
+	struct nonce {
+		uint64_t hash;
+		int64_t until_s;
+	} seen[NONCES / 4][4];
+};
+
+struct protocol_nonces *protocol_nonces_new(void)
+{
+	struct protocol_nonces *n = xcalloc(1, sizeof *n);
+
+	pthread_mutex_init(&n->lock, NULL);
+	randombytes_buf(n->key, sizeof n->key);
+	return n;
+}
+
+void protocol_nonces_free(struct protocol_nonces *n)
+{
+	if (!n)
+		return;
+	pthread_mutex_destroy(&n->lock);
+	free(n);
+}
+
+static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
+{
+	struct protocol_nonces *n = ctx;
+	unsigned char text[KEY_ADDRESS_MAX + 256];
+	uint64_t hash;
+	struct nonce *set, *oldest;
+	bool there = false;
+	int len = snprintf((char *)text, sizeof text, "%s %s", address, nonce);
+
+	if (len >= (int)sizeof text)
+		return true; /* nobody of ours has one so long */
+	crypto_shorthash((unsigned char *)&hash, text, (size_t)len, n->key);
+	pthread_mutex_lock(&n->lock);
+	set = oldest = n->seen[hash % (NONCES / 4)];
+	for (int i = 0; i < 4; i++) {
+		there = there || (set[i].hash == hash && set[i].until_s);
+		if (set[i].until_s < oldest->until_s)
+			oldest = &set[i];
+	}
+	if (!there)
+		*oldest = (struct nonce){ hash, until_s };
+	pthread_mutex_unlock(&n->lock);
+	return there;
+}
+
+/* --- verification ----------------------------------------------------------------------------- */
+
+enum protocol_who protocol_verify(const struct httpd_request *q, bool with_body,
+	const char *run, struct protocol_nonces *seen, char address[KEY_ADDRESS_MAX],
+	char reason[256])
+{
+	struct httpsig_policy policy = { .required = with_body ? COMPONENTS_BODY :
+								 COMPONENTS,
+		.tag = HTTP_SIGN_TAG,
+		.now_s = clock_now_ms() / 1000,
+		.max_age_s = MAX_AGE_S,
+		.skew_s = PROTOCOL_SKEW_MS / 1000,
+		.nonce_required = true,
+		.nonce_seen = seen ? nonce_seen : NULL,
+		.ctx = seen };
+	const char *of = httpd_header(q, "rnp-run");
+	struct httpsig_result result, again;
+	enum httpsig_outcome outcome = httpd_verify(q, with_body, &policy, &result);
+
+	if (outcome == HTTPSIG_GOOD && of && strcmp(of, run) == 0) {
+		snprintf(address, KEY_ADDRESS_MAX, "%s", result.address);
+		return PROTOCOL_GOOD;
+	}
+	if (outcome == HTTPSIG_GOOD) {
+		snprintf(reason, 256, "rnp-run: is not this run");
+		return PROTOCOL_UNSIGNED;
+	}
+	snprintf(reason, 256, "%s",
+		outcome == HTTPSIG_ABSENT ? "the request is not signed" : result.reason);
+	/* is it the clock alone? A century either way would do */
+	policy.nonce_seen = NULL;
+	policy.skew_s = policy.max_age_s = INT64_C(3155760000);
+	outcome = httpd_verify(q, with_body, &policy, &again);
+	return outcome == HTTPSIG_GOOD && !strstr(reason, "nonce") ? PROTOCOL_CLOCK :
+								     PROTOCOL_UNSIGNED;
+}

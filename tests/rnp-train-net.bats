@@ -1,0 +1,121 @@
+#!/usr/bin/env bats
+# rnp-train coordinate and join: training over HTTP with real processes.
+load helper
+load train_net
+
+setup_file() {
+	export DIR=$BATS_FILE_TMPDIR
+	make_training
+}
+
+setup() { coordinator='' worker=(); }
+teardown() { stop_training; }
+
+# Rounds follow each other without gap, each from the parameters that the one before ended with, signed
+chain_is_whole() {
+	rounds | rnp-register verify >"$BATS_TEST_TMPDIR/checked"
+	rounds | jq -se --argjson n "$1" 'map(.round) == [range(1; $n + 1)] and . as $all
+		| all(range(1; length); $all[.].base == $all[. - 1].model)'
+}
+
+@test "coordinate: two workers learn together, and every record can be checked" {
+	start_coordinator --valid "$DIR/valid" --eval-tokens 2048 --workers 2 --rounds 4 --inner-steps 10 \
+		--uusd-per-million-tokens 1000000
+	start_worker a
+	start_worker b
+	end_of a "${worker[a]}"
+	end_of b "${worker[b]}"
+	end_of coordinate "$coordinator"
+	chain_is_whole 4
+	rounds | jq -se 'all(.workers == 2 and .dropped == 0 and .tokens == 2 * 10 * 4 * 32)
+		and .[3].validation_loss_micronats < .[0].validation_loss_micronats * 0.8
+		and .[3].validation_loss_micronats < 2500000'
+	# every sequence once
+	rounds | jq -se '[.[].members[].first] | sort == [range(0; 8) * 40]'
+	# the model is the last round's: same loss by another program
+	rnp-train eval --model m --data "$DIR/valid" --length 32 --precision bf16 --tokens 2048 >eval
+	jq -se '(.[0].loss * 1e6 - .[1].validation_loss_micronats | fabs) < 20000' eval <(rounds | tail -n 1)
+	# receipts say what the rounds say, are signed by the coordinator, and the workers have the same
+	jq -c 'select(.kind == "rnp.receipt")' c.out | rnp-register verify >/dev/null
+	jq -se 'map(select(.kind == "rnp.receipt")) | length == 2 and all(.tokens == 5120 and .earned_uusd == 5120)' c.out
+	cmp <(jq -cS 'select(.kind == "rnp.receipt")' c.out | sort) <(jq -cS 'select(.kind == "rnp.receipt")' a.out b.out | sort)
+	# what a worker has is what the coordinator says that all have
+	[ "$(jq -r .base state-a/*/state.json)" = "$(rounds | tail -n 1 | jq -r .base)" ]
+}
+
+@test "coordinate: killed in the middle of rounds, coordinator and worker go on" {
+	start_coordinator --workers 2 --rounds 5 --inner-steps 10 --method ecq:0.3 --method-down q8
+	start_worker a
+	start_worker b
+	wait_until 'a round' rounds_are 1
+	kill_hard "${worker[a]}"
+	start_worker a
+	wait_until 'two rounds' rounds_are 2
+	kill_hard "$coordinator"
+	start_coordinator
+	wait_until 'three rounds' rounds_are 3
+	kill_hard "$coordinator" "${worker[b]}"
+	# the model is whole at every instant
+	rnp-train eval --model m --data "$DIR/valid" --length 32 --tokens 256 >/dev/null
+	start_coordinator
+	start_worker b
+	end_of a "${worker[a]}"
+	end_of b "${worker[b]}"
+	end_of coordinate "$coordinator"
+	# a record that was written just before a kill may come twice, the same
+	rounds | jq -s -c 'unique_by(.round)[]' >once
+	mv once c.out
+	chain_is_whole 5
+	rounds | jq -se 'all(.workers == 2)'
+}
+
+@test "join: --once is one turn, SIGTERM leaves, and a state belongs to one worker" {
+	start_coordinator --workers 1 --inner-steps 5
+	start_worker a --once
+	end_of a "${worker[a]}"
+	wait_until 'a round' rounds_are 1
+	start_worker a
+	wait_until 'three rounds' rounds_are 3
+	refused 75 'another worker has the state' rnp-train join -q "$url" --data "$DIR/tok" --state "$BATS_TEST_TMPDIR/state-a"
+	kill -TERM "${worker[a]}"
+	end_of a "${worker[a]}"
+	jq -se '[.[] | select(.kind == "rnp.receipt") | .tokens] | add > 0' a.out
+	refused 65 'is not the text of this run' rnp-train join -q "$url" --data "$DIR/valid" --state "$BATS_TEST_TMPDIR/state-x"
+	kill -TERM "$coordinator"
+	end_of coordinate "$coordinator"
+	refused 64 'a run never changes' rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0 --inner-steps 6
+	refused 69 'gave up' rnp-train join -q "$url" --data "$DIR/tok" --state "$BATS_TEST_TMPDIR/state-x" --give-up 1s
+}
+
+@test "coordinate: what is not signed, not hers or not there is refused" {
+	local node code
+	start_coordinator --workers 1 --inner-steps 5
+	node=$(curl -s "$url/v1/run" | jq -r .node)
+	code() { curl -s -o answer -w '%{http_code}' "$@"; }
+	[ "$(code "$url/v1/work?member=$node")" = 401 ]
+	[ "$(code -X PUT --data-binary x "$url/v1/delta/$node/1/0")" = 401 ]
+	[ "$(code "$url/v1/delta/$node/1")" = 401 ]
+	[ "$(code "$url/v1/params/none")" = 400 ]
+	[ "$(code "$url/v1/update/$(printf '0%.0s' {1..64})")" = 404 ]
+	[ "$(code -d '{"kind":"rnp.join","v":1}' "$url/v1/join")" = 400 ]
+	# a record of another run, well signed
+	make_join() {
+		jq -nc --arg node "$(rnp-register address --key k.json)" --arg run "$1" --arg at "$2" \
+			'{kind: "rnp.join", v: 1, node: $node, at: $at, run: $run}' | rnp-register sign --key k.json
+	}
+	rnp-register keygen --out k.json >/dev/null
+	make_join "$(printf '0%.0s' {1..64})" "$(date -u +%FT%TZ)" >join
+	[ "$(code --data-binary @join "$url/v1/join")" = 400 ]
+	make_join "$(curl -sI "$url/v1/run" | sed -n 's/^ETag: "\(.*\)".*/\1/p')" "$(date -u -d '1 day ago' +%FT%TZ)" >join
+	[ "$(code --data-binary @join "$url/v1/join")" = 401 ]
+	grep -q clock answer
+	make_join "$(curl -sI "$url/v1/run" | sed -n 's/^ETag: "\(.*\)".*/\1/p')" "$(date -u +%FT%TZ)" >join
+	[ "$(code --data-binary @join "$url/v1/join")" = 200 ]
+	rnp-register verify answer >/dev/null
+	# ranges of what everybody has
+	base=$(jq -r .base answer)
+	curl -s -o whole "$url/v1/params/$base"
+	[ "$(curl -s -r 10-19 "$url/v1/params/$base" | xxd -p)" = "$(head -c 20 whole | tail -c 10 | xxd -p)" ]
+	rnp-train decompress whole >flat
+	[ "$(b2sum -l 256 flat | cut -d' ' -f1)" = "$base" ]
+}
