@@ -85,9 +85,41 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	ask --context 20 -n 9223372036854775807 --seed 1 x
 	run -65 ask --chat x
 	[[ "$output" == *"chat template"* ]]
+	[[ "$output" == *"--chat-template"* ]]
+	run -64 ask --chat-template chatml x
+	run -66 ask --chat --chat-template "$BATS_TEST_TMPDIR/none" x
+	printf '{%% if x %%}' >"$BATS_TEST_TMPDIR/bad"
+	run -65 ask --chat --chat-template "$BATS_TEST_TMPDIR/bad" x
+	[[ "$output" == *"bad:1: "* ]]
 	run -66 rnp-serve ask --model "$DIR/none" x
 	run -69 ask --device cuda:7 x
 	run -64 rnp-serve ask --model "$DIR/model" a b
+}
+
+@test "ask: a chat template says how the question is put, and is the model's own, a file or a name" {
+	mkdir "$BATS_TEST_TMPDIR/m"
+	cp "$DIR/model"/* "$BATS_TEST_TMPDIR/m"
+	template='{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}{% if add_generation_prompt %} [answer]{% endif %}'
+	printf '%s' "$template" >"$BATS_TEST_TMPDIR/t.jinja"
+	printf '%s' '[system] Be brief.[user] Hi [answer]' |
+		ask --json -n 20 --temperature 0 | jq -c '[.prompt_tokens, .tokens]' >"$BATS_TEST_TMPDIR/want"
+	ask --json -n 20 --temperature 0 --chat --system "Be brief." --chat-template "$BATS_TEST_TMPDIR/t.jinja" Hi |
+		jq -c '[.prompt_tokens, .tokens]' | cmp - "$BATS_TEST_TMPDIR/want"
+	f=$BATS_TEST_TMPDIR/m/tokenizer_config.json
+	if [ -f "$f" ]; then jq --arg t "$template" '.chat_template = $t' "$f" >"$f.new"; else
+		jq -n --arg t "$template" '{chat_template: $t}' >"$f.new"
+	fi
+	mv "$f.new" "$f"
+	rnp-serve ask --model "$BATS_TEST_TMPDIR/m" --json -n 20 --temperature 0 --chat --system "Be brief." Hi |
+		jq -c '[.prompt_tokens, .tokens]' | cmp - "$BATS_TEST_TMPDIR/want"
+	rnp-train export --model "$BATS_TEST_TMPDIR/m" --gguf "$BATS_TEST_TMPDIR/m.gguf" --type f32
+	rnp-serve ask --model "$BATS_TEST_TMPDIR/m.gguf" --json -n 20 --temperature 0 --chat --system "Be brief." Hi |
+		jq -c '[.prompt_tokens, .tokens]' | cmp - "$BATS_TEST_TMPDIR/want"
+	ask -n 5 --chat --chat-template chatml Hi
+	# what the template refuses is told with its line
+	printf '\n{{ raise_exception("no systems") }}' >"$BATS_TEST_TMPDIR/t.jinja"
+	run -65 ask --chat --chat-template "$BATS_TEST_TMPDIR/t.jinja" Hi
+	[[ "$output" == *"t.jinja:2: the template refuses this conversation: no systems"* ]]
 }
 
 @test "ask: the real model says what llama2.c says, word for word" {

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/utf8.h"
 #include "common/json/json.h"
 #include "common/lm/infer/chat.h"
 #include "common/lm/infer/sample.h"
@@ -18,7 +19,7 @@
 
 #define PROMPT_BYTES_MAX ((size_t)64 << 20)
 
-static const char *model, *tokenizer, *device, *system_text;
+static const char *model, *tokenizer, *device, *system_text, *chat_template;
 static int64_t tokens = 256, context, top_k = 40;
 static double temperature = 0.8, top_p = 0.95;
 static uint64_t seed = UINT64_MAX; /* not given */
@@ -36,6 +37,11 @@ static const struct opt opts[] = {
 		.to = &system_text,
 		.metavar = "TEXT",
 		.help = "with --chat: what the system says first" },
+	{ .name = "chat-template",
+		.kind = OPT_TEXT,
+		.to = &chat_template,
+		.metavar = "F|NAME",
+		.help = "with --chat: a Jinja file, or a format's name, instead of the model's" },
 	{ .name = "tokens",
 		.letter = 'n',
 		.kind = OPT_I64,
@@ -110,30 +116,75 @@ static int read_prompt(struct answer *a, int n, char **args)
 	return io_read(&a->prompt, "-", PROMPT_BYTES_MAX);
 }
 
+static json_t *message(const char *role, const char *text, size_t bytes)
+{
+	json_t *m = json_object();
+
+	json_object_set_new(m, "role", json_string(role));
+	json_object_set_new(m, "content", json_stringn(text, bytes));
+	return m;
+}
+
+/* The question as a conversation: the variables of a chat template, or NULL with err_set(). */
+static json_t *conversation(const struct buf *prompt)
+{
+	json_t *v, *messages;
+
+	if (!utf8_valid(buf_text(prompt), prompt->len) ||
+		(system_text && !utf8_valid(system_text, strlen(system_text)))) {
+		err_set(EX_DATAERR, "the question is not UTF-8");
+		return NULL;
+	}
+	v = json_object();
+	messages = json_array();
+	if (system_text)
+		json_array_append_new(messages,
+			message("system", system_text, strlen(system_text)));
+	json_array_append_new(messages, message("user", buf_text(prompt), prompt->len));
+	json_object_set_new(v, "messages", messages);
+	json_object_set_new(v, "add_generation_prompt", json_true());
+	return v;
+}
+
+static int encode_chat(struct answer *a)
+{
+	const char *named = chat_template ? lm_chat_named(chat_template) : NULL;
+	struct buf text = BUF_INIT;
+	struct lm_chat *c = NULL;
+	json_t *v = NULL;
+	int rc = -1;
+
+	if (named)
+		buf_adds(&text, named);
+	else if (chat_template &&
+		io_read(&text, chat_template, LM_TEMPLATE_BYTES_MAX) < 0)
+		goto out;
+	if (lm_chat_open(&c, a->l.token, chat_template ? buf_text(&text) : NULL, text.len,
+		    chat_template ? chat_template : "the model's chat template") < 0)
+		goto out;
+	v = conversation(&a->prompt);
+	if (v)
+		rc = lm_chat_apply(c, v, clock_now_ms() / 1000, NULL, &a->ids);
+out:
+	json_decref(v);
+	lm_chat_close(c);
+	buf_release(&text);
+	return rc;
+}
+
 static int encode(struct answer *a)
 {
-	const struct lm_chat_format *f;
-	struct lm_message messages[2];
-	size_t n = 0;
 	int64_t bos = lm_token_bos(a->l.token);
 
+	if (chat)
+		return encode_chat(a);
 	if (bos >= 0 && lm_token_adds_bos(a->l.token)) {
 		uint32_t id = (uint32_t)bos;
 
 		buf_add(&a->ids, &id, sizeof id);
 	}
-	if (!chat)
-		return lm_token_encode(a->l.token, &a->ids, buf_text(&a->prompt),
-			a->prompt.len, false);
-	f = lm_chat_format(lm_token_chat_template(a->l.token));
-	if (!f)
-		return -1;
-	if (strlen(buf_text(&a->prompt)) != a->prompt.len)
-		return err_set(EX_DATAERR, "the question has a NUL in it");
-	if (system_text)
-		messages[n++] = (struct lm_message){ LM_SYSTEM, system_text };
-	messages[n++] = (struct lm_message){ LM_USER, buf_text(&a->prompt) };
-	return lm_chat_encode(f, a->l.token, &a->ids, messages, n);
+	return lm_token_encode(a->l.token, &a->ids, buf_text(&a->prompt), a->prompt.len,
+		false);
 }
 
 /* A model says something only after something. */
@@ -292,6 +343,8 @@ static int check_options(void)
 		return err_set(EX_USAGE, "--top-p: above 0, at most 1");
 	if (system_text && !chat)
 		return err_set(EX_USAGE, "--system: only with --chat");
+	if (chat_template && !chat)
+		return err_set(EX_USAGE, "--chat-template: only with --chat");
 	return 0;
 }
 

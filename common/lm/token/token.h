@@ -61,6 +61,11 @@ int64_t lm_token_find(const struct lm_token *t, const char *name, size_t bytes);
 int lm_token_encode(const struct lm_token *t, struct buf *ids, const char *text,
 	size_t bytes, bool special);
 
+/* Does the same for a text of which only some bytes may be part of a special token's name: those
+ * whose byte in may, of the same length, is not 0. */
+int lm_token_encode_marked(const struct lm_token *t, struct buf *ids, const char *text,
+	size_t bytes, const char *may);
+
 /* Does the same on all threads of the team, for long texts; the ids are those of
  * lm_token_encode. */
 int lm_token_encode_long(const struct lm_token *t, struct buf *ids, const char *text,

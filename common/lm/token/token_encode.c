@@ -246,8 +246,31 @@ static uint32_t name_at(const struct token_tree *tree, const char *s, size_t n,
 	return found;
 }
 
-/* first: the text begins here, so that a blank may have to be prepended. */
-static int encode(struct encoder *e, const char *s, size_t n, bool special, bool first)
+/* Finds the name that begins at s[i]: its id and length, or TOKEN_NONE. may: NULL, or which bytes
+ * may be part of a special token's name; names of user-defined tokens count everywhere. */
+static uint32_t name_here(const struct token_tree *tree, const struct token_tree *always,
+	const char *s, size_t i, size_t n, const char *may, size_t *len)
+{
+	size_t allowed = i, special_len = 0;
+	uint32_t special, other;
+
+	if (!may)
+		return name_at(tree, s + i, n - i, len);
+	while (allowed < n && allowed - i < TOKEN_SPECIAL_MAX && may[allowed])
+		allowed++;
+	special = name_at(tree, s + i, allowed - i, &special_len);
+	*len = 0;
+	other = always->count ? name_at(always, s + i, n - i, len) : TOKEN_NONE;
+	if (special == TOKEN_NONE || (other != TOKEN_NONE && *len >= special_len))
+		return other;
+	*len = special_len;
+	return special;
+}
+
+/* Encodes s. first: the text begins here, so that a blank may have to be prepended. may: as
+ * name_here. */
+static int encode(struct encoder *e, const char *s, size_t n, bool special, bool first,
+	const char *may)
 {
 	const struct token_tree *tree = special ? &e->t->all : &e->t->always;
 	size_t begin = 0, i = 0, len = 0;
@@ -260,7 +283,8 @@ static int encode(struct encoder *e, const char *s, size_t n, bool special, bool
 		size_t end;
 
 		if (!tree->starts[(unsigned char)s[i]] ||
-			(id = name_at(tree, s + i, n - i, &len)) == TOKEN_NONE) {
+			(id = name_here(tree, &e->t->always, s, i, n, may, &len)) ==
+				TOKEN_NONE) {
 			i++;
 			continue;
 		}
@@ -285,7 +309,7 @@ static int encode(struct encoder *e, const char *s, size_t n, bool special, bool
 }
 
 static int encode_part(const struct lm_token *t, struct buf *ids, const char *text,
-	size_t bytes, bool special, bool first)
+	size_t bytes, bool special, bool first, const char *may)
 {
 	struct encoder *e = encoder_take(t);
 	int rc;
@@ -294,7 +318,7 @@ static int encode_part(const struct lm_token *t, struct buf *ids, const char *te
 		return -1;
 	e->ids = ids;
 	buf_reserve(ids, bytes); /* an id takes four bytes, about as many as its text */
-	rc = encode(e, text, bytes, special, first);
+	rc = encode(e, text, bytes, special, first, may);
 	encoder_give(e);
 	return rc;
 }
@@ -312,7 +336,15 @@ int lm_token_encode(const struct lm_token *t, struct buf *ids, const char *text,
 {
 	if (check_length(bytes) < 0)
 		return -1;
-	return encode_part(t, ids, text, bytes, special, true);
+	return encode_part(t, ids, text, bytes, special, true, NULL);
+}
+
+int lm_token_encode_marked(const struct lm_token *t, struct buf *ids, const char *text,
+	size_t bytes, const char *may)
+{
+	if (check_length(bytes) < 0)
+		return -1;
+	return encode_part(t, ids, text, bytes, true, true, may);
 }
 
 /* --- long texts on several cores ----------------------------------------------------------- */
@@ -380,7 +412,7 @@ int lm_token_encode_long(const struct lm_token *t, struct buf *ids, const char *
 #pragma omp parallel for schedule(dynamic)
 	for (size_t i = 0; i < n; i++)
 		if (encode_part(t, &parts[i].ids, text + parts[i].begin,
-			    parts[i].end - parts[i].begin, special, i == 0) < 0) {
+			    parts[i].end - parts[i].begin, special, i == 0, NULL) < 0) {
 #pragma omp critical
 			if (!first.code)
 				err_save(&first);
