@@ -1,4 +1,4 @@
-/* bulk.c - the references of bulk.h: plain loops that define what every version computes. */
+/* bulk.c - reference of bulk.h: plain loops that define what every version computes. */
 #include "kernels/bulk/bulk.h"
 
 void bulk_triad_ref(double *a, const double *b, const double *c, double s, uint64_t n)

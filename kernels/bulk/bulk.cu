@@ -1,4 +1,4 @@
-/* bulk.cu - the triad and reads at random places on a GPU. */
+/* bulk.cu - the triad and random reads on a GPU. */
 #include "kernels/bulk/ops.h"
 #include "kernels/dev/cuda.cuh"
 
@@ -23,8 +23,8 @@ int cuda_bulk_triad(struct dev *d, double *a, const double *b, const double *c, 
 
 #define RANDOM_THREADS 256
 
-/* Sums of integers are the same in any order: warps by shuffles, blocks in shared memory, one
- * atomic addition a block. */
+/* Sums of integers are the same in any order: warps add by shuffles, blocks in shared memory,
+ * and each block does one atomic addition. */
 __global__ void random_kernel(unsigned long long *sum, struct bulk_random r)
 {
 	SHARED(unsigned long long, warps, RANDOM_THREADS / 32);

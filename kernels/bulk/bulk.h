@@ -1,11 +1,11 @@
-/* bulk.h - what memory can do: triad, and reads at random places.
+/* bulk.h - memory benchmarks: the triad, and random reads.
  *
  * triad  a[i] = b[i] + s * c[i] for n f64 (McCalpin, STREAM, 1995): product and sum are each rounded
  * random *sum = the sum modulo 2^64 of table[bulk_place(seed, from + i, words)] for i < count
  *
  * Addresses are a multiple of their element. No overlap, except that a may be b or c. Exact:
- * every version gives the same bytes. The fast versions write past the caches when the range is
- * larger than what they hold. */
+ * every version gives the same bytes. The fast versions use non-temporal stores when the range
+ * exceeds the caches. */
 #ifndef RNP_KERNELS_BULK_BULK_H
 #define RNP_KERNELS_BULK_BULK_H
 
@@ -13,8 +13,9 @@
 
 #include "kernels/dev/hd.h"
 
-/* Read i of a sequence: evenly spread over 0 .. words - 1 by mixing (Stafford's variant 13 of
- * MurmurHash3's finaliser); 0 < words < 2^32. No read depends on another. */
+/* Returns the index of read i of a sequence: evenly spread over 0 .. words - 1 by mixing
+ * (Stafford's variant 13 of MurmurHash3's finaliser); 0 < words < 2^32. No read depends on
+ * another. */
 HD uint64_t bulk_place(uint64_t seed, uint64_t i, uint64_t words)
 {
 	uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15u;

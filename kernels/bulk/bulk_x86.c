@@ -1,4 +1,4 @@
-/* bulk_x86.c - the triad by AVX2 and AVX-512, past the caches where a range is large. */
+/* bulk_x86.c - the triad with AVX2 and AVX-512, with non-temporal stores for large ranges. */
 #include "kernels/bulk/bulk.h"
 
 #ifdef __x86_64__

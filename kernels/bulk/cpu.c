@@ -1,4 +1,4 @@
-/* cpu.c - triad, random reads and products on the CPU: one team shares each. */
+/* cpu.c - triad, random reads and products on the CPU: the team shares each. */
 #include "kernels/bulk/cpu.h"
 
 #include <stdio.h>
@@ -123,7 +123,7 @@ static void columns_part(void *work, uint64_t from, uint64_t to)
 static int cpu_product(struct dev *d, const struct product *p)
 {
 	struct product_work w = { NULL, p };
-	const char *by = NULL; /* who made it, if not a kernel of the table */
+	const char *by = NULL; /* what computed it, if not a kernel of the table */
 
 	if ((unsigned)p->type >= PRODUCT_TYPES)
 		return dev_fail(d, EX_SOFTWARE, "cpu: product of type %d", (int)p->type);

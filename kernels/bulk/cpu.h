@@ -9,10 +9,10 @@ struct bulk_cpu {
 	bulk_triad_fn triad;
 	bulk_random_fn random;
 	product_fn product[PRODUCT_TYPES];
-	bool dnnl, amx; /* what may make products before these do */
+	bool dnnl, amx; /* whether to try these before the kernels */
 };
 
-/* Chooses the best for each slot at a level on this CPU, none empty. */
+/* Chooses the best function for each slot at a level on this CPU; no slot is empty. */
 void bulk_cpu_choose(struct bulk_cpu *out, enum cpu_level level);
 
 #endif

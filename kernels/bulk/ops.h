@@ -1,4 +1,4 @@
-/* ops.h - what measures memory and arithmetic: a device's table `bulk`.
+/* ops.h - the operations that measure memory and arithmetic: the table `bulk` of a device.
  *
  * Reached as d->ops->bulk. The rules of dev.h hold; formulas are in the header of each kernel. */
 #ifndef RNP_KERNELS_BULK_OPS_H

@@ -1,12 +1,12 @@
-/* Runs multiply-adds in registers on every instruction set, to measure the peak of a core. */
+/* peak.c - multiply-adds in registers on every instruction set, to measure the peak of a core. */
 #include "kernels/bulk/peak.h"
 
 #include <stddef.h>
 
 #ifdef __x86_64__
-/* In assembler: left alone, the compiler moves some of the sums to memory and back. The sums do
- * not depend on each other, and there are more of them than an instruction has cycles times
- * units. All factors are one, so that nothing overflows and each sum is the number of its
+/* Written in assembler, because the compiler would move some of the sums to memory and back.
+ * The sums are independent, and there are more of them than the latency of an instruction times
+ * the number of units. All factors are one, so that nothing overflows and each sum counts its
  * multiply-adds. */
 #define SUMS_512  "8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31"
 #define SUMS_256  "2,3,4,5,6,7,8,9,10,11,12,13,14,15"
@@ -17,7 +17,7 @@
 #define ONE_BF16 0x3f803f80 /* two of them */
 #define ONE_I8   0x01010101
 
-/* Room for each register of each loop; a sum that is never stored stays 0. */
+/* Memory for each register of each loop; a sum that is never stored stays 0. */
 union sums {
 	float f32[6 * 256];
 	int32_t i32[6 * 256];
@@ -32,7 +32,7 @@ static double total(const union sums *s, bool whole)
 	return t;
 }
 
-/* v: "ymm" or "zmm"; bytes: of one */
+/* v: "ymm" or "zmm"; bytes: size of one */
 #define LOOP(steps, one, sums, registers, move, v, bytes, instruction)                   \
 	__asm__ volatile("vpbroadcastd %[o], %%" v "0\n"                                 \
 			 "vpxor %%xmm1, %%xmm1, %%xmm1\n"                                \
@@ -75,7 +75,7 @@ DEFINE(i8_avx512, "avx512f", ONE_I8, true, SUMS_512, "vmovdqu64", "zmm", "64", "
 
 /* --- tiles -------------------------------------------------------------------------------- */
 
-#define TILES 6 /* sums; an instruction needs 16 cycles and has its result after 52 */
+#define TILES 6 /* sums; an instruction takes 16 cycles and has its result after 52 */
 
 struct tiles {
 	uint8_t palette, start_row, reserved[14];
@@ -83,7 +83,7 @@ struct tiles {
 	uint8_t rows[16];
 } __attribute__((packed));
 
-/* gcc knows no names for tiles and never uses them by itself */
+/* gcc has no names for tile registers and never uses them by itself */
 #define DEFINE_TILES(name, ones, whole, instruction)                               \
 	__attribute__((target("amx-tile,amx-bf16,amx-int8"))) static double name(  \
 		uint64_t steps)                                                    \
@@ -130,7 +130,7 @@ const struct peak *peak_of(enum product_type type, enum cpu_level level)
 		2 * 32 * COUNT_512, COUNT_512 };
 	static const struct peak i8 = { "vpdpbusd zmm", i8_avx512, 2 * 64 * COUNT_512,
 		COUNT_512 / 2 };
-	/* 16 x 16 sums of 32 or 64 pairs an instruction */
+	/* 16 x 16 sums of 32 or 64 pairs per instruction */
 	static const struct peak bf16_tiles = { "tdpbf16ps tmm", bf16_amx,
 		2 * 256 * 32 * TILES, 16 * TILES };
 	static const struct peak i8_tiles = { "tdpbssd tmm", i8_amx, 2 * 256 * 64 * TILES,

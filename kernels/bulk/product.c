@@ -1,5 +1,5 @@
-/* The reference of matrix products: plain loops, in the order of additions that the header
- * states. */
+/* product.c - reference of matrix products: plain loops, in the order of additions that the
+ * header states. */
 #include "kernels/bulk/product.h"
 
 #include "kernels/dev/half.h"

@@ -1,5 +1,5 @@
-/* Products without tensor cores, for every chip and where cuBLASLt is not: tiles of 64 x 64, in
- * shared memory as f32 (int8 as int32), 4 x 4 a thread. */
+/* product.cu - products without tensor cores, for every GPU and where cuBLASLt is missing:
+ * tiles of 64 x 64, in shared memory as f32 (int8 as int32), 4 x 4 results per thread. */
 #include "kernels/bulk/ops.h"
 #include "kernels/dev/cuda.cuh"
 #include "kernels/dev/half.h"
@@ -57,8 +57,8 @@ struct i8_element {
 	}
 };
 
-/* Rows i0 .. i0 + 63, columns t0 .. t0 + 15 of a matrix into tile[column][row], zeros beyond
- * its edges. */
+/* Loads rows i0 .. i0 + 63, columns t0 .. t0 + 15 of a matrix into tile[column][row], with
+ * zeros beyond its edges. */
 template <class T>
 __device__ void load_tile(typename T::sum *tile, const typename T::in *from, uint64_t ld,
 	uint64_t rows, uint64_t columns, uint64_t i0, uint64_t t0)
@@ -86,7 +86,7 @@ template <class T> __global__ void product_kernel(struct product p)
 		typename T::sum sum[4][4] = {};
 
 		for (uint64_t t0 = 0; t0 < p.k; t0 += DEPTH) {
-			__syncthreads(); /* the tiles before are used up */
+			__syncthreads(); /* until the previous tiles are used */
 			load_tile<T>(a, (const typename T::in *)p.a, p.lda, p.m, p.k, i0,
 				t0);
 			load_tile<T>(b, (const typename T::in *)p.b, p.ldb, p.n, p.k, j0,

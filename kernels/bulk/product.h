@@ -1,9 +1,9 @@
-/* product.h - matrix products C = A B^T, every element a dot product of a row of A and one of
- * B.
+/* product.h - matrix products C = A B^T: every element is the dot product of a row of A and one
+ * of B.
  *
  * Formula: C[i][j] = sum over t < k of A[i][t] * B[j][t]. Shapes: A is m x k, B is n x k, C is
  * m x n, all row-major with row strides lda, ldb >= k and ldc >= n in elements; any of m, n, k
- * may be 0 (k = 0 gives zeros). Addresses are a multiple of the element. What lies between the
+ * may be 0 (k = 0 gives zeros). Addresses are a multiple of the element. Memory between the
  * rows of C is not touched. C overlaps neither A nor B.
  *
  * type    A, B     C    accumulator  error of C[i][j] against the exact sum
@@ -11,7 +11,7 @@
  * BF16    bf16     f32  f32          (k + 2) 2^-22 S + k 2^-126 (the CPU instruction flushes subnormals)
  * F16     f16      f32  f32          (k + 2) 2^-22 S
  * F8      E4M3     f32  f32          (k + 2) 2^-12 S (Hopper's f8 units add with 13 bits of fraction)
- * I8      int8     i32  int32        none; k <= 2^17, so that no sum leaves int32
+ * I8      int8     i32  int32        none; k <= 2^17, so that no sum overflows int32
  *
  * S = sum |A[i][t] B[j][t]|. Any order of addition with rounding at each step stays within (k -
  * 1) u S / (1 - k u) with u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms,
@@ -44,7 +44,7 @@ struct product {
 	uint64_t m, n, k, lda, ldb, ldc;
 };
 
-/* bytes of an element of A and B; those of C have 4 */
+/* Returns the size of an element of A and B, in bytes; those of C have 4. */
 HD uint64_t product_element_bytes(enum product_type type)
 {
 	if (type == PRODUCT_F32)
@@ -52,7 +52,7 @@ HD uint64_t product_element_bytes(enum product_type type)
 	return type == PRODUCT_BF16 || type == PRODUCT_F16 ? 2 : 1;
 }
 
-/* The bound of the table, as a multiple of S, for one C[i][j]. */
+/* Returns the bound of the table, as a multiple of S, for one C[i][j]. */
 HD double product_bound(enum product_type type, uint64_t k)
 {
 	double n = (double)k + 2;
@@ -91,16 +91,17 @@ void product_f8_avx512(const struct product *p);
 void product_i8_avx512(const struct product *p);
 void product_i8_avx512vnni(const struct product *p); /* vpdpbusd */
 
-/* Tiles (AMX) for bf16 and int8, in the process's team of threads, where cpu_features has them and
- * cpu_amx_permitted. Returns 0, or -1 when it does not do this product (other types, too little
- * work) or there is no memory. */
+/* Multiplies with tiles (AMX) for bf16 and int8, on the process's team of threads; requires
+ * cpu_features' amx and cpu_amx_permitted. Returns 0, or -1 if it does not support this product
+ * (other types, too little work) or there is no memory. */
 int product_amx(const struct product *p);
 
-/* Whether tiles make it faster than oneDNN does. */
+/* Whether tiles are faster than oneDNN for this product. */
 bool product_amx_large(const struct product *p);
 
-/* oneDNN, in the process's team of threads: its library is opened on first use. Returns 0, or
- * -1 when it is not there or does not do this product; C may then have been written to. */
+/* Multiplies with oneDNN, on the process's team of threads; the library is opened on first use.
+ * Returns 0, or -1 if it is missing or does not support this product; C may then have been
+ * written to. */
 int product_dnnl(const struct product *p);
 bool product_dnnl_there(void);
 

@@ -1,12 +1,14 @@
-/* Products of bf16 and int8 on tiles (AMX). A tile has 16 rows of 64 bytes; of B's it has 16
- * words of 16 columns, a word being what is multiplied at once, two bf16 or four int8.
+/* product_amx.c - products of bf16 and int8 on tiles (AMX). A tile has 16 rows of 64 bytes; a
+ * tile of B holds 16 words of 16 columns, where a word is the unit of multiplication: two bf16
+ * or four int8.
  *
- * What counts is how often a byte is used before it leaves the second cache: Sapphire Rapids
- * multiplies 2.4 T times a second from its first cache, 2.0 from its second and 0.7 from its
- * third, which gives a core but 26 GB/s. So C is made in blocks of up to 384 x 384 that stay in
- * the second cache until k is at its end, beside a chunk of k of the rows and columns that they
- * need, while the next chunk is prefetched: 96 multiplications for each byte from the third
- * cache. The rows of 32 stay in the first cache while the block's columns pass by. */
+ * Speed depends on how often a byte is used before it leaves the level-2 cache: Sapphire Rapids
+ * multiplies 2.4 T times a second from its level-1 cache, 2.0 from its level-2 and 0.7 from its
+ * level-3, which gives a core only 26 GB/s. So C is computed in blocks of up to 384 x 384 that
+ * stay in the level-2 cache until the end of k, together with a chunk of k of the rows and
+ * columns that they need, while the next chunk is prefetched: 96 multiplications for each byte
+ * from the level-3 cache. A group of 32 rows stays in the level-1 cache while the block's
+ * columns pass. */
 #include "kernels/bulk/product.h"
 
 #ifdef __x86_64__
@@ -25,19 +27,20 @@
 
 #define SIDE      16                /* rows and columns of a tile */
 #define PAIR      (2 * SIDE)        /* rows and columns of one product of tiles */
-#define STEP      ((uint64_t)64)    /* bytes of k that a tile has in a row */
+#define STEP      ((uint64_t)64)    /* bytes of k in a row of a tile */
 #define TILE      (SIDE * STEP)     /* bytes */
-#define STEPS     8                 /* of a chunk of k */
+#define STEPS     8                 /* in a chunk of k */
 #define STRIPE    (STEPS * TILE)    /* 16 rows or columns of a chunk, packed */
-#define PART      ((uint64_t)16384) /* bytes of k that are packed at once, at most */
-#define BLOCK     384           /* rows and columns of C that are made at once, at most */
-#define SUMS      (PAIR * PAIR) /* of one product of tiles: the four quarters */
+#define PART      ((uint64_t)16384) /* most bytes of k that are packed at once */
+#define BLOCK     384           /* most rows and columns of C that are computed at once */
+#define SUMS      (PAIR * PAIR) /* sums of one product of tiles: its four quarters */
 #define PACKED    ((uint64_t)32 << 20) /* bytes of A, and of B, that are packed at once */
-#define TASKS     4 /* blocks for each thread, at least, where there is so much */
+#define TASKS     4 /* least number of blocks per thread, if the product is large enough */
 #define HUGE_PAGE ((uint64_t)2 << 20)
-#define STREAM    ((uint64_t)4 << 20) /* bytes of C from which it goes past the caches */
-#define LEAST     ((double)(1 << 21)) /* multiplications that are worth packing for */
-#define LARGE     ((double)(1 << 30)) /* of fewer than so many oneDNN makes more a second */
+#define STREAM    ((uint64_t)4 << 20) /* size of C from which non-temporal stores are used */
+/* least number of multiplications that are worth packing for */
+#define LEAST ((double)(1 << 21))
+#define LARGE ((double)(1 << 30)) /* with fewer multiplications oneDNN is faster */
 
 struct tiles {
 	uint8_t palette, start_row, reserved[14];
@@ -53,7 +56,7 @@ AMX static void configure(void)
 		c.row_bytes[i] = STEP;
 		c.rows[i] = SIDE;
 	}
-	/* gcc 12 does not know that the instruction reads all of it */
+	/* gcc 12 does not know that the instruction reads all of the configuration */
 	__asm__ volatile("" : : "r"(&c) : "memory");
 	_tile_loadconfig(&c);
 }
@@ -70,17 +73,17 @@ static uint64_t round_up(uint64_t n, uint64_t to)
 
 /* --- packing ------------------------------------------------------------------------------- */
 
-/* A matrix of which some rows are packed: chunk by chunk of k, in it stripe by stripe, in it
- * step by step. */
+/* A matrix of which some rows are packed: by chunks of k, then by stripes, then by steps. */
 struct packed {
-	const char *from; /* the first row, where the part of k begins */
+	const char *from; /* the first row, at the beginning of this part of k */
 	uint64_t row_bytes, rows;
-	uint64_t bytes, steps; /* of k in this part */
+	uint64_t bytes, steps; /* of this part of k */
 	uint64_t stripes;      /* even */
 	char *to;
 };
 
-/* Up to 64 bytes of row i from `at` on; zeros behind its end and for rows that are not there. */
+/* Loads up to 64 bytes of row i from `at` on; zeros beyond its end and for rows that do not
+ * exist. */
 AMX static inline __m512i row_part(const struct packed *x, uint64_t i, uint64_t at)
 {
 	uint64_t n = x->bytes - at;
@@ -91,7 +94,7 @@ AMX static inline __m512i row_part(const struct packed *x, uint64_t i, uint64_t 
 	return _mm512_maskz_loadu_epi8(mask, x->from + i * x->row_bytes + at);
 }
 
-/* Row w of a tile gets word w of each of 16 rows. */
+/* Transposes: row w of a tile gets word w of each of 16 rows. */
 AMX static inline void store_turned(char *to, __m512i r[16])
 {
 	__m512i t[16];
@@ -141,7 +144,7 @@ AMX static void pack_stripe(const struct packed *x, uint64_t stripe, bool turned
 	}
 }
 
-/* In the team. */
+/* Runs in the team. */
 static void pack(const struct packed *x, bool turned)
 {
 #pragma omp for schedule(static)
@@ -151,7 +154,7 @@ static void pack(const struct packed *x, bool turned)
 
 /* --- a block ------------------------------------------------------------------------------- */
 
-#define AHEAD 3 /* lines of each matrix that are prefetched in a step */
+#define AHEAD 3 /* cache lines of each matrix that are prefetched in a step */
 
 AMX static inline void prefetch(const char *at)
 {
@@ -159,7 +162,7 @@ AMX static inline void prefetch(const char *at)
 		_mm_prefetch(at + i * STEP, _MM_HINT_T1);
 }
 
-/* 32 rows by 32 columns by a chunk of k; add: to what c has. */
+/* Computes 32 rows by 32 columns by a chunk of k; add: adds to c. */
 #define DEFINE(name, multiply)                                                    \
 	AMX static void name(int32_t *c, const char *a, const char *b,            \
 		const char *next_a, const char *next_b, uint64_t steps, bool add) \
@@ -197,10 +200,10 @@ DEFINE(multiply_bf16, _tile_dpbf16ps)
 DEFINE(multiply_i8, _tile_dpbssd)
 
 struct block {
-	uint64_t i0, j0, rows, columns; /* within what is packed */
+	uint64_t i0, j0, rows, columns; /* within the packed rows and columns */
 };
 
-/* The sums of a block: for each 32 x 32 its four quarters. */
+/* The sums of a block: for each 32 x 32, its four quarters. */
 static void multiply_block(const struct packed *a, const struct packed *b,
 	const struct block *k, bool whole, int32_t *sums)
 {
@@ -216,7 +219,7 @@ static void multiply_block(const struct packed *a, const struct packed *b,
 			for (uint64_t j = 0; j < nj; j++) {
 				const char *ta = ca + 2 * i * STRIPE;
 				const char *tb = cb + 2 * j * STRIPE;
-				const char *na = ta, *nb = tb; /* they are there */
+				const char *na = ta, *nb = tb; /* these lines exist */
 
 				if (more) {
 					na += a->stripes * STRIPE +
@@ -231,8 +234,8 @@ static void multiply_block(const struct packed *a, const struct packed *b,
 	}
 }
 
-/* The sums of a block go to C, or are added to what it has; past: past the caches, where that
- * can be. */
+/* Stores the sums of a block to C, or adds them to it; past: with non-temporal stores where
+ * possible. */
 AMX static void give(const struct product *p, const struct block *k, const int32_t *sums,
 	bool add, bool past)
 {
@@ -266,36 +269,37 @@ AMX static void give(const struct product *p, const struct block *k, const int32
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* Kept from one product to the next: giving memory its pages takes longer than multiplying. */
+/* Kept from one product to the next: faulting in the memory's pages takes longer than
+ * multiplying. */
 static struct {
 	pthread_mutex_t lock;
 	char *at;
 	uint64_t bytes;
-} room = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} packed = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static int make_room(uint64_t bytes)
+static int packed_reserve(uint64_t bytes)
 {
 	void *at;
 
 	bytes = round_up(bytes, HUGE_PAGE);
-	if (bytes <= room.bytes)
+	if (bytes <= packed.bytes)
 		return 0;
-	free(room.at);
-	room.at = NULL;
-	room.bytes = 0;
+	free(packed.at);
+	packed.at = NULL;
+	packed.bytes = 0;
 	if (posix_memalign(&at, HUGE_PAGE, bytes))
 		return -1;
 	madvise(at, bytes, MADV_HUGEPAGE);
-	room.at = at;
-	room.bytes = bytes;
+	packed.at = at;
+	packed.bytes = bytes;
 	return 0;
 }
 
-/* How a product is cut. */
-struct cut {
+/* How a product is divided. */
+struct split {
 	uint64_t rows, columns; /* of A and B that are packed at once */
 	uint64_t block_rows, block_columns;
-	uint64_t steps; /* of a part of k */
+	uint64_t steps; /* in a part of k */
 };
 
 static uint64_t stripes_of(uint64_t rows)
@@ -303,7 +307,7 @@ static uint64_t stripes_of(uint64_t rows)
 	return round_up(rows, PAIR) / SIDE;
 }
 
-/* n in equal pieces of at most `most`, each of whole pairs. */
+/* Divides n into equal pieces of at most `most`, each a multiple of a pair. */
 static uint64_t even(uint64_t n, uint64_t most)
 {
 	uint64_t pieces = (n + most - 1) / most;
@@ -311,12 +315,12 @@ static uint64_t even(uint64_t n, uint64_t most)
 	return round_up((n + pieces - 1) / pieces, PAIR);
 }
 
-static struct cut cut_of(const struct product *p, uint64_t team)
+static struct split split_of(const struct product *p, uint64_t team)
 {
 	uint64_t bytes = least(p->k * product_element_bytes(p->type), PART);
 	uint64_t steps = (bytes + STEP - 1) / STEP;
 	uint64_t most = PACKED / (round_up(steps, STEPS) * STEP), side = BLOCK;
-	struct cut c = { .rows = even(p->m, most),
+	struct split c = { .rows = even(p->m, most),
 		.columns = even(p->n, most),
 		.steps = steps };
 
@@ -341,8 +345,9 @@ static struct packed place(const void *m, uint64_t ld, uint64_t row, uint64_t ro
 		.to = to };
 }
 
-/* The blocks of what is packed: rows from i0, columns from j0 on. In the team. */
-AMX static void multiply_packed(const struct product *p, const struct cut *c,
+/* Computes the blocks of the packed matrices: rows from i0, columns from j0 on. Runs in the
+ * team. */
+AMX static void multiply_packed(const struct product *p, const struct split *c,
 	const struct packed *a, const struct packed *b, uint64_t i0, uint64_t j0,
 	bool add, int32_t *sums)
 {
@@ -365,7 +370,7 @@ AMX static void multiply_packed(const struct product *p, const struct cut *c,
 	_mm_sfence();
 }
 
-AMX static void multiply(const struct product *p, const struct cut *c, char *room_a,
+AMX static void multiply(const struct product *p, const struct split *c, char *room_a,
 	char *room_b, int32_t *room_sums)
 {
 	uint64_t size = product_element_bytes(p->type), bytes = p->k * size;
@@ -408,7 +413,7 @@ bool product_amx_large(const struct product *p)
 int product_amx(const struct product *p)
 {
 	uint64_t team = 1, bytes_a, bytes_b;
-	struct cut c;
+	struct split c;
 	int rc;
 
 	if ((p->type != PRODUCT_BF16 && p->type != PRODUCT_I8) ||
@@ -418,15 +423,15 @@ int product_amx(const struct product *p)
 #ifdef _OPENMP
 	team = (uint64_t)omp_get_max_threads();
 #endif
-	c = cut_of(p, team);
+	c = split_of(p, team);
 	bytes_a = stripes_of(c.rows) * round_up(c.steps, STEPS) * TILE;
 	bytes_b = stripes_of(c.columns) * round_up(c.steps, STEPS) * TILE;
-	pthread_mutex_lock(&room.lock);
-	rc = make_room(bytes_a + bytes_b + team * BLOCK * BLOCK * 4);
+	pthread_mutex_lock(&packed.lock);
+	rc = packed_reserve(bytes_a + bytes_b + team * BLOCK * BLOCK * 4);
 	if (rc == 0)
-		multiply(p, &c, room.at, room.at + bytes_a,
-			(int32_t *)(void *)(room.at + bytes_a + bytes_b));
-	pthread_mutex_unlock(&room.lock);
+		multiply(p, &c, packed.at, packed.at + bytes_a,
+			(int32_t *)(void *)(packed.at + bytes_a + bytes_b));
+	pthread_mutex_unlock(&packed.lock);
 	return rc;
 }
 #else

@@ -1,6 +1,6 @@
-/* oneDNN 2, opened on first use: its C interface declared here, so that nothing needs its
- * headers. The structs that its header spells out are filled by its own functions; we only give
- * them room. */
+/* product_dnnl.c - oneDNN 2, opened on first use. Its C interface is declared here, so that its
+ * headers are not needed. Its own functions fill its structs, whose contents we never access;
+ * we only provide the memory. */
 #include "kernels/bulk/product.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ struct argument {
 	void *memory;
 };
 
-/* dnnl_memory_desc_t has about 700 bytes and dnnl_matmul_desc_t 3200 in 2.6 */
+/* in 2.6 dnnl_memory_desc_t has about 700 bytes and dnnl_matmul_desc_t 3200 */
 union memory_desc {
 	char room[4096];
 	int64_t align;
@@ -74,10 +74,10 @@ static const struct library_symbol functions[] = {
 	{ "dnnl_memory_destroy", &dnnl.memory_destroy },
 };
 
-/* Making a product costs as much as multiplying 200 x 200: the last ones are kept. */
-#define KEPT 32
+/* Creating a primitive costs as much as multiplying 200 x 200, so the last ones are cached. */
+#define CACHED 32
 
-struct kept {                 /* a product made */
+struct cached {               /* a created primitive */
 	struct product shape; /* without its pointers */
 	void *primitive, *a, *b, *c;
 	uint64_t used;
@@ -86,7 +86,7 @@ struct kept {                 /* a product made */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { UNTRIED, ABSENT, OPEN } state;
 static void *engine, *stream;
-static struct kept kept[KEPT];
+static struct cached cached[CACHED];
 static uint64_t uses;
 
 static bool open_library(void)
@@ -98,7 +98,7 @@ static bool open_library(void)
 		dnnl.stream_create(&stream, engine, STREAM_DEFAULT) == 0;
 }
 
-/* with the lock held */
+/* called with the lock held */
 static bool library_there(void)
 {
 	if (state == UNTRIED)
@@ -127,7 +127,7 @@ static int desc(union memory_desc *out, uint64_t rows, uint64_t columns, uint64_
 	return dnnl.memory_desc_init_by_strides(out, 2, size, type, strides);
 }
 
-static void forget(struct kept *q)
+static void forget(struct cached *q)
 {
 	if (q->primitive)
 		dnnl.primitive_destroy(q->primitive);
@@ -140,7 +140,7 @@ static void forget(struct kept *q)
 	memset(q, 0, sizeof *q);
 }
 
-static int make(struct kept *q, const struct product *p)
+static int make(struct cached *q, const struct product *p)
 {
 	static const int types[PRODUCT_TYPES] = { [PRODUCT_F32] = TYPE_F32,
 		[PRODUCT_BF16] = TYPE_BF16,
@@ -177,15 +177,15 @@ static bool same_shape(const struct product *a, const struct product *b)
 		a->lda == b->lda && a->ldb == b->ldb && a->ldc == b->ldc;
 }
 
-static struct kept *kept_for(const struct product *p)
+static struct cached *cached_for(const struct product *p)
 {
-	struct kept *oldest = &kept[0];
+	struct cached *oldest = &cached[0];
 
-	for (int i = 0; i < KEPT; i++) {
-		if (kept[i].primitive && same_shape(&kept[i].shape, p))
-			return &kept[i];
-		if (kept[i].used < oldest->used)
-			oldest = &kept[i];
+	for (int i = 0; i < CACHED; i++) {
+		if (cached[i].primitive && same_shape(&cached[i].shape, p))
+			return &cached[i];
+		if (cached[i].used < oldest->used)
+			oldest = &cached[i];
 	}
 	forget(oldest);
 	return make(oldest, p) < 0 ? NULL : oldest;
@@ -193,16 +193,16 @@ static struct kept *kept_for(const struct product *p)
 
 static int multiply(const struct product *p)
 {
-	struct kept *q;
+	struct cached *q;
 	void *a, *b;
 
 	if (!library_there())
 		return -1;
-	q = kept_for(p);
+	q = cached_for(p);
 	if (!q)
 		return -1;
 	q->used = ++uses;
-	memcpy(&a, &p->a, sizeof a); /* it takes what it only reads as void * */
+	memcpy(&a, &p->a, sizeof a); /* it takes even inputs as void * */
 	memcpy(&b, &p->b, sizeof b);
 	if (dnnl.memory_set_data_handle(q->a, a) ||
 		dnnl.memory_set_data_handle(q->b, b) ||
@@ -215,9 +215,9 @@ static int multiply(const struct product *p)
 	return dnnl.stream_wait(stream) ? -1 : 0;
 }
 
-/* oneDNN packs all of B at once: 2048 columns at a time stay in the caches, which gains 7% in
- * bf16 and 3% in f32 at n = 4096 (oneDNN 2.6.3, Zen 5, two cores), 38% and 9% on Sapphire
- * Rapids, where int8 would lose 31%. */
+/* oneDNN packs all of B at once. Passing 2048 columns at a time keeps them in the caches, which
+ * gains 7% in bf16 and 3% in f32 at n = 4096 (oneDNN 2.6.3, Zen 5, two cores), 38% and 9% on
+ * Sapphire Rapids, where int8 would lose 31%. */
 #define COLUMNS 2048
 
 static int multiply_columns(const struct product *p)

@@ -1,5 +1,5 @@
-/* What the CPU does without oneDNN: one text, product_tile.inc, made into a kernel for each
- * type and instruction set. */
+/* product_x86.c - products without oneDNN: product_tile.inc, compiled for each type and
+ * instruction set. */
 #include "kernels/bulk/product.h"
 
 #ifdef __x86_64__
@@ -31,7 +31,7 @@ AVX2 INLINE __m256 f16_8(const uint16_t *p)
 	return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
-/* E4M3 moved into the fields of binary16 is its value x 2^-8, subnormals too */
+/* E4M3 bits moved into the fields of binary16 represent its value x 2^-8, subnormals too */
 AVX2 INLINE __m256 f8_8(const uint8_t *p)
 {
 	__m128i x = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)p));
@@ -229,7 +229,7 @@ AVX512 INLINE __m512 f8_16(const uint8_t *p)
 #define TOTAL(sum)        _mm512_reduce_add_epi32(sum)
 #include "kernels/bulk/product_tile.inc"
 
-/* vpdpbusd takes one side unsigned: (a + 128) b, less 128 times the sum of b. It adds modulo
+/* vpdpbusd takes one side as unsigned: (a + 128) b, less 128 times the sum of b. It adds modulo
  * 2^32 (vpdpbusds would saturate), so that the difference is exact. */
 #define NAME    product_i8_avx512vnni
 #define TARGET  AVX512VNNI

@@ -1,4 +1,4 @@
-/* Asks CPUID and the operating system which instruction sets may be used. */
+/* cpu.c - asks CPUID and the operating system which instruction sets may be used. */
 #include "kernels/dev/cpu.h"
 
 #include <stdint.h>
@@ -13,16 +13,16 @@ const char *const cpu_level_names[CPU_LEVELS] = { "ref", "avx2", "avx512" };
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Asked once: in a virtual machine cpuid goes to the host and takes 27 us. */
+/* Asked only once: in a virtual machine cpuid traps to the host and takes 27 us. */
 static unsigned leaf7_ebx(void)
 {
-	static int64_t kept = -1;
-	int64_t v = __atomic_load_n(&kept, __ATOMIC_RELAXED);
+	static int64_t cached = -1;
+	int64_t v = __atomic_load_n(&cached, __ATOMIC_RELAXED);
 	unsigned a, b, c, d;
 
 	if (v < 0) {
 		v = __get_cpuid_count(7, 0, &a, &b, &c, &d) ? b : 0;
-		__atomic_store_n(&kept, v, __ATOMIC_RELAXED);
+		__atomic_store_n(&cached, v, __ATOMIC_RELAXED);
 	}
 	return (unsigned)v;
 }
@@ -38,8 +38,8 @@ enum cpu_level cpu_level_best(void)
 	return CPU_AVX2;
 }
 
-/* CPUID's AMX-TILE, AMX-BF16 and AMX-INT8 (no CPU has one of the two alone), and that the
- * system saves their registers (XCR0, bits 17 and 18) */
+/* CPUID's AMX-TILE, AMX-BF16 and AMX-INT8 (no CPU has only one of the last two), and whether
+ * the system saves their registers (XCR0, bits 17 and 18) */
 static bool has_amx(void)
 {
 	unsigned a, b, c, d, low, high;
@@ -52,8 +52,8 @@ static bool has_amx(void)
 	return (low >> 17 & 3) == 3;
 }
 
-/* Whether RNP_ISA_WITHOUT, a list with commas, does not name it. */
-static bool wanted(const char *feature)
+/* Whether the comma-separated list RNP_ISA_WITHOUT does not name it. */
+static bool enabled(const char *feature)
 {
 	const char *list = getenv("RNP_ISA_WITHOUT");
 	size_t n = strlen(feature);
@@ -73,11 +73,11 @@ struct cpu_features cpu_features(enum cpu_level level)
 
 	__builtin_cpu_init();
 	if (level >= CPU_AVX2)
-		f.sha = (leaf7_ebx() >> 29 & 1) && wanted("sha");
+		f.sha = (leaf7_ebx() >> 29 & 1) && enabled("sha");
 	if (level >= CPU_AVX512) {
-		f.vnni = __builtin_cpu_supports("avx512vnni") && wanted("vnni");
-		f.bf16 = __builtin_cpu_supports("avx512bf16") && wanted("bf16");
-		f.amx = f.bf16 && has_amx() && wanted("amx");
+		f.vnni = __builtin_cpu_supports("avx512vnni") && enabled("vnni");
+		f.bf16 = __builtin_cpu_supports("avx512bf16") && enabled("bf16");
+		f.amx = f.bf16 && has_amx() && enabled("amx");
 	}
 	return f;
 }

@@ -1,9 +1,9 @@
-/* cpu.h - which instruction sets this CPU and its operating system have. libc only.
+/* cpu.h - which instruction sets this CPU and its operating system support. libc only.
  *
- * A level is a column of kernels: `ref` is plain C, `avx2` needs AVX2, FMA and F16C, `avx512` needs
- * AVX-512 F, BW, DQ and VL. Within a level a kernel may use the further features below when they
- * are there. RNP_ISA=ref|avx2|avx512 lowers the level (never raises it);
- * RNP_ISA_WITHOUT=sha,vnni,bf16,amx leaves some of them out. */
+ * A level is a column of kernels: `ref` is plain C, `avx2` needs AVX2, FMA and F16C, `avx512`
+ * needs AVX-512 F, BW, DQ and VL. Within a level a kernel may use the further features below if
+ * they are present. RNP_ISA=ref|avx2|avx512 lowers the level (never raises it);
+ * RNP_ISA_WITHOUT=sha,vnni,bf16,amx disables some of them. */
 #ifndef RNP_KERNELS_DEV_CPU_H
 #define RNP_KERNELS_DEV_CPU_H
 
@@ -23,18 +23,18 @@ KERNELS_BEGIN
 
 extern const char *const cpu_level_names[CPU_LEVELS];
 
-/* The highest level this machine can run. */
+/* Returns the highest level this machine can run. */
 enum cpu_level cpu_level_best(void);
 
-/* The level to use: the best, or what RNP_ISA says. Returns 0, or -1: RNP_ISA names no level,
- * or one that this CPU lacks; *level is then the best. */
+/* Chooses the level to use: the best, or that of RNP_ISA. Returns 0, or -1: RNP_ISA names no
+ * level, or one that this CPU lacks; *level is then the best. */
 int cpu_level_chosen(enum cpu_level *level);
 
-/* What the CPU has beyond a level; nothing below AVX2, vnni and bf16 only at AVX-512. */
+/* Returns the CPU's features beyond a level; none below AVX2, vnni and bf16 only at AVX-512. */
 struct cpu_features cpu_features(enum cpu_level level);
 
-/* Whether this process may use tiles: the system gives the memory for their registers only to
- * who asks (Linux 5.16). Asked once; any thread; only where cpu_features has amx. */
+/* Whether this process may use tiles: the system allocates memory for their registers only on
+ * request (Linux 5.16). The request is made once; any thread; only if cpu_features has amx. */
 bool cpu_amx_permitted(void);
 
 KERNELS_END

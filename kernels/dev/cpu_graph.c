@@ -1,6 +1,6 @@
-/* cpu_graph.c - operations of the CPU that are noted and then done together: graphs, and
- * batches. The team is woken once for all of them, and none of its threads waits for another
- * to be asked for the next one. */
+/* cpu_graph.c - operations of the CPU that are recorded and then run together: graphs, and
+ * batches. The team is woken once for all of them, and no thread waits until the next one is
+ * called. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +10,13 @@
 
 #define ALIGNMENT 64
 
-/* Operations in their order. While they are noted, the work of each is an offset into `works`,
- * which moves as it grows. */
+/* Recorded operations in their order. While recording, the work of each is an offset into
+ * `works`, which moves as it grows. */
 struct cpu_notes {
 	struct team_op *ops;
 	char *works;
-	size_t count, room;            /* operations */
-	size_t works_used, works_room; /* bytes */
+	size_t count, capacity;            /* operations */
+	size_t works_used, works_capacity; /* bytes */
 	enum { NOTES_CLOSED, NOTES_GRAPH, NOTES_BATCH, NOTES_SPOILED } open;
 };
 
@@ -45,23 +45,23 @@ void cpu_notes_free(struct cpu_notes *n)
 
 static bool grow(struct cpu_notes *n, size_t bytes)
 {
-	if (n->count == n->room) {
-		size_t room = n->room ? 2 * n->room : 64;
-		struct team_op *ops = realloc(n->ops, room * sizeof *ops);
+	if (n->count == n->capacity) {
+		size_t capacity = n->capacity ? 2 * n->capacity : 64;
+		struct team_op *ops = realloc(n->ops, capacity * sizeof *ops);
 
 		if (!ops)
 			return false;
 		n->ops = ops;
-		n->room = room;
+		n->capacity = capacity;
 	}
-	if (n->works_room - n->works_used < bytes) {
-		size_t room = 2 * n->works_room + bytes + 8192;
-		char *works = realloc(n->works, room);
+	if (n->works_capacity - n->works_used < bytes) {
+		size_t capacity = 2 * n->works_capacity + bytes + 8192;
+		char *works = realloc(n->works, capacity);
 
 		if (!works)
 			return false;
 		n->works = works;
-		n->works_room = room;
+		n->works_capacity = capacity;
 	}
 	return true;
 }
@@ -80,7 +80,7 @@ static int note(struct dev *d, struct cpu_notes *n, const struct team_op *op,
 	return 0;
 }
 
-/* Offsets become addresses. */
+/* Turns offsets into addresses. */
 static void place_works(struct cpu_notes *n)
 {
 	for (size_t i = 0; i < n->count; i++)
@@ -93,7 +93,7 @@ static void forget(struct cpu_notes *n)
 	n->works_used = 0;
 }
 
-/* Does what a batch has noted. */
+/* Runs the recorded operations of a batch. */
 static void flush(struct cpu_notes *n)
 {
 	if (!n->count)
@@ -107,7 +107,8 @@ int cpu_do(struct dev *d, const struct team_op *op, size_t bytes)
 {
 	struct cpu_notes *n = cpu_of(d)->notes;
 
-	/* in a batch, what one thread does at once costs less than its note */
+	/* in a batch, an operation that one thread does at once is cheaper to run than to
+	 * record */
 	if (!n || n->open == NOTES_CLOSED ||
 		(n->open == NOTES_BATCH && !n->count &&
 			(op->n <= op->grain || op->n <= op->alone))) {
@@ -189,7 +190,7 @@ int cpu_graph_end(struct dev *d, void **graph)
 	}
 	place_works(n);
 	*graph = n;
-	cpu_of(d)->notes = NULL; /* it is the graph now */
+	cpu_of(d)->notes = NULL; /* the graph owns it now */
 	return 0;
 }
 

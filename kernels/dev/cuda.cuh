@@ -1,5 +1,5 @@
 /* cuda.cuh - what the kernels of the plug-in share. They use LAUNCH and SHARED instead of
- * CUDA's own spelling, so that the same text runs on a chip and in the emulation of
+ * CUDA's own syntax, so that the same text runs on a GPU and in the emulation of
  * tests/kernels/cuda_emu.h. */
 #ifndef RNP_KERNELS_DEV_CUDA_CUH
 #define RNP_KERNELS_DEV_CUDA_CUH
@@ -13,17 +13,17 @@
 #define UNROLL_4
 #else
 #include <cuda_runtime.h>
-/* kernel<<<grid, block, 0, stream>>>(arguments); a template's name without commas */
+/* kernel<<<grid, block, 0, stream>>>(arguments); a template's name must contain no comma */
 #define LAUNCH(kernel, grid, block, stream, ...) \
 	kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
-/* an array that the threads of a block share, contents undefined; count is a constant */
+/* an array shared by the threads of a block, contents undefined; count is a constant */
 #define SHARED(type, name, count) __shared__ type name[count]
-/* before a loop: unroll it all, or by four */
+/* before a loop: unroll it completely, or by four */
 #define UNROLL                    _Pragma("unroll")
 #define UNROLL_4                  _Pragma("unroll 4")
 #endif
 
-/* In a function that returns int and has a `struct dev *d`. */
+/* For functions that return int and have a `struct dev *d`. */
 #define CUDA_TRY(call)                                           \
 	do {                                                     \
 		cudaError_t cuda_error_ = (call);                \
@@ -35,14 +35,15 @@ int cuda_fail(struct dev *d, cudaError_t e, const char *call);
 
 struct cuda {
 	int number, sm_count, major; /* major: of the compute capability */
-	int peer;                    /* the GPU that from_peer reached last, plus 1 */
+	int peer;                    /* 1 + the GPU that from_peer used last */
 	cudaStream_t stream;
 	cudaEvent_t from, to;
-	void *lt;      /* cuBLASLt's state, once a product has needed it */
-	bool lt_tried; /* it is not asked for again, also where it is not there */
-	void *scratch; /* what huff works in, as large as was ever needed */
+	void *lt;      /* cuBLASLt's state, created by the first product that needs it */
+	/* the library was looked for, with or without success; it is not looked for again */
+	bool lt_tried;
+	void *scratch; /* scratch memory of huff, which grows as needed */
 	uint64_t scratch_bytes;
-	float *lm_scratch; /* of a language model's operations, once prepared */
+	float *lm_scratch; /* of the language model's operations, once prepared */
 };
 
 static inline struct cuda *cuda_of(struct dev *d)
@@ -50,7 +51,7 @@ static inline struct cuda *cuda_of(struct dev *d)
 	return (struct cuda *)d->state;
 }
 
-/* Whether the chip has the bf16 tensor cores of lm_tensor.cuh. */
+/* Whether the GPU has the bf16 tensor cores that kernels/lm/tensor.cuh uses. */
 static inline bool cuda_tensor(struct dev *d)
 {
 #ifdef CUDA_EMU
@@ -61,7 +62,8 @@ static inline bool cuda_tensor(struct dev *d)
 #endif
 }
 
-/* Blocks of `threads` for n items with grid-stride loops: enough to fill the chip, no more. */
+/* Returns the number of blocks of `threads` for n items with grid-stride loops: enough to fill
+ * the GPU, no more. */
 static inline unsigned cuda_grid(struct dev *d, uint64_t n, unsigned threads)
 {
 	uint64_t wanted = (n + threads - 1) / threads;
@@ -74,20 +76,20 @@ static inline unsigned cuda_grid(struct dev *d, uint64_t n, unsigned threads)
 #define GRID_FIRST  ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
 #define GRID_STRIDE ((uint64_t)gridDim.x * blockDim.x)
 
-/* Makes the device's GPU the calling thread's: that may be another thread than the one before, or
- * have used another GPU. Returns 0 or -1. */
+/* Makes the device's GPU current in the calling thread, which may be another thread than
+ * before, or have used another GPU. Returns 0 or -1. */
 int cuda_enter(struct dev *d);
 
-/* Loads a kernel of this build for the chip and driver at hand, without starting it. */
+/* Loads a kernel of this build for the present GPU and driver, without launching it. */
 cudaError_t cuda_try_kernel(void);
 
-/* Each starts its kernels on the device's stream. Returns 0 or -1. */
+/* Each launches its kernels on the device's stream. Returns 0 or -1. */
 int cuda_copy(struct dev *d, void *to, const void *from, uint64_t bytes);
 int cuda_fill(struct dev *d, uint32_t *to, uint32_t word, uint64_t words);
 int cuda_philox(struct dev *d, void *out, uint64_t bytes, const struct philox *p);
 
-/* A folder defines cuda_TABLE_NAME for each operation of its list, called with the device entered;
- * CUDA_TABLE makes the functions that enter it, and the table. */
+/* A folder defines cuda_TABLE_NAME for each operation of its list, called with the GPU current;
+ * CUDA_TABLE defines the wrappers that make it current, and the table. */
 #define CUDA_DECLARE(table, name, parameters, arguments) \
 	int cuda_##table##_##name parameters;
 #define CUDA_ENTER(table, name, parameters, arguments)  \

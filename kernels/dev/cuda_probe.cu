@@ -1,4 +1,4 @@
-/* Lists the GPUs that CUDA sees, without opening one. */
+/* cuda_probe.cu - lists the GPUs that CUDA sees, without opening one. */
 #include "kernels/dev/cuda_probe.h"
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@ static int fail(cudaError_t e, char *why, int why_bytes)
 	return -1;
 }
 
-/* Attributes, not cudaDeviceProp's fields: those come and go between toolkits. */
+/* Uses attributes, since the fields of cudaDeviceProp change between toolkits. */
 static cudaError_t read_gpu(int i, struct cuda_probe_gpu *g)
 {
 	cudaDeviceProp p;

@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-#define CUDA_PROBE_VERSION 1 /* of this struct; a plug-in of another version is refused */
+#define CUDA_PROBE_VERSION \
+	1 /* version of this struct; a plug-in of another version is refused */
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +22,7 @@ struct cuda_probe_gpu {
 	int32_t ecc; /* 0 or 1 */
 };
 
-/* Write at most max GPUs. Returns how many there are, or -1 with a sentence in why (no driver,
+/* Writes at most max GPUs. Returns how many there are, or -1 with a sentence in why (no driver,
  * driver too old, no permission). version: CUDA_PROBE_VERSION of the caller. */
 int rnp_cuda_probe(int version, struct cuda_probe_gpu *out, int max, char *why,
 	int why_bytes);

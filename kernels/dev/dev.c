@@ -1,4 +1,4 @@
-/* dev.c - devices by name. */
+/* dev.c - opens devices by name. */
 #include "kernels/dev/dev.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ int dev_cuda_count(struct dev *d)
 	return count(DEV_VERSION, d);
 }
 
-/* "cuda" or "cuda:N": 0, 1, ... ; -1: neither */
+/* "cuda" or "cuda:N": returns 0, 1, ... ; -1: neither. */
 static int cuda_number(const char *spec)
 {
 	char *end;
@@ -56,7 +56,7 @@ static int cuda_number(const char *spec)
 	return *end || n > 1023 ? -1 : (int)n;
 }
 
-/* Whether a GPU should have been there: NVIDIA's driver is (under WSL it is dxg), or the
+/* Whether a GPU was to be expected: NVIDIA's driver is present (under WSL it is dxg), or the
  * plug-in was named. */
 static bool gpu_expected(void)
 {
@@ -67,7 +67,7 @@ static bool gpu_expected(void)
 			plugin_symbol(DEV_CUDA_OPEN, why, sizeof why));
 }
 
-/* Opens the CPU in place of the GPU whose error d holds. */
+/* Opens the CPU instead of the GPU whose error d holds. */
 static int open_instead(struct dev *d)
 {
 	char why[sizeof d->error];

@@ -2,25 +2,26 @@
  * only.
  *
  * Code above it is written once and runs on the CPU and on a GPU. Pointers given to an
- * operation belong to the device (dev_alloc), except where it says host. Operations on one
- * device happen in the order of the calls; those of a GPU may still be running when the call
- * returns: get, sync and timer_stop wait. One thread at a time uses a device; a device that was
- * opened twice has two orders, the same memory, and a thread for each. Every function returns
- * 0, or -1 with code and sentence in d->code and d->error; a GPU's error may come out at a
- * later call.
+ * operation belong to the device (dev_alloc), except host pointers, which are named so.
+ * Operations on one device run in the order of the calls; those of a GPU may still be running
+ * when the call returns: get, sync and timer_stop wait. One thread at a time uses a device; a
+ * device that was opened twice has two orders, the same memory, and a thread for each. Every
+ * function returns 0, or -1 with code and message in d->code and d->error; a GPU's error may be
+ * reported by a later call.
  *
- * This header stands on nothing: the tables of operations are declared in the folders that
+ * This header depends on nothing: the tables of operations are declared in the folders that
  * define them (kernels/poc/ops.h, ...), each as one list from which slots, wrappers, names and
- * checks are made (kernels/dev/ops.h). A new operation touches:
+ * checks are generated (kernels/dev/ops.h). A new operation touches:
  *
  *     kernels/FOLDER/NAME.h        its formula, shapes and error bound, its reference's prototype
  *     kernels/FOLDER/NAME.c        the reference; NAME_x86.c and NAME.cu are the fast versions
  *     kernels/FOLDER/ops.h         one line in the list
- *     kernels/FOLDER/cpu.c, cpu.h  cpu_NAME, which gives the kernel of the level to the team
+ *     kernels/FOLDER/cpu.c, cpu.h  cpu_NAME, which runs the kernel of the level on the team
  *     tests/kernels/check_NAME.c   its cases, one line in the list of kcheck.h
  *
- * What is forgotten does not compile, or kcheck names the operation that no case has called.
- * DEV_VERSION rises with every change of a table. A new table is one line in DEV_TABLES. */
+ * If a part is forgotten, either it does not compile or kcheck names the operation that no case
+ * has called. DEV_VERSION rises with every change of a table. A new table is one line in
+ * DEV_TABLES. */
 #ifndef RNP_KERNELS_DEV_DEV_H
 #define RNP_KERNELS_DEV_DEV_H
 
@@ -32,11 +33,11 @@
 #include "kernels/dev/cpu.h"
 #include "kernels/dev/philox.h"
 
-/* The version of everything that a plug-in shares with the programs. */
+/* The version of the interface that plug-ins share with the programs. */
 #define DEV_VERSION 13
 
-/* The tables of operations by purpose, T(table, its list). struct TABLE_ops is in the ops.h beside
- * its kernels; the lists are there too and are needed only where T uses its second argument. */
+/* The tables of operations by purpose, T(table, its list). struct TABLE_ops is in the ops.h
+ * beside its kernels; so are the lists, which are needed only where T uses its second argument. */
 #define DEV_TABLES(T)       \
 	T(bulk, BULK_OPS)   \
 	T(poc, POC_OPS)     \
@@ -51,18 +52,18 @@ DEV_TABLES(DEV_DECLARE_TABLE)
 struct dev;
 
 struct dev_ops {
-	/* Memory. What alloc gives is aligned to 256 bytes and holds anything. */
+	/* Memory. alloc returns memory aligned to 256 bytes, with undefined contents. */
 	int (*alloc)(struct dev *d, void **out, uint64_t bytes);
-	/* Waits for what uses it; NULL is fine. */
+	/* Waits for operations that use it; NULL is fine. */
 	void (*free)(struct dev *d, void *p);
 	int (*put)(struct dev *d, void *to, const void *host, uint64_t bytes);
 	int (*get)(struct dev *d, void *host, const void *from, uint64_t bytes);
-	/* Reads how many bytes of memory are free now. */
+	/* Reads how many bytes of memory are free at present. */
 	int (*mem_free)(struct dev *d, uint64_t *bytes);
-	/* Allocates host memory from which put and get run at the full speed of the link. */
+	/* Allocates host memory with which put and get run at the full speed of the link. */
 	int (*pin)(struct dev *d, void **out, uint64_t bytes);
 	void (*unpin)(struct dev *d, void *p); /* NULL is fine */
-	/* Copies from the memory of another device of this backend, on their own link where they
+	/* Copies from the memory of another device of this backend, over their own link if they
 	 * have one. */
 	int (*from_peer)(struct dev *d, void *to, struct dev *other, const void *from,
 		uint64_t bytes);
@@ -76,28 +77,28 @@ struct dev_ops {
 	int (*timer_start)(struct dev *d);
 	int (*timer_stop)(struct dev *d, int64_t *ns);
 
-	/* Order. event_record moves *event, a new one where it is NULL, to the place that d's
-	 * order has reached. After event_wait everything asked of d happens behind the event's
-	 * place. The event may belong to another handle of the same device that another thread
-	 * uses at the same time; it may be recorded again only when everything that waits for
-	 * it is done. */
+	/* Order. event_record moves *event, a new one if it is NULL, to the present end of d's
+	 * order. After event_wait, everything called on d runs after the event. The event may
+	 * belong to another handle of the same device, used by another thread at the same time;
+	 * it may be recorded again only when everything that waits for it is done. */
 	int (*sync)(struct dev *d);
 	int (*event_record)(struct dev *d, void **event);
 	int (*event_wait)(struct dev *d, void *event);
 	void (*event_free)(struct dev *d, void *event); /* NULL is fine */
 
-	/* Batches. Between batch_begin and batch_end operations of lm, copy and fill may be
-	 * done later, together: at batch_end, or before anything else that is asked of the
-	 * device. On the CPU the team of threads is woken once for all of them. */
+	/* Batches. Between batch_begin and batch_end, operations of lm, copy and fill may be
+	 * deferred and run together: at batch_end, or before any other call on the device. On
+	 * the CPU the team of threads is woken once for all of them. */
 	int (*batch_begin)(struct dev *d);
 	int (*batch_end)(struct dev *d);
 
-	/* Graphs. A GPU takes longer to be asked for a small operation than to do it, and a
-	 * team of threads to meet after each. Between graph_begin and graph_end operations (on
-	 * the CPU those of lm), copy and fill are not done but noted, with their arguments, and
-	 * nothing else may be asked; graph_launch does all of them on what is in memory then.
-	 * *graph is NULL when nothing was asked; graph_end(d, NULL) throws the notes away. On
-	 * -1 this device or driver cannot make graphs and nothing is left of the attempt. */
+	/* Graphs. Launching a small operation on a GPU takes longer than running it, and so
+	 * does waking a team of threads. Between graph_begin and graph_end, operations (on the
+	 * CPU those of lm), copy and fill are not run but recorded with their arguments, and no
+	 * other call is allowed; graph_launch runs all of them on the contents of memory at
+	 * that time. *graph is NULL if nothing was recorded; graph_end(d, NULL) discards the
+	 * recording. On -1 this device or driver cannot make graphs and nothing is left of the
+	 * attempt. */
 	int (*graph_begin)(struct dev *d);
 	int (*graph_end)(struct dev *d, void **graph);
 	int (*graph_launch)(struct dev *d, void *graph);
@@ -112,16 +113,17 @@ struct dev_ops {
 
 struct dev {
 	const struct dev_ops *ops; /* NULL: not open */
-	void *state;               /* the backend's */
-	bool is_host;    /* the device's memory is the host's: pointers serve both */
-	char name[16];   /* "cpu", "cuda:0" */
-	char model[128]; /* "" unknown */
-	char isa[16];    /* "avx512", "sm_90" */
-	unsigned char uuid[16]; /* of a GPU, else zeros */
-	uint64_t memory_bytes;  /* all of it */
-	char kernel[16]; /* what did the last product: "oneDNN", "cuBLASLt", else isa */
-	char note[256];  /* what works less well than it could, and why; "" nothing */
-	int code;        /* of the last error: sysexits.h */
+	void *state;               /* private to the backend */
+	bool is_host;              /* device memory is host memory: pointers serve both */
+	char name[16];             /* "cpu", "cuda:0" */
+	char model[128];           /* "": unknown */
+	char isa[16];              /* "avx512", "sm_90" */
+	unsigned char uuid[16];    /* of a GPU, else zeros */
+	uint64_t memory_bytes;     /* all of it */
+	char kernel
+		[16]; /* what computed the last product: "oneDNN", "cuBLASLt", else isa */
+	char note[256]; /* what works less well than it could, and why; "": nothing */
+	int code;       /* of the last error, from sysexits.h */
 	char error[512];
 };
 
@@ -130,8 +132,8 @@ struct dev {
 		0 \
 	}
 
-/* Keeps an error: for backends. It is here because a plug-in has nothing else of ours. Returns
- * -1. */
+/* Stores an error in d: for backends. It is here because a plug-in has nothing else of ours.
+ * Returns -1. */
 __attribute__((format(printf, 3, 4))) static inline int dev_fail(struct dev *d, int code,
 	const char *fmt, ...)
 {
@@ -146,27 +148,27 @@ __attribute__((format(printf, 3, 4))) static inline int dev_fail(struct dev *d, 
 
 KERNELS_BEGIN
 
-/* Opens a device. spec: "auto" (the first GPU there is, else the CPU; d->note then says why there
- * is no GPU), "cpu", "cuda" or "cuda:N"; NULL or "" is what RNP_DEVICE says, else auto. Code 64: no
- * such name; 69: asked for by name and not there. On failure d holds the error and nothing to
- * close. */
+/* Opens a device. spec: "auto" (the first GPU, else the CPU; d->note then says why there is no
+ * GPU), "cpu", "cuda" or "cuda:N"; NULL or "" means the value of RNP_DEVICE, else auto. Code
+ * 64: no such name; 69: requested by name and not present. On failure d holds the error and
+ * nothing to close. */
 int dev_open(struct dev *d, const char *spec);
-void dev_close(struct dev *d); /* safe on what is not open */
+void dev_close(struct dev *d); /* safe if not open */
 
-/* Opens the CPU with the kernels of a level, whatever RNP_ISA says; code 69: the CPU has not got
- * them. Above ref, oneDNN multiplies matrices where it is installed, unless RNP_DNNL=0. */
+/* Opens the CPU with the kernels of a level, whatever RNP_ISA says; code 69: the CPU does not
+ * support it. Above ref, oneDNN multiplies matrices if it is installed, unless RNP_DNNL=0. */
 int dev_open_cpu(struct dev *d, enum cpu_level level);
 
-/* Counts GPUs: 0 or more, or -1 with code and sentence in d: no plug-in, no driver. A process that
- * has asked must not fork. */
+/* Counts GPUs: 0 or more, or -1 with code and message in d: no plug-in, no driver. A process
+ * that has called this must not fork. */
 int dev_cuda_count(struct dev *d);
 
-/* The plug-in's entry opens GPU n. version: DEV_VERSION of the caller. */
+/* The plug-in's entry point: opens GPU n. version: DEV_VERSION of the caller. */
 #define DEV_CUDA_OPEN "rnp_cuda_open"
 int rnp_cuda_open(int version, struct dev *d, int n);
 typedef int (*dev_cuda_open_fn)(int version, struct dev *d, int n);
 
-/* And how many there are, as dev_cuda_count. */
+/* The plug-in's count of GPUs, as dev_cuda_count. */
 #define DEV_CUDA_COUNT "rnp_cuda_count"
 int rnp_cuda_count(int version, struct dev *d);
 typedef int (*dev_cuda_count_fn)(int version, struct dev *d);

@@ -41,7 +41,7 @@ int cpu_in_parts(struct dev *d, uint64_t n, uint64_t grain, team_part_fn part, v
 
 /* --- memory, order, time ------------------------------------------------------------------ */
 
-/* Backs large areas with huge pages where the system has them: products and random reads gain. */
+/* Requests huge pages for large areas: products and random reads gain. */
 static int cpu_alloc(struct dev *d, void **out, uint64_t bytes)
 {
 	uint64_t align = bytes >= 2 * HUGE_BYTES ? HUGE_BYTES : ALIGNMENT;
@@ -65,7 +65,7 @@ static void cpu_free(struct dev *d, void *p)
 	free(p);
 }
 
-/* Allocates as ever: there is no link, all host memory is as near as this. */
+/* Allocates in the ordinary way: there is no link, and all host memory is equally near. */
 static int cpu_pin(struct dev *d, void **out, uint64_t bytes)
 {
 	return cpu_alloc(d, out, bytes);
@@ -92,7 +92,7 @@ static int cpu_copy(struct dev *d, void *to, const void *from, uint64_t bytes)
 	return cpu_do(d, &op, sizeof c);
 }
 
-/* Copies now: the host's memory may be another's a moment later. */
+/* Copies at once, since the host's memory may change after the call. */
 static int cpu_move(struct dev *d, void *to, const void *from, uint64_t bytes)
 {
 	struct copy c = { cpu_of(d)->mem.copy, to, from };
@@ -107,7 +107,7 @@ static int cpu_from_peer(struct dev *d, void *to, struct dev *other, const void 
 	return cpu_move(d, to, from, bytes);
 }
 
-/* Everything is done when its call returns, so that every place is behind all events. */
+/* Every call is complete when it returns, so all events are already in the past. */
 static int cpu_event_record(struct dev *d, void **event)
 {
 	*event = d;
@@ -253,7 +253,7 @@ static const struct dev_ops dev_cpu_ops = { .alloc = cpu_alloc,
 #undef TABLE
 };
 
-/* Opens every folder's kernels. Returns whether there was memory for all. */
+/* Opens every folder's kernels. Returns whether there was enough memory. */
 static bool open_tables(struct cpu *c)
 {
 #define OPEN(table, list)                      \

@@ -2,8 +2,8 @@
  * kernels.
  *
  * A folder with a table T keeps what its operations need in `struct T_cpu` (cpu.h beside them:
- * the kernels of a level, one thread each), which T_cpu_open makes when the device is opened;
- * CPU_TABLE makes the table from the list of operations. */
+ * the kernels of a level, for one thread each), which T_cpu_open creates when the device is
+ * opened; CPU_TABLE makes the table from the list of operations. */
 #ifndef RNP_KERNELS_DEV_DEV_CPU_H
 #define RNP_KERNELS_DEV_DEV_CPU_H
 
@@ -12,7 +12,7 @@
 #include "kernels/dev/ops.h"
 #include "kernels/dev/team.h"
 
-/* What moves memory at a level. */
+/* The functions that copy and fill memory at a level. */
 struct mem_cpu {
 	mem_copy_fn copy;
 	mem_fill_fn fill;
@@ -21,10 +21,10 @@ struct mem_cpu {
 
 struct cpu_notes;
 
-/* What a device's state points to. */
+/* The CPU's struct dev.state. */
 struct cpu {
 	enum cpu_level level;
-	struct cpu_notes *notes; /* of operations to come, or NULL */
+	struct cpu_notes *notes; /* operations recorded for later, or NULL */
 	int64_t started_ns;
 	struct mem_cpu mem;
 #define CPU_STATE(table, list) struct table##_cpu *table;
@@ -37,19 +37,21 @@ static inline struct cpu *cpu_of(struct dev *d)
 	return (struct cpu *)d->state;
 }
 
-/* Does an operation with the team, or, while a graph or batch is open, notes it: its work, so
- * many bytes, is then copied, and what that points to must be the device's or live as long. */
+/* Runs an operation on the team, or, while a graph or batch is open, records it: its work, of
+ * so many bytes, is then copied, and memory that it points to must belong to the device or live
+ * as long. */
 int cpu_do(struct dev *d, const struct team_op *op, size_t bytes);
 
-/* Does what an open batch has noted, before something that cannot be noted; -1 in an open graph. */
+/* Runs the recorded operations of an open batch, before something that cannot be recorded;
+ * returns -1 in an open graph. */
 int cpu_settle(struct dev *d);
 
-/* Gives 0 .. n - 1 to the team in one piece each, cut at multiples of grain, now; little work
- * stays here. */
+/* Divides 0 .. n - 1 among the team at once, one piece each at multiples of grain; a small n
+ * stays in this thread. */
 int cpu_in_parts(struct dev *d, uint64_t n, uint64_t grain, team_part_fn part,
 	void *work);
 
-/* cpu_graph.c: the slots of struct dev_ops */
+/* cpu_graph.c: these fill slots of struct dev_ops */
 int cpu_batch_begin(struct dev *d);
 int cpu_batch_end(struct dev *d);
 int cpu_graph_begin(struct dev *d);
@@ -58,10 +60,10 @@ int cpu_graph_launch(struct dev *d, void *graph);
 void cpu_graph_free(struct dev *d, void *graph);
 void cpu_notes_free(struct cpu_notes *n);
 
-/* Chooses the best for each slot at a level on this CPU, none empty. */
+/* Chooses the best functions at a level on this CPU; no slot is empty. */
 void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level);
 
-/* Of each folder: open allocates (NULL: no memory), close takes NULL. */
+/* For each folder: open allocates (NULL: no memory), close accepts NULL. */
 #define CPU_DECLARE(table, list)                                    \
 	struct table##_cpu *table##_cpu_open(enum cpu_level level); \
 	void table##_cpu_close(struct table##_cpu *state);          \
@@ -69,12 +71,12 @@ void mem_cpu_choose(struct mem_cpu *out, enum cpu_level level);
 DEV_TABLES(CPU_DECLARE)
 #undef CPU_DECLARE
 
-/* The table of cpu_NAME functions. */
+/* Makes the table of cpu_NAME functions. */
 #define CPU_SLOT(table, name, parameters, arguments) .name = cpu_##name,
 #define CPU_TABLE(table, LIST) \
 	const struct table##_ops table##_cpu_ops = { LIST(CPU_SLOT, table) }
 
-/* open and close where struct T_cpu holds nothing but what T_cpu_choose puts there. */
+/* Defines open and close for a struct T_cpu that only holds what T_cpu_choose sets. */
 #define CPU_OPEN(table)                                            \
 	struct table##_cpu *table##_cpu_open(enum cpu_level level) \
 	{                                                          \

@@ -1,5 +1,5 @@
-/* The CUDA backend of dev.h: the plug-in librnp_cuda.so. It prints nothing; errors stay in the
- * device. */
+/* dev_cuda.cu - the CUDA backend of dev.h: the plug-in librnp_cuda.so. It prints nothing;
+ * errors stay in the device. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/dev/lt.cuh"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-/* Which exit code an error of CUDA is: what a person can do about it decides. */
+/* Returns the exit code for a CUDA error: what a person can do about it decides. */
 static int code_of(cudaError_t e)
 {
 	switch (e) {
@@ -36,7 +36,7 @@ static int code_of(cudaError_t e)
 
 int cuda_fail(struct dev *d, cudaError_t e, const char *call)
 {
-	cudaGetLastError(); /* the next call starts clean, unless the context is lost */
+	cudaGetLastError(); /* clears the error for the next call, unless the context is lost */
 	return dev_fail(d, code_of(e), "%s: %.*s: %s (%s)", d->name,
 		(int)strcspn(call, "("), call, cudaGetErrorString(e),
 		cudaGetErrorName(e));
@@ -95,11 +95,11 @@ static int dev_get(struct dev *d, void *host, const void *from, uint64_t bytes)
 
 static int dev_mem_free(struct dev *d, uint64_t *bytes)
 {
-	size_t room, all;
+	size_t free_bytes, all;
 
 	ENTER;
-	CUDA_TRY(cudaMemGetInfo(&room, &all));
-	*bytes = room;
+	CUDA_TRY(cudaMemGetInfo(&free_bytes, &all));
+	*bytes = free_bytes;
 	return 0;
 }
 
@@ -117,7 +117,8 @@ static void dev_unpin(struct dev *d, void *p)
 		cudaFreeHost(p);
 }
 
-/* Where the GPUs can reach each other they are let, once; else the copy goes through the host. */
+/* Enables peer access once, if the GPUs can reach each other; otherwise the copy goes through
+ * the host. */
 static int reach(struct dev *d, int other)
 {
 	int can = 0;
@@ -145,7 +146,7 @@ static int dev_from_peer(struct dev *d, void *to, struct dev *other, const void 
 			return -1;
 		mine->peer = theirs->number + 1;
 	}
-	/* what the other device has still to write is written first */
+	/* waits until the other device's pending writes are done */
 	CUDA_TRY(cudaStreamSynchronize(theirs->stream));
 	CUDA_TRY(cudaMemcpyPeerAsync(to, mine->number, from, theirs->number, bytes,
 		mine->stream));
@@ -178,32 +179,31 @@ static int dev_timer_stop(struct dev *d, int64_t *ns)
 	return 0;
 }
 
-/* Without time: such an event costs less to wait for. */
-static int dev_event_record(struct dev *d, void **mark)
+/* Without timing: such an event costs less to wait for. */
+static int dev_event_record(struct dev *d, void **event)
 {
 	ENTER;
-	if (!*mark)
-		CUDA_TRY(cudaEventCreateWithFlags((cudaEvent_t *)mark,
+	if (!*event)
+		CUDA_TRY(cudaEventCreateWithFlags((cudaEvent_t *)event,
 			cudaEventDisableTiming));
-	CUDA_TRY(cudaEventRecord((cudaEvent_t)*mark, cuda_of(d)->stream));
+	CUDA_TRY(cudaEventRecord((cudaEvent_t)*event, cuda_of(d)->stream));
 	return 0;
 }
 
-static int dev_event_wait(struct dev *d, void *mark)
+static int dev_event_wait(struct dev *d, void *event)
 {
 	ENTER;
-	CUDA_TRY(cudaStreamWaitEvent(cuda_of(d)->stream, (cudaEvent_t)mark, 0));
+	CUDA_TRY(cudaStreamWaitEvent(cuda_of(d)->stream, (cudaEvent_t)event, 0));
 	return 0;
 }
 
-static void dev_event_free(struct dev *d, void *mark)
+static void dev_event_free(struct dev *d, void *event)
 {
-	if (mark && cuda_enter(d) == 0)
-		cudaEventDestroy((cudaEvent_t)mark);
+	if (event && cuda_enter(d) == 0)
+		cudaEventDestroy((cudaEvent_t)event);
 }
 
-/* Thread-local: other threads may do what they like, and this one nothing that a capture
- * forbids. */
+/* Thread-local mode: other threads may call anything, this one nothing that a capture forbids. */
 static int dev_graph_begin(struct dev *d)
 {
 	ENTER;
@@ -215,18 +215,18 @@ static int dev_graph_begin(struct dev *d)
 static int dev_graph_end(struct dev *d, void **graph)
 {
 	cudaGraphExec_t ready = NULL;
-	cudaGraph_t noted = NULL;
+	cudaGraph_t captured = NULL;
 	size_t nodes = 0;
 	cudaError_t e;
 
 	ENTER;
-	e = cudaStreamEndCapture(cuda_of(d)->stream, &noted);
+	e = cudaStreamEndCapture(cuda_of(d)->stream, &captured);
 	if (e == cudaSuccess)
-		e = cudaGraphGetNodes(noted, NULL, &nodes);
+		e = cudaGraphGetNodes(captured, NULL, &nodes);
 	if (e == cudaSuccess && graph && nodes)
-		e = cudaGraphInstantiate(&ready, noted, 0);
-	if (noted)
-		cudaGraphDestroy(noted);
+		e = cudaGraphInstantiate(&ready, captured, 0);
+	if (captured)
+		cudaGraphDestroy(captured);
 	if (e != cudaSuccess)
 		return cuda_fail(d, e, "capture");
 	if (graph)
@@ -247,7 +247,7 @@ static void dev_graph_free(struct dev *d, void *graph)
 		cudaGraphExecDestroy((cudaGraphExec_t)graph);
 }
 
-/* A stream is a batch already. */
+/* A stream already is a batch. */
 static int dev_batch(struct dev *d)
 {
 	(void)d;
@@ -258,7 +258,7 @@ static void dev_shut(struct dev *d)
 {
 	struct cuda *c = cuda_of(d);
 
-	/* whatever comes of it: the error that d holds is the one to tell */
+	/* whatever its result, the error to report is the one that d already holds */
 	if (cudaSetDevice(c->number) == cudaSuccess) {
 		cuda_lt_close(d);
 		if (c->scratch)
@@ -334,8 +334,8 @@ static const struct dev_ops ops = make_ops();
 
 /* --- open ---------------------------------------------------------------------------------- */
 
-/* A chip that is older than this build, or a driver that cannot compile its PTX for a newer
- * one, is told now and not by the first operation. Returns 0 or -1. */
+/* Checks the GPU now instead of at the first operation: it may be older than this build
+ * supports, or the driver may be unable to compile its PTX for a newer one. Returns 0 or -1. */
 static int check_kernels(struct dev *d, const char *model)
 {
 	cudaError_t e = cuda_try_kernel();
@@ -350,7 +350,8 @@ static int check_kernels(struct dev *d, const char *model)
 		d->name, model, d->isa, cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
-/* Everything that can fail; what it made is in the device and is closed by the caller. */
+/* Does everything that can fail; what it creates is stored in the device, and the caller closes
+ * that. */
 static int open_device(struct dev *d, int n)
 {
 	struct cuda *c = cuda_of(d);

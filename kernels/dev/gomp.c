@@ -1,15 +1,15 @@
-/* gomp.c - the functions that gcc calls for the pragmas of OpenMP, on the team of team.h: the
- * part of libgomp's interface that our sources and oneDNN need. The programs export them, so
- * that oneDNN, which is opened with dlopen and was built for libgomp, finds these: its threads
- * are ours. A pragma that needs more does not link. libgomp itself spins for milliseconds
- * unless OMP_WAIT_POLICY says passive, and then never: each product pays for waking a thread. */
+/* gomp.c - the functions that gcc calls for OpenMP pragmas, on the team of team.h: the part of
+ * libgomp's interface that our sources and oneDNN need. The programs export them, so that
+ * oneDNN, which is opened with dlopen and was built for libgomp, finds these and uses our
+ * threads. A pragma that needs more does not link. libgomp itself spins for milliseconds unless
+ * OMP_WAIT_POLICY is passive, and then never: each product pays for waking a thread. */
 #ifdef _OPENMP
 #include <limits.h>
 #include <omp.h>
 
 #include "kernels/dev/team_parts.h"
 
-/* of libgomp, declared nowhere */
+/* libgomp's functions, declared in no header */
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned flags);
 void GOMP_parallel_loop_nonmonotonic_dynamic(void (*fn)(void *), void *data,
 	unsigned threads, long start, long end, long step, long chunk, unsigned flags);
@@ -33,7 +33,8 @@ void GOMP_loop_end_nowait(void);
 
 /* --- locks --------------------------------------------------------------------------------- */
 
-/* 0: open; 1: taken; 2: taken, and somebody may sleep. A waiter's word is the lock itself. */
+/* 0: free; 1: locked; 2: locked, and somebody may be asleep. The lock itself is the word that
+ * waiters sleep on. */
 static void lock_take(uint32_t *lock)
 {
 	_Atomic uint32_t *word = (_Atomic uint32_t *)lock;
@@ -65,7 +66,7 @@ void GOMP_critical_end(void)
 	lock_release(&critical);
 }
 
-/* each name has a pointer of its own, NULL at first, for the lock */
+/* each critical name has a pointer of its own, initially NULL, which holds the lock */
 void GOMP_critical_name_start(void **lock)
 {
 	lock_take((uint32_t *)(void *)lock);
@@ -88,7 +89,7 @@ void GOMP_atomic_end(void)
 
 /* --- loops --------------------------------------------------------------------------------- */
 
-/* Outside of every region a thread is one of its own. */
+/* Outside every region a thread is a team of one. */
 static __thread struct team_region alone = { .threads = 1 };
 
 static struct team_region *region(void)
@@ -101,13 +102,13 @@ static struct team_loop *loop_now(void)
 	return &region()->loops[team_here.loop % TEAM_LOOPS];
 }
 
-/* The first that comes to a loop describes it, in the place of one that all have left. */
+/* The first thread to reach a loop sets it up, in a slot that all threads have left. */
 static void loop_begin(uint64_t start, uint64_t step, uint64_t total, uint64_t chunk)
 {
 	struct team_region *r = region();
 	uint64_t number = ++team_here.loop;
 	struct team_loop *l = loop_now();
-	/* how often loops in this place have been left by then; never less again, so that a
+	/* total departures from loops in this slot by then; it never decreases, so that a
 	 * waiter cannot miss it */
 	uint32_t all = (uint32_t)((number - 1) / TEAM_LOOPS * (uint64_t)r->threads), left;
 	int64_t since = 0;
@@ -224,7 +225,7 @@ void GOMP_loop_end(void)
 
 /* --- regions ------------------------------------------------------------------------------- */
 
-/* flags: how threads are bound to places; ours are not */
+/* flags: how threads are bound to CPUs, which we ignore */
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned flags)
 {
 	(void)flags;

@@ -1,7 +1,7 @@
 /* half.h - numbers of 16 and 8 bits as f32 and back: bf16, f16 (IEEE binary16), f8 (OCP E4M3).
  *
- * To f32 is exact. From f32 rounds to nearest, ties to even; too large becomes infinity (f8,
- * which has none: NaN), subnormal results are kept. A NaN stays one. */
+ * Conversion to f32 is exact. Conversion from f32 rounds to nearest, ties to even; values too
+ * large become infinity (f8, which has none: NaN), subnormal results are kept. A NaN stays one. */
 #ifndef RNP_KERNELS_DEV_HALF_H
 #define RNP_KERNELS_DEV_HALF_H
 
@@ -40,7 +40,8 @@ HD uint16_t bf16_from_f32(float f)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* A number of `exponent` and `fraction` bits without its sign, infinity and NaN apart. */
+/* Expands a number of `exponent` and `fraction` bits without its sign; the caller handles
+ * infinity and NaN. */
 HD float half_expand(uint32_t h, int exponent, int fraction)
 {
 	uint32_t bias = (1u << (exponent - 1)) - 1, e = h >> fraction;
@@ -48,27 +49,27 @@ HD float half_expand(uint32_t h, int exponent, int fraction)
 
 	if (e) /* 127 is f32's bias */
 		return half_float_of_bits((e + 127 - bias) << 23 | f << (23 - fraction));
-	/* f times the smallest number, which is 2^(1 - bias - fraction) */
+	/* f times the smallest positive number, 2^(1 - bias - fraction) */
 	return (float)f * half_float_of_bits((127 + 1 - bias - (uint32_t)fraction) << 23);
 }
 
-/* The reverse of half_expand, rounded; bits is |x|, not NaN. The result may exceed what the
- * format holds. */
+/* Rounds to the format, the reverse of half_expand; bits is |x|, not NaN. The result may exceed
+ * the largest number of the format. */
 HD uint32_t half_shrink(uint32_t bits, int exponent, int fraction)
 {
 	int bias = (1 << (exponent - 1)) - 1;
-	int e = (int)(bits >> 23) - 127 + bias; /* as it would be in the format */
+	int e = (int)(bits >> 23) - 127 + bias; /* biased exponent in the format */
 	int drop = 23 - fraction + (e < 1 ? 1 - e : 0);
-	uint32_t f = (bits & 0x7fffff) | 0x800000, kept, rest, half;
+	uint32_t f = (bits & 0x7fffff) | 0x800000, mantissa, rest, half;
 
 	if (drop > 25 || !(bits >> 23))
 		return 0; /* below half of the smallest; f32's subnormals are far below */
-	kept = f >> drop;
+	mantissa = f >> drop;
 	rest = f & ((1u << drop) - 1);
 	half = 1u << (drop - 1);
-	kept += rest > half || (rest == half && (kept & 1));
-	/* a carry runs into the exponent, as it should; the leading 1 adds one to it */
-	return e < 1 ? kept : ((uint32_t)(e - 1) << fraction) + kept;
+	mantissa += rest > half || (rest == half && (mantissa & 1));
+	/* a carry into the exponent is intended; the leading 1 adds one to it */
+	return e < 1 ? mantissa : ((uint32_t)(e - 1) << fraction) + mantissa;
 }
 
 HD float f16_to_f32(uint16_t h)

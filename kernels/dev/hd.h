@@ -1,4 +1,4 @@
-/* hd.h - functions that a CUDA kernel and its reference share, one text for both. */
+/* hd.h - macros for functions that a CUDA kernel and its reference share, one text for both. */
 #ifndef RNP_KERNELS_DEV_HD_H
 #define RNP_KERNELS_DEV_HD_H
 

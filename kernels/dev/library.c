@@ -1,4 +1,4 @@
-/* Opens a library on first use and looks up its functions, once, from any thread. */
+/* library.c - opens a library on first use and looks up its functions, once, from any thread. */
 #include "kernels/dev/library.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ bool library_open(const char *name, const struct library_symbol *symbols, size_t
 					(int)strcspn(name, "."), name, symbols[i].name);
 			return false;
 		}
-		/* POSIX gives functions as data pointers */
+		/* POSIX returns functions as data pointers */
 		memcpy(symbols[i].to, &f, sizeof f);
 	}
 	return true;

@@ -10,9 +10,9 @@ struct library_symbol {
 	void *to; /* a pointer to a function of its type */
 };
 
-/* Open "libNAME.so.N" and store the addresses of its n symbols. It stays open, also when one is
- * missing: some libraries have then started what does not survive a close. Returns true, or
- * false with a sentence in why (of bytes; may be NULL). */
+/* Opens "libNAME.so.N" and stores the addresses of its n symbols. It stays open even if a
+ * symbol is missing: some libraries have then started things that do not survive a close.
+ * Returns true, or false with a sentence in why (of `bytes` bytes; may be NULL). */
 bool library_open(const char *name, const struct library_symbol *symbols, size_t n,
 	char *why, size_t bytes);
 

@@ -1,6 +1,6 @@
 /* lt.cu - products on tensor cores by cuBLASLt. Its column-major C^T = B A^T is our row-major C
- * = A B^T: our B is its first matrix, transposed, our A its second. What is stored as k x m or
- * k x n is not transposed, or is, the other way round. */
+ * = A B^T: our B is its first matrix, transposed, our A its second. For matrices stored as k x
+ * m or k x n, transposition is the other way round. */
 #include "kernels/dev/lt.cuh"
 
 #include "kernels/dev/cuda.cuh"
@@ -34,7 +34,7 @@ void cuda_lt_close(struct dev *d)
 
 #define WORKSPACE_BYTES ((size_t)32 << 20)
 #define ALIGNMENT       16 /* bytes */
-#define KEPT            64 /* shapes; a step of training has about 20 */
+#define SHAPES_CACHED   64 /* cached shapes; a training step has about 20 */
 
 static struct {
 	decltype(&cublasLtCreate) create;
@@ -51,17 +51,17 @@ static struct {
 	decltype(&cublasLtMatmul) matmul;
 } blas;
 
-/* What an algorithm depends on: A is m x k, or k x m when `a_turned`; B n x k, or k x n. */
+/* What an algorithm depends on. A is m x k, or k x m if a_turned; B is n x k, or k x n. */
 struct shape {
 	enum lt_type in, out;
 	bool a_turned, b_turned;
 	uint64_t m, n, k, lda, ldb, ldc;
 };
 
-/* a product as the library wants it */
+/* a product as the library describes it */
 struct plan {
 	struct shape shape;
-	bool useless; /* the library does not do it */
+	bool useless; /* the library does not support it */
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, c;
 	cublasLtMatmulAlgo_t algorithm;
@@ -70,7 +70,7 @@ struct plan {
 struct lt {
 	cublasLtHandle_t handle;
 	void *workspace;
-	struct plan plans[KEPT];
+	struct plan plans[SHAPES_CACHED];
 	int next;
 };
 
@@ -87,7 +87,7 @@ static bool open_library(void)
 	static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12" };
 	void *l = NULL;
 
-	/* the one whose header we were compiled with: enumerators are the same in both */
+	/* the version whose header this was compiled with: enumerators are the same in both */
 	for (int i = 0; !l && i < 2; i++)
 		l = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
 	return l && find(l, "cublasLtCreate", &blas.create) &&
@@ -107,7 +107,7 @@ static bool open_library(void)
 static bool library_there(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static int state; /* 0 untried, 1 there, 2 not */
+	static int state; /* 0: not tried, 1: present, 2: missing */
 	int is;
 
 	pthread_mutex_lock(&lock);
@@ -118,7 +118,7 @@ static bool library_there(void)
 	return is == 1;
 }
 
-/* Products go on without the library, and the device says so. */
+/* Products continue without the library, and the device says so in its note. */
 static struct lt *without(struct dev *d, const char *why)
 {
 	snprintf(d->note, sizeof d->note,
@@ -148,7 +148,7 @@ static struct lt *lt_of(struct dev *d)
 		return without(d, why);
 	}
 	if (cudaMalloc(&lt->workspace, WORKSPACE_BYTES) != cudaSuccess) {
-		cudaGetLastError(); /* forget it: there is a way without */
+		cudaGetLastError(); /* clears the error: there is a way without it */
 		blas.destroy(lt->handle);
 		free(lt);
 		return without(d, "no memory on the GPU for its workspace");
@@ -182,8 +182,8 @@ static cublasStatus_t make_layout(cublasLtMatrixLayout_t *out, cudaDataType_t ty
 	return blas.layout_create(out, type, rows, columns, (int64_t)ld);
 }
 
-/* What an algorithm may do: 32 MiB of workspace, addresses that are multiples of 16 bytes, and
- * partial sums in f32 only, as a sum in bf16 would lose the bound. */
+/* Limits of an algorithm: 32 MiB of workspace, addresses that are multiples of 16 bytes, and
+ * partial sums in f32 only, because a sum in bf16 would exceed the error bound. */
 static bool prefer(cublasLtMatmulPreference_t p)
 {
 	static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
@@ -205,7 +205,7 @@ static bool prefer(cublasLtMatmulPreference_t p)
 			&workspace, sizeof workspace) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Describe the product and ask for an algorithm. Returns whether there is one. */
+/* Describes the product and asks for an algorithm. Returns whether there is one. */
 static bool plan(struct lt *lt, struct plan *q, const struct shape *s)
 {
 	cublasComputeType_t compute = s->out == LT_I32 ? CUBLAS_COMPUTE_32I :
@@ -255,10 +255,10 @@ static struct plan *plan_for(struct lt *lt, const struct shape *s)
 {
 	struct plan *q;
 
-	for (int i = 0; i < KEPT; i++)
+	for (int i = 0; i < SHAPES_CACHED; i++)
 		if (lt->plans[i].shape.m && same_shape(&lt->plans[i].shape, s))
 			return &lt->plans[i];
-	q = &lt->plans[lt->next++ % KEPT];
+	q = &lt->plans[lt->next++ % SHAPES_CACHED];
 	forget(q);
 	if (!plan(lt, q, s)) {
 		forget(q);
@@ -275,7 +275,8 @@ int cuda_lt_multiply(struct dev *d, const struct lt_product *p)
 	bool whole = p->out == LT_I32;
 	const void *alpha = whole ? (const void *)&one_i : &one;
 	const void *none = whole ? (const void *)&zero_i : &zero;
-	/* tensor cores load 16 bytes at a time; below that the library would go wrong or say no */
+	/* tensor cores load 16 bytes at a time; with less alignment the library would compute
+	 * wrongly or refuse */
 	uint64_t in = types[p->in].bytes, out = types[p->out].bytes;
 	bool aligned = ((uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c |
 			       (uintptr_t)p->from | p->lda * in | p->ldb * in |
@@ -317,7 +318,7 @@ void cuda_lt_close(struct dev *d)
 
 	if (!lt)
 		return;
-	for (int i = 0; i < KEPT; i++)
+	for (int i = 0; i < SHAPES_CACHED; i++)
 		forget(&lt->plans[i]);
 	cudaFree(lt->workspace);
 	blas.destroy(lt->handle);

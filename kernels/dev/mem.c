@@ -1,4 +1,4 @@
-/* mem.c - the references of mem.h: plain loops that define what every version computes. */
+/* mem.c - reference of mem.h: plain loops that define what every version computes. */
 #include "kernels/dev/mem.h"
 
 #include <string.h>

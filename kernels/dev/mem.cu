@@ -1,7 +1,7 @@
-/* mem.cu - memory is copied and filled on a GPU. */
+/* mem.cu - copies and fills memory on a GPU. */
 #include "kernels/dev/cuda.cuh"
 
-/* 16 bytes a thread where both sides allow it; what is before and behind goes byte by byte */
+/* 16 bytes per thread if both sides allow it; the bytes before and behind one by one */
 __global__ void copy_kernel(unsigned char *to, const unsigned char *from, uint64_t bytes,
 	uint64_t lead, uint64_t wide)
 {

@@ -1,10 +1,10 @@
-/* mem.h - memory is copied and filled.
+/* mem.h - copies and fills memory.
  *
  * copy  to[i] = from[i] for `bytes` bytes
  * fill  to[i] = word for `words` words of 32 bits
  *
- * Addresses: copy any; fill a multiple of 4. No overlap. Exact: every version gives the same bytes.
- * The fast versions write past the caches when the range is larger than what they hold. */
+ * Addresses: copy any; fill a multiple of 4. No overlap. Exact: every version gives the same
+ * bytes. The fast versions use non-temporal stores when the range exceeds the caches. */
 #ifndef RNP_KERNELS_DEV_MEM_H
 #define RNP_KERNELS_DEV_MEM_H
 

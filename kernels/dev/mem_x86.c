@@ -1,5 +1,5 @@
-/* mem_x86.c - memory is copied and filled by AVX2 and AVX-512, past the caches where a range is
- * large. */
+/* mem_x86.c - copies and fills memory with AVX2 and AVX-512, with non-temporal stores for large
+ * ranges. */
 #include "kernels/dev/mem.h"
 
 #ifdef __x86_64__

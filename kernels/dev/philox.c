@@ -1,4 +1,4 @@
-/* Philox-4x32-10: the reference. */
+/* philox.c - reference of Philox-4x32-10. */
 #include "kernels/dev/philox.h"
 
 void philox_fill_ref(void *out, uint64_t bytes, const struct philox *p)

@@ -1,4 +1,5 @@
-/* Philox-4x32-10 on a GPU: each thread computes blocks of the sequence on its own. */
+/* philox.cu - Philox-4x32-10 on a GPU: each thread computes blocks of the sequence
+ * independently. */
 #include "kernels/dev/cuda.cuh"
 
 __global__ void philox_kernel(unsigned char *out, uint64_t bytes, struct philox p)

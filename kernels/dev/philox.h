@@ -1,4 +1,4 @@
-/* philox.h - fill memory with random bytes that anybody can make again: Philox-4x32-10.
+/* philox.h - fills memory with reproducible random bytes: Philox-4x32-10.
  *
  * Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011). Block i of
  * a sequence is the four words philox(counter, key) with counter = { low(i), high(i),
@@ -6,8 +6,8 @@
  * in order, each little-endian. The same as rng_bytes() of common/base/rng.h after
  * rng_seed(seed, stream) and rng_seek(i).
  *
- * Shape: out is any number of bytes at any address; the last block may be cut. Exact: every
- * version gives the same bytes. The block number wraps at 2^64. Not for secrets. */
+ * Shape: out is any number of bytes at any address; the last block may be incomplete. Exact:
+ * every version gives the same bytes. The block number wraps at 2^64. Not for secrets. */
 #ifndef RNP_KERNELS_DEV_PHILOX_H
 #define RNP_KERNELS_DEV_PHILOX_H
 
@@ -27,7 +27,7 @@ struct philox {
 	uint64_t block; /* the first one */
 };
 
-/* The function itself: four words of output for a counter and a key. */
+/* Computes the four words of output for a counter and a key. */
 HD void philox_words(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
 {
 	uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -46,7 +46,7 @@ HD void philox_words(uint32_t out[4], const uint32_t counter[4], const uint32_t 
 	out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* Block i of the sequence of p, whatever p->block is. */
+/* Computes block i of the sequence of p, whatever p->block is. */
 HD void philox_block(uint32_t out[4], const struct philox *p, uint64_t i)
 {
 	uint32_t counter[4], key[2];

@@ -1,6 +1,6 @@
-/* One block a 32-bit lane: 8 blocks (AVX2) or 16 (AVX-512) at a time. The 4 x 4 words of each
- * 128-bit lane are transposed by unpacking. Which lane has which block is chosen so that the
- * results then lie in order: word j of 128-bit lane l has block lanes * j + l. */
+/* philox_x86.c - Philox with one block in each 32-bit lane: 8 blocks (AVX2) or 16 (AVX-512) at
+ * a time. The 4 x 4 words of each 128-bit lane are transposed by unpacking. Blocks are assigned
+ * to lanes so that the results are in order: word j of 128-bit lane l has block lanes * j + l. */
 #include "kernels/dev/philox.h"
 
 #ifdef __x86_64__

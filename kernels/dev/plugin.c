@@ -1,4 +1,5 @@
-/* Finds plug-ins beside the programs or where they were installed, and opens them. */
+/* plugin.c - finds plug-ins beside the programs or in the installation directory, and opens
+ * them. */
 #include "kernels/dev/plugin.h"
 
 #include <dlfcn.h>
@@ -36,10 +37,10 @@ void *plugin_open(const char *file, const char *variable, int global, char *why,
 	dlerror();
 	plugin = path ? dlopen(path, mode) : open_beside_program(file, mode);
 	if (!plugin) {
-		const char *said = dlerror();
+		const char *error = dlerror();
 
-		if (said)
-			snprintf(why, (size_t)why_bytes, "%s", said);
+		if (error)
+			snprintf(why, (size_t)why_bytes, "%s", error);
 		else
 			snprintf(why, (size_t)why_bytes, "%s is not installed", file);
 	}

@@ -1,8 +1,8 @@
-/* stream_x86.h - when stores go past the caches. Private to *_x86.c.
+/* stream_x86.h - when to use non-temporal stores. Private to *_x86.c.
  *
- * Ordinary stores first read the line that they will overwrite: for ranges beyond the caches
- * the non-temporal ones save a third of the traffic of triad and copy. Below that size they
- * would throw out of the cache what the next reader wants. */
+ * Ordinary stores first read the cache line that they will overwrite: for ranges beyond the
+ * caches, non-temporal stores save a third of the traffic of triad and copy. Below that size
+ * they would evict data that the next reader wants. */
 #ifndef RNP_KERNELS_DEV_STREAM_X86_H
 #define RNP_KERNELS_DEV_STREAM_X86_H
 
@@ -12,9 +12,9 @@
 #define AVX2   __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f")))
 
-#define PAST_CACHES_BYTES (UINT64_C(1) << 20) /* a range of one thread: its part of L2 */
+#define PAST_CACHES_BYTES (UINT64_C(1) << 20) /* a range of one thread: its share of L2 */
 
-/* How many bytes there are to the next multiple of `line`, at most n. */
+/* Returns how many bytes there are to the next multiple of `line`, at most n. */
 static inline uint64_t to_line(const void *p, uint64_t line, uint64_t n)
 {
 	uint64_t lead = -(uintptr_t)p & (line - 1);

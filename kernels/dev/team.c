@@ -1,8 +1,8 @@
-/* team.c - the team of threads. One list of operations is done at a time. Threads claim pieces
- * of its open operation; who completes the last piece opens the next, whoever that is, and
- * wakes sleepers only where there are more pieces than threads awake. A thread that holds no
- * piece delays nobody, wherever the system has put it; so beside other programs the team goes
- * on with the threads that have a CPU. */
+/* team.c - the team of threads. One list of operations runs at a time. Threads claim pieces of
+ * its open operation; the thread that completes the last piece opens the next operation, and
+ * wakes sleepers only if there are more pieces than threads awake. A thread that holds no piece
+ * delays nobody, even if the system has preempted it; so beside other programs the team
+ * continues with the threads that have a CPU. */
 #include "kernels/dev/team.h"
 
 #include <limits.h>
@@ -20,26 +20,27 @@
 #define LOOK_AHEAD \
 	4 /* operations by which a list's need for threads is judged before it begins */
 
-/* A thread's range of the open operation: tag << CLAIM_BITS | pieces of it that are claimed. A
- * word with the tag of an earlier operation stands for none claimed, so that nobody has to
- * reset the words between two operations. */
+/* A thread's range of the open operation: tag << CLAIM_BITS | number of its pieces that are
+ * claimed. A word with the tag of an earlier operation means none claimed, so that nobody has
+ * to reset the words between two operations. */
 struct slot {
 	_Alignas(TEAM_LINE) _Atomic uint64_t claimed;
 };
 
-/* What is being done. Tags of its operations are first, first + 1 ... and never come again. */
+/* The list that is running. The tags of its operations are first, first + 1 ... and are never
+ * reused. */
 struct list {
 	const struct team_op *ops;
 	size_t count;
 	uint64_t first;
-	_Atomic size_t open;     /* the operation; count: all is done */
-	_Atomic uint64_t undone; /* pieces of it */
+	_Atomic size_t open;     /* index of the open operation; count: all are done */
+	_Atomic uint64_t undone; /* pieces of it not yet completed */
 };
 
-/* How an operation is cut. */
-struct cut {
+/* How an operation is divided. */
+struct split {
 	uint64_t grain, grains;
-	uint64_t parts, pieces; /* ranges, and pieces of each */
+	uint64_t parts, pieces; /* ranges, and pieces per range */
 };
 
 static struct team {
@@ -47,15 +48,17 @@ static struct team {
 	int wanted;
 	pthread_t *threads;
 	struct slot *slots;
-	uint64_t tags;      /* given out */
-	_Atomic bool ended; /* threads are to leave */
+	uint64_t tags;      /* tags used so far */
+	_Atomic bool ended; /* threads are to exit */
 	_Atomic(struct list *) list;
-	_Alignas(TEAM_LINE) _Atomic uint32_t bell; /* rings when an operation opens */
-	_Alignas(TEAM_LINE) struct team_word call; /* for those who sleep */
-	_Atomic bool caller_asleep;                /* who waits for the end of the list */
+	_Alignas(TEAM_LINE) _Atomic uint32_t bell; /* changes when an operation opens */
+	_Alignas(TEAM_LINE) struct team_word call; /* sleeping workers wait here */
+	/* whether the caller sleeps, waiting for the end of the list */
+	_Atomic bool caller_asleep;
 	_Alignas(TEAM_LINE) struct team_word
-		active; /* threads but the caller that look at the list */
-	_Alignas(TEAM_LINE) struct team_word serving; /* whose turn it is */
+		active; /* threads other than the caller that access the list */
+	_Alignas(TEAM_LINE) struct team_word
+		serving; /* ticket of the caller whose turn it is */
 	_Atomic uint32_t tickets;
 	uint64_t runs, ops;
 } team;
@@ -64,22 +67,22 @@ __thread struct team_here team_here = { .threads = 1 };
 
 /* --- operations ---------------------------------------------------------------------------- */
 
-static struct cut cut_of(const struct team_op *op)
+static struct split split_of(const struct team_op *op)
 {
-	struct cut c = { .grain = op->grain ? op->grain : 1 };
+	struct split c = { .grain = op->grain ? op->grain : 1 };
 	uint64_t wanted = op->pieces ? op->pieces : 1, most;
 
 	c.grains = op->n / c.grain + (op->n % c.grain != 0);
 	c.parts = c.grains < (uint64_t)team.size ? c.grains : (uint64_t)team.size;
 	if (c.parts && op->n <= op->alone)
-		return (struct cut){ op->n, 1, 1, 1 };
+		return (struct split){ op->n, 1, 1, 1 };
 	most = c.parts ? c.grains / c.parts : 0;
 	c.pieces = wanted < most ? wanted : most;
 	c.pieces = c.pieces < PIECES_MAX ? c.pieces : PIECES_MAX;
 	return c;
 }
 
-/* Sees to it that so many threads are awake. Who is not counted as asleep looks once more
+/* Ensures that so many threads are awake. A thread not yet counted as asleep looks once more
  * before it sleeps. */
 static void have_awake(uint64_t parts)
 {
@@ -91,14 +94,14 @@ static void have_awake(uint64_t parts)
 	team_call(&team.call, more, TEAM_WORKER | TEAM_CALLER);
 }
 
-/* Opens the first operation from i on that has something to do. Returns in how many ranges; 0:
- * none has. */
+/* Opens the first operation from i on that has something to do. Returns its number of ranges;
+ * 0: there is none. */
 static uint64_t open_from(struct list *l, size_t i)
 {
-	struct cut c = { 0 };
+	struct split c = { 0 };
 
 	for (; i < l->count; i++) {
-		c = cut_of(&l->ops[i]);
+		c = split_of(&l->ops[i]);
 		if (c.parts)
 			break;
 	}
@@ -138,7 +141,7 @@ static bool claim(struct slot *s, uint64_t tag, uint64_t pieces, uint64_t *piece
 	return true;
 }
 
-static void do_piece(const struct team_op *op, const struct cut *c, uint64_t part,
+static void do_piece(const struct team_op *op, const struct split *c, uint64_t part,
 	uint64_t piece)
 {
 	uint64_t lo = c->grains * part / c->parts, hi = c->grains * (part + 1) / c->parts;
@@ -148,11 +151,12 @@ static void do_piece(const struct team_op *op, const struct cut *c, uint64_t par
 	op->part(op->work, from, to < op->n && to >= from ? to : op->n);
 }
 
-/* Does what can be claimed of operation i: one's own range first. Returns how many pieces. */
+/* Runs all pieces of operation i that can be claimed, this thread's own range first. Returns
+ * how many. */
 static uint64_t do_claimed(struct list *l, size_t i, int thread)
 {
 	const struct team_op *op = &l->ops[i];
-	struct cut c = cut_of(op);
+	struct split c = split_of(op);
 	uint64_t did = 0, piece;
 
 	for (uint64_t k = 0; k < c.parts; k++) {
@@ -166,7 +170,7 @@ static uint64_t do_claimed(struct list *l, size_t i, int thread)
 	return did;
 }
 
-/* Takes part in the list until there is nothing to claim. Returns whether anything was done. */
+/* Works on the list until there is nothing to claim. Returns whether anything was done. */
 static bool take_part(struct list *l, int thread)
 {
 	size_t i, now = atomic_load(&l->open);
@@ -193,7 +197,7 @@ static bool take_part(struct list *l, int thread)
 
 /* --- threads ------------------------------------------------------------------------------- */
 
-/* A list stays in place while anybody is active: who comes later finds none. */
+/* A list stays valid while any thread is active; a thread that comes later finds none. */
 static bool visit(int thread)
 {
 	struct list *l;
@@ -208,8 +212,8 @@ static bool visit(int thread)
 	return any;
 }
 
-/* Until there is something to do: looks for it up to the end of the time, then sleeps. Returns
- * when the time begins anew. */
+/* Waits for something to do: spins until the deadline, then sleeps. Returns the time from which
+ * the next deadline counts. */
 static int64_t idle(int thread, int64_t since)
 {
 	uint32_t rung = atomic_load(&team.bell), call;
@@ -254,7 +258,7 @@ int team_cpus(void)
 	return 1;
 }
 
-/* The first number of OMP_NUM_THREADS, which has one for each level; 0: it says nothing. */
+/* Returns the first number of OMP_NUM_THREADS, which has one for each nesting level; 0: none. */
 __attribute__((unused)) static int asked_for(void)
 {
 	const char *text = getenv("OMP_NUM_THREADS");
@@ -283,7 +287,7 @@ static int default_size(void)
 #endif
 }
 
-/* The child of a fork has but the thread that called it. */
+/* The child of a fork has only the thread that called it. */
 static void after_fork(void)
 {
 	memset(&team.call, 0, sizeof team.call);
@@ -292,7 +296,8 @@ static void after_fork(void)
 	memset(&team.serving, 0, sizeof team.serving);
 	atomic_store(&team.tickets, 0);
 	atomic_store(&team.list, NULL);
-	team.size = 0; /* what it had stays: another thread may have been using it */
+	team.size =
+		0; /* its memory is leaked, since another thread may have been using it */
 }
 
 static void watch_forks(void)
@@ -310,7 +315,7 @@ static void start_threads(void)
 	team.threads = calloc((size_t)n, sizeof *team.threads);
 	if (!team.threads ||
 		posix_memalign(&slots, TEAM_LINE, (size_t)n * sizeof *team.slots))
-		abort(); /* a few kilobytes at the beginning */
+		abort(); /* only a few kilobytes at start */
 	team.slots = memset(slots, 0, (size_t)n * sizeof *team.slots);
 	atomic_store(&team.ended, false);
 	sigfillset(&all);
@@ -346,7 +351,7 @@ static void turn_end(void)
 	team_wake(&team.serving, INT_MAX);
 }
 
-/* Within a turn. */
+/* Called within a turn. */
 static void ready_team(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -434,13 +439,13 @@ static bool worth_sharing(const struct team_op *ops, size_t count)
 	return false;
 }
 
-/* Threads wake while the first operations are done. */
+/* Threads wake up while the first operations run. */
 static void wake_early(const struct team_op *ops, size_t count)
 {
 	uint64_t most = 1;
 
 	for (size_t i = 1; i < count && i < LOOK_AHEAD; i++) {
-		struct cut c = cut_of(&ops[i]);
+		struct split c = split_of(&ops[i]);
 
 		most = c.parts > most ? c.parts : most;
 	}
@@ -448,7 +453,7 @@ static void wake_early(const struct team_op *ops, size_t count)
 		have_awake(most);
 }
 
-/* The caller's share, until all is done. */
+/* The caller works, until all is done. */
 static void take_part_to_end(struct list *l)
 {
 	int64_t since = team_now_ns();
@@ -474,7 +479,7 @@ static void take_part_to_end(struct list *l)
 	}
 }
 
-/* Within a turn. */
+/* Called within a turn. */
 static void run_shared(const struct team_op *ops, size_t count)
 {
 	struct list l = { .ops = ops, .count = count, .first = team.tags + 1 };
@@ -496,7 +501,7 @@ static void run_shared(const struct team_op *ops, size_t count)
 	team_here = (struct team_here){ .threads = team.size, .inside = true };
 	take_part_to_end(&l);
 	team_here = before;
-	/* nobody looks at the list any more */
+	/* no thread accesses the list any more */
 	atomic_store(&team.list, NULL);
 	since = team_now_ns();
 	while ((n = atomic_load(&team.active.value)) != 0)

@@ -1,4 +1,4 @@
-/* team_wait.c - how threads of the team wait: they look for a bounded time, then they sleep in
+/* team_wait.c - how threads of the team wait: they spin for a bounded time, then they sleep in
  * a futex. */
 #include <linux/futex.h>
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "kernels/dev/team_parts.h"
 
-#define PAUSES 16 /* between two looks at the clock */
+#define PAUSES 16 /* pause instructions between two readings of the clock */
 
 _Atomic uint64_t team_wakes;
 
@@ -20,17 +20,17 @@ int64_t team_now_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static long futex_wait(_Atomic uint32_t *word, uint32_t old, uint32_t who)
+static long futex_wait(_Atomic uint32_t *word, uint32_t old, uint32_t bits)
 {
 	return syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, old, NULL,
-		NULL, who);
+		NULL, bits);
 }
 
-static long futex_wake(_Atomic uint32_t *word, int n, uint32_t who)
+static long futex_wake(_Atomic uint32_t *word, int n, uint32_t bits)
 {
 	atomic_fetch_add_explicit(&team_wakes, 1, memory_order_relaxed);
 	return syscall(SYS_futex, word, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, n, NULL,
-		NULL, who);
+		NULL, bits);
 }
 
 static inline void relax(void)
@@ -54,16 +54,17 @@ bool team_spin(_Atomic uint32_t *word, uint32_t old, int64_t since)
 	return false;
 }
 
-/* Who wakes a sleeper takes it off the count; who does not sleep after all does so itself. */
-void team_sleep(struct team_word *w, uint32_t old, uint32_t who)
+/* The thread that wakes a sleeper decrements the count; a thread that does not sleep after all
+ * does so itself. */
+void team_sleep(struct team_word *w, uint32_t old, uint32_t bits)
 {
-	if (futex_wait(&w->value, old, who) != 0)
+	if (futex_wait(&w->value, old, bits) != 0)
 		atomic_fetch_sub(&w->asleep, 1);
 }
 
-void team_call(struct team_word *w, int n, uint32_t who)
+void team_call(struct team_word *w, int n, uint32_t bits)
 {
-	long woken = futex_wake(&w->value, n, who);
+	long woken = futex_wake(&w->value, n, bits);
 
 	if (woken > 0)
 		atomic_fetch_sub(&w->asleep, (int32_t)woken);

@@ -1,4 +1,4 @@
-/* BLAKE2b: the reference, one message after the other. */
+/* blake2b.c - reference of BLAKE2b, one message after the other. */
 #include "kernels/grad/blake2b.h"
 
 #include <string.h>
@@ -37,24 +37,25 @@ static void blocks_ref(uint64_t h[8][BLAKE2B_LANES],
 	}
 }
 
-/* Messages on their way. */
+/* The messages that are being hashed, one in each lane. */
 struct lanes {
 	uint64_t h[8][BLAKE2B_LANES];
 	const unsigned char *at[BLAKE2B_LANES];
 	uint64_t left[BLAKE2B_LANES], count[BLAKE2B_LANES];
-	unsigned char last[BLAKE2B_LANES][BLAKE2B_BLOCK]; /* filled up with zeros */
+	unsigned char last[BLAKE2B_LANES]
+			  [BLAKE2B_BLOCK]; /* the last block, padded with zeros */
 	unsigned active;
 };
 
-/* One block of each active lane, the last one where no more than that is left. */
+/* Hashes one block of each active lane: the last one if no more remains. */
 static void one_block(struct lanes *l, unsigned lanes, blake2b_blocks_fn run)
 {
 	unsigned last = 0;
 
 	for (unsigned i = 0; i < lanes; i++) {
 		if (!(l->active >> i & 1)) {
-			/* what an idle lane reads is not used, but has to be there: of the
-			 * message that many_blocks lent it there may be less than a block left */
+			/* Input of an idle lane is ignored but must be readable. The message
+			 * that many_blocks set there may have less than a block left. */
 			l->at[i] = l->last[i];
 			continue;
 		}
@@ -77,7 +78,7 @@ static void one_block(struct lanes *l, unsigned lanes, blake2b_blocks_fn run)
 	l->active &= ~last;
 }
 
-/* As many blocks as all active lanes have before their last. */
+/* Hashes as many blocks as every active lane has before its last. */
 static void many_blocks(struct lanes *l, unsigned lanes, blake2b_blocks_fn run)
 {
 	const unsigned char *any = NULL;
@@ -92,7 +93,7 @@ static void many_blocks(struct lanes *l, unsigned lanes, blake2b_blocks_fn run)
 		}
 	for (unsigned i = 0; i < lanes; i++) {
 		if (!(l->active >> i & 1))
-			l->at[i] = any; /* what an idle lane reads is not used */
+			l->at[i] = any; /* input of an idle lane is ignored */
 		l->count[i] += BLAKE2B_BLOCK;
 	}
 	if (blocks)
@@ -119,7 +120,7 @@ static void hash_lanes(struct blake2b_message *m, unsigned count, unsigned lanes
 			l.h[w][i] = blake2b_start[w];
 		l.h[0][i] ^= 0x01010000 ^ key_bytes << 8 ^ out_bytes;
 		l.at[i] = first;
-		/* a key is a block before the message */
+		/* a key is hashed as a block before the message */
 		if (i < count && (m[i].bytes || !key_bytes))
 			l.active |= 1u << i;
 	}

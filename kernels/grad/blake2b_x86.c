@@ -1,4 +1,4 @@
-/* BLAKE2b of several messages side by side, one in each lane of a vector. */
+/* blake2b_x86.c - BLAKE2b of several messages at once, one in each lane of a vector. */
 #include "kernels/grad/blake2b.h"
 
 #ifdef __x86_64__
@@ -23,7 +23,7 @@ AVX2 static inline __m256i rotate_avx2(__m256i a, const int n)
 	return _mm256_shuffle_epi8(a, n == 24 ? by_24 : by_16);
 }
 
-/* m[w]: word w of four blocks, from their words 4 at a time */
+/* m[w]: word w of four blocks, transposed from their words 4 at a time */
 AVX2 static inline void words_avx2(__m256i *m, const unsigned char *const *at,
 	uint64_t from)
 {
@@ -44,7 +44,7 @@ AVX2 static inline void words_avx2(__m256i *m, const unsigned char *const *at,
 	}
 }
 
-/* All ones in the lanes of `bits`. */
+/* Returns all ones in the lanes of `bits`. */
 AVX2 static inline __m256i lanes_avx2(unsigned bits)
 {
 	return _mm256_setr_epi64x(-(int64_t)(bits & 1), -(int64_t)(bits >> 1 & 1),
@@ -94,7 +94,7 @@ AVX2 static void blocks_avx2(uint64_t h[8][BLAKE2B_LANES],
 
 /* --- eight lanes ------------------------------------------------------------------------------- */
 
-/* m[w]: word w of eight blocks, from their words 8 at a time */
+/* m[w]: word w of eight blocks, transposed from their words 8 at a time */
 AVX512 static inline void words_avx512(__m512i *m, const unsigned char *const *at,
 	uint64_t from)
 {

@@ -15,7 +15,7 @@ struct huff_cpu {
 	const struct huff_kernels *kernels;
 };
 
-/* Choose the best for each slot at a level on this CPU, none empty. */
+/* Choose the best function for each slot at a level on this CPU; no slot is empty. */
 void quant_cpu_choose(struct quant_cpu *out, enum cpu_level level);
 void huff_cpu_choose(struct huff_cpu *out, enum cpu_level level);
 

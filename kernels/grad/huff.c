@@ -1,4 +1,4 @@
-/* The entropy coder's reference: tables, and chunks in both directions. */
+/* huff.c - reference of the entropy coder: tables, and encoding and decoding of chunks. */
 #include "kernels/grad/huff.h"
 
 #include <string.h>
@@ -116,7 +116,7 @@ void huff_put_streams_ref(unsigned char *out, uint32_t *end, const struct huff_p
 	}
 }
 
-/* Symbols out[0 .. n - 1] of one stream. */
+/* Decodes symbols out[0 .. n - 1] of one stream. */
 static int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
 	const unsigned char *in, uint64_t bytes)
 {
@@ -131,7 +131,7 @@ static int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
 		unsigned window = 0, e;
 		int64_t low = at > HUFF_LENGTH_MAX ? at - HUFF_LENGTH_MAX : 0;
 
-		/* the bits below `at`, zeros where there are none */
+		/* the bits below `at`, with zeros beyond the start */
 		for (int64_t j = (at - 1) / 8; at && j >= low / 8; j--)
 			window = window << 8 | in[j];
 		window >>= low % 8;
@@ -175,7 +175,7 @@ static uint32_t put_raw(unsigned char *out, const unsigned char *in, uint32_t n)
 	return n + 1;
 }
 
-/* Count n symbols, or what a split leaves of them, and plan their coding. */
+/* Counts n symbols, or their high parts if they are split, and plans their coding. */
 static void plan(const struct huff_parts *parts, struct huff_plane *p, uint32_t *counts,
 	const unsigned char *in, uint32_t n)
 {
@@ -190,7 +190,7 @@ static void plan(const struct huff_parts *parts, struct huff_plane *p, uint32_t 
 	huff_plan(p, &tree, counts, n, split);
 }
 
-/* p: what was planned for these symbols */
+/* p: the plan made for these symbols */
 static uint32_t put_simple(const struct huff_parts *parts, unsigned char *out,
 	const struct huff_plane *p, const unsigned char *in, uint32_t n)
 {
@@ -278,11 +278,12 @@ static int get_simple(const struct huff_parts *parts, struct huff_work *w,
 struct runs {
 	struct huff_cut cut;
 	uint32_t tokens, others,
-		bytes; /* others: that no token names; bytes: of the chunk, at most */
+		/* others: symbols that no token names; bytes: upper bound of the chunk's size */
+		bytes;
 	struct huff_plane run, rest;
 };
 
-/* The gaps and others of a chunk as tokens: w->runs, w->lows and w->rest. */
+/* Turns the gaps and other symbols of a chunk into tokens: w->runs, w->lows and w->rest. */
 static void cut_runs(struct huff_work *w, struct runs *r, uint32_t others)
 {
 	unsigned none = (1u << r->cut.direct) - 1, shift = 8 - r->cut.direct;
@@ -305,7 +306,7 @@ static void cut_runs(struct huff_work *w, struct runs *r, uint32_t others)
 	r->others = rest;
 }
 
-/* Cut and plan both. */
+/* Makes tokens and plans the coding of both chunks. */
 static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struct runs *r,
 	uint32_t others)
 {
@@ -318,7 +319,7 @@ static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struc
 		huff_simple_bytes(&r->rest, r->others);
 }
 
-/* The better of the two ways, or the one that is known to be. */
+/* Tries both ways of making tokens and keeps the smaller, unless it is known which is better. */
 static void choose_runs(const struct huff_parts *parts, struct huff_work *w,
 	struct runs *r, const unsigned char *in, uint32_t n, const uint32_t *counts,
 	unsigned z)

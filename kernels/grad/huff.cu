@@ -1,4 +1,5 @@
-/* The entropy coder on a GPU: the operations that huff_put.cu and huff_get.cu are made into. */
+/* huff.cu - the entropy coder on a GPU: the operations, made of the kernels in huff_put.cu and
+ * huff_get.cu. */
 #include "kernels/grad/huff.cuh"
 
 #include <sysexits.h>
@@ -41,7 +42,7 @@ int huff_scratch(struct dev *d, unsigned char **out, uint64_t bytes)
 
 	if (c->scratch_bytes < bytes) {
 		if (c->scratch)
-			cudaFree(c->scratch); /* waits for who uses it */
+			cudaFree(c->scratch); /* waits for kernels that use it */
 		c->scratch = NULL;
 		c->scratch_bytes = 0;
 		CUDA_TRY(cudaMalloc(&c->scratch, bytes));

@@ -1,9 +1,10 @@
 /* huff.cuh - what the encoder and the decoder of huff.h on a GPU share: huff.cu, huff_put.cu,
  * huff_get.cu.
  *
- * An encoder is a block: its threads count in shared memory, one plans, and each warp writes
- * streams, 8 symbols a lane, where the prefix sums of code lengths say. Chunks get a slot each
- * and are then moved together. A decoder is a warp: a lane for each stream. */
+ * An encoder is a thread block: its threads count in shared memory, one of them plans, and each
+ * warp writes streams, 8 symbols a lane, at positions given by prefix sums of the code lengths.
+ * Each chunk is written to a slot of its own; then all are moved together. A decoder is a warp,
+ * with a lane for each stream. */
 #ifndef RNP_KERNELS_GRAD_HUFF_CUH
 #define RNP_KERNELS_GRAD_HUFF_CUH
 
@@ -16,7 +17,7 @@
 #define WARPS   (THREADS / 32)
 #define FULL    0xffffffffu
 
-/* What a block needs in memory beyond its slot; `chunk` symbols. */
+/* Memory that a thread block needs besides its slot, for chunks of `chunk` symbols. */
 struct space {
 	unsigned char *runs, *rest, *packed;
 	uint32_t *lows;
@@ -44,11 +45,11 @@ static __device__ inline struct space space_of(unsigned char *all, uint32_t chun
 	return s;
 }
 
-/* Gives the device's own memory for this, as large as was ever needed. Returns 0 or -1. */
+/* Returns in *out memory that belongs to the device and grows as needed. Returns 0 or -1. */
 int huff_scratch(struct dev *d, unsigned char **out, uint64_t bytes);
-/* Returns 0, or -1: there are no chunks of so many symbols. */
+/* Returns 0, or -1 if a chunk cannot have so many symbols. */
 int huff_check(struct dev *d, uint32_t chunk);
-/* Thread blocks for so many chunks, at most on_each a multiprocessor. */
+/* Returns the number of thread blocks for some chunks, at most on_each per multiprocessor. */
 unsigned huff_blocks(struct dev *d, uint64_t chunks, unsigned on_each);
 
 #endif

@@ -1,5 +1,5 @@
-/* huff_code.h - the codes of huff.h, one text for CPU and GPU: optimal lengths under the limit
- * from counts, codes from lengths, and lengths as bits and back. */
+/* huff_code.h - the codes of huff.h, one text for CPU and GPU: optimal length-limited code
+ * lengths from counts, codes from lengths, and the lengths as bits and back. */
 #ifndef RNP_KERNELS_GRAD_HUFF_CODE_H
 #define RNP_KERNELS_GRAD_HUFF_CODE_H
 
@@ -9,7 +9,7 @@
 
 #define HUFF_ALPHABET 256u
 
-/* How many bits are 1. */
+/* Returns the number of bits that are 1. */
 HD unsigned huff_ones(uint32_t v)
 {
 	v -= v >> 1 & 0x55555555;
@@ -20,19 +20,20 @@ HD unsigned huff_ones(uint32_t v)
 
 /* --- lengths ------------------------------------------------------------------------------- */
 
-/* What the construction needs: about 7 KiB. Both ends of what is merged are guarded. */
+/* Scratch memory of the construction, about 7 KiB. The merged arrays have a guard at both ends. */
 struct huff_tree {
-	uint32_t key[HUFF_ALPHABET];      /* count - 1 << 8 | symbol, rising */
+	uint32_t key[HUFF_ALPHABET];      /* count - 1 << 8 | symbol, ascending */
 	uint32_t leaf[HUFF_ALPHABET + 2]; /* [i + 1]: the weight of key i */
-	uint32_t pair[HUFF_ALPHABET + 2]; /* [i + 1]: of items 2i and 2i + 1 of a list */
+	uint32_t pair[HUFF_ALPHABET +
+		2]; /* [i + 1]: the sum of items 2i and 2i + 1 of a list */
 	uint32_t list[2 * HUFF_ALPHABET];
 	uint16_t parent[2 * HUFF_ALPHABET];
 	uint32_t is_pair[HUFF_LENGTH_MAX][2 * HUFF_ALPHABET / 32];
 };
 
-#define HUFF_DIGIT 6 /* three of them are a count - 1 */
+#define HUFF_DIGIT 6 /* bits of a radix-sort digit: three digits hold count - 1 */
 
-/* The used symbols by count, then symbol. Returns how many. */
+/* Sorts the used symbols by count, then symbol. Returns how many there are. */
 HD unsigned huff_sort(struct huff_tree *t, const uint32_t *counts, unsigned symbols)
 {
 	uint32_t *from = t->list, *to = t->key, *at = t->leaf;
@@ -67,7 +68,7 @@ HD unsigned huff_sort(struct huff_tree *t, const uint32_t *counts, unsigned symb
 	return used;
 }
 
-/* Huffman's code by two queues, leaves first where equal. Returns the longest length. */
+/* Builds Huffman's code with two queues, leaves first among equals. Returns the longest length. */
 HD unsigned huff_free_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
 {
 	uint32_t *sum = t->list;
@@ -103,8 +104,8 @@ HD unsigned huff_free_lengths(struct huff_tree *t, unsigned used, unsigned char 
 	return longest;
 }
 
-/* Merge leaves and pairs to t->list, leaves first where equal. From both ends: each item waits
- * for the choice before, and so two are made at a time. */
+/* Merges leaves and pairs into t->list, leaves first among equals. Works from both ends at
+ * once: each item waits for the choice before it, so that two chains run in parallel. */
 HD void huff_merge(struct huff_tree *t, unsigned used, unsigned pairs, uint32_t *is_pair)
 {
 	const uint32_t *leaf = t->leaf + 1, *pair = t->pair + 1;
@@ -154,7 +155,7 @@ HD void huff_merge(struct huff_tree *t, unsigned used, unsigned pairs, uint32_t 
 #undef HUFF_MERGE_DOWN
 }
 
-/* Package-merge: HUFF_LENGTH_MAX lists of leaves and pairs from the list before. */
+/* Package-merge: makes HUFF_LENGTH_MAX lists, each of leaves and the pairs of the list before. */
 HD void huff_limited_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
 {
 	unsigned pairs = 0, take = 2 * used - 2;
@@ -187,7 +188,7 @@ HD void huff_limited_lengths(struct huff_tree *t, unsigned used, unsigned char *
 	}
 }
 
-/* Optimal lengths of at most HUFF_LENGTH_MAX for counts, 2 used symbols or more. */
+/* Computes optimal lengths of at most HUFF_LENGTH_MAX for counts with at least 2 used symbols. */
 HD void huff_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
 {
 	if (huff_free_lengths(t, used, length) > HUFF_LENGTH_MAX)
@@ -196,7 +197,7 @@ HD void huff_lengths(struct huff_tree *t, unsigned used, unsigned char *length)
 
 /* --- codes --------------------------------------------------------------------------------- */
 
-/* entry[v] = code | length << 12, 0 for what has none. */
+/* entry[v] = code | length << 12, 0 for unused symbols. */
 HD void huff_codes(uint16_t *entry, const unsigned char *length, unsigned symbols)
 {
 	uint32_t next[HUFF_LENGTH_MAX + 2] = { 0 };
@@ -206,7 +207,7 @@ HD void huff_codes(uint16_t *entry, const unsigned char *length, unsigned symbol
 	next[1] = 0;
 	for (unsigned l = 1; l <= HUFF_LENGTH_MAX; l++)
 		next[l + 1] = (next[l] + next[l + 1]) << 1;
-	/* next[l]: first code of length l */
+	/* next[l]: next code of length l */
 	for (unsigned i = 0; i < symbols; i++)
 		entry[i] = length[i] ?
 			(uint16_t)(next[length[i]]++ | (uint32_t)length[i] << 12) :
@@ -231,7 +232,7 @@ HD void huff_put(struct huff_bits *b, uint32_t v, unsigned count)
 	}
 }
 
-/* Returns the bytes written at out, at most 256. */
+/* Writes lengths as bits. Returns the number of bytes written at out, at most 256. */
 HD uint32_t huff_put_lengths(unsigned char *out, const unsigned char *length,
 	unsigned symbols)
 {
@@ -248,7 +249,7 @@ HD uint32_t huff_put_lengths(unsigned char *out, const unsigned char *length,
 				run++;
 			while (run >> (top + 1))
 				top++;
-			huff_put(&b, 3, 3); /* 110, least bit first */
+			huff_put(&b, 3, 3); /* 110, least significant bit first */
 			huff_put(&b, 1u << top, top + 1);
 			for (unsigned j = top; j-- > 0;)
 				huff_put(&b, run >> j & 1, 1);
@@ -273,7 +274,8 @@ HD uint32_t huff_put_lengths(unsigned char *out, const unsigned char *length,
 
 struct huff_reader {
 	const unsigned char *at;
-	uint64_t bits, used; /* how many there are, how many are read; beyond are zeros */
+	uint64_t bits,
+		used; /* number of bits, and bits read so far; zeros follow the end */
 };
 
 HD unsigned huff_get(struct huff_reader *r, unsigned count)
@@ -286,8 +288,8 @@ HD unsigned huff_get(struct huff_reader *r, unsigned count)
 	return v;
 }
 
-/* Read lengths from `bytes` bytes at in. Returns the bytes they took, or 0: they are none, or
- * no complete code. */
+/* Reads lengths from `bytes` bytes at in. Returns the bytes they took, or 0: they are
+ * malformed, or not a complete code. */
 HD uint32_t huff_get_lengths(unsigned char *length, unsigned symbols,
 	const unsigned char *in, uint64_t bytes)
 {
@@ -297,7 +299,7 @@ HD uint32_t huff_get_lengths(unsigned char *length, unsigned symbols,
 
 	for (unsigned i = 0; i < symbols;) {
 		if (!huff_get(&r, 1)) {
-			/* as the last */
+			/* same as the last one */
 		} else if (!huff_get(&r, 1)) {
 			last += huff_get(&r, 1) ? -1u : 1u;
 		} else if (huff_get(&r, 1)) {

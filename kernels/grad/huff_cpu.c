@@ -66,10 +66,10 @@ static int cpu_count(struct dev *d, uint32_t *counts, const unsigned char *in, u
 	return 0;
 }
 
-/* Where a piece that one thread has coded begins: its chunks stand one behind the other. */
+/* Where the output of one thread's piece begins; its chunks follow one another. */
 #define PIECE (UINT64_C(1) << 63)
 
-/* at[c + 1] becomes the bytes of chunk c */
+/* at[c + 1] holds the size of chunk c at first */
 static bool encode_piece(const struct huff_kernels *k, unsigned char *out, uint64_t *at,
 	const unsigned char *in, uint64_t n, uint32_t chunk, uint64_t from, uint64_t to)
 {
@@ -89,7 +89,8 @@ static bool encode_piece(const struct huff_kernels *k, unsigned char *out, uint6
 	return true;
 }
 
-/* Each thread codes a piece to where it surely has room; then the pieces are moved together. */
+/* Each thread encodes a piece to a place with enough space for the worst case; then the pieces
+ * are moved together. */
 static int cpu_encode(struct dev *d, unsigned char *out, uint64_t *at,
 	const unsigned char *in, uint64_t n, uint32_t chunk)
 {

@@ -1,4 +1,4 @@
-/* huff_get.cu - the decoder of huff.h on a GPU: a warp for a chunk, a lane for a stream. */
+/* huff_get.cu - the decoder of huff.h on a GPU: one warp per chunk, one lane per stream. */
 #include "kernels/grad/huff.cuh"
 
 /* --- a decoder: shared by a warp --------------------------------------------------------------- */
@@ -11,8 +11,8 @@ struct decoder {
 	uint32_t took;
 };
 
-/* The symbols of one stream by one lane, 8 at a time to memory where it is aligned. Returns 0
- * or -1. */
+/* Decodes the symbols of one stream with one lane, storing 8 at a time where memory is aligned.
+ * Returns 0 or -1. */
 __device__ int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
 	const unsigned char *in, uint32_t bytes)
 {
@@ -103,7 +103,7 @@ __device__ __noinline__ int get_plane_warp(struct decoder *d, unsigned char *out
 	}
 	if (__any_sync(FULL, rc < 0))
 		return -1;
-	__syncwarp(); /* the vote orders nothing: what other lanes decoded is read below */
+	__syncwarp(); /* the vote does not order memory, and other lanes' symbols are read below */
 	for (uint32_t i = lane; split && i < n; i += 32) {
 		uint32_t part = n - i / 64 * 64, each = part < 64 ? (part + 7) / 8 : 8;
 		const unsigned char *group = in + (uint64_t)(i / 64) * 8 * split;
@@ -138,7 +138,7 @@ __device__ __noinline__ int get_simple_warp(struct decoder *d, unsigned char *ou
 	return 0;
 }
 
-/* Sum over the lanes up to this one. */
+/* Returns the sum over the lanes up to and including this one. */
 __device__ uint32_t sum_warp(uint32_t v)
 {
 	for (unsigned by = 1; by < 32; by *= 2) {

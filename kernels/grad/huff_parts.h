@@ -1,5 +1,5 @@
-/* huff_parts.h - the parts of a CPU's coder that have fast versions; huff.c makes a chunk of
- * them. */
+/* huff_parts.h - the parts of a CPU's encoder and decoder that have fast versions; huff.c
+ * builds chunks from them. */
 #ifndef RNP_KERNELS_GRAD_HUFF_PARTS_H
 #define RNP_KERNELS_GRAD_HUFF_PARTS_H
 
@@ -9,31 +9,33 @@ struct huff_parts {
 	/* counts[v] of v = symbol >> shift, shift = 0 .. HUFF_SPLIT_MAX */
 	void (*count)(uint32_t counts[256], const unsigned char *in, uint64_t n,
 		unsigned shift);
-	/* counts of the sample of huff_plan.h */
+	/* counts within the sample of huff_plan.h */
 	void (*sample)(uint32_t counts[256], const unsigned char *in, uint32_t n);
-	/* All or-ed; or of some, if that is HUFF_ANY_ENOUGH or more. */
+	/* Returns the OR of all symbols, or of some of them if that already is HUFF_ANY_ENOUGH
+	 * or more. */
 	unsigned (*any)(const unsigned char *in, uint32_t n);
-	/* What of n symbols is not z, less than half of them, and how many z stand before each
-	 * of those; *close: before how many there are none. Returns how many there are. Both
-	 * arrays have room for HUFF_CHUNK_MAX / 2 + 64. */
+	/* Collects the symbols other than z (less than half of the n), and the number of z
+	 * before each; *close: how many have none before them. Returns how many there are. Both
+	 * arrays have space for HUFF_CHUNK_MAX / 2 + 64. */
 	uint32_t (*gaps)(uint32_t *gaps, unsigned char *others, uint32_t *close,
 		const unsigned char *in, uint32_t n, unsigned z);
-	/* place[symbol] of n symbols in `width` = 1, 2 or 4 bits each, the first one lowest. */
+	/* Packs place[symbol] of n symbols in `width` = 1, 2 or 4 bits each, the first one
+	 * lowest. */
 	void (*pack)(unsigned char *out, const unsigned char *in, uint32_t n,
 		const unsigned char place[256], unsigned width);
-	/* The low `width` = 1 .. HUFF_SPLIT_MAX bits of n symbols, huff_lows_bytes() of them,
-	 * and putting them below symbols. */
+	/* Extract the low `width` = 1 .. HUFF_SPLIT_MAX bits of n symbols, huff_lows_bytes() of
+	 * them; and insert them below symbols again. */
 	void (*put_lows)(unsigned char *out, const unsigned char *in, uint32_t n,
 		unsigned width);
 	void (*add_lows)(unsigned char *symbols, const unsigned char *in, uint32_t n,
 		unsigned width);
-	/* The streams of a plane; end[s]: where stream s ends. May write 8 bytes beyond the
-	 * last one. */
+	/* Writes the streams of a plane; end[s]: where stream s ends. May write 8 bytes beyond
+	 * the last one. */
 	void (*put_streams)(unsigned char *out, uint32_t *end, const struct huff_plane *p,
 		const unsigned char *in, uint32_t n);
-	/* The reverse; out gets the symbols without their low bits. from[s]: where stream s
-	 * begins, from[S]: where the last one ends. length: of a complete code. Returns 0 or
-	 * -1. */
+	/* Decodes the streams; out gets the symbols without their low bits. from[s]: where
+	 * stream s begins, from[S]: where the last one ends. length: of a complete code.
+	 * Returns 0 or -1. */
 	int (*get_streams)(struct huff_work *w, unsigned char *out, uint32_t n,
 		unsigned streams_log, const unsigned char *length, unsigned symbols,
 		const unsigned char *in, const uint32_t *from);
@@ -63,7 +65,7 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 int huff_decode(const struct huff_parts *parts, struct huff_work *w, unsigned char *out,
 	uint32_t n, const unsigned char *in, uint64_t bytes);
 
-/* What this CPU has of a level, NULL: nothing. */
+/* Returns the parts of a level that this CPU has, or NULL. */
 const struct huff_kernels *huff_kernels_x86(enum cpu_level level);
 
 KERNELS_END

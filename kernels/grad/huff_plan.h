@@ -1,6 +1,6 @@
 /* huff_plan.h - the decisions of huff.h that every version shares, one text for CPU and GPU:
- * what is split, cut or packed, and which mode is smallest. Integers only, so that all decide
- * alike. */
+ * which symbols are split, run-coded or packed, and which mode is smallest. Integers only, so
+ * that all versions decide alike. */
 #ifndef RNP_KERNELS_GRAD_HUFF_PLAN_H
 #define RNP_KERNELS_GRAD_HUFF_PLAN_H
 
@@ -8,23 +8,23 @@
 
 #include "kernels/grad/huff_code.h"
 
-#define HUFF_SPLIT_MAX     4    /* low bits stored as they are */
+#define HUFF_SPLIT_MAX     4    /* low bits that may be stored uncoded */
 #define HUFF_SPLIT_SYMBOLS 4096 /* fewer symbols are not split */
-#define HUFF_ANY_ENOUGH    64   /* what an alphabet reaches that may be split */
-#define HUFF_ESCAPE        255  /* a run without a symbol behind it */
+#define HUFF_ANY_ENOUGH    64   /* alphabets whose OR is below this are not split */
+#define HUFF_ESCAPE        255  /* a run without a symbol after it */
 #define HUFF_RUN_SPLIT_MAX 16
 #define HUFF_RUNS_HEADER   12 /* mode, z, s and a, L, T, R */
-#define HUFF_DIRECT_MAX    3  /* bits of a token for the symbol behind its run */
-#define HUFF_PACK_MAX      16 /* symbols of an alphabet that is packed */
+#define HUFF_DIRECT_MAX    3  /* bits of a token for the symbol after its run */
+#define HUFF_PACK_MAX      16 /* largest alphabet that is packed */
 
-/* How a plane is coded. */
+/* The plan of a plane. */
 struct huff_plane {
-	unsigned split, streams_log, symbols; /* k, log2 S, how many are used */
+	unsigned split, streams_log, symbols; /* k, log2 S, number of used symbols */
 	unsigned char length[HUFF_ALPHABET];
 	unsigned char header[256]; /* the coded lengths */
 	uint32_t header_bytes;
 	uint64_t bits;  /* of all codes */
-	uint32_t bytes; /* the chunk with its mode, never less than what comes out */
+	uint32_t bytes; /* upper bound of the size of the chunk including its mode */
 };
 
 /* log2(x) in 1/65536, 1 <= x < 2^31, within 4/65536: a polynomial in 32-bit integers */
@@ -42,7 +42,7 @@ HD uint32_t huff_log2(uint32_t x)
 			16);
 }
 
-/* n times the entropy in 1/65536 bits of what was counted, n its sum */
+/* Returns n times the entropy, in 1/65536 bits, of counts whose sum is n. */
 HD uint64_t huff_entropy(const uint32_t *counts, unsigned symbols, uint32_t n)
 {
 	uint64_t sum = 0;
@@ -53,7 +53,7 @@ HD uint64_t huff_entropy(const uint32_t *counts, unsigned symbols, uint32_t n)
 	return (uint64_t)n * huff_log2(n) - sum;
 }
 
-/* Symbols of every stream but the last ones. */
+/* Returns the number of symbols in every stream but the last ones. */
 HD uint32_t huff_segment(uint32_t n, unsigned streams_log)
 {
 	uint32_t each = (n + (1u << streams_log) - 1) >> streams_log;
@@ -61,7 +61,7 @@ HD uint32_t huff_segment(uint32_t n, unsigned streams_log)
 	return streams_log ? (each + 63) & ~63u : n;
 }
 
-/* How many symbols stream s has; *from: the first one. */
+/* Returns how many symbols stream s has; *from: the first one. */
 HD uint32_t huff_stream_symbols(uint32_t *from, uint32_t n, unsigned streams_log,
 	unsigned s)
 {
@@ -71,14 +71,14 @@ HD uint32_t huff_stream_symbols(uint32_t *from, uint32_t n, unsigned streams_log
 	return n - *from < segment ? n - *from : segment;
 }
 
-/* The tokens of n symbols: less than half are no z, and a token without a symbol takes 31 z or
- * more. */
+/* Upper bound of the tokens of n symbols: less than half are not z, and a token without a
+ * symbol stands for 31 z or more. */
 HD uint32_t huff_runs_most(uint32_t n)
 {
 	return n / 2 + n / (2 * (HUFF_ESCAPE >> HUFF_DIRECT_MAX)) + 1;
 }
 
-/* Few bits bear few streams: each costs 2 or 3 bytes. */
+/* Few bits justify few streams: each costs 2 or 3 bytes. */
 HD unsigned huff_streams_log(uint64_t bits)
 {
 	return bits >= 1 << 17  ? 5 :
@@ -88,7 +88,7 @@ HD unsigned huff_streams_log(uint64_t bits)
 				  0;
 }
 
-/* Bytes of `width` low bits of n symbols. */
+/* Returns the bytes of `width` low bits of n symbols. */
 HD uint32_t huff_lows_bytes(uint32_t n, unsigned width)
 {
 	return (n / 64 * 8 + (n % 64 + 7) / 8) * width;
@@ -96,8 +96,8 @@ HD uint32_t huff_lows_bytes(uint32_t n, unsigned width)
 
 /* --- planning ------------------------------------------------------------------------------- */
 
-/* To decide on a split a sample is enough: of every eight groups of 64 symbols one. Which one,
- * a hash says, so that no period hides from it. */
+/* A sample is enough to decide on a split: one of every eight groups of 64 symbols. A hash
+ * chooses which one, so that no period in the data escapes it. */
 #define HUFF_SAMPLE_GROUPS 8
 
 HD uint32_t huff_sample_at(uint32_t i)
@@ -110,16 +110,16 @@ HD uint32_t huff_sample_count(uint32_t n)
 	return n / (64 * HUFF_SAMPLE_GROUPS);
 }
 
-/* Whether a plane is split at all: small alphabets and few symbols are not. any: all symbols
+/* Whether a plane may be split: not with small alphabets or few symbols. any: all symbols
  * or-ed. */
 HD int huff_may_split(uint32_t n, unsigned any)
 {
 	return n >= HUFF_SPLIT_SYMBOLS && any >= HUFF_ANY_ENOUGH;
 }
 
-/* How many low bits to leave as they are, by the counts of the sample: as many as cost no more
- * than 1/400 of the entropy and leave something to code. What few samples of many symbols miss
- * of the entropy is added as Miller and Madow have it: (used - 1) / (2 ln 2) bits. */
+/* Chooses how many low bits to store uncoded, from the counts of the sample: as many as cost no
+ * more than 1/400 of the entropy and leave something to code. Few samples of many symbols
+ * underestimate the entropy; Miller and Madow's correction (used - 1) / (2 ln 2) bits is added. */
 HD unsigned huff_split(const uint32_t *counts, uint32_t n)
 {
 	uint32_t fold[HUFF_ALPHABET];
@@ -147,8 +147,8 @@ HD unsigned huff_split(const uint32_t *counts, uint32_t n)
 	return split;
 }
 
-/* Plan a plane of n symbols whose high parts, symbol >> split, were counted. One used symbol:
- * symbols = 1 only. */
+/* Plans a plane of n symbols from the counts of their high parts, symbol >> split. With one
+ * used symbol, only `symbols` = 1 is set. */
 HD void huff_plan(struct huff_plane *p, struct huff_tree *t, const uint32_t *counts,
 	uint32_t n, unsigned split)
 {
@@ -174,8 +174,8 @@ HD void huff_plan(struct huff_plane *p, struct huff_tree *t, const uint32_t *cou
 		(uint32_t)(p->bits / 8);
 }
 
-/* Whether other modes than CODE are worth a look: a symbol is above 1/2, and the codes are more
- * than 2% above the entropy. */
+/* Whether other modes than CODE are worth trying: one symbol is more than half of all, and the
+ * codes are more than 2% above the entropy. */
 HD int huff_is_skewed(const struct huff_plane *p, const uint32_t *counts, uint32_t n,
 	uint32_t most)
 {
@@ -187,18 +187,19 @@ HD int huff_is_skewed(const struct huff_plane *p, const uint32_t *counts, uint32
 	return p->bits << 16 > entropy + entropy / 50;
 }
 
-/* How runs of z are cut into tokens. */
+/* How runs of z are turned into tokens. */
 struct huff_cut {
-	unsigned z, split, direct;                  /* s and a of huff.h */
-	uint32_t most;                              /* z that an escape stands for */
-	unsigned char symbol[1 << HUFF_DIRECT_MAX]; /* (1 << a) - 1 that tokens name */
-	unsigned char
-		place[HUFF_ALPHABET]; /* of each symbol in them; else (1 << a) - 1 */
+	unsigned z, split, direct; /* s and a of huff.h */
+	uint32_t most;             /* number of z that an escape stands for */
+	unsigned char symbol[1
+		<< HUFF_DIRECT_MAX]; /* the (1 << a) - 1 symbols that tokens name */
+	unsigned char place
+		[HUFF_ALPHABET]; /* index of each symbol among them; else (1 << a) - 1 */
 };
 
-/* The low bits of runs: so many that their mean without is 4 to 7, which costs a geometric
- * distribution 0.004 bits a run; 2 to 3 (0.015 bits) where runs are few and a longer table
- * costs more, or where tokens name several symbols. */
+/* Low bits of runs: so many that their mean without them is 4 to 7, which costs a geometric
+ * distribution 0.004 bits a run; 2 to 3 (0.015 bits) if runs are few and a longer table costs
+ * more, or if tokens name several symbols. */
 HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
 {
 	uint32_t mean = zeros / others, most = direct > 1 || others < 2048 ? 4 : 8;
@@ -209,12 +210,12 @@ HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
 	return split;
 }
 
-/* Decide on it by the counts of n symbols, of which there are two or more and z is the most
- * frequent. named: tokens are to name the symbols that are frequent; returns false where that
- * is of no use. A few symbols that are most of what is not z are better named: of {1, -1, 2,
- * -2} alone, half of them 1, a code of whole bits for each costs a tenth more than their
- * entropy; together with the run before it nothing is frequent. But where runs are not
- * geometric, as between the layers of a real gradient, finer runs may be better: there an
+/* Decides how to make tokens, from the counts of n symbols, of which two or more are used and z
+ * is the most frequent. named: tokens are to name the frequent symbols; returns false if that
+ * is of no use. If a few symbols make up most of what is not z, it is better to name them: for
+ * {1, -1, 2, -2} alone, half of them 1, a code of whole bits for each costs a tenth more than
+ * their entropy; combined with the run before it, no value is frequent. But if runs are not
+ * geometric, as between the layers of a real gradient, finer runs may be better: then an
  * encoder tries both. */
 HD int huff_plan_cut(struct huff_cut *cut, const uint32_t *counts, unsigned z, uint32_t n,
 	int named)
@@ -247,33 +248,33 @@ HD int huff_plan_cut(struct huff_cut *cut, const uint32_t *counts, unsigned z, u
 	return !named || covered >= others / 4;
 }
 
-/* Whether what is not z stands together more often than by chance: `close` of the others have
- * another just before them (or are the first symbol). */
+/* Whether symbols other than z are adjacent more often than by chance: `close` of them follow
+ * another directly (or are the first symbol). */
 HD int huff_is_clustered(uint32_t n, uint32_t others, uint32_t close)
 {
 	return (uint64_t)close * n > (uint64_t)others * others / 8 * 9 + n;
 }
 
-/* Bytes before the low bits of runs. */
+/* Returns the bytes before the low bits of runs. */
 HD uint32_t huff_cut_bytes(unsigned direct)
 {
 	return HUFF_RUNS_HEADER + (1u << direct) - 1;
 }
 
-/* Bits of a place in an alphabet that is packed. */
+/* Returns the bits of an index into a packed alphabet. */
 HD unsigned huff_pack_width(unsigned symbols)
 {
 	return symbols <= 2 ? 1 : symbols <= 4 ? 2 : 4;
 }
 
-/* Whether packing is worth a try where the most frequent of the symbols is `most` of n: runs
- * are better where it is nearly all of them. */
+/* Whether packing is worth trying if the most frequent symbol occurs `most` times in n: runs
+ * are better if it is nearly all of them. */
 HD int huff_may_pack(unsigned symbols, uint32_t n, uint32_t most)
 {
 	return symbols <= HUFF_PACK_MAX && most < n - n / (symbols <= 4 ? 8 : 4);
 }
 
-/* What a chunk that is RAW, ONE or CODE takes at most; none of no symbols. */
+/* Upper bound of a chunk that is RAW, ONE or CODE; 0 for no symbols. */
 HD uint32_t huff_simple_bytes(const struct huff_plane *p, uint32_t n)
 {
 	return !n ? 0 : p->bytes < n + 1 ? p->bytes : n + 1;
@@ -293,7 +294,7 @@ HD uint32_t huff_get24(const unsigned char *in)
 	return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16;
 }
 
-/* The head of RUNS, but for R. */
+/* Writes the header of RUNS, except for R. */
 HD void huff_put_cut(unsigned char *out, const struct huff_cut *cut, uint32_t rest,
 	uint32_t tokens)
 {
@@ -306,18 +307,18 @@ HD void huff_put_cut(unsigned char *out, const struct huff_cut *cut, uint32_t re
 		out[HUFF_RUNS_HEADER + j] = cut->symbol[j];
 }
 
-/* What is behind that head. */
+/* The parts behind that header. */
 struct huff_runs {
 	unsigned split, direct;
 	uint32_t rest, tokens;
-	const unsigned char *symbol; /* those that tokens name */
+	const unsigned char *symbol; /* the symbols that tokens name */
 	const unsigned char *low, *run,
-		*last; /* low bits, the chunks of tokens and of other symbols */
+		*last; /* low bits, and the chunks of tokens and of other symbols */
 	uint32_t run_bytes;
 	uint64_t last_bytes;
 };
 
-/* Find it in a chunk of n symbols in `bytes` bytes. Returns 0 or -1. */
+/* Locates the parts in a chunk of n symbols in `bytes` bytes. Returns 0 or -1. */
 HD int huff_get_cut(struct huff_runs *r, uint32_t n, const unsigned char *in,
 	uint64_t bytes)
 {
@@ -346,8 +347,7 @@ HD int huff_get_cut(struct huff_runs *r, uint32_t n, const unsigned char *in,
 	return !r->rest == !r->last_bytes ? 0 : -1;
 }
 
-/* Sizes of the streams that end there. Returns their bytes; *wide: whether they are 2 bytes
- * each. */
+/* Writes the sizes of the streams. Returns their bytes; *wide: whether they take 2 bytes each. */
 HD uint32_t huff_put_sizes(unsigned char *out, const uint32_t *end, unsigned streams,
 	unsigned *wide)
 {
@@ -374,7 +374,7 @@ HD uint32_t huff_put_sizes(unsigned char *out, const uint32_t *end, unsigned str
 	return at;
 }
 
-/* from[0 .. S] of streams in the bytes before their sizes. Returns 0 or -1. */
+/* Computes from[0 .. S] of the streams from the sizes behind them. Returns 0 or -1. */
 HD int huff_get_sizes(uint32_t *from, unsigned streams, int wide, const unsigned char *in,
 	uint64_t bytes)
 {
@@ -399,7 +399,7 @@ HD int huff_get_sizes(uint32_t *from, unsigned streams, int wide, const unsigned
 	return 0;
 }
 
-/* Token t's low bits. */
+/* Returns the low bits of token t. */
 HD uint32_t huff_low(const unsigned char *lows, uint32_t tokens, unsigned split,
 	uint32_t t)
 {

@@ -1,18 +1,18 @@
-/* The entropy coder on a GPU: encoding. */
+/* huff_put.cu - the encoder of huff.h on a GPU. */
 #include "kernels/grad/huff.cuh"
 
 /* --- an encoder: shared by a block ------------------------------------------------------------ */
 
 struct encoder {
-	uint32_t counts[256], kept[256];
+	uint32_t counts[256], chunk_counts[256];
 	uint32_t sums[WARPS], tops[WARPS];
 	uint32_t end[HUFF_STREAMS_MAX];
 	uint32_t any;
 	unsigned split;
 	uint16_t entry[HUFF_ALPHABET];
 	struct huff_tree tree;
-	struct huff_plane
-		plane[4]; /* of the chunk, its runs, what is no run, its packed form */
+	struct huff_plane plane
+		[4]; /* of the chunk, of its runs, of its other symbols, of its packed form */
 	struct huff_cut cut;
 	int cut_is_useful;
 	uint32_t others, tokens, close, most, at;
@@ -64,7 +64,7 @@ __device__ __noinline__ void plan_block(struct encoder *e, struct huff_plane *p,
 	__syncthreads();
 }
 
-/* The low bits of n values: `wide` or, where that is NULL, `narrow`. */
+/* Writes the low bits of n values: from `wide`, or if that is NULL, from `narrow`. */
 __device__ __noinline__ void put_lows_block(unsigned char *out,
 	const unsigned char *narrow, const uint32_t *wide, uint32_t n, unsigned width)
 {
@@ -84,7 +84,7 @@ __device__ __noinline__ void put_lows_block(unsigned char *out,
 	}
 }
 
-/* Bits into a slot of zeros, from any bit on; count <= 64. The slot is a multiple of 4. */
+/* Writes bits into a zeroed slot, from any bit on; count <= 64. The slot is aligned to 4 bytes. */
 __device__ void put_bits(unsigned char *slot, uint64_t at, uint64_t v, unsigned count)
 {
 	uint32_t *word = (uint32_t *)slot + at / 32;
@@ -144,7 +144,7 @@ __device__ void put_stream(const struct encoder *e, unsigned char *slot, uint64_
 		put_bits(slot, at, 1, 1);
 }
 
-/* What was planned, at slot[e->at] on, and e->at behind it. */
+/* Writes the planned plane at slot[e->at] and moves e->at behind it. */
 __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *slot,
 	const struct huff_plane *p, const unsigned char *in, uint32_t n)
 {
@@ -192,7 +192,8 @@ __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *
 		for (unsigned s = 1; s < streams; s++)
 			e->end[s] += e->end[s - 1];
 	__syncthreads();
-	/* the streams start as zeros, in whole words but for what is written already */
+	/* the streams start as zeros: whole words, and single bytes where a word is partly
+	 * written already */
 	for (uint32_t i = at + threadIdx.x; i < ((at + e->end[streams - 1] + 11) & ~3u);
 		i += THREADS)
 		slot[i] = 0;
@@ -218,7 +219,7 @@ __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *
 
 /* --- RUNS and PACK ---------------------------------------------------------------------------- */
 
-/* Sum (or maximum) of v over the threads before this one; *all: of all. */
+/* Returns the sum (or maximum) of v over the threads before this one; *all: over all. */
 __device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool maximum,
 	uint32_t *all)
 {
@@ -247,7 +248,7 @@ __device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool max
 	return before;
 }
 
-/* Cut into tokens and what they do not name, as e->cut says. */
+/* Makes tokens, and the list of symbols that they do not name, as e->cut says. */
 __device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n)
 {
@@ -266,7 +267,7 @@ __device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 		is_rest = is_other && place == (1u << cut->direct) - 1;
 		if (is_other && (!at || in[at - 1] != e->z))
 			atomicAdd(&e->close, 1u);
-		/* places count from 1, so that 0 is before the first */
+		/* positions count from 1, so that 0 means before the first */
 		prev = scan_block(e->tops, is_other ? at + 1 : 0, true, &all);
 		prev = max(prev, last);
 		last = max(last, all);
@@ -328,7 +329,7 @@ __device__ void pack_block(struct encoder *e, const struct space *s,
 			unsigned place = 0;
 
 			for (unsigned k = 0; k < in[i * each + j]; k++)
-				place += e->kept[k] != 0;
+				place += e->chunk_counts[k] != 0;
 			v |= place << j * width;
 		}
 		s->packed[i] = (unsigned char)v;
@@ -344,7 +345,7 @@ __device__ __noinline__ void put_pack_block(struct encoder *e, unsigned char *sl
 
 		slot[0] = HUFF_PACK;
 		for (unsigned i = 0; i < 256; i++)
-			if (e->kept[i])
+			if (e->chunk_counts[i])
 				slot[at++] = (unsigned char)i;
 		slot[1] = (unsigned char)(at - 3);
 		e->at = at;
@@ -353,12 +354,13 @@ __device__ __noinline__ void put_pack_block(struct encoder *e, unsigned char *sl
 	put_simple_block(e, slot, &e->plane[3], s->packed, m);
 }
 
-/* Cut, as named says, and plan. Returns the bytes of the chunk. */
+/* Makes tokens, with named symbols or without, and plans. Returns the size of the chunk. */
 __device__ __noinline__ uint32_t plan_runs_block(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n, int named)
 {
 	if (threadIdx.x == 0)
-		e->cut_is_useful = huff_plan_cut(&e->cut, e->kept, e->z, n, named);
+		e->cut_is_useful = huff_plan_cut(&e->cut, e->chunk_counts, e->z, n,
+			named);
 	__syncthreads();
 	if (!e->cut_is_useful)
 		return UINT32_MAX;
@@ -370,8 +372,8 @@ __device__ __noinline__ uint32_t plan_runs_block(struct encoder *e, const struct
 		huff_simple_bytes(&e->plane[2], e->others);
 }
 
-/* The better of the two ways, or the one that is known to be; e->kept holds what was counted of
- * the chunk. */
+/* Tries both ways of making tokens and keeps the smaller, unless it is known which is better;
+ * e->chunk_counts holds the counts of the chunk. */
 __device__ __noinline__ uint32_t choose_runs_block(struct encoder *e,
 	const struct space *s, const unsigned char *in, uint32_t n)
 {
@@ -385,7 +387,7 @@ __device__ __noinline__ uint32_t choose_runs_block(struct encoder *e,
 	return plain <= named ? plain : plan_runs_block(e, s, in, n, 1);
 }
 
-/* As huff_encode() decides. */
+/* Decides as huff_encode() does. */
 __device__ void skewed_block(struct encoder *e, unsigned char *slot,
 	const struct space *s, const unsigned char *in, uint32_t n, uint32_t best)
 {
@@ -393,7 +395,7 @@ __device__ void skewed_block(struct encoder *e, unsigned char *slot,
 	uint32_t m = 0;
 
 	for (unsigned v = threadIdx.x; v < 256; v += THREADS)
-		e->kept[v] = e->counts[v];
+		e->chunk_counts[v] = e->counts[v];
 	__syncthreads();
 	m = choose_runs_block(e, s, in, n);
 	if (m < best) {
@@ -453,7 +455,7 @@ __global__ void encode_kernel(unsigned char *slots, uint32_t *bytes,
 	}
 }
 
-/* at[c]: the sum of the bytes of the chunks before; one block. */
+/* at[c]: the sum of the sizes of the chunks before; runs in one thread block. */
 __global__ void place_kernel(uint64_t *at, const uint32_t *bytes, uint64_t chunks)
 {
 	SHARED(uint32_t, sums, WARPS);

@@ -1,4 +1,4 @@
-/* The entropy coder for x86: chooses the parts that this CPU can run. */
+/* huff_x86.c - the entropy coder for x86: chooses the parts that this CPU can run. */
 #include "kernels/grad/huff_x86.h"
 
 #ifdef __x86_64__

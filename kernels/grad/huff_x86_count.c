@@ -1,12 +1,12 @@
-/* Counting symbols. */
+/* huff_x86_count.c - counts symbols. */
 #include "kernels/grad/huff_x86.h"
 
 #ifdef __x86_64__
 #include <immintrin.h>
 #include <string.h>
 
-/* A core stores one word a cycle, so that counting in tables takes a cycle a symbol; eight
- * tables, because a count that was just stored is not at once there to be read. */
+/* A core stores one word a cycle, so counting in tables takes a cycle a symbol. There are eight
+ * tables, because a count just stored cannot be loaded again at once. */
 #define TABLES 8
 
 static inline __attribute__((always_inline)) void count_word(uint32_t table[TABLES][256],
@@ -58,7 +58,7 @@ BMI2 void huff_sample_bmi2(uint32_t counts[256], const unsigned char *in, uint32
 	sum_tables(counts, table);
 }
 
-/* All or-ed; enough of them as soon as that is `enough` or more. */
+/* Returns the OR of all, or of those so far as soon as it is `enough` or more. */
 AVX512 static inline unsigned any_below(const unsigned char *in, uint32_t n,
 	unsigned enough)
 {
@@ -90,10 +90,10 @@ AVX512 unsigned huff_any_avx512(const unsigned char *in, uint32_t n)
 	return any_below(in, n, HUFF_ANY_ENOUGH);
 }
 
-/* Counts by bit planes: of 512 symbols the bits of one place are a vector, those that have a
- * value are the and of vectors or their complements, and their number is counted at once: for
- * 32 values 60 ands and 64 to count, a fifth of a cycle a symbol. The values of the low half of
- * the bits and those of the high half are made first. The planes of PLANE_SYMBOLS are written
+/* Counts with bit planes: the bits of one position of 512 symbols form a vector; the symbols
+ * with a value are the AND of such vectors or their complements, and their number is counted at
+ * once: for 32 values 60 ANDs and 64 counts, a fifth of a cycle a symbol. The values of the low
+ * and of the high half of the bits are combined first. The planes of PLANE_SYMBOLS are written
  * before any is read: a load of 64 bytes waits for eight stores of 8. */
 #define PLANE_SYMBOLS 4096
 
@@ -107,7 +107,7 @@ PLANES static inline __attribute__((always_inline)) __m512i one_of(unsigned v,
 	return all;
 }
 
-/* n: a multiple of PLANE_SYMBOLS */
+/* n must be a multiple of PLANE_SYMBOLS. */
 PLANES static inline __attribute__((always_inline)) void count_planes(uint32_t *counts,
 	const unsigned char *in, uint64_t n, unsigned shift, const unsigned width)
 {
@@ -151,8 +151,8 @@ PLANES static inline __attribute__((always_inline)) void count_planes(uint32_t *
 		counts[v] = (uint32_t)_mm512_reduce_add_epi64(sums[v]);
 }
 
-/* Levels of gradients crowd: only those of a window of 2^width are counted by planes; the
- * others are put side by side and counted in tables. n: a multiple of PLANE_SYMBOLS. */
+/* Levels of gradients cluster: only those in a window of 2^width are counted by planes; the
+ * others are gathered and counted in tables. n must be a multiple of PLANE_SYMBOLS. */
 PLANES static inline __attribute__((always_inline)) void
 count_window(uint32_t counts[256], const unsigned char *in, uint64_t n, unsigned shift,
 	unsigned base, const unsigned width)
@@ -160,7 +160,8 @@ count_window(uint32_t counts[256], const unsigned char *in, uint64_t n, unsigned
 	const unsigned low_width = width / 2, high_width = width - low_width;
 	const __m512i keep = _mm512_set1_epi8((char)(255 >> shift));
 	const __m512i bases = _mm512_set1_epi8((char)base);
-	_Alignas(64) uint64_t plane[7][PLANE_SYMBOLS / 64]; /* the last: who is inside */
+	/* the last plane: which symbols are inside the window */
+	_Alignas(64) uint64_t plane[7][PLANE_SYMBOLS / 64];
 	unsigned char outside[PLANE_SYMBOLS + 64];
 	uint32_t table[4][256];
 	__m512i sums[64];
@@ -218,10 +219,11 @@ count_window(uint32_t counts[256], const unsigned char *in, uint64_t n, unsigned
 		counts[base + v] += (uint32_t)_mm512_reduce_add_epi64(sums[v]);
 }
 
-#define GLANCE       512 /* symbols that tell where a window is best */
-#define GLANCE_GROUP 8   /* values that are one there */
+#define GLANCE       512 /* symbols that are inspected to choose the window */
+#define GLANCE_GROUP 8   /* values that are treated as one there */
 
-/* The window of `size` values with the most of what was glanced at. Returns how many of GLANCE. */
+/* Chooses the window of `size` values that contains the most of the inspected symbols. Returns
+ * how many of GLANCE. */
 static unsigned best_window(unsigned *base, const unsigned *groups, unsigned count,
 	unsigned size)
 {
@@ -241,7 +243,7 @@ static unsigned best_window(unsigned *base, const unsigned *groups, unsigned cou
 }
 
 /* A symbol costs a fifth of a cycle in a window of 64, a tenth in one of 32, and one and a
- * quarter where it is outside or where there is none. */
+ * quarter outside it or without a window. */
 PLANES static void count_wide(uint32_t counts[256], const unsigned char *in, uint64_t n,
 	unsigned shift)
 {
@@ -293,7 +295,7 @@ PLANES void huff_count_vbmi(uint32_t counts[256], const unsigned char *in, uint6
 		counts[in[whole] >> shift]++;
 }
 
-/* Put side by side, the sample is counted as all are. */
+/* Gathers the sample, which is then counted in the usual way. */
 PLANES void huff_sample_vbmi(uint32_t counts[256], const unsigned char *in, uint32_t n)
 {
 	unsigned char sample[HUFF_CHUNK_MAX / HUFF_SAMPLE_GROUPS];

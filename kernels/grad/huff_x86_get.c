@@ -1,4 +1,4 @@
-/* The decoder: low bits and streams. */
+/* huff_x86_get.c - decodes low bits and streams. */
 #include "kernels/grad/huff_x86.h"
 
 #ifdef __x86_64__
@@ -8,7 +8,7 @@
 BMI2 void huff_add_lows_bmi2(unsigned char *symbols, const unsigned char *in, uint32_t n,
 	unsigned width)
 {
-	/* byte j of 32: bit j % 8 of byte j / 8 of the mask */
+	/* Expands a mask: byte j of 32 is bit j % 8 of byte j / 8 of the mask. */
 	const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1,
 		1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
 	const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
@@ -57,10 +57,10 @@ AVX512 void huff_add_lows_avx512(unsigned char *symbols, const unsigned char *in
 
 /* --- streams ---------------------------------------------------------------------------------- */
 
-/* What a look-up of 12 bits gives, from the lowest byte: their length in bits, how many
- * symbols, and these, the first one in the highest byte: streams give symbols last to first, so
- * that a store of the whole word below the last symbol puts them in place, and the rest of it
- * is overwritten by the next ones. */
+/* The result of a look-up of 12 bits, from the lowest byte: the length in bits, the number of
+ * symbols, and the symbols, the first one in the highest byte. Streams give symbols last to
+ * first, so storing the whole word below the last symbol puts them in place, and the next ones
+ * overwrite the rest of it. */
 #define TABLE_BITS    12
 #define ENTRY_MAX     6
 #define ENTRY_BITS(e) ((e)&63)
@@ -71,10 +71,10 @@ static inline uint64_t entry_before(unsigned symbol, unsigned length, uint64_t t
 		((then & 0xffff) + 256 + length);
 }
 
-/* Symbols by code, and where each length begins. */
+/* Symbols ordered by code, and where each length begins. */
 struct order {
 	unsigned char symbol[HUFF_ALPHABET];
-	unsigned first[HUFF_LENGTH_MAX + 2]; /* [l]: of length l or more */
+	unsigned first[HUFF_LENGTH_MAX + 2]; /* [l]: first symbol with length l or more */
 };
 
 static void order_by_code(struct order *o, const unsigned char *length, unsigned symbols)
@@ -93,7 +93,7 @@ static void order_by_code(struct order *o, const unsigned char *length, unsigned
 			o->symbol[at[length[v]]++] = (unsigned char)v;
 }
 
-/* What is INLINE becomes vectors of the level it is put into. */
+/* INLINE functions are vectorised for the level of their caller. */
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void prepend(uint64_t *restrict to, const uint64_t *restrict from, uint32_t count,
@@ -102,7 +102,7 @@ INLINE void prepend(uint64_t *restrict to, const uint64_t *restrict from, uint32
 	const uint64_t keep = 0xffffffffffff0000,
 		       head = (uint64_t)symbol << 56 | (256 + length);
 
-	/* writes up to 7 entries more, which are made later or are padding */
+	/* writes up to 7 entries more, which are padding or overwritten later */
 	for (uint32_t i = 0; i < count; i += 8) {
 		uint64_t e[8];
 
@@ -113,9 +113,9 @@ INLINE void prepend(uint64_t *restrict to, const uint64_t *restrict from, uint32
 	}
 }
 
-/* The table of all windows of `bits` bits, from those of fewer: a symbol, then what the rest of
- * the window gives. Windows that no whole code fits into are empty. most: bits of the rest at
- * most. */
+/* Builds the table of all windows of `bits` bits from the tables of fewer bits: a symbol, then
+ * the symbols of the remaining window. Windows that no whole code fits into are empty. most:
+ * upper bound for the bits of the remaining window. */
 INLINE void fill_table(uint64_t *table, uint64_t *const *tables, unsigned bits,
 	const struct order *o, unsigned most)
 {
@@ -142,8 +142,8 @@ INLINE void fill_table(uint64_t *table, uint64_t *const *tables, unsigned bits,
 		*to = 0;
 }
 
-/* With codes of one bit the rest is cut to 5 bits, so that no entry has more than ENTRY_MAX
- * symbols. Returns how many one has at most. */
+/* With codes of one bit the remaining window is limited to 5 bits, so that no entry has more
+ * than ENTRY_MAX symbols. Returns the largest number of symbols in an entry. */
 INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigned symbols)
 {
 	uint64_t space[(1 << TABLE_BITS) + 8], *tables[TABLE_BITS + 1];
@@ -153,7 +153,8 @@ INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigne
 
 	order_by_code(&o, length, symbols);
 	most = o.first[2] ? ENTRY_MAX - 1 : TABLE_BITS;
-	for (unsigned bits = TABLE_BITS; bits > 0; bits--) /* which are needed at all */
+	for (unsigned bits = TABLE_BITS; bits > 0;
+		bits--) /* marks the sizes that are needed */
 		for (unsigned l = 1; wanted >> bits & 1 && l <= bits; l++)
 			if (o.first[l + 1] > o.first[l])
 				wanted |= 1u << (bits - l < most ? bits - l : most);
@@ -169,22 +170,22 @@ INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigne
 }
 
 struct stream {
-	const unsigned char
-		*at; /* the next 64 bits, the top ones first, of which some are used up */
-	unsigned char *out; /* behind the next symbol */
+	const unsigned char *
+		at; /* the next 64 bits, top ones first, some of which are already used */
+	unsigned char *out; /* one past the next symbol */
 	uint64_t bits;      /* left-aligned, then a 1 and zeros */
 	const unsigned char *start;
 	unsigned char *out_start;
 };
 
-/* Bits not yet used, from the start of the stream. */
+/* Returns the number of unused bits, from the start of the stream. */
 static inline int64_t bits_left(const struct stream *s)
 {
 	return (s->at + 8 - s->start) * 8 - __builtin_ctzll(s->bits);
 }
 
-/* The next bits of a stream of 8 bytes or more, left-aligned: 57 or more, or all that are left;
- * then zeros. */
+/* Loads the next bits of a stream of 8 bytes or more, left-aligned: 57 or more, or all that
+ * remain, then zeros. */
 static inline uint64_t window_at(const unsigned char *start, int64_t left)
 {
 	int64_t low = left - 57;
@@ -194,13 +195,14 @@ static inline uint64_t window_at(const unsigned char *start, int64_t left)
 	return left > 0 ? load64(start) << (64 - left) : 0;
 }
 
-/* The last symbols of a stream; those that a word would reach beyond are put together
- * elsewhere. Returns 0 or -1. */
+/* Decodes the last symbols of a stream. Those that a word store would reach beyond are
+ * collected in `tail` first. Returns 0 or -1. */
 BMI2 static int finish(const struct stream *s, const uint64_t *table,
 	const unsigned char *length)
 {
 	int64_t left = bits_left(s), count = s->out - s->out_start, last;
-	unsigned char tail[16]; /* the word below symbol i of the last is at i */
+	unsigned char tail
+		[16]; /* the word ending at symbol i of the last ones is stored at i */
 
 	while (count >= 8) {
 		uint64_t e = table[window_at(s->start, left) >> (64 - TABLE_BITS)];
@@ -231,7 +233,7 @@ BMI2 static int finish(const struct stream *s, const uint64_t *table,
 	return left == 0 ? 0 : -1;
 }
 
-/* One look-up: window, entry, symbols out. */
+/* One look-up: extract the window, load the entry, store the symbols. */
 #define LOOK_UP(s)                                                  \
 	do {                                                        \
 		uint64_t e_ = table[(s).bits >> (64 - TABLE_BITS)]; \
@@ -240,17 +242,17 @@ BMI2 static int finish(const struct stream *s, const uint64_t *table,
 		(s).out -= (unsigned char)(e_ >> 8);                \
 	} while (0)
 
-/* So many short streams, each from its end to its start, are not what a core's own prefetcher
- * sees, and all of a chunk asked for at once is more than it can wait for. A stream gives about
- * twice the bytes that it takes. What is asked for may lie before all of it. */
+/* A core's prefetcher does not recognise so many short streams, each read from end to start,
+ * and prefetching a whole chunk at once exceeds the loads it can have outstanding. A stream
+ * decodes to about twice its bytes. The prefetched address may lie before the whole chunk. */
 #define AHEAD              384
 #define PREFETCH_OUT(p, n) __builtin_prefetch((const void *)((uintptr_t)(p) - (n)), 1)
 #define PREFETCH_IN(p, n)  __builtin_prefetch((const void *)((uintptr_t)(p) - (n)))
 
-#define LOOK_UPS 4 /* at most 48 bits, of the 56 that there are */
+#define LOOK_UPS 4 /* at most 48 bits, of the 56 that are available */
 
-/* How many rounds of LOOK_UPS a stream surely has bits and room for; `step` symbols a round at
- * most. */
+/* Returns how many rounds of LOOK_UPS a stream surely has bits and output space for; a round
+ * gives at most `step` symbols. */
 static inline uint32_t rounds_of(const struct stream *s, uint32_t step)
 {
 	uint32_t by_bits = (uint32_t)(s->at - s->start) / 7;
@@ -260,7 +262,7 @@ static inline uint32_t rounds_of(const struct stream *s, uint32_t step)
 	return by_bits < by_room ? by_bits : by_room;
 }
 
-/* Streams side by side, until one of them may be short of bits or room. */
+/* Decodes streams in parallel until one of them may run short of bits or output space. */
 #define BESIDE(streams)                                                                  \
 	BMI2 static void beside_##streams(struct stream *given, const uint64_t *table,   \
 		uint32_t step)                                                           \
@@ -302,8 +304,8 @@ BESIDE(2)
 BESIDE(4)
 BESIDE(8)
 
-/* All streams: when one ends, the next takes its place, because those of real data differ and
- * one alone waits for each look-up. Returns 0 or -1. */
+/* Decodes all streams: when one ends, the next takes its place, because streams of real data
+ * differ in length and a single one waits for each look-up. Returns 0 or -1. */
 static int get_all(struct stream *s, unsigned count, const uint64_t *table,
 	const unsigned char *length, unsigned most)
 {
@@ -331,7 +333,7 @@ static int get_all(struct stream *s, unsigned count, const uint64_t *table,
 	return 0;
 }
 
-#define FEW 192 /* symbols that do not pay for the table of windows */
+#define FEW 192 /* fewer symbols do not pay for building the table of windows */
 
 INLINE int get_streams(struct huff_work *w, unsigned char *out, uint32_t n,
 	unsigned streams_log, const unsigned char *length, unsigned symbols,
@@ -347,7 +349,7 @@ INLINE int get_streams(struct huff_work *w, unsigned char *out, uint32_t n,
 		uint32_t first, count = huff_stream_symbols(&first, n, streams_log, i);
 		const unsigned char *end = in + from[i + 1];
 
-		/* too short to be read by 8 bytes: this is not for us */
+		/* a stream shorter than 8 bytes: the reference decodes it */
 		if (from[i + 1] - from[i] < 8)
 			return huff_get_streams_ref(w, out, n, streams_log, length,
 				symbols, in, from);

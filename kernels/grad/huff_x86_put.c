@@ -1,4 +1,4 @@
-/* The encoder: runs, packing, low bits, streams. */
+/* huff_x86_put.c - encodes runs, packed symbols, low bits, and streams. */
 #include "kernels/grad/huff_x86.h"
 
 #ifdef __x86_64__
@@ -7,7 +7,8 @@
 
 /* --- runs ------------------------------------------------------------------------------------ */
 
-/* Place by place of what is not z: `there` has a bit for each of up to 64 symbols from `at` on. */
+/* Records the symbols other than z: `there` has a bit for each of up to 64 symbols from `at`
+ * on. */
 BMI2 static inline uint32_t put_gaps(uint32_t *gaps, uint32_t count, uint64_t there,
 	uint32_t at, uint32_t *last)
 {
@@ -20,8 +21,8 @@ BMI2 static inline uint32_t put_gaps(uint32_t *gaps, uint32_t count, uint64_t th
 	return count;
 }
 
-/* How many of them follow another one or, at 0, nothing; *carry: whether the one before the
- * first does. */
+/* Returns how many of them follow another one directly or are at position 0; *carry: whether
+ * the symbol before the first is one. */
 BMI2 static inline uint32_t count_close(uint64_t there, uint64_t *carry, unsigned width)
 {
 	uint32_t close = (uint32_t)__builtin_popcountll(there & (there << 1 | *carry));
@@ -154,7 +155,7 @@ AVX512 void huff_put_lows_avx512(unsigned char *out, const unsigned char *in, ui
 
 /* --- streams ---------------------------------------------------------------------------------- */
 
-/* Bits on their way to memory; less than 8 are held between calls. */
+/* Bits waiting to be stored; fewer than 8 remain between calls. */
 struct writer {
 	unsigned char *at;
 	uint64_t held;
@@ -216,7 +217,7 @@ BMI2 void huff_put_streams_bmi2(unsigned char *out, uint32_t *end,
 	}
 }
 
-/* Code tables as bytes: the low byte of entries and the high one. */
+/* Code tables as bytes: the low bytes of the entries and the high ones. */
 struct byte_tables {
 	__m512i low[4], high[4];
 };
@@ -234,8 +235,8 @@ VBMI static inline __attribute__((always_inline)) __m512i look_up(const __m512i 
 		_mm512_permutex2var_epi8(table[2], v, table[3]));
 }
 
-/* 64 symbols to 16 lanes of 4 codes, at most 48 bits each: x[j] symbols 8j .. 8j + 3, y[j] 8j +
- * 4 .. 8j + 7. */
+/* Encodes 64 symbols into 16 lanes of 4 codes, at most 48 bits each: x[j] holds symbols 8j ..
+ * 8j + 3, y[j] 8j + 4 .. 8j + 7. */
 struct lanes {
 	__m512i x, y, x_bits, y_bits;
 };
@@ -247,8 +248,8 @@ VBMI static inline __attribute__((always_inline)) struct lanes merge(__m512i low
 {
 	const __m512i first = _mm512_set1_epi32(0xffff), code = _mm512_set1_epi16(0xfff);
 	const __m512i half = _mm512_set1_epi64(0xffffffff);
-	/* entries of the even and of the odd symbols; shifts by whole bytes are another port's
-	 * than those by bits */
+	/* entries of the even and of the odd symbols; byte shifts use another port than bit
+	 * shifts */
 	__m512i even = _mm512_mask_mov_epi8(low, 0xaaaaaaaaaaaaaaaa,
 		_mm512_bslli_epi128(high, 1));
 	__m512i odd = _mm512_mask_mov_epi8(high, 0x5555555555555555,
@@ -282,7 +283,7 @@ VBMI static inline __attribute__((always_inline)) struct lanes merge(__m512i low
 	return l;
 }
 
-/* Left alone, the compiler takes lanes out of registers, by two instructions each on the ports
+/* Otherwise the compiler extracts lanes from registers, with two instructions each on the ports
  * that vectors need. */
 #define THROUGH_MEMORY(array) __asm__("" : "+m"(array))
 

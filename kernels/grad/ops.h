@@ -1,7 +1,7 @@
-/* ops.h - the operations of the gradient compressor: a device's tables `quant` and `huff`.
+/* ops.h - the operations of the gradient compressor: the tables `quant` and `huff` of a device.
  *
- * Reached as d->ops->quant and d->ops->huff. The rules of dev.h hold; formulas and formats are in
- * quant.h and huff.h. All pointers are the device's. */
+ * Reached as d->ops->quant and d->ops->huff. The rules of dev.h hold; formulas and formats are
+ * in quant.h and huff.h. All pointers belong to the device. */
 #ifndef RNP_KERNELS_GRAD_OPS_H
 #define RNP_KERNELS_GRAD_OPS_H
 
@@ -13,8 +13,8 @@
  *
  * decode  reads nothing outside the planes and writes nothing outside the elements, whatever the
  *         planes hold
- * spread  adds to bins[QUANT_BINS] of each `chunk` elements of x how many have which quant_bin;
- *         those that are not finite are left out; counts are modulo 2^32
+ * spread  a histogram: adds to bins[QUANT_BINS] of each `chunk` elements of x how many have which
+ *         quant_bin; elements that are not finite are skipped; counts are modulo 2^32
  * carry   e = b e + x, or x, see quant_carried
  * remain  e = e - sent, 0 where that is not finite
  * widen   out = bf16 as f32; narrow: rounded to bf16 (half.h) */
@@ -38,14 +38,14 @@ struct quant_ops {
 	QUANT_OPS(DEV_SLOT, quant)
 };
 
-/* The entropy coder, all chunks of a whole. n: symbols; chunk: of them in each chunk but the last,
- * 1 .. HUFF_CHUNK_MAX.
+/* The entropy coder, for all chunks of a sequence. n: symbols; chunk: symbols in each chunk but
+ * the last, 1 .. HUFF_CHUNK_MAX.
  *
  * count   counts[256] of n bytes, n < 2^32
  * encode  chunk c of in becomes out[at[c]] .. out[at[c + 1] - 1], one after the other, at[0] = 0;
- *         out has room for huff_bound(n, chunk), at for huff_chunks(n, chunk) + 1
- * decode  the reverse; `at` may be anything: what is not rising or goes beyond `bytes` is a bad
- *         chunk; *bad: how many chunks are no chunks; their symbols then are anything */
+ *         out has huff_bound(n, chunk) bytes, at has huff_chunks(n, chunk) + 1 entries
+ * decode  the reverse; `at` is not trusted: where it does not ascend or goes beyond `bytes`, the
+ *         chunk is bad; *bad: number of bad chunks; their symbols are then undefined */
 #define HUFF_OPS(OP, t)                                                              \
 	OP(t, count,                                                                 \
 		(struct dev * d, uint32_t * counts, const unsigned char *in,         \

@@ -1,11 +1,11 @@
-/* The quantisers' reference: floats to symbols and side information, and back. */
+/* quant.c - reference of the quantisers: floats to symbols and side information, and back. */
 #include "kernels/grad/quant.h"
 
 #include "kernels/grad/quant_parts.h"
 
 /* --- layout -------------------------------------------------------------------------------- */
 
-/* A plane of `full` bytes in a whole chunk and `bytes` in this one. */
+/* Adds a plane of `full` bytes in a whole chunk and `bytes` in this one. */
 static void add_plane(struct quant_layout *l, uint32_t full, uint32_t bytes, bool coded)
 {
 	uint32_t stride = (full + 63) & ~UINT32_C(63);
@@ -156,7 +156,7 @@ void quant_spread_ref(uint32_t *bins, const float *x, uint64_t n)
 
 /* --- what stands beside symbols ------------------------------------------------------------- */
 
-/* The next n bits; how many there are has been checked. */
+/* Reads the next n bits; the caller has checked that they exist. */
 static uint32_t bits_get(struct quant_bits *b, int n)
 {
 	uint64_t v;
@@ -169,7 +169,8 @@ static uint32_t bits_get(struct quant_bits *b, int n)
 	return (uint32_t)v;
 }
 
-/* Whether `used` bytes are just what stands beside these symbols, filled up with zeros. */
+/* Whether the side information of these symbols takes exactly `used` bytes and is padded with
+ * zero bits. */
 static bool beside_fits(const unsigned char *symbols, uint32_t n,
 	const unsigned char *beside, uint32_t used)
 {
@@ -224,7 +225,7 @@ static float absmax_of(const float *x, uint32_t n)
 	return most;
 }
 
-/* n elements at index `first`; shift is subtracted first */
+/* n elements from index `first` on; shift is subtracted first */
 static void levels(unsigned char *out, const float *x, uint32_t n, const struct quant *q,
 	float inverse, float shift, uint64_t first)
 {
@@ -325,7 +326,7 @@ static uint32_t qsgd(unsigned char *const p[], const float *x, uint32_t n,
 
 /* --- the largest of a block ------------------------------------------------------------------- */
 
-/* The largest magnitude that at least k of the n have. */
+/* Returns the largest magnitude that at least k of the n reach. */
 static uint32_t threshold_of(const float *x, uint32_t n, uint32_t k)
 {
 	uint32_t threshold = 0;
@@ -341,7 +342,8 @@ static uint32_t threshold_of(const float *x, uint32_t n, uint32_t k)
 	return threshold;
 }
 
-/* One block of n elements, the g-th of its chunk; its kept ones are from `at` on. */
+/* Encodes one block of n elements, the g-th of its chunk; its kept elements are stored from
+ * `at` on. */
 static void topk_block(unsigned char *const p[], const float *x, uint32_t n, uint32_t g,
 	uint32_t at, quant_threshold_fn threshold_fn)
 {

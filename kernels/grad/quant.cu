@@ -1,6 +1,7 @@
-/* Elements are independent where a method allows it (grid-stride loops); a block with a scale
- * is a warp's work; what has a bit stream beside its symbols is a chunk a thread block, tile by
- * tile; topk is a block a thread block. (long because all methods share a job and its planes) */
+/* quant.cu - the quantisers on a GPU. Elements are independent where a method allows it
+ * (grid-stride loops); a block with a scale is processed by a warp; a method with a bit stream
+ * beside its symbols uses a thread block per chunk, tile by tile; topk uses a thread block per
+ * block. (long because all methods share a job and its planes) */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/grad/ops.h"
 
@@ -8,7 +9,7 @@
 #define WARPS   (THREADS / 32)
 #define ALL     0xffffffffu
 
-/* What every kernel needs of a job, made on the host once. */
+/* What every kernel needs of a job, computed once on the host. */
 struct job {
 	struct quant q;
 	struct quant_layout l;
@@ -20,7 +21,7 @@ struct job {
 	const struct quant_step *steps;
 };
 
-/* plane p of chunk c */
+/* Returns plane p of chunk c. */
 __device__ static unsigned char *plane_of(const struct job *j, uint64_t c, int p)
 {
 	return quant_plane_at(&j->l, j->planes, j->chunks, c, p);
@@ -221,7 +222,7 @@ __global__ void encode_blocks(struct job j)
 
 /* --- sums: 16 threads a run -------------------------------------------------------------------------- */
 
-/* The sums of a run of n elements, valid in the first of the 16 threads. */
+/* Returns the sums of a run of n elements, valid in the first of the 16 threads. */
 __device__ static struct quant_sums run_sums(const float *x, uint32_t n)
 {
 	unsigned lane = threadIdx.x % QUANT_LANES;
@@ -245,7 +246,7 @@ __device__ static struct quant_sums run_sums(const float *x, uint32_t n)
 	return s;
 }
 
-/* A thread block a chunk. */
+/* One thread block per chunk. */
 __global__ void encode_sigma(struct job j)
 {
 	SHARED(struct quant_sums, runs, QUANT_CHUNK / QUANT_RUN);
@@ -256,7 +257,7 @@ __global__ void encode_sigma(struct job j)
 		uint32_t n = length_of(&j, c);
 		uint32_t count = (n + QUANT_RUN - 1) / QUANT_RUN;
 
-		__syncthreads(); /* the chunk before is done */
+		__syncthreads(); /* until the previous chunk is done */
 		for (uint32_t r = threadIdx.x / QUANT_LANES; r < count;
 			r += THREADS / QUANT_LANES) {
 			uint32_t left = n - r * QUANT_RUN;
@@ -288,7 +289,7 @@ __global__ void encode_sigma(struct job j)
 	}
 }
 
-/* qsgd's norms, 16 threads a block */
+/* qsgd's norms, 16 threads per block. */
 __global__ void encode_norms(struct job j)
 {
 	uint64_t blocks = (j.n + j.q.block - 1) / j.q.block;
@@ -318,8 +319,8 @@ __global__ void encode_norms(struct job j)
 
 /* --- symbols with bits beside them: a thread block a chunk, a tile of 256 at a time -------------------------- */
 
-/* Sum of v over the threads before this one; *total over all. sums: shared, WARPS. All threads
- * come here. */
+/* Returns the sum of v over the threads before this one; *total over all. sums: shared, WARPS.
+ * All threads must call it. */
 __device__ static uint32_t before(uint32_t v, uint32_t *sums, uint32_t *total)
 {
 	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -330,7 +331,7 @@ __device__ static uint32_t before(uint32_t v, uint32_t *sums, uint32_t *total)
 
 		up_to += lane >= by ? other : 0;
 	}
-	__syncthreads(); /* sums of the time before were read */
+	__syncthreads(); /* until the sums of the previous call are read */
 	if (lane == 31)
 		sums[warp] = up_to;
 	__syncthreads();
@@ -353,7 +354,7 @@ __device__ static void put_bits(uint32_t *words, uint32_t bit, uint32_t v, int n
 		atomicOr(&words[bit / 32 + 1], (uint32_t)(moved >> 32));
 }
 
-/* the symbol of element i of chunk c */
+/* Returns the symbol of element i of chunk c. */
 __device__ static uint8_t wide_symbol(const struct job *j, uint64_t c, uint32_t i,
 	uint32_t *m)
 {
@@ -385,7 +386,7 @@ __global__ void encode_wide(struct job j)
 			mine = bit + before((uint32_t)bits, sums, &total);
 			if (!total)
 				continue;
-			/* words that this tile is the first to touch: at most one a thread */
+			/* words that this tile is the first to write: at most one per thread */
 			first = (bit + 31) / 32;
 			if (first + threadIdx.x < (bit + total + 31) / 32)
 				words[first + threadIdx.x] = 0;
@@ -398,7 +399,7 @@ __global__ void encode_wide(struct job j)
 	}
 }
 
-/* n bits from `bit` on, which lie within the plane */
+/* Reads n bits from `bit` on, which lie within the plane. */
 __device__ static uint32_t get_bits(const unsigned char *bytes, uint32_t bit, int n)
 {
 	uint64_t v = 0;
@@ -448,7 +449,7 @@ __global__ void decode_wide(struct job j)
 
 #define TOPK_MAX 4096
 
-/* How many of the block's threads' counts there are in all. All threads come here. */
+/* Returns the sum of all threads' counts in the block. All threads must call it. */
 __device__ static uint32_t count_all(uint32_t v, uint32_t *sums)
 {
 	uint32_t total;
@@ -457,7 +458,7 @@ __device__ static uint32_t count_all(uint32_t v, uint32_t *sums)
 	return total;
 }
 
-/* The kept ones in order: places and bits. */
+/* Writes the kept elements in order: positions and bits. */
 __device__ static void select(uint32_t *place, uint32_t *bits, const uint32_t *x,
 	uint32_t n, uint32_t k, uint32_t *sums)
 {
@@ -510,7 +511,7 @@ __global__ void encode_topk(struct job j)
 		uint32_t in_chunk = (uint32_t)(from % j.chunk);
 		uint32_t at = in_chunk / QUANT_TOPK_SHARE, g = in_chunk / j.q.block;
 
-		__syncthreads(); /* the block before is done */
+		__syncthreads(); /* until the previous block is done */
 		for (uint32_t i = t; i < n; i += THREADS)
 			x[i] = ((const uint32_t *)(const void *)j.elements)[from + i];
 		__syncthreads();
@@ -535,7 +536,7 @@ __global__ void encode_topk(struct job j)
 			}
 		}
 		__syncthreads();
-		/* a byte of four values and two of gaps; at is a multiple of 4 */
+		/* Writes a byte of four values and two of gaps; at is a multiple of 4. */
 		if (t < k && t % 4 == 0) {
 			unsigned values = 0, gaps[4] = {};
 
@@ -573,7 +574,7 @@ __global__ void decode_topk(struct job j)
 		uint32_t at = in_chunk / QUANT_TOPK_SHARE, g = in_chunk / j.q.block;
 		float *y = (float *)(void *)j.elements + from;
 
-		__syncthreads(); /* the block before is done */
+		__syncthreads(); /* until the previous block is done */
 		if (t < k) {
 			uint32_t i = at + t;
 
@@ -601,7 +602,7 @@ __global__ void decode_topk(struct job j)
 
 /* --- statistics ------------------------------------------------------------------------------ */
 
-/* A thread block a stretch of 65536; chunk is a multiple of that, or all. */
+/* One thread block for 65536 elements; chunk is a multiple of that, or all. */
 __global__ void spread_kernel(uint32_t *bins, const float *x, uint64_t n, uint64_t chunk)
 {
 	SHARED(uint32_t, mine, QUANT_BINS);
@@ -646,7 +647,7 @@ static int started(struct dev *d)
 	return 0;
 }
 
-/* thread blocks for n of something that takes a whole one */
+/* Returns the number of thread blocks for n items that take a whole block each. */
 static unsigned grid_of(struct dev *d, uint64_t n)
 {
 	return cuda_grid(d, n, 1);
@@ -712,8 +713,8 @@ int cuda_quant_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
 	return started(d);
 }
 
-/* An operation on each of n elements i: its kernel and what starts it. `given`: the names of
- * its arguments. */
+/* An operation on each of n elements i: defines its kernel and the function that launches it.
+ * `given`: the names of its arguments. */
 #define ARGUMENTS(...) __VA_ARGS__
 #define EACH(name, given, statement, ...)                                \
 	__global__ void name##_kernel(__VA_ARGS__, uint64_t n)           \

@@ -28,7 +28,7 @@ struct work {
 	const struct quant_cpu *k;
 };
 
-/* What a chunk's function is given. */
+/* Arguments of the function that processes a chunk. */
 struct piece {
 	char *elements;
 	unsigned char *planes[QUANT_PLANES_MAX];
@@ -106,7 +106,7 @@ struct stretch {
 	const uint16_t *half_in;
 };
 
-/* bins of their own for each thread */
+/* each thread has its own bins */
 static void spread_part(void *work, uint64_t from, uint64_t to)
 {
 	const struct stretch *s = work;
@@ -144,7 +144,7 @@ static int cpu_spread(struct dev *d, uint32_t *bins, const float *x, uint64_t n,
 	return cpu_in_parts(d, (n + chunk - 1) / chunk, 1, spread_chunks, &s);
 }
 
-/* An operation on each element i of a stretch, by the team. */
+/* An operation on each element i of a range, by the team. */
 #define EACH(name, statement)                                                       \
 	static void name(void *work, uint64_t from, uint64_t to)                    \
 	{                                                                           \

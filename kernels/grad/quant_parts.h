@@ -1,10 +1,10 @@
-/* quant_parts.h - what quant.c and quant_x86.c share and nobody else needs. */
+/* quant_parts.h - what quant.c and quant_x86.c share. Private to the two. */
 #ifndef RNP_KERNELS_GRAD_QUANT_PARTS_H
 #define RNP_KERNELS_GRAD_QUANT_PARTS_H
 
 #include "kernels/grad/quant.h"
 
-/* What stands beside symbols: bits, the lowest first. */
+/* Writer of the bits beside symbols, lowest first. */
 struct quant_bits {
 	unsigned char *at;
 	uint64_t held;
@@ -20,7 +20,7 @@ static inline void quant_bits_put(struct quant_bits *b, uint32_t v, int n)
 	}
 }
 
-/* Returns the bytes since start. */
+/* Flushes; returns the bytes since start. */
 static inline uint32_t quant_bits_end(struct quant_bits *b, const unsigned char *start)
 {
 	if (b->count)
@@ -33,7 +33,7 @@ typedef uint32_t (*quant_threshold_fn)(const float *x, uint32_t n, uint32_t k);
 uint32_t quant_threshold_avx2(const float *x, uint32_t n, uint32_t k);
 uint32_t quant_threshold_avx512(const float *x, uint32_t n, uint32_t k);
 
-/* topk of a chunk. */
+/* Encodes a chunk of topk. */
 void quant_topk(unsigned char *const p[], const float *x, uint32_t n, uint32_t block,
 	quant_threshold_fn threshold);
 

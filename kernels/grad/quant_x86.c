@@ -1,11 +1,12 @@
-/* The quantisers for AVX2 and AVX-512. */
+/* quant_x86.c - the quantisers for AVX2 and AVX-512. */
 #include "kernels/grad/quant.h"
 
 #ifdef __x86_64__
 #include "kernels/grad/quant_parts.h"
 
-/* What is not finite has bins of its own, which are left out at the end instead of by a branch;
- * four tables, because a count that was just stored is not at once there to be read. */
+/* Elements that are not finite have bins of their own, which are dropped at the end instead of
+ * by a branch. There are four tables, because a count just stored cannot be loaded again at
+ * once. */
 #define SPREAD_TABLES 4
 #define SPREAD_FINITE (0x7f800000 >> 18)
 

@@ -1,4 +1,4 @@
-/* cpu.c - the operations of a proof of compute on the CPU: one team shares each. */
+/* cpu.c - the operations of proof of compute on the CPU: the team shares each. */
 #include "kernels/poc/cpu.h"
 
 #include <stdlib.h>

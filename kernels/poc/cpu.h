@@ -1,4 +1,4 @@
-/* cpu.h - the kernels of a proof of compute at a CPU level, each for one thread. */
+/* cpu.h - the kernels of proof of compute at a CPU level, each for one thread. */
 #ifndef RNP_KERNELS_POC_CPU_H
 #define RNP_KERNELS_POC_CPU_H
 
@@ -12,7 +12,7 @@ struct poc_cpu {
 	int8_mix_fn mix;
 };
 
-/* Chooses the best for each slot at a level on this CPU, none empty. */
+/* Chooses the best function for each slot at a level on this CPU; no slot is empty. */
 void poc_cpu_choose(struct poc_cpu *out, enum cpu_level level);
 
 #endif

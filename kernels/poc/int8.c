@@ -1,4 +1,4 @@
-/* What the matmul test does to int8 matrices between products: the reference. */
+/* int8.c - reference of what the matmul test does to int8 matrices between products. */
 #include "kernels/poc/int8.h"
 
 void int8_balance_ref(int8_t *x, uint64_t count)

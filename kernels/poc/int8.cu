@@ -1,4 +1,4 @@
-/* What the matmul test does to int8 matrices between products, on a GPU. */
+/* int8.cu - what the matmul test does to int8 matrices between products, on a GPU. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/poc/ops.h"
 

@@ -1,11 +1,11 @@
-/* int8.h - what the matmul test of a proof of compute does to int8 matrices between two products.
+/* int8.h - what the matmul test of proof of compute does to int8 matrices between two products.
  *
  * balance  x[i] = 0 where it is -128, so that random bytes have the mean 0
  * mix      out[i][j] = int8(((uint32(c[i][j]) ^ row_salt[i] ^ column_salt[j]) * 0x9E3779B1) >> 24),
- *          rows x n: each bit of c decides, and no sum of products has the result of a mix
+ *          rows x n: each bit of c matters, and the mix of a sum is not the sum of mixes
  *
- * All are dense and row-major; mix writes what it does not read. Addresses are a multiple of the
- * element. Exact: every version gives the same bytes. */
+ * All are dense and row-major; mix's output does not overlap its inputs. Addresses are a
+ * multiple of the element. Exact: every version gives the same bytes. */
 #ifndef RNP_KERNELS_POC_INT8_H
 #define RNP_KERNELS_POC_INT8_H
 

@@ -1,4 +1,5 @@
-/* What the matmul test does to int8 matrices between products, for AVX2 and AVX-512. */
+/* int8_x86.c - what the matmul test does to int8 matrices between products, for AVX2 and
+ * AVX-512. */
 #include "kernels/poc/int8.h"
 
 #ifdef __x86_64__

@@ -1,4 +1,4 @@
-/* The memory test's fill: the reference. */
+/* memfill.c - reference of the memory test's fill. */
 #include "kernels/poc/memfill.h"
 
 #include <stddef.h>
@@ -30,7 +30,7 @@ static void double_round(uint32_t x[SIDE])
 	quarter(x, 3, 4, 9, 14);
 }
 
-/* V, and T by where the columns are written */
+/* applies V; T happens by where the columns are written */
 static void columns(uint32_t out[MEMFILL_WORDS], const uint32_t in[MEMFILL_WORDS],
 	int transposed)
 {

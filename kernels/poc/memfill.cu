@@ -1,6 +1,6 @@
-/* A lane is filled by 16 threads, a column of the matrix each: V is in registers, T goes
- * through shared memory, and the block before is still in the registers when the next one wants
- * it. */
+/* memfill.cu - the memory test's fill on a GPU. 16 threads fill a lane, one for each column of
+ * the matrix: V works in registers, T goes through shared memory, and the previous block is
+ * still in registers when the next one needs it. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/poc/ops.h"
 
@@ -74,7 +74,7 @@ __device__ void fill_lane(const struct memfill *m, uint64_t lane, unsigned colum
 		for (int r = 0; r < SIDE; r++)
 			x[r] = y[r] = last[r];
 		stir(y);
-		__syncwarp(); /* the square before has been read */
+		__syncwarp(); /* until the previous square has been read */
 		for (int r = 0; r < SIDE; r++)
 			square[column * (SIDE + 1) + r] = y[r];
 		__syncwarp();
@@ -98,7 +98,7 @@ __global__ void memfill_kernel(struct memfill m)
 	SHARED(uint32_t, squares, LANES * SIDE * (SIDE + 1));
 	unsigned mine = threadIdx.x / SIDE, column = threadIdx.x % SIDE;
 
-	/* all threads of a warp go round together: those without a lane follow idly */
+	/* all threads of a warp iterate together: those without a lane follow idly */
 	for (uint64_t first = (uint64_t)blockIdx.x * LANES; first < m.lanes;
 		first += (uint64_t)gridDim.x * LANES) {
 		bool idle = first + mine >= m.lanes;

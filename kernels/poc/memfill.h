@@ -1,22 +1,22 @@
-/* memfill.h - fill memory in a way that is slow without the memory: lanes of 1 KiB blocks in
+/* memfill.h - fills memory in a way that is slow without the memory: lanes of 1 KiB blocks in
  * four slices, several passes over them.
  *
  * Shape: block (lane, at) with at < 4 * per_slice lies at blocks + (lane * 4 * per_slice + at)
  * * MEMFILL_WORDS, little-endian words. Step u = 4 * pass + slice writes the blocks at = slice
  * * per_slice + i for all lanes, i ascending; all lanes of a step are independent of each
- * other, a step needs the whole step before it.
+ * other; a step needs the whole step before it.
  *
  * Formula: block = F(prev, ref[0] .. ref[7], salt).
- *   prev  the block before it in the lane, as it is now; zero for the very first of a lane
+ *   prev  the block before it in the lane, with its present contents; zero for the first of a lane
  *   salt  block ((lane << 32) | (u * per_slice + i)) of the step's Philox sequence: 4 words
  *   ref   blocks of finished slices: in pass 0 of those before this one (none in slice 0:
  *         zero), later of the three others. With count = finished slices * per_slice * lanes,
  *         below 2^32, the number of ref[j] is k = (r * count) >> 32, where r is salt[j], and from
- *         the fifth on salt[j - 4] turned by 16 bits: lane k mod lanes, place k / lanes of
+ *         the fifth on salt[j - 4] rotated by 16 bits: lane k mod lanes, position k / lanes of
  *         the finished slices in ascending order
- *   F     X = prev ^ ref[0] ^ .. ^ ref[7], X[0..3] ^= salt; Y = V(T(V(X))) ^ X, where X is a 16 x 16 matrix of
- *         words, T transposes, and V is two ChaCha double rounds (Bernstein 2008) down each
- *         column, so that a changed bit of X changes half of all bits
+ *   F     X = prev ^ ref[0] ^ .. ^ ref[7], X[0..3] ^= salt; Y = V(T(V(X))) ^ X, where X is a
+ *         16 x 16 matrix of words, T transposes, and V is two ChaCha double rounds (Bernstein
+ *         2008) down each column, so that a changed bit of X changes half of all bits
  *
  * Exact: every version gives the same bytes. */
 #ifndef RNP_KERNELS_POC_MEMFILL_H
@@ -36,15 +36,15 @@ struct memfill {
 	uint32_t *blocks; /* belongs to the device */
 	uint64_t lanes, per_slice;
 	uint64_t step;
-	struct philox key; /* of this step; key.block is not used */
+	struct philox key; /* of this step; key.block is ignored */
 };
 
-/* Which block a block takes as ref[which]. */
+/* Computes which block another block takes as ref[which]. */
 struct memfill_ref {
 	uint64_t lane, slice, i, step; /* step: the one that wrote it */
 };
 
-/* False: there is none (the first slice of all). */
+/* Returns false if there is none (in the first slice of all). */
 HD int memfill_ref_of(struct memfill_ref *out, const struct memfill *m,
 	const uint32_t salt[4], int which)
 {
@@ -81,21 +81,21 @@ HD uint64_t memfill_index(const struct memfill *m, uint64_t lane, uint64_t slice
 
 KERNELS_BEGIN
 
-/* Do step m->step for lanes from .. to - 1. */
+/* Does step m->step for lanes from .. to - 1. */
 typedef void (*memfill_fn)(const struct memfill *m, uint64_t from, uint64_t to);
 
 void memfill_ref(const struct memfill *m, uint64_t from, uint64_t to);
 void memfill_avx2(const struct memfill *m, uint64_t from, uint64_t to);
 void memfill_avx512(const struct memfill *m, uint64_t from, uint64_t to);
 
-/* F itself; parents may be NULL (zero); out overlaps none of them. */
+/* Computes F; parents may be NULL (zero); out overlaps none of them. */
 void memfill_block(uint32_t out[MEMFILL_WORDS], const uint32_t *prev,
 	const uint32_t *const ref[MEMFILL_REFS], const uint32_t salt[4]);
 
 typedef void (*memfill_block_fn)(uint32_t out[MEMFILL_WORDS], const uint32_t *prev,
 	const uint32_t *const ref[MEMFILL_REFS], const uint32_t salt[4]);
 
-/* The best for this CPU. */
+/* Returns the best version for this CPU. */
 memfill_fn memfill_fast(void);
 memfill_block_fn memfill_block_fast(void);
 

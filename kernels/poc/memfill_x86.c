@@ -1,7 +1,8 @@
-/* Rows of the 16 x 16 matrix are vectors, so V is ChaCha on whole vectors, and T transposes
- * them. AVX2 does the same on two halves. Lanes of memory are filled four at a time, so that
- * the reads of finished slices, which miss every cache, overlap; those of the next block are
- * prefetched. X waits in the place of the block. */
+/* memfill_x86.c - the fill for AVX2 and AVX-512. Rows of the 16 x 16 matrix are vectors, so V
+ * is ChaCha on whole vectors, and T transposes them; AVX2 does the same on two halves. Lanes of
+ * memory are filled four at a time, so that the reads of finished slices, which miss every
+ * cache, overlap; those of the next block are prefetched. X is built in the memory of the
+ * block. */
 #include "kernels/poc/memfill.h"
 
 #ifdef __x86_64__
@@ -95,7 +96,7 @@ AVX2 static void block256(uint32_t *out, const uint32_t *prev,
 		}
 		TWO_DOUBLE_ROUNDS(_mm256_add_epi32, _mm256_xor_si256, ROL256, half[h]);
 	}
-	/* four squares of 8 x 8; those off the diagonal change places */
+	/* four squares of 8 x 8; those off the diagonal are exchanged */
 	for (int i = 0; i < 8; i++)
 		t[i] = half[1][i], half[1][i] = half[0][8 + i], half[0][8 + i] = t[i];
 	for (int h = 0; h < 2; h++) {
@@ -121,7 +122,7 @@ struct next {
 	uint32_t salt[4];
 };
 
-/* Where block i of a lane comes from and goes to; its parents are on their way afterwards. */
+/* Computes the addresses of block i of a lane and of its parents, and prefetches the parents. */
 INLINE void find(struct next *to, const struct memfill *m, uint64_t lane, uint64_t i)
 {
 	uint64_t slice = m->step % MEMFILL_SLICES;

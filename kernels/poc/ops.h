@@ -1,4 +1,4 @@
-/* ops.h - the operations of a proof of compute: a device's table `poc`.
+/* ops.h - the operations of proof of compute: the table `poc` of a device.
  *
  * Reached as d->ops->poc. The rules of dev.h hold; formulas are in the header of each kernel. */
 #ifndef RNP_KERNELS_POC_OPS_H
@@ -9,7 +9,7 @@
 #include "kernels/poc/memfill.h"
 #include "kernels/poc/sha256_rows.h"
 
-/* memfill does all lanes of a step. */
+/* memfill fills all lanes of a step. */
 #define POC_OPS(OP, t)                                                              \
 	OP(t, sha256,                                                               \
 		(struct dev * d, unsigned char *out, const struct sha256_rows *in), \

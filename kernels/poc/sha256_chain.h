@@ -1,9 +1,9 @@
 /* sha256_chain.h - SHA-256 of SHA-256 of ... (FIPS 180-4) in many lanes at once.
  *
- * Formula: state = SHA-256(state), steps times, for each of count states of 32 bytes that lie one
- * after the other. A chain is strictly sequential, so one lane reads the speed of a thread; to
- * check a chain from its checkpoints all segments run side by side, which is several times
- * faster. Exact: every version gives the same bytes. One thread. */
+ * Formula: state = SHA-256(state), steps times, for each of count adjacent states of 32 bytes.
+ * A chain is strictly sequential, so one lane measures the speed of a thread; to verify a chain
+ * from its checkpoints all segments run in parallel, which is several times faster. Exact:
+ * every version gives the same bytes. One thread. */
 #ifndef RNP_KERNELS_POC_SHA256_CHAIN_H
 #define RNP_KERNELS_POC_SHA256_CHAIN_H
 
@@ -19,9 +19,9 @@ void sha256_chain_ref(unsigned char *states, uint64_t count, uint64_t steps);
 void sha256_chain_shani(unsigned char *states, uint64_t count, uint64_t steps);
 void sha256_chain_avx512(unsigned char *states, uint64_t count, uint64_t steps);
 
-/* The best for this CPU at the level of RNP_ISA. */
+/* Returns the best version for this CPU at the level of RNP_ISA. */
 sha256_chain_fn sha256_chain_fast(void);
-/* The name of what it runs a single lane with: "sha_ni" or "reference". */
+/* Returns the name of the implementation that runs a single lane: "sha_ni" or "reference". */
 const char *sha256_chain_name(void);
 
 KERNELS_END

@@ -1,7 +1,7 @@
-/* sha256_chain_x86.c - chains by AVX-512 and the SHA extensions.
+/* sha256_chain_x86.c - chains with AVX-512 and the SHA extensions.
  *
- * AVX-512 runs 16 lanes, one a 32-bit element; SHA extensions run one, or four interleaved, because
- * a lane alone waits for the latency of its rounds. */
+ * AVX-512 runs 16 lanes, one in each 32-bit element; the SHA extensions run one, or four
+ * interleaved, because a single lane waits for the latency of its rounds. */
 #include "kernels/poc/sha256_chain.h"
 
 #ifdef __x86_64__

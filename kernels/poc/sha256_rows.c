@@ -1,4 +1,4 @@
-/* SHA-256 of many rows: the reference. */
+/* sha256_rows.c - reference of SHA-256 of many rows. */
 #include "kernels/poc/sha256_rows.h"
 
 #include <string.h>

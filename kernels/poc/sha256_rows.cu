@@ -1,4 +1,4 @@
-/* SHA-256 of many rows on a GPU, a row per thread. */
+/* sha256_rows.cu - SHA-256 of many rows on a GPU, one row per thread. */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/poc/ops.h"
 
@@ -9,8 +9,8 @@ __constant__ uint32_t sha256_k[64] = {
 __constant__ uint32_t sha256_h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 	0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
-/* One row a thread. Threads read rows far apart, but each line serves two blocks of its thread, and
- * hashing, not memory, is the limit. */
+/* One row per thread. Threads read rows far apart, but each cache line serves two blocks of its
+ * thread, and hashing, not memory, is the limit. */
 __global__ void sha256_kernel(unsigned char *out, struct sha256_rows in)
 {
 	uint64_t blocks = sha256_rows_blocks(&in);

@@ -2,14 +2,14 @@
  * trees.
  *
  * Formula: digest i = SHA-256(prefix || index || row i), where index is the number first + i in
- * index_bytes bytes (0: left out, 4 or 8), little-endian. So a leaf H(0x00 || round || row ||
+ * index_bytes bytes (0: omitted, 4 or 8), little-endian. So a leaf H(0x00 || round || row ||
  * bytes) has the prefix 0x00 || round and its row number as index; a node H(0x01 || left ||
  * right) has the prefix 0x01, no index, and rows of 64 bytes, which are the digests of the
  * level below.
  *
  * Shape: count rows of row_bytes bytes, row i at rows + i * stride_bytes, at any address;
- * digests of 32 bytes, one after the other, at any address. out must not overlap rows. The
- * whole message stays under 2^61 bytes. Exact: every version gives the same bytes. */
+ * adjacent digests of 32 bytes, at any address. out must not overlap rows. The whole message
+ * stays under 2^61 bytes. Exact: every version gives the same bytes. */
 #ifndef RNP_KERNELS_POC_SHA256_ROWS_H
 #define RNP_KERNELS_POC_SHA256_ROWS_H
 
@@ -43,7 +43,7 @@ void sha256_rows_avx512(unsigned char *out, const struct sha256_rows *in); /* 16
 
 KERNELS_END
 
-/* The parts that every version shares. */
+/* Functions that every version shares. */
 
 HD uint64_t sha256_rows_message_bytes(const struct sha256_rows *in)
 {
@@ -55,7 +55,7 @@ HD uint64_t sha256_rows_blocks(const struct sha256_rows *in)
 	return (sha256_rows_message_bytes(in) + 9 + 63) / 64;
 }
 
-/* Byte `at` of the padded message of row i. */
+/* Returns byte `at` of the padded message of row i. */
 HD unsigned char sha256_rows_byte(const struct sha256_rows *in, uint64_t i, uint64_t at)
 {
 	uint64_t bytes = sha256_rows_message_bytes(in), end = sha256_rows_blocks(in) * 64;
@@ -75,8 +75,8 @@ HD unsigned char sha256_rows_byte(const struct sha256_rows *in, uint64_t i, uint
 	return (unsigned char)(bytes * 8 >> 8 * (end - 1 - at));
 }
 
-/* Where block `block` of the message of row i lies, when all of it is bytes of the row;
- * otherwise NULL. */
+/* Returns the address of block `block` of the message of row i if it consists of bytes of the
+ * row only, else NULL. */
 HD const unsigned char *sha256_rows_inside(const struct sha256_rows *in, uint64_t i,
 	uint64_t block)
 {
@@ -100,7 +100,8 @@ HD uint32_t sha256_schedule(uint32_t w16, uint32_t w15, uint32_t w7, uint32_t w2
 	return w16 + s0 + w7 + s1;
 }
 
-/* One block of 16 words; k: the 64 constants, where this device has them. w is used up. */
+/* Hashes one block of 16 words; k: the 64 constants, in memory of this device. w is
+ * overwritten. */
 HD void sha256_block(uint32_t state[8], uint32_t w[16], const uint32_t *k)
 {
 	uint32_t a = state[0], b = state[1], c = state[2], d = state[3];

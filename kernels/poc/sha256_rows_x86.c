@@ -1,5 +1,6 @@
-/* AVX2 and AVX-512 hash 8 and 16 rows at a time, a row a lane; SHA extensions two rows at a time,
- * because one alone waits for the latency of its rounds. Of these AVX-512 is the fastest. */
+/* sha256_rows_x86.c - SHA-256 of many rows. AVX2 and AVX-512 hash 8 and 16 rows at a time, one
+ * row in each lane; the SHA extensions two rows at a time, because a single one waits for the
+ * latency of its rounds. AVX-512 is the fastest. */
 #include "kernels/poc/sha256_rows.h"
 
 #ifdef __x86_64__
@@ -14,22 +15,22 @@
 
 #define LANES_MAX 16
 
-/* Where the 64 bytes of a block lie: in the row, or else put together in room. */
+/* Returns the 64 bytes of a block: in place in the row, or assembled in `buffer`. */
 static const unsigned char *block_of(const struct sha256_rows *in, uint64_t i,
-	uint64_t block, unsigned char room[64])
+	uint64_t block, unsigned char buffer[64])
 {
 	const unsigned char *p = sha256_rows_inside(in, i, block);
 
 	if (p)
 		return p;
 	for (uint64_t k = 0; k < 64; k++)
-		room[k] = sha256_rows_byte(in, i, block * 64 + k);
-	return room;
+		buffer[k] = sha256_rows_byte(in, i, block * 64 + k);
+	return buffer;
 }
 
 /* --- AVX-512: 16 lanes ------------------------------------------------------------------- */
 
-/* word t of the 16 lanes in w[t], from 64 bytes of each lane */
+/* Puts word t of the 16 lanes into w[t], from 64 bytes of each lane. */
 AVX512 static void load16(__m512i w[16], const unsigned char *const from[16])
 {
 	const __m512i swap = _mm512_broadcast_i32x4(
@@ -51,11 +52,11 @@ AVX512 static void compress16(__m512i state[8], const unsigned char *const from[
 		state[k] = ADD(state[k], s[k]);
 }
 
-/* rows i .. i + n - 1 with n <= 16; lanes beyond n repeat the last row */
+/* Hashes rows i .. i + n - 1 with n <= 16; lanes beyond n repeat the last row. */
 AVX512 static void rows16(unsigned char *out, const struct sha256_rows *in, uint64_t i,
 	uint64_t n)
 {
-	unsigned char room[LANES_MAX][64];
+	unsigned char buffer[LANES_MAX][64];
 	const unsigned char *from[LANES_MAX];
 	uint64_t blocks = sha256_rows_blocks(in);
 	uint32_t words[8][16];
@@ -65,7 +66,7 @@ AVX512 static void rows16(unsigned char *out, const struct sha256_rows *in, uint
 		state[k] = _mm512_set1_epi32((int)sha256_start[k]);
 	for (uint64_t b = 0; b < blocks; b++) {
 		for (uint64_t l = 0; l < 16; l++)
-			from[l] = l < n ? block_of(in, i + l, b, room[l]) : from[n - 1];
+			from[l] = l < n ? block_of(in, i + l, b, buffer[l]) : from[n - 1];
 		compress16(state, from);
 	}
 	for (int k = 0; k < 8; k++)
@@ -150,7 +151,7 @@ AVX2 static void compress8(v8 state[8], const unsigned char *const from[8])
 
 AVX2 void sha256_rows_avx2(unsigned char *out, const struct sha256_rows *in)
 {
-	unsigned char room[8][64];
+	unsigned char buffer[8][64];
 	const unsigned char *from[8];
 	uint64_t blocks = sha256_rows_blocks(in);
 
@@ -162,7 +163,7 @@ AVX2 void sha256_rows_avx2(unsigned char *out, const struct sha256_rows *in)
 			state[k] = (v8)_mm256_set1_epi32((int)sha256_start[k]);
 		for (uint64_t b = 0; b < blocks; b++) {
 			for (uint64_t l = 0; l < 8; l++)
-				from[l] = l < n ? block_of(in, i + l, b, room[l]) :
+				from[l] = l < n ? block_of(in, i + l, b, buffer[l]) :
 						  from[n - 1];
 			compress8(state, from);
 		}
@@ -177,7 +178,7 @@ AVX2 void sha256_rows_avx2(unsigned char *out, const struct sha256_rows *in)
 
 /* --- SHA extensions: 2 rows -------------------------------------------------------------- */
 
-/* n rows, a constant; the compiler unrolls */
+/* Hashes n rows, a constant; the compiler unrolls. */
 SHANI INLINE void compress_shani(struct sha256_halves *s,
 	const unsigned char *const *from, int n)
 {
@@ -220,7 +221,7 @@ SHANI INLINE void rows_shani(unsigned char *out, const struct sha256_rows *in, u
 {
 	const uint32_t *h = sha256_start;
 	uint64_t blocks = sha256_rows_blocks(in);
-	unsigned char room[2][64];
+	unsigned char buffer[2][64];
 	const unsigned char *from[2];
 	struct sha256_halves s[2];
 
@@ -230,7 +231,7 @@ SHANI INLINE void rows_shani(unsigned char *out, const struct sha256_rows *in, u
 	}
 	for (uint64_t b = 0; b < blocks; b++) {
 		for (int r = 0; r < n; r++)
-			from[r] = block_of(in, i + (uint64_t)r, b, room[r]);
+			from[r] = block_of(in, i + (uint64_t)r, b, buffer[r]);
 		compress_shani(s, from, n);
 	}
 	for (int r = 0; r < n; r++)

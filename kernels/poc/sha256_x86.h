@@ -1,5 +1,5 @@
-/* sha256_x86.h - the rounds of SHA-256 on vectors: 16 messages with AVX-512, a few beside each
- * other with SHA extensions. Private to *_x86.c. */
+/* sha256_x86.h - the rounds of SHA-256 on vectors: 16 messages with AVX-512, a few interleaved
+ * with the SHA extensions. Private to *_x86.c. */
 #ifndef RNP_KERNELS_POC_SHA256_X86_H
 #define RNP_KERNELS_POC_SHA256_X86_H
 
@@ -17,7 +17,7 @@
 #define ADD(a, b)         _mm512_add_epi32(a, b)
 #define ROTATE(x, n)      _mm512_ror_epi32(x, n)
 
-/* Round t with its word, 16 lanes: the names turn instead of the values. */
+/* Round t with its word, 16 lanes: the variables' names rotate instead of their values. */
 AVX512 INLINE void sha256_round16(__m512i s[8], int t, __m512i w)
 {
 	__m512i a = s[-t & 7], b = s[(1 - t) & 7], c = s[(2 - t) & 7], e = s[(4 - t) & 7];
@@ -32,8 +32,8 @@ AVX512 INLINE void sha256_round16(__m512i s[8], int t, __m512i w)
 	s[(7 - t) & 7] = ADD(one, two);
 }
 
-/* All rounds of a block whose words are w[0..15], which are used up; s is not yet added to what
- * it was. */
+/* Does all rounds of a block whose words are w[0..15], which are overwritten; the caller adds s
+ * to the former state. */
 AVX512 INLINE void sha256_rounds16(__m512i s[8], __m512i w[16])
 {
 #pragma GCC unroll 64
@@ -51,13 +51,13 @@ AVX512 INLINE void sha256_rounds16(__m512i s[8], __m512i w[16])
 	}
 }
 
-/* A state as the instructions want it. */
+/* Loads a state in the order that the instructions use. */
 struct sha256_halves {
 	__m128i abef, cdgh;
 };
 
-/* The same for n messages (a constant, at most 4) with the words of message l in w[l]: one
- * alone would wait for the latency of its rounds. */
+/* The same for n messages (a constant, at most 4) with the words of message l in w[l]: a single
+ * message would wait for the latency of its rounds. */
 SHANI INLINE void sha256_rounds_shani(struct sha256_halves *s, __m128i w[][4], int n)
 {
 #pragma GCC unroll 16
@@ -72,7 +72,7 @@ SHANI INLINE void sha256_rounds_shani(struct sha256_halves *s, __m128i w[][4], i
 				_mm_shuffle_epi32(x, 0x0e));
 			if (q >= 12)
 				continue;
-			/* words 4 q + 16 .. 4 q + 19 take the place of 4 q .. */
+			/* words 4 q + 16 .. 4 q + 19 replace 4 q .. */
 			t = _mm_alignr_epi8(w[l][(q + 3) & 3], w[l][(q + 2) & 3], 4);
 			x = _mm_sha256msg1_epu32(w[l][q & 3], w[l][(q + 1) & 3]);
 			w[l][q & 3] = _mm_sha256msg2_epu32(_mm_add_epi32(x, t),

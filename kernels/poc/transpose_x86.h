@@ -1,11 +1,11 @@
-/* transpose_x86.h - squares of 32-bit numbers in registers, turned: row i's element j becomes
- * row j's element i. Private to *_x86.c. */
+/* transpose_x86.h - transposes square matrices of 32-bit numbers in registers. Private to
+ * *_x86.c. */
 #ifndef RNP_KERNELS_POC_TRANSPOSE_X86_H
 #define RNP_KERNELS_POC_TRANSPOSE_X86_H
 
 #include <immintrin.h>
 
-/* 16 x 16, by four times four unpacks and shuffles */
+/* 16 x 16, by four stages of unpacks and shuffles */
 __attribute__((target("avx512f"), always_inline)) static inline void transpose16(
 	__m512i x[16])
 {
