@@ -102,7 +102,17 @@ $(BUILD)/obj/units.o: $(BUILD)/gen/units.c $(BUILD)/flags
 	$(call say,CC  )
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(LIB): $(call object,$(COMMON) $(KERNELS)) $(addprefix $(BUILD)/obj/,schemas.o api.o units.o)
+# the chat server's page and its description of itself
+$(BUILD)/gen/serve.c: cmd/rnp-serve/openapi.json scripts/embed
+	@mkdir -p $(@D)
+	$(Q)scripts/embed serve $< > $@.part && mv $@.part $@
+
+$(BUILD)/obj/serve.o: $(BUILD)/gen/serve.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(LIB): $(call object,$(COMMON) $(KERNELS)) $(addprefix $(BUILD)/obj/,schemas.o api.o serve.o units.o)
 	$(call say,AR  )
 	$(Q)rm -f $@ && ar qcs $@ $^
 

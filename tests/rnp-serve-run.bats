@@ -134,7 +134,7 @@ teardown() { stop_serve; }
 @test "run: who leaves is gone within a step, and takes nobody along" {
 	start_serve --context 250 --streams 2
 	post /v1/completions '{"prompt":"stays","max_tokens":200,"seed":1}' | jq -j '.choices[0].text' >want
-	local long='{"prompt":"leaves","max_tokens":240,"n":8,"stream":true,"logit_bias":{"0":-100}}' i
+	local long='{"prompt":"leaves","max_tokens":240,"n":8,"stream":true,"logit_bias":{"399":-100}}' i
 	post /v1/completions '{"prompt":"stays","max_tokens":200,"seed":1}' >stays &
 	local stays=$!
 	for i in 1 2 3; do
@@ -158,7 +158,7 @@ teardown() { stop_serve; }
 
 @test "run: SIGTERM lets answers end, takes no new ones, and exits 0" {
 	start_serve
-	post /v1/completions '{"prompt":"x","max_tokens":250,"n":8,"stream":true,"logit_bias":{"0":-100}}' -N >stream &
+	post /v1/completions '{"prompt":"x","max_tokens":250,"n":8,"stream":true,"logit_bias":{"399":-100}}' -N >stream &
 	local client=$!
 	eventually test -s stream
 	kill -TERM "$server"

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-serve/access.h"
 #include "cmd/rnp-serve/api_error.h"
 #include "cmd/rnp-serve/server.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -40,8 +42,49 @@ static int encode_all(struct prompt *prompts, uint32_t n, const struct served *m
 	return 0;
 }
 
-static int begin(struct server *s, struct request *ask, struct httpd_request *q,
-	struct httpd_reply *r, const struct reply_format *format, struct api_error *e)
+/* Without keys addresses take turns, and share what is in the cache. */
+static uint64_t address_group(const char *client)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+
+	for (; *client; client++)
+		h = (h ^ (unsigned char)*client) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+/* Takes the limits of the key, and a place in the queue. x is given up in any case of -1. */
+static int start(struct server *s, struct exchange *x, struct api_key *key,
+	struct httpd_request *q, struct httpd_reply *r, struct api_error *e)
+{
+	int rc = 0, wait_s = 1;
+
+	exchange_belongs(x, key ? key->id : address_group(q->client),
+		key && !s->cache_shared ? key->id : 0);
+	if (key)
+		rc = keys_take(&s->keys, key, x->count, x->prompt_tokens, clock_mono_ns(),
+			&wait_s);
+	if (rc < 0) {
+		api_error_set(e, 429, "rate_limit_exceeded", NULL, "%s", err_get()->text);
+		r->retry_after_s = wait_s;
+	} else {
+		x->keys = &s->keys;
+		x->key = key;
+		rc = exchange_start(x, q, r);
+		if (rc < 0) {
+			api_error_set(e, 429, "queue_full", NULL, "%s", err_get()->text);
+			r->retry_after_s = 1;
+			if (key)
+				keys_give(&s->keys, key, x->count, 0);
+		}
+	}
+	if (rc < 0)
+		exchange_drop(x);
+	return rc;
+}
+
+static int begin(struct server *s, struct request *ask, struct api_key *key,
+	struct httpd_request *q, struct httpd_reply *r, const struct reply_format *format,
+	struct api_error *e)
 {
 	struct prompt *prompts = NULL;
 	struct served *m = find_model(s, ask->model, e);
@@ -54,11 +97,7 @@ static int begin(struct server *s, struct request *ask, struct httpd_request *q,
 	prompts = xcalloc(n, sizeof *prompts);
 	if (encode_all(prompts, n, m, ask, e) == 0) {
 		x = exchange_new(s->writer, m, ask, format, prompts, n);
-		rc = exchange_start(x, q, r);
-		if (rc < 0) {
-			exchange_drop(x);
-			api_error_set(e, 429, "queue_full", NULL, "%s", err_get()->text);
-		}
+		rc = start(s, x, key, q, r, e);
 	}
 	for (uint32_t i = 0; i < n; i++)
 		prompt_release(&prompts[i]);
@@ -71,16 +110,19 @@ static enum httpd_when answer(struct server *s, struct httpd_request *q,
 {
 	struct request ask = { 0 };
 	struct api_error e;
+	struct api_key *key;
 	int rc = -1;
 
+	if (!access_allows(s, q, r, false, &key))
+		return HTTPD_NOW;
 	if (atomic_load(&s->draining))
 		api_error_set(&e, 503, "draining", NULL, "the server is about to end");
 	else if (request_parse(&ask, kind, q->body.data, q->body.len, &e) == 0)
-		rc = begin(s, &ask, q, r, format, &e);
+		rc = begin(s, &ask, key, q, r, format, &e);
 	request_release(&ask);
 	if (rc == 0)
 		return HTTPD_LATER;
-	if (e.status == 429 || e.status == 503)
+	if (e.status == 503)
 		r->retry_after_s = 1;
 	return api_error_reply(r, &e);
 }
@@ -127,9 +169,13 @@ static enum httpd_when get_models(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct server *s = ctx;
-	json_t *list = json_array(), *o = json_object();
+	json_t *list, *o;
+	struct api_key *key;
 
-	(void)q;
+	if (!access_allows(s, q, r, false, &key))
+		return HTTPD_NOW;
+	list = json_array();
+	o = json_object();
 	for (uint32_t i = 0; i < s->model_count; i++)
 		json_push(list, describe(s, &s->models[i]));
 	json_set_text(o, "object", "list");
@@ -143,9 +189,13 @@ static enum httpd_when get_model(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct api_error e;
-	struct served *m = find_model(ctx, q->arg, &e);
+	struct served *m;
+	struct api_key *key;
 	json_t *o;
 
+	if (!access_allows(ctx, q, r, false, &key))
+		return HTTPD_NOW;
+	m = find_model(ctx, q->arg, &e);
 	if (!m)
 		return api_error_reply(r, &e);
 	o = describe(ctx, m);
@@ -195,9 +245,12 @@ static enum httpd_when post_tokenize(void *ctx, struct httpd_request *q,
 	struct buf ids = BUF_INIT;
 	struct served *m;
 	struct api_error e;
+	struct api_key *key;
 	json_t *body, *v;
 	int rc = -1;
 
+	if (!access_allows(ctx, q, r, false, &key))
+		return HTTPD_NOW;
 	v = read_small(ctx, q, "content", JSON_STRING, &body, &m, &e);
 	if (v) {
 		int64_t bos = lm_token_bos(m->l.token);
@@ -249,8 +302,11 @@ static enum httpd_when post_detokenize(void *ctx, struct httpd_request *q,
 	struct buf text = BUF_INIT;
 	struct served *m;
 	struct api_error e;
+	struct api_key *key;
 	json_t *body, *v, *o;
 
+	if (!access_allows(ctx, q, r, false, &key))
+		return HTTPD_NOW;
 	v = read_small(ctx, q, "tokens", JSON_ARRAY, &body, &m, &e);
 	if (v && detokenize(&text, m, v, &e) == 0) {
 		o = json_pack("{s:s%}", "content", buf_text(&text), text.len);
@@ -276,8 +332,11 @@ static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 	struct buf text = BUF_INIT;
 	struct api_error e;
 	struct served *m = NULL;
+	struct api_key *key;
 	json_t *o;
 
+	if (!access_allows(ctx, q, r, false, &key))
+		return HTTPD_NOW;
 	if (request_parse(&ask, REQUEST_TEMPLATE, q->body.data, q->body.len, &e) == 0)
 		m = find_model(ctx, ask.model, &e);
 	if (m && prompt_text(&text, m, &ask, &e) == 0) {
@@ -299,13 +358,65 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct server *s = ctx;
+	struct api_key *key;
 
-	(void)q;
+	if (!access_allows(s, q, r, true, &key))
+		return HTTPD_NOW;
 	if (atomic_load(&s->draining))
 		return httpd_error(r, 503, "the server is about to end");
 	buf_adds(&r->body, "{\"status\":\"ok\"}\n");
 	return HTTPD_NOW;
 }
+
+extern const char *const serve_embedded_texts[]; /* openapi.json */
+
+static enum httpd_when get_openapi(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct api_key *key;
+
+	if (!access_allows(ctx, q, r, true, &key))
+		return HTTPD_NOW;
+	return httpd_reply_memory(r, serve_embedded_texts[0],
+		strlen(serve_embedded_texts[0]));
+}
+
+/* --- before the body comes ------------------------------------------------------------------------------- */
+
+/* Who may not ask does not send 16 MiB first. */
+static enum httpd_when begin_post(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct httpd_reply scratch = { 0 };
+	struct api_key *key;
+	bool allowed = access_allows(ctx, q, &scratch, false, &key);
+
+	httpd_reply_release(&scratch);
+	if (allowed)
+		return HTTPD_GO_ON;
+	access_allows(ctx, q, r, false, &key);
+	return HTTPD_NOW;
+}
+
+/* A browser asks before it lets a page of another origin ask. */
+static enum httpd_when options(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	struct api_key *key;
+
+	if (!access_allows(ctx, q, r, true, &key))
+		return HTTPD_NOW;
+	r->status = 204;
+	httpd_add_header(r, "Access-Control-Allow-Methods", "GET, POST");
+	httpd_add_header(r, "Access-Control-Allow-Headers",
+		"authorization, content-type, %s",
+		"x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, "
+		"x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, "
+		"x-stainless-timeout");
+	httpd_add_header(r, "Access-Control-Max-Age", "600");
+	return HTTPD_NOW;
+}
+
+#define OPTIONS(path) HTTPD_ROUTE("OPTIONS", path, options, 0)
 
 const struct httpd_route server_routes[] = {
 	HTTPD_POST("/v1/chat/completions", post_chat, BODY_MAX, .slow = true,
@@ -314,9 +425,20 @@ const struct httpd_route server_routes[] = {
 		.gone = gone, .done = done),
 	HTTPD_GET("/v1/models", get_models),
 	HTTPD_GET("/v1/models/{model}", get_model),
-	HTTPD_POST("/tokenize", post_tokenize, BODY_MAX, .slow = true),
-	HTTPD_POST("/detokenize", post_detokenize, BODY_MAX, .slow = true),
-	HTTPD_POST("/apply-template", post_template, BODY_MAX, .slow = true),
+	HTTPD_POST("/tokenize", post_tokenize, BODY_MAX, .slow = true,
+		.begin = begin_post),
+	HTTPD_POST("/detokenize", post_detokenize, BODY_MAX, .slow = true,
+		.begin = begin_post),
+	HTTPD_POST("/apply-template", post_template, BODY_MAX, .slow = true,
+		.begin = begin_post),
 	HTTPD_GET("/health", get_health),
+	HTTPD_GET("/openapi.json", get_openapi),
+	OPTIONS("/v1/chat/completions"),
+	OPTIONS("/v1/completions"),
+	OPTIONS("/v1/models"),
+	OPTIONS("/v1/models/{model}"),
+	OPTIONS("/tokenize"),
+	OPTIONS("/detokenize"),
+	OPTIONS("/apply-template"),
 	{ 0 },
 };

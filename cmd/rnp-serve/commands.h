@@ -6,6 +6,7 @@
 
 extern const struct command command_ask;
 extern const struct command command_inspect;
+extern const struct command command_key;
 extern const struct command command_plan;
 extern const struct command command_run;
 

@@ -122,6 +122,14 @@ static void unlist(struct writer *w, struct exchange *x)
 	w->counts.live--;
 }
 
+void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space)
+{
+	for (uint32_t i = 0; i < x->count; i++) {
+		x->choices[i].answer.group = group;
+		x->choices[i].answer.space = space;
+	}
+}
+
 int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r)
 {
 	struct lm_answer **answers = xcalloc(x->count, sizeof *answers);
@@ -152,7 +160,6 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 		atomic_fetch_sub(&x->holders, 1);
 	} else {
 		w->counts.requests++;
-		w->counts.prompt_tokens += x->prompt_tokens;
 	}
 	pthread_mutex_unlock(&w->lock);
 	free(answers);
@@ -301,6 +308,7 @@ static void fail(struct exchange *x, const struct err *why)
 	if (x->finished)
 		return;
 	cancel_all(x);
+	x->writer->counts.failed++;
 	api_error_set(&e, 500, "engine_error", NULL, "%s",
 		why ? why->text : "the server ends");
 	if (!x->streaming) {
@@ -379,24 +387,47 @@ static void write_stream(struct exchange *x)
 	}
 }
 
+static void add_time(struct histogram *h, int64_t ns, uint64_t times)
+{
+	int64_t most = 1000000;
+	int i = 0;
+
+	if (ns < 0)
+		return;
+	for (; i < HISTOGRAM_BUCKETS - 1 && ns > most; i++)
+		most *= 2;
+	h->counts[i] += times;
+	h->n += times;
+	h->sum += (double)ns * 1e-9 * (double)times;
+}
+
 static void count_end(struct writer *w, const struct exchange *x)
 {
+	const struct lm_answer *first = &x->choices[0].answer;
 	uint32_t tokens = 0;
-	int64_t now = clock_mono_ns();
 
 	for (uint32_t i = 0; i < x->count; i++)
 		tokens += x->choices[i].tokens;
-	w->counts.tokens += tokens;
-	w->counts.cached_tokens += x->cached_tokens;
 	w->counts.cancelled += atomic_load(&x->gone);
-	if (x->first_ns) {
-		w->counts.first_s += (double)(x->first_ns - x->started_ns) * 1e-9;
-		w->counts.first_n++;
-		if (tokens > x->count) {
-			w->counts.token_s += (double)(now - x->first_ns) * 1e-9;
-			w->counts.token_n += tokens - x->count;
-		}
-	}
+	if (first->admitted_ns)
+		add_time(&w->counts.queue, first->admitted_ns - x->started_ns, 1);
+	if (x->first_ns)
+		add_time(&w->counts.first, x->first_ns - x->started_ns, 1);
+	if (x->first_ns && tokens > x->count)
+		add_time(&w->counts.token,
+			(clock_mono_ns() - x->first_ns) / (tokens - x->count) * x->count,
+			tokens - x->count);
+}
+
+/* The engine is done with all answers: the key's limits count again. */
+static void settle(struct exchange *x)
+{
+	uint32_t generated = 0;
+
+	for (uint32_t i = 0; i < x->count; i++)
+		generated += x->choices[i].answer.generated;
+	if (x->key)
+		keys_give(x->keys, x->key, x->count, generated);
 }
 
 /* Brings the client up to date. Under the writer's lock. */
@@ -419,6 +450,7 @@ static void advance(struct writer *w, struct exchange *x)
 	if (x->finished && !ended)
 		count_end(w, x);
 	if (x->finished && !x->busy) {
+		settle(x);
 		unlist(w, x);
 		exchange_drop(x);
 	}

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "cmd/rnp-serve/filter.h"
+#include "cmd/rnp-serve/keys.h"
 #include "cmd/rnp-serve/prompt.h"
 #include "common/net/httpd.h"
 
@@ -54,6 +55,8 @@ struct exchange {
 	const struct reply_format *format;
 	struct request request;
 	struct served *model;
+	struct keys *keys; /* with key: whose limits it counts against */
+	struct api_key *key;
 	struct choice *choices;
 	uint32_t count, prompts;
 	uint32_t open, busy; /* choices that have not ended; that the engine still has */
@@ -74,6 +77,9 @@ struct exchange {
 struct exchange *exchange_new(struct writer *w, struct served *m, struct request *q,
 	const struct reply_format *format, struct prompt *prompts, uint32_t count);
 
+/* Who asks: groups take turns, and only a name space shares what is in the cache. */
+void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space);
+
 /* Hands the answers to the engine; from now on the writer answers q. Returns 0, or -1 with
  * err_set(EX_TEMPFAIL): the queue is full, and x is still the caller's alone. */
 int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r);
@@ -84,13 +90,20 @@ void exchange_drop(struct exchange *x); /* of one holder; NULL is fine */
 
 /* --- the writer ----------------------------------------------------------------------------------- */
 
+/* Times in seconds, by powers of 2 from 1 ms on. */
+#define HISTOGRAM_BUCKETS 18
+
+struct histogram {
+	uint64_t counts[HISTOGRAM_BUCKETS]; /* [i]: at most 2^i ms; the last: more */
+	uint64_t n;
+	double sum;
+};
+
 /* Counted since the start; read under writer_count. */
 struct writer_counts {
-	uint64_t requests, tokens, prompt_tokens, cached_tokens, cancelled, failed;
+	uint64_t requests, cancelled, failed;
 	uint32_t live;
-	/* sums and buckets of what clients wait for */
-	double first_s, token_s, queue_s;
-	uint64_t first_n, token_n, queue_n;
+	struct histogram first, token, queue; /* what clients wait for */
 };
 
 /* Starts the thread; outbox is borrowed until writer_close. NULL with err_set(). */

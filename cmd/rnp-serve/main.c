@@ -3,10 +3,10 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_ask, &command_inspect,
-	&command_plan, &command_run, NULL };
+	&command_key, &command_plan, &command_run, NULL };
 
-static const char *const kinds[] = { "rnp.completion", "rnp.error", "rnp.metadata",
-	"rnp.model", "rnp.plan", "rnp.tensor", NULL };
+static const char *const kinds[] = { "rnp.api_key", "rnp.completion", "rnp.error",
+	"rnp.metadata", "rnp.model", "rnp.plan", "rnp.tensor", NULL };
 
 static const struct program program = {
 	.name = "rnp-serve",

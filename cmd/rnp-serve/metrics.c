@@ -1,5 +1,6 @@
 /* metrics.c - what the server counts, for Prometheus. Names of models, never texts or keys. */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "cmd/rnp-serve/server.h"
@@ -61,6 +62,58 @@ static const struct gauge gauges[] = {
 		accepted },
 };
 
+static void add_times(struct buf *out, const char *name, const char *help,
+	const struct histogram *h)
+{
+	uint64_t n = 0;
+
+	add(out, name, "histogram", help);
+	for (int i = 0; i < HISTOGRAM_BUCKETS - 1; i++) {
+		n += h->counts[i];
+		buf_addf(out, "rnp_serve_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
+			0.001 * (double)(1 << i), n);
+	}
+	buf_addf(out, "rnp_serve_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, h->n);
+	buf_addf(out, "rnp_serve_%s_sum %.9g\nrnp_serve_%s_count %" PRIu64 "\n", name,
+		h->sum, name, h->n);
+}
+
+/* Names of keys, never keys. */
+static void add_keys(struct server *s, struct buf *out)
+{
+	static const struct {
+		const char *name, *type, *help;
+		size_t offset;
+		bool small;
+	} columns[] = {
+		{ "key_requests_total", "counter", "Requests of a key that were taken.",
+			offsetof(struct api_key, requests), false },
+		{ "key_refused_total", "counter", "Requests of a key beyond its limits.",
+			offsetof(struct api_key, refused), false },
+		{ "key_prompt_tokens_total", "counter", "Tokens of a key's prompts.",
+			offsetof(struct api_key, prompt_tokens), false },
+		{ "key_generated_tokens_total", "counter", "Tokens of a key's answers.",
+			offsetof(struct api_key, generated_tokens), false },
+		{ "key_streams", "gauge", "Answers of a key in progress.",
+			offsetof(struct api_key, streams), true },
+	};
+
+	pthread_mutex_lock(&s->keys.lock);
+	for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
+		add(out, columns[c].name, columns[c].type, columns[c].help);
+		for (size_t i = 0; i < s->keys.count; i++) {
+			const char *at = (const char *)s->keys.list[i] +
+				columns[c].offset;
+
+			buf_addf(out, "rnp_serve_%s{key=\"%s\"} %" PRIu64 "\n",
+				columns[c].name, s->keys.list[i]->name,
+				columns[c].small ? *(const uint32_t *)(const void *)at :
+						   *(const uint64_t *)(const void *)at);
+		}
+	}
+	pthread_mutex_unlock(&s->keys.lock);
+}
+
 void server_metrics(void *ctx, struct buf *out)
 {
 	struct server *s = ctx;
@@ -82,14 +135,12 @@ void server_metrics(void *ctx, struct buf *out)
 	buf_addf(out, "rnp_serve_requests_total %" PRIu64 "\n", w.requests);
 	add(out, "cancelled_total", "counter", "Requests whose client left.");
 	buf_addf(out, "rnp_serve_cancelled_total %" PRIu64 "\n", w.cancelled);
-	add(out, "first_token_seconds", "summary", "From request to first token.");
-	buf_addf(out,
-		"rnp_serve_first_token_seconds_sum %.9g\nrnp_serve_first_token_seconds_count %" PRIu64
-		"\n",
-		w.first_s, w.first_n);
-	add(out, "token_seconds", "summary", "From token to token of a request.");
-	buf_addf(out,
-		"rnp_serve_token_seconds_sum %.9g\nrnp_serve_token_seconds_count %" PRIu64
-		"\n",
-		w.token_s, w.token_n);
+	add(out, "failed_total", "counter",
+		"Requests that failed while they were computed.");
+	buf_addf(out, "rnp_serve_failed_total %" PRIu64 "\n", w.failed);
+	add_times(out, "queue_seconds", "From request to admission.", &w.queue);
+	add_times(out, "first_token_seconds", "From request to first token.", &w.first);
+	add_times(out, "token_seconds", "From token to token of an answer.", &w.token);
+	if (s->keys.path)
+		add_keys(s, out);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cmd/rnp-serve/access.h"
 #include "cmd/rnp-serve/api_error.h"
 #include "cmd/rnp-serve/commands.h"
 #include "cmd/rnp-serve/server.h"
@@ -22,6 +23,9 @@ static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_fi
 static const char *tokenizer, *device;
 static int64_t context, cache_bytes, streams = STREAMS_DEFAULT, queue = QUEUE_DEFAULT;
 static int64_t drain_ms = 30000;
+static const char *api_keys;
+static struct opt_list hosts, origins;
+static bool open_to_all, cache_shared;
 
 static const struct opt opts[] = {
 	{ .name = "model",
@@ -65,6 +69,29 @@ static const struct opt opts[] = {
 		.min = 0,
 		.max = 100000,
 		.help = "answers that may wait; more are told 429 (default 128)" },
+	{ .name = "api-keys",
+		.kind = OPT_TEXT,
+		.to = &api_keys,
+		.metavar = "F",
+		.help = "who may ask: lines that `rnp-serve key` makes" },
+	{ .name = "open",
+		.kind = OPT_FLAG,
+		.to = &open_to_all,
+		.help = "without keys, be reached from other machines" },
+	{ .name = "host",
+		.kind = OPT_LIST,
+		.to = &hosts,
+		.metavar = "NAME",
+		.help = "on loopback: another name that clients may call this host by" },
+	{ .name = "origin",
+		.kind = OPT_LIST,
+		.to = &origins,
+		.metavar = "URL",
+		.help = "pages of this origin may ask (CORS)" },
+	{ .name = "cache-shared",
+		.kind = OPT_FLAG,
+		.to = &cache_shared,
+		.help = "keys share the cache, and can tell by the time what others asked" },
 	{ .name = "drain",
 		.kind = OPT_DURATION,
 		.to = &drain_ms,
@@ -120,6 +147,35 @@ static int open_models(struct server *s)
 	return out_flush();
 }
 
+/* --- who may ask ------------------------------------------------------------------------------------- */
+
+static int open_access(struct server *s)
+{
+	s->loopback = access_is_loopback(listen_on);
+	s->hosts = hosts.items;
+	s->host_count = hosts.n;
+	s->origins = origins.items;
+	s->origin_count = origins.n;
+	s->cache_shared = cache_shared;
+	if (api_keys)
+		return keys_open(&s->keys, api_keys);
+	if (s->loopback || open_to_all)
+		return 0;
+	err_set(EX_USAGE, "--listen %s is reached from other machines: who may ask?",
+		listen_on);
+	return err_hint("name a file of keys with --api-keys, or say --open");
+}
+
+static void tick(void *ctx)
+{
+	struct server *s = ctx;
+
+	if (s->keys.path && keys_refresh(&s->keys) < 0) {
+		prog_error("%s: the keys stay as they are", err_get()->text);
+		err_clear();
+	}
+}
+
 /* --- the server --------------------------------------------------------------------------------------- */
 
 /* Lets those that are answered go on for a while. */
@@ -156,7 +212,7 @@ static int serve(struct server *s)
 	if (!h)
 		return -1;
 	prog_info("listening on port %d", httpd_port(h));
-	httpd_wait(h, NULL);
+	httpd_wait(h, tick);
 	drain(s);
 	httpd_stop(h);
 	return 0;
@@ -171,7 +227,7 @@ static int run(int n, char **args)
 	/* before there is any thread: one that is ended by a signal ends all */
 	httpd_block_signals();
 	s.outbox = lm_outbox_new();
-	if (open_models(&s) == 0) {
+	if (open_access(&s) == 0 && open_models(&s) == 0) {
 		s.writer = writer_open(s.outbox);
 		rc = s.writer ? serve(&s) : -1;
 	}
@@ -183,7 +239,10 @@ static int run(int n, char **args)
 		served_release(&s.models[i]);
 	free(s.models);
 	lm_outbox_free(s.outbox);
+	keys_release(&s.keys);
 	opt_list_release(&models);
+	opt_list_release(&hosts);
+	opt_list_release(&origins);
 	return rc < 0 ? err_report() : EX_OK;
 }
 

@@ -3,6 +3,7 @@
 #define RNP_SERVE_SERVER_H
 
 #include "cmd/rnp-serve/exchange.h"
+#include "cmd/rnp-serve/keys.h"
 
 struct server {
 	struct served *models;
@@ -11,6 +12,11 @@ struct server {
 	struct writer *writer;
 	int64_t started_s;     /* since 1970 */
 	_Atomic bool draining; /* no new requests */
+	struct keys keys;      /* path NULL: everybody may ask */
+	bool cache_shared;     /* keys share what is in the cache */
+	bool loopback;         /* only this machine reaches it */
+	const char *const *hosts, *const *origins;
+	int host_count, origin_count;
 };
 
 extern const struct httpd_route server_routes[];

@@ -1,0 +1,98 @@
+/* access.c - the rules, in the order in which they are asked. */
+#include "cmd/rnp-serve/access.h"
+
+#include <string.h>
+
+#include "common/base/err.h"
+
+/* "localhost", "127.1.2.3", "[::1]", "a.localhost", each with or without a port. */
+static bool is_loopback_name(const char *host)
+{
+	size_t len = strlen(host), dots;
+	const char *colon = strrchr(host, ':');
+
+	if (*host == '[')
+		return strncmp(host, "[::1]", 5) == 0 && (!host[5] || host[5] == ':');
+	if (colon)
+		len = (size_t)(colon - host);
+	if (len == 9 && strncasecmp(host, "localhost", 9) == 0)
+		return true;
+	if (len > 10 && strncasecmp(host + len - 10, ".localhost", 10) == 0)
+		return true;
+	dots = strspn(host, "0123456789.");
+	return dots == len && len >= 9 && strncmp(host, "127.", 4) == 0;
+}
+
+bool access_is_loopback(const char *listen)
+{
+	return *listen != ':' && is_loopback_name(listen);
+}
+
+/* Names without a port hold for every port. */
+static bool is_named(const struct server *s, const char *authority)
+{
+	size_t len = strcspn(authority, ":");
+
+	for (int i = 0; i < s->host_count; i++) {
+		const char *name = s->hosts[i];
+
+		if (strcasecmp(name, authority) == 0 ||
+			(strlen(name) == len && strncasecmp(name, authority, len) == 0))
+			return true;
+	}
+	return false;
+}
+
+static bool refuse(struct httpd_reply *r, int status, const char *code, const char *text)
+{
+	struct api_error e;
+
+	api_error_set(&e, status, code, NULL, "%s", text);
+	api_error_reply(r, &e);
+	return false;
+}
+
+/* A page of the server itself: its origin is the host that was asked. */
+static bool is_same_origin(const struct httpd_request *q, const char *origin)
+{
+	const char *host = strstr(origin, "://");
+
+	return host && strcasecmp(host + 3, q->authority) == 0;
+}
+
+static bool allows_origin(const struct server *s, const struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	const char *origin = httpd_header(q, "Origin");
+
+	if (!origin || is_same_origin(q, origin))
+		return true;
+	for (int i = 0; i < s->origin_count; i++)
+		if (strcmp(s->origins[i], origin) == 0) {
+			httpd_add_header(r, "Access-Control-Allow-Origin", "%s",
+				s->origins[i]);
+			httpd_add_header(r, "Vary", "Origin");
+			return true;
+		}
+	return refuse(r, 403, "origin_not_allowed",
+		"pages of this origin may not ask: see --origin");
+}
+
+bool access_allows(struct server *s, const struct httpd_request *q, struct httpd_reply *r,
+	bool open, struct api_key **key)
+{
+	*key = NULL;
+	if (s->loopback && !is_loopback_name(q->authority) && !is_named(s, q->authority))
+		return refuse(r, 403, "host_not_allowed",
+			"this name of the host is not known: see --host");
+	if (!allows_origin(s, q, r))
+		return false;
+	if (open || !s->keys.path)
+		return true;
+	*key = keys_find(&s->keys, httpd_header(q, "Authorization"));
+	if (*key)
+		return true;
+	httpd_add_header(r, "WWW-Authenticate", "Bearer");
+	return refuse(r, 401, "invalid_api_key",
+		"this needs the header 'Authorization: Bearer KEY' with a key that is known");
+}

@@ -1,0 +1,303 @@
+/* keys.c - the file of keys, and the limits. */
+#include "cmd/rnp-serve/keys.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/err.h"
+#include "common/base/lines.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+
+#define PREFIX         "rnp-"
+#define SECRET         32
+#define KEY_TEXT_MAX   512 /* of one that somebody shows */
+#define LINE_MAX_BYTES 4096
+
+static bool is_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len && len < sizeof((struct api_key *)0)->name &&
+		strspn(name,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+		len;
+}
+
+static void hash_of(unsigned char out[API_KEY_HASH], const char *text, size_t len)
+{
+	crypto_generichash(out, API_KEY_HASH, (const unsigned char *)text, len, NULL, 0);
+}
+
+json_t *api_key_new(char text[API_KEY_TEXT], const char *name, int64_t limit_tokens,
+	int64_t limit_streams)
+{
+	unsigned char secret[SECRET], hash[API_KEY_HASH];
+	char hex[2 * API_KEY_HASH + 1];
+	json_t *r;
+
+	if (!is_name(name)) {
+		err_set(EX_USAGE,
+			"--name: '%.80s' is not 1 to 64 letters, digits, '.', '_' or '-'",
+			name);
+		return NULL;
+	}
+	randombytes_buf(secret, sizeof secret);
+	memcpy(text, PREFIX, strlen(PREFIX));
+	sodium_bin2base64(text + strlen(PREFIX), API_KEY_TEXT - strlen(PREFIX), secret,
+		sizeof secret, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+	sodium_memzero(secret, sizeof secret);
+	hash_of(hash, text, strlen(text));
+	r = json_record("rnp.api_key");
+	json_set_text(r, "name", name);
+	json_set_text(r, "blake2b", sodium_bin2hex(hex, sizeof hex, hash, sizeof hash));
+	if (limit_tokens)
+		json_set_i64(r, "limit_tokens", limit_tokens);
+	if (limit_streams)
+		json_set_i64(r, "limit_streams", limit_streams);
+	return r;
+}
+
+/* --- the file ----------------------------------------------------------------------------------- */
+
+static void list_release(struct api_key **list, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(list[i]);
+	free(list);
+}
+
+static int read_key(struct api_key *key, const char *line, size_t len, const char *where)
+{
+	json_t *r = json_parse_object(line, len, where);
+	const char *name, *hex;
+	int64_t streams = 0;
+	size_t bytes = 0;
+	int rc = -1;
+
+	if (r && schema_check(r, where, "rnp.api_key") == 0 &&
+		json_get_text(r, where, "name", &name) == 0 &&
+		json_get_text(r, where, "blake2b", &hex) == 0 &&
+		json_opt_i64(r, where, "limit_tokens", 1, INT64_MAX,
+			&key->limit_tokens) == 0 &&
+		json_opt_i64(r, where, "limit_streams", 1, UINT32_MAX, &streams) == 0) {
+		if (!is_name(name))
+			err_set(EX_DATAERR,
+				"%s: name: not letters, digits, '.', '_' or '-'", where);
+		else if (sodium_hex2bin(key->hash, API_KEY_HASH, hex, strlen(hex), NULL,
+				 &bytes, NULL) != 0 ||
+			bytes != API_KEY_HASH)
+			err_set(EX_DATAERR, "%s: blake2b: not 64 hexadecimal digits",
+				where);
+		else
+			rc = 0;
+		if (rc == 0)
+			strcpy(key->name, name);
+	}
+	key->limit_streams = (uint32_t)streams;
+	memcpy(&key->id, key->hash, sizeof key->id);
+	json_decref(r);
+	return rc;
+}
+
+static int add_key(struct api_key ***list, size_t *count, size_t *room,
+	const struct api_key *key, const char *where)
+{
+	for (size_t i = 0; i < *count; i++)
+		if (strcmp((*list)[i]->name, key->name) == 0 ||
+			memcmp((*list)[i]->hash, key->hash, API_KEY_HASH) == 0)
+			return err_set(EX_DATAERR, "%s: '%s' is there twice", where,
+				key->name);
+	*list = xgrow(*list, room, *count + 1, sizeof **list);
+	(*list)[*count] = xmalloc(sizeof *key);
+	*(*list)[(*count)++] = *key;
+	return 0;
+}
+
+static int read_file(const char *path, struct api_key ***list, size_t *count)
+{
+	char *files[] = { (char *)path }, *line;
+	struct lines lines;
+	size_t len, room = 0;
+	int rc;
+
+	*list = NULL;
+	*count = 0;
+	lines_open(&lines, files, 1, LINE_MAX_BYTES);
+	while ((rc = lines_next(&lines, &line, &len)) > 0) {
+		struct api_key key = { 0 };
+
+		if (read_key(&key, line, len, lines_where(&lines)) < 0 ||
+			add_key(list, count, &room, &key, lines_where(&lines)) < 0) {
+			rc = -1;
+			break;
+		}
+	}
+	lines_close(&lines);
+	return rc;
+}
+
+/* Hashes of random keys tell nothing, but whoever may write the file has every right. */
+static int look(const char *path, int64_t *changed_ns)
+{
+	struct stat s;
+
+	if (stat(path, &s) < 0)
+		return err_sys(0, "cannot read '%s'", path);
+	if (s.st_mode & (S_IWGRP | S_IWOTH))
+		return err_set(EX_NOPERM, "'%s' may be written by others: chmod go-w",
+			path);
+	*changed_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec +
+		s.st_size;
+	return 0;
+}
+
+int keys_open(struct keys *k, const char *path)
+{
+	*k = (struct keys){ .path = xstrdup(path) };
+	pthread_mutex_init(&k->lock, NULL);
+	if (look(path, &k->changed_ns) < 0)
+		return -1;
+	if (read_file(path, &k->list, &k->count) < 0)
+		return -1;
+	k->room = k->count;
+	if (!k->count)
+		return err_set(EX_DATAERR, "'%s' has no keys", path);
+	return 0;
+}
+
+void keys_release(struct keys *k)
+{
+	if (!k->path)
+		return;
+	list_release(k->list, k->count);
+	free(k->path);
+	pthread_mutex_destroy(&k->lock);
+	*k = (struct keys){ 0 };
+}
+
+static struct api_key *same(const struct keys *k, const struct api_key *key)
+{
+	for (size_t i = 0; i < k->count; i++)
+		if (memcmp(k->list[i]->hash, key->hash, API_KEY_HASH) == 0)
+			return k->list[i];
+	return NULL;
+}
+
+int keys_refresh(struct keys *k)
+{
+	struct api_key **list = NULL;
+	int64_t changed_ns;
+	size_t count = 0;
+
+	if (look(k->path, &changed_ns) < 0)
+		return -1;
+	if (changed_ns == k->changed_ns)
+		return 0;
+	k->changed_ns = changed_ns; /* a bad file is complained about once */
+	if (read_file(k->path, &list, &count) < 0) {
+		list_release(list, count);
+		return -1;
+	}
+	pthread_mutex_lock(&k->lock);
+	for (size_t i = 0; i < k->count; i++)
+		k->list[i]->revoked = true;
+	for (size_t i = 0; i < count; i++) {
+		struct api_key *old = same(k, list[i]);
+
+		if (old) {
+			memcpy(old->name, list[i]->name, sizeof old->name);
+			old->limit_tokens = list[i]->limit_tokens;
+			old->limit_streams = list[i]->limit_streams;
+			old->revoked = false;
+			continue;
+		}
+		k->list = xgrow(k->list, &k->room, k->count + 1, sizeof *k->list);
+		k->list[k->count++] = list[i];
+		list[i] = NULL;
+	}
+	pthread_mutex_unlock(&k->lock);
+	list_release(list, count);
+	return 0;
+}
+
+/* --- who asks ------------------------------------------------------------------------------------- */
+
+struct api_key *keys_find(struct keys *k, const char *authorization)
+{
+	static const char scheme[] = "Bearer ";
+	unsigned char hash[API_KEY_HASH];
+	struct api_key *found = NULL;
+	size_t len;
+
+	if (!authorization || strncasecmp(authorization, scheme, sizeof scheme - 1) != 0)
+		return NULL;
+	authorization += sizeof scheme - 1;
+	len = strlen(authorization);
+	if (len > KEY_TEXT_MAX)
+		return NULL;
+	hash_of(hash, authorization, len);
+	pthread_mutex_lock(&k->lock);
+	for (size_t i = 0; i < k->count; i++) /* all of them: time tells nothing */
+		if (sodium_memcmp(k->list[i]->hash, hash, sizeof hash) == 0 &&
+			!k->list[i]->revoked)
+			found = k->list[i];
+	pthread_mutex_unlock(&k->lock);
+	return found;
+}
+
+/* The bucket at this moment. */
+static void fill(struct api_key *key, int64_t now_ns)
+{
+	double most = (double)key->limit_tokens;
+
+	if (!key->filled_ns)
+		key->bucket = most;
+	else
+		key->bucket += (double)(now_ns - key->filled_ns) * 1e-9 / 60 * most;
+	if (key->bucket > most)
+		key->bucket = most;
+	key->filled_ns = now_ns;
+}
+
+int keys_take(struct keys *k, struct api_key *key, uint32_t streams,
+	uint32_t prompt_tokens, int64_t now_ns, int *wait_s)
+{
+	int rc = 0;
+
+	*wait_s = 1;
+	pthread_mutex_lock(&k->lock);
+	fill(key, now_ns);
+	if (key->limit_streams && key->streams + streams > key->limit_streams) {
+		rc = err_set(EX_TEMPFAIL, "the key may have %u answers at the same time",
+			key->limit_streams);
+	} else if (key->limit_tokens && key->bucket <= 0) {
+		double seconds = ceil(-key->bucket * 60 / (double)key->limit_tokens);
+
+		*wait_s = seconds < 1 ? 1 : seconds > 3600 ? 3600 : (int)seconds;
+		rc = err_set(EX_TEMPFAIL, "the key may use %lld tokens a minute",
+			(long long)key->limit_tokens);
+	} else {
+		key->bucket -= prompt_tokens;
+		key->streams += streams;
+		key->requests++;
+		key->prompt_tokens += prompt_tokens;
+	}
+	key->refused += rc < 0;
+	pthread_mutex_unlock(&k->lock);
+	return rc;
+}
+
+void keys_give(struct keys *k, struct api_key *key, uint32_t streams, uint32_t generated)
+{
+	pthread_mutex_lock(&k->lock);
+	key->streams -= streams;
+	key->bucket -= generated;
+	key->generated_tokens += generated;
+	pthread_mutex_unlock(&k->lock);
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env bats
+# rnp-serve run and key: who may ask, how much, and what nobody gets to know.
+load helper
+load serve
+
+setup_file() { make_chat_model; }
+teardown() { stop_serve; }
+
+# code [CURL OPTIONS] URL: the status alone
+code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
+
+@test "key: it is printed once, and its line knows only the hash" {
+	cd "$BATS_TEST_TMPDIR"
+	run_split rnp-serve key --name anna --limit-tokens 100 --limit-streams 2
+	assert_success
+	[[ $output =~ ^rnp-[A-Za-z0-9_-]{43}$ ]]
+	[[ $stderr != *"$output"* ]]
+	python3 - "$output" "$stderr" <<-'END'
+		import hashlib, json, sys
+		line = json.loads(sys.argv[2])
+		assert line == {"kind": "rnp.api_key", "v": 1, "name": "anna", "limit_tokens": 100, "limit_streams": 2,
+			"blake2b": hashlib.blake2b(sys.argv[1].encode(), digest_size=32).hexdigest()}, line
+	END
+	rnp-serve key --name a --append keys >a
+	rnp-serve key --name b --append keys >b
+	[ "$(jq -s -c 'map(.name)' keys)" = '["a","b"]' ]
+	[ "$(stat -c %a keys)" = 600 ]
+	! grep -q "$(cat a)" keys
+	refused 64 "not 1 to 64" rnp-serve key --name 'a b'
+}
+
+@test "access: without a key that is known nobody asks; a new key counts within a second" {
+	cd "$BATS_TEST_TMPDIR"
+	key=$(rnp-serve key --name anna --append keys)
+	start_serve --api-keys keys
+	ask='{"prompt":"x","max_tokens":2}'
+	[ "$(code "$url/v1/models")" = 401 ]
+	jq -e '.error.code == "invalid_api_key" and .error.type == "authentication_error"' body
+	[ "$(code "$url/v1/completions" -d "$ask")" = 401 ]
+	[ "$(code "$url/v1/completions" -d "$ask" -H "Authorization: Bearer ${key}x")" = 401 ]
+	[ "$(code "$url/v1/completions" -d "$ask" -H "Authorization: Basic $key")" = 401 ]
+	[ "$(code "$url/v1/completions" -d "$ask" -H "Authorization: Bearer $key")" = 200 ]
+	[ "$(code "$url/health")" = 200 ]
+	other=$(rnp-serve key --name bob --append keys)
+	known() { [ "$(code "$url/v1/models" -H "Authorization: Bearer $other")" = 200 ]; }
+	eventually known
+	jq -c 'select(.name == "bob")' keys >new && mv new keys
+	revoked() { [ "$(code "$url/v1/models" -H "Authorization: Bearer $key")" = 401 ]; }
+	eventually revoked
+	curl -sS "$url/metrics" >metrics
+	grep -q '^rnp_serve_key_requests_total{key="anna"} 1$' metrics
+	grep -q '^rnp_serve_key_generated_tokens_total{key="anna"} 2$' metrics
+	! grep -qF "$key" metrics requests.log serve.err
+}
+
+@test "access: limits of a key are 429 with Retry-After, and another's are its own" {
+	cd "$BATS_TEST_TMPDIR"
+	few=$(rnp-serve key --name few --limit-tokens 20 --append keys)
+	one=$(rnp-serve key --name one --limit-streams 1 --append keys)
+	start_serve --api-keys keys
+	ask() { code "$url/v1/completions" -d "$2" -H "Authorization: Bearer $1" -D headers; }
+	[ "$(ask "$few" '{"prompt":"x","max_tokens":30,"logit_bias":{"399":-100}}')" = 200 ]
+	[ "$(ask "$few" '{"prompt":"x","max_tokens":2}')" = 429 ]
+	jq -e '.error.code == "rate_limit_exceeded" and .error.type == "rate_limit_error"' body
+	wait_s=$(sed -n 's/^retry-after: *\([0-9]*\).*/\1/Ip' headers)
+	((wait_s >= 10 && wait_s <= 60)) || fail "$(cat headers)"
+	[ "$(ask "$one" '{"prompt":"x","max_tokens":2,"n":2}')" = 429 ]
+	[ "$(ask "$one" '{"prompt":"x","max_tokens":2}')" = 200 ]
+	[ "$(ask "$one" '{"prompt":"x","max_tokens":2}')" = 200 ]
+	[ "$(curl -sS "$url/metrics" | grep -c '^rnp_serve_key_refused_total{.*} 1$')" = 2 ]
+}
+
+@test "access: the cache of one key is no other's, unless it is shared" {
+	cd "$BATS_TEST_TMPDIR"
+	a=$(rnp-serve key --name a --append keys)
+	b=$(rnp-serve key --name b --append keys)
+	ask='{"prompt":"The license of a program says what others may do with it, and what not.","max_tokens":2}'
+	cached() { curl -sS "$url/v1/completions" -d "$ask" -H "Authorization: Bearer $1" | jq .usage.prompt_tokens_details.cached_tokens; }
+	start_serve --api-keys keys
+	[ "$(cached "$a")" = 0 ]
+	[ "$(cached "$b")" = 0 ]
+	[ "$(cached "$a")" -ge 16 ]
+	stop_serve
+	start_serve --api-keys keys --cache-shared
+	[ "$(cached "$a")" = 0 ]
+	[ "$(cached "$b")" -ge 16 ]
+}
+
+@test "access: foreign names of the host and origins of pages are refused" {
+	start_serve --host chat.example --origin https://page.example
+	local port=${url##*:}
+	[ "$(code "$url/v1/models" -H "Host: localhost:$port")" = 200 ]
+	[ "$(code "$url/v1/models" -H "Host: [::1]:$port")" = 200 ]
+	[ "$(code "$url/v1/models" -H 'Host: chat.example')" = 200 ]
+	[ "$(code "$url/v1/models" -H 'Host: rebind.example')" = 403 ]
+	[ "$(code "$url/v1/models" -H 'Host: 127.0.0.1.rebind.example')" = 403 ]
+	[ "$(code "$url/v1/models" -H 'Host: 127.evil')" = 403 ]
+	[ "$(code "$url/health" -H 'Host: rebind.example')" = 403 ]
+	[ "$(code "$url/v1/completions" -d '{"prompt":"x"}' -H 'Host: rebind.example')" = 403 ]
+	[ "$(code "$url/v1/models" -H 'Origin: https://evil.example')" = 403 ]
+	[ "$(code "$url/v1/models" -H 'Origin: null')" = 403 ]
+	[ "$(code "$url/v1/models" -H "Origin: $url")" = 200 ]
+	[ "$(code "$url/v1/models" -H 'Origin: https://page.example' -D headers)" = 200 ]
+	grep -qi '^access-control-allow-origin: https://page.example' headers
+	[ "$(code -X OPTIONS "$url/v1/chat/completions" -H 'Origin: https://page.example' -D headers)" = 204 ]
+	grep -qi '^access-control-allow-headers: .*authorization' headers
+	[ "$(code -X OPTIONS "$url/v1/chat/completions" -H 'Origin: https://evil.example')" = 403 ]
+	post /v1/completions '{"prompt":"x","max_tokens":1,"stream":true}' -H 'Origin: https://page.example' -D headers >/dev/null
+	grep -qi '^access-control-allow-origin: https://page.example' headers
+}
+
+@test "access: other machines are served only with keys or --open" {
+	cd "$BATS_TEST_TMPDIR"
+	refused 64 "who may ask" rnp-serve run --model "$DIR/model" --listen 0.0.0.0:0
+	refused 64 "who may ask" rnp-serve run --model "$DIR/model" --listen :0
+	rnp-serve key --name a --append keys >/dev/null
+	chmod go+w keys
+	refused 77 "chmod" rnp-serve run --model "$DIR/model" --listen :0 --api-keys keys
+	chmod go-w keys
+	jq -c '.nmae = "x"' keys >bad
+	chmod 600 bad
+	refused 65 "nmae" rnp-serve run --model "$DIR/model" --listen :0 --api-keys bad
+	cat keys keys >bad
+	refused 65 "twice" rnp-serve run --model "$DIR/model" --listen :0 --api-keys bad
+	start_serve --listen :0 --open
+	[ "$(code "$url/v1/models" -H 'Host: any.example')" = 200 ]
+}
+
+@test "access: the API describes itself, with every route that there is" {
+	start_serve
+	curl -sS "$url/openapi.json" >openapi
+	jq -e '.openapi == "3.1.0"' openapi
+	local path
+	for path in $(jq -r '.paths | to_entries[] | select(.value.get) | .key' openapi); do
+		[ "$(code "$url${path/\{model\}/chat}")" = 200 ] || fail "$path"
+	done
+	for path in $(jq -r '.paths | to_entries[] | select(.value.post) | .key' openapi); do
+		[ "$(code "$url$path" -d '{}')" = 400 ] || fail "$path"
+	done
+	grep -oE 'HTTPD_(GET|POST)\("[^"]+' "$ROOT/cmd/rnp-serve/api.c" | cut -d'"' -f2 | sort >routes
+	jq -r '.paths | keys[]' openapi | sort >described
+	diff <(grep -vx -e / -e /openapi.json routes) <(grep -vx /metrics described)
+}
