@@ -251,7 +251,7 @@ const struct command command_run = {
 	.summary = "Serve models over HTTP as OpenAI's API.",
 	.details =
 		"Writes one rnp.plan record for each model, then answers until SIGTERM or SIGINT: no new\n"
-		"requests are taken then, and those in progress may end. See rnp-serve(1) for the API.",
+		"requests are taken then, and those in progress may end.",
 	.columns = "model,device,parameters,context,streams,total_bytes,fits",
 	.opts = opts,
 	.run = run,
