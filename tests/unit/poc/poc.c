@@ -366,6 +366,131 @@ static void check_roots(struct bed *b)
 	json_decref(answer);
 }
 
+/* Another character of base64 in the place of the one at `at`, counted from the end where it is
+ * negative. */
+static void change(json_t *part, const char *key, long at)
+{
+	char *text = xstrdup(json_string_value(json_object_get(part, key)));
+	char *c = text + (at < 0 ? (long)strlen(text) + at : at);
+
+	*c = *c == 'A' ? 'B' : 'A';
+	json_set_text(part, key, text);
+	free(text);
+}
+
+/* The same of the first path that is not empty. */
+static void change_path(json_t *paths)
+{
+	json_t *holder = json_object(), *path;
+	size_t i = 0;
+
+	while (!json_string_length(json_array_get(paths, i)))
+		i++;
+	path = json_array_get(paths, i);
+	json_object_set(holder, "path", path);
+	change(holder, "path", 0);
+	json_array_set(paths, i, json_object_get(holder, "path"));
+	json_decref(holder);
+}
+
+/* Spoils an answer in the n-th way. Returns the one check that has to find it, or NULL: there are no
+ * more. */
+static const char *spoil(struct bed *b, json_t *answer, int n)
+{
+	json_t *devices = json_object_get(answer, "devices");
+	const struct key *signer = &b->node;
+	const char *found = "devices";
+
+	switch (n) {
+	case 0: /* whole and signed, by somebody else for himself */
+		signer = &b->stranger;
+		json_set_text(answer, "node", signer->address);
+		found = "node";
+		break;
+	case 1: /* for the node, but by somebody else */
+		signer = &b->stranger;
+		found = "signature";
+		break;
+	case 2:
+		json_set_text(json_array_get(devices, 0), "device", "GPU-9");
+		break;
+	case 3:
+		json_array_append(devices, json_array_get(devices, 0));
+		break;
+	case 4:
+		json_array_clear(devices);
+		found = "form";
+		break;
+	case 5:
+		json_object_set_new(answer, "challenge_sha256",
+			json_string("00000000000000000000000000000000"
+				    "00000000000000000000000000000000"));
+		found = "challenge";
+		break;
+	case 6:
+		change(part_of(answer, "matmul"), "path", 0);
+		found = "matmul";
+		break;
+	case 7:
+		change(part_of(answer, "matmul"), "rows", 9);
+		found = "matmul";
+		break;
+	case 8:
+		change_path(json_object_get(part_of(answer, "memory"), "paths"));
+		found = "memory";
+		break;
+	case 9:
+		change(part_of(answer, "memory"), "blocks", 9);
+		found = "memory";
+		break;
+	case 10:
+		change(part_of(answer, "chain"), "checkpoints", 9);
+		found = "chain";
+		break;
+	case 11: /* the last one, which nothing follows */
+		change(part_of(answer, "chain"), "checkpoints", -9);
+		found = "chain";
+		break;
+	default:
+		return NULL;
+	}
+	sign(answer, signer);
+	return found;
+}
+
+/* Each check finds what it is there for, and no other one does. */
+static void check_each(struct bed *b)
+{
+	struct poc_challenge c;
+	const char *found;
+	json_t *honest, *answer;
+
+	rng_seed(&b->rng, 8, 1);
+	ask(b, &c, ALL, &b->node, 1);
+	honest = answer_of(b, &c, NULL);
+	for (int n = 0; answer = json_deep_copy(honest), found = spoil(b, answer, n);
+		n++) {
+		struct poc_conditions j = { .received_ms = ISSUED_MS + TOOK_MS };
+		bool passed;
+		json_t *verdict = poc_verify(&c, answer, &j, &passed), *one;
+		int failed = 0;
+		size_t i;
+
+		CHECK(!passed);
+		json_array_foreach(json_object_get(verdict, "checks"), i, one)
+			if (json_is_false(json_object_get(one, "passed"))) {
+				CHECK_TEXT(found,
+					json_string_value(json_object_get(one, "check")));
+				failed++;
+			}
+		CHECK_I64(1, failed);
+		json_decref(verdict);
+		json_decref(answer);
+	}
+	json_decref(answer);
+	CHECK(passes(&c, honest));
+}
+
 static void check_cheats(struct bed *b, uint64_t each)
 {
 	uint64_t passed[NCHEATS + 1] = { 0 };
@@ -416,6 +541,7 @@ int main(void)
 	check_roots(&b);
 	check_grinding_cost();
 	check_roundtrip(&b);
+	check_each(&b);
 	check_cheats(&b, EACH);
 	bed_release(&b);
 	TEST_END();

@@ -100,6 +100,19 @@ static bool joins(struct limits *l, const char *node, const char *token, int bit
 	return limits_join_check(l, node, work, now_ms);
 }
 
+/* A number that nobody worked for. */
+static bool joins_without_work(struct limits *l, const char *node, const char *token,
+	int bits, int64_t now_ms)
+{
+	char work[WORK_TOKEN_MAX + 32];
+	uint64_t number = 0;
+
+	while (work_check(token, node, number, bits))
+		number++;
+	snprintf(work, sizeof work, "%s.%llu", token, (unsigned long long)number);
+	return limits_join_check(l, node, work, now_ms);
+}
+
 static void joining(void)
 {
 	struct limits_config config = { .join_bits = 8 };
@@ -108,6 +121,7 @@ static void joining(void)
 
 	limits_join_token(l, "node", 8, NOW, token);
 	CHECK(joins(l, "node", token, 8, NOW));
+	CHECK(!joins_without_work(l, "node", token, 8, NOW));
 	/* of another node, of another registry, with less work in it than was asked for */
 	CHECK(!joins(l, "nobody", token, 8, NOW));
 	CHECK(!joins(other, "node", token, 8, NOW));
