@@ -291,6 +291,11 @@ teardown() {
 	jq -c '.proof.proofValue |= sub("^z."; "z1")' a.json >forged.json
 	run rnp-register submit --registry "$URL" forged.json
 	assert_failure
+	# what says that it answers this challenge, and answers another, does not use it up
+	tail -1 a.json | jq -c 'del(.proof) | .devices |= map({device}) | .challenge_sha256 |= (explode | reverse | implode)' |
+		rnp-register sign --key node.key >other.json
+	assert_equal "$(curl -s -o refused.json -w '%{http_code}' --data-binary @other.json \
+		"$URL/v1/answers?node=$(jq -r .node c.json)&challenge=$(tail -1 a.json | jq -r .challenge_sha256)")" 409
 	rnp-register submit --registry "$URL" a.json | jq -e '.of == "rnp.verdict" and .new'
 	run rnp-register submit --registry "$URL" a.json
 	assert_failure

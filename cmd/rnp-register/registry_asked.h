@@ -21,10 +21,13 @@ struct bandwidth_tests;
 #define ASKED_BUCKETS   16384
 #define ASKED_NODES_MAX 1000000
 
-/* Addresses of the nodes that claim a device which this one claims, too. */
-#define ASKED_TWINS_SQL                                                           \
-	"SELECT DISTINCT m.address FROM nodes n JOIN devices d ON d.node = n.id " \
-	"JOIN devices e ON e.uuid = d.uuid AND e.node <> d.node "                 \
+/* Addresses of the nodes that claim a device which this one claims, too, and when each had a
+ * record of its own proven, or NULL. */
+#define ASKED_TWINS_SQL                                                              \
+	"SELECT DISTINCT m.address, "                                                \
+	"(SELECT max(p.at_ms) FROM proven p WHERE p.node = m.address) FROM nodes n " \
+	"JOIN devices d ON d.node = n.id "                                           \
+	"JOIN devices e ON e.uuid = d.uuid AND e.node <> d.node "                    \
 	"JOIN nodes m ON m.id = e.node WHERE n.address = ?"
 
 /* A node that sent a heartbeat. */
@@ -42,20 +45,23 @@ struct asked {
 	unsigned char roots[POC_HASH_BYTES];
 	int64_t roots_ns; /* and when, since asked_ns */
 	/* The instant of a joint challenge that was announced, on the monotonic clock, or 0;
-	 * and what the challenges of that instant have in common. */
+	 * and what the challenges of that instant have in common, which stays until the next. */
 	int64_t joint_ns;
 	unsigned char joint[POC_HASH_BYTES];
 	/* Of the last heartbeat: hashes of the wallet and of the block of addresses, 0: none;
 	 * when it came, and its promise. */
 	uint64_t wallet, block;
 	int64_t seen_ns, interval_ms;
-	int64_t answered_ns;   /* when the last answer arrived, 0: none did */
-	char asked_record[65]; /* the node record that was last asked about, or "" */
-	int uploads;           /* answers that are on their way */
+	int64_t answered_ns;    /* when the last answer arrived, 0: none did */
+	char record_sha256[65]; /* of its node record */
+	char asked_record[65];  /* of the one that was last asked about, or "" */
+	int uploads;            /* answers that are on their way */
 };
 
 struct registry_challenger {
 	pthread_mutex_t lock;
+	double asks; /* how many nodes may be asked now, and when that was so */
+	int64_t asks_ns;
 	struct asked *buckets[ASKED_BUCKETS];
 	int64_t nodes;
 	/* of the writer's connection */
@@ -90,8 +96,12 @@ void asked_close(struct asked *a);
  * prove it. */
 bool joint_note(struct registry *g, struct asked *a, const struct registry_put *p);
 
-/* Asks a node whose time has come, within the writer, now or together with others. */
-void joint_ask(struct registry *g, struct asked *a);
+/* Whether the node is there: its last heartbeat's promise is not long over. */
+bool joint_is_there(const struct asked *a);
+
+/* Asks a node whose time has come, within the writer, now or together with others. Returns how many
+ * are asked. */
+int joint_ask(struct registry *g, struct asked *a);
 
 /* Opens the challenges whose instant has come, soon. Without the lock. */
 void joint_open_soon(struct registry *g);

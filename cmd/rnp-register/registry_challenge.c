@@ -113,6 +113,25 @@ struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
 
 /* --- the hooks of the storage ----------------------------------------------------------------- */
 
+/* Answers have megabytes and take a core a good part of a second: where thousands of nodes join
+ * within minutes they are asked one after the other, each with a later heartbeat of its own, so
+ * that what is asked can be taken and nobody is late for our sake. */
+#define ASKS_PER_S  2
+#define ASKS_MAX    16
+#define WAITING_MAX 4
+
+static bool may_ask(struct registry *g)
+{
+	struct registry_challenger *ch = g->challenger;
+	int64_t now_ns = clock_mono_ns();
+
+	ch->asks += ASKS_PER_S * (double)(now_ns - ch->asks_ns) / 1e9;
+	ch->asks_ns = now_ns;
+	if (ch->asks > ASKS_MAX)
+		ch->asks = ASKS_MAX;
+	return ch->asks >= 1 && registry_verdicts_waiting(g) < WAITING_MAX;
+}
+
 json_t *registry_challenge_for(void *ctx, const struct registry_put *p)
 {
 	struct registry *g = ctx;
@@ -126,8 +145,9 @@ json_t *registry_challenge_for(void *ctx, const struct registry_put *p)
 	pthread_mutex_lock(&ch->lock);
 	a = asked_get(g, p->node);
 	is_new = a && joint_note(g, a, p);
-	if (a && !a->c && !a->joint_ns && (a->due_ns <= clock_mono_ns() || is_new))
-		joint_ask(g, a);
+	if (a && !a->c && !a->joint_ns && (a->due_ns <= clock_mono_ns() || is_new) &&
+		may_ask(g))
+		ch->asks -= joint_ask(g, a);
 	if (a && a->record) {
 		extra = json_object();
 		json_set(extra, "challenge", json_deep_copy(a->record));

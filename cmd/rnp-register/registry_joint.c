@@ -10,14 +10,19 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-/* Nodes that are asked at one instant, at most; and how far ahead it is at most. */
-#define JOINT_MAX      256
+/* Nodes that are asked at one instant, at most: all their answers come at one instant, too. An
+ * operator cannot know which of his nodes are among them. And how far ahead it is at most. */
+#define JOINT_MAX      16
 #define JOINT_AHEAD_MS 120000
+/* Nodes with a device in common, at most. They are asked whether they are there or not, so that
+ * one that claims what another has, and never comes, does not keep that one from its proof. */
+#define TWINS_MAX   16
+#define MEMBERS_MAX (1 + TWINS_MAX + JOINT_MAX)
 /* Nodes whose last answers came so close together may be one device that answers for both. Of
  * those that have nothing else in common there are so many at most: among thousands of nodes some
  * always do so by chance, and each asked together is one more to answer at that instant. */
 #define SECOND_NS  1000000000
-#define SECOND_MAX 16
+#define SECOND_MAX 8
 /* A heartbeat's way, and the clocks' difference in speed. */
 #define JOINT_MARGIN_MS 2000
 #define LATE_MS         30000
@@ -49,25 +54,26 @@ bool joint_note(struct registry *g, struct asked *a, const struct registry_put *
 		a->wallet = hash_of_text(store_text(q, 2));
 		is_new = sqlite3_column_type(q, 1) == SQLITE_NULL &&
 			strcmp(store_text(q, 0), a->asked_record) != 0;
+		snprintf(a->record_sha256, sizeof a->record_sha256, "%s",
+			store_text(q, 0));
 	} else {
 		err_clear();
 	}
-	if (is_new)
-		snprintf(a->asked_record, sizeof a->asked_record, "%s", store_text(q, 0));
 	sqlite3_reset(q);
 	return is_new;
 }
 
-/* A node that is there: its last heartbeat's promise is not long over. */
-static bool is_there(const struct asked *a, int64_t now_ns)
+bool joint_is_there(const struct asked *a)
 {
+	int64_t now_ns = clock_mono_ns();
+
 	return a->seen_ns &&
 		now_ns - a->seen_ns <= (2 * a->interval_ms + LATE_MS) * 1000000;
 }
 
-static void add_member(struct asked **members, int *n, struct asked *a, int64_t now_ns)
+static void add_member(struct asked **members, int *n, struct asked *a)
 {
-	if (!a || a->c || a->joint_ns || *n == JOINT_MAX || !is_there(a, now_ns))
+	if (!a || a->c || a->joint_ns)
 		return;
 	for (int i = 0; i < *n; i++)
 		if (members[i] == a)
@@ -87,36 +93,49 @@ static bool same_second(const struct asked *a, const struct asked *b)
 		llabs(a->answered_ns - b->answered_ns) < SECOND_NS;
 }
 
-/* All nodes that are asked together with a, which is the first: of one wallet, of one block of
- * addresses, that answered within one second, or with a device in common. Returns how many. */
+/* Adds those that claim one of the node's devices, too. */
+static void add_twins(struct registry *g, const struct asked *a, struct asked **members,
+	int *n)
+{
+	sqlite3_stmt *q = g->challenger->twins;
+	int rc;
+
+	store_bind(q, "t", a->node);
+	while ((rc = store_step(&g->db.store, q)) == 1 && *n < 1 + TWINS_MAX)
+		add_member(members, n, asked_get(g, store_text(q, 0)));
+	sqlite3_reset(q);
+	if (rc < 0)
+		err_clear();
+}
+
+/* Finds all nodes that are asked together with a, which is the first: with a device in common, of
+ * one wallet, of one block of addresses, or that answered within one second. Returns how many. */
 static int find_members(struct registry *g, struct asked *a,
-	struct asked *members[JOINT_MAX])
+	struct asked *members[MEMBERS_MAX])
 {
 	struct registry_challenger *ch = g->challenger;
-	int64_t now_ns = clock_mono_ns();
 	/* anywhere, so that no choice of keys is always beyond JOINT_MAX */
 	uint32_t first = randombytes_uniform(ASKED_BUCKETS);
-	int n = 0, by_second = 0, rc;
+	int n = 0, by_second = 0, max;
 
-	add_member(members, &n, a, now_ns);
+	add_member(members, &n, a);
+	add_twins(g, a, members, &n);
+	max = n + JOINT_MAX - 1;
 	for (uint32_t i = 0; i < ASKED_BUCKETS; i++)
-		for (struct asked *b = ch->buckets[(first + i) % ASKED_BUCKETS]; b;
-			b = b->next) {
+		for (struct asked *b = ch->buckets[(first + i) % ASKED_BUCKETS];
+			b && n < max; b = b->next) {
 			int before = n;
+			bool second = by_second < SECOND_MAX && same_second(a, b);
 
+			if (!joint_is_there(b))
+				continue;
 			if (same_operator(a, b)) {
-				add_member(members, &n, b, now_ns);
-			} else if (by_second < SECOND_MAX && same_second(a, b)) {
-				add_member(members, &n, b, now_ns);
+				add_member(members, &n, b);
+			} else if (second) {
+				add_member(members, &n, b);
 				by_second += n - before;
 			}
 		}
-	store_bind(ch->twins, "t", a->node);
-	while ((rc = store_step(&g->db.store, ch->twins)) == 1)
-		add_member(members, &n, *asked_place(ch, store_text(ch->twins, 0)),
-			now_ns);
-	if (rc < 0)
-		err_clear();
 	return n;
 }
 
@@ -180,9 +199,9 @@ void joint_open_soon(struct registry *g)
 	registry_db_put(&g->db, p);
 }
 
-void joint_ask(struct registry *g, struct asked *a)
+int joint_ask(struct registry *g, struct asked *a)
 {
-	struct asked *members[JOINT_MAX];
+	struct asked *members[MEMBERS_MAX];
 	int n = find_members(g, a, members);
 
 	if (n > 1) {
@@ -191,4 +210,6 @@ void joint_ask(struct registry *g, struct asked *a)
 		(void)asked_open(g, a); /* it is not asked this time */
 		a->due_ns = asked_due_ns(g);
 	}
+	snprintf(a->asked_record, sizeof a->asked_record, "%s", a->record_sha256);
+	return n;
 }

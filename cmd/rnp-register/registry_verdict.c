@@ -47,32 +47,57 @@ struct registry_verdicts {
 
 /* --- verdicts that are stored ------------------------------------------------------------- */
 
-/* Whether another node claims one of this one's devices. Where that cannot be read, it does. */
-static bool has_twins(struct registry *g, const char *node)
+/* Who was proven so lately may still be paid for it. */
+#define PAID_MS (INT64_C(8) * 86400000)
+
+/* Whether a node with one of our devices was not asked at the instant of ours and can be paid for
+ * it: it was proven, or is there and may be. joint: of our challenge, or NULL. */
+static bool was_elsewhere(struct registry *g, const char *twin, int64_t proven_ms,
+	const unsigned char *joint)
+{
+	struct asked *t;
+	bool asked, there;
+
+	pthread_mutex_lock(&g->challenger->lock);
+	t = *asked_place(g->challenger, twin);
+	asked = joint && t && memcmp(t->joint, joint, sizeof t->joint) == 0;
+	there = t && joint_is_there(t);
+	pthread_mutex_unlock(&g->challenger->lock);
+	return !asked && (there || proven_ms > clock_now_ms() - PAID_MS);
+}
+
+/* Whether another node may have used one of this one's devices at another time. Where that cannot
+ * be read, it may. */
+static bool is_disputed(struct registry *g, const char *node, const unsigned char *joint)
 {
 	struct store *s = registry_db_reader(&g->db);
 	sqlite3_stmt *q = NULL;
+	bool disputed = false;
 	int rc = store_prepare(s, &q, ASKED_TWINS_SQL);
 
-	if (rc == 0) {
+	if (rc == 0)
 		store_bind(q, "t", node);
-		rc = store_step(s, q);
-	}
+	while (rc >= 0 && !disputed && (rc = store_step(s, q)) == 1)
+		disputed = was_elsewhere(g, store_text(q, 0), sqlite3_column_int64(q, 1),
+			joint);
 	if (rc < 0)
 		err_clear();
 	sqlite3_finalize(q);
 	registry_db_reader_done(&g->db, s);
-	return rc != 0;
+	return rc < 0 || disputed;
 }
 
-/* A device that several nodes claim is proven by a joint challenge alone: any other one of them
- * could have been asked while this one was not. */
+/* A device that several nodes claim is proven by a joint challenge alone, and one to those nodes:
+ * any other one of them could have been asked while this one was not. */
 static void set_disputed(struct registry *g, json_t *verdict)
 {
 	json_t *unknown = json_object_get(verdict, "unknown");
+	unsigned char joint[POC_HASH_BYTES];
+	bool is_joint = poc_get_hash(json_object_get(verdict, "joint"), joint);
 
-	if (!json_object_get(verdict, "proven") || json_object_get(verdict, "joint") ||
-		!has_twins(g, json_string_value(json_object_get(verdict, "node"))))
+	if (!json_object_get(verdict, "proven") ||
+		!is_disputed(g, json_string_value(json_object_get(verdict, "node")),
+			is_joint ? joint : NULL))
 		return;
 	json_object_del(verdict, "proven");
 	if (!unknown) {
@@ -241,6 +266,17 @@ int64_t registry_verdicts_now_ns(struct registry *g)
 	now_ns = j->first ? j->first->arrived_ns : clock_mono_ns();
 	pthread_mutex_unlock(&j->lock);
 	return now_ns;
+}
+
+int registry_verdicts_waiting(struct registry *g)
+{
+	struct registry_verdicts *j = g->verdicts;
+	int n;
+
+	pthread_mutex_lock(&j->lock);
+	n = j->n;
+	pthread_mutex_unlock(&j->lock);
+	return n;
 }
 
 enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,

@@ -17,6 +17,9 @@ void registry_verdicts_close(struct registry *g);
 /* The monotonic clock, or when the oldest answer that is not verified yet arrived. */
 int64_t registry_verdicts_now_ns(struct registry *g);
 
+/* How many answers wait to be verified, the one that is being verified included. */
+int registry_verdicts_waiting(struct registry *g);
+
 /* The handler of POST /v1/answers. */
 enum httpd_when registry_post_answer(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
