@@ -50,7 +50,7 @@ NCCL_H   ?= $(wildcard /usr/include/nccl.h $(CUDA_HOME)/include/nccl.h)
 NCCL     ?= $(if $(NCCL_H),1)
 MESSENGERS := $(if $(MPI),$(BUILD)/lib/librnp_mpi.so) $(if $(NCCL),$(BUILD)/lib/librnp_nccl.so)
 
-.PHONY: all check demo bench soak fuzz asan tsan install format lint clean bootstrap units replays kcheck help
+.PHONY: all check demo bench soak fuzz asan tsan install uninstall release deb dist format lint clean bootstrap units replays kcheck help
 .SECONDARY:
 
 all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so) $(MESSENGERS)
@@ -284,6 +284,23 @@ $(BUILD)/replay/fuzz_%: $(BUILD)/obj/tests/fuzz/replay.o $$(call fuzz_objects,$$
 install: all
 	scripts/install '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(PREFIX)'
 
+uninstall:
+	scripts/install --remove '$(DESTDIR)$(PREFIX)' '$(BUILD)'
+
+# Packages are made from a build of their own, whose bytes do not depend on where and when it is made.
+RELEASE_OPT = -O2 -g -ffile-prefix-map=$(CURDIR)=.
+release:
+	$(MAKE) $(JOBS) BUILD=build/release OPT='$(RELEASE_OPT)' all
+
+deb: release
+	scripts/package build/release build/packages '$(VERSION)'
+
+# The source of the last commit, the same bytes each time.
+dist:
+	@mkdir -p build/packages
+	git archive --format=tar --prefix=rnp-$(VERSION)/ HEAD | xz -T1 -6 >build/packages/rnp-$(VERSION).tar.xz.part
+	mv build/packages/rnp-$(VERSION).tar.xz.part build/packages/rnp-$(VERSION).tar.xz
+
 sources = $(wildcard $(foreach d,common kernels tests,$(d)/*/*.$(1) $(d)/*/*/*.$(1)) cmd/*/*.$(1))
 
 format:
@@ -308,6 +325,8 @@ make asan tsan       builds under sanitizers, below build/asan and build/tsan
 make fuzz            libFuzzer targets; scripts/fuzz runs them
 make format lint     clang-format; what reviewers should not have to look for
 make install         into $(DESTDIR)$(PREFIX); PREFIX= and DESTDIR= as usual
+make uninstall       takes the same away again
+make deb dist        Debian packages and a tarball of the source, into build/packages
 make clean           removes $(BUILD)
 
 V=1 shows whole commands. NVCC= builds without CUDA, MPI= without MPI, NCCL= without NCCL;

@@ -157,6 +157,7 @@ on_terminal() {
 }
 
 @test "cli: on a terminal people get tables, units and colours; in a pipe, programs get JSON Lines" {
+	cd "$BATS_TEST_TMPDIR"
 	rnp-register keygen
 	for width in 80 200; do
 		on_terminal "$width" 'rnp-bench list; rnp-register detect --name x' >screen

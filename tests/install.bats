@@ -21,6 +21,24 @@ setup_file() {
 	[[ -s $IMAGE/usr/lib/systemd/system/rnp-registry.service ]]
 }
 
+@test "install: bash, zsh and fish have completions, as the programs write them" {
+	local p
+	for p in rnp-register rnp-bench rnp-price rnp-train rnp-serve rnp-reward; do
+		cmp <("$p" --completion zsh) "$IMAGE/usr/share/zsh/site-functions/_$p"
+		cmp <("$p" --completion fish) "$IMAGE/usr/share/fish/vendor_completions.d/$p.fish"
+	done
+}
+
+@test "install: uninstall takes away all of it, and nothing else" {
+	cp -R "$IMAGE" "$BATS_TEST_TMPDIR/image"
+	mkdir -p "$BATS_TEST_TMPDIR/image/usr/share/rnp/policies"
+	echo mine >"$BATS_TEST_TMPDIR/image/usr/bin/other"
+	echo mine >"$BATS_TEST_TMPDIR/image/usr/share/rnp/policies/mine.json"
+	make -s -C "$ROOT" NVCC= uninstall DESTDIR="$BATS_TEST_TMPDIR/image" PREFIX=/usr
+	assert_equal "$(cd "$BATS_TEST_TMPDIR/image" && find . -type f | sort)" $'./usr/bin/other\n./usr/share/rnp/policies/mine.json'
+	[[ ! -e $BATS_TEST_TMPDIR/image/usr/lib/rnp ]]
+}
+
 @test "install: nothing is writable by others, nothing but programs is executable" {
 	assert_equal "$(find "$IMAGE" ! -type l -perm /022)" ""
 	assert_equal "$(find "$IMAGE" -type f -perm /111 ! -path '*/bin/*' ! -name '*.so')" ""

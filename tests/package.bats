@@ -1,0 +1,86 @@
+# make deb and make dist: what is in the packages works, and is the same each time it is made.
+load helper
+
+setup_file() {
+	export DEBS=$BATS_FILE_TMPDIR/debs SOURCE_DATE_EPOCH=1790000000
+	command -v dpkg-deb >/dev/null || return 0
+	"$BATS_TEST_DIRNAME/../scripts/package" "${RNP_BUILD:-$BATS_TEST_DIRNAME/../build}" "$DEBS" 1.2.3 >"$BATS_FILE_TMPDIR/list"
+}
+
+setup() {
+	command -v dpkg-deb >/dev/null || skip "no dpkg-deb here"
+	cd "$BATS_TEST_TMPDIR" || return
+}
+
+deb() {
+	echo "$DEBS/$1_1.2.3_$(dpkg --print-architecture).deb"
+}
+
+@test "package: programs, registry and symbols are apart, and no package has a file of another" {
+	local name files=()
+	for name in rnp rnp-registry rnp-dbg; do
+		dpkg-deb --field "$(deb "$name")" Package | grep -qx "$name"
+		dpkg-deb --contents "$(deb "$name")" | awk '!/^d/ { print $6 }' >"$name.files"
+		files+=("$name.files")
+	done
+	assert_equal "$(sort "${files[@]}" | uniq -d)" ""
+	assert_equal "$(grep -c '/usr/bin/rnp-' rnp.files)" 6
+	grep -q rnp-registry.service rnp-registry.files
+	grep -q rnp-heartbeat.service rnp.files
+	grep -qvE '^./usr/' rnp.files && fail "outside /usr: $(grep -vE '^./usr/' rnp.files)"
+	# the plug-in for GPUs is a package where it was built
+	[[ -e $RNP_BUILD/lib/librnp_cuda.so || ! -e $(deb rnp-cuda) ]]
+	assert_equal "$(dpkg-deb --contents "$(deb rnp)" | awk '$2 != "root/root"')" ""
+}
+
+@test "package: programs are stripped, run from where they are unpacked, and their symbols fit" {
+	dpkg-deb --extract "$(deb rnp)" image
+	dpkg-deb --extract "$(deb rnp-dbg)" symbols
+	local bin id
+	for bin in image/usr/bin/*; do
+		readelf -S "$bin" >sections
+		if grep -q '\.debug_info' sections; then fail "$bin has debug symbols"; fi
+		id=$(readelf -n "$bin" | sed -n 's/.*Build ID: //p')
+		readelf -S "symbols/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug" | grep -q '\.debug_info'
+		env -C / PATH=/usr/bin:/bin "$PWD/$bin" --version
+	done
+	echo '{"hello":"world"}' | image/usr/bin/rnp-register canon
+	gzip -dc image/usr/share/man/man1/rnp-register.1.gz | cmp - "$ROOT/man/rnp-register.1"
+}
+
+@test "package: the same build packed twice is the same, byte by byte" {
+	"$ROOT/scripts/package" "$RNP_BUILD" again 1.2.3 >/dev/null
+	local name
+	for name in again/*.deb; do
+		cmp "$name" "$DEBS/${name##*/}"
+	done
+}
+
+@test "package: an object does not depend on where it was built" {
+	local dir
+	for dir in one another/place; do
+		mkdir -p "$dir"
+		(cd "$ROOT" && git ls-files -z Makefile scripts common/base common/json cmd/rnp-register kernels/dev |
+			xargs -0 cp --parents -t "$BATS_TEST_TMPDIR/$dir")
+		# through make deb's own flags
+		CCACHE_DISABLE=1 make -s -C "$dir" BUILD=build/release NVCC= MPI= NCCL= \
+			OPT="$(make -s -C "$dir" -f Makefile -f <(echo 'flags-of-release:; @echo "$(RELEASE_OPT)"') flags-of-release)" \
+			build/release/obj/common/base/{err,lines}.o build/release/obj/{units,schemas}.o
+	done
+	for file in common/base/err.o common/base/lines.o units.o schemas.o; do
+		cmp "one/build/release/obj/$file" "another/place/build/release/obj/$file"
+	done
+	readelf --debug-dump=info one/build/release/obj/common/base/err.o | grep -q err.c
+	if grep -q "$BATS_TEST_TMPDIR" one/build/release/obj/common/base/err.o; then fail "the object names its directory"; fi
+}
+
+@test "package: the tarball of the source is the last commit, and the same each time" {
+	git -C "$ROOT" rev-parse HEAD >/dev/null 2>&1 || skip "not a checkout"
+	git clone -q --depth 1 "file://$(git -C "$ROOT" rev-parse --show-toplevel)" clone 2>/dev/null
+	make -s -C clone dist
+	mv clone/build/packages/rnp-*.tar.xz first.tar.xz
+	make -s -C clone dist
+	cmp first.tar.xz clone/build/packages/rnp-*.tar.xz
+	tar xJf first.tar.xz
+	diff -r --exclude=.git --exclude=build clone rnp-*/
+}
