@@ -7,6 +7,7 @@
 
 #include "cmd/rnp-register/registry_accept.h"
 #include "cmd/rnp-register/registry_challenge.h"
+#include "cmd/rnp-register/registry_page.h"
 #include "cmd/rnp-register/registry_query.h"
 #include "cmd/rnp-register/registry_reads.h"
 #include "cmd/rnp-register/registry_uptime.h"
@@ -134,6 +135,8 @@ const struct httpd_route registry_routes[] = {
 	HTTPD_GET("/v1/records", registry_get_records, .slow = true),
 	HTTPD_GET("/v1/pools", registry_get_pools, .slow = true),
 	HTTPD_GET("/v1/uptime", registry_get_uptime, .slow = true),
+	HTTPD_GET("/", registry_get_page, .slow = true),
+	HTTPD_GET("/nodes/{address}", registry_get_node_page, .slow = true),
 	HTTPD_GET("/openapi.json", get_openapi),
 	HTTPD_GET("/health", get_health),
 	{ 0 },

@@ -12,6 +12,7 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/base/money.h"
+#include "common/cli/html.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
@@ -60,31 +61,10 @@ struct page {
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static void text(struct buf *out, const char *s)
-{
-	for (; *s; s++)
-		switch (*s) {
-		case '<':
-			buf_adds(out, "&lt;");
-			break;
-		case '>':
-			buf_adds(out, "&gt;");
-			break;
-		case '&':
-			buf_adds(out, "&amp;");
-			break;
-		case '"':
-			buf_adds(out, "&quot;");
-			break;
-		default:
-			buf_addc(out, *s);
-		}
-}
-
 static void cell(struct buf *out, const char *s)
 {
 	buf_adds(out, "<td>");
-	text(out, s ? s : "");
+	html_text(out, s ? s : "");
 	buf_adds(out, "</td>");
 }
 
@@ -115,7 +95,7 @@ static void head(struct buf *out, const char *names)
 static void command(struct buf *out, const char *words)
 {
 	buf_adds(out, "<pre>$ ");
-	text(out, words);
+	html_text(out, words);
 	buf_adds(out, "</pre>\n");
 }
 
@@ -140,7 +120,7 @@ static void title(struct page *p)
 		".n{text-align:right;font-variant-numeric:tabular-nums}\n"
 		"pre{background:#f3f3f3;padding:.5rem;overflow-x:auto}\n"
 		"svg{max-width:100%;height:auto}\n</style></head><body>\n<h1>Rewards</h1>\n<p>");
-	text(&p->out, store);
+	html_text(&p->out, store);
 	buf_addf(&p->out, ": %ld epochs. Amounts are in tokens.</p>\n", p->n);
 }
 

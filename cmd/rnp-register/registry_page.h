@@ -1,0 +1,14 @@
+/* registry_page.h - the registry for people: / lists its nodes, /nodes/{address} shows one. */
+#ifndef RNP_CMD_REGISTER_REGISTRY_PAGE_H
+#define RNP_CMD_REGISTER_REGISTRY_PAGE_H
+
+#include "common/net/httpd.h"
+
+/* The handlers of GET / and GET /nodes/{address}. They show what the API answers to the same
+ * question: / takes the filters of /v1/nodes. ctx: the registry. */
+enum httpd_when registry_get_page(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r);
+enum httpd_when registry_get_node_page(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r);
+
+#endif
