@@ -179,9 +179,40 @@ teardown() { stop_serve; }
 	[ "$(post /detokenize @ask | jq -r .content)" = "This program" ]
 	[ "$(post /apply-template '{"messages":[{"role":"user","content":"Hi"}]}' | jq -r .prompt)" = \
 		$'<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant' ]
+	local late='{"messages":[{"role":"developer","content":"B"},{"role":"user","content":[{"type":"text","text":"Hi"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},{"role":"tool","content":"4"}]}'
+	[ "$(post /apply-template "$late" | jq -r .prompt)" = \
+		$'<|im_start|>system\nB<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n<|im_start|>tool\n4<|im_end|>\n<|im_start|>assistant' ]
+	post /apply-template '{"messages":[{"role":"king","content":"Hi"}]}' | jq -e '.error.param == "messages[0].role"'
 	curl -sS "$url/v1/models" | jq -e '.data | length == 1 and .[0].id == "chat"'
 	curl -sS "$url/v1/models/chat" | jq -e '.id == "chat"'
 	curl -sS "$url/health" | jq -e '.status == "ok"'
+}
+
+@test "run: --chat-template is a file or a name; variables reach it, and what it refuses is told" {
+	cat >t.jinja <<-'END'
+		{%- if messages | length > 3 %}{{ raise_exception('too long a talk') }}{% endif %}
+		{%- for m in messages %}[{{ m.role }}|{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments.x }}){% endfor %}]{% endfor %}
+		{{- mode }}{{ reasoning_effort }}{{ enable_thinking }}{% if add_generation_prompt %} <think>
+		{% endif %}
+	END
+	cp t.jinja "$BATS_TEST_TMPDIR"
+	start_serve --chat-template t.jinja
+	[ "$(post /apply-template '{"messages":[{"role":"user","content":"Hi"}],"chat_template_kwargs":{"mode":"m"},"reasoning_effort":"none"}' |
+		jq -r .prompt)" = $'[user|Hi]mnoneFalse <think>' ]
+	[ "$(post /apply-template '{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":17}"}}]}]}' |
+		jq -r .prompt)" = $'[assistant|f(17)] <think>' ]
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"a"},{"role":"user","content":"a"},{"role":"user","content":"a"},{"role":"user","content":"a"}]}' |
+		jq -e '.error.type == "invalid_request_error" and (.error.message | contains("too long a talk"))'
+	# the prompt opens the marks of reasoning, so that what comes is reasoning until they close
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":8,"seed":1}' |
+		jq -e '.choices[0].message | .content == "" and (.reasoning_content | length) > 0'
+	stop_serve
+	start_serve --chat-template gemma
+	[ "$(post /apply-template '{"messages":[{"role":"user","content":"Hi"}]}' | jq -r .prompt)" = \
+		$'<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model' ]
+	stop_serve
+	printf 'a\n{%% include "x" %%}' >bad.jinja
+	refused 65 "bad.jinja:2: a tag that we know expected, not 'include'" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --chat-template bad.jinja
 }
 
 @test "run: the openai client from npm works unchanged" {

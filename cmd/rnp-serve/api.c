@@ -161,7 +161,7 @@ static json_t *describe(const struct server *s, const struct served *m)
 	json_set_i64(o, "created", s->started_s);
 	json_set_text(o, "owned_by", "rnp");
 	json_set_i64(o, "context", m->context);
-	json_set_bool(o, "chat", m->format != NULL);
+	json_set_bool(o, "chat", m->chat != NULL);
 	return o;
 }
 

@@ -148,27 +148,16 @@ static json_t *conversation(const struct buf *prompt)
 
 static int encode_chat(struct answer *a)
 {
-	const char *named = chat_template ? lm_chat_named(chat_template) : NULL;
-	struct buf text = BUF_INIT;
 	struct lm_chat *c = NULL;
 	json_t *v = NULL;
-	int rc = -1;
+	int rc = loaded_chat(&a->l, chat_template, &c);
 
-	if (named)
-		buf_adds(&text, named);
-	else if (chat_template &&
-		io_read(&text, chat_template, LM_TEMPLATE_BYTES_MAX) < 0)
-		goto out;
-	if (lm_chat_open(&c, a->l.token, chat_template ? buf_text(&text) : NULL, text.len,
-		    chat_template ? chat_template : "the model's chat template") < 0)
-		goto out;
-	v = conversation(&a->prompt);
-	if (v)
-		rc = lm_chat_apply(c, v, clock_now_ms() / 1000, NULL, &a->ids);
-out:
+	if (rc == 0) {
+		v = conversation(&a->prompt);
+		rc = v ? lm_chat_apply(c, v, clock_now_ms() / 1000, NULL, &a->ids) : -1;
+	}
 	json_decref(v);
 	lm_chat_close(c);
-	buf_release(&text);
 	return rc;
 }
 

@@ -2,6 +2,7 @@
 #include "cmd/rnp-serve/loaded.h"
 
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/hw/device.h"
 
 static int open_token(struct loaded *l, const char *model, const char *path)
@@ -55,4 +56,21 @@ bool loaded_ends(const struct loaded *l, uint32_t id)
 		lm_token_bos(l->token) == id)
 		return true;
 	return id < lm_token_count(l->token) && lm_token_ends(l->token, id);
+}
+
+int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **out)
+{
+	const char *named = template ? lm_chat_named(template) : NULL;
+	struct buf text = BUF_INIT;
+	int rc = 0;
+
+	if (named)
+		buf_adds(&text, named);
+	else if (template)
+		rc = io_read(&text, template, LM_TEMPLATE_BYTES_MAX);
+	if (rc == 0)
+		rc = lm_chat_open(out, l->token, template ? buf_text(&text) : NULL,
+			text.len, template ? template : "the model's chat template");
+	buf_release(&text);
+	return rc;
 }

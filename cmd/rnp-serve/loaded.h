@@ -2,6 +2,7 @@
 #ifndef RNP_SERVE_LOADED_H
 #define RNP_SERVE_LOADED_H
 
+#include "common/lm/infer/chat.h"
 #include "common/lm/infer/weights.h"
 #include "common/lm/token/token.h"
 
@@ -22,6 +23,10 @@ struct loaded {
 int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 	const char *device);
 void loaded_release(struct loaded *l);
+
+/* Opens the chat template of an open model: a file, a format's name, or NULL for the model's own.
+ * Returns 0 and *out, or -1 with err_set(). */
+int loaded_chat(const struct loaded *l, const char *template, struct lm_chat **out);
 
 /* Whether a token ends an answer. */
 bool loaded_ends(const struct loaded *l, uint32_t id);

@@ -5,76 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-serve/filter.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/json/json.h"
 
 /* --- chats --------------------------------------------------------------------------------------- */
 
-/* Messages as lm_chat_encode takes them; texts are owned. */
-struct talk {
-	struct lm_message *messages;
-	struct buf *texts;
-	size_t n;
-};
-
-static void talk_release(struct talk *t)
+static int failed(struct api_error *e, const char *param)
 {
-	for (size_t i = 0; i < t->n; i++)
-		buf_release(&t->texts[i]);
-	free(t->texts);
-	free(t->messages);
+	return api_error_set(e, 400, "invalid_value", param, "%s", err_get()->text);
 }
 
-static int role_of(const char *text, enum lm_role *role)
-{
-	static const struct {
-		const char *name;
-		enum lm_role role;
-	} roles[] = { { "system", LM_SYSTEM }, { "developer", LM_SYSTEM },
-		{ "user", LM_USER }, { "assistant", LM_ASSISTANT } };
-
-	for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-		if (strcmp(roles[i].name, text) == 0) {
-			*role = roles[i].role;
-			return 0;
-		}
-	return -1;
-}
-
-static int read_talk(struct talk *t, const struct request *q, struct api_error *e)
-{
-	size_t n = json_array_size(q->messages), i;
-	char where[80];
-	json_t *m;
-
-	t->messages = xcalloc(n + 1, sizeof *t->messages);
-	t->texts = xcalloc(n + 1, sizeof *t->texts);
-	json_array_foreach(q->messages, i, m) {
-		const char *role = json_string_value(json_object_get(m, "role"));
-
-		t->n = i + 1;
-		snprintf(where, sizeof where, "messages[%zu].role", i);
-		if (role_of(role, &t->messages[i].role) < 0)
-			return api_error_set(e, 400, "invalid_value", where,
-				"'%s' is '%.40s', which this model's format does not have",
-				where, role);
-		snprintf(where, sizeof where, "messages[%zu].content", i);
-		if (request_content(&t->texts[i], json_object_get(m, "content"), where,
-			    e) < 0)
-			return -1;
-		t->messages[i].text = buf_text(&t->texts[i]);
-	}
-	return 0;
-}
-
-/* What needs a template engine or constraints. */
+/* What needs constraints. */
 static int check_supported(const struct served *m, const struct request *q,
 	struct api_error *e)
 {
 	const char *format = json_string_value(
 		json_object_get(q->response_format, "type"));
 
-	if (!m->format)
+	if (!m->chat)
 		return api_error_set(e, 400, "unsupported_parameter", "messages",
 			"model '%s' has no chat template that is known: it only continues "
 			"text (/v1/completions)",
@@ -88,39 +39,160 @@ static int check_supported(const struct served *m, const struct request *q,
 	return 0;
 }
 
-static int failed(struct api_error *e, const char *param)
+/* The role that the template knows: developers are the system where it has none. */
+static const char *role_of(const struct served *m, const char *role)
 {
-	return api_error_set(e, 400, "invalid_value", param, "%s", err_get()->text);
+	static const char *const roles[] = { "system", "user", "assistant", "tool" };
+
+	if (strcmp(role, "developer") == 0)
+		return strstr(lm_chat_source(m->chat), "developer") ? "developer" :
+								      "system";
+	for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+		if (strcmp(role, roles[i]) == 0)
+			return roles[i];
+	return NULL;
+}
+
+/* Calls as templates read them: arguments are an object, where their text is one. */
+static json_t *tool_calls(const json_t *calls)
+{
+	json_t *copy = json_deep_copy(calls), *call;
+	size_t i;
+
+	json_array_foreach(copy, i, call) {
+		json_t *function = json_object_get(call, "function");
+		const json_t *text = json_object_get(function, "arguments");
+		json_t *arguments = json_is_string(text) ?
+			json_parse_object(json_string_value(text),
+				json_string_length(text), "arguments") :
+			NULL;
+
+		if (arguments)
+			json_object_set_new(function, "arguments", arguments);
+		err_clear();
+	}
+	return copy;
+}
+
+/* A message whose content is one text. parsed: with arguments of calls as objects. NULL with e. */
+static json_t *message_of(const struct served *m, const json_t *given, size_t i,
+	bool parsed, struct api_error *e)
+{
+	const json_t *calls = json_object_get(given, "tool_calls");
+	const json_t *content = json_object_get(given, "content");
+	const char *role = json_string_value(json_object_get(given, "role"));
+	struct buf text = BUF_INIT;
+	json_t *out = NULL;
+	char where[80];
+
+	snprintf(where, sizeof where, "messages[%zu].role", i);
+	if (!role_of(m, role)) {
+		api_error_set(e, 400, "invalid_value", where,
+			"'%s' is '%.40s', and must be system, developer, user, assistant or tool",
+			where, role);
+		return NULL;
+	}
+	snprintf(where, sizeof where, "messages[%zu].content", i);
+	if (request_content(&text, content, where, e) == 0) {
+		out = json_copy((json_t *)given);
+		json_object_set_new(out, "role", json_string(role_of(m, role)));
+		json_object_set_new(out, "content",
+			json_stringn(buf_text(&text), text.len));
+		if (parsed && json_is_array(calls))
+			json_object_set_new(out, "tool_calls", tool_calls(calls));
+		if (json_is_null(calls))
+			json_object_del(out, "tool_calls");
+	}
+	buf_release(&text);
+	return out;
+}
+
+/* What the template gets to know. NULL with e. */
+static json_t *variables(const struct served *m, const struct request *q, bool parsed,
+	struct api_error *e)
+{
+	json_t *v = json_object(), *messages = json_array(), *given;
+	size_t i;
+
+	json_object_set_new(v, "messages", messages);
+	json_object_set_new(v, "add_generation_prompt", json_true());
+	json_array_foreach(q->messages, i, given) {
+		json_t *message = message_of(m, given, i, parsed, e);
+
+		if (!message) {
+			json_decref(v);
+			return NULL;
+		}
+		json_array_append_new(messages, message);
+	}
+	if (q->reasoning_effort) {
+		json_object_set_new(v, "reasoning_effort",
+			json_string(q->reasoning_effort));
+		if (strcmp(q->reasoning_effort, "none") == 0)
+			json_object_set_new(v, "enable_thinking", json_false());
+	}
+	if (q->template_kwargs)
+		json_object_update_missing(v, q->template_kwargs);
+	return v;
+}
+
+/* Some templates write a call's arguments with tojson, others add them as text: the first way that
+ * they take is the right one. */
+static int render(const struct served *m, const struct request *q, struct buf *text,
+	struct buf *ids, struct api_error *e)
+{
+	int64_t now_s = clock_now_ms() / 1000;
+	size_t text_len = text->len, ids_len = ids ? ids->len : 0;
+	struct err first;
+	json_t *v;
+	int rc;
+
+	for (int parsed = 1; parsed >= 0; parsed--) {
+		v = variables(m, q, parsed, e);
+		if (!v)
+			return -1;
+		rc = lm_chat_apply(m->chat, v, now_s, text, ids);
+		json_decref(v);
+		if (rc == 0)
+			return 0;
+		if (parsed)
+			err_save(&first);
+		text->len = text_len;
+		if (ids)
+			ids->len = ids_len;
+	}
+	err_restore(&first);
+	return failed(e, "messages");
+}
+
+/* Whether a prompt ends within the marks of reasoning. */
+static bool ends_thinking(const struct buf *text)
+{
+	size_t len = text->len, mark = strlen(FILTER_THINK);
+
+	while (len && (text->data[len - 1] == '\n' || text->data[len - 1] == ' '))
+		len--;
+	return len >= mark && memcmp(text->data + len - mark, FILTER_THINK, mark) == 0;
 }
 
 static int encode_chat(struct prompt *p, const struct served *m, const struct request *q,
 	struct api_error *e)
 {
-	struct talk t = { 0 };
-	int rc = -1;
+	struct buf text = BUF_INIT;
+	int rc = check_supported(m, q, e);
 
-	if (check_supported(m, q, e) == 0 && read_talk(&t, q, e) == 0) {
-		rc = lm_chat_encode(m->format, m->l.token, &p->ids, t.messages, t.n);
-		if (rc < 0)
-			failed(e, "messages");
-	}
-	talk_release(&t);
+	if (rc == 0)
+		rc = render(m, q, &text, &p->ids, e);
+	if (rc == 0)
+		p->reasoning = ends_thinking(&text);
+	buf_release(&text);
 	return rc;
 }
 
 int prompt_text(struct buf *out, const struct served *m, const struct request *q,
 	struct api_error *e)
 {
-	struct talk t = { 0 };
-	int rc = -1;
-
-	if (check_supported(m, q, e) == 0 && read_talk(&t, q, e) == 0) {
-		rc = lm_chat_text(m->format, out, t.messages, t.n);
-		if (rc < 0)
-			failed(e, "messages");
-	}
-	talk_release(&t);
-	return rc;
+	return check_supported(m, q, e) < 0 ? -1 : render(m, q, out, NULL, e);
 }
 
 /* --- completions --------------------------------------------------------------------------------- */
@@ -202,7 +274,8 @@ int prompt_encode(struct prompt *p, const struct served *m, const struct request
 	bool given = json_is_integer(json_array_get(q->prompt, 0)) ||
 		json_is_array(json_array_get(q->prompt, 0));
 
-	if (bos >= 0 && lm_token_adds_bos(m->l.token) && !given)
+	if (q->kind == REQUEST_COMPLETION && bos >= 0 && lm_token_adds_bos(m->l.token) &&
+		!given)
 		buf_add(&p->ids, &id, sizeof id);
 	if ((q->kind == REQUEST_COMPLETION ? encode_text(p, m, q, i, e) :
 					     encode_chat(p, m, q, e)) < 0)

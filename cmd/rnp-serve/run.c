@@ -20,7 +20,7 @@
 static struct opt_list models;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
-static const char *tokenizer, *device;
+static const char *tokenizer, *device, *chat_template;
 static int64_t context, cache_bytes, streams = STREAMS_DEFAULT, queue = QUEUE_DEFAULT;
 static int64_t drain_ms = 30000;
 static const char *api_keys;
@@ -42,6 +42,11 @@ static const struct opt opts[] = {
 	OPT_PORT_FILE(&port_file),
 	OPT_TOKENIZER(&tokenizer),
 	OPT_DEVICE(&device),
+	{ .name = "chat-template",
+		.kind = OPT_TEXT,
+		.to = &chat_template,
+		.metavar = "F|NAME",
+		.help = "a Jinja file, or a format's name, instead of the models' own" },
 	{ .name = "context",
 		.kind = OPT_I64,
 		.to = &context,
@@ -117,6 +122,7 @@ static int open_models(struct server *s)
 {
 	struct served_options o = { .tokenizer = tokenizer,
 		.device = device,
+		.template = chat_template,
 		.context = (uint32_t)context,
 		.streams = (uint32_t)streams,
 		.queue = (uint32_t)queue,

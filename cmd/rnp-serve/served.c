@@ -114,6 +114,15 @@ static void count_bytes(struct served *m)
 	m->tables_bytes += rope;
 }
 
+/* A model that brings no template only continues text; one whose template cannot be read is not
+ * served. */
+static int open_chat(struct served *m, const char *template)
+{
+	if (!template && !lm_token_chat_template(m->l.token))
+		return 0;
+	return loaded_chat(&m->l, template, &m->chat);
+}
+
 int served_open(struct served *m, const struct served_options *o)
 {
 	struct lm_service_config config;
@@ -127,8 +136,8 @@ int served_open(struct served *m, const struct served_options *o)
 		return err_set(EX_USAGE, "%s: a context of %u tokens", m->path,
 			m->context);
 	find_ends(m);
-	m->format = lm_chat_format(lm_token_chat_template(m->l.token));
-	err_clear();
+	if (open_chat(m, o->template) < 0)
+		return -1;
 	if (size_cache(m, o) < 0)
 		return -1;
 	count_bytes(m);
@@ -144,6 +153,7 @@ int served_open(struct served *m, const struct served_options *o)
 void served_release(struct served *m)
 {
 	lm_service_close(m->service);
+	lm_chat_close(m->chat);
 	loaded_release(&m->l);
 	free(m->ends);
 	free(m->name);

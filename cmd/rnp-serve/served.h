@@ -9,6 +9,7 @@
 
 struct served_options {
 	const char *tokenizer, *device; /* as loaded_open takes them */
+	const char *template;           /* a file or a name; NULL: the model's own */
 	uint32_t context;               /* 0: the model's */
 	uint32_t streams, queue;
 	int64_t cache_bytes; /* 0: what streams of whole contexts take, at most half of what is there */
@@ -23,7 +24,7 @@ struct served {
 	uint32_t context; /* positions of a text */
 	uint32_t *ends;   /* ids that end a text */
 	uint32_t ends_count;
-	const struct lm_chat_format *format; /* NULL: it only continues text */
+	struct lm_chat *chat; /* NULL: it only continues text */
 	/* what it takes */
 	uint64_t weights_bytes, cache_bytes, tables_bytes, work_bytes, available_bytes;
 	struct lm_engine_limits limits;

@@ -1,9 +1,7 @@
-/* chat.h - turns a conversation into the tokens that a model was trained on. Uses token.h, err,
- * buf.
+/* chat.h - a conversation as the tokens that a model was taught to expect. Uses template.h, token.h.
  *
- * A model file brings a template in a language of its own (Jinja). In practice the templates
- * describe a handful of formats, which are recognised by strings in them. User input never
- * becomes a special token: names of special tokens in it stay plain text. */
+ * Models bring a template that says how. What people write is never taken for a mark: names of
+ * special tokens in it stay plain text. */
 #ifndef RNP_COMMON_LM_INFER_CHAT_H
 #define RNP_COMMON_LM_INFER_CHAT_H
 
@@ -13,8 +11,6 @@
 #include "common/base/buf.h"
 #include "common/lm/template/template.h"
 #include "common/lm/token/token.h"
-
-/* --- templates --------------------------------------------------------------------------- */
 
 struct lm_chat; /* a template with its model's tokenizer; threads may share it */
 
@@ -38,31 +34,5 @@ const char *lm_chat_source(const struct lm_chat *c);
  * Returns 0, or -1 with err_set(EX_DATAERR); text and ids may then hold a part. */
 int lm_chat_apply(const struct lm_chat *c, const json_t *variables, int64_t now_s,
 	struct buf *text, struct buf *ids);
-
-/* --- formats without a template engine --------------------------------------------------- */
-
-enum lm_role { LM_SYSTEM, LM_USER, LM_ASSISTANT, LM_ROLES };
-
-struct lm_message {
-	enum lm_role role;
-	const char *text; /* NUL-terminated */
-};
-
-struct lm_chat_format;
-
-/* Returns the format of a template, or NULL with err_set(EX_DATAERR): there is no template
- * (NULL), or its format is unknown. */
-const struct lm_chat_format *lm_chat_format(const char *template);
-const char *lm_chat_format_name(const struct lm_chat_format *f);
-
-/* Appends the ids (uint32_t) of a conversation up to where the assistant's next message begins,
- * without BOS. A system message is allowed only as the first. Returns 0, or -1 with err_set():
- * as lm_token_encode, 65 roles out of order. */
-int lm_chat_encode(const struct lm_chat_format *f, const struct lm_token *t,
-	struct buf *ids, const struct lm_message *messages, size_t n);
-
-/* Appends the same as text, for people and tests. */
-int lm_chat_text(const struct lm_chat_format *f, struct buf *out,
-	const struct lm_message *messages, size_t n);
 
 #endif
