@@ -3,7 +3,9 @@
 Only what tests need of llama.h is declared, as of that package's version 3.22.1 (scripts/bootstrap).
 
 usage: llama_cpp.py greedy GGUF N PROMPT     the N likeliest tokens behind BOS and PROMPT, as text
-       llama_cpp.py loss GGUF LENGTH FILE    mean loss of every token of FILE behind BOS, read in pieces of LENGTH"""
+       llama_cpp.py loss GGUF LENGTH FILE    mean loss of every token of FILE behind BOS, read in pieces of LENGTH
+       llama_cpp.py logits GGUF CONTEXT IDS  the logits behind each of the ids, a line each
+       llama_cpp.py numbers TYPE N BYTES     blocks of a quantised type (q4_K) on standard input, N numbers in BYTES each, as raw f32"""
 import ctypes as c
 import glob
 import math
@@ -175,12 +177,31 @@ class Model:
         return total / count, count
 
 
+def numbers(kind, block, size):
+    """What ggml makes of blocks of a type, as f32."""
+    lib()
+    data = sys.stdin.buffer.read()
+    count = len(data) // size * block
+    out = (c.c_float * count)()
+    ggml = c.CDLL(glob.glob(os.path.join(folder(), "libggml-base.so"))[0])
+    f = getattr(ggml, "dequantize_row_" + kind)
+    f.restype, f.argtypes = None, [c.c_char_p, c.c_void_p, c.c_int64]
+    f(data, out, count)
+    sys.stdout.buffer.write(bytes(out))
+
+
 def main(what, gguf, number, text):
-    m = Model(gguf)
+    if what == "numbers":
+        numbers(gguf, int(number), int(text))
+        return
+    m = Model(gguf, context=int(number) if what == "logits" else 512)
     if what == "greedy":
         ids = m.ids(text.encode())
         out = m.text(ids + m.greedy([m.bos()] + ids, int(number)))
         sys.stdout.buffer.write(out[len(m.text(ids)):])  # alone, what follows would lose its first blank
+    elif what == "logits":
+        for row in m.feed([int(i) for i in text.split()], 0, True):
+            print(*row)
     else:
         with open(text, "rb") as f:
             ids = [m.bos()] + m.ids(f.read())

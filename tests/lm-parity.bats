@@ -91,3 +91,57 @@ loss() {
 			"$("$python" "$ROOT/tests/llama_torch.py" loss "$DIR/hf" ids "$length" bf16)"
 	done
 }
+
+# near PART: every line of numbers in ours is within PART of theirs, by the lengths of the vectors
+near() {
+	python3 -c '
+import sys
+part = float(sys.argv[1])
+ours, theirs = [[list(map(float, line.split())) for line in open(f)] for f in ("ours", "theirs")]
+sys.exit(len(ours) != len(theirs) or any(
+    not sum((x - y) ** 2 for x, y in zip(a, b)) <= part ** 2 * sum(y * y for y in b) for a, b in zip(ours, theirs)))' "$1" ||
+		fail "$2: logits differ by more than $1"
+}
+
+# logits ARCHITECTURE TYPE: of a random model, by llama.cpp at once and by us in pieces of 13
+logits() {
+	local ids
+	ids=$(seq 40 | awk '{print (7 * $1 * $1 + 3 * $1 + 5) % 96}' | tr '\n' ' ')
+	python3 "$ROOT/tests/random_model.py" m.gguf "$1" "$2"
+	llama_cpp logits m.gguf "${3:-128}" "$ids" >theirs
+	# shellcheck disable=SC2086
+	RNP_DEVICE=cpu "$BUILD/unit/lm/logits" m.gguf 13 $ids >ours
+}
+
+@test "lm parity: every quantised type is read as ggml reads it, bit for bit" {
+	need_llama_cpp
+	while read -r type block bytes; do
+		python3 -c '
+import sys; sys.path.insert(0, sys.argv[1]); import random, random_model
+random.seed(sys.argv[2]); sys.stdout.buffer.write(random_model.matrix(sys.argv[2], 16, 256))' "$ROOT/tests" "${type^^}" >blocks
+		llama_cpp numbers "$type" "$block" "$bytes" <blocks >theirs
+		"$BUILD/unit/lm/tensor" "${type,,}" <blocks | cmp - theirs || fail "$type"
+	done <<-END
+		q8_0 32 34
+		q4_0 32 18
+		q4_1 32 20
+		q5_0 32 22
+		q5_1 32 24
+		q4_K 256 144
+		q5_K 256 176
+		q6_K 256 210
+	END
+}
+
+# llama.cpp keeps keys and values in f16, and quantises activations of the K types by 256
+@test "lm parity: logits of random weights of every type are llama.cpp's, but for the rounding of activations" {
+	need_llama_cpp
+	for type in F32 F16; do
+		logits llama "$type"
+		near 0.005 "$type"
+	done
+	for type in Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K mixed; do
+		logits llama "$type"
+		near 0.1 "$type"
+	done
+}

@@ -214,8 +214,20 @@ static uint32_t file_type(enum lm_type type)
 		return 1;
 	case LM_Q4_0:
 		return 2;
+	case LM_Q4_1:
+		return 3;
 	case LM_Q8_0:
 		return 7;
+	case LM_Q5_0:
+		return 8;
+	case LM_Q5_1:
+		return 9;
+	case LM_Q4_K: /* as Q4_K_M: some matrices are of another type */
+		return 15;
+	case LM_Q5_K:
+		return 17;
+	case LM_Q6_K:
+		return 18;
 	case LM_BF16:
 		return 32;
 	default:

@@ -20,25 +20,6 @@ int lm_infer_alloc(struct dev *d, float **out, uint64_t count)
 	return 0;
 }
 
-/* Translates a tensor's type to the kernels' name for it. */
-static enum lm_weight weight_type(enum lm_type type)
-{
-	switch (type) {
-	case LM_F32:
-		return LM_WEIGHT_F32;
-	case LM_F16:
-		return LM_WEIGHT_F16;
-	case LM_BF16:
-		return LM_WEIGHT_BF16;
-	case LM_Q8_0:
-		return LM_WEIGHT_Q8_0;
-	case LM_Q4_0:
-		return LM_WEIGHT_Q4_0;
-	default:
-		bug("a tensor of type %d", (int)type);
-	}
-}
-
 static const struct lm_tensor *tensor_of(const struct lm_weights *w, enum lm_part part,
 	uint32_t layer)
 {
@@ -81,7 +62,7 @@ static int matrix(struct lm_weights *w, struct lm_matrix *out, enum lm_part part
 {
 	const struct lm_tensor *t = tensor_of(w, part, layer);
 
-	out->type = weight_type(t->type);
+	out->type = lm_weight_of(t->type);
 	out->n = t->shape[0];
 	out->k = t->shape[1];
 	out->w = w->d->is_host ? t->data : keep(w, t->data, t->bytes);

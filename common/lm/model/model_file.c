@@ -361,8 +361,8 @@ int model_file_make(struct model_file **out, uint64_t *bytes, const struct lm_co
 	uint32_t n = 0;
 	int rc = lm_config_check(c, "the model to be made");
 
-	if (rc == 0 && !lm_type_computes(type))
-		rc = err_set(EX_USAGE, "no model of the type %s can be computed with",
+	if (rc == 0 && !lm_type_converts(type))
+		rc = err_set(EX_USAGE, "no model of the type %s can be made",
 			lm_type_name(type));
 	if (rc == 0) {
 		s->format = LM_FORMAT_MADE;

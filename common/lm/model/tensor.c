@@ -17,6 +17,12 @@ static const struct {
 	[LM_BF16] = { "bf16", 1, 2 },
 	[LM_Q8_0] = { "q8_0", LM_QUANT_BLOCK, LM_Q8_0_BYTES },
 	[LM_Q4_0] = { "q4_0", LM_QUANT_BLOCK, LM_Q4_0_BYTES },
+	[LM_Q4_1] = { "q4_1", LM_QUANT_BLOCK, 20 },
+	[LM_Q5_0] = { "q5_0", LM_QUANT_BLOCK, 22 },
+	[LM_Q5_1] = { "q5_1", LM_QUANT_BLOCK, 24 },
+	[LM_Q4_K] = { "q4_k", LM_SUPER_BLOCK, 144 },
+	[LM_Q5_K] = { "q5_k", LM_SUPER_BLOCK, 176 },
+	[LM_Q6_K] = { "q6_k", LM_SUPER_BLOCK, 210 },
 	[LM_F64] = { "f64", 1, 8 },
 	[LM_I8] = { "i8", 1, 1 },
 	[LM_I16] = { "i16", 1, 2 },
@@ -53,7 +59,23 @@ int lm_type_bytes(enum lm_type type, uint64_t count, uint64_t *bytes)
 	return 0;
 }
 
+_Static_assert((int)LM_F32 == LM_WEIGHT_F32 && (int)LM_Q4_0 == LM_WEIGHT_Q4_0 &&
+		(int)LM_Q6_K == LM_WEIGHT_Q6_K,
+	"the kernels list the types in the same order");
+
+enum lm_weight lm_weight_of(enum lm_type type)
+{
+	if (!lm_type_computes(type))
+		bug("a weight of type %s", types[type].name);
+	return (enum lm_weight)type;
+}
+
 bool lm_type_computes(enum lm_type type)
+{
+	return type <= LM_Q6_K;
+}
+
+bool lm_type_converts(enum lm_type type)
 {
 	return type <= LM_Q4_0;
 }
@@ -100,6 +122,19 @@ static void q4_0_to(float *to, const unsigned char *from, uint64_t count)
 			to[i + 16 + (uint64_t)k] = (float)((from[2 + k] >> 4) - 8) *
 				scale;
 		}
+	}
+}
+
+/* The other quantised types: the kernels' definition of a block of 32. */
+static void blocks_to(float *to, const unsigned char *from, enum lm_weight type,
+	uint64_t count)
+{
+	for (uint64_t b = 0; b < count / LM_WEIGHT_BLOCK; b++) {
+		struct lm_weight_32 w;
+
+		lm_weight_read_32(&w, type, from, b);
+		for (unsigned i = 0; i < LM_WEIGHT_BLOCK; i++)
+			*to++ = lm_weight_of_32(&w, i);
 	}
 }
 
@@ -204,6 +239,14 @@ void lm_to_f32(float *to, const void *from, enum lm_type type, uint64_t count)
 		break;
 	case LM_Q4_0:
 		q4_0_to(to, rest + done / LM_QUANT_BLOCK * LM_Q4_0_BYTES, count);
+		break;
+	case LM_Q4_1:
+	case LM_Q5_0:
+	case LM_Q5_1:
+	case LM_Q4_K:
+	case LM_Q5_K:
+	case LM_Q6_K:
+		blocks_to(to, rest, lm_weight_of(type), count);
 		break;
 	default:
 		bug("type %s to f32", types[type].name);

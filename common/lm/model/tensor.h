@@ -10,9 +10,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/lm/weight.h"
+
 #define LM_DIMS_MAX       8
 #define LM_NAME_BYTES_MAX 256 /* terminator included; longer names are refused */
-#define LM_QUANT_BLOCK    32  /* elements per block of Q8_0 and Q4_0 */
+#define LM_QUANT_BLOCK    32  /* elements per block of Q8_0, Q4_0 and the like */
+#define LM_SUPER_BLOCK    256 /* elements per block of Q4_K, Q5_K and Q6_K */
 #define LM_Q8_0_BYTES     34
 #define LM_Q4_0_BYTES     18
 
@@ -23,6 +26,13 @@ enum lm_type {
 	LM_Q8_0, /* blocks of 32: f16 scale, 32 int8 */
 	/* blocks of 32: f16 scale, 16 bytes: low nibbles are elements 0..15, high ones 16..31 */
 	LM_Q4_0,
+	/* blocks as in kernels/lm/weight.h */
+	LM_Q4_1,
+	LM_Q5_0,
+	LM_Q5_1,
+	LM_Q4_K,
+	LM_Q5_K,
+	LM_Q6_K,
 	LM_F64,
 	LM_I8,
 	LM_I16,
@@ -64,14 +74,20 @@ uint32_t lm_type_block_bytes(enum lm_type type);
  * blocks, or over 2^63. No err_set(). */
 int lm_type_bytes(enum lm_type type, uint64_t count, uint64_t *bytes);
 
-/* Whether lm_to_f32 and lm_from_f32 support the type. */
+/* Whether models can be computed with weights of the type: lm_to_f32 supports it. */
 bool lm_type_computes(enum lm_type type);
 
+/* Returns the kernels' name of a type that lm_type_computes(). */
+enum lm_weight lm_weight_of(enum lm_type type);
+
+/* Whether lm_from_f32 supports the type. */
+bool lm_type_converts(enum lm_type type);
+
 /* Converts count elements from `from` (any alignment; count a multiple of the block) to f32,
- * exactly. Types F32, F16, BF16, Q8_0, Q4_0 only; any other is a bug(). */
+ * as ggml rounds it. A type that lm_type_computes() refuses is a bug(). */
 void lm_to_f32(float *to, const void *from, enum lm_type type, uint64_t count);
 
-/* Converts back, rounding to nearest even (for Q8_0 and Q4_0 with the scale of llama.cpp's
+/* Converts back to F32, F16, BF16, Q8_0 or Q4_0, rounding to nearest even (for Q8_0 and Q4_0 with the scale of llama.cpp's
  * reference quantiser, so that its files and ours agree). */
 void lm_from_f32(void *to, const float *from, enum lm_type type, uint64_t count);
 

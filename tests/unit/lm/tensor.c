@@ -1,8 +1,11 @@
-/* lm/tensor: sizes of types, and conversions that give the same bits on every CPU. */
+/* lm/tensor: sizes of types, and conversions that give the same bits on every CPU. With the name of
+ * a type it converts blocks from standard input. */
 #include "common/lm/model/tensor.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/mem.h"
 #include "common/base/rng.h"
@@ -25,7 +28,11 @@ static void check_sizes(void)
 	CHECK_I64(-1, lm_type_bytes(LM_F64, UINT64_MAX, &bytes));
 	CHECK_I64(-1, lm_type_bytes(LM_Q8_0, 33, &bytes));
 	CHECK_I64(-1, lm_type_bytes(LM_OTHER, 1, &bytes));
-	CHECK(lm_type_computes(LM_Q4_0) && !lm_type_computes(LM_F64));
+	CHECK_I64(0, lm_type_bytes(LM_Q6_K, 512, &bytes));
+	CHECK_I64(420, (int64_t)bytes);
+	CHECK_I64(-1, lm_type_bytes(LM_Q4_K, 32, &bytes));
+	CHECK(lm_type_computes(LM_Q6_K) && !lm_type_computes(LM_F64));
+	CHECK(lm_type_converts(LM_Q4_0) && !lm_type_converts(LM_Q4_1));
 }
 
 /* a and b are the same number, or both are none */
@@ -186,8 +193,28 @@ static void check_blocks(enum lm_type type)
 	free(fast);
 }
 
-int main(void)
+/* Writes blocks of a type as f32, for tests/lm-parity.bats. */
+static int convert(const char *name)
 {
+	unsigned char block[LM_SUPER_BLOCK];
+	float x[LM_SUPER_BLOCK];
+
+	for (int t = 0; t < LM_OTHER; t++) {
+		enum lm_type type = (enum lm_type)t;
+
+		while (strcmp(lm_type_name(type), name) == 0 &&
+			fread(block, lm_type_block_bytes(type), 1, stdin) == 1) {
+			lm_to_f32(x, block, type, lm_type_block(type));
+			fwrite(x, sizeof *x, lm_type_block(type), stdout);
+		}
+	}
+	return fflush(stdout) != 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return convert(argv[1]);
 	check_sizes();
 	check_halves(LM_F16, f16_to_f32);
 	check_halves(LM_BF16, bf16_to_f32);
