@@ -297,7 +297,7 @@ static int load_parameters(struct session *s)
 {
 	struct lm_progress at = progress(s), want = at;
 
-	if (!rundir_resumes(s->o.out))
+	if (!s->o.out || !rundir_resumes(s->o.out))
 		return lm_train_load(s->loop.train, s->model_file);
 	if (!s->o.resume)
 		return err_set(EX_CANTCREAT,
@@ -323,7 +323,7 @@ static int agree(struct session *s)
 /* Better now than after hours of training. */
 static int hold(struct session *s)
 {
-	return s->rank ? 0 : rundir_hold(&s->dir, s->o.out);
+	return s->rank || !s->o.out ? 0 : rundir_hold(&s->dir, s->o.out);
 }
 
 int session_begin(struct session *s)
@@ -333,7 +333,7 @@ int session_begin(struct session *s)
 		return -1;
 	give_all(s, 0);
 	/* a run that cannot begin makes no directory */
-	if (rundir_has(s->o.out, "") && hold(s) < 0)
+	if (s->o.out && rundir_has(s->o.out, "") && hold(s) < 0)
 		return -1;
 	if (load_parameters(s) < 0 || agree(s) < 0)
 		return -1;

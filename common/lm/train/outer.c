@@ -104,6 +104,17 @@ uint64_t outer_dylu_steps(uint64_t steps, uint64_t speed, uint64_t fastest)
 	return steps ? steps : 1;
 }
 
+uint64_t outer_round_steps(uint64_t inner_steps, uint64_t warm, uint64_t done)
+{
+	uint64_t quarter, steps = inner_steps;
+
+	if (done < warm) {
+		quarter = (uint64_t)((unsigned __int128)done * 4 / warm);
+		steps = (uint64_t)((unsigned __int128)inner_steps * (1u << quarter) / 10);
+	}
+	return steps ? steps : 1;
+}
+
 void outer_delta(float *delta, const float *began, const float *ended, uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++)

@@ -161,10 +161,12 @@ static void assign(struct round *r, struct round_member *m, int64_t now)
 	set(&m->asks, false, &r->asking);
 }
 
-/* Whether a delta of a turn has a member in this round: twice it may not have one. */
+/* Whether a member has had its turn in this round: delayed Nesterov serves who finishes within the
+ * grace before it hands out a model. */
 static bool has_delta(const struct round *r, const struct round_member *m)
 {
-	return m->done && m->work.turn == r->number;
+	return m->done &&
+		(r->policy.asynchronous ? m->counts : m->work.turn) == r->number;
 }
 
 enum round_answer round_ask(struct round *r, uint64_t member, int64_t now,
@@ -215,6 +217,7 @@ static void add_delta(struct round *r, const struct round_delta *d, uint64_t num
 	r->deltas[r->ndeltas++] = *d;
 	if (d->late)
 		return;
+	r->sound++;
 	r->last_arrival = d->at;
 	if (r->first_arrival == ROUND_NEVER)
 		r->first_arrival = d->at;
@@ -252,6 +255,7 @@ enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn
 	d.weight_tokens = d.late ? tokens / 2 : tokens;
 	add_delta(r, &d, number);
 	m->done = true;
+	m->counts = number;
 	set(&m->works, false, &r->working);
 	if (turn == r->number)
 		set(&m->expected, false, &r->expected);
@@ -266,6 +270,7 @@ bool round_refuse(struct round *r, uint64_t member, uint64_t turn)
 		if (d->member != member || d->turn != turn || d->refused)
 			continue;
 		d->refused = true;
+		r->sound -= !d->late;
 		give_back(r, d->range);
 		return true;
 	}
@@ -315,19 +320,9 @@ int64_t round_deadline(const struct round *r)
 	return first ? ROUND_NEVER : r->opened + 3 * (r->first_arrival - r->opened);
 }
 
-/* Deltas that the quorum counts. */
-static size_t sound(const struct round *r)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < r->ndeltas; i++)
-		n += !r->deltas[i].late && !r->deltas[i].refused;
-	return n;
-}
-
 static bool quorate(const struct round *r)
 {
-	return sound(r) >= (r->policy.asynchronous ? 1 : r->policy.quorum);
+	return r->sound >= (r->policy.asynchronous ? 1 : r->policy.quorum);
 }
 
 /* A round waits for who delivered in the last one and for who asks now: not for those that are busy
@@ -381,20 +376,18 @@ static int by_member(const void *a, const void *b)
 /* What the round waited for behind its last delta in time. */
 static void name_waits(struct round *r, int64_t now)
 {
-	int64_t deadline = round_deadline(r), last = r->opened;
+	int64_t deadline = round_deadline(r), last = ROUND_NEVER;
 
 	if (r->first_arrival != ROUND_NEVER)
 		r->waited[WAIT_FIRST] = r->first_arrival - r->opened;
 	for (size_t i = 0; i < r->ndeltas; i++)
 		if (!r->deltas[i].late && r->deltas[i].at <= deadline &&
-			r->deltas[i].at > last)
+			(last == ROUND_NEVER || r->deltas[i].at > last))
 			last = r->deltas[i].at;
 	if (now > deadline)
 		r->waited[WAIT_QUORUM] = now - deadline;
-	if (now >= deadline)
-		r->waited[WAIT_DEADLINE] = deadline - last;
-	else if (r->expected)
-		r->waited[WAIT_DEADLINE] = now - last;
+	if (last != ROUND_NEVER && (now >= deadline || r->expected))
+		r->waited[WAIT_DEADLINE] = (now < deadline ? now : deadline) - last;
 }
 
 void round_close(struct round *r, int64_t now)
@@ -430,7 +423,7 @@ void round_publish(struct round *r, int64_t now)
 	for (size_t i = 0; i < r->nmembers; i++)
 		set(&r->members[i].expected, false, &r->expected);
 	r->number++;
-	r->ndeltas = 0;
+	r->ndeltas = r->sound = 0;
 	r->opened_before = r->opened;
 	r->opened = r->first_arrival = r->last_arrival = ROUND_NEVER;
 	memset(r->waited, 0, sizeof r->waited);

@@ -67,6 +67,7 @@ struct round_member {
 	bool dropped;                 /* or came too late to count */
 	uint64_t speed;               /* tokens/s that it measured; 0: not known */
 	struct round_assignment work; /* the last one given */
+	uint64_t counts;              /* done: the round that its delta is in */
 };
 
 /* A delta of the open or closed round. */
@@ -89,7 +90,8 @@ struct round {
 		*deltas; /* of this round, in order of arrival until it is closed, then
 	                                  of (member, turn) */
 	size_t ndeltas;
-	int64_t began;                               /* of the phase */
+	size_t sound;  /* of them neither late nor refused: what the quorum counts */
+	int64_t began; /* of the phase */
 	int64_t opened, first_arrival, last_arrival; /* ROUND_NEVER: not yet */
 	/* what was waited for in this round, ms by name: see round_waits */
 	int64_t waited[4];

@@ -25,10 +25,10 @@ struct place {
 
 static const struct place member_places[] = { MEMBER(FLAG, here), MEMBER(FLAG, asks),
 	MEMBER(FLAG, works), MEMBER(FLAG, expected), MEMBER(FLAG, done),
-	MEMBER(FLAG, dropped), MEMBER(NUMBER, speed), MEMBER(NUMBER, work.turn),
-	MEMBER(NUMBER, work.steps), MEMBER(NUMBER, work.range.first),
-	MEMBER(NUMBER, work.range.count), MEMBER(TIME, work.at),
-	MEMBER(TIME, work.deadline) };
+	MEMBER(FLAG, dropped), MEMBER(NUMBER, speed), MEMBER(NUMBER, counts),
+	MEMBER(NUMBER, work.turn), MEMBER(NUMBER, work.steps),
+	MEMBER(NUMBER, work.range.first), MEMBER(NUMBER, work.range.count),
+	MEMBER(TIME, work.at), MEMBER(TIME, work.deadline) };
 
 static const struct place delta_places[] = { DELTA(NUMBER, member), DELTA(NUMBER, turn),
 	DELTA(NUMBER, steps), DELTA(NUMBER, range.first), DELTA(NUMBER, range.count),
@@ -150,13 +150,15 @@ static int read_offsets(struct round *r, const json_t *offsets)
 
 static void count_members(struct round *r)
 {
-	r->here = r->asking = r->working = r->expected = 0;
+	r->here = r->asking = r->working = r->expected = r->sound = 0;
 	for (size_t i = 0; i < r->nmembers; i++) {
 		r->here += r->members[i].here;
 		r->asking += r->members[i].asks;
 		r->working += r->members[i].works;
 		r->expected += r->members[i].expected;
 	}
+	for (size_t i = 0; i < r->ndeltas; i++)
+		r->sound += !r->deltas[i].late && !r->deltas[i].refused;
 }
 
 int round_load(struct round *r, const json_t *saved, int64_t now, const char *where)

@@ -198,6 +198,21 @@ static void dynamic_steps(void)
 }
 
 /* Nothing is lost: what was sent and what is left sum to what there was, with decay 1. */
+/* 100 steps of warm-up, H = 50: 5, 10, 20 and 40 a round, by quarters. */
+static void warm_rounds(void)
+{
+	static const uint64_t want[] = { 5, 5, 5, 5, 5, 10, 10, 10, 20, 40, 50 };
+	uint64_t done = 0;
+
+	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+		CHECK(outer_round_steps(50, 100, done) == want[i]);
+		done += want[i];
+	}
+	CHECK(outer_round_steps(50, 0, 0) == 50);
+	CHECK(outer_round_steps(3, 100, 0) == 1);
+	CHECK(outer_round_steps(UINT64_MAX, 8, 7) == UINT64_MAX / 5 * 4 + 0);
+}
+
 static void feedback(void)
 {
 	float e[N] = { 0 }, x[K][N], sent[N];
@@ -288,6 +303,7 @@ int main(void)
 	delayed_nesterov(0);
 	delayed_nesterov(0.2);
 	dynamic_steps();
+	warm_rounds();
 	feedback();
 	both_ways();
 	fragments();

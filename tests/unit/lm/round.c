@@ -261,6 +261,7 @@ static void asynchronous(void)
 	CHECK_I64(120, round_next(&r));
 	CHECK(!round_tick(&r, 119));
 	round_deliver(&r, 0, 0, 10, 115);
+	CHECK(round_ask(&r, 0, 116, &work) == ROUND_WAIT);
 	CHECK(round_tick(&r, 120));
 	round_close(&r, 120);
 	CHECK(r.ndeltas == 2 && !round_absent(&r, 2));
@@ -435,7 +436,7 @@ static void finish_round(struct round *r, struct rng *rng, int64_t *now)
 	for (size_t i = 0; i < r->ndeltas; i++)
 		if (!r->deltas[i].refused)
 			mark(r->deltas[i].range, 1);
-	r->ndeltas = 0; /* counted now */
+	r->ndeltas = r->sound = 0; /* counted now */
 	round_publish(r, *now);
 }
 

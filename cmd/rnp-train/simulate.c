@@ -1,0 +1,734 @@
+/* rnp-train simulate - a run over a network in virtual time: what it would cost, and with --train
+ * what it would learn. This file is long because of the table of options: a third of it. */
+#include <math.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/commands.h"
+#include "cmd/rnp-train/sim.h"
+#include "cmd/rnp-train/sim_train.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/base/num.h"
+#include "common/base/rng.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/cli/progress.h"
+#include "common/hw/device.h"
+#include "common/json/json.h"
+
+#define SAMPLE (UINT64_C(1) << 20) /* elements that tell a method's bytes */
+
+static struct {
+	struct session_options s;
+	bool train;
+	const char *links, *preset, *outer, *method, *method_down, *aggregate, *late,
+		*hostile;
+	int64_t workers, rounds, inner_steps, warm, start, quorum, grace_ms, slack_ms,
+		judge;
+	int64_t groups, group_rounds, parameters, eval_every;
+	int64_t server_up, server_down, trunk_bps;
+	double outer_rate, outer_momentum, score_min;
+	bool dylu, no_steps;
+} options = { .s = { .batch = 8,
+		      .warmup = -1,
+		      .lr = 4e-4,
+		      .lr_min = 0.1,
+		      .beta1 = 0.9,
+		      .beta2 = 0.95,
+		      .decay = 0.1,
+		      .clip = 1,
+		      .eval_tokens = 65536,
+		      .every = 1,
+		      .precision = "bf16" },
+	.preset = "small",
+	.outer = "nesterov",
+	.method = "q4",
+	.aggregate = "mean",
+	.late = "drop",
+	.workers = 4,
+	.rounds = 10,
+	.inner_steps = 50,
+	.grace_ms = 1000,
+	.slack_ms = 1000,
+	.group_rounds = 10,
+	.server_up = 1000000000,
+	.server_down = 1000000000,
+	.trunk_bps = 100000000,
+	.outer_rate = -1,
+	.outer_momentum = -1,
+	.score_min = -2 };
+
+static const struct opt opts[] = {
+	{ .name = "workers",
+		.kind = OPT_I64,
+		.to = &options.workers,
+		.metavar = "K",
+		.min = 1,
+		.max = 1000000,
+		.help = "how many (default 4; with --train at most 64)" },
+	{ .name = "rounds",
+		.kind = OPT_I64,
+		.to = &options.rounds,
+		.metavar = "R",
+		.min = 0,
+		.max = 10000000,
+		.help = "end after so many (default 10)" },
+	{ .name = "inner-steps",
+		.kind = OPT_I64,
+		.to = &options.inner_steps,
+		.metavar = "H",
+		.min = 1,
+		.max = 1000000,
+		.help = "steps of a worker in a round (default 50)" },
+	{ .name = "links",
+		.kind = OPT_TEXT,
+		.to = &options.links,
+		.metavar = "F",
+		.help = "kinds of workers, rnp.link lines (default 100 Mbit/s, 20 ms, 10000 tokens/s)" },
+	{ .name = "train",
+		.kind = OPT_FLAG,
+		.to = &options.train,
+		.help = "make the steps, on --model and --data, one worker after the other" },
+	{ .name = "model",
+		.kind = OPT_TEXT,
+		.to = &options.s.model,
+		.metavar = "M",
+		.help = "the model to begin with" },
+	{ .name = "data",
+		.kind = OPT_TEXT,
+		.to = &options.s.data,
+		.metavar = "SHARDS",
+		.help = "token shards that tokenize wrote" },
+	{ .name = "valid",
+		.kind = OPT_TEXT,
+		.to = &options.s.valid,
+		.metavar = "SHARDS",
+		.help = "text to measure the loss on" },
+	{ .name = "eval-every",
+		.kind = OPT_I64,
+		.to = &options.eval_every,
+		.metavar = "N",
+		.min = 0,
+		.help = "measure it after every N rounds; at the end in any case" },
+	{ .name = "eval-tokens",
+		.kind = OPT_I64,
+		.to = &options.s.eval_tokens,
+		.metavar = "N",
+		.min = 1,
+		.help = "on so many of its tokens (default 65536)" },
+	{ .name = "start",
+		.kind = OPT_I64,
+		.to = &options.start,
+		.metavar = "N",
+		.min = 0,
+		.max = 100000000,
+		.help = "first make N steps as one machine, with the batch of all workers" },
+	{ .name = "warm",
+		.kind = OPT_I64,
+		.to = &options.warm,
+		.metavar = "N",
+		.min = 0,
+		.max = 100000000,
+		.help = "the first N steps in rounds of H/10, H/5, 2H/5 and 4H/5" },
+	{ .name = "steps",
+		.kind = OPT_I64,
+		.to = &options.s.steps,
+		.metavar = "N",
+		.min = 0,
+		.help = "where the cosine of the learning rate ends (default: with the run)" },
+	{ .name = "batch",
+		.kind = OPT_I64,
+		.to = &options.s.batch,
+		.metavar = "B",
+		.min = 1,
+		.max = 1 << 20,
+		.help = "sequences of a worker's step (default 8)" },
+	{ .name = "length",
+		.kind = OPT_I64,
+		.to = &options.s.length,
+		.metavar = "T",
+		.min = 1,
+		.max = LM_CONTEXT_MAX,
+		.help = "tokens of a sequence (default: the model's context, at most 512)" },
+	{ .name = "lr",
+		.kind = OPT_F64,
+		.to = &options.s.lr,
+		.metavar = "R",
+		.help = "learning rate (default 4e-4)" },
+	{ .name = "lr-min",
+		.kind = OPT_F64,
+		.to = &options.s.lr_min,
+		.metavar = "P",
+		.help = "part of it that the cosine ends with (default 0.1)" },
+	{ .name = "warmup",
+		.kind = OPT_I64,
+		.to = &options.s.warmup,
+		.metavar = "N",
+		.min = 0,
+		.help = "steps of linear warm-up (default: a tenth, at most 100)" },
+	{ .name = "weight-decay",
+		.kind = OPT_F64,
+		.to = &options.s.decay,
+		.metavar = "W",
+		.help = "of matrices (default 0.1)" },
+	{ .name = "seed",
+		.kind = OPT_U64,
+		.to = &options.s.seed,
+		.metavar = "S",
+		.help = "of the order of the data, and of what comes by chance (default 0)" },
+	{ .name = "precision",
+		.kind = OPT_CHOICE,
+		.to = &options.s.precision,
+		.metavar = "P",
+		.choices = "bf16|f32",
+		.help = "of products and activations (default bf16)" },
+	{ .name = "outer",
+		.kind = OPT_CHOICE,
+		.to = &options.outer,
+		.metavar = "RULE",
+		.choices = "nesterov|sparse|dn|mean",
+		.help = "what is done with the deltas (default nesterov)" },
+	{ .name = "outer-rate",
+		.kind = OPT_F64,
+		.to = &options.outer_rate,
+		.metavar = "E",
+		.help = "of nesterov and dn (default 0.7; below 100 rounds 0.9)" },
+	{ .name = "outer-momentum",
+		.kind = OPT_F64,
+		.to = &options.outer_momentum,
+		.metavar = "M",
+		.help = "of nesterov and dn (default 0.9; below 100 rounds 0.6)" },
+	{ .name = "method",
+		.kind = OPT_TEXT,
+		.to = &options.method,
+		.metavar = "M",
+		.help = "of the deltas' containers, as of compress (default q4)" },
+	{ .name = "method-down",
+		.kind = OPT_TEXT,
+		.to = &options.method_down,
+		.metavar = "M",
+		.help = "of the updates (default: the same)" },
+	{ .name = "aggregate",
+		.kind = OPT_TEXT,
+		.to = &options.aggregate,
+		.metavar = "RULE",
+		.help = "mean, clip, trimmed:F, cclip or krum:F (default mean)" },
+	{ .name = "late",
+		.kind = OPT_CHOICE,
+		.to = &options.late,
+		.metavar = "L",
+		.choices = "drop|count",
+		.help = "what becomes of a late delta: count it half in the next round (default drop)" },
+	{ .name = "quorum",
+		.kind = OPT_I64,
+		.to = &options.quorum,
+		.metavar = "K",
+		.min = 1,
+		.max = 1000000,
+		.help = "deltas that a round needs (default: half of the workers, rounded up)" },
+	{ .name = "slack",
+		.kind = OPT_DURATION,
+		.to = &options.slack_ms,
+		.metavar = "D",
+		.min = 0,
+		.max = 86400000,
+		.help = "the least that the deadline is behind the usual arrival (default 1s)" },
+	{ .name = "grace",
+		.kind = OPT_DURATION,
+		.to = &options.grace_ms,
+		.metavar = "D",
+		.min = 0,
+		.max = 86400000,
+		.help = "of dn: how long others are waited for behind the first (default 1s)" },
+	{ .name = "dynamic-steps",
+		.kind = OPT_FLAG,
+		.to = &options.dylu,
+		.help = "slower workers make fewer steps" },
+	{ .name = "judge",
+		.kind = OPT_I64,
+		.to = &options.judge,
+		.metavar = "N",
+		.min = 0,
+		.max = 1000000,
+		.help = "judge so many deltas a round by their losses" },
+	{ .name = "score-min",
+		.kind = OPT_F64,
+		.to = &options.score_min,
+		.metavar = "S",
+		.help = "deltas of workers with a lower score do not count (-1 to 1; default: all count)" },
+	{ .name = "hostile",
+		.kind = OPT_TEXT,
+		.to = &options.hostile,
+		.metavar = "KIND:N",
+		.help = "the last N workers: flip, scale, random, stale, idle or copy" },
+	{ .name = "groups",
+		.kind = OPT_I64,
+		.to = &options.groups,
+		.metavar = "G",
+		.min = 0,
+		.max = 100000,
+		.help = "a tree: so many coordinators near their workers (default 0: a star)" },
+	{ .name = "group-rounds",
+		.kind = OPT_I64,
+		.to = &options.group_rounds,
+		.metavar = "H2",
+		.min = 1,
+		.max = 1000000,
+		.help = "their rounds for one of the root (default 10)" },
+	{ .name = "preset",
+		.kind = OPT_TEXT,
+		.to = &options.preset,
+		.metavar = "P",
+		.help = "size of the model without --train (default small)" },
+	{ .name = "parameters",
+		.kind = OPT_I64,
+		.to = &options.parameters,
+		.metavar = "N",
+		.min = 1,
+		.max = INT64_C(1) << 45,
+		.help = "or its parameters" },
+	{ .name = "server-up",
+		.kind = OPT_I64,
+		.to = &options.server_up,
+		.metavar = "N",
+		.min = 1,
+		.max = INT64_C(1) << 50,
+		.help = "bits/s of a coordinator's link (default 1000000000)" },
+	{ .name = "server-down",
+		.kind = OPT_I64,
+		.to = &options.server_down,
+		.metavar = "N",
+		.min = 1,
+		.max = INT64_C(1) << 50,
+		.help = "the other way" },
+	{ .name = "trunk",
+		.kind = OPT_I64,
+		.to = &options.trunk_bps,
+		.metavar = "N",
+		.min = 1,
+		.max = INT64_C(1) << 50,
+		.help = "bits/s from a group to the root (default 100000000)" },
+	{ .name = "totals",
+		.kind = OPT_FLAG,
+		.to = &options.no_steps,
+		.help = "write the closing record alone" },
+	OPT_DEVICE(&options.s.device),
+	{ 0 },
+};
+
+/* --- without training: sizes --------------------------------------------------------------------- */
+
+/* Bits of an element, from a sample whose blocks differ in scale as a model's tensors do. */
+static int bits_of(struct dev *cpu, const struct grad *method, double *bits)
+{
+	float *x = xmalloc(SAMPLE * sizeof *x);
+	struct buf out = BUF_INIT;
+	struct grad g = *method;
+	struct rng rng;
+	int rc;
+
+	rng_seed(&rng, 1, 0);
+	for (uint64_t i = 0; i < SAMPLE; i++) {
+		double sum = 0;
+
+		for (int j = 0; j < 4; j++)
+			sum += rng_f64(&rng) - 0.5;
+		x[i] = (float)(sum * 1e-3 * (double)(1 + i / 65536 % 4));
+	}
+	g.elements = SAMPLE;
+	rc = grad_encode(cpu, &g, x, NULL, &out, NULL);
+	*bits = 8 * (double)out.len / (double)SAMPLE;
+	buf_release(&out);
+	free(x);
+	return rc;
+}
+
+struct sizes {
+	double up, down, whole; /* bytes of a container */
+};
+
+/* --- the simulation -------------------------------------------------------------------------------- */
+
+static struct {
+	struct sim_train train;
+	struct sim_options sim;
+	struct sim_train_options t;
+	struct sim_link *links, trunk;
+	struct grad up, down;
+	struct sizes sizes;
+	uint64_t parameters;
+	struct progress bar;
+	double valid_loss;
+} sim;
+
+static int64_t work_size(void *arg, uint64_t worker, const struct round_assignment *a)
+{
+	(void)arg, (void)worker, (void)a;
+	return (int64_t)sim.sizes.up;
+}
+
+static int64_t update_size(void *arg, struct round *r, const uint64_t *worker_of)
+{
+	(void)arg, (void)r, (void)worker_of;
+	return (int64_t)sim.sizes.down;
+}
+
+static json_t *waits_of(const struct round *r)
+{
+	json_t *waits = json_object();
+
+	for (int i = 0; i < 4; i++)
+		if (r->waited[i] > 0)
+			json_set_i64(waits, round_waits[i], r->waited[i]);
+	return waits;
+}
+
+static void add_learning(json_t *o)
+{
+	const struct sim_train *t = &sim.train;
+	char hex[65];
+
+	sodium_bin2hex(hex, sizeof hex, t->model, sizeof t->model);
+	json_set_f64(o, "loss", t->loss);
+	json_set_text(o, "model", hex);
+	json_set_i64(o, "refused", (int64_t)t->refused);
+	json_set_i64(o, "copied", (int64_t)t->copied);
+	if (t->result.theta_norm > 0)
+		json_set_i64(o, "outer_norm_ppm",
+			llround(1e6 * t->result.d_norm / t->result.theta_norm));
+}
+
+static int report(void *arg, const struct sim_round *s, bool *end)
+{
+	bool last = s->r->number + 1 == (uint64_t)options.rounds;
+	bool measure = options.train && options.s.valid &&
+		(last ||
+			(options.eval_every &&
+				(s->r->number + 1) % (uint64_t)options.eval_every == 0));
+	json_t *o;
+	int rc;
+
+	(void)arg, (void)end;
+	progress_update(&sim.bar, (int64_t)s->r->number + 1);
+	if (measure && sim_train_eval(&sim.train, &sim.valid_loss) < 0)
+		return -1;
+	if (options.no_steps)
+		return 0;
+	o = json_record("rnp.sim_round");
+	json_set_i64(o, "round", (int64_t)s->r->number);
+	json_set_f64(o, "from_s", (double)s->from / 1000);
+	json_set_f64(o, "to_s", (double)s->to / 1000);
+	json_set_i64(o, "workers", (int64_t)s->workers);
+	json_set_i64(o, "dropped", (int64_t)s->dropped);
+	if (options.train)
+		add_learning(o);
+	if (measure)
+		json_set_f64(o, "validation_loss", sim.valid_loss);
+	json_set_i64(o, "tokens", (int64_t)s->tokens);
+	json_set_i64(o, "bytes_received", (int64_t)s->received);
+	json_set_i64(o, "bytes_sent", (int64_t)s->sent);
+	json_set_i64(o, "compute_ppm", s->compute_ppm);
+	json_set(o, "waited", waits_of(s->r));
+	rc = out_record(o);
+	json_decref(o);
+	return rc;
+}
+
+/* A synchronous parameter server in f32 moves 8 bytes for a parameter, worker and step. */
+static double fewer(const struct sim_totals *t)
+{
+	double tokens_of_step = (double)sim.sim.policy.batch *
+		(double)sim.sim.policy.length;
+	double steps = (double)t->tokens / tokens_of_step; /* of all workers together */
+	double bytes = (double)(t->received + t->sent);
+
+	return bytes > 0 ? 8 * (double)sim.parameters * steps / bytes : 0;
+}
+
+static int report_totals(const struct sim_totals *t)
+{
+	json_t *o = json_record("rnp.simulation");
+	double seconds = (double)t->ms / 1000;
+	int rc;
+
+	json_set_i64(o, "workers", options.workers);
+	json_set_i64(o, "parameters", (int64_t)sim.parameters);
+	json_set_i64(o, "rounds", (int64_t)t->rounds);
+	json_set_f64(o, "seconds", seconds);
+	json_set_i64(o, "tokens", (int64_t)t->tokens);
+	json_set_i64(o, "tokens_per_s",
+		seconds > 0 ? llround((double)t->tokens / seconds) : 0);
+	json_set_i64(o, "joins", (int64_t)t->joins);
+	json_set_i64(o, "bytes_received", (int64_t)t->received);
+	json_set_i64(o, "bytes_sent", (int64_t)t->sent);
+	if (options.groups) {
+		json_set_i64(o, "near_bytes_received", (int64_t)t->near_received);
+		json_set_i64(o, "near_bytes_sent", (int64_t)t->near_sent);
+	}
+	json_set_f64(o, "fewer_bytes", fewer(t));
+	if (t->present_ms > 0)
+		json_set_i64(o, "compute_ppm",
+			llround(1e6 * t->compute_ms / t->present_ms));
+	if (options.train)
+		add_learning(o);
+	if (options.train && options.s.valid)
+		json_set_f64(o, "validation_loss", sim.valid_loss);
+	rc = out_record(o);
+	json_decref(o);
+	return rc;
+}
+
+/* --- options ---------------------------------------------------------------------------------- */
+
+static int parse_hostile(struct sim_train_options *t)
+{
+	char kind[16];
+	const char *colon;
+	int64_t n;
+
+	if (!options.hostile)
+		return 0;
+	colon = strchr(options.hostile, ':');
+	if (!colon || colon - options.hostile >= (long)sizeof kind)
+		return err_set(EX_USAGE,
+			"--hostile is a kind and a number, as in flip:2");
+	memcpy(kind, options.hostile, (size_t)(colon - options.hostile));
+	kind[colon - options.hostile] = '\0';
+	if (sim_evil_parse(&t->evil, kind) < 0)
+		return -1;
+	if (num_i64(colon + 1, "--hostile", 1, options.workers, &n) < 0)
+		return err_set(EX_USAGE, "--hostile: at most all of the workers");
+	t->n_evil = (uint64_t)n;
+	return 0;
+}
+
+static int parse_rules(struct update_options *u, struct outer_dn *dn)
+{
+	if (update_parse(&u->rule, options.outer) < 0 ||
+		aggregate_parse(&u->aggregate, options.aggregate) < 0 ||
+		grad_parse(&sim.up, options.method, 0) < 0 ||
+		grad_parse(&sim.down,
+			options.method_down ? options.method_down : options.method,
+			0) < 0)
+		return -1;
+	if (u->rule == UPDATE_DN && u->aggregate.kind != AGGREGATE_MEAN)
+		return err_set(EX_USAGE,
+			"--outer dn takes deltas one by one: --aggregate mean");
+	u->nesterov = outer_nesterov_defaults((uint64_t)options.rounds);
+	if (options.outer_rate >= 0)
+		u->nesterov.rate = options.outer_rate;
+	if (options.outer_momentum >= 0)
+		u->nesterov.momentum = options.outer_momentum;
+	*dn = (struct outer_dn){ .rate = options.outer_rate >= 0 ? options.outer_rate :
+								   0.7,
+		.beta = options.outer_momentum >= 0 ? options.outer_momentum : 0.9 };
+	u->down = sim.down;
+	u->copies = true;
+	return 0;
+}
+
+static int check_given(void)
+{
+	size_t least;
+
+	if (options.train && (!options.s.model || !options.s.data))
+		return err_set(EX_USAGE, "--train needs --model and --data");
+	if (options.train && options.workers > SIM_WORKERS_MAX)
+		return err_set(EX_USAGE, "--train is for at most %d workers",
+			SIM_WORKERS_MAX);
+	if (options.train && options.groups)
+		return err_set(EX_USAGE, "--groups goes without --train");
+	if (!options.train && (options.judge || options.hostile || options.start))
+		return err_set(EX_USAGE,
+			"--judge, --hostile and --start go with --train");
+	if (options.groups > options.workers)
+		return err_set(EX_USAGE, "there are more --groups than --workers");
+	if (!options.quorum)
+		options.quorum = (options.workers + 1) / 2;
+	if (options.quorum > options.workers)
+		return err_set(EX_USAGE,
+			"--quorum %lld of %lld workers never comes together",
+			(long long)options.quorum, (long long)options.workers);
+	if (parse_rules(&sim.t.update, &sim.t.dn) < 0 || parse_hostile(&sim.t) < 0)
+		return -1;
+	least = aggregate_least(&sim.t.update.aggregate);
+	if ((size_t)options.quorum < least)
+		return err_set(EX_USAGE, "--aggregate %s needs a --quorum of %zu",
+			options.aggregate, least);
+	return 0;
+}
+
+static void set_policy(void)
+{
+	struct sim_options *o = &sim.sim;
+
+	o->policy = (struct round_policy){ .quorum = (uint64_t)options.quorum,
+		.steps = (uint64_t)options.inner_steps,
+		.batch = (uint64_t)options.s.batch,
+		.length = (uint64_t)(options.s.length ? options.s.length : 512),
+		.late_count = strcmp(options.late, "count") == 0,
+		.slack_ms = options.slack_ms,
+		.asynchronous = sim.t.update.rule == UPDATE_DN,
+		.grace_ms = options.grace_ms,
+		.dylu = options.dylu };
+	o->warm = (uint64_t)options.warm;
+	o->workers = (uint64_t)options.workers;
+	o->rounds = (uint64_t)options.rounds;
+	o->seed = options.s.seed;
+	o->server_up_bps = options.server_up;
+	o->server_down_bps = options.server_down;
+	o->groups = (uint64_t)options.groups;
+	o->group_rounds = (uint64_t)options.group_rounds;
+	/* a core decodes and sums about 300 MB/s of f32 of each delta */
+	o->update_ns = 5e6;
+	sim.trunk = (struct sim_link){ .up_bps = options.trunk_bps,
+		.down_bps = options.trunk_bps,
+		.latency_ms = 20,
+		.tokens_per_s = 1 };
+	o->trunk = &sim.trunk;
+}
+
+static int read_links(void)
+{
+	static const struct sim_link usual = { .name = "usual",
+		.share = 1,
+		.up_bps = 100000000,
+		.down_bps = 100000000,
+		.latency_ms = 20,
+		.tokens_per_s = 10000 };
+	size_t n = 1;
+
+	if (options.links) {
+		if (sim_links_read(&sim.links, &n, options.links) < 0)
+			return -1;
+	} else {
+		sim.links = xmalloc(sizeof *sim.links);
+		*sim.links = usual;
+	}
+	sim.sim.links = sim.links;
+	sim.sim.nlinks = n;
+	return 0;
+}
+
+/* Sizes of containers: of what is trained they are what comes out; the whole is lossless. */
+static int find_sizes(void)
+{
+	struct lm_config c;
+	struct dev cpu = DEV_INIT;
+	double bits;
+	struct grad whole;
+	int rc = -1;
+
+	if (options.train) {
+		sim.parameters = sim.train.count;
+	} else if (options.parameters) {
+		sim.parameters = (uint64_t)options.parameters;
+	} else {
+		if (lm_config_preset(&c, options.preset, 0) < 0)
+			return -1;
+		sim.parameters = lm_config_params(&c);
+	}
+	if (device_open(&cpu, "cpu") < 0 || grad_parse(&whole, "lossless", 0) < 0)
+		goto out;
+	if (bits_of(&cpu, &sim.up, &bits) < 0)
+		goto out;
+	sim.sizes.up = ceil((double)sim.parameters * bits / 8);
+	if (bits_of(&cpu, &sim.down, &bits) < 0)
+		goto out;
+	sim.sizes.down = ceil((double)sim.parameters * bits / 8);
+	if (bits_of(&cpu, &whole, &bits) < 0)
+		goto out;
+	sim.sizes.whole = ceil((double)sim.parameters * bits / 8);
+	sim.sim.whole_bytes = (uint64_t)sim.sizes.whole;
+	/* for each byte that came in, of elements of so many bits */
+	sim.sim.update_ns_byte = 4 * (double)sim.parameters / sim.sizes.up / 0.3;
+	rc = 0;
+out:
+	dev_close(&cpu);
+	return rc;
+}
+
+static bool given(const char *option)
+{
+	return opt_given(&command_simulate, option);
+}
+
+static int open_training(void)
+{
+	int64_t in_rounds = options.rounds * options.inner_steps;
+
+	if (!options.train)
+		return 0;
+	options.s.given = given;
+	if (!options.s.steps)
+		options.s.steps = options.start + in_rounds;
+	sim.t.method = sim.up;
+	sim.t.workers = (uint64_t)options.workers;
+	sim.t.judge = (uint64_t)options.judge;
+	sim.t.score_min_ppm = options.score_min >= -1 ? llround(1e6 * options.score_min) :
+							INT64_MIN;
+	sim.t.inner_steps = (uint64_t)options.inner_steps;
+	sim.t.seed = options.s.seed;
+	if (sim_train_open(&sim.train, &options.s, &sim.t) < 0)
+		return -1;
+	sim.sim.policy.length = (uint64_t)sim.train.s.o.length;
+	sim.sim.first_sequence = (uint64_t)(options.start * options.workers) *
+		sim.sim.policy.batch;
+	return sim_train_start(&sim.train, (uint64_t)options.start);
+}
+
+static int simulate(void)
+{
+	struct sim_callbacks c = { work_size, update_size, report, NULL };
+	struct sim_totals totals;
+	int rc;
+
+	if (options.train)
+		c = (struct sim_callbacks){ sim_train_work, sim_train_update, report,
+			&sim.train };
+	progress_start(&sim.bar, "simulating", "rounds", options.rounds);
+	rc = sim_run(&sim.sim, &c, &totals);
+	progress_end(&sim.bar);
+	if (rc == 0 && options.train && options.s.valid && !options.rounds)
+		rc = sim_train_eval(&sim.train, &sim.valid_loss);
+	return rc < 0 ? -1 : report_totals(&totals);
+}
+
+static int run(int nargs, char **args)
+{
+	int rc;
+
+	(void)nargs, (void)args;
+	rc = check_given();
+	if (rc == 0) {
+		set_policy();
+		rc = read_links();
+	}
+	if (rc == 0)
+		rc = open_training();
+	if (rc == 0)
+		rc = find_sizes();
+	if (rc == 0)
+		rc = simulate();
+	if (options.train)
+		sim_train_close(&sim.train);
+	free(sim.links);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_simulate = {
+	.name = "simulate",
+	.args_max = 0,
+	.summary = "Play a run over a network in virtual time.",
+	.details =
+		"Writes one rnp.sim_round record a round and one rnp.simulation record at the end. The same rounds,\n"
+		"outer steps and aggregation as of coordinate, in a time that passes as quickly as events come. A\n"
+		"worker's line: {\"name\":\"home\",\"share\":3,\"up_bps\":20000000,\"down_bps\":100000000,\"latency_ms\":25,\n"
+		"\"loss_ppm\":1000,\"tokens_per_s\":8000,\"up_s\":7200,\"away_s\":600}",
+	.columns =
+		"round,to_s,workers,dropped,loss,validation_loss,tokens,bytes_received,bytes_sent,compute_ppm",
+	.opts = opts,
+	.run = run,
+};
