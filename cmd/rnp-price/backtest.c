@@ -1,5 +1,5 @@
-/* rnp-price backtest - price policies in worlds of recorded markets, schedulers on traces of
- * jobs. */
+/* backtest.c - rnp-price backtest: runs price policies in simulated worlds of recorded markets,
+ * and schedulers on traces of jobs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,9 +97,9 @@ struct session {
 	int npolicies;
 };
 
-/* What one world came to. */
+/* The results of one world. */
 struct outcome {
-	double best; /* in hindsight */
+	double best; /* best fixed price, known in hindsight */
 	struct world_result results[POLICIES_MAX];
 };
 
@@ -200,7 +200,7 @@ static int write_policy(const struct session *s, enum world_kind kind, int p,
 	return rc;
 }
 
-/* Each world by whichever thread is free; what comes of it does not depend on that. */
+/* Each world is run by whichever thread is free; the result does not depend on it. */
 static int run_kind(const struct session *s, enum world_kind kind)
 {
 	int n = GRID * s->nseries, rc = 0;
@@ -330,7 +330,7 @@ static int backtest_pods(void)
 	return rc;
 }
 
-/* Whether an algorithm of these names, or all, was asked for. */
+/* Whether an algorithm was selected, by name or as one of all. */
 static bool is_algorithm_of(const char *const *names, int n)
 {
 	for (int i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* Computes what an hour of a node costs: energy, depreciation, network, margin, fee. */
+/* cost.c - computes what an hour of a node costs: energy, depreciation, network, margin, fee. */
 #include "cmd/rnp-price/cost.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ const char cost_example[] = "{\n"
 			    "  \"margin_ppm\": 100000\n"
 			    "}\n";
 
-/* One price for all hours, or a tariff. */
+/* Reads one price for all hours, or a tariff. */
 static int read_energy(struct costs *c, const json_t *obj, const char *where,
 	const char *path, int64_t from_ms, const char **doubtful)
 {
@@ -111,7 +111,7 @@ int cost_load(struct costs *c, const char *path, int64_t from_ms, const char **d
 	return rc;
 }
 
-/* watts for an hour at a price of a kWh, rounded up, also below 0 */
+/* Returns the cost of watts for an hour at a price per kWh, rounded up, also below 0. */
 static int energy(int64_t watts, int64_t uusd_per_kwh, int64_t *out)
 {
 	int rc;

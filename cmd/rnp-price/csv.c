@@ -1,4 +1,4 @@
-/* Reads CSV from strangers, strictly as RFC 4180. */
+/* csv.c - reads untrusted CSV, strictly as RFC 4180. */
 #include "cmd/rnp-price/csv.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static int peek(const struct csv *c)
 	return c->at < c->len ? (unsigned char)c->text[c->at] : -1;
 }
 
-/* a line break at the reading place: its length, 0: there is none */
+/* Returns the length of the line break at the reading position, 0 if there is none. */
 static size_t break_here(const struct csv *c)
 {
 	if (peek(c) == '\n')
@@ -81,7 +81,7 @@ static int read_plain(struct csv *c, int field)
 	return 0;
 }
 
-/* One field, its NUL included; the place behind it must be a comma, a line break or the end. */
+/* Reads one field and appends it with a NUL; a comma, a line break or the end must follow. */
 static int read_field(struct csv *c, int field)
 {
 	size_t begin = c->bytes.len;
@@ -127,7 +127,7 @@ int csv_next(struct csv *c)
 			"%s:%ld: the row has %d fields, the first has %d", c->name,
 			c->line, n, c->nfields);
 	c->nfields = n;
-	/* the buffer no longer moves */
+	/* the buffer no longer moves, so pointers into it stay valid */
 	at = buf_text(&c->bytes);
 	for (int i = 0; i < n; i++, at += strlen(at) + 1)
 		c->fields[i] = at;

@@ -1,4 +1,5 @@
-/* The belief about customers on a grid, and the ask that it makes best: see demand.h. */
+/* demand.c - the belief about customers on a grid, and the ask that is best under it: see
+ * demand.h. */
 #include "cmd/rnp-price/demand.h"
 
 #include <math.h>
@@ -7,21 +8,23 @@
 #define ASKS 56
 #define ASKS_FINE \
 	9 /* of them just under the lowest rival's price, where customers change sides */
-#define ASK_LOW     0.80 /* of the lowest rival's price */
+#define ASK_LOW     0.80 /* times the lowest rival's price */
 #define ASK_HIGH    4.00
-#define LOAD_LOW    0.03 /* rates times the prior's mean lease, at the lowest price */
+#define LOAD_LOW    0.03 /* rate times the prior's mean lease, at the lowest price */
 #define LOAD_HIGH   40.0
-#define LOAD_SPREAD 1.25  /* of its logarithm, at first */
-#define DRIFT       0.004 /* of the belief to each neighbour, at each hour that teaches */
-#define LEASE_PRIOR 12.0  /* hours */
-#define USUAL_KEEP  0.98  /* of the smoothed rate at each observation */
+#define LOAD_SPREAD 1.25 /* standard deviation of its logarithm in the prior */
+/* fraction of the belief that moves to each neighbour per observed hour */
+#define DRIFT       0.004
+#define LEASE_PRIOR 12.0 /* hours */
+#define USUAL_KEEP \
+	0.98 /* weight of the old value in the smoothed rate at each observation */
 #define CURIOUS \
 	0.25 /* standard deviations of occupancy that count as gained: what is unknown is tried */
 #define WEIGHT_MIN 1e-12
 
-/* How customers choose: spread over all sellers; by a power of the price over the lowest; or
- * the cheapest seller, and of the others a part, because the cheapest is sold out at times.
- * steep is the power, for the last that part. */
+/* How customers choose: they spread over all sellers; or by a power of the price over the
+ * lowest; or they take the cheapest seller, and a fraction takes others, because the cheapest
+ * is sometimes sold out. steep is the power, for the last kind that fraction. */
 enum kind { SPREAD, POWER, CHEAPEST };
 static const struct shape {
 	enum kind kind;
@@ -47,7 +50,7 @@ static double rate_of(int i)
 		pow(LOAD_HIGH / LOAD_LOW, (double)i / (DEMAND_RATES - 1));
 }
 
-/* The rates do not change: worked out once per call that loops over them. */
+/* The rates do not change: computed once per call that loops over them. */
 static void rates_of(double out[DEMAND_RATES])
 {
 	for (int i = 0; i < DEMAND_RATES; i++)
@@ -87,7 +90,8 @@ void demand_lease(struct demand *d, double hours, bool whole)
 	d->leases += whole;
 }
 
-/* What the rivals weigh for customers of this steepness, their prices over the lowest. */
+/* Returns the rivals' total weight for customers of this steepness, with prices relative to the
+ * lowest. */
 static double rivals_weight(const struct demand_market *m, double steep)
 {
 	double sum = 0;
@@ -97,8 +101,8 @@ static double rivals_weight(const struct demand_market *m, double steep)
 	return sum;
 }
 
-/* A shape's rate at ask over that at the usual market's lowest price. weight: of the rivals, for
- * SPREAD; usual: the smoothed rate at the lowest price there. */
+/* Returns a shape's rate at ask relative to that at the usual market's lowest price. weight: of
+ * the rivals, for SPREAD; usual: the smoothed rate at the lowest price there. */
 static double shape_rate(const struct shape *s, double ratio, double idle, double weight,
 	double usual)
 {
@@ -111,7 +115,7 @@ static double shape_rate(const struct shape *s, double ratio, double idle, doubl
 	return w;
 }
 
-/* The rate of one unit among a few when all ask the lowest price. */
+/* Returns the rate of one unit among a few if all ask the lowest price. */
 static double lowest_rate(double weight)
 {
 	return 1 / (4 + weight);
@@ -165,8 +169,8 @@ bool demand_observe(struct demand *d, const struct demand_market *m, double ask,
 	return true;
 }
 
-/* Expected occupancy at a ratio of the lowest price, over all that is believed; *spread becomes its
- * standard deviation. */
+/* Returns the expected occupancy at a ratio of the lowest price, over the whole belief; *spread
+ * becomes its standard deviation. */
 static double occupancy(const struct demand *d, const struct demand_question *q,
 	double ratio, const double weights[DEMAND_SHAPES],
 	const double loads[DEMAND_RATES], double *spread)
@@ -188,7 +192,7 @@ static double occupancy(const struct demand *d, const struct demand_question *q,
 	return sum;
 }
 
-/* What does not depend on the ask: the rivals' weight for each shape, the loads. */
+/* Precomputes what does not depend on the ask: the rivals' weight for each shape, the loads. */
 static void prepare(const struct demand *d, const struct demand_market *m,
 	double weights[DEMAND_SHAPES], double loads[DEMAND_RATES])
 {
@@ -215,8 +219,8 @@ void demand_value(const struct demand *d, const struct demand_question *q, doubl
 	out->value = (ask - q->working) * (out->occupancy + CURIOUS * spread);
 }
 
-/* Ratios to the lowest price, ascending from 0.8: even steps of the logarithm, with finer ones from
- * 0.955 to 0.995. */
+/* Returns the i-th ratio to the lowest price, ascending from 0.8: even steps of the logarithm,
+ * with finer ones from 0.955 to 0.995. */
 static double ask_ratio(int a)
 {
 	const int below = 8, above = ASKS - below - ASKS_FINE;

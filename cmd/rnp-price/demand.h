@@ -1,17 +1,17 @@
-/* demand.h - what a node learns of its customers, and the ask that earns most. Pure: values in,
- * values out; the same code prices a live node and plays in simulated worlds.
+/* demand.h - what a node learns about its customers, and the ask that earns most. Pure: values
+ * in, values out; the same code prices a live node and plays in simulated worlds.
  *
- * Nobody tells how customers choose, so several ways are weighed against each other by what is
- * seen (Bayesian model averaging over a grid): customers who spread over all sellers by price
- * (conditional logit, McFadden 1974), demand that falls with a power of the price over the
- * lowest rival's, and customers who take the cheapest unless it is sold out. Each has a
- * steepness, and each a rate at which an idle unit is taken when it asks what the lowest rival
- * asks. Rates drift: at each step a little of the belief moves to the neighbouring ones.
+ * How customers choose is unknown, so several models are weighed against each other by what is
+ * observed (Bayesian model averaging over a grid): customers who spread over all sellers by
+ * price (conditional logit, McFadden 1974), demand that falls with a power of the price over
+ * the lowest rival's, and customers who take the cheapest unless it is sold out. Each has a
+ * steepness, and a rate at which an idle unit is leased if it asks what the lowest rival asks.
+ * Rates drift: at each step a little of the belief moves to the neighbouring ones.
  *
- * The ask maximises price x occupancy less the energy of working, expected over that belief; a
- * unit that is taken at rate r for leases of mean length L is busy a part r L / (1 + r L) of
+ * The ask maximises the expectation of price x occupancy less the energy of working; a unit
+ * that is leased at rate r for leases of mean length L is busy a fraction r L / (1 + r L) of
  * the time (renewal-reward). A quarter of a standard deviation of that occupancy is added, so
- * that prices of which little is known are tried. Prices are per unit and hour, in any one
+ * that prices about which little is known are tried. Prices are per unit and hour, in any one
  * currency. */
 #ifndef RNP_PRICE_DEMAND_H
 #define RNP_PRICE_DEMAND_H
@@ -28,52 +28,52 @@
 
 /* The rivals at one time: each with its lowest price and how much it has. */
 struct demand_market {
-	size_t n; /* 0: nothing is known of them */
+	size_t n; /* 0: no rivals are known */
 	struct demand_seller {
 		double price, count;
 	} sellers[DEMAND_SELLERS_MAX];
-	double lowest; /* that is believed */
+	double lowest; /* lowest price that is believed */
 };
 
 struct demand {
-	double weights[DEMAND_SHAPES][DEMAND_RATES]; /* the belief; they add up to 1 */
-	double lease_hours, leases;                  /* seen, the prior's included */
+	double weights[DEMAND_SHAPES][DEMAND_RATES]; /* the belief; sums to 1 */
+	double lease_hours, leases;                  /* observed, including the prior's */
 	double usual
 		[DEMAND_SHAPES]; /* each shape's rate at the lowest price, smoothed over time */
 	long observations;
 };
 
-/* What is believed at first: at the lowest rival's price a unit is busy half of the time, give or
- * take a factor of three and a half in the load. */
+/* Sets the prior: at the lowest rival's price a unit is busy half of the time, give or take a
+ * factor of 3.5 in the load. */
 void demand_init(struct demand *d);
 
-/* One interval: `idle` units were offered at ask for dt_hours, `taken` of them were leased. A
- * market without sellers, or no idle unit, teaches nothing. Returns false for values that
- * cannot be. */
+/* Observes one interval: `idle` units were offered at ask for dt_hours, `taken` of them were
+ * leased. A market without sellers, or no idle unit, teaches nothing. Returns false for
+ * impossible values. */
 bool demand_observe(struct demand *d, const struct demand_market *m, double ask,
 	double idle, double taken, double dt_hours);
 
-/* Leases worked for hours more; whole: one of them ended with that. */
+/* Observes that leases ran for `hours` more; whole: one of them ended. */
 void demand_lease(struct demand *d, double hours, bool whole);
 
-/* What is asked of the belief. */
+/* What the ask is computed for. */
 struct demand_question {
 	const struct demand_market *market;
 	double idle;    /* units that are or may become idle, at least 1 */
-	double floor;   /* no ask is lower */
-	double working; /* what an hour of work costs, per unit, more than an idle one */
+	double floor;   /* lower bound of the ask */
+	double working; /* additional cost of an hour of work, per unit */
 };
 struct demand_answer {
-	double ask;       /* that earns most */
+	double ask;       /* the ask that earns most */
 	double value;     /* expected per unit and hour */
-	double occupancy; /* expected part of the time, 0 to 1 */
+	double occupancy; /* expected fraction of the time, 0 to 1 */
 };
 
-/* The best ask. market must have sellers. */
+/* Computes the best ask. market must have sellers. */
 void demand_best(const struct demand *d, const struct demand_question *q,
 	struct demand_answer *out);
 
-/* What an ask would earn and how busy it would keep a unit. */
+/* Computes what an ask would earn and how busy it would keep a unit. */
 void demand_value(const struct demand *d, const struct demand_question *q, double ask,
 	struct demand_answer *out);
 
@@ -82,15 +82,15 @@ double demand_mean_lease(const struct demand *d);
 /* --- when to change the price ----------------------------------------------------------------- */
 
 struct demand_rules {
-	double hold_hours; /* a price stands at least so long unless much is to be gained */
-	double gain;       /* the least relative gain that is worth a change: 0.01 */
-	double gain_early; /* and before hold_hours are over */
+	double hold_hours; /* a price stays at least this long unless much is to be gained */
+	double gain;       /* least relative gain that is worth a change: 0.01 */
+	double gain_early; /* the same before hold_hours are over */
 	int changes_max;   /* in 24 hours */
 };
 extern const struct demand_rules demand_rules_default;
 
-/* Whether to change from last to the best ask: it earns so much more, and it may be changed. A last
- * ask under the floor is always changed. last < 0: there is none. */
+/* Whether to change from last to the best ask: it earns enough more, and a change is allowed. A
+ * last ask below the floor is always changed. last < 0: there is none. */
 bool demand_change(const struct demand *d, const struct demand_question *q,
 	const struct demand_rules *rules, double last, double held_hours,
 	int changes_today, const struct demand_answer *best);

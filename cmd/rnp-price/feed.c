@@ -1,4 +1,4 @@
-/* rnp-price feed - a market's prices as rnp.offer records. */
+/* feed.c - rnp-price feed: writes a market's prices as rnp.offer records. */
 #include "cmd/rnp-price/feed.h"
 
 #include <sodium.h>
@@ -81,16 +81,16 @@ static const struct reader readers[] = {
 	{ "vast", feed_vast },
 };
 
-/* What a run holds; everything in it is released by run(). */
+/* State of a run; run() releases everything in it. */
 struct session {
 	const char *source; /* path, "-" or URL */
 	bool is_url;
-	char *state_path; /* NULL: none is kept */
+	char *state_path; /* NULL: no state is stored */
 	struct feed_state state;
 	struct feed feed;
 	struct buf bytes;
 	char etag[HTTP_ETAG_MAX];
-	bool unchanged; /* the server says that the last good feed still holds */
+	bool unchanged; /* the server says that the last good feed is still valid */
 	int64_t now_ms;
 };
 
@@ -101,7 +101,7 @@ static bool is_url(const char *s)
 	return strncmp(s, "http://", 7) == 0 || strncmp(s, "https://", 8) == 0;
 }
 
-/* $XDG_CACHE_HOME/rnp/feed-MARKET-HASH.json for a URL */
+/* Returns $XDG_CACHE_HOME/rnp/feed-MARKET-HASH.json for a URL. */
 static int default_state(struct session *s)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -148,7 +148,7 @@ static int fetch_url(struct session *s)
 		s->feed.own_time = r.modified_ms >= 0;
 		if (s->feed.own_time)
 			s->feed.at_ms = r.modified_ms;
-		/* unchanged is as old as it said that it is */
+		/* an unchanged feed keeps the age that it stated */
 		if (s->unchanged && feed_state_own_time(&s->state))
 			s->feed.at_ms = feed_state_at(&s->state);
 	}
@@ -157,7 +157,7 @@ static int fetch_url(struct session *s)
 	return rc;
 }
 
-/* The age of a file is that of its last change; standard input is as old as now. */
+/* The age of a file is that of its last modification; standard input is as old as now. */
 static int read_file(struct session *s)
 {
 	struct stat st;
@@ -207,7 +207,7 @@ static int parse(struct session *s)
 	bug("market '%s' has no reader", market);
 }
 
-/* A level that lasts longer than the last good feed is good for is the new one. */
+/* If a new price level lasts longer than the last good feed is valid, it is accepted. */
 static bool history_counts(const struct session *s)
 {
 	int64_t at = feed_state_at(&s->state);
@@ -230,7 +230,7 @@ static int load(struct session *s)
 		return -1;
 	if (s->feed.offers.n == 0)
 		return err_set(EX_DATAERR, "%s: no offers in the feed", source_name(s));
-	if (history_counts(s) && feed_judge(&s->state, &s->feed.offers, max_move) < 0)
+	if (history_counts(s) && feed_check(&s->state, &s->feed.offers, max_move) < 0)
 		return err_add("%s", source_name(s));
 	return 0;
 }
@@ -281,8 +281,8 @@ static void print_notes(const struct feed *f)
 	}
 }
 
-/* The feed was refused: write the last good one if there is one that is young enough. Returns
- * 1 when it was written, 0 when there is none (the error stays), -1 on a new error. */
+/* The feed was refused: writes the last good one if it is recent enough. Returns 1 if it was
+ * written, 0 if there is none (the error stays), -1 on a new error. */
 static int last_good(struct session *s)
 {
 	struct err why;

@@ -1,4 +1,4 @@
-/* Fields of one offer in a market's JSON: see feed_item.h. */
+/* feed_item.c - fields of one offer in a market's JSON: see feed_item.h. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Nosana's markets: what a host gets for an hour; its customer pays a tenth more, which is the
- * price. */
+/* feed_nosana.c - reads Nosana's markets: they state what a host gets for an hour; its customer
+ * pays a tenth more, which is the price. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static int read_market(struct feed *f, const struct item *it)
 	if (!name || !*name)
 		return item_wrong(it, "name", "there");
 	types = item_field(it, "gpu_types");
-	/* a market of several models says nothing of each: it goes by its own name */
+	/* a market of several models states none for each: it keeps its own name */
 	if (json_is_array(types) && json_array_size(types) == 1)
 		type = json_string_value(json_array_get(types, 0));
 	if (!type || !*type || strlen(type) > 200)

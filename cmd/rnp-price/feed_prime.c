@@ -1,8 +1,9 @@
-/* Prime Intellect's availability: one row for each provider, place, GPU and number of them.
+/* feed_prime.c - reads Prime Intellect's availability: one row for each provider, place, GPU
+ * and number of GPUs.
  *
- * Traps: most fields may be null; the list comes in pages, of which one is not the market; a
- * price is for all GPUs of the row; the form of the chip is in `socket`, and of SXM sockets the
- * number is not. */
+ * Pitfalls: most fields may be null; the list is paginated, and one page is not the market; a
+ * price is for all GPUs of the row; the form of the chip is in `socket`, which does not give
+ * the number of an SXM socket. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>

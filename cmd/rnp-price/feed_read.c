@@ -1,4 +1,4 @@
-/* What the readers of all markets share. */
+/* feed_read.c - functions that the readers of all markets share. */
 #include "cmd/rnp-price/feed.h"
 
 #include <ctype.h>
@@ -86,7 +86,7 @@ void feed_name_model(struct feed *f, struct offer *o, const struct gpu_model *m,
 
 /* --- ids that were there ------------------------------------------------------------------ */
 
-/* Open addressing over the offers' ids: ids[slot] is 1 + the offer's index. */
+/* Open addressing over the offer ids: ids[slot] is 1 + the offer's index. */
 static size_t slot_of(const struct feed *f, const char *id, bool spot)
 {
 	uint64_t h = 14695981039346656037u ^ spot; /* FNV-1a */

@@ -1,8 +1,8 @@
-/* RunPod's GPU types: a price per GPU for each tier, on demand and spot.
+/* feed_runpod.c - reads RunPod's GPU types: a price per GPU for each tier, on demand and spot.
  *
- * Traps: prices are null where nothing is in stock; GraphQL wraps the list in `data`, the
- * documentation shows one type alone; older answers have only `lowestPrice`, which does not say
- * the tier. */
+ * Pitfalls: prices are null where nothing is in stock; GraphQL wraps the list in `data`, while
+ * the documentation shows a single type; older answers have only `lowestPrice`, which does not
+ * state the tier. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>
@@ -14,8 +14,7 @@
 static const struct tier {
 	const char *price, *name;
 	int secure;
-	bool spot,
-		lowest; /* lowest: within lowestPrice, taken where no tier has a price */
+	bool spot, lowest; /* lowest: within lowestPrice, used if no tier has a price */
 } tiers[] = { { "securePrice", "secure", 1, false, false },
 	{ "communityPrice", "community", 0, false, false },
 	{ "secureSpotPrice", "secure", 1, true, false },

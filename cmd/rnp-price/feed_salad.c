@@ -1,5 +1,5 @@
-/* Salad's GPU classes: a price for each priority. Traps: prices are texts; whatever is not of high
- * priority may be taken away by who pays more. */
+/* feed_salad.c - reads Salad's GPU classes: a price for each priority. Pitfalls: prices are
+ * texts; anything below high priority may be taken away by a customer who pays more. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "common/base/err.h"
 #include "common/json/json.h"
 
-/* "RTX 4090 (24 GB)": the name, and the memory behind it */
+/* Splits "RTX 4090 (24 GB)" into the name and the memory. */
 static const struct gpu_model *find_model(const char *name)
 {
 	const char *open = strstr(name, " (");

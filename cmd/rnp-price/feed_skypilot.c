@@ -1,10 +1,12 @@
-/* SkyPilot's catalogue: one CSV per cloud, one row per kind of machine and region.
+/* feed_skypilot.c - reads SkyPilot's catalogue: one CSV per cloud, one row per kind of machine
+ * and region.
  *
- * Traps, all of them in real files: the columns' order and number differ; Price and SpotPrice
- * are for the whole machine; a SpotPrice of 0.00 or nothing is no spot price; AcceleratorCount
- * is "8.0", or a part of a GPU; AcceleratorName drops what matters ("RTX4060" for a 4060 Ti,
- * "H100" for an H100 NVL), the machine's name keeps it; GpuInfo is a Python literal, JSON, a
- * bare name or nothing, and its "SizeInMiB" is per GPU, a total (Vast, Prime) or GiB (RunPod). */
+ * Pitfalls, all of them in real files: the columns' order and number differ; Price and
+ * SpotPrice are for the whole machine; a SpotPrice of 0.00 or nothing is no spot price;
+ * AcceleratorCount is "8.0", or a fraction of a GPU; AcceleratorName drops what matters
+ * ("RTX4060" for a 4060 Ti, "H100" for an H100 NVL), the machine's name keeps it; GpuInfo is a
+ * Python literal, JSON, a bare name or nothing, and its "SizeInMiB" is per GPU, a total (Vast,
+ * Prime) or GiB (RunPod). */
 #include "cmd/rnp-price/feed.h"
 
 #include <ctype.h>
@@ -27,7 +29,7 @@ enum column {
 	PRICE,
 	SPOT_PRICE,
 	REGION,
-	REQUIRED, /* those above must be there */
+	REQUIRED, /* the columns above are required */
 	VCPUS = REQUIRED,
 	MEMORY_GIB,
 	GPU_INFO,
@@ -45,9 +47,9 @@ struct row {
 	char where[300];
 	int64_t count_micro;
 	char machine_gpu
-		[NAME_MAX_BYTES]; /* the GPU within InstanceType, "": none found there */
-	const char *info_name;    /* of GpuInfo, NULL: none */
-	int64_t info_count, info_size; /* as GpuInfo says; 0: nothing */
+		[NAME_MAX_BYTES];      /* the GPU named in InstanceType, "": none found */
+	const char *info_name;         /* from GpuInfo, NULL: none */
+	int64_t info_count, info_size; /* as GpuInfo states them; 0: not stated */
 	int64_t info_total;
 };
 
@@ -75,7 +77,7 @@ static int read_header(const struct csv *c, int at[COLUMNS])
 
 /* --- the model ---------------------------------------------------------------------------- */
 
-/* where "-32-65536", cores and memory, begins at the end of a name; NULL: it does not */
+/* Returns where "-32-65536", cores and memory, begins at the end of a name; NULL: it has none. */
 static const char *before_sizes(const char *name)
 {
 	const char *end = name + strlen(name);
@@ -92,7 +94,7 @@ static const char *before_sizes(const char *name)
 	return end;
 }
 
-/* The GPU within the machine's name, for the three ways of writing it that we know:
+/* Finds the GPU in the machine's name, for the three known ways of writing it:
  * "2x-RTX_4060_Ti-32-65536" (Vast), "1x_RTXA6000_SECURE" (RunPod), and
  * "lambdalabs__8xA100_80GB__240__1800" (Prime). */
 static void gpu_of_machine(const char *machine, char out[NAME_MAX_BYTES])
@@ -110,7 +112,7 @@ static void gpu_of_machine(const char *machine, char out[NAME_MAX_BYTES])
 		bool vast = *p++ == '-';
 
 		end = vast ? before_sizes(p) : strrchr(p, '_');
-		/* RunPod ends with the kind of its cloud */
+		/* RunPod's names end with the kind of its cloud */
 		if (!vast && end && strcmp(end, "_SECURE") != 0 &&
 			strcmp(end, "_COMMUNITY") != 0)
 			return;
@@ -123,8 +125,8 @@ static void gpu_of_machine(const char *machine, char out[NAME_MAX_BYTES])
 	out[end - p] = '\0';
 }
 
-/* MiB of one GPU by GpuInfo's own words: SizeInMiB is of one, unless it is the total of
- * several. No GPU has less than 1 GiB: such a figure is in GiB. 0: not said. */
+/* Returns the MiB of one GPU as GpuInfo states it: SizeInMiB is for one, unless it is the total
+ * of several. No GPU has less than 1 GiB: such a figure is in GiB. 0: not stated. */
 static int64_t info_memory(const struct row *r)
 {
 	int64_t per = r->info_size;
@@ -134,9 +136,9 @@ static int64_t info_memory(const struct row *r)
 	return per && per < 1024 ? per * 1024 : per;
 }
 
-/* The model by name, with the memory of GpuInfo read as it says, or else (Prime: a total
- * called the size of one) divided by the number, whichever a card of that name has. Sets
- * *memory_mib to what was taken. */
+/* Finds the model by name, with the memory of GpuInfo taken literally, or else (Prime: a total
+ * labelled as the size of one) divided by the number, whichever a card of that name has. Sets
+ * *memory_mib to the value used. */
 static const struct gpu_model *find_by(const struct row *r, const char *name,
 	int64_t *memory_mib)
 {
@@ -156,7 +158,7 @@ static const struct gpu_model *find_by(const struct row *r, const char *name,
 	return m;
 }
 
-/* A model that leaves the variant open is made specific by another name of the same chip. */
+/* If a model leaves the variant open, another name of the same chip makes it specific. */
 static const struct gpu_model *refine(const struct row *r, const struct gpu_model *m,
 	const char *other, int64_t *memory_mib)
 {
@@ -174,7 +176,8 @@ static const struct gpu_model *refine(const struct row *r, const struct gpu_mode
 	return better;
 }
 
-/* The machine's name says most; AcceleratorName alone only where there is nothing else. */
+/* The machine's name is the most specific; AcceleratorName is used only if there is nothing
+ * else. */
 static void set_model(struct feed *f, struct offer *o, const struct row *r)
 {
 	const char *name = r->machine_gpu[0] ? r->machine_gpu : r->text[ACCELERATOR_NAME];
@@ -204,7 +207,7 @@ static int64_t whole(const json_t *obj, const char *key)
 	return json_is_number(v) && d >= 0 && d < 1e12 ? (int64_t)d : 0;
 }
 
-/* Take name, count and sizes out of GpuInfo. What is not a literal is a bare name. */
+/* Takes name, count and sizes from GpuInfo. Text that is not a literal is a bare name. */
 static int read_gpu_info(struct row *r, json_t **info)
 {
 	char what[400];
@@ -232,7 +235,7 @@ static int read_gpu_info(struct row *r, json_t **info)
 	return 0;
 }
 
-/* "8.0" -> 8000000; 0 for an empty text */
+/* "8.0" gives 8000000, an empty text 0. */
 static int read_count(struct row *r)
 {
 	char what[400];
@@ -250,7 +253,7 @@ static int read_count(struct row *r)
 	return 0;
 }
 
-/* a quantity of the whole machine that may be missing, as `unit` times the number */
+/* Reads a quantity of the whole machine, which may be missing: the number times `unit`. */
 static int read_quantity(const struct row *r, enum column k, int64_t unit, int64_t *out)
 {
 	char what[400];
@@ -267,7 +270,7 @@ static int read_quantity(const struct row *r, enum column k, int64_t unit, int64
 	return 0;
 }
 
-/* the offer at one of the two prices, if it has it; *had says so */
+/* Adds the offer at one of the two prices if it has it, which *had reports. */
 static int add_at_price(struct feed *f, struct offer *o, const struct row *r, bool spot,
 	bool *had)
 {
@@ -287,8 +290,8 @@ static int add_at_price(struct feed *f, struct offer *o, const struct row *r, bo
 	return 0;
 }
 
-/* RunPod's catalogue says in the machine's name whether it stands in a data centre; Prime's begins
- * with the provider, who is one host however many rows he has. */
+/* In RunPod's catalogue the machine's name states whether it is in a data centre; in Prime's it
+ * begins with the provider, which counts as one host however many rows it has. */
 static void read_seller(struct offer *o, const struct row *r, char *seller, size_t size)
 {
 	const char *name = r->text[INSTANCE_TYPE], *end = strstr(name, "__");

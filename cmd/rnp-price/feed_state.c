@@ -1,4 +1,4 @@
-/* Stores what a feed gave before: the last good offers, and medians over time. */
+/* feed_state.c - stores earlier results of a feed: the last good offers, and medians over time. */
 #include "cmd/rnp-price/feed_state.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ int64_t feed_state_at(const struct feed_state *s)
 
 	if (json_array_size(json_object_get(s->doc, "offers")) == 0)
 		return OFFER_UNKNOWN;
-	err_save(&pending); /* asking must not disturb the reason for asking */
+	err_save(&pending); /* this check must not disturb the error that led to it */
 	(void)json_opt_time(s->doc, "state", "at", &at);
 	err_restore(&pending);
 	return at;
@@ -180,7 +180,7 @@ int feed_state_save(const struct feed_state *s, const char *path)
 
 /* --- outliers ----------------------------------------------------------------------------- */
 
-/* the median over the history of one figure; 0: the history does not have it */
+/* Returns the median of one figure over the history; 0: the history lacks it. */
 static int64_t usual(const json_t *history, const char *object, const char *key)
 {
 	int64_t v[FEED_HISTORY_MAX];
@@ -197,7 +197,7 @@ static int64_t usual(const json_t *history, const char *object, const char *key)
 	return n ? median(v, n) : 0;
 }
 
-int feed_judge(const struct feed_state *s, const struct offer_list *l, int64_t factor)
+int feed_check(const struct feed_state *s, const struct offer_list *l, int64_t factor)
 {
 	const json_t *history = json_object_get(s->doc, "history");
 	int64_t offers = usual(history, NULL, "offers");

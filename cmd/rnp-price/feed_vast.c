@@ -1,10 +1,10 @@
-/* Vast's offers, from its API or from an exporter that wraps them.
+/* feed_vast.c - reads Vast's offers, from its API or from an exporter that wraps them.
  *
- * Traps: `offers` is an array or, for one, the object itself; the documentation's example hides
- * them in `response_example`; ids repeat; gpu_ram and cpu_ram are MiB, network is Mbit/s; all
- * prices are for all GPUs of the offer. dph_total also holds the renter's disk, which our
- * price does not: dph_base is the price of the machine. min_bid is what an interruptible
- * (spot) contract costs at least. Nearly every field may be null. */
+ * Pitfalls: `offers` is an array or, for one, the object itself; the documentation's example
+ * nests them in `response_example`; ids repeat; gpu_ram and cpu_ram are MiB, network is Mbit/s;
+ * all prices are for all GPUs of the offer. dph_total includes the renter's disk, which our
+ * price does not: dph_base is the price of the machine. min_bid is the minimum price of an
+ * interruptible (spot) contract. Nearly every field may be null. */
 #include "cmd/rnp-price/feed_item.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static int read_facts(const struct item *it, struct offer *o)
 		item_flag(it, "rented", &o->rented) < 0)
 		return -1;
 	if (o->cpu_cores >= 0)
-		o->cpu_cores /= 1000; /* a part of a core is none */
+		o->cpu_cores /= 1000; /* a fraction of a core does not count */
 	if (reliability > 1000000)
 		return item_wrong(it, "reliability2", "between 0 and 1");
 	o->reliability_ppm = reliability;
@@ -41,7 +41,7 @@ static int read_facts(const struct item *it, struct offer *o)
 	return 0;
 }
 
-/* The price of the machine without the renter's disk, for each GPU. */
+/* Reads the price of the machine without the renter's disk, for each GPU. */
 static int read_price(struct feed *f, const struct item *it, struct offer *o)
 {
 	int rc = item_price(it, "dph_base", o->gpu_count, &o->uusd_per_gpu_hour);
@@ -122,7 +122,7 @@ static int read_item(struct feed *f, const struct item *it)
 	return 0;
 }
 
-/* the value that holds the offers, in one of the known envelopes */
+/* Returns the value that holds the offers, in one of the known envelopes. */
 static const json_t *find_offers(const json_t *doc, const char **path)
 {
 	const json_t *v = json_object_get(doc, "offers");
@@ -139,7 +139,7 @@ static int read_all(struct feed *f, const json_t *doc, const char *name)
 {
 	const char *path;
 	const json_t *offers = find_offers(doc, &path),
-		     *said = json_object_get(doc, "count");
+		     *stated = json_object_get(doc, "count");
 	struct item it;
 
 	if (json_object_get(doc, "timestamp")) {
@@ -161,9 +161,9 @@ static int read_all(struct feed *f, const json_t *doc, const char *name)
 		if (read_item(f, &it) < 0)
 			return -1;
 	}
-	if (json_is_integer(said) && json_integer_value(said) != (json_int_t)f->rows)
+	if (json_is_integer(stated) && json_integer_value(stated) != (json_int_t)f->rows)
 		feed_note(f, name, "the feed says that it has %lld offers, it holds %ld",
-			(long long)json_integer_value(said), f->rows);
+			(long long)json_integer_value(stated), f->rows);
 	return 0;
 }
 

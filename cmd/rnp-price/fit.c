@@ -1,4 +1,4 @@
-/* rnp-price fit - what a GPU-hour costs by hardware, place and market. */
+/* fit.c - rnp-price fit: estimates what a GPU-hour costs by hardware, place and market. */
 #include <sodium.h>
 
 #include "cmd/rnp-price/commands.h"

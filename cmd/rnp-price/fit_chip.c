@@ -1,4 +1,5 @@
-/* What the fit knows of a chip: fit_numbers of fit_core.h, from the table of models. */
+/* fit_chip.c - the figures of a chip that the fit uses: fit_numbers of fit_core.h, from the
+ * table of models. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 #define YEAR_NEWEST 2025
 
-/* The year in which the chips came out whose names begin so; the first that fits counts. */
+/* The launch year of chips whose names begin with a prefix; the first match counts. */
 static const struct {
 	const char *prefix;
 	int year;
@@ -30,7 +31,7 @@ static const struct {
 	{ "MI210", 2021, true }, { "MI100", 2020, true }, { "RX 7", 2022, false },
 	{ "RX 6", 2020, false }, { NULL, 2020, false } };
 
-/* A figure of a model: its own, else the geometric mean of its family's. */
+/* Returns a figure of a model: its own, else the geometric mean of its family's. */
 static double figure(const struct gpu_model *m, size_t offset)
 {
 	const struct gpu_model *table;
@@ -65,7 +66,7 @@ bool fit_numbers(double x[FIT_NUMBERS], const struct gpu_model *m, int64_t memor
 	x[FIT_F32] = figure(m, offsetof(struct gpu_model, f32_gflops));
 	x[FIT_TENSOR] = figure(m, offsetof(struct gpu_model, tensor_gflops));
 	x[FIT_BANDWIDTH] = figure(m, offsetof(struct gpu_model, bandwidth_mbytes));
-	/* makers that state only one of the two: a tensor core does at least twice the f32 rate */
+	/* some makers state only one of the two: a tensor core does at least twice the f32 rate */
 	if (x[FIT_F32] < 0 && x[FIT_TENSOR] >= 0)
 		x[FIT_F32] = x[FIT_TENSOR] - log(16);
 	if (x[FIT_TENSOR] < 0 && x[FIT_F32] >= 0)

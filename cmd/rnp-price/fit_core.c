@@ -1,4 +1,4 @@
-/* Fits prices to hardware: see fit_core.h for the model. */
+/* fit_core.c - fits prices to hardware: see fit_core.h for the model. */
 #include "cmd/rnp-price/fit_core.h"
 
 #include <math.h>
@@ -12,12 +12,12 @@
 #define HUBER 1.345
 #define MAD_SIGMA \
 	1.4826    /* of a normal distribution, from its median absolute deviation */
-#define ROUNDS 12 /* of reweighting; the weights of catalogues settle in about eight */
+#define ROUNDS 12 /* of reweighting; the weights of catalogues converge in about eight */
 #define ROUNDS_OUT \
 	4 /* with something left out: the weights begin where the whole ended */
 #define SIGMA_MIN         0.01
-#define TRIPLES           64   /* of offers from which a market's level is learned */
-#define LEFT_OUT_ROWS_MAX 5000 /* with more, leaving out works on a part of them */
+#define TRIPLES           64 /* sets of three offers from which a market's level is estimated */
+#define LEFT_OUT_ROWS_MAX 5000 /* with more rows, cross-validation uses a part of them */
 #define YEAR_NEWEST       2025
 
 const char *const fit_number_names[FIT_NUMBERS] = { "one", "memory", "f32", "tensor",
@@ -26,9 +26,9 @@ const char *const fit_effect_names[FIT_EFFECTS] = { "market", "model", "country"
 	"tier" };
 
 /* Ridge of each number, after standardising, and of each effect: the variance of a residual
- * over that of the coefficient. Found by leaving models and markets out of the catalogues of
- * RunPod, Vast and Prime: f32 says little beside the tensor cores, and each market has a
- * discount for spot and a taste for new chips of its own. */
+ * over that of the coefficient. Determined by cross-validation over models and markets of the
+ * catalogues of RunPod, Vast and Prime: f32 adds little to the tensor cores, and each market
+ * has its own discount for spot and its own premium for new chips. */
 static const double number_ridge[FIT_NUMBERS] = { 0, 1, 100, 1, 1, 1, 30, 100, 1 };
 static const double effect_ridge[FIT_EFFECTS] = { 0.5, 3, 3, 0.1 };
 
@@ -73,7 +73,7 @@ static int column_of(struct fit *f, enum fit_effect effect, const char *name)
 	return i;
 }
 
-/* What the market says of where the machine stands: "secure", "community". */
+/* Returns what the market states about where the machine stands: "secure", "community". */
 static const char *tier_of(const struct offer *o)
 {
 	return o->secure < 0 ? NULL : o->secure ? "secure" : "community";
@@ -86,7 +86,7 @@ static uint64_t hash_text(uint64_t h, const char *text)
 	return (h ^ 0xff) * 1099511628211u;
 }
 
-/* Of who asks for what: host, model, number of GPUs, spot or not. */
+/* Hashes the seller and the goods: host, model, number of GPUs, spot or not. */
 static uint64_t seller_hash(const struct offer *o)
 {
 	uint64_t h = hash_text(14695981039346656037u, o->market);
@@ -126,8 +126,8 @@ static int by_seller(const void *a, const void *b)
 	return x->y < y->y ? -1 : x->y > y->y;
 }
 
-/* What one host asks for one model counts once, however often it says so. The order of rows is that
- * of their hash from here on, so that a fit does not depend on the order of its input. */
+/* What one host asks for one model counts once, however often it is listed. From here on rows
+ * are ordered by their hash, so that a fit does not depend on the order of its input. */
 static void weigh(struct fit *f)
 {
 	qsort(f->rows, f->nrows, sizeof *f->rows, by_seller);
@@ -141,8 +141,8 @@ static void weigh(struct fit *f)
 
 /* --- solving -------------------------------------------------------------------------------- */
 
-/* Solve the symmetric positive definite a b = c of n rows in place (Cholesky); the result is in
- * c. */
+/* Solves the symmetric positive definite system a b = c of n rows in place (Cholesky); the
+ * result is in c. */
 static void solve(double *a, double *c, size_t n)
 {
 	for (size_t j = 0; j < n; j++) {
@@ -172,11 +172,11 @@ static void solve(double *a, double *c, size_t n)
 	}
 }
 
-/* One problem: the rows that take part, and what changes with them. */
+/* One regression problem: the rows that take part, and everything that depends on them. */
 struct problem {
 	const struct fit *f;
-	const bool *skip; /* rows that do not take part; NULL: all do */
-	double *weights;  /* Huber's, kept between rounds */
+	const bool *skip; /* rows that are excluded; NULL: none */
+	double *weights;  /* Huber's, carried over between rounds */
 	double *beta;
 	double *gram; /* ncolumns squared */
 	double mean[FIT_NUMBERS], deviation[FIT_NUMBERS];
@@ -195,7 +195,7 @@ static double predict_row(const struct problem *p, const struct fit_row *r)
 	return y;
 }
 
-/* Means and deviations of the numbers, so that one ridge suits all. */
+/* Means and deviations of the numbers: after standardising, one ridge suits all. */
 static void standardise(struct problem *p)
 {
 	double n = 0;
@@ -251,7 +251,7 @@ static void add_products(struct problem *p, const struct fit_row *r, double w)
 	}
 }
 
-/* A residual and what it counts. */
+/* A residual and its weight. */
 struct part {
 	double value, weight;
 };
@@ -263,7 +263,7 @@ static int by_part(const void *a, const void *b)
 	return (x->value > y->value) - (x->value < y->value);
 }
 
-/* The value below which a part q of the weight of n ascending values lies. */
+/* Returns the quantile q of n ascending values by weight. */
 static double quantile(const struct part *v, size_t n, double q)
 {
 	double all = 0, below = 0;
@@ -348,7 +348,7 @@ static void problem_solve(struct problem *p, int rounds)
 	}
 }
 
-/* Median of |exp(residual) - 1| over n residuals, which are sorted afterwards. */
+/* Returns the median of |exp(residual) - 1| over n residuals, which are sorted by the call. */
 static double median_error(struct part *residuals, size_t n)
 {
 	struct part *e = xmalloc((n + 1) * sizeof *e);
@@ -397,7 +397,7 @@ int fit_solve(struct fit *f)
 
 /* --- leaving out ---------------------------------------------------------------------------- */
 
-/* Residuals of the rows with this level of an effect, the fit knowing none of them. */
+/* Computes residuals of the rows with this level of an effect, from a fit without any of them. */
 static size_t residuals_without(const struct fit *f, enum fit_effect effect, int level,
 	struct part *out)
 {
@@ -422,7 +422,7 @@ static size_t residuals_without(const struct fit *f, enum fit_effect effect, int
 	return n;
 }
 
-/* A number that is the same everywhere: xorshift64. */
+/* Returns the next number of xorshift64, the same on every machine. */
 static uint64_t next(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -431,8 +431,8 @@ static uint64_t next(uint64_t *state)
 	return *state;
 }
 
-/* The median error of a market's other offers when its level is the median of three, shrunk as its
- * ridge says: the mean over TRIPLES of them. */
+/* Returns the median error of a market's other offers if its level is the median of three,
+ * shrunk by its ridge: the mean over TRIPLES of them. */
 static double error_after_three(const struct part *residuals, size_t n)
 {
 	struct part *rest = xmalloc(n * sizeof *rest);
@@ -466,7 +466,7 @@ static double error_after_three(const struct part *residuals, size_t n)
 	return sum / TRIPLES;
 }
 
-/* Keep every k-th row of many, so that leaving out takes no more than seconds. */
+/* Keeps every k-th row of many, so that cross-validation takes only seconds. */
 static void thin(struct fit *f)
 {
 	size_t k = f->nrows / LEFT_OUT_ROWS_MAX + 1, n = 0;
@@ -523,7 +523,8 @@ void fit_leave_out(struct fit *f)
 
 /* --- prices --------------------------------------------------------------------------------- */
 
-/* A known level's effect; unknown: the mean over rows, so that the price is that of the average. */
+/* Returns a known level's effect; for an unknown one the mean over rows, so that the price is
+ * an average one. */
 static double effect_value(const struct fit *f, enum fit_effect e, const char *name,
 	bool *known)
 {

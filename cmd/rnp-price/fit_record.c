@@ -1,4 +1,4 @@
-/* Writes and reads rnp.fit: see fit_record.h. */
+/* fit_record.c - writes and reads rnp.fit: see fit_record.h. */
 #include "cmd/rnp-price/fit_record.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "common/json/schema.h"
 
 #define MILLION    1e6
-#define LOG_MAX    100 /* of a coefficient: e^100 is beyond every price */
+#define LOG_MAX    100 /* bound of a coefficient: e^100 is beyond every price */
 #define LEVELS_MAX 4096
 #define ERROR_MAX  INT64_C(1000000000) /* a thousand times the price, in ppm */
 

@@ -1,4 +1,4 @@
-/* rnp-price floor - the lowest price at which a node does not lose money. */
+/* floor.c - rnp-price floor: the lowest price at which a node does not lose money. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,7 +91,7 @@ static int write_floor(const struct context *c, const char *node)
 	return rc;
 }
 
-/* One record per node. Without any on standard input, one of the costs alone. */
+/* Writes one record per node. If there are none on standard input, one from the costs alone. */
 static int floors(const struct context *c, int n, char **args)
 {
 	struct lines in;

@@ -1,5 +1,5 @@
-/* Reads what people write by hand: known keys only, with a suggestion for the others, and
- * amounts as micro-dollars or as dollars. */
+/* keys.c - reads files that people write: only known keys, with a suggestion for others, and
+ * amounts in micro-dollars or dollars. */
 #include "cmd/rnp-price/keys.h"
 
 #include <stdio.h>
@@ -19,8 +19,8 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Letters to change, add, drop or swap with their neighbour to make one word the other
- * (Damerau and Levenshtein's distance, without moves over a change). */
+/* Returns how many letters must be changed, added, removed or swapped with their neighbour to
+ * turn one word into the other (Damerau-Levenshtein distance, without moves over a change). */
 static size_t distance(const char *a, const char *b)
 {
 	size_t n = strlen(a), m = strlen(b), row[3][NAME_MAX_BYTES + 1];

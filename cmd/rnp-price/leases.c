@@ -1,4 +1,4 @@
-/* Reads leases and counts them: see leases.h. */
+/* leases.c - reads leases and counts them: see leases.h. */
 #include "cmd/rnp-price/leases.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ struct leases_between leases_between(const struct leases *l, int64_t from_ms,
 		int64_t from = one->begin_ms > from_ms ? one->begin_ms : from_ms;
 		int64_t to = one->end_ms < to_ms ? one->end_ms : to_ms;
 
-		out.begun += one->begin_ms > from_ms && one->begin_ms <= to_ms;
+		out.began += one->begin_ms > from_ms && one->begin_ms <= to_ms;
 		out.ended += one->end_ms > from_ms && one->end_ms <= to_ms;
 		out.running += one->begin_ms <= to_ms && one->end_ms > to_ms;
 		if (to > from)

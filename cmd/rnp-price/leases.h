@@ -1,5 +1,5 @@
-/* leases.h - what was leased of a node, as its registry, market or operator says. Uses jansson,
- * err. */
+/* leases.h - the leases of a node, as its registry, market or operator reports them. Uses
+ * jansson, err. */
 #ifndef RNP_PRICE_LEASES_H
 #define RNP_PRICE_LEASES_H
 
@@ -15,15 +15,15 @@ struct leases {
 	size_t n, cap;
 };
 
-/* Read rnp.lease records of a file ("-": standard input). Returns 0, or -1 (65: malformed, or
+/* Reads rnp.lease records of a file ("-": standard input). Returns 0, or -1 (65: malformed, or
  * an end before its begin; 66; 74). */
 int leases_read(struct leases *l, const char *path);
 void leases_release(struct leases *l);
 
-/* What happened between two times: leases that began, that ended, hours that were worked, and
+/* Counts what happened between two times: leases that began and that ended, hours worked, and
  * how many run at the end. */
 struct leases_between {
-	int64_t begun, ended, running;
+	int64_t began, ended, running;
 	double hours;
 };
 struct leases_between leases_between(const struct leases *l, int64_t from_ms,

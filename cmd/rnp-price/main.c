@@ -1,4 +1,4 @@
-/* rnp-price - prices a node from live market feeds. */
+/* main.c - rnp-price: prices a node from live market feeds. */
 #include <stddef.h>
 
 #include "cmd/rnp-price/commands.h"

@@ -1,4 +1,4 @@
-/* Holds offers, reads them from records and writes them again. */
+/* offer.c - stores offers, and reads and writes them as records. */
 #include "cmd/rnp-price/offer.h"
 
 #include <stdlib.h>
@@ -24,15 +24,15 @@ void offer_list_release(struct offer_list *l)
 	memset(l, 0, sizeof *l);
 }
 
-static const char *keep(struct offer_list *l, const char *text)
+static const char *copy_text(struct offer_list *l, const char *text)
 {
 	return text ? arena_strdup(&l->texts, text) : NULL;
 }
 
-/* As keep, for texts that the offer before often has too. */
-static const char *keep_again(struct offer_list *l, const char *text, const char *before)
+/* Copies a text as copy_text does, but shares it with the previous offer if that has the same. */
+static const char *copy_shared(struct offer_list *l, const char *text, const char *before)
 {
-	return text && before && strcmp(text, before) == 0 ? before : keep(l, text);
+	return text && before && strcmp(text, before) == 0 ? before : copy_text(l, text);
 }
 
 void offer_list_add(struct offer_list *l, const struct offer *o)
@@ -44,14 +44,14 @@ void offer_list_add(struct offer_list *l, const struct offer *o)
 	l->items = xgrow(l->items, &l->cap, l->n + 1, sizeof *l->items);
 	to = &l->items[l->n++];
 	*to = *o;
-	to->market = keep_again(l, o->market, before.market);
-	to->id = keep(l, o->id);
-	to->model = o->gpu ? o->gpu->name : keep(l, o->model);
-	to->name = keep(l, o->name);
-	to->country = keep_again(l, o->country, before.country);
-	to->region = keep_again(l, o->region, before.region);
-	to->machine = keep(l, o->machine);
-	to->host = keep(l, o->host);
+	to->market = copy_shared(l, o->market, before.market);
+	to->id = copy_text(l, o->id);
+	to->model = o->gpu ? o->gpu->name : copy_text(l, o->model);
+	to->name = copy_text(l, o->name);
+	to->country = copy_shared(l, o->country, before.country);
+	to->region = copy_shared(l, o->region, before.region);
+	to->machine = copy_text(l, o->machine);
+	to->host = copy_text(l, o->host);
 }
 
 /* --- records ------------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ static int get_flag(const json_t *r, const char *where, const char *key, int *ou
 	return 0;
 }
 
-/* The row of a model's name: names repeat, so the last few answers are remembered. */
+/* Returns the row of a model's name. Names repeat, so the last few results are cached. */
 static const struct gpu_model *find_model(struct offer_list *l, const char *name,
 	int64_t memory_bytes)
 {
@@ -135,7 +135,7 @@ static const struct gpu_model *find_model(struct offer_list *l, const char *name
 
 void offer_list_add_found(struct offer_list *l, struct offer *o)
 {
-	/* a record may come from elsewhere and name the model as it likes */
+	/* a record may come from elsewhere and name the model in any way */
 	o->gpu = find_model(l, o->model,
 		o->gpu_memory_bytes > 0 ? o->gpu_memory_bytes : 0);
 	o->known = o->gpu;

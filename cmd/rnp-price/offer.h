@@ -1,4 +1,5 @@
-/* offer.h - what a market asks for its GPUs, and lists of that. Pure; uses mem, json, gpu. */
+/* offer.h - offers: what a market asks for its GPUs, and lists of them. Pure; uses mem, json,
+ * gpu. */
 #ifndef RNP_PRICE_OFFER_H
 #define RNP_PRICE_OFFER_H
 
@@ -12,15 +13,15 @@
 
 #define OFFER_UNKNOWN (-1)
 
-/* One offer; OFFER_UNKNOWN or NULL where the market does not say. Texts belong to the list. */
+/* One offer; OFFER_UNKNOWN or NULL if the market does not state a value. Texts belong to the
+ * list. */
 struct offer {
 	const char *market, *id;
-	const char
-		*model;   /* canonical, or the market's own name when we do not know it */
-	const char *name; /* the market's own */
-	bool known;       /* model is in our table */
+	const char *model; /* canonical, or the market's own name if it is unknown */
+	const char *name;  /* the market's own name of the model */
+	bool known;        /* model is in our table */
 	const struct gpu_model
-		*gpu; /* its row there; NULL: known by its name alone, or not */
+		*gpu; /* its row there; NULL: none, or known only by its name */
 	bool spot, own;
 	int rentable, rented, verified,
 		secure; /* 0, 1, OFFER_UNKNOWN; secure: in a data centre */
@@ -45,34 +46,34 @@ struct offer_list {
 		const char *name;
 		int64_t memory_bytes;
 		const struct gpu_model *gpu;
-	} names[OFFER_NAMES]; /* names that were looked up already, by hash */
+	} names[OFFER_NAMES]; /* cache of looked-up names, by hash */
 };
 
-/* A blank offer: everything unknown, one whole GPU. */
+/* Returns a blank offer: everything unknown, one whole GPU. */
 void offer_init(struct offer *o);
 
 void offer_list_release(struct offer_list *l);
 
-/* Append o; its texts are copied. */
+/* Appends o; its texts are copied. */
 void offer_list_add(struct offer_list *l, const struct offer *o);
 
-/* The record of an offer; the caller owns it. */
+/* Returns the record of an offer; the caller owns it. */
 json_t *offer_to_json(const struct offer *o);
 
-/* Append the offer in a record, which must be rnp.offer; its texts are copied. Returns 0, or
+/* Appends the offer in a record, which must be rnp.offer; its texts are copied. Returns 0, or
  * -1 with EX_DATAERR naming where and the field. */
 int offer_list_add_json(struct offer_list *l, const json_t *record, const char *where);
 
-/* Append an offer whose model is named as a stranger named it: the table's row is looked up. */
+/* Appends an offer whose model has an untrusted name: its row in the table is looked up. */
 void offer_list_add_found(struct offer_list *l, struct offer *o);
 
-/* The same from a line of the form that feed writes, without building objects. Returns false
- * for any line that is not that simple, good or bad: offer_list_add_json then has the last
- * word. */
+/* Appends an offer from a line of the form that feed writes, without building objects. Returns
+ * false for any line that is not that simple, good or bad, which offer_list_add_json must then
+ * decide. */
 bool offer_list_add_plain(struct offer_list *l, const char *line, size_t len);
 
-/* All rnp.offer records of these files ("-" and no file at all mean standard input). Returns 0, or
- * -1 with the first error: 65 malformed, 66, 77, 74. */
+/* Reads all rnp.offer records of these files ("-" or no file means standard input). Returns 0,
+ * or -1 with the first error: 65 malformed, 66, 77, 74. */
 int offer_list_read(struct offer_list *l, char **files, int n);
 
 #endif

@@ -1,8 +1,8 @@
-/* The fast way to read rnp.offer: see offer_list_add_plain in offer.h.
+/* offer_plain.c - parses rnp.offer the fast way: see offer_list_add_plain in offer.h.
  *
  * Plain means: one flat object of known keys, each once, strings of printable ASCII without
- * escapes, whole numbers of at most 15 digits. A unit and a fuzz target hold what this accepts
- * against offer_list_add_json. */
+ * escapes, whole numbers of at most 15 digits. A unit test and a fuzz target compare what this
+ * accepts with offer_list_add_json. */
 #include <string.h>
 
 #include "cmd/rnp-price/offer.h"
@@ -76,7 +76,7 @@ static bool take_value(struct scan *s, struct value *v)
 		(*start != '0' || s->at - start == 1);
 }
 
-/* The fields in the order in which feed writes them; where and what they may be. */
+/* The fields in the order in which feed writes them; where they are stored and their bounds. */
 enum field_kind { KIND, VERSION, TEXT, TIME, NUMBER, FLAG, COUNTRY, THREE };
 static const struct field {
 	const char *name;
@@ -179,7 +179,7 @@ static bool set_field(struct offer *o, const struct field *f, const struct value
 	return false;
 }
 
-/* The field of a key: the next one in feed's order, else any. */
+/* Returns the field of a key: usually the next one in feed's order, else any. */
 static size_t field_of(size_t next, const char *key, size_t len)
 {
 	for (size_t i = 0; i < NFIELDS; i++, next++) {

@@ -1,4 +1,4 @@
-/* Places pods on nodes with shared GPUs: see place.h. */
+/* place.c - places pods on nodes with shared GPUs: see place.h. */
 #include "cmd/rnp-price/place.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "common/base/rng.h"
 
 #define CACHE_SLOTS (1u << 18)
-#define TYPICAL     0.999 /* of the pods have a class */
+#define TYPICAL     0.999 /* fraction of the pods that have a class */
 
 const char *const place_names[PLACE_POLICIES] = { "random", "dot-product", "best-fit",
 	"fgd" };
@@ -125,7 +125,7 @@ double place_fragments(const struct place_classes *c, const struct place_node *n
 	return sum;
 }
 
-/* Take the pod's resources from the node. gpu: which, for a part of one. */
+/* Takes the pod's resources from the node. gpu: which one, for a fraction of a GPU. */
 static void take(struct place_node *n, const struct place_pod *p, int gpu)
 {
 	int wanted = p->gpus;
@@ -169,7 +169,8 @@ static uint64_t key_of(const struct place_node *n, const struct place_pod *p)
 	return h ? h : 1;
 }
 
-/* How much fragmentation grows when the pod goes to this node, and which GPU is best for a part. */
+/* Returns how much fragmentation grows if the pod goes to this node, and which GPU is best for
+ * a fraction. */
 static double growth(struct place_cluster *c, const struct place_node *n,
 	const struct place_pod *p, int *gpu)
 {
@@ -220,7 +221,7 @@ static double gpu_free(const struct place_node *n)
 	return (double)sum / PLACE_MILLI;
 }
 
-/* The fullest GPU that a part fits in. */
+/* Returns the fullest GPU on which a fraction fits. */
 static int tightest(const struct place_node *n, const struct place_pod *p)
 {
 	int best = -1;
@@ -233,7 +234,7 @@ static int tightest(const struct place_node *n, const struct place_pod *p)
 	return best;
 }
 
-/* The rest of a node in all dimensions, each as a part of the largest machine. */
+/* Returns the free resources of a node in all dimensions, each relative to the largest machine. */
 static double rest_after(const struct place_node *n, const struct place_pod *p)
 {
 	return (double)(n->cpu_milli - p->cpu_milli) / 128000 +

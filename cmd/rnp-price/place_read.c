@@ -1,4 +1,4 @@
-/* Reads clusters and pods: see place_read.h. */
+/* place_read.c - reads clusters and pods: see place_read.h. */
 #include "cmd/rnp-price/place_read.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define CPU_MAX     INT64_C(1000000000)
 #define MEMORY_MAX  INT64_C(1000000000000)
 
-/* The columns of one kind of file, and what a row of it is added to. */
+/* The columns of one kind of file, and the function that adds a row of it. */
 struct table {
 	const char *names[COLUMNS_MAX];
 	int64_t max[COLUMNS_MAX];

@@ -1,4 +1,4 @@
-/* Reads the break-even prices of GPU models from a policy's section "prices". */
+/* price_table.c - reads the break-even prices of GPU models from a policy's section "prices". */
 #include "cmd/rnp-price/price_table.h"
 
 #include "common/base/err.h"
@@ -7,7 +7,7 @@
 
 #define DAILY_DECIMALS 2
 
-/* a / b in uusd, rounded half up to so many decimals of a dollar */
+/* Returns a / b in uusd, rounded half up to some decimals of a dollar. */
 static int64_t rounded(int64_t a, int64_t b, int decimals)
 {
 	int64_t unit = 1;
@@ -30,7 +30,7 @@ int64_t price_hourly(int64_t msrp_uusd, int64_t days, int64_t surcharge_ppm, int
 		return rounded(msrp_uusd, days * 24, decimals);
 	for (int i = decimals; i < MONEY_USD_DECIMALS; i++)
 		unit *= 10;
-	/* one rounding: the divisor holds days, hours, the ppm and the place */
+	/* a single rounding: the divisor includes days, hours, the ppm and the decimal place */
 	if (money_muldiv(msrp_uusd, MONEY_PPM + surcharge_ppm,
 		    days * 24 * MONEY_PPM * unit, MONEY_HALF_UP, &out) < 0)
 		bug("a surcharge of %lld ppm", (long long)surcharge_ppm);
@@ -58,7 +58,7 @@ static json_t *tiers_of(const json_t *connectivity, int64_t msrp_uusd, int64_t d
 	return out;
 }
 
-/* the schema has seen to types and ranges */
+/* the schema has checked types and ranges */
 static json_t *model_record(const struct policy *p, const json_t *row, int64_t days)
 {
 	static const char *const copied[] = { "msrp_uusd", "tensor_cores", "f32_gflops",

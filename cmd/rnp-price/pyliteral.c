@@ -1,4 +1,4 @@
-/* Turns a Python literal into a JSON value. */
+/* pyliteral.c - turns a Python literal into a JSON value. */
 #include "cmd/rnp-price/pyliteral.h"
 
 #include <stdbool.h>
@@ -26,7 +26,7 @@ static void skip_space(struct reader *r)
 	r->at += strspn(r->at, " \t\r\n");
 }
 
-/* the next character is c: step over it */
+/* Steps over the next character if it is c. */
 static bool take(struct reader *r, char c)
 {
 	skip_space(r);
@@ -50,7 +50,7 @@ static void add_utf8(struct buf *out, unsigned c)
 	}
 }
 
-/* what stands behind a backslash; -1: not one of those we know */
+/* Returns the character that a backslash escape stands for; -1: an unknown escape. */
 static int read_escape(struct reader *r, struct buf *out)
 {
 	static const char from[] = "\\'\"nrt/", to[] = "\\'\"\n\r\t/";
@@ -148,7 +148,7 @@ static json_t *read_word(struct reader *r)
 	return fail(r, "a value");
 }
 
-/* items up to the closing bracket; a comma may stand behind the last, as in Python */
+/* Reads items up to the closing bracket; a trailing comma is allowed, as in Python. */
 static json_t *read_list(struct reader *r, char end)
 {
 	json_t *list = json_array();

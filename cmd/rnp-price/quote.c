@@ -1,4 +1,5 @@
-/* rnp-price quote - the price of a node: under its rivals, not under its floor. */
+/* quote.c - rnp-price quote: sets the price of a node, below its rivals but not below its
+ * floor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@
 
 #define MINUTE_HOURS (1.0 / 60)
 #define FEE_PPM_MAX  500000
-#define UNSIGNED     "unsigned" /* key in the state of a node without an address */
+#define UNSIGNED     "unsigned" /* key of a node without an address in the state */
 
 static const char *node_path, *bench_path, *costs_path, *state_path, *policy_name;
 static const char *fit_path, *fit_market;
@@ -141,7 +142,7 @@ struct session {
 
 /* --- what is read ------------------------------------------------------------------------- */
 
-/* The GPUs must be of one kind: there is no rival for a mixture. */
+/* The GPUs must be of one kind: a mixture has no rivals. */
 static int read_gpus(struct session *s)
 {
 	const json_t *gpus = json_object_get(s->node, "gpus"), *g;
@@ -203,7 +204,7 @@ static int read_node(struct session *s)
 	return rc;
 }
 
-/* f32 speed of the GPU as measured, for a chip whose data sheet we do not have */
+/* measured f32 speed of the GPU, for a chip whose data sheet is unknown */
 static int use_bench(void *session, const struct record *record)
 {
 	struct session *s = session;
@@ -262,7 +263,7 @@ static json_t *spec_of(const struct session *s)
 	return spec;
 }
 
-/* how busy the node will be, and would be just under its rival */
+/* how busy the node will be, at this price and just below its rival */
 static json_t *occupancy_of(const struct session *s)
 {
 	json_t *o = json_object();
@@ -287,7 +288,7 @@ static json_t *fitted_of(const struct session *s)
 	return m;
 }
 
-/* RNP-021: of a job's price the node's part is burned, the rest is the operator fee. */
+/* RNP-021: the node's part of a job's price is burned, the rest is the operator fee. */
 static int add_job(json_t *r, int64_t ask_uusd)
 {
 	json_t *job;
@@ -355,7 +356,8 @@ static int read_costs(struct session *s)
 	return cost_floor(&s->costs, 0, &s->floor);
 }
 
-/* What a GPU like the node's costs by the fit, for a customer, where enough is known of it. */
+/* What a customer pays for a GPU like the node's according to the fit, if enough is known of
+ * it. */
 static int ask_fit(struct session *s)
 {
 	struct fit_question q = { .model = s->in.known,
@@ -375,7 +377,7 @@ static int ask_fit(struct session *s)
 	return 0;
 }
 
-/* Without evidence of a price the last one stands, and the exit code says that nothing is new. */
+/* Without evidence of a price the last one stays, and the exit code says that nothing is new. */
 static int write_blind(const struct session *s)
 {
 	if (s->in.last_ask_uusd >= 0) {
@@ -390,8 +392,8 @@ static int write_blind(const struct session *s)
 	return err_hint("with --floor-if-empty the node asks its floor");
 }
 
-/* Learn from the customers since the last run, at the price that they saw, against the rivals that
- * they have now. What a first run sees only tells how long leases are. */
+/* Learns from the customers since the last run, at the price that they saw, against the present
+ * rivals. A first run only learns how long leases are. */
 static int learn(struct session *s, const struct rivals_question *market)
 {
 	struct quote_state *state = &s->state;
@@ -406,9 +408,10 @@ static int learn(struct session *s, const struct rivals_question *market)
 		double dt_hours = (double)(s->now_ms - from) / 3600000, idle_hours;
 		int64_t idle = units - busy;
 
-		if (idle < b.begun)
-			idle = b.begun; /* one that ended and began again was idle in between */
-		/* the time that units were there to be taken */
+		if (idle < b.began)
+			/* a unit whose lease ended and began again was idle in between */
+			idle = b.began;
+		/* the time for which units were available */
 		idle_hours = (double)units * dt_hours - b.hours;
 		if (idle)
 			dt_hours = idle_hours / (double)idle;
@@ -419,7 +422,7 @@ static int learn(struct session *s, const struct rivals_question *market)
 		rivals_release(&r);
 		demand_observe(&state->demand, &seen,
 			(double)quote_customer(state->last_ask_uusd, rules.fee_ppm),
-			(double)idle, (double)b.begun, dt_hours);
+			(double)idle, (double)b.began, dt_hours);
 	}
 	demand_lease(&state->demand, b.hours, false);
 	for (int64_t i = 0; i < b.ended; i++)
@@ -433,7 +436,7 @@ static int learn(struct session *s, const struct rivals_question *market)
 	return quote_state_learned(state);
 }
 
-/* Price it and write the record; with a state, between what it knew and what it is to know. */
+/* Computes the price and writes the record; with a state, reads it before and updates it after. */
 static int price(struct session *s)
 {
 	struct rivals_question market = { .gpu_model = s->in.gpu_model,
@@ -487,7 +490,7 @@ static int quote(struct session *s, int n, char **args)
 	return price(s);
 }
 
-/* standard input can be one of the things read */
+/* only one of the inputs can be standard input */
 static int check_stdin(int n, char **args)
 {
 	int times = n == 0;

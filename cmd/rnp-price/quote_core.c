@@ -1,4 +1,4 @@
-/* Computes a price from costs, rivals and rules, and explains every step. */
+/* quote_core.c - computes a price from costs, rivals and rules, and explains every step. */
 #include "cmd/rnp-price/quote_core.h"
 
 #include <stdarg.h>
@@ -13,9 +13,10 @@
 
 #define GFLOPS_MAX 10000000
 
-static void say(json_t *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void explain(json_t *why, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
-static void say(json_t *why, const char *fmt, ...)
+static void explain(json_t *why, const char *fmt, ...)
 {
 	char line[400];
 	va_list ap;
@@ -50,21 +51,21 @@ static const char *const kind_texts[RIVAL_KINDS] = { "comparable", "our own",
 	"dearer than ten thousand dollars a GPU", "with another number of GPUs",
 	"of hosts that were in no earlier snapshot" };
 
-static void say_market(json_t *why, const struct quote_input *in, const struct rivals *r,
-	const struct quote_rules *rules)
+static void explain_market(json_t *why, const struct quote_input *in,
+	const struct rivals *r, const struct quote_rules *rules)
 {
-	say(why, "offers: %zu read, %ld comparable: %lld %s to rent, %s", in->offers->n,
-		r->counts[RIVAL_COMPARABLE], (long long)in->gpu_count,
+	explain(why, "offers: %zu read, %ld comparable: %lld %s to rent, %s",
+		in->offers->n, r->counts[RIVAL_COMPARABLE], (long long)in->gpu_count,
 		in->gpu_count == 1 ? "GPU" : "GPUs", in->gpu_model);
 	for (int k = RIVAL_OWN; k < RIVAL_KINDS; k++) {
 		if (r->counts[k] && k == RIVAL_UNRELIABLE)
-			say(why, "left out: %ld below a reliability of %lld ppm",
+			explain(why, "left out: %ld below a reliability of %lld ppm",
 				r->counts[k], (long long)rules->reliability_ppm);
 		else if (r->counts[k])
-			say(why, "left out: %ld %s", r->counts[k], kind_texts[k]);
+			explain(why, "left out: %ld %s", r->counts[k], kind_texts[k]);
 	}
 	if (r->ndoubtful)
-		say(why,
+		explain(why,
 			"left out: %zu of %zu hosts below %s $/h a GPU, %s; the cheapest asks %s",
 			r->ndoubtful, r->nall, cost_usd(r->limit_uusd),
 			r->limit_by_quartile ? "half the first quartile of the hosts" :
@@ -74,8 +75,8 @@ static void say_market(json_t *why, const struct quote_input *in, const struct r
 
 /* --- a chip that no market lists ---------------------------------------------------------- */
 
-/* Median price of one reference chip on demand (lower middle) over the hosts that are believed,
- * with any number of GPUs; 0: the market has none. */
+/* Returns the median price of one reference chip on demand (lower middle) over the believed
+ * hosts, with any number of GPUs; 0: the market has none. */
 static int64_t reference_rate(const struct quote_input *in,
 	const struct quote_rules *rules, const struct gpu_model *ref)
 {
@@ -95,7 +96,7 @@ static int64_t reference_rate(const struct quote_input *in,
 	return rate;
 }
 
-/* RNP-021: priced as its TFLOPS stand to those of the reference chip; rounded half up. */
+/* RNP-021: priced in proportion to its TFLOPS relative to the reference chip; rounded half up. */
 static int64_t proportion(const struct quote_input *in, const struct quote_rules *rules,
 	json_t *why)
 {
@@ -109,7 +110,7 @@ static int64_t proportion(const struct quote_input *in, const struct quote_rules
 	if (!rate)
 		return QUOTE_NONE;
 	per_gpu = muldiv_half_up(rate, in->f32_gflops, ref->f32_gflops);
-	say(why,
+	explain(why,
 		"proportion (RNP-021): %lld of the %lld GFLOP/s of the %s, whose median is %s $/h a GPU: %s $/h",
 		(long long)in->f32_gflops, (long long)ref->f32_gflops, ref->name,
 		cost_usd(rate), cost_usd(per_gpu * in->gpu_count));
@@ -118,7 +119,7 @@ static int64_t proportion(const struct quote_input *in, const struct quote_rules
 
 /* --- the price ---------------------------------------------------------------------------- */
 
-/* what the customer should pay to have us just under the rival */
+/* what the customer should pay so that this node is just below the rival */
 static int64_t just_under(int64_t rival_uusd, int64_t undercut_ppm)
 {
 	int64_t target = muldiv_floor(rival_uusd, MONEY_PPM - undercut_ppm, MONEY_PPM);
@@ -133,33 +134,34 @@ static int64_t against_rival(struct quote *q, const struct quote_input *in,
 	int64_t target, ask;
 
 	q->rival_uusd = rival->uusd_per_gpu_hour * in->gpu_count;
-	say(q->why, "rival: %s %s, %s $/h a GPU%s, %s $/h for %lld", rival->market,
+	explain(q->why, "rival: %s %s, %s $/h a GPU%s, %s $/h for %lld", rival->market,
 		rival->id, cost_usd(rival->uusd_per_gpu_hour),
 		r->same_count ? "" : " (none has as many GPUs: by half to twice as many)",
 		cost_usd(q->rival_uusd), (long long)in->gpu_count);
 	target = just_under(q->rival_uusd, rules->undercut_ppm);
 	ask = quote_ask(target, rules->fee_ppm);
-	say(q->why,
+	explain(q->why,
 		"just under: %lld ppm less is %s $/h for the customer, an ask of %s $/h",
 		(long long)rules->undercut_ppm, cost_usd(target), cost_usd(ask));
 	if (r->own && r->own->uusd_per_gpu_hour * in->gpu_count > target)
-		say(q->why,
+		explain(q->why,
 			"own: %s %s at %s $/h a GPU is dearer than the rival: price it again too",
 			r->own->market, r->own->id, cost_usd(r->own->uusd_per_gpu_hour));
 	return ask;
 }
 
-/* No rival: the fitted price, else the proportion, an own offer's that must not be undercut,
- * the last price, or nothing. */
+/* No rival: uses the fitted price, else the proportion, an own offer's price that must not be
+ * undercut, the last price, or nothing. */
 static int64_t without_rival(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, const struct rivals *r)
 {
 	int64_t customer = 0;
 
 	if (in->offers->n == 0)
-		say(q->why, "no rival: no offers were read");
+		explain(q->why, "no rival: no offers were read");
 	else
-		say(q->why, "no rival: none of %zu offers is comparable", in->offers->n);
+		explain(q->why, "no rival: none of %zu offers is comparable",
+			in->offers->n);
 	if (in->mid_uusd >= 0) {
 		customer = in->mid_uusd * in->gpu_count;
 		q->basis = QUOTE_MODEL;
@@ -170,13 +172,13 @@ static int64_t without_rival(struct quote *q, const struct quote_input *in,
 	if (r->own && r->own->uusd_per_gpu_hour * in->gpu_count > customer) {
 		customer = r->own->uusd_per_gpu_hour * in->gpu_count;
 		q->basis = QUOTE_OWN;
-		say(q->why, "own: %s %s at %s $/h a GPU is not undercut", r->own->market,
-			r->own->id, cost_usd(r->own->uusd_per_gpu_hour));
-		/* rounded up: a millionth below would be under it */
+		explain(q->why, "own: %s %s at %s $/h a GPU is not undercut",
+			r->own->market, r->own->id, cost_usd(r->own->uusd_per_gpu_hour));
+		/* rounded up: a millionth less would be below it */
 		return muldiv_ceil(customer, MONEY_PPM - rules->fee_ppm, MONEY_PPM);
 	}
 	if (q->basis == QUOTE_BLIND && in->last_ask_uusd >= 0) {
-		say(q->why,
+		explain(q->why,
 			"the last price, %s $/h, stands: a market that says nothing is no "
 			"reason to change it",
 			cost_usd(in->last_ask_uusd));
@@ -198,7 +200,7 @@ void quote_market(struct demand_market *m, const struct quote_input *in,
 		};
 }
 
-/* What earns most by what was learned of customers, instead of just under the rival. */
+/* Asks what earns most under what was learned of customers, instead of just below the rival. */
 static int64_t by_demand(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, const struct rivals *r, int64_t under)
 {
@@ -217,7 +219,7 @@ static int64_t by_demand(struct quote *q, const struct quote_input *in,
 		&now);
 	q->occupancy_under = now.occupancy;
 	demand_best(in->demand, &question, &best);
-	say(q->why,
+	explain(q->why,
 		"customers: %ld intervals and %.0f leases seen, of %.1f h; %s $/h would be busy %.0f%% "
 		"of the time, just under the rival %.0f%%",
 		in->demand->observations, in->demand->leases - DEMAND_LEASES_PRIOR,
@@ -228,7 +230,7 @@ static int64_t by_demand(struct quote *q, const struct quote_input *in,
 		demand_value(in->demand, &question, last, &now);
 		q->held = true;
 		q->occupancy = now.occupancy;
-		say(q->why,
+		explain(q->why,
 			"hold: the last price stands: another would earn too little more for a change "
 			"after %.1f h, the %d. of the day",
 			in->held_hours, in->changes_today + 1);
@@ -238,29 +240,29 @@ static int64_t by_demand(struct quote *q, const struct quote_input *in,
 	return quote_ask((int64_t)best.ask, rules->fee_ppm);
 }
 
-/* Small changes are not worth a new price, as long as the last one still keeps the rules: not
- * under the floor, under the rival, and for the customer not under own_uusd. */
+/* Small changes are not worth a new price, as long as the last one still obeys the rules: not
+ * below the floor, below the rival, and for the customer not below own_uusd. */
 static int64_t damp(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, int64_t own_uusd, int64_t ask)
 {
 	int64_t last = in->last_ask_uusd, change = ask > last ? ask - last : last - ask;
 
 	if (last < 0 || change == 0 || last < in->floor_uusd || q->occupancy >= 0)
-		return ask; /* where customers were learned, they decided about the change too */
+		return ask; /* if customers were observed, that decided about the change too */
 	if (q->rival_uusd >= 0 && quote_customer(last, rules->fee_ppm) >= q->rival_uusd)
 		return ask;
 	if (quote_customer(last, rules->fee_ppm) < own_uusd)
 		return ask;
 	if ((__int128)change * MONEY_PPM >= (__int128)last * rules->hysteresis_ppm)
 		return ask;
-	say(q->why,
+	explain(q->why,
 		"hysteresis: %s to %s $/h is a change of less than %lld ppm: the last price "
 		"stays",
 		cost_usd(last), cost_usd(ask), (long long)rules->hysteresis_ppm);
 	return last;
 }
 
-/* Everything that the market says: the ask, before the floor. */
+/* Computes the ask from everything that the market says, before the floor. */
 static int64_t by_market(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, int64_t *own_uusd)
 {
@@ -275,10 +277,10 @@ static int64_t by_market(struct quote *q, const struct quote_input *in,
 	int64_t ask;
 
 	rivals_find(&r, &question);
-	say_market(q->why, in, &r, rules);
+	explain_market(q->why, in, &r, rules);
 	q->proportion_uusd = proportion(in, rules, q->why);
 	if (in->mid_uusd >= 0)
-		say(q->why, "fit: %s $/h a GPU, between %s and %s",
+		explain(q->why, "fit: %s $/h a GPU, between %s and %s",
 			cost_usd(in->mid_uusd), cost_usd(in->low_uusd),
 			cost_usd(in->high_uusd));
 	if (r.nhosts) {
@@ -309,21 +311,21 @@ void quote_price(struct quote *q, const struct quote_input *in,
 	if (in->gpu_model) {
 		ask = by_market(q, in, rules, &own_uusd);
 	} else {
-		say(q->why, "no rival: %s", in->no_gpu);
+		explain(q->why, "no rival: %s", in->no_gpu);
 		q->basis = QUOTE_NO_GPU;
 	}
 	if (ask < in->floor_uusd) {
 		if (ask)
-			say(q->why, "floor: %s $/h is under the floor of %s $/h",
+			explain(q->why, "floor: %s $/h is under the floor of %s $/h",
 				cost_usd(ask), cost_usd(in->floor_uusd));
 		else
-			say(q->why, "floor: the price is the floor of %s $/h",
+			explain(q->why, "floor: the price is the floor of %s $/h",
 				cost_usd(in->floor_uusd));
 		ask = in->floor_uusd;
 	}
 	q->ask_uusd = damp(q, in, rules, own_uusd, ask);
 	q->customer_uusd = quote_customer(q->ask_uusd, rules->fee_ppm);
-	say(q->why,
+	explain(q->why,
 		"ask: %s $/h; the customer pays %s $/h, %lld ppm of it the network's fee",
 		cost_usd(q->ask_uusd), cost_usd(q->customer_uusd),
 		(long long)rules->fee_ppm);

@@ -1,5 +1,5 @@
-/* The state of quote in SQLite: see quote_state.h. Rows older than 90 days are dropped, so that a
- * file does not grow with the age of a node. */
+/* quote_state.c - the state of quote in SQLite: see quote_state.h. Rows older than 90 days are
+ * deleted, so that the file does not grow with the age of a node. */
 #include "cmd/rnp-price/quote_state.h"
 
 #include <stdlib.h>
@@ -24,7 +24,8 @@ static const char *const steps[] = {
 	NULL
 };
 
-/* The one row of a query that was bound already: 1, 0 or -1; columns go to out. */
+/* Runs a query that is already bound and returns at most one row: 1, 0 or -1; columns go to
+ * out. */
 static int read_row(struct quote_state *s, sqlite3_stmt *q, int columns, int64_t *out)
 {
 	int rc = store_step(&s->store, q);
@@ -69,7 +70,7 @@ out:
 	return rc;
 }
 
-/* A belief that another version of the program wrote is of another size: it begins anew. */
+/* A belief written by another version of the program has another size: it is reset. */
 static int read_demand(struct quote_state *s)
 {
 	sqlite3_stmt *q = NULL;

@@ -1,7 +1,7 @@
-/* quote_state.h - what quote remembers in SQLite: prices over time, hosts that were seen.
+/* quote_state.h - what quote remembers in SQLite: prices over time, and hosts that were seen.
  *
  * One write transaction lasts from quote_state_open to quote_state_save or _close, so that two
- * runs over one file wait for each other and neither loses a price. Uses store, rivals. */
+ * runs on one file wait for each other and neither loses a price. Uses store, rivals. */
 #ifndef RNP_PRICE_QUOTE_STATE_H
 #define RNP_PRICE_QUOTE_STATE_H
 
@@ -22,11 +22,11 @@ struct quote_state {
 	bool open;
 	int64_t last_ask_uusd; /* QUOTE_NONE: there is no price yet */
 	int64_t last_at_ms;    /* when it was made */
-	int64_t changed_ms;    /* when it last became another one; QUOTE_NONE: never */
+	int64_t changed_ms;    /* when it last changed; QUOTE_NONE: never */
 	int64_t changes_today; /* changes in the 24 hours before now */
-	int64_t snapshots;     /* of the market, so far */
-	int64_t learned_ms;   /* until when customers were counted; QUOTE_NONE: not yet */
-	struct demand demand; /* what is believed of them */
+	int64_t snapshots;     /* number of market snapshots so far */
+	int64_t learned_ms; /* time up to which customers were counted; QUOTE_NONE: not yet */
+	struct demand demand; /* the belief about them */
 	int64_t now_ms;
 };
 #define QUOTE_STATE_INIT            \
@@ -34,25 +34,27 @@ struct quote_state {
 		.store = STORE_INIT \
 	}
 
-/* Open the file at path (made when it is not there), take its write lock and read what is known of
- * node. Returns 0, or -1: store_open's errors, and 65 when the last price is of a later time than
+/* Opens the file at path (created if it does not exist), takes its write lock and reads the
+ * state of node. Returns 0, or -1: store_open's errors, and 65 if the last price is later than
  * now_ms: the clock went back. */
 int quote_state_open(struct quote_state *s, const char *path, const char *node,
 	int64_t now_ms);
 
-/* Keep s->demand, which counted customers until now. Within the transaction. Returns 0, or -1. */
+/* Stores s->demand, which has counted customers until now. Within the transaction. Returns 0,
+ * or -1. */
 int quote_state_learned(struct quote_state *s);
 
-/* For each comparable offer of q whether its host was in an earlier snapshot: an array of
- * q->offers->n to be freed, or NULL in *seen when there was no snapshot yet. Returns 0, or -1. */
+/* Determines for each comparable offer of q whether its host was in an earlier snapshot: an
+ * array of q->offers->n to be freed, or NULL in *seen if there was no snapshot yet. Returns 0,
+ * or -1. */
 int quote_state_seen(struct quote_state *s, const struct rivals_question *q, bool **seen);
 
-/* Keep the price and the hosts of this snapshot, and end the transaction. An empty snapshot
+/* Stores the price and the hosts of this snapshot, and ends the transaction. An empty snapshot
  * (no offers) changes no host. Returns 0, or -1 with everything as it was. */
 int quote_state_save(struct quote_state *s, const struct rivals_question *q,
 	const struct quote *quote);
 
-/* Forget what was not saved. */
+/* Discards what was not saved. */
 void quote_state_close(struct quote_state *s);
 
 #endif

@@ -1,5 +1,6 @@
-/* Groups comparable offers by host and removes the hosts that are too cheap to be believed.
- * The header states the rule; tests/unit/rnp-price/rivals.c holds it against a plain version. */
+/* rivals.c - groups comparable offers by host and removes the hosts that are too cheap to be
+ * believed. The header states the rule; tests/unit/rnp-price/rivals.c compares it with a plain
+ * implementation. */
 #include "cmd/rnp-price/rivals.h"
 
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static bool same_model(const struct rivals_question *q, const struct offer *o)
 	return !o->known && strcasecmp(q->gpu_model, o->model) == 0;
 }
 
-/* The same chip, of which the market or the node does not say which form it is. */
+/* Whether it is the same chip, but the market or the node does not state which variant. */
 static bool same_chip(const struct rivals_question *q, const struct offer *o)
 {
 	const struct gpu_model *m = NULL;
@@ -42,7 +43,8 @@ enum rival_kind rivals_kind(const struct rivals_question *q, const struct offer 
 	if (o->uusd_per_gpu_hour > RIVALS_GPU_HOUR_MAX)
 		return RIVAL_ABSURD;
 	if (o->own)
-		return RIVAL_OWN; /* before the rest: a rented one is not undercut either */
+		/* before the other checks: an own offer that is rented is not undercut either */
+		return RIVAL_OWN;
 	if (o->rentable == 0 || (o->rentable < 0 && o->rented == 1))
 		return RIVAL_NOT_RENTABLE;
 	if (o->reliability_ppm >= 0 && o->reliability_ppm < q->reliability_ppm)
@@ -78,7 +80,7 @@ static int by_price(const void *a, const void *b)
 	return strcmp(x->id, y->id);
 }
 
-/* 0 for offers of one host: a host name is one within its market only. */
+/* Returns 0 for offers of one host: a host name identifies it only within its market. */
 static int host_order(const struct offer *x, const struct offer *y)
 {
 	int order = strcmp(x->market, y->market);
@@ -95,7 +97,7 @@ static int by_host(const void *a, const void *b)
 	return order ? order : by_price(a, b);
 }
 
-/* Keep the cheapest offer of each host, cheapest host first. */
+/* Keeps the cheapest offer of each host, cheapest host first. */
 static void keep_hosts(struct group *g)
 {
 	size_t n = 0;
@@ -110,7 +112,8 @@ static void keep_hosts(struct group *g)
 	qsort(g->offers, n, sizeof *g->offers, by_price);
 }
 
-/* Four times the first quartile of n >= 4 ascending prices (linear between the neighbours). */
+/* Returns four times the first quartile of n >= 4 ascending prices (linear between the
+ * neighbours). */
 static int64_t quartile4(const struct offer *const *hosts, size_t n)
 {
 	size_t i = (n - 1) / 4, r = (n - 1) % 4;
@@ -129,8 +132,8 @@ static int64_t model_low(const struct rivals_question *q)
 	return RIVALS_NONE;
 }
 
-/* Eight times the price under which the cheapest of n hosts is not believed: half the quartile, or
- * half the low end. RIVALS_NONE: there is nothing to hold it against. */
+/* Returns eight times the price below which the cheapest of n hosts is not believed: half the
+ * quartile, or half the low end. RIVALS_NONE: there is nothing to compare with. */
 static int64_t limit8(const struct offer *const *hosts, size_t n, int64_t low)
 {
 	if (n >= RIVALS_FEW_HOSTS)
@@ -138,8 +141,8 @@ static int64_t limit8(const struct offer *const *hosts, size_t n, int64_t low)
 	return low >= 0 ? 4 * low : RIVALS_NONE;
 }
 
-/* Remove the cheapest host as long as it is under the limit of those that are left. One at a time:
- * what becomes of the others is then what it would have been without it. */
+/* Removes the cheapest host while it is below the limit of the remaining ones. One at a time,
+ * so that the others are treated as if it had never been there. */
 static void doubt(struct rivals *r, const struct rivals_question *q, struct group *g)
 {
 	size_t from = 0;
@@ -169,8 +172,8 @@ static void cheaper(const struct offer **best, const struct offer *o)
 		*best = o;
 }
 
-/* Rivals are those with as many GPUs; where none of these is believed, those with half to
- * twice as many, whose price per GPU is the next best thing to know. */
+/* Rivals are those with as many GPUs; if none of these is believed, those with half to twice as
+ * many, whose price per GPU is the next best evidence. */
 void rivals_find(struct rivals *r, const struct rivals_question *q)
 {
 	struct group same = { 0 }, near = { 0 };

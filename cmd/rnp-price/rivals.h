@@ -1,12 +1,12 @@
-/* rivals.h - which offers a node's price is held against: hosts with evidence. Pure; uses offer.
+/* rivals.h - which offers a node's price is compared with: hosts with evidence. Pure; uses
+ * offer.
  *
- * Comparable offers are grouped by host (else machine, else offer), and a host counts once, with
- * its cheapest offer. A host is believed unless its price is under half of what says how low
- * prices go: the first quartile of the hosts, or, with fewer than four of them, the low end of a
- * price that does not come from these hosts (the fitted one, else an eighth of the break-even
- * price of the model's list price). Hosts are removed one by one,
- * the cheapest first, until the cheapest is believed, so that the price is the same as if they had
- * never been there. */
+ * Comparable offers are grouped by host (else machine, else offer), and a host counts once,
+ * with its cheapest offer. A host is believed unless its price is below half of a low
+ * reference: the first quartile of the hosts, or, with fewer than four of them, the low end of
+ * a price that does not come from these hosts (the fitted one, else an eighth of the break-even
+ * price of the model's list price). Hosts are removed one by one, the cheapest first, until the
+ * cheapest is believed, so that the price is the same as if they had never been there. */
 #ifndef RNP_PRICE_RIVALS_H
 #define RNP_PRICE_RIVALS_H
 
@@ -18,12 +18,12 @@
 #include "common/record/gpu.h"
 
 #define RIVALS_NONE      (-1)
-#define RIVALS_ANY_COUNT 0 /* as a node's number of GPUs: every offer has as many */
-#define RIVALS_FEW_HOSTS 4 /* with fewer, their quartile says nothing */
-/* ten thousand dollars a GPU-hour: a slip of the market's */
+#define RIVALS_ANY_COUNT 0 /* as a node's number of GPUs: every offer matches */
+#define RIVALS_FEW_HOSTS 4 /* with fewer, the quartile is meaningless */
+/* ten thousand dollars a GPU-hour: an error of the market */
 #define RIVALS_GPU_HOUR_MAX INT64_C(10000000000)
 
-/* What an offer is to the node; the first two are comparable. */
+/* How an offer relates to the node; the first two are comparable. */
 enum rival_kind {
 	RIVAL_COMPARABLE,
 	RIVAL_OWN,
@@ -43,11 +43,12 @@ struct rivals_question {
 	const char *gpu_model;         /* canonical, or the driver's own name */
 	const struct gpu_model *known; /* NULL: not in our table */
 	int64_t gpu_count;
-	int64_t reliability_ppm; /* hosts that say less do not count */
+	int64_t reliability_ppm; /* hosts that state less do not count */
 	int64_t low_uusd; /* low end of the fitted price per GPU; RIVALS_NONE: no fit */
 	const struct offer_list *offers;
 	const bool *
-		seen; /* one per offer: its host was in an earlier snapshot; NULL: no history */
+		/* per offer: whether its host was in an earlier snapshot; NULL: no history */
+		seen;
 };
 
 struct rivals {
@@ -55,24 +56,25 @@ struct rivals {
 	const struct offer *
 		*hosts; /* the cheapest offer of each believed host, cheapest first */
 	size_t nhosts;
-	size_t nall;           /* hosts before the doubtful ones were removed */
-	size_t ndoubtful;      /* hosts removed because they are too cheap to be true */
+	size_t nall;           /* hosts before implausible ones were removed */
+	size_t ndoubtful;      /* hosts removed because they are implausibly cheap */
 	int64_t doubtful_uusd; /* the cheapest of those, per GPU */
-	int64_t limit_uusd; /* prices under this were not believed; RIVALS_NONE: no limit */
-	bool limit_by_quartile; /* where that limit is from; else from the model's own price */
+	int64_t limit_uusd;    /* lower prices were not believed; RIVALS_NONE: no limit */
+	/* the limit comes from the quartile; else from the model's own price */
+	bool limit_by_quartile;
 	const struct offer
-		*own;    /* the cheapest own one with half to twice as many GPUs */
+		*own;    /* the cheapest own offer with half to twice as many GPUs */
 	bool same_count; /* the hosts have exactly as many GPUs */
 };
 
-/* Sort the offers of q by what they are. Release with rivals_release. */
+/* Classifies the offers of q. Release with rivals_release. */
 void rivals_find(struct rivals *r, const struct rivals_question *q);
 void rivals_release(struct rivals *r);
 
-/* What an offer is to the node, its number of GPUs and its history aside. */
+/* Returns how an offer relates to the node, ignoring its number of GPUs and its history. */
 enum rival_kind rivals_kind(const struct rivals_question *q, const struct offer *o);
 
-/* The key that one host's offers share: host, else machine, else offer id. */
+/* Returns the key that one host's offers share: host, else machine, else offer id. */
 const char *rivals_host(const struct offer *o);
 
 #endif

@@ -1,4 +1,4 @@
-/* Plays traces of jobs under scheduling algorithms: see sched.h. */
+/* sched.c - plays traces of jobs under scheduling algorithms: see sched.h. */
 #include "cmd/rnp-price/sched.h"
 
 #include <math.h>
@@ -38,7 +38,8 @@ static int by_key(const void *a, const void *b)
 	return x->job < y->job ? -1 : x->job > y->job;
 }
 
-/* From one round to the next few keys change: a pass that finds order costs n comparisons. */
+/* Few keys change from one round to the next: if the order still holds, sorting takes n
+ * comparisons. */
 static bool ordered(const struct sched_entry *e, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
@@ -62,13 +63,13 @@ struct play {
 	enum sched_algorithm a;
 	struct sched_job *jobs;
 	struct sched_entry
-		*there; /* jobs that came and have not ended, running ones included */
+		*there; /* jobs that have arrived and not ended, including running ones */
 	size_t nthere;
 	int64_t gpus;
-	double used_s; /* GPU-seconds until the last arrival */
+	double used_s; /* GPU-seconds used until the last arrival */
 };
 
-/* Let the job run for the round that begins at now, or until it ends. */
+/* Runs the job for the round that begins at now, or until it ends. */
 static void run_job(struct play *p, struct sched_job *j, double now, double until)
 {
 	double left = j->duration_s - j->done_s,
@@ -81,8 +82,8 @@ static void run_job(struct play *p, struct sched_job *j, double now, double unti
 		j->finish_s = now + left;
 }
 
-/* One round. FIFO serves whoever runs already first, which is the order of arrival, and stops
- * at the first that does not fit; the others take what fits. */
+/* One round. FIFO serves running jobs first, in the order of arrival, and stops at the first
+ * that does not fit; the others start whatever fits. */
 static void play_round(struct play *p, double now, double until)
 {
 	int64_t free_gpus = p->gpus;
@@ -162,7 +163,7 @@ void sched_run(enum sched_algorithm a, struct sched_job *jobs, size_t n, int64_t
 	now = (double)jobs[0].arrival_s;
 	until = (double)jobs[n - 1].arrival_s;
 	while (next < n || p.nthere) {
-		/* nothing to do until the next arrival's round */
+		/* idle until the round of the next arrival */
 		if (!p.nthere && (double)jobs[next].arrival_s > now)
 			now += ceil(((double)jobs[next].arrival_s - now) /
 				       SCHED_ROUND_S) *

@@ -1,4 +1,4 @@
-/* Reads traces of jobs: see sched_read.h. */
+/* sched_read.c - reads traces of jobs: see sched_read.h. */
 #include "cmd/rnp-price/sched_read.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static int find_columns(const struct csv *c, int at[COLUMNS])
 	return 0;
 }
 
-/* "2017-10-09 07:01:55" is RFC 3339 but for two letters. */
+/* "2017-10-09 07:01:55" differs from RFC 3339 only in two letters. */
 static int read_time(const char *text, const char *what, int64_t *s)
 {
 	char full[CLOCK_TEXT_MAX];
@@ -90,7 +90,7 @@ int sched_trace_parse(struct sched_trace *t, const char *text, size_t len,
 	struct csv c;
 	int at[COLUMNS], rc;
 
-	/* Philly's trace ends with an empty line, which is no row */
+	/* Philly's trace ends with an empty line, which is not a row */
 	while (len > 1 && text[len - 1] == '\n' && text[len - 2] == '\n')
 		len--;
 	csv_open(&c, text, len, name);

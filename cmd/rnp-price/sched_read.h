@@ -1,4 +1,4 @@
-/* sched_read.h - traces of jobs, as CSV. Uses csv, sched, err. */
+/* sched_read.h - reads traces of jobs, as CSV. Uses csv, sched, err. */
 #ifndef RNP_PRICE_SCHED_READ_H
 #define RNP_PRICE_SCHED_READ_H
 
@@ -12,8 +12,8 @@ struct sched_trace {
 	size_t n, cap;
 };
 
-/* Read a trace: a header with the columns timestamp ("2017-10-09 07:01:55", UTC), duration
- * (seconds) and num_gpus, any others aside. Returns 0, or -1 (65 naming line and column, 66,
+/* Reads a trace: a header with the columns timestamp ("2017-10-09 07:01:55", UTC), duration
+ * (seconds) and num_gpus; others are ignored. Returns 0, or -1 (65 naming line and column, 66,
  * 74). */
 int sched_trace_read(struct sched_trace *t, const char *path);
 int sched_trace_parse(struct sched_trace *t, const char *text, size_t len,

@@ -1,5 +1,5 @@
-/* Reads tariffs: see tariff.h for the three forms. Each is turned into a week of hourly prices,
- * so that what computes with them knows neither zones nor files. */
+/* tariff.c - reads tariffs: see tariff.h for the three forms. Each is turned into a week of
+ * hourly prices, so that computations need to know neither zones nor files. */
 #include "cmd/rnp-price/tariff.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@
 
 #define HOUR_MS        INT64_C(3600000)
 #define KWH_UUSD_MAX   (INT64_C(1000000000) * 1000000)
-#define DAY_AHEAD_MAX  (INT64_C(1000) * 1000000) /* 1,000 $/kWh either way */
+#define DAY_AHEAD_MAX  (INT64_C(1000) * 1000000) /* 1,000 $/kWh, positive or negative */
 #define RATES_MAX      64
 #define LINE_BYTES_MAX 200
 
@@ -129,7 +129,8 @@ static bool zone_there(const char *zone)
 	return access(path, R_OK) == 0;
 }
 
-/* Weekday and hour there at each half hour. One thread at a time: TZ belongs to the process. */
+/* Computes weekday and hour in a zone at each half hour. Only one thread at a time: TZ belongs
+ * to the process. */
 static void local_times(const char *zone, int64_t from_s, struct tm *out, int n)
 {
 	char *old = getenv("TZ") ? xstrdup(getenv("TZ")) : NULL, text[80];
@@ -220,7 +221,7 @@ static int read_zone(int64_t *uusd, const json_t *v, const char *where, int64_t 
 
 /* --- a day-ahead file ------------------------------------------------------------------------ */
 
-/* One line's hour and price; lines of a header begin with a letter. */
+/* Parses one line's hour and price; header lines begin with a letter. */
 static int read_line(char *line, const char *where, int64_t *at_ms, int64_t *uusd)
 {
 	char *comma = strchr(line, ','), *rest;
@@ -239,7 +240,7 @@ static int read_line(char *line, const char *where, int64_t *at_ms, int64_t *uus
 	return 0;
 }
 
-/* A quarter-hourly market: an hour costs the mean of what it has, rounded up. */
+/* In a quarter-hourly market, an hour costs the mean of the prices it has, rounded up. */
 static int read_file(int64_t *uusd, char *path, int64_t from_ms, int64_t add)
 {
 	int64_t sum[TARIFF_HOURS] = { 0 }, last = INT64_MIN, at, price;

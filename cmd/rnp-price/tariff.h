@@ -1,12 +1,12 @@
-/* tariff.h - what a kWh costs in each hour from a moment on: hours of UTC, hours and days of a
- * time zone, or a day-ahead file. Uses jansson, err, keys, clock, libc's time zones. */
+/* tariff.h - the price of a kWh in each hour from a moment on: by hour of UTC, by hour and day
+ * in a time zone, or from a day-ahead file. Uses jansson, err, keys, clock, libc's time zones. */
 #ifndef RNP_PRICE_TARIFF_H
 #define RNP_PRICE_TARIFF_H
 
 #include <jansson.h>
 #include <stdint.h>
 
-#define TARIFF_HOURS 168 /* hours that are worked out ahead: a week */
+#define TARIFF_HOURS 168 /* hours that are computed ahead: a week */
 
 /* Fill uusd[i] with the price of a kWh in the i-th whole hour of UTC from from_ms on, which is
  * the hour that from_ms lies in. v is

@@ -1,4 +1,5 @@
-/* Plays price policies in markets of real offers and made-up customers: see world.h. */
+/* world.c - plays price policies in markets of real offers and simulated customers: see
+ * world.h. */
 #include "cmd/rnp-price/world.h"
 
 #include <math.h>
@@ -9,9 +10,9 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
-#define OUTSIDE_COUNT 20  /* sellers elsewhere ... */
-#define OUTSIDE_RATIO 1.5 /* ... at so much of the median */
-#define WAVE          0.3 /* of demand over a day */
+#define OUTSIDE_COUNT 20  /* number of outside sellers */
+#define OUTSIDE_RATIO 1.5 /* their price relative to the median */
+#define WAVE          0.3 /* amplitude of demand over a day */
 #define DAY_STEPS     48
 #define COPY_STEPS    2
 #define OUTAGE_EVERY  (3 * DAY_STEPS)
@@ -35,7 +36,7 @@ const double world_philly_leases[WORLD_LEASES] = { 0.0529, 0.0554, 0.0585, 0.061
 
 /* --- luck ----------------------------------------------------------------------------------- */
 
-/* The i-th number of a step, the same whatever happened before; 0 <= x < 1. */
+/* Returns the i-th random number of a step, whatever happened before; 0 <= x < 1. */
 static double luck(const struct world *w, size_t step, int unit, int i)
 {
 	struct rng r;
@@ -51,7 +52,8 @@ static double wave(size_t step)
 	return 1 + WAVE * sin(2 * M_PI * (double)(step % DAY_STEPS) / DAY_STEPS);
 }
 
-/* What everybody else weighs, prices over the median. copied: our own price an hour ago, or 0. */
+/* Returns the weight of everybody else, by prices over the median. copied: our own price an
+ * hour ago, or 0. */
 static double others_weight(const struct world *w, const struct world_snapshot *s,
 	double copied)
 {
@@ -65,7 +67,7 @@ static double others_weight(const struct world *w, const struct world_snapshot *
 	return sum;
 }
 
-/* Of 8 idle units at the lowest price, how many a customer takes at rate 1. */
+/* Returns how many of 8 idle units at the lowest price a customer takes at rate 1. */
 static double reach(const struct world *w, const struct world_snapshot *s)
 {
 	double own = pow(s->market.lowest / s->median, -w->beta);
@@ -80,15 +82,16 @@ void world_open(struct world *w)
 
 	for (size_t i = 0; i < n; i++)
 		sum += reach(w, &w->series->steps[i]);
-	/* leases begun a step, all units idle = load x units / lease */
+	/* leases begun in a step if all units are idle = load x units / lease */
 	w->base_rate = w->load * w->units * WORLD_STEP_HOURS / w->lease_hours /
 		(sum / (double)n);
 	if (w->kind == WORLD_CHEAPEST || w->kind == WORLD_LOYAL)
-		/* customers come one by one: so many a step that all units would be wanted so */
+		/* customers come one by one: as many per step as would give the load if all
+		 * units were idle */
 		w->base_rate = w->load * w->units * WORLD_STEP_HOURS / w->lease_hours;
 }
 
-/* A customer who takes the cheapest of whoever has something, if it is below his limit. */
+/* Simulates a customer who takes the cheapest available unit if it is below his limit. */
 static bool takes_cheapest(const struct world *w, const struct world_snapshot *s,
 	double ask, size_t step, int unit)
 {
@@ -104,7 +107,7 @@ static bool takes_cheapest(const struct world *w, const struct world_snapshot *s
 	return true;
 }
 
-/* The probability that one idle unit is taken in this step. */
+/* Returns the probability that one idle unit is leased in this step. */
 static double chance(const struct world *w, const struct world_snapshot *s, double ask,
 	int idle, double copied, size_t step)
 {
@@ -119,7 +122,7 @@ static double chance(const struct world *w, const struct world_snapshot *s, doub
 	if (w->kind == WORLD_LOYAL) {
 		double lowest = pow(s->market.lowest / s->median, -w->beta);
 		double fair = lowest / (w->units * lowest + others_weight(w, s, 0));
-		/* the loyal look at us alone, each up to a limit of his own */
+		/* loyal customers look only at us, each with a limit of his own */
 		double willing = 0.5 *
 			erfc(log(ask / s->median) / LIMIT_SPREAD / M_SQRT2);
 
@@ -129,8 +132,8 @@ static double chance(const struct world *w, const struct world_snapshot *s, doub
 	return -expm1(-rate * share);
 }
 
-/* The k-th lease has the k-th length, so that no policy is told apart by who met the longest
- * one. */
+/* The k-th lease has the k-th length, so that policies do not differ by luck in the longest
+ * ones. */
 static double lease_length(const struct world *w, long k)
 {
 	double u = luck(w, (size_t)k, 0, 1) * WORLD_LEASES;
@@ -153,7 +156,7 @@ struct run {
 	struct world_view view;
 };
 
-/* Let the leases run for a step. */
+/* Advances the leases by a step. */
 static void work(const struct world *w, struct run *r)
 {
 	r->view.ended = 0;

@@ -1,9 +1,10 @@
-/* world.h - a market of real offers with made-up customers, in which price policies earn. Pure.
+/* world.h - a market of real offers with simulated customers, in which price policies earn.
+ * Pure.
  *
  * pricing.md, B.4: units of one model among the real sellers of a recorded series; in each step
- * an idle unit is taken with a probability that depends on its price and everybody else's.
+ * an idle unit is leased with a probability that depends on its price and everybody else's.
  * Leases keep their price. What happens is a function of the seed alone: the same step and unit
- * meet the same luck under every policy. */
+ * have the same luck under every policy. */
 #ifndef RNP_PRICE_WORLD_H
 #define RNP_PRICE_WORLD_H
 
@@ -23,21 +24,21 @@ struct world_snapshot {
 	double median;
 };
 
-/* A recorded market, one snapshot a step. */
+/* A recorded market, one snapshot per step. */
 struct world_series {
 	char *name;
 	struct world_snapshot *steps;
 	size_t n, cap;
 };
 
-/* How customers choose; all but the first break the formula that the grid of 90 has. */
+/* How customers choose; all but the first violate the formula of the 90 worlds on the grid. */
 enum world_kind {
 	WORLD_FORMULA,  /* spread over all sellers by (price / median)^-beta */
 	WORLD_CHEAPEST, /* each takes the cheapest below a limit of his own */
-	WORLD_LOYAL,    /* half of them look at one brand only */
-	WORLD_FALL,     /* the formula; from the middle on a third of the customers */
-	WORLD_COPY,     /* the formula; a rival copies our price an hour later */
-	WORLD_OUTAGE, /* the formula; the feed is out for twelve hours every three days */
+	WORLD_LOYAL,    /* half of them consider only one brand */
+	WORLD_FALL, /* the formula; from the middle on a third of the customers remain */
+	WORLD_COPY, /* the formula; a rival copies our price an hour later */
+	WORLD_OUTAGE, /* the formula; the feed fails for twelve hours every three days */
 	WORLD_KINDS
 };
 extern const char *const world_kind_names[WORLD_KINDS];
@@ -45,10 +46,11 @@ extern const char *const world_kind_names[WORLD_KINDS];
 struct world {
 	enum world_kind kind;
 	const struct world_series *series;
-	double beta, load, lease_hours; /* load: at the lowest price, of all units */
+	/* load: at the lowest price, by all customers, relative to all units */
+	double beta, load, lease_hours;
 	int units;
 	uint64_t seed;
-	double working;                   /* what an hour of work costs, per unit */
+	double working;                   /* cost of an hour of work, per unit */
 	double base_rate;                 /* of customers, set by world_open */
 	double lease_shape[WORLD_LEASES]; /* lengths over their mean */
 };
@@ -63,7 +65,8 @@ struct world_view {
 	double running_hours; /* that running leases worked in the last step */
 };
 
-/* A policy: asks a price at each step. size bytes of its own are zeroed before a world begins. */
+/* A policy: sets a price at each step. Its `size` bytes of state are zeroed before a world
+ * begins. */
 struct world_policy {
 	const char *name;
 	size_t size;
@@ -74,25 +77,25 @@ struct world_policy {
 
 struct world_result {
 	double revenue; /* less the cost of working */
-	double busy;    /* part of the time, 0 to 1 */
+	double busy;    /* fraction of the time, 0 to 1 */
 	double changes_a_day;
 	double most_changes; /* in 24 hours */
 };
 
-/* Lease lengths as those of Philly over 15 minutes, cut at 72 h: means of 64 equal parts. */
+/* Lease lengths as those of Philly over 15 minutes, truncated at 72 h: means of 64 equal parts. */
 extern const double world_philly_leases[WORLD_LEASES];
 
-/* Set what follows from the rest: base_rate, so that asking the lowest price gives the load. */
+/* Sets what follows from the rest: base_rate, so that asking the lowest price gives the load. */
 void world_open(struct world *w);
 
 void world_run(const struct world *w, const struct world_policy *p,
 	struct world_result *out);
 
-/* The largest revenue of fixed prices, of constant ratios to the median and to the lowest
- * price, each on a grid of 20. which gets its name if it is not NULL. */
+/* Returns the largest revenue of fixed prices, of constant ratios to the median and to the
+ * lowest price, each on a grid of 20. which receives its name if it is not NULL. */
 double world_hindsight(const struct world *w, char which[40]);
 
-/* The policies by name: "ours", "undercut", "step10", "median", "copy"; NULL: none of that name. */
+/* Returns the policy with a name: "ours", "undercut", "step10", "median", "copy"; NULL: none. */
 const struct world_policy *world_policy(const char *name);
 extern const char *const world_policy_names[];
 

@@ -1,4 +1,4 @@
-/* The price policies that play in worlds: ours, and what others do. */
+/* world_policy.c - the price policies that play in worlds: ours, and those of others. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -34,8 +34,8 @@ static double ask_undercut(void *own, const struct world_policy *p,
 	return *last;
 }
 
-/* Vast's scripts: a tenth up when more than 80% is busy, a tenth down under 30%, once a
- * day-quarter. */
+/* Vast's scripts: raise by a tenth if more than 80% is busy, lower by a tenth if less than 30%,
+ * once in a quarter of a day. */
 static double ask_step10(void *own, const struct world_policy *p,
 	const struct world_view *v)
 {
@@ -63,12 +63,12 @@ static double ask_step10(void *own, const struct world_policy *p,
 
 struct ours {
 	struct demand demand;
-	bool begun;
+	bool began;
 	double ask;
 	size_t changed[8]; /* steps of the last changes, a ring */
 	int nchanges;
 	size_t held_from;
-	struct demand_market last; /* the market of the last step that had one */
+	struct demand_market last; /* the market at the last step that had one */
 };
 
 static int changes_today(const struct ours *o, size_t step)
@@ -85,7 +85,7 @@ static void learn(struct ours *o, const struct world_view *v)
 	if (v->step && o->last.n)
 		demand_observe(&o->demand, &o->last, o->ask, v->idle_before, v->taken,
 			WORLD_STEP_HOURS);
-	/* the hours that leases worked, and how many of them ended */
+	/* the hours that leases ran, and how many of them ended */
 	demand_lease(&o->demand, v->running_hours, false);
 	for (int i = 0; i < v->ended; i++)
 		demand_lease(&o->demand, 0, true);
@@ -99,15 +99,15 @@ static double ask_ours(void *own, const struct world_policy *p,
 	struct demand_answer best;
 
 	(void)p;
-	if (!o->begun) {
+	if (!o->began) {
 		demand_init(&o->demand);
-		o->begun = true;
+		o->began = true;
 		o->ask = -1;
 	}
 	learn(o, v);
 	if (!v->snapshot) {
 		o->last.n =
-			/* nobody knows what the others ask: nothing is learned, nothing changed */
+			/* the others' prices are unknown: nothing is learned, nothing changed */
 			0;
 		return o->ask > 0 ? o->ask : 1;
 	}

@@ -1,4 +1,4 @@
-/* Reads recorded markets for worlds: see world_read.h. */
+/* world_read.c - reads recorded markets for worlds: see world_read.h. */
 #include "cmd/rnp-price/world_read.h"
 
 #include <stdlib.h>

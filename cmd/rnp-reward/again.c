@@ -1,4 +1,4 @@
-/* again.c - computes an epoch again and names the first difference. */
+/* again.c - recomputes an epoch and names the first difference. */
 #include "cmd/rnp-reward/again.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ bool again_difference(const json_t *given, const json_t *computed, struct buf *o
 	return difference(given, computed, "", out);
 }
 
-/* Pool and scales were decided from outside, so they are taken from the record. */
+/* Pool and scales were decided outside of the computation, so they are taken from the record. */
 static int take_decisions(struct epoch *e, const json_t *record)
 {
 	int64_t scale[PAY_N] = { 1000000, 1000000 };
@@ -64,8 +64,8 @@ static int take_decisions(struct epoch *e, const json_t *record)
 	return 0;
 }
 
-/* Finds what the record states although the computation does not: a root, say, where nobody is
- * paid. */
+/* Finds what the record states although the computation does not: for example a root although
+ * nobody is paid. */
 static bool states_more(const json_t *record, const json_t *computed, struct buf *reason)
 {
 	static const char *const only_in_rows[] = { "sequence", "previous", "proof" };

@@ -1,4 +1,4 @@
-/* again.h - an epoch computed again from its usages, and the first difference named. */
+/* again.h - recomputes an epoch from its usages, and names the first difference. */
 #ifndef RNP_CMD_REWARD_AGAIN_H
 #define RNP_CMD_REWARD_AGAIN_H
 
@@ -14,15 +14,16 @@ struct again_also {
 	void *ctx;
 };
 
-/* Compute the epoch of record again from the usages in files (none: standard input), with the pool
- * and scales that the record states, and compare the records; what stands only in a ledger's row
- * (sequence, previous, proof) is left aside. policy: name or path, NULL: as the record names it.
- * also may be NULL. Returns 0 with the first difference in reason or nothing, or -1. */
+/* Recomputes the epoch of record from the usages in files (none: standard input), with the pool
+ * and scales that the record states, and compares the records; fields that only a ledger's row
+ * has (sequence, previous, proof) are ignored. policy: name or path, NULL: the one that the
+ * record names. also may be NULL. Returns 0 with the first difference in reason or nothing, or
+ * -1. */
 int again_compare(const json_t *record, const char *policy, char **files, int n,
 	const struct again_also *also, struct buf *reason);
 
-/* The first field in which two records differ, as "terms.gpu_ppm is 1, computed 2", appended to
- * out. False when they are the same in all that computed has. */
+/* Appends the first field in which two records differ to out, as "terms.gpu_ppm is 1, computed
+ * 2". Returns false if they agree in every field that computed has. */
 bool again_difference(const json_t *given, const json_t *computed, struct buf *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* rnp-reward burn - a job's dollars into burned tokens, fee and credits, and when they are
- * burned. */
+/* burn.c - rnp-reward burn: splits a job's dollars into burned tokens, fee and credits, and
+ * computes when they are burned. */
 #include <string.h>
 
 #include "cmd/rnp-reward/burn_core.h"
@@ -74,7 +74,7 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
-/* The burn rules of a policy: decimals as texts. */
+/* The burn rules of a policy: decimals as text. */
 static int read_split(const struct policy *p, struct burn_split *s, int64_t *over_ppm)
 {
 	const json_t *burn = json_object_get(p->doc, "burn");
@@ -100,7 +100,7 @@ static enum burn_payment payment(void)
 	static const char *const names[] = { "render", "card", "transfer" };
 	int i = 0;
 
-	/* opt_parse has checked that it is one of them */
+	/* opt_parse has checked that it is one of these */
 	while (i < 2 && strcmp(opts.payment, names[i]) != 0)
 		i++;
 	return (enum burn_payment)i;

@@ -1,4 +1,5 @@
-/* burn_core.h - a job's dollars into burned tokens, fee and credits. Pure, whole numbers only. */
+/* burn_core.h - splits a job's dollars into burned tokens, fee and credits. Pure, integers
+ * only. */
 #ifndef RNP_CMD_REWARD_BURN_CORE_H
 #define RNP_CMD_REWARD_BURN_CORE_H
 
@@ -16,24 +17,24 @@ struct burn_split {
 };
 
 struct burn {
-	int64_t fee_uusd, burned_uusd, operator_uusd; /* add up to what was paid */
+	int64_t fee_uusd, burned_uusd, operator_uusd; /* their sum is what was paid */
 	int64_t base_units; /* burned_uusd at the price, rounded down */
-	int64_t credits;    /* one for each USD burned, in 10^-6 */
+	int64_t credits;    /* one for each burned USD, in 10^-6 */
 };
 
-/* Divides usd at a price (both in 10^-6 USD, price > 0). The fee and the operator's part are
+/* Splits usd at a price (both in 10^-6 USD, price > 0). The fee and the operator's part are
  * rounded down; the remainder is burned. Returns 0, or -1 (65): it does not fit. */
 int burn_compute(struct burn *b, const struct burn_split *s, int64_t usd_uusd,
 	int64_t price_uusd);
 
-/* Returns when a payment is burned: tokens at once; a card payment by the day as the credit is
- * used, and unused credit once no chargeback is possible any more; a bank transfer when it
- * arrives. paid_ms: when the payment arrived; used_ms: when the credit was used, -1: it was
- * not. */
+/* Returns when a payment is burned: tokens at once; a card payment by the day on which the
+ * credit is used, and unused credit once a chargeback is no longer possible; a bank transfer
+ * when it arrives. paid_ms: when the payment arrived; used_ms: when the credit was used, -1:
+ * not used. */
 int64_t burn_due(enum burn_payment how, int64_t paid_ms, int64_t used_ms);
 
-/* Returns how much more must be burned so that burns are worth `over_ppm` more than rewards; 0:
- * enough is burned. */
+/* Returns how much more must be burned so that burns exceed rewards by `over_ppm`; 0: enough is
+ * burned. */
 int64_t burn_top_up(int64_t rewarded_uusd, int64_t burned_uusd, int64_t over_ppm);
 
 #endif

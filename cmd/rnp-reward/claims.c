@@ -1,4 +1,4 @@
-/* Collects the leaves of an epoch's Merkle tree from its rnp.reward records. */
+/* claims.c - collects the leaves of an epoch's Merkle tree from its rnp.reward records. */
 #include "cmd/rnp-reward/claims.h"
 
 #include <sodium.h>
@@ -15,7 +15,7 @@ void claims_release(struct claims *c)
 	*c = (struct claims)CLAIMS_INIT;
 }
 
-int claims_who(const json_t *reward, const char *where, const char **address,
+int claims_address(const json_t *reward, const char *where, const char **address,
 	unsigned char claimant[KEY_PUBLIC_BYTES])
 {
 	*address = NULL;
@@ -45,7 +45,7 @@ int claims_add(struct claims *c, const json_t *reward, const char *where)
 	leaf = &c->leaves[c->n++];
 	leaf->unlocked = (uint64_t)(amount - locked);
 	leaf->locked = (uint64_t)locked;
-	return claims_who(reward, where, &address, leaf->claimant);
+	return claims_address(reward, where, &address, leaf->claimant);
 }
 
 int claims_finish(struct claims *c)

@@ -20,21 +20,21 @@ struct claims {
 
 void claims_release(struct claims *c);
 
-/* Adds a reward that fits its schema; a claimant that is paid nothing gets no leaf. Returns 0,
- * or -1 with EX_DATAERR. */
+/* Adds a reward that fits its schema. A claimant without pay gets no leaf. Returns 0, or -1
+ * with EX_DATAERR. */
 int claims_add(struct claims *c, const json_t *reward, const char *where);
 
-/* Sorts the leaves and sums up those of one wallet. To be called once, after the last reward. */
+/* Sorts the leaves and adds up those of one wallet. Call it once, after the last reward. */
 int claims_finish(struct claims *c);
 
 /* Returns the index of a claimant's leaf, or -1. */
 long claims_find(const struct claims *c, const unsigned char claimant[KEY_PUBLIC_BYTES]);
 
 /* Returns the address that claims the pay of a reward: its wallet, or the node itself. */
-int claims_who(const json_t *reward, const char *where, const char **address,
+int claims_address(const json_t *reward, const char *where, const char **address,
 	unsigned char claimant[KEY_PUBLIC_BYTES]);
 
-/* The root as hex text in out, "" without leaves. */
+/* Writes the root as hex to out, "" if there are no leaves. */
 void claims_root(const struct claims *c, char out[2 * MERKLE_HASH_BYTES + 1]);
 
 #endif

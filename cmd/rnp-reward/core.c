@@ -1,5 +1,5 @@
-/* Computes what each node of an epoch is paid, exactly, and with the same bits on any number of
- * threads. */
+/* core.c - computes what each node of an epoch is paid, exactly, and with the same bits on any
+ * number of threads. */
 #include "cmd/rnp-reward/core.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "common/base/mem.h"
 #include "common/base/money.h"
 
-#define BASE_UNITS UINT64_C(100000000) /* of one token */
+#define BASE_UNITS UINT64_C(100000000) /* base units of one token */
 
 void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usages,
 	size_t n)
@@ -60,8 +60,8 @@ static int check_arguments(const struct epoch *e)
 	return 0;
 }
 
-/* All usages are of one epoch: its times, where they say so, are the same. */
-static int find_epoch(struct epoch *e, size_t *bad_index)
+/* Checks that all usages are of one epoch: their times, if they state any, are the same. */
+static int check_epoch(struct epoch *e, size_t *bad_index)
 {
 	e->epoch_s = e->rules->epoch_s;
 	for (size_t i = 0; i < e->n; i++) {
@@ -184,7 +184,7 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights[PAY_N])
 	return 0;
 }
 
-/* Of several failures the first in the order of the input is reported. */
+/* Of several failures, the first in the order of the input is reported. */
 static int compute_all(struct epoch *e, struct frac *weights[PAY_N], size_t *bad_index)
 {
 	struct err error = { 0 };
@@ -221,8 +221,8 @@ static int sum_up(struct epoch *e)
 	return 0;
 }
 
-/* Returns the least of three limits: what was scheduled, and what the policy allows for this
- * number of nodes and for this length of time. */
+/* Returns the smallest of three limits: the scheduled amount, and what the policy allows for
+ * this number of nodes and for this length of time. */
 static int64_t limit_pool(const struct epoch *e, int64_t pool)
 {
 	const struct rules *r = e->rules;
@@ -251,7 +251,7 @@ static int share_out(struct epoch *e, struct frac *weights[PAY_N])
 	for (int part = 0; part < PAY_N && rc == 0; part++) {
 		if (!weights[part])
 			continue;
-		/* parts add up to no more than 1, so that their floors fit */
+		/* parts add up to at most 1, so that their floors fit */
 		if (frac_cmp(e->rules->pool_part[part], frac_of(1, 1)) == 0)
 			pool = e->pool_base_units;
 		else if (!frac_floor(e->rules->pool_part[part],
@@ -265,9 +265,9 @@ static int share_out(struct epoch *e, struct frac *weights[PAY_N])
 	return rc;
 }
 
-/* Reduces pay at rates that together exceed the pool in proportion: every claimant gets the
- * same fraction of what the rates say, and the pool is spent to the last unit. */
-static int cut_to_pool(struct epoch *e, int64_t pool)
+/* Scales pay down if the rates together exceed the pool: every claimant gets the same fraction
+ * of the pay at the rates, and the whole pool is spent, to the last unit. */
+static int scale_to_pool(struct epoch *e, int64_t pool)
 {
 	int64_t *weights = xmalloc(2 * e->n * sizeof *weights);
 	int64_t *parts = xmalloc(2 * e->n * sizeof *parts);
@@ -295,8 +295,8 @@ static int fit_pool(struct epoch *e, struct frac *weights[PAY_N])
 	e->pool_base_units = pool < 0 ? e->total_base_units : pool;
 	if (e->total_base_units <= e->pool_base_units)
 		return 0;
-	e->cut = true;
-	return cut_to_pool(e, e->pool_base_units) < 0 ? -1 : sum_up(e);
+	e->scaled_down = true;
+	return scale_to_pool(e, e->pool_base_units) < 0 ? -1 : sum_up(e);
 }
 
 /* --- what one claimant is paid at most ------------------------------------------------------ */
@@ -322,7 +322,7 @@ static int cap_claimant(struct epoch *e, const struct claimant *list, size_t n)
 
 	for (size_t i = 0; i < 2 * n; i++) {
 		weights[i] = e->outcomes[list[i / 2].index].pay[i % 2];
-		sum += weights[i]; /* fits: the sum over all nodes does */
+		sum += weights[i]; /* does not overflow: the sum over all nodes fits */
 	}
 	if (sum > e->rules->wallet_base_units) {
 		parts = xmalloc(2 * n * sizeof *parts);
@@ -360,8 +360,8 @@ static int cap_claimants(struct epoch *e)
 
 /* --- the stake ------------------------------------------------------------------------------ */
 
-/* A node's earnings stay locked until they are worth the stake: what is missing in dollars, at the
- * epoch's price, rounded up, and no more than it earned. */
+/* A node's earnings stay locked until they are worth the stake: the missing dollars, at the
+ * epoch's price, rounded up, but no more than the node earned. */
 static void lock_stakes(struct epoch *e)
 {
 	e->locked_base_units = 0;
@@ -387,8 +387,7 @@ static int finish_pay(struct epoch *e, struct frac *weights[PAY_N])
 {
 	if (fit_pool(e, weights) < 0 || cap_claimants(e) < 0)
 		return -1;
-	/* without a limit the pool is the sum of what is paid, and pay above a cap was never
-	 * minted */
+	/* without a limit the pool is the sum of all pay, and pay above a cap was never minted */
 	if (!e->rules->shares && limit_pool(e, e->scheduled_base_units) < 0)
 		e->pool_base_units = e->total_base_units;
 	lock_stakes(e);
@@ -447,13 +446,13 @@ int epoch_compute(struct epoch *e, size_t *bad_index)
 	int rc = -1;
 
 	*bad_index = e->n;
-	if (check_arguments(e) < 0 || find_epoch(e, bad_index) < 0)
+	if (check_arguments(e) < 0 || check_epoch(e, bad_index) < 0)
 		return -1;
 	epoch_release(e);
 	e->outcomes = xcalloc(e->n, sizeof *e->outcomes);
 	e->terms_ppm = xmalloc(e->n * (size_t)e->rules->nterms * sizeof *e->terms_ppm);
 	e->capped = 0;
-	e->cut = false;
+	e->scaled_down = false;
 	for (int part = 0; part < PAY_N; part++)
 		if (e->rules->pay[part].share)
 			weights[part] = xmalloc(e->n * sizeof *weights[part]);

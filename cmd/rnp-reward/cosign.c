@@ -1,4 +1,4 @@
-/* rnp-reward cosign - a second party computes a sealed epoch again, and then signs it. */
+/* cosign.c - rnp-reward cosign: a second party recomputes a sealed epoch, then signs it. */
 #include <sodium.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* rnp-reward epoch - usages in; what each node is paid, and the close of the epoch, out. */
+/* epoch.c - rnp-reward epoch: reads usages, writes what each node is paid, and the epoch's
+ * closing record. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ static int compute(struct epoch *e, const struct usages *u)
 	return bad < u->n ? err_add("%s", usages_where(u, &u->list[bad])) : -1;
 }
 
-/* Records are formatted by all cores and written in order. */
+/* Formats records on all cores and writes them in order. */
 static int write_rewards(const struct epoch *e)
 {
 	struct buf texts[SLICES] = { 0 };
@@ -91,7 +92,7 @@ static int seal(const struct epoch *e, json_t *record)
 	return rc;
 }
 
-/* The ledger is written first: whatever reaches standard output is already stored. */
+/* The ledger is written first: whatever appears on standard output is already stored. */
 static int write_all(const struct epoch *e)
 {
 	json_t *record = epoch_record(e);

@@ -1,4 +1,5 @@
-/* rnp-reward explain - every term of one node's pay, with its inputs and their sources. */
+/* explain.c - rnp-reward explain: shows every term of one node's pay, with its inputs and their
+ * sources. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
-/* Writes one step; texts that are NULL are left out. */
+/* Writes one step; texts that are NULL are omitted. */
 static int step(const char *part, const char *name, const char *value,
 	const char *formula, const char *source)
 {
@@ -166,7 +167,7 @@ static void add_rate(struct buf *out, const struct epoch *e, int part)
 	}
 	formula_write(out, e->rules->pay[part].formula);
 	buf_adds(out, scaled ? ")" : "");
-	if (e->cut) {
+	if (e->scaled_down) {
 		buf_adds(out, ", cut like all others to the pool of ");
 		add_tokens(out, e, e->pool_base_units);
 	}
@@ -195,8 +196,8 @@ static int explain_pay(const struct epoch *e, size_t i)
 				" (not paid: the node does not qualify)");
 		add_tokens(&value, e, e->outcomes[i].pay[part]);
 		rc = step("pay", pay_names[part], value.data, formula.data,
-			p->share || e->cut ? "largest remainder" :
-					     "rounded down to 10^-8");
+			p->share || e->scaled_down ? "largest remainder" :
+						     "rounded down to 10^-8");
 	}
 	buf_reset(&value);
 	add_tokens(&value, e, outcome_total(&e->outcomes[i]));

@@ -1,5 +1,5 @@
-/* expr.c - parses and evaluates expressions of policies. long because each operator has its reader
- * and its evaluator here, side by side. */
+/* expr.c - parses and evaluates expressions of policies. long because each operator's parser
+ * and evaluator stand side by side. */
 #include "cmd/rnp-reward/expr.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ enum op {
 struct point {
 	struct frac x, y;
 	struct frac slope; /* of the segment that ends here, as a size */
-	bool falls;        /* and its sign */
+	bool falls;        /* whether it falls */
 };
 
 struct tier {
@@ -46,7 +46,7 @@ struct expr {
 	enum op op;
 	int index; /* field, term or table */
 	struct frac constant;
-	bool has_default; /* FIELD: constant stands for an absent one */
+	bool has_default; /* FIELD: constant replaces an absent field */
 	const struct expr *args[ARGS_MAX];
 	int nargs;
 	struct point *points; /* SCALE, of args[0] */
@@ -442,7 +442,7 @@ static void eval_field(struct expr_env *e, const struct expr *x, struct frac *ou
 	}
 }
 
-/* Where all values are 0 the relation is 0; nothing is divided. */
+/* If all values are 0 the ratio is 0; nothing is divided. */
 static void eval_relative(struct expr_env *e, const struct expr *x, struct frac *out,
 	bool *known)
 {
@@ -496,7 +496,7 @@ static int eval_many(struct expr_env *e, const struct expr *x, struct frac *out)
 	return ok ? 0 : overflow(e);
 }
 
-/* y of the segment that ends in p at v: from its start up or down the slope */
+/* Returns y at v on the segment that ends in p: from its start up or down the slope. */
 static bool on_segment(const struct point *p, struct frac v, struct frac *out)
 {
 	struct frac way;
@@ -619,8 +619,8 @@ int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *
 
 /* --- bounds -------------------------------------------------------------------------------- */
 
-/* Bounds of a list: a sum or product is bounded when all its parts are, the least when one is,
- * the most when all are; a quotient when the dividend is and the divisor is a constant. */
+/* Bounds a list: a sum or product is bounded if all its parts are, the least if one is, the
+ * most if all are; a quotient if the dividend is and the divisor is a constant. */
 static bool bound_many(const struct expr_bounds *b, const struct expr *x,
 	struct frac *out)
 {
@@ -634,7 +634,7 @@ static bool bound_many(const struct expr_bounds *b, const struct expr *x,
 			const struct expr *d = x->args[i];
 			bool whole = d->op == OP_FIELD && b->known >> d->index & 1;
 
-			/* epoch_s is the same for all; other fields may be as little as 1 */
+			/* epoch_s is the same for all nodes; other fields may be as small as 1 */
 			if (d->op != OP_CONSTANT && !(whole && d->index == FIELD_EPOCH_S))
 				return false;
 			one = d->op == OP_CONSTANT ? d->constant : b->field[d->index];

@@ -1,4 +1,4 @@
-/* expr.h - expressions of a policy: read from JSON once, evaluated for every node. Pure.
+/* expr.h - expressions of a policy: parsed from JSON once, evaluated for every node. Pure.
  * Depends on fields and frac and knows nothing of the rules around it: the scope holds the
  * names that an expression may use, the environment the values that it is evaluated with. */
 #ifndef RNP_CMD_REWARD_EXPR_H
@@ -23,7 +23,8 @@ struct expr_scope {
 	int nterms;
 	const char *tables[EXPR_TABLES_MAX];
 	int ntables;
-	uint32_t relative; /* out: bit per field whose greatest value is needed */
+	uint32_t
+		relative; /* out: bit per field whose largest value over the nodes is needed */
 };
 
 /* A row of each table for one GPU model. */
@@ -36,34 +37,34 @@ struct expr_rows {
 struct expr_env {
 	const struct usage *usage;
 	int64_t epoch_s;
-	int64_t price_uusd;  /* of a token; 0 where none was given */
+	int64_t price_uusd;  /* of a token; 0 if not given */
 	const int64_t *most; /* greatest value of each field among the qualified nodes */
-	const struct frac *terms;     /* those that were computed before */
+	const struct frac *terms;     /* earlier terms, already computed */
 	const struct expr_rows *rows; /* of the node's model; NULL: it has none */
-	uint32_t lacking; /* out: bit per field that was wanted and is absent */
+	uint32_t lacking; /* out: bit per field that was needed and is absent */
 };
 
-/* Reads an expression; it lives in the scope's arena. `where` names it in errors. Returns NULL
- * with EX_DATAERR. */
+/* Parses an expression, which lives in the scope's arena. `where` names it in errors. Returns
+ * NULL with EX_DATAERR. */
 const struct expr *expr_parse(struct expr_scope *s, const json_t *v, const char *where);
 
-/* Evaluates it. *known becomes false, and the value 0, when a field that it needs is absent.
- * Returns 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
+/* Evaluates an expression. *known becomes false, and the value 0, if a field that it needs is
+ * absent. Returns 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
 int expr_eval(struct expr_env *e, const struct expr *x, struct frac *out, bool *known);
 
-/* Upper bounds of the inputs: known and terms_known have a bit per field and term that has one. */
+/* Upper bounds of the inputs: known and terms_known have a bit per field and term with a bound. */
 struct expr_bounds {
 	uint32_t known, terms_known;
 	struct frac field[FIELD_N];
 	struct frac terms[EXPR_TERMS_MAX];
-	struct frac tables[EXPR_TABLES_MAX]; /* greatest value in each */
+	struct frac tables[EXPR_TABLES_MAX]; /* largest value in each */
 };
 
 /* Computes an upper bound of an expression. Returns false when none follows from the bounds of
  * its inputs. */
 bool expr_bound(const struct expr_bounds *b, const struct expr *x, struct frac *out);
 
-/* Add the terms, tables and fields that an expression names, a bit each. */
+/* Adds the terms, tables and fields that an expression names, a bit each. */
 void expr_uses(const struct expr *x, uint32_t *terms, uint32_t *tables, uint32_t *fields);
 
 #endif

@@ -27,7 +27,7 @@ enum field {
 	FIELD_PASSED_PPM,
 	FIELD_REPUTATION_PPM,
 	FIELD_STAKED_UUSD,
-	FIELD_USAGE, /* how many there are in a usage */
+	FIELD_USAGE, /* number of fields in a usage */
 	FIELD_EPOCH_S = FIELD_USAGE,
 	FIELD_PRICE_UUSD, /* of a token, for the whole epoch */
 	FIELD_N
@@ -45,7 +45,7 @@ enum factor {
 };
 extern const char *const factor_names[FACTOR_N];
 
-/* Indexes by name, -1 when there is none; name may be NULL. */
+/* Return an index by name, -1 if there is none; name may be NULL. */
 int field_find(const char *name);
 int factor_find(const char *name);
 
@@ -57,7 +57,7 @@ int factor_find(const char *name);
 struct usage {
 	char node[ADDRESS_MAX];
 	char wallet[ADDRESS_MAX]; /* "": none */
-	uint16_t file;            /* which input file, and its line, for messages */
+	uint16_t file;            /* index of the input file, and line, for messages */
 	uint8_t overridden;       /* bit per factor */
 	uint32_t known;           /* bit per field below FIELD_USAGE */
 	uint32_t line;

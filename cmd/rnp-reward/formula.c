@@ -1,4 +1,4 @@
-/* Writes the expressions of a policy as people write formulas. */
+/* formula.c - writes the expressions of a policy as people write formulas. */
 #include "cmd/rnp-reward/formula.h"
 
 #include <inttypes.h>

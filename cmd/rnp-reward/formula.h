@@ -11,8 +11,8 @@
  * valid expression. */
 void formula_write(struct buf *out, const json_t *v);
 
-/* Appends a fraction as a decimal of at most 9 places, followed by the exact fraction where
- * that decimal is rounded: "0.595238095 (25/42)". */
+/* Appends a fraction as a decimal of at most 9 places, followed by the exact fraction if that
+ * decimal is rounded: "0.595238095 (25/42)". */
 void formula_frac(struct buf *out, struct frac f);
 
 #endif

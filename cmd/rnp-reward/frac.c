@@ -1,4 +1,4 @@
-/* Adds, multiplies and divides exact fractions of 128 bits. */
+/* frac.c - adds, multiplies and divides exact fractions of 128 bits. */
 #include "cmd/rnp-reward/frac.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ static bool mul(u128 a, u128 b, u128 *out)
 	return !__builtin_mul_overflow(a, b, out);
 }
 
-/* a +- b over the least common denominator */
+/* Computes a +- b over the least common denominator. */
 static bool combine(struct frac *out, const struct frac *a, const struct frac *b,
 	bool minus)
 {
@@ -120,7 +120,7 @@ bool frac_mul(struct frac *out, struct frac a, struct frac b)
 
 	if (mul(a.num, b.num, &out->num) && mul(a.den, b.den, &out->den))
 		return true;
-	/* cancelling crosswise leaves the product of two reduced ones reduced */
+	/* if two reduced fractions are cancelled crosswise, their product is reduced */
 	frac_reduce(&a);
 	frac_reduce(&b);
 	cross_a = (struct frac){ a.num, b.den };
@@ -138,8 +138,8 @@ bool frac_div(struct frac *out, struct frac a, struct frac b)
 	return frac_mul(out, a, (struct frac){ b.den, b.num });
 }
 
-/* Whole parts, then the reciprocals of what is left over, as continued fractions do: no
- * product, so nothing can overflow. */
+/* Compares whole parts, then the reciprocals of the remainders, as continued fractions do:
+ * without products, so nothing can overflow. */
 int frac_cmp(struct frac a, struct frac b)
 {
 	int sign = 1;
@@ -171,7 +171,7 @@ bool frac_floor(struct frac a, uint64_t unit, int64_t *out)
 		product = scaled.num;
 		a.den = scaled.den;
 	}
-	/* 64-bit division is several times faster, and mostly enough */
+	/* 64-bit division is several times faster, and usually sufficient */
 	if (!(product >> 64) && !(a.den >> 64))
 		whole = (uint64_t)product / (uint64_t)a.den;
 	else

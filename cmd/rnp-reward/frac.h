@@ -1,8 +1,8 @@
 /* frac.h - exact fractions of 128 bits, never negative. Pure: no floats, no I/O.
  *
  * Rewards are computed with these and rounded once, at the end, so that every machine and
- * compiler has the same base units. A fraction is reduced only when it would not fit
- * otherwise: most never need it, and Euclid on 128 bits is slow. */
+ * compiler gets the same base units. A fraction is reduced only when it would not fit
+ * otherwise: most never need it, and Euclid's algorithm on 128 bits is slow. */
 #ifndef RNP_CMD_REWARD_FRAC_H
 #define RNP_CMD_REWARD_FRAC_H
 
@@ -18,29 +18,29 @@ struct frac {
 
 struct frac frac_of(uint64_t num, uint64_t den); /* reduced; den > 0 */
 
-/* "0.25": at most 9 places, or a whole number of at most 18 digits; what names it in the error.
- * Returns 0, or -1 with EX_DATAERR. */
+/* Parses "0.25": at most 9 places, or a whole number of at most 18 digits; `what` names it in
+ * the error. Returns 0, or -1 with EX_DATAERR. */
 int frac_parse(const char *text, const char *what, struct frac *out);
 
 void frac_reduce(struct frac *a);
 
-/* Each returns false when the result does not fit even in lowest terms. frac_sub wants
- * a >= b, frac_div b > 0. out may be a or b. */
+/* Each returns false if the result does not fit even in lowest terms. frac_sub needs a >= b,
+ * frac_div b > 0. out may be a or b. */
 bool frac_add(struct frac *out, struct frac a, struct frac b);
 bool frac_sub(struct frac *out, struct frac a, struct frac b);
 bool frac_mul(struct frac *out, struct frac a, struct frac b);
 bool frac_div(struct frac *out, struct frac a, struct frac b);
 
-/* -1, 0, 1 as a is less than, equal to, more than b. Exact for any two fractions. */
+/* Returns -1, 0, 1 if a is less than, equal to, greater than b. Exact for any two fractions. */
 int frac_cmp(struct frac a, struct frac b);
 
-/* floor(a x unit); false when it does not fit int64_t. */
+/* Computes floor(a x unit); returns false if it does not fit int64_t. */
 bool frac_floor(struct frac a, uint64_t unit, int64_t *out);
 
 u128 u128_gcd(u128 a, u128 b);
 
-/* total x w / sum and what remains, for w <= sum < 2^125 and total >= 0: exact although the
- * product may have 190 bits. */
+/* Computes total x w / sum and the remainder, for w <= sum < 2^125 and total >= 0: exact
+ * although the product may have 190 bits. */
 int64_t frac_share(int64_t total, u128 w, u128 sum, u128 *rest);
 
 #endif

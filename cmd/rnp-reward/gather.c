@@ -1,4 +1,4 @@
-/* gather.c - takes in the records of an epoch: nodes, uptimes, verdicts, receipts. */
+/* gather.c - collects the records of an epoch: nodes, uptimes, verdicts, receipts. */
 #include "cmd/rnp-reward/gather.h"
 
 #include <inttypes.h>
@@ -14,7 +14,8 @@
 #include "common/record/key.h"
 #include "common/base/mem.h"
 
-#define GPU_S_MAX INT64_C(1000000000000) /* of a receipt; its milliseconds fit */
+/* largest value in a receipt; in milliseconds it still fits */
+#define GPU_S_MAX INT64_C(1000000000000)
 #define SCORE_MAX INT64_C(1000000000000000)
 
 void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
@@ -102,7 +103,7 @@ static bool is_free(const struct gather_seen *slot)
 	return sodium_is_zero(slot->hash, sizeof slot->hash);
 }
 
-/* Returns the slot in which a hash stands, or would stand; the hash is random, so it is its own
+/* Returns the slot that holds a hash, or would hold it; the hash is random, so it is its own
  * index. */
 static struct gather_seen *seen_slot(struct gather_seen *table, size_t slots,
 	const struct gather_seen *seen)
@@ -129,7 +130,7 @@ static void grow_seen(struct gather *g)
 	g->seen_cap = slots;
 }
 
-/* Whether this receipt or verdict was taken in before, whatever signatures it carries. */
+/* Whether this receipt or verdict was counted before, whatever signatures it carries. */
 static bool seen_before(struct gather *g, const json_t *record)
 {
 	json_t *bare = json_copy((json_t *)record);
@@ -206,7 +207,7 @@ static int add_heartbeat(struct gather *g, const json_t *record, const char *whe
 	return 0;
 }
 
-/* Takes in a registry's rnp.uptime of one day; days need not be those of the epoch. */
+/* Adds a registry's rnp.uptime of one day; days need not coincide with the epoch. */
 static int add_uptime(struct gather *g, const json_t *record, const char *where)
 {
 	const json_t *spans = json_object_get(record, "spans"), *pair;
@@ -247,7 +248,7 @@ void gather_device_key(const char *uuid, struct device_key *out)
 	char lower[160];
 	size_t n = 0;
 
-	/* a uuid in capitals names the same device */
+	/* a uuid in upper case names the same device */
 	for (; uuid[n] && n < sizeof lower; n++)
 		lower[n] = uuid[n] >= 'A' && uuid[n] <= 'Z' ? (char)(uuid[n] + 32) :
 							      uuid[n];
@@ -280,8 +281,8 @@ static void grow_devices(struct gather *g)
 	g->devices_cap = slots;
 }
 
-/* The first node that proves a device owns it for the epoch; at the same instant the lower
- * address, so that the order of the input does not matter. */
+/* The first node that proves a device owns it for the epoch; of two at the same instant, the
+ * one with the lower address, so that the order of the input does not matter. */
 static void claim_device(struct gather *g, uint32_t node, const struct device_key *key,
 	int64_t at_ms)
 {
@@ -321,8 +322,8 @@ static bool read_hash(const json_t *record, const char *key,
 		n == CANON_HASH_BYTES;
 }
 
-/* Takes in the facts that a passed verdict proves. A verdict that names no node record proves
- * nothing that is paid. Of two at the same instant the one with the greater hash counts as the
+/* Adds the facts that a passed verdict proves. A verdict that names no node record proves
+ * nothing that is paid. Of two at the same instant, the one with the greater hash counts as the
  * last. */
 static int take_proven(struct gather *g, struct gather_node *node, const json_t *record,
 	int64_t at_ms)
@@ -489,7 +490,7 @@ static int by_time(const void *a, const void *b)
 
 static int by_start(const void *a, const void *b)
 {
-	const struct span *x = a, *y = b; /* or gather_work, which begins with one */
+	const struct span *x = a, *y = b; /* or gather_work, which starts with a span */
 
 	return (x->from_ms > y->from_ms) - (x->from_ms < y->from_ms);
 }
@@ -514,7 +515,7 @@ void gather_finish(struct gather *g)
 	}
 	if (g->n)
 		qsort(g->nodes, g->n, sizeof *g->nodes, by_address);
-	/* devices name nodes by the number under which they came */
+	/* devices name nodes by the order in which they arrived */
 	g->place = xcalloc(g->n + 1, sizeof *g->place);
 	for (size_t i = 0; i < g->n; i++)
 		g->place[g->nodes[i].number] = (uint32_t)i;

@@ -12,16 +12,18 @@
 struct gather {
 	int64_t from_ms, to_ms; /* the epoch, [from, to) */
 	const struct policy
-		*scores; /* whose references score the readings, or NULL: verdicts' own */
+		/* policy whose reference scores rate the measurements, or NULL: the verdicts'
+		 * own scores */
+		*scores;
 	struct gather_node *nodes;
 	size_t n, cap;
 	struct gather_slot *slots; /* hash table of addresses */
 	size_t nslots;
 	struct gather_seen *seen; /* receipts and verdicts that were counted */
 	size_t nseen, seen_cap;
-	struct gather_device *devices; /* hash table of who proved which device first */
+	struct gather_device *devices; /* hash table of who first proved which device */
 	size_t ndevices, devices_cap;
-	uint32_t *place; /* of the node that came as number i, once sorted */
+	uint32_t *place; /* index after sorting of the node that arrived as number i */
 };
 
 /* from_ms < to_ms */
@@ -29,16 +31,16 @@ void gather_init(struct gather *g, int64_t from_ms, int64_t to_ms,
 	const struct policy *scores);
 void gather_release(struct gather *g);
 
-/* Take in a record that fits its schema and is signed by the right party: rnp.node, rnp.uptime,
+/* Adds a record that fits its schema and is signed by the right party: rnp.node, rnp.uptime,
  * rnp.heartbeat, rnp.verdict, rnp.receipt. The same receipt or verdict counts once, however
- * often it comes. Returns 0, or -1 with EX_DATAERR. */
+ * often it is added. Returns 0, or -1 with EX_DATAERR. */
 int gather_add(struct gather *g, const json_t *record, const char *where);
 
-/* Put the nodes in the order of their addresses and decide to whom each device is paid; to be
- * called once, before gather_usage. */
+/* Sorts the nodes by address and decides which node each device is paid to; call it once,
+ * before gather_usage. */
 void gather_finish(struct gather *g);
 
-/* The usage of the i-th node; the caller owns it. */
+/* Returns the usage of the i-th node; the caller owns it. */
 json_t *gather_usage(const struct gather *g, size_t i);
 
 #endif

@@ -1,4 +1,4 @@
-/* gather_parts.h - what gather.c collects and gather_usage.c writes down. */
+/* gather_parts.h - what gather.c collects and gather_usage.c turns into records. */
 #ifndef RNP_CMD_REWARD_GATHER_PARTS_H
 #define RNP_CMD_REWARD_GATHER_PARTS_H
 
@@ -10,7 +10,7 @@
 #include "common/record/key.h"
 #include "common/record/uptime.h"
 
-#define GATHER_DEVICES_MAX 16 /* that one verdict proves */
+#define GATHER_DEVICES_MAX 16 /* devices that one verdict can prove */
 #define GATHER_KEY_BYTES   16
 
 typedef __int128 i128;
@@ -31,21 +31,21 @@ struct gather_record { /* an rnp.node */
 };
 
 struct gather_work {      /* a receipt's part in the epoch */
-	struct span span; /* shortened to gpu_ms where that is less */
+	struct span span; /* shortened to gpu_ms if that is less */
 	struct span wall;
-	int64_t gpu_ms; /* -1: it does not say */
+	int64_t gpu_ms; /* -1: not stated */
 };
 
 struct gather_node {
 	char address[KEY_ADDRESS_MAX];
-	uint32_t number; /* in the order in which nodes came */
+	uint32_t number; /* order of arrival */
 	struct gather_record *records;
 	size_t nrecords, records_cap;
 	struct uptime_beat *beats;
 	size_t nbeats, beats_cap;
-	struct span *up; /* by rnp.uptime */
+	struct span *up; /* according to rnp.uptime */
 	size_t nup, up_cap;
-	int64_t days; /* rnp.uptime records */
+	int64_t days; /* number of rnp.uptime records */
 	struct gather_work *work;
 	size_t nwork, work_cap;
 	int64_t receipts, verdicts, failed;
@@ -53,7 +53,7 @@ struct gather_node {
 	bool earned_known, credits_known;
 	i128 score_sum;
 	int64_t scored;
-	/* of the last verdict that was passed */
+	/* of the last passed verdict */
 	int64_t proven_at_ms; /* -1: none */
 	unsigned char verdict_sha256[CANON_HASH_BYTES], node_sha256[CANON_HASH_BYTES];
 	struct device_key proven[GATHER_DEVICES_MAX];
@@ -61,7 +61,7 @@ struct gather_node {
 };
 
 struct gather_slot {
-	uint32_t index; /* + 1; 0: free */
+	uint32_t index; /* plus 1; 0: free slot */
 };
 
 struct gather_seen {
@@ -71,10 +71,10 @@ struct gather_seen {
 struct gather_device {
 	struct device_key key;
 	int64_t at_ms;
-	uint32_t node; /* + 1; 0: free */
+	uint32_t node; /* plus 1; 0: free slot */
 };
 
-/* The key of a device's uuid. */
+/* Computes the key of a device's uuid. */
 void gather_device_key(const char *uuid, struct device_key *out);
 
 /* Returns the number of the node that proved the device first, or UINT32_MAX. */

@@ -1,5 +1,5 @@
-/* gather_usage.c - one node's rnp.usage from what was gathered: proven facts, and where each is
- * from. */
+/* gather_usage.c - writes one node's rnp.usage from the collected records: proven facts, and
+ * the source of each. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void set_sourced(struct draft *d, const char *key, int64_t v, const char 
 
 /* --- which record holds --------------------------------------------------------------------- */
 
-/* Returns the newest record from before the end of the epoch; where there is none, the oldest
+/* Returns the newest record from before the end of the epoch; if there is none, the oldest
  * after it. */
 static bool holds_rather(int64_t end_ms, int64_t new_ms, int64_t old_ms)
 {
@@ -94,7 +94,8 @@ static const char *why_not_paid(struct draft *d, const char *uuid, char *text,
 	return text;
 }
 
-/* Leave only GPUs in the proven record that are proven and this node's; say why of the others. */
+/* Keeps only GPUs in the proven record that are proven and belong to this node; records why for
+ * the others. */
 static void keep_paid_devices(struct draft *d)
 {
 	json_t *gpus = json_object_get(d->proven, "gpus"), *paid = json_array(),

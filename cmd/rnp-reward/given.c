@@ -1,4 +1,4 @@
-/* The options that epoch and explain share: what an epoch may pay. */
+/* given.c - the options that epoch and explain share: how much an epoch may pay. */
 #include "cmd/rnp-reward/given.h"
 
 #include "common/base/err.h"

@@ -1,4 +1,4 @@
-/* given.h - the options that epoch and explain share: what an epoch may pay. */
+/* given.h - the options that epoch and explain share: how much an epoch may pay. */
 #ifndef RNP_CMD_REWARD_GIVEN_H
 #define RNP_CMD_REWARD_GIVEN_H
 
@@ -15,7 +15,7 @@ struct given {
 		.pool = -1, .left = -1 \
 	}
 
-/* Entries for a table of options; g is a struct given. */
+/* Entries for an option table; g is a struct given. */
 /* clang-format off */
 #define GIVEN_POLICY(g)                                                                        \
 	{ .name = "policy", .kind = OPT_TEXT, .required = true, .to = &(g).policy,             \
@@ -39,7 +39,7 @@ struct given {
 		.metavar = "X", .help = "availability rates times X (default 1)" }
 /* clang-format on */
 
-/* Put pool and scales into e. Returns 0, or -1 with EX_USAGE. */
+/* Stores pool and scales in e. Returns 0, or -1 with EX_USAGE. */
 int given_apply(const struct given *g, struct epoch *e);
 
 #endif

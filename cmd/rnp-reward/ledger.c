@@ -43,7 +43,8 @@ static const char *const steps[] = {
 	" owed INTEGER NOT NULL CHECK(owed >= 0),"
 	" CHECK(minted = claimed + locked + \"left\"),"
 	" CHECK(claimed = paid + in_flight + owed)) STRICT;"
-	/* state 0 owed, 1 in flight, 2 paid; the wallet as its 32 bytes, in the tree's order */
+	/* state 0 owed, 1 in flight, 2 paid; the wallet as its 32 bytes, in the order of the
+	 * tree */
 	"CREATE TABLE claim("
 	" epoch INTEGER NOT NULL REFERENCES epoch(sequence),"
 	" wallet BLOB NOT NULL CHECK(length(wallet) = 32),"
@@ -99,7 +100,8 @@ void ledger_hash(const json_t *row, unsigned char out[LEDGER_HASH_BYTES])
 
 /* --- open ---------------------------------------------------------------------------------- */
 
-/* A file that begins with a brace is a ledger of JSON Lines, which SQLite would call damaged. */
+/* Recognises a ledger of JSON Lines, which begins with a brace and which SQLite would call
+ * damaged. */
 static int refuse_lines(const char *path)
 {
 	char first = 0;
@@ -158,7 +160,7 @@ static int read_head(struct ledger *l, int64_t *entries,
 }
 
 /* Stores a row that already has sequence and previous. */
-static int keep_row(struct ledger *l, const json_t *row, int64_t sequence)
+static int store_row(struct ledger *l, const json_t *row, int64_t sequence)
 {
 	unsigned char hash[LEDGER_HASH_BYTES];
 	struct buf body = BUF_INIT;
@@ -197,7 +199,7 @@ int ledger_append(struct ledger *l, json_t *record, const struct key *k, int64_t
 	buf_release(&previous);
 	if (k && signature_add(record, k, now_ms) < 0)
 		return -1;
-	return keep_row(l, record, entries);
+	return store_row(l, record, entries);
 }
 
 int ledger_each(struct ledger *l, int64_t from, ledger_fn fn, void *ctx)
@@ -308,10 +310,10 @@ static int import_line(struct ledger *l, const char *line, size_t len, const cha
 		goto out;
 	}
 	ledger_hash(row, last);
-	if (keep_row(l, row, sequence) < 0)
+	if (store_row(l, row, sequence) < 0)
 		goto out;
 	rc = strcmp(kind, "rnp.epoch") == 0 ?
-		ledger_keep_epoch(l, row, where, sequence, NULL, 0, false) :
+		ledger_store_epoch(l, row, where, sequence, NULL, 0, false) :
 		0;
 out:
 	json_decref(row);

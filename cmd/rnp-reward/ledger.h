@@ -1,11 +1,11 @@
-/* ledger.h - the ledger of epochs and payouts: an SQLite file of rows that form one hash chain.
+/* ledger.h - the ledger of epochs and payouts: an SQLite file of rows that form a hash chain.
  *
- * A row is a record with its place ("sequence") and the hash of the row before ("previous"); the
- * hash of a row is the SHA-256 of its canonical bytes (RFC 8785), proof included. The rows alone,
- * one a line, are the ledger's export, and the same format as the ledgers of JSON Lines before it.
- * The other tables (epochs and claims here, payouts in ledger_pay.h) follow from the rows; SQLite
- * itself checks with every statement that minted = claimed + locked + left and that claimed =
- * paid + in flight + owed. Uses store, json, canon, schema, merkle, key. */
+ * A row is a record with its place ("sequence") and the hash of the previous row ("previous");
+ * the hash of a row is the SHA-256 of its canonical bytes (RFC 8785), proof included. The rows
+ * alone, one a line, are the ledger's export, in the same format as the older ledgers of JSON
+ * Lines. The other tables (epochs and claims here, payouts in ledger_pay.h) follow from the
+ * rows; SQLite itself checks with every statement that minted = claimed + locked + left and
+ * that claimed = paid + in flight + owed. Uses store, json, canon, schema, merkle, key. */
 #ifndef RNP_CMD_REWARD_LEDGER_H
 #define RNP_CMD_REWARD_LEDGER_H
 
@@ -30,39 +30,39 @@ struct ledger {
 		0   \
 	}
 
-/* What ledger_each calls for each row; returns 0, or -1 to stop. */
+/* Called by ledger_each for each row; returns 0, or -1 to stop. */
 typedef int (*ledger_fn)(void *ctx, int64_t sequence, const json_t *row);
 
-/* Open a ledger; without read_only it is made when there is none. Returns 0, or -1 as store_open
- * does; 65 with a hint where the file is a ledger of JSON Lines. */
+/* Opens a ledger, and creates it unless read_only. Returns 0, or -1 as store_open does; 65 with
+ * a hint if the file is a ledger of JSON Lines. */
 int ledger_open(struct ledger *l, const char *path, bool read_only);
-void ledger_close(struct ledger *l); /* also an empty one */
+void ledger_close(struct ledger *l); /* fine if it is not open */
 
-/* Append a record as the next row: sets sequence and previous, adds k's proof (NULL: none), and
- * keeps it. To be called between store_begin and store_commit. Returns 0, or -1. */
+/* Appends a record as the next row: sets sequence and previous, adds k's signature (NULL:
+ * none), and stores it. Call between store_begin and store_commit. Returns 0, or -1. */
 int ledger_append(struct ledger *l, json_t *record, const struct key *k, int64_t now_ms);
 
-/* Call fn for the rows from `from` on, in order. Returns 0, or -1: fn's error, or the store's. */
+/* Calls fn for the rows from `from` on, in order. Returns 0, or -1: fn's error, or the store's. */
 int ledger_each(struct ledger *l, int64_t from, ledger_fn fn, void *ctx);
 
-/* The row with this number; the caller owns it. NULL with 1 (there is none) or the store's
- * error. */
+/* Returns the row with this number; the caller owns it. NULL with code 1 (there is none) or the
+ * store's error. */
 json_t *ledger_row(struct ledger *l, int64_t sequence);
 
-/* The place of the last row of a kind, -1 when there is none; -2 with the store's error. */
+/* Returns the number of the last row of a kind, -1 if there is none; -2 with the store's error. */
 int64_t ledger_last(struct ledger *l, const char *kind);
 
 /* --- epochs -------------------------------------------------------------------------------- */
 
-/* Seal an epoch: the rnp.epoch and its claims, in one transaction. Refused with 65: an epoch
- * without times, one that shares time with an epoch of the same token that neither names as its
- * complement, another result for the times and policy of one that is there. One that is there with
- * the same content is left alone (*there is true). Sets sequence, previous and, where k is not
- * NULL, the proof in record. Returns 0, or -1. */
+/* Seals an epoch: stores the rnp.epoch and its claims in one transaction. Refuses with 65: an
+ * epoch without times; one that shares time with an epoch of the same token, unless each names
+ * the other as its complement; a different result for the times and policy of a stored one. One
+ * that is stored with the same content is left alone (*there is true). Sets sequence, previous
+ * and, if k is not NULL, the signature in record. Returns 0, or -1. */
 int ledger_seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
 	size_t n, const struct key *k, int64_t now_ms, bool *there);
 
-/* The balance of an epoch, in base units. */
+/* Reads the balance of an epoch, in base units. */
 struct ledger_balance {
 	int64_t sequence;
 	int64_t minted, claimed, locked, left, paid, in_flight, owed;
@@ -71,31 +71,32 @@ struct ledger_balance {
 /* Lists the balances of all epochs, in order; the caller frees *out. Returns how many, or -1. */
 long ledger_balances(struct ledger *l, struct ledger_balance **out);
 
-/* The claims of an epoch in the order of the tree; the caller frees *out. Returns how many, or
- * -1. */
+/* Reads the claims of an epoch in the order of the tree; the caller frees *out. Returns how
+ * many, or -1. */
 long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out);
 
-/* Take in the rows of a ledger of JSON Lines, or of an export; the ledger must be empty. Epochs
- * without claims, as such a file has them, are kept and are never paid. Returns how many rows, or
- * -1: 65 naming the line that breaks the chain. */
+/* Imports the rows of a ledger of JSON Lines, or of an export; the ledger must be empty. Epochs
+ * without claims, as in such a file, are stored but never paid. Returns how many rows, or -1:
+ * 65 naming the line that breaks the chain. */
 int64_t ledger_import(struct ledger *l, const char *path);
 
-/* Append a second party's rnp.cosign, after its signature and its epoch were checked. One that is
- * there already is left alone. Returns 0, or -1 with 65. */
+/* Appends a second party's rnp.cosign, after checking its signature and its epoch. One that is
+ * already stored is left alone. Returns 0, or -1 with 65. */
 int ledger_add_cosign(struct ledger *l, json_t *record);
 
-/* How many of the trusted addresses have signed or co-signed the epoch of row `sequence`, or -1. */
+/* Returns how many of the trusted addresses have signed or co-signed the epoch of row
+ * `sequence`, or -1. */
 int ledger_signers(struct ledger *l, int64_t sequence, const struct opt_list *trusted);
 
 /* --- checks -------------------------------------------------------------------------------- */
 
-/* Checks the whole ledger against itself: rows against their hashes and each other, the head
+/* Checks the whole ledger for consistency: rows against their hashes and each other, the head
  * against the last row, claims against the roots, balances against sums. Returns 0 with the
- * first fault in reason, naming the row ("row 3: ..."), or nothing in it; -1 when it cannot be
+ * first fault in reason, naming the row ("row 3: ..."), or an empty reason; -1 if it cannot be
  * read. */
 int ledger_verify(struct ledger *l, struct buf *reason);
 
-/* The hash of a row. */
+/* Computes the hash of a row. */
 void ledger_hash(const json_t *row, unsigned char out[LEDGER_HASH_BYTES]);
 
 #endif

@@ -23,7 +23,7 @@ static void fault(struct buf *reason, int64_t row, const char *text)
 	buf_addf(reason, "row %" PRId64 ": %s", row, text);
 }
 
-/* Moves the pending error, which is of bad data, into reason. Other errors stay. */
+/* Moves the pending error, if it is EX_DATAERR, into reason. Other errors stay pending. */
 static bool take_error(struct buf *reason)
 {
 	if (err_get()->code != EX_DATAERR)
@@ -70,8 +70,8 @@ static void check_row(struct walk *w, sqlite3_stmt *q)
 		take_error(w->reason);
 		return;
 	}
-	/* the hash is checked first: a changed byte is then named in its own row, not in the
-	 * next */
+	/* the hash is checked first, so that a changed byte is reported in its own row, not in
+	 * the next */
 	ledger_hash(row, hash);
 	if (sqlite3_column_bytes(q, 3) != sizeof hash ||
 		memcmp(hash, sqlite3_column_blob(q, 3), sizeof hash) != 0)

@@ -1,4 +1,5 @@
-/* rnp-reward ledger - the rows of a ledger out; rows of another one, or a co-signature, in. */
+/* ledger_command.c - rnp-reward ledger: exports the rows of a ledger; imports those of another
+ * one, or a co-signature. */
 #include <inttypes.h>
 
 #include "cmd/rnp-reward/commands.h"

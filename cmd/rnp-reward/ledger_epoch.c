@@ -15,7 +15,7 @@
 
 /* --- keeping ------------------------------------------------------------------------------- */
 
-static int keep_claims(struct ledger *l, int64_t sequence,
+static int store_claims(struct ledger *l, int64_t sequence,
 	const struct merkle_leaf *leaves, size_t n)
 {
 	sqlite3_stmt *q = NULL;
@@ -30,7 +30,7 @@ static int keep_claims(struct ledger *l, int64_t sequence,
 	return rc;
 }
 
-int ledger_keep_epoch(struct ledger *l, const json_t *row, const char *where,
+int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
 	int64_t sequence, const struct merkle_leaf *leaves, size_t n, bool payable)
 {
 	const char *policy, *token = "RENDER";
@@ -62,7 +62,7 @@ int ledger_keep_epoch(struct ledger *l, const json_t *row, const char *where,
 			(int64_t)payable, pool, total - locked, locked, pool - total,
 			total - locked);
 	sqlite3_finalize(q);
-	return rc < 0 ? -1 : keep_claims(l, sequence, leaves, n);
+	return rc < 0 ? -1 : store_claims(l, sequence, leaves, n);
 }
 
 /* --- reading ------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ long ledger_claims(struct ledger *l, int64_t sequence, struct merkle_leaf **out)
 
 /* --- sealing ------------------------------------------------------------------------------- */
 
-/* Whether two epochs are the same but for their place in the ledger and their signers. */
+/* Whether two epochs are equal except for their place in the ledger and their signers. */
 static bool same_epoch(const json_t *row, const json_t *record)
 {
 	json_t *plain = json_copy((json_t *)row);
@@ -148,8 +148,8 @@ static bool names(const json_t *record, const char *policy)
 	return false;
 }
 
-/* Compares a new epoch with one that shares time with it. Returns 0 when both may stand, 1 when
- * it is the same epoch, -1 with EX_DATAERR. */
+/* Compares a new epoch with one that shares time with it. Returns 0 if both may exist, 1 if it
+ * is the same epoch, -1 with EX_DATAERR. */
 static int hold_against(struct ledger *l, json_t *record, int64_t sequence,
 	const char *policy)
 {
@@ -186,7 +186,7 @@ static int hold_against(struct ledger *l, json_t *record, int64_t sequence,
 	return rc;
 }
 
-static int look_for_overlap(struct ledger *l, json_t *record, const char *token,
+static int check_overlap(struct ledger *l, json_t *record, const char *token,
 	int64_t from_ms, int64_t to_ms, bool *there)
 {
 	sqlite3_stmt *q = NULL;
@@ -220,14 +220,14 @@ static int seal(struct ledger *l, json_t *record, const struct merkle_leaf *leav
 	if (json_get_time(record, "epoch", "from", &from_ms) < 0 ||
 		json_get_time(record, "epoch", "to", &to_ms) < 0 ||
 		json_opt_text(record, "epoch", "token", &token) < 0 ||
-		look_for_overlap(l, record, token, from_ms, to_ms, there) < 0)
+		check_overlap(l, record, token, from_ms, to_ms, there) < 0)
 		return -1;
 	if (*there)
 		return 0;
 	if (ledger_append(l, record, k, now_ms) < 0 ||
 		json_get_i64(record, "epoch", "sequence", 0, INT64_MAX, &sequence) < 0)
 		return -1;
-	return ledger_keep_epoch(l, record, "epoch", sequence, leaves, n, true);
+	return ledger_store_epoch(l, record, "epoch", sequence, leaves, n, true);
 }
 
 int ledger_seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
@@ -250,7 +250,7 @@ struct same_cosign {
 	bool found;
 };
 
-static int look_for_cosign(void *ctx, int64_t sequence, const json_t *row)
+static int find_cosign(void *ctx, int64_t sequence, const json_t *row)
 {
 	struct same_cosign *s = ctx;
 
@@ -264,8 +264,8 @@ static int look_for_cosign(void *ctx, int64_t sequence, const json_t *row)
 	return 0;
 }
 
-/* Whether the cosign names an epoch of this ledger by its hash, is signed by the signer that it
- * names, and is new. Returns 1 when it is there already. */
+/* Checks that the cosign names an epoch of this ledger by its hash, is signed by the signer
+ * that it names, and is new. Returns 1 if it is already stored. */
 static int check_cosign(struct ledger *l, json_t *record)
 {
 	struct same_cosign same = { .found = false };
@@ -297,8 +297,7 @@ static int check_cosign(struct ledger *l, json_t *record)
 		err_set(EX_DATAERR, "row %" PRId64 " is not the epoch that was co-signed",
 			sequence);
 	else
-		rc = ledger_each(l, sequence, look_for_cosign, &same) < 0 ? -1 :
-									    same.found;
+		rc = ledger_each(l, sequence, find_cosign, &same) < 0 ? -1 : same.found;
 	buf_release(&hex);
 	json_decref(epoch);
 	return rc;
@@ -310,7 +309,7 @@ int ledger_add_cosign(struct ledger *l, json_t *record)
 
 	if (store_begin(&l->store) < 0)
 		return -1;
-	/* the ledger added the place; it was not signed */
+	/* the ledger added these; they were not signed */
 	json_object_del(record, "sequence");
 	json_object_del(record, "previous");
 	rc = check_cosign(l, record);

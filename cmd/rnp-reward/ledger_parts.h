@@ -4,14 +4,14 @@
 
 #include "cmd/rnp-reward/ledger.h"
 
-/* Check that a row fits its schema and stands where it should behind the row with hash `before`.
- * Returns 0, or -1 with EX_DATAERR. */
+/* Checks that a row fits its schema and follows the row with hash `before`. Returns 0, or -1
+ * with EX_DATAERR. */
 int ledger_check_link(const json_t *row, const char *where, int64_t sequence,
 	const unsigned char before[LEDGER_HASH_BYTES]);
 
-/* Enter the epoch of row `sequence` and its claims into their tables; payable: its claims are
- * there. Returns 0, or -1. */
-int ledger_keep_epoch(struct ledger *l, const json_t *row, const char *where,
+/* Enters the epoch of row `sequence` and its claims into their tables; payable: its claims are
+ * known. Returns 0, or -1. */
+int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
 	int64_t sequence, const struct merkle_leaf *leaves, size_t n, bool payable);
 
 #endif

@@ -42,7 +42,7 @@ long ledger_payable(struct ledger *l, const struct opt_list *trusted, int need,
 	return rc < 0 ? -1 : n;
 }
 
-/* The epochs that may be paid, as a table of this connection. */
+/* The epochs that may be paid, as a temporary table of this connection. */
 static int set_payable(struct ledger *l, const int64_t *epochs, size_t n)
 {
 	sqlite3_stmt *q = NULL;
@@ -203,7 +203,7 @@ static int run_on(struct ledger *l, const char *sql, int64_t tx)
 	return rc;
 }
 
-static int keep_signature(struct ledger *l, const struct ledger_tx *tx)
+static int store_signature(struct ledger *l, const struct ledger_tx *tx)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&l->store, &q,
@@ -216,9 +216,9 @@ static int keep_signature(struct ledger *l, const struct ledger_tx *tx)
 	return rc;
 }
 
-/* A transaction failed: its wallets are tried one by one; a wallet that was alone in it is
- * refused. */
-static int note_trouble(struct ledger *l, const struct ledger_tx *tx)
+/* A transaction has failed: its wallets will be paid one by one; a wallet that was alone in it
+ * is refused. */
+static int record_failure(struct ledger *l, const struct ledger_tx *tx)
 {
 	return run_on(l,
 		tx->npayouts > 1 ?
@@ -252,11 +252,11 @@ int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to
 	if (more)
 		json_object_update(record, (json_t *)more);
 	if (rc == 0 && to == PAY_SIGNED)
-		rc = keep_signature(l, tx);
+		rc = store_signature(l, tx);
 	if (rc == 0 && to == PAY_FINALISED)
 		rc = run_on(l, "UPDATE claim SET state = 2 WHERE tx = ?", tx->id);
 	if (rc == 0 && to == PAY_FAILED)
-		rc = note_trouble(l, tx);
+		rc = record_failure(l, tx);
 	if (rc == 0 && (to == PAY_FAILED || to == PAY_EXPIRED))
 		rc = run_on(l, "UPDATE claim SET state = 0, tx = NULL WHERE tx = ?",
 			tx->id);

@@ -11,13 +11,13 @@
 
 #define LEDGER_SIGNATURE_MAX 96 /* base58 of 64 bytes */
 
-/* What a wallet is owed by epochs that may be paid. */
+/* How much a wallet is owed by epochs that may be paid. */
 struct owed {
 	struct solana_key wallet;
 	int64_t base_units;
-	bool alone;   /* it was in a transaction that failed, so it is paid by itself */
-	bool refused; /* it failed by itself */
-	bool create;  /* for the planner: its account is created */
+	bool alone;       /* was in a transaction that failed, so it is paid by itself */
+	bool refused;     /* it failed by itself */
+	bool create;      /* for the planner: its account must be created */
 	const char *held; /* for the planner: why it is not paid now, or NULL */
 };
 
@@ -34,37 +34,39 @@ struct ledger_tx {
 	char sender[256]; /* URL of the server that it is sent to */
 };
 
-/* What wallets are owed by the epochs in `epochs` (rows), in the order of the wallets. The caller
- * frees *out. Returns how many, or -1. */
+/* Lists what wallets are owed by the epochs in `epochs` (rows), in the order of the wallets.
+ * The caller frees *out. Returns how many, or -1. */
 long ledger_owed(struct ledger *l, const int64_t *epochs, size_t n, struct owed **out);
 
-/* The rows of epochs that may be paid by the trusted: `need` of them have signed or co-signed.
- * The caller frees *out. Returns how many, or -1. */
+/* Lists the rows of epochs that may be paid: at least `need` trusted parties have signed or
+ * co-signed them. The caller frees *out. Returns how many, or -1. */
 long ledger_payable(struct ledger *l, const struct opt_list *trusted, int need,
 	int64_t **out);
 
-/* Plan a transaction that pays these wallets all that the epochs owe them: one commit. record is
- * an rnp.tx with what it shares with others (payer, mint, genesis, memo). Returns its id, or -1. */
+/* Plans a transaction that pays these wallets all that the epochs owe them, in one commit.
+ * record is an rnp.tx with the fields common to all (payer, mint, genesis, memo). Returns its
+ * id, or -1. */
 int64_t ledger_plan(struct ledger *l, const int64_t *epochs, size_t nepochs,
 	const struct owed *list, int n, const json_t *record, int64_t now_ms);
 
-/* Between store_begin and store_commit: move a transaction on. record holds what belongs to the
- * step (signature and bytes, the reason of a failure) or is NULL; borrowed. Returns 0, or -1. */
+/* Moves a transaction to another state, between store_begin and store_commit. record holds what
+ * belongs to the step (signature and bytes, the reason of a failure) or is NULL; borrowed.
+ * Returns 0, or -1. */
 int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to,
 	const json_t *record, int64_t now_ms);
 
-/* Whether a transaction of the ledger has this signature already: it was made with the same
- * blockhash, which is dead by now. 1, 0, or -1. */
+/* Whether a transaction of the ledger already has this signature: then it was made with the
+ * same blockhash, which has expired by now. Returns 1, 0, or -1. */
 int ledger_knows(struct ledger *l, const char *signature);
 
 /* Lists the transactions that have not ended, in order; at most max. Returns how many, or -1. */
 int ledger_in_flight(struct ledger *l, struct ledger_tx *out, int max);
 
-/* The wallets of a transaction, in order, into out, which has room for max. Returns how many,
- * -1. */
+/* Reads the wallets of a transaction, in order, into out, which has max entries. Returns how
+ * many, or -1. */
 int ledger_payouts(struct ledger *l, int64_t tx, struct owed *out, int max);
 
-/* The last rnp.tx that was planned, or NULL: what a payer must have in common with it. */
+/* Returns the last planned rnp.tx, or NULL: it states what a payer must have in common with it. */
 json_t *ledger_last_plan(struct ledger *l);
 
 /* Returns the base units that were planned since a moment, or from a transaction on, and not
@@ -72,7 +74,7 @@ json_t *ledger_last_plan(struct ledger *l);
 int64_t ledger_spent_since(struct ledger *l, int64_t since_ms);
 int64_t ledger_spent_from(struct ledger *l, int64_t first_tx);
 
-/* Call fn for all payouts of the ledger in order (ctx, wallet, base units, tx or NULL). */
+/* Calls fn for all payouts of the ledger in order (ctx, wallet, base units, tx or NULL). */
 typedef int (*ledger_payout_fn)(void *ctx, const struct owed *payout,
 	const struct ledger_tx *tx);
 int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx);

@@ -1,4 +1,4 @@
-/* rnp-reward - computes, explains and proves rewards, to the last base unit. */
+/* main.c - rnp-reward: computes, explains and proves rewards, to the last base unit. */
 #include "cmd/rnp-reward/commands.h"
 #include "common/cli/prog.h"
 

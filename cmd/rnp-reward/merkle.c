@@ -1,4 +1,5 @@
-/* Builds Merkle trees and checks inclusion proofs, as the public Solana distributors do. */
+/* merkle.c - builds Merkle trees and checks inclusion proofs, as the public Solana distributors
+ * do. */
 #include "cmd/rnp-reward/merkle.h"
 
 #include <stdlib.h>
@@ -82,7 +83,7 @@ static void hash_leaves(sha256_rows_fn hash, hash_row *out,
 }
 
 /* H(0x01 || smaller || larger) of at most SLICE pairs of the n rows below; the last may be
- * alone. */
+ * unpaired. */
 static void hash_pairs(sha256_rows_fn hash, hash_row *out, const hash_row *below,
 	size_t n)
 {
@@ -107,7 +108,7 @@ void merkle_leaf_hash(const struct merkle_leaf *leaf,
 	memcpy(out, row, sizeof row);
 }
 
-/* The level above: (n + 1) / 2 nodes. */
+/* Computes the level above: (n + 1) / 2 nodes. */
 static void level_up(sha256_rows_fn hash, const hash_row *below, size_t n,
 	hash_row *above)
 {

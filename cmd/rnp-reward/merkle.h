@@ -21,36 +21,36 @@ struct merkle_leaf {
 	uint64_t unlocked, locked;
 };
 
-/* Sort leaves by claimant and sum up those of one claimant. Returns how many are left, or -1
- * with EX_DATAERR when a sum does not fit int64_t. */
+/* Sorts leaves by claimant and adds up those of one claimant. Returns how many remain, or -1
+ * with EX_DATAERR if a sum does not fit int64_t. */
 long merkle_sort(struct merkle_leaf *leaves, size_t n);
 
 void merkle_leaf_hash(const struct merkle_leaf *leaf,
 	unsigned char out[MERKLE_HASH_BYTES]);
 
-/* The root of n >= 1 leaves in order. With proof not NULL also the siblings of leaf `index`
- * from the leaf up, *nproof of them. */
+/* Computes the root of n >= 1 leaves in order. If proof is not NULL, also the siblings of leaf
+ * `index` from the leaf up, *nproof of them. */
 void merkle_root(const struct merkle_leaf *leaves, size_t n,
 	unsigned char root[MERKLE_HASH_BYTES], size_t index,
 	unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof);
 
-/* All nodes of a tree, for the proofs of all its leaves: 64 bytes a leaf. */
+/* All nodes of a tree, for the proofs of all its leaves: 64 bytes per leaf. */
 struct merkle_tree {
 	unsigned char (*nodes)[MERKLE_HASH_BYTES]; /* level by level, the leaves first */
 	size_t start[MERKLE_DEPTH_MAX + 1];        /* of each level */
 	size_t width[MERKLE_DEPTH_MAX + 1];
-	int levels; /* the last one is the root alone */
+	int levels; /* the last one holds only the root */
 };
 
-/* The tree of n >= 1 leaves in order; release it with merkle_tree_release. */
+/* Builds the tree of n >= 1 leaves in order; release it with merkle_tree_release. */
 void merkle_tree_build(struct merkle_tree *t, const struct merkle_leaf *leaves, size_t n);
 void merkle_tree_release(struct merkle_tree *t);
 
-/* The sibling of leaf `index` at a level below the root. */
+/* Returns the sibling of leaf `index` at a level below the root. */
 const unsigned char *merkle_tree_sibling(const struct merkle_tree *t, size_t index,
 	int level);
 
-/* Whether the leaf is below the root. */
+/* Whether the proof leads from the leaf to the root. */
 bool merkle_verify(const struct merkle_leaf *leaf,
 	const unsigned char (*proof)[MERKLE_HASH_BYTES], int nproof,
 	const unsigned char root[MERKLE_HASH_BYTES]);

@@ -1,5 +1,5 @@
-/* rnp-reward mint - what the schedule mints, month by month; rnp-reward simulate - supply over
- * years. */
+/* mint.c - rnp-reward mint: what the schedule mints, month by month; rnp-reward simulate:
+ * supply over years. */
 #include <stdlib.h>
 
 #include "cmd/rnp-reward/commands.h"
@@ -102,7 +102,7 @@ static int run_mint(int n, char **args)
 	return rc < 0 ? err_report() : EX_OK;
 }
 
-/* Supply after each month, never below 0: what is burned must be there. */
+/* Supply after each month, never below 0: only existing tokens can be burned. */
 static int64_t *run_months(const struct supply_schedule *s, int months)
 {
 	int64_t *supply = xmalloc((size_t)months * sizeof *supply),

@@ -1,4 +1,5 @@
-/* rnp-reward pay - pays what sealed, signed epochs owe, on Solana; resumable at any instant.
+/* pay.c - rnp-reward pay: pays what sealed, signed epochs owe, on Solana; it can be interrupted
+ * and resumed at any instant.
  *
  * long because the stages of a run are read in their order, in one place. */
 #include "cmd/rnp-reward/pay.h"
@@ -21,7 +22,7 @@
 #include "common/json/json.h"
 
 #define DAY_MS     INT64_C(86400000)
-#define ROUNDS_MAX 20 /* in which expired payouts are planned again */
+#define ROUNDS_MAX 20 /* rounds in which expired payouts are planned again */
 
 static struct {
 	struct opt_list rpc, trust;
@@ -148,7 +149,7 @@ static const struct opt options[] = {
 
 /* --- records --------------------------------------------------------------------------------- */
 
-/* One rnp.payout; tx NULL: it is in none. */
+/* Writes one rnp.payout; tx NULL: it is in no transaction. */
 static int write_payout(const struct owed *o, const char *status,
 	const struct ledger_tx *tx, int64_t batch, size_t bytes)
 {
@@ -180,7 +181,7 @@ static int show_payout(void *ctx, const struct owed *o, const struct ledger_tx *
 	return write_payout(o, pay_status_names[tx->status], tx, tx->id, tx->len);
 }
 
-/* Payouts of this run only: transactions from a number on. */
+/* Only payouts of this run: transactions from a number on. */
 struct since {
 	int64_t first;
 	bool trouble;
@@ -190,7 +191,7 @@ static int show_new(void *ctx, const struct owed *o, const struct ledger_tx *tx)
 {
 	struct since *s = ctx;
 
-	/* payouts that were given up are in a later transaction, or owed again */
+	/* payouts of expired transactions are in a later transaction, or owed again */
 	if (tx->id < s->first || tx->status == PAY_EXPIRED)
 		return 0;
 	s->trouble = s->trouble || tx->status == PAY_FAILED;
@@ -204,8 +205,8 @@ struct plan {
 	long nepochs;
 	struct owed *list;
 	long n;
-	json_t *shared; /* of the rnp.tx rows */
-	int64_t room;   /* base units that may still be planned; -1: any */
+	json_t *shared; /* fields common to the rnp.tx rows */
+	int64_t budget; /* base units that may still be planned; -1: no limit */
 	bool held;      /* some wallet that is owed something is not paid */
 };
 
@@ -216,14 +217,14 @@ static void plan_release(struct plan *p)
 	json_decref(p->shared);
 }
 
-/* Returns the lesser of this run's limit and the day's. */
-static int find_room(struct pay_run *run, struct plan *p)
+/* Returns the smaller of this run's limit and the day's. */
+static int find_budget(struct pay_run *run, struct plan *p)
 {
 	int64_t planned = ledger_spent_from(run->ledger, run->first_tx);
 
 	if (planned < 0)
 		return -1;
-	p->room = opts.per_run < 0     ? -1 :
+	p->budget = opts.per_run < 0   ? -1 :
 		opts.per_run > planned ? opts.per_run - planned :
 					 0;
 	if (opts.per_day >= 0) {
@@ -233,8 +234,8 @@ static int find_room(struct pay_run *run, struct plan *p)
 		if (spent < 0)
 			return -1;
 		left = left < 0 ? 0 : left;
-		if (p->room < 0 || left < p->room)
-			p->room = left;
+		if (p->budget < 0 || left < p->budget)
+			p->budget = left;
 	}
 	return 0;
 }
@@ -253,10 +254,10 @@ static int by_kind(const void *a, const void *b)
 }
 
 /* Marks the wallets that are not paid, with the reason, and sorts the others by kind, so that
- * each transaction takes many. */
+ * each transaction holds many. */
 static void choose(struct plan *p)
 {
-	int64_t room = p->room;
+	int64_t budget = p->budget;
 
 	for (long i = 0; i < p->n; i++) {
 		struct owed *o = &p->list[i];
@@ -272,17 +273,17 @@ static void choose(struct plan *p)
 	for (long i = 0; i < p->n; i++) {
 		struct owed *o = &p->list[i];
 
-		if (o->held || p->room < 0)
+		if (o->held || p->budget < 0)
 			continue;
-		if (o->base_units > room)
+		if (o->base_units > budget)
 			o->held = "over the limit of this run or day";
 		else
-			room -= o->base_units;
+			budget -= o->base_units;
 	}
 	qsort(p->list, (size_t)p->n, sizeof *p->list, by_kind);
 }
 
-/* Dust is carried over; its wallet's account need not be looked up. */
+/* Small amounts (dust) are carried over; their wallets' accounts need not be looked up. */
 static void leave_dust(struct plan *p)
 {
 	for (long i = 0; i < p->n; i++)
@@ -326,7 +327,7 @@ static int make_plan(struct pay_run *run, struct plan *p)
 	if (p->n <= 0)
 		return p->n < 0 ? -1 : 0;
 	leave_dust(p);
-	if (find_room(run, p) < 0 || pay_check_payer(run, &balance) < 0 ||
+	if (find_budget(run, p) < 0 || pay_check_payer(run, &balance) < 0 ||
 		pay_check_wallets(run, p->list, (size_t)p->n) < 0 ||
 		set_shared(run, p) < 0)
 		return -1;
@@ -426,7 +427,7 @@ static int lock(int *fd)
 	return 0;
 }
 
-/* A ledger goes on with the payer, mint and cluster of its earlier payouts. */
+/* A ledger continues with the payer, mint and cluster of its earlier payouts. */
 static int check_same_payer(struct pay_run *run)
 {
 	static const char *const keys[] = { "payer", "mint", "genesis" };
@@ -450,7 +451,7 @@ static int check_same_payer(struct pay_run *run)
 
 static int pay(struct pay_run *run)
 {
-	struct plan p = { .room = -1 };
+	struct plan p = { .budget = -1 };
 	struct since since = { INT64_MAX, false };
 	int left, rc = -1;
 
@@ -474,10 +475,10 @@ static int pay(struct pay_run *run)
 	rc = 0;
 	for (int rounds = 0; !opts.resume && rc == 0 && (!rounds || run->expired);
 		rounds++) {
-		/* payouts that were given up are planned again */
+		/* payouts of expired transactions are planned again */
 		run->expired = 0;
 		plan_release(&p);
-		p = (struct plan){ .room = -1 };
+		p = (struct plan){ .budget = -1 };
 		rc = -1;
 		if (rounds == ROUNDS_MAX)
 			err_set(EX_TEMPFAIL,

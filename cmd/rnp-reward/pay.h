@@ -18,31 +18,30 @@ struct pay_run {
 	char genesis[RPC_TEXT_MAX];
 	int64_t poll_ms, timeout_ms;
 	int in_flight_max;
-	int turn;         /* which server is next to send */
-	int64_t first_tx; /* that this run has planned; INT64_MAX: none yet */
-	int expired; /* transactions that were given up: what they paid is owed again */
+	int turn;         /* the server that sends next */
+	int64_t first_tx; /* first transaction planned by this run; INT64_MAX: none yet */
+	int expired; /* transactions that have expired: what they paid is owed again */
 	int unpaid;  /* payouts that failed or are refused */
-	char blame[200]; /* the server that alone contradicts the others, or "" */
+	char blame[200]; /* the only server that contradicts the others, or "" */
 };
 
 /* --- pay_look.c: what servers say before anything is signed ---------------------------------- */
 
-/* Leaves out servers of another cluster and those that do not answer. Returns 0, or -1: 65 none
- * is of the cluster, 69 too few answer. */
+/* Ignores servers of another cluster and those that do not answer. Returns 0, or -1: 65 none is
+ * of the cluster, 69 too few answer. */
 int pay_check_servers(struct pay_run *run);
 
-/* Finds the mint's program and decimals and the payer's account, as two servers (one, where
- * there is only one) report them. Returns 0, or -1 naming the fault. */
+/* Looks up the mint's program and decimals and the payer's account, as two servers report them
+ * (one, if there is only one). Returns 0, or -1 naming the fault. */
 int pay_check_payer(struct pay_run *run, int64_t *balance);
 
-/* Looks up the accounts of all wallets: which are to be created, and which cannot be paid
- * (held). */
+/* Looks up the accounts of all wallets: which must be created, and which cannot be paid (held). */
 int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n);
 
 /* --- pay_flight.c: what is in flight --------------------------------------------------------- */
 
-/* Signs what is planned, sends what is signed, and follows what was sent, until nothing is in
- * flight or the time is over (75). */
+/* Signs planned transactions, sends signed ones, and follows sent ones, until none is in flight
+ * or the time is over (75). */
 int pay_follow(struct pay_run *run);
 
 /* Does one round of that; *left: how many transactions have not ended. */

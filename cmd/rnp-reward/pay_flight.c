@@ -1,5 +1,5 @@
-/* pay_flight.c - signs, sends and follows the transactions of a run; every step is in the
- * ledger before a server can see it. */
+/* pay_flight.c - signs, sends and follows the transactions of a run; every step is stored in
+ * the ledger before a server can see it. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 /* --- signing --------------------------------------------------------------------------------- */
 
 /* Formats the servers' block heights, for the person who has to choose among the servers. */
-static void tell_heights(struct pay_run *run, const int64_t *heights, int64_t claimed)
+static void format_heights(struct pay_run *run, const int64_t *heights, int64_t claimed)
 {
 	struct buf text = BUF_INIT;
 
@@ -55,7 +55,7 @@ static int fresh_blockhash(struct pay_run *run, struct solana_key *hash,
 		*last_valid = pay_last_valid(claimed, heights, run->n);
 		if (*last_valid >= 0)
 			return 0;
-		tell_heights(run, heights, claimed);
+		format_heights(run, heights, claimed);
 	}
 	return err_set(EX_TEMPFAIL, "no server has a blockhash that can be used: %s",
 		run->blame);
@@ -102,7 +102,7 @@ static int sign(struct pay_run *run, struct ledger_tx *tx,
 	memcpy(tx->bytes, whole.data, whole.len);
 	tx->len = whole.len;
 	base58_encode(tx->signature, signature, sizeof signature);
-	/* a server that offers an old blockhash would have the same bytes signed again */
+	/* a server that returns an old blockhash would cause the same bytes to be signed again */
 	if (ledger_knows(run->ledger, tx->signature) != 0) {
 		err_set(EX_TEMPFAIL,
 			"a blockhash is offered that was used before, and is dead");

@@ -199,9 +199,10 @@ int pay_check_payer(struct pay_run *run, int64_t *balance)
 
 /* --- wallets --------------------------------------------------------------------------------- */
 
-/* Idempotent creation does no harm where the account exists, so it is left out only when two
- * servers agree that it does. */
-static void judge(const struct pay_run *run, const struct rpc_account *a, struct owed *o)
+/* Idempotent creation does no harm if the account exists, so it is omitted only if two servers
+ * agree that it does. */
+static void account_status(const struct pay_run *run, const struct rpc_account *a,
+	struct owed *o)
 {
 	o->create = !a || !a->exists;
 	if (!o->create && !o->held)
@@ -230,7 +231,8 @@ int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n)
 		if (ask_all(run, accounts, m, &look) < 0)
 			return -1;
 		for (k = 0; k < m; k++)
-			judge(run, agreed(run, &look, k), &list[start + (size_t)k]);
+			account_status(run, agreed(run, &look, k),
+				&list[start + (size_t)k]);
 	}
 	return 0;
 }

@@ -7,7 +7,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-/* Compute units, above what programs were measured to take: creating an account looks for its
+/* Compute units, above what programs were measured to use: creating an account searches for its
  * address, which may take several tries of 1,500 units. */
 #define UNITS_BASE     30000
 #define UNITS_CREATE   45000

@@ -48,7 +48,7 @@ static bool expired(const struct pay_view *v, int *contradiction)
 	}
 	if (contradiction)
 		*contradiction = votes >= PAY_QUORUM && against == 1 ? who : -1;
-	/* always two, also where there is one server: it cannot confirm its own answer */
+	/* always two, even with a single server: it cannot confirm its own answer */
 	return votes >= PAY_QUORUM && !against;
 }
 
@@ -69,7 +69,7 @@ enum pay_status pay_decide(enum pay_status now, const struct pay_view *v,
 	gone = expired(v, contradiction);
 	if (gone)
 		return PAY_EXPIRED;
-	/* "confirmed" is shown to people only: a fork can undo it, and nothing depends on it */
+	/* "confirmed" is only shown to people: a fork can undo it, and nothing depends on it */
 	if (final + count(v, PAY_SEEN_CONFIRMED) > 0)
 		return PAY_CONFIRMED;
 	return now == PAY_CONFIRMED ? PAY_SENT : now;
@@ -87,12 +87,12 @@ int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers)
 		greatest = heights[i] > greatest ? heights[i] : greatest;
 		least = heights[i] < least ? heights[i] : least;
 	}
-	/* It cannot be told which of them is right: the greatest height would be safe, but one
-	 * server far ahead would keep a payment in flight for ever. */
+	/* Which of them is right is unknown: the greatest height would be safe, but one server
+	 * far ahead would keep a payment in flight forever. */
 	if (answers < quorum(servers) || greatest - least > PAY_VALID_BLOCKS ||
 		claimed < 0 || claimed > greatest + 2 * PAY_VALID_BLOCKS)
 		return -1;
-	/* a real blockhash was made before now, so that it is dead 150 blocks from now */
+	/* a real blockhash is older than now, so it has expired 150 blocks from now */
 	return greatest + PAY_VALID_BLOCKS > claimed ? greatest + PAY_VALID_BLOCKS :
 						       claimed;
 }

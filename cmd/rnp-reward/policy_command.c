@@ -1,5 +1,5 @@
-/* rnp-reward policy - explains a policy file: the bounds of each term, and what is wrong with
- * it. */
+/* policy_command.c - rnp-reward policy: explains a policy file: the bounds of each term, and
+ * its errors. */
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
@@ -10,11 +10,11 @@
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 
-#define GPUS_MAX 16 /* that one verdict can prove */
+#define GPUS_MAX 16 /* GPUs that one verdict can prove */
 
 static bool all_ok;
 
-/* Writes one rnp.check line. reason NULL: nothing is wrong. */
+/* Writes one rnp.check line. reason NULL: no error. */
 static int report(const char *what, const json_t *formula, const struct frac *bound,
 	const char *reason)
 {
@@ -42,7 +42,7 @@ static int report(const char *what, const json_t *formula, const struct frac *bo
 }
 
 /* Bounds that hold for every usage: times end with the epoch, ratios with 1, GPUs with what one
- * verdict proves. Others (earnings, credits, bits a second) have none. */
+ * verdict proves. Other fields (earnings, credits, bits a second) have none. */
 static void bound_fields(const struct rules *r, struct expr_bounds *b)
 {
 	static const struct {

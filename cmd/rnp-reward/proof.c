@@ -1,4 +1,4 @@
-/* rnp-reward proof - proves that a node's pay is in the Merkle tree of an epoch. */
+/* proof.c - rnp-reward proof: proves that a node's pay is in the Merkle tree of an epoch. */
 #include <sodium.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static const struct opt options[] = {
 
 struct tree {
 	struct claims claims;
-	json_t *reward, *epoch; /* of the node; or NULL */
+	json_t *reward, *epoch; /* those of the node, or NULL */
 };
 
 static int take(void *tree, const struct record *r)
@@ -139,7 +139,7 @@ static int prove(const struct tree *t)
 		return -1;
 	if (!t->reward)
 		return err_set(EXIT_NO, "node %.60s has no reward in this epoch", node);
-	if (claims_who(t->reward, "reward", &address, claimant) < 0)
+	if (claims_address(t->reward, "reward", &address, claimant) < 0)
 		return -1;
 	index = claims_find(&t->claims, claimant);
 	if (index < 0)

@@ -1,5 +1,5 @@
-/* rnp-reward report - writes a ledger as one self-contained page: who was paid what, who was
- * not and why. */
+/* report.c - rnp-reward report: writes a ledger as one self-contained page: who was paid what,
+ * who was not and why. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void tokens(struct buf *out, int64_t base_units)
 	buf_adds(out, "</td>");
 }
 
-/* A table's first row: names with bars between them. */
+/* Writes a table's header: names separated by bars. */
 static void head(struct buf *out, const char *names)
 {
 	buf_adds(out, "<table><tr><th>");
@@ -99,7 +99,7 @@ static void command(struct buf *out, const char *words)
 	buf_adds(out, "</pre>\n");
 }
 
-/* A command about this ledger. */
+/* Writes a command about this ledger. */
 static void ledger_command(struct buf *out, const char *before, const char *after)
 {
 	struct buf words = BUF_INIT;
@@ -187,7 +187,7 @@ static void draw(struct page *p, const struct merkle_leaf *leaves, long n)
 	qsort(y, (size_t)n, sizeof *y, by_amount);
 	plot_add_chart(&plot, &chart);
 	plot_write(&picture, &plot, NULL, NULL);
-	/* inside a page the SVG goes without the XML declaration of a file of its own */
+	/* inside a page the SVG has no XML declaration */
 	svg = strstr(buf_text(&picture), "<svg");
 	buf_adds(&p->out, svg ? svg : "");
 	buf_release(&picture);
@@ -208,7 +208,7 @@ static int by_sum(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Computes the share of all pay that the first tenth of the wallets has, and the median
+/* Computes the share of all pay that goes to the top tenth of the wallets, and the median
  * wallet's pay. */
 static void figures(struct page *p, struct merkle_leaf *sorted, long n)
 {
@@ -418,7 +418,7 @@ static void burns(struct page *p)
 
 /* --- input ------------------------------------------------------------------------------------ */
 
-/* Returns a reason without the figures of one node: the text before the colon, or all of it. */
+/* Returns a reason without the numbers of one node: the text before the colon, or all of it. */
 static void count_reason(struct beside *b, const char *reason)
 {
 	for (int i = 0; i < b->nreasons; i++)

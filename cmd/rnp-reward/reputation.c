@@ -1,4 +1,4 @@
-/* rnp-reward reputation - rates how reliable nodes are, from signed verdicts. */
+/* reputation.c - rnp-reward reputation: rates how reliable nodes are, from signed verdicts. */
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static const struct opt options[] = {
 /* A verdict, or a heartbeat that announces maintenance. */
 struct event {
 	char node[KEY_ADDRESS_MAX];
-	int64_t at_ms, until_ms; /* until: of a maintenance, -1 of a verdict */
+	int64_t at_ms, until_ms; /* until_ms: end of a maintenance, -1 for a verdict */
 	bool passed;
 	unsigned char sha256[CANON_HASH_BYTES];
 };
@@ -119,7 +119,7 @@ static int take(void *ctx, const struct record *r)
 	return 0;
 }
 
-/* Compares by node, maintenance before verdicts, then by time; equal events stand side by side. */
+/* Compares by node, maintenance before verdicts, then by time; equal events are adjacent. */
 static int by_node(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
@@ -140,8 +140,8 @@ static bool in_maintenance(const struct event *list, size_t n, int64_t at_ms)
 	return false;
 }
 
-/* Sums up the events of one node. verdicts_sha256 is over the hashes of those that count, in
- * order: anyone who has the verdicts can check that it covers exactly these. */
+/* Summarises the events of one node. verdicts_sha256 is over the hashes of the counted
+ * verdicts, in order: anyone who has the verdicts can check that it covers exactly these. */
 static int write_node(const struct event *list, size_t n)
 {
 	struct reputation r = { 0 };
@@ -193,7 +193,7 @@ static int write_all(struct events *all)
 		for (end = i + 1; end < all->n &&
 			strcmp(all->list[end].node, all->list[i].node) == 0;)
 			end++;
-		if (all->list[end - 1].until_ms < 0) /* some verdict is there */
+		if (all->list[end - 1].until_ms < 0) /* there is a verdict */
 			rc = write_node(all->list + i, end - i);
 	}
 	return rc;

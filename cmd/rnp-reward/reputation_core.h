@@ -1,10 +1,10 @@
-/* reputation_core.h - how far a node can be relied on, from its verdicts. Pure; whole numbers
- * only, so that every machine has the same, since it may decide about pay.
+/* reputation_core.h - rates how reliable a node is, from its verdicts. Pure; integers only, so
+ * that every machine gets the same result, since it may decide about pay.
  *
- * A trial counts 2^(-age / half-life). With s the weights of those that were passed and n of
+ * A trial has the weight 2^(-age / half-life). With s the weights of the passed ones and n of
  * all, the reputation is the lower bound of Wilson's interval of s / n at z = 1.96 (E. B.
  * Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927): few
- * trials are little reputation, whatever their result. */
+ * trials give little reputation, whatever their result. */
 #ifndef RNP_CMD_REWARD_REPUTATION_CORE_H
 #define RNP_CMD_REWARD_REPUTATION_CORE_H
 
@@ -14,7 +14,7 @@
 #define REPUTATION_ONE (INT64_C(1) << 32) /* a weight of 1 */
 
 struct reputation {
-	int64_t trials, passed;         /* that were counted */
+	int64_t trials, passed;         /* that count */
 	uint64_t passed_weight, weight; /* in units of 2^-32 */
 };
 
@@ -24,7 +24,7 @@ uint64_t reputation_weight(int64_t age_ms, int64_t half_life_ms);
 void reputation_add(struct reputation *r, bool passed, int64_t age_ms,
 	int64_t half_life_ms);
 
-/* The lower bound in millionths, rounded down; 0 without trials. */
+/* Returns the lower bound in millionths, rounded down; 0 without trials. */
 int64_t reputation_lower_ppm(const struct reputation *r);
 
 #endif

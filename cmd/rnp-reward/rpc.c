@@ -1,4 +1,4 @@
-/* rpc.c - JSON-RPC 2.0 to a Solana server over HTTP. */
+/* rpc.c - calls a Solana server by JSON-RPC 2.0 over HTTP. */
 #include "cmd/rnp-reward/rpc.h"
 
 #include <inttypes.h>
@@ -60,7 +60,7 @@ static int no_form(const char *where, const char *what)
 	return err_set(EX_DATAERR, "%s: %s is not of its form", where, what);
 }
 
-/* The value of an answer that has a context. */
+/* Returns the value of an answer that has a context. */
 static const json_t *value_of(const json_t *result)
 {
 	return json_object_get(result, "value");
@@ -86,7 +86,7 @@ int rpc_read_blockhash(const json_t *result, struct solana_key *out, int64_t *la
 	return 0;
 }
 
-/* null, or an account with its data in base64. */
+/* Reads null, or an account with its data in base64. */
 static int read_account(const json_t *v, struct rpc_account *out, const char *where)
 {
 	const char *program = json_string_value(json_object_get(v, "owner"));
@@ -166,7 +166,7 @@ int rpc_read_statuses(const json_t *result, int n, enum pay_seen *out, const cha
 
 /* --- questions ------------------------------------------------------------------------------ */
 
-/* Ask and return the result, or NULL. takes params. */
+/* Calls a method and returns the result, or NULL. Takes params. */
 static json_t *ask(struct rpc *r, const char *method, json_t *takes_params)
 {
 	struct http_response answer = HTTP_RESPONSE_INIT;

@@ -1,7 +1,7 @@
-/* rpc.h - asks one Solana RPC server, and reads its answers with pure functions.
+/* rpc.h - calls a Solana RPC server, and parses its answers with pure functions.
  *
- * An answer is only checked to be well-formed; paystate.h draws the conclusions from the
- * answers of several servers. Uses http, json, err. */
+ * An answer is only checked to be well-formed; paystate.h draws conclusions from the answers of
+ * several servers. Uses http, json, err. */
 #ifndef RNP_CMD_REWARD_RPC_H
 #define RNP_CMD_REWARD_RPC_H
 
@@ -15,38 +15,38 @@
 #include "common/net/http.h"
 
 #define RPC_TEXT_MAX      128
-#define RPC_ACCOUNT_BYTES 512 /* of an account that are looked at */
-#define RPC_BATCH_MAX     100 /* accounts or signatures in one question */
+#define RPC_ACCOUNT_BYTES 512 /* bytes of an account that are read */
+#define RPC_BATCH_MAX     100 /* accounts or signatures per request */
 #define RPC_HEIGHT_MAX    INT64_C(1000000000000)
 
 struct rpc {
 	const char *url;
 	struct http http;
-	int64_t id; /* of the last question */
+	int64_t id; /* of the last request */
 };
 
-/* An account as getMultipleAccounts tells it. */
+/* An account as getMultipleAccounts returns it. */
 struct rpc_account {
 	bool exists;
 	struct solana_key program; /* its owner in Solana's sense */
 	unsigned char data[RPC_ACCOUNT_BYTES];
-	size_t len; /* of data; RPC_ACCOUNT_BYTES at most */
+	size_t len; /* of data, at most RPC_ACCOUNT_BYTES */
 };
 
-/* Each returns 0, or -1 with err_set naming the server: 69, 75, 65 an answer that is none. */
+/* Each returns 0, or -1 with err_set naming the server: 69, 75, 65 a malformed answer. */
 int rpc_genesis(struct rpc *r, char out[RPC_TEXT_MAX]);
 int rpc_blockhash(struct rpc *r, struct solana_key *out, int64_t *last_valid);
 int rpc_height(struct rpc *r, const char *commitment, int64_t *out);
 int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n,
 	struct rpc_account *out);
 int rpc_send(struct rpc *r, const void *transaction, size_t len);
-/* texts: base58 signatures. Statuses with their history. */
+/* Gets statuses including their history. texts: base58 signatures. */
 int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *out);
 
 /* --- pure ----------------------------------------------------------------------------------- */
 
-/* The result of an answer with this id; the caller owns it. NULL with EX_DATAERR (no answer in
- * the sense of JSON-RPC 2.0, another id), or with EX_TEMPFAIL and the server's own message (an
+/* Returns the result of an answer with this id; the caller owns it. NULL with EX_DATAERR (not
+ * an answer of JSON-RPC 2.0, another id), or with EX_TEMPFAIL and the server's own message (an
  * error). */
 json_t *rpc_answer(const char *text, size_t len, int64_t id, const char *where);
 

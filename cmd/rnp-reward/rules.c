@@ -15,7 +15,7 @@ const char *const pay_names[PAY_N] = { "job", "availability" };
 
 #define NEED_WALLET -1
 #define NEED_MODEL  -2
-#define NEED_NONE   -3 /* of a field that usage does not have: registration checks it */
+#define NEED_NONE   -3 /* a field that usages do not have: registration checks it */
 
 /* --- compiling ----------------------------------------------------------------------------- */
 
@@ -133,7 +133,7 @@ static int compile_pay(struct rules *r)
 	return 0;
 }
 
-/* A limit in tokens; absent: -1. */
+/* Reads a limit in tokens; absent: -1. */
 static int compile_limit(const json_t *object, const char *key, int decimals,
 	int64_t *out)
 {
@@ -147,7 +147,7 @@ static int compile_limit(const json_t *object, const char *key, int decimals,
 	return *out < 0 ? err_set(EX_DATAERR, "%s: is negative", key) : 0;
 }
 
-/* Returns the part of the pool that each share splits: all of it where there is one share. */
+/* Computes the part of the pool that each share splits: all of it if there is one share. */
 static int compile_parts(struct rules *r, const json_t *pool)
 {
 	const json_t *parts = json_object_get(pool, "parts");
@@ -286,8 +286,8 @@ uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
 
 	if (found != RULES_NO_MODEL)
 		return found;
-	/* a memory size that no such card has does not change the model: a term of its own
-	 * prices the memory, and a challenge checks whether it is there */
+	/* a memory size that no such card has does not change the model: a separate term prices
+	 * the memory, and a challenge checks that it is present */
 	if (!gpu)
 		gpu = gpu_find(raw, 0);
 	r->models = xgrow(r->models, &r->models_cap, r->nmodels + 1, sizeof *r->models);

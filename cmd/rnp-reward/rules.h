@@ -1,9 +1,9 @@
-/* rules.h - a policy compiled into fields, tables and expressions. Pure but for the policy it
- * is compiled from.
+/* rules.h - a policy compiled into fields, tables and expressions. Pure except for reading the
+ * policy.
  *
  * The vocabulary (rnp-reward(1), POLICIES): constants, fields of the usage, earlier terms, sum,
- * product, weighted, divide, least, most, relative, scale, tiers, table. A term that an absent
- * field feeds counts 0, whatever its operator, unless the field names its "unknown". */
+ * product, weighted, divide, least, most, relative, scale, tiers, table. A term that needs an
+ * absent field is 0, whatever its operator, unless the field has an "unknown" value. */
 #ifndef RNP_CMD_REWARD_RULES_H
 #define RNP_CMD_REWARD_RULES_H
 
@@ -22,7 +22,7 @@
 #define RULES_TERMS_MAX  EXPR_TERMS_MAX
 #define RULES_TABLES_MAX EXPR_TABLES_MAX
 
-/* A GPU model as usages name it, and what each table says of it. */
+/* A GPU model as usages name it, and its row in each table. */
 struct model {
 	char *raw; /* as written */
 	int64_t memory_bytes;
@@ -57,11 +57,11 @@ struct rules {
 	struct term terms[RULES_TERMS_MAX];
 	int nterms;
 	struct pay pay[PAY_N];
-	bool shares;                  /* some part is a share of a pool */
-	struct frac pool_part[PAY_N]; /* of the pool that each share splits */
+	bool shares;                  /* some part of the pay is a share of a pool */
+	struct frac pool_part[PAY_N]; /* part of the pool that each share splits */
 	int64_t per_node_base_units;  /* -1: the pool has no such limit */
-	int64_t month_base_units; /* the most in a month, RULES_MONTH_S; -1: no such limit */
-	int64_t wallet_base_units; /* the most for one claimant; -1: no such limit */
+	int64_t month_base_units; /* largest amount per month (RULES_MONTH_S); -1: no such limit */
+	int64_t wallet_base_units; /* largest amount per claimant; -1: no such limit */
 	int64_t stake_uusd;        /* earnings up to this are locked; -1: none */
 	bool needs_price;          /* some expression has price_uusd */
 	int64_t epoch_s;
@@ -72,38 +72,40 @@ struct rules {
 	size_t nmodels, models_cap;
 };
 
-/* Compile a policy; takes it (also on failure). Returns 0, or -1 with EX_DATAERR naming the
+/* Compiles a policy; takes it (also on failure). Returns 0, or -1 with EX_DATAERR naming the
  * policy, the path and the reason. */
 int rules_compile(struct rules *r, struct policy *takes_policy);
 
-/* policy_load and rules_compile. */
+/* Calls policy_load and rules_compile. */
 int rules_load(struct rules *r, const char *name_or_path);
 void rules_release(struct rules *r);
 
-/* The index of a model, entered when it is new. Not thread-safe: see rules_model_find. */
+/* Returns the index of a model, which is entered if it is new. Not thread-safe: see
+ * rules_model_find. */
 uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes);
-/* The same without entering it: RULES_NO_MODEL when it is new. */
+/* Returns the same without entering it: RULES_NO_MODEL if it is new. */
 uint32_t rules_model_find(const struct rules *r, const char *raw, int64_t memory_bytes);
 
-/* What is computed of one node. */
+/* The results for one node. */
 struct eval {
 	const struct rules *rules;
 	struct expr_env env;
 	struct frac term[RULES_TERMS_MAX];
-	uint32_t missing[RULES_TERMS_MAX]; /* fields that a term lacked */
+	uint32_t missing[RULES_TERMS_MAX]; /* fields that each term lacked */
 };
 
-/* Prepare e for one node; most as in struct expr_env. */
+/* Prepares e for one node; most as in struct expr_env. */
 void rules_eval_init(struct eval *e, const struct rules *r, const struct usage *u,
 	int64_t epoch_s, int64_t price_uusd, const int64_t *most);
 
-/* All terms of a node. Returns 0, or -1 with EX_DATAERR: a value does not fit 128 bits. */
+/* Computes all terms of a node. Returns 0, or -1 with EX_DATAERR: a value does not fit 128
+ * bits. */
 int rules_eval_terms(struct eval *e);
 
-/* One more expression over the terms. */
+/* Evaluates another expression over the terms. */
 int rules_eval(struct eval *e, const struct expr *x, struct frac *out);
 
-/* Whether need i is met; *unknown: the field is absent. */
+/* Whether requirement i is met; *unknown: the field is absent. */
 bool rules_met(const struct rules *r, int i, const struct usage *u, bool *unknown);
 
 #endif

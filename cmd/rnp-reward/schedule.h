@@ -4,7 +4,7 @@
 
 #include "cmd/rnp-reward/supply.h"
 
-/* Returns 0, or -1: 66, 65 naming the field. */
+/* Reads a schedule. Returns 0, or -1: 66, 65 naming the field. */
 int schedule_load(struct supply_schedule *s, const char *path);
 
 #endif

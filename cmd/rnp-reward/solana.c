@@ -1,4 +1,4 @@
-/* solana.c - Solana's addresses, instructions and messages, written and read. */
+/* solana.c - writes and reads Solana's addresses, instructions and messages. */
 #include "cmd/rnp-reward/solana.h"
 
 #include <inttypes.h>
@@ -40,7 +40,8 @@ bool solana_on_curve(const struct solana_key *key)
 {
 	unsigned char sum[SOLANA_KEY_BYTES];
 
-	/* adding asks whether both are points, of the curve but not of the prime-order group */
+	/* adding checks that both are points of the curve, not that they are in the prime-order
+	 * group */
 	return crypto_core_ed25519_add(sum, key->bytes, key->bytes) == 0;
 }
 
@@ -236,8 +237,8 @@ static int lower(char c)
 	return c >= 'A' && c <= 'Z' ? c + 32 : c;
 }
 
-/* As Intl.Collator("en", {caseFirst: "lower"}) has it for letters and digits: the letters without
- * their case first, digits before letters; only then small letters before capitals. */
+/* Orders letters and digits as Intl.Collator("en", {caseFirst: "lower"}): first ignoring case,
+ * digits before letters; then lower case before upper case. */
 static int collate(const char *a, const char *b)
 {
 	size_t i = 0;
@@ -296,7 +297,7 @@ static int index_of(const struct accounts *a, const struct solana_key *key)
 	bug("an account that was not collected");
 }
 
-/* "compact-u16": 7 bits a byte, the lowest first. */
+/* "compact-u16": 7 bits per byte, the lowest first. */
 static void add_short(struct buf *out, size_t v)
 {
 	while (v > 0x7f) {
@@ -383,7 +384,7 @@ static int take_byte(struct reader *r)
 	return byte ? *byte : 0;
 }
 
-/* In its shortest form only; more than max is bad. */
+/* Accepts only the shortest form; more than max is an error. */
 static int take_short(struct reader *r, int max)
 {
 	int v = 0;
@@ -475,7 +476,8 @@ static void add_key(struct buf *out, const struct solana_parsed *m, int key)
 	buf_adds(out, text);
 }
 
-/* Amounts of TransferChecked, BurnChecked and MintToChecked, with the decimals that they name. */
+/* Prints amounts of TransferChecked, BurnChecked and MintToChecked with the decimals that they
+ * state. */
 static void add_amount(struct buf *out, const unsigned char *data)
 {
 	uint64_t amount = number(data + 1, 8);

@@ -15,16 +15,16 @@
 #define SOLANA_KEY_BYTES        32
 #define SOLANA_SIGNATURE_BYTES  64
 #define SOLANA_TX_BYTES_MAX     1232
-#define SOLANA_ACCOUNTS_MAX     64 /* of one message; 1,232 bytes hold 35 */
+#define SOLANA_ACCOUNTS_MAX     64 /* per message; 1,232 bytes hold 35 */
 #define SOLANA_INSTRUCTIONS_MAX 64
-#define SOLANA_DATA_MAX         600 /* of one instruction */
-#define SOLANA_ROLES_MAX        8   /* accounts of one instruction */
+#define SOLANA_DATA_MAX         600 /* per instruction */
+#define SOLANA_ROLES_MAX        8   /* accounts per instruction */
 
 struct solana_key {
 	unsigned char bytes[SOLANA_KEY_BYTES];
 };
 
-/* The programs and sysvars that payouts name. */
+/* The programs and sysvars that payouts use. */
 enum solana_program {
 	SOLANA_SYSTEM,
 	SOLANA_COMPUTE_BUDGET,
@@ -37,15 +37,16 @@ enum solana_program {
 };
 const struct solana_key *solana_program(enum solana_program which);
 
-/* Whether the bytes are a point of the curve, so that somebody may have the key. */
+/* Whether the bytes are a point of the curve, so that somebody may have the private key. */
 bool solana_on_curve(const struct solana_key *key);
 
-/* The program-derived address of nseeds seeds (16 at most, 32 bytes each at most) with the highest
- * bump that is off the curve. Returns the bump, or -1: none is, or a seed is too long. */
+/* Computes the program-derived address of nseeds seeds (at most 16, of at most 32 bytes each)
+ * with the highest bump that is off the curve. Returns the bump, or -1: there is none, or a
+ * seed is too long. */
 int solana_pda(const void *const *seeds, const size_t *lens, int nseeds,
 	const struct solana_key *program, struct solana_key *out);
 
-/* A wallet's associated account for a mint of one of the two token programs. */
+/* Computes a wallet's associated account for a mint of one of the two token programs. */
 int solana_associated(const struct solana_key *wallet,
 	const struct solana_key *token_program, const struct solana_key *mint,
 	struct solana_key *out);
@@ -98,14 +99,14 @@ struct solana_message {
 	int n;
 };
 
-/* Append the bytes that are signed. Accounts stand in the order of kit: the payer, then writable
- * signers, signers, writable ones, others, each sorted by base58 text as its collator does.
- * Returns 0, or -1 with EX_DATAERR: too many accounts. */
+/* Appends the bytes to be signed. Accounts are in kit's order: the payer, then writable
+ * signers, signers, writable ones, others, each group sorted by base58 text as its collator
+ * does. Returns 0, or -1 with EX_DATAERR: too many accounts. */
 int solana_compile(struct buf *out, const struct solana_message *m);
 
-/* How many signatures a message asks for, and where its keys are; false when the bytes are no
- * message that solana_compile could have written (trailing bytes, indexes that lead nowhere,
- * lookup tables). */
+/* Reads how many signatures a message needs, and where its keys are. Returns false if
+ * solana_compile could not have written the bytes (trailing bytes, indexes out of range, lookup
+ * tables). */
 struct solana_parsed {
 	bool legacy;
 	int nsigners, nreadonly_signers, nreadonly, nkeys;
@@ -120,11 +121,11 @@ struct solana_parsed {
 };
 bool solana_parse(const unsigned char *message, size_t len, struct solana_parsed *out);
 
-/* Appends a message in words, a line for each instruction, for the person or program that signs
- * it. */
+/* Appends a description of a message, one line for each instruction, for the person or program
+ * that signs it. */
 void solana_words(struct buf *out, const struct solana_parsed *m);
 
-/* The whole transaction with its one signature. */
+/* Appends the whole transaction with its one signature. */
 void solana_transaction(struct buf *out,
 	const unsigned char signature[SOLANA_SIGNATURE_BYTES], const void *message,
 	size_t len);

@@ -1,5 +1,5 @@
-/* split.c - splits a pool by fractions, exactly. money_split does it for whole weights of 64
- * bits with one division each; those here, brought to one denominator, have up to 124 bits. */
+/* split.c - splits a pool by fractions, exactly. money_split does it for 64-bit integer weights
+ * with one division each; these weights, over a common denominator, have up to 124 bits. */
 #include <stdlib.h>
 
 #include "cmd/rnp-reward/core.h"
@@ -9,8 +9,8 @@
 
 #define SUM_MAX ((u128)1 << 124)
 
-/* A denominator that all weights divide; 0 when there is none of 128 bits. Most share one, so
- * that a division each is all it takes. */
+/* Returns a denominator that all weights divide; 0 if there is none of 128 bits. Most share
+ * one, so that one division each is all it takes. */
 static u128 common_denominator(struct frac *weights, size_t n, bool reduce)
 {
 	u128 all = 1;

@@ -1,4 +1,5 @@
-/* rnp-reward twap - the time-weighted average price of a token, from samples of several sources. */
+/* twap.c - rnp-reward twap: the time-weighted average price of a token, from samples of several
+ * sources. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,7 +95,7 @@ static int take(void *ctx, const struct record *r)
 	return one->source < 0 ? -1 : 0;
 }
 
-/* The source whose name is the k-th in order. */
+/* Returns the source whose name is the k-th in order. */
 static int nth_name(const struct samples *s, int k)
 {
 	for (int i = 0; i < s->nnames; i++) {
@@ -119,7 +120,7 @@ static int write_price(const struct twap *t, const struct samples *s)
 	json_set_time(record, "from", t->from_ms);
 	json_set_time(record, "to", t->to_ms);
 	json_set_i64(record, "price_uusd", t->price_uusd);
-	/* in the order of their names, whatever that of the input was */
+	/* in the order of their names, whatever the order of the input */
 	for (int k = 0; k < s->nnames; k++) {
 		int i = nth_name(s, k);
 

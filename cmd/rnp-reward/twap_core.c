@@ -1,4 +1,4 @@
-/* twap_core.c - sweeps over the window from event to event: a sample begins or is too old. */
+/* twap_core.c - sweeps over the window from event to event: a sample begins or becomes too old. */
 #include "cmd/rnp-reward/twap_core.h"
 
 #include <inttypes.h>
@@ -37,7 +37,7 @@ struct sweep {
 	u128 sum;                        /* 2 x price x ms */
 };
 
-/* Account for [from, to), in which nothing changes. */
+/* Accounts for [from, to), in which nothing changes. */
 static int account(struct sweep *s, int64_t from, int64_t to)
 {
 	const struct twap_sample *fresh[TWAP_SOURCES_MAX], *kept[TWAP_SOURCES_MAX];
@@ -78,7 +78,7 @@ static int account(struct sweep *s, int64_t from, int64_t to)
 	return 0;
 }
 
-/* The next instant after now at which some sample is too old; INT64_MAX: none. */
+/* Returns the next instant after now at which some sample becomes too old; INT64_MAX: none. */
 static int64_t next_expiry(const struct sweep *s, int64_t now)
 {
 	int64_t first = INT64_MAX;
@@ -92,7 +92,7 @@ static int64_t next_expiry(const struct sweep *s, int64_t now)
 	return first;
 }
 
-/* From now until `until`, stopping where samples grow too old. */
+/* Advances from now to `until`, stopping where samples become too old. */
 static int advance(struct sweep *s, int64_t *now, int64_t until)
 {
 	while (*now < until) {

@@ -1,4 +1,5 @@
-/* rnp-reward usage - reads the signed records of an epoch and writes one rnp.usage per node. */
+/* usage.c - rnp-reward usage: reads the signed records of an epoch and writes one rnp.usage per
+ * node. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,8 +18,9 @@
 #define PAGE_BYTES_MAX ((size_t)300 << 20)
 #define CURSOR_MAX     128
 #define UPTIME_LATE_MS \
-	INT64_C(1209600000)        /* a day is signed within two weeks of its end */
-#define MARGIN_MS INT64_C(7200000) /* twice the longest promise of a heartbeat */
+	INT64_C(1209600000) /* a day is signed within two weeks of its end */
+#define MARGIN_MS \
+	INT64_C(7200000) /* twice the longest interval that a heartbeat may announce */
 
 static struct {
 	int64_t from_ms, to_ms;
@@ -79,7 +81,7 @@ static bool trusted(const char *address)
 	return false;
 }
 
-/* Returns why a record does not count, or NULL: nodes may speak for themselves; only trusted
+/* Returns why a record does not count, or NULL. Nodes may speak for themselves; only trusted
  * signers may speak about others. */
 static const char *why_not(const json_t *record, const struct signature_result *proof)
 {
@@ -91,7 +93,7 @@ static const char *why_not(const json_t *record, const struct signature_result *
 		return !json_object_get(record, "node") ? "names no node" :
 			proof->ok                       ? NULL :
 							  proof->reason;
-	/* the author that it names must be among the signers; it need not name one */
+	/* the author that it names, if any, must be among the signers */
 	if (json_object_get(record, "signer") && !proof->ok)
 		return proof->reason;
 	for (int i = 0; i < proof->nsigners; i++)
@@ -114,8 +116,8 @@ static bool about_usage(const json_t *record)
 	return false;
 }
 
-/* Whether a record counts. One that does not is left out with a warning: a stranger who sends
- * a bad record must not be able to stop everybody's pay. */
+/* Whether a record counts. One that does not is skipped with a warning: a stranger who sends a
+ * bad record must not be able to stop everybody's pay. */
 static bool counts(const json_t *record, const char *where)
 {
 	struct signature_result proof;
@@ -143,7 +145,7 @@ static int check_line(void *ctx, char *line, size_t len, const char *where,
 	(void)ctx;
 	if (rc == 0 && counts(record, where)) {
 		buf_add(out, line, len);
-		/* the place is passed on for records that gathering itself refuses */
+		/* the file and line are passed on for records that gathering itself refuses */
 		buf_addc(out, '\0');
 		buf_adds(out, where);
 	}
@@ -178,7 +180,7 @@ static int read_files(struct gather *g, char **files, int n)
 /* --- a registry ---------------------------------------------------------------------------- */
 
 /* A malformed record that a stranger posted and the registry stored must not stop everybody's
- * pay, so it is left out. */
+ * pay, so it is skipped. */
 static int take_page(struct gather *g, const json_t *records)
 {
 	const json_t *record;
@@ -261,8 +263,8 @@ static int read_registry(struct gather *g)
 	int rc = -1;
 
 	/* reads all records of nodes, not only the current ones: another computer on another
-	 * day must find the wallet and the hardware that held in the epoch; a receipt is
-	 * written after the work, any time after the epoch began */
+	 * day must find the wallet and the hardware of the epoch; a receipt is written after
+	 * the work, any time after the epoch began */
 	if (fetch_kind(g, &http, "rnp.node", 0, g->to_ms + MARGIN_MS) == 0 &&
 		(!opts.heartbeats ||
 			fetch_kind(g, &http, "rnp.heartbeat", g->from_ms - MARGIN_MS,

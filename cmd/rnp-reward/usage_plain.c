@@ -1,8 +1,8 @@
-/* usage_plain.c - reads rnp.usage the fast way: see usage_from_plain in usage_read.h.
+/* usage_plain.c - parses rnp.usage the fast way: see usage_from_plain in usage_read.h.
  *
- * Plain means: one flat object (factors aside) of known keys, each once, strings of printable
- * ASCII without escapes, whole numbers of at most 16 digits. A test and a fuzz target compare
- * what this accepts with usage_from_json. */
+ * Plain means: one flat object (except for factors) of known keys, each once, strings of
+ * printable ASCII without escapes, whole numbers of at most 16 digits. A test and a fuzz target
+ * compare what this accepts with usage_from_json. */
 #include <string.h>
 
 #include "cmd/rnp-reward/fields.h"
@@ -29,7 +29,7 @@ static bool take(struct scan *s, char c)
 	return true;
 }
 
-/* A string in place: printable ASCII without escapes. */
+/* Parses a string in place: printable ASCII without escapes. */
 static bool scan_string(struct scan *s, const char **start, size_t *len)
 {
 	const char *p;
@@ -45,7 +45,7 @@ static bool scan_string(struct scan *s, const char **start, size_t *len)
 	return take(s, '"');
 }
 
-/* A string into out, at most size - 1 bytes. */
+/* Copies a string to out, at most size - 1 bytes. */
 static bool take_string(struct scan *s, char *out, size_t size)
 {
 	const char *start;
@@ -58,7 +58,7 @@ static bool take_string(struct scan *s, char *out, size_t size)
 	return true;
 }
 
-/* Up to 15 digits, so that it is below 2^53 whatever they are. */
+/* Parses up to 15 digits, so that the number is below 2^53. */
 static bool take_whole(struct scan *s, int64_t *out)
 {
 	const char *start;
@@ -72,7 +72,7 @@ static bool take_whole(struct scan *s, int64_t *out)
 		(*start != '0' || s->at - start == 1);
 }
 
-/* A decimal of few digits, in 10^-9. */
+/* Parses a decimal of few digits, in 10^-9. */
 static bool take_decimal(struct scan *s, int64_t *nano)
 {
 	int64_t whole, place = 100000000, part = 0;
@@ -142,7 +142,7 @@ struct line {
 	struct usage *usage;
 	char model[81];
 	unsigned seen; /* enum seen */
-	int next;      /* fields mostly come in the order of field_names */
+	int next;      /* fields usually come in the order of field_names */
 };
 
 static bool is(const char *key, size_t len, const char *name)
@@ -204,7 +204,7 @@ static bool take_member(struct line *l)
 	if (!scan_string(&l->scan, &key, &len) || !take(&l->scan, ':') || !len ||
 		len > 31)
 		return false;
-	/* of those that are not fields only gpu_model and wallet begin like one */
+	/* of the other keys, only gpu_model and wallet begin like a field */
 	if (!strchr("kvnft", key[0]))
 		i = find_field(l, key, len);
 	if (i < 0)

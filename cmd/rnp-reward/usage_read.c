@@ -1,4 +1,4 @@
-/* Reads rnp.usage records on all cores into compact structs. */
+/* usage_read.c - reads rnp.usage records on all cores into compact structs. */
 #include "cmd/rnp-reward/usage_read.h"
 
 #include <inttypes.h>
@@ -20,8 +20,7 @@
 
 #define FACTOR_MAX_NANO INT64_C(1000000000000000) /* a million */
 
-/* Nearly all lines find their model among the few that there are, under a lock that readers
- * share. */
+/* Nearly all lines find their model among the few known ones, under a lock that readers share. */
 uint32_t usage_model(struct rules *r, const char *raw, int64_t memory_bytes)
 {
 	static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -61,7 +60,7 @@ static int read_fields(struct usage *u, const json_t *record, const char *where)
 }
 
 /* A factor is a decimal: 1.7, 4, "1.33". A JSON number is a double; its shortest digits are
- * what was written. */
+ * those that were written. */
 static int read_factor(const json_t *v, const char *what, int64_t *nano)
 {
 	struct buf text = BUF_INIT;
@@ -127,7 +126,7 @@ struct reading {
 	struct rules *rules;
 };
 
-/* where is "file:line": kept as two numbers */
+/* where is "file:line": stored as two numbers */
 static void remember_where(const struct usages *u, const char *where, struct usage *one)
 {
 	const char *colon = strrchr(where, ':');
@@ -177,7 +176,7 @@ static int keep(void *ctx, const char *data, size_t len)
 		return err_set(EX_DATAERR, "more than %" PRIu32 " usages",
 			UINT32_MAX - 1);
 	if (u->n == u->cap) {
-		/* grows by a half, not to double: most of the memory is here */
+		/* grows by half instead of doubling, because it holds most of the memory */
 		u->cap = u->cap ? u->cap + u->cap / 2 : 1024;
 		u->list = xrealloc(u->list, u->cap * sizeof *u->list);
 	}

@@ -1,4 +1,4 @@
-/* usage_read.h - rnp.usage records of an epoch, read by all cores into compact structs. */
+/* usage_read.h - reads rnp.usage records of an epoch, on all cores, into compact structs. */
 #ifndef RNP_CMD_REWARD_USAGE_READ_H
 #define RNP_CMD_REWARD_USAGE_READ_H
 
@@ -6,7 +6,7 @@
 
 #include "cmd/rnp-reward/rules.h"
 
-#define USAGE_BYTES_MAX 16384 /* of one record */
+#define USAGE_BYTES_MAX 16384 /* largest record */
 
 struct usages {
 	struct usage *list;
@@ -14,31 +14,31 @@ struct usages {
 	const char *const *files; /* names for messages; borrowed */
 	int nfiles;
 	const char *wanted;    /* an address, or NULL; set before reading */
-	json_t *wanted_record; /* its record as it was, or NULL */
+	json_t *wanted_record; /* its record, unchanged, or NULL */
 };
 #define USAGES_INIT \
 	{           \
 		0   \
 	}
 
-/* Read rnp.usage records of files (none: standard input); models are entered into r. Other
- * kinds are refused. A second record of a node is refused, naming both lines. Returns 0, or
- * -1 with err_set; nothing is to be released but by usages_release, which is always safe. */
+/* Reads rnp.usage records of files (none: standard input) and enters their models into r. Other
+ * kinds are refused. A second record of a node is refused, naming both lines. Returns 0, or -1
+ * with err_set; in either case only usages_release is needed, which is always safe. */
 int usages_read(struct usages *u, struct rules *r, char **files, int nfiles);
 
-/* One record that was parsed already. where names it in errors. */
+/* Reads one record that is already parsed. where names it in errors. */
 int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 	const char *where);
 
-/* The same for a line of the plain form that rnp-reward itself writes, without building
- * objects: several times faster. Returns false for any other line, good or bad, which
- * usage_from_json must then decide. Changes r's models only under its own lock. */
+/* Reads a line of the plain form that rnp-reward itself writes, without building objects:
+ * several times faster. Returns false for any other line, good or bad, which usage_from_json
+ * must then decide. Changes r's models only under its own lock. */
 bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t len);
 
-/* The index of a GPU model, entered when it is new, from any thread. */
+/* Returns the index of a GPU model, which is entered if it is new, from any thread. */
 uint32_t usage_model(struct rules *r, const char *raw, int64_t memory_bytes);
 
-/* "file:3" of a usage, in a static buffer of the thread. */
+/* Returns "file:3" of a usage, in a thread-local static buffer. */
 const char *usages_where(const struct usages *u, const struct usage *one);
 
 void usages_release(struct usages *u);

@@ -1,4 +1,4 @@
-/* rnp-reward verify - proofs, epochs and ledgers, recomputed from records. */
+/* verify.c - rnp-reward verify: recomputes proofs, epochs and ledgers from records. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,12 +43,12 @@ static const struct opt options[] = {
 struct seen {
 	struct claims claims;
 	json_t *epoch;
-	struct buf rewards; /* their lines, in order; only when they are computed again */
+	struct buf rewards; /* their lines, in order; only if they are recomputed */
 	struct buf roots;   /* of the proofs, MERKLE_HASH_BYTES each */
 	bool all_ok, any;
 };
 
-/* One rnp.check line. reason NULL: it is good. */
+/* Writes one rnp.check line. reason NULL: it is good. */
 static int report(struct seen *s, const char *what, const char *reason)
 {
 	json_t *record = json_record("rnp.check");
@@ -192,7 +192,7 @@ static bool record_differs(const char *line, size_t len, const char *computed, s
 	json_t *a, *b;
 	bool found;
 
-	/* the same bytes, mostly */
+	/* usually the same bytes */
 	if (len == n && memcmp(line, computed, n) == 0)
 		return false;
 	a = json_parse_object(line, len, what);
@@ -254,7 +254,7 @@ static int compute_again(struct seen *s)
 /* --- a ledger ------------------------------------------------------------------------------ */
 
 struct search {
-	const json_t *epoch; /* NULL: only roots are wanted */
+	const json_t *epoch; /* NULL: only roots are needed */
 	bool found;
 	struct buf roots; /* of all entries */
 };
@@ -273,7 +273,7 @@ static int look(void *ctx, int64_t sequence, const json_t *row)
 	if (!search->epoch)
 		return 0;
 	plain = json_copy((json_t *)row);
-	/* epoch wrote it to standard output with its place, if it was new */
+	/* epoch wrote it to standard output with sequence and previous, if it was new */
 	if (!json_object_get(search->epoch, "sequence")) {
 		json_object_del(plain, "sequence");
 		json_object_del(plain, "previous");
@@ -285,7 +285,7 @@ static int look(void *ctx, int64_t sequence, const json_t *row)
 }
 
 /* Returns the first proof whose root no entry has, counted from 1; 0: there is none. A proof
- * that only fits its own root proves nothing. */
+ * that only matches its own root proves nothing. */
 static size_t find_foreign(const struct buf *roots, const struct buf *ledger)
 {
 	for (size_t i = 0; i < roots->len; i += MERKLE_HASH_BYTES) {

@@ -1,4 +1,4 @@
-/* Writes rnp.reward and rnp.epoch records as text, the same bytes on every machine. */
+/* write.c - formats rnp.reward and rnp.epoch records as text, the same bytes on every machine. */
 #include "cmd/rnp-reward/write.h"
 
 #include <inttypes.h>

@@ -8,13 +8,13 @@
 #include "cmd/rnp-reward/core.h"
 #include "common/base/buf.h"
 
-/* Append the rnp.reward of usage i and a newline. */
+/* Appends the rnp.reward of usage i and a newline. */
 void reward_write(struct buf *out, const struct epoch *e, size_t i);
 
-/* Append text (",\"key\":") and a whole number, as a decimal string beyond 2^53. */
+/* Appends text (",\"key\":") and an integer, as a decimal string beyond 2^53. */
 void reward_number(struct buf *out, const char *text, int64_t v);
 
-/* The rnp.epoch; the caller owns it. */
+/* Returns the rnp.epoch; the caller owns it. */
 json_t *epoch_record(const struct epoch *e);
 
 /* Formats the result of requirement i for a usage: "download: 50 bit/s is not more than 100

@@ -95,7 +95,7 @@ static void read_feed(const char *text, size_t len,
 		check_feed(&f);
 		f.at_ms = 0;
 		feed_state_accept(&s, "vast", &f, NULL);
-		must(feed_judge(&s, &f.offers, 2) ==
+		must(feed_check(&s, &f.offers, 2) ==
 			0); /* a feed is in line with itself */
 	}
 	feed_state_release(&s);

@@ -373,7 +373,7 @@ static int judge(const struct feed_state *s, int n, int64_t price)
 	int rc;
 
 	fill(&l, n, price);
-	rc = feed_judge(s, &l, 3);
+	rc = feed_check(s, &l, 3);
 	offer_list_release(&l);
 	return rc;
 }
