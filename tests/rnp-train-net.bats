@@ -119,3 +119,36 @@ chain_is_whole() {
 	rnp-train decompress whole >flat
 	[ "$(b2sum -l 256 flat | cut -d' ' -f1)" = "$base" ]
 }
+
+@test "coordinate: delayed Nesterov waits for nobody" {
+	start_coordinator --workers 2 --rounds 5 --inner-steps 8 --outer dn --outer-rate 0.7 --grace 100ms --valid "$DIR/valid" --eval-tokens 1024
+	start_worker a
+	start_worker b --micro-batch 1
+	end_of a "${worker[a]}"
+	end_of b "${worker[b]}"
+	end_of coordinate "$coordinator"
+	chain_is_whole 5
+	rounds | jq -se '(map(.workers) | add) >= 5 and .[4].validation_loss_micronats < .[0].validation_loss_micronats'
+	# no sequence is counted twice
+	rounds | jq -se '[.[].members[] | select(.state == "counted") | range(.first; .first + .steps * 4)] | length == (unique | length)'
+}
+
+@test "coordinate: a worker that stalls holds nobody up, and another takes its place" {
+	start_coordinator --workers 3 --rounds 3 --inner-steps 5 --aggregate trimmed:0.34 --late count
+	start_worker a
+	start_worker b
+	start_worker c
+	# late by seconds, whatever the machine
+	wait_until 'a round' rounds_are 1
+	kill -STOP "${worker[c]}"
+	start_worker d
+	wait_until 'three rounds' rounds_are 3
+	kill -CONT "${worker[c]}"
+	end_of a "${worker[a]}"
+	end_of b "${worker[b]}"
+	end_of d "${worker[d]}"
+	end_of c "${worker[c]}"
+	end_of coordinate "$coordinator"
+	chain_is_whole 3
+	rounds | jq -se 'all(.workers >= 3)'
+}

@@ -19,6 +19,8 @@
 #include "common/base/err.h"
 #include "common/lm/token/shard.h"
 #include "common/lm/train/loop.h"
+#include "common/lm/train/round.h"
+#include "common/lm/train/update.h"
 #include "common/net/httpd.h"
 #include "common/store/store.h"
 
@@ -28,7 +30,8 @@ struct coordinator_options {
 		eval_tokens;
 	double lr, lr_min, beta1, beta2, decay, clip, outer_rate, outer_momentum;
 	uint64_t seed;
-	const char *outer, *method, *method_down, *precision, *late;
+	int64_t grace_ms;
+	const char *outer, *aggregate, *method, *method_down, *precision, *late;
 	int64_t uusd_per_million_tokens, credits_per_million_tokens;
 	const char *const *allow; /* addresses; none: anybody */
 	int nallow;
@@ -53,7 +56,8 @@ struct coordinator {
 	struct rundir hold;
 	struct lm_token *token;
 	struct lm_shards data, valid;
-	struct dev d;        /* of the round's thread: containers, validation */
+	struct dev d;        /* for validation */
+	struct dev cpu;      /* of the round's thread: containers */
 	struct lm_loop eval; /* open where there is --valid */
 	struct protocol_nonces *nonces;
 
@@ -64,14 +68,15 @@ struct coordinator {
 	pthread_mutex_t lock;
 	pthread_cond_t wake; /* of the round's thread */
 	struct store db;
-	uint64_t round, step,
-		next; /* round that is open, from 1; next: sequence never given */
+	struct round r;          /* who works on what */
+	uint64_t round;          /* that is open or gathers, from 1: r.number + 1 */
 	char base[PROTOCOL_HEX]; /* of pub */
 	uint64_t tokens;         /* counted so far */
-	int64_t opened_ns,
-		first_ns; /* monotonic: of the round, of its first delta (0: none) */
-	int64_t opened_ms;
-	bool closing, over, stop;
+	struct outer_dn dn;
+	int64_t opened_ms; /* time of day at which the round was opened; 0: not yet */
+	int64_t *seen;     /* by member's number: when it was heard of, as r's times */
+	size_t seen_room;
+	bool over, stop;
 	struct waiter *waiters;
 	int nwaiters;
 	struct err failed; /* code 0: not */
@@ -91,43 +96,69 @@ char *coordinate_path(const struct coordinator *g, const char *fmt, ...)
 /* Closes rounds when it is time, answers long polls, until g->stop or the last round. To be run on a
  * thread of its own. Writes records to standard output. */
 void *coordinate_rounds(void *g);
-/* Writes records of rounds that were closed and not written, as behind a kill. */
+
+/* --- coordinate_record.c -------------------------------------------------------------------- */
+
+struct turn;
+struct closed;
+
+/* Facts of the record of a round that was closed and computed, for the database; with the lock. */
+json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n,
+	const struct closed *x);
+/* Writes records of rounds that were closed and not written, and receipts, to standard output. */
 int coordinate_records(struct coordinator *g);
 
 /* --- coordinate_close.c --------------------------------------------------------------------- */
 
-/* A delta that counts, in the order of members. */
+/* A delta of a closed round, in the order of members: addresses, then turns. */
 struct counted {
-	uint64_t turn, tokens;
-	char node[KEY_ADDRESS_MAX];
-	double norm, weight, cosine;
+	uint64_t turn, weight_tokens, bytes;
+	char node[KEY_ADDRESS_MAX], sha256[PROTOCOL_HEX];
+	double norm, weight;
+	int64_t cosine_ppm;
+	bool copied;
 };
 
 struct closed {
+	struct counted *c; /* [k], borrowed */
+	size_t k;
 	char model[PROTOCOL_HEX];
 	uint64_t update_bytes;
-	double outer_norm, theta_norm;
+	double d_norm, theta_norm;
+	struct outer_dn dn;
 };
 
-/* Computes round g->round from its deltas into new files, all of them on the disk when it returns.
- * Fills in weight and cosine. Returns 0, or -1 with err_set(); what is in use is untouched. */
-int coordinate_compute(struct coordinator *g, struct counted *c, size_t k,
-	struct closed *out);
+/* The arrays that the run has, by names of files; ends with NULL. */
+void coordinate_arrays(const struct training *t, const char *names[6]);
+
+/* Computes round g->round from deltas x->c into new files, all of them on the disk when it returns,
+ * and fills in the rest of x. live: members now. Returns 0, or -1 with err_set(); what is in use is
+ * untouched. */
+int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live);
 
 /* Writes pub as the model that others read. */
 int coordinate_export(struct coordinator *g);
 
 /* --- coordinate_work.c ---------------------------------------------------------------------- */
 
-/* With the lock: the record of the turn that a member may work on now, made where it has none; NULL:
- * none at present. Returns 0, or -1 with err_set(). */
-int coordinate_assign(struct coordinator *g, const char *node, json_t **record);
-/* Answers the requests that wait: those that may have a turn, and those that waited long enough. */
-void coordinate_answer(struct coordinator *g);
+/* The time of r's events: milliseconds of a clock that does not go back. */
+int64_t coordinate_now(const struct coordinator *g);
+
+/* With the lock: the number of a member, who was just heard of; -1: it is none. */
+int64_t coordinate_member(struct coordinator *g, const char *node);
+/* With the lock: makes a node a member of the round, or takes its speed. Returns 0, or -1. */
+int coordinate_join(struct coordinator *g, const char *node, const char *facts,
+	uint64_t speed);
+/* With the lock: a member leaves; its text is handed out again. */
+int coordinate_leave(struct coordinator *g, const char *node);
+
+/* With the lock: answers the requests that wait, those that may have a turn and those that waited
+ * long enough. Returns 0, or -1 with err_set(): the database. */
+int coordinate_answer(struct coordinator *g);
 /* The monotonic time at which the next of them has waited long enough; INT64_MAX: nobody waits. */
 int64_t coordinate_next_answer(const struct coordinator *g);
-/* Whether a node is a member. */
-bool coordinate_is_member(struct coordinator *g, const char *node);
+/* With the lock: members that wait for work and were not heard of for long have left. */
+void coordinate_miss(struct coordinator *g);
 /* With the lock: receipts for what was counted and has none, of a node or (NULL) of all. */
 int coordinate_receipts(struct coordinator *g, const char *node);
 

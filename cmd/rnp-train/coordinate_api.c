@@ -138,6 +138,13 @@ static json_t *member_record(struct coordinator *g, const char *node)
 	return m;
 }
 
+static uint64_t speed_of(const json_t *record)
+{
+	json_int_t v = json_integer_value(json_object_get(record, "tokens_per_s"));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
 static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -156,13 +163,14 @@ static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 	}
 	json_write(&text, record);
 	pthread_mutex_lock(&g->lock);
-	rc = g->over ? 0 : coordinate_db_join(g, node, buf_text(&text));
+	rc = g->over ? 0 : coordinate_join(g, node, buf_text(&text), speed_of(record));
 	if (rc == 0)
 		member = member_record(g, node);
 	pthread_mutex_unlock(&g->lock);
-	if (rc < 0)
+	if (rc < 0) {
+		r->retry_after_s = 30;
 		httpd_error(r, 503, "%s", err_get()->text);
-	else
+	} else
 		reply_record(g, r, member);
 out:
 	buf_release(&text);
@@ -175,16 +183,12 @@ static enum httpd_when post_leave(void *ctx, struct httpd_request *q,
 {
 	struct coordinator *g = ctx;
 	const char *node = httpd_query(q, "member");
-	struct turn t;
-	int rc = 0;
+	int rc;
 
 	if (!node || !coordinate_is_signed(g, q, r, false, node))
 		return node ? HTTPD_NOW : httpd_error(r, 400, "member: is missing");
 	pthread_mutex_lock(&g->lock);
-	if (coordinate_db_last_turn(g, node, &t) == 1 && strcmp(t.state, "open") == 0)
-		rc = coordinate_db_end_turn(g, &t, "absent", "left");
-	if (rc == 0)
-		rc = coordinate_db_leave(g, node);
+	rc = coordinate_leave(g, node);
 	if (rc == 0)
 		rc = coordinate_receipts(g, node);
 	pthread_cond_signal(&g->wake);
@@ -206,7 +210,7 @@ static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd
 	if (!node || !coordinate_is_signed(g, q, r, false, node))
 		return node ? HTTPD_NOW : httpd_error(r, 400, "member: is missing");
 	pthread_mutex_lock(&g->lock);
-	if (g->over || !coordinate_is_member(g, node)) {
+	if (g->over || coordinate_member(g, node) < 0) {
 		bool over = g->over;
 
 		pthread_mutex_unlock(&g->lock);

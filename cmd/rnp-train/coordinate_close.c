@@ -1,219 +1,229 @@
-/* coordinate_close.c - what the deltas of a round make of the parameters: summed chunk by chunk in
- * the order of members, stepped, published. A function of the set of deltas alone. */
-#include <math.h>
+/* coordinate_close.c - a round's files: arrays are copied, the deltas' containers opened, the step
+ * of update.h made on the copies, and everything flushed before anybody is told. */
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/coordinate.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/lm/export/export.h"
-#include "common/lm/train/outer.h"
+
+enum array { THETA, PUB, V, BUFFER, LAST, ARRAYS };
+
+/* Which of them the run has; the others stay NULL. */
+static void array_names(const struct training *t, const char *names[ARRAYS])
+{
+	bool dn = t->outer == UPDATE_DN;
+
+	names[THETA] = "theta";
+	names[PUB] = "pub";
+	names[V] = dn || t->outer == UPDATE_NESTEROV ? "v" : NULL;
+	names[BUFFER] = dn ? "d" : NULL;
+	names[LAST] = t->aggregate.kind == AGGREGATE_CCLIP ? "last" : NULL;
+}
+
+void coordinate_arrays(const struct training *t, const char *names[6])
+{
+	const char *all[ARRAYS];
+	int n = 0;
+
+	array_names(t, all);
+	for (int i = 0; i < ARRAYS; i++)
+		if (all[i])
+			names[n++] = all[i];
+	names[n] = NULL;
+}
 
 struct closing {
 	struct coordinator *g;
-	struct counted *c;
-	size_t k;
-	struct container *in;                   /* [k] */
-	struct flatfile theta, v, pub;          /* before */
-	struct flatfile theta_to, v_to, pub_to; /* after */
-	struct flatfile u;                      /* what is left between theta and pub */
-	float *deltas;                          /* [k][CONTAINER_FLOATS] */
-	double *d;                              /* [CONTAINER_FLOATS] */
-	double *dots, d2, moved2, theta2;       /* dots [k]: of delta and d */
+	struct closed *x;
+	struct flatfile to[ARRAYS]; /* of the round */
+	int *fds;                   /* [k] containers */
+	struct update_delta *deltas;
+	struct io_part update;
 };
 
-static int open_arrays(struct closing *x)
+/* A copy of an array as the last round left it. */
+static int copy_array(struct closing *c, const char *name, struct flatfile *to)
 {
-	struct coordinator *g = x->g;
-	uint64_t n = g->run.parameters;
-	struct {
-		struct flatfile *from, *to;
-		const char *name;
-	} all[] = { { &x->theta, &x->theta_to, "theta" }, { &x->v, &x->v_to, "v" },
-		{ &x->pub, &x->pub_to, "pub" } };
-	char name[64];
-
-	for (int i = 0; i < 3; i++) {
-		snprintf(name, sizeof name, "%s-%llu.f32", all[i].name,
-			(unsigned long long)g->round - 1);
-		if (flatfile_open(all[i].from, g->dir, name, n) < 0)
-			return -1;
-		snprintf(name, sizeof name, "%s-%llu.f32", all[i].name,
-			(unsigned long long)g->round);
-		if (flatfile_make(all[i].to, g->dir, name, n) < 0)
-			return -1;
-	}
-	return flatfile_make(&x->u, g->dir, "u", n);
-}
-
-static int open_deltas(struct closing *x)
-{
-	struct coordinator *g = x->g;
-	uint64_t *tokens = xcalloc(x->k + 1, sizeof *tokens);
-	double *w = xcalloc(x->k + 1, sizeof *w);
+	struct coordinator *g = c->g;
+	struct flatfile from = FLATFILE_INIT;
+	char file[64];
 	int rc;
 
-	for (size_t i = 0; i < x->k; i++)
-		tokens[i] = x->c[i].tokens;
-	rc = outer_weights(w, tokens, x->k);
-	for (size_t i = 0; rc == 0 && i < x->k; i++) {
-		char *path = coordinate_path(g, "delta-%llu.rnpg",
-			(unsigned long long)x->c[i].turn);
-
-		x->c[i].weight = w[i];
-		rc = container_open(&x->in[i], &g->d, path, g->run.method,
-			g->run.parameters);
-		free(path);
-	}
-	free(tokens);
-	free(w);
+	snprintf(file, sizeof file, "%s-%llu.f32", name,
+		(unsigned long long)g->round - 1);
+	rc = flatfile_open(&from, g->dir, file, g->run.parameters);
+	snprintf(file, sizeof file, "%s-%llu.f32", name, (unsigned long long)g->round);
+	if (rc == 0)
+		rc = flatfile_make(to, g->dir, file, g->run.parameters);
+	if (rc == 0)
+		memcpy(to->x, from.x, from.n * sizeof *from.x);
+	flatfile_close(&from);
 	return rc;
 }
 
-static void step(struct closing *x, uint64_t at, uint64_t n)
+static int read_at(void *ctx, uint64_t at, void *data, size_t len)
 {
-	const struct training *t = &x->g->run;
-	struct outer_nesterov o = { .rate = (double)t->outer_rate_ppm / 1e6,
-		.momentum = (double)t->outer_momentum_ppm / 1e6 };
-	float *theta = x->theta_to.x + at, *v = x->v_to.x + at;
+	const int *fd = ctx;
 
-	memcpy(theta, x->theta.x + at, n * sizeof *theta);
-	memcpy(v, x->v.x + at, n * sizeof *v);
-	if (t->outer == PROTOCOL_NESTEROV)
-		outer_nesterov(theta, v, x->d, n, &o);
-	else
-		outer_mean(theta, x->d, n);
-}
+	while (len) {
+		ssize_t n = pread(*fd, data, len, (off_t)at);
 
-/* Figures that the record has; sums in the order of elements. */
-static void measure(struct closing *x, uint64_t at, uint64_t n)
-{
-	for (uint64_t i = 0; i < n; i++) {
-		double was = (double)x->theta.x[at + i];
-		double moved = (double)x->theta_to.x[at + i] - was;
-
-		x->d2 += x->d[i] * x->d[i];
-		x->moved2 += moved * moved;
-		x->theta2 += was * was;
-	}
-	for (size_t m = 0; m < x->k; m++) {
-		const float *delta = x->deltas + m * CONTAINER_FLOATS;
-
-		for (uint64_t i = 0; i < n; i++)
-			x->dots[m] += (double)delta[i] * x->d[i];
-	}
-}
-
-static int sum_and_step(struct closing *x)
-{
-	uint64_t all = x->g->run.parameters;
-
-	for (uint64_t at = 0; at < all; at += CONTAINER_FLOATS) {
-		uint64_t n = all - at < CONTAINER_FLOATS ? all - at : CONTAINER_FLOATS;
-
-		outer_mean_begin(x->d, n);
-		for (size_t m = 0; m < x->k; m++) {
-			float *delta = x->deltas + m * CONTAINER_FLOATS;
-
-			if (container_read(&x->in[m], delta, n) < 0)
-				return err_add("the delta of %s", x->c[m].node);
-			outer_mean_add(x->d, delta, x->c[m].weight, n);
-		}
-		step(x, at, n);
-		measure(x, at, n);
-		for (uint64_t i = 0; i < n; i++)
-			x->u.x[at + i] = x->theta_to.x[at + i] - x->pub.x[at + i];
+		if (n < 0)
+			return err_sys(EX_IOERR, "cannot read a container");
+		if (n == 0)
+			return err_set(EX_DATAERR, "a container is cut short");
+		data = (char *)data + n;
+		len -= (size_t)n;
+		at += (uint64_t)n;
 	}
 	return 0;
 }
 
-/* Writes the update and does with it what everybody does. */
-static int publish(struct closing *x, struct closed *out)
+static int open_delta(struct closing *c, size_t i)
 {
-	struct coordinator *g = x->g;
-	uint64_t all = g->run.parameters;
-	char *path = coordinate_path(g, "update-%s", g->base);
-	struct container u = CONTAINER_INIT;
-	struct container_facts facts;
-	unsigned char hash[32];
-	float *part = x->deltas; /* its first chunk is free now */
-	int rc = container_write(&g->d, g->run.method_down, x->u.x, NULL, all, path,
-		&facts);
+	const struct counted *d = &c->x->c[i];
+	char *path = coordinate_path(c->g, "delta-%llu.rnpg",
+		(unsigned long long)d->turn);
+	int rc = 0;
 
-	if (rc == 0)
-		rc = container_open(&u, &g->d, path, g->run.method_down, all);
-	for (uint64_t at = 0; rc == 0 && at < all; at += CONTAINER_FLOATS) {
-		uint64_t n = all - at < CONTAINER_FLOATS ? all - at : CONTAINER_FLOATS;
-
-		rc = container_read(&u, part, n);
-		if (rc == 0) {
-			memcpy(x->pub_to.x + at, x->pub.x + at, n * sizeof *part);
-			outer_publish(x->pub_to.x + at, part, n);
-		}
-	}
-	container_close(&u);
+	c->fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+	if (c->fds[i] < 0)
+		rc = err_sys(EX_IOERR, "cannot open '%s'", path);
+	c->deltas[i] = (struct update_delta){ .read = read_at,
+		.ctx = &c->fds[i],
+		.bytes = d->bytes,
+		.weight_tokens = d->weight_tokens };
 	free(path);
-	if (rc < 0)
-		return -1;
-	flatfile_hash(x->pub_to.x, all, hash);
-	protocol_hex(out->model, hash);
-	out->update_bytes = facts.bytes;
+	return rc;
+}
+
+static int open_all(struct closing *c)
+{
+	const char *names[ARRAYS];
+
+	array_names(&c->g->run, names);
+	for (int i = 0; i < ARRAYS; i++)
+		if (names[i] && copy_array(c, names[i], &c->to[i]) < 0)
+			return -1;
+	for (size_t i = 0; i < c->x->k; i++)
+		c->fds[i] = -1;
+	for (size_t i = 0; i < c->x->k; i++)
+		if (open_delta(c, i) < 0)
+			return -1;
 	return 0;
 }
 
-static int keep(struct closing *x)
+static int write_update(void *ctx, const void *data, size_t len)
 {
-	return flatfile_keep(&x->theta_to) < 0 || flatfile_keep(&x->v_to) < 0 ||
-			flatfile_keep(&x->pub_to) < 0 ?
-		-1 :
-		0;
+	return io_part_write(ctx, data, len);
 }
 
-static void release(struct closing *x)
+/* Copies are looked for in blocks that nobody knows before all deltas are there, and anybody can
+ * name afterwards. */
+static uint64_t copies_seed(const struct closed *x)
 {
-	for (size_t m = 0; m < x->k; m++)
-		container_close(&x->in[m]);
-	flatfile_close(&x->theta);
-	flatfile_close(&x->v);
-	flatfile_close(&x->pub);
-	flatfile_close(&x->theta_to);
-	flatfile_close(&x->v_to);
-	flatfile_close(&x->pub_to);
-	flatfile_close(&x->u);
-	free(x->in);
-	free(x->deltas);
-	free(x->d);
-	free(x->dots);
+	crypto_generichash_state h;
+	uint64_t seed;
+
+	crypto_generichash_init(&h, NULL, 0, sizeof seed * 2);
+	for (size_t i = 0; i < x->k; i++)
+		crypto_generichash_update(&h, (const unsigned char *)x->c[i].sha256,
+			strlen(x->c[i].sha256));
+	{
+		unsigned char out[sizeof seed * 2];
+
+		crypto_generichash_final(&h, out, sizeof out);
+		memcpy(&seed, out, sizeof seed);
+	}
+	return seed;
 }
 
-int coordinate_compute(struct coordinator *g, struct counted *c, size_t k,
-	struct closed *out)
+static int make_step(struct closing *c, uint32_t live, struct update_result *result)
 {
-	struct closing x = { .g = g,
-		.c = c,
-		.k = k,
-		.in = xcalloc(k + 1, sizeof *x.in),
-		.deltas = xmalloc((k + 1) * CONTAINER_FLOATS * sizeof *x.deltas),
-		.d = xmalloc(CONTAINER_FLOATS * sizeof *x.d),
-		.dots = xcalloc(k + 1, sizeof *x.dots) };
+	const struct training *t = &c->g->run;
+	struct update_range all = { 0, t->parameters };
+	struct update_options o = { .rule = t->outer,
+		.nesterov = { .rate = (double)t->outer_rate_ppm / 1e6,
+			.momentum = (double)t->outer_momentum_ppm / 1e6 },
+		.aggregate = t->aggregate,
+		.copies = true,
+		.copies_seed = copies_seed(c->x),
+		.live = live ? live : 1 };
+	struct update_arrays a = { .theta = c->to[THETA].x,
+		.pub = c->to[PUB].x,
+		.v = c->to[V].x,
+		.buffer = c->to[BUFFER].x,
+		.last = c->to[LAST].x,
+		.ranges = &all,
+		.nranges = 1 };
+
+	if (grad_parse(&o.down, t->method_down, 0) < 0)
+		return -1;
+	c->x->dn = c->g->dn;
+	c->x->dn.rate = (double)t->outer_rate_ppm / 1e6;
+	c->x->dn.beta = (double)t->outer_momentum_ppm / 1e6;
+	return update_make(&c->g->cpu, &o, t->outer == UPDATE_DN ? &c->x->dn : NULL, &a,
+		c->deltas, c->x->k, write_update, &c->update, result);
+}
+
+static void take_result(struct closing *c, const struct update_result *result)
+{
+	struct closed *x = c->x;
+	unsigned char hash[32];
+
+	for (size_t i = 0; i < x->k; i++) {
+		x->c[i].norm = result->norm[i];
+		x->c[i].weight = result->weight[i];
+		x->c[i].cosine_ppm = result->cosine_ppm[i];
+		x->c[i].copied = result->copied && result->copied[i];
+	}
+	x->d_norm = result->d_norm;
+	x->theta_norm = result->theta_norm;
+	x->update_bytes = result->bytes;
+	flatfile_hash(c->to[PUB].x, c->to[PUB].n, hash);
+	protocol_hex(x->model, hash);
+}
+
+static int keep_all(struct closing *c)
+{
+	for (int i = 0; i < ARRAYS; i++)
+		if (c->to[i].x && flatfile_keep(&c->to[i]) < 0)
+			return -1;
+	return io_part_close(&c->update);
+}
+
+int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live)
+{
+	struct closing c = { .g = g,
+		.x = x,
+		.fds = xcalloc(x->k + 1, sizeof *c.fds),
+		.deltas = xcalloc(x->k + 1, sizeof *c.deltas) };
+	struct update_result result = { 0 };
+	char *path = coordinate_path(g, "update-%s", g->base);
 	int rc = -1;
 
-	*out = (struct closed){ 0 };
-	if (open_arrays(&x) < 0 || open_deltas(&x) < 0 || sum_and_step(&x) < 0 ||
-		publish(&x, out) < 0)
-		goto end;
-	for (size_t m = 0; m < k; m++)
-		c[m].cosine = c[m].norm > 0 && x.d2 > 0 ?
-			x.dots[m] / (c[m].norm * sqrt(x.d2)) :
-			0;
-	out->outer_norm = sqrt(x.moved2);
-	out->theta_norm = sqrt(x.theta2);
-	rc = keep(&x);
-end:
-	release(&x);
+	if (open_all(&c) == 0 && io_part_open(&c.update, path, 0666) == 0 &&
+		make_step(&c, live, &result) == 0) {
+		take_result(&c, &result);
+		rc = keep_all(&c);
+	}
+	io_part_drop(&c.update);
+	update_result_release(&result);
+	for (int i = 0; i < ARRAYS; i++)
+		flatfile_close(&c.to[i]);
+	for (size_t i = 0; i < x->k; i++)
+		if (c.fds[i] > 0)
+			close(c.fds[i]);
+	free(c.fds);
+	free(c.deltas);
+	free(path);
 	return rc;
 }
 

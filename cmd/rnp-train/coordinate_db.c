@@ -13,20 +13,20 @@
 
 static const char *const steps[] = {
 	"CREATE TABLE run(id INTEGER PRIMARY KEY CHECK(id = 1), round INTEGER NOT NULL,"
-	" base TEXT NOT NULL, step INTEGER NOT NULL, next INTEGER NOT NULL,"
-	" tokens INTEGER NOT NULL, over INTEGER NOT NULL) STRICT;"
+	" base TEXT NOT NULL, tokens INTEGER NOT NULL, dn_members INTEGER NOT NULL,"
+	" dn_arrived INTEGER NOT NULL, over INTEGER NOT NULL, state TEXT) STRICT;"
 	"CREATE TABLE members(node TEXT PRIMARY KEY, facts TEXT NOT NULL,"
-	" joined_ms INTEGER NOT NULL, gone INTEGER NOT NULL) STRICT;"
+	" joined_ms INTEGER NOT NULL, number INTEGER NOT NULL) STRICT;"
 	"CREATE TABLE turns(turn INTEGER PRIMARY KEY AUTOINCREMENT, node TEXT NOT NULL,"
-	" round INTEGER NOT NULL, base TEXT NOT NULL, first INTEGER NOT NULL,"
-	" sequences INTEGER NOT NULL, step INTEGER NOT NULL, steps INTEGER NOT NULL,"
-	" state TEXT NOT NULL, assigned_ms INTEGER NOT NULL, delivered_ms INTEGER,"
-	" offset_ms INTEGER, sha256 TEXT, bytes INTEGER, tokens INTEGER, seconds INTEGER,"
-	" loss_first INTEGER, loss_last INTEGER, norm REAL, weight REAL, cosine REAL,"
-	" reason TEXT, receipt INTEGER) STRICT;"
-	"CREATE INDEX turns_round ON turns(round);"
+	" member INTEGER NOT NULL, round INTEGER NOT NULL, base TEXT NOT NULL,"
+	" first INTEGER NOT NULL, sequences INTEGER NOT NULL, step INTEGER NOT NULL,"
+	" steps INTEGER NOT NULL, state TEXT NOT NULL, assigned_ms INTEGER NOT NULL,"
+	" delivered_ms INTEGER, sha256 TEXT, bytes INTEGER, tokens INTEGER,"
+	" seconds INTEGER, loss_first INTEGER, loss_last INTEGER, norm REAL,"
+	" counted_in INTEGER, reason TEXT, receipt INTEGER) STRICT;"
+	"CREATE INDEX turns_round ON turns(round, member);"
 	"CREATE INDEX turns_node ON turns(node, turn);"
-	"CREATE TABLE ranges(first INTEGER PRIMARY KEY, count INTEGER NOT NULL) STRICT;"
+	"CREATE INDEX turns_state ON turns(state) WHERE receipt IS NULL;"
 	"CREATE TABLE updates(base TEXT PRIMARY KEY, round INTEGER NOT NULL,"
 	" bytes INTEGER NOT NULL) STRICT;"
 	"CREATE TABLE rounds(round INTEGER PRIMARY KEY, facts TEXT NOT NULL,"
@@ -69,28 +69,38 @@ int coordinate_db_begin_run(struct coordinator *g, const char *base)
 
 	/* a kill between this and the run's record leaves an older base here */
 	return done(q,
-		RUN_SQL(g, q, "INSERT OR REPLACE INTO run VALUES(1, 1, ?, 0, 0, 0, 0)",
+		RUN_SQL(g, q,
+			"INSERT OR REPLACE INTO run VALUES(1, 1, ?, 0, 0, 0, 0, NULL)",
 			"t", base));
 }
 
 int coordinate_db_load(struct coordinator *g)
 {
 	sqlite3_stmt *q = NULL;
-	int rc = RUN_SQL(g, q, "SELECT round, base, step, next, tokens, over FROM run",
+	int rc = RUN_SQL(g, q,
+		"SELECT round, base, tokens, dn_members, dn_arrived, over, state FROM run",
 		"");
 
 	if (rc == 1) {
+		const char *text = store_text(q, 6);
+
 		g->round = (uint64_t)sqlite3_column_int64(q, 0);
 		snprintf(g->base, sizeof g->base, "%s", store_text(q, 1));
-		g->step = (uint64_t)sqlite3_column_int64(q, 2);
-		g->next = (uint64_t)sqlite3_column_int64(q, 3);
-		g->tokens = (uint64_t)sqlite3_column_int64(q, 4);
+		g->tokens = (uint64_t)sqlite3_column_int64(q, 2);
+		g->dn.members = (uint32_t)sqlite3_column_int64(q, 3);
+		g->dn.arrived = (uint32_t)sqlite3_column_int64(q, 4);
 		g->over = sqlite3_column_int64(q, 5) != 0;
+		if (*text) {
+			json_t *state = json_parse_object(text, strlen(text), g->db.path);
+
+			rc = state ?
+				round_load(&g->r, state, coordinate_now(g), g->db.path) :
+				-1;
+			json_decref(state);
+		}
 	} else if (rc == 0) {
 		rc = err_set(EX_DATAERR, "%s: holds no run", g->db.path);
 	}
-	g->opened_ns = clock_mono_ns();
-	g->opened_ms = clock_now_ms();
 	return done(q, rc);
 }
 
@@ -107,7 +117,7 @@ static int64_t number_in(const char *name, const char *prefix)
 static int keep_file(void *ctx, const char *name)
 {
 	struct coordinator *g = ctx;
-	static const char *const arrays[] = { "theta-", "pub-", "v-" };
+	static const char *const arrays[] = { "theta-", "pub-", "v-", "d-", "last-" };
 	const char *dot = strrchr(name, '.');
 	char base[PROTOCOL_HEX];
 	struct turn t;
@@ -119,7 +129,7 @@ static int keep_file(void *ctx, const char *name)
 		return 1;
 	if (dot && strcmp(dot, ".part") == 0)
 		return 0;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 5; i++)
 		if ((n = number_in(name, arrays[i])) >= 0)
 			return (uint64_t)n + 1 == g->round;
 	if (strncmp(name, "update-", 7) == 0 || strncmp(name, "params-", 7) == 0) {
@@ -130,8 +140,7 @@ static int keep_file(void *ctx, const char *name)
 	}
 	if ((n = number_in(name, "delta-")) >= 0)
 		return coordinate_db_turn(g, (uint64_t)n, &t) == 1 &&
-			t.round == g->round &&
-			(strcmp(t.state, "open") == 0 ||
+			(strcmp(t.state, "open") == 0 || strcmp(t.state, "late") == 0 ||
 				strcmp(t.state, "delivered") == 0);
 	return 0;
 }
@@ -144,31 +153,66 @@ void coordinate_db_sweep(struct coordinator *g)
 
 /* --- members ---------------------------------------------------------------------------------- */
 
-int coordinate_db_join(struct coordinator *g, const char *node, const char *facts)
+static int keep_state(struct coordinator *g)
 {
+	json_t *state = round_save(&g->r, coordinate_now(g));
+	struct buf text = BUF_INIT;
+	sqlite3_stmt *q = NULL;
+	int rc;
+
+	json_write(&text, state);
+	rc = done(q, RUN_SQL(g, q, "UPDATE run SET state = ?", "t", buf_text(&text)));
+	buf_release(&text);
+	json_decref(state);
+	return rc;
+}
+
+/* One transaction of a change, made by fn, and of the round's state. */
+static int change(struct coordinator *g, int (*fn)(struct coordinator *g, void *arg),
+	void *arg)
+{
+	if (store_begin(&g->db) < 0)
+		return -1;
+	if (fn(g, arg) < 0 || keep_state(g) < 0) {
+		store_rollback(&g->db);
+		return -1;
+	}
+	return store_commit(&g->db);
+}
+
+struct joining {
+	const char *node, *facts;
+	int64_t number;
+};
+
+static int put_member(struct coordinator *g, void *arg)
+{
+	const struct joining *j = arg;
 	sqlite3_stmt *q = NULL;
 
 	return done(q,
 		RUN_SQL(g, q,
-			"INSERT INTO members VALUES(?1, ?2, ?3, 0) ON CONFLICT(node)"
-			" DO UPDATE SET facts = ?2, gone = 0",
-			"tti", node, facts, clock_now_ms()));
+			"INSERT INTO members VALUES(?1, coalesce(?2, '{}'), ?3, ?4)"
+			" ON CONFLICT(node) DO UPDATE SET facts = coalesce(?2, facts),"
+			" number = ?4",
+			"ttii", j->node, j->facts, clock_now_ms(), j->number));
 }
 
-int coordinate_db_leave(struct coordinator *g, const char *node)
+int coordinate_db_join(struct coordinator *g, const char *node, const char *facts,
+	int64_t number)
 {
-	sqlite3_stmt *q = NULL;
+	struct joining j = { node, facts, number };
 
-	return done(q,
-		RUN_SQL(g, q, "UPDATE members SET gone = 1 WHERE node = ?", "t", node));
+	return change(g, put_member, &j);
 }
 
-int coordinate_db_member(struct coordinator *g, const char *node)
+int coordinate_db_member(struct coordinator *g, const char *node, int64_t *number)
 {
 	sqlite3_stmt *q = NULL;
-	int rc = RUN_SQL(g, q, "SELECT 1 FROM members WHERE node = ? AND gone = 0", "t",
-		node);
+	int rc = RUN_SQL(g, q, "SELECT number FROM members WHERE node = ?", "t", node);
 
+	if (rc == 1)
+		*number = sqlite3_column_int64(q, 0);
 	sqlite3_finalize(q);
 	return rc;
 }
@@ -177,11 +221,13 @@ int coordinate_db_member(struct coordinator *g, const char *node)
 
 #define TURN_COLUMNS                                                                  \
 	"turn, node, round, base, first, sequences, step, steps, state, assigned_ms," \
-	" delivered_ms, sha256, bytes, tokens, seconds, loss_first, loss_last, norm"
+	" delivered_ms, sha256, bytes, tokens, seconds, loss_first, loss_last, norm," \
+	" member"
 
 static void read_turn(sqlite3_stmt *q, struct turn *t)
 {
 	*t = (struct turn){ .turn = (uint64_t)sqlite3_column_int64(q, 0),
+		.member = (uint64_t)sqlite3_column_int64(q, 18),
 		.round = (uint64_t)sqlite3_column_int64(q, 2),
 		.first = (uint64_t)sqlite3_column_int64(q, 4),
 		.sequences = (uint64_t)sqlite3_column_int64(q, 5),
@@ -201,16 +247,33 @@ static void read_turn(sqlite3_stmt *q, struct turn *t)
 	snprintf(t->sha256, sizeof t->sha256, "%s", store_text(q, 11));
 }
 
+static int one_turn(sqlite3_stmt *q, int rc, struct turn *t)
+{
+	if (rc == 1)
+		read_turn(q, t);
+	sqlite3_finalize(q);
+	return rc;
+}
+
 int coordinate_db_turn(struct coordinator *g, uint64_t number, struct turn *t)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = RUN_SQL(g, q, "SELECT " TURN_COLUMNS " FROM turns WHERE turn = ?", "i",
 		(int64_t)number);
 
-	if (rc == 1)
-		read_turn(q, t);
-	sqlite3_finalize(q);
-	return rc;
+	return one_turn(q, rc, t);
+}
+
+int coordinate_db_turn_of(struct coordinator *g, uint64_t member, uint64_t round,
+	struct turn *t)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT " TURN_COLUMNS " FROM turns WHERE member = ? AND round = ?"
+		" ORDER BY turn DESC LIMIT 1",
+		"ii", (int64_t)member, (int64_t)round);
+
+	return one_turn(q, rc, t);
 }
 
 int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn *t)
@@ -221,126 +284,57 @@ int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn
 		" FROM turns WHERE node = ? ORDER BY turn DESC LIMIT 1",
 		"t", node);
 
-	if (rc == 1)
-		read_turn(q, t);
-	sqlite3_finalize(q);
+	return one_turn(q, rc, t);
+}
+
+static int insert_turn(struct coordinator *g, void *arg)
+{
+	struct turn *t = arg;
+	sqlite3_stmt *q = NULL;
+	int rc = done(q,
+		RUN_SQL(g, q,
+			"INSERT INTO turns(node, member, round, base, first, sequences, step,"
+			" steps, state, assigned_ms) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			"tiitiiiiti", t->node, (int64_t)t->member, (int64_t)t->round,
+			t->base, (int64_t)t->first, (int64_t)t->sequences,
+			(int64_t)t->step, (int64_t)t->steps, t->state, t->assigned_ms));
+
+	t->turn = (uint64_t)sqlite3_last_insert_rowid(g->db.db);
 	return rc;
 }
 
-/* Takes a range that was given back and is large enough, or the next that nobody had. */
-static int take_range(struct coordinator *g, uint64_t count, uint64_t *first)
+int coordinate_db_new_turn(struct coordinator *g, struct turn *t)
 {
-	sqlite3_stmt *q = NULL;
-	int rc = RUN_SQL(g, q,
-		"SELECT first, count FROM ranges WHERE count >= ? ORDER BY first LIMIT 1",
-		"i", (int64_t)count);
-	int64_t left = 0;
-
-	if (rc == 1) {
-		*first = (uint64_t)sqlite3_column_int64(q, 0);
-		left = sqlite3_column_int64(q, 1) - (int64_t)count;
-	}
-	sqlite3_finalize(q);
-	if (rc < 0)
-		return -1;
-	if (rc == 0) {
-		*first = g->next;
-		return done(q,
-			RUN_SQL(g, q, "UPDATE run SET next = ?", "i",
-				(int64_t)(g->next + count)));
-	}
-	if (done(q,
-		    RUN_SQL(g, q, "DELETE FROM ranges WHERE first = ?", "i",
-			    (int64_t)*first)) < 0)
-		return -1;
-	return left ? done(q,
-			      RUN_SQL(g, q, "INSERT INTO ranges VALUES(?, ?)", "ii",
-				      (int64_t)(*first + count), left)) :
-		      0;
+	return change(g, insert_turn, t);
 }
 
-int coordinate_db_new_turn(struct coordinator *g, const char *node, struct turn *t)
-{
-	sqlite3_stmt *q = NULL;
-	uint64_t count = g->run.batch * g->run.inner_steps;
-	int rc;
+struct setting {
+	const struct turn *t;
+	const char *reason;
+};
 
-	*t = (struct turn){ .round = g->round,
-		.sequences = count,
-		.step = g->step,
-		.steps = g->run.inner_steps,
-		.state = "open",
-		.assigned_ms = clock_now_ms() };
-	snprintf(t->node, sizeof t->node, "%s", node);
-	memcpy(t->base, g->base, sizeof t->base);
-	if (store_begin(&g->db) < 0)
-		return -1;
-	rc = take_range(g, count, &t->first);
-	if (rc == 0)
-		rc = done(q,
-			RUN_SQL(g, q,
-				"INSERT INTO turns(node, round, base, first, sequences, step,"
-				" steps, state, assigned_ms) VALUES(?, ?, ?, ?, ?, ?, ?, 'open', ?)",
-				"titiiiii", node, (int64_t)t->round, t->base,
-				(int64_t)t->first, (int64_t)count, (int64_t)t->step,
-				(int64_t)t->steps, t->assigned_ms));
-	t->turn = (uint64_t)sqlite3_last_insert_rowid(g->db.db);
-	if (rc < 0) {
-		store_rollback(&g->db);
-		return -1;
-	}
-	if (store_commit(&g->db) < 0)
-		return -1;
-	if (t->first == g->next)
-		g->next += count;
-	return 0;
-}
-
-int coordinate_db_deliver(struct coordinator *g, const struct turn *t)
+static int update_turn(struct coordinator *g, void *arg)
 {
+	const struct setting *s = arg;
+	const struct turn *t = s->t;
 	sqlite3_stmt *q = NULL;
 
 	return done(q,
 		RUN_SQL(g, q,
-			"UPDATE turns SET state = ?, delivered_ms = ?, offset_ms = ?, sha256 = ?,"
-			" bytes = ?, tokens = ?, seconds = ?, loss_first = ?, loss_last = ?,"
-			" norm = ? WHERE turn = ?",
-			"tiitiiiiiri", t->state, t->delivered_ms,
-			t->delivered_ms - t->assigned_ms, t->sha256, (int64_t)t->bytes,
-			(int64_t)t->tokens, t->seconds, t->loss_first, t->loss_last,
-			t->norm, (int64_t)t->turn));
+			"UPDATE turns SET state = ?, delivered_ms = ?, sha256 = ?, bytes = ?,"
+			" tokens = ?, seconds = ?, loss_first = ?, loss_last = ?, norm = ?,"
+			" reason = ? WHERE turn = ?",
+			"titiiiiirti", t->state, t->delivered_ms, t->sha256,
+			(int64_t)t->bytes, (int64_t)t->tokens, t->seconds, t->loss_first,
+			t->loss_last, t->norm, s->reason, (int64_t)t->turn));
 }
 
-static int give_back(struct coordinator *g, uint64_t first, uint64_t count)
-{
-	sqlite3_stmt *q = NULL;
-
-	return done(q,
-		RUN_SQL(g, q, "INSERT OR IGNORE INTO ranges VALUES(?, ?)", "ii",
-			(int64_t)first, (int64_t)count));
-}
-
-static int set_state(struct coordinator *g, uint64_t turn, const char *state,
+int coordinate_db_set_turn(struct coordinator *g, const struct turn *t,
 	const char *reason)
 {
-	sqlite3_stmt *q = NULL;
+	struct setting s = { t, reason };
 
-	return done(q,
-		RUN_SQL(g, q, "UPDATE turns SET state = ?, reason = ? WHERE turn = ?",
-			"tti", state, reason, (int64_t)turn));
-}
-
-int coordinate_db_end_turn(struct coordinator *g, const struct turn *t, const char *state,
-	const char *reason)
-{
-	if (store_begin(&g->db) < 0)
-		return -1;
-	if (set_state(g, t->turn, state, reason) < 0 ||
-		give_back(g, t->first, t->sequences) < 0) {
-		store_rollback(&g->db);
-		return -1;
-	}
-	return store_commit(&g->db);
+	return change(g, update_turn, &s);
 }
 
 int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all,
@@ -354,7 +348,8 @@ int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all
 	*n = 0;
 	if (store_prepare(&g->db, &q,
 		    "SELECT " TURN_COLUMNS
-		    " FROM turns WHERE round = ? ORDER BY node, turn") < 0)
+		    " FROM turns WHERE round = ?1 OR (round < ?1 AND state = 'late')"
+		    " ORDER BY node, turn") < 0)
 		return -1;
 	store_bind(q, "i", (int64_t)round);
 	while ((rc = store_step(&g->db, q)) == 1) {
@@ -367,45 +362,40 @@ int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all
 
 /* --- rounds ----------------------------------------------------------------------------------- */
 
-static int count_deltas(struct coordinator *g, const struct counted *c, size_t k)
+static int count_deltas(struct coordinator *g, const struct closed *x)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&g->db, &q,
-		"UPDATE turns SET state = 'counted', weight = ?, cosine = ? WHERE turn = ?");
+		"UPDATE turns SET state = 'counted', counted_in = ?, reason = ? WHERE turn = ?");
 
-	for (size_t i = 0; rc == 0 && i < k; i++)
-		rc = store_run(&g->db, q, "rri", c[i].weight, c[i].cosine,
-			(int64_t)c[i].turn);
+	for (size_t i = 0; rc == 0 && i < x->k; i++)
+		rc = store_run(&g->db, q, "iti", (int64_t)g->round,
+			x->c[i].copied ? "copy" : NULL, (int64_t)x->c[i].turn);
 	sqlite3_finalize(q);
 	return rc;
 }
 
-/* What is still open did not come in time. */
+/* What is still open in a synchronous round did not come in time. */
 static int end_open(struct coordinator *g)
 {
-	struct turn *all;
-	size_t n;
-	int rc = coordinate_db_turns(g, g->round, &all, &n);
+	sqlite3_stmt *q = NULL;
 
-	for (size_t i = 0; rc == 0 && i < n; i++)
-		if (strcmp(all[i].state, "open") == 0)
-			rc = set_state(g, all[i].turn, "absent", NULL) < 0 ||
-					give_back(g, all[i].first, all[i].sequences) < 0 ?
-				-1 :
-				0;
-	free(all);
-	return rc;
+	if (g->r.policy.asynchronous)
+		return 0;
+	return done(q,
+		RUN_SQL(g, q,
+			"UPDATE turns SET state = 'absent' WHERE round = ? AND state = 'open'",
+			"i", (int64_t)g->round));
 }
 
 /* Updates are kept while all of them are less than the whole. */
-static int keep_updates(struct coordinator *g, const struct closed *closed)
+static int keep_updates(struct coordinator *g, const struct closed *x)
 {
 	sqlite3_stmt *q = NULL;
 
 	if (done(q,
 		    RUN_SQL(g, q, "INSERT OR REPLACE INTO updates VALUES(?, ?, ?)", "tii",
-			    g->base, (int64_t)g->round, (int64_t)closed->update_bytes)) <
-		0)
+			    g->base, (int64_t)g->round, (int64_t)x->update_bytes)) < 0)
 		return -1;
 	return done(q,
 		RUN_SQL(g, q,
@@ -415,40 +405,40 @@ static int keep_updates(struct coordinator *g, const struct closed *closed)
 			"ii", (int64_t)(g->run.parameters * 2), (int64_t)g->round));
 }
 
-static int commit_round(struct coordinator *g, const struct counted *c, size_t k,
-	const struct closed *closed, const char *facts, uint64_t tokens, bool over)
+struct committing {
+	const struct closed *x;
+	const char *facts;
+};
+
+static int commit_round(struct coordinator *g, void *arg)
 {
+	const struct closed *x = ((struct committing *)arg)->x;
+	uint64_t tokens = g->tokens;
 	sqlite3_stmt *q = NULL;
 
-	if (count_deltas(g, c, k) < 0 || end_open(g) < 0 || keep_updates(g, closed) < 0)
+	for (size_t i = 0; i < x->k; i++)
+		tokens += x->c[i].weight_tokens;
+	if (count_deltas(g, x) < 0 || end_open(g) < 0 || keep_updates(g, x) < 0)
 		return -1;
 	if (done(q,
 		    RUN_SQL(g, q, "INSERT INTO rounds VALUES(?, ?, NULL)", "it",
-			    (int64_t)g->round, facts)) < 0)
+			    (int64_t)g->round, ((struct committing *)arg)->facts)) < 0)
 		return -1;
 	return done(q,
 		RUN_SQL(g, q,
-			"UPDATE run SET round = ?, base = ?, step = ?, tokens = ?, over = ?",
-			"itiii", (int64_t)g->round + 1, closed->model,
-			(int64_t)(g->step + g->run.inner_steps), (int64_t)tokens,
-			(int64_t)over));
+			"UPDATE run SET round = ?, base = ?, tokens = ?, dn_members = ?,"
+			" dn_arrived = ?, over = ?",
+			"itiiii", (int64_t)g->round + 1, x->model, (int64_t)tokens,
+			(int64_t)x->dn.members, (int64_t)x->dn.arrived,
+			(int64_t)(g->run.rounds && g->round >= g->run.rounds)));
 }
 
-int coordinate_db_commit_round(struct coordinator *g, const struct counted *c, size_t k,
-	const struct closed *closed, const char *facts)
+int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,
+	const char *facts)
 {
-	uint64_t tokens = g->tokens;
-	bool over = g->run.rounds && g->round >= g->run.rounds;
+	struct committing c = { x, facts };
 
-	for (size_t i = 0; i < k; i++)
-		tokens += c[i].tokens;
-	if (store_begin(&g->db) < 0)
-		return -1;
-	if (commit_round(g, c, k, closed, facts, tokens, over) < 0) {
-		store_rollback(&g->db);
-		return -1;
-	}
-	if (store_commit(&g->db) < 0)
+	if (change(g, commit_round, &c) < 0)
 		return -1;
 	return coordinate_db_load(g);
 }
@@ -478,22 +468,6 @@ int coordinate_db_write(struct coordinator *g, uint64_t round, const char *recor
 	return done(q,
 		RUN_SQL(g, q, "UPDATE rounds SET record = ? WHERE round = ?", "ti",
 			record, (int64_t)round));
-}
-
-int coordinate_db_offsets(struct coordinator *g, double *ms, int max)
-{
-	sqlite3_stmt *q = NULL;
-	int n = 0, rc;
-
-	if (store_prepare(&g->db, &q,
-		    "SELECT offset_ms FROM turns WHERE offset_ms IS NOT NULL"
-		    " ORDER BY delivered_ms DESC LIMIT ?") < 0)
-		return -1;
-	store_bind(q, "i", (int64_t)max);
-	while ((rc = store_step(&g->db, q)) == 1 && n < max)
-		ms[n++] = sqlite3_column_double(q, 0);
-	sqlite3_finalize(q);
-	return rc < 0 ? -1 : n;
 }
 
 int coordinate_db_update(struct coordinator *g, const char *base, uint64_t *bytes)

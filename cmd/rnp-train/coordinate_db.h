@@ -14,45 +14,45 @@ int coordinate_db_load(struct coordinator *g);
 /* Removes files that nothing in the database names: what a kill left. */
 void coordinate_db_sweep(struct coordinator *g);
 
-int coordinate_db_join(struct coordinator *g, const char *node, const char *facts);
-int coordinate_db_leave(struct coordinator *g, const char *node);
-/* Returns 1: is a member; 0: not; -1. */
-int coordinate_db_member(struct coordinator *g, const char *node);
+/* A member and its number in the round; -1: it has none, as it left. facts NULL: as they were. */
+int coordinate_db_join(struct coordinator *g, const char *node, const char *facts,
+	int64_t number);
+/* Returns 1 and its number, 0: never joined, or -1. */
+int coordinate_db_member(struct coordinator *g, const char *node, int64_t *number);
 
 struct turn {
-	uint64_t turn, round, first, sequences, step, steps, tokens, bytes;
+	uint64_t turn, member, round, first, sequences, step, steps, tokens, bytes;
 	char node[KEY_ADDRESS_MAX], base[PROTOCOL_HEX], sha256[PROTOCOL_HEX];
 	char state[16]; /* open, delivered, counted, late, refused, absent */
 	double norm;
 	int64_t assigned_ms, delivered_ms, seconds, loss_first, loss_last;
 };
 
-/* A turn by its number, or the last one of a node. Returns 1, 0 none, or -1. */
+/* A turn by its number, the one that a member was given in a round (from 1), or the last of a node.
+ * Returns 1, 0 none, or -1. */
 int coordinate_db_turn(struct coordinator *g, uint64_t number, struct turn *t);
+int coordinate_db_turn_of(struct coordinator *g, uint64_t member, uint64_t round,
+	struct turn *t);
 int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn *t);
-/* Makes a turn of the open round: takes a range that was lost, or the next. */
-int coordinate_db_new_turn(struct coordinator *g, const char *node, struct turn *t);
-/* A delta is there, whole and checked. */
-int coordinate_db_deliver(struct coordinator *g, const struct turn *t);
-/* A turn ends without counting: its range may be handed out again. */
-int coordinate_db_end_turn(struct coordinator *g, const struct turn *t, const char *state,
+/* Makes a turn, and sets its number. This and what follows keep g->r in the same transaction. */
+int coordinate_db_new_turn(struct coordinator *g, struct turn *t);
+/* The state and facts of a turn. */
+int coordinate_db_set_turn(struct coordinator *g, const struct turn *t,
 	const char *reason);
 
-/* All turns of a round, in the order of members; *n of them, to be freed. */
+/* All turns that were given in a round (from 1), and late ones that count in it, in the order of
+ * members; *n of them, to be freed. */
 int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all,
 	size_t *n);
 
-/* The round is over: deltas in c were counted, turns still open are absent; facts of its record. One
+/* The round is over, and g->r in the next: what x has was counted; facts: of its record. One
  * transaction. On success g is in the next round. */
-int coordinate_db_commit_round(struct coordinator *g, const struct counted *c, size_t k,
-	const struct closed *closed, const char *facts);
+int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,
+	const char *facts);
 
 /* Records of rounds: the first that is closed and has none (1, 0 none, -1), and its record. */
 int coordinate_db_unwritten(struct coordinator *g, uint64_t *round, json_t **facts);
 int coordinate_db_write(struct coordinator *g, uint64_t round, const char *record);
-
-/* Offsets in ms of the last arrivals, at most max, newest first. Returns how many, or -1. */
-int coordinate_db_offsets(struct coordinator *g, double *ms, int max);
 
 /* The update from a base: its bytes, 0 where it is not kept. */
 int coordinate_db_update(struct coordinator *g, const char *base, uint64_t *bytes);

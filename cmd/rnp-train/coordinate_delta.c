@@ -37,6 +37,13 @@ static bool find_turn(struct coordinator *g, struct httpd_request *q,
 	return false;
 }
 
+/* Whether a turn's delta may still count: it is open, or late and that is taken. */
+static bool is_wanted(const struct coordinator *g, const struct turn *t)
+{
+	return strcmp(t->state, "open") == 0 ||
+		(g->run.late_count && strcmp(t->state, "absent") == 0);
+}
+
 static char *piece_path(struct coordinator *g, uint64_t turn, uint64_t piece)
 {
 	return coordinate_path(g, "delta-%" PRIu64 "-%" PRIu64, turn, piece);
@@ -74,7 +81,7 @@ enum httpd_when coordinate_put_piece(void *ctx, struct httpd_request *q,
 
 	if (!coordinate_is_signed(g, q, r, true, q->args[0]) || !find_turn(g, q, r, &t))
 		return HTTPD_NOW;
-	if (strcmp(t.state, "open") != 0)
+	if (!is_wanted(g, &t))
 		return coordinate_refuse(g, r, 410, "turn: is over");
 	if (!coordinate_parse_number(q->args[2], &piece) || piece >= pieces)
 		return coordinate_refuse(g, r, 400,
@@ -108,7 +115,7 @@ enum httpd_when coordinate_get_pieces(void *ctx, struct httpd_request *q,
 		return HTTPD_NOW;
 	buf_addf(&r->body, "{\"turn\":%" PRIu64 ",\"state\":\"%s\",\"pieces\":[", t.turn,
 		t.state);
-	for (uint64_t i = 0; i < pieces && strcmp(t.state, "open") == 0; i++) {
+	for (uint64_t i = 0; i < pieces && is_wanted(g, &t); i++) {
 		char *path = piece_path(g, t.turn, i);
 
 		if (access(path, F_OK) == 0)
@@ -191,6 +198,25 @@ static enum httpd_when delivered(struct httpd_reply *r, const struct turn *t)
 	return HTTPD_NOW;
 }
 
+/* What the round makes of a delta; with the lock. Returns 0, or -1 with err_set(): 66 nobody wants
+ * it. */
+static int arrive(struct coordinator *g, struct turn *t)
+{
+	switch (round_deliver(&g->r, t->member, t->round - 1, t->steps,
+		coordinate_now(g))) {
+	case ROUND_COUNTED:
+		strcpy(t->state, "delivered");
+		return coordinate_db_set_turn(g, t, NULL);
+	case ROUND_LATE:
+		strcpy(t->state, "late");
+		return coordinate_db_set_turn(g, t, NULL);
+	case ROUND_DROPPED:
+		return err_set(EX_NOINPUT, "turn: its round is closed");
+	default:
+		return err_set(EX_NOINPUT, "turn: is over");
+	}
+}
+
 /* The container is there and sound: the turn is delivered, or late. */
 static enum httpd_when deliver(struct coordinator *g, struct httpd_reply *r,
 	struct turn *t, const struct delta *d, double norm)
@@ -206,15 +232,11 @@ static enum httpd_when deliver(struct coordinator *g, struct httpd_reply *r,
 	t->loss_last = d->loss_last_micronats;
 	t->norm = norm;
 	t->delivered_ms = clock_now_ms();
-	snprintf(t->state, sizeof t->state, "delivered");
 	pthread_mutex_lock(&g->lock);
 	rc = coordinate_db_turn(g, t->turn, &now);
-	if (rc == 1 && strcmp(now.state, "open") != 0)
-		rc = err_set(EX_NOINPUT, "turn: is over");
-	else if (rc == 1 && (g->closing || t->round != g->round))
-		rc = err_set(EX_NOINPUT, "turn: its round is closed");
-	else if (rc == 1)
-		rc = coordinate_db_deliver(g, t);
+	if (rc == 1)
+		rc = is_wanted(g, &now) ? arrive(g, t) :
+					  err_set(EX_NOINPUT, "turn: is over");
 	pthread_cond_signal(&g->wake);
 	pthread_mutex_unlock(&g->lock);
 	if (rc == 0)
@@ -230,7 +252,7 @@ static enum httpd_when take_delta(struct coordinator *g, struct httpd_reply *r,
 	double norm;
 	int rc;
 
-	if (strcmp(t->state, "open") != 0) {
+	if (!is_wanted(g, t)) {
 		/* the same again has the same answer */
 		free(path);
 		return strcmp(t->sha256, d->sha256) == 0 ?

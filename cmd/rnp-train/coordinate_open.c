@@ -19,8 +19,10 @@
 #include "common/hw/device.h"
 #include "common/json/json.h"
 #include "common/lm/export/export.h"
-#include "common/lm/train/outer.h"
 #include "common/record/signature.h"
+
+#define SLACK_MS \
+	1000 /* behind the median of arrivals: machines that are equal differ so much */
 
 char *coordinate_path(const struct coordinator *g, const char *fmt, ...)
 {
@@ -114,15 +116,15 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 			steps && steps < 1000 ? steps / 10 :
 						100);
 	t->f32 = strcmp(o->precision, "f32") == 0;
-	for (int i = 0; protocol_outer_names[i]; i++)
-		if (strcmp(protocol_outer_names[i], o->outer) == 0)
-			t->outer = (enum protocol_outer)i;
+	t->late_count = o->late && strcmp(o->late, "count") == 0;
 	t->piece_bytes = PROTOCOL_PIECE_BYTES;
 	t->uusd_per_million_tokens = o->uusd_per_million_tokens;
 	t->credits_per_million_tokens = o->credits_per_million_tokens;
 	if (t->seed > (uint64_t)JSON_SAFE_INTEGER_MAX)
 		return err_set(EX_USAGE, "--seed: at most 2^53 - 1");
-	if (set_method(t->method, o->method) < 0 ||
+	if (update_parse(&t->outer, o->outer) < 0 ||
+		aggregate_parse(&t->aggregate, o->aggregate) < 0 ||
+		set_method(t->method, o->method) < 0 ||
 		set_method(t->method_down, o->method_down ? o->method_down : o->method) <
 			0)
 		return -1;
@@ -186,6 +188,11 @@ static int check_same(const struct coordinator *g, const struct training *now,
 		{ "weight-decay", was->decay_ppm == now->decay_ppm },
 		{ "clip", was->clip_ppm == now->clip_ppm },
 		{ "outer", was->outer == now->outer },
+		{ "aggregate",
+			was->aggregate.kind == now->aggregate.kind &&
+				was->aggregate.trim == now->aggregate.trim &&
+				was->aggregate.evil == now->aggregate.evil },
+		{ "late", was->late_count == now->late_count },
 		{ "outer-rate", was->outer_rate_ppm == now->outer_rate_ppm },
 		{ "outer-momentum", was->outer_momentum_ppm == now->outer_momentum_ppm },
 		{ "method", strcmp(was->method, now->method) == 0 },
@@ -241,13 +248,21 @@ static int begin_run(struct coordinator *g, const struct model_file *model,
 	json_t *shards, const char *path)
 {
 	char base[PROTOCOL_HEX];
+	const char *names[6];
 	struct buf text = BUF_INIT;
 	int rc = -1;
 
-	if (sign_run(g, shards) < 0 || make_array(g, "theta-0.f32", model, base) < 0 ||
-		make_array(g, "pub-0.f32", model, NULL) < 0 ||
-		make_array(g, "v-0.f32", NULL, NULL) < 0)
+	if (sign_run(g, shards) < 0)
 		goto out;
+	coordinate_arrays(&g->run, names);
+	for (int i = 0; names[i]; i++) {
+		char file[64];
+
+		snprintf(file, sizeof file, "%s-0.f32", names[i]);
+		/* theta and pub begin with the model */
+		if (make_array(g, file, i < 2 ? model : NULL, i ? NULL : base) < 0)
+			goto out;
+	}
 	if (coordinate_db_open(g) < 0 || coordinate_db_begin_run(g, base) < 0)
 		goto out;
 	buf_addf(&text, "%s\n", g->run_text);
@@ -345,6 +360,23 @@ static int open_eval(struct coordinator *g)
 	return lm_loop_open(&g->eval, &g->d, &l);
 }
 
+static void begin_round(struct coordinator *g)
+{
+	const struct training *t = &g->run;
+	struct round_policy p = { .quorum = t->quorum,
+		.members_max = (uint64_t)g->o.workers_max,
+		.steps = t->inner_steps,
+		.batch = t->batch,
+		.length = t->length,
+		.late_count = t->late_count,
+		.slack_ms = SLACK_MS,
+		.asynchronous = t->outer == UPDATE_DN,
+		.grace_ms = g->o.grace_ms,
+		.dylu = t->outer == UPDATE_DN };
+
+	round_init(&g->r, &p, 0, coordinate_now(g));
+}
+
 static int open_run(struct coordinator *g)
 {
 	struct model_file *model = NULL;
@@ -360,15 +392,17 @@ static int open_run(struct coordinator *g)
 	shards = set_data(&g->run, &g->data);
 	now = g->run;
 	if (access(path, F_OK) != 0) {
-		rc = begin_run(g, model, shards, path);
-		if (rc == 0)
-			rc = coordinate_db_load(g);
+		if (begin_run(g, model, shards, path) < 0)
+			goto out;
+		begin_round(g);
+		rc = coordinate_db_load(g);
 		goto out;
 	}
 	if (load_run(g, path) < 0 || check_same(g, &now, path) < 0 ||
-		coordinate_db_open(g) < 0 || coordinate_db_load(g) < 0)
+		coordinate_db_open(g) < 0)
 		goto out;
-	rc = 0;
+	begin_round(g);
+	rc = coordinate_db_load(g);
 out:
 	json_decref(shards);
 	free(path);
@@ -381,7 +415,10 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 	struct buf dir = BUF_INIT;
 	pthread_condattr_t attr;
 
-	*g = (struct coordinator){ .o = *o, .d = DEV_INIT, .check = DEV_INIT };
+	*g = (struct coordinator){ .o = *o,
+		.d = DEV_INIT,
+		.cpu = DEV_INIT,
+		.check = DEV_INIT };
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_mutex_init(&g->check_lock, NULL);
 	pthread_condattr_init(&attr);
@@ -396,7 +433,8 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 			"'%s' is no model directory: make one with init", o->model);
 	if (io_make_dirs(g->dir, 0777) < 0 || rundir_hold(&g->hold, o->model) < 0 ||
 		open_run(g) < 0 || device_open(&g->d, o->device) < 0 ||
-		device_open(&g->check, "cpu") < 0 || open_eval(g) < 0)
+		device_open(&g->cpu, "cpu") < 0 || device_open(&g->check, "cpu") < 0 ||
+		open_eval(g) < 0)
 		return -1;
 	coordinate_db_sweep(g);
 	/* behind a kill the model may be that of the round before */
@@ -408,6 +446,9 @@ void coordinate_close_all(struct coordinator *g)
 	coordinate_db_close(g);
 	lm_loop_close(&g->eval);
 	dev_close(&g->d);
+	dev_close(&g->cpu);
+	round_release(&g->r);
+	free(g->seen);
 	dev_close(&g->check);
 	lm_shards_close(&g->data);
 	lm_shards_close(&g->valid);

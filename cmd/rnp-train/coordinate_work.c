@@ -1,4 +1,5 @@
-/* coordinate_work.c - turns are handed out, long polls are answered, receipts are written. */
+/* coordinate_work.c - members come and go, turns are handed out, long polls are answered, receipts
+ * are written. What is decided is round.h's; here it is kept and said. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,17 +7,97 @@
 #include "cmd/rnp-train/coordinate_db.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
 #include "common/base/money.h"
-#include "common/cli/out.h"
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
-bool coordinate_is_member(struct coordinator *g, const char *node)
+#define MISSED_MS 90000 /* who waits for work asks every 25 s */
+
+int64_t coordinate_now(const struct coordinator *g)
 {
-	return coordinate_db_member(g, node) == 1;
+	(void)g;
+	return clock_mono_ns() / 1000000;
 }
 
-static int write_assignment(struct coordinator *g, const struct turn *t, json_t **record)
+/* --- members ---------------------------------------------------------------------------------- */
+
+static void hear_of(struct coordinator *g, int64_t number)
+{
+	size_t had = g->seen_room;
+
+	g->seen = xgrow(g->seen, &g->seen_room, (size_t)number + 1, sizeof *g->seen);
+	for (size_t i = had; i < g->seen_room; i++)
+		g->seen[i] = coordinate_now(g);
+	g->seen[number] = coordinate_now(g);
+}
+
+int64_t coordinate_member(struct coordinator *g, const char *node)
+{
+	int64_t number = -1;
+
+	if (coordinate_db_member(g, node, &number) != 1 || number < 0 ||
+		(size_t)number >= g->r.nmembers || !g->r.members[number].here)
+		return -1;
+	hear_of(g, number);
+	return number;
+}
+
+int coordinate_join(struct coordinator *g, const char *node, const char *facts,
+	uint64_t speed)
+{
+	int64_t number = coordinate_member(g, node);
+
+	/* another speed is that of a new member, who must have no turn */
+	if (number >= 0 && g->r.members[number].speed != speed &&
+		!g->r.members[number].works) {
+		round_leave(&g->r, (uint64_t)number, coordinate_now(g));
+		number = -1;
+	}
+	if (number < 0)
+		number = round_join(&g->r, speed, coordinate_now(g));
+	if (number < 0)
+		return -1;
+	hear_of(g, number);
+	return coordinate_db_join(g, node, facts, number);
+}
+
+int coordinate_leave(struct coordinator *g, const char *node)
+{
+	int64_t number = coordinate_member(g, node);
+	struct turn t;
+
+	if (number < 0)
+		return 0;
+	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
+	if (coordinate_db_last_turn(g, node, &t) == 1 && strcmp(t.state, "open") == 0) {
+		strcpy(t.state, "absent");
+		if (coordinate_db_set_turn(g, &t, "left") < 0)
+			return -1;
+	}
+	return coordinate_db_join(g, node, NULL, -1);
+}
+
+void coordinate_miss(struct coordinator *g)
+{
+	int64_t now = coordinate_now(g);
+
+	for (size_t i = 0; i < g->r.nmembers; i++) {
+		const struct round_member *m = &g->r.members[i];
+
+		if (!m->here || !m->asks)
+			continue;
+		if (i >= g->seen_room)
+			hear_of(g, (int64_t)i);
+		else if (now - g->seen[i] > MISSED_MS)
+			round_leave(&g->r, i, now);
+	}
+}
+
+/* --- turns ------------------------------------------------------------------------------------ */
+
+static int write_assignment(struct coordinator *g, const struct turn *t, int64_t deadline,
+	json_t **record)
 {
 	struct assignment a = { .turn = t->turn,
 		.round = t->round,
@@ -27,6 +108,10 @@ static int write_assignment(struct coordinator *g, const struct turn *t, json_t 
 		.deadline_s = -1 };
 	int64_t now_ms = clock_now_ms();
 
+	if (deadline != ROUND_NEVER)
+		a.deadline_s = deadline > coordinate_now(g) ?
+			(deadline - coordinate_now(g)) / 1000 :
+			0;
 	memcpy(a.member, t->node, sizeof a.member);
 	memcpy(a.base, t->base, sizeof a.base);
 	memcpy(a.method, g->run.method, sizeof a.method);
@@ -38,23 +123,48 @@ static int write_assignment(struct coordinator *g, const struct turn *t, json_t 
 	return -1;
 }
 
-int coordinate_assign(struct coordinator *g, const char *node, json_t **record)
+/* The turn of an assignment: there already, or made now. */
+static int find_turn(struct coordinator *g, const char *node, int64_t number,
+	const struct round_assignment *a, struct turn *t)
 {
+	int rc = coordinate_db_turn_of(g, (uint64_t)number, a->turn + 1, t);
+
+	if (rc < 0 ||
+		(rc == 1 && strcmp(t->state, "open") == 0 && t->first == a->range.first))
+		return rc < 0 ? -1 : 0;
+	*t = (struct turn){ .member = (uint64_t)number,
+		.round = a->turn + 1,
+		.first = a->range.first,
+		.sequences = a->range.count,
+		.step = a->turn * g->run.inner_steps,
+		.steps = a->steps,
+		.state = "open",
+		.assigned_ms = clock_now_ms() };
+	memcpy(t->node, node, strlen(node) + 1);
+	memcpy(t->base, g->base, sizeof t->base);
+	return coordinate_db_new_turn(g, t);
+}
+
+/* Returns 0 with the record of a turn, or NULL: none at present; 1: the node is no member; -1. */
+static int assign(struct coordinator *g, const char *node, json_t **record)
+{
+	int64_t number = coordinate_member(g, node);
+	struct round_assignment a;
 	struct turn t;
-	int rc;
 
 	*record = NULL;
-	if (g->closing || g->over)
+	switch (number < 0 ? ROUND_GONE :
+			     round_ask(&g->r, (uint64_t)number, coordinate_now(g), &a)) {
+	case ROUND_GONE:
+		return 1;
+	case ROUND_WAIT:
 		return 0;
-	rc = coordinate_db_last_turn(g, node, &t);
-	if (rc < 0)
+	default:
+		break;
+	}
+	if (find_turn(g, node, number, &a, &t) < 0)
 		return -1;
-	if (rc == 1 && t.round == g->round)
-		/* what was delivered waits for the round; what is open may be asked for again */
-		return strcmp(t.state, "open") == 0 ? write_assignment(g, &t, record) : 0;
-	if (coordinate_db_new_turn(g, node, &t) < 0)
-		return -1;
-	return write_assignment(g, &t, record);
+	return write_assignment(g, &t, a.deadline, record);
 }
 
 /* --- long polls ------------------------------------------------------------------------------- */
@@ -71,48 +181,72 @@ static void answer_with(struct waiter *w, json_t *record)
 	httpd_finish(w->q);
 }
 
-/* Whether the request is done with. */
-static bool answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
+static void refuse_waiter(struct waiter *w, int status, const char *text)
 {
-	json_t *record = NULL;
-
-	if (httpd_gone(w->q)) {
-		httpd_finish(w->q);
-		return true;
-	}
-	if (g->over) {
-		httpd_error(w->r, 410, "the run is over");
-		httpd_finish(w->q);
-		return true;
-	}
-	if (coordinate_assign(g, w->node, &record) < 0) {
-		httpd_error(w->r, 503, "%s", err_get()->text);
-		httpd_finish(w->q);
-		return true;
-	}
-	if (!record && now_ns < w->until_ns && !g->stop)
-		return false;
-	answer_with(w, record);
-	json_decref(record);
-	return true;
+	httpd_error(w->r, status, "%s", text);
+	httpd_finish(w->q);
 }
 
-void coordinate_answer(struct coordinator *g)
+/* Who waited has left, and must not be counted among those who wait. */
+static int lose(struct coordinator *g, struct waiter *w)
+{
+	int64_t number = coordinate_member(g, w->node);
+
+	httpd_finish(w->q);
+	if (number < 0 || !g->r.members[number].asks)
+		return 0;
+	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
+	return coordinate_db_join(g, w->node, NULL, -1);
+}
+
+/* Returns 1: the request is done with, 0: it waits on, or -1. */
+static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
+{
+	json_t *record = NULL;
+	int rc;
+
+	if (httpd_gone(w->q))
+		return lose(g, w) < 0 ? -1 : 1;
+	if (g->over) {
+		refuse_waiter(w, 410, "the run is over");
+		return 1;
+	}
+	rc = assign(g, w->node, &record);
+	if (rc < 0) {
+		refuse_waiter(w, 503, err_get()->text);
+		return -1;
+	}
+	if (rc == 1) {
+		refuse_waiter(w, 410, "not a member: join again");
+		return 1;
+	}
+	if (!record && now_ns < w->until_ns && !g->stop)
+		return 0;
+	answer_with(w, record);
+	json_decref(record);
+	return 1;
+}
+
+int coordinate_answer(struct coordinator *g)
 {
 	int64_t now_ns = clock_mono_ns();
 	struct waiter **at = &g->waiters;
+	int failed = 0;
 
 	while (*at) {
 		struct waiter *w = *at;
+		int rc = answer(g, w, now_ns);
 
-		if (answer(g, w, now_ns)) {
+		if (rc) {
 			*at = w->next;
 			g->nwaiters--;
 			free(w);
 		} else {
 			at = &w->next;
 		}
+		failed = rc < 0 ? -1 : failed;
 	}
+	return failed;
 }
 
 int64_t coordinate_next_answer(const struct coordinator *g)
@@ -130,30 +264,35 @@ int64_t coordinate_next_answer(const struct coordinator *g)
 /* What a member's counted turns without a receipt add up to. */
 struct work {
 	char node[KEY_ADDRESS_MAX];
-	int64_t from_ms, to_ms, tokens, seconds, upto;
+	int64_t from_ms, to_ms, tokens, ms, upto;
 };
 
-static int write_receipt(struct coordinator *g, const struct work *w)
+static json_t *receipt(struct coordinator *g, const struct work *w)
 {
-	int64_t now_ms = clock_now_ms();
 	json_t *record = json_record("rnp.receipt");
-	struct buf text = BUF_INIT;
-	sqlite3_stmt *q = NULL;
-	int rc = 0;
 
 	json_set_text(record, "node", w->node);
 	json_set_text(record, "signer", g->key.address);
-	json_set_time(record, "at", now_ms);
+	json_set_time(record, "at", clock_now_ms());
 	json_set_text(record, "job", g->run.name);
 	json_set_time(record, "from", w->from_ms);
 	json_set_time(record, "to", w->to_ms > w->from_ms ? w->to_ms : w->from_ms + 1);
-	json_set_i64(record, "gpu_seconds", w->seconds);
+	json_set_i64(record, "gpu_seconds", w->ms / 1000);
 	json_set_i64(record, "tokens", w->tokens);
 	json_set_i64(record, "earned_uusd",
 		muldiv_floor(w->tokens, g->run.uusd_per_million_tokens, 1000000));
 	json_set_i64(record, "credits",
 		muldiv_floor(w->tokens, g->run.credits_per_million_tokens, 1000000));
-	rc = signature_add(record, &g->key, now_ms);
+	return record;
+}
+
+static int write_receipt(struct coordinator *g, const struct work *w)
+{
+	json_t *record = receipt(g, w);
+	struct buf text = BUF_INIT;
+	sqlite3_stmt *q = NULL;
+	int rc = signature_add(record, &g->key, clock_now_ms());
+
 	json_write(&text, record);
 	if (rc == 0)
 		rc = store_prepare(&g->db, &q,
@@ -174,14 +313,15 @@ static int write_receipt(struct coordinator *g, const struct work *w)
 	return rc;
 }
 
-/* gpu_seconds is the smaller of what the worker says and the time from assignment to delivery. */
+/* The smaller of what the worker says and the time from assignment to delivery counts; copies do
+ * not. */
 static int find_work(struct coordinator *g, const char *node, struct work *w)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&g->db, &q,
 		"SELECT node, min(assigned_ms), max(delivered_ms), sum(tokens),"
-		" sum(min(seconds, (delivered_ms - assigned_ms) / 1000)), max(turn)"
-		" FROM turns WHERE state = 'counted' AND receipt IS NULL"
+		" sum(min(seconds * 1000, delivered_ms - assigned_ms)), max(turn)"
+		" FROM turns WHERE state = 'counted' AND receipt IS NULL AND reason IS NULL"
 		" AND (?1 IS NULL OR node = ?1) GROUP BY node ORDER BY node LIMIT 1");
 
 	if (rc == 0) {
@@ -192,7 +332,7 @@ static int find_work(struct coordinator *g, const char *node, struct work *w)
 		*w = (struct work){ .from_ms = sqlite3_column_int64(q, 1),
 			.to_ms = sqlite3_column_int64(q, 2),
 			.tokens = sqlite3_column_int64(q, 3),
-			.seconds = sqlite3_column_int64(q, 4),
+			.ms = sqlite3_column_int64(q, 4),
 			.upto = sqlite3_column_int64(q, 5) };
 		memcpy(w->node, store_text(q, 0), strlen(store_text(q, 0)) + 1);
 	}

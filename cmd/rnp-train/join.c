@@ -391,12 +391,17 @@ static int turn(struct worker *w)
 static int work(struct worker *w)
 {
 	int rc = join(w);
-	bool joined = rc >= 0;
+	bool joined = rc >= 0, told = false;
 
 	if (rc == 0 && w->state.pending)
 		rc = worker_deliver(w);
 	while (rc == 0 && !stopped) {
 		rc = turn(w);
+		/* steps of the next turns go by speed */
+		if (rc == 0 && w->run.outer == UPDATE_DN && !told && !w->o.once) {
+			told = true;
+			rc = join(w);
+		}
 		if (rc == 0 && w->o.once)
 			break;
 		if (rc == 1)

@@ -14,8 +14,6 @@
 #include "common/json/schema.h"
 #include "common/record/signature.h"
 
-const char *const protocol_outer_names[] = { "nesterov", "mean", "sparse", NULL };
-
 bool protocol_is_hash(const char *text)
 {
 	return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
@@ -139,6 +137,7 @@ json_t *training_write(const struct training *t, json_t *shards, int64_t now_ms)
 	json_t *record = json_record("rnp.training"), *data = json_object();
 	json_t *config = lm_config_write(&t->config, "float32");
 	struct buf text = BUF_INIT;
+	char rule[32];
 
 	json_write(&text, config);
 	json_decref(config);
@@ -151,7 +150,10 @@ json_t *training_write(const struct training *t, json_t *shards, int64_t now_ms)
 	json_set(record, "data", data);
 	json_set_i64(record, "length", t->length);
 	json_set_text(record, "precision", t->f32 ? "f32" : "bf16");
-	json_set_text(record, "outer", protocol_outer_names[t->outer]);
+	json_set_text(record, "outer", update_names[t->outer]);
+	aggregate_name(rule, &t->aggregate);
+	json_set_text(record, "aggregate", rule);
+	json_set_text(record, "late", t->late_count ? "count" : "drop");
 	write_fields(record, fields);
 	buf_release(&text);
 	return record;
@@ -185,17 +187,21 @@ static int check_method(const char *method, const char *where)
 			name);
 }
 
-static int read_choices(struct training *t, const json_t *record)
+static const char *text_of(const json_t *record, const char *name, const char *absent)
 {
-	const char *outer = json_string_value(json_object_get(record, "outer"));
-	int i = 0;
+	const char *text = json_string_value(json_object_get(record, name));
 
-	while (protocol_outer_names[i] && strcmp(protocol_outer_names[i], outer) != 0)
-		i++;
-	t->outer = (enum protocol_outer)i;
-	t->f32 = strcmp(json_string_value(json_object_get(record, "precision")), "f32") ==
-		0;
-	return 0;
+	return text ? text : absent;
+}
+
+static int read_choices(struct training *t, const json_t *record, const char *where)
+{
+	t->f32 = strcmp(text_of(record, "precision", ""), "f32") == 0;
+	t->late_count = strcmp(text_of(record, "late", "drop"), "count") == 0;
+	if (update_parse(&t->outer, text_of(record, "outer", "")) == 0 &&
+		aggregate_parse(&t->aggregate, text_of(record, "aggregate", "mean")) == 0)
+		return 0;
+	return err_set(EX_DATAERR, "%s: no such outer rule, or aggregation", where);
 }
 
 static int read_data(struct training *t, const json_t *record)
@@ -238,7 +244,7 @@ int training_read(struct training *t, const json_t *record, const char *where)
 		json_get_i64(record, where, "length", 1, LM_CONTEXT_MAX, &length) < 0)
 		return -1;
 	t->length = (uint32_t)length;
-	if (read_choices(t, record) < 0 || read_data(t, record) < 0 ||
+	if (read_choices(t, record, where) < 0 || read_data(t, record) < 0 ||
 		read_config(t, record, where) < 0 || check_method(t->method, where) < 0 ||
 		check_method(t->method_down, where) < 0 || check_products(t, where) < 0)
 		return -1;

@@ -13,6 +13,7 @@
 
 #include "common/lm/model/config.h"
 #include "common/lm/train/schedule.h"
+#include "common/lm/train/update.h"
 #include "common/record/key.h"
 
 #define PROTOCOL_HEX          65 /* a hash in hex and the NUL */
@@ -24,9 +25,6 @@
 #define PROTOCOL_RECORD_BYTES ((size_t)1 << 20)
 #define PROTOCOL_METHOD_MAX   64
 #define PROTOCOL_TOKENS_MAX   (INT64_C(1) << 40) /* of a turn */
-
-enum protocol_outer { PROTOCOL_NESTEROV, PROTOCOL_MEAN, PROTOCOL_SPARSE };
-extern const char *const protocol_outer_names[]; /* "nesterov" ... */
 
 /* rnp.training. Fractions are whole numbers of a unit, so that both sides have the same bits. */
 struct training {
@@ -40,7 +38,9 @@ struct training {
 	uint32_t length;
 	bool f32;
 	int64_t lr_ppb, lr_min_ppm, beta1_ppm, beta2_ppm, decay_ppm, clip_ppm;
-	enum protocol_outer outer;
+	enum update_rule outer;
+	struct aggregate_rule aggregate;
+	bool late_count;
 	int64_t outer_rate_ppm, outer_momentum_ppm;
 	char method[PROTOCOL_METHOD_MAX], method_down[PROTOCOL_METHOD_MAX];
 	uint64_t piece_bytes;

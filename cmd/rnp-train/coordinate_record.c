@@ -1,0 +1,232 @@
+/* coordinate_record.c - what is written of a round, and of members' work. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/coordinate.h"
+#include "cmd/rnp-train/coordinate_db.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/cli/out.h"
+#include "common/json/json.h"
+#include "common/lm/train/flat.h"
+#include "common/record/signature.h"
+
+static int64_t ppm(double part, double whole)
+{
+	return whole > 0 && isfinite(part) ? llround(part / whole * 1e6) : 0;
+}
+
+static json_t *member_facts(const struct turn *t, const struct counted *c,
+	double theta_norm)
+{
+	json_t *m = json_object();
+	const char *state = t->state;
+
+	if (c)
+		state = "counted";
+	else if (strcmp(state, "open") == 0 || strcmp(state, "delivered") == 0)
+		state = "absent";
+	json_set_text(m, "member", t->node);
+	json_set_i64(m, "turn", (int64_t)t->turn);
+	json_set_i64(m, "first", (int64_t)t->first);
+	json_set_i64(m, "steps", (int64_t)t->steps);
+	json_set_i64(m, "tokens", (int64_t)t->tokens);
+	if (t->sha256[0]) {
+		json_set_text(m, "sha256", t->sha256);
+		json_set_i64(m, "norm_ppm", ppm(t->norm, theta_norm));
+	}
+	if (c) {
+		json_set_i64(m, "cosine_ppm", c->cosine_ppm);
+		json_set_i64(m, "weight_ppm", ppm(c->weight, 1));
+		if (c->copied)
+			json_set_text(m, "reason", "copy of another member's delta");
+	}
+	json_set_text(m, "state", state);
+	return m;
+}
+
+static const struct counted *find(const struct closed *x, uint64_t turn)
+{
+	for (size_t i = 0; i < x->k; i++)
+		if (x->c[i].turn == turn)
+			return &x->c[i];
+	return NULL;
+}
+
+/* Sums over the deltas that count. */
+struct sums {
+	int64_t loss, tokens, busy_ms, dropped;
+};
+
+static json_t *all_members(const struct turn *all, size_t n, const struct closed *x,
+	bool asynchronous, struct sums *s)
+{
+	json_t *members = json_array();
+
+	*s = (struct sums){ 0 };
+	for (size_t i = 0; i < n; i++) {
+		const struct counted *c = find(x, all[i].turn);
+
+		if (!c && asynchronous && strcmp(all[i].state, "open") == 0)
+			continue; /* works on, and counts when it comes */
+		json_push(members, member_facts(&all[i], c, x->theta_norm));
+		s->dropped += !c;
+		if (!c)
+			continue;
+		s->loss += all[i].loss_last / (int64_t)x->k;
+		s->tokens += (int64_t)all[i].tokens;
+		s->busy_ms += all[i].seconds * 1000;
+	}
+	return members;
+}
+
+json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n,
+	const struct closed *x)
+{
+	json_t *r = json_record("rnp.round"), *waited = json_object();
+	int64_t ms = coordinate_now(g) - g->r.opened;
+	struct sums s;
+	json_t *members = all_members(all, n, x, g->r.policy.asynchronous, &s);
+
+	json_set_text(r, "node", g->key.address);
+	json_set_text(r, "run", g->run.name);
+	json_set_i64(r, "round", (int64_t)g->round);
+	json_set_time(r, "from", clock_now_ms() - ms);
+	json_set_time(r, "to", clock_now_ms());
+	json_set_text(r, "base", g->base);
+	json_set_text(r, "model", x->model);
+	json_set_text(r, "outer", update_names[g->run.outer]);
+	json_set_i64(r, "workers", (int64_t)x->k);
+	json_set_i64(r, "dropped", s.dropped);
+	json_set_i64(r, "loss_micronats", s.loss);
+	json_set_i64(r, "outer_norm_ppm", ppm(x->d_norm, x->theta_norm));
+	json_set_i64(r, "tokens", s.tokens);
+	json_set_i64(r, "seconds", ms / 1000);
+	for (int i = 0; i < 4; i++)
+		if (g->r.waited[i] > 0)
+			json_set_i64(waited, round_waits[i], g->r.waited[i]);
+	json_set(r, "waited", waited);
+	json_set_i64(r, "compute_ppm",
+		ppm((double)s.busy_ms, (double)(ms * (int64_t)x->k)));
+	json_set(r, "members", members);
+	return r;
+}
+
+static int read_valid(void *arg, uint64_t n, uint32_t *ids)
+{
+	struct coordinator *g = arg;
+
+	return lm_shards_get(&g->valid, n * g->run.length, (uint64_t)g->run.length + 1,
+		ids);
+}
+
+/* The loss of pub, as it is behind the last round. */
+static int validate(struct coordinator *g, double *loss)
+{
+	uint64_t windows = (g->valid.count - 1) / g->run.length;
+	uint64_t most = (uint64_t)g->o.eval_tokens / g->run.length;
+	struct flatfile pub = FLATFILE_INIT;
+	char name[64];
+	int rc;
+
+	if (windows > most)
+		windows = most ? most : 1;
+	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)g->round - 1);
+	rc = flatfile_open(&pub, g->dir, name, g->run.parameters);
+	if (rc == 0)
+		rc = lm_flat_set(g->eval.train, LM_STATE_PARAMETER, 0, pub.n, pub.x);
+	if (rc == 0)
+		rc = lm_loop_eval(&g->eval, read_valid, g, windows, loss);
+	flatfile_close(&pub);
+	return rc;
+}
+
+static int write_record(struct coordinator *g, uint64_t round, json_t *facts)
+{
+	int64_t now_ms = clock_now_ms();
+	struct buf text = BUF_INIT;
+	double loss;
+	int rc = 0;
+
+	/* of an older round the parameters are gone */
+	if (g->o.valid && round + 1 == g->round) {
+		rc = validate(g, &loss);
+		if (rc == 0)
+			json_set_i64(facts, "validation_loss_micronats",
+				llround(loss * 1e6));
+	}
+	json_set_time(facts, "at", now_ms);
+	if (rc == 0)
+		rc = signature_add(facts, &g->key, now_ms);
+	json_write(&text, facts);
+	pthread_mutex_lock(&g->lock);
+	if (rc == 0)
+		rc = coordinate_db_write(g, round, buf_text(&text));
+	pthread_mutex_unlock(&g->lock);
+	if (rc == 0)
+		rc = out_record(facts);
+	buf_release(&text);
+	return rc;
+}
+
+/* Receipts on standard output; one that was written and not noted is written again. */
+static int write_receipts(struct coordinator *g)
+{
+	sqlite3_stmt *q = NULL;
+	int64_t id = 0;
+	int rc = 1;
+
+	while (rc == 1) {
+		json_t *record = NULL;
+
+		pthread_mutex_lock(&g->lock);
+		rc = store_prepare(&g->db, &q,
+			"SELECT id, record FROM receipts WHERE written = 0 AND id > ?"
+			" ORDER BY id LIMIT 1");
+		if (rc == 0) {
+			store_bind(q, "i", id);
+			rc = store_step(&g->db, q);
+		}
+		if (rc == 1) {
+			const char *text = store_text(q, 1);
+
+			id = sqlite3_column_int64(q, 0);
+			record = json_parse_object(text, strlen(text), "receipt");
+		}
+		sqlite3_finalize(q);
+		pthread_mutex_unlock(&g->lock);
+		if (record && out_record(record) < 0)
+			rc = -1;
+		json_decref(record);
+	}
+	if (rc == 0 && id) {
+		pthread_mutex_lock(&g->lock);
+		rc = store_prepare(&g->db, &q,
+			"UPDATE receipts SET written = 1 WHERE id <= ?");
+		if (rc == 0)
+			rc = store_run(&g->db, q, "i", id);
+		sqlite3_finalize(q);
+		pthread_mutex_unlock(&g->lock);
+	}
+	return rc;
+}
+
+int coordinate_records(struct coordinator *g)
+{
+	int rc;
+
+	do {
+		uint64_t round;
+		json_t *facts = NULL;
+
+		pthread_mutex_lock(&g->lock);
+		rc = coordinate_db_unwritten(g, &round, &facts);
+		pthread_mutex_unlock(&g->lock);
+		if (rc == 1 && write_record(g, round, facts) < 0)
+			rc = -1;
+		json_decref(facts);
+	} while (rc == 1);
+	return rc < 0 ? -1 : write_receipts(g);
+}
