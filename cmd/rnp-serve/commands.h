@@ -5,6 +5,8 @@
 #include "common/cli/opt.h"
 
 extern const struct command command_ask;
+extern const struct command command_batch;
+extern const struct command command_bench;
 extern const struct command command_inspect;
 extern const struct command command_key;
 extern const struct command command_plan;

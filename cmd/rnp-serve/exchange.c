@@ -138,7 +138,8 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 
 	x->q = q;
 	x->r = r;
-	q->state = x;
+	if (q)
+		q->state = x;
 	if (x->request.ignored.len)
 		httpd_add_header(r, "rnp-ignored", "%s", buf_text(&x->request.ignored));
 	r->cache_control = "no-store";
@@ -155,7 +156,8 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 	rc = lm_service_submit(x->model->service, answers, x->count);
 	if (rc < 0) {
 		unlist(w, x);
-		q->state = NULL;
+		if (q)
+			q->state = NULL;
 		r->content_type = NULL;
 		atomic_fetch_sub(&x->holders, 1);
 	} else {
@@ -297,7 +299,10 @@ static void finish(struct exchange *x)
 	x->finished = true;
 	for (uint32_t i = 0; i < x->count; i++)
 		end_choice(&x->choices[i], "stop");
-	httpd_finish(x->q);
+	if (x->q)
+		httpd_finish(x->q);
+	else
+		x->on_finish(x);
 }
 
 /* The request fails: by status where nothing was sent, else by an event. */

@@ -50,8 +50,11 @@ extern const struct reply_format reply_chat, reply_completion;
 struct exchange {
 	_Atomic int holders;
 	struct writer *writer;
-	struct httpd_request *q; /* valid until httpd_finish */
+	struct httpd_request
+		*q; /* valid until httpd_finish; NULL: no client, on_finish is called */
 	struct httpd_reply *r;
+	void (*on_finish)(struct exchange *x); /* r is filled; on the writer's thread */
+	void *user;                            /* of on_finish */
 	const struct reply_format *format;
 	struct request request;
 	struct served *model;
@@ -80,7 +83,8 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 /* Who asks: groups take turns, and only a name space shares what is in the cache. */
 void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space);
 
-/* Hands the answers to the engine; from now on the writer answers q. Returns 0, or -1 with
+/* Hands the answers to the engine; from now on the writer answers q, or where that is NULL fills r
+ * and calls on_finish. Returns 0, or -1 with
  * err_set(EX_TEMPFAIL): the queue is full, and x is still the caller's alone. */
 int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r);
 

@@ -67,13 +67,17 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 	}
 }
 
-/* The message of an error body: our registry's {"error": ...}, or {"message": ...}. */
+/* The message of an error body: our registry's {"error": ...}, {"message": ...}, or OpenAI's
+ * {"error": {"message": ...}}. */
 static void server_says(const struct http_response *r, char *text, size_t max)
 {
 	json_t *body = r->body.len ? json_loadb(r->body.data, r->body.len, 0, NULL) :
 				     NULL;
-	const char *message = json_string_value(json_object_get(body, "error"));
+	const json_t *error = json_object_get(body, "error");
+	const char *message = json_string_value(error);
 
+	if (!message)
+		message = json_string_value(json_object_get(error, "message"));
 	if (!message)
 		message = json_string_value(json_object_get(body, "message"));
 	if (message)

@@ -1,0 +1,382 @@
+/* rnp-serve batch - OpenAI's batch lines in, answers out in their order. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "cmd/rnp-serve/api_error.h"
+#include "cmd/rnp-serve/commands.h"
+#include "cmd/rnp-serve/exchange.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/base/lines.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/canon.h"
+#include "common/json/json.h"
+
+#define LINE_MAX_BYTES ((size_t)16 << 20)
+#define AHEAD          4 /* lines that are read ahead, for each stream */
+
+static const char *model, *tokenizer, *device, *resume;
+static int64_t context, cache_bytes, streams = 16;
+
+static const struct opt opts[] = {
+	OPT_MODEL(&model),
+	OPT_TOKENIZER(&tokenizer),
+	OPT_DEVICE(&device),
+	{ .name = "resume",
+		.kind = OPT_TEXT,
+		.to = &resume,
+		.metavar = "OUT",
+		.help = "write answers there, and go on behind those that it has" },
+	{ .name = "context",
+		.kind = OPT_I64,
+		.to = &context,
+		.metavar = "N",
+		.min = 2,
+		.max = LM_CONTEXT_MAX,
+		.help = "tokens of a text (default: all the model was made for)" },
+	{ .name = "cache",
+		.kind = OPT_SIZE,
+		.to = &cache_bytes,
+		.metavar = "SIZE",
+		.min = 1,
+		.help = "keys and values of all texts together (default: what fits)" },
+	{ .name = "streams",
+		.kind = OPT_I64,
+		.to = &streams,
+		.metavar = "N",
+		.min = 1,
+		.max = 1024,
+		.help = "answers that are computed at the same time (default 16)" },
+	{ 0 },
+};
+
+/* One line, from its reading to its answer. */
+struct item {
+	struct item *next;
+	struct batch *batch;
+	char *custom_id; /* NULL: the line has none */
+	struct httpd_reply reply;
+	struct exchange *x; /* NULL: it was refused */
+	bool done;
+};
+
+struct batch {
+	struct served model;
+	struct lm_outbox *outbox;
+	struct writer *writer;
+	pthread_mutex_t lock; /* of done */
+	pthread_cond_t ready;
+	struct item *first, **end; /* in the order of the input */
+	int64_t pending, lines, failed;
+	int fd;       /* of --resume; -1: standard output */
+	int64_t skip; /* lines that have their answer */
+};
+
+/* --- what was answered before -------------------------------------------------------------------------- */
+
+/* Whole lines count; half a line, of a process that was killed, is cut off. */
+static int open_resume(struct batch *b)
+{
+	struct buf text = BUF_INIT;
+	const char *last;
+	int rc = -1;
+
+	b->fd = open(resume, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (b->fd < 0)
+		return err_sys(0, "cannot write '%s'", resume);
+	if (flock(b->fd, LOCK_EX | LOCK_NB) < 0)
+		return err_set(EX_TEMPFAIL, "'%s' is written by another process", resume);
+	if (io_read(&text, resume, SIZE_MAX / 4) < 0)
+		goto out;
+	for (size_t i = 0; i < text.len; i++)
+		b->skip += text.data[i] == '\n';
+	last = text.len ? memrchr(text.data, '\n', text.len) : NULL;
+	text.len = last ? (size_t)(last - text.data) + 1 : 0;
+	if (ftruncate(b->fd, (off_t)text.len) < 0 || lseek(b->fd, 0, SEEK_END) < 0)
+		err_sys(EX_IOERR, "cannot write '%s'", resume);
+	else
+		rc = 0;
+out:
+	buf_release(&text);
+	return rc;
+}
+
+/* --- one line --------------------------------------------------------------------------------------------- */
+
+static void finished(struct exchange *x)
+{
+	struct item *item = x->user;
+	struct batch *b = item->batch;
+
+	pthread_mutex_lock(&b->lock);
+	item->done = true;
+	pthread_cond_signal(&b->ready);
+	pthread_mutex_unlock(&b->lock);
+}
+
+/* The kind of request that a line's "url" names. */
+static int kind_of(const json_t *line, enum request_kind *kind,
+	const struct reply_format **format, struct api_error *e)
+{
+	const char *url = json_string_value(json_object_get(line, "url"));
+
+	if (url && strcmp(url, "/v1/chat/completions") == 0) {
+		*kind = REQUEST_CHAT;
+		*format = &reply_chat;
+		return 0;
+	}
+	if (url && strcmp(url, "/v1/completions") == 0) {
+		*kind = REQUEST_COMPLETION;
+		*format = &reply_completion;
+		return 0;
+	}
+	return api_error_set(e, 400, "invalid_url", "url",
+		"'url' must be /v1/chat/completions or /v1/completions");
+}
+
+static int submit(struct batch *b, struct item *item, struct request *q,
+	const struct reply_format *format, struct api_error *e)
+{
+	struct prompt *prompts;
+	uint32_t n = 0, i;
+	int rc = -1;
+
+	if (prompt_count(q, &n, e) < 0)
+		return -1;
+	prompts = xcalloc(n, sizeof *prompts);
+	for (i = 0; i < n && prompt_encode(&prompts[i], &b->model, q, i, e) == 0; i++)
+		;
+	if (i == n) {
+		q->stream = false;
+		item->x = exchange_new(b->writer, &b->model, q, format, prompts, n);
+		item->x->user = item;
+		item->x->on_finish = finished;
+		rc = exchange_start(item->x, NULL, &item->reply);
+		if (rc < 0)
+			api_error_set(e, 500, "engine_error", NULL, "%s",
+				err_get()->text);
+	}
+	for (i = 0; i < n; i++)
+		prompt_release(&prompts[i]);
+	free(prompts);
+	return rc;
+}
+
+static int begin(struct batch *b, struct item *item, const char *text, size_t len,
+	const char *where, struct api_error *e)
+{
+	const struct reply_format *format = NULL;
+	struct request q = { 0 };
+	struct buf body = BUF_INIT;
+	enum request_kind kind = REQUEST_CHAT;
+	json_t *line = json_parse_object(text, len, where);
+	const char *id = json_string_value(json_object_get(line, "custom_id"));
+	int rc = -1;
+
+	if (id)
+		item->custom_id = xstrdup(id);
+	if (!line)
+		api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
+	else if (!id)
+		api_error_set(e, 400, "missing_required_parameter", "custom_id",
+			"'custom_id' is missing");
+	else if (kind_of(line, &kind, &format, e) == 0) {
+		if (json_object_get(line, "body"))
+			json_write(&body, json_object_get(line, "body"));
+		if (request_parse(&q, kind, body.data, body.len, e) == 0)
+			rc = submit(b, item, &q, format, e);
+	}
+	json_decref(line);
+	buf_release(&body);
+	request_release(&q);
+	return rc;
+}
+
+static void take_line(struct batch *b, const char *text, size_t len, const char *where)
+{
+	struct item *item = xcalloc(1, sizeof *item);
+	struct api_error e;
+
+	item->batch = b;
+	item->reply.status = 200;
+	b->lines++;
+	b->pending++;
+	*b->end = item;
+	b->end = &item->next;
+	if (begin(b, item, text, len, where, &e) < 0) {
+		api_error_reply(&item->reply, &e);
+		pthread_mutex_lock(&b->lock);
+		item->done = true;
+		pthread_mutex_unlock(&b->lock);
+	}
+}
+
+/* --- answers ----------------------------------------------------------------------------------------------- */
+
+static void add_answer(struct buf *out, const struct batch *b, const struct item *item)
+{
+	const struct buf *body = &item->reply.body;
+	size_t len = body->len;
+
+	while (len && body->data[len - 1] == '\n')
+		len--;
+	buf_addf(out, "{\"id\":\"batch_req_%lld\",\"custom_id\":",
+		(long long)(b->lines - b->pending + 1));
+	if (item->custom_id)
+		canon_string(out, item->custom_id, strlen(item->custom_id));
+	else
+		buf_adds(out, "null");
+	buf_addf(out, ",\"response\":{\"status_code\":%d,\"request_id\":\"%s\",\"body\":",
+		item->reply.status, item->x ? item->x->id : "");
+	buf_add(out, body->data, len);
+	buf_adds(out, "},\"error\":null}\n");
+}
+
+static int write_answer(struct batch *b, const struct item *item)
+{
+	struct buf out = BUF_INIT;
+	int rc;
+
+	add_answer(&out, b, item);
+	if (b->fd < 0)
+		rc = out_text(out.data, out.len) < 0 ? -1 : out_flush();
+	else if (io_write_all(b->fd, out.data, out.len) < 0)
+		rc = err_sys(EX_IOERR, "cannot write '%s'", resume);
+	else
+		rc = 0;
+	buf_release(&out);
+	return rc;
+}
+
+static void item_free(struct item *item)
+{
+	exchange_drop(item->x);
+	httpd_reply_release(&item->reply);
+	free(item->custom_id);
+	free(item);
+}
+
+/* Writes the answers that are next; waits for the first where there are more than `most`. */
+static int write_ready(struct batch *b, int64_t most)
+{
+	struct item *item;
+	bool done;
+	int rc = 0;
+
+	while (rc == 0 && (item = b->first)) {
+		pthread_mutex_lock(&b->lock);
+		while (!item->done && b->pending > most)
+			pthread_cond_wait(&b->ready, &b->lock);
+		done = item->done;
+		pthread_mutex_unlock(&b->lock);
+		if (!done)
+			break;
+		b->failed += item->reply.status != 200;
+		rc = write_answer(b, item);
+		b->first = item->next;
+		if (!b->first)
+			b->end = &b->first;
+		b->pending--;
+		item_free(item);
+	}
+	return rc;
+}
+
+/* --- all of it ------------------------------------------------------------------------------------------------ */
+
+static int answer_lines(struct batch *b, int n, char **files)
+{
+	struct lines lines;
+	char *line;
+	size_t len;
+	int rc;
+
+	lines_open(&lines, files, n, LINE_MAX_BYTES);
+	while ((rc = lines_next(&lines, &line, &len)) > 0) {
+		if (b->skip) {
+			b->skip--;
+			b->lines++;
+			continue;
+		}
+		take_line(b, line, len, lines_where(&lines));
+		if (write_ready(b, streams * AHEAD) < 0) {
+			rc = -1;
+			break;
+		}
+	}
+	lines_close(&lines);
+	if (rc == 0 && b->skip)
+		rc = err_set(EX_DATAERR,
+			"'%s' has %lld answers more than there are lines", resume,
+			(long long)b->skip);
+	if (rc == 0)
+		rc = write_ready(b, 0);
+	if (rc == 0 && b->fd >= 0 && fsync(b->fd) < 0)
+		rc = err_sys(EX_IOERR, "cannot write '%s'", resume);
+	return rc;
+}
+
+static int batch(struct batch *b, int n, char **files)
+{
+	struct served_options o = { .tokenizer = tokenizer,
+		.device = device,
+		.context = (uint32_t)context,
+		.streams = (uint32_t)streams,
+		.queue = UINT32_MAX / 2, /* write_ready is the limit */
+		.cache_bytes = cache_bytes };
+
+	o.outbox = b->outbox = lm_outbox_new();
+	if (served_name(&b->model, model) < 0 || served_open(&b->model, &o) < 0)
+		return -1;
+	b->writer = writer_open(b->outbox);
+	if (!b->writer || (resume && open_resume(b) < 0))
+		return -1;
+	return answer_lines(b, n, files);
+}
+
+static int run(int n, char **args)
+{
+	struct batch b = { .model = { .l = LOADED_INIT },
+		.fd = -1,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.ready = PTHREAD_COND_INITIALIZER };
+	struct item *item;
+	int rc;
+
+	b.end = &b.first;
+	rc = batch(&b, n, args);
+	lm_service_close(b.model.service);
+	b.model.service = NULL;
+	writer_close(b.writer);
+	while ((item = b.first)) {
+		b.first = item->next;
+		item_free(item);
+	}
+	served_release(&b.model);
+	lm_outbox_free(b.outbox);
+	if (b.fd >= 0)
+		close(b.fd);
+	if (rc < 0)
+		return err_report();
+	if (b.failed)
+		prog_warn("%lld of %lld lines were refused", (long long)b.failed,
+			(long long)b.lines);
+	return EX_OK;
+}
+
+const struct command command_batch = {
+	.name = "batch",
+	.arguments = "[file ...]",
+	.args_max = -1,
+	.summary = "Answer a file of requests, one line each.",
+	.details =
+		"Reads lines as OpenAI's batch API takes them, {\"custom_id\",\"url\",\"body\"}, and writes a line\n"
+		"for each in the same order. With --resume every line is answered once, whenever it was killed.",
+	.opts = opts,
+	.run = run,
+};

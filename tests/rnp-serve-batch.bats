@@ -1,0 +1,90 @@
+#!/usr/bin/env bats
+# rnp-serve batch and bench: files of requests, answered once each; a load, and what came of it.
+load helper
+load serve
+
+setup_file() { make_chat_model; }
+setup() { cd "$BATS_TEST_TMPDIR" || return; }
+teardown() { stop_serve; }
+
+questions() {
+	jq -nc --argjson n "$1" 'range($n) | {custom_id: "q\(.)", method: "POST", url: "/v1/completions",
+		body: {model: "any", prompt: "Question number \(.)", max_tokens: (5 + . % 40), seed: .}}'
+}
+
+@test "batch: every line has its answer, in order, and the text is the server's" {
+	questions 40 >in
+	rnp-serve batch --model "$DIR/model" in >out
+	jq -s -e 'length == 40 and map(.custom_id) == [range(40) | "q\(.)"] and
+		all(.response.status_code == 200 and .error == null)' out
+	start_serve
+	jq -c 'select(.custom_id == "q17").body | del(.model)' in >ask
+	[ "$(post /v1/completions @ask | jq .choices[0].text)" = \
+		"$(jq 'select(.custom_id == "q17").response.body.choices[0].text' out)" ]
+}
+
+@test "batch: bad lines are answered, too, and stop nothing" {
+	{
+		echo 'no json'
+		echo '{"custom_id":"a","url":"/v1/nothing","body":{}}'
+		echo '{"url":"/v1/completions","body":{"prompt":"x"}}'
+		echo '{"custom_id":"b","url":"/v1/completions","body":{"prompt":"x","n":99}}'
+		echo '{"custom_id":"c","url":"/v1/completions"}'
+		echo '{"custom_id":"d","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"x"}],"max_tokens":2,"stream":true}}'
+	} >in
+	rnp-serve batch --model "$DIR/model" in >out 2>err
+	grep -q '5 of 6 lines were refused' err
+	jq -s -e 'map(.response.status_code) == [400,400,400,400,400,200] and
+		map(.custom_id) == [null,"a",null,"b","c","d"] and .[3].response.body.error.param == "n"' out
+}
+
+@test "batch: killed at any time and begun again, each line is answered once" {
+	questions 300 >in
+	rnp-serve batch --model "$DIR/model" in >want
+	local i
+	for ((i = 0; i < 3; i++)); do
+		rnp-serve batch --model "$DIR/model" --resume out --streams 1 in 3>&- &
+		server=$!
+		grown() { [[ -e out && $(wc -l <out) -ge $((i * 20 + 10)) ]] || ! kill -0 "$server" 2>/dev/null; }
+		eventually grown
+		kill -9 "$server" 2>/dev/null || true
+		wait "$server" || true
+		server=
+	done
+	[ "$(wc -l <out)" -lt 300 ]
+	printf '{"id":"half a li' >>out
+	rnp-serve batch --model "$DIR/model" --resume out in
+	text='[.custom_id, .response.body.choices[0].text] | @json'
+	diff <(jq -r "$text" want) <(jq -r "$text" out)
+	rnp-serve batch --model "$DIR/model" --resume out in # nothing is left to do
+	[ "$(wc -l <out)" = 300 ]
+	head -5 in >few
+	refused 65 "more than there are lines" rnp-serve batch --model "$DIR/model" --resume out few
+}
+
+@test "bench: closed and open loop, drawn and given prompts" {
+	start_serve
+	rnp-serve bench --url "$url" --clients 4 --requests 12 --tokens 8 >closed
+	jq -s -e 'map(.test) == ["tokens_per_second", "first_token", "token", "request"] and
+		all(.kind == "rnp.bench" and .suite == "serve" and .median > 0 and .low <= .median and .params.failed == 0 and
+			.params.model == "chat" and .params.clients == 4)' closed
+	rnp-serve bench --url "$url" --rate 100 --requests 10 --tokens 4 --chat >open
+	jq -s -e '.[1].params.loop == "open" and .[1].samples == 10' open
+	printf '%s\n' 'a text' '{"prompt":"another","tokens":3}' >prompts
+	rnp-serve bench --url "$url" --prompts prompts --requests 4 --tokens 4 >given
+	[ "$(metric requests_total)" = 26 ]
+	rnp-serve bench -v --url "$url" --requests 4 --words 4 --shared 60 --tokens 2 >/dev/null 2>said
+	grep -Eq ' [1-9][0-9]* of them cached' said
+	refused 69 "" rnp-serve bench --url http://127.0.0.1:1 --model x --requests 2
+	refused 1 "nothing" rnp-serve bench --url "$url" --model nothing --requests 2
+}
+
+@test "bench: it shows the key of a file, and says what failed" {
+	rnp-serve key --name a --limit-tokens 30 --append keys >key
+	start_serve --api-keys keys
+	refused 77 "" rnp-serve bench --url "$url" --requests 1
+	run_split rnp-serve bench --url "$url" --api-key-file key --requests 6 --tokens 30
+	assert_equal "$status" 1
+	[[ $stderr == *"requests failed"* ]]
+	jq -s -e '.[0].params.failed >= 1' <<<"$output"
+}
