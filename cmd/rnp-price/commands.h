@@ -8,6 +8,7 @@ extern const struct command command_backtest;
 extern const struct command command_feed;
 extern const struct command command_fit;
 extern const struct command command_floor;
+extern const struct command command_match;
 extern const struct command command_quote;
 
 #endif

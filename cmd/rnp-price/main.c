@@ -9,6 +9,7 @@ static const struct command *const commands[] = {
 	&command_feed,
 	&command_fit,
 	&command_floor,
+	&command_match,
 	&command_quote,
 	NULL,
 };
@@ -19,9 +20,13 @@ static const char *const kinds[] = {
 	"rnp.error",
 	"rnp.fit",
 	"rnp.floor",
+	"rnp.job",
 	"rnp.lease",
+	"rnp.match",
+	"rnp.node",
 	"rnp.offer",
 	"rnp.quote",
+	"rnp.reputation",
 	NULL,
 };
 

@@ -1,0 +1,348 @@
+/* rnp-price match - jobs and nodes in, matches out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-price/auction.h"
+#include "cmd/rnp-price/commands.h"
+#include "cmd/rnp-price/match_core.h"
+#include "cmd/rnp-price/match_read.h"
+#include "cmd/rnp-price/place.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+
+#define AUCTION "auction"
+
+static const char *algorithm = "cheapest", *running_path, *reputation_path,
+		  *throughputs_path;
+static int64_t at_ms = -1, until_ms = -1;
+
+static const struct opt options[] = {
+	{ .name = "algorithm",
+		.kind = OPT_CHOICE,
+		.to = &algorithm,
+		.metavar = "A",
+		.choices = "cheapest|rotation|las|gavel|fgd|auction",
+		.help = "who comes first and goes where (default cheapest), see rnp-price(1)" },
+	{ .name = "running",
+		.kind = OPT_TEXT,
+		.to = &running_path,
+		.metavar = "F",
+		.help = "rnp.match records of earlier calls: those that still run keep their GPUs" },
+	{ .name = "at",
+		.kind = OPT_TIME,
+		.to = &at_ms,
+		.metavar = "T",
+		.help = "when jobs without a time were submitted (default now)" },
+	{ .name = "until",
+		.kind = OPT_TIME,
+		.to = &until_ms,
+		.metavar = "T",
+		.help = "play on until then: jobs that wait start as others end (default: the last job's submission)" },
+	{ .name = "reputation",
+		.kind = OPT_TEXT,
+		.to = &reputation_path,
+		.metavar = "F",
+		.help = "rnp.reputation records of the nodes" },
+	{ .name = "throughputs",
+		.kind = OPT_TEXT,
+		.to = &throughputs_path,
+		.metavar = "F",
+		.help = "for gavel: {\"TYPE\": {\"GPU model\": work per hour}}" },
+	{ 0 },
+};
+
+struct session {
+	struct match_market market;
+	struct match *match;
+};
+
+static json_t *new_record(const struct match_job *j)
+{
+	json_t *r = json_record("rnp.match");
+
+	json_set_text(r, "job", j->id);
+	json_set_text(r, "owner", j->owner);
+	json_set_text(r, "algorithm", algorithm);
+	return r;
+}
+
+static json_t *part_json(const struct match_node *nodes, const struct match_part *p)
+{
+	json_t *o = json_object(), *gpus = json_array();
+
+	json_set_text(o, "node", nodes[p->node].id);
+	for (int i = 0; i < p->gpus; i++)
+		json_push(gpus, json_integer(p->gpu[i]));
+	json_set(o, "gpus", gpus);
+	return o;
+}
+
+static int write_waiting(const struct match_job *j, const char *why)
+{
+	json_t *r = new_record(j);
+	int rc;
+
+	json_set(r, "nodes", json_array());
+	json_set_text(r, "waiting", why);
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int write_match(void *ctx, const struct match_result *result)
+{
+	struct session *s = ctx;
+	const struct match_job *j = &s->market.jobs[result->job];
+	json_t *r, *nodes;
+	char why[256];
+	int rc;
+
+	if (!result->nparts) {
+		match_why(s->match, j, why, sizeof why);
+		return write_waiting(j, why);
+	}
+	r = new_record(j);
+	nodes = json_array();
+	for (int i = 0; i < result->nparts; i++)
+		json_push(nodes, part_json(s->market.nodes, &result->parts[i]));
+	json_set(r, "nodes", nodes);
+	json_set_text(r, "gpu_model", s->market.nodes[result->parts[0].node].model);
+	json_set_i64(r, "gpu_count", j->gpus);
+	if (j->milli < MATCH_MILLI)
+		json_set_i64(r, "gpu_share_ppm", (int64_t)j->milli * 1000);
+	json_set_i64(r, "uusd_per_hour", result->uusd_per_hour);
+	json_set_time(r, "start", result->start_ms);
+	json_set_time(r, "end", result->end_ms);
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+/* --- auction ------------------------------------------------------------------------------ */
+
+/* Bids and asks for one model; id: index of the job or node. */
+struct book {
+	struct auction_order *bids, *asks;
+	size_t nbids, nasks;
+};
+
+static const char *refusal(const struct match_job *j)
+{
+	if (j->nmodels != 1)
+		return "an auction is for one GPU model: the job names none, or several";
+	if (j->limit_uusd == MATCH_NO_LIMIT)
+		return "an auction takes bids: the job has no max_uusd_per_hour";
+	if (j->milli < MATCH_MILLI || j->nplaces || j->compliance || j->memory_bytes ||
+		j->reputation_ppm)
+		return "in an auction GPUs of a model are alike: parts, places, memory, compliance and reputation cannot be asked for";
+	return NULL;
+}
+
+static void fill_book(const struct match_market *m, const char *model, struct book *b)
+{
+	b->nbids = b->nasks = 0;
+	for (size_t i = 0; i < m->njobs; i++) {
+		const struct match_job *j = &m->jobs[i];
+
+		if (!refusal(j) && j->models[0] == model)
+			b->bids[b->nbids++] = (struct auction_order){
+				.uusd = j->limit_uusd / j->gpus,
+				.units = j->gpus,
+				.id = i
+			};
+	}
+	for (size_t i = 0; i < m->nnodes; i++) {
+		const struct match_node *n = &m->nodes[i];
+
+		if (n->model == model && n->free_gpus && !n->spot)
+			b->asks[b->nasks++] = (struct auction_order){ .uusd = n->uusd,
+				.units = n->free_gpus,
+				.id = i };
+	}
+}
+
+/* The GPUs of a served bid: the next units that the asks sell. */
+static json_t *deliver(const struct match_market *m, struct book *b, int64_t units)
+{
+	json_t *nodes = json_array();
+
+	for (size_t i = 0; i < b->nasks && units; i++) {
+		struct auction_order *ask = &b->asks[i];
+		struct match_node *n = &m->nodes[ask->id];
+		struct match_part p = { .node = ask->id };
+
+		for (int g = 0; g < n->gpus && units && ask->traded; g++)
+			if (n->left[g] == MATCH_MILLI) {
+				n->left[g] = 0;
+				p.gpu[p.gpus++] = g;
+				units--;
+				ask->traded--;
+			}
+		if (p.gpus)
+			json_push(nodes, part_json(m->nodes, &p));
+	}
+	return nodes;
+}
+
+static int write_trade(const struct match_market *m, struct book *b,
+	const struct auction_order *bid, const struct auction_result *cleared)
+{
+	const struct match_job *j = &m->jobs[bid->id];
+	json_t *r;
+	int rc;
+
+	if (!bid->traded)
+		return write_waiting(j,
+			cleared->units ?
+				"others bid more, or its bid is the last one, which sets the price" :
+				"no bid meets an ask");
+	r = new_record(j);
+	json_set(r, "nodes", deliver(m, b, bid->units));
+	json_set_text(r, "gpu_model", j->models[0]);
+	json_set_i64(r, "gpu_count", j->gpus);
+	json_set_i64(r, "uusd_per_hour", cleared->buyers_uusd * j->gpus);
+	json_set_i64(r, "node_uusd_per_hour", cleared->sellers_uusd * j->gpus);
+	json_set_time(r, "start", at_ms);
+	json_set_time(r, "end", at_ms + j->length_ms);
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+static int clear_model(const struct match_market *m, const char *model, struct book *b)
+{
+	struct auction_result cleared;
+
+	fill_book(m, model, b);
+	auction_clear(b->bids, b->nbids, b->asks, b->nasks, &cleared);
+	for (size_t i = 0; i < b->nbids; i++)
+		if (write_trade(m, b, &b->bids[i], &cleared) < 0)
+			return -1;
+	return 0;
+}
+
+static bool is_first_of_model(const struct match_market *m, size_t job)
+{
+	for (size_t i = 0; i < job; i++)
+		if (!refusal(&m->jobs[i]) &&
+			m->jobs[i].models[0] == m->jobs[job].models[0])
+			return false;
+	return true;
+}
+
+/* All jobs and nodes of a model meet at one instant. */
+static int hold_auction(const struct match_market *m)
+{
+	struct book b = { xcalloc(m->njobs + 1, sizeof *b.bids),
+		xcalloc(m->nnodes + 1, sizeof *b.asks), 0, 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < m->njobs && rc == 0; i++) {
+		const char *why = refusal(&m->jobs[i]);
+
+		if (why)
+			rc = write_waiting(&m->jobs[i], why);
+		else if (is_first_of_model(m, i))
+			rc = clear_model(m, m->jobs[i].models[0], &b);
+	}
+	free(b.bids);
+	free(b.asks);
+	return rc;
+}
+
+/* --- run ---------------------------------------------------------------------------------- */
+
+static int read_all(struct session *s, int n, char **args)
+{
+	struct match_market *m = &s->market;
+
+	if (match_read_jobs(m, args[0], at_ms) < 0 ||
+		match_read_nodes(m, args + 1, n - 1) < 0)
+		return -1;
+	if (m->unpriced)
+		prog_warn("%zu node%s without a quote or without GPUs: not for sale",
+			m->unpriced, m->unpriced == 1 ? "" : "s");
+	if (!m->nnodes)
+		return err_set(EX_DATAERR,
+			"no node is for sale: rnp.offer records are, and rnp.node records with an rnp.quote");
+	if (reputation_path && match_read_reputations(m, reputation_path) < 0)
+		return -1;
+	return throughputs_path ? match_read_throughputs(m, throughputs_path) : 0;
+}
+
+static enum match_algorithm chosen(void)
+{
+	for (int i = 0; i < MATCH_ALGORITHMS; i++)
+		if (strcmp(match_names[i], algorithm) == 0)
+			return (enum match_algorithm)i;
+	return MATCH_CHEAPEST; /* the auction, which orders nothing */
+}
+
+static int check_options(const struct session *s)
+{
+	if (chosen() == MATCH_GAVEL && !throughputs_path)
+		return err_set(EX_USAGE, "gavel needs --throughputs");
+	for (size_t i = 0; i < s->market.nnodes && chosen() == MATCH_FGD; i++)
+		if (s->market.nodes[i].gpus > PLACE_GPUS_MAX)
+			return err_set(EX_DATAERR,
+				"fgd: %.80s has %d GPUs, at most %d are known to it",
+				s->market.nodes[i].id, s->market.nodes[i].gpus,
+				PLACE_GPUS_MAX);
+	return 0;
+}
+
+static int match(struct session *s, int n, char **args)
+{
+	int64_t from_ms = at_ms;
+
+	if (read_all(s, n, args) < 0 || check_options(s) < 0)
+		return -1;
+	if (s->market.njobs) {
+		from_ms = s->market.jobs[0].at_ms;
+		if (until_ms < 0)
+			until_ms = s->market.jobs[s->market.njobs - 1].at_ms;
+	}
+	s->match = match_open(chosen(), s->market.nodes, s->market.nnodes);
+	if (running_path &&
+		match_read_running(&s->market, running_path, from_ms, s->match) < 0)
+		return -1;
+	if (strcmp(algorithm, AUCTION) == 0)
+		return hold_auction(&s->market);
+	return match_run(s->match, s->market.jobs, s->market.njobs, until_ms, write_match,
+		s);
+}
+
+static int run(int n, char **args)
+{
+	struct session s = { 0 };
+	int rc;
+
+	if (at_ms < 0)
+		at_ms = clock_now_ms();
+	rc = match(&s, n, args);
+	if (s.match)
+		match_close(s.match);
+	match_market_release(&s.market);
+	return rc < 0 ? err_report() : 0;
+}
+
+const struct command command_match = {
+	.name = "match",
+	.arguments = "jobs nodes ...",
+	.args_min = 2,
+	.args_max = -1,
+	.summary = "Pair jobs with nodes.",
+	.details =
+		"Reads rnp.job records from the first file and what is for sale from the others:\n"
+		"rnp.offer records, or rnp.node records with their rnp.quote. Writes one rnp.match\n"
+		"record a job: its GPUs, price and times, or why it waits.",
+	.columns =
+		"job,nodes.0.node=NODE,gpu_model,gpu_count=GPUS,uusd_per_hour,start,end,waiting",
+	.examples = "rnp-price match jobs.jsonl offers.jsonl\n"
+		    "rnp-price match --algorithm fgd jobs.jsonl offers.jsonl",
+	.opts = options,
+	.run = run,
+};

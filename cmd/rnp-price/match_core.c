@@ -1,0 +1,290 @@
+/* match_core.c - matches jobs with nodes as time passes: see match_core.h. */
+#include "cmd/rnp-price/match_core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-price/match_parts.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+
+#define ORDER_TRIES     20000 /* placements with which an order is improved */
+#define ORDER_TRIES_MIN 20    /* with fewer orders than this it is left as it is */
+
+const char *const match_names[MATCH_ALGORITHMS] = { "cheapest", "rotation", "las",
+	"gavel", "fgd" };
+
+/* --- order --------------------------------------------------------------------------------- */
+
+struct waiting {
+	size_t job, owner;
+	double key;
+	bool render;
+	int gpus;
+	int64_t at_ms;
+};
+
+static bool is_before(const struct waiting *x, const struct waiting *y)
+{
+	if (x->render != y->render)
+		return x->render;
+	if (x->key != y->key)
+		return x->key < y->key;
+	if (x->gpus != y->gpus)
+		return x->gpus > y->gpus;
+	if (x->at_ms != y->at_ms)
+		return x->at_ms < y->at_ms;
+	return x->job < y->job;
+}
+
+static int by_turn(const void *a, const void *b)
+{
+	return is_before(a, b) ? -1 : is_before(b, a);
+}
+
+/* Who pays most per GPU comes first, and of equal ones the largest, which is hardest to place. */
+static double turn_of(const struct match *m, const struct match_job *j, size_t owner)
+{
+	if (m->algorithm == MATCH_CHEAPEST)
+		return j->limit_uusd == MATCH_NO_LIMIT ?
+			-MATCH_HEAP_NONE :
+			-(double)j->limit_uusd * MATCH_MILLI / (j->gpus * j->milli);
+	if (m->algorithm == MATCH_LAS)
+		return m->owners[owner].gpu_ms * 1e6 /
+			(double)(j->share_ppm > 0 ? j->share_ppm : 1);
+	return 0;
+}
+
+/* --- time ---------------------------------------------------------------------------------- */
+
+struct run {
+	struct match *m;
+	const struct match_job *jobs;
+	struct waiting *queue;
+	size_t nqueue;
+	match_emit emit;
+	void *ctx;
+};
+
+static void enqueue(struct run *r, size_t job)
+{
+	const struct match_job *j = &r->jobs[job];
+	size_t owner = (size_t)(match_owner_of(r->m, j->owner) - r->m->owners);
+
+	r->queue[r->nqueue++] = (struct waiting){ job, owner, 0, j->render,
+		r->m->algorithm == MATCH_CHEAPEST ? j->gpus : 0, j->at_ms };
+}
+
+/* Puts the one whose turn it is to place i. Only las changes keys as jobs start. */
+static void next_turn(struct run *r, size_t i, size_t from)
+{
+	struct waiting first;
+	size_t at = i;
+
+	if (r->m->algorithm != MATCH_LAS && i > from)
+		return;
+	for (size_t k = i; k < r->nqueue; k++)
+		r->queue[k].key = turn_of(r->m, &r->jobs[r->queue[k].job],
+			r->queue[k].owner);
+	if (r->m->algorithm != MATCH_LAS) {
+		qsort(r->queue + i, r->nqueue - i, sizeof *r->queue, by_turn);
+		return;
+	}
+	for (size_t k = i + 1; k < r->nqueue; k++)
+		if (is_before(&r->queue[k], &r->queue[at]))
+			at = k;
+	first = r->queue[at];
+	r->queue[at] = r->queue[i];
+	r->queue[i] = first;
+}
+
+static int begin_job(struct run *r, const struct waiting *w, struct choice *c,
+	int64_t now_ms)
+{
+	const struct match_job *j = &r->jobs[w->job];
+	struct match *m = r->m;
+	const char *model = m->groups[m->nodes[c->parts[0].node].group].model;
+	double rate = match_work_of(m, j, model) /
+		match_work_of(m, j, j->nmodels ? j->models[0] : NULL);
+	int64_t length = (int64_t)((double)j->length_ms / rate);
+	struct match_result out = { w->job, now_ms, now_ms + length, c->uusd, c->nparts,
+		c->parts };
+
+	match_start(m, c->parts, c->nparts, out.end_ms);
+	for (int i = 0; i < c->nparts; i++)
+		match_count_work(m, &c->parts[i], length);
+	m->owners[w->owner].gpu_ms += (double)length * j->gpus * j->milli / MATCH_MILLI;
+	return r->emit(r->ctx, &out);
+}
+
+/* --- a better order ------------------------------------------------------------------------- */
+
+/* What a customer gains: the most he would pay less what he pays. Without a limit he would pay
+ * twice the dearest price. */
+static double gain_of(const struct match *m, const struct match_job *j,
+	const struct choice *c)
+{
+	double most = j->limit_uusd == MATCH_NO_LIMIT ?
+		2 * m->dearest * j->gpus * j->milli / MATCH_MILLI :
+		(double)j->limit_uusd;
+
+	return (most - (double)c->uusd) * (double)j->length_ms;
+}
+
+/* Plays the queue from `from` on in this order and takes everything back. Returns the sum of
+ * gains. */
+static double try_order(struct run *r, size_t from, const struct waiting *order,
+	struct choice *choices)
+{
+	struct match *m = r->m;
+	size_t placed = 0;
+	double sum = 0;
+
+	for (size_t i = 0; i < r->nqueue - from; i++) {
+		const struct match_job *j = &r->jobs[order[i].job];
+
+		if (!match_choose(m, j, &choices[placed]))
+			continue;
+		sum += gain_of(m, j, &choices[placed]);
+		for (int k = 0; k < choices[placed].nparts; k++)
+			match_change(m, &choices[placed].parts[k], 1);
+		placed++;
+	}
+	while (placed--)
+		for (int k = choices[placed].nparts; k--;)
+			match_change(m, &choices[placed].parts[k], -1);
+	return sum;
+}
+
+static void move_one(struct waiting *order, size_t n, struct rng *rng)
+{
+	size_t from = rng_below(rng, n), to = rng_below(rng, n);
+	struct waiting w = order[from];
+
+	if (w.render != order[to].render)
+		return;
+	memmove(order + from, order + from + 1, (n - from - 1) * sizeof *order);
+	memmove(order + to + 1, order + to, (n - to - 1) * sizeof *order);
+	order[to] = w;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const struct waiting *x = a, *y = b;
+
+	if (x->render == y->render && x->gpus != y->gpus)
+		return x->gpus > y->gpus ? -1 : 1;
+	return by_turn(a, b);
+}
+
+/* Who pays most per GPU first is within a few percent of the most that all gain together:
+ * gangs leave GPUs over. Few jobs are moved about in the order as long as that gains; jobs that
+ * render stay before the others. */
+static void improve_order(struct run *r, size_t from)
+{
+	size_t n = r->nqueue - from, tries = n < 2 ? 0 : ORDER_TRIES / n;
+	struct waiting *best = r->queue + from, *other;
+	struct choice *choices;
+	struct rng rng;
+	double most;
+
+	if (tries < ORDER_TRIES_MIN)
+		return;
+	other = xmalloc(n * sizeof *other);
+	choices = xmalloc(n * sizeof *choices);
+	rng_seed(&rng, 1, 1);
+	most = try_order(r, from, best, choices);
+	for (size_t t = 0; t < tries; t++) {
+		double sum;
+
+		memcpy(other, best, n * sizeof *other);
+		if (t == 0)
+			qsort(other, n, sizeof *other, by_size);
+		else
+			move_one(other, n, &rng);
+		sum = try_order(r, from, other, choices);
+		if (sum < most)
+			continue;
+		most = sum;
+		memcpy(best, other, n * sizeof *other);
+	}
+	free(choices);
+	free(other);
+}
+
+/* One pass over those that wait, from index `from` on: the ones before it were refused since
+ * GPUs were last given back. Returns 0, or emit's error. */
+static int pass(struct run *r, size_t from, int64_t now_ms)
+{
+	struct choice *c = xmalloc(sizeof *c);
+	size_t left = from;
+	int rc = 0;
+
+	for (size_t i = from; i < r->nqueue; i++) {
+		next_turn(r, i, from);
+		if (i == from && r->m->algorithm == MATCH_CHEAPEST)
+			improve_order(r, from);
+		if (!rc && match_choose(r->m, &r->jobs[r->queue[i].job], c))
+			rc = begin_job(r, &r->queue[i], c, now_ms);
+		else
+			r->queue[left++] = r->queue[i];
+	}
+	r->nqueue = left;
+	free(c);
+	return rc;
+}
+
+static int by_job(const void *a, const void *b)
+{
+	const struct waiting *x = a, *y = b;
+
+	return x->job < y->job ? -1 : x->job > y->job;
+}
+
+/* Emits those that still wait, in the order of the input. */
+static int emit_waiting(struct run *r)
+{
+	int rc = 0;
+
+	qsort(r->queue, r->nqueue, sizeof *r->queue, by_job);
+	for (size_t i = 0; i < r->nqueue && rc == 0; i++) {
+		struct match_result out = { .job = r->queue[i].job };
+
+		rc = r->emit(r->ctx, &out);
+	}
+	return rc;
+}
+
+int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t until_ms,
+	match_emit emit, void *ctx)
+{
+	struct run r = { .m = m,
+		.jobs = jobs,
+		.queue = xmalloc((n + 1) * sizeof *r.queue),
+		.emit = emit,
+		.ctx = ctx };
+	size_t at = 0;
+	int rc = 0;
+
+	if (m->algorithm == MATCH_FGD)
+		match_classify(m, jobs, n);
+	while (rc == 0 && (at < n || (r.nqueue && m->nrunning))) {
+		int64_t now_ms = at < n ? jobs[at].at_ms : INT64_MAX;
+		size_t from = r.nqueue;
+
+		if (r.nqueue && m->nrunning && m->running[0].end_ms < now_ms)
+			now_ms = m->running[0].end_ms;
+		if (now_ms > until_ms)
+			break;
+		if (match_give_back(m, now_ms))
+			from = 0;
+		for (; at < n && jobs[at].at_ms <= now_ms; at++)
+			enqueue(&r, at);
+		rc = pass(&r, from, now_ms);
+	}
+	for (; at < n; at++)
+		enqueue(&r, at);
+	rc = rc ? rc : emit_waiting(&r);
+	free(r.queue);
+	return rc;
+}

@@ -1,0 +1,117 @@
+/* match_core.h - decides which job runs on which GPUs of which nodes, at which price. Pure:
+ * values in, values out, no clock. The live command and simulations call the same function, so
+ * a log of jobs that is played again gives the same matches.
+ *
+ * Time passes in events: jobs arrive, and matches end and give their GPUs back. At each event
+ * the waiting jobs are tried in an order, rendering before computing (RNP-019), and each is
+ * placed on the best GPUs that are free and fit it. Jobs that fit nowhere wait; others may
+ * overtake them. Nothing that runs is interrupted.
+ *
+ * Nodes that are alike but for price and load share a group with heaps by free GPUs, so that a
+ * placement costs the number of kinds of nodes and not the number of nodes. */
+#ifndef RNP_PRICE_MATCH_CORE_H
+#define RNP_PRICE_MATCH_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MATCH_GPUS_MAX   64   /* of one node */
+#define MATCH_MILLI      1000 /* thousandths of a GPU */
+#define MATCH_MODELS_MAX 8    /* that one job accepts */
+#define MATCH_PARTS_MAX  64   /* nodes of one job */
+#define MATCH_NO_LIMIT   INT64_MAX
+
+enum match_algorithm {
+	MATCH_CHEAPEST, /* the lowest price; among jobs that wait, who pays most comes first */
+	MATCH_ROTATION, /* RNP-019: the node with the least work for its uptime comes next */
+	MATCH_LAS,      /* the owner with the least GPU time for his share comes first */
+	MATCH_GAVEL,    /* the least cost for the work: prices over measured throughputs
+			 * (Narayanan et al., OSDI 2020, the cost policy) */
+	MATCH_FGD,      /* the least growth of fragmentation (Weng et al., ATC 2023) */
+	MATCH_ALGORITHMS
+};
+extern const char *const match_names[MATCH_ALGORITHMS];
+
+/* A node for sale. Texts are borrowed and interned: equal texts are the same pointer. */
+struct match_node {
+	const char *id, *model, *country,
+		*region;        /* country, region: NULL when not known */
+	int64_t memory_bytes;   /* of one GPU; 0: not known */
+	int64_t uusd;           /* for one GPU and hour, as its customer pays */
+	int64_t reputation_ppm; /* -1: not known */
+	int64_t uptime_ppm;     /* of this epoch; rotation divides work by it */
+	uint32_t compliance;    /* a bit for each that the node has */
+	bool spot;
+	int gpus;
+	/* state */
+	int free_gpus;                /* whole ones */
+	int16_t left[MATCH_GPUS_MAX]; /* thousandths of each */
+	int64_t worked_ms;            /* GPU-milliseconds in this epoch */
+	size_t heap_at, group;        /* of the core */
+};
+
+struct match_job {
+	const char *id, *owner;               /* owner: NULL is an owner, too */
+	const char *type;                     /* of work, for throughputs; may be NULL */
+	const char *models[MATCH_MODELS_MAX]; /* nmodels 0: any */
+	double throughput[MATCH_MODELS_MAX];  /* of each model; 0: not known. For gavel */
+	int nmodels;
+	const char
+		*places[MATCH_MODELS_MAX]; /* countries or regions; nplaces 0: anywhere */
+	int nplaces;
+	int64_t memory_bytes;   /* of one GPU, at least */
+	int64_t reputation_ppm; /* at least; 0: any */
+	int64_t limit_uusd;     /* per hour, for all its GPUs; MATCH_NO_LIMIT */
+	int64_t at_ms, length_ms;
+	int64_t share_ppm;   /* of its owner, 10^6 as everybody; for las */
+	uint32_t compliance; /* all of these */
+	int gpus, milli;     /* milli: of each GPU; less than 1000 only for one GPU */
+	int nodes_max;       /* over how many nodes, in equal parts */
+	bool spot;           /* may run where it can be interrupted */
+	bool render;
+};
+
+/* A job's GPUs on one node. */
+struct match_part {
+	size_t node;
+	int gpus, milli;
+	int gpu[MATCH_GPUS_MAX]; /* which */
+};
+
+struct match_result {
+	size_t job;
+	int64_t start_ms, end_ms;
+	int64_t uusd_per_hour; /* for all GPUs */
+	int nparts;            /* 0: it waits, see match_why */
+	struct match_part *parts;
+};
+
+struct match;
+
+/* Takes borrowed nodes, whose state it changes; all GPUs are free at first. Nothing is random:
+ * of equal choices the lower index is taken. fgd takes nodes of at most PLACE_GPUS_MAX GPUs. */
+struct match *match_open(enum match_algorithm a, struct match_node *nodes, size_t n);
+void match_close(struct match *m);
+
+/* Occupies GPUs for a match that runs until end_ms: what an earlier call decided. Returns
+ * false when these GPUs are not free. */
+bool match_occupy(struct match *m, const char *owner, const struct match_part *parts,
+	int nparts, int64_t end_ms);
+
+/* Plays n jobs, sorted by at_ms, until all have started or nothing happens any more before
+ * until_ms; emit is called for each match in the order of their starts, and for the jobs that
+ * still wait in the order of the input at the end. The result is borrowed for the call. emit
+ * returns 0, or -1 to end; match_run returns that. */
+typedef int (*match_emit)(void *ctx, const struct match_result *r);
+int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t until_ms,
+	match_emit emit, void *ctx);
+
+/* Why a job is placed nowhere now: how many nodes each of its wishes leaves. */
+void match_why(const struct match *m, const struct match_job *job, char *out,
+	size_t size);
+
+/* GPUs that are free, and all. */
+void match_free_gpus(const struct match *m, double *free_gpus, double *all);
+
+#endif

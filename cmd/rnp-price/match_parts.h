@@ -1,0 +1,102 @@
+/* match_parts.h - what the files of match_core.h share: the state of a cluster, and what may be done
+ * with it. */
+#ifndef RNP_PRICE_MATCH_PARTS_H
+#define RNP_PRICE_MATCH_PARTS_H
+
+#include "cmd/rnp-price/match_core.h"
+#include "cmd/rnp-price/match_heap.h"
+#include "cmd/rnp-price/place.h"
+
+/* Nodes that are alike for every job but for price, load and reputation. */
+struct group {
+	const char *model, *country, *region;
+	int64_t memory_bytes;
+	uint32_t compliance;
+	bool spot;
+	int gpus; /* of each node: with no GPU shared, as many free ones are the same state */
+	/* heaps[f]: the members with f whole GPUs free, best first; partial: those with a GPU
+	 * of which a part is taken */
+	struct match_heap heaps[MATCH_GPUS_MAX + 1];
+	double best[MATCH_GPUS_MAX + 1]; /* score of the best one with f or more free */
+	size_t *partial, npartial, partial_cap;
+};
+
+struct running {
+	int64_t end_ms;
+	size_t order; /* of their start: ties end in this order */
+	struct match_part *parts;
+	int nparts;
+};
+
+struct owner {
+	const char *name;
+	double gpu_ms;
+};
+
+struct match {
+	enum match_algorithm algorithm;
+	struct match_node *nodes;
+	size_t n;
+	struct group *groups;
+	size_t ngroups, groups_cap;
+	struct running *running; /* a heap by end */
+	size_t nrunning, running_cap, started;
+	struct owner *owners;
+	size_t nowners, owners_cap;
+	struct place_classes *classes; /* of the jobs, for fgd */
+	double dearest;                /* price of all */
+};
+
+/* --- match_state.c ------------------------------------------------------------------------ */
+
+/* What makes a node better for every job: less is better. For fgd, nodes that share a GPU stand
+ * behind all others of their heap, since they are looked at one by one. */
+double match_score_of(const struct match *m, const struct match_node *n);
+
+/* Put a node into its heap, and take it out, around a change of its score or free GPUs. */
+void match_enter(struct match *m, size_t node);
+void match_withdraw(struct match *m, size_t node);
+
+/* Take (sign 1) or give back (-1) the GPUs of a part. */
+void match_change(struct match *m, const struct match_part *p, int sign);
+
+/* Adds work to a node, for rotation. */
+void match_count_work(struct match *m, const struct match_part *p, int64_t length_ms);
+
+/* The account of an owner, made when it is new. Valid until the next new one. */
+struct owner *match_owner_of(struct match *m, const char *name);
+
+/* Takes the GPUs and notes when they are given back. */
+void match_start(struct match *m, const struct match_part *parts, int nparts,
+	int64_t end_ms);
+
+/* Gives back the GPUs of all that end by now. Returns whether there were any. */
+bool match_give_back(struct match *m, int64_t now_ms);
+
+/* --- match_choose.c ------------------------------------------------------------------------ */
+
+/* Where a job would go. */
+struct choice {
+	struct match_part parts[MATCH_PARTS_MAX];
+	int nparts;
+	double score;
+	int64_t uusd;
+};
+
+/* The price of so many GPUs, or of a part of one, rounded up; MATCH_NO_LIMIT: beyond amounts. */
+int64_t match_price_of(int64_t uusd, int gpus, int milli);
+
+bool match_wants_model(const struct match_job *j, const char *model);
+bool match_wants_place(const struct match_job *j, const char *country,
+	const char *region);
+
+/* How much work a GPU-hour of this model does for the job, relative to others. */
+double match_work_of(const struct match *m, const struct match_job *j, const char *model);
+
+/* Classes of the jobs, by which fgd knows what fragments are. */
+void match_classify(struct match *m, const struct match_job *jobs, size_t n);
+
+/* The best place for a job now; false: there is none. Fewest nodes first. */
+bool match_choose(struct match *m, const struct match_job *j, struct choice *best);
+
+#endif

@@ -1,0 +1,564 @@
+/* match_read.c - reads jobs and nodes for sale: see match_read.h. */
+#include "cmd/rnp-price/match_read.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/cli/records.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+#include "common/record/facts.h"
+#include "common/record/gpu.h"
+
+#define HOUR_MS        INT64_C(3600000)
+#define FILE_BYTES_MAX ((size_t)16 << 20)
+#define UPTIME_PPM     1000000
+
+/* What the records of a node said, and when; -1: nothing yet. */
+struct match_sale {
+	int64_t node_ms, quote_ms;
+	int64_t uusd; /* of the whole node, as its customer pays */
+};
+
+static const char *const compliances[] = { "SOC2", "HIPAA", "GDPR",
+	"confidential-computing" };
+
+/* --- texts and names ---------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *text)
+{
+	uint64_t h = 14695981039346656037u; /* FNV-1a, case aside */
+
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		h = (h ^ (c >= 'A' && c <= 'Z' ? c + 32u : c)) * 1099511628211u;
+	}
+	return h ^ (h >> 29);
+}
+
+static void grow_texts(struct match_texts *t)
+{
+	size_t cap = t->cap ? 2 * t->cap : 256;
+	const char **slots = xcalloc(cap, sizeof *slots);
+
+	for (size_t i = 0; i < t->cap; i++) {
+		size_t at;
+
+		if (!t->slots[i])
+			continue;
+		for (at = hash_of(t->slots[i]) & (cap - 1); slots[at];)
+			at = (at + 1) & (cap - 1);
+		slots[at] = t->slots[i];
+	}
+	free(t->slots);
+	t->slots = slots;
+	t->cap = cap;
+}
+
+/* The one pointer of a text; NULL stays NULL. */
+static const char *one_text(struct match_texts *t, const char *text)
+{
+	size_t at;
+
+	if (!text)
+		return NULL;
+	if (2 * t->n >= t->cap)
+		grow_texts(t);
+	for (at = hash_of(text) & (t->cap - 1); t->slots[at];
+		at = (at + 1) & (t->cap - 1))
+		if (strcasecmp(t->slots[at], text) == 0)
+			return t->slots[at];
+	t->n++;
+	return t->slots[at] = arena_strdup(&t->arena, text);
+}
+
+/* The place of a name's index: 1 + index, or 0 when it is new. Names are interned. */
+static size_t *find(struct match_index *x, size_t n, const char *name,
+	const char *(*name_of)(const void *list, size_t i), const void *list)
+{
+	size_t at;
+
+	if (2 * (n + 1) >= x->cap) {
+		size_t cap = x->cap ? 2 * x->cap : 256;
+
+		free(x->slots);
+		x->slots = xcalloc(cap, sizeof *x->slots);
+		x->cap = cap;
+		for (size_t i = 0; i < n; i++) {
+			for (at = hash_of(name_of(list, i)) & (cap - 1); x->slots[at];)
+				at = (at + 1) & (cap - 1);
+			x->slots[at] = i + 1;
+		}
+	}
+	for (at = hash_of(name) & (x->cap - 1); x->slots[at];
+		at = (at + 1) & (x->cap - 1))
+		if (name_of(list, x->slots[at] - 1) == name)
+			break;
+	return &x->slots[at];
+}
+
+static const char *node_name(const void *list, size_t i)
+{
+	return ((const struct match_node *)list)[i].id;
+}
+
+static const char *job_name(const void *list, size_t i)
+{
+	return ((const struct match_job *)list)[i].id;
+}
+
+static const char *model_name(struct match_texts *t, const char *name,
+	int64_t memory_bytes)
+{
+	const struct gpu_model *m = gpu_find(name, memory_bytes);
+
+	return one_text(t, m ? m->name : name);
+}
+
+static uint32_t compliance_bits(const json_t *list)
+{
+	uint32_t bits = 0;
+
+	for (size_t i = 0; i < json_array_size(list); i++)
+		for (size_t k = 0; k < sizeof compliances / sizeof *compliances; k++)
+			if (strcmp(json_string_value(json_array_get(list, i)),
+				    compliances[k]) == 0)
+				bits |= 1u << k;
+	return bits;
+}
+
+/* --- jobs --------------------------------------------------------------------------------- */
+
+static int64_t whole(const json_t *r, const char *key, int64_t absent)
+{
+	json_int_t v = json_integer_value(json_object_get(r, key));
+
+	return json_object_get(r, key) ? (int64_t)v : absent;
+}
+
+static const char *text(const json_t *r, const char *key)
+{
+	return json_string_value(json_object_get(r, key));
+}
+
+/* The names under `one` or, instead, in the list under `many`. */
+static int read_names(struct match_texts *t, const json_t *r, const char *where,
+	const char *one, const char *many, bool models, const char **out)
+{
+	const json_t *list = json_object_get(r, many);
+	int n = 0;
+
+	if (text(r, one) && list)
+		return err_set(EX_DATAERR, "%s: %s and %s", where, one, many);
+	if (text(r, one))
+		out[n++] = models ? model_name(t, text(r, one), 0) :
+				    one_text(t, text(r, one));
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *name = json_string_value(json_array_get(list, i));
+
+		out[n++] = models ? model_name(t, name, 0) : one_text(t, name);
+	}
+	return n;
+}
+
+static int read_size(struct match_job *j, const json_t *r, const char *where)
+{
+	int64_t share = whole(r, "gpu_share_ppm", 0);
+
+	j->gpus = (int)whole(r, "gpu_count", 1);
+	j->nodes_max = (int)whole(r, "nodes_max", 1);
+	j->milli = share ? (int)((share + 999) / 1000) : MATCH_MILLI;
+	if (share && j->gpus != 1)
+		return err_set(EX_DATAERR, "%s: gpu_share_ppm is of one GPU, not of %d",
+			where, j->gpus);
+	if (json_object_get(r, "hours") && json_object_get(r, "seconds"))
+		return err_set(EX_DATAERR, "%s: hours and seconds", where);
+	j->length_ms = json_object_get(r, "seconds") ? whole(r, "seconds", 0) * 1000 :
+						       whole(r, "hours", 1) * HOUR_MS;
+	return 0;
+}
+
+struct jobs_reader {
+	struct match_market *m;
+	int64_t now_ms;
+};
+
+static int read_job(void *ctx, const struct record *rec)
+{
+	struct jobs_reader *reader = ctx;
+	struct match_market *m = reader->m;
+	const json_t *r = rec->json;
+	struct match_job j = { .at_ms = reader->now_ms };
+	size_t *slot;
+
+	if (schema_check(r, rec->where, "rnp.job") < 0 ||
+		json_opt_time(r, rec->where, "at", &j.at_ms) < 0 ||
+		read_size(&j, r, rec->where) < 0)
+		return -1;
+	j.id = one_text(&m->texts, text(r, "job"));
+	j.owner = one_text(&m->texts, text(r, "owner"));
+	j.type = one_text(&m->texts, text(r, "type"));
+	j.nmodels = read_names(&m->texts, r, rec->where, "gpu_model", "gpu_models", true,
+		j.models);
+	j.nplaces = read_names(&m->texts, r, rec->where, "region", "regions", false,
+		j.places);
+	if (j.nmodels < 0 || j.nplaces < 0)
+		return -1;
+	j.memory_bytes = whole(r, "gpu_memory_bytes", 0);
+	j.reputation_ppm = whole(r, "reputation_ppm", 0);
+	j.limit_uusd = whole(r, "max_uusd_per_hour", MATCH_NO_LIMIT);
+	j.share_ppm = whole(r, "share_ppm", 1000000);
+	j.compliance = compliance_bits(json_object_get(r, "compliance"));
+	j.spot = json_is_true(json_object_get(r, "spot"));
+	j.render = text(r, "work") && strcmp(text(r, "work"), "render") == 0;
+	slot = find(&m->by_job, m->njobs, j.id, job_name, m->jobs);
+	if (*slot)
+		return err_set(EX_DATAERR, "%s: there is a job '%.80s' already",
+			rec->where, j.id);
+	*slot = m->njobs + 1;
+	m->jobs = xgrow(m->jobs, &m->jobs_cap, m->njobs + 1, sizeof *m->jobs);
+	m->jobs[m->njobs++] = j;
+	return 0;
+}
+
+/* Stable: insertion keeps the input's order where times are equal. */
+static void sort_jobs(struct match_job *jobs, size_t n)
+{
+	struct match_job *half = xmalloc((n / 2 + 1) * sizeof *half);
+	size_t k = n / 2, a = 0, b = k;
+
+	if (n > 1) {
+		sort_jobs(jobs, k);
+		sort_jobs(jobs + k, n - k);
+		memcpy(half, jobs, k * sizeof *half);
+		for (size_t i = 0; a < k; i++)
+			jobs[i] = b < n && jobs[b].at_ms < half[a].at_ms ? jobs[b++] :
+									   half[a++];
+	}
+	free(half);
+}
+
+int match_read_jobs(struct match_market *m, const char *path, int64_t now_ms)
+{
+	struct jobs_reader reader = { m, now_ms };
+	char *file = (char *)(uintptr_t)path;
+
+	if (records_each(&file, 1, JSON_RECORD_BYTES_MAX, read_job, &reader) < 0)
+		return -1;
+	sort_jobs(m->jobs, m->njobs);
+	return 0;
+}
+
+/* --- nodes -------------------------------------------------------------------------------- */
+
+static size_t node_of(struct match_market *m, const char *id)
+{
+	const char *name = one_text(&m->texts, id);
+	size_t *slot = find(&m->by_id, m->nnodes, name, node_name, m->nodes);
+
+	if (*slot)
+		return *slot - 1;
+	*slot = m->nnodes + 1;
+	m->nodes = xgrow(m->nodes, &m->nodes_cap, m->nnodes + 1, sizeof *m->nodes);
+	m->sales = xgrow(m->sales, &m->sales_cap, m->nnodes + 1, sizeof *m->sales);
+	m->sales[m->nnodes] = (struct match_sale){ -1, -1, -1 };
+	m->nodes[m->nnodes] = (struct match_node){ .id = name,
+		.reputation_ppm = -1,
+		.uptime_ppm = UPTIME_PPM };
+	return m->nnodes++;
+}
+
+static int read_node(struct match_market *m, const json_t *r, const char *where)
+{
+	const json_t *labels = json_object_get(r, "labels");
+	struct match_sale *sale;
+	struct match_node *n;
+	int64_t at_ms = 0;
+	struct fact f;
+	size_t i;
+
+	if (!text(r, "node"))
+		return err_set(EX_DATAERR, "%s: node is missing", where);
+	if (json_opt_time(r, where, "at", &at_ms) < 0)
+		return -1;
+	i = node_of(m, text(r, "node"));
+	n = &m->nodes[i];
+	sale = &m->sales[i];
+	if (at_ms < sale->node_ms)
+		return 0;
+	sale->node_ms = at_ms;
+	n->gpus = 0;
+	if (!fact_read(r, "gpu_count", &f) || !f.known)
+		return 0;
+	n->gpus = f.value > MATCH_GPUS_MAX ? MATCH_GPUS_MAX : (int)f.value;
+	n->memory_bytes = fact_read(r, "gpu_memory_bytes", &f) && f.known ? f.value : 0;
+	if (fact_read(r, "gpu_model", &f) && f.known && f.text)
+		n->model = one_text(&m->texts, f.text);
+	n->country = one_text(&m->texts, text(labels, "country"));
+	n->region = one_text(&m->texts, text(labels, "region"));
+	n->compliance = compliance_bits(json_object_get(labels, "compliance"));
+	return 0;
+}
+
+static int read_quote(struct match_market *m, const json_t *r, const char *where)
+{
+	struct match_sale *sale;
+	int64_t at_ms = 0;
+
+	if (!text(r, "node"))
+		return err_set(EX_DATAERR, "%s: node is missing", where);
+	if (json_opt_time(r, where, "at", &at_ms) < 0)
+		return -1;
+	sale = &m->sales[node_of(m, text(r, "node"))];
+	if (at_ms >= sale->quote_ms) {
+		sale->quote_ms = at_ms;
+		sale->uusd = whole(r, "customer_uusd", -1);
+	}
+	return 0;
+}
+
+static bool is_false(const json_t *r, const char *key)
+{
+	return json_is_false(json_object_get(r, key));
+}
+
+static int read_offer(struct match_market *m, const json_t *r, const char *where)
+{
+	int64_t gpus = whole(r, "gpu_count", 1);
+	struct match_node *n;
+	char id[600];
+	size_t before = m->nnodes, i;
+
+	if (json_object_get(r, "gpu_share_ppm") || gpus > MATCH_GPUS_MAX ||
+		is_false(r, "rentable") || json_is_true(json_object_get(r, "rented"))) {
+		m->left_out++;
+		return 0;
+	}
+	snprintf(id, sizeof id, "%s/%s", text(r, "market"), text(r, "offer_id"));
+	i = node_of(m, id);
+	/* the same machine on demand and as spot: it is sold once, on demand */
+	if (i < before && m->nodes[i].spot != json_is_true(json_object_get(r, "spot"))) {
+		if (!m->nodes[i].spot)
+			return 0;
+	} else if (i < before)
+		return err_set(EX_DATAERR, "%s: there is an offer '%.80s' already", where,
+			id);
+	n = &m->nodes[i];
+	n->gpus = (int)gpus;
+	n->memory_bytes = whole(r, "gpu_memory_bytes", 0);
+	n->model = model_name(&m->texts, text(r, "gpu_model"), n->memory_bytes);
+	n->country = one_text(&m->texts, text(r, "country"));
+	n->region = one_text(&m->texts, text(r, "region"));
+	n->reputation_ppm = whole(r, "reliability_ppm", -1);
+	n->uusd = whole(r, "uusd_per_gpu_hour", 0);
+	n->spot = json_is_true(json_object_get(r, "spot"));
+	m->sales[i] = (struct match_sale){ 0, 0, 0 };
+	return 0;
+}
+
+static int read_sale(void *ctx, const struct record *rec)
+{
+	struct match_market *m = ctx;
+	const char *kind = text(rec->json, "kind");
+
+	if (schema_check(rec->json, rec->where, NULL) < 0)
+		return -1;
+	if (strcmp(kind, "rnp.node") == 0)
+		return read_node(m, rec->json, rec->where);
+	if (strcmp(kind, "rnp.quote") == 0)
+		return read_quote(m, rec->json, rec->where);
+	if (strcmp(kind, "rnp.offer") == 0)
+		return read_offer(m, rec->json, rec->where);
+	return err_set(EX_DATAERR,
+		"%s: %s, where rnp.node, rnp.quote or rnp.offer is due", rec->where,
+		kind);
+}
+
+/* Leaves only nodes that have a price and GPUs; sets the price of one GPU, rounded up. */
+static void close_sales(struct match_market *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->nnodes; i++) {
+		struct match_node node = m->nodes[i];
+		const struct match_sale *s = &m->sales[i];
+
+		if (s->node_ms < 0 || s->quote_ms < 0 || s->uusd < 0 || node.gpus < 1 ||
+			!node.model) {
+			m->unpriced++;
+			continue;
+		}
+		if (s->uusd)
+			node.uusd = (s->uusd + node.gpus - 1) / node.gpus;
+		m->sales[n] = *s;
+		m->nodes[n++] = node;
+	}
+	m->nnodes = n;
+	free(m->by_id.slots);
+	m->by_id = (struct match_index){ NULL, 0 };
+}
+
+int match_read_nodes(struct match_market *m, char **files, int n)
+{
+	if (records_each(files, n, JSON_RECORD_BYTES_MAX, read_sale, m) < 0)
+		return -1;
+	close_sales(m);
+	return 0;
+}
+
+/* --- what else is known of them ------------------------------------------------------------------ */
+
+static int read_reputation(void *ctx, const struct record *rec)
+{
+	struct match_market *m = ctx;
+	size_t *slot;
+
+	if (schema_check(rec->json, rec->where, "rnp.reputation") < 0)
+		return -1;
+	slot = find(&m->by_id, m->nnodes, one_text(&m->texts, text(rec->json, "node")),
+		node_name, m->nodes);
+	if (*slot)
+		m->nodes[*slot - 1].reputation_ppm = whole(rec->json, "reputation_ppm",
+			0);
+	return 0;
+}
+
+int match_read_reputations(struct match_market *m, const char *path)
+{
+	char *file = (char *)(uintptr_t)path;
+
+	return records_each(&file, 1, JSON_RECORD_BYTES_MAX, read_reputation, m);
+}
+
+/* One type of work: its throughput on each model. */
+static int set_throughputs(struct match_market *m, const char *type, const json_t *models,
+	const char *where)
+{
+	const char *name, *type_text = one_text(&m->texts, type);
+	json_t *v;
+
+	json_object_foreach((json_t *)(uintptr_t)models, name, v) {
+		const char *model = model_name(&m->texts, name, 0);
+		double rate = json_number_value(v);
+
+		if (!json_is_number(v) || !isfinite(rate) || rate < 0)
+			return err_set(EX_DATAERR, "%s: %.40s: %.40s: not a throughput",
+				where, type, name);
+		for (size_t i = 0; i < m->njobs; i++)
+			for (int k = 0; k < m->jobs[i].nmodels; k++)
+				if (m->jobs[i].type == type_text &&
+					m->jobs[i].models[k] == model)
+					m->jobs[i].throughput[k] = rate;
+	}
+	return 0;
+}
+
+int match_read_throughputs(struct match_market *m, const char *path)
+{
+	struct buf content = BUF_INIT;
+	const char *type;
+	json_t *all = NULL, *models;
+	int rc = io_read(&content, path, FILE_BYTES_MAX);
+
+	if (rc == 0) {
+		all = json_parse_object(buf_text(&content), content.len, path);
+		rc = all ? 0 : -1;
+	}
+	json_object_foreach(all, type, models) {
+		if (rc == 0 && !json_is_object(models))
+			rc = err_set(EX_DATAERR, "%s: %.40s: not an object of models",
+				path, type);
+		rc = rc == 0 ? set_throughputs(m, type, models, path) : rc;
+	}
+	json_decref(all);
+	buf_release(&content);
+	return rc;
+}
+
+/* --- matches that run ------------------------------------------------------------------------- */
+
+struct running_reader {
+	struct match_market *m;
+	struct match *to;
+	int64_t now_ms;
+	int n;
+};
+
+/* One entry of nodes[] as a part. Returns 1, 0 when the node is not for sale here, or -1. */
+static int read_part(struct match_market *m, const json_t *entry, int milli,
+	struct match_part *p)
+{
+	const json_t *gpus = json_object_get(entry, "gpus");
+	size_t *slot = find(&m->by_id, m->nnodes,
+		one_text(&m->texts, text(entry, "node")), node_name, m->nodes);
+
+	if (!*slot) {
+		err_warn("a match runs on %.80s, which is not for sale here",
+			text(entry, "node"));
+		return 0;
+	}
+	p->node = *slot - 1;
+	p->milli = milli;
+	p->gpus = (int)json_array_size(gpus);
+	for (int i = 0; i < p->gpus; i++)
+		p->gpu[i] = (int)json_integer_value(json_array_get(gpus, (size_t)i));
+	return 1;
+}
+
+static int read_running(void *ctx, const struct record *rec)
+{
+	struct running_reader *r = ctx;
+	const json_t *nodes = json_object_get(rec->json, "nodes");
+	int64_t end_ms = 0, share = whole(rec->json, "gpu_share_ppm", 0);
+	int milli = share ? (int)((share + 999) / 1000) : MATCH_MILLI, n = 0, rc = 1;
+	struct match_part *parts;
+
+	if (schema_check(rec->json, rec->where, "rnp.match") < 0)
+		return -1;
+	if (!json_array_size(nodes))
+		return 0;
+	if (json_get_time(rec->json, rec->where, "end", &end_ms) < 0)
+		return -1;
+	if (end_ms <= r->now_ms)
+		return 0;
+	parts = xcalloc(json_array_size(nodes), sizeof *parts);
+	for (size_t i = 0; i < json_array_size(nodes) && rc >= 0; i++) {
+		rc = read_part(r->m, json_array_get(nodes, i), milli, &parts[n]);
+		n += rc > 0;
+	}
+	if (rc >= 0 && n &&
+		!match_occupy(r->to, one_text(&r->m->texts, text(rec->json, "owner")),
+			parts, n, end_ms))
+		rc = err_set(EX_DATAERR, "%s: these GPUs are taken by a match before",
+			rec->where);
+	r->n += n > 0;
+	free(parts);
+	return rc < 0 ? -1 : 0;
+}
+
+int match_read_running(struct match_market *m, const char *path, int64_t now_ms,
+	struct match *to)
+{
+	struct running_reader r = { m, to, now_ms, 0 };
+	char *file = (char *)(uintptr_t)path;
+
+	return records_each(&file, 1, JSON_RECORD_BYTES_MAX, read_running, &r) < 0 ? -1 :
+										     r.n;
+}
+
+void match_market_release(struct match_market *m)
+{
+	arena_release(&m->texts.arena);
+	free(m->texts.slots);
+	free(m->nodes);
+	free(m->jobs);
+	free(m->sales);
+	free(m->by_id.slots);
+	free(m->by_job.slots);
+	memset(m, 0, sizeof *m);
+}

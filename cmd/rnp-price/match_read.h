@@ -1,0 +1,52 @@
+/* match_read.h - reads jobs and nodes for sale from records. Uses jansson, gpu, match_core. */
+#ifndef RNP_PRICE_MATCH_READ_H
+#define RNP_PRICE_MATCH_READ_H
+
+#include "cmd/rnp-price/match_core.h"
+#include "common/base/mem.h"
+
+/* Equal texts, case aside, become one pointer. */
+struct match_texts {
+	struct arena arena;
+	const char **slots;
+	size_t n, cap;
+};
+
+struct match_market {
+	struct match_texts texts;
+	struct match_node *nodes;
+	size_t nnodes, nodes_cap;
+	struct match_job *jobs; /* sorted by at_ms */
+	size_t njobs, jobs_cap;
+	size_t unpriced,
+		left_out; /* nodes without a quote or GPUs; offers of no whole GPU */
+	struct match_index {
+		size_t *slots, cap;
+	} by_id, by_job;          /* open addressing, 1 + index */
+	struct match_sale *sales; /* beside each node: what its records said, and when */
+	size_t sales_cap;
+};
+
+/* Reads rnp.job records ("-": standard input). A job without a time is of now_ms. Returns 0, or
+ * -1: 65 naming file, line and field, or two jobs of one name; 66; 74. */
+int match_read_jobs(struct match_market *m, const char *path, int64_t now_ms);
+
+/* Reads rnp.offer, rnp.node and rnp.quote records. A node is for sale once it has a quote, whose
+ * price for its customer is that of the whole node; of several records of a node the newest
+ * counts. Offers that cannot be rented, and parts of GPUs, are left out. */
+int match_read_nodes(struct match_market *m, char **files, int n);
+
+/* Reads the uptime and reputation of nodes: rnp.reputation records (reputation_ppm). */
+int match_read_reputations(struct match_market *m, const char *path);
+
+/* Reads a file of throughputs: {"TYPE": {"MODEL": NUMBER}}, and sets those of the jobs. */
+int match_read_throughputs(struct match_market *m, const char *path);
+
+/* Takes in rnp.match records of matches that still run at now_ms. Returns how many, or -1: a
+ * node that is not there is left out with a warning; 65 where two matches have the same GPU. */
+int match_read_running(struct match_market *m, const char *path, int64_t now_ms,
+	struct match *to);
+
+void match_market_release(struct match_market *m);
+
+#endif

@@ -1,0 +1,221 @@
+# rnp-price match: jobs and nodes in, matches out.
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+	export RNP_NOW=2026-11-22T10:00:00Z
+}
+
+# offer ID MODEL GPUS UUSD [MORE]
+offer() {
+	echo "{\"kind\":\"rnp.offer\",\"v\":1,\"market\":\"m\",\"offer_id\":\"$1\",\"gpu_model\":\"$2\",\"gpu_count\":$3,\"uusd_per_gpu_hour\":$4,\"spot\":false${5:+,$5}}"
+}
+
+# job ID [MORE]
+job() {
+	echo "{\"kind\":\"rnp.job\",\"v\":1,\"job\":\"$1\"${2:+,$2}}"
+}
+
+match() {
+	run_split rnp-price match "$@"
+	assert_success
+}
+
+# where JOB: "node:gpus,... price"
+where() {
+	jq -r --arg j "$1" 'select(.job == $j) | (.nodes | map("\(.node):\(.gpus | join(","))") | join(" ")) + " \(.uusd_per_hour // "-")"' <<<"$output"
+}
+
+# why JOB: why it waits
+why() {
+	jq -r --arg j "$1" 'select(.job == $j).waiting' <<<"$output"
+}
+
+@test "match: the cheapest node that has what the job asks for, and the reason where none has" {
+	{
+		offer a "RTX 4090" 2 400000 '"country":"US","gpu_memory_bytes":25769803776'
+		offer b "GeForce RTX 4090" 4 300000 '"country":"DE","gpu_memory_bytes":25769803776'
+		offer c "H100 SXM" 8 2100000 '"country":"DE","gpu_memory_bytes":85899345920,"reliability_ppm":990000'
+		offer d "RTX 4090" 1 100000 '"rented":true'
+	} >offers
+	{
+		job one '"gpu_model":"NVIDIA GeForce RTX 4090"'
+		job us '"gpu_model":"4090","region":"us","gpu_count":2'
+		job any '"gpu_memory_bytes":64000000000'
+		job many '"gpu_model":"RTX 4090","gpu_count":16'
+		job dear '"gpu_model":"H100 SXM","gpu_count":4,"max_uusd_per_hour":8000000'
+		job none '"gpu_model":"H200"'
+		job there '"gpu_model":"H100 SXM","region":"FR"'
+		job good '"gpu_model":"H100 SXM","reputation_ppm":995000'
+		job law '"compliance":["GDPR"]'
+	} >jobs
+	match jobs offers
+	assert_equal "$(where one)" "m/b:0 300000"
+	assert_equal "$(where us)" "m/a:0,1 800000"
+	assert_equal "$(where any)" "m/c:0 2100000"
+	assert_equal "$(why many)" "the largest of 2 nodes has 4 GPUs, the job wants 16"
+	assert_equal "$(why dear)" 'the cheapest of 1 nodes asks 8.400000 $/h, above the limit'
+	assert_equal "$(why none)" "no node has such a GPU"
+	assert_equal "$(why there)" "none of 1 nodes is there"
+	assert_equal "$(why good)" "none of 1 nodes has the reputation"
+	assert_equal "$(why law)" "none of 3 nodes complies with all that is asked"
+	assert_equal "$(jq -r 'select(.job == "one") | .start + " " + .end' <<<"$output")" \
+		"2026-11-22T10:00:00Z 2026-11-22T11:00:00Z"
+	for kind in job match; do rnp-price --schema "rnp.$kind" | jq -e . >/dev/null; done
+}
+
+@test "match: nodes with their quotes, several nodes for one job, a part of a GPU" {
+	rnp-register keygen --out k.json >/dev/null 2>&1
+	local a
+	a=$(rnp-register address --key k.json)
+	jq -c --arg a "$a" '.node = $a | .gpus = [.gpus[0], .gpus[0]] | .gpus[1].uuid = "GPU-2"' "$ROOT/tests/data/rtx4090.node.json" >nodes
+	{
+		jq -nc --arg a "$a" '{kind:"rnp.quote",v:1,node:$a,at:"2026-11-22T09:00:00Z",ask_uusd:900,customer_uusd:700001,floor_uusd:1,why:[]}'
+		jq -nc --arg a "$a" '{kind:"rnp.quote",v:1,node:$a,at:"2026-11-21T09:00:00Z",ask_uusd:900,customer_uusd:1,floor_uusd:1,why:[]}'
+		jq -nc '{kind:"rnp.node",v:1,at:"2026-11-22T09:00:00Z",node:"11111111111111111111111111111111",gpus:[{model:"RTX 4090"}]}'
+		offer x "RTX 4090" 2 400000
+	} >>nodes
+	{
+		job wide '"gpu_model":"RTX 4090","gpu_count":4,"nodes_max":2'
+	} >jobs
+	match jobs nodes
+	[[ $stderr == *"1 node without a quote or without GPUs: not for sale"* ]]
+	assert_equal "$(where wide)" "$a:0,1 m/x:0,1 1500002"
+	# the price of a node is divided over its GPUs, rounded up; parts share one GPU
+	{ job p '"gpu_share_ppm":500000'; job q '"gpu_share_ppm":500000'; job r '"gpu_share_ppm":600000'; } >jobs
+	match jobs nodes
+	assert_equal "$(where p)" "$a:0 175001"
+	assert_equal "$(where q)" "$a:0 175001"
+	assert_equal "$(where r)" "$a:1 210001"
+}
+
+@test "match: who comes first: rendering, the higher bid, the owner with less, the node with less work" {
+	offer a "RTX 4090" 1 100000 >offers
+	{
+		job low '"max_uusd_per_hour":200000'
+		job high '"max_uusd_per_hour":300000'
+		job film '"max_uusd_per_hour":150000,"work":"render"'
+	} >jobs
+	match jobs offers
+	assert_equal "$(where film)" "m/a:0 100000"
+	assert_equal "$(why high)" "all 1 nodes that fit are busy"
+	grep -v film jobs >two
+	match two offers
+	assert_equal "$(where high)" "m/a:0 100000"
+	# as others end, those that wait begin
+	match --until 2026-11-23T00:00:00Z jobs offers
+	assert_equal "$(jq -r '.job + " " + .start' <<<"$output" | tr '\n' ' ')" \
+		"film 2026-11-22T10:00:00Z high 2026-11-22T11:00:00Z low 2026-11-22T12:00:00Z "
+	# las: after a's first job it is b's turn, although a came before
+	offer b "RTX 4090" 2 100000 >offers
+	{ job a1 '"owner":"a"'; job a2 '"owner":"a"'; job b1 '"owner":"b"'; } >jobs
+	match --algorithm las jobs offers
+	assert_equal "$(jq -r 'select(.start).job' <<<"$output" | tr '\n' ' ')" "a1 b1 "
+	{ job a1 '"owner":"a","share_ppm":3000000'; job a2 '"owner":"a","share_ppm":3000000'; job b1 '"owner":"b"'; job b2 '"owner":"b"'; } >jobs
+	offer b "RTX 4090" 4 100000 >offers
+	match --algorithm las jobs offers
+	assert_equal "$(jq -r .job <<<"$output" | tr '\n' ' ')" "a1 b1 a2 b2 "
+	# RNP-019: in turn, whatever the price
+	{ offer a "RTX 4090" 2 300000; offer b "RTX 4090" 2 100000; } >offers
+	{ job j1; job j2; job j3; } >jobs
+	match --algorithm rotation jobs offers
+	assert_equal "$(where j1), $(where j2), $(where j3)" "m/a:0 300000, m/b:0 100000, m/a:1 300000"
+}
+
+@test "match: gavel takes the least cost for the work, fgd leaves whole nodes whole" {
+	{ offer a "RTX 3090" 1 200000; offer b "RTX 4090" 1 300000; } >offers
+	job j '"type":"resnet","gpu_models":["RTX 3090","RTX 4090"],"hours":3' >jobs
+	echo '{"resnet":{"RTX 3090":100,"RTX 4090":300}}' >rates
+	match --algorithm gavel --throughputs rates jobs offers
+	assert_equal "$(where j)" "m/b:0 300000"
+	assert_equal "$(jq -r .end <<<"$output")" 2026-11-22T11:00:00Z # three hours of a 3090
+	echo '{"resnet":{"RTX 3090":100,"RTX 4090":120}}' >rates
+	match --algorithm gavel --throughputs rates jobs offers
+	assert_equal "$(where j)" "m/a:0 200000"
+	refused 64 "gavel needs --throughputs" rnp-price match --algorithm gavel jobs offers
+	echo '{"resnet":{"RTX 3090":-1}}' >rates
+	refused 65 "not a throughput" rnp-price match --algorithm gavel --throughputs rates jobs offers
+	{ offer a "RTX 4090" 4 100000; offer b "RTX 4090" 2 200000; } >offers
+	{ job j1 '"gpu_count":2'; job j2 '"gpu_count":4,"at":"2026-11-22T10:00:01Z"'; } >jobs
+	match --algorithm fgd jobs offers
+	assert_equal "$(where j1), $(where j2)" "m/b:0,1 400000, m/a:0,1,2,3 400000"
+	match jobs offers
+	assert_equal "$(where j1)" "m/a:0,1 200000"
+	assert_equal "$(why j2)" "all 1 nodes that fit are busy"
+}
+
+@test "match: an auction has one price for buyers and one for sellers, and pays its way" {
+	{ offer a "RTX 4090" 1 100000; offer b "RTX 4090" 1 200000; offer c "RTX 4090" 1 300000; } >offers
+	{
+		job j1 '"gpu_model":"RTX 4090","max_uusd_per_hour":400000'
+		job j2 '"gpu_model":"RTX 4090","max_uusd_per_hour":350000'
+		job j3 '"gpu_model":"RTX 4090","max_uusd_per_hour":150000'
+		job j4 '"gpu_model":"RTX 4090"'
+	} >jobs
+	# two pairs; the mean of the third, (150000 + 300000) / 2, lies between 200000 and 350000
+	match --algorithm auction jobs offers
+	assert_equal "$(where j1), $(where j2)" "m/a:0 225000, m/b:0 225000"
+	assert_equal "$(jq -r 'select(.start).node_uusd_per_hour' <<<"$output" | sort -u)" 225000
+	[[ $(why j4) == *"takes bids"* ]]
+	# without a third ask the second pair sets the prices and does not trade
+	head -2 offers >two
+	match --algorithm auction jobs two
+	assert_equal "$(where j1)" "m/a:0 350000"
+	assert_equal "$(jq -r 'select(.start).node_uusd_per_hour' <<<"$output")" 200000
+}
+
+@test "match: what runs keeps its GPUs, and a log played again gives the same matches" {
+	{ offer a "RTX 4090" 2 100000; offer b "RTX 4090" 2 200000; } >offers
+	{
+		job j1 '"at":"2026-11-22T10:00:00Z","hours":2'
+		job j2 '"at":"2026-11-22T10:30:00Z","gpu_count":2'
+		job j3 '"at":"2026-11-22T11:40:00Z","gpu_count":2'
+		job j4 '"at":"2026-11-22T12:00:00Z","gpu_count":2'
+	} >log
+	match log offers
+	jq -c 'del(.algorithm)' <<<"$output" >whole
+	assert_equal "$(jq -r '.nodes[0].node' whole | tr '\n' ' ')" "m/a m/b m/b m/a "
+	: >running
+	while read -r line; do
+		rnp-price match --running running <(echo "$line") offers >>more
+		cat more >running
+	done <log
+	cmp <(jq -c 'del(.algorithm)' running) whole
+	jq -c 'select(.job == "j1")' running >twice
+	jq -c 'select(.job == "j1")' running >>twice
+	refused 65 "these GPUs are taken" rnp-price match --running twice log offers
+}
+
+@test "match: bad jobs and nodes are refused by name" {
+	{ offer a "RTX 4090" 1 100000; offer a "RTX 4090" 1 50000 | sed 's/"spot":false/"spot":true/'; } >offers
+	job a '"spot":true' >jobs
+	match jobs offers
+	assert_equal "$(where a)" "m/a:0 100000" # on demand and as spot: sold once, on demand
+	offer a "RTX 4090" 1 100000 >offers
+	job a >jobs
+	{ job a; job b; job a; } >twice
+	refused 65 "twice:3: there is a job 'a' already" rnp-price match twice offers
+	cat offers offers >two
+	refused 65 "two:2: there is an offer 'm/a' already" rnp-price match jobs two
+	job a '"hours":1,"seconds":3' >bad
+	refused 65 "hours and seconds" rnp-price match bad offers
+	job a '"gpu_count":2,"gpu_share_ppm":500000' >bad
+	refused 65 "gpu_share_ppm is of one GPU" rnp-price match bad offers
+	job a '"gpu_count":0' >bad
+	refused 65 "gpu_count" rnp-price match bad offers
+	job a '"max_uusd_per_hour":1e30' >bad
+	refused 65 "max_uusd_per_hour" rnp-price match bad offers
+	refused 65 "no node is for sale" rnp-price match jobs /dev/null
+	refused 65 "rnp.job, where rnp.node" rnp-price match jobs jobs
+	refused 66 "absent" rnp-price match jobs absent
+	offer big "H100 SXM" 16 1 >offers
+	refused 65 "has 16 GPUs, at most 8" rnp-price match --algorithm fgd jobs offers
+	: >none
+	match none offers
+	assert_equal "$output" ""
+}
+
+@test "match: on small markets the cheapest matches gain within 1% of the optimum" {
+	command -v glpsol >/dev/null || skip "no glpsol (package glpk-utils)"
+	run -0 python3 "$ROOT/tests/match_optimum.py" 25
+}

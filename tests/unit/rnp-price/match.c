@@ -1,0 +1,401 @@
+/* match, auction: random clusters and books against plain versions of the same rules. */
+/* uses: cmd/rnp-price */
+#include "cmd/rnp-price/match_core.h"
+
+#include <stdlib.h>
+
+#include "cmd/rnp-price/auction.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "tests/unit/test.h"
+
+#define NODES 12
+#define JOBS  40
+#define HOUR  INT64_C(3600000)
+
+static const char *const models[] = { "RTX 4090", "H100 SXM" };
+static const char *const places[] = { "US", "DE", "FR" };
+static const char *const owners[] = { "alice", "bob", NULL };
+
+static struct match_node nodes[NODES];
+static struct match_job jobs[JOBS];
+
+static void draw_nodes(struct rng *r, int gpus_max)
+{
+	for (int i = 0; i < NODES; i++)
+		nodes[i] = (struct match_node){ .id = "n",
+			.model = models[rng_below(r, 2)],
+			.country = places[rng_below(r, 3)],
+			.memory_bytes = (int64_t)(1 + rng_below(r, 2)) << 34,
+			.uusd = (int64_t)(100000 + rng_below(r, 20) * 10000),
+			.reputation_ppm = (int64_t)rng_below(r, 1000001),
+			.uptime_ppm = 1000000,
+			.compliance = (uint32_t)rng_below(r, 4),
+			.spot = rng_below(r, 4) == 0,
+			.gpus = 1 << rng_below(r, gpus_max == 16 ? 5 : 4) };
+}
+
+static void draw_jobs(struct rng *r)
+{
+	int64_t at = 0;
+
+	for (int i = 0; i < JOBS; i++) {
+		struct match_job *j = &jobs[i];
+
+		at += rng_below(r, 3) ? 0 : (int64_t)rng_below(r, 3) * HOUR;
+		*j = (struct match_job){ .id = "j",
+			.owner = owners[rng_below(r, 3)],
+			.at_ms = at,
+			.length_ms = (int64_t)(1 + rng_below(r, 5)) * HOUR,
+			.limit_uusd = MATCH_NO_LIMIT,
+			.gpus = 1 << rng_below(r, 4),
+			.milli = MATCH_MILLI,
+			.nodes_max = 1 + (int)rng_below(r, 2),
+			.spot = rng_below(r, 2),
+			.render = rng_below(r, 3) == 0,
+			.share_ppm = 1000000 };
+		if (rng_below(r, 2))
+			j->limit_uusd = (int64_t)(100000 + rng_below(r, 20) * 10000) *
+				j->gpus;
+		if (rng_below(r, 2))
+			j->models[j->nmodels++] = models[rng_below(r, 2)];
+		if (rng_below(r, 3) == 0)
+			j->places[j->nplaces++] = places[rng_below(r, 3)];
+		if (rng_below(r, 3) == 0)
+			j->reputation_ppm = (int64_t)rng_below(r, 1000001);
+		if (rng_below(r, 4) == 0)
+			j->compliance = (uint32_t)rng_below(r, 4);
+		if (rng_below(r, 5) == 0) {
+			j->gpus = 1;
+			j->milli = 100 * (1 + (int)rng_below(r, 9));
+			j->nodes_max = 1;
+		}
+	}
+}
+
+/* --- a plain version of what may be -------------------------------------------------------------- */
+
+static bool may_run(const struct match_job *j, const struct match_node *n)
+{
+	return (!j->nmodels || j->models[0] == n->model) &&
+		(!j->nplaces || j->places[0] == n->country) &&
+		n->reputation_ppm >= j->reputation_ppm &&
+		(n->compliance & j->compliance) == j->compliance &&
+		(j->spot || !n->spot) && n->memory_bytes >= j->memory_bytes;
+}
+
+struct played {
+	struct started {
+		struct match_result r;
+		struct match_part parts[MATCH_PARTS_MAX];
+	} at[JOBS];
+	int n, waiting;
+};
+
+/* How much of GPU g of a node is taken at a time by matches that started before the k-th. */
+static int taken(const struct played *p, int k, size_t node, int g, int64_t at_ms)
+{
+	int sum = 0;
+
+	for (int i = 0; i < k; i++)
+		for (int a = 0; a < p->at[i].r.nparts; a++)
+			for (int x = 0; x < p->at[i].parts[a].gpus; x++)
+				if (p->at[i].parts[a].node == node &&
+					p->at[i].parts[a].gpu[x] == g &&
+					p->at[i].r.end_ms > at_ms)
+					sum += p->at[i].parts[a].milli;
+	return sum;
+}
+
+/* The least price per hour at which the job could start on one node; MATCH_NO_LIMIT: nowhere. */
+static int64_t least_price(const struct played *p, int k, const struct match_job *j,
+	int64_t at_ms)
+{
+	int64_t least = MATCH_NO_LIMIT;
+
+	for (size_t i = 0; i < NODES; i++) {
+		int fit = 0;
+		int64_t price = (nodes[i].uusd * j->gpus * j->milli + 999) / 1000;
+
+		for (int g = 0; g < nodes[i].gpus; g++)
+			fit += MATCH_MILLI - taken(p, k, i, g, at_ms) >= j->milli;
+		if (fit >= j->gpus && may_run(j, &nodes[i]) && price <= j->limit_uusd &&
+			price < least)
+			least = price;
+	}
+	return least;
+}
+
+static int record(void *ctx, const struct match_result *r)
+{
+	struct played *p = ctx;
+	struct started *s = &p->at[p->n];
+
+	if (!r->nparts) {
+		p->waiting++;
+		return 0;
+	}
+	s->r = *r;
+	memcpy(s->parts, r->parts, (size_t)r->nparts * sizeof *r->parts);
+	p->n++;
+	return 0;
+}
+
+/* Every match may be, at the price that its nodes ask, and no GPU is given twice. */
+static void check_matches(const struct played *p)
+{
+	for (int k = 0; k < p->n; k++) {
+		const struct started *s = &p->at[k];
+		const struct match_job *j = &jobs[s->r.job];
+		int gpus = 0;
+		int64_t price = 0;
+
+		CHECK(s->r.start_ms >= j->at_ms);
+		CHECK(s->r.nparts <= j->nodes_max);
+		for (int a = 0; a < s->r.nparts; a++) {
+			const struct match_part *part = &s->parts[a];
+
+			CHECK(may_run(j, &nodes[part->node]));
+			CHECK_I64(j->milli, part->milli);
+			CHECK_I64(j->gpus / s->r.nparts, part->gpus);
+			gpus += part->gpus;
+			price += (nodes[part->node].uusd * part->gpus * part->milli +
+					 999) /
+				1000;
+			for (int x = 0; x < part->gpus; x++)
+				CHECK(taken(p, k, part->node, part->gpu[x],
+					      s->r.start_ms) +
+						part->milli <=
+					MATCH_MILLI);
+		}
+		CHECK_I64(j->gpus, gpus);
+		CHECK_I64(price, s->r.uusd_per_hour);
+		CHECK(price <= j->limit_uusd);
+	}
+}
+
+/* The plain version: on one node, cheapest takes the least price that there was. */
+static void check_cheapest(const struct played *p)
+{
+	for (int k = 0; k < p->n; k++)
+		if (p->at[k].r.nparts == 1)
+			CHECK_I64(least_price(p, k, &jobs[p->at[k].r.job],
+					  p->at[k].r.start_ms),
+				p->at[k].r.uusd_per_hour);
+}
+
+/* Nobody waits although he fits: at the end of each instant. */
+static void check_idle(const struct played *p)
+{
+	bool started[JOBS] = { false };
+
+	for (int k = 0; k < p->n; k++)
+		started[p->at[k].r.job] = true;
+	for (int k = 0; k < p->n; k++) {
+		int64_t now = p->at[k].r.start_ms;
+
+		if (k + 1 < p->n && p->at[k + 1].r.start_ms == now)
+			continue;
+		for (int i = 0; i < JOBS; i++)
+			if (!started[i] && jobs[i].at_ms <= now)
+				CHECK_I64(MATCH_NO_LIMIT,
+					least_price(p, k + 1, &jobs[i], now));
+	}
+}
+
+static void play(enum match_algorithm a, struct played *p)
+{
+	struct match *m = match_open(a, nodes, NODES);
+	double free_gpus, all;
+
+	memset(p, 0, sizeof *p);
+	CHECK(match_run(m, jobs, JOBS, INT64_MAX - 1, record, p) == 0);
+	CHECK_I64(JOBS, p->n + p->waiting);
+	match_free_gpus(m, &free_gpus, &all);
+	CHECK(free_gpus <= all);
+	match_close(m);
+}
+
+static void check_clusters(void)
+{
+	static struct played p, again;
+	struct rng r;
+
+	rng_seed(&r, 7, 0);
+	for (int t = 0; t < 60; t++) {
+		enum match_algorithm a = (enum match_algorithm)(t % MATCH_ALGORITHMS);
+
+		draw_nodes(&r, a == MATCH_FGD ? 8 : 16);
+		draw_jobs(&r);
+		play(a, &p);
+		check_matches(&p);
+		check_idle(&p);
+		if (a == MATCH_CHEAPEST || a == MATCH_LAS)
+			check_cheapest(&p);
+		play(a, &again);
+		CHECK(again.n == p.n &&
+			memcmp(&again.at[0].r.job, &p.at[0].r.job, 8) == 0);
+	}
+}
+
+/* A log that is played at once matches as its calls did one by one, each given those before. */
+static void check_replay(void)
+{
+	static struct played whole, step, all;
+	struct rng r;
+
+	rng_seed(&r, 8, 0);
+	for (int t = 0; t < 20; t++) {
+		draw_nodes(&r, 16);
+		draw_jobs(&r);
+		for (int i = 0; i < JOBS; i++)
+			jobs[i].limit_uusd =
+				MATCH_NO_LIMIT; /* nobody waits for another day */
+		struct match *m = match_open(MATCH_LAS, nodes, NODES);
+
+		memset(&whole, 0, sizeof whole);
+		match_run(m, jobs, JOBS, jobs[JOBS - 1].at_ms, record, &whole);
+		match_close(m);
+		if (whole.waiting)
+			continue; /* waits: the steps would have to take them along */
+		memset(&all, 0, sizeof all);
+		for (int i = 0; i < JOBS; i++) {
+			/* shares are of the whole log; without history only arrival decides */
+			jobs[i].owner = "one";
+		}
+		m = match_open(MATCH_LAS, nodes, NODES);
+		memset(&whole, 0, sizeof whole);
+		match_run(m, jobs, JOBS, jobs[JOBS - 1].at_ms, record, &whole);
+		match_close(m);
+		for (int i = 0; i < JOBS; i++) {
+			m = match_open(MATCH_LAS, nodes, NODES);
+			for (int k = 0; k < all.n; k++)
+				if (all.at[k].r.end_ms > jobs[i].at_ms)
+					CHECK(match_occupy(m, "one", all.at[k].parts,
+						all.at[k].r.nparts, all.at[k].r.end_ms));
+			memset(&step, 0, sizeof step);
+			match_run(m, &jobs[i], 1, jobs[i].at_ms, record, &step);
+			match_close(m);
+			CHECK_I64(1, step.n);
+			step.at[0].r.job = (size_t)i;
+			all.at[all.n++] = step.at[0];
+		}
+		CHECK_I64(whole.n, all.n);
+	}
+}
+
+static void check_occupied(void)
+{
+	struct match_part part = { .node = 0, .gpus = 1, .milli = 600, .gpu = { 0 } };
+	struct match_node one = { .id = "n", .model = models[0], .uusd = 5, .gpus = 1 };
+	struct match *m = match_open(MATCH_CHEAPEST, &one, 1);
+
+	CHECK(match_occupy(m, NULL, &part, 1, 10));
+	CHECK(!match_occupy(m, NULL, &part, 1, 10)); /* 400 are left */
+	part.milli = 400;
+	CHECK(match_occupy(m, NULL, &part, 1, 10));
+	part.gpu[0] = 1;
+	CHECK(!match_occupy(m, NULL, &part, 1, 10)); /* there is no such GPU */
+	match_close(m);
+}
+
+/* --- auction ---------------------------------------------------------------------------------- */
+
+#define BOOK 8
+
+static int64_t gain(const struct auction_order *o, const struct auction_result *c,
+	bool buyer, int64_t true_uusd)
+{
+	return o->traded *
+		(buyer ? true_uusd - c->buyers_uusd : c->sellers_uusd - true_uusd);
+}
+
+static const struct auction_order *order_of(const struct auction_order *o, int n,
+	size_t id)
+{
+	for (int i = 0; i < n; i++)
+		if (o[i].id == id)
+			return &o[i];
+	return NULL;
+}
+
+/* What the trader `id` of a book gains when it states another price than its true one. */
+static int64_t gain_with(const struct auction_order *bids, int nb,
+	const struct auction_order *asks, int na, bool buyer, size_t id, int64_t stated)
+{
+	struct auction_order b[BOOK], a[BOOK];
+	struct auction_result c;
+	int64_t true_uusd = order_of(buyer ? bids : asks, buyer ? nb : na, id)->uusd;
+
+	memcpy(b, bids, sizeof b);
+	memcpy(a, asks, sizeof a);
+	for (int i = 0; i < (buyer ? nb : na); i++)
+		if ((buyer ? b : a)[i].id == id)
+			(buyer ? b : a)[i].uusd = stated;
+	auction_clear(b, (size_t)nb, a, (size_t)na, &c);
+	return gain(order_of(buyer ? b : a, buyer ? nb : na, id), &c, buyer, true_uusd);
+}
+
+static void check_book(struct rng *r, bool units)
+{
+	struct auction_order bids[BOOK] = { 0 }, asks[BOOK] = { 0 };
+	struct auction_result c;
+	int nb = (int)rng_below(r, BOOK + 1), na = (int)rng_below(r, BOOK + 1);
+	int64_t bought = 0, sold = 0;
+
+	for (int i = 0; i < nb; i++)
+		bids[i] = (struct auction_order){ (int64_t)rng_below(r, 30),
+			units ? 1 : 1 + (int64_t)rng_below(r, 4), (size_t)i, 0 };
+	for (int i = 0; i < na; i++)
+		asks[i] = (struct auction_order){ (int64_t)rng_below(r, 30),
+			units ? 1 : 1 + (int64_t)rng_below(r, 4), (size_t)i, 0 };
+	auction_clear(bids, (size_t)nb, asks, (size_t)na, &c);
+	for (int i = 0; i < nb; i++) {
+		CHECK(bids[i].traded == 0 || bids[i].traded == bids[i].units);
+		CHECK(!bids[i].traded || bids[i].uusd >= c.buyers_uusd);
+		bought += bids[i].traded;
+	}
+	for (int i = 0; i < na; i++) {
+		CHECK(asks[i].traded >= 0 && asks[i].traded <= asks[i].units);
+		CHECK(!asks[i].traded || asks[i].uusd <= c.sellers_uusd);
+		sold += asks[i].traded;
+	}
+	CHECK_I64(bought, sold);
+	CHECK_I64(bought, c.units);
+	CHECK(c.buyers_uusd >= c.sellers_uusd);
+	if (units && nb) {
+		size_t id = rng_below(r, (uint64_t)nb);
+		int64_t honest = gain(order_of(bids, nb, id), &c, true,
+			order_of(bids, nb, id)->uusd);
+
+		CHECK(gain_with(bids, nb, asks, na, true, id,
+			      (int64_t)rng_below(r, 30)) <= honest);
+	}
+	if (units && na) {
+		size_t id = rng_below(r, (uint64_t)na);
+		int64_t honest = gain(order_of(asks, na, id), &c, false,
+			order_of(asks, na, id)->uusd);
+
+		CHECK(gain_with(bids, nb, asks, na, false, id,
+			      (int64_t)rng_below(r, 30)) <= honest);
+	}
+}
+
+/* The loss of welfare is at most that of the last pair. */
+static void check_auctions(void)
+{
+	struct rng r;
+
+	rng_seed(&r, 9, 0);
+	for (int t = 0; t < 200000; t++)
+		check_book(&r, t % 2);
+}
+
+int main(void)
+{
+	check_clusters();
+	check_replay();
+	check_occupied();
+	check_auctions();
+	return test_failures != 0;
+}
