@@ -103,9 +103,9 @@ $(BUILD)/obj/units.o: $(BUILD)/gen/units.c $(BUILD)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # the chat server's page and its description of itself
-$(BUILD)/gen/serve.c: cmd/rnp-serve/openapi.json scripts/embed
+$(BUILD)/gen/serve.c: cmd/rnp-serve/openapi.json cmd/rnp-serve/page.html scripts/embed
 	@mkdir -p $(@D)
-	$(Q)scripts/embed serve $< > $@.part && mv $@.part $@
+	$(Q)scripts/embed serve $(filter-out scripts/embed,$^) > $@.part && mv $@.part $@
 
 $(BUILD)/obj/serve.o: $(BUILD)/gen/serve.c $(BUILD)/flags
 	@mkdir -p $(@D)

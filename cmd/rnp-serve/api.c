@@ -5,6 +5,7 @@
 
 #include "cmd/rnp-serve/access.h"
 #include "cmd/rnp-serve/api_error.h"
+#include "cmd/rnp-serve/page.h"
 #include "cmd/rnp-serve/server.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -368,7 +369,7 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-extern const char *const serve_embedded_texts[]; /* openapi.json */
+extern const char *const serve_embedded_texts[]; /* openapi.json, page.html */
 
 static enum httpd_when get_openapi(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
@@ -433,6 +434,7 @@ const struct httpd_route server_routes[] = {
 		.begin = begin_post),
 	HTTPD_GET("/health", get_health),
 	HTTPD_GET("/openapi.json", get_openapi),
+	HTTPD_GET("/", page_get),
 	OPTIONS("/v1/chat/completions"),
 	OPTIONS("/v1/completions"),
 	OPTIONS("/v1/models"),

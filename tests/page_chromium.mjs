@@ -1,0 +1,124 @@
+// page_chromium.mjs - the page at / in headless Chromium, over its pipe: node page_chromium.mjs URL FOLDER
+// Chats, stops, edits, retries, reloads; then a hostile model's text, which the browser is given in place
+// of the server's answer; screenshots of two widths go to FOLDER.
+import assert from "node:assert";
+import { spawn } from "node:child_process";
+import { writeFileSync } from "node:fs";
+
+const [url, folder] = process.argv.slice(2);
+const browser = spawn(process.env.CHROMIUM ?? "chromium", ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+	"--remote-debugging-pipe", `--user-data-dir=${folder}/profile`, "about:blank"], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
+const waiting = new Map(), heard = [];
+let next = 1, rest = "";
+browser.stdio[4].on("data", (data) => {
+	const parts = (rest + data).split("\0");
+	rest = parts.pop();
+	for (const text of parts) {
+		const m = JSON.parse(text);
+		if (m.id) {
+			const { resolve, reject } = waiting.get(m.id);
+			if (m.error) reject(new Error(m.error.message));
+			else resolve(m.result);
+		} else heard.forEach((f) => f(m));
+	}
+});
+let session;
+const call = (method, params = {}) => new Promise((resolve, reject) => {
+	waiting.set(next, { resolve, reject });
+	browser.stdio[3].write(JSON.stringify({ id: next++, method, params, sessionId: method.startsWith("Target.") ? undefined : session }) + "\0");
+});
+const run = async (code) => {
+	const r = await call("Runtime.evaluate", { expression: `(async () => { ${code} })()`, awaitPromise: true, returnByValue: true });
+	if (r.exceptionDetails) throw new Error(r.exceptionDetails.exception?.description ?? r.exceptionDetails.text);
+	return r.result.value;
+};
+const until = async (code, what) => {
+	for (let i = 0; i < 600; i++) {
+		if (await run(`return ${code}`)) return;
+		await new Promise((r) => setTimeout(r, 50));
+	}
+	throw new Error("never: " + (what ?? code));
+};
+const type = (text) => run(`const t = document.getElementById("text"); t.value = ${JSON.stringify(text)};
+	t.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));`);
+const turns = () => run(`return [...document.querySelectorAll(".turn")].map((e) => [e.className, e.querySelector(".said").textContent])`);
+const idle = `document.getElementById("send").textContent === "Send"`;
+const shot = async (name, width, height) => {
+	await call("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 600 });
+	writeFileSync(`${folder}/${name}.png`, Buffer.from((await call("Page.captureScreenshot")).data, "base64"));
+	assert.ok(await run("return document.documentElement.scrollWidth <= innerWidth"), `${name} is wider than its window`);
+};
+
+try {
+	const { targetId } = await call("Target.createTarget", { url: "about:blank" });
+	session = (await call("Target.attachToTarget", { targetId, flatten: true })).sessionId;
+	const complaints = [];
+	heard.push((m) => {
+		if (m.method === "Log.entryAdded" && m.params.entry.level === "error") complaints.push(m.params.entry.text);
+		if (m.method === "Runtime.exceptionThrown") complaints.push(m.params.exceptionDetails.text);
+	});
+	for (const what of ["Page.enable", "Runtime.enable", "Log.enable"]) await call(what);
+	const open = async () => {
+		await call("Page.navigate", { url });
+		await until(`document.readyState === "complete" && !!document.getElementById("model")?.value`, "the models come");
+	};
+	await open();
+
+	// an answer comes, and the conversation is still there after a reload
+	await run(`max_tokens.value = 12; max_tokens.dispatchEvent(new Event("change"))`);
+	await type("Hello there");
+	await until(`${idle} && document.querySelectorAll(".turn").length === 2`);
+	let all = await turns();
+	assert.deepEqual(all[0], ["turn user", "Hello there"]);
+	assert.equal(await run(`return document.querySelectorAll(".error").length`), 0);
+	assert.ok((await run(`return JSON.parse(localStorage["rnp.chat"]).talks[0].turns[1].text`)).length > 0);
+	await open();
+	assert.deepEqual(await turns(), all);
+
+	// retry makes another answer; edit takes the question back
+	await run(`document.querySelector(".assistant .who button").click()`);
+	await until(`${idle} && document.querySelectorAll(".turn").length === 2`);
+	await run(`document.querySelector(".user .who button").click()`);
+	assert.equal(await run(`return document.getElementById("text").value`), "Hello there");
+	assert.equal((await turns()).length, 0);
+
+	// stop ends a long answer, here and at the server
+	await run(`max_tokens.value = ""; max_tokens.dispatchEvent(new Event("change"))`);
+	await type("Go on for ever");
+	await until(`!(${idle})`);
+	await run(`document.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }))`);
+	await until(idle);
+
+	// a model that says what a browser would like to run
+	const hostile = "<script>window.bad = 1</scr" + "ipt><img src=x onerror='window.bad = 2'> [link](javascript:window.bad=3) " +
+		"![i](http://127.0.0.1:1/x) <a href='javascript:window.bad=4'>a</a>\n\n# head <b>x</b>\n\n```html\n<script>window.bad = 5</scr" +
+		"ipt>\n```\n- item **bold** `code`\n\n" + "x".repeat(20000) + "\n\n| a | b |\n<iframe srcdoc='<script>parent.bad = 6</scr" + "ipt>'></iframe>";
+	await call("Fetch.enable", { patterns: [{ urlPattern: "*/v1/chat/completions" }] });
+	heard.push((m) => {
+		if (m.method !== "Fetch.requestPaused") return;
+		const events = hostile.match(/[^]{1,7}/gu).map((content) => `data: ${JSON.stringify({ choices: [{ delta: { content } }] })}\n\n`);
+		call("Fetch.fulfillRequest", { requestId: m.params.requestId, responseCode: 200,
+			responseHeaders: [{ name: "content-type", value: "text/event-stream" }],
+			body: Buffer.from(events.join("") + "data: [DONE]\n\n").toString("base64") });
+	});
+	await run(`document.getElementById("new").click()`);
+	await type("Be evil <script>window.bad = 7</scr" + "ipt>");
+	await until(`${idle} && document.querySelectorAll(".turn").length === 2`);
+	const said = `document.querySelector(".assistant .said")`;
+	assert.equal(await run(`return window.bad`), undefined);
+	assert.deepEqual(await run(`return [...${said}.querySelectorAll("*")].map((e) => e.tagName.toLowerCase()).filter((t) =>
+		!["p", "pre", "code", "h2", "ul", "li", "strong", "em"].includes(t))`), []);
+	assert.equal(await run(`return [...document.querySelectorAll("#talk *")].filter((e) => [...e.attributes].some((a) =>
+		/^on|^(href|src|srcdoc|style)$/.test(a.name))).length`), 0);
+	assert.ok((await run(`return ${said}.textContent`)).includes("javascript:window.bad=3"));
+	assert.equal(await run(`return ${said}.querySelector("pre").textContent.includes("window.bad = 5")`), true);
+	await shot("wide", 1200, 800);
+	await shot("phone", 380, 740);
+	await open();
+	assert.equal(await run(`return window.bad`), undefined);
+	assert.equal((await turns()).length, 2);
+	assert.deepEqual(complaints, []);
+	console.log("page: all well");
+} finally {
+	browser.kill("SIGKILL");
+}
