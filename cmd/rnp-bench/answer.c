@@ -1,4 +1,4 @@
-/* answer - answers the challenges on standard input, and signs the answers. */
+/* answer.c - rnp-bench answer: answers the challenges on standard input, and signs the answers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,8 +75,10 @@ static double memory_for(const struct poc_device *d, const char *cpu_uuid)
 		leaves * 2 * POC_HASH_BYTES;
 }
 
-/* Refuses challenges beyond this machine's memory: anybody may sign one of a terabyte, and the
- * kernel kills a process that runs out of memory. */
+/* Refuses challenges beyond this machine's memory: anybody may sign a challenge of a terabyte,
+ * and the kernel kills a process that runs out of memory.
+ * @c1
+ * - */
 static int check_memory(const struct poc_challenge *c, const char *where)
 {
 	double need = 0, here = memory_here();
@@ -92,7 +94,7 @@ static int check_memory(const struct poc_challenge *c, const char *where)
 			where, need / (1 << 30), here / (1 << 30));
 }
 
-/* An answer without the bandwidth is still worth something; the error of prove() is kept. */
+/* An answer without the bandwidth is still useful; the error of prove() is kept. */
 static void finish_bandwidth(struct bandwidth *b, const json_t *proved)
 {
 	struct err error;
@@ -105,7 +107,7 @@ static void finish_bandwidth(struct bandwidth *b, const json_t *proved)
 		err_restore(&error);
 }
 
-/* Writes a record of ours, signed now. */
+/* Writes one of our records, signed now. */
 static int write_signed(json_t *record, const struct key *k)
 {
 	json_set_time(record, "at", clock_now_ms());
@@ -114,8 +116,7 @@ static int write_signed(json_t *record, const struct key *k)
 		out_record(record);
 }
 
-/* The roots go first: they have a deadline of their own, which the sending of the answer does
- * not count against. */
+/* The roots are sent first: their own deadline does not include the time of sending the answer. */
 static int write_roots(const struct poc_challenge *c, const json_t *answer,
 	const struct key *k)
 {
@@ -130,7 +131,7 @@ static int write_roots(const struct poc_challenge *c, const json_t *answer,
 	return rc;
 }
 
-/* Sets *signed_one when the answer was computed, so that an error is one of writing it. */
+/* Sets *signed_one once the answer is computed, so that a later error is one of writing it. */
 static int answer(const json_t *record, const char *where, const struct key *k,
 	bool *signed_one)
 {
@@ -163,7 +164,7 @@ static int answer(const json_t *record, const char *where, const struct key *k,
 	return rc;
 }
 
-/* Handles one line. Returns the exit code; sets *end when there is no use in going on. */
+/* Handles one line. Returns the exit code; sets *end if there is no point in continuing. */
 static int take_line(const char *line, size_t len, const char *where, const struct key *k,
 	bool *end)
 {

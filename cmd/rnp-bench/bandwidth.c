@@ -1,4 +1,5 @@
-/* The node's end of the bandwidth test, on a thread of its own beside the other tests. */
+/* bandwidth.c - the node's end of the bandwidth test, in a thread of its own beside the other
+ * tests. */
 #include "cmd/rnp-bench/bandwidth.h"
 
 #include <sodium.h>

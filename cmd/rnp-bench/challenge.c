@@ -1,4 +1,4 @@
-/* challenge - writes a signed challenge for a node. */
+/* challenge.c - rnp-bench challenge: writes a signed challenge for a node. */
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,7 +107,7 @@ static int plan_claims(struct poc_challenge *c)
 			err_set(EX_DATAERR, "%s: is %s, not --node", claims_path, whose) :
 			poc_plan_node(c, record);
 	}
-	/* in a pipe, or as a file, the answer is all there is */
+	/* in a pipe or a file, nothing but the answer arrives */
 	c->roots_ms = 0;
 	if (rc == 0 && deadline_ms)
 		c->deadline_ms = deadline_ms;
@@ -141,7 +141,7 @@ static int plan(struct poc_challenge *c, const struct key *k)
 	return 0;
 }
 
-/* Options asked for what is beyond the limits: that is wrong usage, not wrong data. */
+/* Options asked for more than the limits: that is wrong usage, not wrong data. */
 static void sizes_are_options(void)
 {
 	struct err e;

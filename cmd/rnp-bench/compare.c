@@ -1,4 +1,4 @@
-/* compare - compares two files of rnp.bench records, test by test. */
+/* compare.c - rnp-bench compare: compares two files of rnp.bench records, test by test. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,8 +36,8 @@ static void entries_release(struct entries *e)
 	free(e->at);
 }
 
-/* The key is suite, test, unit and the parameters that define the work; how it was done may
- * change. */
+/* The key consists of suite, test, unit and the parameters that define the work; how it was
+ * done may change. */
 static char *key_of(const json_t *record)
 {
 	static const char *const how[] = { "kernel", "threads", "cache_bytes", "disk",
@@ -54,7 +54,7 @@ static char *key_of(const json_t *record)
 		json_string_value(json_object_get(record, "test")),
 		json_string_value(json_object_get(record, "unit")));
 	if (canon_write(&key, params) < 0)
-		err_clear(); /* what came through json_parse always has a canonical form */
+		err_clear(); /* records parsed by json_parse always have a canonical form */
 	json_decref(params);
 	return buf_take(&key);
 }

@@ -1,4 +1,5 @@
-/* Generates data for compressors, and opens the libraries of other compressors with dlopen. */
+/* compress_data.c - generates data for compressors, and opens the libraries of other
+ * compressors with dlopen. */
 #include "cmd/rnp-bench/compress_data.h"
 
 #include <math.h>
@@ -70,7 +71,7 @@ int compress_data(float *out, uint64_t n, enum compress_kind kind)
 
 	if (kind == COMPRESS_TRAINED)
 		return compress_trained(out, n);
-	/* adverse keeps the seed that it had before trained was added */
+	/* adverse keeps the seed that it had before trained was added to the list */
 	rng_seed(&b.rng, 20260, kind == COMPRESS_ADVERSE ? 3 : (uint64_t)kind);
 	if (kind == COMPRESS_GRADIENT) {
 		gradient(out, n, &b);

@@ -19,16 +19,16 @@ enum compress_kind {
 extern const char *const compress_kinds
 	[COMPRESS_KINDS]; /* "gauss", "laplace", "gradient", "trained", "adverse" */
 
-/* Generates n floats, the same every time. gauss: of deviation 0.001; laplace: likewise;
+/* Generates n floats, the same every time. gauss: standard deviation 0.001; laplace: likewise;
  * gradient: layers of 32 Ki to 512 Ki elements with scales of 10^-6 to 10^-2, whose rows of 256
- * each have a scale of their own (log-normal, 0.8) times a bell, every eighth row zeros, like
- * embeddings of tokens that did not occur; trained: see compress_trained; adverse: any finite
- * bits. Returns 0, or -1 with err_set, for trained only. */
+ * each have a scale of their own (log-normal, 0.8) times a bell curve, every eighth row zero,
+ * like embeddings of tokens that did not occur; trained: see compress_trained; adverse: any
+ * finite bits. Returns 0, or -1 with err_set, for trained only. */
 int compress_data(float *out, uint64_t n, enum compress_kind kind);
 
 /* Trains the preset nano on the CPU and returns the gradients of one step after the other, from
- * the 9th on, of a made-up language with Zipf's frequencies. They are the same for one kind of
- * CPU and count of threads. Returns 0, or -1 with err_set. */
+ * the 9th on, on an artificial language with Zipf's frequencies. They are the same for one kind
+ * of CPU and number of threads. Returns 0, or -1 with err_set. */
 int compress_trained(float *out, uint64_t n);
 
 /* Reads the first n floats of a file of raw f32; returns how many there were, 0 for none. */

@@ -1,4 +1,4 @@
-/* Trains a small model to get realistic gradients without a file. */
+/* compress_trained.c - trains a small model to get realistic gradients without a file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 #define BEFORE 8 /* steps before the first gradient that is used */
 #define RATE   1e-3f
 
-/* A made-up language: word frequencies follow Zipf (1949), and three of four words follow from
- * the one before. */
+/* An artificial language: word frequencies follow Zipf (1949), and three of four words are
+ * determined by the one before. */
 static uint32_t word_after(struct rng *r, uint32_t word, uint32_t vocab)
 {
 	double u = rng_f64(r);

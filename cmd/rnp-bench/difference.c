@@ -1,4 +1,4 @@
-/* Compares two medians with their intervals. */
+/* difference.c - compares two medians with their intervals. */
 #include "cmd/rnp-bench/difference.h"
 
 #include <string.h>

@@ -20,11 +20,11 @@ struct difference {
 /* Times and sizes (ns, us, ms, s, B) are better when smaller, everything else when larger. */
 bool difference_smaller_is_better(const char *unit);
 
-/* No difference where the intervals overlap (a common end is an overlap). */
+/* Whether two intervals overlap (a common end is an overlap): then there is no difference. */
 struct difference difference_of(struct figure old, struct figure new,
 	bool smaller_is_better);
 
-/* Worse, and by more than threshold_ppm of the old median. */
+/* Whether the new median is worse by more than threshold_ppm of the old one. */
 bool difference_is_regression(struct difference d, int64_t threshold_ppm);
 
 #endif

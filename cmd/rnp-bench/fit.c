@@ -1,4 +1,5 @@
-/* Fits lines to message times, and finds the sizes at which another backend becomes the fastest. */
+/* fit.c - fits lines to message times, and finds the sizes at which another backend becomes the
+ * fastest. */
 #include "cmd/rnp-bench/fit.h"
 
 #include <math.h>
@@ -38,7 +39,7 @@ static const struct figure *at(const struct figure *curves, int k, size_t sizes,
 	return &curves[(size_t)k * sizes + i];
 }
 
-/* Returns the backend with the least median at size i, or -1. */
+/* Returns the backend with the smallest median at size i, or -1. */
 static int fastest(const struct figure *curves, int backends, size_t sizes, size_t i)
 {
 	int best = -1;

@@ -8,7 +8,7 @@
 
 #include "cmd/rnp-bench/difference.h"
 
-/* t(n) = latency + n * per_byte */
+/* The line t(n) = latency + n * per_byte. */
 struct fit {
 	double latency_ns, per_byte_ns;
 	double worst; /* the largest |t(n) - t| / t of the points */
@@ -23,8 +23,9 @@ bool fit_line(const double *bytes, const double *ns, size_t n, struct fit *out);
 struct crossing {
 	int winner, loser; /* curve numbers; loser -1: from the first size on */
 	double bytes;      /* where the lines between the medians cross, in logarithms */
-	double low, high;  /* the last size at which the loser was at least as fast, the
-			      first at which the intervals are apart */
+	/* the last size at which the loser was at least as fast, and the first at which the
+	 * intervals do not overlap */
+	double low, high;
 };
 
 /* curves[k * sizes + i] is backend k at size bytes[i], ascending; median 0: not measured. A

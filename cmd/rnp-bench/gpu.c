@@ -1,4 +1,5 @@
-/* Opens the GPU to be measured, and reads its clock, temperature and users through NVML. */
+/* gpu.c - opens the GPU to be measured, and reads its clock, temperature and users through
+ * NVML. */
 #include "cmd/rnp-bench/gpu.h"
 
 #include <stdarg.h>
@@ -13,13 +14,13 @@
 #include "common/hw/nvml_lib.h"
 #include "kernels/dev/plugin.h"
 
-/* NVML takes some milliseconds to answer: asking it after each sample would let the GPU idle. */
+/* NVML takes some milliseconds to answer: calling it after each sample would let the GPU idle. */
 #define WATCH_EVERY_NS INT64_C(100000000)
 
 static struct {
 	struct dev dev, other;
 	struct gpuwatch *watch;
-	char unwatched[256]; /* why run conditions are not known */
+	char unwatched[256]; /* why run conditions are unknown */
 	struct run_conditions seen;
 	uint64_t held_back;
 	int64_t read_ns;
@@ -44,7 +45,7 @@ int gpu_wrong(const struct dev *d, const char *fmt, ...)
 		"a faulty GPU, link or driver, unless build/kcheck finds fault with our kernels, too");
 }
 
-/* Looks at the machine for what somebody can do about it: CUDA's error does not say. */
+/* Finds out what a person can do about it, which CUDA's error does not say. */
 static int explain(const char *what)
 {
 	struct nvml_scene s;

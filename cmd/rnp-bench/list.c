@@ -1,4 +1,4 @@
-/* list - lists suites and their tests. */
+/* list.c - rnp-bench list: lists suites and their tests. */
 #include "cmd/rnp-bench/commands.h"
 #include "cmd/rnp-bench/suite.h"
 #include "common/json/json.h"

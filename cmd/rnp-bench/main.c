@@ -1,4 +1,4 @@
-/* rnp-bench - benchmarks of this machine, and a proof of compute. */
+/* main.c - rnp-bench: benchmarks of this machine, and proof of compute. */
 #include "cmd/rnp-bench/commands.h"
 #include "common/cli/prog.h"
 

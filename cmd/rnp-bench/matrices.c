@@ -1,4 +1,5 @@
-/* Fills matrices with small whole numbers, multiplies them, and checks elements of the product. */
+/* matrices.c - fills matrices with small integers, multiplies them, and checks elements of the
+ * product. */
 #include "cmd/rnp-bench/matrices.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #include "common/hw/device.h"
 #include "kernels/dev/half.h"
 
-#define ROWS    63 /* not a power of two, so that no block of a product is like the next */
+#define ROWS    63 /* not a power of two, so that no block of a product equals the next */
 #define COLUMNS 64 /* elements of a row that are checked */
 
 static int failed(const struct matrices *m)

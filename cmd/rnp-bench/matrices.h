@@ -16,8 +16,8 @@ struct matrices {
 	void *a, *b, *c; /* memory of the device */
 };
 
-/* Opens C = A B^T, n x n, of whole numbers so small that every sum is exact in f32. Returns 0,
- * or -1 with err_set and nothing to close. */
+/* Opens C = A B^T, n x n, of integers so small that every sum is exact in f32. Returns 0, or -1
+ * with err_set and nothing to close. */
 int matrices_open(struct matrices *m, struct dev *d, enum product_type type, uint64_t n);
 void matrices_close(struct matrices *m); /* harmless when not open */
 

@@ -1,4 +1,4 @@
-/* Runs batches of a test, and decides when its median is known well enough. */
+/* measure.c - runs batches of a test, and decides when its median is known well enough. */
 #include "cmd/rnp-bench/measure.h"
 
 #include <stdlib.h>

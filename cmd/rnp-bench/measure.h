@@ -12,7 +12,7 @@
 
 #define MEASURE_SPREAD_PPM 20000 /* half the interval's width over the median: 2% */
 
-/* What is known of one test so far. */
+/* The measurements of one test so far. */
 struct measurement {
 	double *batches, *mhz; /* medians of the batches; the clock after each step */
 	size_t n, cap, n_mhz, cap_mhz;
@@ -33,7 +33,7 @@ struct measured {
 
 void measurement_release(struct measurement *m);
 
-/* The most batches that a test has. */
+/* Returns the largest number of batches of a test. */
 int measure_batches(const struct settings *s);
 
 /* Runs one batch of a test that is open: warms up, repeats, checks. Returns 0, or -1 with
@@ -44,7 +44,7 @@ int measure_batch(struct measurement *m, const struct test *t, const struct watc
 /* Adds part to m: its conditions, and the median of its batches as one batch. */
 void measurement_move(struct measurement *m, struct measurement *part);
 
-/* Summarises what at least one batch measured. */
+/* Summarises at least one batch of measurements. */
 void measure_result(const struct measurement *m, struct measured *out);
 
 /* Whether n batches with this interval are enough. Pure. */

@@ -1,4 +1,4 @@
-/* Writes records in Prometheus' text format. */
+/* metrics.c - writes records in Prometheus' text format. */
 #include "cmd/rnp-bench/metrics.h"
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "common/base/err.h"
 #include "common/base/io.h"
 
-/* The name of a figure says its unit, and Prometheus wants base units. */
+/* The name of a metric contains its unit, and Prometheus uses base units. */
 static const struct unit {
 	const char *unit, *name;
 	double factor;
@@ -77,7 +77,8 @@ static bool same_test(const json_t *a, const json_t *b)
 		strcmp(text(a, "device"), text(b, "device")) == 0;
 }
 
-/* Two records of one test (other sizes, say) are told apart by their parameters. */
+/* Records of one test (with different sizes, for example) are distinguished by their
+ * parameters. */
 static bool is_twice(const json_t *records, const json_t *record)
 {
 	size_t i;

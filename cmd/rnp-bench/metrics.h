@@ -10,7 +10,7 @@
 /* Appends the records (an array of rnp.bench) in Prometheus' text format 0.0.4. */
 void metrics_write(struct buf *out, const json_t *records);
 
-/* Writes them as a file, whole or not at all. Returns 0, or -1 with err_set (73, 74, 77). */
+/* Writes them to a file atomically. Returns 0, or -1 with err_set (73, 74, 77). */
 int metrics_save(const json_t *records, const char *path);
 
 #endif

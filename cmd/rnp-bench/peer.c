@@ -1,4 +1,5 @@
-/* The client of rnp-bench serve: sessions, requests, and a peer of our own as a child process. */
+/* peer.c - the client of rnp-bench serve: sessions, requests, and a peer started as a child
+ * process. */
 #include "cmd/rnp-bench/peer.h"
 
 #include <fcntl.h>
@@ -161,7 +162,7 @@ static int read_port(struct peer_child *child, const char *path, int64_t *port)
 
 	while (access(path, R_OK) < 0) {
 		if (waitpid(child->pid, &status, WNOHANG) == child->pid) {
-			child->pid = 0; /* the number may be reused by now */
+			child->pid = 0; /* the process id may be reused by now */
 			return err_set(EX_UNAVAILABLE,
 				"rnp-bench serve, the peer on this machine, did not start");
 		}
@@ -207,7 +208,7 @@ int peer_child_start(struct peer_child *child, char url[NET_HOST_MAX])
 
 void peer_child_stop(struct peer_child *child)
 {
-	/* killed: it has nothing to lose, and an orderly end would wait for its polls */
+	/* killed: it has nothing to lose, and an orderly shutdown would wait for its polls */
 	if (child->pid > 0) {
 		kill(child->pid, SIGKILL);
 		waitpid(child->pid, NULL, 0);

@@ -1,6 +1,6 @@
 /* peer.h - the protocol between rnp-bench serve and the suites net and comm.
  *
- * GET /v1/peer tells what a peer offers (rnp.peer), above all the port of its plain TCP
+ * GET /v1/peer returns what a peer offers (rnp.peer), above all the port of its plain TCP
  * listener. A TCP session is opened by a struct peer_hello and answered by another one with the
  * same op, or PEER_BUSY. Numbers are in the byte order of both machines, which the magic
  * checks. */
@@ -18,7 +18,7 @@
 #define PEER_MAGIC      UINT64_C(0x31726565702d706e) /* "np-peer1" */
 #define PEER_BYTES_MAX  ((size_t)64 << 20)           /* of one message, body or sum */
 #define PEER_REPS_MAX   100000
-#define PEER_TIMEOUT_MS 5000 /* a peer that does nothing for so long has stalled */
+#define PEER_TIMEOUT_MS 5000 /* a peer that does nothing for this long has stalled */
 #define PEER_BLOCK      ((size_t)128 << 10) /* one read or write, as iperf3 does them */
 
 enum peer_op {
@@ -57,13 +57,13 @@ static inline float peer_value(int rank, size_t i)
 	return (float)((i * 7 + (size_t)rank * 13 + i / 64) % 64);
 }
 
-/* Follows orders that come over one comm with data over another, which may be the same, until
- * the end. Returns 0, or -1 with err_set: 65 an order beyond the limits. */
+/* Carries out orders that come over one comm with data over another, which may be the same,
+ * until the end. Returns 0, or -1 with err_set: 65 an order beyond the limits. */
 int peer_follow(struct comm *orders, struct comm *data);
 
-/* On rank 0: gives the order to all others, does its own part, and returns how long it took, a
- * whole round trip for a ping-pong. buffer: order.bytes from comm_alloc. PEER_CHECK: 65 when
- * the sum is wrong. */
+/* On rank 0: sends the order to all others, does its own part, and returns how long it took, a
+ * whole round trip for a ping-pong. buffer: order.bytes from comm_alloc. PEER_CHECK: 65 if the
+ * sum is wrong. */
 int peer_lead(struct comm *orders, struct comm *data, const struct peer_order *order,
 	void *buffer, int64_t *ns);
 
@@ -90,13 +90,13 @@ void peer_close(struct peer *p);
  * listener, 75 it is busy or stalls. */
 int peer_dial(struct peer *p, enum peer_op op);
 
-/* Makes one HTTP request with this body (NULL: GET), whose answer must have exactly want bytes,
- * else 65; want 0: any number up to 64 KiB. */
+/* Makes one HTTP request with this body (NULL: GET), whose response must have exactly want
+ * bytes, else 65; want 0: any number up to 64 KiB. */
 int peer_fetch(struct peer *p, const char *path, const void *body, size_t body_bytes,
 	size_t want, struct http_response *r);
 
-/* Starts a peer of our own on this machine when none was named: rnp-bench serve as a child
- * process that ends with us. url holds NET_HOST_MAX bytes. */
+/* Starts a peer on this machine if none was named: rnp-bench serve as a child process that ends
+ * with us. url holds NET_HOST_MAX bytes. */
 struct peer_child {
 	int pid;
 };

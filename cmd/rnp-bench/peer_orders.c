@@ -1,4 +1,4 @@
-/* Carries out the orders that ranks of the comm suite give each other. */
+/* peer_orders.c - carries out the orders that ranks of the comm suite give each other. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Draws the records of a run: bars, lines of messages, points of compressors, a roofline. */
+/* picture.c - draws the records of a run: bars, lines of messages, points of compressors, a
+ * roofline. */
 #include "cmd/rnp-bench/picture.h"
 
 #include <stdint.h>
@@ -208,7 +209,8 @@ static void add_peak(struct roofline *r, const char *name, double rate)
 	r->chart.n_peaks++;
 }
 
-/* The suites train and serve measure roofs of their own; elsewhere the same tests are work. */
+/* The suites train and serve measure roofs of their own; elsewhere the same tests count as
+ * work. */
 static bool is_model_roof(const json_t *record)
 {
 	const char *suite = text(record, "suite");

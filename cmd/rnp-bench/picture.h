@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-/* records: an array of rnp.bench. Returns 0, or -1 with err_set (73, 74, 77). */
+/* Draws the file. records: an array of rnp.bench. Returns 0, or -1 with err_set (73, 74, 77). */
 int picture_save(const json_t *records, const char *path);
 
 #endif

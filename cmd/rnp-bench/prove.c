@@ -1,5 +1,5 @@
-/* Runs all devices of a challenge at once, a thread each; also the chain, and what the tests
- * share. */
+/* prove.c - runs all devices of a challenge at once, one thread each; also the chain, and what
+ * the tests share. */
 #include "cmd/rnp-bench/prove.h"
 
 #include <pthread.h>
@@ -102,7 +102,7 @@ static int open_gpu(struct worker *w)
 	return err_set(EX_UNAVAILABLE, "device '%s' is not here: %s", w->d->uuid, why);
 }
 
-/* Takes the result of a test; false when there is none. */
+/* Adds the result of a test; returns false if there is none. */
 static bool add(struct worker *w, const char *test, json_t *takes_part)
 {
 	if (takes_part)
@@ -133,7 +133,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Returns 0, or -1 when a device is not here, and then nothing was done. */
+/* Returns 0, or -1 if a device is missing; then nothing was done. */
 static int open_all(struct worker *w, const struct poc_challenge *c, int64_t memory_bytes,
 	const struct prove_hooks *hooks)
 {

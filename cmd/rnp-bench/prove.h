@@ -1,5 +1,4 @@
-/* prove.h - a node's side of the proof of compute: does what a challenge asks, as poc.h defines
- * it.
+/* prove.h - a node's side of proof of compute: does what a challenge asks, as poc.h defines it.
  *
  * No I/O and no clock. All devices of a challenge work at the same time. */
 #ifndef RNP_BENCH_PROVE_H
@@ -21,11 +20,11 @@ struct prove_hooks {
 
 /* Returns the record that answers c, unsigned; the caller owns it. memory_bytes limits the
  * rounds that are saved beside what the test needs; less memory only costs time. Returns NULL
- * with err_set: 69 a device that is not here. */
+ * with err_set: 69 a device that this machine lacks. */
 json_t *prove(const struct poc_challenge *c, int64_t memory_bytes,
 	const struct prove_hooks *hooks);
 
-/* Run one test and return its object of the answer; NULL with err_set when the device fails. */
+/* Run one test and return its object of the answer; NULL with err_set if the device fails. */
 struct dev;
 json_t *prove_matmul(const struct poc_challenge *c, const struct poc_device *d,
 	struct dev *dev, int64_t memory_bytes, const struct prove_hooks *hooks);

@@ -1,5 +1,5 @@
-/* Runs the matmul test on any device. Matrices stay on the device; hashes of rows, and the
- * rounds that fit into memory_bytes, come to the host. */
+/* prove_matmul.c - runs the matmul test on any device. Matrices stay on the device; hashes of
+ * rows, and the rounds that fit into memory_bytes, are copied to the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ struct rounds {
 	unsigned char seed[POC_HASH_BYTES];
 	uint64_t n;
 	int64_t every;
-	int8_t *kept; /* host */
+	int8_t *kept; /* in host memory */
 	int8_t *a, *next, *b[POC_MATRICES];
 	int32_t *c;
 	uint32_t *row_salts, *column_salts;
@@ -78,7 +78,7 @@ struct rounds {
 	const struct prove_hooks *hooks;
 };
 
-/* Makes a matrix of the seed on the device; which: -1, 0 .. 7. */
+/* Generates a matrix from the seed on the device; which: -1, 0 .. 7. */
 static int fill_matrix(struct rounds *r, int8_t *out, int which)
 {
 	char name[3] = { which < 0 ? 'A' : 'B', (char)('0' + (which < 0 ? 0 : which)),
@@ -244,8 +244,8 @@ static int put_salts(struct rounds *r, int64_t t, const uint64_t *rows, uint64_t
 	return rc;
 }
 
-/* Opens the leaves at[0 .. count), which all lie between two saved rounds, first and the next
- * one: rounds that were not saved are computed for the rows that any of the leaves needs. */
+/* Opens the leaves at[0 .. count), which all lie between two adjacent saved rounds: rounds that
+ * were not saved are computed for the rows that any of the leaves needs. */
 static int open_some(struct rounds *r, unsigned char *out, const uint64_t *at,
 	size_t count, int64_t first)
 {

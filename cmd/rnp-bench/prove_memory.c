@@ -1,5 +1,5 @@
-/* Runs the memory test on any device. The blocks stay on the device; their hashes, and the
- * blocks that are opened, come to the host. */
+/* prove_memory.c - runs the memory test on any device. The blocks stay on the device; their
+ * hashes, and the blocks that are opened, are copied to the host. */
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@ struct fill {
 	struct memfill m;
 	int64_t leaves;
 	struct poc_tree trees[MEMFILL_SLICES * POC_PASSES_MAX];
-	uint64_t at
-		[POC_NEEDED_MAX]; /* leaves of the whole fill, with the blocks in bytes */
+	uint64_t
+		at[POC_NEEDED_MAX]; /* leaves of the whole fill, followed by the blocks */
 	uint32_t *blocks;
 	size_t count;
 };
@@ -79,7 +79,7 @@ static int fill_step(struct fill *f, unsigned char *leaves)
 	return 0;
 }
 
-/* Sorts the saved blocks with their leaves and drops duplicates. */
+/* Sorts the saved blocks with their leaves and removes duplicates. */
 static uint32_t *sorted_blocks(struct fill *f)
 {
 	uint64_t *sorted = xmalloc(f->count * sizeof *sorted);
@@ -97,7 +97,8 @@ static uint32_t *sorted_blocks(struct fill *f)
 	return out;
 }
 
-/* Opens what is asked of step u's tree, then frees it: no step after the third reads from it. */
+/* Opens the drawn leaves of step u's tree, then frees it: no step after the third reads from
+ * it. */
 static void close_tree(struct fill *f, int64_t u)
 {
 	json_t *holder = json_object();

@@ -1,4 +1,4 @@
-/* Makes the rnp.bench record of a measurement. */
+/* record.c - makes the rnp.bench record of a measurement. */
 #include "cmd/rnp-bench/record.h"
 
 #include "common/record/bench.h"

@@ -4,12 +4,12 @@
 
 #include "cmd/rnp-bench/measure.h"
 
-/* Returns a new record of what at least one batch measured, without a node. device "": not
- * known, and the record says so. Takes params. */
+/* Returns a new record of a test with at least one batch, without a node. device "": unknown,
+ * and the record says so. Takes params. */
 json_t *record_make(const char *suite, const struct test *t, const char *device,
 	const struct measurement *m, json_t *takes_params);
 
-/* Returns the object "unknown" of a record, made when it is not there. Borrowed. */
+/* Returns the object "unknown" of a record, created if missing. Borrowed. */
 json_t *record_unknown(json_t *record);
 
 #endif

@@ -1,4 +1,4 @@
-/* run - measures this machine and prints rnp.bench records, one per test. */
+/* run.c - rnp-bench run: measures this machine and prints rnp.bench records, one per test. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,7 @@
 
 #define TIME_MS       3000
 #define TIME_QUICK_MS 1000
-/* for all tests together: with their preparation and the courses it makes a minute at
-	 * most */
+/* for all tests together: with their preparation and the courses at most a minute */
 #define QUICK_ALL_MS 8500
 
 const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &suite_gpu,
@@ -38,7 +37,7 @@ static struct {
 	bool quick;
 } options = { .dir = "." };
 
-/* Finds out whose machine this is, when there is a key. */
+/* Finds out whose machine this is, if there is a key. */
 struct owner {
 	char address[KEY_ADDRESS_MAX];
 	char unknown[256];
@@ -96,8 +95,8 @@ static bool was_asked_for(const struct suite *suite)
 		strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0;
 }
 
-/* Ends a suite after an error: what nobody asked for by name and cannot run here is passed
- * over, any other error is reported; the other suites run in any case. Returns the exit code. */
+/* Ends a suite after an error: a suite that nobody named and that cannot run here is skipped,
+ * any other error is reported; the other suites run in any case. Returns the exit code. */
 static int give_up(struct entries *all, const struct suite *suite)
 {
 	int code = err_get()->code;
@@ -184,7 +183,7 @@ static int run_entry(struct entry *e, struct passes *p)
 	int due = segments_due(p->at, p->n), rc;
 
 	if (!e->test && due) {
-		progress_end(&p->bar); /* the course itself reports what it leaves out */
+		progress_end(&p->bar); /* the course itself reports what it skips */
 		p->bar_ms += due * p->courses->time_ms;
 		return e->done ? 0 : run_segments(e, p->courses, due);
 	}
@@ -241,7 +240,7 @@ static bool is_named(const struct test *t)
 	return options.tests.n == 0;
 }
 
-/* Refuses a --test that no wanted suite has, or whose suite is measured only as a whole.
+/* Refuses a --test that no selected suite has, or whose suite is measured only as a whole.
  * Returns 0, or -1 with err_set. */
 static int check_test(const char *name)
 {
@@ -352,7 +351,7 @@ static int give_out(struct entries *all, const struct owner *owner, json_t *reco
 	return EX_OK;
 }
 
-/* Writes the files made of all records. Returns the exit code. */
+/* Writes the files that cover all records. Returns the exit code. */
 static int save(const json_t *records)
 {
 	int code = EX_OK;
@@ -364,7 +363,7 @@ static int save(const json_t *records)
 	return code;
 }
 
-/* Returns the time of each test where the user gave none: a share of what all of them may take
+/* Returns the time of each test if the user gave none: a share of what all of them may take
  * together. */
 static int64_t share_ms(const struct entries *all, const struct settings *s)
 {

@@ -1,4 +1,4 @@
-/* serve - runs the peer that net and comm measure against. */
+/* serve.c - rnp-bench serve: runs the peer that net and comm measure against. */
 #include "cmd/rnp-bench/serve.h"
 
 #include <fcntl.h>
@@ -48,7 +48,8 @@ static int open_log(int *fd)
 	return *fd < 0 ? err_sys(0, "cannot open log file '%s'", log_file) : 0;
 }
 
-/* Sends the same 4 MiB again and again, a distance that no compressor on the way looks back. */
+/* Sends the same 4 MiB again and again, a distance beyond the window of any compressor on the
+ * way. */
 static char *random_bytes(size_t bytes)
 {
 	char *data = xmalloc(bytes);
@@ -110,7 +111,7 @@ static int serve(struct serve *s, int log)
 	return h ? 0 : -1;
 }
 
-/* Without a key there is no bandwidth test; a key that was named must be there. */
+/* Without a key there is no bandwidth test; a key that was named must exist. */
 static int find_key(struct serve *s, struct key *key)
 {
 	if (key_load(key, key_path, NULL) == 0) {

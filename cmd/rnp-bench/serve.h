@@ -8,8 +8,8 @@
 #include "common/net/httpd.h"
 #include "common/record/key.h"
 
-/* Limits of TCP sessions: how many at once, of one address, and of the kind that needs memory;
- * and how long one may take. */
+/* Limits of TCP sessions: how many at once, from one address, and of the kind that needs
+ * memory; and how long one may take. */
 #define SERVE_SESSIONS_MAX    32
 #define SERVE_PER_CLIENT_MAX  8
 #define SERVE_COMM_MAX        4
@@ -27,10 +27,10 @@ void serve_tcp_stop(struct serve_tcp *t);
 /* Shared by the routes. */
 struct serve {
 	int tcp_port;
-	const char *random; /* PEER_BYTES_MAX of them */
+	const char *random; /* PEER_BYTES_MAX random bytes */
 	struct bandwidth_tests *exchanges;
 	const struct key
-		*key; /* signs the results of bandwidth tests; NULL: there are none */
+		*key; /* signs the results of bandwidth tests; NULL: none are offered */
 	pthread_mutex_t output; /* guards standard output, where results are written */
 };
 

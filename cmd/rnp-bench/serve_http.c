@@ -1,4 +1,4 @@
-/* Serves the routes of rnp-bench serve: bytes down and up, echo, sum. */
+/* serve_http.c - the routes of rnp-bench serve: bytes down and up, echo, sum. */
 #include <stdio.h>
 #include <string.h>
 
@@ -87,7 +87,7 @@ static enum httpd_when post_sum(void *ctx, struct httpd_request *q, struct httpd
 /* --- the bandwidth test of the proof of compute -------------------------------------------- */
 
 /* Writes one signed record, for rnp-bench verdict. It names no node, since none signed it: the
- * challenge says which node it is about. */
+ * challenge names it. */
 static int write_reading(struct serve *s, const char *id,
 	const struct bandwidth_test_reading *reading)
 {
@@ -120,7 +120,7 @@ static enum httpd_when get_exchange(void *ctx, struct httpd_request *q,
 	return bandwidth_test_get(s->exchanges, q, r);
 }
 
-/* Writes the best reading when no better one can follow. */
+/* Writes the best measurement once no better one can follow. */
 static enum httpd_when post_exchange(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {

@@ -1,4 +1,4 @@
-/* Serves the TCP sessions of rnp-bench serve: a thread each, with limits. */
+/* serve_tcp.c - the TCP sessions of rnp-bench serve: one thread each, with limits. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -19,19 +19,19 @@
 #include "common/base/io.h"
 #include "common/base/mem.h"
 
-/* How often an upload is reported: each report costs the sender a read. */
+/* How often the progress of an upload is reported: each report costs the sender a read. */
 #define REPORT_BYTES ((uint64_t)1 << 20)
 #define REPORT_NS    2000000
 #define ACCEPT_MS    250
 
-/* Limits of reading from clients that are sent away: bytes, time, and how many at once. */
+/* Limits of reading from clients that are turned away: bytes, time, and how many at once. */
 #define LEAVING_BYTES ((size_t)256 << 10)
 #define LEAVING_NS    INT64_C(1000000000)
 #define LEAVING_MAX   16
 
-/* A client that is sent away. Closing a socket with unread bytes resets the connection, and the
- * client would lose the reply, or take a refusal for a broken network. So our direction is
- * closed first, and what is on its way is read to its end, within limits. */
+/* A client that is turned away. Closing a socket with unread bytes resets the connection, and
+ * the client would lose the reply, or take a refusal for a broken network. So our direction is
+ * closed first, and what is in transit is read to its end, within limits. */
 struct leaving {
 	int fd;
 	int64_t until_ns;
@@ -43,7 +43,7 @@ struct session {
 	struct serve_tcp *t;
 	int fd;
 	enum peer_op op;
-	bool refused; /* its hello */
+	bool refused; /* its hello was refused */
 	struct sockaddr_storage from;
 	int64_t started_ns;
 	uint64_t bytes; /* both directions, except for comm */
@@ -101,7 +101,7 @@ static int serve_up(struct session *s)
 		if (n > 0)
 			s->bytes += (uint64_t)n;
 		now_ns = clock_mono_ns();
-		/* reports the end as well: the client has closed its direction only */
+		/* reports the end as well: the client has closed only its direction */
 		if (rc == 0 &&
 			(n == 0 || s->bytes - told >= REPORT_BYTES ||
 				now_ns - told_ns >= REPORT_NS)) {
@@ -223,7 +223,8 @@ static struct leaving leaving_from(int fd)
 	return (struct leaving){ fd, clock_mono_ns() + LEAVING_NS, LEAVING_BYTES };
 }
 
-/* Reads what is there without waiting. Returns whether the client has gone, or had its time. */
+/* Reads available bytes without waiting. Returns whether the client has gone, or has used up
+ * its time. */
 static bool leaving_gone(struct leaving *l)
 {
 	char block[4096];
@@ -298,7 +299,7 @@ static bool same_client(const struct sockaddr_storage *a,
 	return strcmp(one, other) == 0;
 }
 
-/* The accepting thread waits for none of the clients that it sends away. */
+/* The accepting thread waits for none of the clients that it turns away. */
 static void forget_gone(struct serve_tcp *t)
 {
 	int kept = 0;

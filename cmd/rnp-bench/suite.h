@@ -10,7 +10,7 @@
 
 struct settings {
 	bool quick;
-	int64_t time_ms;                 /* at most, for one test */
+	int64_t time_ms;                 /* upper bound for one test */
 	const char *dir;                 /* of the disk suite */
 	int64_t size_bytes;              /* of its file */
 	const char *device;              /* of --device; NULL: not given */
@@ -23,12 +23,12 @@ struct settings {
 struct test {
 	const char *name, *unit, *summary;
 	bool per_work; /* the figure is ns per unit of work; else work per second */
-	/* Prepares; returns 0, or with err_set -1: 69 this machine cannot do it; or 1: it
+	/* Prepares; returns 0, or with err_set -1: 69 this machine cannot run it; or 1: it
 	 * cannot, but the rest of the suite should still run. */
 	int (*open)(const struct settings *s);
 	/* Does a small piece of work and returns how much it was (FLOP, bytes, hops). */
 	int (*step)(double *work);
-	/* Checks the result, so that nothing wrong is ever fast; NULL: nothing to check. */
+	/* Checks the result, so that a wrong one never counts as fast; NULL: nothing to check. */
 	int (*check)(void);
 	void (*describe)(json_t *params);
 	void (*close)(void);
@@ -37,7 +37,7 @@ struct test {
 /* The conditions of a device while a test ran on it. */
 struct run_conditions {
 	bool throttled;
-	char cause[96]; /* of throttling; "" not known */
+	char cause[96]; /* of throttling; "": unknown */
 	int temperature_c,
 		others;    /* maximum; -1: not known. others: processes that use it too */
 	char unknown[256]; /* why the clock is not known */
@@ -49,7 +49,7 @@ struct run_conditions {
 
 struct watch {
 	void (*begin)(void); /* of a batch */
-	/* Called after each sample; mhz 0: not known. -1 with err_set: the device is gone. */
+	/* Called after each sample; mhz 0: unknown. -1 with err_set: the device is gone. */
 	int (*sample)(double *mhz);
 	void (*end)(struct run_conditions *out);
 };
@@ -57,8 +57,9 @@ struct watch {
 /* Takes the record, adds the node, prints it. Returns 0, or -1 with err_set. */
 typedef int (*suite_emit)(void *ctx, json_t *takes_record);
 
-/* A course, for suites whose work cannot be divided into batches of single tests: it comes in a
- * number of segments, spread over the run as batches are. One segment counts as one sample. */
+/* A course, for suites whose work cannot be divided into batches of single tests: it consists
+ * of a number of segments, spread over the run as batches are. One segment counts as one
+ * sample. */
 #define SUITE_SEGMENTS 8
 
 struct suite_course {
@@ -76,7 +77,7 @@ struct suite {
 	const struct test *tests; /* ends with a row without a name */
 	const char *(*device)(
 		void);             /* what is measured; valid until the suite is closed */
-	void (*close)(void);       /* after its last test; may be NULL */
+	void (*close)(void);       /* called after its last test; may be NULL */
 	const struct watch *watch; /* NULL: the conditions of the CPU */
 	const struct suite_course
 		*course; /* its tests have names and no steps; NULL: they have steps */
@@ -88,7 +89,7 @@ extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_lin
 /* All suites, in order; ends with NULL. */
 extern const struct suite *const suites[];
 
-/* Model of the CPU, "" when it is not known. */
+/* Returns the model of the CPU, "" if unknown. */
 const char *suite_cpu_model(void);
 int suite_threads(void); /* of the team */
 

@@ -1,8 +1,8 @@
-/* suite_comm - measures ping-pongs and sums of two ranks, over sizes and backends.
+/* suite_comm.c - measures ping-pongs and sums of two ranks, over sizes and backends.
  *
  * All backends are measured in turn, size by size and round after round, so that they share the
  * noise of a minute. mpi has processes of its own (suite_comm_mpi.c), which burn a core while
- * they wait, and is measured after the others. That is one segment; the next one comes much
+ * they wait, and is measured after the others. That is one segment; the next one follows much
  * later in the run with new connections and processes, because their placement makes more of a
  * difference than a round. So the median of a segment's rounds is one sample, and each segment
  * has one line through its sizes, from which latency and bandwidth follow. */
@@ -30,7 +30,7 @@
 #define SAMPLE_QUICK_NS 500000
 #define REPS_MAX        1000
 #define COMM_QUICK_MAX  ((size_t)16 << 20)
-#define LONGEST_NS      INT64_C(2000000000) /* sizes whose messages take longer are left out */
+#define LONGEST_NS      INT64_C(2000000000) /* sizes whose messages take longer are skipped */
 
 static const char *const op_names[COMM_OPS] = { "pingpong", "allreduce" };
 
@@ -43,10 +43,10 @@ struct point {
 	uint32_t reps;             /* 0: too long to be measured */
 };
 
-/* Outlives the connections of a segment. */
+/* State that outlives the connections of a segment. */
 struct side {
 	int segments, ranks;
-	bool local, out; /* out: it is not available */
+	bool local, out; /* out: not available */
 	struct point points[COMM_OPS][COMM_SIZES_MAX];
 };
 
@@ -62,11 +62,11 @@ static struct course {
 
 static double per_op(enum comm_op op, int64_t ns, uint32_t reps)
 {
-	/* one way, as the latency of a ping-pong is usually given */
+	/* one way, as the latency of a ping-pong is usually stated */
 	return (double)ns / reps / (op == COMM_PINGPONG ? 2 : 1);
 }
 
-/* The first time: checks the sum, and finds how many repetitions make a sample. */
+/* First time: checks the sum, and determines how many repetitions make a sample. */
 static int try_out(struct course *c, struct backend *b, struct side *side)
 {
 	int64_t want_ns = c->settings->quick ? SAMPLE_QUICK_NS : SAMPLE_NS;
@@ -167,7 +167,7 @@ static int measure_rounds(struct course *c)
 
 /* --- records ------------------------------------------------------------------------------- */
 
-/* Receives the records. */
+/* Function that receives the records. */
 struct teller {
 	const struct course *c;
 	suite_emit emit;
@@ -350,7 +350,7 @@ static bool named(const struct settings *s, const char *name)
 	return false;
 }
 
-/* Whether it was asked for by name, or is one of those that are tried when none is. */
+/* Whether the backend was named, or is one of those that are tried if none is. */
 static bool wanted(const struct settings *s, int k)
 {
 	if (course->sides[k].out)
@@ -376,7 +376,7 @@ static int check_names(const struct settings *s)
 	return 0;
 }
 
-/* Leaves out, from then on, a backend that nobody asked for by name and is not available. */
+/* Skips, from then on, a backend that nobody named and that is not available. */
 static int passed_over(const struct settings *s, int k)
 {
 	const char *name = comm_backends[k].name;
@@ -438,7 +438,7 @@ static int measure_backends(struct course *c, struct peer *peer, int n)
 	return rc;
 }
 
-/* http, tcp and nccl need a process on the other side: the peer that was named, or a child. */
+/* http, tcp and nccl need a process on the other side: the named peer, or a child. */
 static int with_peer(struct course *c)
 {
 	struct peer peer = PEER_INIT;
@@ -460,8 +460,8 @@ static int with_peer(struct course *c)
 	return rc;
 }
 
-/* This process is a rank of an MPI job: the first rank measures, the others help. A job has one
- * beginning and one end, so all segments come in the first one. */
+/* This process is a rank of an MPI job: the first rank measures, the others help. A job starts
+ * and ends once, so all segments run in the first one. */
 static int within_mpi(struct course *c)
 {
 	struct peer nobody = { .bytes_max = PEER_BYTES_MAX };

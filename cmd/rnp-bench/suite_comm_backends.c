@@ -1,4 +1,5 @@
-/* The backends of the comm suite: how each does a ping-pong, a sum, and a sum that is checked. */
+/* suite_comm_backends.c - the backends of the comm suite: how each does a ping-pong, a sum, and
+ * a checked sum. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Measures the mpi backend on one machine: mpirun starts this program twice, and its first rank
- * reports. */
+/* suite_comm_mpi.c - measures the mpi backend on one machine: mpirun starts this program twice,
+ * and its first rank reports. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -122,8 +122,7 @@ static bool ended(const struct job *j, int *status)
 	return true;
 }
 
-/* mpirun ends its ranks when it is asked to; one that is wedged does not, and is killed with
- * its group. */
+/* mpirun ends its ranks on SIGTERM; if it hangs, it is killed with its group. */
 static int finish(struct job *j, int rc)
 {
 	int status = 0;
@@ -176,7 +175,8 @@ int suite_comm_mpi(const struct settings *s, suite_emit take, void *ctx)
 	char why[300];
 	int rc;
 
-	/* without MPI, two processes would be started only to find that out */
+	/* checked first: otherwise two processes would be started only to find out that there
+	 * is no MPI */
 	if (!plugin_open("librnp_mpi.so", "RNP_MPI_PLUGIN", 1, why, sizeof why))
 		return err_set(EX_UNAVAILABLE, "mpi: %s", why);
 	if (start(&j, s) < 0)

@@ -1,5 +1,5 @@
-/* suite_compress - measures gradient containers: how fast they are written and read, how small
- * and how exact they are. */
+/* suite_compress.c - measures gradient containers: how fast they are written and read, how
+ * small and how exact they are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static struct {
 	unsigned char *levels, *packed, *back;
 	size_t packed_bytes;
 	/* by the method's name: sizes and errors, the same for encode and decode; and whether
-	 * the reference was compared */
+	 * it was compared with the reference */
 	json_t *told, *compared;
 } c;
 
@@ -46,7 +46,7 @@ static int prepare(const struct settings *s)
 
 	if (c.open)
 		return 0;
-	/* without a name the CPU is measured, as in the suites beside this one */
+	/* by default the CPU is measured, as in the neighbouring suites */
 	if (device_open(&c.d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
 		return -1;
 	c.open = true;
@@ -107,7 +107,7 @@ static int keep(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-/* Encodes what is on the device into c.container; ecq looks for its step first. */
+/* Encodes the device's input into c.container; ecq searches for its step first. */
 static int encode(void)
 {
 	struct grad with = c.g;
@@ -294,7 +294,7 @@ static void describe_copy(json_t *params)
 	json_set_i64(params, "threads", suite_threads());
 }
 
-/* Makes the levels of q8:sigma as bytes, of one kind of data: the input of the other
+/* Makes the levels of q8:sigma as bytes, from one kind of data: the input of the other
  * compressors. */
 static void make_levels(enum compress_kind kind)
 {

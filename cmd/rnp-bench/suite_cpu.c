@@ -1,4 +1,4 @@
-/* suite_cpu - measures matrix products on all cores, and a hash chain on one. */
+/* suite_cpu.c - measures matrix products on all cores, and a hash chain on one. */
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -104,7 +104,7 @@ static void describe_product(json_t *params)
 
 /* --- nothing but multiply-add -------------------------------------------------------------- */
 
-/* 1: this CPU has no instruction for the type, and the suite does without its peak */
+/* 1: this CPU has no instruction for the type, and the suite omits its peak */
 static int open_peak(enum product_type type)
 {
 	enum cpu_level level;

@@ -1,4 +1,4 @@
-/* suite_disk - measures a file on the disk, past the system's cache (O_DIRECT).
+/* suite_disk.c - measures a file on the disk, past the system's cache (O_DIRECT).
  *
  * The file has no name while it is open: nothing is left behind, whatever happens. */
 #include <errno.h>
@@ -172,7 +172,7 @@ static int64_t random_block(void)
 	return (int64_t)rng_below(&disk.rng, (uint64_t)(disk.size / SMALL)) * SMALL;
 }
 
-/* The time of fdatasync belongs to writing: only then is the data on the disk. */
+/* The time of fdatasync counts as writing: only after it is the data on the disk. */
 static int sync_file(void)
 {
 	return fdatasync(disk.fd) < 0 ? failed("write") : 0;

@@ -1,4 +1,4 @@
-/* suite_gpu - measures a GPU's arithmetic and memory, through the device table. */
+/* suite_gpu.c - measures a GPU's arithmetic and memory, through the device table. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 #define TABLE_MAX    (UINT64_C(4) << 30)
 #define READS        (UINT64_C(1) << 24) /* at once, when the table is large */
 #define LAUNCHES     20
-#define STEP_NS      5000000 /* of work between two waits: a wait takes some microseconds */
+#define STEP_NS      5000000 /* of work between two waits: a wait takes a few microseconds */
 
 static struct {
 	struct dev *dev;
@@ -92,7 +92,7 @@ static int open_product(const struct settings *s, enum product_type type)
 	gpu.dev = gpu_open(s);
 	if (!gpu.dev || matrices_open(&gpu.matrices, gpu.dev, type, N_PROBE) < 0)
 		return -1;
-	/* the first run loads libraries, and any run may meet another user of the chip */
+	/* the first run loads libraries, and any run may share the GPU with another user */
 	for (int i = 0; i < PROBES && best_ns >= PROBE_MAX_NS; i++) {
 		int64_t from_ns = clock_mono_ns(), ns;
 

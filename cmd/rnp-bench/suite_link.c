@@ -1,5 +1,5 @@
-/* suite_link - measures transfers to a GPU and back: from pinned and from ordinary host memory,
- * and from another GPU. */
+/* suite_link.c - measures transfers to a GPU and back: from pinned and from ordinary host
+ * memory, and from another GPU. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,8 +92,8 @@ static int open_pageable(const struct settings *s)
 	return open_host(s, false);
 }
 
-/* 1: there is no second GPU, which is no error of this one; a second GPU that does not open is
- * one */
+/* 1: there is no second GPU, which is not an error of this one; a second GPU that cannot be
+ * opened is an error */
 static int open_peer(const struct settings *s)
 {
 	bool none;

@@ -1,4 +1,5 @@
-/* Runs the courses of the suites train and serve: roofs and models, segment by segment. */
+/* suite_lm.c - runs the courses of the suites train and serve: roofs and models, segment by
+ * segment. */
 #include "cmd/rnp-bench/suite_lm.h"
 
 #include <inttypes.h>
@@ -142,7 +143,7 @@ static bool keeps_device(const struct suite_lm *l)
 	return l->settings.quick && l->memory;
 }
 
-/* Prepares, in the first segment, what is the same in all of them. */
+/* Prepares, in the first segment, what is the same in all segments. */
 static void prepare(struct suite_lm *l, const struct settings *s)
 {
 	l->prepared = true;
@@ -168,7 +169,7 @@ static int open_device(struct suite_lm *l)
 	l->at = 0;
 	if (keeps_device(l))
 		return 0;
-	/* without a name the CPU is measured, as in the suites beside these */
+	/* by default the CPU is measured, as in the neighbouring suites */
 	if (device_open(&l->d, name && strncmp(name, "cuda", 4) == 0 ? name : "cpu") < 0)
 		return -1;
 	snprintf(l->device, sizeof l->device, "%s",
@@ -193,7 +194,9 @@ static void close_device(struct suite_lm *l)
 	dev_close(&l->d);
 }
 
-/* Whether a model needs no further segment, because it takes too long. */
+/* Whether a model is not measured in further segments because it takes too long.
+ * @aaf906
+ * - */
 static bool is_enough(const struct suite_lm *l, const struct suite_lm_model *m)
 {
 	/* of the roofs too */
@@ -226,7 +229,7 @@ static int measure_batches_of(struct suite_lm *l, struct suite_lm_model *m)
 	return 0;
 }
 
-/* Reported once; in later segments the test has one sample less. */
+/* Reported once; the test lacks a sample in later segments. */
 static void leave_out(struct suite_lm *l, struct suite_lm_model *m)
 {
 	m->left_out = m->n == 0;

@@ -1,9 +1,9 @@
 /* suite_lm.h - shared by the suites train and serve: a device, its roofs, and models that are
  * measured beside them.
  *
- * The course comes in segments (suite.h). Each segment opens every model anew, measures a batch
- * of each roof and of each of the model's tests, and closes it: the samples of one test are as
- * far apart as the run is long. */
+ * The course consists of segments (suite.h). Each segment opens every model anew, measures a
+ * batch of each roof and of each of the model's tests, and closes it: the samples of one test
+ * are spread over the whole run. */
 #ifndef RNP_BENCH_SUITE_LM_H
 #define RNP_BENCH_SUITE_LM_H
 
@@ -52,14 +52,16 @@ struct suite_lm_kind {
 	void (*close)(void);
 };
 
-/* All zero but kind before the first segment. */
+/* All zero except kind before the first segment. */
 struct suite_lm {
 	const struct suite_lm_kind *kind;
 	bool prepared;
 	struct settings settings; /* with our time */
 	int64_t time_ms;          /* what one test may take in all segments */
 	struct dev
-		d; /* open during a segment, like all up to at; with --quick during all of them */
+		/* open during a segment, as everything up to `at`; with --quick during all of
+		 * them */
+		d;
 	struct matrices matrices;
 	void *memory; /* of the device: read by the memory's test */
 	uint64_t memory_bytes, at;

@@ -1,4 +1,4 @@
-/* suite_mem - measures the bandwidth of copy and triad and the latency of random access, all
+/* suite_mem.c - measures the bandwidth of copy and triad and the latency of random access, all
  * beyond the caches. */
 #include <inttypes.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void close_mem(void)
 	memset(&mem, 0, sizeof mem);
 }
 
-/* Huge pages where the system has them: the figure is that of memory, not of page tables. */
+/* Uses huge pages if the system has them: the result is that of memory, not of page tables. */
 static void *map(int64_t bytes)
 {
 	void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
@@ -105,7 +105,8 @@ static int open_arrays(const struct settings *s)
 	if (!mem.a || !mem.b || !mem.c)
 		return err_sys(EX_OSERR, "no memory for three arrays of %" PRId64 " MiB",
 			mem.bytes >> 20);
-		/* each thread touches first what it will work on: that decides the NUMA node */
+		/* each thread first touches the memory that it will work on: that decides the
+		 * NUMA node */
 #pragma omp parallel for schedule(static)
 	for (size_t i = 0; i < elements(); i++) {
 		mem.a[i] = 0;
@@ -115,7 +116,7 @@ static int open_arrays(const struct settings *s)
 	return 0;
 }
 
-/* Returns where the next step works. It goes on where the last one ended, and returns to a
+/* Returns where the next step works. It continues where the last one ended, and returns to a
  * slice only after all of the arrays, which no cache holds: a step can be short without
  * measuring the cache. */
 static size_t next_slice(void)
@@ -225,7 +226,7 @@ static int step_chase(double *work)
 	for (int i = 0; i < HOPS; i++)
 		at = at->next;
 	mem.at =
-		at; /* the next step goes on from here, so that no step can be optimised away */
+		at; /* the next step continues from here, so that no step can be optimised away */
 	*work = HOPS;
 	return 0;
 }

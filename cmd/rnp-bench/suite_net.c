@@ -1,8 +1,8 @@
-/* suite_net - measures the way to a peer: bytes down and up, and the round trip of a small
+/* suite_net.c - measures the link to a peer: bytes down and up, and the round trip of a small
  * message.
  *
- * It uses a plain TCP connection where the peer has a listener that can be reached, otherwise
- * HTTP. Downloads are counted here; uploads are counted by the peer, which reports how much has
+ * It uses a plain TCP connection if the peer has a reachable listener, otherwise HTTP.
+ * Downloads are counted here; uploads are counted by the peer, which reports how much has
  * arrived, so that buffers on the way do not count. */
 #include <errno.h>
 #include <poll.h>

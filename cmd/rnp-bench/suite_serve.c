@@ -1,5 +1,5 @@
-/* suite_serve - measures answering one stream: prompt and generated tokens, over the presets
- * and the types of their weights. */
+/* suite_serve.c - measures one stream of inference: prompt and generated tokens, over the
+ * presets and the types of their weights. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 #include "common/base/rng.h"
 
 #define PROMPT       64  /* tokens before the generated ones */
-#define SAID_MAX     64  /* then the stream goes back to its prompt */
+#define SAID_MAX     64  /* after this many tokens the stream goes back to its prompt */
 #define PREFILL_MAX  256 /* tokens of a prompt that is timed */
 #define PREFILL_FEW  64  /* with --quick, and of large models: one piece */
 #define FEW_FROM     3   /* the first of these: medium */
 #define PRESET_TESTS (TYPES * 2)
 
-/* As in the table of tests. */
+/* In the order of the table of tests. */
 static const enum lm_type types[] = { LM_F32, LM_BF16, LM_Q8_0, LM_Q4_0 };
 #define TYPES ((int)(sizeof types / sizeof *types))
 
@@ -27,8 +27,9 @@ static struct {
 	struct model_file *model_file;
 	struct lm_weights *weights;
 	struct lm_stream *prefill, *decode;
-	uint32_t prompt[PREFILL_MAX], tokens; /* of a prompt that is timed */
-	uint32_t vocab, next;                 /* what is said next */
+	uint32_t prompt[PREFILL_MAX],
+		tokens;       /* tokens: length of the prompt that is timed */
+	uint32_t vocab, next; /* next: the token that is fed next */
 	float *logits;
 } r;
 
@@ -102,8 +103,8 @@ static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_typ
 	return 0;
 }
 
-/* Returns the bytes of the matrices that a token passes through: of an embedding table that is
- * not also the output, one row. */
+/* Returns the bytes of the matrices that a token uses: one row of an embedding table that is
+ * not also the output. */
 static double weight_bytes(const struct model_file *s)
 {
 	const struct lm_config *c = model_file_config(s);
@@ -114,8 +115,8 @@ static double weight_bytes(const struct model_file *s)
 	return bytes;
 }
 
-/* Forward is a third of what training counts. Only the last token of a prompt needs the output,
- * and a piece of a prompt reads the weights once. */
+/* The forward pass is a third of what training counts. Only the last token of a prompt needs
+ * the output, and a piece of a prompt reads the weights once. */
 static void count_prefill(struct suite_lm_test *t, const struct lm_config *c,
 	double weights, uint32_t tokens)
 {

@@ -1,4 +1,5 @@
-/* suite_train - measures training steps over the presets, and the machine's roofs beside them. */
+/* suite_train.c - measures training steps over the presets, and the machine's roofs beside
+ * them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,9 @@
 
 #define RATE 1e-4f
 
-/* The least that a step must move for each parameter: the master and both moments read and
- * written, its gradient written and read, its bf16 copy written and read forward and backward. */
+/* Lower bound of the bytes that a step moves for each parameter: the master and both moments
+ * read and written, its gradient written and read, its bf16 copy written and read forward and
+ * backward. */
 #define STEP_BYTES 38
 
 /* Sequences and tokens each, in the order of the presets. */
@@ -46,8 +48,8 @@ static int step(double *work)
 	return lm_train_step(r.t, r.tokens, r.targets, RATE, &r.last);
 }
 
-/* Random targets cost log(vocab), and less as they are learned: a loss above that, or one that
- * is no number, comes from wrong sums. */
+/* Random targets cost log(vocab), and less as they are learned: a higher loss, or NaN, comes
+ * from wrong sums. */
 static int check(void)
 {
 	if (!(r.last.loss > 0 && r.last.loss < r.loss_max && r.last.norm > 0 &&

@@ -1,4 +1,4 @@
-/* verdict - verifies the answer to a challenge, and signs the verdict. */
+/* verdict.c - rnp-bench verdict: verifies the answer to a challenge, and signs the verdict. */
 #include <sodium.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ static int read_challenge(struct poc_challenge *c, const struct key *k)
 	json_t *record = read_object(&text, challenge_path, POC_CHALLENGE_BYTES_MAX);
 	int rc = record ? poc_challenge_read(c, record, challenge_path) : -1;
 
-	/* issued_at is trusted because it stands under our own signature */
+	/* issued_at is trusted because it is covered by our own signature */
 	if (rc == 0 && strcmp(c->signer, k->address) != 0)
 		rc = err_set(EX_DATAERR,
 			"%s: the challenge is by %s, not by this key's %s",
@@ -64,7 +64,7 @@ static int read_challenge(struct poc_challenge *c, const struct key *k)
 	return rc;
 }
 
-/* Whether it is a record of our own rnp-bench serve about this challenge. Sets the reading. */
+/* Whether it is a record of our own rnp-bench serve about this challenge. Sets the measurement. */
 static int take_reading(const json_t *record, const char *where, const struct key *k,
 	const char *id, int64_t *bytes_per_s)
 {
@@ -112,7 +112,7 @@ static int read_bandwidth(const struct poc_challenge *c, const struct key *k,
 	return rc < 0 || more < 0 ? -1 : 0;
 }
 
-/* Returns 1 passed, 0 not, -1 error. */
+/* Returns 1 passed, 0 failed, -1 error. */
 static int verify_answer(const json_t *answer, int64_t received_ms)
 {
 	struct poc_conditions j = { .received_ms = received_ms,

@@ -1,4 +1,4 @@
-/* rnp-register address - prints the address of a key, in base58 or as did:key. */
+/* address.c - rnp-register address: prints the address of a key, in base58 or as did:key. */
 #include <stdio.h>
 #include <string.h>
 

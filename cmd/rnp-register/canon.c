@@ -1,5 +1,5 @@
-/* rnp-register canon - writes the canonical form (RFC 8785) of JSON values: what is hashed and
- * signed. */
+/* canon.c - rnp-register canon: writes the canonical form (RFC 8785) of JSON values, which is
+ * hashed and signed. */
 #include "common/json/canon.h"
 
 #include "cmd/rnp-register/commands.h"
@@ -40,7 +40,7 @@ static int canon_line(void *ctx, char *line, size_t len, const char *where,
 	return rc;
 }
 
-/* not out_lines: this is text, also where --table is given */
+/* not out_lines: this is text, even with --table */
 static int print(void *ctx, const char *data, size_t len)
 {
 	(void)ctx;

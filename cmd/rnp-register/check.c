@@ -1,4 +1,4 @@
-/* check - node records held against the minima of a reward policy. */
+/* check.c - rnp-register check: compares node records with the minima of a reward policy. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static bool is_met(const struct policy *p, const struct policy_need *n,
 	return f->text ? text_met(p, n, f->text) : policy_met_i64(n, f->value);
 }
 
-/* "download: 50 bit/s is not more than 100000000 bit/s" */
+/* Formats "download: 50 bit/s is not more than 100000000 bit/s". */
 static void add_reason(json_t *reasons, const struct policy_need *n, const struct fact *f)
 {
 	struct buf text = BUF_INIT;
@@ -80,7 +80,7 @@ static void set_actual(json_t *entry, const struct fact *f)
 		json_set_i64(entry, "actual", f->value);
 }
 
-/* One need as an entry; what is not known is neither met nor unmet. */
+/* Adds one requirement as an entry; an unknown value is neither met nor unmet. */
 static json_t *hold(const struct policy *p, const struct policy_need *n,
 	const json_t *node, json_t *reasons)
 {

@@ -1,4 +1,4 @@
-/* rnp-register config - the settings in force, and where each comes from. */
+/* config.c - rnp-register config: prints the settings in force, and the source of each. */
 #include "cmd/rnp-register/commands.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"

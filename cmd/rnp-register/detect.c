@@ -1,4 +1,5 @@
-/* detect - rnp.node: what this machine is, as far as its operator shares it. */
+/* detect.c - rnp-register detect: writes rnp.node, what this machine is, as far as its operator
+ * shares it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static struct {
 
 /* --- options ------------------------------------------------------------------------------ */
 
-/* What --share may name. The default is what a registration needs to be priced and paid. */
+/* The values of --share. The default is what a registration needs to be priced and paid. */
 static const struct {
 	const char *field;
 	bool by_default;
@@ -103,7 +104,7 @@ static int add_label(json_t *labels, const char *text)
 	}
 }
 
-/* name, wallet and labels: what the operator says */
+/* name, wallet and labels: given by the operator */
 static int add_stated(json_t *node)
 {
 	unsigned char public_key[KEY_PUBLIC_BYTES];
@@ -241,8 +242,8 @@ static void add_limits(json_t *node, struct hw_causes *why)
 	json_set(node, "limits", v);
 }
 
-/* The address of the node's key. A key that was named must be good; without one the record is
- * still of use, sign adds the address. */
+/* Adds the address of the node's key. A key that was named must be good; without one the record
+ * is still of use, since sign adds the address. */
 static int add_address(json_t *node, struct hw_causes *why)
 {
 	struct key key = KEY_INIT;
@@ -282,7 +283,7 @@ static void add_unknown(json_t *node, const struct hw_causes *why)
 		json_set_text(unknown, why->at[i].field, why->at[i].cause);
 }
 
-/* Not measured here: say so, and with what. */
+/* Records that a value was not measured here, and how to measure it. */
 static void note_unmeasured(json_t *node)
 {
 	json_t *unknown = json_object_get(node, "unknown");
@@ -304,7 +305,7 @@ static bool belongs_to(const char *path, const char *field)
 	return strncmp(path, field, len) == 0 && strchr(".[", path[len]);
 }
 
-/* Take out what is not shared, its causes too: they would tell. */
+/* Removes what is not shared, and its causes, which would reveal it. */
 static void withhold(json_t *node, const bool shared[SHAREABLE])
 {
 	json_t *unknown = json_object_get(node, "unknown"), *withheld = json_array(),
@@ -329,7 +330,7 @@ static void withhold(json_t *node, const bool shared[SHAREABLE])
 		json_object_del(node, "unknown");
 }
 
-/* Everything that can be read; -1 when an option is wrong or --bench is no good. */
+/* Collects everything that can be read; returns -1 if an option is wrong or --bench is invalid. */
 static int fill(json_t *node)
 {
 	static struct hw_causes why;
@@ -361,7 +362,7 @@ static int run(int n, char **args)
 	if (parse_share(shared, options.share) < 0 || fill(node) < 0)
 		goto out;
 	withhold(node, shared);
-	/* what the machine says always fits the schema: what does not was given as an option */
+	/* detected values always fit the schema: an error comes from an option */
 	if (schema_check(node, "--name, --label", "rnp.node") < 0) {
 		struct err e;
 

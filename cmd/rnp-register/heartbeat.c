@@ -1,4 +1,4 @@
-/* rnp-register heartbeat - tell a registry that this node is alive. */
+/* heartbeat.c - rnp-register heartbeat: tells a registry that this node is alive. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -69,7 +69,7 @@ static json_t *make_heartbeat(const struct key *key)
 	return NULL;
 }
 
-/* When the registry wants another heartbeat, on the monotonic clock: it challenges several
+/* When the registry expects another heartbeat, on the monotonic clock: it challenges several
  * nodes at that instant. 0: not before the interval is over. */
 static int64_t wanted_ns;
 
@@ -94,7 +94,7 @@ static int print_challenge(const struct http_response *r)
 	const char *nonce = json_string_value(json_object_get(challenge, "nonce"));
 	int rc = 0;
 
-	err_clear(); /* an answer that cannot be read has no challenge */
+	err_clear(); /* an unreadable reply contains no challenge */
 	if (stored)
 		take_wanted(stored);
 	if (nonce && strcmp(nonce, last) != 0 &&
@@ -106,8 +106,8 @@ static int print_challenge(const struct http_response *r)
 	return rc;
 }
 
-/* Send one and print it. The next would be due after the interval: a try must end before.
- * *lost: the registry has it, and what it replied is not known. */
+/* Sends a heartbeat and prints it. The next is due after the interval, so a try must end
+ * before. *lost: the registry has it, but its reply was lost. */
 static int send_beat(struct http *http, const struct key *key, bool *lost)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
@@ -122,14 +122,14 @@ static int send_beat(struct http *http, const struct key *key, bool *lost)
 		rc = registry_post(http, registry, ca_file, per_try_ms, beat, body.data,
 			body.len, &r);
 	}
-	/* Each is new when it is sent first: known already means that an earlier try arrived
-	 * and its answer was lost. */
+	/* Each heartbeat is new when it is first sent: if the registry knows it already, an
+	 * earlier try arrived and its reply was lost. */
 	*lost = rc < 0 && r.status == 409 && r.tries > 1;
 	if (*lost) {
 		err_clear();
 		rc = 0;
 	}
-	/* our clock was put back, or another process beats for this node: it passes */
+	/* our clock was set back, or another process sends heartbeats for this node: temporary */
 	if (rc < 0 && r.status == 409) {
 		err_save(&error);
 		error.code = EX_TEMPFAIL;
@@ -145,8 +145,9 @@ static int send_beat(struct http *http, const struct key *key, bool *lost)
 	return rc;
 }
 
-/* A lost reply may have held a challenge, whose time runs since: another heartbeat asks for it
- * now, and not after the interval. When that one's reply is lost, too, the next has to do. */
+/* A lost reply may have contained a challenge, whose time is running: another heartbeat fetches
+ * it now, without waiting for the interval. If that reply is lost, too, the next heartbeat has
+ * to do. */
 static int send_one(struct http *http, const struct key *key)
 {
 	bool lost = false;
@@ -155,7 +156,7 @@ static int send_one(struct http *http, const struct key *key)
 	return rc == 0 && lost ? send_beat(http, key, &lost) : rc;
 }
 
-/* Wait until a moment of the monotonic clock. Returns false when a signal ends the program. */
+/* Waits until a moment of the monotonic clock. Returns false if a signal ends the program. */
 static bool sleep_until(int64_t moment_ns)
 {
 	int64_t left_ns = moment_ns - clock_mono_ns();
@@ -178,7 +179,7 @@ static bool is_temporary(void)
 	return code == EX_TEMPFAIL || code == EX_UNAVAILABLE;
 }
 
-/* A registry that is away for a while is not the end: only what will not get better is. */
+/* A registry that is away for a while does not end the program; only permanent errors do. */
 static int keep_alive(struct http *http, const struct key *key)
 {
 	int64_t due_ns = clock_mono_ns();
@@ -195,7 +196,7 @@ static int keep_alive(struct http *http, const struct key *key)
 			prog_error("%s", err_get()->text);
 			err_clear();
 		}
-		/* a connection that waits for a minute is of no use to either side, and a
+		/* a connection that idles for a minute is of no use to either side, and a
 		 * registry of 100,000 nodes has better uses for it */
 		if (interval_ms > KEEP_CONNECTION_MS)
 			http_release(http);
@@ -208,8 +209,8 @@ static int keep_alive(struct http *http, const struct key *key)
 	return 0;
 }
 
-/* Sends one; and another one where the registry wants it at a certain instant, a few minutes
- * from now at most. */
+/* Sends one heartbeat, and another one if the registry expects it at a certain instant, at most
+ * a few minutes from now. */
 static int send_once(struct http *http, const struct key *key)
 {
 	int rc = send_one(http, key);

@@ -1,4 +1,4 @@
-/* rnp-register keygen - makes a new key file, or imports one. */
+/* keygen.c - rnp-register keygen: makes a new key file, or imports one. */
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
@@ -36,7 +36,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* The default path is ours, so its directories are made; a path that was given must stand. */
+/* The directories of the default path are created; those of a given path must exist. */
 static int choose_path(struct buf *path)
 {
 	char *slash;

@@ -1,4 +1,4 @@
-/* rnp-register list - the nodes that a registry knows. */
+/* list.c - rnp-register list: lists the nodes that a registry knows. */
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
@@ -90,7 +90,7 @@ static void make_path(struct buf *path)
 		buf_addf(path, "&min_gpus=%lld", (long long)min_gpus);
 }
 
-/* Prints the record of one node, unless it is to be left out. */
+/* Prints the record of one node, unless it is filtered out. */
 static int print_node(void *ctx, const json_t *node)
 {
 	const json_t *record = json_object_get(node, "record");

@@ -1,4 +1,5 @@
-/* rnp-register - key, hardware facts, signed registration, and the registry that collects them. */
+/* main.c - rnp-register: key, hardware facts, signed registration, and the registry that
+ * collects them. */
 #include "cmd/rnp-register/commands.h"
 #include "common/cli/prog.h"
 

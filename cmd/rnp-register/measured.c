@@ -1,4 +1,4 @@
-/* Takes what rnp.bench records measured into an rnp.node record. */
+/* measured.c - merges the measurements of rnp.bench records into an rnp.node record. */
 #include "cmd/rnp-register/measured.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static const char *text_of(const json_t *obj, const char *key)
 	return text ? text : "";
 }
 
-/* Records that name their machine must name this one. */
+/* A record that names its machine must name this one. */
 static int check_same_machine(const json_t *node, const json_t *bench, const char *where)
 {
 	const char *mine = text_of(node, "node"), *theirs = text_of(bench, "node");
@@ -48,7 +48,7 @@ static json_t *part(json_t *node, const char *key)
 	return v;
 }
 
-/* What a network test of that name fills, its unit and how it becomes ours. */
+/* The field that a network test fills, its unit and the conversion to ours. */
 static void take_network(json_t *node, const char *test, const char *unit, int64_t median)
 {
 	static const struct {

@@ -1,4 +1,4 @@
-/* The registry's parts are put together, and taken apart in the opposite order. */
+/* registry.c - assembles the registry's parts, and takes them apart in the opposite order. */
 #include "cmd/rnp-register/registry.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What a registry accepts, and what it replies once the storage has said what became of a
- * record. */
+/* registry_accept.c - decides what a registry accepts, and what it replies after the storage
+ * has reported the result. */
 #include "cmd/rnp-register/registry_accept.h"
 
 #include <sodium.h>
@@ -24,8 +24,8 @@ static void refuse(struct registry *g, struct httpd_reply *r, int status,
 	httpd_error(r, status, "%s", text);
 }
 
-/* Returns 0, or -1 with the reply filled: kinds that have a path of their own are taken there
- * alone. */
+/* Returns 0, or -1 with the reply filled: kinds with a path of their own are accepted only
+ * there. */
 static int check_kind(struct registry *g, struct httpd_reply *r, const json_t *record,
 	const char *wanted)
 {
@@ -88,7 +88,7 @@ static int check_time(struct registry *g, struct httpd_reply *r,
 	int64_t ahead_ms = p->at_ms - p->received_ms;
 	bool late_is_bad = p->what == PUT_HEARTBEAT;
 
-	/* a node record may be old if it is the one that is here: the writer looks */
+	/* a node record may be old if it is the one that is stored: the writer checks */
 	if (ahead_ms <= REGISTRY_SKEW_MS &&
 		(!late_is_bad || ahead_ms >= -REGISTRY_SKEW_MS))
 		return 0;
@@ -99,8 +99,8 @@ static int check_time(struct registry *g, struct httpd_reply *r,
 	return -1;
 }
 
-/* A receipt is for work that is done. It is kept at the end of that work, or later when it was
- * written later, so that who asks for the records since a moment gets all work since then. */
+/* A receipt is for finished work. It is stored at the end of that work, or later if it was
+ * written later, so that a query for records since a moment returns all work since then. */
 static int check_work(struct registry *g, struct httpd_reply *r, const json_t *record,
 	struct registry_put *p)
 {
@@ -126,7 +126,7 @@ static int check_work(struct registry *g, struct httpd_reply *r, const json_t *r
 	return 0;
 }
 
-/* An invitation is kept at the time until which it holds, which is at most so far away. */
+/* An invitation is stored at the time until which it is valid, which is at most this far away. */
 #define INVITATION_MS (INT64_C(366) * 86400000)
 
 static int check_invitation(struct registry *g, struct httpd_reply *r,
@@ -148,7 +148,7 @@ static int check_invitation(struct registry *g, struct httpd_reply *r,
 
 /* --- what one node, and one address, may have stored -------------------------------------- */
 
-/* How many records are kept of a node, by kind; of the others all. */
+/* How many records are kept of a node, by kind; of other kinds all. */
 static const struct {
 	const char *kind;
 	int64_t keep;
@@ -163,7 +163,7 @@ static int too_much(struct registry *g, struct httpd_reply *r, const char *text)
 	return -1;
 }
 
-/* Before anything is looked at: an address that has filled its share waits. */
+/* First of all: an address that has used up its allowance must wait. */
 static int check_address(struct registry *g, const struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -177,7 +177,7 @@ static int check_address(struct registry *g, const struct httpd_request *q,
 	return too_much(g, r, "this address has stored its share of a day");
 }
 
-/* After the signature is good: how often a node may say something. */
+/* After the signature is verified: how often a node may post. */
 static int check_node(struct registry *g, const struct httpd_request *q,
 	struct httpd_reply *r, struct registry_put *p)
 {
@@ -259,7 +259,7 @@ struct registry_put *registry_accept(struct registry *g, struct httpd_request *q
 		return NULL;
 	p = xcalloc(1, sizeof *p);
 	record = json_parse_object(buf_text(&q->body), q->body.len, "body");
-	/* what stands behind the record is not kept */
+	/* text after the record is not stored */
 	while (record && strchr(" \t\r\n", q->body.data[q->body.len - 1]))
 		q->body.data[--q->body.len] = '\0';
 	p->what = !kind                       ? PUT_RECORD :
@@ -288,10 +288,10 @@ struct asked {
 	struct httpd_request *q;
 	struct httpd_reply *r;
 	bool limited;
-	char who[LIMITS_WHO_MAX]; /* the client, as the limits know it */
+	char who[LIMITS_WHO_MAX]; /* the client, as the limits identify it */
 };
 
-/* What is never paid is said at once. */
+/* Reports at once what is never paid. */
 static void add_unproven(json_t *ack, const json_t *record)
 {
 	json_t *list = json_array(), *gpu;
@@ -314,7 +314,7 @@ static void add_unproven(json_t *ack, const json_t *record)
 		json_decref(list);
 }
 
-/* What it costs to join, and the token to work for. */
+/* Replies how much work joining costs, and the token to work on. */
 static void ask_for_work(struct asked *a, const struct registry_put *p)
 {
 	struct registry *g = a->g;
@@ -350,7 +350,7 @@ static void write_ack(struct httpd_reply *r, const struct registry_put *p)
 	json_set_text(ack, "of", p->kind);
 	json_set_text(ack, "node", p->node);
 	json_set_time(ack, "at", p->at_ms);
-	/* a heartbeat is known by its node and time */
+	/* a heartbeat is identified by its node and time */
 	if (p->what != PUT_HEARTBEAT)
 		json_set_text(ack, "sha256", p->sha256);
 	json_set_bool(ack, "new", p->stored != STORED_SAME);

@@ -1,5 +1,5 @@
-/* registry_accept.h - what a registry accepts: the record is of the kind, signed by the right
- * party, and timely; and what it replies. */
+/* registry_accept.h - decides what a registry accepts: the record must be of the kind, signed
+ * by the right party, and timely; and what it replies. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_ACCEPT_H
 #define RNP_CMD_REGISTER_REGISTRY_ACCEPT_H
 
@@ -8,7 +8,7 @@
 
 #define REGISTRY_SKEW_MS INT64_C(300000) /* how far `at` may be from our clock */
 
-/* Looks at a posted body: parse, schema, signature, party, time. Returns what to store, which
+/* Checks a posted body: syntax, schema, signature, party, time. Returns what to store, which
  * borrows the body's text, or NULL with the reply filled. kind: "rnp.node", "rnp.heartbeat", or
  * NULL for the other kinds. */
 struct registry_put *registry_accept(struct registry *g, struct httpd_request *q,

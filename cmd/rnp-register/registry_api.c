@@ -1,4 +1,5 @@
-/* The registry's routes. Lists are in registry_nodes.c, counts in registry_pools.c. */
+/* registry_api.c - the registry's routes. Lists are in registry_nodes.c, counts in
+ * registry_pools.c. */
 #include "cmd/rnp-register/registry_api.h"
 
 #include <inttypes.h>
@@ -116,8 +117,8 @@ void registry_metrics(void *ctx, struct buf *out)
 		limits_join_bits(g->limits, clock_now_ms()));
 }
 
-/* What reads more than a row, or fills large buffers, is slow: heartbeats and /health never wait
- * for it, on whatever connection they come. */
+/* Handlers that read more than a row, or fill large buffers, are marked slow: heartbeats and
+ * /health never wait for them, on whatever connection they come. */
 const struct httpd_route registry_routes[] = {
 	HTTPD_POST("/v1/heartbeats", post_heartbeat, BEAT_BODY_MAX, .class = HTTPD_SMALL),
 	HTTPD_POST("/v1/nodes", post_node, NODE_BODY_MAX),

@@ -1,4 +1,5 @@
-/* The bandwidth test of a node that has a challenge open, by requests that it has signed. */
+/* registry_bandwidth.c - the bandwidth test of a node that has a challenge open, by requests
+ * that it has signed. */
 #include "cmd/rnp-register/registry_challenge.h"
 
 #include <sodium.h>
@@ -14,7 +15,7 @@
 #include "common/net/http_sign.h"
 #include "common/net/httpd_sign.h"
 
-/* Signed requests about one challenge: an exchange each way, and retries while others exchange. */
+/* Signed requests per challenge: one transfer each way, and retries while others transfer. */
 #define NONCES_MAX       64
 #define SIGNED_AGE_MAX_S 60
 
@@ -39,7 +40,7 @@ static bool is_open(struct registry *g, const char *node, const char *id)
 	return open;
 }
 
-/* What a signed request is about. */
+/* The subject of a signed request. */
 struct signed_read {
 	struct registry *g;
 	const char *node, *id;
@@ -54,7 +55,7 @@ static bool find_node_key(void *ctx, const char *keyid,
 		address_parse(keyid, "keyid", public_key) == 0;
 }
 
-/* A request that somebody has overheard is not answered a second time. */
+/* A request that somebody has overheard is not answered a second time (replay). */
 static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_t until_s)
 {
 	const struct signed_read *s = ctx;
@@ -63,7 +64,7 @@ static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_
 	struct asked *a;
 	uint64_t first;
 
-	(void)until_s; /* the challenge is closed before */
+	(void)until_s; /* the challenge closes earlier */
 	crypto_hash_sha256(hash, (const unsigned char *)nonce, strlen(nonce));
 	memcpy(&first, hash, sizeof first);
 	pthread_mutex_lock(&s->g->challenger->lock);
@@ -81,7 +82,7 @@ static bool nonce_seen(void *ctx, const char *address, const char *nonce, int64_
 	return seen;
 }
 
-/* Only the node itself may exchange for its challenge. False: r is filled. */
+/* Only the node itself may transfer for its challenge. Returns false with r filled. */
 static bool is_signed(struct registry *g, struct httpd_request *q, struct httpd_reply *r,
 	const char *node)
 {
@@ -107,7 +108,8 @@ static bool is_signed(struct registry *g, struct httpd_request *q, struct httpd_
 	return false;
 }
 
-/* Only who has a challenge to answer may use the registry's line. False: r is filled. */
+/* Only a node with an open challenge may use the registry's bandwidth. Returns false with r
+ * filled. */
 static bool may_exchange(struct registry *g, struct httpd_request *q,
 	struct httpd_reply *r, const char *fields)
 {

@@ -1,5 +1,6 @@
-/* Heartbeats are most of what a registry keeps. One whose text is what our own client writes is
- * kept as its fields and its signature, a sixth of the text, and written again byte by byte. */
+/* registry_beats.c - compact heartbeats. They are most of what a registry stores. One whose
+ * text is exactly what our own client writes is stored as its fields and its signature, a sixth
+ * of the text, and reproduced byte by byte. */
 #include "cmd/rnp-register/registry_beats.h"
 
 #include <string.h>
@@ -22,7 +23,7 @@ void registry_beat_write(struct buf *out, const char *node, int64_t at_ms,
 	unsigned char public_key[KEY_PUBLIC_BYTES] = { 0 };
 	char did[KEY_DID_MAX], value[2 * KEY_SIGNATURE_BYTES];
 
-	/* what is no address gets a key of zeros, and a text that nobody's signature fits */
+	/* an invalid address becomes a key of zeros, and a text that matches no signature */
 	if (address_parse(node, "node", public_key) < 0)
 		err_clear();
 	key_did(public_key, did);

@@ -5,12 +5,12 @@
 #include "cmd/rnp-register/registry_db.h"
 #include "common/base/buf.h"
 
-/* Appends the text of a heartbeat as rnp-register heartbeat makes it. node: an address. */
+/* Appends the text of a heartbeat as rnp-register heartbeat writes it. node: an address. */
 void registry_beat_write(struct buf *out, const char *node, int64_t at_ms,
 	const struct registry_beat *b);
 
-/* Sets compact, created_ms and signature of p->beat where the record's text (len bytes) is what
- * registry_beat_write makes of them. */
+/* Sets compact, created_ms and signature of p->beat if registry_beat_write would reproduce the
+ * record's text (len bytes) from them. */
 void registry_beat_compact(struct registry_put *p, const json_t *record,
 	const struct buf *text);
 

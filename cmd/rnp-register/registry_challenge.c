@@ -1,12 +1,14 @@
-/* Challenges of the registry: when each node is asked, and what is open. How one is made is in
- * registry_plan.c, joint ones in registry_joint.c, roots in registry_roots.c, the bandwidth test in
- * registry_bandwidth.c, answers and verdicts in registry_verdict.c.
+/* registry_challenge.c - challenges of the registry: when each node is asked, and what is open.
+ * How one is made is in registry_plan.c, joint ones in registry_joint.c, roots in
+ * registry_roots.c, the bandwidth test in registry_bandwidth.c, answers and verdicts in
+ * registry_verdict.c.
  *
- * What is open is in the database, too, until its verdict is: after a restart it is still open,
- * and its time has run on. What became due while no registry was there to take the answer is
- * forgotten. A node is asked for all that its newest rnp.node claims (poc_plan_node), at random
- * moments, on average every config.challenge_every_ms, with the answer to its heartbeat; the
- * same challenge is repeated with each heartbeat until it is answered or too late. */
+ * An open challenge is also in the database until its verdict is: after a restart it is still
+ * open, and its time has run on. Challenges that became due while no registry was running to
+ * take the answer are dropped. A node is asked for all that its newest rnp.node claims
+ * (poc_plan_node), at random moments, on average every config.challenge_every_ms, in the reply
+ * to its heartbeat; the same challenge is repeated with each heartbeat until it is answered or
+ * too late. */
 #include "cmd/rnp-register/registry_challenge.h"
 
 #include <sodium.h>
@@ -113,9 +115,9 @@ struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
 
 /* --- the hooks of the storage ----------------------------------------------------------------- */
 
-/* Answers have megabytes and take a core a good part of a second: where thousands of nodes join
+/* Answers have megabytes and take a good part of a second of a core: if thousands of nodes join
  * within minutes they are asked one after the other, each with a later heartbeat of its own, so
- * that what is asked can be taken and nobody is late for our sake. */
+ * that all answers can be handled and nobody is late because of us. */
 #define ASKS_PER_S  2
 #define ASKS_MAX    16
 #define WAITING_MAX 4
@@ -168,7 +170,7 @@ int registry_challenge_closed(void *ctx, const char *sha256)
 	return store_run(&g->db.store, g->challenger->remove, "t", sha256);
 }
 
-/* One that was open when the registry stopped. */
+/* Restores a challenge that was open when the registry stopped. */
 static void reopen(struct registry *g, const char *text)
 {
 	struct poc_challenge *c = xcalloc(1, sizeof *c);
@@ -183,8 +185,7 @@ static void reopen(struct registry *g, const char *text)
 			a = asked_get(g, c->node);
 	}
 	if (a && !a->c) {
-		/* its roots may have come before the registry stopped, and are not known any
-		 * more */
+		/* its roots may have come before the registry stopped, and are then lost */
 		c->roots_ms = 0;
 		a->c = c;
 		a->record = record;
@@ -196,7 +197,7 @@ static void reopen(struct registry *g, const char *text)
 	free(c);
 }
 
-/* What is still open, and nothing else, stays in the table. */
+/* Only open challenges stay in the table. */
 static int reopen_all(struct registry *g)
 {
 	sqlite3_stmt *all = NULL;
@@ -285,8 +286,9 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 	return c;
 }
 
-/* Why the node of an open challenge has failed by now, or NULL. now_ns: as
- * registry_verdicts_now_ns; who answered in time and waits to be verified is not late. */
+/* Returns why the node of an open challenge has failed by now, or NULL. now_ns: as
+ * registry_verdicts_now_ns; a node that answered in time and waits for verification is not
+ * late. */
 static const char *why_failed(const struct asked *a, int64_t now_ns)
 {
 	int64_t now_ms = (now_ns - a->asked_ns) / 1000000;

@@ -1,6 +1,6 @@
-/* The registry's storage: the tables, the thread that writes them, and connections for reading.
- * It decides what is stored only where that depends on what is there already; long because the
- * schema stands beside the statements that use it. */
+/* registry_db.c - the registry's storage: the tables, the thread that writes them, and
+ * connections for reading. It decides what is stored only if that depends on what is stored
+ * already; long because the schema stands beside the statements that use it. */
 #include "cmd/rnp-register/registry_db.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 
 const char *const registry_states[] = { "idle", "busy", "render", "maintenance", NULL };
 
-/* records and heartbeats only grow; nodes holds what a node is now, in narrow rows for the
- * filters. Columns are derived from the records and could be computed again. */
+/* records and heartbeats only grow; nodes holds the current state of each node, in narrow rows
+ * for the filters. Columns are derived from the records and could be computed again. */
 static const char *const schema_steps[] = {
 	"CREATE TABLE nodes ("
 	" id INTEGER PRIMARY KEY,"
@@ -47,13 +47,13 @@ static const char *const schema_steps[] = {
 	" at_ms INTEGER NOT NULL,"
 	" interval_s INTEGER NOT NULL,"
 	" state INTEGER NOT NULL,"
-	/* either the text, or what it can be written again from */
+	/* either the text, or the fields that reproduce it */
 	" created_ms INTEGER,"
 	" signature BLOB,"
 	" body TEXT"
 	") STRICT;"
-	/* behind the id stand the columns of the other filters, which are then tested without
-	 * a look at the row */
+	/* after the id come the columns of the other filters, which are then tested without
+	 * reading the row */
 	"CREATE INDEX nodes_model ON nodes (model COLLATE NOCASE, id, device, tier,"
 	" country COLLATE NOCASE, gpu_memory_bytes);"
 	"CREATE INDEX nodes_country ON nodes (country COLLATE NOCASE, id, device, tier,"
@@ -69,8 +69,8 @@ static const char *const schema_steps[] = {
 	" sha256 TEXT NOT NULL PRIMARY KEY,"
 	" body TEXT NOT NULL"
 	") STRICT, WITHOUT ROWID;",
-	/* when a heartbeat arrived; node records that a passed challenge was about, and when;
-	 * which device is claimed by which node; how far a task of the registry got */
+	/* when a heartbeat arrived; node records of passed challenges, and when; which node
+	 * claims which device; progress of the registry's tasks */
 	"ALTER TABLE heartbeats ADD COLUMN received_ms INTEGER;"
 	"ALTER TABLE nodes ADD COLUMN proven_ms INTEGER;"
 	"CREATE TABLE proven ("
@@ -171,7 +171,7 @@ static void finalize_all(struct registry_writer *w)
 	sqlite3_finalize(w->used);
 }
 
-/* Returns 1 a node is there (id, at_ms, sha256 in the statement's row), 0, -1. */
+/* Returns 1 if the node exists (id, at_ms, sha256 in the statement's row), 0, -1. */
 static int find_node(struct registry_db *db, const char *address)
 {
 	store_bind(db->writer->find_node, "t", address);
@@ -210,13 +210,13 @@ int registry_db_insert(struct registry_db *db, const struct registry_put *p)
 		p->keep);
 }
 
-/* Whether there is less left than the bound of the disk asks to keep for what cannot wait. */
+/* Whether less space remains than is reserved for records that cannot wait. */
 static bool is_full(const struct registry_db *db)
 {
 	return db->bytes_max && db->bytes_used > db->bytes_max;
 }
 
-/* Which devices the node claims now. */
+/* Stores which devices the node now claims. */
 static int put_devices(struct registry_db *db, const json_t *record, int64_t node)
 {
 	struct registry_writer *w = db->writer;
@@ -234,7 +234,7 @@ static int put_devices(struct registry_db *db, const json_t *record, int64_t nod
 	return 0;
 }
 
-/* Returns 1 when the node has an invitation that is not over, 0, or -1. */
+/* Returns 1 if the node has a valid invitation, 0, or -1. */
 static int is_invited(struct registry_db *db, const struct registry_put *p)
 {
 	sqlite3_stmt *q = db->writer->invited;
@@ -246,8 +246,8 @@ static int is_invited(struct registry_db *db, const struct registry_put *p)
 	return rc;
 }
 
-/* What becomes of a node's record, by what is here: found, its id, time and hash. Returns 0 or
- * -1. */
+/* Decides what becomes of a node's record, from what is stored: found, its id, time and hash.
+ * Returns 0 or -1. */
 static int decide_node(struct registry_db *db, struct registry_put *p, int found,
 	bool same)
 {
@@ -295,7 +295,7 @@ static int put_node(struct registry_db *db, struct registry_put *p)
 	return 1;
 }
 
-/* Sets the time of the node's newest heartbeat, 0 when there is none. */
+/* Sets the time of the node's newest heartbeat, 0 if there is none. */
 static int last_beat(struct registry_db *db, int64_t node, int64_t *at_ms)
 {
 	sqlite3_stmt *q = db->writer->last_beat;
@@ -339,7 +339,7 @@ static int put_heartbeat(struct registry_db *db, struct registry_put *p)
 	return 0;
 }
 
-/* A passed challenge about this record of the node. */
+/* Records a passed challenge about this record of the node. */
 static int put_proven(struct registry_db *db, const struct registry_put *p)
 {
 	struct registry_writer *w = db->writer;
@@ -350,7 +350,7 @@ static int put_proven(struct registry_db *db, const struct registry_put *p)
 	return store_run(&db->store, w->prove_node, "tti", p->node, p->proves, p->at_ms);
 }
 
-/* Returns 1 when it may be stored, 0 with p->stored, or -1. */
+/* Returns 1 if it may be stored, 0 with p->stored, or -1. */
 static int may_say(struct registry_db *db, struct registry_put *p)
 {
 	int found;
@@ -386,7 +386,7 @@ static int put_record(struct registry_db *db, struct registry_put *p)
 	return 0;
 }
 
-/* One record within the transaction. Returns 1 when it changed the nodes, 0, or -1 and the
+/* Stores one record within the transaction. Returns 1 if it changed the nodes, 0, or -1 and the
  * whole transaction fails. */
 static int apply(struct registry_db *db, struct registry_put *p)
 {
@@ -402,8 +402,8 @@ static int apply(struct registry_db *db, struct registry_put *p)
 	}
 }
 
-/* Tells all what became of their records: what was found while the transaction ran is true now,
- * or none of it is. */
+/* Reports the results of all records: either the whole transaction is now in effect, or none of
+ * it. */
 static void finish_all(struct registry_put *list, bool ok)
 {
 	while (list) {

@@ -1,10 +1,10 @@
-/* registry_db.h - where a registry keeps what it has accepted: SQLite, one thread that writes,
- * and connections for reading.
+/* registry_db.h - the registry's storage: SQLite, one thread that writes, and connections for
+ * reading.
  *
- * Storage only: it knows no HTTP, and nothing of who may say what. A record that is put is
- * answered through its callback when it is safe on disk, and one commit serves all that came in
- * the meantime. Whatever has to happen in the same transaction (challenges) hangs on two hooks.
- * Uses store, pool. */
+ * Storage only: it knows no HTTP, and nothing of who may post what. The result of a record is
+ * reported through its callback once it is safe on disk, and one commit covers all records that
+ * arrived in the meantime. Whatever must happen in the same transaction (challenges) is done by
+ * two hooks. Uses store, pool. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_DB_H
 #define RNP_CMD_REGISTER_REGISTRY_DB_H
 
@@ -21,20 +21,20 @@
 
 struct registry_db;
 
-/* What became of a record that was put. */
+/* The result of storing a record. */
 enum registry_stored {
 	STORED_NEW,
-	STORED_FIRST, /* the first of this node, or the first of this content */
-	STORED_SAME,  /* it was there already, and nothing changed */
-	STORED_OLDER, /* one as new or newer is there, of known_at_ms */
-	STORED_EARLY, /* its time is before at_min_ms, and it is not the one that is there */
-	STORED_NO_NODE, /* a node that is not registered, and may say nothing yet */
+	STORED_FIRST,   /* the first of this node, or the first with this content */
+	STORED_SAME,    /* it was stored already, and nothing changed */
+	STORED_OLDER,   /* one as new or newer is stored, of known_at_ms */
+	STORED_EARLY,   /* its time is before at_min_ms, and it is not the stored one */
+	STORED_NO_NODE, /* the node is not registered, and may not post yet */
 	STORED_NO_WORK, /* the first record of a node that may not join */
-	STORED_FULL,    /* the disk's bound is reached, and this can wait */
-	STORED_FAILED,  /* the transaction failed, and nothing of it is there */
+	STORED_FULL,    /* the disk limit is reached, and this record can wait */
+	STORED_FAILED,  /* the transaction failed, and none of it was stored */
 };
 
-/* What a heartbeat can be written again from, byte by byte (registry_beats.h). */
+/* The fields from which a heartbeat can be reproduced, byte by byte (registry_beats.h). */
 struct registry_beat {
 	int64_t interval_s;
 	int state; /* index into registry_states */
@@ -43,32 +43,31 @@ struct registry_beat {
 	unsigned char signature[KEY_SIGNATURE_BYTES];
 };
 
-/* One record that was accepted and waits to be stored. Made by its owner with malloc and given to
- * registry_db_put; after done it is freed with its record and extra. */
+/* One accepted record that waits to be stored. Its owner allocates it with malloc and passes it
+ * to registry_db_put; after done it is freed with its record and extra. */
 struct registry_put {
 	struct registry_put *next;
 	enum { PUT_NODE, PUT_HEARTBEAT, PUT_RECORD, PUT_JOB } what;
 	char kind[32];
-	char node[KEY_ADDRESS_MAX];   /* whom it is about */
-	char signer[KEY_ADDRESS_MAX]; /* who said it */
+	char node[KEY_ADDRESS_MAX];   /* the node it is about */
+	char signer[KEY_ADDRESS_MAX]; /* its author */
 	char sha256[65];              /* of the canonical record without its proof */
 	char from[64]; /* the block of addresses that it came from, or "" */
 	int64_t at_ms, received_ms;
-	const char *text;          /* the record as it came; borrowed until done */
-	json_t *record;            /* PUT_NODE: for its columns */
+	const char *text;          /* the record as received; borrowed until done */
+	json_t *record;            /* PUT_NODE: the source of its columns */
 	int64_t at_min_ms;         /* PUT_NODE: see STORED_EARLY */
 	struct registry_beat beat; /* PUT_HEARTBEAT */
-	/* PUT_NODE: a node that is not here yet may join; else it needs an invitation (an
-	 * rnp.invitation whose at_ms is not over) */
+	/* PUT_NODE: an unknown node may join; otherwise it needs an invitation (a valid
+	 * rnp.invitation) */
 	bool may_join;
-	/* PUT_RECORD: by somebody who is trusted, so that the node need not be here, nor the
-	 * disk's bound hold */
+	/* PUT_RECORD: from a trusted author, so that the node need not be registered, and the
+	 * disk limit does not apply */
 	bool by_trusted;
-	/* How many of this kind are kept of this node; older ones go, but for node records that
-	 * were proven. 0: all */
+	/* How many of this kind are kept of this node; older ones are deleted, except node
+	 * records that were proven. 0: all */
 	int64_t keep;
-	/* PUT_RECORD, a verdict: the challenge that it is on, and the node record that it
-	 * proves; or "" */
+	/* PUT_RECORD, a verdict: its challenge, and the node record that it proves; or "" */
 	char closes[65], proves[65];
 	/* PUT_JOB: runs in the transaction; returns 0, or -1 with err_set and the transaction
 	 * fails */
@@ -76,8 +75,8 @@ struct registry_put {
 
 	enum registry_stored stored; /* out */
 	int64_t known_at_ms;         /* out, see STORED_OLDER */
-	bool pending;  /* out, PUT_NODE: no challenge about this record was passed yet */
-	json_t *extra; /* out: what the hook gave for the reply, or NULL */
+	bool pending; /* out, PUT_NODE: no challenge about this record has been passed yet */
+	json_t *extra; /* out: what the hook added to the reply, or NULL */
 	void (*done)(struct registry_put *p, void *done_ctx);
 	void *done_ctx;
 };
@@ -85,22 +84,22 @@ struct registry_put {
 /* Called within the writer's transaction, by the writer's thread. */
 struct registry_hooks {
 	void *ctx;
-	/* A heartbeat was stored. Returns the fields that go to the node with the reply, an
-	 * object that the caller owns, or NULL. */
+	/* A heartbeat was stored. Returns the fields to add to the reply to the node, an object
+	 * that the caller owns, or NULL. */
 	json_t *(*heartbeat)(void *ctx, const struct registry_put *p);
-	/* A record with `closes` was stored, or was there already. Returns 0, or -1 with err_set,
-	 * which fails the transaction. */
+	/* A record with `closes` was stored, or was stored already. Returns 0, or -1 with
+	 * err_set, which fails the transaction. */
 	int (*closed)(void *ctx, const char *challenge_sha256);
 };
 
-struct registry_writer; /* statements of the writing connection */
+struct registry_writer; /* prepared statements of the writing connection */
 
 struct registry_db {
 	bool in_memory;
 	struct store store; /* the writer's */
 	struct registry_writer *writer;
 	struct registry_hooks hooks;
-	int64_t bytes_max;          /* of the disk; 0: no bound */
+	int64_t bytes_max;          /* of the database file; 0: no limit */
 	_Atomic int64_t bytes_used; /* at the last commit */
 
 	pthread_t thread;
@@ -117,44 +116,45 @@ struct registry_db {
 	pthread_mutex_t quick_lock;
 	struct store quick;
 
-	/* raised with every commit that changed what nodes there are: the replies' entity tag */
+	/* incremented by every commit that changed the set of nodes: the replies' entity tag */
 	_Atomic int64_t version;
 	_Atomic uint64_t commits;
 };
 
-/* Opens or creates the database; more than bytes_max (0: any number) it takes only for what
- * cannot wait. ":memory:" keeps nothing and runs everything in one thread. Whoever needs
- * statements of his own on the writer's connection (db->store) prepares them between open and
- * start. Returns 0 or -1 as store_open. */
+/* Opens or creates the database; beyond bytes_max (0: no limit) it stores only what cannot
+ * wait. ":memory:" stores nothing on disk and runs everything in one thread. A module that
+ * needs statements of its own on the writer's connection (db->store) prepares them between open
+ * and start. Returns 0 or -1 as store_open. */
 int registry_db_open(struct registry_db *db, const char *path, int64_t bytes_max);
 
 /* Starts the writer; hooks are copied. Returns 0 or -1. */
 int registry_db_start(struct registry_db *db, const struct registry_hooks *hooks);
 
-/* Stores what is queued and stops the writer. What registry_db_start did not start is passed
- * over. */
+/* Stores what is queued and stops the writer. Does nothing if registry_db_start did not start
+ * it. */
 void registry_db_stop(struct registry_db *db);
 
-/* Closes the connections; statements of others on db->store must be finalised before. */
+/* Closes the connections; statements of other modules on db->store must be finalised before. */
 void registry_db_close(struct registry_db *db);
 
-/* Hands a record to the writer (takes p). */
+/* Passes a record to the writer (takes p). */
 void registry_db_put(struct registry_db *db, struct registry_put *p);
 
 /* Within a job: stores a record as PUT_RECORD does, without its checks. Returns 0 or -1. */
 int registry_db_insert(struct registry_db *db, const struct registry_put *p);
 
-/* The connection for questions that take no time, which never waits for those that do; until it
- * is given back. */
+/* Borrows the connection for short queries, which never wait for long ones, until it is given
+ * back. */
 struct store *registry_db_quick(struct registry_db *db);
 void registry_db_quick_done(struct registry_db *db);
 
-/* A connection for reading, until it is given back. A statement on it that runs for longer than
- * REGISTRY_READ_MS is broken off (75). */
+/* Borrows a connection for reading, until it is given back. A statement on it that runs for
+ * longer than REGISTRY_READ_MS is interrupted (75). */
 #define REGISTRY_READ_MS 3000
 struct store *registry_db_reader(struct registry_db *db);
 void registry_db_reader_done(struct registry_db *db, struct store *s);
 
-extern const char *const registry_states[]; /* of heartbeats, by number; ends with NULL */
+extern const char
+	*const registry_states[]; /* states of heartbeats, by number; ends with NULL */
 
 #endif

@@ -1,4 +1,5 @@
-/* Joint challenges: all nodes that may be one device are asked at one instant. */
+/* registry_joint.c - joint challenges: all nodes that may be one device are asked at the same
+ * instant. */
 #include "cmd/rnp-register/registry_asked.h"
 
 #include <sodium.h>
@@ -10,20 +11,22 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-/* Nodes that are asked at one instant, at most: all their answers come at one instant, too. An
- * operator cannot know which of his nodes are among them. And how far ahead it is at most. */
+/* The most nodes that are asked at one instant, because all their answers come at one instant,
+ * too. An operator cannot know which of his nodes are among them. And how far ahead the instant
+ * is at most. */
 #define JOINT_MAX      16
 #define JOINT_AHEAD_MS 120000
-/* Nodes with a device in common, at most. They are asked whether they are there or not, so that
- * one that claims what another has, and never comes, does not keep that one from its proof. */
+/* The most nodes with a device in common. They are asked whether they are online or not, so
+ * that one that claims another's device, and never answers, does not keep the other from its
+ * proof. */
 #define TWINS_MAX   16
 #define MEMBERS_MAX (1 + TWINS_MAX + JOINT_MAX)
 /* Nodes whose last answers came so close together may be one device that answers for both. Of
- * those that have nothing else in common there are so many at most: among thousands of nodes some
- * always do so by chance, and each asked together is one more to answer at that instant. */
+ * nodes that have nothing else in common at most this many are added: among thousands of nodes
+ * some always coincide by chance, and each adds an answer at that instant. */
 #define SECOND_NS  1000000000
 #define SECOND_MAX 8
-/* A heartbeat's way, and the clocks' difference in speed. */
+/* Allows for a heartbeat's transfer, and the clocks' difference in speed. */
 #define JOINT_MARGIN_MS 2000
 #define LATE_MS         30000
 
@@ -93,7 +96,7 @@ static bool same_second(const struct asked *a, const struct asked *b)
 		llabs(a->answered_ns - b->answered_ns) < SECOND_NS;
 }
 
-/* Adds those that claim one of the node's devices, too. */
+/* Adds nodes that also claim one of the node's devices. */
 static void add_twins(struct registry *g, const struct asked *a, struct asked **members,
 	int *n)
 {
@@ -108,13 +111,14 @@ static void add_twins(struct registry *g, const struct asked *a, struct asked **
 		err_clear();
 }
 
-/* Finds all nodes that are asked together with a, which is the first: with a device in common, of
- * one wallet, of one block of addresses, or that answered within one second. Returns how many. */
+/* Finds all nodes that are asked together with a, which is the first: those with a device in
+ * common, of one wallet, of one block of addresses, or that answered within one second. Returns
+ * how many. */
 static int find_members(struct registry *g, struct asked *a,
 	struct asked *members[MEMBERS_MAX])
 {
 	struct registry_challenger *ch = g->challenger;
-	/* anywhere, so that no choice of keys is always beyond JOINT_MAX */
+	/* starts anywhere, so that no choice of keys is always beyond JOINT_MAX */
 	uint32_t first = randombytes_uniform(ASKED_BUCKETS);
 	int n = 0, by_second = 0, max;
 
@@ -139,7 +143,7 @@ static int find_members(struct registry *g, struct asked *a,
 	return n;
 }
 
-/* Announces one instant to all of them, far enough ahead that each has heard of it with a
+/* Announces one instant to all of them, far enough ahead that each hears of it with a
  * heartbeat. */
 static void announce(struct registry *g, struct asked **members, int n)
 {
@@ -160,15 +164,15 @@ static void announce(struct registry *g, struct asked **members, int n)
 	}
 }
 
-/* Within the writer: the instants that have come. Whoever does not fetch his challenge has
- * failed it. */
+/* Within the writer: opens those whose instant has come. A node that does not fetch its
+ * challenge fails it. */
 static int open_joint(struct registry_put *p, struct registry_db *db)
 {
 	struct registry *g = p->done_ctx;
 	int64_t now_ns = clock_mono_ns();
 
 	(void)db;
-	/* requests come between, as each one is planned and signed under the lock */
+	/* other requests may run in between, as each one is planned and signed under the lock */
 	for (int i = 0; i < ASKED_BUCKETS; i++) {
 		pthread_mutex_lock(&g->challenger->lock);
 		for (struct asked *a = g->challenger->buckets[i]; a; a = a->next) {
@@ -207,7 +211,7 @@ int joint_ask(struct registry *g, struct asked *a)
 	if (n > 1) {
 		announce(g, members, n);
 	} else {
-		(void)asked_open(g, a); /* it is not asked this time */
+		(void)asked_open(g, a); /* if it fails, the node is not asked this time */
 		a->due_ns = asked_due_ns(g);
 	}
 	snprintf(a->asked_record, sizeof a->asked_record, "%s", a->record_sha256);

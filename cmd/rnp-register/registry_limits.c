@@ -1,6 +1,6 @@
-/* Token buckets of fixed memory: a table of small sets, in which the bucket that is fullest
- * makes place. Nobody is let off by that before there are more who used up something than the
- * table has places. */
+/* registry_limits.c - token buckets in fixed memory: a table of small sets, in which the
+ * fullest bucket is evicted. That resets no limit until more clients have used up an allowance
+ * than the table has slots. */
 #include "cmd/rnp-register/registry_limits.h"
 
 #include <arpa/inet.h>
@@ -22,14 +22,14 @@
 
 #define JOIN_BITS  20
 #define JOIN_SLACK 4
-#define JOIN_QUIET 64 /* that join within an hour before it gets harder */
+#define JOIN_QUIET 64 /* that join within an hour before the work increases */
 #define SLOT_MS    INT64_C(600000)
 #define MAC_BYTES  crypto_generichash_BYTES_MIN
 
 struct bucket {
-	uint64_t who; /* hash of limit and name; 0: free */
+	uint64_t who; /* hash of limit and name; 0: free slot */
 	int64_t at_ms;
-	float used; /* of the burst, at at_ms */
+	float used; /* part of the burst, at at_ms */
 };
 
 struct rule {
@@ -44,7 +44,7 @@ struct limits {
 	pthread_mutex_t lock;
 	struct bucket sets[SETS][WAYS];
 	int64_t minute;     /* of the last entry of joins */
-	uint32_t joins[60]; /* that joined in each of the last minutes */
+	uint32_t joins[60]; /* joins in each of the last 60 minutes */
 };
 
 struct limits *limits_new(const struct limits_config *config)
@@ -102,7 +102,7 @@ static uint64_t hash_of(const struct limits *l, enum limit what, const char *who
 	return h | 1;
 }
 
-/* The bucket of that hash, or the one that makes place for it: free, or with the least used. */
+/* Returns the bucket of that hash, or the one to evict for it: free, or the least used. */
 static struct bucket *bucket_of(struct limits *l, uint64_t h, bool *found)
 {
 	struct bucket *set = l->sets[(h >> 8) % SETS], *least = set;
@@ -195,7 +195,7 @@ bool limits_hold_for(const struct limits *l, const char *client)
 
 /* --- joining ------------------------------------------------------------------------------ */
 
-/* Forgets the minutes that are over; with the lock. */
+/* Drops the minutes that are over; called with the lock held. */
 static void turn_minutes(struct limits *l, int64_t now_ms)
 {
 	int64_t minute = now_ms / 60000;
@@ -228,7 +228,7 @@ void limits_joined(struct limits *l, int64_t now_ms)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* "SLOT-BITS-MAC": nothing has to be kept of a token that was given out. */
+/* "SLOT-BITS-MAC": the server stores nothing for an issued token. */
 static void write_token(const struct limits *l, const char *node, int bits, int64_t slot,
 	char out[WORK_TOKEN_MAX])
 {

@@ -1,4 +1,4 @@
-/* Lists of nodes and of records: filters, pages, one node with its history. */
+/* registry_nodes.c - lists of nodes and of records: filters, pages, one node with its history. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,12 +11,12 @@
 #include "common/base/err.h"
 #include "common/record/pool.h"
 
-/* A page ends when it has so many bytes, and a history; then, too, there is more at the cursor. */
+/* A page, or a history, ends after this many bytes; then there is more at the cursor. */
 #define PAGE_BYTES  ((size_t)1 << 20)
 #define HISTORY_MAX 100
 #define FILTERS_MAX 12
 
-/* A WHERE clause that grows, and what it binds. */
+/* A growing WHERE clause, and its bound values. */
 struct filter {
 	struct buf sql;
 	struct {
@@ -70,7 +70,8 @@ static void time_field(struct buf *out, const char *name, int64_t ms)
 	field(out, name, text);
 }
 
-/* "seen_at", "state" and "online" of a node, from its last heartbeat. beat: NODE_BEAT_SQL */
+/* Writes "seen_at", "state" and "online" of a node, from its last heartbeat. beat:
+ * NODE_BEAT_SQL */
 #define NODE_BEAT_SQL                                                     \
 	"SELECT at_ms, interval_s, state FROM heartbeats WHERE node = ? " \
 	"ORDER BY at_ms DESC LIMIT 1"
@@ -115,7 +116,7 @@ static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
 	buf_addc(out, '}');
 	if (write_status(out, s, beat, sqlite3_column_int64(row, 0), now_ms) < 0)
 		return -1;
-	/* nobody who buys should take a claim for a fact */
+	/* no buyer should take a claim for a fact */
 	if (sqlite3_column_type(row, 8) == SQLITE_NULL)
 		buf_adds(out, ",\"pending\":true");
 	else
@@ -163,10 +164,10 @@ static void write_beat(struct buf *out, sqlite3_stmt *row)
 	}
 }
 
-/* what a page is of */
+/* what a page lists */
 enum page { PAGE_NODES, PAGE_BEATS, PAGE_RECORDS };
 
-/* Write the rows of a page and "next" when there are more than limit. beat: for PAGE_NODES. */
+/* Writes the rows of a page, and "next" if there are more than limit. beat: for PAGE_NODES. */
 static int write_page(struct buf *out, struct store *s, sqlite3_stmt *rows,
 	sqlite3_stmt *beat, int64_t limit, enum page what)
 {
@@ -265,7 +266,7 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 	}
 	if (rc == 1) {
 		rc = write_node(&r->body, s, row, beat, clock_now_ms());
-		r->body.data[r->body.len - 1] = ','; /* the object goes on */
+		r->body.data[r->body.len - 1] = ','; /* the object continues */
 		if (rc == 0)
 			rc = write_history(&r->body, s, q->arg);
 		registry_etag(r);

@@ -1,5 +1,6 @@
-/* The registry in a browser. Each page asks the handlers of the API and shows what they reply, so
- * that people and programs see the same. Filters are links; there is no script.
+/* registry_page.c - the registry in a browser. Each page calls the handlers of the API and
+ * shows their replies, so that people and programs see the same. Filters are links; there is no
+ * script.
  *
  * This file is long because both pages show the same values with the same functions. */
 #include "cmd/rnp-register/registry_page.h"
@@ -38,8 +39,8 @@ struct page {
 
 /* --- what the API says -------------------------------------------------------------------- */
 
-/* The reply of a handler of the API to a question, an object that the caller owns; or NULL, and *r
- * is its refusal. */
+/* Calls a handler of the API. Returns its reply, an object that the caller owns; or NULL, and
+ * *r is its error. */
 static json_t *ask_api(struct page *p, httpd_handler handler, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -52,7 +53,7 @@ static json_t *ask_api(struct page *p, httpd_handler handler, struct httpd_reque
 	return reply;
 }
 
-/* The same, where a refusal means that there is nothing to show. */
+/* The same, if an error only means that there is nothing to show. */
 static json_t *ask_quietly(struct page *p, httpd_handler handler, struct httpd_request *q)
 {
 	struct httpd_reply r;
@@ -65,7 +66,7 @@ static json_t *ask_quietly(struct page *p, httpd_handler handler, struct httpd_r
 	return reply;
 }
 
-/* Milliseconds that the node was up in the last week. */
+/* Returns the milliseconds that the node was up in the last week. */
 static int64_t up_ms_of(struct page *p, const char *node)
 {
 	struct httpd_request q = { .method = "GET", .path = "/v1/uptime" };
@@ -86,7 +87,7 @@ static int64_t up_ms_of(struct page *p, const char *node)
 	return up;
 }
 
-/* The newest records of a kind about a node, the newest first: a new array. */
+/* Returns the newest records of a kind about a node, newest first: a new array. */
 static json_t *newest(struct page *p, const char *node, const char *kind, int64_t n)
 {
 	struct store *s = registry_db_reader(&p->g->db);
@@ -119,7 +120,8 @@ static void add_pair(struct buf *url, const char *key, const char *value)
 	http_escape(url, value);
 }
 
-/* "/" with the filters that are set; but this one is value, or absent where it is NULL. */
+/* Writes "/" with the filters that are set; this one is replaced by value, or removed if it is
+ * NULL. */
 static void filter_url(struct page *p, struct buf *url, const char *but,
 	const char *value)
 {
@@ -143,7 +145,7 @@ static void add_link(struct page *p, const struct buf *url, const char *text)
 	buf_adds(p->out, "</a>");
 }
 
-/* A value as a link to the nodes that have it, too. */
+/* Writes a value as a link to the other nodes that have it. */
 static void filter_link(struct page *p, const char *filter, const char *value,
 	const char *text)
 {
@@ -172,7 +174,7 @@ static void add_value(struct page *p, const char *key, const json_t *v)
 	buf_release(&text);
 }
 
-/* The first check that failed, as "check: reason". */
+/* Writes the first check that failed, as "check: reason". */
 static void add_reason(struct page *p, const json_t *verdict)
 {
 	json_t *check;
@@ -189,7 +191,7 @@ static void add_reason(struct page *p, const json_t *verdict)
 	}
 }
 
-/* "passed 3 min ago", "failed 2 h ago: deadline: ..." */
+/* Writes "passed 3 min ago", "failed 2 h ago: deadline: ...". */
 static void add_verdict(struct page *p, const json_t *verdict)
 {
 	bool passed = json_is_true(json_object_get(verdict, "passed"));
@@ -224,7 +226,7 @@ static void add_uptime(struct page *p, const char *node)
 	buf_addf(p->out, "%.1f %%", (double)up_ms_of(p, node) * 100 / (double)WEEK_MS);
 }
 
-/* What the node asks for an hour, by its newest quote. */
+/* Writes what the node asks for an hour, by its newest quote. */
 static void add_price(struct page *p, const char *node)
 {
 	json_t *quotes = newest(p, node, "rnp.quote", 1);
@@ -368,7 +370,7 @@ static void add_count(struct page *p, const char *heading, const json_t *item,
 		(long long)json_integer_value(json_object_get(item, key)));
 }
 
-/* One pool with a link for each of its levels. */
+/* Writes one pool with a link for each of its levels. */
 static void add_pool(struct page *p, const char *const names[], const json_t *model)
 {
 	struct buf url = BUF_INIT;
@@ -382,7 +384,7 @@ static void add_pool(struct page *p, const char *const names[], const json_t *mo
 			"Maker", "Model" };
 
 		html_open_cell(p->out, headings[i]);
-		/* the filter gpu_model is one of GPUs alone */
+		/* the filter gpu_model applies only to GPUs */
 		if (i < 4 || gpu)
 			add_pair(&url, filters[i], names[i]);
 		add_link(p, &url, i == 0 && tier ? tier->label : names[i]);
@@ -462,7 +464,7 @@ static void begin(struct page *p, const char *title)
 	html_begin(p->out, title);
 }
 
-/* A refusal of the API becomes that of the page. */
+/* Turns an error of the API into that of the page. */
 static enum httpd_when pass_refusal(struct page *p, struct httpd_reply *from)
 {
 	buf_release(&p->r->body);
@@ -520,8 +522,8 @@ static void add_field(struct page *p, const char *heading, const char *key,
 	buf_adds(p->out, "</td></tr>\n");
 }
 
-/* All fields of an object, those of objects within it with their path; nothing that is signed is
- * left out. */
+/* Writes all fields of an object, those of nested objects with their path; nothing that is
+ * signed is left out. */
 static void add_fields(struct page *p, const char *path, const json_t *o)
 {
 	const char *key;

@@ -4,8 +4,8 @@
 
 #include "common/net/httpd.h"
 
-/* The handlers of GET / and GET /nodes/{address}. They show what the API answers to the same
- * question: / takes the filters of /v1/nodes. ctx: the registry. */
+/* The handlers of GET / and GET /nodes/{address}. They show the API's reply to the same
+ * request: / takes the filters of /v1/nodes. ctx: the registry. */
 enum httpd_when registry_get_page(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r);
 enum httpd_when registry_get_node_page(void *ctx, struct httpd_request *q,

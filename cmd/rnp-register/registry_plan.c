@@ -1,4 +1,4 @@
-/* What a node is challenged with: a challenge is planned from its newest record, signed, and
+/* registry_plan.c - makes the challenge of a node: planned from its newest record, signed, and
  * stored as open. */
 #include "cmd/rnp-register/registry_asked.h"
 
@@ -12,7 +12,7 @@
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
-/* What the node says of itself; NULL: nothing that can be read. */
+/* Returns the node's own record; NULL: none that can be read. */
 static json_t *claims_of(struct registry *g, const char *node)
 {
 	sqlite3_stmt *q = g->challenger->claims;
@@ -28,8 +28,8 @@ static json_t *claims_of(struct registry *g, const char *node)
 	return record;
 }
 
-/* Makes the challenge of a node and signs it: c and record of a. Returns 0, or -1: nothing can
- * be asked of what the node says of itself. */
+/* Makes the challenge of a node and signs it: c and record of a. Returns 0, or -1: its record
+ * claims nothing that can be challenged. */
 static int plan_challenge(struct registry *g, struct asked *a)
 {
 	json_t *claims = claims_of(g, a->node);

@@ -1,4 +1,4 @@
-/* The pools with their counts. */
+/* registry_pools.c - the pools with their counts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@
 #include "common/base/mem.h"
 #include "common/record/pool.h"
 
-/* The nested pools: level by level, a row of the sorted GROUP BY opens what is new in it. */
+/* Builds the nested pools: level by level, a row of the sorted GROUP BY opens the groups that
+ * are new in it. */
 #define LEVELS 5
 
 static const char *const level_names[LEVELS] = { "tier", "country", "device", "maker",
@@ -21,7 +22,8 @@ static const char *const level_lists[LEVELS] = { "pools", "countries", "devices"
 	"makers", "models" };
 
 struct pools {
-	json_t *lists[LEVELS]; /* where items of that level go; borrowed but the first */
+	json_t *lists
+		[LEVELS]; /* destination of items of each level; borrowed except the first */
 	json_t *items[LEVELS];
 	char names[LEVELS][POOL_TEXT_MAX];
 };
@@ -44,7 +46,7 @@ static void add_pool(struct pools *p, const char *const names[LEVELS], int64_t n
 			json_push(p->lists[i], p->items[i]);
 			strncpy(p->names[i], names[i], POOL_TEXT_MAX - 1);
 			if (i + 1 < LEVELS) {
-				/* counts stand before the list in the text */
+				/* counts precede the list in the text */
 				json_set_i64(p->items[i], "nodes", 0);
 				json_set_i64(p->items[i], "gpus", 0);
 				p->lists[i + 1] = json_array();
@@ -90,8 +92,7 @@ enum httpd_when registry_get_pools(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
-	int64_t version =
-		g->db.version; /* before reading: newer rows only make it newer */
+	int64_t version = g->db.version; /* read first: newer rows only make it newer */
 	enum httpd_when when = HTTPD_NOW;
 
 	if (registry_query_known(q, r, "") < 0)

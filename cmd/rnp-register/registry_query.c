@@ -1,5 +1,5 @@
-/* The queries of all paths are parsed here: an unknown field, one that is given twice, or a
- * malformed value is refused. */
+/* registry_query.c - parses the queries of all paths: a field that is unknown, repeated or
+ * malformed is refused. */
 #include "cmd/rnp-register/registry_query.h"
 
 #include <sodium.h>
@@ -47,7 +47,7 @@ int registry_query_known(const struct httpd_request *q, struct httpd_reply *r,
 	return 0;
 }
 
-/* The pending error as 400. */
+/* Replies 400 with the pending error. */
 static int refuse(struct httpd_reply *r)
 {
 	httpd_error(r, 400, "%s", err_get()->text);
@@ -64,7 +64,7 @@ int registry_query_address(const struct httpd_request *q, struct httpd_reply *r,
 	return !text || address_parse(text, key, public_key) == 0 ? 0 : refuse(r);
 }
 
-/* An absent field leaves *out. */
+/* Leaves *out as it is if the field is absent. */
 static int read_i64(const struct httpd_request *q, struct httpd_reply *r, const char *key,
 	int64_t min, int64_t *out)
 {
@@ -141,7 +141,7 @@ int registry_query_records(const struct httpd_request *q, struct httpd_reply *r,
 		.signer = httpd_query(q, "signer"),
 		.beats = kind && strcmp(kind, "rnp.heartbeat") == 0,
 		.to_ms = INT64_MAX };
-	/* heartbeats are kept without their signer, which is their node */
+	/* heartbeats are stored without their signer, which is their node */
 	if (registry_query_known(q, r,
 		    out->beats ? "kind node from to limit cursor" :
 				 "kind node signer from to limit cursor") < 0 ||

@@ -1,7 +1,6 @@
-/* registry_query.h - what a reader of the registry may ask: query fields of all paths, and what
- * all replies have in common.
+/* registry_query.h - query fields of all paths, and what all replies have in common.
  *
- * Each function that can refuse fills r with 400 and its sentence, and returns -1. */
+ * Each function that can refuse fills r with 400 and a message, and returns -1. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_QUERY_H
 #define RNP_CMD_REGISTER_REGISTRY_QUERY_H
 
@@ -20,7 +19,7 @@ struct registry_page {
 
 struct registry_nodes_query {
 	struct registry_page page;
-	const char *model; /* canonical where it is known; NULL: any */
+	const char *model; /* canonical if it is known; NULL: any */
 	const char *country, *maker, *device;
 	int64_t tier;                 /* index into pool_tiers; -1: any */
 	int64_t min_memory, min_gpus; /* -1: any */
@@ -39,7 +38,7 @@ struct registry_uptime_query {
 	int64_t from_ms, to_ms;
 };
 
-/* Texts of the result are borrowed from q. */
+/* Parse a query. Texts of the result are borrowed from q. */
 int registry_query_nodes(const struct httpd_request *q, struct httpd_reply *r,
 	struct registry_nodes_query *out);
 int registry_query_records(const struct httpd_request *q, struct httpd_reply *r,
@@ -47,19 +46,19 @@ int registry_query_records(const struct httpd_request *q, struct httpd_reply *r,
 int registry_query_uptime(const struct httpd_request *q, struct httpd_reply *r,
 	struct registry_uptime_query *out);
 
-/* Refuses a query that has other fields than these (names with a space between), or one of them
- * twice: a filter that is misspelt must not list everything. */
+/* Refuses a query that has other fields than these (names separated by spaces), or one of them
+ * twice: a misspelt filter must not list everything. */
 int registry_query_known(const struct httpd_request *q, struct httpd_reply *r,
 	const char *keys);
 
-/* An address, where the field is there at all. */
+/* Parses an address, if the field is present. */
 int registry_query_address(const struct httpd_request *q, struct httpd_reply *r,
 	const char *key);
 
 /* Fills r with 503 for the pending error of the store, which goes to the server's log. */
 enum httpd_when registry_unavailable(struct httpd_reply *r);
 
-/* Gives a finished reply the entity tag of its body. */
+/* Adds the entity tag of its body to a finished reply. */
 void registry_etag(struct httpd_reply *r);
 
 #endif

@@ -1,5 +1,5 @@
-/* What comes before an answer: its roots, which are due within the time of the work, and the
- * leave to send what is large. */
+/* registry_roots.c - what precedes an answer: its roots, which are due within the time of the
+ * work, and the permission to send a large body. */
 #include "cmd/rnp-register/registry_challenge.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "common/json/schema.h"
 #include "common/record/signature.h"
 
-/* Notes the roots of an answer that will come. Only the first count. */
+/* Stores the roots of an answer to come. Only the first count. */
 static void take_roots(struct registry *g, const json_t *record, struct httpd_reply *r,
 	int64_t arrived_ns)
 {
@@ -74,10 +74,10 @@ enum httpd_when registry_post_roots(void *ctx, struct httpd_request *q,
 
 /* --- answers on their way ----------------------------------------------------------------- */
 
-/* An answer that breaks off may be sent again while the first is not given up yet. */
+/* An interrupted answer may be sent again while the first is not given up yet. */
 #define UPLOADS_MAX 2
 
-/* What done has to undo. */
+/* State that done has to undo. */
 struct upload {
 	char node[KEY_ADDRESS_MAX];
 };

@@ -1,6 +1,6 @@
-/* Uptime as the registry saw it: heartbeats count from when they arrived. Each day that is over
- * becomes one signed rnp.uptime record a node, some nodes at a time, so that heartbeats never
- * wait long for the writer. */
+/* registry_uptime.c - uptime as the registry saw it: heartbeats count from their arrival. Each
+ * day that is over becomes one signed rnp.uptime record per node, a few nodes at a time, so
+ * that heartbeats never wait long for the writer. */
 #include "cmd/rnp-register/registry_uptime.h"
 
 #include <sodium.h>
@@ -19,16 +19,17 @@
 #include "common/record/uptime.h"
 
 #define DAY_MS INT64_C(86400000)
-/* What arrived before midnight is stored by then. */
+/* Heartbeats that arrived before midnight are stored by then. */
 #define SETTLED_MS 60000
-/* `at` of a heartbeat is at most so far from its arrival (registry_accept.h), and then a little. */
+/* `at` of a heartbeat differs at most this much from its arrival (registry_accept.h), plus a
+ * margin. */
 #define SKEW_MS INT64_C(600000)
-/* Who is up and down more often within a day has the rest of it counted as down. */
+/* If a node goes up and down more often within a day, the rest of the day counts as down. */
 #define SPANS_MAX 1440
-/* Nodes, and rows that are deleted, in one transaction. */
+/* Nodes, and deleted rows, in one transaction. */
 #define NODES_AT_ONCE 100
 #define ROWS_AT_ONCE  20000
-/* Heartbeats that one reply may read; the next page goes on. */
+/* Heartbeats that one reply may read; the next page continues. */
 #define BEATS_PER_PAGE 500000
 
 struct beats {
@@ -36,14 +37,14 @@ struct beats {
 	size_t n, cap;
 };
 
-/* By when they arrived; those of a registry that did not write that down, by their own time. */
+/* Heartbeats by arrival; if a registry did not record it, by their own time. */
 #define BEATS_SQL                                                                 \
 	"SELECT coalesce(received_ms, at_ms), interval_s, at_ms FROM heartbeats " \
 	"WHERE node = ? AND at_ms >= ? AND at_ms < ? ORDER BY at_ms"
 
-/* All heartbeats that can cover any of [from, to), in the order of their arrival; *lines (may
- * be NULL): those that arrived within it, as beats_sha256 of rnp.uptime has them, and how many.
- * Returns 0 or -1. */
+/* Loads all heartbeats that can cover any of [from, to), in the order of their arrival; *lines
+ * (may be NULL): those that arrived within it, as beats_sha256 of rnp.uptime defines them, and
+ * how many. Returns 0 or -1. */
 static int read_beats(struct beats *b, struct store *s, sqlite3_stmt *q, int64_t node,
 	int64_t from_ms, int64_t to_ms, struct buf *lines, int64_t *count)
 {
@@ -56,7 +57,7 @@ static int read_beats(struct beats *b, struct store *s, sqlite3_stmt *q, int64_t
 		int64_t at = sqlite3_column_int64(q, 0);
 		int64_t interval_s = sqlite3_column_int64(q, 1);
 
-		/* the clock may have been put back between two of them */
+		/* the clock may have been set back between two of them */
 		if (b->n && at < b->list[b->n - 1].at_ms)
 			at = b->list[b->n - 1].at_ms;
 		b->list = xgrow(b->list, &b->cap, b->n + 1, sizeof *b->list);
@@ -73,10 +74,10 @@ static int read_beats(struct beats *b, struct store *s, sqlite3_stmt *q, int64_t
 
 /* --- a day, signed ------------------------------------------------------------------------ */
 
-/* Where the registry got to; kept in the table tasks. */
+/* Progress of the registry; stored in the table tasks. */
 struct progress {
-	int64_t day;  /* the day that is being written, since 1970 */
-	int64_t node; /* its last node that is done */
+	int64_t day;  /* the day that is being written, counted from 1970 */
+	int64_t node; /* the last node of it that is done */
 };
 
 static int read_task(struct store *s, const char *name, int64_t *value)
@@ -106,7 +107,7 @@ static int write_task(struct store *s, const char *name, int64_t value)
 	return rc;
 }
 
-/* One number of a query; dflt where it is NULL. */
+/* Returns one number from a query; dflt if it is NULL. */
 static int read_number(struct store *s, const char *sql, int64_t dflt, int64_t *out)
 {
 	sqlite3_stmt *q = NULL;
@@ -138,7 +139,7 @@ static json_t *spans_json(const struct uptime_span *spans, size_t n, int64_t fro
 	return list;
 }
 
-/* The record of a node's day, signed; NULL with err_set. */
+/* Returns the record of a node's day, signed; NULL with err_set. */
 static json_t *make_uptime(const struct registry *g, const char *node, int64_t from_ms,
 	const struct beats *b, const struct buf *lines, int64_t count)
 {
@@ -177,7 +178,7 @@ static int store_uptime(struct registry *g, const json_t *record, const char *no
 	struct buf text = BUF_INIT;
 	int rc = canon_hash_record(sha256, record);
 
-	/* at the end of the day that it is about, so that who asks for an epoch gets its days */
+	/* at the end of its day, so that a query for an epoch returns its days */
 	p.at_ms = to_ms;
 	strcpy(p.kind, "rnp.uptime");
 	snprintf(p.node, sizeof p.node, "%s", node);
@@ -191,7 +192,7 @@ static int store_uptime(struct registry *g, const json_t *record, const char *no
 	return rc;
 }
 
-/* Writes the day of some nodes after at->node; at->node is raised, and 0 when the day is
+/* Writes the day of some nodes after at->node; at->node advances, and becomes 0 when the day is
  * complete. */
 static int write_some(struct registry *g, struct progress *at)
 {
@@ -231,7 +232,7 @@ static int write_some(struct registry *g, struct progress *at)
 	return rc < 0 ? -1 : 0;
 }
 
-/* Sets *more: a day that is over is not complete. */
+/* Sets *more if a day that is over is not complete. */
 static int sign_some(struct registry *g, bool *more)
 {
 	struct store *s = &g->db.store;
@@ -279,8 +280,8 @@ static int delete_rows(struct registry *g, const char *sql, int64_t before_ms, b
 	return rc;
 }
 
-/* Heartbeats whose day is signed, and measurements and asks, all older than the time that is
- * kept; when the disk's bound is reached, such of any age. Whatever pay depends on stays. */
+/* Deletes heartbeats whose day is signed, and measurements and asks, older than the retention
+ * time; if the disk limit is reached, of any age. Records on which pay depends stay. */
 static int forget_some(struct registry *g, bool *more)
 {
 	int64_t now_ms = clock_now_ms(), keep_ms = g->config.keep_ms, day = 0;
@@ -292,7 +293,7 @@ static int forget_some(struct registry *g, bool *more)
 	if (read_task(&g->db.store, "uptime_day", &day) < 0)
 		return -1;
 	signed_until = day * DAY_MS - UPTIME_INTERVAL_MAX_MS - SKEW_MS;
-	/* without a key nothing is ever signed, and heartbeats are all there is */
+	/* without a key nothing is ever signed, and only heartbeats remain */
 	if ((full || beats_before > signed_until) && g->config.key)
 		beats_before = signed_until;
 	if (full && !g->config.key)
@@ -356,8 +357,8 @@ void registry_uptime_tick(struct registry *g)
 
 struct window {
 	int64_t from_ms, to_ms, now_ms;
-	struct beats beats; /* the memory is kept from node to node */
-	int64_t read;       /* heartbeats, of all nodes of the page */
+	struct beats beats; /* the memory is reused from node to node */
+	int64_t read;       /* heartbeats read, of all nodes of the page */
 };
 
 static int up_of_node(struct window *w, struct store *s, sqlite3_stmt *q, int64_t node,

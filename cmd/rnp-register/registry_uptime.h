@@ -1,14 +1,14 @@
-/* registry_uptime.h - the registry signs, a day at a time, when each node was up; and old
- * records go. */
+/* registry_uptime.h - the registry signs, day by day, when each node was up; and deletes old
+ * records. */
 #ifndef RNP_CMD_REGISTER_REGISTRY_UPTIME_H
 #define RNP_CMD_REGISTER_REGISTRY_UPTIME_H
 
 #include "cmd/rnp-register/registry.h"
 #include "common/net/httpd.h"
 
-/* To be called about once a second: writes an rnp.uptime for some nodes of a day that is over,
- * and deletes some of what is older than config.keep_ms, in the writer's thread. Without
- * config.key nothing is signed. */
+/* Call it about once a second: writes an rnp.uptime for some nodes of a day that is over, and
+ * deletes some records older than config.keep_ms, in the writer's thread. Without config.key
+ * nothing is signed. */
 void registry_uptime_tick(struct registry *g);
 
 /* The handler of GET /v1/uptime. */

@@ -1,6 +1,6 @@
-/* The verification of answers: a thread of its own, because one answer takes up to seconds of a
- * core and each thread of the HTTP server has many connections. An answer is late or not by
- * when its body had arrived, however long it waits here. */
+/* registry_verdict.c - verifies answers in a thread of its own, because one answer takes up to
+ * seconds of a core and each thread of the HTTP server has many connections. Whether an answer
+ * is late depends on when its body had arrived, however long it waits here. */
 #include "cmd/rnp-register/registry_verdict.h"
 
 #include <sodium.h>
@@ -22,8 +22,9 @@
 #include "common/record/signature.h"
 #include "common/json/schema.h"
 
-/* Answers that wait, the one that is verified included. They are those of full size that the
- * HTTP server has memory for, about twice: a flood of small ones must not make the wait longer. */
+/* Answers that may wait, including the one being verified: about twice as many as the HTTP
+ * server has memory for at full size, because a flood of small ones must not make the wait
+ * longer. */
 #define WAITING_MAX   32
 #define RETRY_AFTER_S 2
 
@@ -40,18 +41,19 @@ struct registry_verdicts {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	struct waiting *first, **last; /* in order of arrival; first: in hand */
+	struct waiting *first, **last; /* in order of arrival; first: being verified */
 	int n;
 	bool stopping;
 };
 
 /* --- verdicts that are stored ------------------------------------------------------------- */
 
-/* Who was proven so lately may still be paid for it. */
+/* A node proven this recently may still be paid for it. */
 #define PAID_MS (INT64_C(8) * 86400000)
 
-/* Whether a node with one of our devices was not asked at the instant of ours and can be paid for
- * it: it was proven, or is there and may be. joint: of our challenge, or NULL. */
+/* Whether a node with one of our devices was not asked at the instant of our challenge and can
+ * be paid for the device: it was proven, or is online and may be. joint: of our challenge, or
+ * NULL. */
 static bool was_elsewhere(struct registry *g, const char *twin, int64_t proven_ms,
 	const unsigned char *joint)
 {
@@ -66,8 +68,8 @@ static bool was_elsewhere(struct registry *g, const char *twin, int64_t proven_m
 	return !asked && (there || proven_ms > clock_now_ms() - PAID_MS);
 }
 
-/* Whether another node may have used one of this one's devices at another time. Where that cannot
- * be read, it may. */
+/* Whether another node may have used one of this one's devices at another time. If that cannot
+ * be read, it may have. */
 static bool is_disputed(struct registry *g, const char *node, const unsigned char *joint)
 {
 	struct store *s = registry_db_reader(&g->db);
@@ -87,8 +89,8 @@ static bool is_disputed(struct registry *g, const char *node, const unsigned cha
 	return rc < 0 || disputed;
 }
 
-/* A device that several nodes claim is proven by a joint challenge alone, and one to those nodes:
- * any other one of them could have been asked while this one was not. */
+/* A device that several nodes claim is proven only by a joint challenge of all of them: any
+ * other one could have been asked while this one was not. */
 static void set_disputed(struct registry *g, json_t *verdict)
 {
 	json_t *unknown = json_object_get(verdict, "unknown");
@@ -149,7 +151,7 @@ static void store_verdict(struct registry *g, json_t *verdict, struct httpd_requ
 
 /* A request that nobody waits for. */
 struct unasked {
-	struct httpd_request q; /* first: httpd_finish gets its address */
+	struct httpd_request q; /* first, because httpd_finish gets its address */
 	struct httpd_reply r;
 };
 
@@ -197,7 +199,7 @@ static json_t *verify(struct registry *g, const struct poc_challenge *c,
 	return poc_verify(c, answer, j, &passed);
 }
 
-/* The whole of one answer: it ends with a reply, at once or when the verdict is stored. */
+/* Handles one answer: ends with a reply, at once or when the verdict is stored. */
 static void take_one(struct registry *g, const struct waiting *w)
 {
 	struct poc_conditions j = { .received_ms = w->arrived_ms,

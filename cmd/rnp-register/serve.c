@@ -1,4 +1,4 @@
-/* rnp-register serve - the registry. */
+/* serve.c - rnp-register serve: runs the registry. */
 #include <string.h>
 
 #include "cmd/rnp-register/commands.h"
@@ -113,7 +113,7 @@ static int check_trusted(void)
 	return 0;
 }
 
-/* ":memory:" is SQLite's word, and the fuzzer's, for one thread and nothing kept. */
+/* ":memory:" is SQLite's name, and the fuzzer's, for one thread and no file. */
 static int check_db(void)
 {
 	return strcmp(db_path, ":memory:") == 0 ?
@@ -121,7 +121,7 @@ static int check_db(void)
 		0;
 }
 
-/* Challenges need a key; uptimes are signed where there is one. */
+/* Challenges need a key; uptimes are signed if there is one. */
 static int load_key(struct key *key)
 {
 	if (challenge_every_ms || verifier_key)
@@ -148,8 +148,8 @@ static int serve(struct registry *g)
 		.log_file = log_file,
 		.log_off = prog_quiet() && !log_file,
 		.threads = (int)threads,
-		/* readers at once; the other connections to the database are for the writer's
-		 * side, which must not wait for them */
+		/* concurrent readers; the other connections to the database are for the
+		 * writer's side, which must not wait for them */
 		.slow_threads = REGISTRY_READERS / 2,
 		.rate_per_s = rate ? rate : 100,
 		.rate_loopback = rate != 0,
@@ -185,7 +185,7 @@ static int run(int n, char **args)
 
 	(void)n, (void)args;
 	config.policy = &policy;
-	/* before there is any thread: one that is ended by a signal ends all */
+	/* before there is any thread: a signal that ends one ends all */
 	httpd_block_signals();
 	if (check_db() < 0 || check_trusted() < 0 || load_key(&key) < 0 ||
 		(challenge_every_ms && policy_load(&policy, policy_name) < 0))

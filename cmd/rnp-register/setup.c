@@ -1,5 +1,6 @@
-/* rnp-register setup - from nothing to a node that is registered, keeps its score and knows what it
- * lacks: asks or takes options, writes key, settings and units, measures, registers, and looks. */
+/* setup.c - rnp-register setup: turns a machine into a node that is registered, is measured and
+ * knows what it lacks: asks or takes options, writes key, settings and units, measures,
+ * registers, and checks. */
 #include "cmd/rnp-register/setup.h"
 
 #include <stdarg.h>
@@ -88,7 +89,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* The image at --root has settings of its own, for this run and for the programs that it runs. */
+/* The image at --root has its own settings, for this run and for the programs that it starts. */
 static int use_settings_of_root(void)
 {
 	static const char *const names[] = { "registry", "wallet", "label", "name",
@@ -107,7 +108,7 @@ static int use_settings_of_root(void)
 	return rc;
 }
 
-/* What the record begins with. */
+/* The first fields of the record. */
 static void begin_record(struct setup *s)
 {
 	json_set_text(s->record, "node", s->key.address);
@@ -117,7 +118,7 @@ static void begin_record(struct setup *s)
 
 /* --- what is run -------------------------------------------------------------------------- */
 
-/* Runs one of ours and takes what it prints; another exit status than 0 is passed on. */
+/* Runs one of our programs and captures its output; an exit status other than 0 is passed on. */
 static int step(const char *const args[], const struct buf *in, struct buf *out)
 {
 	int rc = tool_run(args, in, out);
@@ -154,7 +155,7 @@ static int describe(struct setup *s, struct buf *node)
 	return rc;
 }
 
-/* The first record of a program's output, or NULL. */
+/* Returns the first record of a program's output, or NULL. */
 static json_t *first_record(const struct buf *out)
 {
 	const char *text = buf_text(out), *end = strchr(text, '\n');
@@ -186,7 +187,7 @@ static void advise(struct setup *s, const char *fmt, ...)
 	json_push_text(s->next, text);
 }
 
-/* The registry may be away: what is written stays, and the service or another run registers. */
+/* The registry may be down: the files stay, and the service or another run registers. */
 static int submit(struct setup *s, const struct buf *node)
 {
 	const char *const args[] = { "rnp-register", "submit", "--registry",
@@ -246,7 +247,7 @@ static int check_policy(struct setup *s, const struct buf *node)
 	return rc;
 }
 
-/* What an hour costs, and what it would be offered at among others. */
+/* Computes what an hour costs, and its price among other offers. */
 static int price(struct setup *s, const struct buf *node)
 {
 	const char *const floor[] = { "rnp-price", "floor", "--costs", s->costs_path.data,
@@ -276,7 +277,7 @@ static int price(struct setup *s, const struct buf *node)
 		r = rc == 0 ? first_record(&out) : NULL;
 		copy(s->record, r, "ask_uusd");
 		json_decref(r);
-		/* without one comparable offer there is no price, which quote has said */
+		/* without a comparable offer there is no price, which quote has reported */
 		if (rc == EX_TEMPFAIL)
 			rc = 0;
 		if (rc > 0)

@@ -1,4 +1,4 @@
-/* setup.h - what rnp-register setup is given, and the parts that it is made of. */
+/* setup.h - the options of rnp-register setup, and its parts. */
 #ifndef RNP_CMD_REGISTER_SETUP_H
 #define RNP_CMD_REGISTER_SETUP_H
 
@@ -19,7 +19,7 @@ struct setup_given {
 	bool no_start;
 };
 
-/* What is set up: the paths that are written, and what was found on the way. */
+/* The setup: the paths to be written, and what was found on the way. */
 struct setup {
 	struct setup_given *given;
 	struct buf dir, key_path, env_path, bench_path, node_path, costs_path, units_dir;
@@ -33,23 +33,23 @@ struct setup {
 
 /* --- setup_ask.c -------------------------------------------------------------------------- */
 
-/* Asks for what is not given, where there is a person, and checks all of it; text becomes the
- * answers' file of costs, where there were such answers. Returns 0, or -1 (64). */
+/* Asks for missing options, if there is a person, and checks all of them; text becomes the file
+ * of costs from the answers, if there were any. Returns 0, or -1 (64). */
 int setup_collect(struct setup *s, struct buf *text);
 
 /* --- setup_files.c ------------------------------------------------------------------------ */
 
-/* Fills in the paths. Returns 0, or -1 (77) where this user may not write there. */
+/* Fills in the paths. Returns 0, or -1 (77) if this user may not write there. */
 int setup_paths(struct setup *s);
 
 /* Each writes its files. They return 0, or -1 with err_set. */
-int setup_key(struct setup *s); /* keeps one that is there */
+int setup_key(struct setup *s); /* keeps an existing one */
 int setup_costs(struct setup *s, struct buf *text);
-int setup_measure(struct setup *s);  /* memory, and the network where there is a peer */
+int setup_measure(struct setup *s);  /* memory, and the network if there is a peer */
 int setup_settings(struct setup *s); /* after costs and measurements */
 int setup_units(struct setup *s);    /* unless a package has installed them */
 
-/* Notes a file that was written, and says so. */
+/* Records and reports a file that was written. */
 void setup_say(struct setup *s, const char *path, const char *what);
 
 #endif

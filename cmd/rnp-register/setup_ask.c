@@ -1,5 +1,5 @@
-/* Asks the person at the terminal for what setup was not given: the answer is checked at once, and
- * asked for again. */
+/* setup_ask.c - asks the person at the terminal for missing options of setup; each answer is
+ * checked at once, and asked for again. */
 #include "cmd/rnp-register/setup.h"
 
 #include <ctype.h>
@@ -33,9 +33,9 @@ static char *trim(char *text)
 	return text;
 }
 
-/* Asks until the answer passes check (NULL: all do). An empty answer means now, which may be NULL;
- * "-" means none. Returns 0 with the answer in *answer, which the caller frees, NULL for none;
- * or -1 (64): the input ended. */
+/* Asks until the answer passes check (NULL: any does). An empty answer means `now`, the present
+ * value, which may be NULL; "-" means none. Returns 0 with the answer in *answer, which the
+ * caller frees, NULL for none; or -1 (64): the input ended. */
 static int ask(const char *question, const char *now, ask_check_fn check, char **answer)
 {
 	char *line = NULL, *text;
@@ -178,7 +178,7 @@ static int ask_label(struct setup *s, const char *key, const char *question,
 	return 0;
 }
 
-/* A file of costs from three answers; nothing where the first is empty. */
+/* Makes a file of costs from three answers; nothing if the first is empty. */
 static int ask_costs(struct setup *s, struct buf *text)
 {
 	const char *watts = NULL, *kwh = NULL, *hardware = NULL;

@@ -1,4 +1,5 @@
-/* Writes the files of a node below /etc: key, settings, costs, measurements, units. */
+/* setup_files.c - writes the files of a node below /etc: key, settings, costs, measurements,
+ * units. */
 #include "cmd/rnp-register/setup.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ void setup_say(struct setup *s, const char *path, const char *what)
 	prog_info("%s: %s", path, what);
 }
 
-/* Whether this user may write there, before anything is asked. */
+/* Checks whether this user may write there, before anything is asked. */
 int setup_paths(struct setup *s)
 {
 	buf_addf(&s->dir, "%s/etc/rnp", s->given->root);
@@ -78,7 +79,7 @@ int setup_costs(struct setup *s, struct buf *text)
 	return rc;
 }
 
-/* Only what is there: an empty value would hide that of another file. */
+/* Only values that are set: an empty one would hide that of another file. */
 static void add_setting(struct buf *env, const char *variable, const char *value)
 {
 	if (value)
@@ -111,7 +112,7 @@ int setup_settings(struct setup *s)
 	return rc;
 }
 
-/* A unit with the directory of these programs in place of /usr/local/bin. */
+/* Writes a unit with the directory of these programs in place of /usr/local/bin. */
 static void unit_text(struct buf *out, const char *text, const char *bin)
 {
 	static const char usual[] = "/usr/local/bin/";
@@ -123,7 +124,7 @@ static void unit_text(struct buf *out, const char *text, const char *bin)
 	buf_adds(out, text);
 }
 
-/* Units that a package has installed beside the programs are used as they are. */
+/* Units that a package has installed beside the programs are left as they are. */
 static bool units_installed(const struct setup *s, const char *bin)
 {
 	struct buf path = BUF_INIT;
@@ -163,7 +164,7 @@ int setup_units(struct setup *s)
 	return rc;
 }
 
-/* The network's figures of an earlier run, where nobody measures them now. */
+/* Keeps the network's figures of an earlier run if they are not measured now. */
 static int keep_network(struct setup *s, struct buf *records)
 {
 	struct buf old = BUF_INIT;

@@ -1,4 +1,4 @@
-/* rnp-register sign - adds a signature to each record that it reads. */
+/* sign.c - rnp-register sign: adds a signature to each record that it reads. */
 #include "cmd/rnp-register/commands.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -31,7 +31,7 @@ static int sign_line(void *ctx, char *line, size_t len, const char *where,
 
 	if (!record)
 		return -1;
-	/* whole seconds: some readers of `created` know no fraction */
+	/* whole seconds: some readers of `created` accept no fraction */
 	rc = signature_add(record, k, clock_now_ms() / 1000 * 1000);
 	if (rc < 0) {
 		err_add("%s", where);

@@ -1,5 +1,5 @@
-/* rnp-register status - a node's health, as a registry sees it: alive, proven, up, and what to
- * do next. */
+/* status.c - rnp-register status: a node's health, as a registry sees it: alive, proven, up,
+ * and what to do next. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* What the verdicts of the last week say, the newest last. */
+/* Summary of the last week's verdicts, newest last. */
 struct verdicts {
 	int64_t passed, failed;
 	json_t *last; /* owned */
@@ -62,7 +62,7 @@ static int add_uptime(void *ctx, const json_t *item)
 	return json_opt_i64(item, registry, "up_ms", 0, JSON_SAFE_INTEGER_MAX, ctx);
 }
 
-/* The first check of a verdict that failed. */
+/* Returns the first failed check of a verdict. */
 static const json_t *failed_check(const json_t *verdict)
 {
 	const json_t *checks = json_object_get(verdict, "checks");
@@ -97,7 +97,7 @@ static void add_last_verdict(json_t *status, const json_t *verdict)
 	json_set_text(status, "reason", reason);
 }
 
-/* What its operator should do next, or NULL. */
+/* Returns what the node's operator should do next, or NULL. */
 static const char *advice(const json_t *reply, const struct verdicts *v)
 {
 	if (!json_is_true(json_object_get(reply, "online")))
@@ -139,8 +139,8 @@ static json_t *make_status(const json_t *reply, int64_t up_ms, struct verdicts *
 	return status;
 }
 
-/* The registry's reply about the node; the caller owns it. NULL with err_set; EXIT_NO where it
- * does not know it. */
+/* Returns the registry's reply about the node; the caller owns it. NULL with err_set; EXIT_NO
+ * if the registry does not know it. */
 static json_t *get_node(struct http *http)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
@@ -205,7 +205,7 @@ static int run(int n, char **args)
 	int rc = -1;
 
 	(void)n, (void)args;
-	/* a key that was named says more than the machine's settings */
+	/* a key given on the command line takes precedence over the machine's settings */
 	if (opt_given(&command_status, "key") && !opt_given(&command_status, "node"))
 		node = NULL;
 	if (node)

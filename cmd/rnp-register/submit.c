@@ -1,4 +1,4 @@
-/* rnp-register submit - send signed records to a registry. */
+/* submit.c - rnp-register submit: sends signed records to a registry. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "common/cli/records.h"
 #include "common/json/schema.h"
 
-/* A registry replies to an rnp.answer when it has verified it, and those that came before. */
+/* A registry replies to an rnp.answer after it has verified it, and those that came before. */
 #define VERIFIED_MS 150000
 
 static const char *registry, *ca_file;
@@ -32,7 +32,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* The registry's answer must be what it promises before it is passed on. */
+/* The registry's reply is checked before it is passed on. */
 static json_t *read_answer(const struct http_response *r)
 {
 	json_t *answer = json_parse_object(buf_text(&r->body), r->body.len, registry);
@@ -46,16 +46,16 @@ static json_t *read_answer(const struct http_response *r)
 
 struct sender {
 	struct http http;
-	int code; /* of the first answer that the registry did not take */
+	int code; /* of the first reply that refused a record */
 };
 
-/* Tries so many numbers between two looks at the clock. */
+/* numbers tried between two readings of the clock */
 #define TRIES_AT_ONCE (UINT64_C(1) << 18)
-/* Work that a registry may ask for without being asked back: some minutes of one core. */
+/* Work that a registry may demand without confirmation: some minutes of one core. */
 #define WORK_BITS_TAKEN 32
 
-/* A registry lets strangers in for work. Says so, and works. Returns the text of it, which the
- * caller frees, or NULL with err_set. */
+/* A registry admits strangers for work. Reports that, and works. Returns the text of the work,
+ * which the caller frees, or NULL with err_set. */
 static char *work_for(const struct registry_work *w, const char *node)
 {
 	struct buf text = BUF_INIT;
@@ -81,7 +81,7 @@ static char *work_for(const struct registry_work *w, const char *node)
 	return buf_take(&text);
 }
 
-/* Posts a record, and works for the first of a node where the registry asks for it. */
+/* Posts a record, and does the work for a node's first record if the registry demands it. */
 static int post_one(struct sender *s, const struct record *record, const char *kind,
 	struct http_response *r)
 {
@@ -94,7 +94,7 @@ static int post_one(struct sender *s, const struct record *record, const char *k
 	int rc = registry_post(&s->http, registry, ca_file, ms, record->json,
 		record->text, record->len, r);
 
-	/* while we worked it may have become harder */
+	/* the requirement may have risen while we worked */
 	for (int i = 0; rc < 0 && i < 3 && node && registry_work_read(r, &w); i++) {
 		err_clear();
 		work = work_for(&w, node);
@@ -127,8 +127,8 @@ static int submit_one(void *ctx, const struct record *record)
 	kind = json_string_value(json_object_get(record->json, "kind"));
 	if (post_one(s, record, kind, &r) < 0) {
 		err_add("%s", record->where);
-		/* One that came too late is no reason to leave the pipe, and the heartbeats at
-		 * its other end: there will be more challenges. */
+		/* A late answer is no reason to close the pipe, and the heartbeats at its other
+		 * end: there will be more challenges. */
 		if (strcmp(kind, "rnp.answer") == 0 || strcmp(kind, "rnp.roots") == 0) {
 			int code = err_report();
 

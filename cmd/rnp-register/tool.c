@@ -1,5 +1,5 @@
-/* Runs the suite's own programs for a command that is made of others: input from a file in memory,
- * output through a pipe. */
+/* tool.c - runs the suite's own programs for a command that is composed of others: input from a
+ * file in memory, output through a pipe. */
 #include "cmd/rnp-register/tool.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static void start(const char *const args[], const char *path, int in, int out)
 	_exit(NOT_FOUND);
 }
 
-/* A file in memory with the bytes of in, at its beginning; or -1. */
+/* Returns a file in memory with the bytes of in, positioned at its beginning; or -1. */
 static int input_file(const struct buf *in)
 {
 	int fd = memfd_create("input", MFD_CLOEXEC);

@@ -1,4 +1,4 @@
-/* rnp-register verify - checks the signatures of records, in order, on all cores. */
+/* verify.c - rnp-register verify: checks the signatures of records, in order, on all cores. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #include "common/cli/prog.h"
 #include "common/record/signature.h"
 
-/* The address that the answer is about: the party that had to sign where it did, else the
- * first who signed. */
+/* The address that the result is about: the required signer if he signed, else the first
+ * signer. */
 static const char *signer_of(const json_t *record, const struct signature_result *r)
 {
 	const char *node = json_string_value(json_object_get(record, "node"));
