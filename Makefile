@@ -220,7 +220,14 @@ $(BUILD)/lib/librnp_nccl.so: common/comm/plugins/comm_nccl.c $(BUILD)/flags
 bootstrap:
 	scripts/bootstrap
 
-units: $(UNITS)
+# rnp-train whose workers may be hostile: tests/net/evil.c stands before what computes a delta
+EVIL := $(BUILD)/evil/rnp-train
+$(EVIL): $(call object,$(wildcard cmd/rnp-train/*.c) tests/net/evil.c) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=outer_delta -o $@ $^ $(LDLIBS)
+
+units: $(UNITS) $(EVIL)
 
 kcheck: $(BUILD)/kcheck $(EMU_PLUGIN)
 

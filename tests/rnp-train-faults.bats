@@ -15,6 +15,7 @@ setup_file() {
 setup() {
 	coordinator='' worker=()
 	[[ -z $(rig_missing) ]] || skip "$(rig_missing | paste -sd, -)"
+	cd "$BATS_TEST_TMPDIR" || return
 }
 
 teardown() {

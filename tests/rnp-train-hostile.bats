@@ -1,0 +1,49 @@
+#!/usr/bin/env bats
+# rnp-train coordinate with workers that send what they should not, signed as it should be: the real join, whose deltas are
+# spoiled (tests/net/evil.c). Longer, with every kind and rule: tests/soak/train-hostile.
+load helper
+load train_net
+
+setup_file() {
+	export DIR=$BATS_FILE_TMPDIR
+	make_training
+}
+
+setup() { coordinator='' worker=(); }
+teardown() { stop_training; }
+
+# start_evil NAME KIND
+start_evil() {
+	RNP_EVIL=$2 "$RNP_BUILD/evil/rnp-train" join "$url" --data "$DIR/tok" --state "$BATS_TEST_TMPDIR/state-$1" --device cpu \
+		>>"$BATS_TEST_TMPDIR/$1.out" 2>>"$BATS_TEST_TMPDIR/$1.err" 3>&- &
+	worker[$1]=$!
+}
+
+# train_among RULE KIND...: three honest workers and one of each kind, three rounds
+train_among() {
+	local rule=$1 i
+	shift
+	start_coordinator --valid "$DIR/valid" --eval-tokens 1024 --workers $((3 + $#)) --rounds 3 --inner-steps 6 --aggregate "$rule"
+	for i in 1 2 3; do start_worker "honest$i"; done
+	for i; do start_evil "evil-$i" "$i"; done
+	end_of coordinate "$coordinator"
+	for i in 1 2 3; do end_of "honest$i" "${worker[honest$i]}"; done
+	rounds | jq -se --argjson n $((3 + $#)) 'length == 3 and all(.workers == $n)'
+}
+
+losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * .[0]'; }
+
+@test "hostile: a worker that sends its delta times a hundred ends a run under the mean" {
+	train_among mean scale
+	! losses_fall
+}
+
+@test "hostile: under clip and trimmed it does no harm" {
+	train_among clip scale
+	losses_fall
+}
+
+@test "hostile: a flipped and a random delta among five, under the trimmed mean" {
+	train_among trimmed:0.4 flip random
+	losses_fall
+}
