@@ -160,6 +160,18 @@ pay job: no input bounds it: only --pool does"
 	refused 66 "no policy" rnp-reward policy check nothing
 }
 
+@test "epoch: who passed fewer than half of an epoch's challenges is paid nothing" {
+	for policy in rnp-006 rnp-019 rnp-021 rnp-021-per-node testnet; do
+		for passed in 0 499999 500000 1000000; do
+			rnp-reward epoch --policy $policy --pool 100 --price 2 >out <<<"$(head -1 "$usages" | jq -c --argjson p $passed '.passed_ppm = $p')"
+			assert_equal "$policy $passed $(head -1 out | jq -c '[.qualified, .base_units > 0]')" \
+				"$policy $passed $( ((passed < 500000)) && echo '[false,false]' || echo '[true,true]')"
+		done
+		head -1 "$usages" | jq -c '.passed_ppm = 0' | rnp-reward epoch --policy $policy --pool 100 --price 2 | head -1 |
+			jq -e '.reasons[0] | startswith("challenges: ")'
+	done
+}
+
 @test "epoch: the testnet pays a machine without a GPU" {
 	rnp-reward epoch --policy testnet "$usages" >out
 	assert_equal "$(sed -n 4p out | jq -c '[.qualified, .base_units > 0]')" "[true,true]"
