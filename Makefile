@@ -30,6 +30,7 @@ CUDA     := $(wildcard kernels/*/*.cu)
 UNITS    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/*/*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/benches/%,$(wildcard tests/bench/*.c))
+SOAKS    := $(patsubst tests/soak/%.c,$(BUILD)/benches/%,$(wildcard tests/soak/*.c))
 REPLAYS  := $(FUZZERS:%=$(BUILD)/replay/%)
 SCHEMAS  := $(sort $(wildcard common/json/schema/*.json))
 NVCC     ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
@@ -128,10 +129,17 @@ $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $$(call object,$$(call uses,tests/u
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/benches/%: $(BUILD)/obj/tests/soak/%.o $$(call object,$$(call uses,tests/soak/$$*.c)) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 $(BUILD)/benches/%: $(BUILD)/obj/tests/bench/%.o $$(call object,$$(call uses,tests/bench/$$*.c)) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 $(BUILD)/emu/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,EMU )
@@ -253,7 +261,7 @@ bench: all $(BENCHES)
 # What is long by nature: hours of load, faults and fuzzing. scripts/soak NAME... runs some of it.
 soak:
 	scripts/bootstrap
-	$(MAKE) $(JOBS) all units kcheck $(BENCHES)
+	$(MAKE) $(JOBS) all units kcheck $(BENCHES) $(SOAKS)
 	scripts/soak
 
 # What the sanitizers watch: one thread, and no plug-ins: they do not know CUDA's runtime or MPI.

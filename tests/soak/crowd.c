@@ -1,0 +1,522 @@
+/* uses: cmd/rnp-bench */
+/* crowd - many nodes in one process, honest ones and liars, against a registry on this machine.
+ *
+ *   crowd PORT HONEST LIARS SECONDS FIRST STEP
+ *
+ * Nodes are numbered, the honest ones first; this process is those whose number is FIRST modulo STEP,
+ * so that several processes are one crowd. Keys follow from the numbers. Each node has an address of
+ * its own, in a block of its own (127.a.b.1), works to join, sends heartbeats and answers its
+ * challenges, as its kind does. The next one joins when the last one has nothing to answer. Runs for
+ * SECONDS after the last one joined, or until SIGTERM. Writes one object for each node, with what it
+ * did and is owed. tests/soak/rehearsal holds that against what the registry signed. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cmd/rnp-bench/prove.h"
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+#include "common/poc/poc.h"
+#include "common/record/key.h"
+#include "common/record/signature.h"
+#include "common/record/work.h"
+
+#define BEAT_S     60
+#define INTERVAL_S 90 /* what a heartbeat promises: a machine that is busy may be late */
+#define SECOND     INT64_C(1000000000)
+#define ANSWER_S   120
+
+/* What a liar lies about. */
+enum kind {
+	HONEST,
+	SILENT,   /* heartbeats alone */
+	NO_ROOTS, /* an answer that nothing was committed to */
+	OTHER_ROOTS,
+	REPLAY, /* the answer of an honest node, signed again */
+	HALF,   /* half of the memory is zeros */
+	SKIP,   /* a matrix is not the product */
+	CHAIN,  /* a segment is invented */
+	LATE,   /* the answer comes after its deadline */
+	SWITCH, /* proves a CPU, then claims eight H200 */
+	SLICES, /* GPUs in slices and without uuid beside an honest CPU */
+	TWINS,  /* one uuid in two nodes */
+	TINY,   /* an H200 of a gigabyte */
+	BACKDATE, /* heartbeats of the last five minutes at once, that promise an hour each */
+	KINDS,
+};
+
+static const char *const kinds[KINDS] = { "honest", "silent", "no roots", "other roots",
+	"replay", "half the memory", "skipped round", "invented segment", "late",
+	"claims more later", "slices", "twins", "tiny H200", "back-dated" };
+
+struct node {
+	struct key key;
+	enum kind kind;
+	int number;
+	bool joined;
+	int64_t next_ns, hold_ns, first_ms, last_ms;
+	bool changed;
+	char nonce[65]; /* of the challenge that was answered last */
+	json_t *challenge;
+	int64_t beats, refused, answers, answers_refused;
+};
+
+static struct node *nodes;
+static int count, port;
+static volatile sig_atomic_t stopped;
+/* an answer of an honest node, for those that replay */
+static json_t *heard;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "crowd: %s: %s\n", what,
+		errno ? strerror(errno) : err_get()->text);
+	exit(1);
+}
+
+/* --- HTTP ---------------------------------------------------------------------------------- */
+
+static bool send_all(int fd, const char *data, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		ssize_t n = send(fd, data + at, len - at, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return false;
+		at += (size_t)n;
+	}
+	return true;
+}
+
+static int dial(int number)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+		.sin_port = htons((uint16_t)port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in us = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(0x7f010001u + ((uint32_t)number << 8)) };
+	struct timeval limit = { 150, 0 };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&us, sizeof us) < 0 ||
+		connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+		die("connect");
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+	return fd;
+}
+
+/* Posts a text. Returns the status, 0 when the connection broke; *reply: the body as JSON, or NULL. */
+static int post_text(const struct node *n, const char *path, const char *text, size_t len,
+	json_t **reply)
+{
+	struct buf head = BUF_INIT, in = BUF_INIT;
+	int fd = dial(n->number), status = 0;
+	const char *body;
+	ssize_t got;
+
+	*reply = NULL;
+	buf_addf(&head,
+		"POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n"
+		"Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+		path, port, len);
+	if (send_all(fd, head.data, head.len))
+		(void)send_all(fd, text,
+			len); /* what is refused may be refused before its end */
+	shutdown(fd, SHUT_WR);
+	while ((got = recv(fd, buf_reserve(&in, 65536), 65536, 0)) > 0)
+		in.len += (size_t)got;
+	close(fd);
+	if (in.len > 12) {
+		in.data[in.len] = '\0';
+		status = atoi(in.data + 9);
+		body = strstr(in.data, "\r\n\r\n");
+		*reply = body ? json_parse_object(body + 4, strlen(body + 4), "reply") :
+				NULL;
+		err_clear();
+	}
+	buf_release(&head);
+	buf_release(&in);
+	return status;
+}
+
+/* Signs a record now and posts it. */
+static int post(struct node *n, const char *path, json_t *record, int64_t at_ms,
+	json_t **reply)
+{
+	struct buf text = BUF_INIT;
+	int status;
+
+	json_set_text(record, "node", n->key.address);
+	json_set_time(record, "at", at_ms);
+	json_object_del(record, "proof");
+	if (signature_add(record, &n->key, at_ms / 1000 * 1000) < 0)
+		die("sign");
+	json_write(&text, record);
+	status = post_text(n, path, text.data, text.len, reply);
+	buf_release(&text);
+	return status;
+}
+
+/* --- joining ------------------------------------------------------------------------------- */
+
+static void add_gpus(json_t *record, int many, const char *model, int64_t memory,
+	const char *uuid, bool mig)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < many; i++) {
+		json_t *gpu = json_object();
+		char text[80];
+
+		json_set_text(gpu, "vendor", "NVIDIA");
+		json_set_text(gpu, "model", model);
+		json_set_i64(gpu, "memory_bytes", memory);
+		if (mig)
+			json_set_bool(gpu, "mig", true);
+		snprintf(text, sizeof text, "%s-%d", uuid, i);
+		if (*uuid)
+			json_set_text(gpu, "uuid", text);
+		json_push(list, gpu);
+	}
+	json_set(record, "gpus", list);
+}
+
+/* What the node says that it is; later: what SWITCH claims in the end. */
+static json_t *claims(const struct node *n, bool later)
+{
+	json_t *record = json_record("rnp.node"), *cpu = json_object();
+	char text[80];
+
+	json_set_text(record, "wallet", n->key.address);
+	json_set_text(record, "name", kinds[n->kind]);
+	json_set_text(cpu, "model", "a core of somebody");
+	json_set_i64(cpu, "cores", 1);
+	json_set_i64(cpu, "threads", 1);
+	json_set(record, "cpu", cpu);
+	json_set_i64(record, "memory_bytes", (int64_t)256 << 20);
+	snprintf(text, sizeof text, "GPU-%s", n->key.address);
+	if (n->kind == SWITCH && later)
+		add_gpus(record, 8, "NVIDIA H200", INT64_C(150754820096), text, false);
+	else if (n->kind == SLICES && n->number % 2)
+		add_gpus(record, 12, "NVIDIA H200", INT64_C(150754820096), text, true);
+	else if (n->kind == SLICES)
+		add_gpus(record, 2, "NVIDIA H200", INT64_C(150754820096), "", false);
+	else if (n->kind == TWINS)
+		add_gpus(record, 1, "NVIDIA L4", INT64_C(24152899584), "GPU-shared",
+			false);
+	else if (n->kind == TINY)
+		add_gpus(record, 1, "NVIDIA H200", 1000000000, text, false);
+	return record;
+}
+
+static int join(struct node *n, bool later)
+{
+	json_t *record = claims(n, later), *reply, *work;
+	char path[WORK_TOKEN_MAX + 64];
+	uint64_t number = 0;
+	int status = post(n, "/v1/nodes", record, clock_now_ms(), &reply);
+
+	work = json_object_get(reply, "work");
+	if (status == 428 && work) {
+		const char *token = json_string_value(json_object_get(work, "token"));
+
+		if (!work_solve(token, n->key.address,
+			    (int)json_integer_value(json_object_get(work, "bits")), 0,
+			    UINT64_MAX, &number))
+			die("work");
+		snprintf(path, sizeof path, "/v1/nodes?work=%s.%llu", token,
+			(unsigned long long)number);
+		json_decref(reply);
+		status = post(n, path, record, clock_now_ms(), &reply);
+	}
+	json_decref(reply);
+	json_decref(record);
+	return status;
+}
+
+/* --- heartbeats ---------------------------------------------------------------------------- */
+
+static void take_reply(struct node *n, json_t *reply)
+{
+	json_t *challenge = json_object_get(reply, "challenge");
+	const json_t *in = json_object_get(reply, "challenge_in_ms");
+	const char *nonce = json_string_value(json_object_get(challenge, "nonce"));
+
+	if (nonce && strcmp(nonce, n->nonce) != 0) {
+		snprintf(n->nonce, sizeof n->nonce, "%s", nonce);
+		json_decref(n->challenge);
+		n->challenge = json_incref(challenge);
+		n->hold_ns = clock_mono_ns();
+		if (n->kind == LATE)
+			n->hold_ns += (json_integer_value(json_object_get(challenge,
+					       "deadline_ms")) +
+					      2000) *
+				1000000;
+	}
+	if (json_is_integer(in))
+		n->next_ns = clock_mono_ns() + json_integer_value(in) * 1000000 +
+			SECOND / 5;
+}
+
+static void beat_at(struct node *n, int64_t at_ms, int64_t interval_s)
+{
+	json_t *beat = json_record("rnp.heartbeat"), *reply;
+
+	json_set_i64(beat, "interval_s", interval_s);
+	json_set_text(beat, "state", "idle");
+	if (post(n, "/v1/heartbeats", beat, at_ms, &reply) == 200) {
+		n->beats++;
+		n->first_ms = n->first_ms ? n->first_ms : clock_now_ms();
+		n->last_ms = clock_now_ms();
+	} else {
+		n->refused++;
+	}
+	take_reply(n, reply);
+	json_decref(reply);
+	json_decref(beat);
+}
+
+static void beat(struct node *n)
+{
+	n->next_ns = clock_mono_ns() + BEAT_S * SECOND;
+	if (n->kind != BACKDATE) {
+		beat_at(n, clock_now_ms(), INTERVAL_S);
+		return;
+	}
+	/* once; then only what brings the challenge */
+	for (int i = 9; !n->beats && i > 0; i--)
+		beat_at(n, clock_now_ms() - i * 30000, 3600);
+	beat_at(n, clock_now_ms(), 1);
+}
+
+/* --- answers ------------------------------------------------------------------------------- */
+
+static void on_step(void *ctx, const struct memfill *m)
+{
+	(void)ctx;
+	memset(m->blocks, 0,
+		(size_t)(m->lanes * m->per_slice) * MEMFILL_BYTES * MEMFILL_SLICES / 2);
+}
+
+static void on_round(void *ctx, int64_t t, int8_t *a, int64_t n)
+{
+	(void)ctx, (void)t;
+	memset(a, 1, (size_t)(n * n / 2));
+}
+
+static void on_segment(void *ctx, int64_t segment, unsigned char state[POC_HASH_BYTES])
+{
+	(void)ctx;
+	if (segment == 7)
+		memset(state, 7, POC_HASH_BYTES);
+}
+
+static json_t *proof_of(const struct node *n, const struct poc_challenge *c)
+{
+	struct prove_hooks hooks = { .step = n->kind == HALF ? on_step : NULL,
+		.round = n->kind == SKIP ? on_round : NULL,
+		.segment = n->kind == CHAIN ? on_segment : NULL };
+	json_t *answer;
+
+	if (n->kind == REPLAY && heard) {
+		char hex[2 * POC_HASH_BYTES + 1];
+
+		answer = json_deep_copy(heard);
+		sodium_bin2hex(hex, sizeof hex, c->sha256, sizeof c->sha256);
+		json_set_text(answer, "challenge_sha256", hex);
+		json_set_text(json_array_get(json_object_get(answer, "devices"), 0),
+			"device", c->devices[0].uuid);
+		return answer;
+	}
+	answer = prove(c, INT64_C(1) << 28, &hooks);
+	if (answer && n->kind == HONEST && !heard)
+		heard = json_deep_copy(answer);
+	return answer;
+}
+
+/* Sends it until it is taken: the registry may have no room at present. */
+static void send_answer(struct node *n, const struct poc_challenge *c, json_t *answer)
+{
+	int64_t until = clock_mono_ns() + ANSWER_S * SECOND;
+	char path[256], hex[2 * POC_HASH_BYTES + 1];
+	json_t *reply;
+	int status;
+
+	sodium_bin2hex(hex, sizeof hex, c->sha256, sizeof c->sha256);
+	snprintf(path, sizeof path, "/v1/answers?node=%s&challenge=%s", n->key.address,
+		hex);
+	do {
+		status = post(n, path, answer, clock_now_ms(), &reply);
+		json_decref(reply);
+		if (status == 503 || status == 429 || !status)
+			usleep(500000);
+	} while ((status == 503 || status == 429 || !status) && clock_mono_ns() < until);
+	if (status == 200 || status == 201)
+		n->answers++;
+	else
+		n->answers_refused++;
+}
+
+static void answer(struct node *n)
+{
+	struct poc_challenge c;
+	json_t *answer, *roots, *reply, *challenge = n->challenge;
+
+	n->challenge = NULL;
+	if (poc_challenge_read(&c, challenge, "challenge") < 0)
+		die("challenge");
+	json_decref(challenge);
+	/* a GPU is not here, so that nobody has an answer */
+	if (n->kind == SILENT || c.ndevices > 1)
+		return;
+	answer = proof_of(n, &c);
+	if (!answer)
+		die("prove");
+	if (n->kind != NO_ROOTS) {
+		roots = poc_roots_write(&c, answer);
+		if (n->kind == OTHER_ROOTS)
+			json_set_text(roots, "roots_sha256",
+				json_string_value(
+					json_object_get(roots, "challenge_sha256")));
+		post(n, "/v1/roots", roots, clock_now_ms(), &reply);
+		json_decref(reply);
+		json_decref(roots);
+	}
+	send_answer(n, &c, answer);
+	json_decref(answer);
+	/* in the last moment */
+	if (n->kind == SWITCH && !n->changed)
+		n->changed = join(n, true) < 300;
+}
+
+/* --- the crowd ----------------------------------------------------------------------------- */
+
+static void on_term(int sig)
+{
+	(void)sig;
+	stopped = 1;
+}
+
+static void make_nodes(int honest, int liars, int first, int step)
+{
+	for (int i = first; i < honest + liars; i += step) {
+		unsigned char seed[crypto_sign_SEEDBYTES] = "crowd",
+			      secret[KEY_SECRET_BYTES];
+		unsigned char public_key[KEY_PUBLIC_BYTES];
+		struct node *n = &nodes[count++];
+
+		memcpy(seed + 8, &i, sizeof i);
+		crypto_sign_seed_keypair(public_key, secret, seed);
+		if (key_from_secret(&n->key, secret) < 0)
+			die("key");
+		n->number = i;
+		n->kind = i < honest ? HONEST : 1 + (i - honest) / step % (KINDS - 1);
+	}
+	/* liars among the others, in an order that is the same each time */
+	for (int i = count - 1; i > 0; i--) {
+		int k = (int)((uint32_t)i * 2654435761u % (uint32_t)(i + 1));
+		struct node swap = nodes[i];
+
+		nodes[i] = nodes[k];
+		nodes[k] = swap;
+	}
+}
+
+/* Does what is due. Returns whether anybody had something to answer. */
+static bool go_round(void)
+{
+	bool any = false;
+
+	for (int i = 0; i < count && !stopped; i++) {
+		struct node *n = &nodes[i];
+
+		if (n->joined && n->next_ns <= clock_mono_ns())
+			beat(n);
+	}
+	for (int i = 0; i < count && !stopped && !any; i++)
+		if (nodes[i].challenge && nodes[i].hold_ns <= clock_mono_ns()) {
+			any = true;
+			answer(&nodes[i]);
+		}
+	return any;
+}
+
+static void run(int64_t seconds)
+{
+	int64_t until = 0;
+	int next = 0;
+
+	while (!stopped && (!until || clock_mono_ns() < until)) {
+		bool busy = go_round();
+
+		if (!busy && next < count) {
+			struct node *n = &nodes[next];
+			int status = join(n, false);
+
+			if (status == 201 || status == 200) {
+				n->joined = true;
+				next++;
+			} else {
+				fprintf(stderr, "crowd: a node may not join: %d\n",
+					status);
+				sleep(1);
+			}
+			if (next % 100 == 0)
+				fprintf(stderr, "crowd: %d of %d are there\n", next,
+					count);
+			if (next == count)
+				until = clock_mono_ns() + seconds * SECOND;
+		} else if (!busy) {
+			usleep(20000);
+		}
+	}
+}
+
+static void report(void)
+{
+	for (int i = 0; i < count; i++) {
+		const struct node *n = &nodes[i];
+
+		if (n->joined)
+			printf("{\"node\":\"%s\",\"kind\":\"%s\",\"number\":%d,\"beats\":%lld,"
+			       "\"refused\":%lld,\"answers\":%lld,\"answers_refused\":%lld,"
+			       "\"first_ms\":%lld,\"last_ms\":%lld}\n",
+				n->key.address, kinds[n->kind], n->number,
+				(long long)n->beats, (long long)n->refused,
+				(long long)n->answers, (long long)n->answers_refused,
+				(long long)n->first_ms, (long long)n->last_ms);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction act = { .sa_handler = on_term };
+
+	if (argc != 7 || sodium_init() < 0) {
+		fprintf(stderr, "usage: crowd PORT HONEST LIARS SECONDS FIRST STEP\n");
+		return 64;
+	}
+	sigaction(SIGTERM, &act, NULL);
+	port = atoi(argv[1]);
+	nodes = xcalloc((size_t)(atoi(argv[2]) + atoi(argv[3])) + 1, sizeof *nodes);
+	make_nodes(atoi(argv[2]), atoi(argv[3]), atoi(argv[5]), atoi(argv[6]));
+	run(atoll(argv[4]));
+	report();
+	for (int i = 0; i < count; i++) {
+		json_decref(nodes[i].challenge);
+		key_release(&nodes[i].key);
+	}
+	json_decref(heard);
+	free(nodes);
+	return 0;
+}
