@@ -229,3 +229,19 @@ teardown() { stop_serve; }
 	refused 64 "named twice" rnp-serve run --model "a=$DIR/model" --model "a=$DIR/model" --listen 127.0.0.1:0
 	refused 64 "listen" rnp-serve run --model "$DIR/model" --listen nonsense
 }
+
+@test "run: speculation takes fewer steps where text repeats, and changes no text" {
+	start_serve
+	local ask='"messages":[{"role":"user","content":"Say it"}],"max_tokens":60,"seed":3,"temperature":0.5' the before
+	post /v1/chat/completions "{$ask}" | jq .choices[0].message >plain
+	jq -c "{$ask, prediction: {type: \"content\", content: .content}}" plain >predicted
+	post /v1/chat/completions @predicted | jq .choices[0].message | cmp - plain
+	post /v1/chat/completions "{$ask,\"prediction\":{\"type\":\"content\",\"content\":\"something else\"}}" |
+		jq .choices[0].message | cmp - plain
+	the=$(post /tokenize '{"content":" the"}' | jq .tokens[0])
+	before=$(metric steps_total)
+	post /v1/chat/completions "{$ask,\"logit_bias\":{\"$the\":100}}" >repeats
+	jq -e '.choices[0].message.content == " the" * 60 and
+		.usage.completion_tokens_details.accepted_prediction_tokens >= 30' repeats
+	(($(metric steps_total) - before < 30))
+}

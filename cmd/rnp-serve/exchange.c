@@ -49,6 +49,9 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	c->answer.tokens_max = (uint32_t)(max < room ? max : room);
 	c->answer.sampling = q->sampling;
 	c->answer.sampling.choice = index % q->n;
+	c->answer.speculate = true;
+	c->answer.prediction = (const uint32_t *)(const void *)x->prediction.data;
+	c->answer.prediction_count = (uint32_t)(x->prediction.len / sizeof(uint32_t));
 	c->answer.logprobs = q->logprobs;
 	c->answer.top_logprobs = q->top_logprobs;
 	c->logprobs = q->logprobs ? json_array() : NULL;
@@ -57,6 +60,20 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	filter_init(&c->filter, q->stop, q->stop_count, chat, chat && p->reasoning);
 	if (q->echo)
 		buf_add(&c->content, p->text.data, p->text.len);
+}
+
+/* A prediction only makes it faster: one that is of no known form changes nothing. */
+static void read_prediction(struct exchange *x)
+{
+	struct buf text = BUF_INIT;
+	struct api_error e;
+
+	if (x->request.prediction &&
+		request_content(&text, x->request.prediction, "prediction", &e) == 0)
+		lm_token_encode(x->model->l.token, &x->prediction, buf_text(&text),
+			text.len, false);
+	err_clear();
+	buf_release(&text);
 }
 
 struct exchange *exchange_new(struct writer *w, struct served *m, struct request *q,
@@ -74,6 +91,7 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 	q = &x->request;
 	if (!q->seeded)
 		q->sampling.seed = (uint64_t)randombytes_random();
+	read_prediction(x);
 	x->prompts = count;
 	x->count = x->open = x->busy = count * q->n;
 	x->choices = xcalloc(x->count, sizeof *x->choices);
@@ -109,6 +127,7 @@ void exchange_drop(struct exchange *x)
 	free(x->choices);
 	request_release(&x->request);
 	buf_release(&x->out);
+	buf_release(&x->prediction);
 	free(x);
 }
 

@@ -66,8 +66,9 @@ struct exchange {
 	char id[48];
 	int64_t created, started_ns, first_ns, last_write_ns;
 	uint32_t prompt_tokens, cached_tokens;
-	struct buf out; /* of the stream, not yet written */
-	bool streaming; /* something was sent */
+	struct buf prediction; /* uint32_t: what the answer may well be */
+	struct buf out;        /* of the stream, not yet written */
+	bool streaming;        /* something was sent */
 	bool end_written;
 	bool finished; /* httpd_finish was called */
 	_Atomic bool gone;

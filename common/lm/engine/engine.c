@@ -9,6 +9,11 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/lm/engine/guess.h"
+
+#define SPECULATED_ROWS 16 /* of all answers in a step: more cost more than they bring */
+#define PAUSE_MIN       4  /* steps without proposals after some that were all wrong */
+#define PAUSE_DOUBLINGS 6
 
 #define QUANTUM 64 /* rows of a prompt that a group gets before it is another's turn */
 
@@ -443,13 +448,64 @@ static bool is_prompt(const struct lm_answer *a)
 	return a->known - a->sequence.length > 1;
 }
 
+/* Proposes tokens behind the next one, where that has paid off lately and pages are free. */
+static void guess(struct lm_engine *e, struct lm_answer *a)
+{
+	uint32_t most = a->speculation, left = a->tokens_max - a->generated - 1;
+	uint32_t room = e->limits.context - a->known, n;
+
+	if (most > SPECULATED_ROWS / e->running_count)
+		most = SPECULATED_ROWS / e->running_count;
+	if (most > left)
+		most = left;
+	if (most >= room)
+		most = room - 1;
+	if (!a->speculate || !most)
+		return;
+	if (a->pause) {
+		a->pause--;
+		return;
+	}
+	a->tokens = xgrow(a->tokens, &a->tokens_room,
+		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
+	n = lm_guess(a->tokens + a->known, most, a->tokens, a->known, a->prompt,
+		a->prediction, a->prediction_count);
+	if (n && !grow(e, a, 1 + n)) {
+		err_clear();
+		return;
+	}
+	a->guesses = n;
+	a->take += n;
+}
+
+/* How many tokens are proposed next, by what became of these. */
+static void learn(struct lm_engine *e, struct lm_answer *a)
+{
+	if (!a->guesses)
+		return;
+	a->proposed += a->guesses;
+	a->accepted += a->hits;
+	e->counts.proposed += a->guesses;
+	e->counts.accepted += a->hits;
+	if (!a->hits) {
+		a->misses += a->misses < PAUSE_DOUBLINGS;
+		a->pause = PAUSE_MIN << a->misses;
+		a->speculation = 1;
+		return;
+	}
+	a->misses = 0;
+	a->speculation = a->hits == a->guesses ? 2 * a->speculation : a->hits + 1;
+	if (a->speculation > LM_PROPOSED_MAX)
+		a->speculation = LM_PROPOSED_MAX;
+}
+
 /* The rows of answers that have their prompt behind them. */
 static void plan_next_tokens(struct lm_engine *e)
 {
 	for (uint32_t i = 0; i < e->running_count;) {
 		struct lm_answer *a = e->running[i];
 
-		a->take = a->guesses = 0;
+		a->take = a->guesses = a->hits = 0;
 		a->wrong = false;
 		if (is_prompt(a)) {
 			i++;
@@ -458,6 +514,7 @@ static void plan_next_tokens(struct lm_engine *e)
 		if (!make_room(e, a, 1))
 			continue; /* another stands at i now, or nobody */
 		a->take = 1;
+		guess(e, a);
 		i++;
 	}
 }
@@ -593,6 +650,8 @@ static int hear(void *arg, uint32_t row, const float *logits)
 	struct lm_answer *a = e->of[row];
 	uint32_t vocab = lm_weights_config(e->w)->vocab, token;
 	const uint64_t *allowed;
+	bool guessed = e->rows[row].position + 1 < a->sequence.length;
+	uint32_t proposal = guessed ? a->tokens[a->known] : 0;
 
 	if (a->finish != LM_UNFINISHED || a->wrong)
 		return 0;
@@ -610,6 +669,8 @@ static int hear(void *arg, uint32_t row, const float *logits)
 		a->finish = LM_FINISH_STOP;
 	else
 		append(e, a, token, logits);
+	a->wrong = guessed && proposal != token;
+	a->hits += guessed && !a->wrong;
 	return 0;
 }
 
@@ -619,6 +680,9 @@ static void settle(struct lm_engine *e)
 	for (uint32_t i = 0; i < e->running_count;) {
 		struct lm_answer *a = e->running[i];
 
+		if (a->guesses && a->sequence.length >= a->known)
+			lm_sequence_truncate(&a->sequence, e->cache, a->known - 1);
+		learn(e, a);
 		if (a->take)
 			keep(e, a);
 		if (a->finish == LM_UNFINISHED) {

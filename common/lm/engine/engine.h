@@ -70,11 +70,12 @@ struct lm_answer {
 	uint32_t known;  /* tokens that are there: prompt and answer */
 	uint32_t hashed; /* pages of the sequence that hash stands for */
 	struct lm_prefix_hash hash;
-	uint32_t take, guesses; /* rows of this step; of them proposals */
-	bool wrong;             /* a proposal was not what was drawn */
+	uint32_t take, guesses,
+		hits; /* rows of this step; of them proposals; that were right */
+	bool wrong;   /* a proposal was not what was drawn */
 	uint64_t serial;
-	uint32_t speculation,
-		pause; /* tokens to propose; steps until it is tried again */
+	/* tokens to propose; steps until it is tried again; how often in a row all were wrong */
+	uint32_t speculation, pause, misses;
 };
 
 /* What happened to an answer. */

@@ -9,6 +9,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/rng.h"
+#include "common/lm/engine/guess.h"
 #include "common/lm/engine/service.h"
 #include "common/lm/infer/stream.h"
 #include "tests/unit/test.h"
@@ -29,6 +30,7 @@ struct text {
 };
 
 static struct text texts[TEXTS];
+static bool speculate; /* of all that are asked for */
 
 /* a number of about one, the same in every run */
 static float number(uint64_t i)
@@ -156,6 +158,7 @@ static void ask(struct asked *q, const struct text *t)
 	lm_sampling_defaults(&q->a.sampling, t->seed);
 	q->a.sampling.temperature = t->temperature;
 	q->a.user = q;
+	q->a.speculate = speculate;
 }
 
 /* What was heard is the whole text, or if it was cancelled a beginning of it. */
@@ -335,6 +338,63 @@ static void random_requests(void)
 	lm_engine_close(e);
 }
 
+/* Proposals, right or wrong, change the number of steps alone. */
+static void speculation(void)
+{
+	struct lm_engine *e = open_engine(200, 4, 64);
+	struct text loop = { .n = 64, .max = 120, .seed = 1 };
+	uint32_t wrong[60];
+	struct asked q;
+	uint64_t steps;
+
+	for (uint32_t i = 0; i < 60; i++)
+		wrong[i] = i;
+	for (uint32_t i = 0; i < loop.n; i++)
+		loop.prompt[i] = 10 + i % 4;
+	compute_alone(&loop);
+	for (int i = 0; i < TEXTS; i++)
+		for (int kind = 0; kind < 2; kind++) {
+			ask(&q, &texts[i]);
+			q.a.speculate = true;
+			q.a.prediction = kind ? wrong : texts[i].want;
+			q.a.prediction_count = kind ? 60 : texts[i].made;
+			steps = counts_of(e).steps;
+			lm_engine_submit(e, &q.a);
+			run_all(e);
+			check_answer(&q);
+			CHECK(kind || q.a.accepted + 1 >= texts[i].made / 2);
+			if (!kind && texts[i].made > 30)
+				CHECK(counts_of(e).steps - steps < texts[i].made * 2 / 3);
+		}
+	ask(&q, &loop);
+	q.a.speculate = true;
+	lm_engine_submit(e, &q.a);
+	run_all(e);
+	check_answer(&q);
+	lm_engine_close(e);
+}
+
+/* What the last tokens were followed by is found, the last time first. */
+static void guesses(void)
+{
+	static const uint32_t text[] = { 1, 2, 3, 4, 5, 1, 2, 3, 6, 7, 1, 2, 3 };
+	static const uint32_t predicted[] = { 1, 2, 3, 8, 9 };
+	uint32_t out[8];
+
+	CHECK_I64(2, lm_guess(out, 2, text, 13, 13, NULL, 0));
+	CHECK(out[0] == 6 && out[1] == 7);
+	CHECK_I64(5, lm_guess(out, 8, text, 13, 13, NULL, 0));
+	CHECK_I64(0, lm_guess(out, 8, text, 12, 12, NULL, 0));
+	CHECK_I64(0, lm_guess(out, 8, text, 5, 5, NULL, 0));
+	CHECK_I64(0, lm_guess(out, 8, text, 3, 3, NULL, 0));
+	CHECK_I64(5, lm_guess(out, 8, text, 13, 13, predicted, 5));
+	CHECK(out[0] == 1);
+	CHECK_I64(2, lm_guess(out, 8, text, 13, 10, predicted, 5));
+	CHECK(out[0] == 8 && out[1] == 9);
+	CHECK_I64(1, lm_guess(out, 1, text, 13, 11, predicted, 5));
+	CHECK_I64(8, out[0]);
+}
+
 /* A text that outgrows the whole cache ends there. */
 static void whole_cache(void)
 {
@@ -422,6 +482,13 @@ int main(void)
 	at_once();
 	turns();
 	random_requests();
+	guesses();
+	speculation();
+	speculate = true;
+	among_others(400, 4, 64, false);
+	among_others(24, 8, 64, true);
+	random_requests();
+	speculate = false;
 	whole_cache();
 	service();
 	lm_weights_close(weights);

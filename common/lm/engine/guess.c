@@ -1,0 +1,59 @@
+/* guess.c - finds the last tokens where they stood before. */
+#include "common/lm/engine/guess.h"
+
+#include <string.h>
+
+#define GRAM 3 /* tokens that have to agree */
+
+/* Behind the last place in from[0 .. n) where the tokens of gram end before `before`, or 0. */
+static uint32_t find_last(const uint32_t *from, uint32_t before, const uint32_t *gram,
+	uint32_t tokens)
+{
+	for (uint32_t end = before; end >= tokens; end--)
+		if (from[end - 1] == gram[tokens - 1] &&
+			memcmp(from + end - tokens, gram, tokens * sizeof *gram) == 0)
+			return end;
+	return 0;
+}
+
+static uint32_t copy(uint32_t *out, uint32_t most, const uint32_t *from, uint32_t n)
+{
+	if (n > most)
+		n = most;
+	memcpy(out, from, n * sizeof *out);
+	return n;
+}
+
+/* The prediction goes on behind the last tokens of the answer; at first it is the answer. */
+static uint32_t from_prediction(uint32_t *out, uint32_t most, const uint32_t *answer,
+	uint32_t n, const uint32_t *predicted, uint32_t m)
+{
+	uint32_t gram = n < GRAM ? n : GRAM, at = 0;
+
+	if (n) {
+		/* near the same place first: texts are changed here and there */
+		if (n <= m &&
+			memcmp(predicted + n - gram, answer + n - gram,
+				gram * sizeof *answer) == 0)
+			at = n;
+		else
+			at = find_last(predicted, m, answer + n - gram, gram);
+		if (!at)
+			return 0;
+	}
+	return copy(out, most, predicted + at, m - at);
+}
+
+uint32_t lm_guess(uint32_t *out, uint32_t most, const uint32_t *text, uint32_t n,
+	uint32_t prompt, const uint32_t *predicted, uint32_t m)
+{
+	uint32_t found = 0, at;
+
+	if (m)
+		found = from_prediction(out, most, text + prompt, n - prompt, predicted,
+			m);
+	if (found || n <= GRAM)
+		return found;
+	at = find_last(text, n - 1, text + n - GRAM, GRAM);
+	return at ? copy(out, most, text + at, n - at) : 0;
+}
