@@ -152,3 +152,32 @@ chain_is_whole() {
 	chain_is_whole 3
 	rounds | jq -se 'all(.workers >= 3)'
 }
+
+# text_worker NAME [OPTION...]: one without --data
+text_worker() {
+	rnp-train join "$url" --state "$BATS_TEST_TMPDIR/state-$1" --device cpu "${@:2}" \
+		>>"$BATS_TEST_TMPDIR/$1.out" 2>>"$BATS_TEST_TMPDIR/$1.err" 3>&- &
+	worker[$1]=$!
+}
+
+@test "join: text comes from the coordinator, whole or turn by turn, and disk and quota hold" {
+	start_coordinator --workers 2 --rounds 2 --inner-steps 5
+	rnp-train join "$url" --state p --plan >plan
+	jq -e '.fits and .disk_bytes > 9 * .parameters * 4' plan
+	refused 65 'bytes of disk, more than --disk' rnp-train join -q "$url" --state x --disk 1MB
+	refused 75 'quota is used up' rnp-train join -q "$url" --state y --quota 1000
+	text_worker a
+	# room for the state, and not for the text
+	text_worker b --disk $(($(jq .disk_bytes plan) - 100))
+	end_of a "${worker[a]}"
+	end_of b "${worker[b]}"
+	end_of coordinate "$coordinator"
+	grep -q "each turn's is fetched" b.err
+	! ls state-b/*/data 2>/dev/null
+	cmp state-a/*/data/00000.tokens "$DIR/tok/00000.tokens"
+	chain_is_whole 2
+	rounds | jq -se 'all(.workers == 2 and .bytes_received > 10000 and .bytes_sent > 10000)
+		and .[0].data_bytes > 5 * 4 * 33 * 2'
+	# both learn from the same text: losses are alike
+	jq -se 'map(select(.kind == "rnp.step").loss) | length == 2 and (.[0] - .[1] | fabs) < 0.5' a.out b.out
+}

@@ -263,6 +263,7 @@ static int serve(struct coordinator *g)
 
 	if (!h)
 		return -1;
+	g->server = h;
 	prog_info("run %.16s: listening on port %d", g->run.name, httpd_port(h));
 	if (pthread_create(&rounds, NULL, coordinate_rounds, g) != 0) {
 		httpd_stop(h);

@@ -20,6 +20,7 @@
 #include "common/lm/token/shard.h"
 #include "common/lm/train/loop.h"
 #include "common/lm/train/round.h"
+#include "common/lm/train/shuffle.h"
 #include "common/lm/train/update.h"
 #include "common/net/httpd.h"
 #include "common/store/store.h"
@@ -56,6 +57,7 @@ struct coordinator {
 	struct rundir hold;
 	struct lm_token *token;
 	struct lm_shards data, valid;
+	struct shuffle shuffle;
 	struct dev d;        /* for validation */
 	struct dev cpu;      /* of the round's thread: containers */
 	struct lm_loop eval; /* open where there is --valid */
@@ -63,6 +65,8 @@ struct coordinator {
 
 	struct dev check; /* for containers that arrive, one at a time */
 	pthread_mutex_t check_lock;
+	struct httpd *server;
+	_Atomic uint64_t data_bytes; /* of text, that were sent */
 
 	/* Everything below is held by lock. */
 	pthread_mutex_t lock;
@@ -76,6 +80,8 @@ struct coordinator {
 	int64_t opened_ms; /* time of day at which the round was opened; 0: not yet */
 	int64_t *seen;     /* by member's number: when it was heard of, as r's times */
 	size_t seen_room;
+	/* bytes at the sockets up to the last round */
+	uint64_t was_sent, was_received, was_data;
 	bool over, stop;
 	struct waiter *waiters;
 	int nwaiters;

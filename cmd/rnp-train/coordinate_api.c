@@ -303,6 +303,60 @@ static enum httpd_when get_params(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
+/* --- text --------------------------------------------------------------------------------------- */
+
+static enum httpd_when get_data(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	char hex[PROTOCOL_HEX];
+
+	for (uint32_t i = 0; i < g->data.n; i++) {
+		const struct lm_shard *s = &g->data.shards[i];
+
+		protocol_hex(hex, s->digest);
+		if (strcmp(hex, q->arg) != 0)
+			continue;
+		snprintf(r->etag, sizeof r->etag, "\"%s\"", hex);
+		r->cache_control = "max-age=31536000, immutable";
+		r->content_type = "application/octet-stream";
+		r->ranges = true;
+		g->data_bytes += s->bytes;
+		return httpd_reply_memory(r, s->data, s->bytes);
+	}
+	return httpd_error(r, 404, "no shard of the run has this digest");
+}
+
+/* Sequences of the run's order, each with the token behind it, as ids of 2 or 4 bytes. */
+static enum httpd_when get_tokens(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	const char *from_text = httpd_query(q, "from"),
+		   *count_text = httpd_query(q, "count");
+	uint64_t from, count, ids = (uint64_t)g->run.length + 1;
+	uint64_t most = PROTOCOL_PIECE_BYTES / (ids * 4);
+	uint32_t *window;
+	int rc = 0;
+
+	if (!from_text || !count_text || !coordinate_parse_number(from_text, &from) ||
+		!coordinate_parse_number(count_text, &count))
+		return httpd_error(r, 400, "from, count: are not numbers");
+	if (!count || count > (most ? most : 1))
+		return httpd_error(r, 400, "count: 1 to %" PRIu64, most ? most : 1);
+	window = xmalloc(ids * sizeof *window);
+	for (uint64_t n = from; rc == 0 && n < from + count; n++) {
+		rc = lm_shards_get(&g->data, shuffle_at(&g->shuffle, n), ids, window);
+		if (rc == 0)
+			protocol_pack(&r->body, window, ids, g->run.config.vocab);
+	}
+	free(window);
+	if (rc < 0)
+		return httpd_error(r, 503, "%s", err_get()->text);
+	r->content_type = "application/octet-stream";
+	g->data_bytes += r->body.len;
+	return HTTPD_NOW;
+}
+
 static enum httpd_when get_update(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -435,6 +489,8 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/work", get_work, .slow = true, .gone = gone),
 	HTTPD_GET("/v1/params/{hash}", get_params, .slow = true),
 	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true),
+	HTTPD_GET("/v1/data/{digest}", get_data),
+	HTTPD_GET("/v1/tokens", get_tokens, .slow = true),
 	HTTPD_PUT("/v1/delta/{member}/{turn}/{piece}", coordinate_put_piece,
 		PROTOCOL_PIECE_BYTES, .slow = true, .class = HTTPD_LARGE),
 	HTTPD_GET("/v1/delta/{member}/{turn}", coordinate_get_pieces, .slow = true),

@@ -247,7 +247,7 @@ static int make_array(struct coordinator *g, const char *name,
 static int begin_run(struct coordinator *g, const struct model_file *model,
 	json_t *shards, const char *path)
 {
-	char base[PROTOCOL_HEX];
+	char base[PROTOCOL_HEX] = "";
 	const char *names[6];
 	struct buf text = BUF_INIT;
 	int rc = -1;
@@ -341,6 +341,13 @@ out:
 	return rc;
 }
 
+static int open_shuffle(struct coordinator *g)
+{
+	return shuffle_init(&g->shuffle, g->data.count, g->run.length, g->run.seed) < 0 ?
+		err_add("%s", g->o.data) :
+		0;
+}
+
 static int open_eval(struct coordinator *g)
 {
 	struct lm_loop_options l = { .batch = g->run.batch };
@@ -432,9 +439,9 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 		return err_set(EX_NOINPUT,
 			"'%s' is no model directory: make one with init", o->model);
 	if (io_make_dirs(g->dir, 0777) < 0 || rundir_hold(&g->hold, o->model) < 0 ||
-		open_run(g) < 0 || device_open(&g->d, o->device) < 0 ||
-		device_open(&g->cpu, "cpu") < 0 || device_open(&g->check, "cpu") < 0 ||
-		open_eval(g) < 0)
+		open_run(g) < 0 || open_shuffle(g) < 0 ||
+		device_open(&g->d, o->device) < 0 || device_open(&g->cpu, "cpu") < 0 ||
+		device_open(&g->check, "cpu") < 0 || open_eval(g) < 0)
 		return -1;
 	coordinate_db_sweep(g);
 	/* behind a kill the model may be that of the round before */

@@ -90,6 +90,16 @@ json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n
 	struct sums s;
 	json_t *members = all_members(all, n, x, g->r.policy.asynchronous, &s);
 
+	uint64_t sent = 0, received = 0, data = g->data_bytes;
+
+	if (g->server)
+		httpd_bytes(g->server, &sent, &received);
+	json_set_i64(r, "bytes_received", (int64_t)(received - g->was_received));
+	json_set_i64(r, "bytes_sent", (int64_t)(sent - g->was_sent));
+	json_set_i64(r, "data_bytes", (int64_t)(data - g->was_data));
+	g->was_sent = sent;
+	g->was_received = received;
+	g->was_data = data;
 	json_set_text(r, "node", g->key.address);
 	json_set_text(r, "run", g->run.name);
 	json_set_i64(r, "round", (int64_t)g->round);

@@ -22,10 +22,9 @@ static struct worker_options options = { .every = 10, .give_up_ms = 600000 };
 static const struct opt opts[] = {
 	{ .name = "data",
 		.kind = OPT_TEXT,
-		.required = true,
 		.to = &options.data,
 		.metavar = "SHARDS",
-		.help = "the run's token shards" },
+		.help = "the run's token shards (default: fetched from the coordinator)" },
 	{ .name = "once",
 		.kind = OPT_FLAG,
 		.to = &options.once,
@@ -68,6 +67,22 @@ static const struct opt opts[] = {
 		.metavar = "RATE",
 		.min = 1024,
 		.help = "and receives" },
+	{ .name = "quota",
+		.kind = OPT_SIZE,
+		.to = &options.quota,
+		.metavar = "BYTES",
+		.min = 1,
+		.help = "a month, both ways and of all runs: end when they are used up" },
+	{ .name = "disk",
+		.kind = OPT_SIZE,
+		.to = &options.disk,
+		.metavar = "BYTES",
+		.min = 1,
+		.help = "of the state at most; text that is larger comes turn by turn" },
+	{ .name = "plan",
+		.kind = OPT_FLAG,
+		.to = &options.plan,
+		.help = "print what memory and disk the run takes, and do not join" },
 	{ .name = "ca",
 		.kind = OPT_TEXT,
 		.to = &options.ca,
@@ -150,40 +165,8 @@ static int open_run(struct worker *w)
 		/* a record that nobody signed is malformed to us */
 		err_set(EX_DATAERR, "the run's record: is not signed by its coordinator");
 	}
-	json_decref(record);
+	w->record = record;
 	return rc;
-}
-
-/* The data is the run's, byte for byte. */
-static int open_data(struct worker *w)
-{
-	crypto_generichash_state h;
-	unsigned char all[32];
-	char hex[PROTOCOL_HEX];
-
-	if (lm_shards_open(&w->data, w->o.data) < 0)
-		return -1;
-	crypto_generichash_init(&h, NULL, 0, 32);
-	for (uint32_t i = 0; i < w->data.n; i++)
-		crypto_generichash_update(&h, w->data.shards[i].digest, 32);
-	crypto_generichash_final(&h, all, 32);
-	protocol_hex(hex, all);
-	if (strcmp(hex, w->run.digest) != 0)
-		return err_set(EX_DATAERR, "%s: is not the text of this run", w->o.data);
-	if (w->data.count != w->run.tokens || w->data.vocab > w->run.config.vocab)
-		return err_set(EX_DATAERR, "%s: does not go with the run's model",
-			w->o.data);
-	if (lm_shards_check(&w->data, NULL, NULL) < 0)
-		return err_add("%s", w->o.data);
-	return shuffle_init(&w->shuffle, w->data.count, w->run.length, w->run.seed);
-}
-
-static int read_data(void *arg, uint64_t n, uint32_t *ids)
-{
-	struct worker *w = arg;
-
-	return lm_shards_get(&w->data, shuffle_at(&w->shuffle, n),
-		(uint64_t)w->run.length + 1, ids);
 }
 
 static int open_loop(struct worker *w)
@@ -191,7 +174,7 @@ static int open_loop(struct worker *w)
 	const struct training *t = &w->run;
 	struct lm_loop_options l = { .batch = t->batch,
 		.schedule = training_schedule(t),
-		.sequence = read_data,
+		.sequence = worker_read_text,
 		.arg = w };
 
 	lm_train_defaults(&l.train, &t->config);
@@ -208,6 +191,10 @@ static int open_loop(struct worker *w)
 	l.train.beta2 = (float)((double)t->beta2_ppm / 1e6);
 	l.train.decay = (float)((double)t->decay_ppm / 1e6);
 	l.train.clip = (float)((double)t->clip_ppm / 1e6);
+	if (worker_plan(w, &l.train) < 0 || w->o.plan)
+		return w->o.plan ? 0 : -1;
+	if (worker_open_data(w) < 0)
+		return -1;
 	return lm_loop_open(&w->loop, &w->d, &l);
 }
 
@@ -230,8 +217,7 @@ static int open_worker(struct worker *w)
 	if (rc == 0)
 		rc = join_state_open(&w->state, buf_text(&root), &w->run);
 	buf_release(&root);
-	if (rc < 0 || load_key(w) < 0 || open_data(w) < 0 ||
-		device_open(&w->d, w->o.device) < 0)
+	if (rc < 0 || load_key(w) < 0 || device_open(&w->d, w->o.device) < 0)
 		return -1;
 	return open_loop(w);
 }
@@ -239,6 +225,8 @@ static int open_worker(struct worker *w)
 static void close_worker(struct worker *w)
 {
 	lm_loop_close(&w->loop);
+	json_decref(w->record);
+	buf_release(&w->text);
 	dev_close(&w->d);
 	lm_shards_close(&w->data);
 	join_state_close(&w->state);
@@ -376,11 +364,15 @@ static int write_receipts(struct worker *w)
 static int turn(struct worker *w)
 {
 	struct assignment a;
-	int rc = get_work(w, &a);
+	int rc = worker_quota(w);
 
+	if (rc == 0)
+		rc = get_work(w, &a);
 	if (rc)
 		return rc;
 	rc = worker_get_base(w, a.base);
+	if (rc == 0)
+		rc = worker_get_text(w, &a);
 	if (rc == 0)
 		rc = worker_train(w, &a);
 	if (rc)
@@ -440,7 +432,7 @@ static int run(int n, char **args)
 	(void)n;
 	w.o.url = args[0];
 	rc = open_worker(&w);
-	if (rc == 0)
+	if (rc == 0 && !w.o.plan)
 		rc = work(&w);
 	else if (stopped) {
 		err_clear();

@@ -3,6 +3,7 @@
 #ifndef RNP_TRAIN_JOIN_H
 #define RNP_TRAIN_JOIN_H
 
+#include <jansson.h>
 #include <signal.h>
 
 #include "cmd/rnp-train/join_client.h"
@@ -13,8 +14,8 @@
 
 struct worker_options {
 	const char *url, *data, *state, *key, *device, *ca, *proxy;
-	int64_t micro, every, give_up_ms, up_max, down_max;
-	bool once;
+	int64_t micro, every, give_up_ms, up_max, down_max, disk, quota;
+	bool once, plan;
 };
 
 struct worker {
@@ -24,7 +25,12 @@ struct worker {
 	bool own_key; /* made for this run: nobody pays for it */
 	struct client client;
 	struct join_state state;
+	json_t *record; /* of the run */
 	struct lm_shards data;
+	bool by_turn;    /* the text is fetched turn by turn, into this: */
+	struct buf text; /* sequences from text_first on */
+	uint64_t text_first;
+	uint64_t quota_counted; /* bytes that the quota has counted */
 	struct shuffle shuffle;
 	struct dev d;
 	struct lm_loop loop;
@@ -36,6 +42,20 @@ struct worker {
  * Returns 0; 1: the coordinator has them not any more (ask for work again); -1 with err_set(): 65
  * what came is not what it was said to be, 74, 75. */
 int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX]);
+
+/* Holds the run against --disk and the memory that is free, and decides where the text comes from;
+ * with --plan only says it. Returns 0, or -1 with err_set(): 65 it is too large. */
+int worker_plan(struct worker *w, const struct lm_train_options *o);
+
+/* Opens the text, or fetches it. Returns 0, or -1 with err_set(). */
+int worker_open_data(struct worker *w);
+/* Fetches the text of a turn, where it is not here. */
+int worker_get_text(struct worker *w, const struct assignment *a);
+/* lm_sequence_fn over it; arg: the worker. */
+int worker_read_text(void *arg, uint64_t n, uint32_t *ids);
+
+/* Counts what was carried for --quota. Returns 0, or -1 with err_set(EX_TEMPFAIL): it is used up. */
+int worker_quota(struct worker *w);
 
 /* Trains a turn and makes its delta durable. Returns 0; 1: stopped before its end; -1. */
 int worker_train(struct worker *w, const struct assignment *a);

@@ -35,6 +35,37 @@ int protocol_units(int64_t *out, double v, double units, double most, const char
 	return 0;
 }
 
+uint64_t protocol_id_bytes(uint32_t vocab)
+{
+	return vocab > 65536 ? 4 : 2;
+}
+
+void protocol_pack(struct buf *out, const uint32_t *ids, uint64_t n, uint32_t vocab)
+{
+	uint64_t size = protocol_id_bytes(vocab);
+	unsigned char *to = (unsigned char *)buf_reserve(out, n * size);
+
+	for (uint64_t i = 0; i < n; i++)
+		for (uint64_t b = 0; b < size; b++)
+			to[i * size + b] = (unsigned char)(ids[i] >> (8 * b));
+	out->len += n * size;
+}
+
+bool protocol_unpack(uint32_t *ids, const void *from, uint64_t n, uint32_t vocab)
+{
+	uint64_t size = protocol_id_bytes(vocab);
+	const unsigned char *bytes = from;
+
+	for (uint64_t i = 0; i < n; i++) {
+		ids[i] = 0;
+		for (uint64_t b = 0; b < size; b++)
+			ids[i] |= (uint32_t)bytes[i * size + b] << (8 * b);
+		if (ids[i] >= vocab)
+			return false;
+	}
+	return true;
+}
+
 uint64_t protocol_pieces(uint64_t bytes, uint64_t piece_bytes)
 {
 	return bytes / piece_bytes + (bytes % piece_bytes != 0);

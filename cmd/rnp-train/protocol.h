@@ -98,6 +98,13 @@ void protocol_hex(char out[PROTOCOL_HEX], const unsigned char bytes[32]);
  * names the option: it is not within 0 .. most, or not a whole number of units. */
 int protocol_units(int64_t *out, double v, double units, double most, const char *option);
 
+/* Appends ids as GET /v1/tokens has them: little-endian, of 2 bytes where the vocabulary has no more
+ * than 65,536 tokens, else of 4. unpack takes n of them back; false: one is not of the vocabulary. */
+struct buf;
+uint64_t protocol_id_bytes(uint32_t vocab);
+void protocol_pack(struct buf *out, const uint32_t *ids, uint64_t n, uint32_t vocab);
+bool protocol_unpack(uint32_t *ids, const void *from, uint64_t n, uint32_t vocab);
+
 /* Pieces of a container of so many bytes; the bytes of one of them. */
 uint64_t protocol_pieces(uint64_t bytes, uint64_t piece_bytes);
 uint64_t protocol_piece(uint64_t bytes, uint64_t piece_bytes, uint64_t piece);

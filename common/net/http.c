@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -130,6 +132,49 @@ static int make_headers(struct curl_slist **list, const struct http_transfer *t)
 	return rc;
 }
 
+/* --- sockets, counted --------------------------------------------------------------------------- */
+
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose,
+	struct curl_sockaddr *address)
+{
+	struct http *h = ctx;
+	int fd = socket(address->family, address->socktype | SOCK_CLOEXEC,
+		address->protocol);
+
+	(void)purpose;
+	if (fd >= 0 && h->nsockets < HTTP_SOCKETS_MAX)
+		h->sockets[h->nsockets++] = fd;
+	return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+static int close_socket(void *ctx, curl_socket_t fd)
+{
+	struct http *h = ctx;
+	struct net_bytes b;
+
+	for (int i = 0; i < h->nsockets; i++)
+		if (h->sockets[i] == fd) {
+			net_bytes(fd, &b);
+			h->closed.sent += b.sent;
+			h->closed.received += b.received;
+			h->sockets[i] = h->sockets[--h->nsockets];
+			break;
+		}
+	return close(fd);
+}
+
+void http_bytes(const struct http *h, struct net_bytes *out)
+{
+	struct net_bytes b;
+
+	*out = h->closed;
+	for (int i = 0; i < h->nsockets; i++) {
+		net_bytes(h->sockets[i], &b);
+		out->sent += b.sent;
+		out->received += b.received;
+	}
+}
+
 static void set_limits(CURL *curl, const struct http_request *q)
 {
 	const char *scheme = strncasecmp(q->url, "https:", 6) == 0 ? "https" : "http";
@@ -180,12 +225,18 @@ static void set_body(CURL *curl, struct http_transfer *t)
 		SET(CURLOPT_NOBODY, 1L);
 }
 
-static void set_options(CURL *curl, struct http_transfer *t, struct curl_slist *headers)
+static void set_options(struct http *h, struct http_transfer *t,
+	struct curl_slist *headers)
 {
 	const struct http_request *q = t->q;
+	CURL *curl = h->curl;
 
 	http_curl.easy_reset(curl); /* options only: connections and sessions stay */
 	set_limits(curl, q);
+	SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	SET(CURLOPT_OPENSOCKETDATA, h);
+	SET(CURLOPT_CLOSESOCKETFUNCTION, close_socket);
+	SET(CURLOPT_CLOSESOCKETDATA, h);
 	SET(CURLOPT_URL, q->url);
 	SET(CURLOPT_PATH_AS_IS, q->signer ? 1L : 0L);
 	SET(CURLOPT_USERAGENT, "rnp/" RNP_VERSION);
@@ -344,7 +395,7 @@ static CURLcode try_once(struct http *h, struct http_transfer *t)
 	if (make_headers(&headers, t) < 0) {
 		t->callback_failed = true;
 	} else {
-		set_options(h->curl, t, headers);
+		set_options(h, t, headers);
 		rc = perform(h, t);
 	}
 	http_curl.easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);

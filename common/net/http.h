@@ -12,13 +12,19 @@
 #include <stdint.h>
 
 #include "common/base/buf.h"
+#include "common/net/net_bytes.h"
 
 struct key;
 
 #define HTTP_ETAG_MAX 256
 
+#define HTTP_SOCKETS_MAX 16
+
 struct http {
 	void *curl, *multi; /* NULL until the first request */
+	/* private: what closed sockets have carried, and those that are open */
+	struct net_bytes closed;
+	int sockets[HTTP_SOCKETS_MAX], nsockets;
 };
 #define HTTP_INIT \
 	{         \
@@ -26,6 +32,10 @@ struct http {
 	}
 
 void http_release(struct http *h);
+
+/* What all sockets of h have carried so far, proxies' handshakes, TLS and broken tries included. Not
+ * while a request is in progress. */
+void http_bytes(const struct http *h, struct net_bytes *out);
 
 /* --- abort from another thread ------------------------------------------------------------- */
 

@@ -476,6 +476,12 @@ struct httpd *httpd_start(const struct httpd_config *config)
 	return NULL;
 }
 
+void httpd_bytes(const struct httpd *h, uint64_t *sent, uint64_t *received)
+{
+	*sent = h->counters.sent;
+	*received = h->counters.received;
+}
+
 int httpd_port(const struct httpd *h)
 {
 	return h->port;

@@ -187,6 +187,10 @@ struct httpd *httpd_start(const struct httpd_config *config);
 /* Port that was bound. */
 int httpd_port(const struct httpd *h);
 
+/* Bytes that all sockets have carried so far, TLS and headers included; of connections in use as of
+ * the end of their last request. From any thread. */
+void httpd_bytes(const struct httpd *h, uint64_t *sent, uint64_t *received);
+
 /* Sleep until SIGTERM or SIGINT. tick (may be NULL) is called about once a second. */
 void httpd_wait(struct httpd *h, void (*tick)(void *ctx));
 

@@ -516,6 +516,7 @@ void httpd_conn_close(struct httpd_conn *c)
 	c->client = NULL;
 	httpd_tls_close(c->tls, 0);
 	c->tls = NULL;
+	httpd_conn_count(c);
 	close(c->fd); /* leaves the epoll set, too */
 	c->fd = -1;
 	httpd_link_remove(&c->in_idle);
@@ -524,6 +525,19 @@ void httpd_conn_close(struct httpd_conn *c)
 	httpd_link_add(&c->loop->dead, &c->in_all);
 	c->loop->connections--;
 	h->counters.connections--;
+}
+
+void httpd_conn_count(struct httpd_conn *c)
+{
+	struct httpd_counters *all = &c->loop->h->counters;
+	struct net_bytes now;
+
+	net_bytes(c->fd, &now);
+	if (now.sent < c->counted.sent || now.received < c->counted.received)
+		return; /* not known */
+	all->sent += now.sent - c->counted.sent;
+	all->received += now.received - c->counted.received;
+	c->counted = now;
 }
 
 void httpd_conn_free(struct httpd_conn *c)

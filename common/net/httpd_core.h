@@ -11,6 +11,7 @@
 #include "common/net/httpd.h"
 #include "common/net/httpd_parts.h"
 #include "common/net/httpd_tls.h"
+#include "common/net/net_bytes.h"
 
 #define HTTPD_PIECE ((size_t)64 << 10) /* of a body, of a source */
 #define HTTPD_QUEUE_MAX \
@@ -98,6 +99,7 @@ struct httpd_conn {
 	struct buf kept;
 	/* for the limits of time */
 	int64_t since_ns;
+	struct net_bytes counted;   /* of the socket, that are in the counters */
 	uint64_t moved, moved_then; /* bytes of body or reply, and when since_ns was */
 };
 
@@ -206,6 +208,8 @@ struct httpd_conn *httpd_conn_new(struct httpd *h, int fd, struct httpd_client *
 	const struct sockaddr *address);
 void httpd_conn_start(struct httpd_loop *l, struct httpd_conn *c);
 void httpd_conn_event(struct httpd_conn *c, uint32_t events);
+/* Takes what the socket has carried into the counters. */
+void httpd_conn_count(struct httpd_conn *c);
 /* As far as it goes without waiting. */
 void httpd_conn_drive(struct httpd_conn *c);
 /* A few bytes out of turn. False: there was no room for them. */

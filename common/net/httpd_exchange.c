@@ -523,6 +523,8 @@ void httpd_exchange_end(struct httpd_exchange *x)
 	httpd_count(&h->counters, x->route ? (int)(x->route - h->routes) : -1,
 		x->r.status, ns);
 	httpd_log_add(&h->log, &h->counters, &x->q, x->r.status, x->sent, ns);
+	if (x->conn)
+		httpd_conn_count(x->conn);
 	if (!x->replied)
 		x->gone = true;
 	if (x->begun && x->route->done)

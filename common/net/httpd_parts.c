@@ -104,10 +104,15 @@ void httpd_counters_write(struct buf *out, const struct httpd_counters *c,
 		"# HELP rnp_http_slow_closed_total Connections closed for being too slow.\n"
 		"# TYPE rnp_http_slow_closed_total counter\nrnp_http_slow_closed_total %" PRIu64
 		"\n"
+		"# HELP rnp_http_bytes_total Bytes of all sockets, TLS and headers included.\n"
+		"# TYPE rnp_http_bytes_total counter\n"
+		"rnp_http_bytes_total{direction=\"received\"} %" PRIu64 "\n"
+		"rnp_http_bytes_total{direction=\"sent\"} %" PRIu64 "\n"
 		"# HELP rnp_http_log_dropped_total Lines of the request log that were dropped.\n"
 		"# TYPE rnp_http_log_dropped_total counter\nrnp_http_log_dropped_total %" PRIu64
 		"\n",
-		c->connections, c->limited, c->slow_closed, c->log_dropped);
+		c->connections, c->limited, c->slow_closed, c->received, c->sent,
+		c->log_dropped);
 }
 
 int httpd_log_open(struct httpd_log *l, const struct httpd_config *config)

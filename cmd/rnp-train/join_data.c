@@ -1,0 +1,297 @@
+/* join_data.c - the run's text: what is on this machine already, or fetched whole, or just the
+ * sequences of a turn; and the plan of memory and disk before anything is fetched. */
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/join.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/hw/hw.h"
+#include "common/json/json.h"
+
+#define SHARD_BYTES_MAX (LM_SHARD_HEADER_BYTES + LM_SHARD_IDS * 4)
+
+/* --- plan ------------------------------------------------------------------------------------- */
+
+/* What the state takes at most: parameters, AdamW's m and v and the residual, the ones before while
+ * they are replaced, the delta, and containers. */
+static uint64_t state_bytes(const struct worker *w)
+{
+	uint64_t n = w->run.parameters;
+
+	return n * 4 * 9 + container_bytes_max(w->run.method, n) +
+		container_bytes_max("lossless", n);
+}
+
+static uint64_t text_bytes(const struct worker *w)
+{
+	return w->run.tokens * protocol_id_bytes(w->run.config.vocab) +
+		PROTOCOL_SHARDS_MAX * LM_SHARD_HEADER_BYTES;
+}
+
+static uint64_t turn_text_bytes(const struct worker *w)
+{
+	return w->run.batch * w->run.inner_steps * ((uint64_t)w->run.length + 1) *
+		protocol_id_bytes(w->run.config.vocab);
+}
+
+static uint64_t free_bytes(struct dev *d)
+{
+	uint64_t room = 0;
+	int64_t there = d->is_host ? hw_available_read() : 0;
+
+	if (!there && d->ops->mem_free(d, &room) == 0)
+		there = (int64_t)room;
+	return there > 0 ? (uint64_t)there : UINT64_MAX;
+}
+
+static int write_plan(const struct worker *w, const struct lm_train_plan *p,
+	uint64_t there, uint64_t disk)
+{
+	json_t *r = json_record("rnp.plan");
+	int rc;
+
+	json_set_text(r, "model", w->o.url);
+	json_set_text(r, "device", w->d.name);
+	json_set_i64(r, "parameters", (int64_t)w->run.parameters);
+	json_set_i64(r, "parameters_bytes", (int64_t)p->parameters);
+	json_set_i64(r, "copies_bytes", (int64_t)p->copies);
+	json_set_i64(r, "gradients_bytes", (int64_t)p->gradients);
+	json_set_i64(r, "optimiser_bytes", (int64_t)p->optimiser);
+	json_set_i64(r, "activations_bytes", (int64_t)p->activations);
+	json_set_i64(r, "work_bytes", (int64_t)p->scratch);
+	json_set_i64(r, "total_bytes", (int64_t)p->total);
+	json_set_i64(r, "disk_bytes", (int64_t)disk);
+	if (there != UINT64_MAX) {
+		json_set_i64(r, "available_bytes", (int64_t)there);
+		json_set_bool(r, "fits", p->total <= there);
+	}
+	rc = out_record(r);
+	json_decref(r);
+	return rc;
+}
+
+int worker_plan(struct worker *w, const struct lm_train_options *o)
+{
+	struct lm_train_plan p;
+	uint64_t there = free_bytes(&w->d), disk = state_bytes(w);
+
+	if (lm_train_plan(&p, &w->d, o) < 0)
+		return -1;
+	if (!w->o.data) {
+		w->by_turn = w->o.disk && disk + text_bytes(w) > (uint64_t)w->o.disk;
+		disk += w->by_turn ? turn_text_bytes(w) : text_bytes(w);
+	}
+	if (w->o.plan)
+		return write_plan(w, &p, there, disk);
+	if (w->o.disk && disk > (uint64_t)w->o.disk)
+		return err_set(EX_DATAERR,
+			"the run takes %llu bytes of disk, more than --disk %lld",
+			(unsigned long long)disk, (long long)w->o.disk);
+	if (p.total > there)
+		return err_set(EX_DATAERR,
+			"the run takes %llu bytes of memory, and %llu are free: see --micro-batch",
+			(unsigned long long)p.total, (unsigned long long)there);
+	return 0;
+}
+
+/* --- shards ----------------------------------------------------------------------------------- */
+
+/* The name of a set is the hash of the digests of its shards. */
+static void set_digest(const struct lm_shards *set, char hex[PROTOCOL_HEX])
+{
+	crypto_generichash_state h;
+	unsigned char all[32];
+
+	crypto_generichash_init(&h, NULL, 0, 32);
+	for (uint32_t i = 0; i < set->n; i++)
+		crypto_generichash_update(&h, set->shards[i].digest, 32);
+	crypto_generichash_final(&h, all, 32);
+	protocol_hex(hex, all);
+}
+
+static int open_shards(struct worker *w, const char *path)
+{
+	char hex[PROTOCOL_HEX];
+
+	if (lm_shards_open(&w->data, path) < 0)
+		return -1;
+	set_digest(&w->data, hex);
+	if (strcmp(hex, w->run.digest) != 0)
+		return err_set(EX_DATAERR, "%s: is not the text of this run", path);
+	if (w->data.count != w->run.tokens || w->data.vocab > w->run.config.vocab)
+		return err_set(EX_DATAERR, "%s: does not go with the run's model", path);
+	if (lm_shards_check(&w->data, NULL, NULL) < 0)
+		return err_add("%s", path);
+	return shuffle_init(&w->shuffle, w->data.count, w->run.length, w->run.seed);
+}
+
+/* All shards by their digests, those that are here already left out. */
+static int fetch_shards(struct worker *w, const char *dir)
+{
+	const json_t *shards = json_object_get(json_object_get(w->record, "data"),
+		"shards");
+	uint64_t left = text_bytes(w);
+	int rc = io_make_dirs(dir, 0777);
+
+	for (size_t i = 0; rc == 0 && i < json_array_size(shards); i++) {
+		struct buf to = BUF_INIT;
+		char path[128];
+		struct stat st;
+
+		snprintf(path, sizeof path, "/v1/data/%s",
+			json_string_value(json_array_get(shards, i)));
+		buf_addf(&to, "%s/%05zu%s", dir, i, LM_SHARD_SUFFIX);
+		if (access(to.data, F_OK) != 0)
+			rc = client_fetch(&w->client, path, to.data,
+				left < SHARD_BYTES_MAX ? left : SHARD_BYTES_MAX);
+		if (rc == 1)
+			rc = err_set(EX_DATAERR, "the coordinator has not its own text");
+		if (rc == 0 && stat(to.data, &st) == 0)
+			left -= (uint64_t)st.st_size < left ? (uint64_t)st.st_size : left;
+		buf_release(&to);
+	}
+	return rc;
+}
+
+/* What turned out not to be the run's text is not kept. */
+static void drop_shards(const char *dir, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct buf path = BUF_INIT;
+
+		buf_addf(&path, "%s/%05zu%s", dir, i, LM_SHARD_SUFFIX);
+		unlink(path.data);
+		buf_release(&path);
+	}
+}
+
+int worker_open_data(struct worker *w)
+{
+	char *dir;
+	int rc;
+
+	if (w->o.data)
+		return open_shards(w, w->o.data);
+	if (w->by_turn) {
+		prog_info(
+			"the text is larger than --disk allows: each turn's is fetched");
+		return 0;
+	}
+	dir = join_state_path(&w->state, "data");
+	rc = fetch_shards(w, dir);
+	if (rc == 0) {
+		rc = open_shards(w, dir);
+		if (rc < 0 && err_get()->code == EX_DATAERR)
+			drop_shards(dir,
+				json_array_size(json_object_get(json_object_get(w->record,
+									"data"),
+					"shards")));
+	}
+	free(dir);
+	return rc;
+}
+
+/* --- the sequences of a turn ------------------------------------------------------------------ */
+
+int worker_get_text(struct worker *w, const struct assignment *a)
+{
+	uint64_t size = protocol_id_bytes(w->run.config.vocab);
+	uint64_t sequence = ((uint64_t)w->run.length + 1) * size;
+	uint64_t at_once = PROTOCOL_PIECE_BYTES / (((uint64_t)w->run.length + 1) * 4);
+	int rc = 0;
+
+	if (!w->by_turn)
+		return 0;
+	if (!at_once)
+		at_once = 1;
+	buf_reset(&w->text);
+	w->text_first = a->first;
+	for (uint64_t n = 0; rc == 0 && n < a->sequences; n += at_once) {
+		uint64_t count = a->sequences - n < at_once ? a->sequences - n : at_once;
+		struct http_response r = HTTP_RESPONSE_INIT;
+		struct client_request q = { .method = "GET", .timeout_ms = 600000 };
+		char path[128];
+
+		snprintf(path, sizeof path, "/v1/tokens?from=%llu&count=%llu",
+			(unsigned long long)(a->first + n), (unsigned long long)count);
+		q.path = path;
+		rc = client_send(&w->client, &q, &r);
+		if (rc == 0 && r.status != 200)
+			rc = client_refused(&r, EX_DATAERR, "asking for text");
+		if (rc == 0 && r.body.len != count * sequence)
+			rc = err_set(EX_DATAERR,
+				"the coordinator's text has another length than was asked for");
+		if (rc == 0)
+			buf_add(&w->text, r.body.data, r.body.len);
+		http_response_release(&r);
+	}
+	return rc;
+}
+
+int worker_read_text(void *arg, uint64_t n, uint32_t *ids)
+{
+	struct worker *w = arg;
+	uint64_t count = (uint64_t)w->run.length + 1;
+	uint64_t size = count * protocol_id_bytes(w->run.config.vocab);
+
+	if (!w->by_turn)
+		return lm_shards_get(&w->data, shuffle_at(&w->shuffle, n), count, ids);
+	if (n < w->text_first || (n - w->text_first + 1) * size > w->text.len)
+		bug("sequence %llu is not of the turn", (unsigned long long)n);
+	if (!protocol_unpack(ids, w->text.data + (n - w->text_first) * size, count,
+		    w->run.config.vocab))
+		return err_set(EX_DATAERR, "the coordinator's text has an id beyond %u",
+			w->run.config.vocab);
+	return 0;
+}
+
+/* --- the month's quota ------------------------------------------------------------------------ */
+
+/* What was carried is kept with the state's root, a line for the month: all runs share it. */
+int worker_quota(struct worker *w)
+{
+	struct net_bytes now;
+	struct buf text = BUF_INIT, path = BUF_INIT;
+	int64_t used = 0, month_is, at_ms = client_now_ms(&w->client);
+	time_t s = (time_t)(at_ms / 1000);
+	struct tm t;
+	json_t *was = NULL;
+	int rc = 0;
+
+	if (!w->o.quota)
+		return 0;
+	gmtime_r(&s, &t);
+	month_is = (t.tm_year + 1900) * 100 + t.tm_mon + 1;
+	buf_addf(&path, "%s/../quota.json", w->state.dir);
+	if (access(path.data, F_OK) == 0 && io_read(&text, path.data, 4096) == 0 &&
+		(was = json_parse_object(buf_text(&text), text.len, path.data))) {
+		if (json_integer_value(json_object_get(was, "month")) == month_is)
+			used = json_integer_value(json_object_get(was, "bytes"));
+	}
+	err_clear();
+	http_bytes(&w->client.http, &now);
+	used += (int64_t)(now.sent + now.received - w->quota_counted);
+	w->quota_counted = now.sent + now.received;
+	buf_reset(&text);
+	buf_addf(&text, "{\"month\":%lld,\"bytes\":%lld}\n", (long long)month_is,
+		(long long)used);
+	rc = io_replace(path.data, text.data, text.len, 0666);
+	if (rc == 0 && used >= w->o.quota)
+		rc = err_set(EX_TEMPFAIL,
+			"this month's quota is used up: %lld bytes of --quota %lld",
+			(long long)used, (long long)w->o.quota);
+	json_decref(was);
+	buf_release(&text);
+	buf_release(&path);
+	return rc;
+}
