@@ -15,6 +15,8 @@ setup_file() {
 	rnp-train init --preset nano --vocab 280 --out "$DIR/model"
 }
 
+setup() { cd "$BATS_TEST_TMPDIR" || return; }
+
 # four workers with tiny steps; what comes behind wins
 learn() {
 	rnp-train simulate --train --model "$DIR/model" --data "$DIR/tok" --valid "$DIR/tok" --eval-tokens 2048 --workers 4 \
