@@ -183,6 +183,25 @@ verdict() {
 	assert_equal "$(wc -l <<<"$output")" 1
 }
 
+@test "poc: a busy node answers the newest challenge first, and not those whose time is over" {
+	beat() {
+		jq -nc --arg n "$NODE" --arg at "$1" '{kind: "rnp.heartbeat", v: 1, node: $n, at: $at, interval_s: 60, state: "busy"}'
+	}
+	for name in old older newer; do small >$name.json; done
+	# all of it waits in the pipe when the node looks
+	{ beat "$(date -u -d '-1 hour' +%FT%TZ)" && cat old.json && beat "$(date -u +%FT%TZ)" && cat older.json newer.json; } >waiting
+	status=0
+	(cat waiting; sleep 1) | answer >answers 2>said || status=$?
+	assert_equal "$status" 75
+	grep -q 'skipped, the challenge gave' said
+	assert_equal "$(wc -l <said)" 1
+	head -1 answers | verdict newer.json | jq -e .passed
+	tail -1 answers | verdict older.json | jq -e .passed
+	assert_equal "$(wc -l <answers)" 2
+	# a file is in no hurry: its order stays
+	answer older.json newer.json | head -1 | verdict older.json | jq -e .passed
+}
+
 @test "poc: a node may answer one verifier only, and not what is beyond its memory" {
 	local v
 	v=$(jq -r .node verifier.json)

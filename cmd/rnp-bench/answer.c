@@ -9,6 +9,7 @@
 #include "cmd/rnp-bench/prove.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/record/key.h"
@@ -164,30 +165,108 @@ static int answer(const json_t *record, const char *where, const struct key *k,
 	return rc;
 }
 
-/* Handles one line. Returns the exit code; sets *end if there is no point in continuing. */
-static int take_line(const char *line, size_t len, const char *where, const struct key *k,
-	bool *end)
+/* A challenge that waits: a busy node gets several, of which the newest has the most time left. */
+struct waiting {
+	char *line, *where;
+	size_t len;
+	int64_t beat_ms; /* when it came with a heartbeat, by our clock; 0: not known */
+};
+
+#define WAITING_MAX 64
+
+static struct {
+	struct waiting list[WAITING_MAX]; /* the newest last */
+	int n;
+	int64_t beat_ms; /* of the newest heartbeat */
+} queue;
+
+static void drop(struct waiting *w)
+{
+	free(w->line);
+	free(w->where);
+}
+
+/* Puts a line into the queue, and of too many drops the oldest. Heartbeats, which rnp-register
+ * heartbeat prints as well, say when what follows them came. */
+static void enqueue(const char *line, size_t len, const char *where)
 {
 	json_t *record = json_parse_object(line, len, where);
-	int rc = record ? 0 : -1;
+	const char *at = json_string_value(json_object_get(record, "at"));
+	bool beat = record && json_check_kind(record, "", "rnp.heartbeat") == 0;
 
-	/* rnp-register heartbeat also prints the heartbeats that it sent */
-	if (record && json_check_kind(record, "", "rnp.heartbeat") < 0)
-		rc = answer(record, where, k, end);
+	err_clear();
+	if (beat && (!at || clock_parse(at, where, &queue.beat_ms) < 0))
+		err_clear();
+	json_decref(record);
+	if (beat)
+		return;
+	if (queue.n == WAITING_MAX) {
+		prog_warn("%s: dropped, %d newer challenges wait", queue.list[0].where,
+			WAITING_MAX);
+		drop(&queue.list[0]);
+		memmove(queue.list, queue.list + 1,
+			(size_t)--queue.n * sizeof *queue.list);
+	}
+	queue.list[queue.n++] = (struct waiting){ .line = xstrndup(line, len),
+		.where = xstrdup(where),
+		.len = len,
+		.beat_ms = queue.beat_ms };
+}
+
+/* Whether a challenge has waited here for longer than it gives. */
+static int check_time(const struct waiting *w, const json_t *record)
+{
+	struct poc_challenge c;
+	int64_t waited_ms = w->beat_ms ? clock_now_ms() - w->beat_ms : 0;
+
+	if (poc_challenge_read(&c, record, w->where) < 0)
+		return -1;
+	return waited_ms <= c.deadline_ms ?
+		0 :
+		err_set(EX_TEMPFAIL,
+			"%s: skipped, the challenge gave %.3g s and has waited for %.3g s",
+			w->where, (double)c.deadline_ms / 1e3, (double)waited_ms / 1e3);
+}
+
+/* Answers one. Returns the exit code; sets *end when there is no use in going on. */
+static int take(const struct waiting *w, const struct key *k, bool *end)
+{
+	json_t *record = json_parse_object(w->line, w->len, w->where);
+	int rc = record ? check_time(w, record) : -1;
+
+	if (rc == 0)
+		rc = answer(record, w->where, k, end);
 	*end = *end && rc < 0;
 	json_decref(record);
 	return rc < 0 ? err_report() : EX_OK;
+}
+
+/* Reads what is there, and waits only where nothing else is to be done. Returns 0, or -1. *ended:
+ * the input has. */
+static int read_waiting(struct lines *l, bool *ended)
+{
+	char *line;
+	size_t len;
+
+	while (!*ended && (!queue.n || lines_waiting(l))) {
+		int rc = lines_next(l, &line, &len);
+
+		if (rc < 0)
+			return -1;
+		if (rc > 0)
+			enqueue(line, len, lines_where(l));
+		*ended = rc == 0;
+	}
+	return 0;
 }
 
 static int run(int nargs, char **args)
 {
 	struct key k = KEY_INIT;
 	struct lines l;
-	size_t len;
-	char *line;
 	unsigned char public_key[KEY_PUBLIC_BYTES];
 	int code = EX_OK, rc = key_load(&k, key_path, NULL);
-	bool end = false;
+	bool end = false, ended = false;
 
 	if (rc == 0 && signer && address_parse(signer, "--signer", public_key) < 0)
 		rc = err_set(EX_USAGE, "--signer: '%.60s' is not an address", signer);
@@ -195,13 +274,17 @@ static int run(int nargs, char **args)
 	lines_open(&l, args, nargs, POC_CHALLENGE_BYTES_MAX);
 	/* Reports a challenge that it cannot answer, then continues with the next one and keeps
 	 * the heartbeats' pipe open. */
-	while (rc == 0 && !end && (rc = lines_next(&l, &line, &len)) > 0) {
-		rc = take_line(line, len, lines_where(&l), &k, &end);
-		code = code ? code : rc;
-		rc = 0;
+	while (rc == 0 && !end && (rc = read_waiting(&l, &ended)) == 0 && queue.n) {
+		struct waiting newest = queue.list[--queue.n];
+		int this_code = take(&newest, &k, &end);
+
+		code = code ? code : this_code;
+		drop(&newest);
 	}
 	if (rc < 0)
 		rc = err_report();
+	while (queue.n)
+		drop(&queue.list[--queue.n]);
 	lines_close(&l);
 	key_release(&k);
 	return code ? code : rc;
@@ -215,6 +298,8 @@ const struct command command_answer = {
 	.details =
 		"Reads rnp.challenge records, computes what they ask and writes one signed rnp.answer each;\n"
 		"the rnp.heartbeat records between them are passed over.\n"
+		"Of several that wait in a pipe the newest is answered first, and one whose time is over is\n"
+		"skipped.\n"
 		"A device that is not here is an error (69). What cannot be answered is told, and the next is.\n"
 		"The exit status is that of the first error.",
 	.columns = "node,challenge_sha256,at",

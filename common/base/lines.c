@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/err.h"
@@ -125,6 +127,19 @@ static int line_at_hand(struct lines *l, char **line, size_t *len)
 		return 1;
 	}
 	return 0;
+}
+
+bool lines_waiting(struct lines *l)
+{
+	struct pollfd p = { .fd = l->fd, .events = POLLIN };
+	struct stat st;
+
+	if (l->fd < 0 || fstat(l->fd, &st) < 0 || S_ISREG(st.st_mode))
+		return false;
+	if (l->from < l->block.len &&
+		memchr(l->block.data + l->from, '\n', l->block.len - l->from))
+		return true;
+	return !l->ended && poll(&p, 1, 0) > 0 && p.revents & POLLIN;
 }
 
 int lines_next(struct lines *l, char **line, size_t *len)

@@ -33,6 +33,10 @@ void lines_close(struct lines *l);
  * the next call: 1, 0 at the end, -1 on error: 66, 77, 65 (too long), 74. */
 int lines_next(struct lines *l, char **line, size_t *len);
 
+/* Whether lines_next would return at once: a line is at hand, or a pipe holds something. False at
+ * files, whose lines are in no hurry, and at the end. */
+bool lines_waiting(struct lines *l);
+
 /* "file:3" of the last line handed out, for messages. Borrowed until the next call. */
 const char *lines_where(struct lines *l);
 
