@@ -303,3 +303,29 @@ cannot_write() {
 	assert_equal "$status" 64
 	[[ $stderr == "rnp-price: there is no subcommand 'quoot'"* ]]
 }
+
+@test "cli: --watch looks again and again, on a terminal in place, in a pipe as further records" {
+	cd "$BATS_TEST_TMPDIR"
+	cp "$ROOT"/tests/data/man/{node.json,costs.json,offers.jsonl} .
+	mkfifo records
+	# its own process group, as a terminal's Ctrl-C reaches
+	rnp-price quote --node node.json --costs costs.json offers.jsonl --watch 1s >records 3>&- &
+	watching=$!
+	{
+		read -r first
+		read -r second
+		kill -INT "$watching"
+		cat >rest
+	} <records
+	status=0
+	wait "$watching" || status=$?
+	assert_equal "$status" 0
+	assert_equal "$(jq -c .ask_uusd <<<"$first")" "$(jq -c .ask_uusd <<<"$second")"
+	[[ $(jq -r .at <<<"$first") < $(jq -r .at <<<"$second") ]]
+	on_terminal 80 'timeout 2 rnp-price quote --node node.json --costs costs.json offers.jsonl --watch 1s || true' >screen
+	(($(grep -c $'\033\\[2J' screen) >= 2))
+	grep -q 'every 1 s' screen
+	refused 64 "reads files again" rnp-price quote --node node.json --costs costs.json -q --watch 1s </dev/null
+	run_split rnp-price quote --node node.json --costs no-such offers.jsonl --watch 1s
+	assert_equal "$status" 66 # what will not change ends it
+}

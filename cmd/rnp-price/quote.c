@@ -119,6 +119,7 @@ static const struct opt options[] = {
 		.kind = OPT_FLAG,
 		.to = &floor_if_empty,
 		.help = "without any evidence of a price ask the floor (default: exit 75)" },
+	OPT_WATCH,
 	{ .kind = OPT_END },
 };
 
@@ -502,6 +503,8 @@ static int check_stdin(int n, char **args)
 	times += bench_path && strcmp(bench_path, "-") == 0;
 	times += fit_path && strcmp(fit_path, "-") == 0;
 	times += leases_path && strcmp(leases_path, "-") == 0;
+	if (prog_watch_ms && times)
+		return err_set(EX_USAGE, "--watch reads files again, not standard input");
 	if (leases_path && !state_path)
 		return err_set(EX_USAGE, "--leases is learned from in a --state");
 	return times > 1 ? err_set(EX_USAGE, "standard input is wanted twice") : 0;

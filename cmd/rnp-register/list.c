@@ -64,6 +64,7 @@ static const struct opt opts[] = {
 		.help = "end after N nodes (default all)",
 		.min = 1,
 		.max = INT64_MAX },
+	OPT_WATCH,
 	OPT_CA(&ca_file),
 	{ 0 },
 };

@@ -32,6 +32,7 @@ static const struct opt opts[] = {
 		.to = &passphrase_file,
 		.metavar = "F",
 		.help = "of an encrypted key file" },
+	OPT_WATCH,
 	OPT_CA(&ca_file),
 	{ 0 },
 };
@@ -230,7 +231,7 @@ const struct command command_status = {
 		"The exit status is 1 when the registry does not know the node.",
 	.card = true,
 	.examples = "  rnp-register status --registry https://registry.example\n"
-		    "  watch -n 60 rnp-register status",
+		    "  rnp-register status --watch 60s",
 	.opts = opts,
 	.run = run,
 };

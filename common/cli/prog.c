@@ -9,10 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/cli/complete.h"
+#include "common/cli/human.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/suggest.h"
@@ -285,10 +288,81 @@ static int print_completion(const struct program *p, const char *shell)
 	return print_and_finish(&text);
 }
 
+int64_t prog_watch_ms;
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+	(void)number;
+	interrupted = 1;
+}
+
+/* A terminal is cleared with the first bytes of the new answer, so that it does not flicker. */
+static void watch_heading(const struct program *p, const struct command *c)
+{
+	static char buffer[1 << 16];
+	char at[CLOCK_TEXT_MAX];
+	struct buf every = BUF_INIT;
+
+	human_duration(&every, (double)prog_watch_ms / 1e3);
+	clock_format(at, clock_now_ms());
+	setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+	printf("\033[H\033[2J%s %s, every %s, at %.19sZ; Ctrl-C ends\n\n", p->name,
+		c->name, every.data, at);
+	buf_release(&every);
+}
+
+/* Whether it is of use to try again: an answer, a clear no, or what may be there later. */
+static bool may_change(int code)
+{
+	return code == EX_OK || code == EXIT_NO || code == EX_UNAVAILABLE ||
+		code == EX_TEMPFAIL;
+}
+
+/* The command again and again, each time in a process of its own. Returns the last exit code; Ctrl-C
+ * is an end like any other. */
+static int watch(const struct program *p, const struct command *c, int nargs, char **args,
+	const struct out_form *form)
+{
+	struct sigaction action = { .sa_handler = on_interrupt };
+	int status = 0, code = EX_OK;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	while (!interrupted && may_change(code)) {
+		struct timespec left = { prog_watch_ms / 1000,
+			prog_watch_ms % 1000 * 1000000 };
+		pid_t pid = fork();
+
+		if (pid < 0) {
+			err_sys(EX_OSERR, "cannot start a process");
+			return err_report();
+		}
+		if (pid == 0) {
+			signal(SIGINT, SIG_DFL);
+			signal(SIGTERM, SIG_DFL);
+			out_use(form); /* times are relative to now */
+			if (form->people && out_is_terminal())
+				watch_heading(p, c);
+			_exit(finish(c->run(nargs, args)));
+		}
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			kill(pid, SIGTERM);
+		if (interrupted)
+			break;
+		code = WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
+		if (may_change(code))
+			nanosleep(&left, NULL);
+	}
+	return code;
+}
+
 static int run_command(const struct program *p, const struct command *c, int argc,
 	char **argv)
 {
 	struct buf text = BUF_INIT;
+	struct out_form form;
 	int nargs, code;
 
 	/* --help answers even where a required option is missing */
@@ -312,13 +386,15 @@ static int run_command(const struct program *p, const struct command *c, int arg
 		buf_addf(&text, "%s %s\n", p->name, RNP_VERSION);
 		return print_and_finish(&text);
 	}
-	out_use(&(struct out_form){
+	form = (struct out_form){
 		.people = prog.table || (!prog.json && out_is_terminal()),
 		.card = c->card,
 		.columns = c->columns,
 		.colour = out_wants_colour(prog.color, STDOUT_FILENO),
-	});
-	code = finish(c->run(nargs, argv + 1));
+	};
+	out_use(&form);
+	code = prog_watch_ms ? watch(p, c, nargs, argv + 1, &form) :
+			       finish(c->run(nargs, argv + 1));
 	settings_release();
 	return code;
 }

@@ -5,6 +5,7 @@
 #define RNP_COMMON_CLI_PROG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/cli/opt.h"
 
@@ -34,6 +35,9 @@ void prog_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 bool prog_quiet(void);
 
+/* See OPT_WATCH. */
+extern int64_t prog_watch_ms;
+
 /* The row `--key F` for commands that sign; key_path NULL after parsing means the default. */
 /* clang-format off */
 #define OPT_KEY(to_path) \
@@ -44,6 +48,12 @@ bool prog_quiet(void);
 #define OPT_NODE(to_text) \
 	{ .name = "node", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "A", \
 		.help = "address of the node" }
+
+/* The row `--watch D` for commands whose answer people look at again and again; prog_main does the
+ * rest. 0: once. */
+#define OPT_WATCH \
+	{ .name = "watch", .kind = OPT_DURATION, .to = &prog_watch_ms, .metavar = "D", \
+		.help = "again every D until Ctrl-C, such as 10s", .min = 1000, .max = 86400000 }
 
 /* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or
  * auto: as dev_open takes it. */
