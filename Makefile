@@ -113,7 +113,18 @@ $(BUILD)/obj/serve.o: $(BUILD)/gen/serve.c $(BUILD)/flags
 	$(call say,CC  )
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(LIB): $(call object,$(COMMON) $(KERNELS)) $(addprefix $(BUILD)/obj/,schemas.o api.o serve.o units.o)
+# what --help shows of the man pages
+PAGES := $(sort $(wildcard man/*.1))
+$(BUILD)/gen/examples.c: $(PAGES) scripts/examples
+	@mkdir -p $(@D)
+	$(Q)scripts/examples $(PAGES) > $@.part && mv $@.part $@
+
+$(BUILD)/obj/examples.o: $(BUILD)/gen/examples.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(LIB): $(call object,$(COMMON) $(KERNELS)) $(addprefix $(BUILD)/obj/,schemas.o api.o serve.o units.o examples.o)
 	$(call say,AR  )
 	$(Q)rm -f $@ && ar qcs $@ $^
 

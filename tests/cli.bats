@@ -33,11 +33,23 @@ each_subcommand() {
 }
 
 helps() {
+	local line page
+	cd "$BATS_TEST_TMPDIR"
+	page=$(sed 's/\\e//g; s/^[$>] //; s/\\(aq/\x27/g; s/\\-/-/g' "$ROOT/man/$1.1" | tr -d '[:space:]')
 	run_split "$1" "$2" --help
 	assert_equal "$status" 0
 	assert_equal "$stderr" ""
 	[[ $output == "usage: $1 $2"* && $output == *"See $1(1)." ]] || return 1
 	assert_equal "$(grep -o "See $1(1)" <<<"$output" | wc -l)" 1
+	# for a terminal of 80 columns
+	assert_equal "$(awk 'length > 79' <<<"$output")" ""
+	# at least one example, and it is one of the page, which tests/man.bats runs
+	awk '/^Examples:/ { on = 1; next } /^See/ { on = 0 } on' <<<"$output" | sed 's/ *\\$//; s/^ *//' >examples
+	grep -q "$1 $2" examples || fail "$1 $2 has no example: EXAMPLES in man/$1.1"
+	while read -r line; do
+		line=${line//\\/} # as the page without its own
+		[[ $page == *"${line//[[:space:]]/}"* ]] || fail "not an example of man/$1.1: $line"
+	done <examples
 }
 
 @test "cli: the overview says what each option does in one column" {
@@ -48,7 +60,7 @@ helps() {
 	done
 }
 
-@test "cli: every subcommand answers --help with 0, also where options are missing" {
+@test "cli: every subcommand answers --help with 0 and an example of its page, also where options are missing" {
 	each_subcommand helps
 }
 

@@ -60,7 +60,7 @@ deb() {
 	local dir
 	for dir in one another/place; do
 		mkdir -p "$dir"
-		(cd "$ROOT" && git ls-files -z Makefile scripts common/base common/json cmd/rnp-register kernels/dev |
+		(cd "$ROOT" && git ls-files -z Makefile scripts man common/base common/json cmd/rnp-register kernels/dev |
 			xargs -0 cp --parents -t "$BATS_TEST_TMPDIR/$dir")
 		# through make deb's own flags
 		CCACHE_DISABLE=1 make -s -C "$dir" BUILD=build/release NVCC= MPI= NCCL= \

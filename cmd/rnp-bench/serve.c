@@ -149,7 +149,7 @@ static int run(int n, char **args)
 const struct command command_serve = {
 	.name = "serve",
 	.summary =
-		"Be the peer that net and comm measure against, and measure the bandwidth of nodes.",
+		"The peer that net and comm measure against, and that measures nodes.",
 	.details =
 		"Anybody who reaches it can use its network and some memory; the limits are in "
 		"rnp-bench(1).\nEnds on SIGTERM and SIGINT.",

@@ -32,7 +32,5 @@ const struct command command_config = {
 		"Writes one rnp.setting record for each setting; one without a value is not set. See the section\n"
 		"Settings in rnp(7).",
 	.columns = "name,value,from",
-	.examples =
-		"  rnp-register config\n  RNP_REGISTRY=https://registry.example rnp-register config",
 	.run = run,
 };

@@ -393,14 +393,11 @@ const struct command command_setup = {
 	.summary =
 		"Make this machine a node: key, settings, units, registration, preflight.",
 	.details =
-		"Asks on a terminal for what is not given. Writes /etc/rnp/{key.json,node.env,costs.json,\n"
-		"bench.jsonl,node.json} and units for systemd, measures, registers, and writes one rnp.setup\n"
-		"record: whether the node qualifies, what is missing, what it costs and would earn. A key\n"
-		"that is there is kept; it may be run again at any time. Exit status 1: it does not qualify.",
+		"Asks on a terminal for what is not given. Writes key, settings, costs and measurements below\n"
+		"/etc/rnp and units for systemd, measures, registers, and writes one rnp.setup record: whether\n"
+		"the node qualifies, what is missing, what it costs and would earn. A key that is there is kept;\n"
+		"it may be run again at any time. Exit status 1: it does not qualify.",
 	.card = true,
-	.examples =
-		"  sudo rnp-register setup\n"
-		"  rnp-register setup --root image --registry https://registry.example",
 	.opts = opts,
 	.run = run,
 };

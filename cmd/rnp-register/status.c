@@ -230,8 +230,6 @@ const struct command command_status = {
 		"last seven days, how many challenges it passed and failed, and why the last one failed.\n"
 		"The exit status is 1 when the registry does not know the node.",
 	.card = true,
-	.examples = "  rnp-register status --registry https://registry.example\n"
-		    "  rnp-register status --watch 60s",
 	.opts = opts,
 	.run = run,
 };

@@ -450,33 +450,91 @@ static void option_label(struct buf *out, const struct opt *o)
 		buf_addf(out, " %s", o->choices ? o->choices : o->metavar);
 }
 
-void opt_help(struct buf *out, const char *program, const struct command *c)
+/* The commands of the man page's EXAMPLES by "PROGRAM SUBCOMMAND", see scripts/examples. */
+extern const char *const examples_embedded_kinds[], *const examples_embedded_texts[];
+
+const char *opt_examples(const char *program, const char *command)
+{
+	size_t n = strlen(program);
+
+	for (int i = 0; examples_embedded_kinds[i]; i++) {
+		const char *kind = examples_embedded_kinds[i];
+
+		if (strncmp(kind, program, n) == 0 && kind[n] == ' ' &&
+			strcmp(kind + n + 1, command) == 0)
+			return examples_embedded_texts[i];
+	}
+	return NULL;
+}
+
+#define HELP_COLUMNS 79
+/* Of more options than so many the first few stand apart. */
+#define OPTIONS_MANY   8
+#define OPTIONS_COMMON 5
+
+/* Words from column on, in further lines with so many blanks before them; line breaks of the text are
+ * blanks, too. */
+static void add_wrapped(struct buf *out, const char *text, size_t column)
+{
+	size_t at = column;
+
+	while (*text) {
+		size_t n = strcspn(text, " \n");
+
+		if (at > column && at + 1 + n > HELP_COLUMNS) {
+			buf_addf(out, "\n%*s", (int)column, "");
+			at = column;
+		}
+		if (at > column)
+			buf_addc(out, ' ');
+		buf_add(out, text, n);
+		at += n + (at > column);
+		text += n;
+		text += strspn(text, " \n");
+	}
+	buf_addc(out, '\n');
+}
+
+static void help_options(struct buf *out, const struct opt *opts)
 {
 	struct buf label = BUF_INIT;
 	size_t width = 0;
+	int n = 0, at = 0;
 
-	opt_usage(out, program, c);
-	buf_addf(out, "\n%s\n", c->summary);
-	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++) {
+	for (const struct opt *o = opts; o && o->kind != OPT_END; o++, n++) {
 		option_label(&label, o);
 		if (label.len > width && label.len <= 30)
 			width = label.len;
 	}
-	for (const struct opt *o = c->opts; o && o->kind != OPT_END; o++) {
+	for (const struct opt *o = opts; o && o->kind != OPT_END; o++, at++) {
 		option_label(&label, o);
-		buf_adds(out, o == c->opts ? "\n" : "");
+		if (at == 0)
+			buf_addc(out, '\n');
+		if (at == OPTIONS_COMMON && n > OPTIONS_MANY)
+			buf_adds(out, "\nFurther options:\n\n");
 		if (label.len > width)
-			buf_addf(out, "  %s\n  %*s  %s\n", label.data, (int)width, "",
-				o->help);
+			buf_addf(out, "  %s\n  %*s  ", label.data, (int)width, "");
 		else
-			buf_addf(out, "  %-*s  %s\n", (int)width, label.data, o->help);
+			buf_addf(out, "  %-*s  ", (int)width, label.data);
+		add_wrapped(out, o->help, width + 4);
 	}
-	if (c->details)
-		buf_addf(out, "\n%s\n", c->details);
-	if (c->examples)
-		buf_addf(out, "\nExamples:\n\n%s\n", c->examples);
-	buf_addf(out, "\nSee %s(1).\n", program);
 	buf_release(&label);
+}
+
+void opt_help(struct buf *out, const char *program, const struct command *c)
+{
+	const char *examples = opt_examples(program, c->name);
+
+	opt_usage(out, program, c);
+	buf_addf(out, "\n%s\n", c->summary);
+	help_options(out, c->opts);
+	if (c->details) {
+		buf_addc(out, '\n');
+		add_wrapped(out, c->details, 0);
+	}
+	if (examples)
+		buf_addf(out, "\nExamples:\n\n%s", examples);
+	buf_addf(out, "\nSee %s(1).\n", program);
 }
 
 void opt_list_release(struct opt_list *l)

@@ -52,7 +52,6 @@ struct command {
 	const char *details;    /* what is read and written; may have several lines */
 	const char *columns;    /* of a table, see struct out_form; NULL: plain fields */
 	bool card;              /* for people a line per field: a single answer */
-	const char *examples;   /* two or so commands, a line each, for --help */
 	const struct opt *opts; /* NULL: none of its own */
 	/* args: what stood behind the options, n of them. Returns an exit code, or
 	 * err_report(). */
@@ -90,8 +89,12 @@ void opt_usage(struct buf *out, const char *program, const struct command *c);
 /* "rnp-price floor --costs F [--explain] [file]\n": all options, for the SYNOPSIS of man pages. */
 void opt_synopsis(struct buf *out, const char *program, const struct command *c);
 
-/* The whole --help text: usage, summary, one row per option in the table's order (the commonest
- * first), details, examples. */
+/* The first commands that the program's page has for a subcommand, lines that begin with two blanks;
+ * or NULL. */
+const char *opt_examples(const char *program, const char *command);
+
+/* The whole --help text in lines of under 80 columns: usage, summary, one row per option in the
+ * table's order (the five commonest first), details, and the examples of the man page. */
 void opt_help(struct buf *out, const char *program, const struct command *c);
 
 void opt_list_release(struct opt_list *l);
