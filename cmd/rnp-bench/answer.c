@@ -77,9 +77,7 @@ static double memory_for(const struct poc_device *d, const char *cpu_uuid)
 }
 
 /* Refuses challenges beyond this machine's memory: anybody may sign a challenge of a terabyte,
- * and the kernel kills a process that runs out of memory.
- * @c1
- * - */
+ * and the kernel kills a process that runs out of memory. */
 static int check_memory(const struct poc_challenge *c, const char *where)
 {
 	double need = 0, here = memory_here();

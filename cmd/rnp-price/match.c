@@ -341,8 +341,6 @@ const struct command command_match = {
 		"record a job: its GPUs, price and times, or why it waits.",
 	.columns =
 		"job,nodes.0.node=NODE,gpu_model,gpu_count=GPUS,uusd_per_hour,start,end,waiting",
-	.examples = "rnp-price match jobs.jsonl offers.jsonl\n"
-		    "rnp-price match --algorithm fgd jobs.jsonl offers.jsonl",
 	.opts = options,
 	.run = run,
 };

@@ -725,7 +725,7 @@ const struct command command_simulate = {
 	.details =
 		"Writes one rnp.sim_round record a round and one rnp.simulation record at the end. The same rounds,\n"
 		"outer steps and aggregation as of coordinate, in a time that passes as quickly as events come. A\n"
-		"worker's line: {\"name\":\"home\",\"share\":3,\"up_bps\":20000000,\"down_bps\":100000000,\"latency_ms\":25,\n"
+		"worker's line: {\"name\":\"home\",\"share\":3,\"up_bps\":20000000,\"down_bps\":100000000, \"latency_ms\":25, \n"
 		"\"loss_ppm\":1000,\"tokens_per_s\":8000,\"up_s\":7200,\"away_s\":600}",
 	.columns =
 		"round,to_s,workers,dropped,loss,validation_loss,tokens,bytes_received,bytes_sent,compute_ppm",
