@@ -55,5 +55,10 @@ uint32_t lm_guess(uint32_t *out, uint32_t most, const uint32_t *text, uint32_t n
 	if (found || n <= GRAM)
 		return found;
 	at = find_last(text, n - 1, text + n - GRAM, GRAM);
-	return at ? copy(out, most, text + at, n - at) : 0;
+	if (!at)
+		return 0;
+	/* what repeats goes on with its own continuation */
+	for (uint32_t i = 0; i < most; i++)
+		out[i] = at + i < n ? text[at + i] : out[at + i - n];
+	return most;
 }

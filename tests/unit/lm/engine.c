@@ -383,7 +383,8 @@ static void guesses(void)
 
 	CHECK_I64(2, lm_guess(out, 2, text, 13, 13, NULL, 0));
 	CHECK(out[0] == 6 && out[1] == 7);
-	CHECK_I64(5, lm_guess(out, 8, text, 13, 13, NULL, 0));
+	CHECK_I64(8, lm_guess(out, 8, text, 13, 13, NULL, 0));
+	CHECK(out[4] == 3 && out[5] == 6);
 	CHECK_I64(0, lm_guess(out, 8, text, 12, 12, NULL, 0));
 	CHECK_I64(0, lm_guess(out, 8, text, 5, 5, NULL, 0));
 	CHECK_I64(0, lm_guess(out, 8, text, 3, 3, NULL, 0));
