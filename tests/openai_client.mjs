@@ -43,6 +43,26 @@ for await (const chunk of await client.completions.create({ model, prompt: "This
 	streamed += chunk.choices[0]?.text ?? "";
 assert.equal(streamed, completion.choices[0].text);
 
+const response = await client.responses.create({ model, input: "Hi", instructions: "Be brief.", max_output_tokens: 16, temperature: 0 });
+assert.equal(response.object, "response");
+assert.ok(["completed", "incomplete"].includes(response.status));
+assert.equal(response.usage.total_tokens, response.usage.input_tokens + response.usage.output_tokens);
+let last, spoken = "", number = 0;
+for await (const event of await client.responses.create({
+	model, instructions: "Be brief.", max_output_tokens: 16, temperature: 0, stream: true,
+	input: [{ role: "user", content: [{ type: "input_text", text: "Hi" }] }],
+})) {
+	assert.equal(event.sequence_number, number++);
+	if (event.type === "response.output_text.delta") spoken += event.delta;
+	last = event;
+}
+assert.equal(last.type, "response." + response.status);
+assert.equal(spoken, response.output_text);
+assert.equal(last.response.output[0].content[0].text, spoken);
+const followed = client.responses.stream({ model, input: "Hi", instructions: "Be brief.", max_output_tokens: 16, temperature: 0 });
+assert.equal((await followed.finalResponse()).output_text, spoken);
+await assert.rejects(client.responses.create({ model, input: "x", previous_response_id: "resp_1" }), (e) => e.param === "previous_response_id");
+
 await assert.rejects(client.chat.completions.create({ model: "none", messages }), (e) => e instanceof OpenAI.NotFoundError &&
 	e.code === "model_not_found" && e.param === "model");
 await assert.rejects(client.chat.completions.create({ model, messages, n: 99 }), (e) => e instanceof OpenAI.BadRequestError &&

@@ -139,6 +139,12 @@ static enum httpd_when post_completion(void *s, struct httpd_request *q,
 	return answer(s, q, r, REQUEST_COMPLETION, &reply_completion);
 }
 
+static enum httpd_when post_response(void *s, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	return answer(s, q, r, REQUEST_RESPONSE, &reply_response);
+}
+
 static void gone(void *ctx, struct httpd_request *q)
 {
 	(void)ctx;
@@ -424,6 +430,8 @@ const struct httpd_route server_routes[] = {
 		.gone = gone, .done = done),
 	HTTPD_POST("/v1/completions", post_completion, BODY_MAX, .slow = true,
 		.gone = gone, .done = done),
+	HTTPD_POST("/v1/responses", post_response, BODY_MAX, .slow = true,
+		.begin = begin_post, .gone = gone, .done = done),
 	HTTPD_GET("/v1/models", get_models),
 	HTTPD_GET("/v1/models/{model}", get_model),
 	HTTPD_POST("/tokenize", post_tokenize, BODY_MAX, .slow = true,
@@ -437,6 +445,7 @@ const struct httpd_route server_routes[] = {
 	HTTPD_GET("/", page_get),
 	OPTIONS("/v1/chat/completions"),
 	OPTIONS("/v1/completions"),
+	OPTIONS("/v1/responses"),
 	OPTIONS("/v1/models"),
 	OPTIONS("/v1/models/{model}"),
 	OPTIONS("/tokenize"),

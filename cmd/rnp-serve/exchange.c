@@ -35,7 +35,7 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	const struct request *q = &x->request;
 	uint32_t n = (uint32_t)(p->ids.len / sizeof(uint32_t));
 	int64_t max = q->tokens_max, room = (int64_t)x->model->context - n;
-	bool chat = q->kind == REQUEST_CHAT;
+	bool chat = q->kind != REQUEST_COMPLETION;
 
 	if (max < 0)
 		max = chat ? room : COMPLETION_TOKENS;
@@ -115,6 +115,8 @@ static void release_choice(struct choice *c)
 	filter_release(&c->filter);
 	buf_release(&c->content);
 	buf_release(&c->reasoning);
+	buf_release(&c->said);
+	buf_release(&c->thought);
 	json_decref(c->logprobs);
 }
 
@@ -260,6 +262,7 @@ static void end_choice(struct choice *c, const char *finish)
 		return;
 	c->ended = true;
 	c->finish = finish;
+	c->outcome = finish ? finish : "stop";
 	c->x->open--;
 }
 

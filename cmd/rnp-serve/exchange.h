@@ -26,12 +26,17 @@ struct choice {
 	struct buf echo;               /* completions: what comes before the answer */
 	struct buf content, reasoning; /* not written yet when streaming, else all */
 	json_t *logprobs; /* an array of tokens, not written yet when streaming; NULL: not wanted */
-	size_t text_bytes;  /* so far, for offsets */
-	uint32_t tokens;    /* told to the client */
-	bool begun;         /* its role was told */
-	bool ended;         /* the client knows how it finished */
-	bool over;          /* the engine is done with it */
-	const char *finish; /* "stop", "length" */
+	size_t text_bytes;   /* so far, for offsets */
+	uint32_t tokens;     /* told to the client */
+	bool begun;          /* its role was told */
+	bool ended;          /* the client knows how it finished */
+	bool over;           /* the engine is done with it */
+	const char *finish;  /* "stop", "length"; NULL once it was told */
+	const char *outcome; /* the same, for good */
+	/* responses: all that was written of a stream, and where it is */
+	struct buf said, thought;
+	uint32_t item;
+	bool speaks;
 };
 
 /* How an API writes its answers. */
@@ -45,7 +50,7 @@ struct reply_format {
 	void (*whole)(struct exchange *x, struct buf *out);
 };
 
-extern const struct reply_format reply_chat, reply_completion;
+extern const struct reply_format reply_chat, reply_completion, reply_response;
 
 struct exchange {
 	_Atomic int holders;
@@ -66,6 +71,7 @@ struct exchange {
 	char id[48];
 	int64_t created, started_ns, first_ns, last_write_ns;
 	uint32_t prompt_tokens, cached_tokens;
+	uint64_t sequence;     /* responses: of the next event */
 	struct buf prediction; /* uint32_t: what the answer may well be */
 	struct buf out;        /* of the stream, not yet written */
 	bool streaming;        /* something was sent */

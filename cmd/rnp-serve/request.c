@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-serve/request_parts.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/num.h"
@@ -259,6 +260,14 @@ static int read_modalities(struct request *q, const struct field *f, json_t *v,
 	return refuse(q, f, v, e);
 }
 
+static int read_truncation(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	const char *text = json_string_value(v);
+
+	return text && strcmp(text, "disabled") == 0 ? 0 : refuse(q, f, v, e);
+}
+
 static int read_one(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
@@ -291,14 +300,16 @@ static int read_messages(struct request *q, const struct field *f, json_t *v,
 
 #define CHAT      (REQUEST_CHAT | REQUEST_TEMPLATE)
 #define TEXT      REQUEST_COMPLETION
-#define ALL       (CHAT | TEXT)
+#define BOTH      (CHAT | REQUEST_RESPONSE)
+#define ANSWER    REQUEST_RESPONSE
+#define ALL       (CHAT | TEXT | ANSWER)
 #define TO(field) offsetof(struct request, field)
 
 static const struct field fields[] = {
 	{ "model", ALL, read_text, TO(model), 0, 0 },
 	{ "messages", CHAT, read_messages, 0, 0, 0 },
 	{ "prompt", TEXT, read_any, TO(prompt), 0, 0 },
-	{ "max_tokens", ALL, read_tokens_max, TO(tokens_max), 0, 0 },
+	{ "max_tokens", CHAT | TEXT, read_tokens_max, TO(tokens_max), 0, 0 },
 	{ "max_completion_tokens", CHAT, read_tokens_max, TO(tokens_max), 0, 0 },
 	{ "temperature", ALL, read_number, TO(sampling.temperature), 0, 2 },
 	{ "top_p", ALL, read_number, TO(sampling.top_p), 0, 1 },
@@ -310,19 +321,19 @@ static const struct field fields[] = {
 		100 },
 	{ "seed", ALL, read_seed, 0, 0, 0 },
 	{ "stop", ALL, read_stop, 0, 0, 0 },
-	{ "n", ALL, read_count, TO(n), 1, REQUEST_CHOICES_MAX },
-	{ "logit_bias", ALL, read_bias, 0, 0, 0 },
-	{ "logprobs", ALL, read_logprobs, TO(logprobs), 0, 0 },
+	{ "n", CHAT | TEXT, read_count, TO(n), 1, REQUEST_CHOICES_MAX },
+	{ "logit_bias", CHAT | TEXT, read_bias, 0, 0, 0 },
+	{ "logprobs", CHAT | TEXT, read_logprobs, TO(logprobs), 0, 0 },
 	{ "top_logprobs", CHAT, read_count, TO(top_logprobs), 0, LM_TOP_LOGPROBS_MAX },
 	{ "stream", ALL, read_bool, TO(stream), 0, 0 },
-	{ "stream_options", ALL, read_stream_options, 0, 0, 0 },
-	{ "tools", CHAT, read_array, TO(tools), 0, 0 },
-	{ "tool_choice", CHAT, read_any, TO(tool_choice), 0, 0 },
-	{ "parallel_tool_calls", CHAT, read_bool, TO(parallel_tool_calls), 0, 0 },
+	{ "stream_options", CHAT | TEXT, read_stream_options, 0, 0, 0 },
+	{ "tools", BOTH, read_array, TO(tools), 0, 0 },
+	{ "tool_choice", BOTH, read_any, TO(tool_choice), 0, 0 },
+	{ "parallel_tool_calls", BOTH, read_bool, TO(parallel_tool_calls), 0, 0 },
 	{ "response_format", CHAT, read_object, TO(response_format), 0, 0 },
 	{ "prediction", CHAT, read_prediction, 0, 0, 0 },
 	{ "reasoning_effort", CHAT, read_text, TO(reasoning_effort), 0, 0 },
-	{ "chat_template_kwargs", CHAT, read_object, TO(template_kwargs), 0, 0 },
+	{ "chat_template_kwargs", BOTH, read_object, TO(template_kwargs), 0, 0 },
 	{ "user", ALL, read_accepted, 0, 0, 0 },
 	{ "echo", TEXT, read_bool, TO(echo), 0, 0 },
 	{ "modalities", CHAT, read_modalities, 0, 0, 0 },
@@ -332,7 +343,21 @@ static const struct field fields[] = {
 	{ "functions", CHAT, refuse, 0, 0, 0 },
 	{ "function_call", CHAT, refuse, 0, 0, 0 },
 	{ "web_search_options", CHAT, refuse, 0, 0, 0 },
-	{ "store", CHAT, refuse, 0, 0, 0 },
+	{ "store", BOTH, refuse, 0, 0, 0 },
+	{ "input", ANSWER, read_any, TO(input), 0, 0 },
+	{ "instructions", ANSWER, read_text, TO(instructions), 0, 0 },
+	{ "max_output_tokens", ANSWER, read_tokens_max, TO(tokens_max), 0, 0 },
+	{ "text", ANSWER, read_object, TO(text), 0, 0 },
+	{ "reasoning", ANSWER, read_object, TO(reasoning), 0, 0 },
+	{ "metadata", ANSWER, read_accepted, 0, 0, 0 },
+	{ "truncation", ANSWER, read_truncation, 0, 0, 0 },
+	{ "previous_response_id", ANSWER, refuse, 0, 0, 0 },
+	{ "conversation", ANSWER, refuse, 0, 0, 0 },
+	{ "background", ANSWER, refuse, 0, 0, 0 },
+	{ "include", ANSWER, refuse, 0, 0, 0 },
+	{ "prompt", ANSWER, refuse, 0, 0, 0 },
+	{ "max_tool_calls", ANSWER, refuse, 0, 0, 0 },
+	{ "top_logprobs", ANSWER, refuse, 0, 0, 0 },
 };
 
 static const struct field *find_field(const char *name, enum request_kind kind)
@@ -375,6 +400,8 @@ static int read_fields(struct request *q, struct api_error *e)
 
 static int check_together(struct request *q, struct api_error *e)
 {
+	if (q->kind == REQUEST_RESPONSE && request_read_input(q, e) < 0)
+		return -1;
 	if ((q->kind & CHAT) && !q->messages)
 		return api_error_set(e, 400, "missing_required_parameter", "messages",
 			"'messages' is missing");

@@ -19,7 +19,12 @@
 #define REQUEST_BIAS_MAX     1024
 #define REQUEST_MESSAGES_MAX 4096
 
-enum request_kind { REQUEST_CHAT = 1, REQUEST_COMPLETION = 2, REQUEST_TEMPLATE = 4 };
+enum request_kind {
+	REQUEST_CHAT = 1,
+	REQUEST_COMPLETION = 2,
+	REQUEST_TEMPLATE = 4,
+	REQUEST_RESPONSE = 8 /* becomes a chat once it is parsed, but for its answer */
+};
 
 /* An error as the API tells it; the sentence is the pending error's (err.h). */
 struct api_error {
@@ -55,6 +60,10 @@ struct request {
 	const char *reasoning_effort;
 	bool parallel_tool_calls;
 	json_t *prediction; /* text, or an array of text parts; NULL: none */
+
+	/* responses: what messages and the like are made of */
+	json_t *input, *text, *reasoning;
+	const char *instructions;
 
 	struct buf ignored; /* names of fields that nobody knows, "a, b" */
 };

@@ -1,0 +1,264 @@
+/* reply_response.c - answers as OpenAI's responses API writes them: items, and an event for each step
+ * of each of them. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/rnp-serve/exchange.h"
+#include "common/json/canon.h"
+#include "common/json/json.h"
+
+/* --- the response object ------------------------------------------------------------------------------ */
+
+static void add_string(struct buf *out, const struct buf *text)
+{
+	canon_string(out, buf_text(text), text->len);
+}
+
+static void add_reasoning_item(const struct exchange *x, struct buf *out,
+	const struct buf *text, bool done)
+{
+	buf_addf(out,
+		"{\"id\":\"rs_%s\",\"type\":\"reasoning\",\"status\":\"%s\",\"summary\":[]",
+		x->id, done ? "completed" : "in_progress");
+	if (done) {
+		buf_adds(out, ",\"content\":[{\"type\":\"reasoning_text\",\"text\":");
+		add_string(out, text);
+		buf_adds(out, "}]");
+	}
+	buf_addc(out, '}');
+}
+
+static void add_part(struct buf *out, const struct buf *text)
+{
+	buf_adds(out,
+		"{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
+	add_string(out, text);
+	buf_addc(out, '}');
+}
+
+static void add_message_item(const struct exchange *x, struct buf *out,
+	const struct buf *text, const char *status)
+{
+	buf_addf(out,
+		"{\"id\":\"msg_%s\",\"type\":\"message\",\"status\":\"%s\","
+		"\"role\":\"assistant\",\"content\":[",
+		x->id, status);
+	if (text)
+		add_part(out, text);
+	buf_adds(out, "]}");
+}
+
+static const char *item_status(const struct choice *c)
+{
+	return strcmp(c->outcome, "length") == 0 ? "incomplete" : "completed";
+}
+
+static void add_usage(const struct exchange *x, const struct choice *c, struct buf *out)
+{
+	buf_addf(out,
+		"{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u},"
+		"\"output_tokens\":%u,\"output_tokens_details\":{\"reasoning_tokens\":0},"
+		"\"total_tokens\":%u}",
+		x->prompt_tokens, x->cached_tokens, c->tokens,
+		x->prompt_tokens + c->tokens);
+}
+
+static void add_value(struct buf *out, const char *key, const json_t *v,
+	const char *without)
+{
+	buf_addf(out, ",\"%s\":", key);
+	if (v && !json_is_null(v))
+		json_write(out, v);
+	else
+		buf_adds(out, without);
+}
+
+/* said, thought: the texts so far; status "in_progress" has no output yet. */
+static void add_response(const struct exchange *x, const struct choice *c,
+	struct buf *out, const char *status, const struct buf *said,
+	const struct buf *thought)
+{
+	const json_t *body = x->request.body;
+	bool done = strcmp(status, "in_progress") != 0;
+
+	buf_addf(out,
+		"{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\"",
+		x->id, (long long)x->created, status);
+	buf_adds(out, ",\"model\":");
+	canon_string(out, x->model->name, strlen(x->model->name));
+	buf_adds(out, ",\"output\":[");
+	if (done && thought->len) {
+		add_reasoning_item(x, out, thought, true);
+		buf_addc(out, ',');
+	}
+	if (done)
+		add_message_item(x, out, said, item_status(c));
+	buf_addf(out, "],\"error\":null,\"incomplete_details\":%s",
+		strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" :
+						    "null");
+	add_value(out, "instructions", json_object_get(body, "instructions"), "null");
+	add_value(out, "max_output_tokens", json_object_get(body, "max_output_tokens"),
+		"null");
+	add_value(out, "metadata", json_object_get(body, "metadata"), "{}");
+	add_value(out, "temperature", json_object_get(body, "temperature"), "1");
+	add_value(out, "top_p", json_object_get(body, "top_p"), "1");
+	add_value(out, "text", json_object_get(body, "text"),
+		"{\"format\":{\"type\":\"text\"}}");
+	add_value(out, "tools", json_object_get(body, "tools"), "[]");
+	add_value(out, "tool_choice", json_object_get(body, "tool_choice"), "\"auto\"");
+	add_value(out, "parallel_tool_calls",
+		json_object_get(body, "parallel_tool_calls"), "true");
+	buf_adds(out,
+		",\"previous_response_id\":null,\"store\":false,\"truncation\":\"disabled\",\"usage\":");
+	if (done)
+		add_usage(x, c, out);
+	else
+		buf_adds(out, "null");
+	buf_addc(out, '}');
+}
+
+/* --- events -------------------------------------------------------------------------------------------- */
+
+static void begin_event(struct exchange *x, struct buf *out, const char *type)
+{
+	buf_addf(out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu", type,
+		type, (unsigned long long)x->sequence++);
+}
+
+static void end_event(struct buf *out)
+{
+	buf_adds(out, "}\n\n");
+}
+
+/* An event of one part of an item: KEY is the text. */
+static void part_event(struct exchange *x, struct buf *out, const char *type,
+	const char *prefix, uint32_t index, const char *key, const struct buf *text)
+{
+	begin_event(x, out, type);
+	buf_addf(out,
+		",\"item_id\":\"%s%s\",\"output_index\":%u,\"content_index\":0,\"%s\":",
+		prefix, x->id, index, key);
+	add_string(out, text);
+	if (strncmp(type, "response.output_text", 20) == 0)
+		buf_adds(out, ",\"logprobs\":[]");
+	end_event(out);
+}
+
+static void begin_item_event(struct exchange *x, struct buf *out, const char *type,
+	uint32_t index)
+{
+	begin_event(x, out, type);
+	buf_addf(out, ",\"output_index\":%u,\"item\":", index);
+}
+
+static void begin_response(struct exchange *x, struct choice *c, struct buf *out)
+{
+	static const char *const types[] = { "response.created", "response.in_progress" };
+
+	for (int i = 0; i < 2; i++) {
+		begin_event(x, out, types[i]);
+		buf_adds(out, ",\"response\":");
+		add_response(x, c, out, "in_progress", NULL, NULL);
+		end_event(out);
+	}
+}
+
+static void reason(struct exchange *x, struct choice *c, struct buf *out)
+{
+	if (!c->thought.len) {
+		begin_item_event(x, out, "response.output_item.added", 0);
+		add_reasoning_item(x, out, &c->thought, false);
+		end_event(out);
+	}
+	part_event(x, out, "response.reasoning_text.delta", "rs_", 0, "delta",
+		&c->reasoning);
+	buf_add(&c->thought, c->reasoning.data, c->reasoning.len);
+}
+
+static void begin_message(struct exchange *x, struct choice *c, struct buf *out)
+{
+	const struct buf empty = BUF_INIT;
+
+	if (c->thought.len) {
+		part_event(x, out, "response.reasoning_text.done", "rs_", 0, "text",
+			&c->thought);
+		begin_item_event(x, out, "response.output_item.done", 0);
+		add_reasoning_item(x, out, &c->thought, true);
+		end_event(out);
+	}
+	c->item = c->thought.len > 0;
+	c->speaks = true;
+	begin_item_event(x, out, "response.output_item.added", c->item);
+	add_message_item(x, out, NULL, "in_progress");
+	end_event(out);
+	begin_event(x, out, "response.content_part.added");
+	buf_addf(out,
+		",\"item_id\":\"msg_%s\",\"output_index\":%u,\"content_index\":0,\"part\":",
+		x->id, c->item);
+	add_part(out, &empty);
+	end_event(out);
+}
+
+static void end_message(struct exchange *x, struct choice *c, struct buf *out)
+{
+	part_event(x, out, "response.output_text.done", "msg_", c->item, "text",
+		&c->said);
+	begin_event(x, out, "response.content_part.done");
+	buf_addf(out,
+		",\"item_id\":\"msg_%s\",\"output_index\":%u,\"content_index\":0,\"part\":",
+		x->id, c->item);
+	add_part(out, &c->said);
+	end_event(out);
+	begin_item_event(x, out, "response.output_item.done", c->item);
+	add_message_item(x, out, &c->said, item_status(c));
+	end_event(out);
+}
+
+static void response_chunk(struct exchange *x, struct choice *c, struct buf *out)
+{
+	if (!c->begun) {
+		begin_response(x, c, out);
+		c->begun = true;
+	}
+	if (c->reasoning.len && !c->speaks)
+		reason(x, c, out);
+	if ((c->content.len || c->ended) && !c->speaks)
+		begin_message(x, c, out);
+	if (c->content.len) {
+		part_event(x, out, "response.output_text.delta", "msg_", c->item, "delta",
+			&c->content);
+		buf_add(&c->said, c->content.data, c->content.len);
+	}
+	if (c->ended)
+		end_message(x, c, out);
+}
+
+static void response_end(struct exchange *x, struct buf *out)
+{
+	struct choice *c = &x->choices[0];
+	bool complete = strcmp(c->outcome, "length") != 0;
+
+	begin_event(x, out, complete ? "response.completed" : "response.incomplete");
+	buf_adds(out, ",\"response\":");
+	add_response(x, c, out, complete ? "completed" : "incomplete", &c->said,
+		&c->thought);
+	end_event(out);
+}
+
+static void response_whole(struct exchange *x, struct buf *out)
+{
+	struct choice *c = &x->choices[0];
+
+	add_response(x, c, out,
+		strcmp(c->outcome, "length") == 0 ? "incomplete" : "completed",
+		&c->content, &c->reasoning);
+	buf_addc(out, '\n');
+}
+
+const struct reply_format reply_response = {
+	.id_prefix = "",
+	.chunk = response_chunk,
+	.end = response_end,
+	.whole = response_whole,
+};
