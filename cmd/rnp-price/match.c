@@ -1,4 +1,4 @@
-/* rnp-price match - jobs and nodes in, matches out. */
+/* match.c - rnp-price match: jobs and nodes in, matches out. */
 #include <stdlib.h>
 #include <string.h>
 

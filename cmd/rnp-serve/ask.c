@@ -1,4 +1,4 @@
-/* rnp-serve ask - one answer of a model, as text while it comes. */
+/* ask.c - rnp-serve ask: one answer of a model, as text while it comes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* rnp-serve batch - OpenAI's batch lines in, answers out in their order. */
+/* batch.c - rnp-serve batch: OpenAI's batch lines in, answers out in their order. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* rnp-serve bench - loads any server of OpenAI's API as its clients would, and says how it did.
- * long because a load is one thing: prompts, clients, and what came of them */
+/* bench.c - rnp-serve bench: loads any server of OpenAI's API as its clients would, and says
+ * how it did. long because a load is one thing: prompts, clients, and what came of them */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -459,8 +459,8 @@ static int write_each(const struct load *l, const char *test, figure_fn figure)
 	return rc;
 }
 
-/* Tokens a second of all together, by windows between the first request and the last token. An event
- * may hold several tokens: each counts as many as are in one on average. */
+/* Tokens a second of all together, by windows between the first request and the last token. An
+ * event may hold several tokens: each counts as many as are in one on average. */
 static int write_rate(const struct load *l)
 {
 	double counts[WINDOWS] = { 0 }, seconds;

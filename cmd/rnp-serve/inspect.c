@@ -1,4 +1,4 @@
-/* inspect - metadata and tensors of a model file, after it was held to its format's rules. */
+/* inspect.c - metadata and tensors of a model file, after it was held to its format's rules. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>

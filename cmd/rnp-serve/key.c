@@ -1,4 +1,4 @@
-/* rnp-serve key - makes a key of the API. */
+/* key.c - rnp-serve key: makes a key of the API. */
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* rnp-serve - serve a language model as an OpenAI-compatible chat. */
+/* main.c - rnp-serve: serve a language model as an OpenAI-compatible chat. */
 #include "cmd/rnp-serve/commands.h"
 #include "common/cli/prog.h"
 

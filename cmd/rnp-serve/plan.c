@@ -1,4 +1,5 @@
-/* rnp-serve plan - the memory that a model takes, against what is there, before it is loaded. */
+/* plan.c - rnp-serve plan: the memory that a model takes, against what is there, before it is
+ * loaded. */
 #include <string.h>
 
 #include "cmd/rnp-serve/commands.h"

@@ -1,4 +1,4 @@
-/* rnp-serve run - the server. */
+/* run.c - rnp-serve run: the server. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

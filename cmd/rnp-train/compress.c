@@ -1,4 +1,4 @@
-/* compress - raw floats into a gradient container. */
+/* compress.c - raw floats into a gradient container. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

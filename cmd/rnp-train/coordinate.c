@@ -1,4 +1,4 @@
-/* rnp-train coordinate - rounds of training for workers that come and go. */
+/* coordinate.c - rnp-train coordinate: rounds of training for workers that come and go. */
 #include "cmd/rnp-train/coordinate.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* decompress - a gradient container into raw floats. */
+/* decompress.c - a gradient container into raw floats. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* rnp-train eval - how well a model predicts a text. */
+/* eval.c - rnp-train eval: how well a model predicts a text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* rnp-train export - a model for other engines, as GGUF file or directory. */
+/* export.c - rnp-train export: a model for other engines, as GGUF file or directory. */
 #include "common/lm/export/export.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* rnp-train init - a model directory with random parameters. */
+/* init.c - rnp-train init: a model directory with random parameters. */
 #include "common/lm/model/init.h"
 
 #include <unistd.h>

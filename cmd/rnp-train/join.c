@@ -1,4 +1,4 @@
-/* rnp-train join - a worker: asks a coordinator for work, trains, sends what it learnt. */
+/* join.c - rnp-train join: a worker: asks a coordinator for work, trains, sends what it learnt. */
 #include "cmd/rnp-train/join.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* rnp-train - train language models together over slow links. */
+/* main.c - rnp-train: train language models together over slow links. */
 #include "cmd/rnp-train/commands.h"
 #include "common/cli/prog.h"
 

@@ -1,4 +1,4 @@
-/* rnp-train run - train on this machine, or as one rank of several. */
+/* run.c - rnp-train run: train on this machine, or as one rank of several. */
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>

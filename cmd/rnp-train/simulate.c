@@ -1,5 +1,6 @@
-/* rnp-train simulate - a run over a network in virtual time: what it would cost, and with --train
- * what it would learn. This file is long because of the table of options: a third of it. */
+/* simulate.c - rnp-train simulate: a run over a network in virtual time: what it would cost,
+ * and with --train what it would learn. This file is long because of the table of options: a
+ * third of it. */
 #include <math.h>
 #include <sodium.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* tokenize - text to token shards, by a tokenizer that is given or learned from it. */
+/* tokenize.c - text to token shards, by a tokenizer that is given or learned from it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

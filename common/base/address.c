@@ -1,4 +1,4 @@
-/* Addresses: 32 bytes to base58 and back, in one form only. */
+/* address.c - addresses: 32 bytes to base58 and back, in one form only. */
 #include "common/base/address.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Converts between bytes and base58, several digits at a time. */
+/* base58.c - converts between bytes and base58, several digits at a time. */
 #include "common/base/base58.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Grows a buffer of bytes that always ends with a NUL. */
+/* buf.c - grows a buffer of bytes that always ends with a NUL. */
 #include "common/base/buf.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Reads the clocks, and converts times to and from RFC 3339. */
+/* clock.c - reads the clocks, and converts times to and from RFC 3339. */
 #include "common/base/clock.h"
 
 #include <stdbool.h>

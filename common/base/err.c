@@ -1,4 +1,4 @@
-/* Keeps the pending error of each thread: code, sentence, hint. */
+/* err.c - keeps the pending error of each thread: code, sentence, hint. */
 #include "common/base/err.h"
 
 #include <errno.h>

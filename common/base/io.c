@@ -1,4 +1,4 @@
-/* Reads and writes whole files; a file appears under its name only when it is complete. */
+/* io.c - reads and writes whole files; a file appears under its name only when it is complete. */
 #include "common/base/io.h"
 
 #include <errno.h>

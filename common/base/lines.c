@@ -1,4 +1,4 @@
-/* Reads lines with limits, and maps them over all cores while keeping their order. */
+/* lines.c - reads lines with limits, and maps them over all cores while keeping their order. */
 #include "common/base/lines.h"
 
 #include <errno.h>

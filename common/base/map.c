@@ -1,5 +1,5 @@
-/* Maps a file into memory, read-only. A page that is not in the file any more is an error like
- * another one: it is told with the file's name, and the program ends with 74. */
+/* map.c - maps a file into memory, read-only. A page that is not in the file any more is an
+ * error like another one: it is told with the file's name, and the program ends with 74. */
 #include "common/base/map.h"
 
 #include <errno.h>

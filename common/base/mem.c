@@ -1,4 +1,4 @@
-/* Allocates memory or ends the program, and frees arenas at once. */
+/* mem.c - allocates memory or ends the program, and frees arenas at once. */
 #include "common/base/mem.h"
 
 #include <stdalign.h>

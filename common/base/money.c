@@ -1,4 +1,4 @@
-/* Multiplies and divides amounts exactly, and splits totals without losing a unit. */
+/* money.c - multiplies and divides amounts exactly, and splits totals without losing a unit. */
 #include "common/base/money.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Reads integers, decimals, sizes and durations from text, strictly. */
+/* num.c - reads integers, decimals, sizes and durations from text, strictly. */
 #include "common/base/num.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* Hands out words, numbers and bytes of a Philox sequence. */
+/* rng.c - hands out words, numbers and bytes of a Philox sequence. */
 #include "common/base/rng.h"
 
 #include "kernels/dev/philox.h"

@@ -1,4 +1,4 @@
-/* Computes medians and their intervals from order statistics. */
+/* stats.c - computes medians and their intervals from order statistics. */
 #include "common/base/stats.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Finds the known name that is nearest to an unknown one: names of options, subcommands, values
- * and keys. */
+/* suggest.c - finds the known name that is nearest to an unknown one: names of options,
+ * subcommands, values and keys. */
 #include "common/base/suggest.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* Checks and cleans UTF-8. */
+/* utf8.c - checks and cleans UTF-8. */
 #include "common/base/utf8.h"
 
 #include <stdint.h>

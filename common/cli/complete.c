@@ -1,4 +1,5 @@
-/* Writes completion scripts: subcommands, their options, and the values that options take. */
+/* complete.c - writes completion scripts: subcommands, their options, and the values that
+ * options take. */
 #include "common/cli/complete.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* Writes pages for browsers: escaped text, one style for all, tables that fold on a phone. */
+/* html.c - writes pages for browsers: escaped text, one style for all, tables that fold on a
+ * phone. */
 #include "common/cli/html.h"
 
 #include <string.h>

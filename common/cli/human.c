@@ -1,5 +1,5 @@
-/* Formats the values of records for people: the field's name says the unit, the size of the
- * number the prefix. */
+/* human.c - formats the values of records for people: the field's name says the unit, the size
+ * of the number the prefix. */
 #include "common/cli/human.h"
 
 #include <inttypes.h>

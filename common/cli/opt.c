@@ -1,4 +1,4 @@
-/* Parses options, and prints what there is of them: usage lines, help, the SYNOPSIS of man
+/* opt.c - parses options, and prints what there is of them: usage lines, help, the SYNOPSIS of man
  * pages. */
 #include "common/cli/opt.h"
 

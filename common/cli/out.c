@@ -1,5 +1,5 @@
-/* Writes the results of a command: a line of JSON each, or for people a table or cards that fit
- * the terminal. */
+/* out.c - writes the results of a command: a line of JSON each, or for people a table or cards
+ * that fit the terminal. */
 #include "common/cli/out.h"
 
 #include <errno.h>

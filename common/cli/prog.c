@@ -1,4 +1,4 @@
-/* Does what is common to all programs: finds the subcommand, answers --help and the like,
+/* prog.c - does what is common to all programs: finds the subcommand, answers --help and the like,
  * reports errors. */
 #include "common/cli/prog.h"
 

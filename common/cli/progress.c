@@ -1,4 +1,4 @@
-/* Draws a bar on standard error while long work goes on. */
+/* progress.c - draws a bar on standard error while long work goes on. */
 #include "common/cli/progress.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Reads JSON Lines record by record. */
+/* records.c - reads JSON Lines record by record. */
 #include "common/cli/records.h"
 
 #include "common/json/json.h"

@@ -1,4 +1,4 @@
-/* Reads what people set once for all commands: environment, ~/.config/rnp/config,
+/* settings.c - reads what people set once for all commands: environment, ~/.config/rnp/config,
  * /etc/rnp/node.env. */
 #include "common/cli/settings.h"
 

@@ -1,4 +1,5 @@
-/* Lays out text for people: columns that share a width, and cards of a label and a wrapped text. */
+/* table.c - lays out text for people: columns that share a width, and cards of a label and a
+ * wrapped text. */
 #include "common/cli/table.h"
 
 #include <string.h>

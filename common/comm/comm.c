@@ -1,5 +1,5 @@
-/* Sums over ranks made of sendrecv, for backends without an all-reduce of their own, and the
- * calls that forward to a backend. */
+/* comm.c - sums over ranks made of sendrecv, for backends without an all-reduce of their own,
+ * and the calls that forward to a backend. */
 #include "common/comm/comm.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Makes a backend that lives in a plug-in one of ours: forwards the calls and turns its
- * sentences into errors. */
+/* comm_plugin.c - makes a backend that lives in a plug-in one of ours: forwards the calls and
+ * turns its sentences into errors. */
 #include "common/comm/comm_plugin.h"
 
 #include <dlfcn.h>

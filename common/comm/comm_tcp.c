@@ -1,4 +1,4 @@
-/* The tcp backend: one connection between any two ranks. */
+/* comm_tcp.c - the tcp backend: one connection between any two ranks. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* Sums ranges of GPU memory over ranks, by NCCL or through the memory of the host. */
+/* gpu_allreduce.c - sums ranges of GPU memory over ranks, by NCCL or through the memory of the
+ * host. */
 #include "common/comm/gpu_allreduce.h"
 
 #include <stdlib.h>

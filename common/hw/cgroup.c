@@ -1,5 +1,5 @@
-/* The limits in hw.h: which control group this process is in, and what it allows (versions 1 and
- * 2). */
+/* cgroup.c - the limits in hw.h: which control group this process is in, and what it allows
+ * (versions 1 and 2). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The CUDA plug-in: opened once, its functions by name. */
+/* cuda.c - the CUDA plug-in: opened once, its functions by name. */
 #include "common/hw/cuda.h"
 
 #include "common/base/err.h"

@@ -1,4 +1,4 @@
-/* One GPU during a measurement, as NVML reports it. */
+/* gpuwatch.c - one GPU during a measurement, as NVML reports it. */
 #include "common/hw/gpuwatch.h"
 
 #include <dlfcn.h>

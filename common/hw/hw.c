@@ -1,4 +1,4 @@
-/* What this machine is, read from /proc and /sys: CPU, memory, system and disks. */
+/* hw.c - what this machine is, read from /proc and /sys: CPU, memory, system and disks. */
 #include "common/hw/hw.h"
 
 #include <dirent.h>

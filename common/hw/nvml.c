@@ -1,4 +1,4 @@
-/* NVIDIA GPUs: as NVML lists them, as CUDA lists them, and both joined. */
+/* nvml.c - NVIDIA GPUs: as NVML lists them, as CUDA lists them, and both joined. */
 #include "common/hw/nvml.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* NVML: the library opened, and causes made out of its return codes. */
+/* nvml_lib.c - NVML: the library opened, and causes made out of its return codes. */
 #include "common/hw/nvml_lib.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* Writes JSON values in the canonical form of RFC 8785. */
+/* canon.c - writes JSON values in the canonical form of RFC 8785. */
 #include "common/json/canon.h"
 
 #include <math.h>

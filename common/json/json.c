@@ -1,4 +1,4 @@
-/* Reads and writes fields of JSON values, with their path in every error. */
+/* json.c - reads and writes fields of JSON values, with their path in every error. */
 #include "common/json/json.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Parses JSON text from strangers into jansson values, with limits. */
+/* json_read.c - parses JSON text from strangers into jansson values, with limits. */
 #include "common/json/json_read.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Checks records against the JSON Schemas that are built in. */
+/* schema.c - checks records against the JSON Schemas that are built in. */
 #include "common/json/schema.h"
 
 #include <math.h>

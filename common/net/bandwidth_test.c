@@ -1,5 +1,5 @@
-/* The bandwidth test: a table of the nodes that exchange, and the two HTTP handlers. The table has
- * the key of the stream cipher that made the bytes, not the bytes. */
+/* bandwidth_test.c - the bandwidth test: a table of the nodes that exchange, and the two HTTP
+ * handlers. The table has the key of the stream cipher that made the bytes, not the bytes. */
 #include "common/net/bandwidth_test.h"
 
 #include <pthread.h>

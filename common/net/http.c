@@ -1,4 +1,4 @@
-/* Requests: options, the loop that moves data and watches the limits, and tries.
+/* http.c - requests: options, the loop that moves data and watches the limits, and tries.
  *
  * Each try is one transfer of libcurl's multi interface, in the caller's thread: only there can a
  * wait be ended by something else than data. */

@@ -1,5 +1,5 @@
-/* The switch that ends requests from another thread: an eventfd, which poll(2) sees at once and
- * a signal handler may write. */
+/* http_abort.c - the switch that ends requests from another thread: an eventfd, which poll(2)
+ * sees at once and a signal handler may write. */
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

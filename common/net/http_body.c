@@ -1,5 +1,5 @@
-/* Bodies on their way: from the source, into the sink or the answer's buffer, and the headers that
- * say which. These are libcurl's callbacks. */
+/* http_body.c - bodies on their way: from the source, into the sink or the answer's buffer, and
+ * the headers that say which. These are libcurl's callbacks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

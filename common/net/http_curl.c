@@ -1,4 +1,4 @@
-/* libcurl, opened on first use, so that programs start in milliseconds without it. */
+/* http_curl.c - libcurl, opened on first use, so that programs start in milliseconds without it. */
 #include <pthread.h>
 
 #include "common/base/err.h"

@@ -1,4 +1,5 @@
-/* A download to a file that goes on where the last one ended, in this process or an earlier one. */
+/* http_download.c - a download to a file that goes on where the last one ended, in this process
+ * or an earlier one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

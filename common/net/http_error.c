@@ -1,4 +1,4 @@
-/* Which exit code and sentence a failed request becomes. */
+/* http_error.c - which exit code and sentence a failed request becomes. */
 #include <jansson.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Signing a request of ours: the URL taken apart, time and nonce added. */
+/* http_sign.c - signing a request of ours: the URL taken apart, time and nonce added. */
 #include "common/net/http_sign.h"
 
 #include <sodium.h>

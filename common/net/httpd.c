@@ -1,4 +1,4 @@
-/* The server: its threads, accepting connections, start and stop. httpd_conn.c handles a
+/* httpd.c - the server: its threads, accepting connections, start and stop. httpd_conn.c handles a
  * connection, httpd_exchange.c a request. */
 #include "common/net/httpd.h"
 

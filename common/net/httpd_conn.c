@@ -1,5 +1,5 @@
-/* One connection of httpd: bytes in and out, what to do with them next, and how long it may take.
- * long because one state machine is better read in one place */
+/* httpd_conn.c - one connection of httpd: bytes in and out, what to do with them next, and how
+ * long it may take. long because one state machine is better read in one place */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h> /* netinet/tcp.h lacks tcpi_min_rtt */

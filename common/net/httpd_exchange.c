@@ -1,4 +1,5 @@
-/* One request of httpd on its way through: admitted, its body taken, handled, its reply made. */
+/* httpd_exchange.c - one request of httpd on its way through: admitted, its body taken,
+ * handled, its reply made. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -1,4 +1,5 @@
-/* Limits of httpd by client and by purpose: requests a second, connections, memory. */
+/* httpd_limits.c - limits of httpd by client and by purpose: requests a second, connections,
+ * memory. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>

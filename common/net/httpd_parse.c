@@ -1,4 +1,4 @@
-/* The syntax of HTTP/1.1 messages: heads, framing, chunks, ranges. */
+/* httpd_parse.c - the syntax of HTTP/1.1 messages: heads, framing, chunks, ranges. */
 #include "common/net/httpd_parse.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The counters of httpd, as metrics, and its request log. */
+/* httpd_parts.c - the counters of httpd, as metrics, and its request log. */
 #include "common/net/httpd_parts.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The threads on which httpd runs handlers that take long (httpd_route.slow), so that the
- * connections of a loop do not wait for one of them. */
+/* httpd_pool.c - the threads on which httpd runs handlers that take long (httpd_route.slow), so
+ * that the connections of a loop do not wait for one of them. */
 #include <stdlib.h>
 
 #include "common/base/err.h"

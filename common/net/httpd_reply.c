@@ -1,5 +1,5 @@
-/* What httpd answers: errors, files, sources, and the head of a reply with its ranges. The parts
- * that programs call are in httpd.h. */
+/* httpd_reply.c - what httpd answers: errors, files, sources, and the head of a reply with its
+ * ranges. The parts that programs call are in httpd.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

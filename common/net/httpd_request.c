@@ -1,4 +1,4 @@
-/* The pure parts of httpd about a request: its target, its route, entity tags. */
+/* httpd_request.c - the pure parts of httpd about a request: its target, its route, entity tags. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A request of the server as the message that its signature is verified over. */
+/* httpd_sign.c - a request of the server as the message that its signature is verified over. */
 #include "common/net/httpd_sign.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Replies that come in pieces: from sources, and from other threads by httpd_write; and the notes
- * that other threads leave for a request. */
+/* httpd_stream.c - replies that come in pieces: from sources, and from other threads by
+ * httpd_write; and the notes that other threads leave for a request. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>

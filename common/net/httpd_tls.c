@@ -1,5 +1,5 @@
-/* TLS for httpd's connections, by OpenSSL. SIGPIPE must be blocked: its sockets are written with
- * write(2). */
+/* httpd_tls.c - TLS for httpd's connections, by OpenSSL. SIGPIPE must be blocked: its sockets
+ * are written with write(2). */
 #include "common/net/httpd_tls.h"
 
 #include <openssl/ssl.h>

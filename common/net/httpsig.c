@@ -1,4 +1,5 @@
-/* Signing a message, and looking for a signature that a policy accepts (RFC 9421, section 3). */
+/* httpsig.c - signing a message, and looking for a signature that a policy accepts (RFC 9421,
+ * section 3). */
 #include "common/net/httpsig.h"
 
 #include <sodium.h>

@@ -1,4 +1,4 @@
-/* The signature base of RFC 9421, section 2: what each component's value is. */
+/* httpsig_base.c - the signature base of RFC 9421, section 2: what each component's value is. */
 #include <string.h>
 #include <strings.h>
 

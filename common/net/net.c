@@ -1,4 +1,4 @@
-/* TCP sockets: addresses as texts, connections within a time, all bytes or an error. */
+/* net.c - TCP sockets: addresses as texts, connections within a time, all bytes or an error. */
 #include "common/net/net.h"
 
 #include <errno.h>

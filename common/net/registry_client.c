@@ -1,5 +1,5 @@
-/* What all clients of a registry do: post a record to the path of its kind, and follow the
- * pages of a list. */
+/* registry_client.c - what all clients of a registry do: post a record to the path of its kind,
+ * and follow the pages of a list. */
 #include "common/net/registry_client.h"
 
 #include <stdbool.h>

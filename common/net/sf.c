@@ -1,5 +1,5 @@
-/* Reading structured fields: one pass through the text, as the algorithms of RFC 9651, section
- * 4.2. */
+/* sf.c - reading structured fields: one pass through the text, as the algorithms of RFC 9651,
+ * section 4.2. */
 #include "common/net/sf.h"
 
 #include <sodium.h>

@@ -1,4 +1,5 @@
-/* Writing structured fields: the one form that each value has (RFC 9651, section 4.1). */
+/* sf_write.c - writing structured fields: the one form that each value has (RFC 9651, section
+ * 4.1). */
 #include <sodium.h>
 
 #include "common/base/err.h"

@@ -1,4 +1,5 @@
-/* Puts charts one below the other and writes the picture: title, legends, the file itself. */
+/* plot.c - puts charts one below the other and writes the picture: title, legends, the file
+ * itself. */
 #include "common/plot/plot.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Chooses the ends and ticks of an axis, linear, logarithmic or of times, and writes values
- * with units. */
+/* plot_axis.c - chooses the ends and ticks of an axis, linear, logarithmic or of times, and
+ * writes values with units. */
 #include "common/plot/plot_axis.h"
 
 #include <math.h>

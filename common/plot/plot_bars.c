@@ -1,4 +1,4 @@
-/* Draws horizontal bars with their names, values and intervals. */
+/* plot_bars.c - draws horizontal bars with their names, values and intervals. */
 #include <math.h>
 
 #include "common/plot/plot.h"

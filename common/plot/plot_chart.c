@@ -1,4 +1,5 @@
-/* Draws curves, steps, bands and points of a chart, and places labels where they do not overlap. */
+/* plot_chart.c - draws curves, steps, bands and points of a chart, and places labels where they
+ * do not overlap. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Writes SVG elements: lines, paths, marks, and texts that are valid XML. */
+/* plot_draw.c - writes SVG elements: lines, paths, marks, and texts that are valid XML. */
 #include "common/plot/plot_draw.h"
 
 #include <math.h>

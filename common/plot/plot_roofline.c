@@ -1,4 +1,5 @@
-/* Draws a roofline chart: slopes of memories, peaks, and what each piece of work reaches. */
+/* plot_roofline.c - draws a roofline chart: slopes of memories, peaks, and what each piece of
+ * work reaches. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* rnp.bench records: a median with its interval, rounded so that the interval is never too
- * narrow. */
+/* bench.c - rnp.bench records: a median with its interval, rounded so that the interval is
+ * never too narrow. */
 #include "common/record/bench.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Facts of a node record: a table says where each is found, a few have rules of their own. */
+/* facts.c - facts of a node record: a table says where each is found, a few have rules of their
+ * own. */
 #include "common/record/facts.h"
 
 #include <stdio.h>

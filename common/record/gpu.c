@@ -1,4 +1,4 @@
-/* The table of GPU models, and how a name from a driver or a market finds its row. */
+/* gpu.c - the table of GPU models, and how a name from a driver or a market finds its row. */
 #include "common/record/gpu.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* Keys: generated, read from and written to files, plain or encrypted; nothing secret stays in
- * memory that is not wiped. */
+/* key.c - keys: generated, read from and written to files, plain or encrypted; nothing secret
+ * stays in memory that is not wiped. */
 #include "common/record/key.h"
 
 #include <errno.h>

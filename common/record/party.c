@@ -1,4 +1,4 @@
-/* Who may sign which kind of record, as one table. */
+/* party.c - who may sign which kind of record, as one table. */
 #include "common/record/party.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Reward policies: where they are found, what they require, and the score of RNP-004. */
+/* policy.c - reward policies: where they are found, what they require, and the score of RNP-004. */
 #include "common/record/policy.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* Bandwidth tiers by table, and the pool of a node from its record. */
+/* pool.c - bandwidth tiers by table, and the pool of a node from its record. */
 #include "common/record/pool.h"
 
 #include <stdio.h>

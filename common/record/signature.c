@@ -1,4 +1,5 @@
-/* Data Integrity proofs: what is hashed, how a proof set is verified, how one is added. */
+/* signature.c - data Integrity proofs: what is hashed, how a proof set is verified, how one is
+ * added. */
 #include "common/record/signature.h"
 
 #include <sodium.h>

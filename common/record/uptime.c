@@ -1,4 +1,4 @@
-/* Uptime as the union of what each heartbeat covers. */
+/* uptime.c - uptime as the union of what each heartbeat covers. */
 #include "common/record/uptime.h"
 
 static int64_t min(int64_t a, int64_t b)

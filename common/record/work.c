@@ -1,4 +1,4 @@
-/* Proof of work for joining a registry: one SHA-256 a try. */
+/* work.c - proof of work for joining a registry: one SHA-256 a try. */
 #include "common/record/work.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Opens SQLite databases the way that all our stores use them, and runs statements. */
+/* store.c - opens SQLite databases the way that all our stores use them, and runs statements. */
 #include "common/store/store.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* unsynced - a disk that keeps only what was flushed: LD_PRELOAD it into a program, and when
+/* unsynced.c - a disk that keeps only what was flushed: LD_PRELOAD it into a program, and when
  * the program is killed with SIGUSR1 everything that it wrote without fsync or fdatasync is
  * undone, and files whose folder was not flushed after they were made or renamed are gone, or
  * have their old name.

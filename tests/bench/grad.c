@@ -1,4 +1,4 @@
-/* grad [FILE ...] - what gradient containers cost: one JSON line a figure, all of a kind
+/* grad.c - grad [FILE ...] - what gradient containers cost: one JSON line a figure, all of a kind
  * measured in turns.
  *
  * uses: cmd/rnp-bench

@@ -1,4 +1,4 @@
-/* httpd - a file to a socket against nginx, in pairs one after the other, and what 10,000 idle
+/* httpd.c - a file to a socket against nginx, in pairs one after the other, and what 10,000 idle
  * connections cost. Records on standard output; exit 1 when the median of the ratios is below
  * OF_NGINX_MIN, or idle connections take more memory or time than their limits.
  *

@@ -1,4 +1,4 @@
-/* huff - the entropy coder on one core, in chunks as containers have them and in blocks of
+/* huff.c - the entropy coder on one core, in chunks as containers have them and in blocks of
  * huff0's size, beside zstd's huff0, zstd -1 and lz4, interleaved in one run, on the data of
  * levels that it is for: Gaussian and real gradients, quantised to 8 bits (mean +- 6 sigma) and
  * to 4 (blocks of 64 by their maximum). Records on standard output. What is not there is left

@@ -1,7 +1,8 @@
-/* kernels - the device's operations against what the machine can do, interleaved in one run: matrix
- * products against a bare oneDNN loop and against loops of nothing but multiply-add instructions,
- * triad against STREAM with non-temporal stores. Records on standard output; exit 1 when a limit is
- * broken. --shapes [LEAST [MOST]]: the products of sides from 64 to 4096 instead of 4096 alone.
+/* kernels.c - the device's operations against what the machine can do, interleaved in one run:
+ * matrix products against a bare oneDNN loop and against loops of nothing but multiply-add
+ * instructions, triad against STREAM with non-temporal stores. Records on standard output; exit
+ * 1 when a limit is broken. --shapes [LEAST [MOST]]: the products of sides from 64 to 4096
+ * instead of 4096 alone.
  *
  * What computes is timed by the processor time of the process, so that others on the machine
  * disturb it less. Memory is timed by the clock. */

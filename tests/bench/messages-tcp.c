@@ -1,6 +1,6 @@
-/* comm - the tcp backend of comm.h against a bare socket: ping-pong over sizes, 10 pairs one
- * after the other between the same two processes, and the all-reduce. Records on standard
- * output; exit 1 when the median of the ratios is below OF_BARE_MIN. */
+/* messages-tcp.c - comm - the tcp backend of comm.h against a bare socket: ping-pong over
+ * sizes, 10 pairs one after the other between the same two processes, and the all-reduce.
+ * Records on standard output; exit 1 when the median of the ratios is below OF_BARE_MIN. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

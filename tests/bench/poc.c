@@ -1,4 +1,4 @@
-/* uses: cmd/rnp-bench */
+/* poc.c - uses: cmd/rnp-bench */
 /* poc - the proof of compute held to its promises, in numbers:
  *
  *   verdict   time and memory of verification a full answer, n = 8192, on one core

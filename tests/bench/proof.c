@@ -1,4 +1,4 @@
-/* proof - how near rnp-register sign and verify come to the signatures alone.
+/* proof.c - how near rnp-register sign and verify come to the signatures alone.
  *
  * In pairs: the program over a stream of records of 1 KB (a file), and a loop of bare
  * crypto_sign_detached or crypto_sign_verify_detached over as many 64-byte messages, on the

@@ -1,4 +1,4 @@
-/* registry_load - heartbeats a second, latency of lists and memory of `rnp-register serve` with
+/* registry_load.c - heartbeats a second, latency of lists and memory of `rnp-register serve` with
  * 100,000 nodes, load and server on the same cores; and acknowledged records against kill -9.
  * Records on standard output; exit 1 when a limit is broken.
  *

@@ -1,4 +1,4 @@
-/* reward - what an epoch of a million nodes costs rnp-reward: time and memory, under the rates of
+/* reward.c - what an epoch of a million nodes costs rnp-reward: time and memory, under the rates of
  * RNP-021. Records on standard output; exit 1 when a limit is broken. `reward N [SEED]` writes N
  * synthetic usages instead.
  *

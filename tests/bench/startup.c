@@ -1,4 +1,4 @@
-/* startup - how long each program takes to start and how much memory it then has touched, in
+/* startup.c - how long each program takes to start and how much memory it then has touched, in
  * pairs with /bin/true. Records on standard output; exit 1 when a limit is broken.
  *
  * The kernel counts the memory of the process that forks into the child's ru_maxrss, so this

@@ -1,4 +1,4 @@
-/* train - steps of the trainer: tokens a second, floating point operations a second by 6 per
+/* train.c - steps of the trainer: tokens a second, floating point operations a second by 6 per
  * parameter and attention, and their share of what the device's matrix product reaches in the
  * same run; peak memory against the plan. Records on standard output.
  *

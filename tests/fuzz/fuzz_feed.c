@@ -1,4 +1,5 @@
-/* fuzz_feed: what markets send - SkyPilot's CSV, Vast's JSON, Python literals, GPU names.
+/* fuzz_feed.c - fuzz_feed: what markets send - SkyPilot's CSV, Vast's JSON, Python literals,
+ * GPU names.
  *
  * The first byte picks the reader. Promises held: every offer is a good record and comes back
  * from it as it was, has a price, and every row is in an offer or in a note. */

@@ -1,7 +1,9 @@
-/* fuzz_http: what servers and users give the HTTP client as text: Content-Range, URLs, digests.
+/* fuzz_http.c - fuzz_http: what servers and users give the HTTP client as text: Content-Range,
+ * URLs, digests.
  *
- * Promises held: a range that is taken is one, within its whole; a URL that is taken has a host and
- * gives a message that can be signed or an error; a base is never lengthened by a line break. */
+ * Promises held: a range that is taken is one, within its whole; a URL that is taken has a host
+ * and gives a message that can be signed or an error; a base is never lengthened by a line
+ * break. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* fuzz_json: JSON from strangers - the bounded reader, both writers, and every schema.
+/* fuzz_json.c - fuzz_json: JSON from strangers - the bounded reader, both writers, and every
+ * schema.
  *
  * Promises held: what is read can be written, written text reads back to the same text, the
  * canonical form is canonical of itself, and no schema trips over any value. */

@@ -1,4 +1,4 @@
-/* uses: cmd/rnp-bench */
+/* fuzz_poc.c - uses: cmd/rnp-bench */
 /* fuzz_poc: challenges and answers from strangers.
  *
  * The input is one JSON object. As a challenge it is read, with its limits. As an answer it is

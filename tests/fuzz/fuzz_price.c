@@ -1,5 +1,5 @@
-/* fuzz_price: what people and strangers give rnp-price - files of costs, lines of offers, fits,
- * traces, snapshots.
+/* fuzz_price.c - fuzz_price: what people and strangers give rnp-price - files of costs, lines
+ * of offers, fits, traces, snapshots.
  *
  * The first byte picks the reader. Promises held: costs that are taken have a floor or a
  * reason, and a floor that grows with the network's cost; a line of offers that is read without

@@ -1,4 +1,4 @@
-/* replay FILE|DIRECTORY ... - give a fuzz target each file once: the corpus as a test.
+/* replay.c - replay FILE|DIRECTORY ... - give a fuzz target each file once: the corpus as a test.
  *
  * Every input is copied into memory of exactly its size, so that the address sanitizer sees
  * a read beyond it. Prints how many there were; a crash names the input. */

@@ -1,4 +1,4 @@
-/* Holds every version of bulk against its reference: exact or bounded cases, edges,
+/* check_bulk.c - holds every version of bulk against its reference: exact or bounded cases, edges,
  * repeatability. */
 #include <stdio.h>
 #include <stdlib.h>

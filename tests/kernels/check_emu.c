@@ -1,5 +1,6 @@
-/* The emulation itself: every thread of every block runs, barriers and warps hold, and what is
- * wrong on a chip ends the process. Bodies are plain functions; a kernel is no more. */
+/* check_emu.c - the emulation itself: every thread of every block runs, barriers and warps
+ * hold, and what is wrong on a chip ends the process. Bodies are plain functions; a kernel is
+ * no more. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Captured operations: nothing is done before a replay, each replay works on what is in memory
- * then, and gives the bits of operations that are asked for one by one. Here by the end of a
- * training step, whose rates are in the device's memory. */
+/* check_graph.c - captured operations: nothing is done before a replay, each replay works on
+ * what is in memory then, and gives the bits of operations that are asked for one by one. Here
+ * by the end of a training step, whose rates are in the device's memory. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Holds every version of huff against its reference: exact or bounded cases, edges,
+/* check_huff.c - holds every version of huff against its reference: exact or bounded cases, edges,
  * repeatability. */
 #include <stdio.h>
 #include <stdlib.h>

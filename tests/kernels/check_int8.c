@@ -1,4 +1,4 @@
-/* Holds every version of int8 against its reference: exact or bounded cases, edges,
+/* check_int8.c - holds every version of int8 against its reference: exact or bounded cases, edges,
  * repeatability. */
 #include <stdio.h>
 #include <stdlib.h>

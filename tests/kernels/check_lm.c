@@ -1,6 +1,7 @@
-/* The operations of a language model against their definitions in kernels/lm/ref.h. Results in
- * bf16 are widened by embed, whose own case is exact, so that bounds can be in f32.
- * long because it has a case for every operation of ops.h, and all share one frame. */
+/* check_lm.c - the operations of a language model against their definitions in
+ * kernels/lm/ref.h. Results in bf16 are widened by embed, whose own case is exact, so that
+ * bounds can be in f32. long because it has a case for every operation of ops.h, and all share
+ * one frame. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -818,7 +819,8 @@ static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 	uint32_t vocab, bool fresh)
 {
 	uint64_t n = rows + vocab * dim + rows * dim, bytes = 0;
-	/* l| <= dim; logits are kept as f16 for bf16: 2^-11; dl rounded: 2^-8, and 1 a row at most in sum */
+	/* l| <= dim; logits are kept as f16 for bf16: 2^-11; dl rounded: 2^-8, and 1 a row at
+	 * most in sum */
 	double rough = dtype == LM_DTYPE_BF16 ? 0x1p-7 : 1e-5;
 	struct bench b;
 	struct run r = { 0 };

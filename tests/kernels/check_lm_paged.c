@@ -1,4 +1,4 @@
-/* check_lm_paged - keys and values in blocks: rows of several sequences whose blocks lie
+/* check_lm_paged.c - keys and values in blocks: rows of several sequences whose blocks lie
  * anywhere, wide and narrow heads, windows. */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Holds every version of the linear layers against its reference: exact or bounded cases,
- * edges, repeatability. */
+/* check_lm_project.c - holds every version of the linear layers against its reference: exact or
+ * bounded cases, edges, repeatability. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Holds every version of memfill against its reference: exact or bounded cases, edges,
- * repeatability. */
+/* check_memfill.c - holds every version of memfill against its reference: exact or bounded
+ * cases, edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Holds every version of philox against its reference: exact or bounded cases, edges,
- * repeatability. */
+/* check_philox.c - holds every version of philox against its reference: exact or bounded cases,
+ * edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
-/* Exact cases: whole numbers so small that every order of addition is exact. Bounded ones: random
- * numbers with zeros and values of very different size, against the bound of product.h. */
+/* check_product.c - exact cases: whole numbers so small that every order of addition is exact.
+ * Bounded ones: random numbers with zeros and values of very different size, against the bound
+ * of product.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

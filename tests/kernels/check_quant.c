@@ -1,5 +1,5 @@
-/* Holds every version of quant against its reference: exact or bounded cases, edges,
- * repeatability. */
+/* check_quant.c - holds every version of quant against its reference: exact or bounded cases,
+ * edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

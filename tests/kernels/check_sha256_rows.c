@@ -1,5 +1,5 @@
-/* Holds every version of sha256_rows against its reference: exact or bounded cases, edges,
- * repeatability. */
+/* check_sha256_rows.c - holds every version of sha256_rows against its reference: exact or
+ * bounded cases, edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The mpi backend of comm.h, built as librnp_mpi.so: uses MPI_COMM_WORLD of the MPI that mpicc
- * belongs to. */
+/* comm_mpi.c - the mpi backend of comm.h, built as librnp_mpi.so: uses MPI_COMM_WORLD of the
+ * MPI that mpicc belongs to. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>

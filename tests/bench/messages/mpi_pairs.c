@@ -1,4 +1,4 @@
-/* mpi_pairs - the mpi backend of comm.h against bare MPI calls within one job: ping-pong as in
+/* mpi_pairs.c - the mpi backend of comm.h against bare MPI calls within one job: ping-pong as in
  * the OSU benchmarks, and all-reduce, in pairs one after the other. Built with mpicc by
  * tests/bench/messages-mpi. Prints "test bytes ns_of_ours ratio_ppm" a pair. */
 #include <mpi.h>

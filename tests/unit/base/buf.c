@@ -1,4 +1,4 @@
-/* buf: always ends with a NUL, whatever was added and in whatever pieces. */
+/* buf.c - buf: always ends with a NUL, whatever was added and in whatever pieces. */
 #include "common/base/buf.h"
 
 #include <stdlib.h>

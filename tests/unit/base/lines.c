@@ -1,4 +1,5 @@
-/* lines: one by one and mapped - order, limits, files and pipes, and the first bad line. */
+/* lines.c - lines: one by one and mapped - order, limits, files and pipes, and the first bad
+ * line. */
 #include "common/base/lines.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* A mapped file that gets shorter while it is used ends the program with its name and 74, and
- * not with a signal. */
+/* map.c - a mapped file that gets shorter while it is used ends the program with its name and
+ * 74, and not with a signal. */
 #include "common/base/map.h"
 
 #include <fcntl.h>

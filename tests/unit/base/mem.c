@@ -1,4 +1,4 @@
-/* mem: growth that doubles, arenas that align and zero. */
+/* mem.c - mem: growth that doubles, arenas that align and zero. */
 #include "common/base/mem.h"
 
 #include <stdalign.h>

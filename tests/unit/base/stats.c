@@ -1,4 +1,4 @@
-/* stats: medians and their intervals, held against values computed by hand. */
+/* stats.c - stats: medians and their intervals, held against values computed by hand. */
 #include "common/base/stats.h"
 
 #include "tests/unit/test.h"

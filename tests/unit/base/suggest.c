@@ -1,4 +1,4 @@
-/* suggest: the nearest known name, or none. */
+/* suggest.c - suggest: the nearest known name, or none. */
 #include "common/base/suggest.h"
 
 #include "tests/unit/test.h"

@@ -1,5 +1,5 @@
-/* complete: the script names every subcommand, option, choice and kind (bash runs it in
- * tests/cli.bats). */
+/* complete.c - complete: the script names every subcommand, option, choice and kind (bash runs
+ * it in tests/cli.bats). */
 #include "common/cli/complete.h"
 
 #include "tests/unit/test.h"

@@ -1,5 +1,5 @@
-/* comm: sums are right and the same on every rank, whatever their number; who stalls or leaves is
- * an error in time. */
+/* comm.c - comm: sums are right and the same on every rank, whatever their number; who stalls
+ * or leaves is an error in time. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

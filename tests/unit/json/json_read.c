@@ -1,4 +1,5 @@
-/* json_read: takes what jansson takes, refuses what it refuses, and reads the same values. */
+/* json_read.c - json_read: takes what jansson takes, refuses what it refuses, and reads the
+ * same values. */
 #include "common/json/json_read.h"
 
 #include <stdlib.h>

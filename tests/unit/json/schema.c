@@ -1,4 +1,4 @@
-/* schema: the embedded texts are sound, and a record is told where it breaks them. */
+/* schema.c - schema: the embedded texts are sound, and a record is told where it breaks them. */
 #include "common/json/schema.h"
 
 #include "common/json/json.h"

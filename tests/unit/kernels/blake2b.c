@@ -1,5 +1,5 @@
-/* blake2b: every level hashes as libsodium does, whatever the lengths of the messages beside
- * each other. */
+/* blake2b.c - blake2b: every level hashes as libsodium does, whatever the lengths of the
+ * messages beside each other. */
 #include "kernels/grad/blake2b.h"
 
 #include <sodium.h>

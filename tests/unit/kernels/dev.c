@@ -1,4 +1,5 @@
-/* dev: tables are complete, names are understood, and operations are those of the reference. */
+/* dev.c - dev: tables are complete, names are understood, and operations are those of the
+ * reference. */
 #include "kernels/dev/dev.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* huff: every level codes to the same bytes, decodes what it coded, stays near the entropy, and
- * takes any bytes for a chunk without harm. */
+/* huff.c - huff: every level codes to the same bytes, decodes what it coded, stays near the
+ * entropy, and takes any bytes for a chunk without harm. */
 #include "kernels/grad/huff.h"
 
 #include <math.h>

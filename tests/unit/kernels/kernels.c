@@ -1,4 +1,5 @@
-/* kernels: Philox and SHA-256 are those of their papers, in every version that this CPU runs. */
+/* kernels.c - kernels: Philox and SHA-256 are those of their papers, in every version that this
+ * CPU runs. */
 #include "kernels/dev/philox.h"
 #include "kernels/poc/sha256_rows.h"
 

@@ -1,4 +1,4 @@
-/* memfill, sha256_chain: every version gives the bytes of the reference. */
+/* memfill.c - memfill, sha256_chain: every version gives the bytes of the reference. */
 #include "kernels/poc/memfill.h"
 
 #include <sodium.h>

@@ -1,6 +1,6 @@
-/* team: every piece is done once and in order, barriers hold, numbers are kept, sleepers wake,
- * forks and resizes leave a team that works, callers of several threads take turns, and who
- * waits uses no processor time. */
+/* team.c - team: every piece is done once and in order, barriers hold, numbers are kept,
+ * sleepers wake, forks and resizes leave a team that works, callers of several threads take
+ * turns, and who waits uses no processor time. */
 #include "kernels/dev/team.h"
 
 #include <pthread.h>

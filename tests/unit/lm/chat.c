@@ -1,5 +1,5 @@
-/* chat: each format's text, by hand from the models' published templates; a mark that a person
- * writes stays words; roles out of order. */
+/* chat.c - chat: each format's text, by hand from the models' published templates; a mark that
+ * a person writes stays words; roles out of order. */
 #include "common/lm/infer/chat.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* lm/config and lm/layout: what config.json says is checked before anybody multiplies it; one list
- * of tensors. */
+/* config.c - lm/config and lm/layout: what config.json says is checked before anybody
+ * multiplies it; one list of tensors. */
 #include "common/lm/model/config.h"
 #include "common/lm/model/layout.h"
 

@@ -1,5 +1,5 @@
-/* parallel: ranges that become ready one after the other are summed over ranks, the same with
- * overlap and without; loss and targets are exact; who leaves is an error of settle. */
+/* ddp.c - parallel: ranges that become ready one after the other are summed over ranks, the
+ * same with overlap and without; loss and targets are exact; who leaves is an error of settle. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>

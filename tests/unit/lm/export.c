@@ -1,5 +1,5 @@
-/* export: what is written is the model that was read: every parameter in a directory bit for bit,
- * in a GGUF file the same answers; types, places and refusals. */
+/* export.c - export: what is written is the model that was read: every parameter in a directory
+ * bit for bit, in a GGUF file the same answers; types, places and refusals. */
 #include "common/lm/export/export.h"
 
 #include <math.h>

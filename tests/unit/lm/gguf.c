@@ -1,5 +1,5 @@
-/* lm/gguf: what is written reads back, and a file that breaks a rule of the container is refused,
- * wherever it is cut. */
+/* gguf.c - lm/gguf: what is written reads back, and a file that breaks a rule of the container
+ * is refused, wherever it is cut. */
 #include "common/lm/model/gguf.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* infer: answering computes what training computes; a row's bits are its own, whatever goes with it
- * in a pass, however a prompt was cut and wherever its pages lie, at every level of the CPU and for
- * every type of weights; pages are nobody's, one's or shared, and no other; refusals. */
+/* infer.c - infer: answering computes what training computes; a row's bits are its own,
+ * whatever goes with it in a pass, however a prompt was cut and wherever its pages lie, at
+ * every level of the CPU and for every type of weights; pages are nobody's, one's or shared,
+ * and no other; refusals. */
 #include "common/lm/infer/stream.h"
 
 #include <math.h>

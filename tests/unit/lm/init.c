@@ -1,5 +1,5 @@
-/* lm/init: the quantile is that of the normal distribution, and any part of a tensor is the same as
- * the whole has there. */
+/* init.c - lm/init: the quantile is that of the normal distribution, and any part of a tensor
+ * is the same as the whole has there. */
 #include "common/lm/model/init.h"
 
 #include <math.h>

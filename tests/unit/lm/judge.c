@@ -1,5 +1,5 @@
-/* judge: what counts, by hand-computed cases; copies are found among many; scores decay; the draw
- * is a function of its seed. */
+/* judge.c - judge: what counts, by hand-computed cases; copies are found among many; scores
+ * decay; the draw is a function of its seed. */
 #include "common/lm/train/judge.h"
 
 #include <math.h>

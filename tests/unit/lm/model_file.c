@@ -1,5 +1,5 @@
-/* lm/source and lm/llama2c: one model from three formats; what is missing, misshapen or too much is
- * said in one line. */
+/* model_file.c - lm/source and lm/llama2c: one model from three formats; what is missing,
+ * misshapen or too much is said in one line. */
 #include "common/lm/model/model_file.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* round: hand-computed rounds in virtual time; and whatever members do, in any order, each sequence
- * is in one place and is counted at most once, and no round hangs. */
+/* round.c - round: hand-computed rounds in virtual time; and whatever members do, in any order,
+ * each sequence is in one place and is counted at most once, and no round hangs. */
 #include "common/lm/train/round.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* lm/safetensors: what is written reads back; gaps, overlaps, sizes that lie and names that lead
- * elsewhere are refused. */
+/* safetensors.c - lm/safetensors: what is written reads back; gaps, overlaps, sizes that lie
+ * and names that lead elsewhere are refused. */
 #include "common/lm/model/safetensors.h"
 
 #include <stdlib.h>

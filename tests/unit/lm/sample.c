@@ -1,5 +1,5 @@
-/* sample: tokens come with the shares that the formulas give, evaluated here in another way; seeds
- * repeat; what is not finite is never taken. */
+/* sample.c - sample: tokens come with the shares that the formulas give, evaluated here in
+ * another way; seeds repeat; what is not finite is never taken. */
 #include "common/lm/infer/sample.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* order: an epoch takes every window once, in an order of its own, and stays within the text. */
+/* shuffle.c - order: an epoch takes every window once, in an order of its own, and stays within
+ * the text. */
 #include "common/lm/train/shuffle.h"
 
 #include <stdlib.h>

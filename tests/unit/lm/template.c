@@ -1,5 +1,5 @@
-/* template: what Jinja renders, worked out by hand and held against Jinja 3.1; where bytes come
- * from; limits; what is refused, and with which line.
+/* template.c - template: what Jinja renders, worked out by hand and held against Jinja 3.1;
+ * where bytes come from; limits; what is refused, and with which line.
  *
  * `template --time` prints how long a conversation of 40,000 bytes takes (processor time).
  * `template FILE` renders FILE with each line of standard input, an object of variables, and

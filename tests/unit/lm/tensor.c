@@ -1,5 +1,5 @@
-/* lm/tensor: sizes of types, and conversions that give the same bits on every CPU. With the name of
- * a type it converts blocks from standard input. */
+/* tensor.c - lm/tensor: sizes of types, and conversions that give the same bits on every CPU.
+ * With the name of a type it converts blocks from standard input. */
 #include "common/lm/model/tensor.h"
 
 #include <math.h>

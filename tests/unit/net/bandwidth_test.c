@@ -1,4 +1,5 @@
-/* exchange: the slower way counts, only the very bytes count, and nobody can take all. */
+/* bandwidth_test.c - exchange: the slower way counts, only the very bytes count, and nobody can
+ * take all. */
 #include "common/net/bandwidth_test.h"
 
 #include <sodium.h>

@@ -1,5 +1,5 @@
-/* http: streams both ways, ranges, resume, limits and abort against a server in a thread of this
- * test, which answers as each case says, badly too.
+/* http.c - http: streams both ways, ranges, resume, limits and abort against a server in a
+ * thread of this test, which answers as each case says, badly too.
  *
  * long because a server that misbehaves and the cases that it is for are read together.
  *

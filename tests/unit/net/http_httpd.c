@@ -1,5 +1,5 @@
-/* http and httpd together, as our programs use them: files down with ranges and resume, streams up,
- * refusals before a body is sent, signed requests. */
+/* http_httpd.c - http and httpd together, as our programs use them: files down with ranges and
+ * resume, streams up, refusals before a body is sent, signed requests. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sodium.h>

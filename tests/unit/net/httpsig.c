@@ -1,5 +1,5 @@
-/* httpsig and content_digest: the vectors of RFC 9421, sections 2, 4.3 and appendix B, and of RFC
- * 9530, appendices B and D; and each way in which a signature is refused.
+/* httpsig.c - httpsig and content_digest: the vectors of RFC 9421, sections 2, 4.3 and appendix
+ * B, and of RFC 9530, appendices B and D; and each way in which a signature is refused.
  *
  * long because it has the vectors of three RFCs.
  *

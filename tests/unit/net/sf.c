@@ -1,5 +1,5 @@
-/* sf: structured fields are read and written as RFC 9651 says, examples of its sections 3 and 4
- * by hand, and what it forbids is refused. */
+/* sf.c - sf: structured fields are read and written as RFC 9651 says, examples of its sections
+ * 3 and 4 by hand, and what it forbids is refused. */
 #include "common/net/sf.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* plot: what is in a picture, that it is XML, and the texts beside its axes. With an argument
- * it writes examples to that file. */
+/* plot.c - plot: what is in a picture, that it is XML, and the texts beside its axes. With an
+ * argument it writes examples to that file. */
 #include "common/plot/plot.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* uses: cmd/rnp-bench */
+/* poc.c - uses: cmd/rnp-bench */
 /* poc: the trees, sequences and limits; honest answers pass and cheats do not. */
 #include "common/poc/poc.h"
 
@@ -393,8 +393,8 @@ static void change_path(json_t *paths)
 	json_decref(holder);
 }
 
-/* Spoils an answer in the n-th way. Returns the one check that has to find it, or NULL: there are no
- * more. */
+/* Spoils an answer in the n-th way. Returns the one check that has to find it, or NULL: there
+ * are no more. */
 static const char *spoil(struct bed *b, json_t *answer, int n)
 {
 	json_t *devices = json_object_get(answer, "devices");

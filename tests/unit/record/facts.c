@@ -1,5 +1,5 @@
-/* facts: each name is read from its place in a node record, what is not known says why, and the
- * data sheet of a GPU fills in what its driver does not tell. */
+/* facts.c - facts: each name is read from its place in a node record, what is not known says
+ * why, and the data sheet of a GPU fills in what its driver does not tell. */
 #include "common/record/facts.h"
 
 #include "common/json/json.h"

@@ -1,4 +1,4 @@
-/* key: files, addresses and did:key; what is not one in every way is refused. */
+/* key.c - key: files, addresses and did:key; what is not one in every way is refused. */
 #include "common/record/key.h"
 
 #include <stdlib.h>

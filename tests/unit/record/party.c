@@ -1,4 +1,4 @@
-/* Who may sign which kind: the node, somebody who is trusted, nobody else. */
+/* party.c - who may sign which kind: the node, somebody who is trusted, nobody else. */
 #include "common/record/party.h"
 
 #include <stdlib.h>

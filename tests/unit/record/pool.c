@@ -1,4 +1,4 @@
-/* Bandwidth tiers and pool paths against section 1 of the network's rules. */
+/* pool.c - bandwidth tiers and pool paths against section 1 of the network's rules. */
 #include "common/record/pool.h"
 
 #include "common/json/json.h"

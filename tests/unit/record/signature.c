@@ -1,4 +1,5 @@
-/* proof: eddsa-jcs-2022 as the W3C has it, and everything else is refused with a reason. */
+/* signature.c - proof: eddsa-jcs-2022 as the W3C has it, and everything else is refused with a
+ * reason. */
 #include "common/record/signature.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Uptime by hand-computed cases; beats promise 60 s unless said otherwise. */
+/* uptime.c - uptime by hand-computed cases; beats promise 60 s unless said otherwise. */
 #include "common/record/uptime.h"
 
 #include "common/base/rng.h"

@@ -1,4 +1,5 @@
-/* Proof of work: what is found is work, and for that token, address and difficulty only. */
+/* work.c - proof of work: what is found is work, and for that token, address and difficulty
+ * only. */
 #include "common/record/work.h"
 
 #include "tests/unit/test.h"

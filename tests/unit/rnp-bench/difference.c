@@ -1,4 +1,4 @@
-/* difference and the sampler's two decisions. uses: cmd/rnp-bench */
+/* difference.c - difference and the sampler's two decisions. uses: cmd/rnp-bench */
 #include "cmd/rnp-bench/difference.h"
 
 #include "cmd/rnp-bench/measure.h"

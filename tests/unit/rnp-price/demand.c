@@ -1,4 +1,5 @@
-/* demand, worlds: what is learned of customers, the ask that earns most, when it changes. */
+/* demand.c - demand, worlds: what is learned of customers, the ask that earns most, when it
+ * changes. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/demand.h"
 

@@ -1,4 +1,5 @@
-/* fit: coefficients come back from prices that were made with them; strangers move little. */
+/* fit.c - fit: coefficients come back from prices that were made with them; strangers move
+ * little. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/fit_core.h"
 

@@ -1,4 +1,4 @@
-/* match, auction: random clusters and books against plain versions of the same rules. */
+/* match.c - match, auction: random clusters and books against plain versions of the same rules. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/match_core.h"
 

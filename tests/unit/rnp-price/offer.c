@@ -1,4 +1,5 @@
-/* offer: a line that is read without building objects says the same as one that is built. */
+/* offer.c - offer: a line that is read without building objects says the same as one that is
+ * built. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/offer.h"
 

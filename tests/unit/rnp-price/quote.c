@@ -1,4 +1,4 @@
-/* quote: just under the lowest comparable rival, never under the floor, and why. */
+/* quote.c - quote: just under the lowest comparable rival, never under the floor, and why. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/quote_core.h"
 

@@ -1,4 +1,5 @@
-/* tariff, keys: hours of zones and days, day-ahead files, dollars, and keys that nobody knows. */
+/* tariff.c - tariff, keys: hours of zones and days, day-ahead files, dollars, and keys that
+ * nobody knows. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/tariff.h"
 

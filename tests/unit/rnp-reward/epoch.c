@@ -1,4 +1,4 @@
-/* epoch: every worked example of the proposals, to the last base unit. */
+/* epoch.c - epoch: every worked example of the proposals, to the last base unit. */
 /* uses: cmd/rnp-reward */
 #include <stdlib.h>
 

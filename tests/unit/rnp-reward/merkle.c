@@ -1,5 +1,5 @@
-/* merkle: the tree of the public Solana distributors. The expected hashes were computed with
- * Python's hashlib, see tests/merkle.py. */
+/* merkle.c - merkle: the tree of the public Solana distributors. The expected hashes were
+ * computed with Python's hashlib, see tests/merkle.py. */
 /* uses: cmd/rnp-reward */
 #include "cmd/rnp-reward/merkle.h"
 

@@ -1,4 +1,5 @@
-/* store: upgrades, durable settings, errors with their codes; in a directory of its own. */
+/* store.c - store: upgrades, durable settings, errors with their codes; in a directory of its
+ * own. */
 #include "common/store/store.h"
 
 #include <stdlib.h>
