@@ -1,5 +1,5 @@
-/* fit.c - fit: the line and the crossings of numbers that can be worked out by hand. uses:
- * cmd/rnp-bench */
+/* fit.c - fit: the line and the crossings of numbers that can be worked out by hand.
+ * uses: cmd/rnp-bench */
 #include "cmd/rnp-bench/fit.h"
 
 #include <math.h>
