@@ -47,3 +47,23 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * 
 	train_among trimmed:0.4 flip random
 	losses_fall
 }
+
+@test "hostile: judging finds what does not help, and nothing is paid for it" {
+	start_coordinator --valid "$DIR/valid" --eval-tokens 1024 --workers 4 --rounds 3 --inner-steps 8 --judge 4 --uusd-per-million-tokens 1000000
+	start_worker honest1
+	start_worker honest2
+	start_evil evil-flip flip
+	start_evil evil-idle idle
+	end_of coordinate "$coordinator"
+	end_of honest1 "${worker[honest1]}"
+	end_of honest2 "${worker[honest2]}"
+	flip=$(rnp-register address --key state-evil-flip/*/key.json)
+	idle=$(rnp-register address --key state-evil-idle/*/key.json)
+	rounds | jq -se --arg flip "$flip" 'all(.[].members[] | select(.member == $flip);
+		.state == "refused" and (.reason | length) > 5 and .own_nanonats < 0)'
+	rounds | jq -se --arg idle "$idle" '[.[].members[] | select(.member == $idle) | .state] | contains(["refused"])'
+	rounds | jq -se --arg flip "$flip" --arg idle "$idle" 'all(.[].members[] | select(.member != $flip and .member != $idle);
+		.state == "counted" and .own_nanonats > 0)'
+	! jq -e --arg flip "$flip" 'select(.kind == "rnp.receipt" and .node == $flip)' c.out
+	losses_fall
+}

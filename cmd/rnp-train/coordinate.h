@@ -18,6 +18,7 @@
 #include "cmd/rnp-train/rundir.h"
 #include "common/base/err.h"
 #include "common/lm/token/shard.h"
+#include "common/lm/train/judge.h"
 #include "common/lm/train/loop.h"
 #include "common/lm/train/round.h"
 #include "common/lm/train/shuffle.h"
@@ -31,7 +32,8 @@ struct coordinator_options {
 		eval_tokens;
 	double lr, lr_min, beta1, beta2, decay, clip, outer_rate, outer_momentum;
 	uint64_t seed;
-	int64_t grace_ms;
+	int64_t grace_ms, judge;
+	double score_min;
 	const char *outer, *aggregate, *method, *method_down, *precision, *late;
 	int64_t uusd_per_million_tokens, credits_per_million_tokens;
 	const char *const *allow; /* addresses; none: anybody */
@@ -118,16 +120,21 @@ int coordinate_records(struct coordinator *g);
 
 /* A delta of a closed round, in the order of members: addresses, then turns. */
 struct counted {
-	uint64_t turn, weight_tokens, bytes;
+	uint64_t turn, member, round, weight_tokens, bytes;
 	char node[KEY_ADDRESS_MAX], sha256[PROTOCOL_HEX];
 	double norm, weight;
 	int64_t cosine_ppm;
 	bool copied;
+	/* of judging */
+	uint64_t first, sequences;
+	int64_t own, other; /* nanonats */
+	enum judge_verdict verdict;
+	bool judged, refused;
 };
 
 struct closed {
-	struct counted *c; /* [k], borrowed */
-	size_t k;
+	struct counted *c; /* [k], borrowed; behind them those that judging refused */
+	size_t k, refused;
 	char model[PROTOCOL_HEX];
 	uint64_t update_bytes;
 	double d_norm, theta_norm;
@@ -141,6 +148,12 @@ void coordinate_arrays(const struct training *t, const char *names[6]);
  * and fills in the rest of x. live: members now. Returns 0, or -1 with err_set(); what is in use is
  * untouched. */
 int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live);
+
+/* --- coordinate_judge.c --------------------------------------------------------------------- */
+
+/* Judges --judge deltas of x->c, and moves those that do not count behind the others. Returns 0, or
+ * -1 with err_set(). */
+int coordinate_judge(struct coordinator *g, struct closed *x);
 
 /* Writes pub as the model that others read. */
 int coordinate_export(struct coordinator *g);

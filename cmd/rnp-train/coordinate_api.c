@@ -168,7 +168,7 @@ static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 		member = member_record(g, node);
 	pthread_mutex_unlock(&g->lock);
 	if (rc < 0) {
-		r->retry_after_s = 30;
+		r->retry_after_s = err_get()->code == EX_TEMPFAIL ? 30 : 1;
 		httpd_error(r, 503, "%s", err_get()->text);
 	} else
 		reply_record(g, r, member);
@@ -206,6 +206,7 @@ static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd
 	struct coordinator *g = ctx;
 	const char *node = httpd_query(q, "member");
 	struct waiter *w;
+	int64_t score;
 
 	if (!node || !coordinate_is_signed(g, q, r, false, node))
 		return node ? HTTPD_NOW : httpd_error(r, 400, "member: is missing");
@@ -216,6 +217,11 @@ static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd
 		pthread_mutex_unlock(&g->lock);
 		return httpd_error(r, 410, "%s",
 			over ? "the run is over" : "not a member: join again");
+	}
+	if (coordinate_db_score(g, node, &score) == 0 &&
+		(double)score < g->o.score_min * 1e6) {
+		pthread_mutex_unlock(&g->lock);
+		return coordinate_refuse(g, r, 403, "member: its deltas did not help");
 	}
 	w = xcalloc(1, sizeof *w);
 	*w = (struct waiter){ .next = g->waiters,

@@ -33,6 +33,9 @@ static const char *const steps[] = {
 	" record TEXT) STRICT;"
 	"CREATE TABLE receipts(id INTEGER PRIMARY KEY, node TEXT NOT NULL,"
 	" record TEXT NOT NULL, written INTEGER NOT NULL) STRICT;",
+	"ALTER TABLE turns ADD own INTEGER;"
+	"ALTER TABLE turns ADD other INTEGER;"
+	"ALTER TABLE members ADD score_ppm INTEGER NOT NULL DEFAULT 0;",
 	NULL
 };
 
@@ -192,7 +195,7 @@ static int put_member(struct coordinator *g, void *arg)
 
 	return done(q,
 		RUN_SQL(g, q,
-			"INSERT INTO members VALUES(?1, coalesce(?2, '{}'), ?3, ?4)"
+			"INSERT INTO members(node, facts, joined_ms, number) VALUES(?1, coalesce(?2, '{}'), ?3, ?4)"
 			" ON CONFLICT(node) DO UPDATE SET facts = coalesce(?2, facts),"
 			" number = ?4",
 			"ttii", j->node, j->facts, clock_now_ms(), j->number));
@@ -362,6 +365,58 @@ int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all
 
 /* --- rounds ----------------------------------------------------------------------------------- */
 
+static int set_verdict(struct coordinator *g, const struct counted *c)
+{
+	sqlite3_stmt *q = NULL;
+	int64_t score = 0;
+	int rc = RUN_SQL(g, q, "SELECT score_ppm FROM members WHERE node = ?", "t",
+		c->node);
+
+	if (rc == 1)
+		score = sqlite3_column_int64(q, 0);
+	if (done(q, rc) < 0)
+		return -1;
+	q = NULL;
+	if (done(q,
+		    RUN_SQL(g, q, "UPDATE members SET score_ppm = ? WHERE node = ?", "it",
+			    judge_score(score, c->verdict), c->node)) < 0)
+		return -1;
+	q = NULL;
+	return done(q,
+		RUN_SQL(g, q, "UPDATE turns SET own = ?, other = ? WHERE turn = ?", "iii",
+			c->own, c->other, (int64_t)c->turn));
+}
+
+static int refuse_deltas(struct coordinator *g, const struct closed *x)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < x->k + x->refused; i++) {
+		const struct counted *c = &x->c[i];
+		sqlite3_stmt *q = NULL;
+
+		if (c->judged)
+			rc = set_verdict(g, c);
+		if (rc == 0 && c->refused)
+			rc = done(q,
+				RUN_SQL(g, q,
+					"UPDATE turns SET state = 'refused', reason = ?"
+					" WHERE turn = ?",
+					"ti", judge_reason(c->verdict),
+					(int64_t)c->turn));
+	}
+	return rc;
+}
+
+int coordinate_db_score(struct coordinator *g, const char *node, int64_t *ppm)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q, "SELECT score_ppm FROM members WHERE node = ?", "t", node);
+
+	*ppm = rc == 1 ? sqlite3_column_int64(q, 0) : 0;
+	return done(q, rc);
+}
+
 static int count_deltas(struct coordinator *g, const struct closed *x)
 {
 	sqlite3_stmt *q = NULL;
@@ -418,7 +473,8 @@ static int commit_round(struct coordinator *g, void *arg)
 
 	for (size_t i = 0; i < x->k; i++)
 		tokens += x->c[i].weight_tokens;
-	if (count_deltas(g, x) < 0 || end_open(g) < 0 || keep_updates(g, x) < 0)
+	if (count_deltas(g, x) < 0 || refuse_deltas(g, x) < 0 || end_open(g) < 0 ||
+		keep_updates(g, x) < 0)
 		return -1;
 	if (done(q,
 		    RUN_SQL(g, q, "INSERT INTO rounds VALUES(?, ?, NULL)", "it",

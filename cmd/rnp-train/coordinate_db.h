@@ -50,6 +50,9 @@ int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all
 int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,
 	const char *facts);
 
+/* What judging has made of a node so far. */
+int coordinate_db_score(struct coordinator *g, const char *node, int64_t *ppm);
+
 /* Records of rounds: the first that is closed and has none (1, 0 none, -1), and its record. */
 int coordinate_db_unwritten(struct coordinator *g, uint64_t *round, json_t **facts);
 int coordinate_db_write(struct coordinator *g, uint64_t round, const char *record);

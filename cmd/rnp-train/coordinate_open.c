@@ -353,9 +353,9 @@ static int open_eval(struct coordinator *g)
 	struct lm_loop_options l = { .batch = g->run.batch };
 	uint64_t rows = 2048 / g->run.length;
 
-	if (!g->o.valid)
+	if (!g->o.valid && !g->o.judge)
 		return 0;
-	if (g->valid.count <= g->run.length)
+	if (g->o.valid && g->valid.count <= g->run.length)
 		return err_set(EX_DATAERR, "%s: %llu tokens are no sequence of %u",
 			g->o.valid, (unsigned long long)g->valid.count, g->run.length);
 	lm_train_defaults(&l.train, &g->run.config);

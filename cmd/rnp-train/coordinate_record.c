@@ -25,7 +25,7 @@ static json_t *member_facts(const struct turn *t, const struct counted *c,
 	const char *state = t->state;
 
 	if (c)
-		state = "counted";
+		state = c->refused ? "refused" : "counted";
 	else if (strcmp(state, "open") == 0 || strcmp(state, "delivered") == 0)
 		state = "absent";
 	json_set_text(m, "member", t->node);
@@ -37,7 +37,13 @@ static json_t *member_facts(const struct turn *t, const struct counted *c,
 		json_set_text(m, "sha256", t->sha256);
 		json_set_i64(m, "norm_ppm", ppm(t->norm, theta_norm));
 	}
-	if (c) {
+	if (c && c->judged) {
+		json_set_i64(m, "own_nanonats", c->own);
+		json_set_i64(m, "other_nanonats", c->other);
+	}
+	if (c && c->refused)
+		json_set_text(m, "reason", judge_reason(c->verdict));
+	if (c && !c->refused) {
 		json_set_i64(m, "cosine_ppm", c->cosine_ppm);
 		json_set_i64(m, "weight_ppm", ppm(c->weight, 1));
 		if (c->copied)
@@ -49,7 +55,7 @@ static json_t *member_facts(const struct turn *t, const struct counted *c,
 
 static const struct counted *find(const struct closed *x, uint64_t turn)
 {
-	for (size_t i = 0; i < x->k; i++)
+	for (size_t i = 0; i < x->k + x->refused; i++)
 		if (x->c[i].turn == turn)
 			return &x->c[i];
 	return NULL;
@@ -72,8 +78,8 @@ static json_t *all_members(const struct turn *all, size_t n, const struct closed
 		if (!c && asynchronous && strcmp(all[i].state, "open") == 0)
 			continue; /* works on, and counts when it comes */
 		json_push(members, member_facts(&all[i], c, x->theta_norm));
-		s->dropped += !c;
-		if (!c)
+		s->dropped += !c || c->refused;
+		if (!c || c->refused)
 			continue;
 		s->loss += all[i].loss_last / (int64_t)x->k;
 		s->tokens += (int64_t)all[i].tokens;

@@ -40,8 +40,12 @@ static int find_deltas(struct coordinator *g, struct closed *x)
 			return err_set(EX_DATAERR, "%s: lacks a turn of member %llu",
 				g->db.path, (unsigned long long)d->member);
 		*c = (struct counted){ .turn = t.turn,
+			.member = d->member,
+			.round = d->turn + 1,
 			.weight_tokens = d->weight_tokens,
-			.bytes = t.bytes };
+			.bytes = t.bytes,
+			.first = t.first,
+			.sequences = t.sequences };
 		memcpy(c->node, t.node, sizeof c->node);
 		memcpy(c->sha256, t.sha256, sizeof c->sha256);
 		x->k++;
@@ -59,6 +63,8 @@ static int commit(struct coordinator *g, const struct closed *x)
 	int rc = coordinate_db_turns(g, g->round, &all, &n);
 
 	if (rc == 0) {
+		for (size_t i = x->k; i < x->k + x->refused; i++)
+			round_refuse(&g->r, x->c[i].member, x->c[i].round - 1);
 		facts = coordinate_facts(g, all, n, x);
 		json_write(&text, facts);
 		json_decref(facts);
@@ -82,7 +88,9 @@ static int close_round(struct coordinator *g)
 	rc = find_deltas(g, &x);
 	if (rc == 0) {
 		pthread_mutex_unlock(&g->lock);
-		rc = coordinate_compute(g, &x, live);
+		rc = coordinate_judge(g, &x);
+		if (rc == 0)
+			rc = coordinate_compute(g, &x, live);
 		pthread_mutex_lock(&g->lock);
 	}
 	if (rc == 0)
