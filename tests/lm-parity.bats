@@ -110,7 +110,7 @@ logits() {
 	python3 "$ROOT/tests/random_model.py" m.gguf "$1" "$2"
 	llama_cpp logits m.gguf "${3:-128}" "$ids" >theirs
 	# shellcheck disable=SC2086
-	RNP_DEVICE=cpu "$BUILD/unit/lm/logits" m.gguf 13 $ids >ours
+	RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/logits" m.gguf 13 $ids >ours
 }
 
 @test "lm parity: every quantised type is read as ggml reads it, bit for bit" {
@@ -120,7 +120,7 @@ logits() {
 import sys; sys.path.insert(0, sys.argv[1]); import random, random_model
 random.seed(sys.argv[2]); sys.stdout.buffer.write(random_model.matrix(sys.argv[2], 16, 256))' "$ROOT/tests" "${type^^}" >blocks
 		llama_cpp numbers "$type" "$block" "$bytes" <blocks >theirs
-		"$BUILD/unit/lm/tensor" "${type,,}" <blocks | cmp - theirs || fail "$type"
+		"$RNP_BUILD/unit/lm/tensor" "${type,,}" <blocks | cmp - theirs || fail "$type"
 	done <<-END
 		q8_0 32 34
 		q4_0 32 18
