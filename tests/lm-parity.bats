@@ -113,14 +113,18 @@ logits() {
 	RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/logits" m.gguf 13 $ids >ours
 }
 
-@test "lm parity: every quantised type is read as ggml reads it, bit for bit" {
+@test "lm parity: blocks of every quantised type are the numbers that ggml reads there" {
 	need_llama_cpp
 	while read -r type block bytes; do
 		python3 -c '
 import sys; sys.path.insert(0, sys.argv[1]); import random, random_model
 random.seed(sys.argv[2]); sys.stdout.buffer.write(random_model.matrix(sys.argv[2], 16, 256))' "$ROOT/tests" "${type^^}" >blocks
 		llama_cpp numbers "$type" "$block" "$bytes" <blocks >theirs
-		"$RNP_BUILD/unit/lm/tensor" "${type,,}" <blocks | cmp - theirs || fail "$type"
+		"$RNP_BUILD/unit/lm/tensor" "${type,,}" <blocks >ours
+		python3 -c '
+import array, sys
+a, b = [array.array("f", open(f, "rb").read()) for f in ("ours", "theirs")]
+sys.exit(len(a) != 4096 or a != b)' || fail "$type"
 	done <<-END
 		q8_0 32 34
 		q4_0 32 18
