@@ -24,6 +24,7 @@ struct lm_cpu {
 		.swiglu = lm_swiglu_##set,                       \
 		.swiglu_back = lm_swiglu_back_##set,             \
 		.bias_back = lm_bias_back_##set,                 \
+		.softcap = lm_softcap_##set,                     \
 		.narrow = lm_narrow_##set,                       \
 		.squares = lm_squares_##set,                     \
 		.adamw = lm_adamw_##set,                         \
@@ -50,6 +51,7 @@ void lm_cpu_kernels(struct lm_kernels *out, enum cpu_level level)
 		.swiglu = lm_swiglu_ref,
 		.swiglu_back = lm_swiglu_back_ref,
 		.bias_back = lm_bias_back_ref,
+		.softcap = lm_softcap_ref,
 		.narrow = lm_narrow_ref,
 		.squares = lm_squares_ref,
 		.adamw = lm_adamw_ref,
@@ -178,6 +180,7 @@ SHARED(rotate, rotate, x->rows, rows_grain(x->heads * x->head_dim))
 SHARED(swiglu, swiglu, x->rows, rows_grain(x->hidden))
 SHARED(swiglu_back, swiglu_back, x->rows, rows_grain(x->hidden))
 SHARED(bias_back, bias_back, x->n, 64)
+SHARED(softcap, softcap, x->n, 4096)
 SHARED(narrow, narrow, x->n, 4096)
 SHARED(squares, squares, (x->n + LM_SQUARES_BLOCK - 1) / LM_SQUARES_BLOCK, 1)
 SHARED(adamw, adamw, x->n, 4096)

@@ -46,6 +46,7 @@ struct lm_kernels {
 	LM_RANGE(swiglu);
 	LM_RANGE(swiglu_back);
 	LM_RANGE(bias_back);
+	LM_RANGE(softcap);
 	LM_RANGE(narrow);
 	LM_RANGE(squares);
 	LM_RANGE(adamw);

@@ -75,12 +75,13 @@ struct lm_embed_back {
 
 /* RMSNorm (Zhang, Sennrich 2019): r = 1 / sqrt(mean of x^2 + eps); y = x r w. x f32 [rows,
  * dim], w f32 [dim], y of `dtype`; rms[row] = r, or NULL. Error 2 (dim + 8) u |y|: the square
- * root halves the error of the mean. */
+ * root halves the error of the mean. from (f32, [rows, dim]; NULL for 0) is added, with another
+ * u |from + y| of error; it needs y in f32. y may be x or from. */
 struct lm_norm {
 	enum lm_dtype dtype;
 	void *y;
 	float *rms;
-	const float *x, *w;
+	const float *x, *w, *from;
 	uint64_t rows, dim;
 	float eps;
 };
@@ -103,15 +104,21 @@ struct lm_norm_back {
  * row. Row r has position first + r mod positions, or position[r] if that is not NULL; table is
  * f32 [first + positions][head_dim / 2][2]: cosine and sine. Pair i of a head is (i, i +
  * head_dim / 2), or (2i, 2i + 1) when interleaved: (a, b) -> (a c - b s, a s + b c); inverse
- * rotates back (the gradient). Error 4 u (|a| + |b|). */
+ * rotates back (the gradient). Heads that are rotated in part are `stride` apart (0: head_dim).
+ * Error 4 u (|a| + |b|). */
 struct lm_rotate {
 	enum lm_dtype dtype;
 	void *x;
 	const float *table;
 	const uint32_t *position; /* [rows], or NULL */
-	uint64_t rows, ld, heads, head_dim, positions, first;
+	uint64_t rows, ld, heads, head_dim, stride, positions, first;
 	bool interleaved, inverse;
 };
+
+HD uint64_t lm_rotate_stride(const struct lm_rotate *r)
+{
+	return r->stride ? r->stride : r->head_dim;
+}
 
 HD uint64_t lm_rotate_position(const struct lm_rotate *r, uint64_t row)
 {
@@ -119,13 +126,19 @@ HD uint64_t lm_rotate_position(const struct lm_rotate *r, uint64_t row)
 }
 
 /* SwiGLU (Shazeer 2020): y = g / (1 + exp(-g)) u with g and u the two halves of a row of x
- * [rows, 2 hidden]. Error 16 u |y| + 2^-126. */
+ * [rows, 2 hidden]; or with GELU in its place, as tanh approximates it (Hendrycks, Gimpel 2016):
+ * y = g / (1 + exp(-1.5957691216 (g + 0.044715 g^3))) u. Error 16 u |y| + 2^-126; of GELU 64 u
+ * (1 + |g|) |g u|. */
 struct lm_swiglu {
 	enum lm_dtype dtype;
 	void *y; /* [rows, hidden] */
 	const void *x;
 	uint64_t rows, hidden;
+	bool gelu;
 };
+
+#define LM_GELU_1 1.5957691216057308f /* 2 sqrt(2 / pi) */
+#define LM_GELU_3 0.044715f
 
 /* Gradient of SwiGLU, with s = 1 / (1 + exp(-g)): dg = dy u s (1 + g (1 - s)), du = dy g s, as
  * rows of dx [rows, 2 hidden]; dx may be x. y receives the forward result again, unless NULL.
@@ -145,6 +158,13 @@ struct lm_bias_back {
 	const void *dy;
 	uint64_t rows, n, ld;
 	bool fresh;
+};
+
+/* x[i] = cap tanh(x[i] / cap), in place. Error 16 u cap. */
+struct lm_softcap {
+	float *x;
+	uint64_t n;
+	float cap;
 };
 
 /* to[i] = from[i] rounded to bf16. */
@@ -212,7 +232,8 @@ struct lm_paged_put {
  * max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and
  * formula are those of lm_attend; all numbers are f32. The terms of each sum and their order
  * depend only on the row's position and the window: not on other rows, nor on where blocks lie.
- * Error as lm_attend with F32, keys being position[r] + 1. */
+ * A softcap above 0 replaces each score s by softcap tanh(s / softcap). Error as lm_attend with
+ * F32, keys being position[r] + 1. */
 struct lm_paged_attend {
 	float *out;
 	const float *q;
@@ -223,7 +244,7 @@ struct lm_paged_attend {
 	uint64_t ldq, ldk, ldo;
 	/* upper bound: every position[r] is less; decides how the work is divided */
 	uint64_t keys_max;
-	float scale;
+	float scale, softcap;
 };
 
 /* --- output -------------------------------------------------------------------------------- */
@@ -321,6 +342,7 @@ struct lm_adamw {
 	OP(t, swiglu, (struct dev * d, const struct lm_swiglu *x), (d, x))           \
 	OP(t, swiglu_back, (struct dev * d, const struct lm_swiglu_back *x), (d, x)) \
 	OP(t, bias_back, (struct dev * d, const struct lm_bias_back *x), (d, x))     \
+	OP(t, softcap, (struct dev * d, const struct lm_softcap *x), (d, x))         \
 	OP(t, narrow, (struct dev * d, const struct lm_narrow *x), (d, x))           \
 	OP(t, attend, (struct dev * d, const struct lm_attend *x), (d, x))           \
 	OP(t, attend_back, (struct dev * d, const struct lm_attend_back *x), (d, x)) \

@@ -32,7 +32,8 @@ static double score(const struct lm_paged_attend *a, uint64_t r, uint64_t h, uin
 
 	for (uint64_t i = 0; i < a->head_dim; i++)
 		sum += (double)q[i] * k[i];
-	return a->scale * sum;
+	sum *= a->scale;
+	return a->softcap > 0 ? a->softcap * tanh(sum / a->softcap) : sum;
 }
 
 static void attend(const struct lm_paged_attend *a, uint64_t r, uint64_t h)

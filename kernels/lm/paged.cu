@@ -74,7 +74,8 @@ __device__ float score_of(const struct lm_paged_attend *a, const uint32_t *block
 	k = a->keys + place_of(a, blocks, j) + kv;
 	for (uint64_t i = 0; i < a->head_dim; i++)
 		sum += q[i] * k[i];
-	return a->scale * sum;
+	sum *= a->scale;
+	return a->softcap > 0 ? a->softcap * tanhf(sum / a->softcap) : sum;
 }
 
 __global__ void paged_attend_kernel(struct lm_paged_attend a, uint64_t chunks)

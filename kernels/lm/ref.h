@@ -47,6 +47,7 @@ void lm_head_ref(const struct lm_head *h);
 void lm_paged_put_ref(const struct lm_paged_put *p, uint64_t from, uint64_t to);
 void lm_paged_attend_ref(const struct lm_paged_attend *a, uint64_t from, uint64_t to);
 /* elements */
+void lm_softcap_ref(const struct lm_softcap *s, uint64_t from, uint64_t to);
 void lm_narrow_ref(const struct lm_narrow *n, uint64_t from, uint64_t to);
 void lm_adamw_ref(const struct lm_adamw *a, uint64_t from, uint64_t to);
 /* blocks */

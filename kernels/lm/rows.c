@@ -31,7 +31,9 @@ void lm_norm_ref(const struct lm_norm *n, uint64_t from, uint64_t to)
 		if (n->rms)
 			n->rms[r] = (float)rms;
 		for (uint64_t i = 0; i < n->dim; i++)
-			lm_set(n->dtype, n->y, r * n->dim + i, x[i] * rms * n->w[i]);
+			lm_set(n->dtype, n->y, r * n->dim + i,
+				x[i] * rms * n->w[i] +
+					(n->from ? n->from[r * n->dim + i] : 0));
 	}
 }
 
@@ -79,7 +81,7 @@ void lm_rotate_ref(const struct lm_rotate *r, uint64_t from, uint64_t to)
 
 		for (uint64_t h = 0; h < r->heads; h++)
 			for (uint64_t i = 0; i < half; i++) {
-				uint64_t base = row * r->ld + h * r->head_dim;
+				uint64_t base = row * r->ld + h * lm_rotate_stride(r);
 				uint64_t at = base + (r->interleaved ? 2 * i : i);
 				uint64_t bt = r->interleaved ? at + 1 : at + half;
 				double a = lm_at(r->dtype, r->x, at);
@@ -101,7 +103,9 @@ void lm_swiglu_ref(const struct lm_swiglu *s, uint64_t from, uint64_t to)
 			double g = lm_at(s->dtype, s->x, r * 2 * s->hidden + i);
 			double u = lm_at(s->dtype, s->x, (r * 2 + 1) * s->hidden + i);
 
-			lm_set(s->dtype, s->y, r * s->hidden + i, g / (1 + exp(-g)) * u);
+			double z = s->gelu ? LM_GELU_1 * (g + LM_GELU_3 * g * g * g) : g;
+
+			lm_set(s->dtype, s->y, r * s->hidden + i, g / (1 + exp(-z)) * u);
 		}
 }
 
@@ -131,6 +135,12 @@ void lm_bias_back_ref(const struct lm_bias_back *b, uint64_t from, uint64_t to)
 			sum += lm_at(b->dtype, b->dy, r * b->ld + i);
 		b->db[i] = (float)sum;
 	}
+}
+
+void lm_softcap_ref(const struct lm_softcap *s, uint64_t from, uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++)
+		s->x[i] = (float)(s->cap * tanh((double)s->x[i] / s->cap));
 }
 
 void lm_narrow_ref(const struct lm_narrow *n, uint64_t from, uint64_t to)

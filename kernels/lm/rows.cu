@@ -269,6 +269,12 @@ template <class T> __global__ void norm_kernel(struct lm_norm n, bool wide)
 			UNROLL
 			for (int k = 0; k < LM_PACK; k++)
 				v[k] = v[k] * rms * w[k];
+			if (n.from) {
+				lm_load(w, n.from + r * n.dim + i, count, wide);
+				UNROLL
+				for (int k = 0; k < LM_PACK; k++)
+					v[k] += w[k];
+			}
 			lm_store((T *)n.y + r * n.dim + i, v, count, wide);
 		}
 	}
@@ -279,7 +285,7 @@ int cuda_lm_norm(struct dev *d, const struct lm_norm *n)
 	if (!n->rows)
 		return 0;
 	LM_LAUNCH(n->dtype, norm_kernel, cuda_grid(d, n->rows, LM_WARPS), LM_THREADS,
-		cuda_of(d)->stream, *n, lm_wide(n->dim, n->y, n->x, n->w, NULL));
+		cuda_of(d)->stream, *n, lm_wide(n->dim, n->y, n->x, n->w, n->from));
 	return lm_started(d);
 }
 
@@ -360,7 +366,8 @@ template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
 
 	for (uint64_t n = GRID_FIRST; n < all; n += GRID_STRIDE) {
 		uint64_t i = n % packs * LM_PACK, row = n / packs / r.heads;
-		T *head = (T *)r.x + row * r.ld + n / packs % r.heads * r.head_dim;
+		T *head = (T *)r.x + row * r.ld +
+			n / packs % r.heads * lm_rotate_stride(&r);
 		const float *table = r.table + lm_rotate_position(&r, row) * r.head_dim +
 			2 * i;
 		/* where the two groups of numbers lie, and how many of them exist */
@@ -397,7 +404,8 @@ template <class T> __global__ void rotate_kernel(struct lm_rotate r, bool wide)
 int cuda_lm_rotate(struct dev *d, const struct lm_rotate *r)
 {
 	uint64_t half = r->head_dim / 2, n = r->rows * r->heads * lm_packs(half);
-	bool wide = lm_wide(half, r->x, r->table, NULL, NULL) && r->ld % LM_PACK == 0;
+	bool wide = lm_wide(half, r->x, r->table, NULL, NULL) && r->ld % LM_PACK == 0 &&
+		lm_rotate_stride(r) % LM_PACK == 0;
 
 	if (!n)
 		return 0;
@@ -421,8 +429,13 @@ template <class T> __global__ void swiglu_kernel(struct lm_swiglu s, bool wide)
 		lm_load(g, x, count, wide);
 		lm_load(u, x + s.hidden, count, wide);
 		UNROLL
-		for (int k = 0; k < LM_PACK; k++)
-			u[k] *= g[k] / (1 + expf(-g[k]));
+		for (int k = 0; k < LM_PACK; k++) {
+			float z = g[k];
+
+			if (s.gelu)
+				z = LM_GELU_1 * (z + LM_GELU_3 * z * z * z);
+			u[k] *= g[k] / (1 + expf(-z));
+		}
 		lm_store((T *)s.y + r * s.hidden + i, u, count, wide);
 	}
 }
@@ -480,6 +493,21 @@ int cuda_lm_swiglu_back(struct dev *d, const struct lm_swiglu_back *s)
 }
 
 /* --- bf16 ---------------------------------------------------------------------------------- */
+
+__global__ void softcap_kernel(struct lm_softcap s)
+{
+	for (uint64_t i = GRID_FIRST; i < s.n; i += GRID_STRIDE)
+		s.x[i] = s.cap * tanhf(s.x[i] / s.cap);
+}
+
+int cuda_lm_softcap(struct dev *d, const struct lm_softcap *s)
+{
+	if (!s->n)
+		return 0;
+	LAUNCH(softcap_kernel, cuda_grid(d, s->n, LM_THREADS), LM_THREADS,
+		cuda_of(d)->stream, *s);
+	return lm_started(d);
+}
 
 __global__ void narrow_rows_kernel(struct lm_narrow x, bool wide)
 {

@@ -18,6 +18,7 @@
 	void lm_swiglu_##set(const struct lm_swiglu *, uint64_t, uint64_t);             \
 	void lm_swiglu_back_##set(const struct lm_swiglu_back *, uint64_t, uint64_t);   \
 	void lm_bias_back_##set(const struct lm_bias_back *, uint64_t, uint64_t);       \
+	void lm_softcap_##set(const struct lm_softcap *, uint64_t, uint64_t);           \
 	void lm_narrow_##set(const struct lm_narrow *, uint64_t, uint64_t);             \
 	void lm_squares_##set(const struct lm_squares *, uint64_t, uint64_t);           \
 	void lm_adamw_##set(const struct lm_adamw *, uint64_t, uint64_t);               \

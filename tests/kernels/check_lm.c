@@ -318,7 +318,8 @@ static int run_norm(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->norm(d, &n) < 0 ? -1 : widen(d, out, r);
 }
 
-static void norm(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim)
+static void norm(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t dim,
+	bool add)
 {
 	struct bench b;
 	struct run r = { 0 };
@@ -333,6 +334,10 @@ static void norm(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 	n.x = there;
 	h.w = numbers(&b, LM_DTYPE_F32, dim, 1, &there);
 	n.w = there;
+	if (add) {
+		h.from = numbers(&b, LM_DTYPE_F32, rows * dim, 2, &there);
+		n.from = there;
+	}
 	h.rms = hold(&b, rows * 4);
 	h.y = y = hold(&b, rows * dim * 4);
 	bound = hold(&b, rows * (dim + 1) * 4);
@@ -341,12 +346,13 @@ static void norm(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 	memcpy(want, widened(&b, dtype, y, rows * dim), rows * dim * 4);
 	memcpy(want + rows * dim, h.rms, rows * 4);
 	for (uint64_t i = 0; i < rows * (dim + 1); i++)
-		bound[i] = (float)(2 * (double)(dim + 8) * U * fabs((double)want[i]) +
+		bound[i] = (float)(2 * (double)(dim + 8) * U *
+				(fabs((double)want[i]) + (add ? 2 : 0)) +
 			1e-30);
 	raw_result(&b, &r, rows, dim);
 	r.op = &n;
-	snprintf(b.c.label, sizeof b.c.label, "norm %s %llu x %llu", name(dtype),
-		(unsigned long long)rows, (unsigned long long)dim);
+	snprintf(b.c.label, sizeof b.c.label, "norm %s %llu x %llu%s", name(dtype),
+		(unsigned long long)rows, (unsigned long long)dim, add ? " + from" : "");
 	finish(&b, run_norm, &r, want, bound, rows * (dim + 1));
 }
 
@@ -458,10 +464,10 @@ static void norm_back(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint
 }
 
 static void rotate(struct kcheck *k, enum lm_dtype dtype, uint64_t head_dim,
-	bool interleaved, bool inverse)
+	uint64_t stride, bool interleaved, bool inverse)
 {
 	uint64_t rows = 7, heads = 3, positions = 4, first = 2;
-	uint64_t ld = heads * head_dim;
+	uint64_t ld = heads * (stride ? stride : head_dim);
 	struct bench b;
 	struct run r = { 0 };
 	struct lm_rotate x = { .dtype = dtype,
@@ -469,6 +475,7 @@ static void rotate(struct kcheck *k, enum lm_dtype dtype, uint64_t head_dim,
 		.ld = ld,
 		.heads = heads,
 		.head_dim = head_dim,
+		.stride = stride,
 		.positions = positions,
 		.first = first,
 		.interleaved = interleaved,
@@ -492,9 +499,9 @@ static void rotate(struct kcheck *k, enum lm_dtype dtype, uint64_t head_dim,
 	r.start_bytes = rows * ld * lm_dtype_bytes(dtype);
 	raw_result(&b, &r, rows, ld);
 	r.op = &x;
-	snprintf(b.c.label, sizeof b.c.label, "rotate %s head_dim %llu%s%s", name(dtype),
-		(unsigned long long)head_dim, interleaved ? ", interleaved" : "",
-		inverse ? ", inverse" : "");
+	snprintf(b.c.label, sizeof b.c.label, "rotate %s head_dim %llu of %llu%s%s",
+		name(dtype), (unsigned long long)head_dim, (unsigned long long)stride,
+		interleaved ? ", interleaved" : "", inverse ? ", inverse" : "");
 	finish(&b, run_rotate, &r, want, bound, rows * ld);
 }
 
@@ -511,6 +518,76 @@ static int run_swiglu_back(struct dev *d, void *out, const void *arguments)
 	if (d->ops->lm->swiglu_back(d, &s) < 0 || widen(d, out, r) < 0)
 		return -1;
 	return r->raw ? widen_copy(d, y, s.y, s.rows * s.hidden, r->up) : 0;
+}
+
+static void gelu(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t hidden)
+{
+	struct bench b;
+	struct run r = { 0 };
+	struct lm_swiglu s = { .dtype = dtype,
+		.rows = rows,
+		.hidden = hidden,
+		.gelu = true },
+			 h;
+	uint64_t n = rows * hidden;
+	float *want, *bound;
+	void *y;
+
+	start_bench(&b, k, dtype);
+	h = s;
+	h.x = numbers(&b, dtype, 2 * n, 6, &s.x);
+	h.y = y = hold(&b, n * 4);
+	bound = hold(&b, n * 4);
+	lm_swiglu_ref(&h, 0, rows);
+	want = widened(&b, dtype, y, n);
+	for (uint64_t r0 = 0; r0 < rows; r0++)
+		for (uint64_t i = 0; i < hidden; i++) {
+			double g = fabs(lm_at(dtype, h.x, r0 * 2 * hidden + i));
+			double u = fabs(lm_at(dtype, h.x, (r0 * 2 + 1) * hidden + i));
+
+			bound[r0 * hidden + i] = (float)(64 * U * (1 + g) * g * u +
+				1e-30);
+		}
+	raw_result(&b, &r, rows, hidden);
+	r.op = &s;
+	snprintf(b.c.label, sizeof b.c.label, "gelu %s %llu x %llu", name(dtype),
+		(unsigned long long)rows, (unsigned long long)hidden);
+	finish(&b, run_swiglu, &r, want, bound, n);
+}
+
+static int run_softcap(struct dev *d, void *out, const void *arguments)
+{
+	const struct lm_softcap *s = arguments;
+	struct lm_softcap x = { .x = out, .n = s->n, .cap = s->cap };
+
+	if (d->ops->copy(d, out, s->x, s->n * 4) < 0)
+		return -1;
+	return d->ops->lm->softcap(d, &x);
+}
+
+static void softcap(struct kcheck *k, uint64_t n)
+{
+	struct bench b;
+	struct lm_softcap x = { .n = n, .cap = 30 }, h = x;
+	const void *there;
+	float *bound;
+
+	start_bench(&b, k, LM_DTYPE_F32);
+	h.x = numbers(&b, LM_DTYPE_F32, n, 100, &there);
+	x.x = (float *)(uintptr_t)there;
+	bound = hold(&b, n * 4);
+	for (uint64_t i = 0; i < n; i++)
+		bound[i] = (float)(16 * U * 30);
+	lm_softcap_ref(&h, 0, n);
+	snprintf(b.c.label, sizeof b.c.label, "softcap %llu", (unsigned long long)n);
+	b.c.run = run_softcap;
+	b.c.arguments = &x;
+	b.c.want = h.x;
+	b.c.bound = bound;
+	b.c.out_bytes = n * 4;
+	kcheck_case(k, &b.c);
+	while (b.used)
+		free(b.held[--b.used]);
 }
 
 static void swiglu(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t hidden)
@@ -1009,15 +1086,19 @@ static void rows(struct kcheck *k, enum lm_dtype dtype)
 
 	for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
 		embed(k, dtype, 5, dims[i]);
-		norm(k, dtype, 3, dims[i]);
+		norm(k, dtype, 3, dims[i], false);
+		if (dtype == LM_DTYPE_F32)
+			norm(k, dtype, 5, dims[i], true);
 		norm_back(k, dtype, 9, dims[i], i & 1);
 		swiglu(k, dtype, 3, dims[i]);
+		gelu(k, dtype, 3, dims[i]);
 		bias_back(k, dtype, 4, dims[i]);
-		rotate(k, dtype, 2 * dims[i], false, i & 1);
-		rotate(k, dtype, 2 * dims[i], true, i & 1);
+		rotate(k, dtype, 2 * dims[i], 0, false, i & 1);
+		rotate(k, dtype, 2 * dims[i], 3 * dims[i] + i, false, i & 1);
+		rotate(k, dtype, 2 * dims[i], 0, true, i & 1);
 	}
 	embed(k, dtype, 700, 96);
-	norm(k, dtype, 600, 48);
+	norm(k, dtype, 600, 48, false);
 	norm_back(k, dtype, 600, 200, true);
 	swiglu(k, dtype, 300, 96);
 	bias_back(k, dtype, 200, 300);
@@ -1042,6 +1123,8 @@ void check_lm(struct kcheck *k)
 		beside = i != 0;
 		rows(k, LM_DTYPE_F32);
 		rows(k, LM_DTYPE_BF16);
+		softcap(k, 1);
+		softcap(k, 5001);
 		narrow(k, 1);
 		narrow(k, 5001);
 		attention(k);

@@ -16,6 +16,7 @@
 struct shape {
 	uint64_t heads, kv_heads, head_dim, window, rows;
 	uint32_t position[ROWS_MAX];
+	float softcap;
 };
 
 /* Numbers from -1 to 1, the same in every run. */
@@ -70,6 +71,7 @@ static void attend(struct kcheck *k, const struct shape *s)
 		.ldq = width + 4,
 		.ldk = ldk,
 		.ldo = width,
+		.softcap = s->softcap,
 		.scale = (float)(1 / sqrt((double)s->head_dim)) };
 
 	lists(blocks, POOL);
@@ -93,10 +95,10 @@ static void attend(struct kcheck *k, const struct shape *s)
 	c.work = (double)s->rows * (double)width * (double)a.keys_max * 4;
 	c.unit = "op";
 	snprintf(c.label, sizeof c.label,
-		"paged_attend %llu heads on %llu of %llu, %llu rows to %u, window %llu",
+		"paged_attend %llu heads on %llu of %llu, %llu rows to %u, window %llu, softcap %g",
 		(unsigned long long)s->heads, (unsigned long long)s->kv_heads,
 		(unsigned long long)s->head_dim, (unsigned long long)s->rows, last,
-		(unsigned long long)s->window);
+		(unsigned long long)s->window, (double)s->softcap);
 	kcheck_case(k, &c);
 	free(q), free(keys), free(values), free(want), free(bound);
 }
@@ -143,14 +145,15 @@ static void put(struct kcheck *k, uint64_t width)
 void check_lm_paged(struct kcheck *k)
 {
 	static const struct shape shapes[] = {
-		{ 1, 1, 8, 0, 1, { 0 } },
-		{ 2, 2, 4, 0, 3, { 0, 2, 15 } },
-		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 } },
-		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 } },
-		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 } },
-		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 } },
-		{ 2, 1, 128, 90, 3, { 134, 90, 600 } },
-		{ 1, 1, 264, 0, 2, { 20, 9 } },
+		{ 1, 1, 8, 0, 1, { 0 }, 0 },
+		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0 },
+		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0 },
+		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0 },
+		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 }, 0 },
+		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0 },
+		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0 },
+		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f },
+		{ 1, 1, 264, 0, 2, { 20, 9 }, 0 },
 	};
 
 	if (k->dev.ops->lm->prepare(&k->dev, NULL) < 0)
