@@ -149,3 +149,13 @@ sys.exit(len(a) != 4096 or a != b)' || fail "$type"
 		near 0.1 "$type"
 	done
 }
+
+@test "lm parity: logits of random weights of every architecture are llama.cpp's, but for its cache in f16" {
+	need_llama_cpp
+	for architecture in qwen2 qwen3 gemma gemma2 gemma3 phi3 phi3-short; do
+		logits "$architecture" F32
+		near 0.005 "$architecture"
+		logits "$architecture" mixed
+		near 0.1 "$architecture"
+	done
+}

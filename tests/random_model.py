@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """random_model.py FILE ARCHITECTURE TYPE - a GGUF file of a small model with random weights and no tokenizer, for tests that hold our
 logits against another engine's. TYPE is that of the matrices: F32, F16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K; mixed gives
-each matrix another one, as files of the K types have them."""
+each matrix another one, as files of the K types have them. phi3-short is phi3 within its original context."""
 import random
 import struct
 import sys
@@ -71,7 +71,7 @@ def shapes(arch):
         yield at + "ffn_down.weight", DIM, HIDDEN
 
 
-def metadata(arch, rope):
+def metadata(arch, rope, original):
     """rope: how many dimensions of a head are rotated."""
     a = arch + "."
     values = [g.text("general.architecture", arch), g.u32(a + "context_length", CONTEXT), g.u32(a + "embedding_length", DIM),
@@ -88,7 +88,7 @@ def metadata(arch, rope):
                    g.f32(a + "rope.scaling.factor", 8)]
         values = [v for i, v in enumerate(values) if v[0] not in [w[0] for w in values[i + 1:]]]
     if arch == "phi3":
-        values += [g.u32(a + "rope.scaling.original_context_length", CONTEXT // 2), g.f32(a + "rope.scaling.attn_factor", 1.19)]
+        values += [g.u32(a + "rope.scaling.original_context_length", original), g.f32(a + "rope.scaling.attn_factor", 1.19)]
     return values
 
 
@@ -96,6 +96,8 @@ def main(path, arch, kind):
     global LAYERS
     random.seed(f"{arch} {kind}")
     LAYERS = 7 if arch == "gemma3" else LAYERS  # the seventh is the second of the local ones behind a global one
+    original = CONTEXT // 2 if arch == "phi3" else 1024
+    arch = arch.removesuffix("-short")
     rope = HEAD // 2 if arch == "phi3" else HEAD
     kinds = [k for k in TYPES if k.startswith("Q")]
     infos, data = [], b""
@@ -120,7 +122,7 @@ def main(path, arch, kind):
         for which, most in (("long", 9), ("short", 1.4)):
             content = struct.pack(f"<{rope // 2}f", *[1 + (most - 1) * i / (rope // 2) for i in range(rope // 2)])
             add(f"rope_factors_{which}.weight", None, rope // 2, 0, content)
-    values = metadata(arch, rope)
+    values = metadata(arch, rope, original)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(values))
     for key, value_kind, content in values:
         head += g.encoded(key) + struct.pack("<I", value_kind) + content

@@ -150,14 +150,14 @@ unusable() {
 	unusable "models of 8 experts are not read"
 	patched "values += [text('llama.rope.scaling.type', 'yarn')]"
 	unusable "rope scaling 'yarn' is not none or linear"
-	patched "put(values, u32('llama.rope.dimension_count', 2))"
-	unusable "2 rotary dimensions"
+	patched "put(values, u32('llama.rope.dimension_count', 3))"
+	unusable "3 rotary dimensions"
 	patched "put(values, text('general.architecture', 'other'))"
-	unusable "the architecture is not llama or qwen2"
+	unusable "the architecture is not llama, qwen2, qwen3, gemma, gemma2, gemma3 or phi3"
 	sed 's/blk\.1\.attn_k\.weight/blk.1.attn_x.weight/' m.gguf >bad.gguf
 	unusable "tensor 'blk.1.attn_k.weight' is missing"
 	gguf 3 0 0 >bad.gguf
-	unusable "the architecture is not llama or qwen2"
+	unusable "the architecture is not llama, qwen2, qwen3, gemma, gemma2, gemma3 or phi3"
 	# a directory is a model, too; a file of tensors alone is none
 	rm m/config.json
 	run_split rnp-serve inspect m

@@ -342,6 +342,8 @@ int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type typ
 	uint32_t n;
 	int rc;
 
+	if (lm_config_need_llama(&e->config, "exported") < 0)
+		return -1;
 	/* its factors are a tensor that llama.cpp reads only in llama files */
 	if (e->config.rope.kind == LM_ROPE_LLAMA3 && e->config.qkv_bias)
 		return err_set(EX_DATAERR,
@@ -396,7 +398,8 @@ int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type
 	struct job j;
 	int rc;
 
-	if (lm_export_place(dir, e->token) < 0 || io_make_dirs(dir, 0777) < 0)
+	if (lm_config_need_llama(&e->config, "exported") < 0 ||
+		lm_export_place(dir, e->token) < 0 || io_make_dirs(dir, 0777) < 0)
 		return -1;
 	metadata = json_object();
 	json_set_text(metadata, "format", "pt"); /* transformers requires it */

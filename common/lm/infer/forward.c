@@ -20,6 +20,7 @@ struct lm_forward {
 
 	/* in device memory */
 	float *table;         /* rotary positions of the context */
+	float *local_table;   /* those of layers with a window, where they differ */
 	float *x, *h;         /* [rows][dim] */
 	float *q, *a;         /* [rows][heads head_dim] */
 	float *k, *v;         /* [rows][kv_heads head_dim] */
@@ -58,7 +59,7 @@ static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_
 {
 	uint64_t rows = l->rows;
 
-	return (struct sizes){ .table = (uint64_t)l->context * c->head_dim,
+	return (struct sizes){ .table = (uint64_t)l->context * lm_config_rotary(c),
 		.x = rows * c->dim,
 		.q = rows * lm_q_dim(c),
 		.kv = rows * lm_kv_dim(c),
@@ -76,7 +77,7 @@ void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits 
 {
 	struct sizes z = sizes_of(c, limits);
 
-	*tables = 4 * z.table;
+	*tables = 4 * z.table * (c->rope.local_base > 0 ? 2 : 1);
 	*work = 4 *
 		(3 * z.x + 2 * z.q + 2 * z.kv + z.gu + z.y + z.x8 + z.gathered +
 			2 * z.logits + 2 * z.indices);
@@ -84,14 +85,17 @@ void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits 
 
 /* --- open and close ------------------------------------------------------------------------- */
 
-static int put_table(struct lm_forward *f, uint64_t count)
+static int put_table(struct lm_forward *f, float **to, uint64_t count, bool local)
 {
 	struct dev *d = f->w->d;
-	float *table = xmalloc(4 * count);
+	float *table;
 	int rc;
 
-	lm_rope_table(table, &f->w->config, f->limits.context);
-	rc = d->ops->put(d, f->table, table, 4 * count);
+	if (lm_infer_alloc(d, to, count) < 0)
+		return -1;
+	table = xmalloc(4 * count);
+	lm_rope_table(table, &f->w->config, f->limits.context, local);
+	rc = d->ops->put(d, *to, table, 4 * count);
 	free(table);
 	return rc < 0 ? device_failed(d) : 0;
 }
@@ -102,10 +106,9 @@ static int allocate(struct lm_forward *f)
 	struct {
 		float **to;
 		uint64_t count;
-	} all[] = { { &f->table, z.table }, { &f->x, z.x }, { &f->h, z.x },
-		{ &f->q, z.q }, { &f->a, z.q }, { &f->k, z.kv }, { &f->v, z.kv },
-		{ &f->gu, z.gu }, { &f->y, z.y }, { &f->gathered, z.gathered },
-		{ &f->logits, z.logits } };
+	} all[] = { { &f->x, z.x }, { &f->h, z.x }, { &f->q, z.q }, { &f->a, z.q },
+		{ &f->k, z.kv }, { &f->v, z.kv }, { &f->gu, z.gu }, { &f->y, z.y },
+		{ &f->gathered, z.gathered }, { &f->logits, z.logits } };
 	float *indices, *x8;
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -120,7 +123,10 @@ static int allocate(struct lm_forward *f)
 	f->embedded = xmalloc(4 * z.x);
 	f->scores = xmalloc(4 * z.logits);
 	f->host = xmalloc(4 * z.indices);
-	return put_table(f, z.table);
+	if (f->w->config.rope.local_base > 0 &&
+		put_table(f, &f->local_table, z.table, true) < 0)
+		return -1;
+	return put_table(f, &f->table, z.table, false);
 }
 
 int lm_forward_open(struct lm_forward **out, const struct lm_weights *w,
@@ -148,8 +154,8 @@ void lm_forward_close(struct lm_forward *f)
 {
 	if (!f)
 		return;
-	void *all[] = { f->table, f->x, f->h, f->q, f->a, f->k, f->v, f->gu, f->y, f->x8,
-		f->gathered, f->logits, f->indices };
+	void *all[] = { f->table, f->local_table, f->x, f->h, f->q, f->a, f->k, f->v,
+		f->gu, f->y, f->x8, f->gathered, f->logits, f->indices };
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		f->w->d->ops->free(f->w->d, all[i]);
@@ -213,30 +219,46 @@ static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
 	return ops(f)->project(f->w->d, &p);
 }
 
-static int norm(struct lm_forward *f, const float *x, const float *w, uint64_t rows)
+/* y = norm(x) w + from; from may be NULL. */
+static int norm_to(struct lm_forward *f, float *y, const float *x, const float *w,
+	uint64_t rows, uint64_t dim, const float *from)
 {
 	struct lm_norm n = { .dtype = LM_DTYPE_F32,
-		.y = f->h,
+		.y = y,
 		.x = x,
 		.w = w,
+		.from = from,
 		.rows = rows,
-		.dim = f->w->config.dim,
+		.dim = dim,
 		.eps = (float)f->w->config.rms_eps };
 
 	return ops(f)->norm(f->w->d, &n);
 }
 
-static int rotate(struct lm_forward *f, float *x, uint64_t heads)
+static int norm(struct lm_forward *f, const float *x, const float *w, uint64_t rows)
+{
+	return norm_to(f, f->h, x, w, rows, f->w->config.dim, NULL);
+}
+
+/* Normalises each head of q or k, if the model does. */
+static int norm_heads(struct lm_forward *f, float *x, const float *w, uint64_t heads)
+{
+	return w ? norm_to(f, x, x, w, f->rows * heads, f->w->config.head_dim, NULL) : 0;
+}
+
+static int rotate(struct lm_forward *f, float *x, uint64_t heads, uint32_t layer)
 {
 	const struct lm_config *c = &f->w->config;
+	bool local = c->rope.local_base > 0 && lm_config_window(c, layer);
 	struct lm_rotate r = { .dtype = LM_DTYPE_F32,
 		.x = x,
-		.table = f->table,
+		.table = local ? f->local_table : f->table,
 		.position = column(f, POSITION),
 		.rows = f->rows,
 		.ld = heads * c->head_dim,
 		.heads = heads,
-		.head_dim = c->head_dim,
+		.head_dim = lm_config_rotary(c),
+		.stride = c->head_dim,
 		.interleaved = c->rope.interleaved };
 
 	return ops(f)->rotate(f->w->d, &r);
@@ -269,12 +291,14 @@ static int attend(struct lm_forward *f, uint32_t layer)
 		.heads = c->heads,
 		.kv_heads = c->kv_heads,
 		.head_dim = c->head_dim,
-		.window = c->window,
+		.window = lm_config_window(c, layer),
 		.ldq = lm_q_dim(c),
 		.ldk = lm_kv_dim(c),
 		.ldo = lm_q_dim(c),
 		.keys_max = f->keys_max,
-		.scale = 1 / sqrtf((float)c->head_dim) };
+		.scale = c->query_scale > 0 ? (float)c->query_scale :
+					      1 / sqrtf((float)c->head_dim),
+		.softcap = (float)c->score_cap };
 
 	return ops(f)->paged_attend(f->w->d, &a);
 }
@@ -285,9 +309,25 @@ static int swiglu(struct lm_forward *f)
 		.y = f->y,
 		.x = f->gu,
 		.rows = f->rows,
-		.hidden = f->w->config.hidden };
+		.hidden = f->w->config.hidden,
+		.gelu = f->w->config.gelu };
 
 	return ops(f)->swiglu(f->w->d, &g);
+}
+
+/* x += activations times w, normalised if the model does. The activations are not h. */
+static int add_product(struct lm_forward *f, const struct lm_matrix *w, const float *x,
+	const float *post_norm)
+{
+	uint64_t dim = f->w->config.dim, rows = f->rows;
+
+	if (quantize(f, x, w->k, rows, is_quantized(w)) < 0)
+		return -1;
+	if (!post_norm)
+		return project(f, w, f->x, dim, x, rows, f->x);
+	if (project(f, w, f->h, dim, x, rows, NULL) < 0)
+		return -1;
+	return norm_to(f, f->x, f->h, post_norm, rows, dim, f->x);
 }
 
 static int layer(struct lm_forward *f, uint32_t i)
@@ -303,19 +343,19 @@ static int layer(struct lm_forward *f, uint32_t i)
 		project(f, &l->q, f->q, l->q.n, f->h, rows, NULL) < 0 ||
 		project(f, &l->k, f->k, kv, f->h, rows, NULL) < 0 ||
 		project(f, &l->v, f->v, kv, f->h, rows, NULL) < 0 ||
-		rotate(f, f->q, c->heads) < 0 || rotate(f, f->k, c->kv_heads) < 0 ||
+		norm_heads(f, f->q, l->q_norm, c->heads) < 0 ||
+		norm_heads(f, f->k, l->k_norm, c->kv_heads) < 0 ||
+		rotate(f, f->q, c->heads, i) < 0 || rotate(f, f->k, c->kv_heads, i) < 0 ||
 		store(f, i) < 0 || attend(f, i) < 0 ||
-		quantize(f, f->a, l->o.k, rows, is_quantized(&l->o)) < 0 ||
-		project(f, &l->o, f->x, c->dim, f->a, rows, f->x) < 0 ||
+		add_product(f, &l->o, f->a, l->attn_post_norm) < 0 ||
 		norm(f, f->x, l->ffn_norm, rows) < 0 ||
 		quantize(f, f->h, c->dim, rows,
 			is_quantized(&l->gate) || is_quantized(&l->up)) < 0 ||
 		project(f, &l->gate, f->gu, 2 * hidden, f->h, rows, NULL) < 0 ||
 		project(f, &l->up, f->gu + hidden, 2 * hidden, f->h, rows, NULL) < 0 ||
-		swiglu(f) < 0 ||
-		quantize(f, f->y, hidden, rows, is_quantized(&l->down)) < 0)
+		swiglu(f) < 0)
 		return -1;
-	return project(f, &l->down, f->x, c->dim, f->y, rows, f->x);
+	return add_product(f, &l->down, f->y, l->ffn_post_norm);
 }
 
 /* --- a pass --------------------------------------------------------------------------------- */
@@ -389,6 +429,12 @@ static int put_embeddings(struct lm_forward *f, const struct lm_row *rows)
 	for (uint32_t i = 0; i < f->rows; i++)
 		lm_to_f32(f->embedded + i * dim,
 			(const char *)e->data + rows[i].token * row_bytes, e->type, dim);
+	if (f->w->config.scaled_embed) {
+		float scale = sqrtf((float)dim);
+
+		for (uint64_t i = 0; i < f->rows * dim; i++)
+			f->embedded[i] *= scale;
+	}
 	if (d->ops->put(d, f->x, f->embedded, 4 * (uint64_t)f->rows * dim) < 0)
 		return device_failed(d);
 	return 0;
@@ -428,6 +474,15 @@ static const float *gather(struct lm_forward *f, uint32_t n)
 	return f->gathered;
 }
 
+static int cap_logits(struct lm_forward *f, uint64_t count)
+{
+	struct lm_softcap s = { .x = f->logits,
+		.n = count,
+		.cap = (float)f->w->config.logit_cap };
+
+	return s.cap > 0 ? ops(f)->softcap(f->w->d, &s) : 0;
+}
+
 /* Computes the logits of the n chosen rows and copies them to the host. */
 static int score_chosen(struct lm_forward *f, uint32_t n)
 {
@@ -438,6 +493,7 @@ static int score_chosen(struct lm_forward *f, uint32_t n)
 	if (!x || norm(f, x, f->w->out_norm, n) < 0 ||
 		quantize(f, f->h, f->w->config.dim, n, is_quantized(&f->w->output)) < 0 ||
 		project(f, &f->w->output, f->logits, vocab, f->h, n, NULL) < 0 ||
+		cap_logits(f, n * vocab) < 0 ||
 		d->ops->get(d, f->scores, f->logits, 4 * n * vocab) < 0)
 		return -1;
 	return 0;

@@ -15,6 +15,8 @@ struct lm_matrix {
 
 struct lm_layer {
 	const float *attn_norm, *ffn_norm;
+	const float *q_norm, *k_norm;                /* NULL: none */
+	const float *attn_post_norm, *ffn_post_norm; /* NULL: none */
 	struct lm_matrix q, k, v, o, gate, up, down;
 };
 

@@ -71,18 +71,53 @@ static int matrix(struct lm_weights *w, struct lm_matrix *out, enum lm_part part
 	return bias == part ? 0 : vector(w, &out->bias, bias, layer);
 }
 
+/* Takes rows from .. from + n - 1 of a matrix that is loaded. */
+static struct lm_matrix rows_of(const struct lm_matrix *w, uint64_t from, uint64_t n)
+{
+	struct lm_matrix part = *w;
+
+	part.w = (const char *)w->w + from * lm_weight_row_bytes(w->type, w->k);
+	part.n = n;
+	return part;
+}
+
+/* Loads q, k, v, gate and up. */
+static int load_inputs(struct lm_weights *w, struct lm_layer *l, uint32_t i)
+{
+	const struct lm_config *c = &w->config;
+	uint64_t q = lm_q_dim(c), kv = lm_kv_dim(c);
+	struct lm_matrix qkv = { 0 }, gate_up = { 0 };
+
+	if (!c->fused)
+		return matrix(w, &l->q, LM_Q, LM_Q_BIAS, i) < 0 ||
+				matrix(w, &l->k, LM_K, LM_K_BIAS, i) < 0 ||
+				matrix(w, &l->v, LM_V, LM_V_BIAS, i) < 0 ||
+				matrix(w, &l->gate, LM_GATE, LM_GATE, i) < 0 ||
+				matrix(w, &l->up, LM_UP, LM_UP, i) < 0 ?
+			-1 :
+			0;
+	if (matrix(w, &qkv, LM_QKV, LM_QKV, i) < 0 ||
+		matrix(w, &gate_up, LM_GATE_UP, LM_GATE_UP, i) < 0)
+		return -1;
+	l->q = rows_of(&qkv, 0, q);
+	l->k = rows_of(&qkv, q, kv);
+	l->v = rows_of(&qkv, q + kv, kv);
+	l->gate = rows_of(&gate_up, 0, c->hidden);
+	l->up = rows_of(&gate_up, c->hidden, c->hidden);
+	return 0;
+}
+
 static int load_layer(struct lm_weights *w, uint32_t i)
 {
 	struct lm_layer *l = &w->layers[i];
 
 	if (vector(w, &l->attn_norm, LM_ATTN_NORM, i) < 0 ||
 		vector(w, &l->ffn_norm, LM_FFN_NORM, i) < 0 ||
-		matrix(w, &l->q, LM_Q, LM_Q_BIAS, i) < 0 ||
-		matrix(w, &l->k, LM_K, LM_K_BIAS, i) < 0 ||
-		matrix(w, &l->v, LM_V, LM_V_BIAS, i) < 0 ||
-		matrix(w, &l->o, LM_O, LM_O, i) < 0 ||
-		matrix(w, &l->gate, LM_GATE, LM_GATE, i) < 0 ||
-		matrix(w, &l->up, LM_UP, LM_UP, i) < 0)
+		vector(w, &l->q_norm, LM_Q_NORM, i) < 0 ||
+		vector(w, &l->k_norm, LM_K_NORM, i) < 0 ||
+		vector(w, &l->attn_post_norm, LM_ATTN_POST_NORM, i) < 0 ||
+		vector(w, &l->ffn_post_norm, LM_FFN_POST_NORM, i) < 0 ||
+		load_inputs(w, l, i) < 0 || matrix(w, &l->o, LM_O, LM_O, i) < 0)
 		return -1;
 	return matrix(w, &l->down, LM_DOWN, LM_DOWN, i);
 }

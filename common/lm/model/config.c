@@ -375,6 +375,31 @@ json_t *lm_config_write(const struct lm_config *c, const char *dtype)
 	return v;
 }
 
+/* --- what a model has --------------------------------------------------------------------- */
+
+uint32_t lm_config_window(const struct lm_config *c, uint32_t layer)
+{
+	bool full = c->window_period && layer % c->window_period == c->window_period - 1;
+
+	return full ? 0 : c->window;
+}
+
+uint32_t lm_config_rotary(const struct lm_config *c)
+{
+	return c->rope.rotary ? c->rope.rotary : c->head_dim;
+}
+
+int lm_config_need_llama(const struct lm_config *c, const char *what)
+{
+	if (c->window_period || c->qk_norm || c->post_norms || c->fused || c->gelu ||
+		c->scaled_embed || c->query_scale > 0 || c->score_cap > 0 ||
+		c->logit_cap > 0 || c->rope.rotary || c->rope.local_base > 0 ||
+		c->rope.magnitude > 0 || c->rope.kind == LM_ROPE_LONG)
+		return err_set(EX_DATAERR,
+			"models of this architecture can be served, but not %s", what);
+	return 0;
+}
+
 /* --- checks and sums ---------------------------------------------------------------------- */
 
 static int check_size(const char *where, const char *what, uint64_t v, uint64_t max)
@@ -401,6 +426,11 @@ static int check_rope(const struct lm_rope *r, const char *where)
 	if (check_size(where, "the original context", r->original_context,
 		    LM_CONTEXT_MAX) < 0)
 		return -1;
+	for (uint32_t i = 0; r->kind == LM_ROPE_LONG && i < r->rotary / 2; i++)
+		if (!(r->short_factors[i] > 0 && r->long_factors[i] > 0) ||
+			!isfinite(r->short_factors[i]) || !isfinite(r->long_factors[i]))
+			return err_set(EX_DATAERR,
+				"%s: rope factor %" PRIu32 " is not above 0", where, i);
 	if (r->kind == LM_ROPE_LLAMA3 &&
 		!(r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor &&
 			isfinite(r->high_freq_factor)))
@@ -416,6 +446,29 @@ static int check_id(const char *where, const char *what, int64_t id, uint32_t vo
 		return err_set(EX_DATAERR,
 			"%s: %s token %" PRId64 " is not in the vocabulary of %" PRIu32,
 			where, what, id, vocab);
+	return 0;
+}
+
+/* Checks the numbers that models beyond Llama's have. */
+static int check_extras(const struct lm_config *c, const char *where)
+{
+	const struct {
+		const char *what;
+		double v;
+	} all[] = { { "the base of local rotary positions", c->rope.local_base },
+		{ "the magnitude of rotary positions", c->rope.magnitude },
+		{ "the scale of queries", c->query_scale },
+		{ "the soft cap of scores", c->score_cap },
+		{ "the soft cap of logits", c->logit_cap } };
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (!(all[i].v >= 0 && all[i].v < 1e9))
+			return err_set(EX_DATAERR, "%s: %s is %g", where, all[i].what,
+				all[i].v);
+	if (c->window_period > LM_LAYERS_MAX)
+		return err_set(EX_DATAERR,
+			"%s: every %" PRIu32 "th layer sees everything", where,
+			c->window_period);
 	return 0;
 }
 
@@ -450,7 +503,13 @@ int lm_config_check(const struct lm_config *c, const char *where)
 		return err_set(EX_DATAERR,
 			"%s: the norm's epsilon %g is not within 0 and 1", where,
 			c->rms_eps);
-	if (check_rope(&c->rope, where) < 0)
+	if (c->rope.rotary % 2 || c->rope.rotary > c->head_dim ||
+		(c->rope.kind == LM_ROPE_LONG &&
+			(c->rope.rotary < 2 || c->rope.rotary / 2 > LM_ROPE_FACTORS_MAX)))
+		return err_set(EX_DATAERR,
+			"%s: %" PRIu32 " rotary dimensions of heads of %" PRIu32, where,
+			c->rope.rotary, c->head_dim);
+	if (check_rope(&c->rope, where) < 0 || check_extras(c, where) < 0)
 		return -1;
 	if (c->bos != -1 && check_id(where, "first", c->bos, c->vocab) < 0)
 		return -1;
@@ -477,7 +536,8 @@ uint64_t lm_config_params(const struct lm_config *c)
 	uint64_t embed = (uint64_t)c->vocab * c->dim;
 	uint64_t bias = (c->heads + 2 * (uint64_t)c->kv_heads) * c->head_dim;
 	uint64_t layer = layer_matrices(c) + 2 * (uint64_t)c->dim +
-		(c->qkv_bias ? bias : 0);
+		(c->qkv_bias ? bias : 0) + (c->qk_norm ? 2 * (uint64_t)c->head_dim : 0) +
+		(c->post_norms ? 2 * (uint64_t)c->dim : 0);
 
 	return embed * (c->tied ? 1 : 2) + c->layers * layer + c->dim;
 }

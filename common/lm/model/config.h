@@ -18,11 +18,14 @@
 #define LM_CONTEXT_MAX (1u << 24)
 #define LM_EOS_MAX     8
 
+#define LM_ROPE_FACTORS_MAX 128 /* pairs of a head with LM_ROPE_LONG */
+
 enum lm_rope_kind {
 	LM_ROPE_PLAIN,
 	LM_ROPE_LINEAR, /* positions divided by factor */
 	/* dynamic: the base grows beyond original_context ("dynamic" in transformers) */
 	LM_ROPE_NTK,
+	LM_ROPE_LONG, /* Phi 3: each frequency is divided by a factor of its own */
 	LM_ROPE_LLAMA3 /* Llama 3.1: divides low frequencies by factor, with a ramp in between */
 };
 
@@ -32,6 +35,11 @@ struct lm_rope {
 	double factor;
 	double low_freq_factor, high_freq_factor; /* llama3 */
 	uint32_t original_context;
+	uint32_t rotary; /* first dimensions of a head that are rotated; 0: all */
+	double local_base; /* base of layers with a window, without scaling; 0: as the others */
+	double magnitude; /* what cosines and sines are multiplied by; 0: 1 */
+	/* LM_ROPE_LONG: of contexts up to original_context, and of longer ones */
+	float short_factors[LM_ROPE_FACTORS_MAX], long_factors[LM_ROPE_FACTORS_MAX];
 	/* How the pairs of a head are laid out. false: (i, i + head_dim/2), as in Hugging
 	 * Face's files; true: (2i, 2i + 1), as in llama2.c and GGUF files, whose q and k rows
 	 * are permuted accordingly. */
@@ -46,7 +54,20 @@ struct lm_config {
 	struct lm_rope rope;
 	bool tied;     /* the output projection is the embedding */
 	bool qkv_bias; /* q, k and v have a bias (Qwen 2) */
-	int64_t bos;   /* -1: none */
+
+	/* What models beyond Llama's have; zero is Llama's. These are served, but neither trained
+	 * nor exported. */
+	/* every window_period-th layer sees everything, the others their window; 0: all have it */
+	uint32_t window_period;
+	bool qk_norm;                /* RMSNorm of each head of q and k */
+	bool post_norms;             /* RMSNorm of what attention and feed-forward add */
+	bool fused;                  /* q, k and v are one matrix, gate and up another */
+	bool gelu;                   /* instead of SiLU */
+	bool scaled_embed;           /* embeddings are multiplied by the root of dim */
+	double query_scale;          /* of attention scores; 0: 1 / sqrt(head_dim) */
+	double score_cap, logit_cap; /* soft caps; 0: none */
+
+	int64_t bos; /* -1: none */
 	int64_t eos[LM_EOS_MAX];
 	uint32_t eos_count;
 };
@@ -66,6 +87,16 @@ int lm_config_read(struct lm_config *c, const json_t *config, const json_t *gene
 /* Returns a new config.json that transformers and other engines read; never NULL. dtype:
  * "float32" ... */
 json_t *lm_config_write(const struct lm_config *c, const char *dtype);
+
+/* The window of a layer; 0: full attention. */
+uint32_t lm_config_window(const struct lm_config *c, uint32_t layer);
+
+/* Dimensions of a head that are rotated. */
+uint32_t lm_config_rotary(const struct lm_config *c);
+
+/* Refuses what the code that trains and exports does not know. Returns 0, or -1 with
+ * err_set(EX_DATAERR). */
+int lm_config_need_llama(const struct lm_config *c, const char *what);
 
 /* Checks every bound and every divisibility rule. Returns 0, or -1 with err_set(EX_DATAERR). */
 int lm_config_check(const struct lm_config *c, const char *where);

@@ -23,6 +23,47 @@ bool gguf_is_architecture(const struct gguf *g, const char *name)
 		memcmp(v->data, name, (size_t)v->bytes) == 0;
 }
 
+/* What a file does not say of the models of an architecture. */
+static const struct architecture {
+	const char *name;
+	bool interleaved; /* q and k are permuted for adjacent pairs */
+	bool gelu, scaled_embed, qk_norm, post_norms, fused;
+	uint32_t window, window_period; /* where the file has no window */
+	double local_base;
+	uint32_t
+		root_layers; /* the depth of the one model whose queries are scaled by dim / heads */
+} architectures[] = {
+	{ .name = "llama", .interleaved = true },
+	{ .name = "qwen2" },
+	{ .name = "qwen3", .qk_norm = true },
+	{ .name = "gemma", .gelu = true, .scaled_embed = true },
+	{ .name = "gemma2",
+		.gelu = true,
+		.scaled_embed = true,
+		.post_norms = true,
+		.window = 4096,
+		.window_period = 2,
+		.root_layers = 46 },
+	{ .name = "gemma3",
+		.gelu = true,
+		.scaled_embed = true,
+		.qk_norm = true,
+		.post_norms = true,
+		.window_period = 6,
+		.local_base = 10000,
+		.root_layers = 62 },
+	{ .name = "phi3", .fused = true },
+};
+
+/* Returns NULL for others. */
+static const struct architecture *architecture_of(const struct gguf *g)
+{
+	for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+		if (gguf_is_architecture(g, architectures[i].name))
+			return &architectures[i];
+	return NULL;
+}
+
 /* Builds the keys of one architecture: "llama." and the rest. */
 struct keys {
 	const struct gguf *g;
@@ -137,15 +178,18 @@ static int read_heads(struct lm_config *c, struct keys *k)
 		0;
 }
 
-/* Refuses heads whose values have another size than their keys, or that are rotated in part. */
-static int check_heads(const struct lm_config *c, struct keys *k)
+/* Refuses heads whose values have another size than their keys, and keeps how much of them is
+ * rotated. */
+static int check_heads(struct lm_config *c, struct keys *k)
 {
 	uint32_t values = c->head_dim, rotary = c->head_dim;
 
 	if (get_u32(k, "attention.value_length", &values) < 0 ||
 		get_u32(k, "rope.dimension_count", &rotary) < 0)
 		return -1;
-	if (values != c->head_dim || rotary != c->head_dim)
+	if (rotary != c->head_dim)
+		c->rope.rotary = rotary;
+	if (values != c->head_dim || rotary < 2 || rotary > c->head_dim || rotary % 2)
 		return err_set(EX_DATAERR,
 			"%s: heads of %" PRIu32 " with values of %" PRIu32 " and %" PRIu32
 			" rotary dimensions",
@@ -181,14 +225,31 @@ static int read_rope(struct lm_config *c, struct keys *k)
 	return 0;
 }
 
+/* Reads what models beyond Llama's have. */
+static int read_extras(struct lm_config *c, struct keys *k, const struct architecture *a)
+{
+	c->gelu = a->gelu;
+	c->scaled_embed = a->scaled_embed;
+	c->qk_norm = a->qk_norm;
+	c->post_norms = a->post_norms;
+	c->fused = a->fused;
+	c->window_period = c->window ? a->window_period : 0;
+	c->rope.local_base = c->window ? a->local_base : 0;
+	if (a->root_layers && c->layers == a->root_layers && c->heads)
+		c->query_scale = 1 / sqrt((double)c->dim / c->heads);
+	return get_f64(k, "attn_logit_softcapping", &c->score_cap) < 0 ||
+			get_f64(k, "final_logit_softcapping", &c->logit_cap) < 0 ?
+		-1 :
+		0;
+}
+
 bool gguf_llama_is_complete(const struct gguf *g)
 {
 	static const char *const needed[] = { KEY_CONTEXT, KEY_DIM, KEY_LAYERS,
 		KEY_HIDDEN, KEY_HEADS };
-	struct keys k = { .g = g, .architecture = "llama" };
+	const struct architecture *a = architecture_of(g);
+	struct keys k = { .g = g, .architecture = a ? a->name : "llama" };
 
-	if (gguf_is_architecture(g, "qwen2"))
-		k.architecture = "qwen2";
 	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
 		if (!gguf_find(g, key_of(&k, needed[i])))
 			return false;
@@ -197,14 +258,15 @@ bool gguf_llama_is_complete(const struct gguf *g)
 
 int gguf_llama_config(struct lm_config *c, const struct gguf *g)
 {
-	struct keys k = { .g = g, .architecture = "llama" };
+	const struct architecture *a = architecture_of(g);
+	struct keys k = { .g = g, .architecture = a ? a->name : "llama" };
 
 	*c = (struct lm_config){ .bos = -1, .rope = { .base = 10000, .factor = 1 } };
-	if (gguf_is_architecture(g, "qwen2"))
-		k.architecture = "qwen2";
-	else if (!gguf_is_architecture(g, "llama"))
-		return err_set(EX_DATAERR, "%s: the architecture is not llama or qwen2",
+	if (!a)
+		return err_set(EX_DATAERR,
+			"%s: the architecture is not llama, qwen2, qwen3, gemma, gemma2, gemma3 or phi3",
 			gguf_where(g));
+	c->window = a->window;
 	if (need_u32(&k, KEY_CONTEXT, &c->context) < 0 ||
 		need_u32(&k, KEY_DIM, &c->dim) < 0 ||
 		need_u32(&k, KEY_LAYERS, &c->layers) < 0 ||
@@ -214,8 +276,9 @@ int gguf_llama_config(struct lm_config *c, const struct gguf *g)
 		read_heads(c, &k) < 0 || read_rope(c, &k) < 0 || read_vocab(c, &k) < 0 ||
 		read_tokens(c, g) < 0)
 		return -1;
-	/* only llama files have q and k permuted for adjacent pairs */
-	c->rope.interleaved = strcmp(k.architecture, "llama") == 0;
+	c->rope.interleaved = a->interleaved;
+	if (read_extras(c, &k, a) < 0)
+		return -1;
 	c->tied = !gguf_find_tensor(g, "output.weight");
 	c->qkv_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
 	return lm_config_check(c, gguf_where(g));
@@ -284,10 +347,44 @@ static int read_factors(struct lm_config *c, const struct gguf *g)
 	return rc;
 }
 
+static int read_factor_tensor(float *to, uint32_t n, const struct gguf *g,
+	const char *name)
+{
+	const struct lm_tensor *t = gguf_find_tensor(g, name);
+
+	if (!t || t->type != LM_F32 || t->dims != 1 || t->count != n ||
+		n > LM_ROPE_FACTORS_MAX)
+		return err_set(EX_DATAERR, "%s: %s is not %" PRIu32 " numbers of f32",
+			gguf_where(g), name, n);
+	memcpy(to, t->data, n * sizeof *to);
+	return 0;
+}
+
+/* Reads the factors of long contexts, and the magnitude that goes with them. */
+static int read_long(struct lm_config *c, struct keys *k)
+{
+	uint32_t original = c->context;
+
+	if (!gguf_find_tensor(k->g, "rope_factors_long.weight"))
+		return 0;
+	c->rope.kind = LM_ROPE_LONG;
+	c->rope.rotary = lm_config_rotary(c);
+	if (get_u32(k, "rope.scaling.original_context_length", &original) < 0 ||
+		get_f64(k, "rope.scaling.attn_factor", &c->rope.magnitude) < 0 ||
+		read_factor_tensor(c->rope.short_factors, c->rope.rotary / 2, k->g,
+			"rope_factors_short.weight") < 0 ||
+		read_factor_tensor(c->rope.long_factors, c->rope.rotary / 2, k->g,
+			"rope_factors_long.weight") < 0)
+		return -1;
+	c->rope.original_context = original;
+	return 0;
+}
+
 int gguf_llama_rope(struct lm_config *c, const struct gguf *g)
 {
-	bool qwen = gguf_is_architecture(g, "qwen2"), causal = true;
-	struct keys k = { .g = g, .architecture = qwen ? "qwen2" : "llama" };
+	const struct architecture *a = architecture_of(g);
+	struct keys k = { .g = g, .architecture = a ? a->name : "llama" };
+	bool causal = true;
 	const char *kind = "none";
 	uint32_t experts = 0;
 	uint64_t bytes = 4;
@@ -302,11 +399,14 @@ int gguf_llama_rope(struct lm_config *c, const struct gguf *g)
 			experts);
 	if (!causal)
 		return err_set(EX_DATAERR, "%s: attention is not causal", gguf_where(g));
-	if (!text_is(kind, bytes, "none") && !text_is(kind, bytes, "linear"))
+	if (!text_is(kind, bytes, "none") && !text_is(kind, bytes, "linear") &&
+		!text_is(kind, bytes, "longrope"))
 		return err_set(EX_DATAERR,
 			"%s: rope scaling '%.*s' is not none or linear", gguf_where(g),
 			(int)(bytes < 40 ? bytes : 40), kind);
-	return check_heads(c, &k) < 0 ? -1 : read_factors(c, g);
+	if (check_heads(c, &k) < 0 || read_factors(c, g) < 0 || read_long(c, &k) < 0)
+		return -1;
+	return lm_config_check(c, gguf_where(g));
 }
 
 /* --- the tokenizer ------------------------------------------------------------------------ */

@@ -21,24 +21,65 @@ static const struct {
 	[LM_Q_BIAS] = { IN_LAYER, "self_attn.q_proj.bias", "attn_q.bias" },
 	[LM_K_BIAS] = { IN_LAYER, "self_attn.k_proj.bias", "attn_k.bias" },
 	[LM_V_BIAS] = { IN_LAYER, "self_attn.v_proj.bias", "attn_v.bias" },
+	[LM_QKV] = { IN_LAYER, "self_attn.qkv_proj.weight", "attn_qkv.weight" },
+	[LM_Q_NORM] = { IN_LAYER, "self_attn.q_norm.weight", "attn_q_norm.weight" },
+	[LM_K_NORM] = { IN_LAYER, "self_attn.k_norm.weight", "attn_k_norm.weight" },
 	[LM_O] = { IN_LAYER, "self_attn.o_proj.weight", "attn_output.weight" },
+	[LM_ATTN_POST_NORM] = { IN_LAYER, "post_attention_layernorm.weight",
+		"post_attention_norm.weight" },
 	[LM_FFN_NORM] = { IN_LAYER, "post_attention_layernorm.weight",
 		"ffn_norm.weight" },
 	[LM_GATE] = { IN_LAYER, "mlp.gate_proj.weight", "ffn_gate.weight" },
 	[LM_UP] = { IN_LAYER, "mlp.up_proj.weight", "ffn_up.weight" },
 	[LM_DOWN] = { IN_LAYER, "mlp.down_proj.weight", "ffn_down.weight" },
+	[LM_GATE_UP] = { IN_LAYER, "mlp.gate_up_proj.weight", "ffn_up.weight" },
+	[LM_FFN_POST_NORM] = { IN_LAYER, "post_feedforward_layernorm.weight",
+		"post_ffw_norm.weight" },
 	[LM_OUT_NORM] = { AFTER, "model.norm.weight", "output_norm.weight" },
 	[LM_OUTPUT] = { AFTER, "lm_head.weight", "output.weight" },
 };
 
-static bool is_bias(enum lm_part part)
+/* Whether a layer has the part. */
+static bool has(const struct lm_config *c, enum lm_part part)
 {
-	return part >= LM_Q_BIAS && part <= LM_V_BIAS;
+	switch (part) {
+	case LM_Q_BIAS:
+	case LM_K_BIAS:
+	case LM_V_BIAS:
+		return c->qkv_bias;
+	case LM_Q:
+	case LM_K:
+	case LM_V:
+	case LM_GATE:
+	case LM_UP:
+		return !c->fused;
+	case LM_QKV:
+	case LM_GATE_UP:
+		return c->fused;
+	case LM_Q_NORM:
+	case LM_K_NORM:
+		return c->qk_norm;
+	case LM_ATTN_POST_NORM:
+	case LM_FFN_POST_NORM:
+		return c->post_norms;
+	default:
+		return true;
+	}
+}
+
+/* Returns how many parts of a layer come before `part`. */
+static uint32_t place_of(const struct lm_config *c, enum lm_part part)
+{
+	uint32_t n = 0;
+
+	for (int p = LM_ATTN_NORM; p < (int)part; p++)
+		n += has(c, (enum lm_part)p);
+	return n;
 }
 
 static uint32_t per_layer(const struct lm_config *c)
 {
-	return LM_DOWN - LM_ATTN_NORM + 1 - (c->qkv_bias ? 0 : 3);
+	return place_of(c, LM_OUT_NORM);
 }
 
 uint32_t lm_layout_count(const struct lm_config *c)
@@ -46,17 +87,14 @@ uint32_t lm_layout_count(const struct lm_config *c)
 	return 1 + c->layers * per_layer(c) + 1 + !c->tied;
 }
 
-/* Map k to the k-th part of a layer, and back. */
+/* Returns the k-th part of a layer. */
 static enum lm_part part_at(const struct lm_config *c, uint32_t k)
 {
-	enum lm_part part = (enum lm_part)(LM_ATTN_NORM + k);
+	int part = LM_ATTN_NORM;
 
-	return part >= LM_Q_BIAS && !c->qkv_bias ? part + 3 : part;
-}
-
-static uint32_t place_of(const struct lm_config *c, enum lm_part part)
-{
-	return part - LM_ATTN_NORM - (part > LM_V_BIAS && !c->qkv_bias ? 3 : 0);
+	while (!has(c, (enum lm_part)part) || k-- > 0)
+		part++;
+	return (enum lm_part)part;
 }
 
 static void set_shape(const struct lm_config *c, struct lm_place *p)
@@ -71,7 +109,9 @@ static void set_shape(const struct lm_config *c, struct lm_place *p)
 		rows = c->vocab, columns = c->dim;
 		break;
 	case LM_ATTN_NORM:
+	case LM_ATTN_POST_NORM:
 	case LM_FFN_NORM:
+	case LM_FFN_POST_NORM:
 	case LM_OUT_NORM:
 		rows = c->dim;
 		break;
@@ -81,6 +121,13 @@ static void set_shape(const struct lm_config *c, struct lm_place *p)
 	case LM_K:
 	case LM_V:
 		rows = kv, columns = c->dim;
+		break;
+	case LM_QKV:
+		rows = q + 2 * kv, columns = c->dim;
+		break;
+	case LM_Q_NORM:
+	case LM_K_NORM:
+		rows = c->head_dim;
 		break;
 	case LM_Q_BIAS:
 		rows = q;
@@ -95,6 +142,9 @@ static void set_shape(const struct lm_config *c, struct lm_place *p)
 	case LM_GATE:
 	case LM_UP:
 		rows = c->hidden, columns = c->dim;
+		break;
+	case LM_GATE_UP:
+		rows = 2 * (uint64_t)c->hidden, columns = c->dim;
 		break;
 	case LM_DOWN:
 		rows = c->dim, columns = c->hidden;
@@ -121,6 +171,7 @@ void lm_layout_at(const struct lm_config *c, uint32_t i, struct lm_place *place)
 		place->layer = (i - 1) / n;
 		place->part = part_at(c, (i - 1) % n);
 	}
+	place->post_norms = c->post_norms;
 	set_shape(c, place);
 }
 
@@ -132,7 +183,7 @@ int64_t lm_layout_index(const struct lm_config *c, enum lm_part part, uint32_t l
 	case BEFORE:
 		return 0;
 	case IN_LAYER:
-		if (layer >= c->layers || (is_bias(part) && !c->qkv_bias))
+		if (layer >= c->layers || !has(c, part))
 			return -1;
 		return 1 + (int64_t)layer * n + place_of(c, part);
 	case AFTER:
@@ -145,11 +196,16 @@ int64_t lm_layout_index(const struct lm_config *c, enum lm_part part, uint32_t l
 
 void lm_layout_hf_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *place)
 {
+	const char *within = parts[place->part].hf;
+
+	/* where there are norms behind attention, they have the name of that before feed-forward */
+	if (place->part == LM_FFN_NORM && place->post_norms)
+		within = "pre_feedforward_layernorm.weight";
 	if (parts[place->part].where == IN_LAYER)
 		snprintf(name, LM_NAME_BYTES_MAX, "model.layers.%" PRIu32 ".%s",
-			place->layer, parts[place->part].hf);
+			place->layer, within);
 	else
-		snprintf(name, LM_NAME_BYTES_MAX, "%s", parts[place->part].hf);
+		snprintf(name, LM_NAME_BYTES_MAX, "%s", within);
 }
 
 void lm_layout_gguf_name(char name[LM_NAME_BYTES_MAX], const struct lm_place *place)

@@ -17,20 +17,27 @@ enum lm_part {
 	LM_Q_BIAS,    /* [heads * head_dim], only with qkv_bias; K and V likewise */
 	LM_K_BIAS,
 	LM_V_BIAS,
-	LM_O,        /* [dim, heads * head_dim] */
-	LM_FFN_NORM, /* [dim] */
-	LM_GATE,     /* [hidden, dim] */
-	LM_UP,       /* [hidden, dim] */
-	LM_DOWN,     /* [dim, hidden] */
-	LM_OUT_NORM, /* [dim] */
-	LM_OUTPUT,   /* [vocab, dim], absent when tied */
+	LM_QKV,    /* with fused, in the place of Q, K and V: their rows in this order */
+	LM_Q_NORM, /* [head_dim], only with qk_norm; K likewise */
+	LM_K_NORM,
+	LM_O,              /* [dim, heads * head_dim] */
+	LM_ATTN_POST_NORM, /* [dim], only with post_norms */
+	LM_FFN_NORM,       /* [dim] */
+	LM_GATE,           /* [hidden, dim] */
+	LM_UP,             /* [hidden, dim] */
+	LM_GATE_UP,        /* with fused, in their place: gate's rows, then up's */
+	LM_DOWN,           /* [dim, hidden] */
+	LM_FFN_POST_NORM,  /* [dim], only with post_norms */
+	LM_OUT_NORM,       /* [dim] */
+	LM_OUTPUT,         /* [vocab, dim], absent when tied */
 	LM_PARTS
 };
 
 struct lm_place {
 	enum lm_part part;
-	uint32_t layer; /* 0 for tensors outside the layers */
-	uint32_t dims;  /* 1 or 2 */
+	uint32_t layer;  /* 0 for tensors outside the layers */
+	uint32_t dims;   /* 1 or 2 */
+	bool post_norms; /* of the config */
 	uint64_t shape[2];
 	uint64_t count;
 };

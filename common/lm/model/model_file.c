@@ -99,6 +99,8 @@ static bool may_be_left(const struct model_file *s, const char *name)
 	return ends_with(name, ".rotary_emb.inv_freq") ||
 		ends_with(name, ".attn_rot_embd") ||
 		strcmp(name, "rope_freqs.weight") == 0 ||
+		strcmp(name, "rope_factors_long.weight") == 0 ||
+		strcmp(name, "rope_factors_short.weight") == 0 ||
 		(s->config.tied && strcmp(name, "lm_head.weight") == 0);
 }
 

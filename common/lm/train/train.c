@@ -113,7 +113,7 @@ static int put_table(struct lm_train *t)
 	float *table = xcalloc(count ? count : 1, sizeof *table);
 	int rc;
 
-	lm_rope_table(table, &t->o.config, t->o.positions);
+	lm_rope_table(table, &t->o.config, t->o.positions, false);
 	rc = t->d->ops->put(t->d, t->table, table, count * sizeof *table);
 	free(table);
 	return rc < 0 ? lm_train_failed(t) : 0;
@@ -124,7 +124,8 @@ int lm_train_open(struct lm_train **out, struct dev *d, const struct lm_train_op
 	struct lm_train *t = xcalloc(1, sizeof *t);
 
 	*out = NULL;
-	if (begin(t, d, o) < 0 || allocate(t) < 0 || put_table(t) < 0) {
+	if (lm_config_need_llama(&o->config, "trained") < 0 || begin(t, d, o) < 0 ||
+		allocate(t) < 0 || put_table(t) < 0) {
 		lm_train_close(t);
 		return -1;
 	}

@@ -333,8 +333,8 @@ static void check_gguf(void)
 	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n, "rope scaling 'yarn'"));
 	check_linear(&m, t, n, &c);
 	put_meta(&m, &c);
-	gguf_put_u32(&m, "llama.rope.dimension_count", 4);
-	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n, "4 rotary dimensions"));
+	gguf_put_u32(&m, "llama.rope.dimension_count", 3);
+	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n, "3 rotary dimensions"));
 	put_meta(&m, &c);
 	gguf_put_f32(&m, "llama.rope.freq_base", NAN);
 	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n, "rope base"));
@@ -344,7 +344,7 @@ static void check_gguf(void)
 	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n + 1, "has no place"));
 	gguf_meta_release(&m);
 	gguf_put_text(&m, "general.architecture", "gpt2", 4);
-	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n, "not llama or qwen2"));
+	CHECK_I64(EX_DATAERR, gguf_code(&m, t, n, "not llama, qwen2,"));
 	gguf_meta_release(&m);
 	free(t);
 }
