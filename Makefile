@@ -124,7 +124,17 @@ $(BUILD)/obj/examples.o: $(BUILD)/gen/examples.c $(BUILD)/flags
 	$(call say,CC  )
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(LIB): $(call object,$(COMMON) $(KERNELS)) $(addprefix $(BUILD)/obj/,schemas.o api.o serve.o units.o examples.o)
+# the coordinator's description of itself
+$(BUILD)/gen/train.c: cmd/rnp-train/openapi.json scripts/embed
+	@mkdir -p $(@D)
+	$(Q)scripts/embed train $< > $@.part && mv $@.part $@
+
+$(BUILD)/obj/train.o: $(BUILD)/gen/train.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(LIB): $(call object,$(COMMON) $(KERNELS)) $(addprefix $(BUILD)/obj/,schemas.o api.o serve.o train.o units.o examples.o)
 	$(call say,AR  )
 	$(Q)rm -f $@ && ar qcs $@ $^
 

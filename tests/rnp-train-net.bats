@@ -181,3 +181,29 @@ text_worker() {
 	# both learn from the same text: losses are alike
 	jq -se 'map(select(.kind == "rnp.step").loss) | length == 2 and (.[0] - .[1] | fabs) < 0.5' a.out b.out
 }
+
+@test "coordinate: the page says what the records say, loads nothing, and the API describes itself" {
+	local r path
+	start_coordinator --workers 1 --inner-steps 5 --valid "$DIR/valid" --eval-tokens 1024
+	start_worker a
+	wait_until 'two rounds' rounds_are 2
+	kill -TERM "${worker[a]}"
+	end_of a "${worker[a]}"
+	r=$(curl -s "$url/v1/round/2")
+	curl -s "$url/" >page
+	! grep -qiE '<script|src=|@import|javascript:| on[a-z]+=' page
+	grep -q '<svg' page
+	# the figures of round 2
+	for f in "$(jq .tokens <<<"$r")" "$(jq .bytes_received <<<"$r")" "$(jq .bytes_sent <<<"$r")" "$(jq -r '.model[:8]' <<<"$r")" \
+		"$(jq -r '.members[0].member[:8]' <<<"$r")" "$(jq -r '.validation_loss_micronats / 1e6 * 10000 | round / 10000' <<<"$r")"; do
+		grep -qF -- "$f" page || fail "the page lacks $f"
+	done
+	curl -s "$url/status" | jq -e '.round >= 3 and .tokens >= 2 * 5 * 4 * 32'
+	curl -s "$url/metrics" | grep -q '^rnp_train_round [0-9]'
+	curl -s "$url/v1/rounds" | rnp-register verify >/dev/null
+	[ "$(curl -s "$url/v1/rounds?from=2" | head -n 1 | jq .round)" = 2 ]
+	curl -s "$url/openapi.json" >api
+	for path in /v1/run /v1/join /v1/work '/v1/params/{hash}' '/v1/update/{hash}' '/v1/delta/{member}/{turn}/{piece}' /v1/leave /metrics; do
+		jq -e --arg p "$path" '.paths | has($p)' api >/dev/null || fail "the API lacks $path"
+	done
+}

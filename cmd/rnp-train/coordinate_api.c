@@ -10,6 +10,7 @@
 
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_page.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -468,6 +469,16 @@ static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
+extern const char *const train_embedded_texts[]; /* cmd/rnp-train/openapi.json */
+
+static enum httpd_when get_openapi(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	(void)ctx, (void)q;
+	return httpd_reply_memory(r, train_embedded_texts[0],
+		strlen(train_embedded_texts[0]));
+}
+
 void coordinate_metrics(void *ctx, struct buf *out)
 {
 	struct coordinator *g = ctx;
@@ -505,6 +516,9 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/round/{round}", get_round, .slow = true),
 	HTTPD_GET("/v1/rounds", get_rounds, .slow = true),
 	HTTPD_GET("/v1/receipts/{member}", get_receipts, .slow = true),
+	HTTPD_GET("/", coordinate_get_page, .slow = true),
+	HTTPD_GET("/status", coordinate_get_status),
+	HTTPD_GET("/openapi.json", get_openapi),
 	HTTPD_GET("/health", get_health),
 	{ 0 },
 };
