@@ -35,7 +35,7 @@ async function look(url, n, name) {
 			links: [...document.querySelectorAll("a")].map((a) => a.getAttribute("href")),
 			width: document.documentElement.scrollWidth,
 			hidden: [...document.querySelectorAll("td a")].filter((e) => !shown(e)).length,
-			background: getComputedStyle(document.body).backgroundColor,
+			paper: document.querySelector("svg rect") && getComputedStyle(document.querySelector("svg rect")).fill,
 			overlaps,
 		};
 	});

@@ -5,6 +5,7 @@
 #include "common/cli/opt.h"
 
 extern const struct command command_list;
+extern const struct command command_report;
 extern const struct command command_run;
 extern const struct command command_compare;
 extern const struct command command_challenge;

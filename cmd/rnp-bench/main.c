@@ -3,8 +3,8 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_answer, &command_challenge,
-	&command_compare, &command_list, &command_run, &command_serve, &command_verdict,
-	NULL };
+	&command_compare, &command_report, &command_list, &command_run, &command_serve,
+	&command_verdict, NULL };
 
 static const char *const kinds[] = { "rnp.answer", "rnp.bench", "rnp.challenge",
 	"rnp.compare", "rnp.error", "rnp.peer", "rnp.roots", "rnp.test", "rnp.verdict",

@@ -37,6 +37,9 @@ static bool same_chart(const json_t *a, const json_t *b)
 		strcmp(text(a, "unit"), text(b, "unit")) == 0;
 }
 
+/* The smaller of two values with this ratio could not be seen on a linear axis. */
+#define DECADES 100
+
 /* Draws the figures of one suite in one unit. */
 static void add_bars(struct plot *p, const json_t *records, const json_t *first)
 {
@@ -44,6 +47,7 @@ static void add_bars(struct plot *p, const json_t *records, const json_t *first)
 	const char *unit = text(first, "unit");
 	double scale = scale_of(unit);
 	struct plot_bars chart = { .bars = bars };
+	double least = 0, most = 0;
 	char title[200];
 	size_t i;
 	json_t *r;
@@ -57,6 +61,13 @@ static void add_bars(struct plot *p, const json_t *records, const json_t *first)
 			json_is_true(json_object_get(r, "throttled")) ? "throttled" :
 									NULL };
 	}
+	for (i = 0; i < chart.n; i++) {
+		least = bars[i].value > 0 && (least <= 0 || bars[i].value < least) ?
+			bars[i].value :
+			least;
+		most = bars[i].value > most ? bars[i].value : most;
+	}
+	chart.axis.scale = least > 0 && most > DECADES * least ? PLOT_LOG : PLOT_LINEAR;
 	snprintf(title, sizeof title, "%s, %s%s%s", text(first, "suite"),
 		scale < 1 ? "time, less is better" : unit,
 		*text(first, "device") ? ": " : "", text(first, "device"));
@@ -332,23 +343,43 @@ static void add_errors(struct plot *p, const json_t *records)
 	}
 }
 
+static void add_all(struct plot *p, const json_t *records)
+{
+	add_all_bars(p, records);
+	add_messages(p, records, "pingpong", "comm, a message, one way");
+	add_messages(p, records, "allreduce", "comm, the sum of two vectors");
+	add_roofline(p, records, "cpu", "mem");
+	add_roofline(p, records, "gpu", "gpu");
+	add_roofline(p, records, "train", "train");
+	add_roofline(p, records, "serve", "serve");
+	add_errors(p, records);
+}
+
 int picture_save(const json_t *records, const char *path)
 {
 	struct plot p = PLOT_INIT;
 	char note[200];
 	int rc;
 
-	add_all_bars(&p, records);
-	add_messages(&p, records, "pingpong", "comm, a message, one way");
-	add_messages(&p, records, "allreduce", "comm, the sum of two vectors");
-	add_roofline(&p, records, "cpu", "mem");
-	add_roofline(&p, records, "gpu", "gpu");
-	add_roofline(&p, records, "train", "train");
-	add_roofline(&p, records, "serve", "serve");
-	add_errors(&p, records);
+	add_all(&p, records);
 	snprintf(note, sizeof note, "rnp-bench %s, %s: medians with 95%% intervals",
 		RNP_VERSION, text(json_array_get(records, 0), "at"));
 	rc = plot_save(&p, "rnp-bench", note, path);
 	plot_release(&p);
 	return rc;
+}
+
+void picture_write(struct buf *out, const json_t *records, const char *title)
+{
+	struct plot p = PLOT_INIT;
+	struct buf svg = BUF_INIT;
+	const char *begin;
+
+	add_all(&p, records);
+	plot_write(&svg, &p, title, NULL);
+	/* within a page there is no place for the declaration */
+	begin = strstr(svg.data, "<svg");
+	buf_adds(out, begin);
+	plot_release(&p);
+	buf_release(&svg);
 }

@@ -5,7 +5,12 @@
 
 #include <jansson.h>
 
+#include "common/base/buf.h"
+
 /* Draws the file. records: an array of rnp.bench. Returns 0, or -1 with err_set (73, 74, 77). */
 int picture_save(const json_t *records, const char *path);
+
+/* Appends the same picture as an <svg> element of a page. */
+void picture_write(struct buf *out, const json_t *records, const char *title);
 
 #endif

@@ -136,6 +136,16 @@ void plot_release(struct plot *p)
 	*p = (struct plot)PLOT_INIT;
 }
 
+/* On a dark screen paper and inks change places; the colours of series are readable on both. */
+static const char dark[] = "<style>@media(prefers-color-scheme:dark){"
+			   "svg [fill=\"#fff\"]{fill:#181a1b}svg [fill=\"" DRAW_INK
+			   "\"]{fill:#ddd}"
+			   "svg [stroke=\"" DRAW_INK
+			   "\"]{stroke:#ddd}svg [stroke=\"#fff\"]{stroke:#181a1b}"
+			   "svg [fill=\"" DRAW_QUIET
+			   "\"]{fill:#aaa}svg [stroke=\"" DRAW_QUIET "\"]{stroke:#aaa}"
+			   "svg [stroke=\"" DRAW_GRID "\"]{stroke:#333}}</style>\n";
+
 void plot_write(struct buf *out, const struct plot *p, const char *title,
 	const char *note)
 {
@@ -156,7 +166,9 @@ void plot_write(struct buf *out, const struct plot *p, const char *title,
 		"\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n"
 		"<title>");
 	draw_escaped(out, title ? title : "plot");
-	buf_adds(out, "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
+	buf_adds(out, "</title>\n");
+	buf_adds(out, dark);
+	buf_adds(out, "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
 	if (title)
 		heading(out, 30, 19, title);
 	buf_adds(out, "<g transform=\"translate(0 ");

@@ -1,7 +1,8 @@
 /* plot.h - measurements as pictures: charts one below the other in one SVG file. Uses libc,
  * buf, mem, io, utf8.
  *
- * The file is self-contained: no script, no font, no style sheet. The same input gives the same
+ * The file is self-contained: no script, no font, nothing that is loaded; on a dark screen it is
+ * dark. The same input gives the same
  * bytes. Texts are UTF-8; characters that XML does not allow become U+FFFD. Values that are not
  * finite, beyond 1e300, or not above 0 on a logarithmic axis are left out: a curve has a gap
  * there. All arguments are borrowed for the call. */
@@ -51,7 +52,8 @@ struct plot_chart {
 	size_t n;
 };
 
-/* Horizontal bars from 0, one a row, their values written behind them. */
+/* Horizontal bars from 0, one a row, their values written behind them. On a logarithmic axis, for
+ * values that span decades, they begin at a power of ten. */
 struct plot_bar {
 	const char *name;
 	double value, low, high; /* low > high: no interval */
@@ -60,7 +62,7 @@ struct plot_bar {
 
 struct plot_bars {
 	const char *title;
-	struct plot_axis axis; /* linear */
+	struct plot_axis axis; /* linear or logarithmic */
 	const struct plot_bar *bars;
 	size_t n;
 };

@@ -52,10 +52,10 @@ static void write_in(char out[AXIS_TEXT_MAX], double v, int power, int decimals,
 	const char *unit)
 {
 	static const char prefixes[] = "fpnum kMGTPE";
-	char prefix[2] = { power ? prefixes[power / 3 + 5] : '\0', '\0' };
+	char letter[2] = { power ? prefixes[power / 3 + 5] : '\0', '\0' };
+	const char *prefix = power == -6 ? "\xc2\xb5" : letter;
 	char number[24];
 
-	/* micro is "u" here, so that ASCII is enough */
 	snprintf(number, sizeof number, "%.*f", decimals, v / pow(10, power));
 	snprintf(out, AXIS_TEXT_MAX, "%s%s%s%.16s", number, unit ? " " : "", prefix,
 		unit ? unit : "");

@@ -9,10 +9,33 @@
 #define BAR_HEIGHT 26.0
 #define NAME_WIDTH 300.0 /* limit of the names of bars */
 
+/* Where bars begin: at 0, or at the end of an axis of powers of ten, which has none. */
+static double bar_start(const struct area *a)
+{
+	return a->x.scale == PLOT_LOG ? a->left : area_x(a, 0);
+}
+
 static bool bar_has_interval(const struct plot_bar *b)
 {
 	return b->low <= b->high && axis_takes(PLOT_LINEAR, b->low) &&
 		axis_takes(PLOT_LINEAR, b->high);
+}
+
+/* Appends "Â±3%", or "â2% +9%" where the median is not in the middle of its interval. */
+static void add_interval(struct buf *out, const struct plot_bar *b)
+{
+	double below = (b->value - b->low) / fabs(b->value) * 100;
+	double above = (b->high - b->value) / fabs(b->value) * 100;
+	double mean = (below + above) / 2;
+	bool even = fabs(above - below) <= 0.4 * mean || mean < 0.5;
+
+	if (even)
+		buf_addf(out, mean < 9.95 ? " \xc2\xb1%.2g%%" : " \xc2\xb1%.0f%%", mean);
+	else
+		buf_addf(out,
+			mean < 9.95 ? " \xe2\x88\x92%.2g%% +%.2g%%" :
+				      " \xe2\x88\x92%.0f%% +%.0f%%",
+			below, above);
 }
 
 static void bar_text(struct buf *out, const struct plot_bar *b, const char *unit)
@@ -21,12 +44,8 @@ static void bar_text(struct buf *out, const struct plot_bar *b, const char *unit
 
 	axis_text(text, b->value, unit);
 	buf_adds(out, text);
-	if (bar_has_interval(b) && b->value != 0) {
-		double percent = (b->high - b->low) / 2 / fabs(b->value) * 100;
-
-		buf_addf(out, percent < 9.95 ? " \xc2\xb1%.2g%%" : " \xc2\xb1%.0f%%",
-			percent);
-	}
+	if (bar_has_interval(b) && b->value != 0)
+		add_interval(out, b);
 	if (b->note)
 		buf_addf(out, "  %s", b->note);
 }
@@ -36,14 +55,14 @@ static void draw_bar(struct plot *p, const struct area *a, const struct plot_bar
 {
 	const struct plot_bar *b = &c->bars[i];
 	double y = a->top + ((double)i + 0.5) * BAR_HEIGHT;
-	double zero = area_x(a, 0), x = area_x(a, b->value);
+	double zero = bar_start(a), x = area_x(a, b->value);
 	double right = fmax(zero, x);
 	struct buf text = BUF_INIT;
 
 	draw_fitting(&text, b->name, FRAME_TEXT_SIZE, NAME_WIDTH);
 	frame_text(p, a->left - 7, y + 4, DRAW_END, DRAW_INK, buf_text(&text));
 	buf_reset(&text);
-	if (!axis_takes(PLOT_LINEAR, b->value)) {
+	if (!axis_takes(a->x.scale, b->value)) {
 		frame_text(p, zero + 6, y + 4, DRAW_START, DRAW_QUIET, "no data");
 		buf_release(&text);
 		return;
@@ -56,7 +75,8 @@ static void draw_bar(struct plot *p, const struct area *a, const struct plot_bar
 	draw_number(&p->body, fabs(x - zero));
 	buf_addf(&p->body, "\" height=\"16\" fill=\"%s\"/>\n", draw_colour(0));
 	if (bar_has_interval(b)) {
-		double low = area_x(a, b->low), high = area_x(a, b->high);
+		double low = axis_takes(a->x.scale, b->low) ? area_x(a, b->low) : a->left;
+		double high = area_x(a, b->high);
 
 		draw_line(&p->body, low, y, high, y, DRAW_INK, 1.4);
 		draw_line(&p->body, low, y - 4, low, y + 4, DRAW_INK, 1.4);
@@ -93,14 +113,15 @@ void plot_add_bars(struct plot *p, const struct plot_bars *c)
 
 	frame_begin(p, c->title);
 	for (size_t i = 0; i < c->n; i++) {
-		range_include(&x, PLOT_LINEAR, c->bars[i].value);
+		range_include(&x, axis.scale, c->bars[i].value);
 		if (bar_has_interval(&c->bars[i])) {
-			range_include(&x, PLOT_LINEAR, c->bars[i].low);
-			range_include(&x, PLOT_LINEAR, c->bars[i].high);
+			range_include(&x, axis.scale, c->bars[i].low);
+			range_include(&x, axis.scale, c->bars[i].high);
 		}
 	}
-	axis.scale = PLOT_LINEAR;
-	axis.zero = true;
+	axis.zero = axis.scale == PLOT_LINEAR;
+	if (axis.scale == PLOT_LOG && x.low > 0) /* the least value has a bar, too */
+		x.low = pow(10, floor(log10(x.low) - 0.01));
 	axis_make(&a.x, &axis, x.low, x.high, 5);
 	bar_widths(c, &names, &values);
 	if (!c->n)
@@ -114,7 +135,7 @@ void plot_add_bars(struct plot *p, const struct plot_bars *c)
 		draw_bar(p, &a, c, i);
 	if (!c->n)
 		frame_no_data(p, &a);
-	draw_line(&p->body, area_x(&a, 0), a.top, area_x(&a, 0), a.top + a.height,
+	draw_line(&p->body, bar_start(&a), a.top, bar_start(&a), a.top + a.height,
 		DRAW_QUIET, 1);
 	frame_end(p, a.top + a.height + (axis.label ? 40 : 20));
 }

@@ -264,38 +264,52 @@ static void take(struct boxes *taken, struct box b)
 		taken->at[taken->n++] = b;
 }
 
-/* Finds a place for a label: right, left, above or below its point, the first that is free,
- * otherwise right. */
+#define LABEL_HEIGHT 14.0
+#define LABEL_RINGS  4
+#define LABEL_SIDES  8
+
+/* The place of a label on a side of its point, at this distance: right, left, above, below, then
+ * the corners. */
+static struct box label_place(const double at[2], double width, int side, double away)
+{
+	static const int across[LABEL_SIDES] = { 1, -1, 0, 0, 1, 1, -1, -1 },
+			 down[LABEL_SIDES] = { 0, 0, -1, 1, -1, 1, -1, 1 };
+	double x = across[side] > 0 ? at[0] + away :
+		across[side] < 0    ? at[0] - away - width :
+				      at[0] - width / 2;
+	double y = down[side] > 0 ? at[1] + away :
+		down[side] < 0    ? at[1] - away - LABEL_HEIGHT :
+				    at[1] - LABEL_HEIGHT / 2;
+
+	return (struct box){ x, y, width, LABEL_HEIGHT };
+}
+
+/* Finds a place for a label, the nearest that is free, with a line to its point where that is not
+ * beside it. Where none is free the label is left out: its mark has it as a title. */
 static void draw_label(struct plot *p, const struct area *a, struct boxes *taken,
 	const double at[2], const char *text)
 {
-	double width = draw_width(text, FRAME_TEXT_SIZE);
-	const struct box places[] = { { at[0] + 8, at[1] - 7, width, 14 },
-		{ at[0] - 8 - width, at[1] - 7, width, 14 },
-		{ at[0] - width / 2, at[1] - 22, width, 14 },
-		{ at[0] - width / 2, at[1] + 8, width, 14 },
-		{ at[0] + 6, at[1] - 22, width, 14 }, { at[0] + 6, at[1] + 8, width, 14 },
-		{ at[0] - 6 - width, at[1] - 22, width, 14 },
-		{ at[0] - 6 - width, at[1] + 8, width, 14 } };
-	static const enum draw_anchor anchors[] = { DRAW_START, DRAW_END, DRAW_MIDDLE,
-		DRAW_MIDDLE, DRAW_START, DRAW_START, DRAW_END, DRAW_END };
-	size_t chosen = 0;
-	const struct box *b;
+	double width = draw_width(text, FRAME_TEXT_SIZE) + 4;
+	struct box b;
+	bool found = false;
+	int ring;
 
-	for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-		if (box_is_free(taken, a, &places[i])) {
-			chosen = i;
-			break;
+	for (ring = 0; ring < LABEL_RINGS && !found; ring++)
+		for (int side = 0; side < LABEL_SIDES && !found; side++) {
+			b = label_place(at, width, side, 8 + 16 * ring);
+			found = box_is_free(taken, a, &b);
 		}
-	b = &places[chosen];
-	take(taken, *b);
+	if (!found || taken->n == LABELS_MAX)
+		return;
+	take(taken, b);
+	if (ring > 1)
+		draw_line(&p->body, at[0], at[1], fmin(fmax(at[0], b.x), b.x + b.width),
+			fmin(fmax(at[1], b.y), b.y + b.height), DRAW_QUIET, 0.6);
 	draw_text(&p->body,
-		&(struct draw_text){ .x = anchors[chosen] == DRAW_START ? b->x :
-				anchors[chosen] == DRAW_END             ? b->x + width :
-									  b->x + width / 2,
-			.y = b->y + 11,
+		&(struct draw_text){ .x = b.x + b.width / 2,
+			.y = b.y + 11,
 			.size = FRAME_TEXT_SIZE,
-			.anchor = anchors[chosen],
+			.anchor = DRAW_MIDDLE,
 			.colour = DRAW_INK,
 			.halo = 1 },
 		text);
