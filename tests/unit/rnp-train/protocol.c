@@ -1,0 +1,333 @@
+/* protocol.c - protocol: what is written is read back, and what would not fit is refused;
+ * containers as files; arrays in files. */
+/* uses: cmd/rnp-train */
+#include "cmd/rnp-train/protocol.h"
+
+#include <math.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/flatfile.h"
+#include "common/base/io.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "common/hw/device.h"
+#include "common/json/json.h"
+#include "common/record/signature.h"
+#include "tests/unit/test.h"
+
+static struct key key = KEY_INIT;
+static char dir[] = "/tmp/rnp-protocol-XXXXXX";
+
+static struct training a_run(void)
+{
+	struct training t = { .tokens = 100000,
+		.seed = 7,
+		.batch = 4,
+		.inner_steps = 50,
+		.rounds = 20,
+		.quorum = 2,
+		.warmup = 100,
+		.length = 64,
+		.lr_ppb = 400000,
+		.lr_min_ppm = 100000,
+		.beta1_ppm = 900000,
+		.beta2_ppm = 950000,
+		.decay_ppm = 100000,
+		.clip_ppm = 1000000,
+		.outer = UPDATE_NESTEROV,
+		.aggregate = { .kind = AGGREGATE_TRIMMED, .trim = 0.25 },
+		.late_count = true,
+		.outer_rate_ppm = 700000,
+		.outer_momentum_ppm = 900000,
+		.method = "q4",
+		.method_down = "ecq:0.3",
+		.piece_bytes = PROTOCOL_PIECE_BYTES };
+
+	CHECK(lm_config_preset(&t.config, "nano", 300) == 0);
+	t.parameters = lm_config_params(&t.config);
+	memcpy(t.node, key.address, sizeof t.node);
+	memset(t.digest, 'a', 64);
+	memset(t.tokenizer, 'b', 64);
+	return t;
+}
+
+/* Signs the record of t, changed by name and value where there is a name, and reads it. */
+static int read_run(struct training *out, const struct training *t, const char *name,
+	json_t *takes_value)
+{
+	json_t *shards = json_array(), *record;
+	int rc;
+
+	json_push_text(shards, t->digest);
+	record = training_write(t, shards, 1000);
+	if (name)
+		json_set(record, name, takes_value);
+	CHECK(signature_add(record, &key, 1000) == 0);
+	rc = training_read(out, record, "run");
+	json_decref(record);
+	json_decref(shards);
+	return rc;
+}
+
+static void runs(void)
+{
+	struct training t = a_run(), r, other;
+	struct lm_schedule s;
+
+	CHECK(read_run(&r, &t, NULL, NULL) == 0);
+	CHECK_I64((int64_t)t.parameters, (int64_t)r.parameters);
+	CHECK(r.seed == 7 && r.batch == 4 && r.inner_steps == 50 && r.length == 64);
+	CHECK(r.outer == UPDATE_NESTEROV && r.aggregate.kind == AGGREGATE_TRIMMED &&
+		r.aggregate.trim == 0.25 && r.late_count && !r.f32);
+	CHECK_TEXT("ecq:0.3", r.method_down);
+	CHECK(strlen(r.name) == 64);
+	s = training_schedule(&r);
+	CHECK(s.lr == 4e-4 && s.steps == 1000 && s.warmup == 100);
+	/* another run has another name */
+	t.seed = 8;
+	CHECK(read_run(&other, &t, NULL, NULL) == 0 && strcmp(other.name, r.name) != 0);
+
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "parameters", json_integer(5)));
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "method", json_string("q5")));
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "aggregate", json_string("median")));
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "config", json_string("{}")));
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "length", json_integer(1 << 23)));
+	/* 2^20 sequences of 10^6 steps are more than anybody will do in a turn */
+	t.batch = 1 << 20;
+	t.inner_steps = 1000000;
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, NULL, NULL));
+	/* the context must be the model's */
+	t = a_run();
+	t.length = t.config.context + 1;
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, NULL, NULL));
+}
+
+static int read_assignment(const struct assignment *a, const struct training *t)
+{
+	struct assignment r;
+	json_t *record = assignment_write(a, t, 1000);
+	int rc;
+
+	CHECK(signature_add(record, &key, 1000) == 0);
+	rc = assignment_read(&r, record, t, key.address, "assignment");
+	if (rc == 0)
+		CHECK(r.first == a->first && r.steps == a->steps &&
+			r.deadline_s == a->deadline_s && strcmp(r.base, a->base) == 0);
+	json_decref(record);
+	return rc;
+}
+
+static void assignments(void)
+{
+	struct training made = a_run(), t;
+	struct assignment a = { .turn = 3,
+		.round = 2,
+		.first = 400,
+		.sequences = 200,
+		.step = 50,
+		.steps = 50,
+		.deadline_s = -1 };
+
+	CHECK(read_run(&t, &made, NULL, NULL) == 0);
+	memcpy(a.member, key.address, sizeof a.member);
+	memset(a.base, 'c', 64);
+	strcpy(a.method, "q4");
+	CHECK(read_assignment(&a, &t) == 0);
+	a.deadline_s = 12;
+	CHECK(read_assignment(&a, &t) == 0);
+	a.sequences = 199;
+	CHECK_FAILS(EX_DATAERR, read_assignment(&a, &t));
+	a.sequences = 51 * 4;
+	a.steps = 51; /* more than the run's */
+	CHECK_FAILS(EX_DATAERR, read_assignment(&a, &t));
+	a.sequences = 200;
+	a.steps = 50;
+	strcpy(a.method, "none");
+	CHECK_FAILS(EX_DATAERR, read_assignment(&a, &t));
+	strcpy(a.method, "q4");
+	memset(a.member, 0, sizeof a.member);
+	strcpy(a.member, "11111111111111111111111111111111");
+	CHECK_FAILS(EX_DATAERR, read_assignment(&a, &t));
+}
+
+static void numbers(void)
+{
+	uint32_t ids[] = { 0, 1, 299, 65535 }, back[4];
+	struct buf packed = BUF_INIT;
+	int64_t v;
+
+	CHECK(protocol_units(&v, 4e-4, 1e9, 1, "lr") == 0 && v == 400000);
+	CHECK_FAILS(EX_USAGE, protocol_units(&v, 1e-10, 1e9, 1, "lr"));
+	CHECK_FAILS(EX_USAGE, protocol_units(&v, NAN, 1e9, 1, "lr"));
+	CHECK_FAILS(EX_USAGE, protocol_units(&v, -1, 1e9, 1, "lr"));
+	CHECK(protocol_pieces(10, 4) == 3 && protocol_piece(10, 4, 2) == 2);
+	CHECK(protocol_pieces(8, 4) == 2 && protocol_piece(8, 4, 1) == 4);
+	protocol_pack(&packed, ids, 4, 65536);
+	CHECK_I64(8, (int64_t)packed.len);
+	CHECK(protocol_unpack(back, packed.data, 4, 65536) &&
+		memcmp(ids, back, sizeof ids) == 0);
+	CHECK(!protocol_unpack(back, packed.data, 4, 300));
+	buf_reset(&packed);
+	protocol_pack(&packed, ids, 4, 65537);
+	CHECK_I64(16, (int64_t)packed.len);
+	CHECK(protocol_unpack(back, packed.data, 4, 65537) &&
+		memcmp(ids, back, sizeof ids) == 0);
+	buf_release(&packed);
+	CHECK(!protocol_is_hash("abc") && !protocol_is_hash(""));
+}
+
+/* No container is larger than what a coordinator allows for its method, whatever the values. */
+static void sizes(struct dev *d)
+{
+	static const char *const methods[] = { "none", "lossless", "q8", "q4", "q4:sigma",
+		"ecq:0.1", "ecq:0.000001", "e3m0", "qsgd:4", "topk", "f16", "bf16",
+		"fp8e4" };
+	enum { N = 70001 };
+	float *x = xmalloc(N * sizeof *x), *back = xmalloc(N * sizeof *back);
+	struct buf path = BUF_INIT;
+	struct rng rng = { 0 };
+
+	rng_seed(&rng, 5, 0);
+	buf_addf(&path, "%s/c", dir);
+	for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+		for (int kind = 0; kind < 3; kind++) {
+			struct container c = CONTAINER_INIT;
+			struct container_facts facts;
+			double norm = 0, want = 0;
+
+			for (int i = 0; i < N; i++)
+				x[i] = kind == 0 ?
+					0 :
+					kind == 1 ?
+					(float)(rng_f64(&rng) - 0.5) :
+					(float)ldexp(rng_f64(&rng) - 0.5,
+						(int)(rng_f64(&rng) * 16) - 12);
+			CHECK(container_write(d, methods[m], x, NULL, N, path.data,
+				      &facts) == 0);
+			CHECK(facts.bytes <= container_bytes_max(methods[m], N));
+			CHECK(container_check(d, path.data, NULL, N, &norm) == 0);
+			CHECK(container_open(&c, d, path.data, NULL, N) == 0);
+			CHECK(container_read(&c, back, N / 2) == 0);
+			CHECK(container_read(&c, back + N / 2, N - N / 2) == 0);
+			for (int i = 0; i < N; i++)
+				want += (double)back[i] * back[i];
+			CHECK(fabs(sqrt(want) - norm) <= 1e-9 * norm);
+			container_close(&c);
+		}
+	CHECK(container_bytes_max("q5", N) == 0);
+	buf_release(&path);
+	free(x);
+	free(back);
+}
+
+/* Flips a byte of a file, or cuts it there. */
+static void spoil(const char *path, size_t at, bool cut)
+{
+	struct buf text = BUF_INIT;
+
+	CHECK(io_read(&text, path, 1 << 30) == 0);
+	if (cut)
+		text.len = at;
+	else
+		text.data[at] ^= 1;
+	CHECK(io_replace(path, text.data, text.len, 0666) == 0);
+	buf_release(&text);
+}
+
+static void refusals(struct dev *d)
+{
+	enum { N = 100000 };
+	float *x = xcalloc(N, sizeof *x);
+	struct buf path = BUF_INIT;
+	double norm;
+
+	buf_addf(&path, "%s/c", dir);
+	for (int i = 0; i < N; i++)
+		x[i] = (float)i;
+	CHECK(container_write(d, "none", x, NULL, N, path.data, NULL) == 0);
+	CHECK(container_check(d, path.data, "none", N, &norm) == 0);
+	CHECK_FAILS(EX_DATAERR, container_check(d, path.data, "q4", N, &norm));
+	CHECK_FAILS(EX_DATAERR, container_check(d, path.data, "none", N - 1, &norm));
+	CHECK_FAILS(EX_DATAERR, container_check(d, path.data, "none", N + 1, &norm));
+	spoil(path.data, 5000, false);
+	CHECK_FAILS(EX_DATAERR, container_check(d, path.data, "none", N, &norm));
+	spoil(path.data, 5000, false);
+	CHECK(container_check(d, path.data, "none", N, &norm) == 0);
+	spoil(path.data, 300000, true);
+	CHECK_FAILS(EX_DATAERR, container_check(d, path.data, "none", N, &norm));
+	x[77] = NAN;
+	CHECK(container_write(d, "none", x, NULL, N, path.data, NULL) == 0);
+	CHECK_FAILS(EX_DATAERR, container_check(d, path.data, "none", N, &norm));
+	x[77] = INFINITY;
+	CHECK(container_write(d, "none", x, NULL, N, path.data, NULL) == 0);
+	CHECK_FAILS(EX_DATAERR, container_check(d, path.data, "none", N, &norm));
+	unlink(path.data);
+	buf_release(&path);
+	free(x);
+}
+
+static int keep_b(void *ctx, const char *name)
+{
+	(void)ctx;
+	return strcmp(name, "b") == 0;
+}
+
+static void arrays(void)
+{
+	struct flatfile a = FLATFILE_INIT, b = FLATFILE_INIT;
+	unsigned char one[32], two[32];
+
+	CHECK(flatfile_make(&a, dir, "a", 1000) == 0);
+	a.x[999] = 3;
+	CHECK_FAILS(EX_NOINPUT, flatfile_open(&b, dir, "a", 1000));
+	flatfile_close(&b);
+	CHECK(flatfile_keep(&a) == 0);
+	flatfile_hash(a.x, 1000, one);
+	flatfile_close(&a);
+	CHECK(flatfile_open(&a, dir, "a", 1000) == 0 && a.x[999] == 3 && a.x[0] == 0);
+	flatfile_hash(a.x, 1000, two);
+	CHECK(memcmp(one, two, 32) == 0);
+	flatfile_close(&a);
+	CHECK_FAILS(EX_DATAERR, flatfile_open(&a, dir, "a", 999));
+	flatfile_close(&a);
+	/* what was not kept is gone; more than the disk has is an error, not a signal */
+	CHECK(flatfile_make(&a, dir, "b", 10) == 0);
+	flatfile_close(&a);
+	CHECK_FAILS(EX_NOINPUT, flatfile_open(&a, dir, "b", 10));
+	flatfile_close(&a);
+	CHECK_FAILS(EX_IOERR, flatfile_make(&a, dir, "huge", UINT64_C(1) << 55));
+	flatfile_close(&a);
+	CHECK(flatfile_make(&b, dir, "b", 10) == 0 && flatfile_keep(&b) == 0);
+	flatfile_close(&b);
+	flatfile_sweep(dir, keep_b, NULL);
+	CHECK(flatfile_open(&b, dir, "b", 10) == 0);
+	flatfile_close(&b);
+	CHECK_FAILS(EX_NOINPUT, flatfile_open(&a, dir, "a", 1000));
+	flatfile_close(&a);
+	flatfile_sweep(dir, keep_b, NULL);
+}
+
+int main(void)
+{
+	struct dev d = DEV_INIT;
+	char path[100];
+
+	if (sodium_init() < 0 || !mkdtemp(dir) || key_generate(&key) < 0 ||
+		device_open(&d, "cpu") < 0)
+		return 1;
+	runs();
+	assignments();
+	numbers();
+	sizes(&d);
+	refusals(&d);
+	arrays();
+	dev_close(&d);
+	key_release(&key);
+	snprintf(path, sizeof path, "%s/b", dir);
+	unlink(path);
+	rmdir(dir);
+	TEST_END();
+}
