@@ -37,6 +37,8 @@ static int apply(struct worker *w, const char *path, const char *method, const f
 		for (uint64_t i = 0; rc == 0 && was && i < n; i++)
 			values[i] = was[at + i] + values[i];
 	}
+	if (rc < 0 && err_get()->code == EX_DATAERR)
+		err_add("the coordinator's parameters");
 	if (rc == 0) {
 		flatfile_hash(to.x, s->n, hash);
 		protocol_hex(hex, hash);

@@ -1,0 +1,71 @@
+#!/usr/bin/env bats
+# rnp-train join against a coordinator that lies, with good signatures: the worker ends with one line and 65, and keeps
+# its bounds.
+load helper
+load train_net
+
+setup_file() {
+	export DIR=$BATS_FILE_TMPDIR
+	make_training
+	# a real run to lie about
+	cd "$DIR" || return
+	export BATS_TEST_TMPDIR=$DIR
+	start_coordinator --workers 1 --inner-steps 5 2>/dev/null
+	cp -r m/coordinate real
+	curl -s -o real/whole "$url/v1/params/$(curl -s "$url/status" | jq -r .base)"
+	kill_hard "$coordinator"
+}
+
+setup() {
+	coordinator='' worker=()
+	cd "$BATS_TEST_TMPDIR" || return
+}
+teardown() { [[ -z ${liar:-} ]] || kill "$liar" 2>/dev/null || true; }
+
+# lie KIND: a coordinator at $url
+lie() {
+	rm -f liar.port
+	python3 "$ROOT/tests/fake_coordinator.py" "$1" liar.port "$DIR/real" 2>liar.err 3>&- &
+	liar=$!
+	wait_until 'the liar to start' test -s liar.port
+	url=http://127.0.0.1:$(cat liar.port)
+}
+
+# found TEXT [OPTION...]: the worker ends with 65 and one line that has the text, within its disk
+found() {
+	refused 65 "$1" timeout 60 rnp-train join -q "$url" --data "$DIR/tok" --state state --device cpu "${@:2}"
+	[[ ! -d state ]] || (($(du -sb state | cut -f1) < 50000000))
+	kill "$liar"
+	wait "$liar" 2>/dev/null || true
+}
+
+@test "liar: a record of the run that is absurd, changed or does not fit this machine" {
+	lie config
+	found 'parameters'
+	lie unsigned
+	found 'is not signed'
+	lie huge
+	found 'bytes'
+}
+
+@test "liar: parameters that are no container, have another hash or never end" {
+	lie garbage
+	found "the coordinator's parameters"
+	lie wrong
+	found 'have not the hash that it named'
+	lie endless
+	found 'more than'
+}
+
+@test "liar: assignments for somebody else, or of more steps than the run has" {
+	lie other
+	found 'for another member'
+	lie steps
+	found 'do not go together'
+}
+
+@test "liar: text that never ends or is of another vocabulary" {
+	lie endless-text
+	refused 65 'more than' timeout 60 rnp-train join -q "$url" --state state --device cpu
+	(($(du -sb state | cut -f1) < 50000000))
+}
