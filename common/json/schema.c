@@ -13,7 +13,7 @@
 #include "common/json/json.h"
 #include "common/base/address.h"
 
-#define KINDS_MAX 64
+#define KINDS_MAX 256
 
 /* made from common/json/schema/ by scripts/embed; both end with NULL */
 extern const char *const schema_embedded_kinds[];

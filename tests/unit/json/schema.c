@@ -1,6 +1,7 @@
 /* schema.c - schema: the embedded texts are sound, and a record is told where it breaks them. */
 #include "common/json/schema.h"
 
+#include "common/base/err.h"
 #include "common/json/json.h"
 #include "tests/unit/test.h"
 
@@ -155,6 +156,19 @@ static void check_words(const json_t *schema, const char *kind)
 	}
 }
 
+/* A program may meet a record of any kind: there is no last one that does not fit. */
+static void check_every_kind(void)
+{
+	for (const char *const *kind = schema_kinds(); *kind; kind++) {
+		json_t *v = json_object();
+
+		json_set_text(v, "kind", *kind);
+		CHECK_I64(-1, schema_check(v, "f:1", *kind)); /* it has no "v" */
+		err_clear();
+		json_decref(v);
+	}
+}
+
 static void check_embedded(void)
 {
 	const char *const *kinds = schema_kinds();
@@ -182,5 +196,6 @@ int main(void)
 	check_uuids();
 	check_unknown_kind();
 	check_embedded();
+	check_every_kind();
 	TEST_END();
 }
