@@ -141,3 +141,34 @@ code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 	jq -r '.paths | keys[]' openapi | sort >described
 	diff <(grep -vx -e / -e /openapi.json routes) <(grep -vx /metrics described)
 }
+
+@test "access: every metric of the dashboard is one that the server has" {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-serve key --name a --append keys >/dev/null
+	start_serve --api-keys keys
+	curl -sS "$url/metrics" >metrics
+	for metric in $(jq -r '.panels[].targets[].expr' "$ROOT/scripts/grafana-serve.json" | grep -o 'rnp_[a-z_]*' | sort -u); do
+		grep -q "^# TYPE ${metric%_bucket} " metrics || fail "the server has no $metric"
+	done
+}
+
+@test "access: the unit's command is one that the program takes" {
+	cd "$BATS_TEST_TMPDIR"
+	RNP_SERVE_OPTIONS="--model chat=$DIR/model --listen 127.0.0.1:0 --port-file port"
+	command=$(sed -n 's/^ExecStart=//p' "$ROOT/scripts/systemd/rnp-serve.service" | sed "s|/usr/local/bin/|$RNP_BUILD/bin/|")
+	eval "$command" >plan 2>log 3>&- &
+	server=$!
+	eventually test -s port
+	[ "$(code "http://127.0.0.1:$(cat port)/health")" = 200 ]
+}
+
+@test "access: a form is given to a model that brings none, and its conversations are made from our pages" {
+	cd "$BATS_TEST_TMPDIR"
+	"$ROOT/scripts/corpus" --chat chat.txt
+	[ "$(grep -c '^User: ' chat.txt)" -gt 500 ]
+	[ "$(grep -c '^User: ' chat.txt)" = "$(grep -c '^Assistant: .*<|endoftext|>$' chat.txt)" ]
+	grep -q '^User: What does rnp-serve run --cache do?$' chat.txt
+	start_serve --chat-template "$ROOT/scripts/chat.jinja"
+	post /apply-template '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}' |
+		jq -r .prompt | cmp - <(printf 'User: a\nAssistant: b<|endoftext|>\nUser: c\nAssistant:\n')
+}
