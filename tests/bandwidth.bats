@@ -151,7 +151,10 @@ sign_request() {
 	jq -e '.error | test("only node .* may ask this.*: the message is not signed")' reply
 	grep -qiF 'accept-signature: rnp=("@method" "@authority" "@path" "@query");created;nonce;keyid;tag="rnp"' head
 	sign_request node.key GET "$at" once >signed
-	assert_equal "$(code -H @signed "$at")" 200
+	assert_equal "$(code -H @signed -D head "$at")" 200
+	# which challenge these bytes are for, and which way
+	grep -qi "^Rnp-Challenge: $(id_of c.json)" head
+	grep -qi "^Rnp-Phase: down" head
 	assert_equal "$(code -H @signed "$at")" 401
 	jq -e '.error | test("nonce was used before")' reply
 	# another's key, another path, an old one, one of tomorrow, a changed one, a body that nobody announced

@@ -358,6 +358,10 @@ static void write_ack(struct httpd_reply *r, const struct registry_put *p)
 		json_set_bool(ack, "pending", p->pending);
 		add_unproven(ack, p->record);
 	}
+	if (p->closes[0]) {
+		json_set_text(ack, "challenge_sha256", p->closes);
+		json_set_text(ack, "phase", "verified");
+	}
 	if (p->extra)
 		json_object_update(ack, p->extra);
 	json_write(&r->body, ack);

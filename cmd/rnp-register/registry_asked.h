@@ -86,6 +86,10 @@ int64_t asked_due_ns(const struct registry *g);
 
 void asked_hex(char out[65], const struct poc_challenge *c);
 
+/* Names the open challenge in a reply to its node: "challenge_sha256", the "phase" that is awaited
+ * ("roots", then "openings"), and in how many milliseconds that is due. */
+void asked_describe(const struct asked *a, json_t *reply);
+
 /* Plans, signs and stores a challenge (registry_plan.c), within the writer. Returns 0, or -1:
  * nothing is open. An error concerns only this node; other nodes are not affected. */
 int asked_open(struct registry *g, struct asked *a);

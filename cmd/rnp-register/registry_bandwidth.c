@@ -108,6 +108,15 @@ static bool is_signed(struct registry *g, struct httpd_request *q, struct httpd_
 	return false;
 }
 
+/* Names the challenge and the direction in the reply: a node may have several connections open, and
+ * what comes through a proxy need not come in order. */
+static void name_phase(const struct httpd_request *q, struct httpd_reply *r,
+	const char *phase)
+{
+	httpd_add_header(r, "Rnp-Challenge", "%s", q->arg);
+	httpd_add_header(r, "Rnp-Phase", "%s", phase);
+}
+
 /* Only a node with an open challenge may use the registry's bandwidth. Returns false with r
  * filled. */
 static bool may_exchange(struct registry *g, struct httpd_request *q,
@@ -134,9 +143,10 @@ enum httpd_when registry_get_bandwidth_test(void *ctx, struct httpd_request *q,
 {
 	struct registry *g = ctx;
 
-	return may_exchange(g, q, r, "node bytes") ?
-		bandwidth_test_get(g->challenger->exchanges, q, r) :
-		HTTPD_NOW;
+	if (!may_exchange(g, q, r, "node bytes"))
+		return HTTPD_NOW;
+	name_phase(q, r, "down");
+	return bandwidth_test_get(g->challenger->exchanges, q, r);
 }
 
 enum httpd_when registry_begin_bandwidth_test(void *ctx, struct httpd_request *q,
@@ -151,5 +161,6 @@ enum httpd_when registry_post_bandwidth_test(void *ctx, struct httpd_request *q,
 	struct registry *g = ctx;
 	struct bandwidth_test_reading reading;
 
+	name_phase(q, r, "up");
 	return bandwidth_test_post(g->challenger->exchanges, q, r, &reading);
 }

@@ -101,6 +101,19 @@ void asked_hex(char out[65], const struct poc_challenge *c)
 	sodium_bin2hex(out, 65, c->sha256, sizeof c->sha256);
 }
 
+void asked_describe(const struct asked *a, json_t *reply)
+{
+	bool roots = a->c->roots_ms && !a->has_roots;
+	int64_t passed_ms = (clock_mono_ns() - a->asked_ns) / 1000000;
+	int64_t left_ms = (roots ? a->c->roots_ms : a->c->deadline_ms) - passed_ms;
+	char hex[65];
+
+	asked_hex(hex, a->c);
+	json_set_text(reply, "challenge_sha256", hex);
+	json_set_text(reply, "phase", roots ? "roots" : "openings");
+	json_set_i64(reply, "due_in_ms", left_ms > 0 ? left_ms : 0);
+}
+
 struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
 	const char *id)
 {
@@ -153,6 +166,7 @@ json_t *registry_challenge_for(void *ctx, const struct registry_put *p)
 	if (a && a->record) {
 		extra = json_object();
 		json_set(extra, "challenge", json_deep_copy(a->record));
+		asked_describe(a, extra);
 	} else if (a && a->joint_ns) {
 		int64_t in_ns = a->joint_ns - clock_mono_ns();
 

@@ -35,6 +35,8 @@ static void take_roots(struct registry *g, const json_t *record, struct httpd_re
 		a->roots_ns = arrived_ns - a->asked_ns;
 		memcpy(a->roots, roots, sizeof a->roots);
 	}
+	if (open)
+		asked_describe(a, ack);
 	pthread_mutex_unlock(&g->challenger->lock);
 	if (open) {
 		json_set_text(ack, "of", "rnp.roots");

@@ -69,7 +69,12 @@ verdict() {
 	done
 	kill "$strangers"
 	# and the node's own answer is taken
-	rnp-bench answer --key a.json c.json | rnp-register submit --registry "$url" | jq -es '[.[].of] == ["rnp.roots", "rnp.verdict"]'
+	rnp-bench answer --key a.json c.json | rnp-register submit --registry "$url" >stored
+	jq -es '[.[].of] == ["rnp.roots", "rnp.verdict"]' stored
+	# each reply says which challenge it is about and what is awaited
+	id=$(jq -c 'del(.proof)' c.json | rnp-register canon | tr -d '\n' | sha256sum | cut -d' ' -f1)
+	jq -e --arg id "$id" '.challenge_sha256 == $id and .phase == "roots" and .due_in_ms > 0' answer.json
+	jq -es --arg id "$id" 'map([.challenge_sha256, .phase]) == [[$id, "openings"], [$id, "verified"]] and .[0].due_in_ms > 0' stored
 	verdict
 	jq -e '.passed and .roots_ns < .elapsed_ns' v.rec
 }
