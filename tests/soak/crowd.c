@@ -1,13 +1,14 @@
 /* uses: cmd/rnp-bench */
 /* crowd - many nodes in one process, honest ones and liars, against a registry on this machine.
  *
- *   crowd PORT HONEST LIARS SECONDS FIRST STEP
+ *   crowd PORT HONEST LIARS SECONDS FIRST STEP [FILE]
  *
  * Nodes are numbered, the honest ones first; this process is those whose number is FIRST modulo STEP,
  * so that several processes are one crowd. Keys follow from the numbers. Each node has an address of
  * its own, in a block of its own (127.a.b.1), works to join, sends heartbeats and answers its
  * challenges, as its kind does. The next one joins when the last one has nothing to answer. Runs for
- * SECONDS after the last one joined, or until SIGTERM. Writes one object for each node, with what it
+ * SECONDS after the last one joined, or until SIGTERM. With FILE the honest ones join first, and
+ * nobody sends a heartbeat before there is such a file. Writes one object for each node, with what it
  * did and is owed. tests/soak/rehearsal holds that against what the registry signed. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -73,8 +74,6 @@ struct node {
 static struct node *nodes;
 static int count, port;
 static volatile sig_atomic_t stopped;
-/* an answer of an honest node, for those that replay */
-static json_t *heard;
 
 static void die(const char *what)
 {
@@ -328,20 +327,17 @@ static json_t *proof_of(const struct node *n, const struct poc_challenge *c)
 		.segment = n->kind == CHAIN ? on_segment : NULL };
 	json_t *answer;
 
-	if (n->kind == REPLAY && heard) {
+	if (n->kind == REPLAY) {
+		struct poc_challenge before = *c;
 		char hex[2 * POC_HASH_BYTES + 1];
 
-		answer = json_deep_copy(heard);
+		before.nonce[0] ^= 1;
+		answer = prove(&before, INT64_C(1) << 28, NULL);
 		sodium_bin2hex(hex, sizeof hex, c->sha256, sizeof c->sha256);
 		json_set_text(answer, "challenge_sha256", hex);
-		json_set_text(json_array_get(json_object_get(answer, "devices"), 0),
-			"device", c->devices[0].uuid);
 		return answer;
 	}
-	answer = prove(c, INT64_C(1) << 28, &hooks);
-	if (answer && n->kind == HONEST && !heard)
-		heard = json_deep_copy(answer);
-	return answer;
+	return prove(c, INT64_C(1) << 28, &hooks);
 }
 
 /* Sends it until it is taken: the registry may have no room at present. */
@@ -451,6 +447,31 @@ static bool go_round(void)
 	return any;
 }
 
+static bool join_next(struct node *n)
+{
+	int status = join(n, false);
+
+	n->joined = status == 201 || status == 200;
+	if (!n->joined) {
+		fprintf(stderr, "crowd: a node may not join: %d\n", status);
+		sleep(1);
+	}
+	return n->joined;
+}
+
+static void join_honest(const char *file)
+{
+	for (int i = 0; i < count && !stopped; i++)
+		while (nodes[i].kind == HONEST && !stopped && !join_next(&nodes[i]))
+			;
+	fprintf(stderr, "crowd: the honest ones have joined\n");
+	while (access(file, F_OK) < 0 && !stopped)
+		usleep(100000);
+	/* not all at once */
+	for (int i = 0; i < count; i++)
+		nodes[i].next_ns = clock_mono_ns() + BEAT_S * SECOND / count * i;
+}
+
 static void run(int64_t seconds)
 {
 	int64_t until = 0;
@@ -460,20 +481,7 @@ static void run(int64_t seconds)
 		bool busy = go_round();
 
 		if (!busy && next < count) {
-			struct node *n = &nodes[next];
-			int status = join(n, false);
-
-			if (status == 201 || status == 200) {
-				n->joined = true;
-				next++;
-			} else {
-				fprintf(stderr, "crowd: a node may not join: %d\n",
-					status);
-				sleep(1);
-			}
-			if (next % 100 == 0)
-				fprintf(stderr, "crowd: %d of %d are there\n", next,
-					count);
+			next += nodes[next].joined || join_next(&nodes[next]);
 			if (next == count)
 				until = clock_mono_ns() + seconds * SECOND;
 		} else if (!busy) {
@@ -502,21 +510,23 @@ int main(int argc, char **argv)
 {
 	struct sigaction act = { .sa_handler = on_term };
 
-	if (argc != 7 || sodium_init() < 0) {
-		fprintf(stderr, "usage: crowd PORT HONEST LIARS SECONDS FIRST STEP\n");
+	if (argc < 7 || argc > 8 || sodium_init() < 0) {
+		fprintf(stderr,
+			"usage: crowd PORT HONEST LIARS SECONDS FIRST STEP [FILE]\n");
 		return 64;
 	}
 	sigaction(SIGTERM, &act, NULL);
 	port = atoi(argv[1]);
 	nodes = xcalloc((size_t)(atoi(argv[2]) + atoi(argv[3])) + 1, sizeof *nodes);
 	make_nodes(atoi(argv[2]), atoi(argv[3]), atoi(argv[5]), atoi(argv[6]));
+	if (argc == 8)
+		join_honest(argv[7]);
 	run(atoll(argv[4]));
 	report();
 	for (int i = 0; i < count; i++) {
 		json_decref(nodes[i].challenge);
 		key_release(&nodes[i].key);
 	}
-	json_decref(heard);
 	free(nodes);
 	return 0;
 }
