@@ -177,6 +177,7 @@ static void check_embedded(void)
 	for (int i = 0; kinds[i]; i++) {
 		const char *text = schema_text(kinds[i]);
 		json_t *schema = json_parse(text, strlen(text), JSON_DEPTH_MAX, kinds[i]);
+		json_t *record = json_record(kinds[i]);
 		const char *title = NULL;
 
 		CHECK(strcmp(before, kinds[i]) < 0);
@@ -185,6 +186,10 @@ static void check_embedded(void)
 		CHECK(json_get_text(schema, kinds[i], "title", &title) == 0);
 		CHECK_TEXT(kinds[i], title ? title : "");
 		check_words(schema, kinds[i]);
+		/* whatever the table of those that are parsed has room for */
+		(void)schema_check(record, "empty", kinds[i]);
+		err_clear();
+		json_decref(record);
 		json_decref(schema);
 	}
 }
