@@ -49,7 +49,8 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * 
 }
 
 @test "hostile: judging finds what does not help, and nothing is paid for it" {
-	start_coordinator --valid "$DIR/valid" --eval-tokens 1024 --workers 4 --rounds 3 --inner-steps 8 --judge 4 --uusd-per-million-tokens 1000000
+	start_coordinator --valid "$DIR/valid" --eval-tokens 1024 --workers 4 --rounds 3 --inner-steps 8 --judge 4 --lr 1e-3 \
+		--uusd-per-million-tokens 1000000
 	start_worker honest1
 	start_worker honest2
 	start_evil evil-flip flip
@@ -66,4 +67,18 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * 
 		.state == "counted" and .own_nanonats > 0)'
 	! jq -e --arg flip "$flip" 'select(.kind == "rnp.receipt" and .node == $flip)' c.out
 	losses_fall
+	# the text of what was refused in round 1 comes again
+	rounds | jq -se '[.[0].members[] | select(.state == "refused").first] as $lost | [.[1].members[].first] as $again
+		| $lost | all(. as $f | $again | index([$f]))'
+}
+
+@test "hostile: below --score-min there is no more work" {
+	start_coordinator --workers 3 --rounds 4 --inner-steps 6 --judge 4 --score-min -0.05 --lr 1e-3
+	for i in 1 2 3; do start_worker "honest$i"; done
+	start_evil flip flip
+	wait_until 'the hostile one to end' process_is_gone "${worker[flip]}"
+	! wait "${worker[flip]}"
+	grep -q 'did not help' flip.err
+	end_of coordinate "$coordinator"
+	rounds | jq -se '[.[-1].members[] | select(.state == "counted")] | length == 3'
 }

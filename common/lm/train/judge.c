@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -24,29 +25,54 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int64_t median_lead(const struct judge_losses *losses, size_t k)
+static int64_t median_of(const int64_t *values, size_t k)
 {
-	int64_t *lead = xmalloc(k * sizeof *lead), m;
+	int64_t *sorted = xmalloc(k * sizeof *sorted), m;
 
-	for (size_t i = 0; i < k; i++)
-		lead[i] = losses[i].own - losses[i].other;
-	qsort(lead, k, sizeof *lead, by_size);
-	m = k % 2 ? lead[k / 2] : (lead[k / 2 - 1] + lead[k / 2]) / 2;
-	free(lead);
+	memcpy(sorted, values, k * sizeof *sorted);
+	qsort(sorted, k, sizeof *sorted, by_size);
+	m = k % 2 ? sorted[k / 2] :
+		    sorted[k / 2 - 1] + (sorted[k / 2] - sorted[k / 2 - 1]) / 2;
+	free(sorted);
 	return m;
+}
+
+/* What the deltas of a round are held against; zeros where too few were judged. */
+struct usual {
+	int64_t own, lead, deviation; /* medians; deviation: of the leads from theirs */
+};
+
+static struct usual usual_of(const struct judge_losses *losses, size_t k)
+{
+	int64_t *v = xmalloc((k + 1) * sizeof *v);
+	struct usual u = { 0 };
+
+	if (k >= MEDIAN_LEAST) {
+		for (size_t i = 0; i < k; i++)
+			v[i] = losses[i].own;
+		u.own = median_of(v, k);
+		for (size_t i = 0; i < k; i++)
+			v[i] = losses[i].own - losses[i].other;
+		u.lead = median_of(v, k);
+		for (size_t i = 0; i < k; i++)
+			v[i] = llabs(v[i] - u.lead);
+		u.deviation = median_of(v, k);
+	}
+	free(v);
+	return u;
 }
 
 void judge_decide(enum judge_verdict *verdicts, const struct judge_losses *losses,
 	size_t k)
 {
-	int64_t median = k >= MEDIAN_LEAST ? median_lead(losses, k) : 0;
+	struct usual u = usual_of(losses, k);
 
 	for (size_t i = 0; i < k; i++) {
-		int64_t lead = losses[i].own - losses[i].other;
+		int64_t own = losses[i].own, lead = own - losses[i].other;
 
-		if (losses[i].own <= 0)
+		if (own <= 0 || own < u.own / 20)
 			verdicts[i] = JUDGE_USELESS;
-		else if (median > 0 && lead < median / 3)
+		else if (u.lead > 2 * u.deviation && lead < u.lead / 3)
 			verdicts[i] = JUDGE_OTHER_DATA;
 		else
 			verdicts[i] = JUDGE_GOOD;

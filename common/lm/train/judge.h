@@ -25,8 +25,11 @@ struct judge_losses {
 	int64_t own, other;
 };
 
-/* Decides on the k judged deltas of a round. verdicts[k] out. With fewer than three judged the
- * median says nothing and only `useless` is decided. */
+/* Decides on the k judged deltas of a round. verdicts[k] out. With fewer than three judged medians
+ * say nothing, and only own <= 0 is decided. Two guards go beyond training.md's rule: a delta with
+ * less than a twentieth of the median own is useless, too (noise about 0 is what an idle worker
+ * sends); and the median of own - other must be above two of their median deviations to be held
+ * against anybody, for at the start of a run, or on text that is all alike, it is itself noise. */
 void judge_decide(enum judge_verdict *verdicts, const struct judge_losses *losses,
 	size_t k);
 const char *judge_reason(enum judge_verdict v); /* for records: "" for good */

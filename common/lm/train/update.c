@@ -450,7 +450,9 @@ static int begin(struct update *u, const struct update_delta *deltas)
 
 	for (size_t i = 0; i < u->k; i++)
 		tokens[i] = deltas[i].weight_tokens;
-	rc = aggregate_begin(&u->aggregate, dn ? &mean : &u->o->aggregate, tokens, u->k);
+	rc = u->k ? aggregate_begin(&u->aggregate, dn ? &mean : &u->o->aggregate, tokens,
+			    u->k) :
+		    0;
 	free(tokens);
 	if (rc < 0 || open_readers(u, deltas) < 0)
 		return -1;
@@ -471,7 +473,8 @@ int update_make(struct dev *cpu, const struct update_options *o, struct outer_dn
 	int rc = -1;
 
 	*out = (struct update_result){ 0 };
-	if (begin(&u, deltas) == 0 && look(&u) == 0 && step_all(&u, dn, out) == 0) {
+	if (begin(&u, deltas) == 0 &&
+		(!k || (look(&u) == 0 && step_all(&u, dn, out) == 0))) {
 		tell(&u, out);
 		rc = make_container(&u, write, ctx, out);
 	}

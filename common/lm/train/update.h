@@ -92,7 +92,7 @@ struct update_result {
 
 void update_result_release(struct update_result *r);
 
-/* Makes the step of k deltas. dn: the state of delayed Nesterov, in and out, NULL for other rules.
+/* Makes the step of k deltas; of none nothing but what the last updates left out is published. dn: the state of delayed Nesterov, in and out, NULL for other rules.
  * The container of u goes to write. Returns 0, or -1 with err_set(): what a container has wrong
  * (65, naming the delta's place from 0), a rule that needs more deltas, write's and read's errors.
  * On failure the arrays may hold a part of the step: callers work on copies. Release *out either

@@ -29,6 +29,13 @@ static void verdicts(void)
 		CHECK(v[i] == JUDGE_GOOD);
 	CHECK(v[4] == JUDGE_USELESS && v[5] == JUDGE_USELESS);
 	CHECK(v[6] == JUDGE_OTHER_DATA && v[7] == JUDGE_GOOD);
+	/* the start of a run: all help alike on both texts, one sent noise about 0 */
+	static const struct judge_losses early[] = { { 500000000, 480000000 },
+		{ 510000000, 515000000 }, { 490000000, 460000000 },
+		{ 2000000, 1999000 } };
+	judge_decide(v, early, 4);
+	for (int i = 0; i < 4; i++)
+		CHECK(v[i] == (i == 3 ? JUDGE_USELESS : JUDGE_GOOD));
 	/* two have no median to be held against */
 	judge_decide(v, losses + 6, 2);
 	CHECK(v[0] == JUDGE_GOOD && v[1] == JUDGE_GOOD);

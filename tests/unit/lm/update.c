@@ -376,7 +376,10 @@ static void strangers(void)
 	CHECK_FAILS(EX_DATAERR, make(s, &o, containers, K, whole, 1));
 	containers[2].len = 3;
 	CHECK_FAILS(EX_DATAERR, make(s, &o, containers, K, whole, 1));
-	CHECK_FAILS(EX_DATAERR, make(s, &o, containers, 0, whole, 1));
+	buf_reset(&b);
+	buf_add(&b, s->theta, sizeof s->theta);
+	CHECK(make(s, &o, containers, 0, whole, 1) == 0); /* all were refused */
+	CHECK(memcmp(b.data, s->theta, sizeof s->theta) == 0 && s->update.len > 0);
 	release(containers);
 	buf_release(&b);
 	side_free(s);
