@@ -5,6 +5,7 @@
 #include "common/cli/opt.h"
 
 extern const struct command command_backtest;
+extern const struct command command_bid;
 extern const struct command command_feed;
 extern const struct command command_fit;
 extern const struct command command_floor;

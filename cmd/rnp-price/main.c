@@ -6,6 +6,7 @@
 
 static const struct command *const commands[] = {
 	&command_backtest,
+	&command_bid,
 	&command_feed,
 	&command_fit,
 	&command_floor,
