@@ -148,8 +148,7 @@ static int run(int n, char **args)
 
 const struct command command_serve = {
 	.name = "serve",
-	.summary =
-		"The peer that net and comm measure against, and that measures nodes.",
+	.summary = "The peer that net and comm measure against, and that measures nodes.",
 	.details =
 		"Anybody who reaches it can use its network and some memory; the limits are in "
 		"rnp-bench(1).\nEnds on SIGTERM and SIGINT.",

@@ -28,7 +28,7 @@ char *buf_reserve(struct buf *b, size_t more_bytes)
 	if (more_bytes > SIZE_MAX / 2 - b->len)
 		bug("buffer of %zu bytes asked for", more_bytes);
 	b->data = xgrow(b->data, &b->cap, b->len + more_bytes + 1, 1);
-	b->data[b->len] = '\0'; /* a fresh block holds anything */
+	b->data[b->len] = '\0'; /* the contents of a new block are undefined */
 	return b->data + b->len;
 }
 

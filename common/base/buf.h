@@ -1,4 +1,5 @@
-/* buf.h - bytes that grow. Uses mem. The data always ends with a NUL that len leaves out. */
+/* buf.h - a growing buffer of bytes. Uses mem. The data always ends with a NUL that len does
+ * not count. */
 #ifndef RNP_COMMON_BASE_BUF_H
 #define RNP_COMMON_BASE_BUF_H
 
@@ -16,7 +17,7 @@ struct buf {
 void buf_release(struct buf *b);
 void buf_reset(struct buf *b); /* empty, memory kept */
 
-/* Makes sure that more_bytes more fit; returns where they go. Advance with b->len += n. */
+/* Makes space for more_bytes more and returns where they go. Advance with b->len += n. */
 char *buf_reserve(struct buf *b, size_t more_bytes);
 
 void buf_add(struct buf *b, const void *data, size_t len);

@@ -1,7 +1,7 @@
-/* err.h - the one pending error of a thread: an exit code, a sentence, perhaps a hint.
+/* err.h - the one pending error of a thread: an exit code, a sentence, and possibly a hint.
  *
- * Functions that can fail return -1 and leave the error here; callers pass -1 upward. Uses
- * libc only and never prints. */
+ * Functions that can fail return -1 and leave the error here; callers pass -1 upward. Uses libc
+ * only and never prints. */
 #ifndef RNP_COMMON_BASE_ERR_H
 #define RNP_COMMON_BASE_ERR_H
 
@@ -30,12 +30,12 @@ int err_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Adds what the user can do about the pending error. Returns -1. */
 int err_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Tells the user about something that does not end the work. A program prints it as a warning;
- * a library without a listener is silent. */
+/* Warns the user about something that does not end the work. A program prints it; a library
+ * without a listener is silent. */
 void err_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void err_listen(void (*hear)(const char *text));
 
-/* The pending error; code 0 when there is none. Valid until the thread's next err_*. */
+/* Returns the pending error; code 0 if there is none. Valid until the thread's next err_*. */
 const struct err *err_get(void);
 void err_clear(void);
 
@@ -43,7 +43,8 @@ void err_clear(void);
 void err_save(struct err *to);
 int err_restore(const struct err *from);
 
-/* Reports what cannot happen: prints file and line, exits 70. Never for input, network or disk. */
+/* Reports an impossible state: prints file and line, exits 70. Never for input, network or
+ * disk. */
 #define bug(...) err_bug(__FILE__, __LINE__, __VA_ARGS__)
 void err_bug(const char *file, int line, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 3, 4)));

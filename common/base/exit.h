@@ -1,4 +1,4 @@
-/* exit.h - what an exit code of ours means: <sysexits.h>, and a clear "no". */
+/* exit.h - the meaning of our exit codes: <sysexits.h>, and a clear "no". */
 #ifndef RNP_COMMON_BASE_EXIT_H
 #define RNP_COMMON_BASE_EXIT_H
 

@@ -86,7 +86,7 @@ static int flush_directory(const char *path)
 	char *dir = directory_of(path);
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -1 : 0;
 
-	/* some file systems cannot flush a directory and return EINVAL; there is nothing to do
+	/* some file systems cannot flush a directory and return EINVAL; nothing can be done
 	 * about it */
 	if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
 		rc = -1;
@@ -143,7 +143,7 @@ int io_check_place(const char *path)
 
 /* --- what a signal removes ---------------------------------------------------------------------- */
 
-/* A path to remove at a signal. Whoever takes it out of `path` owns it: the thread that writes
+/* A path to remove at a signal. Whoever swaps it out of `path` owns it: the thread that writes
  * the file, or a handler on any thread. Entries are reused and never freed, so that the handler
  * may walk the list at any instant. */
 struct io_beside {

@@ -1,5 +1,4 @@
-/* io.h - reads and writes whole files: with limits, and never half written. Uses libc, buf,
- * err. */
+/* io.h - reads and writes whole files, with limits and atomically. Uses libc, buf, err. */
 #ifndef RNP_COMMON_BASE_IO_H
 #define RNP_COMMON_BASE_IO_H
 
@@ -9,14 +8,14 @@
 
 #include "common/base/buf.h"
 
-/* Appends the file at path ("-": standard input) to out. Returns 0, or -1: 66 or 77 when it
- * cannot be opened, 65 when it is larger than max_bytes, 74 when reading fails. */
+/* Appends the file at path ("-": standard input) to out. Returns 0, or -1: 66 or 77 if it
+ * cannot be opened, 65 if it is larger than max_bytes, 74 if reading fails. */
 int io_read(struct buf *out, const char *path, size_t max_bytes);
 
 /* All functions below refuse (73) to replace a device, pipe or socket. */
 
-/* Checks that a file can be written at path, before the work whose result it is to hold. The
- * errors are those of the functions below. Things may still change until then. */
+/* Checks that a file can be written at path, before computing its contents. The errors are
+ * those of the functions below. The result may change until then. */
 int io_check_place(const char *path);
 
 /* Replaces the file at path by len bytes with permissions mode: writes beside it, flushes,
@@ -28,7 +27,7 @@ int io_replace(const char *path, const void *data, size_t len, mode_t mode);
 int io_create(const char *path, const void *data, size_t len, mode_t mode);
 
 /* A file that is written piece by piece and appears whole, as with io_replace: until
- * io_part_close it lies beside the target. The state of zeros is releasable. */
+ * io_part_close it lies beside the target. An object of zeros is releasable. */
 struct io_part {
 	char *path, *temporary;
 	struct io_beside *beside; /* removes it at a signal */
@@ -37,23 +36,24 @@ struct io_part {
 };
 int io_part_open(struct io_part *p, const char *path, mode_t mode);
 int io_part_write(struct io_part *p, const void *data, size_t len);
-/* Flushes everything to the disk, so that only io_part_close remains: of several files that
- * belong together none appears before all of them fit. Returns 0, or -1 (74). */
+/* Flushes everything to the disk, so that only io_part_close remains: if several files belong
+ * together, none appears before all of them are written. Returns 0, or -1 (74). */
 int io_part_flush(struct io_part *p);
 int io_part_close(struct io_part *p); /* failed or not, p is empty afterwards */
 void io_part_drop(
 	struct io_part *p); /* discards what was written; harmless when closed */
 
 /* Removes unfinished files when a signal ends the process by default (SIGTERM, SIGINT, SIGHUP,
- * SIGQUIT; not one that is ignored), in this process and not in its children. To be called
- * once, from main. */
+ * SIGQUIT; not an ignored one), in this process and not in its children. Call it once, from
+ * main. */
 void io_watch_signals(void);
-/* The same as a handler, for a program that has one of its own and then wants to end the
- * process after all. */
+/* The same as a handler, for a program that has its own handler and then decides to end the
+ * process. */
 void io_end_by_signal(int number);
 
-/* Makes directory path and its parents with permissions mode, less the umask: 0700 for secrets,
- * 0777 for what others read. An existing directory is fine and keeps its own. */
+/* Makes directory path and its parents with permissions mode, minus the umask: 0700 for
+ * secrets, 0777 for what others may read. An existing directory is fine and keeps its
+ * permissions. */
 int io_make_dirs(const char *path, mode_t mode);
 
 /* Calls write(2) until everything is written. Returns 0, or -1 with errno set and no err_set. */

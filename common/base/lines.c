@@ -15,7 +15,8 @@
 #define READ_BYTES  ((size_t)256 << 10)
 #define BATCH_LINES 1024
 #define BATCH_BYTES ((size_t)1 << 20)
-#define KEEP_BYTES  ((size_t)16 << 10) /* kept of a line's output buffer between batches */
+/* memory of a line's output buffer that is kept between batches */
+#define KEEP_BYTES ((size_t)16 << 10)
 
 static char *stdin_only[] = { (char *)"-" };
 
@@ -118,8 +119,8 @@ static int line_at_hand(struct lines *l, char **line, size_t *len)
 		start[n] = '\0'; /* the newline, or the NUL behind the last byte */
 		l->from += n + (end != NULL);
 		l->number++;
-		/* a raw NUL makes the text look shorter than it is: the line is not blank, and
-		 * the parser refuses it */
+		/* a raw NUL makes the text look shorter than it is: such a line is not blank,
+		 * and the parser refuses it */
 		if (blank(start, n))
 			continue;
 		*line = start;
@@ -211,7 +212,7 @@ static int hand_out(struct job *jobs, int n, lines_sink sink, void *ctx)
 			return err_restore(&jobs[i].err);
 		if (jobs[i].out.len && sink(ctx, jobs[i].out.data, jobs[i].out.len) < 0)
 			return -1;
-		/* any line of a batch may be large once: do not keep such buffers */
+		/* any line of a batch may be large once: such buffers are freed */
 		if (jobs[i].out.cap > KEEP_BYTES)
 			buf_release(&jobs[i].out);
 	}

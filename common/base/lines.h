@@ -2,7 +2,7 @@
  * one or mapped by all cores in order. Uses libc, OpenMP (the team of kernels/dev/team.h), buf,
  * err.
  *
- * Memory does not grow with the input. Lines that arrive in a pipe are handed on at once. */
+ * Memory does not grow with the input. Lines that arrive in a pipe are passed on at once. */
 #ifndef RNP_COMMON_BASE_LINES_H
 #define RNP_COMMON_BASE_LINES_H
 
@@ -16,11 +16,11 @@ struct lines {
 	int nfiles, at;
 	int fd; /* -1: none open */
 	size_t max_bytes;
-	struct buf block; /* block.data[from..block.len) is read and not yet handed out */
+	struct buf block; /* block.data[from..block.len) is read and not yet returned */
 	size_t from;
 	bool ended; /* the open file has no more */
 	const char *name;
-	long number; /* of the last line handed out, in its file */
+	long number; /* of the last returned line, in its file */
 	struct buf where;
 };
 
@@ -37,7 +37,7 @@ int lines_next(struct lines *l, char **line, size_t *len);
  * files, whose lines are in no hurry, and at the end. */
 bool lines_waiting(struct lines *l);
 
-/* "file:3" of the last line handed out, for messages. Borrowed until the next call. */
+/* Returns "file:3" of the last returned line, for messages. Borrowed until the next call. */
 const char *lines_where(struct lines *l);
 
 /* Works on one line, on any thread, and appends its output to out. Returns 0, or -1 with
@@ -48,7 +48,7 @@ typedef int (
 /* Receives the results in input order, on one thread. Returns 0, or -1 with err_set. */
 typedef int (*lines_sink)(void *ctx, const char *data, size_t len);
 
-/* Calls fn for every line and hands its output to sink in the order of the input. The first
+/* Calls fn for every line and passes its output to sink in the order of the input. The first
  * line that fails ends it: the sink has received everything before it and nothing of its own;
  * -1 and its error are returned. fn runs on all threads of the team; ctx is shared between
  * them. */

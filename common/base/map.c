@@ -17,10 +17,10 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-/* Files whose names are known to the handler; of more it says less. */
+/* Number of files whose names the handler knows; for more it omits the name. */
 #define NAMED_MAX 1024
 
-/* What is mapped, for the handler, which may take no lock: at is set last and taken first. */
+/* A mapped file, for the handler, which may take no lock: `at` is set last and cleared first. */
 static struct {
 	_Atomic uintptr_t at; /* 0: free */
 	uint64_t bytes;
@@ -33,7 +33,7 @@ static struct iovec piece(const char *text)
 	return (struct iovec){ (void *)text, strlen(text) };
 }
 
-/* One line at once, by what may be called here. */
+/* Writes one line at once, with functions that are allowed in a signal handler. */
 static void tell(const char *path)
 {
 	const struct iovec line[] = {
@@ -59,7 +59,8 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 		tell(named[i].path);
 		_exit(EX_IOERR);
 	}
-	/* none of ours: the instruction is tried again, and ends the program as it would have */
+	/* not in one of our files: the instruction is executed again, and ends the program as
+	 * it would have */
 	signal(sig, SIG_DFL);
 }
 
@@ -79,8 +80,8 @@ static void add_name(const struct lm_map *m, const char *path)
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < NAMED_MAX; i++)
 		if (!atomic_load(&named[i].at)) {
-			/* the name of an earlier file is kept until now: the handler might have
-			 * read it */
+			/* the name of an earlier file is kept until now, because the handler
+			 * might have been reading it */
 			free(named[i].path);
 			named[i].path = xstrdup(path);
 			named[i].bytes = m->bytes;

@@ -20,7 +20,7 @@ enum money_round { MONEY_FLOOR, MONEY_CEIL, MONEY_HALF_UP, MONEY_HALF_EVEN };
  * err_set(EX_DATAERR) when the result does not fit. */
 int money_muldiv(int64_t a, int64_t b, int64_t c, enum money_round round, int64_t *out);
 
-/* The same where the result is known to fit (result <= a, say): bug() otherwise. */
+/* The same if the result is known to fit (for example result <= a): bug() otherwise. */
 int64_t muldiv_floor(int64_t a, int64_t b, int64_t c);
 int64_t muldiv_ceil(int64_t a, int64_t b, int64_t c);
 int64_t muldiv_half_up(int64_t a, int64_t b, int64_t c);

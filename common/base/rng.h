@@ -18,9 +18,9 @@ void rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2
 struct rng {
 	uint32_t key[2];
 	uint32_t stream[2]; /* the upper half of the counter */
-	uint64_t block;     /* the lower half: the next block to make */
+	uint64_t block;     /* the lower half: the next block to compute */
 	uint32_t words[4];
-	int left; /* words of the last block not yet handed out */
+	int left; /* words of the last block not yet used */
 };
 
 /* Starts sequence `stream` of a seed. key is the seed, lower word first. */
@@ -42,7 +42,8 @@ uint64_t rng_below(struct rng *r, uint64_t n);
 /* Returns 0 <= result < 1, a multiple of 2^-53. */
 double rng_f64(struct rng *r);
 
-/* Writes the next len bytes: words in little-endian order; the rest of the last word is lost. */
+/* Writes the next len bytes: words in little-endian order; the rest of the last word is
+ * discarded. */
 void rng_bytes(struct rng *r, void *out, size_t len);
 
 #endif

@@ -1,8 +1,8 @@
 /* stats.h - the median of measurements and its confidence interval. Uses libc, mem. Pure.
  *
  * The interval is the distribution-free one from order statistics: between the k-th smallest
- * and the k-th largest sample, k as large as the binomial distribution allows. It assumes
- * nothing about the noise but that samples are independent. */
+ * and the k-th largest sample, k as large as the binomial distribution allows. It assumes only
+ * that samples are independent. */
 #ifndef RNP_COMMON_BASE_STATS_H
 #define RNP_COMMON_BASE_STATS_H
 
@@ -23,14 +23,14 @@ struct stats {
  * them. The median of an even number of samples is the mean of the middle two. */
 void stats_of(const double *samples, size_t n, struct stats *out);
 
-/* The same for the n ratios a[i] / b[i]: for pairs measured one after the other (A/B), whose
+/* The same for the n ratios a[i] / b[i], for pairs measured one after the other (A/B), whose
  * common noise cancels. b[i] is not 0. */
 void stats_of_ratio(const double *a, const double *b, size_t n, struct stats *out);
 
-/* The k (from 1) of the interval for n samples, and its coverage. */
+/* Returns the k (from 1) of the interval for n samples, and its coverage. */
 size_t stats_rank(size_t n, int64_t *coverage_ppm);
 
-/* Half the interval's width over the median, in ppm; INT64_MAX when the median is 0 or
+/* Returns half the interval's width over the median, in ppm; INT64_MAX if the median is 0 or
  * coverage is below 95%. */
 int64_t stats_spread_ppm(const struct stats *s);
 

@@ -52,8 +52,7 @@ void suggest_offer(struct suggest *s, const char *candidate, size_t len)
 		return;
 	away = 2 * distance(s->wanted, n, candidate, len);
 	near *= 2;
-	/* a beginning is a better guess than three letters, a worse one than a single wrong
-	 * letter */
+	/* a prefix is a better guess than three wrong letters, a worse one than a single one */
 	if (n >= 2 && n < len && strncmp(s->wanted, candidate, n) == 0)
 		away = least(away, 3), near = 3;
 	if (away > near || (s->best[0] && away >= s->distance))

@@ -1,4 +1,4 @@
-/* suggest.h - guesses which existing name somebody meant who mistyped it. Pure. libc only. */
+/* suggest.h - guesses which existing name a mistyped one was meant to be. Pure. libc only. */
 #ifndef RNP_COMMON_BASE_SUGGEST_H
 #define RNP_COMMON_BASE_SUGGEST_H
 
@@ -11,17 +11,16 @@ struct suggest {
 	size_t distance;
 };
 
-/* Offers a candidate of len bytes. It is near enough when a third of its letters, rounded up
+/* Considers a candidate of len bytes. It is near enough if a third of its letters, rounded up
  * and at most three, are changed, missing, added or swapped with the next one (optimal string
- * alignment distance), or when wanted, of at least two letters, is its beginning. Case, '-' and
- * '_' make no difference. */
+ * alignment distance), or if wanted, of at least two letters, is its prefix. Case, '-' and '_'
+ * make no difference. */
 void suggest_offer(struct suggest *s, const char *candidate, size_t len);
 
-/* Offers each of "a|b|c". */
+/* Considers each of "a|b|c". */
 void suggest_choices(struct suggest *s, const char *choices);
 
-/* The words for the end of a message: "; did you mean 'x'?", or "". Points into s or to a
- * constant. */
+/* Returns the end of a message: "; did you mean 'x'?", or "". Points into s or to a constant. */
 const char *suggest_text(struct suggest *s, char *out, size_t size);
 
 #endif

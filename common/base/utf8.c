@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns the length of the character at s (NUL-terminated or at least len bytes), 0 when it is
+/* Returns the length of the character at s (NUL-terminated or at least len bytes), 0 if it is
  * malformed. */
 static size_t character(const unsigned char *s, size_t len)
 {

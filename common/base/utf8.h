@@ -5,11 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* True when all len bytes are whole, shortest-form characters without surrogates. */
+/* Whether all len bytes are complete, shortest-form characters without surrogates. */
 bool utf8_valid(const char *text, size_t len);
 
-/* Makes text fit for one line of a message: control characters and bytes that are not UTF-8 (a
- * character that "%.40s" split, say) become '?'. */
+/* Makes text fit for one line of a message: control characters and bytes that are not UTF-8
+ * (such as a character that "%.40s" has split) become '?'. */
 void utf8_clean_line(char *text);
 
 #endif

@@ -11,7 +11,7 @@ static void add_names(struct buf *out, const struct opt *o)
 		buf_addf(out, " --%s", o->name);
 }
 
-/* the words that may follow an option: choices, or nothing, which leaves files to bash */
+/* the words that may follow an option: its choices, or nothing, in which case bash offers files */
 static void add_values(struct buf *out, const struct command *c, const struct opt *o)
 {
 	for (; o && o->kind != OPT_END; o++) {
@@ -70,8 +70,8 @@ void complete_bash(struct buf *out, const struct program *p, const struct opt *c
 
 /* --- zsh ----------------------------------------------------------------------------------- */
 
-/* A text within '...' of zsh's and fish's scripts; colons and brackets divide zsh's
- * specifications. */
+/* Writes a text within '...' of zsh's and fish's scripts; colons and brackets separate parts of
+ * zsh's specifications. */
 static void add_quoted(struct buf *out, const char *text, const char *escaped)
 {
 	for (; *text; text++) {

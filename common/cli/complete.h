@@ -5,7 +5,7 @@
 #include "common/base/buf.h"
 #include "common/cli/prog.h"
 
-/* Append a completion script for p; common: the options that every subcommand has. */
+/* Appends a completion script for p; common: the options that every subcommand has. */
 void complete_bash(struct buf *out, const struct program *p, const struct opt *common);
 void complete_zsh(struct buf *out, const struct program *p, const struct opt *common);
 void complete_fish(struct buf *out, const struct program *p, const struct opt *common);

@@ -1,5 +1,5 @@
-/* html.h - pages that people read in a browser: whole by themselves, without scripts, light and
- * dark, and readable on a phone.
+/* html.h - pages for browsers: self-contained, without scripts, light and dark, and readable on
+ * a phone.
  *
  * Pure. Uses buf. */
 #ifndef RNP_COMMON_CLI_HTML_H
@@ -7,11 +7,11 @@
 
 #include "common/base/buf.h"
 
-/* Appends text that anybody may have written, so that it stays text: within an element, or an attribute
- * between double quotes. Control characters become spaces. */
+/* Appends untrusted text, escaped: within an element, or an attribute between double quotes.
+ * Control characters become spaces. */
 void html_text(struct buf *out, const char *text);
 
-/* The same as <bdi>: letters that are written from right to left do not turn what stands beside. */
+/* The same within <bdi>, so that right-to-left letters do not reorder the text beside them. */
 void html_name(struct buf *out, const char *text);
 
 /* Begins a page: head, style, <body> and <h1>. The page loads nothing. */
@@ -20,8 +20,8 @@ void html_begin(struct buf *out, const char *title);
 /* Ends the page. */
 void html_end(struct buf *out);
 
-/* A table whose rows become cards on narrow screens. headings: "Node|State|GPU". Cells are opened
- * with the heading that stands before them on a phone. */
+/* Opens a table whose rows become cards on narrow screens. headings: "Node|State|GPU". Cells
+ * are opened with the heading that precedes them on a phone. */
 void html_table(struct buf *out, const char *headings);
 void html_cell(struct buf *out, const char *heading, const char *text); /* a whole cell */
 void html_open_cell(struct buf *out, const char *heading); /* ends with </td> */

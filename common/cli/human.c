@@ -19,7 +19,7 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* The field is "uusd", or ends in "_uusd". */
+/* Whether the field is "uusd", or ends in "_uusd". */
 static bool unit_is(const char *key, const char *unit)
 {
 	size_t n = strlen(key), m = strlen(unit);
@@ -27,7 +27,7 @@ static bool unit_is(const char *key, const char *unit)
 	return ends_with(key, unit) && (n == m || key[n - m - 1] == '_');
 }
 
-/* Three significant digits, without zeros that say nothing behind the point. */
+/* Formats three significant digits, without trailing zeros after the point. */
 static void add_3_digits(struct buf *out, double v)
 {
 	char text[40];
@@ -79,7 +79,7 @@ void human_bytes(struct buf *out, double bytes)
 	buf_addf(out, " %s", units[i]);
 }
 
-/* 7500 s as "2 h 5 min"; the smaller unit is left out where it is nothing. */
+/* Formats 7500 s as "2 h 5 min"; the smaller unit is omitted if it is 0. */
 static void add_two_units(struct buf *out, int64_t n, int64_t each, const char *large,
 	const char *small)
 {
@@ -118,8 +118,8 @@ void human_duration(struct buf *out, double seconds)
 	}
 }
 
-/* A whole number of the smallest unit, exactly; at least two decimals, more only where they are
- * not zero. */
+/* Formats a whole number of the smallest unit, exactly; with at least two decimals, more only
+ * if they are not zero. */
 static void add_money(struct buf *out, int64_t v, int decimals)
 {
 	char text[40];
@@ -156,7 +156,7 @@ static void add_time(struct buf *out, const char *text, int64_t now_ms)
 		buf_adds(out, away < 0 ? "" : " ago");
 		return;
 	}
-	/* 2026-11-22T10:03:07Z: to the minute */
+	/* 2026-11-22T10:03:07Z: to the minute. */
 	buf_addf(out, "%.10s %.5s UTC", text, strlen(text) > 16 ? text + 11 : "00:00");
 }
 
@@ -193,7 +193,7 @@ static void add_integer(struct buf *out, const char *key, int64_t v)
 	}
 }
 
-/* A number whose unit the field's name says. */
+/* Formats a number whose unit the field's name gives. */
 static bool add_measure(struct buf *out, const char *key, double v)
 {
 	static const struct {
@@ -239,7 +239,7 @@ static bool add_measure(struct buf *out, const char *key, double v)
 	return true;
 }
 
-/* A number in the unit that a record's field "unit" names. */
+/* Formats a number in the unit that a record's field "unit" names. */
 static void add_in_unit(struct buf *out, const char *unit, double v)
 {
 	if (strcmp(unit, "ns") == 0)

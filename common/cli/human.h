@@ -1,4 +1,4 @@
-/* human.h - values of records as people read them: units by the name of the field, short
+/* human.h - formats values of records for people: units by the name of the field, short
  * numbers, relative times.
  *
  * Pure. Uses json, buf. */
@@ -12,9 +12,9 @@
 
 /* Appends v as one line of text. key, the name of its field, decides the unit: _uusd is
  * dollars, _bytes GiB, _ppm percent, _base_units RENDER, _ns to _days a duration, at, from, to
- * and _at a time (relative to now_ms when it is within a week, else the date). unit, which may
- * be NULL, is what a record's field "unit" says its numbers are in. Lists become "a, b", shapes
- * "768 x 12", objects "key value, key value". Control characters become spaces. */
+ * and _at a time (relative to now_ms if it is within a week, else the date). unit, which may be
+ * NULL, is the unit of its numbers according to a record's field "unit". Lists become "a, b",
+ * shapes "768 x 12", objects "key value, key value". Control characters become spaces. */
 void human_value(struct buf *out, const char *key, const json_t *v, const char *unit,
 	int64_t now_ms);
 
@@ -32,7 +32,7 @@ void human_duration(struct buf *out, double seconds);
  * bare number. */
 void human_number(struct buf *out, double v, const char *unit);
 
-/* Appends micro-dollars: "$0.3762", "$1599.00". */
+/* Appends an amount in micro-dollars: "$0.3762", "$1599.00". */
 void human_usd(struct buf *out, int64_t uusd);
 
 #endif

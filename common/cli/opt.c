@@ -28,7 +28,7 @@ static const struct opt *find_in(const struct opt *o, const char *name, size_t l
 	return NULL;
 }
 
-/* A limit in the unit that its option is given in. */
+/* Formats a limit in the unit of its option. */
 static void add_limit(struct buf *out, enum opt_kind kind, int64_t v)
 {
 	if (kind == OPT_DURATION)
@@ -143,7 +143,7 @@ static int set_value(const struct opt *o, const char *text)
 	return 0;
 }
 
-/* one parse: where it stands in argv, and which required options were seen */
+/* state of a parse: the position in argv, and which required options were seen */
 struct parse {
 	const struct command *command;
 	const struct opt *common;
@@ -152,7 +152,7 @@ struct parse {
 	uint64_t seen;
 };
 
-/* options of its own that the last opt_parse met, by their place in the table */
+/* which options of the command the last opt_parse met, by their index in the table */
 static uint64_t last_seen;
 
 static int apply(struct parse *p, const struct opt *o, const char *value)
@@ -241,7 +241,7 @@ void opt_use_settings(opt_setting_fn find)
 	find_setting = find;
 }
 
-/* The items of lists that settings give; lists borrow them until the next parse. */
+/* The items of lists from settings; lists borrow them until the next parse. */
 static char *list_items[16];
 static int nlist_items;
 
@@ -266,7 +266,7 @@ static int apply_list(struct parse *p, const struct opt *o, const char *value)
 	return 0;
 }
 
-/* Values from the environment and config files, for options that take one and were left out. */
+/* Applies values from the environment and config files to options that were not given. */
 static int apply_settings(struct parse *p)
 {
 	const struct opt *own = p->command->opts;
@@ -400,7 +400,7 @@ void opt_synopsis(struct buf *out, const char *program, const struct command *c)
 	buf_addc(out, '\n');
 }
 
-/* One word of a usage line; a line that would reach 80 columns goes on below. */
+/* Appends one word of a usage line; a line that would reach 80 columns is continued below. */
 static void usage_word(struct buf *out, size_t *column, const char *word)
 {
 	size_t n = strlen(word);
@@ -472,8 +472,8 @@ const char *opt_examples(const char *program, const char *command)
 #define OPTIONS_MANY   8
 #define OPTIONS_COMMON 5
 
-/* Words from column on, in further lines with so many blanks before them; line breaks of the text are
- * blanks, too. */
+/* Words from column on, in further lines with so many blanks before them; line breaks of the
+ * text are blanks, too. */
 static void add_wrapped(struct buf *out, const char *text, size_t column)
 {
 	size_t at = column;

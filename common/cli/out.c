@@ -36,21 +36,21 @@ static struct {
 	struct table_column columns[TABLE_COLUMNS_MAX];
 	int ncolumns;
 
-	json_t **held; /* rows that wait for the layout */
+	json_t **held; /* rows waiting until the column widths are known */
 	size_t nheld, cap;
 	bool laid_out, cards;
 	size_t printed;
-	int failed; /* errno of the flusher's writing, 0 none */
+	int failed; /* errno of a failed write by the flusher, 0: none */
 } out;
 
-/* The flusher prints the held rows when the command takes its time. */
+/* The flusher prints the held rows if the command takes long. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
 static pthread_t flusher;
 static bool flushing, closing;
 
-/* Open MPI's mpirun gives each rank a terminal of its own as standard output and passes on what it
- * reads there: to a file or a pipe as likely as to a person. */
+/* Open MPI's mpirun gives each rank a terminal of its own as standard output and forwards what
+ * it reads there, to a file or a pipe as likely as to a person. */
 bool out_is_terminal(void)
 {
 	return isatty(STDOUT_FILENO) && !getenv("OMPI_COMM_WORLD_SIZE");
@@ -193,7 +193,7 @@ static const char *last_name(const char *path)
 	return dot ? dot + 1 : path;
 }
 
-/* The text of a cell, owned; NULL where the record has no such field. */
+/* Returns the text of a cell, owned; NULL if the record has no such field. */
 static char *cell(const json_t *record, int i)
 {
 	const json_t *v = at_path(record, out.paths[i]);
@@ -248,7 +248,7 @@ static size_t label_width(const json_t *record)
 	return n < 24 ? n : 24;
 }
 
-/* Yes and no of a check in their colours. */
+/* Writes yes or no of a check in its colour. */
 static const char *colour_of(const char *key, const json_t *v)
 {
 	static const char *const names[] = { "ok", "passed", "qualified", "fits", NULL };
@@ -284,7 +284,8 @@ static bool is_short(const json_t *v)
 	return n <= 30;
 }
 
-/* "model: NVIDIA H200" for each field; first marks the first line, the others stand under it. */
+/* Writes "model: NVIDIA H200" for each field; first marks the first line, the others are
+ * aligned below it. */
 static void card_object(struct buf *text, const char *label, size_t labels,
 	const json_t *v, const char *mark)
 {
@@ -399,7 +400,7 @@ static int lay_out(void)
 	choose_columns(out.held[0]);
 	for (size_t i = 0; i < out.nheld; i++)
 		measure(out.held[i]);
-	/* few of the columns may do where all are too many */
+	/* if all columns do not fit, a few of them may */
 	out.cards = !table_fit(out.columns, out.ncolumns, out.width);
 	if (!out.cards)
 		rc = print_headings();

@@ -10,10 +10,10 @@
 
 /* How records are shown to people. All texts are borrowed. */
 struct out_form {
-	bool people; /* else JSON Lines */
+	bool people; /* readable by people; else JSON Lines */
 	bool card;   /* a line per field, for commands with a single answer */
-	/* Of a table: comma-separated paths into a record, each with its heading where the
-	 * field's name is none: "node,gpus.0.model=GPU". NULL: the plain fields of the first
+	/* For a table: comma-separated paths into a record, each with its heading unless that
+	 * is the field's name: "node,gpus.0.model=GPU". NULL: the plain fields of the first
 	 * record. */
 	const char *columns;
 	bool colour;
@@ -27,27 +27,29 @@ bool out_wants_colour(const char *when, int fd);
 /* Set by prog_main before the subcommand runs. */
 void out_use(const struct out_form *form);
 
-/* Other columns than the subcommand's usual ones, in a table; before the first record. */
+/* Sets other columns than the subcommand's usual ones, in a table; call it before the first
+ * record. */
 void out_columns(const char *columns);
 
-/* Whether people read the output: a command may then write text of its own instead of records. */
+/* Whether the output is for people: a command may then write its own text instead of records. */
 bool out_for_people(void);
 
-/* Write one record as a line and flush it. For people, the first rows are held until 150 ms
- * have passed, so that the columns are as wide as they should be; on what is no terminal until
- * out_close. Returns 0, or -1 with err_set(EX_IOERR). */
+/* Writes one record as a line and flushes it. For people, the first rows are held for 150 ms,
+ * to find the columns' widths; if it is not a terminal, until out_close. Returns 0, or -1 with
+ * err_set(EX_IOERR). */
 int out_record(const json_t *record);
 
-/* Plain text or lines that are already JSON; flushed by out_flush or out_close. For people,
- * out_lines reads them back as records. ctx is not used: the signature is lines_sink's. */
+/* Write plain text, or lines that are already JSON; flushed by out_flush or out_close. For
+ * people, out_lines parses them back into records. ctx is unused: the signature is that of
+ * lines_sink. */
 int out_text(const char *data, size_t len);
 int out_lines(void *ctx, const char *data, size_t len);
 int out_flush(void);
 
-/* Whether the reader of a pipe has left: the command then ends without a message. */
+/* Whether the reader of a pipe has closed it: the command then ends without a message. */
 bool out_reader_left(void);
 
-/* Print what is held, flush, and check that everything arrived. Called by prog_main. */
+/* Prints held rows, flushes, and checks that everything was written. Called by prog_main. */
 int out_close(void);
 
 #endif

@@ -104,7 +104,7 @@ int err_report(void)
 	int code = e->code ? e->code : EX_SOFTWARE;
 
 	if (code == EX_IOERR && out_reader_left()) {
-		/* `rnp-X ... | head` is no error that anybody wants to read about */
+		/* `rnp-X ... | head` is not an error worth reporting */
 	} else if (log_is_json()) {
 		json_t *record = json_record("rnp.error");
 
@@ -201,7 +201,7 @@ static void print_overview(struct buf *out, const struct program *p)
 
 static int finish(int code)
 {
-	/* an answer that did not arrive is no answer, "no" included */
+	/* a result that was not written does not count, "no" included */
 	if (out_close() < 0 && (code == EX_OK || code == EXIT_NO))
 		return err_report();
 	return code;
@@ -320,8 +320,8 @@ static bool may_change(int code)
 		code == EX_TEMPFAIL;
 }
 
-/* The command again and again, each time in a process of its own. Returns the last exit code; Ctrl-C
- * is an end like any other. */
+/* The command again and again, each time in a process of its own. Returns the last exit code;
+ * Ctrl-C is an end like any other. */
 static int watch(const struct program *p, const struct command *c, int nargs, char **args,
 	const struct out_form *form)
 {
@@ -411,7 +411,8 @@ static void no_such_command(const struct program *p, const char *name)
 		suggest_text(&near, words, sizeof words));
 }
 
-/* help [SUBCOMMAND]; --synopsis before it: only the line with all options, for the man page */
+/* Handles help [SUBCOMMAND]; --synopsis before it prints only the line with all options, for
+ * the man page. */
 static int print_help(const struct program *p, int argc, char **argv)
 {
 	bool synopsis = argc > 1 && strcmp(argv[0], "--synopsis") == 0;
@@ -432,7 +433,7 @@ static int print_help(const struct program *p, int argc, char **argv)
 	return print_and_finish(&text);
 }
 
-/* name: what stands in the subcommand's place, or NULL */
+/* name: the argument in the subcommand's place, or NULL */
 static int no_command(const struct program *p, const char *name, int argc, char **argv)
 {
 	static const struct command none = { .name = "", .args_max = -1 };
@@ -440,7 +441,7 @@ static int no_command(const struct program *p, const char *name, int argc, char 
 	int nargs;
 
 	if (opt_parse(&none, common_opts, argc, argv, &nargs) < 0) {
-		/* the options may be those of the subcommand that is missing */
+		/* the options may belong to the missing subcommand */
 		if (!name)
 			return usage_error(p, NULL);
 		err_clear();
@@ -459,8 +460,8 @@ static int no_command(const struct program *p, const char *name, int argc, char 
 	return usage_error(p, NULL);
 }
 
-/* Where a standard stream is closed, the next file or socket would get its number, and what
- * is printed would end up there. Something that cannot be used takes the place. */
+/* If a standard stream is closed, the next file or socket would get its number, and output
+ * would end up there. An unusable descriptor takes its place. */
 static void occupy_closed_streams(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -491,9 +492,9 @@ int prog_main(const struct program *p, int argc, char **argv)
 
 	prog.name = p->name;
 	err_listen(warn);
-	/* a reader that went away is an error of writing, not a silent death */
+	/* a closed pipe is a write error, not a silent death */
 	signal(SIGPIPE, SIG_IGN);
-	/* so is a limit on the size of files */
+	/* so is exceeding the limit on file sizes */
 	signal(SIGXFSZ, SIG_IGN);
 	io_watch_signals();
 	occupy_closed_streams();

@@ -1,6 +1,6 @@
-/* prog.h - what every program of ours does before and after its subcommand.
+/* prog.h - the common start and end of all programs.
  *
- * For cmd/ only: this module talks to people and decides exit codes. */
+ * For cmd/ only: this module prints for people and decides exit codes. */
 #ifndef RNP_COMMON_CLI_PROG_H
 #define RNP_COMMON_CLI_PROG_H
 
@@ -16,18 +16,18 @@ struct program {
 	const char *const *kinds; /* record kinds that it reads or writes, for --schema */
 };
 
-/* Parse, run, close standard output; the return value of main(). Handles help [SUBCOMMAND],
- * --help, --version, --schema [KIND], --completion SHELL, -q, -v, --log json, --json, --table,
- * --color. */
+/* Parses, runs the subcommand, closes standard output; returns the value for main(). Handles
+ * help [SUBCOMMAND], --help, --version, --schema [KIND], --completion SHELL, -q, -v, --log
+ * json, --json, --table, --color. */
 int prog_main(const struct program *p, int argc, char **argv);
 
-/* Print the pending error once ("rnp-price: cannot read ..."; one JSON object with --log
- * json) and return its exit code. */
+/* Prints the pending error once ("rnp-price: cannot read ..."; one JSON object with --log json)
+ * and returns its exit code. */
 int err_report(void);
 
-/* Lines for people on standard error. info, warn: not with -q. detail: only with -v. error:
- * also with -q; for one that does not end the program, such as a server's, since err_report
- * says the one that does. With --log json each is an object with "level". */
+/* Lines for people on standard error. info, warn: suppressed by -q. detail: only with -v.
+ * error: also with -q; for an error that does not end the program, such as a server's, since
+ * err_report prints the final one. With --log json each is an object with "level". */
 void prog_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void prog_detail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void prog_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -70,7 +70,7 @@ extern int64_t prog_watch_ms;
 	{ .name = "tokenizer", .kind = OPT_TEXT, .to = (to_text), .metavar = "F", \
 		.help = "tokenizer.json, GGUF file or tok*.bin (default: the model's own)" }
 
-/* The rows of servers: where they listen, and where the request log goes. */
+/* The rows of servers: the addresses to listen on, and the file of the request log. */
 #define OPT_LISTEN(to_text) \
 	{ .name = "listen", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "ADDR", \
 		.help = "HOST:PORT; port 0 is any free one" }

@@ -13,17 +13,17 @@ struct progress {
 	bool on, drawn;
 };
 
-/* total 0: not known, the bar shows count and rate only. */
+/* Starts a bar. total 0: unknown, the bar shows only count and rate. */
 void progress_start(struct progress *p, const char *what, const char *unit,
 	int64_t total);
 
-/* done so far, of total. Cheap: draws ten times a second at most. */
+/* Updates the amount done, of total. Cheap: draws at most ten times a second. */
 void progress_update(struct progress *p, int64_t done);
 
-/* Wipe the bar: before other lines on standard error, and at the end. */
+/* Erases the bar: before other lines on standard error, and at the end. */
 void progress_end(struct progress *p);
 
-/* The text of the bar, for tests: at most size bytes. */
+/* Formats the text of the bar, for tests: at most size bytes. */
 void progress_text(char *out, int size, const struct progress *p, int64_t done,
 	int64_t elapsed_ns);
 

@@ -59,7 +59,7 @@ static char *trim(char *text)
 	return text;
 }
 
-/* The name of "RNP_KEY_FILE" as that of an option, in place; other names stay. */
+/* Turns "RNP_KEY_FILE" into the name of the option, in place; leaves other names unchanged. */
 static void plain_name(char *name)
 {
 	if (strncmp(name, "RNP_", 4))
@@ -91,7 +91,7 @@ static int no_such_name(const char *path, int line, const char *name)
 		name, suggest_text(&near, words, sizeof words));
 }
 
-/* strict: a file of ours alone; /etc/rnp/node.env may hold other variables for units. */
+/* strict: a file only for us; /etc/rnp/node.env may hold other variables for units. */
 static int read_line(char *text, const char *path, int line, bool strict)
 {
 	char *name = trim(text), *value = strchr(name, '='), origin[300];

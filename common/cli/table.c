@@ -60,8 +60,8 @@ bool table_fit(struct table_column *columns, int n, size_t width)
 	return true;
 }
 
-/* Bytes of the next line of text, at most width characters (0: all): it ends at the last blank
- * that fits, else where the width ends. *skip: bytes up to the next line. */
+/* Returns the bytes of the next line of text, at most width characters (0: all): it ends at the
+ * last space that fits, else at the width. *skip: bytes up to the next line. */
 static size_t next_line(const char *text, size_t width, size_t *skip)
 {
 	size_t bytes = 0, chars = 0, blank = 0;
@@ -103,7 +103,7 @@ static void add_cell(struct buf *out, const struct table_column *c, const char *
 	size_t skip, bytes = next_line(*text, c->width, &skip),
 		     pad = c->width - chars_of(*text, bytes);
 
-	/* blanks are owed until something stands behind them: lines do not end in blanks */
+	/* spaces are written only when text follows, so that lines do not end in spaces */
 	if (c->number)
 		*owed += pad;
 	if (bytes) {

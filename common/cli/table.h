@@ -1,5 +1,5 @@
-/* table.h - columns and cards of text, wrapped to a width: nothing is cut, whatever does not
- * fit. Pure. Uses buf, mem. */
+/* table.h - columns and cards of text, wrapped to a width: nothing is truncated, whatever does
+ * not fit is wrapped. Pure. Uses buf, mem. */
 #ifndef RNP_COMMON_CLI_TABLE_H
 #define RNP_COMMON_CLI_TABLE_H
 
@@ -13,22 +13,22 @@
 
 struct table_column {
 	size_t width; /* characters; grows with table_measure */
-	bool number;  /* all cells are numbers so far: aligned right */
+	bool number;  /* all cells so far are numbers: aligned right */
 };
 
-/* Characters of a UTF-8 text. */
+/* Returns the number of characters of a UTF-8 text. */
 size_t table_width(const char *text);
 
-/* Widens c for a cell. */
+/* Widens c to fit a cell. */
 void table_measure(struct table_column *c, const char *text);
 
-/* Shrinks the widest columns of words until all n fit into width characters. Returns false, and
- * leaves them as they were, where columns would become narrower than 12 characters: then cards
- * are better. width 0: no limit. */
+/* Shrinks the widest text columns until all n fit into width characters. Returns false, and
+ * leaves them as they were, if columns would become narrower than 12 characters: then cards are
+ * better. width 0: no limit. */
 bool table_fit(struct table_column *columns, int n, size_t width);
 
-/* Appends one row; cells that are wider than their column go on in further lines of it. on,
- * off: what colours the row, "" for none. An absent cell (NULL) is "-". */
+/* Appends one row; cells that are wider than their column continue in further lines of it. on,
+ * off: escape sequences for the row's colour, "" for none. An absent cell (NULL) is "-". */
 void table_row(struct buf *out, const struct table_column *columns, int n,
 	const char *const *cells, const char *on, const char *off);
 

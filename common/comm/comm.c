@@ -24,7 +24,7 @@ int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s)
 }
 
 /* Recursive doubling: exchanges everything with a partner at distance 1, 2, 4 ... It needs few
- * messages, so it is for short ones. */
+ * messages, so it suits short ones. */
 static int by_doubling(struct comm *c, float *data, size_t n)
 {
 	float mine[COMM_SMALL_BYTES / sizeof(float)];
@@ -113,7 +113,7 @@ void *comm_alloc(struct comm *c, size_t bytes)
 
 	if (c->ops->alloc)
 		return c->ops->alloc(c, bytes);
-	/* allocates whole pages, huge ones where the system has them */
+	/* allocates whole pages, huge ones if the system has them */
 	if (posix_memalign(&data, bytes >= (1u << 21) ? 1u << 21 : 4096,
 		    bytes ? bytes : 1))
 		err_set(EX_OSERR, "no memory for %zu bytes", bytes);

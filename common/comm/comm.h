@@ -19,7 +19,7 @@
 struct comm;
 
 /* Sends and receives at the same time. out and in do not overlap. With add, in holds floats,
- * and what arrives is added to them piece by piece while the rest is on its way. */
+ * and arriving data is added to them piece by piece while the rest is in transit. */
 struct comm_sendrecv {
 	int to, from;
 	const void *out;
@@ -36,7 +36,7 @@ struct comm_ops {
 	int (*swap)(struct comm *c, const struct comm_sendrecv *s);
 	int (*allreduce)(struct comm *c, float *data,
 		size_t n);                  /* NULL: made of sendrecv */
-	void (*be_patient)(struct comm *c); /* NULL: it does not poll */
+	void (*be_patient)(struct comm *c); /* NULL: the backend does not poll */
 	void (*close)(struct comm *c);
 	/* Memory that the backend works on; NULL: the host's memory. nccl uses the memory of
 	 * its GPU; put and get copy between it and the host. */
@@ -72,9 +72,9 @@ int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s);
 int comm_allreduce(struct comm *c, float *data, size_t n);
 #define COMM_SMALL_BYTES ((size_t)32 << 10)
 
-/* From now on, large sums leave the core to other threads while they wait, and may take longer:
- * for a communication thread beside one that computes. All ranks call it or none does: it may
- * change the order of a sum of more than two. */
+/* Lets large sums leave the core to other threads while they wait; they may take longer. For a
+ * communication thread beside one that computes. All ranks call it or none does: it may change
+ * the order of a sum of more than two. */
 void comm_be_patient(struct comm *c);
 
 /* Returns when every rank has called it. */

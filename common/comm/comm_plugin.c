@@ -16,8 +16,8 @@ struct outside {
 	void *state;
 };
 
-/* How long NCCL may stand still: rank 0 may be writing a checkpoint. RNP_NCCL_TIMEOUT_MS is for
- * tests. */
+/* How long NCCL may make no progress: rank 0 may be writing a checkpoint. RNP_NCCL_TIMEOUT_MS
+ * is for tests. */
 #define NCCL_TIMEOUT_MS 1800000
 
 static int failed(const struct outside *o, int rc, const char *why)
@@ -181,9 +181,9 @@ int comm_mpi_open(struct comm *c)
 	return p ? open_outside(c, p, NULL) : err_add("mpi");
 }
 
-/* Asks whether every rank has succeeded so far: 1 all have, 0 one has not, -1 with err_set.
- * Ranks give up together: one that went on alone would wait for ever in a library that has no
- * time limits. */
+/* Finds out whether every rank has succeeded so far: 1 all have, 0 one has not, -1 with
+ * err_set. Ranks give up together, since one that continued alone would wait forever in a
+ * library that has no time limits. */
 static int all_well(struct comm *over, bool well)
 {
 	float count = well ? 1 : 0;

@@ -44,7 +44,7 @@ static int tcp_receive(struct comm *c, int from, void *data, size_t bytes)
 	return net_receive(t->fds[from], data, bytes);
 }
 
-/* Progress of one sendrecv. */
+/* State of one sendrecv. */
 struct swapping {
 	const struct comm_sendrecv *s;
 	struct tcp *t;
@@ -196,7 +196,7 @@ int comm_tcp_from(struct comm *c, int rank, int size, const int *fds, int64_t ti
 struct hello {
 	uint64_t magic;
 	int32_t rank, size;
-	int32_t port; /* where the rank itself listens */
+	int32_t port; /* where the sending rank itself listens */
 	int32_t zero;
 };
 
@@ -267,7 +267,7 @@ static int meet_one(struct meeting *m, int listen_fd)
 	}
 }
 
-/* The other side may not listen yet: tries again until the time is out. */
+/* The other side may not listen yet: tries again until the time is over. */
 static int call_one(struct meeting *m, int rank, const char *host, int port, int own_port)
 {
 	struct timespec pause = { 0, RETRY_NS };

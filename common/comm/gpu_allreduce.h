@@ -1,10 +1,10 @@
-/* gpu_allreduce.h - sums a range of a GPU's memory over all ranks: by NCCL on the GPUs where it
- * is there, otherwise piece by piece through the host's memory. Uses comm.h and
+/* gpu_allreduce.h - sums a range of a GPU's memory over all ranks: by NCCL on the GPUs if it is
+ * present, otherwise piece by piece through the host's memory. Uses comm.h and
  * kernels/dev/dev.h.
  *
  * It has its own handle of the device, so that it can wait for an event while the thread of the
- * training step goes on. All functions belong to the thread that has the struct comm, and every
- * rank calls them in the same order. */
+ * training step continues. All functions belong to the thread that has the struct comm, and
+ * every rank calls them in the same order. */
 #ifndef RNP_COMMON_COMM_GPU_ALLREDUCE_H
 #define RNP_COMMON_COMM_GPU_ALLREDUCE_H
 

@@ -149,7 +149,7 @@ bool hw_parse_cgroup(const char *cgroup, const char *mountinfo, const char *cont
 	} else if (root.len) {
 		buf_reset(group);
 	}
-	/* a path that leaves the namespace ("/../x") leads nowhere that we can see */
+	/* a path that leaves the namespace ("/../x") leads outside of what is visible */
 	if (strstr(buf_text(group), "/.."))
 		buf_reset(group);
 	buf_release(&root);

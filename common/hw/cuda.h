@@ -1,4 +1,4 @@
-/* cuda.h - the CUDA plug-in, found and opened when it is asked for. Uses libc, err. */
+/* cuda.h - the CUDA plug-in, found and opened on demand. Uses libc, err. */
 #ifndef RNP_COMMON_HW_CUDA_H
 #define RNP_COMMON_HW_CUDA_H
 

@@ -1,4 +1,4 @@
-/* device.c - devices opened for programs, their errors, and the one warning of what they lack. */
+/* device.c - opens devices for programs, reports their errors, and warns once of limitations. */
 #include "common/hw/device.h"
 
 #include <stdatomic.h>

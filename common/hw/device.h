@@ -4,14 +4,14 @@
 
 #include "kernels/dev/dev.h"
 
-/* Opens as dev_open, which says what spec may be. Where auto found a GPU that cannot be used, warns
- * why, once a process (err_warn). Returns 0, or -1 with err_set() and nothing to close. */
+/* Opens a device as dev_open, which describes spec. If auto found a GPU that cannot be used,
+ * warns why, once per process (err_warn). Returns 0, or -1 with err_set() and nothing to close. */
 int device_open(struct dev *d, const char *spec);
 
-/* Makes the last error of a device the thread's. Returns -1. */
+/* Copies the last error of a device to err. Returns -1. */
 int device_failed(const struct dev *d);
 
-/* Tells the user, once a process, what the device does less well than it could: d->note. */
+/* Warns the user, once per process, of what the device does less well than it could: d->note. */
 void device_warn(const struct dev *d);
 
 #endif

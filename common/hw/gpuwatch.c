@@ -80,7 +80,7 @@ void gpuwatch_close(struct gpuwatch *w)
 	free(w);
 }
 
-/* Counts the other processes that compute there; those of another container have no number. */
+/* Counts the other processes that compute there; those of another container have no process id. */
 static int count_others(const struct gpuwatch *w)
 {
 	struct nvml_process all[PROCESSES_MAX];

@@ -1,5 +1,6 @@
-/* gpuwatch.h - one GPU while it is measured: its clock, temperature, what slows it down, who else
- * uses it. Uses nvml_lib, err, mem. NVML is opened with dlopen; one thread. */
+/* gpuwatch.h - run conditions of one GPU during a measurement: its clock, temperature, what
+ * slows it down, who else uses it. Uses nvml_lib, err, mem. NVML is opened with dlopen; one
+ * thread. */
 #ifndef RNP_COMMON_HW_GPUWATCH_H
 #define RNP_COMMON_HW_GPUWATCH_H
 

@@ -66,7 +66,7 @@ int hw_read(struct buf *out, const char *fmt, ...)
 	return rc;
 }
 
-/* Notes the pending error as the cause and clears it. */
+/* Records the pending error as the cause and clears it. */
 static void cause_of_error(struct hw_causes *why, const char *field)
 {
 	hw_cause(why, field, "%s", err_get()->text);
@@ -105,7 +105,7 @@ static void copy_text(char *out, size_t size, const char *from, size_t len)
 
 /* --- CPU ---------------------------------------------------------------------------------- */
 
-/* flags that kernels ask for; the others tell a buyer little */
+/* flags that kernels use; the others tell a buyer little */
 static const char *const isa_names[] = { "sse4_2", "avx", "avx2", "fma", "f16c", "bmi2",
 	"aes", "vaes", "pclmulqdq", "vpclmulqdq", "sha_ni", "gfni", "avx_vnni", "avx512f",
 	"avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16", "avx512_fp16",

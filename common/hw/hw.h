@@ -1,8 +1,8 @@
 /* hw.h - what this machine is, from /proc and /sys: CPU, memory, limits, disks, system.
  *
- * Uses io, num, err. The readers never fail: a value that cannot be read stays 0 or empty, and its
- * cause is noted. RNP_SYSROOT, a directory, is put before every path (tests use captured trees of
- * other machines). The hw_parse_* are pure. */
+ * Uses io, num, err. The readers never fail: a value that cannot be read stays 0 or empty, and
+ * its cause is recorded. RNP_SYSROOT, a directory, is put before every path (tests use captured
+ * trees of other machines). The hw_parse_* are pure. */
 #ifndef RNP_COMMON_HW_HW_H
 #define RNP_COMMON_HW_HW_H
 
@@ -17,7 +17,7 @@
 #define HW_DISKS_MAX  256
 #define HW_CAUSES_MAX 64
 
-/* The fields that are not known, each with its cause. */
+/* The unknown fields, each with its cause. */
 struct hw_causes {
 	struct {
 		char field[64], cause[HW_TEXT_MAX];
@@ -25,7 +25,7 @@ struct hw_causes {
 	int n; /* those beyond HW_CAUSES_MAX are dropped */
 };
 
-/* Notes why a field is not known. */
+/* Records why a field is unknown. */
 void hw_cause(struct hw_causes *why, const char *field, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -72,16 +72,16 @@ int64_t hw_available_read(void);
 /* How often CPUs were throttled since the start, for heat, and this control group for its quota.
  * Only differences mean something. */
 int64_t hw_throttle_count(void);
-int64_t hw_quota_count(void); /* the second part of it */
+int64_t hw_quota_count(void); /* the count for its quota alone */
 
-/* Finds the name of the disk ("nvme0n1") with a device number (stat's st_dev). Returns false when
+/* Finds the name of the disk ("nvme0n1") with a device number (stat's st_dev). Returns false if
  * there is none. */
 bool hw_disk_of(unsigned major, unsigned minor, char *out, size_t size);
 
-/* Does this process run in a container? */
+/* Whether this process runs in a container. */
 bool hw_in_container(void);
 
-/* Reads a small file below the root, without the white space at its end. Returns 0, or -1 with
+/* Reads a small file below the root, without trailing white space. Returns 0, or -1 with
  * err_set. */
 int hw_read(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool hw_exists(const char *path);
@@ -91,7 +91,8 @@ void hw_path(struct buf *out,
 /* Reads model and isa from the text of /proc/cpuinfo (x86 and Arm). */
 void hw_parse_cpuinfo(const char *text, struct hw_cpu *out);
 
-/* Is this one of the words, with one character between them? "" is the word of an empty text. */
+/* Whether this is one of the words, which are separated by one character. "" is the word of an
+ * empty text. */
 bool hw_has_word(const char *words, size_t len, char between, const char *word);
 
 /* Counts the CPUs of a list like "0-3,8"; -1: malformed. *first is the lowest; may be NULL. */
@@ -99,12 +100,12 @@ int hw_parse_cpulist(const char *text, int *first);
 
 /* Finds the directory of the control group of a controller ("memory"; "" for version 2) in the
  * texts of /proc/self/cgroup and /proc/self/mountinfo: the mount and the group below it, either
- * of which may be "". The part that the mount does not show, in a container, is left out. Returns
- * false when it is not mounted. */
+ * of which may be "". In a container, the part that the mount does not show is omitted. Returns
+ * false if it is not mounted. */
 bool hw_parse_cgroup(const char *cgroup, const char *mountinfo, const char *controller,
 	struct buf *mount, struct buf *group);
 
-/* Returns the number behind a word at the start of a line ("MemTotal:", "nr_throttled"), or -1. */
+/* Returns the number after a word at the start of a line ("MemTotal:", "nr_throttled"), or -1. */
 int64_t hw_parse_field(const char *text, const char *word);
 
 /* Reads one limit: "max", "150000 100000" (cpu.max) or a number; -1: malformed, 0: none. */

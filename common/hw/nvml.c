@@ -13,7 +13,7 @@
 #include "common/hw/nvml_lib.h"
 #include "kernels/dev/cuda_probe.h"
 
-/* What one reading of one GPU needs. */
+/* State of reading one GPU. */
 struct reader {
 	const struct nvml *nvml;
 	const struct nvml_scene *scene;
@@ -29,7 +29,7 @@ static void note(struct reader *r, const char *field, const char *cause)
 	hw_cause(r->why, path, "%s", cause);
 }
 
-/* Did the call succeed? If not, its cause is noted. */
+/* Whether the call succeeded. If not, records its cause. */
 static bool good(struct reader *r, const char *field, int code)
 {
 	char cause[HW_TEXT_MAX];
@@ -41,7 +41,7 @@ static bool good(struct reader *r, const char *field, int code)
 	return false;
 }
 
-/* Notes that this version of the library lacks the function. */
+/* Records that this version of the library lacks the function. */
 #define CALL(r, field, member, ...)                                                      \
 	((r)->nvml->member ? good(r, field, (r)->nvml->member(__VA_ARGS__)) :            \
 			     (note(r, field, "library: this NVML has no such function"), \
@@ -68,7 +68,7 @@ static int mode(struct reader *r, const char *field,
 	return good(r, field, code) ? current == 1 : -1;
 }
 
-/* Keeps only printable ASCII of a name from the driver, and ends it. */
+/* Keeps only printable ASCII of a name from the driver, and terminates it. */
 static void tidy(char *text, size_t size)
 {
 	text[size - 1] = '\0';
@@ -104,7 +104,7 @@ static void read_numbers(struct reader *r, nvml_device d, struct nvml_gpu *g)
 	g->mig = mode(r, "mig", r->nvml->mig, d);
 }
 
-/* Reads one GPU. Returns 0, or NVML's code when the GPU does not even tell its name. */
+/* Reads one GPU. Returns 0, or NVML's code if the GPU does not even report its name. */
 static int read_gpu(struct reader *r, unsigned index, struct nvml_gpu *g)
 {
 	struct nvml_pci_info pci;
@@ -197,7 +197,7 @@ static const struct cuda_probe_gpu *find_same(const struct cuda_probe_gpu *gpus,
 	return NULL;
 }
 
-/* Adds the number of multiprocessors, which NVML does not tell. */
+/* Adds the number of multiprocessors, which NVML does not report. */
 static void join(struct nvml_gpu *g, int index, const struct cuda_probe_gpu *cuda, int n,
 	const char *why_not, struct hw_causes *why)
 {

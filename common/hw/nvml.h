@@ -12,7 +12,7 @@
 
 #define NVML_GPUS_MAX 64
 
-/* 0 and "" mean not known; the cause is noted under gpus[INDEX].FIELD. */
+/* 0 and "" mean unknown; the cause is recorded under gpus[INDEX].FIELD. */
 struct nvml_gpu {
 	char uuid[96], model[96], driver[80], pci[32], compute_capability[8];
 	int64_t memory_bytes, power_limit_mw;

@@ -15,7 +15,7 @@
 
 #define FEW 24 /* fields of an object that are sorted on the stack */
 
-/* The shortest decimal digits of v > 0 that read back as v, and the exponent e of
+/* Writes the shortest decimal digits of v > 0 that read back as v, and the exponent e of
  * 0.d1d2... x 10^e. Up to 15 digits every decimal has its own double, so that the correctly
  * rounded 15 digits without their trailing zeros are the shortest; only beyond that, and for
  * subnormals, lengths are tried one by one. */
@@ -89,8 +89,8 @@ void canon_number(struct buf *out, double v)
 	}
 }
 
-/* The high bit of each byte of w that needs an escape; bytes above such a one may be marked
- * wrongly, so that only 0 or not 0 counts. */
+/* Returns the high bit of each byte of w that needs an escape; bytes above such a one may be
+ * marked wrongly, so that only 0 or not 0 counts. */
 static uint64_t marks(uint64_t w)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
@@ -163,8 +163,8 @@ void canon_string(struct buf *out, const char *text, size_t len)
 	out->len += (size_t)(at - to);
 }
 
-/* The order of UTF-16 code units, read off UTF-8: byte order is code point order, and differs
- * only where one side is beyond U+FFFF (a surrogate pair, D800..DFFF) and the other in
+/* Compares in the order of UTF-16 code units, on UTF-8: byte order is code point order, and
+ * differs only where one side is beyond U+FFFF (a surrogate pair, D800..DFFF) and the other in
  * U+E000..U+FFFF. */
 static int utf16_order(const char *a, const char *b)
 {
@@ -188,7 +188,7 @@ static int by_key(const void *a, const void *b)
 		((const struct entry *)b)->key);
 }
 
-/* Most objects are small, and then this is quicker than qsort and its calls. */
+/* Most objects are small, and then this is faster than qsort and its calls. */
 static void sort_entries(struct entry *e, size_t n)
 {
 	if (n > FEW) {

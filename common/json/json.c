@@ -13,8 +13,8 @@
 #include "common/json/json_read.h"
 #include "common/base/num.h"
 
-/* Nesting of brackets outside strings, so that a hostile depth never reaches the parser's
- * recursion. Malformed text is left to the parser. */
+/* Checks the nesting of brackets outside strings, so that a hostile depth never reaches the
+ * parser's recursion. Malformed text is left to the parser. */
 static bool deeper_than(const char *text, size_t len, int depth_max)
 {
 	bool in_string = false;
@@ -86,8 +86,8 @@ json_t *json_parse_object(const char *text, size_t len, const char *where)
 }
 
 /* Beyond 64 bits a real is written with an exponent, although ECMAScript writes digits up to
- * 10^21: as digits it would be read as an integer that does not fit, and jansson then reads
- * every integer of the text as a real, those beyond 2^53 with loss. */
+ * 10^21: digits would be read as an integer that does not fit, and jansson then reads every
+ * integer of the text as a real, those beyond 2^53 with loss. */
 static void write_real(struct buf *out, double v)
 {
 	char text[40];
@@ -319,8 +319,8 @@ void json_push(json_t *array, json_t *takes_v)
 		bug("cannot append to an array");
 }
 
-/* A JSON string of any bytes: those that are not UTF-8 become U+FFFD. Texts come from file
- * names, devices and messages that were cut. */
+/* Makes a JSON string of any bytes: those that are not UTF-8 become U+FFFD. Texts come from
+ * file names, devices and truncated messages. */
 static json_t *string_of(const char *text)
 {
 	json_t *v = json_string(text);

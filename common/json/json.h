@@ -1,5 +1,5 @@
-/* json.h - JSON values from strangers, read with limits, and fields with their path in every
- * error. Uses jansson, buf, err.
+/* json.h - reads untrusted JSON values with limits, and fields with their path in every error.
+ * Uses jansson, buf, err.
  *
  * where names the value in errors: "nodes.jsonl:3" or "nodes.jsonl:3: gpus[0]". */
 #ifndef RNP_COMMON_JSON_JSON_H
@@ -17,22 +17,22 @@
 #define JSON_RECORD_BYTES_MAX ((size_t)1 << 20)         /* of one record */
 #define JSON_SAFE_INTEGER_MAX INT64_C(9007199254740991) /* 2^53 - 1 */
 
-/* Read exactly one JSON value (any type) from len bytes. Refused, with EX_DATAERR: duplicate
+/* Reads exactly one JSON value (any type) from len bytes. Refused, with EX_DATAERR: duplicate
  * keys, depth beyond depth_max, NUL (raw or \u0000), bad UTF-8, NaN, numbers that overflow,
  * anything after the value. Integers beyond 64 bits become reals. The caller owns the result
  * (json_decref); NULL on error. */
 json_t *json_parse(const char *text, size_t len, int depth_max, const char *where);
 
-/* The same, and the value must be an object. */
+/* The same, but the value must be an object. */
 json_t *json_parse_object(const char *text, size_t len, const char *where);
 
-/* Append v as one line's worth of JSON: keys in insertion order, shortest round-trip numbers,
- * no spaces, no newline. Values that json_parse made never fail. */
+/* Appends v as one line of JSON: keys in insertion order, shortest round-trip numbers, no
+ * spaces, no newline. Never fails for values made by json_parse. */
 void json_write(struct buf *out, const json_t *v);
 
-/* Fields of an object. Each returns 0, or -1 with EX_DATAERR: absent, null, wrong type or out
- * of range. Texts are borrowed from obj. A whole number may also be a decimal string, and
- * beyond +-(2^53 - 1) it has to be one, as rnp-json(5) says: a signature covers doubles. */
+/* Read fields of an object. Each returns 0, or -1 with EX_DATAERR: absent, null, wrong type or
+ * out of range. Texts are borrowed from obj. A whole number may also be a decimal string, and
+ * beyond +-(2^53 - 1) it must be one, as rnp-json(5) says, because signatures cover doubles. */
 int json_get_text(const json_t *obj, const char *where, const char *key,
 	const char **out);
 int json_get_i64(const json_t *obj, const char *where, const char *key, int64_t min,
@@ -52,13 +52,13 @@ int json_opt_f64(const json_t *obj, const char *where, const char *key, double *
 int json_opt_bool(const json_t *obj, const char *where, const char *key, bool *out);
 int json_opt_time(const json_t *obj, const char *where, const char *key, int64_t *ms);
 
-/* Check "kind" and "v":1 of a record; kind NULL accepts every kind of ours ("rnp.*"). */
+/* Checks "kind" and "v":1 of a record; kind NULL accepts every kind of ours ("rnp.*"). */
 int json_check_kind(const json_t *record, const char *where, const char *kind);
 
-/* A new record {"kind":kind,"v":1}; the caller owns it. */
+/* Returns a new record {"kind":kind,"v":1}; the caller owns it. */
 json_t *json_record(const char *kind);
 
-/* Set a field; they take nothing and cannot fail but for memory. A whole number beyond
+/* Set a field; they take nothing and cannot fail except for memory. A whole number beyond
  * +-(2^53 - 1) is written as a decimal string; bytes of a text that are not UTF-8 become
  * U+FFFD. */
 void json_set_text(json_t *obj, const char *key, const char *text); /* NULL: not set */

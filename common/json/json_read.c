@@ -20,7 +20,7 @@ struct reader {
 	struct buf scratch; /* a string without its escapes */
 };
 
-/* A string of the text, in it or in scratch; valid until the next one. */
+/* A string, which points into the text or into scratch; valid until the next one. */
 struct span {
 	const char *data;
 	size_t len;
@@ -43,8 +43,8 @@ static bool take(struct reader *r, char c)
 
 /* --- strings ----------------------------------------------------------------------------- */
 
-/* Not 0 when one of eight bytes ends a run of plain ASCII: a quote, a backslash, a control
- * character or the start of something longer. */
+/* Not 0 if one of eight bytes ends a run of plain ASCII: a quote, a backslash, a control
+ * character or a byte beyond ASCII. */
 static uint64_t marks(uint64_t w)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
@@ -53,8 +53,8 @@ static uint64_t marks(uint64_t w)
 	return (w | (w - ones * 0x20) | (quote - ones) | (slash - ones)) & highs;
 }
 
-/* Go on to the first quote, backslash or control character. Bytes beyond ASCII are counted as
- * plain and told. */
+/* Advances to the first quote, backslash or control character. Bytes beyond ASCII count as
+ * plain, and *wide reports them. */
 static void skip_plain(struct reader *r, bool *ascii)
 {
 	while (r->at < r->end) {
@@ -115,8 +115,8 @@ static void add_utf8(struct buf *out, uint32_t c)
 	}
 }
 
-/* Behind the `u` of \u: one or, of a surrogate pair, two of them. NUL and lone surrogates are
- * refused. */
+/* Reads what follows the `u` of \u: one escape, or for a surrogate pair two of them. NUL and
+ * lone surrogates are refused. */
 static bool read_unicode(struct reader *r)
 {
 	uint32_t c, low;
@@ -151,7 +151,7 @@ static bool read_escape(struct reader *r)
 	return true;
 }
 
-/* A string, r->at at its opening quote. */
+/* Reads a string, r->at at its opening quote. */
 static bool read_string(struct reader *r, struct span *out)
 {
 	bool ascii = true, escaped = false;
@@ -190,7 +190,7 @@ static size_t skip_digits(struct reader *r)
 	return (size_t)(r->at - start);
 }
 
-/* Over a number by JSON's grammar. */
+/* Skips a number by JSON's grammar. */
 static bool skip_number(struct reader *r, bool *whole)
 {
 	const char *start;
@@ -282,8 +282,8 @@ static bool read_field(struct reader *r, json_t *obj)
 
 	skip_space(r);
 	if (!read_string(r, &key) || json_object_getn(obj, key.data, key.len))
-		return false; /* no name, or one that is there already */
-	/* the value may use scratch */
+		return false; /* not a string, or a duplicate key */
+	/* reading the value may use scratch */
 	name = key.len <= sizeof few ? few : malloc(key.len);
 	if (!name)
 		return false;
@@ -303,7 +303,7 @@ static bool read_item(struct reader *r, json_t *array)
 	return v && json_array_append_new(array, v) == 0;
 }
 
-/* What stands between the brackets, r->at behind the opening one; takes v. */
+/* Reads the contents of the brackets, r->at after the opening one; takes v. */
 static json_t *read_inside(struct reader *r, json_t *v, char close,
 	bool (*read_one)(struct reader *, json_t *))
 {

@@ -39,7 +39,7 @@ const char *const *schema_kinds(void)
 	return schema_embedded_kinds;
 }
 
-/* Parsed on first use and kept: a program reads few kinds, many records. */
+/* Parsed on first use and cached: a program reads few kinds, many records. */
 static const json_t *schema_of(int i)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -59,7 +59,7 @@ static const json_t *schema_of(int i)
 	return schema;
 }
 
-/* where a check stands: the path is a list that lives on the stack of the walk */
+/* position of a check: the path is a list that lives on the stack of the walk */
 struct place {
 	const struct place *up;
 	const char *where;
@@ -214,7 +214,7 @@ static bool is_hours(const char *s)
 	return hour[0] < 24 && hour[1] <= 24;
 }
 
-/* A device's own name. What begins with "cpu" means the machine's CPU in a challenge. */
+/* A device's own name. Names that begin with "cpu" mean the machine's CPU in a challenge. */
 static bool is_uuid(const char *s)
 {
 	for (const char *c = s; *c; c++)
@@ -223,7 +223,7 @@ static bool is_uuid(const char *s)
 	return strncasecmp(s, "cpu", 3) != 0;
 }
 
-/* No two items have the same text in that field; items without it do not count. */
+/* Checks that no two items have the same text in that field; items without it do not count. */
 static int check_distinct(const json_t *list, const char *key, const struct place *p)
 {
 	const json_t *item, *other;
@@ -298,7 +298,7 @@ static size_t characters(const json_t *string)
 
 static bool less(const json_t *a, const json_t *b)
 {
-	/* as integers where both are: doubles cannot tell 2^63 from its neighbours */
+	/* as integers if both are: doubles cannot tell 2^63 from its neighbours */
 	if (json_is_integer(a) && json_is_integer(b))
 		return json_integer_value(a) < json_integer_value(b);
 	return json_number_value(a) < json_number_value(b);
@@ -438,7 +438,7 @@ static int check(const json_t *schema, const json_t *v, const struct place *p)
 	const char *word;
 	json_t *rule;
 
-	/* the type first: the other words then speak of the right thing */
+	/* the type first, so that the other keywords' messages make sense */
 	rule = json_object_get(schema, "type");
 	if (rule && check_type(rule, v, p) < 0)
 		return -1;

@@ -57,7 +57,7 @@ static void sum_nvme(const json_t *disks, struct fact *out)
 	json_array_foreach(disks, i, disk) {
 		const char *type = json_string_value(json_object_get(disk, "type"));
 
-		/* virtual machines often do not know what kind of disk they have */
+		/* virtual machines often do not know the kind of their disks */
 		if (!type)
 			out->known = false;
 		else if (strcmp(type, "nvme") == 0)

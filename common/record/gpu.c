@@ -249,8 +249,8 @@ const struct gpu_model *gpu_table(size_t *n)
 
 /* --- keys --------------------------------------------------------------------------------- */
 
-/* A name reduced to what tells models apart: its words in capitals and joined, without vendor words
- * and size. */
+/* A name reduced to what distinguishes models: its words in capitals and joined, without vendor
+ * words and size. */
 struct key {
 	char text[GPU_KEY_MAX];
 	char with_size[GPU_KEY_MAX]; /* the same with its size: "GH200480GB" */

@@ -1,14 +1,14 @@
-/* gpu.h - one table from the many names of a GPU model to one name, with what is known of it.
+/* gpu.h - a table that maps the many names of a GPU model to one name and its properties.
  *
  * Pure: no I/O, no clock. Safe from any thread. Uses libc, err.
  *
- * Canonical names are the maker's own without "NVIDIA", "GeForce", "Radeon" and the like:
- * "RTX 4090", "RTX 3080 12GB", "RTX A6000", "RTX 6000 Ada", "H100 SXM", "H100 PCIe",
- * "A100 80GB SXM", "A100 40GB PCIe", "H200", "L40S", "MI300X". A variant is in the name only
- * where variants are sold under one name; the one that the plain name means for the maker
- * keeps the plain name ("RTX 3080" is the card of 10 GB).
+ * Canonical names are the maker's own without "NVIDIA", "GeForce", "Radeon" and the like: "RTX
+ * 4090", "RTX 3080 12GB", "RTX A6000", "RTX 6000 Ada", "H100 SXM", "H100 PCIe", "A100 80GB
+ * SXM", "A100 40GB PCIe", "H200", "L40S", "MI300X". A variant is in the name only if variants
+ * are sold under one name; the one that the plain name means for the maker keeps the plain name
+ * ("RTX 3080" is the card of 10 GB).
  *
- * Some feeds say less than that ("A100-80GB", "H100"). The chip is known then and the variant
+ * Some feeds say less than that ("A100-80GB", "H100"). Then the chip is known and the variant
  * is not: they get rows of their own ("A100 80GB", "H100"), marked unspecific, in which a
  * figure that differs between the variants is 0. */
 #ifndef RNP_COMMON_RECORD_GPU_H
@@ -21,10 +21,10 @@
 struct gpu_model {
 	const char *name; /* canonical */
 	const char *
-		family; /* the name in reward tables: "H100" for "H100 SXM"; mostly the same */
+		family; /* the name in reward tables: "H100" for "H100 SXM"; usually the same */
 	const char *vendor; /* "NVIDIA", "AMD" */
 	bool unspecific;    /* the chip is known, its form or memory is not */
-	/* 0 in any of these: it is not published, or the variants of the name differ */
+	/* 0 in any of these: not published, or the variants of the name differ */
 	int64_t memory_bytes;     /* as sold, GiB */
 	int64_t f32_gflops;       /* 10^9 FLOP/s, at boost clock, without tensor cores */
 	int64_t tensor_gflops;    /* f16 in, f32 accumulated, dense */

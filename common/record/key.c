@@ -184,7 +184,7 @@ out:
 	return rc;
 }
 
-/* Reads the first line of the file: what an editor or echo adds behind it does not count. */
+/* Reads the first line of the file: anything that an editor or echo appends does not count. */
 static int read_passphrase(struct secret *to, const char *path)
 {
 	if (read_secret(to, path, PASSPHRASE_BYTES_MAX, false) < 0)
@@ -364,8 +364,8 @@ static const char *read_byte(const char *s, const char *end, unsigned char *out)
 	return s;
 }
 
-/* Reads the array of a Solana keypair file. jansson does not: its numbers would leave the secret in
- * memory that nobody wipes. */
+/* Reads the array of a Solana keypair file. jansson is not used, since its numbers would leave
+ * the secret in memory that nobody wipes. */
 static int parse_array(unsigned char secret[KEY_SECRET_BYTES], const char *s,
 	const char *end)
 {

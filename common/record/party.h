@@ -1,4 +1,4 @@
-/* party.h - who may sign which kind of record: one table for all who take records from others.
+/* party.h - who may sign which kind of record: one table for all programs that accept records.
  *
  * Uses jansson, signature. Pure. */
 #ifndef RNP_COMMON_RECORD_PARTY_H
@@ -9,8 +9,8 @@
 
 #include "common/record/signature.h"
 
-/* Who may sign a kind: the node that the record is about, and those who are trusted by whoever
- * takes it (verifiers, coordinators, registries). */
+/* Who may sign a kind: the node that the record is about, and parties that the accepting
+ * program trusts (verifiers, coordinators, registries). */
 struct party_rule {
 	const char *kind;
 	bool by_node, by_trusted;
@@ -23,7 +23,7 @@ enum party {
 	PARTY_GOOD,
 	PARTY_BAD_SIGNATURE, /* r->reason says why */
 	PARTY_NOT_AUTHOR, /* the record names its author in `signer`, who has not signed it */
-	PARTY_OTHER,      /* neither the node nor anybody who is trusted has signed it */
+	PARTY_OTHER,      /* neither the node nor a trusted party has signed it */
 	PARTY_NO_RULE, /* the kind is not in the table */
 };
 

@@ -312,8 +312,8 @@ static uint64_t gcd(uint64_t a, uint64_t b)
 	return a;
 }
 
-/* A whole number of any size with its highest 64 bits. Ten factors of 60 bits would not fit
- * 128; ratios in lowest terms mostly lose nothing, and what is dropped is below 2^-60 of the
+/* A whole number of any size, represented by its highest 64 bits. Ten factors of 60 bits would
+ * not fit 128; ratios in lowest terms usually lose nothing, and the error is below 2^-60 of the
  * product, the same on every machine. */
 struct wide {
 	uint64_t top;

@@ -23,10 +23,10 @@ struct policy {
 		.doc = NULL \
 	}
 
-/* Loads a policy. A name ("rnp-021") is looked for as cmd/rnp-reward/policies/NAME.json above
- * the running program (build tree), then as ../share/rnp/policies/NAME.json beside it; what
- * holds a '/' or ends in ".json" is a path. Returns 0, or -1: 66 not found (the hint lists
- * the names), 65 malformed, naming file, path and reason. */
+/* Loads a policy. A name ("rnp-021") is searched as cmd/rnp-reward/policies/NAME.json above the
+ * running program (build tree), then as ../share/rnp/policies/NAME.json beside it; a name with
+ * a '/' or ending in ".json" is a path. Returns 0, or -1: 66 not found (the hint lists the
+ * names), 65 malformed, naming file, path and reason. */
 int policy_load(struct policy *p, const char *name_or_path);
 
 /* Reads a policy from text in the same way; where names it in errors. */
@@ -49,22 +49,24 @@ struct policy_need {
 	enum policy_op op;
 	int64_t value;       /* MORE_THAN, AT_LEAST */
 	const json_t *names; /* ONE_OF: array of texts; IN_TABLES: array of table names */
-	const char *override; /* factor that makes it met in an epoch, or NULL */
+	/* factor that makes the requirement count as met in an epoch, or NULL */
+	const char *override;
 	enum policy_when when;
 	bool unknown_passes;       /* in an epoch */
 	const char *unit, *remedy; /* or NULL */
 };
 
-/* Reads the needs of list ("requires" or "recommends"); out has room for POLICY_NEEDS_MAX.
- * Returns how many, or -1 with EX_DATAERR. */
+/* Reads the requirements of list ("requires" or "recommends"); out has POLICY_NEEDS_MAX
+ * entries. Returns how many, or -1 with EX_DATAERR. */
 int policy_needs(const struct policy *p, const char *list, struct policy_need *out);
 
-/* Does a number, or a text, meet a need of that type? A value of the other type never does. */
+/* Whether a number, or a text, meets a requirement of that type. A value of the other type
+ * never does. */
 bool policy_met_i64(const struct policy_need *n, int64_t value);
 bool policy_met_text(const struct policy *p, const struct policy_need *n,
 	const char *text);
 
-/* Appends for people what a need asks for: "more than 100000000 bit/s". */
+/* Appends for people what a requirement asks for: "more than 100000000 bit/s". */
 struct buf;
 void policy_need_text(struct buf *out, const struct policy_need *n);
 

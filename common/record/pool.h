@@ -1,7 +1,7 @@
 /* pool.h - bandwidth tier and pool path of a node (RNP-004). Uses jansson, gpu, buf. Pure.
  *
- * Pools are nested: tier > country > GPU or CPU > maker > model. Where a record
- * does not say one of these it is "unknown", and such nodes are pooled together. */
+ * Pools are nested: tier > country > GPU or CPU > maker > model. If a record does not state one
+ * of these it is "unknown", and such nodes are pooled together. */
 #ifndef RNP_COMMON_RECORD_POOL_H
 #define RNP_COMMON_RECORD_POOL_H
 
@@ -23,11 +23,11 @@ struct pool_tier {
  * measured); ends with a NULL name. */
 extern const struct pool_tier pool_tiers[];
 
-/* Returns the tier of these readings; -1 means not measured. A ping above 100 ms gives "none"; one
- * that was not measured does not count against the node. */
+/* Returns the tier of these measurements; -1 means not measured. A ping above 100 ms gives
+ * "none"; an unmeasured ping does not count against the node. */
 const struct pool_tier *pool_tier(int64_t down_bps, int64_t up_bps, int64_t ping_us);
 
-/* Finds a tier by name or label, in any case; NULL when there is none. */
+/* Finds a tier by name or label, in any case; NULL if there is none. */
 const struct pool_tier *pool_tier_find(const char *name);
 
 /* Returns the name of tier number i in pool_tiers; "unknown" for other numbers. */
@@ -38,7 +38,7 @@ const char *pool_tier_name(int64_t number);
 struct pool {
 	const struct pool_tier *tier;
 	char country[POOL_TEXT_MAX];
-	const char *device; /* "GPU" or "CPU": CPU only where a machine has no GPU */
+	const char *device; /* "GPU" or "CPU": CPU only if a machine has no GPU */
 	char maker[POOL_TEXT_MAX];
 	char model
 		[POOL_TEXT_MAX]; /* of the first GPU, by the one name that gpu.h has for it */

@@ -113,7 +113,8 @@ static int expect(const json_t *proof, const char *key, const char *wanted)
 	return 0;
 }
 
-/* Reads an optional dateTimeStamp of XML Schema: RFC 3339 in capitals and without leap second. */
+/* Reads an optional dateTimeStamp of XML Schema: RFC 3339 in upper case and without leap
+ * second. */
 static int get_time(const json_t *proof, const char *key, bool *there, int64_t *ms)
 {
 	const char *text;
@@ -194,8 +195,8 @@ static const json_t *context_at(const json_t *context, size_t i)
 	return i == 0 ? context : NULL;
 }
 
-/* Does the record's @context begin with that of the proof, which was signed? Whoever added a proof
- * to the set later may have added contexts at the end. */
+/* Whether the record's @context begins with that of the proof, which was signed. A later signer
+ * may have appended contexts. */
 static int check_context(const json_t *record, const json_t *of_proof)
 {
 	const json_t *of_record = json_object_get(record, "@context"), *want;
@@ -210,18 +211,18 @@ static int check_context(const json_t *record, const json_t *of_proof)
 	return 0;
 }
 
-/* State that all proofs of a record share, since they mostly have the same context. */
+/* State that all proofs of a record share, since they usually have the same context. */
 struct subject {
 	const json_t *record;
 	const json_t *hashed_context; /* the context that document was computed for */
 	bool hashed;
 	unsigned char document[HASH_BYTES];
-	bool whole_known; /* the hash of the record as it is, with all its contexts */
+	bool whole_known; /* the hash of the record with all its contexts */
 	unsigned char whole[HASH_BYTES];
 	struct buf scratch;
 };
 
-/* context is that of the proof, which counts where the record's is longer. */
+/* context is that of the proof, which is used if the record's is longer. */
 static int hash_document(struct subject *s, json_t *context)
 {
 	json_t *other, *own = json_object_get(s->record, "@context");

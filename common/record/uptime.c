@@ -6,7 +6,7 @@ static int64_t min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Returns what the i-th heartbeat covers of the window; empty where to_ms <= from_ms. */
+/* Returns the span of the window that the i-th heartbeat covers; empty if to_ms <= from_ms. */
 static struct uptime_span covered(const struct uptime_beat *beats, size_t n, size_t i,
 	int64_t from_ms, int64_t to_ms)
 {

@@ -1,8 +1,9 @@
 /* uptime.h - how long a node was up, from its heartbeats. Pure: no I/O, no clock.
  *
- * The rule: a heartbeat that arrived at t promises the next one within its interval. It covers the
- * time from t to the next heartbeat, half-open, and at most its interval; time that no heartbeat
- * covers is down. So back-dated or sparse heartbeats earn what they promised and no more. */
+ * The rule: a heartbeat that arrived at t promises the next one within its interval. It covers
+ * the time from t to the next heartbeat, half-open, and at most its interval; time that no
+ * heartbeat covers is down. So back-dated or sparse heartbeats earn only the time that they
+ * promised. */
 #ifndef RNP_COMMON_RECORD_UPTIME_H
 #define RNP_COMMON_RECORD_UPTIME_H
 
@@ -11,14 +12,14 @@
 
 struct uptime_beat {
 	int64_t at_ms;       /* arrival */
-	int64_t interval_ms; /* until which the next one is promised */
+	int64_t interval_ms; /* time within which the next one is promised */
 };
 
 struct uptime_span {
 	int64_t from_ms, to_ms; /* half-open */
 };
 
-/* The longest promise that counts: heartbeats that arrived longer before a window do not matter. */
+/* Longest interval that counts: heartbeats that arrived longer before a window do not matter. */
 #define UPTIME_INTERVAL_MAX_MS INT64_C(3600000)
 
 /* Returns the milliseconds of [from_ms, to_ms) in which the node was up. beats are in ascending
@@ -28,7 +29,7 @@ int64_t uptime_ms(const struct uptime_beat *beats, size_t n, int64_t from_ms,
 	int64_t to_ms, int64_t now_ms);
 
 /* Writes the spans of [from_ms, to_ms) in which the node was up, ascending and not touching.
- * Returns how many; from the max-th on they are left out. */
+ * Returns how many; those beyond max are dropped. */
 size_t uptime_spans(struct uptime_span *spans, size_t max,
 	const struct uptime_beat *beats, size_t n, int64_t from_ms, int64_t to_ms);
 

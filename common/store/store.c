@@ -39,7 +39,7 @@ static int code_of(int rc, int os_error)
 	case SQLITE_CONSTRAINT:
 	case SQLITE_TOOBIG:
 		return EX_DATAERR;
-	default: /* FULL, IOERR and whatever comes */
+	default: /* FULL, IOERR and all others */
 		return EX_IOERR;
 	}
 }
@@ -54,7 +54,7 @@ int store_fail(struct store *s, const char *what)
 		os_error ? strerror(os_error) : "");
 }
 
-/* What SQLite asks every so many of its instructions: other than 0 ends the statement. */
+/* Called by SQLite every LIMIT_STEPS instructions: a result other than 0 ends the statement. */
 static int is_over(void *ctx)
 {
 	const struct store *s = ctx;

@@ -19,47 +19,48 @@ struct store {
 		0  \
 	}
 
-/* Open the database at path and bring it up to date. steps[i] is the SQL that leads from
- * version i to i + 1 (PRAGMA user_version); each runs once, in a transaction of its own; the
- * list ends with NULL and is only ever appended to. A file of a later version is refused (65).
- * The connection: WAL, synchronous=FULL (a commit that returned survives power loss), foreign
- * keys on, waits up to 5 s for another writer. read_only: never writes; the file must exist.
- * Returns 0, or -1: 66 absent, 77 not permitted, 65 not a database or damaged, 74, 75 busy. */
+/* Opens the database at path and upgrades it. steps[i] is the SQL that leads from version i to
+ * i + 1 (PRAGMA user_version); each runs once, in a transaction of its own; the list ends with
+ * NULL and is only ever appended to. A file of a later version is refused (65). The connection:
+ * WAL, synchronous=FULL (a commit that returned survives power loss), foreign keys on, waits up
+ * to 5 s for another writer. read_only: never writes; the file must exist. Returns 0, or -1: 66
+ * absent, 77 not permitted, 65 not a database or damaged, 74, 75 busy. */
 int store_open(struct store *s, const char *path, const char *const *steps,
 	bool read_only);
 void store_close(struct store *s); /* statements must be finalised before */
 
-/* From now on for so many milliseconds statements may run; one that is still running then is
- * broken off: 75. 0: no limit. */
+/* Limits statements to so many milliseconds from now on; one that is still running then is
+ * interrupted: 75. 0: no limit. */
 void store_limit(struct store *s, int64_t ms);
 
-/* SQL that returns no rows. */
+/* Runs SQL that returns no rows. */
 int store_exec(struct store *s, const char *sql);
 
-/* BEGIN IMMEDIATE: the write lock is taken here, so that no later statement meets a busy
- * database. A commit that fails has been rolled back. */
+/* BEGIN IMMEDIATE: the write lock is taken here, so that no later statement finds the database
+ * busy. A commit that fails has been rolled back. */
 int store_begin(struct store *s);
 int store_commit(struct store *s);
 void store_rollback(struct store *s); /* keeps the pending error */
 
-/* A statement that is kept and used again; release with sqlite3_finalize (NULL is fine). */
+/* Prepares a statement that is kept and used again; release it with sqlite3_finalize (NULL is
+ * fine). */
 int store_prepare(struct store *s, sqlite3_stmt **out, const char *sql);
 
-/* Reset q and bind its parameters in order, one letter each: 't' const char * (NULL binds
+/* Resets q and binds its parameters in order, one letter each: 't' const char * (NULL binds
  * NULL), 'i' int64_t, 'r' double, 'b' const void * and size_t, 'n' nothing (NULL). Texts and
  * blobs are borrowed until the next reset. */
 void store_bind(sqlite3_stmt *q, const char *letters, ...);
 
-/* Step: 1 a row is there, 0 done (the statement is reset), -1 with err_set. */
+/* Steps: returns 1 if there is a row, 0 if done (the statement is reset), -1 with err_set. */
 int store_step(struct store *s, sqlite3_stmt *q);
 
-/* Bind, step to the end, expect no row. */
+/* Binds, steps to the end, and expects no row. */
 #define store_run(s, q, ...) (store_bind((q), __VA_ARGS__), store_step((s), (q)))
 
-/* The text of a column, borrowed until the next step; "" for NULL. */
+/* Returns the text of a column, borrowed until the next step; "" for NULL. */
 const char *store_text(sqlite3_stmt *q, int column);
 
-/* err_set from the connection's last error; what: "cannot store a heartbeat". Returns -1. */
+/* Sets the error from the connection's last one; what: "cannot store a heartbeat". Returns -1. */
 int store_fail(struct store *s, const char *what);
 
 #endif

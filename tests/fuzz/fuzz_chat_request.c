@@ -49,16 +49,16 @@ static void check_request(enum request_kind kind, const char *text, size_t len)
 }
 
 /* All of a text in pieces of `step` bytes. */
-static void filter_all(const char *const *stop, uint32_t stops, const char *text, size_t len,
-	size_t step, struct buf *content, struct buf *reasoning)
+static void filter_all(const char *const *stop, uint32_t stops, const char *text,
+	size_t len, size_t step, struct buf *content, struct buf *reasoning)
 {
 	struct filter f;
 	bool stopped = false;
 
 	filter_init(&f, stop, stops, true, false);
 	for (size_t i = 0; i < len && !stopped; i += step)
-		stopped = filter_push(&f, text + i, len - i < step ? len - i : step, content,
-			reasoning);
+		stopped = filter_push(&f, text + i, len - i < step ? len - i : step,
+			content, reasoning);
 	if (!stopped)
 		filter_end(&f, content, reasoning);
 	filter_release(&f);
@@ -75,7 +75,8 @@ static void check_filter(const char *data, size_t len)
 	const char *list[2] = { stops[0], stops[1] };
 	uint32_t n = 0;
 
-	for (; n < 2 && len > 1 && data[0] > 0 && data[0] <= 8 && (size_t)data[0] < len; n++) {
+	for (; n < 2 && len > 1 && data[0] > 0 && data[0] <= 8 && (size_t)data[0] < len;
+		n++) {
 		size_t bytes = (size_t)data[0];
 
 		memcpy(stops[n], data + 1, bytes);

@@ -1,4 +1,4 @@
-/* fuzz_feed.c - fuzz_feed: what markets send - SkyPilot's CSV, Vast's JSON, Python literals,
+/* fuzz_feed.c - what markets send - SkyPilot's CSV, Vast's JSON, Python literals,
  * GPU names.
  *
  * The first byte picks the reader. Promises held: every offer is a good record and comes back

@@ -1,4 +1,4 @@
-/* fuzz_gguf.c - fuzz_gguf: a GGUF file from strangers.
+/* fuzz_gguf.c - a GGUF file from strangers.
  *
  * Promises held: what is refused is 65 with a sentence; what is taken lies within the file,
  * every key and name is found again as itself, values written again are the same bytes, and the

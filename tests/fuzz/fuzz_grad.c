@@ -1,4 +1,4 @@
-/* fuzz_grad.c - fuzz_grad: gradient containers from peers.
+/* fuzz_grad.c - gradient containers from peers.
  *
  * The first byte says what to do with the rest. As it is: a container, for the decoder. With
  * its checksums made right (they stop a fuzzer, not an attacker): so that what lies behind them

@@ -1,4 +1,4 @@
-/* fuzz_http.c - fuzz_http: what servers and users give the HTTP client as text: Content-Range,
+/* fuzz_http.c - what servers and users give the HTTP client as text: Content-Range,
  * URLs, digests.
  *
  * Promises held: a range that is taken is one, within its whole; a URL that is taken has a host

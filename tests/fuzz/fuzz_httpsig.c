@@ -1,4 +1,4 @@
-/* fuzz_httpsig.c - fuzz_httpsig: signed requests and structured fields from strangers.
+/* fuzz_httpsig.c - signed requests and structured fields from strangers.
  *
  * The input is "METHOD target", lines "name: value", an empty line and a body. Promises held: a
  * field that is read is written in one form only; a signature base has one line for each

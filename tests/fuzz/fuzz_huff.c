@@ -1,4 +1,4 @@
-/* fuzz_huff.c - fuzz_huff: chunks of the entropy coder from strangers, and symbols of our own.
+/* fuzz_huff.c - chunks of the entropy coder from strangers, and symbols of our own.
  *
  * The first three bytes say how many symbols are asked for, and the top bit of the third that a
  * chunk is made first, of the rest over and over, and then damaged: of many streams, and of

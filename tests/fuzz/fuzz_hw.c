@@ -1,4 +1,4 @@
-/* fuzz_hw.c - fuzz_hw: what the kernel's texts say about a machine.
+/* fuzz_hw.c - what the kernel's texts say about a machine.
  *
  * The first byte says which parser reads the rest; for control groups a NUL parts the two texts.
  * Promises held: texts fit and hold no control characters, counts and limits are in range, a

@@ -1,4 +1,4 @@
-/* fuzz_json.c - fuzz_json: JSON from strangers - the bounded reader, both writers, and every
+/* fuzz_json.c - JSON from strangers - the bounded reader, both writers, and every
  * schema.
  *
  * Promises held: what is read can be written, written text reads back to the same text, the

@@ -1,4 +1,4 @@
-/* fuzz_key.c - fuzz_key: key files, addresses and did:key from strangers.
+/* fuzz_key.c - key files, addresses and did:key from strangers.
  *
  * Promises held: a file gives a whole key or an error; an address or a DID is taken in one
  * form only, the one that we write. */

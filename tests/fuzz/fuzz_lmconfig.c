@@ -1,4 +1,4 @@
-/* fuzz_lmconfig.c - fuzz_lmconfig: a config.json from strangers; behind a line feed a
+/* fuzz_lmconfig.c - a config.json from strangers; behind a line feed a
  * generation_config.json.
  *
  * Promises held: what is refused is 65 with a sentence; what is taken is within all bounds, has

@@ -1,4 +1,4 @@
-/* fuzz_payout.c - fuzz_payout: what payouts read from strangers. uses: cmd/rnp-reward
+/* fuzz_payout.c - what payouts read from strangers. uses: cmd/rnp-reward
  *
  * Input: 'm' and a Solana message; 'a' and a server's answer (JSON-RPC); 'l' and lines of a
  * ledger that is imported.

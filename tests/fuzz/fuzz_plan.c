@@ -1,4 +1,4 @@
-/* fuzz_plan.c - fuzz_plan: the record of a node as a stranger sends it, then what is asked of it.
+/* fuzz_plan.c - the record of a node as a stranger sends it, then what is asked of it.
  *
  * Input: one byte of the nonce, then a JSON object, which need not fit any schema: the planner
  * must be safe against what an earlier version of the registry, or anybody with a disk editor,

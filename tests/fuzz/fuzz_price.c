@@ -1,4 +1,4 @@
-/* fuzz_price.c - fuzz_price: what people and strangers give rnp-price - files of costs, lines
+/* fuzz_price.c - what people and strangers give rnp-price - files of costs, lines
  * of offers, fits, traces, snapshots.
  *
  * The first byte picks the reader. Promises held: costs that are taken have a floor or a

@@ -1,4 +1,4 @@
-/* fuzz_proof.c - fuzz_proof: records with proofs from strangers.
+/* fuzz_proof.c - records with proofs from strangers.
  *
  * Promises held: any value gets an answer, a good one only with signers and a bad one only with
  * a reason; what we sign is good, and no longer so when anything in it changes. */

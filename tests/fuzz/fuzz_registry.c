@@ -1,6 +1,7 @@
-/* fuzz_registry.c - fuzz_registry: a request from a stranger - target, body and header -
- * through the routes and handlers of the registry, with a store in memory. uses:
- * cmd/rnp-register
+/* fuzz_registry.c - a request from a stranger - target, body and header -
+ * through the routes and handlers of the registry, with a store in memory.
+ *
+ * uses: cmd/rnp-register
  *
  * Input: method letter (G, P, other), target, newline, If-None-Match, newline, body. A body
  * that begins with '+' is signed first, so that what lies behind the signature is reached.

@@ -1,4 +1,4 @@
-/* fuzz_reward.c - fuzz_reward: what rnp-reward reads - usages and policies. uses: cmd/rnp-reward
+/* fuzz_reward.c - what rnp-reward reads - usages and policies. uses: cmd/rnp-reward
  *
  * Input: 'u', then rnp.usage records, one a line, paid under the policy testnet; or 'p', then a
  * policy, under which three usages are paid.

@@ -1,4 +1,4 @@
-/* fuzz_safetensors.c - fuzz_safetensors: a safetensors file, an index of shards (what begins
+/* fuzz_safetensors.c - a safetensors file, an index of shards (what begins
  * with a brace) or a llama2.c model from strangers.
  *
  * Promises held: what is refused is 65 with a sentence; tensors that are taken cover the data,

@@ -1,4 +1,4 @@
-/* fuzz_shard.c - fuzz_shard: a token shard from a stranger. Promises held: an error is a
+/* fuzz_shard.c - a token shard from a stranger. Promises held: an error is a
  * sentence with code 65; ids that are given out are below the vocabulary; what passes the whole
  * check can be read anywhere. */
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* fuzz_template.c - fuzz_template: a stranger's chat template with a stranger's conversation.
+/* fuzz_template.c - a stranger's chat template with a stranger's conversation.
  *
  * The template, then a byte 0, then variables in JSON (without: a small conversation). Promises
  * held: an error is a sentence with code 65; the text has an origin for each byte and keeps its

@@ -1,4 +1,4 @@
-/* fuzz_text.c - fuzz_text: numbers, units, times and whole command lines.
+/* fuzz_text.c - numbers, units, times and whole command lines.
  *
  * The first byte says which parser reads the rest; a command line's arguments are split at
  * newlines. Promises held: an error is a sentence with the right code and leaves the value

@@ -1,4 +1,4 @@
-/* fuzz_tokenizer.c - fuzz_tokenizer: a stranger's tokenizer, and a text through it.
+/* fuzz_tokenizer.c - a stranger's tokenizer, and a text through it.
  *
  * Byte 0: bit 0 a llama2.c file, else a tokenizer.json; bit 1: special tokens. Byte 1: the
  * length of the text, which follows; then the tokenizer. Promises held: an error is a sentence

@@ -135,9 +135,9 @@ static int mpi_sendrecv(void *state, const struct comm_sendrecv *s, char *why)
 	return 0;
 }
 
-/* Waits politely: a blocking MPI call polls until the slowest rank has come, and takes half a
- * core from the thread that computes on it; this one sleeps between tests. Short messages come
- * at the end of a step, when nobody computes. */
+/* Waits without polling: a blocking MPI call polls until the slowest rank has come, and takes
+ * half a core from the thread that computes on it; this one sleeps between tests. Short
+ * messages come at the end of a step, when nobody computes. */
 #define PATIENT_FLOATS ((size_t)64 << 10)
 #define PAUSE_NS       50000
 

@@ -1,10 +1,10 @@
-/* comm_nccl.c - the nccl backend of comm.h, as librnp_nccl.so: one GPU a rank, memory of the
- * GPU.
+/* comm_nccl.c - the nccl backend of comm.h, as librnp_nccl.so: one GPU per rank, with the GPU's
+ * memory.
  *
- * Nothing waits for ever: NCCL is asked in its mode that does not block, and every wait polls
- * the stream and ncclCommGetAsyncError until the deadline; then the communicator is aborted, on
- * which the kernels that wait for a peer end. A rank that has died is an error (69), one that
- * does not move is late (75). The order in which NCCL adds is its own and may change with its
+ * Nothing waits forever: NCCL runs in non-blocking mode, and every wait polls the stream and
+ * ncclCommGetAsyncError until the deadline; then the communicator is aborted, which ends the
+ * kernels that wait for a peer. A rank that has died is an error (69), one that makes no
+ * progress is late (75). The order in which NCCL adds is its own and may change with its
  * version and the shape of the machine: the same ranks get the same sum. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -48,7 +48,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* Ends what waits for a peer on the GPU. */
+/* Aborts the communicator, which ends kernels that wait for a peer. */
 static void give_up(struct state *s)
 {
 	if (s->ranks)
@@ -103,7 +103,7 @@ static int finish(struct state *s, ncclResult_t asked, char *why)
 	return wait_for(s, true, why);
 }
 
-/* After an abort nothing can be asked any more. */
+/* After an abort no further call is possible. */
 static int usable(const struct state *s, char *why)
 {
 	if (s->ranks)

@@ -1,4 +1,4 @@
-/* base58.c - base58: known texts, every length there and back, and what is refused. */
+/* base58.c - known texts, every length there and back, and what is refused. */
 #include "common/base/base58.h"
 
 #include "common/base/rng.h"

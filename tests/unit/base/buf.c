@@ -1,4 +1,4 @@
-/* buf.c - buf: always ends with a NUL, whatever was added and in whatever pieces. */
+/* buf.c - always ends with a NUL, whatever was added and in whatever pieces. */
 #include "common/base/buf.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* clock.c - clock: RFC 3339 both ways, held against Python's datetime and libc's calendar. */
+/* clock.c - RFC 3339 both ways, held against Python's datetime and libc's calendar. */
 #include "common/base/clock.h"
 
 #include <stdlib.h>

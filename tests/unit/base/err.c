@@ -1,4 +1,4 @@
-/* err.c - err: one pending error of a thread, one line, a code that callers can act on. */
+/* err.c - one pending error of a thread, one line, a code that callers can act on. */
 #include <errno.h>
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* io.c - io: limits, and at every instant the old or the new content. */
+/* io.c - limits, and at every instant the old or the new content. */
 #include "common/base/io.h"
 
 #include <errno.h>

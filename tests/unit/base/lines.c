@@ -1,4 +1,4 @@
-/* lines.c - lines: one by one and mapped - order, limits, files and pipes, and the first bad
+/* lines.c - one by one and mapped - order, limits, files and pipes, and the first bad
  * line. */
 #include "common/base/lines.h"
 

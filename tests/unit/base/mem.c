@@ -1,4 +1,4 @@
-/* mem.c - mem: growth that doubles, arenas that align and zero. */
+/* mem.c - growth that doubles, arenas that align and zero. */
 #include "common/base/mem.h"
 
 #include <stdalign.h>

@@ -1,4 +1,4 @@
-/* money.c - money: rounding against Python's whole numbers, and splits that add up and are fair. */
+/* money.c - rounding against Python's whole numbers, and splits that add up and are fair. */
 #include "common/base/money.h"
 
 #include "tests/unit/test.h"

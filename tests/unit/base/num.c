@@ -1,4 +1,4 @@
-/* num.c - num: the whole text is the number, or it is an error. */
+/* num.c - the whole text is the number, or it is an error. */
 #include "common/base/num.h"
 
 #include "tests/unit/test.h"

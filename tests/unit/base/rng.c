@@ -1,4 +1,4 @@
-/* rng.c - rng: Philox-4x32-10 is that of Random123, and a sequence is the same from wherever it
+/* rng.c - Philox-4x32-10 is that of Random123, and a sequence is the same from wherever it
  * is read. */
 #include "common/base/rng.h"
 

@@ -1,4 +1,4 @@
-/* stats.c - stats: medians and their intervals, held against values computed by hand. */
+/* stats.c - medians and their intervals, held against values computed by hand. */
 #include "common/base/stats.h"
 
 #include "tests/unit/test.h"

@@ -1,4 +1,4 @@
-/* suggest.c - suggest: the nearest known name, or none. */
+/* suggest.c - the nearest known name, or none. */
 #include "common/base/suggest.h"
 
 #include "tests/unit/test.h"

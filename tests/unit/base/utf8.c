@@ -1,4 +1,4 @@
-/* utf8.c - utf8: RFC 3629, and messages that stay one line of it. */
+/* utf8.c - RFC 3629, and messages that stay one line of it. */
 #include "common/base/utf8.h"
 
 #include "tests/unit/test.h"

@@ -1,4 +1,4 @@
-/* complete.c - complete: the script names every subcommand, option, choice and kind (bash runs
+/* complete.c - the script names every subcommand, option, choice and kind (bash runs
  * it in tests/cli.bats). */
 #include "common/cli/complete.h"
 

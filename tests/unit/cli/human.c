@@ -1,4 +1,4 @@
-/* human.c - human: units by the name of the field, prefixes by the size of the number. */
+/* human.c - units by the name of the field, prefixes by the size of the number. */
 #include "common/cli/human.h"
 
 #include "common/base/clock.h"

@@ -1,4 +1,4 @@
-/* opt.c - opt: one table gives parser, usage and help. */
+/* opt.c - one table gives parser, usage and help. */
 #include "common/cli/opt.h"
 
 #include <stdlib.h>

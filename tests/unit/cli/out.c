@@ -1,4 +1,4 @@
-/* out.c - out: records as lines or as a table, and whether they arrived. Standard output is a file
+/* out.c - records as lines or as a table, and whether they arrived. Standard output is a file
  * while a piece is looked at. */
 #include "common/cli/out.h"
 

@@ -1,4 +1,4 @@
-/* progress.c - progress: what the bar says. */
+/* progress.c - what the bar says. */
 #include "common/cli/progress.h"
 
 #include "tests/unit/test.h"

@@ -1,4 +1,4 @@
-/* table.c - table: columns share the width, nothing is cut. */
+/* table.c - columns share the width, nothing is cut. */
 #include "common/cli/table.h"
 
 #include "tests/unit/test.h"

@@ -1,4 +1,4 @@
-/* comm.c - comm: sums are right and the same on every rank, whatever their number; who stalls
+/* comm.c - sums are right and the same on every rank, whatever their number; who stalls
  * or leaves is an error in time. */
 #include <math.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* grad.c - grad: containers of every method come back as the quantiser says, on every length, and
+/* grad.c - containers of every method come back as the quantiser says, on every length, and
  * nothing else is read. */
 #include "common/grad/grad.h"
 

@@ -1,4 +1,4 @@
-/* hw.c - hw: what the parsers of /proc and cgroup texts make of good and of odd input. */
+/* hw.c - what the parsers of /proc and cgroup texts make of good and of odd input. */
 #include "common/hw/hw.h"
 
 #include "tests/unit/test.h"

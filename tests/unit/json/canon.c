@@ -1,4 +1,4 @@
-/* canon.c - canon: the published values of RFC 8785. */
+/* canon.c - the published values of RFC 8785. */
 #include "common/json/canon.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* json.c - json: what is refused, what is kept, and that messages say where. */
+/* json.c - what is refused, what is kept, and that messages say where. */
 #include "common/json/json.h"
 
 #include "tests/unit/test.h"

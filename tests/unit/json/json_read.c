@@ -1,4 +1,4 @@
-/* json_read.c - json_read: takes what jansson takes, refuses what it refuses, and reads the
+/* json_read.c - takes what jansson takes, refuses what it refuses, and reads the
  * same values. */
 #include "common/json/json_read.h"
 

@@ -1,4 +1,4 @@
-/* schema.c - schema: the embedded texts are sound, and a record is told where it breaks them. */
+/* schema.c - the embedded texts are sound, and a record is told where it breaks them. */
 #include "common/json/schema.h"
 
 #include "common/base/err.h"

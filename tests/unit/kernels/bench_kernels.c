@@ -1,4 +1,4 @@
-/* bench_kernels.c - bench_kernels: the hash chain against its reference, and the loops that
+/* bench_kernels.c - the hash chain against its reference, and the loops that
  * products are held against. The program runs itself again with RNP_ISA set, so that all
  * versions are tried. */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* blake2b.c - blake2b: every level hashes as libsodium does, whatever the lengths of the
+/* blake2b.c - every level hashes as libsodium does, whatever the lengths of the
  * messages beside each other. */
 #include "kernels/grad/blake2b.h"
 

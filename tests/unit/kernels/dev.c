@@ -1,4 +1,4 @@
-/* dev.c - dev: tables are complete, names are understood, and operations are those of the
+/* dev.c - tables are complete, names are understood, and operations are those of the
  * reference. */
 #include "kernels/dev/dev.h"
 

@@ -1,4 +1,4 @@
-/* huff.c - huff: every level codes to the same bytes, decodes what it coded, stays near the
+/* huff.c - every level codes to the same bytes, decodes what it coded, stays near the
  * entropy, and takes any bytes for a chunk without harm. */
 #include "kernels/grad/huff.h"
 

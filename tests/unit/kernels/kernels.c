@@ -1,4 +1,4 @@
-/* kernels.c - kernels: Philox and SHA-256 are those of their papers, in every version that this
+/* kernels.c - Philox and SHA-256 are those of their papers, in every version that this
  * CPU runs. */
 #include "kernels/dev/philox.h"
 #include "kernels/poc/sha256_rows.h"

@@ -1,4 +1,4 @@
-/* team.c - team: every piece is done once and in order, barriers hold, numbers are kept,
+/* team.c - every piece is done once and in order, barriers hold, numbers are kept,
  * sleepers wake, forks and resizes leave a team that works, callers of several threads take
  * turns, and who waits uses no processor time. */
 #include "kernels/dev/team.h"

@@ -1,4 +1,4 @@
-/* aggregate.c - aggregate: each rule is a direct evaluation of its formula in double, whatever
+/* aggregate.c - each rule is a direct evaluation of its formula in double, whatever
  * the chunks, the threads and the order in which deltas came; a rule holds against what it is
  * there for. */
 #include "common/lm/train/aggregate.h"

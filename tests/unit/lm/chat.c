@@ -1,4 +1,4 @@
-/* chat.c - chat: each format's text, by hand from the models' published templates; a mark that
+/* chat.c - each format's text, by hand from the models' published templates; a mark that
  * a person writes stays words; roles out of order. */
 #include "common/lm/infer/chat.h"
 

@@ -1,4 +1,4 @@
-/* engine.c - engine: a seed's text is the same alone, among others, after a cache hit,
+/* engine.c - a seed's text is the same alone, among others, after a cache hit,
  * preempted, and however prompts are cut; ten thousand random requests with cancels lose no
  * page and mix up no tokens; groups take turns; name spaces share nothing; queues refuse what
  * is too much. */

@@ -1,4 +1,4 @@
-/* export.c - export: what is written is the model that was read: every parameter in a directory
+/* export.c - what is written is the model that was read: every parameter in a directory
  * bit for bit, in a GGUF file the same answers; types, places and refusals. */
 #include "common/lm/export/export.h"
 

@@ -1,4 +1,4 @@
-/* infer.c - infer: answering computes what training computes; a row's bits are its own,
+/* infer.c - answering computes what training computes; a row's bits are its own,
  * whatever goes with it in a pass, however a prompt was cut and wherever its pages lie, at
  * every level of the CPU and for every type of weights; pages are nobody's, one's or shared,
  * and no other; refusals. */

@@ -1,4 +1,4 @@
-/* judge.c - judge: what counts, by hand-computed cases; copies are found among many; scores
+/* judge.c - what counts, by hand-computed cases; copies are found among many; scores
  * decay; the draw is a function of its seed. */
 #include "common/lm/train/judge.h"
 

@@ -1,4 +1,4 @@
-/* loop.c - loop: sequences are taken by their numbers, in any cut of ranges; the rate follows
+/* loop.c - sequences are taken by their numbers, in any cut of ranges; the rate follows
  * the run's step and AdamW its own; parameters and AdamW's state go out and in as one flat
  * view; a checkpoint keeps all of it; refusals. */
 #include "common/lm/train/loop.h"

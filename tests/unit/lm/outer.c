@@ -1,4 +1,4 @@
-/* outer.c - outer: each rule is a direct evaluation of its formula in double within one
+/* outer.c - each rule is a direct evaluation of its formula in double within one
  * rounding an array, for rounds on end and in any cut into chunks; streaming with one fragment
  * and no overlap is DiLoCo, bit for bit. */
 #include "common/lm/train/outer.h"

@@ -1,4 +1,4 @@
-/* round.c - round: hand-computed rounds in virtual time; and whatever members do, in any order,
+/* round.c - hand-computed rounds in virtual time; and whatever members do, in any order,
  * each sequence is in one place and is counted at most once, and no round hangs. */
 #include "common/lm/train/round.h"
 

@@ -1,4 +1,4 @@
-/* sample.c - sample: tokens come with the shares that the formulas give, evaluated here in
+/* sample.c - tokens come with the shares that the formulas give, evaluated here in
  * another way; seeds repeat; what is not finite is never taken. */
 #include "common/lm/infer/sample.h"
 

@@ -1,4 +1,4 @@
-/* shard.c - shard: what is written is read, what is malformed is refused. */
+/* shard.c - what is written is read, what is malformed is refused. */
 #include "common/lm/token/shard.h"
 
 #include <stdlib.h>

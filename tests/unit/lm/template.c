@@ -1,4 +1,4 @@
-/* template.c - template: what Jinja renders, worked out by hand and held against Jinja 3.1;
+/* template.c - what Jinja renders, worked out by hand and held against Jinja 3.1;
  * where bytes come from; limits; what is refused, and with which line.
  *
  * `template --time` prints how long a conversation of 40,000 bytes takes (processor time).

@@ -1,4 +1,4 @@
-/* token.c - token: ids are those of the definition, texts come back, what is malformed is refused.
+/* token.c - ids are those of the definition, texts come back, what is malformed is refused.
  * Vocabularies are invented or learned here. (long because every kind of tokenizer is tried in
  * every format) */
 #include "common/lm/token/token.h"

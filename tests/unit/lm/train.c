@@ -1,4 +1,4 @@
-/* train.c - train: gradients of every kind of parameter are those of finite differences of a
+/* train.c - gradients of every kind of parameter are those of finite differences of a
  * model in f64 that shares no code with ours; steps are AdamW's; accumulation, recomputation
  * and hooks change nothing; refusals. (long because the model in f64 stands beside its
  * gradients) */

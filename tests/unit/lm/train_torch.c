@@ -1,4 +1,4 @@
-/* train_torch.c - train_torch: whole steps of our trainer against PyTorch's: losses, and
+/* train_torch.c - whole steps of our trainer against PyTorch's: losses, and
  * parameters after clipping and AdamW. Skips, and says so, where there is no PyTorch. */
 #include <math.h>
 #include <stdio.h>

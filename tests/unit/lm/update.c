@@ -1,4 +1,4 @@
-/* update.c - update: the step over containers is the formulas' on whole arrays; workers that
+/* update.c - the step over containers is the formulas' on whole arrays; workers that
  * take the update have the coordinator's pub bit for bit; nothing depends on threads;
  * containers from strangers that are not what they should be are refused. */
 #include "common/lm/train/update.h"

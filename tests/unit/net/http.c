@@ -1,4 +1,4 @@
-/* http.c - http: streams both ways, ranges, resume, limits and abort against a server in a
+/* http.c - streams both ways, ranges, resume, limits and abort against a server in a
  * thread of this test, which answers as each case says, badly too.
  *
  * long because a server that misbehaves and the cases that it is for are read together.

@@ -1,4 +1,4 @@
-/* httpd.c - httpd: request targets, routes and entity tags by hand; and a real server on
+/* httpd.c - request targets, routes and entity tags by hand; and a real server on
  * loopback that answers later from another thread, refuses what is too much, and closes slow
  * clients. */
 #include "common/net/httpd.h"

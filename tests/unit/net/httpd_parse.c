@@ -1,4 +1,4 @@
-/* httpd_parse.c - httpd_parse: heads that two servers could read in two ways are refused (RFC
+/* httpd_parse.c - heads that two servers could read in two ways are refused (RFC
  * 9112, and the usual ways of request smuggling), chunks in every division, ranges by hand. */
 #include "common/net/httpd_parse.h"
 

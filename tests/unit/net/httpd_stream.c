@@ -1,7 +1,7 @@
 /* httpd_stream.c - httpd's streams on loopback: bodies taken in pieces with pauses, refusals
  * before the body, files with ranges, sources, replies written by other threads, who leaves,
- * limits by rate and by budget. The client is raw sockets, so that it sees what is sent; long
- * because it is one table of cases against one server. */
+ * limits by rate and by budget. The client is raw sockets, so that it sees what is sent;
+ * long because it is one table of cases against one server. */
 #include "common/net/httpd.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* net.c - net: addresses as texts, connections on loopback, whole messages, and peers that stall or
+/* net.c - addresses as texts, connections on loopback, whole messages, and peers that stall or
  * leave. */
 #include "common/net/net.h"
 

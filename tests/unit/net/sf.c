@@ -1,4 +1,4 @@
-/* sf.c - sf: structured fields are read and written as RFC 9651 says, examples of its sections
+/* sf.c - structured fields are read and written as RFC 9651 says, examples of its sections
  * 3 and 4 by hand, and what it forbids is refused. */
 #include "common/net/sf.h"
 

@@ -1,4 +1,4 @@
-/* plot.c - plot: what is in a picture, that it is XML, and the texts beside its axes. With an
+/* plot.c - what is in a picture, that it is XML, and the texts beside its axes. With an
  * argument it writes examples to that file. */
 #include "common/plot/plot.h"
 

@@ -1,4 +1,4 @@
-/* facts.c - facts: each name is read from its place in a node record, what is not known says
+/* facts.c - each name is read from its place in a node record, what is not known says
  * why, and the data sheet of a GPU fills in what its driver does not tell. */
 #include "common/record/facts.h"
 

@@ -1,4 +1,4 @@
-/* gpu.c - gpu: many names, one model; what is not certain is NULL. */
+/* gpu.c - many names, one model; what is not certain is NULL. */
 #include "common/record/gpu.h"
 
 #include "tests/unit/test.h"

@@ -1,4 +1,4 @@
-/* key.c - key: files, addresses and did:key; what is not one in every way is refused. */
+/* key.c - files, addresses and did:key; what is not one in every way is refused. */
 #include "common/record/key.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* policy.c - policy: found by name, read with limits, and what it requires. */
+/* policy.c - found by name, read with limits, and what it requires. */
 #include "common/record/policy.h"
 
 #include "common/base/buf.h"

@@ -1,4 +1,4 @@
-/* fit.c - fit: the line and the crossings of numbers that can be worked out by hand.
+/* fit.c - the line and the crossings of numbers that can be worked out by hand.
  * uses: cmd/rnp-bench */
 #include "cmd/rnp-bench/fit.h"
 

@@ -1,4 +1,4 @@
-/* cost.c - cost: what an hour costs, rounded up; RNP-004's table of break-even prices. */
+/* cost.c - what an hour costs, rounded up; RNP-004's table of break-even prices. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/cost.h"
 

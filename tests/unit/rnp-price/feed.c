@@ -1,4 +1,4 @@
-/* feed.c - feed: csv, Python literals, the two readers and the judge of outliers. */
+/* feed.c - csv, Python literals, the two readers and the judge of outliers. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/feed.h"
 

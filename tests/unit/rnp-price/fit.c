@@ -1,4 +1,4 @@
-/* fit.c - fit: coefficients come back from prices that were made with them; strangers move
+/* fit.c - coefficients come back from prices that were made with them; strangers move
  * little. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/fit_core.h"

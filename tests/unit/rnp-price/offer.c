@@ -1,4 +1,4 @@
-/* offer.c - offer: a line that is read without building objects says the same as one that is
+/* offer.c - a line that is read without building objects says the same as one that is
  * built. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/offer.h"

@@ -1,4 +1,4 @@
-/* quote.c - quote: just under the lowest comparable rival, never under the floor, and why. */
+/* quote.c - just under the lowest comparable rival, never under the floor, and why. */
 /* uses: cmd/rnp-price */
 #include "cmd/rnp-price/quote_core.h"
 

@@ -1,4 +1,4 @@
-/* limits.c - limits: allowances by address and node, and what joining costs when many join. */
+/* limits.c - allowances by address and node, and what joining costs when many join. */
 /* uses: cmd/rnp-register */
 #include "cmd/rnp-register/registry_limits.h"
 

@@ -1,4 +1,4 @@
-/* epoch.c - epoch: every worked example of the proposals, to the last base unit. */
+/* epoch.c - every worked example of the proposals, to the last base unit. */
 /* uses: cmd/rnp-reward */
 #include <stdlib.h>
 

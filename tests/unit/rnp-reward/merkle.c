@@ -1,4 +1,4 @@
-/* merkle.c - merkle: the tree of the public Solana distributors. The expected hashes were
+/* merkle.c - the tree of the public Solana distributors. The expected hashes were
  * computed with Python's hashlib, see tests/merkle.py. */
 /* uses: cmd/rnp-reward */
 #include "cmd/rnp-reward/merkle.h"

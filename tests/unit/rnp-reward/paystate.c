@@ -1,4 +1,4 @@
-/* paystate.c - paystate: the rules one by one, and a model checker: a chain, a payer that
+/* paystate.c - the rules one by one, and a model checker: a chain, a payer that
  * follows the rules, and servers that answer anything; every order of events up to depth 16.
  * uses: cmd/rnp-reward */
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* solana.c - solana: sizes of payload messages, addresses and the parser; with an argument, a
- * small tool that tests/solana_kit.mjs holds against @solana/kit. uses: cmd/rnp-reward
+/* solana.c - sizes of payload messages, addresses and the parser; with an argument, a small
+ * tool that tests/solana_kit.mjs holds against @solana/kit. uses: cmd/rnp-reward
  *
  *     solana compile < lines      m LEGACY PAYER BLOCKHASH (; instruction ...)* -> hex of the message
  *     solana associated < lines   WALLET TOKEN_PROGRAM MINT -> address and bump

@@ -1,4 +1,4 @@
-/* store.c - store: upgrades, durable settings, errors with their codes; in a directory of its
+/* store.c - upgrades, durable settings, errors with their codes; in a directory of its
  * own. */
 #include "common/store/store.h"
 
