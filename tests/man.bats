@@ -54,6 +54,62 @@ check_page() {
 	done
 }
 
+# rendered PAGE: as mandoc and, where it is there, groff show it, on a very wide screen
+rendered() {
+	mandoc -T utf8 -O width=1000 "$1" | col -bx
+	! command -v groff >/dev/null || groff -Kutf8 -mdoc -Tutf8 -P-cbou -rLL=999n "$1" 2>/dev/null | col -bx
+}
+
+@test "man: quotes, options and examples are rendered as they are typed" {
+	cd "$BATS_TEST_TMPDIR"
+	local page wrong
+	for page in "$ROOT"/man/*; do
+		rendered "$page" >page.txt
+		# an enclosure that does not end where it should
+		wrong=$(grep -nE '"""|‘[^’]*‘|“[^”]*“' page.txt | head -3)
+		[[ -z $wrong ]] || fail "$page: $wrong"
+		# a dash that no program takes for an option
+		wrong=$(grep -nE '(^|[^-])[‐−–]{1,2}[a-z]+-?[a-z]* |(^| )—[a-z]' page.txt | head -3)
+		[[ -z $wrong ]] || fail "$page: $wrong"
+		# what a reader would copy is what the tests run
+		dir=$(mktemp -d "$BATS_TEST_TMPDIR/examples.XXXX")
+		examples "$page" "$dir"
+		[[ -e $dir/1 ]] || continue
+		sed 's/^ *//' page.txt | sed 's/^[$>] //; s/^ *//' | sort -u >lines
+		cat "$dir"/* | sed 's/^ *//' | sort -u | while IFS= read -r line; do
+			[[ -z $line ]] || grep -qxF -- "$line" lines || fail "$page does not show: $line"
+		done
+	done
+}
+
+@test "man: JSON in the pages is JSON" {
+	cd "$BATS_TEST_TMPDIR"
+	local page
+	for page in "$ROOT"/man/*; do
+		mandoc -T utf8 -O width=1000 "$page" | col -bx >page.txt
+		python3 - "$page" page.txt <<-'END'
+			import json, re, sys
+			lines = open(sys.argv[2]).read().split("\n")
+			at = n = 0
+			while at < len(lines):
+			    text = lines[at].strip()
+			    # a line that begins an object, in a literal block: to the line where it ends
+			    if re.match(r'\{("|$)', text) and not re.match(r'\{[a-z]+:', text):
+			        end = at
+			        while True:
+			            try:
+			                json.loads("\n".join(lines[at:end + 1]))
+			                break
+			            except ValueError as e:
+			                end += 1
+			                if end == len(lines) or not lines[end].strip():
+			                    sys.exit(f"{sys.argv[1]}: not JSON ({e}): {text}")
+			        at, n = end, n + 1
+			    at += 1
+		END
+	done
+}
+
 @test "man: rnp-register" {
 	check_page rnp-register
 }
