@@ -83,6 +83,18 @@ learn() {
 	jq -e --slurpfile a alone '(.validation_loss - $a[0].validation_loss) | fabs < 0.002' rounds
 }
 
+@test "simulate --train: streaming with one fragment and no overlap is DiLoCo, bit for bit; with overlap it waits less" {
+	learn --method none >rounds
+	learn --method none --fragments 1 >stream
+	[ "$(jq -r .model rounds)" = "$(jq -r .model stream)" ]
+	printf '{"up_bps":10000000,"down_bps":10000000,"latency_ms":50,"tokens_per_s":100}\n' >l
+	learn --links l --fragments 1 >one
+	learn --links l --inner-steps 6 --fragments 3 --overlap 1 >three
+	jq -se --slurpfile one one '.[-1].compute_ppm > $one[-1].compute_ppm and .[0].loss > .[2].loss + 0.2' three
+	# every fragment goes once a round: the same bytes, but for headers
+	jq -se --slurpfile one one '.[1].bytes_received / $one[1].bytes_received | . > 0.95 and . < 1.1' three
+}
+
 @test "simulate --train: a rule holds against workers times a hundred, and judging finds those that flip" {
 	learn --totals >honest
 	learn --totals --hostile scale:1 >mean || true
@@ -109,6 +121,9 @@ learn() {
 	refuse 64 --aggregate krum:2 --workers 5
 	refuse 64 --aggregate median
 	refuse 64 --outer dn --aggregate clip
+	refuse 64 --fragments 2
+	refuse 64 --train --model "$DIR/model" --data "$DIR/tok" --fragments 9
+	refuse 64 --train --model "$DIR/model" --data "$DIR/tok" --fragments 2 --overlap 25
 	refuse 64 --hostile flip --train --model m --data d
 	refuse 64 --train --workers 65 --model m --data d
 	refuse 66 --links nowhere

@@ -452,7 +452,7 @@ static void handle(struct sim *s, const struct event *e)
 }
 
 /* Worker i of n has the link whose share its place falls into. */
-static const struct sim_link *link_of(const struct sim_options *o, uint64_t i)
+const struct sim_link *sim_link_of(const struct sim_options *o, uint64_t i)
 {
 	double sum = 0, at, upto = 0;
 
@@ -497,7 +497,7 @@ static void begin(struct sim *s)
 			.here_since = -1 };
 	}
 	for (uint64_t i = 0; i < o->workers; i++)
-		s->workers[i] = (struct worker){ .link = link_of(o, i),
+		s->workers[i] = (struct worker){ .link = sim_link_of(o, i),
 			.site = o->groups ? 1 + i % o->groups : 0,
 			.group = NOBODY,
 			.here_since = -1 };

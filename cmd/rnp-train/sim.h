@@ -73,6 +73,9 @@ struct sim_totals {
 	double compute_ms, present_ms;
 };
 
+/* The link of worker i: each has its share of them. */
+const struct sim_link *sim_link_of(const struct sim_options *o, uint64_t i);
+
 /* Runs it. Returns 0, or -1 with err_set(): a callback's, or 75: nothing can happen any more. */
 int sim_run(const struct sim_options *o, const struct sim_callbacks *c,
 	struct sim_totals *out);

@@ -154,8 +154,9 @@ static int load_state(struct sim_train *t, struct sim_state *w, uint64_t turn)
 		m = turn || !t->m0 ? w->m : t->m0;
 		v = turn || !t->m0 ? w->v : t->v0;
 		w->adamw_steps = turn ? 0 : t->adamw_start;
+		w->fresh = turn > 0;
 	}
-	if (w->adamw_steps < FRESH_WARMUP && (turn || t->start_steps))
+	if (w->fresh)
 		l->o.schedule.fresh_warmup = t->o.inner_steps < FRESH_WARMUP ?
 			t->o.inner_steps :
 			FRESH_WARMUP;
@@ -169,33 +170,53 @@ static int save_state(struct sim_train *t, struct sim_state *w)
 	return get(t, LM_STATE_M, w->m) < 0 || get(t, LM_STATE_V, w->v) < 0 ? -1 : 0;
 }
 
-static int train(struct sim_train *t, struct sim_state *w,
-	const struct round_assignment *a)
+/* Steps on a range from the parameters that the loop holds; step: of the run. */
+static int make_steps(struct sim_train *t, struct sim_state *w, uint64_t step,
+	struct lm_range range, uint64_t steps)
 {
+	uint64_t tail = steps - steps / 10, counted = 0;
 	struct lm_loop *l = &t->s.loop;
-	uint64_t tail = a->steps - a->steps / 10, counted = 0;
 
-	if (set(t, LM_STATE_PARAMETER, t->pub) < 0 || load_state(t, w, a->turn) < 0)
-		return -1;
-	l->step = t->start_steps + t->round_steps;
+	l->step = step;
 	lm_loop_take_back(l);
-	lm_loop_give(l, (struct lm_range){ a->range.first, a->range.count });
+	lm_loop_give(l, range);
 	w->loss = 0;
-	for (uint64_t i = 0; i < a->steps; i++) {
-		struct lm_step step;
+	for (uint64_t i = 0; i < steps; i++) {
+		struct lm_step made;
 
-		if (session_step(&t->s, &step) < 0)
+		if (session_step(&t->s, &made) < 0)
 			return -1;
-		if (i >= tail || a->steps < 10) {
-			w->loss += step.loss;
+		if (i >= tail || steps < 10) {
+			w->loss += made.loss;
 			counted++;
 		}
 	}
 	w->loss /= (double)counted;
-	if (save_state(t, w) < 0 || get(t, LM_STATE_PARAMETER, t->delta) < 0)
+	return save_state(t, w);
+}
+
+static int train(struct sim_train *t, struct sim_state *w,
+	const struct round_assignment *a)
+{
+	struct lm_range range = { a->range.first, a->range.count };
+
+	if (set(t, LM_STATE_PARAMETER, t->pub) < 0 || load_state(t, w, a->turn) < 0 ||
+		make_steps(t, w, t->start_steps + t->round_steps, range, a->steps) < 0 ||
+		get(t, LM_STATE_PARAMETER, t->delta) < 0)
 		return -1;
 	outer_delta(t->delta, t->pub, t->delta, t->count);
 	return 0;
+}
+
+int sim_train_steps(struct sim_train *t, uint64_t worker, uint64_t done,
+	struct lm_range range, uint64_t steps, float *theta)
+{
+	struct sim_state *w = &t->states[worker];
+
+	if (set(t, LM_STATE_PARAMETER, theta) < 0 || load_state(t, w, 0) < 0 ||
+		make_steps(t, w, t->start_steps + done, range, steps) < 0)
+		return -1;
+	return get(t, LM_STATE_PARAMETER, theta);
 }
 
 static double norm_of(const float *x, uint64_t n)
@@ -361,6 +382,12 @@ static int judge(struct sim_train *t, struct round *r, const uint64_t *worker_of
 
 /* --- the outer step ----------------------------------------------------------------------------- */
 
+static void hash_model(struct sim_train *t)
+{
+	crypto_generichash(t->model, sizeof t->model, (const unsigned char *)t->pub,
+		t->count * sizeof *t->pub, NULL, 0);
+}
+
 static int drop(void *ctx, const void *data, size_t len)
 {
 	(void)ctx, (void)data, (void)len;
@@ -385,6 +412,58 @@ static size_t list_deltas(struct sim_train *t, const struct round *r,
 	}
 	t->loss /= (double)(k ? k : 1);
 	return k;
+}
+
+/* What a fragment left out of its last container stands where it belongs in e. */
+static void move_rest(float *e, float *some, const struct update_range *ranges, size_t n,
+	bool out)
+{
+	for (size_t r = 0; r < n; some += ranges[r++].count)
+		memcpy(out ? some : e + ranges[r].first, out ? e + ranges[r].first : some,
+			ranges[r].count * sizeof *e);
+}
+
+int sim_train_encode(struct sim_train *t, uint64_t worker,
+	const struct update_range *ranges, size_t nranges, uint64_t n, struct buf *out)
+{
+	struct sim_state *w = &t->states[worker];
+	struct grad g = t->o.method;
+	bool lossy = g.q.method != QUANT_NONE && g.q.method != QUANT_LOSSLESS;
+	float *rest = lossy ? zeros(n) : NULL;
+	int rc;
+
+	g.elements = n;
+	if (lossy && !w->e)
+		w->e = zeros(t->count);
+	if (lossy)
+		move_rest(w->e, rest, ranges, nranges, true);
+	buf_reset(out);
+	rc = grad_encode(&t->cpu, &g, t->delta, rest, out, NULL);
+	if (lossy)
+		move_rest(w->e, rest, ranges, nranges, false);
+	free(rest);
+	return rc;
+}
+
+int64_t sim_train_step_fragment(struct sim_train *t, const struct buf *deltas,
+	const struct update_range *ranges, size_t nranges)
+{
+	struct update_arrays a = { t->theta, t->pub, t->v, t->buffer, t->last, ranges,
+		nranges };
+	struct update_delta list[SIM_WORKERS_MAX];
+	int rc;
+
+	t->loss = 0;
+	for (uint64_t i = 0; i < t->o.workers; i++) {
+		list[i] = (struct update_delta){ grad_read_buf,
+			(void *)(uintptr_t)&deltas[i], deltas[i].len, 1 };
+		t->loss += t->states[i].loss / (double)t->o.workers;
+	}
+	update_result_release(&t->result);
+	rc = update_make(&t->cpu, &t->o.update, &t->o.dn, &a, list, t->o.workers, drop,
+		NULL, &t->result);
+	hash_model(t);
+	return rc < 0 ? -1 : (int64_t)t->result.bytes;
 }
 
 int64_t sim_train_update(void *arg, struct round *r, const uint64_t *worker_of)
@@ -412,8 +491,7 @@ int64_t sim_train_update(void *arg, struct round *r, const uint64_t *worker_of)
 		t->copied += t->result.copied[i];
 	free(list);
 	t->round_steps += r->policy.steps;
-	crypto_generichash(t->model, sizeof t->model, (const unsigned char *)t->pub,
-		t->count * sizeof *t->pub, NULL, 0);
+	hash_model(t);
 	return rc < 0 ? -1 : (int64_t)t->result.bytes;
 }
 

@@ -43,6 +43,7 @@ struct sim_state {
 	float *m, *v; /* AdamW's; NULL: zeros */
 	float *e;     /* error feedback; NULL: zeros */
 	uint64_t adamw_steps;
+	bool fresh; /* it joined a run that others began */
 	/* containers: by the parity of their turn, as one may be late while the next is made; of
 	 * the stale the first */
 	struct buf delta[2], first;
@@ -83,6 +84,19 @@ int sim_train_start(struct sim_train *t, uint64_t steps);
 /* As struct sim_callbacks has them; arg: the struct sim_train. */
 int64_t sim_train_work(void *arg, uint64_t worker, const struct round_assignment *a);
 int64_t sim_train_update(void *arg, struct round *r, const uint64_t *worker_of);
+
+/* --- for streaming workers (sim_stream.h) ----------------------------------------------------- */
+
+/* Worker w makes steps on a range from parameters theta, which become what it ends with; done:
+ * inner steps before them. Returns 0, or -1. */
+int sim_train_steps(struct sim_train *t, uint64_t worker, uint64_t done,
+	struct lm_range range, uint64_t steps, float *theta);
+/* The container of t->delta, n elements: those of a fragment's ranges. */
+int sim_train_encode(struct sim_train *t, uint64_t worker,
+	const struct update_range *ranges, size_t nranges, uint64_t n, struct buf *out);
+/* The outer step of a fragment from a container a worker: bytes of the update, or -1. */
+int64_t sim_train_step_fragment(struct sim_train *t, const struct buf *deltas,
+	const struct update_range *ranges, size_t nranges);
 
 /* The loss of pub on the validation text. */
 int sim_train_eval(struct sim_train *t, double *loss);

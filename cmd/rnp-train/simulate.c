@@ -8,6 +8,7 @@
 
 #include "cmd/rnp-train/commands.h"
 #include "cmd/rnp-train/sim.h"
+#include "cmd/rnp-train/sim_stream.h"
 #include "cmd/rnp-train/sim_train.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -28,6 +29,7 @@ static struct {
 		*hostile;
 	int64_t workers, rounds, inner_steps, warm, start, quorum, grace_ms, slack_ms,
 		judge;
+	int64_t fragments, overlap;
 	int64_t groups, group_rounds, parameters, eval_every;
 	int64_t server_up, server_down, trunk_bps;
 	double outer_rate, outer_momentum, score_min;
@@ -247,6 +249,20 @@ static const struct opt opts[] = {
 		.kind = OPT_FLAG,
 		.to = &options.dylu,
 		.help = "slower workers make fewer steps" },
+	{ .name = "fragments",
+		.kind = OPT_I64,
+		.to = &options.fragments,
+		.metavar = "P",
+		.min = 1,
+		.max = 10000,
+		.help = "streaming: exchange layers in P parts, one after the other in a round" },
+	{ .name = "overlap",
+		.kind = OPT_I64,
+		.to = &options.overlap,
+		.metavar = "TAU",
+		.min = 0,
+		.max = 1000000,
+		.help = "steps that go on while a part is exchanged (default 0)" },
 	{ .name = "judge",
 		.kind = OPT_I64,
 		.to = &options.judge,
@@ -518,6 +534,8 @@ static int parse_rules(struct update_options *u, struct outer_dn *dn)
 		return err_set(EX_USAGE,
 			"--outer dn takes deltas one by one: --aggregate mean");
 	u->nesterov = outer_nesterov_defaults((uint64_t)options.rounds);
+	if (options.fragments > 1 || options.overlap)
+		u->nesterov.rate = 0.4; /* arXiv 2501.18512 */
 	if (options.outer_rate >= 0)
 		u->nesterov.rate = options.outer_rate;
 	if (options.outer_momentum >= 0)
@@ -534,6 +552,8 @@ static int check_given(void)
 {
 	size_t least;
 
+	if (parse_rules(&sim.t.update, &sim.t.dn) < 0)
+		return -1;
 	if (options.train && (!options.s.model || !options.s.data))
 		return err_set(EX_USAGE, "--train needs --model and --data");
 	if (options.train && options.workers > SIM_WORKERS_MAX)
@@ -544,6 +564,13 @@ static int check_given(void)
 	if (!options.train && (options.judge || options.hostile || options.start))
 		return err_set(EX_USAGE,
 			"--judge, --hostile and --start go with --train");
+	if (options.overlap && !options.fragments)
+		options.fragments = 1;
+	if (options.fragments &&
+		(!options.train || options.judge || options.hostile || options.warm ||
+			sim.t.update.rule == UPDATE_DN))
+		return err_set(EX_USAGE,
+			"--fragments and --overlap go with --train, and without --judge, --hostile, --warm and --outer dn");
 	if (options.groups > options.workers)
 		return err_set(EX_USAGE, "there are more --groups than --workers");
 	if (!options.quorum)
@@ -552,7 +579,7 @@ static int check_given(void)
 		return err_set(EX_USAGE,
 			"--quorum %lld of %lld workers never comes together",
 			(long long)options.quorum, (long long)options.workers);
-	if (parse_rules(&sim.t.update, &sim.t.dn) < 0 || parse_hostile(&sim.t) < 0)
+	if (parse_hostile(&sim.t) < 0)
 		return -1;
 	least = aggregate_least(&sim.t.update.aggregate);
 	if ((size_t)options.quorum < least)
@@ -680,6 +707,18 @@ static int open_training(void)
 	return sim_train_start(&sim.train, (uint64_t)options.start);
 }
 
+static int stream(struct sim_totals *totals)
+{
+	struct sim_stream_options o = { .fragments = (uint32_t)options.fragments,
+		.overlap = (uint64_t)options.overlap,
+		.keep = options.overlap ? 0.5 : 0,
+		.inner_steps = (uint64_t)options.inner_steps,
+		.rounds = (uint64_t)options.rounds,
+		.first_sequence = sim.sim.first_sequence };
+
+	return sim_stream(&sim.train, &o, &sim.sim, report, &sim.train, totals);
+}
+
 static int simulate(void)
 {
 	struct sim_callbacks c = { work_size, update_size, report, NULL };
@@ -690,7 +729,10 @@ static int simulate(void)
 		c = (struct sim_callbacks){ sim_train_work, sim_train_update, report,
 			&sim.train };
 	progress_start(&sim.bar, "simulating", "rounds", options.rounds);
-	rc = sim_run(&sim.sim, &c, &totals);
+	if (options.fragments)
+		rc = stream(&totals);
+	else
+		rc = sim_run(&sim.sim, &c, &totals);
 	progress_end(&sim.bar);
 	if (rc == 0 && options.train && options.s.valid && !options.rounds)
 		rc = sim_train_eval(&sim.train, &sim.valid_loss);
