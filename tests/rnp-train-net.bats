@@ -2,6 +2,7 @@
 # rnp-train coordinate and join: training over HTTP with real processes.
 load helper
 load train_net
+load registry
 
 setup_file() {
 	export DIR=$BATS_FILE_TMPDIR
@@ -9,7 +10,7 @@ setup_file() {
 }
 
 setup() { coordinator='' worker=(); }
-teardown() { stop_training; }
+teardown() { stop_training; stop_registry; }
 
 # Rounds follow each other without gap, each from the parameters that the one before ended with, signed
 chain_is_whole() {
@@ -206,4 +207,41 @@ text_worker() {
 	for path in /v1/run /v1/join /v1/work '/v1/params/{hash}' '/v1/update/{hash}' '/v1/delta/{member}/{turn}/{piece}' /v1/leave /metrics; do
 		jq -e --arg p "$path" '.paths | has($p)' api >/dev/null || fail "the API lacks $path"
 	done
+}
+
+@test "coordinate: a registry says who may take part, and gets the receipts" {
+	local registry
+	cd "$BATS_TEST_TMPDIR"
+	make_key op
+	make_key home
+	start_registry --trust "$op"
+	registry=$url
+	rm port
+	start_coordinator --key op.json --registry "$registry" --workers 1 --rounds 1 --inner-steps 5 --credits-per-million-tokens 1000000
+	refused 77 'is not registered' rnp-train join -q "$url" --data "$DIR/tok" --state x --key home.json
+	node_record home | rnp-register submit --registry "$registry" >/dev/null
+	start_worker a --key home.json
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	curl -s "$registry/v1/records?kind=rnp.receipt" >got
+	jq -e --arg home "$home" '[.. | objects | select(.kind? == "rnp.receipt")] | length == 1 and .[0].node == $home
+		and .[0].tokens == 640 and .[0].credits == 640' got
+}
+
+@test "coordinate: goes on where a run on one machine ended, with its AdamW" {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-train run --model "$DIR/model" --data "$DIR/tok" --out m --batch 4 --length 32 --lr 3e-3 --lr-min 1 --warmup 5 --steps 30 --seed 5 >alone
+	start_coordinator --workers 1 --rounds 2 --inner-steps 10 --lr-min 1 --warmup 5 --outer mean --method none
+	curl -s "$url/v1/run" | jq -e '.first_step == 30 and .first_sequence == 120 and .seed == 5 and .adam_steps == 30 and (.state | length) == 64'
+	start_worker a --every 1
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	# the schedule goes on, and the loss does not jump
+	jq -se 'map(select(.kind == "rnp.step")) | .[0].step == 31 and .[-1].step == 50' a.out
+	jq -se --slurpfile alone <(jq -c 'select(.kind == "rnp.step")' alone) '[.[] | select(.kind == "rnp.step").loss] as $on
+		| ($on[0:5] | add / 5) < ([$alone[25:30][].loss] | add / 5) * 1.1' a.out
+	# with one worker, no compression and the mean it is the run on one machine, but for AdamW in bf16
+	rnp-train run --model "$DIR/model" --data "$DIR/tok" --out whole --batch 4 --length 32 --lr 3e-3 --lr-min 1 --warmup 5 --steps 50 --seed 5 >whole.log
+	jq -se --slurpfile on <(jq -c 'select(.kind == "rnp.step")' a.out) '[.[] | select(.kind == "rnp.step")] as $w
+		| all(range(0; 20); ($w[. + 30].loss - $on[.].loss | fabs) < 0.15)' whole.log
 }

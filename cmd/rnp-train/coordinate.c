@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/rnp-train/commands.h"
+#include "cmd/rnp-train/coordinate_registry.h"
 #include "common/base/err.h"
 #include "common/cli/prog.h"
 #include "common/net/httpd_parts.h"
@@ -141,6 +142,11 @@ static const struct opt opts[] = {
 		.to = &options.method_down,
 		.metavar = "M",
 		.help = "how updates are (default: as deltas)" },
+	{ .name = "registry",
+		.kind = OPT_TEXT,
+		.to = &options.registry,
+		.metavar = "URL",
+		.help = "take only nodes that are registered there, and send it the receipts" },
 	{ .name = "judge",
 		.kind = OPT_I64,
 		.to = &options.judge,
@@ -254,9 +260,9 @@ static int check_allowed(void)
 	return 0;
 }
 
-static void let_go(void *ctx)
+static void tick(void *g)
 {
-	(void)ctx;
+	coordinate_post_receipts(g, false);
 }
 
 /* Serves until a signal, or until the round's thread ends it. */
@@ -282,12 +288,13 @@ static int serve(struct coordinator *g)
 		httpd_stop(h);
 		return err_sys(EX_OSERR, "cannot start a thread");
 	}
-	httpd_wait(h, let_go);
+	httpd_wait(h, tick);
 	pthread_mutex_lock(&g->lock);
 	g->stop = true;
 	pthread_cond_signal(&g->wake);
 	pthread_mutex_unlock(&g->lock);
 	pthread_join(rounds, NULL);
+	coordinate_post_receipts(g, true);
 	httpd_stop(h);
 	return g->failed.code ? err_restore(&g->failed) : 0;
 }

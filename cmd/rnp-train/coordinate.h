@@ -27,7 +27,7 @@
 #include "common/store/store.h"
 
 struct coordinator_options {
-	const char *model, *data, *valid, *key, *device;
+	const char *model, *data, *valid, *key, *device, *registry;
 	int64_t workers, workers_max, rounds, inner_steps, batch, length, warmup,
 		eval_tokens;
 	double lr, lr_min, beta1, beta2, decay, clip, outer_rate, outer_momentum;
@@ -68,6 +68,7 @@ struct coordinator {
 	struct dev check; /* for containers that arrive, one at a time */
 	pthread_mutex_t check_lock;
 	struct httpd *server;
+	int64_t post_ns;             /* receipts are posted again from then on */
 	_Atomic uint64_t data_bytes; /* of text, that were sent */
 
 	/* Everything below is held by lock. */
@@ -94,6 +95,14 @@ struct coordinator {
 /* Opens a run, new or not. Returns 0, or -1 with err_set(). Close either way. */
 int coordinate_open(struct coordinator *g, const struct coordinator_options *o);
 void coordinate_close_all(struct coordinator *g);
+
+/* --- coordinate_start.c --------------------------------------------------------------------- */
+
+#define COORDINATE_STATE_METHOD "bf16"
+
+/* Where the model's directory has the checkpoint of a run on one machine, g->run begins behind it, and
+ * AdamW's state lies in g->dir. Before the run is signed. Returns 0, or -1 with err_set(). */
+int coordinate_start(struct coordinator *g);
 
 /* Names of files in g->dir; the result is freed by the caller. */
 char *coordinate_path(const struct coordinator *g, const char *fmt, ...)

@@ -11,6 +11,7 @@
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/coordinate_db.h"
 #include "cmd/rnp-train/coordinate_page.h"
+#include "cmd/rnp-train/coordinate_registry.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -160,6 +161,13 @@ static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 	node = json_string_value(json_object_get(record, "node"));
 	if (!is_allowed(g, node)) {
 		coordinate_refuse(g, r, 403, "node: is not allowed in this run");
+		goto out;
+	}
+	rc = coordinate_is_registered(g, node);
+	if (rc < 1) {
+		coordinate_refuse(g, r, rc ? 503 : 403,
+			rc ? "the registry cannot be asked at present" :
+			     "node: is not registered where this run asks for it");
 		goto out;
 	}
 	json_write(&text, record);
@@ -364,6 +372,20 @@ static enum httpd_when get_tokens(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
+static enum httpd_when get_state(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	char *path;
+
+	if (!g->run.state[0] || strcmp(q->arg, g->run.state) != 0)
+		return httpd_error(r, 404, "the run has no such state");
+	path = coordinate_path(g, "state.rnpg");
+	reply_immutable(r, path, q->arg);
+	free(path);
+	return HTTPD_NOW;
+}
+
 static enum httpd_when get_update(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -505,6 +527,7 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_POST("/v1/leave", post_leave, 0, .slow = true),
 	HTTPD_GET("/v1/work", get_work, .slow = true, .gone = gone),
 	HTTPD_GET("/v1/params/{hash}", get_params, .slow = true),
+	HTTPD_GET("/v1/state/{hash}", get_state, .slow = true),
 	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true),
 	HTTPD_GET("/v1/data/{digest}", get_data),
 	HTTPD_GET("/v1/tokens", get_tokens, .slow = true),

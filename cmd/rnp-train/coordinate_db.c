@@ -36,7 +36,7 @@ static const char *const steps[] = {
 	"ALTER TABLE turns ADD own INTEGER;"
 	"ALTER TABLE turns ADD other INTEGER;"
 	"ALTER TABLE members ADD score_ppm INTEGER NOT NULL DEFAULT 0;",
-	NULL
+	"ALTER TABLE receipts ADD posted INTEGER NOT NULL DEFAULT 0;", NULL
 };
 
 int coordinate_db_open(struct coordinator *g)
@@ -128,7 +128,7 @@ static int keep_file(void *ctx, const char *name)
 	int64_t n;
 
 	if (strcmp(name, "run.json") == 0 || strncmp(name, "state.db", 8) == 0 ||
-		strcmp(name, "key.json") == 0)
+		strcmp(name, "key.json") == 0 || strcmp(name, "state.rnpg") == 0)
 		return 1;
 	if (dot && strcmp(dot, ".part") == 0)
 		return 0;

@@ -252,7 +252,7 @@ static int begin_run(struct coordinator *g, const struct model_file *model,
 	struct buf text = BUF_INIT;
 	int rc = -1;
 
-	if (sign_run(g, shards) < 0)
+	if (coordinate_start(g) < 0 || sign_run(g, shards) < 0)
 		goto out;
 	coordinate_arrays(&g->run, names);
 	for (int i = 0; names[i]; i++) {
@@ -381,7 +381,7 @@ static void begin_round(struct coordinator *g)
 		.grace_ms = g->o.grace_ms,
 		.dylu = t->outer == UPDATE_DN };
 
-	round_init(&g->r, &p, 0, coordinate_now(g));
+	round_init(&g->r, &p, t->first_sequence, coordinate_now(g));
 }
 
 static int open_run(struct coordinator *g)
@@ -439,8 +439,8 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 		return err_set(EX_NOINPUT,
 			"'%s' is no model directory: make one with init", o->model);
 	if (io_make_dirs(g->dir, 0777) < 0 || rundir_hold(&g->hold, o->model) < 0 ||
-		open_run(g) < 0 || open_shuffle(g) < 0 ||
-		device_open(&g->d, o->device) < 0 || device_open(&g->cpu, "cpu") < 0 ||
+		device_open(&g->cpu, "cpu") < 0 || open_run(g) < 0 ||
+		open_shuffle(g) < 0 || device_open(&g->d, o->device) < 0 ||
 		device_open(&g->check, "cpu") < 0 || open_eval(g) < 0)
 		return -1;
 	coordinate_db_sweep(g);

@@ -57,6 +57,9 @@ int worker_read_text(void *arg, uint64_t n, uint32_t *ids);
 /* Counts what was carried for --quota. Returns 0, or -1 with err_set(EX_TEMPFAIL): it is used up. */
 int worker_quota(struct worker *w);
 
+/* Holds the BLAKE2b-256 of a file that came against its name. Returns 0, or -1 with err_set(). */
+int worker_check_file(const char *path, const char hash[PROTOCOL_HEX]);
+
 /* Trains a turn and makes its delta durable. Returns 0; 1: stopped before its end; -1. */
 int worker_train(struct worker *w, const struct assignment *a);
 

@@ -1,4 +1,6 @@
 /* join_base.c - the parameters that all workers have: by updates, or whole. */
+#include <sodium.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,10 +8,31 @@
 
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/join.h"
+#include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/lm/train/outer.h"
+
+int worker_check_file(const char *path, const char hash[PROTOCOL_HEX])
+{
+	struct buf text = BUF_INIT;
+	unsigned char is[32];
+	char hex[PROTOCOL_HEX] = "";
+	int rc = io_read(&text, path, SIZE_MAX);
+
+	if (rc == 0) {
+		crypto_generichash(is, sizeof is, (const unsigned char *)text.data,
+			text.len, NULL, 0);
+		protocol_hex(hex, is);
+	}
+	buf_release(&text);
+	if (rc == 0 && strcmp(hex, hash) != 0)
+		rc = err_set(EX_DATAERR,
+			"what the coordinator sent has not the hash that it named");
+	return rc;
+}
 
 #define UPDATES_MAX 4096 /* in a row */
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/join.h"
@@ -75,12 +76,50 @@ static int load_adam(struct worker *w)
 	return rc;
 }
 
+/* AdamW's state of the run that this one goes on with, for who is there from the first round. */
+static int fetch_adam(struct worker *w)
+{
+	uint64_t n = w->state.n;
+	char *path = join_state_path(&w->state, "params-state"), request[128];
+	float *values = xmalloc(CONTAINER_FLOATS * sizeof *values);
+	struct container c = CONTAINER_INIT;
+	int rc;
+
+	snprintf(request, sizeof request, "/v1/state/%s", w->run.state);
+	rc = client_fetch(&w->client, request, path, container_bytes_max("bf16", 2 * n));
+	if (rc == 1)
+		rc = err_set(EX_DATAERR, "the coordinator has not its own state");
+	if (rc == 0)
+		rc = worker_check_file(path, w->run.state);
+	if (rc == 0)
+		rc = container_open(&c, &w->d, path, "bf16", 2 * n);
+	for (int what = 0; rc == 0 && what < 2; what++)
+		for (uint64_t at = 0; rc == 0 && at < n; at += CONTAINER_FLOATS) {
+			uint64_t part = n - at < CONTAINER_FLOATS ? n - at :
+								    CONTAINER_FLOATS;
+
+			rc = container_read(&c, values, part);
+			if (rc == 0)
+				rc = lm_flat_set(w->loop.train,
+					what ? LM_STATE_V : LM_STATE_M, at, part, values);
+		}
+	if (rc == 0)
+		lm_train_set_steps(w->loop.train, w->run.adam_steps);
+	container_close(&c);
+	unlink(path);
+	free(values);
+	free(path);
+	return rc;
+}
+
 static int begin(struct worker *w, const struct assignment *a)
 {
 	uint64_t h = w->run.inner_steps;
 
 	if (load_array(w, LM_STATE_PARAMETER, "pub", w->state.pub) < 0 ||
 		load_adam(w) < 0)
+		return -1;
+	if (!w->state.adam && w->run.state[0] && a->round == 1 && fetch_adam(w) < 0)
 		return -1;
 	w->loop.step = a->step;
 	w->loop.o.schedule.fresh_warmup = a->step ?

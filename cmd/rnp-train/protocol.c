@@ -139,7 +139,7 @@ static void write_fields(json_t *record, const struct field *f)
 	for (; f->name; f++)
 		if (f->number)
 			json_set_i64(record, f->name, *f->number);
-		else
+		else if (*f->text)
 			json_set_text(record, f->name, f->text);
 }
 
@@ -152,6 +152,8 @@ static void write_fields(json_t *record, const struct field *f)
 			NUMBER(t, decay_ppm), NUMBER(t, clip_ppm),                       \
 			NUMBER(t, outer_rate_ppm), NUMBER(t, outer_momentum_ppm),        \
 			TEXT(t, method), TEXT(t, method_down), NUMBER(t, piece_bytes),   \
+			NUMBER(t, first_step), NUMBER(t, first_sequence),                \
+			NUMBER(t, adam_steps), TEXT(t, state),                           \
 			NUMBER(t, uusd_per_million_tokens),                              \
 			NUMBER(t, credits_per_million_tokens),                           \
 		{                                                                        \
@@ -258,7 +260,8 @@ static int check_products(const struct training *t, const char *where)
 	if (t->length > t->config.context)
 		return err_set(EX_DATAERR, "%s: length %u is beyond the model's context",
 			where, t->length);
-	if (t->rounds > UINT64_C(1) << 40 || t->warmup > UINT64_C(1) << 40)
+	if (t->first_step > UINT64_C(1) << 40 || t->first_sequence > UINT64_C(1) << 50 ||
+		t->rounds > UINT64_C(1) << 40 || t->warmup > UINT64_C(1) << 40)
 		return err_set(EX_DATAERR, "%s: more rounds than will ever be", where);
 	return 0;
 }
@@ -290,7 +293,7 @@ struct lm_schedule training_schedule(const struct training *t)
 	return (struct lm_schedule){ .lr = (double)t->lr_ppb / 1e9,
 		.lr_min = (double)t->lr_min_ppm / 1e6,
 		.warmup = t->warmup,
-		.steps = t->rounds * t->inner_steps };
+		.steps = t->rounds ? t->first_step + t->rounds * t->inner_steps : 0 };
 }
 
 /* --- rnp.assignment ------------------------------------------------------------------------- */

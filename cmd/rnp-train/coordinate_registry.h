@@ -1,0 +1,15 @@
+/* coordinate_registry.h - a coordinator and a registry (--registry). */
+#ifndef RNP_TRAIN_COORDINATE_REGISTRY_H
+#define RNP_TRAIN_COORDINATE_REGISTRY_H
+
+#include "cmd/rnp-train/coordinate.h"
+
+/* Whether a node may join as far as the registry goes. Returns 1: it is registered there, or there is
+ * no --registry; 0: not; -1 with err_set(): the registry cannot be asked. */
+int coordinate_is_registered(struct coordinator *g, const char *node);
+
+/* Posts receipts that the registry has not; behind a failure not at once again, unless now. Of one
+ * thread. */
+void coordinate_post_receipts(struct coordinator *g, bool now);
+
+#endif
