@@ -79,3 +79,22 @@ unit_command() {
 	jq -e --argjson units "$(grep -h "\"kind\":\"rnp.reward\".*$node" <<<"$output" | head -n 1 | jq .base_units)" \
 		'.base_units == $units and $units > 0' last
 }
+
+@test "ops: the training units' commands train, and their state is theirs" {
+	cd "$BATS_TEST_TMPDIR"
+	export CREDENTIALS_DIRECTORY=$PWD STATE_DIRECTORY=$PWD/c
+	mkdir c w
+	rnp-register keygen --out key
+	rnp-train tokenize --vocab 300 --out c/tokens /usr/share/common-licenses/GPL-3 >/dev/null
+	rnp-train init --preset nano --tokenizer c/tokens --out c/model
+	export RNP_COORDINATE="--rounds 2 --inner-steps 3 --batch 2 --length 32 --port-file $PWD/port --device cpu"
+	unit_command rnp-train-coordinate.service | sed 's/:8443/127.0.0.1:0/' >c.sh
+	bash c.sh 2>c.err 3>&- &
+	echo $! >pids
+	for _ in {1..200}; do [[ -s port ]] && break; sleep 0.05; done
+	RNP_COORDINATOR=http://127.0.0.1:$(cat port) STATE_DIRECTORY=$PWD/w RNP_JOIN="--device cpu" \
+		bash -c "$(unit_command rnp-train-join.service)" 2>w.err
+	wait
+	jq -se 'map(select(.kind == "rnp.round")) | length == 2' c/rounds.jsonl
+	jq -e --arg node "$(rnp-register address --key key)" 'select(.kind == "rnp.receipt") | .node == $node' w/receipts.jsonl
+}

@@ -245,3 +245,19 @@ text_worker() {
 	jq -se --slurpfile on <(jq -c 'select(.kind == "rnp.step")' a.out) '[.[] | select(.kind == "rnp.step")] as $w
 		| all(range(0; 20); ($w[. + 30].loss - $on[.].loss | fabs) < 0.15)' whole.log
 }
+
+@test "join: over TLS with a certificate of its own, and with a clock that is a day wrong" {
+	cd "$BATS_TEST_TMPDIR"
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 1 \
+		-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+	start_coordinator --workers 1 --inner-steps 3 --cert c.pem --cert-key k.pem
+	url=${url/http:/https:}
+	refused 69 'certificate' rnp-train join -q "$url" --data "$DIR/tok" --state x --give-up 1s
+	start_worker a --ca c.pem --once
+	end_of a "${worker[a]}"
+	RNP_NOW=$(date -u -d '1 day ago' +%FT%TZ) start_worker b --ca c.pem --once
+	end_of b "${worker[b]}"
+	grep -q "this machine's clock is -86" b.err
+	wait_until 'two rounds' rounds_are 2
+	rounds | head -n 2 | jq -se 'all(.workers == 1)'
+}
