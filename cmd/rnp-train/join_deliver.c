@@ -1,5 +1,7 @@
 /* join_deliver.c - a delta goes to the coordinator in pieces, each as often as it takes. */
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,8 @@
 #include "common/base/mem.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
+
+#define CONNECTIONS 4 /* of an upload */
 
 /* Nobody wants the delta: said, and forgotten. */
 static int forget(struct worker *w, const struct http_response *r)
@@ -52,27 +56,110 @@ static int ask_pieces(struct worker *w, bool *there, uint64_t pieces)
 	return rc;
 }
 
-/* Returns 0; 1: the turn is over; -1. */
-static int put_piece(struct worker *w, const struct buf *file, uint64_t piece)
+/* One connection's part in an upload. */
+struct uploader {
+	struct worker *w;
+	struct client client;
+	const struct buf *file;
+	const bool *there;
+	_Atomic uint64_t *next; /* of all: the piece to take up */
+	_Atomic bool *broken;   /* another connection met what ends the upload */
+	uint64_t pieces;
+	struct http_response refused; /* status 0: nothing was */
+	struct err error;             /* code 0: none */
+	pthread_t thread;
+};
+
+/* Returns 0, or -1 with u->refused or u->error. */
+static int put_piece(struct uploader *u, uint64_t piece)
 {
-	const struct delta *d = &w->state.delta;
+	const struct delta *d = &u->w->state.delta;
+	uint64_t piece_bytes = u->w->run.piece_bytes;
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct client_request q = { .method = "PUT",
 		.content_type = "application/octet-stream",
-		.body = file->data + piece * w->run.piece_bytes,
-		.body_bytes = protocol_piece(d->bytes, w->run.piece_bytes, piece),
+		.body = u->file->data + piece * piece_bytes,
+		.body_bytes = protocol_piece(d->bytes, piece_bytes, piece),
 		.timeout_ms = 600000,
 		.sign = true };
 	char path[256];
 	int rc;
 
-	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64 "/%" PRIu64, w->key.address,
-		d->turn, piece);
+	snprintf(path, sizeof path, "/v1/delta/%s/%" PRIu64 "/%" PRIu64,
+		u->w->key.address, d->turn, piece);
 	q.path = path;
-	rc = client_send(&w->client, &q, &r);
-	if (rc == 0 && r.status != 200 && r.status != 201)
-		rc = forget(w, &r) < 0 ? -1 : 1;
+	rc = client_send(&u->client, &q, &r);
+	if (rc < 0) {
+		err_save(&u->error);
+	} else if (r.status != 200 && r.status != 201) {
+		u->refused = r;
+		return -1;
+	}
 	http_response_release(&r);
+	return rc;
+}
+
+static void *upload(void *arg)
+{
+	struct uploader *u = arg;
+	uint64_t i;
+
+	while (!*u->broken && (i = (*u->next)++) < u->pieces)
+		if (!u->there[i] && put_piece(u, i) < 0)
+			*u->broken = true;
+	return NULL;
+}
+
+/* What a connection carried counts as the worker's. */
+static void end_uploader(struct uploader *u)
+{
+	struct net_bytes b;
+
+	http_bytes(&u->client.http, &b);
+	u->w->client.http.closed.sent += b.sent;
+	u->w->client.http.closed.received += b.received;
+	http_release(&u->client.http);
+	http_response_release(&u->refused);
+}
+
+/* All pieces that are not there, over a few connections: one alone waits for each answer, and on a long
+ * way its window grows slowly. Returns 0; 1: the turn is over; -1. */
+static int put_pieces(struct worker *w, const struct buf *file, const bool *there,
+	uint64_t pieces)
+{
+	struct uploader all[CONNECTIONS];
+	_Atomic uint64_t next = 0;
+	_Atomic bool broken = false;
+	int n = pieces < CONNECTIONS ? (int)pieces : CONNECTIONS, started, rc = 0;
+
+	for (started = 0; started < n; started++) {
+		struct uploader *u = &all[started];
+
+		*u = (struct uploader){ .w = w,
+			.client = w->client,
+			.file = file,
+			.there = there,
+			.next = &next,
+			.broken = &broken,
+			.pieces = pieces };
+		u->client.http = (struct http)HTTP_INIT;
+		/* together they keep to the limit */
+		u->client.up_max = w->client.up_max / n;
+		if (pthread_create(&u->thread, NULL, upload, u) != 0)
+			break;
+	}
+	if (!started)
+		return err_sys(EX_OSERR, "cannot start a thread");
+	for (int i = 0; i < started; i++)
+		pthread_join(all[i].thread, NULL);
+	for (int i = 0; i < started && rc == 0; i++) {
+		if (all[i].refused.status)
+			rc = forget(w, &all[i].refused) < 0 ? -1 : 1;
+		else if (all[i].error.code)
+			rc = err_restore(&all[i].error);
+	}
+	for (int i = 0; i < started; i++)
+		end_uploader(&all[i]);
 	return rc;
 }
 
@@ -112,9 +199,8 @@ int worker_deliver(struct worker *w)
 		rc = err_set(EX_DATAERR, "%s: is not as long as it was", path);
 	if (rc == 0)
 		rc = ask_pieces(w, there, pieces);
-	for (uint64_t i = 0; rc == 0 && i < pieces; i++)
-		if (!there[i])
-			rc = put_piece(w, &file, i);
+	if (rc == 0)
+		rc = put_pieces(w, &file, there, pieces);
 	if (rc == 0)
 		rc = post_record(w);
 	free(there);
