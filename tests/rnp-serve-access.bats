@@ -156,7 +156,7 @@ code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 	cd "$BATS_TEST_TMPDIR"
 	RNP_SERVE_OPTIONS="--model chat=$DIR/model --listen 127.0.0.1:0 --port-file port"
 	command=$(sed -n 's/^ExecStart=//p' "$ROOT/scripts/systemd/rnp-serve.service" | sed "s|/usr/local/bin/|$RNP_BUILD/bin/|")
-	eval "$command" >plan 2>log 3>&- &
+	eval "exec $command" >plan 2>log 3>&- &
 	server=$!
 	eventually test -s port
 	[ "$(code "http://127.0.0.1:$(cat port)/health")" = 200 ]
