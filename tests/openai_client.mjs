@@ -63,6 +63,16 @@ const followed = client.responses.stream({ model, input: "Hi", instructions: "Be
 assert.equal((await followed.finalResponse()).output_text, spoken);
 await assert.rejects(client.responses.create({ model, input: "x", previous_response_id: "resp_1" }), (e) => e.param === "previous_response_id");
 
+const one = await client.embeddings.create({ model, input: ["free software", "a cat"] }); // the client asks for base64
+const numbers = await client.embeddings.create({ model, input: "free software", encoding_format: "float" });
+const length = (v) => Math.hypot(...v);
+assert.ok(Math.abs(length(one.data[0].embedding) - 1) < 1e-5 && Math.abs(length(one.data[1].embedding) - 1) < 1e-5);
+assert.deepEqual([...one.data[0].embedding].map(Math.fround), numbers.data[0].embedding.map(Math.fround));
+assert.notDeepEqual([...one.data[0].embedding], [...one.data[1].embedding]);
+const short = await client.embeddings.create({ model, input: "free software", dimensions: 8 });
+assert.ok(short.data[0].embedding.length === 8 && Math.abs(length(short.data[0].embedding) - 1) < 1e-5);
+await assert.rejects(client.embeddings.create({ model, input: "x", dimensions: 60000 }), (e) => e.param === "dimensions");
+
 await assert.rejects(client.chat.completions.create({ model: "none", messages }), (e) => e instanceof OpenAI.NotFoundError &&
 	e.code === "model_not_found" && e.param === "model");
 await assert.rejects(client.chat.completions.create({ model, messages, n: 99 }), (e) => e instanceof OpenAI.BadRequestError &&

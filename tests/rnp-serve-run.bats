@@ -245,3 +245,27 @@ teardown() { stop_serve; }
 		.usage.completion_tokens_details.accepted_prediction_tokens >= 30' repeats || fail "$(cat repeats)"
 	(($(metric steps_total) - before < 30))
 }
+
+@test "run: embeddings are the same in every batch, and a mean is that of all rows" {
+	start_serve
+	ask='{"input":"The license of this program says what others may do with it.","dimensions":16}'
+	post /v1/embeddings "$ask" >alone
+	jq -e '.object == "list" and (.data[0].embedding | length) == 16 and .usage.prompt_tokens > 5' alone
+	post /v1/completions '{"prompt":"others","max_tokens":200,"n":8}' >/dev/null &
+	local other=$!
+	for _ in 1 2 3; do post /v1/embeddings "$ask" | jq -c .data | cmp - <(jq -c .data alone); done
+	wait "$other"
+	stop_serve
+	start_serve --embeddings mean
+	post /v1/embeddings "$ask" >mean
+	! cmp -s mean alone
+	post /v1/embeddings "$ask" | jq -c .data | cmp - <(jq -c .data mean)
+	# one token is its own mean
+	id=$(post /tokenize '{"content":"the"}' | jq .tokens[0])
+	post /v1/embeddings "{\"input\":[$id]}" | jq -c .data >one
+	stop_serve
+	start_serve
+	post /v1/embeddings "{\"input\":[$id]}" | jq -c .data | cmp - one
+	[ "$(post /v1/embeddings '{}' | jq -r .error.param)" = input ]
+	[ "$(post /v1/embeddings '{"input":"x","encoding_format":"text"}' | jq -r .error.param)" = encoding_format ]
+}

@@ -95,6 +95,10 @@ static int begin(struct server *s, struct request *ask, struct api_key *key,
 
 	if (!m || prompt_count(ask, &n, e) < 0)
 		return -1;
+	if (ask->dimensions > model_file_config(m->l.model_file)->dim)
+		return api_error_set(e, 400, "invalid_value", "dimensions",
+			"'dimensions': embeddings of this model have %u",
+			model_file_config(m->l.model_file)->dim);
 	prompts = xcalloc(n, sizeof *prompts);
 	if (encode_all(prompts, n, m, ask, e) == 0) {
 		x = exchange_new(s->writer, m, ask, format, prompts, n);
@@ -143,6 +147,12 @@ static enum httpd_when post_response(void *s, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	return answer(s, q, r, REQUEST_RESPONSE, &reply_response);
+}
+
+static enum httpd_when post_embedding(void *s, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	return answer(s, q, r, REQUEST_EMBEDDING, &reply_embedding);
 }
 
 static void gone(void *ctx, struct httpd_request *q)
@@ -432,6 +442,8 @@ const struct httpd_route server_routes[] = {
 		.gone = gone, .done = done),
 	HTTPD_POST("/v1/responses", post_response, BODY_MAX, .slow = true,
 		.begin = begin_post, .gone = gone, .done = done),
+	HTTPD_POST("/v1/embeddings", post_embedding, BODY_MAX, .slow = true,
+		.begin = begin_post, .gone = gone, .done = done),
 	HTTPD_GET("/v1/models", get_models),
 	HTTPD_GET("/v1/models/{model}", get_model),
 	HTTPD_POST("/tokenize", post_tokenize, BODY_MAX, .slow = true,
@@ -446,6 +458,7 @@ const struct httpd_route server_routes[] = {
 	OPTIONS("/v1/chat/completions"),
 	OPTIONS("/v1/completions"),
 	OPTIONS("/v1/responses"),
+	OPTIONS("/v1/embeddings"),
 	OPTIONS("/v1/models"),
 	OPTIONS("/v1/models/{model}"),
 	OPTIONS("/tokenize"),

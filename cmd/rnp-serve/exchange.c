@@ -35,7 +35,7 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	const struct request *q = &x->request;
 	uint32_t n = (uint32_t)(p->ids.len / sizeof(uint32_t));
 	int64_t max = q->tokens_max, room = (int64_t)x->model->context - n;
-	bool chat = q->kind != REQUEST_COMPLETION;
+	bool chat = !request_has_prompts(q);
 
 	if (max < 0)
 		max = chat ? room : COMPLETION_TOKENS;
@@ -49,6 +49,13 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	c->answer.tokens_max = (uint32_t)(max < room ? max : room);
 	c->answer.sampling = q->sampling;
 	c->answer.sampling.choice = index % q->n;
+	if (q->kind == REQUEST_EMBEDDING) {
+		c->embedding = xcalloc(model_file_config(x->model->l.model_file)->dim,
+			sizeof *c->embedding);
+		c->answer.embedding = c->embedding;
+		c->answer.mean = x->model->pools_mean;
+		c->answer.tokens_max = 1;
+	}
 	c->answer.speculate = true;
 	c->answer.prediction = (const uint32_t *)(const void *)x->prediction.data;
 	c->answer.prediction_count = (uint32_t)(x->prediction.len / sizeof(uint32_t));
@@ -117,6 +124,7 @@ static void release_choice(struct choice *c)
 	buf_release(&c->reasoning);
 	buf_release(&c->said);
 	buf_release(&c->thought);
+	free(c->embedding);
 	json_decref(c->logprobs);
 }
 

@@ -37,6 +37,7 @@ struct choice {
 	struct buf said, thought;
 	uint32_t item;
 	bool speaks;
+	float *embedding; /* [dim]; embeddings only */
 };
 
 /* How an API writes its answers. */
@@ -50,7 +51,8 @@ struct reply_format {
 	void (*whole)(struct exchange *x, struct buf *out);
 };
 
-extern const struct reply_format reply_chat, reply_completion, reply_response;
+extern const struct reply_format reply_chat, reply_completion, reply_response,
+	reply_embedding;
 
 struct exchange {
 	_Atomic int holders;

@@ -209,7 +209,7 @@ int prompt_count(const struct request *q, uint32_t *n, struct api_error *e)
 	const json_t *first;
 
 	*n = 1;
-	if (q->kind != REQUEST_COMPLETION || json_is_string(q->prompt))
+	if (!request_has_prompts(q) || json_is_string(q->prompt))
 		return 0;
 	first = json_array_get(q->prompt, 0);
 	if (!first)
@@ -274,11 +274,10 @@ int prompt_encode(struct prompt *p, const struct served *m, const struct request
 	bool given = json_is_integer(json_array_get(q->prompt, 0)) ||
 		json_is_array(json_array_get(q->prompt, 0));
 
-	if (q->kind == REQUEST_COMPLETION && bos >= 0 && lm_token_adds_bos(m->l.token) &&
-		!given)
+	if (request_has_prompts(q) && bos >= 0 && lm_token_adds_bos(m->l.token) && !given)
 		buf_add(&p->ids, &id, sizeof id);
-	if ((q->kind == REQUEST_COMPLETION ? encode_text(p, m, q, i, e) :
-					     encode_chat(p, m, q, e)) < 0)
+	if ((request_has_prompts(q) ? encode_text(p, m, q, i, e) :
+				      encode_chat(p, m, q, e)) < 0)
 		return -1;
 	if (!p->ids.len && bos >= 0)
 		buf_add(&p->ids, &id, sizeof id);
@@ -288,7 +287,7 @@ int prompt_encode(struct prompt *p, const struct served *m, const struct request
 			"the prompt is empty, and the model has no BOS to begin with");
 	if (lm_service_accepts(m->service, (const uint32_t *)(void *)p->ids.data, n) < 0)
 		return api_error_set(e, 400, "context_length_exceeded",
-			q->kind == REQUEST_COMPLETION ? "prompt" : "messages", "%s",
+			request_has_prompts(q) ? "prompt" : "messages", "%s",
 			err_get()->text);
 	return 0;
 }

@@ -268,6 +268,17 @@ static int read_truncation(struct request *q, const struct field *f, json_t *v,
 	return text && strcmp(text, "disabled") == 0 ? 0 : refuse(q, f, v, e);
 }
 
+static int read_encoding(struct request *q, const struct field *f, json_t *v,
+	struct api_error *e)
+{
+	const char *text = json_string_value(v);
+
+	if (!text || (strcmp(text, "float") != 0 && strcmp(text, "base64") != 0))
+		return bad(e, f->name, "'float' or 'base64'");
+	q->base64 = strcmp(text, "base64") == 0;
+	return 0;
+}
+
 static int read_one(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
@@ -302,6 +313,7 @@ static int read_messages(struct request *q, const struct field *f, json_t *v,
 #define TEXT      REQUEST_COMPLETION
 #define BOTH      (CHAT | REQUEST_RESPONSE)
 #define ANSWER    REQUEST_RESPONSE
+#define EMBED     REQUEST_EMBEDDING
 #define ALL       (CHAT | TEXT | ANSWER)
 #define TO(field) offsetof(struct request, field)
 
@@ -345,6 +357,11 @@ static const struct field fields[] = {
 	{ "web_search_options", CHAT, refuse, 0, 0, 0 },
 	{ "store", BOTH, refuse, 0, 0, 0 },
 	{ "input", ANSWER, read_any, TO(input), 0, 0 },
+	{ "model", EMBED, read_text, TO(model), 0, 0 },
+	{ "input", EMBED, read_any, TO(prompt), 0, 0 },
+	{ "dimensions", EMBED, read_count, TO(dimensions), 1, 65536 },
+	{ "encoding_format", EMBED, read_encoding, 0, 0, 0 },
+	{ "user", EMBED, read_accepted, 0, 0, 0 },
 	{ "instructions", ANSWER, read_text, TO(instructions), 0, 0 },
 	{ "max_output_tokens", ANSWER, read_tokens_max, TO(tokens_max), 0, 0 },
 	{ "text", ANSWER, read_object, TO(text), 0, 0 },
@@ -405,9 +422,10 @@ static int check_together(struct request *q, struct api_error *e)
 	if ((q->kind & CHAT) && !q->messages)
 		return api_error_set(e, 400, "missing_required_parameter", "messages",
 			"'messages' is missing");
-	if (q->kind == TEXT && !q->prompt)
-		return api_error_set(e, 400, "missing_required_parameter", "prompt",
-			"'prompt' is missing");
+	if (request_has_prompts(q) && !q->prompt)
+		return api_error_set(e, 400, "missing_required_parameter",
+			q->kind == TEXT ? "prompt" : "input", "'%s' is missing",
+			q->kind == TEXT ? "prompt" : "input");
 	if (q->kind == REQUEST_CHAT && q->top_logprobs && !q->logprobs)
 		return api_error_set(e, 400, "invalid_value", "top_logprobs",
 			"'top_logprobs' needs 'logprobs'");

@@ -23,6 +23,7 @@ enum request_kind {
 	REQUEST_CHAT = 1,
 	REQUEST_COMPLETION = 2,
 	REQUEST_TEMPLATE = 4,
+	REQUEST_EMBEDDING = 16,
 	REQUEST_RESPONSE = 8 /* becomes a chat once it is parsed, but for its answer */
 };
 
@@ -65,8 +66,18 @@ struct request {
 	json_t *input, *text, *reasoning;
 	const char *instructions;
 
+	/* embeddings, whose input is `prompt` */
+	uint32_t dimensions; /* 0: all */
+	bool base64;
+
 	struct buf ignored; /* names of fields that nobody knows, "a, b" */
 };
+
+/* Whether a request has prompts, and not messages. */
+static inline bool request_has_prompts(const struct request *q)
+{
+	return q->kind == REQUEST_COMPLETION || q->kind == REQUEST_EMBEDDING;
+}
 
 /* Parses a body. Returns 0 or -1 with e and the pending error; release either way. */
 int request_parse(struct request *out, enum request_kind kind, const char *text,

@@ -26,6 +26,7 @@ static int64_t drain_ms = 30000;
 static const char *api_keys;
 static struct opt_list hosts, origins;
 static bool open_to_all, cache_shared;
+static const char *pooling = "last";
 
 static const struct opt opts[] = {
 	{ .name = "model",
@@ -97,6 +98,12 @@ static const struct opt opts[] = {
 		.kind = OPT_FLAG,
 		.to = &cache_shared,
 		.help = "keys share the cache, and can tell by the time what others asked" },
+	{ .name = "embeddings",
+		.kind = OPT_CHOICE,
+		.to = &pooling,
+		.metavar = "last|mean",
+		.choices = "last|mean",
+		.help = "of which rows embeddings are made (default last)" },
 	{ .name = "drain",
 		.kind = OPT_DURATION,
 		.to = &drain_ms,
@@ -127,7 +134,8 @@ static int open_models(struct server *s)
 		.streams = (uint32_t)streams,
 		.queue = (uint32_t)queue,
 		.cache_bytes = cache_bytes,
-		.outbox = s->outbox };
+		.outbox = s->outbox,
+		.pools_mean = strcmp(pooling, "mean") == 0 };
 
 	s->models = xcalloc((size_t)models.n, sizeof *s->models);
 	for (int i = 0; i < models.n; i++) {

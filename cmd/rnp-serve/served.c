@@ -130,6 +130,7 @@ int served_open(struct served *m, const struct served_options *o)
 	if (loaded_open(&m->l, m->path, o->tokenizer, o->device) < 0)
 		return -1;
 	m->available_bytes = available(m);
+	m->pools_mean = o->pools_mean;
 	m->context = o->context ? o->context :
 				  model_file_config(m->l.model_file)->context;
 	if (m->context < 2)

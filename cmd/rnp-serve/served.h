@@ -14,6 +14,7 @@ struct served_options {
 	uint32_t streams, queue;
 	int64_t cache_bytes; /* 0: what streams of whole contexts take, at most half of what is there */
 	struct lm_outbox *outbox;
+	bool pools_mean; /* embeddings are the mean of all rows, not the last */
 };
 
 /* One model. */
@@ -22,7 +23,8 @@ struct served {
 	struct loaded l;
 	struct lm_service *service;
 	uint32_t context; /* positions of a text */
-	uint32_t *ends;   /* ids that end a text */
+	bool pools_mean;
+	uint32_t *ends; /* ids that end a text */
 	uint32_t ends_count;
 	struct lm_chat *chat; /* NULL: it only continues text */
 	/* what it takes */

@@ -211,6 +211,8 @@ static void finished(struct lm_engine *e, struct lm_answer *a, enum lm_finish ho
 {
 	a->finish = how;
 	lm_said_release(&a->said);
+	free(a->hidden);
+	a->hidden = NULL;
 	tell(e, a, -1, NULL);
 }
 
@@ -261,6 +263,8 @@ static bool next_hash(struct lm_answer *a, struct lm_prefix_hash *out)
 {
 	uint32_t length = a->sequence.length;
 
+	if (a->embedding && a->mean)
+		return false; /* every row is wanted */
 	if (length % LM_PAGE || length + LM_PAGE >= a->known)
 		return false;
 	if (!length) {
@@ -606,7 +610,8 @@ static void plan(struct lm_engine *e)
 				.token = a->tokens[position],
 				.position = position,
 				.adapter = a->adapter,
-				.logits = position + 1 >= a->known };
+				.logits = position + 1 >= a->known ||
+					(a->embedding && a->mean) };
 			e->of[row] = a;
 		}
 	}
@@ -644,6 +649,25 @@ static void append(struct lm_engine *e, struct lm_answer *a, uint32_t token,
 		a->finish = LM_FINISH_LENGTH;
 }
 
+/* Adds a row to the embedding, and ends it with the last one. */
+static void embed(struct lm_engine *e, struct lm_answer *a, uint32_t position)
+{
+	uint32_t dim = lm_weights_config(e->w)->dim;
+	float *row = a->mean ? a->hidden : a->embedding;
+
+	if (a->mean && !row)
+		row = a->hidden = xcalloc(dim, sizeof *row);
+	if (lm_forward_hidden(e->forward, row) < 0) {
+		fail(a);
+		return;
+	}
+	for (uint32_t i = 0; i < dim && a->mean; i++)
+		a->embedding[i] = (position ? a->embedding[i] : 0) +
+			row[i] / (float)a->prompt;
+	if (position + 1 == a->known)
+		a->finish = LM_FINISH_STOP;
+}
+
 static int hear(void *arg, uint32_t row, const float *logits)
 {
 	struct lm_engine *e = arg;
@@ -655,6 +679,10 @@ static int hear(void *arg, uint32_t row, const float *logits)
 
 	if (a->finish != LM_UNFINISHED || a->wrong)
 		return 0;
+	if (a->embedding) {
+		embed(e, a, e->rows[row].position);
+		return 0;
+	}
 	allowed = a->mask.allowed ? a->mask.allowed(a->mask.ctx) : NULL;
 	token = lm_draw(&e->scratch, &a->sampling, a->said.generated ? &a->said : NULL,
 		allowed, logits, vocab, (uint64_t)e->rows[row].position + 1);

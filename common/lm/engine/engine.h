@@ -49,6 +49,10 @@ struct lm_answer {
 	const uint32_t *prediction;
 	uint32_t prediction_count;
 	bool speculate;
+	/* Not NULL: no token is drawn, but [dim] activations of the prompt's last row, or with
+	 * `mean` the mean of all its rows, are written there; tokens_max is 1. */
+	float *embedding;
+	bool mean;
 	void *user; /* the asker's own */
 
 	_Atomic bool
@@ -71,8 +75,9 @@ struct lm_answer {
 	uint32_t hashed; /* pages of the sequence that hash stands for */
 	struct lm_prefix_hash hash;
 	uint32_t take, guesses,
-		hits; /* rows of this step; of them proposals; that were right */
-	bool wrong;   /* a proposal was not what was drawn */
+		hits;  /* rows of this step; of them proposals; that were right */
+	bool wrong;    /* a proposal was not what was drawn */
+	float *hidden; /* with mean: [dim] of one row */
 	uint64_t serial;
 	/* tokens to propose; steps until it is tried again; how often in a row all were wrong */
 	uint32_t speculation, pause, misses;

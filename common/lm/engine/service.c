@@ -10,7 +10,8 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-#define BUDGET_MIN LM_PAGE
+#define BUDGET_MIN   LM_PAGE
+#define BUDGET_FIRST 32 /* rows of prompts before it is known how long they take */
 
 /* --- the outbox ------------------------------------------------------------------------------ */
 
@@ -189,6 +190,8 @@ static void adapt(struct lm_service *s, uint32_t rows, int64_t ns)
 	if (ns > s->config.step_ns && rows > BUDGET_MIN)
 		s->budget = (uint32_t)((int64_t)(rows < s->budget ? rows : s->budget) *
 			s->config.step_ns / ns);
+	else if (rows >= s->budget && ns < s->config.step_ns / 3)
+		s->budget *= 2;
 	else if (rows >= s->budget && ns < s->config.step_ns * 3 / 4)
 		s->budget += s->budget / 4 + 1;
 	if (s->budget < BUDGET_MIN)
@@ -232,12 +235,15 @@ int lm_service_open(struct lm_service **out, const struct lm_weights *w,
 	s->config = *config;
 	s->end = &s->first;
 	s->budget = config->limits.rows;
+	if (config->step_ns && s->budget > BUDGET_FIRST)
+		s->budget = BUDGET_FIRST;
 	if (lm_engine_open(&s->engine, w, &config->limits, config->ends,
 		    config->ends_count, hear, s) < 0) {
 		free(s);
 		return -1;
 	}
 	s->config.ends = NULL;
+	lm_engine_set_budget(s->engine, s->budget);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	lm_engine_count(s->engine, &s->counts.engine);

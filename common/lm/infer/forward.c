@@ -35,6 +35,7 @@ struct lm_forward {
 	/* columns position, slot, table and chosen; then lists of pages */
 	uint32_t *host;
 	uint32_t rows; /* of the current pass */
+	uint32_t told; /* of the chosen rows: whose logits are handed over */
 	uint32_t keys_max;
 };
 
@@ -503,10 +504,21 @@ static int emit_logits(struct lm_forward *f, uint32_t n, lm_logits_fn logits, vo
 {
 	const uint32_t *chosen = host_column(f, CHOSEN);
 
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
+		f->told = i;
 		if (logits(arg, chosen[i], f->scores + i * f->w->config.vocab) < 0)
 			return -1;
+	}
 	return 0;
+}
+
+int lm_forward_hidden(struct lm_forward *f, float *out)
+{
+	uint64_t dim = f->w->config.dim;
+	struct dev *d = f->w->d;
+
+	return d->ops->get(d, out, f->h + f->told * dim, 4 * dim) < 0 ? device_failed(d) :
+									0;
 }
 
 /* Runs all layers and computes the logits of n_chosen chosen rows, as one batch of the device. */

@@ -52,4 +52,8 @@ void lm_forward_close(struct lm_forward *f); /* NULL is fine */
 int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	lm_logits_fn logits, void *arg);
 
+/* From inside the logits callback: writes the activations of its row before the output projection,
+ * normed, to out[dim]. Returns 0, or -1 with err_set(): the device's error. */
+int lm_forward_hidden(struct lm_forward *f, float *out);
+
 #endif

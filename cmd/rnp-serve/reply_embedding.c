@@ -1,0 +1,76 @@
+/* reply_embedding.c - embeddings as OpenAI's API writes them: normed, as numbers or as base64 of
+ * little-endian f32. */
+#include <math.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-serve/exchange.h"
+#include "common/base/mem.h"
+#include "common/json/canon.h"
+
+/* The first n numbers, of length 1. */
+static void normalise(float *x, uint32_t n)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += (double)x[i] * x[i];
+	for (uint32_t i = 0; i < n && sum > 0; i++)
+		x[i] = (float)(x[i] / sqrt(sum));
+}
+
+static void add_base64(struct buf *out, const float *x, uint32_t n)
+{
+	size_t bytes = n * sizeof *x, room;
+	char *text;
+
+	room = sodium_base64_ENCODED_LEN(bytes, sodium_base64_VARIANT_ORIGINAL);
+	text = xmalloc(room);
+	sodium_bin2base64(text, room, (const unsigned char *)x, bytes,
+		sodium_base64_VARIANT_ORIGINAL);
+	buf_addf(out, "\"%s\"", text);
+	free(text);
+}
+
+static void add_numbers(struct buf *out, const float *x, uint32_t n)
+{
+	buf_addc(out, '[');
+	for (uint32_t i = 0; i < n; i++) {
+		if (i)
+			buf_addc(out, ',');
+		buf_addf(out, "%.9g", isfinite(x[i]) ? (double)x[i] : 0.0);
+	}
+	buf_addc(out, ']');
+}
+
+static void embedding_whole(struct exchange *x, struct buf *out)
+{
+	uint32_t n = x->request.dimensions;
+
+	if (!n)
+		n = model_file_config(x->model->l.model_file)->dim;
+	buf_adds(out, "{\"object\":\"list\",\"data\":[");
+	for (uint32_t i = 0; i < x->count; i++) {
+		float *e = x->choices[i].embedding;
+
+		normalise(e, n);
+		buf_addf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":",
+			i ? "," : "", i);
+		if (x->request.base64)
+			add_base64(out, e, n);
+		else
+			add_numbers(out, e, n);
+		buf_addc(out, '}');
+	}
+	buf_adds(out, "],\"model\":");
+	canon_string(out, x->model->name, strlen(x->model->name));
+	buf_addf(out, ",\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u}}\n",
+		x->prompt_tokens, x->prompt_tokens);
+}
+
+/* Embeddings do not stream. */
+const struct reply_format reply_embedding = {
+	.id_prefix = "embd-",
+	.whole = embedding_whole,
+};
