@@ -23,31 +23,6 @@ teardown() {
 	rig_down
 }
 
-# The coordinator in its namespace; arguments as start_coordinator's
-serve_training() {
-	cd "$BATS_TEST_TMPDIR" || return
-	[[ -d m ]] || cp -r "$DIR/model" m
-	rm -f started
-	rig_exec "$rig_server" rnp-train coordinate --model m --data "$DIR/tok" --listen 10.77.0.1:8080 --port-file started --batch 4 \
-		--length 32 --lr 3e-3 --device cpu --log-file requests.log "$@" >>c.out 2>>c.err 3>&- &
-	coordinator=$!
-	wait_until 'the coordinator to start' test -s started
-	url=http://10.77.0.1:8080
-}
-
-# join_from HOME NAME [OPTION...]
-join_from() {
-	rig_exec "${rig_home[$1]}" rnp-train join "$url" --data "$DIR/tok" --state "$BATS_TEST_TMPDIR/state-$2" --device cpu "${@:3}" \
-		>>"$BATS_TEST_TMPDIR/$2.out" 2>>"$BATS_TEST_TMPDIR/$2.err" 3>&- &
-	worker[$2]=$!
-}
-
-# What holds whatever happened: the chain of rounds is whole, no sequence counts twice, workers have the coordinator's parameters
-nothing_is_twice() {
-	rounds | jq -se '. as $all | all(range(1; length); $all[.].base == $all[. - 1].model and $all[.].round == $all[. - 1].round + 1)'
-	rounds | jq -se '[.[].members[] | select(.state == "counted").first] | length == (unique | length)'
-}
-
 echo_server='
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
