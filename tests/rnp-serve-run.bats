@@ -215,6 +215,34 @@ teardown() { stop_serve; }
 	refused 65 "bad.jinja:2: a tag that we know expected, not 'include'" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --chat-template bad.jinja
 }
 
+@test "run: response_format keeps an answer to a schema; reasoning, choices, streams and logprobs stay" {
+	start_serve
+	local schema='{"type":"object","properties":{"city":{"type":"string","maxLength":12},"n":{"type":"integer","minimum":1,"maximum":99},"ok":{"type":"boolean"}},"required":["city","n","ok"],"additionalProperties":false}'
+	local ask='"messages":[{"role":"user","content":"Hi"}],"max_tokens":150,"n":4,"temperature":1.5,"seed":3,"response_format":{"type":"json_schema","json_schema":{"name":"place","schema":'"$schema"'}}'
+	post /v1/chat/completions "{$ask}" >whole
+	jq -e '[.choices[] | select(.finish_reason == "stop") | .message.content | fromjson |
+		(.city | length <= 12) and .n >= 1 and .n <= 99 and (.ok | type == "boolean") and (keys | length) == 3] | length > 0 and all' whole
+	post /v1/chat/completions "{$ask,\"stream\":true}" -N >stream
+	grep -o '^data: {.*' stream | cut -c7- >chunks
+	local i
+	for i in 0 1 2 3; do
+		[ "$(jq -rj --argjson i "$i" '.choices[] | select(.index == $i) | .delta.content // empty' chunks)" = \
+			"$(jq -rj --argjson i "$i" '.choices[$i].message.content' whole)" ]
+	done
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":200,"seed":1,"logprobs":true,"response_format":{"type":"json_object"}}' >object
+	jq -e '.choices[0] | (.message.content | startswith("{")) and (.logprobs.content | length) > 1' object
+	jq -e '.choices[0] | .finish_reason == "length" or (.message.content | fromjson | type == "object")' object
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{"a":{"not":{}}}}}}}' |
+		jq -e '.error.param == "response_format" and (.error.message | contains("schema.properties.a.not"))'
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"xml"}}' | jq -e '.error.param == "response_format"'
+	# nobody else's text changes
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":20,"seed":5}' | jq -r '.choices[0].message.content' >alone
+	post /v1/chat/completions "{$ask}" >/dev/null &
+	local other=$!
+	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":20,"seed":5}' | jq -r '.choices[0].message.content' | cmp - alone
+	wait "$other"
+}
+
 @test "run: the openai client from npm works unchanged" {
 	[[ -d $ROOT/build/node/node_modules/openai ]] || skip "openai is not there: scripts/bootstrap"
 	start_serve

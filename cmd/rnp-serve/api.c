@@ -89,6 +89,7 @@ static int begin(struct server *s, struct request *ask, struct api_key *key,
 {
 	struct prompt *prompts = NULL;
 	struct served *m = find_model(s, ask->model, e);
+	struct constraint *constraint = NULL;
 	struct exchange *x;
 	uint32_t n = 0;
 	int rc = -1;
@@ -100,8 +101,9 @@ static int begin(struct server *s, struct request *ask, struct api_key *key,
 			"'dimensions': embeddings of this model have %u",
 			model_file_config(m->l.model_file)->dim);
 	prompts = xcalloc(n, sizeof *prompts);
-	if (encode_all(prompts, n, m, ask, e) == 0) {
-		x = exchange_new(s->writer, m, ask, format, prompts, n);
+	if (encode_all(prompts, n, m, ask, e) == 0 &&
+		constraint_open(&constraint, m, ask, e) == 0) {
+		x = exchange_new(s->writer, m, ask, format, prompts, n, constraint);
 		rc = start(s, x, key, q, r, e);
 	}
 	for (uint32_t i = 0; i < n; i++)

@@ -142,6 +142,7 @@ static int kind_of(const json_t *line, enum request_kind *kind,
 static int submit(struct batch *b, struct item *item, struct request *q,
 	const struct reply_format *format, struct api_error *e)
 {
+	struct constraint *constraint = NULL;
 	struct prompt *prompts;
 	uint32_t n = 0, i;
 	int rc = -1;
@@ -151,9 +152,10 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 	prompts = xcalloc(n, sizeof *prompts);
 	for (i = 0; i < n && prompt_encode(&prompts[i], &b->model, q, i, e) == 0; i++)
 		;
-	if (i == n) {
+	if (i == n && constraint_open(&constraint, &b->model, q, e) == 0) {
 		q->stream = false;
-		item->x = exchange_new(b->writer, &b->model, q, format, prompts, n);
+		item->x = exchange_new(b->writer, &b->model, q, format, prompts, n,
+			constraint);
 		item->x->user = item;
 		item->x->on_finish = finished;
 		rc = exchange_start(item->x, NULL, &item->reply);

@@ -59,6 +59,10 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	c->answer.speculate = true;
 	c->answer.prediction = (const uint32_t *)(const void *)x->prediction.data;
 	c->answer.prediction_count = (uint32_t)(x->prediction.len / sizeof(uint32_t));
+	if (x->constraint) {
+		c->constrained = constrained_new(x->constraint, p->reasoning);
+		c->answer.mask = constrained_mask(c->constrained);
+	}
 	c->answer.logprobs = q->logprobs;
 	c->answer.top_logprobs = q->top_logprobs;
 	c->logprobs = q->logprobs ? json_array() : NULL;
@@ -84,7 +88,8 @@ static void read_prediction(struct exchange *x)
 }
 
 struct exchange *exchange_new(struct writer *w, struct served *m, struct request *q,
-	const struct reply_format *format, struct prompt *prompts, uint32_t count)
+	const struct reply_format *format, struct prompt *prompts, uint32_t count,
+	struct constraint *constraint)
 {
 	struct exchange *x = xcalloc(1, sizeof *x);
 	unsigned char random[12];
@@ -93,6 +98,7 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 	x->writer = w;
 	x->model = m;
 	x->format = format;
+	x->constraint = constraint;
 	x->request = *q;
 	*q = (struct request){ 0 };
 	q = &x->request;
@@ -119,6 +125,7 @@ static void release_choice(struct choice *c)
 {
 	free(c->answer.tokens);
 	free(c->answer.error);
+	constrained_free(c->constrained);
 	filter_release(&c->filter);
 	buf_release(&c->content);
 	buf_release(&c->reasoning);
@@ -135,6 +142,7 @@ void exchange_drop(struct exchange *x)
 	for (uint32_t i = 0; i < x->count; i++)
 		release_choice(&x->choices[i]);
 	free(x->choices);
+	constraint_free(x->constraint);
 	request_release(&x->request);
 	buf_release(&x->out);
 	buf_release(&x->prediction);

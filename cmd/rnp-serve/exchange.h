@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "cmd/rnp-serve/constraint.h"
 #include "cmd/rnp-serve/filter.h"
 #include "cmd/rnp-serve/keys.h"
 #include "cmd/rnp-serve/prompt.h"
@@ -22,6 +23,7 @@ struct choice {
 	struct exchange *x;
 	uint32_t index;
 	struct lm_detoken detoken;
+	struct constrained *constrained; /* NULL: free text */
 	struct filter filter;
 	struct buf echo;               /* completions: what comes before the answer */
 	struct buf content, reasoning; /* not written yet when streaming, else all */
@@ -65,7 +67,8 @@ struct exchange {
 	const struct reply_format *format;
 	struct request request;
 	struct served *model;
-	struct keys *keys; /* with key: whose limits it counts against */
+	struct constraint *constraint; /* NULL: answers are free */
+	struct keys *keys;             /* with key: whose limits it counts against */
 	struct api_key *key;
 	struct choice *choices;
 	uint32_t count, prompts;
@@ -84,10 +87,12 @@ struct exchange {
 	bool touched;
 };
 
-/* Parses nothing: takes a parsed request (which it empties) and the prompts, makes the choices.
+/* Parses nothing: takes a parsed request (which it empties), the prompts and a constraint (or NULL),
+ * makes the choices.
  * Returns it, held once for the caller. */
 struct exchange *exchange_new(struct writer *w, struct served *m, struct request *q,
-	const struct reply_format *format, struct prompt *prompts, uint32_t count);
+	const struct reply_format *format, struct prompt *prompts, uint32_t count,
+	struct constraint *constraint);
 
 /* Who asks: groups take turns, and only a name space shares what is in the cache. */
 void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space);

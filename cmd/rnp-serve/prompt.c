@@ -18,13 +18,10 @@ static int failed(struct api_error *e, const char *param)
 	return api_error_set(e, 400, "invalid_value", param, "%s", err_get()->text);
 }
 
-/* What needs constraints. */
+/* What this server does not do. */
 static int check_supported(const struct served *m, const struct request *q,
 	struct api_error *e)
 {
-	const char *format = json_string_value(
-		json_object_get(q->response_format, "type"));
-
 	if (!m->chat)
 		return api_error_set(e, 400, "unsupported_parameter", "messages",
 			"model '%s' has no chat template that is known: it only continues "
@@ -33,9 +30,6 @@ static int check_supported(const struct served *m, const struct request *q,
 	if (json_array_size(q->tools))
 		return api_error_set(e, 400, "unsupported_parameter", "tools",
 			"'tools' is not supported by this server");
-	if (q->response_format && (!format || strcmp(format, "text") != 0))
-		return api_error_set(e, 400, "unsupported_parameter", "response_format",
-			"'response_format' must be of type 'text'");
 	return 0;
 }
 

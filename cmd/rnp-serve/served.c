@@ -32,7 +32,7 @@ int served_name(struct served *m, const char *option)
 	char *path;
 	size_t len;
 
-	*m = (struct served){ .l = LOADED_INIT };
+	*m = (struct served){ .l = LOADED_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 	if (equals && is_name(option, (size_t)(equals - option))) {
 		m->name = xstrndup(option, (size_t)(equals - option));
 		m->path = xstrdup(equals + 1);
@@ -155,11 +155,49 @@ void served_release(struct served *m)
 {
 	lm_service_close(m->service);
 	lm_chat_close(m->chat);
+	lm_vocabulary_free(m->vocabulary);
 	loaded_release(&m->l);
 	free(m->ends);
 	free(m->name);
 	free(m->path);
 	*m = (struct served){ .l = LOADED_INIT };
+}
+
+static struct lm_vocabulary *make_vocabulary(const struct served *m)
+{
+	uint32_t vocab = model_file_config(m->l.model_file)->vocab;
+	struct lm_vocabulary_token *tokens = xcalloc((size_t)vocab + 1, sizeof *tokens);
+	size_t *at = xcalloc((size_t)vocab + 1, sizeof *at);
+	struct buf texts = BUF_INIT;
+	struct lm_vocabulary *v;
+
+	for (uint32_t id = 0; id < vocab; id++) {
+		at[id] = texts.len;
+		if (id < lm_token_count(m->l.token))
+			lm_token_piece(m->l.token, &texts, id, false, false);
+		tokens[id].len = texts.len - at[id];
+	}
+	for (uint32_t id = 0; id < vocab; id++)
+		tokens[id].text = buf_text(&texts) + at[id];
+	for (uint32_t i = 0; i < m->ends_count; i++)
+		tokens[m->ends[i]].ends = true;
+	v = lm_vocabulary_new(tokens, vocab);
+	free(tokens);
+	free(at);
+	buf_release(&texts);
+	return v;
+}
+
+const struct lm_vocabulary *served_vocabulary(struct served *m)
+{
+	const struct lm_vocabulary *v;
+
+	pthread_mutex_lock(&m->lock);
+	if (!m->vocabulary)
+		m->vocabulary = make_vocabulary(m);
+	v = m->vocabulary;
+	pthread_mutex_unlock(&m->lock);
+	return v;
 }
 
 json_t *served_plan(const struct served *m)

@@ -702,12 +702,12 @@ static int compile_schema(struct compiler *c, const json_t *schema, uint32_t *no
 }
 
 struct sequences {
-	const struct lm_part **at; /* by number */
+	const struct lm_grammar_part **at; /* by number */
 	size_t n, cap;
 };
 
 static uint32_t sequence_of(struct compiler *c, struct sequences *l,
-	const struct lm_part *p)
+	const struct lm_grammar_part *p)
 {
 	struct lm_grammar *g = c->g;
 
@@ -725,10 +725,10 @@ static uint32_t sequence_of(struct compiler *c, struct sequences *l,
 
 static int compile_sequence(struct compiler *c, struct sequences *l, uint32_t number)
 {
-	const struct lm_part *p = l->at[number];
+	const struct lm_grammar_part *p = l->at[number];
 	struct gsequence s = { 0 };
 
-	while (p[s.count].kind != LM_PART_END)
+	while (p[s.count].kind != LM_GRAMMAR_END)
 		s.count++;
 	s.items = take(c->g, s.count * sizeof *s.items);
 	for (uint32_t i = 0; i < s.count; i++) {
@@ -736,13 +736,13 @@ static int compile_sequence(struct compiler *c, struct sequences *l, uint32_t nu
 
 		item->kind = p[i].kind;
 		item->token = p[i].token;
-		if (p[i].kind == LM_PART_TEXT) {
+		if (p[i].kind == LM_GRAMMAR_TEXT) {
 			item->text = arena_strdup(c->g->arena, p[i].text);
 			item->len = (uint32_t)strlen(p[i].text);
-		} else if (p[i].kind == LM_PART_SCHEMA) {
+		} else if (p[i].kind == LM_GRAMMAR_SCHEMA) {
 			if (compile_schema(c, p[i].schema, &item->node) < 0)
 				return -1;
-		} else if (p[i].kind == LM_PART_CHOICE) {
+		} else if (p[i].kind == LM_GRAMMAR_CHOICE) {
 			while (p[i].choices[item->choice_count])
 				item->choice_count++;
 			item->choices = take(c->g,
@@ -769,7 +769,7 @@ static int finish(struct compiler *c)
 		for (uint32_t k = 0; k < g->sequences[i].count; k++) {
 			const struct gitem *item = &g->sequences[i].items[k];
 
-			if (item->kind == LM_PART_SCHEMA &&
+			if (item->kind == LM_GRAMMAR_SCHEMA &&
 				g->nodes[item->node].height > LM_GRAMMAR_DEPTH_MAX)
 				return err_set(EX_DATAERR,
 					"schema: no value can satisfy it");
@@ -777,7 +777,7 @@ static int finish(struct compiler *c)
 	return 0;
 }
 
-int lm_grammar_parts(struct lm_grammar **out, const struct lm_part *parts)
+int lm_grammar_parts(struct lm_grammar **out, const struct lm_grammar_part *parts)
 {
 	struct lm_grammar *g = xcalloc(1, sizeof *g);
 	struct compiler c = { .g = g,
@@ -823,8 +823,9 @@ out:
 
 int lm_grammar_schema(struct lm_grammar **out, const json_t *schema)
 {
-	const struct lm_part parts[] = { { .kind = LM_PART_SCHEMA, .schema = schema },
-		{ .kind = LM_PART_END } };
+	const struct lm_grammar_part parts[] = { { .kind = LM_GRAMMAR_SCHEMA,
+							 .schema = schema },
+		{ .kind = LM_GRAMMAR_END } };
 
 	return lm_grammar_parts(out, parts);
 }

@@ -31,25 +31,25 @@ int lm_grammar_schema(struct lm_grammar **out, const json_t *schema);
 void lm_grammar_free(struct lm_grammar *g); /* NULL is allowed */
 
 /* A part of a larger text. */
-enum lm_part_kind {
-	LM_PART_END,
-	LM_PART_TEXT,
-	LM_PART_SCHEMA,
-	LM_PART_TOKEN,
-	LM_PART_CHOICE
+enum lm_grammar_part_kind {
+	LM_GRAMMAR_END,
+	LM_GRAMMAR_TEXT,
+	LM_GRAMMAR_SCHEMA,
+	LM_GRAMMAR_TOKEN,
+	LM_GRAMMAR_CHOICE
 };
-struct lm_part {
-	enum lm_part_kind kind;
+struct lm_grammar_part {
+	enum lm_grammar_part_kind kind;
 	const char *text; /* TEXT: NUL-terminated */
 	const json_t *schema;
 	uint32_t token; /* TOKEN: exactly this one, whatever its text */
-	/* CHOICE: one of these sequences, each ended by LM_PART_END; the array ends with NULL. A
+	/* CHOICE: one of these sequences, each ended by LM_GRAMMAR_END; the array ends with NULL. A
 	 * sequence may hold itself at its end, for repetitions. */
-	const struct lm_part *const *choices;
+	const struct lm_grammar_part *const *choices;
 };
 
-/* Compiles a sequence that LM_PART_END ends. As lm_grammar_schema. */
-int lm_grammar_parts(struct lm_grammar **out, const struct lm_part *parts);
+/* Compiles a sequence that LM_GRAMMAR_END ends. As lm_grammar_schema. */
+int lm_grammar_parts(struct lm_grammar **out, const struct lm_grammar_part *parts);
 
 /* --- the vocabulary ----------------------------------------------------------------------------- */
 
@@ -57,7 +57,7 @@ struct lm_vocabulary; /* the texts of all tokens, as a trie; threads may share i
 
 struct lm_vocabulary_token {
 	const char *text; /* what it adds to the text; not NUL-terminated */
-	size_t len;       /* 0: it is never allowed, but as LM_PART_TOKEN or an end */
+	size_t len;       /* 0: it is never allowed, but as LM_GRAMMAR_TOKEN or an end */
 	bool ends;        /* it ends the text */
 };
 

@@ -58,7 +58,7 @@ struct gobject {
 };
 
 struct gitem {
-	enum lm_part_kind kind;
+	enum lm_grammar_part_kind kind;
 	const char *text;
 	uint32_t len, node, token;
 	uint32_t *choices, choice_count; /* sequences */

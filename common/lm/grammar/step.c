@@ -521,7 +521,7 @@ static void step_sequence(const struct lm_grammar *g, struct pool *p,
 		return;
 	}
 	item = &s->items[f.state];
-	if (item->kind == LM_PART_TEXT) {
+	if (item->kind == LM_GRAMMAR_TEXT) {
 		if (f.count < item->len && (uint8_t)item->text[f.count] != byte)
 			return;
 		if (++f.count >= item->len) {
@@ -529,9 +529,9 @@ static void step_sequence(const struct lm_grammar *g, struct pool *p,
 			f.count = 0;
 		}
 		places_add(to, &f, from->below, from->depth);
-	} else if (item->kind == LM_PART_SCHEMA) {
+	} else if (item->kind == LM_GRAMMAR_SCHEMA) {
 		begin(g, item->node, behind_item(g, p, from), from->depth, byte, to);
-	} else if (item->kind == LM_PART_CHOICE) {
+	} else if (item->kind == LM_GRAMMAR_CHOICE) {
 		uint32_t below = behind_item(g, p, from);
 
 		for (uint32_t i = 0; i < item->choice_count; i++) {
@@ -566,14 +566,14 @@ void step_tokens(const struct lm_grammar *g, struct pool *p, const struct place 
 		return;
 	s = &g->sequences[f.id];
 	item = &s->items[f.state];
-	if (item->kind == LM_PART_TOKEN) {
+	if (item->kind == LM_GRAMMAR_TOKEN) {
 		if (tell)
 			tell(ctx, item->token);
 		f.state++;
 		f.count = 0;
 		if (want == item->token)
 			places_add(to, &f, from->below, from->depth);
-	} else if (item->kind == LM_PART_CHOICE) {
+	} else if (item->kind == LM_GRAMMAR_CHOICE) {
 		uint32_t behind = behind_item(g, p, from);
 
 		for (uint32_t i = 0; i < item->choice_count; i++) {
@@ -719,9 +719,9 @@ static bool may_be_empty(const struct lm_grammar *g, uint32_t sequence, unsigned
 	const struct gsequence *s = &g->sequences[sequence];
 
 	for (uint32_t i = 0; i < s->count; i++) {
-		bool empty = s->items[i].kind == LM_PART_TEXT && !s->items[i].len;
+		bool empty = s->items[i].kind == LM_GRAMMAR_TEXT && !s->items[i].len;
 
-		for (uint32_t k = 0; s->items[i].kind == LM_PART_CHOICE && depth < 8 &&
+		for (uint32_t k = 0; s->items[i].kind == LM_GRAMMAR_CHOICE && depth < 8 &&
 			k < s->items[i].choice_count;
 			k++)
 			empty |= may_be_empty(g, s->items[i].choices[k], depth + 1);
@@ -743,7 +743,7 @@ bool step_done(const struct lm_grammar *g, const struct pool *p, const struct pl
 			const struct gsequence *s = &g->sequences[at.top.id];
 
 			while (at.top.state < s->count && !at.top.count &&
-				s->items[at.top.state].kind == LM_PART_CHOICE) {
+				s->items[at.top.state].kind == LM_GRAMMAR_CHOICE) {
 				const struct gitem *item = &s->items[at.top.state];
 				bool empty = false;
 

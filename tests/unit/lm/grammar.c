@@ -374,14 +374,15 @@ static void sequences(void)
 {
 	json_t *schema = json_pack("{s:s,s:{s:{s:s}},s:b}", "type", "object",
 		"properties", "x", "type", "integer", "additionalProperties", 0);
-	struct lm_part call[] = { { .kind = LM_PART_TOKEN, .token = 3 },
-		{ .kind = LM_PART_TEXT, .text = "\n{\"name\": \"f\", \"arguments\": " },
-		{ .kind = LM_PART_SCHEMA, .schema = schema },
-		{ .kind = LM_PART_TEXT, .text = "}\n" },
-		{ .kind = LM_PART_TEXT, .text = "</call>" }, { .kind = LM_PART_CHOICE },
-		{ 0 } };
-	static const struct lm_part nothing[] = { { 0 } };
-	const struct lm_part *const again[] = { call, nothing, NULL };
+	struct lm_grammar_part call[] = { { .kind = LM_GRAMMAR_TOKEN, .token = 3 },
+		{ .kind = LM_GRAMMAR_TEXT,
+			.text = "\n{\"name\": \"f\", \"arguments\": " },
+		{ .kind = LM_GRAMMAR_SCHEMA, .schema = schema },
+		{ .kind = LM_GRAMMAR_TEXT, .text = "}\n" },
+		{ .kind = LM_GRAMMAR_TEXT, .text = "</call>" },
+		{ .kind = LM_GRAMMAR_CHOICE }, { 0 } };
+	static const struct lm_grammar_part nothing[] = { { 0 } };
+	const struct lm_grammar_part *const again[] = { call, nothing, NULL };
 	static const char one[] =
 		"\n{\"name\": \"f\", \"arguments\": {\"x\":17}}\n</call>";
 	struct lm_vocabulary *v = lm_vocabulary_new(tokens, token_count);
