@@ -341,3 +341,12 @@ cannot_write() {
 	run_split rnp-price quote --node node.json --costs no-such offers.jsonl --watch 1s
 	assert_equal "$status" 66 # what will not change ends it
 }
+
+@test "cli: config --example is a file that is taken, and knows every setting" {
+	mkdir -p "$XDG_CONFIG_HOME/rnp"
+	rnp-register config --example >"$XDG_CONFIG_HOME/rnp/config"
+	assert_equal "$(rnp-register config | jq -r 'select(.value) | .name')" registry
+	# without its marks each line is a setting, too
+	sed -i 's/^#\([a-z-]* = \)/\1/' "$XDG_CONFIG_HOME/rnp/config"
+	assert_equal "$(rnp-register config | jq -r 'select(.value == null) | .name')" ""
+}

@@ -278,3 +278,20 @@ bench_record() { # test unit median low high
 	run bash -c 'rnp-bench run --suite cpu --quick --time 10ms >/dev/full'
 	assert_equal "$status" 74
 }
+
+@test "bench run: Ctrl-C prints the results so far and says so" {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-bench run --suite cpu --time 20s >results 2>message 3>&- &
+	running=$!
+	# it measures: a second of processor time
+	for _ in {1..600}; do
+		(($(awk '{ print $14 + $15 }' "/proc/$running/stat") < 100)) || break
+		sleep 0.1
+	done
+	kill -INT "$running"
+	status=0
+	wait "$running" || status=$?
+	assert_equal "$status" 75
+	grep -q 'interrupted: these are the results so far' message
+	jq -se 'length > 0 and all(.[]; .kind == "rnp.bench" and .median > 0)' results >/dev/null
+}

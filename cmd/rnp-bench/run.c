@@ -1,5 +1,6 @@
 /* run.c - rnp-bench run: measures this machine and prints rnp.bench records, one per test. */
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,13 +199,31 @@ static int run_entry(struct entry *e, struct passes *p)
 	return rc;
 }
 
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+	(void)number;
+	interrupted = 1;
+}
+
+/* The first Ctrl-C ends the measuring after this batch, a second one the program. */
+static void watch_interrupt(void)
+{
+	struct sigaction action = { .sa_handler = on_interrupt,
+		.sa_flags = SA_RESTART | SA_RESETHAND };
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
 /* Runs a batch of each test that is not yet done, and of each course. Returns the first exit
  * code that is not 0. */
 static int run_pass(struct entries *all, struct passes *p)
 {
 	int code = EX_OK;
 
-	for (size_t i = 0; i < all->n; i++) {
+	for (size_t i = 0; i < all->n && !interrupted; i++) {
 		int rc = run_entry(&all->at[i], p);
 
 		if (rc < 0) {
@@ -282,15 +301,18 @@ static void add_entries(struct entries *all)
 			add_entry(all, &cap, suites[i], NULL);
 }
 
+static void release_entry(struct entry *e)
+{
+	measurement_release(&e->measurement);
+	json_decref(e->params);
+	if (!e->test)
+		e->suite->course->release(e->suite->course->state);
+}
+
 static void release_entries(struct entries *all)
 {
-	for (size_t i = 0; i < all->n; i++) {
-		measurement_release(&all->at[i].measurement);
-		json_decref(all->at[i].params);
-		if (!all->at[i].test)
-			all->at[i].suite->course->release(
-				all->at[i].suite->course->state);
-	}
+	for (size_t i = 0; i < all->n; i++)
+		release_entry(&all->at[i]);
 	free(all->at);
 }
 
@@ -389,11 +411,20 @@ static int run_all(struct entries *all, const struct settings *settings,
 	progress_start(&p.bar, "benchmark", "ms",
 		own.time_ms * (int64_t)all->ntests +
 			settings->time_ms * courses * SUITE_SEGMENTS);
-	for (; p.at < p.n; p.at++) {
+	watch_interrupt();
+	for (; p.at < p.n && !interrupted; p.at++) {
 		rc = run_pass(all, &p);
 		code = code ? code : rc;
 	}
 	progress_end(&p.bar);
+	if (interrupted) {
+		prog_warn(
+			"interrupted: these are the results so far; run it again for all");
+		code = EX_TEMPFAIL;
+		/* a course has results when it is whole */
+		while (all->n > all->ntests)
+			release_entry(&all->at[--all->n]);
+	}
 	for (int i = 0; suites[i]; i++)
 		if (suites[i]->close)
 			suites[i]->close();

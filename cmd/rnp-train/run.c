@@ -322,6 +322,11 @@ static int finish(struct journal *j, uint64_t saved, const char *why)
 		rc = session_save(s);
 	if (s->rank)
 		return rc;
+	if (rc == 0 && strcmp(why, "signal") == 0)
+		prog_info(
+			"stopped at step %llu: model and checkpoint are in %s; go on with the same "
+			"options and --resume",
+			(unsigned long long)s->loop.step, s->o.out);
 	if (rc == 0 && s->o.valid)
 		rc = session_eval(s, &s->valid_loss);
 	if (options.plot && j->n && journal_draw(j, options.plot) < 0)
@@ -370,6 +375,9 @@ static int train(struct journal *j)
 		progress_start(&bar, "training", "steps", s->o.steps);
 	while (rc == 0 && !(why = why_ended(s))) {
 		rc = advance(j);
+		progress_note(&bar, "loss %.3f, %.3g tokens/s", s->last_loss,
+			(double)(s->loop.tokens - j->began_tokens) /
+				((double)(clock_mono_ns() - j->began_ns) / 1e9));
 		progress_update(&bar, (int64_t)s->loop.step);
 		if (s->o.save_every && s->loop.step % (uint64_t)s->o.save_every == 0)
 			saved = s->loop.step;

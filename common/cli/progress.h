@@ -10,6 +10,11 @@
 struct progress {
 	const char *what, *unit; /* "nodes", "B"; borrowed */
 	int64_t total, begun_ns, drawn_ns;
+	/* where the last seconds, whose rate tells what is left, began, and where the next will */
+	struct progress_mark {
+		int64_t done, elapsed_ns;
+	} from, next;
+	char note[40]; /* behind it all, such as "loss 3.21"; "": none */
 	bool on, drawn;
 };
 
@@ -17,11 +22,16 @@ struct progress {
 void progress_start(struct progress *p, const char *what, const char *unit,
 	int64_t total);
 
-/* Updates the amount done, of total. Cheap: draws at most ten times a second. */
+/* Updates the amount done, of total. Cheap: draws at most ten times a second, no wider than the
+ * terminal. The time left is computed from the rate of the last 5 to 10 seconds. */
 void progress_update(struct progress *p, int64_t done);
 
 /* Erases the bar: before other lines on standard error, and at the end. */
 void progress_end(struct progress *p);
+
+/* Sets what stands behind the bar from now on. */
+void progress_note(struct progress *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Formats the text of the bar, for tests: at most size bytes. */
 void progress_text(char *out, int size, const struct progress *p, int64_t done,
