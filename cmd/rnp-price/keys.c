@@ -9,59 +9,10 @@
 #include "common/base/err.h"
 #include "common/base/money.h"
 #include "common/base/num.h"
+#include "common/base/suggest.h"
 #include "common/json/json.h"
 
-#define NAME_MAX_BYTES 64
-#define CENT_UUSD      10000
-
-static size_t least(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
-/* Returns how many letters must be changed, added, removed or swapped with their neighbour to
- * turn one word into the other (Damerau-Levenshtein distance, without moves over a change). */
-static size_t distance(const char *a, const char *b)
-{
-	size_t n = strlen(a), m = strlen(b), row[3][NAME_MAX_BYTES + 1];
-
-	if (n > NAME_MAX_BYTES || m > NAME_MAX_BYTES)
-		return SIZE_MAX;
-	for (size_t j = 0; j <= m; j++)
-		row[0][j] = j;
-	for (size_t i = 1; i <= n; i++) {
-		size_t *now = row[i % 3], *last = row[(i + 2) % 3],
-		       *before = row[(i + 1) % 3];
-
-		now[0] = i;
-		for (size_t j = 1; j <= m; j++) {
-			now[j] = least(last[j - 1] + (a[i - 1] != b[j - 1]),
-				least(last[j], now[j - 1]) + 1);
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-				a[i - 2] == b[j - 1])
-				now[j] = least(now[j], before[j - 2] + 1);
-		}
-	}
-	return row[n % 3][m];
-}
-
-const char *keys_nearest(const char *wrong, const char *const *names)
-{
-	size_t best = SIZE_MAX, allowed = strlen(wrong) / 3;
-	const char *nearest = NULL;
-
-	if (allowed < 2)
-		allowed = 2;
-	for (; *names; names++) {
-		size_t d = distance(wrong, *names);
-
-		if (d < best) {
-			best = d;
-			nearest = *names;
-		}
-	}
-	return best <= allowed ? nearest : NULL;
-}
+#define CENT_UUSD 10000
 
 int keys_check(const json_t *obj, const char *where, const char *const *names)
 {
@@ -69,19 +20,18 @@ int keys_check(const json_t *obj, const char *where, const char *const *names)
 	json_t *v;
 
 	json_object_foreach((json_t *)obj, key, v) {
+		struct suggest near = { .wanted = key };
 		const char *const *n = names;
-		const char *nearest;
+		char hint[96];
 
 		while (*n && strcmp(*n, key) != 0)
 			n++;
 		if (*n)
 			continue;
-		nearest = keys_nearest(key, names);
-		if (nearest)
-			return err_set(EX_DATAERR,
-				"%s: there is no '%.60s'; did you mean '%s'?", where, key,
-				nearest);
-		return err_set(EX_DATAERR, "%s: there is no '%.60s'", where, key);
+		for (n = names; *n; n++)
+			suggest_offer(&near, *n, strlen(*n));
+		return err_set(EX_DATAERR, "%s: there is no '%.60s'%s", where, key,
+			suggest_text(&near, hint, sizeof hint));
 	}
 	return 0;
 }

@@ -11,10 +11,6 @@
  * one. Returns 0, or -1 with EX_DATAERR. */
 int keys_check(const json_t *obj, const char *where, const char *const *names);
 
-/* Returns the name nearest to a misspelt one, or NULL if none is near: at most a third of its
- * letters (at least two) differ, are missing, superfluous or swapped. */
-const char *keys_nearest(const char *wrong, const char *const *names);
-
 /* Reads an amount of dollars: `NAME_uusd` as a whole number of micro-dollars, or `NAME` as a
  * text such as "1599.00 USD" or "$0.15". If absent, *uusd stays as it is. suffix follows
  * "_uusd" in the first form and NAME in the second ("_per_hour"). doubtful (may be NULL)

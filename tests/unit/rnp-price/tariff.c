@@ -163,16 +163,27 @@ static void check_amounts(void)
 	}
 }
 
-static void check_nearest(void)
+/* Whether the message for a misspelt key ends with this. */
+static bool refused_with(const char *wrong, const char *end)
 {
 	static const char *const names[] = { "hardware_uusd", "hardware", "watts_load",
 		"depreciation_days", NULL };
+	json_t *v = json_pack("{s:i}", wrong, 1);
+	int rc = keys_check(v, "x", names);
+	const char *text = err_get()->text;
+	size_t n = strlen(text), m = strlen(end);
 
-	CHECK(strcmp(keys_nearest("hardware_usd", names), "hardware_uusd") == 0);
-	CHECK(strcmp(keys_nearest("depreciation_day", names), "depreciation_days") == 0);
-	CHECK(strcmp(keys_nearest("wattsload", names), "watts_load") == 0);
-	CHECK(strcmp(keys_nearest("hradware", names), "hardware") == 0);
-	CHECK(keys_nearest("colour", names) == NULL);
+	json_decref(v);
+	return rc < 0 && n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static void check_nearest(void)
+{
+	CHECK(refused_with("hardware_usd", "did you mean 'hardware_uusd'?"));
+	CHECK(refused_with("depreciation_day", "did you mean 'depreciation_days'?"));
+	CHECK(refused_with("wattsload", "did you mean 'watts_load'?"));
+	CHECK(refused_with("hradware", "did you mean 'hardware'?"));
+	CHECK(refused_with("colour", "there is no 'colour'"));
 }
 
 int main(void)
