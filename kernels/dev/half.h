@@ -81,15 +81,22 @@ HD float f16_to_f32(uint16_t h)
 	return half_float_of_bits(sign | half_bits_of_float(half_expand(rest, 5, 10)));
 }
 
+/* Rounds |x|, given as its bits, to a format with infinity and NaN, without a sign. */
+HD uint32_t half_narrow(uint32_t bits, int exponent, int fraction)
+{
+	uint32_t infinity = ((1u << exponent) - 1) << fraction, h;
+
+	if (bits > 0x7f800000)
+		return infinity | 1u << (fraction - 1);
+	h = bits == 0x7f800000 ? infinity : half_shrink(bits, exponent, fraction);
+	return h < infinity ? h : infinity;
+}
+
 HD uint16_t f16_from_f32(float f)
 {
-	uint32_t bits = half_bits_of_float(f), sign = bits >> 16 & 0x8000, h;
+	uint32_t bits = half_bits_of_float(f);
 
-	bits &= 0x7fffffff;
-	if (bits > 0x7f800000)
-		return (uint16_t)(sign | 0x7e00);
-	h = bits == 0x7f800000 ? 0x7c00 : half_shrink(bits, 5, 10);
-	return (uint16_t)(sign | (h < 0x7c00 ? h : 0x7c00));
+	return (uint16_t)((bits >> 16 & 0x8000) | half_narrow(bits & 0x7fffffff, 5, 10));
 }
 
 HD float f8_to_f32(uint8_t h)

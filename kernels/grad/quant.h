@@ -438,13 +438,9 @@ HD float quant_remaining(float e, float sent)
 /* Rounds to f8 with 5 bits of exponent (OCP E5M2): the upper half of an f16. */
 HD uint8_t quant_fp8e5_from_f32(float f)
 {
-	uint32_t bits = half_bits_of_float(f), sign = bits >> 24 & 0x80, h;
+	uint32_t bits = half_bits_of_float(f);
 
-	bits &= 0x7fffffff;
-	if (bits > 0x7f800000)
-		return (uint8_t)(sign | 0x7e);
-	h = bits == 0x7f800000 ? 0x7c : half_shrink(bits, 5, 2);
-	return (uint8_t)(sign | (h < 0x7c ? h : 0x7c));
+	return (uint8_t)((bits >> 24 & 0x80) | half_narrow(bits & 0x7fffffff, 5, 2));
 }
 
 HD float quant_fp8e5_to_f32(uint8_t h)
