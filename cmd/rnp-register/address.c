@@ -17,12 +17,7 @@ static const struct opt opts[] = {
 		.to = &did,
 		.help = "print did:key instead of the base58 address" },
 	OPT_KEY(&key_path),
-	{ .name = "passphrase-file",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &passphrase_file,
-		.metavar = "F",
-		.help = "opens the key file where it is encrypted" },
+	OPT_PASSPHRASE(&passphrase_file),
 	{ 0 },
 };
 

@@ -44,12 +44,7 @@ static const struct opt opts[] = {
 		.choices = "idle|busy|render|maintenance",
 		.help = "what the node does (default idle)" },
 	OPT_KEY(&key_path),
-	{ .name = "passphrase-file",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &passphrase_file,
-		.metavar = "F",
-		.help = "of an encrypted key file" },
+	OPT_PASSPHRASE(&passphrase_file),
 	OPT_CA(&ca_file),
 	{ 0 },
 };

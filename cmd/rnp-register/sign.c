@@ -13,12 +13,7 @@ static const char *key_path, *passphrase_file;
 
 static const struct opt opts[] = {
 	OPT_KEY(&key_path),
-	{ .name = "passphrase-file",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.to = &passphrase_file,
-		.metavar = "F",
-		.help = "opens the key file where it is encrypted" },
+	OPT_PASSPHRASE(&passphrase_file),
 	{ 0 },
 };
 

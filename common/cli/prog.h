@@ -44,6 +44,11 @@ extern int64_t prog_watch_ms;
 	{ .name = "key", .kind = OPT_TEXT, .setting = true, .to = (to_path), .metavar = "F", \
 		.help = "key file (default $XDG_CONFIG_HOME/rnp/key.json)" }
 
+/* The row `--passphrase-file F` beside OPT_KEY. */
+#define OPT_PASSPHRASE(to_path) \
+	{ .name = "passphrase-file", .kind = OPT_TEXT, .setting = true, .to = (to_path), \
+		.metavar = "F", .help = "opens the key file if it is encrypted" }
+
 /* The row `--node A`, required, of commands about one node. */
 #define OPT_NODE(to_text) \
 	{ .name = "node", .kind = OPT_TEXT, .required = true, .to = (to_text), .metavar = "A", \
