@@ -17,12 +17,7 @@ static int64_t row = -1;
 static bool print;
 
 static const struct opt options[] = {
-	{ .name = "store",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &store,
-		.metavar = "DB",
-		.help = "the ledger" },
+	OPT_LEDGER(&store),
 	OPT_KEY(&key_path),
 	{ .name = "epoch",
 		.kind = OPT_I64,

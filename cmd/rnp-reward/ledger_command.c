@@ -13,12 +13,7 @@
 static const char *store, *import, *add;
 
 static const struct opt options[] = {
-	{ .name = "store",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &store,
-		.metavar = "DB",
-		.help = "the ledger" },
+	OPT_LEDGER(&store),
 	{ .name = "import",
 		.kind = OPT_TEXT,
 		.to = &import,

@@ -27,12 +27,7 @@
 static const char *store, *html;
 
 static const struct opt options[] = {
-	{ .name = "store",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &store,
-		.metavar = "DB",
-		.help = "the ledger" },
+	OPT_LEDGER(&store),
 	{ .name = "html",
 		.kind = OPT_TEXT,
 		.required = true,
