@@ -16,6 +16,7 @@
 
 #include "common/base/err.h"
 #include "common/grad/format.h"
+#include "common/grad/reader.h"
 #include "common/base/mem.h"
 
 #define ELEMENTS_MAX 70000
@@ -68,6 +69,36 @@ static bool alike(const unsigned char *a, const unsigned char *b, uint64_t n, bo
 	return true;
 }
 
+/* Chunk by chunk, as a coordinator sums the containers of its members: what the decoder takes has
+ * the same elements; of anything else what is given is an error or elements, and nothing beyond. */
+static void by_chunks(const uint8_t *c, size_t len, uint64_t n, bool sound,
+	const unsigned char *want)
+{
+	struct buf whole = { .data = (char *)(uintptr_t)c, .len = len };
+	struct grad_chunk_decoder *d = grad_chunk_decoder_new(&dev[0]);
+	struct grad_reader r;
+	int rc = grad_reader_open(&r, grad_read_buf, &whole, len, n);
+
+	if (sound)
+		must(rc == 0);
+	for (uint64_t i = 0; rc == 0 && i < r.chunks; i++) {
+		uint64_t count = grad_reader_length(&r, i);
+		float *out = xmalloc(count * sizeof *out);
+
+		rc = grad_reader_get(&r, d, i, out);
+		if (sound)
+			must(rc == 0 &&
+				alike((const unsigned char *)out, want + 4 * i * r.chunk,
+					count, false));
+		free(out);
+	}
+	if (rc < 0)
+		must(err_get()->code == EX_DATAERR && *err_get()->text);
+	err_clear();
+	grad_reader_close(&r);
+	grad_chunk_decoder_free(d);
+}
+
 static void decode(const uint8_t *c, size_t len)
 {
 	struct grad g;
@@ -100,6 +131,7 @@ static void decode(const uint8_t *c, size_t len)
 		must(got == rc);
 		must(rc < 0 || alike(first, y, n, bf16));
 	}
+	by_chunks(c, len, n, rc == 0 && !bf16, first);
 	free(first);
 	free(out);
 }
