@@ -146,3 +146,27 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 		[[ "$output" == *'"fits":false'* ]]
 	fi
 }
+
+@test "plan: what does not fit comes with what would" {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-train init --preset nano --out model >/dev/null
+	rnp-serve plan --model model >fits.json
+	jq -e '.fits and (has("proposals") | not)' fits.json
+	total=$(jq .total_bytes fits.json) weights=$(jq .weights_bytes fits.json)
+	mkdir -p machine/proc
+	export RNP_SYSROOT=$PWD/machine
+	# available BYTES: a machine with so much
+	available() { printf 'MemTotal: %d kB\nMemAvailable: %d kB\n' $(($1 / 1024)) $(($1 / 1024)) >machine/proc/meminfo; }
+	available $((total - 4096))
+	run_split rnp-serve plan --model model
+	assert_equal "$status" 1
+	jq -e '.proposals[0] | test("--type q8_0 takes about")' <<<"$output"
+	context=$(jq -r '.proposals[] | capture("--context (?<n>[0-9]+)").n' <<<"$output")
+	# what is proposed does fit
+	rnp-serve plan --model model --context "$context" | jq -e .fits
+	run rnp-serve plan --model model --context $((context + 16))
+	assert_equal "$status" 1
+	available $((weights / 20))
+	run_split rnp-serve plan --model model
+	jq -e '.proposals | length == 1 and (.[0] | test("^a machine with .* free"))' <<<"$output"
+}

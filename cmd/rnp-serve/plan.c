@@ -8,6 +8,7 @@
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/lm/infer/stream.h"
+#include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
@@ -57,6 +58,61 @@ static uint32_t longest(const struct model_file *s, uint64_t bytes)
 	return low;
 }
 
+/* What is left when the weights have this type: an estimate, matrices are nearly all of a model. */
+static uint64_t total_as(const struct lm_stream_plan *p, const struct lm_config *c,
+	double bits)
+{
+	return p->total - p->weights + (uint64_t)((double)lm_config_params(c) * bits / 8);
+}
+
+static void add_bytes(struct buf *out, uint64_t bytes)
+{
+	human_bytes(out, (double)bytes);
+}
+
+/* What would fit in place of what does not: a smaller type at the same context, a shorter context,
+ * or more memory. */
+static json_t *proposals(const struct model_file *s, const struct lm_stream_plan *p,
+	uint64_t there)
+{
+	/* blocks of 32 with a scale of 16 bits */
+	static const struct {
+		const char *name;
+		double bits;
+	} types[] = { { "q8_0", 8.5 }, { "q4_0", 4.5 } };
+	const struct lm_config *c = model_file_config(s);
+	uint32_t tokens = longest(s, there);
+	json_t *list = json_array();
+	struct buf text = BUF_INIT;
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		uint64_t total = total_as(p, c, types[i].bits);
+
+		if (total >= p->total || total > there)
+			continue;
+		buf_reset(&text);
+		buf_addf(&text, "--type %s takes about ", types[i].name);
+		add_bytes(&text, total);
+		buf_adds(&text, " in all (rnp-train export makes such a file)");
+		json_push_text(list, text.data);
+		break;
+	}
+	if (tokens) {
+		buf_reset(&text);
+		buf_addf(&text, "--context %u is the longest that fits as it is", tokens);
+		json_push_text(list, text.data);
+	}
+	if (!json_array_size(list)) {
+		buf_reset(&text);
+		buf_adds(&text, "a machine with ");
+		add_bytes(&text, total_as(p, c, types[1].bits));
+		buf_adds(&text, " free, with --type q4_0, or a smaller model");
+		json_push_text(list, text.data);
+	}
+	buf_release(&text);
+	return list;
+}
+
 static int write_plan(const struct model_file *s, const struct dev *d,
 	const struct lm_stream_plan *p, uint64_t there, bool fits)
 {
@@ -77,6 +133,8 @@ static int write_plan(const struct model_file *s, const struct dev *d,
 		json_set_i64(r, "available_bytes", (int64_t)there);
 		json_set_bool(r, "fits", fits);
 		json_set_i64(r, "context_max", longest(s, there));
+		if (!fits)
+			json_set(r, "proposals", proposals(s, p, there));
 	} else {
 		unknown = json_object();
 		json_set_text(unknown, "available_bytes", "the system does not say");
