@@ -10,6 +10,7 @@
 #define STEPS_MAX  10000000 /* some 100 ms */
 #define CELLS_MAX  6000000
 #define PREFIX_MAX 4096
+#define WAYS_MAX   24 /* of one value, at the same time */
 
 /* Which schemas a node stands for. */
 struct node_schemas {
@@ -505,6 +506,10 @@ static int compile_node(struct compiler *c, uint32_t number)
 		add_way(c->g, &node, a->type == ALT_ARRAY ? WAY_ARRAY : WAY_OBJECT, id,
 			alts.n + 3);
 	}
+	if (node.count > WAYS_MAX)
+		return err_set(EX_DATAERR,
+			"schema: anyOf has more than %d branches of objects and arrays",
+			WAYS_MAX);
 	c->g->nodes[number] = node;
 	return 0;
 }

@@ -11,7 +11,7 @@
 
 #define WHOLE_DIGITS_MAX 64 /* of a number without bounds */
 #define EXACT_DIGITS     15 /* multiples have no more: readers take numbers as doubles */
-#define REMAINDERS_MAX   4000
+#define REMAINDERS_MAX   500
 #define DIGITS_MAX       sizeof(((struct lm_decimal *)0)->digits)
 
 int decimal_set(struct lm_decimal *d, const char *text)

@@ -579,9 +579,9 @@ static int read_numbers(struct schema *s, const json_t *schema, struct lm_number
 		return 0;
 	if (!json_is_number(multiple) || f <= 0)
 		return schema_refuse(s, schema, "multipleOf", "must be a number above 0");
-	if (f != floor(f) || f > 1e9)
+	if (f != floor(f) || f > 10000)
 		return schema_refuse(s, schema, "multipleOf",
-			"must be a whole number of at most 10^9");
+			"must be a whole number of at most 10,000");
 	n->whole = true;
 	n->multiple = (uint64_t)f;
 	return 0;

@@ -8,7 +8,7 @@
 
 #include "common/lm/grammar/program.h"
 
-#define PLACES_MAX 64
+#define PLACES_MAX 32
 
 enum frame_kind {
 	FRAME_END,

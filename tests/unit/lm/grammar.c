@@ -2,7 +2,8 @@
  *
  * `grammar --check` reads lines {"schema":S,"texts":[...]} and prints {"ok":[...]} or {"error":E}.
  * `grammar --walk N SEED` reads lines {"schema":S} and prints N texts that random walks through the
- * masks make, as an array. `grammar --time` prints what masks cost. */
+ * masks make, as an array. `grammar --time [WORDS]` prints what masks cost,
+ * for a vocabulary of so many words. */
 #include "common/lm/grammar/grammar.h"
 
 #include <stdlib.h>
@@ -236,6 +237,7 @@ static void bounds(void)
 	refused("{\"pattern\":\"((a{1000}){1000}){1000}\"}", "schema.pattern: ");
 	refused("{\"pattern\":\"^(a|b)*a(a|b){20}$\"}", "schema");
 	refused("{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", "schema.oneOf: ");
+	refused("{\"multipleOf\":99991}", "schema.multipleOf: ");
 	refused("{\"multipleOf\":0.5}", "schema.multipleOf: ");
 	refused("{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "no value");
 	refused("{\"enum\":[]}", "no value");
@@ -528,7 +530,10 @@ int main(int argc, char **argv)
 	bool timed = argc > 1 && strcmp(argv[1], "--time") == 0;
 	int rc;
 
-	make_tokens(timed ? 127000 : argc > 1 ? 1500 : 40);
+	make_tokens(timed && argc > 2 ? (uint32_t)atol(argv[2]) :
+			timed         ? 127000 :
+			argc > 1      ? 1500 :
+					40);
 	if (argc > 1) {
 		rc = timed ? measure() :
 			     filter(argc > 2 ? atol(argv[2]) : 0,
