@@ -1,11 +1,12 @@
-/* access.c - the rules, in the order in which they are asked. */
+/* access.c - the access rules, in the order in which they are checked. */
 #include "cmd/rnp-serve/access.h"
 
 #include <string.h>
 
 #include "common/base/err.h"
 
-/* "localhost", "127.1.2.3", "[::1]", "a.localhost", each with or without a port. */
+/* Whether a name is "localhost", "127.1.2.3", "[::1]" or "a.localhost", each with or without a
+ * port. */
 static bool is_loopback_name(const char *host)
 {
 	size_t len = strlen(host), dots;
@@ -28,7 +29,7 @@ bool access_is_loopback(const char *listen)
 	return *listen != ':' && is_loopback_name(listen);
 }
 
-/* Names without a port hold for every port. */
+/* Names without a port match every port. */
 static bool is_named(const struct server *s, const char *authority)
 {
 	size_t len = strcspn(authority, ":");
@@ -52,7 +53,7 @@ static bool refuse(struct httpd_reply *r, int status, const char *code, const ch
 	return false;
 }
 
-/* A page of the server itself: its origin is the host that was asked. */
+/* Whether the page belongs to the server itself: its origin is the requested host. */
 static bool is_same_origin(const struct httpd_request *q, const char *origin)
 {
 	const char *host = strstr(origin, "://");

@@ -14,7 +14,7 @@
 
 #define BODY_MAX ((size_t)16 << 20)
 
-/* The model of a request; a server of one takes its absence as that one. */
+/* Finds the model of a request; a server with a single one accepts its absence. */
 static struct served *find_model(struct server *s, const char *name, struct api_error *e)
 {
 	if (!name && s->model_count == 1)
@@ -43,7 +43,7 @@ static int encode_all(struct prompt *prompts, uint32_t n, const struct served *m
 	return 0;
 }
 
-/* Without keys addresses take turns, and share what is in the cache. */
+/* Without keys, client addresses take turns and share cached prompts. */
 static uint64_t address_group(const char *client)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
@@ -53,7 +53,8 @@ static uint64_t address_group(const char *client)
 	return h;
 }
 
-/* Takes the limits of the key, and a place in the queue. x is given up in any case of -1. */
+/* Applies the limits of the key, and takes a place in the queue. x is released whenever it
+ * returns -1. */
 static int start(struct server *s, struct exchange *x, struct api_key *key,
 	struct httpd_request *q, struct httpd_reply *r, struct api_error *e)
 {
@@ -225,7 +226,7 @@ static enum httpd_when get_model(void *ctx, struct httpd_request *q,
 
 /* --- texts and tokens ------------------------------------------------------------------------------- */
 
-/* {"model", KEY}: the value of KEY, which has that type. */
+/* {"model", KEY}: returns the value of KEY, which has that type. */
 static json_t *read_small(struct server *s, struct httpd_request *q, const char *key,
 	json_type type, json_t **body, struct served **m, struct api_error *e)
 {
@@ -329,7 +330,7 @@ static enum httpd_when post_detokenize(void *ctx, struct httpd_request *q,
 	v = read_small(ctx, q, "tokens", JSON_ARRAY, &body, &m, &e);
 	if (v && detokenize(&text, m, v, &e) == 0) {
 		o = json_pack("{s:s%}", "content", buf_text(&text), text.len);
-		if (!o) { /* a NUL or such is no text of JSON */
+		if (!o) { /* NUL bytes, for example, are not valid JSON text */
 			o = json_object();
 			json_set_text(o, "content", buf_text(&text));
 		}
@@ -343,7 +344,7 @@ static enum httpd_when post_detokenize(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* What a chat's messages become, for people who write clients and templates. */
+/* Returns the prompt that a chat's messages become, for people who write clients and templates. */
 static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -402,7 +403,7 @@ static enum httpd_when get_openapi(void *ctx, struct httpd_request *q,
 
 /* --- before the body comes ------------------------------------------------------------------------------- */
 
-/* Who may not ask does not send 16 MiB first. */
+/* Access is checked before the body, so that nobody uploads 16 MiB in vain. */
 static enum httpd_when begin_post(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -417,7 +418,7 @@ static enum httpd_when begin_post(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* A browser asks before it lets a page of another origin ask. */
+/* A browser asks (preflight) before it lets a page of another origin send a request. */
 static enum httpd_when options(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
 	struct api_key *key;

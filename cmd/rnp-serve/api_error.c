@@ -1,4 +1,4 @@
-/* api_error.c - the one shape of errors. */
+/* api_error.c - the one format of errors. */
 #include "cmd/rnp-serve/api_error.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
-/* api_error.h - errors as OpenAI's API tells them. Uses request.h, httpd.h. */
+/* api_error.h - errors in the format of OpenAI's API. Uses request.h, httpd.h. */
 #ifndef RNP_SERVE_API_ERROR_H
 #define RNP_SERVE_API_ERROR_H
 
 #include "cmd/rnp-serve/request.h"
 #include "common/net/httpd.h"
 
-/* Appends {"error":{"message","type","param","code"}} with the pending error's sentence. */
+/* Appends {"error":{"message","type","param","code"}} with the pending error's message. */
 void api_error_body(struct buf *out, const struct api_error *e);
 
 /* Fills r with it. Returns HTTPD_NOW. */

@@ -125,7 +125,8 @@ static json_t *message(const char *role, const char *text, size_t bytes)
 	return m;
 }
 
-/* The question as a conversation: the variables of a chat template, or NULL with err_set(). */
+/* Returns the question as a conversation: the variables of a chat template, or NULL with
+ * err_set(). */
 static json_t *conversation(const struct buf *prompt)
 {
 	json_t *v, *messages;
@@ -176,7 +177,7 @@ static int encode(struct answer *a)
 		false);
 }
 
-/* A model says something only after something. */
+/* An empty prompt is refused: a model needs something to continue. */
 static int check_prompt(struct answer *a)
 {
 	int64_t bos = lm_token_bos(a->l.token);
@@ -195,7 +196,7 @@ static int check_prompt(struct answer *a)
 	return 0;
 }
 
-/* Text goes out as it comes, unless it is to be one record. */
+/* Text is printed as it comes, unless it becomes one record. */
 static int show(struct answer *a)
 {
 	int rc;
@@ -215,10 +216,11 @@ static int speak(struct answer *a)
 	struct lm_detoken d;
 
 	lm_detoken_init(&d, a->l.token);
-	/* what follows a prompt is not the first of the text: its blank stays */
+	/* text after a prompt is not the first of the output: its leading space stays */
 	d.started = a->prompt.len > 0 && !chat;
 	a->finish = "length";
-	a->sampler.position = a->prompt_tokens; /* as the server draws: the same text */
+	/* the same position as in the server, which then draws the same text */
+	a->sampler.position = a->prompt_tokens;
 	while (a->made < tokens) {
 		id = lm_sample(&a->sampler, a->logits, vocab);
 		if (!isfinite(a->logits[id]))
@@ -267,7 +269,7 @@ static double rate(uint32_t n, int64_t ns)
 	return ns > 0 ? n * 1e9 / (double)ns : 0;
 }
 
-/* A model may say NUL, which no record of ours holds. */
+/* A model may generate NUL, which our records cannot hold. */
 static void set_answer(json_t *record, const struct buf *text)
 {
 	struct buf clean = BUF_INIT;
@@ -316,7 +318,7 @@ static int answer(struct answer *a, int n, char **args)
 		return -1;
 	c = model_file_config(a->l.model_file);
 	if (!context && tokens < (int64_t)c->context - (int64_t)ids_count(a))
-		context = ids_count(a) + tokens + 1; /* no more memory than it takes */
+		context = ids_count(a) + tokens + 1; /* no more memory than needed */
 	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context) < 0 ||
 		check_prompt(a) < 0)
 		return -1;
@@ -343,7 +345,7 @@ static int run(int n, char **args)
 	int rc = check_options();
 
 	if (seed ==
-		UINT64_MAX) /* small enough to be a number of JSON, so that it can be given again */
+		UINT64_MAX) /* small enough for a JSON number, so that it can be given again */
 		seed = (uint64_t)clock_mono_ns() & 0xffffffff;
 	lm_sampler_init(&a.sampler, seed);
 	a.sampler.how.temperature = temperature;

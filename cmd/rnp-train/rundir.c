@@ -47,7 +47,7 @@ int rundir_hold(struct rundir *r, const char *path)
 	if (access(path, W_OK | X_OK) < 0)
 		return err_sys(errno == EACCES || errno == EROFS ? EX_NOPERM : 0,
 			"cannot write into '%s'", path);
-	/* a file system without locks is one without this help */
+	/* on a file system without locks there is no protection */
 	r->lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->lock_fd >= 0 && flock(r->lock_fd, LOCK_EX | LOCK_NB) < 0 &&
 		errno == EWOULDBLOCK)
@@ -76,8 +76,8 @@ int rundir_peek(const char *path, json_t **texts)
 	return rc;
 }
 
-/* A run goes on with what it began with, or its bits would not be those of a run that was never
- * stopped. */
+/* A resumed run uses the data that it began with, otherwise its bits would differ from those of
+ * an uninterrupted run. */
 static int check_same(const struct lm_progress *at, const struct lm_progress *want,
 	const char *file, const char *data_name)
 {
@@ -106,7 +106,7 @@ int rundir_load(const char *path, struct lm_train *t, const struct lm_progress *
 	return rc;
 }
 
-/* The tensor that export reads, whole. */
+/* Returns the tensor that export reads, complete. */
 struct reading {
 	struct lm_train *t;
 	float *values;

@@ -1,5 +1,5 @@
-/* session.c - opens what a run needs in the order in which it can fail, and passes steps, losses
- * and checkpoints on. */
+/* session.c - opens what a run needs, in the order in which it can fail, and passes steps,
+ * losses and checkpoints on. */
 #include "cmd/rnp-train/session.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static int check_vocab(const struct lm_shards *set, const char *path,
 		set->vocab, c->vocab);
 }
 
-/* The name of a run's text is the hash of the digests of its shards. */
+/* The id of a run's text is the hash of the digests of its shards. */
 static void data_digest(unsigned char out[32], const struct lm_shards *set)
 {
 	crypto_generichash_state h;
@@ -37,7 +37,7 @@ static void data_digest(unsigned char out[32], const struct lm_shards *set)
 	crypto_generichash_final(&h, out, 32);
 }
 
-/* A resumed run takes the options that were not given from its checkpoint. */
+/* A resumed run takes options that were not given from its checkpoint. */
 static int take_settings(struct session *s)
 {
 	struct buf path = BUF_INIT;
@@ -128,7 +128,7 @@ static int open_device(struct session *s)
 	return device_open(&s->d, spec);
 }
 
-/* Both sets of tokens are of this tokenizer, as far as their headers tell. */
+/* Checks that both sets of tokens are of this tokenizer, as far as their headers say. */
 static int check_tokens(const struct session *s, const struct lm_token *t,
 	const char *path)
 {
@@ -140,8 +140,8 @@ static int check_tokens(const struct session *s, const struct lm_token *t,
 	return s->o.valid ? lm_shards_suit(&s->valid, s->o.valid, print, path) : 0;
 }
 
-/* Chooses the tokenizer that is saved with the model: the data's; else the model's own, where it
- * has one; else what the run that is resumed had when it began. "" in path: none. */
+/* Chooses the tokenizer that is saved with the model: the data's; else the model's own, if it
+ * has one; else the one that a resumed run had when it began. "" in path: none. */
 static void choose_token(const struct session *s, struct buf *path)
 {
 	const char *own = model_file_tokenizer(s->model_file);
@@ -156,7 +156,7 @@ static void choose_token(const struct session *s, struct buf *path)
 		buf_addf(path, "%s/tokenizer.json", s->o.out);
 }
 
-/* The model's own tokenizer must agree with the data, too, unless we cannot read it. */
+/* The model's own tokenizer must agree with the data, too, unless it cannot be read. */
 static int check_own_token(const struct session *s, const char *chosen)
 {
 	const char *own = model_file_tokenizer(s->model_file);
@@ -272,7 +272,7 @@ static int open_loop(struct session *s)
 	return lm_loop_open(&s->loop, &s->d, &l);
 }
 
-/* Where the run is, as its checkpoint has it. */
+/* Returns the run's progress, as its checkpoint holds it. */
 static struct lm_progress progress(const struct session *s)
 {
 	struct lm_progress at = { .steps = s->loop.step,
@@ -285,7 +285,7 @@ static struct lm_progress progress(const struct session *s)
 	return at;
 }
 
-/* The run takes all sequences of the shuffle, from `first` on. */
+/* Adds all sequences of the shuffle, from `first` on, to the loop. */
 static void give_all(struct session *s, uint64_t first)
 {
 	lm_loop_take_back(&s->loop);
@@ -320,7 +320,7 @@ static int agree(struct session *s)
 	return lm_loop_agree(&s->loop, same, sizeof same);
 }
 
-/* Better now than after hours of training. */
+/* Fails now rather than after hours of training. */
 static int hold(struct session *s)
 {
 	return s->rank || !s->o.out ? 0 : rundir_hold(&s->dir, s->o.out);
@@ -332,7 +332,7 @@ int session_begin(struct session *s)
 		open_loop(s) < 0)
 		return -1;
 	give_all(s, 0);
-	/* a run that cannot begin makes no directory */
+	/* a run that cannot begin creates no directory */
 	if (s->o.out && rundir_has(s->o.out, "") && hold(s) < 0)
 		return -1;
 	if (load_parameters(s) < 0 || agree(s) < 0)
@@ -342,7 +342,7 @@ int session_begin(struct session *s)
 
 void session_release(struct session *s)
 {
-	ddp_close(s->ranks); /* first: it sums what the trainer has */
+	ddp_close(s->ranks); /* first, because it sums the trainer's gradients */
 	lm_loop_close(&s->loop);
 	dev_close(&s->d);
 	lm_shards_close(&s->data);

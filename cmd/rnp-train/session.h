@@ -1,5 +1,5 @@
-/* session.h - one process of `rnp-train run`: options, model, data, device, ranks, and the loop and
- * directory that they go into. */
+/* session.h - one process of `rnp-train run`: options, model, data, device, ranks, loop and run
+ * directory. */
 #ifndef RNP_TRAIN_SESSION_H
 #define RNP_TRAIN_SESSION_H
 
@@ -25,36 +25,37 @@ struct session_options {
 	int64_t save_every, eval_every, eval_tokens, every;
 	const char *precision; /* "bf16", "f32" */
 	bool recompute, resume;
-	/* Joins this process to the others that share each batch; as comm_mpi_open. NULL: there are
-	 * none. */
+	/* Joins this process to the others that share each batch; as comm_mpi_open. NULL: a
+	 * single process. */
 	int (*join)(struct comm *c, void *arg);
 	void *join_arg;
 	bool no_overlap, no_graph;
-	/* The GPUs of this machine's ranks, one after the other; 0: `device`. */
+	/* The GPUs of this machine's ranks, in order; 0: use `device`. */
 	const char *const *devices;
 	int n_devices;
-	int ranks; /* without join, for a plan: how many would share the batch; 0: one */
-	/* Whether the person gave this option: what was not given a resumed run takes from its
+	int ranks; /* without join, for a plan: how many ranks would share the batch; 0: one */
+	/* Whether the user gave this option; a resumed run takes the others from its
 	 * checkpoint. */
 	bool (*given)(const char *option);
-	/* Bits that end the run when one rank has them: why, of the caller's making. */
+	/* Returns the caller's bits for why the run is to stop; it stops as soon as one rank
+	 * has any. */
 	unsigned (*stop_flags)(void);
 };
 
 struct session {
 	struct session_options o;
 	struct lm_train_options train_options;
-	struct ddp *ranks; /* NULL: one process alone */
-	int rank, size;    /* 0 and 1 then; rank 0 evaluates and writes */
+	struct ddp *ranks; /* NULL: a single process */
+	int rank, size;    /* 0 and 1 without ranks; rank 0 evaluates and writes */
 	struct dev d;
 	struct model_file *model_file;
-	struct lm_token *token; /* goes with what is saved; NULL: none */
+	struct lm_token *token; /* saved with the model; NULL: none */
 	struct lm_shards data, valid;
 	unsigned char data_digest[32];
 	struct shuffle shuffle;
 	struct lm_loop loop;
 	struct rundir dir;
-	double matrix_flops; /* what the device's matrix products reach, measured; 0: not */
+	double matrix_flops; /* measured rate of the device's matrix products; 0: not measured */
 	double first_loss, last_loss, valid_loss; /* NaN: none yet */
 };
 
@@ -63,25 +64,26 @@ struct session {
 		.d = DEV_INIT, .loop = LM_LOOP_INIT \
 	}
 
-/* Opens all that is known without the trainer: model, data, options that go together. Returns 0, or
- * -1 with err_set(); release either way. */
+/* Opens everything that does not need the trainer: model, data, compatible options. Returns 0,
+ * or -1 with err_set(); release either way. */
 int session_open(struct session *s, const struct session_options *o);
 
-/* Opens the loop with the model's parameters, or the checkpoint's when the run is resumed. 65: not
- * every rank has the same. */
+/* Opens the loop with the model's parameters, or the checkpoint's if the run is resumed. 65:
+ * the ranks differ. */
 int session_begin(struct session *s);
 
-/* Waits for the other ranks; a rank that failed ends without it. */
+/* Waits for the other ranks; a rank that failed exits without it. */
 void session_release(struct session *s);
 
 /* One optimiser step, as lm_loop_step. */
 int session_step(struct session *s, struct lm_step *out);
 
-/* The mean loss over the first eval_tokens of the validation text, also to s->valid_loss. */
+/* Computes the mean loss over the first eval_tokens of the validation text, also into
+ * s->valid_loss. */
 int session_eval(struct session *s, double *loss);
 
-/* Writes checkpoint and model into the output directory, each whole or not at all. Called by every
- * rank: 65 their parameters are not the same, and nothing is written. */
+/* Writes checkpoint and model into the output directory, each atomically. Called by every rank:
+ * 65 their parameters differ, and nothing is written. */
 int session_save(struct session *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* settings.c - the table of options that a checkpoint keeps. */
+/* settings.c - the table of options that a checkpoint stores. */
 #include "cmd/rnp-train/settings.h"
 
 #include <stddef.h>
@@ -15,7 +15,8 @@
 
 enum kind { I64, U64, F64, PRECISION };
 
-/* The end of the run is among them, for the learning rate falls towards it; it alone may change. */
+/* The end of the run is among them, because the learning rate falls towards it; it alone may
+ * change. */
 static const struct setting {
 	const char *name;
 	enum kind kind;
@@ -46,7 +47,7 @@ static void *place(struct session_options *o, const struct setting *s)
 	return (char *)o + s->at;
 }
 
-/* A value as one would write it on the command line. */
+/* Formats a value as on the command line. */
 static void write_value(struct buf *out, const struct session_options *o,
 	const struct setting *s)
 {
@@ -113,7 +114,7 @@ json_t *settings_of(const struct session_options *o, int ranks)
 	return kept;
 }
 
-/* text: what the checkpoint has for s */
+/* text: the checkpoint's value of s */
 static int resume_one(struct session_options *o, const struct setting *s,
 	const char *text, const char *path)
 {

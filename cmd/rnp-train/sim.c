@@ -1,5 +1,6 @@
-/* sim.c - the events of sim.h, in a heap by time. A site is a coordinator; a group's coordinator is
- * also a worker of the root, whose work is done when its own rounds are. */
+/* sim.c - simulates the events of sim.h, with a heap ordered by time. A site is a coordinator;
+ * a group's coordinator is also a worker of the root, whose work is done when its own rounds
+ * are. */
 #include "cmd/rnp-train/sim.h"
 
 #include <math.h>
@@ -15,27 +16,27 @@
  * four workers on the loopback (nano, q4, five rounds) the sums are 0.4% above what it received and
  * 1.6% below what it sent. */
 #define JOIN_BYTES  4200 /* join, the run's record, a TLS handshake */
-#define TURN_UP     1900 /* poll, signed delta, its answer's request */
+#define TURN_UP     1900 /* poll, signed delta, the request of its answer */
 #define TURN_DOWN   2300 /* assignment, answers */
 #define PIECE_BYTES ((uint64_t)4 << 20)
 #define PIECE_MORE  900    /* a piece's request and answer */
 #define TLS_PART    1.0035 /* records of 16 KiB with header and tag */
-#define LOST_AFTER  30000  /* ms of silence behind which a member is gone */
+#define LOST_AFTER  30000  /* ms without contact after which a member is dropped */
 #define NOBODY      UINT64_MAX
 
 enum event_kind { JOIN, READY, COMPUTED, DELIVERED, LEAVE, LOST, PUBLISH, TICK };
 
 struct event {
 	int64_t at;
-	uint64_t order; /* of equal times: as they were made */
+	uint64_t order; /* breaks ties of time: order of creation */
 	enum event_kind kind;
 	uint64_t who;  /* worker; PUBLISH and TICK: site; LOST: member */
-	uint64_t more; /* the worker's life; LOST: its site */
+	uint64_t more; /* the worker's generation; LOST: its site */
 };
 
 struct worker {
 	const struct sim_link *link;
-	uint64_t site, group; /* whose it is; which site it is itself, NOBODY: none */
+	uint64_t site, group; /* its site; the site that it is itself, NOBODY: none */
 	uint64_t member, life, version;
 	bool parked;
 	struct round_assignment work;
@@ -46,17 +47,18 @@ struct worker {
 
 struct site {
 	struct round round;
-	uint64_t worker;     /* that it is at the root; NOBODY: it is the root */
+	uint64_t worker; /* its number as a worker of the root; NOBODY: it is the root */
 	uint64_t *worker_of; /* [members] */
 	size_t members_room;
-	uint64_t *parked, nparked; /* workers that wait */
+	uint64_t *parked, nparked; /* workers that wait for an assignment */
 	size_t parked_room;
-	double up_free, down_free; /* when its link is, ms */
+	double up_free, down_free; /* when its link becomes free, ms */
 	uint64_t received, sent, round_received, round_sent;
 	uint64_t *updates; /* bytes by turn */
 	size_t updates_room;
-	uint64_t done;           /* inner steps of rounds so far */
-	int64_t tick_at, opened; /* tick_at: when the next is due, ROUND_NEVER: none */
+	uint64_t done; /* inner steps of all rounds so far */
+	int64_t tick_at,
+		opened; /* tick_at: when the next tick is due, ROUND_NEVER: none */
 };
 
 struct sim {
@@ -122,8 +124,8 @@ static uint64_t on_the_wire(uint64_t bytes)
 	return (uint64_t)((double)(bytes + pieces * PIECE_MORE) * TLS_PART);
 }
 
-/* When a transfer has ended: the coordinator's link serves one after the other, the worker's runs
- * beside it; a request and its answer take a round trip. */
+/* Returns when a transfer ends: the coordinator's link serves transfers one after the other,
+ * the worker's runs in parallel; a request and its answer take a round trip. */
 static int64_t transfer(struct sim *s, double *free, int64_t server_bps,
 	const struct sim_link *l, int64_t bps, uint64_t bytes)
 {
@@ -169,7 +171,7 @@ static void join(struct sim *s, uint64_t i)
 	struct site *t = &s->sites[w->site];
 	int64_t member = round_join(&t->round, (uint64_t)w->link->tokens_per_s, s->now);
 
-	if (member < 0) { /* full: once more later */
+	if (member < 0) { /* no free place: retry later */
 		err_clear();
 		push(s, s->now + 60000, JOIN, i, w->life);
 		return;
@@ -188,7 +190,8 @@ static void join(struct sim *s, uint64_t i)
 			w->life);
 }
 
-/* Bytes from what a worker has to the parameters of a turn: the chain of updates, or all. */
+/* Returns the bytes from a worker's parameters to those of a turn: the chain of updates, or all
+ * parameters. */
 static uint64_t bytes_to(const struct sim *s, const struct site *t,
 	const struct worker *w, uint64_t turn)
 {
@@ -206,8 +209,8 @@ static int64_t compute_ms(const struct sim *s, const struct worker *w)
 	return (int64_t)ceil(tokens * 1000 / (double)w->link->tokens_per_s);
 }
 
-/* A worker has its assignment: it fetches what it lacks, and computes. A group's work is its own
- * rounds: it goes on meanwhile. */
+/* A worker gets its assignment: it fetches what it lacks, and computes. A group's work is its
+ * own rounds, which continue meanwhile. */
 static void begin_work(struct sim *s, uint64_t i)
 {
 	struct worker *w = &s->workers[i];
@@ -291,7 +294,7 @@ static void close_round(struct sim *s, uint64_t site)
 	push(s, s->now + (int64_t)ceil(ns / 1e6), PUBLISH, site, 0);
 }
 
-/* What the round was, before it is forgotten. */
+/* Reports the round before it is reset. */
 static void describe(struct sim *s, struct site *t, struct sim_round *d)
 {
 	double share = 0;
@@ -326,7 +329,7 @@ static void count_bytes(struct site *t)
 	t->round_received = t->round_sent = 0;
 }
 
-/* A group's rounds are the work that it has from the root. */
+/* A group's rounds are the work that it gets from the root. */
 static void count_group_round(struct sim *s, const struct site *t)
 {
 	struct worker *w = t->worker == NOBODY ? NULL : &s->workers[t->worker];
@@ -351,7 +354,7 @@ static void wake(struct sim *s, struct site *t)
 	free(parked);
 }
 
-/* Has the site looked at, behind all that happens at the same time. */
+/* Schedules a check of the site, after everything that happens at the same time. */
 static void tick_at(struct sim *s, uint64_t site, int64_t at)
 {
 	struct site *t = &s->sites[site];
@@ -362,7 +365,7 @@ static void tick_at(struct sim *s, uint64_t site, int64_t at)
 	push(s, at, TICK, site, 0);
 }
 
-/* Opens and closes what is due. */
+/* Opens and closes rounds that are due. */
 static void tick(struct sim *s, uint64_t site)
 {
 	struct site *t = &s->sites[site];
@@ -420,7 +423,7 @@ static void handle(struct sim *s, const struct event *e)
 	if (e->kind == TICK || e->kind == PUBLISH)
 		site = e->who;
 	else if (e->kind != LOST && e->more != w->life)
-		return; /* of a life before */
+		return; /* the event belongs to an earlier generation */
 	switch (e->kind) {
 	case JOIN:
 		join(s, e->who);
@@ -452,7 +455,7 @@ static void handle(struct sim *s, const struct event *e)
 	tick_at(s, site, s->now);
 }
 
-/* Worker i of n has the link whose share its place falls into. */
+/* Returns the link of worker i of n: the one whose share contains its position. */
 const struct sim_link *sim_link_of(const struct sim_options *o, uint64_t i)
 {
 	double sum = 0, at, upto = 0;

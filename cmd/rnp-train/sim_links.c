@@ -1,4 +1,4 @@
-/* sim_links.c - kinds of workers from JSON Lines. */
+/* sim_links.c - reads kinds of workers from JSON Lines. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-#define CONNECTIONS 4      /* side by side, of a transfer */
+#define CONNECTIONS 4      /* in parallel, per transfer */
 #define SEGMENT     1448.0 /* bytes of a TCP segment */
 #define BPS_MAX     INT64_C(1000000000000)
 

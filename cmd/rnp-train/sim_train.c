@@ -1,4 +1,5 @@
-/* sim_train.c - real steps of simulated workers, and the outer step over their containers. */
+/* sim_train.c - real training steps of simulated workers, and the outer step over their
+ * containers. */
 #include "cmd/rnp-train/sim_train.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 #include "common/hw/device.h"
 #include "common/lm/train/flat.h"
 
-#define FRESH_WARMUP 50 /* steps of a joiner's AdamW */
+#define FRESH_WARMUP 50 /* warm-up steps of a joiner's AdamW */
 #define NO_SEED      0x73696d75
 
 static const char *const evils[] = { [SIM_HONEST] = "none",
@@ -57,7 +58,7 @@ static int set(struct sim_train *t, enum lm_state what, const float *from)
 	return lm_flat_set(trainer(t), what, 0, t->count, from);
 }
 
-/* What the loop holds becomes what all begin with. */
+/* Makes the loop's parameters the initial ones of all workers. */
 static int take_start(struct sim_train *t)
 {
 	if (get(t, LM_STATE_PARAMETER, t->theta) < 0)
@@ -140,8 +141,8 @@ int sim_train_start(struct sim_train *t, uint64_t steps)
 
 /* --- a worker's turn -------------------------------------------------------------------------- */
 
-/* A worker's AdamW: the one that the run began with for who is there from the first round on, else
- * zeros and a warm-up of its own. */
+/* Restores a worker's AdamW: the run's initial state for workers of the first round, else zeros
+ * and a warm-up of its own. */
 static int load_state(struct sim_train *t, struct sim_state *w, uint64_t turn)
 {
 	struct lm_loop *l = &t->s.loop;
@@ -278,7 +279,7 @@ static bool is_evil(const struct sim_train *t, uint64_t worker)
 	return worker >= t->o.workers - t->o.n_evil;
 }
 
-/* Lossy containers leave something out, which goes with the next. */
+/* Lossy containers leave an error, which is added to the next delta. */
 static int encode(struct sim_train *t, struct sim_state *w, struct buf *to, bool evil)
 {
 	struct grad g = t->o.method;
@@ -327,7 +328,7 @@ static int read_text(void *arg, uint64_t n, uint32_t *ids)
 
 enum { WINDOWS = 8 };
 
-/* Windows of a member's range, and of sequences far behind all that was handed out. */
+/* Draws windows of a member's range, and of sequences far beyond all that was assigned. */
 static int judge_one(struct sim_train *t, const struct round *r,
 	const struct round_delta *d, const struct sim_state *w, struct judge_losses *out)
 {
@@ -347,7 +348,7 @@ static int judge_one(struct sim_train *t, const struct round *r,
 	return judge_measure(&t->s.loop, t->pub, t->delta, &windows, out);
 }
 
-/* Judges some of the deltas; those that do not count are refused. */
+/* Verifies some of the deltas; those that fail are refused. */
 static int judge(struct sim_train *t, struct round *r, const uint64_t *worker_of)
 {
 	size_t n = r->ndeltas, k = 0;
@@ -484,7 +485,7 @@ int64_t sim_train_update(void *arg, struct round *r, const uint64_t *worker_of)
 	o.live = (uint32_t)(r->here ? r->here : 1);
 	o.copies_seed = t->o.seed ^ NO_SEED ^ r->number;
 	update_result_release(&t->result);
-	if (k) /* else all were refused: nothing changes */
+	if (k) /* otherwise all were refused and nothing changes */
 		rc = update_make(&t->cpu, &o, &t->o.dn, &a, list, k, drop, NULL,
 			&t->result);
 	for (size_t i = 0; rc == 0 && i < k; i++)

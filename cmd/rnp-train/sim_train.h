@@ -1,5 +1,5 @@
-/* sim_train.h - the workers of a simulation with real steps: one trainer is each of them in turn.
- * Uses session.h, update.h, judge.h. */
+/* sim_train.h - the workers of a simulation with real training steps: one trainer acts as each
+ * of them in turn. Uses session.h, update.h, judge.h. */
 #ifndef RNP_TRAIN_SIM_TRAIN_H
 #define RNP_TRAIN_SIM_TRAIN_H
 
@@ -17,11 +17,11 @@
 enum sim_evil {
 	SIM_HONEST,
 	SIM_FLIP,   /* its negative */
-	SIM_SCALE,  /* a hundred times it */
-	SIM_RANDOM, /* noise of its norm */
-	SIM_STALE,  /* its first one, again and again */
-	SIM_IDLE,   /* next to nothing: it made no steps */
-	SIM_COPY,   /* what worker 0 sent last, with a little noise */
+	SIM_SCALE,  /* its delta times a hundred */
+	SIM_RANDOM, /* noise of the same norm */
+	SIM_STALE,  /* its first delta, again and again */
+	SIM_IDLE,   /* almost zero: it made no steps */
+	SIM_COPY,   /* what worker 0 sent last, plus a little noise */
 };
 int sim_evil_parse(enum sim_evil *e, const char *name);
 
@@ -30,24 +30,24 @@ struct sim_train_options {
 	struct outer_dn dn;
 	struct grad method; /* of the workers' containers */
 	uint64_t workers;
-	enum sim_evil evil; /* of the last n_evil of them */
+	enum sim_evil evil; /* behaviour of the last n_evil workers */
 	uint64_t n_evil;
-	uint64_t judge;        /* members judged a round */
-	int64_t score_min_ppm; /* below it deltas do not count; INT64_MIN: not asked */
-	uint64_t inner_steps;  /* H: a joiner's own warm-up is of 50 of them at most */
+	uint64_t judge;        /* members verified per round */
+	int64_t score_min_ppm; /* deltas with a lower score are refused; INT64_MIN: no check */
+	uint64_t inner_steps; /* H: a joiner's warm-up has at most 50 of them */
 	uint64_t seed;
 };
 
-/* A worker between its turns. */
+/* The state of a worker between its turns. */
 struct sim_state {
 	float *m, *v; /* AdamW's; NULL: zeros */
 	float *e;     /* error feedback; NULL: zeros */
 	uint64_t adamw_steps;
 	bool fresh; /* it joined a run that others began */
-	/* containers: by the parity of their turn, as one may be late while the next is made; of
-	 * the stale the first */
+	/* containers, by the parity of their turn, since one may be late while the next is
+	 * made; the first one for stale workers */
 	struct buf delta[2], first;
-	double loss; /* of its last tenth */
+	double loss; /* over the last tenth of its steps */
 	int64_t score_ppm;
 };
 
@@ -58,13 +58,13 @@ struct sim_train {
 	bool cpu_open;
 	uint64_t count;                         /* parameters */
 	float *theta, *pub, *v, *buffer, *last; /* [count] */
-	float *m0, *v0;       /* AdamW's state that the first have; NULL */
-	uint64_t start_steps; /* of the schedule before round 0 */
+	float *m0, *v0;                         /* AdamW's initial state; NULL: zeros */
+	uint64_t start_steps;                   /* steps of the schedule before round 0 */
 	uint64_t adamw_start;
 	float *delta;             /* [count] */
 	struct sim_state *states; /* [workers] */
 	struct update_range all;
-	uint64_t round_steps; /* inner steps of the rounds so far */
+	uint64_t round_steps; /* inner steps of all rounds so far */
 	/* of the last round */
 	double loss;
 	uint64_t refused, copied;
@@ -77,11 +77,11 @@ int sim_train_open(struct sim_train *t, const struct session_options *s,
 	const struct sim_train_options *o);
 void sim_train_close(struct sim_train *t);
 
-/* Makes the first steps as one machine with the batch of all workers: what a run begins with. The
- * sequences are the run's first. */
+/* Makes the first steps like a single machine with the batch of all workers; the run starts
+ * from the result. Uses the run's first sequences. */
 int sim_train_start(struct sim_train *t, uint64_t steps);
 
-/* As struct sim_callbacks has them; arg: the struct sim_train. */
+/* Callbacks for struct sim_callbacks; arg: the struct sim_train. */
 int64_t sim_train_work(void *arg, uint64_t worker, const struct round_assignment *a);
 int64_t sim_train_update(void *arg, struct round *r, const uint64_t *worker_of);
 
@@ -98,7 +98,7 @@ int sim_train_encode(struct sim_train *t, uint64_t worker,
 int64_t sim_train_step_fragment(struct sim_train *t, const struct buf *deltas,
 	const struct update_range *ranges, size_t nranges);
 
-/* The loss of pub on the validation text. */
+/* Computes the loss of pub on the validation text. */
 int sim_train_eval(struct sim_train *t, double *loss);
 
 #endif

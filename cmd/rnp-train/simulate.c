@@ -20,7 +20,7 @@
 #include "common/hw/device.h"
 #include "common/json/json.h"
 
-#define SAMPLE (UINT64_C(1) << 20) /* elements that tell a method's bytes */
+#define SAMPLE (UINT64_C(1) << 20) /* elements from which a method's size is estimated */
 
 static struct {
 	struct session_options s;
@@ -337,7 +337,8 @@ static const struct opt opts[] = {
 
 /* --- without training: sizes --------------------------------------------------------------------- */
 
-/* Bits of an element, from a sample whose blocks differ in scale as a model's tensors do. */
+/* Returns the bits per element, from a sample whose blocks differ in scale as a model's tensors
+ * do. */
 static int bits_of(struct dev *cpu, const struct grad *method, double *bits)
 {
 	float *x = xmalloc(SAMPLE * sizeof *x);
@@ -453,7 +454,7 @@ static int report(void *arg, const struct sim_round *s, bool *end)
 	return rc;
 }
 
-/* A synchronous parameter server in f32 moves 8 bytes for a parameter, worker and step. */
+/* A synchronous parameter server in f32 moves 8 bytes per parameter, worker and step. */
 static double fewer(const struct sim_totals *t)
 {
 	double tokens_of_step = (double)sim.sim.policy.batch *
@@ -609,7 +610,7 @@ static void set_policy(void)
 	o->server_down_bps = options.server_down;
 	o->groups = (uint64_t)options.groups;
 	o->group_rounds = (uint64_t)options.group_rounds;
-	/* a core decodes and sums about 300 MB/s of f32 of each delta */
+	/* a core decodes and adds about 300 MB/s of each delta's f32 */
 	o->update_ns = 5e6;
 	sim.trunk = (struct sim_link){ .up_bps = options.trunk_bps,
 		.down_bps = options.trunk_bps,
@@ -670,7 +671,7 @@ static int find_sizes(void)
 		goto out;
 	sim.sizes.whole = ceil((double)sim.parameters * bits / 8);
 	sim.sim.whole_bytes = (uint64_t)sim.sizes.whole;
-	/* for each byte that came in, of elements of so many bits */
+	/* per incoming byte, for elements of this many bits */
 	sim.sim.update_ns_byte = 4 * (double)sim.parameters / sim.sizes.up / 0.3;
 	rc = 0;
 out:
