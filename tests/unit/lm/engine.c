@@ -304,14 +304,16 @@ static void turns(void)
 /* Random requests come and go; a pool that is small for them is checked after each step. */
 static void random_requests(void)
 {
-	enum { REQUESTS = 10000, SLOTS = 24 };
+	enum { SLOTS = 24 };
+	const char *many = getenv("RNP_ENGINE_REQUESTS"); /* tests/soak/chat */
+	int requests = many ? atoi(many) : 10000;
 	struct lm_engine *e = open_engine(16, 8, 48);
 	static struct asked slots[SLOTS];
 	struct rng r;
 	int begun = 0, ended = 0, cancelled = 0;
 
 	rng_seed(&r, 77, 0);
-	while (ended < REQUESTS) {
+	while (ended < requests) {
 		for (int i = 0; i < SLOTS; i++) {
 			struct asked *q = &slots[i];
 
@@ -321,7 +323,7 @@ static void random_requests(void)
 				q->t = NULL;
 				ended++;
 			}
-			if (!q->t && begun < REQUESTS && rng_below(&r, 4)) {
+			if (!q->t && begun < requests && rng_below(&r, 4)) {
 				ask(q, &texts[rng_below(&r, TEXTS)]);
 				q->a.group = rng_below(&r, 3);
 				q->a.space = rng_below(&r, 2);
@@ -333,7 +335,7 @@ static void random_requests(void)
 		}
 		lm_engine_step(e);
 	}
-	CHECK(cancelled > REQUESTS / 10 && cancelled < REQUESTS);
+	CHECK(cancelled > requests / 10 && cancelled < requests);
 	CHECK(counts_of(e).preempted > 0);
 	CHECK(lm_engine_idle(e));
 	lm_engine_close(e);
