@@ -350,3 +350,37 @@ cannot_write() {
 	sed -i 's/^#\([a-z-]* = \)/\1/' "$XDG_CONFIG_HOME/rnp/config"
 	assert_equal "$(rnp-register config | jq -r 'select(.value == null) | .name')" ""
 }
+
+@test "cli: fish offers subcommands, options and choices" {
+	command -v fish >/dev/null || skip "no fish: apt-get install fish"
+	cd "$BATS_TEST_TMPDIR"
+	offers() { HOME=$PWD fish -c "source (rnp-price --completion fish | psub); complete -C '$1'" | cut -f1 | xargs; }
+	assert_equal "$(offers 'rnp-price qu')" quote
+	assert_equal "$(offers 'rnp-price feed --market v')" vast
+	assert_equal "$(offers 'rnp-price floor --cos')" --costs
+	for p in "${programs[@]}"; do
+		HOME=$PWD fish --no-execute <("$p" --completion fish)
+	done
+}
+
+@test "cli: zsh completes subcommands and options" {
+	command -v zsh >/dev/null || skip "no zsh: apt-get install zsh"
+	cd "$BATS_TEST_TMPDIR"
+	for p in "${programs[@]}"; do
+		zsh -n <("$p" --completion zsh)
+	done
+	# a shell on a terminal of its own, and keys as a person types them
+	cat >keys.zsh <<-'END'
+		zmodload zsh/zpty
+		zpty z 'zsh -f -i'
+		zpty -w z 'PS1=; autoload -U compinit; compinit -u -D; source <(rnp-price --completion zsh); echo SOU""RCED'
+		zpty -r -m z out '*SOURCED*'
+		zpty -w -n z $'rnp-price qu\t'
+		zpty -r -m z out '*ote*'
+		zpty -w -n z $'--cos\t'
+		zpty -r -m z out '*costs*'
+		zpty -d z
+		print completed
+	END
+	assert_equal "$(timeout 60 zsh -f keys.zsh)" completed
+}
