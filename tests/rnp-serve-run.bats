@@ -189,13 +189,13 @@ teardown() { stop_serve; }
 }
 
 @test "run: --chat-template is a file or a name; variables reach it, and what it refuses is told" {
+	cd "$BATS_TEST_TMPDIR" || return
 	cat >t.jinja <<-'END'
 		{%- if messages | length > 3 %}{{ raise_exception('too long a talk') }}{% endif %}
 		{%- for m in messages %}[{{ m.role }}|{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments.x }}){% endfor %}]{% endfor %}
 		{{- mode }}{{ reasoning_effort }}{{ enable_thinking }}{% if add_generation_prompt %} <think>
 		{% endif %}
 	END
-	cp t.jinja "$BATS_TEST_TMPDIR"
 	start_serve --chat-template t.jinja
 	[ "$(post /apply-template '{"messages":[{"role":"user","content":"Hi"}],"chat_template_kwargs":{"mode":"m"},"reasoning_effort":"none"}' |
 		jq -r .prompt)" = $'[user|Hi]mnoneFalse <think>' ]
