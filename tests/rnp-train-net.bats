@@ -190,7 +190,7 @@ text_worker() {
 	wait_until 'two rounds' rounds_are 2
 	kill -TERM "${worker[a]}"
 	end_of a "${worker[a]}"
-	r=$(curl -s "$url/v1/round/2")
+	r=$(curl -s "$url/v1/round/2") || { cat c.err a.err >&2; tail -n 3 requests.log >&2; wait "$coordinator"; fail "the coordinator ended with $?"; }
 	curl -s "$url/" >page
 	! grep -qiE '<script|src=|@import|javascript:| on[a-z]+=' page
 	grep -q '<svg' page

@@ -53,17 +53,30 @@ wait_until() {
 	fail "waited in vain for $1"
 }
 
+# forget PID: it has ended and was waited for; its number may be somebody else's by now
+forget() {
+	local name
+	[[ $coordinator != "$1" ]] || coordinator=''
+	for name in "${!worker[@]}"; do
+		[[ ${worker[$name]} != "$1" ]] || unset "worker[$name]"
+	done
+}
+
 # kill_hard PID...: and wait until they are gone
 kill_hard() {
 	local pid
 	kill -9 "$@"
-	for pid; do wait "$pid" || true; done
+	for pid; do
+		wait "$pid" || true
+		forget "$pid"
+	done
 }
 
 # end_of NAME PID: waits for a process, which has to end with 0
 end_of() {
 	wait_until "$1 to end" process_is_gone "$2"
 	wait "$2" || { cat "$BATS_TEST_TMPDIR"/*.err >&2; fail "$1 ended with $?"; }
+	forget "$2"
 }
 process_is_gone() { [[ ! -d /proc/$1 || $(cut -d" " -f3 "/proc/$1/stat" 2>/dev/null) == Z ]]; }
 
