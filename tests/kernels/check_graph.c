@@ -1,6 +1,6 @@
-/* check_graph.c - captured operations: nothing is done before a replay, each replay works on
- * what is in memory then, and gives the bits of operations that are asked for one by one. Here
- * by the end of a training step, whose rates are in the device's memory. */
+/* check_graph.c - captured operations: nothing runs before a replay, each replay works on the
+ * contents of memory at that time, and gives the bits of operations that are launched one by
+ * one. Tested with the end of a training step, whose rates are in the device's memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ static int train(struct dev *d, void *out, const void *arguments)
 
 	for (int step = 0; rc == 0 && step < STEPS; step++) {
 		rc = prepare(d, s, step);
-		/* the first of them is asked for each by each, as a trainer does */
+		/* the first step launches each operation separately, as a trainer does */
 		if (rc == 0 && s->captured && step == 1)
 			rc = d->ops->graph_begin(d) < 0 || operations(d, s, out) < 0 ||
 					d->ops->graph_end(d, &graph) < 0 ?
@@ -93,7 +93,7 @@ static int train(struct dev *d, void *out, const void *arguments)
 	return rc;
 }
 
-/* A capture that meets what it cannot take fails, and the device goes on. */
+/* A capture of an operation that cannot be captured fails, and the device continues to work. */
 static bool spoiled_capture(struct dev *d, const struct step *s, float *p)
 {
 	void *graph = NULL;
@@ -108,8 +108,7 @@ static bool spoiled_capture(struct dev *d, const struct step *s, float *p)
 		d->ops->get(d, &one, p, sizeof one) == 0 && one == 0;
 }
 
-/* Nothing is done by a capture, nothing is left of one that is thrown away, and one of nothing
- * is no graph. */
+/* A capture runs nothing, a discarded one leaves nothing, and an empty one gives no graph. */
 static bool empty_captures(struct dev *d, const struct step *s, float *p)
 {
 	void *graph = &graph;

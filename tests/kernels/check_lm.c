@@ -23,7 +23,7 @@ struct bench {
 	struct kcase c;
 };
 
-/* Inputs lie on 16 bytes, where kernels may take several numbers at once, or beside. */
+/* Inputs are aligned to 16 bytes, where kernels may load several numbers at once, or not. */
 static bool beside;
 
 static void *hold(struct bench *b, uint64_t bytes)
@@ -109,7 +109,7 @@ static int widen(struct dev *d, void *out, const struct run *r)
 	return r->raw ? d->ops->lm->embed(d, &e) : 0;
 }
 
-/* struct lm_NAME with its output `field` put in place, run, and widened */
+/* Runs the operation of struct lm_NAME with its output `field` in place, and widens the result. */
 #define RUN(name, field)                                                       \
 	static int run_##name(struct dev *d, void *out, const void *arguments) \
 	{                                                                      \
@@ -152,7 +152,7 @@ static void finish(struct bench *b, kcheck_run_fn run, struct run *r, const floa
 		free(b->held[--b->used]);
 }
 
-/* The result's numbers as f32. */
+/* Returns the result's numbers as f32. */
 static float *widened(struct bench *b, enum lm_dtype dtype, const void *p, uint64_t n)
 {
 	float *f = hold(b, n * 4);

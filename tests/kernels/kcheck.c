@@ -1,8 +1,8 @@
-/* kcheck.c - holds every fast version of every kernel, on every device, against its reference.
+/* kcheck.c - compares every fast version of every kernel, on every device, with its reference.
  *
- * usage: kcheck [--bench | --only COLUMN] [kernel ...] One line a kernel, one column a version:
- * ok (cases), FAIL, or SKIP where the machine lacks it. Without options the self-test runs too:
- * results spoiled on purpose must be noticed. Exit 1 on a failure. */
+ * usage: kcheck [--bench | --only COLUMN] [kernel ...] One line per kernel, one column per
+ * version: ok (cases), FAIL, or SKIP where the machine lacks it. Without options the self-test
+ * runs too: results damaged on purpose must be detected. Exit 1 on a failure. */
 #include "tests/kernels/kcheck.h"
 
 #include <math.h>
@@ -263,7 +263,7 @@ static void count_calls(struct dev *d)
 	d->ops = &counting_ops;
 }
 
-/* Every operation of every list was called by some case. */
+/* Checks that every operation of every list was called by some case. */
 static bool all_called(void)
 {
 	bool all = true;
@@ -276,7 +276,7 @@ static bool all_called(void)
 	return all;
 }
 
-/* The ref column with every result spoiled: a case that passes is a check that sees nothing. */
+/* Runs the ref column with every result damaged: a case that still passes checks nothing. */
 static int self_test(size_t which, int spoil)
 {
 	struct kcheck k = { .column = "ref", .kernel = kernels[which].name };
@@ -306,7 +306,7 @@ static bool wanted(int argc, char **argv, const char *name)
 	return !any;
 }
 
-/* A name that no kernel has would check nothing and be well. */
+/* The name of an unknown kernel would check nothing and succeed. */
 static bool known(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
@@ -331,7 +331,7 @@ static bool known_column(const char *name)
 	return false;
 }
 
-/* No slot of a table is empty. */
+/* Checks that no slot of a table is empty. */
 static bool full(const struct dev *d, const void *table, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += sizeof(void (*)(void))) {
@@ -357,7 +357,7 @@ static bool complete(const struct dev *d)
 	return all;
 }
 
-/* What must fail, and how: too much memory, a device that is not there, another version. */
+/* Checks errors and their codes: too much memory, a missing device, another version. */
 static bool errors_kept(struct dev *d, size_t column)
 {
 	struct dev other;
@@ -376,8 +376,8 @@ static bool errors_kept(struct dev *d, size_t column)
 		!other.ops;
 }
 
-/* A second handle of the device sees what the first one wrote before a mark, also when the mark
- * has moved. */
+/* A second handle of the device sees what the first one wrote before an event, also after the
+ * event was recorded again. */
 static bool order_kept(struct dev *d, size_t column)
 {
 	struct dev other;

@@ -1,9 +1,9 @@
-/* kcheck.h - how a kernel is held against its reference. kernels/ and libc only.
+/* kcheck.h - compares kernels with their references. kernels/ and libc only.
  *
  * A check file has one function, listed in kcheck.c, that goes through its cases: it puts
- * inputs on the device, says what must come out, and calls kcheck_case. That one runs the
+ * inputs on the device, states the expected output, and calls kcheck_case. That runs the
  * operation twice (repeatability), between guard bytes (edges), compares, and with --bench
- * times it. In the self-test it damages what came out, and then every case must fail. */
+ * times it. In the self-test it damages the output, and then every case must fail. */
 #ifndef RNP_TESTS_KERNELS_KCHECK_H
 #define RNP_TESTS_KERNELS_KCHECK_H
 
@@ -31,7 +31,7 @@ struct kcheck {
 	int areas_used;
 };
 
-/* What a case does: start the operation with its output at out. */
+/* Runs a case: starts the operation with its output at out. */
 typedef int (*kcheck_run_fn)(struct dev *d, void *out, const void *arguments);
 
 struct kcase {
@@ -41,13 +41,13 @@ struct kcase {
 	const void *want;   /* on the host; NULL: not compared, for timing large cases */
 	uint64_t out_bytes; /* bytes 0 .. out_bytes - 1 at out are compared */
 	const float *
-		bound; /* NULL: exact; else want is f32 and each may differ by this much */
+		bound; /* NULL: exact; else want is f32 and each number may differ by this much */
 	unsigned offset;  /* of out from a multiple of 256 */
 	double work;      /* of one run, for --bench, in `unit` */
 	const char *unit; /* "B" or "op" */
 };
 
-/* A copy of host bytes on the device, at `offset` from a multiple of 256; freed after the next
+/* Copies host bytes to the device, at `offset` from a multiple of 256; freed after the next
  * case. */
 void *kcheck_put(struct kcheck *k, const void *host, uint64_t bytes, unsigned offset);
 

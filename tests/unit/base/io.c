@@ -86,8 +86,8 @@ static void check_limits(void)
 	buf_release(&text);
 }
 
-/* A disk that is full in the middle of a file, as a limit on the size of files makes it: the
- * old content stays and nothing is left beside it. */
+/* A disk that fills up in the middle of a file, simulated by a limit on file sizes: the old
+ * content stays and no temporary file is left. */
 static void check_full(void)
 {
 	struct rlimit before, small = { 2, 2 };
@@ -140,7 +140,7 @@ static int end_of_child(int number, bool watched, bool ignored)
 	return status;
 }
 
-/* A signal leaves whole files alone, and nothing beside them. */
+/* A signal leaves complete files alone, and no temporary files. */
 static void check_signals(void)
 {
 	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
@@ -204,7 +204,7 @@ static void check_pipe(void)
 	CHECK(stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
 }
 
-/* What would fail later fails now, with the same code, and nothing is made. */
+/* What would fail later fails now, with the same code, and nothing is created. */
 static void check_place(void)
 {
 	int before = entries();

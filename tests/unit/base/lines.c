@@ -204,8 +204,8 @@ static void check_map_limits(void)
 	buf_release(&got);
 }
 
-/* What a slow writer has sent is handed on before the next arrives: the writer waits for the
- * answer to each line before it sends the next, half a line at a time. */
+/* Lines from a slow writer are returned before the next arrive: the writer waits for the answer
+ * to each line before it sends the next, half a line at a time. */
 static int answer(void *ctx, const char *data, size_t len)
 {
 	return write(*(int *)ctx, data, len) == (ssize_t)len ? 0 : -1;

@@ -23,8 +23,8 @@ static void make_file(void)
 	close(fd);
 }
 
-/* What a program does that reads the end of the file after it was cut: exit status, and what it
- * said. */
+/* Runs a program that reads the end of a file after it was truncated: its exit status and
+ * message. */
 static int read_cut(char *said, size_t size, int others)
 {
 	int ends[2], status = -1;
@@ -71,7 +71,7 @@ int main(void)
 		CHECK_I64(74, WEXITSTATUS(status));
 		CHECK_TEXT(want, said);
 	}
-	/* an empty file is no file to map, and closing twice is no harm */
+	/* an empty file can be mapped, and closing twice is harmless */
 	CHECK(truncate(path, 0) == 0 && lm_map_open(&m, path) == 0 && !m.data);
 	lm_map_close(&m);
 	lm_map_close(&m);

@@ -185,7 +185,7 @@ static void *open_and_reduce(void *arg)
 	return NULL;
 }
 
-/* Rank 0 comes last, so that the others have to knock more than once. */
+/* Rank 0 starts last, so that the others have to connect more than once. */
 static void test_meeting(void)
 {
 	struct worker w[4] = { 0 };

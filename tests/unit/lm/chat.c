@@ -107,7 +107,8 @@ static int count(const struct buf *ids, uint32_t id)
 	return n;
 }
 
-/* A mark that a person writes stays words, and what Jinja makes of "<|" + role + "|>". */
+/* A special token's name in a user's message stays text, and so does one that Jinja assembles
+ * from "<|" + role + "|>". */
 static void marks_in_templates(void)
 {
 	const char *template =

@@ -91,7 +91,7 @@ static void same_as_training(struct dev *d, const struct model_file *s,
 	CHECK(fabs(got - want) < 1e-5 * want);
 }
 
-/* Whatever the pieces, what follows is predicted with the same bits. */
+/* However the text is split, the predictions have the same bits. */
 static void pieces(struct lm_stream *stream)
 {
 	static const uint32_t cuts[] = { 1, 2, 3, 5, 8, 16, 31, LENGTH };
@@ -158,7 +158,7 @@ static void alone(struct lm_weights *w, int s, float logits[LENGTH][VOCAB])
 	lm_stream_close(stream);
 }
 
-/* Passes of a changing mix of conversations and pieces, and what each heard. */
+/* Passes of a changing mix of conversations and pieces, and the logits that each received. */
 static void together(struct lm_weights *w, struct heard *h)
 {
 	struct lm_forward_limits limits = { .rows = ROWS,
@@ -301,8 +301,8 @@ static void read_on(struct lm_forward *f, struct lm_cache *c, struct lm_sequence
 	}
 }
 
-/* Two conversations that begin alike share pages until one goes on within a shared one; each has
- * the bits that it has alone. */
+/* Two conversations with the same beginning share pages until one continues within a shared
+ * one; each gets the bits that it gets alone. */
 static void shared_pages(struct lm_weights *w)
 {
 	struct lm_forward_limits limits = { ROWS, 2, LENGTH };

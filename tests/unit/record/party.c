@@ -1,4 +1,4 @@
-/* party.c - who may sign which kind: the node, somebody who is trusted, nobody else. */
+/* party.c - who may sign which kind: the node, a trusted party, nobody else. */
 #include "common/record/party.h"
 
 #include <stdlib.h>

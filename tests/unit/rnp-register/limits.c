@@ -14,7 +14,7 @@ static void buckets(void)
 	struct limits_config config = { .bytes_per_day = 86400 };
 	struct limits *l = limits_new(&config);
 
-	/* a day's share at once, and then a byte a second */
+	/* a day's allowance at once, and then a byte a second */
 	CHECK(limits_take(l, LIMIT_BYTES, "a", 86000, NOW));
 	CHECK(!limits_take(l, LIMIT_BYTES, "a", 401, NOW));
 	CHECK(limits_has(l, LIMIT_BYTES, "a", 400, NOW));
@@ -25,7 +25,7 @@ static void buckets(void)
 	limits_charge(l, LIMIT_BYTES, "a", 86400, NOW + 101000);
 	CHECK(!limits_has(l, LIMIT_BYTES, "a", 1, NOW + 86000000));
 	CHECK(limits_has(l, LIMIT_BYTES, "a", 1, NOW + 86600000 + 101000));
-	/* a clock that was put back gives nothing */
+	/* a clock that was set back grants nothing */
 	CHECK(!limits_has(l, LIMIT_BYTES, "b", 1, NOW - 86400000));
 	/* another limit of the same name is another bucket */
 	for (int i = 0; i < 120; i++)
@@ -35,7 +35,7 @@ static void buckets(void)
 	limits_free(l);
 }
 
-/* Who has used nothing makes place for others, and who has used all of it does not soon. */
+/* A client that has used nothing is evicted first, one that has used up its allowance stays. */
 static void eviction(void)
 {
 	struct limits_config config = { .bytes_per_day = 1000 };
