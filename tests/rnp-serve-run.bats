@@ -235,6 +235,11 @@ teardown() { stop_serve; }
 	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{"a":{"not":{}}}}}}}' |
 		jq -e '.error.param == "response_format" and (.error.message | contains("schema.properties.a.not"))'
 	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"xml"}}' | jq -e '.error.param == "response_format"'
+	# tools that the model may not call change nothing; others are refused
+	local tools='"tools":[{"type":"function","function":{"name":"f","parameters":{}}}]'
+	post /v1/chat/completions "{$ask,$tools,\"tool_choice\":\"none\"}" | jq -c '[.choices[].message.content]' |
+		cmp - <(jq -c '[.choices[].message.content]' whole)
+	post /v1/chat/completions "{$ask,$tools}" | jq -e '.error.param == "tools"'
 	# nobody else's text changes
 	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":20,"seed":5}' | jq -r '.choices[0].message.content' >alone
 	post /v1/chat/completions "{$ask}" >/dev/null &

@@ -22,12 +22,15 @@ static int failed(struct api_error *e, const char *param)
 static int check_supported(const struct served *m, const struct request *q,
 	struct api_error *e)
 {
+	const char *choice = json_string_value(q->tool_choice);
+
 	if (!m->chat)
 		return api_error_set(e, 400, "unsupported_parameter", "messages",
 			"model '%s' has no chat template that is known: it only continues "
 			"text (/v1/completions)",
 			m->name);
-	if (json_array_size(q->tools))
+	/* with "none" the model is not told of them */
+	if (json_array_size(q->tools) && (!choice || strcmp(choice, "none") != 0))
 		return api_error_set(e, 400, "unsupported_parameter", "tools",
 			"'tools' is not supported by this server");
 	return 0;
