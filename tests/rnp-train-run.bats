@@ -319,6 +319,22 @@ sum() { sha256sum <"$1/model.safetensors"; }
 	grep -q validation "$BATS_TEST_TMPDIR/loss.svg"
 }
 
+@test "run: the picture of a run that is resumed is that of the whole run" {
+	cd "$BATS_TEST_TMPDIR"
+	train --out r --steps 3 --valid "$DIR/valid" --eval-every 1 --plot loss.svg >first
+	cp r/losses.jsonl before
+	train --out r --steps 6 --resume --valid "$DIR/valid" --eval-every 1 --plot loss.svg >second
+	assert_equal "$(jq -s 'map(.step) | tojson' r/losses.jsonl)" '"[1,2,3,4,5,6]"'
+	head -3 r/losses.jsonl | cmp - before
+	# what is drawn are the losses of both halves
+	jq -se '[.[] | select(.kind == "rnp.step") | .loss] as $said | $said | length == 6' first second
+	assert_equal "$(grep -c '<svg' loss.svg)" 1
+	# a file that is damaged costs its lines and no more
+	printf 'nonsense\n{"step":99,"loss":1}\n' >>r/losses.jsonl
+	train --out r --steps 7 --resume --plot loss.svg >third
+	assert_equal "$(jq -s 'map(.step) | tojson' r/losses.jsonl)" '"[1,2,3,4,5,6,7]"'
+}
+
 @test "run: tokens and models that do not go together are refused" {
 	rnp-train init --preset nano --vocab 290 --out "$BATS_TEST_TMPDIR/small"
 	run -65 rnp-train run --model "$BATS_TEST_TMPDIR/small" --data "$DIR/tok" --out "$BATS_TEST_TMPDIR/r" --steps 1

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/base/mem.h"
@@ -22,10 +25,8 @@ void journal_release(struct journal *j)
 	free(j->valid_losses);
 }
 
-void journal_note(struct journal *j, double loss, double valid_loss)
+static void note_at(struct journal *j, double step, double loss, double valid_loss)
 {
-	double step = (double)j->s->loop.step;
-
 	if (j->n == j->room) {
 		size_t bytes = (j->room = j->room ? 2 * j->room : 1024) * sizeof(double);
 
@@ -40,6 +41,75 @@ void journal_note(struct journal *j, double loss, double valid_loss)
 		j->valid_steps[j->valids] = step;
 		j->valid_losses[j->valids++] = valid_loss;
 	}
+}
+
+void journal_note(struct journal *j, double loss, double valid_loss)
+{
+	note_at(j, (double)j->s->loop.step, loss, valid_loss);
+}
+
+/* The curve of a run that is resumed: a line a step beside the checkpoint. */
+#define CURVE_FILE      "losses.jsonl"
+#define CURVE_BYTES_MAX ((size_t)1 << 30)
+
+static void curve_path(const struct journal *j, struct buf *path)
+{
+	buf_addf(path, "%s/" CURVE_FILE, j->s->o.out);
+}
+
+/* A line that cannot be read is left out: the picture is no reason not to train. */
+static void load_line(struct journal *j, const char *line, size_t len)
+{
+	json_t *o = json_parse_object(line, len, CURVE_FILE), *v;
+	double step = json_number_value(json_object_get(o, "step")), valid = NAN;
+
+	err_clear();
+	v = json_object_get(o, "valid_loss");
+	if (v)
+		valid = json_number_value(v);
+	/* steps after the checkpoint are made again */
+	if (o && step >= 1 && step <= (double)j->s->loop.step)
+		note_at(j, step, json_number_value(json_object_get(o, "loss")), valid);
+	json_decref(o);
+}
+
+void journal_load(struct journal *j)
+{
+	struct buf path = BUF_INIT, text = BUF_INIT;
+
+	curve_path(j, &path);
+	if (access(path.data, R_OK) == 0 &&
+		io_read(&text, path.data, CURVE_BYTES_MAX) == 0 && text.len)
+		for (char *at = text.data, *end; (end = strchr(at, '\n')); at = end + 1)
+			load_line(j, at, (size_t)(end - at));
+	err_clear();
+	buf_release(&path);
+	buf_release(&text);
+}
+
+static int save_curve(const struct journal *j)
+{
+	struct buf path = BUF_INIT, text = BUF_INIT;
+	size_t valid = 0;
+	int rc;
+
+	for (size_t i = 0; i < j->n; i++) {
+		if (!isfinite(j->losses[i]))
+			continue;
+		buf_addf(&text, "{\"step\":%.0f,\"loss\":%.9g", j->steps[i],
+			j->losses[i]);
+		while (valid < j->valids && j->valid_steps[valid] < j->steps[i])
+			valid++;
+		if (valid < j->valids && j->valid_steps[valid] == j->steps[i] &&
+			isfinite(j->valid_losses[valid]))
+			buf_addf(&text, ",\"valid_loss\":%.9g", j->valid_losses[valid]);
+		buf_adds(&text, "}\n");
+	}
+	curve_path(j, &path);
+	rc = io_replace(path.data, buf_text(&text), text.len, 0644);
+	buf_release(&path);
+	buf_release(&text);
+	return rc;
 }
 
 static int64_t utilisation_ppm(const struct session *s, double tokens_per_s)
@@ -202,5 +272,5 @@ int journal_draw(const struct journal *j, const char *path)
 	plot_add_chart(&plot, &chart);
 	rc = plot_save(&plot, j->s->o.out, NULL, path);
 	plot_release(&plot);
-	return rc;
+	return rc < 0 ? -1 : save_curve(j);
 }

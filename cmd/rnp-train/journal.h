@@ -28,7 +28,11 @@ void journal_note(struct journal *j, double loss, double valid_loss);
 int journal_step(const struct journal *j, const struct lm_step *step, double valid_loss);
 int journal_end(const struct journal *j, const char *why);
 
-/* Draws what was noted, as SVG at path. Returns 0, or -1 with err_set(): 73, 74, 77. */
+/* Takes the losses of the run that is resumed, up to its checkpoint, where an earlier journal_draw has
+ * kept them. */
+void journal_load(struct journal *j);
+
+/* Draws what was noted, as SVG at path, and keeps it beside the checkpoint. Returns 0, or -1 with err_set(): 73, 74, 77. */
 int journal_draw(const struct journal *j, const char *path);
 
 /* Writes the rnp.plan of a session that was opened and not begun. Returns 0, or -1 with

@@ -371,6 +371,8 @@ static int train(struct journal *j)
 	watch_signals();
 	j->began_ns = began_ns = clock_mono_ns();
 	j->began_tokens = s->loop.tokens;
+	if (s->rank == 0 && options.plot && s->loop.step)
+		journal_load(j);
 	if (s->rank == 0)
 		progress_start(&bar, "training", "steps", s->o.steps);
 	while (rc == 0 && !(why = why_ended(s))) {
