@@ -48,6 +48,8 @@ struct asked {
 	 * value that challenges of that instant have in common, which stays until the next. */
 	int64_t joint_ns;
 	unsigned char joint[POC_HASH_BYTES];
+	/* of the instant before, whose answers may still wait to be verified */
+	unsigned char joint_before[POC_HASH_BYTES];
 	/* From the last heartbeat: hashes of the wallet and of the block of addresses, 0: none;
 	 * when it arrived, and the interval that it promised. */
 	uint64_t wallet, block;
@@ -55,6 +57,7 @@ struct asked {
 	int64_t answered_ns;    /* when the last answer arrived, 0: never */
 	char record_sha256[65]; /* of its node record */
 	char asked_record[65];  /* of the one that was last asked about, or "" */
+	int missed;             /* challenges in a row that it did not answer */
 	int uploads;            /* answers that are being uploaded */
 };
 
@@ -80,9 +83,10 @@ struct asked *asked_get(struct registry *g, const char *node);
 struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
 	const char *id);
 
-/* Returns when a node is asked next: uniformly between now and twice the mean, so that nobody
- * can predict it. */
-int64_t asked_due_ns(const struct registry *g);
+/* When a node is asked next: evenly between now and twice the mean, so that nobody can tell. The
+ * mean doubles with each challenge that it lets pass after the third, up to 64 times: verdicts are
+ * kept for ever, and who never answers is not worth one an hour. */
+int64_t asked_due_ns(const struct registry *g, const struct asked *a);
 
 void asked_hex(char out[65], const struct poc_challenge *c);
 

@@ -61,9 +61,15 @@ void registry_challenger_close(struct registry *g)
 	g->challenger = NULL;
 }
 
-int64_t asked_due_ns(const struct registry *g)
+#define MISSED_FREE 3
+#define MISSED_MAX  9
+
+int64_t asked_due_ns(const struct registry *g, const struct asked *a)
 {
+	int missed = a->missed < MISSED_MAX ? a->missed : MISSED_MAX;
 	uint64_t r, span = 2000000 * (uint64_t)g->config.challenge_every_ms + 1;
+
+	span <<= missed > MISSED_FREE ? missed - MISSED_FREE : 0;
 
 	randombytes_buf(&r, sizeof r);
 	return clock_mono_ns() + (int64_t)(r % span);
@@ -91,7 +97,7 @@ struct asked *asked_get(struct registry *g, const char *node)
 		ch->nodes++;
 		*at = xcalloc(1, sizeof **at);
 		snprintf((*at)->node, KEY_ADDRESS_MAX, "%s", node);
-		(*at)->due_ns = asked_due_ns(g);
+		(*at)->due_ns = asked_due_ns(g, *at);
 	}
 	return *at;
 }
@@ -286,6 +292,7 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 	a = *asked_place(g->challenger, node);
 	if (a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0) {
 		a->answered_ns = j->elapsed_ns;
+		a->missed = 0;
 		j->elapsed_ns -= a->asked_ns;
 		j->has_roots = a->has_roots;
 		j->roots_ns = a->roots_ns;
@@ -329,6 +336,8 @@ void registry_challenges_tick(struct registry *g)
 			if (!why)
 				continue;
 			registry_fail_unanswered(g, a->c, now_ns - a->asked_ns, why);
+			a->missed++;
+			a->due_ns = asked_due_ns(g, a);
 			asked_close(a);
 		}
 		pthread_mutex_unlock(&ch->lock);

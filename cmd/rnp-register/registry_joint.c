@@ -16,9 +16,8 @@
  * is at most. */
 #define JOINT_MAX      16
 #define JOINT_AHEAD_MS 120000
-/* The most nodes with a device in common. They are asked whether they are online or not, so
- * that one that claims another's device, and never answers, does not keep the other from its
- * proof. */
+/* The most nodes with a device in common. One that is away when the instant comes is not asked, and
+ * fails nothing: anybody may claim its device. */
 #define TWINS_MAX   16
 #define MEMBERS_MAX (1 + TWINS_MAX + JOINT_MAX)
 /* Nodes whose last answers came so close together may be one device that answers for both. Of
@@ -96,24 +95,32 @@ static bool same_second(const struct asked *a, const struct asked *b)
 		llabs(a->answered_ns - b->answered_ns) < SECOND_NS;
 }
 
-/* Adds nodes that also claim one of the node's devices. */
-static void add_twins(struct registry *g, const struct asked *a, struct asked **members,
+/* Adds nodes that also claim one of the node's devices. Returns false if one of them is there and
+ * has a challenge already: alone this one would prove nothing. */
+static bool add_twins(struct registry *g, const struct asked *a, struct asked **members,
 	int *n)
 {
 	sqlite3_stmt *q = g->challenger->twins;
+	bool free = true;
 	int rc;
 
 	store_bind(q, "t", a->node);
-	while ((rc = store_step(&g->db.store, q)) == 1 && *n < 1 + TWINS_MAX)
-		add_member(members, n, asked_get(g, store_text(q, 0)));
+	while ((rc = store_step(&g->db.store, q)) == 1 && *n < 1 + TWINS_MAX) {
+		struct asked *twin = asked_get(g, store_text(q, 0));
+
+		free = free &&
+			!(twin && joint_is_there(twin) && (twin->c || twin->joint_ns));
+		add_member(members, n, twin);
+	}
 	sqlite3_reset(q);
 	if (rc < 0)
 		err_clear();
+	return free;
 }
 
 /* Finds all nodes that are asked together with a, which is the first: those with a device in
  * common, of one wallet, of one block of addresses, or that answered within one second. Returns
- * how many. */
+ * how many; 0: it is to be asked later. */
 static int find_members(struct registry *g, struct asked *a,
 	struct asked *members[MEMBERS_MAX])
 {
@@ -123,7 +130,8 @@ static int find_members(struct registry *g, struct asked *a,
 	int n = 0, by_second = 0, max;
 
 	add_member(members, &n, a);
-	add_twins(g, a, members, &n);
+	if (!add_twins(g, a, members, &n))
+		return 0;
 	max = n + JOINT_MAX - 1;
 	for (uint32_t i = 0; i < ASKED_BUCKETS; i++)
 		for (struct asked *b = ch->buckets[(first + i) % ASKED_BUCKETS];
@@ -157,14 +165,15 @@ static void announce(struct registry *g, struct asked **members, int n)
 	if (ahead_ms > JOINT_AHEAD_MS)
 		ahead_ms = JOINT_AHEAD_MS;
 	for (int i = 0; i < n; i++) {
+		memcpy(members[i]->joint_before, members[i]->joint, sizeof joint);
 		memcpy(members[i]->joint, joint, sizeof joint);
 		members[i]->joint_ns = clock_mono_ns() +
 			(ahead_ms + JOINT_MARGIN_MS) * 1000000;
-		members[i]->due_ns = asked_due_ns(g);
+		members[i]->due_ns = asked_due_ns(g, members[i]);
 	}
 }
 
-/* Within the writer: opens those whose instant has come. A node that does not fetch its
+/* Within the writer: opens those whose instant has come. A node that is there and does not fetch its
  * challenge fails it. */
 static int open_joint(struct registry_put *p, struct registry_db *db)
 {
@@ -178,8 +187,10 @@ static int open_joint(struct registry_put *p, struct registry_db *db)
 		for (struct asked *a = g->challenger->buckets[i]; a; a = a->next) {
 			if (!a->joint_ns || a->joint_ns > now_ns)
 				continue;
-			if (!a->c)
+			if (!a->c && joint_is_there(a))
 				(void)asked_open(g, a);
+			else
+				memset(a->joint, 0, sizeof a->joint);
 			a->joint_ns = 0;
 		}
 		pthread_mutex_unlock(&g->challenger->lock);
@@ -208,11 +219,13 @@ int joint_ask(struct registry *g, struct asked *a)
 	struct asked *members[MEMBERS_MAX];
 	int n = find_members(g, a, members);
 
+	if (!n)
+		return 0;
 	if (n > 1) {
 		announce(g, members, n);
 	} else {
 		(void)asked_open(g, a); /* if it fails, the node is not asked this time */
-		a->due_ns = asked_due_ns(g);
+		a->due_ns = asked_due_ns(g, a);
 	}
 	snprintf(a->asked_record, sizeof a->asked_record, "%s", a->record_sha256);
 	return n;

@@ -62,7 +62,9 @@ static bool was_elsewhere(struct registry *g, const char *twin, int64_t proven_m
 
 	pthread_mutex_lock(&g->challenger->lock);
 	t = *asked_place(g->challenger, twin);
-	asked = joint && t && memcmp(t->joint, joint, sizeof t->joint) == 0;
+	asked = joint && t &&
+		(memcmp(t->joint, joint, sizeof t->joint) == 0 ||
+			memcmp(t->joint_before, joint, sizeof t->joint) == 0);
 	there = t && joint_is_there(t);
 	pthread_mutex_unlock(&g->challenger->lock);
 	return !asked && (there || proven_ms > clock_now_ms() - PAID_MS);

@@ -35,6 +35,7 @@
 #define INTERVAL_S 90 /* what a heartbeat promises: a machine that is busy may be late */
 #define SECOND     INT64_C(1000000000)
 #define ANSWER_S   120
+#define WAITED_S   5
 
 /* What a liar lies about. */
 enum kind {
@@ -69,6 +70,7 @@ struct node {
 	char nonce[65]; /* of the challenge that was answered last */
 	json_t *challenge;
 	int64_t beats, refused, answers, answers_refused;
+	int64_t late; /* challenges that this process came to only after WAITED_S */
 };
 
 static struct node *nodes;
@@ -369,6 +371,7 @@ static void answer(struct node *n)
 	json_t *answer, *roots, *reply, *challenge = n->challenge;
 
 	n->challenge = NULL;
+	n->late += clock_mono_ns() - n->hold_ns > WAITED_S * SECOND;
 	if (poc_challenge_read(&c, challenge, "challenge") < 0)
 		die("challenge");
 	json_decref(challenge);
@@ -497,12 +500,13 @@ static void report(void)
 
 		if (n->joined)
 			printf("{\"node\":\"%s\",\"kind\":\"%s\",\"number\":%d,\"beats\":%lld,"
-			       "\"refused\":%lld,\"answers\":%lld,\"answers_refused\":%lld,"
+			       "\"refused\":%lld,\"answers\":%lld,\"answers_refused\":%lld,\"late\":%lld,"
 			       "\"first_ms\":%lld,\"last_ms\":%lld}\n",
 				n->key.address, kinds[n->kind], n->number,
 				(long long)n->beats, (long long)n->refused,
 				(long long)n->answers, (long long)n->answers_refused,
-				(long long)n->first_ms, (long long)n->last_ms);
+				(long long)n->late, (long long)n->first_ms,
+				(long long)n->last_ms);
 	}
 }
 
