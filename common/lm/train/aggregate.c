@@ -488,15 +488,28 @@ static double squares(const double *d, uint64_t n)
 	return sum;
 }
 
-static double with_d(const float *x, const double *d, uint64_t n)
+/* sum x x and sum x d over a block in one pass, as it reads what is summed for a delta. */
+static void norm_and_dot(const float *x, const double *d, uint64_t n, double out[2])
 {
-	double lane[LANES] = { 0 }, sum = 0;
+	double norm[LANES] = { 0 }, dot[LANES] = { 0 };
+	uint64_t whole = n / LANES * LANES;
 
-	for (uint64_t i = 0; i < n; i++)
-		lane[i % LANES] += (double)x[i] * d[i];
-	for (int j = 0; j < LANES; j++)
-		sum += lane[j];
-	return sum;
+	for (uint64_t i = 0; i < whole; i += LANES)
+		for (int j = 0; j < LANES; j++) {
+			double v = (double)x[i + (uint64_t)j];
+
+			norm[j] += v * v;
+			dot[j] += v * d[i + (uint64_t)j];
+		}
+	for (uint64_t i = whole; i < n; i++) {
+		norm[i % LANES] += (double)x[i] * (double)x[i];
+		dot[i % LANES] += (double)x[i] * d[i];
+	}
+	out[0] = out[1] = 0;
+	for (int j = 0; j < LANES; j++) {
+		out[0] += norm[j];
+		out[1] += dot[j];
+	}
 }
 
 void aggregate_chunk(struct aggregate *a, double *d, const float *const *x,
@@ -511,10 +524,8 @@ void aggregate_chunk(struct aggregate *a, double *d, const float *const *x,
 		double *parts = a->parts + i * a->pairs;
 
 		rule_block(a, d + b.at, &b);
-		for (size_t j = 0; j < a->k; j++) {
-			parts[2 * j] = product(x[j] + b.at, NULL, x[j] + b.at, NULL, b.n);
-			parts[2 * j + 1] = with_d(x[j] + b.at, d + b.at, b.n);
-		}
+		for (size_t j = 0; j < a->k; j++)
+			norm_and_dot(x[j] + b.at, d + b.at, b.n, parts + 2 * j);
 		parts[2 * a->k] = squares(d + b.at, b.n);
 	}
 	add_parts(a, blocks);
