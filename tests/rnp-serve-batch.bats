@@ -23,6 +23,16 @@ questions() {
 		"$(jq 'select(.custom_id == "q17").response.body.choices[0].text' out)" ]
 }
 
+@test "batch: answers of every kind" {
+	{
+		echo '{"custom_id":"a","url":"/v1/responses","body":{"input":"Hi","max_output_tokens":3}}'
+		echo '{"custom_id":"b","url":"/v1/embeddings","body":{"input":["x","y"],"dimensions":4}}'
+	} >in
+	rnp-serve batch --model "$DIR/model" in >out
+	jq -s -e '.[0].response.body.object == "response" and .[0].response.body.output[0].type == "message" and
+		(.[1].response.body.data | length) == 2 and (.[1].response.body.data[1].embedding | length) == 4' out
+}
+
 @test "batch: bad lines are answered, too, and stop nothing" {
 	{
 		echo 'no json'
@@ -41,18 +51,23 @@ questions() {
 @test "batch: killed at any time and begun again, each line is answered once" {
 	questions 300 >in
 	rnp-serve batch --model "$DIR/model" in >want
-	local i kills=0
-	for ((i = 0; i < 3; i++)); do
-		rnp-serve batch --model "$DIR/model" --resume out --streams 1 in 3>&- &
+	local n
+	grown() { [[ $(wc -l <out) -ge $1 ]]; }
+	for n in 20 60 110; do # its input does not end: it cannot be done before it is killed
+		mkfifo pipe
+		exec 9<>pipe
+		rnp-serve batch --model "$DIR/model" --resume out --streams 1 <pipe 3>&- 9>&- &
 		server=$!
-		grown() { [[ -e out && $(wc -l <out) -ge $((i * 20 + 10)) ]] || ! kill -0 "$server" 2>/dev/null; }
-		eventually grown
-		kill -9 "$server" 2>/dev/null || true
+		head -n "$n" in >&9
+		touch out
+		eventually grown $((n - 8))
+		kill -9 "$server"
 		wait "$server" || true
 		server=
-		kills=$((kills + ($(wc -l <out) < 300)))
+		exec 9>&-
+		rm pipe
 	done
-	((kills > 0))
+	[ "$(wc -l <out)" -lt 300 ]
 	printf '{"id":"half a li' >>out
 	rnp-serve batch --model "$DIR/model" --resume out in
 	text='[.custom_id, .response.body.choices[0].text] | @json'

@@ -123,20 +123,25 @@ static void finished(struct exchange *x)
 static int kind_of(const json_t *line, enum request_kind *kind,
 	const struct reply_format **format, struct api_error *e)
 {
+	static const struct {
+		const char *url;
+		enum request_kind kind;
+		const struct reply_format *format;
+	} urls[] = { { "/v1/chat/completions", REQUEST_CHAT, &reply_chat },
+		{ "/v1/completions", REQUEST_COMPLETION, &reply_completion },
+		{ "/v1/responses", REQUEST_RESPONSE, &reply_response },
+		{ "/v1/embeddings", REQUEST_EMBEDDING, &reply_embedding } };
 	const char *url = json_string_value(json_object_get(line, "url"));
 
-	if (url && strcmp(url, "/v1/chat/completions") == 0) {
-		*kind = REQUEST_CHAT;
-		*format = &reply_chat;
-		return 0;
-	}
-	if (url && strcmp(url, "/v1/completions") == 0) {
-		*kind = REQUEST_COMPLETION;
-		*format = &reply_completion;
-		return 0;
-	}
+	for (size_t i = 0; url && i < sizeof urls / sizeof *urls; i++)
+		if (strcmp(url, urls[i].url) == 0) {
+			*kind = urls[i].kind;
+			*format = urls[i].format;
+			return 0;
+		}
 	return api_error_set(e, 400, "invalid_url", "url",
-		"'url' must be /v1/chat/completions or /v1/completions");
+		"'url' must be /v1/chat/completions, /v1/completions, /v1/responses or "
+		"/v1/embeddings");
 }
 
 static int submit(struct batch *b, struct item *item, struct request *q,
