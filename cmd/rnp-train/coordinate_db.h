@@ -14,7 +14,7 @@ int coordinate_db_load(struct coordinator *g);
 /* Removes files that nothing in the database names: what a kill left. */
 void coordinate_db_sweep(struct coordinator *g);
 
-/* A member and its number in the round; -1: it has none, as it left. facts NULL: as they were. */
+/* A member, its number in the round, and the round's state. facts NULL: as they were. */
 int coordinate_db_join(struct coordinator *g, const char *node, const char *facts,
 	int64_t number);
 /* Returns 1 and its number, 0: never joined, or -1. */

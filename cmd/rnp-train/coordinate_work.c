@@ -12,7 +12,8 @@
 #include "common/json/json.h"
 #include "common/record/signature.h"
 
-#define MISSED_MS 90000 /* who waits for work asks every 25 s */
+#define NODES_MAX 100000 /* ever: each takes room in every change that is kept */
+#define MISSED_MS 90000  /* who waits for work asks every 25 s */
 
 int64_t coordinate_now(const struct coordinator *g)
 {
@@ -46,16 +47,25 @@ int64_t coordinate_member(struct coordinator *g, const char *node)
 int coordinate_join(struct coordinator *g, const char *node, const char *facts,
 	uint64_t speed)
 {
-	int64_t number = coordinate_member(g, node);
+	int64_t number = -1;
+	int known = coordinate_db_member(g, node, &number);
 
-	/* another speed is that of a new member, who must have no turn */
-	if (number >= 0 && g->r.members[number].speed != speed &&
-		!g->r.members[number].works) {
-		round_leave(&g->r, (uint64_t)number, coordinate_now(g));
-		number = -1;
-	}
-	if (number < 0)
+	if (known < 0)
+		return -1;
+	if (number >= 0 && (size_t)number < g->r.nmembers) {
+		const struct round_member *m = &g->r.members[number];
+
+		/* another speed is taken over between turns */
+		if (m->here && m->speed != speed && !m->works)
+			round_leave(&g->r, (uint64_t)number, coordinate_now(g));
+		if (round_return(&g->r, (uint64_t)number, speed) < 0)
+			return -1;
+	} else if (g->r.nmembers >= NODES_MAX) {
+		return err_set(EX_TEMPFAIL,
+			"%d nodes have been here, and no more are taken", NODES_MAX);
+	} else {
 		number = round_join(&g->r, speed, coordinate_now(g));
+	}
 	if (number < 0)
 		return -1;
 	hear_of(g, number);
@@ -75,7 +85,7 @@ int coordinate_leave(struct coordinator *g, const char *node)
 		if (coordinate_db_set_turn(g, &t, "left") < 0)
 			return -1;
 	}
-	return coordinate_db_join(g, node, NULL, -1);
+	return coordinate_db_join(g, node, NULL, number);
 }
 
 void coordinate_miss(struct coordinator *g)
@@ -196,7 +206,7 @@ static int lose(struct coordinator *g, struct waiter *w)
 	if (number < 0 || !g->r.members[number].asks)
 		return 0;
 	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
-	return coordinate_db_join(g, w->node, NULL, -1);
+	return coordinate_db_join(g, w->node, NULL, number);
 }
 
 /* Returns 1: the request is done with, 0: it waits on, or -1. */

@@ -114,12 +114,34 @@ static void take_work(struct round *r, struct round_member *m)
 	set(&m->works, false, &r->working);
 }
 
-int64_t round_join(struct round *r, uint64_t speed, int64_t now)
+static int check_room(const struct round *r)
 {
-	(void)now;
 	if (r->policy.members_max && r->here >= r->policy.members_max)
 		return err_set(EX_TEMPFAIL, "%zu workers are here, and no more are taken",
 			r->here);
+	return 0;
+}
+
+int round_return(struct round *r, uint64_t member, uint64_t speed)
+{
+	struct round_member *m = r->members + member;
+
+	if (member >= r->nmembers || m->here)
+		return 0;
+	if (check_room(r) < 0)
+		return -1;
+	m->speed = speed;
+	set(&m->here, true, &r->here);
+	if (speed > r->fastest)
+		r->fastest = speed;
+	return 0;
+}
+
+int64_t round_join(struct round *r, uint64_t speed, int64_t now)
+{
+	(void)now;
+	if (check_room(r) < 0)
+		return -1;
 	r->members = xgrow(r->members, &r->members_room, r->nmembers + 1,
 		sizeof *r->members);
 	r->members[r->nmembers] = (struct round_member){ .here = true, .speed = speed };

@@ -122,6 +122,10 @@ void round_release(struct round *r);
 /* A new member. Returns its number, or -1 with err_set(EX_TEMPFAIL): members_max are here. */
 int64_t round_join(struct round *r, uint64_t speed, int64_t now);
 
+/* A member that left is here again, under its number: who comes and goes takes no more room. Returns
+ * 0, also where it is here, or -1 with err_set(EX_TEMPFAIL): members_max are here. */
+int round_return(struct round *r, uint64_t member, uint64_t speed);
+
 /* It left or was not heard of: its range is handed out again. What it delivered counts. Numbers of
  * nobody are ignored. */
 void round_leave(struct round *r, uint64_t member, int64_t now);

@@ -495,6 +495,34 @@ static void any_order(uint64_t seed)
 	round_release(&r);
 }
 
+/* Who comes and goes keeps its number, and is counted once. */
+static void returning(void)
+{
+	struct round_policy p = three;
+	struct round_assignment a, b;
+	struct round r;
+
+	p.quorum = 1;
+	p.members_max = 2;
+	round_init(&r, &p, 0, 0);
+	CHECK_I64(0, round_join(&r, 5, 0));
+	CHECK_I64(1, round_join(&r, 7, 0));
+	CHECK(round_ask(&r, 0, 1, &a) == ROUND_WAIT);
+	round_tick(&r, 1);
+	CHECK(round_ask(&r, 0, 1, &a) == ROUND_WORK);
+	round_leave(&r, 0, 2);
+	CHECK(round_ask(&r, 0, 3, &b) == ROUND_GONE);
+	CHECK(round_return(&r, 0, 9) == 0 && round_return(&r, 0, 9) == 0);
+	CHECK(r.here == 2 && r.nmembers == 2 && r.members[0].speed == 9);
+	/* its text was given back, and it is the first to get it */
+	CHECK(round_ask(&r, 0, 4, &b) == ROUND_WORK && b.range.first == a.range.first);
+	CHECK(round_deliver(&r, 0, b.turn, b.steps, 5) == ROUND_COUNTED);
+	round_leave(&r, 1, 6);
+	CHECK_I64(2, round_join(&r, 1, 7));
+	CHECK_FAILS(EX_TEMPFAIL, round_return(&r, 1, 7));
+	round_release(&r);
+}
+
 static void refused_saves(void)
 {
 	static const char *const bad[] = { "{}", "{\"phase\":9}", "{\"phase\":0}",
@@ -525,6 +553,7 @@ int main(void)
 	dynamic_steps();
 	for (uint64_t seed = 0; seed < 30; seed++)
 		any_order(seed);
+	returning();
 	refused_saves();
 	TEST_END();
 }
