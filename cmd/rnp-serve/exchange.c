@@ -1,5 +1,6 @@
-/* exchange.c - what becomes of requests: events of the engine turn into text, text into what the
- * client is sent. One thread, the writer's, does it for all of them and waits for none. */
+/* exchange.c - turns events of the engine into text, and text into what the client is sent. One
+ * thread, the writer's, does it for all requests and waits for none; long because their states
+ * from the first token to the last byte are read together. */
 #include "cmd/rnp-serve/exchange.h"
 
 #include <sodium.h>

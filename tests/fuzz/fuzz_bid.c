@@ -44,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!end)
 		return 0;
 	file = json_parse_object((const char *)data, (size_t)(end - data), "prices");
-	order = json_parse_object((const char *)end + 1, size - (size_t)(end - data) - 1, "order");
+	order = json_parse_object((const char *)end + 1, size - (size_t)(end - data) - 1,
+		"order");
 	if (file && bid_parse(&p, file, "prices") == 0 && order)
 		bid(&p, order);
 	bid_release(&p);
