@@ -139,6 +139,15 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	rnp-serve plan --model "$DIR/model" --context 1000 >"$BATS_TEST_TMPDIR/1"
 	rnp-serve plan --model "$DIR/model" --context 2016 >"$BATS_TEST_TMPDIR/2"
 	jq -se '.[1].cache_bytes == 2 * .[0].cache_bytes' "$BATS_TEST_TMPDIR/1" "$BATS_TEST_TMPDIR/2"
+	# f16 is the default; q8_0 takes 34 bytes for 32 numbers
+	for type in f16 f32 q8_0; do
+		rnp-serve plan --model "$DIR/model" --context 1000 --cache-type "$type" >"$BATS_TEST_TMPDIR/$type"
+	done
+	cmp "$BATS_TEST_TMPDIR/1" <(jq -c --argjson a "$(jq .available_bytes "$BATS_TEST_TMPDIR/1")" \
+		--argjson m "$(jq .context_max "$BATS_TEST_TMPDIR/1")" '.available_bytes = $a | .context_max = $m' "$BATS_TEST_TMPDIR/f16")
+	jq -se '.[1].cache_bytes == 2 * .[0].cache_bytes and .[2].cache_bytes * 32 == .[0].cache_bytes * 17' \
+		"$BATS_TEST_TMPDIR"/{f16,f32,q8_0}
+	refused 64 "a cache is of f16, f32 or q8_0, not 'f8'" rnp-serve plan --model "$DIR/model" --cache-type f8
 	# more than there is: a clear no
 	most=$(jq .context_max "$BATS_TEST_TMPDIR/p")
 	if ((most < 16777216)); then
@@ -169,4 +178,13 @@ ask() { rnp-serve ask --model "$DIR/model" "$@"; }
 	available $((weights / 20))
 	run_split rnp-serve plan --model model
 	jq -e '.proposals | length == 1 and (.[0] | test("^a machine with .* free"))' <<<"$output"
+}
+
+@test "ask: with any kind of cache the model begins alike" {
+	for type in f16 f32 q8_0; do
+		rnp-serve ask --model "$DIR/model" --device cpu --cache-type "$type" --temperature 0 -n 8 "Once upon" >"$BATS_TEST_TMPDIR/$type"
+	done
+	cmp "$BATS_TEST_TMPDIR/f16" "$BATS_TEST_TMPDIR/f32"
+	cmp "$BATS_TEST_TMPDIR/q8_0" "$BATS_TEST_TMPDIR/f32"
+	refused 64 "a cache is of" rnp-serve ask --model "$DIR/model" --cache-type q4 x
 }

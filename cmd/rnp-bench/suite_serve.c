@@ -95,8 +95,9 @@ static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_typ
 		r.prompt[i] = (uint32_t)rng_below(&rng, c->vocab);
 	if (model_file_make(&r.model_file, NULL, c, type, 1) < 0 ||
 		lm_weights_open(&r.weights, &l->d, r.model_file) < 0 ||
-		lm_stream_open(&r.prefill, r.weights, r.tokens) < 0 ||
-		lm_stream_open(&r.decode, r.weights, PROMPT + SAID_MAX) < 0 ||
+		lm_stream_open(&r.prefill, r.weights, r.tokens, LM_CACHE_F16) < 0 ||
+		lm_stream_open(&r.decode, r.weights, PROMPT + SAID_MAX, LM_CACHE_F16) <
+			0 ||
 		lm_stream_feed(r.decode, r.prompt, PROMPT, r.logits) < 0)
 		return -1;
 	r.next = most_likely();

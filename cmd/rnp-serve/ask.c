@@ -19,7 +19,7 @@
 
 #define PROMPT_BYTES_MAX ((size_t)64 << 20)
 
-static const char *model, *tokenizer, *device, *system_text, *chat_template;
+static const char *model, *tokenizer, *device, *system_text, *chat_template, *cache_type;
 static int64_t tokens = 256, context, top_k = 40;
 static double temperature = 0.8, top_p = 0.95;
 static uint64_t seed = UINT64_MAX; /* not given */
@@ -79,6 +79,11 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = LM_CONTEXT_MAX,
 		.help = "tokens that the model sees (default: all it was made for)" },
+	{ .name = "cache-type",
+		.kind = OPT_TEXT,
+		.to = &cache_type,
+		.metavar = "T",
+		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" },
 	OPT_DEVICE(&device),
 	{ .name = "echo",
 		.kind = OPT_FLAG,
@@ -311,15 +316,17 @@ static int report(struct answer *a)
 
 static int answer(struct answer *a, int n, char **args)
 {
+	enum lm_cache_type type = LM_CACHE_F16;
 	const struct lm_config *c;
 
-	if (loaded_open(&a->l, model, tokenizer, device) < 0 ||
+	if ((cache_type && lm_cache_type_find(&type, cache_type) < 0) ||
+		loaded_open(&a->l, model, tokenizer, device) < 0 ||
 		read_prompt(a, n, args) < 0 || encode(a) < 0)
 		return -1;
 	c = model_file_config(a->l.model_file);
 	if (!context && tokens < (int64_t)c->context - (int64_t)ids_count(a))
 		context = ids_count(a) + tokens + 1; /* no more memory than needed */
-	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context) < 0 ||
+	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context, type) < 0 ||
 		check_prompt(a) < 0)
 		return -1;
 	a->logits = xmalloc(c->vocab * sizeof *a->logits);

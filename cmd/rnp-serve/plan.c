@@ -12,7 +12,8 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
-static const char *model, *device;
+static const char *model, *device, *cache_type;
+static enum lm_cache_type type;
 static int64_t context;
 
 static const struct opt opts[] = {
@@ -24,6 +25,11 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = LM_CONTEXT_MAX,
 		.help = "tokens of one stream (default: all the model was made for)" },
+	{ .name = "cache-type",
+		.kind = OPT_TEXT,
+		.to = &cache_type,
+		.metavar = "T",
+		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" },
 	OPT_DEVICE(&device),
 	{ 0 },
 };
@@ -49,7 +55,7 @@ static uint32_t longest(const struct model_file *s, uint64_t bytes)
 	while (low < high) {
 		uint32_t middle = low + (high - low + 1) / 2;
 
-		if (lm_stream_plan(&p, s, middle) == 0 && p.total <= bytes)
+		if (lm_stream_plan(&p, s, middle, type) == 0 && p.total <= bytes)
 			low = middle;
 		else
 			high = middle - 1;
@@ -150,11 +156,14 @@ static int plan(struct dev *d, struct model_file **s, bool *fits)
 	struct lm_stream_plan p;
 	uint64_t there;
 
+	if (cache_type && lm_cache_type_find(&type, cache_type) < 0)
+		return -1;
 	if (model_file_open(s, model) < 0)
 		return -1;
 	if (device_open(d, device) < 0)
 		return -1;
-	if (available(d, &there) < 0 || lm_stream_plan(&p, *s, (uint32_t)context) < 0)
+	if (available(d, &there) < 0 ||
+		lm_stream_plan(&p, *s, (uint32_t)context, type) < 0)
 		return -1;
 	*fits = !there || p.total <= there;
 	return write_plan(*s, d, &p, there, *fits);

@@ -77,7 +77,8 @@ static uint64_t available(const struct served *m)
  * is enough. */
 static int size_cache(struct served *m, const struct served_options *o)
 {
-	uint64_t page = lm_cache_page_bytes(model_file_config(m->l.model_file));
+	uint64_t page = lm_cache_page_bytes(model_file_config(m->l.model_file),
+		LM_CACHE_F16);
 	uint64_t pages = (uint64_t)lm_cache_pages(m->context) * o->streams;
 
 	if (o->cache_bytes)

@@ -31,7 +31,7 @@ struct lm_cpu {
 		.project = lm_project_##set,                     \
 		.project_quantized = lm_project_quantized_avx2,  \
 		.quantize = lm_quantize_avx2,                    \
-		.paged_put = lm_paged_put_ref,                   \
+		.paged_put = lm_paged_put_##set,                 \
 		.paged_attend = lm_paged_attend_##set,           \
 		.head_rows = lm_head_rows_##set,                 \
 		.head_scale = lm_head_scale_##set,               \

@@ -17,6 +17,7 @@
 #ifndef RNP_KERNELS_LM_OPS_H
 #define RNP_KERNELS_LM_OPS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -219,9 +220,70 @@ struct lm_attend_back {
  * LM_PAGE + j mod LM_PAGE of the pool. */
 #define LM_PAGE 16
 
-/* Copies row r of k and v to row slot[r] of keys and values. Slots are distinct. Exact. */
+/* How the numbers of a row of `width` are kept: f16; f32; or in blocks of 32, an f16 scale and 32
+ * int8, where heads must be multiples of 32 wide. f16 is a sequence's default: 0. */
+enum lm_cache_type { LM_CACHE_F16, LM_CACHE_F32, LM_CACHE_Q8_0, LM_CACHE_TYPES };
+
+/* Bytes of the first n numbers of a row. */
+HD uint64_t lm_cache_bytes(enum lm_cache_type type, uint64_t n)
+{
+	return type == LM_CACHE_Q8_0 ? n / 32 * 34 : type == LM_CACHE_F16 ? 2 * n : 4 * n;
+}
+
+/* Number i of a row. */
+HD float lm_cache_at(enum lm_cache_type type, const void *row, uint64_t i)
+{
+	const unsigned char *p = (const unsigned char *)row + lm_cache_bytes(type, i);
+	const unsigned char *block = (const unsigned char *)row + i / 32 * 34;
+	uint16_t half;
+	float whole;
+
+	if (type == LM_CACHE_F32) {
+		memcpy(&whole, p, 4);
+		return whole;
+	}
+	memcpy(&half, type == LM_CACHE_F16 ? p : block, 2);
+	return type == LM_CACHE_F16 ? f16_to_f32(half) :
+				      f16_to_f32(half) * (float)(int8_t)block[2 + i % 32];
+}
+
+/* Writes numbers 32 g and on of a row, up to 32 of its width: f16 rounds to nearest even; a block's
+ * scale is its largest magnitude / 127, its numbers x times 1 / scale, rounded to nearest even,
+ * before the scale becomes f16. */
+HD void lm_cache_put_32(enum lm_cache_type type, void *row, const float *x, uint64_t g,
+	uint64_t width)
+{
+	uint64_t from = 32 * g, to = from + 32 < width ? from + 32 : width;
+	unsigned char *p = (unsigned char *)row + lm_cache_bytes(type, from);
+	float most = 0, scale, inverse;
+	uint16_t half;
+
+	if (type == LM_CACHE_F32) {
+		memcpy(p, x + from, 4 * (to - from));
+		return;
+	}
+	for (uint64_t i = from; type == LM_CACHE_F16 && i < to; i++) {
+		half = f16_from_f32(x[i]);
+		memcpy(p + 2 * (i - from), &half, 2);
+	}
+	if (type == LM_CACHE_F16)
+		return;
+	for (uint64_t i = from; i < to; i++)
+		most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+	scale = most < 0x1p-100f ? 0 : most / 127;
+	inverse = scale > 0 ? 1 / scale : 0;
+	half = f16_from_f32(scale);
+	memcpy(p, &half, 2);
+	for (uint64_t i = from; i < to; i++)
+		p[2 + i - from] = (unsigned char)(int8_t)rintf(
+			fminf(fmaxf(x[i] * inverse, -127), 127));
+}
+
+/* Rows r of k and v become rows slot[r] of keys and values. Slots differ. All versions give the
+ * same bits. */
 struct lm_paged_put {
-	float *keys, *values; /* one layer's part of the pool: rows of `width` */
+	enum lm_cache_type type;
+	void *keys, *values;  /* the part of the pool of one layer: rows of `width` */
 	const float *k, *v;   /* [rows, width] */
 	const uint32_t *slot; /* [rows] */
 	uint64_t rows, width;
@@ -230,14 +292,16 @@ struct lm_paged_put {
 /* Causal attention of rows that may each belong to another sequence. Row r is the token at
  * position[r] of a sequence whose list of blocks begins at blocks[table[r]]; it sees the keys
  * max(0, position[r] - window + 1) .. position[r] (window 0: from 0). Heads, strides and
- * formula are those of lm_attend; all numbers are f32. The terms of each sum and their order
+ * formula are those of lm_attend; numbers are f32, keys and values of
+ * `type` as they are. The terms of each sum and their order
  * depend only on the row's position and the window: not on other rows, nor on where blocks lie.
  * A softcap above 0 replaces each score s by softcap tanh(s / softcap). Error as lm_attend with
  * F32, keys being position[r] + 1. */
 struct lm_paged_attend {
+	enum lm_cache_type type;
 	float *out;
 	const float *q;
-	const float *keys, *values;
+	const void *keys, *values;
 	const uint32_t *position, *table; /* [rows] */
 	const uint32_t *blocks;
 	uint64_t rows, heads, kv_heads, head_dim, window;

@@ -7,31 +7,34 @@
 
 void lm_paged_put_ref(const struct lm_paged_put *p, uint64_t from, uint64_t to)
 {
-	for (uint64_t r = from; r < to; r++) {
-		memcpy(p->keys + p->slot[r] * p->width, p->k + r * p->width,
-			p->width * sizeof(float));
-		memcpy(p->values + p->slot[r] * p->width, p->v + r * p->width,
-			p->width * sizeof(float));
-	}
+	uint64_t bytes = lm_cache_bytes(p->type, p->width);
+
+	for (uint64_t r = from; r < to; r++)
+		for (uint64_t g = 0; g < (p->width + 31) / 32; g++) {
+			lm_cache_put_32(p->type, (char *)p->keys + p->slot[r] * bytes,
+				p->k + r * p->width, g, p->width);
+			lm_cache_put_32(p->type, (char *)p->values + p->slot[r] * bytes,
+				p->v + r * p->width, g, p->width);
+		}
 }
 
-/* Returns the offset of key j of row r, in numbers. */
+/* Row of key j of row r, in bytes. */
 static uint64_t place_of(const struct lm_paged_attend *a, uint64_t r, uint64_t j)
 {
 	uint64_t block = a->blocks[a->table[r] + j / LM_PAGE];
 
-	return (block * LM_PAGE + j % LM_PAGE) * a->ldk;
+	return (block * LM_PAGE + j % LM_PAGE) * lm_cache_bytes(a->type, a->ldk);
 }
 
 static double score(const struct lm_paged_attend *a, uint64_t r, uint64_t h, uint64_t j)
 {
 	const float *q = a->q + r * a->ldq + h * a->head_dim;
-	const float *k = a->keys + place_of(a, r, j) +
-		h / (a->heads / a->kv_heads) * a->head_dim;
+	const void *k = (const char *)a->keys + place_of(a, r, j);
+	uint64_t kv = h / (a->heads / a->kv_heads) * a->head_dim;
 	double sum = 0;
 
 	for (uint64_t i = 0; i < a->head_dim; i++)
-		sum += (double)q[i] * k[i];
+		sum += (double)q[i] * lm_cache_at(a->type, k, kv + i);
 	sum *= a->scale;
 	return a->softcap > 0 ? a->softcap * tanh(sum / a->softcap) : sum;
 }
@@ -51,7 +54,9 @@ static void attend(const struct lm_paged_attend *a, uint64_t r, uint64_t h)
 
 		for (uint64_t j = first; j <= last; j++)
 			out += exp(score(a, r, h, j) - largest) / sum *
-				a->values[place_of(a, r, j) + kv + i];
+				lm_cache_at(a->type,
+					(const char *)a->values + place_of(a, r, j),
+					kv + i);
 		a->out[r * a->ldo + h * a->head_dim + i] = (float)out;
 	}
 }

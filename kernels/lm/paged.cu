@@ -7,19 +7,24 @@
 #define PAGED_THREADS \
 	128 /* and keys of a chunk, and columns of a head that a block makes */
 
+/* A thread for each 32 numbers of a row. */
 __global__ void paged_put_kernel(struct lm_paged_put p)
 {
-	for (uint64_t n = GRID_FIRST; n < p.rows * p.width; n += GRID_STRIDE) {
-		uint64_t to = p.slot[n / p.width] * p.width + n % p.width;
+	uint64_t groups = (p.width + 31) / 32, bytes = lm_cache_bytes(p.type, p.width);
 
-		p.keys[to] = p.k[n];
-		p.values[to] = p.v[n];
+	for (uint64_t n = GRID_FIRST; n < p.rows * groups; n += GRID_STRIDE) {
+		uint64_t r = n / groups, g = n % groups;
+
+		lm_cache_put_32(p.type, (char *)p.keys + p.slot[r] * bytes,
+			p.k + r * p.width, g, p.width);
+		lm_cache_put_32(p.type, (char *)p.values + p.slot[r] * bytes,
+			p.v + r * p.width, g, p.width);
 	}
 }
 
 int cuda_lm_paged_put(struct dev *d, const struct lm_paged_put *p)
 {
-	uint64_t n = p->rows * p->width;
+	uint64_t n = p->rows * ((p->width + 31) / 32);
 
 	if (!n)
 		return 0;
@@ -28,10 +33,12 @@ int cuda_lm_paged_put(struct dev *d, const struct lm_paged_put *p)
 	return lm_started(d);
 }
 
+/* Row of key j, in bytes. */
 __device__ uint64_t place_of(const struct lm_paged_attend *a, const uint32_t *blocks,
 	uint64_t j)
 {
-	return ((uint64_t)blocks[j / LM_PAGE] * LM_PAGE + j % LM_PAGE) * a->ldk;
+	return ((uint64_t)blocks[j / LM_PAGE] * LM_PAGE + j % LM_PAGE) *
+		lm_cache_bytes(a->type, a->ldk);
 }
 
 /* Reduces each thread's number to the largest, or the sum, which all threads get. `parts` is
@@ -66,14 +73,14 @@ __device__ float all_sum(float v, float *parts)
 __device__ float score_of(const struct lm_paged_attend *a, const uint32_t *blocks,
 	const float *q, uint64_t kv, uint64_t j, uint64_t last)
 {
-	const float *k;
+	const char *k;
 	float sum = 0;
 
 	if (j > last)
 		return -INFINITY;
-	k = a->keys + place_of(a, blocks, j) + kv;
+	k = (const char *)a->keys + place_of(a, blocks, j);
 	for (uint64_t i = 0; i < a->head_dim; i++)
-		sum += q[i] * k[i];
+		sum += q[i] * lm_cache_at(a->type, k, kv + i);
 	sum *= a->scale;
 	return a->softcap > 0 ? a->softcap * tanhf(sum / a->softcap) : sum;
 }
@@ -111,7 +118,10 @@ __global__ void paged_attend_kernel(struct lm_paged_attend a, uint64_t chunks)
 			out *= less;
 			for (uint64_t t = 0; i < a.head_dim && t < n; t++)
 				out += p[t] *
-					a.values[place_of(&a, blocks, j + t) + kv + i];
+					lm_cache_at(a.type,
+						(const char *)a.values +
+							place_of(&a, blocks, j + t),
+						kv + i);
 			__syncthreads(); /* until p is used */
 		}
 		if (i < a.head_dim)

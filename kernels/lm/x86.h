@@ -22,6 +22,7 @@
 	void lm_narrow_##set(const struct lm_narrow *, uint64_t, uint64_t);             \
 	void lm_squares_##set(const struct lm_squares *, uint64_t, uint64_t);           \
 	void lm_adamw_##set(const struct lm_adamw *, uint64_t, uint64_t);               \
+	void lm_paged_put_##set(const struct lm_paged_put *, uint64_t, uint64_t);       \
 	void lm_paged_attend_##set(const struct lm_paged_attend *, uint64_t, uint64_t); \
 	void lm_project_##set(const struct lm_project *, uint64_t, uint64_t);           \
 	void lm_head_rows_##set(const struct lm_head_rows *, uint64_t, uint64_t);       \

@@ -45,7 +45,19 @@ static void lists(uint32_t *blocks, uint32_t pool)
 			blocks[s * LIST_MAX + i] = pool - 1 - (i * SEQUENCES + s);
 }
 
-static void attend(struct kcheck *k, const struct shape *s)
+static const char *const types[LM_CACHE_TYPES] = { "f16", "f32", "q8_0" };
+
+/* Rows of numbers as the cache keeps them. */
+static void keep(enum lm_cache_type type, char *to, const float *from, uint64_t rows,
+	uint64_t width)
+{
+	for (uint64_t r = 0; r < rows; r++)
+		for (uint64_t g = 0; g < (width + 31) / 32; g++)
+			lm_cache_put_32(type, to + r * lm_cache_bytes(type, width),
+				from + r * width, g, width);
+}
+
+static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type type)
 {
 	enum { POOL = LIST_MAX * SEQUENCES };
 	uint64_t width = s->heads * s->head_dim, ldk = s->kv_heads * s->head_dim;
@@ -56,10 +68,14 @@ static void attend(struct kcheck *k, const struct shape *s)
 	float *bound = malloc(n * sizeof *bound);
 	double sum = sqrt((double)s->head_dim); /* the largest |scale q k| */
 	struct kcase c = { .run = run_attend, .want = want, .bound = bound };
-	struct lm_paged_attend a = { .out = want,
+	uint64_t row_bytes = lm_cache_bytes(type, ldk);
+	char *kept = malloc((uint64_t)2 * POOL * LM_PAGE * row_bytes);
+	char *kept_values = kept + (uint64_t)POOL * LM_PAGE * row_bytes;
+	struct lm_paged_attend a = { .type = type,
+		.out = want,
 		.q = q,
-		.keys = keys,
-		.values = values,
+		.keys = kept,
+		.values = kept_values,
 		.position = s->position,
 		.table = table,
 		.blocks = blocks,
@@ -74,6 +90,8 @@ static void attend(struct kcheck *k, const struct shape *s)
 		.softcap = s->softcap,
 		.scale = (float)(1 / sqrt((double)s->head_dim)) };
 
+	keep(type, kept, keys, POOL * LM_PAGE, ldk);
+	keep(type, kept_values, values, POOL * LM_PAGE, ldk);
 	lists(blocks, POOL);
 	for (uint64_t r = 0; r < s->rows; r++) {
 		table[r] = (uint32_t)(r % SEQUENCES) * LIST_MAX;
@@ -85,8 +103,8 @@ static void attend(struct kcheck *k, const struct shape *s)
 		bound[i] = (float)((double)(s->head_dim + 8) * 16 * U * (1 + sum) +
 			((double)s->position[i / width] + 1) * 4 * U);
 	a.q = kcheck_put(k, q, s->rows * (width + 4) * 4, 0);
-	a.keys = kcheck_put(k, keys, pool * 4, 0);
-	a.values = kcheck_put(k, values, pool * 4, 0);
+	a.keys = kcheck_put(k, kept, POOL * LM_PAGE * row_bytes, 0);
+	a.values = kcheck_put(k, kept_values, POOL * LM_PAGE * row_bytes, 0);
 	a.position = kcheck_put(k, s->position, s->rows * 4, 0);
 	a.table = kcheck_put(k, table, s->rows * 4, 0);
 	a.blocks = kcheck_put(k, blocks, sizeof blocks, 0);
@@ -95,36 +113,38 @@ static void attend(struct kcheck *k, const struct shape *s)
 	c.work = (double)s->rows * (double)width * (double)a.keys_max * 4;
 	c.unit = "op";
 	snprintf(c.label, sizeof c.label,
-		"paged_attend %llu heads on %llu of %llu, %llu rows to %u, window %llu, softcap %g",
-		(unsigned long long)s->heads, (unsigned long long)s->kv_heads,
-		(unsigned long long)s->head_dim, (unsigned long long)s->rows, last,
-		(unsigned long long)s->window, (double)s->softcap);
+		"paged_attend %s %llu heads on %llu of %llu, %llu rows to %u, window %llu, softcap %g",
+		types[type], (unsigned long long)s->heads,
+		(unsigned long long)s->kv_heads, (unsigned long long)s->head_dim,
+		(unsigned long long)s->rows, last, (unsigned long long)s->window,
+		(double)s->softcap);
 	kcheck_case(k, &c);
-	free(q), free(keys), free(values), free(want), free(bound);
+	free(q), free(keys), free(values), free(kept), free(want), free(bound);
 }
 
 /* out: the keys of the pool, behind them its values */
 static int run_put(struct dev *d, void *out, const void *arguments)
 {
 	struct lm_paged_put p = *(const struct lm_paged_put *)arguments;
-	uint64_t rows = 4 * LM_PAGE;
+	uint64_t bytes = 4 * LM_PAGE * lm_cache_bytes(p.type, p.width);
 
 	p.keys = out;
-	p.values = p.keys + rows * p.width;
-	if (d->ops->fill(d, out, 0, 2 * rows * p.width) < 0)
+	p.values = (char *)out + bytes;
+	if (d->ops->fill(d, out, 0, 2 * bytes / 4) < 0)
 		return -1;
 	return d->ops->lm->paged_put(d, &p);
 }
 
-static void put(struct kcheck *k, uint64_t width)
+static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type)
 {
 	static const uint32_t slots[] = { 5, 63, 0, 17, 16 };
 	enum { ROWS = sizeof slots / sizeof *slots };
-	uint64_t all = 4 * LM_PAGE * width;
+	uint64_t bytes = 4 * LM_PAGE * lm_cache_bytes(type, width);
 	float *x = numbers(ROWS * width, 1), *y = numbers(ROWS * width, 2);
-	float *want = calloc(2 * all, sizeof *want);
-	struct lm_paged_put p = { .keys = want,
-		.values = want + all,
+	char *want = calloc(2, bytes);
+	struct lm_paged_put p = { .type = type,
+		.keys = want,
+		.values = want + bytes,
 		.k = x,
 		.v = y,
 		.slot = slots,
@@ -132,12 +152,15 @@ static void put(struct kcheck *k, uint64_t width)
 		.width = width };
 	struct kcase c = { .run = run_put, .arguments = &p, .want = want };
 
+	for (uint64_t i = 0; i < 32 && width >= 64; i++)
+		x[32 + i] = i % 2 ? 0x1p-101f : 0; /* as good as zero, for Q8_0 */
 	lm_paged_put_ref(&p, 0, ROWS);
 	p.k = kcheck_put(k, x, ROWS * width * 4, 0);
 	p.v = kcheck_put(k, y, ROWS * width * 4, 0);
 	p.slot = kcheck_put(k, slots, sizeof slots, 0);
-	c.out_bytes = 2 * all * 4;
-	snprintf(c.label, sizeof c.label, "paged_put of %llu", (unsigned long long)width);
+	c.out_bytes = 2 * bytes;
+	snprintf(c.label, sizeof c.label, "paged_put %s of %llu", types[type],
+		(unsigned long long)width);
 	kcheck_case(k, &c);
 	free(x), free(y), free(want);
 }
@@ -158,8 +181,16 @@ void check_lm_paged(struct kcheck *k)
 
 	if (k->dev.ops->lm->prepare(&k->dev, NULL) < 0)
 		return;
-	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-		attend(k, &shapes[i]);
-	put(k, 8);
-	put(k, 129);
+	for (int t = 0; t < LM_CACHE_TYPES; t++) {
+		enum lm_cache_type type = (enum lm_cache_type)t;
+
+		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+			if (type != LM_CACHE_Q8_0 || shapes[i].head_dim % 32 == 0)
+				attend(k, &shapes[i], type);
+		put(k, 64, type);
+		if (type == LM_CACHE_Q8_0)
+			continue;
+		put(k, 8, type);
+		put(k, 129, type);
+	}
 }

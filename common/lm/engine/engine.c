@@ -59,7 +59,7 @@ void lm_engine_bytes(const struct lm_config *c, const struct lm_engine_limits *l
 {
 	struct lm_forward_limits l = forward_limits(limits);
 
-	*cache = lm_cache_page_bytes(c) * limits->pages;
+	*cache = lm_cache_page_bytes(c, limits->cache) * limits->pages;
 	lm_forward_bytes(c, &l, tables, work);
 }
 
@@ -84,7 +84,7 @@ int lm_engine_open(struct lm_engine **out, const struct lm_weights *w,
 	e->rows_max = l.rows;
 	e->rows = xcalloc(l.rows, sizeof *e->rows);
 	e->of = xcalloc(l.rows, sizeof *e->of);
-	if (lm_cache_open(&e->cache, w, limits->pages) < 0 ||
+	if (lm_cache_open(&e->cache, w, limits->pages, limits->cache) < 0 ||
 		lm_forward_open(&e->forward, w, e->cache, &l) < 0) {
 		lm_engine_close(e);
 		return -1;

@@ -11,7 +11,9 @@
 
 struct lm_cache {
 	const struct lm_weights *w;
-	float *pool; /* [layers][2][pages][LM_PAGE][kv_dim]: keys, then values */
+	/* [layers][2][pages][LM_PAGE] rows of kv_dim numbers of the type: keys, then values */
+	char *pool;
+	enum lm_cache_type type;
 	uint32_t pages;
 	uint32_t *users; /* [pages]: number of sequences that use the page */
 	uint32_t *free;  /* [n_free]: a stack; the last entry is taken next */
@@ -23,35 +25,67 @@ uint32_t lm_cache_pages(uint32_t tokens)
 	return tokens / LM_PAGE + (tokens % LM_PAGE ? 1 : 0);
 }
 
+static const char *const type_names[LM_CACHE_TYPES] = {
+	[LM_CACHE_F16] = "f16",
+	[LM_CACHE_F32] = "f32",
+	[LM_CACHE_Q8_0] = "q8_0",
+};
+
+const char *lm_cache_type_name(enum lm_cache_type type)
+{
+	return type_names[type];
+}
+
+int lm_cache_type_find(enum lm_cache_type *out, const char *name)
+{
+	for (int i = 0; i < LM_CACHE_TYPES; i++)
+		if (strcmp(type_names[i], name) == 0) {
+			*out = (enum lm_cache_type)i;
+			return 0;
+		}
+	return err_set(EX_USAGE, "a cache is of f16, f32 or q8_0, not '%.40s'", name);
+}
+
 /* The bounds in config.h keep the product below 2^63. */
-uint64_t lm_cache_page_bytes(const struct lm_config *c)
+uint64_t lm_cache_page_bytes(const struct lm_config *c, enum lm_cache_type type)
 {
-	return 2 * LM_PAGE * sizeof(float) * lm_kv_dim(c) * c->layers;
+	return 2 * LM_PAGE * lm_cache_bytes(type, lm_kv_dim(c)) * c->layers;
 }
 
-/* Returns how many floats the keys, or the values, of a page take in one layer. */
-static uint64_t page_numbers(const struct lm_cache *c)
+/* Returns the bytes that the keys, or the values, of a page take in one layer. */
+static uint64_t page_bytes(const struct lm_cache *c)
 {
-	return LM_PAGE * lm_kv_dim(&c->w->config);
+	return LM_PAGE * lm_cache_bytes(c->type, lm_kv_dim(&c->w->config));
 }
 
-float *lm_cache_keys(struct lm_cache *c, uint32_t layer)
+enum lm_cache_type lm_cache_type(const struct lm_cache *c)
 {
-	return c->pool + 2 * (uint64_t)layer * c->pages * page_numbers(c);
+	return c->type;
 }
 
-float *lm_cache_values(struct lm_cache *c, uint32_t layer)
+void *lm_cache_keys(struct lm_cache *c, uint32_t layer)
 {
-	return lm_cache_keys(c, layer) + c->pages * page_numbers(c);
+	return c->pool + 2 * (uint64_t)layer * c->pages * page_bytes(c);
 }
 
-int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pages)
+void *lm_cache_values(struct lm_cache *c, uint32_t layer)
+{
+	return (char *)lm_cache_keys(c, layer) + c->pages * page_bytes(c);
+}
+
+int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pages,
+	enum lm_cache_type type)
 {
 	struct lm_cache *c;
 	uint64_t bytes;
+	void *pool;
 
 	*out = NULL;
-	if (__builtin_mul_overflow(lm_cache_page_bytes(&w->config), (uint64_t)pages,
+	if (type == LM_CACHE_Q8_0 && w->config.head_dim % 32)
+		return err_set(EX_USAGE,
+			"a cache of q8_0 needs heads of a multiple of 32 numbers, not %u",
+			w->config.head_dim);
+	if (__builtin_mul_overflow(lm_cache_page_bytes(&w->config, type), (uint64_t)pages,
 		    &bytes) ||
 		bytes > (uint64_t)INT64_MAX / 2)
 		return err_set(EX_DATAERR,
@@ -60,16 +94,18 @@ int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pa
 	c = xcalloc(1, sizeof *c);
 	c->w = w;
 	c->pages = pages;
+	c->type = type;
 	c->users = xcalloc(pages + 1, sizeof *c->users);
 	c->free = xcalloc(pages + 1, sizeof *c->free);
 	while (c->n_free < pages) {
 		c->free[c->n_free] = pages - 1 - c->n_free;
 		c->n_free++;
 	}
-	if (lm_infer_alloc(w->d, &c->pool, bytes / sizeof(float)) < 0) {
+	if (w->d->ops->alloc(w->d, &pool, bytes) < 0) {
 		lm_cache_close(c);
-		return -1;
+		return device_failed(w->d);
 	}
+	c->pool = pool;
 	*out = c;
 	return 0;
 }
@@ -109,15 +145,13 @@ static void give_back(struct lm_cache *c, uint32_t page)
 static int copy_page(struct lm_cache *c, uint32_t to, uint32_t from)
 {
 	struct dev *d = c->w->d;
-	uint64_t n = page_numbers(c);
+	uint64_t n = page_bytes(c);
 
 	for (uint32_t l = 0; l < c->w->config.layers; l++) {
-		float *keys = lm_cache_keys(c, l), *values = lm_cache_values(c, l);
+		char *keys = lm_cache_keys(c, l), *values = lm_cache_values(c, l);
 
-		if (d->ops->copy(d, keys + to * n, keys + from * n, n * sizeof *keys) <
-				0 ||
-			d->ops->copy(d, values + to * n, values + from * n,
-				n * sizeof *values) < 0)
+		if (d->ops->copy(d, keys + to * n, keys + from * n, n) < 0 ||
+			d->ops->copy(d, values + to * n, values + from * n, n) < 0)
 			return device_failed(d);
 	}
 	return 0;

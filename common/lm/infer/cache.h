@@ -3,7 +3,7 @@
  *
  * A page is free, or belongs to one sequence, or to several with the same beginning. A shared
  * page is never written: a sequence that continues within one gets its own copy first. Numbers
- * are f32. Only one thread at a time may use a cache and its sequences. */
+ * are f16, f32, or int8 in blocks with a scale. Only one thread at a time may use a cache and its sequences. */
 #ifndef RNP_COMMON_LM_INFER_CACHE_H
 #define RNP_COMMON_LM_INFER_CACHE_H
 
@@ -18,11 +18,18 @@ struct lm_cache;
 uint32_t lm_cache_pages(uint32_t tokens);
 
 /* Returns the size of a page of a model, in bytes. */
-uint64_t lm_cache_page_bytes(const struct lm_config *c);
+uint64_t lm_cache_page_bytes(const struct lm_config *c, enum lm_cache_type type);
+
+/* Returns the name of a type: "f16", "f32" or "q8_0". */
+const char *lm_cache_type_name(enum lm_cache_type type);
+
+/* Finds the type of a name. Returns 0 and *out, or -1 with err_set(EX_USAGE). */
+int lm_cache_type_find(enum lm_cache_type *out, const char *name);
 
 /* Opens a pool of `pages` pages, all free. w is borrowed until close. Returns 0 and *out to be
  * closed, or -1 with err_set(): 71 no memory, 65 beyond 64 bits. */
-int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pages);
+int lm_cache_open(struct lm_cache **out, const struct lm_weights *w, uint32_t pages,
+	enum lm_cache_type type);
 void lm_cache_close(
 	struct lm_cache *c); /* NULL is fine; afterwards its sequences are only memory */
 

@@ -267,7 +267,8 @@ static int rotate(struct lm_forward *f, float *x, uint64_t heads, uint32_t layer
 
 static int store(struct lm_forward *f, uint32_t layer)
 {
-	struct lm_paged_put p = { .keys = lm_cache_keys(f->cache, layer),
+	struct lm_paged_put p = { .type = lm_cache_type(f->cache),
+		.keys = lm_cache_keys(f->cache, layer),
 		.values = lm_cache_values(f->cache, layer),
 		.k = f->k,
 		.v = f->v,
@@ -281,7 +282,8 @@ static int store(struct lm_forward *f, uint32_t layer)
 static int attend(struct lm_forward *f, uint32_t layer)
 {
 	const struct lm_config *c = &f->w->config;
-	struct lm_paged_attend a = { .out = f->a,
+	struct lm_paged_attend a = { .type = lm_cache_type(f->cache),
+		.out = f->a,
 		.q = f->q,
 		.keys = lm_cache_keys(f->cache, layer),
 		.values = lm_cache_values(f->cache, layer),

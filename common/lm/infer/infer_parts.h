@@ -48,7 +48,8 @@ static inline uint64_t lm_kv_dim(const struct lm_config *c)
 int lm_infer_alloc(struct dev *d, float **out, uint64_t count);
 
 /* Return the pool of keys, or of values, of a layer: [pages LM_PAGE][kv_dim]. */
-float *lm_cache_keys(struct lm_cache *c, uint32_t layer);
-float *lm_cache_values(struct lm_cache *c, uint32_t layer);
+void *lm_cache_keys(struct lm_cache *c, uint32_t layer);
+void *lm_cache_values(struct lm_cache *c, uint32_t layer);
+enum lm_cache_type lm_cache_type(const struct lm_cache *c);
 
 #endif

@@ -24,14 +24,14 @@ static struct lm_forward_limits limits_of(uint32_t context)
 }
 
 int lm_stream_plan(struct lm_stream_plan *plan, const struct model_file *s,
-	uint32_t context)
+	uint32_t context, enum lm_cache_type type)
 {
 	const struct lm_config *c = model_file_config(s);
 	struct lm_forward_limits limits = limits_of(context ? context : c->context);
 	uint64_t rope;
 
 	memset(plan, 0, sizeof *plan);
-	if (__builtin_mul_overflow(lm_cache_page_bytes(c),
+	if (__builtin_mul_overflow(lm_cache_page_bytes(c, type),
 		    (uint64_t)lm_cache_pages(limits.context), &plan->cache) ||
 		plan->cache > (uint64_t)INT64_MAX / 2)
 		return err_set(EX_DATAERR,
@@ -51,7 +51,8 @@ int lm_stream_plan(struct lm_stream_plan *plan, const struct model_file *s,
 	return 0;
 }
 
-int lm_stream_open(struct lm_stream **out, const struct lm_weights *w, uint32_t context)
+int lm_stream_open(struct lm_stream **out, const struct lm_weights *w, uint32_t context,
+	enum lm_cache_type type)
 {
 	struct lm_forward_limits limits;
 	struct lm_stream *s;
@@ -64,7 +65,7 @@ int lm_stream_open(struct lm_stream **out, const struct lm_weights *w, uint32_t 
 	s->w = w;
 	s->context = context ? context : lm_weights_config(w)->context;
 	limits = limits_of(s->context);
-	if (lm_cache_open(&s->cache, w, lm_cache_pages(s->context)) < 0 ||
+	if (lm_cache_open(&s->cache, w, lm_cache_pages(s->context), type) < 0 ||
 		lm_forward_open(&s->forward, w, s->cache, &limits) < 0) {
 		lm_stream_close(s);
 		return -1;

@@ -22,12 +22,13 @@ struct lm_stream_plan {
 /* Computes the memory of a stream; allocates nothing. context: tokens, 0 for the model's.
  * Returns 0, or -1 with err_set(EX_DATAERR): beyond 64 bits. */
 int lm_stream_plan(struct lm_stream_plan *plan, const struct model_file *s,
-	uint32_t context);
+	uint32_t context, enum lm_cache_type type);
 
 /* Opens an empty stream of at most context tokens (0: the model's). w is borrowed until close.
  * Returns 0 and *out to be closed, or -1 with err_set(): 71 no memory, 64 a context beyond
  * LM_CONTEXT_MAX. */
-int lm_stream_open(struct lm_stream **out, const struct lm_weights *w, uint32_t context);
+int lm_stream_open(struct lm_stream **out, const struct lm_weights *w, uint32_t context,
+	enum lm_cache_type type);
 void lm_stream_close(struct lm_stream *s); /* NULL is fine */
 
 /* Return the number of tokens fed so far, and the most there can be. */

@@ -86,7 +86,7 @@ static void compute_alone(struct text *t)
 	lm_sampler_init(&sampler, t->seed);
 	sampler.how.temperature = t->temperature;
 	sampler.position = t->n;
-	CHECK(lm_stream_open(&s, weights, CONTEXT) == 0);
+	CHECK(lm_stream_open(&s, weights, CONTEXT, LM_CACHE_F16) == 0);
 	CHECK(lm_stream_feed(s, t->prompt, t->n, logits) == 0);
 	t->finish = LM_FINISH_LENGTH;
 	while (t->made < t->max && t->n + t->made < CONTEXT) {

@@ -57,7 +57,7 @@ static double loss(const struct model_file *s)
 	for (uint32_t i = 0; i < LENGTH; i++)
 		ids[i] = (i * i + 3 * i) % VOCAB;
 	CHECK(lm_weights_open(&w, &d, s) == 0);
-	CHECK(lm_stream_open(&stream, w, LENGTH) == 0);
+	CHECK(lm_stream_open(&stream, w, LENGTH, LM_CACHE_F32) == 0);
 	CHECK(lm_stream_score(stream, ids, LENGTH, &sum, &counted) == 0);
 	CHECK_I64(LENGTH - 1, (int64_t)counted);
 	lm_stream_close(stream);

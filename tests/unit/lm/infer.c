@@ -149,7 +149,7 @@ static void alone(struct lm_weights *w, int s, float logits[LENGTH][VOCAB])
 {
 	struct lm_stream *stream = NULL;
 
-	CHECK(lm_stream_open(&stream, w, LENGTH) == 0);
+	CHECK(lm_stream_open(&stream, w, LENGTH, LM_CACHE_F32) == 0);
 	for (uint32_t i = 0; i < LENGTH; i++) {
 		uint32_t id = spoken(s, i);
 
@@ -170,7 +170,7 @@ static void together(struct lm_weights *w, struct heard *h)
 	struct lm_cache *c = NULL;
 	unsigned turn = 0, left = MANY;
 
-	CHECK(lm_cache_open(&c, w, PAGES) == 0);
+	CHECK(lm_cache_open(&c, w, PAGES, LM_CACHE_F32) == 0);
 	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
 	for (int s = 0; s < MANY; s++)
 		list[s] = &all[s];
@@ -312,7 +312,7 @@ static void shared_pages(struct lm_weights *w)
 	struct lm_forward *f = NULL;
 	struct lm_cache *c = NULL;
 
-	CHECK(lm_cache_open(&c, w, 8) == 0);
+	CHECK(lm_cache_open(&c, w, 8, LM_CACHE_F32) == 0);
 	CHECK(lm_forward_open(&f, w, c, &limits) == 0);
 	read_on(f, c, &a, 0, 40, got);
 	CHECK_I64(5, lm_cache_free_pages(c));
@@ -363,7 +363,7 @@ static void refusals(struct lm_weights *m, struct lm_stream *stream)
 	lm_stream_truncate(stream, 0);
 	CHECK(lm_stream_feed(stream, ids, LENGTH, NULL) == 0);
 	CHECK_FAILS(EX_DATAERR, lm_stream_feed(stream, ids, LENGTH, NULL));
-	CHECK_FAILS(EX_USAGE, lm_stream_open(&none, m, LM_CONTEXT_MAX + 1));
+	CHECK_FAILS(EX_USAGE, lm_stream_open(&none, m, LM_CONTEXT_MAX + 1, LM_CACHE_F16));
 	CHECK(!none);
 }
 
@@ -384,12 +384,12 @@ int main(void)
 	write_model(path);
 	CHECK(dev_open(&d, "cpu") == 0);
 	CHECK(model_file_open(&s, path) == 0);
-	CHECK(lm_stream_plan(&plan, s, 0) == 0);
+	CHECK(lm_stream_plan(&plan, s, 0, LM_CACHE_F32) == 0);
 	CHECK(plan.total == plan.weights + plan.tables + plan.cache + plan.work);
 	CHECK_I64((int64_t)2 * LAYERS * CONTEXT * KV_HEADS * (DIM / HEADS) * 4,
 		(int64_t)plan.cache);
 	CHECK(lm_weights_open(&m, &d, s) == 0);
-	CHECK(lm_stream_open(&stream, m, 0) == 0);
+	CHECK(lm_stream_open(&stream, m, 0, LM_CACHE_F32) == 0);
 	CHECK_I64(CONTEXT, lm_stream_context(stream));
 	same_as_training(&d, s, stream);
 	pieces(stream);

@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 		rc = lm_weights_open(&w, &d, model);
 	if (rc == 0) {
 		limits.context = lm_weights_config(w)->context;
-		rc = lm_cache_open(&c, w, lm_cache_pages(limits.context));
+		rc = lm_cache_open(&c, w, lm_cache_pages(limits.context), LM_CACHE_F16);
 	}
 	if (rc == 0)
 		rc = lm_forward_open(&f, w, c, &limits);
