@@ -1,4 +1,6 @@
-# Answers to challenges: large bodies from those who have nothing to answer, and work that is done, or sent, too late.
+# Answers to challenges: large bodies from nodes that have no challenge to answer, and work that
+# is
+# done, or sent, too late.
 load ../helper
 load ../registry
 
@@ -14,7 +16,7 @@ teardown() {
 	((stopped_with == 0)) || { cat serve.err; return 1; }
 }
 
-# asked: a registry whose challenge to $a is in c.json
+# asked: starts a registry and stores its challenge to $a in c.json
 asked() {
 	start_registry --key v.json --challenge-every 1s --trust "$v"
 	rnp-register detect | jq -c --arg n "$a" '{kind, v, at, node: $n}' | rnp-register sign --key a.json |
@@ -27,7 +29,7 @@ asked() {
 	return 1
 }
 
-# verdict: the newest one about $a, once there is one
+# verdict: prints the newest verdict about $a, waiting until there is one
 verdict() {
 	for _ in {1..100}; do
 		get "/v1/records?kind=rnp.verdict&node=$a"
@@ -68,10 +70,10 @@ verdict() {
 		sleep 0.02
 	done
 	kill "$strangers"
-	# and the node's own answer is taken
+	# and the node's own answer is accepted
 	rnp-bench answer --key a.json c.json | rnp-register submit --registry "$url" >stored
 	jq -es '[.[].of] == ["rnp.roots", "rnp.verdict"]' stored
-	# each reply says which challenge it is about and what is awaited
+	# each reply names the challenge that it is about and the record that is expected next
 	id=$(jq -c 'del(.proof)' c.json | rnp-register canon | tr -d '\n' | sha256sum | cut -d' ' -f1)
 	jq -e --arg id "$id" '.challenge_sha256 == $id and .phase == "roots" and .due_in_ms > 0' answer.json
 	jq -es --arg id "$id" 'map([.challenge_sha256, .phase]) == [[$id, "openings"], [$id, "verified"]] and .[0].due_in_ms > 0' stored
@@ -92,7 +94,7 @@ verdict() {
 	rm registry.db*
 	asked
 	rnp-bench answer --key a.json c.json >both.json
-	# a commitment to something else, so as to have all the time there is
+	# a commitment to something else, to gain the whole time for the work
 	head -1 both.json | jq -c 'del(.proof) | .roots_sha256 |= (explode | reverse | implode)' | rnp-register sign --key a.json >roots.json
 	cat roots.json both.json | rnp-register submit --registry "$url" >stored
 	assert_equal "$(jq -c '[.of, .new]' stored | tr '\n' ' ')" '["rnp.roots",true] ["rnp.roots",false] ["rnp.verdict",true] '
@@ -124,7 +126,7 @@ verdict() {
 	jq -e '.passed and .proven' v.rec
 	beat 20
 	assert_equal "$(wc -l <c.json)" 1
-	# who changes what it claims is asked about that
+	# a node that changes what it claims gets a challenge about the new claim
 	node_record a '{name: "2"}' >n.json
 	post /v1/nodes n.json
 	assert_equal "$(jq .pending answer.json)" true
@@ -138,7 +140,7 @@ verdict() {
 	SERVE_UNDER=(env LD_PRELOAD="$PWD/hashed.so" HASHED="$PWD/hashed")
 	asked
 	rnp-bench answer --key a.json c.json >both.json
-	# of this size, without its proof
+	# the same size without the proof
 	bytes=$(($(tail -1 both.json | jq -c 'del(.proof)' | wc -c) - 1))
 	((bytes > 1000000))
 	rnp-register submit --registry "$url" both.json >/dev/null

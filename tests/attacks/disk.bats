@@ -1,5 +1,6 @@
-# A stranger fills the registry's disk or memory: what each identity and each address may have stored, what joining
-# costs, and how large a reply may be.
+# A stranger fills the registry's disk or memory: limits on what each identity and each address
+# may
+# store, the cost of joining, and the size of replies.
 load ../helper
 load ../registry
 
@@ -13,7 +14,7 @@ teardown() {
 	((stopped_with == 0)) || { cat serve.err; return 1; }
 }
 
-# many KEY N [JQ PROGRAM]: N records that differ in median, signed
+# many KEY N [JQ PROGRAM]: writes N signed records that differ in median
 many() {
 	jq -nc --arg node "${!1}" --argjson n "$2" "range(\$n) as \$i | {v: 1, node: \$node, at: (now | todate)} + $bench + {median: \$i, high: \$i} + (${3:-{\}})" |
 		rnp-register sign --key "$1.json"
@@ -41,7 +42,7 @@ bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 
 	post /v1/nodes n.json
 	many a 260 | rnp-register submit --registry "$url" | jq -es 'length == 260'
 	assert_equal "$(sqlite3 registry.db "SELECT count(*), min(json_extract(body, '$.median')) FROM records WHERE kind = 'rnp.bench'")" "256|4"
-	# node records, too, but not those that a passed challenge was about
+	# node records are limited, too, except those that a passed challenge was about
 	sha=$(sqlite3 registry.db "SELECT sha256 FROM nodes")
 	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO proven VALUES ('$a', '$sha', 1)" >/dev/null
 	jq -nc --arg a "$a" 'range(100; 140) | {kind: "rnp.node", v: 1, node: $a, name: "\(.)", at: (now - 150 + . | todate)}' |
@@ -70,7 +71,8 @@ bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 
 	assert_success
 	assert_equal "$(jq -c '[.of, .new, .pending]' <<<"$output")" '["rnp.node",true,true]'
 	[[ $stderr == *"costs a proof of work: about 1.64e+04 hashes"* ]]
-	# the work is one node's: the same number for another, found by hand
+	# the proof of work belongs to one node: find a number that would do for another, by
+	# brute force
 	number=$(python3 - "$token" "$a" <<-'END'
 		import hashlib, sys
 		n = 0
@@ -80,7 +82,7 @@ bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 
 	)
 	post "/v1/nodes?work=$token.$number" b.rec
 	error_is 428 "proof of work"
-	# once in, records cost nothing
+	# once a node has joined, records need no further work
 	node_record a '{name: "2"}' >a.rec
 	post /v1/nodes a.rec
 	assert_equal "$status_code" 200
@@ -194,7 +196,7 @@ bench='{kind: "rnp.bench", suite: "cpu", test: "t", unit: "ns", median: 1, low: 
 		    return s
 		def hear(s):
 		    return b"".join(iter(lambda: s.recv(65536), b""))
-		# each looks at every row and finds none
+		# each request scans every row and finds none
 		reads = [ask("/v1/records?kind=rnp.heartbeat&from=2025-01-01T00:00:00Z") for _ in range(40)]
 		for _ in range(5):
 		    assert hear(ask("/health")).endswith(b'{"status":"ok"}\n')

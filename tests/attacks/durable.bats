@@ -1,4 +1,5 @@
-# What was acknowledged survives a power cut: a disk that keeps only what was flushed (unsynced.c).
+# Acknowledged records survive a power cut: a disk that keeps only what was flushed
+# (unsynced.c).
 load ../helper
 load ../registry
 
@@ -16,7 +17,7 @@ teardown() {
 	stop_registry
 }
 
-# power_cut: the folder disk as it is when the power comes back
+# power_cut: leaves in the folder disk what would be there when the power comes back
 power_cut() {
 	local inode name
 	rm -rf disk
@@ -31,7 +32,7 @@ power_cut() {
 	"${UNDER[@]}" bash -c 'echo x >disk/never; echo y >disk/file; sync disk/file'
 	power_cut
 	assert_equal "$(ls disk)" ""
-	# numbers of files that are gone are given again
+	# inode numbers of deleted files are reused
 	rm -rf kept disk
 	mkdir kept disk
 	"${UNDER[@]}" bash -c 'echo x >disk/never; echo y >disk/file; sync disk/file disk; echo z >disk/file'

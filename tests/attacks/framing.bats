@@ -1,4 +1,4 @@
-# Requests that two readers could understand in two ways, and clients that send or read too slowly.
+# Requests that two parsers could read in two ways, and clients that send or read too slowly.
 load ../helper
 load ../registry
 

@@ -1,5 +1,5 @@
-# One device behind several nodes: what may be the same is asked at the same instant, and what two nodes claim is
-# nobody's before that.
+# One device behind several nodes: nodes that may share a device are challenged at the same instant, and a device
+# that two nodes claim counts for neither until then.
 # slow: challenges come at their own times
 load ../helper
 load ../registry
@@ -19,7 +19,7 @@ teardown() {
 	true
 }
 
-# join WALLET_A WALLET_B: both nodes registered
+# join WALLET_A WALLET_B: registers both nodes
 join() {
 	rnp-register detect >detected
 	jq -c --arg n "$a" --arg w "$1" '{kind, v, at, node: $n, wallet: $w}' detected | rnp-register sign --key a.json |
@@ -29,14 +29,14 @@ join() {
 	assert_equal "$(jq -c .pending joined | tr '\n' ' ')" "true true "
 }
 
-# beat KEY: heartbeats that answer, in the background
+# beat KEY: sends heartbeats and answers challenges, in the background
 beat() {
 	timeout 200 rnp-register heartbeat --registry "$url" --key "$1.json" --interval 1s 2>/dev/null 3>&- |
 		tee "$1.beats" | rnp-bench answer --key "$1.json" 2>/dev/null 3>&- |
 		rnp-register submit --registry "$url" >/dev/null 2>&1 3>&- &
 }
 
-# verdicts N: wait for so many, in v.jsonl
+# verdicts N: waits for N verdicts and writes them to v.jsonl
 verdicts() {
 	for _ in {1..300}; do
 		get "/v1/records?kind=rnp.verdict"
@@ -58,7 +58,9 @@ verdicts() {
 	done
 	jq -es --arg a "$a" --arg b "$b" '[.[] | select(.passed and .joint)] | group_by(.joint) |
 		map(select(length == 2 and (map(.node) | sort) == ([$a, $b] | sort))) | length >= 1' v.jsonl
-	# both were issued within a second, although their heartbeats come when they like
+	# both challenges were issued within a second of each other, although the nodes send
+	# heartbeats at
+	# their own times
 	jq -s '[.[] | select(.kind == "rnp.challenge" and .joint)]' a.beats b.beats >asked
 	jq -e 'group_by(.joint) | map(select(length == 2)) | length >= 1 and all(map(.issued_at[:19] + "Z" | fromdate) | max - min <= 1)' asked
 }
@@ -67,7 +69,7 @@ verdicts() {
 	start_registry --key v.json --challenge-every 2s
 	join "$a" "$b"
 	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'GPU-1', id FROM nodes" >/dev/null
-	# the other one does not even come, which neither keeps this one from its proof nor fails anything
+	# the other node does not even appear; this one still gets its proof, and nothing fails
 	beat a
 	for _ in {1..400}; do
 		verdicts 1
@@ -78,7 +80,7 @@ verdicts() {
 		jq -es --arg b "$b" 'any(.node == $b) | not'
 	get "/v1/nodes/$b"
 	assert_equal "$(jq .pending answer.json)" true
-	# now it does
+	# now the other node appears
 	beat b
 	for _ in {1..400}; do
 		verdicts 1
@@ -90,7 +92,9 @@ verdicts() {
 	jq -e '.proven_at and (has("pending") | not)' answer.json
 }
 
-# answer KEY...: what each is asked with its next heartbeat is answered, and the answers, made before, arrive together
+# answer KEY...: answers the challenges that the next heartbeats bring; the answers are computed
+# first
+# and arrive together
 answer() {
 	local key
 	for key; do
@@ -100,7 +104,7 @@ answer() {
 			sleep 0.1
 		done
 		rnp-bench answer --key "$key.json" "$key.c" >"$key.answer"
-		# the roots go ahead, as they are due before
+		# the roots are sent first, because they are due earlier
 		head -1 "$key.answer" | rnp-register submit --registry "$url" >/dev/null
 		tail -1 "$key.answer" >"$key.body"
 	done
@@ -112,7 +116,9 @@ answer() {
 	wait "${together[@]}"
 }
 
-# changed KEY [WALLET]: a new record, so that the node is asked with its next heartbeat; the reply to that is in answer.json
+# changed KEY [WALLET]: posts a new record, so that the node's next heartbeat brings a
+# challenge; the
+# reply is in answer.json
 changed() {
 	node_record "$1" "{wallet: \"${2:-${!1}}\", name: \"$((++change))\"}" >n.json
 	post /v1/nodes n.json
@@ -124,7 +130,7 @@ changed() {
 @test "joint: nodes that answered within the same second are asked at one instant, and not those that did not" {
 	change=0
 	start_registry --key v.json --challenge-every 8760h
-	# nothing in common, neither wallet nor device
+	# they share nothing, neither wallet nor device
 	changed a; changed b
 	answer a
 	sleep 1.5
@@ -134,7 +140,7 @@ changed() {
 	jq -e '.challenge and (has("challenge_in_ms") | not)' answer.json
 	changed b
 	jq -e '.challenge and (has("challenge_in_ms") | not)' answer.json
-	# now together; on a machine that is busy perhaps not at once
+	# now they are challenged together; on a busy machine it may take several attempts
 	for _ in {1..20}; do
 		answer a b
 		changed a
@@ -165,7 +171,7 @@ changed() {
 	heartbeat_record a "{interval_s: 2}" >h.json
 	post /v1/heartbeats h.json
 	jq -e '.challenge_in_ms' answer.json
-	# only now b claims the device, and is there
+	# only now does b claim the device, and it is present
 	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'GPU-1', id FROM nodes WHERE address IN ('$a', '$b')" >/dev/null
 	heartbeat_record b "{interval_s: 60}" >h.json
 	post /v1/heartbeats h.json

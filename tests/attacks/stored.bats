@@ -1,4 +1,5 @@
-# What a stranger has stored must not end the registry, nor keep it from starting again.
+# Records that a stranger has stored must neither crash the registry nor keep it from starting
+# again.
 load ../helper
 load ../registry
 
@@ -12,7 +13,8 @@ teardown() {
 	((stopped_with == 0)) || { cat serve.err; return 1; }
 }
 
-# challenged KEY: heartbeats until one of them would bring a challenge; $challenge
+# challenged KEY: sends heartbeats until a reply brings a challenge, which it stores in
+# $challenge
 challenged() {
 	challenge=
 	for _ in {1..40}; do

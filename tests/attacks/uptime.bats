@@ -1,4 +1,6 @@
-# A node that says it was up when it was not: back-dated heartbeats, sparse ones, and those of a registry that signs.
+# A node that claims to have been up when it was not: back-dated heartbeats, sparse ones, and
+# those of
+# a registry that signs.
 load ../helper
 load ../registry
 
@@ -12,7 +14,7 @@ teardown() {
 	((stopped_with == 0)) || { cat serve.err; return 1; }
 }
 
-# uptimes FILE: the rnp.uptime records, once there are any
+# uptimes FILE: waits until there are rnp.uptime records and writes them to FILE
 uptimes() {
 	for _ in {1..100}; do
 		get "/v1/records?kind=rnp.uptime"
@@ -32,7 +34,8 @@ uptimes() {
 		assert_equal "$status_code" 201
 	done
 	stop_registry
-	# from 10:00 on each minute but one; b says so all at once, at 10:04
+	# a heartbeat each minute from 10:00 on except one; b sends all of its own at once, at
+	# 10:04
 	for minute in 00 01 03 04; do
 		RNP_NOW=2026-05-01T10:$minute:00Z start_registry --key v.json
 		heartbeat_record a "{at: \"2026-05-01T10:$minute:00Z\"}" >h.json
@@ -58,14 +61,16 @@ uptimes() {
 		(.[$a] | .up_ms == 300000 and .beats == 5 and .from == "2026-05-01T00:00:00Z" and .to == "2026-05-02T00:00:00Z"
 			and .spans == [[36000000, 36120000], [36180000, 36300000], [86340000, 86400000]]) and
 		(.[$b] | .up_ms == 3600000 and .beats == 5 and .spans == [[36240000, 39840000]])' up.jsonl
-	# what arrived, when, with which promise: anybody who has a list of it can hold it against the hash
+	# the hash covers what arrived, when, and with which interval: anybody with a list of
+	# the heartbeats
+	# can check it
 	assert_equal "$(jq -r --arg a "$a" 'select(.node == $a).beats_sha256' up.jsonl)" "$(
 		for minute in 00 01 03 04; do
 			ms=$(date -u -d "2026-05-01T10:$minute:00Z" +%s)000
 			echo "$((36000000 + 10#$minute * 60000)) $ms 60"
 		done | cat - <(echo "86340000 $(date -u -d 2026-05-01T23:59:00Z +%s)000 3600") | sha256sum | cut -d' ' -f1)"
 	stop_registry
-	# the promise goes on into the next day, once, and no day is written twice
+	# the promised interval continues into the next day, once, and no day is written twice
 	RNP_NOW=2026-05-03T00:10:00Z start_registry --key v.json
 	for _ in {1..100}; do
 		uptimes up.jsonl
