@@ -29,7 +29,7 @@ bool access_is_loopback(const char *listen)
 	return *listen != ':' && is_loopback_name(listen);
 }
 
-/* Names without a port match every port. */
+/* A name without a port matches every port. */
 static bool is_named(const struct server *s, const char *authority)
 {
 	size_t len = strcspn(authority, ":");

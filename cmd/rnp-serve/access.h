@@ -1,5 +1,5 @@
-/* access.h - who may send requests at all: API keys, host names (DNS rebinding), origins of
- * pages (CORS). Uses server.h. */
+/* access.h - which requests the server accepts: API keys, host names (against DNS rebinding),
+ * origins of pages (CORS). Uses server.h. */
 #ifndef RNP_SERVE_ACCESS_H
 #define RNP_SERVE_ACCESS_H
 
@@ -9,9 +9,9 @@
 /* Whether an address to listen on can be reached only from this machine. */
 bool access_is_loopback(const char *listen);
 
-/* Checks a request against the rules. Returns true, with the headers that a page of another
- * origin needs in r and *key (NULL if no keys are required), or false with r filled. open: no
- * key is needed. */
+/* Checks a request against the rules. Returns true, with *key (NULL if no keys are required)
+ * and, in r, the headers that a page of another origin needs; or false, with the whole reply in
+ * r. open: the request needs no key. */
 bool access_allows(struct server *s, const struct httpd_request *q, struct httpd_reply *r,
 	bool open, struct api_key **key);
 

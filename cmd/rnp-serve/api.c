@@ -14,7 +14,8 @@
 
 #define BODY_MAX ((size_t)16 << 20)
 
-/* Finds the model of a request; a server with a single one accepts its absence. */
+/* Finds the model that a request names; a server with a single model accepts requests that name
+ * none. */
 static struct served *find_model(struct server *s, const char *name, struct api_error *e)
 {
 	if (!name && s->model_count == 1)
@@ -31,7 +32,8 @@ static struct served *find_model(struct server *s, const char *name, struct api_
 	return NULL;
 }
 
-/* --- answers -------------------------------------------------------------------------------------- */
+/* --- answers
+ * -------------------------------------------------------------------------------------- */
 
 /* Encodes all prompts of a request. */
 static int encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
@@ -53,8 +55,8 @@ static uint64_t address_group(const char *client)
 	return h;
 }
 
-/* Applies the limits of the key, and takes a place in the queue. x is released whenever it
- * returns -1. */
+/* Applies the limits of the key, and takes a place in the queue. If it returns -1, it has
+ * released x. */
 static int start(struct server *s, struct exchange *x, struct api_key *key,
 	struct httpd_request *q, struct httpd_reply *r, struct api_error *e)
 {
@@ -170,7 +172,8 @@ static void done(void *ctx, struct httpd_request *q)
 	exchange_drop(q->state);
 }
 
-/* --- models --------------------------------------------------------------------------------------- */
+/* --- models
+ * --------------------------------------------------------------------------------------- */
 
 static json_t *describe(const struct server *s, const struct served *m)
 {
@@ -224,9 +227,11 @@ static enum httpd_when get_model(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* --- texts and tokens ------------------------------------------------------------------------------- */
+/* --- texts and tokens
+ * ------------------------------------------------------------------------------- */
 
-/* {"model", KEY}: returns the value of KEY, which has that type. */
+/* Reads a body {"model": ..., KEY: ...} and returns the value of KEY, after checking its
+ * type. */
 static json_t *read_small(struct server *s, struct httpd_request *q, const char *key,
 	json_type type, json_t **body, struct served **m, struct api_error *e)
 {
@@ -344,7 +349,8 @@ static enum httpd_when post_detokenize(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* Returns the prompt that a chat's messages become, for people who write clients and templates. */
+/* Returns the prompt that a chat's messages are rendered to, for people who write clients and
+ * templates. */
 static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -372,7 +378,8 @@ static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* --- how it is --------------------------------------------------------------------------------------- */
+/* --- how it is
+ * --------------------------------------------------------------------------------------- */
 
 static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
@@ -401,9 +408,11 @@ static enum httpd_when get_openapi(void *ctx, struct httpd_request *q,
 		strlen(serve_embedded_texts[0]));
 }
 
-/* --- before the body comes ------------------------------------------------------------------------------- */
+/* --- before the body comes
+ * ------------------------------------------------------------------------------- */
 
-/* Access is checked before the body, so that nobody uploads 16 MiB in vain. */
+/* Access is checked before the body is read, so that a client does not upload 16 MiB in
+ * vain. */
 static enum httpd_when begin_post(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
@@ -418,7 +427,8 @@ static enum httpd_when begin_post(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* A browser asks (preflight) before it lets a page of another origin send a request. */
+/* A browser sends this preflight request before it lets a page of another origin send the real
+ * one. */
 static enum httpd_when options(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
 	struct api_key *key;

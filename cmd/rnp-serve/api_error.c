@@ -1,4 +1,4 @@
-/* api_error.c - the one format of errors. */
+/* api_error.c - formats errors as OpenAI's API does. */
 #include "cmd/rnp-serve/api_error.h"
 
 #include <string.h>

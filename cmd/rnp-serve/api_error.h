@@ -8,10 +8,10 @@
 /* Appends {"error":{"message","type","param","code"}} with the pending error's message. */
 void api_error_body(struct buf *out, const struct api_error *e);
 
-/* Fills r with it. Returns HTTPD_NOW. */
+/* Fills r with the error. Returns HTTPD_NOW. */
 enum httpd_when api_error_reply(struct httpd_reply *r, const struct api_error *e);
 
-/* For httpd_config.error: the server's own errors in the same shape. */
+/* For httpd_config.error: gives the HTTP server's own errors the same format. */
 void api_error_render(struct httpd_reply *r, const char *text);
 
 #endif

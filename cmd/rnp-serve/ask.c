@@ -1,4 +1,4 @@
-/* ask.c - rnp-serve ask: one answer of a model, as text while it comes. */
+/* ask.c - rnp-serve ask: generates one answer and prints its text as it is generated. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +130,7 @@ static json_t *message(const char *role, const char *text, size_t bytes)
 	return m;
 }
 
-/* Returns the question as a conversation: the variables of a chat template, or NULL with
+/* Returns the question as a conversation, in the variables of a chat template, or NULL with
  * err_set(). */
 static json_t *conversation(const struct buf *prompt)
 {
@@ -201,7 +201,7 @@ static int check_prompt(struct answer *a)
 	return 0;
 }
 
-/* Text is printed as it comes, unless it becomes one record. */
+/* Text is printed as it is generated, unless the output is one record. */
 static int show(struct answer *a)
 {
 	int rc;
@@ -221,10 +221,10 @@ static int speak(struct answer *a)
 	struct lm_detoken d;
 
 	lm_detoken_init(&d, a->l.token);
-	/* text after a prompt is not the first of the output: its leading space stays */
+	/* the text continues a prompt, so its leading space is kept */
 	d.started = a->prompt.len > 0 && !chat;
 	a->finish = "length";
-	/* the same position as in the server, which then draws the same text */
+	/* the server starts at the same position, so both draw the same text */
 	a->sampler.position = a->prompt_tokens;
 	while (a->made < tokens) {
 		id = lm_sample(&a->sampler, a->logits, vocab);
@@ -274,7 +274,7 @@ static double rate(uint32_t n, int64_t ns)
 	return ns > 0 ? n * 1e9 / (double)ns : 0;
 }
 
-/* A model may generate NUL, which our records cannot hold. */
+/* A model may generate NUL, which our records cannot represent. */
 static void set_answer(json_t *record, const struct buf *text)
 {
 	struct buf clean = BUF_INIT;
@@ -352,7 +352,7 @@ static int run(int n, char **args)
 	int rc = check_options();
 
 	if (seed ==
-		UINT64_MAX) /* small enough for a JSON number, so that it can be given again */
+		UINT64_MAX) /* small enough for a JSON number, so that users can pass it again */
 		seed = (uint64_t)clock_mono_ns() & 0xffffffff;
 	lm_sampler_init(&a.sampler, seed);
 	a.sampler.how.temperature = temperature;

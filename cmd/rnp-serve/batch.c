@@ -1,4 +1,5 @@
-/* batch.c - rnp-serve batch: OpenAI's batch lines in, answers out in their order. */
+/* batch.c - rnp-serve batch: reads requests in OpenAI's batch format, writes the answers in the
+ * order of the input. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,13 +56,13 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* One line, from its reading to its answer. */
+/* One line of the input, from reading it to writing its answer. */
 struct item {
 	struct item *next;
 	struct batch *batch;
 	char *custom_id; /* NULL: the line has none */
 	struct httpd_reply reply;
-	struct exchange *x; /* NULL: it was refused */
+	struct exchange *x; /* NULL: the request was refused */
 	bool done;
 };
 
@@ -69,17 +70,19 @@ struct batch {
 	struct served model;
 	struct lm_outbox *outbox;
 	struct writer *writer;
-	pthread_mutex_t lock; /* of done */
+	pthread_mutex_t lock; /* protects done */
 	pthread_cond_t ready;
 	struct item *first, **end; /* in the order of the input */
 	int64_t pending, lines, failed;
-	int fd;       /* of --resume; -1: standard output */
-	int64_t skip; /* lines that have their answer */
+	int fd;       /* the file of --resume; -1: standard output */
+	int64_t skip; /* lines that were answered in an earlier run */
 };
 
-/* --- what was answered before -------------------------------------------------------------------------- */
+/* --- what was answered before
+ * -------------------------------------------------------------------------- */
 
-/* Whole lines count; half a line, of a process that was killed, is cut off. */
+/* Opens the file of --resume and counts its whole lines; a partial last line, left by a process
+ * that was killed, is truncated. */
 static int open_resume(struct batch *b)
 {
 	struct buf text = BUF_INIT;
@@ -106,7 +109,8 @@ out:
 	return rc;
 }
 
-/* --- one line --------------------------------------------------------------------------------------------- */
+/* --- one line
+ * --------------------------------------------------------------------------------------------- */
 
 static void finished(struct exchange *x)
 {
@@ -119,7 +123,7 @@ static void finished(struct exchange *x)
 	pthread_mutex_unlock(&b->lock);
 }
 
-/* The kind of request that a line's "url" names. */
+/* Returns the kind of request that a line's "url" names. */
 static int kind_of(const json_t *line, enum request_kind *kind,
 	const struct reply_format **format, struct api_error *e)
 {
@@ -223,7 +227,8 @@ static void take_line(struct batch *b, const char *text, size_t len, const char 
 	}
 }
 
-/* --- answers ----------------------------------------------------------------------------------------------- */
+/* --- answers
+ * ----------------------------------------------------------------------------------------------- */
 
 static void add_answer(struct buf *out, const struct batch *b, const struct item *item)
 {
@@ -268,7 +273,8 @@ static void item_free(struct item *item)
 	free(item);
 }
 
-/* Writes the answers that are next; waits for the first where there are more than `most`. */
+/* Writes the finished answers in order; waits for the oldest while more than `most` are
+ * pending. */
 static int write_ready(struct batch *b, int64_t most)
 {
 	struct item *item;
@@ -294,7 +300,8 @@ static int write_ready(struct batch *b, int64_t most)
 	return rc;
 }
 
-/* --- all of it ------------------------------------------------------------------------------------------------ */
+/* --- all of it
+ * ------------------------------------------------------------------------------------------------ */
 
 static int answer_lines(struct batch *b, int n, char **files)
 {
@@ -334,7 +341,7 @@ static int batch(struct batch *b, int n, char **files)
 		.device = device,
 		.context = (uint32_t)context,
 		.streams = (uint32_t)streams,
-		.queue = UINT32_MAX / 2, /* write_ready is the limit */
+		.queue = UINT32_MAX / 2, /* the queue is bounded by write_ready instead */
 		.cache_bytes = cache_bytes };
 
 	o.outbox = b->outbox = lm_outbox_new();

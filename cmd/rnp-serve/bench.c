@@ -1,5 +1,6 @@
-/* bench.c - rnp-serve bench: loads any server of OpenAI's API as its clients would, and says
- * how it did. long because a load is one thing: prompts, clients, and what came of them */
+/* bench.c - rnp-serve bench: sends requests to any server with OpenAI's API, as clients would,
+ * and reports latency and throughput.
+ * long because prompts, clients and results share one state */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 #include "common/net/http.h"
 #include "common/record/bench.h"
 
-#define WINDOWS       12 /* of the run, for the interval of its rate */
+#define WINDOWS       12 /* parts of the run, for the confidence interval of its rate */
 #define PROMPT_MAX    ((size_t)1 << 20)
 #define OPEN_LOOP_MAX 512 /* requests at the same time */
 
@@ -105,15 +106,15 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* One request, and how it went. Times are monotonic ns. */
+/* One request and its measurements. Times are monotonic ns. */
 struct shot {
 	char *prompt;
 	int64_t tokens_max;
-	int64_t due_ns; /* open loop: after the start */
+	int64_t due_ns; /* open loop: when to send it, relative to the start */
 	int64_t begun_ns, first_ns, last_ns;
 	int64_t events, tokens, prompt_tokens, cached;
 	bool ok;
-	/* events by time, for the rate: [events] */
+	/* [events]: time of each event, for the rate */
 	int64_t *at;
 	size_t at_room;
 };
@@ -123,12 +124,13 @@ struct load {
 	int64_t count, next;
 	int64_t started_ns;
 	pthread_mutex_t lock;
-	struct err error; /* the first */
+	struct err error; /* the first error */
 	int64_t failed;
 	char *endpoint, *authorization, *name;
 };
 
-/* --- prompts ---------------------------------------------------------------------------------------- */
+/* --- prompts
+ * ---------------------------------------------------------------------------------------- */
 
 static void add_words(struct buf *out, struct rng *r, int64_t n)
 {
@@ -165,7 +167,7 @@ static void draw_prompts(struct load *l)
 	buf_release(&text);
 }
 
-/* A line is a text, or an object with its own number of tokens. */
+/* Reads a line of prompts: a text, or an object with its own number of tokens. */
 static int read_line(struct shot *s, const char *line, size_t len, const char *where)
 {
 	const char *text;
@@ -206,14 +208,14 @@ static int read_prompts(struct load *l)
 		return -1;
 	if (!i)
 		return err_set(EX_DATAERR, "'%s' has no prompts", prompts_path);
-	for (have = i; i < l->count; i++) { /* over again */
+	for (have = i; i < l->count; i++) { /* repeats the prompts */
 		l->shots[i].prompt = xstrdup(l->shots[i % have].prompt);
 		l->shots[i].tokens_max = l->shots[i % have].tokens_max;
 	}
 	return 0;
 }
 
-/* Poisson arrivals. */
+/* Draws when each request is sent: Poisson arrivals. */
 static void draw_times(struct load *l)
 {
 	struct rng r;
@@ -226,9 +228,10 @@ static void draw_times(struct load *l)
 	}
 }
 
-/* --- one request ------------------------------------------------------------------------------------- */
+/* --- one request
+ * ------------------------------------------------------------------------------------- */
 
-/* The stream as it comes. */
+/* The response stream of a request while it is received. */
 struct ear {
 	struct shot *shot;
 	struct buf line;
@@ -341,7 +344,8 @@ static int shoot(struct load *l, struct http *http, struct shot *s)
 	return rc;
 }
 
-/* --- all of them ------------------------------------------------------------------------------------- */
+/* --- all of them
+ * ------------------------------------------------------------------------------------- */
 
 static void wait_until(int64_t ns)
 {
@@ -394,7 +398,8 @@ static int run_clients(struct load *l)
 	return started ? 0 : err_set(EX_OSERR, "cannot start a thread");
 }
 
-/* --- what came of it ---------------------------------------------------------------------------------- */
+/* --- what came of it
+ * ---------------------------------------------------------------------------------- */
 
 static int write_figure(const struct load *l, const char *test, const char *unit,
 	const double *samples, size_t n)
@@ -421,7 +426,7 @@ static int write_figure(const struct load *l, const char *test, const char *unit
 	return rc;
 }
 
-/* One number of each request that has it. */
+/* Returns one measurement of a request. */
 typedef double (*figure_fn)(const struct shot *s);
 
 static double first_token(const struct shot *s)
@@ -459,8 +464,9 @@ static int write_each(const struct load *l, const char *test, figure_fn figure)
 	return rc;
 }
 
-/* Tokens a second of all together, by windows between the first request and the last token. An
- * event may hold several tokens: each counts as many as are in one on average. */
+/* Writes the tokens per second of all requests together, by windows between the first request
+ * and the last token. An event may hold several tokens: each counts as the average number of
+ * tokens per event. */
 static int write_rate(const struct load *l)
 {
 	double counts[WINDOWS] = { 0 }, seconds;
@@ -506,7 +512,8 @@ static int report(const struct load *l)
 	return write_each(l, "request", whole);
 }
 
-/* --- the server --------------------------------------------------------------------------------------- */
+/* --- the server
+ * --------------------------------------------------------------------------------------- */
 
 static int find_model(struct load *l, const char *base)
 {

@@ -1,4 +1,4 @@
-/* constraint.c - response_format as a grammar, and its masks for the engine. */
+/* constraint.c - compiles response_format to a grammar, and makes its masks for the engine. */
 #include "cmd/rnp-serve/constraint.h"
 
 #include <stdlib.h>
@@ -17,12 +17,12 @@ struct constraint {
 struct constrained {
 	struct lm_matcher *matcher;
 	const struct served *model;
-	struct buf reasoning; /* its last bytes, while it goes on */
+	struct buf reasoning; /* the last bytes of the reasoning, until it ends */
 	bool reasons;
 };
 
-/* The schema of {"type":"json_schema","json_schema":{"schema":...}}, or of the flat form that
- * responses have. NULL with e. */
+/* Returns the schema of {"type":"json_schema","json_schema":{"schema":...}}, or of the flat
+ * form in the responses API. NULL with e. */
 static const json_t *schema_of(const json_t *format, json_t **any, struct api_error *e)
 {
 	const char *type = json_string_value(json_object_get(format, "type"));
@@ -112,7 +112,8 @@ static const uint64_t *allowed(void *ctx)
 	return t->reasons ? NULL : lm_matcher_mask(t->matcher);
 }
 
-/* Reasoning ends with its mark; what the token has behind it belongs to the answer. */
+/* Reasoning ends with its closing tag; the bytes of the token after the tag belong to the
+ * answer. */
 static void reason(struct constrained *t, uint32_t token)
 {
 	const size_t mark = strlen(FILTER_THINK_END);

@@ -1,4 +1,4 @@
-/* constraint.h - answers that keep to a schema: what response_format asks for, as a mask for the
+/* constraint.h - answers that conform to a schema: turns response_format into a mask for the
  * engine. Uses request.h, served.h, grammar.h. */
 #ifndef RNP_SERVE_CONSTRAINT_H
 #define RNP_SERVE_CONSTRAINT_H
@@ -6,22 +6,23 @@
 #include "cmd/rnp-serve/request.h"
 #include "cmd/rnp-serve/served.h"
 
-struct constraint; /* compiled for one request; its choices share it */
+struct constraint; /* compiled for one request; all its choices share it */
 
-/* Compiles what a request wants: *out NULL when its answers are free. Returns 0, or -1 with e: 400
- * with the place in the schema. Any thread. */
+/* Compiles the constraint that a request asks for; *out is NULL if its answers are
+ * unconstrained. Returns 0, or -1 with e: 400 with the place in the schema. Any thread may call
+ * it. */
 int constraint_open(struct constraint **out, struct served *m, const struct request *q,
 	struct api_error *e);
 void constraint_free(struct constraint *c); /* NULL is fine */
 
 struct constrained; /* one answer's text so far */
 
-/* c is borrowed until free. reasons: the text begins within the marks of reasoning, and is free up to
- * their end. */
+/* c is borrowed until free. reasons: the text begins within reasoning, which is unconstrained
+ * up to its closing tag. */
 struct constrained *constrained_new(const struct constraint *c, bool reasons);
 void constrained_free(struct constrained *t); /* NULL is fine */
 
-/* For the engine's thread; t is borrowed. */
+/* Returns the mask of t. Only the engine's thread calls it; t is borrowed. */
 struct lm_mask constrained_mask(struct constrained *t);
 
 #endif

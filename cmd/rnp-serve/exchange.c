@@ -1,6 +1,6 @@
-/* exchange.c - turns events of the engine into text, and text into what the client is sent. One
- * thread, the writer's, does it for all requests and waits for none; long because their states
- * from the first token to the last byte are read together. */
+/* exchange.c - turns the engine's events into text, and the text into the bytes that the client
+ * receives. One thread, the writer's, does this for all requests and never blocks on one.
+ * long because the states of a request, from the first token to the last byte, are read together */
 #include "cmd/rnp-serve/exchange.h"
 
 #include <sodium.h>
@@ -14,21 +14,23 @@
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-#define PIECE             ((size_t)32 << 10) /* written at once */
-#define TICK_MS           50
-#define COMMENT_NS        5000000000 /* a comment where nothing else was written for so long */
-#define COMPLETION_TOKENS 16 /* of /v1/completions without max_tokens, as OpenAI's */
+#define PIECE      ((size_t)32 << 10) /* bytes written at once */
+#define TICK_MS    50
+#define COMMENT_NS 5000000000 /* after this long without output, a comment is sent */
+#define COMPLETION_TOKENS \
+	16 /* default max_tokens of /v1/completions, as in OpenAI's API */
 
 struct writer {
 	struct lm_outbox *outbox;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of all that follows */
+	pthread_mutex_t lock; /* protects all fields below */
 	struct exchange *live;
 	struct writer_counts counts;
 	bool stop;
 };
 
-/* --- life ------------------------------------------------------------------------------------------ */
+/* --- life
+ * ------------------------------------------------------------------------------------------ */
 
 static void init_choice(struct exchange *x, struct choice *c, const struct prompt *p,
 	uint32_t index)
@@ -74,7 +76,7 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 		buf_add(&c->content, p->text.data, p->text.len);
 }
 
-/* A prediction only makes it faster: one that is of no known form changes nothing. */
+/* A prediction only speeds up the answer: one in an unknown form is ignored. */
 static void read_prediction(struct exchange *x)
 {
 	struct buf text = BUF_INIT;
@@ -221,9 +223,10 @@ void exchange_gone(struct exchange *x)
 	lm_outbox_wake(x->writer->outbox);
 }
 
-/* --- events of the engine --------------------------------------------------------------------------- */
+/* --- events of the engine
+ * --------------------------------------------------------------------------- */
 
-/* Text of a token for people: its bytes, with U+FFFD for what is no UTF-8. */
+/* Returns the text of a token for people: its bytes, with U+FFFD for invalid UTF-8. */
 static void add_token(json_t *to, const struct lm_token *t, uint32_t id, float logprob)
 {
 	struct buf text = BUF_INIT;
@@ -255,7 +258,7 @@ static void add_logprobs(struct choice *c, uint32_t id, const struct lm_logprobs
 	json_push(c->logprobs, one);
 }
 
-/* A model may say NUL, which few readers of JSON take. */
+/* A model may generate NUL, which few JSON parsers accept. */
 static bool push_text(struct choice *c, const struct buf *text)
 {
 	bool stopped = false;
@@ -315,7 +318,7 @@ static void hear_end(struct choice *c)
 	c->over = true;
 	x->busy--;
 	if (c->index % x->request.n ==
-		0) /* the others find what the first has computed */
+		0) /* the other choices reuse the first one's prompt */
 		x->cached_tokens += c->answer.cached;
 	if (c->answer.finish == LM_FINISH_ERROR)
 		fail(x, c->answer.error);
@@ -329,7 +332,8 @@ static void hear_end(struct choice *c)
 	buf_release(&text);
 }
 
-/* --- what the client is sent --------------------------------------------------------------------------- */
+/* --- what the client is sent
+ * --------------------------------------------------------------------------- */
 
 static void finish(struct exchange *x)
 {
@@ -344,7 +348,7 @@ static void finish(struct exchange *x)
 		x->on_finish(x);
 }
 
-/* The request fails: by status where nothing was sent, else by an event. */
+/* Fails the request: with an HTTP status if nothing was sent yet, else with an event. */
 static void fail(struct exchange *x, const struct err *why)
 {
 	struct api_error e;
@@ -376,7 +380,8 @@ static void fail(struct exchange *x, const struct err *why)
 	x->end_written = true;
 }
 
-/* Writes what it can. Returns whether all of it is written, or nobody reads it. */
+/* Writes as much as the client accepts now. Returns whether all of it is written, or the client
+ * is gone. */
 static bool flush(struct exchange *x)
 {
 	size_t done = 0;
@@ -423,7 +428,7 @@ static void write_stream(struct exchange *x)
 		if (c->logprobs)
 			json_array_clear(c->logprobs);
 		if (c->ended)
-			c->finish = NULL; /* told */
+			c->finish = NULL; /* reported */
 	}
 	if (!x->open && !x->end_written) {
 		x->format->end(x, &x->out);
@@ -463,7 +468,7 @@ static void count_end(struct writer *w, const struct exchange *x)
 			tokens - x->count);
 }
 
-/* The engine is done with all answers: the key's limits count again. */
+/* The engine has finished all answers: gives the streams back to the key's limits. */
 static void settle(struct exchange *x)
 {
 	uint32_t generated = 0;
@@ -474,7 +479,8 @@ static void settle(struct exchange *x)
 		keys_give(x->keys, x->key, x->count, generated);
 }
 
-/* Brings the client up to date. Under the writer's lock. */
+/* Sends the client what is new, and finishes the request if it is complete. The caller holds
+ * the writer's lock. */
 static void advance(struct writer *w, struct exchange *x)
 {
 	bool ended = x->finished;
@@ -500,7 +506,8 @@ static void advance(struct writer *w, struct exchange *x)
 	}
 }
 
-/* --- the thread ------------------------------------------------------------------------------------------ */
+/* --- the thread
+ * ------------------------------------------------------------------------------------------ */
 
 static void hear(struct writer *w, const struct lm_news *news)
 {
@@ -516,7 +523,8 @@ static void hear(struct writer *w, const struct lm_news *news)
 	(void)w;
 }
 
-/* Something may be said to those who wait: nothing came for a while, or the client was slow. */
+/* Whether a request needs attention: it has news or unsent output, its client left, or nothing
+ * was sent for COMMENT_NS. */
 static bool is_due(const struct exchange *x, int64_t now)
 {
 	return x->touched || x->out.len || atomic_load(&x->gone) ||

@@ -1,8 +1,10 @@
-/* exchange.h - one request of the API that is being answered: its choices, and who writes what the
- * engine says. Uses request.h, prompt.h, filter.h, httpd.h, service.h.
+/* exchange.h - an API request while it is being answered: its choices, and the writer thread
+ * that turns the engine's events into output. Uses request.h, prompt.h, filter.h, httpd.h,
+ * service.h.
  *
- * A handler makes an exchange and starts it; from then on the writer's thread owns it. Two hold it:
- * the writer until the engine is done with its answers, httpd until the request is over. */
+ * A handler makes an exchange and starts it; from then on the writer's thread owns it. It has
+ * two references: the writer's until the engine has finished its answers, and httpd's until the
+ * request is over. */
 #ifndef RNP_SERVE_EXCHANGE_H
 #define RNP_SERVE_EXCHANGE_H
 
@@ -23,31 +25,33 @@ struct choice {
 	struct exchange *x;
 	uint32_t index;
 	struct lm_detoken detoken;
-	struct constrained *constrained; /* NULL: free text */
+	struct constrained *constrained; /* NULL: unconstrained */
 	struct filter filter;
-	struct buf echo;               /* completions: what comes before the answer */
-	struct buf content, reasoning; /* not written yet when streaming, else all */
-	json_t *logprobs; /* an array of tokens, not written yet when streaming; NULL: not wanted */
-	size_t text_bytes;   /* so far, for offsets */
-	uint32_t tokens;     /* told to the client */
-	bool begun;          /* its role was told */
-	bool ended;          /* the client knows how it finished */
-	bool over;           /* the engine is done with it */
-	const char *finish;  /* "stop", "length"; NULL once it was told */
-	const char *outcome; /* the same, for good */
-	/* responses: all that was written of a stream, and where it is */
+	struct buf echo; /* completions: text to send before the answer */
+	struct buf content,
+		reasoning; /* text not written yet if streaming, else the whole text */
+	/* an array of tokens, if streaming those not written yet; NULL: not requested */
+	json_t *logprobs;
+	size_t text_bytes;   /* length so far, for offsets */
+	uint32_t tokens;     /* sent to the client */
+	bool begun;          /* its role was sent */
+	bool ended;          /* its finish reason is known */
+	bool over;           /* the engine has finished it */
+	const char *finish;  /* "stop", "length"; NULL after it was sent */
+	const char *outcome; /* the same, but never reset */
+	/* responses: the whole text of a stream so far, and the state of its output */
 	struct buf said, thought;
 	uint32_t item;
 	bool speaks;
-	float *embedding; /* [dim]; embeddings only */
+	float *embedding; /* [dim]; only of embeddings requests */
 };
 
-/* How an API writes its answers. */
+/* How one of the APIs formats its answers. */
 struct reply_format {
 	const char *id_prefix; /* "chatcmpl-" */
-	/* Appends the events of what a choice has to tell; c->finish is set in its last. */
+	/* Appends the events with a choice's new text; c->finish is set in its last call. */
 	void (*chunk)(struct exchange *x, struct choice *c, struct buf *out);
-	/* Appends what ends a stream. */
+	/* Appends the end of a stream. */
 	void (*end)(struct exchange *x, struct buf *out);
 	/* Appends the whole answer. */
 	void (*whole)(struct exchange *x, struct buf *out);
@@ -63,23 +67,25 @@ struct exchange {
 		*q; /* valid until httpd_finish; NULL: no client, on_finish is called */
 	struct httpd_reply *r;
 	void (*on_finish)(struct exchange *x); /* r is filled; on the writer's thread */
-	void *user;                            /* of on_finish */
+	void *user;                            /* for on_finish */
 	const struct reply_format *format;
 	struct request request;
 	struct served *model;
-	struct constraint *constraint; /* NULL: answers are free */
-	struct keys *keys;             /* with key: whose limits it counts against */
+	struct constraint *constraint; /* NULL: answers are unconstrained */
+	struct keys *keys; /* if key is not NULL: the keys that it belongs to */
 	struct api_key *key;
 	struct choice *choices;
 	uint32_t count, prompts;
-	uint32_t open, busy; /* choices that have not ended; that the engine still has */
+	/* open: choices without a finish reason; busy: choices that the engine has not finished */
+	uint32_t open, busy;
 	char id[48];
 	int64_t created, started_ns, first_ns, last_write_ns;
 	uint32_t prompt_tokens, cached_tokens;
-	uint64_t sequence;     /* responses: of the next event */
-	struct buf prediction; /* uint32_t: what the answer may well be */
-	struct buf out;        /* of the stream, not yet written */
-	bool streaming;        /* something was sent */
+	uint64_t sequence; /* responses: number of the next event */
+	struct buf
+		prediction; /* uint32_t: tokens that the client expects in the answer */
+	struct buf out;     /* bytes of the stream that are not yet written */
+	bool streaming;     /* something was sent */
 	bool end_written;
 	bool finished; /* httpd_finish was called */
 	_Atomic bool gone;
@@ -87,28 +93,29 @@ struct exchange {
 	bool touched;
 };
 
-/* Parses nothing: takes a parsed request (which it empties), the prompts and a constraint (or NULL),
- * makes the choices.
- * Returns it, held once for the caller. */
+/* Takes a parsed request (and empties it), its prompts and a constraint (or NULL), and makes
+ * the choices. Returns the exchange with one reference, the caller's. */
 struct exchange *exchange_new(struct writer *w, struct served *m, struct request *q,
 	const struct reply_format *format, struct prompt *prompts, uint32_t count,
 	struct constraint *constraint);
 
-/* Who asks: groups take turns, and only a name space shares what is in the cache. */
+/* Sets who sent the request: groups take turns, and only requests of one name space share
+ * cached prompts. */
 void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space);
 
-/* Hands the answers to the engine; from now on the writer answers q, or where that is NULL fills r
- * and calls on_finish. Returns 0, or -1 with
- * err_set(EX_TEMPFAIL): the queue is full, and x is still the caller's alone. */
+/* Submits the answers to the engine. From now on the writer replies to q, or if q is NULL fills
+ * r and calls on_finish. Returns 0, or -1 with err_set(EX_TEMPFAIL) if the queue is full; x
+ * then still belongs to the caller alone. */
 int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r);
 
-/* The client left: for httpd's gone. */
+/* Notes that the client left; httpd calls it. */
 void exchange_gone(struct exchange *x);
-void exchange_drop(struct exchange *x); /* of one holder; NULL is fine */
+void exchange_drop(struct exchange *x); /* drops one reference; NULL is fine */
 
-/* --- the writer ----------------------------------------------------------------------------------- */
+/* --- the writer
+ * ----------------------------------------------------------------------------------- */
 
-/* Times in seconds, by powers of 2 from 1 ms on. */
+/* A histogram of times in seconds, in buckets of powers of 2 from 1 ms. */
 #define HISTOGRAM_BUCKETS 18
 
 struct histogram {
@@ -121,13 +128,16 @@ struct histogram {
 struct writer_counts {
 	uint64_t requests, cancelled, failed;
 	uint32_t live;
-	struct histogram first, token, queue; /* what clients wait for */
+	/* time to the first token, per token, and in the queue */
+	struct histogram first, token, queue;
 };
 
-/* Starts the thread; outbox is borrowed until writer_close. NULL with err_set(). */
+/* Starts the thread; outbox is borrowed until writer_close. Returns NULL with err_set() on
+ * failure. */
 struct writer *writer_open(struct lm_outbox *outbox);
 
-/* Ends it; exchanges that are left get 503 or the end of their stream. NULL is fine. */
+/* Ends the thread; requests still in progress get 503 or the end of their stream. NULL
+ * is fine. */
 void writer_close(struct writer *w);
 void writer_count(struct writer *w, struct writer_counts *out);
 

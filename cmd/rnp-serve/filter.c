@@ -1,4 +1,4 @@
-/* filter.c - stop texts, then marks. */
+/* filter.c - finds stop texts, then reasoning tags, in text that arrives in pieces. */
 #include "cmd/rnp-serve/filter.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static void consume(struct buf *b, size_t n)
 		b->data[b->len] = '\0';
 }
 
-/* The longest end of text that begins `whole` without being all of it. */
+/* Returns the length of the longest end of text that is a proper prefix of `whole`. */
 static size_t begun(const struct buf *text, const char *whole)
 {
 	size_t n = strlen(whole) - 1;
@@ -41,14 +41,16 @@ static size_t begun(const struct buf *text, const char *whole)
 	return n;
 }
 
-/* --- reasoning ---------------------------------------------------------------------------------- */
+/* --- reasoning
+ * ---------------------------------------------------------------------------------- */
 
 static bool is_space(char c)
 {
 	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* What begins a text: blanks, then perhaps the mark. Returns false if more has to come. */
+/* Looks for an opening tag at the start of a text, after any white space. Returns false if it
+ * needs more text to decide. */
 static bool start(struct filter *f, bool ended)
 {
 	size_t blanks = 0, mark = strlen(FILTER_THINK), left;
@@ -84,7 +86,7 @@ static bool reason(struct filter *f, struct buf *reasoning, bool ended)
 	return end != NULL;
 }
 
-/* Blank lines between reasoning and answer are nobody's. */
+/* Blank lines between reasoning and answer are dropped. */
 static bool after(struct filter *f)
 {
 	size_t n = 0;
@@ -118,9 +120,10 @@ static void sort_out(struct filter *f, const char *text, size_t len, struct buf 
 	}
 }
 
-/* --- stop texts --------------------------------------------------------------------------------- */
+/* --- stop texts
+ * --------------------------------------------------------------------------------- */
 
-/* Where the earliest stop text begins, or NULL. */
+/* Returns where the earliest stop text begins, or NULL. */
 static const char *find_stop(const struct filter *f)
 {
 	const char *first = NULL;

@@ -1,7 +1,8 @@
-/* filter.h - what a model says, as a client gets it: up to a stop text, and with reasoning apart.
- * Uses buf. Pure.
+/* filter.h - splits a model's output for the client: up to a stop text, with reasoning
+ * separate. Uses buf. Pure.
  *
- * Text comes in pieces of any size. What could still become a stop text or a mark is held back. */
+ * Text arrives in pieces of any size. Bytes that could still become a stop text or a tag are
+ * held back. */
 #ifndef RNP_SERVE_FILTER_H
 #define RNP_SERVE_FILTER_H
 
@@ -17,22 +18,23 @@ struct filter {
 	const char *const *stop; /* borrowed, none empty */
 	uint32_t stop_count;
 	struct buf held;
-	bool stopped; /* a stop text came: nothing after it counts */
-	/* where the text is */
+	bool stopped; /* a stop text was found: everything after it is ignored */
+	/* the part of the output that the text is in */
 	enum { FILTER_START, FILTER_REASONING, FILTER_AFTER, FILTER_CONTENT } state;
-	struct buf marked; /* text that may be a mark */
+	struct buf marked; /* text that may be a tag */
 };
 
-/* reasons: whether marks of reasoning are looked for; inside: the text begins within them. */
+/* reasons: whether to look for reasoning tags; inside: the text begins within reasoning. */
 void filter_init(struct filter *f, const char *const *stop, uint32_t stop_count,
 	bool reasons, bool inside);
 void filter_release(struct filter *f);
 
-/* Takes a piece and appends what is certain now. Returns whether a stop text ended it. */
+/* Takes a piece of text and appends all that is decided by now. Returns whether a stop text
+ * ended it. */
 bool filter_push(struct filter *f, const char *text, size_t len, struct buf *content,
 	struct buf *reasoning);
 
-/* The text ended: appends what was held. */
+/* Ends the text: appends what was held back. */
 void filter_end(struct filter *f, struct buf *content, struct buf *reasoning);
 
 #endif

@@ -1,4 +1,5 @@
-/* inspect.c - metadata and tensors of a model file, after it was held to its format's rules. */
+/* inspect.c - rnp-serve inspect: prints metadata and tensors of a model file, after checking it
+ * against its format. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,13 +18,14 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
-#define ITEMS_SHOWN 16 /* of an array; longer ones are counted */
-#define TEXT_SHOWN  65536
+#define ITEMS_SHOWN \
+	16 /* items of an array that are printed; of longer arrays, only the number */
+#define TEXT_SHOWN 65536
 
 /* --- values ------------------------------------------------------------------------------- */
 
-/* A text of any bytes: a NUL, which JSON of ours never holds, becomes U+FFFD as what is not UTF-8
- * does. */
+/* Returns a text of any bytes as JSON: NUL, which our JSON never contains, and invalid UTF-8
+ * become U+FFFD. */
 static json_t *text_value(const void *data, uint64_t bytes)
 {
 	char *text = xstrndup(data, (size_t)bytes);
@@ -53,8 +55,8 @@ static json_t *whole_value(int64_t n, bool is_unsigned)
 	return json_string(text);
 }
 
-/* As few digits as make the same f32: 1e-05, not 9.999999747378752e-06. NULL: it is no JSON
- * number. */
+/* Returns the shortest decimal that reads back as the same f32: 1e-05, not
+ * 9.999999747378752e-06. NULL: JSON cannot represent it. */
 static json_t *real_value(double x, bool single)
 {
 	char text[40];
@@ -78,7 +80,8 @@ static json_t *item_value(const struct gguf_value *v, uint64_t i)
 	return whole_value(gguf_item_i64(v, i), v->item == GGUF_U64);
 }
 
-/* The items of a short array; NULL: it is long, of arrays, or holds what JSON has not got. */
+/* Returns the items of a short array; NULL: it is long, an array of arrays, or has values that
+ * JSON cannot represent. */
 static json_t *array_value(const struct gguf_value *v)
 {
 	json_t *items = json_array();
@@ -102,7 +105,7 @@ none:
 	return NULL;
 }
 
-/* One number is an array of one. */
+/* Converts a single number as an array of one item. */
 static json_t *number_value(const struct gguf_value *v)
 {
 	struct gguf_value one = *v;
@@ -168,7 +171,7 @@ static json_t *tensor_record(const struct lm_tensor *t)
 	return record;
 }
 
-/* Sets what keeps a sound file from being run, if anything does. */
+/* Adds the reason why a valid file cannot be run, if there is one. */
 static void set_unusable(json_t *record, const char *path)
 {
 	struct model_file *model = NULL;
@@ -177,7 +180,7 @@ static void set_unusable(json_t *record, const char *path)
 
 	if (model_file_open(&model, path) < 0) {
 		why = err_get()->text;
-		/* the path is there already, as the name */
+		/* the record has the path already, as its name */
 		if (strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0)
 			why += n + 2;
 		json_set_text(record, "unusable", why);
@@ -186,8 +189,8 @@ static void set_unusable(json_t *record, const char *path)
 	model_file_close(model);
 }
 
-/* Checks the numbers and the tokenizer of a Llama, as far as they are there. Other architectures
- * have rules of their own. */
+/* Checks those numbers and tokenizer keys of a Llama that are present. Other architectures have
+ * their own rules. */
 static int check_llama(const struct gguf *g)
 {
 	struct lm_config c;
@@ -300,7 +303,7 @@ out:
 	return rc;
 }
 
-/* By its first bytes; a file that is too short for them by its name. */
+/* Detects the format by the first bytes, or by the name if the file is too short. */
 static bool looks_like_gguf(const char *path)
 {
 	size_t n = strlen(path);

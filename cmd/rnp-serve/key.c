@@ -1,4 +1,4 @@
-/* key.c - rnp-serve key: makes a key of the API. */
+/* key.c - rnp-serve key: makes a new API key. */
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -44,7 +44,8 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* Adds a line to the file of keys, whole, which is made when it is absent. */
+/* Appends a whole line to the file of keys, under a lock; creates the file if it does not
+ * exist. */
 static int append_line(const struct buf *line)
 {
 	int fd = open(append, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600), rc = 0;
@@ -83,7 +84,7 @@ static int run(int n, char **args)
 	record = api_key_new(text, name, limit_tokens, limit_streams);
 	if (!record)
 		return err_report();
-	/* the line first: a key that nobody knows harms nobody */
+	/* write the line first: if printing fails, an unknown key does no harm */
 	rc = write_line(record);
 	json_decref(record);
 	if (rc == 0)

@@ -1,4 +1,4 @@
-/* keys.c - the file of keys, and the limits. */
+/* keys.c - reads the file of API keys, and enforces their limits. */
 #include "cmd/rnp-serve/keys.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define PREFIX         "rnp-"
 #define SECRET         32
-#define KEY_TEXT_MAX   512 /* of one that somebody shows */
+#define KEY_TEXT_MAX   512 /* longest key that a client may send */
 #define LINE_MAX_BYTES 4096
 
 static bool is_name(const char *name)
@@ -63,7 +63,8 @@ json_t *api_key_new(char text[API_KEY_TEXT], const char *name, int64_t limit_tok
 	return r;
 }
 
-/* --- the file ----------------------------------------------------------------------------------- */
+/* --- the file
+ * ----------------------------------------------------------------------------------- */
 
 static void list_release(struct api_key **list, size_t count)
 {
@@ -142,7 +143,8 @@ static int read_file(const char *path, struct api_key ***list, size_t *count)
 	return rc;
 }
 
-/* Hashes of random keys tell nothing, but whoever may write the file has every right. */
+/* Others may read the file, because hashes of random keys reveal nothing; but nobody else may
+ * write it, since that grants full access. */
 static int look(const char *path, int64_t *changed_ns)
 {
 	struct stat s;
@@ -199,7 +201,7 @@ int keys_refresh(struct keys *k)
 		return -1;
 	if (changed_ns == k->changed_ns)
 		return 0;
-	k->changed_ns = changed_ns; /* a bad file is complained about once */
+	k->changed_ns = changed_ns; /* report a bad file only once */
 	if (read_file(k->path, &list, &count) < 0) {
 		list_release(list, count);
 		return -1;
@@ -226,7 +228,8 @@ int keys_refresh(struct keys *k)
 	return 0;
 }
 
-/* --- who asks ------------------------------------------------------------------------------------- */
+/* --- who asks
+ * ------------------------------------------------------------------------------------- */
 
 struct api_key *keys_find(struct keys *k, const char *authorization)
 {
@@ -243,7 +246,8 @@ struct api_key *keys_find(struct keys *k, const char *authorization)
 		return NULL;
 	hash_of(hash, authorization, len);
 	pthread_mutex_lock(&k->lock);
-	for (size_t i = 0; i < k->count; i++) /* all of them: time tells nothing */
+	for (size_t i = 0; i < k->count;
+		i++) /* compare all, so that timing reveals nothing */
 		if (sodium_memcmp(k->list[i]->hash, hash, sizeof hash) == 0 &&
 			!k->list[i]->revoked)
 			found = k->list[i];
@@ -251,7 +255,7 @@ struct api_key *keys_find(struct keys *k, const char *authorization)
 	return found;
 }
 
-/* The bucket at this moment. */
+/* Returns the level of the bucket at this moment. */
 static void fill(struct api_key *key, int64_t now_ns)
 {
 	double most = (double)key->limit_tokens;

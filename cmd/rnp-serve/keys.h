@@ -1,7 +1,9 @@
-/* keys.h - the keys of the API: who asks, and how much they may. Uses libsodium, json, pthreads.
+/* keys.h - API keys: which client sent a request, and its limits. Uses libsodium, json,
+ * pthreads.
  *
- * The server knows the BLAKE2b-256 of a key, never the key; it is compared in constant time with all
- * of them. Limits are a bucket of tokens that holds a minute's, and a count of streams. */
+ * The server stores only the BLAKE2b-256 hash of a key, and compares it in constant time with
+ * all of them. Limits are a token bucket that holds one minute's tokens, and a number of
+ * concurrent streams. */
 #ifndef RNP_SERVE_KEYS_H
 #define RNP_SERVE_KEYS_H
 
@@ -11,18 +13,18 @@
 #include <stdint.h>
 
 #define API_KEY_HASH 32
-#define API_KEY_TEXT 48 /* of a new key: "rnp-" and 43 characters, and a NUL */
+#define API_KEY_TEXT 48 /* size of a new key: "rnp-" and 43 characters, and a NUL */
 
 struct api_key {
 	char name[65];
 	unsigned char hash[API_KEY_HASH];
 	int64_t limit_tokens;   /* a minute; 0: none */
 	uint32_t limit_streams; /* 0: none */
-	uint64_t id;            /* of groups and name spaces */
-	bool revoked;           /* its line is gone from the file */
-	/* now, and since the start */
+	uint64_t id;            /* for groups and name spaces */
+	bool revoked;           /* its line was removed from the file */
+	/* current state, and counts since the start */
 	double bucket;
-	int64_t filled_ns; /* when bucket was right; 0: never used */
+	int64_t filled_ns; /* time of the last update of bucket; 0: never used */
 	uint32_t streams;
 	uint64_t requests, prompt_tokens, generated_tokens, refused;
 };
@@ -30,34 +32,35 @@ struct api_key {
 struct keys {
 	pthread_mutex_t lock;
 	char *path;
-	struct api_key **list; /* a key stays where it is until release */
+	struct api_key **list; /* the keys do not move in memory until release */
 	size_t count, room;
-	int64_t changed_ns; /* of the file */
+	int64_t changed_ns; /* modification time of the file */
 };
 
-/* Makes a new key: text for its owner, and the rnp.api_key record, which the caller owns. limits 0:
- * none. Returns NULL with err_set(EX_USAGE): a name that is none. */
+/* Makes a new key: text for its owner, and the rnp.api_key record, which the caller owns.
+ * limits 0: none. Returns NULL with err_set(EX_USAGE) for an invalid name. */
 json_t *api_key_new(char text[API_KEY_TEXT], const char *name, int64_t limit_tokens,
 	int64_t limit_streams);
 
-/* Reads a file of rnp.api_key lines. Returns 0, or -1 with err_set(): 66 not there, 77 others may
- * read it, 65 malformed or the same name or key twice; release either way. */
+/* Reads a file of rnp.api_key lines. Returns 0, or -1 with err_set(): 66 not found, 77 writable
+ * by others, 65 malformed, or a name or key occurs twice. Release it either way. */
 int keys_open(struct keys *k, const char *path);
 void keys_release(struct keys *k);
 
-/* Reads the file again if it has changed; what it counted stays. Returns 0, or -1 with err_set(): the
- * keys are as before. */
+/* Reads the file again if it has changed; counts are kept. Returns 0, or -1 with err_set() and
+ * the keys unchanged. */
 int keys_refresh(struct keys *k);
 
-/* The key of a header "Authorization: Bearer KEY", or NULL. Borrowed until release. */
+/* Finds the key of a header "Authorization: Bearer KEY". Returns NULL if there is none.
+ * Borrowed until release. */
 struct api_key *keys_find(struct keys *k, const char *authorization);
 
-/* Takes streams and the tokens of prompts out of a key's limits at now_ns (monotonic). Returns 0, or
- * -1 with err_set(EX_TEMPFAIL) and *wait_s: when to come again. */
+/* Takes streams and the tokens of prompts from a key's limits at now_ns (monotonic). Returns 0,
+ * or -1 with err_set(EX_TEMPFAIL) and *wait_s: after how many seconds to try again. */
 int keys_take(struct keys *k, struct api_key *key, uint32_t streams,
 	uint32_t prompt_tokens, int64_t now_ns, int *wait_s);
 
-/* Gives the streams back, and counts what they generated. */
+/* Gives the streams back, and takes the generated tokens from the limit. */
 void keys_give(struct keys *k, struct api_key *key, uint32_t streams, uint32_t generated);
 
 #endif

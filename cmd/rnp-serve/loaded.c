@@ -1,4 +1,4 @@
-/* loaded.c - opens and closes the parts in their order. */
+/* loaded.c - opens and closes device, model file, tokenizer and weights in order. */
 #include "cmd/rnp-serve/loaded.h"
 
 #include "common/base/err.h"

@@ -1,4 +1,5 @@
-/* loaded.h - an open model with what it takes to answer: device, file, tokenizer, weights. */
+/* loaded.h - an open model with all that is needed to run it: device, file, tokenizer,
+ * weights. */
 #ifndef RNP_SERVE_LOADED_H
 #define RNP_SERVE_LOADED_H
 
@@ -18,8 +19,8 @@ struct loaded {
 		.d = DEV_INIT \
 	}
 
-/* Opens a model. tokenizer: NULL takes the model's own; device as dev_open. Returns 0, or -1 with
- * err_set(); release either way. */
+/* Opens a model. tokenizer: NULL for the model's own; device as in dev_open. Returns 0, or -1
+ * with err_set(); release it either way. */
 int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
 	const char *device);
 void loaded_release(struct loaded *l);

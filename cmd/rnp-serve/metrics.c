@@ -1,4 +1,5 @@
-/* metrics.c - what the server counts, for Prometheus. Names of models, never texts or keys. */
+/* metrics.c - the server's counters in Prometheus format. Labels are names of models and keys,
+ * never texts or the keys themselves. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@ static void add(struct buf *out, const char *name, const char *type, const char 
 		name, type);
 }
 
-/* One value for each model. */
+/* Adds one value for each model. */
 struct gauge {
 	const char *name, *type, *help;
 	double (*value)(const struct lm_service_counts *c);
@@ -78,7 +79,7 @@ static void add_times(struct buf *out, const char *name, const char *help,
 		h->sum, name, h->n);
 }
 
-/* Names of keys, never keys. */
+/* Labels are the names of keys, never the keys. */
 static void add_keys(struct server *s, struct buf *out)
 {
 	static const struct {

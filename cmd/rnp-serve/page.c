@@ -1,5 +1,5 @@
-/* page.c - the page at `/`: one file, whose script and style are known to the browser by their
- * hashes. Nothing else runs in it, whatever a model says. */
+/* page.c - serves the page at `/`: one file. A content security policy gives the browser the
+ * hashes of its script and style, so that nothing else runs in it, whatever a model writes. */
 #include "cmd/rnp-serve/page.h"
 
 #include <sodium.h>
@@ -14,7 +14,7 @@
 
 extern const char *const serve_embedded_texts[]; /* openapi.json, page.html */
 
-/* The hash of what stands between <tag> and </tag>. */
+/* Writes the hash of the text between <tag> and </tag>. */
 static void hash_element(char out[HASH_TEXT], const char *page, const char *open,
 	const char *close)
 {

@@ -1,4 +1,4 @@
-/* page.h - the chat page that the server gives to browsers. Uses httpd.h. */
+/* page.h - the chat page that the server shows in browsers. Uses httpd.h. */
 #ifndef RNP_SERVE_PAGE_H
 #define RNP_SERVE_PAGE_H
 

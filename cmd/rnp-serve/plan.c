@@ -1,5 +1,5 @@
-/* plan.c - rnp-serve plan: the memory that a model takes, against what is there, before it is
- * loaded. */
+/* plan.c - rnp-serve plan: compares the memory that a model needs with what is available,
+ * before loading it. */
 #include <string.h>
 
 #include "cmd/rnp-serve/commands.h"
@@ -34,7 +34,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* Memory that can be taken now, 0: not known. */
+/* Returns the available memory, or 0 if it is not known. */
 static int available(const struct dev *d, uint64_t *bytes)
 {
 	struct dev *open = (struct dev *)d;
@@ -46,7 +46,7 @@ static int available(const struct dev *d, uint64_t *bytes)
 	return d->ops->mem_free(open, bytes) < 0 ? device_failed(d) : 0;
 }
 
-/* The longest context with which everything fits; 0: not even one token. */
+/* Returns the longest context with which everything fits; 0: not even one token. */
 static uint32_t longest(const struct model_file *s, uint64_t bytes)
 {
 	uint32_t low = 0, high = LM_CONTEXT_MAX;
@@ -64,7 +64,8 @@ static uint32_t longest(const struct model_file *s, uint64_t bytes)
 	return low;
 }
 
-/* What is left when the weights have this type: an estimate, matrices are nearly all of a model. */
+/* Estimates the total if the weights had this many bits each: matrices are nearly all of a
+ * model. */
 static uint64_t total_as(const struct lm_stream_plan *p, const struct lm_config *c,
 	double bits)
 {
@@ -76,8 +77,8 @@ static void add_bytes(struct buf *out, uint64_t bytes)
 	human_bytes(out, (double)bytes);
 }
 
-/* What would fit in place of what does not: a smaller type at the same context, a shorter context,
- * or more memory. */
+/* Proposes alternatives for a model that does not fit: a smaller type at the same context, a
+ * shorter context, or more memory. */
 static json_t *proposals(const struct model_file *s, const struct lm_stream_plan *p,
 	uint64_t there)
 {

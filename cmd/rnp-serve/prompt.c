@@ -1,4 +1,5 @@
-/* prompt.c - chat formats, and the four forms of a completion's prompt. */
+/* prompt.c - renders chats with the model's template, and encodes the four forms of a
+ * completion's prompt. */
 #include "cmd/rnp-serve/prompt.h"
 
 #include <stdio.h>
@@ -11,14 +12,15 @@
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-/* --- chats --------------------------------------------------------------------------------------- */
+/* --- chats
+ * --------------------------------------------------------------------------------------- */
 
 static int failed(struct api_error *e, const char *param)
 {
 	return api_error_set(e, 400, "invalid_value", param, "%s", err_get()->text);
 }
 
-/* What this server does not do. */
+/* Refuses what this server does not support. */
 static int check_supported(const struct served *m, const struct request *q,
 	struct api_error *e)
 {
@@ -29,14 +31,15 @@ static int check_supported(const struct served *m, const struct request *q,
 			"model '%s' has no chat template that is known: it only continues "
 			"text (/v1/completions)",
 			m->name);
-	/* with "none" the model is not told of them */
+	/* with "none" the model does not see the tools */
 	if (json_array_size(q->tools) && (!choice || strcmp(choice, "none") != 0))
 		return api_error_set(e, 400, "unsupported_parameter", "tools",
 			"'tools' is not supported by this server");
 	return 0;
 }
 
-/* The role that the template knows: developers are the system where it has none. */
+/* Returns the role under the name that the template knows: "developer" becomes "system" where
+ * it has no such role. */
 static const char *role_of(const struct served *m, const char *role)
 {
 	static const char *const roles[] = { "system", "user", "assistant", "tool" };
@@ -50,7 +53,8 @@ static const char *role_of(const struct served *m, const char *role)
 	return NULL;
 }
 
-/* Calls as templates read them: arguments are an object, where their text is one. */
+/* Converts tool calls to the form that templates read: arguments become an object if their text
+ * is one. */
 static json_t *tool_calls(const json_t *calls)
 {
 	json_t *copy = json_deep_copy(calls), *call;
@@ -71,7 +75,8 @@ static json_t *tool_calls(const json_t *calls)
 	return copy;
 }
 
-/* A message whose content is one text. parsed: with arguments of calls as objects. NULL with e. */
+/* Returns a message whose content is one text. parsed: with arguments of calls as objects. NULL
+ * with e. */
 static json_t *message_of(const struct served *m, const json_t *given, size_t i,
 	bool parsed, struct api_error *e)
 {
@@ -104,7 +109,7 @@ static json_t *message_of(const struct served *m, const json_t *given, size_t i,
 	return out;
 }
 
-/* What the template gets to know. NULL with e. */
+/* Returns the variables of the template. NULL with e. */
 static json_t *variables(const struct served *m, const struct request *q, bool parsed,
 	struct api_error *e)
 {
@@ -133,8 +138,8 @@ static json_t *variables(const struct served *m, const struct request *q, bool p
 	return v;
 }
 
-/* Some templates write a call's arguments with tojson, others add them as text: the first way that
- * they take is the right one. */
+/* Some templates write a call's arguments with tojson, others insert them as text: tries
+ * objects first, then text, and takes the first that renders. */
 static int render(const struct served *m, const struct request *q, struct buf *text,
 	struct buf *ids, struct api_error *e)
 {
@@ -162,7 +167,7 @@ static int render(const struct served *m, const struct request *q, struct buf *t
 	return failed(e, "messages");
 }
 
-/* Whether a prompt ends within the marks of reasoning. */
+/* Whether a prompt ends with an opening reasoning tag, spaces and line breaks aside. */
 static bool ends_thinking(const struct buf *text)
 {
 	size_t len = text->len, mark = strlen(FILTER_THINK);
@@ -192,7 +197,8 @@ int prompt_text(struct buf *out, const struct served *m, const struct request *q
 	return check_supported(m, q, e) < 0 ? -1 : render(m, q, out, NULL, e);
 }
 
-/* --- completions --------------------------------------------------------------------------------- */
+/* --- completions
+ * --------------------------------------------------------------------------------- */
 
 static int bad_prompt(struct api_error *e)
 {
@@ -261,7 +267,8 @@ static int encode_text(struct prompt *p, const struct served *m, const struct re
 	return 0;
 }
 
-/* --- both ---------------------------------------------------------------------------------------- */
+/* --- both
+ * ---------------------------------------------------------------------------------------- */
 
 int prompt_encode(struct prompt *p, const struct served *m, const struct request *q,
 	uint32_t i, struct api_error *e)

@@ -1,6 +1,6 @@
-/* prompt.h - a parsed request as the tokens of its prompts. Uses request.h, served.h.
+/* prompt.h - turns a parsed request into the tokens of its prompts. Uses request.h, served.h.
  *
- * The one place where messages become tokens: chat templates are applied here. */
+ * Chat templates are applied only here. */
 #ifndef RNP_SERVE_PROMPT_H
 #define RNP_SERVE_PROMPT_H
 
@@ -9,19 +9,20 @@
 
 struct prompt {
 	struct buf ids;  /* uint32_t */
-	struct buf text; /* of completions: what `echo` repeats */
-	bool reasoning;  /* the prompt ends within the marks of reasoning */
+	struct buf text; /* completions: the text that `echo` repeats */
+	bool reasoning;  /* the prompt ends within reasoning */
 };
 
-/* How many prompts a request has: of a chat 1. Returns 0, or -1 with e: it is of no known form. */
+/* Counts the prompts of a request; a chat has 1. Returns 0, or -1 with e if the prompt has an
+ * unknown form. */
 int prompt_count(const struct request *q, uint32_t *n, struct api_error *e);
 
-/* The tokens of prompt i, BOS included where the model wants it; at least one. p is empty. Returns
- * 0, or -1 with e and the pending error; release either way. Any thread. */
+/* Encodes prompt i, with BOS if the model wants it; at least one token. p must be empty.
+ * Returns 0, or -1 with e and the pending error; release p either way. Any thread may call it. */
 int prompt_encode(struct prompt *p, const struct served *m, const struct request *q,
 	uint32_t i, struct api_error *e);
 
-/* The text that a chat's messages become: of REQUEST_CHAT and REQUEST_TEMPLATE. */
+/* Renders a chat's messages to text: for REQUEST_CHAT and REQUEST_TEMPLATE. */
 int prompt_text(struct buf *out, const struct served *m, const struct request *q,
 	struct api_error *e);
 

@@ -1,4 +1,4 @@
-/* reply.c - answers as OpenAI's chat and completions APIs write them. */
+/* reply.c - formats answers as OpenAI's chat and completions APIs do. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static double ms(int64_t from, int64_t to)
 	return from && to > from ? (double)((to - from) / 1000) / 1000 : 0;
 }
 
-/* Tokens and times of the whole request. */
+/* Appends tokens and times of the whole request. */
 static void add_usage(const struct exchange *x, struct buf *out)
 {
 	const struct lm_answer *first = &x->choices[0].answer;
@@ -67,7 +67,7 @@ static void add_usage(const struct exchange *x, struct buf *out)
 	buf_addc(out, '}');
 }
 
-/* The chunk with usage that the client asked for, and the end of the stream. */
+/* Appends the chunk with usage, if the client asked for it, and the end of the stream. */
 static void end_stream(struct exchange *x, struct buf *out, const char *object)
 {
 	if (x->request.include_usage) {
@@ -80,7 +80,8 @@ static void end_stream(struct exchange *x, struct buf *out, const char *object)
 	buf_adds(out, "data: [DONE]\n\n");
 }
 
-/* --- chat ------------------------------------------------------------------------------------------ */
+/* --- chat
+ * ------------------------------------------------------------------------------------------ */
 
 static void add_chat_logprobs(struct buf *out, const struct choice *c)
 {
@@ -176,9 +177,10 @@ const struct reply_format reply_chat = {
 	.whole = chat_whole,
 };
 
-/* --- completions ------------------------------------------------------------------------------------- */
+/* --- completions
+ * ------------------------------------------------------------------------------------- */
 
-/* The older shape: arrays side by side. */
+/* Appends logprobs in the older form of the completions API: parallel arrays. */
 static void add_text_logprobs(struct buf *out, const struct choice *c)
 {
 	json_t *all = json_object(), *tokens = json_array(), *values = json_array(),

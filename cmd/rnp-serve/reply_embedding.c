@@ -1,5 +1,5 @@
-/* reply_embedding.c - embeddings as OpenAI's API writes them: normed, as numbers or as base64 of
- * little-endian f32. */
+/* reply_embedding.c - formats embeddings as OpenAI's API does: normalised to length 1, as
+ * numbers or as base64 of little-endian f32. */
 #include <math.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "common/base/mem.h"
 #include "common/json/canon.h"
 
-/* The first n numbers, of length 1. */
+/* Appends the first n numbers, scaled to length 1. */
 static void normalise(float *x, uint32_t n)
 {
 	double sum = 0;

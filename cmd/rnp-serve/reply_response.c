@@ -1,5 +1,5 @@
-/* reply_response.c - answers as OpenAI's responses API writes them: items, and an event for each step
- * of each of them. */
+/* reply_response.c - formats answers as OpenAI's responses API does: output items, and an event
+ * for each step of an item. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "common/json/canon.h"
 #include "common/json/json.h"
 
-/* --- the response object ------------------------------------------------------------------------------ */
+/* --- the response object
+ * ------------------------------------------------------------------------------ */
 
 static void add_string(struct buf *out, const struct buf *text)
 {
@@ -74,7 +75,8 @@ static void add_value(struct buf *out, const char *key, const json_t *v,
 		buf_adds(out, without);
 }
 
-/* said, thought: the texts so far; status "in_progress" has no output yet. */
+/* Appends the response object. said, thought: the content and the reasoning so far; with status
+ * "in_progress" there is no output yet. */
 static void add_response(const struct exchange *x, const struct choice *c,
 	struct buf *out, const char *status, const struct buf *said,
 	const struct buf *thought)
@@ -118,7 +120,8 @@ static void add_response(const struct exchange *x, const struct choice *c,
 	buf_addc(out, '}');
 }
 
-/* --- events -------------------------------------------------------------------------------------------- */
+/* --- events
+ * -------------------------------------------------------------------------------------------- */
 
 static void begin_event(struct exchange *x, struct buf *out, const char *type)
 {
@@ -131,7 +134,7 @@ static void end_event(struct buf *out)
 	buf_adds(out, "}\n\n");
 }
 
-/* An event of one part of an item: KEY is the text. */
+/* Appends an event about one part of an item; its field `key` holds the text. */
 static void part_event(struct exchange *x, struct buf *out, const char *type,
 	const char *prefix, uint32_t index, const char *key, const struct buf *text)
 {

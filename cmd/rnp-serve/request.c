@@ -1,4 +1,4 @@
-/* request.c - a table of the API's fields, and a reader for each kind of value. */
+/* request.c - parses API requests: a table of fields, and a reader for each kind of value. */
 #include "cmd/rnp-serve/request.h"
 
 #include <stdarg.h>
@@ -40,11 +40,12 @@ static int bad(struct api_error *e, const char *param, const char *what)
 		what);
 }
 
-/* --- kinds of fields -------------------------------------------------------------------------- */
+/* --- kinds of fields
+ * -------------------------------------------------------------------------- */
 
 struct field {
 	const char *name;
-	unsigned kinds; /* of requests that have it */
+	unsigned kinds; /* kinds of requests that have the field */
 	int (*read)(struct request *q, const struct field *f, json_t *v,
 		struct api_error *e);
 	size_t offset; /* in struct request */
@@ -140,7 +141,7 @@ static int read_accepted(struct request *q, const struct field *f, json_t *v,
 	return 0;
 }
 
-/* We know what it would mean, and do not do it. */
+/* Refuses a field that the API defines and this server does not support. */
 static int refuse(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
@@ -151,7 +152,8 @@ static int refuse(struct request *q, const struct field *f, json_t *v,
 		"'%s' is not supported by this server", f->name);
 }
 
-/* --- single fields ------------------------------------------------------------------------------ */
+/* --- single fields
+ * ------------------------------------------------------------------------------ */
 
 static int read_seed(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
@@ -214,7 +216,7 @@ static int read_bias(struct request *q, const struct field *f, json_t *v,
 	return 0;
 }
 
-/* Of chat a flag, of completions how many. */
+/* A flag in chat requests, a number in completions requests. */
 static int read_logprobs(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
 {
@@ -307,7 +309,8 @@ static int read_messages(struct request *q, const struct field *f, json_t *v,
 	return 0;
 }
 
-/* --- the table ----------------------------------------------------------------------------------- */
+/* --- the table
+ * ----------------------------------------------------------------------------------- */
 
 #define CHAT      (REQUEST_CHAT | REQUEST_TEMPLATE)
 #define TEXT      REQUEST_COMPLETION
@@ -385,7 +388,7 @@ static const struct field *find_field(const char *name, enum request_kind kind)
 	return NULL;
 }
 
-/* A header holds no control characters, and no end of names. */
+/* The names go into a header as a list: skips those with control characters or a comma. */
 static void add_ignored(struct buf *out, const char *name)
 {
 	size_t len = strlen(name);

@@ -1,8 +1,9 @@
-/* request.h - what a client asks of the API, parsed and held to its bounds. Uses jansson, sample.h.
+/* request.h - an API request, parsed and checked against its bounds. Uses jansson, sample.h.
  * Pure.
  *
- * Fields that nobody knows are ignored and named; fields that we know and cannot honour are
- * refused: nothing is dropped in silence. null means absent, as the OpenAI clients send it. */
+ * Unknown fields are ignored, and their names reported to the client; known fields that this
+ * server cannot honour are refused: nothing is dropped silently. null means absent, as OpenAI's
+ * clients send it. */
 #ifndef RNP_SERVE_REQUEST_H
 #define RNP_SERVE_REQUEST_H
 
@@ -24,45 +25,46 @@ enum request_kind {
 	REQUEST_COMPLETION = 2,
 	REQUEST_TEMPLATE = 4,
 	REQUEST_EMBEDDING = 16,
-	REQUEST_RESPONSE = 8 /* becomes a chat once it is parsed, but for its answer */
+	/* treated as a chat once it is parsed, except for the format of its answer */
+	REQUEST_RESPONSE = 8
 };
 
-/* An error as the API tells it; the sentence is the pending error's (err.h). */
+/* An error in the API's terms; its message is the pending error's (err.h). */
 struct api_error {
 	int status;
 	const char *type, *code; /* static; code NULL: null */
 	char param[96];          /* "": null */
 };
 
-/* Sets all of it. Returns -1. */
+/* Sets all fields and the message. Returns -1. */
 int api_error_set(struct api_error *e, int status, const char *code, const char *param,
 	const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 struct request {
 	enum request_kind kind;
-	json_t *body;      /* owned; all texts and values below lie in it */
+	json_t *body;      /* owned; all strings and values below point into it */
 	const char *model; /* NULL: not given */
 
 	json_t *messages; /* chat: an array of objects with "role" and "content" */
-	json_t *prompt;   /* completions: as it came, of one of the four forms */
+	json_t *prompt;   /* completions: unchanged, in one of the four forms */
 
 	struct lm_sampling sampling;
 	struct lm_bias *bias; /* owned */
 	bool seeded;
-	int64_t tokens_max; /* -1: as many as there is room for */
+	int64_t tokens_max; /* -1: as many as fit */
 	const char *stop[REQUEST_STOPS_MAX];
 	uint32_t stop_count;
 	uint32_t n;
 	bool logprobs, echo, stream, include_usage;
 	uint32_t top_logprobs;
 
-	/* chat: what templates and constraints make of them is theirs */
+	/* chat: passed on unchecked to templates and constraints */
 	json_t *tools, *tool_choice, *response_format, *template_kwargs;
 	const char *reasoning_effort;
 	bool parallel_tool_calls;
 	json_t *prediction; /* text, or an array of text parts; NULL: none */
 
-	/* responses: what messages and the like are made of */
+	/* responses: messages, tools and response_format are made from these */
 	json_t *input, *text, *reasoning;
 	const char *instructions;
 
@@ -70,16 +72,16 @@ struct request {
 	uint32_t dimensions; /* 0: all */
 	bool base64;
 
-	struct buf ignored; /* names of fields that nobody knows, "a, b" */
+	struct buf ignored; /* names of unknown fields, "a, b" */
 };
 
-/* Whether a request has prompts, and not messages. */
+/* Whether a request has prompts instead of messages. */
 static inline bool request_has_prompts(const struct request *q)
 {
 	return q->kind == REQUEST_COMPLETION || q->kind == REQUEST_EMBEDDING;
 }
 
-/* Parses a body. Returns 0 or -1 with e and the pending error; release either way. */
+/* Parses a body. Returns 0, or -1 with e and the pending error; release q either way. */
 int request_parse(struct request *out, enum request_kind kind, const char *text,
 	size_t len, struct api_error *e);
 void request_release(struct request *q);

@@ -1,4 +1,5 @@
-/* request_input.c - the input items of /v1/responses as the messages, tools and format of a chat. */
+/* request_input.c - converts the input items of /v1/responses to the messages, tools and
+ * response format of a chat. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +25,8 @@ static json_t *text_message(const char *role, const char *text)
 	return m;
 }
 
-/* A call that the model made before: part of the assistant's message, or one of its own. */
+/* Adds an earlier tool call of the model: to the assistant's last message, or as a message of
+ * its own. */
 static void add_call(json_t *messages, const json_t *item)
 {
 	json_t *last = json_array_get(messages, json_array_size(messages) - 1), *calls;
@@ -74,7 +76,7 @@ static int add_item(json_t *messages, const json_t *item, size_t i, struct api_e
 		json_object_set(m, "tool_call_id", json_object_get(item, "call_id"));
 		json_push(messages, m);
 	} else if (type && strcmp(type, "reasoning") == 0) {
-		return 0; /* what the model thought before is not given to it again */
+		return 0; /* earlier reasoning is not shown to the model again */
 	} else {
 		return api_error_set(e, 400, "invalid_value", where,
 			"'%s' must be a message, function_call or function_call_output",

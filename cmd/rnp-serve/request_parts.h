@@ -1,4 +1,4 @@
-/* request_parts.h - what the parts of request.c know of each other. Private to request*.c. */
+/* request_parts.h - functions shared by the parts of request.c. Private to request*.c. */
 #ifndef RNP_SERVE_REQUEST_PARTS_H
 #define RNP_SERVE_REQUEST_PARTS_H
 

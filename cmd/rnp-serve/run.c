@@ -123,7 +123,8 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* --- models ----------------------------------------------------------------------------------------- */
+/* --- models
+ * ----------------------------------------------------------------------------------------- */
 
 static int open_models(struct server *s)
 {
@@ -161,7 +162,8 @@ static int open_models(struct server *s)
 	return out_flush();
 }
 
-/* --- who may ask ------------------------------------------------------------------------------------- */
+/* --- who may ask
+ * ------------------------------------------------------------------------------------- */
 
 static int open_access(struct server *s)
 {
@@ -190,9 +192,10 @@ static void tick(void *ctx)
 	}
 }
 
-/* --- the server --------------------------------------------------------------------------------------- */
+/* --- the server
+ * --------------------------------------------------------------------------------------- */
 
-/* Lets those that are answered go on for a while. */
+/* Lets requests in progress continue for a while. */
 static void drain(struct server *s)
 {
 	int64_t until = clock_mono_ns() + drain_ms * 1000000;
@@ -238,14 +241,14 @@ static int run(int n, char **args)
 	int rc = -1;
 
 	(void)n, (void)args;
-	/* before there is any thread: one that is ended by a signal ends all */
+	/* before any thread is started, so that all threads inherit the mask */
 	httpd_block_signals();
 	s.outbox = lm_outbox_new();
 	if (open_access(&s) == 0 && open_models(&s) == 0) {
 		s.writer = writer_open(s.outbox);
 		rc = s.writer ? serve(&s) : -1;
 	}
-	/* engines first: no event comes after them */
+	/* stop the engines first: afterwards there are no more events */
 	for (uint32_t i = 0; i < s.model_count; i++)
 		lm_service_close(s.models[i].service), s.models[i].service = NULL;
 	writer_close(s.writer);

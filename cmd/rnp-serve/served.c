@@ -1,4 +1,4 @@
-/* served.c - loads models and sizes their caches. */
+/* served.c - loads the models of a server and sizes their caches. */
 #include "cmd/rnp-serve/served.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define NAME_MAX_BYTES 128
 #define STEP_NS        100000000 /* the longest that a step should take */
-#define ROWS_CPU       256       /* of prompts in a step */
+#define ROWS_CPU       256       /* rows of prompts in a step */
 #define ROWS_GPU       2048
 
 static bool is_name(const char *text, size_t len)
@@ -73,8 +73,8 @@ static uint64_t available(const struct served *m)
 	return d->ops->mem_free(d, &bytes) < 0 ? 0 : bytes;
 }
 
-/* Pages of the cache: as asked for, or whole contexts of all streams where half of the free memory
- * is enough. */
+/* Sets the number of cache pages: as requested, else whole contexts for all streams, but at
+ * most half of the free memory. */
 static int size_cache(struct served *m, const struct served_options *o)
 {
 	uint64_t page = lm_cache_page_bytes(model_file_config(m->l.model_file),
@@ -115,7 +115,7 @@ static void count_bytes(struct served *m)
 	m->tables_bytes += rope;
 }
 
-/* A model that brings no template only continues text; one whose template cannot be read is not
+/* A model without a template only continues text; one with an invalid template is not
  * served. */
 static int open_chat(struct served *m, const char *template)
 {

@@ -11,13 +11,14 @@
 #include "common/lm/infer/chat.h"
 
 struct served_options {
-	const char *tokenizer, *device; /* as loaded_open takes them */
+	const char *tokenizer, *device; /* as in loaded_open */
 	const char *template;           /* a file or a name; NULL: the model's own */
 	uint32_t context;               /* 0: the model's */
 	uint32_t streams, queue;
-	int64_t cache_bytes; /* 0: what streams of whole contexts take, at most half of what is there */
+	/* 0: whole contexts of all streams, but at most half of the free memory */
+	int64_t cache_bytes;
 	struct lm_outbox *outbox;
-	bool pools_mean; /* embeddings are the mean of all rows, not the last */
+	bool pools_mean; /* embeddings are the mean of all rows instead of the last row */
 };
 
 /* One model. */
@@ -27,28 +28,29 @@ struct served {
 	struct lm_service *service;
 	uint32_t context; /* positions of a text */
 	bool pools_mean;
-	uint32_t *ends; /* ids that end a text */
+	uint32_t *ends; /* ids that end an answer */
 	uint32_t ends_count;
-	struct lm_chat *chat;             /* NULL: it only continues text */
-	pthread_mutex_t lock;             /* of vocabulary */
-	struct lm_vocabulary *vocabulary; /* for masks; NULL: nobody has asked yet */
-	/* what it takes */
+	struct lm_chat *chat;             /* NULL: the model only continues text */
+	pthread_mutex_t lock;             /* protects vocabulary */
+	struct lm_vocabulary *vocabulary; /* for masks; NULL until first used */
+	/* memory that it uses */
 	uint64_t weights_bytes, cache_bytes, tables_bytes, work_bytes, available_bytes;
 	struct lm_engine_limits limits;
 };
 
-/* "NAME=PATH" or "PATH", whose name is then the file's without ending. Returns 0, or -1 with
- * err_set(EX_USAGE): a name that is none. */
+/* Parses "NAME=PATH" or "PATH", where the name is the file's without its extension. Returns 0,
+ * or -1 with err_set(EX_USAGE) for an invalid name. */
 int served_name(struct served *m, const char *option);
 
-/* Loads it and starts its engine. Returns 0, or -1 with err_set(); release either way. */
+/* Loads the model and starts its engine. Returns 0, or -1 with err_set(); release m
+ * either way. */
 int served_open(struct served *m, const struct served_options *o);
 void served_release(struct served *m);
 
-/* The texts of the model's tokens, made when the first asks. Any thread. */
+/* Returns the texts of the model's tokens, built on first use. Any thread may call it. */
 const struct lm_vocabulary *served_vocabulary(struct served *m);
 
-/* The rnp.plan record of a model that is open; the caller owns it. */
+/* Returns the rnp.plan record of an open model; the caller owns it. */
 json_t *served_plan(const struct served *m);
 
 #endif

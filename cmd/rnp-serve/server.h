@@ -1,4 +1,4 @@
-/* server.h - what all requests of `rnp-serve run` share, and its routes. */
+/* server.h - the state that all requests of `rnp-serve run` share, and its routes. */
 #ifndef RNP_SERVE_SERVER_H
 #define RNP_SERVE_SERVER_H
 
@@ -10,11 +10,11 @@ struct server {
 	uint32_t model_count;
 	struct lm_outbox *outbox;
 	struct writer *writer;
-	int64_t started_s;     /* since 1970 */
-	_Atomic bool draining; /* no new requests */
-	struct keys keys;      /* path NULL: everybody may ask */
-	bool cache_shared;     /* keys share what is in the cache */
-	bool loopback;         /* only this machine reaches it */
+	int64_t started_s;     /* seconds since 1970 */
+	_Atomic bool draining; /* new requests are refused */
+	struct keys keys;      /* path NULL: no key is required */
+	bool cache_shared;     /* clients with different keys share cached prompts */
+	bool loopback;         /* only this machine can connect */
 	const char *const *hosts, *const *origins;
 	int host_count, origin_count;
 };
