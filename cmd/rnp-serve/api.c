@@ -32,8 +32,7 @@ static struct served *find_model(struct server *s, const char *name, struct api_
 	return NULL;
 }
 
-/* --- answers
- * -------------------------------------------------------------------------------------- */
+/* --- answers -------------------------------------------------------------------------------------- */
 
 /* Encodes all prompts of a request. */
 static int encode_all(struct prompt *prompts, uint32_t n, const struct served *m,
@@ -172,8 +171,7 @@ static void done(void *ctx, struct httpd_request *q)
 	exchange_drop(q->state);
 }
 
-/* --- models
- * --------------------------------------------------------------------------------------- */
+/* --- models --------------------------------------------------------------------------------------- */
 
 static json_t *describe(const struct server *s, const struct served *m)
 {
@@ -227,8 +225,7 @@ static enum httpd_when get_model(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* --- texts and tokens
- * ------------------------------------------------------------------------------- */
+/* --- texts and tokens ------------------------------------------------------------------------------- */
 
 /* Reads a body {"model": ..., KEY: ...} and returns the value of KEY, after checking its
  * type. */
@@ -378,8 +375,7 @@ static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* --- how it is
- * --------------------------------------------------------------------------------------- */
+/* --- how it is --------------------------------------------------------------------------------------- */
 
 static enum httpd_when get_health(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
@@ -408,8 +404,7 @@ static enum httpd_when get_openapi(void *ctx, struct httpd_request *q,
 		strlen(serve_embedded_texts[0]));
 }
 
-/* --- before the body comes
- * ------------------------------------------------------------------------------- */
+/* --- before the body comes ------------------------------------------------------------------------------- */
 
 /* Access is checked before the body is read, so that a client does not upload 16 MiB in
  * vain. */

@@ -78,8 +78,7 @@ struct batch {
 	int64_t skip; /* lines that were answered in an earlier run */
 };
 
-/* --- what was answered before
- * -------------------------------------------------------------------------- */
+/* --- what was answered before -------------------------------------------------------------------------- */
 
 /* Opens the file of --resume and counts its whole lines; a partial last line, left by a process
  * that was killed, is truncated. */
@@ -109,8 +108,7 @@ out:
 	return rc;
 }
 
-/* --- one line
- * --------------------------------------------------------------------------------------------- */
+/* --- one line --------------------------------------------------------------------------------------------- */
 
 static void finished(struct exchange *x)
 {
@@ -227,8 +225,7 @@ static void take_line(struct batch *b, const char *text, size_t len, const char 
 	}
 }
 
-/* --- answers
- * ----------------------------------------------------------------------------------------------- */
+/* --- answers ----------------------------------------------------------------------------------------------- */
 
 static void add_answer(struct buf *out, const struct batch *b, const struct item *item)
 {
@@ -300,8 +297,7 @@ static int write_ready(struct batch *b, int64_t most)
 	return rc;
 }
 
-/* --- all of it
- * ------------------------------------------------------------------------------------------------ */
+/* --- all of it ------------------------------------------------------------------------------------------------ */
 
 static int answer_lines(struct batch *b, int n, char **files)
 {

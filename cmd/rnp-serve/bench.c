@@ -129,8 +129,7 @@ struct load {
 	char *endpoint, *authorization, *name;
 };
 
-/* --- prompts
- * ---------------------------------------------------------------------------------------- */
+/* --- prompts ---------------------------------------------------------------------------------------- */
 
 static void add_words(struct buf *out, struct rng *r, int64_t n)
 {
@@ -228,8 +227,7 @@ static void draw_times(struct load *l)
 	}
 }
 
-/* --- one request
- * ------------------------------------------------------------------------------------- */
+/* --- one request ------------------------------------------------------------------------------------- */
 
 /* The response stream of a request while it is received. */
 struct ear {
@@ -344,8 +342,7 @@ static int shoot(struct load *l, struct http *http, struct shot *s)
 	return rc;
 }
 
-/* --- all of them
- * ------------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------------- */
 
 static void wait_until(int64_t ns)
 {
@@ -398,8 +395,7 @@ static int run_clients(struct load *l)
 	return started ? 0 : err_set(EX_OSERR, "cannot start a thread");
 }
 
-/* --- what came of it
- * ---------------------------------------------------------------------------------- */
+/* --- what came of it ---------------------------------------------------------------------------------- */
 
 static int write_figure(const struct load *l, const char *test, const char *unit,
 	const double *samples, size_t n)
@@ -512,8 +508,7 @@ static int report(const struct load *l)
 	return write_each(l, "request", whole);
 }
 
-/* --- the server
- * --------------------------------------------------------------------------------------- */
+/* --- the server --------------------------------------------------------------------------------------- */
 
 static int find_model(struct load *l, const char *base)
 {

@@ -1,6 +1,6 @@
 /* exchange.c - turns the engine's events into text, and the text into the bytes that the client
  * receives. One thread, the writer's, does this for all requests and never blocks on one.
- * long because the states of a request, from the first token to the last byte, are read together */
+ * long because the states of a request, from the first token to the last byte, belong together */
 #include "cmd/rnp-serve/exchange.h"
 
 #include <sodium.h>
@@ -29,8 +29,7 @@ struct writer {
 	bool stop;
 };
 
-/* --- life
- * ------------------------------------------------------------------------------------------ */
+/* --- life ------------------------------------------------------------------------------------------ */
 
 static void init_choice(struct exchange *x, struct choice *c, const struct prompt *p,
 	uint32_t index)
@@ -223,8 +222,7 @@ void exchange_gone(struct exchange *x)
 	lm_outbox_wake(x->writer->outbox);
 }
 
-/* --- events of the engine
- * --------------------------------------------------------------------------- */
+/* --- events of the engine --------------------------------------------------------------------------- */
 
 /* Returns the text of a token for people: its bytes, with U+FFFD for invalid UTF-8. */
 static void add_token(json_t *to, const struct lm_token *t, uint32_t id, float logprob)
@@ -332,8 +330,7 @@ static void hear_end(struct choice *c)
 	buf_release(&text);
 }
 
-/* --- what the client is sent
- * --------------------------------------------------------------------------- */
+/* --- what the client is sent --------------------------------------------------------------------------- */
 
 static void finish(struct exchange *x)
 {
@@ -506,8 +503,7 @@ static void advance(struct writer *w, struct exchange *x)
 	}
 }
 
-/* --- the thread
- * ------------------------------------------------------------------------------------------ */
+/* --- the thread ------------------------------------------------------------------------------------------ */
 
 static void hear(struct writer *w, const struct lm_news *news)
 {

@@ -76,7 +76,7 @@ struct exchange {
 	struct api_key *key;
 	struct choice *choices;
 	uint32_t count, prompts;
-	/* open: choices without a finish reason; busy: choices that the engine has not finished */
+	/* open: choices without a finish reason; busy: choices still in the engine */
 	uint32_t open, busy;
 	char id[48];
 	int64_t created, started_ns, first_ns, last_write_ns;
@@ -112,8 +112,7 @@ int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_rep
 void exchange_gone(struct exchange *x);
 void exchange_drop(struct exchange *x); /* drops one reference; NULL is fine */
 
-/* --- the writer
- * ----------------------------------------------------------------------------------- */
+/* --- the writer ----------------------------------------------------------------------------------- */
 
 /* A histogram of times in seconds, in buckets of powers of 2 from 1 ms. */
 #define HISTOGRAM_BUCKETS 18

@@ -41,8 +41,7 @@ static size_t begun(const struct buf *text, const char *whole)
 	return n;
 }
 
-/* --- reasoning
- * ---------------------------------------------------------------------------------- */
+/* --- reasoning ---------------------------------------------------------------------------------- */
 
 static bool is_space(char c)
 {
@@ -120,8 +119,7 @@ static void sort_out(struct filter *f, const char *text, size_t len, struct buf 
 	}
 }
 
-/* --- stop texts
- * --------------------------------------------------------------------------------- */
+/* --- stop texts --------------------------------------------------------------------------------- */
 
 /* Returns where the earliest stop text begins, or NULL. */
 static const char *find_stop(const struct filter *f)

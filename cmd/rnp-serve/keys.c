@@ -63,8 +63,7 @@ json_t *api_key_new(char text[API_KEY_TEXT], const char *name, int64_t limit_tok
 	return r;
 }
 
-/* --- the file
- * ----------------------------------------------------------------------------------- */
+/* --- the file ----------------------------------------------------------------------------------- */
 
 static void list_release(struct api_key **list, size_t count)
 {
@@ -228,8 +227,7 @@ int keys_refresh(struct keys *k)
 	return 0;
 }
 
-/* --- who asks
- * ------------------------------------------------------------------------------------- */
+/* --- who asks ------------------------------------------------------------------------------------- */
 
 struct api_key *keys_find(struct keys *k, const char *authorization)
 {

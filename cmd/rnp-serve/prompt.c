@@ -12,8 +12,7 @@
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
-/* --- chats
- * --------------------------------------------------------------------------------------- */
+/* --- chats --------------------------------------------------------------------------------------- */
 
 static int failed(struct api_error *e, const char *param)
 {
@@ -197,8 +196,7 @@ int prompt_text(struct buf *out, const struct served *m, const struct request *q
 	return check_supported(m, q, e) < 0 ? -1 : render(m, q, out, NULL, e);
 }
 
-/* --- completions
- * --------------------------------------------------------------------------------- */
+/* --- completions --------------------------------------------------------------------------------- */
 
 static int bad_prompt(struct api_error *e)
 {
@@ -267,8 +265,7 @@ static int encode_text(struct prompt *p, const struct served *m, const struct re
 	return 0;
 }
 
-/* --- both
- * ---------------------------------------------------------------------------------------- */
+/* --- both ---------------------------------------------------------------------------------------- */
 
 int prompt_encode(struct prompt *p, const struct served *m, const struct request *q,
 	uint32_t i, struct api_error *e)

@@ -80,8 +80,7 @@ static void end_stream(struct exchange *x, struct buf *out, const char *object)
 	buf_adds(out, "data: [DONE]\n\n");
 }
 
-/* --- chat
- * ------------------------------------------------------------------------------------------ */
+/* --- chat ------------------------------------------------------------------------------------------ */
 
 static void add_chat_logprobs(struct buf *out, const struct choice *c)
 {
@@ -177,8 +176,7 @@ const struct reply_format reply_chat = {
 	.whole = chat_whole,
 };
 
-/* --- completions
- * ------------------------------------------------------------------------------------- */
+/* --- completions ------------------------------------------------------------------------------------- */
 
 /* Appends logprobs in the older form of the completions API: parallel arrays. */
 static void add_text_logprobs(struct buf *out, const struct choice *c)

@@ -8,8 +8,7 @@
 #include "common/json/canon.h"
 #include "common/json/json.h"
 
-/* --- the response object
- * ------------------------------------------------------------------------------ */
+/* --- the response object ------------------------------------------------------------------------------ */
 
 static void add_string(struct buf *out, const struct buf *text)
 {
@@ -120,8 +119,7 @@ static void add_response(const struct exchange *x, const struct choice *c,
 	buf_addc(out, '}');
 }
 
-/* --- events
- * -------------------------------------------------------------------------------------------- */
+/* --- events -------------------------------------------------------------------------------------------- */
 
 static void begin_event(struct exchange *x, struct buf *out, const char *type)
 {

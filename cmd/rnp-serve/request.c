@@ -40,8 +40,7 @@ static int bad(struct api_error *e, const char *param, const char *what)
 		what);
 }
 
-/* --- kinds of fields
- * -------------------------------------------------------------------------- */
+/* --- kinds of fields -------------------------------------------------------------------------- */
 
 struct field {
 	const char *name;
@@ -152,8 +151,7 @@ static int refuse(struct request *q, const struct field *f, json_t *v,
 		"'%s' is not supported by this server", f->name);
 }
 
-/* --- single fields
- * ------------------------------------------------------------------------------ */
+/* --- single fields ------------------------------------------------------------------------------ */
 
 static int read_seed(struct request *q, const struct field *f, json_t *v,
 	struct api_error *e)
@@ -309,8 +307,7 @@ static int read_messages(struct request *q, const struct field *f, json_t *v,
 	return 0;
 }
 
-/* --- the table
- * ----------------------------------------------------------------------------------- */
+/* --- the table ----------------------------------------------------------------------------------- */
 
 #define CHAT      (REQUEST_CHAT | REQUEST_TEMPLATE)
 #define TEXT      REQUEST_COMPLETION
