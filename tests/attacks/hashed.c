@@ -1,5 +1,5 @@
-/* hashed.c - under LD_PRELOAD: writes the length of every large input of crypto_hash_sha256 to the
- * file that HASHED names, a line each. */
+/* hashed.c - library for LD_PRELOAD: writes the length of every large input of
+ * crypto_hash_sha256 to the file that the environment variable HASHED names, one per line. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,11 @@
-/* unsynced.c - a disk that keeps only what was flushed: LD_PRELOAD it into a program, and when
- * the program is killed with SIGUSR1 everything that it wrote without fsync or fdatasync is
- * undone, and files whose folder was not flushed after they were made or renamed are gone, or
- * have their old name.
+/* unsynced.c - library for LD_PRELOAD that simulates a disk which keeps only flushed data: when
+ * the program is killed with SIGUSR1, everything that it wrote without fsync or fdatasync is
+ * undone, and files whose folder was not flushed after they were created or renamed are gone or
+ * have their old name again.
  *
- * The files of the folder UNSYNCED (a path) are watched: the state of each at its last flush is
- * kept beside it, in the folder UNSYNCED_KEPT. A folder's flush keeps its list of names.
- * `unsynced` does not see what is written through mmap: SQLite's WAL index is, and SQLite
- * rebuilds it. */
+ * It watches the files of the folder UNSYNCED (a path) and saves the state of each at its last
+ * flush in the folder UNSYNCED_KEPT. Flushing a folder saves its list of names. `unsynced` does
+ * not see writes through mmap: SQLite writes its WAL index that way, and rebuilds it. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,8 +20,8 @@
 
 static int (*real_fsync)(int);
 
-/* The watched file or folder behind fd, by its name within UNSYNCED ("." for the folder); 0:
- * not watched. */
+/* Returns the watched file or folder behind fd, by its name within UNSYNCED ("." for the folder
+ * itself), or 0 if it is not watched. */
 static int watched(int fd, char name[PATH_MAX])
 {
 	const char *root = getenv("UNSYNCED");
@@ -60,8 +59,8 @@ static void copy(const char *from, const char *to)
 		close(out);
 }
 
-/* The content of inode `ino` is kept as i.INO; the names of the folder as names: lines "INO
- * NAME". */
+/* The content of inode `ino` is saved as i.INO; the names of the folder are saved as names, in
+ * lines "INO NAME". */
 static void keep(const char *name)
 {
 	const char *root = getenv("UNSYNCED"), *kept = getenv("UNSYNCED_KEPT");

@@ -1,11 +1,11 @@
-/* grad.c - grad [FILE ...] - what gradient containers cost: one JSON line a figure, all of a kind
- * measured in turns.
+/* grad.c - measures what gradient containers cost: grad [-r | -c] [FILE ...]. Prints one JSON
+ * line per figure; all figures of a kind are measured in turns.
  *
  * uses: cmd/rnp-bench
  *
- * Curves: for each data set (made here, and each FILE of raw f32) and each method at several
- * settings, bits per element and relative error, of all and of the worst tenth of the chunks of
- * 65536 by themselves; q4 also behind the compressors of others. Rates: copying by one thread
+ * Curves: for each data set (generated here, and each FILE of raw f32) and each method at
+ * several settings, bits per element and relative error, of the whole and of the worst tenth of
+ * the chunks of 65536; q4 also followed by other compressors. Rates: copying by one thread
  * (memcpy) and by all, encoding and decoding of 64 MiB, one after the other in each round;
  * medians. With -r only rates, with -c only curves. */
 #include <math.h>
@@ -52,7 +52,8 @@ static int falling(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The error that nine chunks of ten keep below, relative to each one's own energy. */
+/* Returns the relative error that nine chunks of ten stay below, each error relative to the
+ * chunk's own energy. */
 static double worst_tenth(const float *x, const float *y, uint64_t n)
 {
 	double errors[CHUNKS_MAX];
@@ -101,7 +102,7 @@ static void curve(const char *data, const float *x, uint64_t n)
 	free(y);
 }
 
-/* q4's levels, two in a byte, with their scales, behind the compressors of others. */
+/* Compresses q4's levels, two per byte, and their scales with other compressors. */
 static void peers(const char *data, const float *x, uint64_t n)
 {
 	static const char *const names[] = { "zstd -1", "zstd -3", "lz4", "huff0" };
@@ -137,7 +138,7 @@ static void peers(const char *data, const float *x, uint64_t n)
 		best = peer->compress(out, peer->bound(2 * n), packed, bytes);
 		printf("{\"figure\":\"peer\",\"data\":\"%s\",\"method\":\"q4, %s\",\"bits\":%.4f}\n",
 			data, names[i], 8 * (double)best / (double)n);
-		/* a byte a level: what an entropy coder likes better */
+		/* one byte per level, which suits an entropy coder better */
 		best = peer->compress(out, peer->bound(2 * n), planes, n);
 		best += CHUNK / 64 * 2 * chunks;
 		printf("{\"figure\":\"peer\",\"data\":\"%s\",\"method\":\"q4 in bytes, %s\",\"bits\":%.4f}\n",
@@ -176,7 +177,7 @@ static int give(void *ctx, void *data, size_t len)
 	return 0;
 }
 
-/* What copying takes of the time of something: median and interval of its rate. */
+/* Prints the share that copying takes of an operation's time: median and interval. */
 static void tell(const char *key, const struct stats *s)
 {
 	printf(",\"%s\":[%.4f,%.4f,%.4f]", key, 1 / s->median, 1 / s->high, 1 / s->low);

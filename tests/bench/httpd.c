@@ -1,10 +1,11 @@
-/* httpd.c - a file to a socket against nginx, in pairs one after the other, and what 10,000 idle
- * connections cost. Records on standard output; exit 1 when the median of the ratios is below
- * OF_NGINX_MIN, or idle connections take more memory or time than their limits.
+/* httpd.c - benchmark: sends a file to a socket, in pairs with nginx, and measures what 10,000
+ * idle connections cost. Prints records to standard output; exit 1 when the median of the
+ * ratios is below OF_NGINX_MIN, or when idle connections take more memory or time than their
+ * limits.
  *
- * Both servers have one thread, the same file in the page cache, and one client that throws the
- * bytes away (MSG_TRUNC), so that the server is what is slow. RNP_BENCH_INSTALL=1 installs
- * nginx-light where there is no nginx; without one that part is skipped and says so. */
+ * Both servers have one thread, the same file in the page cache, and one client that discards
+ * the bytes (MSG_TRUNC), so that the server is the bottleneck. RNP_BENCH_INSTALL=1 installs
+ * nginx-light where nginx is missing; otherwise that part is skipped with a message. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -29,9 +30,9 @@
 #define PAIRS          11
 #define OF_NGINX_MIN   900000 /* ppm */
 #define FILE_BYTES     ((int64_t)256 << 20)
-#define REPEATS        4 /* of the file, a sample */
+#define REPEATS        4 /* times that one sample sends the file */
 #define IDLE           10000
-#define IDLE_BYTES_MAX 4096 /* of the server's memory, a connection */
+#define IDLE_BYTES_MAX 4096 /* server memory per connection */
 #define REQUESTS       2001
 #define IDLE_SLOWER \
 	2000000 /* ppm: the median request beside idle ones, of that without */
@@ -66,7 +67,7 @@ static const struct httpd_route routes[] = {
 	{ 0 },
 };
 
-/* A server of ours in a process of its own; its port. */
+/* Starts our server in a child process and returns its port. */
 static pid_t start_ours(int *port)
 {
 	struct httpd_config config = { .listen = "127.0.0.1:0",
@@ -136,7 +137,7 @@ static int dial(int port)
 	return -1;
 }
 
-/* 0: there is none. */
+/* Returns 0 if there is none. */
 static pid_t start_nginx(int *port)
 {
 	char name[120];
@@ -175,7 +176,7 @@ static void stop(pid_t pid)
 
 /* --- the client -------------------------------------------------------------------------- */
 
-/* One request on a connection that stays; the body's bytes are thrown away. */
+/* Sends one request on a persistent connection and discards the body. */
 static void get(int fd, const char *name, int64_t body_bytes)
 {
 	static char data[1 << 16];
@@ -190,7 +191,7 @@ static void get(int fd, const char *name, int64_t body_bytes)
 	for (n = 0; !end;) {
 		ssize_t got = recv(fd, data + n, 4095 - n, 0);
 
-		if (got <= 0) /* or no end within 4 KiB */
+		if (got <= 0) /* or the head does not end within 4 KiB */
 			break;
 		n += (size_t)got;
 		data[n] = '\0';
@@ -215,7 +216,7 @@ static double file_rate(int port)
 	int64_t from;
 	int fd = dial(port);
 
-	get(fd, "/file", FILE_BYTES); /* the connection's window has grown */
+	get(fd, "/file", FILE_BYTES); /* lets the connection's window grow */
 	from = clock_mono_ns();
 	for (int i = 0; i < REPEATS; i++)
 		get(fd, "/file", FILE_BYTES);
@@ -224,7 +225,7 @@ static double file_rate(int port)
 	return (double)FILE_BYTES * REPEATS * 1e9 / (double)from;
 }
 
-/* Processor time of a process with its threads, ns. */
+/* Processor time of a process and its threads, ns. */
 static double cpu_ns(pid_t pid)
 {
 	char name[60], line[200];
@@ -263,7 +264,7 @@ static void put(json_t *record)
 	json_decref(record);
 }
 
-/* Returns 0, or 1: too slow. */
+/* Returns 0, or 1 if it is too slow. */
 static int against_nginx(void)
 {
 	double ours[PAIRS], theirs[PAIRS], ratio[PAIRS], our_cpu, their_cpu, one;
@@ -370,14 +371,14 @@ static int idle_connections(void)
 	sleep(5);
 	cpu = (cpu_ns(server) - before_cpu) / 5;
 	latencies(port, beside);
-	get(fds[0], "/text", 16); /* the first is still there */
+	get(fds[0], "/text", 16); /* the first connection is still open */
 	for (int i = 0; i < IDLE; i++)
 		close(fds[i]);
 	stop(server);
 	record = print("idle_memory", "B", &bytes, 1);
 	json_set_i64(bench_params(record), "connections", IDLE);
 	put(record);
-	cpu /= 1e3; /* of a second, in millionths */
+	cpu /= 1e3; /* in millionths of a second */
 	put(print("idle_cpu", "ppm", &cpu, 1));
 	put(print("request_alone", "ns", alone, REQUESTS));
 	put(print("request_beside_idle", "ns", beside, REQUESTS));

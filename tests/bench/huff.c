@@ -1,10 +1,11 @@
-/* huff.c - the entropy coder on one core, in chunks as containers have them and in blocks of
- * huff0's size, beside zstd's huff0, zstd -1 and lz4, interleaved in one run, on the data of
- * levels that it is for: Gaussian and real gradients, quantised to 8 bits (mean +- 6 sigma) and
- * to 4 (blocks of 64 by their maximum). Records on standard output. What is not there is left
- * out: huff0 is a shared library of zstd's lib/common and its huf sources, named by RNP_HUFF0;
- * the real gradients are below RNP_DATA (or ../shared/data). Timed by the processor time of the
- * thread, so that others disturb it less; the rates are medians. */
+/* huff.c - benchmark of the entropy coder on one core, in chunks of the size that containers
+ * use and in blocks of huff0's size, against zstd's huff0, zstd -1 and lz4, interleaved in one
+ * run. The data are quantised levels, which the coder is made for: Gaussian and real gradients,
+ * quantised to 8 bits (mean +- 6 sigma) and to 4 (blocks of 64 by their maximum). Prints
+ * records to standard output. Missing parts are left out: huff0 is a shared library of zstd's
+ * lib/common and its huf sources, named by RNP_HUFF0; the real gradients are below RNP_DATA (or
+ * ../shared/data). It measures the thread's processor time, so that other processes disturb it
+ * less; the rates are medians. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>
@@ -21,10 +22,10 @@
 #include "kernels/grad/huff.h"
 
 #define ROUNDS      11
-#define OURS        2 /* the first coders */
+#define OURS        2 /* number of our coders, which come first */
 #define CODERS_MAX  5
 #define SYMBOLS     (UINT64_C(16) << 20)
-#define HUFF0_BLOCK (128 << 10) /* the largest it takes */
+#define HUFF0_BLOCK (128 << 10) /* the largest block that huff0 takes */
 #define ZSTD_BLOCK  (UINT64_C(1) << 20)
 
 static int64_t worked_ns(void)
@@ -40,7 +41,7 @@ static int64_t worked_ns(void)
 struct coder {
 	const char *name;
 	uint64_t block;
-	/* Returns the bytes at out, 0: none that are fewer. */
+	/* Returns the number of bytes at out, or 0 if coding saves nothing. */
 	size_t (*encode)(unsigned char *out, size_t room, const unsigned char *in,
 		size_t n);
 	bool (*decode)(unsigned char *out, size_t n, const unsigned char *in,
@@ -91,7 +92,7 @@ static size_t huff0_encode(unsigned char *out, size_t room, const unsigned char 
 	size_t bytes = huff0.encode(out, room, in, n, 255, 11, space, sizeof space, NULL,
 		&repeat, HUFF0_BMI2);
 
-	return bytes > n ? 0 : bytes; /* errors are huge */
+	return bytes > n ? 0 : bytes; /* error codes are huge numbers */
 }
 
 static bool huff0_decode(unsigned char *out, size_t n, const unsigned char *in,
@@ -133,7 +134,7 @@ static bool lz4_decode(unsigned char *out, size_t n, const unsigned char *in,
 	return lz4.decode((const char *)in, (char *)out, (int)bytes, (int)n) == (int)n;
 }
 
-/* Functions of a library to the pointers at `to`; false: it has not got them all. */
+/* Loads functions of a library into the pointers at `to`. Returns false if one is missing. */
 static bool open_library(const char *path, const char *const *names, void *to)
 {
 	void *library = path && *path ? dlopen(path, RTLD_NOW) : NULL;
@@ -189,7 +190,7 @@ static void gaussian(float *out, uint64_t n)
 	}
 }
 
-/* n floats of a file, again and again where it has fewer */
+/* reads n floats of a file, repeating a shorter file */
 static bool from_file(float *out, uint64_t n, const char *name)
 {
 	const char *data = getenv("RNP_DATA");
@@ -271,7 +272,7 @@ static void report(const char *test, const char *data, const char *what, const c
 
 struct coded {
 	unsigned char *bytes;
-	size_t *sizes; /* of blocks; 0: stored */
+	size_t *sizes; /* of the blocks; 0: stored uncompressed */
 	uint64_t total;
 	double encode[ROUNDS], decode[ROUNDS]; /* B/s */
 };
@@ -326,7 +327,7 @@ static bool measure(const char *data, const struct coder *coders, size_t count,
 		coded[c].bytes = xmalloc(2 * SYMBOLS + 2 * ZSTD_BLOCK);
 		coded[c].sizes = xmalloc(SYMBOLS / HUFF_CHUNK * sizeof(size_t));
 	}
-	for (int r = -1; r < ROUNDS; r++) /* the first only warms up */
+	for (int r = -1; r < ROUNDS; r++) /* round -1 is a warm-up */
 		for (size_t c = 0; c < count; c++) {
 			encode(&coded[c], &coders[c], in, r < 0 ? 0 : r);
 			memset(back, 0, SYMBOLS);

@@ -1,11 +1,11 @@
-/* kernels.c - the device's operations against what the machine can do, interleaved in one run:
- * matrix products against a bare oneDNN loop and against loops of nothing but multiply-add
- * instructions, triad against STREAM with non-temporal stores. Records on standard output; exit
- * 1 when a limit is broken. --shapes [LEAST [MOST]]: the products of sides from 64 to 4096
- * instead of 4096 alone.
+/* kernels.c - benchmark of the device's operations against the limits of the machine,
+ * interleaved in one run: matrix products against a bare oneDNN loop and against loops that
+ * contain only multiply-add instructions, triad against STREAM with non-temporal stores. Prints
+ * records to standard output; exit 1 when a limit is broken. --shapes [LEAST [MOST]]: products
+ * with sides from 64 to 4096 instead of 4096 alone.
  *
- * What computes is timed by the processor time of the process, so that others on the machine
- * disturb it less. Memory is timed by the clock. */
+ * Computation is measured in processor time of the process, so that other processes disturb it
+ * less. Memory is measured by the clock. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>
@@ -31,7 +31,7 @@
 #include <immintrin.h>
 
 #define ROUNDS 9
-/* ppm of what it is compared with */
+/* in ppm of the rate that it is compared with */
 #define OF_BARE_MIN   950000
 #define OF_PEAK_MIN   900000
 #define OF_STREAM_MIN 950000
@@ -161,7 +161,7 @@ static double peak(enum product_type type)
 
 #pragma omp parallel
 	loop->run(steps);
-	/* operations of the team over the time of one of it */
+	/* operations of the whole team, divided by the time of one thread */
 	return (double)loop->operations * (double)steps * team() * team() * 1e9 /
 		(double)(worked_ns() - from);
 }
@@ -214,7 +214,7 @@ static void *area(uint64_t bytes)
 	return p;
 }
 
-/* Small random numbers of the type: what they are changes power and so the clock. */
+/* Small random numbers of the type: the values influence power and so the clock rate. */
 static void numbers(void *p, enum product_type type, uint64_t n)
 {
 	struct philox seed = { .seed = 1 };
@@ -228,7 +228,7 @@ static void numbers(void *p, enum product_type type, uint64_t n)
 		((uint16_t *)p)[i] = (((uint16_t *)p)[i] & 0x807f) | 0x3f00;
 }
 
-/* Processor time of so many products. */
+/* Processor time of that many products. */
 static int64_t repeat(bool ours, const struct product *p, const struct bare *bare,
 	int64_t runs)
 {
@@ -266,10 +266,10 @@ static void product(enum product_type type, uint64_t n)
 	for (runs = 1; repeat(true, &p, &bare, runs) < SAMPLE_NS;)
 		runs *= 2;
 	for (int i = -1; i < ROUNDS; i++) {
-		int at = i < 0 ? 0 : i; /* the first only warms up */
+		int at = i < 0 ? 0 : i; /* round -1 is a warm-up */
 
-		/* in turns which is first, each after a call that is not timed: units that were
-		 * off need a moment */
+		/* The two alternate in who goes first, each after a call that is not timed:
+		 * units that were powered down need a moment. */
 		for (int turn = 0; turn < 2; turn++) {
 			bool our_turn = (turn == 0) == (i % 2 == 0);
 			int64_t took;
@@ -309,7 +309,7 @@ static void triad(void)
 		int at = i < 0 ? 0 : i;
 		int64_t ours = INT64_MAX, theirs = INT64_MAX;
 
-		/* the faster of five each, alternating: bandwidth moves by the minute */
+		/* the fastest of five each, alternating: bandwidth changes within minutes */
 		for (int r = 0; r < 5; r++) {
 			int64_t from = clock_mono_ns(), took;
 

@@ -1,6 +1,7 @@
-/* messages-tcp.c - comm - the tcp backend of comm.h against a bare socket: ping-pong over
+/* messages-tcp.c - benchmark of the tcp backend of comm.h against a bare socket: ping-pong over
  * sizes, 10 pairs one after the other between the same two processes, and the all-reduce.
- * Records on standard output; exit 1 when the median of the ratios is below OF_BARE_MIN. */
+ * Prints records to standard output; exit 1 when the median of the ratios is below
+ * OF_BARE_MIN. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static char *buffer;
 static struct comm ranks;
 static int bare, rank;
 
-/* What a bare ping-pong does: blocking calls, nothing around them. */
+/* A bare ping-pong: blocking calls and nothing else. */
 static void bare_move(bool out, size_t bytes)
 {
 	for (size_t done = 0; done < bytes;) {
@@ -53,7 +54,7 @@ static void comm_move(bool out, size_t bytes)
 	}
 }
 
-/* ns of one way */
+/* returns the ns of one way */
 static double pingpong(void (*move)(bool, size_t), size_t bytes, int reps)
 {
 	int64_t from = clock_mono_ns();
@@ -88,7 +89,7 @@ static void print(const char *test, size_t bytes, const char *unit, const struct
 	json_decref(record);
 }
 
-/* Both ranks do the same in the same order. */
+/* Both ranks make the same calls in the same order. */
 static bool run(void)
 {
 	bool good = true;

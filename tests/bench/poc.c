@@ -1,23 +1,26 @@
-/* poc.c - uses: cmd/rnp-bench */
-/* poc - the proof of compute held to its promises, in numbers:
+/* poc.c - benchmark of the proof of compute.
  *
- *   verdict   time and memory of verification a full answer, n = 8192, on one core
- *   half      what keeping only a part of the memory costs in time
- *   deadline  by the class of this machine: who keeps half misses it, who is honest while other threads
- *             take half of the machine does not
+ * uses: cmd/rnp-bench */
+/* Measures whether the proof of compute keeps its promises:
+ *
+ *   verdict   time and memory of verifying a full answer, n = 8192, on one core
+ *   half      how much longer a prover takes that stores only a part of the memory
+ *   deadline  by the class of this machine: a prover that stores half misses it; an honest one
+ *             meets it while other threads take half of the machine
  *   cheats    attempts of each kind at n = 512
  *   honest    honest answers while all cores are busy: none may be refused
- *   class     the same for what the registry asks of a CPU of this kind, by its claims: several numbers of passes
- *             over the memory, within the deadline of the class
+ *   class     the same for the challenges that the registry gives a CPU of this kind by its
+ *             claims: several numbers of passes over the memory, within the deadline of
+ *             the class
  *
- * 40 of each, so that `make bench` ends within the hour; the spec's figures are those of
- * RNP_POC_EACH=10000 (3,000 honest); one of each cheat takes half a second of a core.
- * RNP_POC_SECONDS ends the cheats earlier, with as many of each kind as were done by then,
- * RNP_POC_FIRST goes on from there: attempts are numbered, and the same in every run.
+ * It makes 40 of each, so that `make bench` ends within the hour; the spec's figures are those
+ * of RNP_POC_EACH=10000 (3,000 honest); one of each cheat takes half a second of a core.
+ * RNP_POC_SECONDS ends the cheats earlier, with the same number of each kind, and RNP_POC_FIRST
+ * continues from there: attempts are numbered, and the same in every run.
  *
- * Arguments: only these. Everything is computed in full, with all 2^18 hashes for the indices,
- * but an honest answer that several cheats start from only once. Records on standard output;
- * exit 1 when a promise is broken. */
+ * Arguments: the names of the parts to run. Everything is computed in full, with all 2^18
+ * hashes for the indices, but an honest answer from which several cheats start is computed only
+ * once. Prints records to standard output; exit 1 when a promise is broken. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -78,7 +81,7 @@ static double cpu_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* The prover is another process, so that its memory is not counted. */
+/* The prover is a separate process, so that its memory is not counted. */
 static int write_answer(struct bed *b, const struct poc_challenge *c, const char *path)
 {
 	pid_t pid = fork();
@@ -164,8 +167,8 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Who keeps only a part takes so many times as long as who keeps all: the deadline has to be
- * below. */
+/* Measures how many times longer a prover takes that stores only a part of the memory: the
+ * deadline has to be shorter than that. */
 static bool half(void)
 {
 	const struct poc_device size = { .lanes = 256, .per_slice = 256, .passes = 2 };
@@ -186,7 +189,7 @@ static bool half(void)
 
 			if (dev_open(&dev, "cpu") < 0 || miser_open(&m, keep) < 0)
 				return false;
-			/* the better of two, so that others on the machine make it less */
+			/* the better of two, so that other processes matter less */
 			for (int k = 0; k < 2; k++)
 				all = fmin(all, fill_s(&b, &dev));
 			ratio[i] = fill_s(&b, &m.dev) / all;
@@ -208,8 +211,8 @@ static bool half(void)
 
 /* --- many lanes --------------------------------------------------------------------------- */
 
-/* Attempts run in many threads; those that want their 2^18 hashes wait until there are 16 of
- * them, or nobody is left who does anything else. */
+/* Attempts run in many threads. A thread that needs its 2^18 hashes waits until 16 threads do,
+ * or until no thread has anything else to do. */
 #define ATTEMPTS 40
 #define LANES    16
 
@@ -223,7 +226,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t some, done;
 	struct waiting *first;
-	int waiting, blocked, active; /* blocked: waiting, or in the lanes */
+	int waiting, blocked, active; /* blocked: waiting or being hashed */
 	bool end;
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER,
 	.some = PTHREAD_COND_INITIALIZER,
@@ -285,7 +288,7 @@ static void *pool_work(void *arg)
 	return arg;
 }
 
-/* An attempting thread more or less. */
+/* Counts one attempting thread more or less. */
 static void pool_count(int change)
 {
 	pthread_mutex_lock(&pool.lock);
@@ -339,7 +342,7 @@ struct tally {
 	int64_t first, end, until_ns;
 };
 
-/* One attempting thread: all kinds of a number, then the next number. */
+/* One attempting thread: makes all kinds of one number, then takes the next number. */
 static void attempts(struct tally *t)
 {
 	struct bed mine = t->bed;
@@ -399,7 +402,7 @@ static void *burn(void *arg)
 	return arg;
 }
 
-/* While other threads, twice as many as there are cores, burn. */
+/* Runs while twice as many busy threads as there are cores compete with it. */
 static bool honest_under_load(void)
 {
 	int64_t each = number("RNP_POC_EACH", EACH);
@@ -429,7 +432,7 @@ static bool honest_under_load(void)
 	return good;
 }
 
-/* Seconds that the class of this machine works in the deadline test. */
+/* How many seconds the class of this machine computes in the deadline test. */
 #define DEADLINE_S 6
 
 static bool deadline(void)
@@ -475,8 +478,8 @@ static bool deadline(void)
 	return honest <= allowed && cheating > allowed;
 }
 
-/* What a registry asks of one thread of a CPU of this kind, which all threads may answer here,
- * when its memory makes the fill take so many passes. */
+/* Plans the challenge that a registry gives one thread of a CPU of this kind, with memory for
+ * which the fill takes `passes` passes. Here all threads may answer it. */
 static bool plan_passes(struct bed *b, struct poc_challenge *c, int64_t passes)
 {
 	enum cpu_level level;
@@ -500,7 +503,7 @@ static bool plan_passes(struct bed *b, struct poc_challenge *c, int64_t passes)
 	return c->devices[0].passes == passes;
 }
 
-/* As many other threads as there are cores burn: POC_SLACK is for that. */
+/* Runs while as many other threads as there are cores are busy: POC_SLACK allows for that. */
 static bool honest_by_class(void)
 {
 	static const int64_t passes[] = { 4, 5, 7, 8 };
@@ -563,7 +566,7 @@ int main(int argc, char **argv)
 {
 	bool good = true;
 
-	/* before any other thread is there: it forks */
+	/* it forks, so it must run before any other thread exists */
 	if (asked_for(argc, argv, "verdict"))
 		good = verdict() && good;
 	if (asked_for(argc, argv, "half"))

@@ -1,12 +1,13 @@
-/* proof.c - how near rnp-register sign and verify come to the signatures alone.
+/* proof.c - benchmark: how near rnp-register sign and verify come to the rate of bare
+ * signatures.
  *
- * In pairs: the program over a stream of records of 1 KB (a file), and a loop of bare
- * crypto_sign_detached or crypto_sign_verify_detached over as many 64-byte messages, on the
- * same number of cores. The ratio of their rates is in ppm. Then the memory that the program
- * peaks at, over the stream and over a tenth of it.
+ * It measures pairs: the program over a stream of records of 1 KB (a file), and a loop of bare
+ * crypto_sign_detached or crypto_sign_verify_detached over the same number of 64-byte messages,
+ * on the same number of cores. The ratio of their rates is in ppm. Then it measures the
+ * program's peak memory, over the stream and over a tenth of it.
  *
- * Arguments: records in the stream (100000), pairs (10). Exit 1 when a limit is broken:
- * verify 60%, sign 40%, memory of the whole stream within 2 MiB of that of its tenth. */
+ * Arguments: records in the stream (100000), pairs (10). Exit 1 when a limit is broken: verify
+ * 60%, sign 40%, memory of the whole stream within 2 MiB of that of its tenth. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -47,7 +48,7 @@ static void die(const char *what)
 	exit(71);
 }
 
-/* Records with nesting, texts and numbers, 1 KB each with their newline. */
+/* Records with nesting, texts and numbers, 1 KB each including the newline. */
 static void write_records(const char *path, int n)
 {
 	FILE *f = fopen(path, "w");
@@ -84,7 +85,7 @@ struct run {
 	long memory_bytes;
 };
 
-/* rnp-register with these arguments, its output in a file or thrown away. */
+/* Runs rnp-register with these arguments, its output to a file or discarded. */
 static struct run run_program(const char *sub, const char *input, const char *output)
 {
 	static char program[512], key[320];
@@ -115,7 +116,7 @@ static struct run run_program(const char *sub, const char *input, const char *ou
 	return (struct run){ (double)(clock_mono_ns() - from), used.ru_maxrss * 1024 };
 }
 
-/* Nanoseconds of n bare signatures or verifications by the cores of the team. */
+/* Nanoseconds that all cores of the team take for n bare signatures or verifications. */
 static double bare(bool sign, int n)
 {
 	unsigned char public_key[32], secret[64], signature[64] = { 0 };
@@ -164,8 +165,7 @@ static bool measure(const char *sub, const char *input, const char *threads,
 		double alone = bare(sign, records / 2), ours;
 
 		ours = run_program(sub, input, "/dev/null").time_ns;
-		alone += bare(sign,
-			records - records / 2); /* half before and half behind */
+		alone += bare(sign, records - records / 2); /* half before, half after */
 		ratio[i] = alone / ours * 1e6;
 		rate[i] = records / ours * 1e9;
 	}
@@ -200,7 +200,8 @@ static bool measure_memory(const char *sub, const char *input, const char *tenth
 	return false;
 }
 
-/* One core, or all: OpenMP reads its environment once, so that each is a process of its own. */
+/* One core or all: OpenMP reads its environment only once, so each runs in a process of its
+ * own. */
 static int measure_with(const char *self, const char *threads)
 {
 	char command[900];

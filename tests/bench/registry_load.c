@@ -1,6 +1,7 @@
-/* registry_load.c - heartbeats a second, latency of lists and memory of `rnp-register serve` with
- * 100,000 nodes, load and server on the same cores; and acknowledged records against kill -9.
- * Records on standard output; exit 1 when a limit is broken.
+/* registry_load.c - load generator for `rnp-register serve`: heartbeats per second, latency of
+ * lists and memory with 100,000 nodes, client and server on the same cores; and whether
+ * acknowledged records survive kill -9. Prints records to standard output; exit 1 when a limit
+ * is broken.
  *
  *   registry_load                 everything, 200 kills
  *   registry_load --kill N        only the kills
@@ -9,8 +10,8 @@
  *
  * long because: it is a whole load generator in one program without parts that others share.
  *
- * Signatures are made before the clock starts. One thread, epoll, 32 connections, one request
- * at a time on each.
+ * Signatures are computed before the clock starts. The client has one thread, epoll and 32
+ * connections, with one request at a time on each.
  *
  * (long because client, load and report share one event loop's state) */
 #include <arpa/inet.h>
@@ -222,8 +223,8 @@ static void peer_open(struct peer *p, int port, bool use_tls, int epoll)
 	p->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (p->fd < 0 || connect(p->fd, (struct sockaddr *)&a, sizeof a) < 0)
 		die("connect");
-	/* as HTTP clients do; else the first request waits for the delayed acknowledgement of
-	 * the TLS handshake */
+	/* as HTTP clients do; otherwise the first request waits for the delayed acknowledgement
+	 * of the TLS handshake */
 	setsockopt(p->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	if (use_tls) {
 		p->ssl = tls.ssl_new(tls.ctx);
@@ -248,13 +249,13 @@ static bool peer_send(struct peer *p, const char *text, size_t len)
 	ssize_t n = p->ssl ? tls.write(p->ssl, text, (int)len) :
 			     send(p->fd, text, len, MSG_NOSIGNAL);
 
-	p->busy = n == (ssize_t)len; /* requests are small: they go out in one piece */
+	p->busy = n == (ssize_t)len; /* small: one send is enough */
 	p->sent_ns = clock_mono_ns();
 	buf_reset(&p->answer);
 	return p->busy;
 }
 
-/* Returns the status of the answer once it is whole, 0 not yet, -1 the server is gone. */
+/* Returns the status once the answer is complete, 0 before that, -1 when the server is gone. */
 static int peer_receive(struct peer *p)
 {
 	const char *head_end, *length;
@@ -290,8 +291,8 @@ struct load {
 	bool use_tls;
 	int64_t duration_ns; /* 0: until the requests are used up */
 	double per_second;   /* 0: as many as possible */
-	bool lists;          /* also ask for filtered pages, one at a time, 50 a second */
-	pid_t kill_pid;      /* killed when the time is over */
+	bool lists;     /* also request filtered pages, one at a time, 50 per second */
+	pid_t kill_pid; /* killed when the time is up */
 	/* results */
 	int64_t done, refused, took_ns;
 	double *list_ns;
@@ -379,7 +380,7 @@ static void run(struct load *l, struct requests *r)
 				take_answer(l, p, status);
 			} else if (status < 0) {
 				epoll_ctl(epoll, EPOLL_CTL_DEL, p->fd, NULL);
-				p->busy = true; /* for ever */
+				p->busy = true; /* never used again */
 				alive--;
 			}
 		}
@@ -389,7 +390,7 @@ static void run(struct load *l, struct requests *r)
 	l->took_ns = clock_mono_ns() - start;
 	if (l->kill_pid)
 		kill(l->kill_pid, SIGKILL);
-	/* what the server sent before it died is acknowledged, too */
+	/* answers that the server sent before it died count as acknowledged, too */
 	for (int i = 0; i < open; i++) {
 		int status = peers[i].busy && l->kill_pid ?
 			(usleep(1000), peer_receive(&peers[i])) :
@@ -500,7 +501,7 @@ static double p99(double *values, size_t n)
 	return n ? values[(n * 99 + 99) / 100 - 1] : 0;
 }
 
-static int64_t beat_at_ms; /* every heartbeat is newer than all before */
+static int64_t beat_at_ms; /* every heartbeat is newer than all earlier ones */
 
 static void make_beats(struct requests *r, size_t n)
 {
@@ -551,7 +552,7 @@ static double throughput(int port, bool use_tls, const char *transport)
 	return s.median;
 }
 
-/* p99 of filtered pages while heartbeats arrive at the rate that is promised */
+/* p99 of filtered pages while heartbeats arrive at the promised rate */
 static double lists(int port, bool use_tls, const char *transport)
 {
 	double worst[32];
@@ -618,7 +619,8 @@ static long count_missing(struct requests *r)
 	return missing;
 }
 
-/* One life of the server: load of all kinds, death in the midst of it, and the books. */
+/* Starts a server, kills it under mixed load, and compares its records with the acknowledged
+ * ones. */
 static long one_kill(int round, long *acknowledged)
 {
 	struct requests r = { 0 };
@@ -629,7 +631,7 @@ static long one_kill(int round, long *acknowledged)
 	for (size_t i = 0; i < 1000; i += 4)
 		add_request(&r, i % 8 ? NODE : BENCH, (int)(i * 7919 % (size_t)nodes),
 			clock_now_ms());
-	/* mixed: every fifth is not a heartbeat */
+	/* mixed: every fifth request is not a heartbeat */
 	for (size_t i = 0; i < 250; i++) {
 		struct request t = r.items[i * 4];
 
@@ -702,7 +704,7 @@ static bool measure(void)
 	return good;
 }
 
-/* For profilers and sanitizers: a server that somebody else started. */
+/* Loads a server that was started elsewhere, under a profiler or sanitizer. */
 static bool only_load(int port, int seconds)
 {
 	int64_t end = clock_mono_ns() + seconds * INT64_C(1000000000);

@@ -1,9 +1,9 @@
-/* reward.c - what an epoch of a million nodes costs rnp-reward: time and memory, under the rates of
- * RNP-021. Records on standard output; exit 1 when a limit is broken. `reward N [SEED]` writes N
- * synthetic usages instead.
+/* reward.c - benchmark: time and memory of rnp-reward for an epoch of a million nodes, under
+ * the rates of RNP-021. Prints records to standard output; exit 1 when a limit is broken.
+ * `reward N [SEED]` writes N synthetic usages instead.
  *
- * libc only while it measures: the kernel counts the memory of the process that forks into the
- * child's ru_maxrss. */
+ * It uses only libc while it measures: the kernel counts the memory of the forking process in
+ * the child's ru_maxrss. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <spawn.h>
@@ -42,7 +42,7 @@ static const struct {
 
 static uint64_t state;
 
-/* splitmix64: any bits do, as long as they are the same everywhere */
+/* splitmix64: any bits will do if they are the same everywhere */
 static uint64_t next(void)
 {
 	uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15));
@@ -96,7 +96,7 @@ static void generate(FILE *out, long n)
 	}
 }
 
-/* Returns 0, or -1 when it failed. */
+/* Returns 0, or -1 on failure. */
 static int run(const char *program, const char *file, double *time_ns, double *bytes)
 {
 	char *argv[] = { (char *)program, (char *)"epoch", (char *)"--policy",

@@ -1,8 +1,9 @@
-/* startup.c - how long each program takes to start and how much memory it then has touched, in
- * pairs with /bin/true. Records on standard output; exit 1 when a limit is broken.
+/* startup.c - benchmark: how long each program takes to start and how much memory it has
+ * touched by then, in pairs with /bin/true. Prints records to standard output; exit 1 when a
+ * limit is broken.
  *
- * The kernel counts the memory of the process that forks into the child's ru_maxrss, so this
- * one stays small (2 MB: no figure comes out lower): libc only, and JSON by printf. */
+ * The kernel counts the memory of the forking process in the child's ru_maxrss, so this process
+ * stays small (2 MB, the lowest figure that it can report): only libc, and JSON by printf. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -75,7 +76,7 @@ static bool measure(const char *path)
 	const char *name = strrchr(path, '/') + 1;
 	struct stats t, m;
 
-	start(path, "--version"); /* from disk the first time */
+	start(path, "--version"); /* the first start reads it from disk */
 	for (int i = 0; i < PAIRS; i++) {
 		struct run a = start(path, "--version"), b = start("/bin/true", NULL);
 

@@ -1,14 +1,14 @@
-/* train.c - steps of the trainer: tokens a second, floating point operations a second by 6 per
- * parameter and attention, and their share of what the device's matrix product reaches in the
- * same run; peak memory against the plan. Records on standard output.
+/* train.c - benchmark of training steps: tokens per second, floating point operations per
+ * second (6 per parameter, plus attention) as a share of the rate of the device's matrix
+ * product in the same run; peak memory against the plan. Prints records to standard output.
  *
- * usage: train [--quick | --ops] [--f32] [--device D] [shape ...] Shapes are those of
- * performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, parameters (its
- * two matrices of a GPT-2's hidden layer, 4 wide, against our three). --quick: one turn and
- * tokens a second alone, for scripts that alternate. --ops: where the processor time of a step
- * goes, a line for each operation and shape: microseconds a step, their share, and Gop/s of
- * products and attention. What is said `of a core` goes by processor time: others on the
- * machine disturb it less. */
+ * usage: train [--quick | --ops] [--f32] [--device D] [shape ...] The shapes are those of
+ * performance.md: with llm.c's layers, width, vocabulary, batch and, within 5%, number of
+ * parameters (its two matrices of a GPT-2's hidden layer, 4 wide, against our three). --quick:
+ * one turn and only tokens per second, for scripts that alternate. --ops: where the processor
+ * time of a step goes, a line for each operation and shape: microseconds per step, their share,
+ * and Gop/s of products and attention. Figures `of a core` are by processor time, so that other
+ * processes disturb them less. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +87,8 @@ static int64_t worked_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* What the device's matrix product does with cubes of 2048, operations a second; *worked: of
- * processor time, of all threads. */
+/* The rate of the device's matrix product for cubes of 2048, operations per second; *worked:
+ * the same by processor time of all threads together. */
 static double matrix_rate(double *worked)
 {
 	enum { N = 2048, TIMES = 4 };
@@ -136,8 +136,8 @@ static void batch(uint32_t *tokens, uint32_t *targets, uint64_t n, uint32_t voca
 		targets[i] = tokens[(i + 1) % n];
 }
 
-/* Seconds of a step, over about a second and at least three steps; *worked: of processor time,
- * of all threads. */
+/* Seconds per step, averaged over about a second and at least three steps; *worked: the same by
+ * processor time of all threads together. */
 static double time_steps(struct lm_train *t, const uint32_t *tokens,
 	const uint32_t *targets, double *worked)
 {
@@ -156,7 +156,7 @@ static double time_steps(struct lm_train *t, const uint32_t *tokens,
 
 /* --- operations, one by one --------------------------------------------------------------- */
 
-/* The device's table with a watch on every slot. */
+/* The device's table with a timer around every operation. */
 #define LINES_MAX 256
 
 static const struct lm_ops *inner;

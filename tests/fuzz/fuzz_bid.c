@@ -1,7 +1,8 @@
-/* fuzz_bid: orders of strangers to a provider's price script, and the file of prices.
+/* fuzz_bid.c - fuzz target: orders from strangers to a provider's price script, and the price
+ * file.
  *
- * The first line is the file of prices, the rest an order. Promises held: a rate is a decimal
- * that does not exceed what the tenant offers, and the same order with a dearer core costs no
+ * The first line is the price file, the rest an order. It checks that a rate is a decimal that
+ * does not exceed the tenant's offer, and that the same order with a dearer core costs no
  * less. */
 /* uses: cmd/rnp-price */
 #include <stdint.h>

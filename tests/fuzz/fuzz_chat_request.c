@@ -1,8 +1,12 @@
-/* fuzz_chat_request: what clients of the chat API send, and what a model says. uses: cmd/rnp-serve
+/* fuzz_chat_request.c - fuzz target: requests from clients of the chat API, and text from a
+ * model.
  *
- * The first byte says which; then comes a body, or pieces of text with stop texts before them. Promises
- * held: a request that is taken keeps its bounds, an error names its cause; what a filter lets through
- * does not depend on how the text was cut, and holds no stop text. */
+ * uses: cmd/rnp-serve
+ *
+ * The first byte selects one of the two; then follows a body, or pieces of text with stop texts
+ * before them. It checks that an accepted request is within its bounds and an error names its
+ * cause; that the output of a filter does not depend on how the text was divided and contains
+ * no stop text. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -48,7 +52,7 @@ static void check_request(enum request_kind kind, const char *text, size_t len)
 	request_release(&q);
 }
 
-/* All of a text in pieces of `step` bytes. */
+/* Passes a whole text in pieces of `step` bytes. */
 static void filter_all(const char *const *stop, uint32_t stops, const char *text,
 	size_t len, size_t step, struct buf *content, struct buf *reasoning)
 {

@@ -1,8 +1,9 @@
-/* fuzz_feed.c - what markets send - SkyPilot's CSV, Vast's JSON, Python literals,
+/* fuzz_feed.c - fuzz target: data from markets - SkyPilot's CSV, Vast's JSON, Python literals,
  * GPU names.
  *
- * The first byte picks the reader. Promises held: every offer is a good record and comes back
- * from it as it was, has a price, and every row is in an offer or in a note. */
+ * The first byte selects the reader. It checks that every offer is a valid record, is unchanged
+ * after it is written and read again, and has a price; and that every row is in an offer or in
+ * a note. */
 /* uses: cmd/rnp-price */
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static void must(bool promise)
 		abort();
 }
 
-/* an offer is written, read and written again */
+/* an offer is written, read, and written again */
 static void check_offer(const struct offer *o)
 {
 	struct buf once = BUF_INIT, twice = BUF_INIT;
@@ -47,7 +48,7 @@ static void check_offer(const struct offer *o)
 	buf_release(&twice);
 }
 
-/* whatever the market says, a price is made of it that keeps the rules */
+/* any market data gives a price that keeps the rules */
 static void check_quote(const struct offer_list *l)
 {
 	static const struct quote_rules rules = { .fee_ppm = 50000,
@@ -96,8 +97,7 @@ static void read_feed(const char *text, size_t len,
 		check_feed(&f);
 		f.at_ms = 0;
 		feed_state_accept(&s, "vast", &f, NULL);
-		must(feed_check(&s, &f.offers, 2) ==
-			0); /* a feed is in line with itself */
+		must(feed_check(&s, &f.offers, 2) == 0); /* a feed agrees with itself */
 	}
 	feed_state_release(&s);
 	feed_release(&f);

@@ -1,8 +1,8 @@
-/* fuzz_gguf.c - a GGUF file from strangers.
+/* fuzz_gguf.c - fuzz target: GGUF files from strangers.
  *
- * Promises held: what is refused is 65 with a sentence; what is taken lies within the file,
- * every key and name is found again as itself, values written again are the same bytes, and the
- * checks of a Llama's metadata trip over nothing. */
+ * It checks that a refused file gives exit code 65 and a message; that an accepted one lies
+ * within the file, every key and name is found again, and values are written again as the same
+ * bytes; and that the checks of a Llama's metadata accept any input without a crash. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void must(bool promise)
 		abort();
 }
 
-/* 0, or a clean refusal */
+/* Returns 0, or a refusal with code and message. */
 static int taken(int rc)
 {
 	if (rc < 0) {

@@ -1,13 +1,13 @@
-/* fuzz_grad.c - gradient containers from peers.
+/* fuzz_grad.c - fuzz target: gradient containers from peers.
  *
- * The first byte says what to do with the rest. As it is: a container, for the decoder. With
- * its checksums made right (they stop a fuzzer, not an attacker): so that what lies behind them
- * is reached. As elements: whatever they are, they are encoded and decoded.
+ * The first byte selects what happens to the rest. It may be decoded as it is; or decoded after
+ * its checksums were corrected (checksums stop a fuzzer, not an attacker), so that the code
+ * behind them is reached; or taken as elements, which are encoded and decoded.
  *
- * Promises held: exactly the elements that were asked for are written, or an error with
- * EX_DATAERR; the round trip works for all bits; what is lossless comes back; every level of
- * the CPU gives the same answer and the same bytes, but for which NaN comes of scales that are
- * none. */
+ * It checks that decoding writes exactly the requested elements or gives an error with
+ * EX_DATAERR; that the round trip works for all bits; that lossless methods give the input
+ * back; and that every CPU level gives the same answer and the same bytes, except for which NaN
+ * results from scales that are not numbers. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The check of a chunk, as grad.h has it. */
+/* The checksum of a chunk as defined in grad.h. */
 static void check_of(unsigned char out[GRAD_CHECK_BYTES],
 	const unsigned char key[GRAD_CHECK_BYTES], uint64_t number, uint32_t elements,
 	const unsigned char *payload, uint32_t bytes)
@@ -49,7 +49,7 @@ static void must(bool promise)
 		abort();
 }
 
-/* The bits of element i, one pattern for all NaN. */
+/* The bits of element i, with one pattern for all NaN. */
 static uint32_t bits_of(const unsigned char *elements, uint64_t i, bool bf16)
 {
 	uint32_t bits = bf16 ?
@@ -69,8 +69,9 @@ static bool alike(const unsigned char *a, const unsigned char *b, uint64_t n, bo
 	return true;
 }
 
-/* Chunk by chunk, as a coordinator sums the containers of its members: what the decoder takes has
- * the same elements; of anything else what is given is an error or elements, and nothing beyond. */
+/* Reads chunk by chunk, as a coordinator does when it sums its members' containers: a container
+ * that the decoder accepts gives the same elements; any other gives an error or elements, and
+ * nothing is written beyond them. */
 static void by_chunks(const uint8_t *c, size_t len, uint64_t n, bool sound,
 	const unsigned char *want)
 {
@@ -115,7 +116,7 @@ static void decode(const uint8_t *c, size_t len)
 	if (n > ELEMENTS_MAX)
 		n = len > 20 ? c[20] * 300u : 0;
 	bytes = n * (bf16 ? 2 : 4);
-	first = xmalloc(bytes + 1); /* the sanitizer watches its end */
+	first = xmalloc(bytes + 1); /* exact size, for the sanitizer */
 	out = xmalloc(bytes + 1);
 	for (int l = 0; l < levels; l++) {
 		unsigned char *y = l ? out : first;
@@ -136,8 +137,8 @@ static void decode(const uint8_t *c, size_t len)
 	free(out);
 }
 
-/* Checksums of header and chunks made right, and what the index says where it is reached (all
- * of it, or its root only); also what is in the fields that a header must not have. */
+/* Corrects the checksums of header and chunks, and the index as far as it is read (all of it,
+ * or only its root); also brings the header's fields and the chunks' lengths into range. */
 static void mend(uint8_t *c, size_t len, bool index)
 {
 	crypto_generichash_state root;
@@ -172,7 +173,7 @@ static void mend(uint8_t *c, size_t len, bool index)
 		elements += n;
 		at += GRAD_CHUNK_BYTES + bytes;
 	}
-	end = 24 + chunks * 4 + GRAD_ROOT_BYTES; /* of what is behind the chunks */
+	end = 24 + chunks * 4 + GRAD_ROOT_BYTES; /* of the data after the chunks */
 	if (len - at < end + GRAD_END_BYTES)
 		return;
 	grad_put64(c + at + 8, elements);

@@ -1,8 +1,8 @@
-/* fuzz_grammar: a stranger's schema, and a text that keeps to it or not.
+/* fuzz_grammar.c - fuzz target: a stranger's JSON schema, and a text that matches it or not.
  *
- * The schema, then a byte 0, then the text. Promises held: an error is a sentence with code 65; a
- * mask allows a token as long as the text is not over; what a mask allows is taken; a text that
- * may end is JSON. */
+ * The input is the schema, then a byte 0, then the text. It checks that an error has a message
+ * and code 65; that a mask allows some token until the text is complete; that a token that a
+ * mask allows is accepted; and that a text that may end is JSON. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

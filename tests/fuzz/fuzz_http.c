@@ -1,9 +1,9 @@
-/* fuzz_http.c - what servers and users give the HTTP client as text: Content-Range,
+/* fuzz_http.c - fuzz target: texts that servers and users give the HTTP client: Content-Range,
  * URLs, digests.
  *
- * Promises held: a range that is taken is one, within its whole; a URL that is taken has a host
- * and gives a message that can be signed or an error; a base is never lengthened by a line
- * break. */
+ * It checks that an accepted range is a range and lies within its whole; that an accepted URL
+ * has a host and gives a message that can be signed, or an error; and that a line break never
+ * adds a line to a signature base. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
-/* fuzz_httpsig.c - signed requests and structured fields from strangers.
+/* fuzz_httpsig.c - fuzz target: signed requests and structured fields from strangers.
  *
- * The input is "METHOD target", lines "name: value", an empty line and a body. Promises held: a
- * field that is read is written in one form only; a signature base has one line for each
- * component, whatever the message holds; what we sign verifies, and does not when it is changed. */
+ * The input is "METHOD target", lines "name: value", an empty line and a body. It checks that
+ * an accepted field is written in one form only; that a signature base has one line for each
+ * component, whatever the message contains; and that our signature verifies, and fails once the
+ * message is changed. */
 #include <sodium.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -93,7 +94,7 @@ static void check_base(const struct httpsig_message *m, const struct sf_member *
 	buf_release(&base);
 }
 
-/* Signs the message anew with the components of a signature that it has. */
+/* Signs the message again with the components of a signature that it already has. */
 static void check_signing(const struct httpsig_message *message, const char *components)
 {
 	struct httpsig_params params = { .label = "fuzz",
@@ -117,7 +118,7 @@ static void check_signing(const struct httpsig_message *message, const char *com
 		fields[n++] = (struct httpsig_field){ "signature", buf_text(&signature) };
 		m.fields = fields;
 		m.nfields = n;
-		/* a signature over the fields that were just replaced is another message's */
+		/* a signature over the fields that were just replaced covers another message */
 		if (!strstr(components, "\"signature")) {
 			must(httpsig_verify(&m, &policy, &result) == HTTPSIG_GOOD);
 			must(strcmp(result.address, fuzz_key()->address) == 0);
@@ -160,7 +161,7 @@ static void check_inputs(const struct httpsig_message *m)
 	buf_release(&inner);
 }
 
-/* The next line of *text, or NULL at the end; the line break becomes a NUL. */
+/* Returns the next line of *text, or NULL at the end; the line break becomes a NUL. */
 static char *next_line(char **text)
 {
 	char *line = *text, *end = line ? strchr(line, '\n') : NULL;

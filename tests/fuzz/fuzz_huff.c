@@ -1,11 +1,12 @@
-/* fuzz_huff.c - chunks of the entropy coder from strangers, and symbols of our own.
+/* fuzz_huff.c - fuzz target: chunks for the entropy coder from strangers, and symbols of our
+ * own.
  *
- * The first three bytes say how many symbols are asked for, and the top bit of the third that a
- * chunk is made first, of the rest over and over, and then damaged: of many streams, and of
- * symbols enough to be split, nothing else comes near to being right. Promises held: every
- * level gives the same answer for the same bytes and writes nothing beyond the symbols (memory
- * is of exactly that size); what is taken for symbols instead is coded to the same bytes by
- * every level, within their bound, and comes back. */
+ * The first three bytes give the number of symbols to decode. If the top bit of the third is
+ * set, a valid chunk is first made of the rest, repeated, and then damaged: random input hardly
+ * ever resembles a valid chunk of several streams with enough symbols to be split. It checks
+ * that every level gives the same answer for the same bytes and writes nothing beyond the
+ * symbols (the memory has exactly that size); and that input taken as symbols is coded to the
+ * same bytes by every level, within their bound, and decoded to itself. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -63,8 +64,8 @@ static void check_encode(const uint8_t *symbols, uint32_t n)
 
 #define DAMAGES 4
 
-/* A chunk of n symbols, with up to DAMAGES of its bytes changed: the first bytes of data say
- * which and how. */
+/* A chunk of n symbols with up to DAMAGES changed bytes: the first bytes of data say which ones
+ * and how. */
 static void check_damaged(const uint8_t *data, size_t size, uint32_t n)
 {
 	unsigned char *symbols = xmalloc(n), *coded = xmalloc(n + HUFF_SLACK), *exact;
@@ -73,7 +74,7 @@ static void check_damaged(const uint8_t *data, size_t size, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		symbols[i] = data[i % size];
 	bytes = huff_kernels(CPU_REF)->encode(work, coded, symbols, n);
-	exact = xmalloc(bytes); /* the sanitizer watches its end */
+	exact = xmalloc(bytes); /* exact size, for the sanitizer */
 	memcpy(exact, coded, bytes);
 	for (size_t i = 0; i < DAMAGES && 4 * i + 4 <= size; i++) {
 		const uint8_t *d = data + 4 * i;

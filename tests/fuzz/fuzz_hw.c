@@ -1,8 +1,8 @@
-/* fuzz_hw.c - what the kernel's texts say about a machine.
+/* fuzz_hw.c - fuzz target: parsers of the kernel's texts about a machine.
  *
- * The first byte says which parser reads the rest; for control groups a NUL parts the two texts.
- * Promises held: texts fit and hold no control characters, counts and limits are in range, a
- * group's path never climbs out of its mount. */
+ * The first byte selects the parser of the rest; for control groups a NUL separates the two
+ * texts. It checks that texts fit and contain no control characters, that counts and limits are
+ * in range, and that a group's path never leaves its mount. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
-/* fuzz_json.c - JSON from strangers - the bounded reader, both writers, and every
+/* fuzz_json.c - fuzz target: JSON from strangers - the bounded reader, both writers, and every
  * schema.
  *
- * Promises held: what is read can be written, written text reads back to the same text, the
- * canonical form is canonical of itself, and no schema trips over any value. */
+ * It checks that a value that was read can be written, that written text reads back to the same
+ * text, that the canonical form is its own canonical form, and that every schema copes with any
+ * value. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static void must(bool promise)
 		abort();
 }
 
-/* Any value of ours reads back as itself. */
+/* Any value that we write reads back as itself. */
 static void check_write(const json_t *v)
 {
 	struct buf once = BUF_INIT, twice = BUF_INIT;
@@ -54,7 +55,7 @@ static void check_canon(const json_t *v)
 	buf_release(&twice);
 }
 
-/* Hold a record against its own schema, then against all others. */
+/* Checks a record against its own schema, then against all others. */
 static void check_schemas(json_t *v)
 {
 	(void)schema_check(v, "fuzz", NULL);
@@ -68,7 +69,8 @@ static void check_schemas(json_t *v)
 	}
 }
 
-/* Our reader and jansson's take the same texts, but for a NUL at the end, and read the same. */
+/* Our reader and jansson's accept the same texts, except for a NUL at the end, and read the
+ * same values. */
 static void check_reader(const char *text, size_t size)
 {
 	const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;

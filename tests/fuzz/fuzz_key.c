@@ -1,7 +1,7 @@
-/* fuzz_key.c - key files, addresses and did:key from strangers.
+/* fuzz_key.c - fuzz target: key files, addresses and did:key from strangers.
  *
- * Promises held: a file gives a whole key or an error; an address or a DID is taken in one
- * form only, the one that we write. */
+ * It checks that a file gives a complete key or an error, and that an address or a DID is
+ * accepted in one form only, the one that we write. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

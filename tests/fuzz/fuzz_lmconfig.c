@@ -1,8 +1,9 @@
-/* fuzz_lmconfig.c - a config.json from strangers; behind a line feed a
+/* fuzz_lmconfig.c - fuzz target: a config.json from strangers, and after a line feed a
  * generation_config.json.
  *
- * Promises held: what is refused is 65 with a sentence; what is taken is within all bounds, has
- * tensors that add up to its parameters, and written again reads as itself. */
+ * It checks that a refused file gives exit code 65 and a message; that an accepted
+ * configuration is within all bounds, has tensors that add up to its number of parameters, and
+ * reads back as itself after it is written. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

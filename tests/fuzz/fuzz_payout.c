@@ -1,10 +1,13 @@
-/* fuzz_payout.c - what payouts read from strangers. uses: cmd/rnp-reward
+/* fuzz_payout.c - fuzz target: data that payouts read from strangers.
+ *
+ * uses: cmd/rnp-reward
  *
  * Input: 'm' and a Solana message; 'a' and a server's answer (JSON-RPC); 'l' and lines of a
- * ledger that is imported.
+ * ledger to import.
  *
- * Promises held: a message that is read can be told in words, one line for each instruction; an
- * answer is refused with a reason or is of its form; a ledger that was imported is whole. */
+ * It checks that an accepted message can be described, one line for each instruction; that an
+ * answer is refused with a reason or has its proper form; and that an imported ledger is
+ * complete. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +81,7 @@ static void fuzz_ledger(const char *text, size_t size)
 	if (n < 0)
 		must(err_get()->code == EX_DATAERR && err_get()->text[0]);
 	must(ledger_verify(&l, &reason) == 0);
-	/* a signature that is no good is found by the check, and is no matter of the chain */
+	/* the check reports an invalid signature, which does not break the chain */
 	must(!reason.len || n > 0);
 	ledger_close(&l);
 	buf_release(&reason);

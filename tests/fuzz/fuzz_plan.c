@@ -1,13 +1,14 @@
-/* fuzz_plan.c - the record of a node as a stranger sends it, then what is asked of it.
+/* fuzz_plan.c - fuzz target: a node's record as a stranger sends it, and the challenge planned
+ * for it.
  *
- * Input: one byte of the nonce, then a JSON object, which need not fit any schema: the planner
- * must be safe against what an earlier version of the registry, or anybody with a disk editor,
- * has stored.
+ * Input: one byte of the nonce, then a JSON object, which need not match any schema: the
+ * planner must be safe against anything that an earlier version of the registry, or anybody
+ * with access to the disk, has stored.
  *
- * Promises held: whatever the record holds, the challenge can be written, signed and read
- * again; no device is asked twice, none that cannot be asked is asked, and the answer has room.
- * What fits the schema of rnp.node has all its askable GPUs among the devices, as far as there
- * is room. */
+ * It checks that for any record the challenge can be written, signed and read again; that no
+ * device is asked twice, no device is asked that cannot be, and the answer fits its limits. If
+ * the record matches the schema of rnp.node, all GPUs that can be asked are among the devices,
+ * up to the maximum. */
 #include <sodium.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -54,7 +55,7 @@ static void check_devices(const struct poc_challenge *c, const json_t *node)
 		for (int k = 1; k < c->ndevices; k++)
 			asked += uuid && strcmp(c->devices[k].uuid, uuid) == 0;
 		must(asked <= 1);
-		/* twins may differ in what keeps one of them from being asked */
+		/* identical GPUs may differ in what prevents one of them from being asked */
 		if (schema_check(node, "fuzz", "rnp.node") == 0 && poc_plan_why_not(gpu))
 			must(asked == 0);
 		err_clear();

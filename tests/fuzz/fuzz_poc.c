@@ -1,11 +1,11 @@
-/* fuzz_poc.c - uses: cmd/rnp-bench */
-/* fuzz_poc: challenges and answers from strangers.
+/* fuzz_poc.c - fuzz target: challenges and answers of the proof of compute from strangers.
  *
- * The input is one JSON object. As a challenge it is read, with its limits. As an answer it is
- * verified against a small fixed challenge, whole and each test alone; what it lacks is taken
- * from an honest answer, so that a mutation of one field is enough to get past the others.
- * Promises held: nothing but the honest answer's own parts passes, and a challenge that reads
- * writes the same. */
+ * uses: cmd/rnp-bench */
+/* The input is one JSON object. As a challenge it is read, with its limits. As an answer it is
+ * verified against a small fixed challenge, as a whole and each test alone; missing fields are
+ * taken from an honest answer, so that a mutation of one field is enough to get past the
+ * others. It checks that only the honest answer's own parts pass, and that an accepted
+ * challenge is written as it was read. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static bool verify(int test, const json_t *part)
 	return good;
 }
 
-/* The honest part with the input's fields in the place of its own. */
+/* The honest part with its fields replaced by those of the input. */
 static void verify_mixed(int test, const json_t *input)
 {
 	json_t *part = json_copy(right[test]);

@@ -1,9 +1,9 @@
-/* fuzz_price.c - what people and strangers give rnp-price - files of costs, lines
- * of offers, fits, traces, snapshots.
+/* fuzz_price.c - fuzz target: files that users and strangers give rnp-price - costs, lines of
+ * offers, fits, traces, snapshots.
  *
- * The first byte picks the reader. Promises held: costs that are taken have a floor or a
- * reason, and a floor that grows with the network's cost; a line of offers that is read without
- * building objects says the same as one that is built. */
+ * The first byte selects the reader. It checks that accepted costs have a floor or a reason,
+ * and a floor that grows with the network's cost; and that a line of offers gives the same
+ * offer whether or not it is read by building objects. */
 /* uses: cmd/rnp-price */
 #include <stdint.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void read_costs(const char *text, size_t len)
 	struct costs c;
 	struct cost_floor f, dearer;
 
-	/* a day-ahead file is another file's business */
+	/* costs that name a file of day-ahead prices are skipped: this target has one file */
 	if (obj && !json_object_get(json_object_get(obj, "tariff"), "day_ahead") &&
 		cost_parse(&c, obj, "fuzz", NULL, 0, NULL) == 0) {
 		must(c.watts_idle <= c.watts_load);
@@ -65,7 +65,7 @@ static void read_offer(const char *text, size_t len)
 	offer_list_release(&slow);
 }
 
-/* Every job that fits ends, not before it came and ran. */
+/* Every job that fits ends, and not before it arrived and ran. */
 static void read_trace(const char *text, size_t len)
 {
 	struct sched_trace t = { 0 };
@@ -88,7 +88,8 @@ static void read_trace(const char *text, size_t len)
 	sched_trace_release(&t);
 }
 
-/* A fit that is taken has a price for every chip that it can price, its middle in the middle. */
+/* An accepted fit has a price for a known chip, with the middle estimate between low and
+ * high. */
 static void read_fit(const char *text, size_t len)
 {
 	json_t *r = json_parse_object(text, len, "fuzz");
@@ -105,7 +106,7 @@ static void read_fit(const char *text, size_t len)
 	json_decref(r);
 }
 
-/* A snapshot that is taken can be learned from, and there is an ask. */
+/* The model can learn from an accepted snapshot, and it gives an ask. */
 static void read_snapshot(const char *text, size_t len)
 {
 	json_t *r = json_parse_object(text, len, "fuzz");

@@ -1,7 +1,8 @@
-/* fuzz_proof.c - records with proofs from strangers.
+/* fuzz_proof.c - fuzz target: records with signatures from strangers.
  *
- * Promises held: any value gets an answer, a good one only with signers and a bad one only with
- * a reason; what we sign is good, and no longer so when anything in it changes. */
+ * It checks that any value gets a result, a good one only with signers and a bad one only with
+ * a reason; and that a record that we sign is good, and no longer so once anything in it
+ * changes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static void check_answer(const json_t *v)
 	must(err_get()->code == 0);
 }
 
-/* Sign it with a key of zeros, and change it. */
+/* Signs it with a key of zeros, then changes it. */
 static void check_sign(json_t *v)
 {
 	struct key k = KEY_INIT;

@@ -1,13 +1,14 @@
-/* fuzz_registry.c - a request from a stranger - target, body and header -
- * through the routes and handlers of the registry, with a store in memory.
+/* fuzz_registry.c - fuzz target: a request from a stranger (target, body and header) through
+ * the routes and handlers of the registry, with a store in memory.
  *
  * uses: cmd/rnp-register
  *
  * Input: method letter (G, P, other), target, newline, If-None-Match, newline, body. A body
- * that begins with '+' is signed first, so that what lies behind the signature is reached.
+ * that begins with '+' is signed first, so that the code behind the signature check is reached.
  *
- * Promises held: every request gets exactly one answer with a status of HTTP; what is answered
- * as JSON is JSON; an error has a sentence; a refused record leaves no trace. */
+ * It checks that every request gets exactly one answer with an HTTP status; that an answer
+ * declared as JSON is JSON; that an error has a message; and that a refused record leaves no
+ * trace. */
 #include <sodium.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static void set_up(void)
 	must(registry_open(&registry, &config) == 0);
 }
 
-/* The rest of the input as a record of ours, signed; a node it does not name is ours. */
+/* Signs the rest of the input as a record of ours; where it names no node, it gets our node. */
 static void sign_body(struct buf *body, const char *text, size_t len)
 {
 	json_t *record = json_parse_object(text, len, "body");
@@ -125,7 +126,7 @@ static void ask(struct httpd_request *q)
 	}
 	if (q->body.len > route->body_bytes_max)
 		q->body.len = 0;
-	/* as the server does: begin may refuse before the body is read, and done ends every
+	/* as the server does: `begin` may refuse before the body is read, and `done` ends every
 	 * request */
 	when = route->begin ? route->begin(&registry, q, &r) : HTTPD_GO_ON;
 	if (when == HTTPD_GO_ON)

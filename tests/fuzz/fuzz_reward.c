@@ -1,10 +1,12 @@
-/* fuzz_reward.c - what rnp-reward reads - usages and policies. uses: cmd/rnp-reward
+/* fuzz_reward.c - fuzz target: the usages and policies that rnp-reward reads.
  *
- * Input: 'u', then rnp.usage records, one a line, paid under the policy testnet; or 'p', then a
- * policy, under which three usages are paid.
+ * uses: cmd/rnp-reward
  *
- * Promises held: the fast reader of usages takes no line that the careful one refuses and
- * finds the same in it; whatever is computed is not negative, and its parts add up. */
+ * Input: 'u', then rnp.usage records, one per line, paid under the policy testnet; or 'p', then
+ * a policy, under which three usages are paid.
+ *
+ * It checks that the fast reader of usages accepts no line that the careful one refuses and
+ * reads the same values; and that computed amounts are not negative and their parts add up. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +64,7 @@ static void same_usage(const struct usage *a, const struct usage *b)
 		must(!(a->overridden >> i & 1) || a->factor_nano[i] == b->factor_nano[i]);
 }
 
-/* Both readers over one line. Returns whether it is a usage. */
+/* Reads one line with both readers. Returns whether it is a usage. */
 static bool read_usage(struct rules *rules, const char *line, size_t len,
 	struct usage *out)
 {

@@ -1,8 +1,8 @@
-/* fuzz_safetensors.c - a safetensors file, an index of shards (what begins
+/* fuzz_safetensors.c - fuzz target: a safetensors file, an index of shards (input that begins
  * with a brace) or a llama2.c model from strangers.
  *
- * Promises held: what is refused is 65 with a sentence; tensors that are taken cover the data,
- * one behind the other; no shard's name leads out of its directory. */
+ * It checks that a refused file gives exit code 65 and a message; that accepted tensors cover
+ * the data, one behind the other; and that no shard's name leads out of its directory. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

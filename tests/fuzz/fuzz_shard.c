@@ -1,6 +1,6 @@
-/* fuzz_shard.c - a token shard from a stranger. Promises held: an error is a
- * sentence with code 65; ids that are given out are below the vocabulary; what passes the whole
- * check can be read anywhere. */
+/* fuzz_shard.c - fuzz target: a token shard from a stranger. It checks that an error has a
+ * message and code 65; that returned ids are below the vocabulary size; and that a shard that
+ * passes the whole check can be read anywhere. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,8 +1,9 @@
-/* fuzz_template.c - a stranger's chat template with a stranger's conversation.
+/* fuzz_template.c - fuzz target: a stranger's chat template with a stranger's conversation.
  *
- * The template, then a byte 0, then variables in JSON (without: a small conversation). Promises
- * held: an error is a sentence with code 65; the text has an origin for each byte and keeps its
- * bound; what a template that is only text gives is that text. */
+ * The input is the template, then a byte 0, then variables in JSON (if missing, a small
+ * conversation). It checks that an error has a message and code 65; that the text has an origin
+ * for each byte and stays within its bound; and that a template that is only text gives that
+ * text. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

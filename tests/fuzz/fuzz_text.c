@@ -1,8 +1,8 @@
-/* fuzz_text.c - numbers, units, times and whole command lines.
+/* fuzz_text.c - fuzz target: numbers, units, times and whole command lines.
  *
- * The first byte says which parser reads the rest; a command line's arguments are split at
- * newlines. Promises held: an error is a sentence with the right code and leaves the value
- * alone; a time that is read can be written and read again. */
+ * The first byte selects the parser of the rest; a command line's arguments are split at
+ * newlines. It checks that an error has a message and the right code and leaves the value
+ * alone; and that an accepted time can be written and read again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void check_time(const char *text)
 	must(clock_parse(again, "time", &ms2) == 0 && ms2 == ms);
 }
 
-/* A decimal that was read exactly prints as one that reads to the same. */
+/* A decimal that was read exactly prints as a text that reads as the same value. */
 static void check_decimal(const char *text, int decimals)
 {
 	struct buf again = BUF_INIT;

@@ -1,9 +1,9 @@
-/* fuzz_tokenizer.c - a stranger's tokenizer, and a text through it.
+/* fuzz_tokenizer.c - fuzz target: a stranger's tokenizer, and a text tokenized with it.
  *
- * Byte 0: bit 0 a llama2.c file, else a tokenizer.json; bit 1: special tokens. Byte 1: the
- * length of the text, which follows; then the tokenizer. Promises held: an error is a sentence
- * with code 65; ids are below the count and each has a piece; a stream of them is UTF-8; what
- * is written as tokenizer.json can be read. */
+ * Byte 0: bit 0 selects a llama2.c file, else it is a tokenizer.json; bit 1: special tokens.
+ * Byte 1: the length of the text, which follows; then the tokenizer. It checks that an error
+ * has a message and code 65; that ids are below the count and each has a piece; that a stream
+ * of them is UTF-8; and that a tokenizer.json that we write can be read. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void use(const struct lm_token *t, const char *text, size_t bytes, bool s
 	buf_release(&out);
 }
 
-/* same: it is of the same kind, and gives the same ids. */
+/* same: it has the same kind and gives the same ids. */
 static void write_and_read(const struct lm_token *t, const char *text, size_t bytes,
 	bool special, bool same)
 {

@@ -1,10 +1,12 @@
-/* fuzz_training.c - fuzz_training: records of a run over a network. uses: cmd/rnp-train
+/* fuzz_training.c - fuzz target: records of a training run over a network.
  *
- * Input: one byte that says which record, then a JSON object, which gets the kind, `node` and a good
- * signature: a liar has a key, too.
+ * uses: cmd/rnp-train
  *
- * Promises held: what is accepted is within every bound that later code multiplies by, and is
- * written again as it was read; what is refused leaves an error of malformed data. */
+ * Input: one byte that selects the record, then a JSON object, which gets the kind, `node` and
+ * a good signature: an attacker has a key, too.
+ *
+ * It checks that an accepted record is within every bound that later code multiplies by, and is
+ * written again as it was read; and that a refused one leaves an error of malformed data. */
 #include <sodium.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,7 +38,7 @@ static json_t *shards(void)
 	return all;
 }
 
-/* A run that assignments and deltas are of. */
+/* The run to which assignments and deltas belong. */
 static void start(void)
 {
 	unsigned char seed[crypto_sign_SEEDBYTES] = { 4 }, secret[KEY_SECRET_BYTES];

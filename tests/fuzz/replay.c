@@ -1,7 +1,8 @@
-/* replay.c - replay FILE|DIRECTORY ... - give a fuzz target each file once: the corpus as a test.
+/* replay.c - replay FILE|DIRECTORY ... - passes each file once to a fuzz target: the corpus as
+ * a test.
  *
- * Every input is copied into memory of exactly its size, so that the address sanitizer sees
- * a read beyond it. Prints how many there were; a crash names the input. */
+ * Every input is copied into memory of exactly its size, so that the address sanitizer sees a
+ * read beyond it. Prints the number of inputs; a crash names the input. */
 #include <dirent.h>
 #include <signal.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char now[4096];
 
-/* A broken promise aborts, and so do the sanitizers (see main): say which input did it. */
+/* A failed check aborts, and so do the sanitizers (see main): prints which input caused it. */
 static void on_abort(int signal_number)
 {
 	static const char says[] = "replay: aborted by ";
@@ -33,7 +34,7 @@ static void on_abort(int signal_number)
 	io_write_all(STDERR_FILENO, "\n", 1);
 }
 
-/* the sanitizers ask these; the name is theirs */
+/* the sanitizers call these functions by these names */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -59,7 +60,7 @@ static int replay_file(const char *path)
 	return 1;
 }
 
-/* Returns how many inputs, or -1. */
+/* Returns the number of inputs, or -1. */
 static int replay(const char *path)
 {
 	DIR *dir = opendir(path);

@@ -1,6 +1,7 @@
-/* mpi_pairs.c - the mpi backend of comm.h against bare MPI calls within one job: ping-pong as in
- * the OSU benchmarks, and all-reduce, in pairs one after the other. Built with mpicc by
- * tests/bench/messages-mpi. Prints "test bytes ns_of_ours ratio_ppm" a pair. */
+/* mpi_pairs.c - benchmark of the mpi backend of comm.h against bare MPI calls within one job:
+ * ping-pong as in the OSU benchmarks, and all-reduce, in pairs one after the other. It is built
+ * with mpicc by tests/bench/messages-mpi. Prints "test bytes ns_of_ours ratio_ppm" for each
+ * pair. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
