@@ -12,7 +12,7 @@ teardown() {
 	[[ -z ${server:-} ]] || kill "$server" 2>/dev/null || true
 }
 
-# start COMMAND ...: a server on a free port, at $url
+# start COMMAND ...: starts a server on a free port, at $url
 start() {
 	rm -f port
 	"$@" --listen 127.0.0.1:0 --port-file port --key verifier.key 2>serve.err 3>&- &
@@ -25,7 +25,8 @@ start() {
 }
 
 start_registry() {
-	# a reference node about as fast as a core of today, so that the score is not 0 millionths
+	# a reference node about as fast as one core of today, so that the score is not 0
+	# millionths
 	jq '.score.reference |= (.bandwidth.value = 300000000 | .teraflops.value = 10000000000
 		| .memory.value = 16777216 | .clock.value = 1000000)' "$ROOT/cmd/rnp-reward/policies/rnp-004.json" >policy.json
 	start rnp-register serve --db registry.db --challenge-every "$1" --policy ./policy.json \
@@ -39,7 +40,7 @@ small() {
 		--memory 2MiB --hashes 4096 "$@"
 }
 
-# The registry's challenge in c.json
+# Stores the registry's challenge in c.json
 get_challenge() {
 	for _ in {1..40}; do
 		rnp-register heartbeat --once --registry "$url" --key node.key | jq -c 'select(.kind == "rnp.challenge")' >c.json
@@ -62,7 +63,9 @@ id_of() {
 	curl -sS "$url/v1/records?kind=rnp.verdict&node=$NODE" | jq -c '[.. | objects | select(.kind? == "rnp.verdict")][0]' >v.json
 	jq -e '.passed and .readings.bandwidth > 1e6 and .readings.teraflops > 0 and .readings.clock > 0
 		and .readings.memory > 0 and (.unknown | not) and has("score_ppm")' v.json
-	# P = b^4 t^3 m^2 c over the reference's, in millionths; less than one on a machine that does much else
+	# P = b^4 t^3 m^2 c over the reference's, in millionths; less than one on a machine that
+	# is busy with
+	# other work
 	jq -e '(.readings | pow(.bandwidth / 300000000; 4) * pow(.teraflops / 10000000000; 3)
 		* pow(.memory / 16777216; 2) * .clock / 1000000 * 1e6) as $p | (.score_ppm > 0 or $p < 1)
 		and (.score_ppm - $p | fabs) <= 1 + $p / 1e9' v.json
@@ -110,25 +113,26 @@ time.sleep(60)' >port 3>&- &
 		and .median > 1e6 and .params.down_ns > 0 and .params.up_ns > 0' exchanges.jsonl
 	rnp-bench verdict --key verifier.key --challenge c.json --bandwidth exchanges.jsonl a.json >v.json
 	jq -e --slurpfile x exchanges.jsonl '.passed and .readings.bandwidth == $x[0].median and has("score_ppm")' v.json
-	# another challenge's reading does not serve
+	# a reading for another challenge is refused
 	small >d.json
 	rnp-bench answer --key node.key d.json | rnp-bench verdict --key verifier.key --challenge d.json \
 		--bandwidth exchanges.jsonl | jq -e '.passed and (has("score_ppm") | not) and .unknown["readings.bandwidth"]'
-	# nor one that is edited, or somebody else's
+	# so is one that was edited, or that belongs to somebody else
 	jq -c '.median *= 2' exchanges.jsonl >more.jsonl
 	refused 65 "not signed by" rnp-bench verdict --key verifier.key --challenge c.json --bandwidth more.jsonl a.json
 	jq -c 'del(.proof) | .median *= 2' exchanges.jsonl | rnp-register sign --key node.key >more.jsonl
 	refused 65 "not signed by" rnp-bench verdict --key verifier.key --challenge c.json --bandwidth more.jsonl a.json
 }
 
-# sign_request KEY METHOD URL [NONCE [CREATED]]: the headers of a signed request (RFC 9421), one a line. With
-# openssl, not with our code: what we verify is what others sign.
+# sign_request KEY METHOD URL [NONCE [CREATED]]: prints the headers of a signed request (RFC
+# 9421),
+# one per line. It uses openssl and not our code: the server must verify what others sign.
 sign_request() {
 	local path=/${3#*://*/} host=${3#*://} input key
 	host=${host%%/*}
 	input="(\"@method\" \"@authority\" \"@path\" \"@query\");created=${5:-$(date +%s)};nonce=\"${4:-$RANDOM$RANDOM$RANDOM}\""
 	input+=";keyid=\"$(rnp-register address --key "$1")\";tag=\"rnp\""
-	# PKCS#8 is these bytes and the first half of the key file
+	# PKCS#8: these bytes, then the first half of the key file
 	key='\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20'
 	key+=$(jq -r '.[:32][]' "$1" | xargs printf '\\x%02x')
 	printf '%b' "$key" | openssl pkey -inform DER -out request.pem
@@ -152,12 +156,14 @@ sign_request() {
 	grep -qiF 'accept-signature: rnp=("@method" "@authority" "@path" "@query");created;nonce;keyid;tag="rnp"' head
 	sign_request node.key GET "$at" once >signed
 	assert_equal "$(code -H @signed -D head "$at")" 200
-	# which challenge these bytes are for, and which way
+	# the challenge that these bytes are for, and their direction
 	grep -qi "^Rnp-Challenge: $(id_of c.json)" head
 	grep -qi "^Rnp-Phase: down" head
 	assert_equal "$(code -H @signed "$at")" 401
 	jq -e '.error | test("nonce was used before")' reply
-	# another's key, another path, an old one, one of tomorrow, a changed one, a body that nobody announced
+	# another key, another path, an old signature, one from the future, a changed one, and a
+	# body that was
+	# not announced
 	sign_request verifier.key GET "$at" >signed
 	assert_equal "$(code -H @signed "$at")" 401
 	jq -e '.error | test("keyid names no key")' reply
@@ -174,10 +180,10 @@ sign_request() {
 	assert_equal "$(code -H @signed "$at")" 401
 	sign_request node.key GET "$at" changed | sed 's/;tag="rnp"//' >signed
 	assert_equal "$(code -H @signed "$at")" 401
-	# before the body is sent, too
+	# refused before the body is sent, too
 	head -c 1048576 /dev/zero >zeros
 	assert_equal "$(code --data-binary @zeros "${at/bytes=1048576/token=00}")" 401
-	# what is wrong uses nothing up: the node's own next one is answered
+	# refused requests use nothing up: the node's own next one is answered
 	sign_request node.key GET "$at" changed >signed
 	assert_equal "$(code -H @signed "$at")" 200
 }
@@ -201,7 +207,7 @@ sign_request() {
 	assert_equal "$(signed GET "$at/$id?node=$NODE&bytes=33554433")" 400
 	assert_equal "$(code "$at/$id?node=$NODE&bytes=1048576&more=1")" 400
 	assert_equal "$(signed POST "$at/$id?node=$NODE&token=00" --data-binary @c.json)" 409
-	# the very bytes, and the token that shows that all were there
+	# exactly these bytes, and the token that proves that all of them arrived
 	assert_equal "$(signed GET "$at/$id?node=$NODE&bytes=1048576")" 200
 	mv reply bytes
 	token=$(tail -c 32 bytes | od -An -v -tx1 | tr -d ' \n')
@@ -230,7 +236,7 @@ sign_request() {
 	cat <&9 | tail -1 | jq -e .enough
 	exec 9>&-
 	jq -e '.params.up_ns > 9e8 and .params.down_ns < .params.up_ns and .median < 2.2e6' exchanges.jsonl
-	# down: the time goes on until the token is there
+	# down: the clock runs until the token arrives
 	curl -s -o bytes "$at/$id?bytes=2097152"
 	token=$(tail -c 32 bytes | od -An -v -tx1 | tr -d ' \n')
 	sleep 1

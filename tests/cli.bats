@@ -1,14 +1,15 @@
-# What every program of the suite promises.
+# What every program of the suite must do.
 load helper
 
 programs=(rnp-register rnp-bench rnp-price rnp-train rnp-serve rnp-reward)
 
-# subcommands PROGRAM, from its own overview
+# subcommands PROGRAM: lists them from its own overview
 subcommands() {
 	"$1" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'
 }
 
-# each_subcommand FUNCTION: call it with PROGRAM SUBCOMMAND for all there are
+# each_subcommand FUNCTION: calls it with PROGRAM SUBCOMMAND for every subcommand of every
+# program
 each_subcommand() {
 	local p sub
 	for p in "${programs[@]}"; do
@@ -41,9 +42,9 @@ helps() {
 	assert_equal "$stderr" ""
 	[[ $output == "usage: $1 $2"* && $output == *"See $1(1)." ]] || return 1
 	assert_equal "$(grep -o "See $1(1)" <<<"$output" | wc -l)" 1
-	# for a terminal of 80 columns
+	# fits a terminal of 80 columns
 	assert_equal "$(awk 'length > 79' <<<"$output")" ""
-	# at least one example, and it is one of the page, which tests/man.bats runs
+	# at least one example, and it comes from the page, whose examples tests/man.bats runs
 	awk '/^Examples:/ { on = 1; next } /^See/ { on = 0 } on' <<<"$output" | sed 's/ *\\$//; s/^ *//' >examples
 	grep -q "$1 $2" examples || fail "$1 $2 has no example: EXAMPLES in man/$1.1"
 	while read -r line; do
@@ -142,7 +143,7 @@ lacks() {
 	if grep -qF -- "$1"; then fail "there is '$1'"; fi
 }
 
-# on_terminal COLUMNS COMMAND: what it prints on a terminal of that width
+# on_terminal COLUMNS COMMAND: prints what the command writes to a terminal of that width
 on_terminal() {
 	python3 - "$@" <<-'END'
 		import fcntl, os, pty, struct, sys, termios
@@ -178,7 +179,7 @@ on_terminal() {
 		grep -qE '^memory +[0-9.]+ GiB$' screen
 		sed 's/\x1b\[[0-9]*m//g' screen | awk -v w="$width" 'length > w { print; bad = 1 } END { exit bad }'
 	done
-	# nothing is lost by the narrower one
+	# the narrower terminal loses no text
 	assert_equal "$(on_terminal 60 'NO_COLOR=1 rnp-bench list' | tr -cd 'a-z' | wc -c)" \
 		"$(on_terminal 200 'NO_COLOR=1 rnp-bench list' | tr -cd 'a-z' | wc -c)"
 	on_terminal 80 'NO_COLOR=1 rnp-bench list' | lacks $'\033'
@@ -244,7 +245,7 @@ on_terminal() {
 	assert_equal "$status" 64
 }
 
-# completes PROGRAM WORD ...: what bash offers for the last word, as completion does it
+# completes PROGRAM WORD ...: prints what bash completion offers for the last word
 completes() {
 	bash -c '
 		eval "$("$1" --completion bash)"
@@ -282,7 +283,8 @@ completes_all_of() {
 	done
 }
 
-# cannot_write CODE PROGRAM ...: one line says why, and the code is that of an I/O error
+# cannot_write CODE PROGRAM ...: one line gives the reason, and the exit code is that of an I/O
+# error
 cannot_write() {
 	assert_equal "$status" 74
 	assert_equal "$stderr" "$1: cannot write to standard output: $2"
@@ -320,7 +322,7 @@ cannot_write() {
 	cd "$BATS_TEST_TMPDIR"
 	cp "$ROOT"/tests/data/man/{node.json,costs.json,offers.jsonl} .
 	mkfifo records
-	# its own process group, as a terminal's Ctrl-C reaches
+	# in a process group of its own, to which a terminal's Ctrl-C goes
 	rnp-price quote --node node.json --costs costs.json offers.jsonl --watch 1s >records 3>&- &
 	watching=$!
 	{
@@ -346,7 +348,7 @@ cannot_write() {
 	mkdir -p "$XDG_CONFIG_HOME/rnp"
 	rnp-register config --example >"$XDG_CONFIG_HOME/rnp/config"
 	assert_equal "$(rnp-register config | jq -r 'select(.value) | .name')" registry
-	# without its marks each line is a setting, too
+	# with the comment characters removed each line is a setting, too
 	sed -i 's/^#\([a-z-]* = \)/\1/' "$XDG_CONFIG_HOME/rnp/config"
 	assert_equal "$(rnp-register config | jq -r 'select(.value == null) | .name')" ""
 }
@@ -369,7 +371,7 @@ cannot_write() {
 	for p in "${programs[@]}"; do
 		zsh -n <("$p" --completion zsh)
 	done
-	# a shell on a terminal of its own, and keys as a person types them
+	# a shell on its own pseudo-terminal, with keys sent as a person types them
 	cat >keys.zsh <<-'END'
 		zmodload zsh/zpty
 		zpty z 'zsh -f -i'

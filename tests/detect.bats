@@ -1,4 +1,4 @@
-# rnp-register detect: what a machine is, on this one and on captured trees of others.
+# rnp-register detect: what it finds on this machine and on captured trees of others.
 load helper
 
 setup_file() {
@@ -11,7 +11,7 @@ setup_file() {
 		"$BATS_TEST_DIRNAME/fake/cuda.c"
 }
 
-# Make the machine of tests/data/sys/NAME.tree the one that is looked at.
+# Makes tests/data/sys/NAME.tree the machine that detect examines.
 tree() {
 	export RNP_SYSROOT=$BATS_TEST_TMPDIR/root RNP_CUDA_PLUGIN=$BATS_TEST_TMPDIR/none.so
 	awk -v root="$RNP_SYSROOT" '
@@ -20,12 +20,13 @@ tree() {
 		{ print >file }' "$BATS_TEST_DIRNAME/data/sys/$1.tree"
 }
 
-# The driver's library, and CUDA, are there. $1: what is wrong with them
+# Provides the driver's library and CUDA. $1: the fault to simulate in them
 gpus() {
 	export LD_LIBRARY_PATH=$BATS_FILE_TMPDIR RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/cuda.so FAKE_NVML=$1
 }
 
-# `detect --share all` in $BATS_TEST_TMPDIR/node.json; then `is PATH VALUE`
+# Writes the output of `detect --share all` to $BATS_TEST_TMPDIR/node.json; `is PATH VALUE` then
+# checks it
 detect() {
 	rnp-register detect --share all "$@" >"$BATS_TEST_TMPDIR/node.json"
 }

@@ -1,5 +1,5 @@
-# The CUDA kernels in the emulation of tests/kernels/cuda_emu.h: with every access to memory watched, and in orders of lanes that
-# a chip may choose and ours did not.
+# The CUDA kernels in the emulation of tests/kernels/cuda_emu.h: with every access to memory checked, and with
+# lanes run in orders that a GPU may choose although ours did not.
 # slow: kernels run fiber by fiber
 load helper
 

@@ -1,13 +1,13 @@
-# fake_peer.py MODE PORT_FILE - a peer for rnp-bench's net and comm that has only HTTP, or misbehaves.
+# fake_peer.py MODE PORT_FILE - a peer for the net and comm suites of rnp-bench that has only HTTP, or misbehaves.
 #
-#   http       honest, without a TCP listener       stall      never answers for bytes
-#   short      fewer bytes than asked for           counts     says that more arrived than was sent
-#   sums       adds wrongly                         nonsense   is no peer at all
+#   http       honest, without a TCP listener       stall      never sends the bytes
+#   short      fewer bytes than asked for           counts     reports more bytes received than were sent
+#   sums       adds wrongly                         nonsense   does not behave like a peer at all
 #   tcp-stall  TCP sessions that say hello, then nothing
-#   tcp-counts the same, and counts an upload too high
-#   tcp-cut    closes in the middle of its bytes
-#   tcp-other  something else listens there
-#   tcp-far    honest, a round trip of 20 ms away, and 64 KiB in each of the first eight of them
+#   tcp-counts the same, and reports too many bytes of an upload
+#   tcp-cut    closes the connection in the middle of its bytes
+#   tcp-other  another service listens on the port
+#   tcp-far    honest, with a round trip of 20 ms, and 64 KiB in each of the first eight of them
 import http.server
 import json
 import os

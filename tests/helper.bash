@@ -1,4 +1,4 @@
-# helper.bash - what every .bats file loads: `load helper`. Paths, and the assertions that read well.
+# helper.bash - loaded by every .bats file: `load helper`. Paths and assertions.
 load "${BATS_LIBS:-/usr/lib/bats}/bats-support/load"
 load "${BATS_LIBS:-/usr/lib/bats}/bats-assert/load"
 
@@ -8,7 +8,8 @@ PATH=$RNP_BUILD/bin:$PATH
 export LC_ALL=C.UTF-8 XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config
 unset RNP_NOW RNP_DEVICE
 
-# Path of real data outside the repository, or skip the test loudly: `file=$(data prices/x.csv) || skip_data`
+# Prints the path of real data outside the repository; skips the test visibly without it:
+# `file=$(data prices/x.csv) || skip_data`
 data() {
 	local path=${RNP_DATA:-$ROOT/../shared/data}/$1
 	[[ -e $path ]] && echo "$path"
@@ -17,12 +18,14 @@ skip_data() {
 	skip "real data not there: set RNP_DATA (see README)"
 }
 
-# Run a command with stdout and stderr apart: $output is stdout, $stderr the other, $status
+# Runs a command with stdout and stderr apart: $output is stdout, $stderr is stderr, $status the
+# code
 run_split() {
 	run --separate-stderr "$@"
 }
 
-# One line on stderr, holding this text: `refused 65 "gpus[0]" rnp-x sub ...`
+# The command exits with this code and one line on stderr that contains this text:
+# `refused 65 "gpus[0]" rnp-x sub ...`
 refused() {
 	local code=$1 text=$2
 	shift 2
@@ -33,7 +36,7 @@ refused() {
 }
 bats_require_minimum_version 1.5.0
 
-# llama.cpp's own library, for tests/llama_cpp.py
+# Skips without llama.cpp's own library, which tests/llama_cpp.py loads
 need_llama_cpp() {
 	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import llama_cpp; sys.exit(not llama_cpp.folder())' "$ROOT/tests" ||
 		skip "llama.cpp is not there: scripts/bootstrap"

@@ -1,4 +1,4 @@
-# make install puts everything where it belongs, and what is installed works from there.
+# make install puts every file in its place, and the installed programs work from there.
 load helper
 
 setup_file() {

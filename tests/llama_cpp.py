@@ -77,7 +77,7 @@ def lib():
         f = getattr(l, "llama_" + name)
         f.restype, f.argtypes = result, args
     l.llama_log_set(_log, None)
-    # the variant that every machine has: its order of additions is the same everywhere
+    # the variant that runs on every machine: its order of additions is the same everywhere
     ggml.ggml_backend_load.restype = p
     variant = os.environ.get("RNP_LLAMA_CPP_CPU", "x64")
     ggml.ggml_backend_load(os.path.join(at, f"libggml-cpu-{variant}.so").encode())

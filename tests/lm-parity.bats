@@ -1,5 +1,6 @@
-# Models that we write against other engines: llama.cpp (npm node-llama-cpp) and PyTorch (Debian's python3-torch), with the real
-# model of the data.
+# Models that we write, run by other engines: llama.cpp (npm node-llama-cpp) and PyTorch
+# (Debian's
+# python3-torch), with the real model from the data.
 load helper
 
 setup_file() {
@@ -22,7 +23,7 @@ llama_cpp() {
 	python3 "$ROOT/tests/llama_cpp.py" "$@"
 }
 
-# within PART A B: two losses whose perplexities differ by at most this part
+# within PART A B: two losses whose perplexities differ by at most this relative amount
 within() {
 	python3 -c 'import math, sys; part, a, b = map(float, sys.argv[1:]); sys.exit(abs(math.exp(a - b) - 1) > part)' "$@" ||
 		fail "perplexities of losses $2 and $3 differ by more than $1"
@@ -38,7 +39,8 @@ loss() {
 		llama_cpp greedy "$DIR/$type.gguf" 60 "One day, a" >theirs
 		rnp-serve ask --device cpu --model "$DIR/$type.gguf" -n 60 --temperature 0 "One day, a" >ours
 		(($(wc -c <theirs) > 60))
-		# the first words; quantised products are rounded differently there
+		# only the first words: products of quantised numbers are rounded differently
+		# there
 		cmp <(head -c 40 theirs) <(head -c 40 ours) || fail "$type: $(cat theirs) / $(cat ours)"
 		if [[ $type == f32 ]]; then cmp theirs <(head -c "$(wc -c <theirs)" ours); fi
 	done
@@ -78,7 +80,9 @@ loss() {
 	done
 }
 
-# 1,882 tokens of the sample leave bf16's rounding 0.1% of room either way; six times as many do not
+# 1,882 tokens of the sample leave the rounding of bf16 a margin of 0.1% either way; six times
+# as many
+# do not
 @test "lm parity: on a longer text of the model's own, perplexity in bf16 is within 0.1% of PyTorch's at any length" {
 	local python=/usr/bin/python3
 	"$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not there (Debian's python3-torch)"
@@ -92,7 +96,9 @@ loss() {
 	done
 }
 
-# near PART: every line of numbers in ours is within PART of theirs, by the lengths of the vectors
+# near PART: every line of numbers of ours is within PART of theirs, relative to the lengths of
+# the
+# vectors
 near() {
 	python3 -c '
 import sys
@@ -103,7 +109,9 @@ sys.exit(len(ours) != len(theirs) or any(
 		fail "$2: logits differ by more than $1"
 }
 
-# logits ARCHITECTURE TYPE: of a random model, by llama.cpp at once and by us in pieces of 13
+# logits ARCHITECTURE TYPE: those of a random model, by llama.cpp all at once and by us in
+# pieces of
+# 13 tokens
 logits() {
 	local ids
 	ids=$(seq 40 | awk '{print (7 * $1 * $1 + 3 * $1 + 5) % 96}' | tr '\n' ' ')
@@ -137,7 +145,7 @@ sys.exit(len(a) != 4096 or a != b)' || fail "$type"
 	END
 }
 
-# llama.cpp keeps keys and values in f16, and quantises activations of the K types by 256
+# llama.cpp stores keys and values in f16, and quantises activations for the K types by 256
 @test "lm parity: logits of random weights of every type are llama.cpp's, but for the rounding of activations" {
 	need_llama_cpp
 	for type in F32 F16; do

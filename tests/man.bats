@@ -1,4 +1,4 @@
-# The pages in man/ say what the programs do: synopsis, options, examples that run.
+# The pages in man/ describe what the programs do: synopsis, options, examples that run.
 load helper
 load man_examples
 
@@ -6,12 +6,12 @@ page_of() {
 	echo "$ROOT/man/$1.1"
 }
 
-# subcommands PROGRAM, from its own overview
+# subcommands PROGRAM: lists them from its own overview
 subcommands() {
 	"$1" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'
 }
 
-# section PAGE NAME: that section as text, one long line per paragraph, single spaces
+# section PAGE NAME: prints that section as text, one long line per paragraph, single spaces
 section() {
 	mandoc -T utf8 -O width=1000 "$1" | col -bx |
 		awk -v name="$2" '/^[A-Z]/ { on = $0 == name; next } on' | sed 's/  */ /g; s/^ //; s/ $//; /^$/d'
@@ -54,7 +54,7 @@ check_page() {
 	done
 }
 
-# rendered PAGE: as mandoc and, where it is there, groff show it, on a very wide screen
+# rendered PAGE: as mandoc and, where installed, groff display it, on a very wide terminal
 rendered() {
 	mandoc -T utf8 -O width=1000 "$1" | col -bx
 	! command -v groff >/dev/null || groff -Kutf8 -mdoc -Tutf8 -P-cbou -rLL=999n "$1" 2>/dev/null | col -bx
@@ -65,13 +65,13 @@ rendered() {
 	local page wrong
 	for page in "$ROOT"/man/*; do
 		rendered "$page" >page.txt
-		# an enclosure that does not end where it should
+		# a quotation that does not end where it should
 		wrong=$(grep -nE '"""|‘[^’]*‘|“[^”]*“' page.txt | head -3)
 		[[ -z $wrong ]] || fail "$page: $wrong"
-		# a dash that no program takes for an option
+		# a typographic dash where a program needs "-" for an option
 		wrong=$(grep -nE '(^|[^-])[‐−–]{1,2}[a-z]+-?[a-z]* |(^| )—[a-z]' page.txt | head -3)
 		[[ -z $wrong ]] || fail "$page: $wrong"
-		# what a reader would copy is what the tests run
+		# the tests run the text that a reader would copy
 		dir=$(mktemp -d "$BATS_TEST_TMPDIR/examples.XXXX")
 		examples "$page" "$dir"
 		[[ -e $dir/1 ]] || continue
@@ -93,7 +93,8 @@ rendered() {
 			at = n = 0
 			while at < len(lines):
 			    text = lines[at].strip()
-			    # a line that begins an object, in a literal block: to the line where it ends
+			    # a line that begins an object in a literal block: the object ends
+			    # with the line that closes it
 			    if re.match(r'\{("|$)', text) and not re.match(r'\{[a-z]+:', text):
 			        end = at
 			        while True:
@@ -147,7 +148,7 @@ rendered() {
 
 @test "man: every file that rnp-hacking(7) names is there" {
 	local path missing=()
-	# NAME, X and KIND stand for any; -Tutf8 joins what mdoc splits
+	# NAME, X and KIND stand for any name; -Tutf8 joins what mdoc splits
 	for path in $(mandoc -T utf8 -O width=1000 "$ROOT/man/rnp-hacking.7" | col -bx |
 		grep -oE '(cmd|common|kernels|man|scripts|tests)/[A-Za-z0-9_./-]*[a-z/]' | sort -u); do
 		[[ $path == *NAME* || $path == *MARKET* || $path == *KIND* || $path == *rnp-X* || -e $ROOT/$path ]] || missing+=("$path")

@@ -1,11 +1,14 @@
 # man_examples.bash - run the EXAMPLES of our man pages: `load man_examples`.
 #
 # Each `.Bd -literal` block of the section is one script: lines that begin with "$ " are its
-# commands, "> " continues them, others show output and are not compared. It runs with
-# bash -e -o pipefail in a fresh directory with copies of tests/data/man, a key at the default
-# place, and, where it says https://registry.example, a registry of its own.
+# commands,
+# lines that begin with "> " continue them, and other lines show output, which is not compared.
+# A
+# script runs with bash -e -o pipefail in a fresh directory with copies of tests/data/man, a key
+# at
+# the default place and, if it mentions https://registry.example, its own registry.
 
-# examples PAGE DIR: write the blocks as DIR/1, DIR/2 ...
+# examples PAGE DIR: writes the blocks as DIR/1, DIR/2 ...
 examples() {
 	awk -v dir="$2" '
 		function plain(text) {
@@ -38,7 +41,7 @@ example_registry_start() {
 	return 1
 }
 
-# run_example SCRIPT: returns the script's status, prints what it said when that is not 0
+# run_example SCRIPT: returns the script's status, and prints its output when that is not 0
 run_example() {
 	local dir said status=0 example_registry=''
 	dir=$(mktemp -d "$BATS_TEST_TMPDIR/example.XXXX")
@@ -49,7 +52,7 @@ run_example() {
 	rnp-register keygen --out "$dir/config/rnp/key.json" >/dev/null || return
 	if grep -q 'https://registry\.example' "$1"; then
 		example_registry_start "$dir" || return
-		# a port file may hold the port or the whole address
+		# a port file may contain the port or the whole address
 		sed -i "s|https://registry\.example|http://127.0.0.1:$(grep -oE '[0-9]+$' "$dir/port")|g" \
 			"$dir/script"
 	fi
@@ -62,7 +65,7 @@ run_example() {
 	return "$status"
 }
 
-# examples_work PAGE: all blocks of a page, at least one
+# examples_work PAGE: all blocks of a page run without error, and there is at least one
 examples_work() {
 	local dir script failed=0 n=0
 	dir=$(mktemp -d "$BATS_TEST_TMPDIR/examples.XXXX")

@@ -1,4 +1,4 @@
-# Valgrind over representative commands: no invalid or uninitialised read, nothing lost.
+# Valgrind on representative commands: no invalid or uninitialised reads, no leaks.
 load helper
 
 setup() {
@@ -7,7 +7,7 @@ setup() {
 	export OMP_NUM_THREADS=2
 }
 
-# memcheck CODE PROGRAM ...: the command ends with this code and valgrind has nothing to say
+# memcheck CODE PROGRAM ...: the command ends with this code and valgrind reports nothing
 memcheck() {
 	local code=$1 status=0
 	shift

@@ -1,4 +1,4 @@
-# scripts/on-gpu, dry: the emulated device is where the plug-in would be.
+# scripts/on-gpu without a GPU: the emulated device takes the plug-in's place.
 load helper
 
 setup_file() {
@@ -10,7 +10,7 @@ setup() {
 	export OUT=$BATS_TEST_TMPDIR/out DIR=$BATS_TEST_TMPDIR/gpu PATH=$BATS_TEST_TMPDIR/tools:$PATH
 	cp -r "$PACKED" "$DIR"
 	mkdir -p "$OUT" "$BATS_TEST_TMPDIR/tools"
-	# this machine's own GPU, if it has one, is not asked
+	# the GPU of this machine, if it has one, is not used
 	printf '#!/bin/sh\nexit 9\n' >"$BATS_TEST_TMPDIR/tools/nvidia-smi"
 	chmod +x "$BATS_TEST_TMPDIR/tools/nvidia-smi"
 }
@@ -37,7 +37,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	mkdir "$BATS_TEST_TMPDIR/results"
 	run -0 on_gpu collect "$OUT" --dir "$DIR" --results "$BATS_TEST_TMPDIR/results"
 	assert_equal "$(cat "$BATS_TEST_TMPDIR"/results/*-emulation.jsonl)" "$(cat "$OUT/results.jsonl")"
-	# the next call starts with an empty OUT, and knows from what was collected
+	# the next call starts with an empty OUT, and continues from the collected results
 	rm -r "$OUT"
 	mkdir "$OUT"
 	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
@@ -68,7 +68,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	sed -i 's/ || exec sleep 100//' "$DIR/bin/kcheck"
 	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
 	assert_output --partial "kcheck-int8"
-	# one that no call is long enough for does not hold up the others for ever
+	# a part that needs more time than any call has does not hold up the others for ever
 	printf '#!/bin/sh\n[ "$3" != lm ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
 	run -75 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-lm --limit 4
 	assert_output --partial "a whole call is too short for it"

@@ -1,4 +1,4 @@
-# What operators put around the programs: units, dashboard, demo.
+# Files for operators: systemd units, dashboard, demo.
 # alone: a challenge has a deadline, and the demo trains
 load helper
 
@@ -18,12 +18,13 @@ load helper
 
 @test "ops: systemd accepts the units" {
 	command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
-	# the programs are not installed where the units look for them, and that alone may be said
+	# the programs are not installed where the units look for them, and only that may be
+	# reported
 	run systemd-analyze verify --man=no "$ROOT"/scripts/systemd/*.{service,timer}
 	refute_line --regexp 'Unknown|Failed to parse|Invalid|ignoring'
 }
 
-# what a test that failed has left behind
+# processes that a failed test has left behind
 teardown() {
 	if [[ -s $BATS_TEST_TMPDIR/pids ]]; then
 		# shellcheck disable=SC2046 # several
@@ -31,7 +32,8 @@ teardown() {
 	fi
 }
 
-# unit_command UNIT: its ExecStart as systemd would run it, with the programs of this build
+# unit_command UNIT: prints its ExecStart as systemd would run it, with the programs of this
+# build
 unit_command() {
 	awk '/^ExecStart=/ { on = 1; sub(/^ExecStart=/, "") } on { more = sub(/\\$/, ""); printf "%s", $0; if (!more) exit }' \
 		"$ROOT/scripts/systemd/$1" | sed "s|/usr/local/bin/|$RNP_BUILD/bin/|g"
@@ -48,7 +50,7 @@ unit_command() {
 	export RNP_REGISTRY=http://127.0.0.1:$(cat port) RNP_DETECT='--label country=DE'
 	eval "$(unit_command rnp-node.service)"
 	rnp-register status --key key | jq -e '.online == false and (.next | startswith("no heartbeats"))'
-	# the same pipe, beating each second
+	# the same pipe, with a heartbeat each second
 	unit_command rnp-heartbeat.service | sed 's/heartbeat |/heartbeat --interval 1s |/' >node.sh
 	# Restart=always
 	setsid bash -c 'while :; do bash node.sh; sleep 1; done' >node.log 2>&1 3>&- &

@@ -1,4 +1,5 @@
-# make deb and make dist: what is in the packages works, and is the same each time it is made.
+# make deb and make dist: the contents of the packages work, and are the same each time they are
+# built.
 load helper
 
 setup_file() {
@@ -28,7 +29,7 @@ deb() {
 	grep -q rnp-registry.service rnp-registry.files
 	grep -q rnp-heartbeat.service rnp.files
 	grep -qvE '^./usr/' rnp.files && fail "outside /usr: $(grep -vE '^./usr/' rnp.files)"
-	# the plug-in for GPUs is a package where it was built
+	# the plug-in for GPUs is packaged only where it was built
 	[[ -e $RNP_BUILD/lib/librnp_cuda.so || ! -e $(deb rnp-cuda) ]]
 	assert_equal "$(dpkg-deb --contents "$(deb rnp)" | awk '$2 != "root/root"')" ""
 }
@@ -62,7 +63,7 @@ deb() {
 		mkdir -p "$dir"
 		(cd "$ROOT" && git ls-files -z Makefile scripts man common/base common/json cmd/rnp-register kernels/dev |
 			xargs -0 cp --parents -t "$BATS_TEST_TMPDIR/$dir")
-		# through make deb's own flags
+		# with make deb's own flags
 		CCACHE_DISABLE=1 make -s -C "$dir" BUILD=build/release NVCC= MPI= NCCL= \
 			OPT="$(make -s -C "$dir" -f Makefile -f <(echo 'flags-of-release:; @echo "$(RELEASE_OPT)"') flags-of-release)" \
 			build/release/obj/common/base/{err,lines}.o build/release/obj/{units,schemas}.o

@@ -1,4 +1,4 @@
-# Programs in pipes: what one writes the next one reads, and nothing is lost between them.
+# Programs in pipes: each reads what the one before it writes, and nothing is lost between them.
 load helper
 
 setup() {
@@ -12,7 +12,7 @@ teardown() {
 	if [[ ${registry-} ]]; then kill "$registry" 2>/dev/null || true; fi
 }
 
-# start a registry at $url
+# starts a registry at $url
 start_registry() {
 	rnp-register serve --db registry.db --listen 127.0.0.1:0 --port-file port "$@" 2>serve.log 3>&- &
 	registry=$!
@@ -75,7 +75,7 @@ start_registry() {
 	diff <(rnp-register sign --key key.json many | jq -c '{n}') many
 }
 
-# heartbeats FILE: a day of them, signed, and the node itself
+# heartbeats FILE: writes a signed node record and signed heartbeats of one day
 heartbeats() {
 	RNP_NOW=2026-11-20T00:00:00Z rnp-register detect --key key.json --wallet "$address" |
 		rnp-register sign --key key.json >"$1"
@@ -96,13 +96,13 @@ heartbeats() {
 	rnp-reward verify --usage usage --policy testnet rewards
 }
 
-# say KEY NODE JQ PROGRAM: that record of NODE, signed by KEY, goes to the registry
+# say KEY NODE JQ PROGRAM: signs that record of NODE with KEY and sends it to the registry
 say() {
 	jq -nc --arg node "$2" "{v: 1, node: \$node} + $3" | rnp-register sign --key "$1.json" |
 		rnp-register submit --registry "$url" >>stored
 }
 
-# beats KEY NODE TIME...: heartbeats that promise the next within a minute
+# beats KEY NODE TIME...: sends heartbeats that announce the next within a minute
 beats() {
 	local key=$1 node=$2 t
 	shift 2
@@ -117,11 +117,13 @@ beats() {
 		printf -v "$name" '%s' "$(rnp-register address --key "$name.json")"
 	done
 	start_registry --trust "$judge"
-	# the epoch is 11:56:30 to 12:03:10, 400 s; a and b have one wallet, a's; c has none
+	# the epoch is 11:56:30 to 12:03:10, 400 s; a and b have the same wallet, a's; c has
+	# none
 	say key "$address" "{kind: \"rnp.node\", at: \"2026-11-21T11:58:00Z\", wallet: \"$address\"}"
 	say b "$b" "{kind: \"rnp.node\", at: \"2026-11-21T11:58:00Z\", wallet: \"$address\"}"
 	say c "$c" '{kind: "rnp.node", at: "2026-11-21T11:58:00Z"}'
-	# each covers a minute at most: 11:56:30 to 11:59 is 150 s, 12:00 to 12:01 60 s, 12:02:01 to the end 69 s
+	# each covers a minute at most: 11:56:30 to 11:59 is 150 s, 12:00 to 12:01 60 s,
+	# 12:02:01 to the end 69 s
 	beats key "$address" 11:56:00 11:57:00 11:58:00 12:00:00 12:02:01 12:03:01 12:04:01
 	# up for 120 s: a minute each
 	beats b "$b" 12:00:00 12:01:00
@@ -135,7 +137,7 @@ beats() {
 	receipt 11:50:00 11:56:30 5000 # ends as the epoch begins
 	say judge "$address" '{kind: "rnp.verdict", at: "2026-11-21T12:00:00Z", passed: true, checks: [],
 		readings: {}, score_ppm: 1000000}'
-	# another wallet, after the epoch: does not change what was earned in it
+	# another wallet, after the epoch: it does not change what was earned in the epoch
 	say key "$address" "{kind: \"rnp.node\", at: \"2026-11-21T12:04:30Z\", wallet: \"$judge\"}"
 	assert_equal "$(jq -c .new stored | sort | uniq -c | xargs)" "$(wc -l <stored) true"
 
@@ -147,7 +149,7 @@ beats() {
 		"[\"$address\",279,120,591,1000000]"
 	assert_equal "$(of "$b" '[.up_s, .worked_s, .earned_uusd, .score_ppm]' usage)" '[120,0,0,null]'
 	assert_equal "$(of "$c" '[.wallet, .up_s]' usage)" '[null,400]'
-	# the same question on another day
+	# the same query on another day
 	RNP_NOW=2027-01-01T00:00:00Z rnp-reward usage --heartbeats --registry "$url" --trust "$judge" \
 		--from 2026-11-21T11:56:30Z --to 2026-11-21T12:03:10Z | cmp - usage
 

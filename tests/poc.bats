@@ -1,4 +1,4 @@
-# Proof of compute: a challenge, its answer and the verdict, as people run them.
+# Proof of compute: a challenge, its answer and the verdict, as users run the commands.
 load helper
 
 setup() {
@@ -8,7 +8,7 @@ setup() {
 	NODE=$(jq -r .node node.json)
 }
 
-# small CHALLENGE-OPTIONS: a challenge that is answered in a tenth of a second
+# small CHALLENGE-OPTIONS: makes a challenge that takes a tenth of a second to answer
 small() {
 	rnp-bench challenge --node "$NODE" --key verifier.key --size 64 --rounds 16 \
 		--memory 2MiB --hashes 4096 "$@"
@@ -105,7 +105,7 @@ verdict() {
 
 @test "poc: a signature does not make a wrong answer right" {
 	local edit
-	# without the memory test, so that rnp-register sign takes the answer
+	# without the memory test, so that rnp-register sign accepts the answer
 	small | jq -c 'del(.proof, .devices[0].memory)' >plain.json
 	rnp-register sign --key verifier.key plain.json >c.json
 	answer <c.json >a.json
@@ -118,7 +118,7 @@ verdict() {
 		run verdict c.json <signed.json
 		assert_equal "$edit: $status" "$edit: 1"
 	done
-	# signed again as it is, it is as good as before
+	# the same content signed again is as valid as before
 	jq -c 'del(.proof)' a.json >same.json
 	rnp-register sign --key node.key same.json | verdict c.json | jq -e .passed
 }
@@ -130,7 +130,7 @@ verdict() {
 	refused 65 "kind" rnp-bench verdict --key verifier.key --challenge c.json n.json
 	echo '[' >n.json
 	refused 65 "answer" rnp-bench verdict --key verifier.key --challenge c.json n.json
-	# as JSON in memory it would be 75 times as large
+	# parsed JSON would take 75 times as much memory
 	{ printf '{"kind":"rnp.answer","v":1,"devices":['; printf '{},%.0s' {1..270000}; echo '{}]}'; } >n.json
 	refused 65 "more than 262144 values" rnp-bench verdict --key verifier.key --challenge c.json n.json
 	echo '{"kind":"rnp.answer","v":1}' >n.json
@@ -146,7 +146,7 @@ verdict() {
 	refused 64 "lanes * per_slice" small --memory 2TiB
 	refused 64 "per_slice" small --memory 1KiB
 	refused 64 "rounds" small --size 16384 --rounds 268435456
-	# an answer of a CPU and eight GPUs has room, one of 16 has not
+	# an answer for a CPU and eight GPUs fits, one for 16 does not
 	rnp-bench challenge --node "$NODE" --key verifier.key --device cpu $(printf -- '--device GPU-%s ' {1..8}) >many.json
 	refused 64 "larger than 256 MiB" rnp-bench challenge --node "$NODE" --key verifier.key \
 		$(printf -- '--device GPU-%s ' {1..16})
@@ -176,7 +176,7 @@ verdict() {
 	assert_equal "$(jq -c .kind <<<"$output")" '"rnp.answer"'
 	[[ $stderr == *GPU-0*in.json:2:* && $(wc -l <<<"$stderr") == 2 ]]
 	verdict c.json <<<"$output" | jq -e .passed
-	# but there is nothing to go on for when nobody takes the answers
+	# but it does not continue when its output cannot be written
 	cat c.json c.json >in.json
 	run bash -c 'rnp-bench answer --key node.key in.json >/dev/full'
 	assert_equal "$status" 74
@@ -188,7 +188,7 @@ verdict() {
 		jq -nc --arg n "$NODE" --arg at "$1" '{kind: "rnp.heartbeat", v: 1, node: $n, at: $at, interval_s: 60, state: "busy"}'
 	}
 	for name in old older newer; do small >$name.json; done
-	# all of it waits in the pipe when the node looks
+	# all of it waits in the pipe when the node reads it
 	{ beat "$(date -u -d '-1 hour' +%FT%TZ)" && cat old.json && beat "$(date -u +%FT%TZ)" && cat older.json newer.json; } >waiting
 	status=0
 	(cat waiting; sleep 1) | answer >answers 2>said || status=$?
@@ -198,7 +198,7 @@ verdict() {
 	head -1 answers | verdict newer.json | jq -e .passed
 	tail -1 answers | verdict older.json | jq -e .passed
 	assert_equal "$(wc -l <answers)" 2
-	# a file is in no hurry: its order stays
+	# challenges from a file are not urgent: they keep their order
 	answer older.json newer.json | head -1 | verdict older.json | jq -e .passed
 }
 
@@ -225,13 +225,13 @@ verdict() {
 		[[ ! -s fast.json ]] || cmp ref.json fast.json
 	done
 	OMP_NUM_THREADS=1 answer <c.json | jq -c 'del(.at, .proof)' | cmp ref.json
-	# room for four rounds of 16: the others are computed again where they are opened
+	# memory for four rounds of 16: the others are computed again when they are opened
 	mkdir -p root/proc
 	echo 'MemAvailable: 32 kB' >root/proc/meminfo
 	RNP_SYSROOT=$PWD/root answer <c.json | jq -c 'del(.at, .proof)' | cmp ref.json
 }
 
-# registry EVERY [OPTION...]: one that challenges, at $URL; stopped by teardown
+# registry EVERY [OPTION...]: starts one that sends challenges, at $URL; teardown stops it
 registry() {
 	rnp-register serve -q --db registry.db --listen 127.0.0.1:0 --port-file port --key verifier.key \
 		--challenge-every "$1" --trust "$(jq -r .node verifier.json)" "${@:2}" 3>&- &
@@ -245,7 +245,7 @@ registry() {
 	rnp-register sign --key node.key n.json | rnp-register submit --registry "$URL" >/dev/null
 }
 
-# challenged [KEY FILE]: the challenge that the node's heartbeats bring, in c.json
+# challenged [KEY FILE]: stores in c.json the challenge that the node's heartbeats bring
 challenged() {
 	for _ in {1..40}; do
 		rnp-register heartbeat --once --registry "$URL" --key "${1:-node.key}" |
@@ -256,7 +256,9 @@ challenged() {
 	return 1
 }
 
-# within SECONDS CHALLENGE: the same challenge, signed again by the registry, with the deadline so far from now
+# within SECONDS CHALLENGE: the same challenge, signed again by the registry, with the deadline
+# that
+# many seconds from now
 within() {
 	jq -c --argjson s "$1" 'del(.proof) |
 		.deadline_ms = $s * 1000 + (now - (.issued_at[:19] + "Z" | fromdate) | floor) * 1000' "$2" |
@@ -297,7 +299,8 @@ teardown() {
 		sleep 0.1
 	done
 	rnp-register heartbeat --once --registry "http://127.0.0.1:$(<lossy)" --key node.key >beats.jsonl
-	# the one that was lost on its way back, the one after it, and what that one brought
+	# the heartbeat whose reply was lost, the one after it, and the challenge that it
+	# brought
 	jq -ce '.kind' beats.jsonl | tee kinds
 	assert_equal "$(tr '\n' ' ' <kinds)" '"rnp.heartbeat" "rnp.heartbeat" "rnp.challenge" '
 	curl -sS "$URL/v1/records?kind=rnp.heartbeat&node=$NODE" | jq -e '.records | length == 3'
@@ -310,7 +313,7 @@ teardown() {
 	jq -c '.proof.proofValue |= sub("^z."; "z1")' a.json >forged.json
 	run rnp-register submit --registry "$URL" forged.json
 	assert_failure
-	# what says that it answers this challenge, and answers another, does not use it up
+	# a record that claims to answer this challenge but answers another does not use it up
 	tail -1 a.json | jq -c 'del(.proof) | .devices |= map({device}) | .challenge_sha256 |= (explode | reverse | implode)' |
 		rnp-register sign --key node.key >other.json
 	assert_equal "$(curl -s -o refused.json -w '%{http_code}' --data-binary @other.json \
@@ -322,7 +325,7 @@ teardown() {
 	answer own.json >b.json
 	run rnp-register submit --registry "$URL" b.json
 	assert_failure
-	# what comes too late does not end the pipe: the next record is stored
+	# a late answer does not end the pipe: the next record is stored
 	rnp-register sign --key node.key <<<"$(jq -c '.name = "late"' n.json)" >next.json
 	run_split rnp-register submit --registry "$URL" a.json b.json next.json
 	assert_equal "$status" 1
@@ -335,7 +338,9 @@ teardown() {
 	local begun asked replied sent slow_done done
 	registry 1s
 	rnp-register keygen --out slow.key >slow.json
-	# what takes seconds to judge: the registry is to have the slowest hashes, and one thread for HTTP
+	# a challenge that takes seconds to verify: the registry is to have the slowest hashes,
+	# and one thread
+	# for HTTP
 	jq -c --slurpfile k slow.json '.node = $k[0].node | .memory_bytes = 268435456 | .cpu = {threads: 2, isa: ["avx2"]}' n.json |
 		rnp-register sign --key slow.key | rnp-register submit --registry "$URL"
 	challenged slow.key slow.c
@@ -344,7 +349,8 @@ teardown() {
 	stop
 	within 120 slow.c >slow.long
 	answer --key slow.key slow.long >slow.a
-	# a deadline that ends while the other is judged, as long as this machine needs today
+	# a deadline that ends while the other answer is being verified, measured by the speed
+	# of this machine
 	asked=$EPOCHREALTIME
 	answer c.json >a.json
 	within "$(jq -n "$EPOCHREALTIME - $asked | 4 * . + 4 | ceil")" c.json >short.json
@@ -391,7 +397,8 @@ teardown() {
 	challenged
 	jq -e '.deadline_ms <= 60000' c.json
 	stop
-	# it has to be up again before: what became due while it was away is forgotten
+	# the registry has to be up again before: challenges that fell due while it was away are
+	# forgotten
 	within $((3 + 4 * up)) c.json >signed.json
 	sqlite3 registry.db "DELETE FROM challenges; INSERT INTO challenges VALUES ('0', '$(cat signed.json)')"
 	registry 1h
@@ -415,13 +422,17 @@ teardown() {
 		((.devices[] | select(.device == "GPU-1")).memory | .lanes * .per_slice * 4096 / 150754820096 | . > 0.84 and . <= 0.851) and
 		((.devices[] | select(.device == "GPU-2")).memory | .lanes * .per_slice * 4096 / 25757220864 | . > 0.84 and . <= 0.851) and
 		([.devices[].matmul.n] | sort) == [1024, 4096, 8192]' c.json
-	# a container of two CPUs and 2 GiB on a machine of 64 is asked what a machine of that size is
+	# a container of two CPUs and 2 GiB on a machine of 64 CPUs gets the challenge of a
+	# machine of the
+	# container's size
 	jq -c 'del(.gpus) | .cpu.threads = 64 | .limits = {cpus: 32, cpu_milli: 2000, memory_bytes: 2147483648}' n.json >container.json
 	jq -c 'del(.gpus) | .memory_bytes = 2147483648' n.json >machine.json
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims container.json >limited.json
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims machine.json >whole.json
 	jq -es 'map({devices, deadline_ms}) | .[0] == .[1]' limited.json whole.json
-	# the model decides, whatever memory is claimed beside it, and a name that leaves the variant open means the slowest
+	# the model decides, whatever memory is claimed beside it, and a name that leaves the
+	# variant open
+	# means the slowest
 	jq -c '.gpus = [{uuid: "GPU-1", model: "NVIDIA H200", memory_bytes: 1000000000}]' n.json >small.json
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims small.json >small.c
 	jq -es '.[0].deadline_ms <= .[1].deadline_ms and

@@ -9,11 +9,12 @@ import sys
 import gguf_patch as g
 
 DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD, VOCAB, CONTEXT = 256, 512, 3, 4, 2, 64, 96, 128
-# number in the file, weights and bytes of a block, where its scales of f16 stand
+# number in the file, weights and bytes of a block, positions of its f16 scales
 TYPES = {"F32": (0, 1, 4, []), "F16": (1, 1, 2, []), "Q4_0": (2, 32, 18, [0]), "Q4_1": (3, 32, 20, [0, 2]), "Q5_0": (6, 32, 22, [0]),
          "Q5_1": (7, 32, 24, [0, 2]), "Q8_0": (8, 32, 34, [0]), "Q4_K": (12, 256, 144, [0, 2]), "Q5_K": (13, 256, 176, [0, 2]),
          "Q6_K": (14, 256, 210, [208])}
-# the standard deviation of weights of scale 1, and the mean that the minimum of the same size takes off
+# the standard deviation of weights of scale 1, and the mean that a minimum of the same size
+# subtracts
 SPREAD = {"Q8_0": 74, "Q4_0": 4.6, "Q4_1": 4.6, "Q5_0": 9.2, "Q5_1": 9.2, "Q4_K": 210, "Q5_K": 420, "Q6_K": 1360}
 MEAN = {"Q4_1": 7.5, "Q5_1": 15.5, "Q4_K": 7.5, "Q5_K": 15.5}
 

@@ -1,7 +1,7 @@
-# The README's tour, pasted block by block into one shell, as a reader would.
+# The README's tour, pasted block by block into one shell, as a reader would paste it.
 load helper
 
-# blocks LANGUAGE: the fenced blocks of the section "A five-minute tour"
+# blocks LANGUAGE: prints the fenced blocks of the section "A five-minute tour"
 blocks() {
 	awk -v language="$1" '/^## /{ ours = $0 ~ /five-minute tour/ }
 		ours && /^```/ { on = $0 == "```" language && !on; next }
@@ -12,14 +12,14 @@ blocks() {
 	local log=$BATS_TEST_TMPDIR/log
 	blocks sh >"$BATS_TEST_TMPDIR/tour"
 	[[ $(wc -l <"$BATS_TEST_TMPDIR/tour") -gt 30 ]]
-	# build/bin of the tree under test; jobs are those of an interactive shell
+	# build/bin of the tree under test; jobs behave as in an interactive shell
 	sed -i "s|\$PWD/build/bin|$RNP_BUILD/bin|; s|--time 30s|--time 3s|" "$BATS_TEST_TMPDIR/tour"
 	cd "$ROOT"
 	sed -i "1i trap 'kill \$(jobs -p) 2>/dev/null || true' EXIT" "$BATS_TEST_TMPDIR/tour"
 	if ! timeout 240 env -u XDG_CONFIG_HOME -u RNP_REGISTRY bash -m -e -o pipefail "$BATS_TEST_TMPDIR/tour" >"$log" 2>&1 </dev/null 3>&-; then
 		fail "$(cat "$log")"
 	fi
-	# what the commands promise
+	# the results that the tour promises
 	grep -q '"ok":true' "$log"
 	grep -q '"passed":true' "$log"
 	grep -qE '"floor_uusd": [0-9]{6}' "$log"

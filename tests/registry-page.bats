@@ -12,7 +12,8 @@ need_browser() {
 	[[ -e $ROOT/build/node/node_modules/puppeteer-core ]] || skip "no puppeteer-core: scripts/bootstrap"
 }
 
-# a trusted verifier v, a node a with a GPU that failed, was proven and quotes, a node b with a name of a liar
+# a trusted verifier v; a node a with a GPU that failed, was proven and quotes; a node b with a
+# hostile name
 some_nodes() {
 	local at
 	cd "$BATS_TEST_TMPDIR" || return
@@ -45,7 +46,7 @@ some_nodes() {
 		'RTX 4090' 'Up, 7 days' "setup --registry $url" 'not proven yet' 'none yet'; do
 		grep -q -- "$text" answer.json || fail "/ lacks '$text': $(cat answer.json)"
 	done
-	# filters as links, and each is one that the API takes
+	# filters are links, and the API accepts each of them
 	grep -oE 'href="/\?[^"]*"' answer.json | sed 's/href="//; s/"$//; s/&amp;/\&/g' | sort -u >links
 	(($(wc -l <links) >= 6))
 	while read -r link; do
@@ -101,9 +102,9 @@ some_nodes() {
 	assert_equal "$(wc -l <seen.jsonl)" 6
 	jq -se 'all(.[]; .width <= (.at | tonumber) and .dialogs == [] and .hidden == 0)' seen.jsonl >fits ||
 		fail "$(jq -c '[.url, .at, .width, .dialogs, .hidden]' seen.jsonl)"
-	# the page itself, and the browser's own question for an icon
+	# the page itself, and the browser's own request for an icon
 	jq -se 'all(.[]; [.loaded[] | select(endswith("/favicon.ico") | not)] == [.url])' seen.jsonl >fits || fail "$(jq -c .loaded seen.jsonl)"
-	# a hostile name is text
+	# a hostile name is shown as text
 	head -1 seen.jsonl | jq -e '.text | contains("\"><script>alert(1)</script>")'
 	head -1 seen.jsonl | jq -e '.links | index("/?country=SE")'
 	[[ -z ${SHOTS-} ]] || cp ./*.png "$SHOTS"

@@ -1,6 +1,9 @@
-# registry.bash - a registry to test against, keys and signed records: `load registry` after `load helper`.
+# registry.bash - a registry to test against, keys and signed records: `load registry` after
+# `load
+# helper`.
 
-# A registry in $BATS_TEST_TMPDIR on a free port: $url, $server. Arguments: further options.
+# Starts a registry in $BATS_TEST_TMPDIR on a free port: $url, $server. Arguments: further
+# options.
 start_registry() {
 	cd "$BATS_TEST_TMPDIR" || return
 	rm -f port
@@ -25,12 +28,12 @@ stop_registry() {
 	[[ -n ${server:-} ]] || return 0
 	kill "${1:--TERM}" "$server" 2>/dev/null
 	wait "$server"
-	# shellcheck disable=SC2034 # the tests look at it
+	# shellcheck disable=SC2034 # the tests read it
 	stopped_with=$?
 	server=
 }
 
-# A server that misbehaves in a given way, see fake_http.py: $url, $fake
+# Starts a server that misbehaves in a given way, see fake_http.py: $url, $fake
 start_fake() {
 	cd "$BATS_TEST_TMPDIR" || return
 	rm -f fake.port
@@ -44,14 +47,15 @@ stop_fake() {
 	[[ -z ${fake:-} ]] || kill "$fake" 2>/dev/null
 }
 
-# make_key NAME: NAME.json, and its address in $NAME
+# make_key NAME: writes NAME.json, and sets $NAME to its address
 make_key() {
 	rnp-register keygen --out "$1.json" >/dev/null
 	printf -v "$1" '%s' "$(rnp-register address --key "$1.json")"
 }
 
-# signed KEY [JQ PROGRAM]: the object of the jq program with kind, v and at, signed; at is now
-# unless the program says otherwise. $node is KEY's address.
+# signed KEY [JQ PROGRAM]: prints the object of the jq program with kind, v and at, signed; at
+# is now
+# unless the program sets it. $node is KEY's address.
 signed() {
 	jq -nc --arg node "${!1}" --arg now "$(date -u +%FT%T.%3NZ)" \
 		"{v: 1, node: \$node, at: \$now} + ($2)" | rnp-register sign --key "$1.json"
@@ -61,12 +65,12 @@ node_record() {
 	signed "$1" "{kind: \"rnp.node\"} + (${2:-{\}})"
 }
 
-# heartbeat KEY [JQ PROGRAM]
+# heartbeat_record KEY [JQ PROGRAM]: prints a signed heartbeat
 heartbeat_record() {
 	signed "$1" "{kind: \"rnp.heartbeat\", interval_s: 60, state: \"idle\"} + (${2:-{\}})"
 }
 
-# post PATH FILE: $status_code and the body in answer.json
+# post PATH FILE: sets $status_code and writes the body to answer.json
 post() {
 	status_code=$(curl -s -o answer.json -w '%{http_code}' -H 'Content-Type: application/json' \
 		--data-binary "@$2" "$url$1")

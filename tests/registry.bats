@@ -1,8 +1,8 @@
-# The registry: what it accepts, keeps and answers, and what it does with the rest.
+# The registry: what it accepts, stores and answers, and how it handles everything else.
 load helper
 load registry
 
-# a server that leaks or trips over a sanitizer does not end with 0
+# a server with a leak or a sanitizer error does not end with 0
 teardown() {
 	stop_fake
 	stopped_with=0
@@ -20,7 +20,7 @@ teardown() {
 	assert_success
 	assert_equal "$(jq -c '[.kind, .of, .node, .new]' <<<"$output")" "[\"rnp.stored\",\"rnp.node\",\"$a\",true]"
 
-	# the same content changes nothing, also when it was signed again
+	# the same content changes nothing, even when it was signed again
 	run_split rnp-register submit --registry "$url" n.json
 	assert_equal "$(jq .new <<<"$output")" false
 	jq -c 'del(.proof)' n.json | rnp-register sign --key a.json >again.json
@@ -31,7 +31,7 @@ teardown() {
 	assert_success
 	assert_equal "$(jq -c '[.kind, .node, .interval_s, .state]' <<<"$output")" "[\"rnp.heartbeat\",\"$a\",30,\"busy\"]"
 
-	# what comes out is what went in: the signature still holds
+	# records come out as they went in: the signature is still valid
 	rnp-register list --registry "$url" | tee listed.json | rnp-register verify
 	assert_equal "$(jq -cS . listed.json)" "$(jq -cS . n.json)"
 
@@ -100,7 +100,7 @@ teardown() {
 		error_is 422 "more than 5 minutes from our clock"
 		rm k.json
 	done
-	# the record that is here may be sent again whenever
+	# a record that is already stored may be sent again at any time
 	stop_registry
 	RNP_NOW=$(date -u -d '+1 hour' +%FT%TZ) start_registry
 	post /v1/nodes n.json
@@ -115,7 +115,7 @@ teardown() {
 	node_record a >n.json
 	post /v1/nodes n.json
 
-	# signed by another than the node
+	# signed by a key that is not the node's
 	jq -nc --arg n "$a" '{kind: "rnp.node", v: 1, node: $n, at: (now | todate)}' | rnp-register sign --key b.json >x.json
 	post /v1/nodes x.json
 	error_is 403 "is signed by $b, not by the node itself"
@@ -142,7 +142,8 @@ teardown() {
 	assert_equal "$status_code" 201
 	post /v1/records r.json
 	assert_equal "$(jq .new answer.json)" false
-	# the author whom it names has not signed it; work that is not done; time that runs backwards
+	# the named signer has not signed it; work that is not yet done; time that runs
+	# backwards
 	receipt_with() {
 		jq -c "del(.proof) | $1" x.json | rnp-register sign --key judge.json >y.json
 		post /v1/records y.json
@@ -192,7 +193,7 @@ teardown() {
 	printf '{"kind":"rnp.heartbeat","v":1,"node":"%s","at":"2026-01-01T00:00:00Z","interval_s":999999,"state":"idle"}' "$a" >x
 	post /v1/heartbeats x
 	error_is 400 "interval_s: 999999 is more than 3600"
-	# and the registry is as it was
+	# and the registry is unchanged
 	get /v1/nodes
 	assert_equal "$(cat answer.json)" '{"nodes":[]}'
 }
@@ -214,7 +215,7 @@ teardown() {
 	get '/v1/nodes?a=%00'; error_is 400 "malformed"
 	get '/v1/nodes?a=%zz'; error_is 400 "malformed"
 	get '/v1/nodes?a=%ff'; error_is 400 "malformed"
-	# a filter that is misspelt must not list everything
+	# a misspelt filter must not list everything
 	get '/v1/nodes?gpu_modell=x'; error_is 400 "gpu_modell: this path has no such query field"
 	get '/v1/nodes?limit=5&limit=7'; error_is 400 "limit: is given twice"
 	get '/v1/nodes?device=tpu'; error_is 400 "device: 'tpu' is neither gpu nor cpu"
@@ -228,7 +229,7 @@ teardown() {
 	assert_equal "$status_code" 431
 	get /health
 	assert_equal "$(cat answer.json)" '{"status":"ok"}'
-	# a body that breaks off is no success in the log, nor is one that is malformed
+	# the log must not count an incomplete body as a success, nor a malformed one
 	for body in '5\r\nab' 'zz\r\n'; do
 		printf "POST /v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n$body" >x
 		python3 -c 'import socket, sys
@@ -258,7 +259,8 @@ while s.recv(99): pass' "$(cat port)"
 	assert_equal "$(names --gpu-model 'GeForce RTX 4090')" "n4 n5"
 	assert_equal "$(names --country de)" "n1 n3 n5 n6"
 	assert_equal "$(names --gpu-model l4 --country us)" "n2"
-	# as shops count: the drivers of L4 and RTX 4090, both sold as 24 GB, report 22.5 and 23.99 GiB
+	# marketing sizes: the drivers of L4 and RTX 4090, both sold as 24 GB, report 22.5 and
+	# 23.99 GiB
 	assert_equal "$(names --min-memory 24GiB)" "n1 n2 n3 n4 n5"
 	assert_equal "$(names --min-memory 25GiB)" "n4 n5"
 	assert_equal "$(names --min-memory 27GiB)" ""
@@ -308,9 +310,9 @@ while s.recv(99): pass' "$(cat port)"
 		get "/v1/uptime?from=2026-05-01T$1Z&to=2026-05-01T$2Z"
 		jq -c '.uptime[0].up_ms' answer.json
 	}
-	# they all arrived at noon, and what they say of earlier does not count
+	# they all arrived at noon, so what they claim about earlier times does not count
 	assert_equal "$(up 11:55:00 12:00:00)" 0
-	# had they come when they say, each would cover the 20 s that it promised
+	# had they arrived at the times they claim, each would cover the 20 s that it announced
 	sqlite3 registry.db 'PRAGMA busy_timeout = 5000; UPDATE heartbeats SET received_ms = at_ms' >/dev/null
 	assert_equal "$(up 11:55:00 12:00:00)" 80000
 	assert_equal "$(up 11:56:00 11:56:40)" 20000
@@ -378,7 +380,7 @@ while s.recv(99): pass' "$(cat port)"
 	RNP_NOW=$now run_split timeout -s TERM 3 rnp-register heartbeat --registry "$url" --interval 1s --key a.json
 	assert_equal "$(wc -l <<<"$output")" 1
 	(($(grep -c "as new or newer is here already" <<<"$stderr") >= 1)) || fail "$stderr"
-	# timeout tells that it had to stop it
+	# timeout reports that it had to stop the program
 	assert_equal "$status" 124
 	RNP_NOW=$now run_split rnp-register heartbeat --registry "$url" --once --key a.json
 	assert_failure 75
@@ -458,7 +460,9 @@ END
 	run_split rnp-register submit --registry "$url" --ca c.pem n.json
 	assert_success
 	refused 69 "no secure connection" rnp-register submit --registry "$url" n.json
-	# TLS 1.2 with forward secrecy and authenticated encryption, and 1.3; the client offers all it has
+	# TLS 1.2 with forward secrecy and authenticated encryption, and 1.3; the client offers
+	# every cipher
+	# that it has
 	handshake() {
 		openssl s_client -connect "${url#https://}" -CAfile c.pem "$@" </dev/null 2>/dev/null | grep -c '^New, TLSv1'
 	}
@@ -467,7 +471,7 @@ END
 	assert_equal "$(handshake -tls1_2 -cipher ECDHE-ECDSA-AES128-SHA@SECLEVEL=0)" 0
 	assert_equal "$(handshake -tls1_1 -cipher ALL@SECLEVEL=0)" 0
 	stop_registry
-	# of RSA certificates, too, none without forward secrecy
+	# with RSA certificates, too, no cipher without forward secrecy
 	openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 \
 		-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout rsa.key -out c.pem 2>/dev/null
 	start_registry --cert c.pem --cert-key rsa.key
