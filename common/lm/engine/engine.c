@@ -1,5 +1,6 @@
-/* engine.c - the steps of an engine: who leaves, who is admitted, who has which rows, and what
- * follows from their logits. long because the parts of a step share one state */
+/* engine.c - the steps of an engine: which answers finish, which are admitted, which rows each
+ * computes, and how their logits are used.
+ * long because the parts of a step share one state */
 #include "common/lm/engine/engine.h"
 
 #include <math.h>
@@ -11,11 +12,14 @@
 #include "common/base/mem.h"
 #include "common/lm/engine/guess.h"
 
-#define SPECULATED_ROWS 16 /* of all answers in a step: more cost more than they bring */
-#define PAUSE_MIN       4  /* steps without proposals after some that were all wrong */
+/* proposed rows of all answers in a step: more cost more time than they save */
+#define SPECULATED_ROWS 16
+#define PAUSE_MIN \
+	4 /* steps without proposals after all proposals were wrong a few times */
 #define PAUSE_DOUBLINGS 6
 
-#define QUANTUM 64 /* rows of a prompt that a group gets before it is another's turn */
+#define QUANTUM \
+	64 /* rows of a prompt that a group computes before the next group's turn */
 
 struct lm_engine {
 	const struct lm_weights *w;
@@ -33,7 +37,7 @@ struct lm_engine {
 	uint64_t next_serial, turn; /* turn: the group that was served last */
 	uint32_t budget;
 
-	struct lm_row *rows;   /* of this step */
+	struct lm_row *rows;   /* rows of this step */
 	struct lm_answer **of; /* the answer of each row */
 	uint32_t row_count, rows_max;
 	struct lm_scratch scratch;
@@ -161,7 +165,7 @@ static void take_waiting(struct lm_engine *e, struct lm_answer **at)
 	e->counts.waiting--;
 }
 
-/* Puts one that was in progress back to where its age belongs. */
+/* Puts a preempted answer back into the queue, at the place of its age. */
 static void wait_again(struct lm_engine *e, struct lm_answer *a)
 {
 	struct lm_answer **at = &e->waiting;
@@ -177,7 +181,8 @@ static void wait_again(struct lm_engine *e, struct lm_answer *a)
 
 /* --- those in progress ---------------------------------------------------------------------- */
 
-/* Gives the pages back; those that are kept for others are the most recently used ones then. */
+/* Releases the pages. Those that the prefix index keeps become its most recently used, the
+ * first page of the text last. */
 static void release_pages(struct lm_engine *e, struct lm_answer *a)
 {
 	for (uint32_t i = a->sequence.n; i-- > 0;)
@@ -206,7 +211,7 @@ static void tell(struct lm_engine *e, struct lm_answer *a, int64_t token,
 	e->event(e->arg, &event);
 }
 
-/* The answer belongs to who asked again. */
+/* Reports the end of an answer, which then belongs to the caller again. */
 static void finished(struct lm_engine *e, struct lm_answer *a, enum lm_finish how)
 {
 	a->finish = how;
@@ -249,7 +254,7 @@ static void drop_cancelled(struct lm_engine *e)
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* Pages that n more tokens take beyond those the sequence has. */
+/* Returns the number of pages that n more tokens need beyond those the sequence has. */
 static uint32_t pages_missing(const struct lm_sequence *s, uint32_t tokens)
 {
 	uint32_t pages = lm_cache_pages(s->length + tokens);
@@ -257,14 +262,14 @@ static uint32_t pages_missing(const struct lm_sequence *s, uint32_t tokens)
 	return pages > s->n ? pages - s->n : 0;
 }
 
-/* The hash of the next page of a text, or false where it is not full or its last token is the one
- * whose logits are wanted. */
+/* Computes the hash of the next page of a text. Returns false if the page is not full, or
+ * contains the last token, whose logits are needed. */
 static bool next_hash(struct lm_answer *a, struct lm_prefix_hash *out)
 {
 	uint32_t length = a->sequence.length;
 
 	if (a->embedding && a->mean)
-		return false; /* every row is wanted */
+		return false; /* every row has to be computed */
 	if (length % LM_PAGE || length + LM_PAGE >= a->known)
 		return false;
 	if (!length) {
@@ -275,7 +280,7 @@ static bool next_hash(struct lm_answer *a, struct lm_prefix_hash *out)
 	return true;
 }
 
-/* Takes the pages that are there already. */
+/* Adopts the pages that the prefix index already has. */
 static void adopt(struct lm_engine *e, struct lm_answer *a)
 {
 	struct lm_prefix_hash hash;
@@ -291,7 +296,7 @@ static void adopt(struct lm_engine *e, struct lm_answer *a)
 	}
 }
 
-/* Counts the tokens that were adopted beyond `before`. */
+/* Counts the tokens that were adopted beyond `before` as cached. */
 static void count_cached(struct lm_engine *e, struct lm_answer *a, uint32_t before)
 {
 	uint32_t tokens = a->sequence.length - before;
@@ -301,7 +306,7 @@ static void count_cached(struct lm_engine *e, struct lm_answer *a, uint32_t befo
 		a->cached += tokens;
 }
 
-/* Keeps the pages that a step has filled. */
+/* Adds the pages that a step has filled to the prefix index. */
 static void keep(struct lm_engine *e, struct lm_answer *a)
 {
 	const struct lm_sequence *s = &a->sequence;
@@ -326,7 +331,7 @@ static uint32_t running_of(const struct lm_engine *e, uint64_t group)
 	return n;
 }
 
-/* Who is admitted next: the oldest of the group that has the fewest in progress. */
+/* Returns the answer to admit next: the oldest of the group with the fewest in progress. */
 static struct lm_answer **next_waiting(struct lm_engine *e)
 {
 	struct lm_answer **best = NULL;
@@ -352,7 +357,7 @@ static bool fits(struct lm_engine *e, struct lm_answer *a)
 	needed = pages_missing(&a->sequence, a->known + margin - a->sequence.length);
 	if (needed <= lm_cache_free_pages(e->cache))
 		return true;
-	/* alone it may have all there is: then it ends where the cache ends */
+	/* an answer alone may use the whole cache, and ends when the cache is full */
 	return needed <= lm_prefix_room(e->prefix) ||
 		(!e->running_count &&
 			pages_missing(&a->sequence, a->known + 1 - a->sequence.length) <=
@@ -376,14 +381,14 @@ static void enter(struct lm_engine *e, struct lm_answer *a)
 	}
 }
 
-/* Has pages for all tokens that are known. */
+/* Reserves pages for `tokens` more tokens, evicting cached pages if necessary. */
 static bool grow(struct lm_engine *e, struct lm_answer *a, uint32_t tokens)
 {
 	return lm_prefix_make_room(e->prefix, pages_missing(&a->sequence, tokens)) &&
 		lm_sequence_grow(&a->sequence, e->cache, tokens) == 0;
 }
 
-/* Whether an answer could be admitted; then it has its pages. */
+/* Whether an answer could be admitted; if so, its pages are reserved. */
 static bool prepare(struct lm_engine *e, struct lm_answer *a)
 {
 	adopt(e, a);
@@ -407,14 +412,15 @@ static void admit(struct lm_engine *e)
 		} else if (e->running_count) {
 			return;
 		} else {
-			/* alone, it has filled the whole cache before */
+			/* it filled the whole cache alone before */
 			take_waiting(e, at);
 			finished(e, a, LM_FINISH_LENGTH);
 		}
 	}
 }
 
-/* The newest gives its pages back and waits, unless it is `but`, the only one. */
+/* Preempts the newest answer, which releases its pages and waits; returns false if that is
+ * `but` and it is alone. */
 static bool preempt(struct lm_engine *e, const struct lm_answer *but)
 {
 	struct lm_answer *a = e->running[e->running_count - 1];
@@ -431,7 +437,8 @@ static bool preempt(struct lm_engine *e, const struct lm_answer *but)
 
 /* --- who has which rows ---------------------------------------------------------------------- */
 
-/* Has pages for n rows of an answer, at the expense of newer ones. False: it has none any more. */
+/* Reserves pages for n rows of an answer, preempting newer answers if necessary. Returns false
+ * if the answer itself was preempted or has ended. */
 static bool make_room(struct lm_engine *e, struct lm_answer *a, uint32_t n)
 {
 	while (!grow(e, a, n)) {
@@ -442,7 +449,7 @@ static bool make_room(struct lm_engine *e, struct lm_answer *a, uint32_t n)
 			return false;
 		}
 		if (!a->sequence.n)
-			return false; /* it was the newest itself */
+			return false; /* it was itself the newest, and preempted */
 	}
 	return true;
 }
@@ -452,7 +459,7 @@ static bool is_prompt(const struct lm_answer *a)
 	return a->known - a->sequence.length > 1;
 }
 
-/* Proposes tokens behind the next one, where that has paid off lately and pages are free. */
+/* Proposes tokens after the next one, if recent proposals were right and pages are free. */
 static void guess(struct lm_engine *e, struct lm_answer *a)
 {
 	uint32_t most = a->speculation, left = a->tokens_max - a->generated - 1;
@@ -482,7 +489,7 @@ static void guess(struct lm_engine *e, struct lm_answer *a)
 	a->take += n;
 }
 
-/* How many tokens are proposed next, by what became of these. */
+/* Adapts the number of tokens to propose next to how many of these were right. */
 static void learn(struct lm_engine *e, struct lm_answer *a)
 {
 	if (!a->guesses)
@@ -503,7 +510,7 @@ static void learn(struct lm_engine *e, struct lm_answer *a)
 		a->speculation = LM_PROPOSED_MAX;
 }
 
-/* The rows of answers that have their prompt behind them. */
+/* Adds the rows of answers whose prompts are complete. */
 static void plan_next_tokens(struct lm_engine *e)
 {
 	for (uint32_t i = 0; i < e->running_count;) {
@@ -516,14 +523,14 @@ static void plan_next_tokens(struct lm_engine *e)
 			continue;
 		}
 		if (!make_room(e, a, 1))
-			continue; /* another stands at i now, or nobody */
+			continue; /* i is now another answer, or the end */
 		a->take = 1;
 		guess(e, a);
 		i++;
 	}
 }
 
-/* Somebody older computes the same page in this step: wait for it. */
+/* Whether an older answer computes the same page in this step; if so, this one waits for it. */
 static bool is_computed(struct lm_engine *e, uint32_t i,
 	const struct lm_prefix_hash *hash)
 {
@@ -539,8 +546,8 @@ static bool is_computed(struct lm_engine *e, uint32_t i,
 	return false;
 }
 
-/* The oldest prompt of the group after `group` that can take rows, or NULL. Groups follow one
- * another by number. */
+/* Returns the oldest prompt that can take rows in the group after `group`, or NULL. Groups are
+ * ordered by number. */
 static struct lm_answer *next_prompt(struct lm_engine *e, uint64_t group)
 {
 	struct lm_answer *best = NULL;
@@ -550,14 +557,14 @@ static struct lm_answer *next_prompt(struct lm_engine *e, uint64_t group)
 
 		if (!is_prompt(a) || a->wrong || a->take == a->known - a->sequence.length)
 			continue;
-		/* wraps around: the smallest distance behind group counts, itself last */
+		/* wraps around: takes the smallest distance after group, group itself last */
 		if (!best || a->group - group - 1 < best->group - group - 1)
 			best = a;
 	}
 	return best;
 }
 
-/* Shares the budget among prompts: the oldest of each group, groups in turn. */
+/* Shares the budget of rows among prompts: the oldest of each group, groups in turn. */
 static void plan_prompts(struct lm_engine *e, uint32_t left)
 {
 	struct lm_prefix_hash hash;
@@ -571,7 +578,7 @@ static void plan_prompts(struct lm_engine *e, uint32_t left)
 		before = a->sequence.length;
 		adopt(e, a);
 		count_cached(e, a, before);
-		/* `wrong` sets one aside for this step */
+		/* `wrong` excludes an answer from the rest of this step */
 		a->wrong = next_hash(a, &hash) && is_computed(e, i, &hash);
 	}
 	while (left && (a = next_prompt(e, e->turn))) {
@@ -596,7 +603,7 @@ static void plan(struct lm_engine *e)
 	plan_next_tokens(e);
 	for (uint32_t i = 0; i < e->running_count; i++)
 		next += e->running[i]->take;
-	/* prompts go on, however many others there are */
+	/* prompts advance in every step, however many answers there are */
 	left = e->budget > next + LM_PAGE ? e->budget - next : LM_PAGE;
 	plan_prompts(e, left);
 	e->row_count = 0;
@@ -627,7 +634,7 @@ static bool ends_text(const struct lm_engine *e, uint32_t token)
 	return false;
 }
 
-/* The text goes on with this token. */
+/* Appends a token to the text and reports it. */
 static void append(struct lm_engine *e, struct lm_answer *a, uint32_t token,
 	const float *logits)
 {
@@ -649,7 +656,7 @@ static void append(struct lm_engine *e, struct lm_answer *a, uint32_t token,
 		a->finish = LM_FINISH_LENGTH;
 }
 
-/* Adds a row to the embedding, and ends it with the last one. */
+/* Adds a row to the embedding, and completes it with the last row. */
 static void embed(struct lm_engine *e, struct lm_answer *a, uint32_t position)
 {
 	uint32_t dim = lm_weights_config(e->w)->dim;
@@ -702,7 +709,7 @@ static int hear(void *arg, uint32_t row, const float *logits)
 	return 0;
 }
 
-/* After a step: what was filled is kept, who is done leaves. */
+/* After a step: indexes the pages that were filled, and removes the answers that are finished. */
 static void settle(struct lm_engine *e)
 {
 	for (uint32_t i = 0; i < e->running_count;) {
@@ -730,7 +737,7 @@ static void count_step(struct lm_engine *e)
 		e->counts.prompt += e->rows[i].position < e->of[i]->prompt;
 }
 
-/* The pool: each page is free, or with as many as it counts. */
+/* Checks the pool: each page is free, or used as often as its reference count says. */
 static void check(const struct lm_engine *e)
 {
 	const struct lm_sequence **all = xcalloc((size_t)e->running_count + 1,

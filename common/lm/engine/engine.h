@@ -1,12 +1,12 @@
-/* engine.h - answers to many prompts at once by one model: who computes what in a step. Uses
+/* engine.h - continuous batching: one model generates answers to many prompts at once. Uses
  * forward.h, prefix.h, sample.h.
  *
- * A step takes the next token of every answer that has its prompt behind it, then pieces of
- * prompts up to a budget of rows. Keys and values lie in pages of one pool, which answers that
- * begin alike share; an answer is admitted when its prompt and LM_ENGINE_MARGIN tokens fit, and
- * when pages run out the newest gives its own back and is computed again later. None of this
- * changes a text: a row's bits follow from its own tokens (forward.h), a draw from seed and
- * position (sample.h). One thread uses an engine; service.h gives it one. */
+ * A step computes the next token of every answer whose prompt is complete, then pieces of
+ * prompts up to a budget of rows. Keys and values lie in pages of one pool; answers with the
+ * same beginning share pages. An answer is admitted when its prompt and LM_ENGINE_MARGIN tokens
+ * fit; when pages run out, the newest answer releases its own and is computed again later. None
+ * of this changes a text: a row's bits depend only on its own tokens (forward.h), a draw only
+ * on seed and position (sample.h). An engine is used by one thread; service.h provides it. */
 #ifndef RNP_COMMON_LM_ENGINE_ENGINE_H
 #define RNP_COMMON_LM_ENGINE_ENGINE_H
 
@@ -16,79 +16,82 @@
 #include "common/lm/infer/forward.h"
 #include "common/lm/infer/sample.h"
 
-#define LM_ENGINE_MARGIN   64 /* tokens that fit behind a prompt when it is admitted */
-#define LM_PROPOSED_MAX    8  /* tokens that are guessed ahead for an answer in a step */
+#define LM_ENGINE_MARGIN   64 /* free tokens after a prompt that admission requires */
+#define LM_PROPOSED_MAX    8  /* speculated tokens of an answer in a step */
 #define LM_ENGINE_STEP_MAX 4096
 
 struct lm_engine;
 
 enum lm_finish {
 	LM_UNFINISHED,
-	LM_FINISH_STOP,      /* a token that ends the text */
-	LM_FINISH_LENGTH,    /* tokens_max, or no further position */
-	LM_FINISH_CANCELLED, /* as was asked for */
-	LM_FINISH_ERROR      /* answer.error */
+	LM_FINISH_STOP,      /* it ended with a stop token */
+	LM_FINISH_LENGTH,    /* it reached tokens_max, or the last position */
+	LM_FINISH_CANCELLED, /* cancel was set */
+	LM_FINISH_ERROR      /* see answer.error */
 };
 
-/* One answer. Who asks fills in the first part, gives it to the engine and leaves it alone, but for
- * cancel, until the event that says how it finished. Begin with zeros. */
+/* One answer. The caller fills in the first part and submits it; until the event that reports
+ * its end it touches nothing but cancel. Initialise with zeros. */
 struct lm_answer {
 	uint32_t *
-		tokens; /* malloc'ed: the prompt; the engine appends. Freed by who asked */
+		tokens; /* malloc'ed: the prompt; the engine appends. The caller frees it */
 	size_t tokens_room;
 	uint32_t prompt;     /* tokens of the prompt, at least 1 */
 	uint32_t tokens_max; /* of the answer, at least 1 */
 	struct lm_sampling sampling;
 	struct lm_mask mask;
 	bool logprobs;
-	uint32_t top_logprobs; /* with logprobs: how many others are told */
-	uint64_t group;        /* who asks: groups take turns */
-	uint64_t space;        /* who may share pages with it */
+	uint32_t top_logprobs; /* with logprobs: number of alternatives reported */
+	uint64_t group;        /* the client: groups take turns */
+	uint64_t space;        /* answers of the same space may share pages */
 	uint32_t adapter;
-	/* What the answer may well be, for speculation; may be NULL. Borrowed. */
+	/* A likely text of the answer, for speculation; may be NULL. Borrowed. */
 	const uint32_t *prediction;
 	uint32_t prediction_count;
 	bool speculate;
-	/* Not NULL: no token is drawn, but [dim] activations of the prompt's last row, or with
-	 * `mean` the mean of all its rows, are written there; tokens_max is 1. */
+	/* If not NULL, no token is drawn: the [dim] activations of the prompt's last row, or
+	 * with `mean` the mean of all its rows, are written there; tokens_max is 1. */
 	float *embedding;
 	bool mean;
-	void *user; /* the asker's own */
+	void *user; /* for the caller */
 
 	_Atomic bool
-		cancel; /* any thread may set it: the answer takes no part in the next step */
+		cancel; /* any thread may set it: the answer ends before the next step */
 
-	/* What became of it; to be read after its events. */
+	/* Results, valid after its last event. */
 	enum lm_finish finish;
 	uint32_t generated;
-	uint32_t cached;             /* tokens of the prompt that were there already */
-	uint32_t proposed, accepted; /* tokens of speculation */
-	uint32_t preempted;          /* times */
+	uint32_t cached;             /* tokens of the prompt found in the cache */
+	uint32_t proposed, accepted; /* speculated tokens */
+	uint32_t preempted;          /* how often */
 	int64_t submitted_ns, admitted_ns, first_ns; /* monotonic; 0: not yet */
-	struct err *error; /* with LM_FINISH_ERROR; freed by who asked */
+	struct err *error; /* with LM_FINISH_ERROR; the caller frees it */
 
-	/* The engine's own. */
+	/* Private to the engine. */
 	struct lm_answer *next;
 	struct lm_sequence sequence;
 	struct lm_said said;
-	uint32_t known;  /* tokens that are there: prompt and answer */
-	uint32_t hashed; /* pages of the sequence that hash stands for */
+	uint32_t known;  /* number of tokens so far: prompt and answer */
+	uint32_t hashed; /* pages of the sequence that hash covers */
 	struct lm_prefix_hash hash;
 	uint32_t take, guesses,
-		hits;  /* rows of this step; of them proposals; that were right */
-	bool wrong;    /* a proposal was not what was drawn */
+		/* take: rows in this step; guesses: those that are proposals; hits: right
+		 * proposals */
+		hits;
+	bool wrong;    /* a proposal differed from the token drawn */
 	float *hidden; /* with mean: [dim] of one row */
 	uint64_t serial;
-	/* tokens to propose; steps until it is tried again; how often in a row all were wrong */
+	/* tokens to propose; steps until the next attempt; consecutive attempts that were all
+	 * wrong */
 	uint32_t speculation, pause, misses;
 };
 
-/* What happened to an answer. */
+/* A new token of an answer, or its end. */
 struct lm_event {
 	struct lm_answer *answer;
-	int64_t token; /* of the answer, or -1: it finished, answer.finish says how */
+	int64_t token; /* of the answer, or -1: it has ended, see answer.finish */
 	const struct lm_logprobs
-		*logprobs; /* NULL: not asked for. Valid during the call */
+		*logprobs; /* NULL: not requested. Valid during the call */
 };
 
 typedef void (*lm_event_fn)(void *arg, const struct lm_event *e);
@@ -96,7 +99,7 @@ typedef void (*lm_event_fn)(void *arg, const struct lm_event *e);
 struct lm_engine_limits {
 	uint32_t pages;   /* of the cache */
 	uint32_t streams; /* answers in progress */
-	uint32_t rows;    /* of prompts in a step */
+	uint32_t rows;    /* rows of prompts in a step */
 	uint32_t context; /* positions of a text */
 	enum lm_cache_type cache;
 	bool check; /* for tests: the pool is checked after each step, bug() if unsound */
@@ -104,36 +107,36 @@ struct lm_engine_limits {
 
 struct lm_engine_counts {
 	uint64_t steps, rows, generated, prompt, cached, preempted, proposed, accepted;
-	uint32_t running, waiting; /* answers, now */
+	uint32_t running, waiting; /* number of answers now */
 	uint32_t pages, pages_used,
-		pages_kept; /* now; kept: only for who may ask again */
+		pages_kept; /* now; kept: held only by the prefix index */
 };
 
-/* Bytes that an engine takes beside the weights. */
+/* Computes the bytes that an engine uses besides the weights. */
 void lm_engine_bytes(const struct lm_config *c, const struct lm_engine_limits *limits,
 	uint64_t *cache, uint64_t *tables, uint64_t *work);
 
-/* w is borrowed until close. ends: ids that end a text. Events come from lm_engine_step alone.
- * Returns 0 and *out to be closed, or -1 with err_set(). */
+/* Opens an engine. w is borrowed until close. ends: ids that end a text. Only lm_engine_step
+ * calls event. Returns 0 and *out to be closed, or -1 with err_set(). */
 int lm_engine_open(struct lm_engine **out, const struct lm_weights *w,
 	const struct lm_engine_limits *limits, const uint32_t *ends, uint32_t ends_count,
 	lm_event_fn event, void *arg);
 void lm_engine_close(
-	struct lm_engine *e); /* NULL is fine; answers that are left get no event */
+	struct lm_engine *e); /* NULL is fine; unfinished answers get no event */
 
-/* Whether an answer can ever be computed: returns 0, or -1 with err_set(EX_DATAERR) if its prompt
- * leaves no position for a token or does not fit into the whole cache, or has an id that is not in
- * the vocabulary. From any thread. */
+/* Checks whether an answer can be computed at all: returns 0, or -1 with err_set(EX_DATAERR) if
+ * its prompt leaves no position for a token, does not fit into the whole cache, or has an id
+ * that is not in the vocabulary. Any thread may call it. */
 int lm_engine_accepts(const struct lm_engine *e, const uint32_t *tokens, uint32_t n);
 
-/* Takes an answer that was accepted, behind those that wait. */
+/* Appends an answer that lm_engine_accepts accepted to the waiting ones. */
 void lm_engine_submit(struct lm_engine *e, struct lm_answer *a);
 
-/* Rows of prompts in a step from now on, at most limits.rows. */
+/* Sets the number of rows of prompts in a step, at most limits.rows. */
 void lm_engine_set_budget(struct lm_engine *e, uint32_t rows);
 
-/* Computes a step. Returns how many rows it had; 0: nothing is to be done. What fails is an answer:
- * its event says so. */
+/* Computes a step. Returns how many rows it had; 0: there is nothing to do. Failures concern
+ * single answers and are reported by their events. */
 uint32_t lm_engine_step(struct lm_engine *e);
 
 bool lm_engine_idle(const struct lm_engine *e);

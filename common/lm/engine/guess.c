@@ -1,11 +1,11 @@
-/* guess.c - finds the last tokens where they stood before. */
+/* guess.c - proposes tokens by looking up earlier occurrences of the last ones. */
 #include "common/lm/engine/guess.h"
 
 #include <string.h>
 
-#define GRAM 3 /* tokens that have to agree */
+#define GRAM 3 /* tokens that have to match */
 
-/* Behind the last place in from[0 .. n) where the tokens of gram end before `before`, or 0. */
+/* Returns the end of the last occurrence of gram in from[0 .. before), or 0. */
 static uint32_t find_last(const uint32_t *from, uint32_t before, const uint32_t *gram,
 	uint32_t tokens)
 {
@@ -24,14 +24,15 @@ static uint32_t copy(uint32_t *out, uint32_t most, const uint32_t *from, uint32_
 	return n;
 }
 
-/* The prediction goes on behind the last tokens of the answer; at first it is the answer. */
+/* Continues the prediction after the last tokens of the answer; at the start, from its
+ * beginning. */
 static uint32_t from_prediction(uint32_t *out, uint32_t most, const uint32_t *answer,
 	uint32_t n, const uint32_t *predicted, uint32_t m)
 {
 	uint32_t gram = n < GRAM ? n : GRAM, at = 0;
 
 	if (n) {
-		/* near the same place first: texts are changed here and there */
+		/* try the same position first: edited texts are mostly unchanged */
 		if (n <= m &&
 			memcmp(predicted + n - gram, answer + n - gram,
 				gram * sizeof *answer) == 0)
@@ -57,7 +58,7 @@ uint32_t lm_guess(uint32_t *out, uint32_t most, const uint32_t *text, uint32_t n
 	at = find_last(text, n - 1, text + n - GRAM, GRAM);
 	if (!at)
 		return 0;
-	/* what repeats goes on with its own continuation */
+	/* a text that repeats itself continues with its own copy */
 	for (uint32_t i = 0; i < most; i++)
 		out[i] = at + i < n ? text[at + i] : out[at + i - n];
 	return most;

@@ -1,14 +1,16 @@
-/* guess.h - what may come next in a text, from what was said before: proposals of speculation. Pure.
+/* guess.h - proposes the next tokens of a text from what came before, for speculative decoding.
+ * Pure.
  *
- * Look-up in the text itself (Saxena, prompt lookup decoding, 2023): where the last tokens stood
- * before, what followed them may follow again. */
+ * Prompt lookup decoding (Saxena 2023): where the last tokens occurred before, the tokens that
+ * followed them may follow again. */
 #ifndef RNP_COMMON_LM_ENGINE_GUESS_H
 #define RNP_COMMON_LM_ENGINE_GUESS_H
 
 #include <stdint.h>
 
-/* Writes at most `most` tokens that may follow the n of text, whose first `prompt` are the prompt;
- * returns how many. predicted: what the answer may well be; m 0: nothing is. */
+/* Writes at most `most` tokens that may follow the n of text, whose first `prompt` are the
+ * prompt; returns how many. predicted: m tokens that the answer is likely to contain; m may be
+ * 0. */
 uint32_t lm_guess(uint32_t *out, uint32_t most, const uint32_t *text, uint32_t n,
 	uint32_t prompt, const uint32_t *predicted, uint32_t m);
 

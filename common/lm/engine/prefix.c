@@ -1,5 +1,5 @@
-/* prefix.c - a hash table with chains, and a list by use; both link page numbers, as a page has at
- * most one entry. */
+/* prefix.c - a hash table with chains, and a list in order of use; both link page numbers, as a
+ * page has at most one entry. */
 #include "common/lm/engine/prefix.h"
 
 #include <sodium.h>

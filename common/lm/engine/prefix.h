@@ -1,10 +1,10 @@
-/* prefix.h - an index of full pages by the text that they end: who begins like somebody before needs
- * not compute it again. Uses cache.h, libsodium (BLAKE2b).
+/* prefix.h - an index of full pages by the text that they end, so that a text with the same
+ * beginning as an earlier one need not compute it again. Uses cache.h, libsodium (BLAKE2b).
  *
- * A page is known by a hash over the page before it, its LM_PAGE tokens, the adapter and the name
- * space, so that equal hashes mean equal texts from the first token on (a collision of 128 bits
- * would have to be found on purpose). The index holds its pages; the least recently used, which
- * nobody else has, leave first. */
+ * A page is identified by a hash of the previous page's hash, its LM_PAGE tokens, the adapter
+ * and the name space, so that equal hashes mean equal texts from the first token on (a
+ * collision of 128 bits does not occur by chance). The index holds a reference to its pages; of
+ * those that nobody else uses, the least recently used are evicted first. */
 #ifndef RNP_COMMON_LM_ENGINE_PREFIX_H
 #define RNP_COMMON_LM_ENGINE_PREFIX_H
 
@@ -16,11 +16,11 @@ struct lm_prefix_hash {
 	unsigned char bytes[LM_PREFIX_BYTES];
 };
 
-/* The hash that stands before the first page of a text. space: who may share; adapter: of the
- * weights. */
+/* Sets the hash that precedes the first page of a text. Only texts of the same space and the
+ * same adapter (of the weights) share pages. */
 void lm_prefix_root(struct lm_prefix_hash *out, uint64_t space, uint32_t adapter);
 
-/* The hash of a page: LM_PAGE tokens behind what parent stands for. out may be parent. */
+/* Computes the hash of a page: LM_PAGE tokens after the text of `parent`. out may be parent. */
 void lm_prefix_next(struct lm_prefix_hash *out, const struct lm_prefix_hash *parent,
 	const uint32_t *tokens);
 
@@ -28,28 +28,28 @@ bool lm_prefix_equal(const struct lm_prefix_hash *a, const struct lm_prefix_hash
 
 struct lm_prefix;
 
-/* An empty index of the pages of c, which is borrowed until close. */
+/* Opens an empty index of the pages of c, which is borrowed until close. */
 struct lm_prefix *lm_prefix_open(struct lm_cache *c);
-void lm_prefix_close(struct lm_prefix *x); /* NULL is fine; gives its pages back */
+void lm_prefix_close(struct lm_prefix *x); /* NULL is fine; releases its pages */
 
-/* The page of a hash, or -1. It is then the most recently used. */
+/* Returns the page of a hash, which becomes the most recently used, or -1. */
 int64_t lm_prefix_find(struct lm_prefix *x, const struct lm_prefix_hash *h);
 
-/* Keeps a page that is full, unless one of the same text is there already. */
+/* Adds a full page, unless the index has one of the same text. */
 void lm_prefix_add(struct lm_prefix *x, const struct lm_prefix_hash *h, uint32_t page);
 
-/* Makes a page, if it is kept, the most recently used. Of a text that ends touch the last page
- * first: what begins it stays the longest. */
+/* Makes a page, if the index has it, the most recently used. When a text ends, touch its last
+ * page first, so that its beginning is evicted last. */
 void lm_prefix_touch(struct lm_prefix *x, uint32_t page);
 
-/* Gives up pages that nobody else has until `wanted` pages of the cache are free. Returns whether
- * they are. */
+/* Evicts pages that nobody else uses until `wanted` pages of the cache are free. Returns
+ * whether they are. */
 bool lm_prefix_make_room(struct lm_prefix *x, uint32_t wanted);
 
-/* Pages that are free or could be. */
+/* Returns the number of pages that are free or could be evicted. */
 uint32_t lm_prefix_room(const struct lm_prefix *x);
 
-/* The pages that are kept, as a sequence for lm_cache_sound; release with free(). */
+/* Returns the pages in the index, as a sequence for lm_cache_sound; release with free(). */
 uint32_t *lm_prefix_pages(const struct lm_prefix *x, uint32_t *n);
 
 #endif

@@ -1,4 +1,4 @@
-/* service.c - the thread of an engine, and the two queues. */
+/* service.c - the thread of an engine, its input queue and its outbox of events. */
 #include "common/lm/engine/service.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "common/base/mem.h"
 
 #define BUDGET_MIN   LM_PAGE
-#define BUDGET_FIRST 32 /* rows of prompts before it is known how long they take */
+#define BUDGET_FIRST 32 /* rows of prompts in a step until their speed is known */
 
 /* --- the outbox ------------------------------------------------------------------------------ */
 
@@ -57,8 +57,8 @@ static void empty(struct lm_news *n)
 	n->count = n->logprobs_count = 0;
 }
 
-/* While it is collected, an event has the number of its logprobs + 1 in place of the pointer: the
- * array moves as it grows. */
+/* While events are collected, they store the index of their logprobs + 1 instead of a pointer,
+ * because the array moves as it grows. */
 static void add(struct lm_news *n, const struct lm_event *e)
 {
 	uintptr_t number = 0;
@@ -84,7 +84,7 @@ static void resolve(struct lm_news *n)
 	}
 }
 
-/* Appends what a step collected, and empties it. */
+/* Appends the events that a step collected, and empties the collection. */
 static void post(struct lm_outbox *o, struct lm_news *from)
 {
 	if (!from->count)
@@ -142,14 +142,14 @@ struct lm_service {
 	struct lm_service_config config;
 	pthread_t thread;
 
-	pthread_mutex_t lock; /* of all that follows */
+	pthread_mutex_t lock; /* protects all fields below */
 	pthread_cond_t work;
-	struct lm_answer *first, **end; /* handed in, not yet the engine's */
-	uint32_t pending;               /* handed in and not yet admitted */
+	struct lm_answer *first, **end; /* submitted, not yet passed to the engine */
+	uint32_t pending;               /* submitted and not yet admitted */
 	bool stop;
 	struct lm_service_counts counts;
 
-	struct lm_news news; /* the thread's own: of this step */
+	struct lm_news news; /* only the thread's: events of this step */
 	uint32_t budget;
 };
 
@@ -160,7 +160,8 @@ static void hear(void *arg, const struct lm_event *e)
 	add(&s->news, e);
 }
 
-/* Gives the engine what was handed in; waits where there is nothing to do. False: it ends. */
+/* Passes submitted answers to the engine; waits if there is nothing to do. Returns false when
+ * the service stops. */
 static bool receive(struct lm_service *s)
 {
 	bool on;
@@ -180,7 +181,7 @@ static bool receive(struct lm_service *s)
 	return on;
 }
 
-/* A step should not take longer than step_ns: other streams wait for it. */
+/* Adapts the budget so that a step takes no longer than step_ns: other streams wait for it. */
 static void adapt(struct lm_service *s, uint32_t rows, int64_t ns)
 {
 	uint32_t most = s->config.limits.rows;
@@ -280,7 +281,7 @@ int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint3
 int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, uint32_t n)
 {
 	int rc = 0;
-	/* what finds a free stream does not wait */
+	/* answers that get a free stream at once do not count as waiting */
 	uint32_t busy, most = s->config.queue;
 
 	pthread_mutex_lock(&s->lock);

@@ -1,6 +1,5 @@
-/* service.h - an engine with a thread of its own. Other threads put answers into one queue and take
- * what becomes of them from another; nothing they do makes the engine's thread wait. Uses engine.h,
- * pthreads. */
+/* service.h - an engine with its own thread. Other threads submit answers to one queue and take
+ * their events from another; they never block the engine's thread. Uses engine.h, pthreads. */
 #ifndef RNP_COMMON_LM_ENGINE_SERVICE_H
 #define RNP_COMMON_LM_ENGINE_SERVICE_H
 
@@ -10,14 +9,14 @@
 
 struct lm_outbox;
 
-/* As struct lm_event; logprobs lies in lm_news. */
+/* Like struct lm_event; logprobs points into lm_news. */
 struct lm_news_event {
 	struct lm_answer *answer;
 	int64_t token;
 	const struct lm_logprobs *logprobs;
 };
 
-/* Events in their order, valid until the next lm_outbox_take. Begin with zeros. */
+/* Events in order, valid until the next lm_outbox_take. Initialise with zeros. */
 struct lm_news {
 	struct lm_news_event *events;
 	size_t count, room;
@@ -26,10 +25,11 @@ struct lm_news {
 };
 
 struct lm_outbox *lm_outbox_new(void);
-void lm_outbox_free(struct lm_outbox *o); /* NULL is fine; no service uses it any more */
+void lm_outbox_free(
+	struct lm_outbox *o); /* NULL is fine; no service may use it any more */
 
-/* Waits at most timeout_ms for events, or for lm_outbox_wake, and takes all there are. One thread at
- * a time. news: the same one each time. */
+/* Waits at most timeout_ms for events, or for lm_outbox_wake, and takes all there are. Only one
+ * thread at a time may call it, always with the same news. */
 void lm_outbox_take(struct lm_outbox *o, struct lm_news *news, int timeout_ms);
 void lm_outbox_wake(struct lm_outbox *o);
 void lm_news_release(struct lm_news *n);
@@ -41,31 +41,31 @@ struct lm_service;
 struct lm_service_config {
 	struct lm_engine_limits limits;
 	uint32_t queue; /* answers that may wait */
-	int64_t step_ns; /* pieces of prompts shrink where a step takes longer; 0: they do not */
+	int64_t step_ns; /* if a step takes longer, pieces of prompts get smaller; 0: never */
 	const uint32_t *ends; /* ids that end a text */
 	uint32_t ends_count;
 	struct lm_outbox *outbox; /* borrowed until close */
 };
 
-/* Starts the thread. w is borrowed until close. Returns 0 and *out, or -1 with err_set(). */
+/* Opens an engine and starts its thread. w is borrowed until close. Returns 0 and *out, or -1
+ * with err_set(). */
 int lm_service_open(struct lm_service **out, const struct lm_weights *w,
 	const struct lm_service_config *config);
 
-/* Ends the thread after the step in progress. Answers that are not finished get no event. NULL is
- * fine. */
+/* Stops the thread after the current step. Unfinished answers get no event. NULL is fine. */
 void lm_service_close(struct lm_service *s);
 
-/* Any thread: as lm_engine_accepts. */
+/* As lm_engine_accepts, from any thread. */
 int lm_service_accepts(const struct lm_service *s, const uint32_t *tokens, uint32_t n);
 
-/* Any thread: takes all n answers, or none and returns -1 with err_set(EX_TEMPFAIL): so many wait
- * already. Their events come to the outbox. */
+/* Submits n answers, from any thread: all of them, or none if the queue is full, which returns
+ * -1 with err_set(EX_TEMPFAIL). Their events go to the outbox. */
 int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, uint32_t n);
 
-/* Any thread, until the last event of the answer was taken from the outbox. */
+/* Cancels an answer, from any thread, until its last event is taken from the outbox. */
 void lm_service_cancel(struct lm_service *s, struct lm_answer *a);
 
-/* Any thread: counts as of the last step, and how long steps took. */
+/* Counts as of the last step, and the time of all steps; any thread may read them. */
 struct lm_service_counts {
 	struct lm_engine_counts engine;
 	uint64_t step_ns; /* of all steps */

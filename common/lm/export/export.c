@@ -1,4 +1,5 @@
-/* export.c - writes tensors, metadata and config of a model in other programs' formats. */
+/* export.c - writes tensors, metadata and config of a model in the formats of llama.cpp and
+ * Hugging Face. */
 #include "common/lm/export/export.h"
 
 #include <inttypes.h>

@@ -24,7 +24,7 @@ typedef int (
 struct lm_export {
 	/* rope.interleaved: how the source's rows of q and k are laid out */
 	struct lm_config config;
-	/* source of the parameters; NULL: they come from read */
+	/* source of the parameters; NULL: `read` provides them */
 	const struct model_file *model_file;
 	lm_read_fn read;
 	void *ctx;

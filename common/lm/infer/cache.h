@@ -63,18 +63,19 @@ void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 
 uint32_t lm_cache_size(const struct lm_cache *c); /* pages, free or not */
 
-/* Somebody who is no sequence keeps a page, which is not free, and gives it up. */
+/* Hold and release a page on behalf of something that is not a sequence. The page must not be
+ * free. */
 void lm_cache_hold(struct lm_cache *c, uint32_t page);
 void lm_cache_drop(struct lm_cache *c, uint32_t page);
-/* How many have it. */
+/* Returns how many sequences and other holders have the page. */
 uint32_t lm_cache_users(const struct lm_cache *c, uint32_t page);
 
-/* The next LM_PAGE tokens of s, whose length is whole pages, are those of a page that somebody has:
- * it takes the place of a page of its own that it may have grown for them. */
+/* Appends a page that others already have to s, whose length must be whole pages: the page's
+ * LM_PAGE tokens are the next of s. It replaces a page that s may have grown for them. */
 void lm_sequence_adopt(struct lm_sequence *s, struct lm_cache *c, uint32_t page);
 
-/* For tests: whether every page is either free or in as many of the n sequences as its count
- * says, and no list has a page twice. */
+/* For tests: whether every page is either free or in as many of the n sequences as its
+ * reference count says, and no list contains a page twice. */
 bool lm_cache_sound(const struct lm_cache *c, const struct lm_sequence *const *all,
 	size_t n);
 

@@ -1,4 +1,4 @@
-/* chat.c - the table of chat formats, and writing a conversation in one of them. */
+/* chat.c - the table of chat formats, and rendering a conversation in one of them. */
 #include "common/lm/infer/chat.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
-/* A system's words that have no turn of their own come before the first user's. */
+/* For formats without a system turn: the system message goes before the first user message. */
 #define SYSTEM_FIRST                                                       \
 	"{% set ns = namespace(system='') %}{% for message in messages %}" \
 	"{% if message.role == 'system' and not loop.first %}"             \
@@ -132,7 +132,7 @@ const char *lm_chat_source(const struct lm_chat *c)
 	return c->source;
 }
 
-/* Whether the template begins its text with BOS itself. */
+/* Whether the template itself begins the text with BOS. */
 static bool begins_with(const struct lm_template_text *text, const char *bos)
 {
 	size_t len = strlen(bos);

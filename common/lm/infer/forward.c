@@ -35,7 +35,7 @@ struct lm_forward {
 	/* columns position, slot, table and chosen; then lists of pages */
 	uint32_t *host;
 	uint32_t rows; /* of the current pass */
-	uint32_t told; /* of the chosen rows: whose logits are handed over */
+	uint32_t told; /* chosen rows whose logits were passed to the callback */
 	uint32_t keys_max;
 };
 
@@ -47,7 +47,7 @@ struct sizes {
 	uint64_t table, x, q, kv, gu, y, x8, gathered, logits, indices;
 };
 
-/* Returns the room of the widest activations that a quantised matrix can take. */
+/* Returns the size of the widest activations that a quantised matrix can take. */
 static uint64_t x8_size(const struct lm_config *c, uint64_t rows)
 {
 	uint64_t most = c->hidden > c->dim ? c->hidden : c->dim;

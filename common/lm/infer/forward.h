@@ -32,8 +32,8 @@ struct lm_row {
  * in the order of the rows. Returns 0, or -1 with err_set(), which ends the calls. */
 typedef int (*lm_logits_fn)(void *arg, uint32_t row, const float *logits);
 
-/* Computes the bytes that a forward pass takes beside weights and cache: *tables for rotary
- * positions, *work for activations and what is on the host. */
+/* Computes the bytes that a forward pass takes besides weights and cache: *tables for rotary
+ * positions, *work for activations and host memory. */
 void lm_forward_bytes(const struct lm_config *c, const struct lm_forward_limits *limits,
 	uint64_t *tables, uint64_t *work);
 

@@ -1,5 +1,5 @@
-/* sample.c - draws tokens. Nothing is sorted as a whole: a histogram of the logits finds the limit
- * of top_k and top_p, and only what lies in its one bucket is put in order. */
+/* sample.c - draws tokens. There is no full sort: a histogram of the logits finds the bucket
+ * with the limit of top_k and top_p, and only the tokens of that bucket are sorted. */
 #include "common/lm/infer/sample.h"
 
 #include <math.h>
@@ -9,8 +9,9 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
-#define REACH    32.0 /* nothing below e^-REACH of the most likely is drawn */
-#define PER_UNIT 64   /* buckets */
+#define REACH \
+	32.0 /* tokens less likely than e^-REACH of the most likely are never drawn */
+#define PER_UNIT 64 /* buckets per unit of log probability */
 #define BUCKETS  ((int)REACH * PER_UNIT)
 #define WORD(id) ((id) / 64)
 #define BIT(id)  (UINT64_C(1) << (id) % 64)
@@ -94,7 +95,8 @@ static void penalise(float *x, uint32_t count, const struct lm_sampling *s,
 	}
 }
 
-/* The logits as bias, penalties and mask change them: the model's own where nothing does. */
+/* Returns the logits changed by bias, penalties and mask, or the model's own if none of these
+ * apply. */
 static const float *adjusted(struct lm_scratch *w, const struct lm_sampling *s,
 	const struct lm_said *said, const uint64_t *allowed, const float *logits,
 	uint32_t count)
@@ -144,7 +146,7 @@ static int bucket_of(const struct lm_candidate *c, float most, double temperatur
 	return b < BUCKETS ? b : BUCKETS - 1;
 }
 
-/* All tokens within reach, in the order of their ids; returns how many. */
+/* Collects all tokens within REACH, in the order of their ids; returns how many. */
 static uint32_t collect(struct lm_scratch *w, const float *x, uint32_t count, float most,
 	double temperature)
 {
@@ -168,14 +170,14 @@ static double weigh(struct lm_candidate *kept, uint32_t n, float most, double te
 	return sum;
 }
 
-/* Where a limit cuts: all of the buckets before `bucket`, and of this the first that are still
- * needed. */
+/* The place of a limit: all buckets before `bucket` are within it, and `needed` of `bucket`
+ * itself. */
 struct limit {
 	int bucket;
-	double needed; /* of its count, or of its shares */
+	double needed; /* count, or sum of shares */
 };
 
-/* total of k, or of a sum of shares, by bucket. */
+/* Finds the limit at which the histogram sums up to total: k tokens, or a sum of shares. */
 static struct limit find(const double *of_bucket, double total)
 {
 	struct limit l = { .needed = total };
@@ -185,8 +187,8 @@ static struct limit find(const double *of_bucket, double total)
 	return l;
 }
 
-/* Leaves the candidates up to the limit, the ones in its bucket most likely first; by_count: each
- * counts 1, else its share. */
+/* Keeps the candidates up to the limit, of its bucket the most likely. by_count: each counts 1,
+ * else its share. */
 static uint32_t cut(struct lm_scratch *w, uint32_t n, float most, double temperature,
 	struct limit l, bool by_count)
 {
@@ -194,8 +196,8 @@ static uint32_t cut(struct lm_scratch *w, uint32_t n, float most, double tempera
 	uint32_t better = 0, in_bucket = 0;
 	double taken = 0;
 
-	/* Better ones move to the front, those of the bucket go behind them by a swap: the order
-	 * of ids is lost there and comes back by sorting. */
+	/* Candidates of better buckets move to the front, each swapped with the first of the
+	 * limit's bucket, which loses the order of ids; sorting restores it. */
 	for (uint32_t i = 0; i < n; i++) {
 		int b = bucket_of(&kept[i], most, temperature);
 		struct lm_candidate c = kept[i];

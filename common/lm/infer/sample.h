@@ -1,12 +1,12 @@
-/* sample.h - the next token out of a model's logits. Uses rng. Pure.
+/* sample.h - draws the next token from a model's logits. Uses rng. Pure.
  *
- * In this order: bias and penalties change logits; a mask leaves out tokens; temperature; the top_k
- * most likely; of these the fewest whose shares reach top_p (nucleus sampling: Holtzman et al.,
- * arXiv 1904.09751); of these the ones with at least min_p times the share of the most likely
- * (Nguyen et al., arXiv 2407.01082). The token at position p of a text is drawn with block p of the
- * Philox sequence (seed, choice) and nothing else, so that a text does not depend on what was
- * computed beside it, on how often it was interrupted, or on who proposed a token. Tokens that are
- * less likely than e^-32 of the most likely are never drawn. */
+ * The steps are, in order: bias and penalties change logits; a mask excludes tokens;
+ * temperature; the top_k most likely; of these the fewest whose shares reach top_p (nucleus
+ * sampling: Holtzman et al., arXiv 1904.09751); of these the ones with at least min_p times the
+ * share of the most likely (Nguyen et al., arXiv 2407.01082). The token at position p of a text
+ * is drawn with block p of the Philox sequence (seed, choice) and nothing else, so that a text
+ * does not depend on the other texts in the batch, on interruptions, or on speculation. Tokens
+ * that are less likely than e^-32 of the most likely are never drawn. */
 #ifndef RNP_COMMON_LM_INFER_SAMPLE_H
 #define RNP_COMMON_LM_INFER_SAMPLE_H
 
@@ -20,52 +20,53 @@ struct lm_bias {
 	float bias; /* added to its logit */
 };
 
-/* How tokens are drawn. */
+/* Parameters of sampling. */
 struct lm_sampling {
-	double temperature; /* 0: the most likely one, of equal ones the lowest id */
+	double temperature; /* 0: the most likely token, of equal ones the lowest id */
 	double top_p;       /* 1: all */
 	double min_p;       /* 0: all */
 	uint32_t top_k;     /* 0: all */
-	/* Subtracted from the logit of a token for each time, and once if it was generated. */
+	/* Subtracted from a token's logit: frequency for each time that it was generated,
+	 * presence once if it was. */
 	double frequency_penalty, presence_penalty;
 	/* Divides positive logits and multiplies negative ones of tokens in prompt or answer (CTRL,
 	 * arXiv 1909.05858); 1: none. */
 	double repetition_penalty;
 	const struct lm_bias *bias; /* borrowed */
 	uint32_t bias_count;
-	uint32_t choice; /* of several answers to one prompt */
+	uint32_t choice; /* number of the answer, if a prompt has several */
 	uint64_t seed;
 };
 
-/* Everything is drawn as the model says: temperature 1, no limits. */
+/* The model's own distribution: temperature 1, no limits. */
 void lm_sampling_defaults(struct lm_sampling *s, uint64_t seed);
 
-/* Whether lm_draw needs to know what was said before. */
+/* Whether lm_draw needs the earlier tokens. */
 bool lm_sampling_penalises(const struct lm_sampling *s);
 
-/* What was said before, for the penalties. Begin with zeros. */
+/* Earlier tokens of a text, for the penalties. Initialise with zeros. */
 struct lm_said {
-	uint32_t *generated; /* [vocab]: how often, in the answer */
-	uint64_t *prompt;    /* [vocab] bits: whether, in the prompt */
+	uint32_t *generated; /* [vocab]: how often it occurs in the answer */
+	uint64_t *prompt;    /* [vocab] bits: whether it occurs in the prompt */
 };
 
 void lm_said_init(struct lm_said *h, uint32_t vocab);
 void lm_said_release(struct lm_said *h);
-/* token is below the vocabulary. */
+/* Counts a token, which must be below the vocabulary size. */
 void lm_said_prompt(struct lm_said *h, uint32_t token);
 void lm_said_add(struct lm_said *h, uint32_t token);
 
-/* Which tokens may come next in a text. allowed returns bits (token i is bit i % 64 of word i / 64,
- * the vocabulary rounded up to words), or NULL for all; borrowed until the next call. It allows at
- * least one. accept tells which was taken. Both are called by the thread that computes and must
- * return within microseconds to a few milliseconds. */
+/* A mask of the tokens that may come next. allowed returns bits (token i is bit i % 64 of word
+ * i / 64, the vocabulary rounded up to words), borrowed until the next call, or NULL for all
+ * tokens. It allows at least one. accept is called with the token that was drawn. The thread
+ * that computes calls both; they must return within microseconds to a few milliseconds. */
 struct lm_mask {
 	const uint64_t *(*allowed)(void *ctx); /* NULL: no mask */
 	void (*accept)(void *ctx, uint32_t token);
 	void *ctx;
 };
 
-/* Work space of a thread. Begin with zeros; it grows to the vocabulary. */
+/* Working memory of a thread. Initialise with zeros; it grows to the vocabulary. */
 struct lm_scratch {
 	float *logits;
 	struct lm_candidate *kept;
@@ -74,23 +75,24 @@ struct lm_scratch {
 
 void lm_scratch_release(struct lm_scratch *w);
 
-/* Draws one of count > 0 tokens for `position`. said and allowed may be NULL. Logits that are NaN
- * are never taken, unless all are. */
+/* Draws one of count > 0 tokens for `position`. said and allowed may be NULL. Logits that are
+ * NaN are never drawn, unless all are. */
 uint32_t lm_draw(struct lm_scratch *w, const struct lm_sampling *s,
 	const struct lm_said *said, const uint64_t *allowed, const float *logits,
 	uint32_t count, uint64_t position);
 
-/* Natural logarithms of shares that the model itself gives: softmax of its logits, before anything
- * that sampling does. */
+/* Log probabilities of the model itself: log softmax of its logits, before any step of
+ * sampling. */
 struct lm_logprobs {
-	float token; /* of the one that was drawn */
+	float token; /* of the token that was drawn */
 	uint32_t n;
 	uint32_t top
 		[LM_TOP_LOGPROBS_MAX]; /* the most likely, of equal ones the lowest id first */
 	float top_logprob[LM_TOP_LOGPROBS_MAX];
 };
 
-/* n: at most LM_TOP_LOGPROBS_MAX. */
+/* Computes the log probabilities of a token and the n most likely, n at most
+ * LM_TOP_LOGPROBS_MAX. */
 void lm_logprobs(struct lm_logprobs *out, const float *logits, uint32_t count,
 	uint32_t token, uint32_t n);
 
@@ -98,14 +100,14 @@ void lm_logprobs(struct lm_logprobs *out, const float *logits, uint32_t count,
 
 struct lm_sampler {
 	struct lm_sampling how;
-	uint64_t position; /* of the next token that is drawn */
+	uint64_t position; /* of the next token to draw */
 	struct lm_scratch scratch;
 };
 
 void lm_sampler_init(struct lm_sampler *s, uint64_t seed);
 void lm_sampler_release(struct lm_sampler *s);
 
-/* Draws the next token and goes on to the position after it. */
+/* Draws the next token and advances the position. */
 uint32_t lm_sample(struct lm_sampler *s, const float *logits, uint32_t count);
 
 #endif

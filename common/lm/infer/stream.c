@@ -1,4 +1,4 @@
-/* stream.c - one sequence that is fed in pieces. */
+/* stream.c - a single sequence, fed in pieces. */
 #include "common/lm/infer/stream.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* stream.h - one sequence that is fed and continued, with a cache and a forward pass of its
- * own: for `ask`, measurements and tests. Uses forward.h. */
+/* stream.h - a single sequence with its own cache and forward pass: for `ask`, measurements and
+ * tests. Uses forward.h. */
 #ifndef RNP_COMMON_LM_INFER_STREAM_H
 #define RNP_COMMON_LM_INFER_STREAM_H
 
