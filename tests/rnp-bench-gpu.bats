@@ -1,5 +1,8 @@
-# rnp-bench run on a GPU: the suites gpu and link, what is recorded beside them, and what can be wrong with a GPU.
-# The plug-in is made of the CUDA sources, compiled for the CPU (tests/kernels/cuda_emu.h); the driver's library is a fake.
+# rnp-bench run on a GPU: the suites gpu and link, the data recorded with them, and possible
+# faults of
+# a GPU. The plug-in is built from the CUDA sources, compiled for the CPU
+# (tests/kernels/cuda_emu.h);
+# the driver's library is a fake.
 load helper
 
 setup_file() {
@@ -18,7 +21,7 @@ setup() {
 	echo 0x030200 >"$RNP_SYSROOT/sys/bus/pci/devices/0000:01:00.0/class"
 }
 
-# One short run: link alone takes the least time
+# One short run: the link suite takes the least time
 link() {
 	rnp-bench run --suite link --quick --time 8ms "$@"
 }
@@ -73,9 +76,9 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 	CUDA_EMU_DEVICES=0 refused 69 "no CUDA-capable device" link --device cuda
 	refused 69 "there are 1 GPUs" link --device cuda:7
 	refused 69 "the device asked for is 'cpu'" link --device cpu
-	# the driver without the toolkit that the plug-in is built with
+	# a driver, but not the toolkit to build the plug-in with
 	RNP_CUDA_PLUGIN=/nonexistent refused 69 "our CUDA plug-in is not: build it with nvcc" link
-	# the plug-in without a driver: the GPU is on the bus, or there is none
+	# the plug-in without a driver: there is a GPU on the bus, or there is none
 	no_driver
 	CUDA_EMU_DRIVER=0 refused 69 "its driver is not loaded" link
 	rm -r "$RNP_SYSROOT/sys"
@@ -89,7 +92,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 		chmod 755 "$BATS_TEST_TMPDIR" "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR" 2>/dev/null || true
 		CUDA_EMU_DEVICES=0 run --separate-stderr setpriv --reuid 65534 --clear-groups "$(command -v rnp-bench)" run --suite link
 		[[ $stderr != *"setpriv: "* ]] || skip "cannot become another user: $stderr"
-		# somebody else must be able to walk to the build
+		# another user must be able to enter the folders that lead to the build
 		[[ $stderr != *"failed to execute"* ]] || skip "$stderr"
 	else
 		chmod 0 "$RNP_SYSROOT/dev/nvidiactl"
@@ -109,7 +112,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 	[[ $stderr == *"link: cuda:0: driver: NVML: GPU is lost (15)"* ]]
 }
 
-# One whose suites are run with a GPU that is broken in this way
+# Runs a command with a GPU that has this fault
 broken() {
 	RNP_CUDA_PLUGIN=$BATS_FILE_TMPDIR/wrong.so WRONG_CUDA_PLUGIN=$RNP_BUILD/emu/librnp_cuda.so WRONG_CUDA=$1 run_split "${@:2}"
 }

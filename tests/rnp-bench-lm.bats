@@ -1,7 +1,8 @@
-# rnp-bench run --suite train and --suite serve: language models beside the roofs of the machine.
+# rnp-bench run --suite train and --suite serve: language models compared with the limits of the
+# machine (roofline).
 load helper
 
-# What every record of a model says of itself agrees: rates, shares and the figure.
+# Checks that the rates and shares in every record of a model are consistent.
 agrees() {
 	jq -es 'map(select(.params.flop_per_token)) | length > 0 and all(
 		(.params.flop_per_token > 0) and (.params.bytes_per_token > 0) and (.unit == "tokens/s") and
@@ -18,7 +19,7 @@ v = jsonschema.Draft202012Validator(json.loads(sys.argv[1]))
 for line in sys.stdin: v.validate(json.loads(line))' "$(rnp-bench --schema rnp.bench)" <<<"$output"
 }
 
-# root FILE CONTENT ...: a machine of these files to look at instead of this one
+# root FILE CONTENT ...: makes a machine with these files the one that is measured
 root() {
 	export RNP_SYSROOT=$BATS_TEST_TMPDIR/root
 	while (($#)); do
@@ -36,11 +37,12 @@ setup() {
 	run_split rnp-bench run --suite train --quick --time 8ms --plot p.svg --metrics-file m.prom
 	assert_success
 	assert_equal "$(jq -r .test <<<"$output" | tr '\n' ,)" "step_nano,step_mini,matmul_bf16,read,"
-	# 6 N and 12 layers heads head_dim length / 2, by hand: the norms, 11 x 128, are no matrices
+	# 6 N and 12 layers heads head_dim length / 2, by hand: the norms, 11 x 128, are no
+	# matrices
 	assert_equal "$(jq -c 'select(.test == "step_nano").params | [.parameters, .flop_per_token == 6 * (.parameters - 11 * 128) + 12 * 5 * 128 * .length / 2]' <<<"$output")" "[1070464,true]"
 	agrees
 	fits_schema
-	# a sample a segment, of the roofs too, which were measured beside each model
+	# one sample per segment, also of the limits, which are measured beside each model
 	jq -es 'all(.samples == 8) and (map(select(.test == "read"))[0].repetitions >= 10)' <<<"$output"
 	grep -q '>[^<]*step_nano' p.svg
 	grep -q '>[^<]*roofline' p.svg
@@ -52,7 +54,7 @@ setup() {
 	assert_success
 	assert_equal "$(jq -r .test <<<"$output" | tr '\n' ,)" \
 		"prefill_nano_f32,decode_nano_f32,prefill_nano_q8_0,decode_nano_q8_0,prefill_mini_f32,decode_mini_f32,prefill_mini_q8_0,decode_mini_q8_0,matmul_f32,read,"
-	# f32 is 4 bytes a parameter; q8_0 34 for 32 of them, the norms f32
+	# f32 takes 4 bytes per parameter; q8_0 takes 34 for 32 of them, and its norms are f32
 	assert_equal "$(jq -c 'select(.test == "decode_nano_f32").params | .weight_bytes == 4 * .parameters and .bytes_per_token == .weight_bytes' <<<"$output")" true
 	assert_equal "$(jq -c 'select(.test == "decode_nano_q8_0").params | .weight_bytes == 34 / 32 * (.parameters - 11 * 128) + 4 * 11 * 128' <<<"$output")" true
 	agrees

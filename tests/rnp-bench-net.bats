@@ -19,7 +19,7 @@ wait_for() {
 	fail "the server does not start"
 }
 
-# A peer on a free port: $url, $server
+# Starts a peer on a free port: $url, $server
 start_peer() {
 	rm -f port
 	rnp-bench serve --listen 127.0.0.1:0 --port-file port --log-file requests.log "$@" 2>serve.err 3>&- &
@@ -28,7 +28,7 @@ start_peer() {
 	url=http://127.0.0.1:$(<port)
 }
 
-# One that misbehaves, see fake_peer.py: $url, $fake
+# Starts one that misbehaves, see fake_peer.py: $url, $fake
 start_fake_peer() {
 	rm -f fake.port
 	python3 "$ROOT/tests/fake_peer.py" "$1" fake.port 3>&- &
@@ -42,7 +42,7 @@ stop_fake_peer() {
 	wait "$fake" 2>/dev/null || true
 }
 
-# valid KIND FILE: each line of FILE fits its schema
+# valid KIND FILE: each line of FILE satisfies its schema
 valid() {
 	python3 -c 'import json, sys, jsonschema
 v = jsonschema.Draft202012Validator(json.loads(sys.argv[1]))
@@ -99,7 +99,7 @@ tcp_port() {
 	start_peer
 	local port i sockets=()
 	port=$(tcp_port)
-	# nonsense, more of it than a hello has bytes: a clean end at once, not a reset
+	# nonsense, longer than a hello: the connection is closed at once, not reset
 	for i in {1..20}; do
 		exec 9<>"/dev/tcp/127.0.0.1/$port"
 		printf 'GET / HTTP/1.1\r\nHost: %01000d\r\n\r\n' 1 >&9
@@ -108,7 +108,8 @@ tcp_port() {
 		assert_equal "$output" ""
 		exec 9>&-
 	done
-	# eight that say nothing, then none is left for the ninth; after five seconds there is
+	# eight connections that send nothing leave none for the ninth; after five seconds there
+	# is one again
 	for i in {1..8}; do
 		exec {fd}<>"/dev/tcp/127.0.0.1/$port"
 		sockets+=("$fd")
@@ -142,7 +143,7 @@ tcp_port() {
 	valid rnp.bench net.jsonl
 	assert_equal "$(jq -r '.test + " " + .unit + " " + .params.transport' net.jsonl | tr '\n' ,)" \
 		"down B/s tcp,up B/s tcp,ping ns tcp,"
-	# a loopback moves more than 50 MB/s, and less than memory does
+	# loopback moves more than 50 MB/s, and less than memory does
 	jq -es '.[0:2] | all(.median > 5e7 and .median < 1e12)' net.jsonl
 	jq -es '.[2] | .median > 1000 and .median < 1e8' net.jsonl
 	rnp-register detect --bench net.jsonl | jq -e --slurpfile net net.jsonl \
@@ -151,7 +152,7 @@ tcp_port() {
 
 @test "net: what a far connection does before it is at its speed is not counted" {
 	start_fake_peer tcp-far
-	# 3 MB/s at most for 160 ms, then as fast as it can
+	# 3 MB/s at most for 160 ms, then as fast as possible
 	rnp-bench run --suite net --quick --time 400ms --peer "$url" >far.jsonl
 	jq -es 'map(select(.unit == "B/s")) | length == 2 and all(.median > 20e6 and .params.transport == "tcp")' far.jsonl ||
 		fail "$(cat far.jsonl)"
@@ -186,7 +187,8 @@ tcp_port() {
 
 @test "run: a peer that is none does not keep the other suites from being run" {
 	start_fake_peer nonsense
-	# without the mem suite, which takes long on large caches: a machine that has no memory left
+	# without the mem suite, which takes long on large caches: a machine that has no free
+	# memory
 	mkdir -p root/proc
 	echo 'MemAvailable: 65536 kB' >root/proc/meminfo
 	RNP_SYSROOT=$PWD/root run_split rnp-bench run --quick --time 10ms --peer "$url" --size 16MiB
@@ -203,13 +205,15 @@ tcp_port() {
 		"1024,4096,16384,65536,262144,1048576,4194304,16777216,"
 	jq -es 'map(select(.test == "allreduce")) | group_by(.params.backend) | map(length) == [8, 8]' comm.jsonl
 	jq -es 'map(select(.params.bytes)) | all(.unit == "ns" and .median > 0 and .params.ranks == 2 and .params.local)' comm.jsonl
-	# a sample a segment, each with connections of its own
+	# one sample per segment, each with its own connections
 	jq -es 'all(.samples == 8)' comm.jsonl
-	# one line an operation and backend; tcp is faster than http for what is short
+	# one line per operation and backend; tcp is faster than http for short messages
 	jq -es 'map(select(.test | endswith("_latency"))) | length == 4' comm.jsonl
 	jq -es 'map(select(.test | endswith("_bandwidth"))) | length == 4 and all(.unit == "B/s" and .median > 1e6)' comm.jsonl
 	jq -es 'map(select(.test == "pingpong_crossover"))[0] | .params.backend == "tcp" and .median == 1024' comm.jsonl
-	# each figure for Prometheus, told apart by what it was measured with; a chart an operation with a line a backend
+	# each figure for Prometheus, labelled with what it was measured with; a chart per
+	# operation with a
+	# line per backend
 	assert_equal "$(grep -c '^rnp_bench_latency_seconds{suite="comm"' comm.prom)" \
 		"$(jq -s 'map(select(.unit == "ns")) | length' comm.jsonl)"
 	grep -q '^rnp_bench_latency_seconds{suite="comm",test="pingpong",.*backend\\":\\"tcp\\",\\"bytes\\":1024,' comm.prom
@@ -247,7 +251,7 @@ assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one wa
 	valid rnp.bench mpi.jsonl
 	jq -es 'map(select(.test == "allreduce")) | length == 8 and all(.params.backend == "mpi" and .params.ranks == 2)' mpi.jsonl
 	jq -es 'all(.samples == 8 and .params.local)' mpi.jsonl
-	# three processes: the sum is that of three
+	# three processes: the sum is over three
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 3 \
 		rnp-bench run --suite comm --quick --time 10ms --backend mpi 3>&- >three.jsonl
 	jq -es 'map(select(.test == "allreduce")) | length == 8 and all(.params.ranks == 3)' three.jsonl
@@ -257,7 +261,7 @@ assert t.count("tcp") == 2 and t.count("http") == 2 and "comm, a message, one wa
 	[[ -e $RNP_BUILD/lib/librnp_mpi.so ]] || skip "built without MPI: install libopenmpi-dev"
 	cd "$BATS_TEST_TMPDIR"
 	mkdir bin
-	# has said all, and does not end, whatever it is told
+	# has written all its output, and does not end whatever signal it gets
 	printf '#!/bin/sh\ntrap "" TERM\nexec >/dev/null\necho $$ >wedged\nwhile :; do sleep 1; done\n' >bin/mpirun
 	chmod +x bin/mpirun
 	PATH=$PWD/bin:$PATH run_split timeout 40 rnp-bench run --suite comm --quick --time 10ms --backend mpi --backend tcp

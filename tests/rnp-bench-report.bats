@@ -1,4 +1,4 @@
-# rnp-bench report and compare: figures for people, with intervals and reasons.
+# rnp-bench report and compare: figures for readers, with intervals and reasons.
 load helper
 
 setup() {
@@ -40,7 +40,7 @@ for line in open("out"): jsonschema.Draft202012Validator(json.load(open("schema"
 	assert_equal "$(grep -c '<svg ' page.html)" 2
 	grep -q '&lt;b&gt;CPU&lt;/b&gt;' page.html
 	if grep -qE '<(script|img|link|iframe)|<b>|<i>|(src|href)=|<\?xml' page.html; then fail "it loads or runs something"; fi
-	# an interval that is not even is drawn and written as such
+	# an asymmetric interval is drawn and written as one
 	grep -q '−5% +30%' page.html
 	rnp-bench report --html again.html old.jsonl new.jsonl
 	cmp page.html again.html
@@ -58,7 +58,7 @@ for line in open("out"): jsonschema.Draft202012Validator(json.load(open("schema"
 	rnp-bench report --html wide.html wide.jsonl
 	rnp-bench report --html narrow.html narrow.jsonl
 	bar() { grep -oE 'width="[0-9.]+" height="16"' "$1" | grep -oE '^width="[0-9.]+' | tr -dc '0-9.\n' | sort -n | head -1; }
-	# the least bar can be seen
+	# the smallest bar is visible
 	awk -v w="$(bar wide.html)" 'BEGIN { exit !(w > 20) }'
 	ticks() { grep -oE '>[0-9.]+ [nµm]s<' "$1" | sort -u | tr '\n' ' '; }
 	[[ $(ticks wide.html) == *'>10 µs<'* && $(ticks wide.html) == *'>1 ms<'* ]] || fail "$(ticks wide.html)"
@@ -78,6 +78,6 @@ for line in open("out"): jsonschema.Draft202012Validator(json.load(open("schema"
 	jq -se 'length == 2 and all(.[]; .overlaps == [] and .loaded == [.url] and .dialogs == [])' seen.jsonl >fits ||
 		fail "$(jq -c '[.at, .overlaps, .loaded]' seen.jsonl)"
 	jq -se 'all(.[]; .width <= (.at | rtrimstr("d") | tonumber))' seen.jsonl >fits || fail "$(jq -c '[.at, .width]' seen.jsonl)"
-	# paper and ink are others on a dark screen
+	# a dark screen gets other colours
 	assert_equal "$(jq -r .paper seen.jsonl | tr '\n' ' ')" 'rgb(255, 255, 255) rgb(24, 26, 27) '
 }

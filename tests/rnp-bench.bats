@@ -1,8 +1,8 @@
-# rnp-bench: what it measures is true, and what it cannot measure it says.
+# rnp-bench: its measurements are true, and it reports what it cannot measure.
 # slow: whole suites
 load helper
 
-# The field of the only record in $output
+# Prints a field of the only record in $output
 of() {
 	jq -c "$1" <<<"$output"
 }
@@ -39,7 +39,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 	jq -es 'map(select(.test == "encode_ecq" or .test == "encode_ecq_chunk").params.trained_error_ppm) | length == 2 and all(. > 94000 and . < 101500)' <<<"$output"
 	jq -es 'map(select(.test == "encode_none")) | .[0].params | .trained_error_ppm == 0 and .trained_microbits > 32000000' <<<"$output"
 	jq -es 'map(select(.test | startswith("huff0"))) | length == 0' <<<"$output"
-	# what is installed of zstd and lz4 is there in both directions
+	# whichever of zstd and lz4 is installed is measured in both directions
 	jq -es 'map(select(.params.peer)) | group_by(.params.peer) | all(length == 2 and all(.params.trained_microbits > 0))' <<<"$output"
 	grep -q '>[^<]*encode_q8' p.svg
 	# bits against errors: each method is a point
@@ -82,7 +82,9 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 }
 
 @test "bench run: the hash chain's rate agrees with a count of its own" {
-	# openssl hashes blocks of 64 bytes with the same instructions; within a factor of 5 or it is wrong
+	# openssl hashes blocks of 64 bytes with the same instructions; the results agree within
+	# a factor of 5
+	# or ours is wrong
 	run_split rnp-bench run --suite cpu --quick --time 100ms
 	local ours theirs
 	ours=$(jq 'select(.test == "hash_chain").median' <<<"$output")
@@ -94,13 +96,13 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 	run_split rnp-bench run --suite mem --quick --time 50ms
 	[[ $status == 69 ]] && skip "too little memory here: $stderr"
 	assert_success
-	# the cycle of the latency has 1 GiB at most
+	# the cycle for the latency takes 1 GiB at most
 	jq -es 'all(.params.array_bytes >= 67108864 and (.test == "latency" or .params.array_bytes >= 2 * .params.cache_bytes))' <<<"$output"
 	# a load from memory takes 30 ns at least, 10 us at most
 	jq -es '.[2] | .test == "latency" and .unit == "ns" and .median > 30 and .median < 10000' <<<"$output"
 }
 
-# root FILE CONTENT ...: a machine of these files to look at instead of this one
+# root FILE CONTENT ...: makes a machine with these files the one that is measured
 root() {
 	export RNP_SYSROOT=$BATS_TEST_TMPDIR/root
 	while (($#)); do
@@ -114,11 +116,11 @@ root() {
 	local cache=/sys/devices/system/cpu/cpu0/cache
 	root /proc/meminfo "MemTotal: 9 kB\nMemAvailable:  100000 kB"
 	refused 69 "97 MiB are available" rnp-bench run --suite mem --quick
-	# two caches of 512 MiB, each shared by 8 of 16: arrays of 4 GiB
+	# two caches of 512 MiB, each shared by 8 of 16 CPUs: arrays of 4 GiB
 	root /sys/devices/system/cpu/online 0-15 "$cache/index0/level" 1 "$cache/index0/size" 48K \
 		"$cache/index3/level" 3 "$cache/index3/size" 524288K "$cache/index3/shared_cpu_list" 0-7
 	refused 69 "needs 6144 MiB" rnp-bench run --suite mem --quick
-	# the control group leaves less than the machine has
+	# the control group allows less than the machine has
 	root /proc/meminfo "MemAvailable: 999999999 kB" /proc/self/cgroup 0::/ \
 		/proc/self/mountinfo "1 2 0:3 / /cg rw - cgroup2 c rw" /cg/memory.max 10485760 /cg/memory.current 4194304
 	refused 69 "6 MiB are available" rnp-bench run --suite mem --quick
@@ -139,7 +141,7 @@ root() {
 	assert_equal "$(jq .throttled "$BATS_TEST_TMPDIR/out" | head -1)" true
 }
 
-# A directory on a real disk, or skip
+# Sets $dir to a directory on a real disk, or skips the test
 disk_dir() {
 	dir=$BATS_TEST_TMPDIR
 	[[ $(stat -f -c %T "$dir") != tmpfs ]] || dir=$ROOT/build
@@ -213,7 +215,7 @@ disk_dir() {
 		root = xml.parse(sys.argv[1]).getroot()
 		assert root.tag == "{http://www.w3.org/2000/svg}svg", root.tag
 		for e in root.iter():
-		    # self-contained: nothing is loaded, nothing runs
+		    # self-contained: it loads nothing and runs nothing
 		    assert e.tag.split("}")[1] in "svg title g rect line path text circle polygon clipPath".split(), e.tag
 		    assert not any("href" in k or "http" in v for k, v in e.attrib.items()), e.attrib
 	END
@@ -230,7 +232,7 @@ disk_dir() {
 	assert_success
 	python3 "$BATS_TEST_DIRNAME/prometheus.py" m.prom
 	if command -v promtool >/dev/null; then promtool check metrics <m.prom; fi
-	# the median of the record, to the digit
+	# the record's median, to the digit
 	local want
 	want=$(jq -r 'select(.test == "hash_chain") | .median' <<<"$output")
 	grep -q "^rnp_bench_events_per_second{suite=\"cpu\",test=\"hash_chain\",device=\"[^\"]*\"} $want\$" m.prom
@@ -283,7 +285,7 @@ bench_record() { # test unit median low high
 	cd "$BATS_TEST_TMPDIR"
 	rnp-bench run --suite cpu --time 20s >results 2>message 3>&- &
 	running=$!
-	# it measures: a second of processor time
+	# it is measuring once it has used a second of processor time
 	for _ in {1..600}; do
 		(($(awk '{ print $14 + $15 }' "/proc/$running/stat") < 100)) || break
 		sleep 0.1

@@ -6,12 +6,12 @@ setup() {
 	unset AKASH_OWNER
 }
 
-# order RESOURCES [AMOUNT [DENOM]]
+# order RESOURCES [AMOUNT [DENOM]]: prints an order
 order() {
 	echo "{\"resources\":[$1],\"price\":{\"denom\":\"${3:-uact}\",\"amount\":\"${2:-100000000.0}\"},\"price_precision\":6}"
 }
 
-# gpu UNITS MODEL [RAM [INTERFACE]]: a resource
+# gpu UNITS MODEL [RAM [INTERFACE]]: prints a resource
 gpu() {
 	jq -nc --argjson u "$1" --arg m "$2" --arg r "${3-}" --arg i "${4-}" \
 		'{gpu:{units:$u,attributes:{vendor:{nvidia:({model:$m} + if $r != "" then {ram:$r} else {} end + if $i != "" then {interface:$i} else {} end)}}}}'
@@ -61,7 +61,9 @@ gpu() {
 		assert_equal "$(jq -n "$output / 1000000")" "${case#*=}"
 	done
 	refused 1 "no bid: no price, or not enough free, for GPU model 'v100'" rnp-price bid --prices prices <<<"$(order "$(gpu 1 v100)")"
-	# any model, and no word of what is free: no bid; with it, the cheapest of which enough are free
+	# an order for any model: no bid while it is unknown how many are free; otherwise the
+	# cheapest model of
+	# which enough are free
 	refused 1 "no bid" rnp-price bid --prices prices <<<"$(order "$(gpu 1 '*')")"
 	jq '.free = {"h100": 8, "a100.80Gi.sxm4": 2, "rtx4090": 1}' prices >free
 	run -0 rnp-price bid --prices free <<<"$(order "$(gpu 1 '*')")"
@@ -72,7 +74,8 @@ gpu() {
 	assert_output 3100.000000
 	refused 1 "no price, or not enough free" rnp-price bid --prices free <<<"$(order "$(gpu 9 '*')")"
 	refused 1 "not enough GPUs 'a100' are free" rnp-price bid --prices free <<<"$(order "$(gpu 3 a100)")"
-	# a quote gives the price of a model that the file lacks: 1 $/h is 730.488 a month
+	# a quote supplies the price of a model that is not in the file: 1 $/h is 730.488 a
+	# month
 	jq -nc '{kind:"rnp.quote",v:1,ask_uusd:2000000,customer_uusd:0,floor_uusd:0,why:[],spec:{gpu_model:"RTX 3090",gpu_count:2}}' >quote
 	run -0 rnp-price bid --prices prices --quote quote <<<"$(order "$(gpu 1 rtx3090)")"
 	assert_output 1699.168894

@@ -1,4 +1,4 @@
-# rnp-price feed: every trap of the markets, every way for a feed to be bad.
+# rnp-price feed: every peculiarity of the markets, every way in which a feed can be bad.
 load helper
 
 setup() {
@@ -14,13 +14,13 @@ teardown() {
 	fi
 }
 
-# a catalogue with these rows
+# writes a catalogue with these rows
 catalog() {
 	echo InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region,GpuInfo
 	printf '%s\n' "$@"
 }
 
-# vast_feed TIME PRICE...: one RTX 4090 offer a price
+# vast_feed TIME PRICE...: one RTX 4090 offer per price
 vast_feed() {
 	local time=$1 id=0 sep='' price
 	shift
@@ -55,7 +55,8 @@ feed_server() {
 		"[4,425000,false]
 [4,225000,true]"
 	assert_equal "$(jq -c 'select(.gpu_model == "H100 SXM" and (.spot | not)) | .uusd_per_gpu_hour' <<<"$output")" 2150000
-	# what AcceleratorName drops is kept: 4060 Ti, 16 GB, NVL, a 4090 with 48 GB
+	# distinctions that AcceleratorName loses are restored: 4060 Ti, 16 GB, NVL, a 4090 with
+	# 48 GB
 	assert_equal "$(jq -r .gpu_model <<<"$output" | sort -u | tr '\n' ,)" \
 		"H100 NVL,H100 SXM,RTX 3090,RTX 4060 Ti 16GB,RTX 4090,RTX 4090 48GB,"
 	assert_equal "$(jq -r 'select(.region == ", FI, EU") | .country' <<<"$output" | sort -u)" FI
@@ -85,7 +86,7 @@ feed_server() {
 	assert_success
 	[[ $stderr == *"one.json: offers: GPU model 'Imaginary RTX 9999' with 24576 MiB is not in our table"* ]]
 	assert_equal "$(jq -r '.gpu_model + "/" + .gpu_name' <<<"$output")" "Imaginary RTX 9999/Imaginary RTX 9999"
-	# a name that our table has, with a memory that no such card has
+	# a name in our table, with a memory size that no such card has
 	echo '{"offers":{"id":1,"gpu_name":"RTX 4090","num_gpus":1,"gpu_ram":16384,"dph_base":0.4}}' >one.json
 	run_split rnp-price feed --market vast one.json
 	[[ $stderr == *"'RTX 4090' with 16384 MiB is not in our table"* ]]
@@ -180,14 +181,14 @@ feed_server() {
 	assert_equal "$(wc -l <<<"$stderr")" 1
 	assert_equal "$(jq -c .uusd_per_gpu_hour <<<"$output" | tr '\n' ,)" 400000,420000,440000,
 	cmp s.json before # a refused feed leaves no trace
-	# as for one that is malformed, empty or too short
+	# the same for a feed that is malformed, empty or too short
 	for bad in '{' '{"offers":[]}' ''; do
 		printf '%s' "$bad" >bad.json
 		run_split rnp-price feed -m vast --state s.json bad.json
 		assert_equal "$status" 75
 		assert_equal "$(wc -l <<<"$output")" 3
 	done
-	# within the factor all is well
+	# a change within the factor is accepted
 	run_split rnp-price feed -m vast --state s.json --max-move 11 broken.json
 	assert_success
 	assert_equal "$(jq -c .uusd_per_gpu_hour <<<"$output" | head -1)" 40000
@@ -200,7 +201,7 @@ feed_server() {
 	run_split rnp-price feed -m vast --state s.json new.json
 	assert_success
 	assert_equal "$(jq -c .uusd_per_gpu_hour <<<"$output" | head -1)" 40000
-	# and a feed that fails after that has nothing to stand in for it
+	# and if the feed fails after that, there is no older one to fall back on
 	export RNP_NOW=2026-11-25T00:00:00Z
 	echo '{"offers":[]}' >empty.json
 	refused 65 "no offers in the feed" rnp-price feed -m vast --state s.json empty.json
@@ -245,13 +246,13 @@ feed_server() {
 	run_split rnp-price feed -m skypilot --max-age 4h "$URL"
 	assert_success
 	assert_equal "$(jq -r .at <<<"$output")" 2026-11-20T15:00:00Z
-	# an unchanged feed does not grow younger
+	# an unchanged feed does not become newer
 	RNP_NOW=2026-11-20T20:00:00Z run_split rnp-price feed -m skypilot --max-age 4h "$URL"
 	assert_equal "$status" 75
 	[[ $stderr == *"stale: the feed is of 2026-11-20T15:00:00Z"* ]]
 	assert_equal "$output" ""
 	assert_equal "$(tail -1 www/log)" 304
-	# what is no date is not taken for one: the feed is new
+	# an invalid date is ignored: the feed counts as new
 	echo "yesterday" >www/modified
 	rm -r cache
 	run_split rnp-price feed -m skypilot --max-age 4h "$URL"

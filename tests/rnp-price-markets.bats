@@ -1,4 +1,4 @@
-# rnp-price feed: Prime, RunPod, Salad, Nosana, each with the traps of its own form.
+# rnp-price feed: Prime, RunPod, Salad, Nosana, each with the peculiarities of its own format.
 load helper
 
 setup() {
@@ -6,7 +6,7 @@ setup() {
 	export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache RNP_NOW=2026-11-20T18:00:00Z
 }
 
-# short FIELD...: these fields of each record, one line each
+# short FIELD...: prints these fields of each record, one line each
 short() {
 	jq -c "[$1]" <<<"$output"
 }

@@ -6,12 +6,12 @@ setup() {
 	export RNP_NOW=2026-11-22T10:00:00Z
 }
 
-# offer ID MODEL GPUS UUSD [MORE]
+# offer ID MODEL GPUS UUSD [MORE]: prints an offer
 offer() {
 	echo "{\"kind\":\"rnp.offer\",\"v\":1,\"market\":\"m\",\"offer_id\":\"$1\",\"gpu_model\":\"$2\",\"gpu_count\":$3,\"uusd_per_gpu_hour\":$4,\"spot\":false${5:+,$5}}"
 }
 
-# job ID [MORE]
+# job ID [MORE]: prints a job
 job() {
 	echo "{\"kind\":\"rnp.job\",\"v\":1,\"job\":\"$1\"${2:+,$2}}"
 }
@@ -21,12 +21,12 @@ match() {
 	assert_success
 }
 
-# where JOB: "node:gpus,... price"
+# where JOB: prints its nodes and price as "node:gpus,... price"
 where() {
 	jq -r --arg j "$1" 'select(.job == $j) | (.nodes | map("\(.node):\(.gpus | join(","))") | join(" ")) + " \(.uusd_per_hour // "-")"' <<<"$output"
 }
 
-# why JOB: why it waits
+# why JOB: prints why it waits
 why() {
 	jq -r --arg j "$1" 'select(.job == $j).waiting' <<<"$output"
 }
@@ -81,7 +81,8 @@ why() {
 	match jobs nodes
 	[[ $stderr == *"1 node without a quote or without GPUs: not for sale"* ]]
 	assert_equal "$(where wide)" "$a:0,1 m/x:0,1 1500002"
-	# the price of a node is divided over its GPUs, rounded up; parts share one GPU
+	# the price of a node is divided by its GPUs, rounded up; jobs that want parts share one
+	# GPU
 	{ job p '"gpu_share_ppm":500000'; job q '"gpu_share_ppm":500000'; job r '"gpu_share_ppm":600000'; } >jobs
 	match jobs nodes
 	assert_equal "$(where p)" "$a:0 175001"
@@ -102,11 +103,11 @@ why() {
 	grep -v film jobs >two
 	match two offers
 	assert_equal "$(where high)" "m/a:0 100000"
-	# as others end, those that wait begin
+	# as running jobs end, waiting ones begin
 	match --until 2026-11-23T00:00:00Z jobs offers
 	assert_equal "$(jq -r '.job + " " + .start' <<<"$output" | tr '\n' ' ')" \
 		"film 2026-11-22T10:00:00Z high 2026-11-22T11:00:00Z low 2026-11-22T12:00:00Z "
-	# las: after a's first job it is b's turn, although a came before
+	# las: after a's first job it is b's turn, although a's second job came before b's
 	offer b "RTX 4090" 2 100000 >offers
 	{ job a1 '"owner":"a"'; job a2 '"owner":"a"'; job b1 '"owner":"b"'; } >jobs
 	match --algorithm las jobs offers
@@ -115,7 +116,7 @@ why() {
 	offer b "RTX 4090" 4 100000 >offers
 	match --algorithm las jobs offers
 	assert_equal "$(jq -r .job <<<"$output" | tr '\n' ' ')" "a1 b1 a2 b2 "
-	# RNP-019: in turn, whatever the price
+	# RNP-019: nodes take turns, whatever their price
 	{ offer a "RTX 4090" 2 300000; offer b "RTX 4090" 2 100000; } >offers
 	{ job j1; job j2; job j3; } >jobs
 	match --algorithm rotation jobs offers
@@ -152,7 +153,8 @@ why() {
 		job j3 '"gpu_model":"RTX 4090","max_uusd_per_hour":150000'
 		job j4 '"gpu_model":"RTX 4090"'
 	} >jobs
-	# two pairs; the mean of the third, (150000 + 300000) / 2, lies between 200000 and 350000
+	# two pairs; the mean of the third, (150000 + 300000) / 2, lies between 200000 and
+	# 350000
 	match --algorithm auction jobs offers
 	assert_equal "$(where j1), $(where j2)" "m/a:0 225000, m/b:0 225000"
 	assert_equal "$(jq -r 'select(.start).node_uusd_per_hour' <<<"$output" | sort -u)" 225000

@@ -1,4 +1,4 @@
-# rnp-price floor and quote: what a node costs, and what it asks for.
+# rnp-price floor and quote: what a node costs, and the price that it asks.
 load helper
 
 setup() {
@@ -8,17 +8,17 @@ setup() {
 	export RNP_NOW=2026-11-20T18:30:00Z
 }
 
-# offer MODEL COUNT UUSD [MORE]: a record
+# offer MODEL COUNT UUSD [MORE]: prints an offer
 offer() {
 	echo "{\"kind\":\"rnp.offer\",\"v\":1,\"market\":\"test\",\"offer_id\":\"$1-$3\",\"gpu_model\":\"$1\",\"gpu_count\":$2,\"uusd_per_gpu_hour\":$3,\"spot\":false${4:+,$4}}"
 }
 
-# node GPUS...: a record
+# node GPUS...: prints a node record
 node() {
 	jq -nc '{kind:"rnp.node",v:1,at:"2026-11-20T12:00:00Z",gpus:($ARGS.positional|map({model:.}))}' --args "$@"
 }
 
-# a node that costs nothing but this many uusd an hour
+# costs UUSD: a node whose only cost is this many uusd an hour
 costs() {
 	echo "{\"watts_load\":0,\"uusd_per_kwh\":0,\"network_uusd_per_hour\":$1}"
 }
@@ -39,13 +39,13 @@ why_has() {
 @test "floor: each term, their sum, and the days until the hardware is paid" {
 	run_split rnp-price floor --costs "$COSTS" --explain <"$NODE"
 	assert_success
-	# 450 W x 0.15; 1599 / 1460 / 24; 10% of it all, each rounded up
+	# 450 W x 0.15; 1599 / 1460 / 24; 10% of the sum, each rounded up
 	assert_equal "$(jq -c '[.floor_uusd, .terms]' <<<"$output")" \
 		'[146448,{"energy_uusd":67500,"depreciation_uusd":45634,"network_uusd":20000,"margin_uusd":13314,"fee_uusd":0}]'
 	assert_equal "$(jq -c '[.idle_uusd, .hour, .break_even_days]' <<<"$output")" "[29000,18,1131]"
 	assert_equal "$(jq -r .node <<<"$output")" "$(jq -r .node "$NODE")"
 	why_has "energy: 450 W at 0.150000 \$/kWh (18:00 UTC) is 0.067500 \$/h"
-	# without a node, of the costs alone
+	# without a node, from the costs alone
 	run_split rnp-price floor --costs "$COSTS" </dev/null
 	assert_success
 	assert_equal "$(jq -c '[.floor_uusd, has("node"), has("why")]' <<<"$output")" "[146448,false,false]"
@@ -172,7 +172,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	quote n.json --costs c.json offers
 	assert_equal "$(jq -c '[.rival_uusd, .customer_uusd, .ask_uusd, .spec.gpu_count]' <<<"$output")" \
 		"[1600000,1584000,1504800,4]"
-	# none with four: two to eight count
+	# no offer has four: those with two to eight count
 	{ offer "RTX 4090" 2 350000; offer "RTX 4090" 1 100000; } >offers
 	quote n.json --costs c.json offers
 	assert_equal "$(jq .rival_uusd <<<"$output")" 1400000
@@ -232,7 +232,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	quote "$NODE" --costs c.json --state s.db offers
 	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
 	why_has "hysteresis: 0.376200 to 0.379962"
-	# the feed failed: the last price is written, and the code says that it is no news
+	# the feed failed: the last price is written again, and the exit code says so
 	run_split rnp-price quote --node "$NODE" --costs c.json --state s.db </dev/null
 	assert_equal "$status" 75
 	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
@@ -275,10 +275,10 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 		assert_equal "$(jq .rival_uusd <<<"$output")" 390000
 		why_has "left out: 1 of 6 hosts below 0.1"
 	done
-	# alone it is held against what the model costs at least
+	# a single offer is compared with the least that the model costs
 	offer "RTX 4090" 1 1 >offers
 	refused 75 "no comparable offer" rnp-price quote --node "$NODE" --costs c.json --state s.db offers
-	# with a state, who was not there before does not count yet
+	# with a state, a host that was not there before does not count yet
 	offer "RTX 4090" 1 400000 '"host":"old"' >offers
 	quote "$NODE" --costs c.json --state t.db offers
 	offer "RTX 4090" 1 300000 '"host":"new"' >>offers
@@ -306,7 +306,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	wait
 	assert_equal "$(sqlite3 s.db 'SELECT count(*), count(DISTINCT ask_uusd) FROM price')" "6|1"
 	assert_equal "$(cat q? | jq -s 'map(.ask_uusd) | unique | tostring' -r)" "[376200]"
-	# the state cannot grow: nothing is written, the last price stands
+	# the state cannot grow: nothing is written, the last price remains
 	offer "RTX 4090" 1 300000 '"host":"a"' >offers
 	run_split bash -c "ulimit -f 1; trap '' XFSZ; rnp-price quote --node '$NODE' --costs c.json --state s.db offers"
 	[[ $status -ne 0 ]]
@@ -363,7 +363,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 
 # --- fit -----------------------------------------------------------------------------------
 
-# offers of four catalogues, each under its market's name
+# offers of four catalogues, each under the name of its market
 catalogues() {
 	local pair file
 	for pair in v5_runpod_vms__02d7ef67:runpod v7_vast_vms__00690e76:vast v8_vast_vms__01b8cdda:vast \
@@ -381,7 +381,7 @@ catalogues() {
 		.error_ppm.market_left_out <= 230000' <<<"$output" || fail "$(jq -c .error_ppm <<<"$output")"
 	jq -e '.coefficients | .memory > 0 and .tensor > 0 and .spot < 0' <<<"$output"
 	assert_equal "$(jq -r .data_sha256 <<<"$output")" "$(sha256sum offers | cut -d' ' -f1)"
-	# the order of the offers changes nothing that anybody sees
+	# the order of the offers does not change any visible result
 	jq -c '[.error_ppm, .spread]' <<<"$output" >a
 	sort -R --random-source=<(yes) offers | rnp-price fit | jq -c '[.error_ppm, .spread]' >b
 	python3 -c 'import json, sys
@@ -402,7 +402,7 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 	jq -e '(.customer_uusd - .model_uusd.mid) | . <= 0 and . >= -2' <<<"$output"
 	quote "$NODE" --costs c.json --fit fit.json --market test offers
 	jq -e '.model_uusd.market_known' <<<"$output"
-	# a lone stranger is held against the fit
+	# a single unknown offer is compared with the fit
 	cp offers more
 	offer "RTX 4090" 1 50000 >>more
 	quote "$NODE" --costs c.json --fit fit.json more
@@ -457,18 +457,21 @@ las-queues 14658 82247
 shortest 13774 82247"
 	run_split rnp-price backtest --jobs jobs.csv --gpus 499 --algorithm las
 	assert_equal "$(jq .mean_s <<<"$output")" 19830
-	# nobody waits for anything but the next round
+	# jobs wait for nothing but the next round
 	run_split rnp-price backtest --jobs jobs.csv --gpus 1100
 	jq -se 'all(.mean_s == 13294 or .mean_s == 13295)' <<<"$output"
 }
 
 @test "backtest: a trace by hand, and traces that are none" {
-	# two GPUs; a long job and, a minute later, two short ones: the short ones are served first by las
+	# two GPUs; a long job and, a minute later, two short ones: las serves the short ones
+	# first
 	printf 'timestamp,duration,num_gpus,user\n2026-01-01 00:00:00,1200,2,a\n2026-01-01 00:01:00,300,1,b\n2026-01-01 00:01:00,300,2,c\n2026-01-01 00:01:00,100,3,d\n' >jobs
 	run_split rnp-price backtest --jobs jobs --gpus 2
 	assert_success
-	# fifo: 1200; the next two from 1200 and 1500: 1440 and 1740 after they came. las: the second and
-	# third run in the second and third round, to 600 and 900, the first one ends at 1800
+	# fifo: 1200; the next two from 1200 and 1500: 1440 and 1740 after their arrival. las:
+	# the second and
+	# third run in the second and third round, until 600 and 900, and the first one ends at
+	# 1800
 	assert_equal "$(jq -r 'select(.algorithm == "fifo" or .algorithm == "las") | [.algorithm, .mean_s, .refused, .makespan_s] | join(" ")' <<<"$output")" \
 		"fifo 1460 1 1800
 las 1060 1 1800"
@@ -492,7 +495,8 @@ las 1060 1 1800"
 	pods=$(data jobs/openb_pod_list_default.csv) || skip_data
 	run_split rnp-price backtest --pods "$pods" --nodes "$nodes" --runs 2
 	assert_success
-	# published: 86.3, 90.6, 92.9, 95.2 at 100% arrived; ours are within 1.0
+	# published: 86.3, 90.6, 92.9, 95.2 at 100% arrived; ours are within 1.0 (the test
+	# allows 1.2)
 	jq -se 'map({key: .algorithm, value: .}) | from_entries |
 		def near($x): . / 10000 - $x | fabs < 1.2;
 		(.random.allocated_100_ppm | near(86.3)) and (."dot-product".allocated_100_ppm | near(90.6)) and
@@ -503,7 +507,8 @@ las 1060 1 1800"
 }
 
 @test "backtest: a part of a GPU goes where it leaves the least behind" {
-	# one GPU has 400 left after the first pod: fgd puts the next part there and keeps a whole one free
+	# one GPU has 400 left after the first pod: fgd places the next part there and leaves a
+	# whole one free
 	printf 'cpu_milli,memory_mib,gpu\n64000,100000,2\n' >nodes
 	printf 'cpu_milli,memory_mib,num_gpu,gpu_milli\n1000,10,1,600\n1000,10,1,400\n1000,10,1,1000\n' >pods
 	run_split rnp-price backtest --pods pods --nodes nodes --algorithm fgd --runs 20
@@ -520,7 +525,7 @@ las 1060 1 1800"
 	refused 65 "no column 'gpu'" rnp-price backtest --pods pods --nodes bad
 }
 
-# lease BEGIN [END]: a record, times in hours after the start of the test's day
+# lease BEGIN [END]: prints a lease, times in hours after the start of the test's day
 lease() {
 	local at="2026-11-01T00:00:00Z"
 	jq -nc --arg at "$at" --argjson b "$1" --argjson e "${2:-null}" '($at | fromdate) as $t |
@@ -528,13 +533,15 @@ lease() {
 		if $e then {end: ($t + $e * 3600 | todate)} else {} end'
 }
 
-# learn FILE: quotes every six hours for three days with the leases of FILE; the last one is in $output
+# learn FILE: quotes every six hours for three days with the leases of FILE; the last quote is
+# in
+# $output
 learn() {
 	local h
 	rm -f learn.db*
 	for ((h = 0; h < 72; h += 6)); do
 		RNP_NOW=$(date -u -d "2026-11-01T00:30:00Z + $h hours" +%Y-%m-%dT%H:%M:%SZ)
-		# what is not yet is not told
+		# leases that are still in the future are left out
 		jq -c --arg now "$RNP_NOW" 'select(.begin <= $now) | if .end and .end > $now then del(.end) else . end' "$1" >told
 		quote "$NODE" --costs c.json --state learn.db --leases told --units 4 offers
 	done
@@ -556,7 +563,7 @@ learn() {
 	learn nobody
 	jq -e '.customer_uusd < 0.95 * .rival_uusd and .occupancy_ppm.expected < 300000' <<<"$output" ||
 		fail "$(jq -c '[.customer_uusd, .rival_uusd, .occupancy_ppm]' <<<"$output")"
-	# never under the floor, whatever was learned
+	# never below the floor, whatever was learned
 	costs 390000 >c.json
 	RNP_NOW=2026-11-04T00:00:00Z
 	quote "$NODE" --costs c.json --state learn.db --leases nobody --units 4 offers

@@ -1,9 +1,9 @@
-# rnp-register check: node records held against the minima of a policy.
+# rnp-register check: node records compared with the minimum requirements of a policy.
 load helper
 
 node=$ROOT/tests/data/rtx4090.node.json
 
-# the example node with this jq program applied
+# prints the example node with this jq program applied
 with() {
 	jq -c "$1" "$node"
 }

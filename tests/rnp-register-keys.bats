@@ -1,4 +1,4 @@
-# Keys, canonical form, signatures: the promises of keygen, address, canon, sign and verify.
+# Keys, canonical form, signatures: what keygen, address, canon, sign and verify promise.
 load helper
 
 setup() {
@@ -6,7 +6,7 @@ setup() {
 	export RNP_NOW=2026-01-02T03:04:05Z
 }
 
-# A fixed key (the seed of RFC 8032, 7.1, test 1), and another one
+# Writes a fixed key (the seed of RFC 8032, 7.1, test 1), and another one
 fixed_key() {
 	(
 		umask 077
@@ -21,7 +21,7 @@ other_key() {
 	OTHER_ADDRESS=$(rnp-register address --key other.json)
 }
 
-# sign one record with a key: signed KEYFILE JSON
+# signed KEYFILE JSON: signs one record with a key
 signed() {
 	rnp-register sign --key "$1" <<<"$2"
 }
@@ -66,7 +66,7 @@ passphrase() {
 	ln -s nowhere dir/link.json
 	refused 73 "link.json" rnp-register keygen --out dir/link.json
 	refused 73 "no/such/dir" rnp-register keygen --out no/such/dir/key.json
-	# nothing half written is left
+	# no partly written file is left
 	assert_equal "$(ls -A dir | tr '\n' ' ')" "key.json link.json "
 }
 
@@ -98,7 +98,7 @@ passphrase() {
 	: >empty
 	refused 65 "no passphrase" rnp-register keygen --passphrase-file empty --out x.json
 	[[ ! -e x.json ]]
-	# and back again
+	# and converted back
 	rnp-register keygen --from sealed.json --from-passphrase-file passphrase --out plain.json
 	cmp plain.json <(tr -d '\n' <fixed.json)
 }
@@ -181,7 +181,7 @@ passphrase() {
 # --- canon ----------------------------------------------------------------------------------
 
 @test "canon: the bytes of RFC 8785, one value a line" {
-	# 3.2.2 and 3.2.3 of the RFC
+	# examples of the RFC, 3.2.2 and 3.2.3
 	cat >in.json <<'EOF'
 {
   "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
@@ -318,7 +318,7 @@ EOF
 		assert_equal "$edit: $status" "$edit: 1"
 		jq -e '.ok == false and (.reason | contains("signature")) and (has("signer") | not)' <<<"$output"
 	done
-	# what means the same is good: order, spaces, escapes, 1 and 1.0
+	# equivalent JSON is valid: other order, spaces, escapes, 1 and 1.0
 	sed 's/"a":1,/ "a" : 1.0 , /; s/"x"/"\\u0078"/' in >same
 	run ! cmp -s in same
 	rnp-register verify same
@@ -371,7 +371,7 @@ EOF
 	signed fixed.json '{"node":7}' >in
 	run_split rnp-register verify in
 	assert_equal "$status" 1
-	# signer means nothing in a record that is by definition the node's own
+	# signer has no effect in a kind of record that only the node itself may sign
 	signed other.json '{"kind":"rnp.node","v":1,"node":"'$FIXED_ADDRESS'","signer":"'$OTHER_ADDRESS'"}' >in
 	run_split rnp-register verify in
 	assert_equal "$status" 1
@@ -404,11 +404,11 @@ EOF
 	jq -c '.proof |= reverse' both | rnp-register verify
 	jq -c '.proof |= .[1]' both | rnp-register verify
 	jq -c '.proof |= .[:1]' both | rnp-register verify
-	# one bad proof spoils the set
+	# one bad proof makes the whole set invalid
 	jq -c '.proof[1].created = "2026-01-02T03:04:06Z"' both >bad
 	run_split rnp-register verify bad
 	assert_equal "$status" 1
-	# a witness beside the node
+	# a second signer beside the node
 	signed other.json '{"node":"'$FIXED_ADDRESS'"}' | rnp-register sign --key fixed.json | rnp-register verify
 }
 

@@ -1,4 +1,4 @@
-# rnp-reward: the ledger: what is sealed, signed and co-signed, and every way to falsify it.
+# The ledger of rnp-reward: what is sealed, signed and co-signed, and every way to falsify it.
 load helper
 
 usages=$ROOT/tests/data/man/usage.jsonl
@@ -9,18 +9,18 @@ setup() {
 	rnp-register keygen --out auditor.json >/dev/null
 }
 
-# week N: the usages moved by N weeks
+# week N: prints the usages moved by N weeks
 week() {
 	jq -c --argjson n "$1" '(.from, .to) |= (fromdate + $n * 604800 | todate)' "$usages"
 }
 
-# seal N [option ...]: the epoch of that week into db
+# seal N [option ...]: adds the epoch of that week to db
 seal() {
 	week "$1" >"week$1"
 	rnp-reward epoch -q --policy rnp-021 --store db "${@:2}" "week$1"
 }
 
-# check REASON: the ledger is not good, and says why
+# bad_ledger REASON [STORE]: verify refuses the ledger and gives this reason
 bad_ledger() {
 	run_split rnp-reward verify --store "${2:-db}"
 	assert_failure 1
@@ -40,7 +40,7 @@ bad_ledger() {
 		"$(head -1 rows | rnp-register canon | tr -d '\n' | sha256sum | cut -d' ' -f1)"
 	rnp-reward verify --store db
 	rnp-reward verify --store db first
-	# a proof must lead to the root of an epoch that is in it
+	# a proof must lead to the root of an epoch in the ledger
 	node=$(head -1 "$usages" | jq -r .node)
 	rnp-reward proof --node "$node" first | rnp-reward verify --store db -
 	rnp-reward epoch --policy rnp-019 "$usages" | rnp-reward proof --node "$node" >foreign
@@ -55,7 +55,7 @@ bad_ledger() {
 	refused 65 "closes this epoch already, with another result" \
 		rnp-reward epoch --policy rnp-021 --store db --pool 1 week0
 	refused 65 "pays for some of the same time" rnp-reward epoch --policy rnp-019 --store db week0
-	# one second is enough
+	# one second of overlap is enough
 	jq -c '.from = "2026-11-15T23:59:59Z" | .to = "2026-11-16T23:59:59Z"
 		| .up_s = 1 | .worked_s = 1' week0 >overlap
 	refused 65 "row 0 (policy rnp-021, 2026-11-09T00:00:00Z to 2026-11-16T00:00:00Z)" \
@@ -63,9 +63,10 @@ bad_ledger() {
 	assert_equal "$output" ""
 	jq -c 'del(.from, .to)' week0 >undated
 	refused 65 "without times" rnp-reward epoch --policy rnp-021 --store db undated
-	# test tokens are another network's
+	# test tokens belong to another network
 	rnp-reward epoch --policy testnet --store db week0 >/dev/null
-	# and what is declared to complement may share the time, but only under its own name
+	# and a policy that is declared to complement another may share its time, but only under
+	# its own name
 	jq '.name = "jobs" | .complements = ["rnp-021"]' "$ROOT/cmd/rnp-reward/policies/rnp-021.json" >jobs.json
 	rnp-reward epoch --policy ./jobs.json --store db week0 >/dev/null
 	refused 65 "closes this epoch already" rnp-reward epoch --policy ./jobs.json --store db --pool 1 week0
@@ -86,7 +87,7 @@ bad_ledger() {
 	assert_failure 1
 	[[ $stderr == *"not signed: row 0: epoch: pool_base_units is"* ]] || fail "$stderr"
 	assert_equal "$output" ""
-	# one who has a copy only
+	# a co-signer who has only a copy
 	rnp-register keygen --out third.json >/dev/null
 	rnp-reward cosign --store db --key third.json --print week0 >third
 	rnp-reward ledger --store db --add third
@@ -141,7 +142,7 @@ bad_ledger() {
 	try "UPDATE epoch SET claimed = claimed + 1"
 	try "UPDATE epoch SET paid = 1"
 	try "UPDATE claim SET state = 3"
-	# moving a claim moves the balance with it, and what was paid stays paid
+	# moving a claim moves its amount with it, and what was paid stays paid
 	python3 - <<-'PY'
 		import sqlite3
 		db = sqlite3.connect("db")
@@ -163,7 +164,7 @@ bad_ledger() {
 	rnp-reward verify --store new
 	rnp-reward verify --store new <(rnp-reward epoch -q --policy rnp-021 --store db week0)
 	refused 65 "import into a new ledger" rnp-reward ledger --store new --import old.jsonl
-	# what is imported is paid for: nothing new for the same time
+	# imported epochs count as paid: no new pay for the same time
 	refused 65 "pays for some of the same time" rnp-reward epoch --policy rnp-019 --store new week1
 	try() {
 		rm -f bad*

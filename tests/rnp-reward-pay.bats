@@ -23,7 +23,7 @@ teardown() {
 	front
 	pay --dry-run >plan
 	assert_equal "$(jq -r .status plan | sort | uniq -c | xargs)" "40 planned"
-	# 8 accounts are created in a transaction at least
+	# each transaction creates at least 8 accounts
 	assert_equal "$(jq -s 'map(.batch) | max' plan)" 4
 	assert_equal "$(control '{}' | jq .landed)" 0
 	assert_equal "$(rnp-reward ledger --store db | wc -l)" 1
@@ -34,7 +34,7 @@ teardown() {
 	pay >again
 	assert_equal "$(cat again)" ""
 	rnp-reward pay --store db --status | cmp - out
-	# the rows tell all of it, and every step of a transaction comes after the one before
+	# the rows tell the whole history, with the steps of a transaction in their order
 	rnp-reward ledger --store db | jq -sr 'map(select(.kind == "rnp.tx")) | group_by(.tx)[] |
 		map(.status) | join(" ")' | sort -u >steps
 	run grep -vE '^planned signed( sent)?( confirmed)? finalised$' steps
@@ -92,7 +92,7 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	refused 64 "stands there twice" pay --trust "$payer" --need 2
 	refused 64 "--rpc, --keypair and --trust are needed" rnp-reward pay --store db
 	refused 66 "nowhere" pay --store nowhere
-	# nobody who is trusted has signed: nothing is owed
+	# no trusted key has signed: nothing is owed
 	run_split rnp-reward pay --store db --keypair payer.json --trust "$(head -1 wallets)" --mint "$mint" \
 		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}" --rpc "${urls[1]}"
 	assert_success
@@ -123,7 +123,7 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	pay --trust "$auditor" --need 2 >out
 	assert_equal "$(jq -r .status out | sort | uniq -c | xargs)" "3 finalised"
 	audit
-	# another payer for the same ledger is a mistake
+	# a different payer for the same ledger is an error
 	rnp-register keygen --out other.json >/dev/null
 	refused 65 "this ledger is paid with payer $payer" pay --keypair other.json
 }
@@ -148,24 +148,26 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	owe 12
 	front
 	frozen=$(sed -n 5p wallets)
-	# two servers hide the frozen account, so that only execution shows it
+	# two servers hide the frozen account, so that only execution reveals it
 	control "{\"freeze\": [\"$frozen\"], \"lies\": [[\"noaccount\"], [\"noaccount\"], []], \"land_failures\": true}" >/dev/null
 	run_split pay
 	assert_failure 1
 	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "8 failed 4 finalised"
-	# the next run pays each of the eight by itself
+	# the next run pays each of the eight in a transaction of its own
 	run_split pay
 	assert_failure 1
 	assert_equal "$(jq -r .status <<<"$output" | sort | uniq -c | xargs)" "1 failed 7 finalised"
 	audit "del(.\"$frozen\")"
 	ledger_agrees
-	# and the one that failed by itself is not tried again
+	# and the one that failed on its own is not tried again
 	run_split pay
 	assert_failure 1
 	assert_equal "$(jq -r '[.status, .reason] | join(": ")' <<<"$output")" "held: its payment failed by itself before"
 }
 
-# lie 'LIES' LABEL: pay under these lies, again with the liars gone, until all is paid; nothing twice
+# lie 'LIES' LABEL: pays under these lies, then again with honest servers until all is paid;
+# nothing is
+# paid twice
 lie() {
 	local code=0
 	stop_front
@@ -191,7 +193,7 @@ lie() {
 
 @test "pay: a server that calls final what is not is outvoted" {
 	lie '[["final"], [], []]' final
-	# the sender forgets what it was sent, and says that it is final
+	# the server that sends a transaction drops it, and reports that it is final
 	lie '[["final", "drop"], [], []]' "final, drop"
 }
 
@@ -205,7 +207,8 @@ lie() {
 			lie "[[${pair%,*}], [${pair#*,}], []]" "$pair at two"
 		fi
 	done
-	# those who say that nothing landed and all is over, against one who knows
+	# servers that claim that nothing landed and the blockhash has expired, against one that
+	# knows better
 	lie '[["null", "ahead"], ["null", "ahead"], []]' "two against one"
 	lie '[["null", "ahead", "late"], ["null", "ahead", "late"], []]' "two late ones against one"
 }
@@ -220,7 +223,7 @@ lie() {
 	front 8 4
 	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
 	run pay -q --timeout 1500ms
-	# the machine begins anew, and so do its blockhashes
+	# the virtual machine starts anew, with new blockhashes
 	stop_front
 	front 8 4
 	for _ in {1..20}; do
@@ -264,10 +267,10 @@ lie() {
 	export RNP_POLICY=rnp-021 RNP_EPOCH_OPTIONS="" RNP_REGISTRY=http://127.0.0.1:1 RNP_TRUST="--trust $payer"
 	export RNP_PAY_OPTIONS="--trust $payer --trust $(rnp-register address --key auditor.json) --need 2 --mint $mint
 		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc ${urls[0]} --rpc ${urls[1]} --rpc ${urls[2]} --poll 20ms"
-	# the text that systemd runs: lines joined, %% is %
+	# the script as systemd runs it: lines joined, %% is %
 	script=$(sed -n "/^ExecStart=/,/'\$/p" "$ROOT/scripts/systemd/rnp-epoch.service" |
 		sed "s/^ExecStart=\/bin\/sh -c '//; s/'\$//; s/\\\\\$//; s/%%/%/g; s|/usr/local/bin/||" | tr -d '\n')
-	# the registry is not there: nothing is begun
+	# the registry is unavailable: nothing is started
 	run sh -c "$script"
 	assert_failure 69
 	assert_equal "$(ls state)" usage.part

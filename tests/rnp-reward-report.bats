@@ -1,4 +1,4 @@
-# rnp-reward report: one page, whole by itself, that says what the ledger says.
+# rnp-reward report: one self-contained page that shows what the ledger contains.
 load helper
 
 setup() {
@@ -48,7 +48,7 @@ week() {
 	read -r count reason <most
 	grep -q "<td class=\"n\">$count</td><td>${reason//\'/.}</td>" out.html
 	grep -q '9.50000000' out.html
-	# every command on the page is one that there is
+	# every command on the page exists
 	sed -n 's/.*<pre>\$ \(rnp-reward [a-z]*\).*/\1/p' out.html | sort -u | while read -r program sub; do
 		$program $sub --help >/dev/null
 	done

@@ -1,4 +1,4 @@
-# A stranger's script finds what is wrong with an epoch, from the records alone.
+# A script by somebody else finds what is wrong with an epoch, from the records alone.
 load helper
 
 @test "stranger: an epoch computed anew in Python, and 20 planted errors" {
@@ -34,7 +34,7 @@ load helper
 			spans: [[$((i * 1000)), 2000000], [3000000, $((6000000 + i))]]}" >said
 		rnp-register sign --key op.json <said >>records
 	done
-	# what may not count: a stranger's receipt, a receipt twice, a changed one
+	# records that must not count: a stranger's receipt, a receipt twice, a changed one
 	jq -c --arg n1 "$(rnp-register address --key n1.json)" '.node = $n1 | .signer = "'"$other"'" | .gpu_seconds = 400000
 		| .from = "2026-11-20T00:00:00Z" | .to = "2026-11-21T00:00:00Z"' said | sed -n 3p |
 		rnp-register sign --key other.json >>records
@@ -61,7 +61,7 @@ load helper
 		[[ $output == *": stated "* ]] || fail "error $planted: $output"
 	}
 	change() { # 'JQ over the list of lines': a change of what was published
-		# $i: the first that is paid
+		# $i: the first reward that is paid
 		jq -sc "(map(.base_units) | map(. != null and . > 0) | index(true)) as \$i | $1 | .[]" good >bad
 		planted bad
 	}
@@ -82,18 +82,18 @@ load helper
 	change '.[-1].from = "2026-11-15T00:00:00Z"'
 	change '.[-1].proof.proofValue |= (.[:20] + (if .[20:21] == "a" then "b" else "a" end) + .[21:])'
 	change '.[-1].previous |= gsub("0"; "1")'
-	# an operator who counts what may not count, or leaves something out
+	# an operator who counts records that must not count, or leaves some out
 	publish records --trust "$other" >bad
 	planted bad
 	grep -v '"job":"k"' records >fewer
 	publish fewer >bad
 	planted bad
-	# the device that two nodes name, paid to the second
+	# the device that two nodes name, paid to the second one
 	first=$(jq -r 'select(.kind == "rnp.verdict" and (.at | contains("T02"))).node' records)
 	grep -v "\"rnp.verdict\".*\"$first\"" records >without
 	publish without >bad
 	planted bad
-	# a verdict of somebody else, and an uptime that was never signed
+	# a verdict by somebody else, and an uptime record that was never signed
 	sed 's/\[3000000,/[2000001,/' records >forged
 	jq -c 'if .kind == "rnp.uptime" then del(.proof) else empty end' forged | rnp-register sign --key op.json >resigned
 	{ grep -v rnp.uptime records; cat resigned; } >more

@@ -1,11 +1,11 @@
-# rnp-reward: prices, burns, issuance and reputation, held against Python's fractions.
+# rnp-reward: prices, burns, issuance and reputation, compared with Python's fractions.
 load helper
 
 setup() {
 	cd "$BATS_TEST_TMPDIR"
 }
 
-# price SOURCE TIME UUSD
+# price SOURCE TIME UUSD: prints a price record
 price() {
 	echo "{\"kind\":\"rnp.price\",\"v\":1,\"source\":\"$1\",\"at\":\"2026-11-20T$2Z\",\"price_uusd\":$3}"
 }
@@ -19,9 +19,9 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 			price b "12:$minute:00" "$((10#$minute < 30 ? 2200000 : 2000000))"
 		done
 	} >prices
-	# half an hour of the mean of 2.00 and 2.20, half an hour of 2.00
+	# half an hour at the mean of 2.00 and 2.20, half an hour at 2.00
 	assert_equal "$(rnp-reward twap "${window[@]}" prices | jq .price_uusd)" 2050000
-	# one that is 21% away is left out, whatever it says
+	# a source that is too far from the others is left out, whatever price it gives
 	for minute in $(seq -w 0 3 57); do price liar "12:$minute:00" 99000000; done >>prices
 	rnp-reward twap "${window[@]}" prices >out
 	assert_equal "$(jq -c '[.price_uusd, .left_out_s]' out)" '[2050000,{"liar":3600}]'
@@ -37,7 +37,7 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	rnp-reward twap --age 16m "${window[@]}" <(grep -v 'b.*12:2[05]:' prices) >/dev/null
 	rnp-reward twap --quorum 1 "${window[@]}" <(grep -v 'b.*12:2[05]:' prices) >/dev/null
 	refused 65 "at 2026-11-20T12:00:00Z 0 sources" rnp-reward twap "${window[@]}" /dev/null
-	# two that contradict each other are no quorum
+	# two sources that contradict each other are no quorum
 	refused 65 "1 sources are fresh and agree" rnp-reward twap "${window[@]}" \
 		<(sed '/"b"/s/2000000/3000000/' prices)
 	refused 64 "--to must be after" rnp-reward twap --from 2026-11-20T12:00:00Z --to 2026-11-20T12:00:00Z prices
@@ -77,14 +77,14 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 
 @test "burn: the worked examples: fee, grant, and every cent somewhere" {
 	burn() { rnp-reward burn "$@" | jq -c '[.burned_uusd, .fee_uusd, .operator_uusd, .burned_base_units, .credits]'; }
-	# RNP-021: 20.00 of a customer: 19.00 burned, fee 1.00
+	# RNP-021: a customer pays 20.00: 19.00 burned, fee 1.00
 	assert_equal "$(burn --policy rnp-021 --usd 20 --price 2)" '[19000000,1000000,0,950000000,19000000]'
 	# a matching grant changes neither: 2,400 of use, 400 of it granted
 	assert_equal "$(burn --policy rnp-021 --usd 2400 --grant 400 --price 2)" '[2280000000,120000000,0,114000000000,2280000000]'
 	# RNP-023: 1,000 at 60% and 2.00: 300 tokens; at 35%: 175
 	assert_equal "$(burn --policy rnp-023 --usd 1000 --price 2)" '[600000000,50000000,350000000,30000000000,600000000]'
 	assert_equal "$(burn --policy rnp-023-gateway --usd 1000 --price 2)" '[350000000,50000000,600000000,17500000000,350000000]'
-	# nothing is lost to rounding: what is left over is burned
+	# rounding loses nothing: the remainder is burned
 	for usd in 0.000001 0.00001 0.000019 1.234567; do
 		rnp-reward burn --policy rnp-023 --usd $usd --price 1.23 |
 			jq -e '.burned_uusd + .fee_uusd + .operator_uusd == .usd_uusd and .credits == .burned_uusd'
@@ -130,7 +130,7 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	rnp-reward simulate --schedule "$schedule" --burned 1000000 --svg supply.svg >burning
 	diff <(jq -c 'del(.supply_base_units)' still) <(jq -c 'del(.supply_base_units)' burning)
 	assert_equal "$(wc -l <still)" 60
-	# supply is what was there, and minted, and recycled
+	# the supply is what existed before, plus what was minted and recycled
 	assert_equal "$(head -1 still | jq .supply_base_units)" '"54599771600000000"'
 	python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("supply.svg")'
 	refused 65 "damping" rnp-reward mint --schedule <(jq '.damping = "1.5"' "$schedule")
@@ -169,12 +169,12 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 	python3 -c 'import sys; a, b = map(float, sys.argv[1:]); assert abs(a - b) < 2, (a, b)' \
 		"$(jq .reputation_ppm out)" "$expected"
 	assert_equal "$(jq .trials out)" 60
-	# the same verdicts twice, in another order, are the same reputation
+	# the same verdicts twice, in another order, give the same reputation
 	{ cat signed; tac signed; } | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" | cmp - out
 	# strangers' verdicts do not count
 	run_split rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$node" signed
 	assert_equal "$output" ""
-	# one failure, announced by the node before: no trial
+	# one failure, announced by the node beforehand: no trial
 	jq -nc "{kind: \"rnp.verdict\", v: 1, node: \"$node\", signer: \"$judge\", at: \"2026-11-30T12:30:00Z\",
 		passed: false, checks: [], readings: {}}" | rnp-register sign --key judge.json >failed
 	worse=$(cat signed failed | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" | jq .reputation_ppm)
@@ -183,7 +183,7 @@ window=(--from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z)
 		state: \"maintenance\"}" | rnp-register sign --key node.json >announced
 	cat signed failed announced | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" |
 		jq -e --argjson r "$(jq .reputation_ppm out)" '.reputation_ppm == $r and .maintenance == 1'
-	# afterwards is too late
+	# an announcement afterwards is too late
 	jq -nc "{kind: \"rnp.heartbeat\", v: 1, node: \"$node\", at: \"2026-11-30T12:31:00Z\", interval_s: 3600,
 		state: \"maintenance\"}" | rnp-register sign --key node.json >late
 	assert_equal "$(cat signed failed late | rnp-reward reputation --at 2026-12-01T00:00:00Z --trust "$judge" |

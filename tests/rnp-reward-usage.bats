@@ -1,4 +1,4 @@
-# rnp-reward usage: what is proven is paid, once; what is only claimed is not.
+# rnp-reward usage: proven work is paid, once; work that is only claimed is not.
 load helper
 
 epoch=(--from 2026-11-16T00:00:00Z --to 2026-11-23T00:00:00Z)
@@ -10,8 +10,9 @@ setup() {
 	>records
 }
 
-# node NAME 'JQ': a node of its own key, its record rtx4090.node.json changed by JQ; $NAME is its
-# address, $NAME_sha its hash
+# node NAME 'JQ': makes a node with its own key, its record rtx4090.node.json changed by JQ;
+# sets $NAME
+# to its address and $NAME_sha to the record's hash
 node() {
 	rnp-register keygen --out "$1.json" >/dev/null
 	local address
@@ -20,7 +21,7 @@ node() {
 	post "$1" "$2"
 }
 
-# post NAME 'JQ': one more record of that node
+# post NAME 'JQ': adds one more record of that node
 post() {
 	jq -c --arg node "${!1}" ".node = \$node | .wallet = \$node | .at = \"2026-11-15T12:00:00Z\" | $2" \
 		"$ROOT/tests/data/rtx4090.node.json" >"$1.node"
@@ -28,12 +29,12 @@ post() {
 	printf -v "${1}_sha" %s "$(rnp-register canon <"$1.node" | tr -d '\n' | sha256sum | cut -d' ' -f1)"
 }
 
-# say KEY 'JSON': a record signed by a key
+# say KEY 'JSON': adds a record signed by a key
 say() {
 	jq -nc "$2" | rnp-register sign --key "$1.json" >>records
 }
 
-# verdict NAME TIME PASSED 'UUIDS' [SHA]
+# verdict NAME TIME PASSED 'UUIDS' [SHA]: adds a verdict
 verdict() {
 	local sha=${1}_sha
 	say judge "{kind: \"rnp.verdict\", v: 1, node: \"${!1}\", signer: \"$judge\", at: \"2026-11-$2Z\",
@@ -41,20 +42,20 @@ verdict() {
 		proven: ($4 | map({device: ., memory_bytes: 1000}))}"
 }
 
-# receipt NAME FROM TO [GPU_SECONDS]
+# receipt NAME FROM TO [GPU_SECONDS]: adds a receipt
 receipt() {
 	say judge "{kind: \"rnp.receipt\", v: 1, node: \"${!1}\", signer: \"$judge\", job: \"$2\",
 		from: \"2026-11-$2Z\", to: \"2026-11-$3Z\", earned_uusd: 1000${4:+, gpu_seconds: $4}}"
 }
 
-# uptime NAME DAY 'SPANS'
+# uptime NAME DAY 'SPANS': adds an uptime record
 uptime() {
 	say judge "{kind: \"rnp.uptime\", v: 1, node: \"${!1}\", signer: \"$judge\", at: \"2026-11-24T00:00:00Z\",
 		from: \"2026-11-$2T00:00:00Z\", to: \"2026-11-$(($2 + 1))T00:00:00Z\", beats: 1,
 		up_ms: ($3 | map(.[1] - .[0]) | add), spans: $3}"
 }
 
-# of NAME 'JQ': the node's usage
+# of NAME 'JQ': prints the result of JQ on the node's usage
 of() {
 	jq -c --arg n "${!1}" "select(.node == \$n) | $2" usage
 }
@@ -77,7 +78,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	assert_equal "$(of c '.gpu_model')" null
 	rnp-reward epoch --policy rnp-021 usage >rewards
 	assert_equal "$(jq -r 'select(.qualified) | .node' rewards)" "$a"
-	# in whatever order the records come
+	# in any order of the records
 	tac records >reversed && mv reversed records
 	cp usage before
 	usage
@@ -115,12 +116,12 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 		| .wallet = "'"$judge"'"'
 	usage
 	assert_equal "$(of a '[.gpu_model, .gpu_count, .wallet]')" "[\"RTX 4090\",1,\"$judge\"]"
-	# once proven it counts
+	# the new claim counts once it is proven
 	verdict a 22T23:59:59 true "[$gpu]"
 	usage
 	assert_equal "$(of a '[.gpu_model, .gpu_count]')" '["H200",1]'
 	assert_equal "$(of a '.unknown["gpus[1]"]')" '"the last passed verdict does not prove it"'
-	# and a later one that failed takes nothing away but the ratio
+	# and a later verdict that failed reduces nothing but the ratio
 	verdict a 22T23:59:59.500 false '[]'
 	usage
 	assert_equal "$(of a '[.gpu_model, .challenges_passed, .passed_ppm]')" '["H200",2,666666]'
@@ -144,12 +145,12 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	receipt none 17T00:00:00 17T01:00:00 3600
 	usage
 	assert_equal "$(of big '[.gpu_count, .gpu_worked_s, .worked_s]')" '[8,28800,3600]'
-	# a receipt of one GPU-second over a whole day is a second
+	# a receipt of one GPU-second over a whole day counts one second
 	assert_equal "$(of small '[.gpu_worked_s, .worked_s]')" '[1,1]'
-	# GPU-0 is big's, and nothing else of it was proven
+	# GPU-0 belongs to big, and nothing else of this node was proven
 	assert_equal "$(of half '[.gpu_count, .gpu_worked_s]')" '[null,0]'
 	assert_equal "$(of none '[.gpu_worked_s]')" '[0]'
-	# overlapping receipts, and more GPU-seconds than there are: bounded by wall time x GPUs
+	# overlapping receipts, and more GPU-seconds than possible: limited to wall time x GPUs
 	receipt small 19T00:00:00 19T01:00:00 999999
 	receipt small 19T00:30:00 19T01:30:00 3600
 	receipt small 22T23:30:00 23T00:30:00 3600 # half of it in the epoch
@@ -178,7 +179,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 	# a part of a day
 	rnp-reward usage -q --from 2026-11-16T00:00:03Z --to 2026-11-16T00:00:10Z --trust "$judge" records >usage
 	assert_equal "$(of b .up_s)" 5
-	# those of strangers do not count, and broken ones stop
+	# records of strangers do not count, and malformed ones end the program
 	run_split rnp-reward usage "${epoch[@]}" --trust "$a" records
 	assert_equal "$(jq -c '[.up_s]' <<<"$output" | sort -u)" '[0]'
 	uptime b 18 '[[0, 5000], [4000, 6000]]'

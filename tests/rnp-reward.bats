@@ -7,18 +7,18 @@ setup() {
 	cd "$BATS_TEST_TMPDIR"
 }
 
-# pay FILE: one line `node job availability` for each reward, as tests/reward.py prints
+# pay FILE: one line `node job availability` for each reward, as tests/reward.py prints them
 pay() {
 	jq -r 'select(.kind == "rnp.reward") |
 		"\(.node) \(.job_base_units) \(.availability_base_units)"' "$1"
 }
 
-# tokens BASE_UNITS: as the option wants them
+# tokens BASE_UNITS: in the form that the option takes
 tokens() {
 	printf '%d.%08d' $(($1 / 100000000)) $(($1 % 100000000))
 }
 
-# agrees POLICY [POOL_BASE_UNITS]: over random usages, to the last unit; the root too
+# agrees POLICY [POOL_BASE_UNITS]: compares random usages to the last base unit, and the root
 agrees() {
 	rnp-reward epoch --policy "$1" ${2:+--pool "$(tokens "$2")"} random.jsonl >out
 	diff <(pay out) <(python3 "$ROOT/tests/reward.py" "$@" <random.jsonl)
@@ -36,7 +36,7 @@ agrees() {
 	agrees rnp-021
 	agrees rnp-021-per-node
 	agrees rnp-001 123456789012345
-	# in dollars: the days of 24 h, and a price in the place of a pool
+	# in dollars: days of 24 h, and a price instead of a pool
 	jq -c 'del(.gpu_worked_s) | .up_s = 0 | .worked_s = 0' random.jsonl >days && mv days random.jsonl
 	for policy in rnp-023 rnp-023-gateway; do
 		rnp-reward epoch --policy $policy --price 2.10 random.jsonl >out
@@ -96,7 +96,8 @@ agrees() {
 
 @test "epoch: earnings up to 100 dollars stay locked, at the epoch's price" {
 	rnp-reward epoch --policy rnp-021 --price 2.00 "$usages" >out
-	# 16.87 and 76.40 RENDER are 33.74 and 152.81 dollars: all of the first, 50 RENDER of the second
+	# 16.87 and 76.40 RENDER are 33.74 and 152.81 dollars: all of the first, 50 RENDER of
+	# the second
 	assert_equal "$(jq -c 'select(.qualified) | [.base_units, .locked_base_units]' out | head -2)" \
 		$'[1687095238,1687095238]\n[7640476190,5000000000]'
 	jq -c 'if .worked_s == 360000 then .staked_uusd = 99000000 else . end' "$usages" >staked
@@ -117,7 +118,7 @@ agrees() {
 	rnp-reward epoch --policy rnp-021 "$usages" >free
 	rnp-reward epoch --policy ./capped.json --pool 1000 "$usages" >out
 	assert_equal "$(jq -s 'map(select(.wallet)) | group_by(.wallet)[] | map(.base_units) | add' out | sort -n | tail -1)" 2000000000
-	# nodes of one wallet are cut together, in proportion, and nothing is lost
+	# the pay of nodes of one wallet is reduced together, in proportion, and nothing is lost
 	assert_equal "$(tail -1 out | jq -c '[.pool_base_units]')" '[100000000000]'
 	assert_equal "$(tail -1 out | jq .total_base_units)" "$(jq -s 'map(.base_units // 0) | add' <(sed '$d' out))"
 	jq '.name = "monthly" | .pool = {per_month: "100"}' "$ROOT/cmd/rnp-reward/policies/rnp-021.json" >monthly.json
@@ -232,7 +233,7 @@ pay job: no input bounds it: only --pool does"
 
 @test "epoch: plain and other spellings of a usage are read alike" {
 	python3 "$ROOT/tests/reward.py" make 300 5 >plain.jsonl
-	# an escape, a decimal string and an unknown field take the general way
+	# an escape, a decimal string and an unknown field are parsed by the general code
 	jq -c '.note = {"a": ["\u00e9\n"]} | if .up_s then .up_s |= tostring else . end' \
 		plain.jsonl >other.jsonl
 	rnp-reward epoch --policy rnp-019 plain.jsonl >a
@@ -246,7 +247,7 @@ pay job: no input bounds it: only --pool does"
 	make -s -C "$ROOT" BUILD="$BATS_TEST_TMPDIR/clang" CC=clang OPENMP= OPT=-O0 \
 		"$BATS_TEST_TMPDIR/clang/bin/rnp-reward"
 	for policy in rnp-019 rnp-021 "rnp-006 --pool 84085.2" "rnp-004 --pool 1000"; do
-		# the clang build lies elsewhere: give it the file
+		# the clang build is in another folder: name the policy's file
 		set -- $policy
 		rnp-reward epoch --policy $policy random.jsonl >a
 		OMP_NUM_THREADS=1 rnp-reward epoch --policy $policy random.jsonl >b
@@ -267,7 +268,7 @@ pay job: no input bounds it: only --pool does"
 		"25 x multiplier x worked"
 	[[ $(jq -r 'select(.step == "up_s").source' out) == *usage.jsonl:1 ]]
 	jq -r 'select(.part == "note").source' out | grep -q 0.82
-	# what the epoch was given changes the pay, and explain says how: 2.5 x 1488095238.095..
+	# options of the epoch change the pay, and explain shows how: 2.5 x 1488095238.095..
 	rnp-reward epoch --policy rnp-021 --job-scale 2.5 "$usages" >out
 	assert_equal "$(jq -r 'select(.step == "job" and .part == "pay") | .formula + " = " + .value' \
 		<(rnp-reward explain --node "$node" --policy rnp-021 --job-scale 2.5 "$usages"))" \
@@ -290,7 +291,7 @@ pay job: no input bounds it: only --pool does"
 	done >proofs
 	rnp-reward verify proofs >checks
 	assert_equal "$(wc -l <checks)" "$(wc -l <proofs)"
-	# every proof leads to the epoch's root
+	# every proof leads to the root of the epoch
 	assert_equal "$(jq -r .merkle_root proofs | sort -u)" "$(tail -1 out | jq -r .merkle_root)"
 	run_split rnp-reward verify <<<"$(head -1 proofs | jq -c '.unlocked_base_units += 1')"
 	assert_failure 1
@@ -299,7 +300,7 @@ pay job: no input bounds it: only --pool does"
 	poor=$(jq -rs 'group_by(.wallet)[] | select((map(.base_units // 0) | add) == 0)[0].node // empty' \
 		<(sed '$d' out) | head -1)
 	refused 1 "" rnp-reward proof --node "$poor" out
-	# without one of those who are paid
+	# with one of the paid rewards missing
 	sed "$(grep -nm1 '"base_units":[1-9]' out | cut -d: -f1)d" out >part
 	refused 65 "some are missing" rnp-reward proof --node "$(tail -1 proofs | jq -r .node)" part
 }
@@ -338,7 +339,7 @@ pay job: no input bounds it: only --pool does"
 		if .policy_sha256 then .policy_sha256 |= gsub("[0-9]"; "0") else . end' out)"
 	assert_failure 1
 	[[ $output == *policy_sha256* ]]
-	# the record holds scales in ppm: one that does not fit could not be computed again
+	# the record stores scales in ppm: a scale with more digits could not be computed again
 	run_split rnp-reward epoch --policy rnp-021 --job-scale 1.0000001 "$usages"
 	assert_failure 64
 	[[ $stderr == *"--job-scale: 1.0000001 has more than 6 decimals"* ]]
@@ -379,17 +380,19 @@ pay job: no input bounds it: only --pool does"
 	receipt "$stranger" c 12:00:00 13:00:00 999999999 | rnp-register sign --key stranger.json >>records
 	head -5 records | tail -1 | sed 's/12:03/12:25/' >>records # a changed heartbeat
 	set -- --from 2026-11-20T12:00:00Z --to 2026-11-20T13:00:00Z --trust "$judge" --heartbeats
-	# twice the records are not twice the work
+	# duplicate records are not twice the work
 	run_split rnp-reward usage "$@" records records
 	assert_success
-	# fifty heartbeats cover a minute each; the receipts cover 12:00 to 12:15; 501 of the first one's 1001
+	# fifty heartbeats cover a minute each; the receipts cover 12:00 to 12:15; 501 of the
+	# first
+	# one's 1001 uusd count
 	assert_equal "$(jq -c '[.up_s, .worked_s, .earned_uusd, .score_ppm, .gpu_model]' <<<"$output")" \
 		'[3000,900,1501,1,null]'
 	assert_equal "$(grep -c 'nobody who is trusted' <<<"$stderr")" 2
 	assert_equal "$(grep -c 'left out' <<<"$stderr")" 4
 	run_split rnp-reward usage "$@" --policy rnp-004 records
 	assert_equal "$(jq .score_ppm <<<"$output")" 8000000
-	# the parts of two epochs add up
+	# two partial epochs add up to the whole
 	sum=$(for half in "12:00:00Z 12:07:07Z" "12:07:07Z 13:00:00Z"; do
 		read -r a b <<<"$half"
 		rnp-reward usage -q --from "2026-11-20T$a" --to "2026-11-20T$b" --trust "$judge" records 2>/dev/null
