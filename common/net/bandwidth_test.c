@@ -1,5 +1,5 @@
 /* bandwidth_test.c - the bandwidth test: a table of the nodes that exchange, and the two HTTP
- * handlers. The table has the key of the stream cipher that made the bytes, not the bytes. */
+ * handlers. The table holds the stream cipher's key that generated the bytes, not the bytes. */
 #include "common/net/bandwidth_test.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ struct bandwidth_tests {
 	struct node nodes[BANDWIDTH_TEST_NODES_MAX];
 };
 
-/* Each key encrypts one stream, so that the nonce may be constant. */
+/* Each key encrypts one stream, so the nonce may be constant. */
 static const unsigned char nonce[crypto_stream_chacha20_NONCEBYTES];
 
 struct bandwidth_tests *bandwidth_tests_new(void)
@@ -67,8 +67,8 @@ static bool in_progress(const struct node *n, int64_t now_ns)
 		now_ns - n->began_ns < BANDWIDTH_TEST_SECONDS * INT64_C(1000000000);
 }
 
-/* Returns the node's entry: its own, or a free one, or that of the node that was seen last longest
- * ago. */
+/* Returns the node's entry: its own, a free one, or that of the node that was last seen the
+ * longest time ago. */
 static struct node *entry_of(struct bandwidth_tests *x, const char *id)
 {
 	struct node *n = find(x, id), *oldest = &x->nodes[0];
@@ -114,7 +114,7 @@ enum bandwidth_test_status bandwidth_test_begin(struct bandwidth_tests *x, const
 		status = BANDWIDTH_TEST_TOO_OFTEN;
 	} else {
 		n->tries++;
-		/* an exchange that was begun before and not ended is forgotten */
+		/* forgets an exchange that was begun before and not ended */
 		n->drops += n->bytes > 0;
 		n->bytes = bytes;
 		n->began_ns = n->seen_ns = now_ns;
@@ -144,7 +144,7 @@ static struct bandwidth_test_reading reading_of(int64_t bytes, int64_t down_ns,
 			bytes == BANDWIDTH_TEST_BYTES_MAX };
 }
 
-/* Are data the bytes that the key makes? They are overwritten. */
+/* Whether data are the bytes that the key generates. Overwrites data. */
 static bool same_bytes(unsigned char *data, size_t bytes, const unsigned char *key,
 	const char *token)
 {

@@ -29,9 +29,10 @@
 #define BANDWIDTH_TEST_BYTES_MIN   ((int64_t)1 << 20)
 #define BANDWIDTH_TEST_BYTES_MAX   ((int64_t)32 << 20)
 #define BANDWIDTH_TEST_ENOUGH_NS   500000000
-/* Exchanges of one node; further ones are refused. */
+/* Limit of exchanges of one node; further ones are refused. */
 #define BANDWIDTH_TEST_TRIES_MAX 8
-/* Nodes that may exchange at the same time: they disturb each other, and each takes memory. */
+/* Limit of nodes that exchange at the same time: they disturb each other, and each takes
+ * memory. */
 #define BANDWIDTH_TEST_AT_ONCE 2
 /* An exchange that takes longer is forgotten. */
 #define BANDWIDTH_TEST_SECONDS 40
@@ -39,17 +40,17 @@
  * quadruples the size only while the slower way is under BANDWIDTH_TEST_ENOUGH_NS needs less than
  * 2 s each way, except for its first exchange on a line of some 100 kB/s. */
 #define BANDWIDTH_TEST_PLACE_NS INT64_C(5000000000)
-/* Exchanges that a node may begin without having ended the last one. With more, a node that only
- * begins would keep all others out. */
+/* Limit of exchanges that a node may begin without ending the last one. Without it a node that
+ * only begins would keep all others out. */
 #define BANDWIDTH_TEST_DROPS_MAX 2
-/* Readings that are kept until they are taken; beyond that the oldest is forgotten. */
+/* Limit of readings held until they are taken; beyond it the oldest is dropped. */
 #define BANDWIDTH_TEST_NODES_MAX 1024
 
 struct bandwidth_test_reading {
 	int64_t bytes_per_s; /* 0: none yet */
 	int64_t bytes;       /* of the best exchange */
 	int64_t down_ns, up_ns;
-	bool enough; /* a larger exchange would tell no more */
+	bool enough; /* a larger exchange would not improve the reading */
 };
 
 struct bandwidth_tests;
@@ -64,7 +65,7 @@ enum httpd_when bandwidth_test_get(struct bandwidth_tests *x, struct httpd_reque
 enum httpd_when bandwidth_test_post(struct bandwidth_tests *x, struct httpd_request *q,
 	struct httpd_reply *r, struct bandwidth_test_reading *out);
 
-/* Takes out a node's reading, which is forgotten then. Returns false when there is none. */
+/* Moves a node's reading out of the table. Returns false when there is none. */
 bool bandwidth_test_take(struct bandwidth_tests *x, const char *id,
 	struct bandwidth_test_reading *out);
 
@@ -75,14 +76,14 @@ enum bandwidth_test_status {
 	BANDWIDTH_TEST_BUSY, /* too many nodes exchange already */
 	BANDWIDTH_TEST_TOO_OFTEN,
 	BANDWIDTH_TEST_UNKNOWN, /* no exchange was begun, or it took too long */
-	BANDWIDTH_TEST_WRONG,   /* token or bytes are not what was sent */
+	BANDWIDTH_TEST_WRONG,   /* token or bytes differ from those sent */
 };
 
-/* Begins an exchange of so many bytes at now_ns and writes them to out. */
+/* Begins an exchange of the given number of bytes at now_ns and writes them to out. */
 enum bandwidth_test_status bandwidth_test_begin(struct bandwidth_tests *x, const char *id,
 	int64_t bytes, int64_t now_ns, void *out);
 
-/* Ends an exchange: data are the bytes that came back, which are overwritten. */
+/* Ends an exchange: data are the bytes that came back; they are overwritten. */
 enum bandwidth_test_status bandwidth_test_end(struct bandwidth_tests *x, const char *id,
 	const char *token, void *data, size_t bytes, int64_t arrived_ns,
 	int64_t complete_ns, struct bandwidth_test_reading *out);

@@ -1,4 +1,5 @@
-/* content_digest.c - content-Digest: a dictionary of byte sequences, one for each algorithm. */
+/* content_digest.c - reads and writes Content-Digest: a dictionary of byte sequences, one for
+ * each algorithm. */
 #include "common/net/content_digest.h"
 
 #include <sodium.h>

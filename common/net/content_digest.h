@@ -12,7 +12,7 @@
 #define CONTENT_DIGEST_SHA256_BYTES 32
 #define CONTENT_DIGEST_SHA512_BYTES 64
 
-/* What a field says; other algorithms than these two are passed over. */
+/* The digests in a field; algorithms other than these two are ignored. */
 struct content_digest {
 	bool has_sha256, has_sha512;
 	unsigned char sha256[CONTENT_DIGEST_SHA256_BYTES];
@@ -23,13 +23,13 @@ struct content_digest {
  * length or is given twice, or there is neither sha-256 nor sha-512. */
 int content_digest_parse(struct content_digest *d, const char *value);
 
-/* Appends the field's value with the digests that d has, sha-256 first. */
+/* Appends the field's value with the digests that d contains, sha-256 first. */
 void content_digest_write(struct buf *out, const struct content_digest *d);
 
-/* The sha-256 of a body. */
+/* Computes the sha-256 of a body. */
 void content_digest_of(struct content_digest *d, const void *body, size_t bytes);
 
-/* True when each digest that d has is that of the body. */
+/* Whether each digest in d is that of the body. */
 bool content_digest_fits(const struct content_digest *d, const void *body, size_t bytes);
 
 #endif

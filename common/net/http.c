@@ -1,7 +1,7 @@
-/* http.c - requests: options, the loop that moves data and watches the limits, and tries.
+/* http.c - requests: options, the loop that moves data and checks the limits, and retries.
  *
- * Each try is one transfer of libcurl's multi interface, in the caller's thread: only there can a
- * wait be ended by something else than data. */
+ * Each try is one transfer of libcurl's multi interface, in the caller's thread: only with it
+ * can something other than data end a wait. */
 #include "common/net/http.h"
 
 #include <poll.h>
@@ -21,9 +21,9 @@
 #define TIMEOUT_MS         30000
 #define ANSWER_TIMEOUT_MS  30000
 #define RESPONSE_BYTES_MAX ((int64_t)16 << 20)
-#define LARGE_BUFFER       (512L << 10) /* fewer calls for what is large */
+#define LARGE_BUFFER       (512L << 10) /* fewer calls for large bodies */
 #define TRIES              4
-#define PROGRESS_BYTES     ((int64_t)1 << 20) /* a try that brings so much is not counted */
+#define PROGRESS_BYTES     ((int64_t)1 << 20) /* a try that brings this many does not count */
 #define BACKOFF_FIRST_MS   250
 #define BACKOFF_MAX_MS     10000
 #define RETRY_AFTER_MAX_MS 60000
@@ -108,7 +108,7 @@ static int make_headers(struct curl_slist **list, const struct http_transfer *t)
 	struct buf line = BUF_INIT;
 	int rc = 0;
 
-	/* curl waits a second for 100 Continue when it announces a large body */
+	/* where curl announces a large body, it waits a second for 100 Continue */
 	*list = http_curl.slist_append(NULL,
 		q->expect && has_body(q) ? "Expect: 100-continue" : "Expect:");
 	if (has_body(q)) {
@@ -120,7 +120,7 @@ static int make_headers(struct curl_slist **list, const struct http_transfer *t)
 		buf_addf(&line, "If-None-Match: %s", q->etag);
 		add_header(list, &line);
 	}
-	/* a part of something packed cannot be unpacked */
+	/* a range of a compressed body cannot be decompressed */
 	if (q->sink)
 		*list = http_curl.slist_append(*list, "Accept-Encoding: identity");
 	add_range(list, t, &line);
@@ -181,8 +181,8 @@ static void set_limits(CURL *curl, const struct http_request *q)
 	bool streams = q->source || q->sink;
 
 	SET(CURLOPT_NOSIGNAL, 1L);
-	SET(CURLOPT_QUICK_EXIT,
-		1L); /* a name that is looked up does not delay an abort */
+	/* so that a name lookup does not delay an abort */
+	SET(CURLOPT_QUICK_EXIT, 1L);
 	SET(CURLOPT_PROTOCOLS_STR, "http,https");
 	SET(CURLOPT_REDIR_PROTOCOLS_STR, scheme);
 	SET(CURLOPT_FOLLOWLOCATION, q->no_redirects || q->signer ? 0L : 1L);
@@ -241,7 +241,7 @@ static void set_options(struct http *h, struct http_transfer *t,
 	SET(CURLOPT_PATH_AS_IS, q->signer ? 1L : 0L);
 	SET(CURLOPT_USERAGENT, "rnp/" RNP_VERSION);
 	if (!q->sink)
-		SET(CURLOPT_ACCEPT_ENCODING, ""); /* all that libcurl can unpack */
+		SET(CURLOPT_ACCEPT_ENCODING, ""); /* all that libcurl can decompress */
 	SET(CURLOPT_HTTPHEADER, headers);
 	SET(CURLOPT_WRITEFUNCTION, http_on_body);
 	SET(CURLOPT_WRITEDATA, t);
@@ -284,8 +284,8 @@ static int64_t rate_min(const struct http_request *q)
 	return max && rate > max / 2 ? max / 2 : rate;
 }
 
-/* Is the server slower than it may be? Asked often. While our own callbacks have the bytes or a
- * connection is made, it is not. */
+/* Whether the server is slower than rate_min allows. Called often. Time in our own callbacks
+ * and time spent connecting do not count. */
 static bool is_slow(struct http_transfer *t, CURL *curl)
 {
 	const struct http_request *q = t->q;
@@ -334,7 +334,7 @@ static void wait_for_data(struct http *h, struct http_transfer *t)
 	}
 }
 
-/* Moves data until the transfer has ended, or has to. */
+/* Moves data until the transfer has ended or must be ended. */
 static CURLcode perform(struct http *h, struct http_transfer *t)
 {
 	CURLcode rc = CURLE_ABORTED_BY_CALLBACK;
@@ -363,7 +363,7 @@ static CURLcode perform(struct http *h, struct http_transfer *t)
 
 /* --- tries --------------------------------------------------------------------------------- */
 
-/* Forgets what one try has brought, and where the next one begins. */
+/* Forgets what one try has brought, and sets where the next one begins. */
 static void begin_try(struct http_transfer *t)
 {
 	struct http_response *r = t->r;
@@ -408,7 +408,7 @@ static CURLcode try_once(struct http *h, struct http_transfer *t)
 	return rc;
 }
 
-/* Could the same request succeed a little later? */
+/* Whether the same request could succeed a little later. */
 static bool is_temporary(const struct http_transfer *t, CURLcode rc)
 {
 	int status = t->r->status;
@@ -425,7 +425,8 @@ static bool is_temporary(const struct http_transfer *t, CURLcode rc)
 		(t->q->sink && rc == CURLE_PARTIAL_FILE);
 }
 
-/* Can it be sent again: are the source's bytes still there, and may the sink's go? */
+/* Whether the request can be sent again: the source can be read again, and the sink's bytes may
+ * be discarded. */
 static bool can_repeat(const struct http_transfer *t)
 {
 	const struct http_request *q = t->q;
@@ -436,8 +437,8 @@ static bool can_repeat(const struct http_transfer *t)
 	return !q->source || http_source_rewind(q->source) == 0;
 }
 
-/* How long before try number `next`: random, so that many clients that failed together do not
- * come back together. */
+/* Returns how long to wait before try number `next`: random, so that many clients that failed
+ * together do not come back together. */
 static int64_t wait_ms(int next, const struct http_response *r)
 {
 	int64_t ms = BACKOFF_FIRST_MS;
@@ -478,7 +479,8 @@ static int prepare(struct http *h, const struct http_request *q)
 	return h->curl && h->multi ? 0 : err_set(EX_OSERR, "cannot start libcurl");
 }
 
-/* Did the try bring the sink further than it ever was? Who begins anew each time gets nowhere. */
+/* Whether the try brought the sink further than it ever was. A transfer that starts over each
+ * time makes no progress. */
 static bool has_progressed(struct http_transfer *t)
 {
 	bool much = t->r->sunk_bytes - t->furthest_bytes >= PROGRESS_BYTES &&
@@ -506,7 +508,7 @@ static CURLcode try_all(struct http *h, struct http_transfer *t)
 	}
 }
 
-/* The range begins where the entity ends: there is nothing more to get. */
+/* Whether the range begins where the entity ends, so that there is nothing more to get. */
 static bool is_complete(const struct http_transfer *t)
 {
 	return t->q->sink && t->r->status == 416 && t->has_range && t->range.first < 0 &&

@@ -1,9 +1,9 @@
-/* http.h - the HTTP client: bodies as streams, ranges and resume, retries, limits, abort, errors
- * told apart.
+/* http.h - the HTTP client: streamed bodies, ranges and resume, retries, limits, abort, and an
+ * exit code for each kind of error.
  *
- * libcurl is opened with dlopen on first use. A struct http keeps connections between requests and
- * belongs to one thread at a time. Bodies are whole buffers, files or callbacks; what is not a
- * buffer takes no memory, whatever its size. Uses buf, err, clock, json, http_sign. */
+ * libcurl is opened with dlopen on first use. A struct http keeps connections between requests
+ * and belongs to one thread at a time. Bodies are whole buffers, files or callbacks; files and
+ * callbacks take no memory, whatever their size. Uses buf, err, clock, json, http_sign. */
 #ifndef RNP_COMMON_NET_HTTP_H
 #define RNP_COMMON_NET_HTTP_H
 
@@ -22,7 +22,7 @@ struct key;
 
 struct http {
 	void *curl, *multi; /* NULL until the first request */
-	/* private: what closed sockets have carried, and those that are open */
+	/* private: bytes that closed sockets have carried, and the open sockets */
 	struct net_bytes closed;
 	int sockets[HTTP_SOCKETS_MAX], nsockets;
 };
@@ -33,15 +33,15 @@ struct http {
 
 void http_release(struct http *h);
 
-/* What all sockets of h have carried so far, proxies' handshakes, TLS and broken tries included. Not
- * while a request is in progress. */
+/* Returns the bytes that all sockets of h have carried so far, proxies' handshakes, TLS and
+ * broken tries included. Must not be called while a request is in progress. */
 void http_bytes(const struct http *h, struct net_bytes *out);
 
 /* --- abort from another thread ------------------------------------------------------------- */
 
-/* A switch that ends the requests that look at it, in whatever thread and state they are: while a
- * name is looked up, a connection is made, data move or a retry is awaited. Not while a callback
- * of the program's own runs. */
+/* A switch that ends the requests that watch it, in whatever thread and state they are: during
+ * a name lookup, while connecting, while data move, or while waiting for a retry. It does not
+ * interrupt the program's own callbacks. */
 struct http_abort {
 	int fd; /* -1: not open */
 };
@@ -51,36 +51,39 @@ struct http_abort {
 	}
 
 int http_abort_open(struct http_abort *a); /* 0, or -1 (71) */
-void http_abort(
-	const struct http_abort *a); /* any thread, signal handlers, more than once */
+/* from any thread or signal handler, also repeatedly */
+void http_abort(const struct http_abort *a);
 void http_abort_reset(const struct http_abort *a);
 void http_abort_close(struct http_abort *a);
 
 /* --- bodies -------------------------------------------------------------------------------- */
 
-/* What a callback returns that can give or take nothing at present: it is called again 10 ms
- * later, and the other end is slowed down by TCP. */
+/* A callback returns this when it can give or take nothing at present: it is called again 10 ms
+ * later, and TCP slows the other end down. */
 #define HTTP_AGAIN (-2)
 
 /* The body of a request that is read while it is sent. */
 struct http_source {
-	/* Writes at most max bytes to to and returns how many; 0: that was all; HTTP_AGAIN; or -1
-	 * with err_set. NULL: the file fd, from offset on, which stays open and keeps its place. */
+	/* Writes at most max bytes to `to` and returns how many; 0 at the end; HTTP_AGAIN; or
+	 * -1 with err_set. NULL: the body is the file fd, from offset on, which stays open and
+	 * whose file position does not change. */
 	long (*read)(void *ctx, void *to, size_t max);
-	/* Back to the first byte, for another try. Returns 0 or -1. NULL: there is one try. */
+	/* Goes back to the first byte, for another try. Returns 0 or -1. NULL: there is only
+	 * one try. */
 	int (*rewind)(void *ctx);
 	void *ctx;
 	int fd;
 	int64_t offset;
-	int64_t bytes; /* how many there are; -1: not known, they are sent in chunks */
+	int64_t bytes; /* length of the body; -1: unknown, it is sent in chunks */
 };
 
-/* Where the body of an answer goes while it comes. */
+/* Takes the body of an answer as it arrives. */
 struct http_sink {
-	/* Takes all len bytes and returns 0, or HTTP_AGAIN and takes none, or -1 with err_set.
-	 * NULL: the file fd, from offset on, which stays open and keeps its place. */
+	/* Takes all len bytes and returns 0, or takes none and returns HTTP_AGAIN, or returns
+	 * -1 with err_set. NULL: the body goes to the file fd, from offset on, which stays open
+	 * and whose file position does not change. */
 	int (*write)(void *ctx, const void *data, size_t len);
-	/* Forget what came: the body begins anew. Returns 0 or -1. NULL: it cannot. */
+	/* Discards the bytes so far: the body begins anew. Returns 0 or -1. NULL: it cannot. */
 	int (*restart)(void *ctx);
 	void *ctx;
 	int fd;
@@ -93,41 +96,43 @@ struct http_sink {
 struct http_request {
 	const char *method;         /* GET, or POST when there is a body */
 	const char *url;            /* http:// or https://, nothing else */
-	const char *const *headers; /* "Name: value" ..., NULL; none */
-	const char *content_type;   /* of the body; application/json */
+	const char *const *headers; /* "Name: value" ..., then NULL; default: none */
+	const char *content_type;   /* of the body; default application/json */
 	const void *body;
 	size_t body_bytes;
 	const struct http_source *source; /* in place of body */
-	const struct http_sink *sink;     /* of an answer 2xx, in place of its body */
-	const char *etag;                 /* sent as If-None-Match */
-	/* Bytes range_from and on, range_bytes at most (0: all the rest), are asked for where
-	 * one of the two is not 0. if_range: the entity tag that what is there already is of;
-	 * where it is another now, the sink restarts and gets the whole. */
+	/* gets the body of a 2xx answer, in place of response.body */
+	const struct http_sink *sink;
+	const char *etag; /* sent as If-None-Match */
+	/* Where one of the two is not 0, asks for range_bytes bytes at most (0: all the rest)
+	 * from range_from on. if_range: the entity tag of the bytes that the caller has
+	 * already; if the entity has changed, the sink restarts and gets all of it. */
 	int64_t range_from, range_bytes;
 	const char *if_range;
 
-	const char *ca_file; /* trust these certificates, not the system's */
-	/* http://, https:// or socks5h://host:port; "": none; NULL: what the environment says in
-	 * http_proxy, https_proxy, all_proxy and no_proxy, as curl(1) */
+	const char *ca_file; /* trust these certificates instead of the system's */
+	/* http://, https:// or socks5h://host:port; "": no proxy; NULL: the one that the
+	 * environment names in http_proxy, https_proxy, all_proxy and no_proxy, as in curl(1) */
 	const char *proxy;
-	/* The key of who asks: the request is signed, see http_sign.h, and follows no redirects. */
+	/* The key of the client: the request is signed, see http_sign.h, and follows no
+	 * redirects. */
 	const struct key *signer;
 	bool no_redirects;
-	bool expect; /* wait with the body until the server has agreed, 1 s at most */
+	bool expect; /* send the body only after the server has agreed, or after 1 s */
 
 	int64_t connect_timeout_ms; /* 5 s */
 	int64_t timeout_ms; /* whole request, per try; 30 s, none with source or sink */
-	/* With source or sink: how long the server may take until its answer begins, when it
-	 * has all of the request. 30 s */
+	/* With source or sink: how long the server may take to begin its answer after it has
+	 * received the whole request. 30 s */
 	int64_t answer_timeout_ms;
-	/* With source or sink: fewer bytes a second, over rate_window_ms in which the server
-	 * alone is waited for, are too few. 1024 over 10 s; -1: no limit */
+	/* With source or sink: the least bytes a second, over rate_window_ms of waiting for the
+	 * server alone. 1024 over 10 s; -1: no limit */
 	int64_t rate_min, rate_window_ms;
-	/* Bytes a second, with source and with sink; no limit. 64 KiB or 50 ms of it may come
-	 * at once. */
+	/* Limits in bytes a second, with source and with sink; default: none. A burst of 64
+	 * KiB, or 50 ms at that rate if that is more, is allowed. */
 	int64_t rate_up_max, rate_down_max;
-	int64_t response_bytes_max; /* after decompression; 16 MiB, no limit with sink */
-	int tries;                  /* at most, the first one included; 4 */
+	int64_t response_bytes_max; /* after decompression; 16 MiB, or no limit with sink */
+	int tries;                  /* limit, the first one included; 4 */
 	const struct http_abort *abort;
 };
 
@@ -140,9 +145,9 @@ struct http_response {
 	int64_t modified_ms;    /* Last-Modified, since 1970; -1: not given */
 	int64_t date_ms;        /* Date, the server's clock, since 1970; -1: not given */
 	int64_t total_bytes;    /* of the whole that a range is part of; -1: not given */
-	int64_t sunk_bytes;     /* that the sink has, those of earlier tries included */
+	int64_t sunk_bytes;     /* bytes in the sink, those of earlier tries included */
 	bool aborted;
-	int tries; /* that were made */
+	int tries; /* number of tries made */
 };
 #define HTTP_RESPONSE_INIT \
 	{                  \
@@ -151,27 +156,27 @@ struct http_response {
 
 void http_response_release(struct http_response *r);
 
-/* Sends the request, again after temporary failures only (cannot connect, timeout, connection
- * lost, 429, 502, 503, 504): after 250 ms, doubled each time, up to 10 s, times a random 1/2
- * to 1, and never sooner than Retry-After (over 60 s it is not waited for). Redirects are
- * followed (5 at most) where they keep the scheme.
+/* Sends the request, and again after temporary failures only (cannot connect, timeout,
+ * connection lost, 429, 502, 503, 504): after 250 ms, doubled each time, up to 10 s, times a
+ * random 1/2 to 1, and never sooner than Retry-After (where that is over 60 s there is no
+ * retry). Redirects are followed (5 at most) where they keep the scheme.
  *
  * A sink that has a part of the answer gets the rest with the next try, where the server gave a
- * strong entity tag and the entity is still the same; else it restarts. A try that brought 1 MiB
- * or more is not counted. An answer that is cut off is temporary then.
+ * strong entity tag and the entity is still the same; otherwise it restarts. A try that brought
+ * 1 MiB or more is not counted. An answer that ends early counts as a temporary failure then.
  *
  * Returns 0 on 2xx, on 304 when etag was given, and on 416 when the range begins at the end of
- * what is there. Otherwise -1, with the server's own message where it sent one: 69 cannot reach or
- * no secure connection, 75 timeout, too slow, aborted, 429 or 5xx, 77 on 401 and 403, 65 when the
- * answer is too large, another range or not HTTP, and on 400, 413, 415 and 422 (our data were
- * refused), 1 on every other status; 64 a malformed URL; what a callback or file said. r->status
- * tells more. The request must be one that may be sent twice. */
+ * the entity. Otherwise -1, with the server's own message where it sent one: 69 cannot reach or
+ * no secure connection, 75 timeout, too slow, aborted, 429 or 5xx, 77 on 401 and 403, 65 when
+ * the answer is too large, of another range or not HTTP, and on 400, 413, 415 and 422 (our data
+ * were refused), 1 on every other status; 64 a malformed URL; or the code that a callback or
+ * file set. r has the details. The request must be safe to send twice. */
 int http_fetch(struct http *h, const struct http_request *q, struct http_response *r);
 
-/* Fetches q->url to the file at path, which appears when it is whole and replaces what was there; q
- * has no sink and no range. What came is kept beside it in "PATH.part", and its entity tag in
- * "PATH.part.etag", until it is whole: the next call goes on where this one ended. One caller at
- * a time. Returns as http_fetch, and 73, 74 or 77 when the file cannot be written. */
+/* Fetches q->url to the file at path, which appears only when it is complete and then replaces
+ * an older file; q has no sink and no range. Until then the bytes so far are in "PATH.part" and
+ * their entity tag in "PATH.part.etag", and a later call continues there. One caller at a time.
+ * Returns as http_fetch, and 73, 74 or 77 when the file cannot be written. */
 int http_download(struct http *h, const struct http_request *q, const char *path,
 	struct http_response *r);
 

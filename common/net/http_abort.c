@@ -17,7 +17,7 @@ void http_abort(const struct http_abort *a)
 {
 	uint64_t one = 1;
 
-	/* it fails only when it is so far up already that it stays switched on */
+	/* fails only when the counter is so high already that the switch stays on */
 	if (write(a->fd, &one, sizeof one) < 0)
 		return;
 }
@@ -32,7 +32,6 @@ bool http_is_aborted(const struct http_request *q)
 void http_abort_reset(const struct http_abort *a)
 {
 	uint64_t count;
-
 	if (read(a->fd, &count, sizeof count) < 0)
 		return; /* it was not switched on */
 }

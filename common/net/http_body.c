@@ -1,5 +1,5 @@
-/* http_body.c - bodies on their way: from the source, into the sink or the answer's buffer, and
- * the headers that say which. These are libcurl's callbacks. */
+/* http_body.c - moves bodies: from the source, into the sink or the answer's buffer, and reads
+ * the headers that decide which. These are libcurl's callbacks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +12,14 @@
 #include "common/base/err.h"
 #include "common/net/http_parts.h"
 
-/* Of an answer that is not for the sink: an error's message. */
+/* Limit of an answer that does not go to the sink: an error's message. */
 #define MESSAGE_BYTES_MAX ((size_t)64 << 10)
 
 /* --- rates --------------------------------------------------------------------------------- */
 
 #define BURST_BYTES ((int64_t)64 << 10)
-#define BURST_PER_S 20 /* so much of a second may come at once, if that is more */
+/* a burst may be this fraction of a second's bytes, if that is more */
+#define BURST_PER_S 20
 #define NS_PER_S    INT64_C(1000000000)
 
 /* Returns false when the transfer has to pause. (libcurl's own limits let a second's worth pass at
@@ -127,8 +128,8 @@ int http_on_seek(void *transfer, curl_off_t offset, int origin)
 
 /* --- the sink ------------------------------------------------------------------------------ */
 
-/* Where in the file the first byte that came belongs: further ahead after a restart with the
- * whole. */
+/* Returns the offset in the file of the first byte of the body: earlier after a restart with
+ * the whole entity, which begins at byte 0. */
 static int64_t sink_offset(const struct http_transfer *t)
 {
 	return t->q->sink->offset - (t->q->range_from - t->range_from);
@@ -155,7 +156,7 @@ static int write_sink(const struct http_transfer *t, const char *data, size_t le
 	return 0;
 }
 
-/* The sink's bytes are worth nothing. */
+/* Discards the sink's bytes, so that the next ones are the first. */
 static int restart_sink(struct http_transfer *t)
 {
 	const struct http_sink *s = t->q->sink;
@@ -171,13 +172,13 @@ static int restart_sink(struct http_transfer *t)
 	if (sink_offset(t) < 0)
 		return err_set(EX_DATAERR, "'%s' has changed, and is no part any more",
 			t->q->url);
-	/* what is no file, /dev/null say, cannot be shortened and need not be */
+	/* anything but a regular file, such as /dev/null, cannot be truncated and need not be */
 	if (ftruncate(s->fd, sink_offset(t)) < 0 && errno != EINVAL)
 		return err_sys(EX_IOERR, "cannot write what came");
 	return 0;
 }
 
-/* The body of a 206 has to be the one that was asked for. */
+/* Checks that the body of a 206 is the range that was asked for. */
 static int decide_range(struct http_transfer *t)
 {
 	const struct http_request *q = t->q;
@@ -236,7 +237,7 @@ int http_transfer_decide(struct http_transfer *t)
 	if (rc < 0)
 		return -1;
 	r->total_bytes = t->entity_bytes;
-	/* a weak one says that entities are alike, not that they have the same bytes */
+	/* a weak tag means that entities are equivalent, not that they have the same bytes */
 	if (r->status != 206 || r->etag[0])
 		snprintf(t->resume_etag, sizeof t->resume_etag, "%s",
 			r->etag[0] == '"' ? r->etag : "");
@@ -323,7 +324,7 @@ static bool header_is(const char *line, size_t len, const char *name, char *valu
 	return true;
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT", the one form that is sent today; -1: anything else */
+/* Reads "Sun, 06 Nov 1994 08:49:37 GMT", the only form that is sent today; -1: anything else. */
 static int64_t http_date_ms(const char *value)
 {
 	struct tm tm = { 0 };
@@ -332,7 +333,7 @@ static int64_t http_date_ms(const char *value)
 	return end && !*end && tm.tm_year >= 70 ? (int64_t)timegm(&tm) * 1000 : -1;
 }
 
-/* Decimal digits up to any other character; -1: none, or too many. */
+/* Reads decimal digits up to any other character; -1: none, or too many. */
 static int64_t take_number(const char **s)
 {
 	size_t digits = strspn(*s, "0123456789");
@@ -370,10 +371,10 @@ int http_range_parse(struct http_range *out, const char *value)
 	return out->total < 0 || *s || out->last >= out->total ? -1 : 0;
 }
 
-/* libcurl keeps all header fields of an answer, however many a server sends. */
+/* libcurl keeps all header fields of an answer, however many a server sends: this is the limit. */
 #define HEADER_BYTES_MAX ((size_t)256 << 10)
 
-/* A new answer begins: after a redirect, or 100 Continue. */
+/* Begins a new answer: the first, or one after a redirect or 100 Continue. */
 static void begin_answer(struct http_transfer *t, const char *line, size_t len)
 {
 	const char *space = memchr(line, ' ', len);

@@ -1,4 +1,4 @@
-/* http_download.c - a download to a file that goes on where the last one ended, in this process
+/* http_download.c - downloads to a file, continuing where the last call ended, in this process
  * or an earlier one. */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,8 @@
 
 struct download {
 	struct buf part, tag_path;
-	char tag[HTTP_ETAG_MAX]; /* of what is in the part; "": it is worth nothing later */
+	/* entity tag of the part; "": the part cannot be continued later */
+	char tag[HTTP_ETAG_MAX];
 	int fd;
 	int64_t at;
 	const struct http_response *r;
@@ -36,7 +37,8 @@ static int take(void *ctx, const void *data, size_t len)
 	struct download *d = ctx;
 	const char *tag = d->r->etag, *from = data;
 
-	/* before the first byte of it: a part is never of another entity than its tag says */
+	/* the tag is written before the first byte, so that a part is never of another entity
+	 * than its tag */
 	if ((d->r->status != 206 || *tag) && save_tag(d, *tag == '"' ? tag : "") < 0)
 		return -1;
 	while (len) {
@@ -79,7 +81,7 @@ static int open_part(struct download *d, const char *path)
 	return 0;
 }
 
-/* What an earlier call has left, if it is known what it is of. */
+/* Finds the part that an earlier call has left, if its entity tag is known. */
 static int find_rest(struct download *d)
 {
 	struct buf tag = BUF_INIT;

@@ -1,4 +1,4 @@
-/* http_error.c - which exit code and sentence a failed request becomes. */
+/* http_error.c - turns a failed request into an exit code and a sentence. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -35,7 +35,7 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 	case CURLE_URL_MALFORMAT:
 		return err_set(EX_USAGE, "'%s' is not a URL", url);
 	case CURLE_UNSUPPORTED_PROTOCOL:
-		/* our own URL has been looked at: what came is HTTP/0.9, or a redirect */
+		/* our own URL was checked before: the cause is HTTP/0.9, or a redirect */
 		return err_set(EX_DATAERR,
 			t->answered ? "'%s' redirects to another scheme" :
 				      "'%s' did not answer with HTTP",
@@ -67,8 +67,8 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 	}
 }
 
-/* The message of an error body: our registry's {"error": ...}, {"message": ...}, or OpenAI's
- * {"error": {"message": ...}}. */
+/* Finds the message in an error body: our registry's {"error": ...}, {"message": ...}, or
+ * OpenAI's {"error": {"message": ...}}. */
 static void server_says(const struct http_response *r, char *text, size_t max)
 {
 	json_t *body = r->body.len ? json_loadb(r->body.data, r->body.len, 0, NULL) :
@@ -101,7 +101,7 @@ int http_fail_status(const struct http_request *q, const struct http_response *r
 	else if (r->status == 429 || r->status >= 500)
 		code = EX_TEMPFAIL;
 	else if (r->status < 400)
-		code = EX_DATAERR; /* a redirect without an end, or 1xx and 304 out of place */
+		code = EX_DATAERR; /* too many redirects, or an unexpected 1xx or 304 */
 	return err_set(code, "'%s' %s%s", q->url,
 		code == EX_TEMPFAIL ? "cannot serve this now" : "refused", text);
 }

@@ -1,4 +1,4 @@
-/* http_parts.h - what the files of the HTTP client share; not for callers. */
+/* http_parts.h - declarations that the files of the HTTP client share; not for callers. */
 #ifndef RNP_COMMON_NET_HTTP_PARTS_H
 #define RNP_COMMON_NET_HTTP_PARTS_H
 
@@ -27,22 +27,24 @@ extern struct http_curl {
 	void (*slist_free_all)(struct curl_slist *);
 } http_curl;
 
-/* Returns 0, or -1 (69): there is no libcurl. */
+/* Opens libcurl. Returns 0, or -1 (69) when there is none. */
 int http_curl_open(void);
 
-/* Content-Range: "bytes 0-9/100", "bytes 0-9/" and a star, "bytes", a star and "/100". */
+/* Content-Range: "bytes 0-9/100", "bytes 0-9/" and an asterisk, or "bytes", an asterisk and
+ * "/100". */
 struct http_range {
-	int64_t first, last; /* -1: not satisfied */
+	int64_t first, last; /* -1: the range could not be satisfied */
 	int64_t total;       /* -1: not known */
 };
 
-/* Returns 0, or -1 (no err_set): it is malformed, or contradicts itself. Pure. */
+/* Parses the field. Returns 0, or -1 (no err_set): it is malformed, or contradicts itself.
+ * Pure. */
 int http_range_parse(struct http_range *out, const char *value);
 
-/* What a rate allows. */
+/* A token bucket that limits a rate. */
 struct http_budget {
-	int64_t bytes; /* that may move now; less than 0 after a large piece */
-	int64_t at_ns; /* when that was so; 0: never */
+	int64_t bytes; /* that may move at at_ns; below 0 after a large piece */
+	int64_t at_ns; /* time of the last change; 0: never */
 };
 
 /* One request with all its tries. */
@@ -50,31 +52,32 @@ struct http_transfer {
 	const struct http_request *q;
 	struct http_response *r;
 	int64_t bytes_max;
-	/* what is asked for; 0, the whole, after the sink had to restart with it */
+	/* the range that is asked for; zeros, the whole entity, after the sink had to restart
+	 * with it */
 	int64_t range_from, range_bytes;
-	int64_t sunk_before; /* bytes in the sink when the try began, which it goes on after */
+	int64_t sunk_before; /* bytes in the sink when the try began; it appends to them */
 
 	/* of the sink's answer, over all tries */
-	char resume_etag
-		[HTTP_ETAG_MAX]; /* strong, or "": the sink's bytes are of this entity */
-	int64_t entity_bytes;    /* from Content-Range or Content-Length, or -1 */
-	int64_t furthest_bytes;  /* the most that the sink ever had */
+	/* strong tag of the entity that the sink's bytes belong to, or "" */
+	char resume_etag[HTTP_ETAG_MAX];
+	int64_t entity_bytes;   /* from Content-Range or Content-Length, or -1 */
+	int64_t furthest_bytes; /* the most that the sink ever had */
 
 	/* of one try */
 	int64_t sent; /* of the source */
-	bool answered,
-		decided; /* the status line is there; it is known where the body goes */
+	/* the status line has come, and it is decided where the body goes */
+	bool answered, decided;
 	bool into_sink, too_large, paused, aborted, timed_out, has_range;
 	bool source_ended;
-	int64_t looked_ns;    /* when a callback last looked for an abort */
+	int64_t looked_ns;    /* when a callback last checked for an abort */
 	size_t header_bytes;  /* of all answers of the try, redirects and 1xx included */
-	bool callback_failed; /* the pending error says why */
+	bool callback_failed; /* the pending error has the reason */
 	struct http_range range;
 	int64_t content_length; /* -1: not given */
 
 	struct http_budget up, down;
 	int64_t window_ns, window_bytes; /* see http_transfer_is_slow */
-	int64_t waiting_ns; /* since when an answer is awaited; 0: it is not */
+	int64_t waiting_ns; /* when the wait for an answer began; 0: not waiting */
 };
 
 /* libcurl's callbacks. The last argument is the transfer. */
@@ -83,18 +86,18 @@ int http_on_seek(void *transfer, curl_off_t offset, int origin);
 size_t http_on_body(char *data, size_t size, size_t n, void *transfer);
 size_t http_on_header(char *line, size_t size, size_t n, void *transfer);
 
-/* Has the program switched on the request's abort? */
+/* Whether the program has aborted the request. */
 bool http_is_aborted(const struct http_request *q);
 
-/* Where the source begins again, for another try. Returns 0 or -1. */
+/* Rewinds the source for another try. Returns 0 or -1. */
 int http_source_rewind(const struct http_source *s);
 
-/* At the end of a try that brought all of an answer: looks at the status for the sink's sake where
- * no body did. Returns 0, or -1 with err_set. */
+/* Called at the end of a try that received a whole answer: decides what the status means for
+ * the sink if no body has done so. Returns 0, or -1 with err_set. */
 int http_transfer_decide(struct http_transfer *t);
 
-/* How many bytes of what the sink wants it has: from where the next try goes on. -1: it cannot,
- * the sink has to restart. */
+/* Returns how many of the wanted bytes the sink has, where the next try continues. -1: it
+ * cannot continue, the sink has to restart. */
 int64_t http_transfer_resume_at(const struct http_transfer *t);
 
 /* Set the error of a try, or of the last status. Return -1. */

@@ -1,4 +1,4 @@
-/* http_sign.c - signing a request of ours: the URL taken apart, time and nonce added. */
+/* http_sign.c - signs a request of ours: takes the URL apart, adds time and nonce. */
 #include "common/net/http_sign.h"
 
 #include <sodium.h>

@@ -19,11 +19,11 @@
 #include "common/net/net.h"
 
 #define STOP_NS INT64_C(5000000000)
-#define LAST_WORDS_NS \
-	INT64_C(500000000) /* for clients to see the end of their connection */
+/* for clients to see the end of their connection */
+#define LAST_WORDS_NS   INT64_C(500000000)
 #define TICK_MS         250
 #define LOG_FLUSH_NS    200000000
-#define CLASS_BYTES     ((size_t)64 << 20) /* and the largest body of the class */
+#define CLASS_BYTES     ((size_t)64 << 20) /* besides the largest body of the class */
 #define REPLY_BYTES     ((size_t)256 << 20)
 #define EVENTS_AT_ONCE  256
 #define ACCEPTS_AT_ONCE 64
@@ -72,7 +72,7 @@ static void hand_over(struct httpd_loop *from, struct httpd_conn *c)
 	pthread_mutex_unlock(&to->lock);
 }
 
-/* Makes room by closing the connection that was idle for the longest time. */
+/* Closes the connection that has been idle for the longest time, to make space for another. */
 static bool evict(struct httpd_loop *l)
 {
 	if (httpd_link_empty(&l->idle))
@@ -182,7 +182,7 @@ static void tick(struct httpd_loop *l)
 		listen_on(l, true);
 }
 
-/* Closes idle connections when the server ends; later tells handlers that still wait. */
+/* Closes idle connections when the server ends; later informs handlers that still wait. */
 static void wind_up(struct httpd_loop *l)
 {
 	struct httpd_link *next;
@@ -237,7 +237,7 @@ static void on_events(struct httpd_loop *l, const struct epoll_event *events, in
 		else
 			httpd_conn_event(events[i].data.ptr, events[i].events);
 	}
-	if (calls) /* last, so that connections that just closed no longer count */
+	if (calls) /* last, so that connections closed just now no longer count */
 		accept_some(l);
 }
 
@@ -340,7 +340,7 @@ static void add_routes(struct httpd *h)
 		.handler = serve_metrics };
 }
 
-/* Each budget has room for the largest body of its class and 64 MiB besides. */
+/* Each budget holds the largest body of its class and 64 MiB besides. */
 static void set_budgets(struct httpd *h)
 {
 	for (int i = 0; i < HTTPD_CLASSES; i++) {
@@ -438,7 +438,7 @@ static int start_threads(struct httpd *h)
 	h->flushing = pthread_create(&h->flusher, NULL, flush_log, h) == 0;
 	if (!h->flushing)
 		return err_set(EX_OSERR, "cannot start a thread");
-	/* before the first of them looks for the one with the fewest connections */
+	/* before the first loop looks for the one with the fewest connections */
 	h->nloops = h->config.threads;
 	for (int i = 0; i < h->config.threads; i++)
 		if (pthread_create(&h->loops[i].thread, NULL, run_loop, &h->loops[i]) !=
@@ -504,7 +504,7 @@ void httpd_stop(struct httpd *h)
 	wake_all(h);
 	while (h->in_progress > 0 && clock_mono_ns() < deadline)
 		nanosleep(&pause, NULL);
-	/* no request may begin to wait for its answer any more; those that wait get theirs,
+	/* from now on no request may begin to wait for its answer; those that wait get theirs,
 	 * however long it takes */
 	h->ended = true;
 	wake_all(h);

@@ -16,10 +16,11 @@
 #include "common/base/mem.h"
 #include "common/net/httpd_core.h"
 
-#define LINGER_NS  INT64_C(2000000000)
-#define AT_ONCE    ((uint64_t)1 << 20) /* bytes until others have their turn */
-#define UNSENT_MAX (512 << 10)         /* in the kernel, of one connection */
-#define TLS_RECORD 16384               /* within OpenSSL, where nobody counts it */
+#define LINGER_NS INT64_C(2000000000)
+/* bytes moved before other connections have their turn */
+#define AT_ONCE    ((uint64_t)1 << 20)
+#define UNSENT_MAX (512 << 10) /* limit of one connection's unsent bytes in the kernel */
+#define TLS_RECORD 16384       /* buffered within OpenSSL, where nobody counts it */
 #define AGAIN      (-1L)
 #define FAILED     (-2L)
 
@@ -43,8 +44,8 @@ static long receive(struct httpd_conn *c, void *to, size_t room)
 static bool received(struct httpd_conn *c, long n, size_t room)
 {
 	if (n > 0) {
-		/* a short one means that there is no more, but TLS gives record by record,
-		 * and of an end there will be no other event */
+		/* a short receive means that there is no more; but TLS returns record by
+		 * record, and after the peer's end there will be no other event */
 		c->readable = c->tls || c->half_closed || (size_t)n == room;
 		c->moved += (uint64_t)n;
 		return true;
@@ -53,7 +54,7 @@ static bool received(struct httpd_conn *c, long n, size_t room)
 	if (n == AGAIN)
 		return false;
 	c->half_closed = true;
-	httpd_conn_close(c); /* no more of a request can come */
+	httpd_conn_close(c); /* the rest of the request cannot come any more */
 	return false;
 }
 
@@ -127,7 +128,7 @@ bool httpd_conn_say(struct httpd_conn *c, const char *text)
 	return send_bytes(c, &v, 1, false) == (long)strlen(text);
 }
 
-/* Sends the head, and what is in memory of the body. */
+/* Sends the head, and the part of the body that is in memory. */
 static long send_memory(struct httpd_conn *c, struct httpd_exchange *x)
 {
 	struct httpd_reply *r = &x->r;
@@ -270,8 +271,8 @@ static bool step_head(struct httpd_conn *c)
 	return true;
 }
 
-/* While the sink pauses nothing is read, and a client's end is known by its FIN alone: it left
- * unless all of the body may have come before that. Of chunks nobody can know. */
+/* While the sink pauses nothing is read, and only a FIN shows that the client has ended: it has
+ * left unless the whole body may have arrived before the FIN. With chunks that cannot be known. */
 static bool left_in_body(const struct httpd_conn *c)
 {
 	const struct httpd_exchange *x = c->x;
@@ -511,13 +512,13 @@ void httpd_conn_close(struct httpd_conn *c)
 	c->state = HTTPD_CONN_DEAD;
 	c->x = NULL;
 	c->left = 0;
-	if (!x || !httpd_exchange_gone(x)) /* else x keeps the client's place */
+	if (!x || !httpd_exchange_gone(x)) /* otherwise x holds the client's place */
 		httpd_clients_leave(&h->clients, c->client);
 	c->client = NULL;
 	httpd_tls_close(c->tls, 0);
 	c->tls = NULL;
 	httpd_conn_count(c);
-	close(c->fd); /* leaves the epoll set, too */
+	close(c->fd); /* removes it from the epoll set, too */
 	c->fd = -1;
 	httpd_link_remove(&c->in_idle);
 	httpd_link_remove(&c->in_ready);
@@ -549,7 +550,8 @@ void httpd_conn_free(struct httpd_conn *c)
 
 /* --- limits of time ---------------------------------------------------------------------- */
 
-/* Bytes that the client acknowledged; those in the kernel's send buffer do not count. */
+/* Counts the bytes that the client acknowledged; those in the kernel's send buffer do not
+ * count. */
 static uint64_t progress(const struct httpd_conn *c)
 {
 	int unsent = 0;
@@ -559,7 +561,7 @@ static uint64_t progress(const struct httpd_conn *c)
 	return c->moved > (uint64_t)unsent ? c->moved - (uint64_t)unsent : 0;
 }
 
-/* The client waits for us, not we for it. */
+/* Whether the client waits for us, not we for it. */
 static bool we_are_waited_for(const struct httpd_conn *c)
 {
 	const struct httpd_exchange *x = c->x;
@@ -569,7 +571,7 @@ static bool we_are_waited_for(const struct httpd_conn *c)
 		(c->state == HTTPD_CONN_REPLY && x->waiting && x->out_at >= x->out.len);
 }
 
-/* The connection is idle for too long, or its client moves too few bytes. */
+/* Whether the connection has been idle for too long, or its client moves too few bytes. */
 static bool is_slow(struct httpd_conn *c, int64_t now_ns)
 {
 	const struct httpd_config *config = &c->loop->h->config;
@@ -615,7 +617,7 @@ int64_t httpd_roundtrip_ns(const struct httpd_request *q)
 
 	if (!q->finish && x->in_pool)
 		return x->roundtrip_ns;
-	/* tcpi_min_rtt, since Linux 4.6: the mean would hold the queues that the body itself
+	/* tcpi_min_rtt, since Linux 4.6: the mean would include the queues that the body itself
 	 * made */
 	if (q->finish || !x->conn ||
 		getsockopt(x->conn->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||

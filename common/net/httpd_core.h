@@ -1,8 +1,10 @@
-/* httpd_core.h - connections and requests of httpd, as its own files see them. Private to httpd.
+/* httpd_core.h - connections and requests of httpd, as its own files see them. Private to
+ * httpd.
  *
- * A connection belongs to one loop (a thread with an epoll set) and is touched by no other thread.
- * A request in progress is a struct httpd_exchange; other threads reach it by httpd_finish,
- * httpd_write and httpd_resume, which leave a note under the loop's lock and wake the loop. */
+ * A connection belongs to one loop (a thread with an epoll set) and is touched by no other
+ * thread. A request in progress is a struct httpd_exchange; other threads reach it by
+ * httpd_finish, httpd_write and httpd_resume, which set flags in it under the loop's lock and
+ * wake the loop. */
 #ifndef RNP_COMMON_NET_HTTPD_CORE_H
 #define RNP_COMMON_NET_HTTPD_CORE_H
 
@@ -13,9 +15,9 @@
 #include "common/net/httpd_tls.h"
 #include "common/net/net_bytes.h"
 
-#define HTTPD_PIECE ((size_t)64 << 10) /* of a body, of a source */
-#define HTTPD_QUEUE_MAX \
-	((size_t)256 << 10) /* written by other threads, unread by the client */
+#define HTTPD_PIECE ((size_t)64 << 10) /* piece of a body or a source's output */
+/* written by other threads, unread by the client */
+#define HTTPD_QUEUE_MAX ((size_t)256 << 10)
 #define HTTPD_DATE_MAX  32
 #define HTTPD_LOOPS_MAX 64
 
@@ -30,19 +32,19 @@ struct httpd {
 	struct httpd_tls *tls;   /* NULL: plain */
 	struct httpd_pool *pool; /* NULL: no route is slow */
 	struct httpd_loop *loops;
-	int nloops; /* that run */
+	int nloops; /* number of running loops */
 	pthread_t flusher;
 	bool flushing;
 	int connections_max;
 	_Atomic bool closing;  /* takes no new connections */
-	_Atomic bool ended;    /* calls no handler any more */
-	_Atomic bool stopping; /* loops and flusher are to end */
+	_Atomic bool ended;    /* no longer calls handlers */
+	_Atomic bool stopping; /* loops and flusher have to end */
 	_Atomic int in_progress;
-	_Atomic int handling; /* handlers that were called and did not finish yet */
+	_Atomic int handling; /* handlers that were called and have not finished yet */
 	int listen_fd, port;
 };
 
-/* A circle; the list itself is one of its members. */
+/* A circular list; the list's head is one of its members. */
 struct httpd_link {
 	struct httpd_link *next, *prev;
 };
@@ -53,13 +55,14 @@ struct httpd_loop {
 	int epoll_fd, wake_fd;
 	bool listening;
 	_Atomic int connections;
-	struct httpd_link all, idle, ready, dead; /* of connections */
-	char *scratch; /* HTTPD_PIECE of what is received, and as much of files for TLS */
+	struct httpd_link all, idle, ready, dead; /* lists of connections */
+	/* HTTPD_PIECE for received bytes, and as much for a file's bytes under TLS */
+	char *scratch;
 	char date[HTTPD_DATE_MAX];
 	time_t date_s;
 	int64_t ticked_ns;
-	bool told_end;        /* those who wait know that the server ends */
-	pthread_mutex_t lock; /* of what other threads leave here: */
+	bool told_end;        /* waiting handlers were informed that the server ends */
+	pthread_mutex_t lock; /* protects the following, which other threads set: */
 	bool awake;           /* wake_fd is set already */
 	struct httpd_exchange *woken, **woken_end;
 	struct httpd_conn *arrived;
@@ -69,10 +72,11 @@ enum httpd_conn_state {
 	HTTPD_CONN_IDLE, /* no byte of a request yet */
 	HTTPD_CONN_HEAD,
 	HTTPD_CONN_BODY,
-	HTTPD_CONN_WAIT, /* for httpd_finish or httpd_write */
+	HTTPD_CONN_WAIT, /* waits for httpd_finish or httpd_write */
 	HTTPD_CONN_REPLY,
-	HTTPD_CONN_LINGER, /* all is sent: what still comes is thrown away, so that no reset
-	                    * overtakes the reply */
+	/* all is sent: what is still received is discarded, so that no reset overtakes the
+	 * reply */
+	HTTPD_CONN_LINGER,
 	HTTPD_CONN_DEAD,
 };
 
@@ -85,31 +89,32 @@ struct httpd_conn {
 	struct httpd_exchange *x; /* the request in progress, or NULL */
 	int fd;
 	enum httpd_conn_state state;
-	bool readable, writable; /* as far as known: events are edges */
-	bool half_closed;        /* the client sends no more */
+	bool readable, writable; /* as far as known: events are edge-triggered */
+	bool half_closed;        /* the client has closed its sending half */
 	bool used;               /* had a request before */
-	bool skipped;            /* an empty line before this request */
+	bool skipped;            /* an empty line was skipped before this request */
 	bool close;              /* after this reply */
 	bool loopback;
 	char address[INET6_ADDRSTRLEN];
-	/* bytes that came and were not used: in the loop's scratch while it works on this
+	/* received bytes that are not used yet: in the loop's scratch while it works on this
 	 * connection, else in kept */
 	const char *at;
 	size_t left, scanned;
 	struct buf kept;
-	/* for the limits of time */
+	/* for the time limits */
 	int64_t since_ns;
-	struct net_bytes counted;   /* of the socket, that are in the counters */
-	uint64_t moved, moved_then; /* bytes of body or reply, and when since_ns was */
+	/* bytes of the socket that the counters include already */
+	struct net_bytes counted;
+	uint64_t moved, moved_then; /* bytes of body or reply, now and at since_ns */
 };
 
 struct httpd_exchange {
-	struct httpd_request q; /* first: who calls httpd_finish has only q */
+	struct httpd_request q; /* first, as callers of httpd_finish have only q */
 	struct httpd_reply r;
 	struct httpd *h;
 	struct httpd_loop *loop;
 	struct httpd_conn *conn;     /* NULL: the client left */
-	struct httpd_client *client; /* conn's, or held until the end */
+	struct httpd_client *client; /* that of conn, or held until the end */
 	bool holds_client;
 	const struct httpd_route *route;
 	struct httpd_head head;
@@ -119,34 +124,34 @@ struct httpd_exchange {
 	uint64_t body_left; /* HTTPD_BODY_LENGTH */
 	struct httpd_chunks chunks;
 	size_t body_counted; /* in the budget of the route's class */
-	bool refused; /* r is the answer; what still comes of the body is thrown away */
-	bool paused;  /* the sink took less than it got */
-	bool begun;   /* begin or the handler was called: done is to be */
-	bool later;   /* the handler answers later: handling counts it */
-	bool exempt;  /* of the limits by address */
+	bool refused;        /* r is the answer; the rest of the body is discarded */
+	bool paused;         /* the sink took less than it was given */
+	bool begun;          /* begin or the handler was called, so done has to be */
+	bool later;          /* the handler answers later and counts in `handling` */
+	bool exempt;         /* from the limits by address */
 	/* the reply */
-	bool replying, replied; /* its head is made; all was sent */
-	bool no_content;        /* HEAD, 304: the head alone */
+	bool replying, replied; /* its head is complete; all of it was sent */
+	bool no_content;        /* HEAD, 304: only the head is sent */
 	bool chunked, delimited;
 	bool streams;   /* its body is written by httpd_write */
-	bool waiting;   /* source or queue had nothing */
-	bool over;      /* of source or queue: nothing more comes */
-	struct buf out; /* head and pieces to send, from out_at on */
+	bool waiting;   /* source or queue was empty */
+	bool over;      /* source or queue has ended */
+	struct buf out; /* head and pieces; bytes from out_at on are unsent */
 	size_t out_at, body_at;
 	size_t reply_counted, out_counted;
 	uint64_t sent; /* of the body */
-	/* what other threads leave, under the loop's lock */
+	/* set by other threads, under the loop's lock */
 	struct httpd_exchange *next_woken;
 	bool is_woken, finished, resumed, pushing;
 	bool in_pool;     /* its handler waits for a thread of the pool, or runs there */
 	bool told;        /* route.gone was called */
-	struct buf queue; /* with its chunks' frames */
-	size_t queued;    /* of it, in the budget of replies */
+	struct buf queue; /* body with its chunk framing */
+	size_t queued;    /* bytes of the queue, in the budget of replies */
 	pthread_cond_t drained;
 	_Atomic bool gone;
 	_Atomic bool left; /* the connection is closed, not just its sending half */
 	struct httpd_exchange *next_job; /* in the pool */
-	int64_t roundtrip_ns;            /* of the pool's: measured before */
+	int64_t roundtrip_ns;            /* of a request in the pool, measured before */
 };
 
 enum httpd_persist {
@@ -166,35 +171,36 @@ void httpd_write_head(struct buf *out, const struct httpd_reply *r, const char *
 
 /* --- httpd_exchange.c: one request; all on the loop's thread --- */
 struct httpd_exchange *httpd_exchange_new(struct httpd_conn *c);
-/* A head is complete. These two set the connection's next state. */
+/* Called when a head is complete. These two set the connection's next state. */
 void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len);
-/* What came is no request: answered, and the connection is closed. */
+/* Answers bytes that are not a valid request; the connection is closed. */
 void httpd_exchange_refuse(struct httpd_exchange *x, int status, const char *why);
-/* Uses up bytes of the body at c->at. False: no more can be done now. */
+/* Uses up bytes of the body at c->at. Returns false when no more can be done now. */
 bool httpd_exchange_take(struct httpd_exchange *x);
-/* Where body bytes may be received directly, *room of them, or NULL. */
+/* Returns where *room body bytes may be received directly, or NULL. */
 char *httpd_exchange_direct(struct httpd_exchange *x, size_t *room);
 void httpd_exchange_received(struct httpd_exchange *x, size_t len);
-/* r is filled: the reply begins. */
+/* Begins the reply after r was filled. */
 void httpd_exchange_reply(struct httpd_exchange *x);
-/* The client left. Returns true where a handler is to answer: x stays until then and holds the
- * client's place; else x is freed. */
+/* Called when the client left. Returns true where a handler has still to answer: x lives until
+ * then and holds the client's place; otherwise x is freed. */
 bool httpd_exchange_gone(struct httpd_exchange *x);
-/* Tell who is to answer that nobody waits. */
+/* Informs the handlers that have still to answer that nobody waits. */
 void httpd_exchange_tell_gone(struct httpd_exchange *x);
-/* It is over: counted, logged, freed. */
+/* Ends a request: counts it, logs it, frees it. */
 void httpd_exchange_end(struct httpd_exchange *x);
 
 /* --- httpd_stream.c --- */
-/* The next bytes to send are put into x->out. Returns 1: there is something to send (out, or a
- * file or memory), 0: not now, 2: all was sent, -1: cut the connection. */
+/* Puts the next bytes to send into x->out. Returns 1: there is something to send (out, or a
+ * file or memory), 0: not now, 2: all was sent, -1: close the connection at once. */
 int httpd_exchange_fill(struct httpd_exchange *x);
-/* The loop that runs on this thread, or NULL. */
+/* Returns the loop that runs on this thread, or NULL. */
 extern _Thread_local struct httpd_loop *httpd_this_loop;
-/* Reads notes that other threads left for the requests of a loop. */
+/* Handles the wake-ups that other threads left for the requests of a loop. */
 void httpd_exchanges_woken(struct httpd_loop *l);
 
-/* Its handler returned, on a thread of the pool; finished: r is the reply. x may be gone then. */
+/* Called on a thread of the pool when the handler has returned; finished: r is the reply. x may
+ * be freed then. */
 void httpd_exchange_left_pool(struct httpd_exchange *x, bool finished);
 
 /* --- httpd_pool.c --- */
@@ -203,20 +209,20 @@ bool httpd_pool_add(struct httpd_pool *p, struct httpd_exchange *x); /* false: f
 void httpd_pool_stop(struct httpd_pool *p);
 
 /* --- httpd_conn.c: one connection --- */
-/* Takes fd and client. NULL: cannot (fd is closed). */
+/* Takes fd and client. Returns NULL on failure (fd is closed). */
 struct httpd_conn *httpd_conn_new(struct httpd *h, int fd, struct httpd_client *client,
 	const struct sockaddr *address);
 void httpd_conn_start(struct httpd_loop *l, struct httpd_conn *c);
 void httpd_conn_event(struct httpd_conn *c, uint32_t events);
-/* Takes what the socket has carried into the counters. */
+/* Adds the bytes that the socket has carried to the counters. */
 void httpd_conn_count(struct httpd_conn *c);
-/* As far as it goes without waiting. */
+/* Serves the connection as far as possible without waiting. */
 void httpd_conn_drive(struct httpd_conn *c);
-/* A few bytes out of turn. False: there was no room for them. */
+/* Sends a few bytes out of turn. Returns false when the socket took not all of them. */
 bool httpd_conn_say(struct httpd_conn *c, const char *text);
 void httpd_conn_close(struct httpd_conn *c);
-void httpd_conn_free(struct httpd_conn *c); /* closed before */
-/* Closes it when it is too slow. */
+void httpd_conn_free(struct httpd_conn *c); /* must be closed before */
+/* Closes the connection when it is too slow. */
 void httpd_conn_tick(struct httpd_conn *c, int64_t now_ns);
 const char *httpd_loop_date(struct httpd_loop *l);
 

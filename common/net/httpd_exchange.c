@@ -1,5 +1,5 @@
-/* httpd_exchange.c - one request of httpd on its way through: admitted, its body taken,
- * handled, its reply made. */
+/* httpd_exchange.c - handles one request of httpd: admits it, takes its body, calls its
+ * handler, makes its reply. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,11 +9,11 @@
 #include "common/base/mem.h"
 #include "common/net/httpd_core.h"
 
-#define REFUSED_BODY_MAX \
-	65536 /* read for the sake of the connection, though it was refused */
-#define SMALL_REPLY   4096 /* always sent */
-#define NO_REPLY      499  /* in the log: the client left */
-#define WOKEN_AT_ONCE 256
+/* read for the sake of the connection, though it was refused */
+#define REFUSED_BODY_MAX 65536
+#define SMALL_REPLY      4096 /* always sent */
+#define NO_REPLY         499  /* in the log: the client left */
+#define WOKEN_AT_ONCE    256
 
 struct httpd_exchange *httpd_exchange_new(struct httpd_conn *c)
 {
@@ -40,7 +40,7 @@ struct httpd_exchange *httpd_exchange_new(struct httpd_conn *c)
 
 /* --- the reply begins -------------------------------------------------------------------- */
 
-/* The share of one client; NULL where its address is not limited. */
+/* Returns the share of one client; NULL where its address is not limited. */
 static _Atomic size_t *share(struct httpd_exchange *x)
 {
 	return x->exempt ? NULL : &x->client->class_bytes[x->route->class];
@@ -55,7 +55,7 @@ static void drop_body(struct httpd_exchange *x)
 	x->body_counted = 0;
 }
 
-/* Counts a reply in memory, or replaces it by 503 where the budget has no room. */
+/* Counts a reply in memory, or replaces it by 503 where the budget is full. */
 static void account_reply(struct httpd_exchange *x)
 {
 	size_t bytes = x->r.body.len;
@@ -98,7 +98,7 @@ void httpd_exchange_reply(struct httpd_exchange *x)
 	}
 	httpd_settle(&x->q, r);
 	account_reply(x);
-	/* before the client can know: its next request may need the room */
+	/* before the client receives the end: its next request may need the memory */
 	if (!x->later && (r->from == HTTPD_FROM_BODY || r->from == HTTPD_FROM_FILE))
 		drop_body(x);
 	x->no_content = r->status == 304 || r->status == 204 ||
@@ -152,7 +152,7 @@ void httpd_exchange_refuse(struct httpd_exchange *x, int status, const char *why
 	httpd_exchange_reply(x);
 }
 
-/* Answers r although the body has not come. A small body is read first, as an early reply
+/* Answers r although the body was not received. A small body is read first, as an early reply
  * costs the connection. */
 static void refuse_body(struct httpd_exchange *x)
 {
@@ -170,7 +170,7 @@ static void refuse_body(struct httpd_exchange *x)
 	httpd_exchange_reply(x);
 }
 
-/* Returns false if the rate limit refuses the client; r says so. */
+/* Returns false if the rate limit refuses the client; r is the answer then. */
 static bool admit(struct httpd_exchange *x)
 {
 	struct httpd *h = x->h;
@@ -321,7 +321,7 @@ void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len
 		x->q.authority = "";
 	x->body_left = x->head.body_bytes;
 	c->close = !x->head.keep_alive;
-	c->since_ns = clock_mono_ns(); /* the body has its own time */
+	c->since_ns = clock_mono_ns(); /* the body has its own time limit */
 	c->moved = c->moved_then = 0;
 	if (!admit(x) || !find_route(x) || !can_take_body(x) || !run_begin(x)) {
 		refuse_body(x);
@@ -379,7 +379,7 @@ static void body_complete(struct httpd_exchange *x)
 		run(x);
 }
 
-/* Bytes that are next at c->at; 0: none, or the state has changed. */
+/* Returns the number of bytes that are next at c->at; 0: none, or the state has changed. */
 static size_t find_piece(struct httpd_exchange *x)
 {
 	struct httpd_conn *c = x->conn;

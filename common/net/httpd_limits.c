@@ -15,10 +15,10 @@ static uint64_t seed;
 static void make_seed(void)
 {
 	if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-		seed = (uint64_t)(uintptr_t)&seed; /* not on Linux */
+		seed = (uint64_t)(uintptr_t)&seed; /* getrandom does not fail on Linux */
 }
 
-/* MurmurHash3's finalizer: a bijection, so that two keys of 64 bits never meet. */
+/* MurmurHash3's finalizer: a bijection, so that two keys of 64 bits never collide. */
 static uint64_t mix(uint64_t h)
 {
 	h = (h ^ (h >> 33)) * UINT64_C(0xff51afd7ed558ccd);

@@ -1,4 +1,4 @@
-/* httpd_listen.c - defaults of httpd, signals, and the limit of descriptors. */
+/* httpd_listen.c - defaults of httpd, signals, and the limit of file descriptors. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

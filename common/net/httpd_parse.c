@@ -23,7 +23,7 @@ static bool is_token(const char *s)
 
 long httpd_scan_head(const char *data, size_t len, size_t *scanned, const char **why)
 {
-	/* two bytes before may belong to an end that was not complete */
+	/* the two bytes before *scanned may begin the empty line */
 	size_t i = *scanned;
 
 	for (; i < len; i++) {
@@ -33,7 +33,7 @@ long httpd_scan_head(const char *data, size_t len, size_t *scanned, const char *
 			continue;
 		if (c == '\r') {
 			if (i + 1 == len)
-				break; /* its LF is to come */
+				break; /* its LF has not come yet */
 			if (data[i + 1] != '\n') {
 				*why = "a CR without LF";
 				return -1;
@@ -41,8 +41,8 @@ long httpd_scan_head(const char *data, size_t len, size_t *scanned, const char *
 			i++;
 			if (i >= 3 && data[i - 3] == '\r' && data[i - 2] == '\n')
 				return (long)i + 1;
-			if (i ==
-				1) { /* no request line: the caller skipped one empty line */
+			/* no request line: the caller has skipped one empty line already */
+			if (i == 1) {
 				*why = "an empty line where a request should begin";
 				return -1;
 			}
@@ -59,7 +59,7 @@ long httpd_scan_head(const char *data, size_t len, size_t *scanned, const char *
 	return 0;
 }
 
-/* "GET /path HTTP/1.1", NUL-terminated. */
+/* Parses "GET /path HTTP/1.1", NUL-terminated. */
 static int parse_request_line(struct httpd_head *h, char *line, const char **why)
 {
 	char *target = strchr(line, ' '), *version;
@@ -88,7 +88,7 @@ static int parse_request_line(struct httpd_head *h, char *line, const char **why
 	return 0;
 }
 
-/* "Name: value", NUL-terminated. */
+/* Parses "Name: value", NUL-terminated. */
 static int parse_field(struct httpd_head *h, char *line, const char **why)
 {
 	char *colon = strchr(line, ':'), *value, *end;
@@ -101,7 +101,7 @@ static int parse_field(struct httpd_head *h, char *line, const char **why)
 	if (!colon)
 		return 400;
 	*colon = '\0';
-	if (!is_token(line)) /* a space before the colon, too */
+	if (!is_token(line)) /* false also for a space before the colon */
 		return 400;
 	if (h->nheaders == HTTPD_HEADERS_MAX) {
 		*why = "too many header fields";
@@ -151,7 +151,8 @@ bool httpd_list_has(const char *list, const char *word)
 	return false;
 }
 
-/* Host: what RFC 3986 has in an authority, without user information; it may be empty. */
+/* Whether s has only characters that RFC 3986 allows in an authority without user information;
+ * it may be empty. */
 static bool is_host(const char *s)
 {
 	return strspn(s,
@@ -173,7 +174,7 @@ static int parse_length(struct httpd_head *h, const char *text, const char **why
 	return 0;
 }
 
-/* What follows the head (RFC 9112, 6). */
+/* Decides what follows the head (RFC 9112, 6). */
 static int parse_framing(struct httpd_head *h, const char **why)
 {
 	const char *length = httpd_find_header(h->headers, h->nheaders, "Content-Length");
@@ -302,7 +303,7 @@ static bool is_text(char c)
 	return ((unsigned char)c >= ' ' && c != 0x7f) || c == '\t';
 }
 
-/* One byte of what lies between data. Returns false: malformed. */
+/* Reads one byte of the framing between chunks' data. Returns false: malformed. */
 static bool chunk_byte(struct httpd_chunks *s, char c)
 {
 	switch (s->state) {
@@ -334,7 +335,7 @@ static bool chunk_byte(struct httpd_chunks *s, char c)
 			s->state = s->in_line ? TRAILER_LF : END_LF;
 			return true;
 		}
-		/* a line that begins with space would be folded */
+		/* a line that begins with a space would be a folded one */
 		if (!is_text(c) || (!s->in_line && !is_token_char((unsigned char)c)))
 			return false;
 		s->in_line = true;
@@ -371,7 +372,8 @@ enum httpd_chunk httpd_chunks_feed(struct httpd_chunks *s, const char *data, siz
 
 /* --- ranges ------------------------------------------------------------------------------ */
 
-/* Digits at *text; *text goes behind them. Beyond 2^63: that. False: no digit. */
+/* Reads digits at *text and moves *text behind them. A number beyond 2^63 - 1 becomes 2^63 - 1.
+ * Returns false: no digit. */
 static bool take_number(const char **text, uint64_t *out)
 {
 	const char *s = *text;

@@ -139,7 +139,7 @@ void httpd_log_add(struct httpd_log *l, struct httpd_counters *c,
 	char at[CLOCK_TEXT_MAX];
 
 	if (!method || strspn(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") != strlen(method))
-		method = "?"; /* whatever bytes a stranger sent there */
+		method = "?"; /* whatever bytes a client sent there */
 	if (l->fd < 0)
 		return;
 	clock_format(at, clock_now_ms());

@@ -1,4 +1,4 @@
-/* httpd_parts.h - what httpd is made of besides its connections: counters, log, limits by address.
+/* httpd_parts.h - the parts of httpd besides its connections: counters, log, limits by address.
  *
  * Private to httpd. All are safe to call from several threads. */
 #ifndef RNP_COMMON_NET_HTTPD_PARTS_H
@@ -17,8 +17,8 @@
 #define HTTPD_ROUTES_MAX 48
 #define HTTPD_BUCKETS    10
 
-/* Requests by route and class of status, and how long they took. The last row is for what no
- * route matched. */
+/* Requests by route and class of status, and how long they took. The last row is for requests
+ * that no route matched. */
 struct httpd_counters {
 	_Atomic uint64_t requests[HTTPD_ROUTES_MAX + 1][6];
 	_Atomic uint64_t took[HTTPD_ROUTES_MAX + 1][HTTPD_BUCKETS + 1];
@@ -33,8 +33,8 @@ void httpd_count(struct httpd_counters *c, int route, int status, int64_t ns);
 void httpd_counters_write(struct buf *out, const struct httpd_counters *c,
 	const struct httpd_route *routes);
 
-/* Log lines wait in memory and are written by httpd_log_flush alone, so that a reader of the
- * log who is slow stops no request; beyond 4 MiB they are dropped and counted. */
+/* Log lines wait in memory and are written by httpd_log_flush alone, so that a slow reader of
+ * the log delays no request; beyond 4 MiB they are dropped and counted. */
 struct httpd_log {
 	pthread_mutex_t lock;
 	struct buf lines, writing;
@@ -47,13 +47,13 @@ void httpd_log_add(struct httpd_log *l, struct httpd_counters *c,
 void httpd_log_flush(struct httpd_log *l);
 void httpd_log_close(struct httpd_log *l);
 
-/* The key of a client's address: of an IPv6 address the first 64 bits count, as the rest is the
- * client's own to choose; IPv4 within IPv6 is IPv4. Never 0. The hash differs by process, so that
- * nobody can choose addresses that meet. */
+/* Returns the key of a client's address: the first 64 bits of an IPv6 address, as the client
+ * chooses the rest itself; IPv4 within IPv6 counts as IPv4. Never 0. The hash differs by
+ * process, so that nobody can choose addresses that collide. */
 uint64_t httpd_client_key(const struct sockaddr *client);
 
-/* Token buckets by client, in a table of fixed size: a client that meets another in its slot takes
- * it over, so a full table forgives rather than refuses. */
+/* Token buckets by client, in a table of fixed size: a client takes over its slot from another
+ * that collides with it, so that a full table admits too much rather than too little. */
 #define HTTPD_LIMITER_SLOTS 8192
 
 struct httpd_limiter {
@@ -89,38 +89,39 @@ struct httpd_client *httpd_clients_enter(struct httpd_clients *all, uint64_t key
 	int max);
 void httpd_clients_leave(struct httpd_clients *all, struct httpd_client *client);
 
-/* Memory of one purpose. */
+/* A budget of memory for one purpose. */
 struct httpd_budget {
 	_Atomic size_t used;
-	size_t max, share; /* of all, of one client */
+	size_t max, share; /* limits of all clients, of one client */
 };
 
-/* Takes bytes out of the budget, for the client whose use is mine (NULL: no share). False: no
- * room, and nothing was taken. */
+/* Takes bytes out of the budget, for the client whose use is mine (NULL: no share). Returns
+ * false, and takes nothing, when the budget is exhausted. */
 bool httpd_budget_take(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
-/* The same, even if there is no room. */
+/* The same, even if the budget is exhausted. */
 void httpd_budget_force(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
 void httpd_budget_give(struct httpd_budget *b, _Atomic size_t *mine, size_t bytes);
 
-/* Is it this machine? (IPv4 within IPv6 included) */
+/* Whether the address is this machine's own loopback (IPv4 within IPv6 included). */
 bool httpd_is_loopback(const struct sockaddr *client);
 
-/* Its address, "203.0.113.7"; "" where there is none. */
+/* Returns the address as text, "203.0.113.7"; "" where there is none. */
 void httpd_client_text(const struct sockaddr *client, char text[INET6_ADDRSTRLEN]);
 
-/* Every connection is a descriptor: as many as wanted, or as the system lets us have. */
+/* Raises the limit of file descriptors, as every connection is one: to the wanted number, or as
+ * far as the system allows. */
 int httpd_connections_possible(int wanted);
 
-/* Put defaults in place of zeros. */
+/* Puts defaults in place of zeros. */
 void httpd_defaults(struct httpd_config *c);
 
-/* SIGTERM and SIGINT wait for httpd_wait, in this thread and those it makes. */
+/* Blocks SIGTERM and SIGINT, which httpd_wait awaits, in this thread and those it makes. */
 void httpd_block_signals(void);
 
-/* Sleep for a second at most; true: one of them came. */
+/* Sleeps for a second at most; returns true when one of the two signals came. */
 bool httpd_is_signalled(void);
 
-/* Write the port to a file; path NULL: nothing. */
+/* Writes the port to a file; path NULL: does nothing. */
 int httpd_write_port(const char *path, int port);
 
 #endif

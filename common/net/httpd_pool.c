@@ -19,8 +19,8 @@ struct httpd_pool {
 	int nthreads;
 };
 
-/* Where the next request stands: the oldest of the clients that have the fewest handlers
- * running, so that who asks much makes nobody else wait for it all. */
+/* Finds the next request: the oldest of the clients that have the fewest handlers running, so
+ * that a client that asks much does not make the others wait. */
 static struct httpd_exchange **find_next(struct httpd_pool *p)
 {
 	struct httpd_exchange **best = &p->first;
@@ -31,7 +31,7 @@ static struct httpd_exchange **find_next(struct httpd_pool *p)
 	return best;
 }
 
-/* The next request; NULL: the pool ends. */
+/* Returns the next request; NULL: the pool ends. */
 static struct httpd_exchange *next(struct httpd_pool *p)
 {
 	struct httpd_exchange **at, *x;
@@ -67,13 +67,13 @@ static void *work(void *arg)
 	while ((x = next(p))) {
 		enum httpd_when when = HTTPD_NOW;
 
-		if (!x->left) { /* else nobody waits for it any more */
+		if (!x->left) { /* otherwise nobody waits for it any more */
 			x->begun = true;
 			when = x->route->handler(p->h->config.ctx, &x->q, &x->r);
 		}
 		if (when == HTTPD_GO_ON)
 			bug("a handler went on");
-		is_done(p, x->client); /* both may be freed by what follows */
+		is_done(p, x->client); /* before the next lines, which may free both */
 		httpd_exchange_left_pool(x, when == HTTPD_NOW);
 	}
 	return NULL;

@@ -1,4 +1,4 @@
-/* httpd_reply.c - what httpd answers: errors, files, sources, and the head of a reply with its
+/* httpd_reply.c - replies of httpd: errors, files, sources, and the head of a reply with its
  * ranges. The parts that programs call are in httpd.h. */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static void render_default(struct httpd_reply *r, const char *text)
 	buf_adds(&r->body, "}\n");
 }
 
-/* Forget what was to be sent. */
+/* Discards the body that was to be sent. */
 static void drop_content(struct httpd_reply *r)
 {
 	if (r->from == HTTPD_FROM_FILE)
@@ -72,7 +72,7 @@ enum httpd_when httpd_reply_file(struct httpd_reply *r, int fd, int64_t offset,
 enum httpd_when httpd_reply_path(struct httpd_reply *r, const char *path)
 {
 	struct stat s;
-	/* a pipe must not make us wait */
+	/* O_NONBLOCK, so that opening a pipe does not wait */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)

@@ -17,7 +17,7 @@ static int hex(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decode %XX (and + in a query) in place. Returns 0 or -1. */
+/* Decodes %XX (and + in a query) in place. Returns 0 or -1. */
 static int unescape(char *text, bool plus)
 {
 	char *to = text;
@@ -60,7 +60,7 @@ static int parse_query(struct httpd_request *q, char *text)
 	return 0;
 }
 
-/* The path of a target in absolute form (RFC 9112, 3.2.2), or the target. */
+/* Returns the path of a target in absolute form (RFC 9112, 3.2.2), or the target. */
 static const char *skip_origin(const char *target)
 {
 	size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 :
@@ -91,7 +91,7 @@ int httpd_parse_uri(struct httpd_request *q, const char *target)
 	return unescape(q->uri, false);
 }
 
-/* Whether path is what route describes; ends of the {...} within path go to at and len. */
+/* Whether path matches route; the ends of the {...} within path go to at and len. */
 static bool match(const char *route, const char *path, size_t at[HTTPD_ARGS_MAX],
 	size_t len[HTTPD_ARGS_MAX], int *n)
 {
@@ -130,7 +130,7 @@ static void take_args(struct httpd_request *q, const size_t *at, const size_t *l
 		q->arg = q->args[0];
 }
 
-/* "GET" allows HEAD as well. */
+/* Whether a route's method allows the request's: "GET" allows HEAD as well. */
 static void allow_method(struct httpd_request *q, const char *method)
 {
 	bool get = strcmp(method, "GET") == 0;

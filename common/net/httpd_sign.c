@@ -1,4 +1,5 @@
-/* httpd_sign.c - a request of the server as the message that its signature is verified over. */
+/* httpd_sign.c - presents a request of the server as the message that its signature is verified
+ * over. */
 #include "common/net/httpd_sign.h"
 
 #include <stdlib.h>

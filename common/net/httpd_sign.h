@@ -1,4 +1,5 @@
-/* httpd_sign.h - the server's half of signed requests (http_sign.h): who has signed what was asked?
+/* httpd_sign.h - the server's half of signed requests (http_sign.h): finds out who signed a
+ * request.
  *
  * Uses httpd, httpsig. */
 #ifndef RNP_COMMON_NET_HTTPD_SIGN_H
@@ -7,9 +8,9 @@
 #include "common/net/httpd.h"
 #include "common/net/httpsig.h"
 
-/* As httpsig_verify, for a request of the server. with_body: q->body is whole, and a Content-Digest
- * that is covered is compared with it; before it has come it is not. A proxy in front of the
- * server has to pass Host, path and query on as they are. */
+/* As httpsig_verify, for a request of the server. with_body: q->body is complete, and is
+ * compared with a Content-Digest that the signature covers; otherwise that is not checked. A
+ * proxy in front of the server has to pass Host, path and query on unchanged. */
 enum httpsig_outcome httpd_verify(const struct httpd_request *q, bool with_body,
 	const struct httpsig_policy *policy, struct httpsig_result *out);
 

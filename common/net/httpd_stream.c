@@ -1,5 +1,5 @@
 /* httpd_stream.c - replies that come in pieces: from sources, and from other threads by
- * httpd_write; and the notes that other threads leave for a request. */
+ * httpd_write; and how other threads wake the loop for a request. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -9,19 +9,19 @@
 #include "common/net/httpd_core.h"
 
 #define WOKEN_AT_ONCE 256
-#define FRAME_MAX     10       /* "10000\r\n" and some room */
-#define RETRY_NS      50000000 /* until room in the budget is looked for again */
+#define FRAME_MAX     10       /* "10000\r\n" and some space */
+#define RETRY_NS      50000000 /* until the budget is tried again */
 
 /* --- what is sent next ------------------------------------------------------------------- */
 
-/* Sets how many bytes of out count among the replies in memory. */
+/* Sets how many bytes of out count in the budget of replies in memory. */
 static void count_out(struct httpd_exchange *x, size_t bytes)
 {
 	httpd_budget_give(&x->h->replies, NULL, x->out_counted);
 	x->out_counted = bytes;
 }
 
-/* The chunk's size goes right before the bytes at FRAME_MAX of out. */
+/* Writes the chunk's size right before the bytes at FRAME_MAX of out. */
 static void frame_piece(struct httpd_exchange *x, size_t n)
 {
 	char size[FRAME_MAX + 1];
@@ -61,7 +61,8 @@ static int fill_from_source(struct httpd_exchange *x)
 	if (n < 0)
 		return -1;
 	if (n == 0) {
-		buf_release(&x->out); /* thousands may wait */
+		/* saves memory, as thousands of requests may wait */
+		buf_release(&x->out);
 		x->waiting = true;
 		return 0;
 	}
@@ -98,7 +99,7 @@ static int fill_from_queue(struct httpd_exchange *x)
 		return 1;
 	}
 	buf_release(&x->out);
-	if (!x->later) /* httpd_finish came, and its note was read */
+	if (!x->later) /* httpd_finish was called, and its flag was read */
 		return end_stream(x);
 	x->waiting = true;
 	return 0;
@@ -135,7 +136,7 @@ int httpd_exchange_fill(struct httpd_exchange *x)
 {
 	int what = fill(x);
 
-	/* all was sent (of HEAD, or of an error), but the handler still holds q */
+	/* all was sent (for HEAD, or an error), but the handler still uses q */
 	if (what != 2 || !x->later)
 		return what;
 	x->waiting = true;
@@ -144,7 +145,7 @@ int httpd_exchange_fill(struct httpd_exchange *x)
 
 /* --- other threads ----------------------------------------------------------------------- */
 
-/* Under the loop's lock. */
+/* Call under the loop's lock. */
 static void wake(struct httpd_exchange *x)
 {
 	struct httpd_loop *l = x->loop;
@@ -155,7 +156,7 @@ static void wake(struct httpd_exchange *x)
 		*l->woken_end = x;
 		l->woken_end = &x->next_woken;
 	}
-	/* the loop's own thread looks before it sleeps */
+	/* the loop's own thread checks before it sleeps */
 	if (!l->awake && httpd_this_loop != l) {
 		l->awake = true;
 		eventfd_write(l->wake_fd, 1);
@@ -171,10 +172,10 @@ void httpd_finish(struct httpd_request *q)
 		q->finish(q);
 		return;
 	}
-	l = x->loop; /* x is gone as soon as its reply is sent */
+	l = x->loop; /* x is freed as soon as its reply is sent */
 	pthread_mutex_lock(&l->lock);
 	x->finished = true;
-	if (!x->in_pool) /* else when its handler has returned */
+	if (!x->in_pool) /* otherwise this is done when its handler has returned */
 		wake(x);
 	pthread_mutex_unlock(&l->lock);
 }
@@ -205,7 +206,7 @@ bool httpd_gone(const struct httpd_request *q)
 	return !q->finish && ((const struct httpd_exchange *)q)->gone;
 }
 
-/* Under the lock: 0 written, 1 full, -1 nobody reads. */
+/* Call under the lock. Returns 0 written, 1 full, -1 nobody reads. */
 static int enqueue(struct httpd_exchange *x, const void *data, size_t len)
 {
 	x->pushing = true;
@@ -235,8 +236,8 @@ static int write_piece(struct httpd_request *q, const void *data, size_t len, bo
 	while ((rc = enqueue(x, data, len)) == 1 && wait) {
 		struct timespec until;
 
-		wake(x); /* the head at least can be sent */
-		/* room in the queue is signalled, room in the budget of all is not */
+		wake(x); /* at least the head can be sent */
+		/* space in the queue is signalled, space in the common budget is not */
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += RETRY_NS;
 		until.tv_sec += until.tv_nsec / 1000000000;
@@ -259,7 +260,7 @@ int httpd_try_write(struct httpd_request *q, const void *data, size_t len)
 	return write_piece(q, data, len, false);
 }
 
-/* Takes the notes of the next request. Returns false if there are none. */
+/* Takes the flags of the next request that was woken. Returns false if there are none. */
 static bool next_woken(struct httpd_loop *l, struct httpd_exchange **out, bool *finished,
 	bool *resumed, bool *pushing)
 {

@@ -1,5 +1,5 @@
-/* httpd_tls.c - TLS for httpd's connections, by OpenSSL. SIGPIPE must be blocked: its sockets
- * are written with write(2). */
+/* httpd_tls.c - TLS for httpd's connections, by OpenSSL. SIGPIPE must be blocked: OpenSSL
+ * writes to sockets with write(2). */
 #include "common/net/httpd_tls.h"
 
 #include <openssl/ssl.h>
@@ -12,7 +12,7 @@
 #include "common/base/mem.h"
 #include "kernels/dev/library.h"
 
-/* All have forward secrecy and authenticate what they encrypt: no CBC, no static RSA. */
+/* All ciphers have forward secrecy and authenticate what they encrypt: no CBC, no static RSA. */
 #define CIPHERS_12 "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 static struct {
@@ -43,7 +43,8 @@ static void load_library(void)
 {
 	static const struct library_symbol symbols[] = {
 		{ "TLS_server_method", &ssl.server_method },
-		{ "SSL_CTX_new", &ssl.ctx_new }, { "SSL_CTX_free", &ssl.ctx_free },
+		{ "SSL_CTX_new", &ssl.ctx_new },
+		{ "SSL_CTX_free", &ssl.ctx_free },
 		{ "SSL_CTX_ctrl", &ssl.ctx_ctrl },
 		{ "SSL_CTX_set_options", &ssl.ctx_set_options },
 		{ "SSL_CTX_set_cipher_list", &ssl.ctx_set_cipher_list },
@@ -51,13 +52,16 @@ static void load_library(void)
 		{ "SSL_CTX_use_PrivateKey_file", &ssl.ctx_use_key },
 		{ "SSL_CTX_check_private_key", &ssl.ctx_check_key },
 		{ "SSL_CTX_set_default_passwd_cb", &ssl.ctx_set_password },
-		{ "SSL_new", &ssl.new }, { "SSL_free", &ssl.free },
+		{ "SSL_new", &ssl.new },
+		{ "SSL_free", &ssl.free },
 		{ "SSL_set_fd", &ssl.set_fd },
 		{ "SSL_set_accept_state", &ssl.set_accept_state },
-		{ "SSL_read", &ssl.read }, { "SSL_write", &ssl.write },
-		{ "SSL_get_error", &ssl.get_error }, { "SSL_shutdown", &ssl.shutdown },
-		{ "ERR_clear_error",
-			&ssl.clear_error }, /* of libcrypto, which comes along */
+		{ "SSL_read", &ssl.read },
+		{ "SSL_write", &ssl.write },
+		{ "SSL_get_error", &ssl.get_error },
+		{ "SSL_shutdown", &ssl.shutdown },
+		/* in libcrypto, which libssl loads */
+		{ "ERR_clear_error", &ssl.clear_error },
 	};
 
 	ssl.ready = library_open("libssl.so.3", symbols, sizeof symbols / sizeof *symbols,
@@ -79,7 +83,7 @@ struct httpd_tls {
 	SSL_CTX *ctx;
 };
 
-/* A key with a passphrase is refused: nobody is there to be asked. */
+/* Refuses a key with a passphrase: there is nobody to ask for it. */
 static int no_password(char *out, int bytes, int writing, void *ctx)
 {
 	(void)out, (void)bytes, (void)writing, (void)ctx;
@@ -157,7 +161,7 @@ struct httpd_tls_session *httpd_tls_open(struct httpd_tls *t, int fd)
 		ssl.free(s);
 		return NULL;
 	}
-	ssl.set_accept_state(s); /* the first recv shakes hands */
+	ssl.set_accept_state(s); /* the first recv does the handshake */
 	return (struct httpd_tls_session *)s;
 }
 
@@ -189,7 +193,7 @@ long httpd_tls_recv(struct httpd_tls_session *s, void *to, size_t room)
 {
 	int n;
 
-	ssl.clear_error(); /* what is left there would be taken for an error of ours */
+	ssl.clear_error(); /* an older error left in the queue would be taken for ours */
 	n = ssl.read((SSL *)s, to, room > 1 << 30 ? 1 << 30 : (int)room);
 	return n > 0 ? n : result((SSL *)s, n);
 }

@@ -1,4 +1,4 @@
-/* httpsig.c - signing a message, and looking for a signature that a policy accepts (RFC 9421,
+/* httpsig.c - signs a message, and looks for a signature that a policy accepts (RFC 9421,
  * section 3). */
 #include "common/net/httpsig.h"
 
@@ -24,7 +24,7 @@ static int add_text_param(struct buf *out, const char *key, const char *text)
 	return sf_write_item(out, &item);
 }
 
-/* The value of Signature-Input for these parameters, without the label. */
+/* Appends the value of Signature-Input for these parameters, without the label. */
 static int write_input(struct buf *out, const struct httpsig_params *params,
 	const struct key *key)
 {
@@ -80,7 +80,7 @@ int httpsig_sign(struct buf *input, struct buf *signature,
 {
 	struct buf text = BUF_INIT;
 	struct sf f = SF_INIT;
-	/* what is written is read again, so that signer and verifier see the same */
+	/* reads the written value again, so that signer and verifier see the same */
 	int rc = write_input(&text, params, key);
 
 	if (rc == 0)
@@ -220,7 +220,7 @@ static int check_signature(const struct httpsig_message *m, const struct sf_memb
 	return rc;
 }
 
-/* Is the Content-Digest of this message itself, not of its request, among the components? */
+/* Whether the components include the Content-Digest of this message itself, not of its request. */
 static bool covers_digest(const struct sf_member *m)
 {
 	for (int i = 0; i < m->nitems; i++)
@@ -247,7 +247,7 @@ static int check_digest(const struct httpsig_message *m, const struct sf_member 
 	return rc;
 }
 
-/* One signature. Returns 0, or -1 with the reason as the pending error. */
+/* Verifies one signature. Returns 0, or -1 with the reason as the pending error. */
 static int verify_one(const struct httpsig_message *m, const struct sf_member *input,
 	const struct sf_member *signature, const struct httpsig_policy *p,
 	struct httpsig_result *out)

@@ -22,14 +22,14 @@ struct httpsig_field {
 	const char *name, *value; /* the name in any case */
 };
 
-/* A structured field that the application knows, for the parameter `sf`. Those that RFCs define
- * for signatures, digests, caches, proxies and client certificates are known already. */
+/* A structured field that the application defines, for the parameter `sf`. Those that RFCs
+ * define for signatures, digests, caches, proxies and client certificates are known already. */
 struct httpsig_type {
 	const char *name; /* in lower case */
 	enum sf_kind kind;
 };
 
-/* A request, or a response when status is not 0. What is NULL is unknown, and a signature that
+/* A request, or a response when status is not 0. A NULL part is unknown, and a signature that
  * covers it cannot be made or verified. */
 struct httpsig_message {
 	int status;
@@ -39,51 +39,52 @@ struct httpsig_message {
 	const char *target;    /* as in the request line: "/v1/nodes?limit=5" */
 	const struct httpsig_field *fields;
 	size_t nfields;
-	const void *
-		body; /* compared with Content-Digest where that is covered; "" when empty */
+	/* compared with a Content-Digest that is covered; "" when empty */
+	const void *body;
 	size_t body_bytes;
-	const struct httpsig_message
-		*request;                 /* of a response, for the parameter `req` */
+	/* of a response, for the parameter `req` */
+	const struct httpsig_message *request;
 	const struct httpsig_type *types; /* ends with a NULL name; may be NULL */
 };
 
 /* Appends the signature base (section 2.5): a line for each covered component and the line of
- * "@signature-params". covered is a member of Signature-Input. Understood are the derived
- * components of section 2.2 and fields with `sf`, `bs`, `key` and `req`; trailers (`tr`) are not.
- * Returns 0, or -1 with EX_DATAERR and out as before: a component is unknown, not there, named
- * twice or cannot be written on one line. */
+ * "@signature-params". covered is a member of Signature-Input. Supports the derived components
+ * of section 2.2 and fields with `sf`, `bs`, `key` and `req`, but not trailers (`tr`). Returns
+ * 0, or -1 with EX_DATAERR and out as before: a component is unknown, missing, named twice or
+ * cannot be written on one line. */
 int httpsig_base(struct buf *out, const struct httpsig_message *m,
 	const struct sf_member *covered);
 
 struct httpsig_params {
 	const char *label; /* of this signature within the message: "sig1" */
-	const char
-		*components; /* "\"@method\" \"@query-param\";name=\"id\"", perhaps "" */
+	/* "\"@method\" \"@query-param\";name=\"id\"", may be "" */
+	const char *components;
 	int64_t created_s, expires_s; /* since 1970; expires_s 0: none */
 	const char *nonce, *tag;      /* NULL: none */
 	const char *keyid;            /* NULL: the key's address */
 };
 
-/* Signs m and appends a member to the values of Signature-Input and Signature, behind a comma
- * where they have some already. Returns 0, or -1 as httpsig_base with both as before. */
+/* Signs m and appends a member to the values of Signature-Input and Signature, after a comma if
+ * they are not empty. Returns 0, or -1 as httpsig_base with both as before. */
 int httpsig_sign(struct buf *input, struct buf *signature,
 	const struct httpsig_message *m, const struct httpsig_params *params,
 	const struct key *key);
 
-/* What a verifier asks of a signature beyond that it is good. */
+/* What a verifier requires besides a valid signature. */
 struct httpsig_policy {
-	const char *
-		required; /* components that it has to cover, as in httpsig_params; NULL: none */
+	/* components that the signature has to cover, as in httpsig_params; NULL: none */
+	const char *required;
 	const char *label, *tag; /* which of the message's signatures; NULL: any */
 	int64_t now_s;
-	int64_t max_age_s;   /* since `created`, which has to be there */
+	int64_t max_age_s;   /* since `created`, which must be present */
 	int64_t skew_s;      /* how far clocks may be apart, both ways */
-	bool nonce_required; /* always with nonce_seen */
-	/* Called last, for a signature that is good in all else: has this key used the nonce
-	 * before? It has to be remembered until until_s. NULL: not asked. */
+	bool nonce_required; /* set it wherever nonce_seen is set */
+	/* Called last, for a signature that is valid otherwise: whether this key has used the
+	 * nonce before. The nonce must be remembered until until_s. NULL: not checked. */
 	bool (*nonce_seen)(void *ctx, const char *address, const char *nonce,
 		int64_t until_s);
-	/* The public key of a keyid; false: unknown. NULL: it is an address or a did:key. */
+	/* Gives the public key of a keyid; returns false when it is unknown. NULL: the keyid is
+	 * an address or a did:key. */
 	bool (*find_key)(void *ctx, const char *keyid,
 		unsigned char public_key[KEY_PUBLIC_BYTES]);
 	void *ctx;
@@ -96,21 +97,21 @@ struct httpsig_result {
 	unsigned char public_key[KEY_PUBLIC_BYTES];
 	char address[KEY_ADDRESS_MAX];
 	int64_t created_s;
-	char reason[256]; /* one line, why not; "" when good */
+	char reason[256]; /* one line, why it was refused; "" when it is valid */
 };
 
 /* Looks for a signature that the policy accepts, in the order of Signature-Input. An algorithm,
- * where one is given, has to be ed25519. Where Content-Digest is covered, it has to be the body's.
+ * where one is given, must be ed25519. A covered Content-Digest must be the body's.
  * HTTPSIG_ABSENT: the message has no signature at all. Never fails otherwise; sets no error. */
 enum httpsig_outcome httpsig_verify(const struct httpsig_message *m,
 	const struct httpsig_policy *policy, struct httpsig_result *out);
 
-/* The value of a field: its lines joined with ", ", stripped and unfolded. Returns 1, 0 when the
- * message has none, or -1 with EX_DATAERR: it has a byte that is no text. */
+/* Appends the value of a field: its lines joined with ", ", stripped and unfolded. Returns 1, 0
+ * when the message has none, or -1 with EX_DATAERR: it has a byte that is not text. */
 int httpsig_field_value(struct buf *out, const struct httpsig_message *m,
 	const char *name);
 
-/* Are two component identifiers the same, whatever the order of their parameters? */
+/* Whether two component identifiers are the same, whatever the order of their parameters. */
 bool httpsig_same_component(const struct sf_item *a, const struct sf_item *b);
 
 #endif

@@ -1,4 +1,5 @@
-/* httpsig_base.c - the signature base of RFC 9421, section 2: what each component's value is. */
+/* httpsig_base.c - makes the signature base of RFC 9421, section 2: the value of each
+ * component. */
 #include <string.h>
 #include <strings.h>
 
@@ -60,7 +61,8 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-/* The length of a line break that folds the line, with the blanks around it; 0: there is none. */
+/* Returns the length of a line break that folds the line, with the blanks around it; 0: there
+ * is none. */
 static size_t fold_length(const char *s)
 {
 	size_t blanks = strspn(s, " \t"), n = blanks;
@@ -72,7 +74,7 @@ static size_t fold_length(const char *s)
 	return n + strspn(s + n, " \t");
 }
 
-/* Appends one line's value: stripped, a fold as one space. Its bytes are not looked at. */
+/* Appends one line's value: stripped, a fold as one space. Does not check its bytes. */
 static void add_line(struct buf *out, const char *value)
 {
 	size_t start = out->len, fold;
@@ -117,7 +119,7 @@ int httpsig_field_value(struct buf *out, const struct httpsig_message *m,
 	return n > 0;
 }
 
-/* Each line as a byte sequence of its own. */
+/* Appends each line as a byte sequence of its own. */
 static int add_binary(struct buf *out, const struct httpsig_message *m,
 	const struct component *c)
 {
@@ -142,7 +144,7 @@ static int add_binary(struct buf *out, const struct httpsig_message *m,
 	return n ? 0 : fail(c, "the message has no such field");
 }
 
-/* The field, or one member of it, as it is written strictly. */
+/* Appends the field, or one member of it, in the strict serialisation. */
 static int add_structured(struct buf *out, const struct httpsig_message *m,
 	const struct component *c, const char *value)
 {
@@ -194,7 +196,8 @@ static int add_field(struct buf *out, const struct httpsig_message *m,
 
 /* --- derived components -------------------------------------------------------------------- */
 
-/* Where the path of a request target begins: behind scheme and authority, if it has them. */
+/* Returns where the path of a request target begins: behind scheme and authority, if it has
+ * them. */
 static const char *path_of(const char *target)
 {
 	const char *colon = strstr(target, "://");
@@ -220,7 +223,7 @@ static void add_lower(struct buf *out, const char *s, size_t n)
 			s[i] >= 'A' && s[i] <= 'Z' ? (char)(s[i] - 'A' + 'a') : s[i]);
 }
 
-/* Lower case, and without the port that the scheme has anyway. */
+/* Appends the authority in lower case, without the scheme's default port. */
 static int add_authority(struct buf *out, const struct httpsig_message *m,
 	const struct component *c)
 {
@@ -298,7 +301,7 @@ static int hex_of(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decodes n bytes of a form's query and encodes them again in the one way there is. */
+/* Decodes n bytes of a form's query and encodes them again in the one canonical way. */
 static void add_encoded(struct buf *out, const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -411,7 +414,7 @@ static bool is_field_name(const char *s)
 	return *s;
 }
 
-/* Reads an identifier. Returns 0, or -1: it is no string, or has a parameter that is not known. */
+/* Reads an identifier. Returns 0, or -1: it is not a string, or has an unknown parameter. */
 static int component_read(struct component *c, const struct sf_item *id)
 {
 	*c = (struct component){ .name = "" };

@@ -1,4 +1,5 @@
-/* net.c - TCP sockets: addresses as texts, connections within a time, all bytes or an error. */
+/* net.c - TCP sockets: addresses as texts, connections with time limits, and transfers of all
+ * bytes or an error. */
 #include "common/net/net.h"
 
 #include <errno.h>
@@ -74,7 +75,7 @@ int net_listen(const char *text, const char *what, int *port_out)
 	if (net_split(text, what, host, &port) < 0)
 		return -1;
 	if (!host[0])
-		hints.ai_family = AF_INET6; /* with IPv4 inside */
+		hints.ai_family = AF_INET6; /* includes IPv4 */
 	snprintf(service, sizeof service, "%d", port);
 	rc = getaddrinfo(host[0] ? host : NULL, service, &hints, &list);
 	if (rc)

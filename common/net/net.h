@@ -1,7 +1,9 @@
-/* net.h - TCP sockets with time limits: listen, connect, and whole messages. Uses libc, err, clock.
+/* net.h - TCP sockets with time limits: listen, connect, and whole messages. Uses libc, err,
+ * clock.
  *
- * Sockets block, are closed on exec and send without Nagle's delay. A peer that does nothing for
- * the time given to net_tune has stalled (75); a peer that closes in the middle is gone (69). */
+ * Sockets block, are closed on exec and send without Nagle's delay. A peer that does nothing
+ * for the time given to net_tune has stalled (75); a peer that closes in the middle of a
+ * message has left (69). */
 #ifndef RNP_COMMON_NET_NET_H
 #define RNP_COMMON_NET_NET_H
 
@@ -11,15 +13,15 @@
 #define NET_HOST_MAX 256
 
 /* Opens a listening socket that does not block, for "HOST:PORT", "[v6]:PORT" or ":PORT" (all
- * addresses). *port is the one that was bound; what names the text in errors ("--listen"). Returns
- * the socket, or -1 with err_set: 64 malformed, 69 taken or not of this machine, 77 not
- * permitted. */
+ * addresses). *port is the port that was bound; what names the text in errors ("--listen").
+ * Returns the socket, or -1 with err_set: 64 malformed, 69 in use or not of this machine, 77
+ * not permitted. */
 int net_listen(const char *text, const char *what, int *port);
 
 /* Takes "HOST:PORT" apart; the port may be 0. Returns 0, or -1 (64). */
 int net_split(const char *text, const char *what, char host[NET_HOST_MAX], int *port);
 
-/* Returns a connected and tuned socket, or -1: 69 not there, 75 no answer in time. */
+/* Returns a connected and tuned socket, or -1: 69 unreachable, 75 no answer in time. */
 int net_connect(const char *host, int port, int64_t timeout_ms);
 
 /* Returns the next connection, tuned, or -1: 75 none came in time. */

@@ -1,5 +1,6 @@
-/* net_bytes.c - what a TCP socket has carried, as the kernel counts it. Apart from net.c: the
- * kernel's own header of TCP and libc's cannot be included together. */
+/* net_bytes.c - counts the bytes that a TCP socket has carried, as the kernel reports them.
+ * Separate from net.c, because the kernel's header of TCP and libc's cannot be included
+ * together. */
 #include "common/net/net_bytes.h"
 
 #include <linux/tcp.h>

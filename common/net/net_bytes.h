@@ -1,5 +1,5 @@
-/* net_bytes.h - what a TCP socket has carried so far: payload with headers of HTTP, TLS and what was
- * sent twice, without headers of TCP and IP. Uses Linux. */
+/* net_bytes.h - counts the bytes that a TCP socket has carried so far: payload with headers of
+ * HTTP and TLS and with retransmissions, without headers of TCP and IP. Uses Linux. */
 #ifndef RNP_COMMON_NET_NET_BYTES_H
 #define RNP_COMMON_NET_NET_BYTES_H
 
@@ -9,7 +9,7 @@ struct net_bytes {
 	uint64_t sent, received;
 };
 
-/* Zeros where the kernel (before 4.19) or the socket does not know. */
+/* Returns zeros where the kernel (before 4.19) or the socket does not count. */
 void net_bytes(int fd, struct net_bytes *out);
 
 #endif

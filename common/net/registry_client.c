@@ -1,5 +1,5 @@
-/* registry_client.c - what all clients of a registry do: post a record to the path of its kind,
- * and follow the pages of a list. */
+/* registry_client.c - tasks of every client of a registry: posting a record to the path of its
+ * kind, and following the pages of a list. */
 #include "common/net/registry_client.h"
 
 #include <stdbool.h>
@@ -12,8 +12,8 @@
 #define PAGE_BYTES_MAX  ((size_t)300 << 20) /* 1000 nodes of the largest kind */
 #define CURSOR_MAX      128
 
-/* Where a record goes. An answer is large, and the registry wants to know beforehand whose it
- * is. */
+/* Appends the path that a record is posted to. An answer is large, and its query names the node
+ * and the challenge, so that the registry knows whose it is before the body comes. */
 static void path_for(struct buf *path, const json_t *record)
 {
 	const char *kind = json_string_value(json_object_get(record, "kind"));
@@ -140,7 +140,7 @@ static int each_of(const json_t *items, registry_item_fn fn, void *ctx)
 	return rc;
 }
 
-/* Gets one page. Returns as the function: 0 go on, 1 end, -1. */
+/* Gets one page. Returns as fn does: 0 go on, 1 end, -1 with err_set. */
 static int one_page(struct http *http, struct http_request *q, const char *base,
 	const char *list, char cursor[CURSOR_MAX], registry_item_fn fn, void *ctx)
 {

@@ -18,13 +18,13 @@
 int registry_post(struct http *http, const char *base, const char *ca, int64_t per_try_ms,
 	const json_t *record, const void *text, size_t bytes, struct http_response *r);
 
-/* The same with what was worked for, after a registry has replied that joining costs work;
- * work: "TOKEN.NUMBER". */
+/* The same with a proof of work, after a registry has replied that joining costs work; work:
+ * "TOKEN.NUMBER". */
 int registry_post_work(struct http *http, const char *base, const char *ca,
 	int64_t per_try_ms, const char *work, const void *body, size_t bytes,
 	struct http_response *r);
 
-/* What a registry's reply says that joining costs. False: it says nothing of the kind. */
+/* Reads the cost of joining from a registry's reply. Returns false when it names none. */
 struct registry_work {
 	char token[WORK_TOKEN_MAX];
 	int bits;
@@ -40,7 +40,7 @@ typedef int (*registry_item_fn)(void *ctx, const json_t *item);
 int registry_each(struct http *http, const char *base, const char *ca, const char *path,
 	const char *list, registry_item_fn fn, void *ctx);
 
-/* Rows that every client of a registry has in its table of options. */
+/* Rows for the table of options of every client of a registry. */
 /* clang-format off */
 #define OPT_REGISTRY(to_url)                                                                   \
 	{ .name = "registry", .kind = OPT_TEXT, .required = true, .setting = true, .to = (to_url),              \

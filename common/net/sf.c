@@ -1,4 +1,4 @@
-/* sf.c - reading structured fields: one pass through the text, as the algorithms of RFC 9651,
+/* sf.c - reads structured fields: one pass through the text, as the algorithms of RFC 9651,
  * section 4.2. */
 #include "common/net/sf.h"
 
@@ -25,7 +25,7 @@ static int fail(const struct parser *p, const char *why)
 	return err_set(EX_DATAERR, "%.60s: %s at byte %zu", p->what, why, p->at);
 }
 
-/* The next byte, or 0 at the end; a NUL byte in the text is no part of any rule either. */
+/* Returns the next byte, or 0 at the end; no rule allows a NUL byte in the text either. */
 static char peek(const struct parser *p)
 {
 	return p->at < p->len ? p->text[p->at] : '\0';
@@ -45,7 +45,7 @@ static void skip(struct parser *p, const char *set)
 		p->at++;
 }
 
-/* A copy of bytes in the arena, with a NUL. */
+/* Copies bytes into the arena, with a NUL behind them. */
 static char *keep(struct parser *p, const char *bytes, size_t len)
 {
 	char *copy = arena_alloc(&p->out->arena, len + 1);
@@ -106,7 +106,8 @@ static int parse_string(struct parser *p, struct sf_value *v)
 	size_t end = ++p->at;
 	char *to;
 
-	/* the end is looked for first: memory for the rest of the text each time would be much */
+	/* looks for the end first: memory for the whole rest of the text would be too much for
+	 * each string */
 	while (end < p->len && p->text[end] != '"')
 		end += p->text[end] == '\\' ? 2 : 1;
 	if (end >= p->len)
@@ -286,7 +287,7 @@ static int parse_item(struct parser *p, struct sf_item *item)
 	return parse_params(p, &item->params, &item->nparams);
 }
 
-/* Puts n items from list into the arena as those of m. */
+/* Copies n items from list into the arena as the items of m. */
 static void keep_items(struct parser *p, struct sf_member *m, const struct sf_item *list,
 	int n)
 {
@@ -360,7 +361,7 @@ static int parse_entry(struct parser *p, struct sf_member *m)
 	return 0;
 }
 
-/* Where m belongs: the place of the same key, which it replaces, or the end. */
+/* Returns where m belongs: the place of the same key, which it replaces, or the end. */
 static int place_of(struct parser *p, const struct sf_member *list, int n,
 	const struct sf_member *m)
 {

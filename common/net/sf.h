@@ -1,4 +1,4 @@
-/* sf.h - Structured Field Values for HTTP (RFC 9651, which contains RFC 8941): read and write.
+/* sf.h - reads and writes Structured Field Values for HTTP (RFC 9651, which contains RFC 8941).
  *
  * Pure. Uses buf, err, mem, utf8, libsodium (base64). A parsed field lives in one arena. */
 #ifndef RNP_COMMON_NET_SF_H
@@ -11,7 +11,7 @@
 #include "common/base/buf.h"
 #include "common/base/mem.h"
 
-/* Limits of what is read; the RFC asks for at least 1024 members and 256 parameters. */
+/* Limits of the parser; the RFC asks for at least 1024 members and 256 parameters. */
 #define SF_TEXT_MAX    ((size_t)64 << 10)
 #define SF_MEMBERS_MAX 1024 /* of a field, and items of an inner list */
 #define SF_PARAMS_MAX  256  /* of one item */
@@ -30,7 +30,7 @@ enum sf_type {
 	SF_DISPLAY, /* text, UTF-8 */
 };
 
-/* Texts end with a NUL that len leaves out. */
+/* Texts end with a NUL that len does not count. */
 struct sf_value {
 	enum sf_type type;
 	int64_t number;
@@ -64,8 +64,8 @@ struct sf {
 	struct arena arena;
 	const struct sf_member *members;
 	int nmembers;
-	/* A key occurred twice in the dictionary or in some parameters. As the RFC says, the last
-	 * one counts; callers to whom that is suspicious can refuse the field. */
+	/* A key occurred twice in the dictionary or in some parameters. As the RFC demands, the
+	 * last one counts; strict callers can refuse the field. */
 	bool repeated;
 };
 /* clang-format off */
@@ -80,7 +80,7 @@ int sf_parse(struct sf *out, enum sf_kind kind, const char *text, size_t len,
 
 void sf_release(struct sf *f);
 
-/* The member or parameter of that key, or NULL. */
+/* Return the member or parameter of that key, or NULL. */
 const struct sf_member *sf_find(const struct sf *dictionary, const char *key);
 const struct sf_value *sf_param(const struct sf_param *params, int n, const char *key);
 

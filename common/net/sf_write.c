@@ -1,4 +1,4 @@
-/* sf_write.c - writing structured fields: the one form that each value has (RFC 9651, section
+/* sf_write.c - writes structured fields: the one form that each value has (RFC 9651, section
  * 4.1). */
 #include <sodium.h>
 
@@ -174,7 +174,7 @@ static int write_entry(struct buf *out, const struct sf_member *m)
 	return write_member(out, m);
 }
 
-/* Takes back what was appended after before when rc says that it failed. */
+/* Removes the bytes appended after before, if rc is a failure. */
 static int done(struct buf *out, size_t before, int rc)
 {
 	if (rc < 0 && out->data) {

@@ -21,27 +21,27 @@ enum plot_scale {
 };
 
 struct plot_axis {
-	const char *label; /* "round", "time, UTC"; NULL: none */
+	const char *label; /* "round", "time, UTC"; NULL: no label */
 	const char *unit;  /* "B/s": values are written "1.2 GB/s"; NULL: "1200", "12k" */
 	enum plot_scale scale;
 	double min, max; /* the ends; where min >= max they come from the values */
-	bool zero;       /* linear, ends from the values: 0 is on it */
+	bool zero; /* for a linear axis whose ends come from the values: include 0 */
 };
 
 enum plot_style {
 	PLOT_CURVE,  /* low and high are a band */
 	PLOT_STEPS,  /* each value holds until the next; no band */
-	PLOT_MARKED, /* a curve with its points, low and high are whiskers */
+	PLOT_MARKED, /* a curve with a mark at each point; low and high are whiskers */
 	PLOT_POINTS  /* no curve */
 };
 
 struct plot_line {
-	const char *name; /* in the legend; NULL: not there */
+	const char *name; /* in the legend; NULL: left out of it */
 	enum plot_style style;
 	bool dashed;
 	size_t n;
 	const double *x, *y;
-	const double *low, *high;  /* of the 95% interval of y; NULL: none */
+	const double *low, *high;  /* 95% interval of y; NULL: none */
 	const char *const *labels; /* n texts beside the points, any NULL; NULL: none */
 };
 
@@ -67,8 +67,8 @@ struct plot_bars {
 	size_t n;
 };
 
-/* What a machine can do and what some work reaches (Williams, Waterman and Patterson, Roofline,
- * 2009). */
+/* A roofline chart: what a machine can do and what some work reaches (Williams, Waterman and
+ * Patterson, Roofline, 2009). */
 struct plot_roof {
 	const char *name;
 	double rate; /* memory: bytes a second; peaks: operations a second */

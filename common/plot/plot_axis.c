@@ -24,8 +24,8 @@ bool axis_takes(enum plot_scale scale, double v)
 
 /* --- numbers as text ----------------------------------------------------------------------- */
 
-/* Returns the power of ten whose prefix v is written with: 3 for k, -9 for n; 0 beyond the
- * prefixes there are. */
+/* Returns the power of ten whose prefix v is written with: 3 for k, -9 for n; 0 where there is
+ * no such prefix. */
 static int thousand_of(double v)
 {
 	int power = v == 0 ? 0 : (int)floor(log10(fabs(v)) / 3 + 1e-9) * 3;
@@ -47,7 +47,7 @@ static void shorten_exponent(char *text)
 		memmove(e + 1, e + 2, strlen(e + 1));
 }
 
-/* Writes v with this many decimals in units of 10^power, then prefix and unit. */
+/* Writes v with the given number of decimals in units of 10^power, then prefix and unit. */
 static void write_in(char out[AXIS_TEXT_MAX], double v, int power, int decimals,
 	const char *unit)
 {
@@ -223,7 +223,7 @@ static void time_tick(struct axis *a, int64_t at_s, int64_t step_s)
 	add_tick(a, (double)at_s * 1e3, text);
 }
 
-/* Puts ticks on the first of every so many months. */
+/* Puts a tick on the first of every n-th month, where step_s is about n months. */
 static void month_ticks(struct axis *a, int64_t from_s, int64_t to_s, int64_t step_s)
 {
 	int months = (int)(step_s / YEAR * 12 + step_s % YEAR / MONTH);

@@ -20,11 +20,11 @@ struct axis {
 	} ticks[AXIS_TICKS_MAX];
 };
 
-/* Whether a value can stand on an axis of this scale. */
+/* Whether a value can be drawn on an axis of this scale. */
 bool axis_takes(enum plot_scale scale, double v);
 
-/* Makes an axis for values from low to high (low > high: there are none), with about `wanted`
- * ticks. */
+/* Makes an axis for values from low to high (low > high: there are no values), with about
+ * `wanted` ticks. */
 void axis_make(struct axis *a, const struct plot_axis *want, double low, double high,
 	int wanted);
 

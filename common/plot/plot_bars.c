@@ -7,9 +7,9 @@
 #include "common/plot/plot_frame.h"
 
 #define BAR_HEIGHT 26.0
-#define NAME_WIDTH 300.0 /* limit of the names of bars */
+#define NAME_WIDTH 300.0 /* widest name that is drawn, in pixels */
 
-/* Where bars begin: at 0, or at the end of an axis of powers of ten, which has none. */
+/* Returns where bars begin: at 0 or, on a logarithmic axis, which has no 0, at its low end. */
 static double bar_start(const struct area *a)
 {
 	return a->x.scale == PLOT_LOG ? a->left : area_x(a, 0);
@@ -120,7 +120,8 @@ void plot_add_bars(struct plot *p, const struct plot_bars *c)
 		}
 	}
 	axis.zero = axis.scale == PLOT_LINEAR;
-	if (axis.scale == PLOT_LOG && x.low > 0) /* the least value has a bar, too */
+	/* so that the smallest value has a bar, too */
+	if (axis.scale == PLOT_LOG && x.low > 0)
 		x.low = pow(10, floor(log10(x.low) - 0.01));
 	axis_make(&a.x, &axis, x.low, x.high, 5);
 	bar_widths(c, &names, &values);

@@ -62,7 +62,7 @@ struct path {
 	struct buf *out;
 	bool open, steps;
 	double column, last_x, last_y;
-	double low, high; /* of the values that this column holds back */
+	double low, high; /* range of the values in this column that are not drawn yet */
 	bool held;
 };
 
@@ -268,8 +268,8 @@ static void take(struct boxes *taken, struct box b)
 #define LABEL_RINGS  4
 #define LABEL_SIDES  8
 
-/* The place of a label on a side of its point, at this distance: right, left, above, below, then
- * the corners. */
+/* Returns the place of a label beside its point, at this distance: right, left, above, below,
+ * then the corners. */
 static struct box label_place(const double at[2], double width, int side, double away)
 {
 	static const int across[LABEL_SIDES] = { 1, -1, 0, 0, 1, 1, -1, -1 },
@@ -284,8 +284,8 @@ static struct box label_place(const double at[2], double width, int side, double
 	return (struct box){ x, y, width, LABEL_HEIGHT };
 }
 
-/* Finds a place for a label, the nearest that is free, with a line to its point where that is not
- * beside it. Where none is free the label is left out: its mark has it as a title. */
+/* Finds the nearest free place for a label; one that is not beside its point gets a line to it.
+ * Where no place is free the label is left out: the point's mark has it as a title. */
 static void draw_label(struct plot *p, const struct area *a, struct boxes *taken,
 	const double at[2], const char *text)
 {

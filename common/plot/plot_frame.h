@@ -27,12 +27,12 @@ struct range {
 
 void range_include(struct range *r, enum plot_scale scale, double v);
 
-/* A length in pixels. */
+/* Return the place of a value in the picture, in pixels. */
 double area_x(const struct area *a, double v);
 double area_y(const struct area *a, double v);
 
-/* Draws a chart with its title; p->height is then where the next may begin. end: its lowest
- * pixel. */
+/* Begin and end a chart with its title. bottom is the lowest pixel of the chart; frame_end sets
+ * p->height to where the next chart may begin. */
 void frame_begin(struct plot *p, const char *title);
 void frame_end(struct plot *p, double bottom);
 

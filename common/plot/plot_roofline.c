@@ -12,7 +12,7 @@
 
 struct picture {
 	struct plot_line *lines;
-	double *xs, *ys; /* of the roofs */
+	double *xs, *ys; /* points of the roofs */
 	size_t n;
 	double left, right; /* intensities shown */
 };
