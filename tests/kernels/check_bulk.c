@@ -1,5 +1,5 @@
-/* check_bulk.c - holds every version of bulk against its reference: exact or bounded cases, edges,
- * repeatability. */
+/* check_bulk.c - compares every version of bulk with its reference: exact or bounded cases,
+ * edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static void random_reads(struct kcheck *k, uint64_t words, uint64_t count)
 void check_bulk(struct kcheck *k)
 {
 	static const uint64_t sizes[] = { 1, 3, 15, 16, 17, 63, 64, 65, 129, 1000, 5003 };
-	uint64_t large = k->slow ? 70001 : 700001; /* past the caches of a thread */
+	uint64_t large = k->slow ? 70001 : 700001; /* larger than a thread's caches */
 
 	if (k->bench) {
 		copy(k, UINT64_C(256) << 20, 0, 0);

@@ -1,6 +1,6 @@
-/* check_emu.c - the emulation itself: every thread of every block runs, barriers and warps
- * hold, and what is wrong on a chip ends the process. Bodies are plain functions; a kernel is
- * no more. */
+/* check_emu.c - tests the emulation itself: every thread of every block runs, barriers and
+ * warps work, and errors that are undefined on a chip end the process. Kernel bodies are plain
+ * functions. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct seen {
 	unsigned sums[BLOCKS], order[BLOCKS], started, lanes_wrong;
 };
 
-/* The first thread adds what all others left behind before the barrier. */
+/* The first thread adds up the values that all others wrote before the barrier. */
 static void meet(void *arguments)
 {
 	static const char place;

@@ -1,6 +1,7 @@
-/* check_graph.c - captured operations: nothing runs before a replay, each replay works on the
- * contents of memory at that time, and gives the bits of operations that are launched one by
- * one. Tested with the end of a training step, whose rates are in the device's memory. */
+/* check_graph.c - tests captured operations: nothing runs before a replay, each replay works on
+ * the contents of memory at that time, and gives the same bits as operations that are launched
+ * one by one. The test case is the end of a training step, whose rates are in the device's
+ * memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +41,7 @@ static int operations(struct dev *d, const struct step *s, float *p)
 		0;
 }
 
-/* Gradients and rates of a step: both vary. */
+/* Gradients and rates of a step; both vary. */
 static int prepare(struct dev *d, const struct step *s, int step)
 {
 	struct lm_rates r = { .lr = 0.01f / (float)(step + 1),
@@ -68,7 +69,7 @@ static int clear(struct dev *d, const struct step *s, float *p)
 		0;
 }
 
-/* Some steps on parameters that begin as zeros. */
+/* Runs some steps on parameters that start as zeros. */
 static int train(struct dev *d, void *out, const void *arguments)
 {
 	const struct step *s = arguments;

@@ -1,5 +1,5 @@
-/* check_huff.c - holds every version of huff against its reference: exact or bounded cases, edges,
- * repeatability. */
+/* check_huff.c - compares every version of huff with its reference: exact or bounded cases,
+ * edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct arguments {
 	uint32_t chunk;
 };
 
-/* out: the counts */
+/* Output: the counts. */
 static int run_count(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;
@@ -22,7 +22,7 @@ static int run_count(struct dev *d, void *out, const void *arguments)
 	return d->ops->huff->count(d, out, a->in, a->n);
 }
 
-/* out: where the chunks begin, then the chunks */
+/* Output: the offsets of the chunks, then the chunks. */
 static int run_encode(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;
@@ -33,7 +33,7 @@ static int run_encode(struct dev *d, void *out, const void *arguments)
 	return d->ops->copy(d, (char *)out + head, a->space, a->bytes);
 }
 
-/* out: how many were bad, then the symbols */
+/* Output: the number of bad chunks, then the symbols. */
 static int run_decode(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;
@@ -42,7 +42,7 @@ static int run_decode(struct dev *d, void *out, const void *arguments)
 		a->at, a->n, a->chunk);
 }
 
-/* out: how many were bad */
+/* Output: the number of bad chunks. */
 static int run_refuse(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;
@@ -83,7 +83,7 @@ static void make(unsigned char *out, uint64_t n, enum kind kind, uint64_t seed)
 	free(random);
 }
 
-/* The last chunk damaged: a kind of damage that no version takes for a chunk. */
+/* Damages the last chunk in a way that every version must detect. */
 static void damaged(struct kcheck *k, struct arguments *a, const unsigned char *coded,
 	const unsigned char *symbols, uint64_t *at, const char *name)
 {
@@ -96,7 +96,7 @@ static void damaged(struct kcheck *k, struct arguments *a, const unsigned char *
 	unsigned char *bad = malloc(a->bytes + 1);
 
 	memcpy(bad, coded, a->bytes);
-	bad[at[chunks - 1]] = 99; /* no mode */
+	bad[at[chunks - 1]] = 99; /* an unknown mode */
 	a->in = kcheck_put(k, bad, a->bytes, 0);
 	a->at = kcheck_put(k, at, 8 * (chunks + 1), 0);
 	a->space = kcheck_put(k, symbols, a->n, 0);

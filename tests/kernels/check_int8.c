@@ -1,5 +1,5 @@
-/* check_int8.c - holds every version of int8 against its reference: exact or bounded cases, edges,
- * repeatability. */
+/* check_int8.c - compares every version of int8 with its reference: exact or bounded cases,
+ * edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ struct arguments {
 	struct int8_mix mix;
 };
 
-/* in place: what it works on is put there first, each time */
+/* works in place: its input is copied there before each run */
 static int run_balance(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;

@@ -1,7 +1,7 @@
-/* check_lm.c - the operations of a language model against their definitions in
+/* check_lm.c - compares the operations of a language model with their definitions in
  * kernels/lm/ref.h. Results in bf16 are widened by embed, whose own case is exact, so that
- * bounds can be in f32. long because it has a case for every operation of ops.h, and all share
- * one frame. */
+ * bounds can be in f32.
+ * long because it has a case for every operation of ops.h, and all share one frame. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #define U 0x1p-24
 
-/* Everything of one case: the host's copies, freed at its end. */
+/* The memory of one case: the host's copies, freed when the case ends. */
 struct bench {
 	struct kcheck *k;
 	enum lm_dtype dtype;
@@ -23,7 +23,8 @@ struct bench {
 	struct kcase c;
 };
 
-/* Inputs are aligned to 16 bytes, where kernels may load several numbers at once, or not. */
+/* Some inputs are aligned to 16 bytes, where kernels may load several numbers at once, and some
+ * are not. */
 static bool beside;
 
 static void *hold(struct bench *b, uint64_t bytes)
@@ -36,7 +37,8 @@ static void *hold(struct bench *b, uint64_t bytes)
 	return p;
 }
 
-/* n numbers within -size and size as f32 or bf16: the host's copy, and the device's in *there. */
+/* Makes n numbers between -size and size as f32 or bf16. Returns the host's copy, with the
+ * device's in *there. */
 static void *numbers(struct bench *b, enum lm_dtype dtype, uint64_t n, double size,
 	const void **there)
 {
@@ -71,7 +73,7 @@ static uint32_t *ids(struct bench *b, uint64_t n, uint32_t below, const void **t
 	return p;
 }
 
-/* rows 0 .. n - 1 for widening */
+/* the rows 0 .. n - 1, for widening */
 static const uint32_t *count_up(struct bench *b, uint64_t n)
 {
 	uint32_t *p = hold(b, n * 4);
@@ -81,12 +83,12 @@ static const uint32_t *count_up(struct bench *b, uint64_t n)
 	return kcheck_put(b->k, p, n * 4, 0);
 }
 
-/* What a run needs besides the operation's own struct. */
+/* The arguments of a run besides the operation's own struct. */
 struct run {
 	const void *op;
-	const void *start; /* f32 that out has before, or NULL */
+	const void *start; /* initial f32 contents of out, or NULL */
 	uint64_t start_bytes;
-	void *raw; /* bf16 results, to be widened, or NULL */
+	void *raw; /* bf16 results to widen, or NULL */
 	uint64_t rows, dim;
 	const uint32_t *up;
 };
@@ -134,8 +136,8 @@ static void start_bench(struct bench *b, struct kcheck *k, enum lm_dtype dtype)
 	*b = (struct bench){ .k = k, .dtype = dtype, .seed = 77 };
 }
 
-/* bound NULL: exact. Hold `want` (n numbers, as the operation gives them) against the run;
- * bf16: the reference's and ours may be rounded apart. */
+/* Compares `want` (n numbers, as the operation gives them) with the run. bound NULL: exact. In
+ * bf16 the reference's and our result may be rounded differently. */
 static void finish(struct bench *b, kcheck_run_fn run, struct run *r, const float *want,
 	float *bound, uint64_t n)
 {
@@ -258,7 +260,7 @@ static void gemms(struct kcheck *k)
 			}
 	if (k->slow)
 		return;
-	/* k beyond what is summed at once; more columns than a chunk would be slow here */
+	/* k larger than what is summed at once; more columns than a chunk would be slow here */
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 37, 40, 8200, true);
 	gemm(k, LM_DTYPE_F32, LM_DTYPE_F32, LM_XW, 8, 40, 4100, false);
 	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 8, 700, 8192, false);
@@ -307,7 +309,7 @@ static void embed(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t
 	finish(&b, run_embed_back, &r, want, bound, 29 * dim);
 }
 
-/* out: y, behind it rms */
+/* Output: y, then rms. */
 static int run_norm(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -371,8 +373,8 @@ static int widen_copy(struct dev *d, float *out, const uint16_t *copy, uint64_t 
 	return d->ops->lm->embed(d, &e);
 }
 
-/* Numbers `from` are also there as bf16 behind the n first: their bounds, and what rounding
- * adds. */
+/* The `count` numbers of `from` also follow the first n as bf16: sets their expected values,
+ * and their bounds with the rounding added. */
 static void expect_copy(float *want, float *bound, uint64_t n, const float *from,
 	const float *from_bound, uint64_t count)
 {
@@ -383,7 +385,7 @@ static void expect_copy(float *want, float *bound, uint64_t n, const float *from
 	}
 }
 
-/* out: dx, behind it dw, behind that the copy of dx */
+/* Output: dx, then dw, then the copy of dx. */
 static int run_norm_back(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -505,7 +507,7 @@ static void rotate(struct kcheck *k, enum lm_dtype dtype, uint64_t head_dim,
 	finish(&b, run_rotate, &r, want, bound, rows * ld);
 }
 
-/* out: dx, behind it y */
+/* Output: dx, then y. */
 static int run_swiglu_back(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -725,7 +727,7 @@ static double attention_bound(const struct lm_attend *a)
 		(a->dtype == LM_DTYPE_BF16 ? 0x1p-8 : 0);
 }
 
-/* out: out, behind it lse */
+/* Output: out, then lse. */
 static int run_attend(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -775,7 +777,7 @@ static void attend(struct kcheck *k, enum lm_dtype dtype, const struct heads *s)
 	finish(&b, run_attend, &r, want, bound, n + queries);
 }
 
-/* out: dq, dk and dv as rows of one matrix, as the trainer has them, widened. */
+/* Output: dq, dk and dv as rows of one matrix, as the trainer stores them, widened. */
 static int run_attend_back(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -832,9 +834,9 @@ static void attend_back(struct kcheck *k, enum lm_dtype dtype, const struct head
 	lm_attend_back_kv_ref(&h, 0, rows * s->kv_heads);
 	want = widened(&b, dtype, dqkv, n);
 	bound = hold(&b, n * 4);
-	/* p <= 1 of each term, |dp - d| <= 2 head_dim; the sums over p are 1 for dq; for dk and
-	 * dv there are up to `queries of a group` such terms, whose p fall as 1 / keys: taken
-	 * as 8 of them */
+	/* p <= 1 in each term, |dp - d| <= 2 head_dim. For dq the p sum to 1; for dk and dv
+	 * there are up to `queries of a group` such terms, whose p fall as 1 / keys: the bound
+	 * counts 8 of them. */
 	for (uint64_t i = 0; i < n; i++)
 		bound[i] = (float)((attention_bound(a) +
 					   (dtype == LM_DTYPE_BF16 ? 0x1p-8 : 0)) *
@@ -877,7 +879,7 @@ static void attention(struct kcheck *k)
 
 /* --- output and optimiser ------------------------------------------------------------------ */
 
-/* out: loss, behind it dw; dh is widened behind that */
+/* Output: loss, then dw, then dh widened. */
 static int run_head(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -896,8 +898,8 @@ static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 	uint32_t vocab, bool fresh)
 {
 	uint64_t n = rows + vocab * dim + rows * dim, bytes = 0;
-	/* l| <= dim; logits are kept as f16 for bf16: 2^-11; dl rounded: 2^-8, and 1 a row at
-	 * most in sum */
+	/* |l| <= dim; for bf16, logits are stored as f16: 2^-11; dl is rounded: 2^-8, and
+	 * the sum over a row is at most 1 */
 	double rough = dtype == LM_DTYPE_BF16 ? 0x1p-7 : 1e-5;
 	struct bench b;
 	struct run r = { 0 };
@@ -955,7 +957,7 @@ static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 		free(b.held[--b.used]);
 }
 
-/* out: p, m, v one after the other, and the copy of p */
+/* Output: p, m, v one after the other, then the copy of p. */
 static int run_adamw(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -1026,7 +1028,7 @@ static void adamw(struct kcheck *k, uint64_t n, float norm)
 	finish(&b, run_adamw, &r, want, bound, 4 * n);
 }
 
-/* out: norm and scale */
+/* Output: norm and scale. */
 static int run_clip(struct dev *d, void *out, const void *arguments)
 {
 	const struct run *r = arguments;
@@ -1117,7 +1119,7 @@ void check_lm(struct kcheck *k)
 		return;
 	}
 	if (k->bench)
-		return; /* tests/bench/train.c times them in their place */
+		return; /* tests/bench/train.c times them within a step */
 	gemms(k);
 	for (int i = 0; i < 2; i++) {
 		beside = i != 0;
@@ -1131,7 +1133,7 @@ void check_lm(struct kcheck *k)
 	}
 	adamw(k, 1, 1);
 	adamw(k, 5003, 1);
-	adamw(k, 4096, 1); /* all four arrays on 16 bytes */
+	adamw(k, 4096, 1); /* all four arrays aligned to 16 bytes */
 	adamw(k, 100, INFINITY);
 	clip(k, 3, 0);
 	clip(k, 3 * LM_SQUARES_BLOCK + 17, 1);

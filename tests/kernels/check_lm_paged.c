@@ -1,5 +1,5 @@
-/* check_lm_paged.c - keys and values in blocks: rows of several sequences whose blocks lie
- * anywhere, wide and narrow heads, windows. */
+/* check_lm_paged.c - tests keys and values in blocks: rows of several sequences whose blocks
+ * lie anywhere, wide and narrow heads, windows. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static int run_attend(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->paged_attend(d, &a);
 }
 
-/* Blocks of different sequences in turn, from the end of the pool. */
+/* Assigns blocks to the sequences in turn, from the end of the pool. */
 static void lists(uint32_t *blocks, uint32_t pool)
 {
 	for (uint32_t s = 0; s < SEQUENCES; s++)
@@ -47,7 +47,7 @@ static void lists(uint32_t *blocks, uint32_t pool)
 
 static const char *const types[LM_CACHE_TYPES] = { "f16", "f32", "q8_0" };
 
-/* Rows of numbers as the cache keeps them. */
+/* Rows of numbers as the cache stores them. */
 static void keep(enum lm_cache_type type, char *to, const float *from, uint64_t rows,
 	uint64_t width)
 {
@@ -122,7 +122,7 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 	free(q), free(keys), free(values), free(kept), free(want), free(bound);
 }
 
-/* out: the keys of the pool, behind them its values */
+/* Output: the keys of the pool, then its values. */
 static int run_put(struct dev *d, void *out, const void *arguments)
 {
 	struct lm_paged_put p = *(const struct lm_paged_put *)arguments;
@@ -153,7 +153,7 @@ static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type)
 	struct kcase c = { .run = run_put, .arguments = &p, .want = want };
 
 	for (uint64_t i = 0; i < 32 && width >= 64; i++)
-		x[32 + i] = i % 2 ? 0x1p-101f : 0; /* as good as zero, for Q8_0 */
+		x[32 + i] = i % 2 ? 0x1p-101f : 0; /* practically zero for Q8_0 */
 	lm_paged_put_ref(&p, 0, ROWS);
 	p.k = kcheck_put(k, x, ROWS * width * 4, 0);
 	p.v = kcheck_put(k, y, ROWS * width * 4, 0);

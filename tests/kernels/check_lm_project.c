@@ -1,4 +1,4 @@
-/* check_lm_project.c - holds every version of the linear layers against its reference: exact or
+/* check_lm_project.c - compares every version of the linear layers with its reference: exact or
  * bounded cases, edges, repeatability. */
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static int run(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->project(d, &p);
 }
 
-/* Random weights whose scales and numbers are finite and of about one size. */
+/* Random weights with finite scales and numbers of similar size. */
 static void make_weights(unsigned char *w, enum lm_weight type, uint64_t n, uint64_t k)
 {
 	uint64_t bytes = lm_weight_row_bytes(type, k) * n;
@@ -42,7 +42,7 @@ static void make_weights(unsigned char *w, enum lm_weight type, uint64_t n, uint
 	}
 }
 
-/* The sum of the magnitudes of what an output of quantised weights is made of. */
+/* The sum of the magnitudes of the terms of an output of quantised weights. */
 static double magnitude(const struct lm_project *p, uint64_t r, uint64_t j)
 {
 	const unsigned char *row = p->w;
@@ -101,7 +101,7 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 		.from = more ? from : NULL,
 		.bias = more ? bias : NULL,
 		.y = want };
-	/* a version on the CPU gives the reference's bits */
+	/* versions on the CPU give the reference's bits */
 	bool exact = quantized && k->dev.is_host;
 	struct kcase c = { .run = run,
 		.arguments = &p,
@@ -151,8 +151,8 @@ static int run_quantize(struct dev *d, void *out, const void *arguments)
 	return d->ops->lm->quantize(d, &q);
 }
 
-/* Numbers of all sizes, ties, a block of zeros, one of numbers that are as good as zero, and what
- * is not a number. */
+/* Numbers of all sizes, ties, a block of zeros, a block of numbers that are practically zero,
+ * and NaN and infinities. */
 static void quantize(struct kcheck *k, uint64_t rows, uint64_t cols)
 {
 	uint64_t ldx = cols + 5, n = rows * (cols / LM_WEIGHT_BLOCK);
@@ -190,8 +190,8 @@ void check_lm_project(struct kcheck *k)
 {
 	static const uint64_t sizes[][3] = { { 1, 1, 32 }, { 1, 9, 64 }, { 3, 5, 96 },
 		{ 4, 8, 64 }, { 6, 7, 160 } };
-	/* one output more than lanes, rows for every tile, more blocks than a chunk of panels,
-	 * more rows than sums */
+	/* one output more than lanes, rows for every tile size, more blocks than a chunk of
+	 * panels, more rows than are summed at once */
 	static const uint64_t quantized[][3] = { { 1, 1, 256 }, { 1, 33, 512 },
 		{ 2, 17, 256 }, { 3, 16, 512 }, { 11, 15, 1280 }, { 13, 3, 2304 },
 		{ 259, 2, 256 } };

@@ -1,4 +1,4 @@
-/* check_memfill.c - holds every version of memfill against its reference: exact or bounded
+/* check_memfill.c - compares every version of memfill with its reference: exact or bounded
  * cases, edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct arguments {
 	uint64_t lanes, per_slice;
 };
 
-/* all steps of two passes, from memory whose contents must not matter */
+/* all steps of two passes, starting from memory whose contents must not matter */
 static void steps(struct memfill *m, const struct arguments *a, uint64_t step)
 {
 	m->lanes = a->lanes;

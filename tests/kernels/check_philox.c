@@ -1,4 +1,4 @@
-/* check_philox.c - holds every version of philox against its reference: exact or bounded cases,
+/* check_philox.c - compares every version of philox with its reference: exact or bounded cases,
  * edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +51,6 @@ void check_philox(struct kcheck *k)
 			one(k, sizes[i], 0, offset);
 			one(k, sizes[i], 0xfffffff9, offset); /* the low word overflows */
 			one(k, sizes[i], UINT64_MAX - 2,
-				offset); /* and the whole number */
+				offset); /* and the whole number does */
 		}
 }

@@ -1,6 +1,6 @@
-/* check_product.c - exact cases: whole numbers so small that every order of addition is exact.
- * Bounded ones: random numbers with zeros and values of very different size, against the bound
- * of product.h. */
+/* check_product.c - compares matrix products with their reference. Exact cases: whole numbers
+ * so small that every order of addition is exact. Bounded cases: random numbers with zeros and
+ * values of very different size, against the bound of product.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static float load(enum product_type type, const void *from, uint64_t i)
 
 enum numbers { WHOLE, WILD, EXTREME };
 
-/* WHOLE: -4 .. 4; WILD: a few bits times 2^-6 .. 2^6, some zeros; EXTREME: the ends of int8 */
+/* WHOLE: integers -4 .. 4; WILD: a few bits times 2^-6 .. 2^6, some zeros; EXTREME: the ends of
+ * int8. */
 static float number(enum numbers what, uint64_t bits)
 {
 	if (what == WHOLE)
@@ -80,8 +81,8 @@ static void *matrix(enum product_type type, enum numbers what, uint64_t rows,
 	return m;
 }
 
-/* want and bound of every element; what lies between the rows of C keeps the pattern, so only
- * ldc == n is compared as one piece */
+/* Sets want and bound of every element. The gaps between the rows of C keep the pattern, so
+ * only ldc == n is compared in one piece. */
 static void references(const struct product *p, float *want, float *bound)
 {
 	struct product r = *p;
@@ -135,12 +136,12 @@ static void one(struct kcheck *k, struct product p, enum numbers what)
 	free(a), free(b), free(want), free(bound);
 }
 
-/* C with gaps between its rows: they must stay as they are */
+/* C with gaps between its rows, which must stay unchanged. */
 static int run_gaps(struct dev *d, void *out, const void *arguments)
 {
 	struct product p = ((const struct arguments *)arguments)->p;
 
-	/* the same word in all gaps, whatever was there */
+	/* the same word in all gaps, whatever their old contents */
 	if (d->ops->fill(d, out, 0x7f7f7f7f, (p.m - 1) * p.ldc + p.n) < 0)
 		return -1;
 	return run(d, out, arguments);
@@ -214,7 +215,7 @@ void check_product(struct kcheck *k)
 				one(k, p, EXTREME);
 		}
 		gaps(k, type);
-		/* enough for tiles; more rows than a block has, more of k than is packed at
+		/* enough for tiles: more rows than a block has, more of k than is packed at
 		 * once, odd ends */
 		for (int i = 0; i < 3; i++) {
 			static const uint64_t large[3][3] = { { 290, 47, 201 },
@@ -229,7 +230,7 @@ void check_product(struct kcheck *k)
 					.ldb = large[i][2] + (uint64_t)i },
 				i == 1 ? WHOLE : WILD);
 		}
-		if (!k->slow) /* wide enough to be cut for oneDNN, and not evenly */
+		if (!k->slow) /* wide enough to be split for oneDNN, unevenly */
 			one(k,
 				(struct product){ .type = (enum product_type)type,
 					.m = 3,

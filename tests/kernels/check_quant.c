@@ -1,4 +1,4 @@
-/* check_quant.c - holds every version of quant against its reference: exact or bounded cases,
+/* check_quant.c - compares every version of quant with its reference: exact or bounded cases,
  * edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,10 +44,10 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 {
 	float g = 0;
 
-	for (int k = 0; k < 4; k++) /* near enough to a bell */
+	for (int k = 0; k < 4; k++) /* approximately normal */
 		g += (float)(int32_t)(w[i] * (k * 2u + 3) ^ w[i] >> (k + 3)) * 0x1p-31f;
 	switch (kind) {
-	case ANY_BITS: /* infinities and NaN too, more of them than by chance */
+	case ANY_BITS: /* with more infinities and NaN than by chance */
 		return half_float_of_bits(w[i] % 50 ? w[i] : w[i] | 0x7f800000);
 	case ZEROS:
 		return half_float_of_bits(w[i] & 0x80000000);
@@ -57,7 +57,8 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 		return g * half_float_of_bits((w[i] >> 7) % 254 << 23);
 	case TIES:
 		return (float)(w[i] % 3) - 1;
-	/* some blocks all but the largest, others with neighbours; of one sign in places */
+	/* near the largest float: in some blocks all numbers, in others also smaller ones; in
+	 * places of one sign */
 	case NEAR_MAX:
 		return half_float_of_bits(
 			(0x7f7fffff - (w[i] >> 6) % (i / 512 % 2 ? 0x100 : 0x2000000)) |
@@ -67,13 +68,13 @@ static float value_of(enum data kind, const uint32_t *w, uint64_t i)
 	}
 }
 
-/* What a case works with; all of it on the host and, as d_, on the device. */
+/* The memory of a case; all of it on the host and, as d_, on the device. */
 struct arguments {
 	struct quant_job job;
 	uint64_t plane_bytes, chunks;
 };
 
-/* planes, then the lengths of the variable one */
+/* Output: planes, then the lengths of the variable plane. */
 static int run_encode(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;
@@ -86,7 +87,7 @@ static int run_encode(struct dev *d, void *out, const void *arguments)
 	return d->ops->quant->encode(d, &j);
 }
 
-/* the elements, then whether the planes were bad */
+/* Output: the elements, then whether the planes were bad. */
 static int run_decode(struct dev *d, void *out, const void *arguments)
 {
 	const struct arguments *a = arguments;
@@ -109,8 +110,8 @@ static void *zeroed(uint64_t bytes)
 	return p;
 }
 
-/* The reference, chunk by chunk: planes with their lengths behind, or elements. Returns whether
- * all were good. */
+/* Runs the reference, chunk by chunk: planes followed by their lengths, or elements. Returns
+ * whether all were good. */
 static bool reference(const struct arguments *a, unsigned char *planes, char *elements,
 	const struct quant_step *steps, bool decode)
 {
@@ -179,7 +180,7 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 		steps[i] = i % 2 ?
 			(struct quant_step){ 0.0001f, 10000, 0.5f, 0.0001f, 0 } :
 			(struct quant_step){ 0.5f, 2, 0.4f, 0.51f, 0.01f };
-	if (kind == NEAR_MAX) /* of which level 4 is too large */
+	if (kind == NEAR_MAX) /* level 4 is too large then */
 		for (uint64_t i = 0; i < a.chunks; i++)
 			steps[i] = (struct quant_step){ 0x1p126f, 0x1p-126f, 0.5f,
 				0x1p126f, -0x1p123f };
@@ -201,7 +202,7 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 	a.job.steps = kcheck_put(k, steps, a.chunks * sizeof *steps, 0);
 	bad = !reference(&a, planes, back, steps, true);
 	memcpy(back + rounded, &bad, 4);
-	if (bad) { /* what we wrote ourselves */
+	if (bad) { /* data that we encoded ourselves */
 		fprintf(stderr, "%s: the reference cannot read itself\n", c.label);
 		k->failures++;
 	}
@@ -218,7 +219,8 @@ static void one(struct kcheck *k, const struct config *config, enum data kind, u
 	free(steps), free(words), free(x), free(planes), free(back);
 }
 
-/* Planes that no encoder wrote: the flag must come up, and nothing is written or read beyond. */
+/* Planes that no encoder wrote: the bad flag must be set, and nothing may be written or read
+ * beyond them. */
 static int run_malformed(struct dev *d, void *out, const void *arguments)
 {
 	struct quant_job j = ((const struct arguments *)arguments)->job;
@@ -281,7 +283,7 @@ void check_quant(struct kcheck *k)
 	elementwise(k, HUGE_RANGE, k->slow ? 66000 : 140000);
 	if (!k->slow)
 		one(k, &configs[19], GAUSS, QUANT_CHUNK_TOPK + 5000, 0);
-	malformed(k, &configs[14].q, 70, 499); /* 1000 of 5 bits each are 625 */
+	malformed(k, &configs[14].q, 70, 499); /* 1000 of 5 bits take 625 bytes */
 	malformed(k, &configs[14].q, 70, 626);
 	malformed(k, &configs[14].q, 0, 1);
 	malformed(k, &configs[17].q, QUANT_WHOLE, 3999);
@@ -338,7 +340,7 @@ static int run_spread(struct dev *d, void *out, const void *arguments)
 	return d->ops->quant->spread(d, out, p->x, p->n, p->chunk);
 }
 
-/* Adding two NaN gives the one or the other: only what is finite is compared bit by bit. */
+/* Replaces NaN: a sum of two NaN may be either of them, and results are compared bit by bit. */
 static void tame(float *x, uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++)
@@ -387,7 +389,7 @@ static void elementwise(struct kcheck *k, enum data kind, uint64_t n)
 		uint64_t groups = (n + p.chunk - 1) / p.chunk;
 
 		for (uint64_t i = 0; i < groups * QUANT_BINS; i++)
-			bins[i] = 5; /* they are added to */
+			bins[i] = 5; /* the operation adds to them */
 		for (uint64_t g = 0; g < groups; g++)
 			quant_spread_ref(bins + g * QUANT_BINS, x + g * p.chunk,
 				n - g * p.chunk < p.chunk ? n - g * p.chunk : p.chunk);

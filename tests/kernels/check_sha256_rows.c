@@ -1,4 +1,4 @@
-/* check_sha256_rows.c - holds every version of sha256_rows against its reference: exact or
+/* check_sha256_rows.c - compares every version of sha256_rows with its reference: exact or
  * bounded cases, edges, repeatability. */
 #include <stdio.h>
 #include <stdlib.h>

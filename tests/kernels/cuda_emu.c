@@ -1,4 +1,4 @@
-/* cuda_emu.c - the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory,
+/* cuda_emu.c - runs the grids of cuda_emu.h: fibers, the scheduler, barriers, shared memory,
  * captures. */
 #include "tests/kernels/cuda_emu.h"
 
@@ -36,23 +36,24 @@ static size_t main_stack_bytes;
 enum state { READY, AT_BARRIER, IN_WARP, DONE };
 
 struct fiber {
-	struct emu_thread self; /* first: emu_self points here */
+	struct emu_thread self; /* must be first: emu_self points here */
 	ucontext_t context;
 	void *stack, *fake;
 	struct block *block;
 	enum state state;
 	unsigned mask;
 	bool syncs;    /* IN_WARP: at a barrier, not at a vote */
-	uint32_t time; /* of its last barrier */
+	uint32_t time; /* time of its last barrier */
 	uint32_t known
-		[32]; /* up to which time it has seen what each lane of its warp did */
+		[32]; /* for each lane of its warp, up to which time this fiber sees its writes */
 };
 
 struct block {
 	struct fiber fibers[THREADS_MAX];
 	unsigned count, left, waiting;
 	uint32_t number,
-		met; /* among all blocks of all grids; the time when all threads met last */
+		/* number: among all blocks of all grids; met: time when all threads last met */
+		met;
 	uint64_t deposits[THREADS_MAX], values[THREADS_MAX]; /* by warp and lane */
 	struct {
 		const void *place;
@@ -69,9 +70,11 @@ static void *scheduler_fake;
 static emu_body_fn body_of_grid;
 static void *arguments_of_grid;
 static uint64_t seed;
-static unsigned habit; /* which fiber goes on: see cuda_emu.h */
+static unsigned habit; /* how the next fiber is chosen: see cuda_emu.h */
 static uint32_t started, first_of_grid,
-	clock_now = 1; /* blocks ever, before this grid; barriers ever */
+	/* started: blocks so far; first_of_grid: blocks before this grid; clock_now: barriers
+	 * so far */
+	clock_now = 1;
 
 static void die(const char *why)
 {
@@ -82,7 +85,7 @@ static void die(const char *why)
 	abort();
 }
 
-/* xorshift64*: what decides which fiber goes on */
+/* xorshift64*, which decides which fiber runs next */
 static unsigned below(unsigned n)
 {
 	seed ^= seed >> 12;
@@ -96,7 +99,7 @@ static struct fiber *running(void)
 	return (struct fiber *)emu_self;
 }
 
-/* Back to the scheduler; returns when it comes to this fiber again. */
+/* Switches to the scheduler; returns when this fiber is next to run. */
 static void suspend(enum state state)
 {
 	struct fiber *f = running();
@@ -134,7 +137,7 @@ void emu_block_barrier(void)
 	suspend(running()->state);
 }
 
-/* What the lanes of mask did before they met, all of them know from now on. */
+/* From now on, each lane of mask sees what all of them wrote before they met. */
 static void order_lanes(struct fiber *lanes, unsigned mask)
 {
 	uint32_t known[32] = { 0 };
@@ -218,7 +221,7 @@ bool emu_ordered(uint32_t block, uint16_t thread, uint32_t time)
 	unsigned me = (unsigned)(f - f->block->fibers);
 
 	if (block <= first_of_grid || (block == f->block->number && thread == me))
-		return true; /* of an earlier grid, or its own */
+		return true; /* the access was in an earlier grid, or its own */
 	if (block != f->block->number)
 		return false;
 	return time < f->block->met ||
@@ -346,7 +349,7 @@ static void go_on(struct fiber *f)
 	ARRIVE(scheduler_fake);
 }
 
-/* Lets one fiber go on until it waits or ends. */
+/* Runs one fiber until it waits or ends. */
 static bool step(void)
 {
 	static unsigned again; /* the fiber that ran last */
@@ -442,7 +445,7 @@ void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
 
 int emu_captures;
 
-/* Where a node's bytes begin: aligned for anything. */
+/* The start of a node's data, aligned for any type. */
 #define NODE_BYTES 64
 
 bool emu_kept(struct emu_stream *s, void (*run)(void *what), const void *what,

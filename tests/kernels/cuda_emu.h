@@ -1,16 +1,17 @@
-/* cuda_emu.h - CUDA on the CPU, for tests: a .cu file compiled as C++ by g++ with -DCUDA_EMU
- * runs its grids here, under the sanitizers; long because it is one runtime that each emulated
- * source includes.
+/* cuda_emu.h - emulates CUDA on the CPU, for tests: a .cu file compiled as C++ by g++ with
+ * -DCUDA_EMU runs its grids here, under the sanitizers;
+ * long because it is one runtime that each emulated source includes.
  *
- * A thread is a fiber. Three blocks run at once, taken from the grid in shuffled order; which
- * fiber goes on at every barrier, warp operation and atomic follows from CUDA_EMU_SEED: drawn
- * at random, or, by the seed's remainder by 4, always the first that can (1), the last (2), or
- * the one that ran last (3). Shared memory is a separate heap area for each array, full of
- * noise at first. build/kcheck-race runs the same with cuda_race.c, which notices every access
- * that no barrier orders. What hangs on a chip or is undefined there (threads waiting in
- * different places, a warp operation without one of its mask) ends the test with a sentence. Of
- * tensor cores there are bf16's mma.m16n8k16 and ldmatrix. Not emulated: the others, textures,
- * dynamic parallelism, memory order weaker than the host's. */
+ * A thread is a fiber. Three blocks run at once, taken from the grid in shuffled order.
+ * CUDA_EMU_SEED determines which fiber runs next at every barrier, warp operation and atomic:
+ * drawn at random, or, by the seed's remainder by 4, always the first that can run (1), the
+ * last (2), or the one that ran last (3). Shared memory is a separate heap area for each array,
+ * initially filled with noise. build/kcheck-race runs the same with cuda_race.c, which detects
+ * every access that no barrier orders. Anything that hangs on a chip or is undefined there
+ * (threads waiting in different places, a warp operation without a thread of its mask) ends the
+ * test with a message. Of tensor cores, bf16's mma.m16n8k16 and ldmatrix are emulated. Not
+ * emulated: the other tensor core operations, textures, dynamic parallelism, memory order
+ * weaker than the host's. */
 #ifndef RNP_TESTS_KERNELS_CUDA_EMU_H
 #define RNP_TESTS_KERNELS_CUDA_EMU_H
 
@@ -34,27 +35,29 @@ struct emu_thread {
 	unsigned lane;
 };
 
-extern struct emu_index emu_grid_dim, emu_block_dim; /* of the grid that runs */
-extern struct emu_thread *emu_self;                  /* the fiber that runs */
+extern struct emu_index emu_grid_dim, emu_block_dim; /* of the running grid */
+extern struct emu_thread *emu_self;                  /* the running fiber */
 
 typedef void (*emu_body_fn)(void *arguments);
 void emu_run(struct emu_index grid, struct emu_index block, emu_body_fn body,
 	void *arguments);
 
 void emu_block_barrier(void);
-/* All threads of mask meet; every lane's value is in the result. It orders no memory: votes and
- * shuffles do not. */
+/* Waits until all threads of mask meet; the result has every lane's value. It does not order
+ * memory: neither do votes and shuffles. */
 const uint64_t *emu_warp_exchange(unsigned mask, uint64_t value);
-/* All threads of mask meet, and what each wrote before is there for the others: __syncwarp. */
+/* Waits until all threads of mask meet, and makes each one's earlier writes visible to the
+ * others: __syncwarp. */
 void emu_warp_barrier(unsigned mask);
-/* The block's array of this place in the text. */
+/* Returns the block's array that is declared at this place in the source. */
 void *emu_shared(const void *place, size_t bytes);
-void emu_yield(void); /* perhaps let others go first */
+void emu_yield(void); /* may let other fibers run first */
 
-/* For cuda_race.c: the running fiber's block (a number that no other block of any grid has),
- * its thread in it, and the time of its last barrier; whether an access of another fiber at its
- * time then is ordered before what the running one does now; whether memory is its own stack's.
- * Around atomics, and when memory is new. */
+/* For cuda_race.c. emu_whereabouts: the running fiber's block (a number that is unique among
+ * all grids), its thread in it, and the time of its last barrier. emu_ordered: whether an
+ * access that another fiber made at that time is ordered before what the running one does now.
+ * emu_own_stack: whether memory is in its own stack. The others are called around atomics, and
+ * when memory is new. */
 void emu_whereabouts(uint32_t *block, uint16_t *thread, uint32_t *time);
 bool emu_ordered(uint32_t block, uint16_t thread, uint32_t time);
 bool emu_own_stack(const void *p);
@@ -62,16 +65,16 @@ void emu_atomic_begin(void);
 void emu_atomic_end(void);
 void emu_race_forget(const void *p, size_t bytes);
 
-/* A stream does what it is asked at once, or while it is being captured keeps it: in its own
- * list, which becomes a graph. */
+/* A stream runs operations at once; while it is being captured, it appends them to its own list
+ * instead, which becomes a graph. */
 struct emu_node {
 	struct emu_node *next;
 	void (*run)(void *what);
-	/* what to run lies behind */
+	/* the arguments of run follow */
 };
 
 struct emu_stream {
-	bool capturing, broken; /* broken: asked for what cannot be captured */
+	bool capturing, broken; /* broken: asked to capture what cannot be captured */
 	struct emu_node *first, **end;
 };
 
@@ -81,7 +84,8 @@ struct emu_graph {
 
 extern int emu_captures; /* streams that are being captured */
 
-/* Whether the stream (NULL: none) keeps it: a copy of bytes, which run gets. */
+/* Returns whether the stream (NULL: none) is being captured and recorded the operation, with a
+ * copy of the bytes at `what` for run. */
 bool emu_kept(struct emu_stream *s, void (*run)(void *what), const void *what,
 	size_t bytes);
 void emu_nodes_free(struct emu_node *first);
@@ -309,8 +313,8 @@ static inline float emu_bf16(uint64_t pair, unsigned which)
 	return f;
 }
 
-/* mma.m16n8k16, f32 += bf16 bf16: all lanes show their registers, and each adds up its four
- * places in the order of k. */
+/* mma.m16n8k16, f32 += bf16 bf16: all lanes exchange their registers, and each adds up its four
+ * elements in the order of k. */
 static inline void emu_mma_bf16(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
 	unsigned b1)
 {
@@ -324,7 +328,8 @@ static inline void emu_mma_bf16(float (&sum)[4], const unsigned (&a)[4], unsigne
 	memcpy(b, emu_warp_exchange(0xffffffff, (uint64_t)b1 << 32 | b0), sizeof b);
 	for (unsigned e = 0; e < 4; e++)
 		for (unsigned k = 0; k < 16; k++) {
-			/* who has row g or g + 8 of A and column 2 t or 2 t + 1 of B at k */
+			/* the lanes that have row g or g + 8 of A and column 2 t or 2 t + 1 of
+			 * B at k */
 			unsigned with_a = g * 4 + k % 8 / 2;
 			unsigned with_b = (t * 2 + e % 2) * 4 + k % 8 / 2;
 			uint64_t pairs = k < 8 ? low[with_a] : high[with_a];
@@ -334,7 +339,7 @@ static inline void emu_mma_bf16(float (&sum)[4], const unsigned (&a)[4], unsigne
 		}
 }
 
-/* ldmatrix.x4.b16: a row's address is lane l's for row l % 8 of matrix l / 8. */
+/* ldmatrix.x4.b16: lane l gives the address of row l % 8 of matrix l / 8. */
 static inline void emu_matrices(unsigned (&r)[4], const uint16_t *row, bool turned)
 {
 	uint64_t rows[32];
@@ -496,7 +501,7 @@ static inline unsigned long long emu_scene(const char *name, unsigned long long 
 	return text && *text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* Bytes in use. Each .cu file has its own, and only dev_cuda.cu allocates. */
+/* Bytes in use. Each .cu file has its own counter, and only dev_cuda.cu allocates. */
 static size_t emu_used;
 
 static inline size_t emu_memory()
@@ -504,7 +509,7 @@ static inline size_t emu_memory()
 	return (size_t)emu_scene("CUDA_EMU_MEMORY", EMU_MEMORY_BYTES);
 }
 
-/* What the next call that waits for the GPU says. */
+/* Returns the status of a call that waits for the GPU. */
 static inline cudaError_t emu_alive()
 {
 	static unsigned long long calls;
@@ -537,15 +542,15 @@ static inline cudaError_t cudaDeviceGetAttribute(int *v, cudaDeviceAttr which, i
 	*v = which == cudaDevAttrMultiProcessorCount ? 2 : 0;
 	return cudaSuccess;
 }
-/* What a stream in capture cannot take spoils the capture; cudaMalloc does so for the whole
- * thread. */
+/* An operation that cannot be captured invalidates its stream's capture; cudaMalloc does so for
+ * all captures of the thread. */
 static inline bool emu_spoils(struct emu_stream *s)
 {
 	if (s && s->capturing)
 		s->broken = true;
 	return s && s->capturing;
 }
-/* The size stands before what is given out. */
+/* The size is stored in front of the returned memory. */
 static inline cudaError_t cudaMalloc(void **p, size_t bytes)
 {
 	char *at;
@@ -662,7 +667,7 @@ static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
 {
 	return cudaEventCreate(e);
 }
-/* everything before it is done */
+/* all earlier work is done */
 static inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
 	return e && !emu_spoils(s) ? cudaSuccess : cudaErrorUnknown;
@@ -674,7 +679,7 @@ static inline cudaError_t cudaEventDestroy(cudaEvent_t e)
 }
 static inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
-	/* on a chip the event would become part of the graph and of no use outside */
+	/* on a chip the event would become part of the graph and be useless outside it */
 	if (emu_spoils(s))
 		return cudaErrorStreamCaptureUnsupported;
 	clock_gettime(CLOCK_MONOTONIC, &e->at);
@@ -733,7 +738,8 @@ static inline cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void *nodes, size
 		++*n;
 	return cudaSuccess;
 }
-/* The graph's nodes are the executable one's then: ours never makes two. */
+/* Moves the graph's nodes to the executable graph: our code never instantiates a graph
+ * twice. */
 static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
 	unsigned long long)
 {

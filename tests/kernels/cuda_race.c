@@ -1,16 +1,16 @@
-/* cuda_race.c - finds data races of kernels that run in the emulation: what compute-sanitizer's
- * racecheck is on a chip, and more.
+/* cuda_race.c - finds data races of kernels that run in the emulation: it does what
+ * compute-sanitizer's racecheck does on a chip, and more.
  *
  * The .cu files are compiled with gcc's -fsanitize=thread, which calls a function before every
- * access to memory; here are these functions, in place of its runtime. Two accesses to a byte
- * by two threads of a grid, one of them a write, must be ordered by __syncthreads or
+ * access to memory; this file defines these functions in place of gcc's runtime. Two accesses
+ * to a byte by two threads of a grid, one of them a write, must be ordered by __syncthreads or
  * __syncwarp: votes and shuffles order nothing, as PTX says, whatever order the lanes happened
- * to run in. Atomics do not race with each other. Shared and global memory alike. A race ends
- * the process with both places in the text.
+ * to run in. Atomics do not race with each other. The rules are the same for shared and global
+ * memory. A race ends the process with a message that names both places.
  *
- * Per byte the last write and the last read are kept (Flanagan and Freund, FastTrack, 2009,
- * with one reader): a race with an earlier reader may be missed in one order and is found in
- * another, which is what the seeds are for. */
+ * For each byte it stores the last write and the last read (Flanagan and Freund, FastTrack,
+ * 2009, with one reader): a race with an earlier reader may be missed in one order and is found
+ * in another, which is why several seeds are run. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,10 +20,10 @@
 
 #include "tests/kernels/cuda_emu.h"
 
-/* block 0: nobody */
+/* block 0: no access */
 struct access {
 	uint32_t block, time,
-		place; /* place: of the instruction, from the start of the program */
+		place; /* place: address of the instruction, relative to the program */
 	uint16_t thread, atomic;
 };
 
@@ -70,7 +70,7 @@ static struct page *page_of(uintptr_t at, bool make)
 	return table[slot];
 }
 
-/* New memory at an old address was touched by nobody. */
+/* New memory at an old address counts as not accessed. */
 void emu_race_forget(const void *p, size_t bytes)
 {
 	for (uintptr_t at = (uintptr_t)p; at < (uintptr_t)p + bytes; at++) {

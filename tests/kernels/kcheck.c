@@ -25,7 +25,7 @@ static const struct {
 #undef KCHECK_ROW
 };
 
-/* bf16 and plain: AVX-512 without AMX, and without all that came after it */
+/* bf16 and plain: AVX-512 without AMX, and without all later extensions */
 static const char *const columns[] = { "ref", "avx2", "avx512", "bf16", "plain", "dnnl",
 	"emu", "cuda" };
 enum { REF, AVX2, AVX512, BF16, PLAIN, DNNL, EMU, GPU };
@@ -33,7 +33,7 @@ enum { REF, AVX2, AVX512, BF16, PLAIN, DNNL, EMU, GPU };
 #define COLUMNS (sizeof columns / sizeof *columns)
 #define KERNELS (sizeof kernels / sizeof *kernels)
 
-/* Returns 0, or -1 with d->error: this machine has no such column. */
+/* Returns 0, or -1 with d->error if this machine lacks the column. */
 static int open_column(struct dev *d, size_t column)
 {
 	setenv("RNP_DNNL", column == DNNL ? "1" : "0", 1);
@@ -107,7 +107,7 @@ void kcheck_random(void *out, uint64_t bytes, uint64_t seed)
 
 void *kcheck_put(struct kcheck *k, const void *host, uint64_t bytes, unsigned offset)
 {
-	/* exactly as large as it must be: on the CPU the sanitizer sees a read beyond */
+	/* exactly the needed size: on the CPU the sanitizer sees a read beyond it */
 	char *at = (char *)device_memory(k, bytes + offset) + offset;
 
 	must(k, k->dev.ops->put(&k->dev, at, host, bytes));
@@ -168,7 +168,7 @@ static void check_guards(struct kcheck *k, const struct kcase *c,
 		}
 }
 
-/* Time it until it has run for BENCH_NS_MIN, best of three. */
+/* Times it until it has run for BENCH_NS_MIN; best of three. */
 static void bench(struct kcheck *k, const struct kcase *c, void *out)
 {
 	double best = 0;
@@ -181,7 +181,7 @@ static void bench(struct kcheck *k, const struct kcase *c, void *out)
 		do {
 			must(k, c->run(&k->dev, out, c->arguments));
 			runs++;
-			/* stop waits: only now and then */
+			/* timer_stop waits for the device, so it is called rarely */
 			if ((runs & (runs - 1)) == 0)
 				must(k, k->dev.ops->timer_stop(&k->dev, &ns));
 		} while (ns < BENCH_NS_MIN);
@@ -226,8 +226,8 @@ void kcheck_case(struct kcheck *k, const struct kcase *c)
 
 /* --- which operations the cases call ------------------------------------------------------- */
 
-/* Tables that count calls stand before those of the device, so that an operation without a case is
- * noticed. One operation, one counter, in the order of the lists. */
+/* Tables that count calls are put in front of the device's tables, so that an operation without
+ * a case is noticed. Each operation has one counter, in the order of the lists. */
 #define COUNTER(table, name, parameters, arguments) OP_##table##_##name,
 #define COUNTERS(table, LIST)                       LIST(COUNTER, table)
 enum { DEV_TABLES(COUNTERS) OPERATIONS };
@@ -399,7 +399,7 @@ static bool order_kept(struct dev *d, size_t column)
 	return kept;
 }
 
-/* Returns the failures; cell: what stands in the table */
+/* Returns the number of failures; cell: the text for the table. */
 static int check_column(size_t which, size_t column, bool timing, char cell[24])
 {
 	struct kcheck k = { .column = columns[column], .kernel = kernels[which].name };
@@ -408,7 +408,7 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 	k.bench = timing;
 	k.slow = column == EMU;
 	if (timing && k.slow)
-		return 0; /* its speed says nothing */
+		return 0; /* its speed is meaningless */
 	if (open_column(&k.dev, column) < 0) {
 		snprintf(cell, 24, "SKIP");
 		if (!said[column])
@@ -433,7 +433,7 @@ static int check_column(size_t which, size_t column, bool timing, char cell[24])
 int main(int argc, char **argv)
 {
 	bool timing = argc > 1 && strcmp(argv[1], "--bench") == 0;
-	const char *only = NULL; /* this column, and no self-test */
+	const char *only = NULL; /* only this column, without self-test */
 	int failures = 0;
 
 	if (argc > 2 && strcmp(argv[1], "--only") == 0) {

@@ -1,9 +1,9 @@
-/* kcheck.h - compares kernels with their references. kernels/ and libc only.
+/* kcheck.h - compares kernels with their references. It uses kernels/ and libc only.
  *
- * A check file has one function, listed in kcheck.c, that goes through its cases: it puts
- * inputs on the device, states the expected output, and calls kcheck_case. That runs the
+ * A check file has one function, listed in kcheck.c, that goes through its cases: it copies
+ * inputs to the device, states the expected output, and calls kcheck_case. That runs the
  * operation twice (repeatability), between guard bytes (edges), compares, and with --bench
- * times it. In the self-test it damages the output, and then every case must fail. */
+ * measures the time. In the self-test it damages the output, and then every case must fail. */
 #ifndef RNP_TESTS_KERNELS_KCHECK_H
 #define RNP_TESTS_KERNELS_KCHECK_H
 
@@ -21,7 +21,7 @@ struct kcheck {
 	struct dev dev;
 	const char *column; /* "avx512" */
 	const char *kernel;
-	bool bench, slow; /* slow: the emulation; cases are kept small */
+	bool bench, slow; /* slow: the emulation, for which cases are kept small */
 	enum { SPOIL_NOTHING, SPOIL_RESULT, SPOIL_GUARD } spoil;
 	int cases, failures;
 	struct area {
@@ -31,24 +31,24 @@ struct kcheck {
 	int areas_used;
 };
 
-/* Runs a case: starts the operation with its output at out. */
+/* Runs a case: starts the operation, which writes its output to out. */
 typedef int (*kcheck_run_fn)(struct dev *d, void *out, const void *arguments);
 
 struct kcase {
 	char label[96];
 	kcheck_run_fn run;
 	const void *arguments;
-	const void *want;   /* on the host; NULL: not compared, for timing large cases */
+	const void *want;   /* on the host; NULL: no comparison, for timing large cases */
 	uint64_t out_bytes; /* bytes 0 .. out_bytes - 1 at out are compared */
 	const float *
-		bound; /* NULL: exact; else want is f32 and each number may differ by this much */
-	unsigned offset;  /* of out from a multiple of 256 */
-	double work;      /* of one run, for --bench, in `unit` */
+		bound; /* NULL: exact; else want is f32 and each number may differ by its bound */
+	unsigned offset;  /* distance of out from a multiple of 256 */
+	double work;      /* work of one run in `unit`, for --bench */
 	const char *unit; /* "B" or "op" */
 };
 
-/* Copies host bytes to the device, at `offset` from a multiple of 256; freed after the next
- * case. */
+/* Copies host bytes to the device, at `offset` from a multiple of 256; they are freed after the
+ * next case. */
 void *kcheck_put(struct kcheck *k, const void *host, uint64_t bytes, unsigned offset);
 
 void kcheck_case(struct kcheck *k, const struct kcase *c);
