@@ -216,7 +216,8 @@ disk_dir() {
 		assert root.tag == "{http://www.w3.org/2000/svg}svg", root.tag
 		for e in root.iter():
 		    # self-contained: it loads nothing and runs nothing
-		    assert e.tag.split("}")[1] in "svg title g rect line path text circle polygon clipPath".split(), e.tag
+		    assert e.tag.split("}")[1] in "svg title g rect line path text circle polygon clipPath style".split(), e.tag
+		    assert not any(word in (e.text or "") for word in ("url(", "@import")) or "}style" not in e.tag, e.text
 		    assert not any("href" in k or "http" in v for k, v in e.attrib.items()), e.attrib
 	END
 	for word in matmul_f32 hash_chain triad latency "roofline" "memory, as triad has it"; do
