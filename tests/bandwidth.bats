@@ -64,8 +64,7 @@ id_of() {
 	jq -e '.passed and .readings.bandwidth > 1e6 and .readings.teraflops > 0 and .readings.clock > 0
 		and .readings.memory > 0 and (.unknown | not) and has("score_ppm")' v.json
 	# P = b^4 t^3 m^2 c over the reference's, in millionths; less than one on a machine that
-	# is busy with
-	# other work
+	# is busy with other work
 	jq -e '(.readings | pow(.bandwidth / 300000000; 4) * pow(.teraflops / 10000000000; 3)
 		* pow(.memory / 16777216; 2) * .clock / 1000000 * 1e6) as $p | (.score_ppm > 0 or $p < 1)
 		and (.score_ppm - $p | fabs) <= 1 + $p / 1e9' v.json
@@ -125,8 +124,8 @@ time.sleep(60)' >port 3>&- &
 }
 
 # sign_request KEY METHOD URL [NONCE [CREATED]]: prints the headers of a signed request (RFC
-# 9421),
-# one per line. It uses openssl and not our code: the server must verify what others sign.
+# 9421), one per line. It uses openssl and not our code: the server must verify what others
+# sign.
 sign_request() {
 	local path=/${3#*://*/} host=${3#*://} input key
 	host=${host%%/*}
@@ -162,8 +161,7 @@ sign_request() {
 	assert_equal "$(code -H @signed "$at")" 401
 	jq -e '.error | test("nonce was used before")' reply
 	# another key, another path, an old signature, one from the future, a changed one, and a
-	# body that was
-	# not announced
+	# body that was not announced
 	sign_request verifier.key GET "$at" >signed
 	assert_equal "$(code -H @signed "$at")" 401
 	jq -e '.error | test("keyid names no key")' reply

@@ -1,6 +1,5 @@
 # Our canonical form and signatures compared with an independent implementation: Node.js, its
-# crypto
-# module, and the npm package canonicalize.
+# crypto module, and the npm package canonicalize.
 load helper
 
 setup() {
@@ -22,8 +21,7 @@ interop() {
 }
 
 # Records with every kind of value, keys that sort differently in UTF-8 than in UTF-16, and
-# numbers of
-# all sizes
+# numbers of all sizes
 records() {
 	for i in $(seq 1 "$1"); do
 		printf '{"n":%d,"\\u20ac":"\\ud83d\\ude00\\u0007\\"\\\\","😀":%d.%de%d,"\357\254\263":[null,true,[],{}],"é":"/<>&\\u2028","":{"z":-0.0,"a":1E21,"@context":1},"10":1,"9":2}\n' \

@@ -1,6 +1,5 @@
 # Models that we write, run by other engines: llama.cpp (npm node-llama-cpp) and PyTorch
-# (Debian's
-# python3-torch), with the real model from the data.
+# (Debian's python3-torch), with the real model from the data.
 load helper
 
 setup_file() {
@@ -81,8 +80,7 @@ loss() {
 }
 
 # 1,882 tokens of the sample leave the rounding of bf16 a margin of 0.1% either way; six times
-# as many
-# do not
+# as many do not
 @test "lm parity: on a longer text of the model's own, perplexity in bf16 is within 0.1% of PyTorch's at any length" {
 	local python=/usr/bin/python3
 	"$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not there (Debian's python3-torch)"
@@ -97,8 +95,7 @@ loss() {
 }
 
 # near PART: every line of numbers of ours is within PART of theirs, relative to the lengths of
-# the
-# vectors
+# the vectors
 near() {
 	python3 -c '
 import sys
@@ -110,8 +107,7 @@ sys.exit(len(ours) != len(theirs) or any(
 }
 
 # logits ARCHITECTURE TYPE: those of a random model, by llama.cpp all at once and by us in
-# pieces of
-# 13 tokens
+# pieces of 13 tokens
 logits() {
 	local ids
 	ids=$(seq 40 | awk '{print (7 * $1 * $1 + 3 * $1 + 5) % 96}' | tr '\n' ' ')

@@ -1,11 +1,9 @@
 # man_examples.bash - run the EXAMPLES of our man pages: `load man_examples`.
 #
 # Each `.Bd -literal` block of the section is one script: lines that begin with "$ " are its
-# commands,
-# lines that begin with "> " continue them, and other lines show output, which is not compared.
-# A
-# script runs with bash -e -o pipefail in a fresh directory with copies of tests/data/man, a key
-# at
+# commands, lines that begin with "> " continue them, and other lines show output, which is not
+# compared. A script runs with bash -e -o pipefail in a fresh directory with copies of
+# tests/data/man, a key at
 # the default place and, if it mentions https://registry.example, its own registry.
 
 # examples PAGE DIR: writes the blocks as DIR/1, DIR/2 ...

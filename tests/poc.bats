@@ -257,8 +257,7 @@ challenged() {
 }
 
 # within SECONDS CHALLENGE: the same challenge, signed again by the registry, with the deadline
-# that
-# many seconds from now
+# that many seconds from now
 within() {
 	jq -c --argjson s "$1" 'del(.proof) |
 		.deadline_ms = $s * 1000 + (now - (.issued_at[:19] + "Z" | fromdate) | floor) * 1000' "$2" |
@@ -339,8 +338,7 @@ teardown() {
 	registry 1s
 	rnp-register keygen --out slow.key >slow.json
 	# a challenge that takes seconds to verify: the registry is to have the slowest hashes,
-	# and one thread
-	# for HTTP
+	# and one thread for HTTP
 	jq -c --slurpfile k slow.json '.node = $k[0].node | .memory_bytes = 268435456 | .cpu = {threads: 2, isa: ["avx2"]}' n.json |
 		rnp-register sign --key slow.key | rnp-register submit --registry "$URL"
 	challenged slow.key slow.c
@@ -423,16 +421,14 @@ teardown() {
 		((.devices[] | select(.device == "GPU-2")).memory | .lanes * .per_slice * 4096 / 25757220864 | . > 0.84 and . <= 0.851) and
 		([.devices[].matmul.n] | sort) == [1024, 4096, 8192]' c.json
 	# a container of two CPUs and 2 GiB on a machine of 64 CPUs gets the challenge of a
-	# machine of the
-	# container's size
+	# machine of the container's size
 	jq -c 'del(.gpus) | .cpu.threads = 64 | .limits = {cpus: 32, cpu_milli: 2000, memory_bytes: 2147483648}' n.json >container.json
 	jq -c 'del(.gpus) | .memory_bytes = 2147483648' n.json >machine.json
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims container.json >limited.json
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims machine.json >whole.json
 	jq -es 'map({devices, deadline_ms}) | .[0] == .[1]' limited.json whole.json
 	# the model decides, whatever memory is claimed beside it, and a name that leaves the
-	# variant open
-	# means the slowest
+	# variant open means the slowest
 	jq -c '.gpus = [{uuid: "GPU-1", model: "NVIDIA H200", memory_bytes: 1000000000}]' n.json >small.json
 	rnp-bench challenge --node "$NODE" --key verifier.key --claims small.json >small.c
 	jq -es '.[0].deadline_ms <= .[1].deadline_ms and

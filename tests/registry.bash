@@ -1,6 +1,5 @@
 # registry.bash - a registry to test against, keys and signed records: `load registry` after
-# `load
-# helper`.
+# `load helper`.
 
 # Starts a registry in $BATS_TEST_TMPDIR on a free port: $url, $server. Arguments: further
 # options.
@@ -54,8 +53,7 @@ make_key() {
 }
 
 # signed KEY [JQ PROGRAM]: prints the object of the jq program with kind, v and at, signed; at
-# is now
-# unless the program sets it. $node is KEY's address.
+# is now unless the program sets it. $node is KEY's address.
 signed() {
 	jq -nc --arg node "${!1}" --arg now "$(date -u +%FT%T.%3NZ)" \
 		"{v: 1, node: \$node, at: \$now} + ($2)" | rnp-register sign --key "$1.json"

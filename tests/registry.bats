@@ -461,8 +461,7 @@ END
 	assert_success
 	refused 69 "no secure connection" rnp-register submit --registry "$url" n.json
 	# TLS 1.2 with forward secrecy and authenticated encryption, and 1.3; the client offers
-	# every cipher
-	# that it has
+	# every cipher that it has
 	handshake() {
 		openssl s_client -connect "${url#https://}" -CAfile c.pem "$@" </dev/null 2>/dev/null | grep -c '^New, TLSv1'
 	}

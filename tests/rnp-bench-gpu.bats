@@ -1,6 +1,5 @@
 # rnp-bench run on a GPU: the suites gpu and link, the data recorded with them, and possible
-# faults of
-# a GPU. The plug-in is built from the CUDA sources, compiled for the CPU
+# faults of a GPU. The plug-in is built from the CUDA sources, compiled for the CPU
 # (tests/kernels/cuda_emu.h);
 # the driver's library is a fake.
 load helper

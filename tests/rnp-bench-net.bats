@@ -212,8 +212,7 @@ tcp_port() {
 	jq -es 'map(select(.test | endswith("_bandwidth"))) | length == 4 and all(.unit == "B/s" and .median > 1e6)' comm.jsonl
 	jq -es 'map(select(.test == "pingpong_crossover"))[0] | .params.backend == "tcp" and .median == 1024' comm.jsonl
 	# each figure for Prometheus, labelled with what it was measured with; a chart per
-	# operation with a
-	# line per backend
+	# operation with a line per backend
 	assert_equal "$(grep -c '^rnp_bench_latency_seconds{suite="comm"' comm.prom)" \
 		"$(jq -s 'map(select(.unit == "ns")) | length' comm.jsonl)"
 	grep -q '^rnp_bench_latency_seconds{suite="comm",test="pingpong",.*backend\\":\\"tcp\\",\\"bytes\\":1024,' comm.prom

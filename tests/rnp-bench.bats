@@ -83,8 +83,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 
 @test "bench run: the hash chain's rate agrees with a count of its own" {
 	# openssl hashes blocks of 64 bytes with the same instructions; the results agree within
-	# a factor of 5
-	# or ours is wrong
+	# a factor of 5 or ours is wrong
 	run_split rnp-bench run --suite cpu --quick --time 100ms
 	local ours theirs
 	ours=$(jq 'select(.test == "hash_chain").median' <<<"$output")

@@ -62,8 +62,7 @@ gpu() {
 	done
 	refused 1 "no bid: no price, or not enough free, for GPU model 'v100'" rnp-price bid --prices prices <<<"$(order "$(gpu 1 v100)")"
 	# an order for any model: no bid while it is unknown how many are free; otherwise the
-	# cheapest model of
-	# which enough are free
+	# cheapest model of which enough are free
 	refused 1 "no bid" rnp-price bid --prices prices <<<"$(order "$(gpu 1 '*')")"
 	jq '.free = {"h100": 8, "a100.80Gi.sxm4": 2, "rtx4090": 1}' prices >free
 	run -0 rnp-price bid --prices free <<<"$(order "$(gpu 1 '*')")"

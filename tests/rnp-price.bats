@@ -534,8 +534,7 @@ lease() {
 }
 
 # learn FILE: quotes every six hours for three days with the leases of FILE; the last quote is
-# in
-# $output
+# in $output
 learn() {
 	local h
 	rm -f learn.db*

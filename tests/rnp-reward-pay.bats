@@ -166,8 +166,7 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 }
 
 # lie 'LIES' LABEL: pays under these lies, then again with honest servers until all is paid;
-# nothing is
-# paid twice
+# nothing is paid twice
 lie() {
 	local code=0
 	stop_front

@@ -11,8 +11,7 @@ setup() {
 }
 
 # node NAME 'JQ': makes a node with its own key, its record rtx4090.node.json changed by JQ;
-# sets $NAME
-# to its address and $NAME_sha to the record's hash
+# sets $NAME to its address and $NAME_sha to the record's hash
 node() {
 	rnp-register keygen --out "$1.json" >/dev/null
 	local address

@@ -384,8 +384,7 @@ pay job: no input bounds it: only --pool does"
 	run_split rnp-reward usage "$@" records records
 	assert_success
 	# fifty heartbeats cover a minute each; the receipts cover 12:00 to 12:15; 501 of the
-	# first
-	# one's 1001 uusd count
+	# first one's 1001 uusd count
 	assert_equal "$(jq -c '[.up_s, .worked_s, .earned_uusd, .score_ppm, .gpu_model]' <<<"$output")" \
 		'[3000,900,1501,1,null]'
 	assert_equal "$(grep -c 'nobody who is trusted' <<<"$stderr")" 2

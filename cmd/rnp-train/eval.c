@@ -155,8 +155,7 @@ static int open_all(struct evaluation *e)
 	return 0;
 }
 
-/* --- the model
- * --------------------------------------------------------------------------------- */
+/* --- the model --------------------------------------------------------------------------------- */
 
 static int load_model(struct evaluation *e)
 {

@@ -55,8 +55,7 @@ static void leave_error(struct launch *l, int rank)
 	left->at_ns = clock_mono_ns();
 }
 
-/* --- devices
- * ------------------------------------------------------------------------------------ */
+/* --- devices ------------------------------------------------------------------------------------ */
 
 static void add_device(struct launch *l, int number)
 {
@@ -153,8 +152,7 @@ int launch_devices(struct launch *l, const char *spec, bool every)
 	return 0;
 }
 
-/* --- ranks
- * -------------------------------------------------------------------------------------- */
+/* --- ranks -------------------------------------------------------------------------------------- */
 
 struct ranks {
 	struct launch *l;

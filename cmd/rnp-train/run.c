@@ -205,8 +205,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* --- stopping
- * ----------------------------------------------------------------------------------- */
+/* --- stopping ----------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stopped;
 static _Atomic int64_t stopped_ns; /* 0: not yet */
@@ -251,8 +250,7 @@ static void watch_signals(void)
 		sigaction(SIGHUP, &a, NULL);
 }
 
-/* --- the run
- * ------------------------------------------------------------------------------------ */
+/* --- the run ------------------------------------------------------------------------------------ */
 
 /* Nobody reads the records any more, which ends the run: what it has learnt is kept all the same.
  * Not of ranks: a checkpoint takes all of them, and the others are in their next step. */

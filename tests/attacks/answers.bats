@@ -1,6 +1,5 @@
 # Answers to challenges: large bodies from nodes that have no challenge to answer, and work that
-# is
-# done, or sent, too late.
+# is done, or sent, too late.
 load ../helper
 load ../registry
 

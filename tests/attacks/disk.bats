@@ -1,6 +1,5 @@
 # A stranger fills the registry's disk or memory: limits on what each identity and each address
-# may
-# store, the cost of joining, and the size of replies.
+# may store, the cost of joining, and the size of replies.
 load ../helper
 load ../registry
 

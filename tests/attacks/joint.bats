@@ -59,8 +59,7 @@ verdicts() {
 	jq -es --arg a "$a" --arg b "$b" '[.[] | select(.passed and .joint)] | group_by(.joint) |
 		map(select(length == 2 and (map(.node) | sort) == ([$a, $b] | sort))) | length >= 1' v.jsonl
 	# both challenges were issued within a second of each other, although the nodes send
-	# heartbeats at
-	# their own times
+	# heartbeats at their own times
 	jq -s '[.[] | select(.kind == "rnp.challenge" and .joint)]' a.beats b.beats >asked
 	jq -e 'group_by(.joint) | map(select(length == 2)) | length >= 1 and all(map(.issued_at[:19] + "Z" | fromdate) | max - min <= 1)' asked
 }
@@ -93,8 +92,7 @@ verdicts() {
 }
 
 # answer KEY...: answers the challenges that the next heartbeats bring; the answers are computed
-# first
-# and arrive together
+# first and arrive together
 answer() {
 	local key
 	for key; do
@@ -117,8 +115,7 @@ answer() {
 }
 
 # changed KEY [WALLET]: posts a new record, so that the node's next heartbeat brings a
-# challenge; the
-# reply is in answer.json
+# challenge; the reply is in answer.json
 changed() {
 	node_record "$1" "{wallet: \"${2:-${!1}}\", name: \"$((++change))\"}" >n.json
 	post /v1/nodes n.json

@@ -1,6 +1,5 @@
 # A node that claims to have been up when it was not: back-dated heartbeats, sparse ones, and
-# those of
-# a registry that signs.
+# those of a registry that signs.
 load ../helper
 load ../registry
 
@@ -62,8 +61,7 @@ uptimes() {
 			and .spans == [[36000000, 36120000], [36180000, 36300000], [86340000, 86400000]]) and
 		(.[$b] | .up_ms == 3600000 and .beats == 5 and .spans == [[36240000, 39840000]])' up.jsonl
 	# the hash covers what arrived, when, and with which interval: anybody with a list of
-	# the heartbeats
-	# can check it
+	# the heartbeats can check it
 	assert_equal "$(jq -r --arg a "$a" 'select(.node == $a).beats_sha256' up.jsonl)" "$(
 		for minute in 00 01 03 04; do
 			ms=$(date -u -d "2026-05-01T10:$minute:00Z" +%s)000

@@ -127,8 +127,7 @@ static int read_special(struct lm_token *t, const struct gguf *g)
 	return text ? token_set_template(t, text, bytes, gguf_where(g)) : 0;
 }
 
-/* --- what a token is by its name, whatever the file says
- * ---------------------------------------- */
+/* --- what a token is by its name, whatever the file says ---------------------------------------- */
 
 #define BAR "\xef\xbd\x9c" /* U+FF5C */
 

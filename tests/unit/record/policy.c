@@ -44,7 +44,7 @@ static void check_needs(void)
 	struct policy p;
 
 	CHECK(policy_load(&p, "rnp-021") == 0);
-	CHECK_I64(4, policy_needs(&p, "requires", needs));
+	CHECK_I64(5, policy_needs(&p, "requires", needs));
 	CHECK(policy_met_text(&p, &needs[1], "H200"));
 	CHECK(policy_met_text(&p, &needs[1], "RTX 4090"));
 	CHECK(!policy_met_text(&p, &needs[1], "GTX 1660"));
