@@ -76,7 +76,7 @@ static int give_bytes(const struct bandwidth *b, struct http *http,
 		.timeout_ms = try_ms(b),
 		.tries = 1 };
 	char token[2 * BANDWIDTH_TEST_TOKEN_BYTES + 1];
-	json_t *said = NULL;
+	json_t *reply = NULL;
 	int rc;
 
 	sodium_bin2hex(token, sizeof token,
@@ -88,10 +88,10 @@ static int give_bytes(const struct bandwidth *b, struct http *http,
 		rc = http_fetch(http, &q, &r);
 	}
 	if (rc == 0) {
-		said = json_parse_object(buf_text(&r.body), r.body.len, b->verifier);
-		rc = said ? json_get_bool(said, b->verifier, "enough", enough) : -1;
+		reply = json_parse_object(buf_text(&r.body), r.body.len, b->verifier);
+		rc = reply ? json_get_bool(reply, b->verifier, "enough", enough) : -1;
 	}
-	json_decref(said);
+	json_decref(reply);
 	http_response_release(&r);
 	buf_release(&url);
 	return rc;

@@ -107,15 +107,15 @@ uint64_t compress_data_file(float *out, uint64_t n, const char *path)
 
 static struct {
 	size_t (*bound)(size_t n);
-	size_t (*compress)(void *to, size_t room, const void *from, size_t n, int level);
-	size_t (*expand)(void *to, size_t room, const void *from, size_t n);
+	size_t (*compress)(void *to, size_t cap, const void *from, size_t n, int level);
+	size_t (*expand)(void *to, size_t cap, const void *from, size_t n);
 	unsigned (*is_error)(size_t code);
 } zstd;
 
 static struct {
 	int (*bound)(int n);
-	int (*compress)(const char *from, char *to, int n, int room);
-	int (*expand)(const char *from, char *to, int n, int room);
+	int (*compress)(const char *from, char *to, int n, int cap);
+	int (*expand)(const char *from, char *to, int n, int cap);
 } lz4;
 
 static size_t checked(size_t n)
@@ -123,14 +123,14 @@ static size_t checked(size_t n)
 	return zstd.is_error(n) ? 0 : n;
 }
 
-static size_t zstd1(void *out, size_t room, const void *in, size_t n)
+static size_t zstd1(void *out, size_t cap, const void *in, size_t n)
 {
-	return checked(zstd.compress(out, room, in, n, 1));
+	return checked(zstd.compress(out, cap, in, n, 1));
 }
 
-static size_t zstd3(void *out, size_t room, const void *in, size_t n)
+static size_t zstd3(void *out, size_t cap, const void *in, size_t n)
 {
-	return checked(zstd.compress(out, room, in, n, 3));
+	return checked(zstd.compress(out, cap, in, n, 3));
 }
 
 static size_t zstd_expand(void *out, size_t n, const void *in, size_t bytes)
@@ -143,9 +143,9 @@ static size_t zstd_bound(size_t n)
 	return zstd.bound(n);
 }
 
-static size_t lz4_compress(void *out, size_t room, const void *in, size_t n)
+static size_t lz4_compress(void *out, size_t cap, const void *in, size_t n)
 {
-	int got = lz4.compress(in, out, (int)n, (int)room);
+	int got = lz4.compress(in, out, (int)n, (int)cap);
 
 	return got > 0 ? (size_t)got : 0;
 }
@@ -174,7 +174,7 @@ static struct {
 #define HUFF0_BLOCK ((size_t)128 << 10)
 #define HUFF0_BMI2  1
 
-static size_t huff0_compress(void *out, size_t room, const void *in, size_t n)
+static size_t huff0_compress(void *out, size_t cap, const void *in, size_t n)
 {
 	static uint64_t space[2048];
 	size_t at = 0;
@@ -184,9 +184,9 @@ static size_t huff0_compress(void *out, size_t room, const void *in, size_t n)
 		uint32_t length;
 		int repeat = 0;
 
-		if (room - at < 2 * part + 512)
+		if (cap - at < 2 * part + 512)
 			return 0;
-		bytes = huff0.compress((char *)out + at + 4, room - at - 4,
+		bytes = huff0.compress((char *)out + at + 4, cap - at - 4,
 			(const char *)in + i, part, 255, 11, space, sizeof space, NULL,
 			&repeat, HUFF0_BMI2);
 		if (bytes < 2 || bytes >= part) { /* error codes are huge numbers */

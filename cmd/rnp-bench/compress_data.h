@@ -38,7 +38,7 @@ uint64_t compress_data_file(float *out, uint64_t n, const char *path);
 struct compress_peer {
 	const char *name; /* "zstd -1" */
 	/* Each returns the bytes that it wrote, 0 when it failed. out holds bound(n). */
-	size_t (*compress)(void *out, size_t room, const void *in, size_t n);
+	size_t (*compress)(void *out, size_t cap, const void *in, size_t n);
 	size_t (*expand)(void *out, size_t n, const void *in, size_t bytes);
 	size_t (*bound)(size_t n);
 };

@@ -47,7 +47,7 @@ static void add_bars(struct plot *p, const json_t *records, const json_t *first)
 	const char *unit = text(first, "unit");
 	double scale = scale_of(unit);
 	struct plot_bars chart = { .bars = bars };
-	double least = 0, most = 0;
+	double min = 0, max = 0;
 	char title[200];
 	size_t i;
 	json_t *r;
@@ -62,12 +62,12 @@ static void add_bars(struct plot *p, const json_t *records, const json_t *first)
 									NULL };
 	}
 	for (i = 0; i < chart.n; i++) {
-		least = bars[i].value > 0 && (least <= 0 || bars[i].value < least) ?
+		min = bars[i].value > 0 && (min <= 0 || bars[i].value < min) ?
 			bars[i].value :
-			least;
-		most = bars[i].value > most ? bars[i].value : most;
+			min;
+		max = bars[i].value > max ? bars[i].value : max;
 	}
-	chart.axis.scale = least > 0 && most > DECADES * least ? PLOT_LOG : PLOT_LINEAR;
+	chart.axis.scale = min > 0 && max > DECADES * min ? PLOT_LOG : PLOT_LINEAR;
 	snprintf(title, sizeof title, "%s, %s%s%s", text(first, "suite"),
 		scale < 1 ? "time, less is better" : unit,
 		*text(first, "device") ? ": " : "", text(first, "device"));

@@ -70,7 +70,7 @@ struct rounds {
 	unsigned char seed[POC_HASH_BYTES];
 	uint64_t n;
 	int64_t every;
-	int8_t *kept; /* in host memory */
+	int8_t *saved; /* in host memory */
 	int8_t *a, *next, *b[POC_MATRICES];
 	int32_t *c;
 	uint32_t *row_salts, *column_salts;
@@ -122,7 +122,7 @@ static void release(struct rounds *r)
 		r->dev->ops->free(r->dev, all[i]);
 	for (int k = 0; k < POC_MATRICES; k++)
 		r->dev->ops->free(r->dev, r->b[k]);
-	free(r->kept);
+	free(r->saved);
 }
 
 /* Computes one round for m rows of r->a into r->next, then exchanges the two. The salts are on
@@ -187,7 +187,7 @@ static int keep_round(struct rounds *r, int64_t t)
 
 	if (t % r->every)
 		return 0;
-	if (r->dev->ops->get(r->dev, r->kept + (uint64_t)(t / r->every) * square, r->a,
+	if (r->dev->ops->get(r->dev, r->saved + (uint64_t)(t / r->every) * square, r->a,
 		    square) < 0)
 		return prove_failed(r->dev);
 	return 0;
@@ -250,7 +250,7 @@ static int open_some(struct rounds *r, unsigned char *out, const uint64_t *at,
 	size_t count, int64_t first)
 {
 	int64_t last = (int64_t)(at[count - 1] / r->n) + 1;
-	const int8_t *from = r->kept + (uint64_t)(first / r->every) * r->n * r->n;
+	const int8_t *from = r->saved + (uint64_t)(first / r->every) * r->n * r->n;
 	uint64_t *rows = xmalloc(count * sizeof *rows), m;
 	int8_t *host = xmalloc(count * r->n);
 	int rc = 0;
@@ -309,7 +309,7 @@ json_t *prove_matmul(const struct poc_challenge *c, const struct poc_device *d,
 	if (fit < 2)
 		fit = 2;
 	r.every = (d->rounds + fit - 1) / fit;
-	r.kept = xmalloc((size_t)(square * (d->rounds / r.every + 1)));
+	r.saved = xmalloc((size_t)(square * (d->rounds / r.every + 1)));
 	poc_seed(r.seed, c, d->uuid);
 	poc_tree_init(&tree, p.n * (uint64_t)d->rounds);
 	if (allocate(&r) == 0 && run_rounds(&r, &tree) == 0) {

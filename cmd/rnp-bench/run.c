@@ -165,7 +165,7 @@ static int segments_due(int pass, int passes)
 static int run_segments(struct entry *e, const struct settings *s, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (e->suite->course->segment(e->suite->course->state, s) < 0)
+		if (e->suite->workload->segment(e->suite->workload->state, s) < 0)
 			return -1;
 	return 0;
 }
@@ -273,7 +273,7 @@ static int check_test(const char *name)
 			suggest_offer(&similar, t->name, strlen(t->name));
 			if (strcmp(t->name, name) != 0)
 				continue;
-			if (!suites[i]->course)
+			if (!suites[i]->workload)
 				return 0;
 			whole = suites[i];
 		}
@@ -293,11 +293,11 @@ static void add_entries(struct entries *all)
 
 	for (int i = 0; suites[i]; i++)
 		for (const struct test *t = suites[i]->tests; t->name; t++)
-			if (!suites[i]->course && is_wanted(suites[i]) && is_named(t))
+			if (!suites[i]->workload && is_wanted(suites[i]) && is_named(t))
 				add_entry(all, &cap, suites[i], t);
 	all->ntests = all->n;
 	for (int i = 0; suites[i]; i++)
-		if (suites[i]->course && is_wanted(suites[i]) && options.tests.n == 0)
+		if (suites[i]->workload && is_wanted(suites[i]) && options.tests.n == 0)
 			add_entry(all, &cap, suites[i], NULL);
 }
 
@@ -306,7 +306,7 @@ static void release_entry(struct entry *e)
 	measurement_release(&e->measurement);
 	json_decref(e->params);
 	if (!e->test)
-		e->suite->course->release(e->suite->course->state);
+		e->suite->workload->release(e->suite->workload->state);
 }
 
 static void release_entries(struct entries *all)
@@ -362,7 +362,8 @@ static int give_out(struct entries *all, const struct owner *owner, json_t *reco
 		int rc = 0;
 
 		if (!e->test)
-			rc = e->suite->course->tell(e->suite->course->state, emit, &to);
+			rc = e->suite->workload->tell(e->suite->workload->state, emit,
+				&to);
 		else if (e->measurement.n)
 			rc = emit(&to,
 				record_make(e->suite->name, e->test, e->device,

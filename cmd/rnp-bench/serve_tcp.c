@@ -230,8 +230,8 @@ static bool leaving_gone(struct leaving *l)
 	char block[4096];
 
 	while (l->bytes && clock_mono_ns() < l->until_ns) {
-		size_t most = l->bytes < sizeof block ? l->bytes : sizeof block;
-		ssize_t n = recv(l->fd, block, most, MSG_DONTWAIT);
+		size_t max = l->bytes < sizeof block ? l->bytes : sizeof block;
+		ssize_t n = recv(l->fd, block, max, MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;

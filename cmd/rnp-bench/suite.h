@@ -62,7 +62,7 @@ typedef int (*suite_emit)(void *ctx, json_t *takes_record);
  * sample. */
 #define SUITE_SEGMENTS 8
 
-struct suite_course {
+struct suite_workload {
 	/* Prepares, measures, and frees the machine for others. Returns 0, or -1 with
 	 * err_set(), after which it is not called again. */
 	int (*segment)(void *state, const struct settings *s);
@@ -79,8 +79,8 @@ struct suite {
 		void);             /* what is measured; valid until the suite is closed */
 	void (*close)(void);       /* called after its last test; may be NULL */
 	const struct watch *watch; /* NULL: the conditions of the CPU */
-	const struct suite_course
-		*course; /* its tests have names and no steps; NULL: they have steps */
+	const struct suite_workload
+		*workload; /* its tests have names and no steps; NULL: they have steps */
 };
 
 extern const struct suite suite_cpu, suite_mem, suite_disk, suite_gpu, suite_link,

@@ -50,7 +50,7 @@ struct side {
 	struct point points[COMM_OPS][COMM_SIZES_MAX];
 };
 
-static struct course {
+static struct workload {
 	const struct settings *settings;
 	const char *device;
 	size_t bytes[COMM_SIZES_MAX];
@@ -58,7 +58,7 @@ static struct course {
 	int nsizes, rounds;
 	struct side sides[COMM_BACKENDS];
 	struct figure curves[COMM_OPS][COMM_BACKENDS * COMM_SIZES_MAX];
-} * course;
+} * workload;
 
 static double per_op(enum comm_op op, int64_t ns, uint32_t reps)
 {
@@ -67,7 +67,7 @@ static double per_op(enum comm_op op, int64_t ns, uint32_t reps)
 }
 
 /* First time: checks the sum, and determines how many repetitions make a sample. */
-static int try_out(struct course *c, struct backend *b, struct side *side)
+static int try_out(struct workload *c, struct backend *b, struct side *side)
 {
 	int64_t want_ns = c->settings->quick ? SAMPLE_QUICK_NS : SAMPLE_NS;
 	bool too_long[COMM_OPS] = { false };
@@ -93,7 +93,7 @@ static int try_out(struct course *c, struct backend *b, struct side *side)
 }
 
 /* Opens new connections, whose buffers have not been touched. */
-static int warm_up(struct course *c, struct backend *b, struct side *side)
+static int warm_up(struct workload *c, struct backend *b, struct side *side)
 {
 	int64_t ns;
 
@@ -106,7 +106,7 @@ static int warm_up(struct course *c, struct backend *b, struct side *side)
 	return 0;
 }
 
-static int measure_point(struct course *c, int k, int op, int i)
+static int measure_point(struct workload *c, int k, int op, int i)
 {
 	struct point *p = &c->sides[k].points[op][i];
 	int64_t ns;
@@ -120,7 +120,7 @@ static int measure_point(struct course *c, int k, int op, int i)
 	return 0;
 }
 
-static int measure_round(struct course *c)
+static int measure_round(struct workload *c)
 {
 	for (int i = 0; i < c->nsizes; i++)
 		for (int op = 0; op < COMM_OPS; op++)
@@ -132,7 +132,7 @@ static int measure_round(struct course *c)
 }
 
 /* Takes a sample of each point. */
-static void keep_rounds(struct course *c, struct side *side)
+static void keep_rounds(struct workload *c, struct side *side)
 {
 	for (int op = 0; op < COMM_OPS; op++)
 		for (int i = 0; i < c->nsizes; i++) {
@@ -148,7 +148,7 @@ static void keep_rounds(struct course *c, struct side *side)
 }
 
 /* Measures everything that is open, for a segment's time. */
-static int measure_rounds(struct course *c)
+static int measure_rounds(struct workload *c)
 {
 	int tests = c->settings->quick ? BUDGET_QUICK : BUDGET_TESTS;
 	int64_t budget_ns = c->settings->time_ms * 1000000 * tests / SUITE_SEGMENTS;
@@ -169,7 +169,7 @@ static int measure_rounds(struct course *c)
 
 /* Function that receives the records. */
 struct teller {
-	const struct course *c;
+	const struct workload *c;
 	suite_emit emit;
 	void *ctx;
 };
@@ -202,7 +202,7 @@ static int emit(const struct teller *to, int k, const char *test, const char *un
 
 static int emit_points(const struct teller *to, struct figure *curve, int k, int op)
 {
-	const struct course *c = to->c;
+	const struct workload *c = to->c;
 
 	for (int i = 0; i < c->nsizes; i++) {
 		const struct point *p = &c->sides[k].points[op][i];
@@ -225,7 +225,8 @@ static int emit_points(const struct teller *to, struct figure *curve, int k, int
 }
 
 /* Fits the line through a segment's times. Returns false when there is none. */
-static bool fit_segment(const struct course *c, int k, int op, int segment, struct fit *f)
+static bool fit_segment(const struct workload *c, int k, int op, int segment,
+	struct fit *f)
 {
 	double ns[COMM_SIZES_MAX], sizes[COMM_SIZES_MAX];
 	size_t n = 0;
@@ -271,7 +272,7 @@ static int emit_fit(const struct teller *to, int k, int op)
 
 static int emit_crossings(const struct teller *to, int op)
 {
-	const struct course *c = to->c;
+	const struct workload *c = to->c;
 	struct crossing crossings[COMM_SIZES_MAX];
 	size_t n = fit_crossings(c->curves[op], COMM_BACKENDS, c->sizes,
 		(size_t)c->nsizes, crossings);
@@ -301,14 +302,14 @@ static int tell(void *state, suite_emit emit_record, void *ctx)
 {
 	static const int order[COMM_BACKENDS] = { COMM_HTTP, COMM_TCP, COMM_NCCL,
 		COMM_MPI };
-	const struct teller to = { course, emit_record, ctx };
+	const struct teller to = { workload, emit_record, ctx };
 
 	(void)state;
-	if (!course)
+	if (!workload)
 		return 0;
 	for (size_t k = 0; k < COMM_BACKENDS; k++)
 		for (int op = 0; op < COMM_OPS; op++)
-			if (emit_points(&to, course->curves[op], order[k], op) < 0 ||
+			if (emit_points(&to, workload->curves[op], order[k], op) < 0 ||
 				emit_fit(&to, order[k], op) < 0)
 				return -1;
 	/* the job measures one backend, and only its first rank prints */
@@ -321,7 +322,7 @@ static int tell(void *state, suite_emit emit_record, void *ctx)
 /* Reads a record of the mpi job: its median is a sample of this segment. */
 static int take_mpi(void *ctx, json_t *record)
 {
-	struct course *c = ctx;
+	struct workload *c = ctx;
 	struct side *side = &c->sides[COMM_MPI];
 	const char *test = json_string_value(json_object_get(record, "test"));
 	json_t *params = bench_params(record);
@@ -353,7 +354,7 @@ static bool named(const struct settings *s, const char *name)
 /* Whether the backend was named, or is one of those that are tried if none is. */
 static bool wanted(const struct settings *s, int k)
 {
-	if (course->sides[k].out)
+	if (workload->sides[k].out)
 		return false;
 	if (s->backends && s->backends->n)
 		return named(s, comm_backends[k].name);
@@ -381,7 +382,7 @@ static int passed_over(const struct settings *s, int k)
 {
 	const char *name = comm_backends[k].name;
 
-	course->sides[k].out = true;
+	workload->sides[k].out = true;
 	if (named(s, name) || err_get()->code != EX_UNAVAILABLE)
 		return -1;
 	prog_detail("comm: %s is left out: %s", name, err_get()->text);
@@ -389,7 +390,7 @@ static int passed_over(const struct settings *s, int k)
 	return 0;
 }
 
-static int open_backends(struct course *c, struct peer *peer)
+static int open_backends(struct workload *c, struct peer *peer)
 {
 	for (size_t k = 0; k < COMM_BACKENDS; k++) {
 		struct backend *b = &comm_backends[k];
@@ -420,7 +421,7 @@ static void close_backends(void)
 }
 
 /* Runs n segments while the connections are open. */
-static int measure_backends(struct course *c, struct peer *peer, int n)
+static int measure_backends(struct workload *c, struct peer *peer, int n)
 {
 	int rc = open_backends(c, peer);
 	bool any = false;
@@ -439,7 +440,7 @@ static int measure_backends(struct course *c, struct peer *peer, int n)
 }
 
 /* http, tcp and nccl need a process on the other side: the named peer, or a child. */
-static int with_peer(struct course *c)
+static int with_peer(struct workload *c)
 {
 	struct peer peer = PEER_INIT;
 	struct peer_child child = { 0 };
@@ -462,7 +463,7 @@ static int with_peer(struct course *c)
 
 /* This process is a rank of an MPI job: the first rank measures, the others help. A job starts
  * and ends once, so all segments run in the first one. */
-static int within_mpi(struct course *c)
+static int within_mpi(struct workload *c)
 {
 	struct peer nobody = { .bytes_max = PEER_BYTES_MAX };
 	struct comm all = COMM_INIT;
@@ -482,7 +483,7 @@ static int within_mpi(struct course *c)
 	return rc;
 }
 
-static void choose_sizes(struct course *c)
+static void choose_sizes(struct workload *c)
 {
 	size_t step = c->settings->quick ? 4 : 2;
 	size_t max = c->settings->quick ? COMM_QUICK_MAX : PEER_BYTES_MAX;
@@ -493,7 +494,7 @@ static void choose_sizes(struct course *c)
 	}
 }
 
-static int run_segment(struct course *c)
+static int run_segment(struct workload *c)
 {
 	const struct settings *s = c->settings;
 	int rc = 0;
@@ -512,30 +513,30 @@ static int run_segment(struct course *c)
 
 static int segment(void *state, const struct settings *s)
 {
-	bool first = !course;
+	bool first = !workload;
 
 	(void)state;
 	if (first) {
-		course = xcalloc(1, sizeof *course);
-		course->settings = s;
-		course->device = s->peer ? s->peer : this_machine();
-		choose_sizes(course);
+		workload = xcalloc(1, sizeof *workload);
+		workload->settings = s;
+		workload->device = s->peer ? s->peer : this_machine();
+		choose_sizes(workload);
 		if (check_names(s) < 0)
 			return -1;
 	}
 	if (comm_mpi_started() && wanted(s, COMM_MPI))
-		return first ? within_mpi(course) : 0;
-	return run_segment(course);
+		return first ? within_mpi(workload) : 0;
+	return run_segment(workload);
 }
 
 static void release(void *state)
 {
 	(void)state;
-	free(course);
-	course = NULL;
+	free(workload);
+	workload = NULL;
 }
 
-static const struct suite_course functions = { segment, tell, release, NULL };
+static const struct suite_workload functions = { segment, tell, release, NULL };
 
 static const struct test tests[] = {
 	{ .name = "pingpong",

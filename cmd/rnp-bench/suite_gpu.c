@@ -159,19 +159,19 @@ static void describe_product(json_t *params)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-/* Allocates `count` areas of at most `most` bytes, each the largest power of two with which
+/* Allocates `count` areas of at most `max` bytes, each the largest power of two with which
  * they fit into half of the free memory. */
-static int open_areas(const struct settings *s, int count, uint64_t most)
+static int open_areas(const struct settings *s, int count, uint64_t max)
 {
-	uint64_t room;
+	uint64_t available;
 
 	gpu.dev = gpu_open(s);
 	if (!gpu.dev)
 		return -1;
-	if (gpu.dev->ops->mem_free(gpu.dev, &room) < 0)
+	if (gpu.dev->ops->mem_free(gpu.dev, &available) < 0)
 		return failed();
-	for (gpu.bytes = most;
-		gpu.bytes > ARRAY_MIN && gpu.bytes > room / 2 / (uint64_t)count;)
+	for (gpu.bytes = max;
+		gpu.bytes > ARRAY_MIN && gpu.bytes > available / 2 / (uint64_t)count;)
 		gpu.bytes /= 2;
 	for (int i = 0; i < count; i++) {
 		if (gpu.dev->ops->alloc(gpu.dev, &gpu.area[i], gpu.bytes) < 0 ||

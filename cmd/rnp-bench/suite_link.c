@@ -42,15 +42,15 @@ static void close_blocks(void)
 
 static int open_device(const struct settings *s)
 {
-	uint64_t room;
+	uint64_t available;
 
 	side.dev = gpu_open(s);
 	if (!side.dev)
 		return -1;
-	if (side.dev->ops->mem_free(side.dev, &room) < 0)
+	if (side.dev->ops->mem_free(side.dev, &available) < 0)
 		return failed();
 	for (side.bytes = s->quick ? BLOCK_QUICK : BLOCK;
-		side.bytes > BLOCK_MIN && side.bytes > room / 2;)
+		side.bytes > BLOCK_MIN && side.bytes > available / 2;)
 		side.bytes /= 2;
 	return side.dev->ops->alloc(side.dev, &side.here, side.bytes) < 0 ? failed() : 0;
 }

@@ -351,15 +351,15 @@ void suite_lm_release(void *state)
 
 bool suite_lm_fits(struct suite_lm *l, uint64_t need)
 {
-	uint64_t room = (uint64_t)hw_available_read();
+	uint64_t available = (uint64_t)hw_available_read();
 
-	if (is_gpu(l) && l->d.ops->mem_free(&l->d, &room) < 0) {
+	if (is_gpu(l) && l->d.ops->mem_free(&l->d, &available) < 0) {
 		failed(l);
 		return false;
 	}
-	if (!room || need <= room / 10 * 9)
+	if (!available || need <= available / 10 * 9)
 		return true;
 	err_set(EX_UNAVAILABLE, "it needs %" PRIu64 " MiB, %" PRIu64 " MiB are available",
-		need >> 20, room >> 20);
+		need >> 20, available >> 20);
 	return false;
 }

@@ -75,7 +75,7 @@ struct suite_lm {
 int suite_lm_segment(void *state, const struct settings *s);
 int suite_lm_tell(void *state, suite_emit emit, void *ctx);
 void suite_lm_release(void *state);
-#define SUITE_LM_COURSE(l)                                           \
+#define SUITE_LM_WORKLOAD(l)                                         \
 	{                                                            \
 		suite_lm_segment, suite_lm_tell, suite_lm_release, l \
 	}

@@ -70,11 +70,11 @@ static void *map(int64_t bytes)
 static int choose_size(const struct settings *s, int arrays, int64_t *bytes)
 {
 	int64_t cache = hw_cache_read(), available = hw_available_read();
-	int64_t least = s->quick ? ARRAY_QUICK_MIN : ARRAY_MIN;
+	int64_t min = s->quick ? ARRAY_QUICK_MIN : ARRAY_MIN;
 
 	*bytes = (s->quick ? 2 : 4) * (cache ? cache : CACHE_UNKNOWN);
-	if (*bytes < least)
-		*bytes = least;
+	if (*bytes < min)
+		*bytes = min;
 	*bytes = (*bytes + SLICES * HUGE_PAGE - 1) / (SLICES * HUGE_PAGE) *
 		(SLICES * HUGE_PAGE);
 	if (available && *bytes * arrays > available / 10 * 9)

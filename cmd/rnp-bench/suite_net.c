@@ -144,17 +144,17 @@ static int lies(void)
 static int up_by_http(double *work)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
-	json_t *said = NULL;
+	json_t *reply = NULL;
 	int64_t bytes, from = clock_mono_ns();
 	size_t n = net.bytes;
 	int rc = peer_fetch(&net.peer, "/v1/bytes", net.block, n, 0, &r);
 
 	grow(clock_mono_ns() - from);
 	if (rc == 0) {
-		said = json_parse_object(buf_text(&r.body), r.body.len, net.peer.url);
-		rc = said ? json_get_i64(said, net.peer.url, "bytes", 0,
-				    JSON_SAFE_INTEGER_MAX, &bytes) :
-			    -1;
+		reply = json_parse_object(buf_text(&r.body), r.body.len, net.peer.url);
+		rc = reply ? json_get_i64(reply, net.peer.url, "bytes", 0,
+				     JSON_SAFE_INTEGER_MAX, &bytes) :
+			     -1;
 	}
 	if (rc == 0 && bytes != (int64_t)n) {
 		net.sent = n;
@@ -162,7 +162,7 @@ static int up_by_http(double *work)
 		rc = lies();
 	}
 	*work = (double)n;
-	json_decref(said);
+	json_decref(reply);
 	http_response_release(&r);
 	return rc;
 }

@@ -12,12 +12,12 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
-#define PROMPT       64  /* tokens before the generated ones */
-#define SAID_MAX     64  /* after this many tokens the stream goes back to its prompt */
-#define PREFILL_MAX  256 /* tokens of a prompt that is timed */
-#define PREFILL_FEW  64  /* with --quick, and of large models: one piece */
-#define FEW_FROM     3   /* the first of these: medium */
-#define PRESET_TESTS (TYPES * 2)
+#define PROMPT          64 /* tokens before the generated ones */
+#define ANSWER_TEXT_MAX 64 /* after this many tokens the stream goes back to its prompt */
+#define PREFILL_MAX     256 /* tokens of a prompt that is timed */
+#define PREFILL_FEW     64  /* with --quick, and of large models: one piece */
+#define FEW_FROM        3   /* the first of these: medium */
+#define PRESET_TESTS    (TYPES * 2)
 
 /* In the order of the table of tests. */
 static const enum lm_type types[] = { LM_F32, LM_BF16, LM_Q8_0, LM_Q4_0 };
@@ -96,8 +96,8 @@ static int open_model(struct suite_lm *l, const struct lm_config *c, enum lm_typ
 	if (model_file_make(&r.model_file, NULL, c, type, 1) < 0 ||
 		lm_weights_open(&r.weights, &l->d, r.model_file) < 0 ||
 		lm_stream_open(&r.prefill, r.weights, r.tokens, LM_CACHE_F16) < 0 ||
-		lm_stream_open(&r.decode, r.weights, PROMPT + SAID_MAX, LM_CACHE_F16) <
-			0 ||
+		lm_stream_open(&r.decode, r.weights, PROMPT + ANSWER_TEXT_MAX,
+			LM_CACHE_F16) < 0 ||
 		lm_stream_feed(r.decode, r.prompt, PROMPT, r.logits) < 0)
 		return -1;
 	r.next = most_likely();
@@ -132,7 +132,7 @@ static void count_prefill(struct suite_lm_test *t, const struct lm_config *c,
 static void count_decode(struct suite_lm_test *t, const struct lm_config *c,
 	double weights)
 {
-	t->flop = lm_config_train_flop(c, 2 * PROMPT + SAID_MAX) / 3;
+	t->flop = lm_config_train_flop(c, 2 * PROMPT + ANSWER_TEXT_MAX) / 3;
 	t->bytes = weights;
 }
 
@@ -193,8 +193,8 @@ static int open_one(struct suite_lm *l, struct suite_lm_model *m, int i)
 static const struct suite_lm_kind kind = { &suite_serve, PRODUCT_F32, count_models,
 	open_one, close_model };
 
-static struct suite_lm course = { .kind = &kind };
-static const struct suite_course functions = SUITE_LM_COURSE(&course);
+static struct suite_lm workload = { .kind = &kind };
+static const struct suite_workload functions = SUITE_LM_WORKLOAD(&workload);
 
 #define ROW(what, preset, type, text)                                             \
 	{                                                                         \

@@ -121,8 +121,8 @@ static int count_presets(const struct settings *s)
 static const struct suite_lm_kind kind = { &suite_train, PRODUCT_BF16, count_presets,
 	open_preset, close_model };
 
-static struct suite_lm course = { .kind = &kind };
-static const struct suite_course functions = SUITE_LM_COURSE(&course);
+static struct suite_lm workload = { .kind = &kind };
+static const struct suite_workload functions = SUITE_LM_WORKLOAD(&workload);
 
 #define ROW(preset)                                               \
 	{                                                         \

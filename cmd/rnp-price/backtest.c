@@ -170,7 +170,7 @@ static int write_policy(const struct session *s, enum world_kind kind, int p,
 	json_t *r = json_record("rnp.backtest");
 	double *ratios = xmalloc((size_t)n * sizeof *ratios), mean = 0, changes = 0,
 	       busy = 0;
-	double most = 0;
+	double limit = 0;
 	int rc;
 
 	for (int i = 0; i < n; i++) {
@@ -180,7 +180,7 @@ static int write_policy(const struct session *s, enum world_kind kind, int p,
 		mean += ratios[i] / n;
 		changes += one->changes_a_day / n;
 		busy += one->busy / n;
-		most = one->most_changes > most ? one->most_changes : most;
+		limit = one->day_changes_max > limit ? one->day_changes_max : limit;
 	}
 	qsort(ratios, (size_t)n, sizeof *ratios, by_value);
 	json_set_text(r, "mode", "worlds");
@@ -193,7 +193,7 @@ static int write_policy(const struct session *s, enum world_kind kind, int p,
 	set_ppm(r, "worst_ppm", ratios[0]);
 	set_ppm(r, "busy_ppm", busy);
 	set_ppm(r, "changes_a_day_ppm", changes);
-	json_set_i64(r, "changes_max", (int64_t)most);
+	json_set_i64(r, "changes_max", (int64_t)limit);
 	rc = out_record(r);
 	json_decref(r);
 	free(ratios);

@@ -153,8 +153,8 @@ static void try_group(struct match *m, struct group *g, const struct match_job *
 		try_nodes(m, j, &node, 1, best);
 }
 
-/* Puts a node into the list of the best so far, which has n of at most `most`. Returns n. */
-static int insert_node(const struct match *m, size_t *list, int n, int most, size_t node)
+/* Puts a node into the list of the best so far, which has n of at most `max`. Returns n. */
+static int insert_node(const struct match *m, size_t *list, int n, int max, size_t node)
 {
 	int at = n;
 
@@ -162,9 +162,9 @@ static int insert_node(const struct match *m, size_t *list, int n, int most, siz
 		match_score_of(m, &m->nodes[node]) <
 			match_score_of(m, &m->nodes[list[at - 1]]))
 		at--;
-	if (at == most)
+	if (at == max)
 		return n;
-	n += n < most;
+	n += n < max;
 	memmove(list + at + 1, list + at, (size_t)(n - at - 1) * sizeof *list);
 	list[at] = node;
 	return n;

@@ -124,11 +124,11 @@ static int begin_job(struct run *r, const struct waiting *w, struct choice *c,
 static double gain_of(const struct match *m, const struct match_job *j,
 	const struct choice *c)
 {
-	double most = j->limit_uusd == MATCH_NO_LIMIT ?
+	double max = j->limit_uusd == MATCH_NO_LIMIT ?
 		2 * m->dearest * j->gpus * j->milli / MATCH_MILLI :
 		(double)j->limit_uusd;
 
-	return (most - (double)c->uusd) * (double)j->length_ms;
+	return (max - (double)c->uusd) * (double)j->length_ms;
 }
 
 /* Plays the queue from `from` on in this order and takes everything back. Returns the sum of
@@ -186,14 +186,14 @@ static void improve_order(struct run *r, size_t from)
 	struct waiting *best = r->queue + from, *other;
 	struct choice *choices;
 	struct rng rng;
-	double most;
+	double max;
 
 	if (tries < ORDER_TRIES_MIN)
 		return;
 	other = xmalloc(n * sizeof *other);
 	choices = xmalloc(n * sizeof *choices);
 	rng_seed(&rng, 1, 1);
-	most = try_order(r, from, best, choices);
+	max = try_order(r, from, best, choices);
 	for (size_t t = 0; t < tries; t++) {
 		double sum;
 
@@ -203,9 +203,9 @@ static void improve_order(struct run *r, size_t from)
 		else
 			move_one(other, n, &rng);
 		sum = try_order(r, from, other, choices);
-		if (sum < most)
+		if (sum < max)
 			continue;
-		most = sum;
+		max = sum;
 		memcpy(best, other, n * sizeof *other);
 	}
 	free(choices);

@@ -9,7 +9,7 @@ struct census {
 	size_t model, memory, place, compliance, spot, reputation;
 	size_t price, large, free;
 	int64_t cheapest; /* per hour, of the nodes that are large enough */
-	int most;         /* GPUs of one node */
+	int max;          /* GPUs of one node */
 };
 
 static void count_node(struct census *c, const struct match_job *j,
@@ -18,7 +18,7 @@ static void count_node(struct census *c, const struct match_job *j,
 	int64_t price = match_price_of(n->uusd, j->gpus, j->milli);
 
 	c->reputation++;
-	c->most = n->gpus > c->most ? n->gpus : c->most;
+	c->max = n->gpus > c->max ? n->gpus : c->max;
 	if (n->gpus * j->nodes_max < j->gpus)
 		return;
 	c->large++;
@@ -77,7 +77,7 @@ void match_why(const struct match *m, const struct match_job *j, char *out, size
 	else if (!c.large)
 		snprintf(out, size,
 			"the largest of %zu nodes has %d GPUs, the job wants %d",
-			c.reputation, c.most, j->gpus);
+			c.reputation, c.max, j->gpus);
 	else if (!c.price)
 		snprintf(out, size,
 			"the cheapest of %zu nodes asks %lld.%06lld $/h, above the limit",

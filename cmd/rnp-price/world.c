@@ -225,8 +225,8 @@ void world_run(const struct world *w, const struct world_policy *p,
 		changes += last >= 0 && ask != last;
 		for (size_t k = t; k > 0 && k + DAY_STEPS > t; k--)
 			recent += asks[k] != asks[k - 1];
-		if (recent > out->most_changes)
-			out->most_changes = recent;
+		if (recent > out->day_changes_max)
+			out->day_changes_max = recent;
 		last = ask;
 		if (w->kind == WORLD_COPY && t >= COPY_STEPS)
 			copied = asks[t - COPY_STEPS];

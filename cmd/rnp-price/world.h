@@ -79,7 +79,7 @@ struct world_result {
 	double revenue; /* less the cost of working */
 	double busy;    /* fraction of the time, 0 to 1 */
 	double changes_a_day;
-	double most_changes; /* in 24 hours */
+	double day_changes_max; /* in 24 hours */
 };
 
 /* Lease lengths as those of Philly over 15 minutes, truncated at 72 h: means of 64 equal parts. */

@@ -167,9 +167,9 @@ static int too_much(struct registry *g, struct httpd_reply *r, const char *text)
 static int check_address(struct registry *g, const struct httpd_request *q,
 	struct httpd_reply *r)
 {
-	char who[LIMITS_WHO_MAX];
+	char who[LIMITS_CLIENT_MAX];
 
-	limits_who(who, q->client);
+	limits_client(who, q->client);
 	if (!limits_hold_for(g->limits, q->client) ||
 		limits_has(g->limits, LIMIT_BYTES, who, (double)q->body.len,
 			clock_now_ms()))
@@ -288,7 +288,7 @@ struct asked {
 	struct httpd_request *q;
 	struct httpd_reply *r;
 	bool limited;
-	char who[LIMITS_WHO_MAX]; /* the client, as the limits identify it */
+	char who[LIMITS_CLIENT_MAX]; /* the client, as the limits identify it */
 };
 
 /* Reports at once what is never paid. */
@@ -436,7 +436,7 @@ void registry_store(struct registry *g, struct registry_put *p, struct httpd_req
 
 	*a = (struct asked){ .g = g, .q = q, .r = r };
 	a->limited = q->client && limits_hold_for(g->limits, q->client);
-	limits_who(a->who, q->client ? q->client : "");
+	limits_client(a->who, q->client ? q->client : "");
 	p->done = on_stored;
 	p->done_ctx = a;
 	registry_db_put(&g->db, p);

@@ -105,18 +105,18 @@ static uint64_t hash_of(const struct limits *l, enum limit what, const char *who
 /* Returns the bucket of that hash, or the one to evict for it: free, or the least used. */
 static struct bucket *bucket_of(struct limits *l, uint64_t h, bool *found)
 {
-	struct bucket *set = l->sets[(h >> 8) % SETS], *least = set;
+	struct bucket *set = l->sets[(h >> 8) % SETS], *min = set;
 
 	for (int i = 0; i < WAYS; i++) {
 		if (set[i].who == h) {
 			*found = true;
 			return &set[i];
 		}
-		if (!set[i].who || (least->who && set[i].used < least->used))
-			least = &set[i];
+		if (!set[i].who || (min->who && set[i].used < min->used))
+			min = &set[i];
 	}
 	*found = false;
-	return least;
+	return min;
 }
 
 static bool take(struct limits *l, enum limit what, const char *who, double amount,
@@ -157,28 +157,28 @@ void limits_charge(struct limits *l, enum limit what, const char *who, double am
 
 /* --- addresses ---------------------------------------------------------------------------- */
 
-void limits_who(char out[LIMITS_WHO_MAX], const char *client)
+void limits_client(char out[LIMITS_CLIENT_MAX], const char *client)
 {
 	struct in6_addr a;
 
 	if (inet_pton(AF_INET6, client, &a) == 1 && !IN6_IS_ADDR_V4MAPPED(&a)) {
 		memset(a.s6_addr + 8, 0, 8);
-		inet_ntop(AF_INET6, &a, out, LIMITS_WHO_MAX);
+		inet_ntop(AF_INET6, &a, out, LIMITS_CLIENT_MAX);
 		return;
 	}
-	snprintf(out, LIMITS_WHO_MAX, "%s",
+	snprintf(out, LIMITS_CLIENT_MAX, "%s",
 		strncmp(client, "::ffff:", 7) == 0 ? client + 7 : client);
 }
 
-void limits_block(char out[LIMITS_WHO_MAX], const char *client)
+void limits_block(char out[LIMITS_CLIENT_MAX], const char *client)
 {
 	struct in6_addr six;
 	char *dot;
 
-	limits_who(out, client);
+	limits_client(out, client);
 	if (inet_pton(AF_INET6, out, &six) == 1) {
 		memset(six.s6_addr + 6, 0, 10);
-		inet_ntop(AF_INET6, &six, out, LIMITS_WHO_MAX);
+		inet_ntop(AF_INET6, &six, out, LIMITS_CLIENT_MAX);
 	} else if ((dot = strrchr(out, '.'))) {
 		*dot = '\0';
 	}
@@ -186,9 +186,9 @@ void limits_block(char out[LIMITS_WHO_MAX], const char *client)
 
 bool limits_hold_for(const struct limits *l, const char *client)
 {
-	char who[LIMITS_WHO_MAX];
+	char who[LIMITS_CLIENT_MAX];
 
-	limits_who(who, client);
+	limits_client(who, client);
 	return l->config.loopback ||
 		(strncmp(who, "127.", 4) != 0 && strcmp(client, "::1") != 0);
 }

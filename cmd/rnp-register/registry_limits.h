@@ -31,28 +31,28 @@ struct limits;
 struct limits *limits_new(const struct limits_config *config);
 void limits_free(struct limits *l);
 
-/* Whether the allowance of `who` covers the amount, without taking it. */
-bool limits_has(struct limits *l, enum limit what, const char *who, double amount,
+/* Whether the allowance of `name` covers the amount, without taking it. */
+bool limits_has(struct limits *l, enum limit what, const char *name, double amount,
 	int64_t now_ms);
 
 /* Takes the amount if the allowance covers it; else returns false and takes nothing. */
-bool limits_take(struct limits *l, enum limit what, const char *who, double amount,
+bool limits_take(struct limits *l, enum limit what, const char *name, double amount,
 	int64_t now_ms);
 
 /* Takes the amount in any case: what is stored is stored. */
-void limits_charge(struct limits *l, enum limit what, const char *who, double amount,
+void limits_charge(struct limits *l, enum limit what, const char *name, double amount,
 	int64_t now_ms);
 
 /* Whether limits by address, and work, apply to this address. */
 bool limits_hold_for(const struct limits *l, const char *client);
 
 /* Writes the address as the limits identify it: IPv4 unchanged, IPv6 by its first 64 bits. */
-#define LIMITS_WHO_MAX 64
-void limits_who(char out[LIMITS_WHO_MAX], const char *client);
+#define LIMITS_CLIENT_MAX 64
+void limits_client(char out[LIMITS_CLIENT_MAX], const char *client);
 
 /* Writes the block of addresses that one operator is likely to have: IPv4 by its first 24 bits,
  * IPv6 by 48. */
-void limits_block(char out[LIMITS_WHO_MAX], const char *client);
+void limits_block(char out[LIMITS_CLIENT_MAX], const char *client);
 
 /* --- joining ------------------------------------------------------------------------------ */
 

@@ -132,8 +132,8 @@ static void qualify_all(struct epoch *e)
 			continue;
 		e->qualified++;
 		for (int f = 0; f < FIELD_USAGE; f++)
-			if (e->usages[i].value[f] > e->most[f])
-				e->most[f] = e->usages[i].value[f];
+			if (e->usages[i].value[f] > e->max[f])
+				e->max[f] = e->usages[i].value[f];
 	}
 }
 
@@ -163,7 +163,7 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights[PAY_N])
 	struct eval v;
 	struct outcome *o = &e->outcomes[i];
 
-	rules_eval_init(&v, r, &e->usages[i], e->epoch_s, e->price_uusd, e->most);
+	rules_eval_init(&v, r, &e->usages[i], e->epoch_s, e->price_uusd, e->max);
 	if (rules_eval_terms(&v) < 0)
 		return -1;
 	for (int t = 0; t < r->nterms; t++) {
@@ -226,13 +226,13 @@ static int sum_up(struct epoch *e)
 static int64_t limit_pool(const struct epoch *e, int64_t pool)
 {
 	const struct rules *r = e->rules;
-	int64_t most;
+	int64_t max;
 
 	if (r->per_node_base_units >= 0 &&
 		!__builtin_mul_overflow(r->per_node_base_units, (int64_t)e->qualified,
-			&most) &&
-		(pool < 0 || most < pool))
-		pool = most;
+			&max) &&
+		(pool < 0 || max < pool))
+		pool = max;
 	if (r->month_base_units >= 0) {
 		u128 month = (u128)r->month_base_units * (u128)e->epoch_s / RULES_MONTH_S;
 

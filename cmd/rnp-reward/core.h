@@ -30,7 +30,7 @@ struct epoch {
 	int64_t from_ms, to_ms; /* -1: no usage states them */
 	struct outcome *outcomes;
 	int64_t *terms_ppm; /* n rows of rules->nterms, rounded down */
-	int64_t most[FIELD_USAGE];
+	int64_t max[FIELD_USAGE];
 	size_t qualified;
 	int64_t pool_base_units, total_base_units, locked_base_units;
 	bool scaled_down; /* pay at the rates exceeded the pool */

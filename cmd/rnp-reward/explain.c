@@ -244,7 +244,7 @@ static int explain(struct epoch *e, const struct usages *u)
 		i++;
 	if (i == u->n)
 		return err_set(EXIT_NO, "node %.60s has no usage in this epoch", node);
-	rules_eval_init(&v, e->rules, &u->list[i], e->epoch_s, e->price_uusd, e->most);
+	rules_eval_init(&v, e->rules, &u->list[i], e->epoch_s, e->price_uusd, e->max);
 	if (explain_inputs(e, u->wanted_record, usages_where(u, &u->list[i])) < 0 ||
 		explain_needs(e, i) < 0 || explain_terms(e, i, &v) < 0 ||
 		explain_pay(e, i) < 0)

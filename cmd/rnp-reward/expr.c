@@ -450,9 +450,9 @@ static void eval_relative(struct expr_env *e, const struct expr *x, struct frac 
 	if (!field_known(e, x->index)) {
 		*known = false;
 		e->lacking |= (UINT32_C(1) << x->index);
-	} else if (e->most[x->index] > 0) {
+	} else if (e->max[x->index] > 0) {
 		*out = (struct frac){ (u128)e->usage->value[x->index],
-			(u128)e->most[x->index] };
+			(u128)e->max[x->index] };
 	}
 }
 
@@ -664,10 +664,10 @@ static bool bound_many(const struct expr_bounds *b, const struct expr *x,
 	return x->op == OP_LEAST ? any : all;
 }
 
-static void raise(struct frac *most, struct frac v)
+static void raise(struct frac *highest, struct frac v)
 {
-	if (frac_cmp(v, *most) > 0)
-		*most = v;
+	if (frac_cmp(v, *highest) > 0)
+		*highest = v;
 }
 
 static bool bound_scale(const struct expr_bounds *b, const struct expr *x,

@@ -37,8 +37,8 @@ struct expr_rows {
 struct expr_env {
 	const struct usage *usage;
 	int64_t epoch_s;
-	int64_t price_uusd;  /* of a token; 0 if not given */
-	const int64_t *most; /* greatest value of each field among the qualified nodes */
+	int64_t price_uusd; /* of a token; 0 if not given */
+	const int64_t *max; /* greatest value of each field among the qualified nodes */
 	const struct frac *terms;     /* earlier terms, already computed */
 	const struct expr_rows *rows; /* of the node's model; NULL: it has none */
 	uint32_t lacking; /* out: bit per field that was needed and is absent */

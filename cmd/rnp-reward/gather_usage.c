@@ -252,7 +252,7 @@ static int64_t gpu_worked_ms(const struct gather_node *node, int64_t gpus)
 
 	for (size_t i = 0; i < node->nwork; i++) {
 		const struct gather_work *w = &node->work[i];
-		int64_t most = (w->wall.to_ms - w->wall.from_ms) * gpus;
+		int64_t max = (w->wall.to_ms - w->wall.from_ms) * gpus;
 
 		if (w->gpu_ms < 0)
 			continue;
@@ -262,7 +262,7 @@ static int64_t gpu_worked_ms(const struct gather_node *node, int64_t gpus)
 			start = w->wall.from_ms;
 		}
 		end = w->wall.to_ms > end ? w->wall.to_ms : end;
-		part += w->gpu_ms < most ? w->gpu_ms : most;
+		part += w->gpu_ms < max ? w->gpu_ms : max;
 		part = part < (end - start) * gpus ? part : (end - start) * gpus;
 	}
 	return sum + part;

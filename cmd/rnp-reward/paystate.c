@@ -77,7 +77,7 @@ enum pay_status pay_decide(enum pay_status now, const struct pay_view *v,
 
 int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers)
 {
-	int64_t greatest = -1, least = INT64_MAX;
+	int64_t greatest = -1, min = INT64_MAX;
 	int answers = 0;
 
 	for (int i = 0; i < servers; i++) {
@@ -85,11 +85,11 @@ int64_t pay_last_valid(int64_t claimed, const int64_t *heights, int servers)
 			continue;
 		answers++;
 		greatest = heights[i] > greatest ? heights[i] : greatest;
-		least = heights[i] < least ? heights[i] : least;
+		min = heights[i] < min ? heights[i] : min;
 	}
 	/* Which of them is right is unknown: the greatest height would be safe, but one server
 	 * far ahead would keep a payment in flight forever. */
-	if (answers < quorum(servers) || greatest - least > PAY_VALID_BLOCKS ||
+	if (answers < quorum(servers) || greatest - min > PAY_VALID_BLOCKS ||
 		claimed < 0 || claimed > greatest + 2 * PAY_VALID_BLOCKS)
 		return -1;
 	/* a real blockhash is older than now, so it has expired 150 blocks from now */

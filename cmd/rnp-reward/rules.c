@@ -311,13 +311,13 @@ uint32_t rules_model_add(struct rules *r, const char *raw, int64_t memory_bytes)
 /* --- computing ----------------------------------------------------------------------------- */
 
 void rules_eval_init(struct eval *e, const struct rules *r, const struct usage *u,
-	int64_t epoch_s, int64_t price_uusd, const int64_t *most)
+	int64_t epoch_s, int64_t price_uusd, const int64_t *max)
 {
 	e->rules = r;
 	e->env = (struct expr_env){ .usage = u,
 		.epoch_s = epoch_s,
 		.price_uusd = price_uusd,
-		.most = most,
+		.max = max,
 		.terms = e->term,
 		.rows = u->model == RULES_NO_MODEL ? NULL : &r->models[u->model].rows };
 }

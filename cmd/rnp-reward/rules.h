@@ -96,7 +96,7 @@ struct eval {
 
 /* Prepares e for one node; most as in struct expr_env. */
 void rules_eval_init(struct eval *e, const struct rules *r, const struct usage *u,
-	int64_t epoch_s, int64_t price_uusd, const int64_t *most);
+	int64_t epoch_s, int64_t price_uusd, const int64_t *max);
 
 /* Computes all terms of a node. Returns 0, or -1 with EX_DATAERR: a value does not fit 128
  * bits. */

@@ -270,9 +270,9 @@ static void item_free(struct item *item)
 	free(item);
 }
 
-/* Writes the finished answers in order; waits for the oldest while more than `most` are
+/* Writes the finished answers in order; waits for the oldest while more than `limit` are
  * pending. */
-static int write_ready(struct batch *b, int64_t most)
+static int write_ready(struct batch *b, int64_t limit)
 {
 	struct item *item;
 	bool done;
@@ -280,7 +280,7 @@ static int write_ready(struct batch *b, int64_t most)
 
 	while (rc == 0 && (item = b->first)) {
 		pthread_mutex_lock(&b->lock);
-		while (!item->done && b->pending > most)
+		while (!item->done && b->pending > limit)
 			pthread_cond_wait(&b->ready, &b->lock);
 		done = item->done;
 		pthread_mutex_unlock(&b->lock);

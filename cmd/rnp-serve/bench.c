@@ -116,7 +116,7 @@ struct shot {
 	bool ok;
 	/* [events]: time of each event, for the rate */
 	int64_t *at;
-	size_t at_room;
+	size_t at_cap;
 };
 
 struct load {
@@ -268,7 +268,7 @@ static void hear_data(struct ear *e, const char *text, size_t len, int64_t now)
 		if (!s->first_ns)
 			s->first_ns = now;
 		s->last_ns = now;
-		s->at = xgrow(s->at, &s->at_room, (size_t)s->events + 1, sizeof *s->at);
+		s->at = xgrow(s->at, &s->at_cap, (size_t)s->events + 1, sizeof *s->at);
 		s->at[s->events++] = now;
 	}
 	hear_usage(s, json_object_get(o, "usage"));

@@ -36,19 +36,19 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 {
 	const struct request *q = &x->request;
 	uint32_t n = (uint32_t)(p->ids.len / sizeof(uint32_t));
-	int64_t max = q->tokens_max, room = (int64_t)x->model->context - n;
+	int64_t max = q->tokens_max, left = (int64_t)x->model->context - n;
 	bool chat = !request_has_prompts(q);
 
 	if (max < 0)
-		max = chat ? room : COMPLETION_TOKENS;
+		max = chat ? left : COMPLETION_TOKENS;
 	c->x = x;
 	c->index = index;
 	c->answer.user = c;
 	c->answer.tokens = xmalloc(p->ids.len);
 	memcpy(c->answer.tokens, p->ids.data, p->ids.len);
-	c->answer.tokens_room = n;
+	c->answer.tokens_capacity = n;
 	c->answer.prompt = n;
-	c->answer.tokens_max = (uint32_t)(max < room ? max : room);
+	c->answer.tokens_max = (uint32_t)(max < left ? max : left);
 	c->answer.sampling = q->sampling;
 	c->answer.sampling.choice = index % q->n;
 	if (q->kind == REQUEST_EMBEDDING) {
@@ -435,13 +435,13 @@ static void write_stream(struct exchange *x)
 
 static void add_time(struct histogram *h, int64_t ns, uint64_t times)
 {
-	int64_t most = 1000000;
+	int64_t limit = 1000000;
 	int i = 0;
 
 	if (ns < 0)
 		return;
-	for (; i < HISTOGRAM_BUCKETS - 1 && ns > most; i++)
-		most *= 2;
+	for (; i < HISTOGRAM_BUCKETS - 1 && ns > limit; i++)
+		limit *= 2;
 	h->counts[i] += times;
 	h->n += times;
 	h->sum += (double)ns * 1e-9 * (double)times;

@@ -105,7 +105,7 @@ static int read_key(struct api_key *key, const char *line, size_t len, const cha
 	return rc;
 }
 
-static int add_key(struct api_key ***list, size_t *count, size_t *room,
+static int add_key(struct api_key ***list, size_t *count, size_t *cap,
 	const struct api_key *key, const char *where)
 {
 	for (size_t i = 0; i < *count; i++)
@@ -113,7 +113,7 @@ static int add_key(struct api_key ***list, size_t *count, size_t *room,
 			memcmp((*list)[i]->hash, key->hash, API_KEY_HASH) == 0)
 			return err_set(EX_DATAERR, "%s: '%s' is there twice", where,
 				key->name);
-	*list = xgrow(*list, room, *count + 1, sizeof **list);
+	*list = xgrow(*list, cap, *count + 1, sizeof **list);
 	(*list)[*count] = xmalloc(sizeof *key);
 	*(*list)[(*count)++] = *key;
 	return 0;
@@ -123,7 +123,7 @@ static int read_file(const char *path, struct api_key ***list, size_t *count)
 {
 	char *files[] = { (char *)path }, *line;
 	struct lines lines;
-	size_t len, room = 0;
+	size_t len, cap = 0;
 	int rc;
 
 	*list = NULL;
@@ -133,7 +133,7 @@ static int read_file(const char *path, struct api_key ***list, size_t *count)
 		struct api_key key = { 0 };
 
 		if (read_key(&key, line, len, lines_where(&lines)) < 0 ||
-			add_key(list, count, &room, &key, lines_where(&lines)) < 0) {
+			add_key(list, count, &cap, &key, lines_where(&lines)) < 0) {
 			rc = -1;
 			break;
 		}
@@ -166,7 +166,7 @@ int keys_open(struct keys *k, const char *path)
 		return -1;
 	if (read_file(path, &k->list, &k->count) < 0)
 		return -1;
-	k->room = k->count;
+	k->cap = k->count;
 	if (!k->count)
 		return err_set(EX_DATAERR, "'%s' has no keys", path);
 	return 0;
@@ -218,7 +218,7 @@ int keys_refresh(struct keys *k)
 			old->revoked = false;
 			continue;
 		}
-		k->list = xgrow(k->list, &k->room, k->count + 1, sizeof *k->list);
+		k->list = xgrow(k->list, &k->cap, k->count + 1, sizeof *k->list);
 		k->list[k->count++] = list[i];
 		list[i] = NULL;
 	}
@@ -256,14 +256,14 @@ struct api_key *keys_find(struct keys *k, const char *authorization)
 /* Returns the level of the bucket at this moment. */
 static void fill(struct api_key *key, int64_t now_ns)
 {
-	double most = (double)key->limit_tokens;
+	double max = (double)key->limit_tokens;
 
 	if (!key->filled_ns)
-		key->bucket = most;
+		key->bucket = max;
 	else
-		key->bucket += (double)(now_ns - key->filled_ns) * 1e-9 / 60 * most;
-	if (key->bucket > most)
-		key->bucket = most;
+		key->bucket += (double)(now_ns - key->filled_ns) * 1e-9 / 60 * max;
+	if (key->bucket > max)
+		key->bucket = max;
 	key->filled_ns = now_ns;
 }
 

@@ -33,7 +33,7 @@ struct keys {
 	pthread_mutex_t lock;
 	char *path;
 	struct api_key **list; /* the keys do not move in memory until release */
-	size_t count, room;
+	size_t count, cap;
 	int64_t changed_ns; /* modification time of the file */
 };
 

@@ -29,7 +29,7 @@ VALUE(running, c->engine.running)
 VALUE(waiting, c->engine.waiting)
 VALUE(pages, c->engine.pages)
 VALUE(pages_used, c->engine.pages_used)
-VALUE(pages_kept, c->engine.pages_kept)
+VALUE(pages_reusable, c->engine.pages_reusable)
 VALUE(steps, c->engine.steps)
 VALUE(step_seconds, (double)c->step_ns * 1e-9)
 VALUE(rows, c->engine.rows)
@@ -46,7 +46,7 @@ static const struct gauge gauges[] = {
 	{ "cache_pages", "gauge", "Pages of the cache.", pages },
 	{ "cache_pages_used", "gauge", "Pages that are not free.", pages_used },
 	{ "cache_pages_kept", "gauge", "Pages kept only for who may ask again.",
-		pages_kept },
+		pages_reusable },
 	{ "steps_total", "counter", "Steps of the engine.", steps },
 	{ "step_seconds_total", "counter", "Time of all steps.", step_seconds },
 	{ "rows_total", "counter", "Rows of all steps.", rows },

@@ -22,12 +22,12 @@ static void normalise(float *x, uint32_t n)
 
 static void add_base64(struct buf *out, const float *x, uint32_t n)
 {
-	size_t bytes = n * sizeof *x, room;
+	size_t bytes = n * sizeof *x, cap;
 	char *text;
 
-	room = sodium_base64_ENCODED_LEN(bytes, sodium_base64_VARIANT_ORIGINAL);
-	text = xmalloc(room);
-	sodium_bin2base64(text, room, (const unsigned char *)x, bytes,
+	cap = sodium_base64_ENCODED_LEN(bytes, sodium_base64_VARIANT_ORIGINAL);
+	text = xmalloc(cap);
+	sodium_bin2base64(text, cap, (const unsigned char *)x, bytes,
 		sodium_base64_VARIANT_ORIGINAL);
 	buf_addf(out, "\"%s\"", text);
 	free(text);

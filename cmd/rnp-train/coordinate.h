@@ -82,7 +82,7 @@ struct coordinator {
 	struct outer_dn dn;
 	int64_t opened_ms; /* time of day at which the round was opened; 0: not yet */
 	int64_t *seen;     /* by member's number: when it was heard of, as r's times */
-	size_t seen_room;
+	size_t members_seen_cap;
 	/* bytes at the sockets up to the last round */
 	uint64_t was_sent, was_received, was_data;
 	bool over, stop;

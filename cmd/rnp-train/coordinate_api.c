@@ -349,15 +349,15 @@ static enum httpd_when get_tokens(void *ctx, struct httpd_request *q,
 	const char *from_text = httpd_query(q, "from"),
 		   *count_text = httpd_query(q, "count");
 	uint64_t from, count, ids = (uint64_t)g->run.length + 1;
-	uint64_t most = PROTOCOL_PIECE_BYTES / (ids * 4);
+	uint64_t max = PROTOCOL_PIECE_BYTES / (ids * 4);
 	uint32_t *window;
 	int rc = 0;
 
 	if (!from_text || !count_text || !coordinate_parse_number(from_text, &from) ||
 		!coordinate_parse_number(count_text, &count))
 		return httpd_error(r, 400, "from, count: are not numbers");
-	if (!count || count > (most ? most : 1))
-		return httpd_error(r, 400, "count: 1 to %" PRIu64, most ? most : 1);
+	if (!count || count > (max ? max : 1))
+		return httpd_error(r, 400, "count: 1 to %" PRIu64, max ? max : 1);
 	window = xmalloc(ids * sizeof *window);
 	for (uint64_t n = from; rc == 0 && n < from + count; n++) {
 		rc = lm_shards_get(&g->data, shuffle_at(&g->shuffle, n), ids, window);

@@ -344,7 +344,7 @@ int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all
 	size_t *n)
 {
 	sqlite3_stmt *q = NULL;
-	size_t room = 0;
+	size_t cap = 0;
 	int rc;
 
 	*all = NULL;
@@ -356,7 +356,7 @@ int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all
 		return -1;
 	store_bind(q, "i", (int64_t)round);
 	while ((rc = store_step(&g->db, q)) == 1) {
-		*all = xgrow(*all, &room, *n + 1, sizeof **all);
+		*all = xgrow(*all, &cap, *n + 1, sizeof **all);
 		read_turn(q, &(*all)[(*n)++]);
 	}
 	sqlite3_finalize(q);

@@ -97,7 +97,7 @@ static void decide(struct counted *c, size_t k)
 
 /* A round needs deltas: of those that were refused the ones that helped most are taken after all,
  * until there are as many as the rule needs. */
-static void keep_enough(struct counted *c, size_t k, size_t least)
+static void keep_enough(struct counted *c, size_t k, size_t min)
 {
 	for (;;) {
 		struct counted *best = NULL;
@@ -108,7 +108,7 @@ static void keep_enough(struct counted *c, size_t k, size_t least)
 			if (c[i].refused && (!best || c[i].own > best->own))
 				best = &c[i];
 		}
-		if (!best || good >= least)
+		if (!best || good >= min)
 			return;
 		best->refused = false;
 	}
@@ -158,14 +158,14 @@ static int judge(struct judging *j, struct closed *x)
 int coordinate_judge(struct coordinator *g, struct closed *x)
 {
 	struct judging j = { .g = g, .fresh = round_fresh(&g->r) };
-	size_t least = aggregate_least(&g->run.aggregate);
+	size_t min = aggregate_least(&g->run.aggregate);
 
 	if (!g->o.judge)
 		return 0;
 	if (judge(&j, x) < 0)
 		return -1;
 	decide(x->c, x->k);
-	keep_enough(x->c, x->k, least ? least : 1);
+	keep_enough(x->c, x->k, min ? min : 1);
 	part(x);
 	return 0;
 }

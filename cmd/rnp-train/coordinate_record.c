@@ -142,13 +142,13 @@ static int read_valid(void *arg, uint64_t n, uint32_t *ids)
 static int validate(struct coordinator *g, double *loss)
 {
 	uint64_t windows = (g->valid.count - 1) / g->run.length;
-	uint64_t most = (uint64_t)g->o.eval_tokens / g->run.length;
+	uint64_t max = (uint64_t)g->o.eval_tokens / g->run.length;
 	struct flatfile pub = FLATFILE_INIT;
 	char name[64];
 	int rc;
 
-	if (windows > most)
-		windows = most ? most : 1;
+	if (windows > max)
+		windows = max ? max : 1;
 	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)g->round - 1);
 	rc = flatfile_open(&pub, g->dir, name, g->run.parameters);
 	if (rc == 0)

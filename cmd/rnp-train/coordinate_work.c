@@ -25,10 +25,11 @@ int64_t coordinate_now(const struct coordinator *g)
 
 static void hear_of(struct coordinator *g, int64_t number)
 {
-	size_t had = g->seen_room;
+	size_t had = g->members_seen_cap;
 
-	g->seen = xgrow(g->seen, &g->seen_room, (size_t)number + 1, sizeof *g->seen);
-	for (size_t i = had; i < g->seen_room; i++)
+	g->seen = xgrow(g->seen, &g->members_seen_cap, (size_t)number + 1,
+		sizeof *g->seen);
+	for (size_t i = had; i < g->members_seen_cap; i++)
 		g->seen[i] = coordinate_now(g);
 	g->seen[number] = coordinate_now(g);
 }
@@ -97,7 +98,7 @@ void coordinate_miss(struct coordinator *g)
 
 		if (!m->here || !m->asks)
 			continue;
-		if (i >= g->seen_room)
+		if (i >= g->members_seen_cap)
 			hear_of(g, (int64_t)i);
 		else if (now - g->seen[i] > MISSED_MS)
 			round_leave(&g->r, i, now);

@@ -19,7 +19,7 @@
 #include "common/cli/progress.h"
 
 static const char *model, *data, *tokenizer, *device, *precision = "f32";
-static int64_t length, batch, most_tokens;
+static int64_t length, batch, tokens_limit;
 
 static const struct opt opts[] = {
 	OPT_MODEL(&model),
@@ -46,7 +46,7 @@ static const struct opt opts[] = {
 		.help = "sequences at once (default: about 2048 tokens)" },
 	{ .name = "tokens",
 		.kind = OPT_I64,
-		.to = &most_tokens,
+		.to = &tokens_limit,
 		.metavar = "N",
 		.min = 1,
 		.help = "predict only the first N (default: all)" },
@@ -145,8 +145,8 @@ static int open_all(struct evaluation *e)
 		return -1;
 	if ((is_shards(data) ? read_shards(e, path) : read_text(e)) < 0)
 		return -1;
-	if (most_tokens && e->count > (uint64_t)most_tokens + 1)
-		e->count = (uint64_t)most_tokens + 1;
+	if (tokens_limit && e->count > (uint64_t)tokens_limit + 1)
+		e->count = (uint64_t)tokens_limit + 1;
 	if (e->count < 2)
 		return err_set(EX_DATAERR, "%s: less than two tokens: nothing to predict",
 			data);

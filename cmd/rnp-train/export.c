@@ -38,7 +38,7 @@ static enum lm_type chosen_type(void)
 	for (enum lm_type t = LM_F32; type_name && t < LM_TYPES; t++)
 		if (strcmp(type_name, lm_type_name(t)) == 0)
 			return t;
-	return LM_TYPE_KEPT;
+	return LM_TYPE_UNCHANGED;
 }
 
 /* The last part of M's name without its ending: what other engines show. */

@@ -46,11 +46,11 @@ static uint64_t turn_text_bytes(const struct worker *w)
 
 static uint64_t free_bytes(struct dev *d)
 {
-	uint64_t room = 0;
+	uint64_t cap = 0;
 	int64_t there = d->is_host ? hw_available_read() : 0;
 
-	if (!there && d->ops->mem_free(d, &room) == 0)
-		there = (int64_t)room;
+	if (!there && d->ops->mem_free(d, &cap) == 0)
+		there = (int64_t)cap;
 	return there > 0 ? (uint64_t)there : UINT64_MAX;
 }
 

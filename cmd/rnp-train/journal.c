@@ -27,8 +27,8 @@ void journal_release(struct journal *j)
 
 static void note_at(struct journal *j, double step, double loss, double valid_loss)
 {
-	if (j->n == j->room) {
-		size_t bytes = (j->room = j->room ? 2 * j->room : 1024) * sizeof(double);
+	if (j->n == j->cap) {
+		size_t bytes = (j->cap = j->cap ? 2 * j->cap : 1024) * sizeof(double);
 
 		j->steps = xrealloc(j->steps, bytes);
 		j->losses = xrealloc(j->losses, bytes);
@@ -221,13 +221,13 @@ int journal_plan(struct session *s)
 	struct lm_train_plan p;
 	json_t *r;
 	int64_t there = s->d.is_host ? hw_available_read() : 0;
-	uint64_t room;
+	uint64_t cap;
 	int rc;
 
 	if (lm_train_plan(&p, &s->d, &s->train_options) < 0)
 		return -1;
-	if (!there && s->d.ops->mem_free(&s->d, &room) == 0)
-		there = (int64_t)room;
+	if (!there && s->d.ops->mem_free(&s->d, &cap) == 0)
+		there = (int64_t)cap;
 	r = json_record("rnp.plan");
 	json_set_text(r, "model", s->o.model);
 	json_set_text(r, "device", s->d.name);

@@ -14,7 +14,7 @@ struct journal {
 	int64_t step_ns;  /* that the last step took */
 	uint64_t began_tokens;
 	double *steps, *losses, *valid_steps, *valid_losses;
-	size_t n, valids, room;
+	size_t n, valids, cap;
 };
 
 void journal_release(struct journal *j);

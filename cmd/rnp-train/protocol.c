@@ -24,10 +24,10 @@ void protocol_hex(char out[PROTOCOL_HEX], const unsigned char bytes[32])
 	sodium_bin2hex(out, PROTOCOL_HEX, bytes, 32);
 }
 
-int protocol_units(int64_t *out, double v, double units, double most, const char *option)
+int protocol_units(int64_t *out, double v, double units, double max, const char *option)
 {
-	if (!(v >= 0 && v <= most))
-		return err_set(EX_USAGE, "--%s: not within 0 and %g", option, most);
+	if (!(v >= 0 && v <= max))
+		return err_set(EX_USAGE, "--%s: not within 0 and %g", option, max);
 	*out = llround(v * units);
 	if (fabs((double)*out - v * units) > 1e-6 * (1 + v * units))
 		return err_set(EX_USAGE, "--%s: more digits than %g of it", option,

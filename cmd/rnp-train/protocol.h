@@ -100,7 +100,7 @@ void protocol_hex(char out[PROTOCOL_HEX], const unsigned char bytes[32]);
 
 /* Whole numbers from a real: 0.0004 in 10^-9 is 400000. Returns 0, or -1 with err_set(EX_USAGE) that
  * names the option: it is not within 0 .. most, or not a whole number of units. */
-int protocol_units(int64_t *out, double v, double units, double most, const char *option);
+int protocol_units(int64_t *out, double v, double units, double max, const char *option);
 
 /* Appends ids as GET /v1/tokens has them: little-endian, of 2 bytes where the vocabulary has no more
  * than 65,536 tokens, else of 4. unpack takes n of them back; false: one is not of the vocabulary. */

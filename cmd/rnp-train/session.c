@@ -367,10 +367,10 @@ int session_step(struct session *s, struct lm_step *out)
 int session_eval(struct session *s, double *loss)
 {
 	uint64_t length = (uint64_t)s->o.length, windows = (s->valid.count - 1) / length;
-	uint64_t most = (uint64_t)s->o.eval_tokens / length;
+	uint64_t max = (uint64_t)s->o.eval_tokens / length;
 
-	if (windows > most)
-		windows = most ? most : 1;
+	if (windows > max)
+		windows = max ? max : 1;
 	if (lm_loop_eval(&s->loop, read_valid, s, windows, loss) < 0)
 		return -1;
 	s->valid_loss = *loss;

@@ -49,13 +49,13 @@ struct site {
 	struct round round;
 	uint64_t worker; /* its number as a worker of the root; NOBODY: it is the root */
 	uint64_t *worker_of; /* [members] */
-	size_t members_room;
+	size_t members_cap;
 	uint64_t *parked, nparked; /* workers that wait for an assignment */
-	size_t parked_room;
+	size_t parked_cap;
 	double up_free, down_free; /* when its link becomes free, ms */
 	uint64_t received, sent, round_received, round_sent;
 	uint64_t *updates; /* bytes by turn */
-	size_t updates_room;
+	size_t updates_cap;
 	uint64_t done; /* inner steps of all rounds so far */
 	int64_t tick_at,
 		opened; /* tick_at: when the next tick is due, ROUND_NEVER: none */
@@ -65,7 +65,7 @@ struct sim {
 	const struct sim_options *o;
 	const struct sim_callbacks *c;
 	struct event *heap;
-	size_t nheap, heap_room;
+	size_t nheap, sim_heap_cap;
 	uint64_t order;
 	int64_t now;
 	struct worker *workers;
@@ -90,7 +90,7 @@ static void push(struct sim *s, int64_t at, enum event_kind kind, uint64_t who,
 	struct event e = { at, s->order++, kind, who, more };
 	size_t i = s->nheap++;
 
-	s->heap = xgrow(s->heap, &s->heap_room, s->nheap, sizeof *s->heap);
+	s->heap = xgrow(s->heap, &s->sim_heap_cap, s->nheap, sizeof *s->heap);
 	for (; i && before(&e, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
 		s->heap[i] = s->heap[(i - 1) / 2];
 	s->heap[i] = e;
@@ -176,7 +176,7 @@ static void join(struct sim *s, uint64_t i)
 		push(s, s->now + 60000, JOIN, i, w->life);
 		return;
 	}
-	t->worker_of = xgrow(t->worker_of, &t->members_room, (size_t)member + 1,
+	t->worker_of = xgrow(t->worker_of, &t->members_cap, (size_t)member + 1,
 		sizeof *t->worker_of);
 	t->worker_of[member] = i;
 	w->member = (uint64_t)member;
@@ -240,7 +240,7 @@ static void ask(struct sim *s, uint64_t i)
 		begin_work(s, i);
 		break;
 	case ROUND_WAIT:
-		t->parked = xgrow(t->parked, &t->parked_room, t->nparked + 1,
+		t->parked = xgrow(t->parked, &t->parked_cap, t->nparked + 1,
 			sizeof *t->parked);
 		t->parked[t->nparked++] = i;
 		w->parked = true;
@@ -343,7 +343,7 @@ static void wake(struct sim *s, struct site *t)
 	uint64_t n = t->nparked, *parked = t->parked;
 
 	t->parked = NULL;
-	t->nparked = t->parked_room = 0;
+	t->nparked = t->parked_cap = 0;
 	for (uint64_t i = 0; i < n; i++) {
 		bool waits = s->workers[parked[i]].parked;
 
@@ -396,7 +396,7 @@ static void publish(struct sim *s, uint64_t site)
 		return;
 	}
 	describe(s, t, &d);
-	t->updates = xgrow(t->updates, &t->updates_room, turn + 1, sizeof *t->updates);
+	t->updates = xgrow(t->updates, &t->updates_cap, turn + 1, sizeof *t->updates);
 	t->updates[turn] = (uint64_t)bytes;
 	count_bytes(t);
 	t->done += t->round.policy.steps;

@@ -60,7 +60,7 @@ static int read_link(struct sim_link *l, const json_t *o, const char *where)
 int sim_links_read(struct sim_link **links, size_t *n, const char *path)
 {
 	char *files[] = { (char *)(uintptr_t)path }, *text;
-	size_t room = 0, len;
+	size_t cap = 0, len;
 	struct lines lines;
 	int more, rc = 0;
 
@@ -71,7 +71,7 @@ int sim_links_read(struct sim_link **links, size_t *n, const char *path)
 		json_t *o = more < 0 ? NULL :
 				       json_parse_object(text, len, lines_where(&lines));
 
-		*links = xgrow(*links, &room, *n + 1, sizeof **links);
+		*links = xgrow(*links, &cap, *n + 1, sizeof **links);
 		rc = o ? read_link(*links + *n, o, lines_where(&lines)) : -1;
 		*n += rc == 0;
 		json_decref(o);
@@ -84,10 +84,10 @@ int sim_links_read(struct sim_link **links, size_t *n, const char *path)
 
 double sim_bps(const struct sim_link *l, int64_t bps)
 {
-	double trip = 2 * (double)l->latency_ms / 1000, most;
+	double trip = 2 * (double)l->latency_ms / 1000, max;
 
 	if (!l->loss_ppm || !l->latency_ms)
 		return (double)bps;
-	most = CONNECTIONS * 8 * SEGMENT / trip * sqrt(1.5 / ((double)l->loss_ppm / 1e6));
-	return fmin((double)bps, most);
+	max = CONNECTIONS * 8 * SEGMENT / trip * sqrt(1.5 / ((double)l->loss_ppm / 1e6));
+	return fmin((double)bps, max);
 }

@@ -551,7 +551,7 @@ static int parse_rules(struct update_options *u, struct outer_dn *dn)
 
 static int check_given(void)
 {
-	size_t least;
+	size_t smallest;
 
 	if (parse_rules(&sim.t.update, &sim.t.dn) < 0)
 		return -1;
@@ -582,10 +582,10 @@ static int check_given(void)
 			(long long)options.quorum, (long long)options.workers);
 	if (parse_hostile(&sim.t) < 0)
 		return -1;
-	least = aggregate_least(&sim.t.update.aggregate);
-	if ((size_t)options.quorum < least)
+	smallest = aggregate_least(&sim.t.update.aggregate);
+	if ((size_t)options.quorum < smallest)
 		return err_set(EX_USAGE, "--aggregate %s needs a --quorum of %zu",
-			options.aggregate, least);
+			options.aggregate, smallest);
 	return 0;
 }
 

@@ -143,7 +143,7 @@ void table_card_line(struct buf *out, const char *label, size_t label_width,
 	const char *text, size_t width)
 {
 	size_t indent = label_width + TABLE_GAP, skip, bytes;
-	size_t room = !width               ? 0 :
+	size_t left = !width               ? 0 :
 		width > indent + NARROWEST ? width - indent :
 					     NARROWEST;
 
@@ -151,7 +151,7 @@ void table_card_line(struct buf *out, const char *label, size_t label_width,
 	add_blanks(out,
 		indent > table_width(label) ? indent - table_width(label) : TABLE_GAP);
 	for (bool first = true; first || *text; first = false) {
-		bytes = next_line(text, room, &skip);
+		bytes = next_line(text, left, &skip);
 		if (!first)
 			add_blanks(out, indent);
 		buf_add(out, text, bytes);

@@ -87,9 +87,9 @@ static int through_host(struct gpu_allreduce *s, float *data, uint64_t n)
 	return s->d.ops->put(&s->d, data, s->stage, bytes) < 0 ? failed(s) : 0;
 }
 
-int gpu_allreduce_sum(struct gpu_allreduce *s, float *data, uint64_t n, void *mark)
+int gpu_allreduce_sum(struct gpu_allreduce *s, float *data, uint64_t n, void *event)
 {
-	int rc = s->d.ops->event_wait(&s->d, mark) < 0 ? failed(s) : 0;
+	int rc = s->d.ops->event_wait(&s->d, event) < 0 ? failed(s) : 0;
 
 	while (rc == 0 && n) {
 		uint64_t piece = n < GPU_ALLREDUCE_PIECE ? n : GPU_ALLREDUCE_PIECE;

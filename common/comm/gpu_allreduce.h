@@ -29,7 +29,7 @@ void gpu_allreduce_close(struct gpu_allreduce *s); /* NULL is fine */
 /* Replaces data[i], on the device, by the sum over all ranks, the same bits on every rank, once
  * the device has reached the event (of another handle of it). Returns when that is done: 0, or
  * -1 with err_set(). */
-int gpu_allreduce_sum(struct gpu_allreduce *s, float *data, uint64_t n, void *mark);
+int gpu_allreduce_sum(struct gpu_allreduce *s, float *data, uint64_t n, void *event);
 
 const char *gpu_allreduce_backend(const struct gpu_allreduce
 		*s); /* "nccl", or else the name of over: "tcp", "mpi" */

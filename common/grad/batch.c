@@ -84,22 +84,22 @@ static void free_both(struct grad_batch *b, void *host, void *device)
 /* Allocates the planes without gaps, whose chunks are the coder's. */
 static int alloc_apart(struct grad_batch *b)
 {
-	uint64_t most = 0, chunks = b->chunks_max;
+	uint64_t max = 0, chunks = b->chunks_max;
 
 	for (int p = 0; p < b->layout.planes; p++) {
 		const struct quant_plane *plane = &b->layout.plane[p];
-		uint64_t room = huff_bound(chunks * plane->stride, plane->stride);
+		uint64_t cap = huff_bound(chunks * plane->stride, plane->stride);
 
 		b->apart[p] = plane->coded && plane->bytes == plane->stride &&
 			plane->stride <= HUFF_CHUNK_MAX;
 		if (!b->apart[p])
 			continue;
-		b->coded[p] = xmalloc(room);
+		b->coded[p] = xmalloc(cap);
 		b->at[p] = xcalloc(chunks + 1, sizeof *b->at[p]);
-		most = room > most ? room : most;
+		max = cap > max ? cap : max;
 	}
 	b->pieces = xcalloc(chunks * QUANT_PLANES_MAX, sizeof *b->pieces);
-	if (grad_alloc(b, (void **)&b->d_coded, most) < 0)
+	if (grad_alloc(b, (void **)&b->d_coded, max) < 0)
 		return -1;
 	return grad_alloc(b, (void **)&b->d_at, (chunks + 1) * sizeof *b->d_at);
 }
@@ -117,7 +117,7 @@ static enum cpu_level level_of(const struct grad_batch *b)
 	return level;
 }
 
-static int init(struct grad_batch *b, struct dev *d, const struct grad *g, uint64_t most,
+static int init(struct grad_batch *b, struct dev *d, const struct grad *g, uint64_t max,
 	unsigned threads)
 {
 	memset(b, 0, sizeof *b);
@@ -127,7 +127,7 @@ static int init(struct grad_batch *b, struct dev *d, const struct grad *g, uint6
 		(g->q.method == QUANT_NONE || g->q.method == QUANT_LOSSLESS);
 	b->host = grad_on_host(d);
 	b->chunk = quant_chunk(g->q.method);
-	b->elements = most;
+	b->elements = max;
 	if (g->elements < b->elements)
 		b->elements = (g->elements + b->chunk - 1) / b->chunk * b->chunk;
 	if (!b->elements)

@@ -15,7 +15,7 @@ struct grad_decoder {
 	void *ctx;
 	crypto_generichash_state root, sizes;
 	uint64_t elements, chunks; /* returned so far */
-	uint64_t most;             /* upper bound of elements */
+	uint64_t max;              /* upper bound of elements */
 	uint64_t taken;            /* bytes read since the end marker */
 	void *staging;             /* device: elements for the host */
 	bool last, done; /* last: the last chunk was read; done: the index too */
@@ -91,10 +91,10 @@ static int read_chunk(struct grad_decoder *r, uint64_t before)
 	if (!n || n > b->chunk || bytes > grad_payload_max(&b->g, n))
 		return err_set(EX_DATAERR, "chunk %llu claims %u elements in %u bytes",
 			(unsigned long long)(r->chunks + b->chunks), n, bytes);
-	if (n > r->most - before)
+	if (n > r->max - before)
 		return err_set(EX_DATAERR,
 			"it holds more than the %llu elements that it should",
-			(unsigned long long)r->most);
+			(unsigned long long)r->max);
 	if (r->read(r->ctx, slot + 8, GRAD_CHECK_BYTES + bytes) < 0)
 		return truncated(r);
 	r->last = n < b->chunk;
@@ -210,7 +210,7 @@ struct grad_decoder *grad_decoder_new(struct dev *d, grad_read_fn read, void *ct
 	memcpy(r->b.check, check, sizeof check);
 	for (uint64_t c = 0; c < r->b.chunks_max; c++)
 		r->b.steps[c] = g.step;
-	r->most = g.elements;
+	r->max = g.elements;
 	crypto_generichash_init(&r->root, check, GRAD_CHECK_BYTES, GRAD_ROOT_BYTES);
 	crypto_generichash_init(&r->sizes, NULL, 0, GRAD_ROOT_BYTES);
 	return r;
@@ -268,7 +268,7 @@ int grad_decode(struct dev *d, struct grad *g, const void *container, size_t len
 			(unsigned long long)n, bf16 ? "bf16" : "f32");
 		goto out;
 	}
-	r->most = n;
+	r->max = n;
 	do {
 		if (grad_decoder_next_host(r, (char *)elements + at * (bf16 ? 2 : 4),
 			    &part) < 0)

@@ -464,9 +464,9 @@ void grad_encoder_free(struct grad_encoder *e)
 int grad_spread(struct dev *d, const struct grad *g, const void *elements,
 	const float *feedback, uint64_t n, uint64_t bins[QUANT_BINS])
 {
-	const uint64_t most = UINT64_C(1) << 24;
+	const uint64_t max = UINT64_C(1) << 24;
 	bool host = grad_on_host(d);
-	uint64_t part = n < most ? n : most, size = g->bf16 ? 2 : 4;
+	uint64_t part = n < max ? n : max, size = g->bf16 ? 2 : 4;
 	uint32_t *counts = NULL, *mine = xmalloc(QUANT_BINS * sizeof *mine);
 	void *raw = NULL;
 	float *floats = NULL, *carried = NULL;

@@ -17,7 +17,7 @@ struct bin {
 
 struct bins {
 	int n;
-	double count, energy, most;
+	double count, energy, max;
 	struct bin bin[QUANT_BINS];
 };
 
@@ -36,7 +36,7 @@ static double square_of(double centre, double width)
 static void gather(struct bins *b, const uint64_t counts[QUANT_BINS])
 {
 	b->n = 0;
-	b->count = b->energy = b->most = 0;
+	b->count = b->energy = b->max = 0;
 	for (uint32_t i = 0; i < 0x7f800000u >> 18; i++) {
 		double low = (double)half_float_of_bits(i << 18), high = low * 1.03125;
 		struct bin *one = &b->bin[b->n];
@@ -51,7 +51,7 @@ static void gather(struct bins *b, const uint64_t counts[QUANT_BINS])
 				 0; /* almost all elements of the lowest bin are 0 */
 		b->count += one->n;
 		b->energy += one->n * square_of(low + one->width / 2, one->width);
-		b->most = high;
+		b->max = high;
 		b->n++;
 	}
 }
@@ -193,7 +193,7 @@ static void try(struct outcome *o, const struct bins *b, double step, double rou
 static void widest(struct outcome *o, const struct bins *b, double error, double rounding,
 	int rounds)
 {
-	double low = 0.5 * sqrt(error / b->count), high = fmin(4 * b->most, STEP_MAX);
+	double low = 0.5 * sqrt(error / b->count), high = fmin(4 * b->max, STEP_MAX);
 
 	for (int i = 0; i < rounds; i++) {
 		double middle = sqrt(low * high);

@@ -26,19 +26,19 @@
  * once.) */
 static bool budget_allows(struct http_budget *b, int64_t rate)
 {
-	int64_t now_ns = clock_mono_ns(), most, passed_ns;
+	int64_t now_ns = clock_mono_ns(), limit, passed_ns;
 
 	if (!rate)
 		return true;
-	most = rate / BURST_PER_S > BURST_BYTES ? rate / BURST_PER_S : BURST_BYTES;
+	limit = rate / BURST_PER_S > BURST_BYTES ? rate / BURST_PER_S : BURST_BYTES;
 	passed_ns = now_ns - b->at_ns;
 	if (!b->at_ns || passed_ns > NS_PER_S)
-		b->bytes = b->at_ns ? most : BURST_BYTES;
+		b->bytes = b->at_ns ? limit : BURST_BYTES;
 	else
 		b->bytes += (int64_t)((double)rate * (double)passed_ns /
 			(double)NS_PER_S);
-	if (b->bytes > most)
-		b->bytes = most;
+	if (b->bytes > limit)
+		b->bytes = limit;
 	b->at_ns = now_ns;
 	return b->bytes > 0;
 }
@@ -276,7 +276,7 @@ size_t http_on_body(char *data, size_t size, size_t n, void *transfer)
 {
 	struct http_transfer *t = transfer;
 	struct buf *body = &t->r->body;
-	size_t bytes = size * n, room;
+	size_t bytes = size * n, cap;
 
 	if (look_for_abort(t))
 		return CURL_WRITEFUNC_ERROR;
@@ -290,8 +290,8 @@ size_t http_on_body(char *data, size_t size, size_t n, void *transfer)
 		return t->too_large ? CURL_WRITEFUNC_ERROR : add_to_sink(t, data, bytes);
 	}
 	if (t->q->sink) {
-		room = MESSAGE_BYTES_MAX - body->len;
-		buf_add(body, data, bytes < room ? bytes : room);
+		cap = MESSAGE_BYTES_MAX - body->len;
+		buf_add(body, data, bytes < cap ? bytes : cap);
 		return bytes;
 	}
 	if (bytes > (size_t)t->bytes_max - body->len) {

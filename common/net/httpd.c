@@ -46,12 +46,12 @@ static void listen_on(struct httpd_loop *l, bool on)
 /* Returns the loop with the fewest connections, or l if it has at most one more. */
 static struct httpd_loop *choose_loop(struct httpd_loop *l)
 {
-	struct httpd_loop *least = l;
+	struct httpd_loop *min = l;
 
 	for (int i = 0; i < l->h->nloops; i++)
-		if (l->h->loops[i].connections + 1 < least->connections)
-			least = &l->h->loops[i];
-	return least;
+		if (l->h->loops[i].connections + 1 < min->connections)
+			min = &l->h->loops[i];
+	return min;
 }
 
 static void hand_over(struct httpd_loop *from, struct httpd_conn *c)

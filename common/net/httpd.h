@@ -59,7 +59,7 @@ struct httpd_request {
  * present, httpd_resume(q) will be called. HTTPD_END: the body is complete. HTTPD_ABORT: the
  * connection is closed, so that the client sees that something is missing. Runs on a thread of
  * the server. */
-typedef long (*httpd_source)(void *ctx, struct httpd_request *q, void *to, size_t room);
+typedef long (*httpd_source)(void *ctx, struct httpd_request *q, void *to, size_t cap);
 #define HTTPD_END    (-1L)
 #define HTTPD_ABORT  (-2L)
 #define HTTPD_REFUSE (-3L)
@@ -163,7 +163,7 @@ struct httpd_config {
 	int request_timeout_s; /* to send the headers; half of it between requests; 0: 20 */
 	/* Bodies and replies: a client that moves fewer bytes than this in half of
 	 * request_timeout_s, while we wait for it alone, is disconnected; 0: 16 KiB */
-	int64_t least_bytes;
+	int64_t min_bytes;
 	int64_t rate_per_s; /* requests a second of one address; 0: no limit */
 	bool rate_loopback; /* limits by address apply to 127.0.0.1 and ::1, too */
 	/* Limits of bodies in memory by class; 0: 64 MiB and the largest that its routes take.

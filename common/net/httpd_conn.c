@@ -26,14 +26,14 @@
 
 /* --- bytes ------------------------------------------------------------------------------- */
 
-static long receive(struct httpd_conn *c, void *to, size_t room)
+static long receive(struct httpd_conn *c, void *to, size_t cap)
 {
 	ssize_t n;
 
 	if (c->tls)
-		return httpd_tls_recv(c->tls, to, room);
+		return httpd_tls_recv(c->tls, to, cap);
 	do
-		n = recv(c->fd, to, room, 0);
+		n = recv(c->fd, to, cap, 0);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return errno == EAGAIN || errno == EWOULDBLOCK ? AGAIN : FAILED;
@@ -41,12 +41,12 @@ static long receive(struct httpd_conn *c, void *to, size_t room)
 }
 
 /* Handles the result of a receive into room bytes. Returns true if bytes came. */
-static bool received(struct httpd_conn *c, long n, size_t room)
+static bool received(struct httpd_conn *c, long n, size_t cap)
 {
 	if (n > 0) {
 		/* a short receive means that there is no more; but TLS returns record by
 		 * record, and after the peer's end there will be no other event */
-		c->readable = c->tls || c->half_closed || (size_t)n == room;
+		c->readable = c->tls || c->half_closed || (size_t)n == cap;
 		c->moved += (uint64_t)n;
 		return true;
 	}
@@ -82,7 +82,7 @@ static void keep(struct httpd_conn *c)
  * connection was closed. */
 static bool refill(struct httpd_conn *c)
 {
-	size_t room = HTTPD_PIECE;
+	size_t cap = HTTPD_PIECE;
 	char *to = c->loop->scratch;
 	long n;
 
@@ -90,12 +90,12 @@ static bool refill(struct httpd_conn *c)
 		return false;
 	if (c->left) {
 		keep(c);
-		room = 4096;
-		to = buf_reserve(&c->kept, room);
+		cap = 4096;
+		to = buf_reserve(&c->kept, cap);
 		c->at = c->kept.data;
 	}
-	n = receive(c, to, room);
-	if (!received(c, n, room))
+	n = receive(c, to, cap);
+	if (!received(c, n, cap))
 		return false;
 	if (c->left)
 		c->kept.len += (size_t)n;
@@ -290,7 +290,7 @@ static bool left_in_body(const struct httpd_conn *c)
 static bool step_body(struct httpd_conn *c)
 {
 	struct httpd_exchange *x = c->x;
-	size_t room;
+	size_t cap;
 	char *to;
 	long n;
 
@@ -301,13 +301,13 @@ static bool step_body(struct httpd_conn *c)
 			httpd_conn_close(c);
 		return false;
 	}
-	to = c->left ? NULL : httpd_exchange_direct(x, &room);
+	to = c->left ? NULL : httpd_exchange_direct(x, &cap);
 	if (!to)
 		return refill(c);
 	if (!c->readable)
 		return false;
-	n = receive(c, to, room);
-	if (!received(c, n, room))
+	n = receive(c, to, cap);
+	if (!received(c, n, cap))
 		return false;
 	httpd_exchange_received(x, (size_t)n);
 	return true;
@@ -591,7 +591,7 @@ static bool is_slow(struct httpd_conn *c, int64_t now_ns)
 	if (we_are_waited_for(c) || took_ns > limit_ns / 2) {
 		uint64_t now = progress(c);
 		bool slow = !we_are_waited_for(c) &&
-			now < c->moved_then + (uint64_t)config->least_bytes;
+			now < c->moved_then + (uint64_t)config->min_bytes;
 
 		c->since_ns = now_ns;
 		c->moved_then = now;

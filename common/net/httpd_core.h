@@ -178,7 +178,7 @@ void httpd_exchange_refuse(struct httpd_exchange *x, int status, const char *why
 /* Uses up bytes of the body at c->at. Returns false when no more can be done now. */
 bool httpd_exchange_take(struct httpd_exchange *x);
 /* Returns where *room body bytes may be received directly, or NULL. */
-char *httpd_exchange_direct(struct httpd_exchange *x, size_t *room);
+char *httpd_exchange_direct(struct httpd_exchange *x, size_t *cap);
 void httpd_exchange_received(struct httpd_exchange *x, size_t len);
 /* Begins the reply after r was filled. */
 void httpd_exchange_reply(struct httpd_exchange *x);

@@ -125,16 +125,16 @@ bool httpd_has_room(const struct httpd_request *q, struct httpd_reply *r, size_t
 	struct httpd_exchange *x = (struct httpd_exchange *)(uintptr_t)q;
 	struct httpd_budget *b;
 	_Atomic size_t *mine;
-	bool room;
+	bool free_slot;
 
 	if (q->finish) /* a test made this request, not a server */
 		return true;
 	b = &x->h->replies;
 	mine = x->exempt ? NULL : &x->client->reply_bytes;
-	room = httpd_budget_take(b, mine, bytes);
-	if (room)
+	free_slot = httpd_budget_take(b, mine, bytes);
+	if (free_slot)
 		httpd_budget_give(b, mine, bytes);
-	if (room)
+	if (free_slot)
 		return true;
 	buf_release(&r->body);
 	r->retry_after_s = 1;
@@ -445,14 +445,15 @@ bool httpd_exchange_take(struct httpd_exchange *x)
 	return false;
 }
 
-char *httpd_exchange_direct(struct httpd_exchange *x, size_t *room)
+char *httpd_exchange_direct(struct httpd_exchange *x, size_t *free_slot)
 {
 	if (x->refused || x->route->take || x->head.body != HTTPD_BODY_LENGTH ||
 		!x->body_left)
 		return NULL;
-	*room = x->body_left < 4 * HTTPD_PIECE ? (size_t)x->body_left : 4 * HTTPD_PIECE;
+	*free_slot = x->body_left < 4 * HTTPD_PIECE ? (size_t)x->body_left :
+						      4 * HTTPD_PIECE;
 	/* the buffer grows with the bytes that come, not with the promised length */
-	return buf_reserve(&x->q.body, *room);
+	return buf_reserve(&x->q.body, *free_slot);
 }
 
 void httpd_exchange_received(struct httpd_exchange *x, size_t len)

@@ -48,8 +48,8 @@ void httpd_defaults(struct httpd_config *c)
 		c->per_client_max = PER_CLIENT_MAX;
 	if (!c->request_timeout_s)
 		c->request_timeout_s = REQUEST_TIMEOUT_S;
-	if (!c->least_bytes)
-		c->least_bytes = LEAST_BYTES;
+	if (!c->min_bytes)
+		c->min_bytes = LEAST_BYTES;
 }
 
 int httpd_write_port(const char *path, int port)

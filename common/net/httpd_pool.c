@@ -81,11 +81,11 @@ static void *work(void *arg)
 
 bool httpd_pool_add(struct httpd_pool *p, struct httpd_exchange *x)
 {
-	bool room;
+	bool free_slot;
 
 	pthread_mutex_lock(&p->lock);
-	room = p->waiting < WAITING_MAX;
-	if (room) {
+	free_slot = p->waiting < WAITING_MAX;
+	if (free_slot) {
 		x->next_job = NULL;
 		*p->end = x;
 		p->end = &x->next_job;
@@ -93,7 +93,7 @@ bool httpd_pool_add(struct httpd_pool *p, struct httpd_exchange *x)
 		pthread_cond_signal(&p->work);
 	}
 	pthread_mutex_unlock(&p->lock);
-	return room;
+	return free_slot;
 }
 
 struct httpd_pool *httpd_pool_start(struct httpd *h, int threads)

@@ -45,17 +45,17 @@ static int end_stream(struct httpd_exchange *x)
 static int fill_from_source(struct httpd_exchange *x)
 {
 	struct httpd_reply *r = &x->r;
-	size_t room = HTTPD_PIECE, skip = x->chunked ? FRAME_MAX : 0;
+	size_t cap = HTTPD_PIECE, skip = x->chunked ? FRAME_MAX : 0;
 	long n;
 
 	if (!x->chunked && !x->delimited) {
 		if (!r->bytes)
 			return end_stream(x);
-		if (r->bytes < (int64_t)room)
-			room = (size_t)r->bytes;
+		if (r->bytes < (int64_t)cap)
+			cap = (size_t)r->bytes;
 	}
 	n = r->source(x->h->config.ctx, &x->q,
-		buf_reserve(&x->out, skip + room + 2) + skip, room);
+		buf_reserve(&x->out, skip + cap + 2) + skip, cap);
 	if (n == HTTPD_END)
 		return x->chunked || x->delimited ? end_stream(x) : -1;
 	if (n < 0)
@@ -66,8 +66,8 @@ static int fill_from_source(struct httpd_exchange *x)
 		x->waiting = true;
 		return 0;
 	}
-	if ((size_t)n > room)
-		bug("a source wrote %ld bytes where %zu had room", n, room);
+	if ((size_t)n > cap)
+		bug("a source wrote %ld bytes where %zu had room", n, cap);
 	x->sent += (uint64_t)n;
 	httpd_budget_force(&x->h->replies, NULL, (size_t)n);
 	x->out_counted = (size_t)n;

@@ -189,12 +189,12 @@ static long result(SSL *s, int n)
 	}
 }
 
-long httpd_tls_recv(struct httpd_tls_session *s, void *to, size_t room)
+long httpd_tls_recv(struct httpd_tls_session *s, void *to, size_t cap)
 {
 	int n;
 
 	ssl.clear_error(); /* an older error left in the queue would be taken for ours */
-	n = ssl.read((SSL *)s, to, room > 1 << 30 ? 1 << 30 : (int)room);
+	n = ssl.read((SSL *)s, to, cap > 1 << 30 ? 1 << 30 : (int)cap);
 	return n > 0 ? n : result((SSL *)s, n);
 }
 

@@ -22,7 +22,7 @@ enum { HTTPD_TLS_AGAIN = -1, HTTPD_TLS_FAILED = -2 };
 
 /* As recv and send: return how many bytes, 0 when the peer ended the session, or one of the two
  * above. A send that returned HTTPD_TLS_AGAIN has to be repeated with the same bytes. */
-long httpd_tls_recv(struct httpd_tls_session *s, void *to, size_t room);
+long httpd_tls_recv(struct httpd_tls_session *s, void *to, size_t cap);
 long httpd_tls_send(struct httpd_tls_session *s, const void *data, size_t len);
 
 #endif

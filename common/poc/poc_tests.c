@@ -22,14 +22,13 @@ static bool no(char reason[POC_REASON_MAX], const char *why)
 
 void poc_set_bytes(json_t *obj, const char *key, const void *data, size_t len)
 {
-	size_t room = sodium_base64_encoded_len(len,
+	size_t cap = sodium_base64_encoded_len(len,
 		sodium_base64_VARIANT_URLSAFE_NO_PADDING);
-	char *text = xmalloc(room);
+	char *text = xmalloc(cap);
 
-	sodium_bin2base64(text, room, data, len,
-		sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+	sodium_bin2base64(text, cap, data, len, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
 	/* megabytes, which need no look at whether base64 is UTF-8 */
-	json_set(obj, key, json_stringn_nocheck(text, room - 1));
+	json_set(obj, key, json_stringn_nocheck(text, cap - 1));
 	free(text);
 }
 

@@ -99,7 +99,7 @@ bool policy_met_i64(const struct policy_need *n, int64_t value)
 		return true;
 	case POLICY_MORE_THAN:
 		return value > n->value;
-	case POLICY_AT_LEAST:
+	case POLICY_MIN:
 		return value >= n->value;
 	default:
 		return false;
@@ -137,9 +137,9 @@ void policy_need_text(struct buf *out, const struct policy_need *n)
 		buf_adds(out, "known");
 		return;
 	case POLICY_MORE_THAN:
-	case POLICY_AT_LEAST:
+	case POLICY_MIN:
 		buf_addf(out, "%s %" PRId64,
-			n->op == POLICY_AT_LEAST ? "at least" : "more than", n->value);
+			n->op == POLICY_MIN ? "at least" : "more than", n->value);
 		if (n->unit)
 			buf_addf(out, " %s", n->unit);
 		return;

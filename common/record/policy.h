@@ -38,7 +38,7 @@ void policy_release(struct policy *p);
 enum policy_op {
 	POLICY_KNOWN,
 	POLICY_MORE_THAN,
-	POLICY_AT_LEAST,
+	POLICY_MIN,
 	POLICY_ONE_OF,
 	POLICY_IN_TABLES
 };

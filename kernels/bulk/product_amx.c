@@ -61,7 +61,7 @@ AMX static void configure(void)
 	_tile_loadconfig(&c);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -212,7 +212,7 @@ static void multiply_block(const struct packed *a, const struct packed *b,
 	for (uint64_t s = 0; s < a->steps; s += STEPS) {
 		const char *ca = a->to + (s / STEPS * a->stripes + k->i0 / SIDE) * STRIPE;
 		const char *cb = b->to + (s / STEPS * b->stripes + k->j0 / SIDE) * STRIPE;
-		uint64_t steps = least(STEPS, a->steps - s);
+		uint64_t steps = min(STEPS, a->steps - s);
 		bool more = s + STEPS < a->steps;
 
 		for (uint64_t i = 0; i < ni; i++)
@@ -245,7 +245,7 @@ AMX static void give(const struct product *p, const struct block *k, const int32
 		int32_t *to = (int32_t *)p->c + (k->i0 + i) * p->ldc + k->j0;
 
 		for (uint64_t j = 0; j < k->columns; j += SIDE) {
-			uint64_t n = least(SIDE, k->columns - j);
+			uint64_t n = min(SIDE, k->columns - j);
 			const int32_t *from = sums + (i / PAIR * nj + j / PAIR) * SUMS +
 				(i % PAIR / SIDE * 2 + j % PAIR / SIDE) * 256 +
 				i % SIDE * SIDE;
@@ -307,21 +307,21 @@ static uint64_t stripes_of(uint64_t rows)
 	return round_up(rows, PAIR) / SIDE;
 }
 
-/* Divides n into equal pieces of at most `most`, each a multiple of a pair. */
-static uint64_t even(uint64_t n, uint64_t most)
+/* Divides n into equal pieces of at most `max`, each a multiple of a pair. */
+static uint64_t even(uint64_t n, uint64_t max)
 {
-	uint64_t pieces = (n + most - 1) / most;
+	uint64_t pieces = (n + max - 1) / max;
 
 	return round_up((n + pieces - 1) / pieces, PAIR);
 }
 
 static struct split split_of(const struct product *p, uint64_t team)
 {
-	uint64_t bytes = least(p->k * product_element_bytes(p->type), PART);
+	uint64_t bytes = min(p->k * product_element_bytes(p->type), PART);
 	uint64_t steps = (bytes + STEP - 1) / STEP;
-	uint64_t most = PACKED / (round_up(steps, STEPS) * STEP), side = BLOCK;
-	struct split c = { .rows = even(p->m, most),
-		.columns = even(p->n, most),
+	uint64_t max = PACKED / (round_up(steps, STEPS) * STEP), side = BLOCK;
+	struct split c = { .rows = even(p->m, max),
+		.columns = even(p->n, max),
 		.steps = steps };
 
 	do {
@@ -362,8 +362,8 @@ AMX static void multiply_packed(const struct product *p, const struct split *c,
 		struct block k = { .i0 = (uint64_t)t / across * c->block_rows,
 			.j0 = (uint64_t)t % across * c->block_columns };
 
-		k.rows = least(c->block_rows, a->rows - k.i0);
-		k.columns = least(c->block_columns, b->rows - k.j0);
+		k.rows = min(c->block_rows, a->rows - k.i0);
+		k.columns = min(c->block_columns, b->rows - k.j0);
 		multiply_block(a, b, &k, p->type == PRODUCT_I8, sums);
 		give(&part, &k, sums, add, past);
 	}
@@ -384,16 +384,16 @@ AMX static void multiply(const struct product *p, const struct split *c, char *r
 #endif
 		configure();
 		for (uint64_t at = 0; at < bytes; at += PART) {
-			uint64_t n = least(PART, bytes - at);
+			uint64_t n = min(PART, bytes - at);
 
 			for (uint64_t j = 0; j < p->n; j += c->columns) {
 				struct packed b = place(p->b, p->ldb, j,
-					least(c->columns, p->n - j), at, n, size, room_b);
+					min(c->columns, p->n - j), at, n, size, room_b);
 
 				pack(&b, true);
 				for (uint64_t i = 0; i < p->m; i += c->rows) {
 					struct packed a = place(p->a, p->lda, i,
-						least(c->rows, p->m - i), at, n, size,
+						min(c->rows, p->m - i), at, n, size,
 						room_a);
 
 					pack(&a, false);

@@ -27,12 +27,12 @@ struct argument {
 
 /* in 2.6 dnnl_memory_desc_t has about 700 bytes and dnnl_matmul_desc_t 3200 */
 union memory_desc {
-	char room[4096];
+	char text[4096];
 	int64_t align;
 };
 
 union matmul_desc {
-	char room[16384];
+	char text[16384];
 	int64_t align;
 };
 

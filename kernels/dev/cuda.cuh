@@ -38,7 +38,7 @@ struct cuda {
 	int peer;                    /* 1 + the GPU that from_peer used last */
 	cudaStream_t stream;
 	cudaEvent_t from, to;
-	void *lt;      /* cuBLASLt's state, created by the first product that needs it */
+	void *lt; /* cuBLASLt's state, created by the first product that needs it */
 	/* the library was looked for, with or without success; it is not looked for again */
 	bool lt_tried;
 	void *scratch; /* scratch memory of huff, which grows as needed */
@@ -67,9 +67,9 @@ static inline bool cuda_tensor(struct dev *d)
 static inline unsigned cuda_grid(struct dev *d, uint64_t n, unsigned threads)
 {
 	uint64_t wanted = (n + threads - 1) / threads;
-	uint64_t most = (uint64_t)cuda_of(d)->sm_count * 32;
+	uint64_t max = (uint64_t)cuda_of(d)->sm_count * 32;
 
-	return (unsigned)(wanted < most ? (wanted ? wanted : 1) : most);
+	return (unsigned)(wanted < max ? (wanted ? wanted : 1) : max);
 }
 
 /* this thread's first item and the stride, in grid-stride loops */

@@ -70,14 +70,14 @@ __thread struct team_here team_here = { .threads = 1 };
 static struct split split_of(const struct team_op *op)
 {
 	struct split c = { .grain = op->grain ? op->grain : 1 };
-	uint64_t wanted = op->pieces ? op->pieces : 1, most;
+	uint64_t wanted = op->pieces ? op->pieces : 1, max;
 
 	c.grains = op->n / c.grain + (op->n % c.grain != 0);
 	c.parts = c.grains < (uint64_t)team.size ? c.grains : (uint64_t)team.size;
 	if (c.parts && op->n <= op->alone)
 		return (struct split){ op->n, 1, 1, 1 };
-	most = c.parts ? c.grains / c.parts : 0;
-	c.pieces = wanted < most ? wanted : most;
+	max = c.parts ? c.grains / c.parts : 0;
+	c.pieces = wanted < max ? wanted : max;
 	c.pieces = c.pieces < PIECES_MAX ? c.pieces : PIECES_MAX;
 	return c;
 }
@@ -442,15 +442,15 @@ static bool worth_sharing(const struct team_op *ops, size_t count)
 /* Threads wake up while the first operations run. */
 static void wake_early(const struct team_op *ops, size_t count)
 {
-	uint64_t most = 1;
+	uint64_t max = 1;
 
 	for (size_t i = 1; i < count && i < LOOK_AHEAD; i++) {
 		struct split c = split_of(&ops[i]);
 
-		most = c.parts > most ? c.parts : most;
+		max = c.parts > max ? c.parts : max;
 	}
-	if (most > 1)
-		have_awake(most);
+	if (max > 1)
+		have_awake(max);
 }
 
 /* The caller works, until all is done. */

@@ -276,7 +276,7 @@ static int get_simple(const struct huff_parts *parts, struct huff_work *w,
 /* --- RUNS ------------------------------------------------------------------------------------- */
 
 struct runs {
-	struct huff_cut cut;
+	struct huff_layout layout;
 	uint32_t tokens, others,
 		/* others: symbols that no token names; bytes: upper bound of the chunk's size */
 		bytes;
@@ -284,20 +284,21 @@ struct runs {
 };
 
 /* Turns the gaps and other symbols of a chunk into tokens: w->runs, w->lows and w->rest. */
-static void cut_runs(struct huff_work *w, struct runs *r, uint32_t others)
+static void layout_runs(struct huff_work *w, struct runs *r, uint32_t others)
 {
-	unsigned none = (1u << r->cut.direct) - 1, shift = 8 - r->cut.direct;
-	uint32_t mask = (1u << r->cut.split) - 1, tokens = 0, rest = 0;
+	unsigned none = (1u << r->layout.direct) - 1, shift = 8 - r->layout.direct;
+	uint32_t mask = (1u << r->layout.split) - 1, tokens = 0, rest = 0;
 
 	for (uint32_t i = 0; i < others; i++) {
 		uint32_t run = w->gaps[i];
-		unsigned place = r->cut.place[w->others[i]];
+		unsigned place = r->layout.place[w->others[i]];
 
-		for (; run >= r->cut.most; run -= r->cut.most) {
+		for (; run >= r->layout.max; run -= r->layout.max) {
 			w->runs[tokens] = HUFF_ESCAPE;
 			w->lows[tokens++] = 0;
 		}
-		w->runs[tokens] = (unsigned char)(place << shift | run >> r->cut.split);
+		w->runs[tokens] = (unsigned char)(place << shift |
+			run >> r->layout.split);
 		w->lows[tokens++] = run & mask;
 		w->rest[rest] = w->others[i];
 		rest += place == none;
@@ -310,11 +311,11 @@ static void cut_runs(struct huff_work *w, struct runs *r, uint32_t others)
 static void plan_runs(const struct huff_parts *parts, struct huff_work *w, struct runs *r,
 	uint32_t others)
 {
-	cut_runs(w, r, others);
+	layout_runs(w, r, others);
 	plan(parts, &r->run, w->counts, w->runs, r->tokens);
 	plan(parts, &r->rest, w->counts, w->rest, r->others);
-	r->bytes = huff_cut_bytes(r->cut.direct) +
-		huff_lows_bytes(r->tokens, r->cut.split) +
+	r->bytes = huff_layout_bytes(r->layout.direct) +
+		huff_lows_bytes(r->tokens, r->layout.split) +
 		huff_simple_bytes(&r->run, r->tokens) +
 		huff_simple_bytes(&r->rest, r->others);
 }
@@ -326,32 +327,32 @@ static void choose_runs(const struct huff_parts *parts, struct huff_work *w,
 {
 	uint32_t close, others = parts->gaps(w->gaps, w->others, &close, in, n, z);
 	struct runs plain;
-	int named = huff_plan_cut(&r->cut, counts, z, n, 1);
+	int named = huff_plan_layout(&r->layout, counts, z, n, 1);
 
 	if (named)
 		plan_runs(parts, w, r, others);
 	if (named && !huff_is_clustered(n, others, close))
 		return;
-	huff_plan_cut(&plain.cut, counts, z, n, 0);
+	huff_plan_layout(&plain.layout, counts, z, n, 0);
 	plan_runs(parts, w, &plain, others);
 	if (!named || plain.bytes <= r->bytes)
 		*r = plain;
 	else
-		cut_runs(w, r, others);
+		layout_runs(w, r, others);
 }
 
 static uint32_t put_runs(const struct huff_parts *parts, struct huff_work *w,
 	unsigned char *out, const struct runs *r)
 {
-	uint32_t at = huff_cut_bytes(r->cut.direct), size;
+	uint32_t at = huff_layout_bytes(r->layout.direct), size;
 
-	huff_put_cut(out, &r->cut, r->others, r->tokens);
+	huff_put_layout(out, &r->layout, r->others, r->tokens);
 	for (uint32_t i = 0; i < r->tokens; i += 64) {
 		uint32_t part = r->tokens - i < 64 ? r->tokens - i : 64;
 		uint32_t bytes = (part + 7) / 8;
 
-		memset(out + at, 0, r->cut.split * bytes);
-		for (unsigned k = 0; k < r->cut.split; k++, at += bytes)
+		memset(out + at, 0, r->layout.split * bytes);
+		for (unsigned k = 0; k < r->layout.split; k++, at += bytes)
 			for (uint32_t j = 0; j < part; j++)
 				out[at + j / 8] |=
 					(unsigned char)((w->lows[i + j] >> k & 1)
@@ -373,7 +374,7 @@ static int get_runs(const struct huff_parts *parts, struct huff_work *w,
 	uint64_t at = 0;
 	unsigned none;
 
-	if (huff_get_cut(&r, n, in, bytes) < 0 ||
+	if (huff_get_layout(&r, n, in, bytes) < 0 ||
 		get_simple(parts, w, w->runs, r.tokens, r.run, r.run_bytes) < 0)
 		return -1;
 	if (r.rest && get_simple(parts, w, w->rest, r.rest, r.last, r.last_bytes) < 0)
@@ -455,7 +456,7 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 {
 	struct huff_plane plane, packed;
 	struct runs r = { 0 };
-	uint32_t counts[256], best, most = 0;
+	uint32_t counts[256], best, max = 0;
 	enum huff_mode mode = HUFF_CODE;
 	unsigned z = 0;
 
@@ -464,16 +465,16 @@ uint32_t huff_encode(const struct huff_parts *parts, struct huff_work *w,
 	plan(parts, &plane, counts, in, n);
 	best = huff_simple_bytes(&plane, n);
 	for (unsigned i = 0; i < (unsigned)HUFF_ALPHABET >> plane.split; i++) {
-		z = counts[i] > most ? i : z;
-		most = counts[i] > most ? counts[i] : most;
+		z = counts[i] > max ? i : z;
+		max = counts[i] > max ? counts[i] : max;
 	}
-	if (huff_is_skewed(&plane, counts, n, most)) {
+	if (huff_is_skewed(&plane, counts, n, max)) {
 		choose_runs(parts, w, &r, in, n, counts, z);
 		if (r.bytes < best) {
 			best = r.bytes;
 			mode = HUFF_RUNS;
 		}
-		if (huff_may_pack(plane.symbols, n, most)) {
+		if (huff_may_pack(plane.symbols, n, max)) {
 			uint32_t m = (n * huff_pack_width(plane.symbols) + 7) / 8;
 
 			pack(parts, w->packed, in, n, counts);

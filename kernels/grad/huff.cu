@@ -54,7 +54,7 @@ int huff_scratch(struct dev *d, unsigned char **out, uint64_t bytes)
 
 unsigned huff_blocks(struct dev *d, uint64_t chunks, unsigned on_each)
 {
-	uint64_t most = (uint64_t)cuda_of(d)->sm_count * on_each;
+	uint64_t max = (uint64_t)cuda_of(d)->sm_count * on_each;
 
-	return (unsigned)(chunks < most ? (chunks ? chunks : 1) : most);
+	return (unsigned)(chunks < max ? (chunks ? chunks : 1) : max);
 }

@@ -23,14 +23,14 @@ struct space {
 	uint32_t *lows;
 };
 
-static __host__ __device__ inline uint64_t runs_room(uint32_t chunk)
+static __host__ __device__ inline uint64_t runs_cap(uint32_t chunk)
 {
-	return (huff_runs_most(chunk) + 255) / 256 * UINT64_C(256);
+	return (huff_runs_max(chunk) + 255) / 256 * UINT64_C(256);
 }
 
 static __host__ __device__ inline uint64_t space_bytes(uint32_t chunk)
 {
-	return runs_room(chunk) * 7;
+	return runs_cap(chunk) * 7;
 }
 
 static __device__ inline struct space space_of(unsigned char *all, uint32_t chunk)
@@ -39,9 +39,9 @@ static __device__ inline struct space space_of(unsigned char *all, uint32_t chun
 	struct space s;
 
 	s.lows = (uint32_t *)mine;
-	s.runs = mine + 4 * runs_room(chunk);
-	s.rest = s.runs + runs_room(chunk);
-	s.packed = s.rest + runs_room(chunk);
+	s.runs = mine + 4 * runs_cap(chunk);
+	s.rest = s.runs + runs_cap(chunk);
+	s.packed = s.rest + runs_cap(chunk);
 	return s;
 }
 

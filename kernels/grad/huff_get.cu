@@ -156,7 +156,7 @@ __device__ __noinline__ int get_runs_warp(struct decoder *d, const struct space 
 	uint32_t other = 0, none;
 	uint64_t at = 0;
 
-	if (huff_get_cut(&r, n, in, bytes) < 0)
+	if (huff_get_layout(&r, n, in, bytes) < 0)
 		return -1;
 	if (get_simple_warp(d, s->runs, r.tokens, r.run, r.run_bytes) < 0)
 		return -1;

@@ -73,7 +73,7 @@ HD uint32_t huff_stream_symbols(uint32_t *from, uint32_t n, unsigned streams_log
 
 /* Upper bound of the tokens of n symbols: less than half are not z, and a token without a
  * symbol stands for 31 z or more. */
-HD uint32_t huff_runs_most(uint32_t n)
+HD uint32_t huff_runs_max(uint32_t n)
 {
 	return n / 2 + n / (2 * (HUFF_ESCAPE >> HUFF_DIRECT_MAX)) + 1;
 }
@@ -177,20 +177,20 @@ HD void huff_plan(struct huff_plane *p, struct huff_tree *t, const uint32_t *cou
 /* Whether other modes than CODE are worth trying: one symbol is more than half of all, and the
  * codes are more than 2% above the entropy. */
 HD int huff_is_skewed(const struct huff_plane *p, const uint32_t *counts, uint32_t n,
-	uint32_t most)
+	uint32_t max)
 {
 	uint64_t entropy;
 
-	if (p->split || p->symbols < 2 || most <= n / 2)
+	if (p->split || p->symbols < 2 || max <= n / 2)
 		return 0;
 	entropy = huff_entropy(counts, HUFF_ALPHABET, n);
 	return p->bits << 16 > entropy + entropy / 50;
 }
 
 /* How runs of z are turned into tokens. */
-struct huff_cut {
+struct huff_layout {
 	unsigned z, split, direct; /* s and a of huff.h */
-	uint32_t most;             /* number of z that an escape stands for */
+	uint32_t max;              /* number of z that an escape stands for */
 	unsigned char symbol[1
 		<< HUFF_DIRECT_MAX]; /* the (1 << a) - 1 symbols that tokens name */
 	unsigned char place
@@ -202,10 +202,10 @@ struct huff_cut {
  * more, or if tokens name several symbols. */
 HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
 {
-	uint32_t mean = zeros / others, most = direct > 1 || others < 2048 ? 4 : 8;
+	uint32_t mean = zeros / others, max = direct > 1 || others < 2048 ? 4 : 8;
 	unsigned split = 0;
 
-	while (mean >> split >= most)
+	while (mean >> split >= max)
 		split++;
 	return split;
 }
@@ -217,34 +217,34 @@ HD unsigned huff_run_split(uint32_t zeros, uint32_t others, unsigned direct)
  * their entropy; combined with the run before it, no value is frequent. But if runs are not
  * geometric, as between the layers of a real gradient, finer runs may be better: then an
  * encoder tries both. */
-HD int huff_plan_cut(struct huff_cut *cut, const uint32_t *counts, unsigned z, uint32_t n,
-	int named)
+HD int huff_plan_layout(struct huff_layout *layout, const uint32_t *counts, unsigned z,
+	uint32_t n, int named)
 {
 	uint32_t others = n - counts[z], covered = 0;
 	unsigned used = 0, places;
 
 	for (unsigned v = 0; v < HUFF_ALPHABET; v++)
 		used += counts[v] != 0;
-	cut->z = z;
-	cut->direct = !named ? 0 : used <= 2 ? 1 : used <= 4 ? 2 : HUFF_DIRECT_MAX;
-	places = (1u << cut->direct) - 1;
+	layout->z = z;
+	layout->direct = !named ? 0 : used <= 2 ? 1 : used <= 4 ? 2 : HUFF_DIRECT_MAX;
+	places = (1u << layout->direct) - 1;
 	for (unsigned v = 0; v < HUFF_ALPHABET; v++)
-		cut->place[v] = (unsigned char)places;
+		layout->place[v] = (unsigned char)places;
 	for (unsigned j = 0; j < places; j++) {
 		unsigned best = z;
 
 		for (unsigned v = 0; v < HUFF_ALPHABET; v++)
-			if (v != z && cut->place[v] == places &&
+			if (v != z && layout->place[v] == places &&
 				counts[v] > (best == z ? 0 : counts[best]))
 				best = v;
-		cut->symbol[j] = (unsigned char)best;
+		layout->symbol[j] = (unsigned char)best;
 		if (best == z)
 			continue;
-		cut->place[best] = (unsigned char)j;
+		layout->place[best] = (unsigned char)j;
 		covered += counts[best];
 	}
-	cut->split = huff_run_split(counts[z], others, cut->direct);
-	cut->most = (uint32_t)(HUFF_ESCAPE >> cut->direct) << cut->split;
+	layout->split = huff_run_split(counts[z], others, layout->direct);
+	layout->max = (uint32_t)(HUFF_ESCAPE >> layout->direct) << layout->split;
 	return !named || covered >= others / 4;
 }
 
@@ -256,7 +256,7 @@ HD int huff_is_clustered(uint32_t n, uint32_t others, uint32_t close)
 }
 
 /* Returns the bytes before the low bits of runs. */
-HD uint32_t huff_cut_bytes(unsigned direct)
+HD uint32_t huff_layout_bytes(unsigned direct)
 {
 	return HUFF_RUNS_HEADER + (1u << direct) - 1;
 }
@@ -267,11 +267,11 @@ HD unsigned huff_pack_width(unsigned symbols)
 	return symbols <= 2 ? 1 : symbols <= 4 ? 2 : 4;
 }
 
-/* Whether packing is worth trying if the most frequent symbol occurs `most` times in n: runs
+/* Whether packing is worth trying if the most frequent symbol occurs `max` times in n: runs
  * are better if it is nearly all of them. */
-HD int huff_may_pack(unsigned symbols, uint32_t n, uint32_t most)
+HD int huff_may_pack(unsigned symbols, uint32_t n, uint32_t max)
 {
-	return symbols <= HUFF_PACK_MAX && most < n - n / (symbols <= 4 ? 8 : 4);
+	return symbols <= HUFF_PACK_MAX && max < n - n / (symbols <= 4 ? 8 : 4);
 }
 
 /* Upper bound of a chunk that is RAW, ONE or CODE; 0 for no symbols. */
@@ -295,16 +295,16 @@ HD uint32_t huff_get24(const unsigned char *in)
 }
 
 /* Writes the header of RUNS, except for R. */
-HD void huff_put_cut(unsigned char *out, const struct huff_cut *cut, uint32_t rest,
-	uint32_t tokens)
+HD void huff_put_layout(unsigned char *out, const struct huff_layout *layout,
+	uint32_t rest, uint32_t tokens)
 {
 	out[0] = HUFF_RUNS;
-	out[1] = (unsigned char)cut->z;
-	out[2] = (unsigned char)(cut->split | cut->direct << 5);
+	out[1] = (unsigned char)layout->z;
+	out[2] = (unsigned char)(layout->split | layout->direct << 5);
 	huff_put24(out + 3, rest);
 	huff_put24(out + 6, tokens);
-	for (unsigned j = 0; j + 1 < 1u << cut->direct; j++)
-		out[HUFF_RUNS_HEADER + j] = cut->symbol[j];
+	for (unsigned j = 0; j + 1 < 1u << layout->direct; j++)
+		out[HUFF_RUNS_HEADER + j] = layout->symbol[j];
 }
 
 /* The parts behind that header. */
@@ -319,7 +319,7 @@ struct huff_runs {
 };
 
 /* Locates the parts in a chunk of n symbols in `bytes` bytes. Returns 0 or -1. */
-HD int huff_get_cut(struct huff_runs *r, uint32_t n, const unsigned char *in,
+HD int huff_get_layout(struct huff_runs *r, uint32_t n, const unsigned char *in,
 	uint64_t bytes)
 {
 	uint32_t head, lows;
@@ -333,9 +333,9 @@ HD int huff_get_cut(struct huff_runs *r, uint32_t n, const unsigned char *in,
 	r->run_bytes = huff_get24(in + 9);
 	if (r->split > HUFF_RUN_SPLIT_MAX || r->direct > HUFF_DIRECT_MAX ||
 		r->rest + r->direct == 0 || r->rest > r->tokens || !r->tokens ||
-		r->tokens > huff_runs_most(n))
+		r->tokens > huff_runs_max(n))
 		return -1;
-	head = huff_cut_bytes(r->direct);
+	head = huff_layout_bytes(r->direct);
 	lows = huff_lows_bytes(r->tokens, r->split);
 	if (bytes < (uint64_t)head + lows + r->run_bytes)
 		return -1;
@@ -351,23 +351,23 @@ HD int huff_get_cut(struct huff_runs *r, uint32_t n, const unsigned char *in,
 HD uint32_t huff_put_sizes(unsigned char *out, const uint32_t *end, unsigned streams,
 	unsigned *wide)
 {
-	uint32_t least = UINT32_MAX, most = 0, at = 0;
+	uint32_t min = UINT32_MAX, max = 0, at = 0;
 
 	for (unsigned s = 0; s + 1 < streams; s++) {
 		uint32_t size = end[s] - (s ? end[s - 1] : 0);
 
-		least = size < least ? size : least;
-		most = size > most ? size : most;
+		min = size < min ? size : min;
+		max = size > max ? size : max;
 	}
-	*wide = streams > 1 && most - least > 255;
+	*wide = streams > 1 && max - min > 255;
 	if (streams > 1 && !*wide) {
-		out[at++] = (unsigned char)least;
-		out[at++] = (unsigned char)(least >> 8);
+		out[at++] = (unsigned char)min;
+		out[at++] = (unsigned char)(min >> 8);
 	}
 	for (unsigned s = 0; s + 1 < streams; s++) {
 		uint32_t size = end[s] - (s ? end[s - 1] : 0);
 
-		out[at++] = (unsigned char)(size - (*wide ? 0 : least));
+		out[at++] = (unsigned char)(size - (*wide ? 0 : min));
 		if (*wide)
 			out[at++] = (unsigned char)(size >> 8);
 	}

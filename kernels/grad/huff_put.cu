@@ -13,9 +13,9 @@ struct encoder {
 	struct huff_tree tree;
 	struct huff_plane plane
 		[4]; /* of the chunk, of its runs, of its other symbols, of its packed form */
-	struct huff_cut cut;
-	int cut_is_useful;
-	uint32_t others, tokens, close, most, at;
+	struct huff_layout layout;
+	int layout_is_useful;
+	uint32_t others, tokens, close, max, at;
 	unsigned z, mode;
 };
 
@@ -249,10 +249,10 @@ __device__ __noinline__ uint32_t scan_block(uint32_t *sums, uint32_t v, bool max
 }
 
 /* Makes tokens, and the list of symbols that they do not name, as e->cut says. */
-__device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
+__device__ __noinline__ void layout_runs(struct encoder *e, const struct space *s,
 	const unsigned char *in, uint32_t n)
 {
-	const struct huff_cut *cut = &e->cut;
+	const struct huff_layout *layout = &e->layout;
 	uint32_t others = 0, tokens = 0, last = 0;
 
 	if (threadIdx.x == 0)
@@ -263,8 +263,8 @@ __device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 		bool is_other = at < n && in[at] != e->z, is_rest;
 
 		if (is_other)
-			place = cut->place[in[at]];
-		is_rest = is_other && place == (1u << cut->direct) - 1;
+			place = layout->place[in[at]];
+		is_rest = is_other && place == (1u << layout->direct) - 1;
 		if (is_other && (!at || in[at - 1] != e->z))
 			atomicAdd(&e->close, 1u);
 		/* positions count from 1, so that 0 means before the first */
@@ -275,20 +275,20 @@ __device__ __noinline__ void cut_runs(struct encoder *e, const struct space *s,
 		rank = others + scan_block(e->sums, is_rest, false, &all);
 		others += all;
 		token = tokens +
-			scan_block(e->sums, is_other ? 1 + run / cut->most : 0, false,
+			scan_block(e->sums, is_other ? 1 + run / layout->max : 0, false,
 				&all);
 		tokens += all;
 		if (!is_other)
 			continue;
 		if (is_rest)
 			s->rest[rank] = in[at];
-		for (; run >= cut->most; run -= cut->most) {
+		for (; run >= layout->max; run -= layout->max) {
 			s->runs[token] = HUFF_ESCAPE;
 			s->lows[token++] = 0;
 		}
-		s->runs[token] = (unsigned char)(place << (8 - cut->direct) |
-			run >> cut->split);
-		s->lows[token] = run & ((1u << cut->split) - 1);
+		s->runs[token] = (unsigned char)(place << (8 - layout->direct) |
+			run >> layout->split);
+		s->lows[token] = run & ((1u << layout->split) - 1);
 	}
 	if (threadIdx.x == 0) {
 		e->others = others;
@@ -301,13 +301,13 @@ __device__ __noinline__ void put_runs_block(struct encoder *e, unsigned char *sl
 	const struct space *s)
 {
 	uint32_t tokens = e->tokens, others = e->others, start;
-	uint32_t head = huff_cut_bytes(e->cut.direct);
+	uint32_t head = huff_layout_bytes(e->layout.direct);
 
 	if (threadIdx.x == 0) {
-		huff_put_cut(slot, &e->cut, others, tokens);
-		e->at = head + huff_lows_bytes(tokens, e->cut.split);
+		huff_put_layout(slot, &e->layout, others, tokens);
+		e->at = head + huff_lows_bytes(tokens, e->layout.split);
 	}
-	put_lows_block(slot + head, NULL, s->lows, tokens, e->cut.split);
+	put_lows_block(slot + head, NULL, s->lows, tokens, e->layout.split);
 	__syncthreads();
 	start = e->at;
 	put_simple_block(e, slot, &e->plane[1], s->runs, tokens);
@@ -359,15 +359,16 @@ __device__ __noinline__ uint32_t plan_runs_block(struct encoder *e, const struct
 	const unsigned char *in, uint32_t n, int named)
 {
 	if (threadIdx.x == 0)
-		e->cut_is_useful = huff_plan_cut(&e->cut, e->chunk_counts, e->z, n,
-			named);
+		e->layout_is_useful = huff_plan_layout(&e->layout, e->chunk_counts, e->z,
+			n, named);
 	__syncthreads();
-	if (!e->cut_is_useful)
+	if (!e->layout_is_useful)
 		return UINT32_MAX;
-	cut_runs(e, s, in, n);
+	layout_runs(e, s, in, n);
 	plan_block(e, &e->plane[1], s->runs, e->tokens);
 	plan_block(e, &e->plane[2], s->rest, e->others);
-	return huff_cut_bytes(e->cut.direct) + huff_lows_bytes(e->tokens, e->cut.split) +
+	return huff_layout_bytes(e->layout.direct) +
+		huff_lows_bytes(e->tokens, e->layout.split) +
 		huff_simple_bytes(&e->plane[1], e->tokens) +
 		huff_simple_bytes(&e->plane[2], e->others);
 }
@@ -379,7 +380,7 @@ __device__ __noinline__ uint32_t choose_runs_block(struct encoder *e,
 {
 	uint32_t named = plan_runs_block(e, s, in, n, 1), plain;
 
-	if (named != UINT32_MAX && !huff_is_clustered(n, n - e->most, e->close))
+	if (named != UINT32_MAX && !huff_is_clustered(n, n - e->max, e->close))
 		return named;
 	__syncthreads();
 	plain = plan_runs_block(e, s, in, n, 0);
@@ -402,7 +403,7 @@ __device__ void skewed_block(struct encoder *e, unsigned char *slot,
 		best = m;
 		mode = HUFF_RUNS;
 	}
-	if (huff_may_pack(e->plane[0].symbols, n, e->most)) {
+	if (huff_may_pack(e->plane[0].symbols, n, e->max)) {
 		m = (n * huff_pack_width(e->plane[0].symbols) + 7) / 8;
 		pack_block(e, s, in, n);
 		plan_block(e, &e->plane[3], s->packed, m);
@@ -435,14 +436,14 @@ __global__ void encode_kernel(unsigned char *slots, uint32_t *bytes,
 		plan_block(e, &e->plane[0], from, count);
 		if (threadIdx.x == 0) {
 			e->at = 0;
-			e->most = 0;
+			e->max = 0;
 			e->z = 0;
 			for (unsigned i = 0; i < HUFF_ALPHABET >> e->split; i++)
-				if (e->counts[i] > e->most) {
+				if (e->counts[i] > e->max) {
 					e->z = i;
-					e->most = e->counts[i];
+					e->max = e->counts[i];
 				}
-			e->mode = huff_is_skewed(&e->plane[0], e->counts, count, e->most);
+			e->mode = huff_is_skewed(&e->plane[0], e->counts, count, e->max);
 		}
 		__syncthreads();
 		if (e->mode)

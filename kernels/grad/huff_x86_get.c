@@ -117,7 +117,7 @@ INLINE void prepend(uint64_t *restrict to, const uint64_t *restrict from, uint32
  * the symbols of the remaining window. Windows that no whole code fits into are empty. most:
  * upper bound for the bits of the remaining window. */
 INLINE void fill_table(uint64_t *table, uint64_t *const *tables, unsigned bits,
-	const struct order *o, unsigned most)
+	const struct order *o, unsigned max)
 {
 	uint64_t *to = table;
 
@@ -125,16 +125,16 @@ INLINE void fill_table(uint64_t *table, uint64_t *const *tables, unsigned bits,
 		for (unsigned i = o->first[l]; i < o->first[l + 1]; i++) {
 			unsigned rest = bits - l;
 
-			if (rest <= most) {
+			if (rest <= max) {
 				prepend(to, tables[rest], 1u << rest, o->symbol[i], l);
 				to += 1u << rest;
 				continue;
 			}
-			for (uint32_t j = 0; j < 1u << most; j++) {
+			for (uint32_t j = 0; j < 1u << max; j++) {
 				uint64_t e = entry_before(o->symbol[i], l,
-					tables[most][j]);
+					tables[max][j]);
 
-				for (uint32_t k = 0; k < 1u << (rest - most); k++)
+				for (uint32_t k = 0; k < 1u << (rest - max); k++)
 					*to++ = e;
 			}
 		}
@@ -148,25 +148,25 @@ INLINE unsigned make_table(uint64_t *table, const unsigned char *length, unsigne
 {
 	uint64_t space[(1 << TABLE_BITS) + 8], *tables[TABLE_BITS + 1];
 	struct order o;
-	unsigned most, least;
+	unsigned max, min;
 	uint32_t wanted = 1u << TABLE_BITS;
 
 	order_by_code(&o, length, symbols);
-	most = o.first[2] ? ENTRY_MAX - 1 : TABLE_BITS;
+	max = o.first[2] ? ENTRY_MAX - 1 : TABLE_BITS;
 	for (unsigned bits = TABLE_BITS; bits > 0;
 		bits--) /* marks the sizes that are needed */
 		for (unsigned l = 1; wanted >> bits & 1 && l <= bits; l++)
 			if (o.first[l + 1] > o.first[l])
-				wanted |= 1u << (bits - l < most ? bits - l : most);
+				wanted |= 1u << (bits - l < max ? bits - l : max);
 	for (unsigned bits = 0; bits < TABLE_BITS; bits++) {
 		tables[bits] = space + (1u << bits);
 		if (wanted >> bits & 1)
-			fill_table(tables[bits], tables, bits, &o, most);
+			fill_table(tables[bits], tables, bits, &o, max);
 	}
-	fill_table(table, tables, TABLE_BITS, &o, most);
-	for (least = 1; !o.first[least + 1]; least++)
+	fill_table(table, tables, TABLE_BITS, &o, max);
+	for (min = 1; !o.first[min + 1]; min++)
 		;
-	return least == 1 ? ENTRY_MAX : TABLE_BITS / least;
+	return min == 1 ? ENTRY_MAX : TABLE_BITS / min;
 }
 
 struct stream {
@@ -257,9 +257,9 @@ static inline uint32_t rounds_of(const struct stream *s, uint32_t step)
 {
 	uint32_t by_bits = (uint32_t)(s->at - s->start) / 7;
 	uint32_t room = (uint32_t)(s->out - s->out_start);
-	uint32_t by_room = room < 8 ? 0 : (room - 8) / step;
+	uint32_t by_space = room < 8 ? 0 : (room - 8) / step;
 
-	return by_bits < by_room ? by_bits : by_room;
+	return by_bits < by_space ? by_bits : by_space;
 }
 
 /* Decodes streams in parallel until one of them may run short of bits or output space. */
@@ -307,9 +307,9 @@ BESIDE(8)
 /* Decodes all streams: when one ends, the next takes its place, because streams of real data
  * differ in length and a single one waits for each look-up. Returns 0 or -1. */
 static int get_all(struct stream *s, unsigned count, const uint64_t *table,
-	const unsigned char *length, unsigned most)
+	const unsigned char *length, unsigned max)
 {
-	uint32_t step = LOOK_UPS * most;
+	uint32_t step = LOOK_UPS * max;
 
 	while (count) {
 		unsigned width = count >= 8 ? 8 : count >= 4 ? 4 : count >= 2 ? 2 : 1;

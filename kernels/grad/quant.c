@@ -39,13 +39,13 @@ static uint32_t kept_of(uint32_t n, uint32_t block)
 
 static void topk_planes(struct quant_layout *l, uint32_t full, uint32_t n, uint32_t block)
 {
-	uint32_t most = full / QUANT_TOPK_SHARE, kept = kept_of(n, block);
+	uint32_t max = full / QUANT_TOPK_SHARE, kept = kept_of(n, block);
 	uint32_t blocks = (n + block - 1) / block;
 
-	add_plane(l, most, kept, true);                /* gaps / 16 */
-	add_plane(l, most / 2, (kept + 1) / 2, false); /* gaps % 16, the first one low */
-	add_plane(l, most / 4, (kept + 3) / 4, false); /* negative | large << 1 */
-	add_scales(l, full / block * 2, blocks * 2);   /* small and large magnitude */
+	add_plane(l, max, kept, true);                /* gaps / 16 */
+	add_plane(l, max / 2, (kept + 1) / 2, false); /* gaps % 16, the first one low */
+	add_plane(l, max / 4, (kept + 3) / 4, false); /* negative | large << 1 */
+	add_scales(l, full / block * 2, blocks * 2);  /* small and large magnitude */
 }
 
 void quant_layout(struct quant_layout *out, const struct quant *q, uint32_t n)
@@ -217,22 +217,22 @@ static float get_scale(const unsigned char *upper, const unsigned char *lower, u
 
 static float absmax_of(const float *x, uint32_t n)
 {
-	float most = 0;
+	float max = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (quant_finite(x[i]) && fabsf(x[i]) > most)
-			most = fabsf(x[i]);
-	return most;
+		if (quant_finite(x[i]) && fabsf(x[i]) > max)
+			max = fabsf(x[i]);
+	return max;
 }
 
 /* n elements from index `first` on; shift is subtracted first */
 static void levels(unsigned char *out, const float *x, uint32_t n, const struct quant *q,
 	float inverse, float shift, uint64_t first)
 {
-	int most = quant_most(q->method);
+	int max = quant_level_max(q->method);
 
 	for (uint32_t i = 0; i < n; i++) {
-		float t = quant_clamp((x[i] - shift) * inverse, (float)most);
+		float t = quant_clamp((x[i] - shift) * inverse, (float)max);
 		int32_t level;
 
 		if (!quant_finite(x[i])) {
@@ -250,16 +250,16 @@ static void absmax_blocks(unsigned char *const p[], const float *x, uint32_t n,
 {
 	for (uint32_t at = 0, b = 0; at < n; at += q->block, b++) {
 		uint32_t m = n - at < q->block ? n - at : q->block;
-		float most = absmax_of(x + at, m);
+		float max = absmax_of(x + at, m);
 		uint16_t scale;
 
 		if (q->method == QUANT_E3M0) {
-			scale = quant_scale(most, false);
+			scale = quant_scale(max, false);
 			for (uint32_t i = 0; i < m; i++)
 				p[0][at + i] = quant_e3m0_symbol(x[at + i],
 					quant_inverse(bf16_to_f32(scale)));
 		} else {
-			scale = quant_level_scale(most, q->method, q->stochastic);
+			scale = quant_level_scale(max, q->method, q->stochastic);
 			levels(p[0] + at, x + at, m, q, quant_inverse(bf16_to_f32(scale)),
 				0, first + at);
 		}
@@ -274,7 +274,7 @@ static void sigma(unsigned char *const p[], const float *x, uint32_t n,
 	float mean[2];
 
 	quant_sums_add(&s, x, n);
-	mean[1] = quant_sigma_step(&s, quant_most(q->method), &mean[0]);
+	mean[1] = quant_sigma_step(&s, quant_level_max(q->method), &mean[0]);
 	levels(p[0], x, n, q, quant_inverse(mean[1]), mean[0], first);
 	memcpy(p[1], mean, sizeof mean);
 }

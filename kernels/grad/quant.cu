@@ -174,7 +174,7 @@ __device__ static uint8_t level_symbol(const struct quant *q, float x, float inv
 	float shift, uint64_t index)
 {
 	float t = quant_clamp(QUANT_MUL(QUANT_ADD(x, -shift), inverse),
-		(float)quant_most(q->method));
+		(float)quant_level_max(q->method));
 
 	if (!quant_finite(x))
 		return q->method == QUANT_Q8 ? QUANT_Q8_NAN : QUANT_Q4_NAN;
@@ -192,7 +192,7 @@ __global__ void encode_blocks(struct job j)
 		uint64_t from = b * j.q.block, c = from / j.chunk;
 		uint32_t at = (uint32_t)(from % j.chunk), in_chunk = at / j.q.block;
 		uint64_t left = j.n - from;
-		uint32_t n = (uint32_t)(left < j.q.block ? left : j.q.block), most = 0;
+		uint32_t n = (uint32_t)(left < j.q.block ? left : j.q.block), limit = 0;
 		const float *x = (const float *)(const void *)j.elements + from;
 		unsigned char *symbols = plane_of(&j, c, 0) + at;
 		uint16_t scale;
@@ -200,13 +200,13 @@ __global__ void encode_blocks(struct job j)
 
 		for (uint32_t i = lane; i < n; i += 32)
 			if (quant_finite(x[i]))
-				most = max(most, quant_magnitude(x[i]));
+				limit = max(limit, quant_magnitude(x[i]));
 		for (int by = 16; by; by /= 2)
-			most = max(most, __shfl_xor_sync(ALL, most, by));
+			limit = max(limit, __shfl_xor_sync(ALL, limit, by));
 		if (j.q.method == QUANT_E3M0)
-			scale = quant_scale(half_float_of_bits(most), false);
+			scale = quant_scale(half_float_of_bits(limit), false);
 		else
-			scale = quant_level_scale(half_float_of_bits(most), j.q.method,
+			scale = quant_level_scale(half_float_of_bits(limit), j.q.method,
 				j.q.stochastic);
 		inverse = quant_inverse(bf16_to_f32(scale));
 		for (uint32_t i = lane; i < n; i += 32)
@@ -276,7 +276,7 @@ __global__ void encode_sigma(struct job j)
 				all.squares = QUANT_DADD(all.squares, runs[r].squares);
 				all.count += runs[r].count;
 			}
-			pair[1] = quant_sigma_step(&all, quant_most(j.q.method),
+			pair[1] = quant_sigma_step(&all, quant_level_max(j.q.method),
 				&pair[0]);
 			memcpy(plane_of(&j, c, 1), &pair[0], 4);
 			memcpy(plane_of(&j, c, 1) + 4, &pair[1], 4);

@@ -180,7 +180,7 @@ HD uint16_t quant_scale(float x, bool up)
 }
 
 /* L of q8 and q4; L + 1 is the symbol that means NaN. */
-HD int quant_most(enum quant_method m)
+HD int quant_level_max(enum quant_method m)
 {
 	return m == QUANT_Q8 ? 127 : 7;
 }
@@ -193,10 +193,10 @@ HD int quant_most(enum quant_method m)
  * would not be finite. */
 HD uint16_t quant_level_scale(float absmax, enum quant_method m, bool up)
 {
-	float most = (float)quant_most(m);
-	uint16_t scale = quant_scale(absmax / most, up);
+	float max = (float)quant_level_max(m);
+	uint16_t scale = quant_scale(absmax / max, up);
 
-	return (uint16_t)(scale - !quant_finite(QUANT_MUL(most, bf16_to_f32(scale))));
+	return (uint16_t)(scale - !quant_finite(QUANT_MUL(max, bf16_to_f32(scale))));
 }
 
 /* 1 / scale, or 0 if scale is 0. */
@@ -225,10 +225,10 @@ HD int32_t quant_chance(float t, uint32_t word)
 	return floor + ((float)(word >> 8) * 0x1p-24f < t - (float)floor);
 }
 
-HD float quant_clamp(float t, float most)
+HD float quant_clamp(float t, float max)
 {
-	t = t < most ? t : most;
-	return t > -most ? t : -most;
+	t = t < max ? t : max;
+	return t > -max ? t : -max;
 }
 
 /* Returns Philox's word of element i. */
@@ -261,7 +261,7 @@ HD float quant_value(uint8_t symbol, enum quant_method m, float scale, float shi
 {
 	int32_t level = quant_level(symbol, m);
 
-	if (level < -quant_most(m))
+	if (level < -quant_level_max(m))
 		return half_float_of_bits(0x7fc00000);
 	return QUANT_ADD(QUANT_MUL((float)level, scale), shift);
 }
@@ -371,7 +371,7 @@ HD uint8_t quant_ecq_symbol(float x, const struct quant_step *s, uint32_t *m)
 }
 
 /* qsgd: the same; most = levels, inverse = levels / norm. */
-HD uint8_t quant_qsgd_symbol(float x, float inverse, float most, uint32_t word,
+HD uint8_t quant_qsgd_symbol(float x, float inverse, float max, uint32_t word,
 	uint32_t *m)
 {
 	float t = QUANT_MUL(half_float_of_bits(quant_magnitude(x)), inverse);
@@ -380,7 +380,7 @@ HD uint8_t quant_qsgd_symbol(float x, float inverse, float most, uint32_t word,
 		*m = half_bits_of_float(x);
 		return QUANT_WHOLE;
 	}
-	*m = (uint32_t)quant_chance(t < most ? t : most, word);
+	*m = (uint32_t)quant_chance(t < max ? t : max, word);
 	return quant_wide_symbol(*m, half_bits_of_float(x) >> 31);
 }
 
@@ -460,7 +460,7 @@ struct quant_sums {
 };
 
 /* sigma: computes mean and step from the sums of a chunk, which are those of its runs in order. */
-HD float quant_sigma_step(const struct quant_sums *s, int most, float *mean)
+HD float quant_sigma_step(const struct quant_sums *s, int max, float *mean)
 {
 	double m, v;
 	float step, step_max;
@@ -471,10 +471,10 @@ HD float quant_sigma_step(const struct quant_sums *s, int most, float *mean)
 	m = s->sum / (double)s->count;
 	v = QUANT_DADD(s->squares / (double)s->count, -QUANT_DMUL(m, m));
 	*mean = (float)m;
-	step = (float)(QUANT_DMUL(6.0, sqrt(v > 0 ? v : 0)) / most);
+	step = (float)(QUANT_DMUL(6.0, sqrt(v > 0 ? v : 0)) / max);
 	step_max = QUANT_ADD(0x1.fffffp127f,
 			   -half_float_of_bits(quant_magnitude(*mean))) /
-		(float)most;
+		(float)max;
 	step = step < step_max ? step : step_max; /* keeps the last level finite */
 	return step >= QUANT_TINY ? step : 0;
 }

@@ -433,14 +433,14 @@ __global__ void __launch_bounds__(2 * TILE)
 	unsigned group = (unsigned)f->heads / (unsigned)f->kv_heads;
 	SHARED(uint4, own0_shared, TILE * STRIDE(D) / 8); /* k or q */
 	SHARED(uint4, own1_shared, TILE * STRIDE(D) / 8); /* v or dout */
-	SHARED(uint4, other0_room, TILE * STRIDE(D) / 8);
-	SHARED(uint4, other1_room, TILE * STRIDE(D) / 8);
+	SHARED(uint4, other0_tile, TILE * STRIDE(D) / 8);
+	SHARED(uint4, other1_tile, TILE * STRIDE(D) / 8);
 	SHARED(float, lse, TILE);
 	SHARED(float, sums, TILE);
 	uint16_t *own0 = (uint16_t *)(void *)own0_shared;
 	uint16_t *own1 = (uint16_t *)(void *)own1_shared;
-	uint16_t *other0 = (uint16_t *)(void *)other0_room;
-	uint16_t *other1 = (uint16_t *)(void *)other1_room;
+	uint16_t *other0 = (uint16_t *)(void *)other0_tile;
+	uint16_t *other1 = (uint16_t *)(void *)other1_tile;
 
 	for (uint64_t n = blockIdx.x; n < all; n += gridDim.x) {
 		tile_task t = tile_of(n, f->positions, KEYS ? f->kv_heads : f->heads,

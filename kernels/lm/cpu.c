@@ -403,14 +403,14 @@ static int cpu_attend_back(struct dev *d, const struct lm_attend_back *a)
 #define LOGITS_BYTES      (UINT64_C(64) << 20)
 #define LOGITS_BYTES_EVAL (UINT64_C(8) << 20)
 
-struct head_room {
+struct head_memory {
 	uint64_t ld, rows;                   /* of logits */
 	uint64_t sums, scaled, share, bytes; /* offsets */
 };
 
-static struct head_room head_room(const struct lm_head *h)
+static struct head_memory head_memory(const struct lm_head *h)
 {
-	struct head_room r = { .ld = (h->vocab + 31) / 32 * 32 };
+	struct head_memory r = { .ld = (h->vocab + 31) / 32 * 32 };
 	uint64_t row_bytes = r.ld * lm_dtype_bytes(h->dtype);
 
 	r.rows = (h->dh ? LOGITS_BYTES : LOGITS_BYTES_EVAL) / row_bytes / 32 * 32;
@@ -428,7 +428,7 @@ static int cpu_head_scratch(struct dev *d, const struct lm_head *h, uint64_t *by
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 
-	*bytes = lm->kernels.tiles[h->dtype] ? head_room(h).bytes :
+	*bytes = lm->kernels.tiles[h->dtype] ? head_memory(h).bytes :
 					       LM_HEAD_SCRATCH_REF(h->dim, h->vocab);
 	return 0;
 }
@@ -462,7 +462,7 @@ static int head_scale(struct dev *d, const struct head_work *w, uint64_t rows)
 /* Computes dh and dw from e of the rows from `from` on: dh = diag(share) e w, dw = e^T
  * diag(share) h, so that scaling needs no second pass over e. */
 static int head_back(struct dev *d, const struct lm_head *h, struct head_work *w,
-	const struct head_room *r, uint64_t from, uint64_t rows)
+	const struct head_memory *r, uint64_t from, uint64_t rows)
 {
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 	const struct lm_tiles *t = lm->kernels.tiles[h->dtype];
@@ -518,7 +518,7 @@ static int cpu_head(struct dev *d, const struct lm_head *h)
 	const struct lm_cpu *lm = cpu_of(d)->lm;
 	const struct lm_tiles *t = lm->kernels.tiles[h->dtype];
 	struct head_work w = { .kernels = &lm->kernels };
-	struct head_room r = head_room(h);
+	struct head_memory r = head_memory(h);
 
 	if (!t)
 		return share(d, head_part, h, sizeof *h, 1, 1, 1);

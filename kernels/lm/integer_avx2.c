@@ -6,13 +6,13 @@
 INLINE float largest(const __m256 x[4])
 {
 	const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-	__m256 most = _mm256_setzero_ps();
+	__m256 max = _mm256_setzero_ps();
 	__m128 m;
 
 	UNROLL
 	for (int i = 0; i < 4; i++)
-		most = _mm256_max_ps(_mm256_and_ps(x[i], magnitude), most);
-	m = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
+		max = _mm256_max_ps(_mm256_and_ps(x[i], magnitude), max);
+	m = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
 	m = _mm_max_ps(m, _mm_movehl_ps(m, m));
 	return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
@@ -30,13 +30,13 @@ INLINE void quantize_block(struct lm_block8 *to, const float *from)
 {
 	__m256 x[4];
 	__m256i q[4], bytes;
-	float most, inverse;
+	float max, inverse;
 
 	UNROLL
 	for (int i = 0; i < 4; i++)
 		x[i] = _mm256_loadu_ps(from + 8 * i);
-	most = largest(x);
-	to->scale = most < 0x1p-100f ? 0 : most / 127;
+	max = largest(x);
+	to->scale = max < 0x1p-100f ? 0 : max / 127;
 	inverse = to->scale > 0 ? 1 / to->scale : 0;
 	UNROLL
 	for (int i = 0; i < 4; i++) {

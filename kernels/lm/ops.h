@@ -255,7 +255,7 @@ HD void lm_cache_put_32(enum lm_cache_type type, void *row, const float *x, uint
 {
 	uint64_t from = 32 * g, to = from + 32 < width ? from + 32 : width;
 	unsigned char *p = (unsigned char *)row + lm_cache_bytes(type, from);
-	float most = 0, scale, inverse;
+	float max = 0, scale, inverse;
 	uint16_t half;
 
 	if (type == LM_CACHE_F32) {
@@ -269,8 +269,8 @@ HD void lm_cache_put_32(enum lm_cache_type type, void *row, const float *x, uint
 	if (type == LM_CACHE_F16)
 		return;
 	for (uint64_t i = from; i < to; i++)
-		most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-	scale = most < 0x1p-100f ? 0 : most / 127;
+		max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+	scale = max < 0x1p-100f ? 0 : max / 127;
 	inverse = scale > 0 ? 1 / scale : 0;
 	half = f16_from_f32(scale);
 	memcpy(p, &half, 2);

@@ -12,11 +12,11 @@ void lm_quantize_ref(const struct lm_quantize *q, uint64_t from, uint64_t to)
 		const float *x = q->x + n / blocks * q->ldx +
 			n % blocks * LM_WEIGHT_BLOCK;
 		struct lm_block8 *b = &q->to[n];
-		float most = 0, inverse;
+		float max = 0, inverse;
 
 		for (int i = 0; i < LM_WEIGHT_BLOCK; i++)
-			most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-		b->scale = most < 0x1p-100f ? 0 : most / 127;
+			max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+		b->scale = max < 0x1p-100f ? 0 : max / 127;
 		inverse = b->scale > 0 ? 1 / b->scale : 0;
 		b->minus[0] = b->minus[1] = 0;
 		for (int i = 0; i < LM_WEIGHT_BLOCK; i++) {

@@ -51,12 +51,12 @@ __global__ void quantize_kernel(struct lm_quantize q)
 	for (uint64_t n = GRID_FIRST; n < q.rows * blocks; n += GRID_STRIDE) {
 		const float *x = q.x + n / blocks * q.ldx + n % blocks * LM_WEIGHT_BLOCK;
 		struct lm_block8 *to = &q.to[n];
-		float most = 0, inverse;
+		float max = 0, inverse;
 		int minus = 0, upper = 0;
 
 		for (int i = 0; i < LM_WEIGHT_BLOCK; i++)
-			most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-		to->scale = most < 0x1p-100f ? 0 : most / 127;
+			max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+		to->scale = max < 0x1p-100f ? 0 : max / 127;
 		inverse = to->scale > 0 ? 1 / to->scale : 0;
 		for (int i = 0; i < LM_WEIGHT_BLOCK; i++) {
 			int v = (int)rintf(fminf(fmaxf(x[i] * inverse, -127), 127));

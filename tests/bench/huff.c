@@ -42,7 +42,7 @@ struct coder {
 	const char *name;
 	uint64_t block;
 	/* Returns the number of bytes at out, or 0 if coding saves nothing. */
-	size_t (*encode)(unsigned char *out, size_t room, const unsigned char *in,
+	size_t (*encode)(unsigned char *out, size_t cap, const unsigned char *in,
 		size_t n);
 	bool (*decode)(unsigned char *out, size_t n, const unsigned char *in,
 		size_t bytes);
@@ -51,10 +51,10 @@ struct coder {
 static struct huff_work *work;
 static const struct huff_kernels *kernels;
 
-static size_t ours_encode(unsigned char *out, size_t room, const unsigned char *in,
+static size_t ours_encode(unsigned char *out, size_t cap, const unsigned char *in,
 	size_t n)
 {
-	(void)room;
+	(void)cap;
 	return kernels->encode(work, out, in, (uint32_t)n);
 }
 
@@ -84,12 +84,12 @@ static struct {
 
 #define HUFF0_BMI2 1
 
-static size_t huff0_encode(unsigned char *out, size_t room, const unsigned char *in,
+static size_t huff0_encode(unsigned char *out, size_t cap, const unsigned char *in,
 	size_t n)
 {
 	static uint64_t space[2048];
 	int repeat = 0;
-	size_t bytes = huff0.encode(out, room, in, n, 255, 11, space, sizeof space, NULL,
+	size_t bytes = huff0.encode(out, cap, in, n, 255, 11, space, sizeof space, NULL,
 		&repeat, HUFF0_BMI2);
 
 	return bytes > n ? 0 : bytes; /* error codes are huge numbers */
@@ -106,10 +106,10 @@ static bool huff0_decode(unsigned char *out, size_t n, const unsigned char *in,
 		n;
 }
 
-static size_t zstd_encode(unsigned char *out, size_t room, const unsigned char *in,
+static size_t zstd_encode(unsigned char *out, size_t cap, const unsigned char *in,
 	size_t n)
 {
-	size_t bytes = zstd.encode(out, room, in, n, 1);
+	size_t bytes = zstd.encode(out, cap, in, n, 1);
 
 	return zstd.is_error(bytes) || bytes >= n ? 0 : bytes;
 }
@@ -120,10 +120,10 @@ static bool zstd_decode(unsigned char *out, size_t n, const unsigned char *in,
 	return zstd.decode(out, n, in, bytes) == n;
 }
 
-static size_t lz4_encode(unsigned char *out, size_t room, const unsigned char *in,
+static size_t lz4_encode(unsigned char *out, size_t cap, const unsigned char *in,
 	size_t n)
 {
-	int bytes = lz4.encode((const char *)in, (char *)out, (int)n, (int)room);
+	int bytes = lz4.encode((const char *)in, (char *)out, (int)n, (int)cap);
 
 	return bytes <= 0 || (size_t)bytes >= n ? 0 : (size_t)bytes;
 }
@@ -231,13 +231,13 @@ static void to_int8(unsigned char *out, const float *in, uint64_t n)
 static void to_int4(unsigned char *out, const float *in, uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i += 64) {
-		float most = 0;
+		float max = 0;
 
 		for (uint64_t j = i; j < i + 64; j++)
-			most = fmaxf(most, fabsf(in[j]));
+			max = fmaxf(max, fabsf(in[j]));
 		for (uint64_t j = i; j < i + 64; j++)
-			out[j] = (unsigned char)(most > 0 ? lrintf(in[j] / most * 7) + 8 :
-							    8);
+			out[j] = (unsigned char)(max > 0 ? lrintf(in[j] / max * 7) + 8 :
+							   8);
 	}
 }
 

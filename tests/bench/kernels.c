@@ -335,8 +335,8 @@ int main(int argc, char **argv)
 {
 	static const uint64_t all[] = { 64, 128, 256, 512, 1024, 2048, 4096 };
 	bool shapes = argc > 1 && strcmp(argv[1], "--shapes") == 0;
-	uint64_t least = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
-	uint64_t most = argc > 3 ? strtoull(argv[3], NULL, 10) : 4096;
+	uint64_t min = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+	uint64_t max = argc > 3 ? strtoull(argv[3], NULL, 10) : 4096;
 
 	struct cpu_features has = cpu_features(cpu_level_best());
 
@@ -353,7 +353,7 @@ int main(int argc, char **argv)
 		return dev.code;
 	}
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-		if (all[i] < (shapes ? least : 4096) || all[i] > most)
+		if (all[i] < (shapes ? min : 4096) || all[i] > max)
 			continue;
 		product(PRODUCT_F32, all[i]);
 		product(PRODUCT_BF16, all[i]);

@@ -55,7 +55,7 @@ static void *numbers(struct bench *b, enum lm_dtype dtype, uint64_t n, double si
 	return p;
 }
 
-static void *room(struct bench *b, uint64_t bytes)
+static void *buffer(struct bench *b, uint64_t bytes)
 {
 	void *zeros = hold(b, bytes);
 
@@ -168,7 +168,7 @@ static void raw_result(struct bench *b, struct run *r, uint64_t rows, uint64_t d
 {
 	if (b->dtype == LM_DTYPE_F32)
 		return;
-	r->raw = room(b, rows * dim * 2);
+	r->raw = buffer(b, rows * dim * 2);
 	r->up = count_up(b, rows);
 	r->rows = rows;
 	r->dim = dim;
@@ -424,7 +424,7 @@ static void norm_back(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint
 	x.rms = there;
 	h.from = numbers(&b, LM_DTYPE_F32, n, 1, &there);
 	x.from = there;
-	x.copy = room(&b, n * 2);
+	x.copy = buffer(&b, n * 2);
 	want = numbers(&b, LM_DTYPE_F32, 2 * n + dim, 1, &r.start);
 	r.start_bytes = (n + dim) * 4;
 	r.up = count_up(&b, 1);
@@ -622,7 +622,7 @@ static void swiglu(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_
 	xh = x;
 	xh.x = numbers(&b, dtype, 2 * n, 8, &x.x);
 	xh.dy = numbers(&b, dtype, n, 1, &x.dy);
-	x.y = room(&b, n * 4);
+	x.y = buffer(&b, n * 4);
 	xh.dx = hold(&b, 2 * n * 4);
 	xh.y = hold(&b, n * 4);
 	bound = hold(&b, 3 * n * 4);
@@ -940,7 +940,7 @@ static void head(struct kcheck *k, enum lm_dtype dtype, uint64_t rows, uint64_t 
 	x.dh = &x;
 	if (k->dev.ops->lm->head_scratch(&k->dev, &x, &bytes) < 0)
 		abort();
-	x.scratch = room(&b, bytes);
+	x.scratch = buffer(&b, bytes);
 	b.dtype = dtype;
 	raw_result(&b, &r, rows, dim);
 	r.op = &x;
@@ -995,7 +995,7 @@ static void adamw(struct kcheck *k, uint64_t n, float norm)
 	x.g = there;
 	h.rates = &rates;
 	x.rates = kcheck_put(k, &rates, sizeof rates, 0);
-	x.copy = room(&b, n * 2);
+	x.copy = buffer(&b, n * 2);
 	h.copy = hold(&b, n * 2);
 	r.up = count_up(&b, 1);
 	want = numbers(&b, LM_DTYPE_F32, 4 * n, 1, &there);
@@ -1058,10 +1058,10 @@ static void clip(struct kcheck *k, uint64_t n, float limit)
 	h.g = numbers(&b, LM_DTYPE_F32, n, 1, &there);
 	x.g = there;
 	h.part = hold(&b, parts * 8);
-	x.part = room(&b, parts * 8);
+	x.part = buffer(&b, parts * 8);
 	r.start = kcheck_put(k, &rates, sizeof rates, 0);
 	r.start_bytes = sizeof rates;
-	r.raw = room(&b, sizeof rates);
+	r.raw = buffer(&b, sizeof rates);
 	lm_squares_ref(&h, 0, parts);
 	c = (struct lm_clip){ .rates = &rates, .part = h.part, .parts = parts };
 	lm_clip_ref(&c);

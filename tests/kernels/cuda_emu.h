@@ -584,10 +584,10 @@ static inline cudaError_t cudaFreeHost(void *p)
 	free(p);
 	return cudaSuccess;
 }
-static inline cudaError_t cudaMemGetInfo(size_t *room, size_t *all)
+static inline cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all)
 {
 	*all = emu_memory();
-	*room = *all - emu_used;
+	*free_bytes = *all - emu_used;
 	return cudaSuccess;
 }
 struct emu_copy {

@@ -94,7 +94,7 @@ static int mpi_receive(void *state, int from, void *data, size_t bytes, char *wh
 }
 
 /* Makes sure that there is memory for a piece to be added. */
-static float *room(struct state *s, size_t bytes)
+static float *scratch(struct state *s, size_t bytes)
 {
 	float *more;
 
@@ -115,7 +115,7 @@ static int mpi_sendrecv(void *state, const struct comm_sendrecv *s, char *why)
 	do {
 		size_t n_out = piece_of(s->out_bytes - out);
 		size_t n_in = piece_of(s->in_bytes - in);
-		void *to = s->add ? (void *)room(state, n_in) : (char *)s->in + in;
+		void *to = s->add ? (void *)scratch(state, n_in) : (char *)s->in + in;
 		int rc;
 
 		if (!to && n_in) {

@@ -104,10 +104,10 @@ void lm_engine_close(struct lm_engine *e)
 		return;
 	for (uint32_t i = 0; i < e->running_count; i++) {
 		lm_sequence_release(&e->running[i]->sequence, e->cache);
-		lm_said_release(&e->running[i]->said);
+		lm_history_release(&e->running[i]->history);
 	}
 	for (struct lm_answer *a = e->waiting; a; a = a->next)
-		lm_said_release(&a->said);
+		lm_history_release(&a->history);
 	lm_prefix_close(e->prefix);
 	lm_forward_close(e->forward);
 	lm_cache_close(e->cache);
@@ -215,7 +215,7 @@ static void tell(struct lm_engine *e, struct lm_answer *a, int64_t token,
 static void finished(struct lm_engine *e, struct lm_answer *a, enum lm_finish how)
 {
 	a->finish = how;
-	lm_said_release(&a->said);
+	lm_history_release(&a->history);
 	free(a->hidden);
 	a->hidden = NULL;
 	tell(e, a, -1, NULL);
@@ -358,10 +358,10 @@ static bool fits(struct lm_engine *e, struct lm_answer *a)
 	if (needed <= lm_cache_free_pages(e->cache))
 		return true;
 	/* an answer alone may use the whole cache, and ends when the cache is full */
-	return needed <= lm_prefix_room(e->prefix) ||
+	return needed <= lm_prefix_free_pages(e->prefix) ||
 		(!e->running_count &&
 			pages_missing(&a->sequence, a->known + 1 - a->sequence.length) <=
-				lm_prefix_room(e->prefix));
+				lm_prefix_free_pages(e->prefix));
 }
 
 static void enter(struct lm_engine *e, struct lm_answer *a)
@@ -374,10 +374,10 @@ static void enter(struct lm_engine *e, struct lm_answer *a)
 	a->speculation = 2;
 	if (!a->admitted_ns)
 		a->admitted_ns = clock_mono_ns();
-	if (lm_sampling_penalises(&a->sampling) && !a->said.generated) {
-		lm_said_init(&a->said, lm_weights_config(e->w)->vocab);
+	if (lm_sampling_penalises(&a->sampling) && !a->history.generated) {
+		lm_history_init(&a->history, lm_weights_config(e->w)->vocab);
 		for (uint32_t k = 0; k < a->prompt; k++)
-			lm_said_prompt(&a->said, a->tokens[k]);
+			lm_history_prompt(&a->history, a->tokens[k]);
 	}
 }
 
@@ -462,24 +462,24 @@ static bool is_prompt(const struct lm_answer *a)
 /* Proposes tokens after the next one, if recent proposals were right and pages are free. */
 static void guess(struct lm_engine *e, struct lm_answer *a)
 {
-	uint32_t most = a->speculation, left = a->tokens_max - a->generated - 1;
+	uint32_t max = a->speculation, left = a->tokens_max - a->generated - 1;
 	uint32_t room = e->limits.context - a->known, n;
 
-	if (most > SPECULATED_ROWS / e->running_count)
-		most = SPECULATED_ROWS / e->running_count;
-	if (most > left)
-		most = left;
-	if (most >= room)
-		most = room - 1;
-	if (!a->speculate || !most)
+	if (max > SPECULATED_ROWS / e->running_count)
+		max = SPECULATED_ROWS / e->running_count;
+	if (max > left)
+		max = left;
+	if (max >= room)
+		max = room - 1;
+	if (!a->speculate || !max)
 		return;
 	if (a->pause) {
 		a->pause--;
 		return;
 	}
-	a->tokens = xgrow(a->tokens, &a->tokens_room,
+	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
 		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
-	n = lm_guess(a->tokens + a->known, most, a->tokens, a->known, a->prompt,
+	n = lm_guess(a->tokens + a->known, max, a->tokens, a->known, a->prompt,
 		a->prediction, a->prediction_count);
 	if (n && !grow(e, a, 1 + n)) {
 		err_clear();
@@ -640,14 +640,14 @@ static void append(struct lm_engine *e, struct lm_answer *a, uint32_t token,
 {
 	struct lm_logprobs logprobs;
 
-	a->tokens = xgrow(a->tokens, &a->tokens_room,
+	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
 		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
 	a->tokens[a->known++] = token;
 	if (!a->generated++)
 		a->first_ns = clock_mono_ns();
 	e->counts.generated++;
-	if (a->said.generated)
-		lm_said_add(&a->said, token);
+	if (a->history.generated)
+		lm_history_add(&a->history, token);
 	if (a->logprobs)
 		lm_logprobs(&logprobs, logits, lm_weights_config(e->w)->vocab, token,
 			a->top_logprobs);
@@ -691,8 +691,9 @@ static int hear(void *arg, uint32_t row, const float *logits)
 		return 0;
 	}
 	allowed = a->mask.allowed ? a->mask.allowed(a->mask.ctx) : NULL;
-	token = lm_draw(&e->scratch, &a->sampling, a->said.generated ? &a->said : NULL,
-		allowed, logits, vocab, (uint64_t)e->rows[row].position + 1);
+	token = lm_draw(&e->scratch, &a->sampling,
+		a->history.generated ? &a->history : NULL, allowed, logits, vocab,
+		(uint64_t)e->rows[row].position + 1);
 	if (!isfinite(logits[token])) {
 		err_set(EX_DATAERR, "what the model computes is not finite");
 		fail(a);
@@ -783,5 +784,6 @@ void lm_engine_count(const struct lm_engine *e, struct lm_engine_counts *out)
 	out->running = e->running_count;
 	out->pages = e->limits.pages;
 	out->pages_used = e->limits.pages - lm_cache_free_pages(e->cache);
-	out->pages_kept = lm_prefix_room(e->prefix) - lm_cache_free_pages(e->cache);
+	out->pages_reusable = lm_prefix_free_pages(e->prefix) -
+		lm_cache_free_pages(e->cache);
 }

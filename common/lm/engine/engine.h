@@ -35,7 +35,7 @@ enum lm_finish {
 struct lm_answer {
 	uint32_t *
 		tokens; /* malloc'ed: the prompt; the engine appends. The caller frees it */
-	size_t tokens_room;
+	size_t tokens_capacity;
 	uint32_t prompt;     /* tokens of the prompt, at least 1 */
 	uint32_t tokens_max; /* of the answer, at least 1 */
 	struct lm_sampling sampling;
@@ -70,7 +70,7 @@ struct lm_answer {
 	/* Private to the engine. */
 	struct lm_answer *next;
 	struct lm_sequence sequence;
-	struct lm_said said;
+	struct lm_history history;
 	uint32_t known;  /* number of tokens so far: prompt and answer */
 	uint32_t hashed; /* pages of the sequence that hash covers */
 	struct lm_prefix_hash hash;
@@ -109,7 +109,7 @@ struct lm_engine_counts {
 	uint64_t steps, rows, generated, prompt, cached, preempted, proposed, accepted;
 	uint32_t running, waiting; /* number of answers now */
 	uint32_t pages, pages_used,
-		pages_kept; /* now; kept: held only by the prefix index */
+		pages_reusable; /* now; kept: held only by the prefix index */
 };
 
 /* Computes the bytes that an engine uses besides the weights. */

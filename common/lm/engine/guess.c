@@ -16,17 +16,17 @@ static uint32_t find_last(const uint32_t *from, uint32_t before, const uint32_t 
 	return 0;
 }
 
-static uint32_t copy(uint32_t *out, uint32_t most, const uint32_t *from, uint32_t n)
+static uint32_t copy(uint32_t *out, uint32_t max, const uint32_t *from, uint32_t n)
 {
-	if (n > most)
-		n = most;
+	if (n > max)
+		n = max;
 	memcpy(out, from, n * sizeof *out);
 	return n;
 }
 
 /* Continues the prediction after the last tokens of the answer; at the start, from its
  * beginning. */
-static uint32_t from_prediction(uint32_t *out, uint32_t most, const uint32_t *answer,
+static uint32_t from_prediction(uint32_t *out, uint32_t max, const uint32_t *answer,
 	uint32_t n, const uint32_t *predicted, uint32_t m)
 {
 	uint32_t gram = n < GRAM ? n : GRAM, at = 0;
@@ -42,16 +42,16 @@ static uint32_t from_prediction(uint32_t *out, uint32_t most, const uint32_t *an
 		if (!at)
 			return 0;
 	}
-	return copy(out, most, predicted + at, m - at);
+	return copy(out, max, predicted + at, m - at);
 }
 
-uint32_t lm_guess(uint32_t *out, uint32_t most, const uint32_t *text, uint32_t n,
+uint32_t lm_guess(uint32_t *out, uint32_t max, const uint32_t *text, uint32_t n,
 	uint32_t prompt, const uint32_t *predicted, uint32_t m)
 {
 	uint32_t found = 0, at;
 
 	if (m)
-		found = from_prediction(out, most, text + prompt, n - prompt, predicted,
+		found = from_prediction(out, max, text + prompt, n - prompt, predicted,
 			m);
 	if (found || n <= GRAM)
 		return found;
@@ -59,7 +59,7 @@ uint32_t lm_guess(uint32_t *out, uint32_t most, const uint32_t *text, uint32_t n
 	if (!at)
 		return 0;
 	/* a text that repeats itself continues with its own copy */
-	for (uint32_t i = 0; i < most; i++)
+	for (uint32_t i = 0; i < max; i++)
 		out[i] = at + i < n ? text[at + i] : out[at + i - n];
-	return most;
+	return max;
 }

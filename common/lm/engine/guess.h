@@ -8,10 +8,10 @@
 
 #include <stdint.h>
 
-/* Writes at most `most` tokens that may follow the n of text, whose first `prompt` are the
+/* Writes at most `max` tokens that may follow the n of text, whose first `prompt` are the
  * prompt; returns how many. predicted: m tokens that the answer is likely to contain; m may be
  * 0. */
-uint32_t lm_guess(uint32_t *out, uint32_t most, const uint32_t *text, uint32_t n,
+uint32_t lm_guess(uint32_t *out, uint32_t max, const uint32_t *text, uint32_t n,
 	uint32_t prompt, const uint32_t *predicted, uint32_t m);
 
 #endif

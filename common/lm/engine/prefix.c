@@ -175,7 +175,7 @@ bool lm_prefix_make_room(struct lm_prefix *x, uint32_t wanted)
 	return lm_cache_free_pages(x->cache) >= wanted;
 }
 
-uint32_t lm_prefix_room(const struct lm_prefix *x)
+uint32_t lm_prefix_free_pages(const struct lm_prefix *x)
 {
 	uint32_t n = lm_cache_free_pages(x->cache);
 

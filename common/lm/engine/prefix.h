@@ -47,7 +47,7 @@ void lm_prefix_touch(struct lm_prefix *x, uint32_t page);
 bool lm_prefix_make_room(struct lm_prefix *x, uint32_t wanted);
 
 /* Returns the number of pages that are free or could be evicted. */
-uint32_t lm_prefix_room(const struct lm_prefix *x);
+uint32_t lm_prefix_free_pages(const struct lm_prefix *x);
 
 /* Returns the pages in the index, as a sequence for lm_cache_sound; release with free(). */
 uint32_t *lm_prefix_pages(const struct lm_prefix *x, uint32_t *n);

@@ -64,12 +64,12 @@ static void add(struct lm_news *n, const struct lm_event *e)
 	uintptr_t number = 0;
 
 	if (e->logprobs) {
-		n->logprobs = xgrow(n->logprobs, &n->logprobs_room, n->logprobs_count + 1,
+		n->logprobs = xgrow(n->logprobs, &n->logprobs_cap, n->logprobs_count + 1,
 			sizeof *n->logprobs);
 		n->logprobs[n->logprobs_count++] = *e->logprobs;
 		number = n->logprobs_count;
 	}
-	n->events = xgrow(n->events, &n->room, n->count + 1, sizeof *n->events);
+	n->events = xgrow(n->events, &n->cap, n->count + 1, sizeof *n->events);
 	n->events[n->count++] = (struct lm_news_event){ .answer = e->answer,
 		.token = e->token,
 		.logprobs = (const struct lm_logprobs *)number };
@@ -184,7 +184,7 @@ static bool receive(struct lm_service *s)
 /* Adapts the budget so that a step takes no longer than step_ns: other streams wait for it. */
 static void adapt(struct lm_service *s, uint32_t rows, int64_t ns)
 {
-	uint32_t most = s->config.limits.rows;
+	uint32_t max = s->config.limits.rows;
 
 	if (!s->config.step_ns)
 		return;
@@ -197,8 +197,8 @@ static void adapt(struct lm_service *s, uint32_t rows, int64_t ns)
 		s->budget += s->budget / 4 + 1;
 	if (s->budget < BUDGET_MIN)
 		s->budget = BUDGET_MIN;
-	if (s->budget > most)
-		s->budget = most;
+	if (s->budget > max)
+		s->budget = max;
 	lm_engine_set_budget(s->engine, s->budget);
 }
 
@@ -282,13 +282,13 @@ int lm_service_submit(struct lm_service *s, struct lm_answer *const *answers, ui
 {
 	int rc = 0;
 	/* answers that get a free stream at once do not count as waiting */
-	uint32_t busy, most = s->config.queue;
+	uint32_t busy, max = s->config.queue;
 
 	pthread_mutex_lock(&s->lock);
 	busy = s->counts.engine.running;
 	if (busy < s->config.limits.streams)
-		most += s->config.limits.streams - busy;
-	if (s->stop || s->pending + n > most) {
+		max += s->config.limits.streams - busy;
+	if (s->stop || s->pending + n > max) {
 		rc = err_set(EX_TEMPFAIL, "the queue is full: %u answers wait",
 			s->pending);
 	} else {

@@ -19,9 +19,9 @@ struct lm_news_event {
 /* Events in order, valid until the next lm_outbox_take. Initialise with zeros. */
 struct lm_news {
 	struct lm_news_event *events;
-	size_t count, room;
+	size_t count, cap;
 	struct lm_logprobs *logprobs;
-	size_t logprobs_count, logprobs_room;
+	size_t logprobs_count, logprobs_cap;
 };
 
 struct lm_outbox *lm_outbox_new(void);

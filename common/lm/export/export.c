@@ -27,7 +27,7 @@ struct job {
 	struct lm_tensor *tensors;
 	float *floats; /* buffer of a piece */
 	unsigned char *bytes;
-	uint64_t room; /* its capacity in elements */
+	uint64_t cap; /* its capacity in elements */
 };
 
 /* --- data --------------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static int fill(void *ctx, uint64_t at, struct io_part *out)
 	lm_layout_at(&j->e->config, i, &p);
 	if (j->e->model_file && model_file_tensor(j->e->model_file, i)->type == type)
 		return copy_rows(j, &p, model_file_tensor(j->e->model_file, i), out);
-	rows = j->room / p.shape[1];
+	rows = j->cap / p.shape[1];
 	for (uint64_t first = 0; first < p.shape[0]; first += rows) {
 		uint64_t n = p.shape[0] - first < rows ? p.shape[0] - first : rows, bytes;
 
@@ -136,7 +136,7 @@ static enum lm_type gguf_type(const struct lm_export *e, enum lm_type type, uint
 {
 	if (p->dims == 1)
 		return LM_F32;
-	if (type == LM_TYPE_KEPT)
+	if (type == LM_TYPE_UNCHANGED)
 		type = kept_type(e, i);
 	return p->shape[1] % lm_type_block(type) ? LM_F16 : type;
 }
@@ -144,7 +144,7 @@ static enum lm_type gguf_type(const struct lm_export *e, enum lm_type type, uint
 static enum lm_type safetensors_type(const struct lm_export *e, enum lm_type type,
 	uint32_t i)
 {
-	if (type == LM_TYPE_KEPT)
+	if (type == LM_TYPE_UNCHANGED)
 		type = kept_type(e, i);
 	return lm_type_block(type) == 1 ? type : LM_F32;
 }
@@ -154,7 +154,7 @@ static void job_init(struct job *j, const struct lm_export *e, enum lm_type type
 {
 	uint32_t n = lm_layout_count(&e->config);
 
-	*j = (struct job){ .e = e, .count = n, .room = PIECE_ELEMENTS };
+	*j = (struct job){ .e = e, .count = n, .cap = PIECE_ELEMENTS };
 	/* llama.cpp permutes only llama files; its qwen2 files are like Hugging Face's */
 	j->interleaved = gguf && !e->config.qkv_bias;
 	j->tensors = xcalloc(n + 1, sizeof *j->tensors);
@@ -168,11 +168,11 @@ static void job_init(struct job *j, const struct lm_export *e, enum lm_type type
 		t->dims = p.dims;
 		memcpy(t->shape, p.shape, sizeof p.shape);
 		t->count = p.count;
-		if (p.shape[1] > j->room)
-			j->room = p.shape[1];
+		if (p.shape[1] > j->cap)
+			j->cap = p.shape[1];
 	}
-	j->floats = xmalloc(j->room * sizeof *j->floats);
-	j->bytes = xmalloc(j->room * sizeof *j->floats);
+	j->floats = xmalloc(j->cap * sizeof *j->floats);
+	j->bytes = xmalloc(j->cap * sizeof *j->floats);
 }
 
 static void job_release(struct job *j)
@@ -313,14 +313,14 @@ static int put_meta(struct gguf_meta *m, const struct job *j)
 	const char *a = e->config.qkv_bias ? "qwen2" : "llama";
 	/* the type of the first layer's gate stands for all */
 	int64_t gate = lm_layout_index(&e->config, LM_GATE, 0);
-	enum lm_type most = j->tensors[gate].type;
+	enum lm_type max = j->tensors[gate].type;
 
 	gguf_put_text(m, "general.architecture", a, strlen(a));
 	gguf_put_text(m, "general.type", "model", 5);
 	if (e->name)
 		gguf_put_text(m, "general.name", e->name, strlen(e->name));
-	gguf_put_u32(m, "general.file_type", file_type(most));
-	if (lm_type_block(most) > 1)
+	gguf_put_u32(m, "general.file_type", file_type(max));
+	if (lm_type_block(max) > 1)
 		gguf_put_u32(m, "general.quantization_version", 2);
 	put_config(m, &e->config);
 	if (e->token || !e->model_file || !model_file_gguf(e->model_file))

@@ -13,7 +13,7 @@
 #include "common/lm/model/model_file.h"
 #include "common/lm/token/token.h"
 
-#define LM_TYPE_KEPT \
+#define LM_TYPE_UNCHANGED \
 	LM_TYPES /* every tensor in the type that it has (where the format has that) */
 
 /* Reads elements from..from + count of tensor i of the layout, as f32. Returns 0, or -1 with
@@ -37,14 +37,14 @@ struct lm_export {
 /* Fills e to export a model file unchanged, without a tokenizer. */
 void lm_export_model_file(struct lm_export *e, const struct model_file *s);
 
-/* Writes the file at path. type: LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 or LM_TYPE_KEPT.
+/* Writes the file at path. type: LM_F32, LM_F16, LM_BF16, LM_Q8_0, LM_Q4_0 or LM_TYPE_UNCHANGED.
  * Returns 0, or -1 with err_set(): 65 a tokenizer that does not fit or a rope scaling that GGUF
  * cannot represent, 73, 74, 77, and the errors of read; an old file then remains untouched. */
 int lm_export_gguf(const char *path, const struct lm_export *e, enum lm_type type);
 
 /* Writes config.json, model.safetensors (in shards beyond SAFETENSORS_SHARD_BYTES),
  * tokenizer.json and tokenizer_config.json into dir, which it creates. type: LM_F32, LM_F16,
- * LM_BF16 or LM_TYPE_KEPT (quantised tensors become f32, which holds them exactly). Weights are
+ * LM_BF16 or LM_TYPE_UNCHANGED (quantised tensors become f32, which holds them exactly). Weights are
  * written first, the config last, so that a partial export is not taken for a model. Returns 0,
  * or -1 with err_set(): 73 as for lm_export_place, and as above. */
 int lm_export_directory(const char *dir, const struct lm_export *e, enum lm_type type);

@@ -81,7 +81,7 @@ static int node_of(struct compiler *c, struct pointers *set, uint32_t *out)
 
 static size_t prefix_length(const struct alt *a)
 {
-	size_t most = 0;
+	size_t limit = 0;
 
 	for (size_t i = 0; i < a->parts.n; i++) {
 		const json_t *items = json_object_get(a->parts.at[i], "items");
@@ -89,10 +89,10 @@ static size_t prefix_length(const struct alt *a)
 			items :
 			json_object_get(a->parts.at[i], "prefixItems");
 
-		if (json_array_size(prefix) > most)
-			most = json_array_size(prefix);
+		if (json_array_size(prefix) > limit)
+			limit = json_array_size(prefix);
 	}
-	return most;
+	return limit;
 }
 
 static int item_node(struct compiler *c, const struct alt *a, size_t i, uint32_t *out)

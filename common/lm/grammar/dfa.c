@@ -350,8 +350,8 @@ static bool texts_accept(const void *ctx, const void *key)
 static int by_text(const void *a, const void *b)
 {
 	const struct dfa_text *x = a, *y = b;
-	size_t least = x->len < y->len ? x->len : y->len;
-	int c = least ? memcmp(x->data, y->data, least) : 0;
+	size_t smallest = x->len < y->len ? x->len : y->len;
+	int c = smallest ? memcmp(x->data, y->data, smallest) : 0;
 
 	return c ? c : (x->len > y->len) - (x->len < y->len);
 }

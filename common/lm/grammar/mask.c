@@ -78,8 +78,8 @@ static int by_text(const void *a, const void *b, void *tokens)
 	const struct lm_vocabulary_token *t = tokens;
 	const struct lm_vocabulary_token *x = &t[*(const uint32_t *)a],
 					 *y = &t[*(const uint32_t *)b];
-	size_t least = x->len < y->len ? x->len : y->len;
-	int c = least ? memcmp(x->text, y->text, least) : 0;
+	size_t min = x->len < y->len ? x->len : y->len;
+	int c = min ? memcmp(x->text, y->text, min) : 0;
 
 	return c ? c : (x->len > y->len) - (x->len < y->len);
 }
@@ -365,12 +365,12 @@ static void find_local(struct lm_matcher *m, struct local *l)
 
 static const struct local *local_of(struct lm_matcher *m, const struct place *at)
 {
-	uint32_t most = m->g->height_max + m->v->opens_max;
+	uint32_t max = m->g->height_max + m->v->opens_max;
 	uint32_t slack = LM_GRAMMAR_DEPTH_MAX - at->depth;
 	struct local *l;
 
-	if (slack > most)
-		slack = most;
+	if (slack > max)
+		slack = max;
 	if (at->top.kind == FRAME_STRING || at->top.kind == FRAME_BYTES)
 		slack = 0;
 	if (at->top.kind == FRAME_STRING && at->top.id == 0 && at->top.phase == PLAIN)

@@ -56,13 +56,13 @@ int decimal_set(struct lm_decimal *d, const char *text)
 
 static int compare_magnitude(const struct lm_decimal *a, const struct lm_decimal *b)
 {
-	uint32_t most = a->part_len > b->part_len ? a->part_len : b->part_len;
+	uint32_t limit = a->part_len > b->part_len ? a->part_len : b->part_len;
 	int c;
 
 	if (a->whole_len != b->whole_len)
 		return a->whole_len < b->whole_len ? -1 : 1;
 	c = a->whole_len ? memcmp(a->digits, b->digits, a->whole_len) : 0;
-	for (uint32_t i = 0; !c && i < most; i++) {
+	for (uint32_t i = 0; !c && i < limit; i++) {
 		char x = i < a->part_len ? a->digits[a->whole_len + i] : '0';
 		char y = i < b->part_len ? b->digits[b->whole_len + i] : '0';
 
@@ -192,7 +192,7 @@ static bool part_digit(const struct maker *m, const struct number_key *k, char c
 	struct number_key *to)
 {
 	const struct side *s = &m->sides[k->negative];
-	uint32_t at = k->phase == PART ? k->at : 0, most = 0;
+	uint32_t at = k->phase == PART ? k->at : 0, limit = 0;
 
 	*to = *k;
 	if (m->n->whole && (c != '0' || at > 0))
@@ -200,15 +200,15 @@ static bool part_digit(const struct maker *m, const struct number_key *k, char c
 	to->phase = PART;
 	if (s->has_low) {
 		to->low = (int8_t)compare_digit(k->low, c, digit_of(&s->low, true, at));
-		most = s->low.part_len;
+		limit = s->low.part_len;
 	}
 	if (s->has_high) {
 		to->high = (int8_t)compare_digit(k->high, c,
 			digit_of(&s->high, true, at));
-		if (s->high.part_len > most)
-			most = s->high.part_len;
+		if (s->high.part_len > limit)
+			limit = s->high.part_len;
 	}
-	to->at = at + 1 > most + 1 ? most + 1 : at + 1;
+	to->at = at + 1 > limit + 1 ? limit + 1 : at + 1;
 	return true;
 }
 

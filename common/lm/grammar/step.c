@@ -158,7 +158,7 @@ static bool take_char(const struct reader *r, uint32_t c, struct frame *to)
 
 static bool take_utf8(const struct reader *r, uint8_t byte, struct frame *to)
 {
-	uint32_t least = 0, low, high;
+	uint32_t smallest = 0, low, high;
 
 	if (r->f->phase == PLAIN) {
 		if (byte < 0xc2 || byte > 0xf4)
@@ -174,11 +174,11 @@ static bool take_utf8(const struct reader *r, uint8_t byte, struct frame *to)
 		to->code = r->f->code << 6 | (byte & 63u);
 		to->left--;
 	}
-	least = to->high == 1 ? 0x80 : to->high == 2 ? 0x800 : 0x10000;
+	smallest = to->high == 1 ? 0x80 : to->high == 2 ? 0x800 : 0x10000;
 	low = to->code << 6 * to->left;
 	high = low | ((1u << 6 * to->left) - 1);
-	if (low < least)
-		low = least;
+	if (low < smallest)
+		low = smallest;
 	if (high > 0x10ffff)
 		high = 0x10ffff;
 	if (low > high)

@@ -204,7 +204,7 @@ int lm_sequence_grow(struct lm_sequence *s, struct lm_cache *c, uint32_t tokens)
 			c->n_free, LM_PAGE, more + shared);
 	if (shared && unshare(s, c) < 0)
 		return -1;
-	s->pages = xgrow(s->pages, &s->pages_room, (size_t)s->n + more + 1,
+	s->pages = xgrow(s->pages, &s->pages_cap, (size_t)s->n + more + 1,
 		sizeof *s->pages);
 	while (s->n < pages)
 		s->pages[s->n++] = take(c);
@@ -226,7 +226,7 @@ void lm_sequence_fork(struct lm_sequence *to, const struct lm_sequence *from,
 
 	if (to->n || length > from->length)
 		bug("a fork of what is not there");
-	to->pages = xgrow(to->pages, &to->pages_room, (size_t)pages + 1,
+	to->pages = xgrow(to->pages, &to->pages_cap, (size_t)pages + 1,
 		sizeof *to->pages);
 	while (to->n < pages) {
 		uint32_t page = from->pages[to->n];
@@ -269,7 +269,7 @@ void lm_sequence_adopt(struct lm_sequence *s, struct lm_cache *c, uint32_t page)
 	if (next < s->n) {
 		give_back(c, s->pages[next]);
 	} else {
-		s->pages = xgrow(s->pages, &s->pages_room, (size_t)s->n + 1,
+		s->pages = xgrow(s->pages, &s->pages_cap, (size_t)s->n + 1,
 			sizeof *s->pages);
 		s->n++;
 	}

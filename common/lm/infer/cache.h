@@ -41,7 +41,7 @@ struct lm_sequence {
 	uint32_t length; /* tokens whose keys and values are stored */
 	uint32_t *pages; /* token j is in page pages[j / LM_PAGE] */
 	uint32_t n;      /* pages */
-	size_t pages_room;
+	size_t pages_cap;
 };
 
 void lm_sequence_release(struct lm_sequence *s, struct lm_cache *c);

@@ -50,10 +50,10 @@ struct sizes {
 /* Returns the size of the widest activations that a quantised matrix can take. */
 static uint64_t x8_size(const struct lm_config *c, uint64_t rows)
 {
-	uint64_t most = c->hidden > c->dim ? c->hidden : c->dim;
+	uint64_t max = c->hidden > c->dim ? c->hidden : c->dim;
 
-	most = most > lm_q_dim(c) ? most : lm_q_dim(c);
-	return rows * (most / LM_WEIGHT_BLOCK) * (sizeof(struct lm_block8) / 4);
+	max = max > lm_q_dim(c) ? max : lm_q_dim(c);
+	return rows * (max / LM_WEIGHT_BLOCK) * (sizeof(struct lm_block8) / 4);
 }
 
 static struct sizes sizes_of(const struct lm_config *c, const struct lm_forward_limits *l)

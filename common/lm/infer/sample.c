@@ -38,25 +38,25 @@ bool lm_sampling_penalises(const struct lm_sampling *s)
 
 /* --- what was said ------------------------------------------------------------------------- */
 
-void lm_said_init(struct lm_said *h, uint32_t vocab)
+void lm_history_init(struct lm_history *h, uint32_t vocab)
 {
 	h->generated = xcalloc(vocab, sizeof *h->generated);
 	h->prompt = xcalloc(WORD(vocab) + 1, sizeof *h->prompt);
 }
 
-void lm_said_release(struct lm_said *h)
+void lm_history_release(struct lm_history *h)
 {
 	free(h->generated);
 	free(h->prompt);
-	*h = (struct lm_said){ 0 };
+	*h = (struct lm_history){ 0 };
 }
 
-void lm_said_prompt(struct lm_said *h, uint32_t token)
+void lm_history_prompt(struct lm_history *h, uint32_t token)
 {
 	h->prompt[WORD(token)] |= BIT(token);
 }
 
-void lm_said_add(struct lm_said *h, uint32_t token)
+void lm_history_add(struct lm_history *h, uint32_t token)
 {
 	h->generated[token]++;
 }
@@ -72,20 +72,20 @@ void lm_scratch_release(struct lm_scratch *w)
 
 static void reserve(struct lm_scratch *w, uint32_t count)
 {
-	if (w->room >= count)
+	if (w->cap >= count)
 		return;
 	w->logits = xrealloc(w->logits, count * sizeof *w->logits);
 	w->kept = xrealloc(w->kept, count * sizeof *w->kept);
-	w->room = count;
+	w->cap = count;
 }
 
 static void penalise(float *x, uint32_t count, const struct lm_sampling *s,
-	const struct lm_said *said)
+	const struct lm_history *history)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t times = said->generated[i];
+		uint32_t times = history->generated[i];
 
-		if (!times && !(said->prompt[WORD(i)] & BIT(i)))
+		if (!times && !(history->prompt[WORD(i)] & BIT(i)))
 			continue;
 		x[i] = (float)(x[i] > 0 ? x[i] / s->repetition_penalty :
 					  x[i] * s->repetition_penalty);
@@ -98,17 +98,17 @@ static void penalise(float *x, uint32_t count, const struct lm_sampling *s,
 /* Returns the logits changed by bias, penalties and mask, or the model's own if none of these
  * apply. */
 static const float *adjusted(struct lm_scratch *w, const struct lm_sampling *s,
-	const struct lm_said *said, const uint64_t *allowed, const float *logits,
+	const struct lm_history *history, const uint64_t *allowed, const float *logits,
 	uint32_t count)
 {
-	bool penalises = said && lm_sampling_penalises(s);
+	bool penalises = history && lm_sampling_penalises(s);
 	float *x = w->logits;
 
 	if (!penalises && !s->bias_count && !allowed)
 		return logits;
 	memcpy(x, logits, count * sizeof *x);
 	if (penalises)
-		penalise(x, count, s, said);
+		penalise(x, count, s, history);
 	for (uint32_t i = 0; i < s->bias_count; i++)
 		if (s->bias[i].token < count)
 			x[s->bias[i].token] += s->bias[i].bias;
@@ -139,32 +139,32 @@ static int by_share(const void *a, const void *b)
 	return x->id < y->id ? -1 : 1;
 }
 
-static int bucket_of(const struct lm_candidate *c, float most, double temperature)
+static int bucket_of(const struct lm_candidate *c, float max, double temperature)
 {
-	int b = (int)(((double)most - c->logit) / temperature * PER_UNIT);
+	int b = (int)(((double)max - c->logit) / temperature * PER_UNIT);
 
 	return b < BUCKETS ? b : BUCKETS - 1;
 }
 
 /* Collects all tokens within REACH, in the order of their ids; returns how many. */
-static uint32_t collect(struct lm_scratch *w, const float *x, uint32_t count, float most,
+static uint32_t collect(struct lm_scratch *w, const float *x, uint32_t count, float max,
 	double temperature)
 {
-	double least = (double)most - REACH * temperature;
+	double min = (double)max - REACH * temperature;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		if (x[i] >= least)
+		if (x[i] >= min)
 			w->kept[n++] = (struct lm_candidate){ .logit = x[i], .id = i };
 	return n;
 }
 
-static double weigh(struct lm_candidate *kept, uint32_t n, float most, double temperature)
+static double weigh(struct lm_candidate *kept, uint32_t n, float max, double temperature)
 {
 	double sum = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		kept[i].share = exp(((double)kept[i].logit - most) / temperature);
+		kept[i].share = exp(((double)kept[i].logit - max) / temperature);
 		sum += kept[i].share;
 	}
 	return sum;
@@ -189,7 +189,7 @@ static struct limit find(const double *of_bucket, double total)
 
 /* Keeps the candidates up to the limit, of its bucket the most likely. by_count: each counts 1,
  * else its share. */
-static uint32_t cut(struct lm_scratch *w, uint32_t n, float most, double temperature,
+static uint32_t cut(struct lm_scratch *w, uint32_t n, float max, double temperature,
 	struct limit l, bool by_count)
 {
 	struct lm_candidate *kept = w->kept, *edge;
@@ -199,7 +199,7 @@ static uint32_t cut(struct lm_scratch *w, uint32_t n, float most, double tempera
 	/* Candidates of better buckets move to the front, each swapped with the first of the
 	 * limit's bucket, which loses the order of ids; sorting restores it. */
 	for (uint32_t i = 0; i < n; i++) {
-		int b = bucket_of(&kept[i], most, temperature);
+		int b = bucket_of(&kept[i], max, temperature);
 		struct lm_candidate c = kept[i];
 
 		if (b > l.bucket)
@@ -221,7 +221,7 @@ static uint32_t cut(struct lm_scratch *w, uint32_t n, float most, double tempera
 	return n;
 }
 
-static uint32_t cut_top_k(struct lm_scratch *w, uint32_t n, float most,
+static uint32_t cut_top_k(struct lm_scratch *w, uint32_t n, float max,
 	const struct lm_sampling *s)
 {
 	double counts[BUCKETS] = { 0 };
@@ -229,11 +229,11 @@ static uint32_t cut_top_k(struct lm_scratch *w, uint32_t n, float most,
 	if (!s->top_k || n <= s->top_k)
 		return n;
 	for (uint32_t i = 0; i < n; i++)
-		counts[bucket_of(&w->kept[i], most, s->temperature)]++;
-	return cut(w, n, most, s->temperature, find(counts, s->top_k), true);
+		counts[bucket_of(&w->kept[i], max, s->temperature)]++;
+	return cut(w, n, max, s->temperature, find(counts, s->top_k), true);
 }
 
-static uint32_t cut_top_p(struct lm_scratch *w, uint32_t n, float most,
+static uint32_t cut_top_p(struct lm_scratch *w, uint32_t n, float max,
 	const struct lm_sampling *s, double sum)
 {
 	double shares[BUCKETS] = { 0 };
@@ -241,8 +241,8 @@ static uint32_t cut_top_p(struct lm_scratch *w, uint32_t n, float most,
 	if (s->top_p >= 1)
 		return n;
 	for (uint32_t i = 0; i < n; i++)
-		shares[bucket_of(&w->kept[i], most, s->temperature)] += w->kept[i].share;
-	return cut(w, n, most, s->temperature, find(shares, s->top_p * sum), false);
+		shares[bucket_of(&w->kept[i], max, s->temperature)] += w->kept[i].share;
+	return cut(w, n, max, s->temperature, find(shares, s->top_p * sum), false);
 }
 
 static uint32_t cut_min_p(struct lm_candidate *kept, uint32_t n, double min_p)
@@ -256,7 +256,7 @@ static uint32_t cut_min_p(struct lm_candidate *kept, uint32_t n, double min_p)
 }
 
 uint32_t lm_draw(struct lm_scratch *w, const struct lm_sampling *s,
-	const struct lm_said *said, const uint64_t *allowed, const float *logits,
+	const struct lm_history *history, const uint64_t *allowed, const float *logits,
 	uint32_t count, uint64_t position)
 {
 	const float *x;
@@ -265,7 +265,7 @@ uint32_t lm_draw(struct lm_scratch *w, const struct lm_sampling *s,
 	double at, sum = 0;
 
 	reserve(w, count);
-	x = adjusted(w, s, said, allowed, logits, count);
+	x = adjusted(w, s, history, allowed, logits, count);
 	best = most_likely(x, count);
 	if (s->temperature <= 0 || !isfinite(x[best]))
 		return best;
@@ -308,17 +308,17 @@ void lm_logprobs(struct lm_logprobs *out, const float *logits, uint32_t count,
 	uint32_t token, uint32_t n)
 {
 	double sum = 0, all;
-	float most = logits[most_likely(logits, count)];
+	float max = logits[most_likely(logits, count)];
 
 	*out = (struct lm_logprobs){ 0 };
 	for (uint32_t i = 0; i < count; i++) {
 		if (!isnan(logits[i]))
-			sum += exp((double)logits[i] - most);
+			sum += exp((double)logits[i] - max);
 		if (n && !isnan(logits[i]) &&
 			(out->n < n || before(logits, i, out->top[out->n - 1])))
 			insert(out, logits, i, n);
 	}
-	all = log(sum) + most;
+	all = log(sum) + max;
 	out->token = (float)(logits[token] - all);
 	for (uint32_t i = 0; i < out->n; i++)
 		out->top_logprob[i] = (float)(logits[out->top[i]] - all);

@@ -45,16 +45,16 @@ void lm_sampling_defaults(struct lm_sampling *s, uint64_t seed);
 bool lm_sampling_penalises(const struct lm_sampling *s);
 
 /* Earlier tokens of a text, for the penalties. Initialise with zeros. */
-struct lm_said {
+struct lm_history {
 	uint32_t *generated; /* [vocab]: how often it occurs in the answer */
 	uint64_t *prompt;    /* [vocab] bits: whether it occurs in the prompt */
 };
 
-void lm_said_init(struct lm_said *h, uint32_t vocab);
-void lm_said_release(struct lm_said *h);
+void lm_history_init(struct lm_history *h, uint32_t vocab);
+void lm_history_release(struct lm_history *h);
 /* Counts a token, which must be below the vocabulary size. */
-void lm_said_prompt(struct lm_said *h, uint32_t token);
-void lm_said_add(struct lm_said *h, uint32_t token);
+void lm_history_prompt(struct lm_history *h, uint32_t token);
+void lm_history_add(struct lm_history *h, uint32_t token);
 
 /* A mask of the tokens that may come next. allowed returns bits (token i is bit i % 64 of word
  * i / 64, the vocabulary rounded up to words), borrowed until the next call, or NULL for all
@@ -70,7 +70,7 @@ struct lm_mask {
 struct lm_scratch {
 	float *logits;
 	struct lm_candidate *kept;
-	uint32_t room;
+	uint32_t cap;
 };
 
 void lm_scratch_release(struct lm_scratch *w);
@@ -78,7 +78,7 @@ void lm_scratch_release(struct lm_scratch *w);
 /* Draws one of count > 0 tokens for `position`. said and allowed may be NULL. Logits that are
  * NaN are never drawn, unless all are. */
 uint32_t lm_draw(struct lm_scratch *w, const struct lm_sampling *s,
-	const struct lm_said *said, const uint64_t *allowed, const float *logits,
+	const struct lm_history *history, const uint64_t *allowed, const float *logits,
 	uint32_t count, uint64_t position);
 
 /* Log probabilities of the model itself: log softmax of its logits, before any step of

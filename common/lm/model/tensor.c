@@ -159,11 +159,11 @@ static void bf16_from(unsigned char *to, const float *from, uint64_t count)
 /* Returns the element of a block with the largest magnitude, with its sign. */
 static float extreme(const float *x)
 {
-	float most = 0, value = 0;
+	float max = 0, value = 0;
 
 	for (int k = 0; k < LM_QUANT_BLOCK; k++) {
-		if (fabsf(x[k]) > most) {
-			most = fabsf(x[k]);
+		if (fabsf(x[k]) > max) {
+			max = fabsf(x[k]);
 			value = x[k];
 		}
 	}

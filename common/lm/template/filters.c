@@ -115,13 +115,13 @@ static int f_replace(struct tpl_run *r, struct tpl_value v, const struct tpl_arg
 	const struct tpl_value *from = tpl_arg(r, a, 0, "old"),
 			       *to = tpl_arg(r, a, 1, "new");
 	const struct tpl_string *s;
-	int64_t most;
+	int64_t max;
 
 	if (!from || !to || from->kind != TPL_STRING || to->kind != TPL_STRING)
 		return tpl_fail(r, "replace needs two strings");
-	if (tpl_to_string(r, v, &s) < 0 || tpl_arg_int(r, a, 2, "count", -1, &most) < 0)
+	if (tpl_to_string(r, v, &s) < 0 || tpl_arg_int(r, a, 2, "count", -1, &max) < 0)
 		return -1;
-	return tpl_replace(r, s, from->s, to->s, most, out);
+	return tpl_replace(r, s, from->s, to->s, max, out);
 }
 
 static int f_indent(struct tpl_run *r, struct tpl_value v, const struct tpl_args *a,

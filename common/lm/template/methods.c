@@ -71,14 +71,14 @@ int tpl_strip(struct tpl_run *r, const struct tpl_string *s,
 }
 
 int tpl_replace(struct tpl_run *r, const struct tpl_string *s,
-	const struct tpl_string *from, const struct tpl_string *to, int64_t most,
+	const struct tpl_string *from, const struct tpl_string *to, int64_t max,
 	struct tpl_value *out)
 {
 	size_t mark = tpl_mark(r), done = 0;
 
 	if (tpl_steps(r, s->len / 64) < 0)
 		return -1;
-	while (most-- != 0 && done <= s->len) {
+	while (max-- != 0 && done <= s->len) {
 		size_t at, next;
 
 		if (from->len) {
@@ -243,7 +243,7 @@ static int push_part(struct tpl_run *r, struct tpl_list *l, const struct tpl_str
 }
 
 /* split without a separator: at white space, without empty parts */
-static int split_words(struct tpl_run *r, const struct tpl_string *s, int64_t most,
+static int split_words(struct tpl_run *r, const struct tpl_string *s, int64_t max,
 	struct tpl_list *l)
 {
 	size_t at = 0, begin;
@@ -253,7 +253,7 @@ static int split_words(struct tpl_run *r, const struct tpl_string *s, int64_t mo
 			at += space_at(s, at);
 		if (at >= s->len)
 			return 0;
-		if (most-- == 0) {
+		if (max-- == 0) {
 			size_t end = s->len;
 
 			while (end > at && is_space(s->data[end - 1]))
@@ -274,29 +274,29 @@ static int split(struct tpl_run *r, const struct tpl_string *s, const struct tpl
 	const struct tpl_value *by = tpl_arg(r, a, 0, "sep");
 	struct tpl_list *l = tpl_list_new(r, 2);
 	size_t begin = 0, n = 0, skip = 0;
-	int64_t most;
+	int64_t max;
 
-	if (!l || tpl_arg_int(r, a, 1, "maxsplit", -1, &most) < 0 ||
+	if (!l || tpl_arg_int(r, a, 1, "maxsplit", -1, &max) < 0 ||
 		tpl_steps(r, s->len / 64) < 0)
 		return -1;
 	*out = tpl_of_list(l);
 	if (!by || by->kind == TPL_NONE) {
-		if (from_right && most >= 0)
+		if (from_right && max >= 0)
 			return tpl_fail(r, "rsplit needs a separator");
-		return split_words(r, s, most, l);
+		return split_words(r, s, max, l);
 	}
 	if (by->kind != TPL_STRING || !by->s->len)
 		return tpl_fail(r, "split: the separator is empty, or no string");
-	if (from_right && most >= 0) { /* the first ones are not split at */
+	if (from_right && max >= 0) { /* the first ones are not split at */
 		for (const char *p = s->data; s->len &&
 			(p = memmem(p, (size_t)(s->data + s->len - p), by->s->data,
 				 by->s->len));
 			p += by->s->len)
 			n++;
-		skip = n > (size_t)most ? n - (size_t)most : 0;
-		most = -1;
+		skip = n > (size_t)max ? n - (size_t)max : 0;
+		max = -1;
 	}
-	for (size_t at = 0; at < s->len && most;) {
+	for (size_t at = 0; at < s->len && max;) {
 		const char *found = memmem(s->data + at, s->len - at, by->s->data,
 			by->s->len);
 
@@ -310,7 +310,7 @@ static int split(struct tpl_run *r, const struct tpl_string *s, const struct tpl
 		if (push_part(r, l, s, begin, at - by->s->len) < 0)
 			return -1;
 		begin = at;
-		most -= most > 0;
+		max -= max > 0;
 	}
 	return push_part(r, l, s, begin, s->len);
 }

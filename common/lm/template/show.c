@@ -252,8 +252,8 @@ static int by_key(const void *a, const void *b)
 {
 	const struct tpl_string *x = (*(const struct tpl_pair *const *)a)->key.s;
 	const struct tpl_string *y = (*(const struct tpl_pair *const *)b)->key.s;
-	size_t least = x->len < y->len ? x->len : y->len;
-	int c = least ? memcmp(x->data, y->data, least) : 0;
+	size_t min = x->len < y->len ? x->len : y->len;
+	int c = min ? memcmp(x->data, y->data, min) : 0;
 
 	return c ? c : (x->len > y->len) - (x->len < y->len);
 }

@@ -474,11 +474,11 @@ int tpl_order(struct tpl_run *r, struct tpl_value a, struct tpl_value b, int *ou
 		return 0;
 	}
 	if (a.kind == TPL_STRING && b.kind == TPL_STRING) {
-		size_t least = a.s->len < b.s->len ? a.s->len : b.s->len;
-		int c = least ? memcmp(a.s->data, b.s->data, least) : 0;
+		size_t min = a.s->len < b.s->len ? a.s->len : b.s->len;
+		int c = min ? memcmp(a.s->data, b.s->data, min) : 0;
 
 		*out = c ? c : (a.s->len > b.s->len) - (a.s->len < b.s->len);
-		return tpl_steps(r, least / 256);
+		return tpl_steps(r, min / 256);
 	}
 	if (a.kind == TPL_LIST && b.kind == TPL_LIST) {
 		for (size_t i = 0; i < a.list->count && i < b.list->count; i++) {

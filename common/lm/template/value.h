@@ -237,7 +237,7 @@ int tpl_call(struct tpl_run *r, struct tpl_value f, const struct tpl_args *a,
 int tpl_strip(struct tpl_run *r, const struct tpl_string *s,
 	const struct tpl_string *chars, bool left, bool right, struct tpl_value *out);
 int tpl_replace(struct tpl_run *r, const struct tpl_string *s,
-	const struct tpl_string *from, const struct tpl_string *to, int64_t most,
+	const struct tpl_string *from, const struct tpl_string *to, int64_t max,
 	struct tpl_value *out);
 int tpl_escape(struct tpl_run *r, const struct tpl_string *s, struct tpl_value *out);
 enum tpl_case { TPL_UPPER, TPL_LOWER, TPL_CAPITAL, TPL_TITLE };

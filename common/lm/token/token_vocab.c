@@ -139,11 +139,11 @@ static void index_put(const struct lm_token *t, struct token_index *x, uint32_t 
 	x->slots[i] = id;
 }
 
-static void index_make(const struct lm_token *t, struct token_index *x, size_t room)
+static void index_make(const struct lm_token *t, struct token_index *x, size_t capacity)
 {
 	size_t size = 64;
 
-	while (size < 2 * room)
+	while (size < 2 * capacity)
 		size *= 2;
 	free(x->slots);
 	x->slots = xmalloc(size * sizeof *x->slots);

@@ -175,7 +175,7 @@ static void look_block(const struct aggregate *a, const struct block *b, double 
 /* Room for the parts of a chunk; every pass has the same pairs in all of its chunks. */
 static void make_room(struct aggregate *a, uint64_t blocks)
 {
-	a->parts = xgrow(a->parts, &a->parts_room, (size_t)blocks * a->pairs,
+	a->parts = xgrow(a->parts, &a->parts_cap, (size_t)blocks * a->pairs,
 		sizeof *a->parts);
 }
 

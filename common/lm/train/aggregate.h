@@ -64,7 +64,7 @@ struct aggregate {
 	double *sums; /* [pairs] of the pass */
 	size_t pairs;
 	double *parts; /* [blocks][pairs] of a chunk */
-	size_t parts_room;
+	size_t parts_cap;
 	float *sorted; /* trimmed: [threads][k] */
 };
 

@@ -229,10 +229,10 @@ int lm_checkpoint_save(const char *path, struct lm_train *t, const struct lm_pro
 static int check_values(const float *values, uint64_t n, enum lm_state what,
 	const char *path, const char *name)
 {
-	float least = what == LM_STATE_V ? 0 : -INFINITY;
+	float min = what == LM_STATE_V ? 0 : -INFINITY;
 
 	for (uint64_t i = 0; i < n; i++)
-		if (!isfinite(values[i]) || values[i] < least)
+		if (!isfinite(values[i]) || values[i] < min)
 			return err_set(EX_DATAERR,
 				"%s: tensor '%s' has a value that is %s", path, name,
 				isfinite(values[i]) ? "negative" : "not finite");

@@ -37,7 +37,7 @@ struct ddp {
 	int64_t wait_ns;
 	struct dev *d; /* device of the gradients; NULL: host memory */
 	void **events; /* one for each range of a step, reused by the next */
-	size_t events_room, recorded;
+	size_t events_cap, recorded;
 	bool shared;                /* whether several ranks use one GPU */
 	struct gpu_allreduce *sums; /* used by the thread; NULL: host memory */
 
@@ -45,7 +45,7 @@ struct ddp {
 	pthread_cond_t changed;
 	struct sum *queue;
 	/* ranges of this step; those before `released` may be summed */
-	size_t room, queued, released, done;
+	size_t cap, queued, released, done;
 	bool open, ending, failed;
 	int (*task)(struct ddp *p); /* what the thread is to run; NULL when done */
 	int task_rc;
@@ -142,7 +142,7 @@ static void *work(void *arg)
 static void put(struct ddp *p, float *data, uint64_t count, void *event, bool now)
 {
 	pthread_mutex_lock(&p->lock);
-	p->queue = xgrow(p->queue, &p->room, p->queued + 1, sizeof *p->queue);
+	p->queue = xgrow(p->queue, &p->cap, p->queued + 1, sizeof *p->queue);
 	p->queue[p->queued++] = (struct sum){ data, count, event };
 	if (now)
 		p->released = p->queued;
@@ -205,7 +205,7 @@ void ddp_close(struct ddp *p)
 	pthread_join(p->thread, NULL);
 	pthread_mutex_destroy(&p->lock);
 	pthread_cond_destroy(&p->changed);
-	for (size_t i = 0; i < p->events_room; i++)
+	for (size_t i = 0; i < p->events_cap; i++)
 		p->d->ops->event_free(p->d, p->events[i]);
 	free(p->events);
 	free(p->queue);
@@ -311,15 +311,15 @@ const char *ddp_why(const struct ddp *p)
  * far. */
 static int put_range(struct ddp *p, uint64_t from, uint64_t count, bool now)
 {
-	size_t had = p->events_room;
+	size_t had = p->events_cap;
 	void **event;
 
 	if (!p->d) {
 		put(p, p->gradients + from, count, NULL, now);
 		return 0;
 	}
-	p->events = xgrow(p->events, &p->events_room, p->recorded + 1, sizeof *p->events);
-	memset(p->events + had, 0, (p->events_room - had) * sizeof *p->events);
+	p->events = xgrow(p->events, &p->events_cap, p->recorded + 1, sizeof *p->events);
+	memset(p->events + had, 0, (p->events_cap - had) * sizeof *p->events);
 	event = &p->events[p->recorded++];
 	if (p->d->ops->event_record(p->d, event) < 0)
 		return device_failed(p->d);

@@ -61,7 +61,7 @@ void lm_loop_give(struct lm_loop *l, struct lm_range range)
 {
 	if (!range.count)
 		return;
-	l->ranges = xgrow(l->ranges, &l->ranges_room, l->nranges + 1, sizeof *l->ranges);
+	l->ranges = xgrow(l->ranges, &l->ranges_cap, l->nranges + 1, sizeof *l->ranges);
 	l->ranges[l->nranges++] = range;
 }
 

@@ -52,7 +52,7 @@ struct lm_loop {
 	/* private */
 	struct lm_range
 		*ranges; /* remaining parts of the ranges that were added, in order */
-	size_t nranges, ranges_room;
+	size_t nranges, ranges_cap;
 	uint32_t *inputs, *targets; /* [train.batch][positions] */
 	uint32_t *window;           /* positions + 1 ids */
 };

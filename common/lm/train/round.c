@@ -50,7 +50,7 @@ static void give_back(struct round *r, struct round_range range)
 		at--;
 		r->free[at].count += range.count;
 	} else {
-		r->free = xgrow(r->free, &r->free_room, r->nfree + 1, sizeof *r->free);
+		r->free = xgrow(r->free, &r->free_cap, r->nfree + 1, sizeof *r->free);
 		memmove(r->free + at + 1, r->free + at,
 			(r->nfree++ - at) * sizeof *r->free);
 		r->free[at] = range;
@@ -114,7 +114,7 @@ static void take_work(struct round *r, struct round_member *m)
 	set(&m->works, false, &r->working);
 }
 
-static int check_room(const struct round *r)
+static int check_cap(const struct round *r)
 {
 	if (r->policy.members_max && r->here >= r->policy.members_max)
 		return err_set(EX_TEMPFAIL, "%zu workers are here, and no more are taken",
@@ -128,7 +128,7 @@ int round_return(struct round *r, uint64_t member, uint64_t speed)
 
 	if (member >= r->nmembers || m->here)
 		return 0;
-	if (check_room(r) < 0)
+	if (check_cap(r) < 0)
 		return -1;
 	m->speed = speed;
 	set(&m->here, true, &r->here);
@@ -140,9 +140,9 @@ int round_return(struct round *r, uint64_t member, uint64_t speed)
 int64_t round_join(struct round *r, uint64_t speed, int64_t now)
 {
 	(void)now;
-	if (check_room(r) < 0)
+	if (check_cap(r) < 0)
 		return -1;
-	r->members = xgrow(r->members, &r->members_room, r->nmembers + 1,
+	r->members = xgrow(r->members, &r->members_cap, r->nmembers + 1,
 		sizeof *r->members);
 	r->members[r->nmembers] = (struct round_member){ .here = true, .speed = speed };
 	r->here++;
@@ -231,11 +231,11 @@ static bool round_for(const struct round *r, uint64_t turn, uint64_t *number)
 static void add_delta(struct round *r, const struct round_delta *d, uint64_t number)
 {
 	if (number > r->number) {
-		r->late = xgrow(r->late, &r->late_room, r->nlate + 1, sizeof *r->late);
+		r->late = xgrow(r->late, &r->late_cap, r->nlate + 1, sizeof *r->late);
 		r->late[r->nlate++] = *d;
 		return;
 	}
-	r->deltas = xgrow(r->deltas, &r->deltas_room, r->ndeltas + 1, sizeof *r->deltas);
+	r->deltas = xgrow(r->deltas, &r->deltas_cap, r->ndeltas + 1, sizeof *r->deltas);
 	r->deltas[r->ndeltas++] = *d;
 	if (d->late)
 		return;

@@ -97,7 +97,7 @@ struct round {
 	int64_t waited[4];
 
 	/* private */
-	size_t members_room, deltas_room, late_room, free_room;
+	size_t members_cap, deltas_cap, late_cap, free_cap;
 	struct round_delta *late; /* for the next round */
 	uint64_t fastest;         /* speed */
 	size_t nlate;

@@ -122,13 +122,13 @@ static int read_row(void *to, const struct place *places, size_t n, const json_t
 }
 
 /* An array of rows: the values are the caller's to free, also on failure. */
-static int read_rows(void **out, size_t *count, size_t *room, size_t size,
+static int read_rows(void **out, size_t *count, size_t *cap, size_t size,
 	const struct place *places, size_t n, const json_t *rows, int64_t now)
 {
 	size_t have = json_array_size(rows);
 
 	*out = xcalloc(have + 1, size);
-	*room = have + 1;
+	*cap = have + 1;
 	*count = have;
 	if (!json_is_array(rows))
 		return -1;
@@ -175,18 +175,17 @@ int round_load(struct round *r, const json_t *saved, int64_t now, const char *wh
 		return malformed(where, "round");
 	if (read_offsets(r, json_object_get(saved, "offsets")) < 0)
 		return malformed(where, "offsets");
-	if (read_rows((void **)&r->members, &r->nmembers, &r->members_room,
+	if (read_rows((void **)&r->members, &r->nmembers, &r->members_cap,
 		    sizeof *r->members, PLACES(member_places),
 		    json_object_get(saved, "members"), now) < 0)
 		return malformed(where, "members");
-	if (read_rows((void **)&r->deltas, &r->ndeltas, &r->deltas_room,
-		    sizeof *r->deltas, PLACES(delta_places),
-		    json_object_get(saved, "deltas"), now) < 0)
+	if (read_rows((void **)&r->deltas, &r->ndeltas, &r->deltas_cap, sizeof *r->deltas,
+		    PLACES(delta_places), json_object_get(saved, "deltas"), now) < 0)
 		return malformed(where, "deltas");
-	if (read_rows((void **)&r->late, &r->nlate, &r->late_room, sizeof *r->late,
+	if (read_rows((void **)&r->late, &r->nlate, &r->late_cap, sizeof *r->late,
 		    PLACES(delta_places), json_object_get(saved, "late"), now) < 0)
 		return malformed(where, "late");
-	if (read_rows((void **)&r->free, &r->nfree, &r->free_room, sizeof *r->free,
+	if (read_rows((void **)&r->free, &r->nfree, &r->free_cap, sizeof *r->free,
 		    PLACES(range_places), json_object_get(saved, "free"), 0) < 0)
 		return malformed(where, "free");
 	count_members(r);

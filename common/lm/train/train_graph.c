@@ -14,7 +14,7 @@ static void drop(struct lm_train *t, struct lm_captured *c)
 		t->d->ops->graph_free(t->d, c->parts[i].graph);
 	free(c->parts);
 	c->parts = NULL;
-	c->n = c->room = 0;
+	c->n = c->cap = 0;
 }
 
 void lm_train_drop(struct lm_train *t)
@@ -32,7 +32,7 @@ static int end_part(struct lm_train *t, uint64_t from, uint64_t count)
 
 	if (t->d->ops->graph_end(t->d, &graph) < 0)
 		return -1;
-	c->parts = xgrow(c->parts, &c->room, c->n + 1, sizeof *c->parts);
+	c->parts = xgrow(c->parts, &c->cap, c->n + 1, sizeof *c->parts);
 	c->parts[c->n++] = (struct lm_captured_part){ graph, from, count };
 	return 0;
 }

@@ -37,7 +37,7 @@ struct lm_captured {
 		/* range of gradients that is final after it, for grad_ready; count 0: none */
 		uint64_t from, count;
 	} * parts;
-	size_t n, room;
+	size_t n, cap;
 };
 
 enum lm_pass {

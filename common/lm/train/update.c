@@ -343,7 +343,7 @@ static void difference(const struct update_arrays *a, struct update_walk w, floa
 }
 
 /* ecq has one step for the whole update: a pass finds it. */
-static int find_step(struct update *u, struct grad *g, float *room, uint64_t batch)
+static int find_step(struct update *u, struct grad *g, float *scratch, uint64_t batch)
 {
 	struct update_walk w = begin_walk(u);
 
@@ -353,8 +353,8 @@ static int find_step(struct update *u, struct grad *g, float *room, uint64_t bat
 	for (uint64_t at = 0; at < u->elements; at += batch) {
 		uint64_t n = u->elements - at < batch ? u->elements - at : batch;
 
-		difference(u->a, w, room, n);
-		if (grad_spread(u->d, g, room, NULL, n, u->bins) < 0)
+		difference(u->a, w, scratch, n);
+		if (grad_spread(u->d, g, scratch, NULL, n, u->bins) < 0)
 			return -1;
 		skip(&w, n);
 	}
@@ -364,7 +364,7 @@ static int find_step(struct update *u, struct grad *g, float *room, uint64_t bat
 
 /* Encodes and decodes a batch of elements at a time: the decoder takes a batch whenever one is
  * whole, and the last when the index is there, too. */
-static int send(struct update *u, const struct grad *g, struct way *way, float *room,
+static int send(struct update *u, const struct grad *g, struct way *way, float *scratch,
 	uint64_t batch)
 {
 	struct grad_encoder *e = grad_encoder_new(u->d, g, pass_on, way, NULL);
@@ -377,23 +377,23 @@ static int send(struct update *u, const struct grad *g, struct way *way, float *
 		goto out;
 	for (uint64_t at = 0; at < u->elements; at += n) {
 		n = u->elements - at < batch ? u->elements - at : batch;
-		difference(u->a, from, room, n);
+		difference(u->a, from, scratch, n);
 		skip(&from, n);
-		if (grad_encoder_add_host(e, room, n, NULL) < 0)
+		if (grad_encoder_add_host(e, scratch, n, NULL) < 0)
 			goto out;
 		if (at + n == u->elements)
 			break;
-		if (grad_decoder_next_host(d, room, &n) < 0)
+		if (grad_decoder_next_host(d, scratch, &n) < 0)
 			goto out;
-		update_publish(u->a->pub, &to, room, n);
+		update_publish(u->a->pub, &to, scratch, n);
 		taken += n;
 	}
 	if (grad_encoder_end(e) < 0)
 		goto out;
 	do {
-		if (grad_decoder_next_host(d, room, &n) < 0)
+		if (grad_decoder_next_host(d, scratch, &n) < 0)
 			goto out;
-		update_publish(u->a->pub, &to, room, n);
+		update_publish(u->a->pub, &to, scratch, n);
 		taken += n;
 	} while (n);
 	if (taken != u->elements)
@@ -412,21 +412,21 @@ static int make_container(struct update *u, grad_write_fn write, void *ctx,
 	struct grad g = u->o->down;
 	struct way way = { .write = write, .ctx = ctx, .waits = BUF_INIT };
 	uint64_t batch;
-	float *room;
+	float *scratch;
 	int rc = -1;
 
 	g.elements = u->elements;
 	g.feedback = false; /* theta - pub keeps what is left out */
 	g.rank = 0;
 	batch = grad_batch(&g);
-	room = xmalloc(batch * sizeof *room);
+	scratch = xmalloc(batch * sizeof *scratch);
 	crypto_hash_sha256_init(&way.hash);
-	if (find_step(u, &g, room, batch) == 0)
-		rc = send(u, &g, &way, room, batch);
+	if (find_step(u, &g, scratch, batch) == 0)
+		rc = send(u, &g, &way, scratch, batch);
 	crypto_hash_sha256_final(&way.hash, out->hash);
 	out->bytes = way.bytes;
 	buf_release(&way.waits);
-	free(room);
+	free(scratch);
 	return rc;
 }
 

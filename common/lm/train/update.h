@@ -57,7 +57,7 @@ struct update_walk {
 
 /* The next elements that lie in one piece, 0 .. most of them, and *at, their place in the flat
  * array. */
-uint64_t update_walk_step(struct update_walk *w, uint64_t most, uint64_t *at);
+uint64_t update_walk_step(struct update_walk *w, uint64_t max, uint64_t *at);
 
 /* pub <- pub + u  for the next n elements of a walk. */
 void update_publish(float *pub, struct update_walk *w, const float *u, uint64_t n);

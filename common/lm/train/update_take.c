@@ -41,7 +41,7 @@ uint64_t update_elements(const struct update_range *ranges, size_t n)
 	return sum;
 }
 
-uint64_t update_walk_step(struct update_walk *w, uint64_t most, uint64_t *at)
+uint64_t update_walk_step(struct update_walk *w, uint64_t max, uint64_t *at)
 {
 	uint64_t n;
 
@@ -53,7 +53,7 @@ uint64_t update_walk_step(struct update_walk *w, uint64_t most, uint64_t *at)
 		return 0;
 	*at = w->ranges[w->i].first + w->done;
 	n = w->ranges[w->i].count - w->done;
-	n = n < most ? n : most;
+	n = n < max ? n : max;
 	w->done += n;
 	return n;
 }
@@ -74,7 +74,7 @@ int update_take(struct dev *cpu, float *pub, const struct update_range *ranges,
 	uint64_t want = update_elements(ranges, nranges), have = 0, n;
 	struct grad_decoder *d = grad_decoder_new(cpu, read, ctx);
 	struct update_walk w = { .ranges = ranges, .n = nranges };
-	float *room = NULL;
+	float *scratch = NULL;
 	int rc = -1;
 
 	if (!d)
@@ -83,23 +83,23 @@ int update_take(struct dev *cpu, float *pub, const struct update_range *ranges,
 		err_set(EX_DATAERR, "the update is of bf16");
 		goto out;
 	}
-	room = xmalloc(grad_batch(grad_decoder_info(d)) * sizeof *room);
+	scratch = xmalloc(grad_batch(grad_decoder_info(d)) * sizeof *scratch);
 	do {
-		if (grad_decoder_next_host(d, room, &n) < 0)
+		if (grad_decoder_next_host(d, scratch, &n) < 0)
 			goto out;
 		if (n > want - have) {
 			err_set(EX_DATAERR, "the update has more than %llu elements",
 				(unsigned long long)want);
 			goto out;
 		}
-		update_publish(pub, &w, room, n);
+		update_publish(pub, &w, scratch, n);
 		have += n;
 	} while (n);
 	rc = have == want ? 0 :
 			    err_set(EX_DATAERR, "the update has %llu elements, not %llu",
 				    (unsigned long long)have, (unsigned long long)want);
 out:
-	free(room);
+	free(scratch);
 	grad_decoder_free(d);
 	return rc;
 }
@@ -123,7 +123,7 @@ int update_check(struct dev *cpu, uint64_t elements, grad_read_fn read, void *ct
 	struct grad_decoder *d = grad_decoder_new(cpu, read, ctx);
 	uint64_t have = 0, n;
 	double sum = 0;
-	float *room = NULL;
+	float *scratch = NULL;
 	int rc = -1;
 
 	if (!d)
@@ -132,10 +132,10 @@ int update_check(struct dev *cpu, uint64_t elements, grad_read_fn read, void *ct
 		err_set(EX_DATAERR, "it is of bf16, not f32");
 		goto out;
 	}
-	room = xmalloc(grad_batch(grad_decoder_info(d)) * sizeof *room);
+	scratch = xmalloc(grad_batch(grad_decoder_info(d)) * sizeof *scratch);
 	do {
-		if (grad_decoder_next_host(d, room, &n) < 0 ||
-			add_squares(room, n, &sum) < 0)
+		if (grad_decoder_next_host(d, scratch, &n) < 0 ||
+			add_squares(scratch, n, &sum) < 0)
 			goto out;
 		have += n;
 	} while (n && have <= elements);
@@ -145,7 +145,7 @@ int update_check(struct dev *cpu, uint64_t elements, grad_read_fn read, void *ct
 					(unsigned long long)elements);
 	*norm = sqrt(sum);
 out:
-	free(room);
+	free(scratch);
 	grad_decoder_free(d);
 	return rc;
 }

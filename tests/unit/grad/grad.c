@@ -325,15 +325,15 @@ static void check_damage(void)
 static void check_batches(void)
 {
 	struct grad g = parsed("fp8e4", 0);
-	uint64_t batch = grad_batch(&g), most = batch + 65536 + 5;
-	const uint64_t lengths[] = { batch - 5, batch, batch + 5, most };
-	float *x = xcalloc(most, 4), *y = xmalloc(most * 4);
+	uint64_t batch = grad_batch(&g), max = batch + 65536 + 5;
+	const uint64_t lengths[] = { batch - 5, batch, batch + 5, max };
+	float *x = xcalloc(max, 4), *y = xmalloc(max * 4);
 	struct buf c = BUF_INIT;
 
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
 		g.elements = lengths[i];
 		buf_reset(&c);
-		memset(y, 0x5a, most * 4);
+		memset(y, 0x5a, max * 4);
 		CHECK_I64(0, grad_encode(&dev, &g, x, NULL, &c, NULL));
 		CHECK_I64(0,
 			grad_decode(&dev, NULL, c.data, c.len, y, g.elements, false));
@@ -342,10 +342,10 @@ static void check_batches(void)
 	/* the last two chunks and the index */
 	for (size_t at = c.len - 260; at < c.len; at += 3) {
 		c.data[at] ^= 0x10;
-		CHECK_I64(-1, grad_decode(&dev, NULL, c.data, c.len, y, most, false));
+		CHECK_I64(-1, grad_decode(&dev, NULL, c.data, c.len, y, max, false));
 		CHECK_I64(EX_DATAERR, err_get()->code);
 		c.data[at] ^= 0x10;
-		CHECK_I64(-1, grad_decode(&dev, NULL, c.data, at, y, most, false));
+		CHECK_I64(-1, grad_decode(&dev, NULL, c.data, at, y, max, false));
 		CHECK_I64(EX_DATAERR, err_get()->code);
 	}
 	buf_release(&c);

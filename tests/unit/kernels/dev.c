@@ -71,7 +71,7 @@ static void check_memory(struct dev *d)
 {
 	unsigned char in[1000], out[1000] = { 0 };
 	int64_t ns = -1;
-	uint64_t room;
+	uint64_t free_bytes;
 	void *p = in, *mark = NULL;
 
 	for (size_t i = 0; i < sizeof in; i++)
@@ -86,8 +86,8 @@ static void check_memory(struct dev *d)
 	CHECK(d->ops->timer_stop(d, &ns) == 0);
 	CHECK(ns >= 0);
 	CHECK(memcmp(in, out, sizeof in) == 0);
-	CHECK(d->ops->mem_free(d, &room) == 0);
-	CHECK(room > 0 && room <= d->memory_bytes);
+	CHECK(d->ops->mem_free(d, &free_bytes) == 0);
+	CHECK(free_bytes > 0 && free_bytes <= d->memory_bytes);
 	CHECK(d->ops->sync(d) == 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK(d->ops->event_record(d, &mark) == 0);

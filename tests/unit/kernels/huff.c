@@ -131,21 +131,21 @@ static void check_limit(void)
 /* The least cost of a code of `used` leaves under the limit, by trying every way to have so
  * many of each length. */
 static uint64_t cheapest(const uint32_t *rising, unsigned used, unsigned left,
-	unsigned length, uint32_t room)
+	unsigned length, uint32_t cap)
 {
 	uint64_t best = UINT64_MAX, sum = 0;
 
 	if (!left)
-		return room ? UINT64_MAX : 0;
+		return cap ? UINT64_MAX : 0;
 	if (length > HUFF_LENGTH_MAX)
 		return UINT64_MAX;
 	for (unsigned take = 0;; take++) {
 		uint32_t cost = take << (HUFF_LENGTH_MAX - length);
 		uint64_t rest;
 
-		if (cost > room)
+		if (cost > cap)
 			break;
-		rest = cheapest(rising, used, left - take, length + 1, room - cost);
+		rest = cheapest(rising, used, left - take, length + 1, cap - cost);
 		if (rest != UINT64_MAX && rest + sum < best)
 			best = rest + sum;
 		if (take == left)
@@ -321,14 +321,15 @@ static void check_hostile(void)
 		make(in, n, (enum kind)(trial % KINDS), 2 + below(trial % 2 ? 250 : 14),
 			uniform() * uniform());
 		bytes = huff_kernels(CPU_REF)->encode(work, coded[0], in, n);
-		for (uint32_t cut = 0; cut < bytes; cut += cut < 300 ? 1 : 37) {
+		for (uint32_t layout = 0; layout < bytes;
+			layout += layout < 300 ? 1 : 37) {
 			int rc[CPU_LEVELS] = { 0 };
 
-			bad = malloc(cut ? cut : 1);
-			memcpy(bad, coded[0], cut);
+			bad = malloc(layout ? layout : 1);
+			memcpy(bad, coded[0], layout);
 			for (int level = 0; level <= (int)best; level++) {
 				rc[level] = huff_kernels((enum cpu_level)level)
-						    ->decode(work, out, n, bad, cut);
+						    ->decode(work, out, n, bad, layout);
 				CHECK(rc[level] == rc[0]);
 			}
 			taken += rc[0] == 0;

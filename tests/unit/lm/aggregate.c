@@ -207,13 +207,13 @@ static double want[N], got[N], other[N];
 
 static bool near_to(const double *a, const double *b)
 {
-	double most = 0, scale = 0;
+	double max = 0, scale = 0;
 
 	for (int i = 0; i < N; i++) {
-		most = fmax(most, fabs(a[i] - b[i]));
+		max = fmax(max, fabs(a[i] - b[i]));
 		scale = fmax(scale, fabs(b[i]));
 	}
-	return most <= 1e-12 * scale;
+	return max <= 1e-12 * scale;
 }
 
 static const struct {

@@ -152,7 +152,7 @@ static void ask(struct asked *q, const struct text *t)
 {
 	*q = (struct asked){ .t = t };
 	q->a.tokens = xmalloc(t->n * sizeof *q->a.tokens);
-	q->a.tokens_room = t->n;
+	q->a.tokens_capacity = t->n;
 	memcpy(q->a.tokens, t->prompt, t->n * sizeof *q->a.tokens);
 	q->a.prompt = t->n;
 	q->a.tokens_max = t->max;

@@ -290,7 +290,7 @@ static uint32_t closing(const uint64_t *bits, struct rng *r, uint32_t unless)
 /* Walks through the masks of g; every: each mask is held against a token at a time. Returns whether
  * the text ended where it may. */
 static bool walk(struct lm_grammar *g, const struct lm_vocabulary *v, struct rng *r,
-	struct buf *text, uint32_t most, bool every)
+	struct buf *text, uint32_t max, bool every)
 {
 	struct lm_matcher *m = lm_matcher_new(g, v);
 	bool ended = false;
@@ -330,11 +330,11 @@ static bool walk(struct lm_grammar *g, const struct lm_vocabulary *v, struct rng
 		for (uint32_t i = 0; i < token_count; i++)
 			if (bit(bits, i) && pick-- == 0)
 				token = i;
-		if (done && (n > most || rng_below(r, 4) == 0))
+		if (done && (n > max || rng_below(r, 4) == 0))
 			token = token_count - 2;
-		else if (n > most)
+		else if (n > max)
 			token = closing(bits, r, token);
-		if (n > 10 * most + 400)
+		if (n > 10 * max + 400)
 			break;
 		CHECK(lm_matcher_take(m, token));
 		ended = tokens[token].ends;

@@ -128,11 +128,11 @@ static void positions(void)
 	lm_scratch_release(&w);
 }
 
-static uint32_t greedy(const struct lm_sampling *how, const struct lm_said *said,
+static uint32_t greedy(const struct lm_sampling *how, const struct lm_history *history,
 	const uint64_t *allowed)
 {
 	struct lm_scratch w = { 0 };
-	uint32_t id = lm_draw(&w, how, said, allowed, logits, VOCAB, 0);
+	uint32_t id = lm_draw(&w, how, history, allowed, logits, VOCAB, 0);
 
 	lm_scratch_release(&w);
 	return id;
@@ -142,7 +142,7 @@ static void adjustments(void)
 {
 	struct lm_bias bias[] = { { 2, -5 }, { 7, 10 }, { VOCAB + 7, 100 } };
 	struct lm_sampling how;
-	struct lm_said said;
+	struct lm_history history;
 	uint64_t only = UINT64_C(1) << 6 | UINT64_C(1) << 11;
 
 	lm_sampling_defaults(&how, 1);
@@ -157,23 +157,23 @@ static void adjustments(void)
 	CHECK_I64(6, greedy(&how, NULL, &only)); /* a bias does not lift a mask */
 	how.bias_count = 0;
 
-	lm_said_init(&said, VOCAB);
-	lm_said_add(&said, 2);
-	CHECK_I64(2, greedy(&how, &said, NULL)); /* nothing is penalised */
-	how.presence_penalty = 0.05;             /* 1.95: below 3, above 10 */
-	CHECK_I64(3, greedy(&how, &said, NULL));
-	lm_said_add(&said, 3);
-	CHECK_I64(2, greedy(&how, &said, NULL));
+	lm_history_init(&history, VOCAB);
+	lm_history_add(&history, 2);
+	CHECK_I64(2, greedy(&how, &history, NULL)); /* nothing is penalised */
+	how.presence_penalty = 0.05;                /* 1.95: below 3, above 10 */
+	CHECK_I64(3, greedy(&how, &history, NULL));
+	lm_history_add(&history, 3);
+	CHECK_I64(2, greedy(&how, &history, NULL));
 	how.presence_penalty = 0;
 	how.frequency_penalty = 0.06; /* 3 once: 1.94; 2 twice: 1.88 */
-	lm_said_add(&said, 2);
-	CHECK_I64(3, greedy(&how, &said, NULL));
+	lm_history_add(&history, 2);
+	CHECK_I64(3, greedy(&how, &history, NULL));
 	how.frequency_penalty = 0;
 	how.repetition_penalty = 2; /* 2 and 3 are 1 then */
-	CHECK_I64(10, greedy(&how, &said, NULL));
-	lm_said_prompt(&said, 10); /* 0.95 */
-	CHECK_I64(5, greedy(&how, &said, NULL));
-	lm_said_release(&said);
+	CHECK_I64(10, greedy(&how, &history, NULL));
+	lm_history_prompt(&history, 10); /* 0.95 */
+	CHECK_I64(5, greedy(&how, &history, NULL));
+	lm_history_release(&history);
 }
 
 /* min_p leaves out what has less than that part of the most likely. */

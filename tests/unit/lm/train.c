@@ -280,7 +280,7 @@ static void truth_release(struct truth *w)
 static void check_tensor(const struct truth *w, struct lm_train *t, uint32_t i,
 	double bound, const char *what)
 {
-	double most = 0, worst = 0;
+	double max = 0, worst = 0;
 	struct lm_place p;
 	float *g;
 
@@ -292,15 +292,15 @@ static void check_tensor(const struct truth *w, struct lm_train *t, uint32_t i,
 
 		if (isnan(want))
 			continue;
-		most = fmax(most, fabs(want));
+		max = fmax(max, fabs(want));
 		worst = fmax(worst, fabs((double)g[k] * ROWS / w->counted - want));
 	}
 	test_checks++;
-	if (!(worst <= bound * most) || most == 0) {
+	if (!(worst <= bound * max) || max == 0) {
 		char name[LM_NAME_BYTES_MAX];
 
 		lm_layout_hf_name(name, &p);
-		fprintf(stderr, "%s: %s: off by %.3g of %.3g\n", what, name, worst, most);
+		fprintf(stderr, "%s: %s: off by %.3g of %.3g\n", what, name, worst, max);
 		test_failures++;
 	}
 	free(g);

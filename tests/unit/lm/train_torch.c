@@ -121,7 +121,7 @@ static void compare(struct dev *d, const struct lm_config *c, enum lm_dtype dtyp
 	const float *start, const uint32_t *batch, const double *losses,
 	const float *after)
 {
-	double bound = dtype == LM_DTYPE_F32 ? 1e-5 : 5e-3, most = 0;
+	double bound = dtype == LM_DTYPE_F32 ? 1e-5 : 5e-3, max = 0;
 	struct lm_train_options o;
 	struct lm_train *t;
 	const float *from = start;
@@ -157,9 +157,9 @@ static void compare(struct dev *d, const struct lm_config *c, enum lm_dtype dtyp
 	 * gone. */
 	ours = packed(t);
 	for (uint64_t i = 0; i < total(c); i++)
-		most += fabs((double)ours[i] - (double)after[i]) > 0.02 * STEPS * 1e-3;
+		max += fabs((double)ours[i] - (double)after[i]) > 0.02 * STEPS * 1e-3;
 	if (dtype == LM_DTYPE_F32)
-		CHECK(most <= 1e-3 * (double)total(c));
+		CHECK(max <= 1e-3 * (double)total(c));
 	free(ours);
 	lm_train_close(t);
 }

@@ -132,12 +132,12 @@ static int dial(int port)
 }
 
 /* The head of the answer; what came of the body follows it in text. */
-static size_t read_head(int fd, char *text, size_t room, size_t *head)
+static size_t read_head(int fd, char *text, size_t cap, size_t *head)
 {
 	size_t n = 0;
 
-	while (n + 1 < room) {
-		ssize_t got = recv(fd, text + n, room - 1 - n, 0);
+	while (n + 1 < cap) {
+		ssize_t got = recv(fd, text + n, cap - 1 - n, 0);
 		char *end;
 
 		if (got <= 0)

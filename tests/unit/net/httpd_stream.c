@@ -187,11 +187,11 @@ static enum httpd_when get_text(void *ctx, struct httpd_request *q, struct httpd
 }
 
 /* ?n=: bytes that count up; a pause after every piece of a thousand. */
-static long source(void *ctx, struct httpd_request *q, void *to, size_t room)
+static long source(void *ctx, struct httpd_request *q, void *to, size_t cap)
 {
 	uint64_t want = strtoull(httpd_query(q, "n"), NULL, 10);
 	struct work *w = q->state;
-	size_t n = room < 1000 ? room : 1000;
+	size_t n = cap < 1000 ? cap : 1000;
 
 	(void)ctx;
 	if (w->stuck)
@@ -1145,7 +1145,7 @@ static void shares(void)
 /* One byte of a thousand in time: slow, but not too slow, and longer than any total would allow. */
 static void least_rate(void)
 {
-	struct httpd_config config = { .request_timeout_s = 4, .least_bytes = 2000 };
+	struct httpd_config config = { .request_timeout_s = 4, .min_bytes = 2000 };
 	struct httpd *h = start(&config);
 	char piece[2000];
 	struct buf b = BUF_INIT;

@@ -149,8 +149,8 @@ static void check_levels(struct bed *b)
 		struct dev dev = DEV_INIT;
 
 		CHECK(dev_open_cpu(&dev, level) == 0);
-		for (int64_t room = 1; room <= INT64_C(1) << 30; room <<= 30) {
-			got = prove_matmul(&c, &c.devices[0], &dev, room, NULL);
+		for (int64_t budget = 1; budget <= INT64_C(1) << 30; budget <<= 30) {
+			got = prove_matmul(&c, &c.devices[0], &dev, budget, NULL);
 			CHECK(got && (!want_rows || json_equal(want_rows, got)));
 			if (want_rows)
 				json_decref(got);

@@ -174,7 +174,7 @@ static void check_worlds(void)
 		best = world_hindsight(&w, NULL);
 		world_run(&w, world_policy("ours"), &b);
 		ours += b.revenue / best / 40;
-		CHECK(b.most_changes <= 6);
+		CHECK(b.day_changes_max <= 6);
 		world_run(&w, world_policy("undercut"), &b);
 		under += b.revenue / best / 40;
 	}

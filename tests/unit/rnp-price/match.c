@@ -111,7 +111,7 @@ static int taken(const struct played *p, int k, size_t node, int g, int64_t at_m
 static int64_t least_price(const struct played *p, int k, const struct match_job *j,
 	int64_t at_ms)
 {
-	int64_t least = MATCH_NO_LIMIT;
+	int64_t min = MATCH_NO_LIMIT;
 
 	for (size_t i = 0; i < NODES; i++) {
 		int fit = 0;
@@ -120,10 +120,10 @@ static int64_t least_price(const struct played *p, int k, const struct match_job
 		for (int g = 0; g < nodes[i].gpus; g++)
 			fit += MATCH_MILLI - taken(p, k, i, g, at_ms) >= j->milli;
 		if (fit >= j->gpus && may_run(j, &nodes[i]) && price <= j->limit_uusd &&
-			price < least)
-			least = price;
+			price < min)
+			min = price;
 	}
-	return least;
+	return min;
 }
 
 static int record(void *ctx, const struct match_result *r)

@@ -74,10 +74,10 @@ static void addresses(void)
 	};
 	struct limits_config config = { .loopback = false };
 	struct limits *l = limits_new(&config);
-	char out[LIMITS_WHO_MAX];
+	char out[LIMITS_CLIENT_MAX];
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		limits_who(out, cases[i][0]);
+		limits_client(out, cases[i][0]);
 		CHECK_TEXT(cases[i][1], out);
 		limits_block(out, cases[i][0]);
 		CHECK_TEXT(cases[i][2], out);
