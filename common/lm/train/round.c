@@ -114,6 +114,16 @@ static void take_work(struct round *r, struct round_member *m)
 	set(&m->works, false, &r->working);
 }
 
+/* The assignment that was given ahead is the member's present one. */
+static void promote(struct round *r, struct round_member *m)
+{
+	if (!m->has_next)
+		return;
+	m->work = m->next;
+	m->has_next = m->done = m->dropped = false;
+	set(&m->works, true, &r->working);
+}
+
 static int check_cap(const struct round *r)
 {
 	if (r->policy.members_max && r->here >= r->policy.members_max)
@@ -159,6 +169,9 @@ void round_leave(struct round *r, uint64_t member, int64_t now)
 	if (member >= r->nmembers || !m->here)
 		return;
 	take_work(r, m);
+	if (m->has_next)
+		give_back(r, m->next.range);
+	m->has_next = false;
 	set(&m->asks, false, &r->asking);
 	set(&m->expected, false, &r->expected);
 	set(&m->here, false, &r->here);
@@ -171,13 +184,22 @@ static uint64_t steps_of(const struct round *r, const struct round_member *m)
 	return outer_dylu_steps(r->policy.steps, m->speed, r->fastest);
 }
 
-static void assign(struct round *r, struct round_member *m, int64_t now)
+/* An assignment in the open round, or in the one behind it. */
+static struct round_assignment make_assignment(struct round *r,
+	const struct round_member *m, bool ahead, int64_t now)
 {
-	m->work = (struct round_assignment){ .turn = r->number,
-		.steps = steps_of(r, m),
+	struct round_assignment a = { .turn = r->number + ahead,
+		.steps = ahead ? r->policy.ahead_steps : steps_of(r, m),
 		.at = now,
-		.deadline = round_deadline(r) };
-	m->work.range = take(r, &m->work.steps);
+		.deadline = ahead ? ROUND_NEVER : round_deadline(r) };
+
+	a.range = take(r, &a.steps);
+	return a;
+}
+
+static void assign(struct round *r, struct round_member *m, bool ahead, int64_t now)
+{
+	m->work = make_assignment(r, m, ahead, now);
 	m->done = m->dropped = false;
 	set(&m->works, true, &r->working);
 	set(&m->asks, false, &r->asking);
@@ -187,8 +209,22 @@ static void assign(struct round *r, struct round_member *m, int64_t now)
  * grace before it hands out a model. */
 static bool has_delta(const struct round *r, const struct round_member *m)
 {
+	if (r->policy.ahead)
+		return m->done && m->work.turn >= r->number;
 	return m->done &&
 		(r->policy.asynchronous ? m->counts : m->work.turn) == r->number;
+}
+
+/* Whether a member works on what can still count in time: the open round, and with assignments ahead
+ * also one that is not open yet. */
+static bool is_current(const struct round *r, const struct round_member *m)
+{
+	if (!m->works)
+		return false;
+	if (!r->policy.ahead)
+		return m->work.turn == r->number && r->phase == ROUND_OPEN;
+	return m->work.turn == r->number ? r->phase != ROUND_CLOSED :
+					   m->work.turn == r->number + 1;
 }
 
 enum round_answer round_ask(struct round *r, uint64_t member, int64_t now,
@@ -198,17 +234,41 @@ enum round_answer round_ask(struct round *r, uint64_t member, int64_t now,
 
 	if (member >= r->nmembers || !m->here)
 		return ROUND_GONE;
-	if (m->works && m->work.turn == r->number && r->phase == ROUND_OPEN) {
+	if (is_current(r, m)) {
 		*out = m->work;
 		return ROUND_WORK;
 	}
 	take_work(r, m);
-	if (r->phase != ROUND_OPEN || has_delta(r, m)) {
-		set(&m->asks, true, &r->asking);
-		return ROUND_WAIT;
+	promote(r, m);
+	if (!is_current(r, m)) {
+		bool ahead = r->policy.ahead_steps && m->work.turn == r->number &&
+			has_delta(r, m);
+
+		take_work(r, m);
+		if (!ahead && (r->phase != ROUND_OPEN || has_delta(r, m))) {
+			set(&m->asks, true, &r->asking);
+			return ROUND_WAIT;
+		}
+		assign(r, m, ahead, now);
 	}
-	assign(r, m, now);
 	*out = m->work;
+	return ROUND_WORK;
+}
+
+enum round_answer round_ask_ahead(struct round *r, uint64_t member, int64_t now,
+	struct round_assignment *out)
+{
+	struct round_member *m = r->members + member;
+
+	if (member >= r->nmembers || !m->here)
+		return ROUND_GONE;
+	if (!r->policy.ahead_steps || !m->works || m->work.turn != r->number)
+		return ROUND_WAIT;
+	if (!m->has_next) {
+		m->next = make_assignment(r, m, true, now);
+		m->has_next = true;
+	}
+	*out = m->next;
 	return ROUND_WORK;
 }
 
@@ -225,6 +285,10 @@ static bool round_for(const struct round *r, uint64_t turn, uint64_t *number)
 	*number = r->number + (r->phase == ROUND_CLOSED);
 	if (r->policy.asynchronous || turn == *number)
 		return true;
+	if (r->policy.ahead && turn == *number + 1) {
+		*number = turn;
+		return true;
+	}
 	return r->policy.late_count && turn + 1 == *number;
 }
 
@@ -255,7 +319,14 @@ enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn
 		.at = now };
 	uint64_t number, tokens;
 
-	if (member >= r->nmembers || m->work.turn != turn || !m->work.steps)
+	if (member >= r->nmembers)
+		return ROUND_UNKNOWN;
+	/* what it worked on before it has given up */
+	if (m->has_next && m->next.turn == turn) {
+		take_work(r, m);
+		promote(r, m);
+	}
+	if (m->work.turn != turn || !m->work.steps)
 		return ROUND_UNKNOWN;
 	if (m->done)
 		return ROUND_AGAIN;
@@ -266,6 +337,7 @@ enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn
 	if (!m->works || !round_for(r, turn, &number)) {
 		take_work(r, m);
 		m->dropped = true;
+		promote(r, m);
 		return ROUND_DROPPED;
 	}
 	d.range = (struct round_range){ m->work.range.first, steps * r->policy.batch };
@@ -281,6 +353,7 @@ enum round_arrival round_deliver(struct round *r, uint64_t member, uint64_t turn
 	set(&m->works, false, &r->working);
 	if (turn == r->number)
 		set(&m->expected, false, &r->expected);
+	promote(r, m);
 	return d.late ? ROUND_LATE : ROUND_COUNTED;
 }
 
@@ -339,12 +412,39 @@ int64_t round_deadline(const struct round *r)
 		return first ? ROUND_NEVER : r->first_arrival + r->policy.grace_ms;
 	if (r->noffsets >= r->policy.quorum && r->noffsets >= ROUND_OFFSETS_MIN)
 		return r->opened + usual(r);
-	return first ? ROUND_NEVER : r->opened + 3 * (r->first_arrival - r->opened);
+	if (first)
+		return ROUND_NEVER;
+	return r->first_arrival >= r->opened ?
+		r->opened + 3 * (r->first_arrival - r->opened) :
+		r->opened + r->policy.slack_ms;
 }
 
 static bool quorate(const struct round *r)
 {
 	return r->sound >= (r->policy.asynchronous ? 1 : r->policy.quorum);
+}
+
+/* Whether a round that opens is to wait for this member. */
+static bool is_ready(const struct round *r, const struct round_member *m)
+{
+	if (!r->policy.ahead)
+		return !m->works && (m->asks || m->done);
+	return m->works ? m->work.turn == r->number :
+			  (m->asks || m->done) && !has_delta(r, m);
+}
+
+/* Members that are at work on a round that is not open yet, or have delivered. */
+static size_t at_work(const struct round *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; r->policy.ahead && i < r->nmembers; i++) {
+		const struct round_member *m = r->members + i;
+
+		n += m->here && !m->asks &&
+			((m->works && m->work.turn == r->number) || has_delta(r, m));
+	}
+	return n;
 }
 
 /* A round waits for who delivered in the last one and for who asks now: not for those that are busy
@@ -357,7 +457,7 @@ static void open_round(struct round *r, int64_t now)
 
 		if (!m->here)
 			continue;
-		set(&m->expected, !m->works && (m->asks || m->done), &r->expected);
+		set(&m->expected, is_ready(r, m), &r->expected);
 		if (m->speed > r->fastest)
 			r->fastest = m->speed;
 	}
@@ -371,6 +471,9 @@ bool round_tick(struct round *r, int64_t now)
 	/* without rounds to wait for, the quorum is only for the beginning */
 	bool going = r->policy.asynchronous && r->number;
 	size_t ready = r->asking + (going ? r->working : 0);
+
+	if (r->phase == ROUND_GATHERING)
+		ready += at_work(r);
 
 	if (r->phase == ROUND_GATHERING && ready >= (going ? 1 : r->policy.quorum))
 		open_round(r, now);
@@ -419,7 +522,10 @@ void round_close(struct round *r, int64_t now)
 	name_waits(r, now);
 	for (size_t i = 0; i < r->ndeltas; i++)
 		if (r->deltas[i].turn == r->number)
-			add_offset(r, r->deltas[i].at - r->opened);
+			add_offset(r,
+				r->deltas[i].at > r->opened ?
+					r->deltas[i].at - r->opened :
+					0);
 	if (r->ndeltas)
 		qsort(r->deltas, r->ndeltas, sizeof *r->deltas, by_member);
 	r->phase = ROUND_CLOSED;
@@ -433,8 +539,10 @@ static void drop_behind(struct round *r)
 		struct round_member *m = r->members + i;
 		uint64_t keeps = m->work.turn + (r->policy.late_count ? 1 : 0);
 
-		if (m->works && !r->policy.asynchronous && keeps < r->number)
+		if (m->works && !r->policy.asynchronous && keeps < r->number) {
 			take_work(r, m);
+			promote(r, m);
+		}
 	}
 }
 

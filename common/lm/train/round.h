@@ -42,6 +42,11 @@ struct round_policy {
 	bool asynchronous;
 	int64_t grace_ms;
 	bool dylu; /* a member's steps by its speed (outer_dylu_steps) */
+	/* Streaming: who works on the open round, or has delivered, gets its assignment in the next
+	 * one, of ahead_steps (0: there is none); nobody waits for a round to close. The caller
+	 * sets steps and ahead_steps behind each round_publish. */
+	bool ahead;
+	uint64_t ahead_steps;
 };
 
 enum round_phase { ROUND_GATHERING, ROUND_OPEN, ROUND_CLOSED };
@@ -68,6 +73,8 @@ struct round_member {
 	uint64_t speed;               /* tokens/s that it measured; 0: not known */
 	struct round_assignment work; /* the last one given */
 	uint64_t counts;              /* done: the round that its delta is in */
+	bool has_next; /* works, and has the assignment behind that, too: */
+	struct round_assignment next;
 };
 
 /* A delta of the open or closed round. */
@@ -138,6 +145,11 @@ enum round_answer {
 	ROUND_GONE  /* not a member: join again */
 };
 enum round_answer round_ask(struct round *r, uint64_t member, int64_t now,
+	struct round_assignment *out);
+
+/* A member that works on a round that is not closed asks for its assignment in the next one, which is
+ * the same if it asks again. ROUND_WAIT: there is none ahead. */
+enum round_answer round_ask_ahead(struct round *r, uint64_t member, int64_t now,
 	struct round_assignment *out);
 
 /* A sound delta came, of so many steps, 1 .. those assigned; the rest of its range is handed out

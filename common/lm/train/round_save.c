@@ -30,6 +30,10 @@ static const struct place member_places[] = { MEMBER(FLAG, here), MEMBER(FLAG, a
 	MEMBER(NUMBER, work.range.first), MEMBER(NUMBER, work.range.count),
 	MEMBER(TIME, work.at), MEMBER(TIME, work.deadline) };
 
+static const struct place next_places[] = { MEMBER(NUMBER, next.turn),
+	MEMBER(NUMBER, next.steps), MEMBER(NUMBER, next.range.first),
+	MEMBER(NUMBER, next.range.count), MEMBER(TIME, next.at) };
+
 static const struct place delta_places[] = { DELTA(NUMBER, member), DELTA(NUMBER, turn),
 	DELTA(NUMBER, steps), DELTA(NUMBER, range.first), DELTA(NUMBER, range.count),
 	DELTA(NUMBER, weight_tokens), DELTA(TIME, at), DELTA(FLAG, late),
@@ -70,6 +74,19 @@ static json_t *rows_of(const void *first, size_t size, size_t count,
 	return rows;
 }
 
+/* Assignments that were given ahead: the member's number and a row. */
+static json_t *save_ahead(const struct round *r, int64_t now)
+{
+	json_t *out = json_array();
+
+	for (size_t i = 0; i < r->nmembers; i++)
+		if (r->members[i].has_next) {
+			json_push(out, json_integer((json_int_t)i));
+			json_push(out, row_of(&r->members[i], PLACES(next_places), now));
+		}
+	return out;
+}
+
 json_t *round_save(const struct round *r, int64_t now)
 {
 	json_t *out = json_object(), *offsets = json_array();
@@ -82,6 +99,7 @@ json_t *round_save(const struct round *r, int64_t now)
 	json_set(out, "members",
 		rows_of(r->members, sizeof *r->members, r->nmembers,
 			PLACES(member_places), now));
+	json_set(out, "ahead", save_ahead(r, now));
 	json_set(out, "deltas",
 		rows_of(r->deltas, sizeof *r->deltas, r->ndeltas, PLACES(delta_places),
 			now));
@@ -148,6 +166,22 @@ static int read_offsets(struct round *r, const json_t *offsets)
 	return 0;
 }
 
+/* Absent in what an older version has kept. */
+static int load_ahead(struct round *r, const json_t *ahead, int64_t now)
+{
+	for (size_t i = 0; i + 1 < json_array_size(ahead); i += 2) {
+		json_int_t n = json_integer_value(json_array_get(ahead, i));
+
+		if (n < 0 || (uint64_t)n >= r->nmembers ||
+			read_row(&r->members[n], PLACES(next_places),
+				json_array_get(ahead, i + 1), now) < 0)
+			return -1;
+		r->members[n].next.deadline = ROUND_NEVER;
+		r->members[n].has_next = true;
+	}
+	return 0;
+}
+
 static void count_members(struct round *r)
 {
 	r->here = r->asking = r->working = r->expected = r->sound = 0;
@@ -179,6 +213,8 @@ int round_load(struct round *r, const json_t *saved, int64_t now, const char *wh
 		    sizeof *r->members, PLACES(member_places),
 		    json_object_get(saved, "members"), now) < 0)
 		return malformed(where, "members");
+	if (load_ahead(r, json_object_get(saved, "ahead"), now) < 0)
+		return malformed(where, "ahead");
 	if (read_rows((void **)&r->deltas, &r->ndeltas, &r->deltas_cap, sizeof *r->deltas,
 		    PLACES(delta_places), json_object_get(saved, "deltas"), now) < 0)
 		return malformed(where, "deltas");

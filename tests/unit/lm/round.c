@@ -1,5 +1,7 @@
 /* round.c - hand-computed rounds in virtual time; and whatever members do, in any order,
- * each sequence is in one place and is counted at most once, and no round hangs. */
+ * each sequence is in one place and is counted at most once, and no round hangs.
+ *
+ * long because rounds made by hand and random ones share what checks them. */
 #include "common/lm/train/round.h"
 
 #include <stdlib.h>
@@ -307,6 +309,83 @@ static void dynamic_steps(void)
 	round_release(&r);
 }
 
+/* Streaming: who works on a round has its work in the next one, and no round waits to be closed. */
+static void ahead(void)
+{
+	struct round_assignment a, b, again;
+	struct round_policy p = three;
+	struct round r;
+
+	p.quorum = 2;
+	p.ahead = true;
+	p.ahead_steps = 6;
+	opened(&r, &p, 2);
+	CHECK(round_ask_ahead(&r, 7, 1, &a) == ROUND_GONE);
+	CHECK(round_ask_ahead(&r, 0, 1, &a) == ROUND_WORK);
+	CHECK(a.turn == 1 && a.steps == 6 && a.range.first == 1080 &&
+		a.range.count == 24);
+	CHECK(round_ask_ahead(&r, 0, 2, &again) == ROUND_WORK);
+	CHECK(memcmp(&a, &again, sizeof a) == 0);
+	/* until it has delivered it works on the open round, then on the one behind it */
+	CHECK(round_ask(&r, 0, 3, &again) == ROUND_WORK && again.turn == 0);
+	CHECK(round_deliver(&r, 0, 0, 10, 5) == ROUND_COUNTED);
+	CHECK(r.members[0].works && r.members[0].work.turn == 1);
+	CHECK(round_ask(&r, 0, 6, &again) == ROUND_WORK && again.turn == 1);
+	CHECK(round_ask_ahead(&r, 0, 6, &again) == ROUND_WAIT);
+	/* one that has delivered and has none gets it when it asks */
+	CHECK(round_deliver(&r, 1, 0, 10, 7) == ROUND_COUNTED);
+	CHECK(round_ask(&r, 1, 8, &b) == ROUND_WORK && b.turn == 1 && b.steps == 6);
+	CHECK(round_tick(&r, 9));
+	round_close(&r, 9);
+	CHECK(round_ask(&r, 0, 9, &again) == ROUND_WORK && again.turn == 1);
+	round_publish(&r, 10);
+	/* it opens at once: both are at work on it; there is none behind it */
+	r.policy.steps = 6;
+	r.policy.ahead_steps = 0;
+	CHECK(!round_tick(&r, 10) && r.phase == ROUND_OPEN);
+	CHECK(r.members[0].expected && r.members[1].expected);
+	CHECK(round_ask_ahead(&r, 0, 10, &again) == ROUND_WAIT);
+	CHECK(round_deliver(&r, 0, 1, 6, 12) == ROUND_COUNTED);
+	CHECK(round_ask(&r, 0, 12, &again) == ROUND_WAIT);
+	CHECK(round_deliver(&r, 1, 1, 6, 14) == ROUND_COUNTED);
+	CHECK(round_tick(&r, 14));
+	round_release(&r);
+}
+
+/* What is behind goes by the board, what was given ahead stays. */
+static void ahead_and_behind(void)
+{
+	struct round_assignment a, b;
+	struct round_policy p = three;
+	struct round r;
+
+	p.quorum = 1;
+	p.ahead = true;
+	p.ahead_steps = 10;
+	opened(&r, &p, 2);
+	CHECK(round_ask_ahead(&r, 1, 1, &a) == ROUND_WORK && a.turn == 1);
+	CHECK(round_deliver(&r, 0, 0, 10, 10) == ROUND_COUNTED);
+	CHECK(round_tick(&r, 31));
+	round_close(&r, 31);
+	round_publish(&r, 32);
+	CHECK_I64(40, (int64_t)round_returned(&r));
+	CHECK(r.members[1].works && r.members[1].work.turn == 1);
+	CHECK(round_deliver(&r, 1, 0, 10, 33) == ROUND_UNKNOWN);
+	CHECK(round_ask(&r, 1, 34, &b) == ROUND_WORK && b.range.first == a.range.first);
+	/* who leaves gives back both */
+	CHECK(round_ask(&r, 0, 34, &b) == ROUND_WAIT || b.turn == 1);
+	round_tick(&r, 35);
+	CHECK(r.phase == ROUND_OPEN);
+	CHECK(round_ask_ahead(&r, 1, 36, &b) == ROUND_WORK && b.turn == 2);
+	{
+		uint64_t before = round_returned(&r);
+
+		round_leave(&r, 1, 37);
+		CHECK_I64((int64_t)before + 80, (int64_t)round_returned(&r));
+	}
+	round_release(&r);
+}
+
 /* --- any order -------------------------------------------------------------------------------- */
 
 enum { SEQUENCES = 200000 };
@@ -335,9 +414,13 @@ static void check_places(const struct round *r)
 
 	for (size_t i = 0; i < r->nfree; i++)
 		mark(r->free[i], 2);
-	for (size_t i = 0; i < r->nmembers; i++)
+	for (size_t i = 0; i < r->nmembers; i++) {
+		CHECK(r->members[i].works || !r->members[i].has_next);
 		if (r->members[i].works)
 			mark(r->members[i].work.range, 2);
+		if (r->members[i].has_next)
+			mark(r->members[i].next.range, 2);
+	}
 	for (size_t i = 0; i < r->ndeltas; i++)
 		if (!r->deltas[i].refused)
 			mark(r->deltas[i].range, 2);
@@ -406,6 +489,8 @@ static void step(struct round *r, struct rng *rng, int64_t *now)
 			round_refuse(r, r->deltas[0].member, r->deltas[0].turn);
 		break;
 	case 4:
+		round_ask_ahead(r, m, *now, &work);
+		break;
 	case 5:
 	case 6:
 	case 7:
@@ -473,7 +558,9 @@ static void any_order(uint64_t seed)
 		.late_count = seed % 2,
 		.asynchronous = seed % 5 == 4,
 		.grace_ms = 25,
-		.dylu = seed % 3 == 0 };
+		.dylu = seed % 3 == 0,
+		.ahead = seed % 4 == 1 && seed % 5 != 4,
+		.ahead_steps = seed % 4 == 1 ? 7 : 0 };
 	struct rng rng;
 	struct round r;
 	int64_t now = 0;
@@ -551,6 +638,8 @@ int main(void)
 	parts();
 	asynchronous();
 	dynamic_steps();
+	ahead();
+	ahead_and_behind();
 	for (uint64_t seed = 0; seed < 30; seed++)
 		any_order(seed);
 	returning();
