@@ -72,6 +72,31 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * 
 		| $lost | all(. as $f | $again | index([$f]))'
 }
 
+@test "judge: from outside, what does not help is found, and what does is good" {
+	start_coordinator --workers 4 --rounds 2 --inner-steps 8 --lr 1e-3
+	rnp-train judge "$url" --data "$DIR/tok" --state j --device cpu >j.out 2>j.err 3>&- &
+	worker[judge]=$!
+	judge_is_ready() { compgen -G 'j/judge/*/pub-1.f32' >/dev/null; }
+	wait_until 'the judge to have the parameters' judge_is_ready
+	for i in 1 2 3; do start_worker "honest$i"; done
+	start_evil flip flip
+	# a delta of an open round is nobody's but its worker's
+	[ "$(curl -s -o /dev/null -w '%{http_code}' "$url/v1/delta/$(printf '0%.0s' {1..64})")" = 404 ]
+	[ "$(curl -s -o /dev/null -w '%{http_code}' "$url/v1/delta/none")" = 400 ]
+	wait_until 'a round' rounds_are 1
+	# one of a closed round is what its record names
+	curl -s -o delta "$url/v1/delta/$(rounds | head -n 1 | jq -r '.members[0].sha256')"
+	! [[ -s delta ]] || [ "$(sha256sum delta | cut -d' ' -f1)" = "$(rounds | head -n 1 | jq -r '.members[0].sha256')" ]
+	end_of judge "${worker[judge]}"
+	end_of coordinate "$coordinator"
+	rnp-register verify j.out >/dev/null
+	flip=$(rnp-register address --key state-flip/*/key.json)
+	jq -se --arg flip "$flip" 'length >= 1 and all(.judged == 4 and .differ == 1 and (.members | length) == 4)
+		and all(.[].members[]; .state == "counted" and if .member == $flip then .verdict == "useless" and .own_nanonats < 0
+			else .verdict == "good" and .own_nanonats > 0 end)' j.out
+	jq -se --slurpfile rounds <(rounds) 'map([.run, .round, .base]) - ($rounds | map([.run, .round, .base])) == []' j.out
+}
+
 @test "hostile: below --score-min there is no more work" {
 	start_coordinator --workers 3 --rounds 4 --inner-steps 6 --judge 4 --score-min -0.05 --lr 1e-3
 	for i in 1 2 3; do start_worker "honest$i"; done

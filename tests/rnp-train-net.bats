@@ -246,6 +246,18 @@ text_worker() {
 		| all(range(0; 20); ($w[. + 30].loss - $on[.].loss | fabs) < 0.15)' whole.log
 }
 
+@test "coordinate: the first steps come in shorter rounds" {
+	start_coordinator --workers 1 --rounds 4 --inner-steps 20 --warm 8
+	start_worker a --every 1
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	chain_is_whole 4
+	rounds | jq -se '[.[].members[0].steps] == [2, 4, 16, 20] and map(.tokens) == [256, 512, 2048, 2560]'
+	# the schedule counts the steps that were made, and its cosine ends with the last of them
+	jq -se 'map(select(.kind == "rnp.step")) | map(.step) == [range(1; 43)] and (.[-1].learning_rate / 3e-4 - 1 | fabs) < 0.02' a.out
+	refused 64 'another --warm' rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0 --warm 9
+}
+
 @test "join: over TLS with a certificate of its own, and with a clock that is a day wrong" {
 	cd "$BATS_TEST_TMPDIR"
 	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 1 \

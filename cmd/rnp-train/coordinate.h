@@ -28,11 +28,11 @@
 
 struct coordinator_options {
 	const char *model, *data, *valid, *key, *device, *registry;
-	int64_t workers, workers_max, rounds, inner_steps, batch, length, warmup,
+	int64_t workers, workers_max, rounds, inner_steps, batch, length, warmup, warm,
 		eval_tokens;
 	double lr, lr_min, beta1, beta2, decay, clip, outer_rate, outer_momentum;
 	uint64_t seed;
-	int64_t grace_ms, judge;
+	int64_t grace_ms, judge, keep_deltas;
 	double score_min;
 	const char *outer, *aggregate, *method, *method_down, *precision, *late;
 	int64_t uusd_per_million_tokens, credits_per_million_tokens;

@@ -406,6 +406,29 @@ static enum httpd_when get_update(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
+/* A delta of a closed round: before that, nobody but its worker has it, who would be copied. */
+static enum httpd_when get_delta(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	int64_t turn = 0;
+	char *path;
+	int rc;
+
+	if (!protocol_is_hash(q->arg))
+		return httpd_error(r, 400, "sha256: is not 64 digits of hex");
+	pthread_mutex_lock(&g->lock);
+	rc = coordinate_db_find_delta(g, q->arg, &turn);
+	pthread_mutex_unlock(&g->lock);
+	if (rc < 1)
+		return httpd_error(r, rc ? 503 : 404, "%s",
+			rc ? err_get()->text : "no delta of a closed round that is kept");
+	path = coordinate_path(g, "delta-%" PRId64 ".rnpg", turn);
+	reply_immutable(r, path, q->arg);
+	free(path);
+	return HTTPD_NOW;
+}
+
 /* --- records ---------------------------------------------------------------------------------- */
 
 /* Records that a statement gives, a line each. Returns how many, or -1. */
@@ -533,6 +556,7 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_GET("/v1/tokens", get_tokens, .slow = true),
 	HTTPD_PUT("/v1/delta/{member}/{turn}/{piece}", coordinate_put_piece,
 		PROTOCOL_PIECE_BYTES, .slow = true, .class = HTTPD_LARGE),
+	HTTPD_GET("/v1/delta/{sha256}", get_delta, .slow = true),
 	HTTPD_GET("/v1/delta/{member}/{turn}", coordinate_get_pieces, .slow = true),
 	HTTPD_POST("/v1/delta/{member}/{turn}", coordinate_post_delta, RECORD_BODY_MAX,
 		.slow = true),

@@ -36,7 +36,8 @@ static const char *const steps[] = {
 	"ALTER TABLE turns ADD own INTEGER;"
 	"ALTER TABLE turns ADD other INTEGER;"
 	"ALTER TABLE members ADD score_ppm INTEGER NOT NULL DEFAULT 0;",
-	"ALTER TABLE receipts ADD posted INTEGER NOT NULL DEFAULT 0;", NULL
+	"ALTER TABLE receipts ADD posted INTEGER NOT NULL DEFAULT 0;",
+	"CREATE INDEX turns_sha256 ON turns(sha256) WHERE sha256 IS NOT NULL;", NULL
 };
 
 int coordinate_db_open(struct coordinator *g)
@@ -101,6 +102,7 @@ int coordinate_db_load(struct coordinator *g)
 				-1;
 			json_decref(state);
 		}
+		g->r.policy.steps = training_round_steps(&g->run, g->round - 1);
 	} else if (rc == 0) {
 		rc = err_set(EX_DATAERR, "%s: holds no run", g->db.path);
 	}
@@ -117,13 +119,45 @@ static int64_t number_in(const char *name, const char *prefix)
 	return strncmp(name, prefix, n) == 0 ? strtoll(name + n, NULL, 10) : -1;
 }
 
+/* The oldest round whose deltas are kept for others, behind its close. */
+static int64_t kept_from(const struct coordinator *g)
+{
+	return (int64_t)g->round - g->o.keep_deltas;
+}
+
+/* Whether a turn's delta is still to be counted, or can be fetched. */
+static bool keep_delta(struct coordinator *g, int64_t turn)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT 1 FROM turns WHERE turn = ?1 AND (state IN ('open', 'late', 'delivered')"
+		" OR (state IN ('counted', 'refused') AND coalesce(counted_in, round) >= ?2))",
+		"ii", turn, kept_from(g));
+
+	sqlite3_finalize(q);
+	return rc == 1;
+}
+
+int coordinate_db_find_delta(struct coordinator *g, const char *sha256, int64_t *turn)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT turn FROM turns WHERE sha256 = ?1 AND state IN ('counted', 'refused')"
+		" AND coalesce(counted_in, round) >= ?2 LIMIT 1",
+		"ti", sha256, kept_from(g));
+
+	if (rc == 1)
+		*turn = sqlite3_column_int64(q, 0);
+	sqlite3_finalize(q);
+	return rc;
+}
+
 static int keep_file(void *ctx, const char *name)
 {
 	struct coordinator *g = ctx;
 	static const char *const arrays[] = { "theta-", "pub-", "v-", "d-", "last-" };
 	const char *dot = strrchr(name, '.');
 	char base[PROTOCOL_HEX];
-	struct turn t;
 	uint64_t bytes;
 	int64_t n;
 
@@ -142,9 +176,7 @@ static int keep_file(void *ctx, const char *name)
 		return coordinate_db_update(g, base, &bytes) == 0 && bytes;
 	}
 	if ((n = number_in(name, "delta-")) >= 0)
-		return coordinate_db_turn(g, (uint64_t)n, &t) == 1 &&
-			(strcmp(t.state, "open") == 0 || strcmp(t.state, "late") == 0 ||
-				strcmp(t.state, "delivered") == 0);
+		return keep_delta(g, n);
 	return 0;
 }
 

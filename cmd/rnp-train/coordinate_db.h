@@ -57,6 +57,10 @@ int coordinate_db_score(struct coordinator *g, const char *node, int64_t *ppm);
 int coordinate_db_unwritten(struct coordinator *g, uint64_t *round, json_t **facts);
 int coordinate_db_write(struct coordinator *g, uint64_t round, const char *record);
 
+/* The turn of a closed round whose delta has this SHA-256 and can be fetched. Returns 1, 0: there is
+ * none, or -1. */
+int coordinate_db_find_delta(struct coordinator *g, const char *sha256, int64_t *turn);
+
 /* The update from a base: its bytes, 0 where it is not kept. */
 int coordinate_db_update(struct coordinator *g, const char *base, uint64_t *bytes);
 

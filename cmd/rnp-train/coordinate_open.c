@@ -10,6 +10,7 @@
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/judging.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -99,7 +100,7 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 {
 	const struct coordinator_options *o = &g->o;
 	struct training *t = &g->run;
-	int64_t steps = o->rounds * o->inner_steps;
+	uint64_t steps;
 
 	memcpy(t->node, g->key.address, sizeof t->node);
 	t->config = *c;
@@ -108,13 +109,15 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 	t->batch = (uint64_t)o->batch;
 	t->inner_steps = (uint64_t)o->inner_steps;
 	t->rounds = (uint64_t)o->rounds;
+	t->warm = (uint64_t)o->warm;
 	t->quorum = (uint64_t)o->workers;
 	t->length = (uint32_t)(o->length ? o->length :
 			c->context < 512 ? c->context :
 					   512);
-	t->warmup = (uint64_t)(o->warmup >= 0 ? o->warmup :
-			steps && steps < 1000 ? steps / 10 :
-						100);
+	steps = training_steps_before(t, t->rounds);
+	t->warmup = o->warmup >= 0    ? (uint64_t)o->warmup :
+		steps && steps < 1000 ? steps / 10 :
+					100;
 	t->f32 = strcmp(o->precision, "f32") == 0;
 	t->late_count = o->late && strcmp(o->late, "count") == 0;
 	t->piece_bytes = PROTOCOL_PIECE_BYTES;
@@ -180,7 +183,7 @@ static int check_same(const struct coordinator *g, const struct training *now,
 		{ "rounds", was->rounds == now->rounds },
 		{ "workers", was->quorum == now->quorum },
 		{ "warmup", was->warmup == now->warmup },
-		{ "precision", was->f32 == now->f32 },
+		{ "warm", was->warm == now->warm }, { "precision", was->f32 == now->f32 },
 		{ "lr", was->lr_ppb == now->lr_ppb },
 		{ "lr-min", was->lr_min_ppm == now->lr_min_ppm },
 		{ "beta1", was->beta1_ppm == now->beta1_ppm },
@@ -350,21 +353,12 @@ static int open_shuffle(struct coordinator *g)
 
 static int open_eval(struct coordinator *g)
 {
-	struct lm_loop_options l = { .batch = g->run.batch };
-	uint64_t rows = 2048 / g->run.length;
-
 	if (!g->o.valid && !g->o.judge)
 		return 0;
 	if (g->o.valid && g->valid.count <= g->run.length)
 		return err_set(EX_DATAERR, "%s: %llu tokens are no sequence of %u",
 			g->o.valid, (unsigned long long)g->valid.count, g->run.length);
-	lm_train_defaults(&l.train, &g->run.config);
-	l.batch = rows ? rows : 1;
-	l.train.batch = (uint32_t)l.batch;
-	l.train.positions = g->run.length;
-	l.train.dtype = g->run.f32 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
-	l.train.eval_only = true;
-	return lm_loop_open(&g->eval, &g->d, &l);
+	return judging_loop(&g->eval, &g->d, &g->run);
 }
 
 static void begin_round(struct coordinator *g)

@@ -147,7 +147,7 @@ static int find_turn(struct coordinator *g, const char *node, int64_t number,
 		.round = a->turn + 1,
 		.first = a->range.first,
 		.sequences = a->range.count,
-		.step = g->run.first_step + a->turn * g->run.inner_steps,
+		.step = g->run.first_step + training_steps_before(&g->run, a->turn),
 		.steps = a->steps,
 		.state = "open",
 		.assigned_ms = clock_now_ms() };

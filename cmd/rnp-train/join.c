@@ -1,20 +1,14 @@
 /* join.c - rnp-train join: a worker: asks a coordinator for work, trains, sends what it learnt. */
 #include "cmd/rnp-train/join.h"
 
-#include <signal.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cmd/rnp-train/commands.h"
-#include "common/base/clock.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
-#include "common/hw/device.h"
 #include "common/json/json.h"
 
 static struct worker_options options = { .every = 10, .give_up_ms = 600000 };
@@ -98,76 +92,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* --- stopping --------------------------------------------------------------------------------- */
-
-static volatile sig_atomic_t stopped;
-static struct http_abort stop_switch = HTTP_ABORT_INIT;
-
-static void on_signal(int number)
-{
-	stopped = number;
-	http_abort(&stop_switch);
-}
-
-static int watch_signals(void)
-{
-	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-
-	if (http_abort_open(&stop_switch) < 0)
-		return -1;
-	sigaction(SIGTERM, &a, NULL);
-	sigaction(SIGINT, &a, NULL);
-	return 0;
-}
-
 /* --- opening ---------------------------------------------------------------------------------- */
-
-/* Without --key and without the default key file the worker gets a key for this run. */
-static int load_key(struct worker *w)
-{
-	struct buf path = BUF_INIT;
-	char *own = join_state_path(&w->state, "key.json");
-	int rc = 0;
-
-	if (!w->o.key)
-		rc = key_default_path(&path);
-	if (rc == 0 && (w->o.key || access(buf_text(&path), F_OK) == 0)) {
-		rc = key_load(&w->key, w->o.key, NULL);
-		goto out;
-	}
-	err_clear();
-	w->own_key = true;
-	if (access(own, F_OK) == 0) {
-		rc = key_load(&w->key, own, NULL);
-	} else {
-		rc = key_generate(&w->key);
-		if (rc == 0)
-			rc = key_save(&w->key, own, NULL);
-	}
-	if (rc == 0)
-		prog_info(
-			"no key file: '%s' is for this run alone, and nobody will pay for it",
-			own);
-out:
-	free(own);
-	buf_release(&path);
-	return rc;
-}
-
-static int open_run(struct worker *w)
-{
-	json_t *record = client_run(&w->client);
-	int rc = record ? training_read(&w->run, record, "the run's record") : -1;
-
-	if (rc == 0)
-		memcpy(w->client.run, w->run.name, sizeof w->client.run);
-	else if (err_get()->code == EX_NOPERM) {
-		/* a record that nobody signed is malformed to us */
-		err_set(EX_DATAERR, "the run's record: is not signed by its coordinator");
-	}
-	w->record = record;
-	return rc;
-}
 
 static int open_loop(struct worker *w)
 {
@@ -200,39 +125,9 @@ static int open_loop(struct worker *w)
 
 static int open_worker(struct worker *w)
 {
-	struct buf root = BUF_INIT;
-	int rc;
-
-	w->client = (struct client){ .url = w->o.url,
-		.ca = w->o.ca,
-		.proxy = w->o.proxy,
-		.key = &w->key,
-		.give_up_ms = w->o.give_up_ms,
-		.up_max = w->o.up_max,
-		.down_max = w->o.down_max,
-		.abort = &stop_switch };
-	if (watch_signals() < 0 || open_run(w) < 0)
-		return -1;
-	rc = w->o.state ? (buf_adds(&root, w->o.state), 0) : join_state_default(&root);
-	if (rc == 0)
-		rc = join_state_open(&w->state, buf_text(&root), &w->run);
-	buf_release(&root);
-	if (rc < 0 || load_key(w) < 0 || device_open(&w->d, w->o.device) < 0)
+	if (worker_open(w, NULL) < 0)
 		return -1;
 	return open_loop(w);
-}
-
-static void close_worker(struct worker *w)
-{
-	lm_loop_close(&w->loop);
-	json_decref(w->record);
-	buf_release(&w->text);
-	dev_close(&w->d);
-	lm_shards_close(&w->data);
-	join_state_close(&w->state);
-	key_release(&w->key);
-	http_release(&w->client.http);
-	http_abort_close(&stop_switch);
 }
 
 /* --- work ------------------------------------------------------------------------------------- */
@@ -322,8 +217,8 @@ static int leave(struct worker *w)
 	snprintf(path, sizeof path, "/v1/leave?member=%s", w->key.address);
 	q.path = path;
 	w->client.give_up_ms = 1;
-	if (stopped)
-		http_abort_reset(&stop_switch);
+	if (*w->stopped)
+		http_abort_reset(w->client.abort);
 	rc = client_send(&w->client, &q, &r);
 	http_response_release(&r);
 	if (rc < 0) {
@@ -387,7 +282,7 @@ static int work(struct worker *w)
 
 	if (rc == 0 && w->state.pending)
 		rc = worker_deliver(w);
-	while (rc == 0 && !stopped) {
+	while (rc == 0 && !*w->stopped) {
 		rc = turn(w);
 		/* steps of the next turns go by speed */
 		if (rc == 0 && w->run.outer == UPDATE_DN && !told && !w->o.once) {
@@ -401,13 +296,13 @@ static int work(struct worker *w)
 		else if (rc == 2)
 			rc = join(w);
 	}
-	if (stopped && rc < 0) {
+	if (*w->stopped && rc < 0) {
 		err_clear();
 		rc = 0;
 	}
 	/* a delta that is whole is delivered also now */
-	if (rc == 0 && stopped && w->state.pending) {
-		http_abort_reset(&stop_switch);
+	if (rc == 0 && *w->stopped && w->state.pending) {
+		http_abort_reset(w->client.abort);
 		w->client.give_up_ms = 5000;
 		if (worker_deliver(w) < 0)
 			err_clear(); /* it is kept, and goes with the next start */
@@ -421,24 +316,20 @@ static int work(struct worker *w)
 
 static int run(int n, char **args)
 {
-	struct worker w = { .o = options,
-		.d = DEV_INIT,
-		.loop = LM_LOOP_INIT,
-		.key = KEY_INIT,
-		.client = { .http = HTTP_INIT },
-		.stopped = &stopped };
+	struct worker w = WORKER_INIT;
 	int rc;
 
 	(void)n;
+	w.o = options;
 	w.o.url = args[0];
 	rc = open_worker(&w);
 	if (rc == 0 && !w.o.plan)
 		rc = work(&w);
-	else if (stopped) {
+	else if (w.stopped && *w.stopped) {
 		err_clear();
 		rc = 0;
 	}
-	close_worker(&w);
+	worker_close(&w);
 	return rc < 0 ? err_report() : EX_OK;
 }
 

@@ -38,10 +38,26 @@ struct worker {
 	uint64_t tokens_per_s; /* that it measured; 0: not yet */
 };
 
+#define WORKER_INIT                                                               \
+	{                                                                         \
+		.d = DEV_INIT, .loop = LM_LOOP_INIT, .key = KEY_INIT, .client = { \
+			.http = HTTP_INIT                                         \
+		}                                                                 \
+	}
+
+/* Opens all of w but its text and its loop, from w->o: signals, the run, the state (in `below` of its
+ * place; NULL: there), key and device. Returns 0, or -1 with err_set(). Close either way. */
+int worker_open(struct worker *w, const char *below);
+void worker_close(struct worker *w);
+
 /* Fetches what leads to the parameters named base: updates from those that are here, or the whole.
  * Returns 0; 1: the coordinator has them not any more (ask for work again); -1 with err_set(): 65
  * what came is not what it was said to be, 74, 75. */
 int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX]);
+
+/* Applies the update from the parameters that are here. Returns 0; 1: the coordinator has none; -1 as
+ * above. */
+int worker_next_base(struct worker *w);
 
 /* Holds the run against --disk and the memory that is free, and decides where the text comes from;
  * with --plan only says it. Returns 0, or -1 with err_set(): 65 it is too large. */

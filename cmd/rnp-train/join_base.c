@@ -81,8 +81,7 @@ static int apply(struct worker *w, const char *path, const char *method, const f
 	return rc;
 }
 
-/* Returns 0, 1: there is no update from here, or -1. */
-static int apply_update(struct worker *w)
+int worker_next_base(struct worker *w)
 {
 	struct join_state *s = &w->state;
 	char *path = join_state_path(s, "params-update"), request[128], name[64];
@@ -127,7 +126,7 @@ int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX])
 	int rc = 0;
 
 	for (int i = 0; s->pub && strcmp(s->base, base) != 0 && i < UPDATES_MAX; i++) {
-		rc = apply_update(w);
+		rc = worker_next_base(w);
 		if (rc)
 			break;
 	}

@@ -126,6 +126,7 @@ static int read_state(struct join_state *s, const json_t *state, const char *whe
 	if (read_numbers(state, where, numbers) < 0 ||
 		read_hash(state, where, "base", s->base) < 0)
 		return -1;
+	s->fresh = json_is_true(json_object_get(state, "fresh"));
 	s->pending = delta != NULL;
 	if (!delta)
 		return 0;
@@ -188,6 +189,7 @@ int join_state_save(struct join_state *s)
 
 	write_numbers(state, numbers);
 	json_set_text(state, "base", s->base);
+	json_set_bool(state, "fresh", s->fresh);
 	if (s->pending) {
 		json_t *delta = json_object();
 

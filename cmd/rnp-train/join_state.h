@@ -21,6 +21,7 @@ struct join_state {
 	uint64_t next;                /* number of the next file */
 	char base[PROTOCOL_HEX];      /* of pub */
 	uint64_t adam_steps, turns, tokens;
+	bool fresh;         /* its AdamW began in a run that others had begun */
 	bool pending;       /* delta-TURN.rnpg waits to be delivered */
 	struct delta delta; /* what it is, then */
 };

@@ -121,10 +121,12 @@ static int begin(struct worker *w, const struct assignment *a)
 		return -1;
 	if (!w->state.adam && w->run.state[0] && a->round == 1 && fetch_adam(w) < 0)
 		return -1;
+	if (!w->state.adam)
+		w->state.fresh = a->round > 1;
 	w->loop.step = a->step;
-	w->loop.o.schedule.fresh_warmup = a->step ?
-		(h < FRESH_WARMUP_MAX ? h : FRESH_WARMUP_MAX) :
-		0;
+	w->loop.o.schedule.fresh_warmup = !w->state.fresh ? 0 :
+		h < FRESH_WARMUP_MAX                      ? h :
+							    FRESH_WARMUP_MAX;
 	lm_loop_take_back(&w->loop);
 	lm_loop_give(&w->loop, (struct lm_range){ a->first, a->sequences });
 	return 0;

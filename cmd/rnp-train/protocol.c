@@ -147,9 +147,9 @@ static void write_fields(json_t *record, const struct field *f)
 	{                                                                                \
 		TEXT(t, node), NUMBER(t, parameters), NUMBER(t, seed), NUMBER(t, batch), \
 			NUMBER(t, inner_steps), NUMBER(t, rounds), NUMBER(t, quorum),    \
-			NUMBER(t, warmup), NUMBER(t, lr_ppb), NUMBER(t, lr_min_ppm),     \
-			NUMBER(t, beta1_ppm), NUMBER(t, beta2_ppm),                      \
-			NUMBER(t, decay_ppm), NUMBER(t, clip_ppm),                       \
+			NUMBER(t, warmup), NUMBER(t, warm), NUMBER(t, lr_ppb),           \
+			NUMBER(t, lr_min_ppm), NUMBER(t, beta1_ppm),                     \
+			NUMBER(t, beta2_ppm), NUMBER(t, decay_ppm), NUMBER(t, clip_ppm), \
 			NUMBER(t, outer_rate_ppm), NUMBER(t, outer_momentum_ppm),        \
 			TEXT(t, method), TEXT(t, method_down), NUMBER(t, piece_bytes),   \
 			NUMBER(t, first_step), NUMBER(t, first_sequence),                \
@@ -261,7 +261,8 @@ static int check_products(const struct training *t, const char *where)
 		return err_set(EX_DATAERR, "%s: length %u is beyond the model's context",
 			where, t->length);
 	if (t->first_step > UINT64_C(1) << 40 || t->first_sequence > UINT64_C(1) << 50 ||
-		t->rounds > UINT64_C(1) << 40 || t->warmup > UINT64_C(1) << 40)
+		t->rounds > UINT64_C(1) << 40 || t->warmup > UINT64_C(1) << 40 ||
+		t->warm > PROTOCOL_WARM_MAX)
 		return err_set(EX_DATAERR, "%s: more rounds than will ever be", where);
 	return 0;
 }
@@ -288,12 +289,30 @@ int training_read(struct training *t, const json_t *record, const char *where)
 	return 0;
 }
 
+uint64_t training_steps_before(const struct training *t, uint64_t round)
+{
+	uint64_t done = 0, i = 0;
+
+	while (i < round && done < t->warm) {
+		done += outer_round_steps(t->inner_steps, t->warm, done);
+		i++;
+	}
+	return done + (round - i) * t->inner_steps;
+}
+
+uint64_t training_round_steps(const struct training *t, uint64_t round)
+{
+	return outer_round_steps(t->inner_steps, t->warm,
+		training_steps_before(t, round));
+}
+
 struct lm_schedule training_schedule(const struct training *t)
 {
 	return (struct lm_schedule){ .lr = (double)t->lr_ppb / 1e9,
 		.lr_min = (double)t->lr_min_ppm / 1e6,
 		.warmup = t->warmup,
-		.steps = t->rounds ? t->first_step + t->rounds * t->inner_steps : 0 };
+		.steps = t->rounds ? t->first_step + training_steps_before(t, t->rounds) :
+				     0 };
 }
 
 /* --- rnp.assignment ------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@
 #define PROTOCOL_RECORD_BYTES ((size_t)1 << 20)
 #define PROTOCOL_METHOD_MAX   64
 #define PROTOCOL_TOKENS_MAX   (INT64_C(1) << 40) /* of a turn */
+#define PROTOCOL_WARM_MAX     1000000            /* inner steps in shorter rounds */
 
 /* rnp.training. Fractions are whole numbers of a unit, so that both sides have the same bits. */
 struct training {
@@ -35,6 +36,8 @@ struct training {
 	uint64_t tokens; /* of the text */
 	char digest[PROTOCOL_HEX], tokenizer[PROTOCOL_HEX];
 	uint64_t seed, batch, inner_steps, rounds, quorum, warmup;
+	uint64_t
+		warm; /* inner steps in shorter rounds at the beginning, see outer_round_steps */
 	uint32_t length;
 	bool f32;
 	int64_t lr_ppb, lr_min_ppm, beta1_ppm, beta2_ppm, decay_ppm, clip_ppm;
@@ -57,6 +60,10 @@ json_t *training_write(const struct training *t, json_t *shards, int64_t now_ms)
 /* Reads and checks a signed record: schema, signature, model, methods, products that do not
  * overflow. Returns 0, or -1 with err_set(EX_DATAERR). */
 int training_read(struct training *t, const json_t *record, const char *where);
+
+/* The inner steps of a round, from 0, and how many all rounds before it have. */
+uint64_t training_round_steps(const struct training *t, uint64_t round);
+uint64_t training_steps_before(const struct training *t, uint64_t round);
 
 /* The schedule of the inner steps. */
 struct lm_schedule training_schedule(const struct training *t);

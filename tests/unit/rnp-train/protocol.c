@@ -86,6 +86,24 @@ static void runs(void)
 	CHECK(strlen(r.name) == 64);
 	s = training_schedule(&r);
 	CHECK(s.lr == 4e-4 && s.steps == 1000 && s.warmup == 100);
+	/* the first steps come in shorter rounds, and the cosine ends with the last */
+	t.warm = 40;
+	CHECK(read_run(&r, &t, NULL, NULL) == 0 && r.warm == 40);
+	{
+		const uint64_t steps[] = { 5, 5, 10, 20, 50, 50 };
+		uint64_t done = 0;
+
+		for (uint64_t i = 0; i < 6; i++) {
+			CHECK_I64((int64_t)steps[i],
+				(int64_t)training_round_steps(&r, i));
+			CHECK_I64((int64_t)done, (int64_t)training_steps_before(&r, i));
+			done += steps[i];
+		}
+	}
+	CHECK_I64(5 + 5 + 10 + 20 + 16 * 50, (int64_t)training_schedule(&r).steps);
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "warm", json_integer(2000000)));
+	t.warm = 0;
+	CHECK(read_run(&r, &t, NULL, NULL) == 0);
 	/* another run has another name */
 	t.seed = 8;
 	CHECK(read_run(&other, &t, NULL, NULL) == 0 && strcmp(other.name, r.name) != 0);

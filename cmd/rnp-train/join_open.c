@@ -1,0 +1,127 @@
+/* join_open.c - what a worker and a judge open in the same way: signals, the run's record, the state's
+ * directory, key and device. */
+#include "cmd/rnp-train/join.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/err.h"
+#include "common/cli/prog.h"
+#include "common/hw/device.h"
+#include "common/json/json.h"
+
+/* --- stopping --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stopped;
+static struct http_abort stop_switch = HTTP_ABORT_INIT;
+
+static void on_signal(int number)
+{
+	stopped = number;
+	http_abort(&stop_switch);
+}
+
+static int watch_signals(void)
+{
+	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	if (http_abort_open(&stop_switch) < 0)
+		return -1;
+	sigaction(SIGTERM, &a, NULL);
+	sigaction(SIGINT, &a, NULL);
+	return 0;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* Without --key and without the default key file the worker gets a key for this run. */
+static int load_key(struct worker *w)
+{
+	struct buf path = BUF_INIT;
+	char *own = join_state_path(&w->state, "key.json");
+	int rc = 0;
+
+	if (!w->o.key)
+		rc = key_default_path(&path);
+	if (rc == 0 && (w->o.key || access(buf_text(&path), F_OK) == 0)) {
+		rc = key_load(&w->key, w->o.key, NULL);
+		goto out;
+	}
+	err_clear();
+	w->own_key = true;
+	if (access(own, F_OK) == 0) {
+		rc = key_load(&w->key, own, NULL);
+	} else {
+		rc = key_generate(&w->key);
+		if (rc == 0)
+			rc = key_save(&w->key, own, NULL);
+	}
+	if (rc == 0)
+		prog_info(
+			"no key file: '%s' is for this run alone, and nobody will pay for it",
+			own);
+out:
+	free(own);
+	buf_release(&path);
+	return rc;
+}
+
+static int open_run(struct worker *w)
+{
+	json_t *record = client_run(&w->client);
+	int rc = record ? training_read(&w->run, record, "the run's record") : -1;
+
+	if (rc == 0)
+		memcpy(w->client.run, w->run.name, sizeof w->client.run);
+	else if (err_get()->code == EX_NOPERM) {
+		/* a record that nobody signed is malformed to us */
+		err_set(EX_DATAERR, "the run's record: is not signed by its coordinator");
+	}
+	w->record = record;
+	return rc;
+}
+
+static int open_state(struct worker *w, const char *below)
+{
+	struct buf root = BUF_INIT;
+	int rc = w->o.state ? (buf_adds(&root, w->o.state), 0) :
+			      join_state_default(&root);
+
+	if (rc == 0 && below)
+		buf_addf(&root, "/%s", below);
+	if (rc == 0)
+		rc = join_state_open(&w->state, buf_text(&root), &w->run);
+	buf_release(&root);
+	return rc;
+}
+
+int worker_open(struct worker *w, const char *below)
+{
+	w->stopped = &stopped;
+	w->client = (struct client){ .url = w->o.url,
+		.ca = w->o.ca,
+		.proxy = w->o.proxy,
+		.key = &w->key,
+		.give_up_ms = w->o.give_up_ms,
+		.up_max = w->o.up_max,
+		.down_max = w->o.down_max,
+		.abort = &stop_switch };
+	if (watch_signals() < 0 || open_run(w) < 0 || open_state(w, below) < 0 ||
+		load_key(w) < 0)
+		return -1;
+	return device_open(&w->d, w->o.device);
+}
+
+void worker_close(struct worker *w)
+{
+	lm_loop_close(&w->loop);
+	json_decref(w->record);
+	buf_release(&w->text);
+	dev_close(&w->d);
+	lm_shards_close(&w->data);
+	join_state_close(&w->state);
+	key_release(&w->key);
+	http_release(&w->client.http);
+	http_abort_close(&stop_switch);
+}

@@ -1,0 +1,87 @@
+/* judging.c - decodes a delta, draws windows of its text and of nobody's, and measures both. */
+#include "cmd/rnp-train/judging.h"
+
+#include <sodium.h>
+
+#include "cmd/rnp-train/container.h"
+#include "common/base/err.h"
+#include "common/lm/train/flat.h"
+
+#define WINDOWS 16 /* of each text, for a delta */
+#define OTHER_RANGE \
+	(UINT64_C(1) << 20) /* sequences of nobody that windows are drawn from */
+#define EVAL_TOKENS 2048    /* of a pass */
+
+int judging_loop(struct lm_loop *l, struct dev *d, const struct training *run)
+{
+	uint64_t rows = EVAL_TOKENS / run->length;
+	struct lm_loop_options o = { .batch = rows ? rows : 1 };
+
+	lm_train_defaults(&o.train, &run->config);
+	o.train.batch = (uint32_t)o.batch;
+	o.train.positions = run->length;
+	o.train.dtype = run->f32 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
+	o.train.eval_only = true;
+	return lm_loop_open(l, d, &o);
+}
+
+int judging_open(struct judging *j, const char *dir, const char *name)
+{
+	j->pub = j->delta = (struct flatfile)FLATFILE_INIT;
+	if (flatfile_open(&j->pub, dir, name, j->run->parameters) < 0 ||
+		flatfile_make(&j->delta, dir, "judged", j->run->parameters) < 0)
+		return -1;
+	return lm_flat_set(j->eval->train, LM_STATE_PARAMETER, 0, j->pub.n, j->pub.x);
+}
+
+void judging_close(struct judging *j)
+{
+	flatfile_close(&j->pub);
+	flatfile_close(&j->delta);
+}
+
+static int read_sequence(void *arg, uint64_t n, uint32_t *ids)
+{
+	const struct judging *j = arg;
+
+	return lm_shards_get(j->data, shuffle_at(j->shuffle, n),
+		(uint64_t)j->run->length + 1, ids);
+}
+
+uint64_t judging_draw(uint64_t below)
+{
+	uint64_t v;
+
+	randombytes_buf(&v, sizeof v);
+	return below ? v % below : 0;
+}
+
+static int decode(struct judging *j, const char *path)
+{
+	struct container in = CONTAINER_INIT;
+	int rc = container_open(&in, j->cpu, path, j->run->method, j->delta.n);
+
+	if (rc == 0)
+		rc = container_read(&in, j->delta.x, j->delta.n);
+	container_close(&in);
+	return rc;
+}
+
+int judging_measure(struct judging *j, const char *path, uint64_t first,
+	uint64_t sequences, struct judge_losses *out)
+{
+	uint64_t own[WINDOWS], other[WINDOWS];
+	struct judge_windows w = { .sequence = read_sequence,
+		.arg = j,
+		.own = own,
+		.other = other,
+		.count = WINDOWS };
+
+	for (int i = 0; i < WINDOWS; i++) {
+		own[i] = first + judging_draw(sequences);
+		other[i] = j->fresh + judging_draw(OTHER_RANGE);
+	}
+	return decode(j, path) < 0 ?
+		-1 :
+		judge_measure(j->eval, j->pub.x, j->delta.x, &w, out);
+}
