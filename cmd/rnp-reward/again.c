@@ -46,7 +46,7 @@ bool again_difference(const json_t *given, const json_t *computed, struct buf *o
 }
 
 /* Pool and scales were decided outside of the computation, so they are taken from the record. */
-static int take_decisions(struct epoch *e, const json_t *record)
+int again_take_decisions(struct epoch *e, const json_t *record)
 {
 	int64_t scale[PAY_N] = { 1000000, 1000000 };
 
@@ -85,7 +85,7 @@ static bool states_more(const json_t *record, const json_t *computed, struct buf
 	return false;
 }
 
-static void compare(const json_t *record, const struct epoch *e, struct buf *reason)
+void again_compare_row(const json_t *record, const struct epoch *e, struct buf *reason)
 {
 	json_t *computed = epoch_record(e);
 
@@ -109,7 +109,8 @@ int again_compare(const json_t *record, const char *policy, char **files, int n,
 	if (rules_load(&rules, policy ? policy : name ? name : "") < 0)
 		return -1;
 	epoch_init(&e, &rules, NULL, 0);
-	if (take_decisions(&e, record) < 0 || usages_read(&usages, &rules, files, n) < 0)
+	if (again_take_decisions(&e, record) < 0 ||
+		usages_read(&usages, &rules, files, n) < 0)
 		goto out;
 	e.usages = usages.list;
 	e.n = usages.n;
@@ -120,7 +121,7 @@ int again_compare(const json_t *record, const char *policy, char **files, int n,
 	}
 	rc = also ? also->fn(also->ctx, &e, reason) : 0;
 	if (rc == 0 && !reason->len)
-		compare(record, &e, reason);
+		again_compare_row(record, &e, reason);
 out:
 	epoch_release(&e);
 	usages_release(&usages);

@@ -22,6 +22,13 @@ struct again_also {
 int again_compare(const json_t *record, const char *policy, char **files, int n,
 	const struct again_also *also, struct buf *reason);
 
+/* Takes what was decided outside of the computation (pool, scales, price) from an rnp.epoch.
+ * Returns 0, or -1 with EX_DATAERR. */
+int again_take_decisions(struct epoch *e, const json_t *record);
+
+/* Compares an rnp.epoch with a computed epoch; the first difference goes to reason. */
+void again_compare_row(const json_t *record, const struct epoch *e, struct buf *reason);
+
 /* Appends the first field in which two records differ to out, as "terms.gpu_ppm is 1, computed
  * 2". Returns false if they agree in every field that computed has. */
 bool again_difference(const json_t *given, const json_t *computed, struct buf *out);

@@ -26,5 +26,6 @@ extern const struct command command_mint;
 extern const struct command command_simulate;
 extern const struct command command_reputation;
 extern const struct command command_report;
+extern const struct command command_stake;
 
 #endif

@@ -5,6 +5,7 @@
 #include "cmd/rnp-reward/again.h"
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/ledger.h"
+#include "cmd/rnp-reward/stake_moves.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
@@ -67,10 +68,40 @@ static int sign(struct ledger *l, const json_t *epoch, const struct key *k)
 	return rc;
 }
 
-static int compare(const json_t *epoch, char **files, int n)
+/* A move of stakes is computed again from the usages of its epoch and the rows before it. */
+static int compare_stake(struct ledger *l, const json_t *stake, char **files, int n,
+	struct buf *reason)
+{
+	json_t *bare = json_copy((json_t *)stake), *records = NULL, *epoch = NULL, *v;
+	int64_t of = -1;
+	bool found = false;
+	size_t i;
+	int rc = -1;
+
+	json_object_del(bare, "sequence");
+	json_object_del(bare, "previous");
+	json_object_del(bare, "proof");
+	if (json_get_i64(stake, "stake", "epoch", 0, INT64_MAX, &of) == 0)
+		epoch = ledger_row(l, of);
+	if (epoch)
+		rc = stake_moves(l, epoch, policy, files, n, row, &records, reason);
+	json_array_foreach(records, i, v)
+		found = found || json_equal(v, bare);
+	if (rc == 0 && !found && !reason->len)
+		buf_adds(reason, "by the rule, other stakes are moved");
+	json_decref(records);
+	json_decref(epoch);
+	json_decref(bare);
+	return rc;
+}
+
+static int compare(struct ledger *l, const json_t *epoch, char **files, int n)
 {
 	struct buf reason = BUF_INIT;
-	int rc = again_compare(epoch, policy, files, n, NULL, &reason);
+	bool is_stake = strcmp(json_string_value(json_object_get(epoch, "kind")),
+				"rnp.stake") == 0;
+	int rc = is_stake ? compare_stake(l, epoch, files, n, &reason) :
+			    again_compare(epoch, policy, files, n, NULL, &reason);
 
 	if (rc == 0 && reason.len)
 		rc = err_set(EXIT_NO, "not signed: row %lld: %s", (long long)row,
@@ -89,11 +120,9 @@ static int cosign(struct ledger *l, const struct key *k, char **files, int n)
 	if (row < 0)
 		return row == -2 ? -1 : err_set(EXIT_NO, "'%s' has no epoch", store);
 	epoch = ledger_row(l, row);
-	if (epoch &&
-		strcmp(json_string_value(json_object_get(epoch, "kind")), "rnp.epoch") !=
-			0)
+	if (epoch && !ledger_pays(epoch))
 		err_set(EX_USAGE, "--epoch: row %lld is not an epoch", (long long)row);
-	else if (epoch && compare(epoch, files, n) == 0)
+	else if (epoch && compare(l, epoch, files, n) == 0)
 		rc = sign(l, epoch, k);
 	json_decref(epoch);
 	return rc;

@@ -6,16 +6,18 @@
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/core.h"
 #include "cmd/rnp-reward/given.h"
-#include "cmd/rnp-reward/ledger.h"
+#include "cmd/rnp-reward/ledger_stake.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
-#define SLICE  4096 /* records that one thread formats at a time */
-#define SLICES 16
+#define SLICE      4096 /* records that one thread formats at a time */
+#define SLICES     16
+#define BASE_UNITS 100000000 /* of one token */
 
 static struct given given = GIVEN_INIT;
 static const char *store, *key_path;
@@ -69,11 +71,37 @@ static int write_rewards(const struct epoch *e)
 	return rc;
 }
 
+/* Lists what each node locks, and which nodes were up; the caller frees *out. */
+static int list_stakes(const struct epoch *e, struct ledger_stake **out, size_t *n)
+{
+	*out = xcalloc(e->n + 1, sizeof **out);
+	*n = 0;
+	if (e->rules->stake_uusd < 0)
+		return 0;
+	for (size_t i = 0; i < e->n; i++) {
+		const struct usage *u = &e->usages[i];
+		struct ledger_stake *s = &(*out)[*n];
+
+		s->base_units = e->outcomes[i].locked;
+		if (!s->base_units && !u->value[FIELD_UP_S])
+			continue;
+		s->uusd = (int64_t)((u128)s->base_units * (u128)e->price_uusd /
+			BASE_UNITS);
+		if (address_parse(u->node, "node", s->node) < 0 ||
+			address_parse(epoch_claimant(u), "wallet", s->wallet) < 0)
+			return -1;
+		++*n;
+	}
+	return 0;
+}
+
 static int seal(const struct epoch *e, json_t *record)
 {
+	struct ledger_content content = { NULL };
 	struct ledger l = LEDGER_INIT;
 	struct key k = KEY_INIT;
 	struct merkle_leaf *leaves = NULL;
+	struct ledger_stake *stakes = NULL;
 	bool there = false;
 	int rc = -1;
 	long n;
@@ -81,12 +109,18 @@ static int seal(const struct epoch *e, json_t *record)
 	if (key_path && key_load(&k, key_path, NULL) < 0)
 		return -1;
 	n = epoch_leaves(e, &leaves);
-	if (n >= 0 && ledger_open(&l, store, false) == 0)
-		rc = ledger_seal(&l, record, leaves, (size_t)n, key_path ? &k : NULL,
+	content.leaves = leaves;
+	content.nleaves = n < 0 ? 0 : (size_t)n;
+	if (n >= 0 && list_stakes(e, &stakes, &content.nstakes) == 0 &&
+		ledger_open(&l, store, false) == 0) {
+		content.stakes = stakes;
+		rc = ledger_seal(&l, record, &content, key_path ? &k : NULL,
 			clock_now_ms(), &there);
+	}
 	if (rc == 0 && there)
 		prog_info("%s: this epoch is in the ledger already", store);
 	free(leaves);
+	free(stakes);
 	ledger_close(&l);
 	key_release(&k);
 	return rc;

@@ -85,6 +85,23 @@ static const char *const steps[] = {
 	"CREATE TABLE trouble(wallet BLOB PRIMARY KEY, reason TEXT NOT NULL) STRICT, WITHOUT ROWID;"
 	"ALTER TABLE claim ADD COLUMN tx INTEGER REFERENCES tx(id);"
 	"CREATE INDEX claim_tx ON claim(tx) WHERE tx IS NOT NULL;",
+
+	/* stakes: ledger_stake.h */
+	"CREATE TABLE stake("
+	" epoch INTEGER NOT NULL REFERENCES epoch(sequence),"
+	" node BLOB NOT NULL CHECK(length(node) = 32),"
+	" wallet BLOB NOT NULL CHECK(length(wallet) = 32),"
+	" base_units INTEGER NOT NULL CHECK(base_units > 0),"
+	" uusd INTEGER NOT NULL CHECK(uusd >= 0),"
+	" seen_ms INTEGER NOT NULL,"
+	" moved INTEGER REFERENCES entry(sequence)," /* NULL: locked */
+	" PRIMARY KEY(epoch, node)) STRICT, WITHOUT ROWID;"
+	"CREATE INDEX stake_node ON stake(node) WHERE moved IS NULL;"
+	"CREATE TRIGGER stake_moves_once BEFORE UPDATE ON stake WHEN old.moved IS NOT NULL"
+	" BEGIN SELECT RAISE(ABORT, 'a stake moves once'); END;"
+	"CREATE TRIGGER stake_moves AFTER UPDATE OF moved ON stake WHEN new.moved IS NOT NULL"
+	" BEGIN UPDATE epoch SET locked = locked - new.base_units,"
+	"  \"left\" = \"left\" + new.base_units WHERE sequence = new.epoch; END;",
 	NULL
 };
 

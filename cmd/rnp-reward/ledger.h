@@ -21,6 +21,8 @@
 
 #define LEDGER_HASH_BYTES 32
 
+struct ledger_stake; /* ledger_stake.h */
+
 struct ledger {
 	struct store store;
 	sqlite3_stmt *insert_row, *set_head;
@@ -54,13 +56,19 @@ int64_t ledger_last(struct ledger *l, const char *kind);
 
 /* --- epochs -------------------------------------------------------------------------------- */
 
-/* Seals an epoch: stores the rnp.epoch and its claims in one transaction. Refuses with 65: an
+/* Seals an epoch: stores the rnp.epoch, its claims and its stakes in one transaction. Refuses with 65: an
  * epoch without times; one that shares time with an epoch of the same token, unless each names
  * the other as its complement; a different result for the times and policy of a stored one. One
  * that is stored with the same content is left alone (*there is true). Sets sequence, previous
  * and, if k is not NULL, the signature in record. Returns 0, or -1. */
-int ledger_seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
-	size_t n, const struct key *k, int64_t now_ms, bool *there);
+struct ledger_content {
+	const struct merkle_leaf *leaves;
+	size_t nleaves;
+	const struct ledger_stake *stakes;
+	size_t nstakes;
+};
+int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *content,
+	const struct key *k, int64_t now_ms, bool *there);
 
 /* Reads the balance of an epoch, in base units. */
 struct ledger_balance {
@@ -83,6 +91,9 @@ int64_t ledger_import(struct ledger *l, const char *path);
 /* Appends a second party's rnp.cosign, after checking its signature and its epoch. One that is
  * already stored is left alone. Returns 0, or -1 with 65. */
 int ledger_add_cosign(struct ledger *l, json_t *record);
+
+/* Whether a row is one that is signed and co-signed: an epoch, or a move of stakes. */
+bool ledger_pays(const json_t *row);
 
 /* Returns how many of the trusted addresses have signed or co-signed the epoch of row
  * `sequence`, or -1. */

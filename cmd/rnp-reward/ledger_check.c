@@ -7,6 +7,7 @@
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/ledger_parts.h"
 #include "cmd/rnp-reward/ledger_pay.h"
+#include "cmd/rnp-reward/ledger_stake.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -208,14 +209,17 @@ enum {
 	AT_LOCKED,
 	AT_PAID,
 	AT_FLIGHT,
-	AT_OWED
+	AT_OWED,
+	AT_MOVED
 };
 
 static int check_epoch(struct ledger *l, sqlite3_stmt *q, struct buf *reason)
 {
 	int64_t sequence = sqlite3_column_int64(q, AT_SEQUENCE);
 	int64_t claimed = sqlite3_column_int64(q, AT_CLAIMED);
-	int64_t locked = sqlite3_column_int64(q, AT_LOCKED);
+	/* as the row has it: what is still locked, and what was locked and is moved by now */
+	int64_t locked = sqlite3_column_int64(q, AT_LOCKED) +
+		sqlite3_column_int64(q, AT_MOVED);
 	struct merkle_leaf *leaves = NULL;
 	json_t *row = ledger_row(l, sequence);
 	struct sums sums;
@@ -248,8 +252,9 @@ static int check_epochs(struct ledger *l, struct buf *reason)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&l->store, &q,
-		"SELECT sequence, payable, minted, claimed, locked, paid, in_flight, owed FROM epoch"
-		" ORDER BY sequence");
+		"SELECT sequence, payable, minted, claimed, locked, paid, in_flight, owed,"
+		" (SELECT coalesce(sum(base_units), 0) FROM stake WHERE epoch = sequence"
+		" AND moved IS NOT NULL) FROM epoch ORDER BY sequence");
 
 	while (rc == 0 && !reason->len && (rc = store_step(&l->store, q)) == 1)
 		rc = check_epoch(l, q, reason);
@@ -262,6 +267,7 @@ static int check_count(struct ledger *l, struct buf *reason)
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&l->store, &q,
 		"SELECT min(sequence) FROM (SELECT sequence FROM entry WHERE kind = 'rnp.epoch'"
+		" OR (kind = 'rnp.stake' AND body ->> 'action' = 'release')"
 		" EXCEPT SELECT sequence FROM epoch)");
 
 	if (rc == 0)
@@ -283,6 +289,8 @@ int ledger_verify(struct ledger *l, struct buf *reason)
 	if (!reason->len && check_count(l, reason) < 0)
 		return -1;
 	if (!reason->len && check_epochs(l, reason) < 0)
+		return -1;
+	if (!reason->len && ledger_verify_stakes(l, reason) < 0)
 		return -1;
 	return reason->len ? 0 : ledger_verify_payouts(l, reason);
 }

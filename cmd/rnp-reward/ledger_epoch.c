@@ -5,6 +5,7 @@
 
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/ledger_parts.h"
+#include "cmd/rnp-reward/ledger_stake.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/json/json.h"
@@ -208,8 +209,8 @@ static int check_overlap(struct ledger *l, json_t *record, const char *token,
 	return rc < 0 ? -1 : 0;
 }
 
-static int seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
-	size_t n, const struct key *k, int64_t now_ms, bool *there)
+static int seal(struct ledger *l, json_t *record, const struct ledger_content *content,
+	const struct key *k, int64_t now_ms, bool *there)
 {
 	const char *token = "RENDER";
 	int64_t from_ms, to_ms, sequence;
@@ -227,16 +228,19 @@ static int seal(struct ledger *l, json_t *record, const struct merkle_leaf *leav
 	if (ledger_append(l, record, k, now_ms) < 0 ||
 		json_get_i64(record, "epoch", "sequence", 0, INT64_MAX, &sequence) < 0)
 		return -1;
-	return ledger_store_epoch(l, record, "epoch", sequence, leaves, n, true);
+	if (ledger_store_epoch(l, record, "epoch", sequence, content->leaves,
+		    content->nleaves, true) < 0)
+		return -1;
+	return ledger_lock(l, sequence, to_ms, content->stakes, content->nstakes);
 }
 
-int ledger_seal(struct ledger *l, json_t *record, const struct merkle_leaf *leaves,
-	size_t n, const struct key *k, int64_t now_ms, bool *there)
+int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *content,
+	const struct key *k, int64_t now_ms, bool *there)
 {
 	*there = false;
 	if (store_begin(&l->store) < 0)
 		return -1;
-	if (seal(l, record, leaves, n, k, now_ms, there) < 0) {
+	if (seal(l, record, content, k, now_ms, there) < 0) {
 		store_rollback(&l->store);
 		return -1;
 	}
@@ -244,6 +248,13 @@ int ledger_seal(struct ledger *l, json_t *record, const struct merkle_leaf *leav
 }
 
 /* --- co-signing ---------------------------------------------------------------------------- */
+
+bool ledger_pays(const json_t *row)
+{
+	const char *kind = json_string_value(json_object_get(row, "kind"));
+
+	return kind && (strcmp(kind, "rnp.epoch") == 0 || strcmp(kind, "rnp.stake") == 0);
+}
 
 struct same_cosign {
 	const char *signer, *sha256;
@@ -291,9 +302,7 @@ static int check_cosign(struct ledger *l, json_t *record)
 		err_set(EX_DATAERR,
 			"the cosign of row %" PRId64 " is not signed by %s: %s", sequence,
 			same.signer, signature.reason);
-	else if (strcmp(json_string_value(json_object_get(epoch, "kind")), "rnp.epoch") !=
-			0 ||
-		strcmp(hex.data, same.sha256) != 0)
+	else if (!ledger_pays(epoch) || strcmp(hex.data, same.sha256) != 0)
 		err_set(EX_DATAERR, "row %" PRId64 " is not the epoch that was co-signed",
 			sequence);
 	else

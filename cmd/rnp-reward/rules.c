@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/err.h"
+#include "common/json/json.h"
 #include "common/record/gpu.h"
 #include "common/base/mem.h"
 #include "common/base/money.h"
@@ -206,7 +207,13 @@ static int compile_pool(struct rules *r)
 		return err_add("caps");
 	if (compile_limit(stake, "usd", MONEY_USD_DECIMALS, &r->stake_uusd) < 0)
 		return err_add("stake");
-	return 0;
+	r->slash_below_ppm = r->release_after_s = -1;
+	return json_opt_i64(stake, "stake", "slash_below_ppm", 0, MONEY_PPM,
+		       &r->slash_below_ppm) < 0 ||
+			json_opt_i64(stake, "stake", "release_after_s", 0, INT32_MAX,
+				&r->release_after_s) < 0 ?
+		-1 :
+		0;
 }
 
 int rules_compile(struct rules *r, struct policy *takes_policy)

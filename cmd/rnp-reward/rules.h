@@ -63,7 +63,9 @@ struct rules {
 	int64_t month_base_units; /* largest amount per month (RULES_MONTH_S); -1: no such limit */
 	int64_t wallet_base_units; /* largest amount per claimant; -1: no such limit */
 	int64_t stake_uusd;        /* earnings up to this are locked; -1: none */
-	bool needs_price;          /* some expression has price_uusd */
+	int64_t slash_below_ppm; /* of challenges passed: below it the stake is lost; -1: never */
+	int64_t release_after_s; /* of absence, after which the stake is released; -1: never */
+	bool needs_price;        /* some expression has price_uusd */
 	int64_t epoch_s;
 	bool epoch_from_usage;
 	const json_t *tables[RULES_TABLES_MAX]; /* in the order of scope.tables */

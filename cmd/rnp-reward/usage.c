@@ -1,18 +1,19 @@
 /* usage.c - rnp-reward usage: reads the signed records of an epoch and writes one rnp.usage per
  * node. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/evidence.h"
 #include "cmd/rnp-reward/gather.h"
+#include "cmd/rnp-reward/ledger_stake.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/net/http.h"
 #include "common/json/json.h"
-#include "common/base/lines.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
-#include "common/record/signature.h"
 #include "common/json/schema.h"
 
 #define PAGE_BYTES_MAX ((size_t)300 << 20)
@@ -24,10 +25,9 @@
 
 static struct {
 	int64_t from_ms, to_ms;
-	const char *registry, *policy, *ca;
-	struct opt_list trust;
-	bool heartbeats;
-} opts = { -1, -1, NULL, NULL, NULL, { NULL, 0 }, false };
+	const char *registry, *policy, *ca, *store;
+	struct evidence evidence;
+} opts = { -1, -1, NULL, NULL, NULL, NULL, { .claims = false } };
 
 static const struct opt options[] = {
 	{ .name = "from",
@@ -49,13 +49,13 @@ static const struct opt options[] = {
 		.help = "take the records of this registry, beside those of files" },
 	{ .name = "trust",
 		.kind = OPT_LIST,
-		.to = &opts.trust,
+		.to = &opts.evidence.trust,
 		.metavar = "ADDRESS",
 		.help = "verdicts, receipts and uptimes signed by this key count; may be given "
 			"again" },
 	{ .name = "heartbeats",
 		.kind = OPT_FLAG,
-		.to = &opts.heartbeats,
+		.to = &opts.evidence.heartbeats,
 		.help = "where a node has no rnp.uptime, take its own heartbeats, which prove "
 			"nothing" },
 	{ .name = "policy",
@@ -63,6 +63,11 @@ static const struct opt options[] = {
 		.to = &opts.policy,
 		.metavar = "P",
 		.help = "score verdicts against this policy's reference, not by their own score" },
+	{ .name = "store",
+		.kind = OPT_TEXT,
+		.to = &opts.store,
+		.metavar = "DB",
+		.help = "say what each node has at stake in this ledger" },
 	{ .name = "ca",
 		.kind = OPT_TEXT,
 		.to = &opts.ca,
@@ -71,110 +76,11 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
-/* --- what counts --------------------------------------------------------------------------- */
-
-static bool trusted(const char *address)
-{
-	for (int i = 0; i < opts.trust.n; i++)
-		if (strcmp(opts.trust.items[i], address) == 0)
-			return true;
-	return false;
-}
-
-/* Returns why a record does not count, or NULL. Nodes may speak for themselves; only trusted
- * signers may speak about others. */
-static const char *why_not(const json_t *record, const struct signature_result *proof)
-{
-	const char *kind = json_string_value(json_object_get(record, "kind"));
-
-	if (!proof->valid)
-		return proof->reason;
-	if (strcmp(kind, "rnp.node") == 0 || strcmp(kind, "rnp.heartbeat") == 0)
-		return !json_object_get(record, "node") ? "names no node" :
-			proof->ok                       ? NULL :
-							  proof->reason;
-	/* the author that it names, if any, must be among the signers */
-	if (json_object_get(record, "signer") && !proof->ok)
-		return proof->reason;
-	for (int i = 0; i < proof->nsigners; i++)
-		if (trusted(proof->signers[i]))
-			return NULL;
-	return "nobody who is trusted has signed it (--trust)";
-}
-
-static bool about_usage(const json_t *record)
-{
-	static const char *const kinds[] = { "rnp.node", "rnp.heartbeat", "rnp.verdict",
-		"rnp.receipt", "rnp.uptime" };
-	const char *kind = json_string_value(json_object_get(record, "kind"));
-
-	if (!opts.heartbeats && strcmp(kind, "rnp.heartbeat") == 0)
-		return false;
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		if (strcmp(kinds[i], kind) == 0)
-			return true;
-	return false;
-}
-
-/* Whether a record counts. One that does not is skipped with a warning: a stranger who sends a
- * bad record must not be able to stop everybody's pay. */
-static bool counts(const json_t *record, const char *where)
-{
-	struct signature_result proof;
-	const char *reason;
-
-	if (!about_usage(record))
-		return false;
-	signature_verify(record, &proof);
-	reason = why_not(record, &proof);
-	if (reason) {
-#pragma omp critical(warn)
-		prog_warn("%s: left out: %s", where, reason);
-	}
-	return !reason;
-}
-
 /* --- files --------------------------------------------------------------------------------- */
 
-static int check_line(void *ctx, char *line, size_t len, const char *where,
-	struct buf *out)
+static int take_record(void *g, json_t *record, const char *where)
 {
-	json_t *record = json_parse_object(line, len, where);
-	int rc = record ? schema_check(record, where, NULL) : -1;
-
-	(void)ctx;
-	if (rc == 0 && counts(record, where)) {
-		buf_add(out, line, len);
-		/* the file and line are passed on for records that gathering itself refuses */
-		buf_addc(out, '\0');
-		buf_adds(out, where);
-	}
-	json_decref(record);
-	return rc;
-}
-
-static int take_line(void *ctx, const char *data, size_t len)
-{
-	size_t n = strlen(data);
-	json_t *record;
-	int rc;
-
-	(void)len;
-	record = json_parse_object(data, n, data + n + 1);
-	rc = record ? gather_add(ctx, record, data + n + 1) : -1;
-	json_decref(record);
-	return rc;
-}
-
-static int read_files(struct gather *g, char **files, int n)
-{
-	struct lines l;
-	int rc;
-
-	lines_open(&l, files, n, JSON_RECORD_BYTES_MAX);
-	rc = lines_map(&l, check_line, take_line, g);
-	lines_close(&l);
-	return rc;
+	return gather_add(g, record, where);
 }
 
 /* --- a registry ---------------------------------------------------------------------------- */
@@ -188,7 +94,7 @@ static int take_page(struct gather *g, const json_t *records)
 
 	json_array_foreach(records, i, record) {
 		if (schema_check(record, opts.registry, NULL) == 0 &&
-			(!counts(record, opts.registry) ||
+			(!evidence_counts(&opts.evidence, record, opts.registry) ||
 				gather_add(g, record, opts.registry) == 0))
 			continue;
 		if (err_get()->code != EX_DATAERR)
@@ -266,7 +172,7 @@ static int read_registry(struct gather *g)
 	 * day must find the wallet and the hardware of the epoch; a receipt is written after
 	 * the work, any time after the epoch began */
 	if (fetch_kind(g, &http, "rnp.node", 0, g->to_ms + MARGIN_MS) == 0 &&
-		(!opts.heartbeats ||
+		(!opts.evidence.heartbeats ||
 			fetch_kind(g, &http, "rnp.heartbeat", g->from_ms - MARGIN_MS,
 				g->to_ms + MARGIN_MS) == 0) &&
 		fetch_kind(g, &http, "rnp.uptime", g->from_ms,
@@ -279,7 +185,7 @@ static int read_registry(struct gather *g)
 
 /* --- out ----------------------------------------------------------------------------------- */
 
-static int write_usages(struct gather *g)
+static int write_usages(struct gather *g, const struct ledger_stake *stakes, long n)
 {
 	int rc = 0;
 
@@ -287,29 +193,44 @@ static int write_usages(struct gather *g)
 	for (size_t i = 0; i < g->n && rc == 0; i++) {
 		json_t *usage = gather_usage(g, i);
 
-		rc = out_record(usage);
+		if (opts.store)
+			rc = ledger_set_staked(usage, stakes, n);
+		if (rc == 0)
+			rc = out_record(usage);
 		json_decref(usage);
 	}
 	return rc;
 }
 
+static int read_stakes(struct ledger_stake **stakes, long *n)
+{
+	struct ledger l = LEDGER_INIT;
+
+	*stakes = NULL;
+	*n = 0;
+	if (!opts.store)
+		return 0;
+	if (ledger_open(&l, opts.store, true) == 0)
+		*n = ledger_stakes(&l, INT64_MAX, stakes);
+	else
+		*n = -1;
+	ledger_close(&l);
+	return *n < 0 ? -1 : 0;
+}
+
 static int check_options(void)
 {
-	unsigned char key[KEY_PUBLIC_BYTES];
-
 	if (opts.from_ms >= opts.to_ms)
 		return err_set(EX_USAGE, "--to must be after --from");
-	for (int i = 0; i < opts.trust.n; i++)
-		if (address_parse(opts.trust.items[i], "--trust", key) < 0)
-			return err_set(EX_USAGE, "--trust: '%.60s' is not an address",
-				opts.trust.items[i]);
-	return 0;
+	return evidence_check(&opts.evidence);
 }
 
 static int run(int n, char **args)
 {
 	struct policy scores = POLICY_INIT;
 	struct gather g;
+	struct ledger_stake *stakes = NULL;
+	long nstakes;
 	int rc = -1;
 
 	gather_init(&g, opts.from_ms, opts.to_ms, opts.policy ? &scores : NULL);
@@ -317,13 +238,16 @@ static int run(int n, char **args)
 		goto out;
 	if (opts.registry && read_registry(&g) < 0)
 		goto out;
-	if ((n || !opts.registry) && read_files(&g, args, n) < 0)
+	if ((n || !opts.registry) &&
+		evidence_read(&opts.evidence, args, n, take_record, &g) < 0)
 		goto out;
-	rc = write_usages(&g);
+	if (read_stakes(&stakes, &nstakes) == 0)
+		rc = write_usages(&g, stakes, nstakes);
 out:
+	free(stakes);
 	gather_release(&g);
 	policy_release(&scores);
-	opt_list_release(&opts.trust);
+	opt_list_release(&opts.evidence.trust);
 	return rc < 0 ? err_report() : EX_OK;
 }
 

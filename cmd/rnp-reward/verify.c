@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/rnp-reward/again.h"
+#include "cmd/rnp-reward/audit.h"
 #include "cmd/rnp-reward/claims.h"
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/ledger.h"
@@ -18,7 +19,9 @@
 #include "common/json/schema.h"
 
 static struct {
-	const char *usage, *policy, *store;
+	const char *usage, *policy, *store, *scores;
+	struct opt_list records, trust, rpc;
+	bool heartbeats;
 } opts;
 
 static const struct opt options[] = {
@@ -37,6 +40,28 @@ static const struct opt options[] = {
 		.to = &opts.store,
 		.metavar = "DB",
 		.help = "check the hash chain of this ledger, and that what is read is in it" },
+	{ .name = "records",
+		.kind = OPT_LIST,
+		.to = &opts.records,
+		.metavar = "F",
+		.help = "signed records: compute the ledger's epochs again from these; may be "
+			"given again" },
+	OPT_TRUST(opts.trust,
+		"whose signatures on records and epochs count; may be given again"),
+	{ .name = "scores",
+		.kind = OPT_TEXT,
+		.to = &opts.scores,
+		.metavar = "P",
+		.help = "score verdicts as usage --policy P did" },
+	{ .name = "heartbeats",
+		.kind = OPT_FLAG,
+		.to = &opts.heartbeats,
+		.help = "count a node's own heartbeats, as usage --heartbeats did" },
+	{ .name = "rpc",
+		.kind = OPT_LIST,
+		.to = &opts.rpc,
+		.metavar = "URL",
+		.help = "ask this Solana server for the signatures of what is paid" },
 	{ .kind = OPT_END },
 };
 
@@ -123,7 +148,7 @@ static int take(void *seen, const struct record *r)
 	if (strcmp(kind, "rnp.proof") == 0)
 		return check_proof(s, r->json, r->where);
 	if (strcmp(kind, "rnp.reward") == 0) {
-		if (opts.usage) {
+		if (opts.usage || opts.records.n) {
 			buf_add(&s->rewards, r->text, r->len);
 			buf_addc(&s->rewards, '\n');
 		}
@@ -333,8 +358,54 @@ static int check_ledger(struct seen *s)
 	return rc;
 }
 
+/* --- records ------------------------------------------------------------------------------- */
+
+static int report_audit(void *seen, const char *what, const char *reason)
+{
+	return report(seen, what, reason);
+}
+
+/* From the signatures of records to the signatures of payments. */
+static int audit(struct seen *s)
+{
+	struct ledger l = LEDGER_INIT;
+	struct audit a = { .ledger = &l,
+		.evidence = { opts.trust, opts.heartbeats, true },
+		.files = opts.records,
+		.policy = opts.policy,
+		.scores = opts.scores,
+		.published = s->claims.nodes ? s->epoch : NULL,
+		.rewards = { compare_all, s },
+		.rpc = opts.rpc,
+		.report = report_audit,
+		.ctx = s };
+	int rc = ledger_open(&l, opts.store, true);
+
+	if (rc == 0 && opts.records.n)
+		rc = audit_epochs(&a);
+	if (rc == 0)
+		rc = audit_payouts(&a);
+	ledger_close(&l);
+	return rc;
+}
+
+static int check_options(void)
+{
+	struct evidence evidence = { .trust = opts.trust };
+
+	if ((opts.records.n || opts.rpc.n) && (!opts.store || !opts.trust.n))
+		return err_set(EX_USAGE, "--records and --rpc need --store and --trust");
+	for (int i = 0; i < opts.records.n; i++)
+		if (strcmp(opts.records.items[i], "-") == 0)
+			return err_set(EX_USAGE,
+				"--records: they are read twice, so they must be files");
+	return evidence_check(&evidence);
+}
+
 static int verify(struct seen *s, int n, char **args)
 {
+	if (check_options() < 0)
+		return -1;
 	/* a ledger alone needs no input */
 	if ((n || !opts.store || opts.usage) && read_all(s, args, n) < 0)
 		return -1;
@@ -349,6 +420,8 @@ static int verify(struct seen *s, int n, char **args)
 		return -1;
 	if (opts.store && check_ledger(s) < 0)
 		return -1;
+	if ((opts.records.n || opts.rpc.n) && audit(s) < 0)
+		return -1;
 	return s->any ? 0 : err_set(EX_DATAERR, "there is nothing to verify");
 }
 
@@ -361,6 +434,9 @@ static int run(int n, char **args)
 	json_decref(s.epoch);
 	buf_release(&s.rewards);
 	buf_release(&s.roots);
+	opt_list_release(&opts.records);
+	opt_list_release(&opts.trust);
+	opt_list_release(&opts.rpc);
 	if (rc < 0)
 		return err_report();
 	return s.all_ok ? EX_OK : EXIT_NO;
@@ -374,7 +450,8 @@ const struct command command_verify = {
 	.details =
 		"Reads rnp.proof records, or the rnp.reward and rnp.epoch records of one epoch; "
 		"writes one rnp.check for each thing that was checked. Exits 1 when one is not "
-		"good.",
+		"good. With --records, every epoch of the ledger is computed from the signed records "
+		"of what nodes did, and every transaction is held against its plan.",
 	.columns = "ok,what,reason",
 	.opts = options,
 	.run = run,

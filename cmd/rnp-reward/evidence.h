@@ -1,0 +1,39 @@
+/* evidence.h - which signed records count as evidence of what nodes did, and reads those of files
+ * on all cores. Uses signature, schema, lines, prog (for warnings). */
+#ifndef RNP_CMD_REWARD_EVIDENCE_H
+#define RNP_CMD_REWARD_EVIDENCE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "common/cli/opt.h"
+
+struct evidence {
+	struct opt_list trust; /* whose words about others count */
+	bool heartbeats;       /* a node's own heartbeats count */
+	bool claims; /* rnp.usage records are passed on, too: claims, which need no signature */
+};
+
+/* The row `--trust ADDRESS`; list is a struct opt_list. */
+/* clang-format off */
+#define OPT_TRUST(list, text)                                                              \
+	{ .name = "trust", .kind = OPT_LIST, .to = &(list), .metavar = "ADDRESS", .help = text }
+/* clang-format on */
+
+/* Checks that all of trust are addresses. Returns 0, or -1 with EX_USAGE. */
+int evidence_check(const struct evidence *e);
+
+/* Whether a record that fits its schema counts. One that does not is reported as a warning, unless
+ * where is NULL: a stranger who sends a bad record must not be able to stop everybody's pay.
+ * Thread-safe. */
+bool evidence_counts(const struct evidence *e, const json_t *record, const char *where);
+
+/* Receives a record that counts; returns 0, or -1 with err_set. */
+typedef int (*evidence_fn)(void *ctx, json_t *record, const char *where);
+
+/* Reads the records of files (none: standard input), and calls fn for each that counts, in order,
+ * on one thread. Returns 0, or -1 with the first error: fn's, or of a line that fits no schema. */
+int evidence_read(const struct evidence *e, char **files, int n, evidence_fn fn,
+	void *ctx);
+
+#endif

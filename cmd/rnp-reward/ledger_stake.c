@@ -1,0 +1,276 @@
+/* ledger_stake.c - stakes of nodes in the ledger: locked by epochs, released or slashed by rows. */
+#include "cmd/rnp-reward/ledger_stake.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-reward/ledger_parts.h"
+#include "common/base/address.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+
+/* --- locking -------------------------------------------------------------------------------- */
+
+int ledger_lock(struct ledger *l, int64_t epoch, int64_t end_ms,
+	const struct ledger_stake *list, size_t n)
+{
+	sqlite3_stmt *lock = NULL, *see = NULL;
+	int rc = store_prepare(&l->store, &lock,
+		"INSERT INTO stake(epoch, node, wallet, base_units, uusd, seen_ms)"
+		" VALUES(?, ?, ?, ?, ?, ?)");
+
+	if (rc == 0)
+		rc = store_prepare(&l->store, &see,
+			"UPDATE stake SET seen_ms = ?1 WHERE node = ?2 AND moved IS NULL"
+			" AND seen_ms < ?1");
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const struct ledger_stake *s = &list[i];
+
+		rc = store_run(&l->store, see, "ib", end_ms, s->node, sizeof s->node);
+		if (rc == 0 && s->base_units)
+			rc = store_run(&l->store, lock, "ibbiii", epoch, s->node,
+				sizeof s->node, s->wallet, sizeof s->wallet,
+				s->base_units, s->uusd, end_ms);
+	}
+	sqlite3_finalize(lock);
+	sqlite3_finalize(see);
+	return rc < 0 ? -1 : 0;
+}
+
+/* --- reading -------------------------------------------------------------------------------- */
+
+long ledger_stakes(struct ledger *l, int64_t before, struct ledger_stake **out)
+{
+	sqlite3_stmt *q = NULL;
+	size_t cap = 0;
+	long n = 0;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT node, wallet, sum(base_units), sum(uusd), max(seen_ms), max(epoch)"
+		" FROM stake WHERE epoch < ?1 AND (moved IS NULL OR moved >= ?1)"
+		" GROUP BY node ORDER BY node");
+
+	*out = NULL;
+	if (rc == 0)
+		store_bind(q, "i", before);
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		struct ledger_stake *s;
+
+		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
+		s = &(*out)[n++];
+		memcpy(s->node, sqlite3_column_blob(q, 0), sizeof s->node);
+		memcpy(s->wallet, sqlite3_column_blob(q, 1), sizeof s->wallet);
+		s->base_units = sqlite3_column_int64(q, 2);
+		s->uusd = sqlite3_column_int64(q, 3);
+		s->seen_ms = sqlite3_column_int64(q, 4);
+		rc = 0;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : n;
+}
+
+const struct ledger_stake *ledger_stake_find(const struct ledger_stake *list, long n,
+	const unsigned char node[32])
+{
+	long low = 0, high = n;
+
+	while (low < high) {
+		long middle = (low + high) / 2;
+		int order = memcmp(list[middle].node, node, sizeof list->node);
+
+		if (order == 0)
+			return &list[middle];
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return NULL;
+}
+
+int ledger_set_staked(json_t *usage, const struct ledger_stake *list, long n)
+{
+	const struct ledger_stake *s;
+	unsigned char node[32];
+
+	if (address_parse(json_string_value(json_object_get(usage, "node")), "node",
+		    node) < 0)
+		return -1;
+	s = ledger_stake_find(list, n, node);
+	json_set_i64(usage, "staked_uusd", s ? s->uusd : 0);
+	json_set_text(json_object_get(usage, "sources"), "staked_uusd", "the ledger");
+	return 0;
+}
+
+/* --- moving --------------------------------------------------------------------------------- */
+
+/* Adds up what is moved, by wallet; the caller frees *leaves. Returns how many wallets, or -1. */
+static long read_moves(const json_t *record, struct merkle_leaf **leaves, int64_t *total)
+{
+	const json_t *list = json_object_get(record, "stakes"), *v;
+	struct merkle_leaf *all = xcalloc(json_array_size(list) + 1, sizeof *all);
+	size_t i;
+	long n = -1;
+
+	*total = 0;
+	json_array_foreach(list, i, v) {
+		const char *wallet;
+		int64_t amount;
+
+		if (json_get_text(v, "stakes", "wallet", &wallet) < 0 ||
+			json_get_i64(v, "stakes", "base_units", 1, INT64_MAX, &amount) <
+				0 ||
+			address_parse(wallet, "wallet", all[i].claimant) < 0)
+			goto out;
+		if (__builtin_add_overflow(*total, amount, total)) {
+			err_set(EX_DATAERR, "stakes: their sum does not fit 64 bits");
+			goto out;
+		}
+		all[i].unlocked = (uint64_t)amount;
+	}
+	n = i ? merkle_sort(all, i) : 0;
+out:
+	if (n < 0) {
+		free(all);
+		all = NULL;
+	}
+	*leaves = all;
+	return n;
+}
+
+/* Moves all that a node has at stake; it must be what the record says. */
+static int move_node(struct ledger *l, sqlite3_stmt *move, sqlite3_stmt *sum,
+	const json_t *one, int64_t sequence)
+{
+	unsigned char node[32];
+	const char *address;
+	int64_t amount, found = -1;
+	int rc;
+
+	if (json_get_text(one, "stakes", "node", &address) < 0 ||
+		json_get_i64(one, "stakes", "base_units", 1, INT64_MAX, &amount) < 0 ||
+		address_parse(address, "node", node) < 0 ||
+		store_run(&l->store, move, "ib", sequence, node, sizeof node) < 0)
+		return -1;
+	store_bind(sum, "bi", node, sizeof node, sequence);
+	rc = store_step(&l->store, sum);
+	if (rc == 1)
+		found = sqlite3_column_int64(sum, 0);
+	sqlite3_reset(sum);
+	if (rc < 0)
+		return -1;
+	return found == amount ?
+		0 :
+		err_set(EX_DATAERR, "node %s has %" PRId64 " at stake, not %" PRId64,
+			address, found, amount);
+}
+
+static int move_all(struct ledger *l, const json_t *record, int64_t sequence)
+{
+	sqlite3_stmt *move = NULL, *sum = NULL;
+	const json_t *one;
+	size_t i;
+	int rc = store_prepare(&l->store, &move,
+		"UPDATE stake SET moved = ?1 WHERE node = ?2 AND moved IS NULL");
+
+	if (rc == 0)
+		rc = store_prepare(&l->store, &sum,
+			"SELECT coalesce(sum(base_units), 0) FROM stake WHERE node = ?1"
+			" AND moved = ?2");
+	if (rc == 0)
+		json_array_foreach(json_object_get(record, "stakes"), i, one) {
+			rc = move_node(l, move, sum, one, sequence);
+			if (rc < 0)
+				break;
+		}
+	sqlite3_finalize(move);
+	sqlite3_finalize(sum);
+	return rc;
+}
+
+static int move_stakes(struct ledger *l, json_t *record, const struct key *k,
+	int64_t now_ms)
+{
+	struct merkle_leaf *leaves = NULL;
+	int64_t total, stated, sequence;
+	const char *action;
+	long n;
+	int rc = -1;
+
+	if (json_get_text(record, "stake", "action", &action) < 0 ||
+		json_get_i64(record, "stake", "total_base_units", 1, INT64_MAX, &stated) <
+			0)
+		return -1;
+	n = read_moves(record, &leaves, &total);
+	if (n < 0)
+		return -1;
+	if (total != stated)
+		err_set(EX_DATAERR, "stakes: their sum is %" PRId64 ", not %" PRId64,
+			total, stated);
+	else if (ledger_append(l, record, k, now_ms) == 0 &&
+		schema_check(record, "stake", "rnp.stake") == 0 &&
+		json_get_i64(record, "stake", "sequence", 0, INT64_MAX, &sequence) == 0 &&
+		move_all(l, record, sequence) == 0)
+		rc = strcmp(action, "release") == 0 ?
+			ledger_store_epoch(l, record, "stake", sequence, leaves,
+				(size_t)n, true) :
+			0;
+	free(leaves);
+	return rc;
+}
+
+int ledger_move_stakes(struct ledger *l, json_t *record, const struct key *k,
+	int64_t now_ms)
+{
+	if (store_begin(&l->store) < 0)
+		return -1;
+	if (move_stakes(l, record, k, now_ms) < 0) {
+		store_rollback(&l->store);
+		return -1;
+	}
+	return store_commit(&l->store);
+}
+
+/* --- checks --------------------------------------------------------------------------------- */
+
+int ledger_verify_stakes(struct ledger *l, struct buf *reason)
+{
+	static const struct {
+		const char *sql, *text;
+	} checks[] = {
+		/* epochs of earlier versions have no stakes */
+		{ "SELECT c.epoch FROM claim c LEFT JOIN (SELECT epoch, wallet,"
+		  " sum(base_units) AS base_units FROM stake GROUP BY epoch, wallet) s"
+		  " ON s.epoch = c.epoch AND s.wallet = c.wallet"
+		  " WHERE c.locked <> coalesce(s.base_units, 0)"
+		  " AND c.epoch IN (SELECT epoch FROM stake) LIMIT 1",
+			"its stakes are not what its claims lock" },
+		{ "SELECT s.epoch FROM stake s LEFT JOIN claim c ON c.epoch = s.epoch"
+		  " AND c.wallet = s.wallet WHERE c.wallet IS NULL LIMIT 1",
+			"a stake of it belongs to no claim" },
+		{ "SELECT e.sequence FROM entry e WHERE e.kind = 'rnp.stake' AND"
+		  " CAST(e.body ->> 'total_base_units' AS INTEGER) <> coalesce((SELECT sum(base_units) FROM stake s"
+		  " WHERE s.moved = e.sequence), 0) LIMIT 1",
+			"it does not move what it says" },
+		{ "SELECT s.moved FROM stake s LEFT JOIN entry e ON e.sequence = s.moved AND"
+		  " e.kind = 'rnp.stake' WHERE s.moved IS NOT NULL AND e.sequence IS NULL LIMIT 1",
+			"a stake was moved by it, and it is no rnp.stake" },
+	};
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof checks / sizeof *checks && rc >= 0 && !reason->len;
+		i++) {
+		sqlite3_stmt *q = NULL;
+
+		rc = store_prepare(&l->store, &q, checks[i].sql);
+		if (rc == 0)
+			rc = store_step(&l->store, q);
+		if (rc == 1)
+			buf_addf(reason, "row %" PRId64 ": %s",
+				(int64_t)sqlite3_column_int64(q, 0), checks[i].text);
+		sqlite3_finalize(q);
+	}
+	return rc < 0 ? -1 : 0;
+}

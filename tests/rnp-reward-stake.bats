@@ -1,0 +1,100 @@
+# rnp-reward stake: what is locked of a node's earnings is released or slashed by rule, once.
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-register keygen --out operator.json >/dev/null
+	operator=$(rnp-register address --key operator.json)
+}
+
+# week N 'JQ': seals the epoch of that week, of the usages changed by JQ, at 2.00 dollars
+week() {
+	jq -c --argjson n "$1" "(.from, .to) |= (fromdate + \$n * 604800 | todate) | $2" \
+		"$ROOT/tests/data/man/usage.jsonl" >"week$1"
+	rnp-reward epoch -q --policy rnp-021 --price 2.00 --store db --key operator.json "week$1"
+}
+
+balance() {
+	python3 - <<-'PY'
+		import sqlite3
+		print(*sqlite3.connect("db").execute('SELECT sum(minted), sum(claimed), sum(locked), sum("left") FROM epoch').fetchone())
+	PY
+}
+
+@test "stake: what a node has at stake counts in its next epoch; losing challenges loses it" {
+	week 0 . >first
+	locked=$(tail -1 first | jq .locked_base_units)
+	((locked > 0))
+	rich=$(jq -r 'select(.locked_base_units == 5000000000).node' first | head -1)
+	# usage --store says what the ledger holds
+	rnp-reward usage -q --from 2026-11-16T00:00:00Z --to 2026-11-23T00:00:00Z --store db --heartbeats \
+		<(jq -nc "{kind: \"rnp.heartbeat\", v: 1, node: \"$operator\", at: \"2026-11-17T00:00:00Z\",
+			interval_s: 60, state: \"idle\"}" | rnp-register sign --key operator.json) >usage
+	assert_equal "$(jq .staked_uusd usage)" 0
+	# nobody was challenged, nobody left: nothing moves
+	run_split rnp-reward stake --store db --key operator.json week0
+	assert_success
+	assert_equal "$output" ""
+	week 1 "if .node == \"$rich\" then .passed_ppm = 499999 | .challenges_passed = 1 else . + {passed_ppm: 500000} end" >second
+	before=$(balance)
+	rnp-reward stake --store db --dry-run week1 >plan
+	assert_equal "$(balance)" "$before"
+	rnp-reward stake --store db --key operator.json week1 >slashed
+	assert_equal "$(jq -c '[.action, .nodes, .stakes[0].node]' slashed)" "[\"slash\",1,\"$rich\"]"
+	assert_equal "$(jq -c 'del(.sequence, .previous, .proof)' slashed)" "$(cat plan)"
+	amount=$(jq .total_base_units slashed)
+	# what was locked is left in the pool, and the sums hold
+	read -r minted claimed locked left < <(echo "$before")
+	assert_equal "$(balance)" "$minted $claimed $((locked - amount)) $((left + amount))"
+	rnp-reward verify --store db
+	# once
+	run_split rnp-reward stake --store db --key operator.json week1
+	assert_equal "$output" ""
+	# nothing is moved by usages that are not the epoch's
+	jq -c '.passed_ppm = 0' week1 | jq -c '.up_s = 1' >lie
+	run_split rnp-reward stake --store db --key operator.json lie
+	assert_failure 1
+	[[ $stderr == *"nothing is moved: row 1: epoch:"* ]] || fail "$stderr"
+}
+
+@test "stake: a node that is gone for four weeks is paid what it had locked, and no tampering passes" {
+	week 0 . >first
+	gone=$(jq -r 'select(.locked_base_units == 5000000000).node' first | head -1)
+	for i in 1 2 3; do
+		week $i "select(.node != \"$gone\")" >/dev/null
+		run_split rnp-reward stake --store db --key operator.json "week$i"
+		assert_equal "$output" ""
+	done
+	week 4 "select(.node != \"$gone\")" >/dev/null
+	rnp-reward stake --store db --key operator.json week4 >released
+	assert_equal "$(jq -c '[.action, .stakes[0].node, .total_base_units]' released)" "[\"release\",\"$gone\",5000000000]"
+	rnp-reward verify --store db
+	# an auditor computes the move again before signing it
+	rnp-register keygen --out auditor.json >/dev/null
+	row=$(jq .sequence released)
+	rnp-reward cosign --store db --key auditor.json --epoch "$row" week4 >/dev/null
+	run_split rnp-reward cosign --store db --key auditor.json --epoch "$row" week3
+	assert_failure 1
+	[[ $stderr == *"not signed: row $row: epoch:"* ]] || fail "$stderr"
+	rnp-reward verify --store db
+	try() { # REASON SQL
+		rm -f bad*
+		python3 - "$2" <<-'PY'
+			import sqlite3, sys
+			sqlite3.connect("db").execute("VACUUM INTO 'bad'")
+			db = sqlite3.connect("bad")
+			db.executescript("PRAGMA ignore_check_constraints = 1; DROP TRIGGER stake_moves_once;" + sys.argv[1])
+			db.commit()
+		PY
+		run_split rnp-reward verify --store bad
+		assert_failure 1
+		assert_equal "$(jq -r .reason <<<"$output")" "$1"
+	}
+	try "row 0: its balance is not what the epoch says" "UPDATE stake SET base_units = base_units + 1 WHERE moved IS NOT NULL"
+	try "row 0: its stakes are not what its claims lock" "UPDATE stake SET base_units = base_units + 1 WHERE moved IS NULL AND epoch = 0"
+	try "row $row: its claims do not have its Merkle root" "UPDATE claim SET unlocked = unlocked + 1 WHERE epoch = $row"
+	try "row $row: it does not move what it says" "DROP TRIGGER stake_moves; UPDATE epoch SET locked = locked + 5000000000, \"left\" = \"left\" - 5000000000 WHERE sequence = 0; UPDATE stake SET moved = NULL WHERE moved IS NOT NULL"
+	run python3 -c 'import sqlite3; sqlite3.connect("db").execute("UPDATE stake SET moved = 0 WHERE moved IS NOT NULL")'
+	assert_failure
+	[[ $output == *"a stake moves once"* ]]
+}
