@@ -44,9 +44,11 @@ helps() {
 	assert_equal "$(grep -o "See $1(1)" <<<"$output" | wc -l)" 1
 	# fits a terminal of 80 columns
 	assert_equal "$(awk 'length > 79' <<<"$output")" ""
-	# at least one example, and it comes from the page, whose examples tests/man.bats runs
-	awk '/^Examples:/ { on = 1; next } /^See/ { on = 0 } on' <<<"$output" | sed 's/ *\\$//; s/^ *//' >examples
-	grep -q "$1 $2" examples || fail "$1 $2 has no example: EXAMPLES in man/$1.1"
+	# two examples, and they come from the page, whose examples tests/man.bats runs
+	awk '/^Examples:/ { on = 1; next } /^See/ { on = 0 } on' <<<"$output" | sed 's/ *\\$//' >examples
+	[[ $(grep -cE '^  [^ ]' examples) == 2 ]] || fail "$1 $2 has not two examples: EXAMPLES in man/$1.1"
+	grep -q "$1 $2" examples
+	sed -i 's/^ *//' examples
 	while read -r line; do
 		line=${line//\\/} # as the page without its own
 		[[ $page == *"${line//[[:space:]]/}"* ]] || fail "not an example of man/$1.1: $line"
@@ -351,6 +353,76 @@ cannot_write() {
 	# with the comment characters removed each line is a setting, too
 	sed -i 's/^#\([a-z-]* = \)/\1/' "$XDG_CONFIG_HOME/rnp/config"
 	assert_equal "$(rnp-register config | jq -r 'select(.value == null) | .name')" ""
+}
+
+# taken PROGRAM SUBCOMMAND KEY COMMAND...: the subcommand's --example, as the file "example", satisfies the
+# command; with KEY spelled wrong the command names file and key, and the right one
+taken() {
+	local key=$3
+	"$1" "$2" --example >example
+	"${@:4}" || fail "$1 $2 --example is not taken"
+	sed -i "0,/\"$key\"/s//\"${key}x\"/" example
+	run_split "${@:4}"
+	[[ $status == 65 || $status == 64 ]] || fail "exit $status of ${*:4}"
+	[[ $stderr == *"example"*"${key}x'; did you mean '$key'?"* || $stderr == *"example"*"${key}x: "*"; did you mean '$key'?"* ]] ||
+		fail "$1 $2: $stderr"
+}
+
+@test "cli: a file that a person writes has a template that is taken, and a mistyped key is refused with the right one" {
+	cd "$BATS_TEST_TMPDIR"
+	cp "$ROOT/tests/data/man/usage.jsonl" .
+	taken rnp-reward policy tables rnp-reward policy check ./example
+	taken rnp-reward policy at_least rnp-reward epoch -q --policy ./example usage.jsonl
+	taken rnp-reward mint damping rnp-reward mint --schedule example --month 13
+	taken rnp-reward simulate recycling rnp-reward simulate --schedule example --years 1
+	taken rnp-train simulate up_bps rnp-train simulate --links example --workers 10 --rounds 1
+	taken rnp-price floor hardware rnp-price floor --costs example
+	taken rnp-price bid cpu bash -c "echo '{\"resources\":[{\"cpu\":1000}],\"price\":{\"denom\":\"uact\",\"amount\":\"9\"}}' | rnp-price bid --prices example"
+	rnp-train tokenize --vocab 300 --out tokens "$ROOT/LICENSE" >tokens.json
+	rnp-train init --preset nano --tokenizer tokens --out model >model.json
+	taken rnp-train run warmup rnp-train run --config example --steps 1 --length 32 --batch 1
+	# names that stand in options and settings
+	refused 64 "there is no 'contry'; did you mean 'country'?" rnp-register detect --label contry=DE
+	refused 64 "your own begin with x_" rnp-register detect --label rack=7
+	rnp-register detect --label x_rack=7 | jq -e '.labels.x_rack == "7"'
+	echo 'RNP_WALET="x"' >node.env
+	RNP_NODE_ENV=node.env refused 65 "node.env:1: there is no setting 'walet'; did you mean 'wallet'?" rnp-register config
+	refused 66 "there is no policy 'rnp-21'; did you mean 'rnp-021'?" rnp-reward epoch --policy rnp-21 usage.jsonl
+	# a value of few
+	rnp-reward policy --example | sed 's/"pass"/"pas"/' >example
+	refused 65 "did you mean 'pass'?" rnp-reward policy check ./example
+}
+
+@test "cli: metrics shows what a server counts, again and again with --watch" {
+	load registry
+	start_registry
+	get /v1/nodes
+	rnp-register metrics --registry "$url" >metrics
+	rnp-register --schema rnp.metric >schema
+	python3 -c 'import json, jsonschema
+for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("schema"))).validate(json.loads(line))'
+	jq -se '[.[] | select(.name == "rnp_http_request_seconds" and .labels.route == "/v1/nodes") | .count] == [1]' metrics
+	jq -se 'all(has("value") or .count > 0)' metrics
+	refused 1 "no metric whose name contains 'zebra'" rnp-register metrics --registry "$url" --name zebra
+	mkfifo records
+	rnp-register metrics --registry "$url" --name rnp_http_requests_total --watch 1s >records 3>&- &
+	watching=$!
+	seen=0
+	while read -r line; do
+		jq -e '.labels.route == "/metrics" and .value >= 3' <<<"$line" >/dev/null && seen=1 && break
+	done <records
+	kill -INT "$watching"
+	wait "$watching" || true
+	stop_registry
+	assert_equal "$seen" 1
+	# on a terminal of 80 columns, with units
+	start_registry
+	on_terminal 80 "NO_COLOR=1 rnp-register metrics --registry $url --name http" >screen
+	awk 'length > 80 { print; bad = 1 } END { exit bad }' screen
+	on_terminal 80 "NO_COLOR=1 timeout 2 rnp-register metrics --registry $url --name http --watch 1s || true" >screen
+	stop_registry
+	(($(grep -c $'\033\\[2J' screen) >= 2))
+	grep -qE '[0-9] (ms|µs)' screen
 }
 
 @test "cli: fish offers subcommands, options and choices" {

@@ -204,10 +204,10 @@ is() {
 
 @test "detect: name, wallet and labels are what the operator says" {
 	detect --name "my node" --wallet 11111111111111111111111111111111 --label country=DE \
-		--label compliance=SOC2,GDPR --label host_type=data-center --label rack=b7 \
+		--label compliance=SOC2,GDPR --label host_type=data-center --label x_rack=b7 \
 		--label peak_hours=22-6
 	is '[.name, .wallet]' '["my node","11111111111111111111111111111111"]'
-	is .labels '{"country":"DE","compliance":["SOC2","GDPR"],"host_type":"data-center","rack":"b7","peak_hours":"22-6"}'
+	is .labels '{"country":"DE","compliance":["SOC2","GDPR"],"host_type":"data-center","x_rack":"b7","peak_hours":"22-6"}'
 	for bad in "--label country=Germany" "--label country=de" "--label country=1!" \
 		"--label peak_hours=25-99" "--label peak_hours=17" "--label peak_hours=1-2-3" \
 		"--label peak_hours=evening" "--label host_type=garage" "--label x" "--label =x" \

@@ -7,6 +7,7 @@
 #include "cmd/rnp-register/measured.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/suggest.h"
 #include "common/hw/hw.h"
 #include "common/json/json.h"
 #include "common/record/key.h"
@@ -74,6 +75,27 @@ static int parse_share(bool shared[SHAREABLE], const char *text)
 	}
 }
 
+/* A mistyped name would be a label that nobody looks for. */
+static int check_label_name(const char *name)
+{
+	static const char *const names[] = { "country", "region", "host_type",
+		"compliance", "peak_hours", NULL };
+	struct suggest near = { .wanted = name };
+	char words[100];
+
+	if (strncmp(name, "x_", 2) == 0)
+		return 0;
+	for (int i = 0; names[i]; i++) {
+		if (strcmp(names[i], name) == 0)
+			return 0;
+		suggest_offer(&near, names[i], strlen(names[i]));
+	}
+	err_set(EX_USAGE, "--label: there is no '%.40s'%s", name,
+		suggest_text(&near, words, sizeof words));
+	return err_hint(
+		"labels: country, region, host_type, compliance, peak_hours; your own begin with x_");
+}
+
 static int add_label(json_t *labels, const char *text)
 {
 	const char *equals = strchr(text, '=');
@@ -85,6 +107,8 @@ static int add_label(json_t *labels, const char *text)
 		return err_set(EX_USAGE, "--label: '%.60s' is not NAME=VALUE", text);
 	memcpy(key, text, (size_t)(equals - text));
 	key[equals - text] = '\0';
+	if (check_label_name(key) < 0)
+		return -1;
 	if (strcmp(key, "compliance") != 0) {
 		json_set_text(labels, key, equals + 1);
 		return 0;
@@ -395,7 +419,7 @@ static const struct opt opts[] = {
 		.kind = OPT_LIST,
 		.to = &options.labels,
 		.metavar = "k=v",
-		.help = "country, region, host_type, compliance, peak_hours or another" },
+		.help = "country, region, host_type, compliance, peak_hours, or x_ and a name" },
 	{ .name = "bench",
 		.setting = true,
 		.kind = OPT_TEXT,

@@ -25,6 +25,7 @@ static const struct opt mint_options[] = {
 		.to = &schedule_path,
 		.metavar = "F",
 		.help = "the schedule of issuance, see rnp-json(5)" },
+	OPT_EXAMPLE("a schedule"),
 	{ .name = "month",
 		.kind = OPT_I64,
 		.to = &month,
@@ -49,6 +50,7 @@ static const struct opt simulate_options[] = {
 		.to = &schedule_path,
 		.metavar = "F",
 		.help = "the schedule of issuance, see rnp-json(5)" },
+	OPT_EXAMPLE("a schedule"),
 	{ .name = "years",
 		.kind = OPT_I64,
 		.to = &years,
@@ -168,8 +170,23 @@ static int run_simulate(int n, char **args)
 	return rc < 0 ? err_report() : EX_OK;
 }
 
+static const char schedule_example[] =
+	"{\n"
+	"  \"kind\": \"rnp.schedule\",\n"
+	"  \"v\": 1,\n"
+	"  \"title\": \"a first month of 100,000 tokens, each year 0.8 of the one before\",\n"
+	"  \"notes\": [\"cap: the most that is ever minted, as a part of supply\",\n"
+	"    \"recycling: after the cap, as a part of the last full month\"],\n"
+	"  \"supply\": \"10000000\",\n"
+	"  \"first_month\": \"100000\",\n"
+	"  \"damping\": \"0.8\",\n"
+	"  \"cap\": \"0.5\",\n"
+	"  \"recycling\": \"0.1\"\n"
+	"}\n";
+
 const struct command command_mint = {
 	.name = "mint",
+	.example = schedule_example,
 	.summary = "What the schedule of issuance mints, month by month.",
 	.details =
 		"Writes one rnp.supply for each month. What is minted never depends on what was\n"
@@ -182,6 +199,7 @@ const struct command command_mint = {
 
 const struct command command_simulate = {
 	.name = "simulate",
+	.example = schedule_example,
 	.summary = "The supply of tokens over many years, with a steady burn.",
 	.details = "Writes the rnp.supply of the last month of each year.",
 	.columns = "month,minted_base_units,total_minted_base_units,supply_base_units",

@@ -14,6 +14,41 @@
 
 static bool all_ok;
 
+static const struct opt options[] = {
+	OPT_EXAMPLE("a policy"),
+	{ .kind = OPT_END },
+};
+
+static const char policy_example[] =
+	"{\n"
+	"  \"kind\": \"rnp.policy\",\n"
+	"  \"v\": 1,\n"
+	"  \"name\": \"mine\",\n"
+	"  \"title\": \"two tokens a week for being up, ten more for a week of work on a listed GPU\",\n"
+	"  \"notes\": [\"what the words mean: rnp-reward(1), Policies\",\n"
+	"    \"what is amiss, and what each term comes to: rnp-reward policy check FILE\"],\n"
+	"  \"token\": \"TEST\",\n"
+	"  \"epoch\": {\"seconds\": 604800},\n"
+	"  \"tables\": {\"gpu\": {\"RTX 4090\": \"1.0\", \"RTX 3090\": \"0.85\", \"RTX 3060\": \"0.5\"}},\n"
+	"  \"requires\": [\n"
+	"    {\"name\": \"wallet\", \"field\": \"wallet\", \"known\": true,\n"
+	"      \"remedy\": \"give a Solana address with rnp-register detect --wallet\"},\n"
+	"    {\"name\": \"gpu_model\", \"field\": \"gpu_model\", \"in_tables\": [\"gpu\"],\n"
+	"      \"remedy\": \"only GPU models of the table are paid\"},\n"
+	"    {\"name\": \"challenges\", \"field\": \"passed_ppm\", \"at_least\": 500000, \"unit\": \"ppm\",\n"
+	"      \"when\": \"epoch\", \"unknown\": \"pass\", \"remedy\": \"keep rnp-bench answer running\"}\n"
+	"  ],\n"
+	"  \"terms\": [\n"
+	"    {\"name\": \"uptime\", \"value\": {\"divide\": [{\"field\": \"up_s\"}, {\"field\": \"epoch_s\"}]}},\n"
+	"    {\"name\": \"worked\", \"value\": {\"divide\": [{\"field\": \"worked_s\"}, {\"field\": \"epoch_s\"}]}},\n"
+	"    {\"name\": \"chip\", \"value\": {\"table\": \"gpu\", \"of\": \"gpu_model\", \"otherwise\": \"0\"}}\n"
+	"  ],\n"
+	"  \"pay\": {\n"
+	"    \"job\": {\"amount\": {\"product\": [\"10\", {\"term\": \"chip\"}, {\"term\": \"worked\"}]}},\n"
+	"    \"availability\": {\"amount\": {\"product\": [\"2\", {\"term\": \"uptime\"}]}}\n"
+	"  }\n"
+	"}\n";
+
 /* Writes one rnp.check line. reason NULL: no error. */
 static int report(const char *what, const json_t *formula, const struct frac *bound,
 	const char *reason)
@@ -203,5 +238,7 @@ const struct command command_policy = {
 		"Writes one rnp.check for each table, term and pay. Exits 1 when nothing uses a table\n"
 		"or a term, or when no input bounds a pay.",
 	.columns = "ok,what,at_most,reason,formula",
+	.example = policy_example,
+	.opts = options,
 	.run = run,
 };

@@ -9,6 +9,7 @@ extern const struct command command_batch;
 extern const struct command command_bench;
 extern const struct command command_inspect;
 extern const struct command command_key;
+extern const struct command command_metrics;
 extern const struct command command_plan;
 extern const struct command command_run;
 

@@ -3,11 +3,12 @@
 #include "common/cli/prog.h"
 
 static const struct command *const commands[] = { &command_ask, &command_batch,
-	&command_bench, &command_inspect, &command_key, &command_plan, &command_run,
-	NULL };
+	&command_bench, &command_inspect, &command_key, &command_metrics, &command_plan,
+	&command_run, NULL };
 
 static const char *const kinds[] = { "rnp.api_key", "rnp.bench", "rnp.completion",
-	"rnp.error", "rnp.metadata", "rnp.model", "rnp.plan", "rnp.tensor", NULL };
+	"rnp.error", "rnp.metadata", "rnp.metric", "rnp.model", "rnp.plan", "rnp.tensor",
+	NULL };
 
 static const struct program program = {
 	.name = "rnp-serve",

@@ -12,6 +12,7 @@ extern const struct command command_export;
 extern const struct command command_init;
 extern const struct command command_join;
 extern const struct command command_judge;
+extern const struct command command_metrics;
 extern const struct command command_run;
 extern const struct command command_simulate;
 extern const struct command command_tokenize;

@@ -19,7 +19,7 @@ static int check_flag(const struct command *c, const char *name)
 			return o->kind == OPT_FLAG ?
 				0 :
 				err_set(EX_USAGE, "'%.40s' needs a value", name);
-	return err_set(EX_USAGE, "there is no option '%.40s'", name);
+	return opt_preset(c, name, NULL); /* says which name is near */
 }
 
 static int apply(const struct command *c, const char *name, const json_t *v)

@@ -67,6 +67,7 @@ static const struct opt opts[] = {
 		.to = &options.config,
 		.metavar = "F",
 		.help = "options from a JSON object; those given here win" },
+	OPT_EXAMPLE("options for --config"),
 	{ .name = "no-check",
 		.kind = OPT_FLAG,
 		.to = &options.no_check,
@@ -543,8 +544,21 @@ static int run(int nargs, char **args)
 	return rc < 0 ? err_report() : code;
 }
 
+static const char config_example[] = "{\n"
+				     "  \"model\": \"model\",\n"
+				     "  \"data\": \"tokens\",\n"
+				     "  \"out\": \"trained\",\n"
+				     "  \"steps\": 1000,\n"
+				     "  \"batch\": 8,\n"
+				     "  \"length\": 256,\n"
+				     "  \"lr\": 0.0004,\n"
+				     "  \"warmup\": 100,\n"
+				     "  \"resume\": true\n"
+				     "}\n";
+
 const struct command command_run = {
 	.name = "run",
+	.example = config_example,
 	.args_max = 0,
 	.summary = "Train a model on this machine.",
 	.details =

@@ -8,6 +8,7 @@
 #include "common/base/err.h"
 #include "common/base/lines.h"
 #include "common/base/mem.h"
+#include "common/base/suggest.h"
 #include "common/json/json.h"
 
 #define CONNECTIONS 4      /* in parallel, per transfer */
@@ -22,13 +23,15 @@ static int check_keys(const json_t *o, const char *where)
 	json_t *value;
 
 	json_object_foreach((json_t *)(uintptr_t)o, key, value) {
+		struct suggest near = { .wanted = key };
 		size_t i = 0, n = sizeof known / sizeof *known;
+		char words[100];
 
-		while (i < n && strcmp(known[i], key) != 0)
-			i++;
+		for (; i < n && strcmp(known[i], key) != 0; i++)
+			suggest_offer(&near, known[i], strlen(known[i]));
 		if (i == n)
-			return err_set(EX_DATAERR, "%s: a link has no '%.40s'", where,
-				key);
+			return err_set(EX_DATAERR, "%s: a link has no '%.40s'%s", where,
+				key, suggest_text(&near, words, sizeof words));
 	}
 	return 0;
 }

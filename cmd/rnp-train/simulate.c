@@ -90,6 +90,7 @@ static const struct opt opts[] = {
 		.to = &options.links,
 		.metavar = "F",
 		.help = "kinds of workers, rnp.link lines (default 100 Mbit/s, 20 ms, 10000 tokens/s)" },
+	OPT_EXAMPLE("kinds of workers for --links"),
 	{ .name = "train",
 		.kind = OPT_FLAG,
 		.to = &options.train,
@@ -762,8 +763,15 @@ static int run(int nargs, char **args)
 	return rc < 0 ? err_report() : EX_OK;
 }
 
+static const char links_example[] =
+	"{\"name\":\"fibre\",\"share\":2,\"up_bps\":100000000,\"down_bps\":300000000,"
+	"\"latency_ms\":10,\"tokens_per_s\":9000}\n"
+	"{\"name\":\"cable\",\"share\":3,\"up_bps\":20000000,\"down_bps\":100000000,"
+	"\"latency_ms\":25,\"loss_ppm\":1000,\"tokens_per_s\":6000,\"up_s\":7200,\"away_s\":900}\n";
+
 const struct command command_simulate = {
 	.name = "simulate",
+	.example = links_example,
 	.args_max = 0,
 	.summary = "Play a run over a network in virtual time.",
 	.details =

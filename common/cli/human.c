@@ -244,6 +244,8 @@ static void add_in_unit(struct buf *out, const char *unit, double v)
 {
 	if (strcmp(unit, "ns") == 0)
 		human_duration(out, v * 1e-9);
+	else if (strcmp(unit, "s") == 0)
+		human_duration(out, v);
 	else if (strcmp(unit, "B") == 0)
 		human_bytes(out, v);
 	else if (strcmp(unit, "ppm") == 0)
@@ -256,8 +258,13 @@ static void add_in_unit(struct buf *out, const char *unit, double v)
 
 static bool in_unit(const char *key)
 {
-	return ends_with(key, "median") || strcmp(key, "low") == 0 ||
-		strcmp(key, "high") == 0 || ends_with(key, "_low") ||
+	static const char *const names[] = { "low", "high", "sum", "mean", "p50", "p99",
+		NULL };
+
+	for (int i = 0; names[i]; i++)
+		if (strcmp(key, names[i]) == 0)
+			return true;
+	return ends_with(key, "median") || ends_with(key, "_low") ||
 		ends_with(key, "_high");
 }
 
@@ -325,7 +332,11 @@ void human_value(struct buf *out, const char *key, const json_t *v, const char *
 		break;
 	case JSON_INTEGER:
 	case JSON_REAL:
-		if (unit && in_unit(key))
+		if (unit &&
+			(in_unit(key) ||
+				(strcmp(key, "value") == 0 &&
+					(strcmp(unit, "s") == 0 ||
+						strcmp(unit, "B") == 0))))
 			add_in_unit(out, unit, json_number_value(v));
 		else if (add_measure(out, key, json_number_value(v)))
 			break;

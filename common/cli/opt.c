@@ -339,11 +339,18 @@ int opt_preset(const struct command *c, const char *name, const char *value)
 	const struct opt *o = find_in(c->opts, name, strlen(name), 0);
 	struct parse p = { .command = c };
 
-	if (!o || takes_value(o) != (value != NULL))
+	if (!o) {
+		struct suggest near = { .wanted = name };
+		char words[100];
+
+		for (o = c->opts; o && o->kind != OPT_END; o++)
+			suggest_offer(&near, o->name, strlen(o->name));
+		return err_set(EX_USAGE, "there is no option '%.40s'%s", name,
+			suggest_text(&near, words, sizeof words));
+	}
+	if (takes_value(o) != (value != NULL))
 		return err_set(EX_USAGE,
-			!o            ? "there is no option '%.40s'" :
-				value ? "'%.40s' is true or false" :
-					"'%.40s' needs a value",
+			value ? "'%.40s' is true or false" : "'%.40s' needs a value",
 			name);
 	if (last_seen >> (o - c->opts) & 1)
 		return 0;

@@ -56,6 +56,7 @@ struct command {
 	const char *details;    /* what is read and written; may have several lines */
 	const char *columns;    /* of a table, see struct out_form; NULL: plain fields */
 	bool card;              /* for people a line per field: a single answer */
+	const char *example;    /* a file that people write, see OPT_EXAMPLE; or NULL */
 	const struct opt *opts; /* NULL: none of its own */
 	/* args: the n arguments. Returns an exit code, or err_report(). */
 	int (*run)(int n, char **args);

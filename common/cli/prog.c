@@ -289,6 +289,7 @@ static int print_completion(const struct program *p, const char *shell)
 }
 
 int64_t prog_watch_ms;
+bool prog_example;
 
 static volatile sig_atomic_t interrupted;
 
@@ -365,8 +366,12 @@ static int run_command(const struct program *p, const struct command *c, int arg
 	struct out_form form;
 	int nargs, code;
 
-	/* --help answers even where a required option is missing */
+	/* --help and --example answer even where a required option is missing */
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+		if (c->example && strcmp(argv[i], "--example") == 0) {
+			buf_adds(&text, c->example);
+			return print_and_finish(&text);
+		}
 		if (strcmp(argv[i], "--help") && strcmp(argv[i], "-h"))
 			continue;
 		opt_help(&text, p->name, c);

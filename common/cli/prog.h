@@ -35,8 +35,9 @@ void prog_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 bool prog_quiet(void);
 
-/* See OPT_WATCH. */
+/* See OPT_WATCH and OPT_EXAMPLE. */
 extern int64_t prog_watch_ms;
+extern bool prog_example;
 
 /* The row `--key F` for commands that sign; key_path NULL after parsing means the default. */
 /* clang-format off */
@@ -59,6 +60,12 @@ extern int64_t prog_watch_ms;
 #define OPT_WATCH \
 	{ .name = "watch", .kind = OPT_DURATION, .to = &prog_watch_ms, .metavar = "D", \
 		.help = "again every D until Ctrl-C, such as 10s", .min = 1000, .max = 86400000 }
+
+/* The row `--example` for commands that read a file that people write. prog_main prints the command's
+ * .example, also where required options are missing. */
+#define OPT_EXAMPLE(of_what) \
+	{ .name = "example", .kind = OPT_FLAG, .to = &prog_example, \
+		.help = "print a file of " of_what " to begin with, and nothing else" }
 
 /* The row `--device D` for commands that compute; NULL after parsing means $RNP_DEVICE, or
  * auto: as dev_open takes it. */

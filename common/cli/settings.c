@@ -80,21 +80,25 @@ static char *unquote(char *value)
 	return value;
 }
 
-static int no_such_name(const char *path, int line, const char *name)
+/* strict: a file only for us. /etc/rnp/node.env may hold other variables for units; there only a name of
+ * ours that is nearly that of a setting is an error. */
+static int no_such_name(const char *path, int line, const char *name, bool strict)
 {
 	struct suggest near = { .wanted = name };
 	char words[100];
 
 	for (int i = 0; settings_names[i]; i++)
 		suggest_offer(&near, settings_names[i], strlen(settings_names[i]));
+	if (!strict && !near.best[0])
+		return 0;
 	return err_set(EX_DATAERR, "%s:%d: there is no setting '%.40s'%s", path, line,
 		name, suggest_text(&near, words, sizeof words));
 }
 
-/* strict: a file only for us; /etc/rnp/node.env may hold other variables for units. */
 static int read_line(char *text, const char *path, int line, bool strict)
 {
 	char *name = trim(text), *value = strchr(name, '='), origin[300];
+	bool ours;
 	int i;
 
 	if (!*name || *name == '#')
@@ -104,10 +108,11 @@ static int read_line(char *text, const char *path, int line, bool strict)
 			line);
 	*value++ = '\0';
 	name = trim(name);
+	ours = strncmp(name, "RNP_", 4) == 0;
 	plain_name(name);
 	i = index_of(name);
 	if (i < 0)
-		return strict ? no_such_name(path, line, name) : 0;
+		return strict || ours ? no_such_name(path, line, name, strict) : 0;
 	if (found[i].value)
 		return 0;
 	snprintf(origin, sizeof origin, "%s:%d", path, line);

@@ -10,6 +10,7 @@
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/suggest.h"
 #include "common/json/json.h"
 #include "common/base/address.h"
 
@@ -177,6 +178,23 @@ static bool same(const json_t *a, const json_t *b)
 	return json_equal(a, b);
 }
 
+/* Adds the value that v was meant to be to the error, as its hint. */
+static void add_nearest(const json_t *values, const json_t *v)
+{
+	struct suggest near = { .wanted = json_string_value(v) };
+	const json_t *value;
+	size_t i;
+
+	if (!near.wanted)
+		return;
+	json_array_foreach(values, i, value)
+		if (json_is_string(value))
+			suggest_offer(&near, json_string_value(value),
+				json_string_length(value));
+	if (near.best[0])
+		err_hint("did you mean '%s'?", near.best);
+}
+
 static int check_enum(const json_t *values, const json_t *v, const struct place *p)
 {
 	const json_t *value;
@@ -185,7 +203,9 @@ static int check_enum(const json_t *values, const json_t *v, const struct place 
 	json_array_foreach(values, i, value)
 		if (same(value, v))
 			return 0;
-	return fail_value(p, v, "is not one of ", values);
+	fail_value(p, v, "is not one of ", values);
+	add_nearest(values, v);
+	return -1;
 }
 
 static bool is_sha256(const char *s)
@@ -342,16 +362,55 @@ static int check_bound(const char *word, const json_t *bound, const json_t *v,
 
 static int check(const json_t *schema, const json_t *v, const struct place *p);
 
-static int check_required(const json_t *names, const json_t *v, const struct place *p)
+/* Refuses a field of a kind that has no others than its own: what a person wrote gets the nearest name. */
+static int fail_unknown(const struct place *p, const json_t *properties)
+{
+	struct suggest near = { .wanted = p->key };
+	struct buf reason = BUF_INIT;
+	const char *name;
+	char words[100];
+	json_t *unused;
+	int rc;
+
+	json_object_foreach((json_t *)properties, name, unused)
+		suggest_offer(&near, name, strlen(name));
+	buf_addf(&reason, "is not a field of this kind%s",
+		suggest_text(&near, words, sizeof words));
+	rc = fail(p, reason.data);
+	buf_release(&reason);
+	return rc;
+}
+
+/* Refuses the first field that the schema does not know, if it allows no others. */
+static int check_known(const json_t *schema, const json_t *v, const struct place *p)
+{
+	const json_t *properties = json_object_get(schema, "properties");
+	const char *key;
+	json_t *item;
+
+	if (!json_is_false(json_object_get(schema, "additionalProperties")))
+		return 0;
+	json_object_foreach((json_t *)v, key, item) {
+		struct place there = { p, p->where, key, 0 };
+
+		if (!json_object_get(properties, key))
+			return fail_unknown(&there, properties);
+	}
+	return 0;
+}
+
+static int check_required(const json_t *schema, const json_t *v, const struct place *p)
 {
 	const json_t *name;
 	size_t i;
 
-	json_array_foreach(names, i, name) {
+	json_array_foreach(json_object_get(schema, "required"), i, name) {
 		struct place there = { p, p->where, json_string_value(name), 0 };
 
-		if (json_is_object(v) && !json_object_get(v, there.key))
-			return fail(&there, "is missing");
+		if (!json_is_object(v) || json_object_get(v, there.key))
+			continue;
+		/* a mistyped name is there under another one */
+		return check_known(schema, v, p) < 0 ? -1 : fail(&there, "is missing");
 	}
 	return 0;
 }
@@ -372,7 +431,7 @@ static int check_properties(const json_t *schema, const json_t *v, const struct 
 		if (!known)
 			known = others;
 		if (json_is_false(known))
-			return fail(&there, "is not a field of this kind");
+			return fail_unknown(&there, properties);
 		if (json_is_object(known) && check(known, item, &there) < 0)
 			return -1;
 	}
@@ -418,7 +477,7 @@ static int check_word(const char *word, const json_t *rule, const json_t *schema
 	if (strcmp(word, "enum") == 0)
 		return check_enum(rule, v, p);
 	if (strcmp(word, "required") == 0)
-		return check_required(rule, v, p);
+		return check_required(schema, v, p);
 	if (strcmp(word, "items") == 0)
 		return check_items(rule, v, p);
 	if (strcmp(word, "format") == 0)

@@ -14,6 +14,7 @@
 #include "common/json/canon.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/suggest.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 
@@ -236,22 +237,29 @@ static int is_policy(const struct dirent *d)
 	return ends_in_json(d->d_name);
 }
 
-static void hint_names(void)
+static void no_such_policy(const char *name)
 {
+	struct suggest near = { .wanted = name };
 	struct buf dir = BUF_INIT, names = BUF_INIT;
+	char words[100];
 	struct dirent **found;
 
 	for (int i = 0; !names.len && directory(i, &dir); i++) {
 		int n = scandir(dir.data, &found, is_policy, by_name);
 
 		for (int k = 0; k < n; k++) {
-			buf_addf(&names, "%s%.*s", k ? ", " : "",
-				(int)strlen(found[k]->d_name) - 5, found[k]->d_name);
+			size_t len = strlen(found[k]->d_name) - 5;
+
+			suggest_offer(&near, found[k]->d_name, len);
+			buf_addf(&names, "%s%.*s", k ? ", " : "", (int)len,
+				found[k]->d_name);
 			free(found[k]);
 		}
 		if (n >= 0)
 			free(found);
 	}
+	err_set(EX_NOINPUT, "there is no policy '%.64s'%s", name,
+		suggest_text(&near, words, sizeof words));
 	if (names.len)
 		err_hint("policies: %s; or the path of a file", names.data);
 	buf_release(&dir);
@@ -269,8 +277,7 @@ static int find(const char *name, struct buf *path)
 		if (access(path->data, F_OK) == 0)
 			return 0;
 	}
-	err_set(EX_NOINPUT, "there is no policy '%.64s'", name);
-	hint_names();
+	no_such_policy(name);
 	return -1;
 }
 

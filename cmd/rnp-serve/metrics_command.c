@@ -1,0 +1,38 @@
+/* metrics_command.c - rnp-serve metrics: prints what a server counts. */
+#include "cmd/rnp-serve/commands.h"
+#include "common/base/err.h"
+#include "common/cli/prog.h"
+#include "common/net/metrics_client.h"
+#include "common/net/registry_client.h"
+
+static const char *url = "http://127.0.0.1:8080", *name, *ca_file;
+
+static const struct opt opts[] = {
+	{ .name = "url",
+		.kind = OPT_TEXT,
+		.to = &url,
+		.metavar = "U",
+		.help = "the server, without /v1 (default http://127.0.0.1:8080)" },
+	OPT_METRIC_NAME(&name),
+	OPT_WATCH,
+	OPT_CA(&ca_file),
+	{ 0 },
+};
+
+static int run(int n, char **args)
+{
+	(void)n, (void)args;
+	return metrics_print(url, ca_file, name) < 0 ? err_report() : EX_OK;
+}
+
+const struct command command_metrics = {
+	.name = "metrics",
+	.summary =
+		"What a server counts: answers, tokens, times, the cache, by model and key.",
+	.details =
+		"Writes one rnp.metric record for each sample of the server's /metrics; one for each\n"
+		"histogram. The exit status is 1 when there is no such metric.",
+	.columns = METRICS_COLUMNS,
+	.opts = opts,
+	.run = run,
+};
