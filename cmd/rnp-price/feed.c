@@ -1,40 +1,58 @@
-/* feed.c - rnp-price feed: writes a market's prices as rnp.offer records. */
+/* feed.c - rnp-price feed: writes the prices of a market, or of all, as rnp.offer records. */
 #include "cmd/rnp-price/feed.h"
 
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cmd/rnp-price/commands.h"
-#include "cmd/rnp-price/feed_state.h"
-#include "common/base/clock.h"
+#include "cmd/rnp-price/feed_run.h"
+#include "cmd/rnp-price/keys.h"
 #include "common/base/err.h"
-#include "common/net/http.h"
 #include "common/base/io.h"
+#include "common/base/num.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
+#include "common/json/json.h"
 
-#define FEED_BYTES_MAX ((size_t)128 << 20)
-#define DAY_MS         INT64_C(86400000)
-#define NAME_BYTES_MAX 32
-#define CLOCK_SKEW_MS  INT64_C(300000)
-#define FUTURE_MESSAGE "%s: the feed's time %s is in the future"
+#define CONFIG_BYTES_MAX ((size_t)1 << 20)
+#define MARKETS_MAX      64
 
-static const char *market, *state_path, *market_name;
+static const char *market, *state_path, *market_name, *config_path, *key_path, *ca_path;
 static int64_t max_age_ms, max_move = 3;
 static struct opt_list own;
+static bool example;
+
+static const char example_text[] =
+	"{\n"
+	"  \"kind\": \"rnp.markets\",\n"
+	"  \"markets\": [\n"
+	"    {\"market\": \"vast\", \"url\": \"https://console.vast.ai/api/v0/bundles/\",\n"
+	"     \"key_file\": \"/etc/rnp/vast.key\", \"max_age\": \"1h\"},\n"
+	"    {\"market\": \"runpod\", \"url\": \"https://api.runpod.io/graphql\",\n"
+	"     \"key_file\": \"/etc/rnp/runpod.key\"},\n"
+	"    {\"market\": \"prime\", \"key_file\": \"/etc/rnp/prime.key\",\n"
+	"     \"url\": \"https://api.primeintellect.ai/api/v1/availability/gpus\"},\n"
+	"    {\"market\": \"akash\", \"url\": \"https://console-api.akash.network/v1/gpu-prices\"},\n"
+	"    {\"market\": \"rnp\", \"url\": \"https://registry.example\"},\n"
+	"    {\"market\": \"skypilot\", \"name\": \"lambda\", \"file\": \"/var/lib/rnp/lambda.csv\"}\n"
+	"  ]\n"
+	"}\n";
 
 static const struct opt options[] = {
 	{ .name = "market",
 		.letter = 'm',
 		.kind = OPT_CHOICE,
-		.required = true,
 		.to = &market,
 		.metavar = "M",
-		.choices = "nosana|prime|runpod|salad|skypilot|vast",
-		.help = "whose feed it is" },
+		.choices = "akash|nosana|prime|rnp|runpod|salad|skypilot|vast|all",
+		.help = "whose feed it is; all: those of --config" },
+	{ .name = "config",
+		.kind = OPT_TEXT,
+		.setting = true,
+		.to = &config_path,
+		.metavar = "F",
+		.help = "with --market all: the markets, see --example" },
 	{ .name = "name",
 		.kind = OPT_TEXT,
 		.to = &market_name,
@@ -59,296 +77,236 @@ static const struct opt options[] = {
 		.to = &own,
 		.metavar = "ID",
 		.help = "offer, machine or host that is ours; may be given several times" },
+	{ .name = "key-file",
+		.kind = OPT_TEXT,
+		.to = &key_path,
+		.metavar = "F",
+		.help = "the market's API key, in a file of mode 0600" },
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &ca_path,
+		.metavar = "F",
+		.help = "trust these certificates (PEM), not the system's" },
 	{ .name = "state",
 		.kind = OPT_TEXT,
 		.to = &state_path,
 		.metavar = "F",
 		.help = "keep the last good feed here (URL default: in $XDG_CACHE_HOME/rnp)" },
+	{ .name = "example",
+		.kind = OPT_FLAG,
+		.to = &example,
+		.help = "print a file for --config to begin with, and nothing else" },
 	{ .kind = OPT_END },
 };
 
-struct reader {
-	const char *market;
-	int (*read)(struct feed *f, const char *text, size_t len, const char *name);
-};
+/* --- all markets -------------------------------------------------------------------------- */
 
-static const struct reader readers[] = {
-	{ "nosana", feed_nosana },
-	{ "prime", feed_prime },
-	{ "runpod", feed_runpod },
-	{ "salad", feed_salad },
-	{ "skypilot", feed_skypilot },
-	{ "vast", feed_vast },
-};
+static const char *const entry_keys[] = { "market", "name", "url", "file", "key_file",
+	"ca", "max_age", "own", "state", NULL };
 
-/* State of a run; run() releases everything in it. */
-struct session {
-	const char *source; /* path, "-" or URL */
-	bool is_url;
-	char *state_path; /* NULL: no state is stored */
-	struct feed_state state;
-	struct feed feed;
-	struct buf bytes;
-	char etag[HTTP_ETAG_MAX];
-	bool unchanged; /* the server says that the last good feed is still valid */
-	int64_t now_ms;
-};
-
-/* --- where it comes from ------------------------------------------------------------------ */
-
-static bool is_url(const char *s)
+static int text_of(const json_t *obj, const char *where, const char *key,
+	const char **out)
 {
-	return strncmp(s, "http://", 7) == 0 || strncmp(s, "https://", 8) == 0;
+	if (json_opt_text(obj, where, key, out) < 0)
+		return -1;
+	return *out && !**out ? err_set(EX_DATAERR, "%s: %s is empty", where, key) : 0;
 }
 
-/* Returns $XDG_CACHE_HOME/rnp/feed-MARKET-HASH.json for a URL. */
-static int default_state(struct session *s)
+/* own: the array is the caller's, the texts belong to the entry */
+static int own_of(const json_t *obj, const char *where, struct feed_job *job,
+	const char ***own_ids)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	unsigned char hash[crypto_hash_sha256_BYTES];
-	struct buf path = BUF_INIT;
-	int rc = 0;
+	const json_t *list = json_object_get(obj, "own"), *id;
+	size_t i;
 
-	if (cache && *cache == '/')
-		buf_addf(&path, "%s/rnp", cache);
-	else if (home && *home == '/')
-		buf_addf(&path, "%s/.cache/rnp", home);
+	if (!list)
+		return 0;
+	if (!json_is_array(list))
+		return err_set(EX_DATAERR, "%s: own: not an array of ids", where);
+	*own_ids = xcalloc(json_array_size(list) + 1, sizeof **own_ids);
+	job->own = *own_ids;
+	json_array_foreach(list, i, id) {
+		if (!json_is_string(id))
+			return err_set(EX_DATAERR, "%s: own[%zu]: not a text", where, i);
+		(*own_ids)[job->nown++] = json_string_value(id);
+	}
+	return 0;
+}
+
+static int check_name(const char *name, const char *where)
+{
+	if (!name || (*name && strlen(name) <= FEED_NAME_MAX))
+		return 0;
+	return err_set(EX_USAGE, "%s has 1 to %d bytes", where, FEED_NAME_MAX);
+}
+
+/* Reads one entry. *own_ids is freed by the caller. */
+static int job_of(const json_t *entry, const char *where, struct feed_job *job,
+	const char ***own_ids)
+{
+	const char *of = NULL, *url = NULL, *file = NULL, *age = NULL;
+	char what[400];
+
+	*job = (struct feed_job){ .max_age_ms = max_age_ms, .max_move = max_move };
+	if (!json_is_object(entry))
+		return err_set(EX_DATAERR, "%s: not an object", where);
+	if (keys_check(entry, where, entry_keys) < 0 ||
+		json_get_text(entry, where, "market", &of) < 0 ||
+		text_of(entry, where, "name", &job->name) < 0 ||
+		text_of(entry, where, "url", &url) < 0 ||
+		text_of(entry, where, "file", &file) < 0 ||
+		text_of(entry, where, "key_file", &job->source.key_file) < 0 ||
+		text_of(entry, where, "ca", &job->source.ca) < 0 ||
+		text_of(entry, where, "max_age", &age) < 0 ||
+		text_of(entry, where, "state", &job->state_path) < 0 ||
+		own_of(entry, where, job, own_ids) < 0)
+		return -1;
+	job->source.market = feed_market_find(of);
+	if (!job->source.market)
+		return err_set(EX_DATAERR, "%s: market: '%.40s' is none of %s", where, of,
+			feed_market_choices);
+	snprintf(what, sizeof what, "%.300s: name", where);
+	if (check_name(job->name, what) < 0)
+		return -1;
+	if (!url == !file)
+		return err_set(EX_DATAERR, "%s: either url or file", where);
+	if (url && !feed_is_url(url))
+		return err_set(EX_DATAERR, "%s: url: '%.80s' is neither http nor https",
+			where, url);
+	job->source.place = url ? url : file;
+	snprintf(what, sizeof what, "%.300s: max_age", where);
+	if (age && num_duration_ms(age, what, &job->max_age_ms) < 0)
+		return -1;
+	return 0;
+}
+
+/* Two entries with one name would be one market with two states. */
+static const char *label(const struct feed_job *job)
+{
+	return job->name ? job->name : job->source.market->name;
+}
+
+struct all {
+	json_t *doc;
+	struct feed_job jobs[MARKETS_MAX];
+	const char **own[MARKETS_MAX];
+	int n;
+};
+
+static int read_config(struct all *a)
+{
+	static const char *const keys[] = { "kind", "v", "markets", NULL };
+	struct buf text = BUF_INIT;
+	json_t *list = NULL, *entry;
+	char where[400];
+	size_t i;
+	int rc = io_read(&text, config_path, CONFIG_BYTES_MAX);
+
+	if (rc == 0)
+		a->doc = json_parse_object(buf_text(&text), text.len, config_path);
+	buf_release(&text);
+	if (!a->doc || keys_check(a->doc, config_path, keys) < 0 ||
+		json_get_array(a->doc, config_path, "markets", &list) < 0)
+		return -1;
+	if (!json_array_size(list) || json_array_size(list) > MARKETS_MAX)
+		return err_set(EX_DATAERR, "%s: markets: not 1 to %d of them",
+			config_path, MARKETS_MAX);
+	json_array_foreach(list, i, entry) {
+		snprintf(where, sizeof where, "%.300s: markets[%zu]", config_path, i);
+		if (job_of(entry, where, &a->jobs[i], &a->own[i]) < 0) {
+			a->n = (int)i + 1;
+			return -1;
+		}
+		a->n = (int)i + 1;
+		for (size_t k = 0; k < i; k++)
+			if (strcmp(label(&a->jobs[k]), label(&a->jobs[i])) == 0)
+				return err_set(EX_DATAERR,
+					"%s: another market is called '%s': give it a name",
+					where, label(&a->jobs[i]));
+	}
+	return 0;
+}
+
+/* A market that fails is named, and the others count. Returns 0, 75 when some failed, and what
+ * the first said when all did. */
+static int feed_all(const struct all *a)
+{
+	int failed = 0, first = 0;
+
+	for (int i = 0; i < a->n; i++) {
+		if (feed_run(&a->jobs[i]) == 0)
+			continue;
+		if (!failed++)
+			first = err_get()->code;
+		if (err_get()->code == EX_IOERR && out_reader_left())
+			return err_report();
+		prog_error("%s: %s", label(&a->jobs[i]), err_get()->text);
+		err_clear();
+	}
+	return failed == a->n ? first : failed ? EX_TEMPFAIL : 0;
+}
+
+static int run_all(int n)
+{
+	struct all a = { .n = 0 };
+	int rc;
+
+	if (!config_path || n || market_name || key_path || state_path || own.n)
+		rc = err_set(EX_USAGE,
+			!config_path ?
+				"--market all needs --config" :
+				"with --market all, places, names, keys, states and own "
+				"ids are in --config");
 	else
-		rc = err_set(EX_NOINPUT,
-			"no place for the cache: neither XDG_CACHE_HOME nor HOME "
-			"is set");
-	if (rc == 0)
-		rc = io_make_dirs(buf_text(&path), 0700);
-	crypto_hash_sha256(hash, (const unsigned char *)s->source, strlen(s->source));
-	buf_addf(&path, "/feed-%s-", market);
-	buf_add_hex(&path, hash, 8);
-	buf_adds(&path, ".json");
-	if (rc == 0)
-		s->state_path = buf_take(&path);
-	buf_release(&path);
+		rc = read_config(&a);
+	rc = rc < 0 ? err_report() : feed_all(&a);
+	for (int i = 0; i < a.n; i++)
+		free(a.own[i]);
+	json_decref(a.doc);
 	return rc;
 }
 
-static int fetch_url(struct session *s)
+/* --- one ---------------------------------------------------------------------------------- */
+
+static int run_one(int n, char **args)
 {
-	struct http http = HTTP_INIT;
-	struct http_response r = HTTP_RESPONSE_INIT;
-	struct http_request q = {
-		.url = s->source,
-		.etag = feed_state_etag(&s->state),
-		.response_bytes_max = FEED_BYTES_MAX,
+	struct feed_job job = {
+		.source = { .market = feed_market_find(market),
+			.place = n ? args[0] : "-",
+			.key_file = key_path,
+			.ca = ca_path },
+		.name = market_name,
+		.state_path = state_path,
+		.max_age_ms = max_age_ms,
+		.max_move = max_move,
+		.own = own.items,
+		.nown = own.n,
 	};
-	int rc = http_fetch(&http, &q, &r);
 
-	if (rc == 0) {
-		s->unchanged = r.status == 304;
-		buf_add(&s->bytes, r.body.data, r.body.len);
-		snprintf(s->etag, sizeof s->etag, "%s", s->unchanged ? q.etag : r.etag);
-		s->feed.at_ms = s->now_ms;
-		s->feed.own_time = r.modified_ms >= 0;
-		if (s->feed.own_time)
-			s->feed.at_ms = r.modified_ms;
-		/* an unchanged feed keeps the age that it stated */
-		if (s->unchanged && feed_state_own_time(&s->state))
-			s->feed.at_ms = feed_state_at(&s->state);
-	}
-	http_response_release(&r);
-	http_release(&http);
-	return rc;
-}
-
-/* The age of a file is that of its last modification; standard input is as old as now. */
-static int read_file(struct session *s)
-{
-	struct stat st;
-
-	if (io_read(&s->bytes, s->source, FEED_BYTES_MAX) < 0)
-		return -1;
-	s->feed.at_ms = s->now_ms;
-	if (strcmp(s->source, "-") != 0 && stat(s->source, &st) == 0) {
-		s->feed.at_ms = (int64_t)st.st_mtim.tv_sec * 1000 +
-			st.st_mtim.tv_nsec / 1000000;
-		if (s->feed.at_ms > s->now_ms)
-			s->feed.at_ms = s->now_ms;
-	}
-	return 0;
-}
-
-/* --- is it good? -------------------------------------------------------------------------- */
-
-static const char *source_name(const struct session *s)
-{
-	return strcmp(s->source, "-") == 0 ? "standard input" : s->source;
-}
-
-static int check_age(const struct session *s, int64_t limit_ms)
-{
-	char at[CLOCK_TEXT_MAX];
-
-	clock_format(at, s->feed.at_ms);
-	if (limit_ms && s->feed.at_ms > s->now_ms + CLOCK_SKEW_MS)
-		return err_set(EX_DATAERR, FUTURE_MESSAGE, source_name(s), at);
-	if (limit_ms && s->now_ms - s->feed.at_ms > limit_ms)
-		return err_set(EX_TEMPFAIL,
-			"%s: stale: the feed is of %s, %lld s old, and %lld s "
-			"are allowed",
-			source_name(s), at,
-			(long long)((s->now_ms - s->feed.at_ms) / 1000),
-			(long long)(limit_ms / 1000));
-	return 0;
-}
-
-static int parse(struct session *s)
-{
-	for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
-		if (strcmp(readers[i].market, market) == 0)
-			return readers[i].read(&s->feed, buf_text(&s->bytes),
-				s->bytes.len, source_name(s));
-	bug("market '%s' has no reader", market);
-}
-
-/* If a new price level lasts longer than the last good feed is valid, it is accepted. */
-static bool history_counts(const struct session *s)
-{
-	int64_t at = feed_state_at(&s->state);
-
-	return at >= 0 && s->now_ms - at <= (max_age_ms ? max_age_ms : DAY_MS);
-}
-
-static int load(struct session *s)
-{
-	if ((s->is_url ? fetch_url(s) : read_file(s)) < 0)
-		return -1;
-	if (s->unchanged) {
-		if (feed_state_offers(&s->state, &s->feed.offers) < 0)
-			return -1;
-		return check_age(s, max_age_ms);
-	}
-	if (parse(s) < 0)
-		return -1;
-	if (check_age(s, max_age_ms) < 0)
-		return -1;
-	if (s->feed.offers.n == 0)
-		return err_set(EX_DATAERR, "%s: no offers in the feed", source_name(s));
-	if (history_counts(s) && feed_check(&s->state, &s->feed.offers, max_move) < 0)
-		return err_add("%s", source_name(s));
-	return 0;
-}
-
-/* --- what goes out ------------------------------------------------------------------------ */
-
-static bool is_own(const struct offer *o)
-{
-	for (int i = 0; i < own.n; i++)
-		if (strcmp(own.items[i], o->id) == 0 ||
-			(o->machine && strcmp(own.items[i], o->machine) == 0) ||
-			(o->host && strcmp(own.items[i], o->host) == 0))
-			return true;
-	return false;
-}
-
-static int write_offers(struct session *s)
-{
-	for (size_t i = 0; i < s->feed.offers.n; i++) {
-		struct offer *o = &s->feed.offers.items[i];
-		json_t *r;
-		int rc;
-
-		o->own = is_own(o);
-		if (market_name)
-			o->market = market_name;
-		if (o->at_ms < 0)
-			o->at_ms = s->feed.at_ms;
-		r = offer_to_json(o);
-		rc = out_record(r);
-		json_decref(r);
-		if (rc < 0)
-			return -1;
-	}
-	return 0;
-}
-
-static void print_notes(const struct feed *f)
-{
-	for (size_t i = 0; i < f->nnotes; i++) {
-		const struct feed_note *n = &f->notes[i];
-
-		if (n->times > 1)
-			prog_warn("%s: %s (and %ld more)", n->where, n->text,
-				n->times - 1);
-		else
-			prog_warn("%s: %s", n->where, n->text);
-	}
-}
-
-/* The feed was refused: writes the last good one if it is recent enough. Returns 1 if it was
- * written, 0 if there is none (the error stays), -1 on a new error. */
-static int last_good(struct session *s)
-{
-	struct err why;
-	char at[CLOCK_TEXT_MAX];
-
-	err_save(&why);
-	if (!history_counts(s))
-		return 0;
-	feed_release(&s->feed);
-	s->feed.at_ms = feed_state_at(&s->state);
-	if (feed_state_offers(&s->state, &s->feed.offers) < 0 || write_offers(s) < 0)
-		return -1;
-	clock_format(at, s->feed.at_ms);
-	err_restore(&why);
-	err_set(EX_TEMPFAIL, "%s; the last good prices, of %s, stand", err_get()->text,
-		at);
-	return 1;
-}
-
-static int feed(struct session *s)
-{
-	if (!s->is_url && !state_path)
-		s->state_path = NULL;
-	else if (state_path)
-		s->state_path = xstrdup(state_path);
-	else if (default_state(s) < 0)
-		return -1;
-	if (s->state_path && feed_state_load(&s->state, s->state_path, market) < 0)
-		return -1;
-	if (load(s) < 0) {
-		last_good(s);
-		return -1;
-	}
-	print_notes(&s->feed);
-	if (write_offers(s) < 0)
-		return -1;
-	prog_detail("%ld rows, %zu offers", s->feed.rows, s->feed.offers.n);
-	if (!s->state_path)
-		return 0;
-	if (s->unchanged)
-		feed_state_confirm(&s->state, s->now_ms);
-	else
-		feed_state_accept(&s->state, market, &s->feed, s->etag);
-	return feed_state_save(&s->state, s->state_path);
+	if (config_path)
+		return err_set(EX_USAGE, "--config is for --market all");
+	if (key_path && !feed_is_url(job.source.place))
+		return err_set(EX_USAGE, "--key-file is for a URL");
+	return check_name(market_name, "--name") < 0 ? -1 : feed_run(&job);
 }
 
 static int run(int n, char **args)
 {
-	struct session s = { .feed = FEED_INIT, .source = n ? args[0] : "-" };
 	int rc;
 
-	if (sodium_init() < 0)
-		bug("libsodium does not start");
-	if (market_name && (!*market_name || strlen(market_name) > NAME_BYTES_MAX)) {
-		err_set(EX_USAGE, "--name has 1 to %d bytes", NAME_BYTES_MAX);
-		return err_report();
+	if (example)
+		return out_text(example_text, strlen(example_text)) < 0 ? err_report() :
+									  0;
+	if (!market) {
+		err_set(EX_USAGE, "whose feed? --market is needed");
+		rc = err_report();
+	} else if (strcmp(market, "all") == 0) {
+		rc = run_all(n);
+	} else {
+		rc = run_one(n, args) < 0 ? err_report() : 0;
 	}
-	s.is_url = is_url(s.source);
-	s.now_ms = clock_now_ms();
-	rc = feed(&s);
-	feed_release(&s.feed);
-	feed_state_release(&s.state);
-	buf_release(&s.bytes);
-	free(s.state_path);
 	opt_list_release(&own);
-	return rc < 0 ? err_report() : 0;
+	return rc;
 }
 
 const struct command command_feed = {

@@ -23,30 +23,42 @@ struct feed_note {
 	long times;
 };
 
+#define FEED_CURSOR_MAX 128
+
 struct feed {
 	struct offer_list offers;
 	int64_t at_ms; /* when it was made; readers set it only if the feed states it */
 	bool own_time; /* the feed states at_ms itself */
 	long rows;     /* rows in the feed: each gives one or two offers, or a note */
+	int64_t stated; /* rows that the market says there are, over all pages; -1: it does not */
+	char next
+		[FEED_CURSOR_MAX]; /* where the next page begins; "": this was the last */
 	struct feed_note *notes;
 	size_t nnotes, notes_cap;
 	size_t *ids, ids_cap; /* hash table of the offer ids */
 };
-#define FEED_INIT                      \
-	{                              \
-		.at_ms = OFFER_UNKNOWN \
+#define FEED_INIT                                    \
+	{                                            \
+		.at_ms = OFFER_UNKNOWN, .stated = -1 \
 	}
 
 void feed_release(struct feed *f);
 
 /* Readers. text has len bytes, followed by a NUL; name: the file, for errors and notes. Each
- * returns 0, or -1 with EX_DATAERR naming file, place and reason. */
+ * returns 0, or -1 with EX_DATAERR naming file, place and reason. The pages of a list are read
+ * one after the other into the same feed. */
+int feed_akash(struct feed *f, const char *text, size_t len, const char *name);
 int feed_skypilot(struct feed *f, const char *text, size_t len, const char *name);
 int feed_prime(struct feed *f, const char *text, size_t len, const char *name);
 int feed_runpod(struct feed *f, const char *text, size_t len, const char *name);
 int feed_salad(struct feed *f, const char *text, size_t len, const char *name);
 int feed_nosana(struct feed *f, const char *text, size_t len, const char *name);
+int feed_rnp(struct feed *f, const char *text, size_t len, const char *name);
 int feed_vast(struct feed *f, const char *text, size_t len, const char *name);
+
+/* After the last page: returns 0, or -1 with EX_DATAERR when rows are missing: a page is not the
+ * market. */
+int feed_complete(const struct feed *f, const char *name);
 
 /* --- for the readers ---------------------------------------------------------------------- */
 

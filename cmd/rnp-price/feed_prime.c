@@ -120,10 +120,13 @@ int feed_prime(struct feed *f, const char *text, size_t len, const char *name)
 		json_opt_i64(doc, name, "totalCount", 0, JSON_SAFE_INTEGER_MAX, &total) ==
 			0)
 		rc = 0;
-	if (rc == 0 && total >= 0 && total != (int64_t)json_array_size(items))
-		rc = err_set(EX_DATAERR,
-			"%s: a page: it says that there are %lld rows and holds %zu",
-			name, (long long)total, json_array_size(items));
+	if (rc == 0 && total >= 0) {
+		if (f->stated >= 0 && f->stated != total)
+			rc = err_set(EX_TEMPFAIL,
+				"%s: the list changed from %lld to %lld rows while it was read",
+				name, (long long)f->stated, (long long)total);
+		f->stated = total;
+	}
 	for (size_t i = 0; rc == 0 && i < json_array_size(items); i++) {
 		it.obj = json_array_get(items, i);
 		snprintf(it.where, sizeof it.where, "%.200s: items[%zu]", name, i);

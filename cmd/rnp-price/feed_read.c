@@ -26,6 +26,19 @@ void feed_release(struct feed *f)
 	free(f->ids);
 	memset(f, 0, sizeof *f);
 	f->at_ms = OFFER_UNKNOWN;
+	f->stated = -1;
+}
+
+int feed_complete(const struct feed *f, const char *name)
+{
+	if (f->next[0])
+		return err_set(EX_DATAERR, "%s: a page: there are more rows than its %ld",
+			name, f->rows);
+	if (f->stated >= 0 && f->stated != f->rows)
+		return err_set(EX_DATAERR,
+			"%s: a page: it says that there are %lld rows and holds %ld",
+			name, (long long)f->stated, f->rows);
+	return 0;
 }
 
 void feed_note(struct feed *f, const char *where, const char *fmt, ...)

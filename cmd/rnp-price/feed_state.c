@@ -7,7 +7,10 @@
 
 #include "common/base/err.h"
 #include "common/base/io.h"
+#include "common/base/lines.h"
 #include "common/json/json.h"
+
+#define WRITE_BYTES ((size_t)64 << 10)
 
 void feed_state_release(struct feed_state *s)
 {
@@ -17,18 +20,25 @@ void feed_state_release(struct feed_state *s)
 
 int feed_state_load(struct feed_state *s, const char *path, const char *market)
 {
-	struct buf text = BUF_INIT;
+	struct lines in;
 	const char *of = NULL;
-	int rc = io_read(&text, path, FEED_STATE_BYTES_MAX);
+	char *files[] = { (char *)path }, *line;
+	size_t len;
+	int rc;
 
 	s->doc = NULL;
+	s->path = path;
+	lines_open(&in, files, 1, FEED_STATE_BYTES_MAX);
+	rc = lines_next(&in, &line, &len);
 	if (rc < 0 && err_get()->code == EX_NOINPUT) {
 		err_clear();
 		rc = 0;
 		goto out;
 	}
 	if (rc == 0)
-		s->doc = json_parse_object(buf_text(&text), text.len, path);
+		err_set(EX_DATAERR, "%s: the state is empty", path);
+	if (rc > 0)
+		s->doc = json_parse_object(line, len, path);
 	rc = -1;
 	if (!s->doc || json_get_text(s->doc, path, "market", &of) < 0)
 		goto out;
@@ -41,8 +51,17 @@ int feed_state_load(struct feed_state *s, const char *path, const char *market)
 out:
 	if (rc < 0)
 		feed_state_release(s);
-	buf_release(&text);
+	lines_close(&in);
 	return rc;
+}
+
+/* A file of an earlier version has the offers themselves in its only line. */
+static int64_t offers_stored(const struct feed_state *s)
+{
+	const json_t *offers = json_object_get(s->doc, "offers");
+
+	return json_is_array(offers) ? (int64_t)json_array_size(offers) :
+				       json_integer_value(offers);
 }
 
 int64_t feed_state_at(const struct feed_state *s)
@@ -50,7 +69,7 @@ int64_t feed_state_at(const struct feed_state *s)
 	int64_t at = OFFER_UNKNOWN;
 	struct err pending;
 
-	if (json_array_size(json_object_get(s->doc, "offers")) == 0)
+	if (offers_stored(s) == 0)
 		return OFFER_UNKNOWN;
 	err_save(&pending); /* this check must not disturb the error that led to it */
 	(void)json_opt_time(s->doc, "state", "at", &at);
@@ -68,9 +87,8 @@ const char *feed_state_etag(const struct feed_state *s)
 	return json_string_value(json_object_get(s->doc, "etag"));
 }
 
-int feed_state_offers(const struct feed_state *s, struct offer_list *l)
+static int offers_inside(const json_t *offers, struct offer_list *l)
 {
-	const json_t *offers = json_object_get(s->doc, "offers");
 	char where[64];
 
 	for (size_t i = 0; i < json_array_size(offers); i++) {
@@ -79,6 +97,27 @@ int feed_state_offers(const struct feed_state *s, struct offer_list *l)
 			return -1;
 	}
 	return 0;
+}
+
+int feed_state_offers(const struct feed_state *s, struct offer_list *l)
+{
+	const json_t *inside = json_object_get(s->doc, "offers");
+	struct lines in;
+	char *files[] = { (char *)s->path }, *line;
+	size_t len, before = l->n;
+	int rc;
+
+	if (json_is_array(inside))
+		return offers_inside(inside, l);
+	lines_open(&in, files, 1, FEED_STATE_BYTES_MAX);
+	rc = lines_next(&in, &line, &len); /* the first is s->doc */
+	while (rc > 0 && (rc = lines_next(&in, &line, &len)) > 0)
+		rc = offer_list_add_line(l, line, len, lines_where(&in)) < 0 ? -1 : 1;
+	lines_close(&in);
+	if (rc == 0 && (int64_t)(l->n - before) != offers_stored(s))
+		return err_set(EX_DATAERR, "%s: the state has %zu offers of %lld",
+			s->path, l->n - before, (long long)offers_stored(s));
+	return rc;
 }
 
 /* --- medians ------------------------------------------------------------------------------ */
@@ -134,7 +173,7 @@ static json_t *medians_of(const struct offer_list *l)
 void feed_state_accept(struct feed_state *s, const char *market, const struct feed *f,
 	const char *etag)
 {
-	json_t *offers = json_array(), *history, *entry = json_object();
+	json_t *history, *entry = json_object();
 
 	if (!s->doc)
 		s->doc = json_record("rnp.feed-state");
@@ -155,9 +194,7 @@ void feed_state_accept(struct feed_state *s, const char *market, const struct fe
 	json_push(history, entry);
 	while (json_array_size(history) > FEED_HISTORY_MAX)
 		json_array_remove(history, 0);
-	for (size_t i = 0; i < f->offers.n; i++)
-		json_push(offers, offer_to_json(&f->offers.items[i]));
-	json_set(s->doc, "offers", offers);
+	json_set_i64(s->doc, "offers", (int64_t)f->offers.n);
 }
 
 void feed_state_confirm(struct feed_state *s, int64_t at_ms)
@@ -166,14 +203,29 @@ void feed_state_confirm(struct feed_state *s, int64_t at_ms)
 		json_set_time(s->doc, "at", at_ms);
 }
 
-int feed_state_save(const struct feed_state *s, const char *path)
+int feed_state_save(const struct feed_state *s, const char *path,
+	const struct offer_list *offers)
 {
+	struct io_part part = { 0 };
 	struct buf text = BUF_INIT;
-	int rc;
+	int rc = io_part_open(&part, path, 0644);
 
+	json_set_i64(s->doc, "offers", (int64_t)offers->n);
 	json_write(&text, s->doc);
 	buf_addc(&text, '\n');
-	rc = io_replace(path, text.data, text.len, 0644);
+	for (size_t i = 0; rc == 0 && i < offers->n; i++) {
+		offer_write(&text, &offers->items[i]);
+		buf_addc(&text, '\n');
+		if (text.len >= WRITE_BYTES) {
+			rc = io_part_write(&part, text.data, text.len);
+			buf_reset(&text);
+		}
+	}
+	if (rc == 0)
+		rc = io_part_write(&part, text.data, text.len);
+	if (rc == 0)
+		rc = io_part_close(&part);
+	io_part_drop(&part);
 	buf_release(&text);
 	return rc;
 }

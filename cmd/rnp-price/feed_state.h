@@ -1,6 +1,8 @@
 /* feed_state.h - earlier results of a feed: the last good offers, and its medians over time.
  *
- * Stored as one JSON file that is replaced atomically. feed_check is pure. Uses feed, json, io. */
+ * Stored as one file that is replaced atomically: a line with everything but the offers, then the
+ * offers as JSON Lines, which are read only when they are wanted. feed_check is pure. Uses feed,
+ * json, io, lines. */
 #ifndef RNP_PRICE_FEED_STATE_H
 #define RNP_PRICE_FEED_STATE_H
 
@@ -14,12 +16,13 @@
 #define FEED_OFFERS_MIN      3  /* offers of a model for its median to count */
 
 struct feed_state {
-	json_t *doc; /* NULL: no history */
+	json_t *doc;      /* the first line; NULL: no history */
+	const char *path; /* of the file that was read; borrowed */
 };
 
 void feed_state_release(struct feed_state *s);
 
-/* Reads the file at path. If it does not exist, the state is empty. market: the state must be
+/* Reads the file at path (borrowed until the release). If it does not exist, the state is empty. market: the state must be
  * of this market. Returns 0, or -1 (65, 74, 77). */
 int feed_state_load(struct feed_state *s, const char *path, const char *market);
 
@@ -35,15 +38,17 @@ const char *feed_state_etag(const struct feed_state *s);
 /* Adds the last good offers to l. Returns 0, or -1 (65). */
 int feed_state_offers(const struct feed_state *s, struct offer_list *l);
 
-/* Stores this feed: its offers replace the last good ones, its medians join the history. */
+/* Takes note of this feed, whose offers are the last good ones now: its medians join the history.
+ * feed_state_save writes both. */
 void feed_state_accept(struct feed_state *s, const char *market, const struct feed *f,
 	const char *etag);
 
 /* Records that the server says, at this time, that the last good feed is still valid. */
 void feed_state_confirm(struct feed_state *s, int64_t at_ms);
 
-/* Writes the file atomically. Returns 0, or -1 (74, 77). */
-int feed_state_save(const struct feed_state *s, const char *path);
+/* Writes the file atomically, with the last good offers. Returns 0, or -1 (74, 77). */
+int feed_state_save(const struct feed_state *s, const char *path,
+	const struct offer_list *offers);
 
 /* Compares offers with the history. Returns 0 if they are plausible or there is no history; -1
  * with EX_DATAERR if the median price of a model with FEED_OFFERS_MIN offers or more is over

@@ -1,19 +1,32 @@
-/* feed_vast.c - reads Vast's offers, from its API or from an exporter that wraps them.
+/* feed_vast.c - reads Vast's offers, from its API or from an exporter that wraps them, piece by
+ * piece as they arrive.
  *
  * Pitfalls: `offers` is an array or, for one, the object itself; the documentation's example
  * nests them in `response_example`; ids repeat; gpu_ram and cpu_ram are MiB, network is Mbit/s;
  * all prices are for all GPUs of the offer. dph_total includes the renter's disk, which our
  * price does not: dph_base is the price of the machine. min_bid is the minimum price of an
- * interruptible (spot) contract. Nearly every field may be null. */
-#include "cmd/rnp-price/feed_item.h"
+ * interruptible (spot) contract. Nearly every field may be null.
+ *
+ * A list has 19,000 offers of 2.5 kB, so that it is never in memory as a whole: json_items cuts
+ * it into offers, and of each offer only the fields that count become objects. */
+#include "cmd/rnp-price/feed_vast.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-price/feed_item.h"
+#include "cmd/rnp-price/json_items.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 
 #define GPUS_MAX 1024
+
+/* what read_item and the functions below it look at */
+static const char *const fields[] = { "id", "machine_id", "host_id", "num_gpus",
+	"gpu_name", "gpu_ram", "cpu_cores_effective", "cpu_ram", "inet_down", "inet_up",
+	"reliability", "reliability2", "geolocation", "verification", "rentable",
+	"rented", "dph_base", "dph_total", "min_bid", NULL };
 
 static int read_facts(const struct item *it, struct offer *o)
 {
@@ -73,7 +86,8 @@ static int read_gpu(struct feed *f, const struct item *it, struct offer *o)
 		return -1;
 	if (!name || !*name)
 		return item_wrong(it, "gpu_name", "there");
-	m = gpu_find(name, o->gpu_memory_bytes > 0 ? o->gpu_memory_bytes : 0);
+	m = offer_list_find(&f->offers, name,
+		o->gpu_memory_bytes > 0 ? o->gpu_memory_bytes : 0);
 	feed_name_model(f, o, m, name, it->where);
 	return 0;
 }
@@ -103,7 +117,6 @@ static int read_item(struct feed *f, const struct item *it)
 		return -1;
 	o.market = "vast";
 	o.id = ids[0];
-	o.at_ms = f->at_ms;
 	o.machine = ids[1][0] ? ids[1] : NULL;
 	o.host = ids[2][0] ? ids[2] : NULL;
 	if (o.region && feed_country(o.region, country))
@@ -122,56 +135,117 @@ static int read_item(struct feed *f, const struct item *it)
 	return 0;
 }
 
-/* Returns the value that holds the offers, in one of the known envelopes. */
-static const json_t *find_offers(const json_t *doc, const char **path)
-{
-	const json_t *v = json_object_get(doc, "offers");
+/* --- the list ----------------------------------------------------------------------------- */
 
-	*path = "offers";
-	if (!v) {
-		v = json_object_get(json_object_get(doc, "response_example"), "offers");
-		*path = "response_example.offers";
+struct feed_vast {
+	struct feed *f;
+	struct json_items items;
+	struct buf part; /* an offer without the fields that do not count */
+	char name[200];
+	int64_t stated; /* how many offers the feed says that it has; -1: it does not */
+};
+
+static int take_offer(struct feed_vast *v, const char *text, size_t len, const char *path,
+	long index)
+{
+	struct item it;
+	json_t *obj;
+	int rc;
+
+	if (index < 0)
+		snprintf(it.where, sizeof it.where, "%s: %s", v->name, path);
+	else
+		snprintf(it.where, sizeof it.where, "%s: %s[%ld]", v->name, path, index);
+	if (json_items_pick(&v->part, text, len, fields)) {
+		text = v->part.data;
+		len = v->part.len;
 	}
+	obj = json_parse(text, len, JSON_DEPTH_MAX, it.where);
+	it.obj = obj;
+	rc = obj ? read_item(v->f, &it) : -1;
+	json_decref(obj);
+	return rc;
+}
+
+static int take_field(struct feed_vast *v, const char *key, const char *text, size_t len)
+{
+	json_t *value = json_parse(text, len, JSON_DEPTH_MAX, v->name), *doc;
+	int rc = value ? 0 : -1;
+
+	if (rc == 0 && strcmp(key, "count") == 0 && json_is_integer(value))
+		v->stated = json_integer_value(value);
+	if (rc == 0 && strcmp(key, "timestamp") == 0) {
+		doc = json_object();
+		json_object_set(doc, key, value);
+		rc = json_get_time(doc, v->name, key, &v->f->at_ms);
+		v->f->own_time = rc == 0;
+		json_decref(doc);
+	}
+	json_decref(value);
+	return rc;
+}
+
+/* Takes a value of the document: an offer, or a field of the envelope. */
+static int take_value(void *ctx, const struct json_items_value *value)
+{
+	struct feed_vast *v = ctx;
+
+	if (strcmp(value->path, "offers") == 0 ||
+		strcmp(value->path, "response_example.offers") == 0) {
+		if (value->index < 0 && *value->text != '{')
+			return err_set(EX_DATAERR,
+				"%s: no 'offers': not a list of Vast's offers", v->name);
+		return take_offer(v, value->text, value->len, value->path, value->index);
+	}
+	return take_field(v, value->path, value->text, value->len);
+}
+
+struct feed_vast *feed_vast_open(struct feed *f, const char *name)
+{
+	struct feed_vast *v = xcalloc(1, sizeof *v);
+
+	v->f = f;
+	v->stated = -1;
+	snprintf(v->name, sizeof v->name, "%s", name);
+	json_items_init(&v->items, v->name, "offers", "response_example", take_value, v);
 	return v;
 }
 
-static int read_all(struct feed *f, const json_t *doc, const char *name)
+int feed_vast_push(struct feed_vast *v, const void *data, size_t len)
 {
-	const char *path;
-	const json_t *offers = find_offers(doc, &path),
-		     *stated = json_object_get(doc, "count");
-	struct item it;
+	return json_items_push(&v->items, data, len);
+}
 
-	if (json_object_get(doc, "timestamp")) {
-		if (json_get_time(doc, name, "timestamp", &f->at_ms) < 0)
-			return -1;
-		f->own_time = true;
-	}
-	if (json_is_object(offers)) {
-		it.obj = offers;
-		snprintf(it.where, sizeof it.where, "%.200s: %s", name, path);
-		return read_item(f, &it);
-	}
-	if (!json_is_array(offers))
+int feed_vast_end(struct feed_vast *v)
+{
+	if (json_items_end(&v->items) < 0)
+		return -1;
+	if (!v->items.lists)
 		return err_set(EX_DATAERR, "%s: no 'offers': not a list of Vast's offers",
-			name);
-	for (size_t i = 0; i < json_array_size(offers); i++) {
-		it.obj = json_array_get(offers, i);
-		snprintf(it.where, sizeof it.where, "%.200s: %s[%zu]", name, path, i);
-		if (read_item(f, &it) < 0)
-			return -1;
-	}
-	if (json_is_integer(stated) && json_integer_value(stated) != (json_int_t)f->rows)
-		feed_note(f, name, "the feed says that it has %lld offers, it holds %ld",
-			(long long)json_integer_value(stated), f->rows);
+			v->name);
+	if (v->stated >= 0 && v->stated != v->f->rows)
+		feed_note(v->f, v->name,
+			"the feed says that it has %lld offers, it holds %ld",
+			(long long)v->stated, v->f->rows);
 	return 0;
 }
 
-int feed_vast(struct feed *f, const char *bytes, size_t len, const char *name)
+void feed_vast_close(struct feed_vast *v)
 {
-	json_t *doc = json_parse(bytes, len, JSON_DEPTH_MAX, name);
-	int rc = doc ? read_all(f, doc, name) : -1;
+	if (!v)
+		return;
+	json_items_release(&v->items);
+	buf_release(&v->part);
+	free(v);
+}
 
-	json_decref(doc);
+int feed_vast(struct feed *f, const char *text, size_t len, const char *name)
+{
+	struct feed_vast *v = feed_vast_open(f, name);
+	int rc = feed_vast_push(v, text, len);
+
+	if (rc == 0)
+		rc = feed_vast_end(v);
+	feed_vast_close(v);
 	return rc;
 }

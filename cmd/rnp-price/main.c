@@ -23,6 +23,7 @@ static const char *const kinds[] = {
 	"rnp.floor",
 	"rnp.job",
 	"rnp.lease",
+	"rnp.markets",
 	"rnp.match",
 	"rnp.node",
 	"rnp.offer",

@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/record/gpu.h"
+#include "common/base/clock.h"
+#include "common/base/utf8.h"
+#include "common/json/canon.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
+#include "common/record/gpu.h"
 
 void offer_init(struct offer *o)
 {
@@ -102,6 +105,89 @@ json_t *offer_to_json(const struct offer *o)
 	return r;
 }
 
+/* --- the same as text --------------------------------------------------------------------- */
+
+static void add_text(struct buf *out, const char *key, const char *text)
+{
+	if (!text)
+		return;
+	buf_adds(out, key);
+	if (utf8_valid(text, strlen(text))) {
+		canon_string(out, text, strlen(text));
+	} else {
+		/* as json_set_text does */
+		json_t *obj = json_object();
+
+		json_set_text(obj, "t", text);
+		json_write(out, json_object_get(obj, "t"));
+		json_decref(obj);
+	}
+}
+
+static void add_i64(struct buf *out, const char *key, int64_t v)
+{
+	char digits[24], *p = digits + sizeof digits;
+	uint64_t n = (uint64_t)v;
+	bool text = v > JSON_SAFE_INTEGER_MAX;
+
+	if (v < 0)
+		return;
+	buf_adds(out, key);
+	if (text)
+		*--p = '"';
+	do
+		*--p = (char)('0' + n % 10);
+	while (n /= 10);
+	if (text)
+		*--p = '"';
+	buf_add(out, p, (size_t)(digits + sizeof digits - p));
+}
+
+static void add_flag(struct buf *out, const char *key, int v)
+{
+	if (v < 0)
+		return;
+	buf_adds(out, key);
+	buf_adds(out, v ? "true" : "false");
+}
+
+void offer_write(struct buf *out, const struct offer *o)
+{
+	char at[CLOCK_TEXT_MAX];
+
+	buf_adds(out, "{\"kind\":\"rnp.offer\",\"v\":1");
+	add_text(out, ",\"market\":", o->market);
+	add_text(out, ",\"offer_id\":", o->id);
+	if (o->at_ms >= 0) {
+		clock_format(at, o->at_ms);
+		add_text(out, ",\"at\":", at);
+	}
+	add_text(out, ",\"gpu_model\":", o->model);
+	add_text(out, ",\"gpu_name\":", o->name);
+	add_i64(out, ",\"gpu_count\":", o->gpu_count);
+	if (o->gpu_share_ppm)
+		add_i64(out, ",\"gpu_share_ppm\":", o->gpu_share_ppm);
+	add_i64(out, ",\"gpu_memory_bytes\":", o->gpu_memory_bytes);
+	add_i64(out, ",\"uusd_per_gpu_hour\":", o->uusd_per_gpu_hour);
+	add_flag(out, ",\"spot\":", o->spot);
+	add_i64(out, ",\"cpu_cores\":", o->cpu_cores);
+	add_i64(out, ",\"memory_bytes\":", o->memory_bytes);
+	add_i64(out, ",\"down_bps\":", o->down_bps);
+	add_i64(out, ",\"up_bps\":", o->up_bps);
+	add_i64(out, ",\"reliability_ppm\":", o->reliability_ppm);
+	add_text(out, ",\"country\":", o->country);
+	add_text(out, ",\"region\":", o->region);
+	add_flag(out, ",\"rentable\":", o->rentable);
+	add_flag(out, ",\"rented\":", o->rented);
+	add_flag(out, ",\"verified\":", o->verified);
+	add_flag(out, ",\"secure\":", o->secure);
+	add_text(out, ",\"machine\":", o->machine);
+	add_text(out, ",\"host\":", o->host);
+	if (o->own)
+		buf_adds(out, ",\"own\":true");
+	buf_addc(out, '}');
+}
+
 static int get_flag(const json_t *r, const char *where, const char *key, int *out)
 {
 	bool v = false;
@@ -114,8 +200,7 @@ static int get_flag(const json_t *r, const char *where, const char *key, int *ou
 	return 0;
 }
 
-/* Returns the row of a model's name. Names repeat, so the last few results are cached. */
-static const struct gpu_model *find_model(struct offer_list *l, const char *name,
+const struct gpu_model *offer_list_find(struct offer_list *l, const char *name,
 	int64_t memory_bytes)
 {
 	struct offer_name *slot;
@@ -136,7 +221,7 @@ static const struct gpu_model *find_model(struct offer_list *l, const char *name
 void offer_list_add_found(struct offer_list *l, struct offer *o)
 {
 	/* a record may come from elsewhere and name the model in any way */
-	o->gpu = find_model(l, o->model,
+	o->gpu = offer_list_find(l, o->model,
 		o->gpu_memory_bytes > 0 ? o->gpu_memory_bytes : 0);
 	o->known = o->gpu;
 	if (o->gpu)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/buf.h"
 #include "common/base/mem.h"
 #include "common/record/gpu.h"
 
@@ -60,6 +61,13 @@ void offer_list_add(struct offer_list *l, const struct offer *o);
 /* Returns the record of an offer; the caller owns it. */
 json_t *offer_to_json(const struct offer *o);
 
+/* Appends the same record as text, byte for byte as json_write does, without building objects. */
+void offer_write(struct buf *out, const struct offer *o);
+
+/* Returns the row of a model's name as gpu_find does; the last few results are kept in l. */
+const struct gpu_model *offer_list_find(struct offer_list *l, const char *name,
+	int64_t memory_bytes);
+
 /* Appends the offer in a record, which must be rnp.offer; its texts are copied. Returns 0, or
  * -1 with EX_DATAERR naming where and the field. */
 int offer_list_add_json(struct offer_list *l, const json_t *record, const char *where);
@@ -71,6 +79,10 @@ void offer_list_add_found(struct offer_list *l, struct offer *o);
  * false for any line that is not that simple, good or bad, which offer_list_add_json must then
  * decide. */
 bool offer_list_add_plain(struct offer_list *l, const char *line, size_t len);
+
+/* Appends the offer in one line, the fast way where that can be. Returns 0, or -1 (65). */
+int offer_list_add_line(struct offer_list *l, const char *line, size_t len,
+	const char *where);
 
 /* Reads all rnp.offer records of these files ("-" or no file means standard input). Returns 0,
  * or -1 with the first error: 65 malformed, 66, 77, 74. */

@@ -223,6 +223,20 @@ bool offer_list_add_plain(struct offer_list *l, const char *line, size_t len)
 	return true;
 }
 
+int offer_list_add_line(struct offer_list *l, const char *line, size_t len,
+	const char *where)
+{
+	json_t *record;
+	int rc;
+
+	if (offer_list_add_plain(l, line, len))
+		return 0;
+	record = json_parse_object(line, len, where);
+	rc = record ? offer_list_add_json(l, record, where) : -1;
+	json_decref(record);
+	return rc;
+}
+
 int offer_list_read(struct offer_list *l, char **files, int n)
 {
 	struct lines in;

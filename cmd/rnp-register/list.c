@@ -8,6 +8,7 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/schema.h"
+#include "common/record/signature.h"
 
 /* What cards of a class may lack of the memory that they are sold with; the next class down (22 of
  * 24, 11 of 12 GB) lacks more. */
@@ -15,7 +16,7 @@
 
 static const char *registry, *model, *country, *tier, *device, *maker, *ca_file;
 static int64_t min_memory = -1, min_gpus = -1, limit = -1;
-static bool online;
+static bool online, quotes;
 
 static const struct opt opts[] = {
 	OPT_REGISTRY(&registry),
@@ -61,6 +62,10 @@ static const struct opt opts[] = {
 		.kind = OPT_FLAG,
 		.to = &online,
 		.help = "only nodes whose heartbeats arrive" },
+	{ .name = "quotes",
+		.kind = OPT_FLAG,
+		.to = &quotes,
+		.help = "after each node the newest rnp.quote that it has signed" },
 	{ .name = "limit",
 		.kind = OPT_I64,
 		.to = &limit,
@@ -95,6 +100,47 @@ static void make_path(struct buf *path)
 			(long long)(min_memory - min_memory / 100 * SOLD_PERCENT));
 	if (min_gpus >= 0)
 		buf_addf(path, "&min_gpus=%lld", (long long)min_gpus);
+	/* people see what a node asks in its row */
+	if (quotes || out_for_people())
+		buf_adds(path, "&quotes=true");
+}
+
+/* Whether the node itself has signed this quote: a registry is a stranger too. */
+static bool is_signed(const json_t *quote, const char *node)
+{
+	const char *of = json_string_value(json_object_get(quote, "node"));
+	struct signature_result r;
+
+	if (!of || !node || strcmp(of, node) != 0)
+		return false;
+	signature_verify(quote, &r);
+	return r.ok;
+}
+
+/* Prints a node and what it asks: two records, or for people one row. */
+static int print_with_quote(const json_t *record, const json_t *quote)
+{
+	const char *node = json_string_value(json_object_get(record, "node"));
+	json_t *row;
+	int rc;
+
+	if (quote && !is_signed(quote, node)) {
+		prog_warn("%s: a quote of %s that it has not signed, left out", registry,
+			node ? node : "a node without an address");
+		quote = NULL;
+	}
+	if (quote && schema_check(quote, registry, "rnp.quote") < 0)
+		return -1;
+	if (!out_for_people())
+		return out_record(record) < 0 || (quote && out_record(quote) < 0) ? -1 :
+										    0;
+	row = json_copy((json_t *)record);
+	if (quote)
+		json_object_set(row, "customer_uusd",
+			json_object_get(quote, "customer_uusd"));
+	rc = out_record(row);
+	json_decref(row);
+	return rc;
 }
 
 /* Prints the record of one node, unless it is filtered out. */
@@ -107,7 +153,8 @@ static int print_node(void *ctx, const json_t *node)
 		return 0;
 	if (limit == 0)
 		return 1;
-	if (schema_check(record, registry, "rnp.node") < 0 || out_record(record) < 0)
+	if (schema_check(record, registry, "rnp.node") < 0 ||
+		print_with_quote(record, json_object_get(node, "quote")) < 0)
 		return -1;
 	if (limit > 0)
 		limit--;
@@ -134,9 +181,9 @@ const struct command command_list = {
 	.summary = "List the nodes that a registry knows.",
 	.details =
 		"Writes the signed rnp.node record of each node that fits, in the order of "
-		"their registration.",
+		"their registration;\nwith --quotes also what it asks, which rnp-price match reads.",
 	.columns = "node,name,labels.country,gpus.0.model,gpus.0.memory_bytes,cpu.cores,"
-		   "memory_bytes",
+		   "memory_bytes,customer_uusd",
 	.opts = opts,
 	.run = run,
 };

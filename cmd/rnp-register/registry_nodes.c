@@ -102,8 +102,34 @@ static int write_status(struct buf *out, struct store *s, sqlite3_stmt *beat, in
 	"SELECT n.id, n.address, n.tier, n.country, n.device, n.maker, n.model, r.body, " \
 	"n.proven_ms FROM nodes n JOIN records r ON r.id = n.record "
 
+/* Writes "quote", the node's newest, if it has one. */
+#define NODE_QUOTE_SQL                                                    \
+	"SELECT body FROM records WHERE node = ? AND kind = 'rnp.quote' " \
+	"ORDER BY id DESC LIMIT 1"
+
+static int write_quote(struct buf *out, struct store *s, sqlite3_stmt *quote,
+	const char *node)
+{
+	int rc;
+
+	store_bind(quote, "t", node);
+	rc = store_step(s, quote);
+	if (rc > 0) {
+		buf_adds(out, ",\"quote\":");
+		buf_adds(out, store_text(quote, 0));
+	}
+	sqlite3_reset(quote);
+	return rc < 0 ? -1 : 0;
+}
+
+/* What a page of nodes reads beside its rows. */
+struct beside {
+	sqlite3_stmt *beat;  /* NODE_BEAT_SQL */
+	sqlite3_stmt *quote; /* NODE_QUOTE_SQL, or NULL */
+};
+
 static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
-	sqlite3_stmt *beat, int64_t now_ms)
+	const struct beside *beside, int64_t now_ms)
 {
 	buf_addc(out, '{');
 	field(out, "node", store_text(row, 1));
@@ -114,7 +140,7 @@ static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
 	field(out, "maker", store_text(row, 5));
 	field(out, "model", store_text(row, 6));
 	buf_addc(out, '}');
-	if (write_status(out, s, beat, sqlite3_column_int64(row, 0), now_ms) < 0)
+	if (write_status(out, s, beside->beat, sqlite3_column_int64(row, 0), now_ms) < 0)
 		return -1;
 	/* no buyer should take a claim for a fact */
 	if (sqlite3_column_type(row, 8) == SQLITE_NULL)
@@ -123,6 +149,8 @@ static int write_node(struct buf *out, struct store *s, sqlite3_stmt *row,
 		time_field(out, "proven_at", sqlite3_column_int64(row, 8));
 	buf_adds(out, ",\"record\":");
 	buf_adds(out, store_text(row, 7));
+	if (beside->quote && write_quote(out, s, beside->quote, store_text(row, 1)) < 0)
+		return -1;
 	buf_addc(out, '}');
 	return 0;
 }
@@ -167,9 +195,9 @@ static void write_beat(struct buf *out, sqlite3_stmt *row)
 /* what a page lists */
 enum page { PAGE_NODES, PAGE_BEATS, PAGE_RECORDS };
 
-/* Writes the rows of a page, and "next" if there are more than limit. beat: for PAGE_NODES. */
+/* Writes the rows of a page, and "next" if there are more than limit. beside: for PAGE_NODES. */
 static int write_page(struct buf *out, struct store *s, sqlite3_stmt *rows,
-	sqlite3_stmt *beat, int64_t limit, enum page what)
+	const struct beside *beside, int64_t limit, enum page what)
 {
 	int64_t last = 0, now_ms = clock_now_ms();
 	int rc;
@@ -183,7 +211,7 @@ static int write_page(struct buf *out, struct store *s, sqlite3_stmt *rows,
 			buf_addc(out, ',');
 		last = sqlite3_column_int64(rows, 0);
 		if (what == PAGE_NODES)
-			rc = write_node(out, s, rows, beat, now_ms);
+			rc = write_node(out, s, rows, beside, now_ms);
 		else if (what == PAGE_BEATS)
 			write_beat(out, rows);
 		else
@@ -201,7 +229,8 @@ enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
 	struct registry *g = ctx;
 	struct registry_nodes_query wanted;
 	struct filter f = { .n = 0 };
-	sqlite3_stmt *rows = NULL, *beat = NULL;
+	sqlite3_stmt *rows = NULL;
+	struct beside beside = { NULL, NULL };
 	struct store *s;
 	int rc;
 
@@ -211,11 +240,14 @@ enum httpd_when registry_get_nodes(void *ctx, struct httpd_request *q,
 	s = registry_db_reader(&g->db);
 	buf_adds(&r->body, "{\"nodes\":[");
 	rc = filter_prepare(&f, s, &rows) < 0 ||
-			store_prepare(s, &beat, NODE_BEAT_SQL) < 0 ?
+			store_prepare(s, &beside.beat, NODE_BEAT_SQL) < 0 ||
+			(wanted.quotes &&
+				store_prepare(s, &beside.quote, NODE_QUOTE_SQL) < 0) ?
 		-1 :
-		write_page(&r->body, s, rows, beat, wanted.page.limit, PAGE_NODES);
+		write_page(&r->body, s, rows, &beside, wanted.page.limit, PAGE_NODES);
 	sqlite3_finalize(rows);
-	sqlite3_finalize(beat);
+	sqlite3_finalize(beside.beat);
+	sqlite3_finalize(beside.quote);
 	registry_db_reader_done(&g->db, s);
 	if (rc < 0)
 		return registry_unavailable(r);
@@ -246,7 +278,8 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
 	struct registry *g = ctx;
-	sqlite3_stmt *row = NULL, *beat = NULL;
+	sqlite3_stmt *row = NULL;
+	struct beside beside = { NULL, NULL };
 	unsigned char key[KEY_PUBLIC_BYTES];
 	struct store *s;
 	int rc;
@@ -257,7 +290,8 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 		return httpd_error(r, 400, "%s", err_get()->text);
 	s = registry_db_reader(&g->db);
 	rc = store_prepare(s, &row, NODE_COLUMNS "WHERE n.address = ?") < 0 ||
-			store_prepare(s, &beat, NODE_BEAT_SQL) < 0 ?
+			store_prepare(s, &beside.beat, NODE_BEAT_SQL) < 0 ||
+			store_prepare(s, &beside.quote, NODE_QUOTE_SQL) < 0 ?
 		-1 :
 		0;
 	if (rc == 0) {
@@ -265,7 +299,7 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 		rc = store_step(s, row);
 	}
 	if (rc == 1) {
-		rc = write_node(&r->body, s, row, beat, clock_now_ms());
+		rc = write_node(&r->body, s, row, &beside, clock_now_ms());
 		r->body.data[r->body.len - 1] = ','; /* the object continues */
 		if (rc == 0)
 			rc = write_history(&r->body, s, q->arg);
@@ -274,7 +308,8 @@ enum httpd_when registry_get_node(void *ctx, struct httpd_request *q,
 		httpd_error(r, 404, "node %s is not registered here", q->arg);
 	}
 	sqlite3_finalize(row);
-	sqlite3_finalize(beat);
+	sqlite3_finalize(beside.beat);
+	sqlite3_finalize(beside.quote);
 	registry_db_reader_done(&g->db, s);
 	return rc < 0 ? registry_unavailable(r) : HTTPD_NOW;
 }

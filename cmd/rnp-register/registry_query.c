@@ -81,6 +81,18 @@ static int read_time(const struct httpd_request *q, struct httpd_reply *r,
 	return !text || clock_parse(text, key, ms) == 0 ? 0 : refuse(r);
 }
 
+static int read_flag(const struct httpd_request *q, struct httpd_reply *r,
+	const char *key, bool *out)
+{
+	const char *text = httpd_query(q, key);
+
+	*out = text && strcmp(text, "true") == 0;
+	if (!text || *out || strcmp(text, "false") == 0)
+		return 0;
+	httpd_error(r, 400, "%s: '%.40s' is neither true nor false", key, text);
+	return -1;
+}
+
 static int read_page(const struct httpd_request *q, struct httpd_reply *r,
 	struct registry_page *out)
 {
@@ -117,8 +129,9 @@ int registry_query_nodes(const struct httpd_request *q, struct httpd_reply *r,
 		.min_memory = -1,
 		.min_gpus = -1 };
 	if (registry_query_known(q, r,
-		    "gpu_model min_memory min_gpus country tier device maker limit "
-		    "cursor") < 0 ||
+		    "gpu_model min_memory min_gpus country tier device maker quotes "
+		    "limit cursor") < 0 ||
+		read_flag(q, r, "quotes", &out->quotes) < 0 ||
 		read_page(q, r, &out->page) < 0 ||
 		read_i64(q, r, "min_memory", 0, &out->min_memory) < 0 ||
 		read_i64(q, r, "min_gpus", 0, &out->min_gpus) < 0 ||

@@ -23,6 +23,7 @@ struct registry_nodes_query {
 	const char *country, *maker, *device;
 	int64_t tier;                 /* index into pool_tiers; -1: any */
 	int64_t min_memory, min_gpus; /* -1: any */
+	bool quotes;                  /* with each node its newest rnp.quote */
 };
 
 struct registry_records_query {

@@ -138,10 +138,12 @@ static curl_socket_t open_socket(void *ctx, curlsocktype purpose,
 	struct curl_sockaddr *address)
 {
 	struct http *h = ctx;
-	int fd = socket(address->family, address->socktype | SOCK_CLOEXEC,
-		address->protocol);
+	int fd;
 
 	(void)purpose;
+	if (!http_may_connect(h, address))
+		return CURL_SOCKET_BAD;
+	fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 	if (fd >= 0 && h->nsockets < HTTP_SOCKETS_MAX)
 		h->sockets[h->nsockets++] = fd;
 	return fd < 0 ? CURL_SOCKET_BAD : fd;
@@ -240,7 +242,7 @@ static void set_options(struct http *h, struct http_transfer *t,
 	SET(CURLOPT_URL, q->url);
 	SET(CURLOPT_PATH_AS_IS, q->signer ? 1L : 0L);
 	SET(CURLOPT_USERAGENT, "rnp/" RNP_VERSION);
-	if (!q->sink)
+	if (!q->sink || q->compressed)
 		SET(CURLOPT_ACCEPT_ENCODING, ""); /* all that libcurl can decompress */
 	SET(CURLOPT_HTTPHEADER, headers);
 	SET(CURLOPT_WRITEFUNCTION, http_on_body);
@@ -396,7 +398,9 @@ static CURLcode try_once(struct http *h, struct http_transfer *t)
 		t->callback_failed = true;
 	} else {
 		set_options(h, t, headers);
+		h->now = t;
 		rc = perform(h, t);
+		h->now = NULL;
 	}
 	http_curl.easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
 	http_curl.easy_getinfo(h->curl, CURLINFO_RETRY_AFTER, &retry_after_s);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "common/base/buf.h"
 #include "common/net/net_bytes.h"
@@ -25,6 +26,10 @@ struct http {
 	/* private: bytes that closed sockets have carried, and the open sockets */
 	struct net_bytes closed;
 	int sockets[HTTP_SOCKETS_MAX], nsockets;
+	/* private: the request in progress, and the address that it was sent to before any
+	 * redirect */
+	struct http_transfer *now;
+	struct sockaddr_storage first;
 };
 #define HTTP_INIT \
 	{         \
@@ -118,6 +123,12 @@ struct http_request {
 	 * redirects. */
 	const struct key *signer;
 	bool no_redirects;
+	/* a redirect may not lead to an address that is not on the public internet, unless it is
+	 * that of the server that redirects (65) */
+	bool public_redirects;
+	/* with sink: the server may compress the answer, and the sink gets what was compressed; a
+	 * try that breaks off then restarts the sink */
+	bool compressed;
 	bool expect; /* send the body only after the server has agreed, or after 1 s */
 
 	int64_t connect_timeout_ms; /* 5 s */

@@ -250,6 +250,9 @@ int64_t http_transfer_resume_at(const struct http_transfer *t)
 
 	if (!t->r->sunk_bytes)
 		return 0;
+	/* a range would be one of the compressed bytes */
+	if (t->q->compressed)
+		return -1;
 	return tag && *tag ? t->r->sunk_bytes : -1;
 }
 

@@ -67,8 +67,8 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 	}
 }
 
-/* Finds the message in an error body: our registry's {"error": ...}, {"message": ...}, or
- * OpenAI's {"error": {"message": ...}}. */
+/* Finds the message in an error body: our registry's {"error": ...}, {"message": ...},
+ * Vast's {"msg": ...}, or OpenAI's {"error": {"message": ...}}. */
 static void server_says(const struct http_response *r, char *text, size_t max)
 {
 	json_t *body = r->body.len ? json_loadb(r->body.data, r->body.len, 0, NULL) :
@@ -80,6 +80,8 @@ static void server_says(const struct http_response *r, char *text, size_t max)
 		message = json_string_value(json_object_get(error, "message"));
 	if (!message)
 		message = json_string_value(json_object_get(body, "message"));
+	if (!message)
+		message = json_string_value(json_object_get(body, "msg"));
 	if (message)
 		snprintf(text, max, ": %.400s", message);
 	else

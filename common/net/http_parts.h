@@ -86,6 +86,10 @@ int http_on_seek(void *transfer, curl_off_t offset, int origin);
 size_t http_on_body(char *data, size_t size, size_t n, void *transfer);
 size_t http_on_header(char *line, size_t size, size_t n, void *transfer);
 
+/* Whether the request in progress may open a connection to that address, see public_redirects.
+ * If not, the error is set. */
+bool http_may_connect(struct http *h, const struct curl_sockaddr *address);
+
 /* Whether the program has aborted the request. */
 bool http_is_aborted(const struct http_request *q);
 

@@ -239,3 +239,67 @@ int net_receive(int fd, void *data, size_t bytes)
 	}
 	return 0;
 }
+
+/* --- kinds of addresses ------------------------------------------------------------------ */
+
+static bool v4_is_private(const unsigned char a[4])
+{
+	return a[0] == 0 || a[0] == 10 || a[0] == 127 || a[0] >= 224 ||
+		(a[0] == 100 && (a[1] & 0xc0) == 64) || (a[0] == 169 && a[1] == 254) ||
+		(a[0] == 172 && (a[1] & 0xf0) == 16) || (a[0] == 192 && a[1] == 168) ||
+		(a[0] == 198 && (a[1] & 0xfe) == 18) ||
+		(a[0] == 192 && a[1] == 0 && a[2] == 0);
+}
+
+static bool v6_is_private(const unsigned char a[16])
+{
+	static const unsigned char mapped[12] = { [10] = 0xff, [11] = 0xff };
+	static const unsigned char nat64[12] = { 0, 0x64, 0xff, 0x9b };
+	static const unsigned char zeros[12] = { 0 };
+
+	if (memcmp(a, mapped, 12) == 0 || memcmp(a, nat64, 12) == 0 ||
+		memcmp(a, zeros, 12) == 0) /* :: and ::1 are 0.0.0.0 and 0.0.0.1 */
+		return v4_is_private(a + 12);
+	if (a[0] == 0x20 && a[1] == 0x02) /* 6to4 */
+		return v4_is_private(a + 2);
+	return (a[0] & 0xfe) == 0xfc || (a[0] == 0xfe && (a[1] & 0xc0) == 0x80) ||
+		(a[0] == 0xfe && (a[1] & 0xc0) == 0xc0) || a[0] == 0xff;
+}
+
+bool net_is_private(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET) {
+		struct sockaddr_in in;
+
+		memcpy(&in, address, sizeof in);
+		return v4_is_private((const unsigned char *)&in.sin_addr);
+	}
+	if (address->sa_family == AF_INET6) {
+		struct sockaddr_in6 in6;
+
+		memcpy(&in6, address, sizeof in6);
+		return v6_is_private(in6.sin6_addr.s6_addr);
+	}
+	return true;
+}
+
+bool net_same_host(const struct sockaddr *a, const struct sockaddr *b)
+{
+	struct sockaddr_in6 x, y;
+
+	if (a->sa_family != b->sa_family)
+		return false;
+	if (a->sa_family == AF_INET) {
+		struct sockaddr_in v, w;
+
+		memcpy(&v, a, sizeof v);
+		memcpy(&w, b, sizeof w);
+		return v.sin_addr.s_addr == w.sin_addr.s_addr;
+	}
+	if (a->sa_family != AF_INET6)
+		return false;
+	memcpy(&x, a, sizeof x);
+	memcpy(&y, b, sizeof y);
+	return memcmp(&x.sin6_addr, &y.sin6_addr, sizeof x.sin6_addr) == 0 &&
+		x.sin6_scope_id == y.sin6_scope_id;
+}

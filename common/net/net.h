@@ -7,8 +7,11 @@
 #ifndef RNP_COMMON_NET_NET_H
 #define RNP_COMMON_NET_NET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct sockaddr;
 
 #define NET_HOST_MAX 256
 
@@ -33,6 +36,14 @@ int net_tune(int fd, int64_t timeout_ms);
 /* Send or receive all of the bytes. Return 0, or -1: 75 stalled, 69 closed. */
 int net_send(int fd, const void *data, size_t bytes);
 int net_receive(int fd, void *data, size_t bytes);
+
+/* Whether an address is not on the public internet: loopback, private (RFC 1918, RFC 4193),
+ * link-local, shared (RFC 6598), multicast, reserved, or an IPv6 form of such an IPv4 address.
+ * Families other than IPv4 and IPv6 count as private. Pure. */
+bool net_is_private(const struct sockaddr *address);
+
+/* Whether two addresses are of one host, whatever their ports. Pure. */
+bool net_same_host(const struct sockaddr *a, const struct sockaddr *b);
 
 /* Sets the error of a send or receive that returned n <= 0 with errno. Returns -1. */
 int net_failed(const char *verb, long n);

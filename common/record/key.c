@@ -200,6 +200,29 @@ static int read_passphrase(struct secret *to, const char *path)
 	return 0;
 }
 
+char *key_load_token(const char *path)
+{
+	struct secret s = { .data = NULL };
+	size_t n;
+
+	if (ready() < 0)
+		return NULL;
+	if (read_secret(&s, path, PASSPHRASE_BYTES_MAX, true) < 0) {
+		sodium_free(s.data);
+		return NULL;
+	}
+	while (s.len && strchr("\r\n ", s.data[s.len - 1]))
+		s.len--;
+	s.data[s.len] = '\0';
+	for (n = 0; n < s.len && s.data[n] > ' ' && s.data[n] < 0x7f;)
+		n++;
+	if (n && n == s.len)
+		return s.data;
+	sodium_free(s.data);
+	err_set(EX_DATAERR, "'%s' is not one line of printable characters", path);
+	return NULL;
+}
+
 static int cipher_key(unsigned char out[32], const char *passphrase_file,
 	const unsigned char salt[SALT_BYTES], uint64_t passes, int64_t memory_bytes)
 {

@@ -45,6 +45,11 @@ int key_default_path(struct buf *out);
  * (by group is fine in $CREDENTIALS_DIRECTORY), 65 malformed, 77 wrong or missing passphrase. */
 int key_load(struct key *k, const char *path, const char *passphrase_file);
 
+/* Reads the one line of a file that holds a password of somebody else, such as a market's API
+ * key. Returns it in sodium_malloc memory (sodium_free), or NULL: 66 absent, 77 readable by group
+ * or others, 65 no line of printable ASCII. */
+char *key_load_token(const char *path);
+
 /* Writes a new key file, mode 0600, never over an existing one (73). passphrase_file not NULL:
  * encrypted with argon2id and XChaCha20-Poly1305 (rnp-json(5)). */
 int key_save(const struct key *k, const char *path, const char *passphrase_file);

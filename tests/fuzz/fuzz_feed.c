@@ -1,5 +1,5 @@
-/* fuzz_feed.c - fuzz target: data from markets - SkyPilot's CSV, Vast's JSON, Python literals,
- * GPU names.
+/* fuzz_feed.c - fuzz target: data from markets - SkyPilot's CSV, the others' JSON, Python
+ * literals, GPU names.
  *
  * The first byte selects the reader. It checks that every offer is a valid record, is unchanged
  * after it is written and read again, and has a price; and that every row is in an offer or in
@@ -11,6 +11,7 @@
 
 #include "cmd/rnp-price/feed.h"
 #include "cmd/rnp-price/feed_state.h"
+#include "cmd/rnp-price/feed_vast.h"
 #include "cmd/rnp-price/pyliteral.h"
 #include "cmd/rnp-price/quote_core.h"
 #include "common/base/buf.h"
@@ -37,6 +38,9 @@ static void check_offer(const struct offer *o)
 	must(o->uusd_per_gpu_hour > 0);
 	must(schema_check(r, "offer", "rnp.offer") == 0);
 	json_write(&once, r);
+	offer_write(&twice, o);
+	must(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+	buf_reset(&twice);
 	must(offer_list_add_json(&l, r, "offer") == 0);
 	again = offer_to_json(&l.items[0]);
 	json_write(&twice, again);
@@ -103,6 +107,25 @@ static void read_feed(const char *text, size_t len,
 	feed_release(&f);
 }
 
+/* A list gives the same offers in whatever pieces it arrives. */
+static void read_pieces(const char *text, size_t len)
+{
+	size_t piece = len ? 1 + (unsigned char)text[len - 1] % 64 : 1;
+	struct feed whole = FEED_INIT, pieces = FEED_INIT;
+	struct feed_vast *v = feed_vast_open(&pieces, "fuzz");
+	int rc = 0, same = feed_vast(&whole, text, len, "fuzz");
+
+	for (size_t i = 0; i < len && rc == 0; i += piece)
+		rc = feed_vast_push(v, text + i, len - i < piece ? len - i : piece);
+	if (rc == 0)
+		rc = feed_vast_end(v);
+	must(rc == same && whole.rows == pieces.rows &&
+		whole.offers.n == pieces.offers.n);
+	feed_vast_close(v);
+	feed_release(&whole);
+	feed_release(&pieces);
+}
+
 static void read_literal(const char *text)
 {
 	json_t *v = pyliteral_parse(text, "fuzz");
@@ -121,6 +144,31 @@ static void read_name(const char *text, size_t len)
 	must(!m || gpu_find(m->name, 0) == m);
 }
 
+static void read_any(char reader, const char *text, size_t len)
+{
+	static int (*const readers[])(struct feed *, const char *, size_t,
+		const char *) = { [0] = feed_skypilot,
+		[1] = feed_vast,
+		[4] = feed_prime,
+		[5] = feed_runpod,
+		[6] = feed_salad,
+		[7] = feed_nosana };
+	int which = (unsigned char)reader % 8;
+
+	if (reader == 'A')
+		read_feed(text, len, feed_akash);
+	else if (reader == 'R')
+		read_feed(text, len, feed_rnp);
+	else if (which == 2)
+		read_literal(text);
+	else if (which == 3)
+		read_name(text, len);
+	else
+		read_feed(text, len, readers[which]);
+	if (which == 1)
+		read_pieces(text, len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct buf text = BUF_INIT;
@@ -130,31 +178,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_add(&text, data + 1, size - 1);
 	buf_reserve(&text, 1);
 	text.data[text.len] = '\0';
-	switch (data[0] % 8) {
-	case 0:
-		read_feed(text.data, text.len, feed_skypilot);
-		break;
-	case 1:
-		read_feed(text.data, text.len, feed_vast);
-		break;
-	case 2:
-		read_literal(text.data);
-		break;
-	case 4:
-		read_feed(text.data, text.len, feed_prime);
-		break;
-	case 5:
-		read_feed(text.data, text.len, feed_runpod);
-		break;
-	case 6:
-		read_feed(text.data, text.len, feed_salad);
-		break;
-	case 7:
-		read_feed(text.data, text.len, feed_nosana);
-		break;
-	default:
-		read_name(text.data, text.len);
-	}
+	read_any((char)data[0], text.data, text.len);
 	err_clear();
 	buf_release(&text);
 	return 0;

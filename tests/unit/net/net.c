@@ -2,6 +2,9 @@
  * leave. */
 #include "common/net/net.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -142,8 +145,39 @@ static void check_listening(void)
 	err_clear();
 }
 
+static bool is_private(const char *text)
+{
+	struct sockaddr_storage a = { 0 };
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&a;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&a;
+
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1)
+		a.ss_family = AF_INET;
+	else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1)
+		a.ss_family = AF_INET6;
+	return net_is_private((struct sockaddr *)&a);
+}
+
+static void check_private(void)
+{
+	static const char *const inside[] = { "127.0.0.1", "127.255.0.9", "10.1.2.3",
+		"172.16.0.1", "172.31.255.255", "192.168.0.1", "169.254.169.254",
+		"100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1",
+		"::", "::1", "fc00::1", "fdff::1", "fe80::1", "fec0::1", "ff02::1",
+		"::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:a00:1::1", "no address" };
+	static const char *const outside[] = { "1.1.1.1", "172.15.0.1", "172.32.0.1",
+		"100.63.0.1", "100.128.0.1", "192.169.0.1", "198.20.0.1", "11.0.0.1",
+		"2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101" };
+
+	for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
+		CHECK(is_private(inside[i]));
+	for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+		CHECK(!is_private(outside[i]));
+}
+
 int main(void)
 {
+	check_private();
 	check_split();
 	check_messages();
 	check_stalls();

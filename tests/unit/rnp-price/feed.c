@@ -3,6 +3,7 @@
 #include "cmd/rnp-price/feed.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cmd/rnp-price/csv.h"
 #include "cmd/rnp-price/feed_state.h"
@@ -382,7 +383,6 @@ static void check_judge(void)
 {
 	struct feed_state s = { 0 };
 	struct feed f = FEED_INIT;
-	struct offer_list l = { 0 };
 
 	CHECK(judge(&s, 30, 1) == 0); /* no history */
 	for (int i = 0; i < 20; i++) {
@@ -402,10 +402,40 @@ static void check_judge(void)
 	CHECK_FAILS(EX_DATAERR, judge(&s, 30, 99000));
 	CHECK_FAILS(EX_DATAERR, judge(&s, 2, 300000)); /* a tenth of the usual number */
 	CHECK(judge(&s, 3, 300000) == 0);
+	feed_state_release(&s);
+}
+
+/* what a state keeps is what comes out of its file, and half a file is no state */
+static void check_state_file(void)
+{
+	char path[] = "/tmp/rnp-feed-state-XXXXXX";
+	struct feed_state s = { 0 };
+	struct feed f = FEED_INIT;
+	struct offer_list l = { 0 };
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	fill(&f.offers, 30, 300000);
+	f.offers.items[3].region = "Z\xc3\xbcrich \"west\"";
+	f.at_ms = 1000;
+	feed_state_accept(&s, "vast", &f, "tag");
+	CHECK(feed_state_save(&s, path, &f.offers) == 0);
+	feed_state_release(&s);
+	CHECK(feed_state_load(&s, path, "vast") == 0);
+	CHECK_I64(1000, feed_state_at(&s));
+	CHECK_TEXT("tag", feed_state_etag(&s));
 	CHECK(feed_state_offers(&s, &l) == 0);
 	CHECK_I64(30, (int64_t)l.n);
+	CHECK_TEXT(f.offers.items[3].region, l.items[3].region);
+	CHECK_I64(300029, l.items[29].uusd_per_gpu_hour);
+	offer_list_release(&l);
+	CHECK(truncate(path, 2000) == 0);
+	CHECK_FAILS(EX_DATAERR, feed_state_offers(&s, &l));
 	offer_list_release(&l);
 	feed_state_release(&s);
+	feed_release(&f);
+	close(fd);
+	unlink(path);
 }
 
 int main(void)
@@ -420,5 +450,6 @@ int main(void)
 	check_vast_bad();
 	check_country();
 	check_judge();
+	check_state_file();
 	TEST_END();
 }

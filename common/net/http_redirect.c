@@ -1,0 +1,39 @@
+/* http_redirect.c - where a redirect may lead. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/net/http_parts.h"
+#include "common/net/net.h"
+
+/* A server must not make us ask a neighbour of ours: another machine of this network, or another
+ * service of this machine, that trusts whoever can reach it. */
+bool http_may_connect(struct http *h, const struct curl_sockaddr *address)
+{
+	struct http_transfer *t = h->now;
+	const struct sockaddr *to = &address->addr;
+	char text[INET6_ADDRSTRLEN + 1] = "";
+
+	if (!t || t->r->status < 300 || t->r->status >= 400) {
+		memset(&h->first, 0, sizeof h->first);
+		memcpy(&h->first, to,
+			address->addrlen < sizeof h->first ? address->addrlen :
+							     sizeof h->first);
+		return true;
+	}
+	if (!t->q->public_redirects || !net_is_private(to) ||
+		net_same_host(to, (const struct sockaddr *)&h->first))
+		return true;
+	if (to->sa_family == AF_INET)
+		inet_ntop(AF_INET,
+			&((const struct sockaddr_in *)(const void *)to)->sin_addr, text,
+			sizeof text);
+	else if (to->sa_family == AF_INET6)
+		inet_ntop(AF_INET6,
+			&((const struct sockaddr_in6 *)(const void *)to)->sin6_addr, text,
+			sizeof text);
+	t->callback_failed = true;
+	err_set(EX_DATAERR, "'%s' redirects to the private address %s", t->q->url, text);
+	return false;
+}
