@@ -181,7 +181,7 @@ teardown() { stop_serve; }
 		$'<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant' ]
 	local late='{"messages":[{"role":"developer","content":"B"},{"role":"user","content":[{"type":"text","text":"Hi"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},{"role":"tool","content":"4"}]}'
 	[ "$(post /apply-template "$late" | jq -r .prompt)" = \
-		$'<|im_start|>system\nB<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n<|im_start|>tool\n4<|im_end|>\n<|im_start|>assistant' ]
+		$'<|im_start|>system\nB<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{"name": "f", "arguments": {"x":1}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n<|im_start|>assistant' ]
 	post /apply-template '{"messages":[{"role":"king","content":"Hi"}]}' | jq -e '.error.param == "messages[0].role"'
 	curl -sS "$url/v1/models" | jq -e '.data | length == 1 and .[0].id == "chat"'
 	curl -sS "$url/v1/models/chat" | jq -e '.id == "chat"'
@@ -235,11 +235,10 @@ teardown() { stop_serve; }
 	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{"a":{"not":{}}}}}}}' |
 		jq -e '.error.param == "response_format" and (.error.message | contains("schema.properties.a.not"))'
 	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"xml"}}' | jq -e '.error.param == "response_format"'
-	# tools that the model may not call change nothing; others are refused
+	# tools that the model may not call change nothing
 	local tools='"tools":[{"type":"function","function":{"name":"f","parameters":{}}}]'
 	post /v1/chat/completions "{$ask,$tools,\"tool_choice\":\"none\"}" | jq -c '[.choices[].message.content]' |
 		cmp - <(jq -c '[.choices[].message.content]' whole)
-	post /v1/chat/completions "{$ask,$tools}" | jq -e '.error.param == "tools"'
 	# nobody else's text changes
 	post /v1/chat/completions '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":20,"seed":5}' | jq -r '.choices[0].message.content' >alone
 	post /v1/chat/completions "{$ask}" >/dev/null &

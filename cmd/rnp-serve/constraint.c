@@ -1,10 +1,13 @@
-/* constraint.c - compiles response_format to a grammar, and makes its masks for the engine. */
+/* constraint.c - compiles response_format and tools to a grammar, and makes its masks for the
+ * engine. */
 #include "cmd/rnp-serve/constraint.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-serve/call_text.h"
 #include "cmd/rnp-serve/filter.h"
+#include "cmd/rnp-serve/tool_grammar.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
 
@@ -12,13 +15,17 @@ struct constraint {
 	struct lm_grammar *grammar;
 	const struct served *model;
 	const struct lm_vocabulary *vocabulary;
+	bool watches; /* the grammar is that of calls, from their mark on */
 };
 
 struct constrained {
 	struct lm_matcher *matcher;
-	const struct served *model;
+	const struct constraint *of;
+	/* what is not constrained: reasoning, or all up to the mark of a call */
+	enum { IN_GRAMMAR, IN_REASONING, IN_TEXT, IN_NOTHING } at;
 	struct buf reasoning; /* the last bytes of the reasoning, until it ends */
-	bool reasons;
+	struct filter filter; /* IN_TEXT: takes reasoning out */
+	struct call_watch watch;
 };
 
 /* Returns the schema of {"type":"json_schema","json_schema":{"schema":...}}, or of the flat
@@ -44,35 +51,67 @@ static const json_t *schema_of(const json_t *format, json_t **any, struct api_er
 	return NULL;
 }
 
+static int refuse_tools(const struct tool *bad, struct api_error *e)
+{
+	if (bad)
+		return api_error_set(e, 400, "invalid_value", "tools",
+			"the parameters of tool '%s': %s", bad->name, err_get()->text);
+	return api_error_set(e, 400, "invalid_value", "tools",
+		"the parameters of all tools together: %s", err_get()->text);
+}
+
+/* Compiles a schema (NULL: none) and the tools to one grammar. */
+static int compile(struct constraint *c, const struct served *m, const struct request *q,
+	const json_t *schema, struct api_error *e)
+{
+	const struct tool *bad = NULL;
+
+	if (q->tools_read.mode == TOOLS_OFF) {
+		if (lm_grammar_schema(&c->grammar, schema) < 0)
+			return api_error_set(e, 400, "invalid_value", "response_format",
+				"%s", err_get()->text);
+		return 0;
+	}
+	c->watches = q->tools_read.mode == TOOLS_AUTO && !schema;
+	if (q->tools_read.mode == TOOLS_REQUIRED)
+		schema = NULL; /* the answer has no content */
+	return tool_grammar(&c->grammar, &m->calls, &q->tools_read, c->watches, schema,
+		       &bad) < 0 ?
+		refuse_tools(bad, e) :
+		0;
+}
+
 int constraint_open(struct constraint **out, struct served *m, const struct request *q,
 	struct api_error *e)
 {
 	const char *type = json_string_value(json_object_get(q->response_format, "type"));
-	struct lm_grammar *g = NULL;
-	const json_t *schema;
+	bool text = !q->response_format || (type && strcmp(type, "text") == 0);
+	const json_t *schema = NULL;
+	struct constraint *c;
 	json_t *any = NULL;
 	int rc = -1;
 
 	*out = NULL;
-	if (!q->response_format || (type && strcmp(type, "text") == 0))
+	if (text && q->tools_read.mode == TOOLS_OFF)
 		return 0;
-	schema = schema_of(q->response_format, &any, e);
-	if (!schema)
-		return -1;
-	if (!m->ends_count) {
-		api_error_set(e, 400, "unsupported_parameter", "response_format",
+	if (!text) {
+		schema = schema_of(q->response_format, &any, e);
+		if (!schema)
+			return -1;
+	}
+	c = xcalloc(1, sizeof *c);
+	c->model = m;
+	if (!m->ends_count)
+		api_error_set(e, 400, "unsupported_parameter",
+			text ? "tools" : "response_format",
 			"model '%s' has no token that ends a text", m->name);
-	} else if (lm_grammar_schema(&g, schema) < 0) {
-		api_error_set(e, 400, "invalid_value", "response_format", "%s",
-			err_get()->text);
-	} else {
-		struct constraint *c = xcalloc(1, sizeof *c);
-
-		c->grammar = g;
-		c->model = m;
+	else
+		rc = compile(c, m, q, schema, e);
+	if (rc == 0) {
 		c->vocabulary = served_vocabulary(m);
 		*out = c;
-		rc = 0;
+	} else {
+		constraint_free(c);
 	}
 	json_decref(any);
 	return rc;
@@ -91,8 +130,10 @@ struct constrained *constrained_new(const struct constraint *c, bool reasons)
 	struct constrained *t = xcalloc(1, sizeof *t);
 
 	t->matcher = lm_matcher_new(c->grammar, c->vocabulary);
-	t->model = c->model;
-	t->reasons = reasons;
+	t->of = c;
+	t->at = c->watches ? IN_TEXT : reasons ? IN_REASONING : IN_GRAMMAR;
+	filter_init(&t->filter, NULL, 0, true, reasons);
+	call_watch_init(&t->watch, &c->model->calls);
 	return t;
 }
 
@@ -102,6 +143,8 @@ void constrained_free(struct constrained *t)
 		return;
 	lm_matcher_free(t->matcher);
 	buf_release(&t->reasoning);
+	filter_release(&t->filter);
+	call_watch_release(&t->watch);
 	free(t);
 }
 
@@ -109,19 +152,19 @@ static const uint64_t *allowed(void *ctx)
 {
 	struct constrained *t = ctx;
 
-	return t->reasons ? NULL : lm_matcher_mask(t->matcher);
+	return t->at == IN_GRAMMAR ? lm_matcher_mask(t->matcher) : NULL;
 }
 
 /* Reasoning ends with its closing tag; the bytes of the token after the tag belong to the
  * answer. */
 static void reason(struct constrained *t, uint32_t token)
 {
+	const struct lm_token *tokens = t->of->model->l.token;
 	const size_t mark = strlen(FILTER_THINK_END);
 	const char *end;
 
-	if (token >= lm_token_count(t->model->l.token) ||
-		lm_token_piece(t->model->l.token, &t->reasoning, token, false, true) <
-			0 ||
+	if (token >= lm_token_count(tokens) ||
+		lm_token_piece(tokens, &t->reasoning, token, false, true) < 0 ||
 		!t->reasoning.len)
 		return;
 	end = memmem(t->reasoning.data, t->reasoning.len, FILTER_THINK_END, mark);
@@ -129,7 +172,7 @@ static void reason(struct constrained *t, uint32_t token)
 		const char *rest = end + mark,
 			   *stop = t->reasoning.data + t->reasoning.len;
 
-		t->reasons = false;
+		t->at = IN_GRAMMAR;
 		while (rest < stop && (*rest == '\n' || *rest == ' '))
 			rest++;
 		lm_matcher_push(t->matcher, rest, (size_t)(stop - rest));
@@ -140,14 +183,43 @@ static void reason(struct constrained *t, uint32_t token)
 	}
 }
 
+/* Looks for the mark of a call, as the writer does (call_text.h). What its token has behind the
+ * mark must begin a call, else the answer stays unconstrained. */
+static void watch(struct constrained *t, uint32_t token)
+{
+	const struct lm_token *tokens = t->of->model->l.token;
+	bool special = call_format_special(&t->of->model->calls, token) != NULL;
+	struct buf text = BUF_INIT, content = BUF_INIT, rest = BUF_INIT;
+
+	if (token < lm_token_count(tokens) &&
+		lm_token_piece(tokens, &text, token, false, special) == 0 && text.len) {
+		filter_push(&t->filter, text.data, text.len, &content, &rest);
+		buf_reset(&rest);
+		if (content.len &&
+			call_watch_push(&t->watch, content.data, content.len, &rest)) {
+			const struct buf *held = &t->watch.held;
+			size_t mark = call_watch_mark(&t->watch), n = held->len - mark;
+
+			t->at = lm_matcher_push(t->matcher, held->data + mark, n) == n ?
+				IN_GRAMMAR :
+				IN_NOTHING;
+		}
+	}
+	buf_release(&text);
+	buf_release(&content);
+	buf_release(&rest);
+}
+
 static void accept_token(void *ctx, uint32_t token)
 {
 	struct constrained *t = ctx;
 
-	if (t->reasons)
-		reason(t, token);
-	else
+	if (t->at == IN_GRAMMAR)
 		lm_matcher_take(t->matcher, token);
+	else if (t->at == IN_REASONING)
+		reason(t, token);
+	else if (t->at == IN_TEXT)
+		watch(t, token);
 }
 
 struct lm_mask constrained_mask(struct constrained *t)

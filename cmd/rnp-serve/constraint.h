@@ -1,5 +1,5 @@
-/* constraint.h - answers that conform to a schema: turns response_format into a mask for the
- * engine. Uses request.h, served.h, grammar.h. */
+/* constraint.h - answers that conform to a schema, and calls of tools that conform to theirs: turns
+ * response_format and tools into a mask for the engine. Uses request.h, served.h, grammar.h. */
 #ifndef RNP_SERVE_CONSTRAINT_H
 #define RNP_SERVE_CONSTRAINT_H
 
@@ -9,8 +9,8 @@
 struct constraint; /* compiled for one request; all its choices share it */
 
 /* Compiles the constraint that a request asks for; *out is NULL if its answers are
- * unconstrained. Returns 0, or -1 with e: 400 with the place in the schema. Any thread may call
- * it. */
+ * unconstrained. m is borrowed until free. Returns 0, or -1 with e: 400 with the place in the
+ * schema. Any thread may call it. */
 int constraint_open(struct constraint **out, struct served *m, const struct request *q,
 	struct api_error *e);
 void constraint_free(struct constraint *c); /* NULL is fine */
@@ -18,7 +18,8 @@ void constraint_free(struct constraint *c); /* NULL is fine */
 struct constrained; /* one answer's text so far */
 
 /* c is borrowed until free. reasons: the text begins within reasoning, which is unconstrained
- * up to its closing tag. */
+ * up to its closing tag. Where a model may call tools or not, its text is unconstrained up to
+ * the mark of a call. */
 struct constrained *constrained_new(const struct constraint *c, bool reasons);
 void constrained_free(struct constrained *t); /* NULL is fine */
 

@@ -71,6 +71,8 @@ static void init_choice(struct exchange *x, struct choice *c, const struct promp
 	lm_detoken_init(&c->detoken, x->model->l.token);
 	c->detoken.started = !chat && p->text.len > 0;
 	filter_init(&c->filter, q->stop, q->stop_count, chat, chat && p->reasoning);
+	if (q->tools_read.mode != TOOLS_OFF)
+		calls_init(&c->calls, &x->model->calls, &q->tools_read);
 	if (q->echo)
 		buf_add(&c->content, p->text.data, p->text.len);
 }
@@ -129,6 +131,7 @@ static void release_choice(struct choice *c)
 	free(c->answer.error);
 	constrained_free(c->constrained);
 	filter_release(&c->filter);
+	calls_release(&c->calls);
 	buf_release(&c->content);
 	buf_release(&c->reasoning);
 	buf_release(&c->said);
@@ -256,6 +259,31 @@ static void add_logprobs(struct choice *c, uint32_t id, const struct lm_logprobs
 	json_push(c->logprobs, one);
 }
 
+/* Passes text without NUL on: to the calls once they have begun, which stop texts do not end, else
+ * through the filter, whose content may begin them. */
+static bool push_piece(struct choice *c, const char *text, size_t len)
+{
+	struct buf content = BUF_INIT;
+	bool stopped;
+
+	if (!c->calls.tools)
+		return filter_push(&c->filter, text, len, &c->content, &c->reasoning);
+	if (c->calls.state != CALLS_WATCH && c->calls.state != CALLS_PLAIN) {
+		calls_push(&c->calls, text, len, &c->content);
+		return false;
+	}
+	stopped = filter_push(&c->filter, text, len, &content, &c->reasoning);
+	calls_push(&c->calls, buf_text(&content), content.len, &c->content);
+	if (c->calls.state != CALLS_WATCH && c->calls.state != CALLS_PLAIN) {
+		buf_reset(&content);
+		filter_end(&c->filter, &content, &c->reasoning);
+		calls_push(&c->calls, buf_text(&content), content.len, &c->content);
+		stopped = false;
+	}
+	buf_release(&content);
+	return stopped;
+}
+
 /* A model may generate NUL, which few JSON parsers accept. */
 static bool push_text(struct choice *c, const struct buf *text)
 {
@@ -264,14 +292,27 @@ static bool push_text(struct choice *c, const struct buf *text)
 
 	for (size_t i = 0; i <= text->len && !stopped; i++)
 		if (i == text->len || !text->data[i]) {
-			stopped = filter_push(&c->filter, text->data + from, i - from,
-				&c->content, &c->reasoning);
+			stopped = push_piece(c, text->data + from, i - from);
 			if (i < text->len && !stopped)
-				stopped = filter_push(&c->filter, "\xef\xbf\xbd", 3,
-					&c->content, &c->reasoning);
+				stopped = push_piece(c, "\xef\xbf\xbd", 3);
 			from = i + 1;
 		}
 	return stopped;
+}
+
+/* The text of a choice is complete. */
+static void end_text(struct choice *c)
+{
+	struct buf content = BUF_INIT;
+
+	filter_end(&c->filter, &content, &c->reasoning);
+	if (c->calls.tools) {
+		calls_push(&c->calls, buf_text(&content), content.len, &c->content);
+		calls_end(&c->calls, &c->content);
+	} else {
+		buf_add(&c->content, buf_text(&content), content.len);
+	}
+	buf_release(&content);
 }
 
 static void end_choice(struct choice *c, const char *finish)
@@ -297,9 +338,16 @@ static void hear_token(struct choice *c, const struct lm_news_event *e)
 		x->first_ns = c->answer.first_ns;
 	if (e->logprobs)
 		add_logprobs(c, id, e->logprobs);
-	if (id < lm_token_count(x->model->l.token))
+	if (c->calls.tools && call_format_special(&x->model->calls, id)) {
+		/* part of the form of calls, and no text otherwise */
+		lm_detoken_end(&c->detoken, &text);
+		lm_token_piece(x->model->l.token, &text, id, false, true);
+	} else if (id < lm_token_count(x->model->l.token)) {
 		lm_detoken_push(&c->detoken, &text, id);
+	}
 	if (text.len && push_text(c, &text)) {
+		if (c->calls.tools)
+			calls_end(&c->calls, &c->content);
 		end_choice(c, "stop");
 		lm_service_cancel(x->model->service, &c->answer);
 	}
@@ -324,8 +372,11 @@ static void hear_end(struct choice *c)
 		lm_detoken_end(&c->detoken, &text);
 		if (text.len)
 			push_text(c, &text);
-		filter_end(&c->filter, &c->content, &c->reasoning);
-		end_choice(c, c->answer.finish == LM_FINISH_LENGTH ? "length" : "stop");
+		end_text(c);
+		end_choice(c,
+			c->answer.finish == LM_FINISH_LENGTH ? "length" :
+				c->calls.count               ? "tool_calls" :
+							       "stop");
 	}
 	buf_release(&text);
 }
@@ -372,6 +423,7 @@ static void fail(struct exchange *x, const struct err *why)
 		c->finish = NULL;
 		buf_reset(&c->content);
 		buf_reset(&c->reasoning);
+		calls_release(&c->calls);
 		json_array_clear(c->logprobs);
 	}
 	x->end_written = true;
@@ -405,10 +457,19 @@ static bool flush(struct exchange *x)
 	return !x->out.len;
 }
 
+/* Whether a call has more than the client was told. */
+static bool has_call_news(const struct choice *c)
+{
+	const struct call *last = c->calls.count ? &c->calls.at[c->calls.count - 1] :
+						   NULL;
+
+	return last && (!last->told || last->sent < last->arguments.len);
+}
+
 static bool has_news(const struct choice *c)
 {
-	return c->content.len || c->reasoning.len || (c->ended && c->finish) ||
-		json_array_size(c->logprobs);
+	return has_call_news(c) || c->content.len || c->reasoning.len ||
+		(c->ended && c->finish) || json_array_size(c->logprobs);
 }
 
 static void write_stream(struct exchange *x)

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include "cmd/rnp-serve/call_text.h"
 #include "cmd/rnp-serve/constraint.h"
 #include "cmd/rnp-serve/filter.h"
 #include "cmd/rnp-serve/keys.h"
@@ -27,7 +28,8 @@ struct choice {
 	struct lm_detoken detoken;
 	struct constrained *constrained; /* NULL: unconstrained */
 	struct filter filter;
-	struct buf echo; /* completions: text to send before the answer */
+	struct calls calls; /* of tools; only where the request allows them */
+	struct buf echo;    /* completions: text to send before the answer */
 	struct buf content,
 		reasoning; /* text not written yet if streaming, else the whole text */
 	/* an array of tokens, if streaming those not written yet; NULL: not requested */
@@ -37,12 +39,14 @@ struct choice {
 	bool begun;          /* its role was sent */
 	bool ended;          /* its finish reason is known */
 	bool over;           /* the engine has finished it */
-	const char *finish;  /* "stop", "length"; NULL after it was sent */
+	const char *finish;  /* "stop", "length", "tool_calls"; NULL after it was sent */
 	const char *outcome; /* the same, but never reset */
 	/* responses: the whole text of a stream so far, and the state of its output */
 	struct buf said, thought;
-	uint32_t item;
-	bool speaks;
+	uint32_t item;    /* of its text: behind reasoning */
+	bool answers;     /* reasoning is over */
+	bool speaks;      /* its text has begun */
+	bool spoken;      /* its text is over, calls follow */
 	float *embedding; /* [dim]; only of embeddings requests */
 };
 

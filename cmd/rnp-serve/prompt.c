@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/rnp-serve/filter.h"
+#include "cmd/rnp-serve/tool_prompt.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -20,20 +21,13 @@ static int failed(struct api_error *e, const char *param)
 }
 
 /* Refuses what this server does not support. */
-static int check_supported(const struct served *m, const struct request *q,
-	struct api_error *e)
+static int check_supported(const struct served *m, struct api_error *e)
 {
-	const char *choice = json_string_value(q->tool_choice);
-
 	if (!m->chat)
 		return api_error_set(e, 400, "unsupported_parameter", "messages",
 			"model '%s' has no chat template that is known: it only continues "
 			"text (/v1/completions)",
 			m->name);
-	/* with "none" the model does not see the tools */
-	if (json_array_size(q->tools) && (!choice || strcmp(choice, "none") != 0))
-		return api_error_set(e, 400, "unsupported_parameter", "tools",
-			"'tools' is not supported by this server");
 	return 0;
 }
 
@@ -108,9 +102,30 @@ static json_t *message_of(const struct served *m, const json_t *given, size_t i,
 	return out;
 }
 
+/* How a conversation is shown to a template. */
+struct showing {
+	bool parsed;  /* arguments of calls are objects */
+	bool in_user; /* tools that the template does not know are told by the user */
+};
+
+/* With tool_choice "none" the model does not see the tools. */
+static void add_tools(json_t *v, const struct served *m, const struct request *q,
+	const struct showing *how)
+{
+	const json_t *tools = q->tools_read.mode == TOOLS_OFF ? NULL : q->tools;
+
+	if (tools && m->calls.shows_tools)
+		json_object_set(v, "tools", (json_t *)tools);
+	if (tools ? m->calls.shows_tools : m->calls.knows_calls)
+		return;
+	json_set(v, "messages",
+		tool_prompt(json_object_get(v, "messages"), tools, &m->calls,
+			how->in_user));
+}
+
 /* Returns the variables of the template. NULL with e. */
-static json_t *variables(const struct served *m, const struct request *q, bool parsed,
-	struct api_error *e)
+static json_t *variables(const struct served *m, const struct request *q,
+	const struct showing *how, struct api_error *e)
 {
 	json_t *v = json_object(), *messages = json_array(), *given;
 	size_t i;
@@ -118,7 +133,7 @@ static json_t *variables(const struct served *m, const struct request *q, bool p
 	json_object_set_new(v, "messages", messages);
 	json_object_set_new(v, "add_generation_prompt", json_true());
 	json_array_foreach(q->messages, i, given) {
-		json_t *message = message_of(m, given, i, parsed, e);
+		json_t *message = message_of(m, given, i, how->parsed, e);
 
 		if (!message) {
 			json_decref(v);
@@ -126,6 +141,7 @@ static json_t *variables(const struct served *m, const struct request *q, bool p
 		}
 		json_array_append_new(messages, message);
 	}
+	add_tools(v, m, q, how);
 	if (q->reasoning_effort) {
 		json_object_set_new(v, "reasoning_effort",
 			json_string(q->reasoning_effort));
@@ -138,25 +154,31 @@ static json_t *variables(const struct served *m, const struct request *q, bool p
 }
 
 /* Some templates write a call's arguments with tojson, others insert them as text: tries
- * objects first, then text, and takes the first that renders. */
+ * objects first, then text, and takes the first that renders. Those without a system's turn
+ * are told of tools by the user. */
 static int render(const struct served *m, const struct request *q, struct buf *text,
 	struct buf *ids, struct api_error *e)
 {
-	int64_t now_s = clock_now_ms() / 1000;
+	static const struct showing ways[] = { { true, false }, { false, false },
+		{ true, true } };
 	size_t text_len = text->len, ids_len = ids ? ids->len : 0;
+	int64_t now_s = clock_now_ms() / 1000;
 	struct err first;
 	json_t *v;
 	int rc;
 
-	for (int parsed = 1; parsed >= 0; parsed--) {
-		v = variables(m, q, parsed, e);
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		if (ways[i].in_user &&
+			(m->calls.shows_tools || q->tools_read.mode == TOOLS_OFF))
+			break;
+		v = variables(m, q, &ways[i], e);
 		if (!v)
 			return -1;
 		rc = lm_chat_apply(m->chat, v, now_s, text, ids);
 		json_decref(v);
 		if (rc == 0)
 			return 0;
-		if (parsed)
+		if (i == 0)
 			err_save(&first);
 		text->len = text_len;
 		if (ids)
@@ -180,7 +202,7 @@ static int encode_chat(struct prompt *p, const struct served *m, const struct re
 	struct api_error *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = check_supported(m, q, e);
+	int rc = check_supported(m, e);
 
 	if (rc == 0)
 		rc = render(m, q, &text, &p->ids, e);
@@ -193,7 +215,7 @@ static int encode_chat(struct prompt *p, const struct served *m, const struct re
 int prompt_text(struct buf *out, const struct served *m, const struct request *q,
 	struct api_error *e)
 {
-	return check_supported(m, q, e) < 0 ? -1 : render(m, q, out, NULL, e);
+	return check_supported(m, e) < 0 ? -1 : render(m, q, out, NULL, e);
 }
 
 /* --- completions --------------------------------------------------------------------------------- */

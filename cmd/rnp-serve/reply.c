@@ -117,6 +117,33 @@ static void add_delta(struct exchange *x, struct choice *c, struct buf *out,
 	end_chat_chunk(x, out);
 }
 
+/* Appends what is new of a call: its name first, then pieces of its arguments. */
+static void add_call_delta(struct exchange *x, struct choice *c, uint32_t i,
+	struct buf *out)
+{
+	struct call *call = &c->calls.at[i];
+
+	begin_chat_chunk(x, c, out);
+	buf_addf(out, "\"tool_calls\":[{\"index\":%u", i);
+	if (!call->told) {
+		buf_adds(out, ",\"id\":");
+		canon_string(out, call->id, strlen(call->id));
+		buf_adds(out, ",\"type\":\"function\"");
+	}
+	buf_adds(out, ",\"function\":{");
+	if (!call->told) {
+		add_string(out, "name", &call->name);
+		buf_addc(out, ',');
+	}
+	buf_adds(out, "\"arguments\":");
+	canon_string(out, buf_text(&call->arguments) + call->sent,
+		call->arguments.len - call->sent);
+	buf_adds(out, "}}]},\"finish_reason\":null}");
+	end_chat_chunk(x, out);
+	call->told = true;
+	call->sent = call->arguments.len;
+}
+
 static void chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
 {
 	bool logprobs = json_array_size(c->logprobs) > 0;
@@ -133,6 +160,10 @@ static void chat_chunk(struct exchange *x, struct choice *c, struct buf *out)
 			logprobs && !c->content.len);
 	if (c->content.len || (logprobs && !c->reasoning.len))
 		add_delta(x, c, out, "content", &c->content, logprobs);
+	for (uint32_t i = 0; i < c->calls.count; i++)
+		if (!c->calls.at[i].told ||
+			c->calls.at[i].sent < c->calls.at[i].arguments.len)
+			add_call_delta(x, c, i, out);
 	if (c->ended) {
 		begin_chat_chunk(x, c, out);
 		buf_addc(out, '}');
@@ -146,6 +177,23 @@ static void chat_end(struct exchange *x, struct buf *out)
 	end_stream(x, out, "chat.completion.chunk");
 }
 
+static void add_calls(struct buf *out, const struct choice *c)
+{
+	buf_adds(out, ",\"tool_calls\":[");
+	for (uint32_t i = 0; i < c->calls.count; i++) {
+		const struct call *call = &c->calls.at[i];
+
+		buf_addf(out, "%s{\"id\":", i ? "," : "");
+		canon_string(out, call->id, strlen(call->id));
+		buf_adds(out, ",\"type\":\"function\",\"function\":{");
+		add_string(out, "name", &call->name);
+		buf_addc(out, ',');
+		add_string(out, "arguments", &call->arguments);
+		buf_adds(out, "}}");
+	}
+	buf_addc(out, ']');
+}
+
 static void chat_whole(struct exchange *x, struct buf *out)
 {
 	add_head(x, out, "chat.completion");
@@ -155,7 +203,12 @@ static void chat_whole(struct exchange *x, struct buf *out)
 
 		buf_addf(out, "%s{\"index\":%u,\"message\":{\"role\":\"assistant\",",
 			i ? "," : "", c->index);
-		add_string(out, "content", &c->content);
+		if (c->calls.count && !c->content.len)
+			buf_adds(out, "\"content\":null");
+		else
+			add_string(out, "content", &c->content);
+		if (c->calls.count)
+			add_calls(out, c);
 		if (c->reasoning.len) {
 			buf_addc(out, ',');
 			add_string(out, "reasoning_content", &c->reasoning);

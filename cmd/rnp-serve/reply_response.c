@@ -49,6 +49,27 @@ static void add_message_item(const struct exchange *x, struct buf *out,
 	buf_adds(out, "]}");
 }
 
+/* Appends a function call as an output item; done: with its arguments. */
+static void add_call_item(const struct exchange *x, const struct choice *c, uint32_t i,
+	struct buf *out, bool done)
+{
+	const struct call *call = &c->calls.at[i];
+	const struct buf empty = BUF_INIT;
+
+	buf_addf(out,
+		"{\"id\":\"fc_%s_%u\",\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":",
+		x->id, i,
+		!done                  ? "in_progress" :
+			call->complete ? "completed" :
+					 "incomplete");
+	canon_string(out, call->id, strlen(call->id));
+	buf_adds(out, ",\"name\":");
+	add_string(out, &call->name);
+	buf_adds(out, ",\"arguments\":");
+	add_string(out, done ? &call->arguments : &empty);
+	buf_addc(out, '}');
+}
+
 static const char *item_status(const struct choice *c)
 {
 	return strcmp(c->outcome, "length") == 0 ? "incomplete" : "completed";
@@ -74,6 +95,28 @@ static void add_value(struct buf *out, const char *key, const json_t *v,
 		buf_adds(out, without);
 }
 
+/* Appends the output items: reasoning, text (there is none where all is calls), and calls. */
+static void add_output(const struct exchange *x, const struct choice *c, struct buf *out,
+	const struct buf *said, const struct buf *thought)
+{
+	const char *comma = "";
+
+	if (thought->len) {
+		add_reasoning_item(x, out, thought, true);
+		comma = ",";
+	}
+	if (said->len || !c->calls.count) {
+		buf_adds(out, comma);
+		add_message_item(x, out, said, item_status(c));
+		comma = ",";
+	}
+	for (uint32_t i = 0; i < c->calls.count; i++) {
+		buf_adds(out, comma);
+		add_call_item(x, c, i, out, true);
+		comma = ",";
+	}
+}
+
 /* Appends the response object. said, thought: the content and the reasoning so far; with status
  * "in_progress" there is no output yet. */
 static void add_response(const struct exchange *x, const struct choice *c,
@@ -89,12 +132,8 @@ static void add_response(const struct exchange *x, const struct choice *c,
 	buf_adds(out, ",\"model\":");
 	canon_string(out, x->model->name, strlen(x->model->name));
 	buf_adds(out, ",\"output\":[");
-	if (done && thought->len) {
-		add_reasoning_item(x, out, thought, true);
-		buf_addc(out, ',');
-	}
 	if (done)
-		add_message_item(x, out, said, item_status(c));
+		add_output(x, c, out, said, thought);
 	buf_addf(out, "],\"error\":null,\"incomplete_details\":%s",
 		strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" :
 						    "null");
@@ -177,18 +216,22 @@ static void reason(struct exchange *x, struct choice *c, struct buf *out)
 	buf_add(&c->thought, c->reasoning.data, c->reasoning.len);
 }
 
+static void end_reasoning(struct exchange *x, struct choice *c, struct buf *out)
+{
+	c->answers = true;
+	c->item = c->thought.len > 0;
+	if (!c->thought.len)
+		return;
+	part_event(x, out, "response.reasoning_text.done", "rs_", 0, "text", &c->thought);
+	begin_item_event(x, out, "response.output_item.done", 0);
+	add_reasoning_item(x, out, &c->thought, true);
+	end_event(out);
+}
+
 static void begin_message(struct exchange *x, struct choice *c, struct buf *out)
 {
 	const struct buf empty = BUF_INIT;
 
-	if (c->thought.len) {
-		part_event(x, out, "response.reasoning_text.done", "rs_", 0, "text",
-			&c->thought);
-		begin_item_event(x, out, "response.output_item.done", 0);
-		add_reasoning_item(x, out, &c->thought, true);
-		end_event(out);
-	}
-	c->item = c->thought.len > 0;
 	c->speaks = true;
 	begin_item_event(x, out, "response.output_item.added", c->item);
 	add_message_item(x, out, NULL, "in_progress");
@@ -216,23 +259,69 @@ static void end_message(struct exchange *x, struct choice *c, struct buf *out)
 	end_event(out);
 }
 
+/* Appends what is new of a call. Calls are output items behind reasoning and text. */
+static void call_events(struct exchange *x, struct choice *c, uint32_t i, struct buf *out)
+{
+	struct call *call = &c->calls.at[i];
+	uint32_t item = c->item + c->speaks + i;
+
+	if (!call->told) {
+		begin_item_event(x, out, "response.output_item.added", item);
+		add_call_item(x, c, i, out, false);
+		end_event(out);
+		call->told = true;
+	}
+	if (call->sent < call->arguments.len) {
+		begin_event(x, out, "response.function_call_arguments.delta");
+		buf_addf(out,
+			",\"item_id\":\"fc_%s_%u\",\"output_index\":%u,\"delta\":", x->id,
+			i, item);
+		canon_string(out, buf_text(&call->arguments) + call->sent,
+			call->arguments.len - call->sent);
+		end_event(out);
+		call->sent = call->arguments.len;
+	}
+	if (!call->closed && (call->complete || c->ended)) {
+		begin_event(x, out, "response.function_call_arguments.done");
+		buf_addf(out,
+			",\"item_id\":\"fc_%s_%u\",\"output_index\":%u,\"name\":", x->id,
+			i, item);
+		add_string(out, &call->name);
+		buf_adds(out, ",\"arguments\":");
+		add_string(out, &call->arguments);
+		end_event(out);
+		begin_item_event(x, out, "response.output_item.done", item);
+		add_call_item(x, c, i, out, true);
+		end_event(out);
+		call->closed = true;
+	}
+}
+
 static void response_chunk(struct exchange *x, struct choice *c, struct buf *out)
 {
+	bool calls = c->calls.count > 0;
+
 	if (!c->begun) {
 		begin_response(x, c, out);
 		c->begun = true;
 	}
-	if (c->reasoning.len && !c->speaks)
+	if (c->reasoning.len && !c->answers)
 		reason(x, c, out);
-	if ((c->content.len || c->ended) && !c->speaks)
+	if ((c->content.len || c->ended || calls) && !c->answers)
+		end_reasoning(x, c, out);
+	if ((c->content.len || (c->ended && !calls)) && !c->speaks)
 		begin_message(x, c, out);
 	if (c->content.len) {
 		part_event(x, out, "response.output_text.delta", "msg_", c->item, "delta",
 			&c->content);
 		buf_add(&c->said, c->content.data, c->content.len);
 	}
-	if (c->ended)
+	if (c->speaks && !c->spoken && (c->ended || calls)) {
 		end_message(x, c, out);
+		c->spoken = true;
+	}
+	for (uint32_t i = 0; i < c->calls.count; i++)
+		call_events(x, c, i, out);
 }
 
 static void response_end(struct exchange *x, struct buf *out)

@@ -415,6 +415,17 @@ static int read_fields(struct request *q, struct api_error *e)
 	return 0;
 }
 
+static int check_tools(struct request *q, struct api_error *e)
+{
+	struct tools_error wrong;
+
+	if (tools_read(&q->tools_read, q->tools, q->tool_choice, q->parallel_tool_calls,
+		    &wrong) == 0)
+		return 0;
+	return api_error_set(e, 400, "invalid_value", wrong.where, "'%s' must be %s",
+		wrong.where, wrong.what);
+}
+
 static int check_together(struct request *q, struct api_error *e)
 {
 	if (q->kind == REQUEST_RESPONSE && request_read_input(q, e) < 0)
@@ -434,7 +445,7 @@ static int check_together(struct request *q, struct api_error *e)
 			"'echo' with 'logprobs' is not supported by this server");
 	if (q->sampling.top_p <= 0)
 		return bad(e, "top_p", "above 0");
-	return 0;
+	return check_tools(q, e);
 }
 
 int request_parse(struct request *q, enum request_kind kind, const char *text, size_t len,
@@ -458,6 +469,7 @@ void request_release(struct request *q)
 {
 	json_decref(q->body);
 	free(q->bias);
+	tools_release(&q->tools_read);
 	buf_release(&q->ignored);
 	*q = (struct request){ 0 };
 }

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "cmd/rnp-serve/tools.h"
 #include "common/base/buf.h"
 #include "common/lm/infer/sample.h"
 
@@ -62,7 +63,8 @@ struct request {
 	json_t *tools, *tool_choice, *response_format, *template_kwargs;
 	const char *reasoning_effort;
 	bool parallel_tool_calls;
-	json_t *prediction; /* text, or an array of text parts; NULL: none */
+	struct tools tools_read; /* of tools, tool_choice and parallel_tool_calls */
+	json_t *prediction;      /* text, or an array of text parts; NULL: none */
 
 	/* responses: messages, tools and response_format are made from these */
 	json_t *input, *text, *reasoning;

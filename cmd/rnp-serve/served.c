@@ -121,7 +121,10 @@ static int open_chat(struct served *m, const char *template)
 {
 	if (!template && !lm_token_chat_template(m->l.token))
 		return 0;
-	return loaded_chat(&m->l, template, &m->chat);
+	if (loaded_chat(&m->l, template, &m->chat) < 0)
+		return -1;
+	call_format_learn(&m->calls, m->chat, m->l.token);
+	return 0;
 }
 
 int served_open(struct served *m, const struct served_options *o)
@@ -155,6 +158,7 @@ int served_open(struct served *m, const struct served_options *o)
 void served_release(struct served *m)
 {
 	lm_service_close(m->service);
+	call_format_release(&m->calls);
 	lm_chat_close(m->chat);
 	lm_vocabulary_free(m->vocabulary);
 	loaded_release(&m->l);

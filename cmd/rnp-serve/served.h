@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "cmd/rnp-serve/call_format.h"
 #include "cmd/rnp-serve/loaded.h"
 #include "common/lm/engine/service.h"
 #include "common/lm/grammar/grammar.h"
@@ -31,6 +32,7 @@ struct served {
 	uint32_t *ends; /* ids that end an answer */
 	uint32_t ends_count;
 	struct lm_chat *chat;             /* NULL: the model only continues text */
+	struct call_format calls;         /* how it calls tools; only with chat */
 	pthread_mutex_t lock;             /* protects vocabulary */
 	struct lm_vocabulary *vocabulary; /* for masks; NULL until first used */
 	/* memory that it uses */

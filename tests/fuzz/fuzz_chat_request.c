@@ -45,6 +45,11 @@ static void check_request(enum request_kind kind, const char *text, size_t len)
 			request_content(&content,
 				json_object_get(json_array_get(q.messages, i), "content"),
 				"content", &e);
+		must(q.tools_read.count <= TOOLS_MAX);
+		must(q.tools_read.mode == TOOLS_OFF || q.tools_read.count);
+		for (uint32_t i = 0; i < q.tools_read.count; i++)
+			must(json_is_object(q.tools_read.at[i].schema) &&
+				strlen(q.tools_read.at[i].name) <= TOOLS_NAME_BYTES);
 		must(!q.ignored.len || !strpbrk(q.ignored.data, "\r\n"));
 	}
 	err_clear();
@@ -123,7 +128,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_request(REQUEST_COMPLETION, text, size - 1);
 		break;
 	default:
-		check_request(REQUEST_TEMPLATE, text, size - 1);
+		check_request(data[0] & 0x80 ? REQUEST_RESPONSE : REQUEST_TEMPLATE, text,
+			size - 1);
 	}
 	return 0;
 }

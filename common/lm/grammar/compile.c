@@ -676,6 +676,16 @@ static int find_reach(struct compiler *c, struct gobject *o)
 
 /* --- schemas and sequences ------------------------------------------------------------------------------------ */
 
+static int compile_nodes(struct compiler *c)
+{
+	while (c->done < c->g->node_count) {
+		if (compile_node(c, (uint32_t)c->done) < 0)
+			return -1;
+		c->done++;
+	}
+	return 0;
+}
+
 static int compile_schema(struct compiler *c, const json_t *schema, uint32_t *node)
 {
 	struct pointers set = { 0 };
@@ -696,14 +706,7 @@ static int compile_schema(struct compiler *c, const json_t *schema, uint32_t *no
 		pointers_add(&c->s, &set, schema);
 	else if (!json_is_true(schema))
 		return err_set(EX_DATAERR, "schema: must be an object");
-	if (node_of(c, &set, node) < 0)
-		return -1;
-	while (c->done < c->g->node_count) {
-		if (compile_node(c, (uint32_t)c->done) < 0)
-			return -1;
-		c->done++;
-	}
-	return 0;
+	return node_of(c, &set, node) < 0 ? -1 : compile_nodes(c);
 }
 
 struct sequences {
@@ -728,17 +731,43 @@ static uint32_t sequence_of(struct compiler *c, struct sequences *l,
 	return (uint32_t)l->n++;
 }
 
+/* Adds a node whose values are the texts that a regular expression accepts. */
+static int compile_pattern(struct compiler *c, const char *text, uint32_t *node)
+{
+	struct lm_grammar *g = c->g;
+	struct gnode made = { .height = NEVER };
+	struct pointers set = { 0 };
+	struct lm_dfa d;
+
+	if (compile_nodes(c) < 0 ||
+		dfa_regex(&d, text, strlen(text), "pattern", &c->s.budget) < 0)
+		return -1;
+	pointers_add(&c->s, &set, text); /* no other node is made of this */
+	if (node_of(c, &set, node) < 0) {
+		dfa_release(&d);
+		return -1;
+	}
+	add_way(g, &made, WAY_BYTES, add_dfa(g, &d), 1);
+	g->nodes[*node] = made;
+	c->done = g->node_count;
+	return 0;
+}
+
 static int compile_sequence(struct compiler *c, struct sequences *l, uint32_t number)
 {
 	const struct lm_grammar_part *p = l->at[number];
 	struct gsequence s = { 0 };
+	uint32_t n = 0;
 
-	while (p[s.count].kind != LM_GRAMMAR_END)
+	while (p[n].kind != LM_GRAMMAR_END)
+		n++;
+	s.items = take(c->g, n * sizeof *s.items);
+	for (uint32_t i = 0; i < n; i++) {
+		struct gitem *item = &s.items[s.count];
+
+		if (p[i].kind == LM_GRAMMAR_TEXT && !*p[i].text)
+			continue;
 		s.count++;
-	s.items = take(c->g, s.count * sizeof *s.items);
-	for (uint32_t i = 0; i < s.count; i++) {
-		struct gitem *item = &s.items[i];
-
 		item->kind = p[i].kind;
 		item->token = p[i].token;
 		if (p[i].kind == LM_GRAMMAR_TEXT) {
@@ -746,6 +775,10 @@ static int compile_sequence(struct compiler *c, struct sequences *l, uint32_t nu
 			item->len = (uint32_t)strlen(p[i].text);
 		} else if (p[i].kind == LM_GRAMMAR_SCHEMA) {
 			if (compile_schema(c, p[i].schema, &item->node) < 0)
+				return -1;
+		} else if (p[i].kind == LM_GRAMMAR_PATTERN) {
+			item->kind = LM_GRAMMAR_SCHEMA;
+			if (compile_pattern(c, p[i].text, &item->node) < 0)
 				return -1;
 		} else if (p[i].kind == LM_GRAMMAR_CHOICE) {
 			while (p[i].choices[item->choice_count])
@@ -809,12 +842,7 @@ int lm_grammar_parts(struct lm_grammar **out, const struct lm_grammar_part *part
 	for (uint32_t i = 0; i < l.n; i++)
 		if (compile_sequence(&c, &l, i) < 0)
 			goto out;
-	while (c.done < g->node_count) {
-		if (compile_node(&c, (uint32_t)c.done) < 0)
-			goto out;
-		c.done++;
-	}
-	rc = finish(&c);
+	rc = compile_nodes(&c) < 0 ? -1 : finish(&c);
 out:
 	free(l.at);
 	free(c.known.at);

@@ -36,11 +36,13 @@ enum lm_grammar_part_kind {
 	LM_GRAMMAR_TEXT,
 	LM_GRAMMAR_SCHEMA,
 	LM_GRAMMAR_TOKEN,
-	LM_GRAMMAR_CHOICE
+	LM_GRAMMAR_CHOICE,
+	LM_GRAMMAR_PATTERN
 };
 struct lm_grammar_part {
 	enum lm_grammar_part_kind kind;
-	const char *text; /* TEXT: NUL-terminated */
+	/* TEXT: NUL-terminated. PATTERN: a regular expression of ASCII characters, with its anchors */
+	const char *text;
 	const json_t *schema;
 	uint32_t token; /* TOKEN: exactly this one, whatever its text */
 	/* CHOICE: one of these sequences, each ended by LM_GRAMMAR_END; the array ends with NULL. A

@@ -411,6 +411,39 @@ static void sequences(void)
 	json_decref(schema);
 }
 
+/* Patterns between texts, and branches that begin alike. */
+static void patterns(void)
+{
+	static const struct lm_grammar_part three[] = { { .kind = LM_GRAMMAR_TEXT,
+								.text = "(" },
+		{ .kind = LM_GRAMMAR_PATTERN, .text = "^[a-z]{3}$" },
+		{ .kind = LM_GRAMMAR_TEXT, .text = "" },
+		{ .kind = LM_GRAMMAR_TEXT, .text = ")" }, { 0 } };
+	static const struct lm_grammar_part digits[] = { { .kind = LM_GRAMMAR_TEXT,
+								 .text = "(" },
+		{ .kind = LM_GRAMMAR_PATTERN, .text = "^[0-9]+$" }, { 0 } };
+	static const struct lm_grammar_part *const both[] = { three, digits, NULL };
+	static const struct lm_grammar_part all[] = {
+		{ .kind = LM_GRAMMAR_CHOICE, .choices = both }, { 0 }
+	};
+	static const struct lm_grammar_part bad[] = {
+		{ .kind = LM_GRAMMAR_PATTERN, .text = "(" }, { 0 }
+	};
+	struct lm_grammar *g = NULL;
+
+	CHECK(lm_grammar_parts(&g, all) == 0);
+	CHECK(accepts(g, "(abc)"));
+	CHECK(accepts(g, "(7"));
+	CHECK(accepts(g, "(7123"));
+	CHECK(!accepts(g, "(ab)"));
+	CHECK(!accepts(g, "(abcd)"));
+	CHECK(!accepts(g, "(abc"));
+	CHECK(!accepts(g, "(7)"));
+	CHECK(!accepts(g, "("));
+	lm_grammar_free(g);
+	CHECK_FAILS(EX_DATAERR, lm_grammar_parts(&g, bad));
+}
+
 /* --- as a filter -------------------------------------------------------------------------------------- */
 
 static json_t *check_line(struct lm_grammar *g, const json_t *line)
@@ -545,6 +578,7 @@ int main(int argc, char **argv)
 	bounds();
 	masks();
 	sequences();
+	patterns();
 	free_tokens();
 	TEST_END();
 }

@@ -1,0 +1,17 @@
+/* tool_prompt.h - tells a model of tools whose chat template does not. Uses call_format.h. Pure. */
+#ifndef RNP_SERVE_TOOL_PROMPT_H
+#define RNP_SERVE_TOOL_PROMPT_H
+
+#include <jansson.h>
+
+#include "cmd/rnp-serve/call_format.h"
+
+/* Returns the messages of a chat as a template without tools can show them: the tools (NULL:
+ * none) described in the system's message, or with in_user before the first message of the
+ * user; and where it does not show calls, earlier calls as text of the answer, and what tools
+ * returned as messages of the user.
+ * The contents of messages are texts. The caller owns the result. */
+json_t *tool_prompt(const json_t *messages, const json_t *tools,
+	const struct call_format *f, bool in_user);
+
+#endif

@@ -1,0 +1,64 @@
+#!/usr/bin/env bats
+# Tools: calls as OpenAI's client expects them, kept to the tools' schemas, in the form that each template shows.
+load helper
+load serve
+
+setup_file() {
+	make_chat_model
+	jq '.max_position_embeddings = 1024' "$DIR/model/config.json" >"$DIR/config" && mv "$DIR/config" "$DIR/model/config.json"
+	# calls look like @name({...}), so that one token makes a model begin one
+	cat >"$DIR/at.jinja" <<-'END'
+		{%- for t in tools or [] %}{{ t.function | tojson }}
+		{% endfor %}
+		{%- for m in messages %}{{ m.role }}: {{ m.content }}
+		{%- for c in m.tool_calls or [] %}@{{ c.function.name }}({{ c.function.arguments | tojson }}){% endfor %}
+		{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}
+	END
+}
+teardown() { stop_serve; }
+
+@test "tools: the openai client calls them, whole, streamed and by the responses API" {
+	[[ -d $ROOT/build/node/node_modules/openai ]] || skip "openai is not there: scripts/bootstrap"
+	start_serve --chat-template "$DIR/at.jinja"
+	timeout 120 node "$ROOT/tests/openai_tools.mjs" "$url" >out 2>&1 || fail "$(cat out)"
+	cat out
+}
+
+@test "tools: a template without them has the model told in a system message, and calls in our own form" {
+	start_serve
+	local tools='"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"x":{"enum":[1,2]}},"required":["x"],"additionalProperties":false}}}]'
+	post /apply-template "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"4\"}],$tools}" |
+		jq -r .prompt >prompt
+	head -1 prompt | grep -qx '<|im_start|>system'
+	grep -q '^{"name":"f","parameters":' prompt
+	grep -qx '{"name": "f", "arguments": {"x":1}}' prompt
+	grep -qx '<tool_response>' prompt
+	post /v1/chat/completions "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":90,\"parallel_tool_calls\":false,\"tool_choice\":\"required\",$tools}" |
+		jq -e '.choices[0] | .finish_reason == "tool_calls" and (.message.tool_calls[0].function | .name == "f" and (.arguments | fromjson | .x | IN(1, 2)))'
+	# the batch has them, too
+	echo "{\"custom_id\":\"a\",\"url\":\"/v1/chat/completions\",\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":90,\"parallel_tool_calls\":false,\"tool_choice\":\"required\",$tools}}" |
+		rnp-serve batch --model "$DIR/model" | jq -e '.response.body.choices[0].message.tool_calls[0].function.name == "f"'
+}
+
+@test "tools: the form of real templates is found" {
+	data=${RNP_DATA:-$ROOT/../shared/data}/templates
+	[ -f "$data/expected.json" ] || skip "real data not there: set RNP_DATA (see README)"
+	cd "$BATS_TEST_TMPDIR" || return
+	form() { # TEMPLATE MARK MIDDLE CLOSE MOST
+		"$RNP_BUILD/unit/rnp-serve/calls" "$data/$1.jinja" >form
+		jq -e --arg mark "$2" --arg middle "$3" --arg close "$4" --argjson most "$5" \
+			'.calls and .mark == $mark and .middle == $middle and .close == $close and .most == $most' form || fail "$1: $(cat form)"
+	}
+	form Qwen-Qwen2.5-7B-Instruct '<tool_call>' '", "arguments": ' $'}\n</tool_call>' 16
+	form Qwen-Qwen3-0.6B '<tool_call>' '", "arguments": ' $'}\n</tool_call>' 16
+	form NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use '<tool_call>' '", "arguments": ' $'}\n</tool_call>' 16
+	form meta-llama-Llama-3.1-8B-Instruct '{"name": "' '", "parameters": ' '}' 1
+	form Mistral-Small-3.2-24B-Instruct-2506 '[TOOL_CALLS]' $'[CALL_ID]\1[ARGS]' '' 16
+	form meetkai-functionary-medium-v3.1 '<function=' '>' '</function>' 16
+	form NVIDIA-Nemotron-Nano-v2 '<TOOLCALL>' '", "arguments": ' '}]</TOOLCALL>' 16
+	form unsloth-Apriel-1.5 '<tool_calls>' '", "arguments": ' '}]</tool_calls>' 16
+	form deepseek-ai-DeepSeek-V3.1 '<｜tool▁calls▁begin｜>' '<｜tool▁sep｜>' '<｜tool▁call▁end｜><｜tool▁calls▁end｜>' 16
+	for t in google-gemma-2-2b-it microsoft-Phi-3.5-mini-instruct GLM-4.6; do
+		"$RNP_BUILD/unit/rnp-serve/calls" "$data/$t.jinja" | jq -e '(.calls or .tools | not) and .mark == "<tool_call>"'
+	done
+}
