@@ -163,3 +163,16 @@ sys.exit(len(a) != 4096 or a != b)' || fail "$type"
 		near 0.1 "$architecture"
 	done
 }
+
+# the GGUF files are held against llama.cpp above
+@test "lm parity: a directory of every architecture is the model of its GGUF" {
+	for architecture in qwen2 qwen3 gemma gemma2 gemma3 phi3 phi3-short; do
+		ids=$(seq 40 | awk '{print (7 * $1 * $1 + 3 * $1 + 5) % 96}' | tr '\n' ' ')
+		python3 "$ROOT/tests/random_model.py" m.gguf "$architecture" F32 "$architecture"
+		# shellcheck disable=SC2086
+		RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/logits" m.gguf 13 $ids >theirs
+		# shellcheck disable=SC2086
+		RNP_DEVICE=cpu "$RNP_BUILD/unit/lm/logits" "$architecture" 13 $ids >ours
+		near 0.0002 "$architecture" # the norms are rounded once more
+	done
+}

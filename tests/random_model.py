@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""random_model.py FILE ARCHITECTURE TYPE - a GGUF file of a small model with random weights and no tokenizer, for tests that hold our
-logits against another engine's. TYPE is that of the matrices: F32, F16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K; mixed gives
+"""random_model.py FILE ARCHITECTURE TYPE [DIR] - a GGUF file of a small model with random weights and no tokenizer, for tests that hold our
+logits against another engine's; with DIR also the same model of F32 as Hugging Face's files. TYPE is that of the matrices: F32, F16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K; mixed gives
 each matrix another one, as files of the K types have them. phi3-short is phi3 within its original context."""
+import json
+import os
 import random
 import struct
 import sys
@@ -93,7 +95,66 @@ def metadata(arch, rope, original):
     return values
 
 
-def main(path, arch, kind):
+HF = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head", "attn_norm": "input_layernorm",
+      "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+      "attn_qkv": "self_attn.qkv_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+      "post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm", "ffn_gate": "mlp.gate_proj",
+      "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+
+
+def hf_name(name, arch):
+    """Hugging Face's name of a GGUF's tensor."""
+    *block, part, end = name.split(".")
+    if part == "ffn_norm":
+        own = "pre_feedforward_layernorm" if arch in ("gemma2", "gemma3") else "post_attention_layernorm"
+    else:
+        own = "mlp.gate_up_proj" if arch == "phi3" and part == "ffn_up" else HF[part]
+    return (f"model.layers.{block[1]}." if block else "") + f"{own}.{end}"
+
+
+def hf_config(arch, rope, original):
+    gemma = arch.startswith("gemma")
+    c = {"model_type": "gemma3_text" if arch == "gemma3" else arch, "hidden_size": DIM, "intermediate_size": HIDDEN, "vocab_size": VOCAB,
+         "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD,
+         "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6, "rope_theta": 1e6 if arch == "gemma3" else 1e4,
+         "hidden_act": "gelu_pytorch_tanh" if gemma else "silu"}
+    if gemma:
+        c |= {"query_pre_attn_scalar": HEAD}
+    if arch in ("gemma2", "gemma3"):
+        c["sliding_window"] = 9
+    if arch == "gemma2":
+        c |= {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+    if arch == "gemma3":
+        c |= {"rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_local_base_freq": 10000.0, "attn_logit_softcapping": None,
+              "final_logit_softcapping": None,
+              "layer_types": ["full_attention" if i % 6 == 5 else "sliding_attention" for i in range(LAYERS)]}
+    if arch == "phi3":
+        c |= {"partial_rotary_factor": rope / HEAD, "original_max_position_embeddings": original, "sliding_window": None, "rope_scaling": {
+            "type": "longrope", "attention_factor": 1.19, "long_factor": factors(rope, 9), "short_factor": factors(rope, 1.4)}}
+    return c
+
+
+def factors(rope, most):
+    return [1 + (most - 1) * i / (rope // 2) for i in range(rope // 2)]
+
+
+def write_hf(directory, arch, rope, original, tensors):
+    header, data = {}, b""
+    for name, shape, content in tensors:
+        if arch.startswith("gemma") and name.endswith("norm.weight"):
+            content = b"".join(struct.pack("<f", v - 1) for (v,) in struct.iter_unpack("<f", content))
+        header[hf_name(name, arch)] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    os.makedirs(directory, exist_ok=True)
+    with open(f"{directory}/model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+    with open(f"{directory}/config.json", "w", encoding="utf-8") as f:
+        json.dump(hf_config(arch, rope, original), f)
+
+
+def main(path, arch, kind, directory=None):
     global LAYERS
     random.seed(f"{arch} {kind}")
     LAYERS = 7 if arch == "gemma3" else LAYERS  # the seventh is the second of the local ones behind a global one
@@ -101,7 +162,7 @@ def main(path, arch, kind):
     arch = arch.removesuffix("-short")
     rope = HEAD // 2 if arch == "phi3" else HEAD
     kinds = [k for k in TYPES if k.startswith("Q")]
-    infos, data = [], b""
+    infos, data, tensors = [], b"", []
 
     def add(name, rows, columns, number, content):
         nonlocal data
@@ -109,6 +170,7 @@ def main(path, arch, kind):
         infos.append(g.encoded(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) +
                      struct.pack("<IQ", number, len(data)))
         data += content + bytes(-len(content) % 32)
+        tensors.append((name, [rows, columns] if rows else [columns], content))
 
     for n, (name, rows, columns) in enumerate(shapes(arch)):
         if not rows:
@@ -119,9 +181,11 @@ def main(path, arch, kind):
         if name == "token_embd.weight" and own != kind:
             own = "Q6_K"
         add(name, rows, columns, TYPES[own][0], matrix(own, rows, columns))
+    if directory:
+        write_hf(directory, arch, rope, original, tensors)
     if arch == "phi3":
         for which, most in (("long", 9), ("short", 1.4)):
-            content = struct.pack(f"<{rope // 2}f", *[1 + (most - 1) * i / (rope // 2) for i in range(rope // 2)])
+            content = struct.pack(f"<{rope // 2}f", *factors(rope, most))
             add(f"rope_factors_{which}.weight", None, rope // 2, 0, content)
     values = metadata(arch, rope, original)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(values))

@@ -301,3 +301,17 @@ teardown() { stop_serve; }
 	[ "$(post /v1/embeddings '{}' | jq -r .error.param)" = input ]
 	[ "$(post /v1/embeddings '{"input":"x","encoding_format":"text"}' | jq -r .error.param)" = encoding_format ]
 }
+
+@test "run: --cache-type q8_0 takes half the memory, f32 gives the text of ask" {
+	local ask='{"prompt":"This program","max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}'
+	start_serve --cache-type q8_0 --streams 2
+	cp plan small
+	post /v1/completions "$ask" | jq -e '.usage.completion_tokens > 0'
+	stop_serve
+	start_serve --cache-type f32 --streams 2
+	jq -s -e '.[0].cache_bytes < 0.3 * .[1].cache_bytes' small plan
+	rnp-serve ask --model "$DIR/model" --cache-type f32 -n 30 --seed 7 "This program" >want
+	post /v1/completions "$ask" | jq -r '.choices[0].text' | cmp - want
+	stop_serve
+	refused 64 "f16" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --cache-type f8
+}

@@ -21,7 +21,7 @@
 #define LINE_MAX_BYTES ((size_t)16 << 20)
 #define AHEAD          4 /* lines that are read ahead, for each stream */
 
-static const char *model, *tokenizer, *device, *resume;
+static const char *model, *tokenizer, *device, *resume, *cache_type;
 static int64_t context, cache_bytes, streams = 16;
 
 static const struct opt opts[] = {
@@ -46,6 +46,11 @@ static const struct opt opts[] = {
 		.metavar = "SIZE",
 		.min = 1,
 		.help = "keys and values of all texts together (default: what fits)" },
+	{ .name = "cache-type",
+		.kind = OPT_TEXT,
+		.to = &cache_type,
+		.metavar = "T",
+		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" },
 	{ .name = "streams",
 		.kind = OPT_I64,
 		.to = &streams,
@@ -340,6 +345,8 @@ static int batch(struct batch *b, int n, char **files)
 		.queue = UINT32_MAX / 2, /* the queue is bounded by write_ready instead */
 		.cache_bytes = cache_bytes };
 
+	if (cache_type && lm_cache_type_find(&o.cache, cache_type) < 0)
+		return -1;
 	o.outbox = b->outbox = lm_outbox_new();
 	if (served_name(&b->model, model) < 0 || served_open(&b->model, &o) < 0)
 		return -1;

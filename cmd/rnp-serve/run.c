@@ -20,7 +20,7 @@
 static struct opt_list models;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
-static const char *tokenizer, *device, *chat_template;
+static const char *tokenizer, *device, *chat_template, *cache_type;
 static int64_t context, cache_bytes, streams = STREAMS_DEFAULT, queue = QUEUE_DEFAULT;
 static int64_t drain_ms = 30000;
 static const char *api_keys;
@@ -61,6 +61,11 @@ static const struct opt opts[] = {
 		.metavar = "SIZE",
 		.min = 1,
 		.help = "keys and values of all texts together (default: what fits)" },
+	{ .name = "cache-type",
+		.kind = OPT_TEXT,
+		.to = &cache_type,
+		.metavar = "T",
+		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" },
 	{ .name = "streams",
 		.kind = OPT_I64,
 		.to = &streams,
@@ -137,6 +142,8 @@ static int open_models(struct server *s)
 		.outbox = s->outbox,
 		.pools_mean = strcmp(pooling, "mean") == 0 };
 
+	if (cache_type && lm_cache_type_find(&o.cache, cache_type) < 0)
+		return -1;
 	s->models = xcalloc((size_t)models.n, sizeof *s->models);
 	for (int i = 0; i < models.n; i++) {
 		struct served *m = &s->models[i];

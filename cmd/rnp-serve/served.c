@@ -77,8 +77,7 @@ static uint64_t available(const struct served *m)
  * most half of the free memory. */
 static int size_cache(struct served *m, const struct served_options *o)
 {
-	uint64_t page = lm_cache_page_bytes(model_file_config(m->l.model_file),
-		LM_CACHE_F16);
+	uint64_t page = lm_cache_page_bytes(model_file_config(m->l.model_file), o->cache);
 	uint64_t pages = (uint64_t)lm_cache_pages(m->context) * o->streams;
 
 	if (o->cache_bytes)
@@ -94,6 +93,7 @@ static int size_cache(struct served *m, const struct served_options *o)
 		.streams = o->streams,
 		.rows = m->l.d.is_host ? ROWS_CPU : ROWS_GPU,
 		.context = m->context,
+		.cache = o->cache,
 		.check = getenv("RNP_SERVE_CHECK") != NULL };
 	return 0;
 }

@@ -18,6 +18,7 @@ struct served_options {
 	uint32_t streams, queue;
 	/* 0: whole contexts of all streams, but at most half of the free memory */
 	int64_t cache_bytes;
+	enum lm_cache_type cache;
 	struct lm_outbox *outbox;
 	bool pools_mean; /* embeddings are the mean of all rows instead of the last row */
 };

@@ -3,7 +3,7 @@
  *
  * It checks that a refused file gives exit code 65 and a message; that an accepted
  * configuration is within all bounds, has tensors that add up to its number of parameters, and
- * reads back as itself after it is written. */
+ * one of the Llama family reads back as itself after it is written. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -68,7 +68,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (config && lm_config_read(&c, config, generation, "fuzz") == 0) {
 		must(lm_config_check(&c, "fuzz") == 0);
 		check_layout(&c);
-		check_again(&c);
+		/* others are read only */
+		if (lm_config_need_llama(&c, "written") == 0)
+			check_again(&c);
+		err_clear();
 	} else {
 		must(err_get()->code == EX_DATAERR && err_get()->text[0]);
 	}

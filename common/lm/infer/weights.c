@@ -45,6 +45,7 @@ static int vector(struct lm_weights *w, const float **out, enum lm_part part,
 	uint32_t layer)
 {
 	const struct lm_tensor *t = tensor_of(w, part, layer);
+	bool norm = part != LM_Q_BIAS && part != LM_K_BIAS && part != LM_V_BIAS;
 	float *values;
 
 	*out = NULL;
@@ -52,6 +53,8 @@ static int vector(struct lm_weights *w, const float **out, enum lm_part part,
 		return 0;
 	values = xmalloc(t->count * sizeof *values);
 	lm_to_f32(values, t->data, t->type, t->count);
+	for (uint64_t i = 0; norm && w->config.norms_from_1 && i < t->count; i++)
+		values[i] += 1;
 	*out = keep(w, values, t->count * sizeof *values);
 	free(values);
 	return *out ? 0 : device_failed(w->d);

@@ -104,42 +104,87 @@ static int opt_bool(const json_t *config, const char *where, const char *key, bo
 	return field(config, key) ? json_get_bool(config, where, key, out) : 0;
 }
 
+/* What config.json does not say of the models of a family. */
+static const struct family {
+	const char *name;
+	bool qkv_bias, qk_norm, post_norms, fused;
+	bool gemma;             /* GELU, scaled embeddings, norms less 1, tied */
+	uint32_t window_period; /* where there is a window */
+} families[] = {
+	{ .name = "llama" },
+	{ .name = "mistral" },
+	{ .name = "qwen2", .qkv_bias = true },
+	{ .name = "qwen3", .qk_norm = true },
+	{ .name = "gemma", .gemma = true },
+	{ .name = "gemma2", .gemma = true, .post_norms = true, .window_period = 2 },
+	{ .name = "gemma3_text",
+		.gemma = true,
+		.qk_norm = true,
+		.post_norms = true,
+		.window_period = 6 },
+	{ .name = "phi3", .fused = true },
+};
+
+static const struct family *family_of(const char *model)
+{
+	for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+		if (strcmp(model, families[i].name) == 0)
+			return &families[i];
+	return NULL;
+}
+
+/* Gemma's files say gelu, and mean its approximation by tanh. */
+static bool is_activation(const struct family *f, const char *act)
+{
+	if (f->gemma)
+		return strcmp(act, "gelu") == 0 || strcmp(act, "gelu_pytorch_tanh") == 0;
+	return strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0;
+}
+
 /* Refuses settings that would make the model compute something that we do not implement. */
 static int refuse_others(const json_t *config, const char *where, const char *model)
 {
-	static const char *const biases[] = { "attention_bias", "mlp_bias" };
-	const char *act = "silu";
+	static const char *const flags[] = { "attention_bias", "mlp_bias",
+		"use_bidirectional_attention" };
+	const struct family *f = family_of(model);
+	const char *act, *act_2;
 	double part = 1;
-	bool bias;
+	bool flag;
 
-	if (strcmp(model, "llama") && strcmp(model, "mistral") && strcmp(model, "qwen2"))
+	if (!f)
 		return err_set(EX_DATAERR,
-			"%s: model_type '%.40s' is not llama, mistral or qwen2", where,
-			model);
-	if (json_opt_text(config, where, "hidden_act", &act) < 0 ||
+			"%s: model_type '%.40s' is not llama, mistral, qwen2, qwen3, gemma, gemma2, "
+			"gemma3_text or phi3",
+			where, model);
+	act = act_2 = f->gemma ? "gelu" : "silu";
+	if ((field(config, "hidden_act") &&
+		    json_get_text(config, where, "hidden_act", &act) < 0) ||
+		(field(config, "hidden_activation") &&
+			json_get_text(config, where, "hidden_activation", &act_2) < 0) ||
 		opt_f64(config, where, "partial_rotary_factor", &part) < 0)
 		return -1;
-	if (strcmp(act, "silu") && strcmp(act, "swish"))
-		return err_set(EX_DATAERR, "%s: hidden_act '%.40s' is not silu", where,
-			act);
-	if (part != 1)
+	if (!is_activation(f, act) || !is_activation(f, act_2))
+		return err_set(EX_DATAERR, "%s: hidden_act '%.40s' is not %s", where,
+			is_activation(f, act) ? act_2 : act, f->gemma ? "gelu" : "silu");
+	if (part != 1 && !f->fused)
 		return err_set(EX_DATAERR, "%s: partial_rotary_factor is not 1", where);
 	if (field(config, "quantization_config"))
 		return err_set(EX_DATAERR,
 			"%s: quantised safetensors (quantization_config) are not read",
 			where);
-	for (size_t i = 0; i < 2; i++) {
-		bias = false;
-		if (opt_bool(config, where, biases[i], &bias) < 0)
+	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+		flag = false;
+		if (opt_bool(config, where, flags[i], &flag) < 0)
 			return -1;
-		if (bias)
+		if (flag)
 			return err_set(EX_DATAERR, "%s: models with %s are not read",
-				where, biases[i]);
+				where, flags[i]);
 	}
 	return 0;
 }
 
-static int read_sizes(struct lm_config *c, const json_t *config, const char *where)
+static int read_sizes(struct lm_config *c, const json_t *config, const char *where,
+	bool gemma)
 {
 	if (get_u32(config, where, "vocab_size", LM_VOCAB_MAX, &c->vocab) < 0 ||
 		get_u32(config, where, "hidden_size", LM_DIM_MAX, &c->dim) < 0 ||
@@ -154,7 +199,9 @@ static int read_sizes(struct lm_config *c, const json_t *config, const char *whe
 	c->context = 2048;
 	if (c->heads)
 		c->head_dim = c->dim / c->heads;
-	if (!field(config, "head_dim") && c->heads && c->dim % c->heads)
+	if (gemma)
+		c->head_dim = 256; /* transformers' default */
+	if (!gemma && !field(config, "head_dim") && c->heads && c->dim % c->heads)
 		return err_set(EX_DATAERR,
 			"%s: hidden_size %" PRIu32
 			" is not a multiple of num_attention_heads %" PRIu32,
@@ -171,21 +218,55 @@ static int read_sizes(struct lm_config *c, const json_t *config, const char *whe
 		0;
 }
 
-/* llama has no window, mistral has one when the key is present, and qwen2 has the key but uses
- * it only on request, and then from layer max_window_layers on. */
+/* Holds a list of the layers' kinds against window and period. */
+static int check_layer_types(const struct lm_config *c, const json_t *config,
+	const char *where)
+{
+	json_t *types = field(config, "layer_types"), *one;
+	size_t i;
+
+	if (types && json_array_size(types) != c->layers)
+		return err_set(EX_DATAERR, "%s: layer_types is not of %" PRIu32 " layers",
+			where, c->layers);
+	json_array_foreach(types, i, one) {
+		const char *type = json_string_value(one);
+		bool sliding = lm_config_window(c, (uint32_t)i) != 0;
+
+		if (!type ||
+			strcmp(type, sliding ? "sliding_attention" : "full_attention"))
+			return err_set(EX_DATAERR,
+				"%s: layer_types: layer %zu is not of %s", where, i,
+				sliding ? "sliding_attention" : "full_attention");
+	}
+	return 0;
+}
+
+/* llama and gemma have no window, mistral and phi3 have one when the key is present, qwen2 and
+ * qwen3 have the key but use it only on request, and then from layer max_window_layers on;
+ * gemma2 and gemma3 have one in all layers but every second or sixth. */
 static int read_window(struct lm_config *c, const json_t *config, const char *where,
 	const char *model)
 {
-	bool qwen = strcmp(model, "qwen2") == 0, use = !qwen;
+	bool qwen = strncmp(model, "qwen", 4) == 0, use = !qwen;
+	const struct family *f = family_of(model);
 	uint32_t first = 28; /* transformers' default */
 
-	if (strcmp(model, "llama") == 0)
+	if (strcmp(model, "llama") == 0 || strcmp(model, "gemma") == 0)
 		return 0;
+	if (f->window_period)
+		c->window = 4096; /* transformers' default */
 	if (opt_u32(config, where, "sliding_window", LM_CONTEXT_MAX, &c->window) < 0 ||
 		opt_bool(config, where, "use_sliding_window", &use) < 0)
 		return -1;
 	if (!use)
 		c->window = 0;
+	if (c->window)
+		c->window_period = f->window_period;
+	if (c->window_period &&
+		(opt_u32(config, where, "sliding_window_pattern", LM_LAYERS_MAX,
+			 &c->window_period) < 0 ||
+			check_layer_types(c, config, where) < 0))
+		return -1;
 	if (!c->window || !qwen)
 		return 0;
 	if (opt_u32(config, where, "max_window_layers", UINT32_MAX, &first) < 0)
@@ -198,9 +279,57 @@ static int read_window(struct lm_config *c, const json_t *config, const char *wh
 	return 0;
 }
 
+static int read_factors(float *to, const json_t *scaling, const char *where,
+	const char *key, uint32_t n)
+{
+	json_t *list = field(scaling, key), *v;
+	size_t i;
+
+	if (json_array_size(list) != n || n > LM_ROPE_FACTORS_MAX)
+		return err_set(EX_DATAERR, "%s: %s is not %" PRIu32 " numbers", where,
+			key, n);
+	json_array_foreach(list, i, v) {
+		if (!json_is_number(v))
+			return err_set(EX_DATAERR, "%s: %s[%zu] is not a number", where,
+				key, i);
+		to[i] = (float)json_number_value(v);
+	}
+	return 0;
+}
+
+/* Phi 3's scaling: factors for each pair, and cosines and sines that grow with the context
+ * (LongRoPE, arXiv 2402.13753, section 4). */
+static int read_long(struct lm_config *c, const json_t *scaling, const json_t *config,
+	const char *where)
+{
+	struct lm_rope *r = &c->rope;
+	double longer;
+
+	r->kind = LM_ROPE_LONG;
+	r->rotary = lm_config_rotary(c);
+	r->original_context = c->context;
+	if (opt_u32(config, where, "original_max_position_embeddings", LM_CONTEXT_MAX,
+		    &r->original_context) < 0 ||
+		opt_u32(scaling, where, "original_max_position_embeddings",
+			LM_CONTEXT_MAX, &r->original_context) < 0 ||
+		read_factors(r->short_factors, scaling, where, "short_factor",
+			r->rotary / 2) < 0 ||
+		read_factors(r->long_factors, scaling, where, "long_factor",
+			r->rotary / 2) < 0)
+		return -1;
+	if (r->original_context < 2)
+		return err_set(EX_DATAERR, "%s: the original context is %" PRIu32, where,
+			r->original_context);
+	longer = (double)c->context / r->original_context;
+	if (longer > 1)
+		r->magnitude = sqrt(1 + log(longer) / log(r->original_context));
+	return opt_f64(scaling, where, "attention_factor", &r->magnitude);
+}
+
 /* Reads the kind of scaling and its parameters; scaling is rope_scaling, or rope_parameters in
  * newer files. */
-static int read_scaling(struct lm_config *c, const json_t *scaling, const char *where)
+static int read_scaling(struct lm_config *c, const json_t *scaling, const json_t *config,
+	const char *where)
 {
 	const char *kind = "default";
 	struct lm_rope *r = &c->rope;
@@ -215,6 +344,8 @@ static int read_scaling(struct lm_config *c, const json_t *scaling, const char *
 		return -1;
 	if (strcmp(kind, "default") == 0)
 		return 0;
+	if (strcmp(kind, "longrope") == 0 || strcmp(kind, "su") == 0)
+		return read_long(c, scaling, config, where);
 	if (strcmp(kind, "linear") == 0)
 		r->kind = LM_ROPE_LINEAR;
 	else if (strcmp(kind, "dynamic") == 0)
@@ -223,7 +354,7 @@ static int read_scaling(struct lm_config *c, const json_t *scaling, const char *
 		r->kind = LM_ROPE_LLAMA3;
 	else
 		return err_set(EX_DATAERR,
-			"%s: rope_scaling '%.40s' is not default, linear, dynamic or llama3",
+			"%s: rope_scaling '%.40s' is not default, linear, dynamic, longrope or llama3",
 			where, kind);
 	r->original_context = c->context;
 	if (json_get_f64(scaling, where, "factor", &r->factor) < 0 ||
@@ -272,27 +403,82 @@ static int read_ids(struct lm_config *c, const json_t *from, const char *where)
 	return read_eos(c, from, where);
 }
 
+/* Reads a soft cap: null is none, an absent key gemma2's. */
+static int read_cap(const json_t *config, const char *where, const char *key,
+	double without, double *out)
+{
+	*out = json_object_get(config, key) ? 0 : without;
+	return opt_f64(config, where, key, out);
+}
+
+/* Reads what models beyond Llama's have. */
+static int read_extras(struct lm_config *c, const json_t *config, const char *where,
+	const struct family *f)
+{
+	bool second = strcmp(f->name, "gemma2") == 0;
+	double scalar = 0, part = 1;
+
+	c->qkv_bias = f->qkv_bias;
+	c->qk_norm = f->qk_norm;
+	c->post_norms = f->post_norms;
+	c->fused = f->fused;
+	c->gelu = c->scaled_embed = c->norms_from_1 = f->gemma;
+	if (opt_f64(config, where, "query_pre_attn_scalar", &scalar) < 0 ||
+		opt_f64(config, where, "partial_rotary_factor", &part) < 0)
+		return -1;
+	if (f->post_norms && scalar > 0 && scalar != c->head_dim)
+		c->query_scale = 1 / sqrt(scalar);
+	if (part > 0 && part < 1)
+		c->rope.rotary = (uint32_t)(part * c->head_dim);
+	else if (part != 1)
+		return err_set(EX_DATAERR, "%s: partial_rotary_factor is %g", where,
+			part);
+	if (f->post_norms &&
+		(read_cap(config, where, "attn_logit_softcapping", second ? 50 : 0,
+			 &c->score_cap) < 0 ||
+			read_cap(config, where, "final_logit_softcapping",
+				second ? 30 : 0, &c->logit_cap) < 0))
+		return -1;
+	if (strcmp(f->name, "gemma3_text"))
+		return 0;
+	c->rope.local_base = 10000;
+	return opt_f64(config, where, "rope_local_base_freq", &c->rope.local_base);
+}
+
+/* Newer files of gemma3 have parameters for each kind of layer. */
+static int read_rope(struct lm_config *c, const json_t *config, const char *where)
+{
+	json_t *scaling = field(config, "rope_parameters");
+	json_t *local = field(scaling, "sliding_attention");
+
+	if (!scaling)
+		scaling = field(config, "rope_scaling");
+	if (local && opt_f64(local, where, "rope_theta", &c->rope.local_base) < 0)
+		return -1;
+	if (field(scaling, "full_attention"))
+		scaling = field(scaling, "full_attention");
+	return scaling ? read_scaling(c, scaling, config, where) : 0;
+}
+
 int lm_config_read(struct lm_config *c, const json_t *config, const json_t *generation,
 	const char *where)
 {
 	const char *model;
-	json_t *scaling;
 
 	set_defaults(c);
 	if (!json_is_object(config) || (generation && !json_is_object(generation)))
 		return err_set(EX_DATAERR, "%s: not a JSON object", where);
 	if (json_get_text(config, where, "model_type", &model) < 0 ||
-		refuse_others(config, where, model) < 0 ||
-		read_sizes(c, config, where) < 0 ||
-		read_window(c, config, where, model) < 0 ||
-		opt_f64(config, where, "rope_theta", &c->rope.base) < 0)
+		refuse_others(config, where, model) < 0)
 		return -1;
-	c->qkv_bias = strcmp(model, "qwen2") == 0;
-	scaling = field(config, "rope_parameters");
-	if (!scaling)
-		scaling = field(config, "rope_scaling");
-	if ((scaling && read_scaling(c, scaling, where) < 0) ||
-		read_ids(c, config, where) < 0 ||
+	c->tied = family_of(model)->gemma;
+	if (strcmp(model, "gemma3_text") == 0)
+		c->rope.base = 1000000;
+	if (read_sizes(c, config, where, c->tied) < 0 ||
+		read_window(c, config, where, model) < 0 ||
+		opt_f64(config, where, "rope_theta", &c->rope.base) < 0 ||
+		read_extras(c, config, where, family_of(model)) < 0 ||
+		read_rope(c, config, where) < 0 || read_ids(c, config, where) < 0 ||
 		(generation && read_ids(c, generation, where) < 0))
 		return -1;
 	return lm_config_check(c, where);
@@ -392,9 +578,10 @@ uint32_t lm_config_rotary(const struct lm_config *c)
 int lm_config_need_llama(const struct lm_config *c, const char *what)
 {
 	if (c->window_period || c->qk_norm || c->post_norms || c->fused || c->gelu ||
-		c->scaled_embed || c->query_scale > 0 || c->score_cap > 0 ||
-		c->logit_cap > 0 || c->rope.rotary || c->rope.local_base > 0 ||
-		c->rope.magnitude > 0 || c->rope.kind == LM_ROPE_LONG)
+		c->scaled_embed || c->norms_from_1 || c->query_scale > 0 ||
+		c->score_cap > 0 || c->logit_cap > 0 || c->rope.rotary ||
+		c->rope.local_base > 0 || c->rope.magnitude > 0 ||
+		c->rope.kind == LM_ROPE_LONG)
 		return err_set(EX_DATAERR,
 			"models of this architecture can be served, but not %s", what);
 	return 0;

@@ -64,6 +64,7 @@ struct lm_config {
 	bool fused;                  /* q, k and v are one matrix, gate and up another */
 	bool gelu;                   /* instead of SiLU */
 	bool scaled_embed;           /* embeddings are multiplied by the root of dim */
+	bool norms_from_1;           /* the file has the weights of norms less 1 */
 	double query_scale;          /* of attention scores; 0: 1 / sqrt(head_dim) */
 	double score_cap, logit_cap; /* soft caps; 0: none */
 
@@ -78,7 +79,8 @@ struct lm_config {
 int lm_config_preset(struct lm_config *c, const char *preset, uint32_t vocab);
 extern const char *const lm_preset_names[]; /* ends with NULL */
 
-/* Reads Hugging Face's config.json (model_type llama, mistral, qwen2); generation is NULL or
+/* Reads Hugging Face's config.json (model_type llama, mistral, qwen2, qwen3, gemma, gemma2,
+ * gemma3_text, phi3); generation is NULL or
  * generation_config.json, whose eos and bos ids take precedence. where names the file in
  * errors. Returns 0, or -1 with err_set(EX_DATAERR). */
 int lm_config_read(struct lm_config *c, const json_t *config, const json_t *generation,

@@ -3,6 +3,7 @@
 #include "common/lm/model/config.h"
 #include "common/lm/model/layout.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "common/json/json.h"
@@ -152,6 +153,56 @@ static void check_refused(void)
 	}
 }
 
+#define GEMMA3 "{\"model_type\":\"gemma3_text\",\"sliding_window\":512," SIZES
+
+/* What files of other families leave out, and what they say in their own ways. */
+static void check_families(void)
+{
+	static const char *const bad[] = {
+		"{\"model_type\":\"gemma\",\"hidden_act\":\"silu\"," SIZES "}",
+		"{\"model_type\":\"qwen3\",\"partial_rotary_factor\":0.5," SIZES "}",
+		GEMMA3 ",\"use_bidirectional_attention\":true}",
+		GEMMA3 ",\"layer_types\":[\"full_attention\"]}",
+		GEMMA3 ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
+		"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[1],"
+		"\"short_factor\":[1]}," SIZES "}",
+	};
+	struct lm_config c;
+
+	CHECK_I64(0,
+		read_text(&c, "{\"model_type\":\"qwen3\",\"head_dim\":6," SIZES "}",
+			NULL));
+	CHECK(c.qk_norm && !c.qkv_bias && c.head_dim == 6 && !c.tied);
+	CHECK_I64(0, read_text(&c, "{\"model_type\":\"gemma2\"," SIZES "}", NULL));
+	CHECK(c.tied && c.gelu && c.scaled_embed && c.norms_from_1 && c.post_norms &&
+		!c.qk_norm && c.head_dim == 256 && c.window == 4096 &&
+		c.score_cap == 50 && c.logit_cap == 30);
+	CHECK(lm_config_window(&c, 0) == 4096 && !lm_config_window(&c, 1));
+	CHECK_FAILS(EX_DATAERR, lm_config_need_llama(&c, "trained"));
+	CHECK_I64(0,
+		read_text(&c,
+			GEMMA3
+			",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\","
+			"\"factor\":8,\"rope_theta\":500000},\"sliding_attention\":{\"rope_theta\":"
+			"20000}},\"query_pre_attn_scalar\":168}",
+			NULL));
+	CHECK(c.qk_norm && c.window == 512 && c.window_period == 6 && c.score_cap == 0 &&
+		c.rope.base == 500000 && c.rope.local_base == 20000 &&
+		c.rope.kind == LM_ROPE_LINEAR && c.query_scale == 1 / sqrt(168));
+	CHECK_I64(0,
+		read_text(&c,
+			"{\"model_type\":\"phi3\",\"head_dim\":4,\"max_position_embeddings\":131072,"
+			"\"original_max_position_embeddings\":4096,\"rope_scaling\":{\"type\":\"longrope\","
+			"\"long_factor\":[1,2.5],\"short_factor\":[1,1.5]}," SIZES "}",
+			NULL));
+	/* Phi-3-mini-128k's published factor of attention */
+	CHECK(c.fused && c.rope.kind == LM_ROPE_LONG && c.rope.original_context == 4096 &&
+		fabs(c.rope.magnitude - 1.1902380714238083) < 1e-12 &&
+		c.rope.long_factors[1] == 2.5f);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		CHECK_FAILS(EX_DATAERR, read_text(&c, bad[i], NULL));
+}
+
 /* What is written reads back as itself. */
 static void check_write(void)
 {
@@ -236,6 +287,7 @@ int main(void)
 	check_params();
 	check_read();
 	check_refused();
+	check_families();
 	check_write();
 	for (int i = 0; i < 4; i++) {
 		CHECK_I64(0, read_text(&c, LLAMA(",\"num_key_value_heads\":2"), NULL));
