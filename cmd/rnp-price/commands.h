@@ -10,6 +10,7 @@ extern const struct command command_feed;
 extern const struct command command_fit;
 extern const struct command command_floor;
 extern const struct command command_match;
+extern const struct command command_publish;
 extern const struct command command_quote;
 
 #endif

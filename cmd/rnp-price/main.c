@@ -11,6 +11,7 @@ static const struct command *const commands[] = {
 	&command_fit,
 	&command_floor,
 	&command_match,
+	&command_publish,
 	&command_quote,
 	NULL,
 };
@@ -27,6 +28,7 @@ static const char *const kinds[] = {
 	"rnp.match",
 	"rnp.node",
 	"rnp.offer",
+	"rnp.publication",
 	"rnp.quote",
 	"rnp.reputation",
 	NULL,

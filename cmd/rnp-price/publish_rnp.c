@@ -1,0 +1,117 @@
+/* publish_rnp.c - lists a node's price in an rnp registry: its newest signed rnp.quote counts. */
+#include "cmd/rnp-price/publish_market.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/json/json.h"
+#include "common/net/registry_client.h"
+#include "common/record/key.h"
+#include "common/record/signature.h"
+
+/* The registry's answer about a node: its record, and the newest quote. */
+static int look(struct publish_target *t)
+{
+	const char *node = json_string_value(json_object_get(t->quote, "node"));
+	struct http_response r = HTTP_RESPONSE_INIT;
+	struct buf url = BUF_INIT;
+	struct http_request q = { .ca_file = t->ca, .public_redirects = true };
+	struct signature_result s;
+	json_t *answer = NULL;
+	const json_t *quote;
+	int rc = -1;
+
+	t->listed_uusd = PUBLISH_NONE;
+	if (!node)
+		return err_set(EX_DATAERR, "the quote names no node");
+	snprintf(t->unit, sizeof t->unit, "%.60s", node);
+	if (http_url(&url, t->url, "/v1/nodes/") < 0)
+		goto out;
+	buf_adds(&url, node);
+	q.url = url.data;
+	if (http_fetch(&t->http, &q, &r) < 0)
+		goto out;
+	answer = json_parse_object(buf_text(&r.body), r.body.len, t->url);
+	if (!answer)
+		goto out;
+	json_decref(t->before);
+	quote = json_object_get(answer, "quote");
+	t->before = json_deep_copy(quote);
+	if (quote) {
+		signature_verify(quote, &s);
+		if (!s.ok || !signature_is_by(&s, node)) {
+			err_set(EX_DATAERR, "%s: holds a quote that %s has not signed",
+				t->url, node);
+			goto out;
+		}
+		if (json_get_i64(quote, t->url, "customer_uusd", 0, JSON_SAFE_INTEGER_MAX,
+			    &t->listed_uusd) < 0)
+			goto out;
+	}
+	rc = 0;
+out:
+	json_decref(answer);
+	http_response_release(&r);
+	buf_release(&url);
+	return rc;
+}
+
+static bool same_number(const json_t *a, const json_t *b, const char *key)
+{
+	return json_equal(json_object_get(a, key), json_object_get(b, key));
+}
+
+/* The quote itself, or where a day's change limits it, the same with another price. */
+static int plan(struct publish_target *t, const struct publish_price *p, int64_t now_ms)
+{
+	struct key k = KEY_INIT;
+	json_t *quote = json_deep_copy(t->quote);
+	const char *node = json_string_value(json_object_get(quote, "node"));
+	int rc;
+
+	json_object_del(quote, "proof");
+	if (p->limited) {
+		json_set_i64(quote, "ask_uusd", p->ask_uusd);
+		json_set_i64(quote, "customer_uusd", p->customer_uusd);
+		json_set_i64(quote, "fee_uusd", p->customer_uusd - p->ask_uusd);
+		json_push_text(json_object_get(quote, "why"),
+			"listed as far from the price of a day ago as publish may go");
+	}
+	t->same = same_number(t->before, quote, "ask_uusd") &&
+		same_number(t->before, quote, "customer_uusd") &&
+		same_number(t->before, quote, "spec");
+	rc = key_load(&k, t->key_file, NULL);
+	if (rc == 0 && strcmp(k.address, node) != 0)
+		rc = err_set(EX_NOPERM,
+			"'%s' is the key of %s, not of the quote's node %s", t->key_file,
+			k.address, node);
+	if (rc == 0)
+		rc = signature_add(quote, &k, now_ms / 1000 * 1000);
+	if (rc == 0) {
+		buf_reset(&t->body);
+		json_write(&t->body, quote);
+		json_decref(t->wanted);
+		t->wanted = json_incref(quote);
+	}
+	key_release(&k);
+	json_decref(quote);
+	return rc;
+}
+
+static int send_it(struct publish_target *t)
+{
+	struct http_response r = HTTP_RESPONSE_INIT;
+	int rc = registry_post(&t->http, t->url, t->ca, 0, t->wanted, t->body.data,
+		t->body.len, &r);
+
+	http_response_release(&r);
+	return rc;
+}
+
+const struct publish_market publish_rnp = {
+	.name = "rnp",
+	.look = look,
+	.plan = plan,
+	.send = send_it,
+};
