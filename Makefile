@@ -220,10 +220,13 @@ $(BUILD)/nvflags: FORCE
 	@mkdir -p $(BUILD)
 	@echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH)' | cmp -s - $@ || echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH)' > $@
 
+# nvcc names the object after a temporary file with its process id; without that name the same source
+# makes the same bytes.
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/nvflags
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -MMD -MF $(@:.o=.d) -c -o $@ $<
+	$(Q)objcopy --wildcard --strip-symbol='tmpxft_*' $@
 
 $(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o) $(PLUGIN_C)
 	@mkdir -p $(@D)

@@ -68,6 +68,33 @@ unit_command() {
 	jq -e '.challenges_passed > 0 and .online and .challenges_failed == 0 and .pool.country == "DE"' status
 }
 
+@test "ops: the registry's unit makes a key, challenges, and goes on with key and records after a restart" {
+	cd "$BATS_TEST_TMPDIR"
+	mkdir state
+	sed "s|/usr/local/bin/|$RNP_BUILD/bin/|; s|/var/lib/rnp-registry|$PWD/state|; s|127.0.0.1:8787|127.0.0.1:0 --port-file port|" \
+		"$ROOT/scripts/systemd/rnp-registry.service" | sed -e ':a' -e '/\\$/N; s/\\\n//; ta' >unit
+	export RNP_REGISTRY_OPTIONS='--challenge-every 1h --policy rnp-021'
+	for start in 1 2; do
+		rm -f port
+		bash -e -c "$(sed -n 's/^ExecStartPre=//p' unit)"
+		# systemd splits the variable at blanks, as the shell does
+		bash -c "exec $(sed -n 's/^ExecStart=//p' unit)" 2>log 3>&- &
+		echo $! >pids
+		for _ in {1..200}; do [[ -s port ]] && break; sleep 0.05; done
+		if [[ $start == 1 ]]; then
+			rnp-register keygen --out node.json >/dev/null
+			rnp-register detect --key node.json --name n | rnp-register sign --key node.json |
+				rnp-register submit -q --registry "http://127.0.0.1:$(<port)" >stored
+			cp state/key.json before
+		fi
+		assert_equal "$(rnp-register list --registry "http://127.0.0.1:$(<port)" | jq -r .name)" n
+		kill "$(<pids)"
+		wait
+	done
+	cmp before state/key.json
+	assert_equal "$(stat -c %a state/key.json)" 600
+}
+
 @test "ops: the demo is true, and its last line is one record" {
 	cd "$BATS_TEST_TMPDIR"
 	run_split "$ROOT/scripts/demo"

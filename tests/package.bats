@@ -75,6 +75,17 @@ deb() {
 	if grep -q "$BATS_TEST_TMPDIR" one/build/release/obj/common/base/err.o; then fail "the object names its directory"; fi
 }
 
+@test "package: an object of CUDA does not depend on where it was built" {
+	local nvcc dir
+	nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc) || skip "no nvcc here"
+	for dir in one another/place; do
+		mkdir -p "$dir"
+		(cd "$ROOT" && git ls-files -z Makefile scripts man kernels | xargs -0 cp --parents -t "$BATS_TEST_TMPDIR/$dir")
+		CCACHE_DISABLE=1 make -s -C "$dir" NVCC="$nvcc" MPI= NCCL= CUDA_ARCH=sm_80 build/obj/kernels/dev/cuda_probe.cu.o
+	done
+	cmp {one,another/place}/build/obj/kernels/dev/cuda_probe.cu.o
+}
+
 @test "package: the tarball of the source is the last commit, and the same each time" {
 	git -C "$ROOT" rev-parse HEAD >/dev/null 2>&1 || skip "not a checkout"
 	git clone -q --depth 1 "file://$(git -C "$ROOT" rev-parse --show-toplevel)" clone 2>/dev/null
