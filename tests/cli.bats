@@ -425,6 +425,50 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	grep -qE '[0-9] (ms|µs)' screen
 }
 
+@test "cli: explain is a page on a terminal, with units, and nothing is cut at 80 columns" {
+	cd "$BATS_TEST_TMPDIR"
+	cp "$ROOT/tests/data/man/usage.jsonl" .
+	local node
+	node=$(head -1 usage.jsonl | jq -r .node)
+	rnp-reward explain --node "$node" --policy rnp-021 usage.jsonl >steps
+	on_terminal 80 "NO_COLOR=1 rnp-reward explain --node $node --policy rnp-021 usage.jsonl" >page
+	awk 'length > 80 { print; bad = 1 } END { exit bad }' page
+	grep -qxE '  gpu memory +24 GiB  \(usage.jsonl:1\)' page
+	grep -qxE "  total +$(jq -r 'select(.step == "total") | .value' steps)" page
+	assert_equal "$(grep -cE '^[A-Z]' page)" 5 # headings
+	# every formula is there, whole
+	jq -r 'select(.formula) | .formula' steps | tr -s ' ' | while read -r formula; do
+		tr '\n' ' ' <page | tr -s ' ' | grep -qF "$formula" || fail "not on the page: $formula"
+	done
+}
+
+@test "cli: a list that is empty says which filter emptied it; status says what was earned" {
+	load registry
+	cd "$BATS_TEST_TMPDIR"
+	make_key coordinator
+	make_key miner
+	start_registry --trust "$coordinator"
+	empty_because() {
+		run_split rnp-register list --registry "$url" "${@:2}"
+		assert_equal "$status $output" "0 "
+		assert_equal "$stderr" "rnp-register: $1"
+	}
+	empty_because "the registry has no nodes yet"
+	node_record miner '{labels: {country: "DE"}, cpu: {model: "AMD EPYC", cores: 2}, gpus: []}' >node.json
+	rnp-register submit -q --registry "$url" node.json >stored
+	empty_because "no node fits: --country leaves none" --device cpu --country FR
+	empty_because "no node fits: --min-memory leaves none" --country DE --min-memory 24GiB --online
+	empty_because "no node fits: --online leaves none" --country DE --online
+	for job in a b; do
+		signed coordinator "{kind: \"rnp.receipt\", node: \"$miner\", job: \"$job\", earned_uusd: 1250000,
+			from: (now - 100 | todate), to: (now - 10 | todate)}"
+	done >receipts
+	rnp-register submit -q --registry "$url" receipts >stored
+	rnp-register status --registry "$url" --node "$miner" | jq -ce '[.receipts, .earned_uusd]' >earned
+	stop_registry
+	assert_equal "$(<earned)" '[2,2500000]'
+}
+
 @test "cli: fish offers subcommands, options and choices" {
 	command -v fish >/dev/null || skip "no fish: apt-get install fish"
 	cd "$BATS_TEST_TMPDIR"

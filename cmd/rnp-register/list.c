@@ -78,6 +78,8 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
+static int64_t limit_left, printed;
+
 static void add_text(struct buf *path, const char *key, const char *value)
 {
 	if (!value)
@@ -86,19 +88,36 @@ static void add_text(struct buf *path, const char *key, const char *value)
 	http_escape(path, value);
 }
 
-static void make_path(struct buf *path)
+/* The options that choose nodes, in the order in which they are applied. */
+enum {
+	FILTER_MODEL,
+	FILTER_COUNTRY,
+	FILTER_TIER,
+	FILTER_DEVICE,
+	FILTER_MAKER,
+	FILTER_MEMORY,
+	FILTER_GPUS,
+	FILTER_ONLINE,
+	FILTERS
+};
+
+static const char *const filter_names[FILTERS] = { "gpu-model", "country", "tier",
+	"device", "maker", "min-memory", "min-gpus", "online" };
+
+/* The query of the first n filters. */
+static void make_path(struct buf *path, int n)
 {
 	buf_adds(path, "/v1/nodes?limit=500");
-	add_text(path, "gpu_model", model);
-	add_text(path, "country", country);
-	add_text(path, "tier", tier);
-	add_text(path, "device", device);
-	add_text(path, "maker", maker);
+	add_text(path, "gpu_model", n > FILTER_MODEL ? model : NULL);
+	add_text(path, "country", n > FILTER_COUNTRY ? country : NULL);
+	add_text(path, "tier", n > FILTER_TIER ? tier : NULL);
+	add_text(path, "device", n > FILTER_DEVICE ? device : NULL);
+	add_text(path, "maker", n > FILTER_MAKER ? maker : NULL);
 	/* a card is sold as 24 GB whose driver reports 23.99 GiB, or 22.5 where it corrects errors */
-	if (min_memory >= 0)
+	if (n > FILTER_MEMORY && min_memory >= 0)
 		buf_addf(path, "&min_memory=%lld",
 			(long long)(min_memory - min_memory / 100 * SOLD_PERCENT));
-	if (min_gpus >= 0)
+	if (n > FILTER_GPUS && min_gpus >= 0)
 		buf_addf(path, "&min_gpus=%lld", (long long)min_gpus);
 	/* people see what a node asks in its row */
 	if (quotes || out_for_people())
@@ -151,14 +170,51 @@ static int print_node(void *ctx, const json_t *node)
 	(void)ctx;
 	if (online && !json_is_true(json_object_get(node, "online")))
 		return 0;
-	if (limit == 0)
+	if (limit_left == 0)
 		return 1;
 	if (schema_check(record, registry, "rnp.node") < 0 ||
 		print_with_quote(record, json_object_get(node, "quote")) < 0)
 		return -1;
-	if (limit > 0)
-		limit--;
-	return limit == 0;
+	printed++;
+	if (limit_left > 0)
+		limit_left--;
+	return limit_left == 0;
+}
+
+/* --- nothing fits -------------------------------------------------------------------------- */
+
+static int note_node(void *ctx, const json_t *node)
+{
+	(void)node;
+	*(bool *)ctx = true;
+	return 1;
+}
+
+/* Names the filter that left nothing of what those before it had left. */
+static int say_why_empty(struct http *http)
+{
+	struct buf path = BUF_INIT;
+	bool any = true;
+	int n = 0, rc = 0;
+
+	for (; n < FILTERS && any && rc == 0; n++) {
+		if (n && !opt_given(&command_list, filter_names[n - 1]))
+			continue;
+		any = false;
+		buf_reset(&path);
+		make_path(&path, n);
+		rc = registry_each(http, registry, ca_file, path.data, "nodes", note_node,
+			&any);
+	}
+	buf_release(&path);
+	if (rc < 0)
+		return -1;
+	if (!any && n == 1)
+		prog_info("the registry has no nodes yet");
+	else
+		prog_info("no node fits: --%s leaves none",
+			filter_names[any ? FILTER_ONLINE : n - 2]);
+	return 0;
 }
 
 static int run(int n, char **args)
@@ -168,9 +224,12 @@ static int run(int n, char **args)
 	int rc;
 
 	(void)n, (void)args;
-	make_path(&path);
+	limit_left = limit;
+	make_path(&path, FILTERS);
 	rc = registry_each(&http, registry, ca_file, path.data, "nodes", print_node,
 		NULL);
+	if (rc == 0 && !printed)
+		rc = say_why_empty(&http);
 	buf_release(&path);
 	http_release(&http);
 	return rc < 0 ? err_report() : EX_OK;

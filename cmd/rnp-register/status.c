@@ -53,6 +53,26 @@ static int add_verdict(void *ctx, const json_t *record)
 	return 0;
 }
 
+/* Sum of the last week's receipts. */
+struct earnings {
+	int64_t uusd, receipts;
+};
+
+static int add_receipt(void *ctx, const json_t *record)
+{
+	struct earnings *e = ctx;
+	int64_t uusd = 0;
+
+	if (schema_check(record, registry, "rnp.receipt") < 0 ||
+		json_opt_i64(record, registry, "earned_uusd", 0, JSON_SAFE_INTEGER_MAX,
+			&uusd) < 0)
+		return -1;
+	e->receipts++;
+	if (__builtin_add_overflow(e->uusd, uusd, &e->uusd))
+		e->uusd = INT64_MAX;
+	return 0;
+}
+
 static int add_uptime(void *ctx, const json_t *item)
 {
 	return json_opt_i64(item, registry, "up_ms", 0, JSON_SAFE_INTEGER_MAX, ctx);
@@ -108,7 +128,8 @@ static const char *advice(const json_t *reply, const struct verdicts *v)
 }
 
 /* Takes v->last. */
-static json_t *make_status(const json_t *reply, int64_t up_ms, struct verdicts *v)
+static json_t *make_status(const json_t *reply, int64_t up_ms, const struct earnings *e,
+	struct verdicts *v)
 {
 	static const char *const as_they_are[] = { "seen_at", "state", "online",
 		"pending", "pool", NULL };
@@ -125,6 +146,8 @@ static json_t *make_status(const json_t *reply, int64_t up_ms, struct verdicts *
 			json_set(status, as_they_are[i],
 				json_incref(json_object_get(reply, as_they_are[i])));
 	json_set_i64(status, "up_ms", up_ms);
+	json_set_i64(status, "receipts", e->receipts);
+	json_set_i64(status, "earned_uusd", e->uusd);
 	json_set_i64(status, "challenges_passed", v->passed);
 	json_set_i64(status, "challenges_failed", v->failed);
 	if (v->last)
@@ -164,6 +187,7 @@ static json_t *get_node(struct http *http)
 static int print_status(struct http *http)
 {
 	struct verdicts verdicts = { 0 };
+	struct earnings earnings = { 0 };
 	struct buf path = BUF_INIT;
 	int64_t now_ms = clock_now_ms(), up_ms = 0;
 	char from[CLOCK_TEXT_MAX], to[CLOCK_TEXT_MAX];
@@ -183,7 +207,12 @@ static int print_status(struct http *http)
 	if (registry_each(http, registry, ca_file, path.data, "records", add_verdict,
 		    &verdicts) < 0)
 		goto out;
-	status = make_status(reply, up_ms, &verdicts);
+	buf_reset(&path);
+	buf_addf(&path, "/v1/records?node=%s&kind=rnp.receipt&from=%s", node, from);
+	if (registry_each(http, registry, ca_file, path.data, "records", add_receipt,
+		    &earnings) < 0)
+		goto out;
+	status = make_status(reply, up_ms, &earnings, &verdicts);
 	rc = out_record(status);
 out:
 	json_decref(verdicts.last);
@@ -222,7 +251,8 @@ const struct command command_status = {
 	.summary = "A node's health, as a registry sees it, and what to do next.",
 	.details =
 		"Writes one rnp.status record: whether heartbeats arrive, how long the node was up in the\n"
-		"last seven days, how many challenges it passed and failed, and why the last one failed.\n"
+		"last seven days and what it earned by receipts, how many challenges it passed and failed, and\n"
+		"why the last one failed.\n"
 		"The exit status is 1 when the registry does not know the node.",
 	.card = true,
 	.opts = opts,

@@ -5,6 +5,7 @@
 
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/core.h"
+#include "cmd/rnp-reward/explain_page.h"
 #include "cmd/rnp-reward/given.h"
 #include "cmd/rnp-reward/formula.h"
 #include "cmd/rnp-reward/usage_read.h"
@@ -29,9 +30,12 @@ static const struct opt options[] = {
 static int step(const char *part, const char *name, const char *value,
 	const char *formula, const char *source)
 {
-	json_t *record = json_record("rnp.explain");
+	json_t *record;
 	int rc;
 
+	if (out_for_people())
+		return explain_page_step(part, name, value, formula, source);
+	record = json_record("rnp.explain");
 	json_set_text(record, "node", node);
 	json_set_text(record, "part", part);
 	json_set_text(record, "step", name);

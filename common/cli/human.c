@@ -163,7 +163,7 @@ static void add_time(struct buf *out, const char *text, int64_t now_ms)
 static bool is_time(const char *key)
 {
 	static const char *const names[] = { "at", "from", "to", "until", "created",
-		"expires", NULL };
+		"expires", "start", "end", NULL };
 
 	for (int i = 0; names[i]; i++)
 		if (strcmp(key, names[i]) == 0)
@@ -200,7 +200,7 @@ static bool add_measure(struct buf *out, const char *key, double v)
 		const char *unit;
 		double seconds;
 	} durations[] = { { "ns", 1e-9 }, { "us", 1e-6 }, { "ms", 1e-3 }, { "s", 1 },
-		{ "days", 86400 }, { "hours", 3600 } };
+		{ "seconds", 1 }, { "days", 86400 }, { "hours", 3600 } };
 
 	for (size_t i = 0; i < sizeof durations / sizeof *durations; i++)
 		if (unit_is(key, durations[i].unit) && !ends_with(key, "_per_s")) {
@@ -216,7 +216,9 @@ static bool add_measure(struct buf *out, const char *key, double v)
 		buf_adds(out, v < 0 ? "-" : "");
 		add_money(out, llround(v), 8);
 		buf_adds(out, " RENDER");
-	} else if (unit_is(key, "bytes")) {
+	} else if (strcmp(key, "fewer_bytes") == 0) {
+		human_number(out, v, "times");
+	} else if (unit_is(key, "bytes") || strncmp(key, "bytes_", 6) == 0) {
 		human_bytes(out, v);
 	} else if (unit_is(key, "bps")) {
 		human_number(out, v,

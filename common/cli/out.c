@@ -96,6 +96,11 @@ bool out_for_people(void)
 	return out.form.people;
 }
 
+size_t out_width(void)
+{
+	return out.width;
+}
+
 static bool reader_left;
 
 bool out_reader_left(void)

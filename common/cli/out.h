@@ -34,6 +34,9 @@ void out_columns(const char *columns);
 /* Whether the output is for people: a command may then write its own text instead of records. */
 bool out_for_people(void);
 
+/* Returns the width of that output in characters; 0: no limit. */
+size_t out_width(void);
+
 /* Writes one record as a line and flushes it. For people, the first rows are held for 150 ms,
  * to find the columns' widths; if it is not a terminal, until out_close. Returns 0, or -1 with
  * err_set(EX_IOERR). */

@@ -1,0 +1,89 @@
+/* explain_page.c - writes the steps of a node's pay below each other, with units, in the terminal's width. */
+#include "cmd/rnp-reward/explain_page.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/cli/human.h"
+#include "common/cli/out.h"
+#include "common/cli/table.h"
+#include "common/json/json.h"
+
+#define LABEL_WIDTH 22 /* "gpu memory bandwidth" and two blanks before it */
+
+static const char *heading_of(const char *part)
+{
+	static const char *const headings[][2] = { { "input", "What the node did" },
+		{ "requirement", "What the policy requires" }, { "term", "Terms" },
+		{ "pay", "Pay" }, { "note", "Notes of the policy" } };
+
+	for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+		if (strcmp(part, headings[i][0]) == 0)
+			return headings[i][1];
+	return part;
+}
+
+/* An input is a number whose unit its name says, or text. */
+static void add_input(struct buf *out, const char *name, const char *value)
+{
+	json_t *v = json_parse(value, strlen(value), JSON_DEPTH_MAX, name);
+
+	if (v)
+		human_value(out, name, v, NULL, 0);
+	else
+		buf_adds(out, value);
+	err_clear();
+	json_decref(v);
+}
+
+static void add_line(struct buf *page, const char *label, struct buf *text)
+{
+	if (text->len)
+		table_card_line(page, label, LABEL_WIDTH, text->data, out_width());
+	buf_reset(text);
+}
+
+int explain_page_step(const char *part, const char *name, const char *value,
+	const char *formula, const char *source)
+{
+	static char before[32];
+	bool input = strcmp(part, "input") == 0, need = strcmp(part, "requirement") == 0;
+	struct buf page = BUF_INIT, text = BUF_INIT, label = BUF_INIT;
+	int rc;
+
+	if (strcmp(part, before) != 0)
+		buf_addf(&page, "%s%s\n", *before ? "\n" : "", heading_of(part));
+	buf_adds(&label, "  ");
+	human_heading(&label, name);
+	/* the notes have the policy's name, once */
+	if (strcmp(part, "note") == 0 && strcmp(part, before) == 0)
+		buf_reset(&label);
+	before[0] = '\0';
+	strncat(before, part, sizeof before - 1);
+	if (value && input)
+		add_input(&text, name, value);
+	else if (value)
+		buf_adds(&text, value);
+	if (need && formula)
+		buf_addf(&text, " (%s)", formula);
+	if (input && source)
+		buf_addf(&text, "  (%s)", source);
+	if (!text.len && source) {
+		buf_adds(&text, source);
+		source = NULL;
+	}
+	add_line(&page, buf_text(&label), &text);
+	if (formula && !need)
+		buf_addf(&text, "= %s", formula);
+	add_line(&page, "", &text);
+	if (source && !input)
+		buf_adds(&text, source);
+	add_line(&page, "", &text);
+	rc = out_text(page.data, page.len);
+	buf_release(&page);
+	buf_release(&text);
+	buf_release(&label);
+	return rc;
+}
