@@ -10,12 +10,9 @@
 #include "common/base/err.h"
 #include "common/base/lines.h"
 #include "common/json/json.h"
+#include "common/json/plain.h"
 
 #define TEXT_BYTES_MAX 512
-
-struct scan {
-	const char *at, *end;
-};
 
 /* A value in place. */
 struct value {
@@ -25,55 +22,25 @@ struct value {
 	int64_t number;
 };
 
-static bool take(struct scan *s, char c)
+static bool take_value(struct json_plain *s, struct value *v)
 {
-	if (s->at == s->end || *s->at != c)
-		return false;
-	s->at++;
-	return true;
-}
-
-static bool take_string(struct scan *s, const char **text, size_t *len)
-{
-	const char *p;
-
-	if (!take(s, '"'))
-		return false;
-	for (p = s->at; p < s->end && *p != '"'; p++)
-		if (*p < 0x20 || *p > 0x7e || *p == '\\')
-			return false;
-	*text = s->at;
-	*len = (size_t)(p - s->at);
-	s->at = p;
-	return take(s, '"');
-}
-
-static bool take_value(struct scan *s, struct value *v)
-{
-	const char *start = s->at;
-
+	json_plain_space(s);
 	if (s->at == s->end)
 		return false;
-	if (*s->at == '"') {
+	*v = (struct value){ .type = 'b', .number = *s->at == 't' };
+	switch (*s->at) {
+	case '"':
 		v->type = 's';
-		return take_string(s, &v->text, &v->len) && v->len <= TEXT_BYTES_MAX;
+		return json_plain_string(s, &v->text, &v->len) &&
+			v->len <= TEXT_BYTES_MAX;
+	case 't':
+		return json_plain_word(s, "true");
+	case 'f':
+		return json_plain_word(s, "false");
+	default:
+		v->type = 'i';
+		return json_plain_whole(s, &v->number);
 	}
-	if (s->end - s->at >= 4 && memcmp(s->at, "true", 4) == 0) {
-		*v = (struct value){ .type = 'b', .number = 1 };
-		s->at += 4;
-		return true;
-	}
-	if (s->end - s->at >= 5 && memcmp(s->at, "false", 5) == 0) {
-		*v = (struct value){ .type = 'b', .number = 0 };
-		s->at += 5;
-		return true;
-	}
-	*v = (struct value){ .type = 'i' };
-	for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
-		if (s->at - start < 15)
-			v->number = v->number * 10 + (*s->at - '0');
-	return s->at > start && s->at - start <= 15 &&
-		(*start != '0' || s->at - start == 1);
 }
 
 /* The fields in the order in which feed writes them; where they are stored and their bounds. */
@@ -185,7 +152,7 @@ static size_t field_of(size_t next, const char *key, size_t len)
 	for (size_t i = 0; i < NFIELDS; i++, next++) {
 		const struct field *f = &fields[next % NFIELDS];
 
-		if (strncmp(f->name, key, len) == 0 && !f->name[len])
+		if (json_plain_is(key, len, f->name))
 			return next % NFIELDS;
 	}
 	return NFIELDS;
@@ -193,7 +160,7 @@ static size_t field_of(size_t next, const char *key, size_t len)
 
 bool offer_list_add_plain(struct offer_list *l, const char *line, size_t len)
 {
-	struct scan s = { line, line + len };
+	struct json_plain s = { line, line + len };
 	struct texts t;
 	struct offer o;
 	uint32_t found = 0;
@@ -201,14 +168,15 @@ bool offer_list_add_plain(struct offer_list *l, const char *line, size_t len)
 
 	t.used = 0;
 	offer_init(&o);
-	if (!take(&s, '{'))
+	if (!json_plain_take(&s, '{'))
 		return false;
 	do {
 		struct value v;
 		const char *key;
 		size_t n, i;
 
-		if (!take_string(&s, &key, &n) || !take(&s, ':') || !take_value(&s, &v))
+		if (!json_plain_string(&s, &key, &n) || !json_plain_take(&s, ':') ||
+			!take_value(&s, &v))
 			return false;
 		i = field_of(next, key, n);
 		if (i == NFIELDS || (found >> i & 1) ||
@@ -216,8 +184,8 @@ bool offer_list_add_plain(struct offer_list *l, const char *line, size_t len)
 			return false;
 		found |= UINT32_C(1) << i;
 		next = i + 1;
-	} while (take(&s, ','));
-	if (!take(&s, '}') || s.at != s.end || (found & REQUIRED) != REQUIRED)
+	} while (json_plain_take(&s, ','));
+	if (!json_plain_take(&s, '}') || s.at != s.end || (found & REQUIRED) != REQUIRED)
 		return false;
 	offer_list_add_found(l, &o);
 	return true;

@@ -9,76 +9,15 @@
 #include "cmd/rnp-reward/usage_read.h"
 #include "common/base/clock.h"
 #include "common/base/num.h"
-
-struct scan {
-	const char *at, *end;
-};
-
-static void skip_space(struct scan *s)
-{
-	while (s->at < s->end && (*s->at == ' ' || *s->at == '\t'))
-		s->at++;
-}
-
-static bool take(struct scan *s, char c)
-{
-	skip_space(s);
-	if (s->at == s->end || *s->at != c)
-		return false;
-	s->at++;
-	return true;
-}
-
-/* Parses a string in place: printable ASCII without escapes. */
-static bool scan_string(struct scan *s, const char **start, size_t *len)
-{
-	const char *p;
-
-	if (!take(s, '"'))
-		return false;
-	for (p = s->at; p < s->end && *p != '"'; p++)
-		if (*p < 0x20 || *p > 0x7e || *p == '\\')
-			return false;
-	*start = s->at;
-	*len = (size_t)(p - s->at);
-	s->at = p;
-	return take(s, '"');
-}
-
-/* Copies a string to out, at most size - 1 bytes. */
-static bool take_string(struct scan *s, char *out, size_t size)
-{
-	const char *start;
-	size_t len;
-
-	if (!scan_string(s, &start, &len) || len >= size)
-		return false;
-	memcpy(out, start, len);
-	out[len] = '\0';
-	return true;
-}
-
-/* Parses up to 15 digits, so that the number is below 2^53. */
-static bool take_whole(struct scan *s, int64_t *out)
-{
-	const char *start;
-
-	skip_space(s);
-	*out = 0;
-	for (start = s->at; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
-		if (s->at - start < 15)
-			*out = *out * 10 + (*s->at - '0');
-	return s->at > start && s->at - start <= 15 &&
-		(*start != '0' || s->at - start == 1);
-}
+#include "common/json/plain.h"
 
 /* Parses a decimal of few digits, in 10^-9. */
-static bool take_decimal(struct scan *s, int64_t *nano)
+static bool take_decimal(struct json_plain *s, int64_t *nano)
 {
 	int64_t whole, place = 100000000, part = 0;
 	const char *start;
 
-	if (!take_whole(s, &whole) || whole > 1000)
+	if (!json_plain_whole(s, &whole) || whole > 1000)
 		return false;
 	if (s->at < s->end && *s->at == '.') {
 		start = ++s->at;
@@ -92,63 +31,58 @@ static bool take_decimal(struct scan *s, int64_t *nano)
 	return true;
 }
 
-static bool take_factors(struct scan *s, struct usage *u)
+static bool take_factors(struct json_plain *s, struct usage *u)
 {
 	char name[24];
 
-	if (!take(s, '{'))
+	if (!json_plain_take(s, '{'))
 		return false;
 	do {
 		int i;
 
-		if (!take_string(s, name, sizeof name) || !take(s, ':'))
+		if (!json_plain_copy(s, name, sizeof name) || !json_plain_take(s, ':'))
 			return false;
 		i = factor_find(name);
 		if (i < 0 || (u->overridden >> i & 1) ||
 			!take_decimal(s, &u->factor_nano[i]))
 			return false;
 		u->overridden |= (uint8_t)(1u << i);
-	} while (take(s, ','));
-	return take(s, '}');
+	} while (json_plain_take(s, ','));
+	return json_plain_take(s, '}');
 }
 
-static bool take_address(struct scan *s, char out[KEY_ADDRESS_MAX])
+static bool take_address(struct json_plain *s, char out[KEY_ADDRESS_MAX])
 {
 	unsigned char bytes[KEY_PUBLIC_BYTES];
 
-	return !out[0] && take_string(s, out, KEY_ADDRESS_MAX) && out[0] &&
+	return !out[0] && json_plain_copy(s, out, KEY_ADDRESS_MAX) && out[0] &&
 		address_parse(out, "", bytes) == 0;
 }
 
-static bool take_time(struct scan *s, int64_t *ms)
+static bool take_time(struct json_plain *s, int64_t *ms)
 {
 	char text[CLOCK_TEXT_MAX];
 
-	return *ms < 0 && take_string(s, text, sizeof text) &&
+	return *ms < 0 && json_plain_copy(s, text, sizeof text) &&
 		clock_parse(text, "", ms) == 0;
 }
 
-static bool take_text(struct scan *s, const char *expected)
+static bool take_text(struct json_plain *s, const char *expected)
 {
 	char text[16];
 
-	return take_string(s, text, sizeof text) && strcmp(text, expected) == 0;
+	return json_plain_copy(s, text, sizeof text) && strcmp(text, expected) == 0;
 }
 
 enum seen { SEEN_KIND = 1, SEEN_V = 2 };
 
 struct line {
-	struct scan scan;
+	struct json_plain scan;
 	struct usage *usage;
 	char model[81];
 	unsigned seen; /* enum seen */
 	int next;      /* fields usually come in the order of field_names */
 };
-
-static bool is(const char *key, size_t len, const char *name)
-{
-	return strncmp(key, name, len) == 0 && strlen(name) == len;
-}
 
 /* Returns the index of a field, searched from the position after the last one; -1: none. */
 static int find_field(struct line *l, const char *key, size_t len)
@@ -156,7 +90,8 @@ static int find_field(struct line *l, const char *key, size_t len)
 	for (int k = 0; k < FIELD_USAGE; k++) {
 		int i = (l->next + k) % FIELD_USAGE;
 
-		if (field_names[i][0] == key[0] && is(key, len, field_names[i])) {
+		if (field_names[i][0] == key[0] &&
+			json_plain_is(key, len, field_names[i])) {
 			l->next = i + 1;
 			return i;
 		}
@@ -167,29 +102,29 @@ static int find_field(struct line *l, const char *key, size_t len)
 static bool take_other(struct line *l, const char *key, size_t len)
 {
 	struct usage *u = l->usage;
-	struct scan *s = &l->scan;
+	struct json_plain *s = &l->scan;
 	int64_t v;
 
-	if (is(key, len, "node"))
+	if (json_plain_is(key, len, "node"))
 		return take_address(s, u->node);
-	if (is(key, len, "wallet"))
+	if (json_plain_is(key, len, "wallet"))
 		return take_address(s, u->wallet);
-	if (is(key, len, "gpu_model"))
-		return !l->model[0] && take_string(s, l->model, sizeof l->model) &&
+	if (json_plain_is(key, len, "gpu_model"))
+		return !l->model[0] && json_plain_copy(s, l->model, sizeof l->model) &&
 			l->model[0];
-	if (is(key, len, "factors"))
+	if (json_plain_is(key, len, "factors"))
 		return !u->overridden && take_factors(s, u);
-	if (is(key, len, "from"))
+	if (json_plain_is(key, len, "from"))
 		return take_time(s, &u->from_ms);
-	if (is(key, len, "to"))
+	if (json_plain_is(key, len, "to"))
 		return take_time(s, &u->to_ms);
-	if (is(key, len, "kind") && !(l->seen & SEEN_KIND)) {
+	if (json_plain_is(key, len, "kind") && !(l->seen & SEEN_KIND)) {
 		l->seen |= SEEN_KIND;
 		return take_text(s, "rnp.usage");
 	}
-	if (is(key, len, "v") && !(l->seen & SEEN_V)) {
+	if (json_plain_is(key, len, "v") && !(l->seen & SEEN_V)) {
 		l->seen |= SEEN_V;
-		return take_whole(s, &v) && v == 1;
+		return json_plain_whole(s, &v) && v == 1;
 	}
 	return false;
 }
@@ -201,8 +136,8 @@ static bool take_member(struct line *l)
 	size_t len;
 	int i = -1;
 
-	if (!scan_string(&l->scan, &key, &len) || !take(&l->scan, ':') || !len ||
-		len > 31)
+	if (!json_plain_string(&l->scan, &key, &len) || !json_plain_take(&l->scan, ':') ||
+		!len || len > 31)
 		return false;
 	/* of the other keys, only gpu_model and wallet begin like a field */
 	if (!strchr("kvnft", key[0]))
@@ -212,7 +147,7 @@ static bool take_member(struct line *l)
 	if (u->known >> i & 1)
 		return false;
 	u->known |= (UINT32_C(1) << i);
-	return take_whole(&l->scan, &u->value[i]);
+	return json_plain_whole(&l->scan, &u->value[i]);
 }
 
 bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t len)
@@ -221,15 +156,15 @@ bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t
 
 	memset(u, 0, sizeof *u);
 	u->from_ms = u->to_ms = -1;
-	if (!take(&l.scan, '{'))
+	if (!json_plain_take(&l.scan, '{'))
 		return false;
 	do {
 		if (!take_member(&l))
 			return false;
-	} while (take(&l.scan, ','));
-	if (!take(&l.scan, '}'))
+	} while (json_plain_take(&l.scan, ','));
+	if (!json_plain_take(&l.scan, '}'))
 		return false;
-	skip_space(&l.scan);
+	json_plain_space(&l.scan);
 	if (l.scan.at != l.scan.end || l.seen != (SEEN_KIND | SEEN_V) || !u->node[0])
 		return false;
 	u->model = l.model[0] ?

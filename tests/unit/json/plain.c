@@ -1,0 +1,75 @@
+/* plain.c - tests common/json/plain.h: what it accepts is what jansson reads, and nothing more. */
+#include <stdlib.h>
+
+#include "common/json/json.h"
+#include "common/json/plain.h"
+#include "tests/unit/test.h"
+
+static struct json_plain scan(const char *text)
+{
+	return (struct json_plain){ text, text + strlen(text) };
+}
+
+static void check_strings(void)
+{
+	static const char *const refused[] = { "", "\"", "\"a", "a\"", "\"\\n\"",
+		"\"\x01\"", "\"\xc3\xa4\"", "'a'" };
+	struct json_plain s = scan(" \t\"a b\" ,\"\"");
+	const char *text;
+	char copy[4];
+	size_t len;
+
+	CHECK(json_plain_string(&s, &text, &len) && len == 3 &&
+		memcmp(text, "a b", 3) == 0);
+	CHECK(json_plain_take(&s, ','));
+	CHECK(json_plain_string(&s, &text, &len) && len == 0 && s.at == s.end);
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+		s = scan(refused[i]);
+		CHECK(!json_plain_string(&s, &text, &len));
+	}
+	s = scan("\"abc\"");
+	CHECK(json_plain_copy(&s, copy, sizeof copy));
+	CHECK_TEXT("abc", copy);
+	s = scan("\"abcd\""); /* does not fit with its NUL */
+	CHECK(!json_plain_copy(&s, copy, sizeof copy));
+}
+
+static void check_numbers(void)
+{
+	static const char *const refused[] = { "", "-1", "01", "x", "1000000000000000",
+		"+1", ".5" };
+	static const char *const sound[] = { "0", "7", "999999999999999", "1234567890" };
+	struct json_plain s;
+	int64_t v;
+
+	for (size_t i = 0; i < sizeof sound / sizeof *sound; i++) {
+		s = scan(sound[i]);
+		CHECK(json_plain_whole(&s, &v) && s.at == s.end);
+		CHECK_I64(strtoll(sound[i], NULL, 10), v);
+	}
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+		s = scan(refused[i]);
+		CHECK(!json_plain_whole(&s, &v));
+	}
+	s = scan("1.5"); /* the fraction is left, and no caller expects it */
+	CHECK(json_plain_whole(&s, &v) && *s.at == '.');
+}
+
+static void check_words(void)
+{
+	struct json_plain s = scan(" true,tru");
+
+	CHECK(json_plain_word(&s, "true") && json_plain_take(&s, ','));
+	CHECK(!json_plain_word(&s, "true"));
+	CHECK(json_plain_is("v\":1", 1, "v"));
+	CHECK(!json_plain_is("v\":1", 1, "version"));
+	CHECK(!json_plain_is("version", 7, "v"));
+}
+
+int main(void)
+{
+	check_strings();
+	check_numbers();
+	check_words();
+	TEST_END();
+}
