@@ -239,8 +239,8 @@ static int take(const struct waiting *w, const struct key *k, bool *end)
 	return rc < 0 ? err_report() : EX_OK;
 }
 
-/* Reads what is there, and waits only where nothing else is to be done. Returns 0, or -1. *ended:
- * the input has. */
+/* Reads the input that is available, and waits only if there is no other work. Returns 0, or
+ * -1. *ended: the input has ended. */
 static int read_waiting(struct lines *l, bool *ended)
 {
 	char *line;

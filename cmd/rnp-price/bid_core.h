@@ -33,7 +33,7 @@ struct bid_gpu {
 	int64_t free; /* units of such GPUs that are free; -1: not given */
 };
 
-/* What a provider asks, in 10^-6 dollars a month. */
+/* A provider's prices, in 10^-6 dollars a month. */
 struct bid_prices {
 	int64_t uusd[BID_ITEMS];
 	struct bid_gpu gpus[BID_GPUS_MAX];

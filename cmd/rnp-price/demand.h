@@ -56,7 +56,7 @@ bool demand_observe(struct demand *d, const struct demand_market *m, double ask,
 /* Observes that leases ran for `hours` more; whole: one of them ended. */
 void demand_lease(struct demand *d, double hours, bool whole);
 
-/* What the ask is computed for. */
+/* The input of the computation of an ask. */
 struct demand_question {
 	const struct demand_market *market;
 	double idle;    /* units that are or may become idle, at least 1 */

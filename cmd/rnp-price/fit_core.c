@@ -126,8 +126,8 @@ static int by_seller(const void *a, const void *b)
 	return x->y < y->y ? -1 : x->y > y->y;
 }
 
-/* What one host asks for one model counts once, however often it is listed. From here on rows
- * are ordered by their hash, so that a fit does not depend on the order of its input. */
+/* The price of one host for one model counts once, however often it is listed. From here on
+ * rows are ordered by their hash, so that a fit does not depend on the order of its input. */
 static void weigh(struct fit *f)
 {
 	qsort(f->rows, f->nrows, sizeof *f->rows, by_seller);

@@ -33,7 +33,8 @@ static bool group_fits(const struct match_job *j, const struct group *g)
 		(j->spot || !g->spot) && match_wants_place(j, g->country, g->region);
 }
 
-/* The price of so many GPUs, or of a part of one, rounded up; MATCH_NO_LIMIT: beyond amounts. */
+/* The price of n GPUs, or of a part of one, rounded up; MATCH_NO_LIMIT: it does not fit an
+ * amount. */
 int64_t match_price_of(int64_t uusd, int gpus, int milli)
 {
 	int64_t all;

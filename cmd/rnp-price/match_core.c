@@ -42,7 +42,8 @@ static int by_turn(const void *a, const void *b)
 	return is_before(a, b) ? -1 : is_before(b, a);
 }
 
-/* Who pays most per GPU comes first, and of equal ones the largest, which is hardest to place. */
+/* The job that pays most per GPU comes first; of equal ones the largest, which is hardest to
+ * place. */
 static double turn_of(const struct match *m, const struct match_job *j, size_t owner)
 {
 	if (m->algorithm == MATCH_CHEAPEST)
@@ -119,8 +120,8 @@ static int begin_job(struct run *r, const struct waiting *w, struct choice *c,
 
 /* --- a better order ------------------------------------------------------------------------- */
 
-/* What a customer gains: the most he would pay less what he pays. Without a limit he would pay
- * twice the dearest price. */
+/* A customer's gain: the most he would pay minus the price he pays. Without a limit he would
+ * pay twice the dearest price. */
 static double gain_of(const struct match *m, const struct match_job *j,
 	const struct choice *c)
 {

@@ -49,8 +49,8 @@ struct match {
 
 /* --- match_state.c ------------------------------------------------------------------------ */
 
-/* What makes a node better for every job: less is better. For fgd, nodes that share a GPU stand
- * behind all others of their heap, since they are looked at one by one. */
+/* The rank of a node for any job: lower is better. For fgd, nodes with a shared GPU come after
+ * all others of their heap, because they are examined one by one. */
 double match_score_of(const struct match *m, const struct match_node *n);
 
 /* Put a node into its heap, and take it out, around a change of its score or free GPUs. */
@@ -83,7 +83,8 @@ struct choice {
 	int64_t uusd;
 };
 
-/* The price of so many GPUs, or of a part of one, rounded up; MATCH_NO_LIMIT: beyond amounts. */
+/* The price of n GPUs, or of a part of one, rounded up; MATCH_NO_LIMIT: it does not fit an
+ * amount. */
 int64_t match_price_of(int64_t uusd, int gpus, int milli);
 
 bool match_wants_model(const struct match_job *j, const char *model);

@@ -18,7 +18,7 @@
 #define FILE_BYTES_MAX ((size_t)16 << 20)
 #define UPTIME_PPM     1000000
 
-/* What the records of a node said, and when; -1: nothing yet. */
+/* The records of a node that have been read, and their times; -1: none yet. */
 struct match_sale {
 	int64_t node_ms, quote_ms;
 	int64_t uusd; /* of the whole node, as its customer pays */

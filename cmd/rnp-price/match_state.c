@@ -1,4 +1,5 @@
-/* match_state.c - the nodes of a cluster in heaps, what runs on them, and who had how much. */
+/* match_state.c - the nodes of a cluster in heaps, the jobs that run on them, and how much each
+ * customer has had. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +18,8 @@ static bool has_part(const struct match_node *n)
 	return false;
 }
 
-/* What makes a node better for every job: less is better. For fgd, nodes that share a GPU stand
- * behind all others of their heap, since they are looked at one by one. */
+/* The rank of a node for any job: lower is better. For fgd, nodes with a shared GPU come after
+ * all others of their heap, because they are examined one by one. */
 double match_score_of(const struct match *m, const struct match_node *n)
 {
 	if (m->algorithm == MATCH_FGD && has_part(n))
@@ -167,7 +168,7 @@ void match_change(struct match *m, const struct match_part *p, int sign)
 	list_partial(g, p->node, has_part(n));
 }
 
-/* The work of a match counts when it starts, so that who got much waits longer. */
+/* The work of a match counts when it starts, so that a customer who has had much waits longer. */
 void match_count_work(struct match *m, const struct match_part *p, int64_t length_ms)
 {
 	struct match_node *n = &m->nodes[p->node];

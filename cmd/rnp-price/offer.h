@@ -1,5 +1,4 @@
-/* offer.h - offers: what a market asks for its GPUs, and lists of them. Pure; uses mem, json,
- * gpu. */
+/* offer.h - offers: the prices that a market lists for its GPUs. Pure; uses mem, json, gpu. */
 #ifndef RNP_PRICE_OFFER_H
 #define RNP_PRICE_OFFER_H
 

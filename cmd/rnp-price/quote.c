@@ -357,8 +357,7 @@ static int read_costs(struct session *s)
 	return cost_floor(&s->costs, 0, &s->floor);
 }
 
-/* What a customer pays for a GPU like the node's according to the fit, if enough is known of
- * it. */
+/* The price of a GPU like the node's according to the fit, if enough is known of it. */
 static int ask_fit(struct session *s)
 {
 	struct fit_question q = { .model = s->in.known,

@@ -55,7 +55,7 @@ struct world {
 	double lease_shape[WORLD_LEASES]; /* lengths over their mean */
 };
 
-/* What a policy sees at a step. */
+/* The information that a policy has at a step. */
 struct world_view {
 	size_t step;
 	const struct world_snapshot *snapshot; /* NULL: the feed is out */

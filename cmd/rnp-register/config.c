@@ -17,7 +17,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-/* What each setting is for. */
+/* The purpose of each setting. */
 static const struct {
 	const char *name, *line;
 } lines[] = {

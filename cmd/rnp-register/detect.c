@@ -329,7 +329,7 @@ static bool belongs_to(const char *path, const char *field)
 	return strncmp(path, field, len) == 0 && strchr(".[", path[len]);
 }
 
-/* Removes what is not shared, and its causes, which would reveal it. */
+/* Removes fields that are not shared, and their causes, which would reveal them. */
 static void withhold(json_t *node, const bool shared[SHAREABLE])
 {
 	json_t *unknown = json_object_get(node, "unknown"), *withheld = json_array(),

@@ -10,8 +10,8 @@
 #include "common/json/schema.h"
 #include "common/record/signature.h"
 
-/* What cards of a class may lack of the memory that they are sold with; the next class down (22 of
- * 24, 11 of 12 GB) lacks more. */
+/* The share of its nominal memory that a card may lack and still belong to its class; the next
+ * class down (22 of 24, 11 of 12 GB) lacks more. */
 #define SOLD_PERCENT 8
 
 static const char *registry, *model, *country, *tier, *device, *maker, *ca_file;

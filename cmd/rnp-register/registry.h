@@ -56,7 +56,7 @@ struct registry {
 /* Opens or creates the database and starts all parts. Returns 0 or -1 as store_open. */
 int registry_open(struct registry *g, const struct registry_config *config);
 
-/* Stores what is queued, stops, and closes. */
+/* Stores all queued records, stops, and closes. */
 void registry_close(struct registry *g);
 
 #endif

@@ -83,9 +83,9 @@ struct asked *asked_get(struct registry *g, const char *node);
 struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
 	const char *id);
 
-/* When a node is asked next: evenly between now and twice the mean, so that nobody can tell. The
- * mean doubles with each challenge that it lets pass after the third, up to 64 times: verdicts are
- * kept for ever, and who never answers is not worth one an hour. */
+/* The time of a node's next challenge: evenly between now and twice the mean, so that nobody
+ * can predict it. From the third missed challenge on, the mean doubles with each, up to 64
+ * times: verdicts are kept for ever, and a node that never answers is not worth one an hour. */
 int64_t asked_due_ns(const struct registry *g, const struct asked *a);
 
 void asked_hex(char out[65], const struct poc_challenge *c);

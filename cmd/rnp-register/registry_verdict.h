@@ -11,7 +11,7 @@ struct poc_challenge;
 /* Starts the thread that verifies. Returns 0 or -1. */
 int registry_verdicts_open(struct registry *g);
 
-/* Verifies what is queued, and stops. Nobody may wait for a verdict afterwards. */
+/* Verifies all queued answers, and stops. Nobody may wait for a verdict afterwards. */
 void registry_verdicts_close(struct registry *g);
 
 /* Returns the monotonic clock, or if answers wait, when the oldest unverified one arrived. */

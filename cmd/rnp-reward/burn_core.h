@@ -10,7 +10,7 @@
 
 enum burn_payment { BURN_RENDER, BURN_CARD, BURN_TRANSFER };
 
-/* How a policy divides what a customer pays, in 10^-6: burned, the network's fee, and the rest,
+/* How a policy divides a customer's payment, in 10^-6: burned, the network's fee, and the rest,
  * which is the operator's. */
 struct burn_split {
 	int64_t burned_ppm, fee_ppm;

@@ -1,5 +1,5 @@
-/* container.h - gradient containers as files: what a worker sends of its delta, and a coordinator
- * of its update. Uses grad.h, dev.h, io. */
+/* container.h - gradient containers as files: the delta that a worker sends, and the update
+ * that a coordinator sends. Uses grad.h, dev.h, io. */
 #ifndef RNP_TRAIN_CONTAINER_H
 #define RNP_TRAIN_CONTAINER_H
 

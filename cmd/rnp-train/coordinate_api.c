@@ -32,8 +32,8 @@ enum httpd_when coordinate_refuse(struct coordinator *g, struct httpd_reply *r,
 	return httpd_error(r, status, "%s", text);
 }
 
-/* The member that signed the request, who must be the one in its path. Returns false with r
- * filled. */
+/* Finds the member that signed the request, which must be the one in its path. Returns false
+ * with r filled. */
 bool coordinate_is_signed(struct coordinator *g, struct httpd_request *q,
 	struct httpd_reply *r, bool with_body, const char *member)
 {
@@ -245,7 +245,7 @@ static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd
 	return HTTPD_LATER;
 }
 
-/* Who waits has left: the round's thread lets go of it. */
+/* The client of a long poll has left: the round's thread must not answer it. */
 static void gone(void *ctx, struct httpd_request *q)
 {
 	struct coordinator *g = ctx;
@@ -271,7 +271,7 @@ static enum httpd_when reply_immutable(struct httpd_reply *r, const char *path,
 	return HTTPD_NOW;
 }
 
-/* Writes pub as a container that restores its bits; the first who asks for it waits. */
+/* Writes pub as a container that restores its bits; the first request for it waits. */
 static int make_params(struct coordinator *g, const char *hash, const char *path)
 {
 	struct flatfile pub = FLATFILE_INIT;

@@ -1,5 +1,5 @@
-/* coordinate_api.h - what the handlers of a coordinator share: who asks, and refusals. For
- * coordinate_*.c alone. */
+/* coordinate_api.h - parts that all handlers of a coordinator need: identification of the
+ * client, and refusals. For coordinate_*.c alone. */
 #ifndef RNP_TRAIN_COORDINATE_API_H
 #define RNP_TRAIN_COORDINATE_API_H
 

@@ -1,5 +1,6 @@
-/* coordinate_close.c - a round's files: arrays are copied, the deltas' containers opened, the step
- * of update.h made on the copies, and everything flushed before anybody is told. */
+/* coordinate_close.c - writes a round's files: copies the arrays, opens the deltas' containers,
+ * makes the step of update.h on the copies, and flushes everything before any member learns of
+ * it. */
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>

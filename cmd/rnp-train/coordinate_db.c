@@ -462,7 +462,7 @@ static int count_deltas(struct coordinator *g, const struct closed *x)
 	return rc;
 }
 
-/* What is still open in a synchronous round did not come in time. */
+/* Turns still open in a synchronous round came too late. */
 static int end_open(struct coordinator *g)
 {
 	sqlite3_stmt *q = NULL;

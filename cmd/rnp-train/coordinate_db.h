@@ -50,7 +50,7 @@ int coordinate_db_turns(struct coordinator *g, uint64_t round, struct turn **all
 int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,
 	const char *facts);
 
-/* What judging has made of a node so far. */
+/* A node's results of judging so far. */
 int coordinate_db_score(struct coordinator *g, const char *node, int64_t *ppm);
 
 /* Records of rounds: the first that is closed and has none (1, 0 none, -1), and its record. */

@@ -178,7 +178,8 @@ static void drop_pieces(struct coordinator *g, uint64_t turn)
 	}
 }
 
-/* What the record says of its turn. Returns 0, or -1 with err_set(EX_DATAERR). */
+/* Reads the fields of a delta's record that describe its turn. Returns 0, or -1 with
+ * err_set(EX_DATAERR). */
 static int check_delta(const struct coordinator *g, const struct delta *d,
 	const struct turn *t)
 {
@@ -198,8 +199,8 @@ static enum httpd_when delivered(struct httpd_reply *r, const struct turn *t)
 	return HTTPD_NOW;
 }
 
-/* What the round makes of a delta; with the lock. Returns 0, or -1 with err_set(): 66 nobody wants
- * it. */
+/* Hands a delta to the round; with the lock. Returns 0, or -1 with err_set(): 66 if the round
+ * does not want it. */
 static int arrive(struct coordinator *g, struct turn *t)
 {
 	switch (round_deliver(&g->r, t->member, t->round - 1, t->steps,

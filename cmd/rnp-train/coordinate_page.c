@@ -169,7 +169,7 @@ static void write_rounds(struct buf *out, const struct rounds *all)
 	html_table_end(out);
 }
 
-/* What a member does now, in a word. */
+/* A member's present activity, in a word. */
 static const char *doing(const struct coordinator *g, int64_t number)
 {
 	const struct round_member *m;

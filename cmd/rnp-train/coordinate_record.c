@@ -1,4 +1,4 @@
-/* coordinate_record.c - what is written of a round, and of members' work. */
+/* coordinate_record.c - writes the records of a round and of its members' work. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -129,7 +129,7 @@ static int look(struct coordinator *g)
 	coordinate_miss(g);
 	if (round_tick(&g->r, coordinate_now(g)))
 		return close_round(g) < 0 || after_round(g) < 0 ? -1 : 1;
-	/* those who waited for the quorum may begin */
+	/* members that waited for the quorum may begin */
 	return was != g->r.phase ? (coordinate_answer(g) < 0 ? -1 : 1) : 0;
 }
 

@@ -1,5 +1,5 @@
-/* coordinate_work.c - members come and go, turns are handed out, long polls are answered, receipts
- * are written. What is decided is round.h's; here it is kept and said. */
+/* coordinate_work.c - registers members, hands out turns, answers long polls, writes receipts.
+ * round.h decides; this file stores the decisions and tells the members. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,7 +198,7 @@ static void refuse_waiter(struct waiter *w, int status, const char *text)
 	httpd_finish(w->q);
 }
 
-/* Who waited has left, and must not be counted among those who wait. */
+/* A waiting client has left, and must not be counted among those that wait. */
 static int lose(struct coordinator *g, struct waiter *w)
 {
 	int64_t number = coordinate_member(g, w->node);
@@ -272,7 +272,7 @@ int64_t coordinate_next_answer(const struct coordinator *g)
 
 /* --- receipts --------------------------------------------------------------------------------- */
 
-/* What a member's counted turns without a receipt add up to. */
+/* The sum of a member's counted turns without a receipt. */
 struct work {
 	char node[KEY_ADDRESS_MAX];
 	int64_t from_ms, to_ms, tokens, ms, upto;

@@ -221,8 +221,7 @@ static int predict(struct evaluation *e)
 	return rc;
 }
 
-/* What the predicted tokens are as text, of which the blank that SentencePiece puts before it is no
- * part. */
+/* The predicted tokens as text, without the blank that SentencePiece puts before it. */
 static int count_bytes(struct evaluation *e)
 {
 	const uint32_t *ids = (const uint32_t *)(const void *)e->ids.data;

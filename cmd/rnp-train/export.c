@@ -58,7 +58,7 @@ static char *name_of(const char *path)
 	return xstrndup(start, (size_t)(end - start));
 }
 
-/* What the written form cannot say. */
+/* Properties that the written format cannot express. */
 static void warn_of_losses(const struct lm_config *c, const struct lm_export *e)
 {
 	if (gguf && c->rope.kind == LM_ROPE_NTK)
@@ -104,7 +104,7 @@ static int open_token(struct lm_token **token, const struct model_file *s)
 	return 0;
 }
 
-/* What the model's own files leave open. */
+/* Settings that the model's own files leave open. */
 static void fill_ends(struct lm_config *c, const struct lm_token *t)
 {
 	if (c->bos < 0 && lm_token_bos(t) < c->vocab)

@@ -228,7 +228,7 @@ static int leave(struct worker *w)
 	return 0;
 }
 
-/* What the coordinator has signed for us, on standard output. */
+/* Prints the records that the coordinator has signed for us. */
 static int write_receipts(struct worker *w)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;

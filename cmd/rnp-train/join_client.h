@@ -50,8 +50,8 @@ int client_post(struct client *c, const char *path, json_t *record,
  * ended. Returns 0; 1: the coordinator has it not (404); -1 with err_set(). */
 int client_fetch(struct client *c, const char *path, const char *to, uint64_t max);
 
-/* What the other side said was wrong: its message, or its status. Sets it as an error of the code;
- * returns -1. */
+/* Sets the error that the other side reported (its message, or its status) as an error of the
+ * code; returns -1. */
 int client_refused(const struct http_response *r, int code, const char *what);
 
 #endif

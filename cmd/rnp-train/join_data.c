@@ -22,8 +22,8 @@
 
 /* --- plan ------------------------------------------------------------------------------------- */
 
-/* What the state takes at most: parameters, AdamW's m and v and the residual, the ones before while
- * they are replaced, the delta, and containers. */
+/* The greatest size of the state: parameters, AdamW's m and v and the residual, their
+ * predecessors while they are replaced, the delta, and containers. */
 static uint64_t state_bytes(const struct worker *w)
 {
 	uint64_t n = w->run.parameters;
@@ -163,7 +163,7 @@ static int fetch_shards(struct worker *w, const char *dir)
 	return rc;
 }
 
-/* What turned out not to be the run's text is not kept. */
+/* Removes data that turned out not to be the run's text. */
 static void drop_shards(const char *dir, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -257,7 +257,8 @@ int worker_read_text(void *arg, uint64_t n, uint32_t *ids)
 
 /* --- the month's quota ------------------------------------------------------------------------ */
 
-/* What was carried is kept with the state's root, a line for the month: all runs share it. */
+/* The count of transferred bytes lies in the state's root, a line for each month: all runs
+ * share it. */
 int worker_quota(struct worker *w)
 {
 	struct net_bytes now;

@@ -110,7 +110,7 @@ static void *upload(void *arg)
 	return NULL;
 }
 
-/* What a connection carried counts as the worker's. */
+/* Bytes that a connection transferred count as the worker's. */
 static void end_uploader(struct uploader *u)
 {
 	struct net_bytes b;

@@ -32,7 +32,8 @@ int journal_end(const struct journal *j, const char *why);
  * kept them. */
 void journal_load(struct journal *j);
 
-/* Draws what was noted, as SVG at path, and keeps it beside the checkpoint. Returns 0, or -1 with err_set(): 73, 74, 77. */
+/* Draws the recorded steps as SVG at path, and keeps them beside the checkpoint. Returns 0, or
+ * -1 with err_set(): 73, 74, 77. */
 int journal_draw(const struct journal *j, const char *path);
 
 /* Writes the rnp.plan of a session that was opened and not begun. Returns 0, or -1 with

@@ -315,7 +315,7 @@ static int report(const struct ranks *r)
 	return err_report();
 }
 
-/* What is watched is blocked, for sigtimedwait. */
+/* The signals that are watched are blocked, for sigtimedwait. */
 static void watch(sigset_t *watched, sigset_t *before)
 {
 	struct sigaction hup;

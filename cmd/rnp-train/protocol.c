@@ -246,7 +246,7 @@ static int read_data(struct training *t, const json_t *record)
 	return read_fields(data, fields);
 }
 
-/* What is multiplied later. */
+/* The factors of a later product. */
 static int check_products(const struct training *t, const char *where)
 {
 	uint64_t turn;

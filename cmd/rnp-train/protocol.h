@@ -116,7 +116,7 @@ uint64_t protocol_id_bytes(uint32_t vocab);
 void protocol_pack(struct buf *out, const uint32_t *ids, uint64_t n, uint32_t vocab);
 bool protocol_unpack(uint32_t *ids, const void *from, uint64_t n, uint32_t vocab);
 
-/* Pieces of a container of so many bytes; the bytes of one of them. */
+/* The number of pieces of a container of that size; the size of one of them in bytes. */
 uint64_t protocol_pieces(uint64_t bytes, uint64_t piece_bytes);
 uint64_t protocol_piece(uint64_t bytes, uint64_t piece_bytes, uint64_t piece);
 

@@ -25,8 +25,9 @@ void protocol_nonces_free(struct protocol_nonces *n);
 
 enum protocol_who { PROTOCOL_GOOD, PROTOCOL_CLOCK, PROTOCOL_UNSIGNED };
 
-/* Who has signed the request: address receives it. with_body: q->body is whole and is covered.
- * PROTOCOL_CLOCK: all is well but the clock of who asks. reason: one line, where it is not good. */
+/* Finds the signer of a request: address receives it. with_body: q->body is complete and is
+ * covered by the signature. PROTOCOL_CLOCK: only the client's clock is wrong. reason: one line,
+ * if the signature is not good. */
 enum protocol_who protocol_verify(const struct httpd_request *q, bool with_body,
 	const char *run, struct protocol_nonces *seen, char address[KEY_ADDRESS_MAX],
 	char reason[256]);

@@ -224,9 +224,10 @@ static unsigned stop_flags(void)
 
 static struct launch launch = LAUNCH_INIT;
 
-/* The first signal ends the run after its step, with a checkpoint; a second one ends it at once. A
- * rank's may come from several places: of the process that started it, which sees to that, and of
- * the terminal or whoever else signals all of them. */
+/* The first signal ends the run after its step, with a checkpoint; a second one ends it at
+ * once. A rank may receive the same signal from several places: from the process that started
+ * it, which prevents doubles, and from the terminal or any other sender that signals all of
+ * them. */
 static void on_signal(int number)
 {
 	int64_t now_ns = clock_mono_ns(), first_ns = 0;
@@ -277,7 +278,7 @@ static const char *why_ended(const struct session *s)
 	return flags & STOP_TIME ? "time" : NULL;
 }
 
-/* What rank 0 alone does after a step: loss on the validation text, record. */
+/* The work of rank 0 after a step: loss on the validation text, record. */
 static int report(struct journal *j, const struct lm_step *step)
 {
 	struct session *s = j->s;

@@ -1,5 +1,5 @@
-/* session.c - opens what a run needs, in the order in which it can fail, and passes steps,
- * losses and checkpoints on. */
+/* session.c - opens everything that a run needs, in the order in which it can fail, and passes
+ * steps, losses and checkpoints on. */
 #include "cmd/rnp-train/session.h"
 
 #include <math.h>

@@ -91,7 +91,7 @@ static struct lm_range range_of(const struct stream *s, uint64_t worker, uint64_
 	return (struct lm_range){ s->o->first_sequence + first * batch, steps * batch };
 }
 
-/* All workers make so many steps. */
+/* All workers make that number of steps. */
 static int make_steps(struct stream *s, uint64_t steps)
 {
 	uint64_t from = s->done % s->o->inner_steps;

@@ -415,7 +415,7 @@ static size_t list_deltas(struct sim_train *t, const struct round *r,
 	return k;
 }
 
-/* What a fragment left out of its last container stands where it belongs in e. */
+/* Adds the part of a fragment that its last container left out to the same place of e. */
 static void move_rest(float *e, float *some, const struct update_range *ranges, size_t n,
 	bool out)
 {

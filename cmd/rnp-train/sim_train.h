@@ -13,7 +13,7 @@
 
 #define SIM_WORKERS_MAX 64
 
-/* What a hostile worker sends in place of its delta. */
+/* Replaces a hostile worker's delta by the one that it sends. */
 enum sim_evil {
 	SIM_HONEST,
 	SIM_FLIP,   /* its negative */

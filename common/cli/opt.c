@@ -475,7 +475,7 @@ const char *opt_examples(const char *program, const char *command)
 }
 
 #define HELP_COLUMNS 79
-/* Of more options than so many the first few stand apart. */
+/* If there are more options than this, the first few stand apart. */
 #define OPTIONS_MANY   8
 #define OPTIONS_COMMON 5
 

@@ -10,7 +10,7 @@
 struct progress {
 	const char *what, *unit; /* "nodes", "B"; borrowed */
 	int64_t total, begun_ns, drawn_ns;
-	/* where the last seconds, whose rate tells what is left, began, and where the next will */
+	/* start of the interval whose rate gives the time left, and of the next one */
 	struct progress_mark {
 		int64_t done, elapsed_ns;
 	} from, next;

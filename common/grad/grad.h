@@ -42,7 +42,7 @@
 #define GRAD_ROOT_BYTES  32
 #define GRAD_UNKNOWN     UINT64_MAX
 
-/* What to compress and how; the header stores all of it. */
+/* The settings of a compression; the header stores all of them. */
 struct grad {
 	struct quant q;
 	bool bf16; /* input and output are bf16; lossy methods work on f32 in between */

@@ -1,8 +1,7 @@
-/* reader.h - single chunks of many containers, for whoever goes through them side by side: memory
- * for a chunk, not for a batch a container. Uses grad.h; host memory and the CPU only.
- *
- * A chunk's check is verified each time that it is read. The root of a container is not: whoever
- * took it from a stranger has read it whole with grad_decoder_next before. */
+/* reader.h - single chunks of many containers, for callers that read them side by side: memory
+ * for a chunk, not for a batch, a container. Uses grad.h; host memory and the CPU only. A
+ * chunk's check is verified each time that it is read, the root of a container is not: if a
+ * stranger sent it, the caller has read it whole with grad_decoder_next before. */
 #ifndef RNP_COMMON_GRAD_READER_H
 #define RNP_COMMON_GRAD_READER_H
 
@@ -29,8 +28,8 @@ int grad_reader_open(struct grad_reader *r, grad_read_at_fn read, void *ctx,
 	uint64_t bytes, uint64_t elements);
 void grad_reader_close(struct grad_reader *r);
 
-/* What one thread decodes with; d: the CPU, borrowed. Made for the containers of one method, it
- * serves all, but is made again where the next is of another. */
+/* A decoder for one thread; d: the CPU, borrowed. It is made for the containers of one method
+ * and serves all, but is made again where the next container has another method. */
 struct grad_chunk_decoder;
 struct grad_chunk_decoder *grad_chunk_decoder_new(struct dev *d);
 void grad_chunk_decoder_free(struct grad_chunk_decoder *c);

@@ -63,7 +63,7 @@ int nvml_lib_open(struct nvml *n)
 		"library: libnvidia-ml.so.1 lacks functions of NVML 11");
 }
 
-/* Adds who can do something about it: "driver: ...", "permission: ..." and so on. */
+/* Adds the party that can mend it: "driver: ...", "permission: ..." and so on. */
 static const char *blame(int code, const struct nvml_scene *s)
 {
 	switch (code) {

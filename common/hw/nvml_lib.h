@@ -71,7 +71,7 @@ struct nvml {
 #undef NVML_MEMBER
 };
 
-/* What the driver and the bus report beside the library; causes are derived from it. */
+/* The reports of driver and bus beside those of the library; causes are derived from them. */
 struct nvml_scene {
 	int pci_gpus; /* NVIDIA display and 3D controllers on the bus; -1: not known */
 	bool driver_loaded, nodes_there, nodes_closed, container;
@@ -83,7 +83,7 @@ void nvml_look_around(struct nvml_scene *s);
  * caller closes n->library with dlclose. */
 int nvml_lib_open(struct nvml *n);
 
-/* Writes what an NVML return code means and who can do something about it. */
+/* Writes the meaning of an NVML return code and the party that can mend it. */
 void nvml_describe(const struct nvml *n, int code, const struct nvml_scene *s, char *out,
 	size_t size);
 

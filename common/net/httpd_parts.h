@@ -68,7 +68,7 @@ struct httpd_limiter {
 /* Returns whether the client may send a request now. A bucket holds the requests of 5 s. */
 bool httpd_limiter_take(struct httpd_limiter *l, uint64_t client, int64_t now_ns);
 
-/* What one client uses at present; freed with its last connection. */
+/* The resources that one client uses at present; freed with its last connection. */
 struct httpd_client {
 	struct httpd_client *next;
 	uint64_t key;

@@ -1,7 +1,5 @@
-/* httpd_sign.h - the server's half of signed requests (http_sign.h): finds out who signed a
- * request.
- *
- * Uses httpd, httpsig. */
+/* httpd_sign.h - the server's half of signed requests (http_sign.h): finds the signer of a
+ * request. Uses httpd, httpsig. */
 #ifndef RNP_COMMON_NET_HTTPD_SIGN_H
 #define RNP_COMMON_NET_HTTPD_SIGN_H
 

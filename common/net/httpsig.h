@@ -70,7 +70,7 @@ int httpsig_sign(struct buf *input, struct buf *signature,
 	const struct httpsig_message *m, const struct httpsig_params *params,
 	const struct key *key);
 
-/* What a verifier requires besides a valid signature. */
+/* A verifier's requirements besides a valid signature. */
 struct httpsig_policy {
 	/* components that the signature has to cover, as in httpsig_params; NULL: none */
 	const char *required;

@@ -171,8 +171,9 @@ json_t *poc_answer_parse(const char *text, size_t len, const char *where);
 
 /* The conditions under which an answer is verified. */
 struct poc_conditions {
-	/* What signature_verify found, of an answer that the caller has held against its schema
-	 * already; NULL: both are done here. An answer has megabytes, and is hashed once. */
+	/* The result of signature_verify, for an answer that the caller has checked against its
+	 * schema already; NULL: both are done here. An answer has megabytes, and is hashed
+	 * once. */
 	const struct signature_result *signature;
 	int64_t received_ms; /* when the answer arrived, on the clock that signed issued_at */
 	/* a better measurement than the difference of the two times; 0: use the difference */

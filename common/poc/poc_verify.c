@@ -146,7 +146,8 @@ static void verify_device(struct verification *g, const struct poc_device *d,
 	}
 }
 
-/* Fills in what a passed challenge has proven: its devices, and the memory that each filled. */
+/* Fills in the facts that a passed challenge has proven: its devices, and the memory that each
+ * filled. */
 static void set_proven(const struct verification *g, json_t *verdict)
 {
 	json_t *list = json_array();

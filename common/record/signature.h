@@ -1,7 +1,6 @@
-/* signature.h - who signed a record: W3C Data Integrity proofs, cryptosuite eddsa-jcs-2022.
- *
- * Uses libsodium, canon, party, key, json, clock. Verification cannot fail: its result is yes
- * or no. */
+/* signature.h - finds the signers of a record: W3C Data Integrity proofs, cryptosuite
+ * eddsa-jcs-2022. Uses libsodium, canon, party, key, json, clock. Verification cannot fail: its
+ * result is yes or no. */
 #ifndef RNP_COMMON_RECORD_SIGNATURE_H
 #define RNP_COMMON_RECORD_SIGNATURE_H
 

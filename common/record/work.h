@@ -13,7 +13,7 @@
 #define WORK_TOKEN_MAX 128
 #define WORK_BITS_MAX  48
 
-/* Whether that number is work of so many bits. token and address may have any length. */
+/* Whether that number is work of that many bits. token and address may have any length. */
 bool work_check(const char *token, const char *address, uint64_t number, int bits);
 
 /* Tries numbers from `from` on, at most `tries`. Returns true with the number if one is work. */

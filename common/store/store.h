@@ -29,8 +29,8 @@ int store_open(struct store *s, const char *path, const char *const *steps,
 	bool read_only);
 void store_close(struct store *s); /* statements must be finalised before */
 
-/* Limits statements to so many milliseconds from now on; one that is still running then is
- * interrupted: 75. 0: no limit. */
+/* Limits statements to that number of milliseconds from now on; one that is still running then
+ * is interrupted: 75. 0: no limit. */
 void store_limit(struct store *s, int64_t ms);
 
 /* Runs SQL that returns no rows. */

@@ -51,7 +51,8 @@ static struct {
 	decltype(&cublasLtMatmul) matmul;
 } blas;
 
-/* What an algorithm depends on. A is m x k, or k x m if a_turned; B is n x k, or k x n. */
+/* The properties that an algorithm depends on. A is m x k, or k x m if a_turned; B is n x k, or
+ * k x n. */
 struct shape {
 	enum lt_type in, out;
 	bool a_turned, b_turned;

@@ -82,8 +82,8 @@ static struct split split_of(const struct team_op *op)
 	return c;
 }
 
-/* Ensures that so many threads are awake. A thread not yet counted as asleep looks once more
- * before it sleeps. */
+/* Ensures that that number of threads is awake. A thread not yet counted as asleep looks once
+ * more before it sleeps. */
 static void have_awake(uint64_t parts)
 {
 	int more = (int)parts - team.size + atomic_load(&team.call.asleep);

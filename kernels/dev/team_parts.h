@@ -58,7 +58,7 @@ extern _Atomic uint64_t team_wakes;
  * has changed. */
 bool team_spin(_Atomic uint32_t *word, uint32_t old, int64_t since);
 
-/* futex bits: who sleeps, and whom a wake-up is meant for */
+/* futex bits: which threads sleep, and which ones a wake-up is meant for */
 enum { TEAM_WORKER = 1, TEAM_CALLER = 2 };
 
 /* Sleeps while the word is `old`, until woken. The caller has counted itself in w->asleep

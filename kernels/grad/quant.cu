@@ -9,7 +9,7 @@
 #define WARPS   (THREADS / 32)
 #define ALL     0xffffffffu
 
-/* What every kernel needs of a job, computed once on the host. */
+/* The values that every kernel needs of a job, computed once on the host. */
 struct job {
 	struct quant q;
 	struct quant_layout l;

@@ -105,7 +105,7 @@ __device__ bool sees(const struct lm_attend *a, uint64_t i, uint64_t j)
 	return i < a->positions && j <= position_of(a, i) && j >= first_key(a, i);
 }
 
-/* What one thread block computes: a tile of rows of a head, and columns from c on. The last
+/* The work of one thread block: a tile of rows of a head, and columns from c on. The last
  * tiles, which see the most keys, come first. */
 struct task {
 	uint64_t b, h, first, c;

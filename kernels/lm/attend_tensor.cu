@@ -68,7 +68,8 @@ __device__ static bool all_visible(const struct lm_attend *a, uint64_t i, uint64
 		j >= first_key_of(a, i + tile - 1);
 }
 
-/* What one thread block computes: a tile of rows of a head. Tiles that see the most come first. */
+/* The work of one thread block: a tile of rows of a head. Tiles that see the most keys come
+ * first. */
 struct tile_task {
 	uint64_t b, h, first;
 };

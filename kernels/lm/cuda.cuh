@@ -15,8 +15,8 @@
 #define LM_WARPS   (LM_THREADS / 32)
 #define LM_ALL     0xffffffffu
 
-/* What prepare allocates: memory for partial sums, and for products before they are converted
- * to another type. */
+/* The allocations of prepare: memory for partial sums, and for products before they are
+ * converted to another type. */
 #define LM_SCRATCH_FLOATS ((uint64_t)4 << 20)
 
 /* --- numbers ------------------------------------------------------------------------------- */

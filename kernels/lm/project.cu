@@ -83,7 +83,7 @@ int cuda_lm_quantize(struct dev *d, const struct lm_quantize *q)
 	return 0;
 }
 
-/* What block b of W adds to an output. */
+/* The contribution of block b of W to an output. */
 __device__ __forceinline__ float add_block(const struct lm_weight_32 *w, bool has_min,
 	const struct lm_block8 *x, float y)
 {

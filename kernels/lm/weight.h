@@ -53,7 +53,7 @@ HD bool lm_weight_has_min(enum lm_weight type)
 		type == LM_WEIGHT_Q4_K || type == LM_WEIGHT_Q5_K;
 }
 
-/* What is subtracted from the codes of a quantised type. */
+/* The offset that is subtracted from the codes of a quantised type. */
 HD int lm_weight_offset(enum lm_weight type)
 {
 	switch (type) {

@@ -58,7 +58,7 @@ static void bed_init(struct bed *b, const struct poc_device *size)
 	b->size = *size;
 }
 
-/* What a copy of a bed has shared. */
+/* The state that copies of a bed share. */
 static void bed_forget(struct bed *b)
 {
 	for (int i = 0; i <= ALL; i++) {
@@ -177,7 +177,7 @@ static json_t *right_elsewhere(struct bed *b, int tests, struct poc_challenge *c
 	return shared(b, &b->other[tests], tests, 2000, c);
 }
 
-/* What is asked of a cheat that could be played in any test. */
+/* The expectations of a cheat that can be played in any test. */
 static int one_test(const struct bed *b)
 {
 	static const int tests[] = { MATMUL, MEMORY, CHAIN, ALL };
@@ -238,7 +238,7 @@ static void make_up(void *ctx, int64_t t, int8_t *a, int64_t n)
 				(size_t)n);
 }
 
-/* Who does not compute w rows, chosen in advance at random. */
+/* The cheat that does not compute w rows, chosen in advance at random. */
 static json_t *skipped(struct bed *b, const struct poc_challenge *c, uint64_t w)
 {
 	struct skip s = { b, xmalloc(w * sizeof *s.leaves + 1), w };
@@ -272,7 +272,7 @@ DEFINE_SKIP(1, 0.01)
 DEFINE_SKIP(10, 0.1)
 DEFINE_SKIP(50, 0.5)
 
-/* Who skips a tenth and tries other roots: one made-up row more is another root. */
+/* The cheat that skips a tenth and tries other roots: one made-up row more is another root. */
 #define TRIES 3
 static bool grinding(struct bed *b)
 {
@@ -517,7 +517,7 @@ static int test_of_name(const char *test)
 	return test && strcmp(test, "matmul") == 0 ? MATMUL : CHAIN;
 }
 
-/* What belongs to another answer: its signature, or its hashes. */
+/* Parts of another answer: its signature, or its hashes. */
 static bool swapped(struct bed *b, const char *test, const char *field)
 {
 	struct poc_challenge one, two;
@@ -736,7 +736,8 @@ static bool attempt(struct bed *b, size_t kind, uint64_t i)
 	return kind < NCHEATS ? cheats[kind].run(b) : honest(b);
 }
 
-/* Whether so many of n passing is what the formula says: within 5 standard deviations and 1. */
+/* Whether the number that passed of n is as the formula says: within 5 standard deviations and
+ * 1. */
 static bool as_promised(const struct bed *b, size_t kind, uint64_t n, uint64_t passed)
 {
 	double p = cheats[kind].passes ? cheats[kind].passes(b) : 0;

@@ -49,7 +49,7 @@ static const uint32_t *miser_obtain(struct miser *m, uint32_t scratch[MEMFILL_WO
 	return scratch;
 }
 
-/* A lane of a step: what is read from other slices is paid for, and then there. */
+/* A lane of a step: blocks read from other slices are paid for in time, and then present. */
 static void miser_lane(struct miser *m, const struct memfill *f, uint64_t lane,
 	uint64_t *computed)
 {
@@ -98,7 +98,7 @@ static int miser_memfill(struct dev *d, const struct memfill *f)
 	return 0;
 }
 
-/* Open; keep: one of so many blocks. Returns 0 or -1 as dev_open. */
+/* Opens; keep: one block of this number is kept. Returns 0 or -1 as dev_open. */
 static int miser_open(struct miser *m, uint64_t keep)
 {
 	if (dev_open(&m->dev, "cpu") < 0)

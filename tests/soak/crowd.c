@@ -37,7 +37,7 @@
 #define ANSWER_S   120
 #define WAITED_S   5
 
-/* What a liar lies about. */
+/* The kinds of lies. */
 enum kind {
 	HONEST,
 	SILENT,   /* heartbeats alone */
@@ -192,7 +192,7 @@ static void add_gpus(json_t *record, int many, const char *model, int64_t memory
 	json_set(record, "gpus", list);
 }
 
-/* What the node says that it is; later: what SWITCH claims in the end. */
+/* The hardware that the node claims; later: SWITCH's final claim. */
 static json_t *claims(const struct node *n, bool later)
 {
 	json_t *record = json_record("rnp.node"), *cpu = json_object();

@@ -192,7 +192,8 @@ static bool at_accept(const struct keys *k, const uint32_t *states, size_t i)
 	return states[i] != DFA_DEAD && k->dfas[i]->accept[states[i]];
 }
 
-/* What a key's value has to satisfy, by the states of the automata. False: the key is not allowed. */
+/* The schemas that a key's value has to satisfy, by the states of the automata. False: the key
+ * is not allowed. */
 static bool other_key(struct schema *s, const struct keys *k, const uint32_t *states,
 	struct pointers *out)
 {

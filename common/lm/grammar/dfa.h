@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define DFA_DEAD    UINT32_MAX
-#define DFA_CUT_MAX 2048 /* intervals of characters that are told apart */
+#define DFA_CUT_MAX 2048 /* intervals of characters that are distinguished */
 
 /* Character c belongs to interval i when cuts[i] <= c < cuts[i + 1]; cuts[0] is 0 and the last
  * interval ends at 0x110000. Surrogates and NUL are in no text. */
@@ -24,7 +24,7 @@ struct lm_dfa {
 	uint32_t ascii[128]; /* interval of a character */
 };
 
-/* What may still be spent. */
+/* The rest of a budget. */
 struct lm_budget {
 	uint64_t states, steps, cells; /* cells: of all tables together */
 };

@@ -27,7 +27,7 @@ struct pop {
 	uint32_t node, label;
 };
 
-/* What tokens do above one frame. */
+/* The effects of tokens on the text above one frame. */
 struct local {
 	struct frame frame;
 	uint32_t slack; /* containers that may still be opened, as far as it matters */

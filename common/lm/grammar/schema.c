@@ -962,7 +962,7 @@ static int read_schema(struct schema *s, const json_t *schema, struct alts *out)
 	return combine(s, schema, out);
 }
 
-/* What one schema allows. */
+/* The values that one schema allows. */
 static int normalise(struct schema *s, const json_t *schema, struct alts *out)
 {
 	int rc;

@@ -57,7 +57,7 @@ struct schema {
 void schema_release(struct schema *s);
 void pointers_add(struct schema *s, struct pointers *p, const void *value);
 
-/* What all of the schemas allow. */
+/* The values that all of the schemas allow. */
 int schema_alts(struct schema *s, const struct pointers *schemas, struct alts *out);
 
 /* The schemas of an array's item, or of a key's value, one for each part; a part that says nothing

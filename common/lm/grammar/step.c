@@ -94,7 +94,7 @@ static void add_based(struct places *to, uint32_t label)
 
 /* --- texts -------------------------------------------------------------------------------------------- */
 
-/* What a text's next character may be: of a string, or of a key. */
+/* The next characters that a text allows: of a string, or of a key. */
 struct reader {
 	const struct lm_grammar *g;
 	const struct frame *f;

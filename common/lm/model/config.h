@@ -55,8 +55,8 @@ struct lm_config {
 	bool tied;     /* the output projection is the embedding */
 	bool qkv_bias; /* q, k and v have a bias (Qwen 2) */
 
-	/* What models beyond Llama's have; zero is Llama's. These are served, but neither trained
-	 * nor exported. */
+	/* Properties of models beyond Llama's; zero is Llama's. These models are served, but
+	 * neither trained nor exported. */
 	/* every window_period-th layer sees everything, the others their window; 0: all have it */
 	uint32_t window_period;
 	bool qk_norm;                /* RMSNorm of each head of q and k */

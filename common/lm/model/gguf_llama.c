@@ -23,7 +23,7 @@ bool gguf_is_architecture(const struct gguf *g, const char *name)
 		memcmp(v->data, name, (size_t)v->bytes) == 0;
 }
 
-/* What a file does not say of the models of an architecture. */
+/* Properties of an architecture's models that a file does not state. */
 static const struct architecture {
 	const char *name;
 	bool interleaved; /* q and k are permuted for adjacent pairs */

@@ -1,4 +1,5 @@
-/* ast.h - a parsed template: tokens, nodes, and who makes them. For common/lm/template only. */
+/* ast.h - a parsed template: tokens, nodes, and the functions that make them. For
+ * common/lm/template only. */
 #ifndef RNP_COMMON_LM_TEMPLATE_AST_H
 #define RNP_COMMON_LM_TEMPLATE_AST_H
 
@@ -144,7 +145,7 @@ bool tpl_peek_op(const struct tpl_parser *p, const char *op);
 bool tpl_peek_name(const struct tpl_parser *p, const char *name);
 bool tpl_take_op(struct tpl_parser *p, const char *op);
 bool tpl_take_name(struct tpl_parser *p, const char *name);
-/* Fails with line, what was expected, and the word that is there. Returns NULL. */
+/* Fails with the line, the expected form, and the word that was found. Returns NULL. */
 void *tpl_unexpected(const struct tpl_parser *p, const char *expected);
 /* Fails with line and sentence. Returns NULL. */
 void *tpl_refuse(const struct tpl_parser *p, int line, const char *fmt, ...)

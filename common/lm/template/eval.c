@@ -7,7 +7,7 @@
 
 #define DEPTH_MAX 800 /* of C calls: expressions and blocks within macros within macros */
 
-/* What a statement leaves behind; below 0 is an error. */
+/* The result of a statement; below 0 is an error. */
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 static int eval(struct tpl_run *r, const struct tpl_node *n, struct tpl_value *out);
@@ -642,8 +642,8 @@ static int exec(struct tpl_run *r, const struct tpl_node *n)
 
 /* --- the whole ----------------------------------------------------------------------------------- */
 
-/* Roles come from a short list that whoever calls us checks: where a template writes
- * "<|" + role + "|>" they are its words. */
+/* Roles come from a short list that the caller checks: where a template writes "<|" + role +
+ * "|>", the mark is the template's text. */
 static void trust_roles(const struct tpl_value *messages)
 {
 	static const char *const roles[] = { "system", "developer", "user", "assistant",

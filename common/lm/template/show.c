@@ -193,7 +193,7 @@ static unsigned code_point(const char *s, size_t *len)
 	}
 }
 
-/* What a character becomes that does not stay; 0 when it stays. */
+/* The replacement of a character; 0 if it stays as it is. */
 static int json_escape(const char *s, bool ascii, char *text, size_t *len)
 {
 	static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";

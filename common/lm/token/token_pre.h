@@ -17,7 +17,7 @@
 #define PRE_STEPS_MAX         16
 #define PRE_PATTERN_BYTES_MAX ((size_t)16 << 10)
 
-/* What becomes of a pattern's matches; text between matches is a piece of its own except with
+/* How a pattern's matches are treated; text between matches is a piece of its own except with
  * INVERTED. */
 enum pre_keep {
 	PRE_ISOLATED,

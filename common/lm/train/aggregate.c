@@ -126,14 +126,15 @@ static double distance(const float *x, const float *y, uint64_t n)
 	return sum;
 }
 
-/* What a block is worked on with: its place in the chunk. */
+/* The working memory of a block: its place in the chunk. */
 struct block {
 	const float *const *x;
 	const float *last;
 	uint64_t at, n;
 };
 
-/* The centre of centred clipping behind so many of its moves:  c <- c + sum w_i (delta_i - c) s_i. */
+/* The centre of centred clipping after a number of its moves: c <- c + sum w_i (delta_i - c)
+ * s_i. */
 static void centre(const struct aggregate *a, double *c, const struct block *b, int moves)
 {
 	for (uint64_t i = 0; i < b->n; i++)

@@ -37,7 +37,7 @@ static int64_t median_of(const int64_t *values, size_t k)
 	return m;
 }
 
-/* What the deltas of a round are held against; zeros where too few were judged. */
+/* The reference values for a round's deltas; zeros if too few were judged. */
 struct usual {
 	int64_t own, lead, deviation; /* medians; deviation: of the leads from theirs */
 };

@@ -20,7 +20,8 @@ enum judge_verdict {
 	JUDGE_OTHER_DATA /* own - other below a third of the median: not its assignment */
 };
 
-/* In nanonats, as signed records have them: whoever judges again from the records has the same. */
+/* In nanonats, as signed records have them: a later judge that reads the records computes with
+ * the same numbers. */
 struct judge_losses {
 	int64_t own, other;
 };
@@ -46,15 +47,15 @@ void judge_draw(bool *chosen, size_t k, size_t count, uint64_t seed);
 
 #define JUDGE_COPY_PPM 950000 /* a cosine above it: one operator's copy */
 
-/* Cosines of all pairs of k deltas, from blocks of JUDGE_BLOCK elements that a seed draws: so
- * many that pairs times elements stay below a bound, all where they do. */
+/* Cosines of all pairs of k deltas, from blocks of JUDGE_BLOCK elements that a seed draws:
+ * their number keeps pairs times elements below a bound; all blocks if the bound allows. */
 #define JUDGE_BLOCK 4096
 struct judge_copies {
 	size_t k;
 	double *gram; /* [k (k + 1) / 2]: <delta_i, delta_j>, j <= i */
 	/* private */
 	uint64_t seed, block; /* the next block */
-	uint64_t share;       /* of so many blocks one is drawn */
+	uint64_t share;       /* one of this number of blocks is drawn */
 };
 
 /* elements: of a whole delta. Release after use. */

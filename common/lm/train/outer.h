@@ -36,8 +36,8 @@ struct outer_nesterov {
 	double rate, momentum;
 };
 
-/* Returns rate and momentum for a run of so many rounds: 0.7 and 0.9 from 100 rounds on, 0.9
- * and 0.6 for fewer (0: no end is known, as for many). */
+/* Returns rate and momentum for a run of that number of rounds: 0.7 and 0.9 from 100 rounds on,
+ * 0.9 and 0.6 for fewer (0: no end is known, as for many). */
 struct outer_nesterov outer_nesterov_defaults(uint64_t rounds);
 
 /* v <- m v + d ;  theta <- theta - e (d + m v). v begins with zeros. */

@@ -205,8 +205,8 @@ static void assign(struct round *r, struct round_member *m, bool ahead, int64_t 
 	set(&m->asks, false, &r->asking);
 }
 
-/* Whether a member has had its turn in this round: delayed Nesterov serves who finishes within the
- * grace before it hands out a model. */
+/* Whether a member has had its turn in this round: delayed Nesterov accepts members that finish
+ * within the grace before it hands out a model. */
 static bool has_delta(const struct round *r, const struct round_member *m)
 {
 	if (r->policy.ahead)
@@ -498,7 +498,7 @@ static int by_member(const void *a, const void *b)
 	return (x->turn > y->turn) - (x->turn < y->turn);
 }
 
-/* What the round waited for behind its last delta in time. */
+/* How long the round waited after its last delta in time. */
 static void name_waits(struct round *r, int64_t now)
 {
 	int64_t deadline = round_deadline(r), last = ROUND_NEVER;

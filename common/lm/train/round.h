@@ -37,8 +37,9 @@ struct round_policy {
 	/* The least that the deadline lies behind the median of the arrivals: machines that are
 	 * all equal have no deviation. 0: the formula alone. */
 	int64_t slack_ms;
-	/* Delayed Nesterov: a round closes grace_ms behind its first arrival; who has not delivered
-	 * works on, and its delta counts in the round in which it comes, whatever its turn. */
+	/* Delayed Nesterov: a round closes grace_ms after its first arrival; a member that has
+	 * not delivered works on, and its delta counts in the round in which it arrives,
+	 * whatever its turn. */
 	bool asynchronous;
 	int64_t grace_ms;
 	bool dylu; /* a member's steps by its speed (outer_dylu_steps) */
@@ -129,12 +130,13 @@ void round_release(struct round *r);
 /* A new member. Returns its number, or -1 with err_set(EX_TEMPFAIL): members_max are here. */
 int64_t round_join(struct round *r, uint64_t speed, int64_t now);
 
-/* A member that left is here again, under its number: who comes and goes takes no more room. Returns
- * 0, also where it is here, or -1 with err_set(EX_TEMPFAIL): members_max are here. */
+/* A member that left has returned, under its number: leaving and returning takes no further
+ * memory. Returns 0, also if it was present, or -1 with err_set(EX_TEMPFAIL): members_max are
+ * present. */
 int round_return(struct round *r, uint64_t member, uint64_t speed);
 
-/* It left or was not heard of: its range is handed out again. What it delivered counts. Numbers of
- * nobody are ignored. */
+/* A member left or has been silent: its range is handed out again. Deltas that it delivered
+ * count. Unknown numbers are ignored. */
 void round_leave(struct round *r, uint64_t member, int64_t now);
 
 /* A member asks for work. An assignment of the open round that it has not delivered is given again;
@@ -184,8 +186,8 @@ int64_t round_next(const struct round *r);
 /* Closes the open round: r->deltas are sorted by (member, turn). */
 void round_close(struct round *r, int64_t now);
 
-/* The parameters of the next round are there: who is behind in a synchronous round has lost its
- * range (late_count: keeps it one round more). */
+/* The parameters of the next round are ready: a member that is behind in a synchronous round
+ * has lost its range (late_count: keeps it one round more). */
 void round_publish(struct round *r, int64_t now);
 
 /* --- figures -------------------------------------------------------------------------------- */

@@ -204,7 +204,7 @@ static void check_pipe(void)
 	CHECK(stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
 }
 
-/* What would fail later fails now, with the same code, and nothing is created. */
+/* A write that would fail later fails now, with the same code, and nothing is created. */
 static void check_place(void)
 {
 	int before = entries();

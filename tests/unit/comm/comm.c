@@ -1,5 +1,5 @@
-/* comm.c - sums are right and the same on every rank, whatever their number; who stalls
- * or leaves is an error in time. */
+/* comm.c - tests that sums are right and the same on every rank, for any number of ranks, and
+ * that a rank that stalls or leaves is an error in time. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -45,7 +45,7 @@ static struct grad parsed(const char *name, uint32_t block)
 	return g;
 }
 
-/* What decoding must give: the reference's quantiser without any container. */
+/* The expected result of decoding: the reference's quantiser without any container. */
 static void expected(float *out, const struct grad *g, const float *x, uint64_t n)
 {
 	uint32_t chunk = quant_chunk(g->q.method);
@@ -260,8 +260,8 @@ static void check_ecq_feedback(void)
 	free(x), free(e);
 }
 
-/* What was not sent is sent later: the sum of what arrives stays within one step of the sum of
- * what was given. */
+/* Error feedback: values that were not sent are sent later, and the sum of arrivals stays
+ * within one step of the sum of inputs. */
 static void check_feedback(void)
 {
 	static const char *const which[] = { "q4", "ecq:0.3", "e3m0", "topk" };

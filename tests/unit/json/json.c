@@ -1,4 +1,5 @@
-/* json.c - what is refused, what is kept, and that messages say where. */
+/* json.c - tests which texts are refused, which values are preserved, and that messages state
+ * the place. */
 #include "common/json/json.h"
 
 #include "tests/unit/test.h"

@@ -1,5 +1,5 @@
-/* json_read.c - takes what jansson takes, refuses what it refuses, and reads the
- * same values. */
+/* json_read.c - compares our reader with jansson: both accept and refuse the same texts and
+ * read the same values. */
 #include "common/json/json_read.h"
 
 #include <stdlib.h>

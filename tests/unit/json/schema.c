@@ -1,4 +1,5 @@
-/* schema.c - the embedded texts are sound, and a record is told where it breaks them. */
+/* schema.c - tests that the embedded schemas are sound, and that a message names the place
+ * where a record breaks them. */
 #include "common/json/schema.h"
 
 #include "common/base/err.h"
@@ -97,8 +98,8 @@ static void check_words_of_kinds(void)
 		"state: \"asleep\" is not one of [\"idle\",\"busy\",\"render\",\"maintenance\"]");
 }
 
-/* What only the devices of a challenge can trip over: names that mean the CPU, and two that are
- * the same. */
+/* Names that only a challenge's devices could fail on: names that mean the CPU, and two equal
+ * ones. */
 static void check_uuids(void)
 {
 #define NODE(gpus)                                                                       \

@@ -1,5 +1,5 @@
-/* huff.c - every level codes to the same bytes, decodes what it coded, stays near the
- * entropy, and takes any bytes for a chunk without harm. */
+/* huff.c - tests that every instruction set encodes to the same bytes, decodes its own output,
+ * stays near the entropy, and reads any bytes as a chunk without harm. */
 #include "kernels/grad/huff.h"
 
 #include <math.h>
@@ -128,8 +128,8 @@ static void check_limit(void)
 	both_ways(in, n / 7);
 }
 
-/* The least cost of a code of `used` leaves under the limit, by trying every way to have so
- * many of each length. */
+/* The least cost of a code of `used` leaves under the limit, found by trying every count of
+ * leaves per length. */
 static uint64_t cheapest(const uint32_t *rising, unsigned used, unsigned left,
 	unsigned length, uint32_t cap)
 {

@@ -1,6 +1,6 @@
-/* team.c - every piece is done once and in order, barriers hold, numbers are kept,
- * sleepers wake, forks and resizes leave a team that works, callers of several threads take
- * turns, and who waits uses no processor time. */
+/* team.c - tests that every piece is done once and in order, barriers hold, thread numbers are
+ * stable, sleepers wake, forks and resizes leave a team that works, callers of several threads
+ * take turns, and a waiting thread uses no processor time. */
 #include "kernels/dev/team.h"
 
 #include <pthread.h>
@@ -378,7 +378,7 @@ static void check_devices(void)
 /* --- pragmas -------------------------------------------------------------------------------- */
 
 #ifdef _OPENMP
-/* What gcc makes of a pragma comes to the team: loops of all kinds, up and down, and locks. */
+/* gcc's calls for pragmas reach the team: loops of all kinds, up and down, and locks. */
 static void check_pragmas(void)
 {
 	static _Atomic int done[N];

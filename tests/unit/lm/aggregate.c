@@ -279,7 +279,7 @@ static void chunks_and_threads(void)
 	}
 }
 
-/* Trimming and choosing do not depend on who stands where, up to the rounding of sums. */
+/* Trimming and choosing do not depend on the order of members, up to the rounding of sums. */
 static void permuted(void)
 {
 	const float *x[K];

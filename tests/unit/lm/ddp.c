@@ -1,5 +1,6 @@
-/* ddp.c - parallel: ranges that become ready one after the other are summed over ranks, the
- * same with overlap and without; loss and targets are exact; who leaves is an error of settle. */
+/* ddp.c - tests data parallelism: ranges that become ready one after the other are summed over
+ * ranks, with and without overlap alike; loss and targets are exact; a rank that leaves is an
+ * error of settle. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>

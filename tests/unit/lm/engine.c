@@ -162,7 +162,7 @@ static void ask(struct asked *q, const struct text *t)
 	q->a.speculate = speculate;
 }
 
-/* What was heard is the whole text, or if it was cancelled a beginning of it. */
+/* The client received the whole text, or if it cancelled a beginning of it. */
 static void check_answer(struct asked *q)
 {
 	CHECK(q->done);
@@ -377,7 +377,7 @@ static void speculation(void)
 	lm_engine_close(e);
 }
 
-/* What the last tokens were followed by is found, the last time first. */
+/* Look-up finds the continuation of the last tokens, the latest occurrence first. */
 static void guesses(void)
 {
 	static const uint32_t text[] = { 1, 2, 3, 4, 5, 1, 2, 3, 6, 7, 1, 2, 3 };

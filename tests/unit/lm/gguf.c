@@ -1,5 +1,5 @@
-/* gguf.c - lm/gguf: what is written reads back, and a file that breaks a rule of the container
- * is refused, wherever it is cut. */
+/* gguf.c - tests lm/gguf: a written file reads back, and a file that breaks a rule of the
+ * container is refused, wherever it is truncated. */
 #include "common/lm/model/gguf.h"
 
 #include <stdlib.h>

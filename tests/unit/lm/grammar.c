@@ -508,7 +508,8 @@ static double now_us(void)
 	return (double)clock() / CLOCKS_PER_SEC * 1e6;
 }
 
-/* What a mask costs a token, in processor time: over whole texts, with their first masks. */
+/* Measures the processor time of a mask per token: over whole texts, including their first
+ * masks. */
 static int measure(void)
 {
 	static const char *const schemas_of[] = {

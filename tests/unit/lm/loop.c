@@ -268,7 +268,8 @@ static void flat(enum lm_dtype dtype)
 	lm_loop_close(&l);
 }
 
-/* What goes out through the flat view and in again elsewhere goes on with the same bits. */
+/* Parameters copied out through the flat view and into another loop continue with the same
+ * bits. */
 static void moved(void)
 {
 	static const enum lm_state states[] = { LM_STATE_PARAMETER, LM_STATE_M,

@@ -217,7 +217,7 @@ static void joiner(void)
 	round_release(&r);
 }
 
-/* What a worker did not make of its assignment, and what was refused, others get. */
+/* The unfinished part of an assignment, and refused parts, are handed to other workers. */
 static void parts(void)
 {
 	struct round_assignment work;
@@ -248,7 +248,7 @@ static void parts(void)
 	round_release(&r);
 }
 
-/* Delayed Nesterov: whoever has finished within the grace goes together; who is slow works on. */
+/* Delayed Nesterov: members that finish within the grace go together; a slow one works on. */
 static void asynchronous(void)
 {
 	struct round_policy p = three;
@@ -582,7 +582,7 @@ static void any_order(uint64_t seed)
 	round_release(&r);
 }
 
-/* Who comes and goes keeps its number, and is counted once. */
+/* A member that leaves and returns keeps its number, and is counted once. */
 static void returning(void)
 {
 	struct round_policy p = three;

@@ -154,7 +154,7 @@ static int64_t peak_bytes(void)
 	return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
 }
 
-/* What a header takes is bounded by its own bytes; a bound on their number does the rest. */
+/* A header's memory is bounded by its own bytes; a limit on their number bounds the rest. */
 static void check_many(void)
 {
 	struct buf text = BUF_INIT;

@@ -142,7 +142,7 @@ static void check_q4_0(void)
 		back[31] == -14);
 }
 
-/* What is not finite makes codes that are within the format, not traps. */
+/* Values that are not finite become codes of the format, not traps. */
 static void check_not_finite(void)
 {
 	float x[32], back[32];

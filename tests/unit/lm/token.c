@@ -358,8 +358,8 @@ static int show(void *ctx, const char *s, size_t n)
 	return 0;
 }
 
-/* Oniguruma's patterns, by hand from its manual: what is said in PCRE2's words, and what is refused
- * for it would mean something else. */
+/* Oniguruma's patterns, by hand from its manual: those that are translated to PCRE2, and those
+ * that are refused because they would mean something else. */
 static void check_dialect(void)
 {
 	static const struct {
@@ -494,7 +494,7 @@ static void check_cuts(void)
 	}
 }
 
-/* What is scanned by hand is cut as the pattern cuts it. */
+/* The hand-written scanner divides text as the pattern does. */
 static void check_by_hand(const char *name, unsigned step)
 {
 	struct buf text = BUF_INIT;

@@ -224,7 +224,7 @@ static double slope(struct model *m, uint32_t i, uint64_t k, const uint32_t *tok
 	return (up - down) / (2 * h) / counted;
 }
 
-/* What the model in f64 says, to be held against every device. */
+/* The results of the model in f64, which every device is compared with. */
 struct truth {
 	struct model m;
 	uint32_t tokens[ROWS], targets[ROWS];

@@ -176,7 +176,7 @@ static void rules(void)
 	release(containers);
 }
 
-/* Every method of the update: who takes it has pub; nothing is lost for good. */
+/* Every method of the update: a receiver ends with pub; nothing is lost for good. */
 static void updates(void)
 {
 	static const char *const methods[] = { "none", "lossless", "q4", "q8", "ecq:0.5",

@@ -153,7 +153,7 @@ static void test_limits(unsigned char *data)
 	for (int i = 0; i < BANDWIDTH_TEST_AT_ONCE; i++)
 		CHECK_I64(BANDWIDTH_TEST_OK, bandwidth_test_begin(x, id(i), N, S, data));
 	CHECK_I64(BANDWIDTH_TEST_BUSY, bandwidth_test_begin(x, id(9), N, 2 * S, data));
-	/* who does not come back loses his place */
+	/* a client that does not return loses its place */
 	CHECK_I64(BANDWIDTH_TEST_OK,
 		exchange(x, 9, data, N, S + BANDWIDTH_TEST_PLACE_NS, 1, 1, &r));
 	for (int i = 1; i < BANDWIDTH_TEST_TRIES_MAX; i++)

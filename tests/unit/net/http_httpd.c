@@ -65,7 +65,7 @@ static enum httpd_when end_upload(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* Says who signed, or why nobody did. */
+/* Prints the signer, or why there is none. */
 static enum httpd_when whoami(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
 	struct httpsig_policy p = { .required = HTTP_SIGN_COMPONENTS,
@@ -254,8 +254,8 @@ static void check_digest(struct http *h, const struct httpd *server, const char 
 	http_response_release(&r);
 }
 
-/* Both ends count the same bytes, those of what was broken off included: a body of 24 MiB whole, and
- * what surrounds it. */
+/* Both ends count the same bytes, including those of broken transfers: a body of 24 MiB whole,
+ * and its heads. */
 static void check_bytes(void)
 {
 	struct httpd_config config = { .listen = "127.0.0.1:0",

@@ -248,7 +248,7 @@ static int dial(void)
 	return fd;
 }
 
-/* What a client of ours would never send: the start of the answer. */
+/* Sends a request that our own client would never send; returns the start of the answer. */
 static void raw(const char *text, const char *want)
 {
 	int fd = dial();

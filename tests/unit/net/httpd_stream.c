@@ -82,7 +82,7 @@ static void *run_resumer(void *arg)
 	return NULL;
 }
 
-/* What a request of ours is about, from begin to done. */
+/* The state of one request of ours, from begin to done. */
 struct work {
 	uint64_t bytes, sum;
 	int calls;
@@ -298,7 +298,7 @@ static enum httpd_when post_length(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
-/* Runs on the pool: waits for so many ms, or answers later from there. */
+/* Runs on the pool: waits for that many ms, or answers later from there. */
 static enum httpd_when get_slow(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
 	(void)ctx;
@@ -868,7 +868,7 @@ static void quick_events(void)
 	buf_release(&b);
 }
 
-/* Ten megabytes of events to one who reads late: the writer waits, nothing is lost. */
+/* Ten megabytes of events to a client that reads late: the writer waits, nothing is lost. */
 static void slow_reader(void)
 {
 	struct buf b = BUF_INIT, data = BUF_INIT;
@@ -1008,7 +1008,7 @@ static void slow_handlers(void)
 	CHECK(until(&works, 0));
 	answers("GET /slow?ms=0&finish HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
 		"slow");
-	/* who closes only its sending half is answered */
+	/* a client that closes only its sending half is answered */
 	fds[0] = dial();
 	CHECK(says(fds[0], "GET /slow?ms=30 HTTP/1.1\r\n" CLOSE "\r\n"));
 	shutdown(fds[0], SHUT_WR);
@@ -1016,7 +1016,8 @@ static void slow_handlers(void)
 	hear(fds[0], &b, NULL);
 	CHECK_TEXT("slow", body_of(buf_text(&b)));
 	close(fds[0]);
-	/* who leaves: while it waits, while it runs, and when it is to be answered later */
+	/* a client leaves: while it waits, while its request runs, and when the answer comes
+	 * later */
 	leave("GET /slow?ms=0&later HTTP/1.1\r\nHost: x\r\n\r\n", false);
 	for (int i = 0; i < 100; i++) {
 		char text[100];
@@ -1177,7 +1178,7 @@ static void least_rate(void)
 			recv(ended[i].fd, piece, sizeof piece, 0) <= 0);
 	buf_reset(&b);
 	close(slow);
-	/* replies: one who takes nothing, one who takes little by little */
+	/* replies: to a client that reads nothing, and to one that reads slowly */
 	slow = dial_with(16384);
 	close(stalled);
 	stalled = dial_with(16384);
@@ -1249,7 +1250,8 @@ static void clients_by_address(void)
 	httpd_clients_leave(&clients, c[1]);
 }
 
-/* A server that is full closes who was idle for the longest time, and serves. */
+/* A full server closes the connection that was idle for the longest time, and serves the new
+ * one. */
 static void full_of_idle(void)
 {
 	struct httpd_config config = { .connections_max = 100,

@@ -641,7 +641,7 @@ static void check_several(void)
 	buf_release(&signature);
 }
 
-/* What cannot be signed leaves no half signature. */
+/* A message that cannot be signed gets no half signature. */
 static void check_cannot_sign(void)
 {
 	struct httpsig_params s = { .label = "a",

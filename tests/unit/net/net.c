@@ -96,7 +96,7 @@ static void check_messages(void)
 	CHECK(net_receive(fd[1], back, 0) == 0);
 	close(fd[1]);
 
-	/* who left is told as an error, not by SIGPIPE */
+	/* a peer that left is reported as an error, not by SIGPIPE */
 	connect_pair(fd, WAIT_MS);
 	close(fd[0]);
 	s.fd = fd[1];

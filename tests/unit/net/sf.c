@@ -147,7 +147,7 @@ static void check_values(void)
 	CHECK_FAILS(EX_DATAERR, sf_parse(&f, SF_LIST, "\"a\0b\"", 5, "field"));
 }
 
-/* What a stranger may send is bounded. */
+/* Limits on a stranger's fields. */
 static void check_limits(void)
 {
 	struct buf text = BUF_INIT;

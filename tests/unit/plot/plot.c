@@ -1,5 +1,5 @@
-/* plot.c - what is in a picture, that it is XML, and the texts beside its axes. With an
- * argument it writes examples to that file. */
+/* plot.c - tests the contents of pictures, that they are XML, and the texts beside their axes.
+ * With an argument it writes examples to that file. */
 #include "common/plot/plot.h"
 
 #include <math.h>

@@ -169,8 +169,9 @@ static void check_levels(struct bed *b)
 	json_decref(want_blocks);
 }
 
-/* The answer of who keeps half of the memory is right, but takes longer than the slack of a
- * deadline by class allows; the better of three each, because others work on this machine, too. */
+/* The answer of a cheat that keeps half of the memory is right, but takes longer than the slack
+ * of a deadline by class allows; the better of three each, because this machine has other work,
+ * too. */
 static void check_miser(struct bed *b)
 {
 	const struct poc_device size = { .lanes = 64, .per_slice = 64, .passes = 2 },
@@ -209,9 +210,9 @@ static void check_miser(struct bed *b)
 	b->size = was;
 }
 
-/* Who lets zeros stand for one lane of 64 and grinds: passes after so many tries as the formula
- * says, which is what makes the formula good for a tenth of the memory, where nobody can wait
- * for it. */
+/* The cheat that lets zeros stand for one lane of 64 and grinds passes after as many tries as
+ * the formula says; so the formula can be trusted for a tenth of the memory, where a test would
+ * take too long. */
 static void check_grinder(struct bed *b)
 {
 	const struct poc_device size = { .lanes = 64, .per_slice = 16, .passes = 2 },
@@ -244,9 +245,8 @@ static void check_grinder(struct bed *b)
 	b->size = was;
 }
 
-/* What a tenth less memory costs by that formula, beside a GPU of 2 x 10^10 SHA-256 a second,
- * for each model that is paid most, and a CPU: at least four times as long as the honest work
- * of the class. */
+/* The cost of a tenth less memory by that formula, beside a GPU of 2 x 10^10 SHA-256 a second,
+ * for each of the best paid models and a CPU: at least four times the honest work of the class. */
 static void check_grinding_cost(void)
 {
 	static const char *const models[] = { "NVIDIA H200", "NVIDIA H100", "A100 80GB",
@@ -458,7 +458,7 @@ static const char *spoil(struct bed *b, json_t *answer, int n)
 	return found;
 }
 
-/* Each check finds what it is there for, and no other one does. */
+/* Each check finds its own fault, and no other one does. */
 static void check_each(struct bed *b)
 {
 	struct poc_challenge c;

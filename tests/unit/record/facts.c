@@ -1,5 +1,5 @@
-/* facts.c - each name is read from its place in a node record, what is not known says
- * why, and the data sheet of a GPU fills in what its driver does not tell. */
+/* facts.c - tests that each name is read from its place in a node record, that an unknown value
+ * has a reason, and that a GPU's data sheet fills in figures that its driver does not report. */
 #include "common/record/facts.h"
 
 #include "common/json/json.h"

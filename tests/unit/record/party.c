@@ -1,4 +1,4 @@
-/* party.c - who may sign which kind: the node, a trusted party, nobody else. */
+/* party.c - tests who may sign which kind: the node, a trusted party, nobody else. */
 #include "common/record/party.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* work.c - proof of work: what is found is work, and for that token, address and difficulty
+/* work.c - tests proof of work: a found number is work for its token, address and difficulty
  * only. */
 #include "common/record/work.h"
 

@@ -18,8 +18,7 @@ static struct demand_market market_of(int n, const double *prices)
 	return m;
 }
 
-/* Customers of whom each shape is told: the ask that is learned earns at least 95% of the best
- * one. */
+/* Against customers of each shape, the learned ask earns at least 95% of the best one. */
 static void check_learns(double steep, double load)
 {
 	static const double prices[] = { 1.0, 1.1, 1.3, 1.5 };
@@ -184,8 +183,8 @@ static void check_worlds(void)
 	CHECK(ours > 0.9 && ours > under);
 }
 
-/* Two of ours who see each other's price do not pull each other down where demand exceeds
- * supply. */
+/* Two nodes of ours that see each other's price do not pull each other down where demand
+ * exceeds supply. */
 static void check_two(void)
 {
 	struct demand d[2];
@@ -238,7 +237,7 @@ static void check_two(void)
 		if (t > 200 && sum / 2 < lowest)
 			lowest = sum / 2;
 	}
-	/* no spiral: after the first days their mean is never under the seller who is sold out */
+	/* no spiral: after the first days their mean is never below the seller that is sold out */
 	CHECK(lowest > 2.0);
 	CHECK(ask[0] > 1.8 && ask[1] > 1.8);
 }

@@ -319,7 +319,7 @@ static const struct auction_order *order_of(const struct auction_order *o, int n
 	return NULL;
 }
 
-/* What the trader `id` of a book gains when it states another price than its true one. */
+/* The gain of trader `id` of a book from stating another price than its true one. */
 static int64_t gain_with(const struct auction_order *bids, int nb,
 	const struct auction_order *asks, int na, bool buyer, size_t id, int64_t stated)
 {

@@ -17,7 +17,7 @@ static const char *const plain[] = {
 	"\"market\":\"m\",\"v\":1,\"kind\":\"rnp.offer\",\"gpu_share_ppm\":500000}",
 };
 
-/* What is not plain is left to the other reader, right or wrong. */
+/* Lines that are not plain are left to the other reader, right or wrong. */
 static const char *const not_plain[] = {
 	"",
 	"{",

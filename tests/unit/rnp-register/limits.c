@@ -21,7 +21,7 @@ static void buckets(void)
 	CHECK(limits_take(l, LIMIT_BYTES, "b", 86400, NOW));
 	CHECK(!limits_take(l, LIMIT_BYTES, "a", 500, NOW + 99000));
 	CHECK(limits_take(l, LIMIT_BYTES, "a", 500, NOW + 101000));
-	/* what was stored is stored, and has to be waited for */
+	/* stored bytes count as used, and the client has to wait */
 	limits_charge(l, LIMIT_BYTES, "a", 86400, NOW + 101000);
 	CHECK(!limits_has(l, LIMIT_BYTES, "a", 1, NOW + 86000000));
 	CHECK(limits_has(l, LIMIT_BYTES, "a", 1, NOW + 86600000 + 101000));
@@ -88,7 +88,7 @@ static void addresses(void)
 	limits_free(l);
 }
 
-/* Work of so many bits for a token, as a client does it. */
+/* Work of that many bits for a token, as a client does it. */
 static bool joins(struct limits *l, const char *node, const char *token, int bits,
 	int64_t now_ms)
 {

@@ -46,7 +46,7 @@ static void check_rules(void)
 		PAY_FAILED);
 	CHECK(decide(view(PAY_SEEN_FINAL_ERROR, PAY_SEEN_FINAL, PAY_SEEN_FINAL, 900)) ==
 		PAY_CONFIRMED);
-	/* a height that is not above, by anybody: and who that is */
+	/* a height that is not above the last, from any server; its number */
 	v = view(PAY_NULL, PAY_NULL, PAY_NULL, 1001);
 	v.final_height[0] = 1000;
 	CHECK(pay_decide(PAY_SENT, &v, &blame) == PAY_SENT);
@@ -100,7 +100,7 @@ struct world {
 	int depth;
 };
 
-/* Who lies: bit per server; silent: bit per server that may fail to answer. */
+/* lies: bit per server that lies; silent: bit per server that may fail to answer. */
 struct setting {
 	const char *name;
 	unsigned liars, silent;
@@ -138,8 +138,8 @@ static void add(struct world w)
 	states[nstates++] = w;
 }
 
-/* The two things that must hold: what is given up can never land, and has not; what is called final
- * is final. */
+/* The two invariants: a transaction that is given up can never land, and has not; one that is
+ * called final is final. */
 static void check_world(const struct setting *s, const struct world *w)
 {
 	if (w->status == PAY_EXPIRED)

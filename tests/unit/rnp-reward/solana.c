@@ -103,7 +103,7 @@ static void compile_line(void)
 	}
 	if (solana_compile(&out, &m) < 0)
 		exit(2);
-	/* what is written can be read, and nothing shorter or longer */
+	/* a written message can be read, and nothing shorter or longer */
 	if (!solana_parse((unsigned char *)out.data, out.len, &parsed) ||
 		parsed.n != m.n ||
 		solana_parse((unsigned char *)out.data, out.len - 1, &parsed))

@@ -1,4 +1,4 @@
-/* protocol.c - protocol: what is written is read back, and what would not fit is refused;
+/* protocol.c - tests the protocol: written messages read back, and oversized ones are refused;
  * containers as files; arrays in files. */
 /* uses: cmd/rnp-train */
 #include "cmd/rnp-train/protocol.h"
