@@ -22,7 +22,9 @@ setup_file() {
 
 @test "emulation: the race of a read behind a vote, as huff_get.cu had it, is found, with its line" {
 	cd "$BATS_TEST_DIRNAME/.."
-	grep -v 'the vote orders nothing' kernels/grad/huff_get.cu >"$BATS_TEST_TMPDIR/huff_get.cu"
+	sed '/__any_sync(FULL, rc < 0)/,/__syncwarp/{/__syncwarp/d}' kernels/grad/huff_get.cu \
+		>"$BATS_TEST_TMPDIR/huff_get.cu"
+	run -1 cmp "$BATS_TEST_TMPDIR/huff_get.cu" kernels/grad/huff_get.cu
 	gcc -x c++ -std=gnu++17 -O1 -g -fno-exceptions -fno-rtti -I. -D_GNU_SOURCE -fsanitize=thread \
 		--param=tsan-instrument-func-entry-exit=0 -DCUDA_EMU -Drnp_cuda_open=rnp_emu_open \
 		-c -o "$BATS_TEST_TMPDIR/huff_get.o" "$BATS_TEST_TMPDIR/huff_get.cu"

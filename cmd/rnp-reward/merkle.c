@@ -47,14 +47,12 @@ typedef unsigned char hash_row[MERKLE_HASH_BYTES];
 
 static sha256_rows_fn hasher(void)
 {
-	struct poc_cpu kernels;
 	enum cpu_level level;
 
 	/* programs that depend on RNP_ISA report an impossible one; here it only changes the
 	 * speed */
 	cpu_level_chosen(&level);
-	poc_cpu_choose(&kernels, level);
-	return kernels.sha256;
+	return sha256_rows_choose(level);
 }
 
 static void hash_rows(sha256_rows_fn hash, hash_row *out, const void *rows,

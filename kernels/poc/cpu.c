@@ -7,18 +7,14 @@
 
 void poc_cpu_choose(struct poc_cpu *out, enum cpu_level level)
 {
-	*out = (struct poc_cpu){ .sha256 = sha256_rows_ref,
+	*out = (struct poc_cpu){ .sha256 = sha256_rows_choose(level),
 		.memfill = memfill_ref,
 		.balance = int8_balance_ref,
 		.mix = int8_mix_ref };
 #ifdef __x86_64__
-	if (level >= CPU_AVX2) {
-		out->sha256 = cpu_features(level).sha ? sha256_rows_shani :
-							sha256_rows_avx2;
+	if (level >= CPU_AVX2)
 		out->memfill = memfill_avx2;
-	}
 	if (level >= CPU_AVX512) {
-		out->sha256 = sha256_rows_avx512;
 		out->memfill = memfill_avx512;
 		out->mix = int8_mix_avx512;
 	}

@@ -12,6 +12,10 @@ struct poc_cpu {
 	int8_mix_fn mix;
 };
 
+/* Returns the fastest version for a level on this CPU. Apart from the others, so that a program
+ * that hashes, but has no device, does not contain every kernel. */
+sha256_rows_fn sha256_rows_choose(enum cpu_level level);
+
 /* Chooses the best function for each slot at a level on this CPU; no slot is empty. */
 void poc_cpu_choose(struct poc_cpu *out, enum cpu_level level);
 

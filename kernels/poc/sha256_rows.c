@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kernels/poc/cpu.h"
+
 const uint32_t sha256_start[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 	0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
@@ -33,4 +35,15 @@ void sha256_rows_ref(unsigned char *out, const struct sha256_rows *in)
 {
 	for (uint64_t i = 0; i < in->count; i++)
 		row(out + SHA256_BYTES * i, in, i);
+}
+
+sha256_rows_fn sha256_rows_choose(enum cpu_level level)
+{
+#ifdef __x86_64__
+	if (level >= CPU_AVX512)
+		return sha256_rows_avx512;
+	if (level >= CPU_AVX2)
+		return cpu_features(level).sha ? sha256_rows_shani : sha256_rows_avx2;
+#endif
+	return sha256_rows_ref;
 }
