@@ -29,7 +29,7 @@
 struct coordinator_options {
 	const char *model, *data, *valid, *key, *device, *registry;
 	int64_t workers, workers_max, rounds, inner_steps, batch, length, warmup, warm,
-		eval_tokens;
+		fragments, overlap, eval_tokens;
 	double lr, lr_min, beta1, beta2, decay, clip, outer_rate, outer_momentum;
 	uint64_t seed;
 	int64_t grace_ms, judge, keep_deltas;
@@ -47,6 +47,7 @@ struct waiter {
 	struct httpd_request *q;
 	struct httpd_reply *r;
 	char node[KEY_ADDRESS_MAX];
+	uint64_t round; /* waits for the parameters behind this round; 0: for work */
 	int64_t until_ns;
 };
 
@@ -179,6 +180,13 @@ int coordinate_join(struct coordinator *g, const char *node, const char *facts,
 	uint64_t speed);
 /* With the lock: a member leaves; its text is handed out again. */
 int coordinate_leave(struct coordinator *g, const char *node);
+
+/* With the lock: the turn behind the one that a member works on, if it is given ahead. Returns 0 with
+ * the record of an assignment, or NULL: there is none at present; 1: the node is no member; -1. */
+int coordinate_assign_ahead(struct coordinator *g, const char *node, json_t **record);
+
+/* With the lock: a member's rnp.member record, not signed yet. */
+json_t *coordinate_member_record(struct coordinator *g, const char *node);
 
 /* With the lock: answers the requests that wait, those that may have a turn and those that waited
  * long enough. Returns 0, or -1 with err_set(): the database. */

@@ -1,4 +1,6 @@
-/* coordinate_api.c - what workers ask and say: the routes of a coordinator. */
+/* coordinate_api.c - what workers ask and say: the routes of a coordinator.
+ *
+ * long because all routes and who may ask stand in one place; deltas are in coordinate_delta.c. */
 #include "cmd/rnp-train/coordinate_api.h"
 
 #include <errno.h>
@@ -122,7 +124,7 @@ static bool is_allowed(const struct coordinator *g, const char *node)
 	return !g->o.nallow;
 }
 
-static json_t *member_record(struct coordinator *g, const char *node)
+json_t *coordinate_member_record(struct coordinator *g, const char *node)
 {
 	json_t *m = json_record("rnp.member");
 	struct turn t = { 0 };
@@ -174,7 +176,7 @@ static enum httpd_when post_join(void *ctx, struct httpd_request *q,
 	pthread_mutex_lock(&g->lock);
 	rc = g->over ? 0 : coordinate_join(g, node, buf_text(&text), speed_of(record));
 	if (rc == 0)
-		member = member_record(g, node);
+		member = coordinate_member_record(g, node);
 	pthread_mutex_unlock(&g->lock);
 	if (rc < 0) {
 		r->retry_after_s = err_get()->code == EX_TEMPFAIL ? 30 : 1;
@@ -210,11 +212,51 @@ static enum httpd_when post_leave(void *ctx, struct httpd_request *q,
 
 /* --- work ------------------------------------------------------------------------------------- */
 
+/* Lets go of the lock: the round's thread answers. round: see struct waiter. */
+static enum httpd_when wait_for(struct coordinator *g, struct httpd_request *q,
+	struct httpd_reply *r, const char *node, uint64_t round)
+{
+	struct waiter *w = xcalloc(1, sizeof *w);
+
+	*w = (struct waiter){ .next = g->waiters,
+		.q = q,
+		.r = r,
+		.round = round,
+		.until_ns = clock_mono_ns() + PROTOCOL_POLL_MS * INT64_C(1000000) };
+	snprintf(w->node, sizeof w->node, "%s", node);
+	g->waiters = w;
+	g->nwaiters++;
+	pthread_cond_signal(&g->wake);
+	pthread_mutex_unlock(&g->lock);
+	return HTTPD_LATER;
+}
+
+/* Lets go of the lock. */
+static enum httpd_when reply_ahead(struct coordinator *g, struct httpd_reply *r,
+	const char *node)
+{
+	json_t *record;
+	int rc = coordinate_assign_ahead(g, node, &record);
+
+	pthread_mutex_unlock(&g->lock);
+	if (rc < 0)
+		return httpd_error(r, 503, "%s", err_get()->text);
+	if (rc == 1)
+		return httpd_error(r, 410, "not a member: join again");
+	if (record) {
+		json_write(&r->body, record);
+		buf_addc(&r->body, '\n');
+		json_decref(record);
+	} else {
+		r->status = 204;
+	}
+	return HTTPD_NOW;
+}
+
 static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd_reply *r)
 {
 	struct coordinator *g = ctx;
 	const char *node = httpd_query(q, "member");
-	struct waiter *w;
 	int64_t score;
 
 	if (!node || !coordinate_is_signed(g, q, r, false, node))
@@ -232,17 +274,28 @@ static enum httpd_when get_work(void *ctx, struct httpd_request *q, struct httpd
 		pthread_mutex_unlock(&g->lock);
 		return coordinate_refuse(g, r, 403, "member: its deltas did not help");
 	}
-	w = xcalloc(1, sizeof *w);
-	*w = (struct waiter){ .next = g->waiters,
-		.q = q,
-		.r = r,
-		.until_ns = clock_mono_ns() + PROTOCOL_POLL_MS * INT64_C(1000000) };
-	snprintf(w->node, sizeof w->node, "%s", node);
-	g->waiters = w;
-	g->nwaiters++;
-	pthread_cond_signal(&g->wake);
-	pthread_mutex_unlock(&g->lock);
-	return HTTPD_LATER;
+	if (httpd_query(q, "ahead"))
+		return reply_ahead(g, r, node);
+	return wait_for(g, q, r, node, 0);
+}
+
+/* The parameters behind a round, for who goes on meanwhile. */
+static enum httpd_when get_base(void *ctx, struct httpd_request *q, struct httpd_reply *r)
+{
+	struct coordinator *g = ctx;
+	const char *node = httpd_query(q, "member"), *text = httpd_query(q, "round");
+	uint64_t round;
+
+	if (!node || !text || !coordinate_parse_number(text, &round) || !round)
+		return httpd_error(r, 400, "member, round: are missing, or no number");
+	if (!coordinate_is_signed(g, q, r, false, node))
+		return HTTPD_NOW;
+	pthread_mutex_lock(&g->lock);
+	if (coordinate_member(g, node) < 0) {
+		pthread_mutex_unlock(&g->lock);
+		return httpd_error(r, 410, "not a member: join again");
+	}
+	return wait_for(g, q, r, node, round);
 }
 
 /* The client of a long poll has left: the round's thread must not answer it. */
@@ -549,6 +602,7 @@ const struct httpd_route coordinate_routes[] = {
 	HTTPD_POST("/v1/join", post_join, RECORD_BODY_MAX, .slow = true),
 	HTTPD_POST("/v1/leave", post_leave, 0, .slow = true),
 	HTTPD_GET("/v1/work", get_work, .slow = true, .gone = gone),
+	HTTPD_GET("/v1/base", get_base, .slow = true, .gone = gone),
 	HTTPD_GET("/v1/params/{hash}", get_params, .slow = true),
 	HTTPD_GET("/v1/state/{hash}", get_state, .slow = true),
 	HTTPD_GET("/v1/update/{hash}", get_update, .slow = true),

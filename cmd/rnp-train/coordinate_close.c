@@ -149,7 +149,9 @@ static uint64_t copies_seed(const struct closed *x)
 static int make_step(struct closing *c, uint32_t live, struct update_result *result)
 {
 	const struct training *t = &c->g->run;
-	struct update_range all = { 0, t->parameters };
+	struct update_range *ranges;
+	uint64_t elements;
+	size_t n = training_ranges(t, c->g->round - 1, &ranges, &elements);
 	struct update_options o = { .rule = t->outer,
 		.nesterov = { .rate = (double)t->outer_rate_ppm / 1e6,
 			.momentum = (double)t->outer_momentum_ppm / 1e6 },
@@ -162,16 +164,18 @@ static int make_step(struct closing *c, uint32_t live, struct update_result *res
 		.v = c->to[V].x,
 		.buffer = c->to[BUFFER].x,
 		.last = c->to[LAST].x,
-		.ranges = &all,
-		.nranges = 1 };
+		.ranges = ranges,
+		.nranges = n };
+	int rc = grad_parse(&o.down, t->method_down, 0);
 
-	if (grad_parse(&o.down, t->method_down, 0) < 0)
-		return -1;
 	c->x->dn = c->g->dn;
 	c->x->dn.rate = (double)t->outer_rate_ppm / 1e6;
 	c->x->dn.beta = (double)t->outer_momentum_ppm / 1e6;
-	return update_make(&c->g->cpu, &o, t->outer == UPDATE_DN ? &c->x->dn : NULL, &a,
-		c->deltas, c->x->k, write_update, &c->update, result);
+	if (rc == 0)
+		rc = update_make(&c->g->cpu, &o, t->outer == UPDATE_DN ? &c->x->dn : NULL,
+			&a, c->deltas, c->x->k, write_update, &c->update, result);
+	free(ranges);
+	return rc;
 }
 
 static void take_result(struct closing *c, const struct update_result *result)

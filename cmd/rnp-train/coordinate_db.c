@@ -78,6 +78,16 @@ int coordinate_db_begin_run(struct coordinator *g, const char *base)
 			"t", base));
 }
 
+/* The steps of the open round and, where its work is given ahead, of the next. */
+static void set_steps(struct coordinator *g)
+{
+	struct round_policy *p = &g->r.policy;
+	bool last = training_rounds(&g->run) && g->round >= training_rounds(&g->run);
+
+	p->steps = training_round_steps(&g->run, g->round - 1);
+	p->ahead_steps = p->ahead && !last ? training_round_steps(&g->run, g->round) : 0;
+}
+
 int coordinate_db_load(struct coordinator *g)
 {
 	sqlite3_stmt *q = NULL;
@@ -102,7 +112,7 @@ int coordinate_db_load(struct coordinator *g)
 				-1;
 			json_decref(state);
 		}
-		g->r.policy.steps = training_round_steps(&g->run, g->round - 1);
+		set_steps(g);
 	} else if (rc == 0) {
 		rc = err_set(EX_DATAERR, "%s: holds no run", g->db.path);
 	}
@@ -322,6 +332,17 @@ int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn
 	return one_turn(q, rc, t);
 }
 
+int coordinate_db_open_turn(struct coordinator *g, const char *node, struct turn *t)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT " TURN_COLUMNS " FROM turns WHERE node = ? AND state = 'open'"
+		" ORDER BY turn DESC LIMIT 1",
+		"t", node);
+
+	return one_turn(q, rc, t);
+}
+
 static int insert_turn(struct coordinator *g, void *arg)
 {
 	struct turn *t = arg;
@@ -518,7 +539,8 @@ static int commit_round(struct coordinator *g, void *arg)
 			" dn_arrived = ?, over = ?",
 			"itiiii", (int64_t)g->round + 1, x->model, (int64_t)tokens,
 			(int64_t)x->dn.members, (int64_t)x->dn.arrived,
-			(int64_t)(g->run.rounds && g->round >= g->run.rounds)));
+			(int64_t)(g->run.rounds &&
+				g->round >= training_rounds(&g->run))));
 }
 
 int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,

@@ -34,6 +34,8 @@ int coordinate_db_turn(struct coordinator *g, uint64_t number, struct turn *t);
 int coordinate_db_turn_of(struct coordinator *g, uint64_t member, uint64_t round,
 	struct turn *t);
 int coordinate_db_last_turn(struct coordinator *g, const char *node, struct turn *t);
+/* The last of a node's turns that are open. */
+int coordinate_db_open_turn(struct coordinator *g, const char *node, struct turn *t);
 /* Makes a turn, and sets its number. This and what follows keep g->r in the same transaction. */
 int coordinate_db_new_turn(struct coordinator *g, struct turn *t);
 /* The state and facts of a turn. */

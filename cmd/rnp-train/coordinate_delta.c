@@ -246,6 +246,17 @@ static enum httpd_when deliver(struct coordinator *g, struct httpd_reply *r,
 		err_get()->text);
 }
 
+/* Elements of a turn's delta: those that its round exchanges. */
+static uint64_t delta_elements(const struct coordinator *g, const struct turn *t)
+{
+	struct update_range *ranges;
+	uint64_t n;
+
+	training_ranges(&g->run, t->round - 1, &ranges, &n);
+	free(ranges);
+	return n;
+}
+
 static enum httpd_when take_delta(struct coordinator *g, struct httpd_reply *r,
 	struct turn *t, const struct delta *d)
 {
@@ -263,8 +274,8 @@ static enum httpd_when take_delta(struct coordinator *g, struct httpd_reply *r,
 	}
 	pthread_mutex_lock(&g->check_lock);
 	rc = check_delta(g, d, t) < 0 || join_pieces(g, d, path) < 0 ||
-			container_check(&g->check, path, g->run.method, g->run.parameters,
-				&norm) < 0 ?
+			container_check(&g->check, path, g->run.method,
+				delta_elements(g, t), &norm) < 0 ?
 		-1 :
 		0;
 	if (rc < 0) {

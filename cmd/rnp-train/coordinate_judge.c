@@ -93,7 +93,7 @@ static int judge(struct coordinator *g, struct closed *x)
 
 	judge_draw(chosen, x->k, (size_t)g->o.judge, judging_draw(UINT64_MAX));
 	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)g->round - 1);
-	rc = judging_open(&j, g->dir, name);
+	rc = judging_open(&j, g->dir, name, g->round);
 	for (size_t i = 0; rc == 0 && i < x->k; i++)
 		if (chosen[i])
 			rc = measure(&j, g, &x->c[i]);

@@ -22,6 +22,8 @@
 #include "common/lm/export/export.h"
 #include "common/record/signature.h"
 
+#define OUTER_RATE_STREAMING 0.4 /* training.md, Streaming */
+
 #define SLACK_MS \
 	1000 /* behind the median of arrivals: machines that are equal differ so much */
 
@@ -56,7 +58,8 @@ static int set_method(char to[PROTOCOL_METHOD_MAX], const char *method)
 static int set_numbers(struct training *t, const struct coordinator_options *o)
 {
 	struct outer_nesterov outer = outer_nesterov_defaults(t->rounds);
-	double rate = o->given("outer-rate") ? o->outer_rate : outer.rate;
+	double usual = training_streams(t) ? OUTER_RATE_STREAMING : outer.rate;
+	double rate = o->given("outer-rate") ? o->outer_rate : usual;
 	double momentum = o->given("outer-momentum") ? o->outer_momentum : outer.momentum;
 
 	return protocol_units(&t->lr_ppb, o->lr, 1e9, 1000, "lr") < 0 ||
@@ -110,11 +113,13 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 	t->inner_steps = (uint64_t)o->inner_steps;
 	t->rounds = (uint64_t)o->rounds;
 	t->warm = (uint64_t)o->warm;
+	t->fragments = (uint64_t)o->fragments;
+	t->overlap = (uint64_t)o->overlap;
 	t->quorum = (uint64_t)o->workers;
 	t->length = (uint32_t)(o->length ? o->length :
 			c->context < 512 ? c->context :
 					   512);
-	steps = training_steps_before(t, t->rounds);
+	steps = training_steps_before(t, training_rounds(t));
 	t->warmup = o->warmup >= 0    ? (uint64_t)o->warmup :
 		steps && steps < 1000 ? steps / 10 :
 					100;
@@ -131,6 +136,10 @@ static int set_run(struct coordinator *g, const struct lm_config *c)
 		set_method(t->method_down, o->method_down ? o->method_down : o->method) <
 			0)
 		return -1;
+	if (!training_stream_fits(t))
+		return err_set(EX_USAGE,
+			"--fragments %lld and --overlap %lld: at most %u layers, steps for each beyond the overlap, and no --warm, --late count or --outer dn",
+			(long long)o->fragments, (long long)o->overlap, c->layers);
 	return set_numbers(t, o);
 }
 
@@ -183,7 +192,10 @@ static int check_same(const struct coordinator *g, const struct training *now,
 		{ "rounds", was->rounds == now->rounds },
 		{ "workers", was->quorum == now->quorum },
 		{ "warmup", was->warmup == now->warmup },
-		{ "warm", was->warm == now->warm }, { "precision", was->f32 == now->f32 },
+		{ "warm", was->warm == now->warm },
+		{ "fragments", was->fragments == now->fragments },
+		{ "overlap", was->overlap == now->overlap },
+		{ "precision", was->f32 == now->f32 },
 		{ "lr", was->lr_ppb == now->lr_ppb },
 		{ "lr-min", was->lr_min_ppm == now->lr_min_ppm },
 		{ "beta1", was->beta1_ppm == now->beta1_ppm },
@@ -373,7 +385,8 @@ static void begin_round(struct coordinator *g)
 		.slack_ms = SLACK_MS,
 		.asynchronous = t->outer == UPDATE_DN,
 		.grace_ms = g->o.grace_ms,
-		.dylu = t->outer == UPDATE_DN };
+		.dylu = t->outer == UPDATE_DN,
+		.ahead = training_streams(t) };
 
 	round_init(&g->r, &p, t->first_sequence, coordinate_now(g));
 }

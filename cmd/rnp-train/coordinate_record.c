@@ -111,6 +111,8 @@ json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n
 	json_set_i64(r, "round", (int64_t)g->round);
 	json_set_time(r, "from", clock_now_ms() - ms);
 	json_set_time(r, "to", clock_now_ms());
+	if (g->run.fragments > 1)
+		json_set_i64(r, "fragment", (int64_t)(g->round % g->run.fragments));
 	json_set_text(r, "base", g->base);
 	json_set_text(r, "model", x->model);
 	json_set_text(r, "outer", update_names[g->run.outer]);

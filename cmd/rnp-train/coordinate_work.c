@@ -81,7 +81,7 @@ int coordinate_leave(struct coordinator *g, const char *node)
 	if (number < 0)
 		return 0;
 	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
-	if (coordinate_db_last_turn(g, node, &t) == 1 && strcmp(t.state, "open") == 0) {
+	while (coordinate_db_open_turn(g, node, &t) == 1) {
 		strcpy(t.state, "absent");
 		if (coordinate_db_set_turn(g, &t, "left") < 0)
 			return -1;
@@ -178,6 +178,28 @@ static int assign(struct coordinator *g, const char *node, json_t **record)
 	return write_assignment(g, &t, a.deadline, record);
 }
 
+int coordinate_assign_ahead(struct coordinator *g, const char *node, json_t **record)
+{
+	int64_t number = coordinate_member(g, node);
+	struct round_assignment a;
+	struct turn t;
+
+	*record = NULL;
+	switch (number < 0 ?
+			ROUND_GONE :
+			round_ask_ahead(&g->r, (uint64_t)number, coordinate_now(g), &a)) {
+	case ROUND_GONE:
+		return 1;
+	case ROUND_WAIT:
+		return 0;
+	default:
+		break;
+	}
+	if (find_turn(g, node, number, &a, &t) < 0)
+		return -1;
+	return write_assignment(g, &t, a.deadline, record);
+}
+
 /* --- long polls ------------------------------------------------------------------------------- */
 
 static void answer_with(struct waiter *w, json_t *record)
@@ -204,10 +226,30 @@ static int lose(struct coordinator *g, struct waiter *w)
 	int64_t number = coordinate_member(g, w->node);
 
 	httpd_finish(w->q);
-	if (number < 0 || !g->r.members[number].asks)
+	if (w->round || number < 0 || !g->r.members[number].asks)
 		return 0;
 	round_leave(&g->r, (uint64_t)number, coordinate_now(g));
 	return coordinate_db_join(g, w->node, NULL, number);
+}
+
+/* The parameters behind a round are there, or the request waits on. */
+static int answer_base(struct coordinator *g, struct waiter *w, int64_t now_ns)
+{
+	json_t *record = NULL;
+
+	if (g->round <= w->round && !g->over && now_ns < w->until_ns && !g->stop)
+		return 0;
+	if (g->round > w->round) {
+		record = coordinate_member_record(g, w->node);
+		if (signature_add(record, &g->key, clock_now_ms()) < 0) {
+			json_decref(record);
+			refuse_waiter(w, 503, err_get()->text);
+			return -1;
+		}
+	}
+	answer_with(w, record);
+	json_decref(record);
+	return 1;
 }
 
 /* Returns 1: the request is done with, 0: it waits on, or -1. */
@@ -218,6 +260,8 @@ static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 
 	if (httpd_gone(w->q))
 		return lose(g, w) < 0 ? -1 : 1;
+	if (w->round)
+		return answer_base(g, w, now_ns);
 	if (g->over) {
 		refuse_waiter(w, 410, "the run is over");
 		return 1;

@@ -173,8 +173,7 @@ static int join(struct worker *w)
 	return rc < 0 ? -1 : over;
 }
 
-/* Waits for a turn. Returns 0 and a; 1: ask again; 2: join again; -1. */
-static int get_work(struct worker *w, struct assignment *a)
+int worker_ask(struct worker *w, bool ahead, struct assignment *a)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct client_request q = { .method = "GET",
@@ -184,7 +183,8 @@ static int get_work(struct worker *w, struct assignment *a)
 	char path[128];
 	int rc;
 
-	snprintf(path, sizeof path, "/v1/work?member=%s", w->key.address);
+	snprintf(path, sizeof path, "/v1/work?member=%s%s", w->key.address,
+		ahead ? "&ahead=1" : "");
 	q.path = path;
 	rc = client_send(&w->client, &q, &r);
 	if (rc == 0 && r.status == 204)
@@ -261,13 +261,16 @@ static int turn(struct worker *w)
 	struct assignment a;
 	int rc = worker_quota(w);
 
+	if (rc == 0 && training_streams(&w->run))
+		return worker_stream(w);
 	if (rc == 0)
-		rc = get_work(w, &a);
+		rc = worker_ask(w, false, &a);
 	if (rc)
 		return rc;
-	rc = worker_get_base(w, a.base);
+	rc = worker_get_base(w, a.base, a.round - 1);
 	if (rc == 0)
-		rc = worker_get_text(w, &a);
+		rc = worker_get_text(w, &a, &w->text);
+	w->text_first = a.first;
 	if (rc == 0)
 		rc = worker_train(w, &a);
 	if (rc)

@@ -30,6 +30,7 @@ struct worker {
 	bool by_turn;    /* the text is fetched turn by turn, into this: */
 	struct buf text; /* sequences from text_first on */
 	uint64_t text_first;
+	struct buf text_next;   /* of the turn behind, where it is fetched ahead */
 	uint64_t quota_counted; /* bytes that the quota has counted */
 	struct shuffle shuffle;
 	struct dev d;
@@ -50,10 +51,10 @@ struct worker {
 int worker_open(struct worker *w, const char *below);
 void worker_close(struct worker *w);
 
-/* Fetches what leads to the parameters named base: updates from those that are here, or the whole.
- * Returns 0; 1: the coordinator has them not any more (ask for work again); -1 with err_set(): 65
- * what came is not what it was said to be, 74, 75. */
-int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX]);
+/* Fetches what leads to the parameters named base, those behind `version` rounds: updates from those
+ * that are here, or the whole. Returns 0; 1: the coordinator has them not any more (ask for work
+ * again); -1 with err_set(): 65 what came is not what it was said to be, 74, 75. */
+int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX], uint64_t version);
 
 /* Applies the update from the parameters that are here. Returns 0; 1: the coordinator has none; -1 as
  * above. */
@@ -65,8 +66,8 @@ int worker_plan(struct worker *w, const struct lm_train_options *o);
 
 /* Opens the text, or fetches it. Returns 0, or -1 with err_set(). */
 int worker_open_data(struct worker *w);
-/* Fetches the text of a turn, where it is not here. */
-int worker_get_text(struct worker *w, const struct assignment *a);
+/* Fetches the text of a turn into text, where it is not here. */
+int worker_get_text(struct worker *w, const struct assignment *a, struct buf *text);
 /* lm_sequence_fn over it; arg: the worker. */
 int worker_read_text(void *arg, uint64_t n, uint32_t *ids);
 
@@ -75,6 +76,38 @@ int worker_quota(struct worker *w);
 
 /* Holds the BLAKE2b-256 of a file that came against its name. Returns 0, or -1 with err_set(). */
 int worker_check_file(const char *path, const char hash[PROTOCOL_HEX]);
+
+/* Asks for a turn, or (ahead) for the one behind the present. Returns 0 and a; 1: there is none yet; 2:
+ * join again; -1. */
+int worker_ask(struct worker *w, bool ahead, struct assignment *a);
+
+/* Streaming: turns one behind the other while deltas and updates are under way, as long as there is one.
+ * As worker_train and worker_deliver. Returns also 2: join again. */
+int worker_stream(struct worker *w);
+
+/* --- join_turn.c, for join_stream.c too ------------------------------------------------------- */
+
+/* Arrays NAME-NUMBER.f32 of the state, opened, made, to the trainer, and from it as the next number. */
+int worker_open_array(const struct worker *w, struct flatfile *f, const char *name,
+	uint64_t number);
+int worker_make_array(const struct worker *w, struct flatfile *f, const char *name,
+	uint64_t number);
+int worker_load_array(struct worker *w, enum lm_state what, const char *name,
+	uint64_t number);
+int worker_save_array(struct worker *w, enum lm_state what, const char *name);
+/* AdamW's state for a turn that follows the last one kept. */
+int worker_load_adam(struct worker *w, const struct assignment *a);
+/* The loop's place: steps and sequences of the turn. */
+void worker_set_place(struct worker *w, const struct assignment *a);
+/* Makes a turn's steps; before step i, before(arg, i). Returns 0 and the facts in d; 1: stopped; -1. */
+int worker_make_steps(struct worker *w, const struct assignment *a, struct delta *d,
+	int (*before)(void *arg, uint64_t i), void *arg);
+/* Whether what a method leaves out goes with a later turn. */
+bool worker_has_residual(const char *method);
+/* The residual of the last turn, copied into a file of the next number: encoding changes it. */
+int worker_copy_residual(struct worker *w, struct flatfile *e);
+/* What has been kept of a turn is what the state says from now on. */
+int worker_keep_delta(struct worker *w, const struct delta *d, bool residual);
 
 /* Trains a turn and makes its delta durable. Returns 0; 1: stopped before its end; -1. */
 int worker_train(struct worker *w, const struct assignment *a);

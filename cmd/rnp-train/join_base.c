@@ -36,14 +36,56 @@ int worker_check_file(const char *path, const char hash[PROTOCOL_HEX])
 
 #define UPDATES_MAX 4096 /* in a row */
 
-/* pub becomes was + the container's values, or the values alone where was is NULL; it is kept as
- * the next file of the state. wanted: the hash that it must have ("": any). */
-static int apply(struct worker *w, const char *path, const char *method, const float *was,
-	const char *wanted)
+/* The elements that a container has, one range after the other; was NULL: they are the values
+ * themselves, else what is added to them. */
+static int read_ranges(struct container *c, const struct update_range *ranges, size_t n,
+	const float *was, float *to)
+{
+	float *values = xmalloc(CONTAINER_FLOATS * sizeof *values);
+	struct update_walk walk = { .ranges = ranges, .n = n };
+	uint64_t at, part;
+	int rc = 0;
+
+	while (rc == 0 && (part = update_walk_step(&walk, CONTAINER_FLOATS, &at))) {
+		rc = container_read(c, values, part);
+		for (uint64_t i = 0; rc == 0 && i < part; i++)
+			to[at + i] = was ? was[at + i] + values[i] : values[i];
+	}
+	free(values);
+	return rc;
+}
+
+/* What comes and where it belongs: everything, or what a round exchanges. */
+struct coming {
+	const char *path, *method;
+	const float *was; /* what it is added to; NULL: nothing */
+	struct update_range *ranges;
+	size_t nranges;
+	uint64_t elements, version; /* version: of the result */
+	const char *wanted;         /* the hash that it must have ("": any) */
+};
+
+static int read_coming(struct worker *w, const struct coming *from, struct flatfile *to)
+{
+	struct container c = CONTAINER_INIT;
+	int rc;
+
+	if (from->was)
+		memcpy(to->x, from->was, to->n * sizeof *to->x);
+	rc = container_open(&c, &w->d, from->path, from->method, from->elements);
+	if (rc == 0)
+		rc = read_ranges(&c, from->ranges, from->nranges, from->was, to->x);
+	if (rc < 0 && err_get()->code == EX_DATAERR)
+		err_add("the coordinator's parameters");
+	container_close(&c);
+	return rc;
+}
+
+/* pub becomes what comes, and is kept as the next file of the state. */
+static int apply(struct worker *w, const struct coming *from)
 {
 	struct join_state *s = &w->state;
 	struct flatfile to = FLATFILE_INIT;
-	struct container c = CONTAINER_INIT;
 	unsigned char hash[32];
 	char name[64], hex[PROTOCOL_HEX];
 	int rc;
@@ -51,21 +93,11 @@ static int apply(struct worker *w, const char *path, const char *method, const f
 	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)s->next);
 	rc = flatfile_make(&to, s->dir, name, s->n);
 	if (rc == 0)
-		rc = container_open(&c, &w->d, path, method, s->n);
-	for (uint64_t at = 0; rc == 0 && at < s->n; at += CONTAINER_FLOATS) {
-		uint64_t n = s->n - at < CONTAINER_FLOATS ? s->n - at : CONTAINER_FLOATS;
-		float *values = to.x + at;
-
-		rc = container_read(&c, values, n);
-		for (uint64_t i = 0; rc == 0 && was && i < n; i++)
-			values[i] = was[at + i] + values[i];
-	}
-	if (rc < 0 && err_get()->code == EX_DATAERR)
-		err_add("the coordinator's parameters");
+		rc = read_coming(w, from, &to);
 	if (rc == 0) {
 		flatfile_hash(to.x, s->n, hash);
 		protocol_hex(hex, hash);
-		if (*wanted && strcmp(hex, wanted) != 0)
+		if (*from->wanted && strcmp(hex, from->wanted) != 0)
 			rc = err_set(EX_DATAERR,
 				"the coordinator's parameters have not the hash that it named");
 	}
@@ -73,10 +105,10 @@ static int apply(struct worker *w, const char *path, const char *method, const f
 		rc = flatfile_keep(&to);
 	if (rc == 0) {
 		s->pub = s->next++;
+		s->version = from->version;
 		memcpy(s->base, hex, sizeof s->base);
 		rc = join_state_save(s);
 	}
-	container_close(&c);
 	flatfile_close(&to);
 	return rc;
 }
@@ -86,33 +118,50 @@ int worker_next_base(struct worker *w)
 	struct join_state *s = &w->state;
 	char *path = join_state_path(s, "params-update"), request[128], name[64];
 	struct flatfile was = FLATFILE_INIT;
+	struct coming from = { .path = path,
+		.method = w->run.method_down,
+		.version = s->version + 1,
+		.wanted = "" };
 	int rc;
+
+	from.nranges = training_ranges(&w->run, s->version, &from.ranges, &from.elements);
 
 	snprintf(request, sizeof request, "/v1/update/%s", s->base);
 	rc = client_fetch(&w->client, request, path,
-		container_bytes_max(w->run.method_down, s->n));
+		container_bytes_max(w->run.method_down, from.elements));
 	if (rc == 0) {
 		snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)s->pub);
 		rc = flatfile_open(&was, s->dir, name, s->n);
 		if (rc == 0)
-			rc = apply(w, path, w->run.method_down, was.x, "");
+			from.was = was.x;
+		if (rc == 0)
+			rc = apply(w, &from);
 		flatfile_close(&was);
 	}
 	unlink(path);
+	free(from.ranges);
 	free(path);
 	return rc;
 }
 
-static int apply_whole(struct worker *w, const char *base)
+static int apply_whole(struct worker *w, const char *base, uint64_t version)
 {
 	char *path = join_state_path(&w->state, "params-%s", base), request[128];
+	struct update_range all = { 0, w->state.n };
+	struct coming from = { .path = path,
+		.method = "lossless",
+		.ranges = &all,
+		.nranges = 1,
+		.elements = w->state.n,
+		.version = version,
+		.wanted = base };
 	int rc;
 
 	snprintf(request, sizeof request, "/v1/params/%s", base);
 	rc = client_fetch(&w->client, request, path,
 		container_bytes_max("lossless", w->state.n));
 	if (rc == 0)
-		rc = apply(w, path, "lossless", NULL, base);
+		rc = apply(w, &from);
 	/* what is damaged would be there again at the next try */
 	if (rc != -1 || err_get()->code == EX_DATAERR)
 		unlink(path);
@@ -120,7 +169,7 @@ static int apply_whole(struct worker *w, const char *base)
 	return rc;
 }
 
-int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX])
+int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX], uint64_t version)
 {
 	struct join_state *s = &w->state;
 	int rc = 0;
@@ -135,5 +184,5 @@ int worker_get_base(struct worker *w, const char base[PROTOCOL_HEX])
 	if (s->pub && strcmp(s->base, base) == 0)
 		return 0;
 	prog_detail("fetching all parameters");
-	return apply_whole(w, base);
+	return apply_whole(w, base, version);
 }

@@ -27,8 +27,10 @@
 static uint64_t state_bytes(const struct worker *w)
 {
 	uint64_t n = w->run.parameters;
+	/* streaming: also its own parameters, and what deltas are measured from */
+	uint64_t arrays = training_streams(&w->run) ? 13 : 9;
 
-	return n * 4 * 9 + container_bytes_max(w->run.method, n) +
+	return n * 4 * arrays + container_bytes_max(w->run.method, n) +
 		container_bytes_max("lossless", n);
 }
 
@@ -203,7 +205,7 @@ int worker_open_data(struct worker *w)
 
 /* --- the sequences of a turn ------------------------------------------------------------------ */
 
-int worker_get_text(struct worker *w, const struct assignment *a)
+int worker_get_text(struct worker *w, const struct assignment *a, struct buf *text)
 {
 	uint64_t size = protocol_id_bytes(w->run.config.vocab);
 	uint64_t sequence = ((uint64_t)w->run.length + 1) * size;
@@ -214,8 +216,7 @@ int worker_get_text(struct worker *w, const struct assignment *a)
 		return 0;
 	if (!at_once)
 		at_once = 1;
-	buf_reset(&w->text);
-	w->text_first = a->first;
+	buf_reset(text);
 	for (uint64_t n = 0; rc == 0 && n < a->sequences; n += at_once) {
 		uint64_t count = a->sequences - n < at_once ? a->sequences - n : at_once;
 		struct http_response r = HTTP_RESPONSE_INIT;
@@ -232,7 +233,7 @@ int worker_get_text(struct worker *w, const struct assignment *a)
 			rc = err_set(EX_DATAERR,
 				"the coordinator's text has another length than was asked for");
 		if (rc == 0)
-			buf_add(&w->text, r.body.data, r.body.len);
+			buf_add(text, r.body.data, r.body.len);
 		http_response_release(&r);
 	}
 	return rc;

@@ -118,6 +118,7 @@ void worker_close(struct worker *w)
 	lm_loop_close(&w->loop);
 	json_decref(w->record);
 	buf_release(&w->text);
+	buf_release(&w->text_next);
 	dev_close(&w->d);
 	lm_shards_close(&w->data);
 	join_state_close(&w->state);

@@ -74,6 +74,16 @@ struct number {
 		}                                                                     \
 	}
 
+/* Those that a state of an older version lacks. */
+#define MORE_NUMBERS(s)                                                               \
+	{                                                                             \
+		{ "theta", &(s)->theta }, { "done", &(s)->done },                     \
+			{ "unmerged", &(s)->unmerged }, { "version", &(s)->version }, \
+		{                                                                     \
+			NULL, NULL                                                    \
+		}                                                                     \
+	}
+
 #define DELTA_NUMBERS(d)                                                          \
 	{                                                                         \
 		{ "turn", &(d)->turn }, { "bytes", &(d)->bytes },                 \
@@ -86,11 +96,14 @@ struct number {
 		}                                                                 \
 	}
 
-static int read_numbers(const json_t *from, const char *where, const struct number *n)
+static int read_numbers(const json_t *from, const char *where, const struct number *n,
+	bool optional)
 {
 	for (; n->name; n++) {
 		int64_t v;
 
+		if (optional && !json_object_get(from, n->name))
+			continue;
 		if (json_get_i64(from, where, n->name, 0, JSON_SAFE_INTEGER_MAX, &v) < 0)
 			return -1;
 		*n->to = (uint64_t)v;
@@ -119,18 +132,19 @@ static int read_hash(const json_t *from, const char *where, const char *name,
 
 static int read_state(struct join_state *s, const json_t *state, const char *where)
 {
-	const struct number numbers[] = NUMBERS(s);
+	const struct number numbers[] = NUMBERS(s), more[] = MORE_NUMBERS(s);
 	const struct number of_delta[] = DELTA_NUMBERS(&s->delta);
 	json_t *delta = json_object_get(state, "delta");
 
-	if (read_numbers(state, where, numbers) < 0 ||
+	if (read_numbers(state, where, numbers, false) < 0 ||
+		read_numbers(state, where, more, true) < 0 ||
 		read_hash(state, where, "base", s->base) < 0)
 		return -1;
 	s->fresh = json_is_true(json_object_get(state, "fresh"));
 	s->pending = delta != NULL;
 	if (!delta)
 		return 0;
-	return read_numbers(delta, where, of_delta) < 0 ||
+	return read_numbers(delta, where, of_delta, false) < 0 ||
 			read_hash(delta, where, "base", s->delta.base) < 0 ||
 			read_hash(delta, where, "sha256", s->delta.sha256) < 0 ||
 			read_hash(delta, where, "root", s->delta.root) < 0 ?
@@ -175,12 +189,14 @@ static int keep_file(void *ctx, const char *name)
 		is_numbered(name, "m-%llu.f32", s->adam) ||
 		is_numbered(name, "v-%llu.f32", s->adam) ||
 		is_numbered(name, "e-%llu.f32", s->residual) ||
+		is_numbered(name, "theta-%llu.f32", s->theta) ||
+		is_numbered(name, "began-%llu.f32", s->theta) ||
 		(s->pending && is_numbered(name, "delta-%llu.rnpg", s->delta.turn));
 }
 
 int join_state_save(struct join_state *s)
 {
-	const struct number numbers[] = NUMBERS(s);
+	const struct number numbers[] = NUMBERS(s), more[] = MORE_NUMBERS(s);
 	const struct number of_delta[] = DELTA_NUMBERS(&s->delta);
 	char *path = join_state_path(s, "state.json");
 	json_t *state = json_object();
@@ -188,6 +204,7 @@ int join_state_save(struct join_state *s)
 	int rc;
 
 	write_numbers(state, numbers);
+	write_numbers(state, more);
 	json_set_text(state, "base", s->base);
 	json_set_bool(state, "fresh", s->fresh);
 	if (s->pending) {

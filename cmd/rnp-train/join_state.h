@@ -21,6 +21,10 @@ struct join_state {
 	uint64_t next;                /* number of the next file */
 	char base[PROTOCOL_HEX];      /* of pub */
 	uint64_t adam_steps, turns, tokens;
+	/* Streaming: theta-N.f32 and began-N.f32 behind round `done`, the update of round `unmerged`
+	 * not applied to them; all counted from 1, 0: there is none. */
+	uint64_t theta, done, unmerged;
+	uint64_t version;   /* rounds that pub is behind */
 	bool fresh;         /* its AdamW began in a run that others had begun */
 	bool pending;       /* delta-TURN.rnpg waits to be delivered */
 	struct delta delta; /* what it is, then */

@@ -19,7 +19,7 @@
 
 #define FRESH_WARMUP_MAX 50 /* steps of a joiner's own warm-up */
 
-static int open_numbered(const struct worker *w, struct flatfile *f, const char *what,
+int worker_open_array(const struct worker *w, struct flatfile *f, const char *what,
 	uint64_t number)
 {
 	char name[64];
@@ -28,7 +28,7 @@ static int open_numbered(const struct worker *w, struct flatfile *f, const char 
 	return flatfile_open(f, w->state.dir, name, w->state.n);
 }
 
-static int make_numbered(const struct worker *w, struct flatfile *f, const char *what,
+int worker_make_array(const struct worker *w, struct flatfile *f, const char *what,
 	uint64_t number)
 {
 	char name[64];
@@ -37,11 +37,11 @@ static int make_numbered(const struct worker *w, struct flatfile *f, const char 
 	return flatfile_make(f, w->state.dir, name, w->state.n);
 }
 
-static int load_array(struct worker *w, enum lm_state what, const char *name,
+int worker_load_array(struct worker *w, enum lm_state what, const char *name,
 	uint64_t number)
 {
 	struct flatfile f = FLATFILE_INIT;
-	int rc = open_numbered(w, &f, name, number);
+	int rc = worker_open_array(w, &f, name, number);
 
 	if (rc == 0)
 		rc = lm_flat_set(w->loop.train, what, 0, f.n, f.x);
@@ -58,8 +58,8 @@ static int load_adam(struct worker *w)
 
 	lm_train_set_steps(t, w->state.adam ? w->state.adam_steps : 0);
 	if (w->state.adam)
-		return load_array(w, LM_STATE_M, "m", w->state.adam) < 0 ||
-				load_array(w, LM_STATE_V, "v", w->state.adam) < 0 ?
+		return worker_load_array(w, LM_STATE_M, "m", w->state.adam) < 0 ||
+				worker_load_array(w, LM_STATE_V, "v", w->state.adam) < 0 ?
 			-1 :
 			0;
 	zeros = xcalloc(CONTAINER_FLOATS, sizeof *zeros);
@@ -112,24 +112,27 @@ static int fetch_adam(struct worker *w)
 	return rc;
 }
 
-static int begin(struct worker *w, const struct assignment *a)
+int worker_load_adam(struct worker *w, const struct assignment *a)
 {
-	uint64_t h = w->run.inner_steps;
-
-	if (load_array(w, LM_STATE_PARAMETER, "pub", w->state.pub) < 0 ||
-		load_adam(w) < 0)
+	if (load_adam(w) < 0)
 		return -1;
 	if (!w->state.adam && w->run.state[0] && a->round == 1 && fetch_adam(w) < 0)
 		return -1;
 	if (!w->state.adam)
 		w->state.fresh = a->round > 1;
+	return 0;
+}
+
+void worker_set_place(struct worker *w, const struct assignment *a)
+{
+	uint64_t h = w->run.inner_steps;
+
 	w->loop.step = a->step;
 	w->loop.o.schedule.fresh_warmup = !w->state.fresh ? 0 :
 		h < FRESH_WARMUP_MAX                      ? h :
 							    FRESH_WARMUP_MAX;
 	lm_loop_take_back(&w->loop);
 	lm_loop_give(&w->loop, (struct lm_range){ a->first, a->sequences });
-	return 0;
 }
 
 static int report(const struct worker *w, const struct lm_step *step, int64_t ns,
@@ -167,7 +170,8 @@ static void tenths(const double *losses, uint64_t n, struct delta *d)
 	d->loss_last_micronats = llround(last / (double)part * 1e6);
 }
 
-static int make_steps(struct worker *w, const struct assignment *a, struct delta *d)
+int worker_make_steps(struct worker *w, const struct assignment *a, struct delta *d,
+	int (*before)(void *arg, uint64_t i), void *arg)
 {
 	double *losses = xcalloc(a->steps, sizeof *losses);
 	int64_t began_ns = clock_mono_ns(), all_ns;
@@ -179,8 +183,11 @@ static int make_steps(struct worker *w, const struct assignment *a, struct delta
 		double rate = lm_loop_rate(&w->loop);
 		struct lm_step step;
 
-		rc = lm_loop_step(&w->loop, &step);
-		losses[i] = step.loss;
+		rc = before ? before(arg, i) : 0;
+		if (rc == 0)
+			rc = lm_loop_step(&w->loop, &step);
+		if (rc == 0)
+			losses[i] = step.loss;
 		if (rc == 0)
 			rc = report(w, &step, clock_mono_ns() - from_ns, rate);
 	}
@@ -201,10 +208,10 @@ static int make_steps(struct worker *w, const struct assignment *a, struct delta
 
 /* --- the delta ------------------------------------------------------------------------------ */
 
-static int save_array(struct worker *w, enum lm_state what, const char *name)
+int worker_save_array(struct worker *w, enum lm_state what, const char *name)
 {
 	struct flatfile f = FLATFILE_INIT;
-	int rc = make_numbered(w, &f, name, w->state.next);
+	int rc = worker_make_array(w, &f, name, w->state.next);
 
 	if (rc == 0)
 		rc = lm_flat_get(w->loop.train, what, 0, f.n, f.x);
@@ -219,7 +226,7 @@ static int take_delta(struct worker *w, struct flatfile *delta)
 {
 	struct flatfile pub = FLATFILE_INIT;
 	float *ended = xmalloc(CONTAINER_FLOATS * sizeof *ended);
-	int rc = open_numbered(w, &pub, "pub", w->state.pub);
+	int rc = worker_open_array(w, &pub, "pub", w->state.pub);
 
 	if (rc == 0)
 		rc = flatfile_make(delta, w->state.dir, "delta", w->state.n);
@@ -236,19 +243,18 @@ static int take_delta(struct worker *w, struct flatfile *delta)
 	return rc;
 }
 
-static bool has_residual(const char *method)
+bool worker_has_residual(const char *method)
 {
 	return strcmp(method, "none") != 0 && strcmp(method, "lossless") != 0;
 }
 
-/* The residual of the last turn, copied: encoding changes it. */
-static int copy_residual(struct worker *w, struct flatfile *e)
+int worker_copy_residual(struct worker *w, struct flatfile *e)
 {
 	struct flatfile was = FLATFILE_INIT;
-	int rc = make_numbered(w, e, "e", w->state.next);
+	int rc = worker_make_array(w, e, "e", w->state.next);
 
 	if (rc == 0 && w->state.residual) {
-		rc = open_numbered(w, &was, "e", w->state.residual);
+		rc = worker_open_array(w, &was, "e", w->state.residual);
 		if (rc == 0)
 			memcpy(e->x, was.x, e->n * sizeof *e->x);
 		flatfile_close(&was);
@@ -263,11 +269,11 @@ static int write_container(struct worker *w, const struct assignment *a, struct 
 	struct container_facts facts;
 	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
 		(unsigned long long)a->turn);
-	bool feedback = has_residual(a->method);
+	bool feedback = worker_has_residual(a->method);
 	int rc = take_delta(w, &delta);
 
 	if (rc == 0 && feedback)
-		rc = copy_residual(w, residual);
+		rc = worker_copy_residual(w, residual);
 	if (rc == 0)
 		rc = container_write(&w->d, a->method, delta.x,
 			feedback ? residual->x : NULL, delta.n, path, &facts);
@@ -281,30 +287,35 @@ static int write_container(struct worker *w, const struct assignment *a, struct 
 	return rc;
 }
 
+int worker_keep_delta(struct worker *w, const struct delta *d, bool residual)
+{
+	struct join_state *s = &w->state;
+
+	s->residual = residual ? s->next : 0;
+	s->adam = s->next++;
+	s->adam_steps = lm_train_steps(w->loop.train);
+	s->turns++;
+	s->tokens += d->tokens;
+	s->pending = true;
+	s->delta = *d;
+	return join_state_save(s);
+}
+
 /* Container, AdamW's state and residual become durable together. */
 static int keep_turn(struct worker *w, const struct assignment *a, struct delta *d)
 {
 	struct flatfile residual = FLATFILE_INIT;
-	struct join_state *s = &w->state;
 	int rc = write_container(w, a, d, &residual);
 
 	if (rc == 0 && residual.x)
 		rc = flatfile_keep(&residual);
 	if (rc == 0)
-		rc = save_array(w, LM_STATE_M, "m") < 0 ||
-				save_array(w, LM_STATE_V, "v") < 0 ?
+		rc = worker_save_array(w, LM_STATE_M, "m") < 0 ||
+				worker_save_array(w, LM_STATE_V, "v") < 0 ?
 			-1 :
 			0;
-	if (rc == 0) {
-		s->residual = residual.x ? s->next : 0;
-		s->adam = s->next++;
-		s->adam_steps = lm_train_steps(w->loop.train);
-		s->turns++;
-		s->tokens += d->tokens;
-		s->pending = true;
-		s->delta = *d;
-		rc = join_state_save(s);
-	}
+	if (rc == 0)
+		rc = worker_keep_delta(w, d, residual.x);
 	flatfile_close(&residual);
 	return rc;
 }
@@ -312,7 +323,11 @@ static int keep_turn(struct worker *w, const struct assignment *a, struct delta 
 int worker_train(struct worker *w, const struct assignment *a)
 {
 	struct delta d = { .turn = a->turn };
-	int rc = begin(w, a);
+	int rc = worker_load_array(w, LM_STATE_PARAMETER, "pub", w->state.pub);
+
+	if (rc == 0)
+		rc = worker_load_adam(w, a);
+	worker_set_place(w, a);
 
 	memcpy(d.node, w->key.address, sizeof d.node);
 	memcpy(d.base, a->base, sizeof d.base);
@@ -320,6 +335,6 @@ int worker_train(struct worker *w, const struct assignment *a)
 		(unsigned long long)a->turn, (unsigned long long)a->steps,
 		(unsigned long long)a->first);
 	if (rc == 0)
-		rc = make_steps(w, a, &d);
+		rc = worker_make_steps(w, a, &d, NULL, NULL);
 	return rc == 0 ? keep_turn(w, a, &d) : rc;
 }

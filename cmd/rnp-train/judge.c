@@ -404,7 +404,8 @@ static int judge_round(struct judged *d)
 
 	snprintf(name, sizeof name, "pub-%llu.f32", (unsigned long long)d->w->state.pub);
 	if (rc == 0)
-		rc = judging_open(&d->j, d->w->state.dir, name);
+		rc = judging_open(&d->j, d->w->state.dir, name,
+			number_of(d->record, "round"));
 	if (rc == 0)
 		rc = measure_all(d);
 	judging_close(&d->j);
@@ -443,7 +444,7 @@ static int next_round(struct judged *d)
 	if (rc == 0 && s.over)
 		return 2;
 	if (rc == 0)
-		rc = worker_get_base(d->w, s.base);
+		rc = worker_get_base(d->w, s.base, s.round - 1);
 	if (rc == 0)
 		rc = wait_round(d->w, s.round, &d->record);
 	if (rc)
@@ -455,7 +456,7 @@ static int next_round(struct judged *d)
 	if (rc < 0 || *d->w->stopped)
 		return rc;
 	/* behind the last round the coordinator ends */
-	if (d->w->run.rounds && s.round >= d->w->run.rounds)
+	if (d->w->run.rounds && s.round >= training_rounds(&d->w->run))
 		return 2;
 	return follow(d) < 0 ? -1 : 0;
 }

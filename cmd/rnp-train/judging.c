@@ -2,6 +2,7 @@
 #include "cmd/rnp-train/judging.h"
 
 #include <sodium.h>
+#include <stdlib.h>
 
 #include "cmd/rnp-train/container.h"
 #include "common/base/err.h"
@@ -25,8 +26,11 @@ int judging_loop(struct lm_loop *l, struct dev *d, const struct training *run)
 	return lm_loop_open(l, d, &o);
 }
 
-int judging_open(struct judging *j, const char *dir, const char *name)
+int judging_open(struct judging *j, const char *dir, const char *name, uint64_t round)
 {
+	uint64_t elements;
+
+	j->nranges = training_ranges(j->run, round - 1, &j->ranges, &elements);
 	j->pub = j->delta = (struct flatfile)FLATFILE_INIT;
 	if (flatfile_open(&j->pub, dir, name, j->run->parameters) < 0 ||
 		flatfile_make(&j->delta, dir, "judged", j->run->parameters) < 0)
@@ -38,6 +42,8 @@ void judging_close(struct judging *j)
 {
 	flatfile_close(&j->pub);
 	flatfile_close(&j->delta);
+	free(j->ranges);
+	j->ranges = NULL;
 }
 
 static int read_sequence(void *arg, uint64_t n, uint32_t *ids)
@@ -59,10 +65,12 @@ uint64_t judging_draw(uint64_t below)
 static int decode(struct judging *j, const char *path)
 {
 	struct container in = CONTAINER_INIT;
-	int rc = container_open(&in, j->cpu, path, j->run->method, j->delta.n);
+	int rc = container_open(&in, j->cpu, path, j->run->method,
+		update_elements(j->ranges, j->nranges));
 
-	if (rc == 0)
-		rc = container_read(&in, j->delta.x, j->delta.n);
+	for (size_t i = 0; rc == 0 && i < j->nranges; i++)
+		rc = container_read(&in, j->delta.x + j->ranges[i].first,
+			j->ranges[i].count);
 	container_close(&in);
 	return rc;
 }

@@ -16,6 +16,9 @@ struct judging {
 	struct dev *cpu;      /* decodes containers */
 	struct lm_loop *eval; /* as judging_loop opens it; its parameters are pub */
 	struct flatfile pub, delta;
+	struct update_range
+		*ranges; /* that the round exchanges; the rest of delta is 0 */
+	size_t nranges;
 	uint64_t fresh; /* from this sequence on, nobody was given any */
 };
 
@@ -23,9 +26,9 @@ struct judging {
  * close it either way. */
 int judging_loop(struct lm_loop *l, struct dev *d, const struct training *run);
 
-/* Opens pub, the file `name` in dir, and room for a delta there, and gives the loop pub. Everything
- * else of j is set. Returns 0, or -1 with err_set(); close either way. */
-int judging_open(struct judging *j, const char *dir, const char *name);
+/* Opens pub, the file `name` in dir, and room for a delta of a round (from 1) there, and gives the
+ * loop pub. Everything else of j is set. Returns 0, or -1 with err_set(); close either way. */
+int judging_open(struct judging *j, const char *dir, const char *name, uint64_t round);
 void judging_close(struct judging *j);
 
 /* Measures the container at path, which was made on sequences [first, first + sequences): on windows

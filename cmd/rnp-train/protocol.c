@@ -147,9 +147,10 @@ static void write_fields(json_t *record, const struct field *f)
 	{                                                                                \
 		TEXT(t, node), NUMBER(t, parameters), NUMBER(t, seed), NUMBER(t, batch), \
 			NUMBER(t, inner_steps), NUMBER(t, rounds), NUMBER(t, quorum),    \
-			NUMBER(t, warmup), NUMBER(t, warm), NUMBER(t, lr_ppb),           \
-			NUMBER(t, lr_min_ppm), NUMBER(t, beta1_ppm),                     \
-			NUMBER(t, beta2_ppm), NUMBER(t, decay_ppm), NUMBER(t, clip_ppm), \
+			NUMBER(t, warmup), NUMBER(t, fragments), NUMBER(t, overlap),     \
+			NUMBER(t, warm), NUMBER(t, lr_ppb), NUMBER(t, lr_min_ppm),       \
+			NUMBER(t, beta1_ppm), NUMBER(t, beta2_ppm),                      \
+			NUMBER(t, decay_ppm), NUMBER(t, clip_ppm),                       \
 			NUMBER(t, outer_rate_ppm), NUMBER(t, outer_momentum_ppm),        \
 			TEXT(t, method), TEXT(t, method_down), NUMBER(t, piece_bytes),   \
 			NUMBER(t, first_step), NUMBER(t, first_sequence),                \
@@ -267,6 +268,25 @@ static int check_products(const struct training *t, const char *where)
 	return 0;
 }
 
+bool training_stream_fits(const struct training *t)
+{
+	if (t->fragments < 1 || t->fragments > t->config.layers ||
+		t->fragments > t->inner_steps ||
+		t->overlap >= t->inner_steps / t->fragments)
+		return false;
+	return !training_streams(t) ||
+		(!t->warm && t->outer != UPDATE_DN && !t->late_count);
+}
+
+static int check_stream(const struct training *t, const char *where)
+{
+	return training_stream_fits(t) ?
+		0 :
+		err_set(EX_DATAERR,
+			"%s: fragments and overlap that do not go with layers, steps or rules",
+			where);
+}
+
 int training_read(struct training *t, const json_t *record, const char *where)
 {
 	const struct field fields[] = TRAINING_FIELDS(t);
@@ -279,8 +299,11 @@ int training_read(struct training *t, const json_t *record, const char *where)
 		json_get_i64(record, where, "length", 1, LM_CONTEXT_MAX, &length) < 0)
 		return -1;
 	t->length = (uint32_t)length;
+	if (!t->fragments)
+		t->fragments = 1; /* absent */
 	if (read_choices(t, record, where) < 0 || read_data(t, record) < 0 ||
-		read_config(t, record, where) < 0 || check_method(t->method, where) < 0 ||
+		read_config(t, record, where) < 0 || check_stream(t, where) < 0 ||
+		check_method(t->method, where) < 0 ||
 		check_method(t->method_down, where) < 0 || check_products(t, where) < 0)
 		return -1;
 	if (canon_hash_record(hash, record) < 0)
@@ -289,10 +312,40 @@ int training_read(struct training *t, const json_t *record, const char *where)
 	return 0;
 }
 
+bool training_streams(const struct training *t)
+{
+	return t->fragments > 1 || t->overlap;
+}
+
+double training_keep(const struct training *t)
+{
+	return t->overlap ? 0.5 : 0;
+}
+
+uint64_t training_rounds(const struct training *t)
+{
+	return t->rounds * t->fragments;
+}
+
+size_t training_ranges(const struct training *t, uint64_t round,
+	struct update_range **ranges, uint64_t *elements)
+{
+	uint32_t fragments = (uint32_t)t->fragments;
+	size_t n = update_fragment(&t->config, (uint32_t)((round + 1) % t->fragments),
+		fragments, ranges);
+
+	*elements = update_elements(*ranges, n);
+	return n;
+}
+
+/* Round n ends where fragment n + 1 mod P is due. */
 uint64_t training_steps_before(const struct training *t, uint64_t round)
 {
 	uint64_t done = 0, i = 0;
 
+	if (t->fragments > 1)
+		return round / t->fragments * t->inner_steps +
+			round % t->fragments * t->inner_steps / t->fragments;
 	while (i < round && done < t->warm) {
 		done += outer_round_steps(t->inner_steps, t->warm, done);
 		i++;
@@ -302,8 +355,11 @@ uint64_t training_steps_before(const struct training *t, uint64_t round)
 
 uint64_t training_round_steps(const struct training *t, uint64_t round)
 {
-	return outer_round_steps(t->inner_steps, t->warm,
-		training_steps_before(t, round));
+	uint64_t before = training_steps_before(t, round);
+
+	if (t->fragments > 1)
+		return training_steps_before(t, round + 1) - before;
+	return outer_round_steps(t->inner_steps, t->warm, before);
 }
 
 struct lm_schedule training_schedule(const struct training *t)
@@ -311,8 +367,9 @@ struct lm_schedule training_schedule(const struct training *t)
 	return (struct lm_schedule){ .lr = (double)t->lr_ppb / 1e9,
 		.lr_min = (double)t->lr_min_ppm / 1e6,
 		.warmup = t->warmup,
-		.steps = t->rounds ? t->first_step + training_steps_before(t, t->rounds) :
-				     0 };
+		.steps = t->rounds ?
+			t->first_step + training_steps_before(t, training_rounds(t)) :
+			0 };
 }
 
 /* --- rnp.assignment ------------------------------------------------------------------------- */

@@ -36,8 +36,12 @@ struct training {
 	uint64_t tokens; /* of the text */
 	char digest[PROTOCOL_HEX], tokenizer[PROTOCOL_HEX];
 	uint64_t seed, batch, inner_steps, rounds, quorum, warmup;
-	uint64_t
-		warm; /* inner steps in shorter rounds at the beginning, see outer_round_steps */
+	/* Streaming: P fragments, each exchanged once in inner_steps, and tau steps until its update
+	 * is applied; 1 and 0: what is exchanged is everything, and workers wait for it. A round is
+	 * the exchange of one fragment. */
+	uint64_t fragments, overlap;
+	/* inner steps in shorter rounds at the beginning, see outer_round_steps */
+	uint64_t warm;
 	uint32_t length;
 	bool f32;
 	int64_t lr_ppb, lr_min_ppm, beta1_ppm, beta2_ppm, decay_ppm, clip_ppm;
@@ -60,6 +64,20 @@ json_t *training_write(const struct training *t, json_t *shards, int64_t now_ms)
 /* Reads and checks a signed record: schema, signature, model, methods, products that do not
  * overflow. Returns 0, or -1 with err_set(EX_DATAERR). */
 int training_read(struct training *t, const json_t *record, const char *where);
+
+/* Whether workers go on while an update is under way, or exchange parts of the model. */
+bool training_streams(const struct training *t);
+/* Whether fragments and overlap go with the rest: fragments are of whole layers, each has more steps
+ * of its own than the overlap; neither goes with warm, dn and late deltas that count. */
+bool training_stream_fits(const struct training *t);
+/* The part of its own parameters that a worker keeps when it applies an update. */
+double training_keep(const struct training *t);
+/* Rounds of the run; 0: no end. */
+uint64_t training_rounds(const struct training *t);
+/* The ranges of the parameters that a round, from 0, exchanges; *ranges: to be freed. Returns how
+ * many, and *elements. */
+size_t training_ranges(const struct training *t, uint64_t round,
+	struct update_range **ranges, uint64_t *elements);
 
 /* The inner steps of a round, from 0, and how many all rounds before it have. */
 uint64_t training_round_steps(const struct training *t, uint64_t round);

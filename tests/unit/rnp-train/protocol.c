@@ -27,6 +27,7 @@ static struct training a_run(void)
 		.seed = 7,
 		.batch = 4,
 		.inner_steps = 50,
+		.fragments = 1,
 		.rounds = 20,
 		.quorum = 2,
 		.warmup = 100,
@@ -104,6 +105,36 @@ static void runs(void)
 	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "warm", json_integer(2000000)));
 	t.warm = 0;
 	CHECK(read_run(&r, &t, NULL, NULL) == 0);
+	/* fragments: a round is the exchange of one of them, and is due where H of p / P are done */
+	t.late_count = false;
+	t.fragments = 3;
+	t.overlap = 4;
+	CHECK(read_run(&r, &t, NULL, NULL) == 0 && training_streams(&r));
+	CHECK_I64(60, (int64_t)training_rounds(&r));
+	CHECK_I64(1000, (int64_t)training_schedule(&r).steps);
+	{
+		uint64_t all = 0, done = 0;
+
+		for (uint64_t i = 0; i < 7; i++) {
+			struct update_range *ranges;
+			uint64_t n;
+
+			CHECK_I64((int64_t)done, (int64_t)training_steps_before(&r, i));
+			done += training_round_steps(&r, i);
+			CHECK(outer_fragment_due((uint32_t)((i + 1) % 3), 3, 50, done));
+			training_ranges(&r, i, &ranges, &n);
+			all += i < 3 ? n : 0;
+			free(ranges);
+		}
+		CHECK_I64((int64_t)r.parameters, (int64_t)all);
+	}
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "fragments", json_integer(6)));
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "overlap", json_integer(16)));
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "warm", json_integer(1)));
+	CHECK_FAILS(EX_DATAERR, read_run(&r, &t, "outer", json_string("dn")));
+	t.fragments = 1;
+	t.overlap = 0;
+	CHECK(read_run(&r, &t, NULL, NULL) == 0 && !training_streams(&r));
 	/* another run has another name */
 	t.seed = 8;
 	CHECK(read_run(&other, &t, NULL, NULL) == 0 && strcmp(other.name, r.name) != 0);

@@ -1,0 +1,418 @@
+/* join_stream.c - a streaming worker (Streaming DiLoCo, arXiv 2501.18512): it trains on while a thread
+ * of its own delivers its last delta, waits for what all deltas made of the fragment, and asks for the
+ * turn behind the present one.
+ *
+ * A turn ends where a fragment is due: its delta is measured, kept, and given to the thread, and the
+ * next turn begins at once. `overlap` steps into it the thread has to be done; the update is then
+ * applied to the parameters of that moment. Between its start and its end the thread alone uses the
+ * client, and the state but for its count of tokens. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/join.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+#include "common/lm/train/flat.h"
+#include "common/lm/train/outer.h"
+
+struct stream {
+	struct worker *w;
+	float *began;        /* [parameters] that deltas are measured from */
+	struct assignment a; /* of the present turn */
+	/* the thread, and what came of it: */
+	pthread_t thread;
+	bool running;
+	struct assignment next;
+	int asked; /* 0: next is the turn behind; else as worker_ask */
+	int rc;
+	struct err error;
+};
+
+/* --- the thread ------------------------------------------------------------------------------- */
+
+static int read_member(struct worker *w, const struct buf *body, char base[PROTOCOL_HEX],
+	uint64_t *version)
+{
+	json_t *member = json_parse_object(buf_text(body), body->len, "rnp.member");
+	const char *is = json_string_value(json_object_get(member, "base"));
+	int64_t round = 0;
+	int rc = member ?
+		protocol_check(member, "rnp.member", "rnp.member", w->run.name) :
+		-1;
+
+	if (rc == 0 &&
+		strcmp(json_string_value(json_object_get(member, "node")), w->run.node) !=
+			0)
+		rc = err_set(EX_DATAERR, "rnp.member: is not the coordinator's");
+	if (rc == 0)
+		rc = json_get_i64(member, "rnp.member", "round", 1, JSON_SAFE_INTEGER_MAX,
+			&round);
+	if (rc == 0) {
+		memcpy(base, is, PROTOCOL_HEX);
+		*version = (uint64_t)round - 1;
+	}
+	json_decref(member);
+	return rc;
+}
+
+/* Waits until a round is closed. Returns 0 and the parameters behind it; 2: join again; -1. */
+static int wait_for_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
+	uint64_t *version)
+{
+	struct client_request q = { .method = "GET",
+		.sign = true,
+		.timeout_ms = PROTOCOL_POLL_MS + 15000 };
+	char path[160];
+	int rc = 1;
+
+	snprintf(path, sizeof path, "/v1/base?member=%s&round=%llu", w->key.address,
+		(unsigned long long)round);
+	q.path = path;
+	while (rc == 1 && !*w->stopped) {
+		struct http_response r = HTTP_RESPONSE_INIT;
+
+		rc = client_send(&w->client, &q, &r);
+		if (rc == 0 && r.status == 204)
+			rc = 1;
+		else if (rc == 0 && r.status == 410)
+			rc = 2;
+		else if (rc == 0 && r.status != 200)
+			rc = client_refused(&r, EX_DATAERR, "waiting for a round");
+		else if (rc == 0)
+			rc = read_member(w, &r.body, base, version);
+		http_response_release(&r);
+	}
+	return rc;
+}
+
+/* Delivers, waits, fetches the update. Returns 0; 1, 2: the coordinator has gone on without us; -1. */
+static int exchange(struct stream *s)
+{
+	struct worker *w = s->w;
+	char base[PROTOCOL_HEX];
+	uint64_t version = 0;
+	int rc = w->state.pending ? worker_deliver(w) : 0;
+
+	if (rc || !w->state.unmerged)
+		return rc;
+	rc = wait_for_round(w, w->state.unmerged, base, &version);
+	return rc ? rc : worker_get_base(w, base, version);
+}
+
+static void *run_exchange(void *arg)
+{
+	struct stream *s = arg;
+
+	s->rc = exchange(s);
+	s->asked = 1;
+	if (s->rc == 0)
+		s->asked = worker_ask(s->w, true, &s->next);
+	if (s->asked == 0)
+		s->rc = worker_get_text(s->w, &s->next, &s->w->text_next);
+	if (s->rc < 0 || s->asked < 0)
+		err_save(&s->error);
+	return NULL;
+}
+
+static int start_exchange(struct stream *s)
+{
+	s->running = pthread_create(&s->thread, NULL, run_exchange, s) == 0;
+	return s->running ? 0 : err_sys(EX_OSERR, "cannot start a thread");
+}
+
+/* As exchange. */
+static int end_exchange(struct stream *s)
+{
+	if (!s->running)
+		return 0;
+	pthread_join(s->thread, NULL);
+	s->running = false;
+	return s->rc < 0 || s->asked < 0 ? err_restore(&s->error) : s->rc;
+}
+
+/* --- the update ------------------------------------------------------------------------------- */
+
+/* theta_p <- a theta_p + (1 - a) pub_p, from which the fragment's next delta is measured. */
+static int merge_range(struct stream *s, const struct flatfile *pub,
+	struct update_walk *walk, float *theta)
+{
+	struct lm_train *t = s->w->loop.train;
+	double keep = training_keep(&s->w->run);
+	uint64_t at, n;
+
+	while ((n = update_walk_step(walk, CONTAINER_FLOATS, &at))) {
+		if (lm_flat_get(t, LM_STATE_PARAMETER, at, n, theta) < 0)
+			return -1;
+		outer_merge(theta, pub->x + at, keep, n);
+		memcpy(s->began + at, theta, n * sizeof *theta);
+		if (lm_flat_set(t, LM_STATE_PARAMETER, at, n, theta) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int merge(struct stream *s)
+{
+	struct worker *w = s->w;
+	struct flatfile pub = FLATFILE_INIT;
+	struct update_range *ranges;
+	uint64_t elements;
+	size_t n;
+	float *theta;
+	int rc;
+
+	if (!w->state.unmerged)
+		return 0;
+	n = training_ranges(&w->run, w->state.unmerged - 1, &ranges, &elements);
+	theta = xmalloc(CONTAINER_FLOATS * sizeof *theta);
+	rc = worker_open_array(w, &pub, "pub", w->state.pub);
+	if (rc == 0)
+		rc = merge_range(s, &pub,
+			&(struct update_walk){ .ranges = ranges, .n = n }, theta);
+	w->state.unmerged = 0;
+	flatfile_close(&pub);
+	free(theta);
+	free(ranges);
+	return rc;
+}
+
+/* The update is needed before step `overlap`: what is waited for it is said. */
+static int before_step(void *arg, uint64_t i)
+{
+	struct stream *s = arg;
+	int64_t from_ns = clock_mono_ns(), ms;
+	int rc;
+
+	if (i != s->w->run.overlap)
+		return 0;
+	rc = end_exchange(s);
+	ms = (clock_mono_ns() - from_ns) / 1000000;
+	if (ms >= 1000)
+		prog_detail("waited %lld ms for round %llu", (long long)ms,
+			(unsigned long long)s->w->state.unmerged);
+	if (rc == 0)
+		rc = merge(s);
+	return rc == 0 ? worker_quota(s->w) : rc;
+}
+
+/* --- the delta -------------------------------------------------------------------------------- */
+
+struct cut {
+	struct update_range *ranges;
+	size_t n;
+	uint64_t elements;
+	float *delta, *rest; /* [elements]; rest NULL: the method leaves nothing out */
+};
+
+/* delta = began - theta of the fragment, one range after the other. */
+static int take_delta(struct stream *s, struct cut *c)
+{
+	struct update_walk walk = { .ranges = c->ranges, .n = c->n };
+	float *ended = xmalloc(CONTAINER_FLOATS * sizeof *ended);
+	uint64_t at, n, done = 0;
+	int rc = 0;
+
+	while (rc == 0 && (n = update_walk_step(&walk, CONTAINER_FLOATS, &at))) {
+		rc = lm_flat_get(s->w->loop.train, LM_STATE_PARAMETER, at, n, ended);
+		if (rc == 0)
+			outer_delta(c->delta + done, s->began + at, ended, n);
+		done += n;
+	}
+	free(ended);
+	return rc;
+}
+
+/* What the fragment's last container left out, from its place among all, and back. */
+static void move_rest(const struct cut *c, float *all, bool out)
+{
+	float *rest = c->rest;
+
+	for (size_t i = 0; i < c->n; rest += c->ranges[i++].count)
+		memcpy(out ? rest : all + c->ranges[i].first,
+			out ? all + c->ranges[i].first : rest,
+			c->ranges[i].count * sizeof *rest);
+}
+
+static int write_delta(struct stream *s, struct cut *c, struct delta *d,
+	struct flatfile *residual)
+{
+	struct worker *w = s->w;
+	struct container_facts facts;
+	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
+		(unsigned long long)s->a.turn);
+	int rc = take_delta(s, c);
+
+	if (rc == 0 && c->rest) {
+		rc = worker_copy_residual(w, residual);
+		if (rc == 0)
+			move_rest(c, residual->x, true);
+	}
+	if (rc == 0)
+		rc = container_write(&w->d, s->a.method, c->delta, c->rest, c->elements,
+			path, &facts);
+	if (rc == 0 && c->rest)
+		move_rest(c, residual->x, false);
+	if (rc == 0) {
+		d->bytes = facts.bytes;
+		protocol_hex(d->sha256, facts.sha256);
+		protocol_hex(d->root, facts.root);
+	}
+	free(path);
+	return rc;
+}
+
+/* What the next delta is measured from, as a file of the state. */
+static int save_began(struct stream *s)
+{
+	struct flatfile f = FLATFILE_INIT;
+	int rc = worker_make_array(s->w, &f, "began", s->w->state.next);
+
+	if (rc == 0) {
+		memcpy(f.x, s->began, f.n * sizeof *f.x);
+		rc = flatfile_keep(&f);
+	}
+	flatfile_close(&f);
+	return rc;
+}
+
+static int save_all(struct stream *s, struct flatfile *residual)
+{
+	struct worker *w = s->w;
+
+	if ((residual->x && flatfile_keep(residual) < 0) || save_began(s) < 0 ||
+		worker_save_array(w, LM_STATE_PARAMETER, "theta") < 0 ||
+		worker_save_array(w, LM_STATE_M, "m") < 0 ||
+		worker_save_array(w, LM_STATE_V, "v") < 0)
+		return -1;
+	w->state.theta = w->state.next;
+	w->state.done = w->state.unmerged = s->a.round;
+	return 0;
+}
+
+/* The end of a turn: everything that a kill must not lose is on the disk. */
+static int keep_turn(struct stream *s, struct delta *d)
+{
+	struct flatfile residual = FLATFILE_INIT;
+	struct cut c = { 0 };
+	int rc;
+
+	c.n = training_ranges(&s->w->run, s->a.round - 1, &c.ranges, &c.elements);
+	c.delta = xmalloc(c.elements * sizeof *c.delta);
+	if (worker_has_residual(s->a.method))
+		c.rest = xmalloc(c.elements * sizeof *c.rest);
+	rc = write_delta(s, &c, d, &residual);
+	if (rc == 0)
+		rc = save_all(s, &residual);
+	if (rc == 0)
+		rc = worker_keep_delta(s->w, d, residual.x);
+	flatfile_close(&residual);
+	free(c.ranges);
+	free(c.delta);
+	free(c.rest);
+	return rc;
+}
+
+/* --- turns ------------------------------------------------------------------------------------ */
+
+/* Parameters and what deltas are measured from: its own where the turn follows its last one, else those
+ * that all have. */
+static int load(struct stream *s, bool goes_on)
+{
+	struct worker *w = s->w;
+	struct flatfile f = FLATFILE_INIT;
+	uint64_t number = goes_on ? w->state.theta : w->state.pub;
+	int rc = worker_open_array(w, &f, goes_on ? "began" : "pub", number);
+
+	if (rc == 0)
+		memcpy(s->began, f.x, f.n * sizeof *f.x);
+	flatfile_close(&f);
+	if (rc == 0)
+		rc = worker_load_array(w, LM_STATE_PARAMETER, goes_on ? "theta" : "pub",
+			number);
+	return rc == 0 ? worker_load_adam(w, &s->a) : rc;
+}
+
+static int first_turn(struct stream *s)
+{
+	struct worker *w = s->w;
+	bool goes_on;
+	int rc = worker_ask(w, false, &s->a);
+
+	if (rc)
+		return rc;
+	goes_on = w->state.theta && s->a.round == w->state.done + 1;
+	if (!goes_on) {
+		w->state.unmerged = 0;
+		rc = worker_get_base(w, s->a.base, s->a.round - 1);
+	}
+	if (rc == 0)
+		rc = worker_get_text(w, &s->a, &w->text);
+	w->text_first = s->a.first;
+	return rc ? rc : load(s, goes_on);
+}
+
+/* Returns as worker_stream: 0 the delta is kept. */
+static int make_turn(struct stream *s)
+{
+	struct worker *w = s->w;
+	struct delta d = { .turn = s->a.turn };
+	int rc;
+
+	memcpy(d.node, w->key.address, sizeof d.node);
+	memcpy(d.base, s->a.base, sizeof d.base);
+	prog_detail("turn %llu: %llu steps from sequence %llu",
+		(unsigned long long)s->a.turn, (unsigned long long)s->a.steps,
+		(unsigned long long)s->a.first);
+	worker_set_place(w, &s->a);
+	rc = start_exchange(s);
+	if (rc == 0)
+		rc = worker_make_steps(w, &s->a, &d, before_step, s);
+	/* stopped, or failed, before the update was needed */
+	if (s->running) {
+		struct err failed;
+
+		err_save(&failed);
+		if (rc < 0)
+			http_abort(w->client.abort);
+		end_exchange(s);
+		err_clear();
+		if (rc < 0)
+			err_restore(&failed);
+	}
+	return rc == 0 ? keep_turn(s, &d) : rc;
+}
+
+static void take_next(struct stream *s)
+{
+	struct worker *w = s->w;
+	struct buf was = w->text;
+
+	w->text = w->text_next;
+	w->text_next = was;
+	w->text_first = s->next.first;
+	s->a = s->next;
+}
+
+int worker_stream(struct worker *w)
+{
+	struct stream s = { .w = w };
+	int rc;
+
+	s.began = xmalloc(w->state.n * sizeof *s.began);
+	rc = first_turn(&s);
+	while (rc == 0) {
+		rc = make_turn(&s);
+		if (rc || s.asked || w->o.once || *w->stopped)
+			break;
+		take_next(&s);
+	}
+	free(s.began);
+	/* nothing follows: the last delta is delivered now */
+	return rc == 0 ? worker_deliver(w) : rc;
+}
