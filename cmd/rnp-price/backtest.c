@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-price/backtest_report.h"
 #include "cmd/rnp-price/commands.h"
 #include "cmd/rnp-price/place.h"
 #include "cmd/rnp-price/place_read.h"
@@ -12,6 +13,7 @@
 #include "cmd/rnp-price/world.h"
 #include "cmd/rnp-price/world_read.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
@@ -26,6 +28,9 @@ static const char *worlds = "formula", *policy_names;
 static const char *jobs_path, *algorithm = "all";
 static const char *pods_path, *nodes_path;
 static int64_t seed = 1, gpus, runs = 10;
+static const char *plot_path, *report_path;
+static bool each;
+static struct backtest_report report = BACKTEST_REPORT_INIT;
 
 static const struct opt options[] = {
 	{ .name = "history",
@@ -78,7 +83,7 @@ static const struct opt options[] = {
 		.to = &algorithm,
 		.metavar = "A",
 		.choices =
-			"fifo|las|las-queues|shortest|random|dot-product|best-fit|fgd|all",
+			"fifo|las|las-queues|shortest|random|dot-product|gpu-clustering|gpu-packing|best-fit|fgd|all",
 		.help = "with --jobs who runs next, with --pods on which node (default all)" },
 	{ .name = "seed",
 		.kind = OPT_I64,
@@ -87,6 +92,20 @@ static const struct opt options[] = {
 		.min = 0,
 		.max = INT64_C(1000000000),
 		.help = "of the worlds' luck (default 1)" },
+	{ .name = "each",
+		.kind = OPT_FLAG,
+		.to = &each,
+		.help = "with --history: write a record for each world, too" },
+	{ .name = "plot",
+		.kind = OPT_TEXT,
+		.to = &plot_path,
+		.metavar = "F",
+		.help = "draw the results into this SVG file" },
+	{ .name = "report",
+		.kind = OPT_TEXT,
+		.to = &report_path,
+		.metavar = "F",
+		.help = "write them as one HTML page, with pictures and each world" },
 	{ .kind = OPT_END },
 };
 
@@ -99,7 +118,8 @@ struct session {
 
 /* The results of one world. */
 struct outcome {
-	double best; /* best fixed price, known in hindsight */
+	double best; /* of fixed prices and constant ratios, known in hindsight */
+	char which[40];
 	struct world_result results[POLICIES_MAX];
 };
 
@@ -134,8 +154,7 @@ static int read_policies(struct session *s)
 	return rc;
 }
 
-static void run_world(const struct session *s, enum world_kind kind, int i,
-	struct outcome *out)
+static struct world world_of(const struct session *s, enum world_kind kind, int i)
 {
 	struct world w = { .kind = kind,
 		.series = &s->series[i % s->nseries],
@@ -146,8 +165,16 @@ static void run_world(const struct session *s, enum world_kind kind, int i,
 		.seed = (uint64_t)seed * 1000003 + (uint64_t)i };
 
 	memcpy(w.lease_shape, world_philly_leases, sizeof w.lease_shape);
+	return w;
+}
+
+static void run_world(const struct session *s, enum world_kind kind, int i,
+	struct outcome *out)
+{
+	struct world w = world_of(s, kind, i);
+
 	world_open(&w);
-	out->best = world_hindsight(&w, NULL);
+	out->best = world_hindsight(&w, out->which);
 	for (int p = 0; p < s->npolicies; p++)
 		world_run(&w, s->policies[p], &out->results[p]);
 }
@@ -164,28 +191,56 @@ static void set_ppm(json_t *r, const char *key, double v)
 	json_set_i64(r, key, llround(v * 1e6));
 }
 
+static int write_record(json_t *r)
+{
+	int rc = out_record(r);
+
+	backtest_report_add(&report, r);
+	json_decref(r);
+	return rc;
+}
+
+static double revenue_of(const struct outcome *o, int p)
+{
+	return o->best > 0 ? o->results[p].revenue / o->best : 0;
+}
+
+/* Fills in the n ratios of revenue to the best in hindsight, ascending. */
+static void sort_ratios(const struct outcome *all, int n, int p, double *ratios)
+{
+	for (int i = 0; i < n; i++)
+		ratios[i] = revenue_of(&all[i], p);
+	qsort(ratios, (size_t)n, sizeof *ratios, by_value);
+}
+
+static json_t *new_policy_record(const struct session *s, const char *mode,
+	enum world_kind kind, int p)
+{
+	json_t *r = json_record("rnp.backtest");
+
+	json_set_text(r, "mode", mode);
+	json_set_text(r, "world", world_kind_names[kind]);
+	json_set_text(r, "policy", s->policies[p]->name);
+	return r;
+}
+
 static int write_policy(const struct session *s, enum world_kind kind, int p,
 	const struct outcome *all, int n)
 {
-	json_t *r = json_record("rnp.backtest");
+	json_t *r = new_policy_record(s, "worlds", kind, p);
 	double *ratios = xmalloc((size_t)n * sizeof *ratios), mean = 0, changes = 0,
 	       busy = 0;
 	double limit = 0;
-	int rc;
 
+	sort_ratios(all, n, p, ratios);
 	for (int i = 0; i < n; i++) {
 		const struct world_result *one = &all[i].results[p];
 
-		ratios[i] = all[i].best > 0 ? one->revenue / all[i].best : 0;
 		mean += ratios[i] / n;
 		changes += one->changes_a_day / n;
 		busy += one->busy / n;
 		limit = one->day_changes_max > limit ? one->day_changes_max : limit;
 	}
-	qsort(ratios, (size_t)n, sizeof *ratios, by_value);
-	json_set_text(r, "mode", "worlds");
-	json_set_text(r, "world", world_kind_names[kind]);
-	json_set_text(r, "policy", s->policies[p]->name);
 	json_set_i64(r, "runs", n);
 	json_set_i64(r, "seed", seed);
 	set_ppm(r, "mean_ppm", mean);
@@ -194,10 +249,56 @@ static int write_policy(const struct session *s, enum world_kind kind, int p,
 	set_ppm(r, "busy_ppm", busy);
 	set_ppm(r, "changes_a_day_ppm", changes);
 	json_set_i64(r, "changes_max", (int64_t)limit);
-	rc = out_record(r);
-	json_decref(r);
 	free(ratios);
-	return rc;
+	return write_record(r);
+}
+
+/* One world under one policy; only on the page unless --each is given. */
+static int write_world(const struct session *s, const struct world *w,
+	const struct outcome *o, int p)
+{
+	const struct world_result *one = &o->results[p];
+	json_t *r = new_policy_record(s, "world", w->kind, p);
+
+	json_set_i64(r, "runs", 1);
+	json_set_i64(r, "seed", seed);
+	json_set_text(r, "series", w->series->name);
+	set_ppm(r, "steepness_ppm", w->beta);
+	set_ppm(r, "load_ppm", w->load);
+	json_set_i64(r, "lease_s", llround(w->lease_hours * 3600));
+	json_set_text(r, "best", o->which);
+	set_ppm(r, "revenue_ppm", revenue_of(o, p));
+	set_ppm(r, "busy_ppm", one->busy);
+	set_ppm(r, "changes_a_day_ppm", one->changes_a_day);
+	json_set_i64(r, "changes_max", (int64_t)one->day_changes_max);
+	if (each)
+		return write_record(r);
+	backtest_report_add(&report, r);
+	json_decref(r);
+	return 0;
+}
+
+static void draw_kind(const struct session *s, enum world_kind kind,
+	const struct outcome *all, int n)
+{
+	struct backtest_curve curves[POLICIES_MAX];
+	double *y = xmalloc((size_t)n * POLICIES_MAX * sizeof *y);
+	double *x = xmalloc((size_t)n * sizeof *x);
+	char title[80];
+
+	for (int i = 0; i < n; i++)
+		x[i] = (i + 1) * 100.0 / n;
+	for (int p = 0; p < s->npolicies; p++) {
+		sort_ratios(all, n, p, y + (size_t)p * (size_t)n);
+		curves[p] = (struct backtest_curve){ s->policies[p]->name,
+			y + (size_t)p * (size_t)n };
+	}
+	snprintf(title, sizeof title, "Worlds '%s': revenue over the best in hindsight",
+		world_kind_names[kind]);
+	backtest_report_curves(&report, title, "part of the worlds, % (the worst first)",
+		"revenue", x, (size_t)n, curves, (size_t)s->npolicies);
+	free(x);
+	free(y);
 }
 
 /* Each world is run by whichever thread is free; the result does not depend on it. */
@@ -211,6 +312,13 @@ static int run_kind(const struct session *s, enum world_kind kind)
 		run_world(s, kind, i, &all[i]);
 	for (int p = 0; rc == 0 && p < s->npolicies; p++)
 		rc = write_policy(s, kind, p, all, n);
+	for (int i = 0; rc == 0 && i < n && (each || report_path); i++) {
+		struct world w = world_of(s, kind, i);
+
+		for (int p = 0; rc == 0 && p < s->npolicies; p++)
+			rc = write_world(s, &w, &all[i], p);
+	}
+	draw_kind(s, kind, all, n);
 	free(all);
 	return rc;
 }
@@ -220,7 +328,6 @@ static int run_kind(const struct session *s, enum world_kind kind)
 static int write_jobs(enum sched_algorithm a, const struct sched_result *res)
 {
 	json_t *r = json_record("rnp.backtest");
-	int rc;
 
 	json_set_text(r, "mode", "jobs");
 	json_set_text(r, "algorithm", sched_names[a]);
@@ -233,15 +340,16 @@ static int write_jobs(enum sched_algorithm a, const struct sched_result *res)
 	json_set_i64(r, "wait_mean_s", llround(res->wait_mean_s));
 	json_set_i64(r, "makespan_s", llround(res->makespan_s));
 	set_ppm(r, "busy_ppm", res->busy);
-	rc = out_record(r);
-	json_decref(r);
-	return rc;
+	return write_record(r);
 }
 
 static int backtest_jobs(void)
 {
 	struct sched_trace t = { 0 };
 	struct sched_result results[SCHED_ALGORITHMS];
+	const char *names[SCHED_ALGORITHMS];
+	double mean[SCHED_ALGORITHMS], p99[SCHED_ALGORITHMS];
+	size_t n = 0;
 	int rc = sched_trace_read(&t, jobs_path);
 
 	out_columns(
@@ -253,7 +361,13 @@ static int backtest_jobs(void)
 			continue;
 		sched_run((enum sched_algorithm)a, t.jobs, t.n, gpus, &results[a]);
 		rc = write_jobs((enum sched_algorithm)a, &results[a]);
+		names[n] = sched_names[a];
+		mean[n] = results[a].mean_s;
+		p99[n++] = results[a].p99_s;
 	}
+	backtest_report_bars(&report, "Mean completion", "s", names, mean, n);
+	backtest_report_bars(&report, "99th percentile of completion", "s", names, p99,
+		n);
 	sched_trace_release(&t);
 	return rc;
 }
@@ -267,7 +381,6 @@ static int write_pods(enum place_policy a, const struct place_cluster *c,
 	json_t *r = json_record("rnp.backtest");
 	double n = (double)runs;
 	int64_t count = 0;
-	int rc;
 
 	for (size_t i = 0; i < c->n; i++)
 		count += c->nodes[i].ngpus;
@@ -288,13 +401,12 @@ static int write_pods(enum place_policy a, const struct place_cluster *c,
 	set_ppm(r, "allocated_100_ppm", sum.allocated_100);
 	set_ppm(r, "allocated_130_ppm", sum.allocated_130);
 	set_ppm(r, "fragments_80_ppm", sum.fragments_80);
-	rc = out_record(r);
-	json_decref(r);
-	return rc;
+	return write_record(r);
 }
 
+/* curve: becomes the mean part of the GPUs that is in use after each percent has arrived. */
 static int run_pods(const struct place_cluster *c, const struct place_pods *p,
-	enum place_policy a)
+	enum place_policy a, double curve[PLACE_PERCENTS])
 {
 	struct place_result *all = xcalloc((size_t)runs, sizeof *all);
 	int rc;
@@ -302,6 +414,11 @@ static int run_pods(const struct place_cluster *c, const struct place_pods *p,
 #pragma omp parallel for schedule(dynamic)
 	for (int64_t i = 0; i < runs; i++)
 		place_trace(c, a, p->items, p->n, (uint64_t)(seed * 1000 + i), &all[i]);
+	for (int k = 0; k < PLACE_PERCENTS; k++) {
+		curve[k] = 0;
+		for (int64_t i = 0; i < runs; i++)
+			curve[k] += all[i].allocated[k] * 100 / (double)runs;
+	}
 	rc = write_pods(a, c, all);
 	free(all);
 	return rc;
@@ -311,6 +428,9 @@ static int backtest_pods(void)
 {
 	struct place_cluster *c = xcalloc(1, sizeof *c);
 	struct place_pods pods = { 0 };
+	struct backtest_curve curves[PLACE_POLICIES];
+	static double y[PLACE_POLICIES][PLACE_PERCENTS], x[PLACE_PERCENTS];
+	size_t n = 0;
 	int rc = place_read_nodes(c, nodes_path);
 
 	out_columns(
@@ -322,8 +442,15 @@ static int backtest_pods(void)
 		place_classify(&c->classes, pods.items, pods.n);
 	for (int a = 0; rc == 0 && a < PLACE_POLICIES; a++)
 		if (strcmp(algorithm, "all") == 0 ||
-			strcmp(algorithm, place_names[a]) == 0)
-			rc = run_pods(c, &pods, (enum place_policy)a);
+			strcmp(algorithm, place_names[a]) == 0) {
+			rc = run_pods(c, &pods, (enum place_policy)a, y[n]);
+			curves[n] = (struct backtest_curve){ place_names[a], y[n] };
+			n++;
+		}
+	for (int k = 0; k < PLACE_PERCENTS; k++)
+		x[k] = k;
+	backtest_report_curves(&report, "GPUs in use as pods arrive", "GPUs asked for, %",
+		"GPUs in use, %", x, PLACE_PERCENTS, curves, n);
 	free(c->nodes);
 	free(pods.items);
 	free(c);
@@ -374,13 +501,56 @@ static int backtest(struct session *s)
 	return 0;
 }
 
+/* The command that gives the same results, for whoever reads the page. */
+static void command_text(struct buf *out)
+{
+	buf_adds(out, "rnp-price backtest");
+	for (int i = 0; i < histories.n; i++)
+		buf_addf(out, " --history %s", histories.items[i]);
+	if (histories.n)
+		buf_addf(out, " --worlds %s", worlds);
+	if (policy_names)
+		buf_addf(out, " --policy %s", policy_names);
+	if (jobs_path)
+		buf_addf(out, " --jobs %s --gpus %lld", jobs_path, (long long)gpus);
+	if (pods_path)
+		buf_addf(out, " --pods %s --nodes %s --runs %lld", pods_path, nodes_path,
+			(long long)runs);
+	if (!histories.n)
+		buf_addf(out, " --algorithm %s", algorithm);
+	buf_addf(out, " --seed %lld", (long long)seed);
+}
+
+static int write_files(void)
+{
+	struct buf command = BUF_INIT;
+	int rc;
+
+	command_text(&command);
+	rc = backtest_report_save(&report, plot_path, report_path, buf_text(&command));
+	buf_release(&command);
+	return rc;
+}
+
+static int check_places(void)
+{
+	if (plot_path && io_check_place(plot_path) < 0)
+		return -1;
+	return report_path ? io_check_place(report_path) : 0;
+}
+
 static int run(int n, char **args)
 {
 	struct session *s = xcalloc(1, sizeof *s);
-	int rc = backtest(s);
+	int rc = check_places();
 
 	(void)n;
 	(void)args;
+	if (rc == 0)
+		rc = backtest(s);
+	if (rc == 0 && (plot_path || report_path))
+		rc = write_files();
+	backtest_report_release(&report);
 	for (int i = 0; i < SERIES_MAX; i++)
 		world_series_release(&s->series[i]);
 	free(s);
@@ -398,7 +568,7 @@ const struct command command_backtest = {
 		"lengths of leases. Writes one rnp.backtest record per kind of world and policy, its\n"
 		"revenue over that of the best fixed price or constant ratio in hindsight. With --jobs:\n"
 		"plays a trace of jobs on a cluster under scheduling algorithms instead; with --pods:\n"
-		"places pods that share GPUs on nodes.",
+		"places pods that share GPUs on nodes. --plot and --report draw the results.",
 	.columns =
 		"world,policy,runs,mean_ppm,p10_ppm,worst_ppm,busy_ppm,changes_a_day_ppm,changes_max",
 	.opts = options,

@@ -9,10 +9,15 @@
 #include "common/base/rng.h"
 
 #define CACHE_SLOTS (1u << 18)
-#define TYPICAL     0.999 /* fraction of the pods that have a class */
+#define TYPICAL     0.95 /* fraction of the pods that have a class */
+#define TRACE_LOAD  1.3  /* GPUs asked for, of all */
+#define TRACE_MAX   100  /* times the pods: a trace that asks for few GPUs ends */
+#define SCORE_MAX   100
+#define CPU_LARGEST 128000.0 /* milli, of the largest node: the unit of a free share */
+#define GPU_LARGEST (PLACE_GPUS_MAX * PLACE_MILLI)
 
-const char *const place_names[PLACE_POLICIES] = { "random", "dot-product", "best-fit",
-	"fgd" };
+const char *const place_names[PLACE_POLICIES] = { "random", "dot-product",
+	"gpu-clustering", "gpu-packing", "best-fit", "fgd" };
 
 /* --- classes -------------------------------------------------------------------------------- */
 
@@ -101,6 +106,12 @@ static bool is_part(const struct place_pod *p)
 	return p->gpus == 1 && p->milli < PLACE_MILLI;
 }
 
+/* Returns the bit of a pod's kind: a part of a GPU, one GPU, two, ... */
+static uint16_t kind_of(const struct place_pod *p)
+{
+	return (uint16_t)(1u << (is_part(p) ? 0 : p->gpus));
+}
+
 double place_fragments(const struct place_classes *c, const struct place_node *n)
 {
 	double sum = 0;
@@ -132,6 +143,8 @@ static void take(struct place_node *n, const struct place_pod *p, int gpu)
 
 	n->cpu_milli -= p->cpu_milli;
 	n->memory_mib -= p->memory_mib;
+	if (p->gpus)
+		n->kinds |= kind_of(p);
 	if (gpu >= 0) {
 		n->left[gpu] -= p->milli;
 		return;
@@ -210,15 +223,19 @@ static double growth(struct place_cluster *c, const struct place_node *n,
 	return (double)(float)best;
 }
 
-/* --- policies: what is smallest goes first ------------------------------------------------------ */
+/* --- policies ---------------------------------------------------------------------------------
+ *
+ * A policy gives each node a whole number from 0 to 100, as the schedulers did whose figures
+ * pricing.md states; the first of those with the highest is taken. Whole numbers matter: to the
+ * dot product, for example, most nodes are equal. */
 
-static double gpu_free(const struct place_node *n)
+static int gpu_free(const struct place_node *n)
 {
 	int sum = 0;
 
 	for (int g = 0; g < n->ngpus; g++)
 		sum += n->left[g];
-	return (double)sum / PLACE_MILLI;
+	return sum;
 }
 
 /* Returns the fullest GPU on which a fraction fits. */
@@ -234,34 +251,121 @@ static int tightest(const struct place_node *n, const struct place_pod *p)
 	return best;
 }
 
-/* Returns the free resources of a node in all dimensions, each relative to the largest machine. */
-static double rest_after(const struct place_node *n, const struct place_pod *p)
+/* Returns one of the GPUs on which a fraction fits. */
+static int any_gpu(const struct place_node *n, const struct place_pod *p, uint64_t luck)
 {
-	return (double)(n->cpu_milli - p->cpu_milli) / 128000 +
-		(gpu_free(n) - p->gpus * p->milli / (double)PLACE_MILLI) /
-		PLACE_GPUS_MAX +
-		(double)(n->memory_mib - p->memory_mib) / 1048576;
+	int fitting = is_part(p) ? gpus_with(n, p->milli) : 0, wanted;
+
+	if (!fitting)
+		return -1;
+	wanted = (int)(luck % (uint64_t)fitting);
+	for (int g = 0; g < n->ngpus; g++)
+		if (n->left[g] >= p->milli && wanted-- == 0)
+			return g;
+	return -1;
 }
 
-static double dot_product(const struct place_node *n, const struct place_pod *p)
+/* Little left is good: of CPU and GPUs, relative to the largest node. */
+static int score_best_fit(const struct place_node *n, const struct place_pod *p)
 {
-	return (double)n->cpu_milli / 128000 * ((double)p->cpu_milli / 128000) +
-		gpu_free(n) / PLACE_GPUS_MAX *
-		(p->gpus * p->milli / (double)PLACE_MILLI / PLACE_GPUS_MAX) +
-		(double)n->memory_mib / 1048576 * ((double)p->memory_mib / 1048576);
+	double cpu = (double)(n->cpu_milli - p->cpu_milli) / CPU_LARGEST;
+	double gpu = (double)(gpu_free(n) - p->gpus * p->milli) / GPU_LARGEST;
+
+	return (int)((1 - 0.5 * cpu - 0.5 * gpu) * SCORE_MAX);
 }
 
-static double score(struct place_cluster *c, enum place_policy policy,
+/* Free and requested resources should point in different directions (Tetris, SIGCOMM 2014, turned
+ * around: what is plentiful is kept). */
+static int score_dot_product(const struct place_node *n, const struct place_pod *p)
+{
+	double cpu = (double)n->cpu_milli / CPU_LARGEST *
+		((double)p->cpu_milli / CPU_LARGEST);
+	double gpu = (double)gpu_free(n) / GPU_LARGEST *
+		((double)(p->gpus * p->milli) / GPU_LARGEST);
+
+	return (int)((1 - (cpu + gpu) / 2) * SCORE_MAX);
+}
+
+/* Pods of one kind go together (Gandiva, OSDI 2018): onto nodes that only run this kind, then
+ * those that also run it, then empty ones; within each, the fullest. */
+static int score_clustering(const struct place_node *n, const struct place_pod *p)
+{
+	const int quarter = SCORE_MAX / 4;
+	int full = quarter * (GPU_LARGEST - gpu_free(n)) / GPU_LARGEST;
+
+	if (!p->gpus)
+		return 0;
+	if (n->kinds & kind_of(p))
+		return full + (n->kinds == kind_of(p) ? 3 : 2) * quarter;
+	return n->kinds ? full : full + quarter;
+}
+
+/* Returns the free thousandths of the fullest GPUs that the pod fits on, and how many of these are
+ * wholly free. */
+static int fullest(const struct place_node *n, const struct place_pod *p, int *whole)
+{
+	bool used[PLACE_GPUS_MAX] = { false };
+	int sum = 0;
+
+	*whole = 0;
+	for (int k = 0; k < p->gpus; k++) {
+		int best = -1;
+
+		for (int g = 0; g < n->ngpus; g++)
+			if (!used[g] && n->left[g] >= p->milli &&
+				(best < 0 || n->left[g] < n->left[best]))
+				best = g;
+		if (best < 0)
+			break;
+		used[best] = true;
+		sum += n->left[best];
+		*whole += n->left[best] == PLACE_MILLI;
+	}
+	return sum;
+}
+
+/* GPUs that are in use, then free ones of nodes in use, then those of empty nodes (Themis,
+ * MLaaS in the Wild, NSDI 2022). */
+static int score_packing(const struct place_node *n, const struct place_pod *p)
+{
+	int empty = gpus_with(n, PLACE_MILLI), whole, left, score;
+
+	if (!p->gpus)
+		return 0;
+	if (empty == n->ngpus) {
+		score = SCORE_MAX / 3 - empty;
+		return score > empty ? score : empty;
+	}
+	left = fullest(n, p, &whole);
+	if (whole) {
+		score = SCORE_MAX / 2 - whole;
+		return score > SCORE_MAX / 3 ? score : SCORE_MAX / 3;
+	}
+	score = SCORE_MAX - left * 100 / PLACE_MILLI / 10;
+	return score > SCORE_MAX / 2 ? score : SCORE_MAX / 2;
+}
+
+static int score_of_growth(double growth)
+{
+	return (int)(SCORE_MAX / (1 + exp(growth / PLACE_MILLI)));
+}
+
+/* Returns the node's score; *gpu becomes the GPU for a fraction. */
+static int score(struct place_cluster *c, enum place_policy policy,
 	const struct place_node *n, const struct place_pod *p, int *gpu)
 {
 	*gpu = tightest(n, p);
 	switch (policy) {
 	case PLACE_DOT_PRODUCT:
-		return dot_product(n, p);
+		return score_dot_product(n, p);
+	case PLACE_CLUSTERING:
+		return score_clustering(n, p);
+	case PLACE_PACKING:
+		return score_packing(n, p);
 	case PLACE_BEST_FIT:
-		return rest_after(n, p);
+		return score_best_fit(n, p);
 	case PLACE_FGD:
-		return growth(c, n, p, gpu);
+		return score_of_growth(growth(c, n, p, gpu));
 	default:
 		return 0;
 	}
@@ -273,7 +377,7 @@ void place_open(struct place_cluster *c)
 	c->gpu_left = 0;
 	for (size_t i = 0; i < c->n; i++) {
 		c->gpus += c->nodes[i].ngpus;
-		c->gpu_left += gpu_free(&c->nodes[i]);
+		c->gpu_left += (double)gpu_free(&c->nodes[i]) / PLACE_MILLI;
 	}
 	c->cache = xcalloc(1, sizeof *c->cache);
 }
@@ -287,34 +391,27 @@ void place_close(struct place_cluster *c)
 bool place_choose(struct place_cluster *c, enum place_policy policy,
 	const struct place_pod *pod, uint64_t luck, struct place_choice *out)
 {
-	double best = INFINITY;
-	size_t fitting = 0, wanted = 0;
-	bool found = false;
+	int best = -1;
+	uint64_t fitting = 0;
 
-	if (policy == PLACE_RANDOM) {
-		for (size_t i = 0; i < c->n; i++)
-			fitting += fits(&c->nodes[i], pod);
-		wanted = fitting ? luck % fitting : 0;
-		fitting = 0;
-	}
 	for (size_t i = 0; i < c->n; i++) {
 		const struct place_node *n = &c->nodes[i];
-		double s;
-		int gpu;
+		int s, gpu;
 
 		if (!fits(n, pod))
 			continue;
-		s = policy == PLACE_RANDOM ? (fitting++ == wanted ? 0 : 1) :
-					     score(c, policy, n, pod, &gpu);
-		if (policy == PLACE_RANDOM)
-			gpu = tightest(n, pod);
-		if (s < best) {
-			best = s;
-			*out = (struct place_choice){ i, gpu };
-			found = true;
-		}
+		s = score(c, policy, n, pod, &gpu);
+		fitting++;
+		/* at random, each of k stays with probability 1 / k */
+		if (policy == PLACE_RANDOM ? mix(luck, fitting) % fitting != 0 :
+					     s <= best)
+			continue;
+		best = s;
+		*out = (struct place_choice){ i, gpu };
 	}
-	return found;
+	if (best >= 0 && policy == PLACE_RANDOM)
+		out->gpu = any_gpu(&c->nodes[out->node], pod, mix(luck, 0));
+	return best >= 0;
 }
 
 void place_assign(struct place_cluster *c, const struct place_pod *pod,
@@ -337,14 +434,57 @@ static double all_fragments(const struct place_cluster *c)
 	return sum / PLACE_MILLI / (double)c->gpus;
 }
 
+static double gpus_of(const struct place_pod *p)
+{
+	return p->gpus * p->milli / (double)PLACE_MILLI;
+}
+
+/* Returns the arrivals: each pod once, as many more as ask for `wanted` GPUs together, drawn from
+ * them, all shuffled. */
+static const struct place_pod **arrivals(const struct place_pod *pods, size_t npods,
+	double wanted, struct rng *r, size_t *n)
+{
+	size_t max = TRACE_MAX * npods, cap = 0;
+	const struct place_pod **all = NULL;
+	double sum = 0;
+
+	for (*n = 0; *n < npods || (sum < wanted && *n < max); ++*n) {
+		all = xgrow(all, &cap, *n + 1, sizeof *all);
+		all[*n] = &pods[*n < npods ? *n : rng_below(r, npods)];
+		sum += gpus_of(all[*n]);
+	}
+	for (size_t i = *n; i > 1; i--) {
+		size_t j = rng_below(r, i);
+		const struct place_pod *p = all[i - 1];
+
+		all[i - 1] = all[j];
+		all[j] = p;
+	}
+	return all;
+}
+
+/* Equal nodes are taken in the order of the list, which should therefore not be that of a file
+ * sorted by model. */
+static void shuffle_nodes(struct place_cluster *c, struct rng *r)
+{
+	for (size_t i = c->n; i > 1; i--) {
+		size_t j = rng_below(r, i);
+		struct place_node n = c->nodes[i - 1];
+
+		c->nodes[i - 1] = c->nodes[j];
+		c->nodes[j] = n;
+	}
+}
+
 void place_trace(const struct place_cluster *empty, enum place_policy policy,
 	const struct place_pod *pods, size_t npods, uint64_t seed,
 	struct place_result *out)
 {
 	struct place_cluster c = *empty;
-	size_t *order = xmalloc((npods + 1) * sizeof *order), at = 0;
+	const struct place_pod **order;
 	double arrived = 0, all;
 	struct rng r;
+	size_t n, percent = 0;
 
 	memset(out, 0, sizeof *out);
 	c.nodes = xmalloc((c.n + 1) * sizeof *c.nodes);
@@ -352,25 +492,21 @@ void place_trace(const struct place_cluster *empty, enum place_policy policy,
 	place_open(&c);
 	all = c.gpu_left;
 	rng_seed(&r, seed, 17);
-	for (size_t i = 0; i < npods; i++) {
-		size_t j = rng_below(&r, i + 1);
-
-		order[i] = order[j];
-		order[j] = i;
-	}
-	while (arrived < 1.3 * all && out->pods < 100 * (long)npods) {
-		const struct place_pod *p =
-			&pods[at < npods ? order[at] : rng_below(&r, npods)];
+	shuffle_nodes(&c, &r);
+	order = arrivals(pods, npods, TRACE_LOAD * all, &r, &n);
+	for (size_t i = 0; i < n && arrived < TRACE_LOAD * all; i++) {
+		const struct place_pod *p = order[i];
 		struct place_choice choice;
 		double before = arrived;
 
-		at++;
 		out->pods++;
 		if (place_choose(&c, policy, p, rng_u64(&r), &choice))
 			place_assign(&c, p, &choice);
 		else
 			out->failed++;
-		arrived += p->gpus * p->milli / (double)PLACE_MILLI;
+		arrived += gpus_of(p);
+		while (percent < PLACE_PERCENTS && arrived >= (double)percent / 100 * all)
+			out->allocated[percent++] = 1 - c.gpu_left / all;
 		if (before < 0.8 * all && arrived >= 0.8 * all)
 			out->fragments_80 = all_fragments(&c);
 		if (before < all && arrived >= all)

@@ -16,10 +16,13 @@
 #define PLACE_GPUS_MAX    8
 #define PLACE_MILLI       1000 /* parts of a GPU */
 #define PLACE_CLASSES_MAX 512
+#define PLACE_PERCENTS    131 /* of the GPUs that a trace asks for, 0 to 130 */
 
 enum place_policy {
 	PLACE_RANDOM,
 	PLACE_DOT_PRODUCT, /* the smallest product of free and requested resources */
+	PLACE_CLUSTERING,  /* pods of one kind together */
+	PLACE_PACKING,     /* GPUs in use first, then nodes in use */
 	PLACE_BEST_FIT,    /* the smallest remainder */
 	PLACE_FGD,
 	PLACE_POLICIES
@@ -30,6 +33,8 @@ struct place_node {
 	int64_t cpu_milli, memory_mib; /* free */
 	int ngpus;
 	int left[PLACE_GPUS_MAX]; /* free thousandths of each GPU */
+	uint16_t
+		kinds; /* of pods that came: bit 0 parts of a GPU, bit k those with k GPUs */
 };
 
 struct place_pod {
@@ -55,7 +60,7 @@ struct place_cluster {
 	struct place_cache *cache; /* cached costs of assignments; see place_open */
 };
 
-/* Groups n pods into classes: the most frequent ones, until they cover 99.9% of all; also sets
+/* Groups n pods into classes: the most frequent ones, until they cover 95% of all; also sets
  * each pod's class (-1: a rare one). */
 void place_classify(struct place_classes *c, struct place_pod *pods, size_t n);
 
@@ -64,7 +69,7 @@ void place_open(
 void place_close(struct place_cluster *c);
 
 /* Chooses the node for a pod and, for a fraction of a GPU, which one; luck is a random number
- * for PLACE_RANDOM. Returns false if it fits nowhere. */
+ * for PLACE_RANDOM; of equal nodes the first is taken. Returns false if it fits nowhere. */
 struct place_choice {
 	size_t node;
 	int gpu; /* for a fraction; else -1: the first free whole ones */
@@ -77,12 +82,13 @@ void place_assign(struct place_cluster *c, const struct place_pod *pod,
 /* Returns the expected fragments of one node, in thousandths of a GPU. */
 double place_fragments(const struct place_classes *classes, const struct place_node *n);
 
-/* Lets pods arrive, in shuffled order and, once all have arrived, drawn again, until their GPUs
- * are 130% of the cluster's. */
+/* Shuffles the nodes. Lets pods arrive in shuffled order, all of them and as many drawn again, until their GPUs are
+ * 130% of the cluster's. */
 struct place_result {
 	double allocated_100,
 		allocated_130; /* fraction of the GPUs, after so many percent arrived */
 	double fragments_80;   /* fraction of the GPUs, in expectation */
+	double allocated[PLACE_PERCENTS]; /* after each percent has arrived */
 	long pods, failed;
 };
 void place_trace(const struct place_cluster *empty, enum place_policy policy,

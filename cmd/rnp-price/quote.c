@@ -1,5 +1,5 @@
 /* quote.c - rnp-price quote: sets the price of a node, below its rivals but not below its
- * floor. */
+ * floor. long because its options and all that it reads are here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,8 @@ static struct quote_rules rules = {
 	.hysteresis_ppm = 20000,
 };
 static const char *leases_path;
-static int64_t hours, units = 1;
+static int64_t hours, units = 1, peak_ppm;
+static const char *surcharges = "rnp-004";
 static bool floor_if_empty;
 
 static const struct opt options[] = {
@@ -87,6 +88,18 @@ static const struct opt options[] = {
 		.to = &policy_name,
 		.metavar = "P",
 		.help = "network fee and reference chip (default rnp-021)" },
+	{ .name = "surcharges",
+		.kind = OPT_TEXT,
+		.to = &surcharges,
+		.metavar = "P",
+		.help = "policy whose surcharges compare links (default rnp-004; none: links are alike)" },
+	{ .name = "peak",
+		.kind = OPT_I64,
+		.to = &peak_ppm,
+		.metavar = "PPM",
+		.min = 0,
+		.max = 10000000,
+		.help = "ask so much more in the hours of the node's label peak_hours" },
 	{ .name = "undercut",
 		.kind = OPT_I64,
 		.to = &rules.undercut_ppm,
@@ -135,6 +148,7 @@ struct session {
 	struct leases leases;
 	struct fit fit;
 	struct fit_price fitted;
+	struct worth worth;
 	bool *seen;
 	struct quote quote;
 	int64_t memory_bytes; /* of one GPU; 0: not known */
@@ -246,6 +260,69 @@ static int read_policy(struct session *s)
 	return 0;
 }
 
+/* --- links, places, hours -------------------------------------------------------------------- */
+
+static int64_t link_of(const struct session *s, const char *key)
+{
+	const json_t *v = json_object_get(json_object_get(s->node, "network"), key);
+
+	return json_is_integer(v) ? (int64_t)json_integer_value(v) : WORTH_UNKNOWN;
+}
+
+static const char *label_of(const struct session *s, const char *key)
+{
+	return json_string_value(
+		json_object_get(json_object_get(s->node, "labels"), key));
+}
+
+static int read_surcharges(struct session *s)
+{
+	struct policy p = POLICY_INIT;
+	const json_t *tiers = NULL;
+
+	if (strcmp(surcharges, "none") != 0) {
+		if (policy_load(&p, surcharges) < 0)
+			return -1;
+		tiers = json_object_get(json_object_get(p.doc, "prices"), "connectivity");
+		if (!tiers) {
+			err_set(EX_DATAERR, "policy '%s' has no prices.connectivity",
+				p.name);
+			policy_release(&p);
+			return -1;
+		}
+	}
+	worth_init(&s->worth, tiers, link_of(s, "down_bps"), link_of(s, "up_bps"));
+	policy_release(&p);
+	s->worth.country = label_of(s, "country");
+	s->in.worth = &s->worth;
+	return 0;
+}
+
+/* Whether an hour of the day lies in "17-22" or "22-6", which goes over midnight. The schema has
+ * checked the form. */
+static bool is_peak(const char *span, int hour)
+{
+	int from, to;
+
+	if (!span || sscanf(span, "%d-%d", &from, &to) != 2)
+		return false;
+	return from < to ? hour >= from && hour < to : hour >= from || hour < to;
+}
+
+static int read_peak(struct session *s)
+{
+	const char *span = label_of(s, "peak_hours");
+
+	if (!peak_ppm)
+		return 0;
+	if (!span)
+		return err_set(EX_DATAERR,
+			"%s: --peak, and the node has no label peak_hours", node_path);
+	if (is_peak(span, (int)(s->now_ms / 3600000 % 24)))
+		s->in.peak_ppm = peak_ppm;
+	return 0;
+}
+
 /* --- what is written ---------------------------------------------------------------------- */
 
 static json_t *spec_of(const struct session *s)
@@ -323,6 +400,10 @@ static int write_quote(const struct session *s)
 	json_set_i64(r, "floor_uusd", q->floor_uusd);
 	if (q->rival_uusd >= 0)
 		json_set_i64(r, "rival_uusd", q->rival_uusd);
+	if (q->worth_uusd != q->rival_uusd)
+		json_set_i64(r, "rival_worth_uusd", q->worth_uusd);
+	if (s->worth.surcharge_ppm >= 0)
+		json_set_i64(r, "surcharge_ppm", s->worth.surcharge_ppm);
 	if (q->proportion_uusd >= 0)
 		json_set_i64(r, "proportion_uusd", q->proportion_uusd);
 	if (s->in.mid_uusd >= 0)
@@ -369,6 +450,7 @@ static int ask_fit(struct session *s)
 
 	if (fit_load(&s->fit, fit_path) < 0)
 		return -1;
+	s->worth.fit = &s->fit;
 	if (!fit_price(&s->fit, &q, &s->fitted))
 		return 0;
 	s->in.low_uusd = s->fitted.low_uusd;
@@ -467,7 +549,8 @@ static int price(struct session *s)
 
 static int quote(struct session *s, int n, char **args)
 {
-	if (read_node(s) < 0 || read_costs(s) < 0 || read_policy(s) < 0)
+	if (read_node(s) < 0 || read_costs(s) < 0 || read_policy(s) < 0 ||
+		read_surcharges(s) < 0 || read_peak(s) < 0)
 		return -1;
 	if (bench_path &&
 		records_each((char **)&bench_path, 1, JSON_RECORD_BYTES_MAX, use_bench,

@@ -90,8 +90,11 @@ static int64_t reference_rate(const struct quote_input *in,
 	int64_t rate = 0;
 
 	rivals_find(&r, &question);
-	if (r.nhosts)
-		rate = r.hosts[(r.nhosts - 1) / 2]->uusd_per_gpu_hour;
+	if (r.nhosts) {
+		const struct offer *middle = r.hosts[(r.nhosts - 1) / 2];
+
+		rate = worth_of(in->worth, middle, middle->uusd_per_gpu_hour);
+	}
 	rivals_release(&r);
 	return rate;
 }
@@ -119,6 +122,38 @@ static int64_t proportion(const struct quote_input *in, const struct quote_rules
 
 /* --- the price ---------------------------------------------------------------------------- */
 
+/* Returns what a rival's price is worth for the whole node. */
+static int64_t worth_for(const struct quote_input *in, const struct offer *o)
+{
+	return worth_of(in->worth, o, o->uusd_per_gpu_hour * in->gpu_count);
+}
+
+/* Returns the rival to which a customer of this node would go: the cheapest for what it is. */
+static const struct offer *best_rival(const struct quote_input *in,
+	const struct rivals *r)
+{
+	const struct offer *best = r->hosts[0];
+
+	for (size_t i = 1; i < r->nhosts; i++)
+		if (worth_for(in, r->hosts[i]) < worth_for(in, best))
+			best = r->hosts[i];
+	return best;
+}
+
+static void explain_worth(struct quote *q, const struct quote_input *in,
+	const struct offer *rival)
+{
+	const struct worth_tier *t = worth_tier(in->worth, rival->down_bps,
+		rival->up_bps);
+
+	explain(q->why,
+		"worth: on a link and in a place like ours, that is %s $/h (our link: +%lld ppm; "
+		"theirs: %s, +%lld ppm)",
+		cost_usd(q->worth_uusd),
+		(long long)(in->worth->surcharge_ppm > 0 ? in->worth->surcharge_ppm : 0),
+		t ? t->name : "no tier", (long long)(t ? t->surcharge_ppm : 0));
+}
+
 /* what the customer should pay so that this node is just below the rival */
 static int64_t just_under(int64_t rival_uusd, int64_t undercut_ppm)
 {
@@ -130,15 +165,23 @@ static int64_t just_under(int64_t rival_uusd, int64_t undercut_ppm)
 static int64_t against_rival(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules, const struct rivals *r)
 {
-	const struct offer *rival = r->hosts[0];
+	const struct offer *rival = best_rival(in, r);
 	int64_t target, ask;
 
 	q->rival_uusd = rival->uusd_per_gpu_hour * in->gpu_count;
+	q->worth_uusd = worth_for(in, rival);
 	explain(q->why, "rival: %s %s, %s $/h a GPU%s, %s $/h for %lld", rival->market,
 		rival->id, cost_usd(rival->uusd_per_gpu_hour),
 		r->same_count ? "" : " (none has as many GPUs: by half to twice as many)",
 		cost_usd(q->rival_uusd), (long long)in->gpu_count);
-	target = just_under(q->rival_uusd, rules->undercut_ppm);
+	if (q->worth_uusd != q->rival_uusd)
+		explain_worth(q, in, rival);
+	target = just_under(q->worth_uusd, rules->undercut_ppm);
+	if (in->peak_ppm && !in->demand) {
+		target = muldiv_half_up(target, MONEY_PPM + in->peak_ppm, MONEY_PPM);
+		explain(q->why, "peak: at this hour %lld ppm more, %s $/h",
+			(long long)in->peak_ppm, cost_usd(target));
+	}
 	ask = quote_ask(target, rules->fee_ppm);
 	explain(q->why,
 		"just under: %lld ppm less is %s $/h for the customer, an ask of %s $/h",
@@ -193,10 +236,10 @@ void quote_market(struct demand_market *m, const struct quote_input *in,
 	m->n = 0;
 	if (!r->nhosts)
 		return;
-	m->lowest = (double)(r->hosts[0]->uusd_per_gpu_hour * in->gpu_count);
+	m->lowest = (double)worth_for(in, best_rival(in, r));
 	for (size_t i = 0; i < r->nhosts && m->n < DEMAND_SELLERS_MAX; i++)
 		m->sellers[m->n++] = (struct demand_seller){
-			(double)(r->hosts[i]->uusd_per_gpu_hour * in->gpu_count), 1
+			(double)worth_for(in, r->hosts[i]), 1
 		};
 }
 
@@ -249,7 +292,8 @@ static int64_t damp(struct quote *q, const struct quote_input *in,
 
 	if (last < 0 || change == 0 || last < in->floor_uusd || q->occupancy >= 0)
 		return ask; /* if customers were observed, that decided about the change too */
-	if (q->rival_uusd >= 0 && quote_customer(last, rules->fee_ppm) >= q->rival_uusd)
+	if (q->rival_uusd >= 0 && quote_customer(last, rules->fee_ppm) >= q->worth_uusd &&
+		!in->peak_ppm)
 		return ask;
 	if (quote_customer(last, rules->fee_ppm) < own_uusd)
 		return ask;
@@ -303,7 +347,7 @@ void quote_price(struct quote *q, const struct quote_input *in,
 	int64_t ask = 0, own_uusd = 0;
 
 	q->floor_uusd = in->floor_uusd;
-	q->rival_uusd = q->proportion_uusd = QUOTE_NONE;
+	q->rival_uusd = q->worth_uusd = q->proportion_uusd = QUOTE_NONE;
 	q->basis = QUOTE_BLIND;
 	q->occupancy = q->occupancy_under = -1;
 	q->held = false;

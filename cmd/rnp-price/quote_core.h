@@ -14,6 +14,7 @@
 
 #include "cmd/rnp-price/demand.h"
 #include "cmd/rnp-price/rivals.h"
+#include "cmd/rnp-price/worth.h"
 
 #define QUOTE_NONE (-1)
 
@@ -37,6 +38,9 @@ struct quote_input {
 	int64_t last_ask_uusd; /* QUOTE_NONE: there is no last price */
 	const struct offer_list *offers;
 	const bool *seen; /* as in rivals_question; NULL: no history */
+	const struct worth
+		*worth; /* how links and places are compared; NULL: they are not */
+	int64_t peak_ppm; /* added to what is asked at this hour, unless customers are observed */
 	/* The belief about customers, NULL: none; idle units, at least 1; additional cost of an
 	 * hour of work; when the last price was set, and how often it changed today */
 	const struct demand *demand;
@@ -55,6 +59,7 @@ enum quote_basis { QUOTE_BLIND, QUOTE_NO_GPU, QUOTE_MODEL, QUOTE_OWN, QUOTE_RIVA
 struct quote {
 	int64_t ask_uusd, customer_uusd, floor_uusd;
 	int64_t rival_uusd;      /* QUOTE_NONE: no comparable rival */
+	int64_t worth_uusd;      /* the same on a link and in a place like ours */
 	int64_t proportion_uusd; /* RNP-021's, of the whole node; QUOTE_NONE: unknown */
 	enum quote_basis basis;
 	double occupancy,
