@@ -5,11 +5,13 @@
 #include <math.h>
 #include <string.h>
 
-#define ASKS 56
-#define ASKS_FINE \
-	9 /* of them just under the lowest rival's price, where customers change sides */
+#define ASKS        56
+#define ASKS_BELOW  8    /* of them well under the lowest rival's price */
+#define ASKS_FINE   9    /* just under it, where customers change sides */
 #define ASK_LOW     0.80 /* times the lowest rival's price */
 #define ASK_HIGH    4.00
+#define UNITS_MAX   64   /* more are computed in as many equal lots */
+#define ITERATIONS  12   /* of policies; most beliefs need four */
 #define LOAD_LOW    0.03 /* rate times the prior's mean lease, at the lowest price */
 #define LOAD_HIGH   40.0
 #define LOAD_SPREAD 1.25 /* standard deviation of its logarithm in the prior */
@@ -18,8 +20,6 @@
 #define LEASE_PRIOR 12.0 /* hours */
 #define USUAL_KEEP \
 	0.98 /* weight of the old value in the smoothed rate at each observation */
-#define CURIOUS \
-	0.25 /* standard deviations of occupancy that count as gained: what is unknown is tried */
 #define WEIGHT_MIN 1e-12
 
 /* How customers choose: they spread over all sellers; or by a power of the price over the
@@ -169,109 +169,185 @@ bool demand_observe(struct demand *d, const struct demand_market *m, double ask,
 	return true;
 }
 
-/* Returns the expected occupancy at a ratio of the lowest price, over the whole belief; *spread
- * becomes its standard deviation. */
-static double occupancy(const struct demand *d, const struct demand_question *q,
-	double ratio, const double weights[DEMAND_SHAPES],
-	const double loads[DEMAND_RATES], double *spread)
+/* --- the best asks ---------------------------------------------------------------------------- */
+
+/* The chain of all units: state k has k of them leased. */
+struct plan {
+	int units;     /* or lots of units */
+	double lot;    /* units in one of them */
+	double length; /* of a lease, mean hours */
+	double working;
+	int nasks; /* that may be chosen; asks[nasks] is another one that is looked at */
+	double asks[ASKS + 1];
+	double rates[ASKS + 1]
+		    [UNITS_MAX + 1]; /* leases per hour with so many idle units */
+	int best[UNITS_MAX];         /* the ask of each state */
+	double more[UNITS_MAX]; /* what one more leased unit is worth in each state */
+	double value, occupancy;
+};
+
+/* Returns the i-th ratio to the lowest price, ascending: even steps of the logarithm, with finer
+ * ones from 0.955 to 0.995. */
+static double ask_ratio(int i)
 {
-	double sum = 0, squares = 0;
+	const int above = ASKS - ASKS_BELOW - ASKS_FINE;
 
+	if (i < ASKS_BELOW)
+		return ASK_LOW * pow(0.955 / ASK_LOW, (double)i / ASKS_BELOW);
+	if (i < ASKS_BELOW + ASKS_FINE)
+		return 0.955 + 0.005 * (i - ASKS_BELOW);
+	return pow(ASK_HIGH, (double)(i - ASKS_BELOW - ASKS_FINE) / (above - 1)) * 1.002;
+}
+
+/* Adds the rates of one shape, whose expected rate at the lowest price is `mean`. */
+static void add_rates(struct plan *p, const struct shape *s, double mean, double weight,
+	double usual, double lowest)
+{
+	for (int a = 0; a <= p->nasks; a++) {
+		double ratio = p->asks[a] / lowest, w = pow(ratio, -s->steep);
+
+		for (int n = 1; n <= p->units; n++)
+			p->rates[a][n] += mean * n *
+				(s->kind == SPREAD ?
+						w / (n * p->lot * w + weight) / usual :
+						shape_rate(s, ratio, 1, 0, 1));
+	}
+}
+
+/* Fills in asks and rates. other: an ask that is looked at, too. */
+static void plan_open(struct plan *p, const struct demand *d,
+	const struct demand_question *q, double other)
+{
+	double rates[DEMAND_RATES], lowest = q->market->lowest;
+	double units = q->units > q->idle ? q->units : q->idle;
+
+	memset(p, 0, sizeof *p);
+	p->units = units > UNITS_MAX ? UNITS_MAX : units > 1 ? (int)units : 1;
+	p->lot = units > UNITS_MAX ? units / UNITS_MAX : 1;
+	p->length = demand_mean_lease(d);
+	p->working = q->working;
+	for (int i = 0; i < ASKS; i++)
+		if (ask_ratio(i) * lowest >= q->floor)
+			p->asks[p->nasks++] = ask_ratio(i) * lowest;
+	if (!p->nasks)
+		p->asks[p->nasks++] = q->floor;
+	p->asks[p->nasks] = other > 0 ? other : lowest;
+	rates_of(rates);
 	for (int s = 0; s < DEMAND_SHAPES; s++) {
-		double usual = d->usual[s] > 0 ? d->usual[s] : lowest_rate(weights[s]);
-		double shape = shape_rate(&shapes[s], ratio, q->idle, weights[s], usual);
+		double weight = shapes[s].kind == SPREAD ?
+			rivals_weight(q->market, shapes[s].steep) :
+			0;
+		double mean = 0;
 
-		for (int i = 0; i < DEMAND_RATES; i++) {
-			double busy = loads[i] * shape / (1 + loads[i] * shape);
+		for (int i = 0; i < DEMAND_RATES; i++)
+			mean += d->weights[s][i] * rates[i];
+		add_rates(p, &shapes[s], mean, weight,
+			d->usual[s] > 0 ? d->usual[s] : lowest_rate(weight), lowest);
+	}
+}
 
-			sum += d->weights[s][i] * busy;
-			squares += d->weights[s][i] * busy * busy;
+/* Computes value, occupancy and more[] of the asks in best[]. */
+static void plan_value(struct plan *p)
+{
+	double part = 1, sum = 1, earned = 0, leased = 0, gain, before = 0;
+
+	for (int k = 0; k < p->units; k++) {
+		double rate = p->rates[p->best[k]][p->units - k];
+
+		earned += part * rate * (p->asks[p->best[k]] - p->working) * p->length;
+		part *= rate * p->length / (k + 1);
+		sum += part;
+		leased += part * (k + 1);
+		if (sum > 1e200) { /* only the last states matter */
+			part *= 1e-200;
+			sum *= 1e-200;
+			earned *= 1e-200;
+			leased *= 1e-200;
 		}
 	}
-	*spread = squares > sum * sum ? sqrt(squares - sum * sum) : 0;
-	return sum;
+	gain = earned / sum;
+	p->value = gain / p->units;
+	p->occupancy = leased / sum / p->units;
+	for (int k = 0; k < p->units; k++) {
+		double rate = p->rates[p->best[k]][p->units - k];
+
+		before = p->more[k] = (gain + k / p->length * before) / rate -
+			(p->asks[p->best[k]] - p->working) * p->length;
+	}
 }
 
-/* Precomputes what does not depend on the ask: the rivals' weight for each shape, the loads. */
-static void prepare(const struct demand *d, const struct demand_market *m,
-	double weights[DEMAND_SHAPES], double loads[DEMAND_RATES])
+/* Returns what an ask gains per hour in state k: leases, and the way to the next state. */
+static double plan_gain(const struct plan *p, int k, int ask)
 {
-	double lease = demand_mean_lease(d);
-
-	for (int s = 0; s < DEMAND_SHAPES; s++)
-		weights[s] = shapes[s].kind == SPREAD ?
-			rivals_weight(m, shapes[s].steep) :
-			0;
-	rates_of(loads);
-	for (int i = 0; i < DEMAND_RATES; i++)
-		loads[i] *= lease;
+	return p->rates[ask][p->units - k] *
+		((p->asks[ask] - p->working) * p->length + p->more[k]);
 }
 
-void demand_value(const struct demand *d, const struct demand_question *q, double ask,
-	struct demand_answer *out)
+/* Finds the best ask of each state. */
+static void plan_solve(struct plan *p)
 {
-	double weights[DEMAND_SHAPES], loads[DEMAND_RATES], spread;
+	bool changed = true;
 
-	prepare(d, q->market, weights, loads);
-	out->ask = ask;
-	out->occupancy = occupancy(d, q, ask / q->market->lowest, weights, loads,
-		&spread);
-	out->value = (ask - q->working) * (out->occupancy + CURIOUS * spread);
+	for (int i = 0; i < ITERATIONS && changed; i++) {
+		plan_value(p);
+		changed = false;
+		for (int k = 0; k < p->units; k++) {
+			int best = p->best[k];
+
+			for (int a = 0; a < p->nasks; a++)
+				if (plan_gain(p, k, a) > plan_gain(p, k, best))
+					best = a;
+			changed |= best != p->best[k];
+			p->best[k] = best;
+		}
+	}
+	plan_value(p);
 }
 
-/* Returns the i-th ratio to the lowest price, ascending from 0.8: even steps of the logarithm,
- * with finer ones from 0.955 to 0.995. */
-static double ask_ratio(int a)
+/* Returns the present state. */
+static int state_of(const struct plan *p, const struct demand_question *q)
 {
-	const int below = 8, above = ASKS - below - ASKS_FINE;
+	int idle = (int)(q->idle / p->lot + 0.5);
 
-	if (a < below)
-		return ASK_LOW * pow(0.955 / ASK_LOW, (double)a / below);
-	if (a < below + ASKS_FINE)
-		return 0.955 + 0.005 * (a - below);
-	return pow(ASK_HIGH, (double)(a - below - ASKS_FINE) / (above - 1)) * 1.002;
+	if (idle < 1)
+		idle = 1;
+	return idle < p->units ? p->units - idle : 0;
 }
 
 void demand_best(const struct demand *d, const struct demand_question *q,
 	struct demand_answer *out)
 {
-	double weights[DEMAND_SHAPES], loads[DEMAND_RATES];
-	double lowest = q->market->lowest;
+	struct plan p;
+	double gain;
+	int k;
 
-	prepare(d, q->market, weights, loads);
-	*out = (struct demand_answer){ .ask = -1, .value = -INFINITY };
-	for (int a = 0; a < ASKS; a++) {
-		double ratio = ask_ratio(a), ask = ratio * lowest, busy, value, spread;
-
-		if (ask < q->floor) {
-			if (a < ASKS - 1)
-				continue;
-			ask = q->floor;
-			ratio = ask / lowest;
-		}
-		busy = occupancy(d, q, ratio, weights, loads, &spread);
-		value = (ask - q->working) * (busy + CURIOUS * spread);
-		if (value > out->value)
-			*out = (struct demand_answer){ ask, value, busy };
-	}
+	plan_open(&p, d, q, q->last);
+	plan_solve(&p);
+	k = state_of(&p, q);
+	gain = plan_gain(&p, k, p.best[k]) - plan_gain(&p, k, p.nasks);
+	*out = (struct demand_answer){ p.asks[p.best[k]], p.value, p.occupancy,
+		p.value > 0 ? gain / (p.value * p.units) : gain };
 }
 
-bool demand_change(const struct demand *d, const struct demand_question *q,
-	const struct demand_rules *rules, double last, double held_hours,
-	int changes_today, const struct demand_answer *best)
+void demand_value(const struct demand *d, const struct demand_question *q, double ask,
+	struct demand_answer *out)
 {
-	struct demand_answer now;
-	double gain;
+	struct plan p;
 
-	if (last < 0 || last < q->floor)
+	plan_open(&p, d, q, ask);
+	for (int k = 0; k < p.units; k++)
+		p.best[k] = p.nasks;
+	plan_value(&p);
+	*out = (struct demand_answer){ ask, p.value, p.occupancy, 0 };
+}
+
+bool demand_change(const struct demand_question *q, const struct demand_rules *rules,
+	double held_hours, int changes_today, const struct demand_answer *best)
+{
+	if (q->last <= 0 || q->last < q->floor)
 		return true;
-	if (changes_today >= rules->changes_max)
+	if (changes_today >= rules->changes_max || best->ask == q->last)
 		return false;
-	demand_value(d, q, last, &now);
-	gain = best->value - now.value;
-	if (!(now.value > 0))
-		return gain > 0;
-	gain /= now.value;
-	return gain >=
+	return best->gain >=
 		(held_hours >= rules->hold_hours ? rules->gain : rules->gain_early);
 }

@@ -8,11 +8,14 @@
  * steepness, and a rate at which an idle unit is leased if it asks what the lowest rival asks.
  * Rates drift: at each step a little of the belief moves to the neighbouring ones.
  *
- * The ask maximises the expectation of price x occupancy less the energy of working; a unit
- * that is leased at rate r for leases of mean length L is busy a fraction r L / (1 + r L) of
- * the time (renewal-reward). A quarter of a standard deviation of that occupancy is added, so
- * that prices about which little is known are tried. Prices are per unit and hour, in any one
- * currency. */
+ * The ask maximises what all units earn in the long run, less the energy of working. It depends
+ * on how many are idle: the last idle unit gets customers that several would share, and waits for
+ * a better price. That is a birth-death chain over the leased units with a price for each state
+ * (Gallego and van Ryzin 1994 for sales; here units come back), solved by policy iteration
+ * (Howard 1960) with the expected rates of the belief. Only the mean length of leases matters
+ * (the chain is insensitive to the rest, as Engset's is). Expected rates are above what expected
+ * occupancy would allow, so that high prices about which little is known are tried first. Prices
+ * are per unit and hour, in any one currency. */
 #ifndef RNP_PRICE_DEMAND_H
 #define RNP_PRICE_DEMAND_H
 
@@ -60,20 +63,26 @@ void demand_lease(struct demand *d, double hours, bool whole);
 struct demand_question {
 	const struct demand_market *market;
 	double idle;    /* units that are or may become idle, at least 1 */
+	double units;   /* all, leased ones included; less than idle: as many as idle */
 	double floor;   /* lower bound of the ask */
 	double working; /* additional cost of an hour of work, per unit */
+	double last;    /* the present ask; <= 0: there is none */
 };
 struct demand_answer {
 	double ask;       /* the ask that earns most */
-	double value;     /* expected per unit and hour */
+	double value;     /* expected per unit and hour, in the long run */
 	double occupancy; /* expected fraction of the time, 0 to 1 */
+	/* what is gained over the last ask while the number of idle units stays, relative to value:
+	 * later asks are the best ones in either case */
+	double gain;
 };
 
-/* Computes the best ask. market must have sellers. */
+/* Computes the best ask now; value and occupancy are those of the best asks in all states. market
+ * must have sellers. */
 void demand_best(const struct demand *d, const struct demand_question *q,
 	struct demand_answer *out);
 
-/* Computes what an ask would earn and how busy it would keep a unit. */
+/* Computes what an ask would earn and how busy it would keep the units if it never changed. */
 void demand_value(const struct demand *d, const struct demand_question *q, double ask,
 	struct demand_answer *out);
 
@@ -89,10 +98,9 @@ struct demand_rules {
 };
 extern const struct demand_rules demand_rules_default;
 
-/* Whether to change from last to the best ask: it earns enough more, and a change is allowed. A
- * last ask below the floor is always changed. last < 0: there is none. */
-bool demand_change(const struct demand *d, const struct demand_question *q,
-	const struct demand_rules *rules, double last, double held_hours,
-	int changes_today, const struct demand_answer *best);
+/* Whether to change from the last ask of q to the best one: it earns enough more, and a change is
+ * allowed. A last ask below the floor is always changed. */
+bool demand_change(const struct demand_question *q, const struct demand_rules *rules,
+	double held_hours, int changes_today, const struct demand_answer *best);
 
 #endif

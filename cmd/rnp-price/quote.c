@@ -511,6 +511,7 @@ static int learn(struct session *s, const struct rivals_question *market)
 		demand_lease(&state->demand, 0, true);
 	s->in.demand = &state->demand;
 	s->in.idle = (double)(units - b.running);
+	s->in.units = (double)units;
 	s->in.held_hours = state->changed_ms < 0 ?
 		1e6 :
 		(double)(s->now_ms - state->changed_ms) / 3600000;

@@ -250,12 +250,13 @@ static int64_t by_demand(struct quote *q, const struct quote_input *in,
 	struct demand_market market;
 	struct demand_question question = { .market = &market,
 		.idle = in->idle > 1 ? in->idle : 1,
+		.units = in->units,
 		.floor = (double)quote_customer(in->floor_uusd, rules->fee_ppm),
-		.working = (double)in->working_uusd };
+		.working = (double)in->working_uusd,
+		.last = in->last_ask_uusd < 0 ?
+			-1 :
+			(double)quote_customer(in->last_ask_uusd, rules->fee_ppm) };
 	struct demand_answer best, now;
-	double last = in->last_ask_uusd < 0 ?
-		-1 :
-		(double)quote_customer(in->last_ask_uusd, rules->fee_ppm);
 
 	quote_market(&market, in, r);
 	demand_value(in->demand, &question, (double)quote_customer(under, rules->fee_ppm),
@@ -268,9 +269,9 @@ static int64_t by_demand(struct quote *q, const struct quote_input *in,
 		in->demand->observations, in->demand->leases - DEMAND_LEASES_PRIOR,
 		demand_mean_lease(in->demand), cost_usd((int64_t)best.ask),
 		best.occupancy * 100, now.occupancy * 100);
-	if (!demand_change(in->demand, &question, &demand_rules_default, last,
-		    in->held_hours, in->changes_today, &best)) {
-		demand_value(in->demand, &question, last, &now);
+	if (!demand_change(&question, &demand_rules_default, in->held_hours,
+		    in->changes_today, &best)) {
+		demand_value(in->demand, &question, question.last, &now);
 		q->held = true;
 		q->occupancy = now.occupancy;
 		explain(q->why,

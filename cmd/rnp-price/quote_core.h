@@ -41,10 +41,11 @@ struct quote_input {
 	const struct worth
 		*worth; /* how links and places are compared; NULL: they are not */
 	int64_t peak_ppm; /* added to what is asked at this hour, unless customers are observed */
-	/* The belief about customers, NULL: none; idle units, at least 1; additional cost of an
-	 * hour of work; when the last price was set, and how often it changed today */
+	/* The belief about customers, NULL: none; idle units, at least 1, and all units;
+	 * additional cost of an hour of work; when the last price was set, and how often it changed
+	 * today */
 	const struct demand *demand;
-	double idle;
+	double idle, units;
 	int64_t working_uusd;
 	double held_hours;
 	int changes_today;

@@ -113,8 +113,10 @@ static double ask_ours(void *own, const struct world_policy *p,
 	}
 	o->last = v->snapshot->market;
 	q.idle = v->idle > 1 ? v->idle : 1;
+	q.units = v->units;
+	q.last = o->ask;
 	demand_best(&o->demand, &q, &best);
-	if (demand_change(&o->demand, &q, &demand_rules_default, o->ask,
+	if (demand_change(&q, &demand_rules_default,
 		    (double)(v->step - o->held_from) * WORLD_STEP_HOURS,
 		    changes_today(o, v->step), &best)) {
 		if (o->ask > 0) {

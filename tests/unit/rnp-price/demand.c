@@ -85,35 +85,77 @@ static void check_bounds(void)
 	CHECK(isfinite(best.value) && best.occupancy >= 0 && best.occupancy < 0.2);
 }
 
+/* Whether an ask of `last` is changed to the best one. */
+static bool changes(const struct demand *d, struct demand_question q, double last,
+	double held_hours, int today, struct demand_answer *best)
+{
+	q.last = last;
+	demand_best(d, &q, best);
+	return demand_change(&q, &demand_rules_default, held_hours, today, best);
+}
+
 static void check_change(void)
 {
 	static const double prices[] = { 1.0, 1.2 };
 	struct demand_market m = market_of(2, prices);
 	struct demand_question q = { .market = &m, .idle = 1 };
-	const struct demand_rules *r = &demand_rules_default;
-	struct demand_answer best, now;
+	struct demand_answer best;
+	struct demand d;
+	int small = 0;
+
+	demand_init(&d);
+	CHECK(changes(&d, q, -1, 0, 0, &best)); /* no price yet */
+	CHECK(!changes(&d, q, best.ask, 100, 0, &best));
+	CHECK(changes(&d, q, 30, 100, 5, &best));
+	CHECK(!changes(&d, q, 30, 100, 6, &best)); /* six changes today */
+	q.floor = 40;
+	CHECK(changes(&d, q, 30, 0, 6, &best)); /* under the floor: always */
+	q.floor = 0;
+	/* a small gain waits until the price has stood its time */
+	for (double ask = 0.8; ask < 4; ask *= 1.01) {
+		bool now = changes(&d, q, ask, 1, 0, &best);
+
+		if (best.gain < 0.02 || best.gain > 0.08)
+			continue;
+		small++;
+		CHECK(!now);
+		CHECK(changes(&d, q, ask, 5, 0, &best));
+	}
+	CHECK(small > 0);
+}
+
+/* The asks of all states are found by trying every combination; the last idle units are dearer,
+ * and what they earn is what a chain with those asks earns. */
+static void check_states(void)
+{
+	static const double prices[] = { 1.0, 1.1, 1.3, 1.5 };
+	struct demand_market m = market_of(4, prices);
+	struct demand_question q = { .market = &m, .idle = 8, .units = 8 };
+	struct demand_answer all, one, constant;
 	struct demand d;
 
 	demand_init(&d);
-	demand_best(&d, &q, &best);
-	CHECK(demand_change(&d, &q, r, -1, 0, 0, &best)); /* no price yet */
-	CHECK(!demand_change(&d, &q, r, best.ask, 100, 0, &best));
-	CHECK(demand_change(&d, &q, r, 30, 100, 5, &best));
-	CHECK(!demand_change(&d, &q, r, 30, 100, 6, &best)); /* six changes today */
-	q.floor = 40;
-	CHECK(demand_change(&d, &q, r, 30, 0, 6, &best)); /* under the floor: always */
-	q.floor = 0;
-	/* a small gain waits until the price has stood its time */
-	for (double ask = best.ask; ask < 4; ask *= 1.01) {
-		double gain;
-
-		demand_value(&d, &q, ask, &now);
-		gain = best.value / now.value - 1;
-		if (gain < 0.02 || gain > 0.08)
-			continue;
-		CHECK(!demand_change(&d, &q, r, ask, 1, 0, &best));
-		CHECK(demand_change(&d, &q, r, ask, 5, 0, &best));
+	demand_best(&d, &q, &all);
+	q.idle = 1;
+	demand_best(&d, &q, &one);
+	CHECK(one.ask > all.ask);
+	CHECK(one.value == all.value);
+	for (double ask = 0.8; ask < 4; ask *= 1.02) {
+		demand_value(&d, &q, ask, &constant);
+		/* between two asks of the grid there may be a better one */
+		CHECK(constant.value <= all.value * 1.01);
+		CHECK(constant.occupancy > 0 && constant.occupancy < 1);
 	}
+	/* of a thousand units a sixty-fourth is a lot; more of them share the customers */
+	q.units = q.idle = 1024;
+	demand_best(&d, &q, &constant);
+	CHECK(constant.value > 0 && constant.value < all.value);
+	/* units that are leased at once however dear: their worth is finite */
+	q.working = 0;
+	for (int t = 0; t < 500; t++)
+		demand_observe(&d, &m, 3.9, 8, 8, 0.5);
+	demand_best(&d, &q, &all);
+	CHECK(isfinite(all.value) && isfinite(all.ask));
 }
 
 /* --- worlds --------------------------------------------------------------------------------- */
@@ -228,9 +270,11 @@ static void check_two(void)
 			for (int u = 0; u < taken; u++)
 				demand_lease(&d[k], 0, true);
 			q.idle = idle > 1 ? idle : 1;
+			q.units = 4;
+			q.last = ask[k];
 			demand_best(&d[k], &q, &best);
-			if (demand_change(&d[k], &q, &demand_rules_default, ask[k],
-				    t % 8 / 2.0, 0, &best))
+			if (demand_change(&q, &demand_rules_default, t % 8 / 2.0, 0,
+				    &best))
 				ask[k] = best.ask;
 			sum += ask[k];
 		}
@@ -249,6 +293,7 @@ int main(void)
 	check_learns(12, 2);
 	check_bounds();
 	check_change();
+	check_states();
 	check_worlds();
 	check_two();
 	TEST_END();
