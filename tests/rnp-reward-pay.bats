@@ -9,6 +9,7 @@ setup() {
 
 teardown() {
 	stop_front
+	umount disk 2>/dev/null || true
 }
 
 @test "pay: messages are byte for byte kit's, addresses and bumps too" {
@@ -110,6 +111,43 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	front 8 10 100
 	refused 65 "the paying wallet has 0.00000100 tokens" pay
 	assert_equal "$(rnp-reward ledger --store db | wc -l)" 1
+}
+
+@test "pay: a full disk, a disk that is read-only, a clock that goes back, test tokens: no signature exists" {
+	owe 3
+	front
+	unsigned() { # STORE
+		assert_equal "$(rnp-reward ledger --store "$1" | grep -c '"signed"')" 0
+		assert_equal "$(control '{}' | jq .landed)" 0
+	}
+	mkdir disk
+	if mount -t tmpfs -o size=600k none disk; then
+		cp db disk/db
+		head -c 10M /dev/zero >disk/filler 2>/dev/null || true
+		refused 74 "db" pay --store disk/db
+		rm disk/filler
+		unsigned disk/db
+		mount -o remount,ro disk
+		refused 77 "db" pay --store disk/db
+		mount -o remount,rw disk
+		unsigned disk/db
+		umount disk
+	else
+		echo "# no mount here: the full disk is not tested" >&3
+	fi
+	# an epoch of test tokens is not paid in another token, whoever signed it
+	sed 's/"gpu_model":"[^"]*",//' usages | jq -c '.from = "2026-10-12T00:00:00Z" | .to = "2026-10-19T00:00:00Z"' >tested
+	rnp-reward epoch -q --policy testnet --store tokens --key payer.json tested | tail -1 | jq -e '.total_base_units > 0'
+	pay --store tokens >out
+	assert_equal "$(cat out)" ""
+	# the day's limit counts what was planned before, also when the clock has gone back since
+	least=$(jq 'map(.) | min / 100000000' expected)
+	RNP_NOW=2026-12-01T12:00:00Z pay --max-per-run "$least" >out || true
+	assert_equal "$(jq -s 'map(select(.status == "finalised")) | length' out)" 1
+	RNP_NOW=2026-11-01T12:00:00Z run_split pay --max-per-day "$least"
+	assert_failure 1
+	assert_equal "$(jq -r .status <<<"$output" | sort -u)" held
+	assert_equal "$(control '{}' | jq .landed)" 1
 }
 
 @test "pay: an epoch is paid when m of n have signed it" {
@@ -237,20 +275,37 @@ lie() {
 }
 
 @test "pay: kill -9 at any instant, while servers lie: each wallet is paid once, none is lost" {
+	killed=0 seed=0
 	owe 40
 	front 8 4
-	control '{"lies": [["500", "accept-hangup"], ["late"], []], "forks": 1}' >/dev/null
-	for i in $(seq "${RNP_KILLS:-25}"); do
-		pay -q --timeout 30s --in-flight 3 --poll 5ms >out 2>err &
+	while ((killed < ${RNP_KILLS:-25})); do
+		control '{"lies": [["500", "accept-hangup"], ["late"], []], "forks": 1}' >/dev/null
+		paying -q --timeout 30s --in-flight 3 --poll 5ms
+		"${command[@]}" >out 2>err &
 		pid=$!
 		sleep "0.$(printf %03d $((RANDOM % 300)))"
 		kill -9 $pid 2>/dev/null || true
-		wait $pid 2>/dev/null || true
+		code=0
+		wait $pid 2>/dev/null || code=$?
 		audit '{}'
+		if ((code == 137)); then
+			((++killed % 100)) || echo "# $killed killed" >&3
+			continue
+		fi
+		# it ended by itself: all are paid, and other wallets are owed something
+		settle
+		rm -f db*
+		owe 40 $((++seed))
+		pool=$(control '{}' | jq .payer)
 	done
+	settle
+}
+
+# settle: honest servers; what is left is paid
+settle() {
 	control '{"lies": [[], [], []], "forks": 0}' >/dev/null
-	pay -q --resume >/dev/null || true
-	pay -q >/dev/null
+	"${command[@]}" --resume >/dev/null 2>&1 || true
+	"${command[@]}" >/dev/null
 	audit
 	ledger_agrees
 }

@@ -33,6 +33,7 @@ front() {
 	[[ -e front.json ]] || fail "the servers do not start: $(cat front.log)"
 	mapfile -t urls < <(jq -r '.urls[]' front.json)
 	mint=$(jq -r .mint front.json)
+	mapfile -t nonces < <(jq -r '.nonces[]' front.json)
 }
 
 stop_front() {
@@ -45,11 +46,21 @@ control() {
 	curl -sS -d @- "${urls[0]}/control" <<<"$1"
 }
 
+# paying [option ...]: sets the array command to what pays with payer.json, or with the options in the array by.
+# To kill it: "${command[@]}" &. In the background a function is a shell of its own, and killing that leaves the
+# payer alive.
+paying() {
+	local with=("${by[@]}")
+	((${#with[@]})) || with=(--keypair payer.json)
+	command=(rnp-reward pay --store db "${with[@]}" --trust "$payer" --mint "$mint"
+		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}"
+		--rpc "${urls[1]}" --rpc "${urls[2]}" --poll 20ms --timeout 60s "$@")
+}
+
 # pay [option ...]
 pay() {
-	rnp-reward pay --store db --keypair payer.json --trust "$payer" --mint "$mint" \
-		--cluster EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG --rpc "${urls[0]}" \
-		--rpc "${urls[1]}" --rpc "${urls[2]}" --poll 20ms --timeout 60s "$@"
+	paying "$@"
+	"${command[@]}"
 }
 
 # audit [FILTER]: what the chain has against what is owed: nobody more, and all of it unless FILTER

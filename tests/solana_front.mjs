@@ -1,8 +1,10 @@
 // solana_front.mjs - three Solana RPC servers over one real virtual machine (litesvm), of which any may
 // lie. Usage: node solana_front.mjs DIR PAYER [DECIMALS [BLOCK_MS [POOL [NEW_OR_OLD_WALLETS_FILE]]]]
+// RNP_FRONT: {"token_2022": true, "fee_bps": N, "fee_max": N, "hook": true, "authority": true, "nonces": N}: a mint of
+// Token-2022 with a transfer fee or a hook; the payer may issue; that many nonce accounts of the payer.
 // Writes DIR/front.json (urls, mint, genesis) once it listens; ends when DIR/front.json is removed.
 // POST /control {"lies": [["null"], [], []], "forks": 1, "land_failures": true, "freeze": [wallets],
-// "steal": [wallets]} sets, and answers what each wallet has and which transactions landed.
+// "steal": [wallets], "advance": [nonce accounts]} sets, and answers what each wallet has and which transactions landed.
 //
 // One block every BLOCK_MS; a transaction is processed at once, confirmed after 2 blocks, final after
 // 8. A blockhash is good for at most 150 blocks. A fork takes back what is confirmed and not final.
@@ -17,7 +19,9 @@ const kit = load("@solana/kit"), token = load("@solana-program/token");
 const { LiteSVM, FailedTransactionMetadata } = await import(load.resolve("litesvm"));
 
 const [dir, payer, decimals = "8", blockMs = "10", pool = "1000000000000000", existing] = process.argv.slice(2);
-const TOKEN = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
+const setup = JSON.parse(process.env.RNP_FRONT ?? "{}");
+const TOKEN = setup.token_2022 ? "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb" : "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
+const SYSTEM = "11111111111111111111111111111111";
 const GENESIS = "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG", OTHER = "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY";
 const FINAL = 8, CONFIRMED = 2, VALID = 150;
 
@@ -36,6 +40,30 @@ function tokenAccount(owner, amount, state = 1) {
 	Buffer.from(bytesOf(owner)).copy(data, 32);
 	data.writeBigUInt64LE(BigInt(amount), 64);
 	data[108] = state;
+	// Token-2022: account type, and what a fee withholds
+	return setup.fee_bps ? Buffer.concat([data, Buffer.from([2, 2, 0, 8, 0]), Buffer.alloc(8)]) : data;
+}
+// the extensions of a mint: type, length, content
+function extended(data) {
+	const parts = [data, Buffer.alloc(165 - data.length), Buffer.from([1])];
+	if (setup.fee_bps) {
+		const fee = Buffer.alloc(108);
+		for (const at of [72, 90]) {
+			fee.writeBigUInt64LE(BigInt(setup.fee_max), at + 8);
+			fee.writeUInt16LE(setup.fee_bps, at + 16);
+		}
+		parts.push(Buffer.from([1, 0, 108, 0]), fee);
+	}
+	if (setup.hook)
+		parts.push(Buffer.from([14, 0, 64, 0]), Buffer.alloc(64, 7));
+	return Buffer.concat(parts);
+}
+function nonceAccount(value) {
+	const data = Buffer.alloc(80);
+	data[0] = data[4] = 1;
+	Buffer.from(bytesOf(payer)).copy(data, 8);
+	value.copy(data, 40);
+	data.writeBigUInt64LE(5000n, 72);
 	return data;
 }
 const ata = async (owner) => (await token.findAssociatedTokenPda({ mint, owner, tokenProgram: TOKEN }))[0];
@@ -44,7 +72,14 @@ const mintData = Buffer.alloc(82);
 mintData.writeBigUInt64LE(BigInt(pool), 36);
 mintData[44] = Number(decimals);
 mintData[45] = 1;
-setAccount(mint, mintData);
+if (setup.authority) {
+	mintData[0] = 1;
+	Buffer.from(bytesOf(payer)).copy(mintData, 4);
+}
+setAccount(mint, setup.token_2022 ? extended(mintData) : mintData);
+const nonces = Array.from({ length: setup.nonces ?? 0 }, (_, i) =>
+	addressOf(createHash("sha256").update(`nonce ${i}`).digest()));
+nonces.forEach((a, i) => setAccount(a, nonceAccount(createHash("sha256").update(`value ${i}`).digest()), SYSTEM));
 const ownAccount = await ata(payer);
 setAccount(ownAccount, tokenAccount(payer, pool));
 svm.airdrop(payer, kit.lamports(1000000000000n));
@@ -186,6 +221,8 @@ async function control(text) {
 		setAccount(await ata(wallet), tokenAccount(wallet, 0, 2));
 	for (const wallet of c.steal ?? [])
 		setAccount(await ata(wallet), tokenAccount(payer, 0));
+	for (const nonce of c.advance ?? [])
+		setAccount(nonce, nonceAccount(createHash("sha256").update(String(Math.random())).digest()), SYSTEM);
 	const accounts = await Promise.all((c.wallets ?? []).map(ata)), has = {};
 	// no block passes while these are read
 	const sum = (address) => {
@@ -193,7 +230,8 @@ async function control(text) {
 		return a.exists ? Number(Buffer.from(a.data).readBigUInt64LE(64)) : 0;
 	};
 	(c.wallets ?? []).forEach((wallet, i) => { has[wallet] = sum(accounts[i]); });
-	return { height, landed: executed.length, has, payer: sum(ownAccount) };
+	return { height, landed: executed.length, has, payer: sum(ownAccount),
+		supply: Number(Buffer.from(svm.getAccount(mint).data).readBigUInt64LE(36)) };
 }
 
 function serve(server) {
@@ -229,5 +267,5 @@ for (let s = 0; s < 3; s++) {
 	await new Promise((done) => server.listen(0, "127.0.0.1", done));
 	urls.push(`http://127.0.0.1:${server.address().port}`);
 }
-writeFileSync(dir + "/front.part", JSON.stringify({ urls, mint, genesis: GENESIS }));
+writeFileSync(dir + "/front.part", JSON.stringify({ urls, mint, nonces, genesis: GENESIS }));
 renameSync(dir + "/front.part", dir + "/front.json");

@@ -99,14 +99,45 @@ static bool is_token(const struct solana_parsed *m, int i)
 	return is_program(m, i, SOLANA_TOKEN) || is_program(m, i, SOLANA_TOKEN_2022);
 }
 
+static uint64_t amount_of(const unsigned char *data)
+{
+	uint64_t amount = 0;
+
+	for (int k = 8; k >= 1; k--)
+		amount = amount << 8 | data[k];
+	return amount;
+}
+
+/* Whether instruction i burns or issues what a plan says, of the payer's account. */
+static bool carries_out(const struct solana_parsed *m, int i, const json_t *planned)
+{
+	bool burn = strcmp(json_string_value(json_object_get(planned, "action")),
+			    "burn") == 0;
+	const int *roles = m->list[i].roles;
+	struct solana_key mint, account;
+	int64_t due = 0;
+
+	if (json_get_i64(planned, "plan", "base_units", 1, INT64_MAX, &due) < 0 ||
+		!json_object_get(planned, "mint") ||
+		address_parse(json_string_value(json_object_get(planned, "mint")), "mint",
+			mint.bytes) < 0 ||
+		solana_associated(&m->keys[0], &m->keys[m->list[i].program], &mint,
+			&account) < 0) {
+		err_clear();
+		return false;
+	}
+	return m->list[i].nroles == 3 && m->list[i].data[0] == (burn ? 15 : 14) &&
+		amount_of(m->list[i].data) == (uint64_t)due &&
+		memcmp(&m->keys[roles[burn]], &mint, sizeof mint) == 0 &&
+		memcmp(&m->keys[roles[!burn]], &account, sizeof account) == 0;
+}
+
 /* Whether instruction i transfers what a payout says, to the associated account of its wallet. */
 static bool pays(const struct solana_parsed *m, int i, const json_t *planned,
 	const json_t *payout)
 {
-	const unsigned char *data = m->list[i].data;
 	const struct solana_key *program = &m->keys[m->list[i].program];
 	struct solana_key wallet, mint, account;
-	uint64_t amount = 0;
 	int64_t due = 0;
 
 	if (address_parse(json_string_value(json_object_get(payout, "wallet")), "wallet",
@@ -119,9 +150,7 @@ static bool pays(const struct solana_parsed *m, int i, const json_t *planned,
 		err_clear();
 		return false;
 	}
-	for (int k = 8; k >= 1; k--)
-		amount = amount << 8 | data[k];
-	return amount == (uint64_t)due &&
+	return amount_of(m->list[i].data) == (uint64_t)due &&
 		memcmp(&m->keys[m->list[i].roles[1]], &mint, sizeof mint) == 0 &&
 		memcmp(&m->keys[m->list[i].roles[2]], &account, sizeof account) == 0;
 }
@@ -143,6 +172,13 @@ static const char *check_instruction(const struct solana_parsed *m, int i,
 				memcmp(memo, m->list[i].data, m->list[i].ndata) == 0 ?
 			NULL :
 			"its memo is not the planned one";
+	if (is_token(m, i) && m->list[i].ndata == 10 &&
+		json_object_get(planned, "action")) {
+		if (*paid || !carries_out(m, i, planned))
+			return "it does something else than what was ordered";
+		++*paid;
+		return NULL;
+	}
 	if (!is_token(m, i) || m->list[i].ndata != 10 || m->list[i].data[0] != 12 ||
 		m->list[i].nroles != 4)
 		return "it does something else than to pay";
@@ -157,7 +193,10 @@ static const char *check_signed(const json_t *planned, const json_t *row)
 {
 	struct solana_parsed m;
 	struct bytes b;
-	size_t paid = 0;
+	size_t paid = 0,
+	       due = json_object_get(planned, "action") ?
+		1 :
+		json_array_size(json_object_get(planned, "payouts"));
 	const char *why = read_bytes(&b, row);
 
 	if (!why && !solana_parse(b.message, b.nmessage, &m))
@@ -166,7 +205,7 @@ static const char *check_signed(const json_t *planned, const json_t *row)
 		why = check_signature(&b, &m, planned, row);
 	for (int i = 0; !why && i < m.n; i++)
 		why = check_instruction(&m, i, planned, &paid);
-	if (!why && paid != json_array_size(json_object_get(planned, "payouts")))
+	if (!why && paid != due)
 		why = "it does not pay all that was planned";
 	return why;
 }

@@ -12,7 +12,7 @@
 #include "common/record/policy.h"
 
 static struct {
-	const char *policy, *payment;
+	const char *policy, *payment, *job;
 	int64_t usd, price, grant, at_ms, used_ms, rewarded, burned;
 } opts = { .payment = "render",
 	.usd = -1,
@@ -40,6 +40,11 @@ static const struct opt options[] = {
 		.help = "price of a token, see twap",
 		.min = 1,
 		.max = INT64_C(1000000000000) },
+	{ .name = "job",
+		.kind = OPT_TEXT,
+		.to = &opts.job,
+		.metavar = "ID",
+		.help = "the job, so that pay --burn burns it once" },
 	{ .name = "grant",
 		.kind = OPT_USD,
 		.to = &opts.grant,
@@ -111,6 +116,7 @@ static json_t *burn_record(const struct burn *b)
 	json_t *record = json_record("rnp.burn");
 
 	json_set_text(record, "policy", opts.policy);
+	json_set_text(record, "job", opts.job);
 	json_set_i64(record, "usd_uusd", opts.usd);
 	json_set_i64(record, "price_uusd", opts.price);
 	if (opts.grant)

@@ -102,6 +102,19 @@ static const char *const steps[] = {
 	"CREATE TRIGGER stake_moves AFTER UPDATE OF moved ON stake WHEN new.moved IS NOT NULL"
 	" BEGIN UPDATE epoch SET locked = locked - new.base_units,"
 	"  \"left\" = \"left\" + new.base_units WHERE sequence = new.epoch; END;",
+
+	/* burns and issues, durable nonces, blockhashes that an external signer was asked with */
+	"ALTER TABLE tx ADD COLUMN action TEXT NOT NULL DEFAULT 'pay'"
+	" CHECK(action IN ('pay', 'burn', 'mint'));"
+	"ALTER TABLE tx ADD COLUMN nonce TEXT;"
+	"ALTER TABLE tx ADD COLUMN blockhash BLOB;"
+	"CREATE TABLE supply_order("
+	" id TEXT PRIMARY KEY," /* of a job that is burned, or of an epoch that is issued */
+	" action TEXT NOT NULL CHECK(action IN ('burn', 'mint')),"
+	" base_units INTEGER NOT NULL CHECK(base_units > 0),"
+	" tx INTEGER REFERENCES tx(id)) STRICT;"
+	"CREATE TRIGGER supply_order_stays BEFORE UPDATE OF id, action, base_units ON supply_order"
+	" BEGIN SELECT RAISE(ABORT, 'an order does not change'); END;",
 	NULL
 };
 

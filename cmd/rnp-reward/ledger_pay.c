@@ -1,4 +1,6 @@
-/* ledger_pay.c - transactions and their claims in the ledger. */
+/* ledger_pay.c - transactions and their claims in the ledger.
+ *
+ * long because every statement about transactions is in one place. */
 #include "cmd/rnp-reward/ledger_pay.h"
 
 #include <inttypes.h>
@@ -12,18 +14,22 @@
 #include "common/base/mem.h"
 #include "common/json/json.h"
 
+const char *const pay_action_names[ACTIONS] = { "pay", "burn", "mint" };
+
 /* --- what is owed --------------------------------------------------------------------------- */
 
-long ledger_payable(struct ledger *l, const struct opt_list *trusted, int need,
-	int64_t **out)
+long ledger_payable(struct ledger *l, const char *token, const struct opt_list *trusted,
+	int need, int64_t **out)
 {
 	sqlite3_stmt *q = NULL;
 	size_t cap = 0;
 	long n = 0;
 	int rc = store_prepare(&l->store, &q,
-		"SELECT sequence FROM epoch WHERE payable = 1 ORDER BY sequence");
+		"SELECT sequence FROM epoch WHERE payable = 1 AND token = ? ORDER BY sequence");
 
 	*out = NULL;
+	if (rc == 0)
+		store_bind(q, "t", token);
 	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
 		int64_t sequence = sqlite3_column_int64(q, 0);
 		int signers = ledger_signers(l, sequence, trusted);
@@ -190,6 +196,110 @@ int64_t ledger_plan(struct ledger *l, const int64_t *epochs, size_t nepochs,
 	return id;
 }
 
+/* --- orders --------------------------------------------------------------------------------- */
+
+int ledger_add_order(struct ledger *l, const struct ledger_order *o)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"INSERT INTO supply_order(id, action, base_units) VALUES(?1, ?2, ?3)"
+		" ON CONFLICT(id) DO UPDATE SET tx = tx"
+		" WHERE action = excluded.action AND base_units = excluded.base_units");
+
+	if (rc == 0)
+		rc = store_run(&l->store, q, "tti", o->id, pay_action_names[o->action],
+			o->base_units);
+	if (rc == 0 && sqlite3_changes(l->store.db) != 1)
+		rc = err_set(EX_DATAERR,
+			"'%s' is in the ledger with another amount than %" PRId64, o->id,
+			o->base_units);
+	sqlite3_finalize(q);
+	return rc;
+}
+
+static enum pay_action find_action(const char *name)
+{
+	for (int i = 0; i < ACTIONS; i++)
+		if (strcmp(pay_action_names[i], name) == 0)
+			return (enum pay_action)i;
+	return ACTION_PAY;
+}
+
+long ledger_open_orders(struct ledger *l, struct ledger_order **out)
+{
+	sqlite3_stmt *q = NULL;
+	size_t cap = 0;
+	long n = 0;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT id, action, base_units FROM supply_order WHERE tx IS NULL"
+		" ORDER BY action DESC, id");
+
+	*out = NULL;
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		struct ledger_order *o;
+
+		*out = xgrow(*out, &cap, (size_t)n + 1, sizeof **out);
+		o = &(*out)[n++];
+		snprintf(o->id, sizeof o->id, "%s", store_text(q, 0));
+		o->action = find_action(store_text(q, 1));
+		o->base_units = sqlite3_column_int64(q, 2);
+		rc = 0;
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : n;
+}
+
+static int64_t plan_order(struct ledger *l, const struct ledger_order *o, json_t *record,
+	int64_t now_ms)
+{
+	sqlite3_stmt *tx = NULL, *take = NULL;
+	int64_t id = next_id(l);
+	int rc = id < 0 ? -1 : 0;
+
+	json_set_i64(record, "tx", id);
+	json_set_text(record, "status", pay_status_names[PAY_PLANNED]);
+	json_set_time(record, "at", now_ms);
+	json_set_text(record, "action", pay_action_names[o->action]);
+	json_set_text(record, "order", o->id);
+	json_set_i64(record, "base_units", o->base_units);
+	if (rc == 0)
+		rc = store_prepare(&l->store, &tx,
+			"INSERT INTO tx(id, status, at_ms, base_units, action)"
+			" VALUES(?, 'planned', ?, ?, ?)");
+	if (rc == 0)
+		rc = store_run(&l->store, tx, "iiit", id, now_ms, o->base_units,
+			pay_action_names[o->action]);
+	if (rc == 0)
+		rc = store_prepare(&l->store, &take,
+			"UPDATE supply_order SET tx = ? WHERE id = ? AND tx IS NULL");
+	if (rc == 0)
+		rc = store_run(&l->store, take, "it", id, o->id);
+	if (rc == 0 && sqlite3_changes(l->store.db) != 1)
+		rc = err_set(EX_DATAERR, "'%s' is carried out already", o->id);
+	sqlite3_finalize(tx);
+	sqlite3_finalize(take);
+	if (rc == 0)
+		rc = ledger_append(l, record, NULL, now_ms);
+	return rc < 0 ? -1 : id;
+}
+
+int64_t ledger_plan_order(struct ledger *l, const struct ledger_order *o,
+	const json_t *shared, int64_t now_ms)
+{
+	json_t *record = json_deep_copy(shared);
+	int64_t id = -1;
+
+	if (store_begin(&l->store) == 0) {
+		id = plan_order(l, o, record, now_ms);
+		if (id < 0)
+			store_rollback(&l->store);
+		else if (store_commit(&l->store) < 0)
+			id = -1;
+	}
+	json_decref(record);
+	return id;
+}
+
 /* --- moving on ------------------------------------------------------------------------------ */
 
 static int run_on(struct ledger *l, const char *sql, int64_t tx)
@@ -207,13 +317,39 @@ static int store_signature(struct ledger *l, const struct ledger_tx *tx)
 {
 	sqlite3_stmt *q = NULL;
 	int rc = store_prepare(&l->store, &q,
-		"UPDATE tx SET signature = ?, bytes = ?, last_valid = ?, sender = ? WHERE id = ?");
+		"UPDATE tx SET signature = ?, bytes = ?, last_valid = ?, sender = ?, nonce = ?,"
+		" blockhash = ? WHERE id = ?");
 
 	if (rc == 0)
-		rc = store_run(&l->store, q, "tbiti", tx->signature, tx->bytes, tx->len,
-			tx->last_valid, tx->sender, tx->id);
+		rc = store_run(&l->store, q, "tbittbi", tx->signature, tx->bytes, tx->len,
+			tx->last_valid, tx->sender, tx->nonce, &tx->blockhash,
+			sizeof tx->blockhash, tx->id);
 	sqlite3_finalize(q);
 	return rc;
+}
+
+int ledger_ask(struct ledger *l, const struct ledger_tx *tx)
+{
+	sqlite3_stmt *q = NULL;
+	int rc;
+
+	if (store_begin(&l->store) < 0)
+		return -1;
+	rc = store_prepare(&l->store, &q,
+		tx->asked ?
+			"UPDATE tx SET last_valid = ?1, nonce = ?2, blockhash = ?3, bytes = ?4"
+			" WHERE id = ?5" :
+			"UPDATE tx SET last_valid = NULL, nonce = NULL, blockhash = NULL,"
+			" bytes = NULL WHERE id = ?5");
+	if (rc == 0)
+		rc = store_run(&l->store, q, "itbbi", tx->last_valid, tx->nonce,
+			&tx->blockhash, sizeof tx->blockhash, tx->bytes, tx->len, tx->id);
+	sqlite3_finalize(q);
+	if (rc < 0) {
+		store_rollback(&l->store);
+		return -1;
+	}
+	return store_commit(&l->store);
 }
 
 /* A transaction has failed: its wallets will be paid one by one; a wallet that was alone in it
@@ -260,6 +396,8 @@ int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to
 	if (rc == 0 && (to == PAY_FAILED || to == PAY_EXPIRED))
 		rc = run_on(l, "UPDATE claim SET state = 0, tx = NULL WHERE tx = ?",
 			tx->id);
+	if (rc == 0 && (to == PAY_FAILED || to == PAY_EXPIRED))
+		rc = run_on(l, "UPDATE supply_order SET tx = NULL WHERE tx = ?", tx->id);
 	if (rc == 0)
 		rc = ledger_append(l, record, NULL, now_ms);
 	json_decref(record);
@@ -270,7 +408,9 @@ int ledger_move(struct ledger *l, const struct ledger_tx *tx, enum pay_status to
 
 #define TX_COLUMNS                                                                    \
 	"t.id, t.status, t.base_units, t.signature, t.bytes, t.last_valid, t.sender," \
-	" (SELECT count(*) FROM payout p WHERE p.tx = t.id)"
+	" (SELECT count(*) FROM payout p WHERE p.tx = t.id), t.action, t.nonce, t.blockhash"
+
+#define TX_COLUMNS_N 11
 
 static int read_tx(sqlite3_stmt *q, struct ledger_tx *out)
 {
@@ -290,6 +430,12 @@ static int read_tx(sqlite3_stmt *q, struct ledger_tx *out)
 	out->last_valid = sqlite3_column_int64(q, 5);
 	snprintf(out->sender, sizeof out->sender, "%s", store_text(q, 6));
 	out->npayouts = sqlite3_column_int(q, 7);
+	out->action = find_action(store_text(q, 8));
+	snprintf(out->nonce, sizeof out->nonce, "%s", store_text(q, 9));
+	out->asked = sqlite3_column_bytes(q, 10) == SOLANA_KEY_BYTES;
+	if (out->asked)
+		memcpy(out->blockhash.bytes, sqlite3_column_blob(q, 10),
+			SOLANA_KEY_BYTES);
 	return 0;
 }
 
@@ -377,7 +523,7 @@ static int64_t spent(struct ledger *l, const char *sql, int64_t from)
 int64_t ledger_spent_since(struct ledger *l, int64_t since_ms)
 {
 	return spent(l,
-		"SELECT coalesce(sum(base_units), 0) FROM tx WHERE at_ms >= ?"
+		"SELECT coalesce(sum(base_units), 0) FROM tx WHERE at_ms >= ? AND action = 'pay'"
 		" AND status NOT IN ('failed', 'expired')",
 		since_ms);
 }
@@ -385,7 +531,7 @@ int64_t ledger_spent_since(struct ledger *l, int64_t since_ms)
 int64_t ledger_spent_from(struct ledger *l, int64_t first_tx)
 {
 	return spent(l,
-		"SELECT coalesce(sum(base_units), 0) FROM tx WHERE id >= ?"
+		"SELECT coalesce(sum(base_units), 0) FROM tx WHERE id >= ? AND action = 'pay'"
 		" AND status NOT IN ('failed', 'expired')",
 		first_tx);
 }
@@ -402,9 +548,27 @@ int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx)
 		struct owed payout;
 
 		rc = read_tx(q, &tx);
-		read_payout(q, 8, &payout);
+		read_payout(q, TX_COLUMNS_N, &payout);
 		if (rc == 0)
 			rc = fn(ctx, &payout, &tx);
+	}
+	sqlite3_finalize(q);
+	return rc < 0 ? -1 : 0;
+}
+
+int ledger_each_order(struct ledger *l, ledger_payout_fn fn, void *ctx)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = store_prepare(&l->store, &q,
+		"SELECT " TX_COLUMNS " FROM tx t WHERE t.action <> 'pay' ORDER BY t.id");
+
+	while (rc == 0 && (rc = store_step(&l->store, q)) == 1) {
+		struct owed none = { .base_units = 0 };
+		struct ledger_tx tx;
+
+		rc = read_tx(q, &tx);
+		if (rc == 0)
+			rc = fn(ctx, &none, &tx);
 	}
 	sqlite3_finalize(q);
 	return rc < 0 ? -1 : 0;
@@ -446,6 +610,13 @@ int ledger_verify_payouts(struct ledger *l, struct buf *reason)
 		{ "SELECT t.id FROM tx t WHERE t.base_units <> (SELECT sum(base_units) FROM payout p"
 		  " WHERE p.tx = t.id) LIMIT 1",
 			"its payouts do not add up" },
+		{ "SELECT o.tx FROM supply_order o LEFT JOIN tx t ON t.id = o.tx WHERE o.tx IS NOT NULL"
+		  " AND (t.id IS NULL OR t.action <> o.action OR t.base_units <> o.base_units"
+		  " OR t.status IN ('failed', 'expired')) LIMIT 1",
+			"it is not what was ordered" },
+		{ "SELECT t.id FROM tx t WHERE t.action <> 'pay' AND t.status NOT IN ('failed', 'expired')"
+		  " AND NOT EXISTS (SELECT 1 FROM supply_order o WHERE o.tx = t.id) LIMIT 1",
+			"nobody has ordered it" },
 		{ "SELECT p.tx FROM payout p JOIN tx t ON t.id = p.tx AND t.status NOT IN"
 		  " ('failed', 'expired') WHERE p.base_units IS NOT (SELECT sum(unlocked) FROM claim c"
 		  " WHERE c.tx = p.tx AND c.wallet = p.wallet) LIMIT 1",

@@ -8,6 +8,7 @@
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/paystate.h"
 #include "cmd/rnp-reward/solana.h"
+#include "common/base/address.h"
 
 #define LEDGER_SIGNATURE_MAX 96 /* base58 of 64 bytes */
 
@@ -21,27 +22,57 @@ struct owed {
 	const char *held; /* for the planner: why it is not paid now, or NULL */
 };
 
+/* What a transaction does. */
+enum pay_action { ACTION_PAY, ACTION_BURN, ACTION_MINT, ACTIONS };
+extern const char *const pay_action_names[ACTIONS];
+
 /* A transaction of the ledger. */
 struct ledger_tx {
 	int64_t id;
+	enum pay_action action;
 	enum pay_status status;
 	int64_t base_units;
 	int npayouts;
-	char signature[LEDGER_SIGNATURE_MAX]; /* "" before it is signed */
-	unsigned char bytes[SOLANA_TX_BYTES_MAX];
+	char signature[LEDGER_SIGNATURE_MAX];     /* "" before it is signed */
+	unsigned char bytes[SOLANA_TX_BYTES_MAX]; /* planned: of its message, if asked */
 	size_t len;
 	int64_t last_valid;
-	char sender[256]; /* URL of the server that it is sent to */
+	char sender[256];        /* URL of the server that it is sent to */
+	char nonce[ADDRESS_MAX]; /* the nonce account that it uses, or "" */
+	bool asked;              /* a signer was or will be asked with this blockhash */
+	struct solana_key blockhash;
+};
+
+/* Tokens that are to be burned or issued once: for a job, or for what an epoch claims. */
+struct ledger_order {
+	char id[160];
+	enum pay_action action;
+	int64_t base_units;
 };
 
 /* Lists what wallets are owed by the epochs in `epochs` (rows), in the order of the wallets.
  * The caller frees *out. Returns how many, or -1. */
 long ledger_owed(struct ledger *l, const int64_t *epochs, size_t n, struct owed **out);
 
-/* Lists the rows of epochs that may be paid: at least `need` trusted parties have signed or
- * co-signed them. The caller frees *out. Returns how many, or -1. */
-long ledger_payable(struct ledger *l, const struct opt_list *trusted, int need,
-	int64_t **out);
+/* Lists the rows of epochs of a token that may be paid: at least `need` trusted parties have
+ * signed or co-signed them. The caller frees *out. Returns how many, or -1. */
+long ledger_payable(struct ledger *l, const char *token, const struct opt_list *trusted,
+	int need, int64_t **out);
+
+/* Adds an order, unless one with its id is there: then that must be the same (65). */
+int ledger_add_order(struct ledger *l, const struct ledger_order *o);
+
+/* Lists the orders that are in no transaction. The caller frees *out. Returns how many, or -1. */
+long ledger_open_orders(struct ledger *l, struct ledger_order **out);
+
+/* Plans a transaction that carries out an order, in one commit. Returns its id, or -1. */
+int64_t ledger_plan_order(struct ledger *l, const struct ledger_order *o,
+	const json_t *record, int64_t now_ms);
+
+/* Stores the message of a planned transaction (its bytes) and what it is made with, in one commit,
+ * before a signer outside of this program sees it: whatever happens, the same message is signed
+ * later. tx->asked false: takes it back. */
+int ledger_ask(struct ledger *l, const struct ledger_tx *tx);
 
 /* Plans a transaction that pays these wallets all that the epochs owe them, in one commit.
  * record is an rnp.tx with the fields common to all (payer, mint, genesis, memo). Returns its
@@ -77,6 +108,9 @@ int64_t ledger_spent_from(struct ledger *l, int64_t first_tx);
 /* Calls fn for all payouts of the ledger in order (ctx, wallet, base units, tx or NULL). */
 typedef int (*ledger_payout_fn)(void *ctx, const struct owed *payout,
 	const struct ledger_tx *tx);
+
+/* The same for all burns and issues; what they burn or issue is tx->base_units. */
+int ledger_each_order(struct ledger *l, ledger_payout_fn fn, void *ctx);
 int ledger_each_payout(struct ledger *l, ledger_payout_fn fn, void *ctx);
 
 /* Checks the tables against the rows and the claims: see ledger_verify, which calls it. */

@@ -19,18 +19,21 @@
 #include "common/base/money.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
+#include "common/cli/records.h"
 #include "common/json/json.h"
+#include "common/json/schema.h"
 
 #define DAY_MS     INT64_C(86400000)
 #define ROUNDS_MAX 20 /* rounds in which expired payouts are planned again */
 
 static struct {
-	struct opt_list rpc, trust;
-	const char *store, *keypair, *mint, *cluster;
+	struct opt_list rpc, trust, nonces;
+	const char *store, *keypair, *signer, *wallet, *mint, *cluster, *token, *burn;
 	int64_t per_run, per_payout, per_day, dust, need, in_flight, unit_price, poll_ms,
 		timeout_ms;
-	bool dry_run, resume, status, legacy;
-} opts = { .mint = "rndrizKT3MK1iimdxRdWabcF7Zg7AR5T4nud4EkHBof",
+	bool dry_run, resume, status, legacy, issue;
+} opts = { .token = "RENDER",
+	.mint = "rndrizKT3MK1iimdxRdWabcF7Zg7AR5T4nud4EkHBof",
 	.cluster = "mainnet",
 	.per_run = -1,
 	.per_payout = -1,
@@ -58,6 +61,22 @@ static const struct opt options[] = {
 		.to = &opts.keypair,
 		.metavar = "F",
 		.help = "key file of the wallet that pays" },
+	{ .name = "signer",
+		.kind = OPT_TEXT,
+		.to = &opts.signer,
+		.metavar = "CMD",
+		.help = "instead of --keypair: a command that signs what it is told in words" },
+	{ .name = "wallet",
+		.kind = OPT_TEXT,
+		.to = &opts.wallet,
+		.metavar = "ADDRESS",
+		.help = "the wallet that --signer signs for" },
+	{ .name = "nonce",
+		.kind = OPT_LIST,
+		.to = &opts.nonces,
+		.metavar = "ADDRESS",
+		.help = "use this durable nonce account, not recent blockhashes; may be given "
+			"again" },
 	{ .name = "trust",
 		.kind = OPT_LIST,
 		.to = &opts.trust,
@@ -75,6 +94,20 @@ static const struct opt options[] = {
 		.to = &opts.mint,
 		.metavar = "ADDRESS",
 		.help = "the token (default RENDER)" },
+	{ .name = "token",
+		.kind = OPT_TEXT,
+		.to = &opts.token,
+		.metavar = "T",
+		.help = "pay epochs of this token (default RENDER)" },
+	{ .name = "burn",
+		.kind = OPT_TEXT,
+		.to = &opts.burn,
+		.metavar = "F",
+		.help = "first burn what these rnp.burn records say, each job once" },
+	{ .name = "issue",
+		.kind = OPT_FLAG,
+		.to = &opts.issue,
+		.help = "first issue what signed epochs claim to the payer, each epoch once" },
 	{ .name = "cluster",
 		.kind = OPT_TEXT,
 		.to = &opts.cluster,
@@ -149,6 +182,9 @@ static const struct opt options[] = {
 
 /* --- records --------------------------------------------------------------------------------- */
 
+/* The payer of this run, once the mint's fee is known. */
+static const struct payer *fee_payer;
+
 /* Writes one rnp.payout; tx NULL: it is in no transaction. */
 static int write_payout(const struct owed *o, const char *status,
 	const struct ledger_tx *tx, int64_t batch, size_t bytes)
@@ -167,6 +203,9 @@ static int write_payout(const struct owed *o, const char *status,
 		json_set_i64(record, "transaction_bytes", (int64_t)bytes);
 	if (batch >= 0)
 		json_set_bool(record, "creates_account", o->create);
+	if (fee_payer && payplan_fee(fee_payer, o->base_units))
+		json_set_i64(record, "fee_base_units",
+			payplan_fee(fee_payer, o->base_units));
 	if (tx && tx->signature[0])
 		json_set_text(record, "signature", tx->signature);
 	json_set_text(record, "reason", o->held);
@@ -179,6 +218,28 @@ static int show_payout(void *ctx, const struct owed *o, const struct ledger_tx *
 {
 	(void)ctx;
 	return write_payout(o, pay_status_names[tx->status], tx, tx->id, tx->len);
+}
+
+/* Writes one rnp.payout for a burn or an issue. */
+static int show_order(void *ctx, const struct owed *none, const struct ledger_tx *tx)
+{
+	const int64_t *first = ctx;
+	json_t *record;
+	int rc;
+
+	(void)none;
+	if (tx->id < *first || tx->status == PAY_EXPIRED)
+		return 0;
+	record = json_record("rnp.payout");
+	json_set_text(record, "action", pay_action_names[tx->action]);
+	json_set_i64(record, "base_units", tx->base_units);
+	json_set_text(record, "status", pay_status_names[tx->status]);
+	json_set_i64(record, "batch", tx->id);
+	if (tx->signature[0])
+		json_set_text(record, "signature", tx->signature);
+	rc = out_record(record);
+	json_decref(record);
+	return rc;
 }
 
 /* Only payouts of this run: transactions from a number on. */
@@ -291,11 +352,26 @@ static void leave_dust(struct plan *p)
 			p->list[i].held = "less than --dust: carried over";
 }
 
+/* Returns the fields that all rnp.tx rows have; the caller owns it. */
+static json_t *shared_fields(struct pay_run *run)
+{
+	json_t *shared = json_record("rnp.tx");
+	char text[ADDRESS_MAX];
+
+	address_format(run->payer.wallet.bytes, text);
+	json_set_text(shared, "payer", text);
+	address_format(run->payer.mint.bytes, text);
+	json_set_text(shared, "mint", text);
+	json_set_text(shared, "genesis", run->genesis);
+	if (run->payer.memo[0])
+		json_set_text(shared, "memo", run->payer.memo);
+	return shared;
+}
+
 static int set_shared(struct pay_run *run, struct plan *p)
 {
 	json_t *epoch = ledger_row(run->ledger, p->epochs[p->nepochs - 1]);
 	const char *hex = json_string_value(json_object_get(epoch, "merkle_root"));
-	char text[ADDRESS_MAX];
 	unsigned char root[MERKLE_HASH_BYTES];
 	size_t n;
 
@@ -306,13 +382,7 @@ static int set_shared(struct pay_run *run, struct plan *p)
 		sodium_hex2bin(root, sizeof root, hex, strlen(hex), NULL, &n, NULL) == 0)
 		address_format(root, run->payer.memo);
 	json_decref(epoch);
-	p->shared = json_record("rnp.tx");
-	address_format(run->payer.wallet.bytes, text);
-	json_set_text(p->shared, "payer", text);
-	address_format(run->payer.mint.bytes, text);
-	json_set_text(p->shared, "mint", text);
-	json_set_text(p->shared, "genesis", run->genesis);
-	json_set_text(p->shared, "memo", run->payer.memo);
+	p->shared = shared_fields(run);
 	return 0;
 }
 
@@ -320,7 +390,8 @@ static int make_plan(struct pay_run *run, struct plan *p)
 {
 	int64_t balance, sum = 0;
 
-	p->nepochs = ledger_payable(run->ledger, &opts.trust, (int)opts.need, &p->epochs);
+	p->nepochs = ledger_payable(run->ledger, opts.token, &opts.trust, (int)opts.need,
+		&p->epochs);
 	if (p->nepochs <= 0)
 		return p->nepochs < 0 ? -1 : 0;
 	p->n = ledger_owed(run->ledger, p->epochs, (size_t)p->nepochs, &p->list);
@@ -349,12 +420,128 @@ static int make_plan(struct pay_run *run, struct plan *p)
 	return 0;
 }
 
+/* --- burns and issues ------------------------------------------------------------------------ */
+
+static int add_burn(void *ctx, const struct record *r)
+{
+	struct pay_run *run = ctx;
+	struct ledger_order o = { .action = ACTION_BURN };
+	const char *job;
+
+	if (schema_check(r->json, r->where, "rnp.burn") < 0)
+		return -1;
+	if (!json_object_get(r->json, "job"))
+		return err_set(EX_DATAERR,
+			"%s: it names no job, so that it could be burned twice",
+			r->where);
+	if (json_get_text(r->json, r->where, "job", &job) < 0 ||
+		json_get_i64(r->json, r->where, "burned_base_units", 0, INT64_MAX,
+			&o.base_units) < 0)
+		return -1;
+	snprintf(o.id, sizeof o.id, "burn %s", job);
+	return !o.base_units                           ? 0 :
+		ledger_add_order(run->ledger, &o) == 0 ? 0 :
+							 err_add("%s", r->where);
+}
+
+/* What an epoch claims is issued; what it locks is, when it is released. */
+static int add_issues(struct pay_run *run)
+{
+	struct ledger_balance *list = NULL;
+	int64_t *epochs = NULL;
+	long n = ledger_payable(run->ledger, opts.token, &opts.trust, (int)opts.need,
+		&epochs);
+	long m = n < 0 ? -1 : ledger_balances(run->ledger, &list);
+	int rc = m < 0 ? -1 : 0;
+
+	for (long i = 0, k = 0; i < m && k < n && rc == 0; i++) {
+		struct ledger_order o = { .action = ACTION_MINT,
+			.base_units = list[i].claimed };
+
+		if (list[i].sequence != epochs[k])
+			continue;
+		k++;
+		snprintf(o.id, sizeof o.id, "epoch %" PRId64, list[i].sequence);
+		if (o.base_units)
+			rc = ledger_add_order(run->ledger, &o);
+	}
+	free(epochs);
+	free(list);
+	return rc;
+}
+
+/* Enters what is to be burned and issued, in one commit. */
+static int add_orders(struct pay_run *run)
+{
+	char *files[1] = { (char *)opts.burn };
+	int rc = store_begin(&run->ledger->store);
+
+	if (rc < 0)
+		return -1;
+	if (opts.burn)
+		rc = records_each(files, 1, JSON_RECORD_BYTES_MAX, add_burn, run);
+	if (rc == 0 && opts.issue)
+		rc = add_issues(run);
+	if (rc < 0) {
+		store_rollback(&run->ledger->store);
+		return -1;
+	}
+	return store_commit(&run->ledger->store);
+}
+
+static int check_order(struct pay_run *run, const struct ledger_order *o, int64_t balance)
+{
+	if (o->action == ACTION_BURN && o->base_units > balance)
+		return err_set(EX_DATAERR,
+			"the paying wallet has %" PRId64
+			" base units, '%s' needs %" PRId64,
+			balance, o->id, o->base_units);
+	if (o->action == ACTION_MINT && !run->may_issue)
+		return err_set(EX_DATAERR, "the payer is not the mint's authority");
+	return 0;
+}
+
+/* Carries out all orders, one after another: each changes what the next one finds. */
+static int carry_out(struct pay_run *run)
+{
+	struct ledger_order *list = NULL;
+	json_t *shared = NULL;
+	int64_t balance, id;
+	long n;
+	int rc = add_orders(run);
+
+	if (rc < 0)
+		return -1;
+	n = ledger_open_orders(run->ledger, &list);
+	rc = n < 0 ? -1 : 0;
+	if (n > 0)
+		shared = shared_fields(run);
+	for (long i = 0; i < n && rc == 0; i++) {
+		if ((list[i].action == ACTION_BURN && !opts.burn) ||
+			(list[i].action == ACTION_MINT && !opts.issue))
+			continue;
+		rc = pay_check_payer(run, &balance);
+		if (rc == 0)
+			rc = check_order(run, &list[i], balance);
+		if (rc < 0)
+			break;
+		id = ledger_plan_order(run->ledger, &list[i], shared, clock_now_ms());
+		rc = id < 0 ? -1 : pay_follow(run);
+		if (id >= 0 && id < run->first_tx)
+			run->first_tx = id;
+	}
+	json_decref(shared);
+	free(list);
+	return rc;
+}
+
 /* --- the run --------------------------------------------------------------------------------- */
 
 static int show_plan(struct pay_run *run, const struct plan *p)
 {
 	int64_t batch = 0;
 
+	run->payer.with_nonce = run->nonces.n;
 	for (long i = 0; i < p->n && !p->list[i].held; batch++) {
 		size_t bytes;
 		int n = payplan_take(&run->payer, p->list + i, (int)(p->n - i), &bytes);
@@ -392,7 +579,10 @@ static int fly(struct pay_run *run, struct plan *p)
 	for (long at = 0; at < p->n && !p->list[at].held;) {
 		while (left < run->in_flight_max && at < p->n && !p->list[at].held) {
 			size_t bytes;
-			int n = payplan_take(&run->payer, p->list + at, (int)(p->n - at),
+			int n;
+
+			run->payer.with_nonce = run->nonces.n;
+			n = payplan_take(&run->payer, p->list + at, (int)(p->n - at),
 				&bytes);
 
 			if (n <= 0)
@@ -432,6 +622,7 @@ static int check_same_payer(struct pay_run *run)
 {
 	static const char *const keys[] = { "payer", "mint", "genesis" };
 	json_t *last = ledger_last_plan(run->ledger);
+	const char *memo = json_string_value(json_object_get(last, "memo"));
 	char texts[3][RPC_TEXT_MAX];
 	int rc = 0;
 
@@ -445,6 +636,9 @@ static int check_same_payer(struct pay_run *run)
 			rc = err_set(EX_DATAERR, "this ledger is paid with %s %s, not %s",
 				keys[i], before, texts[i]);
 	}
+	/* what was planned before is signed with the memo that it was planned with */
+	if (memo && strlen(memo) < sizeof run->payer.memo)
+		strcpy(run->payer.memo, memo);
 	json_decref(last);
 	return rc;
 }
@@ -472,7 +666,8 @@ static int pay(struct pay_run *run)
 				return -1;
 		}
 	}
-	rc = 0;
+	rc = !opts.dry_run && !opts.resume && (opts.burn || opts.issue) ? carry_out(run) :
+									  0;
 	for (int rounds = 0; !opts.resume && rc == 0 && (!rounds || run->expired);
 		rounds++) {
 		/* payouts of expired transactions are planned again */
@@ -490,6 +685,8 @@ static int pay(struct pay_run *run)
 	since.first = run->first_tx < since.first ? run->first_tx : since.first;
 	if (rc == 0 && !opts.dry_run)
 		rc = ledger_each_payout(run->ledger, show_new, &since);
+	if (rc == 0 && !opts.dry_run)
+		rc = ledger_each_order(run->ledger, show_order, &since.first);
 	if (rc == 0)
 		rc = show_held(&p);
 	run->unpaid = since.trouble || p.held;
@@ -517,11 +714,48 @@ static int set_cluster(struct pay_run *run)
 		0;
 }
 
+static int set_wallet(struct pay_run *run, struct key *key)
+{
+	if (opts.signer) {
+		run->signer = opts.signer;
+		return address_parse(opts.wallet, "--wallet", run->payer.wallet.bytes) <
+				0 ?
+			err_set(EX_USAGE, "--wallet: '%.60s' is not an address",
+				opts.wallet) :
+			0;
+	}
+	if (key_load(key, opts.keypair, NULL) < 0)
+		return -1;
+	run->key = key;
+	memcpy(run->payer.wallet.bytes, key->public_key, SOLANA_KEY_BYTES);
+	return 0;
+}
+
+/* A nonce account is for one transaction at a time. */
+static int set_nonces(struct pay_run *run)
+{
+	run->nonces = opts.nonces;
+	for (int i = 0; i < run->nonces.n; i++) {
+		if (address_parse(run->nonces.items[i], "--nonce",
+			    run->payer.nonce.bytes) < 0)
+			return err_set(EX_USAGE, "--nonce: '%.60s' is not an address",
+				run->nonces.items[i]);
+		for (int k = 0; k < i; k++)
+			if (strcmp(run->nonces.items[i], run->nonces.items[k]) == 0)
+				return err_set(EX_USAGE, "--nonce: %s stands there twice",
+					run->nonces.items[i]);
+	}
+	return 0;
+}
+
 static int set_run(struct pay_run *run, struct key *key)
 {
-	if (!opts.rpc.n || !opts.keypair || !opts.trust.n)
+	if (!opts.rpc.n || (!opts.keypair && !opts.signer) || !opts.trust.n)
 		return err_set(EX_USAGE,
 			"--rpc, --keypair and --trust are needed, but for --status");
+	if (opts.signer && (opts.keypair || !opts.wallet))
+		return err_set(EX_USAGE,
+			"--signer goes with --wallet, and without --keypair");
 	if (opts.rpc.n > PAY_SERVERS_MAX)
 		return err_set(EX_USAGE, "--rpc: more than %d servers", PAY_SERVERS_MAX);
 	if (opts.need > opts.trust.n)
@@ -540,17 +774,17 @@ static int set_run(struct pay_run *run, struct key *key)
 	}
 	if (address_parse(opts.mint, "--mint", run->payer.mint.bytes) < 0)
 		return err_set(EX_USAGE, "--mint: '%.60s' is not an address", opts.mint);
-	if (set_cluster(run) < 0 || key_load(key, opts.keypair, NULL) < 0)
+	if (set_cluster(run) < 0 || set_wallet(run, key) < 0 || set_nonces(run) < 0)
 		return -1;
-	run->key = key;
 	run->first_tx = INT64_MAX;
-	memcpy(run->payer.wallet.bytes, key->public_key, SOLANA_KEY_BYTES);
 	run->payer.decimals = MONEY_RENDER_DECIMALS;
 	run->payer.unit_price = (uint64_t)opts.unit_price;
 	run->payer.legacy = opts.legacy;
 	run->poll_ms = opts.poll_ms;
 	run->timeout_ms = opts.timeout_ms;
-	run->in_flight_max = (int)opts.in_flight;
+	run->in_flight_max = run->nonces.n && run->nonces.n < opts.in_flight ?
+		run->nonces.n :
+		(int)opts.in_flight;
 	for (run->n = 0; run->n < opts.rpc.n; run->n++)
 		run->servers[run->n] = (struct rpc){ .url = opts.rpc.items[run->n] };
 	return 0;
@@ -560,13 +794,16 @@ static int run_pay(struct pay_run *run, struct key *key)
 {
 	struct ledger l = LEDGER_INIT;
 	int fd = -1, rc = -1;
+	int64_t all = 0;
 
 	run->ledger = &l;
 	if (opts.status) {
 		rc = ledger_open(&l, opts.store, true);
 		rc = rc == 0 ? ledger_each_payout(&l, show_payout, NULL) : -1;
+		rc = rc == 0 ? ledger_each_order(&l, show_order, &all) : -1;
 	} else if (set_run(run, key) == 0 && lock(&fd) == 0 &&
 		ledger_open(&l, opts.store, opts.dry_run) == 0) {
+		fee_payer = &run->payer;
 		rc = pay(run);
 	}
 	ledger_close(&l);
@@ -590,6 +827,7 @@ static int run(int n, char **args)
 	key_release(&key);
 	opt_list_release(&opts.rpc);
 	opt_list_release(&opts.trust);
+	opt_list_release(&opts.nonces);
 	if (rc < 0)
 		return err_report();
 	return run.unpaid ? EXIT_NO : EX_OK;

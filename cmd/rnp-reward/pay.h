@@ -5,19 +5,23 @@
 #include "cmd/rnp-reward/ledger_pay.h"
 #include "cmd/rnp-reward/payplan.h"
 #include "cmd/rnp-reward/rpc.h"
+#include "common/cli/opt.h"
 #include "common/record/key.h"
 
 #define PAY_IN_FLIGHT_MAX 64
 
 struct pay_run {
 	struct ledger *ledger;
-	struct key *key;
+	struct key *key;        /* NULL: a signer outside of this program */
+	const char *signer;     /* its command */
+	struct opt_list nonces; /* accounts; none: recent blockhashes */
 	struct payer payer;
 	struct rpc servers[PAY_SERVERS_MAX];
 	int n;
 	char genesis[RPC_TEXT_MAX];
 	int64_t poll_ms, timeout_ms;
 	int in_flight_max;
+	bool may_issue;   /* the payer is the mint's authority */
 	int turn;         /* the server that sends next */
 	int64_t first_tx; /* first transaction planned by this run; INT64_MAX: none yet */
 	int expired; /* transactions that have expired: what they paid is owed again */
@@ -37,6 +41,21 @@ int pay_check_payer(struct pay_run *run, int64_t *balance);
 
 /* Looks up the accounts of all wallets: which must be created, and which cannot be paid (held). */
 int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n);
+
+/* Reads the value of a nonce account that authority controls. Returns false if it is none. */
+bool pay_read_nonce(const struct rpc_account *a, const struct solana_key *authority,
+	struct solana_key *value);
+
+/* Gets the value of a nonce account, as two servers report it. Returns 0, or -1. */
+int pay_check_nonce(struct pay_run *run, const char *address, struct solana_key *value);
+
+/* --- pay_sign.c: the signature ---------------------------------------------------------------- */
+
+/* Signs a message with the key, or has the signer do it, which is told the message in words. The
+ * signature is checked. Returns 0, or -1: 65 the signer's answer is no signature of the payer, 75
+ * it refuses or does not answer in time. */
+int pay_sign(struct pay_run *run, const void *message, size_t len,
+	unsigned char signature[SOLANA_SIGNATURE_BYTES]);
 
 /* --- pay_flight.c: what is in flight --------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cmd/rnp-reward/pay.h"
+#include "common/base/address.h"
 #include "common/base/base58.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -61,8 +62,7 @@ static int fresh_blockhash(struct pay_run *run, struct solana_key *hash,
 		run->blame);
 }
 
-static json_t *signed_record(const struct ledger_tx *tx,
-	const struct solana_key *blockhash)
+static json_t *signed_record(const struct ledger_tx *tx)
 {
 	char base64[sodium_base64_ENCODED_LEN(SOLANA_TX_BYTES_MAX,
 		sodium_base64_VARIANT_ORIGINAL)];
@@ -71,28 +71,80 @@ static json_t *signed_record(const struct ledger_tx *tx,
 
 	sodium_bin2base64(base64, sizeof base64, tx->bytes, tx->len,
 		sodium_base64_VARIANT_ORIGINAL);
-	address_format(blockhash->bytes, hash);
+	address_format(tx->blockhash.bytes, hash);
 	json_set_text(record, "signature", tx->signature);
 	json_set_text(record, "blockhash", hash);
 	json_set_i64(record, "last_valid_block_height", tx->last_valid);
+	if (tx->nonce[0])
+		json_set_text(record, "nonce", tx->nonce);
 	json_set_text(record, "sender", tx->sender);
 	json_set_text(record, "transaction", base64);
 	return record;
 }
 
-static int sign(struct pay_run *run, struct ledger_tx *tx,
-	const struct solana_key *blockhash, int64_t last_valid)
+/* Builds the message of a transaction, with its blockhash or nonce. */
+static int build(struct pay_run *run, const struct ledger_tx *tx, struct buf *message)
+{
+	struct owed list[PAYPLAN_PAYOUTS_MAX];
+	int n;
+
+	run->payer.with_nonce = tx->nonce[0];
+	if (tx->nonce[0] && address_parse(tx->nonce, "nonce", run->payer.nonce.bytes) < 0)
+		return -1;
+	if (tx->action != ACTION_PAY)
+		return payplan_order(message, &run->payer, &tx->blockhash, tx->action,
+			tx->base_units);
+	n = ledger_payouts(run->ledger, tx->id, list, PAYPLAN_PAYOUTS_MAX);
+	return n < 0 ? -1 :
+		       payplan_message(message, &run->payer, &tx->blockhash, list, n);
+}
+
+/* A server that returns an old blockhash would cause the same bytes to be signed again. A signer
+ * that was asked with it is asked with another one the next time. */
+static int refuse_known(struct pay_run *run, struct ledger_tx *tx)
+{
+	int known = ledger_knows(run->ledger, tx->signature);
+
+	if (known == 1 && !run->key) {
+		tx->asked = false;
+		known = ledger_ask(run->ledger, tx) < 0 ? -1 : 1;
+	}
+	return known == 0 ?
+		0 :
+		known < 0 ?
+		-1 :
+		err_set(EX_TEMPFAIL,
+			"a blockhash is offered that was used before, and is dead");
+}
+
+/* Stores the signature; a key's in the commit of the caller, a signer's in one of its own. */
+static int store_signed(struct pay_run *run, struct ledger_tx *tx)
+{
+	json_t *record = signed_record(tx);
+	int rc = run->key ? 0 : store_begin(&run->ledger->store);
+
+	if (rc == 0) {
+		rc = ledger_move(run->ledger, tx, PAY_SIGNED, record, clock_now_ms());
+		if (rc < 0 && !run->key)
+			store_rollback(&run->ledger->store);
+		else if (!run->key)
+			rc = store_commit(&run->ledger->store);
+	}
+	json_decref(record);
+	return rc;
+}
+
+static int sign(struct pay_run *run, struct ledger_tx *tx)
 {
 	unsigned char signature[SOLANA_SIGNATURE_BYTES];
-	struct owed list[PAYPLAN_PAYOUTS_MAX];
 	struct buf message = BUF_INIT, whole = BUF_INIT;
-	json_t *record;
-	int n = ledger_payouts(run->ledger, tx->id, list, PAYPLAN_PAYOUTS_MAX), rc = -1;
+	int rc = -1;
 
-	if (n < 0 || payplan_message(&message, &run->payer, blockhash, list, n) < 0)
+	if (run->key ? build(run, tx, &message) < 0 :
+		       (buf_add(&message, tx->bytes, tx->len), false))
 		goto out;
-	crypto_sign_detached(signature, NULL, (unsigned char *)message.data, message.len,
-		run->key->secret);
+	if (pay_sign(run, message.data, message.len, signature) < 0)
+		goto out;
 	solana_transaction(&whole, signature, message.data, message.len);
 	if (whole.len > sizeof tx->bytes) {
 		err_set(EX_DATAERR, "transaction %" PRId64 " has %zu bytes", tx->id,
@@ -102,18 +154,11 @@ static int sign(struct pay_run *run, struct ledger_tx *tx,
 	memcpy(tx->bytes, whole.data, whole.len);
 	tx->len = whole.len;
 	base58_encode(tx->signature, signature, sizeof signature);
-	/* a server that returns an old blockhash would cause the same bytes to be signed again */
-	if (ledger_knows(run->ledger, tx->signature) != 0) {
-		err_set(EX_TEMPFAIL,
-			"a blockhash is offered that was used before, and is dead");
+	if (refuse_known(run, tx) < 0)
 		goto out;
-	}
-	tx->last_valid = last_valid;
 	snprintf(tx->sender, sizeof tx->sender, "%s",
 		run->servers[run->turn++ % run->n].url);
-	record = signed_record(tx, blockhash);
-	rc = ledger_move(run->ledger, tx, PAY_SIGNED, record, clock_now_ms());
-	json_decref(record);
+	rc = store_signed(run, tx);
 	tx->status = PAY_SIGNED;
 out:
 	buf_release(&message);
@@ -121,23 +166,91 @@ out:
 	return rc;
 }
 
-/* Signs all planned transactions under one blockhash and in one commit. */
-static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
+static int store_message(struct pay_run *run, struct ledger_tx *tx)
+{
+	struct buf message = BUF_INIT;
+	int rc = build(run, tx, &message);
+
+	if (rc == 0 && message.len > sizeof tx->bytes)
+		rc = err_set(EX_DATAERR, "a message of %zu bytes", message.len);
+	if (rc == 0) {
+		memcpy(tx->bytes, message.data, message.len);
+		tx->len = message.len;
+		rc = ledger_ask(run->ledger, tx);
+	}
+	buf_release(&message);
+	return rc;
+}
+
+/* Takes a nonce account that no transaction in flight uses. */
+static int take_nonce(struct pay_run *run, struct ledger_tx *list, int n, int tx)
+{
+	for (int k = 0; k < run->nonces.n; k++) {
+		const char *nonce = run->nonces.items[k];
+		bool used = false;
+
+		for (int i = 0; i < n; i++)
+			used = used || strcmp(list[i].nonce, nonce) == 0;
+		if (used)
+			continue;
+		if (pay_check_nonce(run, nonce, &list[tx].blockhash) < 0)
+			return -1;
+		snprintf(list[tx].nonce, sizeof list[tx].nonce, "%s", nonce);
+		list[tx].last_valid = 0; /* see ask_nonces */
+		return 0;
+	}
+	return 1;
+}
+
+/* Gives planned transactions a nonce each, or all one blockhash. Returns how many can be signed,
+ * or -1. */
+static int prepare(struct pay_run *run, struct ledger_tx *list, int n)
 {
 	struct solana_key blockhash;
-	int64_t last_valid = 0;
-	int planned = 0, rc = 0;
+	int64_t last_valid = -1;
+	int ready = 0;
 
-	for (int i = 0; i < n; i++)
-		planned += list[i].status == PAY_PLANNED;
-	if (!planned)
-		return 0;
-	if (fresh_blockhash(run, &blockhash, &last_valid) < 0 ||
-		store_begin(&run->ledger->store) < 0)
+	for (int i = 0; i < n; i++) {
+		int rc = 0;
+
+		if (list[i].status != PAY_PLANNED)
+			continue;
+		if (list[i].asked) {
+			ready++;
+			continue;
+		}
+		if (run->nonces.n) {
+			rc = take_nonce(run, list, n, i);
+		} else {
+			if (last_valid < 0)
+				rc = fresh_blockhash(run, &blockhash, &last_valid);
+			list[i].blockhash = blockhash;
+			list[i].last_valid = last_valid;
+		}
+		if (rc < 0)
+			return -1;
+		list[i].asked = rc == 0;
+		if (list[i].asked && !run->key && store_message(run, &list[i]) < 0)
+			return -1;
+		ready += list[i].asked;
+	}
+	return ready;
+}
+
+/* Signs planned transactions: with a key in one commit, with a signer one by one. */
+static int sign_all(struct pay_run *run, struct ledger_tx *list, int n)
+{
+	int ready = prepare(run, list, n), rc = 0;
+
+	if (ready <= 0)
+		return ready;
+	if (run->key && store_begin(&run->ledger->store) < 0)
 		return -1;
 	for (int i = 0; i < n && rc == 0; i++)
-		if (list[i].status == PAY_PLANNED)
-			rc = sign(run, &list[i], &blockhash, last_valid);
+		if (list[i].status == PAY_PLANNED && list[i].asked)
+			rc = sign(run, &list[i]);
+	if (!run->key)
+		return rc;
 	if (rc < 0) {
 		store_rollback(&run->ledger->store);
 		return -1;
@@ -177,20 +290,53 @@ struct views {
 	const char *signatures[PAY_IN_FLIGHT_MAX];
 };
 
-/* Asks one server: its finalised height first, then the statuses of the signatures. */
-static void ask_server(struct pay_run *run, int server, struct views *v, int n)
+/* A transaction with a nonce can land as long as its account has that value. What stands for the
+ * finalised height is 0 as long, and 1 when another value is final; its last valid height is 0. */
+static int ask_nonces(struct pay_run *run, int server, const struct ledger_tx *list,
+	int n, int64_t *heights)
+{
+	static struct rpc_account got[PAY_IN_FLIGHT_MAX];
+	struct solana_key keys[PAY_IN_FLIGHT_MAX], value;
+	int at[PAY_IN_FLIGHT_MAX], asked = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (!list[i].nonce[0])
+			continue;
+		if (address_parse(list[i].nonce, "nonce", keys[asked].bytes) < 0)
+			return -1;
+		at[asked++] = i;
+	}
+	if (!asked)
+		return 0;
+	if (rpc_accounts(&run->servers[server], "finalized", keys, asked, got) < 0)
+		return -1;
+	for (int k = 0; k < asked; k++)
+		heights[at[k]] = !pay_read_nonce(&got[k], &run->payer.wallet, &value) ?
+			-1 :
+			memcmp(&value, &list[at[k]].blockhash, sizeof value) != 0;
+	return 0;
+}
+
+/* Asks one server: its finalised height and nonces first, then the statuses of the signatures. */
+static void ask_server(struct pay_run *run, int server, const struct ledger_tx *list,
+	struct views *v, int n)
 {
 	enum pay_seen seen[PAY_IN_FLIGHT_MAX];
-	int64_t height;
+	int64_t height, heights[PAY_IN_FLIGHT_MAX];
 
-	if (rpc_height(&run->servers[server], "finalized", &height) < 0 ||
+	if (rpc_height(&run->servers[server], "finalized", &height) == 0)
+		for (int i = 0; i < n; i++)
+			heights[i] = height;
+	else
+		n = 0;
+	if (!n || ask_nonces(run, server, list, n, heights) < 0 ||
 		rpc_statuses(&run->servers[server], v->signatures, n, seen) < 0) {
 		prog_detail("%s", err_get()->text);
 		err_clear();
 		return;
 	}
 	for (int i = 0; i < n; i++) {
-		v->list[i].final_height[server] = height;
+		v->list[i].final_height[server] = heights[i];
 		v->list[i].seen[server] = seen[i];
 	}
 }
@@ -210,7 +356,7 @@ static void ask_all(struct pay_run *run, const struct ledger_tx *list, int n,
 		}
 	}
 	for (int s = 0; s < run->n; s++)
-		ask_server(run, s, v, n);
+		ask_server(run, s, list, v, n);
 }
 
 static int move(struct pay_run *run, struct ledger_tx *tx, const struct pay_view *v)
@@ -257,10 +403,23 @@ int pay_round(struct pay_run *run, int *left)
 	int n = ledger_in_flight(run->ledger, list, PAY_IN_FLIGHT_MAX);
 
 	*left = 0;
+	int waiting = 0;
+
 	if (n < 0 || sign_all(run, list, n) < 0)
 		return -1;
-	send_all(run, list, n);
-	if (follow(run, list, n) < 0)
+	/* those that wait for a nonce come later, and servers know nothing of them */
+	for (int i = 0; i < n; i++) {
+		struct ledger_tx one = list[i];
+
+		if (one.status == PAY_PLANNED) {
+			waiting++;
+			continue;
+		}
+		list[i] = list[i - waiting];
+		list[i - waiting] = one;
+	}
+	send_all(run, list, n - waiting);
+	if (follow(run, list, n - waiting) < 0)
 		return -1;
 	for (int i = 0; i < n; i++)
 		*left += !pay_is_over(list[i].status);

@@ -21,6 +21,18 @@
 
 enum { STATE_INITIALISED = 1, STATE_FROZEN = 2 };
 
+/* A mint of Token-2022 is padded to the size of an account; its extensions follow. */
+#define EXTENSIONS 166
+enum { EXTENSION_FEE = 1, EXTENSION_NO_TRANSFER = 9, EXTENSION_HOOK = 14 };
+#define FEE_BYTES 108
+#define FEE_OLDER 72 /* epoch, most, 1/10000 */
+#define FEE_NEWER 90
+
+/* A nonce account of the system program. */
+#define NONCE_BYTES     80
+#define NONCE_AUTHORITY 8
+#define NONCE_VALUE     40
+
 static int quorum(const struct pay_run *run)
 {
 	return run->n < PAY_QUORUM ? run->n : PAY_QUORUM;
@@ -80,13 +92,13 @@ struct look {
 	bool answered[PAY_SERVERS_MAX];
 };
 
-static int ask_all(struct pay_run *run, const struct solana_key *keys, int n,
-	struct look *look)
+static int ask_all(struct pay_run *run, const char *commitment,
+	const struct solana_key *keys, int n, struct look *look)
 {
 	int answers = 0;
 
 	for (int i = 0; i < run->n; i++) {
-		look->answered[i] = rpc_accounts(&run->servers[i], keys, n,
+		look->answered[i] = rpc_accounts(&run->servers[i], commitment, keys, n,
 					    look->got[i]) == 0;
 		answers += look->answered[i];
 		if (!look->answered[i])
@@ -115,13 +127,18 @@ static const struct rpc_account *agreed(const struct pay_run *run,
 	return NULL;
 }
 
-static uint64_t amount_of(const struct rpc_account *a)
+static uint64_t number(const unsigned char *data, int bytes)
 {
 	uint64_t v = 0;
 
-	for (int i = 8; i-- > 0;)
-		v = v << 8 | a->data[ACCOUNT_SUM + i];
+	for (int i = bytes; i-- > 0;)
+		v = v << 8 | data[i];
 	return v;
+}
+
+static uint64_t amount_of(const struct rpc_account *a)
+{
+	return number(a->data + ACCOUNT_SUM, 8);
 }
 
 /* Returns why a token account is not a usable one of this wallet and mint, or NULL. */
@@ -140,6 +157,53 @@ static const char *why_no_account(const struct rpc_account *a, const struct paye
 	return a->data[ACCOUNT_STATE] == STATE_INITIALISED ?
 		NULL :
 		"its associated account is not ready";
+}
+
+/* --- the mint -------------------------------------------------------------------------------- */
+
+/* Of the two fees that a mint has, for epochs before and from a certain one, takes the greater of
+ * each, since neither this nor the next epoch is known here. */
+static void read_fee(struct payer *p, const unsigned char *data)
+{
+	static const int at[2] = { FEE_OLDER, FEE_NEWER };
+
+	for (int i = 0; i < 2; i++) {
+		uint64_t most = number(data + at[i] + 8, 8);
+		int64_t bps = (int64_t)number(data + at[i] + 16, 2);
+
+		p->fee_max = most > INT64_MAX      ? INT64_MAX :
+			(int64_t)most > p->fee_max ? (int64_t)most :
+						     p->fee_max;
+		p->fee_bps = bps > p->fee_bps ? bps : p->fee_bps;
+	}
+}
+
+/* Reads what the extensions of a mint mean for payments. Returns 0, or -1 with EX_DATAERR: its
+ * tokens cannot be paid by a plain transfer. */
+static int read_extensions(struct payer *p, const struct rpc_account *mint)
+{
+	p->fee_bps = p->fee_max = 0;
+	for (size_t at = EXTENSIONS; at + 4 <= mint->len;) {
+		int type = (int)number(mint->data + at, 2);
+		size_t len = (size_t)number(mint->data + at + 2, 2);
+
+		at += 4;
+		if (!type)
+			return 0;
+		if (type == EXTENSION_NO_TRANSFER)
+			return err_set(EX_DATAERR,
+				"the mint's tokens cannot be transferred");
+		/* nobody but itself can be the hook of no program */
+		if (type == EXTENSION_HOOK && at + 64 <= mint->len &&
+			number(mint->data + at + 32, 8))
+			return err_set(EX_DATAERR,
+				"the mint has a transfer hook: a program of others "
+				"would run with each payment");
+		if (type == EXTENSION_FEE && len == FEE_BYTES && at + len <= mint->len)
+			read_fee(p, mint->data + at);
+		at += len;
+	}
+	return 0;
 }
 
 /* --- the payer ------------------------------------------------------------------------------- */
@@ -163,6 +227,11 @@ static int check_mint(struct pay_run *run, const struct rpc_account *mint)
 			"the mint has %d decimals, the ledger's amounts have %d",
 			mint->data[MINT_DECIMALS], p->decimals);
 	p->token_program = mint->program;
+	if (read_extensions(p, mint) < 0)
+		return -1;
+	/* who may issue: a flag of 4 bytes and the key */
+	run->may_issue = number(mint->data, 4) == 1 &&
+		memcmp(mint->data + 4, &p->wallet, SOLANA_KEY_BYTES) == 0;
 	return solana_associated(&p->wallet, &p->token_program, &p->mint, &p->account) <
 			0 ?
 		err_set(EX_DATAERR, "the payer has no associated account") :
@@ -176,9 +245,9 @@ int pay_check_payer(struct pay_run *run, int64_t *balance)
 	const char *why;
 	char text[ADDRESS_MAX];
 
-	if (ask_all(run, &run->payer.mint, 1, &look) < 0 ||
+	if (ask_all(run, "confirmed", &run->payer.mint, 1, &look) < 0 ||
 		check_mint(run, agreed(run, &look, 0)) < 0 ||
-		ask_all(run, &run->payer.account, 1, &look) < 0)
+		ask_all(run, "confirmed", &run->payer.account, 1, &look) < 0)
 		return -1;
 	account = agreed(run, &look, 0);
 	address_format(run->payer.wallet.bytes, text);
@@ -195,6 +264,40 @@ int pay_check_payer(struct pay_run *run, int64_t *balance)
 	*balance = amount_of(account) > INT64_MAX ? INT64_MAX :
 						    (int64_t)amount_of(account);
 	return 0;
+}
+
+/* --- nonces ---------------------------------------------------------------------------------- */
+
+bool pay_read_nonce(const struct rpc_account *a, const struct solana_key *authority,
+	struct solana_key *value)
+{
+	if (!a || !a->exists || a->len < NONCE_BYTES ||
+		memcmp(&a->program, solana_program(SOLANA_SYSTEM), sizeof a->program) !=
+			0 ||
+		number(a->data, 4) > 1 || number(a->data + 4, 4) != 1 ||
+		memcmp(a->data + NONCE_AUTHORITY, authority, SOLANA_KEY_BYTES) != 0)
+		return false;
+	memcpy(value, a->data + NONCE_VALUE, SOLANA_KEY_BYTES);
+	return true;
+}
+
+int pay_check_nonce(struct pay_run *run, const char *address, struct solana_key *value)
+{
+	static struct look look;
+	const struct rpc_account *account;
+	struct solana_key key;
+
+	if (address_parse(address, "--nonce", key.bytes) < 0 ||
+		ask_all(run, "finalized", &key, 1, &look) < 0)
+		return -1;
+	account = agreed(run, &look, 0);
+	if (!account)
+		return err_set(EX_TEMPFAIL, "no two servers agree about nonce account %s",
+			address);
+	return pay_read_nonce(account, &run->payer.wallet, value) ?
+		0 :
+		err_set(EX_DATAERR, "%s is not a nonce account that the payer controls",
+			address);
 }
 
 /* --- wallets --------------------------------------------------------------------------------- */
@@ -228,7 +331,7 @@ int pay_check_wallets(struct pay_run *run, struct owed *list, size_t n)
 				return err_set(EX_DATAERR,
 					"a wallet has no associated account");
 		}
-		if (ask_all(run, accounts, m, &look) < 0)
+		if (ask_all(run, "confirmed", accounts, m, &look) < 0)
 			return -1;
 		for (k = 0; k < m; k++)
 			account_status(run, agreed(run, &look, k),

@@ -23,21 +23,55 @@ static uint32_t units(const struct owed *list, int n)
 	return sum < UNITS_MAX ? sum : UNITS_MAX;
 }
 
+/* The instructions that every message begins with; a nonce must be the first. */
+static void start_message(struct solana_message *m, const struct payer *p, uint32_t limit)
+{
+	if (p->with_nonce)
+		solana_advance_nonce(&m->list[m->n++], &p->nonce, &p->wallet);
+	solana_unit_limit(&m->list[m->n++], limit);
+	if (p->unit_price)
+		solana_unit_price(&m->list[m->n++], p->unit_price);
+	if (p->memo[0])
+		solana_memo(&m->list[m->n++], p->memo);
+}
+
+int payplan_order(struct buf *out, const struct payer *p,
+	const struct solana_key *blockhash, enum pay_action action, int64_t base_units)
+{
+	struct solana_instruction all[5];
+	struct solana_message m = { .payer = p->wallet,
+		.blockhash = *blockhash,
+		.legacy = p->legacy,
+		.list = all };
+
+	start_message(&m, p, units(NULL, 0) + UNITS_TRANSFER);
+	if (action == ACTION_BURN)
+		solana_burn_checked(&all[m.n++], &p->token_program, &p->account, &p->mint,
+			&p->wallet, (uint64_t)base_units, p->decimals);
+	else
+		solana_mint_to_checked(&all[m.n++], &p->token_program, &p->mint,
+			&p->account, &p->wallet, (uint64_t)base_units, p->decimals);
+	return solana_compile(out, &m);
+}
+
+int64_t payplan_fee(const struct payer *p, int64_t base_units)
+{
+	__int128 fee = ((__int128)base_units * p->fee_bps + 9999) / 10000;
+
+	return fee > p->fee_max ? p->fee_max : (int64_t)fee;
+}
+
 int payplan_message(struct buf *out, const struct payer *p,
 	const struct solana_key *blockhash, const struct owed *list, int n)
 {
-	struct solana_instruction *all = xcalloc((size_t)(2 * n + 3), sizeof *all);
+	struct solana_instruction *all = xcalloc((size_t)(2 * n + 4), sizeof *all);
 	struct solana_message m = { .payer = p->wallet,
 		.blockhash = *blockhash,
 		.legacy = p->legacy,
 		.list = all };
 	int rc = 0;
 
-	solana_unit_limit(&all[m.n++], units(list, n));
-	if (p->unit_price)
-		solana_unit_price(&all[m.n++], p->unit_price);
-	if (p->memo[0])
-		solana_memo(&all[m.n++], p->memo);
+	start_message(&m, p, units(list, n));
 	for (int i = 0; i < n && rc == 0; i++) {
 		struct solana_key account;
 

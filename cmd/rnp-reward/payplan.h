@@ -17,12 +17,23 @@ struct payer {
 	uint64_t unit_price; /* micro-lamports per compute unit; 0: no such instruction */
 	char memo[ADDRESS_MAX]; /* "": none */
 	bool legacy;
+	bool with_nonce; /* transactions use a durable nonce instead of a blockhash */
+	struct solana_key nonce; /* the nonce account of the next message */
+	int64_t fee_bps,
+		fee_max; /* Token-2022: what the mint withholds, 1/10000, at most */
 };
 
 /* Builds the message that pays list[0..n) with a blockhash. Returns 0, or -1 (65): an address
  * cannot be derived. */
 int payplan_message(struct buf *out, const struct payer *p,
 	const struct solana_key *blockhash, const struct owed *list, int n);
+
+/* Builds the message that burns from the payer's account, or issues to it. */
+int payplan_order(struct buf *out, const struct payer *p,
+	const struct solana_key *blockhash, enum pay_action action, int64_t base_units);
+
+/* Returns the most that the mint withholds from the recipient of an amount. */
+int64_t payplan_fee(const struct payer *p, int64_t base_units);
 
 /* Returns how many of list[0..n) the next transaction takes: as many as fit, `alone` ones by
  * themselves, `held` ones never (they must not be at the front). *bytes: size of the

@@ -244,8 +244,8 @@ int rpc_height(struct rpc *r, const char *commitment, int64_t *out)
 	return rc;
 }
 
-int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n,
-	struct rpc_account *out)
+int rpc_accounts(struct rpc *r, const char *commitment, const struct solana_key *keys,
+	int n, struct rpc_account *out)
 {
 	json_t *params = json_array(), *list = json_array(), *result;
 	char text[ADDRESS_MAX];
@@ -256,7 +256,7 @@ int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n,
 		json_push_text(list, text);
 	}
 	json_push(params, list);
-	json_push(params, options("confirmed", "base64"));
+	json_push(params, options(commitment, "base64"));
 	result = ask(r, "getMultipleAccounts", params);
 	if (result)
 		rc = rpc_read_accounts(result, n, out, r->url);

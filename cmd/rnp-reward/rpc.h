@@ -37,8 +37,8 @@ struct rpc_account {
 int rpc_genesis(struct rpc *r, char out[RPC_TEXT_MAX]);
 int rpc_blockhash(struct rpc *r, struct solana_key *out, int64_t *last_valid);
 int rpc_height(struct rpc *r, const char *commitment, int64_t *out);
-int rpc_accounts(struct rpc *r, const struct solana_key *keys, int n,
-	struct rpc_account *out);
+int rpc_accounts(struct rpc *r, const char *commitment, const struct solana_key *keys,
+	int n, struct rpc_account *out);
 int rpc_send(struct rpc *r, const void *transaction, size_t len);
 /* Gets statuses including their history. texts: base58 signatures. */
 int rpc_statuses(struct rpc *r, const char *const *texts, int n, enum pay_seen *out);

@@ -1,0 +1,160 @@
+# rnp-reward pay on other ways: nonces, signers outside, Token-2022, burns and issues on chain.
+load helper
+load solana
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+	need_solana
+}
+
+teardown() {
+	stop_front
+}
+
+statuses() {
+	jq -r '.status' "$1" | sort | uniq -c | xargs
+}
+
+# verified: the ledger follows from its rows, its signatures and what servers know
+verified() {
+	rnp-reward verify --store db --trust "$payer" --rpc "${urls[0]}" --rpc "${urls[1]}" --rpc "${urls[2]}" >checks ||
+		fail "$(cat checks)"
+}
+
+@test "pay --nonce: paid with durable nonces, which do not expire, and are given up when they are advanced" {
+	owe 20
+	RNP_FRONT='{"nonces": 2}' front 8 4
+	pay --nonce "${nonces[0]}" --nonce "${nonces[1]}" >out
+	assert_equal "$(statuses out)" "20 finalised"
+	audit
+	ledger_agrees
+	verified
+	assert_equal "$(rnp-reward ledger --store db | jq -r 'select(.status == "signed").nonce' | sort -u | wc -l)" 2
+	refused 64 "stands there twice" pay --nonce "${nonces[0]}" --nonce "${nonces[0]}"
+	rm db
+	owe 10 2
+	refused 65 "is not a nonce account that the payer controls" pay --nonce "$mint"
+	# nobody takes it: after more blocks than a blockhash lives it is still in flight, and then lands
+	control '{"lies": [["drop"], ["drop"], ["drop"]]}' >/dev/null
+	run_split pay --nonce "${nonces[0]}" --timeout 1500ms
+	assert_failure 75
+	control '{"lies": [["drop"], ["drop"], ["drop"]]}' | jq -e '.height > 1200'
+	assert_equal "$(rnp-reward ledger --store db | grep -c '"expired"')" 0
+	# somebody advances the nonce: what was signed with it is dead, and is planned anew
+	control "{\"advance\": [\"${nonces[0]}\"], \"lies\": [[], [], []]}" >/dev/null
+	pay --nonce "${nonces[0]}" >out
+	assert_equal "$(statuses out)" "10 finalised"
+	(($(rnp-reward ledger --store db | grep -c '"expired"') > 0))
+	pool=$(control '{}' | jq '.payer')
+	verified
+}
+
+@test "pay --signer: who signs is told in words, is asked for the same message again, and refuses" {
+	owe 12
+	front
+	by=(--signer "node $ROOT/tests/solana_signer.mjs payer.json asked" --wallet "$payer")
+	refused 64 "--signer goes with --wallet" rnp-reward pay --store db --signer x --trust "$payer" --rpc http://127.0.0.1:1
+	# killed while the signer thinks: nothing is signed
+	by[1]="cat >first; sleep 60"
+	paying --timeout 30s
+	"${command[@]}" >out 2>err &
+	pid=$!
+	for _ in $(seq 400); do [[ -s first ]] && break; sleep 0.05; done
+	kill -9 $pid
+	wait $pid || true
+	assert_equal "$(control '{}' | jq .landed)" 0
+	for refusal in 'cat >/dev/null; exit 3' 'cat >/dev/null; echo 1111' 'cat >/dev/null; yes' 'exec 0<&-; true'; do
+		by[1]=$refusal
+		code=0
+		pay >out 2>err || code=$?
+		[[ $code == 75 || $code == 65 ]] || fail "$refusal: $code $(cat err)"
+	done
+	assert_equal "$(control '{}' | jq .landed)" 0
+	by[1]="node $ROOT/tests/solana_signer.mjs payer.json asked"
+	pay >out
+	assert_equal "$(statuses out)" "12 finalised"
+	audit
+	verified
+	# the same message as before the kill, then others
+	assert_equal "$(head -1 asked | jq .message)" "$(jq .message first)"
+	[[ $(jq -r '.words[]' first) == *"transfer "*" to "* ]] || fail "$(cat first)"
+	# another wallet's signature is none
+	rm db
+	owe 3 2
+	rnp-register keygen --out other.json >/dev/null
+	by[1]="node $ROOT/tests/solana_signer.mjs other.json asked"
+	refused 65 "is not the payer's signature of this message" pay
+}
+
+@test "pay: Token-2022: executed, its fee shown; a mint whose tokens others can stop is refused" {
+	owe 12
+	RNP_FRONT='{"token_2022": true, "fee_bps": 100, "fee_max": 1500000}' front
+	pay --dry-run >plan
+	assert_equal "$(jq -s 'all(.fee_base_units == ([.base_units / 100, 1500000] | min | ceil))' plan)" true
+	pay >out
+	assert_equal "$(statuses out)" "12 finalised"
+	control "$(jq -Rsc '{wallets: split("\n")[:-1]}' wallets)" >chain
+	# what each wallet has is what it is paid less what the plan shows as the mint's fee
+	jq -e --slurpfile plan plan '.has as $has | $plan | all($has[.wallet] == .base_units - .fee_base_units)' chain
+	verified
+	stop_front
+	rm db
+	owe 2 2
+	RNP_FRONT='{"token_2022": true, "hook": true}' front
+	refused 65 "the mint has a transfer hook" pay
+}
+
+@test "pay --issue and --burn: what epochs claim is issued once, what jobs burn is burned once" {
+	owe 6
+	RNP_FRONT='{"authority": true}' front 8 10 0
+	claimed=$(jq -s 'map(select(.kind == "rnp.reward").base_units) | add' epoch)
+	refused 65 "the payouts need" pay
+	pay --issue >out
+	assert_equal "$(statuses out)" "7 finalised"
+	pool=$claimed audit
+	assert_equal "$(control '{}' | jq .supply)" "$claimed"
+	pay --issue >again
+	assert_equal "$(cat again)" ""
+	verified
+	stop_front
+	rm db
+	owe 2 2
+	front
+	rnp-reward burn --policy rnp-021 --usd 20 --price 2 --job render-1 >burns
+	rnp-reward burn --policy rnp-021 --usd 10 --price 2 --job render-2 >>burns
+	pay --burn burns >out
+	assert_equal "$(jq -c 'select(.action == "burn") | [.base_units, .status]' out | xargs)" \
+		"[950000000,finalised] [475000000,finalised]"
+	assert_equal "$(control '{}' | jq .supply)" $((1000000000000000 - 1425000000))
+	pay --burn burns >again
+	assert_equal "$(cat again)" ""
+	verified
+	# a job is burned for once, and a burn that names none could be burned twice
+	rnp-reward burn --policy rnp-021 --usd 30 --price 2 --job render-1 >other
+	refused 65 "is in the ledger with another amount" pay --burn other
+	rnp-reward burn --policy rnp-021 --usd 30 --price 2 >nameless
+	refused 65 "it names no job" pay --burn nameless
+	refused 65 "the payer is not the mint's authority" pay --issue
+	# the ledger's history cannot be changed, even by who makes the chain of hashes anew
+	python3 - <<-'PY'
+		import hashlib, json, sqlite3
+		db = sqlite3.connect("db")
+		before, last = "0" * 64, None
+		for sequence, body in db.execute("SELECT sequence, body FROM entry ORDER BY sequence").fetchall():
+		    row = json.loads(body)
+		    row["previous"] = before
+		    if row.get("order") == "burn render-1":
+		        row["base_units"] -= 1
+		    row = {k: v for k, v in row.items()}
+		    text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+		    last = hashlib.sha256(text.encode()).digest()
+		    before = last.hex()
+		    db.execute("UPDATE entry SET body = ?, sha256 = ? WHERE sequence = ?", (json.dumps(row), last, sequence))
+		db.execute("UPDATE head SET sha256 = ?", (last,))
+		db.commit()
+	PY
+	run_split rnp-reward verify --store db --trust "$payer" --rpc "${urls[0]}"
+	assert_failure 1
+	[[ $(jq -r 'select(.ok | not) | [.what, .reason] | join(": ")' <<<"$output") == *"it does something else than what was ordered"* ]] ||
+		fail "$output"
+}
