@@ -17,10 +17,7 @@ start() {
 	rm -f port
 	"$@" --listen 127.0.0.1:0 --port-file port --key verifier.key 2>serve.err 3>&- &
 	server=$!
-	for _ in {1..400}; do
-		[[ -s port ]] && break
-		sleep 0.05
-	done
+	wait_file port
 	url=http://127.0.0.1:$(<port)
 }
 
@@ -92,10 +89,7 @@ s = socket.create_server(("127.0.0.1", 0))
 print(s.getsockname()[1], flush=True)
 time.sleep(60)' >port 3>&- &
 	server=$!
-	for _ in {1..400}; do
-		[[ -s port ]] && break
-		sleep 0.05
-	done
+	wait_file port
 	small --deadline 12s >c.json
 	run_split rnp-bench answer --key node.key --verifier "http://127.0.0.1:$(<port)" c.json
 	assert_success

@@ -41,3 +41,18 @@ need_llama_cpp() {
 	python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import llama_cpp; sys.exit(not llama_cpp.folder())' "$ROOT/tests" ||
 		skip "llama.cpp is not there: scripts/bootstrap"
 }
+
+# wait_until WHAT COMMAND...: until the command succeeds; after two minutes a failure that says what was waited
+# for. Machines are busy: a bound that a test never needs costs nothing.
+wait_until() {
+	local until=$((SECONDS + 120))
+	while ((SECONDS < until)); do
+		"${@:2}" && return
+		sleep 0.05
+	done
+	cat "$BATS_TEST_TMPDIR"/*.err >&2 2>/dev/null || true
+	fail "waited in vain for $1"
+}
+
+# wait_file FILE: until it is there and not empty, as the --port-file of a server that starts
+wait_file() { wait_until "$1" test -s "$1"; }

@@ -31,7 +31,7 @@ example_registry_start() {
 	rnp-register serve --db "$1/registry.db" --listen 127.0.0.1:0 --port-file "$1/port" \
 		2>"$1/registry.log" 3>&- &
 	example_registry=$!
-	for _ in {1..100}; do
+	for _ in {1..1200}; do
 		[[ -s $1/port ]] && return
 		sleep 0.05
 	done

@@ -56,10 +56,7 @@ memcheck() {
 		--log-file=served.log -- "$(command -v rnp-register)" serve --db r.db \
 		--listen 127.0.0.1:0 --port-file port 2>serve.err 3>&- &
 	served=$!
-	for _ in {1..200}; do
-		if [[ -s port ]]; then break; fi
-		sleep 0.05
-	done
+	wait_file port
 	port=$(grep -oE '[0-9]+$' port)
 	rnp-register detect --key key.json --wallet "$(rnp-register address --key key.json)" |
 		rnp-register sign --key key.json >signed

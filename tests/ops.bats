@@ -6,7 +6,7 @@ load helper
 	cd "$BATS_TEST_TMPDIR"
 	rnp-register serve --db r.db --listen 127.0.0.1:0 --port-file port 2>log &
 	local pid=$!
-	for _ in {1..100}; do [[ -s port ]] && break; sleep 0.05; done
+	wait_file port
 	curl -s "http://127.0.0.1:$(cat port)/metrics" >metrics
 	kill "$pid"
 	wait "$pid" || true
@@ -46,7 +46,7 @@ unit_command() {
 	rnp-register keygen --out registry.key
 	rnp-register serve --db r.db --listen 127.0.0.1:0 --port-file port --key registry.key --challenge-every 1s 2>log 3>&- &
 	local registry=$!
-	for _ in {1..100}; do [[ -s port ]] && break; sleep 0.05; done
+	wait_file port
 	export RNP_REGISTRY=http://127.0.0.1:$(cat port) RNP_DETECT='--label country=DE'
 	eval "$(unit_command rnp-node.service)"
 	rnp-register status --key key | jq -e '.online == false and (.next | startswith("no heartbeats"))'
@@ -80,7 +80,7 @@ unit_command() {
 		# systemd splits the variable at blanks, as the shell does
 		bash -c "exec $(sed -n 's/^ExecStart=//p' unit)" 2>log 3>&- &
 		echo $! >pids
-		for _ in {1..200}; do [[ -s port ]] && break; sleep 0.05; done
+		wait_file port
 		if [[ $start == 1 ]]; then
 			rnp-register keygen --out node.json >/dev/null
 			rnp-register detect --key node.json --name n | rnp-register sign --key node.json |
@@ -129,7 +129,7 @@ unit_command() {
 	unit_command rnp-train-coordinate.service | sed 's/:8443/127.0.0.1:0/' >c.sh
 	bash c.sh 2>c.err 3>&- &
 	echo $! >pids
-	for _ in {1..200}; do [[ -s port ]] && break; sleep 0.05; done
+	wait_file port
 	RNP_COORDINATOR=http://127.0.0.1:$(cat port) STATE_DIRECTORY=$PWD/w RNP_JOIN="--device cpu" \
 		bash -c "$(unit_command rnp-train-join.service)" 2>w.err
 	wait

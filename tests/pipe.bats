@@ -16,10 +16,7 @@ teardown() {
 start_registry() {
 	rnp-register serve --db registry.db --listen 127.0.0.1:0 --port-file port "$@" 2>serve.log 3>&- &
 	registry=$!
-	for _ in {1..100}; do
-		if [[ -s port ]]; then break; fi
-		sleep 0.05
-	done
+	wait_file port
 	url=http://127.0.0.1:$(grep -oE '[0-9]+$' port)
 }
 

@@ -236,10 +236,7 @@ registry() {
 	rnp-register serve -q --db registry.db --listen 127.0.0.1:0 --port-file port --key verifier.key \
 		--challenge-every "$1" --trust "$(jq -r .node verifier.json)" "${@:2}" 3>&- &
 	REGISTRY=$!
-	for _ in {1..100}; do
-		[[ -s port ]] && break
-		sleep 0.1
-	done
+	wait_file port
 	URL=http://127.0.0.1:$(<port)
 	rnp-register detect | jq -c --arg n "$NODE" '{kind, v, at, node: $n}' >n.json
 	rnp-register sign --key node.key n.json | rnp-register submit --registry "$URL" >/dev/null
@@ -293,10 +290,7 @@ teardown() {
 	sleep 2.1 # from now on a challenge is due
 	python3 "$ROOT/tests/fake_http.py" "lose-reply:$(<port)" lossy 3>&- &
 	LOSSY=$!
-	for _ in {1..100}; do
-		[[ ! -s lossy ]] || break
-		sleep 0.1
-	done
+	wait_file lossy
 	rnp-register heartbeat --once --registry "http://127.0.0.1:$(<lossy)" --key node.key >beats.jsonl
 	# the heartbeat whose reply was lost, the one after it, and the challenge that it
 	# brought

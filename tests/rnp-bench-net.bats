@@ -11,7 +11,7 @@ teardown() {
 }
 
 wait_for() {
-	for _ in {1..400}; do
+	for _ in {1..1200}; do
 		[[ -s $1 ]] && return
 		sleep 0.05
 	done

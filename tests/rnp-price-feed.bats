@@ -37,10 +37,7 @@ feed_server() {
 	mkdir -p www
 	python3 "$ROOT/tests/fake/feed_server.py" www port 3>&- &
 	server=$!
-	for _ in {1..100}; do
-		[[ -s port ]] && break
-		sleep 0.05
-	done
+	wait_file port
 	URL=http://127.0.0.1:$(<port)/feed
 }
 

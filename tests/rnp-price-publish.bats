@@ -91,10 +91,7 @@ listed() {
 		vast_host hang:$step
 		rnp-price publish --market vast --machine 77 --key-file key --state p.db --url "$HOST" q >out 2>&1 3>&- &
 		client=$!
-		for _ in {1..600}; do
-			[[ -e vast/reached ]] && break
-			sleep 0.05
-		done
+		wait_until "the request" test -e vast/reached
 		[[ -e vast/reached ]]
 		kill -9 $client
 		wait $client || true
@@ -220,10 +217,7 @@ listed() {
 	vast_host hang:get1
 	rnp-price publish --market vast --machine 77 --key-file key --state p.db --url "$HOST" q >out 2>&1 3>&- &
 	client=$!
-	for _ in {1..600}; do
-		[[ -e vast/reached ]] && break
-		sleep 0.05
-	done
+	wait_until "the request" test -e vast/reached
 	publish
 	assert_equal "$status" 75
 	[[ $stderr == *"another publish is at work"* ]]

@@ -223,7 +223,7 @@ gpu='"GPU-00000000-0000-4000-8000-000000004090"'
 		server.serve_forever()
 	PY
 	pid=$!
-	for _ in {1..200}; do [[ -s port ]] && break; sleep 0.05; done
+	wait_file port
 	run_split rnp-reward usage "${epoch[@]}" --trust "$judge" --registry "http://127.0.0.1:$(<port)"
 	kill $pid
 	assert_success

@@ -35,7 +35,8 @@ losses_fall() { rounds | jq -se 'map(.validation_loss_micronats) | .[2] < 0.9 * 
 
 @test "hostile: a worker that sends its delta times a hundred ends a run under the mean" {
 	train_among mean scale
-	! losses_fall
+	# worse than a guess among all 300 tokens: ln 300 nats
+	rounds | jq -se 'last.validation_loss_micronats > 5703783'
 }
 
 @test "hostile: under clip and trimmed it does no harm" {

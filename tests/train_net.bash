@@ -42,17 +42,6 @@ start_worker() {
 	worker[$1]=$!
 }
 
-# wait_until WHAT COMMAND...: at most a minute
-wait_until() {
-	local until=$((SECONDS + 60))
-	while ((SECONDS < until)); do
-		"${@:2}" && return
-		sleep 0.1
-	done
-	cat "$BATS_TEST_TMPDIR"/*.err >&2
-	fail "waited in vain for $1"
-}
-
 # forget PID: it has ended and was waited for; its number may be somebody else's by now
 forget() {
 	local name

@@ -57,10 +57,7 @@ verdict() {
 		time.sleep(30)
 	END
 	strangers=$!
-	for _ in {1..300}; do
-		[[ ! -s held ]] || break
-		sleep 0.1
-	done
+	wait_file held
 	assert_equal "$(cat held)" 64
 	for _ in {1..5}; do
 		heartbeat_record a >h.json
