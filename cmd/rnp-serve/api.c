@@ -14,22 +14,17 @@
 
 #define BODY_MAX ((size_t)16 << 20)
 
-/* Finds the model that a request names; a server with a single model accepts requests that name
- * none. */
-static struct served *find_model(struct server *s, const char *name, struct api_error *e)
+/* Finds the model that a request names, and loads it if it is not; the caller gives it back. */
+static struct served *take_model(struct server *s, const char *name, struct api_error *e)
 {
-	if (!name && s->model_count == 1)
-		return &s->models[0];
-	for (uint32_t i = 0; name && i < s->model_count; i++)
-		if (strcmp(s->models[i].name, name) == 0)
-			return &s->models[i];
-	if (name)
-		api_error_set(e, 404, "model_not_found", "model",
-			"model '%.100s' is not here", name);
-	else
-		api_error_set(e, 400, "missing_required_parameter", "model",
-			"'model' is missing");
-	return NULL;
+	struct served *m = models_find(&s->models, name, e);
+
+	return m && models_take(&s->models, m, e) == 0 ? m : NULL;
+}
+
+static void give_model(void *models, struct served *m)
+{
+	models_give(models, m);
 }
 
 /* --- answers -------------------------------------------------------------------------------------- */
@@ -85,28 +80,42 @@ static int start(struct server *s, struct exchange *x, struct api_key *key,
 	return rc;
 }
 
+static int check_dimensions(const struct request *ask, const struct served *m,
+	struct api_error *e)
+{
+	uint32_t dim = model_file_config(m->l.model_file)->dim;
+
+	return ask->dimensions <= dim ?
+		0 :
+		api_error_set(e, 400, "invalid_value", "dimensions",
+			"'dimensions': embeddings of this model have %u", dim);
+}
+
 static int begin(struct server *s, struct request *ask, struct api_key *key,
 	struct httpd_request *q, struct httpd_reply *r, const struct reply_format *format,
 	struct api_error *e)
 {
 	struct prompt *prompts = NULL;
-	struct served *m = find_model(s, ask->model, e);
 	struct constraint *constraint = NULL;
+	struct served *m;
 	struct exchange *x;
 	uint32_t n = 0;
 	int rc = -1;
 
-	if (!m || prompt_count(ask, &n, e) < 0)
+	if (prompt_count(ask, &n, e) < 0)
 		return -1;
-	if (ask->dimensions > model_file_config(m->l.model_file)->dim)
-		return api_error_set(e, 400, "invalid_value", "dimensions",
-			"'dimensions': embeddings of this model have %u",
-			model_file_config(m->l.model_file)->dim);
+	m = take_model(s, ask->model, e);
+	if (!m)
+		return -1;
 	prompts = xcalloc(n, sizeof *prompts);
-	if (encode_all(prompts, n, m, ask, e) == 0 &&
+	if (check_dimensions(ask, m, e) == 0 && encode_all(prompts, n, m, ask, e) == 0 &&
 		constraint_open(&constraint, m, ask, e) == 0) {
 		x = exchange_new(s->writer, m, ask, format, prompts, n, constraint);
+		x->give_model = give_model;
+		x->models = &s->models;
 		rc = start(s, x, key, q, r, e);
+	} else {
+		models_give(&s->models, m);
 	}
 	for (uint32_t i = 0; i < n; i++)
 		prompt_release(&prompts[i]);
@@ -182,7 +191,7 @@ static json_t *describe(const struct server *s, const struct served *m)
 	json_set_i64(o, "created", s->started_s);
 	json_set_text(o, "owned_by", "rnp");
 	json_set_i64(o, "context", m->context);
-	json_set_bool(o, "chat", m->chat != NULL);
+	json_set_bool(o, "chat", m->chats);
 	return o;
 }
 
@@ -197,8 +206,8 @@ static enum httpd_when get_models(void *ctx, struct httpd_request *q,
 		return HTTPD_NOW;
 	list = json_array();
 	o = json_object();
-	for (uint32_t i = 0; i < s->model_count; i++)
-		json_push(list, describe(s, &s->models[i]));
+	for (uint32_t i = 0; i < s->models.count; i++)
+		json_push(list, describe(s, &s->models.at[i]));
 	json_set_text(o, "object", "list");
 	json_set(o, "data", list);
 	json_write(&r->body, o);
@@ -216,7 +225,7 @@ static enum httpd_when get_model(void *ctx, struct httpd_request *q,
 
 	if (!access_allows(ctx, q, r, false, &key))
 		return HTTPD_NOW;
-	m = find_model(ctx, q->arg, &e);
+	m = models_find(&((struct server *)ctx)->models, q->arg, &e);
 	if (!m)
 		return api_error_reply(r, &e);
 	o = describe(ctx, m);
@@ -225,29 +234,35 @@ static enum httpd_when get_model(void *ctx, struct httpd_request *q,
 	return HTTPD_NOW;
 }
 
+static void give_back(struct server *s, struct served *m)
+{
+	if (m)
+		models_give(&s->models, m);
+}
+
 /* --- texts and tokens ------------------------------------------------------------------------------- */
 
 /* Reads a body {"model": ..., KEY: ...} and returns the value of KEY, after checking its
- * type. */
+ * type. The caller gives *m back, unless it is NULL. */
 static json_t *read_small(struct server *s, struct httpd_request *q, const char *key,
 	json_type type, json_t **body, struct served **m, struct api_error *e)
 {
 	json_t *v;
 
+	*m = NULL;
 	*body = json_parse_object(q->body.data, q->body.len, "body");
 	if (!*body) {
 		api_error_set(e, 400, "invalid_json", NULL, "%s", err_get()->text);
 		return NULL;
 	}
-	*m = find_model(s, json_string_value(json_object_get(*body, "model")), e);
-	if (!*m)
-		return NULL;
 	v = json_object_get(*body, key);
-	if (v && json_typeof(v) == type)
-		return v;
-	api_error_set(e, 400, "invalid_value", key, "'%s' must be %s", key,
-		type == JSON_STRING ? "a text" : "an array of token ids");
-	return NULL;
+	if (!v || json_typeof(v) != type) {
+		api_error_set(e, 400, "invalid_value", key, "'%s' must be %s", key,
+			type == JSON_STRING ? "a text" : "an array of token ids");
+		return NULL;
+	}
+	*m = take_model(s, json_string_value(json_object_get(*body, "model")), e);
+	return *m ? v : NULL;
 }
 
 static void write_tokens(struct httpd_reply *r, const struct buf *ids)
@@ -291,6 +306,7 @@ static enum httpd_when post_tokenize(void *ctx, struct httpd_request *q,
 		write_tokens(r, &ids);
 	else
 		api_error_reply(r, &e);
+	give_back(ctx, m);
 	buf_release(&ids);
 	json_decref(body);
 	return HTTPD_NOW;
@@ -341,6 +357,7 @@ static enum httpd_when post_detokenize(void *ctx, struct httpd_request *q,
 	} else {
 		api_error_reply(r, &e);
 	}
+	give_back(ctx, m);
 	buf_release(&text);
 	json_decref(body);
 	return HTTPD_NOW;
@@ -361,7 +378,7 @@ static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 	if (!access_allows(ctx, q, r, false, &key))
 		return HTTPD_NOW;
 	if (request_parse(&ask, REQUEST_TEMPLATE, q->body.data, q->body.len, &e) == 0)
-		m = find_model(ctx, ask.model, &e);
+		m = take_model(ctx, ask.model, &e);
 	if (m && prompt_text(&text, m, &ask, &e) == 0) {
 		o = json_object();
 		json_set_text(o, "prompt", buf_text(&text));
@@ -370,6 +387,7 @@ static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 	} else {
 		api_error_reply(r, &e);
 	}
+	give_back(ctx, m);
 	request_release(&ask);
 	buf_release(&text);
 	return HTTPD_NOW;

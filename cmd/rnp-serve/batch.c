@@ -348,7 +348,7 @@ static int batch(struct batch *b, int n, char **files)
 	if (cache_type && lm_cache_type_find(&o.cache, cache_type) < 0)
 		return -1;
 	o.outbox = b->outbox = lm_outbox_new();
-	if (served_name(&b->model, model) < 0 || served_open(&b->model, &o) < 0)
+	if (served_name(&b->model, model) < 0 || served_load(&b->model, &o) < 0)
 		return -1;
 	b->writer = writer_open(b->outbox);
 	if (!b->writer || (resume && open_resume(b) < 0))

@@ -151,6 +151,8 @@ void exchange_drop(struct exchange *x)
 	request_release(&x->request);
 	buf_release(&x->out);
 	buf_release(&x->prediction);
+	if (x->give_model)
+		x->give_model(x->models, x->model);
 	free(x);
 }
 

@@ -75,6 +75,9 @@ struct exchange {
 	const struct reply_format *format;
 	struct request request;
 	struct served *model;
+	/* gives the model back when the exchange ends; NULL: nobody counts its users */
+	void (*give_model)(void *models, struct served *m);
+	void *models;
 	struct constraint *constraint; /* NULL: answers are unconstrained */
 	struct keys *keys; /* if key is not NULL: the keys that it belongs to */
 	struct api_key *key;

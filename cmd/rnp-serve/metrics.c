@@ -118,16 +118,19 @@ static void add_keys(struct server *s, struct buf *out)
 void server_metrics(void *ctx, struct buf *out)
 {
 	struct server *s = ctx;
-	struct lm_service_counts *counts = xcalloc(s->model_count, sizeof *counts);
+	uint32_t n = s->models.count;
+	struct lm_service_counts *counts = xcalloc((size_t)n + 1, sizeof *counts);
 	struct writer_counts w;
 
-	for (uint32_t i = 0; i < s->model_count; i++)
-		lm_service_count(s->models[i].service, &counts[i]);
+	add(out, "loaded", "gauge", "Whether the model is in memory.");
+	for (uint32_t i = 0; i < n; i++)
+		buf_addf(out, "rnp_serve_loaded{model=\"%s\"} %d\n", s->models.at[i].name,
+			models_count(&s->models, &s->models.at[i], &counts[i]));
 	for (size_t g = 0; g < sizeof gauges / sizeof *gauges; g++) {
 		add(out, gauges[g].name, gauges[g].type, gauges[g].help);
-		for (uint32_t i = 0; i < s->model_count; i++)
+		for (uint32_t i = 0; i < n; i++)
 			buf_addf(out, "rnp_serve_%s{model=\"%s\"} %.15g\n",
-				gauges[g].name, s->models[i].name,
+				gauges[g].name, s->models.at[i].name,
 				gauges[g].value(&counts[i]));
 	}
 	free(counts);

@@ -22,7 +22,7 @@ static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_fi
 		  *log_file;
 static const char *tokenizer, *device, *chat_template, *cache_type;
 static int64_t context, cache_bytes, streams = STREAMS_DEFAULT, queue = QUEUE_DEFAULT;
-static int64_t drain_ms = 30000;
+static int64_t drain_ms = 30000, idle_ms, memory_bytes;
 static const char *api_keys;
 static struct opt_list hosts, origins;
 static bool open_to_all, cache_shared;
@@ -109,6 +109,17 @@ static const struct opt opts[] = {
 		.metavar = "last|mean",
 		.choices = "last|mean",
 		.help = "of which rows embeddings are made (default last)" },
+	{ .name = "memory",
+		.kind = OPT_SIZE,
+		.to = &memory_bytes,
+		.metavar = "SIZE",
+		.min = 1,
+		.help = "what all models may take together; idle ones make room for others" },
+	{ .name = "idle-unload",
+		.kind = OPT_DURATION,
+		.to = &idle_ms,
+		.metavar = "D",
+		.help = "unload a model that nobody used for so long; requests load it again" },
 	{ .name = "drain",
 		.kind = OPT_DURATION,
 		.to = &drain_ms,
@@ -130,6 +141,21 @@ static const struct opt opts[] = {
 
 /* --- models ----------------------------------------------------------------------------------------- */
 
+/* Loads a model for the first time, so that a bad file is told at the start; it may be unloaded
+ * at once to make room for the next one. */
+static int open_model(struct server *s, struct served *m)
+{
+	json_t *plan;
+	int rc;
+
+	if (models_load(&s->models, m) < 0)
+		return -1;
+	plan = served_plan(m);
+	rc = out_record(plan);
+	json_decref(plan);
+	return rc;
+}
+
 static int open_models(struct server *s)
 {
 	struct served_options o = { .tokenizer = tokenizer,
@@ -144,25 +170,19 @@ static int open_models(struct server *s)
 
 	if (cache_type && lm_cache_type_find(&o.cache, cache_type) < 0)
 		return -1;
-	s->models = xcalloc((size_t)models.n, sizeof *s->models);
+	models_init(&s->models, (uint32_t)models.n, &o, idle_ms * 1000000,
+		(uint64_t)memory_bytes);
 	for (int i = 0; i < models.n; i++) {
-		struct served *m = &s->models[i];
-		json_t *plan;
-		int rc;
+		struct served *m = &s->models.at[i];
 
-		s->model_count = (uint32_t)i + 1;
+		s->models.count = (uint32_t)i + 1;
 		if (served_name(m, models.items[i]) < 0)
 			return -1;
 		for (int k = 0; k < i; k++)
-			if (strcmp(s->models[k].name, m->name) == 0)
+			if (strcmp(s->models.at[k].name, m->name) == 0)
 				return err_set(EX_USAGE, "--model: '%s' is named twice",
 					m->name);
-		if (served_open(m, &o) < 0)
-			return -1;
-		plan = served_plan(m);
-		rc = out_record(plan);
-		json_decref(plan);
-		if (rc < 0)
+		if (open_model(s, m) < 0)
 			return -1;
 	}
 	return out_flush();
@@ -191,6 +211,7 @@ static void tick(void *ctx)
 {
 	struct server *s = ctx;
 
+	models_unload_idle(&s->models);
 	if (s->keys.path && keys_refresh(&s->keys) < 0) {
 		prog_error("%s: the keys stay as they are", err_get()->text);
 		err_clear();
@@ -253,12 +274,10 @@ static int run(int n, char **args)
 		rc = s.writer ? serve(&s) : -1;
 	}
 	/* stop the engines first: afterwards there are no more events */
-	for (uint32_t i = 0; i < s.model_count; i++)
-		lm_service_close(s.models[i].service), s.models[i].service = NULL;
+	for (uint32_t i = 0; i < s.models.count; i++)
+		lm_service_close(s.models.at[i].service), s.models.at[i].service = NULL;
 	writer_close(s.writer);
-	for (uint32_t i = 0; i < s.model_count; i++)
-		served_release(&s.models[i]);
-	free(s.models);
+	models_release(&s.models);
 	lm_outbox_free(s.outbox);
 	keys_release(&s.keys);
 	opt_list_release(&models);

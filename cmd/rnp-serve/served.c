@@ -127,25 +127,48 @@ static int open_chat(struct served *m, const char *template)
 	return 0;
 }
 
-int served_open(struct served *m, const struct served_options *o)
+uint64_t served_bytes(const struct served *m)
+{
+	return m->weights_bytes + m->tables_bytes + m->cache_bytes + m->work_bytes;
+}
+
+static int check_room(const struct served *m, const struct served_options *o)
+{
+	uint64_t room = o->room_bytes;
+
+	if (m->available_bytes && m->available_bytes < room)
+		room = m->available_bytes;
+	if (served_bytes(m) <= room)
+		return 0;
+	return err_set(EX_TEMPFAIL, "%s: needs %llu bytes, and %llu are free", m->path,
+		(unsigned long long)served_bytes(m), (unsigned long long)room);
+}
+
+static int load(struct served *m, const struct served_options *o)
 {
 	struct lm_service_config config;
+	uint32_t context;
 
 	if (loaded_open(&m->l, m->path, o->tokenizer, o->device) < 0)
 		return -1;
 	m->available_bytes = available(m);
 	m->pools_mean = o->pools_mean;
-	m->context = o->context ? o->context :
-				  model_file_config(m->l.model_file)->context;
-	if (m->context < 2)
-		return err_set(EX_USAGE, "%s: a context of %u tokens", m->path,
-			m->context);
+	context = o->context ? o->context : model_file_config(m->l.model_file)->context;
+	if (context < 2)
+		return err_set(EX_USAGE, "%s: a context of %u tokens", m->path, context);
 	find_ends(m);
 	if (open_chat(m, o->template) < 0)
 		return -1;
+	/* others may read them while a model is loaded again */
+	if (m->context != context)
+		m->context = context;
+	if (m->chats != (m->chat != NULL))
+		m->chats = m->chat != NULL;
 	if (size_cache(m, o) < 0)
 		return -1;
 	count_bytes(m);
+	if (o->must_fit && check_room(m, o) < 0)
+		return -1;
 	config = (struct lm_service_config){ .limits = m->limits,
 		.queue = o->queue,
 		.step_ns = STEP_NS,
@@ -155,14 +178,66 @@ int served_open(struct served *m, const struct served_options *o)
 	return lm_service_open(&m->service, m->l.weights, &config);
 }
 
-void served_release(struct served *m)
+int served_load(struct served *m, const struct served_options *o)
 {
+	struct err why;
+
+	if (load(m, o) == 0)
+		return 0;
+	err_save(&why);
+	served_unload(m);
+	return err_restore(&why);
+}
+
+/* Adds the counters; what is a state of now stays that of now. */
+static void add_counts(struct lm_service_counts *to, const struct lm_service_counts *c)
+{
+	to->step_ns += c->step_ns;
+	to->engine.steps += c->engine.steps;
+	to->engine.rows += c->engine.rows;
+	to->engine.generated += c->engine.generated;
+	to->engine.prompt += c->engine.prompt;
+	to->engine.cached += c->engine.cached;
+	to->engine.preempted += c->engine.preempted;
+	to->engine.proposed += c->engine.proposed;
+	to->engine.accepted += c->engine.accepted;
+}
+
+void served_count(struct served *m, struct lm_service_counts *out)
+{
+	*out = (struct lm_service_counts){ 0 };
+	if (m->service)
+		lm_service_count(m->service, out);
+	add_counts(out, &m->past);
+}
+
+void served_unload(struct served *m)
+{
+	struct lm_service_counts counts;
+
+	if (m->service) {
+		lm_service_count(m->service, &counts);
+		add_counts(&m->past, &counts);
+	}
 	lm_service_close(m->service);
+	m->service = NULL;
 	call_format_release(&m->calls);
 	lm_chat_close(m->chat);
+	m->chat = NULL;
 	lm_vocabulary_free(m->vocabulary);
+	m->vocabulary = NULL;
 	loaded_release(&m->l);
+	m->l = (struct loaded)LOADED_INIT;
 	free(m->ends);
+	m->ends = NULL;
+	m->ends_count = 0;
+	m->weights_bytes = m->tables_bytes = m->cache_bytes = m->work_bytes = 0;
+	m->state = SERVED_UNLOADED;
+}
+
+void served_release(struct served *m)
+{
+	served_unload(m);
 	free(m->name);
 	free(m->path);
 	*m = (struct served){ .l = LOADED_INIT };
@@ -208,8 +283,7 @@ const struct lm_vocabulary *served_vocabulary(struct served *m)
 json_t *served_plan(const struct served *m)
 {
 	json_t *r = json_record("rnp.plan");
-	uint64_t total = m->weights_bytes + m->tables_bytes + m->cache_bytes +
-		m->work_bytes;
+	uint64_t total = served_bytes(m);
 
 	json_set_text(r, "model", m->name);
 	json_set_text(r, "device", m->l.d.name);

@@ -20,12 +20,25 @@ struct served_options {
 	int64_t cache_bytes;
 	enum lm_cache_type cache;
 	struct lm_outbox *outbox;
+	bool must_fit; /* a model is not loaded if it needs more than room_bytes, or than is free */
+	uint64_t room_bytes;
 	bool pools_mean; /* embeddings are the mean of all rows instead of the last row */
 };
+
+enum served_state { SERVED_UNLOADED, SERVED_LOADING, SERVED_LOADED };
 
 /* One model. */
 struct served {
 	char *name, *path;
+	/* models.h */
+	enum served_state state;
+	uint32_t users; /* requests that use it now */
+	int64_t last_used_ns;
+
+	/* what stays known when it is unloaded */
+	bool chats;
+	struct lm_service_counts past; /* counted before it was unloaded */
+	/* the rest is valid while it is loaded */
 	struct loaded l;
 	struct lm_service *service;
 	uint32_t context; /* positions of a text */
@@ -45,13 +58,20 @@ struct served {
  * or -1 with err_set(EX_USAGE) for an invalid name. */
 int served_name(struct served *m, const char *option);
 
-/* Loads the model and starts its engine. Returns 0, or -1 with err_set(); release m
- * either way. */
-int served_open(struct served *m, const struct served_options *o);
+/* Loads the model and starts its engine. Returns 0, or -1 with err_set(), and nothing is loaded:
+ * EX_TEMPFAIL with must_fit if it does not fit into memory now. */
+int served_load(struct served *m, const struct served_options *o);
+void served_unload(struct served *m); /* nobody may use it */
 void served_release(struct served *m);
+
+/* Counts of its engine, including those before it was unloaded. */
+void served_count(struct served *m, struct lm_service_counts *out);
 
 /* Returns the texts of the model's tokens, built on first use. Any thread may call it. */
 const struct lm_vocabulary *served_vocabulary(struct served *m);
+
+/* Returns the bytes that an open model was planned to use; 0 if it is not loaded. */
+uint64_t served_bytes(const struct served *m);
 
 /* Returns the rnp.plan record of an open model; the caller owns it. */
 json_t *served_plan(const struct served *m);

@@ -4,10 +4,10 @@
 
 #include "cmd/rnp-serve/exchange.h"
 #include "cmd/rnp-serve/keys.h"
+#include "cmd/rnp-serve/models.h"
 
 struct server {
-	struct served *models;
-	uint32_t model_count;
+	struct models models;
 	struct lm_outbox *outbox;
 	struct writer *writer;
 	int64_t started_s;     /* seconds since 1970 */

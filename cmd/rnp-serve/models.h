@@ -1,0 +1,45 @@
+/* models.h - the models of a server: loaded when a request needs one, unloaded when nobody has for
+ * a while, or when another one needs the memory. Uses served.h. */
+#ifndef RNP_SERVE_MODELS_H
+#define RNP_SERVE_MODELS_H
+
+#include "cmd/rnp-serve/request.h"
+#include "cmd/rnp-serve/served.h"
+
+struct models {
+	struct served *at;
+	uint32_t count;
+	struct served_options options;
+	int64_t idle_ns; /* unloaded after this time without a request; 0: never */
+	uint64_t bytes;  /* that all loaded ones may take together */
+	pthread_mutex_t
+		lock; /* protects what follows, and state, users and last_used_ns of all */
+	pthread_cond_t loaded;
+	bool loading; /* one model at a time */
+};
+
+/* Sets up `count` models without loading them; options are borrowed until release. With idle_ns or
+ * bytes not 0, models have to fit into memory together: bytes, or if 0 what is free. */
+void models_init(struct models *m, uint32_t count, const struct served_options *options,
+	int64_t idle_ns, uint64_t bytes);
+void models_release(struct models *m); /* nobody may use a model any more */
+
+/* Finds a model by name (NULL: the only one there is). Returns NULL with e. */
+struct served *models_find(struct models *m, const char *name, struct api_error *e);
+
+/* Loads a model, at the start of the server. Returns 0, or -1 with err_set(). */
+int models_load(struct models *m, struct served *one);
+
+/* Makes sure that a model is loaded, and keeps it so until models_give. Waits while it is being
+ * loaded. Returns 0, or -1 with e: it cannot be loaded, or there is no memory for it beside those
+ * in use. Any thread may call both. */
+int models_take(struct models *m, struct served *one, struct api_error *e);
+void models_give(struct models *m, struct served *one);
+
+/* Unloads models that nobody has used for idle_ns; call it from time to time. */
+void models_unload_idle(struct models *m);
+
+/* Counts of a model's engine since the start of the server. Returns whether it is loaded. */
+bool models_count(struct models *m, struct served *one, struct lm_service_counts *out);
+
+#endif
