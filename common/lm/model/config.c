@@ -1,4 +1,5 @@
-/* config.c - model presets, and reading and writing of config.json. */
+/* config.c - model presets, and reading and writing of config.json.
+ * long because every family says the same things in words of its own */
 #include "common/lm/model/config.h"
 
 #include <inttypes.h>
