@@ -6,6 +6,7 @@
 
 extern const struct command command_backtest;
 extern const struct command command_bid;
+extern const struct command command_estimate;
 extern const struct command command_feed;
 extern const struct command command_fit;
 extern const struct command command_floor;

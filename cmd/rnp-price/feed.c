@@ -49,7 +49,6 @@ static const struct opt options[] = {
 		.help = "whose feed it is; all: those of --config" },
 	{ .name = "config",
 		.kind = OPT_TEXT,
-		.setting = true,
 		.to = &config_path,
 		.metavar = "F",
 		.help = "with --market all: the markets, see --example" },

@@ -7,6 +7,7 @@
 static const struct command *const commands[] = {
 	&command_backtest,
 	&command_bid,
+	&command_estimate,
 	&command_feed,
 	&command_fit,
 	&command_floor,
@@ -20,6 +21,7 @@ static const char *const kinds[] = {
 	"rnp.backtest",
 	"rnp.costs",
 	"rnp.error",
+	"rnp.estimate",
 	"rnp.fit",
 	"rnp.floor",
 	"rnp.job",

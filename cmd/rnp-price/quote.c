@@ -10,6 +10,7 @@
 #include "cmd/rnp-price/leases.h"
 #include "cmd/rnp-price/quote_core.h"
 #include "cmd/rnp-price/quote_state.h"
+#include "cmd/rnp-price/render.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -32,6 +33,7 @@ static struct quote_rules rules = {
 	.reliability_ppm = 900000,
 	.hysteresis_ppm = 20000,
 };
+static const char *render_text;
 static const char *leases_path;
 static int64_t hours, units = 1, peak_ppm;
 static const char *surcharges = "rnp-004";
@@ -128,6 +130,11 @@ static const struct opt options[] = {
 		.min = 1,
 		.max = 87600,
 		.help = "add what a job of N hours comes to" },
+	{ .name = "render",
+		.kind = OPT_TEXT,
+		.to = &render_text,
+		.metavar = "P",
+		.help = "add amounts in RENDER: its price in dollars, or a file with an rnp.price record" },
 	{ .name = "floor-if-empty",
 		.kind = OPT_FLAG,
 		.to = &floor_if_empty,
@@ -152,6 +159,7 @@ struct session {
 	bool *seen;
 	struct quote quote;
 	int64_t memory_bytes; /* of one GPU; 0: not known */
+	int64_t render_uusd;  /* price of a RENDER; 0: not given */
 	int64_t now_ms;
 };
 
@@ -386,6 +394,18 @@ static int add_job(json_t *r, int64_t ask_uusd)
 	return 0;
 }
 
+/* the same amounts in 10^-8 RENDER */
+static json_t *in_render(const struct quote *q, int64_t price_uusd)
+{
+	json_t *o = json_object();
+
+	json_set_i64(o, "price_uusd", price_uusd);
+	json_set_i64(o, "ask_base_units", render_base_units(q->ask_uusd, price_uusd));
+	json_set_i64(o, "customer_base_units",
+		render_base_units(q->customer_uusd, price_uusd));
+	return o;
+}
+
 static int write_quote(const struct session *s)
 {
 	const struct quote *q = &s->quote;
@@ -417,6 +437,8 @@ static int write_quote(const struct session *s)
 	json_set(r, "spec", spec_of(s));
 	if (hours)
 		rc = add_job(r, q->ask_uusd);
+	if (s->render_uusd)
+		json_set(r, "render", in_render(q, s->render_uusd));
 	cost_explain(why, &s->costs, 0, &s->floor);
 	json_array_extend(why, q->why);
 	json_set(r, "why", why);
@@ -550,6 +572,8 @@ static int price(struct session *s)
 
 static int quote(struct session *s, int n, char **args)
 {
+	if (render_text && render_price(render_text, &s->render_uusd) < 0)
+		return -1;
 	if (read_node(s) < 0 || read_costs(s) < 0 || read_policy(s) < 0 ||
 		read_surcharges(s) < 0 || read_peak(s) < 0)
 		return -1;
