@@ -1,0 +1,127 @@
+# rnp-price with hostile numbers, full disks and sudden ends: the last price stands, and nobody is
+# repriced by what cannot be.
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return
+	export RNP_NOW=2026-11-20T18:00:00Z
+	NODE=$ROOT/tests/data/man/node.json
+	echo '{"watts_load":100,"watts_idle":10,"per_kwh":"0.10 USD"}' >costs.json
+}
+
+teardown() {
+	if [[ -d disk ]]; then umount disk 2>/dev/null || true; fi
+}
+
+# offers N: so many hosts, the cheapest at 400000
+offers() {
+	jq -nc --argjson n "$1" 'range($n) | {kind: "rnp.offer", v: 1, market: "vast", offer_id: "\(.)", host: "\(.)", gpu_model: "RTX 4090",
+		gpu_count: 1, uusd_per_gpu_hour: (400000 + .), spot: false}'
+}
+
+@test "quote --state: killed at any moment, the state opens and holds a price that was told" {
+	local i ask
+	jq -c '.gpus = [{model: "NVIDIA GeForce RTX 4090", memory_bytes: 25757220864}]' "$NODE" >n
+	offers 3000 >a
+	sed 's/uusd_per_gpu_hour":/&1/' a >b # 1,400,000 and up
+	rnp-price quote --node n --costs costs.json --state s.db a | jq .ask_uusd >asks
+	for i in {1..12}; do
+		rnp-price quote --node n --costs costs.json --state s.db "$([[ $((i % 2)) == 0 ]] && echo a || echo b)" >out 2>/dev/null &
+		sleep "0.0$((i * 7 % 100 + 10))"
+		kill -9 $! 2>/dev/null || true
+		wait $! 2>/dev/null || true
+		[[ ! -s out ]] || jq .ask_uusd out >>asks
+		# without an offer the last price is written again
+		run_split rnp-price quote --node n --costs costs.json --state s.db /dev/null
+		assert_equal "$status" 75
+		ask=$(jq .ask_uusd <<<"$output")
+		((ask > 350000 && ask < 1500000)) || fail "$i: $ask"
+	done
+	# and a whole run is possible
+	run_split rnp-price quote --node n --costs costs.json --state s.db a
+	assert_success
+}
+
+@test "quote --state on a full disk: the error is told, and the last price stands" {
+	mkdir disk
+	mount -t tmpfs -o size=300k none disk || skip "cannot mount a tmpfs"
+	offers 300 >a
+	run_split rnp-price quote --node "$NODE" --costs costs.json --state disk/s.db a
+	assert_success
+	before=$output
+	dd if=/dev/zero of=disk/fill bs=1k count=1000 2>/dev/null || true
+	offers 3000 | sed 's/"host":"/&new/' >b
+	run_split rnp-price quote --node "$NODE" --costs costs.json --state disk/s.db b
+	assert_equal "$status" 74
+	assert_equal "$output" ""
+	assert_equal "$(wc -l <<<"$stderr")" 1
+	rm disk/fill
+	run_split rnp-price quote --node "$NODE" --costs costs.json --state disk/s.db /dev/null
+	assert_equal "$status" 75
+	assert_equal "$(jq .ask_uusd <<<"$output")" "$(jq .ask_uusd <<<"$before")"
+	# output that cannot be written is told too
+	for cmd in "feed -m vast $ROOT/tests/data/price/vast-made-up.json" "quote --node $NODE --costs costs.json a" \
+		"estimate --node $NODE --costs costs.json a"; do
+		run bash -c "rnp-price $cmd >/dev/full 2>err"
+		assert_equal "$status $cmd" "74 $cmd"
+	done
+}
+
+@test "feed --state on a full disk keeps the last good feed" {
+	mkdir disk
+	mount -t tmpfs -o size=100k none disk || skip "cannot mount a tmpfs"
+	cp "$ROOT/tests/data/price/vast-made-up.json" v.json
+	rnp-price feed -m vast --state disk/s.json v.json >first 2>/dev/null
+	jq -c '.offers[0] as $o | .offers = [range(400) | $o + {id: .}]' v.json >many.json
+	dd if=/dev/zero of=disk/fill bs=1k count=1000 2>/dev/null || true
+	run_split rnp-price feed -m vast --max-move 1000 --state disk/s.json many.json
+	assert_equal "$status" 74
+	rm disk/fill
+	assert_equal "$(ls disk)" s.json
+	echo broken >v.json
+	run_split rnp-price feed -m vast --max-age 1000d --state disk/s.json v.json
+	assert_equal "$status" 75
+	assert_equal "$output" "$(<first)"
+}
+
+@test "every reader refuses numbers that cannot be, by name" {
+	local n
+	for n in -1 1e300 1e18 -0.0000001 '"NaN"' '"1"' true '[1]' '{}' 99999999999999999999999; do
+		echo "{\"offers\":[{\"id\":1,\"gpu_name\":\"L4\",\"num_gpus\":1,\"dph_base\":$n}]}" >vast.json
+		refused 65 "offers[0].dph_base" rnp-price feed -m vast vast.json
+		echo "{\"items\":[{\"cloudId\":\"a\",\"gpuType\":\"L4\",\"gpuCount\":1,\"prices\":{\"onDemand\":$n}}]}" >prime.json
+		refused 65 "items[0].onDemand" rnp-price feed -m prime prime.json
+		echo "{\"data\":{\"gpuTypes\":[{\"id\":\"L4\",\"securePrice\":$n}]}}" >runpod.json
+		refused 65 "gpuTypes[0].securePrice" rnp-price feed -m runpod runpod.json
+		echo "[{\"name\":\"L4\",\"usd_reward_per_hour\":$n}]" >nosana.json
+		refused 65 "[0].usd_reward_per_hour" rnp-price feed -m nosana nosana.json
+		echo "{\"models\":[{\"model\":\"l4\",\"price\":{\"med\":$n}}]}" >akash.json
+		refused 65 "models[0].med" rnp-price feed -m akash akash.json
+	done
+	for n in -1 1e300 nan inf 0x10 1e18 ' '; do
+		echo "{\"items\":[{\"id\":\"a\",\"name\":\"L4\",\"prices\":[{\"priority\":\"high\",\"price\":\"$n\"}]}]}" >salad.json
+		refused 65 "items[0].prices[0].price" rnp-price feed -m salad salad.json
+		printf 'InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region,GpuInfo\na,L4,1,%s,,US,\n' "$n" >c.csv
+		refused 65 "c.csv:2: Price" rnp-price feed -m skypilot c.csv
+	done
+	for n in 0 -1 1.5 1e18 9223372036854775808 '"x"' true; do
+		offers 1 | jq -c . | sed "s/:400000,/:$n,/" >o
+		refused 65 "uusd_per_gpu_hour" rnp-price quote --node "$NODE" --costs costs.json o
+		refused 65 "uusd_per_gpu_hour" rnp-price estimate --node "$NODE" --costs costs.json o
+		refused 65 "uusd_per_gpu_hour" rnp-price fit o
+	done
+	printf '{"offers":[{"id":1,"gpu_name":"L4","num_gpus":1,"dph_base":NaN}]}' >nan.json
+	refused 65 nan.json rnp-price feed -m vast nan.json
+}
+
+@test "two hundred thousand models of one offer each are read in seconds" {
+	python3 -c '
+import json
+for i in range(200000): print(json.dumps({"kind": "rnp.offer", "v": 1, "market": "m%d" % (i % 300), "offer_id": str(i), "gpu_model": "made up %d" % i, "gpu_count": 1, "uusd_per_gpu_hour": 1 + i, "spot": False}, separators=(",", ":")))' >o
+	offers 5 >>o
+	run_split timeout 60 rnp-price quote --node "$NODE" --costs costs.json o
+	assert_success
+	run_split timeout 60 rnp-price estimate --node "$NODE" --costs costs.json o
+	assert_success
+	assert_equal "$(jq -s length <<<"$output")" 1
+}
