@@ -17,6 +17,7 @@
 #ifndef RNP_COMMON_NET_HTTPD_H
 #define RNP_COMMON_NET_HTTPD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,7 +50,12 @@ struct httpd_request {
 	uint64_t body_bytes; /* received so far, in either case */
 	int64_t started_ns;  /* when the last header was received, monotonic */
 	int64_t complete_ns; /* when the body was complete; the handler may start later */
-	void *state;         /* the program's own, for begin, take, source, gone, done */
+	/* Limits of this request's body, besides those of its route, which begin may set; 0: none.
+	 * A client that is still sending at until_ns (monotonic) is disconnected; any thread may
+	 * set it between begin and done. */
+	size_t body_bytes_max;
+	_Atomic int64_t until_ns;
+	void *state; /* the program's own, for begin, take, source, gone, done */
 	char *uri, *args_text; /* owned, see httpd_parse_uri and httpd_find_route */
 	char allow[64];
 	void (*finish)(struct httpd_request *q); /* see httpd_finish */

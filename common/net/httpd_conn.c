@@ -571,6 +571,14 @@ static bool we_are_waited_for(const struct httpd_conn *c)
 		(c->state == HTTPD_CONN_REPLY && x->waiting && x->out_at >= x->out.len);
 }
 
+/* Whether the body should be complete by now. */
+static bool is_overdue(const struct httpd_conn *c, int64_t now_ns)
+{
+	int64_t until_ns = c->state == HTTPD_CONN_BODY ? c->x->q.until_ns : 0;
+
+	return until_ns && now_ns > until_ns;
+}
+
 /* Whether the connection has been idle for too long, or its client moves too few bytes. */
 static bool is_slow(struct httpd_conn *c, int64_t now_ns)
 {
@@ -602,7 +610,8 @@ static bool is_slow(struct httpd_conn *c, int64_t now_ns)
 
 void httpd_conn_tick(struct httpd_conn *c, int64_t now_ns)
 {
-	if (c->state == HTTPD_CONN_DEAD || !is_slow(c, now_ns))
+	if (c->state == HTTPD_CONN_DEAD ||
+		(!is_overdue(c, now_ns) && !is_slow(c, now_ns)))
 		return;
 	if (c->state != HTTPD_CONN_IDLE && c->state != HTTPD_CONN_LINGER)
 		c->loop->h->counters.slow_closed++;

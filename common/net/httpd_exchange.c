@@ -278,6 +278,13 @@ static void run(struct httpd_exchange *x)
 	httpd_exchange_reply(x);
 }
 
+static size_t most_bytes(const struct httpd_exchange *x)
+{
+	size_t own = x->q.body_bytes_max;
+
+	return own && own < x->route->body_bytes_max ? own : x->route->body_bytes_max;
+}
+
 /* Calls route.begin. Returns false if r is the answer. */
 static bool run_begin(struct httpd_exchange *x)
 {
@@ -294,6 +301,11 @@ static bool run_begin(struct httpd_exchange *x)
 	when = x->route->begin(x->h->config.ctx, &x->q, &x->r);
 	if (when == HTTPD_LATER)
 		bug("begin cannot answer later");
+	if (when == HTTPD_GO_ON && x->head.body_bytes > most_bytes(x)) {
+		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
+			most_bytes(x));
+		return false;
+	}
 	return when == HTTPD_GO_ON;
 }
 
@@ -339,9 +351,9 @@ void httpd_exchange_begin(struct httpd_exchange *x, const char *text, size_t len
 
 static bool fits(struct httpd_exchange *x, size_t len)
 {
-	if (len > x->route->body_bytes_max - x->q.body_bytes) {
+	if (len > most_bytes(x) - x->q.body_bytes) {
 		httpd_error(&x->r, 413, "the body is larger than %zu bytes",
-			x->route->body_bytes_max);
+			most_bytes(x));
 		return false;
 	}
 	if (x->route->take)

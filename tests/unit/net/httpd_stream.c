@@ -328,7 +328,19 @@ static enum httpd_when get_half(void *ctx, struct httpd_request *q, struct httpd
 	return HTTPD_NOW;
 }
 
+static enum httpd_when begin_limited(void *ctx, struct httpd_request *q,
+	struct httpd_reply *r)
+{
+	(void)ctx, (void)r;
+	q->body_bytes_max = 10;
+	if (httpd_header(q, "x-until"))
+		q->until_ns = clock_mono_ns() + 200000000;
+	return HTTPD_GO_ON;
+}
+
 static const struct httpd_route routes[] = {
+	HTTPD_POST("/limited", post_length, 1000000, .class = HTTPD_LARGE,
+		.begin = begin_limited),
 	HTTPD_POST("/sink", sunk, 1000000, .begin = begin, .take = take, .done = done),
 	HTTPD_GET("/file", get_file),
 	HTTPD_GET("/missing", get_missing),
@@ -683,6 +695,35 @@ static void bodies(void)
 }
 
 /* --- replies ----------------------------------------------------------------------------- */
+
+/* Limits that begin sets for one request. */
+static void own_limits(void)
+{
+	struct buf b = BUF_INIT;
+	int fd;
+
+	answers("POST /limited HTTP/1.1\r\n" CLOSE "Content-Length: 10\r\n\r\n0123456789",
+		"HTTP/1.1 200 ", NULL);
+	answers("POST /limited HTTP/1.1\r\n" CLOSE
+		"Content-Length: 11\r\n\r\n0123456789a",
+		"HTTP/1.1 413 ", NULL);
+	answers("POST /limited HTTP/1.1\r\n" CLOSE
+		"Transfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n6\r\n012345\r\n0\r\n\r\n",
+		"HTTP/1.1 413 ", NULL);
+	/* it is not slow, but its time is over */
+	fd = dial();
+	CHECK(says(fd,
+		"POST /limited HTTP/1.1\r\n" CLOSE
+		"X-Until: now\r\nContent-Length: 10\r\n\r\n01234"));
+	hear(fd, &b, NULL);
+	CHECK_TEXT("", buf_text(&b));
+	close(fd);
+	buf_release(&b);
+	/* who is in time is answered */
+	answers("POST /limited HTTP/1.1\r\n" CLOSE
+		"X-Until: now\r\nContent-Length: 4\r\n\r\n0123",
+		"HTTP/1.1 200 ", NULL);
+}
 
 static void ranges(void)
 {
@@ -1302,6 +1343,7 @@ int main(void)
 	pieces_of_requests();
 	requests_in_full();
 	bodies();
+	own_limits();
 	ranges();
 	sources();
 	events();
