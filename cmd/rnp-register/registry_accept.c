@@ -258,7 +258,8 @@ struct registry_put *registry_accept(struct registry *g, struct httpd_request *q
 	if (check_address(g, q, r) < 0)
 		return NULL;
 	p = xcalloc(1, sizeof *p);
-	record = json_parse_object(buf_text(&q->body), q->body.len, "body");
+	record = json_parse_object_to(buf_text(&q->body), q->body.len,
+		JSON_DEPTH_MAX_LISTED, "body");
 	/* text after the record is not stored */
 	while (record && strchr(" \t\r\n", q->body.data[q->body.len - 1]))
 		q->body.data[--q->body.len] = '\0';
@@ -274,7 +275,7 @@ struct registry_put *registry_accept(struct registry *g, struct httpd_request *q
 		return NULL;
 	}
 	p->at_min_ms = p->received_ms - REGISTRY_SKEW_MS;
-	if (p->what == PUT_NODE)
+	if (p->what == PUT_NODE || p->proves[0])
 		p->record = record;
 	else
 		json_decref(record);

@@ -24,6 +24,11 @@
 #define VERDICTS_SHOWN 20
 #define WEEK_MS        INT64_C(604800000)
 #define SHORT_ADDRESS  8
+#define POOLS_SHOWN    200
+/* What strangers say can fill no more of a page than this, and the uptimes of one page take no
+ * more time: a node may have sent a heartbeat a second for a week. */
+#define BYTES_SHOWN ((size_t)1 << 20)
+#define UPTIMES_NS  INT64_C(1000000000)
 
 /* The filters that a page has links for. */
 static const char *const filters[] = { "tier", "country", "device", "maker", "gpu_model",
@@ -34,7 +39,7 @@ struct page {
 	struct httpd_request *q;
 	struct httpd_reply *r;
 	struct buf *out; /* the reply's body */
-	int64_t now_ms;
+	int64_t now_ms, uptimes_ns;
 };
 
 /* --- what the API says -------------------------------------------------------------------- */
@@ -49,7 +54,8 @@ static json_t *ask_api(struct page *p, httpd_handler handler, struct httpd_reque
 	*r = (struct httpd_reply){ .status = 200 };
 	handler(p->g, q, r);
 	if (r->status == 200)
-		reply = json_parse_object(buf_text(&r->body), r->body.len, "registry");
+		reply = json_parse_object_to(buf_text(&r->body), r->body.len,
+			JSON_DEPTH_MAX_LIST, "registry");
 	return reply;
 }
 
@@ -223,7 +229,14 @@ static void add_state(struct page *p, const json_t *node)
 
 static void add_uptime(struct page *p, const char *node)
 {
+	int64_t from_ns = clock_mono_ns();
+
+	if (p->uptimes_ns > UPTIMES_NS) {
+		buf_adds(p->out, "<span class=\"soft\">not counted</span>");
+		return;
+	}
 	buf_addf(p->out, "%.1f %%", (double)up_ms_of(p, node) * 100 / (double)WEEK_MS);
+	p->uptimes_ns += clock_mono_ns() - from_ns;
 }
 
 /* Writes what the node asks for an hour, by its newest quote. */
@@ -398,6 +411,7 @@ static void add_pool(struct page *p, const char *const names[], const json_t *mo
 
 static void add_pools(struct page *p, const json_t *pools)
 {
+	int shown = 0;
 	static const char *const lists[] = { "countries", "devices", "makers", "models" },
 				 *const keys[] = { "tier", "country", "device", "maker",
 					 "model" };
@@ -415,12 +429,18 @@ static void add_pools(struct page *p, const json_t *pools)
 					json_array_foreach(json_object_get(item[3],
 								   lists[3]),
 						m, item[4]) {
+						if (shown++ >= POOLS_SHOWN)
+							continue;
 						for (int n = 0; n < 5; n++)
 							names[n] = text_of(item[n],
 								keys[n]);
 						add_pool(p, names, item[4]);
 					}
 	html_table_end(p->out);
+	if (shown > POOLS_SHOWN)
+		buf_addf(p->out,
+			"<p>and %d more: <a href=\"/v1/pools\">/v1/pools</a></p>\n",
+			shown - POOLS_SHOWN);
 }
 
 static void add_join(struct page *p)
@@ -486,7 +506,9 @@ enum httpd_when registry_get_page(void *ctx, struct httpd_request *q,
 	struct httpd_reply api;
 	json_t *nodes, *pools;
 
-	if (!httpd_query(q, "limit") && limited.nquery < HTTPD_QUERY_MAX)
+	if (httpd_query(q, "limit"))
+		return httpd_error(r, 400, "limit: a page has " NODES_PER_PAGE " nodes");
+	if (limited.nquery < HTTPD_QUERY_MAX)
 		limited.query[limited.nquery++] = (struct httpd_pair){ "limit",
 			NODES_PER_PAGE };
 	nodes = ask_api(&p, registry_get_nodes, &limited, &api);
@@ -523,7 +545,7 @@ static void add_field(struct page *p, const char *heading, const char *key,
 }
 
 /* Writes all fields of an object, those of nested objects with their path; nothing that is
- * signed is left out. */
+ * signed is left out before the page is full. */
 static void add_fields(struct page *p, const char *path, const json_t *o)
 {
 	const char *key;
@@ -535,6 +557,8 @@ static void add_fields(struct page *p, const char *path, const json_t *o)
 		if (strcmp(key, "proof") == 0 || strcmp(key, "kind") == 0 ||
 			strcmp(key, "v") == 0)
 			continue;
+		if (p->out->len > BYTES_SHOWN)
+			return;
 		buf_addf(&name, "%s%s", path, key);
 		for (size_t i = 0; i < name.len; i++)
 			name.data[i] = name.data[i] == '_' ? ' ' : name.data[i];
@@ -617,6 +641,8 @@ enum httpd_when registry_get_node_page(void *ctx, struct httpd_request *q,
 	html_table(p.out, "|");
 	add_fields(&p, "", record);
 	html_table_end(p.out);
+	if (p.out->len > BYTES_SHOWN)
+		buf_adds(p.out, "<p>It says more: see the page for programs.</p>\n");
 	html_end(p.out);
 	registry_etag(r);
 	json_decref(node);

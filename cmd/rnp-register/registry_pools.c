@@ -59,6 +59,9 @@ static void add_pool(struct pools *p, const char *const names[LEVELS], int64_t n
 	}
 }
 
+/* The largest ones: a model's name is what a node says, so that there may be as many as nodes. */
+#define POOLS_MAX "2000"
+
 /* Returns a new object, or NULL with err_set. */
 static json_t *count_pools(struct store *s)
 {
@@ -66,8 +69,10 @@ static json_t *count_pools(struct store *s)
 	json_t *answer = json_object();
 	sqlite3_stmt *rows = NULL;
 	int rc = store_prepare(s, &rows,
-		"SELECT tier, country, device, maker, model, count(*), sum(gpus) FROM nodes "
-		"GROUP BY tier, country, device, maker, model "
+		"SELECT tier, country, device, maker, model, nodes, gpus FROM ("
+		"SELECT tier, country, device, maker, model, count(*) AS nodes, "
+		"sum(gpus) AS gpus FROM nodes GROUP BY tier, country, device, maker, model "
+		"ORDER BY count(proven_ms) DESC, count(*) DESC LIMIT " POOLS_MAX ") "
 		"ORDER BY tier, country, device, maker, model");
 
 	p.lists[0] = json_array();

@@ -171,8 +171,8 @@ static json_t *get_node(struct http *http)
 		struct http_request q = { .url = url.data, .ca_file = ca_file };
 
 		if (http_fetch(http, &q, &r) == 0)
-			reply = json_parse_object(buf_text(&r.body), r.body.len,
-				registry);
+			reply = json_parse_object_to(buf_text(&r.body), r.body.len,
+				JSON_DEPTH_MAX_LIST, registry);
 		else if (r.status == 404)
 			err_set(EXIT_NO,
 				"the registry does not know node %s: register it with rnp-register submit",

@@ -125,7 +125,8 @@ static int fetch_page(struct gather *g, struct http *http, const char *path,
 	q.url = url.data;
 	if (http_fetch(http, &q, &r) < 0)
 		goto out;
-	page = json_parse_object(buf_text(&r.body), r.body.len, opts.registry);
+	page = json_parse_object_to(buf_text(&r.body), r.body.len, JSON_DEPTH_MAX_LIST,
+		opts.registry);
 	if (!page || json_get_array(page, opts.registry, "records", &records) < 0 ||
 		json_opt_text(page, opts.registry, "next", &next) < 0)
 		goto out;

@@ -75,7 +75,13 @@ json_t *json_parse(const char *text, size_t len, int depth_max, const char *wher
 
 json_t *json_parse_object(const char *text, size_t len, const char *where)
 {
-	json_t *v = json_parse(text, len, JSON_DEPTH_MAX, where);
+	return json_parse_object_to(text, len, JSON_DEPTH_MAX, where);
+}
+
+json_t *json_parse_object_to(const char *text, size_t len, int depth_max,
+	const char *where)
+{
+	json_t *v = json_parse(text, len, depth_max, where);
 
 	if (v && !json_is_object(v)) {
 		json_decref(v);

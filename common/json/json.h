@@ -12,8 +12,12 @@
 
 #include "common/base/buf.h"
 
-#define JSON_DEPTH_MAX        32
-#define JSON_DEPTH_MAX_CANON  512
+#define JSON_DEPTH_MAX       32
+#define JSON_DEPTH_MAX_CANON 512
+/* A record that others list within their replies may be less deep, and such a reply deeper: one
+ * record must not make a list unreadable. */
+#define JSON_DEPTH_MAX_LISTED 24
+#define JSON_DEPTH_MAX_LIST   40
 #define JSON_RECORD_BYTES_MAX ((size_t)1 << 20)         /* of one record */
 #define JSON_SAFE_INTEGER_MAX INT64_C(9007199254740991) /* 2^53 - 1 */
 
@@ -23,8 +27,10 @@
  * (json_decref); NULL on error. */
 json_t *json_parse(const char *text, size_t len, int depth_max, const char *where);
 
-/* The same, but the value must be an object. */
+/* The same, but the value must be an object, of JSON_DEPTH_MAX or of the depth given. */
 json_t *json_parse_object(const char *text, size_t len, const char *where);
+json_t *json_parse_object_to(const char *text, size_t len, int depth_max,
+	const char *where);
 
 /* Appends v as one line of JSON: keys in insertion order, shortest round-trip numbers, no
  * spaces, no newline. Never fails for values made by json_parse. */

@@ -150,7 +150,8 @@ static int one_page(struct http *http, struct http_request *q, const char *base,
 
 	if (http_fetch(http, q, &r) < 0)
 		goto out;
-	page = json_parse_object(buf_text(&r.body), r.body.len, base);
+	page = json_parse_object_to(buf_text(&r.body), r.body.len, JSON_DEPTH_MAX_LIST,
+		base);
 	if (page && json_get_array(page, base, list, &items) == 0 &&
 		read_cursor(cursor, page, base) == 0)
 		rc = each_of(items, fn, ctx);

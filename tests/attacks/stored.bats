@@ -86,3 +86,56 @@ challenged() {
 	assert_equal "$status_code" 200
 	grep -q "node $a cannot be challenged" serve.err
 }
+
+# deep N: a record of that depth
+deep() {
+	node_record "$1" "{at: (now - 60 | todate), x: (reduce range($2) as \$i (1; [.]))}"
+}
+
+@test "stored: a record nested deeply does not make the lists unreadable that it is in" {
+	make_key v; make_key a; make_key b
+	start_registry
+	deep a 24 >n.json
+	post /v1/nodes n.json
+	error_is 400 "nested deeper"
+	deep a 23 >n.json
+	post /v1/nodes n.json
+	assert_equal "$status_code" 201
+	node_record b '{at: (now - 50 | todate), wallet: $node}' >n.json
+	post /v1/nodes n.json
+	# one of before, as deep as a record may be
+	deep a 31 >deep.json
+	sqlite3 registry.db "PRAGMA busy_timeout = 5000; UPDATE records SET body = cast(readfile('deep.json') AS TEXT) WHERE node = '$a'" >/dev/null
+	assert_equal "$(rnp-register list --registry "$url" | wc -l)" 2
+	rnp-reward usage --registry "$url" --trust "$v" --from "$(date -u -d '-1 hour' +%FT%TZ)" --to "$(date -u +%FT%TZ)" >usage
+	jq -es --arg b "$b" 'any(.node == $b and .wallet == $b)' usage
+	for path in / "/nodes/$a"; do
+		get "$path"
+		assert_equal "$status_code" 200
+		[[ $(head -c 15 answer.json) == "<!DOCTYPE html>" ]]
+	done
+}
+
+@test "stored: pages for people stay small, whatever nodes are called and however many kinds there are" {
+	make_key a
+	start_registry
+	# names of fields that add up, each with letters that HTML writes in five
+	node_record a '{("&" * 5000): {("&" * 5000): {("&" * 5000): ([range(1000) | {key: "\(.)", value: 1}] | from_entries)}}}' >n.json
+	post /v1/nodes n.json
+	assert_equal "$status_code" 201
+	get "/nodes/$a"
+	assert_equal "$status_code" 200
+	(($(stat -c %s answer.json) < 2000000))
+	grep -q "It says more" answer.json
+	sqlite3 registry.db "PRAGMA busy_timeout = 5000; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+		INSERT INTO nodes (address, at_ms, sha256, record, tier, country, device, maker, model, gpus, gpu_memory_bytes)
+		SELECT 'x' || i, 1, '', 1, 0, 'US', 'GPU', 'them', 'model ' || i, 1, 1 FROM n" >/dev/null
+	get /
+	assert_equal "$status_code" 200
+	(($(stat -c %s answer.json) < 1000000))
+	grep -q "and 1800 more" answer.json
+	get /v1/pools
+	assert_equal "$(jq '[.. | .model? // empty] | length' answer.json)" 2000
+	get "/?limit=1000"
+	assert_equal "$status_code" 400
+}
