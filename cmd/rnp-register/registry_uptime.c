@@ -26,8 +26,9 @@
 #define SKEW_MS INT64_C(600000)
 /* If a node goes up and down more often within a day, the rest of the day counts as down. */
 #define SPANS_MAX 1440
-/* Nodes, and deleted rows, in one transaction. */
+/* Nodes, heartbeats of theirs, and deleted rows, in one transaction: what is posted waits. */
 #define NODES_AT_ONCE 100
+#define BEATS_AT_ONCE 100000
 #define ROWS_AT_ONCE  20000
 /* Heartbeats that one reply may read; the next page continues. */
 #define BEATS_PER_PAGE 500000
@@ -200,7 +201,7 @@ static int write_some(struct registry *g, struct progress *at)
 	sqlite3_stmt *nodes = NULL, *q = NULL;
 	struct buf lines = BUF_INIT;
 	struct beats b = { 0 };
-	int64_t from_ms = at->day * DAY_MS, last = 0;
+	int64_t from_ms = at->day * DAY_MS, last = 0, read = 0;
 	int rc = store_prepare(s, &nodes,
 		"SELECT id, address FROM nodes WHERE id > ? ORDER BY id LIMIT ?");
 
@@ -208,7 +209,7 @@ static int write_some(struct registry *g, struct progress *at)
 		rc = store_prepare(s, &q, BEATS_SQL);
 	if (rc == 0)
 		store_bind(nodes, "ii", at->node, (int64_t)NODES_AT_ONCE);
-	while (rc == 0 && (rc = store_step(s, nodes)) == 1) {
+	while (rc == 0 && read < BEATS_AT_ONCE && (rc = store_step(s, nodes)) == 1) {
 		int64_t count = 0;
 		json_t *record;
 
@@ -216,6 +217,7 @@ static int write_some(struct registry *g, struct progress *at)
 		buf_reset(&lines);
 		rc = read_beats(&b, s, q, last, from_ms, from_ms + DAY_MS, &lines,
 			&count);
+		read += (int64_t)b.n;
 		if (rc < 0 || !b.n)
 			continue;
 		record = make_uptime(g, store_text(nodes, 1), from_ms, &b, &lines, count);
