@@ -21,14 +21,18 @@ struct bandwidth_tests;
 #define ASKED_BUCKETS   16384
 #define ASKED_NODES_MAX 1000000
 
-/* Addresses of the nodes that claim a device which this one also claims, and when each last had
- * a record proven, or NULL. */
-#define ASKED_TWINS_SQL                                                              \
-	"SELECT DISTINCT m.address, "                                                \
-	"(SELECT max(p.at_ms) FROM proven p WHERE p.node = m.address) FROM nodes n " \
-	"JOIN devices d ON d.node = n.id "                                           \
-	"JOIN devices e ON e.uuid = d.uuid AND e.node <> d.node "                    \
-	"JOIN nodes m ON m.id = e.node WHERE n.address = ?"
+/* Addresses of other nodes that claim, or have proven, a device which this one claims, and when
+ * each last proved it (0: never), last one first. */
+#define ASKED_TWINS_SQL                                                                        \
+	"WITH mine (uuid) AS (SELECT d.uuid FROM devices d JOIN nodes n ON n.id = d.node "     \
+	"WHERE n.address = ?1) SELECT node, max(at_ms) FROM ("                                 \
+	"SELECT m.address AS node, 0 AS at_ms FROM mine JOIN devices e ON e.uuid = mine.uuid " \
+	"JOIN nodes m ON m.id = e.node UNION ALL "                                             \
+	"SELECT p.node, p.at_ms FROM mine JOIN proven_devices p ON p.uuid = mine.uuid) "       \
+	"WHERE node <> ?1 GROUP BY node ORDER BY 2 DESC, 1"
+
+/* A node that proved a device this recently may still be paid for it. */
+#define ASKED_PAID_MS (INT64_C(8) * 86400000)
 
 /* A node that sent a heartbeat. */
 struct asked {
@@ -57,8 +61,15 @@ struct asked {
 	int64_t answered_ns;    /* when the last answer arrived, 0: never */
 	char record_sha256[65]; /* of its node record */
 	char asked_record[65];  /* of the one that was last asked about, or "" */
-	int missed;             /* challenges in a row that it did not answer */
-	int uploads;            /* answers that are being uploaded */
+	int failed;             /* challenges in a row that it did not pass */
+	/* When an answer of it last proved a device, in Unix time: known here before it is stored. */
+	int64_t proven_ms;
+	int64_t answer_bytes; /* estimate of its answer's size, by what it claims */
+	/* The answer that is being received, which a newer one replaces; the one that waits to be
+	 * verified; and how many about the open challenge were refused. */
+	struct httpd_request *upload, *verified;
+	int refused;
+	struct httpd_request *exchange; /* the bytes that come back from it, likewise */
 };
 
 struct registry_challenger {
@@ -66,6 +77,8 @@ struct registry_challenger {
 	/* a token bucket: how many nodes may be asked now, and when that was computed */
 	double asks;
 	int64_t asks_ns;
+	/* limits of the answers' sizes to open challenges, added up */
+	int64_t open_bytes;
 	struct asked *buckets[ASKED_BUCKETS];
 	int64_t nodes;
 	/* on the writer's connection */
@@ -84,9 +97,12 @@ struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
 	const char *id);
 
 /* The time of a node's next challenge: evenly between now and twice the mean, so that nobody
- * can predict it. From the third missed challenge on, the mean doubles with each, up to 64
- * times: verdicts are kept for ever, and a node that never answers is not worth one an hour. */
+ * can predict it. After the third failed challenge in a row, the mean doubles with each, up to 64
+ * times: verdicts are kept for ever, and a node that never passes is not worth one an hour. */
 int64_t asked_due_ns(const struct registry *g, const struct asked *a);
+
+/* Whether a node with a new record is asked at once: not if it did not pass the last three. */
+bool asked_at_once(const struct asked *a);
 
 void asked_hex(char out[65], const struct poc_challenge *c);
 
@@ -98,8 +114,16 @@ void asked_describe(const struct asked *a, json_t *reply);
  * nothing is open. An error concerns only this node; other nodes are not affected. */
 int asked_open(struct registry *g, struct asked *a);
 
-/* Forgets the open challenge. */
-void asked_close(struct asked *a);
+/* Forgets the open challenge; if it is still a's, the size of its answer is not reserved any
+ * longer. */
+void asked_close(struct registry_challenger *ch, struct asked *a);
+
+/* The answer's body has arrived, and is to be verified next. Returns false if there is one already
+ * that waits. Called without the lock, as the next one. */
+bool asked_arrived(struct registry *g, struct httpd_request *q);
+
+/* It was verified, or refused. */
+void asked_verified(struct registry *g, const struct httpd_request *q, bool refused);
 
 /* Joint challenges (registry_joint.c). Records the node's state from its heartbeat. Returns
  * whether its record is pending and was never asked about: then it should not wait for a random

@@ -152,7 +152,40 @@ enum httpd_when registry_get_bandwidth_test(void *ctx, struct httpd_request *q,
 enum httpd_when registry_begin_bandwidth_test(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
 {
-	return may_exchange(ctx, q, r, "node token") ? HTTPD_GO_ON : HTTPD_NOW;
+	struct registry *g = ctx;
+	int64_t now_ns = clock_mono_ns(), bytes;
+	struct asked *a;
+
+	if (!may_exchange(g, q, r, "node token"))
+		return HTTPD_NOW;
+	bytes = bandwidth_test_awaited(g->challenger->exchanges, q->arg, now_ns);
+	if (!bytes)
+		return httpd_error(r, 409, "no exchange of that id is on its way");
+	q->body_bytes_max = (size_t)bytes;
+	q->until_ns = now_ns + BANDWIDTH_TEST_SECONDS * INT64_C(1000000000);
+	pthread_mutex_lock(&g->challenger->lock);
+	a = *asked_place(g->challenger, httpd_query(q, "node"));
+	if (a && a->exchange)
+		a->exchange->until_ns = 1;
+	if (a)
+		a->exchange = q;
+	pthread_mutex_unlock(&g->challenger->lock);
+	return HTTPD_GO_ON;
+}
+
+void registry_done_bandwidth_test(void *ctx, struct httpd_request *q)
+{
+	struct registry *g = ctx;
+	const char *node = httpd_query(q, "node");
+	struct asked *a;
+
+	if (!g->challenger || !node)
+		return;
+	pthread_mutex_lock(&g->challenger->lock);
+	a = *asked_place(g->challenger, node);
+	if (a && a->exchange == q)
+		a->exchange = NULL;
+	pthread_mutex_unlock(&g->challenger->lock);
 }
 
 enum httpd_when registry_post_bandwidth_test(void *ctx, struct httpd_request *q,

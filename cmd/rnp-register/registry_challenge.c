@@ -24,8 +24,10 @@
 #include "common/json/json.h"
 #include "common/net/bandwidth_test.h"
 
-void asked_close(struct asked *a)
+void asked_close(struct registry_challenger *ch, struct asked *a)
 {
+	if (a->c && a->record)
+		ch->open_bytes -= poc_plan_answer_bytes(a->c);
 	free(a->c);
 	json_decref(a->record);
 	free(a->nonces);
@@ -47,7 +49,7 @@ void registry_challenger_close(struct registry *g)
 			struct asked *a = ch->buckets[i];
 
 			ch->buckets[i] = a->next;
-			asked_close(a);
+			asked_close(ch, a);
 			free(a);
 		}
 	sqlite3_finalize(ch->insert);
@@ -61,18 +63,22 @@ void registry_challenger_close(struct registry *g)
 	g->challenger = NULL;
 }
 
-#define MISSED_FREE 3
-#define MISSED_MAX  9
+#define FAILED_FREE 3
+#define FAILED_MAX  9
 
 int64_t asked_due_ns(const struct registry *g, const struct asked *a)
 {
-	int missed = a->missed < MISSED_MAX ? a->missed : MISSED_MAX;
+	int failed = a->failed < FAILED_MAX ? a->failed : FAILED_MAX;
 	uint64_t r, span = 2000000 * (uint64_t)g->config.challenge_every_ms + 1;
 
-	span <<= missed > MISSED_FREE ? missed - MISSED_FREE : 0;
-
+	span <<= failed > FAILED_FREE ? failed - FAILED_FREE : 0;
 	randombytes_buf(&r, sizeof r);
 	return clock_mono_ns() + (int64_t)(r % span);
+}
+
+bool asked_at_once(const struct asked *a)
+{
+	return a->failed < FAILED_FREE;
 }
 
 struct asked **asked_place(struct registry_challenger *ch, const char *node)
@@ -140,8 +146,10 @@ struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
 #define ASKS_PER_S  2
 #define ASKS_MAX    16
 #define WAITING_MAX 4
+/* Limit of open_bytes, so that there is memory for each answer that may come. */
+#define OPEN_BYTES_MAX ((int64_t)POC_ANSWER_BYTES_MAX)
 
-static bool may_ask(struct registry *g)
+static bool may_ask(struct registry *g, const struct asked *a)
 {
 	struct registry_challenger *ch = g->challenger;
 	int64_t now_ns = clock_mono_ns();
@@ -150,7 +158,8 @@ static bool may_ask(struct registry *g)
 	ch->asks_ns = now_ns;
 	if (ch->asks > ASKS_MAX)
 		ch->asks = ASKS_MAX;
-	return ch->asks >= 1 && registry_verdicts_waiting(g) < WAITING_MAX;
+	return ch->asks >= 1 && registry_verdicts_waiting(g) < WAITING_MAX &&
+		(!ch->open_bytes || ch->open_bytes + a->answer_bytes <= OPEN_BYTES_MAX);
 }
 
 json_t *registry_challenge_for(void *ctx, const struct registry_put *p)
@@ -165,9 +174,9 @@ json_t *registry_challenge_for(void *ctx, const struct registry_put *p)
 		return NULL;
 	pthread_mutex_lock(&ch->lock);
 	a = asked_get(g, p->node);
-	is_new = a && joint_note(g, a, p);
+	is_new = a && joint_note(g, a, p) && asked_at_once(a);
 	if (a && !a->c && !a->joint_ns && (a->due_ns <= clock_mono_ns() || is_new) &&
-		may_ask(g))
+		may_ask(g, a))
 		ch->asks -= joint_ask(g, a);
 	if (a && a->record) {
 		extra = json_object();
@@ -210,6 +219,7 @@ static void reopen(struct registry *g, const char *text)
 		a->c = c;
 		a->record = record;
 		a->asked_ns = clock_mono_ns() - passed_ms * 1000000;
+		g->challenger->open_bytes += poc_plan_answer_bytes(c);
 		return;
 	}
 	err_clear();
@@ -269,7 +279,7 @@ int registry_challenger_open(struct registry *g)
 			"(SELECT record FROM nodes WHERE address = ?)") < 0 ||
 		store_prepare(&g->db.store, &ch->facts,
 			"SELECT n.sha256, n.proven_ms, CASE json_valid(r.body) "
-			"WHEN 1 THEN json_extract(r.body, '$.wallet') END FROM nodes n "
+			"WHEN 1 THEN json_extract(r.body, '$.wallet') END, n.gpus FROM nodes n "
 			"JOIN records r ON r.id = n.record WHERE n.address = ?") < 0 ||
 		store_prepare(&g->db.store, &ch->twins, ASKED_TWINS_SQL) < 0)
 		return -1;
@@ -292,19 +302,35 @@ struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *
 	a = *asked_place(g->challenger, node);
 	if (a && a->c && memcmp(a->c->sha256, sha256, sizeof sha256) == 0) {
 		a->answered_ns = j->elapsed_ns;
-		a->missed = 0;
 		j->elapsed_ns -= a->asked_ns;
 		j->has_roots = a->has_roots;
 		j->roots_ns = a->roots_ns;
 		memcpy(j->roots, a->roots, sizeof j->roots);
 		c = a->c;
 		a->c = NULL;
-		asked_close(a);
+		asked_close(g->challenger, a);
 	}
 	pthread_mutex_unlock(&g->challenger->lock);
 	if (!c)
 		httpd_error(r, 409, "no such challenge to %s is open", node);
 	return c;
+}
+
+void registry_challenge_verified(struct registry *g, const struct poc_challenge *c,
+	bool passed, bool proven)
+{
+	struct asked *a;
+
+	pthread_mutex_lock(&g->challenger->lock);
+	g->challenger->open_bytes -= poc_plan_answer_bytes(c);
+	a = *asked_place(g->challenger, c->node);
+	if (a && proven)
+		a->proven_ms = clock_now_ms();
+	if (a && passed)
+		a->failed = 0;
+	else if (a && ++a->failed > FAILED_FREE)
+		a->due_ns = asked_due_ns(g, a);
+	pthread_mutex_unlock(&g->challenger->lock);
 }
 
 /* Returns why the node of an open challenge has failed by now, or NULL. now_ns: as
@@ -336,9 +362,9 @@ void registry_challenges_tick(struct registry *g)
 			if (!why)
 				continue;
 			registry_fail_unanswered(g, a->c, now_ns - a->asked_ns, why);
-			a->missed++;
+			a->failed++;
 			a->due_ns = asked_due_ns(g, a);
-			asked_close(a);
+			asked_close(ch, a);
 		}
 		pthread_mutex_unlock(&ch->lock);
 	}

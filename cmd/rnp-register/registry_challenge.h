@@ -29,6 +29,11 @@ struct poc_conditions;
 struct poc_challenge *registry_challenge_take(struct registry *g, const json_t *answer,
 	struct httpd_reply *r, struct poc_conditions *j);
 
+/* After the verdict on a challenge that was taken: who does not pass is asked less often. proven:
+ * a device was. */
+void registry_challenge_verified(struct registry *g, const struct poc_challenge *c,
+	bool passed, bool proven);
+
 /* The handler of POST /v1/roots, and what precedes and follows that of POST /v1/answers: only a
  * node with an open challenge may send large bodies. */
 enum httpd_when registry_post_roots(void *registry, struct httpd_request *q,
@@ -49,5 +54,6 @@ enum httpd_when registry_begin_bandwidth_test(void *registry, struct httpd_reque
 	struct httpd_reply *r);
 enum httpd_when registry_post_bandwidth_test(void *registry, struct httpd_request *q,
 	struct httpd_reply *r);
+void registry_done_bandwidth_test(void *registry, struct httpd_request *q);
 
 #endif

@@ -90,13 +90,23 @@ static const char *const schema_steps[] = {
 	") STRICT, WITHOUT ROWID;"
 	"CREATE INDEX devices_node ON devices (node);"
 	"CREATE INDEX records_signer ON records (signer, id);",
+	/* which node proved which device, and when last; a uuid in capitals is the same device */
+	"UPDATE OR REPLACE devices SET uuid = lower(uuid);"
+	"CREATE TABLE proven_devices ("
+	" uuid TEXT NOT NULL,"
+	" node TEXT NOT NULL,"
+	" at_ms INTEGER NOT NULL,"
+	" PRIMARY KEY (uuid, node)"
+	") STRICT, WITHOUT ROWID;"
+	"INSERT OR REPLACE INTO proven_devices SELECT d.uuid, n.address, n.proven_ms FROM nodes n "
+	"JOIN devices d ON d.node = n.id WHERE n.proven_ms IS NOT NULL;",
 	NULL,
 };
 
 struct registry_writer {
 	sqlite3_stmt *find_node, *insert_record, *insert_node, *update_node, *same_record;
 	sqlite3_stmt *last_beat, *insert_beat, *invited, *prove_record, *prove_node;
-	sqlite3_stmt *forget, *drop_devices, *insert_device, *used;
+	sqlite3_stmt *forget, *drop_devices, *insert_device, *prove_device, *used;
 };
 
 static int prepare_all(struct registry_db *db)
@@ -144,7 +154,11 @@ static int prepare_all(struct registry_db *db)
 		store_prepare(s, &w->drop_devices, "DELETE FROM devices WHERE node = ?") <
 			0 ||
 		store_prepare(s, &w->insert_device,
-			"INSERT OR IGNORE INTO devices (uuid, node) VALUES (?, ?)") < 0 ||
+			"INSERT OR IGNORE INTO devices (uuid, node) VALUES (lower(?), ?)") <
+			0 ||
+		store_prepare(s, &w->prove_device,
+			"INSERT INTO proven_devices (uuid, node, at_ms) VALUES (lower(?), ?, ?) "
+			"ON CONFLICT DO UPDATE SET at_ms = excluded.at_ms") < 0 ||
 		store_prepare(s, &w->used,
 			"SELECT (SELECT page_count FROM pragma_page_count) - "
 			"(SELECT freelist_count FROM pragma_freelist_count), "
@@ -168,6 +182,7 @@ static void finalize_all(struct registry_writer *w)
 	sqlite3_finalize(w->forget);
 	sqlite3_finalize(w->drop_devices);
 	sqlite3_finalize(w->insert_device);
+	sqlite3_finalize(w->prove_device);
 	sqlite3_finalize(w->used);
 }
 
@@ -343,7 +358,17 @@ static int put_heartbeat(struct registry_db *db, struct registry_put *p)
 static int put_proven(struct registry_db *db, const struct registry_put *p)
 {
 	struct registry_writer *w = db->writer;
+	const json_t *one;
+	size_t i;
 
+	json_array_foreach(json_object_get(p->record, "proven"), i, one) {
+		const char *uuid = json_string_value(json_object_get(one, "device"));
+
+		if (uuid &&
+			store_run(&db->store, w->prove_device, "tti", uuid, p->node,
+				p->at_ms) < 0)
+			return -1;
+	}
 	if (store_run(&db->store, w->prove_record, "tti", p->node, p->proves, p->at_ms) <
 		0)
 		return -1;

@@ -54,8 +54,9 @@ struct registry_put {
 	char sha256[65];              /* of the canonical record without its proof */
 	char from[64]; /* the block of addresses that it came from, or "" */
 	int64_t at_ms, received_ms;
-	const char *text;          /* the record as received; borrowed until done */
-	json_t *record;            /* PUT_NODE: the source of its columns */
+	const char *text; /* the record as received; borrowed until done */
+	/* PUT_NODE: the source of its columns; a verdict that proves: of the devices */
+	json_t *record;
 	int64_t at_min_ms;         /* PUT_NODE: see STORED_EARLY */
 	struct registry_beat beat; /* PUT_HEARTBEAT */
 	/* PUT_NODE: an unknown node may join; otherwise it needs an invitation (a valid

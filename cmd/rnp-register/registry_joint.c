@@ -17,14 +17,19 @@
 #define JOINT_MAX      16
 #define JOINT_AHEAD_MS 120000
 /* The most nodes with a device in common. One that is away when the instant comes is not asked, and
- * fails nothing: anybody may claim its device. */
-#define TWINS_MAX   16
+ * fails nothing: anybody may claim its device. Those that have proven it come first. */
+#define TWINS_MAX 16
+/* The most that answers of one instant may have together, besides those of the first node and of
+ * those that have proven a device of it. */
+#define BYTES_MAX   ((int64_t)POC_ANSWER_BYTES_MAX / 2)
 #define MEMBERS_MAX (1 + TWINS_MAX + JOINT_MAX)
 /* Nodes whose last answers came so close together may be one device that answers for both. Of
  * nodes that have nothing else in common at most this many are added: among thousands of nodes
  * some always coincide by chance, and each adds an answer at that instant. */
 #define SECOND_NS  1000000000
 #define SECOND_MAX 8
+/* An estimate of the bytes of an answer for one device. */
+#define ANSWER_BYTES ((int64_t)12 << 20)
 /* Allows for a heartbeat's transfer, and the clocks' difference in speed. */
 #define JOINT_MARGIN_MS 2000
 #define LATE_MS         30000
@@ -51,9 +56,11 @@ bool joint_note(struct registry *g, struct asked *a, const struct registry_put *
 	a->interval_ms = p->beat.interval_s * 1000;
 	a->block = hash_of_text(p->from);
 	a->wallet = 0;
+	a->answer_bytes = 0;
 	store_bind(q, "t", a->node);
 	if (store_step(&g->db.store, q) == 1) {
 		a->wallet = hash_of_text(store_text(q, 2));
+		a->answer_bytes = ANSWER_BYTES * (1 + sqlite3_column_int64(q, 3));
 		is_new = sqlite3_column_type(q, 1) == SQLITE_NULL &&
 			strcmp(store_text(q, 0), a->asked_record) != 0;
 		snprintf(a->record_sha256, sizeof a->record_sha256, "%s",
@@ -95,22 +102,28 @@ static bool same_second(const struct asked *a, const struct asked *b)
 		llabs(a->answered_ns - b->answered_ns) < SECOND_NS;
 }
 
-/* Adds nodes that also claim one of the node's devices. Returns false if one of them is there and
- * has a challenge already: alone this one would prove nothing. */
+/* Adds nodes that also claim, or have proven, one of the node's devices. Returns false if one that
+ * has proven it is there and has a challenge already: alone this one would prove nothing. One that
+ * only claims it is not waited for, or it could keep this one from ever being asked. */
 static bool add_twins(struct registry *g, const struct asked *a, struct asked **members,
-	int *n)
+	int *n, int64_t *bytes)
 {
+	int64_t since_ms = clock_now_ms() - ASKED_PAID_MS;
 	sqlite3_stmt *q = g->challenger->twins;
 	bool free = true;
 	int rc;
 
 	store_bind(q, "t", a->node);
 	while ((rc = store_step(&g->db.store, q)) == 1 && *n < 1 + TWINS_MAX) {
-		struct asked *twin = asked_get(g, store_text(q, 0));
+		bool proven = sqlite3_column_int64(q, 1) > since_ms;
+		struct asked *twin = *asked_place(g->challenger, store_text(q, 0));
 
+		if (!twin || (!proven && *bytes + twin->answer_bytes > BYTES_MAX))
+			continue;
 		free = free &&
-			!(twin && joint_is_there(twin) && (twin->c || twin->joint_ns));
+			!(proven && joint_is_there(twin) && (twin->c || twin->joint_ns));
 		add_member(members, n, twin);
+		*bytes += proven ? 0 : twin->answer_bytes;
 	}
 	sqlite3_reset(q);
 	if (rc < 0)
@@ -128,9 +141,10 @@ static int find_members(struct registry *g, struct asked *a,
 	/* starts anywhere, so that no choice of keys is always beyond JOINT_MAX */
 	uint32_t first = randombytes_uniform(ASKED_BUCKETS);
 	int n = 0, by_second = 0, max;
+	int64_t bytes = 0;
 
 	add_member(members, &n, a);
-	if (!add_twins(g, a, members, &n))
+	if (!add_twins(g, a, members, &n, &bytes))
 		return 0;
 	max = n + JOINT_MAX - 1;
 	for (uint32_t i = 0; i < ASKED_BUCKETS; i++)
@@ -139,7 +153,7 @@ static int find_members(struct registry *g, struct asked *a,
 			int before = n;
 			bool second = by_second < SECOND_MAX && same_second(a, b);
 
-			if (!joint_is_there(b))
+			if (!joint_is_there(b) || bytes + b->answer_bytes > BYTES_MAX)
 				continue;
 			if (same_operator(a, b)) {
 				add_member(members, &n, b);
@@ -147,6 +161,7 @@ static int find_members(struct registry *g, struct asked *a,
 				add_member(members, &n, b);
 				by_second += n - before;
 			}
+			bytes += n > before ? b->answer_bytes : 0;
 		}
 	return n;
 }

@@ -59,6 +59,9 @@ int asked_open(struct registry *g, struct asked *a)
 	char hex[65];
 	int rc = plan_challenge(g, a);
 
+	a->refused = 0;
+	if (a->record)
+		g->challenger->open_bytes += poc_plan_answer_bytes(a->c);
 	if (rc == 0) {
 		a->asked_ns = clock_mono_ns();
 		asked_hex(hex, a->c);
@@ -70,7 +73,7 @@ int asked_open(struct registry *g, struct asked *a)
 	if (rc < 0) {
 		prog_warn("node %s cannot be challenged: %s", a->node, err_get()->text);
 		err_clear();
-		asked_close(a);
+		asked_close(g->challenger, a);
 	}
 	return rc;
 }

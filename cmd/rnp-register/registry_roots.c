@@ -76,13 +76,26 @@ enum httpd_when registry_post_roots(void *ctx, struct httpd_request *q,
 
 /* --- answers on their way ----------------------------------------------------------------- */
 
-/* An interrupted answer may be sent again while the first is not given up yet. */
-#define UPLOADS_MAX 2
+/* A node may send its answer again when the connection broke: the newer one replaces the older.
+ * One challenge occupies memory for one answer of the size that it asks for, until its deadline
+ * and not longer, and the verifier for one at a time. */
+#define REFUSED_MAX 3    /* answers to one challenge that are no answers to it */
+#define LATE_MS     2000 /* a late answer gets its verdict */
 
 /* State that done has to undo. */
 struct upload {
 	char node[KEY_ADDRESS_MAX];
 };
+
+/* Called with the lock held. */
+static void begin_upload(struct asked *a, struct httpd_request *q)
+{
+	if (a->upload)
+		a->upload->until_ns = 1;
+	a->upload = q;
+	q->body_bytes_max = (size_t)poc_plan_answer_bytes(a->c);
+	q->until_ns = a->asked_ns + (a->c->deadline_ms + LATE_MS) * 1000000;
+}
 
 enum httpd_when registry_begin_answer(void *ctx, struct httpd_request *q,
 	struct httpd_reply *r)
@@ -102,16 +115,17 @@ enum httpd_when registry_begin_answer(void *ctx, struct httpd_request *q,
 		return httpd_error(r, 400, "which node's challenge?");
 	pthread_mutex_lock(&g->challenger->lock);
 	a = asked_find_open(g->challenger, node, id);
-	busy = a && a->uploads >= UPLOADS_MAX;
+	busy = a && (a->verified || a->refused >= REFUSED_MAX);
 	if (a && !busy)
-		a->uploads++;
+		begin_upload(a, q);
 	pthread_mutex_unlock(&g->challenger->lock);
 	if (!a)
 		return httpd_error(r, 409, "no such challenge to %s is open", node);
 	if (busy) {
 		r->retry_after_s = 1;
-		return httpd_error(r, 429, "%d answers to this challenge arrive already",
-			UPLOADS_MAX);
+		return httpd_error(r, 429,
+			"an answer to this challenge waits, or %d were refused",
+			REFUSED_MAX);
 	}
 	u = xcalloc(1, sizeof *u);
 	snprintf(u->node, sizeof u->node, "%s", node);
@@ -130,8 +144,38 @@ void registry_done_answer(void *ctx, struct httpd_request *q)
 	q->state = NULL;
 	pthread_mutex_lock(&g->challenger->lock);
 	a = *asked_place(g->challenger, u->node);
-	if (a)
-		a->uploads--;
+	if (a && a->upload == q)
+		a->upload = NULL;
 	pthread_mutex_unlock(&g->challenger->lock);
 	free(u);
+}
+
+bool asked_arrived(struct registry *g, struct httpd_request *q)
+{
+	const struct upload *u = q->state;
+	struct asked *a;
+	bool good;
+
+	pthread_mutex_lock(&g->challenger->lock);
+	a = u ? *asked_place(g->challenger, u->node) : NULL;
+	good = a && !a->verified;
+	if (good)
+		a->verified = q;
+	if (good && a->upload == q)
+		a->upload = NULL;
+	pthread_mutex_unlock(&g->challenger->lock);
+	return good;
+}
+
+void asked_verified(struct registry *g, const struct httpd_request *q, bool refused)
+{
+	const struct upload *u = q->state;
+	struct asked *a;
+
+	pthread_mutex_lock(&g->challenger->lock);
+	a = *asked_place(g->challenger, u->node);
+	if (a->verified == q)
+		a->verified = NULL;
+	a->refused += refused;
+	pthread_mutex_unlock(&g->challenger->lock);
 }

@@ -48,26 +48,28 @@ struct registry_verdicts {
 
 /* --- verdicts that are stored ------------------------------------------------------------- */
 
-/* A node proven this recently may still be paid for it. */
-#define PAID_MS (INT64_C(8) * 86400000)
+#define UNSTORED_MS 10000
 
 /* Whether a node with one of our devices was not asked at the instant of our challenge and can
- * be paid for the device: it was proven, or is online and may be. joint: of our challenge, or
- * NULL. */
+ * be paid for the device: it has proven it. One that only claims it is asked together with us
+ * when it is to prove it. joint: of our challenge, or NULL. */
 static bool was_elsewhere(struct registry *g, const char *twin, int64_t proven_ms,
 	const unsigned char *joint)
 {
+	int64_t now_ms = clock_now_ms();
 	struct asked *t;
-	bool asked, there;
+	bool asked;
 
 	pthread_mutex_lock(&g->challenger->lock);
 	t = *asked_place(g->challenger, twin);
 	asked = joint && t &&
 		(memcmp(t->joint, joint, sizeof t->joint) == 0 ||
 			memcmp(t->joint_before, joint, sizeof t->joint) == 0);
-	there = t && joint_is_there(t);
+	/* by a verdict that may not be stored yet, about whatever device */
+	if (t && t->proven_ms > now_ms - UNSTORED_MS)
+		proven_ms = t->proven_ms;
 	pthread_mutex_unlock(&g->challenger->lock);
-	return !asked && (there || proven_ms > clock_now_ms() - PAID_MS);
+	return !asked && proven_ms > now_ms - ASKED_PAID_MS;
 }
 
 /* Whether another node may have used one of this one's devices at another time. If that cannot
@@ -127,9 +129,10 @@ static void store_verdict(struct registry *g, json_t *verdict, struct httpd_requ
 	p->at_ms = p->received_ms;
 	p->by_trusted = true;
 	strcpy(p->kind, "rnp.verdict");
-	set_disputed(g, verdict);
 	if (json_object_get(verdict, "proven") && node_record)
 		snprintf(p->proves, sizeof p->proves, "%s", node_record);
+	if (p->proves[0])
+		p->record = json_incref(verdict);
 	snprintf(p->closes, sizeof p->closes, "%s",
 		json_string_value(json_object_get(verdict, "challenge_sha256")));
 	snprintf(p->node, sizeof p->node, "%s",
@@ -141,6 +144,7 @@ static void store_verdict(struct registry *g, json_t *verdict, struct httpd_requ
 		err_clear();
 		httpd_error(r, 503, "the verdict cannot be written");
 		httpd_finish(q);
+		json_decref(p->record);
 		free(p);
 		return;
 	}
@@ -193,12 +197,17 @@ void registry_fail_unanswered(struct registry *g, const struct poc_challenge *c,
 static json_t *verify(struct registry *g, const struct poc_challenge *c,
 	const json_t *answer, struct poc_conditions *j)
 {
+	json_t *verdict;
 	bool passed;
 
 	j->no_bandwidth = "the node exchanged no bytes with the registry";
 	j->policy = g->config.policy;
 	j->bandwidth_bps = registry_challenge_bandwidth(g, c);
-	return poc_verify(c, answer, j, &passed);
+	verdict = poc_verify(c, answer, j, &passed);
+	set_disputed(g, verdict);
+	registry_challenge_verified(g, c, passed,
+		json_object_get(verdict, "proven") != NULL);
+	return verdict;
 }
 
 /* Handles one answer: ends with a reply, at once or when the verdict is stored. */
@@ -221,6 +230,7 @@ static void take_one(struct registry *g, const struct waiting *w)
 		c = registry_challenge_take(g, answer, w->r, &j);
 	err_clear();
 	j.signature = &signature;
+	asked_verified(g, q, !c);
 	if (c) {
 		verdict = verify(g, c, answer, &j);
 		store_verdict(g, verdict, q, w->r);
@@ -295,6 +305,11 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 		g->refused++;
 		return httpd_error(r, 404, "this registry issues no challenges");
 	}
+	if (!asked_arrived(g, q)) {
+		g->refused++;
+		r->retry_after_s = RETRY_AFTER_S;
+		return httpd_error(r, 429, "an answer to this challenge waits already");
+	}
 	w = xcalloc(1, sizeof *w);
 	w->q = q;
 	w->r = r;
@@ -313,6 +328,7 @@ enum httpd_when registry_post_answer(void *ctx, struct httpd_request *q,
 	if (!full)
 		return HTTPD_LATER;
 	free(w);
+	asked_verified(g, q, false);
 	g->refused++;
 	r->retry_after_s = RETRY_AFTER_S;
 	return httpd_error(r, 503, "%d answers wait to be verified already", WAITING_MAX);

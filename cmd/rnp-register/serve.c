@@ -8,6 +8,7 @@
 #include "cmd/rnp-register/registry_uptime.h"
 #include "common/base/err.h"
 #include "common/net/httpd_parts.h"
+#include "common/poc/poc.h"
 #include "common/record/key.h"
 #include "common/record/policy.h"
 #include "common/cli/prog.h"
@@ -151,6 +152,8 @@ static int serve(struct registry *g)
 		/* concurrent readers; the other connections to the database are for the
 		 * writer's side, which must not wait for them */
 		.slow_threads = REGISTRY_READERS / 2,
+		/* answers to open challenges, of which there are no more, and one that is verified */
+		.class_bytes = { [HTTPD_LARGE] = 2 * POC_ANSWER_BYTES_MAX },
 		.rate_per_s = rate ? rate : 100,
 		.rate_loopback = rate != 0,
 		.routes = registry_routes,

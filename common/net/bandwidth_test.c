@@ -185,6 +185,18 @@ enum bandwidth_test_status bandwidth_test_end(struct bandwidth_tests *x, const c
 	return BANDWIDTH_TEST_OK;
 }
 
+int64_t bandwidth_test_awaited(struct bandwidth_tests *x, const char *id, int64_t now_ns)
+{
+	const struct node *n;
+	int64_t bytes;
+
+	pthread_mutex_lock(&x->lock);
+	n = find(x, id);
+	bytes = n && in_progress(n, now_ns) ? n->bytes : 0;
+	pthread_mutex_unlock(&x->lock);
+	return bytes;
+}
+
 bool bandwidth_test_take(struct bandwidth_tests *x, const char *id,
 	struct bandwidth_test_reading *out)
 {

@@ -65,6 +65,9 @@ enum httpd_when bandwidth_test_get(struct bandwidth_tests *x, struct httpd_reque
 enum httpd_when bandwidth_test_post(struct bandwidth_tests *x, struct httpd_request *q,
 	struct httpd_reply *r, struct bandwidth_test_reading *out);
 
+/* Returns how many bytes are to come back from a node, 0: none. */
+int64_t bandwidth_test_awaited(struct bandwidth_tests *x, const char *id, int64_t now_ns);
+
 /* Moves a node's reading out of the table. Returns false when there is none. */
 bool bandwidth_test_take(struct bandwidth_tests *x, const char *id,
 	struct bandwidth_test_reading *out);

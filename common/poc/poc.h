@@ -245,6 +245,9 @@ int64_t poc_plan_deadline_ms(const struct poc_challenge *c, const struct poc_cla
  * network link. */
 int64_t poc_plan_roots_ms(const struct poc_challenge *c, const struct poc_class *of);
 
+/* Returns an upper bound of the answer's size as JSON without white space. */
+int64_t poc_plan_answer_bytes(const struct poc_challenge *c);
+
 /* Whether the answer will fit into POC_ANSWER_BYTES_MAX. */
 bool poc_plan_fits(const struct poc_challenge *c);
 

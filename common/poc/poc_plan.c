@@ -81,13 +81,18 @@ static double answer_bytes(const struct poc_device *d)
 	return (rows + blocks + 32.0 * (double)d->segments) * 4 / 3 + 2e6;
 }
 
-bool poc_plan_fits(const struct poc_challenge *c)
+int64_t poc_plan_answer_bytes(const struct poc_challenge *c)
 {
 	double bytes = 0;
 
 	for (int i = 0; i < c->ndevices; i++)
 		bytes += answer_bytes(&c->devices[i]);
-	return bytes <= (double)POC_ANSWER_BYTES_MAX;
+	return bytes < 1e15 ? (int64_t)bytes : (int64_t)1e15;
+}
+
+bool poc_plan_fits(const struct poc_challenge *c)
+{
+	return poc_plan_answer_bytes(c) <= (int64_t)POC_ANSWER_BYTES_MAX;
 }
 
 void poc_plan_device(struct poc_device *d, const struct poc_challenge *c,

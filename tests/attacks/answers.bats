@@ -144,3 +144,63 @@ verdict() {
 	jq -e '.passed' v.rec
 	assert_equal "$(cat hashed)" "$bytes"
 }
+
+@test "answers: one is not read beyond the size that the challenge asks for, and a newer one replaces it" {
+	asked
+	id=$(jq -c 'del(.proof)' c.json | rnp-register canon | tr -d '\n' | sha256sum | cut -d' ' -f1)
+	python3 - "$(cat port)" "$a" "$id" <<-'END'
+		import socket, sys
+		port, node, id = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+		def begin(bytes):
+		    s = socket.create_connection(("127.0.0.1", port), timeout=60)
+		    s.sendall(f"POST /v1/answers?node={node}&challenge={id} HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\n\r\n{{".encode())
+		    return s
+		assert begin(200_000_000).recv(100)[9:12] == b"413"
+		first = begin(1_000_000)
+		second = begin(1_000_000)
+		# the first is closed, although it was not slow
+		assert first.recv(100) == b""
+		second.settimeout(3)
+		try:
+		    assert second.recv(100) != b""
+		    raise SystemExit("the second was answered")
+		except TimeoutError:
+		    pass
+	END
+	# the node's own answer is still accepted
+	rnp-bench answer --key a.json c.json | rnp-register submit --registry "$url" >stored
+	jq -es '[.[].of] == ["rnp.roots", "rnp.verdict"]' stored
+	verdict
+	jq -e .passed v.rec
+}
+
+@test "answers: who sends what is no answer is read three times, and then not" {
+	asked
+	rnp-bench answer --key a.json c.json >both.json
+	sed -n 2p both.json | jq -c '.at = "2026-01-01T00:00:00Z"' >theirs.json
+	id=$(jq -r .challenge_sha256 both.json | head -1)
+	path="/v1/answers?node=$a&challenge=$id"
+	for want in 401 401 401 429; do
+		post "$path" theirs.json
+		assert_equal "$status_code" "$want"
+	done
+}
+
+@test "answers: who fails three times in a row is asked less often, also about new records" {
+	start_registry --key v.json --challenge-every 8760h
+	for ((i = 0; i < 4; i++)); do
+		node_record a "{name: \"$i\", at: (now - 10 + $i | todate)}" >n.json
+		post /v1/nodes n.json
+		heartbeat_record a >h.json
+		post /v1/heartbeats h.json
+		jq -c '.challenge // empty' answer.json >c.json
+		[[ -s c.json ]] || break
+		# an answer without its roots fails at once
+		rnp-bench answer --key a.json c.json | tail -1 | rnp-register submit --registry "$url" >/dev/null
+		for _ in {1..100}; do
+			(($(sqlite3 registry.db "SELECT count(*) FROM records WHERE kind = 'rnp.verdict'") <= i)) || break
+			sleep 0.1
+		done
+	done
+	assert_equal "$i" 3
+}

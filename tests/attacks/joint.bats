@@ -47,34 +47,27 @@ verdicts() {
 	fail "only $(wc -l <v.jsonl) verdicts"
 }
 
-@test "joint: nodes of one wallet are challenged at one instant, others are not" {
-	start_registry --key v.json --challenge-every 2s
-	join "$v" "$v"
-	beat a; beat b
-	for _ in {1..400}; do
-		verdicts 1
-		! jq -es '[.[] | select(.passed and .joint)] | group_by(.joint) | map(select(length == 2)) | length >= 1' v.jsonl >/dev/null || break
-		sleep 0.2
+# proves_gpu KEY...: as if the last challenge had been about a GPU
+proves_gpu() {
+	local key
+	for key; do
+		sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT OR REPLACE INTO proven_devices VALUES ('gpu-1', '${!key}', $(date +%s)000)" >/dev/null
 	done
-	jq -es --arg a "$a" --arg b "$b" '[.[] | select(.passed and .joint)] | group_by(.joint) |
-		map(select(length == 2 and (map(.node) | sort) == ([$a, $b] | sort))) | length >= 1' v.jsonl
-	# both challenges were issued within a second of each other, although the nodes send
-	# heartbeats at their own times
-	jq -s '[.[] | select(.kind == "rnp.challenge" and .joint)]' a.beats b.beats >asked
-	jq -e 'group_by(.joint) | map(select(length == 2)) | length >= 1 and all(map(.issued_at[:19] + "Z" | fromdate) | max - min <= 1)' asked
 }
 
 @test "joint: a device that two nodes claim is neither's without a joint challenge to both" {
 	start_registry --key v.json --challenge-every 2s
 	join "$a" "$b"
-	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'GPU-1', id FROM nodes" >/dev/null
+	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'gpu-1', id FROM nodes" >/dev/null
 	# the other node does not even appear; this one still gets its proof, and nothing fails
 	beat a
 	for _ in {1..400}; do
 		verdicts 1
-		! jq -es 'any(.joint and .proven)' v.jsonl >/dev/null || break
+		! jq -es 'any(.proven)' v.jsonl >/dev/null || break
 		sleep 0.2
 	done
+	jq -es 'any(.proven)' v.jsonl
+	proves_gpu a
 	sqlite3 registry.db "SELECT body FROM challenges UNION ALL SELECT body FROM records WHERE kind = 'rnp.verdict'" |
 		jq -es --arg b "$b" 'any(.node == $b) | not'
 	get "/v1/nodes/$b"
@@ -124,6 +117,32 @@ changed() {
 	assert_equal "$status_code" 200
 }
 
+@test "joint: nodes of one wallet are challenged at one instant, others are not" {
+	change=0
+	make_key c
+	start_registry --key v.json --challenge-every 8760h
+	for key in a c; do
+		changed $key "${!key/$a/$v}"
+		jq -e '.challenge and (has("challenge_in_ms") | not)' answer.json
+		answer $key
+		# two answers within a second would be another reason to be asked together
+		sleep 1.2
+	done
+	heartbeat_record a "{interval_s: 2}" >h.json
+	post /v1/heartbeats h.json
+	changed b "$v"
+	jq -e '.challenge_in_ms and (has("challenge") | not)' answer.json
+	for key in a c; do
+		heartbeat_record $key "{interval_s: 2}" >h.json
+		post /v1/heartbeats h.json
+		assert_equal "$key $(jq 'has("challenge_in_ms")' answer.json)" "$key $([[ $key == a ]] && echo true || echo false)"
+	done
+	answer a b
+	# both were issued within a second of each other, although the nodes send heartbeats at their own times
+	jq -s -e 'map(.joint) | length == 2 and .[0] and .[0] == .[1]' a.c b.c
+	jq -s -e 'map(.issued_at[:19] + "Z" | fromdate) | max - min <= 1' a.c b.c
+}
+
 @test "joint: nodes that answered within the same second are asked at one instant, and not those that did not" {
 	change=0
 	start_registry --key v.json --challenge-every 8760h
@@ -168,8 +187,9 @@ changed() {
 	heartbeat_record a "{interval_s: 2}" >h.json
 	post /v1/heartbeats h.json
 	jq -e '.challenge_in_ms' answer.json
-	# only now does b claim the device, and it is present
-	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'GPU-1', id FROM nodes WHERE address IN ('$a', '$b')" >/dev/null
+	# only now does it turn out that b has proven the device
+	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'gpu-1', id FROM nodes WHERE address IN ('$a', '$b')" >/dev/null
+	proves_gpu b
 	heartbeat_record b "{interval_s: 60}" >h.json
 	post /v1/heartbeats h.json
 	assert_equal "$status_code" 200
@@ -177,4 +197,41 @@ changed() {
 	jq -e '.joint' a.c
 	sqlite3 registry.db "SELECT body FROM records WHERE kind = 'rnp.verdict' AND node = '$a'" >v.jsonl
 	jq -es 'length == 1 and (.[0] | .passed and .joint and (has("proven") | not) and (.unknown.proven | test("another node claims")))' v.jsonl
+}
+
+@test "joint: any number of nodes that only claim a node's device do not keep it from being proven" {
+	change=0
+	start_registry --key v.json --challenge-every 8760h
+	# twenty nodes are there, some with a challenge open that they never answer, and claim a's device
+	for ((i = 0; i < 20; i++)); do
+		rm -f k.json
+		make_key k
+		changed k
+	done
+	node_record a >n.json
+	post /v1/nodes n.json
+	assert_equal "$status_code" 201
+	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'gpu-1', id FROM nodes" >/dev/null
+	answer a
+	sqlite3 registry.db "SELECT body FROM records WHERE kind = 'rnp.verdict' AND node = '$a'" >v.jsonl
+	jq -es 'length == 1 and (.[0] | .passed and .proven)' v.jsonl
+	proves_gpu a
+	# who then proves it as well, but not at an instant at which a was asked, gets nothing
+	node_record b >n.json
+	post /v1/nodes n.json
+	stop_registry
+	start_registry --key v.json --challenge-every 8760h
+	sqlite3 registry.db "PRAGMA busy_timeout = 5000; INSERT INTO devices SELECT 'gpu-1', id FROM nodes WHERE address = '$b'" >/dev/null
+	answer b
+	sqlite3 registry.db "SELECT body FROM records WHERE kind = 'rnp.verdict' AND node = '$b'" >v.jsonl
+	jq -es 'length == 1 and (.[0] | .passed and (has("proven") | not) and (.unknown.proven | test("another node claims")))' v.jsonl
+}
+
+@test "joint: a uuid in capitals is the same device" {
+	start_registry --key v.json --challenge-every 8760h
+	node_record a '{gpus: [{uuid: "GPU-ab", model: "NVIDIA H200"}]}' >n.json
+	post /v1/nodes n.json
+	node_record b '{gpus: [{uuid: "gpu-AB", model: "NVIDIA H200"}]}' >n.json
+	post /v1/nodes n.json
+	assert_equal "$(sqlite3 registry.db "SELECT uuid, count(*) FROM devices")" "gpu-ab|2"
 }
