@@ -1,14 +1,14 @@
 /* uses: cmd/rnp-bench */
-/* crowd - many nodes in one process, honest ones and liars, against a registry on this machine.
+/* crowd - many nodes in one process, honest ones or liars, against a registry on this machine.
  *
- *   crowd PORT HONEST LIARS SECONDS FIRST STEP [FILE]
+ *   crowd honest|liars PORT HONEST LIARS [FILE]
  *
- * Nodes are numbered, the honest ones first; this process is those whose number is FIRST modulo STEP,
- * so that several processes are one crowd. Keys follow from the numbers. Each node has an address of
- * its own, in a block of its own (127.a.b.1), works to join, sends heartbeats and answers its
- * challenges, as its kind does. The next one joins when the last one has nothing to answer. Runs for
- * SECONDS after the last one joined, or until SIGTERM. With FILE the honest ones join first, and
- * nobody sends a heartbeat before there is such a file. Writes one object for each node, with what it
+ * Nodes are numbered, the honest ones first; this process is those of its role. Keys follow from the
+ * numbers. Each node has an address of its own, in a block of its own (127.a.b.1), works to join,
+ * sends heartbeats and answers its challenges, as its kind does; of several challenges the one that
+ * is due first. The next node joins when the last one has nothing to answer. Runs until SIGTERM. With
+ * FILE nobody sends a heartbeat before there is such a file, and 19 of 20 nodes join before that.
+ * Writes "all have joined" to standard error, and in the end one object for each node, with what it
  * did and is owed. tests/soak/rehearsal holds that against what the registry signed. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,6 +36,8 @@
 #define SECOND     INT64_C(1000000000)
 #define ANSWER_S   120
 #define WAITED_S   5
+#define FLOODS     20      /* answers that are none, to one challenge */
+#define HELD_BYTES 8000000 /* of the answer that never ends; it sends 20 KB in 5 s */
 
 /* The kinds of lies. */
 enum kind {
@@ -53,24 +55,32 @@ enum kind {
 	TWINS,  /* one uuid in two nodes */
 	TINY,   /* an H200 of a gigabyte */
 	BACKDATE, /* heartbeats of the last five minutes at once, that promise an hour each */
+	HOLD,     /* an answer that never ends */
+	FLOOD, /* answers by another key, as many as are taken */
+	RENEW, /* never answers, and changes its record to be asked again at once */
 	KINDS,
 };
 
 static const char *const kinds[KINDS] = { "honest", "silent", "no roots", "other roots",
 	"replay", "half the memory", "skipped round", "invented segment", "late",
-	"claims more later", "slices", "twins", "tiny H200", "back-dated" };
+	"claims more later", "slices", "twins", "tiny H200", "back-dated", "never ends",
+	"answers of another key", "new records" };
 
 struct node {
 	struct key key;
 	enum kind kind;
 	int number;
 	bool joined;
-	int64_t next_ns, hold_ns, first_ms, last_ms;
+	int64_t next_ns, hold_ns, due_ns, first_ms, last_ms;
 	bool changed;
+	int records; /* of RENEW */
+	int held_fd; /* of HOLD; 0: none */
+	int64_t fed_ns;
 	char nonce[65]; /* of the challenge that was answered last */
 	json_t *challenge;
 	int64_t beats, refused, answers, answers_refused;
 	int64_t late; /* challenges that this process came to only after WAITED_S */
+	int64_t asked, taken; /* challenges; answers of FLOOD that were read */
 };
 
 static struct node *nodes;
@@ -199,7 +209,8 @@ static json_t *claims(const struct node *n, bool later)
 	char text[80];
 
 	json_set_text(record, "wallet", n->key.address);
-	json_set_text(record, "name", kinds[n->kind]);
+	snprintf(text, sizeof text, "%s %d", kinds[n->kind], n->records);
+	json_set_text(record, "name", text);
 	json_set_text(cpu, "model", "a core of somebody");
 	json_set_i64(cpu, "cores", 1);
 	json_set_i64(cpu, "threads", 1);
@@ -258,6 +269,9 @@ static void take_reply(struct node *n, json_t *reply)
 		json_decref(n->challenge);
 		n->challenge = json_incref(challenge);
 		n->hold_ns = clock_mono_ns();
+		n->due_ns = n->hold_ns +
+			json_integer_value(json_object_get(reply, "due_in_ms")) * 1000000;
+		n->asked++;
 		if (n->kind == LATE)
 			n->hold_ns += (json_integer_value(json_object_get(challenge,
 					       "deadline_ms")) +
@@ -290,6 +304,10 @@ static void beat_at(struct node *n, int64_t at_ms, int64_t interval_s)
 static void beat(struct node *n)
 {
 	n->next_ns = clock_mono_ns() + BEAT_S * SECOND;
+	if (n->kind == RENEW && n->asked && n->records < 20) {
+		n->records++;
+		(void)join(n, false);
+	}
 	if (n->kind != BACKDATE) {
 		beat_at(n, clock_now_ms(), INTERVAL_S);
 		return;
@@ -342,6 +360,62 @@ static json_t *proof_of(const struct node *n, const struct poc_challenge *c)
 	return prove(c, INT64_C(1) << 28, &hooks);
 }
 
+/* --- answers that are none ------------------------------------------------------------------ */
+
+/* Begins an answer that never ends, or goes on with it. */
+static void hold(struct node *n, const struct poc_challenge *c)
+{
+	static const char junk[20000] = "{\"kind\":\"rnp.answer\",\"x\":\"";
+	char hex[2 * POC_HASH_BYTES + 1];
+	struct buf head = BUF_INIT;
+
+	n->fed_ns = clock_mono_ns();
+	if (c && !n->held_fd) {
+		sodium_bin2hex(hex, sizeof hex, c->sha256, sizeof c->sha256);
+		n->held_fd = dial(n->number);
+		buf_addf(&head,
+			"POST /v1/answers?node=%s&challenge=%s HTTP/1.1\r\nHost: x\r\n"
+			"Content-Length: %d\r\n\r\n",
+			n->key.address, hex, HELD_BYTES);
+		(void)send_all(n->held_fd, head.data, head.len);
+		buf_release(&head);
+	}
+	if (n->held_fd && !send_all(n->held_fd, junk, sizeof junk)) {
+		close(n->held_fd);
+		n->held_fd = 0;
+	}
+}
+
+/* Answers that somebody else has signed: each has to be read to the end to find out. */
+static void flood(struct node *n, const struct poc_challenge *c)
+{
+	json_t *answer = json_record("rnp.answer"), *reply;
+	char path[256], hex[2 * POC_HASH_BYTES + 1];
+	struct buf text = BUF_INIT;
+	const struct node *other = &nodes[n == nodes];
+
+	sodium_bin2hex(hex, sizeof hex, c->sha256, sizeof c->sha256);
+	json_set_text(answer, "challenge_sha256", hex);
+	json_set_text(answer, "node", n->key.address);
+	json_set_time(answer, "at", clock_now_ms());
+	json_set(answer, "devices", json_array());
+	for (int i = 0; i < 100000; i++)
+		json_push_text(json_object_get(answer, "devices"), hex);
+	if (signature_add(answer, &other->key, clock_now_ms()) < 0)
+		die("sign");
+	json_write(&text, answer);
+	snprintf(path, sizeof path, "/v1/answers?node=%s&challenge=%s", n->key.address,
+		hex);
+	for (int i = 0; i < FLOODS; i++) {
+		int status = post_text(n, path, text.data, text.len, &reply);
+
+		n->taken += status == 400 || status == 401;
+		json_decref(reply);
+	}
+	buf_release(&text);
+	json_decref(answer);
+}
+
 /* Sends it until it is taken: the registry may have no room at present. */
 static void send_answer(struct node *n, const struct poc_challenge *c, json_t *answer)
 {
@@ -375,8 +449,13 @@ static void answer(struct node *n)
 	if (poc_challenge_read(&c, challenge, "challenge") < 0)
 		die("challenge");
 	json_decref(challenge);
+	if (n->kind == HOLD)
+		hold(n, &c);
+	else if (n->kind == FLOOD)
+		flood(n, &c);
 	/* a GPU is not here, so that nobody has an answer */
-	if (n->kind == SILENT || c.ndevices > 1)
+	if (n->kind == SILENT || n->kind == HOLD || n->kind == FLOOD ||
+		n->kind == RENEW || c.ndevices > 1)
 		return;
 	answer = proof_of(n, &c);
 	if (!answer)
@@ -406,9 +485,9 @@ static void on_term(int sig)
 	stopped = 1;
 }
 
-static void make_nodes(int honest, int liars, int first, int step)
+static void make_nodes(bool lie, int honest, int liars)
 {
-	for (int i = first; i < honest + liars; i += step) {
+	for (int i = lie ? honest : 0; i < (lie ? honest + liars : honest); i++) {
 		unsigned char seed[crypto_sign_SEEDBYTES] = "crowd",
 			      secret[KEY_SECRET_BYTES];
 		unsigned char public_key[KEY_PUBLIC_BYTES];
@@ -419,35 +498,30 @@ static void make_nodes(int honest, int liars, int first, int step)
 		if (key_from_secret(&n->key, secret) < 0)
 			die("key");
 		n->number = i;
-		n->kind = i < honest ? HONEST : 1 + (i - honest) / step % (KINDS - 1);
-	}
-	/* liars among the others, in an order that is the same each time */
-	for (int i = count - 1; i > 0; i--) {
-		int k = (int)((uint32_t)i * 2654435761u % (uint32_t)(i + 1));
-		struct node swap = nodes[i];
-
-		nodes[i] = nodes[k];
-		nodes[k] = swap;
+		n->kind = i < honest ? HONEST : 1 + (i - honest) % (KINDS - 1);
 	}
 }
 
 /* Does what is due. Returns whether anybody had something to answer. */
 static bool go_round(void)
 {
-	bool any = false;
+	struct node *first = NULL;
 
 	for (int i = 0; i < count && !stopped; i++) {
 		struct node *n = &nodes[i];
+		int64_t now_ns = clock_mono_ns();
 
-		if (n->joined && n->next_ns <= clock_mono_ns())
+		if (n->joined && n->next_ns <= now_ns)
 			beat(n);
+		if (n->held_fd && n->fed_ns + 5 * SECOND <= now_ns)
+			hold(n, NULL);
+		if (n->challenge && n->hold_ns <= now_ns &&
+			(!first || n->due_ns < first->due_ns))
+			first = n;
 	}
-	for (int i = 0; i < count && !stopped && !any; i++)
-		if (nodes[i].challenge && nodes[i].hold_ns <= clock_mono_ns()) {
-			any = true;
-			answer(&nodes[i]);
-		}
-	return any;
+	if (first && !stopped)
+		answer(first);
+	return first;
 }
 
 static bool join_next(struct node *n)
@@ -462,12 +536,12 @@ static bool join_next(struct node *n)
 	return n->joined;
 }
 
-static void join_honest(const char *file)
+static void join_before(const char *file)
 {
 	for (int i = 0; i < count && !stopped; i++)
-		while (nodes[i].kind == HONEST && !stopped && !join_next(&nodes[i]))
+		while (i % 20 && !stopped && !join_next(&nodes[i]))
 			;
-	fprintf(stderr, "crowd: the honest ones have joined\n");
+	fprintf(stderr, "crowd: 19 of 20 have joined\n");
 	while (access(file, F_OK) < 0 && !stopped)
 		usleep(100000);
 	/* not all at once */
@@ -475,18 +549,17 @@ static void join_honest(const char *file)
 		nodes[i].next_ns = clock_mono_ns() + BEAT_S * SECOND / count * i;
 }
 
-static void run(int64_t seconds)
+static void run(void)
 {
-	int64_t until = 0;
 	int next = 0;
 
-	while (!stopped && (!until || clock_mono_ns() < until)) {
+	while (!stopped) {
 		bool busy = go_round();
 
 		if (!busy && next < count) {
 			next += nodes[next].joined || join_next(&nodes[next]);
 			if (next == count)
-				until = clock_mono_ns() + seconds * SECOND;
+				fprintf(stderr, "crowd: all have joined\n");
 		} else if (!busy) {
 			usleep(20000);
 		}
@@ -501,11 +574,12 @@ static void report(void)
 		if (n->joined)
 			printf("{\"node\":\"%s\",\"kind\":\"%s\",\"number\":%d,\"beats\":%lld,"
 			       "\"refused\":%lld,\"answers\":%lld,\"answers_refused\":%lld,\"late\":%lld,"
-			       "\"first_ms\":%lld,\"last_ms\":%lld}\n",
+			       "\"asked\":%lld,\"taken\":%lld,\"first_ms\":%lld,\"last_ms\":%lld}\n",
 				n->key.address, kinds[n->kind], n->number,
 				(long long)n->beats, (long long)n->refused,
 				(long long)n->answers, (long long)n->answers_refused,
-				(long long)n->late, (long long)n->first_ms,
+				(long long)n->late, (long long)n->asked,
+				(long long)n->taken, (long long)n->first_ms,
 				(long long)n->last_ms);
 	}
 }
@@ -514,18 +588,17 @@ int main(int argc, char **argv)
 {
 	struct sigaction act = { .sa_handler = on_term };
 
-	if (argc < 7 || argc > 8 || sodium_init() < 0) {
-		fprintf(stderr,
-			"usage: crowd PORT HONEST LIARS SECONDS FIRST STEP [FILE]\n");
+	if (argc < 5 || argc > 6 || sodium_init() < 0) {
+		fprintf(stderr, "usage: crowd honest|liars PORT HONEST LIARS [FILE]\n");
 		return 64;
 	}
 	sigaction(SIGTERM, &act, NULL);
-	port = atoi(argv[1]);
-	nodes = xcalloc((size_t)(atoi(argv[2]) + atoi(argv[3])) + 1, sizeof *nodes);
-	make_nodes(atoi(argv[2]), atoi(argv[3]), atoi(argv[5]), atoi(argv[6]));
-	if (argc == 8)
-		join_honest(argv[7]);
-	run(atoll(argv[4]));
+	port = atoi(argv[2]);
+	nodes = xcalloc((size_t)(atoi(argv[3]) + atoi(argv[4])) + 2, sizeof *nodes);
+	make_nodes(strcmp(argv[1], "liars") == 0, atoi(argv[3]), atoi(argv[4]));
+	if (argc == 6)
+		join_before(argv[5]);
+	run();
 	report();
 	for (int i = 0; i < count; i++) {
 		json_decref(nodes[i].challenge);
