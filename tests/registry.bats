@@ -179,7 +179,7 @@ teardown() {
 	printf '{"kind":"rnp.node","kind":"rnp.node"}' >x; try 400 "duplicate" x
 	printf '{"kind":"rnp.node","v":1,"name":"\xff"}' >x; try 400 "body: not JSON" x
 	printf '{"kind":"rnp.node","v":1,"name":"\x00"}' >x; try 400 "NUL" x
-	{ printf '%0.s[' {1..40}; printf '%0.s]' {1..40}; } >x; try 400 "deeper than 32" x
+	{ printf '%0.s[' {1..40}; printf '%0.s]' {1..40}; } >x; try 400 "deeper than 24" x
 	node_record a '{v: 2}' >x; try 400 "version 2" x
 	node_record a '{gpus: [{model: "x", memory_bytes: -1}]}' >x; try 400 "gpus[0].memory_bytes: -1 is less than 1" x
 	node_record a '{memory_bytes: 1e300}' >x || true

@@ -146,8 +146,8 @@ struct asked *asked_find_open(struct registry_challenger *ch, const char *node,
 #define ASKS_PER_S  2
 #define ASKS_MAX    16
 #define WAITING_MAX 4
-/* Limit of open_bytes, so that there is memory for each answer that may come. */
-#define OPEN_BYTES_MAX ((int64_t)POC_ANSWER_BYTES_MAX)
+/* Limit of open_bytes, so that there is memory for each answer that may come (serve.c). */
+#define OPEN_BYTES_MAX ((int64_t)POC_ANSWER_BYTES_MAX * 3 / 2)
 
 static bool may_ask(struct registry *g, const struct asked *a)
 {

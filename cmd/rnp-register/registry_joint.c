@@ -29,7 +29,7 @@
 #define SECOND_NS  1000000000
 #define SECOND_MAX 8
 /* An estimate of the bytes of an answer for one device. */
-#define ANSWER_BYTES ((int64_t)12 << 20)
+#define ANSWER_BYTES ((int64_t)16 << 20)
 /* Allows for a heartbeat's transfer, and the clocks' difference in speed. */
 #define JOINT_MARGIN_MS 2000
 #define LATE_MS         30000

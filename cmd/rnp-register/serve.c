@@ -153,7 +153,7 @@ static int serve(struct registry *g)
 		 * writer's side, which must not wait for them */
 		.slow_threads = REGISTRY_READERS / 2,
 		/* answers to open challenges, of which there are no more, and one that is verified */
-		.class_bytes = { [HTTPD_LARGE] = 2 * POC_ANSWER_BYTES_MAX },
+		.class_bytes = { [HTTPD_LARGE] = POC_ANSWER_BYTES_MAX * 5 / 2 },
 		.rate_per_s = rate ? rate : 100,
 		.rate_loopback = rate != 0,
 		.routes = registry_routes,

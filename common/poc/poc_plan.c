@@ -69,7 +69,8 @@ static double operations_of(const struct poc_device *d)
 	return 2 * n * n * n * (double)d->rounds;
 }
 
-/* Returns an upper bound of an answer's size, in bytes. */
+/* Returns about how large an answer is, in bytes: its hashes, which several openings share, are
+ * not counted one by one. */
 static double answer_bytes(const struct poc_device *d)
 {
 	double rows = d->n ? 2 * POC_OPENINGS * (double)d->n : 0;
@@ -81,18 +82,45 @@ static double answer_bytes(const struct poc_device *d)
 	return (rows + blocks + 32.0 * (double)d->segments) * 4 / 3 + 2e6;
 }
 
+/* Returns the bytes of the hashes from a leaf to the root of so many. */
+static double path_bytes(int64_t leaves)
+{
+	double bytes = 0;
+
+	for (; leaves > 1; leaves = (leaves + 1) / 2)
+		bytes += POC_HASH_BYTES;
+	return bytes;
+}
+
 int64_t poc_plan_answer_bytes(const struct poc_challenge *c)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < c->ndevices; i++) {
+		const struct poc_device *d = &c->devices[i];
+		double blocks = d->lanes ?
+			(double)poc_openings_before(d, MEMFILL_SLICES * d->passes) *
+				(2 + MEMFILL_REFS) :
+			0;
+
+		/* base64, as if no two openings shared a hash */
+		bytes += answer_bytes(d) +
+			4.0 / 3 *
+				(blocks * path_bytes(poc_step_leaves(d)) +
+					2 * POC_OPENINGS *
+						path_bytes(d->n * (d->rounds + 1)));
+	}
+	return bytes < (double)POC_ANSWER_BYTES_MAX ? (int64_t)bytes :
+						      (int64_t)POC_ANSWER_BYTES_MAX;
+}
+
+bool poc_plan_fits(const struct poc_challenge *c)
 {
 	double bytes = 0;
 
 	for (int i = 0; i < c->ndevices; i++)
 		bytes += answer_bytes(&c->devices[i]);
-	return bytes < 1e15 ? (int64_t)bytes : (int64_t)1e15;
-}
-
-bool poc_plan_fits(const struct poc_challenge *c)
-{
-	return poc_plan_answer_bytes(c) <= (int64_t)POC_ANSWER_BYTES_MAX;
+	return bytes <= (double)POC_ANSWER_BYTES_MAX;
 }
 
 void poc_plan_device(struct poc_device *d, const struct poc_challenge *c,

@@ -9,7 +9,8 @@
  * is due first. The next node joins when the last one has nothing to answer. Runs until SIGTERM. With
  * FILE nobody sends a heartbeat before there is such a file, and 19 of 20 nodes join before that.
  * Writes "all have joined" to standard error, and in the end one object for each node, with what it
- * did and is owed. tests/soak/rehearsal holds that against what the registry signed. */
+ * did and is owed. tests/soak/rehearsal holds that against what the registry signed.
+ * Long because each liar's way stands beside the honest one. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
