@@ -10,7 +10,7 @@
  * FILE nobody sends a heartbeat before there is such a file, and 19 of 20 nodes join before that.
  * Writes "all have joined" to standard error, and in the end one object for each node, with what it
  * did and is owed. tests/soak/rehearsal holds that against what the registry signed.
- * Long because each liar's way stands beside the honest one. */
+ * It is long because each liar's way stands beside the honest one. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
