@@ -405,7 +405,7 @@ static void *burn(void *arg)
 /* Runs while twice as many busy threads as there are cores compete with it. */
 static bool honest_under_load(void)
 {
-	int64_t each = number("RNP_POC_EACH", EACH);
+	int64_t each = number("RNP_POC_EACH", EACH), first = number("RNP_POC_FIRST", 0);
 	_Atomic uint64_t passed = 0;
 	pthread_t busy[4];
 	struct bed b;
@@ -418,7 +418,7 @@ static bool honest_under_load(void)
 	for (int i = 0; i < 4; i++)
 		pthread_create(&busy[i], NULL, burn, NULL);
 #pragma omp parallel for schedule(dynamic, 1)
-	for (int64_t i = 0; i < each; i++) {
+	for (int64_t i = first; i < first + each; i++) {
 		struct bed mine = b;
 
 		if (attempt(&mine, NCHEATS, (uint64_t)i))
