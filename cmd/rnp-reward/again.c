@@ -109,6 +109,7 @@ int again_compare(const json_t *record, const char *policy, char **files, int n,
 	if (rules_load(&rules, policy ? policy : name ? name : "") < 0)
 		return -1;
 	epoch_init(&e, &rules, NULL, 0);
+	e.lean = true;
 	if (again_take_decisions(&e, record) < 0 ||
 		usages_read(&usages, &rules, files, n) < 0)
 		goto out;

@@ -167,10 +167,13 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights[PAY_N])
 	if (rules_eval_terms(&v) < 0)
 		return -1;
 	for (int t = 0; t < r->nterms; t++) {
+		int64_t ppm;
+
 		o->missing |= v.missing[t];
-		if (!frac_floor(v.term[t], MONEY_PPM,
-			    &e->terms_ppm[i * (size_t)r->nterms + (size_t)t]))
+		if (!frac_floor(v.term[t], MONEY_PPM, &ppm))
 			return does_not_fit(&e->usages[i]);
+		if (!e->lean)
+			e->terms_ppm[i * (size_t)r->nterms + (size_t)t] = ppm;
 	}
 	if (!outcome_qualified(o))
 		return 0;
@@ -182,6 +185,24 @@ static int compute_one(struct epoch *e, size_t i, struct frac *weights[PAY_N])
 			return -1;
 	}
 	return 0;
+}
+
+void epoch_terms(const struct epoch *e, size_t i, int64_t *ppm)
+{
+	const struct rules *r = e->rules;
+	struct eval v;
+
+	if (!e->lean) {
+		memcpy(ppm, &e->terms_ppm[i * (size_t)r->nterms],
+			(size_t)r->nterms * sizeof *ppm);
+		return;
+	}
+	rules_eval_init(&v, r, &e->usages[i], e->epoch_s, e->price_uusd, e->max);
+	if (rules_eval_terms(&v) < 0)
+		bug("%s", err_get()->text);
+	for (int t = 0; t < r->nterms; t++)
+		if (!frac_floor(v.term[t], MONEY_PPM, &ppm[t]))
+			bug("a term that fitted");
 }
 
 /* Of several failures, the first in the order of the input is reported. */
@@ -450,7 +471,9 @@ int epoch_compute(struct epoch *e, size_t *bad_index)
 		return -1;
 	epoch_release(e);
 	e->outcomes = xcalloc(e->n, sizeof *e->outcomes);
-	e->terms_ppm = xmalloc(e->n * (size_t)e->rules->nterms * sizeof *e->terms_ppm);
+	if (!e->lean)
+		e->terms_ppm = xmalloc(
+			e->n * (size_t)e->rules->nterms * sizeof *e->terms_ppm);
 	e->capped = 0;
 	e->scaled_down = false;
 	for (int part = 0; part < PAY_N; part++)

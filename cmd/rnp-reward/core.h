@@ -24,12 +24,13 @@ struct epoch {
 	int64_t scheduled_base_units; /* -1: no pool was given */
 	struct frac scale[PAY_N];     /* set by the foundation, usually 1 */
 	int64_t price_uusd;           /* of a token; 0: not given */
+	bool lean; /* terms_ppm is not stored: epoch_terms computes them when they are needed */
 
 	/* results of epoch_compute, released by epoch_release */
 	int64_t epoch_s;
 	int64_t from_ms, to_ms; /* -1: no usage states them */
 	struct outcome *outcomes;
-	int64_t *terms_ppm; /* n rows of rules->nterms, rounded down */
+	int64_t *terms_ppm; /* n rows of rules->nterms, rounded down; NULL if lean */
 	int64_t max[FIELD_USAGE];
 	size_t qualified;
 	int64_t pool_base_units, total_base_units, locked_base_units;
@@ -49,6 +50,9 @@ void epoch_release(struct epoch *e);
  * different epochs, a term that does not fit 128 bits). bad_index is then the index of that
  * usage, or n. */
 int epoch_compute(struct epoch *e, size_t *bad_index);
+
+/* Gets the terms of a node of a computed epoch: rules->nterms of them. */
+void epoch_terms(const struct epoch *e, size_t i, int64_t *ppm);
 
 static inline bool outcome_qualified(const struct outcome *o)
 {

@@ -2,6 +2,7 @@
  * do. */
 #include "cmd/rnp-reward/merkle.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,9 +40,8 @@ long merkle_sort(struct merkle_leaf *leaves, size_t n)
 
 /* --- hashing, many rows at once ------------------------------------------------------------ */
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ &&
-		sizeof(struct merkle_leaf) == 48,
-	"a leaf in memory is claimant || unlocked u64le || locked u64le");
+_Static_assert(sizeof(struct merkle_leaf) == 48,
+	"a leaf in memory is claimant || unlocked || locked");
 
 typedef unsigned char hash_row[MERKLE_HASH_BYTES];
 
@@ -75,7 +75,16 @@ static void hash_leaves(sha256_rows_fn hash, hash_row *out,
 	const struct merkle_leaf *leaves, size_t n)
 {
 	hash_row inner[SLICE];
+	struct merkle_leaf swapped[__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? SLICE : 1];
 
+	if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) {
+		for (size_t i = 0; i < n; i++) {
+			swapped[i] = leaves[i];
+			swapped[i].unlocked = htole64(leaves[i].unlocked);
+			swapped[i].locked = htole64(leaves[i].locked);
+		}
+		leaves = swapped;
+	}
 	hash_rows(hash, inner, leaves, sizeof *leaves, n, -1);
 	hash_rows(hash, out, inner, sizeof *inner, n, 0);
 }
@@ -116,19 +125,45 @@ static void level_up(sha256_rows_fn hash, const hash_row *below, size_t n,
 			n - i < 2 * SLICE ? n - i : 2 * SLICE);
 }
 
+/* Computes level 2 of a large tree, slice by slice, so that the two levels below it are never
+ * whole in memory. Returns its width. */
+static size_t level_two(sha256_rows_fn hash, const struct merkle_leaf *leaves, size_t n,
+	hash_row *out)
+{
+#pragma omp parallel for schedule(static)
+	for (size_t i = 0; i < n; i += 4 * SLICE) {
+		hash_row below[4 * SLICE], above[2 * SLICE];
+		size_t m = n - i < 4 * SLICE ? n - i : 4 * SLICE;
+
+		for (size_t k = 0; k < m; k += SLICE)
+			hash_leaves(hash, below + k, leaves + i + k,
+				m - k < SLICE ? m - k : SLICE);
+		for (size_t k = 0; k < m; k += 2 * SLICE)
+			hash_pairs(hash, above + k / 2, (const hash_row *)below + k,
+				m - k < 2 * SLICE ? m - k : 2 * SLICE);
+		hash_pairs(hash, out + i / 4, (const hash_row *)above, (m + 1) / 2);
+	}
+	return (n + 3) / 4;
+}
+
 void merkle_root(const struct merkle_leaf *leaves, size_t n,
 	unsigned char root[MERKLE_HASH_BYTES], size_t index,
 	unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof)
 {
-	hash_row *level = xmalloc(n * sizeof *level),
-		 *above = xmalloc((n + 1) / 2 * sizeof *above);
+	bool large = !proof && n > 4 * SLICE;
+	size_t first = large ? (n + 3) / 4 : n;
+	hash_row *level = xmalloc(first * sizeof *level),
+		 *above = xmalloc((first + 1) / 2 * sizeof *above);
 	sha256_rows_fn hash = hasher();
 
 	if (!n)
 		bug("Merkle tree without leaves");
-#pragma omp parallel for schedule(static) if (n > 4 * SLICE)
-	for (size_t i = 0; i < n; i += SLICE)
-		hash_leaves(hash, level + i, leaves + i, n - i < SLICE ? n - i : SLICE);
+	if (large)
+		n = level_two(hash, leaves, n, level);
+	else
+		for (size_t i = 0; i < n; i += SLICE)
+			hash_leaves(hash, level + i, leaves + i,
+				n - i < SLICE ? n - i : SLICE);
 	if (proof)
 		*nproof = 0;
 	for (; n > 1; n = (n + 1) / 2, index /= 2) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/rnp-reward/again.h"
 #include "cmd/rnp-reward/audit.h"
@@ -65,11 +66,22 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
+/* A reward's line by its hash, so that a million need not be in memory. */
+struct line_hash {
+	unsigned char bytes[crypto_shorthash_BYTES];
+};
+
 struct seen {
 	struct claims claims;
 	json_t *epoch;
-	struct buf rewards; /* their lines, in order; only if they are recomputed */
-	struct buf roots;   /* of the proofs, MERKLE_HASH_BYTES each */
+	/* if rewards are recomputed: the hash of each, in order; and their lines, only where the
+	 * input cannot be read a second time */
+	struct line_hash *hashes;
+	size_t nhashes, hashes_cap;
+	struct buf rewards;
+	char **files;
+	int nfiles;       /* 0: standard input, or what is no regular file */
+	struct buf roots; /* of the proofs, MERKLE_HASH_BYTES each */
 	bool all_ok, any;
 };
 
@@ -137,6 +149,45 @@ static int check_proof(struct seen *s, const json_t *record, const char *where)
 
 /* --- what is read -------------------------------------------------------------------------- */
 
+static struct line_hash hash_line(const char *line, size_t len)
+{
+	/* with a secret key, so that nobody can write another line of the same hash */
+	static unsigned char key[crypto_shorthash_KEYBYTES];
+	static bool there;
+	struct line_hash h;
+
+	if (!there)
+		randombytes_buf(key, sizeof key);
+	there = true;
+	crypto_shorthash(h.bytes, (const unsigned char *)line, len, key);
+	return h;
+}
+
+static void remember_reward(struct seen *s, const char *line, size_t len)
+{
+	if (s->nhashes == s->hashes_cap) {
+		s->hashes_cap = s->hashes_cap ? s->hashes_cap + s->hashes_cap / 2 : 1024;
+		s->hashes = xrealloc(s->hashes, s->hashes_cap * sizeof *s->hashes);
+	}
+	s->hashes[s->nhashes++] = hash_line(line, len);
+	if (!s->nfiles) {
+		buf_add(&s->rewards, line, len);
+		buf_addc(&s->rewards, '\n');
+	}
+}
+
+/* Whether files can be read a second time. */
+static bool is_regular(char **files, int n)
+{
+	struct stat st;
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(files[i], "-") == 0 || stat(files[i], &st) < 0 ||
+			!S_ISREG(st.st_mode))
+			return false;
+	return true;
+}
+
 static int take(void *seen, const struct record *r)
 {
 	struct seen *s = seen;
@@ -148,10 +199,8 @@ static int take(void *seen, const struct record *r)
 	if (strcmp(kind, "rnp.proof") == 0)
 		return check_proof(s, r->json, r->where);
 	if (strcmp(kind, "rnp.reward") == 0) {
-		if (opts.usage || opts.records.n) {
-			buf_add(&s->rewards, r->text, r->len);
-			buf_addc(&s->rewards, '\n');
-		}
+		if (opts.usage || opts.records.n)
+			remember_reward(s, r->text, r->len);
 		return claims_add(&s->claims, r->json, r->where);
 	}
 	if (strcmp(kind, "rnp.epoch") == 0 && !s->epoch) {
@@ -166,6 +215,8 @@ static int take(void *seen, const struct record *r)
 
 static int read_all(struct seen *s, char **files, int n)
 {
+	s->files = files;
+	s->nfiles = is_regular(files, n) ? n : 0;
 	if (records_each(files, n, JSON_RECORD_BYTES_MAX, take, s) < 0)
 		return -1;
 	return claims_finish(&s->claims);
@@ -231,36 +282,75 @@ static bool record_differs(const char *line, size_t len, const char *computed, s
 	return found;
 }
 
-static void compare_rewards(const struct seen *s, const struct epoch *e,
+/* A second look at the lines of rewards, once one is not the same bytes. */
+struct second_look {
+	const struct epoch *epoch;
+	size_t i;
+	struct buf line, *reason;
+};
+
+static void compare_reward(struct second_look *look, const char *text, size_t len)
+{
+	char what[64];
+	size_t i = look->i++;
+
+	if (look->reason->len || i >= look->epoch->n)
+		return;
+	buf_reset(&look->line);
+	reward_write(&look->line, look->epoch, i);
+	snprintf(what, sizeof what, "reward %zu", i + 1);
+	record_differs(text, len, look->line.data, look->line.len - 1, what,
+		look->reason);
+}
+
+static int look_again(void *ctx, const struct record *r)
+{
+	if (strcmp(json_string_value(json_object_get(r->json, "kind")), "rnp.reward") ==
+		0)
+		compare_reward(ctx, r->text, r->len);
+	return 0;
+}
+
+/* Compares record by record: another form of the same record is fine, too. */
+static int compare_records(const struct seen *s, const struct epoch *e,
 	struct buf *reason)
 {
-	const char *at = buf_text(&s->rewards), *end = at + s->rewards.len;
-	struct buf line = BUF_INIT;
-	char what[64];
+	const char *at = buf_text(&s->rewards), *end = at + s->rewards.len, *stop;
+	struct second_look look = { .epoch = e, .reason = reason };
+	int rc = 0;
 
-	for (size_t i = 0; i < e->n && !reason->len; i++) {
-		const char *stop = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
-
-		if (!stop) {
-			buf_addf(reason, "node %s has no reward", e->usages[i].node);
-			break;
-		}
-		buf_reset(&line);
-		reward_write(&line, e, i);
-		snprintf(what, sizeof what, "reward %zu", i + 1);
-		record_differs(at, (size_t)(stop - at), line.data, line.len - 1, what,
-			reason);
-		at = stop + 1;
-	}
-	if (!reason->len && at < end)
-		buf_adds(reason, "there are more rewards than usages");
-	buf_release(&line);
+	if (s->nfiles)
+		rc = records_each(s->files, s->nfiles, JSON_RECORD_BYTES_MAX, look_again,
+			&look);
+	for (; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
+		compare_reward(&look, at, (size_t)(stop - at));
+	buf_release(&look.line);
+	return rc;
 }
 
 static int compare_all(void *seen, const struct epoch *e, struct buf *reason)
 {
-	compare_rewards(seen, e, reason);
-	return 0;
+	const struct seen *s = seen;
+	struct buf line = BUF_INIT;
+	bool same = true;
+	int rc = 0;
+
+	for (size_t i = 0; i < e->n && i < s->nhashes && same; i++) {
+		struct line_hash hash;
+
+		buf_reset(&line);
+		reward_write(&line, e, i);
+		hash = hash_line(line.data, line.len - 1);
+		same = memcmp(&hash, &s->hashes[i], sizeof hash) == 0;
+	}
+	buf_release(&line);
+	if (!same)
+		rc = compare_records(s, e, reason);
+	if (rc == 0 && !reason->len && e->n > s->nhashes)
+		buf_addf(reason, "node %s has no reward", e->usages[s->nhashes].node);
+	if (rc == 0 && !reason->len && s->nhashes > e->n)
+		buf_adds(reason, "there are more rewards than usages");
+	return rc;
 }
 
 static int compute_again(struct seen *s)
@@ -416,6 +506,9 @@ static int verify(struct seen *s, int n, char **args)
 		return err_set(EX_DATAERR, "there is no rnp.epoch to compute again");
 	if (s->epoch && (s->claims.nodes || !opts.store) && check_epoch(s) < 0)
 		return -1;
+	/* the leaves have been used; what follows needs the memory */
+	free(s->claims.leaves);
+	s->claims.leaves = NULL;
 	if (opts.usage && compute_again(s) < 0)
 		return -1;
 	if (opts.store && check_ledger(s) < 0)
@@ -433,6 +526,7 @@ static int run(int n, char **args)
 	claims_release(&s.claims);
 	json_decref(s.epoch);
 	buf_release(&s.rewards);
+	free(s.hashes);
 	buf_release(&s.roots);
 	opt_list_release(&opts.records);
 	opt_list_release(&opts.trust);

@@ -107,7 +107,9 @@ static void add_reasons(struct buf *out, const struct epoch *e, size_t i)
 static void add_terms(struct buf *out, const struct epoch *e, size_t i)
 {
 	const struct rules *r = e->rules;
+	int64_t ppm[RULES_TERMS_MAX];
 
+	epoch_terms(e, i, ppm);
 	buf_adds(out, "\"terms\":{");
 	for (int t = 0; t < r->nterms; t++) {
 		if (t)
@@ -115,7 +117,7 @@ static void add_terms(struct buf *out, const struct epoch *e, size_t i)
 		buf_addc(out, '"');
 		buf_adds(out, r->terms[t].name);
 		buf_adds(out, "_ppm\":");
-		add_whole(out, e->terms_ppm[i * (size_t)r->nterms + (size_t)t]);
+		add_whole(out, ppm[t]);
 	}
 	buf_adds(out, "},");
 }

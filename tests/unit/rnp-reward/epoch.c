@@ -390,6 +390,58 @@ static void check_bad_epochs(void)
 	CHECK(usage_duplicate(usages, 2, &a, &b) && a == 0 && b == 1);
 }
 
+/* --- shares --------------------------------------------------------------------------------- */
+
+static uint64_t state = 1;
+
+static uint64_t random_below(uint64_t n)
+{
+	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (state >> 16) % n;
+}
+
+/* One random split: the parts are the whole, and each is its share rounded down, or one more. */
+static bool split_is_exact(void)
+{
+	struct frac weights[8];
+	int64_t parts[8],
+		total = (int64_t)random_below(UINT64_C(1) << (1 + random_below(40)));
+	uint64_t whole[8], sum = 0;
+	size_t n = 1 + random_below(8);
+	int64_t left = total;
+	bool good = true;
+
+	/* 5040 is a multiple of every denominator below 11, so that shares are whole of it */
+	for (size_t i = 0; i < n; i++) {
+		uint64_t den = 1 + random_below(10);
+
+		weights[i] = (struct frac){ random_below(4) ? random_below(1000) : 0,
+			den };
+		whole[i] = (uint64_t)weights[i].num * (5040 / den);
+		sum += whole[i];
+	}
+	if (split_fracs(total, weights, n, parts) < 0)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		int64_t floor = sum ?
+			(int64_t)((unsigned __int128)total * whole[i] / sum) :
+			0;
+
+		good = good && (parts[i] == floor || parts[i] == floor + 1);
+		left -= parts[i];
+	}
+	return good && left == (sum ? 0 : total);
+}
+
+static void check_shares(void)
+{
+	long bad = 0;
+
+	for (long i = 0; i < 1000000; i++)
+		bad += !split_is_exact();
+	CHECK_I64(0, bad);
+}
+
 int main(void)
 {
 	check_rnp019();
@@ -406,5 +458,6 @@ int main(void)
 	check_bad_policies();
 	check_bad_epochs();
 	rules_release(&rules);
+	check_shares();
 	TEST_END();
 }

@@ -77,6 +77,24 @@ static void check_sort(void)
 	CHECK_FAILS(EX_DATAERR, (int)merkle_sort(leaves, 2));
 }
 
+/* A large tree is computed slice by slice: the root is that of the tree that is stored whole. */
+static void check_large(size_t n)
+{
+	struct merkle_leaf *leaves = xcalloc(n, sizeof *leaves);
+	unsigned char root[MERKLE_HASH_BYTES];
+	struct merkle_tree t;
+
+	for (size_t i = 0; i < n; i++) {
+		memcpy(leaves[i].claimant, &i, sizeof i);
+		leaves[i].unlocked = 7 * i;
+	}
+	merkle_root(leaves, n, root, 0, NULL, NULL);
+	merkle_tree_build(&t, leaves, n);
+	CHECK(memcmp(root, t.nodes[t.start[t.levels - 1]], sizeof root) == 0);
+	merkle_tree_release(&t);
+	free(leaves);
+}
+
 int main(void)
 {
 	check_root(1, "cf2c5279c1b5f7eee037fe4adb09bac21a893ffcd5abdbe0e101e911074aeddf");
@@ -85,6 +103,11 @@ int main(void)
 	check_root(5, "a8e603459319fd4a6f27e6197e0376c146fe3084fd435c6c34c1a149df0a4aca");
 	for (size_t n = 1; n < 40; n++)
 		check_proofs(n);
+	for (size_t n = 2040; n < 2060; n++)
+		check_large(n);
+	for (size_t n = 4090; n < 4105; n++)
+		check_large(n);
+	check_large(10007);
 	check_sort();
 	TEST_END();
 }
