@@ -196,6 +196,26 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	jq -e '.rival_worth_uusd > 500000 and .rival_worth_uusd <= 600000' <<<"$output" || fail "$output"
 }
 
+@test "quote: --split says in which parts the GPUs ask most together" {
+	costs 100001 >c.json
+	node 4090 4090 4090 4090 >n.json
+	# whole 0.40 a GPU, in pairs 0.42, one by one 0.39; nobody sells three
+	{ offer "RTX 4090" 4 400000; offer "RTX 4090" 2 420000; offer "RTX 4090" 1 390000; } >offers
+	quote n.json --costs c.json --split offers
+	# an ask is 0.99 x 0.95 of the rival; a part's floor is its share, rounded up
+	assert_equal "$(jq -c '[.sell_gpus, (.splits[] | [.gpus, .parts, .rival_uusd, .ask_uusd, .floor_uusd, .total_uusd])]' <<<"$output")" \
+		"[2,[4,1,1600000,1504800,100001,1504800],[2,2,840000,790020,50001,1580040],[1,4,390000,366795,25001,1467180]]"
+	why_has "split: 2 of 2 GPUs each ask 1.580040 \$/h together"
+	assert_equal "$(jq .ask_uusd <<<"$output")" 1504800 # the quote itself is of the whole node
+	# at their floor, whole and parts differ by roundings only: fewer parts
+	costs 8000000 >c.json
+	quote n.json --costs c.json --split offers
+	assert_equal "$(jq .sell_gpus <<<"$output")" 4
+	offer "RTX 4090" 3 400000 >offers
+	quote n.json --costs c.json --split offers
+	assert_equal "$(jq -c '[.sell_gpus, .splits]' <<<"$output")" "[null,[]]"
+}
+
 @test "quote: --peak asks more in the hours of the node's label" {
 	costs 1000 >c.json
 	offer "RTX 4090" 1 400000 >offers

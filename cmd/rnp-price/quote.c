@@ -37,7 +37,7 @@ static const char *render_text;
 static const char *leases_path;
 static int64_t hours, units = 1, peak_ppm;
 static const char *surcharges = "rnp-004";
-static bool floor_if_empty;
+static bool floor_if_empty, split;
 
 static const struct opt options[] = {
 	{ .name = "node",
@@ -135,6 +135,10 @@ static const struct opt options[] = {
 		.to = &render_text,
 		.metavar = "P",
 		.help = "add amounts in RENDER: its price in dollars, or a file with an rnp.price record" },
+	{ .name = "split",
+		.kind = OPT_FLAG,
+		.to = &split,
+		.help = "add what the GPUs would ask in equal parts, and which split earns most" },
 	{ .name = "floor-if-empty",
 		.kind = OPT_FLAG,
 		.to = &floor_if_empty,
@@ -374,6 +378,40 @@ static json_t *fitted_of(const struct session *s)
 	return m;
 }
 
+/* What the node would ask in equal parts, and the split that earns most. */
+static void add_splits(json_t *r, json_t *why, const struct session *s)
+{
+	struct quote_split splits[QUOTE_SPLITS_MAX];
+	size_t best,
+		n = s->in.gpu_model ? quote_splits(splits, &s->in, &rules, &best) : 0;
+	json_t *list = json_array();
+	char line[200];
+
+	for (size_t i = 0; i < n; i++) {
+		json_t *o = json_object();
+
+		json_set_i64(o, "gpus", splits[i].gpus);
+		json_set_i64(o, "parts", splits[i].parts);
+		json_set_i64(o, "ask_uusd", splits[i].ask_uusd);
+		json_set_i64(o, "customer_uusd", splits[i].customer_uusd);
+		json_set_i64(o, "floor_uusd", splits[i].floor_uusd);
+		json_set_i64(o, "rival_uusd", splits[i].rival_uusd);
+		json_set_i64(o, "total_uusd", splits[i].total_uusd);
+		json_push(list, o);
+	}
+	json_set(r, "splits", list);
+	if (!n) {
+		json_push_text(why,
+			"split: no market sells these GPUs in any equal parts");
+		return;
+	}
+	json_set_i64(r, "sell_gpus", splits[best].gpus);
+	snprintf(line, sizeof line, "split: %lld of %lld GPUs each ask %s $/h together",
+		(long long)splits[best].parts, (long long)splits[best].gpus,
+		cost_usd(splits[best].total_uusd));
+	json_push_text(why, line);
+}
+
 /* RNP-021: the node's part of a job's price is burned, the rest is the operator fee. */
 static int add_job(json_t *r, int64_t ask_uusd)
 {
@@ -441,6 +479,8 @@ static int write_quote(const struct session *s)
 		json_set(r, "render", in_render(q, s->render_uusd));
 	cost_explain(why, &s->costs, 0, &s->floor);
 	json_array_extend(why, q->why);
+	if (split)
+		add_splits(r, why, s);
 	json_set(r, "why", why);
 	if (rc == 0)
 		rc = out_record(r);

@@ -330,6 +330,7 @@ static int64_t by_market(struct quote *q, const struct quote_input *in,
 			cost_usd(in->high_uusd));
 	if (r.nhosts) {
 		q->basis = QUOTE_RIVAL;
+		q->same_count = r.same_count;
 		ask = against_rival(q, in, rules, &r);
 		if (in->demand)
 			ask = by_demand(q, in, rules, &r, ask);
@@ -351,7 +352,7 @@ void quote_price(struct quote *q, const struct quote_input *in,
 	q->rival_uusd = q->worth_uusd = q->proportion_uusd = QUOTE_NONE;
 	q->basis = QUOTE_BLIND;
 	q->occupancy = q->occupancy_under = -1;
-	q->held = false;
+	q->held = q->same_count = false;
 	q->why = json_array();
 	if (in->gpu_model) {
 		ask = by_market(q, in, rules, &own_uusd);
@@ -374,4 +375,36 @@ void quote_price(struct quote *q, const struct quote_input *in,
 		"ask: %s $/h; the customer pays %s $/h, %lld ppm of it the network's fee",
 		cost_usd(q->ask_uusd), cost_usd(q->customer_uusd),
 		(long long)rules->fee_ppm);
+}
+
+/* --- in parts ----------------------------------------------------------------------------- */
+
+size_t quote_splits(struct quote_split out[QUOTE_SPLITS_MAX],
+	const struct quote_input *in, const struct quote_rules *rules, size_t *best)
+{
+	size_t n = 0;
+
+	*best = 0;
+	for (int64_t gpus = in->gpu_count; gpus >= 1 && n < QUOTE_SPLITS_MAX; gpus--) {
+		struct quote_input part = *in;
+		struct quote q;
+
+		if (in->gpu_count % gpus)
+			continue;
+		part.gpu_count = gpus;
+		part.floor_uusd = muldiv_ceil(in->floor_uusd, gpus, in->gpu_count);
+		part.last_ask_uusd = QUOTE_NONE;
+		part.demand = NULL;
+		quote_price(&q, &part, rules);
+		if (q.basis == QUOTE_RIVAL && q.same_count) {
+			out[n] = (struct quote_split){ gpus, in->gpu_count / gpus,
+				q.ask_uusd, q.customer_uusd, q.floor_uusd, q.rival_uusd,
+				q.ask_uusd * (in->gpu_count / gpus) };
+			if (out[n].total_uusd > out[*best].total_uusd)
+				*best = n;
+			n++;
+		}
+		quote_release(&q);
+	}
+	return n;
 }

@@ -66,6 +66,7 @@ struct quote {
 	double occupancy,
 		/* expected at the price, and just below the rival; < 0: unknown */
 		occupancy_under;
+	bool same_count; /* the rival has exactly as many GPUs */
 	bool held;   /* the last price stays although another would earn a little more */
 	json_t *why; /* array of texts; quote_release drops it */
 };
@@ -80,6 +81,22 @@ int64_t quote_ask(int64_t customer_uusd, int64_t fee_ppm);
  * at most 1024. Offers above 10^10 uusd a GPU are ignored, with the reason. */
 void quote_price(struct quote *q, const struct quote_input *in,
 	const struct quote_rules *rules);
+
+/* One way to sell a node: `parts` leases of `gpus` GPUs each. Prices are of one part. */
+struct quote_split {
+	int64_t gpus, parts;
+	int64_t ask_uusd, customer_uusd, floor_uusd, rival_uusd;
+	int64_t total_uusd; /* the asks of all parts */
+};
+#define QUOTE_SPLITS_MAX 64
+
+/* Prices the node in each number of equal parts for which the market has a believed rival with
+ * just as many GPUs, whole first. Each part bears its share of the floor, rounded up. What was
+ * learned of customers is of the node as it is sold now, and is not used: the parts are compared as
+ * if they were busy alike. Returns how many ways there are; *best becomes the one with the
+ * highest total, the fewest parts of equal ones. */
+size_t quote_splits(struct quote_split out[QUOTE_SPLITS_MAX],
+	const struct quote_input *in, const struct quote_rules *rules, size_t *best);
 
 /* Fills in the believed rivals as customers see them, with prices for the whole node; none:
  * m->n is 0. */

@@ -195,7 +195,7 @@ static void check_worlds(void)
 	double busy = 0, ours = 0, under = 0;
 
 	fill(&s, steps);
-	for (uint64_t seed = 1; seed <= 40; seed++) {
+	for (uint64_t seed = 1; seed <= 24; seed++) {
 		struct world w = { .kind = WORLD_FORMULA,
 			.series = &s,
 			.beta = 10,
@@ -209,20 +209,85 @@ static void check_worlds(void)
 			w.lease_shape[i] = 1;
 		world_open(&w);
 		world_run(&w, &lowest, &a);
-		busy += a.busy / 40;
+		busy += a.busy / 24;
 		world_run(&w, &lowest, &b);
 		CHECK(a.revenue == b.revenue); /* the same seed, the same luck */
 		best = world_hindsight(&w, NULL);
 		world_run(&w, world_policy("ours"), &b);
-		ours += b.revenue / best / 40;
+		ours += b.revenue / best / 24;
 		CHECK(b.day_changes_max <= 6);
 		world_run(&w, world_policy("undercut"), &b);
-		under += b.revenue / best / 40;
+		under += b.revenue / best / 24;
 	}
 	/* all units idle would be wanted once over: of units that are taken at that rate half
 	 * are busy, and more, because fewer idle ones share the customers */
 	CHECK(busy > 0.45 && busy < 0.65);
 	CHECK(ours > 0.9 && ours > under);
+}
+
+#define FROZEN_EVERY 144
+#define FROZEN_STEPS 24
+#define MAX_AGE      4
+#define FAULT_SEEDS  10
+
+/* Ours, whose feed stands still for twelve hours every three days; feed --max-age 2h refuses it
+ * when it is that old. */
+static size_t frozen_from; /* when the first of them begins */
+
+static double ask_frozen(void *own, const struct world_policy *p,
+	const struct world_view *v)
+{
+	static const struct world_snapshot *last;
+	struct world_view seen = *v;
+	size_t at;
+
+	(void)p;
+	at = (v->step + FROZEN_EVERY - frozen_from) % FROZEN_EVERY;
+	if (at >= FROZEN_STEPS || !v->step)
+		last = v->snapshot;
+	seen.snapshot = at >= MAX_AGE && at < FROZEN_STEPS && v->step ? NULL : last;
+	return world_policy("ours")->ask(own, world_policy("ours"), &seen);
+}
+
+/* Returns the mean revenue over the best in hindsight. */
+static double mean_ratio(enum world_kind kind, const struct world_policy *policy)
+{
+	static struct world_snapshot steps[STEPS];
+	struct world_series s;
+	struct world_result r;
+	double sum = 0;
+
+	fill(&s, steps);
+	for (uint64_t seed = 1; seed <= FAULT_SEEDS; seed++) {
+		struct world w = { .kind = kind,
+			.series = &s,
+			.beta = 10,
+			.load = 1,
+			.lease_hours = 6,
+			.units = 8,
+			.seed = seed };
+
+		for (int i = 0; i < WORLD_LEASES; i++)
+			w.lease_shape[i] = 1;
+		world_open(&w);
+		frozen_from = seed * 9 % FROZEN_EVERY;
+		world_run(&w, policy, &r);
+		sum += r.revenue / world_hindsight(&w, NULL) / FAULT_SEEDS;
+	}
+	return sum;
+}
+
+/* A rival that copies us, a dead feed and a frozen one cost at most 2% of the revenue. */
+static void check_faults(void)
+{
+	const struct world_policy *ours = world_policy("ours");
+	struct world_policy frozen = *ours;
+	double sound = mean_ratio(WORLD_FORMULA, ours);
+
+	frozen.ask = ask_frozen;
+	CHECK(mean_ratio(WORLD_COPY, ours) > sound - 0.02);
+	CHECK(mean_ratio(WORLD_OUTAGE, ours) > sound - 0.02);
+	CHECK(mean_ratio(WORLD_FORMULA, &frozen) > sound - 0.02);
 }
 
 /* Two nodes of ours that see each other's price do not pull each other down where demand
@@ -295,6 +360,7 @@ int main(void)
 	check_change();
 	check_states();
 	check_worlds();
+	check_faults();
 	check_two();
 	TEST_END();
 }
