@@ -2,8 +2,8 @@
  *
  * uses: cmd/rnp-train
  *
- * Input: one byte that selects the record, then a JSON object, which gets the kind, `node` and
- * a good signature: an attacker has a key, too.
+ * Input: one byte that selects the record, then a JSON object, which gets the kind, `node`,
+ * `run`, `member` and a good signature: an attacker has a key, too.
  *
  * It checks that an accepted record is within every bound that later code multiplies by, and is
  * written again as it was read; and that a refused one leaves an error of malformed data. */
@@ -56,6 +56,7 @@ static void start(void)
 	run.batch = 4;
 	run.inner_steps = 10;
 	run.quorum = 1;
+	run.fragments = 1;
 	run.length = 32;
 	run.lr_ppb = 400000;
 	run.piece_bytes = PROTOCOL_PIECE_BYTES;
@@ -80,6 +81,8 @@ static json_t *signed_again(json_t *record, const char *kind)
 	json_set_text(record, "node", key.address);
 	if (strcmp(kind, "rnp.training") != 0)
 		json_set_text(record, "run", run.name);
+	if (strcmp(kind, "rnp.assignment") == 0)
+		json_set_text(record, "member", key.address);
 	err_clear();
 	return signature_add(record, &key, 1000) == 0 ? record : NULL;
 }
