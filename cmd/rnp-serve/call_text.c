@@ -86,15 +86,14 @@ static size_t leading_blanks(const struct buf *b)
 	return n;
 }
 
-/* The mark begins at this byte of the held text. Blanks in front of the first call are nobody's. */
+/* The mark begins at this byte of the held text. Blanks in front of the first call belong to the
+ * mark: they are nobody's if it is a call. */
 static bool found_at(struct call_watch *w, size_t at, struct buf *content)
 {
-	if (w->started || leading_blanks(&w->held) < at) {
+	if (w->started || leading_blanks(&w->held) < at)
 		give(w, at, content);
-	} else {
-		w->held.len -= at;
-		memmove(w->held.data, w->held.data + at, w->held.len + 1);
-	}
+	else
+		w->blanks = at;
 	w->begun = true;
 	return true;
 }
@@ -128,7 +127,7 @@ bool call_watch_push(struct call_watch *w, const char *text, size_t len,
 size_t call_watch_mark(const struct call_watch *w)
 {
 	if (!w->format->at_start)
-		return strlen(w->format->mark);
+		return w->blanks + strlen(w->format->mark);
 	return (size_t)match_loosely(w->held.data, w->held.len, w->format->mark);
 }
 

@@ -18,6 +18,7 @@ struct call_watch {
 	struct buf held;                  /* text that may belong to a mark */
 	bool begun;                       /* the mark was found */
 	bool started;                     /* there was other text than blanks */
+	size_t blanks;                    /* in front of the mark, once it was found */
 };
 
 void call_watch_init(struct call_watch *w, const struct call_format *f);
@@ -27,7 +28,8 @@ void call_watch_release(struct call_watch *w);
  * complete: then w->held is the mark and what came behind it, and w takes no more. */
 bool call_watch_push(struct call_watch *w, const char *text, size_t len,
 	struct buf *content);
-/* Returns how many bytes of w->held the mark has; only after call_watch_push returned true. */
+/* Returns how many bytes of w->held the mark takes, with the blanks before it. Only after
+ * call_watch_push returned true. */
 size_t call_watch_mark(const struct call_watch *w);
 /* Ends the text: what was held back is content. */
 void call_watch_end(struct call_watch *w, struct buf *content);

@@ -247,6 +247,7 @@ static void plain_text(const struct call_format *f, const struct tools *tools)
 
 			buf_reset(&text);
 			buf_reset(&content);
+			buf_adds(&text, i % 2 ? "\n " : "");
 			add_part(&text, f->open[0], "abcdef012");
 			buf_adds(&text, ends[i]);
 			calls_init(&c, f, tools);
