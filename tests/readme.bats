@@ -14,7 +14,13 @@ blocks() {
 	[[ $(wc -l <"$BATS_TEST_TMPDIR/tour") -gt 30 ]]
 	# build/bin of the tree under test; jobs behave as in an interactive shell
 	sed -i "s|\$PWD/build/bin|$RNP_BUILD/bin|; s|--time 30s|--time 3s|" "$BATS_TEST_TMPDIR/tour"
-	cd "$ROOT"
+	# what the tour names has to be in a fresh clone
+	if git -C "$ROOT" rev-parse HEAD >/dev/null 2>&1; then
+		git clone -q --depth 1 "file://$(git -C "$ROOT" rev-parse --show-toplevel)" "$BATS_TEST_TMPDIR/clone" 2>/dev/null
+		cd "$BATS_TEST_TMPDIR/clone"
+	else
+		cd "$ROOT"
+	fi
 	sed -i "1i trap 'kill \$(jobs -p) 2>/dev/null || true' EXIT" "$BATS_TEST_TMPDIR/tour"
 	if ! timeout 240 env -u XDG_CONFIG_HOME -u RNP_REGISTRY bash -m -e -o pipefail "$BATS_TEST_TMPDIR/tour" >"$log" 2>&1 </dev/null 3>&-; then
 		fail "$(cat "$log")"
@@ -34,4 +40,30 @@ blocks() {
 		[[ $name == *[{}]* || $name == */FILE* || -e $ROOT/$name ]] || missing+=("$name")
 	done
 	((${#missing[@]} == 0)) || fail "README names what is not there: ${missing[*]}"
+}
+
+@test "readme: it fits 80 columns, and its words are explained where they first appear" {
+	cd "$BATS_TEST_TMPDIR"
+	assert_equal "$(awk 'length > 80' "$ROOT/README.md")" ""
+	local word
+	tr '\n' ' ' <"$ROOT/README.md" | tr -s " " >text
+	for word in 'uusd` is a millionth of a US dollar' 'ppm` a millionth' 'base unit 10^-8 RENDER, the token' \
+		'RNP-021` and the like are the network.s numbered proposals'; do
+		before=$(sed "s/$word.*//" text)
+		[[ $before != "$(<text)" ]] || fail "not explained: $word"
+		[[ $before != *uusd* || $word == [!u]* ]] || fail "uusd comes before it is explained"
+		[[ $before != *RNP-0* ]] || fail "RNP-021 comes before it is explained"
+	done
+}
+
+@test "readme: the line for cron keeps a node alive" {
+	load registry
+	start_registry
+	export RNP_REGISTRY=$url
+	rnp-register keygen >key
+	rnp-register detect --name n | rnp-register sign | rnp-register submit -q
+	bash -o pipefail -c "$(sed -n 's/^    \* \* \* \* \* //p' "$ROOT/README.md")"
+	rnp-register status >status
+	stop_registry
+	jq -e .online status
 }
