@@ -425,6 +425,27 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	grep -qE '[0-9] (ms|µs)' screen
 }
 
+@test "cli: who has forgotten the file is told that the terminal is read" {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-register keygen >key
+	on_terminal 80 'NO_COLOR=1 timeout 2 rnp-register sign' >screen
+	grep -q 'rnp-register: reads what you type here; Ctrl-D ends it' screen
+	run_split rnp-register sign </dev/null
+	assert_equal "$stderr" ""
+}
+
+@test "cli: training and benchmarks are rows on a terminal of 80 columns" {
+	cd "$BATS_TEST_TMPDIR"
+	rnp-train tokenize --vocab 300 --out tokens "$ROOT/LICENSE" >tokens.json
+	rnp-train init --preset nano --tokenizer tokens --out model >model.json
+	on_terminal 80 'NO_COLOR=1 rnp-train run -q --model model --data tokens --out o --steps 6 --batch 1 --length 32' >screen
+	grep -qE '^ *step +loss +valid +tokens +rate +use +norm +lr$' screen
+	(($(grep -cE '^ *[1-6] +[0-9.]+ ' screen) == 6))
+	on_terminal 80 'NO_COLOR=1 rnp-bench run -q --quick --suite cpu --time 20ms' >>screen
+	grep -qE '^suite +test +median +low +high +n +slowed$' screen
+	awk 'length > 80 { print; bad = 1 } END { exit bad }' screen
+}
+
 @test "cli: explain is a page on a terminal, with units, and nothing is cut at 80 columns" {
 	cd "$BATS_TEST_TMPDIR"
 	cp "$ROOT/tests/data/man/usage.jsonl" .

@@ -537,7 +537,7 @@ const struct command command_run = {
 	.summary = "Measure this machine.",
 	.details =
 		"Writes one rnp.bench record a test when all are done: their batches alternate.",
-	.columns = "suite,test,unit,median,low,high,samples,throttled",
+	.columns = "suite,test,median,low,high,samples=n,throttled=slowed",
 	.opts = opts,
 	.run = run,
 };

@@ -340,7 +340,7 @@ const struct command command_match = {
 		"rnp.offer records, or rnp.node records with their rnp.quote. Writes one rnp.match\n"
 		"record a job: its GPUs, price and times, or why it waits.",
 	.columns =
-		"job,nodes.0.node=NODE,gpu_model,gpu_count=GPUS,uusd_per_hour,start,end,waiting",
+		"job,nodes.0.node=node,gpu_model,gpu_count=gpus,uusd_per_hour,start,end,waiting",
 	.opts = options,
 	.run = run,
 };

@@ -359,8 +359,8 @@ const struct command command_coordinate = {
 		"Hands out turns over HTTP, sums what comes back, and writes one rnp.round "
 		"a round and an\nrnp.receipt for each member's work. The same command goes "
 		"on after any end. See join.",
-	.columns = "round,workers,dropped,loss_micronats=LOSS,"
-		   "validation_loss_micronats=VALIDATION,tokens",
+	.columns = "round,workers,dropped,loss_micronats=loss,"
+		   "validation_loss_micronats=validation,tokens",
 	.opts = opts,
 	.run = run,
 };

@@ -568,7 +568,7 @@ const struct command command_run = {
 		"SIGINT and SIGHUP end the run after its step, with a checkpoint and exit status 0. Several ranks:\n"
 		"mpirun -n 2 rnp-train run --mpi ...; GPUs of this machine: --device cuda:all. Rank 0 alone writes.",
 	.columns =
-		"step,loss,validation_loss,tokens,tokens_per_s,utilisation_ppm,gradient_norm,learning_rate",
+		"step,loss,validation_loss=valid,tokens,tokens_per_s=rate,utilisation_ppm=use,gradient_norm=norm,learning_rate=lr",
 	.opts = opts,
 	.run = run,
 };

@@ -62,6 +62,10 @@ static int next_file(struct lines *l)
 	if (strcmp(path, "-") == 0) {
 		l->fd = STDIN_FILENO;
 		l->name = "stdin";
+		/* who forgot a file would wait for an answer for ever */
+		if (isatty(STDIN_FILENO))
+			err_warn(
+				"reads what you type here; Ctrl-D ends it, Ctrl-C gives up");
 	} else {
 		l->fd = open(path, O_RDONLY | O_CLOEXEC);
 		l->name = path;

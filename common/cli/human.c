@@ -209,6 +209,8 @@ static bool add_measure(struct buf *out, const char *key, double v)
 		}
 	if (ends_with(key, "uusd") || strncmp(key, "uusd_per_", 9) == 0) {
 		human_usd(out, llround(v));
+	} else if (unit_is(key, "micronats")) {
+		buf_addf(out, "%.5g", v / 1e6);
 	} else if (unit_is(key, "ppm")) {
 		add_3_digits(out, v / 1e4);
 		buf_adds(out, " %");
@@ -359,7 +361,8 @@ void human_value(struct buf *out, const char *key, const json_t *v, const char *
 void human_heading(struct buf *out, const char *path)
 {
 	static const char *const units[] = { "_base_units", "_uusd", "_bytes", "_ppm",
-		"_bps", "_ns", "_us", "_ms", "_mhz", "_mw", "_flops", "_s", NULL };
+		"_bps", "_ns", "_us", "_ms", "_mhz", "_mw", "_flops", "_micronats", "_s",
+		NULL };
 	const char *last = strrchr(path, '.');
 	size_t n;
 

@@ -444,6 +444,7 @@ static int show(const json_t *record)
 	int rc = 0;
 
 	pthread_mutex_lock(&lock);
+	out.now_ms = clock_now_ms(); /* times are relative to it */
 	if (out.failed) {
 		errno = out.failed;
 		rc = write_failed();
