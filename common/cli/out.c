@@ -16,6 +16,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/cli/human.h"
+#include "common/cli/progress.h"
 #include "common/cli/table.h"
 #include "common/json/json.h"
 
@@ -116,6 +117,8 @@ static int write_failed(void)
 
 int out_text(const char *data, size_t len)
 {
+	if (out.terminal)
+		progress_wipe();
 	return len && fwrite(data, 1, len, stdout) != len ? write_failed() : 0;
 }
 

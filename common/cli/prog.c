@@ -21,6 +21,7 @@
 #include "common/base/suggest.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
+#include "common/cli/progress.h"
 #include "common/cli/settings.h"
 #include "common/json/schema.h"
 #include "common/base/utf8.h"
@@ -103,6 +104,7 @@ int err_report(void)
 	const struct err *e = err_get();
 	int code = e->code ? e->code : EX_SOFTWARE;
 
+	progress_wipe();
 	if (code == EX_IOERR && out_reader_left()) {
 		/* `rnp-X ... | head` is not an error worth reporting */
 	} else if (log_is_json()) {
@@ -132,6 +134,7 @@ static void say(const char *level, const char *fmt, va_list args)
 		print_json(json_pack("{s:s, s:s}", "level", level, "message", text));
 		return;
 	}
+	progress_wipe();
 	fprintf(stderr, "%s%s:%s %s\n",
 		!prog.colour          ? "" :
 			*level == 'e' ? RED :

@@ -19,6 +19,16 @@
 #define CELLS       24
 #define COLUMNS_MAX 100
 
+/* Whether a bar stands on the terminal's last line. */
+static bool on_line;
+
+void progress_wipe(void)
+{
+	if (on_line)
+		fputs("\r\033[K", stderr);
+	on_line = false;
+}
+
 void progress_start(struct progress *p, const char *what, const char *unit, int64_t total)
 {
 	*p = (struct progress){ .what = what,
@@ -132,12 +142,12 @@ void progress_update(struct progress *p, int64_t done)
 	progress_text(text, columns(), p, done, now - p->begun_ns);
 	fprintf(stderr, "\r%s\033[K", text);
 	p->drawn_ns = now;
-	p->drawn = true;
+	p->drawn = on_line = true;
 }
 
 void progress_end(struct progress *p)
 {
 	if (p->drawn)
-		fputs("\r\033[K", stderr);
+		progress_wipe();
 	p->drawn = false;
 }

@@ -26,6 +26,10 @@ void progress_start(struct progress *p, const char *what, const char *unit,
  * terminal. The time left is computed from the rate of the last 5 to 10 seconds. */
 void progress_update(struct progress *p, int64_t done);
 
+/* Wipes a bar that stands on the terminal, so that rows and messages have a line of their own; the next
+ * update draws it again below them. */
+void progress_wipe(void);
+
 /* Erases the bar: before other lines on standard error, and at the end. */
 void progress_end(struct progress *p);
 
