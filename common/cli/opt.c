@@ -447,6 +447,27 @@ void opt_usage(struct buf *out, const char *program, const struct command *c)
 	buf_release(&word);
 }
 
+#define HELP_COLUMNS 79
+
+/* Appends choices, in further lines where they are more than one holds. */
+static void add_choices(struct buf *out, const char *choices)
+{
+	size_t column = out->len + 2; /* labels are indented by two */
+
+	while (*choices) {
+		size_t n = strcspn(choices, "|");
+
+		n += choices[n] == '|';
+		if (column + n > HELP_COLUMNS) {
+			buf_adds(out, "\n        ");
+			column = 8;
+		}
+		buf_add(out, choices, n);
+		column += n;
+		choices += n;
+	}
+}
+
 static void option_label(struct buf *out, const struct opt *o)
 {
 	buf_reset(out);
@@ -454,7 +475,11 @@ static void option_label(struct buf *out, const struct opt *o)
 		buf_addf(out, "-%c, ", o->letter);
 	buf_addf(out, "--%s", o->name);
 	if (takes_value(o))
-		buf_addf(out, " %s", o->choices ? o->choices : o->metavar);
+		buf_addc(out, ' ');
+	if (takes_value(o) && o->choices)
+		add_choices(out, o->choices);
+	else if (takes_value(o))
+		buf_adds(out, o->metavar);
 }
 
 /* The commands of the man page's EXAMPLES by "PROGRAM SUBCOMMAND", see scripts/examples. */
@@ -474,7 +499,6 @@ const char *opt_examples(const char *program, const char *command)
 	return NULL;
 }
 
-#define HELP_COLUMNS 79
 /* If there are more options than this, the first few stand apart. */
 #define OPTIONS_MANY   8
 #define OPTIONS_COMMON 5
