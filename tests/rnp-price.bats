@@ -361,6 +361,12 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	[[ $output == *"the same to the micro-dollar"* ]]
 }
 
+@test "quote: what it learned of customers, the same as an independent reading within 0.1%" {
+	run python3 "$ROOT/tests/price_learn.py" 12 "${RNP_SEED:-7}"
+	assert_success
+	[[ $output == *"agrees within 0.1%"* ]]
+}
+
 @test "quote: two at once over one state, and a full disk: no price is lost" {
 	costs 50000 >c.json
 	local i
