@@ -275,7 +275,7 @@ lie() {
 }
 
 @test "pay: kill -9 at any instant, while servers lie: each wallet is paid once, none is lost" {
-	killed=0 seed=0
+	killed=0 seed=1
 	owe 40
 	front 8 4
 	while ((killed < ${RNP_KILLS:-25})); do
