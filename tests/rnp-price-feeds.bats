@@ -198,7 +198,8 @@ prime_rows() {
 	assert_equal "$output" ""
 	rnp-price feed --example >example.json
 	rnp-price --schema rnp.markets >schema.json
-	python3 -c 'import json; json.load(open("example.json"))'
+	python3 -c 'import json, jsonschema
+jsonschema.validate(json.load(open("example.json")), json.load(open("schema.json")))'
 }
 
 @test "feed --config: what is wrong is named" {
@@ -208,7 +209,8 @@ prime_rows() {
 		'{"markets":[{"market":"vast"}]}|either url or file' '{"markets":[{"market":"vast","url":"ftp://x/"}]}|neither http nor https' \
 		'{"markets":[{"market":"vast","file":"a","max_age":"soon"}]}|max_age' '{"markets":[]}|not 1 to 64' '{"markets":7}|markets' \
 		'{"markets":[{"market":"vast","file":"a"},{"market":"vast","file":"b"}]}|another market is called '\''vast'\''' \
-		'{"markets":[{"market":"vast","file":"a","own":[1]}]}|own[0]: not a text' '{"market":[]}|there is no '\''market'\'''; do
+		'{"markets":[{"market":"vast","file":"a","own":[1]}]}|own[0]: not a text' '{"market":[]}|there is no '\''market'\''' \
+		'{"kind":"rnp.costs","v":1,"markets":[]}|rnp.markets'; do
 		echo "${c%%|*}" >c.json
 		refused 65 "${c##*|}" rnp-price feed -m all --config c.json
 	done

@@ -26,6 +26,7 @@ static bool example;
 static const char example_text[] =
 	"{\n"
 	"  \"kind\": \"rnp.markets\",\n"
+	"  \"v\": 1,\n"
 	"  \"markets\": [\n"
 	"    {\"market\": \"vast\", \"url\": \"https://console.vast.ai/api/v0/bundles/\",\n"
 	"     \"key_file\": \"/etc/rnp/vast.key\", \"max_age\": \"1h\"},\n"
@@ -205,6 +206,8 @@ static int read_config(struct all *a)
 		a->doc = json_parse_object(buf_text(&text), text.len, config_path);
 	buf_release(&text);
 	if (!a->doc || keys_check(a->doc, config_path, keys) < 0 ||
+		(json_object_get(a->doc, "kind") &&
+			json_check_kind(a->doc, config_path, "rnp.markets") < 0) ||
 		json_get_array(a->doc, config_path, "markets", &list) < 0)
 		return -1;
 	if (!json_array_size(list) || json_array_size(list) > MARKETS_MAX)
