@@ -14,6 +14,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/base/num.h"
+#include "common/lm/train/aggregate_x86.h"
 #include "common/lm/train/outer.h"
 
 #define LANES 8 /* sums that run side by side in a block, so that they fit vectors */
@@ -495,7 +496,8 @@ static void norm_and_dot(const float *x, const double *d, uint64_t n, double out
 	double norm[LANES] = { 0 }, dot[LANES] = { 0 };
 	uint64_t whole = n / LANES * LANES;
 
-	for (uint64_t i = 0; i < whole; i += LANES)
+	for (uint64_t i = aggregate_norm_and_dot_fast(x, d, n, norm, dot); i < whole;
+		i += LANES)
 		for (int j = 0; j < LANES; j++) {
 			double v = (double)x[i + (uint64_t)j];
 

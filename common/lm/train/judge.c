@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 #include "common/json/json.h"
+#include "common/lm/train/aggregate_x86.h"
 #include "common/lm/train/flat.h"
 
 #define MEDIAN_LEAST 3 /* judged deltas from which on their median says something */
@@ -138,7 +139,7 @@ static double product(const float *x, const float *y, uint64_t n)
 {
 	double lane[8] = { 0 }, sum = 0;
 
-	for (uint64_t i = 0; i < n; i++)
+	for (uint64_t i = aggregate_product_fast(x, y, n, lane); i < n; i++)
 		lane[i % 8] += (double)x[i] * (double)y[i];
 	for (int j = 0; j < 8; j++)
 		sum += lane[j];

@@ -2,6 +2,7 @@
 #include "common/lm/train/outer.h"
 
 #include "common/base/err.h"
+#include "common/lm/train/aggregate_x86.h"
 
 #define MANY_ROUNDS 100 /* with fewer rounds momentum 0.9 does not pay off */
 
@@ -28,7 +29,7 @@ void outer_mean_begin(double *d, uint64_t n)
 
 void outer_mean_add(double *d, const float *delta, double w, uint64_t n)
 {
-	for (uint64_t i = 0; i < n; i++)
+	for (uint64_t i = aggregate_add_fast(d, delta, w, n); i < n; i++)
 		d[i] += w * (double)delta[i];
 }
 

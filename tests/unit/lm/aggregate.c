@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 
 #ifdef _OPENMP
@@ -12,6 +13,7 @@
 #endif
 
 #include "common/base/rng.h"
+#include "common/lm/train/aggregate_x86.h"
 #include "tests/unit/test.h"
 
 enum { N = 3 * AGGREGATE_BLOCK + 77, K = 10 };
@@ -369,8 +371,40 @@ static void names(void)
 	aggregate_release(&a);
 }
 
+/* The fast sums have the bits of the plain ones: each product and each sum rounded by itself, lane by
+ * lane. */
+static void fast_sums(void)
+{
+	enum { LEN = 133 };
+	float x[LEN], y[LEN];
+	double d[LEN], plain[LEN], lanes[3][8] = { { 0 } }, right[3][8] = { { 0 } };
+	struct rng rng;
+	uint64_t n;
+
+	rng_seed(&rng, 5, 5);
+	for (int i = 0; i < LEN; i++) {
+		x[i] = (float)(rng_f64(&rng) - 0.5);
+		y[i] = (float)(rng_f64(&rng) * 1e-6);
+		d[i] = plain[i] = rng_f64(&rng) * 1e3;
+	}
+	n = aggregate_norm_and_dot_fast(x, d, LEN, lanes[0], lanes[1]);
+	CHECK(n % 8 == 0 && n <= LEN);
+	CHECK(aggregate_product_fast(x, y, LEN, lanes[2]) == n);
+	for (uint64_t i = 0; i < n; i++) {
+		right[0][i % 8] += (double)x[i] * (double)x[i];
+		right[1][i % 8] += (double)x[i] * d[i];
+		right[2][i % 8] += (double)x[i] * (double)y[i];
+	}
+	CHECK(memcmp(lanes, right, sizeof lanes) == 0);
+	CHECK(aggregate_add_fast(d, x, 0.3, LEN) == n);
+	for (uint64_t i = 0; i < n; i++)
+		plain[i] += 0.3 * (double)x[i];
+	CHECK(memcmp(d, plain, sizeof d) == 0);
+}
+
 int main(void)
 {
+	fast_sums();
 	make_deltas();
 	formulas();
 	chunks_and_threads();

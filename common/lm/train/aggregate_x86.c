@@ -1,0 +1,119 @@
+/* aggregate_x86.c - four elements of f64 at a time. */
+#include "common/lm/train/aggregate_x86.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "kernels/dev/cpu.h"
+
+#define FAST __attribute__((target("avx2")))
+
+/* The answer is cached: blocks are short, and CPUID is slow in virtual machines. */
+static bool fast(void)
+{
+	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+	enum cpu_level level;
+
+	if (k == 0) {
+		(void)cpu_level_chosen(&level);
+		k = level >= CPU_AVX2 ? 2 : 1;
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == 2;
+}
+
+FAST static inline __m256d load(const float *x)
+{
+	return _mm256_cvtps_pd(_mm_loadu_ps(x));
+}
+
+FAST static uint64_t add(double *d, const float *x, double w, uint64_t n)
+{
+	__m256d weight = _mm256_set1_pd(w);
+	uint64_t i = 0;
+
+	for (; i + 8 <= n; i += 8)
+		for (int j = 0; j < 8; j += 4) {
+			double *to = d + i + j;
+
+			_mm256_storeu_pd(to,
+				_mm256_add_pd(_mm256_loadu_pd(to),
+					_mm256_mul_pd(weight, load(x + i + j))));
+		}
+	return i;
+}
+
+uint64_t aggregate_add_fast(double *d, const float *x, double w, uint64_t n)
+{
+	return fast() ? add(d, x, w, n) : 0;
+}
+
+FAST static uint64_t norm_and_dot(const float *x, const double *d, uint64_t n,
+	double norm[8], double dot[8])
+{
+	__m256d n0 = _mm256_loadu_pd(norm), n1 = _mm256_loadu_pd(norm + 4);
+	__m256d d0 = _mm256_loadu_pd(dot), d1 = _mm256_loadu_pd(dot + 4);
+	uint64_t i = 0;
+
+	for (; i + 8 <= n; i += 8) {
+		__m256d x0 = load(x + i), x1 = load(x + i + 4);
+
+		n0 = _mm256_add_pd(n0, _mm256_mul_pd(x0, x0));
+		n1 = _mm256_add_pd(n1, _mm256_mul_pd(x1, x1));
+		d0 = _mm256_add_pd(d0, _mm256_mul_pd(x0, _mm256_loadu_pd(d + i)));
+		d1 = _mm256_add_pd(d1, _mm256_mul_pd(x1, _mm256_loadu_pd(d + i + 4)));
+	}
+	_mm256_storeu_pd(norm, n0);
+	_mm256_storeu_pd(norm + 4, n1);
+	_mm256_storeu_pd(dot, d0);
+	_mm256_storeu_pd(dot + 4, d1);
+	return i;
+}
+
+uint64_t aggregate_norm_and_dot_fast(const float *x, const double *d, uint64_t n,
+	double norm[8], double dot[8])
+{
+	return fast() ? norm_and_dot(x, d, n, norm, dot) : 0;
+}
+
+FAST static uint64_t product(const float *x, const float *y, uint64_t n, double sum[8])
+{
+	__m256d s0 = _mm256_loadu_pd(sum), s1 = _mm256_loadu_pd(sum + 4);
+	uint64_t i = 0;
+
+	for (; i + 8 <= n; i += 8) {
+		s0 = _mm256_add_pd(s0, _mm256_mul_pd(load(x + i), load(y + i)));
+		s1 = _mm256_add_pd(s1, _mm256_mul_pd(load(x + i + 4), load(y + i + 4)));
+	}
+	_mm256_storeu_pd(sum, s0);
+	_mm256_storeu_pd(sum + 4, s1);
+	return i;
+}
+
+uint64_t aggregate_product_fast(const float *x, const float *y, uint64_t n, double sum[8])
+{
+	return fast() ? product(x, y, n, sum) : 0;
+}
+#else
+uint64_t aggregate_add_fast(double *d, const float *x, double w, uint64_t n)
+{
+	(void)d, (void)x, (void)w, (void)n;
+	return 0;
+}
+
+uint64_t aggregate_norm_and_dot_fast(const float *x, const double *d, uint64_t n,
+	double norm[8], double dot[8])
+{
+	(void)x, (void)d, (void)n, (void)norm, (void)dot;
+	return 0;
+}
+
+uint64_t aggregate_product_fast(const float *x, const float *y, uint64_t n, double sum[8])
+{
+	(void)x, (void)y, (void)n, (void)sum;
+	return 0;
+}
+#endif
