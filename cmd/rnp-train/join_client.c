@@ -15,6 +15,8 @@
 #define WAIT_FIRST_MS 250
 #define WAIT_MAX_MS   5000
 #define FETCH_TRIES   6
+#define PROGRESS \
+	65536 /* bytes: a fetch that gets so many goes on, however often it breaks off */
 
 int64_t client_now_ms(const struct client *c)
 {
@@ -84,14 +86,14 @@ static int send_once(struct client *c, const struct client_request *q,
 	return rc;
 }
 
-/* Whether it is worth trying again: nobody answered, or it said "later". */
+/* Whether it is worth trying again: nobody answered, or not to the end, or it said "later". */
 static bool is_temporary(const struct http_response *r)
 {
 	int code = err_get()->code;
 
 	return !r->aborted &&
 		((!r->status && (code == EX_UNAVAILABLE || code == EX_TEMPFAIL)) ||
-			r->status == 429 || r->status >= 500);
+			r->broken_off || r->status == 429 || r->status >= 500);
 }
 
 int client_send(struct client *c, const struct client_request *q, struct http_response *r)
@@ -169,13 +171,23 @@ int client_post(struct client *c, const char *path, json_t *record,
 	return rc;
 }
 
+static uint64_t received(const struct client *c)
+{
+	struct net_bytes b;
+
+	http_bytes(&c->http, &b);
+	return b.received;
+}
+
 int client_fetch(struct client *c, const char *path, const char *to, uint64_t max)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	struct buf url = BUF_INIT;
+	int64_t began_ns = clock_mono_ns();
+	uint64_t began = received(c), had = began;
 	int rc = http_url(&url, c->url, path);
 
-	for (int tries = 0; rc == 0; tries++) {
+	while (rc == 0) {
 		struct http_request h = { .url = url.data,
 			.ca_file = c->ca,
 			.proxy = c->proxy,
@@ -188,7 +200,13 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 		http_response_release(&r);
 		r = (struct http_response)HTTP_RESPONSE_INIT;
 		rc = http_download(&c->http, &h, to, &r);
-		if (rc == 0 || tries == FETCH_TRIES || !is_temporary(&r))
+		if (received(c) - had > PROGRESS) {
+			had = received(c);
+			began_ns = clock_mono_ns();
+		}
+		/* nor without end, where what is fetched becomes another */
+		if (rc == 0 || !is_temporary(&r) || had - began > FETCH_TRIES * max ||
+			(clock_mono_ns() - began_ns) / 1000000 > c->give_up_ms)
 			break;
 		rc = 0;
 		if (wait_ms(c, WAIT_MAX_MS) < 0)

@@ -158,7 +158,8 @@ struct http_response {
 	int64_t total_bytes;    /* of the whole that a range is part of; -1: not given */
 	int64_t sunk_bytes;     /* bytes in the sink, those of earlier tries included */
 	bool aborted;
-	int tries; /* number of tries made */
+	bool broken_off; /* the answer had begun, and its end did not come */
+	int tries;       /* number of tries made */
 };
 #define HTTP_RESPONSE_INIT \
 	{                  \

@@ -57,9 +57,11 @@ int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 	case CURLE_GOT_NOTHING:
 	case CURLE_SEND_ERROR:
 	case CURLE_RECV_ERROR:
+		t->r->broken_off = t->answered;
 		return err_set(EX_UNAVAILABLE, "'%s' closed the connection: %s", url,
 			why);
 	case CURLE_PARTIAL_FILE:
+		t->r->broken_off = true;
 		return err_set(EX_DATAERR, "'%s' broke off in the middle of its answer",
 			url);
 	default:

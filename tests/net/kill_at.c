@@ -1,0 +1,72 @@
+/* kill_at.c - ends a process with SIGKILL at a chosen instant: LD_PRELOAD of a program, whose
+ * RNP_KILL_AT'th call that makes something durable or visible (fsync, fdatasync, msync, rename, link,
+ * unlink, ftruncate) is its last; with RNP_KILL_AFTER=1 the call is still made. RNP_KILL_COUNT=FILE: the
+ * number of calls is written there at the end. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static atomic_long calls;
+
+static long number(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text ? atol(text) : 0;
+}
+
+/* Whether this call is the one. */
+static int is_it(void)
+{
+	return ++calls == number("RNP_KILL_AT");
+}
+
+static void die(void)
+{
+	kill(getpid(), SIGKILL);
+	for (;;)
+		pause();
+}
+
+#define WRAP(type, name, parameters, arguments)                    \
+	type name parameters                                       \
+	{                                                          \
+		static type(*real) parameters;                     \
+		int last = is_it();                                \
+		type rc;                                           \
+                                                                   \
+		if (!real)                                         \
+			*(void **)&real = dlsym(RTLD_NEXT, #name); \
+		if (last && !number("RNP_KILL_AFTER"))             \
+			die();                                     \
+		rc = real arguments;                               \
+		if (last)                                          \
+			die();                                     \
+		return rc;                                         \
+	}
+
+WRAP(int, fsync, (int fd), (fd))
+WRAP(int, fdatasync, (int fd), (fd))
+WRAP(int, msync, (void *at, size_t bytes, int flags), (at, bytes, flags))
+WRAP(int, rename, (const char *from, const char *to), (from, to))
+WRAP(int, link, (const char *from, const char *to), (from, to))
+WRAP(int, unlink, (const char *path), (path))
+WRAP(int, ftruncate, (int fd, off_t bytes), (fd, bytes))
+WRAP(int, renameat2, (int a, const char *from, int b, const char *to, unsigned int flags),
+	(a, from, b, to, flags))
+
+static void __attribute__((destructor)) write_count(void)
+{
+	const char *path = getenv("RNP_KILL_COUNT");
+	FILE *f = path ? fopen(path, "w") : NULL;
+
+	if (f) {
+		fprintf(f, "%ld\n", (long)calls);
+		fclose(f);
+	}
+}

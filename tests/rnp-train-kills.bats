@@ -1,0 +1,168 @@
+#!/usr/bin/env bats
+# rnp-train coordinate and join, each killed at chosen instants (before and behind an fsync, a rename, a commit: tests/net/kill_at.c),
+# and with a full disk. 200 instants: tests/soak/train-instants.
+load helper
+load train_net
+
+setup_file() {
+	export DIR=$BATS_FILE_TMPDIR
+	gcc -shared -fPIC -O1 -o "$DIR/kill_at.so" "$ROOT/tests/net/kill_at.c" -ldl
+	make_training
+}
+
+setup() { coordinator='' worker=(); }
+teardown() {
+	stop_training
+	! mountpoint -q "$BATS_TEST_TMPDIR/small" || umount -l "$BATS_TEST_TMPDIR/small"
+}
+
+# killed_at WHO CALL BEHIND [OPTION...]: a run of two rounds in which WHO ("coordinator", "worker") ends at this call, and goes on
+killed_at() {
+	local who=$1 pid
+	local kill=(env LD_PRELOAD="$DIR/kill_at.so" RNP_KILL_AT="$2" RNP_KILL_AFTER="$3")
+	shift 3
+	rm -rf m port state-a c.out a.out
+	if [[ $who == coordinator ]]; then
+		rnp-train() { "${kill[@]}" rnp-train "$@"; }
+		start_coordinator_that_may_end "$@"
+		unset -f rnp-train
+		[[ -s started ]] && start_worker a || true
+		wait_until 'the coordinator to be killed' process_is_gone "$coordinator"
+		wait "$coordinator" || true
+		start_coordinator "$@"
+		[[ -n ${worker[a]-} ]] || start_worker a
+	else
+		start_coordinator "$@"
+		rnp-train() { "${kill[@]}" rnp-train "$@"; }
+		start_worker a
+		unset -f rnp-train
+		wait_until 'the worker to be killed' process_is_gone "${worker[a]}"
+		wait "${worker[a]}" || true
+		start_worker a
+	fi
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	unset 'worker[a]'
+	rounds | jq -s -c 'unique_by(.round)[]' >once
+	jq -se 'map(.round) == [1, 2] and .[1].base == .[0].model and all(.workers == 1)' once
+	jq -se '[.[].members[] | select(.state == "counted").first] | length == (unique | length)' once
+	rnp-train eval --model m --data "$DIR/valid" --length 32 --tokens 256 --device cpu >/dev/null
+}
+
+# As start_coordinator, of one that may be killed before it listens
+start_coordinator_that_may_end() {
+	local until=$((SECONDS + 60))
+	cp -r "$DIR/model" m
+	rm -f started
+	rnp-train coordinate --model m --data "$DIR/tok" --listen 127.0.0.1:0 --port-file started --batch 4 --length 32 \
+		--lr 3e-3 --device cpu --log-file requests.log "$@" >>c.out 2>>c.err 3>&- &
+	coordinator=$!
+	while ((SECONDS < until)) && [[ ! -s started ]] && ! process_is_gone "$coordinator"; do sleep 0.05; done
+	[[ -s started ]] || return 0
+	cp started port
+	url=http://127.0.0.1:$(cat port)
+}
+
+@test "kills: the coordinator while it makes a run, and around the commits of a round" {
+	cd "$BATS_TEST_TMPDIR"
+	for at in 4 90; do killed_at coordinator "$at" $((at % 2)) --workers 1 --rounds 2 --inner-steps 2; done
+}
+
+@test "kills: the worker while it keeps what it fetched, and its delta" {
+	cd "$BATS_TEST_TMPDIR"
+	killed_at worker 52 0 --workers 1 --rounds 2 --inner-steps 2
+	killed_at worker 71 1 --workers 1 --rounds 1 --inner-steps 4 --fragments 2 --overlap 1
+}
+
+# A file system of so many MiB at ./small
+small_disk() {
+	((EUID == 0)) || skip 'a small file system needs root'
+	mkdir -p small
+	mount -t tmpfs -o "size=$1m" none small 2>/dev/null || skip 'no file system can be mounted here'
+}
+
+fill() { head -c 1G /dev/zero >small/filler 2>/dev/null || true; }
+
+@test "disk: the coordinator's is full: it says so, and the run goes on when there is room again" {
+	cd "$BATS_TEST_TMPDIR"
+	small_disk 80
+	cp -r "$DIR/model" small/m
+	ln -s small/m m
+	start_coordinator --workers 1 --rounds 4 --inner-steps 5
+	start_worker a --give-up 120s
+	wait_until 'a round' rounds_are 1
+	fill
+	# a piece is refused and the worker waits; or the round cannot be closed, and the coordinator ends with one line
+	is_refused() { grep -q 'No space left' a.err c.err; }
+	wait_until 'somebody to say so' is_refused
+	rm small/filler
+	rnp-train eval --model m --data "$DIR/valid" --length 32 --tokens 256 --device cpu >/dev/null
+	if process_is_gone "$coordinator"; then
+		! wait "$coordinator"
+		start_coordinator
+	fi
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	rounds | jq -s -c 'unique_by(.round)[]' >once
+	jq -se '. as $all | map(.round) == [1, 2, 3, 4] and all(range(1; 4); $all[.].base == $all[. - 1].model)' once
+}
+
+@test "disk: a worker's is full: one line, and it goes on when there is room again" {
+	cd "$BATS_TEST_TMPDIR"
+	small_disk 60
+	ln -s small state-a
+	start_coordinator --workers 1 --rounds 3 --inner-steps 5
+	start_worker a
+	wait_until 'a round' rounds_are 1
+	fill
+	wait_until 'the worker to end' process_is_gone "${worker[a]}"
+	code=0
+	wait "${worker[a]}" || code=$?
+	forget "${worker[a]}"
+	((code == 73 || code == 74)) || fail "ended with $code"
+	[ "$(grep -c 'No space left on device' a.err)" = 1 ]
+	rm small/filler
+	start_worker a
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	rounds | jq -se 'map(.round) == [1, 2, 3] and all(.workers == 1)'
+}
+
+# A relay of TCP that breaks off its first eight connections behind 20000 to 90000 bytes: prints its port
+breaking_relay='
+import socket, sys, threading
+to, broken, lock = int(sys.argv[1]), [0], threading.Lock()
+def pump(a, b, left):
+    try:
+        while data := a.recv(4096):
+            if left is not None:
+                left[0] -= len(data)
+                if left[0] < 0: break
+            b.sendall(data)
+    except OSError: pass
+    for s in (a, b):
+        try: s.shutdown(socket.SHUT_RDWR)
+        except OSError: pass
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    a = s.accept()[0]
+    b = socket.create_connection(("127.0.0.1", to))
+    with lock: broken[0] += 1
+    left = [10000 + 10000 * broken[0]] if broken[0] <= 8 else None
+    for pair in ((a, b), (b, a)): threading.Thread(target=pump, args=(*pair, left), daemon=True).start()'
+
+@test "tls: connections that break off in the middle of what they carry: everything arrives, once" {
+	cd "$BATS_TEST_TMPDIR"
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 1 \
+		-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+	start_coordinator --workers 1 --rounds 2 --inner-steps 3 --cert c.pem --cert-key k.pem
+	python3 -c "$breaking_relay" "$(cat port)" >relay.port 2>relay.err 3>&- &
+	worker[relay]=$!
+	wait_until 'the relay' test -s relay.port
+	url=https://127.0.0.1:$(cat relay.port)
+	start_worker a --ca c.pem
+	end_of a "${worker[a]}"
+	end_of coordinate "$coordinator"
+	rounds | jq -se 'map(.round) == [1, 2] and all(.workers == 1)'
+}
