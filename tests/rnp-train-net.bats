@@ -200,7 +200,12 @@ text_worker() {
 		grep -qF -- "$f" page || fail "the page lacks $f"
 	done
 	curl -s "$url/status" | jq -e '.round >= 3 and .tokens >= 2 * 5 * 4 * 32'
-	curl -s "$url/metrics" | grep -q '^rnp_train_round [0-9]'
+	curl -s "$url/metrics" >metrics
+	# the panel asks for nothing that is not there
+	for metric in $(jq -r '.panels[].targets[].expr' "$ROOT/scripts/grafana-train.json" | grep -o 'rnp_[a-z_]*' | sort -u); do
+		grep -q "^$metric " metrics || fail "$metric is not there"
+	done
+	[ "$(sed -n 's/^rnp_train_tokens_total //p' metrics)" -ge 1280 ]
 	curl -s "$url/v1/rounds" | rnp-register verify >/dev/null
 	[ "$(curl -s "$url/v1/rounds?from=2" | head -n 1 | jq .round)" = 2 ]
 	curl -s "$url/openapi.json" >api

@@ -86,6 +86,9 @@ struct coordinator {
 	size_t members_seen_cap;
 	/* bytes at the sockets up to the last round */
 	uint64_t was_sent, was_received, was_data;
+	/* of the last round that was closed here, and sums since the start, for /metrics */
+	int64_t loss_micronats, valid_micronats; /* -1: none yet */
+	uint64_t counted, counted_total, dropped_total;
 	bool over, stop;
 	struct waiter *waiters;
 	int nwaiters;

@@ -577,23 +577,45 @@ static enum httpd_when get_openapi(void *ctx, struct httpd_request *q,
 		strlen(train_embedded_texts[0]));
 }
 
+static void add_metric(struct buf *out, const char *name, const char *type,
+	const char *help, double value)
+{
+	buf_addf(out,
+		"# HELP rnp_train_%s %s\n# TYPE rnp_train_%s %s\nrnp_train_%s %.9g\n",
+		name, help, name, type, name, value);
+}
+
 void coordinate_metrics(void *ctx, struct buf *out)
 {
 	struct coordinator *g = ctx;
 
 	pthread_mutex_lock(&g->lock);
+	add_metric(out, "round", "gauge", "The round that is open.", (double)g->round);
 	buf_addf(out,
-		"# HELP rnp_train_round The round that is open.\n"
-		"# TYPE rnp_train_round gauge\nrnp_train_round %" PRIu64 "\n"
 		"# HELP rnp_train_tokens_total Tokens behind counted deltas.\n"
 		"# TYPE rnp_train_tokens_total counter\nrnp_train_tokens_total %" PRIu64
-		"\n"
-		"# HELP rnp_train_waiting Workers that wait for work.\n"
-		"# TYPE rnp_train_waiting gauge\nrnp_train_waiting %d\n"
-		"# HELP rnp_train_refused_total Requests refused since the start.\n"
-		"# TYPE rnp_train_refused_total counter\nrnp_train_refused_total %" PRIu64
 		"\n",
-		g->round, g->tokens, g->nwaiters, g->refused);
+		g->tokens);
+	add_metric(out, "waiting", "gauge", "Workers that wait for work.", g->nwaiters);
+	add_metric(out, "members", "gauge", "Workers that take part.", (double)g->r.here);
+	add_metric(out, "working", "gauge", "Workers that have a turn.",
+		(double)g->r.working);
+	add_metric(out, "delivered", "gauge", "Deltas that are there of the open round.",
+		(double)g->r.ndeltas);
+	add_metric(out, "counted_total", "counter",
+		"Deltas that counted since the start.", (double)g->counted_total);
+	add_metric(out, "dropped_total", "counter",
+		"Turns that did not count since the start.", (double)g->dropped_total);
+	add_metric(out, "refused_total", "counter", "Requests refused since the start.",
+		(double)g->refused);
+	if (g->loss_micronats >= 0)
+		add_metric(out, "loss", "gauge",
+			"Training loss at the end of the last round, nats a token.",
+			(double)g->loss_micronats / 1e6);
+	if (g->valid_micronats >= 0)
+		add_metric(out, "validation_loss", "gauge",
+			"Loss on the held-out text behind the last round, nats a token.",
+			(double)g->valid_micronats / 1e6);
 	pthread_mutex_unlock(&g->lock);
 }
 

@@ -432,7 +432,9 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 	*g = (struct coordinator){ .o = *o,
 		.d = DEV_INIT,
 		.cpu = DEV_INIT,
-		.check = DEV_INIT };
+		.check = DEV_INIT,
+		.loss_micronats = -1,
+		.valid_micronats = -1 };
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_mutex_init(&g->check_lock, NULL);
 	pthread_condattr_init(&attr);

@@ -119,6 +119,10 @@ json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n
 	json_set_i64(r, "workers", (int64_t)x->k);
 	json_set_i64(r, "dropped", s.dropped);
 	json_set_i64(r, "loss_micronats", s.loss);
+	g->loss_micronats = s.loss;
+	g->counted = x->k;
+	g->counted_total += x->k;
+	g->dropped_total += (uint64_t)s.dropped;
 	json_set_i64(r, "outer_norm_ppm", ppm(x->d_norm, x->theta_norm));
 	json_set_i64(r, "tokens", s.tokens);
 	json_set_i64(r, "seconds", ms / 1000);
@@ -180,6 +184,9 @@ static int write_record(struct coordinator *g, uint64_t round, json_t *facts)
 		rc = signature_add(facts, &g->key, now_ms);
 	json_write(&text, facts);
 	pthread_mutex_lock(&g->lock);
+	if (json_object_get(facts, "validation_loss_micronats"))
+		g->valid_micronats = json_integer_value(
+			json_object_get(facts, "validation_loss_micronats"));
 	if (rc == 0)
 		rc = coordinate_db_write(g, round, buf_text(&text));
 	pthread_mutex_unlock(&g->lock);
