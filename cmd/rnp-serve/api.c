@@ -15,9 +15,10 @@
 #define BODY_MAX ((size_t)16 << 20)
 
 /* Finds the model that a request names, and loads it if it is not; the caller gives it back. */
-static struct served *take_model(struct server *s, const char *name, struct api_error *e)
+static struct served *take_model(struct server *s, const char *name, uint32_t *adapter,
+	struct api_error *e)
 {
-	struct served *m = models_find(&s->models, name, e);
+	struct served *m = models_find(&s->models, name, adapter, e);
 
 	return m && models_take(&s->models, m, e) == 0 ? m : NULL;
 }
@@ -99,18 +100,19 @@ static int begin(struct server *s, struct request *ask, struct api_key *key,
 	struct constraint *constraint = NULL;
 	struct served *m;
 	struct exchange *x;
-	uint32_t n = 0;
+	uint32_t n = 0, adapter;
 	int rc = -1;
 
 	if (prompt_count(ask, &n, e) < 0)
 		return -1;
-	m = take_model(s, ask->model, e);
+	m = take_model(s, ask->model, &adapter, e);
 	if (!m)
 		return -1;
 	prompts = xcalloc(n, sizeof *prompts);
 	if (check_dimensions(ask, m, e) == 0 && encode_all(prompts, n, m, ask, e) == 0 &&
 		constraint_open(&constraint, m, ask, e) == 0) {
 		x = exchange_new(s->writer, m, ask, format, prompts, n, constraint);
+		exchange_adapts(x, adapter);
 		x->give_model = give_model;
 		x->models = &s->models;
 		rc = start(s, x, key, q, r, e);
@@ -182,16 +184,18 @@ static void done(void *ctx, struct httpd_request *q)
 
 /* --- models --------------------------------------------------------------------------------------- */
 
-static json_t *describe(const struct server *s, const struct served *m)
+static json_t *describe(const struct server *s, const struct served *m, uint32_t adapter)
 {
 	json_t *o = json_object();
 
-	json_set_text(o, "id", m->name);
+	json_set_text(o, "id", adapter ? m->adapters[adapter - 1].name : m->name);
 	json_set_text(o, "object", "model");
 	json_set_i64(o, "created", s->started_s);
 	json_set_text(o, "owned_by", "rnp");
 	json_set_i64(o, "context", m->context);
 	json_set_bool(o, "chat", m->chats);
+	if (adapter)
+		json_set_text(o, "parent", m->name);
 	return o;
 }
 
@@ -207,7 +211,8 @@ static enum httpd_when get_models(void *ctx, struct httpd_request *q,
 	list = json_array();
 	o = json_object();
 	for (uint32_t i = 0; i < s->models.count; i++)
-		json_push(list, describe(s, &s->models.at[i]));
+		for (uint32_t k = 0; k <= s->models.at[i].adapter_count; k++)
+			json_push(list, describe(s, &s->models.at[i], k));
 	json_set_text(o, "object", "list");
 	json_set(o, "data", list);
 	json_write(&r->body, o);
@@ -221,14 +226,15 @@ static enum httpd_when get_model(void *ctx, struct httpd_request *q,
 	struct api_error e;
 	struct served *m;
 	struct api_key *key;
+	uint32_t adapter;
 	json_t *o;
 
 	if (!access_allows(ctx, q, r, false, &key))
 		return HTTPD_NOW;
-	m = models_find(&((struct server *)ctx)->models, q->arg, &e);
+	m = models_find(&((struct server *)ctx)->models, q->arg, &adapter, &e);
 	if (!m)
 		return api_error_reply(r, &e);
-	o = describe(ctx, m);
+	o = describe(ctx, m, adapter);
 	json_write(&r->body, o);
 	json_decref(o);
 	return HTTPD_NOW;
@@ -247,6 +253,7 @@ static void give_back(struct server *s, struct served *m)
 static json_t *read_small(struct server *s, struct httpd_request *q, const char *key,
 	json_type type, json_t **body, struct served **m, struct api_error *e)
 {
+	uint32_t adapter; /* all of a model's have its tokens */
 	json_t *v;
 
 	*m = NULL;
@@ -261,7 +268,8 @@ static json_t *read_small(struct server *s, struct httpd_request *q, const char 
 			type == JSON_STRING ? "a text" : "an array of token ids");
 		return NULL;
 	}
-	*m = take_model(s, json_string_value(json_object_get(*body, "model")), e);
+	*m = take_model(s, json_string_value(json_object_get(*body, "model")), &adapter,
+		e);
 	return *m ? v : NULL;
 }
 
@@ -373,12 +381,13 @@ static enum httpd_when post_template(void *ctx, struct httpd_request *q,
 	struct api_error e;
 	struct served *m = NULL;
 	struct api_key *key;
+	uint32_t adapter;
 	json_t *o;
 
 	if (!access_allows(ctx, q, r, false, &key))
 		return HTTPD_NOW;
 	if (request_parse(&ask, REQUEST_TEMPLATE, q->body.data, q->body.len, &e) == 0)
-		m = take_model(ctx, ask.model, &e);
+		m = take_model(ctx, ask.model, &adapter, &e);
 	if (m && prompt_text(&text, m, &ask, &e) == 0) {
 		o = json_object();
 		json_set_text(o, "prompt", buf_text(&text));

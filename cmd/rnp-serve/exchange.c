@@ -174,6 +174,18 @@ void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space)
 	}
 }
 
+void exchange_adapts(struct exchange *x, uint32_t adapter)
+{
+	x->adapter = adapter;
+	for (uint32_t i = 0; i < x->count; i++)
+		x->choices[i].answer.adapter = adapter;
+}
+
+const char *exchange_model_name(const struct exchange *x)
+{
+	return x->adapter ? x->model->adapters[x->adapter - 1].name : x->model->name;
+}
+
 int exchange_start(struct exchange *x, struct httpd_request *q, struct httpd_reply *r)
 {
 	struct lm_answer **answers = xcalloc(x->count, sizeof *answers);

@@ -75,6 +75,7 @@ struct exchange {
 	const struct reply_format *format;
 	struct request request;
 	struct served *model;
+	uint32_t adapter; /* of the model, 0: none */
 	/* gives the model back when the exchange ends; NULL: nobody counts its users */
 	void (*give_model)(void *models, struct served *m);
 	void *models;
@@ -109,6 +110,12 @@ struct exchange *exchange_new(struct writer *w, struct served *m, struct request
 /* Sets who sent the request: groups take turns, and only requests of one name space share
  * cached prompts. */
 void exchange_belongs(struct exchange *x, uint64_t group, uint64_t space);
+
+/* Sets the adapter of the model that answers; 0, as before: none. */
+void exchange_adapts(struct exchange *x, uint32_t adapter);
+
+/* Returns the name by which the client knows what answers: the adapter's, or the model's. */
+const char *exchange_model_name(const struct exchange *x);
 
 /* Submits the answers to the engine. From now on the writer replies to q, or if q is NULL fills
  * r and calls on_finish. Returns 0, or -1 with err_set(EX_TEMPFAIL) if the queue is full; x

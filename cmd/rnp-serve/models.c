@@ -31,13 +31,23 @@ void models_release(struct models *m)
 	m->count = 0;
 }
 
-struct served *models_find(struct models *m, const char *name, struct api_error *e)
+struct served *models_find(struct models *m, const char *name, uint32_t *adapter,
+	struct api_error *e)
 {
+	*adapter = 0;
 	if (!name && m->count == 1)
 		return &m->at[0];
-	for (uint32_t i = 0; name && i < m->count; i++)
-		if (strcmp(m->at[i].name, name) == 0)
-			return &m->at[i];
+	for (uint32_t i = 0; name && i < m->count; i++) {
+		struct served *one = &m->at[i];
+
+		if (strcmp(one->name, name) == 0)
+			return one;
+		for (uint32_t k = 0; k < one->adapter_count; k++)
+			if (strcmp(one->adapters[k].name, name) == 0) {
+				*adapter = k + 1;
+				return one;
+			}
+	}
 	if (name)
 		api_error_set(e, 404, "model_not_found", "model",
 			"model '%.100s' is not here", name);

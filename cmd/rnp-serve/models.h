@@ -24,8 +24,10 @@ void models_init(struct models *m, uint32_t count, const struct served_options *
 	int64_t idle_ns, uint64_t bytes);
 void models_release(struct models *m); /* nobody may use a model any more */
 
-/* Finds a model by name (NULL: the only one there is). Returns NULL with e. */
-struct served *models_find(struct models *m, const char *name, struct api_error *e);
+/* Finds a model by its name or that of one of its adapters (NULL: the only model there is).
+ * *adapter receives the number of the adapter, 0: none. Returns NULL with e. */
+struct served *models_find(struct models *m, const char *name, uint32_t *adapter,
+	struct api_error *e);
 
 /* Loads a model, at the start of the server. Returns 0, or -1 with err_set(). */
 int models_load(struct models *m, struct served *one);

@@ -19,7 +19,7 @@ static void add_head(const struct exchange *x, struct buf *out, const char *obje
 	buf_addf(out,
 		"{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", x->id,
 		object, (long long)x->created);
-	canon_string(out, x->model->name, strlen(x->model->name));
+	canon_string(out, exchange_model_name(x), strlen(exchange_model_name(x)));
 }
 
 static void add_finish(struct buf *out, const struct choice *c)

@@ -64,7 +64,7 @@ static void embedding_whole(struct exchange *x, struct buf *out)
 		buf_addc(out, '}');
 	}
 	buf_adds(out, "],\"model\":");
-	canon_string(out, x->model->name, strlen(x->model->name));
+	canon_string(out, exchange_model_name(x), strlen(exchange_model_name(x)));
 	buf_addf(out, ",\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u}}\n",
 		x->prompt_tokens, x->prompt_tokens);
 }

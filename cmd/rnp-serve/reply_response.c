@@ -130,7 +130,7 @@ static void add_response(const struct exchange *x, const struct choice *c,
 		"{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\"",
 		x->id, (long long)x->created, status);
 	buf_adds(out, ",\"model\":");
-	canon_string(out, x->model->name, strlen(x->model->name));
+	canon_string(out, exchange_model_name(x), strlen(exchange_model_name(x)));
 	buf_adds(out, ",\"output\":[");
 	if (done)
 		add_output(x, c, out, said, thought);

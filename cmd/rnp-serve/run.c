@@ -17,7 +17,7 @@
 #define STREAMS_DEFAULT 16
 #define QUEUE_DEFAULT   128
 
-static struct opt_list models;
+static struct opt_list models, adapters;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
 static const char *tokenizer, *device, *chat_template, *cache_type;
@@ -35,6 +35,11 @@ static const struct opt opts[] = {
 		.to = &models,
 		.metavar = "[NAME=]M",
 		.help = "GGUF file, directory with safetensors, or llama2.c .bin; several" },
+	{ .name = "lora",
+		.kind = OPT_LIST,
+		.to = &adapters,
+		.metavar = "[MODEL/]NAME=DIR",
+		.help = "a LoRA adapter of a model, of the first without MODEL; several" },
 	{ .name = "listen",
 		.kind = OPT_TEXT,
 		.to = &listen_on,
@@ -141,6 +146,46 @@ static const struct opt opts[] = {
 
 /* --- models ----------------------------------------------------------------------------------------- */
 
+static int check_name(struct server *s, const char *name)
+{
+	uint32_t found = 0;
+
+	for (uint32_t i = 0; i < s->models.count; i++) {
+		const struct served *m = &s->models.at[i];
+
+		found += strcmp(m->name, name) == 0;
+		for (uint32_t k = 0; k < m->adapter_count; k++)
+			found += strcmp(m->adapters[k].name, name) == 0;
+	}
+	return found < 2 ? 0 : err_set(EX_USAGE, "'%s' is named twice", name);
+}
+
+/* Takes "[MODEL/]NAME=DIR". */
+static int name_adapter(struct server *s, const char *option)
+{
+	const char *equals = strchr(option, '='), *name = option, *slash;
+	struct served *m = &s->models.at[0];
+
+	if (!equals)
+		return err_set(EX_USAGE, "--lora: '%s' is not NAME=DIR", option);
+	slash = memchr(option, '/', (size_t)(equals - option));
+	if (slash) {
+		name = slash + 1;
+		m = NULL;
+		for (uint32_t i = 0; i < s->models.count && !m; i++)
+			if (strlen(s->models.at[i].name) == (size_t)(slash - option) &&
+				strncmp(s->models.at[i].name, option,
+					(size_t)(slash - option)) == 0)
+				m = &s->models.at[i];
+		if (!m)
+			return err_set(EX_USAGE, "--lora: there is no model '%.*s'",
+				(int)(slash - option), option);
+	}
+	if (served_adapt(m, name, (size_t)(equals - name), equals + 1) < 0)
+		return -1;
+	return check_name(s, m->adapters[m->adapter_count - 1].name);
+}
+
 /* Loads a model for the first time, so that a bad file is told at the start; it may be unloaded
  * at once to make room for the next one. */
 static int open_model(struct server *s, struct served *m)
@@ -176,15 +221,15 @@ static int open_models(struct server *s)
 		struct served *m = &s->models.at[i];
 
 		s->models.count = (uint32_t)i + 1;
-		if (served_name(m, models.items[i]) < 0)
-			return -1;
-		for (int k = 0; k < i; k++)
-			if (strcmp(s->models.at[k].name, m->name) == 0)
-				return err_set(EX_USAGE, "--model: '%s' is named twice",
-					m->name);
-		if (open_model(s, m) < 0)
+		if (served_name(m, models.items[i]) < 0 || check_name(s, m->name) < 0)
 			return -1;
 	}
+	for (int i = 0; i < adapters.n; i++)
+		if (name_adapter(s, adapters.items[i]) < 0)
+			return -1;
+	for (uint32_t i = 0; i < s->models.count; i++)
+		if (open_model(s, &s->models.at[i]) < 0)
+			return -1;
 	return out_flush();
 }
 
@@ -281,6 +326,7 @@ static int run(int n, char **args)
 	lm_outbox_free(s.outbox);
 	keys_release(&s.keys);
 	opt_list_release(&models);
+	opt_list_release(&adapters);
 	opt_list_release(&hosts);
 	opt_list_release(&origins);
 	return rc < 0 ? err_report() : EX_OK;

@@ -53,6 +53,28 @@ int served_name(struct served *m, const char *option)
 	return 0;
 }
 
+int served_adapt(struct served *m, const char *name, size_t name_bytes, const char *dir)
+{
+	if (!is_name(name, name_bytes) || !*dir)
+		return err_set(EX_USAGE, "--lora: '%.*s=%s' is not NAME=DIR",
+			(int)name_bytes, name, dir);
+	m->adapters = xrealloc(m->adapters,
+		((size_t)m->adapter_count + 1) * sizeof *m->adapters);
+	m->adapters[m->adapter_count++] = (struct served_adapter){ .name = xstrndup(name,
+									   name_bytes),
+		.dir = xstrdup(dir) };
+	return 0;
+}
+
+static int load_adapters(struct served *m)
+{
+	for (uint32_t i = 0; i < m->adapter_count; i++)
+		if (lm_weights_adapt(m->l.weights, m->adapters[i].dir) < 0)
+			return -1;
+	m->adapters_bytes = lm_weights_adapter_bytes(m->l.weights);
+	return 0;
+}
+
 static void find_ends(struct served *m)
 {
 	uint32_t vocab = model_file_config(m->l.model_file)->vocab;
@@ -129,7 +151,8 @@ static int open_chat(struct served *m, const char *template)
 
 uint64_t served_bytes(const struct served *m)
 {
-	return m->weights_bytes + m->tables_bytes + m->cache_bytes + m->work_bytes;
+	return m->weights_bytes + m->adapters_bytes + m->tables_bytes + m->cache_bytes +
+		m->work_bytes;
 }
 
 static int check_room(const struct served *m, const struct served_options *o)
@@ -149,7 +172,8 @@ static int load(struct served *m, const struct served_options *o)
 	struct lm_service_config config;
 	uint32_t context;
 
-	if (loaded_open(&m->l, m->path, o->tokenizer, o->device) < 0)
+	if (loaded_open(&m->l, m->path, o->tokenizer, o->device) < 0 ||
+		load_adapters(m) < 0)
 		return -1;
 	m->available_bytes = available(m);
 	m->pools_mean = o->pools_mean;
@@ -232,12 +256,20 @@ void served_unload(struct served *m)
 	m->ends = NULL;
 	m->ends_count = 0;
 	m->weights_bytes = m->tables_bytes = m->cache_bytes = m->work_bytes = 0;
+	m->adapters_bytes = 0;
 	m->state = SERVED_UNLOADED;
 }
 
 void served_release(struct served *m)
 {
 	served_unload(m);
+	while (m->adapter_count) {
+		struct served_adapter *a = &m->adapters[--m->adapter_count];
+
+		free(a->name);
+		free(a->dir);
+	}
+	free(m->adapters);
 	free(m->name);
 	free(m->path);
 	*m = (struct served){ .l = LOADED_INIT };
@@ -292,6 +324,8 @@ json_t *served_plan(const struct served *m)
 	json_set_i64(r, "context", m->context);
 	json_set_i64(r, "streams", m->limits.streams);
 	json_set_i64(r, "weights_bytes", (int64_t)m->weights_bytes);
+	if (m->adapter_count)
+		json_set_i64(r, "adapters_bytes", (int64_t)m->adapters_bytes);
 	json_set_i64(r, "tables_bytes", (int64_t)m->tables_bytes);
 	json_set_i64(r, "cache_bytes", (int64_t)m->cache_bytes);
 	json_set_i64(r, "work_bytes", (int64_t)m->work_bytes);

@@ -27,9 +27,16 @@ struct served_options {
 
 enum served_state { SERVED_UNLOADED, SERVED_LOADING, SERVED_LOADED };
 
+/* An adapter of a model; clients ask for it by its name, as for a model. */
+struct served_adapter {
+	char *name, *dir;
+};
+
 /* One model. */
 struct served {
 	char *name, *path;
+	struct served_adapter *adapters;
+	uint32_t adapter_count;
 	/* models.h */
 	enum served_state state;
 	uint32_t users; /* requests that use it now */
@@ -51,6 +58,7 @@ struct served {
 	struct lm_vocabulary *vocabulary; /* for masks; NULL until first used */
 	/* memory that it uses */
 	uint64_t weights_bytes, cache_bytes, tables_bytes, work_bytes, available_bytes;
+	uint64_t adapters_bytes;
 	struct lm_engine_limits limits;
 };
 
@@ -58,7 +66,10 @@ struct served {
  * or -1 with err_set(EX_USAGE) for an invalid name. */
 int served_name(struct served *m, const char *option);
 
-/* Loads the model and starts its engine. Returns 0, or -1 with err_set(), and nothing is loaded:
+/* Adds an adapter before the model is loaded. Returns 0, or -1 with err_set(EX_USAGE): no name. */
+int served_adapt(struct served *m, const char *name, size_t name_bytes, const char *dir);
+
+/* Loads the model with its adapters and starts its engine. Returns 0, or -1 with err_set(), and nothing is loaded:
  * EX_TEMPFAIL with must_fit if it does not fit into memory now. */
 int served_load(struct served *m, const struct served_options *o);
 void served_unload(struct served *m); /* nobody may use it */

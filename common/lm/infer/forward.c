@@ -26,6 +26,7 @@ struct lm_forward {
 	float *k, *v;         /* [rows][kv_heads head_dim] */
 	float *gu, *y;        /* [rows][2 hidden], [rows][hidden] */
 	struct lm_block8 *x8; /* activations of the next quantised products */
+	float *low;           /* [rows][rank] of adapters; NULL: there are none */
 	float *gathered;      /* [LOGITS_ROWS][dim]: rows of x that lie apart */
 	float *logits;        /* [LOGITS_ROWS][vocab] */
 	uint32_t *indices;    /* the device's copy of `host` */
@@ -35,6 +36,8 @@ struct lm_forward {
 	/* columns position, slot, table and chosen; then lists of pages */
 	uint32_t *host;
 	uint32_t rows; /* of the current pass */
+	const struct lm_row *pass;
+	bool adapts;   /* some row has an adapter */
 	uint32_t told; /* chosen rows whose logits were passed to the callback */
 	uint32_t keys_max;
 };
@@ -111,7 +114,13 @@ static int allocate(struct lm_forward *f)
 		{ &f->k, z.kv }, { &f->v, z.kv }, { &f->gu, z.gu }, { &f->y, z.y },
 		{ &f->gathered, z.gathered }, { &f->logits, z.logits } };
 	float *indices, *x8;
+	uint64_t rank = 0;
 
+	for (uint32_t i = 0; i < f->w->adapter_count; i++)
+		if (lm_adapter_rank(f->w->adapters[i]) > rank)
+			rank = lm_adapter_rank(f->w->adapters[i]);
+	if (rank && lm_infer_alloc(f->w->d, &f->low, f->limits.rows * rank) < 0)
+		return -1;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (lm_infer_alloc(f->w->d, all[i].to, all[i].count) < 0)
 			return -1;
@@ -156,7 +165,7 @@ void lm_forward_close(struct lm_forward *f)
 	if (!f)
 		return;
 	void *all[] = { f->table, f->local_table, f->x, f->h, f->q, f->a, f->k, f->v,
-		f->gu, f->y, f->x8, f->gathered, f->logits, f->indices };
+		f->gu, f->y, f->x8, f->low, f->gathered, f->logits, f->indices };
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		f->w->d->ops->free(f->w->d, all[i]);
@@ -200,7 +209,56 @@ static int quantize(struct lm_forward *f, const float *x, uint64_t k, uint64_t r
 	return needed ? ops(f)->quantize(f->w->d, &q) : 0;
 }
 
-/* Multiplies x, or x8 if w is quantised, by a matrix. */
+/* Adds what an adapter does to the product of rows first .. first + n - 1 with a matrix. */
+static int add_delta(struct lm_forward *f, const struct lm_matrix *w,
+	const struct lm_delta *delta, float *y, uint64_t ldy, const float *x,
+	uint64_t first, uint64_t n)
+{
+	struct lm_project down = { .type = LM_WEIGHT_F32,
+		.y = f->low,
+		.x = x + first * w->k,
+		.w = delta->a,
+		.rows = n,
+		.n = delta->rank,
+		.k = w->k,
+		.ldx = w->k,
+		.ldy = delta->rank };
+	struct lm_project up = { .type = LM_WEIGHT_F32,
+		.y = y + first * ldy,
+		.x = f->low,
+		.from = y + first * ldy,
+		.w = delta->b,
+		.rows = n,
+		.n = w->n,
+		.k = delta->rank,
+		.ldx = delta->rank,
+		.ldy = ldy };
+
+	if (ops(f)->project(f->w->d, &down) < 0)
+		return -1;
+	return ops(f)->project(f->w->d, &up);
+}
+
+/* Adds what the adapters of the rows do to the product of all rows with a matrix: adjacent rows
+ * with the same adapter together. */
+static int adapt(struct lm_forward *f, const struct lm_matrix *w, float *y, uint64_t ldy,
+	const float *x)
+{
+	for (uint32_t i = 0, n; i < f->rows; i += n) {
+		uint32_t adapter = f->pass[i].adapter;
+		const struct lm_delta *delta = adapter ?
+			lm_adapter_at(f->w->adapters[adapter - 1], w->layer, w->adapted) :
+			NULL;
+
+		for (n = 1; i + n < f->rows && f->pass[i + n].adapter == adapter; n++)
+			;
+		if (delta && delta->a && add_delta(f, w, delta, y, ldy, x, i, n) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Multiplies x, or x8 if w is quantised, by a matrix. x is needed for adapters in any case. */
 static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
 	uint64_t ldy, const float *x, uint64_t rows, const float *from)
 {
@@ -217,7 +275,9 @@ static int project(struct lm_forward *f, const struct lm_matrix *w, float *y,
 		.ldx = w->k,
 		.ldy = ldy };
 
-	return ops(f)->project(f->w->d, &p);
+	if (ops(f)->project(f->w->d, &p) < 0)
+		return -1;
+	return f->adapts && w->adapted != LM_ADAPTED ? adapt(f, w, y, ldy, x) : 0;
 }
 
 /* y = norm(x) w + from; from may be NULL. */
@@ -386,7 +446,7 @@ static int check(const struct lm_forward *f, const struct lm_row *rows, uint32_t
 			sequences++;
 		}
 		if (r->position != next++ || r->position / LM_PAGE >= r->sequence->n ||
-			r->adapter)
+			r->adapter > f->w->adapter_count)
 			bug("row %u of a pass is not where its sequence goes on", i);
 	}
 	if (sequences > f->limits.sequences)
@@ -546,6 +606,10 @@ int lm_forward_rows(struct lm_forward *f, const struct lm_row *rows, uint32_t n,
 	if (check(f, rows, n) < 0)
 		return -1;
 	f->rows = n;
+	f->pass = rows;
+	f->adapts = false;
+	for (uint32_t i = 0; i < n; i++)
+		f->adapts |= rows[i].adapter != 0;
 	if (put_indices(f, rows) < 0 || put_embeddings(f, rows) < 0)
 		return -1;
 	n_chosen = choose(f, rows, 0);

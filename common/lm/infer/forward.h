@@ -24,7 +24,7 @@ struct lm_forward_limits {
 struct lm_row {
 	struct lm_sequence *sequence; /* must have grown to hold the position */
 	uint32_t token, position;
-	uint32_t adapter; /* reserved for adapters of the weights: 0 */
+	uint32_t adapter; /* of the weights (lm_weights_adapt); 0: none */
 	bool logits;      /* whether the logits of the next token are wanted */
 };
 

@@ -3,6 +3,7 @@
 #ifndef RNP_COMMON_LM_INFER_INFER_PARTS_H
 #define RNP_COMMON_LM_INFER_INFER_PARTS_H
 
+#include "common/lm/infer/adapter.h"
 #include "common/lm/infer/cache.h"
 #include "kernels/lm/ops.h"
 
@@ -11,6 +12,9 @@ struct lm_matrix {
 	const void *w;
 	const float *bias; /* or NULL */
 	uint64_t n, k;
+	/* which matrix of which layer adapters call it */
+	uint32_t layer;
+	enum lm_adapted adapted; /* LM_ADAPTED: they do not change it */
 };
 
 struct lm_layer {
@@ -31,6 +35,8 @@ struct lm_weights {
 	/* device memory of weights, norms and biases, freed by close */
 	void **owned;
 	uint32_t owned_count;
+	struct lm_adapter **adapters;
+	uint32_t adapter_count;
 };
 
 /* Columns of a row that holds all heads of q, or of k or v. */

@@ -65,6 +65,7 @@ static int matrix(struct lm_weights *w, struct lm_matrix *out, enum lm_part part
 {
 	const struct lm_tensor *t = tensor_of(w, part, layer);
 
+	out->adapted = LM_ADAPTED;
 	out->type = lm_weight_of(t->type);
 	out->n = t->shape[0];
 	out->k = t->shape[1];
@@ -110,6 +111,23 @@ static int load_inputs(struct lm_weights *w, struct lm_layer *l, uint32_t i)
 	return 0;
 }
 
+/* Gives the matrices of a layer the names that adapters know. */
+static void name_matrices(struct lm_layer *l, uint32_t i)
+{
+	struct lm_matrix *all[LM_ADAPTED] = { [LM_ADAPTED_Q] = &l->q,
+		[LM_ADAPTED_K] = &l->k,
+		[LM_ADAPTED_V] = &l->v,
+		[LM_ADAPTED_O] = &l->o,
+		[LM_ADAPTED_GATE] = &l->gate,
+		[LM_ADAPTED_UP] = &l->up,
+		[LM_ADAPTED_DOWN] = &l->down };
+
+	for (int k = 0; k < LM_ADAPTED; k++) {
+		all[k]->layer = i;
+		all[k]->adapted = (enum lm_adapted)k;
+	}
+}
+
 static int load_layer(struct lm_weights *w, uint32_t i)
 {
 	struct lm_layer *l = &w->layers[i];
@@ -120,9 +138,11 @@ static int load_layer(struct lm_weights *w, uint32_t i)
 		vector(w, &l->k_norm, LM_K_NORM, i) < 0 ||
 		vector(w, &l->attn_post_norm, LM_ATTN_POST_NORM, i) < 0 ||
 		vector(w, &l->ffn_post_norm, LM_FFN_POST_NORM, i) < 0 ||
-		load_inputs(w, l, i) < 0 || matrix(w, &l->o, LM_O, LM_O, i) < 0)
+		load_inputs(w, l, i) < 0 || matrix(w, &l->o, LM_O, LM_O, i) < 0 ||
+		matrix(w, &l->down, LM_DOWN, LM_DOWN, i) < 0)
 		return -1;
-	return matrix(w, &l->down, LM_DOWN, LM_DOWN, i);
+	name_matrices(l, i);
+	return 0;
 }
 
 static int load(struct lm_weights *w)
@@ -163,6 +183,9 @@ void lm_weights_close(struct lm_weights *w)
 {
 	if (!w)
 		return;
+	while (w->adapter_count)
+		lm_adapter_close(w->adapters[--w->adapter_count]);
+	free(w->adapters);
 	while (w->owned_count)
 		w->d->ops->free(w->d, w->owned[--w->owned_count]);
 	free(w->owned);
@@ -173,4 +196,25 @@ void lm_weights_close(struct lm_weights *w)
 const struct lm_config *lm_weights_config(const struct lm_weights *w)
 {
 	return &w->config;
+}
+
+int lm_weights_adapt(struct lm_weights *w, const char *dir)
+{
+	struct lm_adapter *a;
+
+	if (lm_adapter_open(&a, w->d, &w->config, dir) < 0)
+		return -1;
+	w->adapters = xrealloc(w->adapters,
+		((size_t)w->adapter_count + 1) * sizeof *w->adapters);
+	w->adapters[w->adapter_count++] = a;
+	return 0;
+}
+
+uint64_t lm_weights_adapter_bytes(const struct lm_weights *w)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < w->adapter_count; i++)
+		bytes += lm_adapter_bytes(w->adapters[i]);
+	return bytes;
 }

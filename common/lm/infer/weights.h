@@ -18,4 +18,10 @@ void lm_weights_close(struct lm_weights *w); /* NULL is fine */
 
 const struct lm_config *lm_weights_config(const struct lm_weights *w);
 
+/* Adds an adapter (adapter.h) from a directory; rows of a pass choose it by its number, from 1 on
+ * in the order of the calls. No forward pass may be open. Returns 0, or -1 with err_set(), and the
+ * weights are as before. */
+int lm_weights_adapt(struct lm_weights *w, const char *dir);
+uint64_t lm_weights_adapter_bytes(const struct lm_weights *w); /* of all adapters */
+
 #endif
