@@ -1,9 +1,11 @@
-/* product.cu - products without tensor cores, for every GPU and where cuBLASLt is missing:
+/* product.cu - products: by cuBLASLt, else by our own kernels on tensor cores
+ * (kernels/dev/mma.cu), else by those below for every GPU, type and alignment:
  * tiles of 64 x 64, in shared memory as f32 (int8 as int32), 4 x 4 results per thread. */
 #include "kernels/bulk/ops.h"
 #include "kernels/dev/cuda.cuh"
 #include "kernels/dev/half.h"
 #include "kernels/dev/lt.cuh"
+#include "kernels/dev/mma.cuh"
 
 #include <stdio.h>
 #include <sysexits.h>
@@ -142,6 +144,7 @@ static const enum lt_type lt_types[PRODUCT_TYPES] = { LT_F32, LT_BF16, LT_F16, L
 
 int cuda_bulk_product(struct dev *d, const struct product *p)
 {
+	struct mma_extra extra = {};
 	struct lt_product q = {};
 	int rc;
 
@@ -158,5 +161,10 @@ int cuda_bulk_product(struct dev *d, const struct product *p)
 	q.c = p->c, q.a = p->a, q.b = p->b;
 	rc = cuda_lt_multiply(d, &q);
 	snprintf(d->kernel, sizeof d->kernel, "%s", rc > 0 ? d->isa : "cuBLASLt");
+	if (rc > 0) {
+		rc = cuda_mma_multiply(d, &q, &extra);
+		if (rc <= 0)
+			snprintf(d->kernel, sizeof d->kernel, "%.20s mma", d->isa);
+	}
 	return rc > 0 ? plain_product(d, p) : rc;
 }

@@ -5,6 +5,7 @@
 #define RNP_KERNELS_DEV_CUDA_CUH
 
 #include "kernels/dev/dev.h"
+#include "kernels/dev/half.h"
 #include "kernels/dev/ops.h"
 
 #ifdef CUDA_EMU
@@ -51,7 +52,7 @@ static inline struct cuda *cuda_of(struct dev *d)
 	return (struct cuda *)d->state;
 }
 
-/* Whether the GPU has the bf16 tensor cores that kernels/lm/tensor.cuh uses. */
+/* Whether the GPU has the bf16 tensor cores that kernels/dev/tensor.cuh uses. */
 static inline bool cuda_tensor(struct dev *d)
 {
 #ifdef CUDA_EMU
@@ -70,6 +71,21 @@ static inline unsigned cuda_grid(struct dev *d, uint64_t n, unsigned threads)
 	uint64_t max = (uint64_t)cuda_of(d)->sm_count * 32;
 
 	return (unsigned)(wanted < max ? (wanted ? wanted : 1) : max);
+}
+
+/* Converts two numbers to bf16, the first into the low half: one instruction from sm_80 on,
+ * where half.h takes eight and a branch for each. Rounding is the same; a NaN becomes the GPU's
+ * own. */
+__device__ __forceinline__ unsigned cuda_two_bf16(float low, float high)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	unsigned both;
+
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+	return both;
+#else
+	return (unsigned)bf16_from_f32(low) | (unsigned)bf16_from_f32(high) << 16;
+#endif
 }
 
 /* this thread's first item and the stride, in grid-stride loops */

@@ -123,7 +123,7 @@ static bool library_there(void)
 static struct lt *without(struct dev *d, const char *why)
 {
 	snprintf(d->note, sizeof d->note,
-		"%s: matrix products are slow, because they are made without cuBLASLt: %s",
+		"%s: matrix products take our own kernels, which are slower than cuBLASLt: %s",
 		d->name, why);
 	return NULL;
 }

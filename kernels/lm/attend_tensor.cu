@@ -3,7 +3,8 @@
  * Scores and weights are f32 until they become operands of a product. In the backward pass keys
  * and queries change roles: one kernel sums over the tiles of the other side, and each result
  * has one owner again. */
-#include "kernels/lm/tensor.cuh"
+#include "kernels/dev/tensor.cuh"
+#include "kernels/lm/cuda.cuh"
 
 #define LOG2E 1.4426950408889634f
 #define LN2   0.6931471805599453f
@@ -12,7 +13,7 @@
  * banks */
 #define STRIDE(D) ((D) + 8)
 
-#if LM_TENSOR
+#if CUDA_TENSOR
 /* Rows of one head in memory. */
 struct head_rows {
 	uint16_t *at;
@@ -110,7 +111,8 @@ __device__ __forceinline__ void left_part(unsigned (&a)[4], const uint16_t *tile
 {
 	unsigned lane = threadIdx.x % 32;
 
-	lm_matrices<false>(a, tile + (row + lane % 16) * STRIDE(D) + c + lane / 16 * 8);
+	tensor_matrices<false>(a,
+		tile + (row + lane % 16) * STRIDE(D) + c + lane / 16 * 8);
 }
 
 /* s[n] = own times rows 8 n .. of other, along D, for this warp's 16 rows of own. */
@@ -134,11 +136,11 @@ __device__ __forceinline__ void scores(float (&s)[TILE / 8][4], const uint16_t *
 		for (unsigned n = 0; n < TILE / 8; n++) {
 			unsigned b[4];
 
-			lm_matrices<false>(b,
+			tensor_matrices<false>(b,
 				other + (8 * n + lane % 8) * STRIDE(D) + c +
 					lane / 8 * 8);
-			lm_mma(s[n], a0, b[0], b[1]);
-			lm_mma(s[n], a1, b[2], b[3]);
+			tensor_mma_bf16(s[n], a0, b[0], b[1]);
+			tensor_mma_bf16(s[n], a1, b[2], b[3]);
 		}
 	}
 }
@@ -153,20 +155,20 @@ __device__ __forceinline__ void add_weighted(float (&sum)[D / 8][4],
 
 	UNROLL
 	for (unsigned k = 0; k < TILE / 16; k++) {
-		unsigned a[4] = { lm_two(w[2 * k][0], w[2 * k][1]),
-			lm_two(w[2 * k][2], w[2 * k][3]),
-			lm_two(w[2 * k + 1][0], w[2 * k + 1][1]),
-			lm_two(w[2 * k + 1][2], w[2 * k + 1][3]) };
+		unsigned a[4] = { cuda_two_bf16(w[2 * k][0], w[2 * k][1]),
+			cuda_two_bf16(w[2 * k][2], w[2 * k][3]),
+			cuda_two_bf16(w[2 * k + 1][0], w[2 * k + 1][1]),
+			cuda_two_bf16(w[2 * k + 1][2], w[2 * k + 1][3]) };
 
 		UNROLL
 		for (unsigned n = 0; n < D / 16; n++) {
 			unsigned b[4];
 
-			lm_matrices<true>(b,
+			tensor_matrices<true>(b,
 				tile + (16 * k + lane % 16) * STRIDE(D) + 16 * n +
 					lane / 16 * 8);
-			lm_mma(sum[2 * n], a, b[0], b[1]);
-			lm_mma(sum[2 * n + 1], a, b[2], b[3]);
+			tensor_mma_bf16(sum[2 * n], a, b[0], b[1]);
+			tensor_mma_bf16(sum[2 * n + 1], a, b[2], b[3]);
 		}
 	}
 }
@@ -194,7 +196,7 @@ __device__ void store_tile(const head_rows &to, const float (&sum)[D / 8][4], fl
 
 			if (row < to.count)
 				*(unsigned *)(void *)(to.at + row * to.ld + 8 * n +
-					column_of(e)) = lm_two(sum[n][e] * f,
+					column_of(e)) = cuda_two_bf16(sum[n][e] * f,
 					sum[n][e + 1] * f);
 		}
 }
@@ -204,7 +206,7 @@ __device__ void store_tile(const head_rows &to, const float (&sum)[D / 8][4], fl
 
 #define QUERIES 64 /* per tile; as many keys */
 
-#if LM_TENSOR
+#if CUDA_TENSOR
 /* s[n] = own times keys 8 n ..; own stays in registers. */
 template <int D>
 __device__ __forceinline__ void scores_of(float (&s)[QUERIES / 8][4],
@@ -220,10 +222,10 @@ __device__ __forceinline__ void scores_of(float (&s)[QUERIES / 8][4],
 		for (unsigned c = 0; c < D; c += 32) {
 			unsigned b[4];
 
-			lm_matrices<false>(b,
+			tensor_matrices<false>(b,
 				keys + (8 * n + lane % 8) * STRIDE(D) + c + lane / 8 * 8);
-			lm_mma(s[n], own[c / 16], b[0], b[1]);
-			lm_mma(s[n], own[c / 16 + 1], b[2], b[3]);
+			tensor_mma_bf16(s[n], own[c / 16], b[0], b[1]);
+			tensor_mma_bf16(s[n], own[c / 16 + 1], b[2], b[3]);
 		}
 	}
 }
@@ -280,7 +282,7 @@ template <int D>
 __global__ void __launch_bounds__(2 * QUERIES)
 	attend_tensor_kernel(struct lm_attend a, uint64_t all)
 {
-#if LM_TENSOR
+#if CUDA_TENSOR
 	SHARED(uint4, x_shared, QUERIES * STRIDE(D) / 8); /* queries, then keys */
 	SHARED(uint4, y_shared, QUERIES * STRIDE(D) / 8); /* values */
 	uint16_t *x = (uint16_t *)(void *)x_shared, *y = (uint16_t *)(void *)y_shared;
@@ -365,7 +367,7 @@ __global__ void keep_sums_kernel(struct lm_attend_back a, uint64_t all)
 	}
 }
 
-#if LM_TENSOR
+#if CUDA_TENSOR
 /* The numbers that each query of a tile needs for its weights. */
 template <int TILE>
 __device__ void load_sums(float *lse, float *d, const struct lm_attend_back *a,
@@ -429,7 +431,7 @@ template <int D, int TILE, bool KEYS>
 __global__ void __launch_bounds__(2 * TILE)
 	attend_back_tensor_kernel(struct lm_attend_back a, uint64_t all)
 {
-#if LM_TENSOR
+#if CUDA_TENSOR
 	const struct lm_attend *f = &a.forward;
 	unsigned group = (unsigned)f->heads / (unsigned)f->kv_heads;
 	SHARED(uint4, own0_shared, TILE * STRIDE(D) / 8); /* k or q */

@@ -36,24 +36,9 @@ __device__ __forceinline__ void lm_round(float *to, float x)
 	*to = x;
 }
 
-/* Converts two numbers to bf16, the first into the low half: one instruction from sm_80 on,
- * where half.h takes eight and a branch for each. Rounding is the same; a NaN becomes the GPU's
- * own. */
-__device__ __forceinline__ unsigned lm_two(float low, float high)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-	unsigned both;
-
-	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-	return both;
-#else
-	return (unsigned)bf16_from_f32(low) | (unsigned)bf16_from_f32(high) << 16;
-#endif
-}
-
 __device__ __forceinline__ void lm_round(uint16_t *to, float x)
 {
-	*to = (uint16_t)lm_two(x, 0);
+	*to = (uint16_t)cuda_two_bf16(x, 0);
 }
 
 /* 2^x by the GPU's own instruction: relative error 2^-22, 0 below 2^-126. */
@@ -124,8 +109,9 @@ __device__ __forceinline__ void lm_store(uint16_t *p, const float *v, unsigned n
 	bool wide)
 {
 	if (wide) {
-		*(uint4 *)(void *)p = make_uint4(lm_two(v[0], v[1]), lm_two(v[2], v[3]),
-			lm_two(v[4], v[5]), lm_two(v[6], v[7]));
+		*(uint4 *)(void *)p = make_uint4(cuda_two_bf16(v[0], v[1]),
+			cuda_two_bf16(v[2], v[3]), cuda_two_bf16(v[4], v[5]),
+			cuda_two_bf16(v[6], v[7]));
 		return;
 	}
 	UNROLL

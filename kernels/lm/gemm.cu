@@ -1,8 +1,10 @@
-/* gemm.cu - matrix products: by cuBLASLt (product_lt.cu) if it is present, else by a kernel
- * that runs on every GPU, with 64 x 64 tiles as f32 in shared memory and 4 x 4 results a
- * thread. What the library does not support (a bias, or an f32 addend for a bf16 result) goes
- * through f32, a few rows at a time. */
+/* gemm.cu - matrix products: by cuBLASLt (kernels/dev/lt.cu) if it is present, else by our own
+ * kernels on tensor cores (kernels/dev/mma.cu), else by one that runs on every GPU and for every
+ * alignment, with 64 x 64 tiles as f32 in shared memory and 4 x 4 results a thread. What the
+ * library does not support (a bias, or an f32 addend for a bf16 result) goes through f32, a few
+ * rows at a time. */
 #include "kernels/dev/lt.cuh"
+#include "kernels/dev/mma.cuh"
 #include "kernels/lm/cuda.cuh"
 
 #define TILE  64
@@ -111,8 +113,7 @@ __global__ void finish_kernel(struct lm_gemm g, const float *sums, uint64_t row,
 		put(&g, row + at / g.n, at % g.n, sums[at]);
 }
 
-/* Multiplies without bias, with `from` in the dtype of C. Returns as cuda_lt_multiply. */
-static int by_library(struct dev *d, const struct lm_gemm *g)
+static struct lt_product product_of(const struct lm_gemm *g)
 {
 	struct lt_product p = {};
 
@@ -122,8 +123,26 @@ static int by_library(struct dev *d, const struct lm_gemm *g)
 	p.b_turned = g->form != LM_XWT;
 	p.m = g->m, p.n = g->n, p.k = g->k;
 	p.lda = g->lda, p.ldb = g->ldb, p.ldc = g->ldc;
-	p.c = g->c, p.a = g->a, p.b = g->b, p.from = g->from;
+	p.c = g->c, p.a = g->a, p.b = g->b;
+	return p;
+}
+
+/* Multiplies without bias, with `from` in the dtype of C. Returns as cuda_lt_multiply. */
+static int by_library(struct dev *d, const struct lm_gemm *g)
+{
+	struct lt_product p = product_of(g);
+
+	p.from = g->from;
 	return cuda_lt_multiply(d, &p);
+}
+
+static int by_ours(struct dev *d, const struct lm_gemm *g)
+{
+	struct lt_product p = product_of(g);
+	struct mma_extra extra = { g->from, g->bias, cuda_of(d)->lm_scratch,
+		LM_SCRATCH_FLOATS };
+
+	return cuda_mma_multiply(d, &p, &extra);
 }
 
 /* Multiplies a few rows at a time in f32 with the library and converts afterwards. Returns as
@@ -163,5 +182,7 @@ int cuda_lm_gemm(struct dev *d, const struct lm_gemm *g)
 	if (!g->m || !g->n)
 		return 0;
 	rc = plain ? by_library(d, g) : in_pieces(d, g);
+	if (rc > 0)
+		rc = by_ours(d, g);
 	return rc > 0 ? cuda_lm_gemm_plain(d, g) : rc;
 }

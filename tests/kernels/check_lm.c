@@ -182,7 +182,8 @@ static const char *name(enum lm_dtype dtype)
 /* --- products ------------------------------------------------------------------------------ */
 
 static void gemm(struct kcheck *k, enum lm_dtype dtype, enum lm_dtype out,
-	enum lm_gemm_form form, uint64_t m, uint64_t n, uint64_t kk, bool more)
+	enum lm_gemm_form form, uint64_t m, uint64_t n, uint64_t kk, bool more,
+	bool aligned)
 {
 	struct bench b;
 	struct run r = { 0 };
@@ -200,6 +201,10 @@ static void gemm(struct kcheck *k, enum lm_dtype dtype, enum lm_dtype out,
 	g.lda = (form == LM_XTX ? m : kk) + (more ? 3 : 0);
 	g.ldb = (form == LM_XWT ? kk : n) + (more ? 5 : 0);
 	g.ldc = n;
+	if (aligned) { /* rows of 16 bytes, as tensor cores load them */
+		g.lda = (g.lda + 7) / 8 * 8;
+		g.ldb = (g.ldb + 7) / 8 * 8;
+	}
 	h = g;
 	h.a = numbers(&b, dtype, g.lda * (form == LM_XTX ? kk : m) + 1, 1, &g.a);
 	h.b = numbers(&b, dtype, g.ldb * (form == LM_XWT ? n : kk) + 1, 1, &g.b);
@@ -235,9 +240,10 @@ static void gemm(struct kcheck *k, enum lm_dtype dtype, enum lm_dtype out,
 	raw_result(&b, &r, m, n);
 	r.op = &g;
 	snprintf(b.c.label, sizeof b.c.label,
-		"gemm %s to %s form %d, %llu x %llu x %llu%s", name(dtype), name(out),
+		"gemm %s to %s form %d, %llu x %llu x %llu%s%s", name(dtype), name(out),
 		(int)form, (unsigned long long)m, (unsigned long long)n,
-		(unsigned long long)kk, more ? ", bias, from" : "");
+		(unsigned long long)kk, more ? ", bias, from" : "",
+		aligned ? ", aligned" : "");
 	finish(&b, run_gemm, &r, want, bound, m * n);
 }
 
@@ -254,16 +260,27 @@ static void gemms(struct kcheck *k)
 				enum lm_gemm_form f = (enum lm_gemm_form)form;
 
 				gemm(k, (enum lm_dtype)dtype, LM_DTYPE_F32, f, s[0], s[1],
-					s[2], false);
+					s[2], false, dtype && i % 2);
 				gemm(k, (enum lm_dtype)dtype, (enum lm_dtype)dtype, f,
-					s[0], s[1], s[2], true);
+					s[0], s[1], s[2], true, dtype && i % 2 == 0);
 			}
+	/* deep enough to be split into parts, with and without what is added afterwards */
+	for (int form = 0; form < 3; form++) {
+		gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, (enum lm_gemm_form)form, 21, 34,
+			2100, form != 1, true);
+		gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, (enum lm_gemm_form)form, 70, 66,
+			1060, form == 1, true);
+	}
+	/* enough rows and columns for the large tiles, with edges */
+	for (int form = 0; form < 3; form++)
+		gemm(k, LM_DTYPE_BF16, form ? LM_DTYPE_F32 : LM_DTYPE_BF16,
+			(enum lm_gemm_form)form, 130, 66, 2064, form == 1, true);
 	if (k->slow)
 		return;
 	/* k larger than what is summed at once; more columns than a chunk would be slow here */
-	gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 37, 40, 8200, true);
-	gemm(k, LM_DTYPE_F32, LM_DTYPE_F32, LM_XW, 8, 40, 4100, false);
-	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 8, 700, 8192, false);
+	gemm(k, LM_DTYPE_BF16, LM_DTYPE_F32, LM_XTX, 37, 40, 8200, true, false);
+	gemm(k, LM_DTYPE_F32, LM_DTYPE_F32, LM_XW, 8, 40, 4100, false, false);
+	gemm(k, LM_DTYPE_BF16, LM_DTYPE_BF16, LM_XWT, 8, 700, 8192, false, false);
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */

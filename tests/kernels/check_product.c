@@ -230,6 +230,21 @@ void check_product(struct kcheck *k)
 					.ldb = large[i][2] + (uint64_t)i },
 				i == 1 ? WHOLE : WILD);
 		}
+		/* rows of 16 bytes, for tensor cores: small tiles, large ones, edges everywhere */
+		for (int i = type == PRODUCT_I8 ? 0 : 1; i < 3; i++) {
+			static const uint64_t aligned[3][3] = { { 130, 66, 2100 },
+				{ 70, 34, 130 }, { 40, 200, 96 } };
+			uint64_t ld = (aligned[i][2] + 15) / 16 * 16;
+
+			one(k,
+				(struct product){ .type = (enum product_type)type,
+					.m = aligned[i][0],
+					.n = aligned[i][1],
+					.k = aligned[i][2],
+					.lda = ld,
+					.ldb = ld },
+				i == 2 ? WHOLE : WILD);
+		}
 		if (!k->slow) /* wide enough to be split for oneDNN, unevenly */
 			one(k,
 				(struct product){ .type = (enum product_type)type,

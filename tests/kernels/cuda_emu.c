@@ -32,8 +32,17 @@ static size_t main_stack_bytes;
 #define BLOCKS_MAX  3
 #define THREADS_MAX 1024
 #define ARRAYS_MAX  16
+#define COPIES_MAX  256 /* asynchronous copies of a thread that are under way */
 
 enum state { READY, AT_BARRIER, IN_WARP, DONE };
+
+/* An asynchronous copy, and the group of its thread that it belongs to. */
+struct copy {
+	void *to;
+	const void *from;
+	unsigned bytes;
+	uint32_t group;
+};
 
 struct fiber {
 	struct emu_thread self; /* must be first: emu_self points here */
@@ -46,6 +55,10 @@ struct fiber {
 	uint32_t time; /* time of its last barrier */
 	uint32_t known
 		[32]; /* for each lane of its warp, up to which time this fiber sees its writes */
+	bool late;           /* its asynchronous copies are done as late as possible */
+	struct copy *copies; /* COPIES_MAX, allocated for the first */
+	unsigned first_copy, copies_end;
+	uint32_t group; /* of the copies that are started now */
 };
 
 struct block {
@@ -248,6 +261,45 @@ __attribute__((weak)) void emu_race_forget(const void *p, size_t bytes)
 	(void)p, (void)bytes;
 }
 
+bool emu_copy_later(void *to, const void *from, unsigned bytes)
+{
+	struct fiber *f = running();
+	struct copy *c;
+
+	if (!f->late)
+		return false;
+	if (!f->copies)
+		f->copies = malloc(COPIES_MAX * sizeof *f->copies);
+	if (!f->copies || f->copies_end - f->first_copy == COPIES_MAX)
+		die("too many asynchronous copies");
+	c = &f->copies[f->copies_end++ % COPIES_MAX];
+	*c = (struct copy){ to, from, bytes, f->group };
+	return true;
+}
+
+void emu_copy_commit(void)
+{
+	running()->group++;
+}
+
+bool emu_copy_next(void **to, const void **from, unsigned *bytes, unsigned groups)
+{
+	struct fiber *f = running();
+	const struct copy *c;
+
+	if (f->first_copy == f->copies_end)
+		return false;
+	c = &f->copies[f->first_copy % COPIES_MAX];
+	/* a copy of a group that is not committed is waited for by nobody */
+	if (c->group >= f->group || c->group + groups >= f->group)
+		return false;
+	f->first_copy++;
+	*to = c->to;
+	*from = c->from;
+	*bytes = c->bytes;
+	return true;
+}
+
 void emu_yield(void)
 {
 	if (below(4) == 0)
@@ -282,6 +334,8 @@ static void fiber_main(void)
 	ARRIVE_FROM_MAIN(NULL);
 	body_of_grid(arguments_of_grid);
 	f = running();
+	if (f->first_copy != f->copies_end)
+		die("a thread ends before its asynchronous copies");
 	f->state = DONE;
 	f->block->left--;
 	release_barrier(f->block);
@@ -307,6 +361,9 @@ static void start_fiber(struct fiber *f)
 	f->fake = NULL;
 	f->time = clock_now;
 	memset(f->known, 0, sizeof f->known);
+	f->late = below(2);
+	f->first_copy = f->copies_end = 0;
+	f->group = 0;
 }
 
 static void start_block(struct block *b, uint64_t number)

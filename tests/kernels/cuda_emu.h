@@ -9,9 +9,9 @@
  * initially filled with noise. build/kcheck-race runs the same with cuda_race.c, which detects
  * every access that no barrier orders. Anything that hangs on a chip or is undefined there
  * (threads waiting in different places, a warp operation without a thread of its mask) ends the
- * test with a message. Of tensor cores, bf16's mma.m16n8k16 and ldmatrix are emulated. Not
- * emulated: the other tensor core operations, textures, dynamic parallelism, memory order
- * weaker than the host's. */
+ * test with a message. Of tensor cores, mma.m16n8k16 of bf16 and f16, mma.m16n8k32 of int8 and
+ * ldmatrix are emulated, and cp.async. Not emulated: the other tensor core operations,
+ * textures, dynamic parallelism, memory order weaker than the host's. */
 #ifndef RNP_TESTS_KERNELS_CUDA_EMU_H
 #define RNP_TESTS_KERNELS_CUDA_EMU_H
 
@@ -23,6 +23,8 @@
 #include <string.h>
 
 #ifdef __cplusplus
+#include "kernels/dev/half.h"
+
 extern "C" {
 #endif
 
@@ -52,6 +54,14 @@ void emu_warp_barrier(unsigned mask);
 /* Returns the block's array that is declared at this place in the source. */
 void *emu_shared(const void *place, size_t bytes);
 void emu_yield(void); /* may let other fibers run first */
+
+/* Asynchronous copies of the running fiber are done when they are started, or as late as a wait
+ * allows: each fiber does one or the other, as the seed decides. emu_copy_later returns whether
+ * it took the copy; emu_copy_next gives the oldest of those that must be done for at most
+ * `groups` groups to be left, or returns false. */
+bool emu_copy_later(void *to, const void *from, unsigned bytes);
+void emu_copy_commit(void);
+bool emu_copy_next(void **to, const void **from, unsigned *bytes, unsigned groups);
 
 /* For cuda_race.c. emu_whereabouts: the running fiber's block (a number that is unique among
  * all grids), its thread in it, and the time of its last barrier. emu_ordered: whether an
@@ -164,6 +174,13 @@ struct alignas(16) uint4 {
 struct alignas(8) uint2 {
 	unsigned x, y;
 };
+struct alignas(8) float2 {
+	float x, y;
+};
+static inline float2 make_float2(float x, float y)
+{
+	return float2{ x, y };
+}
 struct alignas(16) float4 {
 	float x, y, z, w;
 };
@@ -304,39 +321,101 @@ template <class T> static inline T atomicCAS(T *at, T expected, T v)
 
 /* --- tensor cores ---------------------------------------------------------------------------- */
 
-static inline float emu_bf16(uint64_t pair, unsigned which)
+static inline float emu_bf16(unsigned bits)
 {
-	uint32_t bits = (uint32_t)(pair >> 16 * which) << 16;
-	float f;
-
-	memcpy(&f, &bits, sizeof f);
-	return f;
+	return bf16_to_f32((uint16_t)bits);
 }
 
-/* mma.m16n8k16, f32 += bf16 bf16: all lanes exchange their registers, and each adds up its four
- * elements in the order of k. */
-static inline void emu_mma_bf16(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
+static inline float emu_f16(unsigned bits)
+{
+	return f16_to_f32((uint16_t)bits);
+}
+
+/* What the lanes of a warp hold of A and B: word w of lane l, A's four and B's two. */
+struct emu_fragments {
+	unsigned a[4][32], b[2][32];
+};
+
+static inline void emu_meet(struct emu_fragments *f, const unsigned (&a)[4], unsigned b0,
 	unsigned b1)
 {
-	uint64_t low[32], high[32], b[32];
+	const uint64_t *all = emu_warp_exchange(0xffffffff, (uint64_t)a[1] << 32 | a[0]);
+
+	for (int l = 0; l < 32; l++)
+		f->a[0][l] = (unsigned)all[l], f->a[1][l] = (unsigned)(all[l] >> 32);
+	all = emu_warp_exchange(0xffffffff, (uint64_t)a[3] << 32 | a[2]);
+	for (int l = 0; l < 32; l++)
+		f->a[2][l] = (unsigned)all[l], f->a[3][l] = (unsigned)(all[l] >> 32);
+	all = emu_warp_exchange(0xffffffff, (uint64_t)b1 << 32 | b0);
+	for (int l = 0; l < 32; l++)
+		f->b[0][l] = (unsigned)all[l], f->b[1][l] = (unsigned)(all[l] >> 32);
+}
+
+/* mma.m16n8k16, f32 += product of two 16-bit numbers: all lanes exchange their registers, and
+ * each adds up its four elements in the order of k. */
+static inline void emu_mma(float (&sum)[4], const unsigned (&a)[4], unsigned b0,
+	unsigned b1, float (*number)(unsigned bits))
+{
+	struct emu_fragments f;
 	unsigned g = emu_self->lane / 4, t = emu_self->lane % 4;
 
-	memcpy(low, emu_warp_exchange(0xffffffff, (uint64_t)a[1] << 32 | a[0]),
-		sizeof low);
-	memcpy(high, emu_warp_exchange(0xffffffff, (uint64_t)a[3] << 32 | a[2]),
-		sizeof high);
-	memcpy(b, emu_warp_exchange(0xffffffff, (uint64_t)b1 << 32 | b0), sizeof b);
+	emu_meet(&f, a, b0, b1);
 	for (unsigned e = 0; e < 4; e++)
 		for (unsigned k = 0; k < 16; k++) {
 			/* the lanes that have row g or g + 8 of A and column 2 t or 2 t + 1 of
 			 * B at k */
 			unsigned with_a = g * 4 + k % 8 / 2;
 			unsigned with_b = (t * 2 + e % 2) * 4 + k % 8 / 2;
-			uint64_t pairs = k < 8 ? low[with_a] : high[with_a];
+			unsigned shift = 16 * (k % 2);
 
-			sum[e] += emu_bf16(pairs >> 32 * (e / 2), k % 2) *
-				emu_bf16(b[with_b] >> 32 * (k / 8), k % 2);
+			sum[e] += number(f.a[e / 2 + k / 8 * 2][with_a] >> shift) *
+				number(f.b[k / 8][with_b] >> shift);
 		}
+}
+
+/* mma.m16n8k32, int32 += int8 int8. */
+static inline void emu_mma_i8(int (&sum)[4], const unsigned (&a)[4], unsigned b0,
+	unsigned b1)
+{
+	struct emu_fragments f;
+	unsigned g = emu_self->lane / 4, t = emu_self->lane % 4;
+
+	emu_meet(&f, a, b0, b1);
+	for (unsigned e = 0; e < 4; e++)
+		for (unsigned k = 0; k < 32; k++) {
+			unsigned with_a = g * 4 + k % 16 / 4;
+			unsigned with_b = (t * 2 + e % 2) * 4 + k % 16 / 4;
+			unsigned shift = 8 * (k % 4);
+
+			sum[e] += (int8_t)(f.a[e / 2 + k / 16 * 2][with_a] >> shift) *
+				(int8_t)(f.b[k / 16][with_b] >> shift);
+		}
+}
+
+/* cp.async: 16 bytes, of which `bytes` are read and the others become zeros. */
+static inline void emu_copy_async(void *to, const void *from, unsigned bytes)
+{
+	if (((uintptr_t)to | (bytes ? (uintptr_t)from : 0)) % 16 || bytes > 16)
+		abort(); /* on a chip too */
+	if (emu_copy_later(to, from, bytes))
+		return;
+	for (unsigned i = 0; i < 16; i++)
+		((unsigned char *)to)[i] = i < bytes ? ((const unsigned char *)from)[i] :
+						       0;
+}
+
+/* Waits until at most `groups` of this thread's groups are left. */
+static inline void emu_copy_wait(unsigned groups)
+{
+	const void *from;
+	unsigned bytes;
+	void *to;
+
+	while (emu_copy_next(&to, &from, &bytes, groups))
+		for (unsigned i = 0; i < 16; i++)
+			((unsigned char *)to)[i] = i < bytes ?
+				((const unsigned char *)from)[i] :
+				0;
 }
 
 /* ldmatrix.x4.b16: lane l gives the address of row l % 8 of matrix l / 8. */
