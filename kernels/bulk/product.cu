@@ -164,7 +164,7 @@ int cuda_bulk_product(struct dev *d, const struct product *p)
 	if (rc > 0) {
 		rc = cuda_mma_multiply(d, &q, &extra);
 		if (rc <= 0)
-			snprintf(d->kernel, sizeof d->kernel, "%.20s mma", d->isa);
+			snprintf(d->kernel, sizeof d->kernel, "%.10s mma", d->isa);
 	}
 	return rc > 0 ? plain_product(d, p) : rc;
 }

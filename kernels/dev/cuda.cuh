@@ -88,6 +88,19 @@ __device__ __forceinline__ unsigned cuda_two_bf16(float low, float high)
 #endif
 }
 
+/* f16 as f32: one instruction, where half.h takes a dozen. A NaN becomes the GPU's own. */
+__device__ __forceinline__ float cuda_f16(unsigned bits)
+{
+#ifdef __CUDA_ARCH__
+	float f;
+
+	asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((unsigned short)bits));
+	return f;
+#else
+	return f16_to_f32((uint16_t)bits);
+#endif
+}
+
 /* this thread's first item and the stride, in grid-stride loops */
 #define GRID_FIRST  ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
 #define GRID_STRIDE ((uint64_t)gridDim.x * blockDim.x)

@@ -86,12 +86,20 @@ __device__ __forceinline__ void tensor_matrices(unsigned (&r)[4], const void *ro
 #endif
 }
 
+#endif
+
+/* --- asynchronous copies, which older GPUs make at once ---------------------------------------- */
+
 /* Starts a copy of 16 bytes from global to shared memory, both addresses multiples of 16. Only
  * the first `bytes` are read, the others become zeros; with 0 nothing is read. */
 __device__ __forceinline__ void tensor_copy(void *to, const void *from, unsigned bytes)
 {
 #ifdef CUDA_EMU
 	emu_copy_async(to, from, bytes);
+#elif !CUDA_TENSOR
+	for (unsigned i = 0; i < 16; i++)
+		((unsigned char *)to)[i] = i < bytes ? ((const unsigned char *)from)[i] :
+						       0;
 #else
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
 		     :
@@ -106,7 +114,7 @@ __device__ __forceinline__ void tensor_commit(void)
 {
 #ifdef CUDA_EMU
 	emu_copy_commit();
-#else
+#elif CUDA_TENSOR
 	asm volatile("cp.async.commit_group;" : : : "memory");
 #endif
 }
@@ -117,10 +125,9 @@ template <int N> __device__ __forceinline__ void tensor_wait(void)
 {
 #ifdef CUDA_EMU
 	emu_copy_wait(N);
-#else
+#elif CUDA_TENSOR
 	asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");
 #endif
 }
-#endif
 
 #endif

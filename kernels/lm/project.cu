@@ -1,12 +1,28 @@
 /* project.cu - linear layers with weights as they lie in a model file, and the activations that go
- * with quantised ones, on a GPU. */
+ * with quantised ones, on a GPU. Quantised weights are those of project_rows.cu and
+ * project_tensor.cu. */
 #include "kernels/lm/cuda.cuh"
+#include "kernels/lm/project_quantized.cuh"
+
+#include <sysexits.h>
 
 #define THREADS 256
-#define ROWS    4 /* of x that share a decoded weight */
+#define ROWS    4 /* of x that share a weight */
 
-/* A warp for each output and ROWS rows: its lanes go along the weights, so that a row of them
- * is read once, in order. */
+__device__ __forceinline__ void store_sum(const struct lm_project &p, uint64_t r,
+	uint64_t j, float y)
+{
+	uint64_t at = r * p.ldy + j;
+
+	if (p.bias)
+		y += p.bias[j];
+	if (p.from)
+		y += p.from[at];
+	p.y[at] = y;
+}
+
+/* Weights that are not a multiple of eight in a row, or not aligned to 16 bytes: a warp for each
+ * output and ROWS rows, whose lanes go along the weights. */
 __global__ void project_kernel(struct lm_project p)
 {
 	uint64_t bytes = lm_weight_row_bytes(p.type, p.k);
@@ -27,20 +43,102 @@ __global__ void project_kernel(struct lm_project p)
 				sum[c] += v * p.x[(r + (uint64_t)c) * p.ldx + t];
 		}
 		for (int c = 0; c < rows; c++) {
-			for (int step = 16; step; step /= 2)
-				sum[c] += __shfl_xor_sync(0xffffffffu, sum[c], step);
-			if (lane == 0) {
-				uint64_t at = (r + (uint64_t)c) * p.ldy + j;
-				float y = sum[c];
-
-				if (p.bias)
-					y += p.bias[j];
-				if (p.from)
-					y += p.from[at];
-				p.y[at] = y;
-			}
+			sum[c] = lm_warp_sum(sum[c]);
+			if (lane == 0)
+				store_sum(p, r + (uint64_t)c, j, sum[c]);
 		}
 	}
+}
+
+/* Eight weights of a type: 16 bytes of the halves, 32 of f32. */
+template <int TYPE>
+__device__ __forceinline__ void load_weights(float (&w)[8], const unsigned char *row,
+	uint64_t t)
+{
+	unsigned v[8];
+	uint4 a, b;
+
+	if (TYPE == LM_WEIGHT_F32) {
+		a = __ldg((const uint4 *)(const void *)(row + 4 * t));
+		b = __ldg((const uint4 *)(const void *)(row + 4 * t) + 1);
+		v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+		v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+		UNROLL
+		for (int i = 0; i < 8; i++)
+			w[i] = half_float_of_bits(v[i]);
+		return;
+	}
+	a = __ldg((const uint4 *)(const void *)(row + 2 * t));
+	v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+	UNROLL
+	for (int i = 0; i < 4; i++) {
+		if (TYPE == LM_WEIGHT_BF16) {
+			w[2 * i] = half_float_of_bits(v[i] << 16);
+			w[2 * i + 1] = half_float_of_bits(v[i] & 0xffff0000u);
+		} else {
+			w[2 * i] = cuda_f16(v[i] & 0xffff);
+			w[2 * i + 1] = cuda_f16(v[i] >> 16);
+		}
+	}
+}
+
+/* A warp for each output and R rows; a lane takes eight weights at a time, 256 apart, and adds
+ * even and odd ones on their own. The order is the same whatever R is. */
+template <int TYPE, int R> __global__ void project_wide_kernel(struct lm_project p)
+{
+	uint64_t bytes = lm_weight_row_bytes((enum lm_weight)TYPE, p.k);
+	uint64_t groups = (p.rows + R - 1) / R;
+	unsigned lane = threadIdx.x % 32;
+
+	for (uint64_t task = GRID_FIRST / 32; task < p.n * groups;
+		task += GRID_STRIDE / 32) {
+		uint64_t j = task / groups, r = task % groups * R;
+		const unsigned char *row = (const unsigned char *)p.w + j * bytes;
+		int rows = p.rows - r < R ? (int)(p.rows - r) : R;
+		float sum[R][2] = {};
+
+		UNROLL_4
+		for (uint64_t t = lane * 8; t < p.k; t += 256) {
+			float w[8];
+
+			load_weights<TYPE>(w, row, t);
+			UNROLL
+			for (int c = 0; c < R; c++) {
+				const float4 *x = (const float4 *)(const void *)(p.x +
+					(r + (uint64_t)(c < rows ? c : 0)) * p.ldx + t);
+				float4 low = __ldg(x), high = __ldg(x + 1);
+
+				sum[c][0] = fmaf(w[0], low.x, sum[c][0]);
+				sum[c][1] = fmaf(w[1], low.y, sum[c][1]);
+				sum[c][0] = fmaf(w[2], low.z, sum[c][0]);
+				sum[c][1] = fmaf(w[3], low.w, sum[c][1]);
+				sum[c][0] = fmaf(w[4], high.x, sum[c][0]);
+				sum[c][1] = fmaf(w[5], high.y, sum[c][1]);
+				sum[c][0] = fmaf(w[6], high.z, sum[c][0]);
+				sum[c][1] = fmaf(w[7], high.w, sum[c][1]);
+			}
+		}
+		UNROLL
+		for (int c = 0; c < R; c++) {
+			float y = lm_warp_sum(sum[c][0] + sum[c][1]);
+
+			if (lane == 0 && c < rows)
+				store_sum(p, r + (uint64_t)c, j, y);
+		}
+	}
+}
+
+template <int TYPE> static void launch_wide(struct dev *d, const struct lm_project *p)
+{
+	auto one_kernel = project_wide_kernel<TYPE, 1>;
+	auto rows_kernel = project_wide_kernel<TYPE, ROWS>;
+	uint64_t threads = p->n * 32 * (p->rows == 1 ? 1 : (p->rows + ROWS - 1) / ROWS);
+	cudaStream_t stream = cuda_of(d)->stream;
+
+	if (p->rows == 1)
+		LAUNCH(one_kernel, cuda_grid(d, threads, THREADS), THREADS, stream, *p);
+	else
+		LAUNCH(rows_kernel, cuda_grid(d, threads, THREADS), THREADS, stream, *p);
 }
 
 /* A thread for each block of activations. */
@@ -83,70 +181,37 @@ int cuda_lm_quantize(struct dev *d, const struct lm_quantize *q)
 	return 0;
 }
 
-/* The contribution of block b of W to an output. */
-__device__ __forceinline__ float add_block(const struct lm_weight_32 *w, bool has_min,
-	const struct lm_block8 *x, float y)
+static int project_plain(struct dev *d, const struct lm_project *p)
 {
-	int sum = 0;
+	uint64_t warps = p->n * ((p->rows + ROWS - 1) / ROWS);
+	bool wide = p->k % LM_PACK == 0 && p->ldx % 4 == 0 &&
+		(((uintptr_t)p->w | (uintptr_t)p->x) & 15) == 0;
 
-	for (int i = 0; i < LM_WEIGHT_BLOCK; i++)
-		sum += w->part[i / 16] * ((int)w->code[i] - w->offset) * x->q[i];
-	y = fmaf(w->scale * x->scale, (float)sum, y);
-	return has_min ? fmaf(w->min, x->sum, y) : y;
-}
-
-/* A warp for each output and ROWS rows: its lanes take the blocks in turn. */
-__global__ void project_quantized_kernel(struct lm_project p)
-{
-	uint64_t bytes = lm_weight_row_bytes(p.type, p.k), blocks = p.k / LM_WEIGHT_BLOCK;
-	uint64_t groups = (p.rows + ROWS - 1) / ROWS;
-	bool has_min = lm_weight_has_min(p.type);
-	unsigned lane = threadIdx.x % 32;
-
-	for (uint64_t task = GRID_FIRST / 32; task < p.n * groups;
-		task += GRID_STRIDE / 32) {
-		uint64_t j = task / groups, r = task % groups * ROWS;
-		const unsigned char *row = (const unsigned char *)p.w + j * bytes;
-		int rows = p.rows - r < ROWS ? (int)(p.rows - r) : ROWS;
-		float sum[ROWS] = { 0 };
-
-		for (uint64_t b = lane; b < blocks; b += 32) {
-			struct lm_weight_32 w;
-
-			lm_weight_read_32(&w, p.type, row, b);
-			for (int c = 0; c < rows; c++)
-				sum[c] = add_block(&w, has_min,
-					&p.x8[(r + (uint64_t)c) * blocks + b], sum[c]);
-		}
-		for (int c = 0; c < rows; c++) {
-			for (int step = 16; step; step /= 2)
-				sum[c] += __shfl_xor_sync(0xffffffffu, sum[c], step);
-			if (lane == 0) {
-				uint64_t at = (r + (uint64_t)c) * p.ldy + j;
-				float y = sum[c];
-
-				if (p.bias)
-					y += p.bias[j];
-				if (p.from)
-					y += p.from[at];
-				p.y[at] = y;
-			}
-		}
-	}
+	if (!wide)
+		LAUNCH(project_kernel, cuda_grid(d, warps * 32, THREADS), THREADS,
+			cuda_of(d)->stream, *p);
+	else if (p->type == LM_WEIGHT_F32)
+		launch_wide<LM_WEIGHT_F32>(d, p);
+	else if (p->type == LM_WEIGHT_F16)
+		launch_wide<LM_WEIGHT_F16>(d, p);
+	else
+		launch_wide<LM_WEIGHT_BF16>(d, p);
+	CUDA_TRY(cudaGetLastError());
+	return 0;
 }
 
 int cuda_lm_project(struct dev *d, const struct lm_project *p)
 {
-	uint64_t warps = p->n * ((p->rows + ROWS - 1) / ROWS);
+	int rc = 1;
 
-	if (!warps)
+	if (!p->n || !p->rows)
 		return 0;
-	if (lm_weight_is_quantized(p->type))
-		LAUNCH(project_quantized_kernel, cuda_grid(d, warps * 32, THREADS),
-			THREADS, cuda_of(d)->stream, *p);
-	else
-		LAUNCH(project_kernel, cuda_grid(d, warps * 32, THREADS), THREADS,
-			cuda_of(d)->stream, *p);
-	CUDA_TRY(cudaGetLastError());
-	return 0;
+	if (!lm_weight_is_quantized(p->type))
+		return project_plain(d, p);
+	if ((uintptr_t)p->x8 & 15)
+		return dev_fail(d, EX_SOFTWARE, "%s: activations that are not aligned",
+			d->name);
+	if (p->rows >= PROJECT_TILE_ROWS)
+		rc = cuda_lm_project_tensor(d, p);
+	return rc > 0 ? cuda_lm_project_quantized(d, p) : rc;
 }

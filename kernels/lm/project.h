@@ -10,13 +10,12 @@
  *
  *     s = fma(scale_w scale_x, I_b, s) ;  s = fma(min_w, sum_x, s) where the type has a minimum
  *
- * then y = (s + bias) + from. On the CPU every version gives these bits. A GPU adds its blocks in
- * another order, fixed by k: error (blocks + 4) 4 u S with S the sum of the magnitudes of the
- * terms.
+ * then y = (s + bias) + from. Every version gives these bits, on a GPU too (but for the bits of a
+ * NaN, and where an infinite scale meets a sum of 0).
  *
  * Shapes: x is rows x k with stride ldx, y and from rows x n with stride ldy, all f32; x8 is rows x
  * k / 32 blocks without gaps; W is n rows of k weights of `type`, one row after the other without
- * gaps, k a multiple of lm_weight_block. W needs no alignment: it may be a mapped file. from (may
+ * gaps, k a multiple of lm_weight_block; on a GPU x8 is at a multiple of 16 bytes. W needs no alignment: it may be a mapped file. from (may
  * be y) and bias may be NULL. y overlaps neither x nor W. rows, n, k may be 0. The bits of a row
  * follow from the row and W alone: not from the other rows, their number, or the team. */
 #ifndef RNP_KERNELS_LM_PROJECT_H

@@ -184,6 +184,13 @@ static inline float2 make_float2(float x, float y)
 struct alignas(16) float4 {
 	float x, y, z, w;
 };
+struct alignas(8) int2 {
+	int x, y;
+};
+static inline int2 make_int2(int x, int y)
+{
+	return int2{ x, y };
+}
 static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
 {
 	return uint4{ x, y, z, w };
