@@ -12,6 +12,7 @@
 #include "tests/kernels/cuda_emu.h"
 #define UNROLL
 #define UNROLL_4
+#define UNROLL_1
 #else
 #include <cuda_runtime.h>
 /* kernel<<<grid, block, 0, stream>>>(arguments); a template's name must contain no comma */
@@ -19,9 +20,10 @@
 	kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 /* an array shared by the threads of a block, contents undefined; count is a constant */
 #define SHARED(type, name, count) __shared__ type name[count]
-/* before a loop: unroll it completely, or by four */
+/* before a loop: unroll it completely, by four, or not at all */
 #define UNROLL                    _Pragma("unroll")
 #define UNROLL_4                  _Pragma("unroll 4")
+#define UNROLL_1                  _Pragma("unroll 1")
 #endif
 
 /* For functions that return int and have a `struct dev *d`. */

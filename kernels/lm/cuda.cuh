@@ -185,6 +185,9 @@ LM_OPS(CUDA_DECLARE, lm)
 int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
 int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
 
+/* For heads of 64, 128 and 256 columns. Returns as these. */
+int cuda_lm_paged_split(struct dev *d, const struct lm_paged_attend *a);
+
 /* Without tensor cores, for every GPU. */
 int cuda_lm_gemm_plain(struct dev *d, const struct lm_gemm *g);
 

@@ -1,7 +1,8 @@
-/* paged.cu - attention over a paged cache: a thread block for each row and head. Each thread
- * computes the score of one key of a chunk; then every thread sums the values in one column. A
- * head with more columns than a block has threads is computed in parts, with its scores again
- * for each part. The order of each sum depends only on the row's position. */
+/* paged.cu - keys and values into a paged cache, and attention over it for heads of any width
+ * (paged_split.cu has those of 64, 128 and 256 columns): a thread block for each row and head.
+ * Each thread computes the score of one key of a chunk; then every thread sums the values in one
+ * column. A head with more columns than a block has threads is computed in parts, with its
+ * scores again for each part. The order of each sum depends only on the row's position. */
 #include "kernels/lm/cuda.cuh"
 
 #define PAGED_THREADS \
@@ -133,9 +134,13 @@ int cuda_lm_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 {
 	uint64_t chunks = (a->head_dim + PAGED_THREADS - 1) / PAGED_THREADS;
 	uint64_t n = a->rows * a->heads * chunks;
+	int rc;
 
 	if (!n)
 		return 0;
+	rc = cuda_lm_paged_split(d, a);
+	if (rc <= 0)
+		return rc;
 	LAUNCH(paged_attend_kernel, cuda_grid(d, n * PAGED_THREADS, PAGED_THREADS),
 		PAGED_THREADS, cuda_of(d)->stream, *a, chunks);
 	return lm_started(d);

@@ -72,8 +72,7 @@ __global__ void __launch_bounds__(THREADS)
 	SHARED(uint4, raw_shared, WARPS * 2 * CHUNKS);
 	SHARED(addend, terms, 2 * R * 32 * PAD);
 	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	uint4 *raw[2] = { raw_shared + warp * 2 * CHUNKS,
-		raw_shared + (warp * 2 + 1) * CHUNKS };
+	uint4 *raw = raw_shared + warp * 2 * CHUNKS;
 	uint64_t blocks = p.k / LM_WEIGHT_BLOCK,
 		 bytes = lm_weight_row_bytes((enum lm_weight)TYPE, p.k);
 	uint64_t groups = (p.rows + R - 1) / R, all = (p.n + WARPS - 1) / WARPS * groups;
@@ -89,7 +88,7 @@ __global__ void __launch_bounds__(THREADS)
 		float sum = 0;
 
 		__syncthreads(); /* until the previous terms are added */
-		stage_bytes(raw[0], from,
+		stage_bytes(raw, from,
 			(unsigned)(bytes < raw_room<TYPE>::BYTES ? bytes :
 								   raw_room<TYPE>::BYTES),
 			end, lane, 32, aligned);
@@ -101,7 +100,7 @@ __global__ void __launch_bounds__(THREADS)
 			unsigned b = 32 * s + lane;
 
 			if (next < bytes)
-				stage_bytes(raw[(s + 1) % 2], from + next,
+				stage_bytes(raw + (s + 1) % 2 * CHUNKS, from + next,
 					(unsigned)(bytes - next < raw_room<TYPE>::BYTES ?
 							bytes - next :
 							raw_room<TYPE>::BYTES),
@@ -113,7 +112,7 @@ __global__ void __launch_bounds__(THREADS)
 				unsigned head = (unsigned)((uintptr_t)(from + at) & 15);
 				struct codes c;
 
-				read_codes<TYPE>(&c, raw[s % 2],
+				read_codes<TYPE>(&c, raw + s % 2 * CHUNKS,
 					head +
 						(size::SUPER ? lane / 8 : lane) *
 							size::BLOCK,
@@ -164,8 +163,10 @@ __global__ void __launch_bounds__(THREADS)
 template <int TYPE> static int launch(struct dev *d, const struct lm_project *p)
 {
 	auto one_kernel = project_rows_kernel<TYPE, 1>;
-	auto four_kernel = project_rows_kernel<TYPE, 4>;
-	uint64_t groups = p->rows == 1 ? 1 : (p->rows + 3) / 4;
+	/* what shared memory has room for */
+	enum { FEW = block_bytes<TYPE>::HAS_MIN ? 2 : 4 };
+	auto few_kernel = project_rows_kernel<TYPE, FEW>;
+	uint64_t groups = p->rows == 1 ? 1 : (p->rows + FEW - 1) / FEW;
 	unsigned grid = cuda_grid(d, (p->n + WARPS - 1) / WARPS * groups, 1);
 	bool aligned = ((uintptr_t)p->w & 15) == 0;
 	cudaStream_t stream = cuda_of(d)->stream;
@@ -173,7 +174,7 @@ template <int TYPE> static int launch(struct dev *d, const struct lm_project *p)
 	if (p->rows == 1)
 		LAUNCH(one_kernel, grid, THREADS, stream, *p, aligned);
 	else
-		LAUNCH(four_kernel, grid, THREADS, stream, *p, aligned);
+		LAUNCH(few_kernel, grid, THREADS, stream, *p, aligned);
 	CUDA_TRY(cudaGetLastError());
 	return 0;
 }

@@ -31,6 +31,7 @@ __device__ static void stage_x(unsigned char *to, const struct lm_project *p, ui
 {
 	enum { CHUNKS = STEP * sizeof(struct lm_block8) / 16 };
 
+	UNROLL_1
 	for (unsigned i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
 		unsigned row = i / CHUNKS, c = i % CHUNKS;
 		bool there = r0 + row < p->rows && b0 + c / 3 < blocks;
@@ -91,7 +92,7 @@ __device__ __forceinline__ void store(const struct lm_project &p, uint64_t r, ui
 #endif
 
 template <int TYPE>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(THREADS, 3)
 	project_tensor_kernel(struct lm_project p, bool aligned)
 {
 #if CUDA_TENSOR
@@ -135,6 +136,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 			tensor_commit();
 			tensor_wait<0>();
 			__syncthreads();
+			UNROLL_1
 			for (unsigned b = part; b < count; b += 2) {
 				uint4 *to = (uint4 *)(void *)(codes_at +
 					output * CODE_STRIDE + b * 32);
@@ -154,13 +156,12 @@ __global__ void __launch_bounds__(THREADS, 4)
 						c.part[1]);
 			}
 			__syncthreads();
-			UNROLL
-			for (unsigned b = 0; b < STEP; b++) {
+			UNROLL_1 /* registers for one block at a time */
+				for (unsigned b = 0; b < count; b++)
+			{
 				unsigned a[2][4], right[2][4];
 				float2 scale_x[2][2];
 
-				if (b >= count)
-					break;
 				UNROLL
 				for (unsigned i = 0; i < 2; i++) {
 					tensor_matrices<false>(a[i],

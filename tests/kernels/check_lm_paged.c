@@ -17,6 +17,7 @@ struct shape {
 	uint64_t heads, kv_heads, head_dim, window, rows;
 	uint32_t position[ROWS_MAX];
 	float softcap;
+	bool alone; /* each row alone, too */
 };
 
 /* Numbers from -1 to 1, the same in every run. */
@@ -35,6 +36,38 @@ static int run_attend(struct dev *d, void *out, const void *arguments)
 
 	a.out = out;
 	return d->ops->lm->paged_attend(d, &a);
+}
+
+/* The same, and each row alone, which must give the same bits. */
+static int run_attend_alone(struct dev *d, void *out, const void *arguments)
+{
+	const struct lm_paged_attend *a = arguments;
+	uint64_t bytes = a->rows * a->ldo * 4;
+	char *all = malloc(bytes), *alone = malloc(bytes);
+	void *there = NULL;
+	int rc = run_attend(d, out, arguments);
+
+	if (rc == 0)
+		rc = d->ops->alloc(d, &there, bytes);
+	for (uint64_t r = 0; rc == 0 && r < a->rows; r++) {
+		struct lm_paged_attend row = *a;
+
+		row.rows = 1;
+		row.q += r * a->ldq;
+		row.position += r;
+		row.table += r;
+		rc = run_attend(d, (float *)there + r * a->ldo, &row);
+	}
+	if (rc == 0)
+		rc = d->ops->get(d, all, out, bytes) < 0 ||
+				d->ops->get(d, alone, there, bytes) < 0 ?
+			-1 :
+			0;
+	if (rc == 0 && memcmp(all, alone, bytes) != 0)
+		rc = dev_fail(d, 70, "rows alone have other bits than together");
+	d->ops->free(d, there);
+	free(all), free(alone);
+	return rc;
 }
 
 /* Assigns blocks to the sequences in turn, from the end of the pool. */
@@ -67,7 +100,9 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 	float *values = numbers(pool, 11), *want = malloc(n * sizeof *want);
 	float *bound = malloc(n * sizeof *bound);
 	double sum = sqrt((double)s->head_dim); /* the largest |scale q k| */
-	struct kcase c = { .run = run_attend, .want = want, .bound = bound };
+	struct kcase c = { .run = s->alone ? run_attend_alone : run_attend,
+		.want = want,
+		.bound = bound };
 	uint64_t row_bytes = lm_cache_bytes(type, ldk);
 	char *kept = malloc((uint64_t)2 * POOL * LM_PAGE * row_bytes);
 	char *kept_values = kept + (uint64_t)POOL * LM_PAGE * row_bytes;
@@ -168,19 +203,28 @@ static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type)
 void check_lm_paged(struct kcheck *k)
 {
 	static const struct shape shapes[] = {
-		{ 1, 1, 8, 0, 1, { 0 }, 0 },
-		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0 },
-		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0 },
-		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0 },
-		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 }, 0 },
-		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0 },
-		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0 },
-		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f },
-		{ 1, 1, 264, 0, 2, { 20, 9 }, 0 },
+		{ 1, 1, 8, 0, 1, { 0 }, 0, false },
+		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0, false },
+		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0, false },
+		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0, false },
+		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 }, 0, false },
+		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0, false },
+		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0, false },
+		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f, false },
+		{ 1, 1, 264, 0, 2, { 20, 9 }, 0, false },
+		/* heads of 64, 128 and 256 columns: groups of all sizes, keys in several parts */
+		{ 6, 1, 64, 0, 3, { 0, 127, 270 }, 0, true },
+		{ 4, 2, 128, 140, 3, { 399, 150, 128 }, 30, true },
+		{ 3, 1, 256, 0, 2, { 140, 3 }, 0, false },
 	};
+	/* so many rows that a GPU computes all parts of a row in one block */
+	static const struct shape many = { 16, 16, 64, 0, 16,
+		{ 130, 0, 1, 127, 128, 129, 140, 200, 255, 256, 257, 135, 64, 5, 131, 9 },
+		0, true };
 
 	if (k->dev.ops->lm->prepare(&k->dev, NULL) < 0)
 		return;
+	attend(k, &many, LM_CACHE_F16);
 	for (int t = 0; t < LM_CACHE_TYPES; t++) {
 		enum lm_cache_type type = (enum lm_cache_type)t;
 
