@@ -11,7 +11,9 @@ setup() {
 	assert_success
 	jq -es 'length == 2 and all(.kind == "rnp.sass" and .arch == "sm_90" and .registers > 4 and .registers < 64 and .spill_bytes == 0 and
 		.stack_bytes == 0 and .shared_bytes == 0 and .blocks_per_sm == 8 and .instructions > 20 and .hot.global >= 1 and .hot.branch >= 1 and
-		.hot_instructions < .instructions)' <<<"$output"
+		.hot_instructions < .instructions) and ([.[] | select(.kernel | test("copy"))][0].hot_bytes | . >= 2 and . % 2 == 0)' <<<"$output"
+	# what rnp-bench predict reads
+	head -1 <<<"$output" | rnp-bench predict --gpu H100 - >/dev/null
 }
 
 @test "sass: hot loops keep to their budgets on sm_90, nothing spills" {

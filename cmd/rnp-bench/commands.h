@@ -8,6 +8,7 @@ extern const struct command command_list;
 extern const struct command command_report;
 extern const struct command command_run;
 extern const struct command command_compare;
+extern const struct command command_predict;
 extern const struct command command_challenge;
 extern const struct command command_answer;
 extern const struct command command_verdict;

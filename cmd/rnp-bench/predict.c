@@ -1,0 +1,300 @@
+/* predict.c - rnp-bench predict: how long the kernels of a training step, of a token or of a prompt
+ * should take on a GPU that need not be here, and what limits each. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-bench/commands.h"
+#include "cmd/rnp-bench/predict_work.h"
+#include "common/base/err.h"
+#include "common/base/lines.h"
+#include "common/base/mem.h"
+#include "common/cli/out.h"
+#include "common/cli/prog.h"
+#include "common/json/json.h"
+#include "common/json/schema.h"
+
+static struct {
+	const char *gpu, *work, *model, *type;
+	uint64_t tokens, length, context;
+	bool without_library;
+} options = { .gpu = "H100",
+	.work = "train",
+	.model = "small",
+	.type = "bf16",
+	.tokens = 65536,
+	.length = 1024,
+	.context = 1024 };
+
+static const char *const limits[] = { "hbm", "tensor", "issue", "launch" };
+
+static const struct {
+	const char *name;
+	double bytes_32;
+	const char *rows, *tensor;
+} types[] = {
+	{ "f32", 128, NULL, NULL },
+	{ "bf16", 64, NULL, NULL },
+	{ "q8_0", 34, "project_rows_kernel<3, 1>", "project_tensor_kernel<3>" },
+	{ "q4_0", 18, "project_rows_kernel<4, 1>", "project_tensor_kernel<4>" },
+	{ "q4_k", 18, "project_rows_kernel<8, 1>", "project_tensor_kernel<8>" },
+	{ "q6_k", 26.25, "project_rows_kernel<10, 1>", "project_tensor_kernel<10>" },
+};
+
+/* The compiled code of the kernels, for one architecture. */
+struct codes {
+	struct predict_code *at;
+	size_t n, cap;
+};
+
+static int add_code(struct codes *c, const char *arch, char *line, size_t len,
+	const char *where)
+{
+	json_t *r = json_parse_object(line, len, where);
+	const json_t *mma;
+	struct predict_code code = { 0 };
+	const char *kernel;
+
+	if (!r || schema_check(r, where, "rnp.sass") < 0) {
+		json_decref(r);
+		return -1;
+	}
+	kernel = json_string_value(json_object_get(r, "kernel"));
+	if (strcmp(json_string_value(json_object_get(r, "arch")), arch) == 0 &&
+		strlen(kernel) < sizeof code.kernel) {
+		mma = json_object_get(json_object_get(r, "hot"), "mma");
+		memcpy(code.kernel, kernel, strlen(kernel) + 1);
+		code.hot_instructions = (uint64_t)json_integer_value(
+			json_object_get(r, "hot_instructions"));
+		code.hot_bytes = (uint64_t)json_integer_value(
+			json_object_get(r, "hot_bytes"));
+		code.mmas = (uint64_t)json_integer_value(mma);
+		c->at = xgrow(c->at, &c->cap, c->n + 1, sizeof *c->at);
+		c->at[c->n++] = code;
+	}
+	json_decref(r);
+	return 0;
+}
+
+static int load_codes(struct codes *c, const char *arch, char **files, int n)
+{
+	struct lines lines;
+	char *line;
+	size_t len;
+	int more;
+
+	lines_open(&lines, files, n, JSON_RECORD_BYTES_MAX);
+	while ((more = lines_next(&lines, &line, &len)) > 0)
+		if (add_code(c, arch, line, len, lines_where(&lines)) < 0) {
+			more = -1;
+			break;
+		}
+	lines_close(&lines);
+	if (more == 0 && !c->n)
+		return err_set(EX_DATAERR, "there is no rnp.sass record for %s", arch);
+	return more;
+}
+
+static const struct predict_code *code_of(const struct codes *c, const char *kernel)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (strcmp(c->at[i].kernel, kernel) == 0)
+			return &c->at[i];
+	return NULL;
+}
+
+static json_t *record_of(const struct predict_gpu *gpu, const char *kernel,
+	uint64_t launches, const struct predict_time *t, double bytes, double operations,
+	double all_ns)
+{
+	json_t *r = json_record("rnp.prediction");
+
+	json_set_text(r, "gpu", gpu->name);
+	json_set_text(r, "work", options.work);
+	json_set_text(r, "model", options.model);
+	json_set_text(r, "kernel", kernel);
+	json_set_i64(r, "launches", (int64_t)launches);
+	json_set_i64(r, "ns", llround(t->ns));
+	json_set_text(r, "limit", limits[t->limit]);
+	json_set_i64(r, "share_ppm", llround(t->ns / all_ns * 1e6));
+	json_set_i64(r, "bytes", llround(bytes));
+	json_set_i64(r, "operations_millions", llround(operations / 1e6));
+	json_set_i64(r, "hbm_ns", llround(t->hbm_ns));
+	json_set_i64(r, "tensor_ns", llround(t->tensor_ns));
+	if (t->issue_known)
+		json_set_i64(r, "issue_ns", llround(t->issue_ns));
+	json_set_i64(r, "launch_ns", llround(t->launch_ns));
+	return r;
+}
+
+static int print(json_t *record)
+{
+	int rc = out_record(record);
+
+	json_decref(record);
+	return rc;
+}
+
+/* The slowest kernel first, then their sum. */
+static int report(const struct predict_gpu *gpu, const struct predict_kernel *k, int n,
+	const struct codes *codes, double tokens)
+{
+	struct predict_time t[PREDICT_KERNELS_MAX], all = { .issue_known = true };
+	bool done[PREDICT_KERNELS_MAX] = { false };
+	double bytes = 0, operations = 0, by_limit[4] = { 0 };
+	uint64_t launches = 0;
+	json_t *r;
+
+	for (int i = 0; i < n; i++) {
+		t[i] = predict_time_of(gpu, &k[i], code_of(codes, k[i].kernel));
+		all.ns += t[i].ns;
+		all.hbm_ns += t[i].hbm_ns;
+		all.tensor_ns += t[i].tensor_ns;
+		all.issue_ns += t[i].issue_ns;
+		all.launch_ns += t[i].launch_ns;
+		all.issue_known = all.issue_known && t[i].issue_known;
+		bytes += k[i].bytes;
+		operations += k[i].operations;
+		launches += k[i].launches;
+		by_limit[t[i].limit] += t[i].ns;
+	}
+	for (int i = 1; i < 4; i++)
+		if (by_limit[i] > by_limit[all.limit])
+			all.limit = (enum predict_limit)i;
+	for (int i = 0; i < n; i++) {
+		int slowest = -1;
+
+		for (int j = 0; j < n; j++)
+			if (!done[j] && (slowest < 0 || t[j].ns > t[slowest].ns))
+				slowest = j;
+		done[slowest] = true;
+		r = record_of(gpu, k[slowest].kernel, k[slowest].launches, &t[slowest],
+			k[slowest].bytes, k[slowest].operations, all.ns);
+		json_set_text(r, "part", k[slowest].part);
+		if (!t[slowest].issue_known) {
+			json_t *unknown = json_object();
+
+			json_set_text(unknown, "issue_ns",
+				codes->n ? "no rnp.sass record that shows it" :
+					   "no rnp.sass records were given");
+			json_set(r, "unknown", unknown);
+		}
+		if (print(r) < 0)
+			return -1;
+	}
+	r = record_of(gpu, "all", launches, &all, bytes, operations, all.ns);
+	json_set_i64(r, "tokens_per_s", llround(tokens / all.ns * 1e9));
+	json_set_i64(r, "utilisation_ppm",
+		llround(operations / (gpu->bf16_flops * all.ns) * 1e15));
+	return print(r);
+}
+
+/* Fills in what is asked for. Returns 0 or -1. */
+static int read_options(struct predict_step *s)
+{
+	size_t i = 0;
+
+	while (strcmp(types[i].name, options.type) != 0)
+		i++;
+	if (!options.tokens || options.tokens > 1u << 30 || !options.length ||
+		options.length > options.tokens || !options.context ||
+		options.context > 1u << 24)
+		return err_set(EX_USAGE,
+			"--tokens, --length and --context: from 1 to 2^30, to --tokens, and to 2^24");
+	s->tokens = options.tokens;
+	s->length = options.length;
+	s->context = options.context;
+	s->weight_bytes_32 = types[i].bytes_32;
+	s->rows_kernel = types[i].rows;
+	s->tensor_kernel = types[i].tensor;
+	s->library = !options.without_library;
+	return lm_config_preset(&s->model, options.model, 0);
+}
+
+static int run(int n, char **args)
+{
+	const struct predict_gpu *gpu = predict_gpu_find(options.gpu);
+	struct predict_kernel kernels[PREDICT_KERNELS_MAX];
+	struct predict_step s = { 0 };
+	struct codes codes = { 0 };
+	int rc, count;
+	double tokens = 1;
+
+	rc = read_options(&s);
+	if (rc == 0 && n > 0)
+		rc = load_codes(&codes, gpu->arch, args, n);
+	if (rc == 0) {
+		if (strcmp(options.work, "train") == 0) {
+			count = predict_train(kernels, &s);
+			tokens = (double)s.tokens;
+		} else if (strcmp(options.work, "prompt") == 0) {
+			count = predict_prompt(kernels, &s);
+			tokens = (double)s.context;
+		} else {
+			count = predict_token(kernels, &s);
+		}
+		rc = report(gpu, kernels, count, &codes, tokens);
+	}
+	free(codes.at);
+	return rc < 0 ? err_report() : EX_OK;
+}
+
+static const struct opt opts[] = {
+	{ .name = "gpu",
+		.kind = OPT_CHOICE,
+		.to = &options.gpu,
+		.choices = "A100|H100|H200|RTX4090|RTX5090",
+		.metavar = "NAME",
+		.help = "the GPU, by its datasheet (default H100)" },
+	{ .name = "work",
+		.kind = OPT_CHOICE,
+		.to = &options.work,
+		.choices = "train|token|prompt",
+		.metavar = "W",
+		.help = "what the step is (default train)" },
+	{ .name = "model",
+		.kind = OPT_TEXT,
+		.to = &options.model,
+		.metavar = "PRESET",
+		.help = "nano ... 7b (default small)" },
+	{ .name = "tokens",
+		.kind = OPT_U64,
+		.to = &options.tokens,
+		.metavar = "N",
+		.help = "train: tokens of a step (default 65536)" },
+	{ .name = "length",
+		.kind = OPT_U64,
+		.to = &options.length,
+		.metavar = "N",
+		.help = "train: tokens of a sequence (default 1024)" },
+	{ .name = "context",
+		.kind = OPT_U64,
+		.to = &options.context,
+		.metavar = "N",
+		.help = "token: tokens before it; prompt: its length (default 1024)" },
+	{ .name = "type",
+		.kind = OPT_CHOICE,
+		.to = &options.type,
+		.choices = "f32|bf16|q8_0|q4_0|q4_k|q6_k",
+		.metavar = "T",
+		.help = "token, prompt: type of the weights (default bf16)" },
+	{ .name = "without-library",
+		.kind = OPT_FLAG,
+		.to = &options.without_library,
+		.help = "train: cuBLASLt is not there" },
+	{ 0 },
+};
+
+const struct command command_predict = {
+	.name = "predict",
+	.arguments = "[FILE...]",
+	.args_max = -1,
+	.summary = "How long a step should take on a GPU, and what limits it.",
+	.details =
+		"Reads rnp.sass records (scripts/sass), writes one rnp.prediction record a kernel, the\n"
+		"slowest first, and one of all. Without FILE the issue of instructions is not looked at.\n"
+		"A model: a measurement confirms or corrects it.",
+	.columns = "part,kernel,launches,ns,limit,share_ppm,tokens_per_s,utilisation_ppm",
+	.opts = opts,
+	.run = run,
+};

@@ -1,0 +1,295 @@
+/* predict_work.c - the kernels of a training step, of a token and of a prompt, with their bytes and
+ * operations, and the time that a GPU's limits give them. */
+#include "cmd/rnp-bench/predict_work.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define MEMORY_SHARE  0.9
+#define LIBRARY_SHARE 0.75
+#define MMA_SHARE     0.85
+#define ISSUE_SHARE   0.75
+#define LAUNCH_NS     1000.0
+#define MMA_BF16      4096.0 /* operations of m16n8k16 */
+#define MMA_INT8      8192.0
+
+/* Datasheets of NVIDIA, dense rates. mma_share of sm_90: measured by Luo et al. 2024, Benchmarking
+ * and Dissecting the Nvidia Hopper GPU Architecture. */
+const struct predict_gpu predict_gpus[] = {
+	{ "A100", "sm_80", 108, 1410, 2.039e12, 312e12, 1 },
+	{ "H100", "sm_90", 132, 1755, 3.35e12, 989e12, 0.62 },
+	{ "H200", "sm_90", 132, 1755, 4.8e12, 989e12, 0.62 },
+	{ "RTX4090", "sm_80", 128, 2520, 1.008e12, 165e12, 1 },
+	{ "RTX5090", "sm_120", 170, 2407, 1.792e12, 209e12, 1 },
+	{ NULL, NULL, 0, 0, 0, 0, 0 },
+};
+
+const struct predict_gpu *predict_gpu_find(const char *name)
+{
+	for (const struct predict_gpu *g = predict_gpus; g->name; g++)
+		if (strcasecmp(g->name, name) == 0)
+			return g;
+	return NULL;
+}
+
+static void add(struct predict_kernel *out, int *n, struct predict_kernel k)
+{
+	if (k.launches && *n < PREDICT_KERNELS_MAX)
+		out[(*n)++] = k;
+}
+
+/* Sizes of a layer. */
+struct sizes {
+	double dim, q, kv, hidden, vocab, layers;
+};
+
+static struct sizes sizes_of(const struct lm_config *c)
+{
+	return (struct sizes){ c->dim, (double)c->heads * c->head_dim,
+		(double)c->kv_heads * c->head_dim, c->hidden, c->vocab, c->layers };
+}
+
+/* Weights of the linear layers of one layer. */
+static double layer_weights(const struct sizes *s)
+{
+	return s->dim * (2 * s->q + 2 * s->kv + 3 * s->hidden);
+}
+
+static struct predict_kernel product(const struct predict_step *s, const char *part,
+	uint64_t launches, double operations, double bytes)
+{
+	return (struct predict_kernel){ .kernel = s->library ?
+			"cuBLASLt" :
+			"multiply_kernel<bf16_numbers, false, false, 4, 4>",
+		.part = part,
+		.launches = launches,
+		.operations = operations,
+		.bytes = bytes };
+}
+
+static const char *attend_name(const struct lm_config *c, const char *narrow,
+	const char *wide, const char *other)
+{
+	return c->head_dim == 64 ? narrow : c->head_dim == 128 ? wide : other;
+}
+
+int predict_train(struct predict_kernel *out, const struct predict_step *s)
+{
+	const struct lm_config *c = &s->model;
+	struct sizes z = sizes_of(c);
+	uint64_t layers = c->layers;
+	double t = (double)s->tokens, l = z.layers, w = layer_weights(&z);
+	double seen = t * (double)s->length / 2 * z.q *
+		2; /* operations of a product of attention */
+	double p = w * l + z.vocab * z.dim * (c->tied ? 1 : 2);
+	int n = 0;
+
+	add(out, &n,
+		product(s, "layers forward", 4 * layers, 2 * t * w * l,
+			l *
+				(2 * w +
+					t *
+						(z.dim * 14 + z.q * 4 + z.kv * 4 +
+							z.hidden * 6))));
+	add(out, &n,
+		product(s, "layers backward", 8 * layers, 4 * t * w * l,
+			l *
+				(8 * w +
+					t *
+						(z.dim * 24 + z.q * 8 + z.kv * 8 +
+							z.hidden * 12))));
+	add(out, &n,
+		(struct predict_kernel){ attend_name(c, "attend_tensor_kernel<64>",
+						 "attend_tensor_kernel<128>",
+						 "attend_kernel<unsigned short>"),
+			"attention forward", layers, l * t * (2 * z.q + 2 * z.kv) * 2, 0,
+			l * 2 * seen, false });
+	add(out, &n,
+		(struct predict_kernel){
+			attend_name(c, "attend_back_tensor_kernel<64, 64, true>",
+				"attend_back_tensor_kernel<128, 32, true>",
+				"attend_back_kv_kernel<unsigned short>"),
+			"attention backward, keys", layers,
+			l * t * (3 * z.q + 4 * z.kv) * 2, 0, l * 4 * seen, false });
+	add(out, &n,
+		(struct predict_kernel){
+			attend_name(c, "attend_back_tensor_kernel<64, 64, false>",
+				"attend_back_tensor_kernel<128, 32, false>",
+				"attend_back_q_kernel<unsigned short>"),
+			"attention backward, queries", layers,
+			l * t * (4 * z.q + 2 * z.kv) * 2, 0, l * 3 * seen, false });
+	add(out, &n,
+		(struct predict_kernel){ "keep_sums_kernel", "attention backward, sums",
+			layers, l * t * z.q * 4, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "norm_kernel<unsigned short>", "norm",
+			2 * layers + 1, (2 * l + 1) * t * z.dim * 6,
+			(2 * l + 1) * t * z.dim * 14, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "norm_back_kernel<unsigned short>",
+			"norm backward", 2 * layers + 1, (2 * l + 1) * t * z.dim * 16,
+			(2 * l + 1) * t * z.dim * 30, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "pieces_kernel<norm_terms<unsigned short>>",
+			"norm's weights backward", 2 * layers + 1,
+			(2 * l + 1) * t * z.dim * 6, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "rotate_kernel<unsigned short>", "positions",
+			4 * layers, 2 * l * t * (z.q + z.kv) * 4,
+			2 * l * t * (z.q + z.kv) * 6, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "swiglu_kernel<unsigned short>", "SwiGLU",
+			layers, l * t * z.hidden * 6, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "swiglu_back_kernel<unsigned short>",
+			"SwiGLU backward", layers, l * t * z.hidden * 12, 0, 0, false });
+	add(out, &n,
+		product(s, "logits", (uint64_t)(t * z.vocab * 4 / (32 << 20)) + 1,
+			2 * t * z.dim * z.vocab,
+			t * z.vocab * 4 + t * z.dim * 2 +
+				t * z.vocab * 4 / (32 << 20) * z.dim * z.vocab * 2));
+	add(out, &n,
+		(struct predict_kernel){ "loss_kernel<unsigned short>", "loss",
+			(uint64_t)(t * z.vocab * 4 / (32 << 20)) + 1, t * z.vocab * 6,
+			t * z.vocab * 14, 0, false });
+	add(out, &n,
+		product(s, "logits backward",
+			2 * ((uint64_t)(t * z.vocab * 2 / (256 << 20)) + 1),
+			4 * t * z.dim * z.vocab,
+			t * z.vocab * 4 + t * z.dim * 4 +
+				(t * z.vocab * 2 / (256 << 20) + 1) * z.dim * z.vocab *
+					10));
+	add(out, &n,
+		(struct predict_kernel){ "squares_kernel", "norm of the gradient", 1,
+			p * 4, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "adamw_kernel", "AdamW", 1, p * 30, 0, 0,
+			false });
+	return n;
+}
+
+int predict_token(struct predict_kernel *out, const struct predict_step *s)
+{
+	const struct lm_config *c = &s->model;
+	struct sizes z = sizes_of(c);
+	uint64_t layers = c->layers, parts = (s->context + 127) / 128;
+	double l = z.layers, w = layer_weights(&z) * l + z.vocab * z.dim;
+	double each = s->weight_bytes_32 / 32,
+	       keys = l * (double)s->context * 2 * z.kv * 2;
+	const char *wide = each == 4 ? "project_wide_kernel<0, 1>" :
+				       "project_wide_kernel<2, 1>";
+	int n = 0;
+
+	add(out, &n,
+		(struct predict_kernel){ s->rows_kernel ? s->rows_kernel : wide,
+			"linear layers", 4 * layers + 1, w * each,
+			w * each * (s->rows_kernel ? 1 + 1.5 / each : 1 + 4 / each), 0,
+			false });
+	add(out, &n,
+		(struct predict_kernel){ c->head_dim == 64 ? "paged_part_kernel<0, 64>" :
+							     "paged_part_kernel<0, 128>",
+			"attention", layers, keys, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ c->head_dim == 64 ? "paged_join_kernel<64>" :
+							     "paged_join_kernel<128>",
+			"attention, parts", parts > 1 ? layers : 0,
+			l * (double)parts * z.q * 8, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "paged_put_kernel", "cache", layers,
+			l * z.kv * 12, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "rotate_kernel<float>", "positions", 2 * layers,
+			l * (z.q + z.kv) * 8, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "norm_kernel<float>", "norm", 2 * layers + 1,
+			(2 * l + 1) * z.dim * 8, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "swiglu_kernel<float>", "SwiGLU", layers,
+			l * z.hidden * 12, 0, 0, false });
+	if (s->rows_kernel)
+		add(out, &n,
+			(struct predict_kernel){ "quantize_kernel", "activations to int8",
+				4 * layers + 1, l * (2 * z.dim + z.q + z.hidden) * 6, 0,
+				0, false });
+	return n;
+}
+
+int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
+{
+	const struct lm_config *c = &s->model;
+	struct sizes z = sizes_of(c);
+	uint64_t layers = c->layers;
+	double t = (double)s->context, l = z.layers, w = layer_weights(&z) * l;
+	double each = s->weight_bytes_32 / 32;
+	int n = 0;
+
+	if (s->tensor_kernel) {
+		/* a tile of 64 rows reads the weights again, from the level-2 cache */
+		add(out, &n,
+			(struct predict_kernel){ s->tensor_kernel, "linear layers",
+				4 * layers,
+				w * each + l * t * (2 * z.dim + z.q + z.hidden) * 1.5, 0,
+				2 * t * w, true });
+		add(out, &n,
+			(struct predict_kernel){ "quantize_kernel", "activations to int8",
+				4 * layers, l * t * (2 * z.dim + z.q + z.hidden) * 5.5, 0,
+				0, false });
+	} else {
+		/* four rows share a weight: it is loaded once for them, and x for each */
+		add(out, &n,
+			(struct predict_kernel){ each == 4 ? "project_wide_kernel<0, 4>" :
+							     "project_wide_kernel<2, 4>",
+				"linear layers", 4 * layers, w * each,
+				w * t / 4 * (each + 16), 0, false });
+	}
+	add(out, &n,
+		(struct predict_kernel){ c->head_dim == 64 ? "paged_row_kernel<0, 64>" :
+							     "paged_row_kernel<0, 128>",
+			"attention", layers, l * t * z.kv * 4, l * t * t / 2 * z.kv * 4,
+			0, false });
+	add(out, &n,
+		(struct predict_kernel){ "paged_put_kernel", "cache", layers,
+			l * t * z.kv * 12, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "rotate_kernel<float>", "positions", 2 * layers,
+			l * t * (z.q + z.kv) * 8, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "norm_kernel<float>", "norm", 2 * layers + 1,
+			(2 * l + 1) * t * z.dim * 8, 0, 0, false });
+	add(out, &n,
+		(struct predict_kernel){ "swiglu_kernel<float>", "SwiGLU", layers,
+			l * t * z.hidden * 12, 0, 0, false });
+	return n;
+}
+
+struct predict_time predict_time_of(const struct predict_gpu *gpu,
+	const struct predict_kernel *k, const struct predict_code *code)
+{
+	bool library = strcmp(k->kernel, "cuBLASLt") == 0;
+	double peak = gpu->bf16_flops * (k->is_int8 ? 2 : 1);
+	double moved = k->moved > 0 ? k->moved : k->bytes, instructions = 0;
+	struct predict_time t = { .hbm_ns = k->bytes / (gpu->memory_bps * MEMORY_SHARE) *
+			1e9,
+		.launch_ns = (double)k->launches * LAUNCH_NS };
+
+	t.tensor_ns = k->operations /
+		(peak * (library ? LIBRARY_SHARE : gpu->mma_share * MMA_SHARE)) * 1e9;
+	/* instructions of warps: a loop's for each MMA, or for what 32 lanes move in a turn */
+	if (code && k->operations > 0 && code->mmas)
+		instructions = k->operations / (k->is_int8 ? MMA_INT8 : MMA_BF16) *
+			(double)code->hot_instructions / (double)code->mmas;
+	else if (code && k->operations == 0 && code->hot_bytes)
+		instructions = moved / (double)(32 * code->hot_bytes) *
+			(double)code->hot_instructions;
+	t.issue_known = library || instructions > 0;
+	t.issue_ns = instructions / (4.0 * gpu->sm_count * gpu->clock_mhz * ISSUE_SHARE) *
+		1e3;
+	t.ns = t.hbm_ns;
+	if (t.tensor_ns > t.ns)
+		t.limit = PREDICT_TENSOR, t.ns = t.tensor_ns;
+	if (t.issue_ns > t.ns)
+		t.limit = PREDICT_ISSUE, t.ns = t.issue_ns;
+	if (t.launch_ns > t.ns)
+		t.limit = PREDICT_LAUNCH, t.ns = t.launch_ns;
+	return t;
+}

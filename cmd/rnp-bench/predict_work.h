@@ -1,0 +1,76 @@
+/* predict_work.h - how long the kernels of a step should take on a GPU: pure, from the step's sizes,
+ * the GPU's datasheet and what the compiler made of the kernels. Uses common/lm/model alone.
+ *
+ * A kernel takes the longest of four times: its bytes at 0.9 of the memory's bandwidth; its matrix
+ * products at 0.75 of the tensor cores' peak by cuBLASLt, or at 0.85 of what mma.sync reaches; its
+ * instructions at 0.75 of four a clock and multiprocessor; and 1 us a launch, which is what a graph
+ * takes for a kernel that does nothing. Instructions are counted from the hot loop: for each MMA
+ * where it has any, else for each byte that it moves. */
+#ifndef RNP_BENCH_PREDICT_WORK_H
+#define RNP_BENCH_PREDICT_WORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/lm/model/config.h"
+
+/* A GPU by its datasheet. */
+struct predict_gpu {
+	const char *name, *arch; /* arch: whose compiled code it runs */
+	uint32_t sm_count, clock_mhz;
+	double memory_bps, bf16_flops;
+	/* what mma.sync reaches of bf16_flops; wgmma is needed for the rest */
+	double mma_share;
+};
+
+/* What the compiler made of a kernel; zeros: unknown. */
+struct predict_code {
+	char kernel[128];
+	uint64_t hot_instructions, hot_bytes, mmas;
+};
+
+enum predict_limit { PREDICT_HBM, PREDICT_TENSOR, PREDICT_ISSUE, PREDICT_LAUNCH };
+
+/* A kernel of a step: what all its launches do together. */
+struct predict_kernel {
+	const char *kernel, *part; /* kernel: "cuBLASLt" or a name of ours */
+	uint64_t launches;
+	double bytes;      /* of the GPU's memory */
+	double moved;      /* bytes that its threads load and store; 0: as bytes */
+	double operations; /* of matrix products on tensor cores */
+	bool is_int8;
+};
+
+struct predict_time {
+	double hbm_ns, tensor_ns, issue_ns, launch_ns, ns;
+	enum predict_limit limit;
+	bool issue_known;
+};
+
+#define PREDICT_KERNELS_MAX 40
+
+/* What is asked for. */
+struct predict_step {
+	struct lm_config model;
+	uint64_t tokens, length; /* training: tokens of a step, and of a sequence */
+	uint64_t context;        /* serving: keys that a token sees; prompt: its length */
+	/* serving: bytes of 32 weights, and whether they are quantised */
+	double weight_bytes_32;
+	const char *rows_kernel, *tensor_kernel; /* of quantised weights, else NULL */
+	bool library;                            /* cuBLASLt is there */
+};
+
+/* NULL: there is none of that name. */
+const struct predict_gpu *predict_gpu_find(const char *name);
+extern const struct predict_gpu predict_gpus[]; /* ends with a NULL name */
+
+/* Each sets the kernels of a step, and returns how many. */
+int predict_train(struct predict_kernel *out, const struct predict_step *s);
+int predict_token(struct predict_kernel *out, const struct predict_step *s);
+int predict_prompt(struct predict_kernel *out, const struct predict_step *s);
+
+/* code may be NULL. */
+struct predict_time predict_time_of(const struct predict_gpu *gpu,
+	const struct predict_kernel *k, const struct predict_code *code);
+
+#endif

@@ -1,0 +1,110 @@
+/* predict.c - the time of a kernel from its bytes, operations, instructions and launches, worked out
+ * by hand, and the sizes of a step.
+ * uses: cmd/rnp-bench */
+#include "cmd/rnp-bench/predict_work.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/unit/test.h"
+
+static bool near(double a, double b)
+{
+	return fabs(a - b) <= 1e-6 * (fabs(a) + fabs(b));
+}
+
+/* 1000 GB/s, 100 TFLOP/s, 10 multiprocessors at 1 GHz. */
+static const struct predict_gpu gpu = { "toy", "sm_90", 10, 1000, 1e12, 1e14, 0.5 };
+
+static void test_limits(void)
+{
+	struct predict_kernel k = { .kernel = "k", .launches = 3, .bytes = 9e6 };
+	struct predict_code code = { "k", 100, 16, 0 };
+	struct predict_time t = predict_time_of(&gpu, &k, NULL);
+
+	CHECK(near(t.hbm_ns, 10000) && t.limit == PREDICT_HBM && near(t.ns, 10000));
+	CHECK(!t.issue_known && near(t.launch_ns, 3000));
+	/* 9e6 / 512 turns of 100 instructions at 30 a ns */
+	t = predict_time_of(&gpu, &k, &code);
+	CHECK(t.issue_known && near(t.issue_ns, 9e6 / 512 * 100 / 30) &&
+		t.limit == PREDICT_ISSUE);
+	k.moved =
+		18e6; /* what is loaded twice costs instructions, not the memory's time */
+	t = predict_time_of(&gpu, &k, &code);
+	CHECK(near(t.hbm_ns, 10000) && near(t.issue_ns, 18e6 / 512 * 100 / 30));
+	k.launches = 1000000;
+	CHECK(predict_time_of(&gpu, &k, &code).limit == PREDICT_LAUNCH);
+	k = (struct predict_kernel){ .kernel = "k", .launches = 1, .operations = 4.25e9 };
+	t = predict_time_of(&gpu, &k, NULL); /* at 0.85 of half of the peak */
+	CHECK(near(t.tensor_ns, 1e5) && t.limit == PREDICT_TENSOR);
+	code = (struct predict_code){ "k", 640, 16, 64 }; /* ten for each MMA */
+	t = predict_time_of(&gpu, &k, &code);
+	CHECK(near(t.issue_ns, 4.25e9 / 4096 * 10 / 30));
+	k.is_int8 = true; /* twice as many in an MMA, at twice the rate */
+	t = predict_time_of(&gpu, &k, &code);
+	CHECK(near(t.tensor_ns, 5e4) && near(t.issue_ns, 4.25e9 / 8192 * 10 / 30));
+	k = (struct predict_kernel){ .kernel = "cuBLASLt",
+		.launches = 1,
+		.operations = 7.5e9 };
+	t = predict_time_of(&gpu, &k, NULL);
+	CHECK(near(t.tensor_ns, 1e5) && t.issue_known);
+}
+
+static double sum_of(const struct predict_kernel *k, int n, bool operations)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += operations ? k[i].operations : k[i].bytes;
+	return sum;
+}
+
+/* Two layers of 4 heads of 64, hidden 512, vocabulary 1000: by hand. */
+static void test_steps(void)
+{
+	struct predict_step s = { .model = { .vocab = 1000,
+					  .dim = 256,
+					  .hidden = 512,
+					  .layers = 2,
+					  .heads = 4,
+					  .kv_heads = 4,
+					  .head_dim = 64,
+					  .tied = true },
+		.tokens = 2048,
+		.length = 256,
+		.context = 128,
+		.weight_bytes_32 = 64 };
+	struct predict_kernel k[PREDICT_KERNELS_MAX];
+	double weights = 2 * (4 * 256 * 256 + 3 * 256 * 512), head = 256 * 1000;
+	int n = predict_train(k, &s);
+
+	/* 6 N for each token, and 9 products of attention over half of the length on average: two
+	 * forward, five backward and the scores twice again */
+	CHECK(n > 0 && n <= PREDICT_KERNELS_MAX);
+	CHECK(near(sum_of(k, n, true),
+		6 * 2048 * (weights + head) + 2.0 * 9 * 2048 * 128 * 2 * 256));
+	for (int i = 0; i < n; i++)
+		CHECK(strcmp(k[i].kernel, "cuBLASLt") != 0 && k[i].launches > 0);
+	s.library = true;
+	CHECK(predict_train(k, &s) == n && strcmp(k[0].kernel, "cuBLASLt") == 0);
+	/* a token reads every weight and key once */
+	n = predict_token(k, &s);
+	CHECK(near(k[0].bytes, 2 * (weights + head)));
+	CHECK(near(k[1].bytes, 2 * 128 * 2 * 256 * 2));
+	s.weight_bytes_32 = 34;
+	s.rows_kernel = "rows";
+	s.tensor_kernel = "tensor";
+	n = predict_token(k, &s);
+	CHECK(near(k[0].bytes, 34.0 / 32 * (weights + head)) &&
+		!strcmp(k[0].kernel, "rows"));
+	n = predict_prompt(k, &s);
+	CHECK(n > 0 && near(k[0].operations, 2 * 128 * weights) && k[0].is_int8);
+	CHECK(predict_gpu_find("h100") && !predict_gpu_find("H1"));
+}
+
+int main(void)
+{
+	test_limits();
+	test_steps();
+	TEST_END();
+}
