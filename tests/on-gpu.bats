@@ -45,6 +45,13 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 	[[ ! -e $OUT/results.jsonl ]]
 }
 
+@test "on-gpu: every check of kcheck is a stage, and comes before what builds on the kernels" {
+	run -0 on_gpu list
+	assert_equal "$(sed -n 's/^kcheck-//p' <<<"$output" | sort)" \
+		"$(sed -n 's/^\tK(\([a-z0-9_]*\)).*/\1/p' "$ROOT/tests/kernels/kcheck.h" | sort)"
+	assert_equal "$(grep -n train-same <<<"$output" | cut -d: -f1)" $(($(grep -c ^kcheck- <<<"$output") + 1))
+}
+
 @test "on-gpu: training with a graph, again and without has the same losses" {
 	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only train-same
 	jq -es '.[0].test == "train_same_losses" and .[0].median == 1 and .[0].params.captured' "$OUT/results.jsonl"
