@@ -68,15 +68,15 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.load(open
 }
 
 @test "on-gpu: a program that hangs is ended, and its stage begun again by the next call" {
-	printf '#!/bin/sh\n[ "$3" != int8 ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
+	printf '#!/bin/sh\n[ "$3" != huff ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
 	run -75 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck- --limit 5
-	assert_output --partial "ok       kcheck-huff"
-	refute_output --partial int8
+	assert_output --partial "ok       kcheck-int8"
+	refute_output --partial huff
 	sed -i 's/ || exec sleep 100//' "$DIR/bin/kcheck"
-	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-int8
-	assert_output --partial "kcheck-int8"
+	run -0 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-huff
+	assert_output --partial "kcheck-huff"
 	# a part that needs more time than any call has does not hold up the others for ever
-	printf '#!/bin/sh\n[ "$3" != lm ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
+	printf '#!/bin/sh\n[ "$3" != lm_project ] || exec sleep 100\necho "$3 ok 24"\n' >"$DIR/bin/kcheck"
 	run -75 on_gpu run --dir "$DIR" --out "$OUT" --only kcheck-lm --limit 4
 	assert_output --partial "a whole call is too short for it"
 }
