@@ -387,7 +387,7 @@ taken() {
 	rnp-register detect --label x_rack=7 | jq -e '.labels.x_rack == "7"'
 	echo 'RNP_WALET="x"' >node.env
 	RNP_NODE_ENV=node.env refused 65 "node.env:1: there is no setting 'walet'; did you mean 'wallet'?" rnp-register config
-	refused 66 "there is no policy 'rnp-21'; did you mean 'rnp-021'?" rnp-reward epoch --policy rnp-21 usage.jsonl
+	refused 64 "there is no policy 'rnp-21'; did you mean 'rnp-021'?" rnp-reward epoch --policy rnp-21 usage.jsonl
 	# a value of few
 	rnp-reward policy --example | sed 's/"pass"/"pas"/' >example
 	refused 65 "did you mean 'pass'?" rnp-reward policy check ./example
@@ -443,6 +443,25 @@ for line in open("metrics"): jsonschema.Draft202012Validator(json.load(open("sch
 	(($(grep -cE '^ *[1-6] +[0-9.]+ ' screen) == 6))
 	on_terminal 80 'NO_COLOR=1 rnp-bench run -q --quick --suite cpu --time 20ms' >>screen
 	grep -qE '^suite +test +median +low +high +n +slowed$' screen
+	awk 'length > 80 { print; bad = 1 } END { exit bad }' screen
+}
+
+@test "cli: figures with intervals, prices with their range and policies side by side are rows at 80 columns" {
+	cd "$BATS_TEST_TMPDIR"
+	cp -R "$ROOT/tests/data/man/." .
+	rnp-bench run -q --quick --suite cpu --time 20ms >old.jsonl
+	on_terminal 80 'NO_COLOR=1 rnp-bench compare old.jsonl old.jsonl' >screen
+	grep -qE '^test +params +old \(95% +new \(95% +change +verdict$' screen
+	(($(grep -cE ' no difference$' screen) == $(wc -l <old.jsonl)))
+	# an interval has its unit once
+	COLUMNS=200 rnp-bench compare --table old.jsonl old.jsonl >wide
+	grep -qE ' [0-9.]+ [MGT]FLOP/s \([0-9.]+ to [0-9.]+\) .* the 95% intervals overlap' wide
+	on_terminal 80 'NO_COLOR=1 rnp-price estimate --node node.json --costs costs.json offers.jsonl' >>screen
+	grep -qE '^vast +1 +\$0\.42 +[0-9.]+ % +\$2\.5575 +\$[0-9.]+ +\$[0-9.]+ +-$' screen
+	on_terminal 80 'NO_COLOR=1 rnp-price backtest --jobs jobs.csv --gpus 8' >>screen
+	grep -qE '^algorithm +refused +mean +median +p99 +wait mean +busy$' screen
+	on_terminal 80 'NO_COLOR=1 rnp-price backtest --history history.jsonl' >>screen
+	grep -qE '^formula +undercut +18 +[0-9.]+ %' screen
 	awk 'length > 80 { print; bad = 1 } END { exit bad }' screen
 }
 

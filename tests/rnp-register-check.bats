@@ -38,7 +38,7 @@ with() {
 	run_split rnp-register check --policy rnp-021 <<<"$(with '.network.down_bps = 100000000')"
 	assert_failure 1
 	assert_equal "$(jq -r '.reasons[]' <<<"$output")" \
-		"download: 100000000 bit/s is not more than 100000000 bit/s"
+		"download: 100 Mbit/s is not more than 100 Mbit/s"
 }
 
 @test "check: a model that the policy does not know; a family that it does" {
@@ -61,9 +61,12 @@ with() {
 	assert_failure 65
 	assert_equal "$(wc -l <<<"$output")" 1
 	[[ $stderr == *stdin:2* ]]
-	run_split rnp-register check --policy rnp-999 "$node"
-	assert_failure 66
-	[[ $stderr == *"no policy 'rnp-999'"* && $stderr == *rnp-021* ]]
+	run_split rnp-register check --policy nonsense "$node"
+	assert_failure 64
+	[[ $stderr == *"no policy 'nonsense'"* && $stderr == *rnp-021* ]]
+	# one that is near is named alone
+	refused 64 "there is no policy 'testnt'; did you mean 'testnet'?" rnp-register check --policy testnt "$node"
+	[[ $stderr != *rnp-021* ]]
 	echo '{"kind":"rnp.policy","v":1}' >"$BATS_TEST_TMPDIR/p.json"
 	refused 65 "is missing" rnp-register check --policy "$BATS_TEST_TMPDIR/p.json" "$node"
 	run_split rnp-register check "$node"
@@ -81,4 +84,23 @@ with() {
 		run $command --help
 		assert_success
 	done <commands
+}
+
+@test "check: for people it is a page, with units, what is missing and what helps" {
+	local page=$BATS_TEST_TMPDIR/page
+	with '.gpus = [] | .network.down_bps = 50000000' >"$BATS_TEST_TMPDIR/poor.json"
+	COLUMNS=80 run_split rnp-register check --table --policy rnp-021 "$BATS_TEST_TMPDIR/poor.json"
+	assert_failure 1
+	echo "$output" >"$page"
+	grep -qxE 'qualified +no: 2 of 4 requirements are not met' "$page"
+	grep -qxE '  download +no: 50 Mbit/s \(more than 100 Mbit/s\)' "$page"
+	grep -qxE '  upload +ok: 910 Mbit/s \(more than 75 Mbit/s\)' "$page"
+	grep -qxE '  gpu model +no: none \(a model of the tables gpu, enterprise\)' "$page"
+	# each remedy is there, whole
+	rnp-register check --policy rnp-021 "$BATS_TEST_TMPDIR/poor.json" >"$BATS_TEST_TMPDIR/record" || true
+	jq -r '.requirements[], .recommendations[] | .remedy // empty' "$BATS_TEST_TMPDIR/record" | while read -r remedy; do
+		tr -s ' \n' ' ' <"$page" | grep -qF "$remedy" || fail "not on the page: $remedy"
+	done
+	assert_equal "$(awk 'length > 80' "$page")" ""
+	COLUMNS=80 rnp-register check --table --policy rnp-021 "$node" | grep -qxE 'qualified +yes'
 }

@@ -13,6 +13,10 @@ static struct {
 	double threshold;
 } options = { .threshold = 5 };
 
+#define FIGURES                                           \
+	"old_median|old_low|old_high=old (95% interval)," \
+	"new_median|new_low|new_high=new (95% interval)"
+
 static int print(const json_t *old, const json_t *new, struct difference d)
 {
 	json_t *record = compare_record(old, new, d);
@@ -59,6 +63,10 @@ static int run(int n, char **args)
 	int worse = -1;
 
 	(void)n;
+	/* the reason repeats the intervals in words */
+	if (!out_width() || out_width() >= 160)
+		out_columns(
+			"suite,test,params," FIGURES ",change_ppm=change,verdict,why");
 	if (options.threshold < 0 || options.threshold > 1000000)
 		err_set(EX_USAGE, "--threshold: must be from 0 to 1000000 percent");
 	else if (entries_load(&old, args[0]) == 0 && entries_load(&new, args[1]) == 0)
@@ -88,8 +96,7 @@ const struct command command_compare = {
 	.details =
 		"Reads two files of rnp.bench records, writes one rnp.compare record for each test\n"
 		"that is in both, with its intervals and why it is a difference or none. Exit status 1 when one is worse beyond the threshold.",
-	.columns = "suite,test,unit,old_median,new_median,change_ppm,verdict,"
-		   "why",
+	.columns = "test,params," FIGURES ",change_ppm=change,verdict",
 	.opts = opts,
 	.run = run,
 };

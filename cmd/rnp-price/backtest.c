@@ -352,9 +352,7 @@ static int backtest_jobs(void)
 	size_t n = 0;
 	int rc = sched_trace_read(&t, jobs_path);
 
-	out_columns(
-		"algorithm,gpus,runs,refused,mean_s,median_s,p99_s,wait_mean_s,makespan_s,"
-		"busy_ppm");
+	out_columns("algorithm,refused,mean_s,median_s,p99_s,wait_mean_s,busy_ppm");
 	for (int a = 0; rc == 0 && a < SCHED_ALGORITHMS; a++) {
 		if (strcmp(algorithm, "all") != 0 &&
 			strcmp(algorithm, sched_names[a]) != 0)
@@ -570,7 +568,8 @@ const struct command command_backtest = {
 		"plays a trace of jobs on a cluster under scheduling algorithms instead; with --pods:\n"
 		"places pods that share GPUs on nodes. --plot and --report draw the results.",
 	.columns =
-		"world,policy,runs,mean_ppm,p10_ppm,worst_ppm,busy_ppm,changes_a_day_ppm,changes_max",
+		"world,policy,runs,mean_ppm,p10_ppm,worst_ppm,busy_ppm,changes_a_day_ppm,"
+		"changes_max=changes at most",
 	.opts = options,
 	.run = run,
 };

@@ -320,8 +320,9 @@ const struct command command_estimate = {
 		"GPUs, best first: what a day leaves after the market's fee and power, with the range\n"
 		"that holds four fifths.",
 	.columns =
-		"market,hosts,uusd_per_hour.mid,occupancy_ppm.mid,day_uusd.low,day_uusd.mid,"
-		"day_uusd.high,day_base_units.mid",
+		"market,hosts,uusd_per_hour.mid=price an hour,occupancy_ppm.mid=let,"
+		"day_uusd.mid=a day leaves,day_uusd.low=at least,day_uusd.high=at most,"
+		"day_base_units.mid=in RENDER",
 	.opts = options,
 	.run = run,
 };

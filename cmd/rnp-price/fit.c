@@ -110,6 +110,7 @@ const struct command command_fit = {
 		"market, how far prices spread, and how wrong the fit is in sample, with a model left\n"
 		"out, and with a market left out.",
 	.columns =
-		"used,error_ppm.in_sample,error_ppm.model_left_out,error_ppm.market_left_out",
+		"used,error_ppm.in_sample=error in sample,error_ppm.model_left_out=error model left "
+		"out,error_ppm.market_left_out=error market left out",
 	.run = run,
 };

@@ -8,11 +8,13 @@
 #include "common/record/facts.h"
 #include "common/record/gpu.h"
 #include "common/json/json.h"
+#include "common/cli/human.h"
 #include "common/cli/out.h"
 #include "common/record/policy.h"
 #include "common/record/pool.h"
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
+#include "common/cli/table.h"
 #include "common/json/schema.h"
 
 static const char *policy_name;
@@ -59,9 +61,9 @@ static void add_reason(json_t *reasons, const struct policy_need *n, const struc
 	} else if (f->text) {
 		buf_addf(&text, "'%s' is not among those of the policy", f->text);
 	} else {
-		buf_addf(&text, "%" PRId64 "%s%s is not ", f->value, n->unit ? " " : "",
-			n->unit ? n->unit : "");
-		policy_need_text(&text, n);
+		policy_amount_text(&text, f->value, n->unit);
+		buf_adds(&text, " is not ");
+		policy_need_page(&text, n);
 	}
 	json_push_text(reasons, text.data);
 	buf_release(&text);
@@ -91,7 +93,7 @@ static json_t *hold(const struct policy *p, const struct policy_need *n,
 
 	fact_read(node, n->field, &f);
 	met = is_met(p, n, &f);
-	policy_need_text(&required, n);
+	policy_need_page(&required, n);
 	json_set_text(entry, "name", n->name);
 	set_actual(entry, &f);
 	json_set_text(entry, "required", required.data);
@@ -146,6 +148,97 @@ static json_t *evaluate(const struct policy *p, const json_t *node, bool *qualif
 	return record;
 }
 
+/* --- for people ------------------------------------------------------------------------------ */
+
+#define LABEL_WIDTH 14 /* "  cpu_threads" */
+
+static void add_line(struct buf *page, const char *label, struct buf *text)
+{
+	table_card_line(page, label, LABEL_WIDTH, buf_text(text), out_width());
+	buf_reset(text);
+}
+
+static void add_field(struct buf *page, const char *label, const char *value)
+{
+	struct buf text = BUF_INIT;
+
+	buf_adds(&text, value);
+	add_line(page, label, &text);
+	buf_release(&text);
+}
+
+/* "  gpu memory    ok: 25.757 GB (at least 24 GB)", and below it what helps. */
+static void add_entry(struct buf *page, const json_t *entry)
+{
+	const json_t *met = json_object_get(entry, "met"),
+		     *actual = json_object_get(entry, "actual");
+	const char *cause = json_string_value(json_object_get(entry, "unknown")),
+		   *remedy = json_string_value(json_object_get(entry, "remedy")),
+		   *unit = json_string_value(json_object_get(entry, "unit"));
+	struct buf text = BUF_INIT, label = BUF_INIT;
+
+	buf_adds(&label, "  ");
+	human_heading(&label, json_string_value(json_object_get(entry, "name")));
+	buf_adds(&text, json_is_true(met) ? "ok: " : met ? "no: " : "not known: ");
+	if (json_is_string(actual))
+		buf_adds(&text, json_string_value(actual));
+	else if (actual && unit && (strcmp(unit, "B") == 0 || strcmp(unit, "bit/s") == 0))
+		human_number(&text, (double)json_integer_value(actual), unit);
+	else if (actual)
+		policy_amount_text(&text, json_integer_value(actual), unit);
+	else
+		buf_adds(&text, cause ? cause : "");
+	buf_addf(&text, " (%s)", json_string_value(json_object_get(entry, "required")));
+	add_line(page, buf_text(&label), &text);
+	if (remedy)
+		add_field(page, "", remedy);
+	buf_release(&text);
+	buf_release(&label);
+}
+
+static void add_entries(struct buf *page, const char *heading, const json_t *entries)
+{
+	const json_t *entry;
+	size_t i;
+
+	if (json_array_size(entries))
+		buf_addf(page, "\n%s\n", heading);
+	json_array_foreach(entries, i, entry)
+		add_entry(page, entry);
+}
+
+static int print_page(const json_t *record)
+{
+	static bool another;
+	const char *const fields[] = { "node", "policy", "tier", "pool" };
+	const json_t *required = json_object_get(record, "requirements");
+	struct buf page = BUF_INIT, text = BUF_INIT;
+	size_t i, unmet = json_array_size(json_object_get(record, "reasons"));
+	int rc;
+
+	if (another)
+		buf_addc(&page, '\n');
+	another = true;
+	for (i = 0; i < sizeof fields / sizeof *fields; i++) {
+		const char *value = json_string_value(json_object_get(record, fields[i]));
+
+		if (value)
+			add_field(&page, fields[i], value);
+	}
+	if (unmet)
+		buf_addf(&text, "no: %zu of %zu requirements %s not met", unmet,
+			json_array_size(required), unmet == 1 ? "is" : "are");
+	else
+		buf_adds(&text, "yes");
+	add_line(&page, "qualified", &text);
+	add_entries(&page, "Requirements", required);
+	add_entries(&page, "Recommended", json_object_get(record, "recommendations"));
+	rc = out_text(buf_text(&page), page.len);
+	buf_release(&page);
+	buf_release(&text);
+	return rc;
+}
+
 struct session {
 	struct policy policy;
 	bool all_qualified;
@@ -162,7 +255,7 @@ static int check_record(void *session, const struct record *r)
 		return -1;
 	record = evaluate(&s->policy, r->json, &qualified);
 	s->all_qualified = s->all_qualified && qualified;
-	rc = out_record(record);
+	rc = out_for_people() ? print_page(record) : out_record(record);
 	json_decref(record);
 	return rc;
 }
@@ -189,8 +282,6 @@ const struct command command_check = {
 	.details =
 		"Reads rnp.node records, writes one rnp.eligibility each. Exit status 1 when a node\n"
 		"does not qualify.",
-	.columns = "node,policy,qualified,tier,pool,reasons",
-	.card = true,
 	.opts = opts,
 	.run = run,
 };

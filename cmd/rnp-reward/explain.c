@@ -108,7 +108,7 @@ static int explain_needs(const struct epoch *e, size_t i)
 			continue;
 		buf_reset(&text);
 		buf_reset(&wanted);
-		policy_need_text(&wanted, &r->needs[k]);
+		policy_need_page(&wanted, &r->needs[k]);
 		if ((e->outcomes[i].unmet | e->outcomes[i].waived) >> k & 1) {
 			need_reason(&text, r, k, &e->usages[i]);
 			value = text.data + strlen(r->needs[k].name) + 2;

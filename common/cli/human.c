@@ -209,6 +209,8 @@ static bool add_measure(struct buf *out, const char *key, double v)
 		}
 	if (ends_with(key, "uusd") || strncmp(key, "uusd_per_", 9) == 0) {
 		human_usd(out, llround(v));
+	} else if (strcmp(key, "changes_a_day_ppm") == 0) {
+		add_3_digits(out, v / 1e6);
 	} else if (unit_is(key, "micronats")) {
 		buf_addf(out, "%.5g", v / 1e6);
 	} else if (unit_is(key, "ppm")) {
@@ -301,7 +303,35 @@ static void add_list(struct buf *out, const char *key, const json_t *v, int64_t 
 		buf_adds(out, "none");
 }
 
-static void add_object(struct buf *out, const json_t *v, int64_t now_ms)
+const char *human_key(const char *outer, const char *key)
+{
+	struct buf scratch = BUF_INIT;
+	const char *unit = add_measure(&scratch, key, 0) ||
+			!add_measure(&scratch, outer, 0) ?
+		key :
+		outer;
+
+	buf_release(&scratch);
+	return unit;
+}
+
+/* Formats a whole number beyond 2^53, which records hold as a text. */
+static bool add_big(struct buf *out, const char *key, const char *text)
+{
+	size_t digits = strspn(text, "0123456789");
+	char *end;
+	long long v;
+
+	if (!unit_is(key, "base_units") || !digits || digits > 18 || text[digits])
+		return false;
+	v = strtoll(text, &end, 10);
+	add_money(out, v, 8);
+	buf_adds(out, " RENDER");
+	return true;
+}
+
+static void add_object(struct buf *out, const char *outer, const json_t *v,
+	int64_t now_ms)
 {
 	const char *key;
 	json_t *item;
@@ -312,7 +342,7 @@ static void add_object(struct buf *out, const json_t *v, int64_t now_ms)
 		first = false;
 		human_heading(out, key);
 		buf_addc(out, ' ');
-		human_value(out, key, item, NULL, now_ms);
+		human_value(out, human_key(outer, key), item, NULL, now_ms);
 	}
 	if (first)
 		buf_adds(out, "none");
@@ -323,7 +353,7 @@ void human_value(struct buf *out, const char *key, const json_t *v, const char *
 {
 	switch (json_typeof(v)) {
 	case JSON_OBJECT:
-		add_object(out, v, now_ms);
+		add_object(out, key, v, now_ms);
 		break;
 	case JSON_ARRAY:
 		add_list(out, key, v, now_ms);
@@ -331,7 +361,7 @@ void human_value(struct buf *out, const char *key, const json_t *v, const char *
 	case JSON_STRING:
 		if (is_time(key))
 			add_time(out, json_string_value(v), now_ms);
-		else
+		else if (!add_big(out, key, json_string_value(v)))
 			add_text(out, json_string_value(v));
 		break;
 	case JSON_INTEGER:

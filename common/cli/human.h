@@ -14,9 +14,14 @@
  * dollars, _bytes GiB, _ppm percent, _base_units RENDER, _ns to _days a duration, at, from, to
  * and _at a time (relative to now_ms if it is within a week, else the date). unit, which may be
  * NULL, is the unit of its numbers according to a record's field "unit". Lists become "a, b",
- * shapes "768 x 12", objects "key value, key value". Control characters become spaces. */
+ * shapes "768 x 12", objects "key value, key value", whose numbers may have the unit of their
+ * object's name. Control characters become spaces. */
 void human_value(struct buf *out, const char *key, const json_t *v, const char *unit,
 	int64_t now_ms);
+
+/* Returns which name gives the unit of the field key of an object that is itself the field outer:
+ * key, or outer where only that names a unit ("day_uusd": {"mid": 1}). Borrowed. */
+const char *human_key(const char *outer, const char *key);
 
 /* Appends the heading of a field: its last name without the unit, "_" as a space;
  * "gpus.0.model" is "gpu model". */

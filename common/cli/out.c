@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
+#include "common/cli/cell.h"
 #include "common/cli/human.h"
 #include "common/cli/progress.h"
 #include "common/cli/table.h"
@@ -137,7 +138,7 @@ static bool shown(const char *key)
 	return strcmp(key, "kind") && strcmp(key, "v") && strcmp(key, "proof");
 }
 
-/* "gpus.0.model=GPU" */
+/* "gpus.0.model=GPU", "median|low|high=figure" */
 static void add_column(const char *spec, size_t len)
 {
 	const char *heading = memchr(spec, '=', len);
@@ -153,7 +154,7 @@ static void add_column(const char *spec, size_t len)
 		human_heading(&text, out.paths[out.ncolumns]);
 	out.headings[out.ncolumns] = buf_take(&text);
 	out.columns[out.ncolumns] = (struct table_column){ .number = true };
-	table_measure(&out.columns[out.ncolumns], out.headings[out.ncolumns]);
+	table_heading(&out.columns[out.ncolumns], out.headings[out.ncolumns]);
 	out.ncolumns++;
 }
 
@@ -176,46 +177,6 @@ static void choose_columns(const json_t *record)
 			add_column(key, strlen(key));
 }
 
-static const json_t *at_path(const json_t *v, const char *path)
-{
-	char key[64];
-
-	while (v && *path) {
-		size_t n = strcspn(path, ".");
-
-		if (n >= sizeof key)
-			return NULL;
-		memcpy(key, path, n);
-		key[n] = '\0';
-		v = json_is_array(v) ? json_array_get(v, (size_t)atoi(key)) :
-				       json_object_get(v, key);
-		path += n + (path[n] == '.');
-	}
-	return v;
-}
-
-static const char *last_name(const char *path)
-{
-	const char *dot = strrchr(path, '.');
-
-	return dot ? dot + 1 : path;
-}
-
-/* Returns the text of a cell, owned; NULL if the record has no such field. */
-static char *cell(const json_t *record, int i)
-{
-	const json_t *v = at_path(record, out.paths[i]);
-	struct buf text = BUF_INIT;
-
-	if (!v)
-		return NULL;
-	human_value(&text, last_name(out.paths[i]), v,
-		json_string_value(json_object_get(record, "unit")), out.now_ms);
-	if (!text.len)
-		buf_adds(&text, "");
-	return buf_take(&text);
-}
-
 static int put_buf(struct buf *text)
 {
 	int rc = out_text(buf_text(text), text->len);
@@ -230,7 +191,7 @@ static int print_row(const json_t *record)
 	struct buf text = BUF_INIT;
 
 	for (int i = 0; i < out.ncolumns; i++)
-		cells[i] = cell(record, i);
+		cells[i] = cell_text(record, out.paths[i], out.now_ms);
 	table_row(&text, out.columns, out.ncolumns, (const char *const *)cells, "", "");
 	for (int i = 0; i < out.ncolumns; i++)
 		free(cells[i]);
@@ -374,13 +335,12 @@ static int print_card(const json_t *record)
 static void measure(const json_t *record)
 {
 	for (int i = 0; i < out.ncolumns; i++) {
-		const json_t *v = at_path(record, out.paths[i]);
-		char *text = cell(record, i);
+		char *text = cell_text(record, out.paths[i], out.now_ms);
 
 		if (text)
 			table_measure(&out.columns[i], text);
 		free(text);
-		out.columns[i].number &= !v || json_is_number(v);
+		out.columns[i].number &= cell_is_number(record, out.paths[i]);
 	}
 }
 

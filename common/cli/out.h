@@ -13,8 +13,8 @@ struct out_form {
 	bool people; /* readable by people; else JSON Lines */
 	bool card;   /* a line per field, for commands with a single answer */
 	/* For a table: comma-separated paths into a record, each with its heading unless that
-	 * is the field's name: "node,gpus.0.model=GPU". NULL: the plain fields of the first
-	 * record. */
+	 * is the field's name: "node,gpus.0.model=GPU". "median|low|high=figure" shows a
+	 * figure with its interval. NULL: the plain fields of the first record. */
 	const char *columns;
 	bool colour;
 };

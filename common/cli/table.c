@@ -20,12 +20,24 @@ size_t table_width(const char *text)
 	return n;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+void table_heading(struct table_column *c, const char *text)
+{
+	c->width = larger(c->width, table_width(text));
+	for (size_t n = 0, i = 0; text[i]; i++) {
+		n = text[i] == ' ' ? 0 : n + !continues(text[i]);
+		c->needed = larger(c->needed, n);
+	}
+}
+
 void table_measure(struct table_column *c, const char *text)
 {
-	size_t n = table_width(text);
-
-	if (n > c->width)
-		c->width = n;
+	c->width = larger(c->width, table_width(text));
+	c->needed = larger(c->needed, table_width(text));
 }
 
 static size_t total_width(const struct table_column *columns, int n)
@@ -37,6 +49,23 @@ static size_t total_width(const struct table_column *columns, int n)
 	return sum;
 }
 
+/* Returns the widest column that may be narrower: one whose heading is wider than its cells, or
+ * one of texts; -1 if there is none. */
+static int widest_of(const struct table_column *columns, int n, bool headings)
+{
+	int widest = -1;
+
+	for (int i = 0; i < n; i++) {
+		const struct table_column *c = &columns[i];
+		bool may = headings ? c->width > c->needed :
+				      !c->number && c->width > NARROWEST;
+
+		if (may && (widest < 0 || c->width > columns[widest].width))
+			widest = i;
+	}
+	return widest;
+}
+
 bool table_fit(struct table_column *columns, int n, size_t width)
 {
 	struct table_column before[TABLE_COLUMNS_MAX];
@@ -45,12 +74,10 @@ bool table_fit(struct table_column *columns, int n, size_t width)
 		return true;
 	memcpy(before, columns, (size_t)n * sizeof *columns);
 	while (total_width(columns, n) > width) {
-		int widest = -1;
+		int widest = widest_of(columns, n, true);
 
-		for (int i = 0; i < n; i++)
-			if (!columns[i].number && columns[i].width > NARROWEST &&
-				(widest < 0 || columns[i].width > columns[widest].width))
-				widest = i;
+		if (widest < 0)
+			widest = widest_of(columns, n, false);
 		if (widest < 0) {
 			memcpy(columns, before, (size_t)n * sizeof *columns);
 			return false;

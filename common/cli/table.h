@@ -12,19 +12,21 @@
 #define TABLE_GAP         2 /* blanks between columns */
 
 struct table_column {
-	size_t width; /* characters; grows with table_measure */
-	bool number;  /* all cells so far are numbers: aligned right */
+	size_t width;  /* characters; grows with table_heading and table_measure */
+	size_t needed; /* those of the cells, and of the heading's longest word */
+	bool number;   /* all cells so far are numbers: aligned right */
 };
 
 /* Returns the number of characters of a UTF-8 text. */
 size_t table_width(const char *text);
 
-/* Widens c to fit a cell. */
+/* Widens c to fit its heading, which may be wrapped between words, or a cell. */
+void table_heading(struct table_column *c, const char *text);
 void table_measure(struct table_column *c, const char *text);
 
-/* Shrinks the widest text columns until all n fit into width characters. Returns false, and
- * leaves them as they were, if columns would become narrower than 12 characters: then cards are
- * better. width 0: no limit. */
+/* Shrinks the widest columns until all n fit into width characters: first headings are wrapped,
+ * then texts, never numbers. Returns false, and leaves them as they were, if texts would become
+ * narrower than 12 characters: then cards are better. width 0: no limit. */
 bool table_fit(struct table_column *columns, int n, size_t width);
 
 /* Appends one row; cells that are wider than their column continue in further lines of it. on,

@@ -128,7 +128,50 @@ bool policy_met_text(const struct policy *p, const struct policy_need *n,
 	return false;
 }
 
-void policy_need_text(struct buf *out, const struct policy_need *n)
+/* Appends v with a decimal prefix, exactly: "940.5 Mbit/s". */
+static void add_prefixed(struct buf *out, int64_t v, const char *unit)
+{
+	static const char *const prefixes[] = { "k", "M", "G", "T", "P" };
+	int64_t one = 1, rest;
+	int prefix = -1;
+
+	while (prefix < 4 && v / one >= 1000)
+		one *= 1000, prefix++;
+	buf_add_i64(out, v / one);
+	rest = v % one;
+	if (rest)
+		buf_addc(out, '.');
+	while (rest) {
+		one /= 10;
+		buf_addc(out, (char)('0' + rest / one));
+		rest %= one;
+	}
+	buf_addf(out, " %s%s", prefix < 0 ? "" : prefixes[prefix], unit);
+}
+
+void policy_amount_text(struct buf *out, int64_t v, const char *unit)
+{
+	if (unit && v >= 0 && (strcmp(unit, "bit/s") == 0 || strcmp(unit, "B") == 0)) {
+		add_prefixed(out, v, unit);
+	} else if (unit && v >= 0 && strcmp(unit, "ppm") == 0) {
+		buf_add_i64(out, v / 10000);
+		if (v % 10000) {
+			char digits[8];
+
+			snprintf(digits, sizeof digits, "%04d", (int)(v % 10000));
+			for (int end = 3; digits[end] == '0'; end--)
+				digits[end] = '\0';
+			buf_addf(out, ".%s", digits);
+		}
+		buf_adds(out, " %");
+	} else {
+		buf_add_i64(out, v);
+		if (unit)
+			buf_addf(out, " %s", unit);
+	}
+}
+
+static void add_need(struct buf *out, const struct policy_need *n, bool prefixes)
 {
 	const json_t *name;
 	size_t i;
@@ -139,10 +182,12 @@ void policy_need_text(struct buf *out, const struct policy_need *n)
 		return;
 	case POLICY_MORE_THAN:
 	case POLICY_MIN:
-		buf_addf(out, "%s %" PRId64,
-			n->op == POLICY_MIN ? "at least" : "more than", n->value);
-		if (n->unit)
-			buf_addf(out, " %s", n->unit);
+		buf_adds(out, n->op == POLICY_MIN ? "at least " : "more than ");
+		if (prefixes)
+			policy_amount_text(out, n->value, n->unit);
+		else
+			buf_addf(out, "%" PRId64 "%s%s", n->value, n->unit ? " " : "",
+				n->unit ? n->unit : "");
 		return;
 	case POLICY_ONE_OF:
 	case POLICY_IN_TABLES:
@@ -152,6 +197,16 @@ void policy_need_text(struct buf *out, const struct policy_need *n)
 			buf_addf(out, "%s %s", i ? "," : "", json_string_value(name));
 		return;
 	}
+}
+
+void policy_need_text(struct buf *out, const struct policy_need *n)
+{
+	add_need(out, n, false);
+}
+
+void policy_need_page(struct buf *out, const struct policy_need *n)
+{
+	add_need(out, n, true);
 }
 
 static int seal(struct policy *p, const char *where)
@@ -258,9 +313,9 @@ static void no_such_policy(const char *name)
 		if (n >= 0)
 			free(found);
 	}
-	err_set(EX_NOINPUT, "there is no policy '%.64s'%s", name,
+	err_set(EX_USAGE, "there is no policy '%.64s'%s", name,
 		suggest_text(&near, words, sizeof words));
-	if (names.len)
+	if (names.len && !near.best[0])
 		err_hint("policies: %s; or the path of a file", names.data);
 	buf_release(&dir);
 	buf_release(&names);

@@ -66,9 +66,15 @@ bool policy_met_i64(const struct policy_need *n, int64_t value);
 bool policy_met_text(const struct policy *p, const struct policy_need *n,
 	const char *text);
 
-/* Appends for people what a requirement asks for: "more than 100000000 bit/s". */
+/* Appends what a requirement asks for, as sealed records say it: "more than 100000000 bit/s"; and
+ * for people: "more than 100 Mbit/s". */
 struct buf;
 void policy_need_text(struct buf *out, const struct policy_need *n);
+void policy_need_page(struct buf *out, const struct policy_need *n);
+
+/* Appends an amount for people, exactly: bit/s and B with a decimal prefix ("940.5 Mbit/s"), ppm
+ * as percent. unit may be NULL. */
+void policy_amount_text(struct buf *out, int64_t v, const char *unit);
 
 /* Returns P = b^4 t^3 m^2 c of RNP-004, or the product of the powers that the policy's "score"
  * names, in millionths, rounded down; saturates at 10^15. readings is an object of whole numbers,

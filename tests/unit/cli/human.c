@@ -73,6 +73,14 @@ int main(void)
 	shows("a, b", "reasons", "[\"a\",\"b\"]", NULL);
 	shows("model X, memory 1 GiB", "gpu",
 		"{\"model\":\"X\",\"memory_bytes\":1073741824}", NULL);
+	/* what an object's name says of its numbers; whole numbers that are texts */
+	shows("low $0.50, mid $1.00, known yes", "day_uusd",
+		"{\"low\":500000,\"mid\":1000000,\"known\":true}", NULL);
+	shows("up 2 min, n 7", "day_uusd_left", "{\"up_s\":120,\"n\":7}", NULL);
+	shows("106613615.40 RENDER", "left_base_units", "\"10661361540000000\"", NULL);
+	shows("99999999999999999999", "left_base_units", "\"99999999999999999999\"",
+		NULL);
+	shows("3.56", "changes_a_day_ppm", "3560000", NULL);
 	shows("a b", "text", "\"a\\tb\"", NULL);
 	heads("gpu model", "gpus.0.model");
 	heads("gpu memory", "gpus.0.memory_bytes");

@@ -5,7 +5,9 @@
 
 static void check_rows(void)
 {
-	struct table_column columns[] = { { 4, false }, { 3, true }, { 30, false } };
+	struct table_column columns[] = { { .width = 4, .needed = 4 },
+		{ .width = 3, .needed = 3, .number = true },
+		{ .width = 30, .needed = 30 } };
 	const char *row[] = { "name", "7", "a text that has many words in it" };
 	struct buf out = BUF_INIT;
 
@@ -21,9 +23,35 @@ static void check_rows(void)
 	table_row(&out, columns, 3, row, "<", ">");
 	CHECK_TEXT("<abcd    ->\n<efgh>\n<i>\n", buf_text(&out));
 	/* there is no room for columns of twelve: cards are better, and nothing has changed */
-	columns[0].width = 40;
+	columns[0].width = columns[0].needed = 40;
 	CHECK(!table_fit(columns, 3, 20) && columns[0].width == 40 &&
 		columns[2].width == 16);
+	buf_release(&out);
+}
+
+/* Headings are wrapped before texts are, to their longest word, and never closer than the cells. */
+static void check_headings(void)
+{
+	struct table_column columns[] = { { .number = true }, { .number = true }, { 0 } };
+	const char *headings[] = { "changes a day", "p99", "why" };
+	const char *row[] = { "3.56", "12 h 57 min", "a text of some words" };
+	struct buf out = BUF_INIT;
+
+	for (int i = 0; i < 3; i++) {
+		table_heading(&columns[i], headings[i]);
+		table_measure(&columns[i], row[i]);
+	}
+	CHECK(table_fit(columns, 3, 42));
+	CHECK(columns[0].width == 7 && columns[1].width == 11 && columns[2].width == 20);
+	CHECK(table_fit(columns, 3, 36));
+	CHECK(columns[0].width == 7 && columns[1].width == 11 && columns[2].width == 14);
+	table_row(&out, columns, 3, headings, "", "");
+	table_row(&out, columns, 3, row, "", "");
+	CHECK_TEXT("changes          p99  why\n"
+		   "  a day\n"
+		   "   3.56  12 h 57 min  a text of some\n"
+		   "                      words\n",
+		buf_text(&out));
 	buf_release(&out);
 }
 
@@ -47,6 +75,7 @@ int main(void)
 {
 	CHECK(table_width("\303\251a") == 2);
 	check_rows();
+	check_headings();
 	check_cards();
 	TEST_END();
 }

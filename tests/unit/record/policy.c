@@ -33,7 +33,7 @@ static void check_all_load(void)
 		CHECK_I64(64, (int64_t)strlen(p.sha256));
 		policy_release(&p);
 	}
-	CHECK_FAILS(EX_NOINPUT, policy_load(&p, "rnp-999"));
+	CHECK_FAILS(EX_USAGE, policy_load(&p, "rnp-999"));
 	CHECK_FAILS(EX_NOINPUT, policy_load(&p, "./nowhere.json"));
 	CHECK_FAILS(EX_NOINPUT, policy_load(&p, "../policies/rnp-021"));
 }
