@@ -91,6 +91,8 @@ questions() {
 	[ "$(metric requests_total)" = 26 ]
 	rnp-serve bench -v --url "$url" --requests 4 --words 4 --shared 60 --tokens 2 >/dev/null 2>said
 	grep -Eq ' [1-9][0-9]* of them cached' said
+	printf 'one\n{"prompt":7}\n' >spoilt # also when it is the last that is needed
+	refused 65 "spoilt:2" rnp-serve bench --url "$url" --prompts spoilt --requests 2
 	refused 69 "" rnp-serve bench --url http://127.0.0.1:1 --model x --requests 2
 	refused 1 "nothing" rnp-serve bench --url "$url" --model nothing --requests 2
 }

@@ -194,17 +194,17 @@ static int read_prompts(struct load *l)
 	struct lines lines;
 	int64_t i = 0, have;
 	size_t len;
-	int rc;
+	int rc = 0;
 
 	lines_open(&lines, files, 1, PROMPT_MAX);
 	while (i < l->count && (rc = lines_next(&lines, &line, &len)) > 0)
 		if ((rc = read_line(&l->shots[i++], line, len, lines_where(&lines))) < 0)
 			break;
 	lines_close(&lines);
-	if (i == l->count)
-		return 0;
 	if (rc < 0)
 		return -1;
+	if (i == l->count)
+		return 0;
 	if (!i)
 		return err_set(EX_DATAERR, "'%s' has no prompts", prompts_path);
 	for (have = i; i < l->count; i++) { /* repeats the prompts */

@@ -207,6 +207,7 @@ static int client(int port)
 	return rc ? rc : upload(port);
 }
 
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 static int64_t peak_bytes(void)
 {
 	char line[200];
@@ -220,6 +221,7 @@ static int64_t peak_bytes(void)
 		fclose(f);
 	return kb * 1024;
 }
+#endif
 
 static void check_memory(void)
 {

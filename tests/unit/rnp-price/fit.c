@@ -177,7 +177,7 @@ static void check_alike(void)
 	o.gpu = q.model;
 	o.uusd_per_gpu_hour = 400000;
 	for (int i = 0; i < 8; i++) {
-		char id[8];
+		char id[12];
 
 		snprintf(id, sizeof id, "%d", i);
 		o.id = id;
