@@ -262,6 +262,34 @@ teardown() { stop_serve; }
 	refused 64 "listen" rnp-serve run --model "$DIR/model" --listen nonsense
 }
 
+@test "run: a draft model changes no text, and takes fewer steps where it is right" {
+	local kind i
+	rnp-train init --preset nano --tokenizer "$DIR/tok" --seed 9 --out "$BATS_TEST_TMPDIR/other"
+	for kind in none same other; do
+		case $kind in
+		none) start_serve ;;
+		same) start_serve --draft "$DIR/model" ;;
+		other) start_serve --draft "chat=$BATS_TEST_TMPDIR/other" ;;
+		esac
+		for i in 1 2 3; do
+			post /v1/completions "{\"prompt\":\"This program is number $i\",\"max_tokens\":40,\"seed\":$i,\"temperature\":1,\"logit_bias\":{\"399\":-100}}" |
+				jq -r '.choices[0].text'
+		done >"texts.$kind"
+		metric steps_total >"steps.$kind"
+		cp plan "plan.$kind"
+		stop_serve
+	done
+	cmp texts.none texts.same
+	cmp texts.none texts.other
+	(( $(cat steps.same) * 2 < $(cat steps.none) ))
+	jq -e '.draft_bytes > 0 and .total_bytes == .draft_bytes + .weights_bytes + .tables_bytes + .cache_bytes + .work_bytes' plan.same
+	jq -e 'has("draft_bytes") | not' plan.none
+	rnp-train tokenize --vocab 300 --out "$BATS_TEST_TMPDIR/tok300" /usr/share/common-licenses/GPL-3 >/dev/null
+	rnp-train init --preset nano --tokenizer "$BATS_TEST_TMPDIR/tok300" --out "$BATS_TEST_TMPDIR/foreign"
+	refused 65 "has other tokens" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --draft "$BATS_TEST_TMPDIR/foreign"
+	refused 66 "nowhere" rnp-serve run --model "$DIR/model" --listen 127.0.0.1:0 --draft nowhere
+}
+
 @test "run: speculation takes fewer steps where text repeats, and changes no text" {
 	start_serve
 	local ask='"messages":[{"role":"user","content":"Say it"}],"max_tokens":60,"seed":3,"temperature":0.5' the before

@@ -17,7 +17,7 @@
 #define STREAMS_DEFAULT 16
 #define QUEUE_DEFAULT   128
 
-static struct opt_list models, adapters;
+static struct opt_list models, adapters, drafts;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
 static const char *tokenizer, *device, *chat_template, *cache_type;
@@ -40,6 +40,11 @@ static const struct opt opts[] = {
 		.to = &adapters,
 		.metavar = "[MODEL/]NAME=DIR",
 		.help = "a LoRA adapter of a model, of the first without MODEL; several" },
+	{ .name = "draft",
+		.kind = OPT_LIST,
+		.to = &drafts,
+		.metavar = "[MODEL=]M",
+		.help = "a small model with the same tokens, which proposes them" },
 	{ .name = "listen",
 		.kind = OPT_TEXT,
 		.to = &listen_on,
@@ -160,6 +165,16 @@ static int check_name(struct server *s, const char *name)
 	return found < 2 ? 0 : err_set(EX_USAGE, "'%s' is named twice", name);
 }
 
+/* Finds the model that the first n bytes of an option name. */
+static struct served *find_model(struct server *s, const char *option, size_t n)
+{
+	for (uint32_t i = 0; i < s->models.count; i++)
+		if (strlen(s->models.at[i].name) == n &&
+			strncmp(s->models.at[i].name, option, n) == 0)
+			return &s->models.at[i];
+	return NULL;
+}
+
 /* Takes "[MODEL/]NAME=DIR". */
 static int name_adapter(struct server *s, const char *option)
 {
@@ -171,12 +186,7 @@ static int name_adapter(struct server *s, const char *option)
 	slash = memchr(option, '/', (size_t)(equals - option));
 	if (slash) {
 		name = slash + 1;
-		m = NULL;
-		for (uint32_t i = 0; i < s->models.count && !m; i++)
-			if (strlen(s->models.at[i].name) == (size_t)(slash - option) &&
-				strncmp(s->models.at[i].name, option,
-					(size_t)(slash - option)) == 0)
-				m = &s->models.at[i];
+		m = find_model(s, option, (size_t)(slash - option));
 		if (!m)
 			return err_set(EX_USAGE, "--lora: there is no model '%.*s'",
 				(int)(slash - option), option);
@@ -184,6 +194,24 @@ static int name_adapter(struct server *s, const char *option)
 	if (served_adapt(m, name, (size_t)(equals - name), equals + 1) < 0)
 		return -1;
 	return check_name(s, m->adapters[m->adapter_count - 1].name);
+}
+
+/* Takes "[MODEL=]M"; a path may have an equals sign, too. */
+static int name_draft(struct server *s, const char *option)
+{
+	const char *equals = strchr(option, '='), *path = option;
+	struct served *m = NULL;
+
+	if (equals)
+		m = find_model(s, option, (size_t)(equals - option));
+	if (m)
+		path = equals + 1;
+	else
+		m = &s->models.at[0];
+	if (m->draft_path)
+		return err_set(EX_USAGE, "--draft: '%s' has two", m->name);
+	m->draft_path = xstrdup(path);
+	return 0;
 }
 
 /* Loads a model for the first time, so that a bad file is told at the start; it may be unloaded
@@ -226,6 +254,9 @@ static int open_models(struct server *s)
 	}
 	for (int i = 0; i < adapters.n; i++)
 		if (name_adapter(s, adapters.items[i]) < 0)
+			return -1;
+	for (int i = 0; i < drafts.n; i++)
+		if (name_draft(s, drafts.items[i]) < 0)
 			return -1;
 	for (uint32_t i = 0; i < s->models.count; i++)
 		if (open_model(s, &s->models.at[i]) < 0)
@@ -327,6 +358,7 @@ static int run(int n, char **args)
 	keys_release(&s.keys);
 	opt_list_release(&models);
 	opt_list_release(&adapters);
+	opt_list_release(&drafts);
 	opt_list_release(&hosts);
 	opt_list_release(&origins);
 	return rc < 0 ? err_report() : EX_OK;

@@ -75,6 +75,61 @@ static int load_adapters(struct served *m)
 	return 0;
 }
 
+/* Whether the tokens of two models are the same, one by one. */
+static bool same_tokens(const struct lm_token *a, const struct lm_token *b)
+{
+	struct buf x = BUF_INIT, y = BUF_INIT;
+	uint32_t n = lm_token_count(a);
+	bool same = n == lm_token_count(b);
+
+	for (uint32_t id = 0; id < n && same; id++) {
+		buf_reset(&x);
+		buf_reset(&y);
+		lm_token_piece(a, &x, id, false, true);
+		lm_token_piece(b, &y, id, false, true);
+		same = x.len == y.len && memcmp(buf_text(&x), buf_text(&y), x.len) == 0;
+	}
+	buf_release(&x);
+	buf_release(&y);
+	return same;
+}
+
+/* Loads the draft model, which must have the model's tokens, on the model's device. */
+static int load_draft(struct served *m, const struct served_options *o)
+{
+	const struct lm_config *c = model_file_config(m->l.model_file), *small;
+	struct lm_token *token = NULL;
+	const char *path;
+	int rc = -1;
+
+	if (!m->draft_path)
+		return 0;
+	if (model_file_open(&m->draft_file, m->draft_path) < 0)
+		return -1;
+	small = model_file_config(m->draft_file);
+	path = model_file_tokenizer(m->draft_file);
+	if (!path)
+		path = o->tokenizer;
+	if (path && lm_token_open(&token, path, small->vocab) < 0)
+		return -1;
+	if (small->vocab != c->vocab || !token || !same_tokens(token, m->l.token))
+		err_set(EX_DATAERR, "--draft: '%s' has other tokens than '%s'",
+			m->draft_path, m->path);
+	else
+		rc = lm_weights_open(&m->draft, &m->l.d, m->draft_file);
+	lm_token_close(token);
+	return rc;
+}
+
+static void unload_draft(struct served *m)
+{
+	lm_weights_close(m->draft);
+	m->draft = NULL;
+	model_file_close(m->draft_file);
+	m->draft_file = NULL;
+	m->draft_bytes = 0;
+}
+
 static void find_ends(struct served *m)
 {
 	uint32_t vocab = model_file_config(m->l.model_file)->vocab;
@@ -120,21 +175,33 @@ static int size_cache(struct served *m, const struct served_options *o)
 	return 0;
 }
 
+/* Adds the sizes of a model's tensors: matrices as in the file, vectors as f32. */
+static void count_tensors(const struct model_file *f, uint64_t *matrices,
+	uint64_t *vectors)
+{
+	for (uint32_t i = 0; i < lm_layout_count(model_file_config(f)); i++) {
+		const struct lm_tensor *t = model_file_tensor(f, i);
+
+		if (t->dims == 1)
+			*vectors += 4 * t->count;
+		else
+			*matrices += t->bytes;
+	}
+}
+
 static void count_bytes(struct served *m)
 {
 	const struct lm_config *c = model_file_config(m->l.model_file);
 	uint64_t rope;
 
-	for (uint32_t i = 0; i < lm_layout_count(c); i++) {
-		const struct lm_tensor *t = model_file_tensor(m->l.model_file, i);
-
-		if (t->dims == 1)
-			m->tables_bytes += 4 * t->count;
-		else
-			m->weights_bytes += t->bytes;
-	}
+	count_tensors(m->l.model_file, &m->weights_bytes, &m->tables_bytes);
 	lm_engine_bytes(c, &m->limits, &m->cache_bytes, &rope, &m->work_bytes);
 	m->tables_bytes += rope;
+	if (!m->draft)
+		return;
+	count_tensors(m->draft_file, &m->draft_bytes, &m->draft_bytes);
+	m->draft_bytes += lm_engine_draft_bytes(model_file_config(m->draft_file),
+		&m->limits);
 }
 
 /* A model without a template only continues text; one with an invalid template is not
@@ -151,8 +218,8 @@ static int open_chat(struct served *m, const char *template)
 
 uint64_t served_bytes(const struct served *m)
 {
-	return m->weights_bytes + m->adapters_bytes + m->tables_bytes + m->cache_bytes +
-		m->work_bytes;
+	return m->weights_bytes + m->adapters_bytes + m->draft_bytes + m->tables_bytes +
+		m->cache_bytes + m->work_bytes;
 }
 
 static int check_room(const struct served *m, const struct served_options *o)
@@ -173,7 +240,7 @@ static int load(struct served *m, const struct served_options *o)
 	uint32_t context;
 
 	if (loaded_open(&m->l, m->path, o->tokenizer, o->device) < 0 ||
-		load_adapters(m) < 0)
+		load_adapters(m) < 0 || load_draft(m, o) < 0)
 		return -1;
 	m->available_bytes = available(m);
 	m->pools_mean = o->pools_mean;
@@ -198,7 +265,8 @@ static int load(struct served *m, const struct served_options *o)
 		.step_ns = STEP_NS,
 		.ends = m->ends,
 		.ends_count = m->ends_count,
-		.outbox = o->outbox };
+		.outbox = o->outbox,
+		.draft = m->draft };
 	return lm_service_open(&m->service, m->l.weights, &config);
 }
 
@@ -250,6 +318,7 @@ void served_unload(struct served *m)
 	m->chat = NULL;
 	lm_vocabulary_free(m->vocabulary);
 	m->vocabulary = NULL;
+	unload_draft(m);
 	loaded_release(&m->l);
 	m->l = (struct loaded)LOADED_INIT;
 	free(m->ends);
@@ -270,6 +339,7 @@ void served_release(struct served *m)
 		free(a->dir);
 	}
 	free(m->adapters);
+	free(m->draft_path);
 	free(m->name);
 	free(m->path);
 	*m = (struct served){ .l = LOADED_INIT };
@@ -326,6 +396,8 @@ json_t *served_plan(const struct served *m)
 	json_set_i64(r, "weights_bytes", (int64_t)m->weights_bytes);
 	if (m->adapter_count)
 		json_set_i64(r, "adapters_bytes", (int64_t)m->adapters_bytes);
+	if (m->draft)
+		json_set_i64(r, "draft_bytes", (int64_t)m->draft_bytes);
 	json_set_i64(r, "tables_bytes", (int64_t)m->tables_bytes);
 	json_set_i64(r, "cache_bytes", (int64_t)m->cache_bytes);
 	json_set_i64(r, "work_bytes", (int64_t)m->work_bytes);

@@ -37,6 +37,7 @@ struct served {
 	char *name, *path;
 	struct served_adapter *adapters;
 	uint32_t adapter_count;
+	char *draft_path; /* of a small model that proposes tokens; NULL: none */
 	/* models.h */
 	enum served_state state;
 	uint32_t users; /* requests that use it now */
@@ -47,6 +48,8 @@ struct served {
 	struct lm_service_counts past; /* counted before it was unloaded */
 	/* the rest is valid while it is loaded */
 	struct loaded l;
+	struct model_file *draft_file;
+	struct lm_weights *draft;
 	struct lm_service *service;
 	uint32_t context; /* positions of a text */
 	bool pools_mean;
@@ -58,7 +61,7 @@ struct served {
 	struct lm_vocabulary *vocabulary; /* for masks; NULL until first used */
 	/* memory that it uses */
 	uint64_t weights_bytes, cache_bytes, tables_bytes, work_bytes, available_bytes;
-	uint64_t adapters_bytes;
+	uint64_t adapters_bytes, draft_bytes;
 	struct lm_engine_limits limits;
 };
 

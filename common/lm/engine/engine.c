@@ -26,6 +26,9 @@ struct lm_engine {
 	struct lm_cache *cache;
 	struct lm_forward *forward;
 	struct lm_prefix *prefix;
+	struct lm_draft *draft;       /* NULL: none */
+	struct lm_draft_text *drafts; /* [streams] */
+	struct lm_answer **drafting;  /* [streams] */
 	struct lm_engine_limits limits;
 	uint32_t *ends, ends_count;
 	lm_event_fn event;
@@ -67,6 +70,33 @@ void lm_engine_bytes(const struct lm_config *c, const struct lm_engine_limits *l
 	lm_forward_bytes(c, &l, tables, work);
 }
 
+static struct lm_draft_limits draft_limits(const struct lm_config *c,
+	const struct lm_engine_limits *l)
+{
+	return (struct lm_draft_limits){ .pages = l->pages,
+		.texts = l->streams,
+		.rows = l->rows,
+		.context = l->context < c->context ? l->context : c->context,
+		.cache = l->cache };
+}
+
+uint64_t lm_engine_draft_bytes(const struct lm_config *draft,
+	const struct lm_engine_limits *limits)
+{
+	struct lm_draft_limits l = draft_limits(draft, limits);
+
+	return lm_draft_bytes(draft, &l);
+}
+
+int lm_engine_draft(struct lm_engine *e, const struct lm_weights *w)
+{
+	struct lm_draft_limits l = draft_limits(lm_weights_config(w), &e->limits);
+
+	e->drafts = xcalloc(l.texts, sizeof *e->drafts);
+	e->drafting = xcalloc(l.texts, sizeof *e->drafting);
+	return lm_draft_open(&e->draft, w, &l);
+}
+
 int lm_engine_open(struct lm_engine **out, const struct lm_weights *w,
 	const struct lm_engine_limits *limits, const uint32_t *ends, uint32_t ends_count,
 	lm_event_fn event, void *arg)
@@ -104,10 +134,15 @@ void lm_engine_close(struct lm_engine *e)
 		return;
 	for (uint32_t i = 0; i < e->running_count; i++) {
 		lm_sequence_release(&e->running[i]->sequence, e->cache);
+		if (e->draft)
+			lm_draft_forget(e->draft, &e->running[i]->drafted);
 		lm_history_release(&e->running[i]->history);
 	}
 	for (struct lm_answer *a = e->waiting; a; a = a->next)
 		lm_history_release(&a->history);
+	lm_draft_close(e->draft);
+	free(e->drafts);
+	free(e->drafting);
 	lm_prefix_close(e->prefix);
 	lm_forward_close(e->forward);
 	lm_cache_close(e->cache);
@@ -201,6 +236,8 @@ static void leave(struct lm_engine *e, struct lm_answer *a)
 	memmove(e->running + i, e->running + i + 1,
 		(e->running_count - i) * sizeof *e->running);
 	release_pages(e, a);
+	if (e->draft)
+		lm_draft_forget(e->draft, &a->drafted);
 }
 
 static void tell(struct lm_engine *e, struct lm_answer *a, int64_t token,
@@ -459,11 +496,11 @@ static bool is_prompt(const struct lm_answer *a)
 	return a->known - a->sequence.length > 1;
 }
 
-/* Proposes tokens after the next one, if recent proposals were right and pages are free. */
-static void guess(struct lm_engine *e, struct lm_answer *a)
+/* Returns how many tokens may be proposed after the next one: as many as paid off lately. */
+static uint32_t guesses_max(struct lm_engine *e, struct lm_answer *a)
 {
 	uint32_t max = a->speculation, left = a->tokens_max - a->generated - 1;
-	uint32_t room = e->limits.context - a->known, n;
+	uint32_t room = e->limits.context - a->known;
 
 	if (max > SPECULATED_ROWS / e->running_count)
 		max = SPECULATED_ROWS / e->running_count;
@@ -472,21 +509,57 @@ static void guess(struct lm_engine *e, struct lm_answer *a)
 	if (max >= room)
 		max = room - 1;
 	if (!a->speculate || !max)
-		return;
+		return 0;
 	if (a->pause) {
 		a->pause--;
-		return;
+		return 0;
 	}
 	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
 		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
-	n = lm_guess(a->tokens + a->known, max, a->tokens, a->known, a->prompt,
-		a->prediction, a->prediction_count);
+	return max;
+}
+
+/* Takes n proposals, which stand behind the text, if pages are free. */
+static void take_guesses(struct lm_engine *e, struct lm_answer *a, uint32_t n)
+{
 	if (n && !grow(e, a, 1 + n)) {
 		err_clear();
 		return;
 	}
 	a->guesses = n;
 	a->take += n;
+}
+
+/* Proposes tokens from the text itself, else asks the draft model for them, if there is one. */
+static void guess(struct lm_engine *e, struct lm_answer *a, uint32_t *drafting)
+{
+	uint32_t max = guesses_max(e, a), n;
+
+	if (!max)
+		return;
+	n = lm_guess(a->tokens + a->known, max, a->tokens, a->known, a->prompt,
+		a->prediction, a->prediction_count);
+	if (n || !e->draft) {
+		take_guesses(e, a, n);
+		return;
+	}
+	e->drafts[*drafting] = (struct lm_draft_text){ .sequence = &a->drafted,
+		.tokens = a->tokens,
+		.known = a->known,
+		.sampling = &a->sampling,
+		.wanted = max,
+		.out = a->tokens + a->known };
+	e->drafting[(*drafting)++] = a;
+}
+
+/* Lets the draft model propose for n answers together. Without it they go on as well. */
+static void draft(struct lm_engine *e, uint32_t n)
+{
+	if (lm_draft_propose(e->draft, e->drafts, n) < 0)
+		err_clear();
+	for (uint32_t i = 0; i < n; i++)
+		if (e->drafts[i].count)
+			take_guesses(e, e->drafting[i], e->drafts[i].count);
 }
 
 /* Adapts the number of tokens to propose next to how many of these were right. */
@@ -513,6 +586,8 @@ static void learn(struct lm_engine *e, struct lm_answer *a)
 /* Adds the rows of answers whose prompts are complete. */
 static void plan_next_tokens(struct lm_engine *e)
 {
+	uint32_t drafting = 0;
+
 	for (uint32_t i = 0; i < e->running_count;) {
 		struct lm_answer *a = e->running[i];
 
@@ -525,9 +600,11 @@ static void plan_next_tokens(struct lm_engine *e)
 		if (!make_room(e, a, 1))
 			continue; /* i is now another answer, or the end */
 		a->take = 1;
-		guess(e, a);
+		guess(e, a, &drafting);
 		i++;
 	}
+	if (drafting)
+		draft(e, drafting);
 }
 
 /* Whether an older answer computes the same page in this step; if so, this one waits for it. */

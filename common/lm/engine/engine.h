@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "common/lm/engine/draft.h"
 #include "common/lm/engine/prefix.h"
 #include "common/lm/infer/forward.h"
 #include "common/lm/infer/sample.h"
@@ -69,7 +70,7 @@ struct lm_answer {
 
 	/* Private to the engine. */
 	struct lm_answer *next;
-	struct lm_sequence sequence;
+	struct lm_sequence sequence, drafted; /* drafted: of the draft model's cache */
 	struct lm_history history;
 	uint32_t known;  /* number of tokens so far: prompt and answer */
 	uint32_t hashed; /* pages of the sequence that hash covers */
@@ -121,6 +122,14 @@ void lm_engine_bytes(const struct lm_config *c, const struct lm_engine_limits *l
 int lm_engine_open(struct lm_engine **out, const struct lm_weights *w,
 	const struct lm_engine_limits *limits, const uint32_t *ends, uint32_t ends_count,
 	lm_event_fn event, void *arg);
+
+/* Lets a model of the same vocabulary propose tokens where the text itself suggests none. w is
+ * borrowed until close. Call it before the first answer. Returns 0, or -1 with err_set(). */
+int lm_engine_draft(struct lm_engine *e, const struct lm_weights *w);
+
+/* Computes the bytes that lm_engine_draft takes besides the weights. */
+uint64_t lm_engine_draft_bytes(const struct lm_config *draft,
+	const struct lm_engine_limits *limits);
 void lm_engine_close(
 	struct lm_engine *e); /* NULL is fine; unfinished answers get no event */
 

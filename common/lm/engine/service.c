@@ -239,7 +239,9 @@ int lm_service_open(struct lm_service **out, const struct lm_weights *w,
 	if (config->step_ns && s->budget > BUDGET_FIRST)
 		s->budget = BUDGET_FIRST;
 	if (lm_engine_open(&s->engine, w, &config->limits, config->ends,
-		    config->ends_count, hear, s) < 0) {
+		    config->ends_count, hear, s) < 0 ||
+		(config->draft && lm_engine_draft(s->engine, config->draft) < 0)) {
+		lm_engine_close(s->engine);
 		free(s);
 		return -1;
 	}

@@ -44,7 +44,8 @@ struct lm_service_config {
 	int64_t step_ns; /* if a step takes longer, pieces of prompts get smaller; 0: never */
 	const uint32_t *ends; /* ids that end a text */
 	uint32_t ends_count;
-	struct lm_outbox *outbox; /* borrowed until close */
+	struct lm_outbox *outbox;       /* borrowed until close */
+	const struct lm_weights *draft; /* as for lm_engine_draft; NULL: none */
 };
 
 /* Opens an engine and starts its thread. w is borrowed until close. Returns 0 and *out, or -1

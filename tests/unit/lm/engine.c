@@ -377,6 +377,45 @@ static void speculation(void)
 	lm_engine_close(e);
 }
 
+/* The same for proposals of a draft model: of one that is always right, the model itself, and of one
+ * that hardly ever is; alone, and with so few pages that answers are preempted. */
+static void drafts(void)
+{
+	struct model_file *other = NULL;
+	struct lm_weights *wrong = NULL;
+	static struct asked q[TEXTS];
+
+	CHECK(model_file_make(&other, NULL, model_file_config(model), LM_F32, 5) == 0);
+	CHECK(lm_weights_open(&wrong, &dev, other) == 0);
+	for (int kind = 0; kind < 4; kind++) {
+		bool right = kind % 2 == 0, crowded = kind >= 2;
+		struct lm_engine *e = open_engine(crowded ? 24 : 200, crowded ? 8 : 1,
+			24);
+		struct lm_engine_counts c;
+
+		CHECK(lm_engine_draft(e, right ? weights : wrong) == 0);
+		for (int i = 0; i < TEXTS; i++) {
+			ask(&q[i], &texts[i]);
+			q[i].a.speculate = true;
+			lm_engine_submit(e, &q[i].a);
+		}
+		run_all(e);
+		for (int i = 0; i < TEXTS; i++)
+			check_answer(&q[i]);
+		c = counts_of(e);
+		CHECK(c.proposed > 0 && (c.preempted > 0) == crowded);
+		if (right && !crowded) {
+			CHECK(c.accepted * 10 >= c.proposed * 8);
+			CHECK(c.steps < c.generated);
+		}
+		if (!right) /* but what look-up proposed */
+			CHECK(c.accepted * 2 < c.proposed);
+		lm_engine_close(e);
+	}
+	lm_weights_close(wrong);
+	model_file_close(other);
+}
+
 /* Look-up finds the continuation of the last tokens, the latest occurrence first. */
 static void guesses(void)
 {
@@ -488,6 +527,7 @@ int main(void)
 	random_requests();
 	guesses();
 	speculation();
+	drafts();
 	speculate = true;
 	among_others(400, 4, 64, false);
 	among_others(24, 8, 64, true);

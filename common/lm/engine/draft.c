@@ -1,0 +1,171 @@
+/* draft.c - passes of a draft model: over what it has not read yet, then over its own proposals. */
+#include "common/lm/engine/draft.h"
+
+#include <stdlib.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+struct lm_draft {
+	struct lm_cache *cache;
+	struct lm_forward *forward;
+	struct lm_draft_limits limits;
+	uint32_t vocab;
+	struct lm_row *rows;
+	struct lm_draft_text **of; /* the text of each row */
+	uint32_t row_count, rows_max;
+	struct lm_scratch scratch;
+};
+
+static struct lm_forward_limits forward_limits(const struct lm_draft_limits *l)
+{
+	return (struct lm_forward_limits){ .rows = l->rows + l->texts,
+		.sequences = l->texts,
+		.context = l->context };
+}
+
+uint64_t lm_draft_bytes(const struct lm_config *c, const struct lm_draft_limits *limits)
+{
+	struct lm_forward_limits l = forward_limits(limits);
+	uint64_t tables, work;
+
+	lm_forward_bytes(c, &l, &tables, &work);
+	return lm_cache_page_bytes(c, limits->cache) * limits->pages + tables + work;
+}
+
+int lm_draft_open(struct lm_draft **out, const struct lm_weights *w,
+	const struct lm_draft_limits *limits)
+{
+	struct lm_forward_limits l = forward_limits(limits);
+	struct lm_draft *d = xcalloc(1, sizeof *d);
+
+	*out = NULL;
+	d->limits = *limits;
+	d->vocab = lm_weights_config(w)->vocab;
+	d->rows_max = l.rows;
+	d->rows = xcalloc(l.rows, sizeof *d->rows);
+	d->of = xcalloc(l.rows, sizeof *d->of);
+	if (lm_cache_open(&d->cache, w, limits->pages, limits->cache) < 0 ||
+		lm_forward_open(&d->forward, w, d->cache, &l) < 0) {
+		lm_draft_close(d);
+		return -1;
+	}
+	*out = d;
+	return 0;
+}
+
+void lm_draft_close(struct lm_draft *d)
+{
+	if (!d)
+		return;
+	lm_forward_close(d->forward);
+	lm_cache_close(d->cache);
+	lm_scratch_release(&d->scratch);
+	free(d->rows);
+	free(d->of);
+	free(d);
+}
+
+void lm_draft_forget(struct lm_draft *d, struct lm_sequence *s)
+{
+	lm_sequence_release(s, d->cache);
+}
+
+/* Adds the next `take` tokens of a text to the pass; with last, proposals follow. A proposal is
+ * read from out. */
+static void add_rows(struct lm_draft *d, struct lm_draft_text *t, uint32_t take,
+	bool last)
+{
+	t->take = take;
+	for (uint32_t i = 0; i < take; i++) {
+		uint32_t at = t->sequence->length + i, row = d->row_count++;
+
+		d->rows[row] = (struct lm_row){ .sequence = t->sequence,
+			.token = at < t->known ? t->tokens[at] : t->out[at - t->known],
+			.position = at,
+			.logits = last && i + 1 == take };
+		d->of[row] = t;
+	}
+}
+
+static int hear(void *arg, uint32_t row, const float *logits)
+{
+	struct lm_draft *d = arg;
+	struct lm_draft_text *t = d->of[row];
+
+	/* as the engine will draw the token of this position */
+	t->out[t->count++] = lm_draw(&d->scratch, t->sampling, NULL, NULL, logits,
+		d->vocab, (uint64_t)d->rows[row].position + 1);
+	return 0;
+}
+
+/* Reserves pages of a text up to its last proposal. */
+static bool has_room(struct lm_draft *d, struct lm_draft_text *t)
+{
+	uint32_t end = t->known + t->wanted;
+
+	if (end <= d->limits.context &&
+		lm_sequence_grow(t->sequence, d->cache, end - t->sequence->length) == 0)
+		return true;
+	err_clear();
+	return false;
+}
+
+/* The first pass: what the texts have that was not read. */
+static uint32_t plan_reading(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n)
+{
+	uint32_t left = d->limits.rows;
+
+	d->row_count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct lm_draft_text *t = &texts[i];
+		uint32_t take = t->known - t->sequence->length;
+
+		t->count = t->take = 0;
+		if (!t->wanted || !has_room(d, t))
+			continue;
+		/* one that has only its last token to read always gets its row */
+		if (take > 1 && take > left)
+			take = left;
+		left -= take > 1 ? take : 0;
+		add_rows(d, t, take, t->sequence->length + take == t->known);
+	}
+	return d->row_count;
+}
+
+/* A further pass: the latest proposal of each text that wants more. */
+static uint32_t plan_next(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n)
+{
+	d->row_count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct lm_draft_text *t = &texts[i];
+
+		if (t->count && t->count < t->wanted)
+			add_rows(d, t, 1, true);
+	}
+	return d->row_count;
+}
+
+int lm_draft_propose(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n)
+{
+	int rc = 0;
+
+	if (n > d->limits.texts)
+		bug("a draft for %u texts", n);
+	plan_reading(d, texts, n);
+	while (rc == 0 && d->row_count) {
+		rc = lm_forward_rows(d->forward, d->rows, d->row_count, hear, d);
+		if (rc == 0)
+			plan_next(d, texts, n);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct lm_draft_text *t = &texts[i];
+
+		if (rc < 0)
+			t->count = 0;
+		/* what becomes of the proposals is not known yet */
+		if (t->sequence->length > t->known)
+			lm_sequence_truncate(t->sequence, d->cache, t->known);
+	}
+	return rc;
+}
