@@ -56,6 +56,66 @@ why_has() {
 		'[false,["break-even: never at 0.050000 $/h, which leaves nothing for the hardware"]]'
 }
 
+# Makes a machine with one package, its cores, and its memory: what each has used so far, in uJ
+powercap() {
+	local zone
+	mkdir -p root/sys/class/powercap/intel-rapl:0{,:0,:1}
+	for zone in :0=package-0=262143328850 :0:0=core=262143328850 :0:1=dram=65712999613; do
+		IFS='=' read -r zone name range <<<"$zone"
+		echo "$name" >"root/sys/class/powercap/intel-rapl$zone/name"
+		echo "$range" >"root/sys/class/powercap/intel-rapl$zone/max_energy_range_uj"
+		echo 262143000000 >"root/sys/class/powercap/intel-rapl$zone/energy_uj"
+	done
+	echo 65712000000 >root/sys/class/powercap/intel-rapl:0:1/energy_uj
+	export RNP_SYSROOT=$PWD/root
+}
+
+@test "floor --measure: what GPUs and CPUs draw stands for watts_load" {
+	"${CC:-gcc}" -shared -fPIC -o libnvidia-ml.so.1 "$BATS_TEST_DIRNAME/fake/nvml.c"
+	powercap
+	# counters that stand still: 300 W by a counter of energy, 250 W by readings, and 60 W beside them
+	LD_LIBRARY_PATH=. run_split rnp-price floor --costs "$COSTS" --measure 2s --unmetered 60 --explain </dev/null
+	assert_success
+	jq -e '(.measured | .cpu_mw == 0 and (.gpu_mw - 550000 | fabs < 20000) and .unmetered_watts == 60 and
+			.costs_watts == 450 and .watts == ((.gpu_mw + 999) / 1000 | floor) + 60 and .ms >= 2000) and
+		.terms.energy_uusd == .measured.watts * 150' <<<"$output" || fail "$output"
+	why_has "measured: 2 GPUs 5"
+	# a counter that runs, and begins anew on the way: the cores are in their package, and do not count
+	(
+		for i in {1..600}; do
+			echo $((i * 1000000)) >root/n
+			for zone in 0 0:0; do # whole or not at all, as in sysfs
+				cp root/n root/next
+				mv root/next root/sys/class/powercap/intel-rapl:$zone/energy_uj
+			done
+			sleep 0.05
+		done
+	) 3>&- &
+	local pid=$!
+	run_split rnp-price floor --costs "$COSTS" --measure 3s </dev/null
+	kill "$pid"
+	wait "$pid" || :
+	assert_success
+	jq -e '.measured | .cpu_mw > 0 and .cpu_mw < 100000 and (has("gpu_mw") | not)' <<<"$output" || fail "$output"
+	[[ $stderr == *"is the node at work?"* ]]
+}
+
+@test "floor --measure: a sum that would be too low is refused, and so is a machine without a meter" {
+	"${CC:-gcc}" -shared -fPIC -o libnvidia-ml.so.1 "$BATS_TEST_DIRNAME/fake/nvml.c"
+	powercap
+	local scene
+	for scene in lost mig; do # one is gone, one tells nothing
+		FAKE_NVML=$scene LD_LIBRARY_PATH=. refused 69 "GPU 1 does not tell its power" \
+			rnp-price floor --costs "$COSTS" --measure 1s
+	done
+	rm -r root/sys/class/powercap
+	refused 69 "nothing here meters power" rnp-price floor --costs "$COSTS" --measure 1s
+	refused 64 "--unmetered is for --measure" rnp-price floor --costs "$COSTS" --unmetered 5
+	run_split rnp-price floor --costs "$COSTS" --measure 1ms
+	assert_equal "$status" 64
+	refused 64 "nor --measure" rnp-price floor --policy rnp-004 --measure 1s
+}
+
 @test "floor: the fee is a part of the price, the tariff one of 24" {
 	echo '{"watts_load":1000,"uusd_per_kwh":95000,"fee_ppm":50000}' >c.json
 	run_split rnp-price floor --costs c.json </dev/null
@@ -510,6 +570,11 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 @test "backtest: series that are none are refused" {
 	refused 64 "--history, --jobs and --pods" rnp-price backtest
 	refused 66 "missing" rnp-price backtest --history missing
+	echo '{}' | gzip >packed.jsonl.gz
+	refused 65 "packed.jsonl.gz:1: compressed with gzip: unpack it first" rnp-price backtest --history packed.jsonl.gz
+	refused 65 "packed.jsonl.gz: compressed with gzip" rnp-price backtest --jobs packed.jsonl.gz --gpus 1
+	refused 65 "packed.jsonl.gz: compressed with gzip" rnp-price feed --market vast packed.jsonl.gz
+	refused 65 "packed.jsonl.gz: compressed with gzip" rnp-price feed --market skypilot packed.jsonl.gz
 	echo '{"price_stats":{"median":1},"by_provider":{"a":{"count":1,"min":1}}}' >one
 	refused 65 "fewer than two snapshots" rnp-price backtest --history one
 	refused 64 "there is no policy 'best'" rnp-price backtest --history one --policy best
@@ -547,6 +612,8 @@ shortest 13774 82247"
 	assert_equal "$(jq -r 'select(.algorithm == "fifo" or .algorithm == "las") | [.algorithm, .mean_s, .refused, .makespan_s] | join(" ")' <<<"$output")" \
 		"fifo 1460 1 1800
 las 1060 1 1800"
+	# speeds 1200 / 1800, 300 / 540 and 300 / 840 of las: Jain's index and the worst slowdown
+	assert_equal "$(jq -c 'select(.algorithm == "las") | [.fairness_ppm, .slowdown_p99_ppm]' <<<"$output")" "[944162,2800000]"
 	refused 64 "--jobs and --gpus" rnp-price backtest --jobs jobs
 	refused 66 missing rnp-price backtest --jobs missing --gpus 2
 	local row

@@ -340,6 +340,8 @@ static int write_jobs(enum sched_algorithm a, const struct sched_result *res)
 	json_set_i64(r, "wait_mean_s", llround(res->wait_mean_s));
 	json_set_i64(r, "makespan_s", llround(res->makespan_s));
 	set_ppm(r, "busy_ppm", res->busy);
+	set_ppm(r, "fairness_ppm", res->fairness);
+	set_ppm(r, "slowdown_p99_ppm", res->slowdown_p99);
 	return write_record(r);
 }
 
@@ -352,7 +354,7 @@ static int backtest_jobs(void)
 	size_t n = 0;
 	int rc = sched_trace_read(&t, jobs_path);
 
-	out_columns("algorithm,refused,mean_s,median_s,p99_s,wait_mean_s,busy_ppm");
+	out_columns("algorithm,refused,mean_s,p99_s,wait_mean_s,busy_ppm,fairness_ppm");
 	for (int a = 0; rc == 0 && a < SCHED_ALGORITHMS; a++) {
 		if (strcmp(algorithm, "all") != 0 &&
 			strcmp(algorithm, sched_names[a]) != 0)

@@ -12,10 +12,12 @@
 #include "common/base/lines.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
+#include "common/hw/power.h"
 #include "common/json/schema.h"
 
 static const char *costs_path, *policy_name;
 static int64_t price_uusd = -1; /* not given */
+static int64_t measure_ms, unmetered;
 static bool explain, example;
 
 static const struct opt options[] = {
@@ -35,6 +37,19 @@ static const struct opt options[] = {
 		.to = &price_uusd,
 		.metavar = "USD",
 		.help = "what an hour sells for, for break_even_days (default: the floor)" },
+	{ .name = "measure",
+		.kind = OPT_DURATION,
+		.to = &measure_ms,
+		.min = 1000,
+		.max = 3600000,
+		.metavar = "D",
+		.help = "take what GPUs and CPUs draw now, over D, for watts_load" },
+	{ .name = "unmetered",
+		.kind = OPT_I64,
+		.to = &unmetered,
+		.max = 1000000,
+		.metavar = "WATTS",
+		.help = "with --measure: what no meter sees, as fans and the power supply" },
 	{ .name = "explain",
 		.kind = OPT_FLAG,
 		.to = &explain,
@@ -49,8 +64,42 @@ static const struct opt options[] = {
 struct context {
 	struct costs costs;
 	struct cost_floor floor;
+	struct power_reading power; /* .ms 0: not measured */
+	int64_t given_watts;        /* watts_load of the costs */
 	int64_t now_ms;
 };
+
+static void add_measured(json_t *r, json_t *why, const struct context *c)
+{
+	const struct power_reading *p = &c->power;
+	json_t *m = json_object();
+	char line[200];
+	int n;
+
+	json_set_i64(m, "watts", c->costs.watts_load);
+	json_set_i64(m, "ms", p->ms);
+	if (p->gpu_mw >= 0)
+		json_set_i64(m, "gpu_mw", p->gpu_mw);
+	if (p->cpu_mw >= 0)
+		json_set_i64(m, "cpu_mw", p->cpu_mw);
+	json_set_i64(m, "unmetered_watts", unmetered);
+	json_set_i64(m, "costs_watts", c->given_watts);
+	json_set(r, "measured", m);
+	if (!explain)
+		return;
+	n = snprintf(line, sizeof line, "measured:");
+	if (p->gpu_mw >= 0)
+		n += snprintf(line + n, sizeof line - (size_t)n, " %d GPUs %.1f W,",
+			p->gpus, (double)p->gpu_mw / 1000);
+	if (p->cpu_mw >= 0)
+		n += snprintf(line + n, sizeof line - (size_t)n,
+			" CPUs and memory %.1f W,", (double)p->cpu_mw / 1000);
+	snprintf(line + n, sizeof line - (size_t)n,
+		" %lld W that no meter sees: %lld W over %.1f s; the costs say %lld W",
+		(long long)unmetered, (long long)c->costs.watts_load,
+		(double)p->ms / 1000, (long long)c->given_watts);
+	json_push_text(why, line);
+}
 
 static int write_floor(const struct context *c, const char *node)
 {
@@ -73,6 +122,8 @@ static int write_floor(const struct context *c, const char *node)
 	json_set_i64(r, "hour", c->costs.first_hour);
 	if (days >= 0)
 		json_set_i64(r, "break_even_days", days);
+	if (c->power.ms)
+		add_measured(r, why, c);
 	if (explain)
 		cost_explain(why, &c->costs, 0, f);
 	if (days < 0) {
@@ -143,9 +194,30 @@ static int write_table(void)
 	return rc;
 }
 
+/* Puts what the machine draws now in the place of what the costs say. */
+static int measure(struct context *c)
+{
+	struct hw_causes why = { .n = 0 };
+	int64_t mw = 0;
+
+	if (power_measure(measure_ms, &c->power, &why) < 0)
+		return -1;
+	for (int i = 0; i < why.n; i++)
+		prog_warn("not metered: %s: %s", why.at[i].field, why.at[i].cause);
+	mw += c->power.gpu_mw > 0 ? c->power.gpu_mw : 0;
+	mw += c->power.cpu_mw > 0 ? c->power.cpu_mw : 0;
+	c->given_watts = c->costs.watts_load;
+	c->costs.watts_load = (mw + 999) / 1000 + unmetered;
+	if (c->costs.watts_load < c->costs.watts_idle)
+		prog_warn(
+			"measured are %lld W, under the costs' watts_idle of %lld W: is the node at work?",
+			(long long)c->costs.watts_load, (long long)c->costs.watts_idle);
+	return 0;
+}
+
 static int run(int n, char **args)
 {
-	struct context c;
+	struct context c = { .power.ms = 0 };
 	const char *doubtful;
 
 	if (example)
@@ -155,8 +227,13 @@ static int run(int n, char **args)
 		err_set(EX_USAGE, "one of --costs and --policy is wanted");
 		return err_report();
 	}
-	if (policy_name && (n || price_uusd >= 0)) {
-		err_set(EX_USAGE, "--policy takes neither files nor --price");
+	if (policy_name && (n || price_uusd >= 0 || measure_ms)) {
+		err_set(EX_USAGE,
+			"--policy takes neither files nor --price nor --measure");
+		return err_report();
+	}
+	if (unmetered && !measure_ms) {
+		err_set(EX_USAGE, "--unmetered is for --measure");
 		return err_report();
 	}
 	if (policy_name)
@@ -167,6 +244,8 @@ static int run(int n, char **args)
 	if (doubtful)
 		prog_warn("%s: %s is under one cent: are dollars meant?", costs_path,
 			doubtful);
+	if (measure_ms && measure(&c) < 0)
+		return err_report();
 	if (cost_floor(&c.costs, 0, &c.floor) < 0 || floors(&c, n, args) < 0)
 		return err_report();
 	return 0;

@@ -116,8 +116,9 @@ static int by_double(const void *a, const void *b)
 static void sum_up(const struct play *p, size_t n, double until, struct sched_result *out)
 {
 	double *times = xmalloc((n + 1) * sizeof *times),
-	       first = (double)p->jobs[0].arrival_s;
-	size_t k = 0;
+	       *slow = xmalloc((n + 1) * sizeof *slow),
+	       first = (double)p->jobs[0].arrival_s, speeds = 0, squares = 0;
+	size_t k = 0, m = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct sched_job *j = &p->jobs[i];
@@ -126,6 +127,13 @@ static void sum_up(const struct play *p, size_t n, double until, struct sched_re
 		if (j->gpus > p->gpus)
 			continue;
 		times[k++] = t;
+		if (j->gpus > 0 && j->duration_s > 0) {
+			double speed = j->duration_s / t;
+
+			slow[m++] = t / j->duration_s;
+			speeds += speed;
+			squares += speed * speed;
+		}
 		out->mean_s += t;
 		out->wait_mean_s += t - j->duration_s;
 		if (j->finish_s - first > out->makespan_s)
@@ -140,6 +148,12 @@ static void sum_up(const struct play *p, size_t n, double until, struct sched_re
 		out->p50_s = times[k / 2];
 		out->p99_s = times[k * 99 / 100];
 	}
+	if (m) {
+		qsort(slow, m, sizeof *slow, by_double);
+		out->slowdown_p99 = slow[m * 99 / 100];
+		out->fairness = speeds * speeds / ((double)m * squares);
+	}
+	free(slow);
 	if (until > first)
 		out->busy = p->used_s / ((until - first) * (double)p->gpus);
 	free(times);

@@ -44,6 +44,10 @@ void sched_order(enum sched_algorithm a, const struct sched_job *jobs,
 struct sched_result {
 	double mean_s, p50_s, p99_s; /* completion: from arrival to end */
 	double makespan_s, wait_mean_s;
+	/* Jain's index (1984) of each job's speed, its length over the time that it took: 1 if all
+	 * were slowed alike, 1 / jobs if one had everything */
+	double fairness;
+	double slowdown_p99; /* time over length, at least 1 */
 	double busy; /* fraction of the GPUs' time until the last arrival, 0 to 1 */
 	size_t jobs, refused; /* refused: needed more GPUs than there are */
 };

@@ -58,6 +58,9 @@ struct nvml_process {
 	F(processes, "nvmlDeviceGetComputeRunningProcesses_v3",                          \
 		(nvml_device, unsigned *, struct nvml_process *))                        \
 	F(power, "nvmlDeviceGetEnforcedPowerLimit", (nvml_device, unsigned *))           \
+	F(power_now, "nvmlDeviceGetPowerUsage", (nvml_device, unsigned *))               \
+	F(energy, "nvmlDeviceGetTotalEnergyConsumption",                                 \
+		(nvml_device, unsigned long long *))                                     \
 	F(pcie_gen, "nvmlDeviceGetMaxPcieLinkGeneration", (nvml_device, unsigned *))     \
 	F(pcie_width, "nvmlDeviceGetMaxPcieLinkWidth", (nvml_device, unsigned *))        \
 	F(ecc, "nvmlDeviceGetEccMode", (nvml_device, unsigned *, unsigned *))            \

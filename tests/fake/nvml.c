@@ -6,6 +6,7 @@
  * the bus after a while), slice (it is known as part of a GPU only). */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static int is(const char *what)
@@ -117,6 +118,24 @@ int nvmlDeviceGetEnforcedPowerLimit(void *d, unsigned *mw)
 {
 	*mw = 450000;
 	return first(d) ? 0 : 3;
+}
+
+/* The first has a counter of energy, at 300 W; the second only tells its 250 W of now. */
+int nvmlDeviceGetTotalEnergyConsumption(void *d, unsigned long long *mj)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	*mj = 300ull *
+		((unsigned long long)t.tv_sec * 1000 +
+			(unsigned long long)t.tv_nsec / 1000000);
+	return first(d) ? 0 : 3;
+}
+
+int nvmlDeviceGetPowerUsage(void *d, unsigned *mw)
+{
+	*mw = 250000;
+	return first(d) || is("mig") ? 3 : 0;
 }
 
 int nvmlDeviceGetMaxPcieLinkGeneration(void *d, unsigned *gen)

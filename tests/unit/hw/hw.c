@@ -1,5 +1,6 @@
 /* hw.c - what the parsers of /proc and cgroup texts make of good and of odd input. */
 #include "common/hw/hw.h"
+#include "common/hw/power.h"
 
 #include "tests/unit/test.h"
 
@@ -90,8 +91,19 @@ static void check_cgroups(void)
 	check_group("", "1 2 3 4 5\n- - - - - - -\n\n", "", NULL, NULL);
 }
 
+static void check_counters(void)
+{
+	CHECK_I64(5, power_since(10, 15, 100));
+	CHECK_I64(0, power_since(10, 10, 100));
+	CHECK_I64(7, power_since(98, 5, 100));  /* began anew */
+	CHECK_I64(0, power_since(98, 5, 0));    /* it never should */
+	CHECK_I64(0, power_since(200, 5, 100)); /* beyond its own range */
+	CHECK_I64(INT64_MAX, power_since(0, INT64_MAX, INT64_MAX));
+}
+
 int main(void)
 {
+	check_counters();
 	check_cpulists();
 	check_limits();
 	check_fields();
