@@ -107,6 +107,9 @@ int csv_next(struct csv *c)
 	c->line = c->next_line;
 	if (c->at >= c->len)
 		return 0;
+	if (!c->at && c->len >= 3 && memcmp(c->text, "\x1f\x8b\x08", 3) == 0)
+		return err_set(EX_DATAERR, "%s: compressed with gzip: unpack it first",
+			c->name);
 	buf_reset(&c->bytes);
 	for (;;) {
 		if (n == CSV_FIELDS_MAX)

@@ -205,6 +205,9 @@ static int step(struct json_items *s, char c, bool *used)
 	case START:
 		s->level = 1;
 		s->state = FIRST_KEY;
+		if (c == '\x1f') /* no JSON begins so, and gzip does */
+			return err_set(EX_DATAERR,
+				"%s: compressed with gzip: unpack it first", s->where);
 		return c == '{' ? 0 : broken(s);
 	case FIRST_KEY:
 		if (c == '}') {
