@@ -146,7 +146,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	assert_equal "$(jq -c 'select(.gpu_model == "RTX 2080 Ti") | .tiers | map([.tier, .at_least_mbytes, .surcharge_ppm, .hourly_uusd])' <<<"$output")" \
 		'[["Low I",25,0,231250],["Low II",50,50000,242813],["Med I",100,100000,254375],["Med II",200,150000,265938],["Med III",300,200000,277500],["High I",400,225000,283281],["High II",500,255000,290219],["Ultra High",1000,500000,346875]]'
 	refused 65 "no table of prices" rnp-price floor --policy rnp-019
-	refused 66 "" rnp-price floor --policy rnp-000
+	refused 64 "there is no policy" rnp-price floor --policy rnp-000
 	run_split rnp-price floor --policy rnp-004 --table
 	[[ ${lines[0]} == "gpu model"*msrp* && ${lines[1]} == "RTX 4090 "*'$'* ]]
 }

@@ -158,7 +158,7 @@ pay job: no input bounds it: only --pool does"
 	assert_equal "$(jq -r 'select(.what == "term idle") | .formula + " <= " + .at_most' <<<"$output")" \
 		"(up_s)^2 <= $((604800 * 604800))"
 	refused 64 "check it" rnp-reward policy show testnet
-	refused 66 "no policy" rnp-reward policy check nothing
+	refused 64 "no policy" rnp-reward policy check nothing
 }
 
 @test "epoch: who passed fewer than half of an epoch's challenges is paid nothing" {
