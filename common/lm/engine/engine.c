@@ -26,7 +26,8 @@ struct lm_engine {
 	struct lm_cache *cache;
 	struct lm_forward *forward;
 	struct lm_prefix *prefix;
-	struct lm_draft *draft;       /* NULL: none */
+	struct lm_draft *draft; /* NULL: none */
+	uint32_t draft_misses; /* consecutive attempts for any text that were all wrong */
 	struct lm_draft_text *drafts; /* [streams] */
 	struct lm_answer **drafting;  /* [streams] */
 	struct lm_engine_limits limits;
@@ -408,7 +409,10 @@ static void enter(struct lm_engine *e, struct lm_answer *a)
 	for (; i && e->running[i - 1]->serial > a->serial; i--)
 		e->running[i] = e->running[i - 1];
 	e->running[i] = a;
-	a->speculation = 2;
+	a->pace[LM_LOOKUP] = (struct lm_pace){ .most = 2 };
+	a->pace[LM_DRAFT] = (struct lm_pace){ .most = 2,
+		.pause = e->draft_misses ? PAUSE_MIN << e->draft_misses : 0,
+		.misses = e->draft_misses };
 	if (!a->admitted_ns)
 		a->admitted_ns = clock_mono_ns();
 	if (lm_sampling_penalises(&a->sampling) && !a->history.generated) {
@@ -496,10 +500,11 @@ static bool is_prompt(const struct lm_answer *a)
 	return a->known - a->sequence.length > 1;
 }
 
-/* Returns how many tokens may be proposed after the next one: as many as paid off lately. */
-static uint32_t guesses_max(struct lm_engine *e, struct lm_answer *a)
+/* Returns how many tokens may be proposed from a source: as many as paid off lately. */
+static uint32_t guesses_max(struct lm_engine *e, struct lm_answer *a, enum lm_source from)
 {
-	uint32_t max = a->speculation, left = a->tokens_max - a->generated - 1;
+	struct lm_pace *p = &a->pace[from];
+	uint32_t max = p->most, left = a->tokens_max - a->generated - 1;
 	uint32_t room = e->limits.context - a->known;
 
 	if (max > SPECULATED_ROWS / e->running_count)
@@ -508,15 +513,10 @@ static uint32_t guesses_max(struct lm_engine *e, struct lm_answer *a)
 		max = left;
 	if (max >= room)
 		max = room - 1;
-	if (!a->speculate || !max)
-		return 0;
-	if (a->pause) {
-		a->pause--;
-		return 0;
-	}
-	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
-		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
-	return max;
+	if (!max || !p->pause)
+		return max;
+	p->pause--;
+	return 0;
 }
 
 /* Takes n proposals, which stand behind the text, if pages are free. */
@@ -533,16 +533,22 @@ static void take_guesses(struct lm_engine *e, struct lm_answer *a, uint32_t n)
 /* Proposes tokens from the text itself, else asks the draft model for them, if there is one. */
 static void guess(struct lm_engine *e, struct lm_answer *a, uint32_t *drafting)
 {
-	uint32_t max = guesses_max(e, a), n;
+	uint32_t max, n = 0;
 
+	if (!a->speculate)
+		return;
+	a->tokens = xgrow(a->tokens, &a->tokens_capacity,
+		(size_t)a->known + 1 + LM_PROPOSED_MAX, sizeof *a->tokens);
+	a->source = LM_LOOKUP;
+	max = guesses_max(e, a, LM_LOOKUP);
+	if (max)
+		n = lm_guess(a->tokens + a->known, max, a->tokens, a->known, a->prompt,
+			a->prediction, a->prediction_count);
+	take_guesses(e, a, n);
+	max = !n && e->draft ? guesses_max(e, a, LM_DRAFT) : 0;
 	if (!max)
 		return;
-	n = lm_guess(a->tokens + a->known, max, a->tokens, a->known, a->prompt,
-		a->prediction, a->prediction_count);
-	if (n || !e->draft) {
-		take_guesses(e, a, n);
-		return;
-	}
+	a->source = LM_DRAFT;
 	e->drafts[*drafting] = (struct lm_draft_text){ .sequence = &a->drafted,
 		.tokens = a->tokens,
 		.known = a->known,
@@ -562,25 +568,32 @@ static void draft(struct lm_engine *e, uint32_t n)
 			take_guesses(e, e->drafting[i], e->drafts[i].count);
 }
 
-/* Adapts the number of tokens to propose next to how many of these were right. */
+/* Adapts the number of tokens to propose next to how many of these were right. A draft model that
+ * was wrong for others makes a new text wait, too. */
 static void learn(struct lm_engine *e, struct lm_answer *a)
 {
+	struct lm_pace *p = &a->pace[a->source];
+
 	if (!a->guesses)
 		return;
 	a->proposed += a->guesses;
 	a->accepted += a->hits;
 	e->counts.proposed += a->guesses;
 	e->counts.accepted += a->hits;
+	if (a->source == LM_DRAFT)
+		e->draft_misses = a->hits                 ? 0 :
+			e->draft_misses < PAUSE_DOUBLINGS ? e->draft_misses + 1 :
+							    PAUSE_DOUBLINGS;
 	if (!a->hits) {
-		a->misses += a->misses < PAUSE_DOUBLINGS;
-		a->pause = PAUSE_MIN << a->misses;
-		a->speculation = 1;
+		p->misses += p->misses < PAUSE_DOUBLINGS;
+		p->pause = PAUSE_MIN << p->misses;
+		p->most = 1;
 		return;
 	}
-	a->misses = 0;
-	a->speculation = a->hits == a->guesses ? 2 * a->speculation : a->hits + 1;
-	if (a->speculation > LM_PROPOSED_MAX)
-		a->speculation = LM_PROPOSED_MAX;
+	p->misses = 0;
+	p->most = a->hits == a->guesses ? 2 * p->most : a->hits + 1;
+	if (p->most > LM_PROPOSED_MAX)
+		p->most = LM_PROPOSED_MAX;
 }
 
 /* Adds the rows of answers whose prompts are complete. */

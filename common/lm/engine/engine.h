@@ -31,6 +31,20 @@ enum lm_finish {
 	LM_FINISH_ERROR      /* see answer.error */
 };
 
+/* Where proposals of tokens come from. */
+enum lm_source {
+	LM_LOOKUP, /* the text itself, or a prediction */
+	LM_DRAFT,  /* a draft model */
+	LM_SOURCES
+};
+
+/* How many tokens to propose: what paid off lately. */
+struct lm_pace {
+	uint32_t most, pause,
+		misses; /* pause: steps until the next attempt; misses: consecutive
+	                               * attempts that were all wrong */
+};
+
 /* One answer. The caller fills in the first part and submits it; until the event that reports
  * its end it touches nothing but cancel. Initialise with zeros. */
 struct lm_answer {
@@ -82,9 +96,8 @@ struct lm_answer {
 	bool wrong;    /* a proposal differed from the token drawn */
 	float *hidden; /* with mean: [dim] of one row */
 	uint64_t serial;
-	/* tokens to propose; steps until the next attempt; consecutive attempts that were all
-	 * wrong */
-	uint32_t speculation, pause, misses;
+	struct lm_pace pace[LM_SOURCES];
+	enum lm_source source; /* of this step's proposals */
 };
 
 /* A new token of an answer, or its end. */
