@@ -513,7 +513,9 @@ END
 	cd "$BATS_TEST_TMPDIR"
 	make_key a
 	node_record a >n.json
-	refused 69 "cannot reach 'http://127.0.0.1:1/v1/nodes'" rnp-register submit --registry http://127.0.0.1:1 n.json
+	refused 69 "cannot reach 'http://127.0.0.1:1': " rnp-register submit --registry http://127.0.0.1:1 n.json
+	# the registry is named as it was given, without the paths and queries that programs add
+	refused 69 "cannot reach 'http://127.0.0.1:1': " rnp-register list --registry http://127.0.0.1:1 --country DE
 	refused 64 "is not an http or https URL" rnp-register submit --registry ftp://x n.json
 	refused 64 "is not an http or https URL" rnp-register list --registry file:///etc/passwd
 	refused 69 "cannot reach" rnp-register list --registry http://no-such-host.invalid

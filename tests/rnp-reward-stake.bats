@@ -35,6 +35,10 @@ balance() {
 	run_split rnp-reward stake --store db --key operator.json week0
 	assert_success
 	assert_equal "$output" ""
+	assert_equal "$stderr" "rnp-reward: no stake is due to be released or slashed"
+	# nor was anybody paid
+	run_split rnp-reward pay --store db --status
+	assert_equal "$status $output $stderr" "0  rnp-reward: 'db' has paid no wallet yet"
 	week 1 "if .node == \"$rich\" then .passed_ppm = 499999 | .challenges_passed = 1 else . + {passed_ppm: 500000} end" >second
 	before=$(balance)
 	rnp-reward stake --store db --dry-run week1 >plan

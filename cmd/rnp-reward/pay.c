@@ -214,9 +214,11 @@ static int write_payout(const struct owed *o, const char *status,
 	return rc;
 }
 
+/* ctx may count the payouts. */
 static int show_payout(void *ctx, const struct owed *o, const struct ledger_tx *tx)
 {
-	(void)ctx;
+	if (ctx)
+		++*(long *)ctx;
 	return write_payout(o, pay_status_names[tx->status], tx, tx->id, tx->len);
 }
 
@@ -795,11 +797,14 @@ static int run_pay(struct pay_run *run, struct key *key)
 	struct ledger l = LEDGER_INIT;
 	int fd = -1, rc = -1;
 	int64_t all = 0;
+	long shown = 0;
 
 	run->ledger = &l;
 	if (opts.status) {
 		rc = ledger_open(&l, opts.store, true);
-		rc = rc == 0 ? ledger_each_payout(&l, show_payout, NULL) : -1;
+		rc = rc == 0 ? ledger_each_payout(&l, show_payout, &shown) : -1;
+		if (rc == 0 && !shown)
+			prog_info("'%s' has paid no wallet yet", opts.store);
 		rc = rc == 0 ? ledger_each_order(&l, show_order, &all) : -1;
 	} else if (set_run(run, key) == 0 && lock(&fd) == 0 &&
 		ledger_open(&l, opts.store, opts.dry_run) == 0) {

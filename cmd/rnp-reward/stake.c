@@ -71,6 +71,8 @@ static int stake(struct ledger *l, const struct key *k, char **files, int n)
 	if (rc == 0 && reason.len)
 		rc = err_set(EXIT_NO, "nothing is moved: row %lld: %s", (long long)row,
 			reason.data);
+	if (rc == 0 && !json_array_size(records))
+		prog_info("no stake is due to be released or slashed");
 	if (rc == 0)
 		rc = move_all(l, records, k);
 	json_decref(records);

@@ -1,35 +1,48 @@
 /* http_error.c - turns a failed request into an exit code and a sentence. */
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/net/http_parts.h"
 
-static int fail_local(const struct http_transfer *t)
-{
-	const struct http_request *q = t->q;
+#define SHOWN_MAX 512
 
+/* Returns the URL as a person gave it: without the path below /v1/ and the query that the programs
+ * add, in which there may also be somebody's key. */
+static const char *shown(const char *url, char out[SHOWN_MAX])
+{
+	const char *ours = strstr(url, "/v1/");
+	size_t n = ours ? (size_t)(ours - url) : strcspn(url, "?");
+
+	snprintf(out, SHOWN_MAX, "%.*s", n < SHOWN_MAX ? (int)n : SHOWN_MAX - 1, url);
+	return out;
+}
+
+static int fail_local(const struct http_transfer *t, const char *url)
+{
 	if (t->callback_failed)
 		return -1;
 	if (t->aborted)
-		return err_set(EX_TEMPFAIL, "'%s' was aborted", q->url);
+		return err_set(EX_TEMPFAIL, "'%s' was aborted", url);
 	if (t->timed_out)
 		return err_set(EX_TEMPFAIL,
 			t->waiting_ns ? "'%s' did not answer in time" :
 					"'%s' is too slow",
-			q->url);
+			url);
 	if (t->too_large)
-		return err_set(EX_DATAERR, "'%s' answered with more than %lld bytes",
-			q->url, (long long)t->bytes_max);
+		return err_set(EX_DATAERR, "'%s' answered with more than %lld bytes", url,
+			(long long)t->bytes_max);
 	return 0;
 }
 
 int http_fail_transfer(const struct http_transfer *t, CURLcode rc)
 {
-	const char *why = http_curl.easy_strerror(rc), *url = t->q->url;
+	char text[SHOWN_MAX];
+	const char *why = http_curl.easy_strerror(rc), *url = shown(t->q->url, text);
 
-	if (fail_local(t) < 0)
+	if (fail_local(t, url) < 0)
 		return -1;
 	switch (rc) {
 	case CURLE_URL_MALFORMAT:
@@ -93,7 +106,7 @@ static void server_says(const struct http_response *r, char *text, size_t max)
 
 int http_fail_status(const struct http_request *q, const struct http_response *r)
 {
-	char text[480];
+	char text[480], url[SHOWN_MAX];
 	int code = EXIT_NO;
 
 	server_says(r, text, sizeof text);
@@ -106,6 +119,6 @@ int http_fail_status(const struct http_request *q, const struct http_response *r
 		code = EX_TEMPFAIL;
 	else if (r->status < 400)
 		code = EX_DATAERR; /* too many redirects, or an unexpected 1xx or 304 */
-	return err_set(code, "'%s' %s%s", q->url,
+	return err_set(code, "'%s' %s%s", shown(q->url, url),
 		code == EX_TEMPFAIL ? "cannot serve this now" : "refused", text);
 }
