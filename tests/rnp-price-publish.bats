@@ -115,7 +115,7 @@ listed() {
 		publish
 		assert_success
 		assert_equal "$(jq -c '[.listed_uusd, .limited]' <<<"$output")" "[910000,true]"
-		[[ $stderr == *"a day's change is at most 300000 ppm"* ]]
+		[[ $stderr == *"a day's change is at most 30%"* ]]
 	done
 	assert_equal "$(listed)" 0.455
 	# a day later the next step

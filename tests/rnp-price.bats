@@ -214,7 +214,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	why_has "left out: 1 our own"
 	why_has "left out: 1 spot"
 	why_has "left out: 1 not rentable"
-	why_has "left out: 1 below a reliability of 900000 ppm"
+	why_has "left out: 1 below a reliability of 90%"
 	why_has "left out: 1 with another number of GPUs"
 	why_has "left out: 2 of other GPU models"
 	why_has "rival: test NVIDIA GeForce RTX 4090-400000, 0.400000 \$/h a GPU"
@@ -282,7 +282,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	jq -c '.labels.peak_hours = "17-22"' "$NODE" >n.json # it is 18:30
 	quote n.json --costs c.json --peak 100000 offers
 	assert_equal "$(jq .ask_uusd <<<"$output")" 413820 # 400000 x 0.99 x 1.1 x 0.95
-	why_has "peak: at this hour 100000 ppm more"
+	why_has "peak: at this hour 10% more"
 	RNP_NOW=2026-11-20T22:00:00Z quote n.json --costs c.json --peak 100000 offers
 	assert_equal "$(jq .ask_uusd <<<"$output")" 376200
 	jq -c '.labels.peak_hours = "22-6"' "$NODE" >n.json
@@ -456,7 +456,7 @@ GTX 1660|219|0|5.03|6144|192|120|1.22|0.0507"
 	assert_success
 	assert_equal "$(jq .floor_uusd <<<"$output")" 146448
 	echo '{"watts_load":1,"uusd_per_kwh":150000,"hardware_usd":1599,"depreciation_days":1}' >c.json
-	refused 65 "there is no 'hardware_usd'; did you mean 'hardware_uusd'?" rnp-price floor --costs c.json
+	refused 65 "there is no 'hardware_usd'; did you mean 'hardware'?" rnp-price floor --costs c.json
 	echo '{"watts_load":1,"uusd_per_kwh":150000,"hardware_uusd":1599,"depreciation_days":1}' >c.json
 	run_split rnp-price floor --costs c.json </dev/null
 	assert_success

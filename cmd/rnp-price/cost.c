@@ -181,6 +181,21 @@ const char *cost_usd(int64_t uusd)
 	return out;
 }
 
+const char *cost_percent(int64_t ppm)
+{
+	static __thread char texts[8][32];
+	static __thread unsigned at;
+	char *out = texts[at++ % 8];
+	size_t n;
+
+	snprintf(out, sizeof texts[0], "%s%lld.%04lld", ppm < 0 ? "-" : "",
+		llabs(ppm / 10000), llabs(ppm % 10000));
+	for (n = strlen(out); out[n - 1] == '0'; n--)
+		;
+	out[out[n - 1] == '.' ? n - 1 : n] = '\0';
+	return strcat(out, "%");
+}
+
 void cost_explain(json_t *why, const struct costs *c, int ahead,
 	const struct cost_floor *f)
 {
@@ -202,10 +217,10 @@ void cost_explain(json_t *why, const struct costs *c, int ahead,
 	if (c->network_uusd_per_hour)
 		LINE("network: %s $/h", cost_usd(f->network_uusd));
 	if (c->margin_ppm)
-		LINE("margin: %lld ppm of the costs is %s $/h", (long long)c->margin_ppm,
+		LINE("margin: %s of the costs is %s $/h", cost_percent(c->margin_ppm),
 			cost_usd(f->margin_uusd));
 	if (c->fee_ppm)
-		LINE("fee: %lld ppm of the price is %s $/h", (long long)c->fee_ppm,
+		LINE("fee: %s of the price is %s $/h", cost_percent(c->fee_ppm),
 			cost_usd(f->fee_uusd));
 	LINE("floor: %s $/h, each term rounded up", cost_usd(f->floor_uusd));
 #undef LINE

@@ -64,4 +64,8 @@ void cost_explain(json_t *why, const struct costs *c, int ahead,
  * this thread. */
 const char *cost_usd(int64_t uusd);
 
+/* Formats a part for people, exactly: "10%", "0.025%". Borrowed until the eighth next call in this
+ * thread. */
+const char *cost_percent(int64_t ppm);
+
 #endif

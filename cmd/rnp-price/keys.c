@@ -28,8 +28,16 @@ int keys_check(const json_t *obj, const char *where, const char *const *names)
 			n++;
 		if (*n)
 			continue;
-		for (n = names; *n; n++)
-			suggest_offer(&near, *n, strlen(*n));
+		for (n = names; *n; n++) {
+			size_t len = strlen(*n);
+
+			/* who writes hardware_usd means dollars, not hardware_uusd */
+			if (strncmp(key, *n, len) == 0 && strcmp(key + len, "_usd") == 0) {
+				snprintf(near.best, sizeof near.best, "%s", *n);
+				break;
+			}
+			suggest_offer(&near, *n, len);
+		}
 		return err_set(EX_DATAERR, "%s: there is no '%.60s'%s", where, key,
 			suggest_text(&near, hint, sizeof hint));
 	}

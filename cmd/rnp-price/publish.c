@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cmd/rnp-price/commands.h"
+#include "cmd/rnp-price/cost.h"
 #include "cmd/rnp-price/publish_core.h"
 #include "cmd/rnp-price/publish_market.h"
 #include "cmd/rnp-price/publish_state.h"
@@ -235,8 +236,8 @@ static int publish(struct session *s, const char *path)
 	if (send && (check_stop() < 0 || s->market->send(t) < 0 || read_back(s) < 0))
 		return -1;
 	if (s->price.limited)
-		prog_warn("the quote is %lld uusd: a day's change is at most %lld ppm",
-			(long long)s->in.customer_uusd, (long long)max_change_ppm);
+		prog_warn("the quote is %s $: a day's change is at most %s",
+			cost_usd(s->in.customer_uusd), cost_percent(max_change_ppm));
 	return write_result(s, send);
 }
 

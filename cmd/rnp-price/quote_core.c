@@ -59,8 +59,8 @@ static void explain_market(json_t *why, const struct quote_input *in,
 		in->gpu_count == 1 ? "GPU" : "GPUs", in->gpu_model);
 	for (int k = RIVAL_OWN; k < RIVAL_KINDS; k++) {
 		if (r->counts[k] && k == RIVAL_UNRELIABLE)
-			explain(why, "left out: %ld below a reliability of %lld ppm",
-				r->counts[k], (long long)rules->reliability_ppm);
+			explain(why, "left out: %ld below a reliability of %s",
+				r->counts[k], cost_percent(rules->reliability_ppm));
 		else if (r->counts[k])
 			explain(why, "left out: %ld %s", r->counts[k], kind_texts[k]);
 	}
@@ -147,11 +147,11 @@ static void explain_worth(struct quote *q, const struct quote_input *in,
 		rival->up_bps);
 
 	explain(q->why,
-		"worth: on a link and in a place like ours, that is %s $/h (our link: +%lld ppm; "
-		"theirs: %s, +%lld ppm)",
+		"worth: on a link and in a place like ours, that is %s $/h (our link: +%s; "
+		"theirs: %s, +%s)",
 		cost_usd(q->worth_uusd),
-		(long long)(in->worth->surcharge_ppm > 0 ? in->worth->surcharge_ppm : 0),
-		t ? t->name : "no tier", (long long)(t ? t->surcharge_ppm : 0));
+		cost_percent(in->worth->surcharge_ppm > 0 ? in->worth->surcharge_ppm : 0),
+		t ? t->name : "no tier", cost_percent(t ? t->surcharge_ppm : 0));
 }
 
 /* what the customer should pay so that this node is just below the rival */
@@ -179,13 +179,13 @@ static int64_t against_rival(struct quote *q, const struct quote_input *in,
 	target = just_under(q->worth_uusd, rules->undercut_ppm);
 	if (in->peak_ppm && !in->demand) {
 		target = muldiv_half_up(target, MONEY_PPM + in->peak_ppm, MONEY_PPM);
-		explain(q->why, "peak: at this hour %lld ppm more, %s $/h",
-			(long long)in->peak_ppm, cost_usd(target));
+		explain(q->why, "peak: at this hour %s more, %s $/h",
+			cost_percent(in->peak_ppm), cost_usd(target));
 	}
 	ask = quote_ask(target, rules->fee_ppm);
 	explain(q->why,
-		"just under: %lld ppm less is %s $/h for the customer, an ask of %s $/h",
-		(long long)rules->undercut_ppm, cost_usd(target), cost_usd(ask));
+		"just under: %s less is %s $/h for the customer, an ask of %s $/h",
+		cost_percent(rules->undercut_ppm), cost_usd(target), cost_usd(ask));
 	if (r->own && r->own->uusd_per_gpu_hour * in->gpu_count > target)
 		explain(q->why,
 			"own: %s %s at %s $/h a GPU is dearer than the rival: price it again too",
@@ -301,9 +301,9 @@ static int64_t damp(struct quote *q, const struct quote_input *in,
 	if ((__int128)change * MONEY_PPM >= (__int128)last * rules->hysteresis_ppm)
 		return ask;
 	explain(q->why,
-		"hysteresis: %s to %s $/h is a change of less than %lld ppm: the last price "
+		"hysteresis: %s to %s $/h is a change of less than %s: the last price "
 		"stays",
-		cost_usd(last), cost_usd(ask), (long long)rules->hysteresis_ppm);
+		cost_usd(last), cost_usd(ask), cost_percent(rules->hysteresis_ppm));
 	return last;
 }
 
@@ -372,9 +372,9 @@ void quote_price(struct quote *q, const struct quote_input *in,
 	q->ask_uusd = damp(q, in, rules, own_uusd, ask);
 	q->customer_uusd = quote_customer(q->ask_uusd, rules->fee_ppm);
 	explain(q->why,
-		"ask: %s $/h; the customer pays %s $/h, %lld ppm of it the network's fee",
+		"ask: %s $/h; the customer pays %s $/h, %s of it the network's fee",
 		cost_usd(q->ask_uusd), cost_usd(q->customer_uusd),
-		(long long)rules->fee_ppm);
+		cost_percent(rules->fee_ppm));
 }
 
 /* --- in parts ----------------------------------------------------------------------------- */

@@ -209,6 +209,8 @@ static bool add_measure(struct buf *out, const char *key, double v)
 		}
 	if (ends_with(key, "uusd") || strncmp(key, "uusd_per_", 9) == 0) {
 		human_usd(out, llround(v));
+	} else if (strcmp(key, "lr") == 0) {
+		buf_addf(out, "%.2e", v);
 	} else if (strcmp(key, "changes_a_day_ppm") == 0) {
 		add_3_digits(out, v / 1e6);
 	} else if (unit_is(key, "micronats")) {

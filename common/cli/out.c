@@ -192,7 +192,7 @@ static int print_row(const json_t *record)
 
 	for (int i = 0; i < out.ncolumns; i++)
 		cells[i] = cell_text(record, out.paths[i], out.now_ms);
-	table_row(&text, out.columns, out.ncolumns, (const char *const *)cells, "", "");
+	table_row(&text, out.columns, out.ncolumns, (const char *const *)cells);
 	for (int i = 0; i < out.ncolumns; i++)
 		free(cells[i]);
 	return put_buf(&text);
@@ -348,8 +348,9 @@ static int print_headings(void)
 {
 	struct buf text = BUF_INIT;
 
-	table_row(&text, out.columns, out.ncolumns, (const char *const *)out.headings,
-		out.form.colour ? BOLD : "", out.form.colour ? PLAIN : "");
+	table_headings(&text, out.columns, out.ncolumns,
+		(const char *const *)out.headings, out.form.colour ? BOLD : "",
+		out.form.colour ? PLAIN : "");
 	return put_buf(&text);
 }
 

@@ -124,11 +124,23 @@ static size_t chars_of(const char *text, size_t bytes)
 	return n;
 }
 
+/* A number is never broken: one that is wider than its column takes blanks from the next ones. */
 static void add_cell(struct buf *out, const struct table_column *c, const char **text,
-	size_t *owed)
+	bool heading, size_t *owed, size_t *debt)
 {
-	size_t skip, bytes = next_line(*text, c->width, &skip),
-		     pad = c->width - chars_of(*text, bytes);
+	size_t chars = table_width(*text), skip, bytes, pad, paid;
+
+	if (c->number && !heading && chars > c->width) {
+		skip = bytes = strlen(*text);
+		*debt += chars - c->width;
+	} else {
+		bytes = next_line(*text, c->width, &skip);
+		chars = chars_of(*text, bytes);
+	}
+	pad = c->width > chars ? c->width - chars : 0;
+	paid = *debt < pad ? *debt : pad;
+	*debt -= paid;
+	pad -= paid;
 
 	/* spaces are written only when text follows, so that lines do not end in spaces */
 	if (c->number)
@@ -143,8 +155,8 @@ static void add_cell(struct buf *out, const struct table_column *c, const char *
 	*text += skip;
 }
 
-void table_row(struct buf *out, const struct table_column *columns, int n,
-	const char *const *cells, const char *on, const char *off)
+static void add_row(struct buf *out, const struct table_column *columns, int n,
+	const char *const *cells, bool heading, const char *on, const char *off)
 {
 	const char *rest[TABLE_COLUMNS_MAX];
 	bool more = true;
@@ -152,18 +164,30 @@ void table_row(struct buf *out, const struct table_column *columns, int n,
 	for (int i = 0; i < n; i++)
 		rest[i] = cells[i] ? cells[i] : "-";
 	while (more) {
-		size_t owed = 0;
+		size_t owed = 0, debt = 0;
 
 		more = false;
 		buf_adds(out, on);
 		for (int i = 0; i < n; i++) {
-			add_cell(out, &columns[i], &rest[i], &owed);
+			add_cell(out, &columns[i], &rest[i], heading, &owed, &debt);
 			owed += TABLE_GAP;
 			more |= *rest[i] != '\0';
 		}
 		buf_adds(out, off);
 		buf_addc(out, '\n');
 	}
+}
+
+void table_headings(struct buf *out, const struct table_column *columns, int n,
+	const char *const *cells, const char *on, const char *off)
+{
+	add_row(out, columns, n, cells, true, on, off);
+}
+
+void table_row(struct buf *out, const struct table_column *columns, int n,
+	const char *const *cells)
+{
+	add_row(out, columns, n, cells, false, "", "");
 }
 
 void table_card_line(struct buf *out, const char *label, size_t label_width,

@@ -29,10 +29,13 @@ void table_measure(struct table_column *c, const char *text);
  * narrower than 12 characters: then cards are better. width 0: no limit. */
 bool table_fit(struct table_column *columns, int n, size_t width);
 
-/* Appends one row; cells that are wider than their column continue in further lines of it. on,
- * off: escape sequences for the row's colour, "" for none. An absent cell (NULL) is "-". */
-void table_row(struct buf *out, const struct table_column *columns, int n,
+/* Append the headings, or one row: texts that are wider than their column continue in further lines
+ * of it, numbers are never broken. An absent cell (NULL) is "-". on, off: escape sequences for the
+ * headings' colour, "" for none. */
+void table_headings(struct buf *out, const struct table_column *columns, int n,
 	const char *const *cells, const char *on, const char *off);
+void table_row(struct buf *out, const struct table_column *columns, int n,
+	const char *const *cells);
 
 /* Appends `label  text`, the text in lines of at most width characters (0: no limit), those after the first under its
  * beginning. */

@@ -80,6 +80,7 @@ int main(void)
 	shows("106613615.40 RENDER", "left_base_units", "\"10661361540000000\"", NULL);
 	shows("99999999999999999999", "left_base_units", "\"99999999999999999999\"",
 		NULL);
+	shows("1.44e-04", "lr", "0.000144", NULL);
 	shows("3.56", "changes_a_day_ppm", "3560000", NULL);
 	shows("a b", "text", "\"a\\tb\"", NULL);
 	heads("gpu model", "gpus.0.model");

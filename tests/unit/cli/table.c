@@ -13,15 +13,22 @@ static void check_rows(void)
 
 	CHECK(table_fit(columns, 3, 0) && columns[2].width == 30);
 	CHECK(table_fit(columns, 3, 27) && columns[2].width == 16);
-	table_row(&out, columns, 3, row, "", "");
+	table_row(&out, columns, 3, row);
 	CHECK_TEXT("name    7  a text that has\n"
 		   "           many words in it\n",
 		buf_text(&out));
 	/* a word that is wider than its column goes on in the next line; what is absent is said */
 	buf_reset(&out);
 	row[0] = "abcdefghi", row[1] = NULL, row[2] = "";
-	table_row(&out, columns, 3, row, "<", ">");
+	table_headings(&out, columns, 3, row, "<", ">");
 	CHECK_TEXT("<abcd    ->\n<efgh>\n<i>\n", buf_text(&out));
+	/* a number that is wider than those before it stays whole, and the columns after it in line */
+	buf_reset(&out);
+	columns[1].number = columns[0].number = true;
+	row[0] = "123456", row[1] = "7", row[2] = "x";
+	table_row(&out, columns, 3, row);
+	CHECK_TEXT("123456  7  x\n", buf_text(&out));
+	columns[0].number = false;
 	/* there is no room for columns of twelve: cards are better, and nothing has changed */
 	columns[0].width = columns[0].needed = 40;
 	CHECK(!table_fit(columns, 3, 20) && columns[0].width == 40 &&
@@ -45,8 +52,8 @@ static void check_headings(void)
 	CHECK(columns[0].width == 7 && columns[1].width == 11 && columns[2].width == 20);
 	CHECK(table_fit(columns, 3, 36));
 	CHECK(columns[0].width == 7 && columns[1].width == 11 && columns[2].width == 14);
-	table_row(&out, columns, 3, headings, "", "");
-	table_row(&out, columns, 3, row, "", "");
+	table_headings(&out, columns, 3, headings, "", "");
+	table_row(&out, columns, 3, row);
 	CHECK_TEXT("changes          p99  why\n"
 		   "  a day\n"
 		   "   3.56  12 h 57 min  a text of some\n"

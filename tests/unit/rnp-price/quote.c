@@ -114,7 +114,7 @@ static void check_left_out(void)
 	static const char *const lines[] = { "left out: 1 of other GPU models",
 		"left out: 1 spot", "left out: 1 parts of a GPU",
 		"left out: 1 not rentable", "left out: 1 not rentable",
-		"left out: 1 below a reliability of 900000 ppm",
+		"left out: 1 below a reliability of 90%",
 		"left out: 1 dearer than ten thousand",
 		"left out: 1 with another number of GPUs",
 		"left out: 1 of other GPU models" };

@@ -179,7 +179,7 @@ static bool refused_with(const char *wrong, const char *end)
 
 static void check_nearest(void)
 {
-	CHECK(refused_with("hardware_usd", "did you mean 'hardware_uusd'?"));
+	CHECK(refused_with("hardware_usd", "did you mean 'hardware'?"));
 	CHECK(refused_with("depreciation_day", "did you mean 'depreciation_days'?"));
 	CHECK(refused_with("wattsload", "did you mean 'watts_load'?"));
 	CHECK(refused_with("hradware", "did you mean 'hardware'?"));
