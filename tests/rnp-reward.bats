@@ -353,6 +353,38 @@ pay job: no input bounds it: only --pool does"
 	refused 65 "nothing to verify" rnp-reward verify <"/dev/null"
 }
 
+@test "verify: lines as epoch writes them and in other spellings are held alike" {
+	local file
+	rnp-reward epoch --policy rnp-021 "$usages" >out
+	jq . --compact-output --sort-keys out >sorted # read the slow way
+	for file in out sorted; do
+		rnp-reward verify --usage "$usages" $file >good
+		rnp-reward verify --usage "$usages" - <$file | cmp - good
+		assert_equal "$(jq -s 'map(.ok)' -c good)" "[true,true]"
+		# one base unit more, with its sum
+		jq -c 'if .kind == "rnp.reward" then .job_base_units += 1 | .base_units += 1 else . end' $file >more
+		for run in "more" "- <more"; do
+			run_split eval "rnp-reward verify --usage '$usages' $run"
+			assert_failure 1
+			[[ $(jq -r 'select(.what == "recomputed").reason' <<<"$output") == "reward 1: "*"base_units is "*", computed "* ]] ||
+				fail "$output"
+		done
+	done
+	# what no other line of a file is parsed for is found where it differs: a key twice, no form of a record
+	sed '1s/"terms":{/"terms":{"a_ppm":1,"a_ppm":1,/' out >twice
+	sed '1s/"node":"[^"]*"/"node":"x"/' out >nobody
+	for file in twice nobody; do
+		run_split rnp-reward verify --usage "$usages" $file
+		assert_failure
+		[[ $output$stderr == *"reward 1"* || $stderr == *"$file:1"* ]] || fail "$output $stderr"
+	done
+	# beyond the usages, and none for one of them
+	sed -n '1p;1,$p' out >longer
+	run_split rnp-reward verify --usage "$usages" longer
+	assert_failure 1
+	jq -s 'all(.ok | not)' <<<"$output" | grep -q true
+}
+
 @test "usage: uptime, work and score from signed records; strangers do not count" {
 	rnp-register keygen --out node.json >/dev/null
 	rnp-register keygen --out judge.json >/dev/null

@@ -7,6 +7,7 @@
 
 #include "common/base/err.h"
 #include "common/json/json.h"
+#include "common/json/plain.h"
 #include "common/base/mem.h"
 
 void claims_release(struct claims *c)
@@ -25,10 +26,22 @@ int claims_address(const json_t *reward, const char *where, const char **address
 	return address_parse(*address, where, claimant);
 }
 
+static void add_leaf(struct claims *c, int64_t amount, int64_t locked,
+	const unsigned char claimant[KEY_PUBLIC_BYTES])
+{
+	struct merkle_leaf *leaf;
+
+	c->leaves = xgrow(c->leaves, &c->cap, c->n + 1, sizeof *c->leaves);
+	leaf = &c->leaves[c->n++];
+	leaf->unlocked = (uint64_t)(amount - locked);
+	leaf->locked = (uint64_t)locked;
+	memcpy(leaf->claimant, claimant, KEY_PUBLIC_BYTES);
+}
+
 int claims_add(struct claims *c, const json_t *reward, const char *where)
 {
+	unsigned char claimant[KEY_PUBLIC_BYTES];
 	const char *address;
-	struct merkle_leaf *leaf;
 	int64_t amount, locked = 0;
 
 	if (json_get_i64(reward, where, "base_units", 0, INT64_MAX, &amount) < 0 ||
@@ -41,11 +54,81 @@ int claims_add(struct claims *c, const json_t *reward, const char *where)
 			"%s: the pay of all nodes does not fit 64 bits", where);
 	if (!amount)
 		return 0;
-	c->leaves = xgrow(c->leaves, &c->cap, c->n + 1, sizeof *c->leaves);
-	leaf = &c->leaves[c->n++];
-	leaf->unlocked = (uint64_t)(amount - locked);
-	leaf->locked = (uint64_t)locked;
-	return claims_address(reward, where, &address, leaf->claimant);
+	if (claims_address(reward, where, &address, claimant) < 0)
+		return -1;
+	add_leaf(c, amount, locked, claimant);
+	return 0;
+}
+
+/* --- lines that reward_write wrote ---------------------------------------------------------- */
+
+/* Skips a list of texts, or an object of whole numbers. */
+static bool skip_all(struct json_plain *s, char open, char close)
+{
+	const char *text;
+	int64_t number;
+	size_t len;
+
+	if (!json_plain_take(s, open))
+		return false;
+	if (json_plain_take(s, close))
+		return true;
+	do
+		if (!json_plain_string(s, &text, &len) ||
+			(open == '{' &&
+				(!json_plain_take(s, ':') ||
+					!json_plain_whole(s, &number))))
+			return false;
+	while (json_plain_take(s, ','));
+	return json_plain_take(s, close);
+}
+
+static bool take_number(struct json_plain *s, const char *text, int64_t *out)
+{
+	return json_plain_word(s, text) && json_plain_whole(s, out);
+}
+
+bool claims_add_plain(struct claims *c, const char *line, size_t len)
+{
+	struct json_plain s = { line, line + len };
+	unsigned char claimant[KEY_PUBLIC_BYTES];
+	char address[ADDRESS_MAX];
+	int64_t job, availability, amount, locked = 0, sum;
+	const char *text;
+	bool qualified;
+	size_t n;
+
+	if (!json_plain_word(&s, "{\"kind\":\"rnp.reward\",\"v\":1,\"node\":") ||
+		!json_plain_copy(&s, address, sizeof address) ||
+		(json_plain_word(&s, ",\"wallet\":") &&
+			!json_plain_copy(&s, address, sizeof address)) ||
+		!json_plain_word(&s, ",\"policy\":") ||
+		!json_plain_string(&s, &text, &n) ||
+		!json_plain_word(&s, ",\"qualified\":"))
+		return false;
+	qualified = json_plain_word(&s, "true");
+	if ((!qualified && !json_plain_word(&s, "false")) ||
+		!json_plain_word(&s, ",\"reasons\":") || !skip_all(&s, '[', ']') ||
+		!json_plain_word(&s, ",\"terms\":") || !skip_all(&s, '{', '}') ||
+		!take_number(&s, ",\"job_base_units\":", &job) ||
+		!take_number(&s, ",\"availability_base_units\":", &availability) ||
+		!take_number(&s, ",\"base_units\":", &amount) ||
+		(s.at < s.end && *s.at == ',' &&
+			!take_number(&s, ",\"locked_base_units\":", &locked)) ||
+		!json_plain_take(&s, '}') || s.at != s.end || locked > amount ||
+		job + availability != amount ||
+		__builtin_add_overflow(c->total_base_units, amount, &sum))
+		return false;
+	if (amount && address_parse(address, "a reward", claimant) < 0) {
+		err_clear();
+		return false;
+	}
+	c->total_base_units = sum;
+	c->nodes++;
+	c->qualified += qualified;
+	if (amount)
+		add_leaf(c, amount, locked, claimant);
+	return true;
 }
 
 int claims_finish(struct claims *c)

