@@ -60,6 +60,16 @@ def serve(c):
                 c.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
         except OSError:
             pass
+    elif behaviour == "endless-answer":
+        event = b'data: {"choices":[{"text":"a"}]}\n\n'
+        c.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        try:
+            while True:
+                c.sendall(event * 1000)
+        except OSError:
+            pass
+    elif behaviour == "counts-much":
+        c.sendall(answer("200 OK", b'data: {"choices":[{"text":"a"}]}\n\ndata: {"choices":[],"usage":{"completion_tokens":1000000000}}\n\n'))
     elif behaviour == "truncated":
         c.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"nodes":[')
     elif behaviour == "redirect":

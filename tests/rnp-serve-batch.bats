@@ -106,3 +106,20 @@ questions() {
 	[[ $stderr == *"requests failed"* ]]
 	jq -s -e '.[0].params.failed >= 1' <<<"$output"
 }
+
+@test "bench: a server that sends or counts more than it was asked for gets no figures" {
+	cd "$BATS_TEST_TMPDIR"
+	local behaviour words fake
+	for behaviour in endless-answer counts-much; do
+		python3 "$BATS_TEST_DIRNAME/fake_http.py" "$behaviour" lies 3>&- &
+		fake=$!
+		eventually test -s lies
+		words="more text comes than the 8 tokens asked for"
+		[[ $behaviour == counts-much ]] && words="it counts 1000000000 tokens where 8 were asked for"
+		run_split timeout 60 rnp-serve bench --url "http://127.0.0.1:$(cat lies)" --model x --requests 2 --tokens 8
+		kill "$fake"
+		wait "$fake" || true
+		rm lies
+		[[ $status != 0 && $status != 124 && -z $output && $stderr == *"$words"* ]] || fail "$behaviour: $status $stderr"
+	done
+}

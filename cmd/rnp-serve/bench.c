@@ -279,6 +279,13 @@ static void hear_data(struct ear *e, const char *text, size_t len, int64_t now)
 	err_clear();
 }
 
+/* Returns how many pieces of text an honest server may send at most: few send more than one for
+ * each token. */
+static int64_t events_max(const struct shot *s)
+{
+	return 16 + 4 * s->tokens_max;
+}
+
 static int hear(void *ctx, const void *data, size_t len)
 {
 	int64_t now = clock_mono_ns();
@@ -289,6 +296,10 @@ static int hear(void *ctx, const void *data, size_t len)
 		buf_add(&e->line, at, (size_t)(newline - at));
 		if (e->line.len > 6 && memcmp(e->line.data, "data: {", 7) == 0)
 			hear_data(e, e->line.data + 6, e->line.len - 6, now);
+		if (e->shot->events > events_max(e->shot))
+			return err_set(EX_DATAERR,
+				"more text comes than the %lld tokens asked for",
+				(long long)e->shot->tokens_max);
 		buf_reset(&e->line);
 		at = newline + 1;
 	}
@@ -333,6 +344,10 @@ static int shoot(struct load *l, struct http *http, struct shot *s)
 		rc = err_set(EX_TEMPFAIL, "%s", e.error);
 	if (rc == 0 && !s->events)
 		rc = err_set(EX_DATAERR, "%s: no text came", l->endpoint);
+	if (rc == 0 && (s->tokens < 0 || s->tokens > s->tokens_max))
+		rc = err_set(EX_DATAERR,
+			"%s: it counts %lld tokens where %lld were asked for",
+			l->endpoint, (long long)s->tokens, (long long)s->tokens_max);
 	if (!s->tokens)
 		s->tokens = s->events;
 	s->ok = rc == 0;
