@@ -1,7 +1,7 @@
 // browser.mjs - what pages are in Chromium: node tests/browser.mjs CHROMIUM DIR WIDTH,WIDTH... URL...
 // A line of JSON for each page and width: title, text, links, width of its content, what it loaded, dialogs
-// that it opened, texts within pictures that overlap. Screenshots are DIR/N-WIDTH.png, N the page from 0; a
-// width of "1280d" is that of a dark screen.
+// that it opened, texts within pictures that overlap, or reach over the edge ("cut"). Screenshots are
+// DIR/N-WIDTH.png, N the page from 0; a width of "1280d" is that of a dark screen.
 import puppeteer from "../build/node/node_modules/puppeteer-core/lib/esm/puppeteer/puppeteer-core.js";
 
 const [executablePath, dir, widths, ...urls] = process.argv.slice(2);
@@ -17,9 +17,12 @@ async function look(url, n, name) {
 	await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: name.endsWith("d") ? "dark" : "light" }]);
 	const reply = await page.goto(url, { waitUntil: "load", timeout: 120000 });
 	const seen = await page.evaluate(() => {
-		const overlaps = [];
+		const overlaps = [], cut = [];
 		for (const svg of document.querySelectorAll("svg")) {
 			const texts = [...svg.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
+			const paper = svg.getBoundingClientRect();
+			for (const [text, b] of texts)
+				if (b.left < paper.left - 1 || b.right > paper.right + 1 || b.top < paper.top - 1 || b.bottom > paper.bottom + 1) cut.push(text);
 			for (let i = 0; i < texts.length; i++)
 				for (let j = i + 1; j < texts.length; j++) {
 					const [a, b] = [texts[i][1], texts[j][1]];
@@ -37,6 +40,7 @@ async function look(url, n, name) {
 			hidden: [...document.querySelectorAll("td a")].filter((e) => !shown(e)).length,
 			paper: document.querySelector("svg rect") && getComputedStyle(document.querySelector("svg rect")).fill,
 			overlaps,
+			cut,
 		};
 	});
 	await page.screenshot({ path: `${dir}/${n}-${name}.png`, fullPage: true });

@@ -81,3 +81,30 @@ for line in open("out"): jsonschema.Draft202012Validator(json.load(open("schema"
 	# a dark screen gets other colours
 	assert_equal "$(jq -r .paper seen.jsonl | tr '\n' ' ')" 'rgb(255, 255, 255) rgb(24, 26, 27) '
 }
+
+@test "pictures: in Chromium none of any program has texts that overlap or are cut; a ledger's page fits a phone" {
+	browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
+		skip "no Chromium: apt-get install chromium"
+	[[ -e $ROOT/build/node/node_modules/puppeteer-core ]] || skip "no puppeteer-core: scripts/bootstrap"
+	cp -R "$ROOT/tests/data/man/." .
+	rnp-bench run -q --quick --suite cpu --time 10ms --plot bench.svg >bench.jsonl
+	rnp-price backtest --history history.jsonl --plot worlds.svg >worlds.jsonl
+	rnp-price backtest --jobs jobs.csv --gpus 8 --plot jobs.svg >jobs.jsonl
+	# hours, not thousands of seconds
+	grep -qE '>[0-9.]+ h<' jobs.svg
+	rnp-reward simulate --schedule schedule.json --burned 100000 --svg supply.svg >supply.jsonl
+	rnp-train tokenize --vocab 300 --out tokens "$ROOT/LICENSE" >tokens.json
+	rnp-train init --preset nano --tokenizer tokens --out model >model.json
+	rnp-train run -q --model model --data tokens --valid tokens --eval-every 3 --out o --steps 8 --batch 1 --length 32 \
+		--plot loss.svg >loss.jsonl
+	rnp-register keygen --out key >key.json
+	rnp-reward epoch -q --policy rnp-021 --store net.db --key key usage.jsonl >epoch.jsonl
+	rnp-reward report --store net.db --html ledger.html epoch.jsonl
+	{ echo '<!doctype html><meta charset="utf-8"><title>all</title>'; sed '/^<?xml/d' *.svg; } >all.html
+	assert_equal "$(grep -c '<svg ' all.html)" 5
+	node "$ROOT/tests/browser.mjs" "$browser" . 360,1280d "file://$PWD/all.html" "file://$PWD/ledger.html" >seen.jsonl
+	[[ -z ${SHOTS-} ]] || cp ./*.png "$SHOTS"
+	jq -se 'length == 4 and all(.[]; .overlaps == [] and .cut == [] and .loaded == [.url])' seen.jsonl >fits ||
+		fail "$(jq -c '[.url, .at, .overlaps, .cut, .loaded]' seen.jsonl)"
+	jq -se '.[2].width <= 360' seen.jsonl || fail "the ledger's page: $(jq -c '[.at, .width]' seen.jsonl)"
+}

@@ -362,11 +362,11 @@ static int backtest_jobs(void)
 		sched_run((enum sched_algorithm)a, t.jobs, t.n, gpus, &results[a]);
 		rc = write_jobs((enum sched_algorithm)a, &results[a]);
 		names[n] = sched_names[a];
-		mean[n] = results[a].mean_s;
-		p99[n++] = results[a].p99_s;
+		mean[n] = results[a].mean_s / 3600;
+		p99[n++] = results[a].p99_s / 3600;
 	}
-	backtest_report_bars(&report, "Mean completion", "s", names, mean, n);
-	backtest_report_bars(&report, "99th percentile of completion", "s", names, p99,
+	backtest_report_bars(&report, "Mean completion", "h", names, mean, n);
+	backtest_report_bars(&report, "99th percentile of completion", "h", names, p99,
 		n);
 	sched_trace_release(&t);
 	return rc;

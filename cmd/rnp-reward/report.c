@@ -108,15 +108,17 @@ static void title(struct page *p)
 {
 	buf_adds(&p->out,
 		"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-		"<title>Rewards</title>\n<style>\n"
+		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+		"<title>Rewards</title>\n<style>\n:root{color-scheme:light dark}\n"
 		"body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}\n"
 		"table{border-collapse:collapse;display:block;overflow-x:auto}\n"
-		"th,td{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #ccc;white-space:nowrap}\n"
+		"th,td{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #8885;white-space:nowrap}\n"
 		".n{text-align:right;font-variant-numeric:tabular-nums}\n"
-		"pre{background:#f3f3f3;padding:.5rem;overflow-x:auto}\n"
+		"pre{background:#8882;padding:.5rem;overflow-x:auto}\n"
 		"svg{max-width:100%;height:auto}\n</style></head><body>\n<h1>Rewards</h1>\n<p>");
 	html_text(&p->out, store);
-	buf_addf(&p->out, ": %ld epochs. Amounts are in tokens.</p>\n", p->n);
+	buf_addf(&p->out, ": %ld %s. Amounts are in tokens.</p>\n", p->n,
+		p->n == 1 ? "epoch" : "epochs");
 }
 
 /* --- epochs ---------------------------------------------------------------------------------- */
