@@ -140,7 +140,7 @@ struct counted {
 	bool copied;
 	/* of judging */
 	uint64_t first, sequences;
-	int64_t own, other; /* nanonats */
+	struct judge_losses losses;
 	enum judge_verdict verdict;
 	bool judged, refused;
 };

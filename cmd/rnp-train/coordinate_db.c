@@ -437,7 +437,7 @@ static int set_verdict(struct coordinator *g, const struct counted *c)
 	q = NULL;
 	return done(q,
 		RUN_SQL(g, q, "UPDATE turns SET own = ?, other = ? WHERE turn = ?", "iii",
-			c->own, c->other, (int64_t)c->turn));
+			c->losses.own, c->losses.other, (int64_t)c->turn));
 }
 
 static int refuse_deltas(struct coordinator *g, const struct closed *x)

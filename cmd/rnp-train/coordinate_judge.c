@@ -11,15 +11,12 @@
 static int measure(struct judging *j, struct coordinator *g, struct counted *c)
 {
 	char *path = coordinate_path(g, "delta-%llu.rnpg", (unsigned long long)c->turn);
-	struct judge_losses losses;
-	int rc = judging_measure(j, path, c->first, c->sequences, &losses);
+	int rc = judging_measure(j, path, c->first, c->sequences, &c->losses);
 
 	free(path);
 	if (rc < 0)
 		return -1;
 	c->judged = true;
-	c->own = losses.own;
-	c->other = losses.other;
 	return 0;
 }
 
@@ -31,7 +28,7 @@ static void decide(struct counted *c, size_t k)
 
 	for (size_t i = 0; i < k; i++)
 		if (c[i].judged)
-			losses[n++] = (struct judge_losses){ c[i].own, c[i].other };
+			losses[n++] = c[i].losses;
 	judge_decide(verdicts, losses, n);
 	for (size_t i = 0, at = 0; i < k; i++) {
 		if (!c[i].judged)
@@ -53,7 +50,7 @@ static void keep_enough(struct counted *c, size_t k, size_t min)
 
 		for (size_t i = 0; i < k; i++) {
 			good += !c[i].refused;
-			if (c[i].refused && (!best || c[i].own > best->own))
+			if (c[i].refused && (!best || c[i].losses.own > best->losses.own))
 				best = &c[i];
 		}
 		if (!best || good >= min)

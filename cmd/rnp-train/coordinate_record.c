@@ -6,6 +6,7 @@
 
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/judging.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/cli/out.h"
@@ -37,10 +38,8 @@ static json_t *member_facts(const struct turn *t, const struct counted *c,
 		json_set_text(m, "sha256", t->sha256);
 		json_set_i64(m, "norm_ppm", ppm(t->norm, theta_norm));
 	}
-	if (c && c->judged) {
-		json_set_i64(m, "own_nanonats", c->own);
-		json_set_i64(m, "other_nanonats", c->other);
-	}
+	if (c && c->judged)
+		judging_write(m, &c->losses);
 	if (c && c->refused)
 		json_set_text(m, "reason", judge_reason(c->verdict));
 	if (c && !c->refused) {

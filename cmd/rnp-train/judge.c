@@ -358,10 +358,8 @@ static json_t *member_judged(const struct member *m, bool *differs)
 	json_set_text(out, "sha256", m->sha256);
 	json_set_text(out, "state", state);
 	json_set_text(out, "verdict", verdict);
-	if (m->measured) {
-		json_set_i64(out, "own_nanonats", m->losses.own);
-		json_set_i64(out, "other_nanonats", m->losses.other);
-	}
+	if (m->measured)
+		judging_write(out, &m->losses);
 	*differs = (strcmp(state, "counted") == 0) != (strcmp(verdict, "good") == 0) &&
 		strcmp(verdict, "not_kept") != 0;
 	return out;

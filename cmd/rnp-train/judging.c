@@ -6,12 +6,18 @@
 
 #include "cmd/rnp-train/container.h"
 #include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/json/json.h"
 #include "common/lm/train/flat.h"
 
-#define WINDOWS 16 /* of each text, for a delta */
+/* Of each text, for a delta: some thousand tokens, whatever their length, for the noise of a loss
+ * falls with the root of their number. */
+#define WINDOWS_MIN   16
+#define WINDOWS_MAX   512
+#define WINDOW_TOKENS 4096
 #define OTHER_RANGE \
 	(UINT64_C(1) << 20) /* sequences of nobody that windows are drawn from */
-#define EVAL_TOKENS 2048    /* of a pass */
+#define EVAL_TOKENS 256 /* of a pass, so that none is larger than a group of windows */
 
 int judging_loop(struct lm_loop *l, struct dev *d, const struct training *run)
 {
@@ -26,11 +32,21 @@ int judging_loop(struct lm_loop *l, struct dev *d, const struct training *run)
 	return lm_loop_open(l, d, &o);
 }
 
+static uint64_t windows_of(const struct training *run)
+{
+	uint64_t n = WINDOW_TOKENS / run->length;
+
+	return n < WINDOWS_MIN ? WINDOWS_MIN : n > WINDOWS_MAX ? WINDOWS_MAX : n;
+}
+
 int judging_open(struct judging *j, const char *dir, const char *name, uint64_t round)
 {
 	uint64_t elements;
 
 	j->nranges = training_ranges(j->run, round - 1, &j->ranges, &elements);
+	j->other = xcalloc(windows_of(j->run), sizeof *j->other);
+	for (uint64_t i = 0; i < windows_of(j->run); i++)
+		j->other[i] = j->fresh + judging_draw(OTHER_RANGE);
 	j->pub = j->delta = (struct flatfile)FLATFILE_INIT;
 	if (flatfile_open(&j->pub, dir, name, j->run->parameters) < 0 ||
 		flatfile_make(&j->delta, dir, "judged", j->run->parameters) < 0)
@@ -43,7 +59,9 @@ void judging_close(struct judging *j)
 	flatfile_close(&j->pub);
 	flatfile_close(&j->delta);
 	free(j->ranges);
+	free(j->other);
 	j->ranges = NULL;
+	j->other = NULL;
 }
 
 static int read_sequence(void *arg, uint64_t n, uint32_t *ids)
@@ -78,18 +96,27 @@ static int decode(struct judging *j, const char *path)
 int judging_measure(struct judging *j, const char *path, uint64_t first,
 	uint64_t sequences, struct judge_losses *out)
 {
-	uint64_t own[WINDOWS], other[WINDOWS];
+	uint64_t own[WINDOWS_MAX];
 	struct judge_windows w = { .sequence = read_sequence,
 		.arg = j,
 		.own = own,
-		.other = other,
-		.count = WINDOWS };
+		.other = j->other,
+		.nown = windows_of(j->run),
+		.nother = windows_of(j->run) };
 
-	for (int i = 0; i < WINDOWS; i++) {
-		own[i] = first + judging_draw(sequences);
-		other[i] = j->fresh + judging_draw(OTHER_RANGE);
-	}
+	if (w.nown > sequences)
+		w.nown = sequences ? sequences : 1;
+	/* one of each of nown equal parts: none comes twice, but in neighbouring parts by rounding */
+	for (uint64_t i = 0; i < w.nown; i++)
+		own[i] = first + (i * sequences + judging_draw(sequences)) / w.nown;
 	return decode(j, path) < 0 ?
 		-1 :
 		judge_measure(j->eval, j->pub.x, j->delta.x, &w, out);
+}
+
+void judging_write(json_t *member, const struct judge_losses *losses)
+{
+	json_set_i64(member, "own_nanonats", losses->own);
+	json_set_i64(member, "other_nanonats", losses->other);
+	json_set_i64(member, "error_nanonats", losses->error);
 }

@@ -19,7 +19,8 @@ struct judging {
 	struct update_range
 		*ranges; /* that the round exchanges; the rest of delta is 0 */
 	size_t nranges;
-	uint64_t fresh; /* from this sequence on, nobody was given any */
+	uint64_t *other; /* sequences of nobody, the same for all deltas of a round */
+	uint64_t fresh;  /* from this sequence on, nobody was given any */
 };
 
 /* Opens a loop that measures losses of the run's sequences, on d. Returns 0, or -1 with err_set();
@@ -36,6 +37,9 @@ void judging_close(struct judging *j);
  * is no container of this run. */
 int judging_measure(struct judging *j, const char *path, uint64_t first,
 	uint64_t sequences, struct judge_losses *out);
+
+/* What was measured, as members of rnp.round and rnp.judgement have it. */
+void judging_write(json_t *member, const struct judge_losses *losses);
 
 /* A random number below `below`; 0 where that is 0. */
 uint64_t judging_draw(uint64_t below);

@@ -335,7 +335,7 @@ static int judge_one(struct sim_train *t, const struct round *r,
 	uint64_t own[WINDOWS], other[WINDOWS];
 	const struct buf *sent = &w->delta[d->turn % 2];
 	struct text text = { t };
-	struct judge_windows windows = { read_text, &text, own, other, WINDOWS };
+	struct judge_windows windows = { read_text, &text, own, other, WINDOWS, WINDOWS };
 
 	for (uint64_t i = 0; i < WINDOWS; i++) {
 		own[i] = d->range.first + i * d->range.count / WINDOWS;

@@ -73,7 +73,8 @@ void judge_decide(enum judge_verdict *verdicts, const struct judge_losses *losse
 
 		if (own <= 0 || own < u.own / 20)
 			verdicts[i] = JUDGE_USELESS;
-		else if (u.lead > 2 * u.deviation && lead < u.lead / 3)
+		else if (u.lead > 2 * u.deviation &&
+			lead + 2 * losses[i].error < u.lead / 3)
 			verdicts[i] = JUDGE_OTHER_DATA;
 		else
 			verdicts[i] = JUDGE_GOOD;
@@ -183,7 +184,21 @@ void judge_copies_find(const struct judge_copies *c, bool *copied)
 
 /* --- losses --------------------------------------------------------------------------------- */
 
-/* Sequence n of the windows: the n-th of the chosen list. */
+double judge_mean(double *variance, const double *gain, const uint64_t *windows, int n)
+{
+	double mean = 0, all = 0, squares = 0;
+
+	for (int g = 0; g < n; g++)
+		all += (double)windows[g];
+	for (int g = 0; g < n; g++)
+		mean += gain[g] * ((double)windows[g] / all);
+	for (int g = 0; g < n; g++)
+		squares += (gain[g] - mean) * (gain[g] - mean);
+	*variance = n > 1 ? squares / n / (n - 1) : INFINITY;
+	return mean;
+}
+
+/* Sequence n of a group: the n-th of that part of a list. */
 struct chosen {
 	const struct judge_windows *w;
 	const uint64_t *list;
@@ -196,14 +211,37 @@ static int read_chosen(void *arg, uint64_t n, uint32_t *ids)
 	return c->w->sequence(c->w->arg, c->list[n], ids);
 }
 
-/* The loss on both lists; not finite: INFINITY. */
-static int losses_of(struct lm_loop *l, const struct judge_windows *w, double out[2])
-{
-	struct chosen c[2] = { { w, w->own }, { w, w->other } };
+/* A list of windows in its groups. */
+struct groups {
+	const uint64_t *list;
+	uint64_t windows[JUDGE_GROUPS];
+	double before[JUDGE_GROUPS], after[JUDGE_GROUPS];
+	int n;
+};
 
-	for (int i = 0; i < 2; i++) {
+static struct groups groups_of(const uint64_t *list, uint64_t windows)
+{
+	struct groups g = { .list = list,
+		.n = windows < JUDGE_GROUPS ? (int)windows : JUDGE_GROUPS };
+
+	for (int i = 0; i < g.n; i++) {
+		uint64_t n = (uint64_t)g.n, at = (uint64_t)i;
+
+		g.windows[i] = windows * (at + 1) / n - windows * at / n;
+		g.before[i] = g.after[i] = INFINITY;
+	}
+	return g;
+}
+
+/* The loss on each group; not finite: INFINITY. */
+static int losses_of(struct lm_loop *l, const struct judge_windows *w,
+	const struct groups *g, double *out)
+{
+	struct chosen c = { w, g->list };
+
+	for (int i = 0; i < g->n; c.list += g->windows[i], i++) {
 		out[i] = 0;
-		if (lm_loop_eval(l, read_chosen, &c[i], w->count, &out[i]) == 0)
+		if (lm_loop_eval(l, read_chosen, &c, g->windows[i], &out[i]) == 0)
 			continue;
 		if (err_get()->code != EX_DATAERR || isfinite(out[i]))
 			return -1;
@@ -213,30 +251,43 @@ static int losses_of(struct lm_loop *l, const struct judge_windows *w, double ou
 	return 0;
 }
 
-static int64_t nanonats(double before, double after)
+static double gain_of(const struct groups *g, double *variance)
 {
-	double gain = 1e9 * (before - after);
+	double gain[JUDGE_GROUPS];
 
-	return isfinite(gain) && fabs(gain) < (double)JSON_SAFE_INTEGER_MAX ?
-		llround(gain) :
-		WORST;
+	for (int i = 0; i < g->n; i++)
+		gain[i] = g->before[i] - g->after[i];
+	return judge_mean(variance, gain, g->windows, g->n);
+}
+
+static int64_t nanonats(double nats, int64_t otherwise)
+{
+	double n = 1e9 * nats;
+
+	return isfinite(n) && fabs(n) < (double)JSON_SAFE_INTEGER_MAX ? llround(n) :
+									otherwise;
 }
 
 int judge_measure(struct lm_loop *l, const float *pub, const float *delta,
 	const struct judge_windows *w, struct judge_losses *out)
 {
+	struct groups own = groups_of(w->own, w->nown),
+		      other = groups_of(w->other, w->nother);
 	uint64_t n = lm_flat_count(l->train);
-	double before[2] = { INFINITY, INFINITY }, after[2] = { INFINITY, INFINITY };
+	double variance[2];
 	int rc = -1;
 
-	if (losses_of(l, w, before) < 0 ||
-		lm_flat_add(l->train, LM_STATE_PARAMETER, 0, n, delta, -1) < 0)
+	if (losses_of(l, w, &own, own.before) < 0 ||
+		losses_of(l, w, &other, other.before) < 0 ||
+		lm_flat_add(l->train, LM_STATE_PARAMETER, 0, n, delta, -1) < 0 ||
+		losses_of(l, w, &own, own.after) < 0)
 		goto out;
-	rc = losses_of(l, w, after);
+	rc = losses_of(l, w, &other, other.after);
 out:
 	if (lm_flat_set(l->train, LM_STATE_PARAMETER, 0, n, pub) < 0)
 		rc = -1;
-	*out = (struct judge_losses){ .own = nanonats(before[0], after[0]),
-		.other = nanonats(before[1], after[1]) };
+	out->own = nanonats(gain_of(&own, &variance[0]), WORST);
+	out->other = nanonats(gain_of(&other, &variance[1]), WORST);
+	out->error = nanonats(sqrt(variance[0] + variance[1]), JSON_SAFE_INTEGER_MAX);
 	return rc;
 }

@@ -24,13 +24,16 @@ enum judge_verdict {
  * the same numbers. */
 struct judge_losses {
 	int64_t own, other;
+	int64_t error; /* standard error of own - other, which are means over windows */
 };
 
 /* Decides on the k judged deltas of a round. verdicts[k] out. With fewer than three judged medians
  * say nothing, and only own <= 0 is decided. Two guards go beyond training.md's rule: a delta with
  * less than a twentieth of the median own is useless, too (noise about 0 is what an idle worker
  * sends); and the median of own - other must be above two of their median deviations to be held
- * against anybody, for at the start of a run, or on text that is all alike, it is itself noise. */
+ * against anybody, for at the start of a run, or on text that is all alike, it is itself noise.
+ * Nobody is refused by the luck of the draw: own - other has to be below the third by two of its
+ * errors. */
 void judge_decide(enum judge_verdict *verdicts, const struct judge_losses *losses,
 	size_t k);
 const char *judge_reason(enum judge_verdict v); /* for records: "" for good */
@@ -72,13 +75,21 @@ void judge_copies_find(const struct judge_copies *c, bool *copied);
 
 /* --- losses --------------------------------------------------------------------------------- */
 
-/* Windows to judge on: `count` sequences by their numbers. */
+/* Windows to judge on: sequences by their numbers. */
 struct judge_windows {
 	lm_sequence_fn sequence;
 	void *arg;
-	const uint64_t *own, *other; /* [count] each */
-	uint64_t count;
+	const uint64_t *own, *other; /* [nown], [nother]: at least 1 each */
+	uint64_t nown, nother;
 };
+
+/* The windows of a list are measured in so many groups, whose spread is the error; the loop's
+ * batch had better be no larger than a group. */
+#define JUDGE_GROUPS 8
+
+/* The mean gain of n groups (n <= JUDGE_GROUPS) with these gains and numbers of windows, and the
+ * variance of that mean; a single group has no spread: INFINITY. */
+double judge_mean(double *variance, const double *gain, const uint64_t *windows, int n);
 
 /* Measures a delta. The loop's parameters are pub, before and after, bit for bit; delta, pub: host
  * memory, lm_flat_count elements. Returns 0, or -1 with err_set(): the device's error; a loss that

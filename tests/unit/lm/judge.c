@@ -13,13 +13,14 @@
 static void verdicts(void)
 {
 	static const struct judge_losses losses[] = {
-		{ 200000000,
-			-100000000 }, /* honest: leads of 0.30, 0.24, 0.25, 0.36 nats */
-		{ 140000000, -100000000 }, { 250000000, 0 }, { 300000000, -60000000 },
-		{ -5000000, -300000000 }, /* makes its own loss worse */
-		{ 0, 0 },                 /* did nothing */
-		{ 30000000, 20000000 },   /* trained on something else */
-		{ 90000000, 0 },          /* little, but above a third of 0.24 */
+		{ 200000000, -100000000,
+			0 }, /* honest: leads of 0.30, 0.24, 0.25, 0.36 nats */
+		{ 140000000, -100000000, 0 }, { 250000000, 0, 0 },
+		{ 300000000, -60000000, 0 },
+		{ -5000000, -300000000, 0 }, /* makes its own loss worse */
+		{ 0, 0, 0 },                 /* did nothing */
+		{ 30000000, 20000000, 0 },   /* trained on something else */
+		{ 90000000, 0, 0 },          /* little, but above a third of 0.24 */
 	};
 	enum judge_verdict v[8];
 
@@ -30,18 +31,44 @@ static void verdicts(void)
 	CHECK(v[4] == JUDGE_USELESS && v[5] == JUDGE_USELESS);
 	CHECK(v[6] == JUDGE_OTHER_DATA && v[7] == JUDGE_GOOD);
 	/* the start of a run: all help alike on both texts, one sent noise about 0 */
-	static const struct judge_losses early[] = { { 500000000, 480000000 },
-		{ 510000000, 515000000 }, { 490000000, 460000000 },
-		{ 2000000, 1999000 } };
+	static const struct judge_losses early[] = { { 500000000, 480000000, 0 },
+		{ 510000000, 515000000, 0 }, { 490000000, 460000000, 0 },
+		{ 2000000, 1999000, 0 } };
 	judge_decide(v, early, 4);
 	for (int i = 0; i < 4; i++)
 		CHECK(v[i] == (i == 3 ? JUDGE_USELESS : JUDGE_GOOD));
+	/* an honest worker's, measured on too few windows: what is within the error is no proof */
+	static struct judge_losses noisy[] = {
+		{ 1750066620, 1618782099, 50000000 },
+		{ 1601324172, 1600876334, 50000000 },
+		{ -28539307, -99573161, 50000000 },
+		{ 1711902455, 1603899553, 50000000 },
+	};
+	judge_decide(v, noisy, 4);
+	for (int i = 0; i < 4; i++)
+		CHECK(v[i] == (i == 2 ? JUDGE_USELESS : JUDGE_GOOD));
+	noisy[1].error = 14000000; /* a third of the median is 0.0298 */
+	judge_decide(v, noisy, 4);
+	CHECK(v[1] == JUDGE_OTHER_DATA);
 	/* two have no median to be held against */
 	judge_decide(v, losses + 6, 2);
 	CHECK(v[0] == JUDGE_GOOD && v[1] == JUDGE_GOOD);
 	judge_decide(v, losses, 0);
 	CHECK_TEXT("", judge_reason(JUDGE_GOOD));
 	CHECK(judge_reason(JUDGE_USELESS)[0] && judge_reason(JUDGE_OTHER_DATA)[0]);
+}
+
+/* Groups of 2, 2 and 4 windows: the mean is of windows; the variance of the mean by hand. */
+static void errors(void)
+{
+	static const double gain[] = { 1, 3, 2 };
+	static const uint64_t windows[] = { 2, 2, 4 };
+	double variance;
+
+	CHECK(fabs(judge_mean(&variance, gain, windows, 3) - 2) < 1e-15);
+	CHECK(fabs(variance - (1.0 + 1.0) / 3 / 2) < 1e-15);
+	CHECK(fabs(judge_mean(&variance, gain, windows, 1) - 1) < 1e-15);
+	CHECK(isinf(variance));
 }
 
 static void scores(void)
@@ -152,6 +179,7 @@ static void drawn_copies(void)
 int main(void)
 {
 	verdicts();
+	errors();
 	scores();
 	draws();
 	copies(8, 5 * JUDGE_BLOCK + 9);
