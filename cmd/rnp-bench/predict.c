@@ -162,10 +162,12 @@ static int report(const struct predict_gpu *gpu, const struct predict_kernel *k,
 		if (by_limit[i] > by_limit[all.limit])
 			all.limit = (enum predict_limit)i;
 	for (int i = 0; i < n; i++) {
-		int slowest = -1;
+		int slowest = 0;
 
-		for (int j = 0; j < n; j++)
-			if (!done[j] && (slowest < 0 || t[j].ns > t[slowest].ns))
+		while (done[slowest])
+			slowest++;
+		for (int j = slowest + 1; j < n; j++)
+			if (!done[j] && t[j].ns > t[slowest].ns)
 				slowest = j;
 		done[slowest] = true;
 		r = record_of(gpu, k[slowest].kernel, k[slowest].launches, &t[slowest],

@@ -32,7 +32,8 @@ int keys_check(const json_t *obj, const char *where, const char *const *names)
 			size_t len = strlen(*n);
 
 			/* who writes hardware_usd means dollars, not hardware_uusd */
-			if (strncmp(key, *n, len) == 0 && strcmp(key + len, "_usd") == 0) {
+			if (strncmp(key, *n, len) == 0 &&
+				strcmp(key + len, "_usd") == 0) {
 				snprintf(near.best, sizeof near.best, "%s", *n);
 				break;
 			}

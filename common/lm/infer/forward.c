@@ -1,4 +1,5 @@
-/* forward.c - the layers of a model, run over rows of many sequences. */
+/* forward.c - the layers of a model, run over rows of many sequences; long because the operations of a
+ * pass share one set of tables and work space. */
 #include "common/lm/infer/forward.h"
 
 #include <math.h>
