@@ -567,6 +567,14 @@ assert all(abs(x[k] - y[k]) < 20000 for x, y in zip(a, b) for k in x), (a, b)'
 	OMP_NUM_THREADS=1 rnp-price backtest "${args[@]}" --policy ours,undercut,step10 --seed 7 | cmp - <(echo "$output")
 }
 
+@test "backtest: worlds, the same as an independent reading within 0.1%" {
+	gunzip -c "$(data history/prime_30min/H200_141GB.jsonl.gz)" | head -40 >series || skip_data
+	[[ -s series ]] || skip_data
+	run python3 "$ROOT/tests/price_worlds.py" series "${RNP_SEED:-7}"
+	assert_success
+	[[ $output == *"324 results of worlds agree within 0.1%"* ]]
+}
+
 @test "backtest: series that are none are refused" {
 	refused 64 "--history, --jobs and --pods" rnp-price backtest
 	refused 66 "missing" rnp-price backtest --history missing
