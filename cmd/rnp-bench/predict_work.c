@@ -103,46 +103,47 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 						 "attend_tensor_kernel<128>",
 						 "attend_kernel<unsigned short>"),
 			"attention forward", layers, l * t * (2 * z.q + 2 * z.kv) * 2, 0,
-			l * 2 * seen, false });
+			l * 2 * seen, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){
 			attend_name(c, "attend_back_tensor_kernel<64, 64, true>",
 				"attend_back_tensor_kernel<128, 32, true>",
 				"attend_back_kv_kernel<unsigned short>"),
 			"attention backward, keys", layers,
-			l * t * (3 * z.q + 4 * z.kv) * 2, 0, l * 4 * seen, false });
+			l * t * (3 * z.q + 4 * z.kv) * 2, 0, l * 4 * seen, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){
 			attend_name(c, "attend_back_tensor_kernel<64, 64, false>",
 				"attend_back_tensor_kernel<128, 32, false>",
 				"attend_back_q_kernel<unsigned short>"),
 			"attention backward, queries", layers,
-			l * t * (4 * z.q + 2 * z.kv) * 2, 0, l * 3 * seen, false });
+			l * t * (4 * z.q + 2 * z.kv) * 2, 0, l * 3 * seen, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "keep_sums_kernel", "attention backward, sums",
-			layers, l * t * z.q * 4, 0, 0, false });
+			layers, l * t * z.q * 4, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "norm_kernel<unsigned short>", "norm",
 			2 * layers + 1, (2 * l + 1) * t * z.dim * 6,
-			(2 * l + 1) * t * z.dim * 14, 0, false });
+			(2 * l + 1) * t * z.dim * 14, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "norm_back_kernel<unsigned short>",
 			"norm backward", 2 * layers + 1, (2 * l + 1) * t * z.dim * 16,
-			(2 * l + 1) * t * z.dim * 30, 0, false });
+			(2 * l + 1) * t * z.dim * 30, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "pieces_kernel<norm_terms<unsigned short>>",
 			"norm's weights backward", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 6, 0, 0, false });
+			(2 * l + 1) * t * z.dim * 6, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "rotate_kernel<unsigned short>", "positions",
 			4 * layers, 2 * l * t * (z.q + z.kv) * 4,
-			2 * l * t * (z.q + z.kv) * 6, 0, false });
+			2 * l * t * (z.q + z.kv) * 6, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_kernel<unsigned short>", "SwiGLU",
-			layers, l * t * z.hidden * 6, 0, 0, false });
+			layers, l * t * z.hidden * 6, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_back_kernel<unsigned short>",
-			"SwiGLU backward", layers, l * t * z.hidden * 12, 0, 0, false });
+			"SwiGLU backward", layers, l * t * z.hidden * 12, 0, 0, false,
+			0 });
 	add(out, &n,
 		product(s, "logits", (uint64_t)(t * z.vocab * 4 / (32 << 20)) + 1,
 			2 * t * z.dim * z.vocab,
@@ -151,7 +152,7 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	add(out, &n,
 		(struct predict_kernel){ "loss_kernel<unsigned short>", "loss",
 			(uint64_t)(t * z.vocab * 4 / (32 << 20)) + 1, t * z.vocab * 6,
-			t * z.vocab * 14, 0, false });
+			t * z.vocab * 14, 0, false, 0 });
 	add(out, &n,
 		product(s, "logits backward",
 			2 * ((uint64_t)(t * z.vocab * 2 / (256 << 20)) + 1),
@@ -161,10 +162,10 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 					10));
 	add(out, &n,
 		(struct predict_kernel){ "squares_kernel", "norm of the gradient", 1,
-			p * 4, 0, 0, false });
+			p * 4, 0, 0, false, 0 });
 	add(out, &n,
-		(struct predict_kernel){ "adamw_kernel", "AdamW", 1, p * 30, 0, 0,
-			false });
+		(struct predict_kernel){ "adamw_kernel", "AdamW", 1, p * 30, 0, 0, false,
+			0 });
 	return n;
 }
 
@@ -176,41 +177,50 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 	double l = z.layers, w = layer_weights(&z) * l + z.vocab * z.dim;
 	double each = s->weight_bytes_32 / 32,
 	       keys = l * (double)s->context * 2 * z.kv * 2;
-	const char *wide = each == 4 ? "project_wide_kernel<0, 1>" :
-				       "project_wide_kernel<2, 1>";
 	int n = 0;
 
-	add(out, &n,
-		(struct predict_kernel){ s->rows_kernel ? s->rows_kernel : wide,
-			"linear layers", 4 * layers + 1, w * each,
-			w * each * (s->rows_kernel ? 1 + 1.5 / each : 1 + 4 / each), 0,
-			false });
+	if (each == 2) /* 16 rows for one, each the sum of two halves */
+		add(out, &n,
+			(struct predict_kernel){ .kernel = "project_bf16_rows_kernel<1>",
+				.part = "linear layers",
+				.launches = 4 * layers + 1,
+				.bytes = w * each,
+				.operations = 2 * w,
+				.repeated = 32 });
+	else
+		add(out, &n,
+			(struct predict_kernel){ s->rows_kernel ?
+					s->rows_kernel :
+					"project_wide_kernel<0, 1>",
+				"linear layers", 4 * layers + 1, w * each,
+				w * each * (s->rows_kernel ? 1 + 1.5 / each : 2), 0,
+				false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ c->head_dim == 64 ? "paged_part_kernel<0, 64>" :
 							     "paged_part_kernel<0, 128>",
-			"attention", layers, keys, 0, 0, false });
+			"attention", layers, keys, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ c->head_dim == 64 ? "paged_join_kernel<64>" :
 							     "paged_join_kernel<128>",
 			"attention, parts", parts > 1 ? layers : 0,
-			l * (double)parts * z.q * 8, 0, 0, false });
+			l * (double)parts * z.q * 8, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "paged_put_kernel", "cache", layers,
-			l * z.kv * 12, 0, 0, false });
+			l * z.kv * 12, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "rotate_kernel<float>", "positions", 2 * layers,
-			l * (z.q + z.kv) * 8, 0, 0, false });
+			l * (z.q + z.kv) * 8, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "norm_kernel<float>", "norm", 2 * layers + 1,
-			(2 * l + 1) * z.dim * 8, 0, 0, false });
+			(2 * l + 1) * z.dim * 8, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_kernel<float>", "SwiGLU", layers,
-			l * z.hidden * 12, 0, 0, false });
+			l * z.hidden * 12, 0, 0, false, 0 });
 	if (s->rows_kernel)
 		add(out, &n,
 			(struct predict_kernel){ "quantize_kernel", "activations to int8",
 				4 * layers + 1, l * (2 * z.dim + z.q + z.hidden) * 6, 0,
-				0, false });
+				0, false, 0 });
 	return n;
 }
 
@@ -229,36 +239,48 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 			(struct predict_kernel){ s->tensor_kernel, "linear layers",
 				4 * layers,
 				w * each + l * t * (2 * z.dim + z.q + z.hidden) * 1.5, 0,
-				2 * t * w, true });
+				2 * t * w, true, 0 });
 		add(out, &n,
 			(struct predict_kernel){ "quantize_kernel", "activations to int8",
 				4 * layers, l * t * (2 * z.dim + z.q + z.hidden) * 5.5, 0,
-				0, false });
+				0, false, 0 });
+	} else if (each == 2) {
+		add(out, &n,
+			(struct predict_kernel){ .kernel = "project_bf16_tile_kernel",
+				.part = "linear layers",
+				.launches = 4 * layers,
+				.bytes = w * each +
+					l * t * (2 * z.dim + z.q + z.hidden) * 8,
+				.operations = 2 * t * w,
+				.repeated = 2 });
+		add(out, &n,
+			(struct predict_kernel){ "split_kernel", "activations to bf16",
+				4 * layers, l * t * (2 * z.dim + z.q + z.hidden) * 8, 0,
+				0, false, 0 });
 	} else {
 		/* four rows share a weight: it is loaded once for them, and x for each */
 		add(out, &n,
-			(struct predict_kernel){ each == 4 ? "project_wide_kernel<0, 4>" :
-							     "project_wide_kernel<2, 4>",
+			(struct predict_kernel){ "project_wide_kernel<0, 4>",
 				"linear layers", 4 * layers, w * each,
-				w * t / 4 * (each + 16), 0, false });
+				w * t / 4 * (each + 16), 0, false, 0 });
 	}
 	add(out, &n,
 		(struct predict_kernel){ c->head_dim == 64 ? "paged_row_kernel<0, 64>" :
 							     "paged_row_kernel<0, 128>",
 			"attention", layers, l * t * z.kv * 4, l * t * t / 2 * z.kv * 4,
-			0, false });
+			0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "paged_put_kernel", "cache", layers,
-			l * t * z.kv * 12, 0, 0, false });
+			l * t * z.kv * 12, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "rotate_kernel<float>", "positions", 2 * layers,
-			l * t * (z.q + z.kv) * 8, 0, 0, false });
+			l * t * (z.q + z.kv) * 8, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "norm_kernel<float>", "norm", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 8, 0, 0, false });
+			(2 * l + 1) * t * z.dim * 8, 0, 0, false, 0 });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_kernel<float>", "SwiGLU", layers,
-			l * t * z.hidden * 12, 0, 0, false });
+			l * t * z.hidden * 12, 0, 0, false, 0 });
 	return n;
 }
 
@@ -268,15 +290,16 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 	bool library = strcmp(k->kernel, "cuBLASLt") == 0;
 	double peak = gpu->bf16_flops * (k->is_int8 ? 2 : 1);
 	double moved = k->moved > 0 ? k->moved : k->bytes, instructions = 0;
+	double operations = k->operations * (k->repeated > 0 ? k->repeated : 1);
 	struct predict_time t = { .hbm_ns = k->bytes / (gpu->memory_bps * MEMORY_SHARE) *
 			1e9,
 		.launch_ns = (double)k->launches * LAUNCH_NS };
 
-	t.tensor_ns = k->operations /
+	t.tensor_ns = operations /
 		(peak * (library ? LIBRARY_SHARE : gpu->mma_share * MMA_SHARE)) * 1e9;
 	/* instructions of warps: a loop's for each MMA, or for what 32 lanes move in a turn */
 	if (code && k->operations > 0 && code->mmas)
-		instructions = k->operations / (k->is_int8 ? MMA_INT8 : MMA_BF16) *
+		instructions = operations / (k->is_int8 ? MMA_INT8 : MMA_BF16) *
 			(double)code->hot_instructions / (double)code->mmas;
 	else if (code && k->operations == 0 && code->hot_bytes)
 		instructions = moved / (double)(32 * code->hot_bytes) *

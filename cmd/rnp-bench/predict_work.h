@@ -39,6 +39,7 @@ struct predict_kernel {
 	double moved;      /* bytes that its threads load and store; 0: as bytes */
 	double operations; /* of matrix products on tensor cores */
 	bool is_int8;
+	double repeated; /* how many operations of tensor cores one takes; 0: as 1 */
 };
 
 struct predict_time {

@@ -159,6 +159,19 @@ __device__ __forceinline__ float lm_warp_max(float v, int width = 32)
 	return v;
 }
 
+/* Stores an output of a linear layer: y = (sum + bias) + from. */
+__device__ __forceinline__ void lm_project_store(const struct lm_project &p, uint64_t r,
+	uint64_t j, float y)
+{
+	uint64_t at = r * p.ldy + j;
+
+	if (p.bias)
+		y += p.bias[j];
+	if (p.from)
+		y += p.from[at];
+	p.y[at] = y;
+}
+
 /* --- on the host --------------------------------------------------------------------------- */
 
 /* Checks the error state after a launch. */
@@ -184,6 +197,9 @@ LM_OPS(CUDA_DECLARE, lm)
  * started; -1 on error. */
 int cuda_lm_attend_tensor(struct dev *d, const struct lm_attend *a);
 int cuda_lm_attend_back_tensor(struct dev *d, const struct lm_attend_back *a);
+
+/* bf16 weights; w, x and their rows lie at multiples of 16 bytes. Returns as these. */
+int cuda_lm_project_bf16(struct dev *d, const struct lm_project *p);
 
 /* For heads of 64, 128 and 256 columns. Returns as these. */
 int cuda_lm_paged_split(struct dev *d, const struct lm_paged_attend *a);

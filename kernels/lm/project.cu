@@ -1,6 +1,6 @@
 /* project.cu - linear layers with weights as they lie in a model file, and the activations that go
- * with quantised ones, on a GPU. Quantised weights are those of project_rows.cu and
- * project_tensor.cu. */
+ * with quantised ones, on a GPU. bf16 weights are those of project_bf16.cu where there are tensor
+ * cores, quantised ones those of project_rows.cu and project_tensor.cu. */
 #include "kernels/lm/cuda.cuh"
 #include "kernels/lm/project_quantized.cuh"
 
@@ -8,18 +8,6 @@
 
 #define THREADS 256
 #define ROWS    4 /* of x that share a weight */
-
-__device__ __forceinline__ void store_sum(const struct lm_project &p, uint64_t r,
-	uint64_t j, float y)
-{
-	uint64_t at = r * p.ldy + j;
-
-	if (p.bias)
-		y += p.bias[j];
-	if (p.from)
-		y += p.from[at];
-	p.y[at] = y;
-}
 
 /* Weights that are not a multiple of eight in a row, or not aligned to 16 bytes: a warp for each
  * output and ROWS rows, whose lanes go along the weights. */
@@ -45,7 +33,7 @@ __global__ void project_kernel(struct lm_project p)
 		for (int c = 0; c < rows; c++) {
 			sum[c] = lm_warp_sum(sum[c]);
 			if (lane == 0)
-				store_sum(p, r + (uint64_t)c, j, sum[c]);
+				lm_project_store(p, r + (uint64_t)c, j, sum[c]);
 		}
 	}
 }
@@ -123,7 +111,7 @@ template <int TYPE, int R> __global__ void project_wide_kernel(struct lm_project
 			float y = lm_warp_sum(sum[c][0] + sum[c][1]);
 
 			if (lane == 0 && c < rows)
-				store_sum(p, r + (uint64_t)c, j, y);
+				lm_project_store(p, r + (uint64_t)c, j, y);
 		}
 	}
 }
@@ -186,7 +174,12 @@ static int project_plain(struct dev *d, const struct lm_project *p)
 	uint64_t warps = p->n * ((p->rows + ROWS - 1) / ROWS);
 	bool wide = p->k % LM_PACK == 0 && p->ldx % 4 == 0 &&
 		(((uintptr_t)p->w | (uintptr_t)p->x) & 15) == 0;
+	int rc = 1;
 
+	if (wide && p->type == LM_WEIGHT_BF16)
+		rc = cuda_lm_project_bf16(d, p);
+	if (rc <= 0)
+		return rc;
 	if (!wide)
 		LAUNCH(project_kernel, cuda_grid(d, warps * 32, THREADS), THREADS,
 			cuda_of(d)->stream, *p);

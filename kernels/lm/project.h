@@ -3,7 +3,8 @@
  *
  * Plain weights: y[r][j] = from[r][j] + bias[j] + sum over t < k of x[r][t] W[j][t], with W decoded
  * exactly to f32. Error: (k + 4) 4 u S with S = |from| + |bias| + sum |x W|, u = 2^-24; sums are
- * f32. The reference adds in f64 in the order of t.
+ * f32. The reference adds in f64 in the order of t. A GPU with tensor cores takes x as the sum of
+ * two bf16 where the weights are bf16: infinite numbers, and x beyond 2^127, may become NaN there.
  *
  * Quantised weights: the activations are blocks of 32 int8 (lm_quantize). With I_b the sum over a
  * block of part code q, exact in int32, the sum of an output is, in f32 and in the order of b,

@@ -145,6 +145,68 @@ static void one(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t n
 	free(w), free(x), free(x8), free(want), free(from), free(bias), free(bound);
 }
 
+/* A product whose rows are also made alone, or in groups: the operation is the product of all
+ * rows, and after it that of `each` at a time into the second half of the output. */
+struct in_groups {
+	struct lm_project all;
+	uint64_t each;
+};
+
+static int run_groups(struct dev *d, void *out, const void *arguments)
+{
+	const struct in_groups *g = arguments;
+	struct lm_project p = g->all;
+	int rc;
+
+	p.y = out;
+	if (d->ops->lm->project(d, &p) < 0)
+		return -1;
+	for (uint64_t r = 0; r < g->all.rows; r += g->each) {
+		p.rows = g->all.rows - r < g->each ? g->all.rows - r : g->each;
+		p.x = g->all.x + r * p.ldx;
+		p.y = (float *)out + (g->all.rows + r) * p.ldy;
+		rc = d->ops->lm->project(d, &p);
+		if (rc < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* The bits of a row do not depend on how many rows are multiplied at once: what the device says of
+ * all is wanted of the groups, too. */
+static void groups(struct kcheck *k, enum lm_weight type, uint64_t rows, uint64_t each,
+	uint64_t n, uint64_t cols)
+{
+	uint64_t row_bytes = lm_weight_row_bytes(type, cols), out = rows * n;
+	unsigned char *w = malloc(row_bytes * n);
+	float *x = malloc(rows * cols * 4), *want = calloc(2 * out, 4);
+	struct in_groups g = { .all = { .type = type,
+				       .rows = rows,
+				       .n = n,
+				       .k = cols,
+				       .ldx = cols,
+				       .ldy = n },
+		.each = each };
+	struct kcase c = { .run = run_groups, .arguments = &g, .want = want };
+	void *place;
+
+	make_weights(w, type, n, cols);
+	for (uint64_t i = 0; i < rows * cols; i++)
+		x[i] = sinf((float)i) * 3;
+	g.all.x = kcheck_put(k, x, rows * cols * 4, 0);
+	g.all.w = kcheck_put(k, w, row_bytes * n, 0);
+	place = kcheck_put(k, want, 2 * out * 4, 0);
+	if (run_groups(&k->dev, place, &g) == 0 &&
+		k->dev.ops->get(&k->dev, want, place, out * 4) == 0)
+		for (uint64_t i = 0; i < out; i++)
+			want[out + i] = want[i];
+	c.out_bytes = 2 * out * 4;
+	snprintf(c.label, sizeof c.label, "project %s %llu rows, and %llu at a time",
+		names[type], (unsigned long long)rows, (unsigned long long)each);
+	kcheck_case(k, &c);
+	free(w), free(x), free(want);
+}
+
 static int run_quantize(struct dev *d, void *out, const void *arguments)
 {
 	struct lm_quantize q = *(const struct lm_quantize *)arguments;
@@ -213,6 +275,15 @@ void check_lm_project(struct kcheck *k)
 				one(k, (enum lm_weight)type, quantized[i][0],
 					quantized[i][1], quantized[i][2], i % 2, 4 * i);
 		if (type <= LM_WEIGHT_BF16) {
+			/* more than a chunk of k, and edges of every kind of tile */
+			one(k, (enum lm_weight)type, 9, 21, 552, true, 0);
+			one(k, (enum lm_weight)type, 37, 18, 40, false, 0);
+			one(k, (enum lm_weight)type, 130, 35, 552, true, 0);
+			if (!k->slow || type == LM_WEIGHT_BF16) {
+				groups(k, (enum lm_weight)type, 130, 45, 9, 552);
+				groups(k, (enum lm_weight)type, 18, 1, 17, 1064);
+				groups(k, (enum lm_weight)type, 12, 5, 3, 4360);
+			}
 			one(k, (enum lm_weight)type, 1, 6, 43, true, 0);
 			one(k, (enum lm_weight)type, 5, 6, 31, false, 4);
 		}

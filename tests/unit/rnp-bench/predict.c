@@ -43,6 +43,8 @@ static void test_limits(void)
 	k.is_int8 = true; /* twice as many in an MMA, at twice the rate */
 	t = predict_time_of(&gpu, &k, &code);
 	CHECK(near(t.tensor_ns, 5e4) && near(t.issue_ns, 4.25e9 / 8192 * 10 / 30));
+	k.repeated = 3; /* a product of parts */
+	CHECK(near(predict_time_of(&gpu, &k, NULL).tensor_ns, 15e4));
 	k = (struct predict_kernel){ .kernel = "cuBLASLt",
 		.launches = 1,
 		.operations = 7.5e9 };
@@ -91,6 +93,8 @@ static void test_steps(void)
 	n = predict_token(k, &s);
 	CHECK(near(k[0].bytes, 2 * (weights + head)));
 	CHECK(near(k[1].bytes, 2 * 128 * 2 * 256 * 2));
+	n = predict_prompt(k, &s);
+	CHECK(near(k[0].operations, 2 * 128 * weights) && near(k[0].repeated, 2));
 	s.weight_bytes_32 = 34;
 	s.rows_kernel = "rows";
 	s.tensor_kernel = "tensor";
