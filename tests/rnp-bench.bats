@@ -283,9 +283,9 @@ bench_record() { # test unit median low high
 		(.[:-1] | map(.ns) | . == (sort | reverse)) and .[-1].kernel == "all" and
 		((.[:-1] | map(.ns) | add) - .[-1].ns | fabs) < 100 and .[-1].tokens_per_s > 150 and .[-1].tokens_per_s < 250' <<<"$output"
 	# a kernel that needs many instructions for each byte is limited by them; of other chips nothing is taken
-	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "project_wide_kernel<2, 1>", registers: 32, hot_bytes: 2,
+	jq -nc '{kind: "rnp.sass", v: 1, file: "f", kernel: "project_wide_kernel<0, 1>", registers: 32, hot_bytes: 2,
 		hot_instructions: 173} | (.arch = "sm_80" | .hot_instructions = 1), (.arch = "sm_90")' >"$BATS_TEST_TMPDIR/sass"
-	run_split rnp-bench predict --gpu H100 --work token --model 7b "$BATS_TEST_TMPDIR/sass"
+	run_split rnp-bench predict --gpu H100 --work token --model 7b --type f32 "$BATS_TEST_TMPDIR/sass"
 	assert_success
 	jq -es '.[0].part == "linear layers" and .[0].limit == "issue" and .[0].issue_ns == .[0].ns and .[-1].tokens_per_s < 60' <<<"$output"
 	refused 65 "no rnp.sass record for sm_120" rnp-bench predict --gpu RTX5090 "$BATS_TEST_TMPDIR/sass"
