@@ -167,14 +167,19 @@ text_worker() {
 	jq -e '.fits and .disk_bytes > 9 * .parameters * 4' plan
 	refused 65 'bytes of disk, more than --disk' rnp-train join -q "$url" --state x --disk 1MB
 	refused 75 'quota is used up' rnp-train join -q "$url" --state y --quota 1000
+	# less than the parameters take is not begun with: next to nothing is carried
+	refused 75 'no room for a turn' rnp-train join -q "$url" --state z --quota 3MB
+	jq -e '.bytes < 200000' z/quota.json
 	text_worker a
 	# room for the state, and not for the text
-	text_worker b --disk $(($(jq .disk_bytes plan) - 100))
+	text_worker b --disk $(($(jq .disk_bytes plan) - 100)) --quota 1GB
 	end_of a "${worker[a]}"
 	end_of b "${worker[b]}"
 	end_of coordinate "$coordinator"
 	grep -q "each turn's is fetched" b.err
 	! ls state-b/*/data 2>/dev/null
+	# what the last turn carried is counted, too: no less than parameters, two deltas and an update
+	jq -e '.bytes > 4500000 and .bytes < 8000000' state-b/quota.json
 	cmp state-a/*/data/00000.tokens "$DIR/tok/00000.tokens"
 	chain_is_whole 2
 	rounds | jq -se 'all(.workers == 2 and .bytes_received > 10000 and .bytes_sent > 10000)

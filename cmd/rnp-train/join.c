@@ -259,6 +259,7 @@ static int write_receipts(struct worker *w)
 static int turn(struct worker *w)
 {
 	struct assignment a;
+	int64_t bytes;
 	int rc = worker_quota(w);
 
 	if (rc == 0 && training_streams(&w->run))
@@ -268,6 +269,8 @@ static int turn(struct worker *w)
 	if (rc)
 		return rc;
 	rc = worker_get_base(w, a.base, a.round - 1);
+	if (rc == 0 && w->o.quota)
+		rc = worker_count_bytes(w, &bytes);
 	if (rc == 0)
 		rc = worker_get_text(w, &a, &w->text);
 	w->text_first = a.first;

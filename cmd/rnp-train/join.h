@@ -32,6 +32,7 @@ struct worker {
 	uint64_t text_first;
 	struct buf text_next;   /* of the turn behind, where it is fetched ahead */
 	uint64_t quota_counted; /* bytes that the quota has counted */
+	int64_t quota_last; /* bytes of the month when the last turn began; 0: none did */
 	struct shuffle shuffle;
 	struct dev d;
 	struct lm_loop loop;
@@ -71,7 +72,10 @@ int worker_get_text(struct worker *w, const struct assignment *a, struct buf *te
 /* lm_sequence_fn over it; arg: the worker. */
 int worker_read_text(void *arg, uint64_t n, uint32_t *ids);
 
-/* Counts what was carried for --quota. Returns 0, or -1 with err_set(EX_TEMPFAIL): it is used up. */
+/* Counts what was carried this month; *bytes out. Returns 0, or -1 with err_set(EX_IOERR). */
+int worker_count_bytes(struct worker *w, int64_t *bytes);
+/* Before a turn: counts for --quota. Returns 0, or -1 with err_set(EX_TEMPFAIL): it is used up, or has
+ * no room for another turn. */
 int worker_quota(struct worker *w);
 
 /* Holds the BLAKE2b-256 of a file that came against its name. Returns 0, or -1 with err_set(). */

@@ -258,9 +258,12 @@ int worker_read_text(void *arg, uint64_t n, uint32_t *ids)
 
 /* --- the month's quota ------------------------------------------------------------------------ */
 
-/* The count of transferred bytes lies in the state's root, a line for each month: all runs
+#define PARAMS_BYTES \
+	3 /* of a parameter, when all are fetched: a little less than it takes */
+
+/* The count of transferred bytes lies in the state's root, with the month that it is of: all runs
  * share it. */
-int worker_quota(struct worker *w)
+int worker_count_bytes(struct worker *w, int64_t *bytes)
 {
 	struct net_bytes now;
 	struct buf text = BUF_INIT, path = BUF_INIT;
@@ -268,10 +271,8 @@ int worker_quota(struct worker *w)
 	time_t s = (time_t)(at_ms / 1000);
 	struct tm t;
 	json_t *was = NULL;
-	int rc = 0;
+	int rc;
 
-	if (!w->o.quota)
-		return 0;
 	gmtime_r(&s, &t);
 	month_is = (t.tm_year + 1900) * 100 + t.tm_mon + 1;
 	buf_addf(&path, "%s/../quota.json", w->state.dir);
@@ -288,12 +289,34 @@ int worker_quota(struct worker *w)
 	buf_addf(&text, "{\"month\":%lld,\"bytes\":%lld}\n", (long long)month_is,
 		(long long)used);
 	rc = io_replace(path.data, text.data, text.len, 0666);
-	if (rc == 0 && used >= w->o.quota)
-		rc = err_set(EX_TEMPFAIL,
-			"this month's quota is used up: %lld bytes of --quota %lld",
-			(long long)used, (long long)w->o.quota);
+	*bytes = used;
 	json_decref(was);
 	buf_release(&text);
 	buf_release(&path);
 	return rc;
+}
+
+/* What a turn takes is what the last one took; without parameters, at least these. */
+int worker_quota(struct worker *w)
+{
+	int64_t used, needs;
+
+	if (!w->o.quota)
+		return 0;
+	if (worker_count_bytes(w, &used) < 0)
+		return -1;
+	if (used >= w->o.quota)
+		return err_set(EX_TEMPFAIL,
+			"this month's quota is used up: %lld bytes of --quota %lld",
+			(long long)used, (long long)w->o.quota);
+	needs = w->state.pub ? 0 : (int64_t)w->run.parameters * PARAMS_BYTES;
+	if (w->quota_last && used - w->quota_last > needs)
+		needs = used - w->quota_last;
+	w->quota_last = used;
+	if (needs > w->o.quota - used)
+		return err_set(EX_TEMPFAIL,
+			"this month's quota has no room for a turn of about %lld bytes: %lld of "
+			"--quota %lld are used",
+			(long long)needs, (long long)used, (long long)w->o.quota);
+	return 0;
 }

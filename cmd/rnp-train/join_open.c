@@ -113,8 +113,24 @@ int worker_open(struct worker *w, const char *below)
 	return device_open(&w->d, w->o.device);
 }
 
+/* Counts the bytes of the last turn. The worker ends, with or without an error, which stays. */
+static void count_last_bytes(struct worker *w)
+{
+	struct err ended;
+	int64_t bytes;
+
+	if (!w->o.quota || !w->state.dir)
+		return;
+	err_save(&ended);
+	if (worker_count_bytes(w, &bytes) < 0)
+		prog_warn("the bytes of the last turn are not counted: %s",
+			err_get()->text);
+	err_restore(&ended);
+}
+
 void worker_close(struct worker *w)
 {
+	count_last_bytes(w);
 	lm_loop_close(&w->loop);
 	json_decref(w->record);
 	buf_release(&w->text);
