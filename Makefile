@@ -51,7 +51,7 @@ NCCL_H   ?= $(wildcard /usr/include/nccl.h $(CUDA_HOME)/include/nccl.h)
 NCCL     ?= $(if $(NCCL_H),1)
 MESSENGERS := $(if $(MPI),$(BUILD)/lib/librnp_mpi.so) $(if $(NCCL),$(BUILD)/lib/librnp_nccl.so)
 
-.PHONY: all check demo bench soak fuzz asan tsan install uninstall release deb dist format lint clean bootstrap units replays kcheck help
+.PHONY: FORCE all check demo bench soak fuzz asan tsan install uninstall release deb dist format lint clean bootstrap units replays kcheck help
 .SECONDARY:
 
 all: $(BINS) $(if $(and $(NVCC),$(CUDA)),$(BUILD)/lib/librnp_cuda.so) $(MESSENGERS)

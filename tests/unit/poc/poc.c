@@ -3,6 +3,7 @@
 #include "common/poc/poc.h"
 
 #include <sodium.h>
+#include <time.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -170,8 +171,15 @@ static void check_levels(struct bed *b)
 }
 
 /* The answer of a cheat that keeps half of the memory is right, but takes longer than the slack
- * of a deadline by class allows; the better of three each, because this machine has other work,
- * too. */
+ * of a deadline by class allows: processor time, because this machine has other work, too. */
+static int64_t worked_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
 static void check_miser(struct bed *b)
 {
 	const struct poc_device size = { .lanes = 64, .per_slice = 64, .passes = 2 },
@@ -190,10 +198,10 @@ static void check_miser(struct bed *b)
 		json_t *part[2];
 
 		for (int i = 0; i < 2; i++) {
-			int64_t from_ns = clock_mono_ns();
+			int64_t from_ns = worked_ns();
 
 			part[i] = prove_memory(&c, &c.devices[0], devs[i], NULL);
-			from_ns = clock_mono_ns() - from_ns;
+			from_ns = worked_ns() - from_ns;
 			ns[i] = from_ns < ns[i] ? from_ns : ns[i];
 		}
 		CHECK(part[0] && part[1] && json_equal(part[0], part[1]));
