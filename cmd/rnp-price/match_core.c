@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/rnp-price/match_parts.h"
+#include "cmd/rnp-price/sched.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 
@@ -51,8 +52,8 @@ static double turn_of(const struct match *m, const struct match_job *j, size_t o
 			-MATCH_HEAP_NONE :
 			-(double)j->limit_uusd * MATCH_MILLI / (j->gpus * j->milli);
 	if (m->algorithm == MATCH_LAS)
-		return m->owners[owner].gpu_ms * 1e6 /
-			(double)(j->share_ppm > 0 ? j->share_ppm : 1);
+		return sched_attained(m->owners[owner].gpu_ms * 1e6,
+			(double)j->share_ppm);
 	return 0;
 }
 

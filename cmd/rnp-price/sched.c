@@ -13,9 +13,14 @@
 const char *const sched_names[SCHED_ALGORITHMS] = { "fifo", "las", "las-queues",
 	"shortest" };
 
+double sched_attained(double served, double share)
+{
+	return served / (share > 0 ? share : 1);
+}
+
 static double key_of(enum sched_algorithm a, const struct sched_job *j)
 {
-	double served = j->done_s * (double)j->gpus / (j->share > 0 ? j->share : 1);
+	double served = sched_attained(j->done_s * (double)j->gpus, j->share);
 
 	switch (a) {
 	case SCHED_LAS:

@@ -31,6 +31,10 @@ struct sched_job {
 	double share;            /* weight of its owner, usually 1 */
 };
 
+/* The key of least attained service: what a job or an owner was served, for his share (0 or less:
+ * 1). The smallest is next, on a live market (match) as in a trace (sched_order). */
+double sched_attained(double served, double share);
+
 /* One waiting or running job, as an algorithm sees it. */
 struct sched_entry {
 	double key;
