@@ -156,8 +156,13 @@ static int find_turn(struct coordinator *g, const char *node, int64_t number,
 	return coordinate_db_new_turn(g, t);
 }
 
-/* Returns 0 with the record of a turn, or NULL: none at present; 1: the node is no member; -1. */
-static int assign(struct coordinator *g, const char *node, json_t **record)
+typedef enum round_answer ask_function(struct round *, uint64_t, int64_t,
+	struct round_assignment *);
+
+/* ask: round_ask or round_ask_ahead. Returns 0 with the record of a turn, or NULL: none at
+ * present; 1: the node is no member; -1. */
+static int assign(struct coordinator *g, const char *node, ask_function *ask,
+	json_t **record)
 {
 	int64_t number = coordinate_member(g, node);
 	struct round_assignment a;
@@ -165,7 +170,7 @@ static int assign(struct coordinator *g, const char *node, json_t **record)
 
 	*record = NULL;
 	switch (number < 0 ? ROUND_GONE :
-			     round_ask(&g->r, (uint64_t)number, coordinate_now(g), &a)) {
+			     ask(&g->r, (uint64_t)number, coordinate_now(g), &a)) {
 	case ROUND_GONE:
 		return 1;
 	case ROUND_WAIT:
@@ -180,24 +185,7 @@ static int assign(struct coordinator *g, const char *node, json_t **record)
 
 int coordinate_assign_ahead(struct coordinator *g, const char *node, json_t **record)
 {
-	int64_t number = coordinate_member(g, node);
-	struct round_assignment a;
-	struct turn t;
-
-	*record = NULL;
-	switch (number < 0 ?
-			ROUND_GONE :
-			round_ask_ahead(&g->r, (uint64_t)number, coordinate_now(g), &a)) {
-	case ROUND_GONE:
-		return 1;
-	case ROUND_WAIT:
-		return 0;
-	default:
-		break;
-	}
-	if (find_turn(g, node, number, &a, &t) < 0)
-		return -1;
-	return write_assignment(g, &t, a.deadline, record);
+	return assign(g, node, round_ask_ahead, record);
 }
 
 /* --- long polls ------------------------------------------------------------------------------- */
@@ -266,7 +254,7 @@ static int answer(struct coordinator *g, struct waiter *w, int64_t now_ns)
 		refuse_waiter(w, 410, "the run is over");
 		return 1;
 	}
-	rc = assign(g, w->node, &record);
+	rc = assign(g, w->node, round_ask, &record);
 	if (rc < 0) {
 		refuse_waiter(w, 503, err_get()->text);
 		return -1;

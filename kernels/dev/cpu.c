@@ -2,6 +2,7 @@
 #include "kernels/dev/cpu.h"
 
 #include <stdint.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,4 +131,18 @@ int cpu_level_chosen(enum cpu_level *level)
 			return 0;
 		}
 	return -1;
+}
+
+bool cpu_chose_avx2(void)
+{
+	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+	enum cpu_level level;
+
+	if (k == 0) {
+		(void)cpu_level_chosen(&level);
+		k = level >= CPU_AVX2 ? 2 : 1;
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == 2;
 }

@@ -3,28 +3,12 @@
 
 #ifdef __x86_64__
 #include <immintrin.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "kernels/dev/cpu.h"
 #include "kernels/dev/half.h"
 
 #define FAST __attribute__((target("avx2,f16c")))
-
-/* The answer is cached: CPUID is slow in virtual machines, and rows of an embedding are short. */
-static bool fast(void)
-{
-	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
-	int k = atomic_load_explicit(&known, memory_order_relaxed);
-	enum cpu_level level;
-
-	if (k == 0) {
-		(void)cpu_level_chosen(&level);
-		k = level >= CPU_AVX2 ? 2 : 1;
-		atomic_store_explicit(&known, k, memory_order_relaxed);
-	}
-	return k == 2;
-}
 
 FAST static uint64_t f16_to(float *to, const unsigned char *from, uint64_t count)
 {
@@ -135,7 +119,7 @@ FAST static uint64_t bf16_from(unsigned char *to, const float *from, uint64_t co
 
 uint64_t lm_to_f32_fast(float *to, const void *from, enum lm_type type, uint64_t count)
 {
-	if (!fast())
+	if (!cpu_chose_avx2())
 		return 0;
 	switch (type) {
 	case LM_F16:
@@ -153,7 +137,7 @@ uint64_t lm_to_f32_fast(float *to, const void *from, enum lm_type type, uint64_t
 
 uint64_t lm_from_f32_fast(void *to, const float *from, enum lm_type type, uint64_t count)
 {
-	if (!fast())
+	if (!cpu_chose_avx2())
 		return 0;
 	switch (type) {
 	case LM_F16:

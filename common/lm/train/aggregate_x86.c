@@ -3,27 +3,11 @@
 
 #ifdef __x86_64__
 #include <immintrin.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "kernels/dev/cpu.h"
 
 #define FAST __attribute__((target("avx2")))
-
-/* The answer is cached: blocks are short, and CPUID is slow in virtual machines. */
-static bool fast(void)
-{
-	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
-	int k = atomic_load_explicit(&known, memory_order_relaxed);
-	enum cpu_level level;
-
-	if (k == 0) {
-		(void)cpu_level_chosen(&level);
-		k = level >= CPU_AVX2 ? 2 : 1;
-		atomic_store_explicit(&known, k, memory_order_relaxed);
-	}
-	return k == 2;
-}
 
 FAST static inline __m256d load(const float *x)
 {
@@ -48,7 +32,7 @@ FAST static uint64_t add(double *d, const float *x, double w, uint64_t n)
 
 uint64_t aggregate_add_fast(double *d, const float *x, double w, uint64_t n)
 {
-	return fast() ? add(d, x, w, n) : 0;
+	return cpu_chose_avx2() ? add(d, x, w, n) : 0;
 }
 
 FAST static uint64_t norm_and_dot(const float *x, const double *d, uint64_t n,
@@ -76,7 +60,7 @@ FAST static uint64_t norm_and_dot(const float *x, const double *d, uint64_t n,
 uint64_t aggregate_norm_and_dot_fast(const float *x, const double *d, uint64_t n,
 	double norm[8], double dot[8])
 {
-	return fast() ? norm_and_dot(x, d, n, norm, dot) : 0;
+	return cpu_chose_avx2() ? norm_and_dot(x, d, n, norm, dot) : 0;
 }
 
 FAST static uint64_t product(const float *x, const float *y, uint64_t n, double sum[8])
@@ -95,7 +79,7 @@ FAST static uint64_t product(const float *x, const float *y, uint64_t n, double 
 
 uint64_t aggregate_product_fast(const float *x, const float *y, uint64_t n, double sum[8])
 {
-	return fast() ? product(x, y, n, sum) : 0;
+	return cpu_chose_avx2() ? product(x, y, n, sum) : 0;
 }
 #else
 uint64_t aggregate_add_fast(double *d, const float *x, double w, uint64_t n)

@@ -170,8 +170,6 @@ static void check_levels(struct bed *b)
 	json_decref(want_blocks);
 }
 
-/* The answer of a cheat that keeps half of the memory is right, but takes longer than the slack
- * of a deadline by class allows: processor time, because this machine has other work, too. */
 static int64_t worked_ns(void)
 {
 	struct timespec t;
@@ -180,6 +178,8 @@ static int64_t worked_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
+/* The answer of a cheat that keeps half of the memory is right, but takes longer than the slack
+ * of a deadline by class allows: processor time, because this machine has other work, too. */
 static void check_miser(struct bed *b)
 {
 	const struct poc_device size = { .lanes = 64, .per_slice = 64, .passes = 2 },
