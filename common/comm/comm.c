@@ -86,6 +86,23 @@ int comm_allreduce(struct comm *c, float *data, size_t n)
 	return by_ring(c, data, n);
 }
 
+int comm_broadcast(struct comm *c, void *data, size_t bytes)
+{
+	int distance = 1, rc = 0;
+
+	if (c->size < 2 || !bytes)
+		return 0;
+	/* rank r has it from the rank without r's lowest bit, and passes it on over the lower ones */
+	while (distance < c->size && !(c->rank & distance))
+		distance *= 2;
+	if (c->rank)
+		rc = comm_receive(c, c->rank - distance, data, bytes);
+	for (distance /= 2; rc == 0 && distance; distance /= 2)
+		if (c->rank + distance < c->size)
+			rc = comm_send(c, c->rank + distance, data, bytes);
+	return rc;
+}
+
 void comm_be_patient(struct comm *c)
 {
 	if (c->ops && c->ops->be_patient)

@@ -72,8 +72,12 @@ int comm_sendrecv(struct comm *c, const struct comm_sendrecv *s);
 int comm_allreduce(struct comm *c, float *data, size_t n);
 #define COMM_SMALL_BYTES ((size_t)32 << 10)
 
+/* Copies rank 0's bytes to every other rank, in log2(size) steps (a binomial tree). Every rank calls
+ * it with as many bytes. */
+int comm_broadcast(struct comm *c, void *data, size_t bytes);
+
 /* Lets large sums leave the core to other threads while they wait; they may take longer. For a
- * communication thread beside one that computes. All ranks call it or none does: it may change
+ * communication thread beside one that computes. A backend that polls then sleeps while it receives, too. All ranks call it or none does: it may change
  * the order of a sum of more than two. */
 void comm_be_patient(struct comm *c);
 

@@ -49,6 +49,8 @@ struct ddp {
 	bool open, ending, failed;
 	int (*task)(struct ddp *p); /* what the thread is to run; NULL when done */
 	int task_rc;
+	void *shared_data; /* of ddp_broadcast */
+	size_t shared_bytes;
 	struct err error;
 	int64_t sum_ns;
 };
@@ -374,6 +376,18 @@ int ddp_allgather(struct ddp *p, const uint64_t *mine, size_t n, uint64_t *all)
 	for (size_t i = 0; i < size * n; i++)
 		all[i] = unpack(p->words + i * WORD_FLOATS);
 	return 0;
+}
+
+static int broadcast(struct ddp *p)
+{
+	return comm_broadcast(&p->comm, p->shared_data, p->shared_bytes);
+}
+
+int ddp_broadcast(struct ddp *p, void *data, size_t bytes)
+{
+	p->shared_data = data;
+	p->shared_bytes = bytes;
+	return on_thread(p, broadcast);
 }
 
 int ddp_grad_sync(void *arg, double *loss_sum, uint64_t *targets)

@@ -69,6 +69,10 @@ unsigned ddp_stop_flags(const struct ddp *p);
  * and grad_sync. Errors as grad_sync. */
 int ddp_allgather(struct ddp *p, const uint64_t *mine, size_t n, uint64_t *all);
 
+/* Copies rank 0's `bytes` of data to every other rank, as comm_broadcast. Must not be called between
+ * grad_ready and grad_sync. Errors as grad_sync. */
+int ddp_broadcast(struct ddp *p, void *data, size_t bytes);
+
 /* Return the total time of sums (including waits for slower ranks), and the part of it for
  * which steps waited. */
 struct ddp_times {

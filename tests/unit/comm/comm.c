@@ -121,6 +121,37 @@ static void test_sums(void)
 			check_allreduce(size, lengths[i]);
 }
 
+static void *copy_to_all(void *arg)
+{
+	struct worker *w = arg;
+
+	w->rc = comm_broadcast(&w->c, w->data, w->n);
+	return NULL;
+}
+
+static void test_broadcast(void)
+{
+	for (int size = 1; size <= RANKS_MAX; size++) {
+		struct worker w[RANKS_MAX] = { 0 };
+		float data[RANKS_MAX][3];
+
+		connect_all(w, size, TIMEOUT_MS);
+		for (int r = 0; r < size; r++) {
+			w[r].n = 2 * sizeof(float);
+			w[r].data = data[r];
+			for (int k = 0; k < 3; k++)
+				data[r][k] = (float)(10 * r + k);
+		}
+		run_all(w, size, copy_to_all);
+		for (int r = 0; r < size; r++) {
+			CHECK_I64(0, w[r].rc);
+			CHECK(data[r][0] == 0 && data[r][1] == 1);
+			CHECK(data[r][2] == (float)(10 * r + 2)); /* not of the message */
+			comm_close(&w[r].c);
+		}
+	}
+}
+
 static void *echo(void *arg)
 {
 	struct worker *w = arg;
@@ -225,6 +256,7 @@ static void test_meeting(void)
 int main(void)
 {
 	test_sums();
+	test_broadcast();
 	test_messages();
 	test_failures_of_others();
 	test_meeting();

@@ -20,7 +20,7 @@ struct worker {
 	bool overlap, leaves;
 	float *data;
 	double loss[STEPS];
-	uint64_t targets[STEPS], gathered[RANKS * 2];
+	uint64_t targets[STEPS], gathered[RANKS * 2], told[3];
 	unsigned said;
 	int rc;
 	struct err error;
@@ -69,6 +69,10 @@ static int steps(struct worker *w, struct ddp *p)
 	uint64_t mine[2] = { UINT64_MAX - (uint64_t)w->rank, (uint64_t)w->rank << 33 };
 	int rc = ddp_allgather(p, mine, 2, w->gathered);
 
+	for (int i = 0; i < 3; i++)
+		w->told[i] = (uint64_t)w->rank << 60 | (uint64_t)i;
+	if (rc == 0)
+		rc = ddp_broadcast(p, w->told, sizeof w->told);
 	if (rc == 0)
 		rc = ddp_bind(p, &cpu, w->data);
 	if (rc == 0)
@@ -159,6 +163,8 @@ static void check_rank(const struct worker *w)
 		CHECK(w->loss[s] == loss);
 		CHECK(w->targets[s] == 3 * ((uint64_t)1 << 40) + 3);
 	}
+	for (int i = 0; i < 3; i++)
+		CHECK(w->told[i] == (uint64_t)i); /* as rank 0 has it */
 	for (int r = 0; r < RANKS; r++) {
 		CHECK(w->gathered[2 * r] == UINT64_MAX - (uint64_t)r);
 		CHECK(w->gathered[2 * r + 1] == (uint64_t)r << 33);
