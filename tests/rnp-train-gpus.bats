@@ -182,6 +182,34 @@ filled() {
 	cmp m/checkpoint.safetensors o/checkpoint.safetensors
 }
 
+@test "gpus: several are one worker of a run over a network, and a rank that dies ends it with 69" {
+	cp -r "$DIR/model" m
+	timeout 100 rnp-train coordinate -q --model m --data "$DIR/tok" --listen 127.0.0.1:0 --port-file port --batch 4 --length 8 \
+		--rounds 2 --inner-steps 2 --method none --precision f32 --device cpu >c.out 3>&- &
+	coordinator=$!
+	filled port
+	url=http://127.0.0.1:$(cat port)
+	rnp-train join --plan --device cuda:all --state s "$url" | jq -se 'length == 1'
+	timeout 100 rnp-train join -q --device cuda:all --every 1 --state s "$url" >j.out 2>j.err 3>&-
+	wait $coordinator
+	jq -se 'map(select(.kind == "rnp.step")) | length == 4 and .[-1].tokens == 4 * 4 * 8' j.out
+	jq -se 'map(select(.kind == "rnp.round")) | length == 2 and all(.workers == 1 and .tokens == 2 * 4 * 8)' c.out
+	cp -r "$DIR/model" n
+	timeout 100 rnp-train coordinate -q --model n --data "$DIR/tok" --listen 127.0.0.1:0 --port-file port2 --batch 4 --length 8 \
+		--inner-steps 2 --device cpu >/dev/null 3>&- &
+	coordinator=$!
+	filled port2
+	rnp-train join -q --device cuda:0,cuda:1 --every 1 --state s "http://127.0.0.1:$(cat port2)" >k.out 2>k.err 3>&- &
+	filled k.out
+	kill -KILL "$(pgrep -P $! | tail -n 1)"
+	ended=0
+	wait $! || ended=$?
+	assert_equal $ended 69
+	assert_equal "$(grep -c 'ended by signal' k.err)" 1
+	kill $coordinator
+	wait $coordinator || true
+}
+
 @test "gpus: steps that are replayed as graphs give the bits of steps that are asked for, in all forms of a step" {
 	same() {
 		train --steps 4 --out "$1-each" --no-graph "${@:2}" 2>/dev/null | jq -se '.[-1].captured == false'

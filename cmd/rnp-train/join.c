@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "cmd/rnp-train/commands.h"
+#include "cmd/rnp-train/join_ranks.h"
 #include "common/base/err.h"
+#include "common/base/io.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/json/json.h"
@@ -87,38 +89,51 @@ static const struct opt opts[] = {
 		.to = &options.proxy,
 		.metavar = "URL",
 		.help = "http://, https:// or socks5h:// (default: the environment's)" },
+	{ .name = "mpi",
+		.kind = OPT_FLAG,
+		.to = &options.mpi,
+		.help = "one worker of all the processes that mpirun started" },
 	OPT_KEY(&options.key),
-	OPT_DEVICE(&options.device),
+	{ .name = "device",
+		.kind = OPT_TEXT,
+		.to = &options.device,
+		.metavar = "D",
+		.help = "auto, cpu, cuda:N; several GPUs: cuda:0,cuda:1 or cuda:all (default $RNP_DEVICE, else auto)" },
 	{ 0 },
 };
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static int open_loop(struct worker *w)
+void worker_loop_options(struct worker *w, uint64_t rows, struct lm_loop_options *l)
 {
 	const struct training *t = &w->run;
-	struct lm_loop_options l = { .batch = t->batch,
+
+	*l = (struct lm_loop_options){ .batch = t->batch,
 		.schedule = training_schedule(t),
 		.sequence = worker_read_text,
-		.arg = w };
+		.arg = w,
+		.ranks = w->ranks };
+	lm_train_defaults(&l->train, &t->config);
+	l->train.batch = (uint32_t)rows;
+	l->train.positions = t->length;
+	l->train.dtype = t->f32 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
+	l->train.beta1 = (float)((double)t->beta1_ppm / 1e6);
+	l->train.beta2 = (float)((double)t->beta2_ppm / 1e6);
+	l->train.decay = (float)((double)t->decay_ppm / 1e6);
+	l->train.clip = (float)((double)t->clip_ppm / 1e6);
+}
 
-	lm_train_defaults(&l.train, &t->config);
-	if (!w->o.micro)
-		w->o.micro = (int64_t)t->batch;
-	if (t->batch % (uint64_t)w->o.micro)
-		return err_set(EX_USAGE,
-			"the run's batch of %llu is not a multiple of --micro-batch %lld",
-			(unsigned long long)t->batch, (long long)w->o.micro);
-	l.train.batch = (uint32_t)w->o.micro;
-	l.train.positions = t->length;
-	l.train.dtype = t->f32 ? LM_DTYPE_F32 : LM_DTYPE_BF16;
-	l.train.beta1 = (float)((double)t->beta1_ppm / 1e6);
-	l.train.beta2 = (float)((double)t->beta2_ppm / 1e6);
-	l.train.decay = (float)((double)t->decay_ppm / 1e6);
-	l.train.clip = (float)((double)t->clip_ppm / 1e6);
+static int open_loop(struct worker *w)
+{
+	struct lm_loop_options l;
+	uint64_t rows;
+
+	if (worker_share_batch(w, &rows) < 0)
+		return -1;
+	worker_loop_options(w, rows, &l);
 	if (worker_plan(w, &l.train) < 0 || w->o.plan)
 		return w->o.plan ? 0 : -1;
-	if (worker_open_data(w) < 0)
+	if (worker_open_data(w) < 0 || worker_lead_run(w, rows) < 0)
 		return -1;
 	return lm_loop_open(&w->loop, &w->d, &l);
 }
@@ -145,7 +160,7 @@ static int join(struct worker *w)
 	json_set_text(record, "run", w->run.name);
 	json_set_text(record, "version", RNP_VERSION);
 	json_set_text(record, "device", w->d.name);
-	json_set_i64(record, "gpus", w->d.is_host ? 0 : 1);
+	json_set_i64(record, "gpus", worker_gpus(w));
 	if (w->tokens_per_s)
 		json_set_i64(record, "tokens_per_s", (int64_t)w->tokens_per_s);
 	rc = client_post(&w->client, "/v1/join", record, &r);
@@ -320,23 +335,60 @@ static int work(struct worker *w)
 	return rc < 0 ? -1 : 0;
 }
 
-static int run(int n, char **args)
+/* The worker, or rank 0 of it. */
+static int lead(struct worker *w)
+{
+	int rc = open_worker(w);
+
+	if (rc == 0 && !w->o.plan)
+		return work(w);
+	if (w->stopped && *w->stopped && !w->apart) {
+		err_clear();
+		return 0;
+	}
+	return rc;
+}
+
+/* This process as a worker, or as one rank of it. */
+static int run_rank(struct launch *l)
 {
 	struct worker w = WORKER_INIT;
-	int rc;
+	int rc = 0;
+
+	w.o = options;
+	if (l->n)
+		w.o.device = l->names[l->rank < 0 ? 0 : l->rank];
+	if (l->n > 1 && w.o.plan && !w.o.mpi)
+		w.size = l->n; /* of its first rank */
+	if (w.o.mpi || l->rank >= 0)
+		rc = worker_open_ranks(&w, l, w.o.mpi);
+	if (rc == 0)
+		rc = w.rank ? worker_follow(&w) : lead(&w);
+	worker_close_ranks(&w, l, rc < 0);
+	worker_close(&w);
+	return rc;
+}
+
+static int run(int n, char **args)
+{
+	struct launch launch = LAUNCH_INIT;
+	int rc = launch_devices(&launch, options.device, options.mpi), code = EX_OK;
 
 	(void)n;
-	w.o = options;
-	w.o.url = args[0];
-	rc = open_worker(&w);
-	if (rc == 0 && !w.o.plan)
-		rc = work(&w);
-	else if (w.stopped && *w.stopped) {
-		err_clear();
-		rc = 0;
+	options.url = args[0];
+	if (rc == 0 && launch.n > 1 && !options.mpi && !options.plan) {
+		struct worker before = WORKER_INIT;
+
+		worker_watch(&before);
+		if (launch_ranks(&launch, &code)) {
+			io_watch_signals(); /* what this process writes */
+			rc = run_rank(&launch);
+		}
+	} else if (rc == 0) {
+		rc = run_rank(&launch);
 	}
-	worker_close(&w);
-	return rc < 0 ? err_report() : EX_OK;
+	launch_release(&launch);
+	return rc < 0 ? err_report() : code;
 }
 
 const struct command command_join = {

@@ -15,7 +15,7 @@
 struct worker_options {
 	const char *url, *data, *state, *key, *device, *ca, *proxy;
 	int64_t micro, every, give_up_ms, up_max, down_max, disk, quota;
-	bool once, plan;
+	bool once, plan, mpi;
 };
 
 struct worker {
@@ -37,20 +37,34 @@ struct worker {
 	struct dev d;
 	struct lm_loop loop;
 	const volatile sig_atomic_t *stopped;
+	/* join_ranks.h; NULL: a single process, of rank 0 and size 1 */
+	struct ddp *ranks;
+	int rank, size, gpus;
+	bool apart;            /* the ranks are in different places */
+	bool alike;            /* the last step failed on all of them alike */
 	uint64_t tokens_per_s; /* that it measured; 0: not yet */
 };
 
-#define WORKER_INIT                                                               \
-	{                                                                         \
-		.d = DEV_INIT, .loop = LM_LOOP_INIT, .key = KEY_INIT, .client = { \
-			.http = HTTP_INIT                                         \
-		}                                                                 \
+#define WORKER_INIT                                                              \
+	{                                                                        \
+		.d = DEV_INIT, .size = 1, .loop = LM_LOOP_INIT, .key = KEY_INIT, \
+		.client = {                                                      \
+			.http = HTTP_INIT                                        \
+		}                                                                \
 	}
 
 /* Opens all of w but its text and its loop, from w->o: signals, the run, the state (in `below` of its
  * place; NULL: there), key and device. Returns 0, or -1 with err_set(). Close either way. */
 int worker_open(struct worker *w, const char *below);
 void worker_close(struct worker *w);
+/* Watches SIGTERM and SIGINT, and with ranks SIGUSR1, which mpirun passes on. Returns 0, or -1 with
+ * err_set(). */
+int worker_watch(struct worker *w);
+/* The signal that came; 0: none. */
+int worker_stop_signal(void);
+
+/* The options of a loop whose passes have `rows` sequences; text as worker_read_text. */
+void worker_loop_options(struct worker *w, uint64_t rows, struct lm_loop_options *l);
 
 /* Fetches what leads to the parameters named base, those behind `version` rounds: updates from those
  * that are here, or the whole. Returns 0; 1: the coordinator has them not any more (ask for work
@@ -64,6 +78,8 @@ int worker_next_base(struct worker *w);
 /* Holds the run against --disk and the memory that is free, and decides where the text comes from;
  * with --plan only says it. Returns 0, or -1 with err_set(): 65 it is too large. */
 int worker_plan(struct worker *w, const struct lm_train_options *o);
+/* The memory alone. */
+int worker_plan_memory(struct worker *w, const struct lm_train_options *o);
 
 /* Opens the text, or fetches it. Returns 0, or -1 with err_set(). */
 int worker_open_data(struct worker *w);

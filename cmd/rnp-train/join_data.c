@@ -82,6 +82,24 @@ static int write_plan(const struct worker *w, const struct lm_train_plan *p,
 	return rc;
 }
 
+static int check_memory(const struct lm_train_plan *p, uint64_t there)
+{
+	if (p->total <= there)
+		return 0;
+	return err_set(EX_DATAERR,
+		"the run takes %llu bytes of memory, and %llu are free: see --micro-batch",
+		(unsigned long long)p->total, (unsigned long long)there);
+}
+
+int worker_plan_memory(struct worker *w, const struct lm_train_options *o)
+{
+	struct lm_train_plan p;
+
+	if (lm_train_plan(&p, &w->d, o) < 0)
+		return -1;
+	return check_memory(&p, free_bytes(&w->d));
+}
+
 int worker_plan(struct worker *w, const struct lm_train_options *o)
 {
 	struct lm_train_plan p;
@@ -99,11 +117,7 @@ int worker_plan(struct worker *w, const struct lm_train_options *o)
 		return err_set(EX_DATAERR,
 			"the run takes %llu bytes of disk, more than --disk %lld",
 			(unsigned long long)disk, (long long)w->o.disk);
-	if (p.total > there)
-		return err_set(EX_DATAERR,
-			"the run takes %llu bytes of memory, and %llu are free: see --micro-batch",
-			(unsigned long long)p.total, (unsigned long long)there);
-	return 0;
+	return check_memory(&p, there);
 }
 
 /* --- shards ----------------------------------------------------------------------------------- */

@@ -22,15 +22,25 @@ static void on_signal(int number)
 	http_abort(&stop_switch);
 }
 
-static int watch_signals(void)
+int worker_watch(struct worker *w)
 {
 	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 
+	w->stopped = &stopped;
+	http_abort_close(&stop_switch); /* of the process that started the ranks */
 	if (http_abort_open(&stop_switch) < 0)
 		return -1;
 	sigaction(SIGTERM, &a, NULL);
 	sigaction(SIGINT, &a, NULL);
+	/* at SIGTERM mpirun kills the ranks a moment later */
+	if (w->o.mpi)
+		sigaction(SIGUSR1, &a, NULL);
 	return 0;
+}
+
+int worker_stop_signal(void)
+{
+	return stopped;
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -98,7 +108,6 @@ static int open_state(struct worker *w, const char *below)
 
 int worker_open(struct worker *w, const char *below)
 {
-	w->stopped = &stopped;
 	w->client = (struct client){ .url = w->o.url,
 		.ca = w->o.ca,
 		.proxy = w->o.proxy,
@@ -107,7 +116,7 @@ int worker_open(struct worker *w, const char *below)
 		.up_max = w->o.up_max,
 		.down_max = w->o.down_max,
 		.abort = &stop_switch };
-	if (watch_signals() < 0 || open_run(w) < 0 || open_state(w, below) < 0 ||
+	if (worker_watch(w) < 0 || open_run(w) < 0 || open_state(w, below) < 0 ||
 		load_key(w) < 0)
 		return -1;
 	return device_open(&w->d, w->o.device);

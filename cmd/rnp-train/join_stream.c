@@ -13,6 +13,7 @@
 
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/join.h"
+#include "cmd/rnp-train/join_ranks.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -179,7 +180,7 @@ static int merge(struct stream *s)
 	flatfile_close(&pub);
 	free(theta);
 	free(ranges);
-	return rc;
+	return rc == 0 ? worker_lead_state(w, false) : rc;
 }
 
 /* The update is needed before step `overlap`: what is waited for it is said. */
@@ -335,7 +336,9 @@ static int load(struct stream *s, bool goes_on)
 	if (rc == 0)
 		rc = worker_load_array(w, LM_STATE_PARAMETER, goes_on ? "theta" : "pub",
 			number);
-	return rc == 0 ? worker_load_adam(w, &s->a) : rc;
+	if (rc == 0)
+		rc = worker_load_adam(w, &s->a);
+	return rc == 0 ? worker_lead_state(w, true) : rc;
 }
 
 static int first_turn(struct stream *s)

@@ -7,6 +7,7 @@
 
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/join.h"
+#include "cmd/rnp-train/join_ranks.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -185,7 +186,9 @@ int worker_make_steps(struct worker *w, const struct assignment *a, struct delta
 
 		rc = before ? before(arg, i) : 0;
 		if (rc == 0)
-			rc = lm_loop_step(&w->loop, &step);
+			rc = worker_lead_step(w);
+		if (rc == 0)
+			rc = worker_make_step(w, &step);
 		if (rc == 0)
 			losses[i] = step.loss;
 		if (rc == 0)
@@ -327,6 +330,8 @@ int worker_train(struct worker *w, const struct assignment *a)
 
 	if (rc == 0)
 		rc = worker_load_adam(w, a);
+	if (rc == 0)
+		rc = worker_lead_state(w, true);
 	worker_set_place(w, a);
 
 	memcpy(d.node, w->key.address, sizeof d.node);
