@@ -77,7 +77,7 @@ long epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves);
 bool usage_duplicate(const struct usage *usages, size_t n, size_t *first, size_t *second);
 
 /* Splits total over n weights, exact to the last unit (largest remainder, ties to the lower
- * index); weights are num / den. Returns 0, or -1 if their common denominator does not fit. */
+ * index); weights are num / den, and their memory is used up. Returns 0, or -1 if their common denominator does not fit. */
 int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts);
 
 #endif

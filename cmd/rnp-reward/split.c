@@ -58,7 +58,6 @@ static bool to_whole(struct frac *weights, size_t n, bool reduce, u128 *sum)
 
 int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts)
 {
-	struct money_rest *rests;
 	int64_t left = total;
 	u128 sum;
 
@@ -69,13 +68,12 @@ int split_fracs(int64_t total, struct frac *weights, size_t n, int64_t *parts)
 		parts[i] = 0;
 	if (!sum || !total)
 		return 0;
-	rests = xmalloc(n * sizeof *rests);
 	for (size_t i = 0; i < n; i++) {
-		rests[i].index = i;
-		parts[i] = frac_share(total, weights[i].num, sum, &rests[i].rest);
+		parts[i] = frac_share(total, weights[i].num, sum, &weights[i].den);
 		left -= parts[i];
 	}
-	money_give_rests(left, rests, n, parts);
-	free(rests);
+	/* the remainders, in place of the denominators, which are all 1 now */
+	money_give_rests(left, &weights[0].den, sizeof *weights / sizeof weights->den, n,
+		parts);
 	return 0;
 }

@@ -2,7 +2,9 @@
 #include "common/base/money.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -64,20 +66,39 @@ int64_t muldiv_half_up(int64_t a, int64_t b, int64_t c)
 	return muldiv_fits(a, b, c, MONEY_HALF_UP);
 }
 
-static int by_larger_rest(const void *a, const void *b)
+/* Selects instead of sorting: finds the smallest rest that gets a unit, digit by digit of 8 bits,
+ * counting in each pass the rests that begin with the digits found so far. */
+void money_give_rests(int64_t left, const u128 *rests, size_t step, size_t n,
+	int64_t *parts)
 {
-	const struct money_rest *x = a, *y = b;
+	u128 any = 0, decided = 0, found = 0;
+	int64_t counts[256];
+	int shift = 120, digit;
 
-	if (x->rest != y->rest)
-		return x->rest < y->rest ? 1 : -1;
-	return x->index < y->index ? -1 : 1;
-}
+	if (left <= 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		any |= rests[i * step];
+	while (shift && !(any >> shift))
+		shift -= 8;
+	/* ends early when all rests that begin with the digits found get a unit */
+	for (bool all = false; shift >= 0 && !all; shift -= 8) {
+		memset(counts, 0, sizeof counts);
+		for (size_t i = 0; i < n; i++)
+			if ((rests[i * step] & decided) == found)
+				counts[rests[i * step] >> shift & 255]++;
+		for (digit = 255; digit && counts[digit] < left; digit--)
+			left -= counts[digit];
+		found |= (u128)(unsigned)digit << shift;
+		decided |= (u128)255 << shift;
+		all = counts[digit] == left;
+	}
+	for (size_t i = 0; i < n; i++) {
+		u128 digits = rests[i * step] & decided;
 
-void money_give_rests(int64_t left, struct money_rest *rests, size_t n, int64_t *parts)
-{
-	qsort(rests, n, sizeof *rests, by_larger_rest);
-	for (size_t i = 0; left > 0; i++, left--)
-		parts[rests[i].index]++;
+		if (digits > found || (digits == found && left-- > 0))
+			parts[i]++;
+	}
 }
 
 static int64_t share_of(int64_t total, int64_t weight, u128 sum, u128 *rest)
@@ -90,9 +111,8 @@ static int64_t share_of(int64_t total, int64_t weight, u128 sum, u128 *rest)
 
 int money_split(int64_t total, const int64_t *weights, size_t n, int64_t *parts)
 {
-	struct money_rest *rests;
 	int64_t left = total;
-	u128 sum = 0;
+	u128 sum = 0, *rests;
 
 	if (total < 0)
 		bug("split of %" PRId64, total);
@@ -100,20 +120,22 @@ int money_split(int64_t total, const int64_t *weights, size_t n, int64_t *parts)
 		if (weights[i] < 0)
 			bug("negative weight %" PRId64, weights[i]);
 		sum += (u128)weights[i];
-		parts[i] = 0;
 	}
-	if (total == 0)
-		return 0;
-	if (sum == 0)
-		return err_set(EX_DATAERR,
-			"nothing to split %" PRId64 " by: all weights are 0", total);
+	if (total == 0 || sum == 0) {
+		for (size_t i = 0; i < n; i++)
+			parts[i] = 0;
+		return !total ?
+			0 :
+			err_set(EX_DATAERR,
+				"nothing to split %" PRId64 " by: all weights are 0",
+				total);
+	}
 	rests = xmalloc(n * sizeof *rests);
 	for (size_t i = 0; i < n; i++) {
-		rests[i].index = i;
-		parts[i] = share_of(total, weights[i], sum, &rests[i].rest);
+		parts[i] = share_of(total, weights[i], sum, &rests[i]);
 		left -= parts[i];
 	}
-	money_give_rests(left, rests, n, parts);
+	money_give_rests(left, rests, 1, n, parts);
 	free(rests);
 	return 0;
 }

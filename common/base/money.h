@@ -29,18 +29,16 @@ int64_t muldiv_half_up(int64_t a, int64_t b, int64_t c);
  * everybody gets the floor, the remaining units go to the largest remainders, ties to the lower
  * index (Hare quota, largest remainder). total >= 0, weights >= 0. When all weights are zero,
  * every part is 0 and -1 is returned with err_set(EX_DATAERR) unless total is 0. The sum of
- * weights may exceed 64 bits, as long as it fits 95 bits. O(n log n) time, O(n) memory. */
+ * weights may exceed 64 bits, as long as it fits 95 bits. parts may be weights itself. O(n)
+ * time, 16 bytes of memory per part. */
 int money_split(int64_t total, const int64_t *weights, size_t n, int64_t *parts);
 
 /* The second half of such a split, for shares of another kind: each part has the floor of its
- * share, and rests[i] is the remainder of part rests[i].index, all to one denominator. The
- * `left` units go to the largest rests, ties to the lower index; left < n, at most the number
- * of rests above 0. rests are then in that order. */
-struct money_rest {
-	unsigned __int128 rest;
-	size_t index;
-};
-void money_give_rests(int64_t left, struct money_rest *rests, size_t n, int64_t *parts);
+ * share, and rests[i * step] is the remainder of part i, all to one denominator. The `left` units
+ * go to the largest rests, ties to the lower index; left < n, at most the number of rests above
+ * 0. O(n) time, no memory. */
+void money_give_rests(int64_t left, const unsigned __int128 *rests, size_t step, size_t n,
+	int64_t *parts);
 
 /* Writes an amount with that many decimals, like "1234.5"; trailing zeros are kept. */
 void money_format(struct buf *out, int64_t amount, int decimals);

@@ -1,6 +1,9 @@
 /* money.c - rounding against Python's whole numbers, and splits that add up and are fair. */
 #include "common/base/money.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "tests/unit/test.h"
 
 /* made with Python 3.11, whole numbers of any size: a * b / c rounded down, up, half up, half
@@ -165,7 +168,7 @@ static void check_one_split(int64_t total, const int64_t *weights, size_t n)
 {
 	unsigned __int128 sum = 0, added = 0, least_up = 0, most_down = 0;
 	size_t last_up = 0, first_down = n;
-	int64_t parts[64];
+	int64_t parts[64], in_place[64];
 	int wrong = 0, ups = 0;
 
 	for (size_t i = 0; i < n; i++)
@@ -174,6 +177,9 @@ static void check_one_split(int64_t total, const int64_t *weights, size_t n)
 		CHECK(sum == 0 && total > 0);
 		return;
 	}
+	memcpy(in_place, weights, n * sizeof *weights);
+	CHECK(money_split(total, in_place, n, in_place) == 0);
+	CHECK(memcmp(in_place, parts, n * sizeof *parts) == 0);
 	for (size_t i = 0; i < n; i++) {
 		unsigned __int128 product = (unsigned __int128)total *
 			(unsigned __int128)weights[i];
@@ -198,6 +204,47 @@ static void check_one_split(int64_t total, const int64_t *weights, size_t n)
 		wrong += least_up < most_down ||
 			(least_up == most_down && last_up > first_down);
 	CHECK_I64(0, wrong);
+}
+
+struct ranked {
+	unsigned __int128 rest;
+	size_t index;
+};
+
+static int by_larger_rest(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+
+	if (x->rest != y->rest)
+		return x->rest < y->rest ? 1 : -1;
+	return x->index < y->index ? -1 : 1;
+}
+
+/* The units go where sorting would put them, for rests of any width and with any number of ties. */
+static void check_rests(void)
+{
+	unsigned __int128 rests[2 * 64];
+	struct ranked ranked[64];
+
+	for (int round = 0; round < 20000; round++) {
+		size_t n = 1 + random_bits() % 64, step = 1 + random_bits() % 2;
+		int64_t parts[64] = { 0 }, left = (int64_t)(random_bits() % n);
+		unsigned narrow = (unsigned)(random_bits() % 128), kinds = 1 + round % 70;
+		long wrong = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			unsigned __int128 v = random_bits() % kinds;
+
+			v = v * 0x9e3779b97f4a7c15 * ((unsigned __int128)1 << 64 | 12345);
+			rests[i * step] = v >> narrow;
+			ranked[i] = (struct ranked){ v >> narrow, i };
+		}
+		money_give_rests(left, rests, step, n, parts);
+		qsort(ranked, n, sizeof *ranked, by_larger_rest);
+		for (size_t i = 0; i < n; i++)
+			wrong += parts[ranked[i].index] != ((int64_t)i < left);
+		CHECK_I64(0, wrong);
+	}
 }
 
 static void check_split(void)
@@ -261,6 +308,7 @@ int main(void)
 {
 	check_muldiv();
 	check_split();
+	check_rests();
 	check_format();
 	TEST_END();
 }
