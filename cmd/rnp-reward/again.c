@@ -108,16 +108,13 @@ int again_compare(const json_t *record, const char *policy, char **files, int n,
 
 	if (rules_load(&rules, policy ? policy : name ? name : "") < 0)
 		return -1;
-	epoch_init(&e, &rules, NULL, 0);
-	e.lean = true;
+	epoch_init(&e, &rules, &usages.rows);
 	if (again_take_decisions(&e, record) < 0 ||
 		usages_read(&usages, &rules, files, n) < 0)
 		goto out;
-	e.usages = usages.list;
-	e.n = usages.n;
 	if (epoch_compute(&e, &bad) < 0) {
 		if (bad < e.n)
-			err_add("%s", usages_where(&usages, &usages.list[bad]));
+			err_add("%s", usages_where(&usages, bad));
 		goto out;
 	}
 	rc = also ? also->fn(also->ctx, &e, reason) : 0;

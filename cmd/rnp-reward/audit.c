@@ -351,30 +351,36 @@ static int compare_usages(struct audited *e)
 
 /* --- claims on the ledger ------------------------------------------------------------------- */
 
-/* Returns the first node that is paid at a wallet, or NULL. */
-static const char *node_of(const struct epoch *e, const char *wallet)
+/* Writes the address of the first node that is paid at a wallet. Returns false if there is
+ * none. */
+static bool node_of(const struct epoch *e, const unsigned char wallet[ADDRESS_BYTES],
+	char node[ADDRESS_MAX])
 {
-	for (size_t i = 0; i < e->n; i++)
-		if (strcmp(epoch_claimant(&e->usages[i]), wallet) == 0)
-			return e->usages[i].node;
-	return NULL;
+	for (size_t i = 0; i < e->n; i++) {
+		if (memcmp(usage_rows_claimant(e->usages, i), wallet, ADDRESS_BYTES) != 0)
+			continue;
+		address_format(usage_rows_node(e->usages, i), node);
+		return true;
+	}
+	return false;
 }
 
 static void compare_leaf(struct audited *e, const struct epoch *computed,
 	const struct merkle_leaf *claim, const struct merkle_leaf *leaf)
 {
-	char wallet[ADDRESS_MAX];
-	const char *node;
+	const unsigned char *claimant = claim ? claim->claimant : leaf->claimant;
+	char wallet[ADDRESS_MAX], node[ADDRESS_MAX];
+	bool known;
 
 	if (claim && leaf && claim->unlocked == leaf->unlocked &&
 		claim->locked == leaf->locked)
 		return;
-	address_format(claim ? claim->claimant : leaf->claimant, wallet);
-	node = node_of(computed, wallet);
-	find(e, node ? node : wallet, FROM_ANY,
+	address_format(claimant, wallet);
+	known = node_of(computed, claimant, node);
+	find(e, known ? node : wallet, FROM_ANY,
 		"%s %s: wallet %s claims %" PRIu64 " and %" PRIu64
 		" locked, the records give %" PRIu64 " and %" PRIu64,
-		node ? "node" : "no node", node ? node : "of the records", wallet,
+		known ? "node" : "no node", known ? node : "of the records", wallet,
 		claim ? claim->unlocked : 0, claim ? claim->locked : 0,
 		leaf ? leaf->unlocked : 0, leaf ? leaf->locked : 0);
 }
@@ -385,10 +391,10 @@ static int compare_claims(struct ledger *l, struct audited *e,
 {
 	struct merkle_leaf *claims = NULL, *leaves = NULL;
 	long n = ledger_claims(l, e->sequence, &claims);
-	long m = n < 0 ? -1 : epoch_leaves(computed, &leaves);
+	long m = n < 0 ? 0 : (long)epoch_leaves(computed, &leaves);
 	long i = 0, k = 0;
 
-	while (n > 0 && m >= 0 && (i < n || k < m)) {
+	while (n > 0 && (i < n || k < m)) {
 		int order = i == n ? 1 :
 			k == m     ? -1 :
 				     memcmp(claims[i].claimant, leaves[k].claimant,
@@ -401,22 +407,23 @@ static int compare_claims(struct ledger *l, struct audited *e,
 	}
 	free(claims);
 	free(leaves);
-	return n < 0 || m < 0 ? -1 : 0;
+	return n < 0 ? -1 : 0;
 }
 
 /* --- an epoch ------------------------------------------------------------------------------- */
 
 /* Turns what was gathered into usages. Returns 0, or -1. */
-static int read_usages(struct audited *e, struct usages *u, struct rules *rules)
+static int read_usages(struct audited *e, struct usage_rows *rows, struct rules *rules)
 {
-	u->list = xcalloc(e->gather.n + 1, sizeof *u->list);
-	for (; u->n < e->gather.n; u->n++) {
-		json_t *usage = usage_of(e, u->n);
-		int rc = usage_from_json(&u->list[u->n], rules, usage, "usage");
+	for (size_t i = 0; i < e->gather.n; i++) {
+		json_t *record = usage_of(e, i);
+		struct usage usage;
+		int rc = usage_from_json(&usage, rules, record, "usage");
 
-		json_decref(usage);
+		json_decref(record);
 		if (rc < 0)
 			return -1;
+		usage_rows_add(rows, &usage);
 	}
 	return 0;
 }
@@ -452,7 +459,8 @@ static int compare_all(struct audit *a, struct audited *e, const struct epoch *c
 static int recompute(struct audit *a, struct audited *e)
 {
 	const char *policy = json_string_value(json_object_get(e->row, "policy"));
-	struct usages usages = USAGES_INIT;
+	struct usage_rows usages = USAGE_ROWS_INIT;
+	char node[ADDRESS_MAX] = "";
 	struct rules rules;
 	struct epoch computed;
 	size_t bad;
@@ -460,23 +468,22 @@ static int recompute(struct audit *a, struct audited *e)
 
 	if (rules_load(&rules, a->policy ? a->policy : policy) < 0)
 		return -1;
-	epoch_init(&computed, &rules, NULL, 0);
+	epoch_init(&computed, &rules, &usages);
 	if (again_take_decisions(&computed, e->row) == 0 &&
 		read_usages(e, &usages, &rules) == 0) {
-		computed.usages = usages.list;
-		computed.n = usages.n;
 		rc = epoch_compute(&computed, &bad);
 		if (rc == 0) {
 			rc = compare_all(a, e, &computed);
 		} else if (err_get()->code == EX_DATAERR) {
-			find(e, bad < usages.n ? usages.list[bad].node : "", FROM_ANY,
-				"%s", err_get()->text);
+			if (bad < usages.n)
+				address_format(usage_rows_node(&usages, bad), node);
+			find(e, node, FROM_ANY, "%s", err_get()->text);
 			err_clear();
 			rc = 0;
 		}
 	}
 	epoch_release(&computed);
-	usages_release(&usages);
+	usage_rows_release(&usages);
 	rules_release(&rules);
 	return rc;
 }

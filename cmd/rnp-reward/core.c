@@ -3,24 +3,20 @@
 #include "cmd/rnp-reward/core.h"
 
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/json/json.h"
 #include "common/base/mem.h"
 #include "common/base/money.h"
 
 #define BASE_UNITS UINT64_C(100000000) /* base units of one token */
 
-void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usages,
-	size_t n)
+void epoch_init(struct epoch *e, const struct rules *r, const struct usage_rows *usages)
 {
 	memset(e, 0, sizeof *e);
 	e->rules = r;
 	e->usages = usages;
-	e->n = n;
 	e->scheduled_base_units = -1;
 	e->from_ms = e->to_ms = -1;
 	for (int i = 0; i < PAY_N; i++)
@@ -29,15 +25,65 @@ void epoch_init(struct epoch *e, const struct rules *r, const struct usage *usag
 
 void epoch_release(struct epoch *e)
 {
-	free(e->outcomes);
-	free(e->terms_ppm);
-	e->outcomes = NULL;
-	e->terms_ppm = NULL;
+	free(e->pay);
+	free(e->locked);
+	e->pay = NULL;
+	e->locked = NULL;
 }
 
-const char *epoch_claimant(const struct usage *u)
+/* --- one usage after the other, on all cores ------------------------------------------------ */
+
+struct pass {
+	struct epoch *epoch;
+	struct frac *weights; /* one per usage; NULL: nothing is shared */
+	int part;             /* whose weights they are */
+};
+
+/* Works on one usage, on any thread; what it adds up over usages goes to sums, which is the
+ * thread's own. */
+struct sums {
+	size_t qualified;
+	int64_t max[FIELD_USAGE];
+};
+typedef int (*usage_fn)(const struct pass *p, size_t i, const struct usage *u,
+	struct sums *sums);
+
+static void add_sums(struct epoch *e, const struct sums *sums)
 {
-	return u->wallet[0] ? u->wallet : u->node;
+	e->qualified += sums->qualified;
+	for (int f = 0; f < FIELD_USAGE; f++)
+		if (sums->max[f] > e->max[f])
+			e->max[f] = sums->max[f];
+}
+
+/* Of several failures, the first in the order of the input is reported. */
+static int each_usage(const struct pass *p, usage_fn fn, size_t *bad_index)
+{
+	struct epoch *e = p->epoch;
+	struct err error = { 0 };
+	size_t bad = e->n;
+
+#pragma omp parallel if (e->n > 256)
+	{
+		struct sums sums = { 0 };
+		struct usage u;
+
+#pragma omp for schedule(static)
+		for (size_t i = 0; i < e->n; i++) {
+			usage_rows_get(e->usages, i, &u);
+			if (fn(p, i, &u, &sums) == 0)
+				continue;
+#pragma omp critical
+			if (i < bad) {
+				bad = i;
+				err_save(&error);
+			}
+		}
+#pragma omp critical
+		add_sums(e, &sums);
+	}
+	*bad_index = bad;
+	return bad < e->n ? err_restore(&error) : 0;
 }
 
 /* --- what can be wrong with the whole ------------------------------------------------------ */
@@ -61,87 +107,97 @@ static int check_arguments(const struct epoch *e)
 }
 
 /* Checks that all usages are of one epoch: their times, if they state any, are the same. */
-static int check_epoch(struct epoch *e, size_t *bad_index)
+static int check_times(struct epoch *e, size_t *bad_index)
 {
-	e->epoch_s = e->rules->epoch_s;
-	for (size_t i = 0; i < e->n; i++) {
-		const struct usage *u = &e->usages[i];
+	int64_t from_ms, to_ms;
 
+	for (size_t i = 0; i < e->n; i++) {
+		usage_rows_times(e->usages, i, &from_ms, &to_ms);
 		*bad_index = i;
-		if (u->from_ms < 0 || u->to_ms < 0)
+		if (from_ms < 0 || to_ms < 0)
 			continue;
-		if (u->to_ms - u->from_ms < 1000)
+		if (to_ms - from_ms < 1000)
 			return err_set(EX_DATAERR,
 				"the epoch from-to is shorter than a second");
-		if (e->from_ms >= 0 && (u->from_ms != e->from_ms || u->to_ms != e->to_ms))
+		if (e->from_ms >= 0 && (from_ms != e->from_ms || to_ms != e->to_ms))
 			return err_set(EX_DATAERR,
 				"from-to is another epoch than before");
-		e->from_ms = u->from_ms;
-		e->to_ms = u->to_ms;
-	}
-	if (e->from_ms >= 0 && e->rules->epoch_from_usage)
-		e->epoch_s = (e->to_ms - e->from_ms) / 1000;
-	for (size_t i = 0; i < e->n; i++) {
-		const struct usage *u = &e->usages[i];
-
-		*bad_index = i;
-		for (int f = FIELD_WORKED_S; f <= FIELD_UP_S; f++)
-			if (u->value[f] > e->epoch_s)
-				return err_set(EX_DATAERR,
-					"field '%s' is %" PRId64
-					", more than the %" PRId64 " s of the epoch",
-					field_names[f], u->value[f], e->epoch_s);
-		if (u->value[FIELD_GPU_WORKED_S] / e->epoch_s >
-				u->value[FIELD_GPU_COUNT] ||
-			(u->value[FIELD_GPU_WORKED_S] / e->epoch_s ==
-					u->value[FIELD_GPU_COUNT] &&
-				u->value[FIELD_GPU_WORKED_S] % e->epoch_s))
-			return err_set(EX_DATAERR,
-				"field 'gpu_worked_s' is %" PRId64 ", more than %" PRId64
-				" GPUs have in %" PRId64 " s",
-				u->value[FIELD_GPU_WORKED_S], u->value[FIELD_GPU_COUNT],
-				e->epoch_s);
+		e->from_ms = from_ms;
+		e->to_ms = to_ms;
 	}
 	*bad_index = e->n;
+	e->epoch_s = e->rules->epoch_s;
+	if (e->from_ms >= 0 && e->rules->epoch_from_usage)
+		e->epoch_s = (e->to_ms - e->from_ms) / 1000;
+	return 0;
+}
+
+static int check_work(const struct usage *u, int64_t epoch_s)
+{
+	int64_t worked_s = u->value[FIELD_GPU_WORKED_S], gpus = u->value[FIELD_GPU_COUNT];
+
+	for (int f = FIELD_WORKED_S; f <= FIELD_UP_S; f++)
+		if (u->value[f] > epoch_s)
+			return err_set(EX_DATAERR,
+				"field '%s' is %" PRId64 ", more than the %" PRId64
+				" s of the epoch",
+				field_names[f], u->value[f], epoch_s);
+	if (worked_s / epoch_s > gpus ||
+		(worked_s / epoch_s == gpus && worked_s % epoch_s))
+		return err_set(EX_DATAERR,
+			"field 'gpu_worked_s' is %" PRId64 ", more than %" PRId64
+			" GPUs have in %" PRId64 " s",
+			worked_s, gpus, epoch_s);
 	return 0;
 }
 
 /* --- who qualifies ------------------------------------------------------------------------- */
 
-static void qualify(const struct epoch *e, size_t i)
+static void find_needs(const struct rules *r, const struct usage *u, uint64_t *unmet,
+	uint64_t *waived)
 {
-	struct outcome *o = &e->outcomes[i];
-
-	for (int k = 0; k < e->rules->nneeds; k++) {
-		bool unknown, met = rules_met(e->rules, k, &e->usages[i], &unknown);
+	*unmet = *waived = 0;
+	for (int k = 0; k < r->nneeds; k++) {
+		bool unknown, met = rules_met(r, k, u, &unknown);
 
 		if (!met)
-			o->unmet |= UINT64_C(1) << k;
+			*unmet |= UINT64_C(1) << k;
 		else if (unknown)
-			o->waived |= UINT64_C(1) << k;
+			*waived |= UINT64_C(1) << k;
 	}
 }
 
-static void qualify_all(struct epoch *e)
+static bool qualifies(const struct rules *r, const struct usage *u)
 {
-#pragma omp parallel for schedule(static) if (e->n > 1024)
-	for (size_t i = 0; i < e->n; i++)
-		qualify(e, i);
-	for (size_t i = 0; i < e->n; i++) {
-		if (!outcome_qualified(&e->outcomes[i]))
-			continue;
-		e->qualified++;
-		for (int f = 0; f < FIELD_USAGE; f++)
-			if (e->usages[i].value[f] > e->max[f])
-				e->max[f] = e->usages[i].value[f];
-	}
+	uint64_t unmet, waived;
+
+	find_needs(r, u, &unmet, &waived);
+	return !unmet;
+}
+
+/* Checks one usage, and counts it if it qualifies. */
+static int admit(const struct pass *p, size_t i, const struct usage *u, struct sums *sums)
+{
+	(void)i;
+	if (check_work(u, p->epoch->epoch_s) < 0)
+		return -1;
+	if (!qualifies(p->epoch->rules, u))
+		return 0;
+	sums->qualified++;
+	for (int f = 0; f < FIELD_USAGE; f++)
+		if (u->value[f] > sums->max[f])
+			sums->max[f] = u->value[f];
+	return 0;
 }
 
 /* --- terms and pay ------------------------------------------------------------------------- */
 
 static int does_not_fit(const struct usage *u)
 {
-	return err_set(EX_DATAERR, "node %s: its pay does not fit 64 bits", u->node);
+	char node[ADDRESS_MAX];
+
+	address_format(u->node, node);
+	return err_set(EX_DATAERR, "node %s: its pay does not fit 64 bits", node);
 }
 
 static int pay_amount(struct epoch *e, struct eval *v, size_t i, int part)
@@ -152,80 +208,64 @@ static int pay_amount(struct epoch *e, struct eval *v, size_t i, int part)
 	if (rules_eval(v, p->amount, &amount) < 0)
 		return -1;
 	if (!frac_mul(&amount, amount, e->scale[part]) ||
-		!frac_floor(amount, BASE_UNITS, &e->outcomes[i].pay[part]))
-		return does_not_fit(&e->usages[i]);
+		!frac_floor(amount, BASE_UNITS, &e->pay[i][part]))
+		return does_not_fit(v->env.usage);
 	return 0;
 }
 
-static int compute_one(struct epoch *e, size_t i, struct frac *weights[PAY_N])
+/* Computes one node's pay, and its weight in the part of p; the weight in the other part only to
+ * see whether it can be computed. */
+static int compute_one(const struct pass *p, size_t i, const struct usage *u,
+	struct sums *sums)
 {
+	struct epoch *e = p->epoch;
 	const struct rules *r = e->rules;
+	struct frac weight;
 	struct eval v;
-	struct outcome *o = &e->outcomes[i];
+	int64_t ppm;
 
-	rules_eval_init(&v, r, &e->usages[i], e->epoch_s, e->price_uusd, e->max);
+	(void)sums;
+	if (p->weights)
+		p->weights[i] = FRAC_ZERO;
+	rules_eval_init(&v, r, u, e->epoch_s, e->price_uusd, e->max);
 	if (rules_eval_terms(&v) < 0)
 		return -1;
-	for (int t = 0; t < r->nterms; t++) {
-		int64_t ppm;
-
-		o->missing |= v.missing[t];
+	for (int t = 0; t < r->nterms; t++)
 		if (!frac_floor(v.term[t], MONEY_PPM, &ppm))
-			return does_not_fit(&e->usages[i]);
-		if (!e->lean)
-			e->terms_ppm[i * (size_t)r->nterms + (size_t)t] = ppm;
-	}
-	if (!outcome_qualified(o))
+			return does_not_fit(u);
+	if (!qualifies(r, u))
 		return 0;
 	for (int part = 0; part < PAY_N; part++) {
 		if (r->pay[part].amount && pay_amount(e, &v, i, part) < 0)
 			return -1;
-		if (r->pay[part].share &&
-			rules_eval(&v, r->pay[part].share, &weights[part][i]) < 0)
+		if (!r->pay[part].share)
+			continue;
+		if (rules_eval(&v, r->pay[part].share, &weight) < 0)
 			return -1;
+		if (part == p->part)
+			p->weights[i] = weight;
 	}
 	return 0;
 }
 
-void epoch_terms(const struct epoch *e, size_t i, int64_t *ppm)
+void epoch_outcome(const struct epoch *e, size_t i, struct outcome *o)
 {
 	const struct rules *r = e->rules;
 	struct eval v;
 
-	if (!e->lean) {
-		memcpy(ppm, &e->terms_ppm[i * (size_t)r->nterms],
-			(size_t)r->nterms * sizeof *ppm);
-		return;
-	}
-	rules_eval_init(&v, r, &e->usages[i], e->epoch_s, e->price_uusd, e->max);
+	usage_rows_get(e->usages, i, &o->usage);
+	find_needs(r, &o->usage, &o->unmet, &o->waived);
+	o->missing = 0;
+	memcpy(o->pay, e->pay[i], sizeof o->pay);
+	o->locked = epoch_locked(e, i);
+	rules_eval_init(&v, r, &o->usage, e->epoch_s, e->price_uusd, e->max);
 	if (rules_eval_terms(&v) < 0)
 		bug("%s", err_get()->text);
-	for (int t = 0; t < r->nterms; t++)
-		if (!frac_floor(v.term[t], MONEY_PPM, &ppm[t]))
+	for (int t = 0; t < r->nterms; t++) {
+		o->missing |= v.missing[t];
+		if (!frac_floor(v.term[t], MONEY_PPM, &o->terms_ppm[t]))
 			bug("a term that fitted");
-}
-
-/* Of several failures, the first in the order of the input is reported. */
-static int compute_all(struct epoch *e, struct frac *weights[PAY_N], size_t *bad_index)
-{
-	struct err error = { 0 };
-	size_t bad = e->n;
-
-#pragma omp parallel for schedule(static) if (e->n > 256)
-	for (size_t i = 0; i < e->n; i++) {
-		for (int part = 0; part < PAY_N; part++)
-			if (weights[part])
-				weights[part][i] = FRAC_ZERO;
-		if (compute_one(e, i, weights) == 0)
-			continue;
-#pragma omp critical
-		if (i < bad) {
-			bad = i;
-			err_save(&error);
-		}
 	}
-	*bad_index = bad;
-	return bad < e->n ? err_restore(&error) : 0;
 }
 
 /* --- pools --------------------------------------------------------------------------------- */
@@ -235,8 +275,8 @@ static int sum_up(struct epoch *e)
 	e->total_base_units = 0;
 	for (size_t i = 0; i < e->n; i++)
 		for (int part = 0; part < PAY_N; part++)
-			if (__builtin_add_overflow(e->total_base_units,
-				    e->outcomes[i].pay[part], &e->total_base_units))
+			if (__builtin_add_overflow(e->total_base_units, e->pay[i][part],
+				    &e->total_base_units))
 				return err_set(EX_DATAERR,
 					"the pay of all nodes does not fit 64 bits");
 	return 0;
@@ -263,53 +303,52 @@ static int64_t limit_pool(const struct epoch *e, int64_t pool)
 	return pool;
 }
 
-static int share_out(struct epoch *e, struct frac *weights[PAY_N])
+/* Shares out the part of the pool that p->weights are for. */
+static int share_part(const struct pass *p)
 {
+	struct epoch *e = p->epoch;
 	int64_t *parts = xcalloc(e->n, sizeof *parts), pool;
-	int rc = 0;
+	int rc;
 
-	e->pool_base_units = limit_pool(e, e->scheduled_base_units);
-	for (int part = 0; part < PAY_N && rc == 0; part++) {
-		if (!weights[part])
-			continue;
-		/* parts add up to at most 1, so that their floors fit */
-		if (frac_cmp(e->rules->pool_part[part], frac_of(1, 1)) == 0)
-			pool = e->pool_base_units;
-		else if (!frac_floor(e->rules->pool_part[part],
-				 (uint64_t)e->pool_base_units, &pool))
-			pool = 0;
-		rc = split_fracs(pool, weights[part], e->n, parts);
-		for (size_t i = 0; i < e->n; i++)
-			e->outcomes[i].pay[part] = parts[i];
-	}
+	/* parts add up to at most 1, so that their floors fit */
+	if (frac_cmp(e->rules->pool_part[p->part], frac_of(1, 1)) == 0)
+		pool = e->pool_base_units;
+	else if (!frac_floor(e->rules->pool_part[p->part], (uint64_t)e->pool_base_units,
+			 &pool))
+		pool = 0;
+	rc = split_fracs(pool, p->weights, e->n, parts);
+	for (size_t i = 0; i < e->n; i++)
+		e->pay[i][p->part] = parts[i];
 	free(parts);
 	return rc;
+}
+
+/* Weights take more memory than usages do, so that only one part's are there at a time; those of
+ * a second part are computed when the first is shared out. */
+static int share_out(struct pass *p)
+{
+	struct epoch *e = p->epoch;
+	size_t bad;
+
+	e->pool_base_units = limit_pool(e, e->scheduled_base_units);
+	if (share_part(p) < 0)
+		return -1;
+	while (++p->part < PAY_N)
+		if (e->rules->pay[p->part].share &&
+			(each_usage(p, compute_one, &bad) < 0 || share_part(p) < 0))
+			return -1;
+	return 0;
 }
 
 /* Scales pay down if the rates together exceed the pool: every claimant gets the same fraction
  * of the pay at the rates, and the whole pool is spent, to the last unit. */
-static int scale_to_pool(struct epoch *e, int64_t pool)
+static int fit_pool(struct pass *p)
 {
-	int64_t *weights = xmalloc(2 * e->n * sizeof *weights);
-	int64_t *parts = xmalloc(2 * e->n * sizeof *parts);
-	int rc;
-
-	for (size_t i = 0; i < 2 * e->n; i++)
-		weights[i] = e->outcomes[i / 2].pay[i % 2];
-	rc = money_split(pool, weights, 2 * e->n, parts);
-	for (size_t i = 0; i < 2 * e->n && rc == 0; i++)
-		e->outcomes[i / 2].pay[i % 2] = parts[i];
-	free(weights);
-	free(parts);
-	return rc;
-}
-
-static int fit_pool(struct epoch *e, struct frac *weights[PAY_N])
-{
+	struct epoch *e = p->epoch;
 	int64_t pool;
 
 	if (e->rules->shares)
-		return share_out(e, weights) < 0 ? -1 : sum_up(e);
+		return share_out(p) < 0 ? -1 : sum_up(e);
 	if (sum_up(e) < 0)
 		return -1;
 	pool = limit_pool(e, e->scheduled_base_units);
@@ -317,65 +356,57 @@ static int fit_pool(struct epoch *e, struct frac *weights[PAY_N])
 	if (e->total_base_units <= e->pool_base_units)
 		return 0;
 	e->scaled_down = true;
-	return scale_to_pool(e, e->pool_base_units) < 0 ? -1 : sum_up(e);
+	return money_split(e->pool_base_units, e->pay[0], PAY_N * e->n, e->pay[0]) < 0 ?
+		-1 :
+		sum_up(e);
 }
 
 /* --- what one claimant is paid at most ------------------------------------------------------ */
 
-struct claimant {
-	const char *address;
-	size_t index;
-};
-
-static int by_claimant(const void *a, const void *b)
-{
-	const struct claimant *x = a, *y = b;
-	int order = strcmp(x->address, y->address);
-
-	return order ? order : (x->index > y->index) - (x->index < y->index);
-}
-
 /* Reduces the pay of one claimant's nodes in proportion to the cap. */
-static int cap_claimant(struct epoch *e, const struct claimant *list, size_t n)
+static int cap_claimant(struct epoch *e, const struct usage_ref *refs, size_t n)
 {
-	int64_t *weights = xmalloc(2 * n * sizeof *weights), *parts, sum = 0;
+	int64_t *parts = xmalloc(PAY_N * n * sizeof *parts), sum = 0;
 	int rc = 0;
 
-	for (size_t i = 0; i < 2 * n; i++) {
-		weights[i] = e->outcomes[list[i / 2].index].pay[i % 2];
-		sum += weights[i]; /* does not overflow: the sum over all nodes fits */
+	for (size_t i = 0; i < PAY_N * n; i++) {
+		parts[i] = e->pay[refs[i / PAY_N].row][i % PAY_N];
+		sum += parts[i]; /* does not overflow: the sum over all nodes fits */
 	}
 	if (sum > e->rules->wallet_base_units) {
-		parts = xmalloc(2 * n * sizeof *parts);
-		rc = money_split(e->rules->wallet_base_units, weights, 2 * n, parts);
-		for (size_t i = 0; i < 2 * n && rc == 0; i++)
-			e->outcomes[list[i / 2].index].pay[i % 2] = parts[i];
-		free(parts);
+		rc = money_split(e->rules->wallet_base_units, parts, PAY_N * n, parts);
+		for (size_t i = 0; i < PAY_N * n && rc == 0; i++)
+			e->pay[refs[i / PAY_N].row][i % PAY_N] = parts[i];
 		e->capped++;
 	}
-	free(weights);
+	free(parts);
 	return rc;
 }
 
-/* The amount above the cap stays in the pool. */
-static int cap_claimants(struct epoch *e)
+/* Returns the end of the refs from i on that have the same claimant. */
+static size_t claimant_end(const struct epoch *e, const struct usage_ref *refs, size_t i)
 {
-	struct claimant *list;
+	const unsigned char *claimant = usage_rows_claimant(e->usages, refs[i].row);
+	size_t end = i + 1;
+
+	while (end < e->n && refs[end].prefix == refs[i].prefix &&
+		memcmp(usage_rows_claimant(e->usages, refs[end].row), claimant,
+			ADDRESS_BYTES) == 0)
+		end++;
+	return end;
+}
+
+/* The amount above the cap stays in the pool. */
+static int cap_claimants(struct epoch *e, const struct usage_ref *refs)
+{
 	int rc = 0;
 
 	if (e->rules->wallet_base_units < 0)
 		return 0;
-	list = xmalloc(e->n * sizeof *list);
-	for (size_t i = 0; i < e->n; i++)
-		list[i] = (struct claimant){ epoch_claimant(&e->usages[i]), i };
-	qsort(list, e->n, sizeof *list, by_claimant);
 	for (size_t i = 0, end; i < e->n && rc == 0; i = end) {
-		for (end = i + 1;
-			end < e->n && strcmp(list[end].address, list[i].address) == 0;)
-			end++;
-		rc = cap_claimant(e, list + i, end - i);
+		end = claimant_end(e, refs, i);
+		rc = cap_claimant(e, refs + i, end - i);
 	}
-	free(list);
 	return rc < 0 ? -1 : sum_up(e);
 }
 
@@ -383,138 +414,161 @@ static int cap_claimants(struct epoch *e)
 
 /* A node's earnings stay locked until they are worth the stake: the missing dollars, at the
  * epoch's price, rounded up, but no more than the node earned. */
-static void lock_stakes(struct epoch *e)
+static int lock_stake(const struct pass *p, size_t i, const struct usage *u,
+	struct sums *sums)
 {
+	struct epoch *e = p->epoch;
+	int64_t missing = e->rules->stake_uusd - u->value[FIELD_STAKED_UUSD];
+	u128 units;
+
+	(void)sums;
+	if (missing <= 0)
+		return 0;
+	units = ((u128)missing * BASE_UNITS + (u128)e->price_uusd - 1) /
+		(u128)e->price_uusd;
+	e->locked[i] = units > (u128)epoch_total(e, i) ? epoch_total(e, i) :
+							 (int64_t)units;
+	return 0;
+}
+
+static void lock_stakes(const struct pass *p)
+{
+	struct epoch *e = p->epoch;
+	size_t bad;
+
 	e->locked_base_units = 0;
 	if (e->rules->stake_uusd < 0 || !e->price_uusd)
 		return;
-	for (size_t i = 0; i < e->n; i++) {
-		struct outcome *o = &e->outcomes[i];
-		int64_t missing = e->rules->stake_uusd -
-			e->usages[i].value[FIELD_STAKED_UUSD];
-		u128 units;
-
-		if (missing <= 0)
-			continue;
-		units = ((u128)missing * BASE_UNITS + (u128)e->price_uusd - 1) /
-			(u128)e->price_uusd;
-		o->locked = units > (u128)outcome_total(o) ? outcome_total(o) :
-							     (int64_t)units;
-		e->locked_base_units += o->locked;
-	}
-}
-
-static int finish_pay(struct epoch *e, struct frac *weights[PAY_N])
-{
-	if (fit_pool(e, weights) < 0 || cap_claimants(e) < 0)
-		return -1;
-	/* without a limit the pool is the sum of all pay, and pay above a cap was never minted */
-	if (!e->rules->shares && limit_pool(e, e->scheduled_base_units) < 0)
-		e->pool_base_units = e->total_base_units;
-	lock_stakes(e);
-	return 0;
+	e->locked = xcalloc(e->n, sizeof *e->locked);
+	each_usage(p, lock_stake, &bad);
+	for (size_t i = 0; i < e->n; i++)
+		e->locked_base_units += e->locked[i];
 }
 
 /* --- the tree ------------------------------------------------------------------------------ */
 
-long epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves)
+/* The claimants that are paid, as leaves: made when they are needed, so that they are never whole
+ * in memory. */
+struct planting {
+	const struct epoch *epoch;
+	const struct usage_ref *refs; /* in the order of claimants */
+	size_t *start;                /* of every MERKLE_SLICE leaves, in refs */
+	size_t n;                     /* of leaves */
+};
+
+/* Reads the claimant of refs from *i on, and moves *i behind it. Returns whether it is paid. */
+static bool take_leaf(const struct planting *p, size_t *i, struct merkle_leaf *leaf)
 {
-	struct merkle_leaf *all = xmalloc(e->n * sizeof *all);
-	size_t paid = 0;
-	long n;
+	const struct epoch *e = p->epoch;
+	size_t end = claimant_end(e, p->refs, *i), row;
 
-	for (size_t i = 0; i < e->n; i++) {
-		int64_t amount = outcome_total(&e->outcomes[i]);
-		struct merkle_leaf *leaf = &all[paid];
-
-		if (!amount)
-			continue;
-		if (address_parse(epoch_claimant(&e->usages[i]), "wallet",
-			    leaf->claimant) < 0) {
-			free(all);
-			return -1;
-		}
-		leaf->unlocked = (uint64_t)(amount - e->outcomes[i].locked);
-		leaf->locked = (uint64_t)e->outcomes[i].locked;
-		paid++;
+	memcpy(leaf->claimant, usage_rows_claimant(e->usages, p->refs[*i].row),
+		sizeof leaf->claimant);
+	leaf->unlocked = leaf->locked = 0;
+	for (; *i < end; ++*i) {
+		row = p->refs[*i].row;
+		/* the sum over all nodes fits 64 bits */
+		leaf->unlocked += (uint64_t)(epoch_total(e, row) - epoch_locked(e, row));
+		leaf->locked += (uint64_t)epoch_locked(e, row);
 	}
-	n = merkle_sort(all, paid);
-	if (n < 0) {
-		free(all);
-		all = NULL;
-	}
-	*leaves = all;
-	return n;
+	return leaf->unlocked || leaf->locked;
 }
 
-static int plant(struct epoch *e)
+static void planting_init(struct planting *p, const struct epoch *e,
+	const struct usage_ref *refs)
 {
-	struct merkle_leaf *leaves;
-	long n = epoch_leaves(e, &leaves);
+	struct merkle_leaf leaf;
 
-	if (n < 0)
-		return -1;
-	e->claimants = (size_t)n;
-	if (n)
-		merkle_root(leaves, (size_t)n, e->root, 0, NULL, NULL);
-	free(leaves);
-	return 0;
+	*p = (struct planting){ .epoch = e, .refs = refs };
+	p->start = xmalloc((e->n / MERKLE_SLICE + 1) * sizeof *p->start);
+	p->start[0] = 0;
+	for (size_t i = 0; i < e->n;)
+		if (take_leaf(p, &i, &leaf) && ++p->n % MERKLE_SLICE == 0)
+			p->start[p->n / MERKLE_SLICE] = i;
+}
+
+/* Makes n leaves from leaf `from` on, the first of a slice. */
+static void make_leaves(void *planting, size_t from, size_t n, struct merkle_leaf *leaves)
+{
+	const struct planting *p = planting;
+	size_t at = p->start[from / MERKLE_SLICE];
+
+	for (size_t i = 0; i < n;)
+		i += take_leaf(p, &at, &leaves[i]);
+}
+
+size_t epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves)
+{
+	struct usage_ref *refs = usage_rows_sort(e->usages, usage_rows_claimant);
+	struct planting p;
+
+	planting_init(&p, e, refs);
+	*leaves = xmalloc((p.n + 1) * sizeof **leaves);
+	make_leaves(&p, 0, p.n, *leaves);
+	free(p.start);
+	free(refs);
+	return p.n;
+}
+
+static void plant(struct epoch *e, const struct usage_ref *refs)
+{
+	struct planting p;
+
+	planting_init(&p, e, refs);
+	e->claimants = p.n;
+	if (p.n)
+		merkle_root_of(make_leaves, &p, p.n, e->root);
+	free(p.start);
+}
+
+/* --- all of it ------------------------------------------------------------------------------ */
+
+static int finish_pay(struct pass *p)
+{
+	struct epoch *e = p->epoch;
+	struct usage_ref *refs = NULL;
+	int rc = fit_pool(p);
+
+	free(p->weights);
+	p->weights = NULL;
+	if (rc == 0) {
+		refs = usage_rows_sort(e->usages, usage_rows_claimant);
+		rc = cap_claimants(e, refs);
+	}
+	if (rc == 0) {
+		/* without a limit the pool is the sum of all pay, and pay above a cap was never
+		 * minted */
+		if (!e->rules->shares && limit_pool(e, e->scheduled_base_units) < 0)
+			e->pool_base_units = e->total_base_units;
+		lock_stakes(p);
+		plant(e, refs);
+	}
+	free(refs);
+	return rc;
 }
 
 int epoch_compute(struct epoch *e, size_t *bad_index)
 {
-	struct frac *weights[PAY_N] = { NULL };
-	int rc = -1;
+	struct pass p = { .epoch = e };
 
-	*bad_index = e->n;
-	if (check_arguments(e) < 0 || check_epoch(e, bad_index) < 0)
-		return -1;
 	epoch_release(e);
-	e->outcomes = xcalloc(e->n, sizeof *e->outcomes);
-	if (!e->lean)
-		e->terms_ppm = xmalloc(
-			e->n * (size_t)e->rules->nterms * sizeof *e->terms_ppm);
+	e->n = *bad_index = e->usages->n;
+	e->qualified = 0;
+	memset(e->max, 0, sizeof e->max);
+	if (check_arguments(e) < 0 || check_times(e, bad_index) < 0 ||
+		each_usage(&p, admit, bad_index) < 0)
+		return -1;
+	e->pay = xcalloc(e->n, sizeof *e->pay);
 	e->capped = 0;
 	e->scaled_down = false;
-	for (int part = 0; part < PAY_N; part++)
-		if (e->rules->pay[part].share)
-			weights[part] = xmalloc(e->n * sizeof *weights[part]);
-	qualify_all(e);
-	if (compute_all(e, weights, bad_index) == 0 && finish_pay(e, weights) == 0)
-		rc = plant(e);
-	for (int part = 0; part < PAY_N; part++)
-		free(weights[part]);
-	return rc;
-}
-
-/* --- duplicates ---------------------------------------------------------------------------- */
-
-bool usage_duplicate(const struct usage *usages, size_t n, size_t *first, size_t *second)
-{
-	/* the hash has a secret key because strangers choose the addresses */
-	unsigned char key[crypto_shorthash_KEYBYTES], hash[crypto_shorthash_BYTES];
-	size_t slots = 16, at;
-	uint32_t *table;
-	bool found = false;
-
-	while (slots < 2 * n)
-		slots *= 2;
-	table = xcalloc(slots, sizeof *table);
-	randombytes_buf(key, sizeof key);
-	for (size_t i = 0; i < n && !found; i++) {
-		crypto_shorthash(hash, (const unsigned char *)usages[i].node,
-			strlen(usages[i].node), key);
-		memcpy(&at, hash, sizeof at);
-		for (at &= slots - 1; table[at]; at = (at + 1) & (slots - 1)) {
-			*first = table[at] - 1;
-			*second = i;
-			if (strcmp(usages[*first].node, usages[i].node) == 0) {
-				found = true;
-				break;
-			}
-		}
-		table[at] = (uint32_t)i + 1;
+	if (e->rules->shares) {
+		p.weights = xmalloc(e->n * sizeof *p.weights);
+		while (!e->rules->pay[p.part].share)
+			p.part++;
 	}
-	free(table);
-	return found;
+	if (each_usage(&p, compute_one, bad_index) < 0) {
+		free(p.weights);
+		return -1;
+	}
+	return finish_pay(&p);
 }

@@ -15,7 +15,7 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
-#define SLICE      4096 /* records that one thread formats at a time */
+#define SLICE      1024 /* records that one thread formats at a time */
 #define SLICES     16
 #define BASE_UNITS 100000000 /* of one token */
 
@@ -44,7 +44,7 @@ static int compute(struct epoch *e, const struct usages *u)
 
 	if (epoch_compute(e, &bad) == 0)
 		return 0;
-	return bad < u->n ? err_add("%s", usages_where(u, &u->list[bad])) : -1;
+	return bad < e->n ? err_add("%s", usages_where(u, bad)) : -1;
 }
 
 /* Formats records on all cores and writes them in order. */
@@ -72,27 +72,27 @@ static int write_rewards(const struct epoch *e)
 }
 
 /* Lists what each node locks, and which nodes were up; the caller frees *out. */
-static int list_stakes(const struct epoch *e, struct ledger_stake **out, size_t *n)
+static void list_stakes(const struct epoch *e, struct ledger_stake **out, size_t *n)
 {
+	struct usage u;
+
 	*out = xcalloc(e->n + 1, sizeof **out);
 	*n = 0;
 	if (e->rules->stake_uusd < 0)
-		return 0;
+		return;
 	for (size_t i = 0; i < e->n; i++) {
-		const struct usage *u = &e->usages[i];
 		struct ledger_stake *s = &(*out)[*n];
 
-		s->base_units = e->outcomes[i].locked;
-		if (!s->base_units && !u->value[FIELD_UP_S])
+		usage_rows_get(e->usages, i, &u);
+		s->base_units = epoch_locked(e, i);
+		if (!s->base_units && !u.value[FIELD_UP_S])
 			continue;
 		s->uusd = (int64_t)((u128)s->base_units * (u128)e->price_uusd /
 			BASE_UNITS);
-		if (address_parse(u->node, "node", s->node) < 0 ||
-			address_parse(epoch_claimant(u), "wallet", s->wallet) < 0)
-			return -1;
+		memcpy(s->node, u.node, sizeof s->node);
+		memcpy(s->wallet, usage_rows_claimant(e->usages, i), sizeof s->wallet);
 		++*n;
 	}
-	return 0;
 }
 
 static int seal(const struct epoch *e, json_t *record)
@@ -104,19 +104,16 @@ static int seal(const struct epoch *e, json_t *record)
 	struct ledger_stake *stakes = NULL;
 	bool there = false;
 	int rc = -1;
-	long n;
 
 	if (key_path && key_load(&k, key_path, NULL) < 0)
 		return -1;
-	n = epoch_leaves(e, &leaves);
+	content.nleaves = epoch_leaves(e, &leaves);
 	content.leaves = leaves;
-	content.nleaves = n < 0 ? 0 : (size_t)n;
-	if (n >= 0 && list_stakes(e, &stakes, &content.nstakes) == 0 &&
-		ledger_open(&l, store, false) == 0) {
-		content.stakes = stakes;
+	list_stakes(e, &stakes, &content.nstakes);
+	content.stakes = stakes;
+	if (ledger_open(&l, store, false) == 0)
 		rc = ledger_seal(&l, record, &content, key_path ? &k : NULL,
 			clock_now_ms(), &there);
-	}
 	if (rc == 0 && there)
 		prog_info("%s: this epoch is in the ledger already", store);
 	free(leaves);
@@ -153,12 +150,10 @@ static int run(int n, char **args)
 	}
 	if (rules_load(&rules, given.policy) < 0)
 		return err_report();
-	epoch_init(&epoch, &rules, NULL, 0);
+	epoch_init(&epoch, &rules, &usages.rows);
 	if (given_apply(&given, &epoch) < 0 || usages_read(&usages, &rules, args, n) < 0)
 		goto out;
-	epoch.usages = usages.list;
-	epoch.n = usages.n;
-	if (!usages.n)
+	if (!usages.rows.n)
 		err_set(EX_DATAERR, "there is no rnp.usage: nothing is not an epoch");
 	else if (compute(&epoch, &usages) == 0)
 		rc = write_all(&epoch);

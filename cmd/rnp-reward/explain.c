@@ -95,7 +95,7 @@ static int explain_inputs(const struct epoch *e, const json_t *record, const cha
 
 /* --- requirements, terms, pay -------------------------------------------------------------- */
 
-static int explain_needs(const struct epoch *e, size_t i)
+static int explain_needs(const struct epoch *e, const struct outcome *o)
 {
 	const struct rules *r = e->rules;
 	struct buf text = BUF_INIT, wanted = BUF_INIT;
@@ -109,8 +109,8 @@ static int explain_needs(const struct epoch *e, size_t i)
 		buf_reset(&text);
 		buf_reset(&wanted);
 		policy_need_page(&wanted, &r->needs[k]);
-		if ((e->outcomes[i].unmet | e->outcomes[i].waived) >> k & 1) {
-			need_reason(&text, r, k, &e->usages[i]);
+		if ((o->unmet | o->waived) >> k & 1) {
+			need_reason(&text, r, k, &o->usage);
 			value = text.data + strlen(r->needs[k].name) + 2;
 		}
 		rc = step("requirement", r->needs[k].name, value, wanted.data, NULL);
@@ -120,7 +120,7 @@ static int explain_needs(const struct epoch *e, size_t i)
 	return rc;
 }
 
-static int explain_terms(const struct epoch *e, size_t i, struct eval *v)
+static int explain_terms(const struct epoch *e, struct eval *v)
 {
 	const struct rules *r = e->rules;
 	struct buf value = BUF_INIT, formula = BUF_INIT, source = BUF_INIT;
@@ -133,7 +133,7 @@ static int explain_terms(const struct epoch *e, size_t i, struct eval *v)
 		buf_reset(&formula);
 		buf_reset(&source);
 		formula_frac(&value, v->term[t]);
-		if (override >= 0 && (e->usages[i].overridden >> override & 1))
+		if (override >= 0 && (v->env.usage->overridden >> override & 1))
 			buf_addf(&formula, "factors.%s of the usage",
 				factor_names[override]);
 		else
@@ -177,7 +177,7 @@ static void add_rate(struct buf *out, const struct epoch *e, int part)
 	}
 }
 
-static int explain_pay(const struct epoch *e, size_t i)
+static int explain_pay(const struct epoch *e, const struct outcome *o)
 {
 	struct buf value = BUF_INIT, formula = BUF_INIT;
 	int rc = 0;
@@ -195,16 +195,15 @@ static int explain_pay(const struct epoch *e, size_t i)
 		}
 		add_rate(&formula, e, part);
 		buf_adds(&formula,
-			outcome_qualified(&e->outcomes[i]) ?
-				"" :
-				" (not paid: the node does not qualify)");
-		add_tokens(&value, e, e->outcomes[i].pay[part]);
+			outcome_qualified(o) ? "" :
+					       " (not paid: the node does not qualify)");
+		add_tokens(&value, e, o->pay[part]);
 		rc = step("pay", pay_names[part], value.data, formula.data,
 			p->share || e->scaled_down ? "largest remainder" :
 						     "rounded down to 10^-8");
 	}
 	buf_reset(&value);
-	add_tokens(&value, e, outcome_total(&e->outcomes[i]));
+	add_tokens(&value, e, outcome_total(o));
 	if (rc == 0)
 		rc = step("pay", "total", value.data,
 			e->rules->wallet_base_units >= 0 ?
@@ -212,8 +211,8 @@ static int explain_pay(const struct epoch *e, size_t i)
 				"the sum of the parts",
 			NULL);
 	buf_reset(&value);
-	add_tokens(&value, e, e->outcomes[i].locked);
-	if (rc == 0 && e->outcomes[i].locked)
+	add_tokens(&value, e, o->locked);
+	if (rc == 0 && o->locked)
 		rc = step("pay", "locked", value.data,
 			"of the total: the stake that is still missing, at --price, rounded up",
 			"the policy's stake");
@@ -239,19 +238,22 @@ static int explain_notes(const struct epoch *e)
 
 static int explain(struct epoch *e, const struct usages *u)
 {
+	struct outcome o;
 	struct eval v;
 	size_t i = 0, bad;
 
 	if (epoch_compute(e, &bad) < 0)
-		return bad < u->n ? err_add("%s", usages_where(u, &u->list[bad])) : -1;
-	while (i < u->n && strcmp(u->list[i].node, node) != 0)
+		return bad < e->n ? err_add("%s", usages_where(u, bad)) : -1;
+	while (i < e->n &&
+		memcmp(usage_rows_node(e->usages, i), u->wanted, ADDRESS_BYTES) != 0)
 		i++;
-	if (i == u->n)
+	if (i == e->n)
 		return err_set(EXIT_NO, "node %.60s has no usage in this epoch", node);
-	rules_eval_init(&v, e->rules, &u->list[i], e->epoch_s, e->price_uusd, e->max);
-	if (explain_inputs(e, u->wanted_record, usages_where(u, &u->list[i])) < 0 ||
-		explain_needs(e, i) < 0 || explain_terms(e, i, &v) < 0 ||
-		explain_pay(e, i) < 0)
+	epoch_outcome(e, i, &o);
+	rules_eval_init(&v, e->rules, &o.usage, e->epoch_s, e->price_uusd, e->max);
+	if (explain_inputs(e, u->wanted_record, usages_where(u, i)) < 0 ||
+		explain_needs(e, &o) < 0 || explain_terms(e, &v) < 0 ||
+		explain_pay(e, &o) < 0)
 		return -1;
 	return explain_notes(e);
 }
@@ -270,13 +272,10 @@ static int run(int n, char **args)
 	}
 	if (rules_load(&rules, given.policy) < 0)
 		return err_report();
-	epoch_init(&e, &rules, NULL, 0);
-	usages.wanted = node;
-	if (given_apply(&given, &e) == 0 && usages_read(&usages, &rules, args, n) == 0) {
-		e.usages = usages.list;
-		e.n = usages.n;
+	epoch_init(&e, &rules, &usages.rows);
+	usages.wanted = key;
+	if (given_apply(&given, &e) == 0 && usages_read(&usages, &rules, args, n) == 0)
 		rc = explain(&e, &usages);
-	}
 	epoch_release(&e);
 	usages_release(&usages);
 	rules_release(&rules);

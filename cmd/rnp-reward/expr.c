@@ -412,8 +412,10 @@ const struct expr *expr_parse(struct expr_scope *s, const json_t *v, const char 
 
 static int overflow(const struct expr_env *e)
 {
-	return err_set(EX_DATAERR, "node %s: a term does not fit 128 bits",
-		e->usage->node);
+	char node[ADDRESS_MAX];
+
+	address_format(e->usage->node, node);
+	return err_set(EX_DATAERR, "node %s: a term does not fit 128 bits", node);
 }
 
 static bool field_known(const struct expr_env *e, int field)

@@ -3,6 +3,7 @@
 #ifndef RNP_CMD_REWARD_FIELDS_H
 #define RNP_CMD_REWARD_FIELDS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/address.h"
@@ -53,13 +54,14 @@ int factor_find(const char *name);
 #define FIELD_NANO        UINT64_C(1000000000)
 #define FIELD_READING_MAX INT64_C(9007199254740991)
 
-/* One rnp.usage, compact: an epoch has a million. */
+/* One rnp.usage. An epoch has millions: usage_rows.h keeps them in less. */
 struct usage {
-	char node[ADDRESS_MAX];
-	char wallet[ADDRESS_MAX]; /* "": none */
-	uint16_t file;            /* index of the input file, and line, for messages */
-	uint8_t overridden;       /* bit per factor */
-	uint32_t known;           /* bit per field below FIELD_USAGE */
+	unsigned char node[ADDRESS_BYTES];
+	unsigned char wallet[ADDRESS_BYTES];
+	bool has_wallet;
+	uint8_t overridden; /* bit per factor */
+	uint16_t file;      /* index of the input file, and line, for messages */
+	uint32_t known;     /* bit per field below FIELD_USAGE */
 	uint32_t line;
 	uint32_t model;         /* index of rules' models, or FIELD_NO_MODEL */
 	int64_t from_ms, to_ms; /* -1: not in the record */

@@ -10,7 +10,7 @@
 #include "common/base/mem.h"
 #include "kernels/poc/cpu.h"
 
-#define SLICE 512 /* rows that one thread hashes at a time */
+#define SLICE (MERKLE_SLICE / 4) /* rows that one thread hashes at a time */
 
 static int by_claimant(const void *a, const void *b)
 {
@@ -127,16 +127,18 @@ static void level_up(sha256_rows_fn hash, const hash_row *below, size_t n,
 
 /* Computes level 2 of a large tree, slice by slice, so that the two levels below it are never
  * whole in memory. Returns its width. */
-static size_t level_two(sha256_rows_fn hash, const struct merkle_leaf *leaves, size_t n,
+static size_t level_two(sha256_rows_fn hash, merkle_leaves_fn make, void *ctx, size_t n,
 	hash_row *out)
 {
 #pragma omp parallel for schedule(static)
-	for (size_t i = 0; i < n; i += 4 * SLICE) {
-		hash_row below[4 * SLICE], above[2 * SLICE];
-		size_t m = n - i < 4 * SLICE ? n - i : 4 * SLICE;
+	for (size_t i = 0; i < n; i += MERKLE_SLICE) {
+		struct merkle_leaf leaves[MERKLE_SLICE];
+		hash_row below[MERKLE_SLICE], above[MERKLE_SLICE / 2];
+		size_t m = n - i < MERKLE_SLICE ? n - i : MERKLE_SLICE;
 
+		make(ctx, i, m, leaves);
 		for (size_t k = 0; k < m; k += SLICE)
-			hash_leaves(hash, below + k, leaves + i + k,
+			hash_leaves(hash, below + k, leaves + k,
 				m - k < SLICE ? m - k : SLICE);
 		for (size_t k = 0; k < m; k += 2 * SLICE)
 			hash_pairs(hash, above + k / 2, (const hash_row *)below + k,
@@ -146,39 +148,74 @@ static size_t level_two(sha256_rows_fn hash, const struct merkle_leaf *leaves, s
 	return (n + 3) / 4;
 }
 
-void merkle_root(const struct merkle_leaf *leaves, size_t n,
+/* Computes the root above a level of n nodes, which is overwritten, and the siblings of node
+ * `index` on the way unless proof is NULL. */
+static void climb(sha256_rows_fn hash, hash_row *level, size_t n,
 	unsigned char root[MERKLE_HASH_BYTES], size_t index,
 	unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof)
 {
-	bool large = !proof && n > 4 * SLICE;
-	size_t first = large ? (n + 3) / 4 : n;
-	hash_row *level = xmalloc(first * sizeof *level),
-		 *above = xmalloc((first + 1) / 2 * sizeof *above);
-	sha256_rows_fn hash = hasher();
+	hash_row *other = xmalloc((n + 1) / 2 * sizeof *other), *above = other, *swap;
 
-	if (!n)
-		bug("Merkle tree without leaves");
-	if (large)
-		n = level_two(hash, leaves, n, level);
-	else
-		for (size_t i = 0; i < n; i += SLICE)
-			hash_leaves(hash, level + i, leaves + i,
-				n - i < SLICE ? n - i : SLICE);
 	if (proof)
 		*nproof = 0;
 	for (; n > 1; n = (n + 1) / 2, index /= 2) {
-		hash_row *swap = level;
 		size_t sibling = (index ^ 1) < n ? index ^ 1 : index;
 
 		if (proof)
 			memcpy(proof[(*nproof)++], level[sibling], MERKLE_HASH_BYTES);
 		level_up(hash, (const hash_row *)level, n, above);
+		swap = level;
 		level = above;
 		above = swap;
 	}
 	memcpy(root, level[0], MERKLE_HASH_BYTES);
+	free(other);
+}
+
+static void copy_leaves(void *ctx, size_t from, size_t n, struct merkle_leaf *leaves)
+{
+	memcpy(leaves, (const struct merkle_leaf *)ctx + from, n * sizeof *leaves);
+}
+
+void merkle_root_of(merkle_leaves_fn make, void *ctx, size_t n,
+	unsigned char root[MERKLE_HASH_BYTES])
+{
+	struct merkle_leaf *leaves = NULL;
+	hash_row *level = NULL;
+
+	if (n <= MERKLE_SLICE) {
+		leaves = xmalloc((n + 1) * sizeof *leaves);
+		make(ctx, 0, n, leaves);
+		merkle_root(leaves, n, root, 0, NULL, NULL);
+	} else {
+		sha256_rows_fn hash = hasher();
+
+		level = xmalloc((n + 3) / 4 * sizeof *level);
+		n = level_two(hash, make, ctx, n, level);
+		climb(hash, level, n, root, 0, NULL, NULL);
+	}
+	free(leaves);
 	free(level);
-	free(above);
+}
+
+void merkle_root(const struct merkle_leaf *leaves, size_t n,
+	unsigned char root[MERKLE_HASH_BYTES], size_t index,
+	unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof)
+{
+	sha256_rows_fn hash = hasher();
+	hash_row *level;
+
+	if (!n)
+		bug("Merkle tree without leaves");
+	if (!proof && n > MERKLE_SLICE) {
+		merkle_root_of(copy_leaves, (void *)leaves, n, root);
+		return;
+	}
+	level = xmalloc(n * sizeof *level);
+	for (size_t i = 0; i < n; i += SLICE)
+		hash_leaves(hash, level + i, leaves + i, n - i < SLICE ? n - i : SLICE);
+	climb(hash, level, n, root, index, proof, nproof);
+	free(level);
 }
 
 void merkle_tree_build(struct merkle_tree *t, const struct merkle_leaf *leaves, size_t n)

@@ -34,6 +34,16 @@ void merkle_root(const struct merkle_leaf *leaves, size_t n,
 	unsigned char root[MERKLE_HASH_BYTES], size_t index,
 	unsigned char (*proof)[MERKLE_HASH_BYTES], int *nproof);
 
+/* Makes n leaves of a tree from leaf `from` on, a multiple of MERKLE_SLICE; n is at most
+ * MERKLE_SLICE. Called on all threads at once. */
+#define MERKLE_SLICE 2048
+typedef void (
+	*merkle_leaves_fn)(void *ctx, size_t from, size_t n, struct merkle_leaf *leaves);
+
+/* Computes the root of n >= 1 leaves that are never whole in memory. */
+void merkle_root_of(merkle_leaves_fn make, void *ctx, size_t n,
+	unsigned char root[MERKLE_HASH_BYTES]);
+
 /* All nodes of a tree, for the proofs of all its leaves: 64 bytes per leaf. */
 struct merkle_tree {
 	unsigned char (*nodes)[MERKLE_HASH_BYTES]; /* level by level, the leaves first */

@@ -387,7 +387,7 @@ bool rules_met(const struct rules *r, int i, const struct usage *u, bool *unknow
 	if (r->need_override[i] >= 0 && (u->overridden >> r->need_override[i] & 1))
 		return true;
 	if (field == NEED_WALLET)
-		*unknown = !u->wallet[0];
+		*unknown = !u->has_wallet;
 	else if (field == NEED_MODEL)
 		*unknown = u->model == RULES_NO_MODEL;
 	else if (field < FIELD_USAGE)

@@ -21,27 +21,27 @@ struct moves {
 
 /* --- usages by node -------------------------------------------------------------------------- */
 
-struct by_node {
-	unsigned char node[ADDRESS_BYTES];
-	const struct usage *usage;
-};
-
-static int order(const void *a, const void *b)
+/* Gets the usage of a node, found in refs by bisection. Returns false if it has none. */
+static bool find_usage(const struct epoch *e, const struct usage_ref *refs,
+	const unsigned char node[ADDRESS_BYTES], struct usage *u)
 {
-	return memcmp(a, b, ADDRESS_BYTES); /* both begin with the node */
-}
+	size_t low = 0, high = e->n;
 
-static struct by_node *index_usages(const struct epoch *e)
-{
-	struct by_node *list = xcalloc(e->n + 1, sizeof *list);
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = memcmp(node, usage_rows_node(e->usages, refs[middle].row),
+			ADDRESS_BYTES);
 
-	for (size_t i = 0; i < e->n; i++) {
-		if (address_parse(e->usages[i].node, "node", list[i].node) < 0)
-			bug("%s", err_get()->text);
-		list[i].usage = &e->usages[i];
+		if (order == 0) {
+			usage_rows_get(e->usages, refs[middle].row, u);
+			return true;
+		}
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
 	}
-	qsort(list, e->n, sizeof *list, order);
-	return list;
+	return false;
 }
 
 static bool knows(const struct usage *u, enum field f)
@@ -144,18 +144,18 @@ static int decide_all(void *ctx, const struct epoch *e, struct buf *reason)
 	long n = ledger_stakes(m->ledger, m->before, &stakes);
 	const struct ledger_stake **lists[3] = { NULL };
 	size_t counts[3] = { 0 };
-	struct by_node *usages;
+	struct usage_ref *refs;
+	struct usage u;
 	int rc = n < 0 ? -1 : 0;
 
 	(void)reason;
 	m->epoch = e;
-	usages = index_usages(e);
+	refs = usage_rows_sort(e->usages, usage_rows_node);
 	for (int i = 0; i < 3; i++)
 		lists[i] = xcalloc((size_t)(n > 0 ? n : 0) + 1, sizeof *lists[i]);
 	for (long i = 0; i < n; i++) {
-		const struct by_node *u = bsearch(stakes[i].node, usages, e->n,
-			sizeof *usages, order);
-		enum stake_move move = decide(m, &stakes[i], u ? u->usage : NULL);
+		bool there = find_usage(e, refs, stakes[i].node, &u);
+		enum stake_move move = decide(m, &stakes[i], there ? &u : NULL);
 
 		lists[move][counts[move]++] = &stakes[i];
 	}
@@ -166,7 +166,7 @@ static int decide_all(void *ctx, const struct epoch *e, struct buf *reason)
 			counts[STAKE_RELEASE]);
 	for (int i = 0; i < 3; i++)
 		free(lists[i]);
-	free(usages);
+	free(refs);
 	free(stakes);
 	return rc;
 }

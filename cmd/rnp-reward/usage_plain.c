@@ -51,12 +51,11 @@ static bool take_factors(struct json_plain *s, struct usage *u)
 	return json_plain_take(s, '}');
 }
 
-static bool take_address(struct json_plain *s, char out[KEY_ADDRESS_MAX])
+static bool take_address(struct json_plain *s, unsigned char out[ADDRESS_BYTES])
 {
-	unsigned char bytes[KEY_PUBLIC_BYTES];
+	char text[ADDRESS_MAX];
 
-	return !out[0] && json_plain_copy(s, out, KEY_ADDRESS_MAX) && out[0] &&
-		address_parse(out, "", bytes) == 0;
+	return json_plain_copy(s, text, sizeof text) && address_parse(text, "", out) == 0;
 }
 
 static bool take_time(struct json_plain *s, int64_t *ms)
@@ -74,7 +73,7 @@ static bool take_text(struct json_plain *s, const char *expected)
 	return json_plain_copy(s, text, sizeof text) && strcmp(text, expected) == 0;
 }
 
-enum seen { SEEN_KIND = 1, SEEN_V = 2 };
+enum seen { SEEN_KIND = 1, SEEN_V = 2, SEEN_NODE = 4 };
 
 struct line {
 	struct json_plain scan;
@@ -105,10 +104,14 @@ static bool take_other(struct line *l, const char *key, size_t len)
 	struct json_plain *s = &l->scan;
 	int64_t v;
 
-	if (json_plain_is(key, len, "node"))
+	if (json_plain_is(key, len, "node") && !(l->seen & SEEN_NODE)) {
+		l->seen |= SEEN_NODE;
 		return take_address(s, u->node);
-	if (json_plain_is(key, len, "wallet"))
+	}
+	if (json_plain_is(key, len, "wallet") && !u->has_wallet) {
+		u->has_wallet = true;
 		return take_address(s, u->wallet);
+	}
 	if (json_plain_is(key, len, "gpu_model"))
 		return !l->model[0] && json_plain_copy(s, l->model, sizeof l->model) &&
 			l->model[0];
@@ -165,7 +168,7 @@ bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t
 	if (!json_plain_take(&l.scan, '}'))
 		return false;
 	json_plain_space(&l.scan);
-	if (l.scan.at != l.scan.end || l.seen != (SEEN_KIND | SEEN_V) || !u->node[0])
+	if (l.scan.at != l.scan.end || l.seen != (SEEN_KIND | SEEN_V | SEEN_NODE))
 		return false;
 	u->model = l.model[0] ?
 		usage_model(r, l.model, u->value[FIELD_GPU_MEMORY_BYTES]) :

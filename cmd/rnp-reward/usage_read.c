@@ -1,4 +1,4 @@
-/* usage_read.c - reads rnp.usage records on all cores into compact structs. */
+/* usage_read.c - reads rnp.usage records on all cores into packed rows. */
 #include "cmd/rnp-reward/usage_read.h"
 
 #include <inttypes.h>
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/core.h"
 #include "cmd/rnp-reward/fields.h"
 #include "common/json/canon.h"
 #include "common/base/clock.h"
@@ -100,7 +99,7 @@ static int read_factors(struct usage *u, const json_t *record, const char *where
 int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 	const char *where)
 {
-	const char *model = NULL, *wallet = "", *node = NULL;
+	const char *model = NULL, *wallet = NULL, *node = NULL;
 
 	usage_init(u);
 	if (schema_check(record, where, "rnp.usage") < 0 ||
@@ -109,11 +108,12 @@ int usage_from_json(struct usage *u, struct rules *r, const json_t *record,
 		json_opt_text(record, where, "gpu_model", &model) < 0 ||
 		json_opt_time(record, where, "from", &u->from_ms) < 0 ||
 		json_opt_time(record, where, "to", &u->to_ms) < 0 ||
-		read_fields(u, record, where) < 0 || read_factors(u, record, where) < 0)
+		read_fields(u, record, where) < 0 || read_factors(u, record, where) < 0 ||
+		address_parse(node, where, u->node) < 0)
 		return -1;
-	/* the schema has checked that both are addresses, so they fit */
-	strcpy(u->node, node);
-	strcpy(u->wallet, wallet);
+	u->has_wallet = wallet != NULL;
+	if (wallet && address_parse(wallet, where, u->wallet) < 0)
+		return -1;
 	if (model)
 		u->model = usage_model(r, model, u->value[FIELD_GPU_MEMORY_BYTES]);
 	return 0;
@@ -141,7 +141,7 @@ static void remember_where(const struct usages *u, const char *where, struct usa
 static void keep_wanted(struct usages *u, const struct usage *one, const char *line,
 	size_t len, const char *where)
 {
-	if (!u->wanted || strcmp(one->node, u->wanted) != 0)
+	if (!u->wanted || memcmp(one->node, u->wanted, sizeof one->node) != 0)
 		return;
 #pragma omp critical(wanted)
 	if (!u->wanted_record)
@@ -172,37 +172,38 @@ static int keep(void *ctx, const char *data, size_t len)
 {
 	struct usages *u = ((struct reading *)ctx)->usages;
 
-	if (u->n == UINT32_MAX - 1)
+	struct usage one;
+
+	if (u->rows.n == UINT32_MAX - 1)
 		return err_set(EX_DATAERR, "more than %" PRIu32 " usages",
 			UINT32_MAX - 1);
-	if (u->n == u->cap) {
-		/* grows by half instead of doubling, because it holds most of the memory */
-		u->cap = u->cap ? u->cap + u->cap / 2 : 1024;
-		u->list = xrealloc(u->list, u->cap * sizeof *u->list);
-	}
-	memcpy(&u->list[u->n++], data, len);
+	memcpy(&one, data, len);
+	usage_rows_add(&u->rows, &one);
 	return 0;
 }
 
-const char *usages_where(const struct usages *u, const struct usage *one)
+const char *usages_where(const struct usages *u, size_t i)
 {
 	static _Thread_local char text[256];
+	struct usage one;
 
+	usage_rows_get(&u->rows, i, &one);
 	snprintf(text, sizeof text, "%.200s:%" PRIu32,
-		u->nfiles ? u->files[one->file] : "stdin", one->line);
+		u->nfiles ? u->files[one.file] : "stdin", one.line);
 	return text;
 }
 
 static int refuse_duplicates(const struct usages *u)
 {
-	char first[256];
+	char first[256], node[ADDRESS_MAX];
 	size_t a, b;
 
-	if (!usage_duplicate(u->list, u->n, &a, &b))
+	if (!usage_rows_duplicate(&u->rows, &a, &b))
 		return 0;
-	snprintf(first, sizeof first, "%s", usages_where(u, &u->list[a]));
+	address_format(usage_rows_node(&u->rows, b), node);
+	snprintf(first, sizeof first, "%s", usages_where(u, a));
 	return err_set(EX_DATAERR, "%s: node %s has a usage already, in %s",
-		usages_where(u, &u->list[b]), u->list[b].node, first);
+		usages_where(u, b), node, first);
 }
 
 int usages_read(struct usages *u, struct rules *r, char **files, int nfiles)
@@ -223,7 +224,7 @@ int usages_read(struct usages *u, struct rules *r, char **files, int nfiles)
 
 void usages_release(struct usages *u)
 {
-	free(u->list);
+	usage_rows_release(&u->rows);
 	json_decref(u->wanted_record);
 	*u = (struct usages)USAGES_INIT;
 }

@@ -1,24 +1,24 @@
-/* usage_read.h - reads rnp.usage records of an epoch, on all cores, into compact structs. */
+/* usage_read.h - reads rnp.usage records of an epoch, on all cores, into packed rows. */
 #ifndef RNP_CMD_REWARD_USAGE_READ_H
 #define RNP_CMD_REWARD_USAGE_READ_H
 
 #include <jansson.h>
 
 #include "cmd/rnp-reward/rules.h"
+#include "cmd/rnp-reward/usage_rows.h"
 
 #define USAGE_BYTES_MAX 16384 /* largest record */
 
 struct usages {
-	struct usage *list;
-	size_t n, cap;
+	struct usage_rows rows;
 	const char *const *files; /* names for messages; borrowed */
 	int nfiles;
-	const char *wanted;    /* an address, or NULL; set before reading */
-	json_t *wanted_record; /* its record, unchanged, or NULL */
+	const unsigned char *wanted; /* a node's address, or NULL; set before reading */
+	json_t *wanted_record;       /* its record, unchanged, or NULL */
 };
-#define USAGES_INIT \
-	{           \
-		0   \
+#define USAGES_INIT                     \
+	{                               \
+		.rows = USAGE_ROWS_INIT \
 	}
 
 /* Reads rnp.usage records of files (none: standard input) and enters their models into r. Other
@@ -38,8 +38,8 @@ bool usage_from_plain(struct usage *u, struct rules *r, const char *line, size_t
 /* Returns the index of a GPU model, which is entered if it is new, from any thread. */
 uint32_t usage_model(struct rules *r, const char *raw, int64_t memory_bytes);
 
-/* Returns "file:3" of a usage, in a thread-local static buffer. */
-const char *usages_where(const struct usages *u, const struct usage *one);
+/* Returns "file:3" of the i-th usage, in a thread-local static buffer. */
+const char *usages_where(const struct usages *u, size_t i);
 
 void usages_release(struct usages *u);
 

@@ -380,8 +380,12 @@ static int compare_all(void *seen, const struct epoch *e, struct buf *reason)
 	buf_release(&line);
 	if (!same)
 		rc = compare_records(s, e, reason);
-	if (rc == 0 && !reason->len && e->n > s->nhashes)
-		buf_addf(reason, "node %s has no reward", e->usages[s->nhashes].node);
+	if (rc == 0 && !reason->len && e->n > s->nhashes) {
+		char node[ADDRESS_MAX];
+
+		address_format(usage_rows_node(e->usages, s->nhashes), node);
+		buf_addf(reason, "node %s has no reward", node);
+	}
 	if (rc == 0 && !reason->len && s->nhashes > e->n)
 		buf_adds(reason, "there are more rewards than usages");
 	return rc;

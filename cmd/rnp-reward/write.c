@@ -50,6 +50,15 @@ static void add_texts(struct buf *out, const char *key, const char *text)
 	buf_addc(out, ',');
 }
 
+static void add_address(struct buf *out, const char *key,
+	const unsigned char address[ADDRESS_BYTES])
+{
+	char text[ADDRESS_MAX];
+
+	address_format(address, text);
+	add_texts(out, key, text);
+}
+
 void need_reason(struct buf *out, const struct rules *r, int i, const struct usage *u)
 {
 	const struct policy_need *n = &r->needs[i];
@@ -78,9 +87,8 @@ static void add_reason(struct buf *out, bool *any, const struct buf *reason)
 	canon_string(out, reason->data, reason->len);
 }
 
-static void add_reasons(struct buf *out, const struct epoch *e, size_t i)
+static void add_reasons(struct buf *out, const struct epoch *e, const struct outcome *o)
 {
-	const struct outcome *o = &e->outcomes[i];
 	struct buf reason = BUF_INIT;
 	bool any = false;
 
@@ -89,7 +97,7 @@ static void add_reasons(struct buf *out, const struct epoch *e, size_t i)
 		if (!((o->unmet | o->waived) >> k & 1))
 			continue;
 		buf_reset(&reason);
-		need_reason(&reason, e->rules, k, &e->usages[i]);
+		need_reason(&reason, e->rules, k, &o->usage);
 		add_reason(out, &any, &reason);
 	}
 	for (int f = 0; f < FIELD_USAGE; f++) {
@@ -104,12 +112,8 @@ static void add_reasons(struct buf *out, const struct epoch *e, size_t i)
 	buf_release(&reason);
 }
 
-static void add_terms(struct buf *out, const struct epoch *e, size_t i)
+static void add_terms(struct buf *out, const struct rules *r, const struct outcome *o)
 {
-	const struct rules *r = e->rules;
-	int64_t ppm[RULES_TERMS_MAX];
-
-	epoch_terms(e, i, ppm);
 	buf_adds(out, "\"terms\":{");
 	for (int t = 0; t < r->nterms; t++) {
 		if (t)
@@ -117,36 +121,36 @@ static void add_terms(struct buf *out, const struct epoch *e, size_t i)
 		buf_addc(out, '"');
 		buf_adds(out, r->terms[t].name);
 		buf_adds(out, "_ppm\":");
-		add_whole(out, ppm[t]);
+		add_whole(out, o->terms_ppm[t]);
 	}
 	buf_adds(out, "},");
 }
 
 void reward_write(struct buf *out, const struct epoch *e, size_t i)
 {
-	const struct usage *u = &e->usages[i];
-	const struct outcome *o = &e->outcomes[i];
+	struct outcome o;
 
+	epoch_outcome(e, i, &o);
 	buf_adds(out, "{\"kind\":\"rnp.reward\",\"v\":1,");
-	add_texts(out, "node", u->node);
-	if (u->wallet[0])
-		add_texts(out, "wallet", u->wallet);
+	add_address(out, "node", o.usage.node);
+	if (o.usage.has_wallet)
+		add_address(out, "wallet", o.usage.wallet);
 	add_texts(out, "policy", e->rules->policy.name);
 	buf_adds(out,
-		outcome_qualified(o) ? "\"qualified\":true," : "\"qualified\":false,");
-	if (o->unmet || o->waived || o->missing)
-		add_reasons(out, e, i);
+		outcome_qualified(&o) ? "\"qualified\":true," : "\"qualified\":false,");
+	if (o.unmet || o.waived || o.missing)
+		add_reasons(out, e, &o);
 	else
 		buf_adds(out, "\"reasons\":[],");
-	add_terms(out, e, i);
-	add_number(out, "job_base_units", o->pay[PAY_JOB]);
+	add_terms(out, e->rules, &o);
+	add_number(out, "job_base_units", o.pay[PAY_JOB]);
 	buf_addc(out, ',');
-	add_number(out, "availability_base_units", o->pay[PAY_AVAILABILITY]);
+	add_number(out, "availability_base_units", o.pay[PAY_AVAILABILITY]);
 	buf_addc(out, ',');
-	add_number(out, "base_units", outcome_total(o));
-	if (o->locked) {
+	add_number(out, "base_units", outcome_total(&o));
+	if (o.locked) {
 		buf_addc(out, ',');
-		add_number(out, "locked_base_units", o->locked);
+		add_number(out, "locked_base_units", o.locked);
 	}
 	buf_adds(out, "}\n");
 }

@@ -31,32 +31,11 @@ static void must(bool promise)
 		abort();
 }
 
-static void pay(const struct rules *rules, const struct usage *usages, size_t n)
-{
-	struct epoch e;
-	size_t bad = n, first, second;
-	int64_t sum = 0;
-
-	if (usage_duplicate(usages, n, &first, &second))
-		return;
-	epoch_init(&e, rules, usages, n);
-	e.scheduled_base_units = POOL;
-	if (epoch_compute(&e, &bad) == 0) {
-		for (size_t i = 0; i < n; i++)
-			for (int part = 0; part < PAY_N; part++) {
-				must(e.outcomes[i].pay[part] >= 0);
-				sum += e.outcomes[i].pay[part];
-			}
-		must(sum == e.total_base_units);
-	} else {
-		must(err_get()->text[0] && bad <= n);
-	}
-	epoch_release(&e);
-}
-
 static void same_usage(const struct usage *a, const struct usage *b)
 {
-	must(strcmp(a->node, b->node) == 0 && strcmp(a->wallet, b->wallet) == 0);
+	must(memcmp(a->node, b->node, sizeof a->node) == 0);
+	must(a->has_wallet == b->has_wallet &&
+		(!a->has_wallet || memcmp(a->wallet, b->wallet, sizeof a->wallet) == 0));
 	must(a->known == b->known && a->overridden == b->overridden &&
 		a->model == b->model);
 	must(a->from_ms == b->from_ms && a->to_ms == b->to_ms);
@@ -64,6 +43,44 @@ static void same_usage(const struct usage *a, const struct usage *b)
 		must(!(a->known >> i & 1) || a->value[i] == b->value[i]);
 	for (int i = 0; i < FACTOR_N; i++)
 		must(!(a->overridden >> i & 1) || a->factor_nano[i] == b->factor_nano[i]);
+}
+
+/* What was packed comes back. */
+static void pack(struct usage_rows *rows, const struct usage *u)
+{
+	struct usage back;
+
+	usage_rows_add(rows, u);
+	usage_rows_get(rows, rows->n - 1, &back);
+	same_usage(u, &back);
+	same_usage(&back, u);
+}
+
+static void pay(const struct rules *rules, const struct usage *usages, size_t n)
+{
+	struct usage_rows rows = USAGE_ROWS_INIT;
+	struct epoch e;
+	size_t bad = n, first, second;
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		pack(&rows, &usages[i]);
+	epoch_init(&e, rules, &rows);
+	e.scheduled_base_units = POOL;
+	if (usage_rows_duplicate(&rows, &first, &second)) {
+		must(first < second && second < n);
+	} else if (epoch_compute(&e, &bad) == 0) {
+		for (size_t i = 0; i < n; i++)
+			for (int part = 0; part < PAY_N; part++) {
+				must(e.pay[i][part] >= 0);
+				sum += e.pay[i][part];
+			}
+		must(sum == e.total_base_units);
+	} else {
+		must(err_get()->text[0] && bad <= n);
+	}
+	epoch_release(&e);
+	usage_rows_release(&rows);
 }
 
 /* Reads one line with both readers. Returns whether it is a usage. */

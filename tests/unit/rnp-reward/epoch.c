@@ -13,14 +13,13 @@
 #define WEEK 604800
 
 static struct rules rules;
-static struct usage usages[2048];
-static size_t nusages;
+static struct usage_rows usages;
 
 static void start(const char *policy)
 {
 	rules_release(&rules);
 	CHECK(rules_load(&rules, policy) == 0);
-	nusages = 0;
+	usage_rows_release(&usages);
 }
 
 /* A usage of a new node, as rnp.usage has it: `"worked_s":7` and so on. */
@@ -29,17 +28,18 @@ static void add(const char *fields)
 	unsigned char bytes[32] = { 9 };
 	char node[KEY_ADDRESS_MAX];
 	struct buf text = BUF_INIT;
+	struct usage usage;
 	json_t *record;
 
-	bytes[1] = (unsigned char)(nusages >> 8);
-	bytes[2] = (unsigned char)nusages;
+	bytes[1] = (unsigned char)(usages.n >> 8);
+	bytes[2] = (unsigned char)usages.n;
 	address_format(bytes, node);
 	buf_addf(&text,
 		"{\"kind\":\"rnp.usage\",\"v\":1,\"node\":\"%s\",\"wallet\":\"%s\",%s}",
 		node, node, fields);
 	record = json_parse_object(text.data, text.len, "usage");
-	CHECK(usage_from_json(&usages[nusages], &rules, record, "usage") == 0);
-	nusages++;
+	CHECK(usage_from_json(&usage, &rules, record, "usage") == 0);
+	usage_rows_add(&usages, &usage);
 	json_decref(record);
 	buf_release(&text);
 }
@@ -48,17 +48,28 @@ static int compute(struct epoch *e, int64_t pool)
 {
 	size_t bad;
 
-	epoch_init(e, &rules, usages, nusages);
+	epoch_init(e, &rules, &usages);
 	e->scheduled_base_units = pool;
 	return epoch_compute(e, &bad);
 }
 
 static int64_t term_ppm(const struct epoch *e, size_t i, const char *name)
 {
+	struct outcome o;
+
+	epoch_outcome(e, i, &o);
 	for (int t = 0; t < rules.nterms; t++)
 		if (strcmp(rules.terms[t].name, name) == 0)
-			return e->terms_ppm[i * (size_t)rules.nterms + (size_t)t];
+			return o.terms_ppm[t];
 	return -1;
+}
+
+static bool qualified(const struct epoch *e, size_t i)
+{
+	struct outcome o;
+
+	epoch_outcome(e, i, &o);
+	return outcome_qualified(&o);
 }
 
 /* --- section 4.3 --------------------------------------------------------------------------- */
@@ -77,11 +88,11 @@ static void check_rnp019(void)
 	add(FACTORS(1, 1, 0.25, 0.68, 0.66, 1));
 	CHECK(compute(&e, -1) == 0);
 	CHECK_I64(970000, term_ppm(&e, 0, "multiplier"));
-	CHECK_I64(577380952, e.outcomes[0].pay[PAY_JOB]); /* 5.7738 */
+	CHECK_I64(577380952, e.pay[0][PAY_JOB]); /* 5.7738 */
 	CHECK_I64(1809800, term_ppm(&e, 1, "multiplier"));
-	CHECK_I64(1077261904, e.outcomes[1].pay[PAY_JOB]); /* 10.7726 */
+	CHECK_I64(1077261904, e.pay[1][PAY_JOB]); /* 10.7726 */
 	CHECK_I64(804700, term_ppm(&e, 2, "multiplier"));
-	CHECK_I64(478988095, e.outcomes[2].pay[PAY_JOB]); /* 4.7899 */
+	CHECK_I64(478988095, e.pay[2][PAY_JOB]); /* 4.7899 */
 	CHECK_I64(577380952 + 1077261904 + 478988095, e.total_base_units);
 	epoch_release(&e);
 }
@@ -101,16 +112,16 @@ static void check_rnp021(void)
 	add("\"gpu_model\":\"L4\",\"up_s\":604800,\"down_bps\":100000000,\"up_bps\":90000000");
 	CHECK(compute(&e, -1) == 0);
 	CHECK_I64(5000000, term_ppm(&e, 0, "multiplier"));
-	CHECK_I64(7440476190, e.outcomes[0].pay[PAY_JOB]); /* 74.4048 */
+	CHECK_I64(7440476190, e.pay[0][PAY_JOB]); /* 74.4048 */
 	CHECK_I64(1000000, term_ppm(&e, 1, "multiplier"));
-	CHECK_I64(1488095238, e.outcomes[1].pay[PAY_JOB]);         /* 14.8810 */
-	CHECK_I64(199000000, e.outcomes[1].pay[PAY_AVAILABILITY]); /* 1.99 */
-	CHECK_I64(1687095238, outcome_total(&e.outcomes[1]));      /* 16.8710 */
+	CHECK_I64(1488095238, e.pay[1][PAY_JOB]);         /* 14.8810 */
+	CHECK_I64(199000000, e.pay[1][PAY_AVAILABILITY]); /* 1.99 */
+	CHECK_I64(1687095238, epoch_total(&e, 1));        /* 16.8710 */
 	CHECK_I64(4000000, term_ppm(&e, 2, "multiplier"));
-	CHECK_I64(5952380952, e.outcomes[2].pay[PAY_JOB]);
+	CHECK_I64(5952380952, e.pay[2][PAY_JOB]);
 	for (size_t i = 3; i < 6; i++) {
-		CHECK(!outcome_qualified(&e.outcomes[i]));
-		CHECK_I64(0, outcome_total(&e.outcomes[i]));
+		CHECK(!qualified(&e, i));
+		CHECK_I64(0, epoch_total(&e, i));
 	}
 	CHECK_I64(3, (int64_t)e.qualified);
 	CHECK_I64(3, (int64_t)e.claimants);
@@ -138,7 +149,7 @@ static void check_rnp006(void)
 	CHECK_I64(136000, term_ppm(&e, 1, "a"));
 	CHECK_I64(484000, term_ppm(&e, 1, "s"));
 	CHECK_I64(930000, term_ppm(&e, 0, "s"));
-	CHECK(!outcome_qualified(&e.outcomes[2]));
+	CHECK(!qualified(&e, 2));
 	CHECK_I64(100000, term_ppm(&e, 3, "a"));
 	CHECK_I64(200000, term_ppm(&e, 3, "b"));
 	CHECK_I64(800000, term_ppm(&e, 3, "c"));
@@ -164,7 +175,7 @@ static void check_rnp006_pool(void)
 		    "\"down_bps\":500000000,\"up_bps\":400000000");
 	CHECK(compute(&e, 9000000000000) == 0);
 	CHECK_I64(7500000000000, e.pool_base_units); /* 75,000 */
-	CHECK_I64(7500000000, outcome_total(&e.outcomes[999]));
+	CHECK_I64(7500000000, epoch_total(&e, 999));
 	epoch_release(&e);
 	CHECK(compute(&e, 8408520000000 - 1000) == 0);
 	CHECK_I64(7500000000000, e.total_base_units);
@@ -183,11 +194,10 @@ static void check_rnp004(void)
 	add("\"credits\":1");
 	add("\"credits\":0");
 	CHECK(compute(&e, 100) == 0);
-	CHECK_I64(34,
-		outcome_total(&e.outcomes[0])); /* largest remainder, ties to the first */
-	CHECK_I64(33, outcome_total(&e.outcomes[1]));
-	CHECK_I64(33, outcome_total(&e.outcomes[2]));
-	CHECK_I64(0, outcome_total(&e.outcomes[3]));
+	CHECK_I64(34, epoch_total(&e, 0)); /* largest remainder, ties to the first */
+	CHECK_I64(33, epoch_total(&e, 1));
+	CHECK_I64(33, epoch_total(&e, 2));
+	CHECK_I64(0, epoch_total(&e, 3));
 	CHECK_I64(3, (int64_t)e.claimants);
 	epoch_release(&e);
 }
@@ -202,7 +212,7 @@ static void check_cut(void)
 	add("\"gpu_model\":\"L4\",\"gpu_count\":1,\"gpu_worked_s\":1,\"up_s\":604800");
 	CHECK(compute(&e, 1000000007) == 0);
 	CHECK_I64(1000000007, e.total_base_units);
-	CHECK(e.outcomes[0].pay[PAY_JOB] > e.outcomes[1].pay[PAY_JOB]);
+	CHECK(e.pay[0][PAY_JOB] > e.pay[1][PAY_JOB]);
 	epoch_release(&e);
 	CHECK(compute(&e, 100000000000) == 0);
 	CHECK_I64(7440476190 + 200000000 + 200000000 + 6200, e.total_base_units);
@@ -216,11 +226,11 @@ static void check_scale(void)
 
 	start("rnp-021");
 	add("\"gpu_model\":\"H200\",\"gpu_count\":1,\"gpu_worked_s\":360000,\"up_s\":604800");
-	epoch_init(&e, &rules, usages, nusages);
+	epoch_init(&e, &rules, &usages);
 	e.scale[PAY_JOB] = frac_of(3, 1);
 	CHECK(epoch_compute(&e, &bad) == 0);
-	CHECK_I64(22321428571, e.outcomes[0].pay[PAY_JOB]);
-	CHECK_I64(200000000, e.outcomes[0].pay[PAY_AVAILABILITY]);
+	CHECK_I64(22321428571, e.pay[0][PAY_JOB]);
+	CHECK_I64(200000000, e.pay[0][PAY_AVAILABILITY]);
 	e.scale[PAY_JOB] = frac_of(31, 10);
 	CHECK_FAILS(EX_USAGE, epoch_compute(&e, &bad));
 	epoch_release(&e);
@@ -374,6 +384,7 @@ static void check_bad_policies(void)
 static void check_bad_epochs(void)
 {
 	struct epoch e;
+	struct usage one;
 	size_t a, b;
 
 	start("rnp-021");
@@ -385,9 +396,13 @@ static void check_bad_epochs(void)
 	add("\"from\":\"2026-01-05T00:00:00Z\",\"to\":\"2026-01-12T00:00:01Z\"");
 	CHECK_FAILS(EX_DATAERR, compute(&e, -1));
 	epoch_release(&e);
-	CHECK(!usage_duplicate(usages, 2, &a, &b));
-	usages[1] = usages[0];
-	CHECK(usage_duplicate(usages, 2, &a, &b) && a == 0 && b == 1);
+	CHECK(!usage_rows_duplicate(&usages, &a, &b));
+	usage_rows_get(&usages, 1, &one);
+	usage_rows_add(&usages, &one);
+	usage_rows_add(&usages, &one);
+	usage_rows_get(&usages, 0, &one);
+	usage_rows_add(&usages, &one);
+	CHECK(usage_rows_duplicate(&usages, &a, &b) && a == 1 && b == 2);
 }
 
 /* --- shares --------------------------------------------------------------------------------- */
@@ -458,6 +473,7 @@ int main(void)
 	check_bad_policies();
 	check_bad_epochs();
 	rules_release(&rules);
+	usage_rows_release(&usages);
 	check_shares();
 	TEST_END();
 }

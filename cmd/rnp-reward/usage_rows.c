@@ -1,0 +1,286 @@
+/* usage_rows.c - packs usages into pages of rows: addresses as bytes, numbers as varints, absent
+ * fields not at all. */
+#include "cmd/rnp-reward/usage_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+#define PAGE_ROWS 128
+/* flags, addresses, which fields are known, fields, times, file, line, model, factors */
+#define ROW_BYTES_MAX                                                        \
+	(1 + 2 * ADDRESS_BYTES + 5 + FIELD_USAGE * 10 + 16 + 3 + 5 + 5 + 1 + \
+		FACTOR_N * 10)
+
+_Static_assert(PAGE_ROWS *ROW_BYTES_MAX <= UINT16_MAX, "offsets in a page have 16 bits");
+
+struct usage_page {
+	uint16_t start[PAGE_ROWS]; /* of each row in bytes */
+	unsigned char bytes[];
+};
+
+enum flag {
+	ROW_WALLET = 1,
+	ROW_MODEL = 2,
+	ROW_FACTORS = 4,
+	ROW_TIMES = 8,     /* those of rows->from_ms and to_ms */
+	ROW_OWN_TIMES = 16 /* others, which follow */
+};
+
+/* --- packing -------------------------------------------------------------------------------- */
+
+static unsigned char *put(unsigned char *to, uint64_t v)
+{
+	for (; v >= 128; v >>= 7)
+		*to++ = (unsigned char)(v | 128);
+	*to++ = (unsigned char)v;
+	return to;
+}
+
+static unsigned char *put_bytes(unsigned char *to, const void *from, size_t n)
+{
+	memcpy(to, from, n);
+	return to + n;
+}
+
+static unsigned choose_flags(struct usage_rows *rows, const struct usage *u)
+{
+	unsigned flags = (u->has_wallet ? ROW_WALLET : 0) |
+		(u->model != FIELD_NO_MODEL ? ROW_MODEL : 0) |
+		(u->overridden ? ROW_FACTORS : 0);
+
+	if (u->from_ms == -1 && u->to_ms == -1)
+		return flags;
+	if (!rows->dated && u->from_ms >= 0 && u->to_ms >= 0) {
+		rows->from_ms = u->from_ms;
+		rows->to_ms = u->to_ms;
+		rows->dated = true;
+	}
+	return flags |
+		(rows->dated && u->from_ms == rows->from_ms && u->to_ms == rows->to_ms ?
+				ROW_TIMES :
+				ROW_OWN_TIMES);
+}
+
+static unsigned char *pack(struct usage_rows *rows, const struct usage *u,
+	unsigned char *to)
+{
+	unsigned flags = choose_flags(rows, u);
+
+	*to++ = (unsigned char)flags;
+	to = put_bytes(to, u->node, sizeof u->node);
+	if (u->has_wallet)
+		to = put_bytes(to, u->wallet, sizeof u->wallet);
+	if (flags & ROW_OWN_TIMES) {
+		to = put_bytes(to, &u->from_ms, sizeof u->from_ms);
+		to = put_bytes(to, &u->to_ms, sizeof u->to_ms);
+	}
+	to = put(to, u->file);
+	to = put(to, u->line);
+	if (flags & ROW_MODEL)
+		to = put(to, u->model);
+	to = put(to, u->known);
+	for (int i = 0; i < FIELD_USAGE; i++)
+		if (u->known >> i & 1)
+			to = put(to, (uint64_t)u->value[i]);
+	if (!u->overridden)
+		return to;
+	*to++ = u->overridden;
+	for (int i = 0; i < FACTOR_N; i++)
+		if (u->overridden >> i & 1)
+			to = put(to, (uint64_t)u->factor_nano[i]);
+	return to;
+}
+
+void usage_rows_add(struct usage_rows *rows, const struct usage *u)
+{
+	size_t in_page = rows->n % PAGE_ROWS, room = sizeof(struct usage_page), used;
+	struct usage_page *page;
+	unsigned char *end;
+
+	if (!in_page) {
+		rows->pages = xgrow(rows->pages, &rows->cap, rows->npages + 1,
+			sizeof(struct usage_page *));
+		rows->pages[rows->npages] = xmalloc(room + PAGE_ROWS * ROW_BYTES_MAX);
+		rows->pages[rows->npages++]->start[0] = 0;
+	}
+	page = rows->pages[rows->npages - 1];
+	end = pack(rows, u, page->bytes + page->start[in_page]);
+	used = (size_t)(end - page->bytes);
+	rows->n++;
+	if (++in_page < PAGE_ROWS)
+		page->start[in_page] = (uint16_t)used;
+	else
+		rows->pages[rows->npages - 1] = xrealloc(page, room + used);
+}
+
+/* --- unpacking ------------------------------------------------------------------------------ */
+
+static uint64_t take(const unsigned char **from)
+{
+	const unsigned char *at = *from;
+	uint64_t v = *at & 127;
+
+	for (int shift = 7; *at++ & 128; shift += 7)
+		v |= (uint64_t)(*at & 127) << shift;
+	*from = at;
+	return v;
+}
+
+static void take_bytes(void *to, const unsigned char **from, size_t n)
+{
+	memcpy(to, *from, n);
+	*from += n;
+}
+
+static const unsigned char *row_of(const struct usage_rows *rows, size_t i)
+{
+	const struct usage_page *page = rows->pages[i / PAGE_ROWS];
+
+	return page->bytes + page->start[i % PAGE_ROWS];
+}
+
+static void take_times(const struct usage_rows *rows, unsigned flags,
+	const unsigned char **at, int64_t *from_ms, int64_t *to_ms)
+{
+	*from_ms = flags & ROW_TIMES ? rows->from_ms : -1;
+	*to_ms = flags & ROW_TIMES ? rows->to_ms : -1;
+	if (flags & ROW_OWN_TIMES) {
+		take_bytes(from_ms, at, sizeof *from_ms);
+		take_bytes(to_ms, at, sizeof *to_ms);
+	}
+}
+
+void usage_rows_get(const struct usage_rows *rows, size_t i, struct usage *u)
+{
+	const unsigned char *at = row_of(rows, i);
+	unsigned flags = *at++;
+
+	memset(u, 0, sizeof *u);
+	take_bytes(u->node, &at, sizeof u->node);
+	u->has_wallet = flags & ROW_WALLET;
+	if (u->has_wallet)
+		take_bytes(u->wallet, &at, sizeof u->wallet);
+	take_times(rows, flags, &at, &u->from_ms, &u->to_ms);
+	u->file = (uint16_t)take(&at);
+	u->line = (uint32_t)take(&at);
+	u->model = flags & ROW_MODEL ? (uint32_t)take(&at) : FIELD_NO_MODEL;
+	u->known = (uint32_t)take(&at);
+	for (int k = 0; k < FIELD_USAGE; k++)
+		if (u->known >> k & 1)
+			u->value[k] = (int64_t)take(&at);
+	if (!(flags & ROW_FACTORS))
+		return;
+	u->overridden = *at++;
+	for (int k = 0; k < FACTOR_N; k++)
+		if (u->overridden >> k & 1)
+			u->factor_nano[k] = (int64_t)take(&at);
+}
+
+void usage_rows_times(const struct usage_rows *rows, size_t i, int64_t *from_ms,
+	int64_t *to_ms)
+{
+	const unsigned char *at = row_of(rows, i);
+	unsigned flags = *at;
+
+	at += 1 + (flags & ROW_WALLET ? 2 : 1) * ADDRESS_BYTES;
+	take_times(rows, flags, &at, from_ms, to_ms);
+}
+
+const unsigned char *usage_rows_node(const struct usage_rows *rows, size_t i)
+{
+	return row_of(rows, i) + 1;
+}
+
+const unsigned char *usage_rows_claimant(const struct usage_rows *rows, size_t i)
+{
+	const unsigned char *row = row_of(rows, i);
+
+	return row + 1 + (*row & ROW_WALLET ? ADDRESS_BYTES : 0);
+}
+
+/* --- sorting -------------------------------------------------------------------------------- */
+
+#define BUCKETS 256 /* by the first byte */
+
+struct order {
+	const struct usage_rows *rows;
+	usage_key key;
+};
+
+static int by_address(const void *a, const void *b, void *ctx)
+{
+	const struct usage_ref *x = a, *y = b;
+	const struct order *o = ctx;
+	int order;
+
+	if (x->prefix != y->prefix)
+		return x->prefix < y->prefix ? -1 : 1;
+	order = memcmp(o->key(o->rows, x->row), o->key(o->rows, y->row), ADDRESS_BYTES);
+	return order ? order : (x->row > y->row) - (x->row < y->row);
+}
+
+static uint64_t prefix_of(const unsigned char *address)
+{
+	uint64_t v = 0;
+
+	for (int i = 0; i < 8; i++)
+		v = v << 8 | address[i];
+	return v;
+}
+
+struct usage_ref *usage_rows_sort(const struct usage_rows *rows, usage_key key)
+{
+	struct usage_ref *refs = xmalloc((rows->n + 1) * sizeof *refs);
+	size_t start[BUCKETS + 1] = { 0 }, at[BUCKETS];
+	struct order order = { rows, key };
+
+	for (size_t i = 0; i < rows->n; i++)
+		start[key(rows, i)[0] + 1]++;
+	for (int b = 0; b < BUCKETS; b++) {
+		start[b + 1] += start[b];
+		at[b] = start[b];
+	}
+	for (size_t i = 0; i < rows->n; i++) {
+		const unsigned char *address = key(rows, i);
+
+		refs[at[address[0]]++] = (struct usage_ref){ prefix_of(address),
+			(uint32_t)i };
+	}
+#pragma omp parallel for schedule(dynamic, 1) if (rows->n > 4096)
+	for (int b = 0; b < BUCKETS; b++)
+		qsort_r(refs + start[b], start[b + 1] - start[b], sizeof *refs,
+			by_address, &order);
+	return refs;
+}
+
+bool usage_rows_duplicate(const struct usage_rows *rows, size_t *first, size_t *second)
+{
+	struct usage_ref *refs = usage_rows_sort(rows, usage_rows_node);
+	bool found = false;
+
+	/* of one node's rows the first two are beside each other */
+	for (size_t i = 1; i < rows->n; i++) {
+		if (refs[i].prefix != refs[i - 1].prefix ||
+			(found && refs[i].row >= *second) ||
+			memcmp(usage_rows_node(rows, refs[i].row),
+				usage_rows_node(rows, refs[i - 1].row),
+				ADDRESS_BYTES) != 0)
+			continue;
+		*first = refs[i - 1].row;
+		*second = refs[i].row;
+		found = true;
+	}
+	free(refs);
+	return found;
+}
+
+void usage_rows_release(struct usage_rows *rows)
+{
+	for (size_t i = 0; i < rows->npages; i++)
+		free(rows->pages[i]);
+	free(rows->pages);
+	*rows = (struct usage_rows)USAGE_ROWS_INIT;
+}
