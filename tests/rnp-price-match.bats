@@ -145,6 +145,51 @@ why() {
 	assert_equal "$(why j2)" "all 1 nodes that fit are busy"
 }
 
+@test "backtest: several GPU models, each job where it is fast for its turn" {
+	# on the V100 a runs ten times as fast as on the K80, b as fast on both
+	printf 'timestamp,duration,num_gpus,job_type\n2026-01-01 00:00:00,36000,1,b\n2026-01-01 00:00:00,36000,1,a\n2026-01-01 00:00:00,60,2,a\n2026-01-01 00:00:00,0,1,b\n' >jobs
+	echo '{"a":{"V100":10,"K80":1,"H100":9},"b":{"V100":5,"K80":5},"c":{"V100":1}}' >rates
+	local args=(--jobs jobs --throughputs rates --cluster v100=1,k80=1)
+	run_split rnp-price backtest "${args[@]}"
+	assert_success
+	# the shortest makespan is ten hours: a has the V100 for all of its time and b the K80. match puts b,
+	# which comes first, on the V100, and there it stays: a takes 100 h on the K80
+	jq -se 'map({key: .algorithm, value: .}) | from_entries | (map(.refused == 1 and .runs == 3) | all) and
+		.["gavel-makespan"].makespan_s < 36000 * 1.05 and .["gavel-match"].makespan_s == 360000 and
+		.gavel.makespan_s < 1.3 * 36000 and .["max-min"].makespan_s > 1.5 * 36000' <<<"$output" || fail "$output"
+	OMP_NUM_THREADS=1 rnp-price backtest "${args[@]}" | cmp - <(echo "$output")
+	run_split rnp-price backtest "${args[@]}" --algorithm gavel --window 2:3
+	assert_equal "$(jq -c '[.runs, .mean_s == .makespan_s]' <<<"$output")" '[1,true]'
+	refused 64 "belong together" rnp-price backtest --jobs jobs --cluster v100=1
+	refused 64 "takes the place of --gpus" rnp-price backtest "${args[@]}" --gpus 3
+	refused 64 "--window is one of --cluster" rnp-price backtest --jobs jobs --gpus 3 --window 1:2
+	refused 64 "las is not one for --cluster" rnp-price backtest "${args[@]}" --algorithm las
+	refused 64 "gavel is not one for --jobs with --gpus" rnp-price backtest --jobs jobs --gpus 2 --algorithm gavel
+	local bad
+	for bad in '=1' 'v100' 'v100=1,' 'v100=1,k80' 'v100=0' 'v100=x' 'v100=1,Tesla V100=1' 'v100=1e9'; do
+		refused 64 "--cluster" rnp-price backtest --jobs jobs --throughputs rates --cluster "$bad"
+	done
+	for bad in 1 1: 2:2 3:1 0:5 x:2; do
+		refused 64 "--window" rnp-price backtest "${args[@]}" --window "$bad"
+	done
+	refused 65 "has no throughput on A100" rnp-price backtest --jobs jobs --throughputs rates --cluster a100=8
+	cut -d, -f1-3 jobs >untyped
+	refused 65 "no column 'job_type'" rnp-price backtest --jobs untyped --throughputs rates --cluster v100=1
+	echo '{"a":{"V100":"10"}}' >rates
+	refused 65 "not a throughput" rnp-price backtest "${args[@]}"
+}
+
+@test "backtest: Gavel's cluster, within 2% of what its authors' simulator printed" {
+	local rates
+	rates=$(data jobs/simulation_throughputs.json.gz) || skip_data
+	python3 "$ROOT/tests/gavel_trace.py" "$rates" 4.4 0 6000 jobs rates
+	run_split rnp-price backtest --jobs jobs --throughputs rates --cluster v100=36,p100=36,k80=36 --window 4000:5000
+	assert_success
+	# 23.81 and 17.48 h: stanford-futuredata/gavel, scheduler/notebooks/figures/evaluation/continuous_jobs.ipynb
+	jq -se 'map({key: .algorithm, value: .mean_s}) | from_entries |
+		(.["max-min"] / 3600 / 23.81 - 1 | fabs < 0.02) and (.gavel / 3600 / 17.48 - 1 | fabs < 0.02)' <<<"$output" || fail "$output"
+}
+
 @test "match: an auction has one price for buyers and one for sellers, and pays its way" {
 	{ offer a "RTX 4090" 1 100000; offer b "RTX 4090" 1 200000; offer c "RTX 4090" 1 300000; } >offers
 	{

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/rnp-price/backtest_cluster.h"
 #include "cmd/rnp-price/backtest_report.h"
 #include "cmd/rnp-price/commands.h"
+#include "cmd/rnp-price/hetero.h"
 #include "cmd/rnp-price/place.h"
 #include "cmd/rnp-price/place_read.h"
 #include "cmd/rnp-price/sched.h"
@@ -26,6 +28,7 @@
 static struct opt_list histories;
 static const char *worlds = "formula", *policy_names;
 static const char *jobs_path, *algorithm = "all";
+static const char *cluster, *throughputs_path, *window;
 static const char *pods_path, *nodes_path;
 static int64_t seed = 1, gpus, runs = 10;
 static const char *plot_path, *report_path;
@@ -61,6 +64,21 @@ static const struct opt options[] = {
 		.min = 1,
 		.max = 10000000,
 		.help = "with --jobs: how many GPUs the cluster has" },
+	{ .name = "cluster",
+		.kind = OPT_TEXT,
+		.to = &cluster,
+		.metavar = "C",
+		.help = "with --jobs: GPUs of several models instead, as v100=36,k80=36; durations are of the first" },
+	{ .name = "throughputs",
+		.kind = OPT_TEXT,
+		.to = &throughputs_path,
+		.metavar = "F",
+		.help = "with --cluster: {\"TYPE\": {\"GPU model\": work per hour}}" },
+	{ .name = "window",
+		.kind = OPT_TEXT,
+		.to = &window,
+		.metavar = "A:B",
+		.help = "with --cluster: tell what became of jobs A to B - 1 (default all)" },
 	{ .name = "pods",
 		.kind = OPT_TEXT,
 		.to = &pods_path,
@@ -83,7 +101,7 @@ static const struct opt options[] = {
 		.to = &algorithm,
 		.metavar = "A",
 		.choices =
-			"fifo|las|las-queues|shortest|random|dot-product|gpu-clustering|gpu-packing|best-fit|fgd|all",
+			"fifo|las|las-queues|shortest|max-min|gavel|gavel-makespan|gavel-match|random|dot-product|gpu-clustering|gpu-packing|best-fit|fgd|all",
 		.help = "with --jobs who runs next, with --pods on which node (default all)" },
 	{ .name = "seed",
 		.kind = OPT_I64,
@@ -325,51 +343,39 @@ static int run_kind(const struct session *s, enum world_kind kind)
 
 /* --- traces of jobs -------------------------------------------------------------------------- */
 
-static int write_jobs(enum sched_algorithm a, const struct sched_result *res)
-{
-	json_t *r = json_record("rnp.backtest");
-
-	json_set_text(r, "mode", "jobs");
-	json_set_text(r, "algorithm", sched_names[a]);
-	json_set_i64(r, "gpus", gpus);
-	json_set_i64(r, "runs", (int64_t)res->jobs);
-	json_set_i64(r, "refused", (int64_t)res->refused);
-	json_set_i64(r, "mean_s", llround(res->mean_s));
-	json_set_i64(r, "median_s", llround(res->p50_s));
-	json_set_i64(r, "p99_s", llround(res->p99_s));
-	json_set_i64(r, "wait_mean_s", llround(res->wait_mean_s));
-	json_set_i64(r, "makespan_s", llround(res->makespan_s));
-	set_ppm(r, "busy_ppm", res->busy);
-	set_ppm(r, "fairness_ppm", res->fairness);
-	set_ppm(r, "slowdown_p99_ppm", res->slowdown_p99);
-	return write_record(r);
-}
-
 static int backtest_jobs(void)
 {
 	struct sched_trace t = { 0 };
 	struct sched_result results[SCHED_ALGORITHMS];
 	const char *names[SCHED_ALGORITHMS];
-	double mean[SCHED_ALGORITHMS], p99[SCHED_ALGORITHMS];
 	size_t n = 0;
 	int rc = sched_trace_read(&t, jobs_path);
 
-	out_columns("algorithm,refused,mean_s,p99_s,wait_mean_s,busy_ppm,fairness_ppm");
 	for (int a = 0; rc == 0 && a < SCHED_ALGORITHMS; a++) {
 		if (strcmp(algorithm, "all") != 0 &&
 			strcmp(algorithm, sched_names[a]) != 0)
 			continue;
-		sched_run((enum sched_algorithm)a, t.jobs, t.n, gpus, &results[a]);
-		rc = write_jobs((enum sched_algorithm)a, &results[a]);
-		names[n] = sched_names[a];
-		mean[n] = results[a].mean_s / 3600;
-		p99[n++] = results[a].p99_s / 3600;
+		sched_run((enum sched_algorithm)a, t.jobs, t.n, gpus, &results[n]);
+		rc = write_record(
+			backtest_jobs_record(sched_names[a], gpus, &results[n]));
+		names[n++] = sched_names[a];
 	}
-	backtest_report_bars(&report, "Mean completion", "h", names, mean, n);
-	backtest_report_bars(&report, "99th percentile of completion", "h", names, p99,
-		n);
+	backtest_jobs_bars(&report, names, results, n);
 	sched_trace_release(&t);
 	return rc;
+}
+
+static int backtest_models(void)
+{
+	struct backtest_cluster b = { .jobs_path = jobs_path,
+		.throughputs_path = throughputs_path,
+		.cluster = cluster,
+		.window = window,
+		.algorithm = algorithm,
+		.seed = seed,
+		.write = write_record };
+
+	return backtest_cluster(&b, &report);
 }
 
 /* --- pods that share GPUs ---------------------------------------------------------------------- */
@@ -466,23 +472,47 @@ static bool is_algorithm_of(const char *const *names, int n)
 	return strcmp(algorithm, "all") == 0;
 }
 
-static int backtest(struct session *s)
+/* Whether the options for clusters and algorithms fit together. */
+static int check_options(void)
 {
+	bool fits = cluster ? is_algorithm_of(hetero_names, HETERO_ALGORITHMS) :
+		jobs_path   ? is_algorithm_of(sched_names, SCHED_ALGORITHMS) :
+		pods_path   ? is_algorithm_of(place_names, PLACE_POLICIES) :
+			      true;
+
 	if (!!jobs_path + !!pods_path + !!histories.n > 1)
 		return err_set(EX_USAGE,
 			"--history, --jobs and --pods exclude each other");
 	if (!pods_path != !nodes_path)
 		return err_set(EX_USAGE, "--pods and --nodes belong together");
-	if ((jobs_path && !is_algorithm_of(sched_names, SCHED_ALGORITHMS)) ||
-		(pods_path && !is_algorithm_of(place_names, PLACE_POLICIES)))
+	if (!cluster != !throughputs_path)
+		return err_set(EX_USAGE, "--cluster and --throughputs belong together");
+	if (window && !cluster)
+		return err_set(EX_USAGE, "--window is one of --cluster");
+	if (cluster && (!jobs_path || gpus))
+		return err_set(EX_USAGE,
+			"--cluster wants --jobs and takes the place of --gpus");
+	if (!fits)
 		return err_set(EX_USAGE, "--algorithm %s is not one for %s", algorithm,
-			jobs_path ? "--jobs" : "--pods");
+			cluster           ? "--cluster" :
+				jobs_path ? "--jobs with --gpus" :
+					    "--pods");
+	if (!cluster && !jobs_path != !gpus)
+		return err_set(EX_USAGE, "--jobs and --gpus belong together");
+	return 0;
+}
+
+static int backtest(struct session *s)
+{
+	if (check_options() < 0)
+		return -1;
 	if (pods_path)
 		return backtest_pods();
-	if (!jobs_path != !gpus)
-		return err_set(EX_USAGE, "--jobs and --gpus belong together");
-	if (jobs_path)
-		return backtest_jobs();
+	if (jobs_path) {
+		out_columns("algorithm,refused,mean_s,p99_s,wait_mean_s,busy_ppm,"
+			    "fairness_ppm");
+		return cluster ? backtest_models() : backtest_jobs();
+	}
 	if (!histories.n)
 		return err_set(EX_USAGE, "one of --history, --jobs and --pods is wanted");
 	if (histories.n > SERIES_MAX)
@@ -512,7 +542,14 @@ static void command_text(struct buf *out)
 	if (policy_names)
 		buf_addf(out, " --policy %s", policy_names);
 	if (jobs_path)
-		buf_addf(out, " --jobs %s --gpus %lld", jobs_path, (long long)gpus);
+		buf_addf(out, " --jobs %s", jobs_path);
+	if (gpus)
+		buf_addf(out, " --gpus %lld", (long long)gpus);
+	if (cluster)
+		buf_addf(out, " --cluster %s --throughputs %s", cluster,
+			throughputs_path);
+	if (window)
+		buf_addf(out, " --window %s", window);
 	if (pods_path)
 		buf_addf(out, " --pods %s --nodes %s --runs %lld", pods_path, nodes_path,
 			(long long)runs);

@@ -1,22 +1,20 @@
 /* match_read.c - reads jobs and nodes for sale: see match_read.h. */
 #include "cmd/rnp-price/match_read.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "cmd/rnp-price/throughputs.h"
 #include "common/base/err.h"
-#include "common/base/io.h"
 #include "common/cli/records.h"
 #include "common/json/json.h"
 #include "common/json/schema.h"
 #include "common/record/facts.h"
 #include "common/record/gpu.h"
 
-#define HOUR_MS        INT64_C(3600000)
-#define FILE_BYTES_MAX ((size_t)16 << 20)
-#define UPTIME_PPM     1000000
+#define HOUR_MS    INT64_C(3600000)
+#define UPTIME_PPM 1000000
 
 /* The records of a node that have been read, and their times; -1: none yet. */
 struct match_sale {
@@ -435,49 +433,25 @@ int match_read_reputations(struct match_market *m, const char *path)
 	return records_each(&file, 1, JSON_RECORD_BYTES_MAX, read_reputation, m);
 }
 
-/* One type of work: its throughput on each model. */
-static int set_throughputs(struct match_market *m, const char *type, const json_t *models,
-	const char *where)
+/* The throughput of one type of work on one model. */
+static int set_throughput(void *ctx, const char *where, const char *type,
+	const char *model_text, double rate)
 {
-	const char *name, *type_text = one_text(&m->texts, type);
-	json_t *v;
+	struct match_market *m = ctx;
+	const char *type_text = one_text(&m->texts, type),
+		   *model = model_name(&m->texts, model_text, 0);
 
-	json_object_foreach((json_t *)(uintptr_t)models, name, v) {
-		const char *model = model_name(&m->texts, name, 0);
-		double rate = json_number_value(v);
-
-		if (!json_is_number(v) || !isfinite(rate) || rate < 0)
-			return err_set(EX_DATAERR, "%s: %.40s: %.40s: not a throughput",
-				where, type, name);
-		for (size_t i = 0; i < m->njobs; i++)
-			for (int k = 0; k < m->jobs[i].nmodels; k++)
-				if (m->jobs[i].type == type_text &&
-					m->jobs[i].models[k] == model)
-					m->jobs[i].throughput[k] = rate;
-	}
+	(void)where;
+	for (size_t i = 0; i < m->njobs; i++)
+		for (int k = 0; k < m->jobs[i].nmodels; k++)
+			if (m->jobs[i].type == type_text && m->jobs[i].models[k] == model)
+				m->jobs[i].throughput[k] = rate;
 	return 0;
 }
 
 int match_read_throughputs(struct match_market *m, const char *path)
 {
-	struct buf content = BUF_INIT;
-	const char *type;
-	json_t *all = NULL, *models;
-	int rc = io_read(&content, path, FILE_BYTES_MAX);
-
-	if (rc == 0) {
-		all = json_parse_object(buf_text(&content), content.len, path);
-		rc = all ? 0 : -1;
-	}
-	json_object_foreach(all, type, models) {
-		if (rc == 0 && !json_is_object(models))
-			rc = err_set(EX_DATAERR, "%s: %.40s: not an object of models",
-				path, type);
-		rc = rc == 0 ? set_throughputs(m, type, models, path) : rc;
-	}
-	json_decref(all);
-	buf_release(&content);
-	return rc;
+	return throughputs_each(path, set_throughput, m);
 }
 
 /* --- matches that run ------------------------------------------------------------------------- */

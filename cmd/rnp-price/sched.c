@@ -118,18 +118,18 @@ static int by_double(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void sum_up(const struct play *p, size_t n, double until, struct sched_result *out)
+void sched_sum_up(const struct sched_job *jobs, size_t n, struct sched_result *out)
 {
 	double *times = xmalloc((n + 1) * sizeof *times),
-	       *slow = xmalloc((n + 1) * sizeof *slow),
-	       first = (double)p->jobs[0].arrival_s, speeds = 0, squares = 0;
+	       *slow = xmalloc((n + 1) * sizeof *slow), first = (double)jobs[0].arrival_s,
+	       speeds = 0, squares = 0;
 	size_t k = 0, m = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct sched_job *j = &p->jobs[i];
+		const struct sched_job *j = &jobs[i];
 		double t = j->finish_s - (double)j->arrival_s;
 
-		if (j->gpus > p->gpus)
+		if (j->finish_s < 0)
 			continue;
 		times[k++] = t;
 		if (j->gpus > 0 && j->duration_s > 0) {
@@ -159,8 +159,6 @@ static void sum_up(const struct play *p, size_t n, double until, struct sched_re
 		out->fairness = speeds * speeds / ((double)m * squares);
 	}
 	free(slow);
-	if (until > first)
-		out->busy = p->used_s / ((until - first) * (double)p->gpus);
 	free(times);
 }
 
@@ -196,6 +194,9 @@ void sched_run(enum sched_algorithm a, struct sched_job *jobs, size_t n, int64_t
 		play_round(&p, now, until);
 		now += SCHED_ROUND_S;
 	}
-	sum_up(&p, n, until, out);
+	sched_sum_up(jobs, n, out);
+	if (until > (double)jobs[0].arrival_s)
+		out->busy = p.used_s /
+			((until - (double)jobs[0].arrival_s) * (double)gpus);
 	free(p.there);
 }

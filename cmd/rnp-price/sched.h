@@ -29,6 +29,7 @@ struct sched_job {
 	/* state of the simulation */
 	double done_s, finish_s; /* finish < 0: not finished */
 	double share;            /* weight of its owner, usually 1 */
+	int type;                /* index of its type of work; see sched_read.h */
 };
 
 /* The key of least attained service: what a job or an owner was served, for his share (0 or less:
@@ -60,5 +61,8 @@ struct sched_result {
  * they arrive. */
 void sched_run(enum sched_algorithm a, struct sched_job *jobs, size_t n, int64_t gpus,
 	struct sched_result *out);
+
+/* Sums up what became of n jobs: those that have not finished were refused. All but busy. */
+void sched_sum_up(const struct sched_job *jobs, size_t n, struct sched_result *out);
 
 #endif

@@ -15,8 +15,9 @@
 #define DURATION_MAX_S (100.0 * 366 * 86400)
 #define GPUS_MAX       1000000
 
-enum column { TIMESTAMP, DURATION, NUM_GPUS, COLUMNS };
-static const char *const column_names[COLUMNS] = { "timestamp", "duration", "num_gpus" };
+enum column { TIMESTAMP, DURATION, NUM_GPUS, JOB_TYPE, COLUMNS };
+static const char *const column_names[COLUMNS] = { "timestamp", "duration", "num_gpus",
+	"job_type" };
 
 static int find_columns(const struct csv *c, int at[COLUMNS])
 {
@@ -25,7 +26,7 @@ static int find_columns(const struct csv *c, int at[COLUMNS])
 		for (int i = 0; i < c->nfields; i++)
 			if (strcmp(c->fields[i], column_names[k]) == 0)
 				at[k] = i;
-		if (at[k] < 0)
+		if (at[k] < 0 && k != JOB_TYPE)
 			return err_set(EX_DATAERR, "%s:%ld: no column '%s'", c->name,
 				c->line, column_names[k]);
 	}
@@ -48,6 +49,21 @@ static int read_time(const char *text, const char *what, int64_t *s)
 	return 0;
 }
 
+/* Sets a job's type, a new one if nobody had it before. */
+static int read_type(struct sched_trace *t, const char *type, const char *what,
+	struct sched_job *j)
+{
+	for (j->type = 0; (size_t)j->type < t->ntypes; j->type++)
+		if (strcmp(t->types[j->type], type) == 0)
+			return 0;
+	if (t->ntypes == SCHED_TYPES_MAX)
+		return err_set(EX_DATAERR, "%s: more than %d types of jobs", what,
+			SCHED_TYPES_MAX);
+	t->types = xgrow(t->types, &t->types_cap, t->ntypes + 1, sizeof *t->types);
+	t->types[t->ntypes++] = xstrdup(type);
+	return 0;
+}
+
 static int read_row(struct sched_trace *t, const struct csv *c, const int at[COLUMNS])
 {
 	struct sched_job j = { .share = 1, .finish_s = -1 };
@@ -65,6 +81,9 @@ static int read_row(struct sched_trace *t, const struct csv *c, const int at[COL
 		return err_set(EX_DATAERR,
 			"%s: %g s is not between 0 and a hundred years", what[DURATION],
 			j.duration_s);
+	if (at[JOB_TYPE] >= 0 &&
+		read_type(t, c->fields[at[JOB_TYPE]], what[JOB_TYPE], &j) < 0)
+		return -1;
 	if (t->n == SCHED_JOBS_MAX)
 		return err_set(EX_DATAERR, "%s: more than %d jobs", what[TIMESTAMP],
 			SCHED_JOBS_MAX);
@@ -81,7 +100,9 @@ static int by_arrival(const void *a, const void *b)
 		return x->arrival_s < y->arrival_s ? -1 : 1;
 	if (x->duration_s != y->duration_s)
 		return x->duration_s < y->duration_s ? -1 : 1;
-	return x->gpus < y->gpus ? -1 : x->gpus > y->gpus;
+	if (x->gpus != y->gpus)
+		return x->gpus < y->gpus ? -1 : 1;
+	return x->type < y->type ? -1 : x->type > y->type;
 }
 
 int sched_trace_parse(struct sched_trace *t, const char *text, size_t len,
@@ -123,6 +144,9 @@ int sched_trace_read(struct sched_trace *t, const char *path)
 
 void sched_trace_release(struct sched_trace *t)
 {
+	for (size_t i = 0; i < t->ntypes; i++)
+		free(t->types[i]);
+	free(t->types);
 	free(t->jobs);
 	memset(t, 0, sizeof *t);
 }

@@ -1,5 +1,5 @@
 /* fuzz_price.c - fuzz target: files that users and strangers give rnp-price - costs, lines of
- * offers, fits, traces, snapshots.
+ * offers, fits, traces, snapshots, throughputs.
  *
  * The first byte selects the reader. It checks that accepted costs have a floor or a reason,
  * and a floor that grows with the network's cost; and that a line of offers gives the same
@@ -11,8 +11,10 @@
 
 #include "cmd/rnp-price/cost.h"
 #include "cmd/rnp-price/fit_record.h"
+#include "cmd/rnp-price/hetero.h"
 #include "cmd/rnp-price/offer.h"
 #include "cmd/rnp-price/sched_read.h"
+#include "cmd/rnp-price/throughputs.h"
 #include "cmd/rnp-price/world_read.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
@@ -65,6 +67,30 @@ static void read_offer(const char *text, size_t len)
 	offer_list_release(&slow);
 }
 
+/* The same on two models, on the second of which some types run slower or not at all. */
+static void play_models(struct sched_trace *t)
+{
+	struct hetero_cluster c = { .names = { "a", "b" },
+		.gpus = { 4, 2 },
+		.models = 2 };
+	struct sched_result r;
+
+	c.speed = calloc(t->ntypes + 1, sizeof *c.speed);
+	for (size_t i = 0; i <= t->ntypes; i++) {
+		c.speed[i][0] = 1;
+		c.speed[i][1] = (double)(i % 3) / 4;
+	}
+	for (int a = 0; a < HETERO_ALGORITHMS; a++) {
+		hetero_run((enum hetero_algorithm)a, &c, t->jobs, t->n, 0, t->n, 1, &r);
+		must(r.jobs + r.refused == t->n);
+		for (size_t i = 0; i < t->n; i++)
+			must(t->jobs[i].gpus > 4 ||
+				t->jobs[i].finish_s + 1e-3 >=
+					(double)t->jobs[i].arrival_s);
+	}
+	free(c.speed);
+}
+
 /* Every job that fits ends, and not before it arrived and ran. */
 static void read_trace(const char *text, size_t len)
 {
@@ -75,7 +101,8 @@ static void read_trace(const char *text, size_t len)
 	if (len < 4000 && sched_trace_parse(&t, text, len, "fuzz") == 0) {
 		for (size_t i = 0; i < t.n; i++)
 			span += t.jobs[i].duration_s;
-		if (span < 1e6)
+		if (span < 1e6) {
+			play_models(&t);
 			for (int a = 0; a < SCHED_ALGORITHMS; a++) {
 				sched_run((enum sched_algorithm)a, t.jobs, t.n, 4, &r);
 				must(r.jobs + r.refused == t.n);
@@ -84,6 +111,7 @@ static void read_trace(const char *text, size_t len)
 						t.jobs[i].finish_s + 1e-6 >=
 							(double)t.jobs[i].arrival_s);
 			}
+		}
 	}
 	sched_trace_release(&t);
 }
@@ -124,6 +152,14 @@ static void read_snapshot(const char *text, size_t len)
 	json_decref(r);
 }
 
+static int take_rate(void *ctx, const char *where, const char *type, const char *model,
+	double rate)
+{
+	(void)ctx;
+	must(where && type && model && rate >= 0);
+	return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct buf text = BUF_INIT;
@@ -133,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_add(&text, data + 1, size - 1);
 	buf_reserve(&text, 1);
 	text.data[text.len] = '\0';
-	switch ((data[0] - (unsigned)48) % 5) {
+	switch ((data[0] - (unsigned)48) % 6) {
 	case 0:
 		read_offer(text.data, text.len);
 		break;
@@ -146,8 +182,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 3:
 		read_costs(text.data, text.len);
 		break;
-	default:
+	case 4:
 		read_snapshot(text.data, text.len);
+		break;
+	default:
+		throughputs_parse(text.data, text.len, "fuzz", take_rate, NULL);
 	}
 	err_clear();
 	buf_release(&text);
