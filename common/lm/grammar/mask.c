@@ -1,56 +1,21 @@
-/* mask.c - the vocabulary as a trie, and which of its tokens a grammar allows.
+/* mask.c - which tokens of a vocabulary a grammar allows.
  *
  * What a token does above the frame on top of the stack depends on that frame alone: it is found
  * once by a walk over the trie and kept. Where the walk leaves the frame (a string's closing quote)
  * it notes where in the trie, and from there it goes on below, which depends on the stack. Within
  * any string most of the vocabulary is allowed: that walk is made once for the vocabulary, and
- * copied from wherever a text is in such a string. */
+ * copied from wherever a text is in such a string. Strings of bounded length differ from it in the
+ * tokens that are too long for what is left, or close the string too early. */
+#include "common/lm/grammar/vocabulary.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/mem.h"
-#include "common/lm/grammar/step.h"
 
 #define LOCALS_MAX 256
 #define MASKS_MAX  8
-
-struct node {
-	uint32_t skip;  /* the next node that is not below this one */
-	uint32_t first; /* of its own tokens, in the order of texts */
-	uint16_t tokens;
-	uint16_t depth;
-	uint8_t byte;
-};
-
-struct pop {
-	uint32_t node, label;
-};
-
-/* The effects of tokens on the text above one frame. */
-struct local {
-	struct frame frame;
-	uint32_t slack; /* containers that may still be opened, as far as it matters */
-	uint64_t *bits;
-	struct pop *pops; /* where they leave it with more to come; by node */
-	size_t pop_count, pops_cap;
-};
-
-struct lm_vocabulary {
-	uint32_t count, words;
-	struct lm_vocabulary_token *tokens;
-	char *pool;
-	uint32_t *order; /* tokens with a text, by text */
-	uint32_t order_count;
-	struct node *nodes; /* 0: the root */
-	size_t node_count, nodes_cap;
-	uint32_t depth_max, opens_max; /* bytes of a token; of them brackets that open */
-	struct lm_grammar *any;
-	struct local plain; /* of any string */
-	/* nodes up to which the plain walk stays in its string, at the end of a character: from there
-	 * on it is the walk from any such place */
-	bool *plain_at;
-};
 
 struct mask {
 	struct place at[2];
@@ -71,135 +36,7 @@ struct lm_matcher {
 	uint64_t *bits;
 };
 
-/* --- the vocabulary ----------------------------------------------------------------------------------- */
-
-static int by_text(const void *a, const void *b, void *tokens)
-{
-	const struct lm_vocabulary_token *t = tokens;
-	const struct lm_vocabulary_token *x = &t[*(const uint32_t *)a],
-					 *y = &t[*(const uint32_t *)b];
-	size_t min = x->len < y->len ? x->len : y->len;
-	int c = min ? memcmp(x->text, y->text, min) : 0;
-
-	return c ? c : (x->len > y->len) - (x->len < y->len);
-}
-
-static void add_node(struct lm_vocabulary *v, uint32_t depth, uint8_t byte,
-	uint32_t first)
-{
-	v->nodes = xgrow(v->nodes, &v->nodes_cap, v->node_count + 1, sizeof *v->nodes);
-	v->nodes[v->node_count++] = (struct node){ .first = first,
-		.depth = (uint16_t)depth,
-		.byte = byte };
-}
-
-/* The nodes in the order of a walk: the texts are sorted. */
-static void build_trie(struct lm_vocabulary *v)
-{
-	uint32_t *open = xcalloc(v->depth_max + 2, sizeof *open); /* nodes on the way */
-	uint32_t at = 0;
-
-	add_node(v, 0, 0, 0);
-	for (uint32_t i = 0; i < v->order_count; i++) {
-		const struct lm_vocabulary_token *t = &v->tokens[v->order[i]];
-		uint32_t same = 0;
-
-		while (same < at && same < t->len &&
-			v->nodes[open[same + 1]].byte == (uint8_t)t->text[same])
-			same++;
-		for (; at > same; at--)
-			v->nodes[open[at]].skip = (uint32_t)v->node_count;
-		for (; at < t->len; at++) {
-			open[at + 1] = (uint32_t)v->node_count;
-			add_node(v, at + 1, (uint8_t)t->text[at], i);
-		}
-		v->nodes[v->node_count - 1].tokens++;
-	}
-	for (; at; at--)
-		v->nodes[open[at]].skip = (uint32_t)v->node_count;
-	v->nodes[0].skip = (uint32_t)v->node_count;
-	free(open);
-}
-
-static void find_local(struct lm_matcher *m, struct local *l);
-
-struct lm_vocabulary *lm_vocabulary_new(const struct lm_vocabulary_token *tokens,
-	uint32_t count)
-{
-	struct lm_vocabulary *v = xcalloc(1, sizeof *v);
-	struct lm_matcher *m;
-	size_t bytes = 0;
-	json_t *schema;
-	char *at;
-
-	v->count = count;
-	v->words = (count + 63) / 64;
-	v->tokens = xmalloc((count + 1) * sizeof *v->tokens);
-	v->order = xmalloc((count + 1) * sizeof *v->order);
-	for (uint32_t i = 0; i < count; i++)
-		bytes += tokens[i].len;
-	at = v->pool = xmalloc(bytes + 1);
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t opens = 0;
-
-		v->tokens[i] = tokens[i];
-		v->tokens[i].text = at;
-		if (!tokens[i].len || tokens[i].ends)
-			continue;
-		memcpy(at, tokens[i].text, tokens[i].len);
-		for (size_t k = 0; k < tokens[i].len; k++)
-			opens += at[k] == '[' || at[k] == '{';
-		at += tokens[i].len;
-		/* longer ones than a walk's levels are never allowed */
-		if (tokens[i].len > 512)
-			continue;
-		v->order[v->order_count++] = i;
-		if (tokens[i].len > v->depth_max)
-			v->depth_max = (uint32_t)tokens[i].len;
-		if (opens > v->opens_max)
-			v->opens_max = opens;
-	}
-	qsort_r(v->order, v->order_count, sizeof *v->order, by_text, v->tokens);
-	build_trie(v);
-	schema = json_true();
-	if (lm_grammar_schema(&v->any, schema) < 0)
-		bug("the schema of any value is refused");
-	v->plain_at = xcalloc(v->node_count, sizeof *v->plain_at);
-	v->plain_at[0] = true;
-	m = lm_matcher_new(v->any, v);
-	v->plain.frame.kind = FRAME_STRING;
-	v->plain.frame.phase = PLAIN;
-	find_local(m, &v->plain);
-	lm_matcher_free(m);
-	return v;
-}
-
-static void local_release(struct local *l)
-{
-	free(l->bits);
-	free(l->pops);
-}
-
-void lm_vocabulary_free(struct lm_vocabulary *v)
-{
-	if (!v)
-		return;
-	local_release(&v->plain);
-	free(v->plain_at);
-	lm_grammar_free(v->any);
-	free(v->tokens);
-	free(v->pool);
-	free(v->order);
-	free(v->nodes);
-	free(v);
-}
-
 /* --- walks ------------------------------------------------------------------------------------------------ */
-
-static void allow(uint64_t *bits, uint32_t token)
-{
-	bits[token / 64] |= UINT64_C(1) << token % 64;
-}
 
 struct walk {
 	struct lm_matcher *m;
@@ -303,6 +140,20 @@ static void take_node(struct walk *w, uint32_t node, unsigned level)
 		}
 }
 
+/* Notes what the plain walk does at a node: `from` led `to` there. The count of its places, which
+ * a string without bounds does not need, is that of the characters. */
+static void note_within(struct within *n, const struct places *from, struct places *to)
+{
+	uint32_t chars = from->at[0].top.count;
+
+	n->closes = to->based_count > 0;
+	n->plain = to->count && to->at[0].top.phase == PLAIN;
+	chars += n->plain;
+	if (to->count)
+		to->at[0].top.count = chars;
+	n->chars = (uint16_t)(chars + (to->count && !n->plain));
+}
+
 /* Walks the nodes below `node` from the places of levels[level]. */
 static void walk_below(struct walk *w, uint32_t node, unsigned level)
 {
@@ -310,7 +161,7 @@ static void walk_below(struct walk *w, uint32_t node, unsigned level)
 	uint32_t end = v->nodes[node].skip, base = v->nodes[node].depth, label;
 	const struct places *start = &w->m->levels[level];
 
-	if (start->count == 1 && w->local != &v->plain && v->plain_at[node] &&
+	if (start->count == 1 && w->local != &v->plain && v->within[node].plain &&
 		is_plain(w->m->g, &start->at[0], &label)) {
 		struct place at = start->at[0];
 
@@ -332,8 +183,8 @@ static void walk_below(struct walk *w, uint32_t node, unsigned level)
 		}
 		take_node(w, i, here);
 		if (w->local == &v->plain)
-			v->plain_at[i] = to->count == 1 && to->at[0].top.phase == PLAIN;
-		else if (to->count == 1 && v->plain_at[i] && !to->based_count &&
+			note_within(&v->within[i], from, to);
+		else if (to->count == 1 && v->within[i].plain && !to->based_count &&
 			is_plain(w->m->g, &to->at[0], &label)) {
 			struct place at = to->at[0];
 
@@ -344,6 +195,12 @@ static void walk_below(struct walk *w, uint32_t node, unsigned level)
 		}
 		i = to->count ? i + 1 : n->skip;
 	}
+}
+
+void local_release(struct local *l)
+{
+	free(l->bits);
+	free(l->pops);
 }
 
 /* Finds what tokens do above l->frame. */
@@ -363,8 +220,71 @@ static void find_local(struct lm_matcher *m, struct local *l)
 	pool_release(&pool);
 }
 
+void mask_find_plain(struct lm_vocabulary *v)
+{
+	struct lm_matcher *m = lm_matcher_new(v->any, v);
+
+	find_local(m, &v->plain);
+	lm_matcher_free(m);
+}
+
+/* What is left of a string that takes every character: at least `min` characters, at most max. */
+struct left {
+	uint32_t min, max;
+};
+
+/* Whether a place is in such a string, at the end of a character. */
+static bool is_counted(const struct lm_grammar *g, const struct frame *f,
+	struct left *left)
+{
+	const struct gstring *s;
+
+	if (f->kind != FRAME_STRING || f->phase != PLAIN)
+		return false;
+	s = &g->strings[f->id];
+	if (s->dfa != g->strings[0].dfa)
+		return false;
+	left->min = s->min > f->count ? s->min - f->count : 0;
+	left->max = s->max == NO_MAX ? NO_MAX : s->max - f->count;
+	return true;
+}
+
+/* Finds what tokens do in a string with bounds: what they do in any string, but those that need
+ * more characters than are left, and those that close it too early. */
+static void find_counted(const struct lm_vocabulary *v, struct local *l,
+	const struct left *left)
+{
+	uint32_t max = left->max < v->depth_max ? left->max : v->depth_max;
+	uint32_t fitting = v->fits_end[max], all = v->fits_end[v->depth_max];
+
+	l->bits = xcalloc(v->words, sizeof *l->bits);
+	if (fitting < all / 2) {
+		for (uint32_t i = 0; i < fitting; i++)
+			allow(l->bits, v->fits[i]);
+	} else {
+		memcpy(l->bits, v->plain.bits, v->words * sizeof *l->bits);
+		for (uint32_t i = fitting; i < all; i++)
+			forbid(l->bits, v->fits[i]);
+	}
+	for (uint32_t i = 0; i < v->close_count; i++) {
+		const struct node *n = &v->nodes[v->closes[i]];
+
+		for (uint32_t k = 0; k < n->tokens; k++)
+			if (v->within[v->closes[i]].chars < left->min)
+				forbid(l->bits, v->order[n->first + k]);
+	}
+	for (size_t i = 0; i < v->plain.pop_count; i++) {
+		uint32_t chars = v->within[v->plain.pops[i].node].chars;
+
+		if (chars >= left->min && chars <= left->max)
+			add_pop(l, v->plain.pops[i].node, LABEL_NONE);
+	}
+}
+
 static const struct local *local_of(struct lm_matcher *m, const struct place *at)
 {
+	struct left left;
+	bool counted = is_counted(m->g, &at->top, &left);
 	uint32_t max = m->g->height_max + m->v->opens_max;
 	uint32_t slack = LM_GRAMMAR_DEPTH_MAX - at->depth;
 	struct local *l;
@@ -373,7 +293,7 @@ static const struct local *local_of(struct lm_matcher *m, const struct place *at
 		slack = max;
 	if (at->top.kind == FRAME_STRING || at->top.kind == FRAME_BYTES)
 		slack = 0;
-	if (at->top.kind == FRAME_STRING && at->top.id == 0 && at->top.phase == PLAIN)
+	if (counted && !left.min && left.max >= m->v->depth_max)
 		return &m->v->plain;
 	for (size_t i = 0; i < m->local_count; i++)
 		if (m->locals[i].slack == slack &&
@@ -387,7 +307,10 @@ static const struct local *local_of(struct lm_matcher *m, const struct place *at
 		sizeof *m->locals);
 	l = &m->locals[m->local_count++];
 	*l = (struct local){ .frame = at->top, .slack = slack };
-	find_local(m, l);
+	if (counted)
+		find_counted(m->v, l, &left);
+	else
+		find_local(m, l);
 	return l;
 }
 

@@ -347,11 +347,16 @@ static bool walk(struct lm_grammar *g, const struct lm_vocabulary *v, struct rng
 
 static void masks(void)
 {
-	static const char *const tried[] = { "{}",
+	static const char *const tried[] = {
+		"{}",
 		"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"ab\":{\"type\":\"string\",\"maxLength\":3}},\"required\":[\"a\"]}",
 		"{\"type\":\"object\",\"properties\":{\"foo\":{\"enum\":[\"bar\",\"baz\",1.5]},\"x\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"}}},\"additionalProperties\":false}",
 		"{\"anyOf\":[{\"type\":\"array\",\"items\":{\"type\":\"number\",\"minimum\":1.5,\"maximum\":20}},{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[a-f]+$\"},\"minItems\":2}]}",
-		"{\"type\":\"string\",\"format\":\"date-time\"}" };
+		"{\"type\":\"string\",\"format\":\"date-time\"}",
+		"{\"type\":\"string\",\"minLength\":3,\"maxLength\":9}",
+		"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":2},\"minItems\":3}",
+		"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":12},\"b\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":2}},\"required\":[\"a\",\"b\"]}"
+	};
 	struct lm_vocabulary *v = lm_vocabulary_new(tokens, token_count);
 
 	for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
@@ -514,17 +519,19 @@ static int measure(void)
 {
 	static const char *const schemas_of[] = {
 		"{}",
-		"{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"address\":{\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"city\":{\"type\":\"string\"}},\"required\":[\"street\",\"city\"],\"additionalProperties\":false}},\"required\":[\"name\",\"age\",\"tags\",\"address\"],\"additionalProperties\":false}"
+		"{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"address\":{\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"city\":{\"type\":\"string\"}},\"required\":[\"street\",\"city\"],\"additionalProperties\":false}},\"required\":[\"name\",\"age\",\"tags\",\"address\"],\"additionalProperties\":false}",
+		"{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":40}}}"
 	};
 	static const char *const said[] = {
 		"{\"a\": [1, 2, {\"bafo\": \"some words in a string, as models say them\"}], \"list\": [\"one\", \"two\", \"three\"], \"n\": null}",
-		"{\"name\": \"Ana Novak from somewhere\", \"age\": 42, \"tags\": [\"one\", \"two\", \"three\"], \"address\": {\"street\": \"Long street 12\", \"city\": \"Ljubljana\"}}"
+		"{\"name\": \"Ana Novak from somewhere\", \"age\": 42, \"tags\": [\"one\", \"two\", \"three\"], \"address\": {\"street\": \"Long street 12\", \"city\": \"Ljubljana\"}}",
+		"{\"name\": \"Ana Novak from somewhere in the hills\"}"
 	};
 	double begin = now_us(), compile_us, vocabulary_us;
 	struct lm_vocabulary *v = lm_vocabulary_new(tokens, token_count);
 
 	vocabulary_us = now_us() - begin;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct lm_grammar *g;
 		struct lm_matcher *m;
 		double first = 0, worst = 0;
