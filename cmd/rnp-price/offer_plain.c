@@ -44,42 +44,46 @@ static bool take_value(struct json_plain *s, struct value *v)
 }
 
 /* The fields in the order in which feed writes them; where they are stored and their bounds. */
+#define NAME(text) text, sizeof text - 1
 enum field_kind { KIND, VERSION, TEXT, TIME, NUMBER, FLAG, COUNTRY, THREE };
 static const struct field {
 	const char *name;
+	size_t len; /* of the name */
 	enum field_kind kind;
 	size_t offset;
 	int64_t min, max; /* of a number, or of a text's length */
 } fields[] = {
-	{ "kind", KIND, 0, 0, 0 },
-	{ "v", VERSION, 0, 0, 0 },
-	{ "market", TEXT, offsetof(struct offer, market), 1, 32 },
-	{ "offer_id", TEXT, offsetof(struct offer, id), 1, 512 },
-	{ "at", TIME, offsetof(struct offer, at_ms), 0, 0 },
-	{ "gpu_model", TEXT, offsetof(struct offer, model), 1, 200 },
-	{ "gpu_name", TEXT, offsetof(struct offer, name), 0, 200 },
-	{ "gpu_count", NUMBER, offsetof(struct offer, gpu_count), 1, 1024 },
-	{ "gpu_share_ppm", NUMBER, offsetof(struct offer, gpu_share_ppm), 1, 999999 },
-	{ "gpu_memory_bytes", NUMBER, offsetof(struct offer, gpu_memory_bytes), 0,
+	{ NAME("kind"), KIND, 0, 0, 0 },
+	{ NAME("v"), VERSION, 0, 0, 0 },
+	{ NAME("market"), TEXT, offsetof(struct offer, market), 1, 32 },
+	{ NAME("offer_id"), TEXT, offsetof(struct offer, id), 1, 512 },
+	{ NAME("at"), TIME, offsetof(struct offer, at_ms), 0, 0 },
+	{ NAME("gpu_model"), TEXT, offsetof(struct offer, model), 1, 200 },
+	{ NAME("gpu_name"), TEXT, offsetof(struct offer, name), 0, 200 },
+	{ NAME("gpu_count"), NUMBER, offsetof(struct offer, gpu_count), 1, 1024 },
+	{ NAME("gpu_share_ppm"), NUMBER, offsetof(struct offer, gpu_share_ppm), 1,
+		999999 },
+	{ NAME("gpu_memory_bytes"), NUMBER, offsetof(struct offer, gpu_memory_bytes), 0,
 		INT64_MAX },
-	{ "uusd_per_gpu_hour", NUMBER, offsetof(struct offer, uusd_per_gpu_hour), 1,
+	{ NAME("uusd_per_gpu_hour"), NUMBER, offsetof(struct offer, uusd_per_gpu_hour), 1,
 		INT64_MAX },
-	{ "spot", FLAG, offsetof(struct offer, spot), 0, 0 },
-	{ "cpu_cores", NUMBER, offsetof(struct offer, cpu_cores), 0, INT64_MAX },
-	{ "memory_bytes", NUMBER, offsetof(struct offer, memory_bytes), 0, INT64_MAX },
-	{ "down_bps", NUMBER, offsetof(struct offer, down_bps), 0, INT64_MAX },
-	{ "up_bps", NUMBER, offsetof(struct offer, up_bps), 0, INT64_MAX },
-	{ "reliability_ppm", NUMBER, offsetof(struct offer, reliability_ppm), 0,
+	{ NAME("spot"), FLAG, offsetof(struct offer, spot), 0, 0 },
+	{ NAME("cpu_cores"), NUMBER, offsetof(struct offer, cpu_cores), 0, INT64_MAX },
+	{ NAME("memory_bytes"), NUMBER, offsetof(struct offer, memory_bytes), 0,
+		INT64_MAX },
+	{ NAME("down_bps"), NUMBER, offsetof(struct offer, down_bps), 0, INT64_MAX },
+	{ NAME("up_bps"), NUMBER, offsetof(struct offer, up_bps), 0, INT64_MAX },
+	{ NAME("reliability_ppm"), NUMBER, offsetof(struct offer, reliability_ppm), 0,
 		1000000 },
-	{ "country", COUNTRY, offsetof(struct offer, country), 2, 2 },
-	{ "region", TEXT, offsetof(struct offer, region), 0, 200 },
-	{ "rentable", THREE, offsetof(struct offer, rentable), 0, 0 },
-	{ "rented", THREE, offsetof(struct offer, rented), 0, 0 },
-	{ "verified", THREE, offsetof(struct offer, verified), 0, 0 },
-	{ "secure", THREE, offsetof(struct offer, secure), 0, 0 },
-	{ "machine", TEXT, offsetof(struct offer, machine), 0, 200 },
-	{ "host", TEXT, offsetof(struct offer, host), 0, 200 },
-	{ "own", FLAG, offsetof(struct offer, own), 0, 0 },
+	{ NAME("country"), COUNTRY, offsetof(struct offer, country), 2, 2 },
+	{ NAME("region"), TEXT, offsetof(struct offer, region), 0, 200 },
+	{ NAME("rentable"), THREE, offsetof(struct offer, rentable), 0, 0 },
+	{ NAME("rented"), THREE, offsetof(struct offer, rented), 0, 0 },
+	{ NAME("verified"), THREE, offsetof(struct offer, verified), 0, 0 },
+	{ NAME("secure"), THREE, offsetof(struct offer, secure), 0, 0 },
+	{ NAME("machine"), TEXT, offsetof(struct offer, machine), 0, 200 },
+	{ NAME("host"), TEXT, offsetof(struct offer, host), 0, 200 },
+	{ NAME("own"), FLAG, offsetof(struct offer, own), 0, 0 },
 };
 #define NFIELDS (sizeof fields / sizeof *fields)
 #define REQUIRED \
@@ -150,10 +154,13 @@ static bool set_field(struct offer *o, const struct field *f, const struct value
 static size_t field_of(size_t next, const char *key, size_t len)
 {
 	for (size_t i = 0; i < NFIELDS; i++, next++) {
-		const struct field *f = &fields[next % NFIELDS];
+		const struct field *f;
 
-		if (json_plain_is(key, len, f->name))
-			return next % NFIELDS;
+		if (next >= NFIELDS)
+			next = 0;
+		f = &fields[next];
+		if (len == f->len && json_plain_same(key, f->name, len))
+			return next;
 	}
 	return NFIELDS;
 }

@@ -83,7 +83,8 @@ static int by_price(const void *a, const void *b)
 /* Returns 0 for offers of one host: a host name identifies it only within its market. */
 static int host_order(const struct offer *x, const struct offer *y)
 {
-	int order = strcmp(x->market, y->market);
+	/* the offers of one feed share the text */
+	int order = x->market == y->market ? 0 : strcmp(x->market, y->market);
 
 	return order ? order : strcmp(rivals_host(x), rivals_host(y));
 }

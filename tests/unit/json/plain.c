@@ -66,8 +66,55 @@ static void check_words(void)
 	CHECK(!json_plain_is("version", 7, "v"));
 }
 
+/* What ends a string, or makes it not plain, is seen at each place of any length. */
+static void check_places(void)
+{
+	const char bad[] = { '\\', '\n', 0x1f, 0, 0x7f, (char)0x80, (char)0xff };
+	char line[48];
+
+	for (int len = 1; len < 40; len++)
+		for (int at = 0; at < len; at++) {
+			struct json_plain s = { line, line + len + 2 };
+			const char *text;
+			size_t n;
+
+			memset(line, at % 2 ? '~' : ' ', sizeof line);
+			line[0] = line[len + 1] = '"';
+			CHECK(json_plain_string(&s, &text, &n) && n == (size_t)len);
+			CHECK(s.at == s.end);
+			for (size_t k = 0; k < sizeof bad; k++) {
+				line[1 + at] = bad[k];
+				s.at = line;
+				CHECK(!json_plain_string(&s, &text, &n));
+			}
+			line[1 + at] = '"';
+			s.at = line;
+			CHECK(json_plain_string(&s, &text, &n) && n == (size_t)at);
+		}
+}
+
+/* Equal and, at each place, not. */
+static void check_same(void)
+{
+	char a[32], b[32];
+
+	for (size_t len = 0; len < sizeof a; len++) {
+		memset(a, 'x', sizeof a);
+		memcpy(b, a, sizeof b);
+		b[len] = 'y';
+		CHECK(json_plain_same(a, b, len));
+		for (size_t at = 0; at < len; at++) {
+			b[at] ^= 1;
+			CHECK(!json_plain_same(a, b, len));
+			b[at] ^= 1;
+		}
+	}
+}
+
 int main(void)
 {
+	check_places();
+	check_same();
 	check_strings();
 	check_numbers();
 	check_words();
