@@ -220,14 +220,17 @@ NVCCFLAGS ?= -O3 $(if $(LINEINFO),-lineinfo) $(COMPRESS) -std=c++17 -Xcompiler -
 # As $(BUILD)/flags: other flags or architectures make other objects.
 $(BUILD)/nvflags: FORCE
 	@mkdir -p $(BUILD)
-	@echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH)' | cmp -s - $@ || echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH)' > $@
+	@echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH) -v' | cmp -s - $@ || echo '$(NVCC) $(NVCCFLAGS) $(CUDA_ARCH) -v' > $@
 
 # nvcc names the object after a temporary file with its process id; without that name the same source
-# makes the same bytes.
+# makes the same bytes. What ptxas says of each kernel's registers and spills stays beside the object,
+# for scripts/sass --built.
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/nvflags
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) $(NVCCFLAGS) -arch=$(CUDA_ARCH) -MMD -MF $(@:.o=.d) -c -o $@ $<
+	$(Q)$(NVCC) $(NVCCFLAGS) -Xptxas -v -arch=$(CUDA_ARCH) -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.ptxas) || \
+		{ grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2; exit 1; }
+	@! grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2
 	$(Q)objcopy --wildcard --strip-symbol='tmpxft_*' $@
 
 $(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o) $(PLUGIN_C)

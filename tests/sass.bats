@@ -21,6 +21,21 @@ setup() {
 	assert_output ""
 }
 
+@test "sass: no kernel that make has built spills, on any architecture" {
+	# --built reads what ptxas said then; a build without nvcc's objects has nothing to read
+	[[ -e build/obj/kernels/dev/mem.cu.ptxas ]] || skip "build/ holds no kernels: make all builds them"
+	run -0 scripts/sass --built build --budgets
+	assert_output ""
+	run_split scripts/sass --built build kernels/grad/quant.cu
+	jq -es 'any(.kernel == "encode_topk" and .registers < 128 and .blocks_per_sm >= 2) and all(.kind == "rnp.sass")' <<<"$output"
+	refused 66 "make has not built" scripts/sass --built "$BATS_TEST_TMPDIR"
+}
+
+@test "sass: branches are read on each architecture: the hot loop of a product holds its MMAs, and no more than a loop" {
+	run_split scripts/sass --arch sm_80,sm_90 kernels/lm/project_tensor.cu
+	jq -es 'all(select(.kernel | test("project_tensor_kernel")) | .hot.mma >= 4 and .hot_instructions * 2 < .instructions)' <<<"$output"
+}
+
 @test "sass: what is over its budget is told, and is 1" {
 	mkdir -p "$BATS_TEST_TMPDIR/kernels/dev" "$BATS_TEST_TMPDIR/scripts"
 	cp -r kernels "$BATS_TEST_TMPDIR/"

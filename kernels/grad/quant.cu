@@ -493,6 +493,40 @@ __device__ static void select(uint32_t *place, uint32_t *bits, const uint32_t *x
 	__syncthreads();
 }
 
+/* quant_sum_64() by a warp: lane i has numbers i and i + 32. Every lane gets the sum. */
+__device__ static double sum_64(double low, double high)
+{
+	double v = QUANT_DADD(low, high);
+
+	for (int half = QUANT_TOPK_SHARE / 4; half; half /= 2)
+		v = QUANT_DADD(v, __shfl_xor_sync(ALL, v, half));
+	return v;
+}
+
+/* quant_two_means() by a warp, without memory for the 64 numbers of a thread. */
+__device__ static void two_means(uint16_t means[2], uint64_t *large, const float *kept,
+	uint32_t k)
+{
+	uint32_t lane = threadIdx.x % 32;
+	bool has[2] = { lane < k, lane + 32 < k };
+	float x[2] = { has[0] ? kept[lane] : 0, has[1] ? kept[lane + 32] : 0 };
+	float mean = (float)(sum_64((double)x[0], (double)x[1]) / k);
+	uint32_t low = __ballot_sync(ALL, has[0] && x[0] >= mean);
+	uint32_t high = __ballot_sync(ALL, has[1] && x[1] >= mean);
+
+	*large = (uint64_t)high << 32 | low;
+	for (uint32_t side = 0; side < 2; side++) {
+		bool here[2] = { has[0] && (low >> lane & 1) == side,
+			has[1] && (high >> lane & 1) == side };
+		double sum = sum_64(here[0] ? (double)x[0] : 0,
+			here[1] ? (double)x[1] : 0);
+		uint32_t count = (uint32_t)__popc(__ballot_sync(ALL, here[0])) +
+			(uint32_t)__popc(__ballot_sync(ALL, here[1]));
+
+		means[side] = count ? quant_scale((float)(sum / count), false) : 0;
+	}
+}
+
 __global__ void encode_topk(struct job j)
 {
 	SHARED(uint32_t, x, TOPK_MAX);
@@ -519,20 +553,22 @@ __global__ void encode_topk(struct job j)
 		if (t < k)
 			kept[t] = half_float_of_bits(bits[t] & 0x7fffffff);
 		__syncthreads();
-		if (t == 0) {
+		if (t < 32) {
 			uint16_t means[2] = { 0x7fc0, 0x7fc0 };
 			uint64_t these = 0;
-			bool finite = true;
+			bool finite = (t >= k || quant_finite(kept[t])) &&
+				(t + 32 >= k || quant_finite(kept[t + 32]));
 
-			for (uint32_t i = 0; i < k; i++)
-				finite = finite && quant_finite(kept[i]);
-			if (finite)
-				quant_two_means(means, &these, &kept[0], k);
-			large[0] = these;
-			for (uint32_t i = 0; i < 2; i++) {
-				plane_of(&j, c,
-					3)[2 * g + i] = (unsigned char)(means[i] >> 8);
-				plane_of(&j, c, 4)[2 * g + i] = (unsigned char)means[i];
+			if (__all_sync(ALL, finite))
+				two_means(means, &these, &kept[0], k);
+			if (t == 0)
+				large[0] = these;
+			if (t < 2) {
+				uint16_t mean = t ? means[1] : means[0];
+
+				plane_of(&j, c, 3)[2 * g + t] =
+					(unsigned char)(mean >> 8);
+				plane_of(&j, c, 4)[2 * g + t] = (unsigned char)mean;
 			}
 		}
 		__syncthreads();
