@@ -82,6 +82,8 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	double seen = t * (double)s->length / 2 * z.q *
 		2; /* operations of a product of attention */
 	double p = w * l + z.vocab * z.dim * (c->tied ? 1 : 2);
+	/* of rows whose logits are in memory at once */
+	uint64_t groups = (uint64_t)(t * z.vocab * 2 / (256 << 20)) + 1;
 	int n = 0;
 
 	add(out, &n,
@@ -145,21 +147,20 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 			"SwiGLU backward", layers, l * t * z.hidden * 12, 0, 0, false,
 			0 });
 	add(out, &n,
-		product(s, "logits", (uint64_t)(t * z.vocab * 4 / (32 << 20)) + 1,
-			2 * t * z.dim * z.vocab,
-			t * z.vocab * 4 + t * z.dim * 2 +
-				t * z.vocab * 4 / (32 << 20) * z.dim * z.vocab * 2));
+		product(s, "logits", groups, 2 * t * z.dim * z.vocab,
+			t * z.vocab * 2 + t * z.dim * 2 +
+				(double)groups * z.dim * z.vocab * 2));
 	add(out, &n,
-		(struct predict_kernel){ "loss_kernel<unsigned short>", "loss",
-			(uint64_t)(t * z.vocab * 4 / (32 << 20)) + 1, t * z.vocab * 6,
-			t * z.vocab * 14, 0, false, 0 });
+		(struct predict_kernel){ "target_kernel<unsigned short, unsigned short>",
+			"logits of the targets", groups, t * z.dim * 4, 0, 0, false, 0 });
+	/* read twice, the second time from the level-2 cache; two loops like the hot one */
 	add(out, &n,
-		product(s, "logits backward",
-			2 * ((uint64_t)(t * z.vocab * 2 / (256 << 20)) + 1),
-			4 * t * z.dim * z.vocab,
+		(struct predict_kernel){ "loss_kernel<unsigned short, true>", "loss",
+			groups, t * z.vocab * 4, t * z.vocab * 4, 0, false, 0 });
+	add(out, &n,
+		product(s, "logits backward", 2 * groups, 4 * t * z.dim * z.vocab,
 			t * z.vocab * 4 + t * z.dim * 4 +
-				(t * z.vocab * 2 / (256 << 20) + 1) * z.dim * z.vocab *
-					10));
+				(double)groups * z.dim * z.vocab * 10));
 	add(out, &n,
 		(struct predict_kernel){ "squares_kernel", "norm of the gradient", 1,
 			p * 4, 0, 0, false, 0 });

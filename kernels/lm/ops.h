@@ -314,7 +314,7 @@ struct lm_paged_attend {
 /* --- output -------------------------------------------------------------------------------- */
 
 /* The output projection and the cross-entropy after it, together: the logits l = h w^T of
- * [rows, vocab] are never all in memory as f32.
+ * [rows, vocab] are never all in memory.
  *
  *   loss[r] = log sum exp(l) - l[target] ;  dl = scale (softmax(l) - 1 at target)
  *   dh = dl w ;  dw (+)= dl^T h
@@ -323,7 +323,8 @@ struct lm_paged_attend {
  * h, all of `dtype`; loss and dw are f32. dh may be NULL (evaluation: dw is not touched
  * either). fresh: dw = instead of +=. scratch: lm->head_scratch bytes; its size decides how
  * many rows are computed at once. Error of loss: (dim + 8) 16 u (1 + S) + vocab 2^-32, S the
- * largest sum |h w|; dl is rounded to `dtype`. */
+ * largest sum |h w|; dl is rounded to `dtype`. For BF16 with dh all logits but the target's may be
+ * rounded to bf16 before the softmax: a further 2^-8 S. */
 #define LM_NO_TARGET UINT32_MAX
 
 struct lm_head {
