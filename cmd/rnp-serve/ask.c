@@ -5,6 +5,7 @@
 
 #include "cmd/rnp-serve/commands.h"
 #include "cmd/rnp-serve/loaded.h"
+#include "cmd/rnp-serve/options.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
@@ -79,11 +80,7 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = LM_CONTEXT_MAX,
 		.help = "tokens that the model sees (default: all it was made for)" },
-	{ .name = "cache-type",
-		.kind = OPT_TEXT,
-		.to = &cache_type,
-		.metavar = "T",
-		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" },
+	OPT_CACHE_TYPE(&cache_type),
 	OPT_DEVICE(&device),
 	{ .name = "echo",
 		.kind = OPT_FLAG,

@@ -9,6 +9,7 @@
 #include "cmd/rnp-serve/api_error.h"
 #include "cmd/rnp-serve/commands.h"
 #include "cmd/rnp-serve/exchange.h"
+#include "cmd/rnp-serve/options.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/lines.h"
@@ -22,7 +23,7 @@
 #define AHEAD          4 /* lines that are read ahead, for each stream */
 
 static const char *model, *tokenizer, *device, *resume, *cache_type;
-static int64_t context, cache_bytes, streams = 16;
+static int64_t context, cache_bytes, streams = OPT_STREAMS_DEFAULT;
 
 static const struct opt opts[] = {
 	OPT_MODEL(&model),
@@ -33,31 +34,7 @@ static const struct opt opts[] = {
 		.to = &resume,
 		.metavar = "OUT",
 		.help = "write answers there, and go on behind those that it has" },
-	{ .name = "context",
-		.kind = OPT_I64,
-		.to = &context,
-		.metavar = "N",
-		.min = 2,
-		.max = LM_CONTEXT_MAX,
-		.help = "tokens of a text (default: all the model was made for)" },
-	{ .name = "cache",
-		.kind = OPT_SIZE,
-		.to = &cache_bytes,
-		.metavar = "SIZE",
-		.min = 1,
-		.help = "keys and values of all texts together (default: what fits)" },
-	{ .name = "cache-type",
-		.kind = OPT_TEXT,
-		.to = &cache_type,
-		.metavar = "T",
-		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" },
-	{ .name = "streams",
-		.kind = OPT_I64,
-		.to = &streams,
-		.metavar = "N",
-		.min = 1,
-		.max = 1024,
-		.help = "answers that are computed at the same time (default 16)" },
+	OPT_ENGINE(&context, &cache_bytes, &cache_type, &streams),
 	{ 0 },
 };
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cmd/rnp-serve/commands.h"
+#include "cmd/rnp-serve/options.h"
 #include "common/base/err.h"
 #include "common/hw/device.h"
 #include "common/hw/hw.h"
@@ -25,11 +26,7 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = LM_CONTEXT_MAX,
 		.help = "tokens of one stream (default: all the model was made for)" },
-	{ .name = "cache-type",
-		.kind = OPT_TEXT,
-		.to = &cache_type,
-		.metavar = "T",
-		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" },
+	OPT_CACHE_TYPE(&cache_type),
 	OPT_DEVICE(&device),
 	{ 0 },
 };

@@ -6,6 +6,7 @@
 #include "cmd/rnp-serve/access.h"
 #include "cmd/rnp-serve/api_error.h"
 #include "cmd/rnp-serve/commands.h"
+#include "cmd/rnp-serve/options.h"
 #include "cmd/rnp-serve/server.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -14,14 +15,13 @@
 #include "common/cli/prog.h"
 #include "common/net/httpd_parts.h"
 
-#define STREAMS_DEFAULT 16
-#define QUEUE_DEFAULT   128
+#define QUEUE_DEFAULT 128
 
 static struct opt_list models, adapters, drafts;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
 static const char *tokenizer, *device, *chat_template, *cache_type;
-static int64_t context, cache_bytes, streams = STREAMS_DEFAULT, queue = QUEUE_DEFAULT;
+static int64_t context, cache_bytes, streams = OPT_STREAMS_DEFAULT, queue = QUEUE_DEFAULT;
 static int64_t drain_ms = 30000, idle_ms, memory_bytes;
 static const char *api_keys;
 static struct opt_list hosts, origins;
@@ -58,31 +58,7 @@ static const struct opt opts[] = {
 		.to = &drafts,
 		.metavar = "[MODEL=]M",
 		.help = "a small model with the same tokens, which proposes them" },
-	{ .name = "context",
-		.kind = OPT_I64,
-		.to = &context,
-		.metavar = "N",
-		.min = 2,
-		.max = LM_CONTEXT_MAX,
-		.help = "tokens of a text (default: all the model was made for)" },
-	{ .name = "cache",
-		.kind = OPT_SIZE,
-		.to = &cache_bytes,
-		.metavar = "SIZE",
-		.min = 1,
-		.help = "keys and values of all texts together (default: what fits)" },
-	{ .name = "cache-type",
-		.kind = OPT_TEXT,
-		.to = &cache_type,
-		.metavar = "T",
-		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" },
-	{ .name = "streams",
-		.kind = OPT_I64,
-		.to = &streams,
-		.metavar = "N",
-		.min = 1,
-		.max = 1024,
-		.help = "answers that are computed at the same time (default 16)" },
+	OPT_ENGINE(&context, &cache_bytes, &cache_type, &streams),
 	{ .name = "queue",
 		.kind = OPT_I64,
 		.to = &queue,

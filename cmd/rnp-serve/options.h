@@ -1,0 +1,29 @@
+/* options.h - the option rows that subcommands of rnp-serve share. */
+#ifndef RNP_SERVE_OPTIONS_H
+#define RNP_SERVE_OPTIONS_H
+
+#include "common/cli/prog.h"
+#include "common/lm/model/config.h"
+
+/* clang-format off */
+/* The row `--cache-type T`: as lm_cache_type_find takes it, NULL if absent. */
+#define OPT_CACHE_TYPE(to_text) \
+	{ .name = "cache-type", .kind = OPT_TEXT, .to = (to_text), .metavar = "T", \
+		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" }
+
+/* The rows of an engine, which answers several at a time. */
+#define OPT_ENGINE(to_context, to_cache, to_cache_type, to_streams) \
+	{ .name = "context", .kind = OPT_I64, .to = (to_context), .metavar = "N", .min = 2, \
+		.max = LM_CONTEXT_MAX, \
+		.help = "tokens of a text (default: all the model was made for)" }, \
+	{ .name = "cache", .kind = OPT_SIZE, .to = (to_cache), .metavar = "SIZE", .min = 1, \
+		.help = "keys and values of all texts together (default: what fits)" }, \
+	OPT_CACHE_TYPE(to_cache_type), \
+	{ .name = "streams", .kind = OPT_I64, .to = (to_streams), .metavar = "N", .min = 1, \
+		.max = 1024, \
+		.help = "answers that are computed at the same time (default 16)" }
+/* clang-format on */
+
+#define OPT_STREAMS_DEFAULT 16
+
+#endif
