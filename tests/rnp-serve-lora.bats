@@ -65,6 +65,28 @@ near() {
 	post /v1/embeddings '{"model":"warm","input":"x"}' | jq -e '.model == "warm"'
 }
 
+@test "lora: ask and batch answer with an adapter as the server does" {
+	local body='"prompt":"The program is free","max_tokens":24,"seed":5'
+	start_serve --lora "warm=$DIR/warm" --lora "cold=$DIR/cold"
+	local name
+	for name in chat warm cold; do post /v1/completions "{\"model\":\"$name\",$body,\"top_p\":0.95,\"top_k\":40,\"temperature\":0.8}" | jq -r '.choices[0].text' >"$name"; done
+	rnp-serve ask --model "$DIR/model" -n 24 --seed 5 "The program is free" | cmp - chat
+	rnp-serve ask --model "$DIR/model" --lora "$DIR/warm" -n 24 --seed 5 "The program is free" | cmp - warm
+	rnp-serve ask --model "$DIR/model" --lora "$DIR/cold" -n 24 --seed 5 "The program is free" | cmp - cold
+	run cmp -s chat warm
+	assert_failure
+	for name in model warm cold other; do
+		echo "{\"custom_id\":\"$name\",\"url\":\"/v1/completions\",\"body\":{\"model\":\"$name\",$body,\"top_p\":0.95,\"top_k\":40,\"temperature\":0.8}}"
+	done >in
+	rnp-serve batch --model "$DIR/model" --lora "warm=$DIR/warm" --lora "cold=$DIR/cold" in >out
+	jq -r '.response.body | select(.model == "model") | .choices[0].text' out | cmp - chat
+	for name in warm cold; do jq -r --arg n "$name" '.response.body | select(.model == $n) | .choices[0].text' out | cmp - "$name"; done
+	jq -s -e '.[3].response | .status_code == 404 and .body.error.code == "model_not_found"' out
+	refused 64 "is not NAME=DIR" rnp-serve batch --model "$DIR/model" --lora "$DIR/warm" in
+	refused 64 "'a' is named twice" rnp-serve batch --model "$DIR/model" --lora "a=$DIR/warm" --lora "a=$DIR/cold" in
+	refused 66 "adapter_config.json" rnp-serve ask --model "$DIR/model" --lora "$DIR" Hi
+}
+
 @test "lora: an adapter that is broken, of another model or of an unknown kind is refused at the start" {
 	cd "$BATS_TEST_TMPDIR"
 	try() { # CODE WORDS JQ: the config changed

@@ -330,6 +330,21 @@ teardown() { stop_serve; }
 	[ "$(post /v1/embeddings '{"input":"x","encoding_format":"text"}' | jq -r .error.param)" = encoding_format ]
 }
 
+@test "run: --threads sets how many compute, and no text depends on them" {
+	local ask='{"prompt":"This program","max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}' n tasks=()
+	for n in 1 3; do
+		start_serve --threads "$n"
+		post /v1/completions "$ask" | jq -r '.choices[0].text' >"text.$n"
+		tasks+=("$(find "/proc/$server/task" -mindepth 1 -maxdepth 1 | wc -l)")
+		stop_serve
+	done
+	((tasks[1] == tasks[0] + 2)) || fail "threads: ${tasks[*]}"
+	cmp text.1 text.3
+	rnp-serve ask --model "$DIR/model" --threads 2 -n 30 --seed 7 "This program" | cmp - text.1
+	jq -c '{custom_id: "a", url: "/v1/completions", body: .}' <<<"$ask" >in
+	rnp-serve batch --model "$DIR/model" --threads 2 in | jq -r '.response.body.choices[0].text' | cmp - text.1
+}
+
 @test "run: --cache-type q8_0 takes half the memory, f32 gives the text of ask" {
 	local ask='{"prompt":"This program","max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}'
 	start_serve --cache-type q8_0 --streams 2

@@ -20,8 +20,9 @@
 
 #define PROMPT_BYTES_MAX ((size_t)64 << 20)
 
-static const char *model, *tokenizer, *device, *system_text, *chat_template, *cache_type;
-static int64_t tokens = 256, context, top_k = 40;
+static const char *model, *tokenizer, *device, *system_text, *chat_template, *cache_type,
+	*adapter;
+static int64_t threads, tokens = 256, context, top_k = 40;
 static double temperature = 0.8, top_p = 0.95;
 static uint64_t seed = UINT64_MAX; /* not given */
 static bool chat, json, echo;
@@ -82,6 +83,12 @@ static const struct opt opts[] = {
 		.help = "tokens that the model sees (default: all it was made for)" },
 	OPT_CACHE_TYPE(&cache_type),
 	OPT_DEVICE(&device),
+	OPT_THREADS(&threads),
+	{ .name = "lora",
+		.kind = OPT_TEXT,
+		.to = &adapter,
+		.metavar = "DIR",
+		.help = "answer with this LoRA adapter of the model" },
 	{ .name = "echo",
 		.kind = OPT_FLAG,
 		.to = &echo,
@@ -318,6 +325,7 @@ static int answer(struct answer *a, int n, char **args)
 
 	if ((cache_type && lm_cache_type_find(&type, cache_type) < 0) ||
 		loaded_open(&a->l, model, tokenizer, device) < 0 ||
+		(adapter && lm_weights_adapt(a->l.weights, adapter) < 0) ||
 		read_prompt(a, n, args) < 0 || encode(a) < 0)
 		return -1;
 	c = model_file_config(a->l.model_file);
@@ -326,6 +334,8 @@ static int answer(struct answer *a, int n, char **args)
 	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context, type) < 0 ||
 		check_prompt(a) < 0)
 		return -1;
+	if (adapter)
+		lm_stream_adapt(a->stream, 1);
 	a->logits = xmalloc(c->vocab * sizeof *a->logits);
 	return respond(a) < 0 ? -1 : report(a);
 }
@@ -348,6 +358,7 @@ static int run(int n, char **args)
 	struct answer a = { .l = LOADED_INIT };
 	int rc = check_options();
 
+	team_resize((int)threads);
 	if (seed ==
 		UINT64_MAX) /* small enough for a JSON number, so that users can pass it again */
 		seed = (uint64_t)clock_mono_ns() & 0xffffffff;

@@ -23,12 +23,19 @@
 #define AHEAD          4 /* lines that are read ahead, for each stream */
 
 static const char *model, *tokenizer, *device, *resume, *cache_type;
-static int64_t context, cache_bytes, streams = OPT_STREAMS_DEFAULT;
+static struct opt_list adapters;
+static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT;
 
 static const struct opt opts[] = {
 	OPT_MODEL(&model),
 	OPT_TOKENIZER(&tokenizer),
 	OPT_DEVICE(&device),
+	OPT_THREADS(&threads),
+	{ .name = "lora",
+		.kind = OPT_LIST,
+		.to = &adapters,
+		.metavar = "NAME=DIR",
+		.help = "a LoRA adapter, for lines whose \"model\" is NAME; several" },
 	{ .name = "resume",
 		.kind = OPT_TEXT,
 		.to = &resume,
@@ -133,9 +140,13 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 {
 	struct constraint *constraint = NULL;
 	struct prompt *prompts;
-	uint32_t n = 0, i;
+	uint32_t n = 0, adapter = 0, i;
 	int rc = -1;
 
+	if (b->model.adapter_count && q->model &&
+		!served_is(&b->model, q->model, &adapter))
+		return api_error_set(e, 404, "model_not_found", "model",
+			"model '%.100s' is not here", q->model);
 	if (prompt_count(q, &n, e) < 0)
 		return -1;
 	prompts = xcalloc(n, sizeof *prompts);
@@ -145,6 +156,7 @@ static int submit(struct batch *b, struct item *item, struct request *q,
 		q->stream = false;
 		item->x = exchange_new(b->writer, &b->model, q, format, prompts, n,
 			constraint);
+		exchange_adapts(item->x, adapter);
 		item->x->user = item;
 		item->x->on_finish = finished;
 		rc = exchange_start(item->x, NULL, &item->reply);
@@ -313,6 +325,18 @@ static int answer_lines(struct batch *b, int n, char **files)
 	return rc;
 }
 
+static int name_adapters(struct served *m)
+{
+	for (int i = 0; i < adapters.n; i++) {
+		const char *option = adapters.items[i], *equals = strchr(option, '=');
+		size_t bytes = equals ? (size_t)(equals - option) : strlen(option);
+
+		if (served_adapt(m, option, bytes, equals ? equals + 1 : "") < 0)
+			return -1;
+	}
+	return served_check_names(m);
+}
+
 static int batch(struct batch *b, int n, char **files)
 {
 	struct served_options o = { .tokenizer = tokenizer,
@@ -325,7 +349,8 @@ static int batch(struct batch *b, int n, char **files)
 	if (cache_type && lm_cache_type_find(&o.cache, cache_type) < 0)
 		return -1;
 	o.outbox = b->outbox = lm_outbox_new();
-	if (served_name(&b->model, model) < 0 || served_load(&b->model, &o) < 0)
+	if (served_name(&b->model, model) < 0 || name_adapters(&b->model) < 0 ||
+		served_load(&b->model, &o) < 0)
 		return -1;
 	b->writer = writer_open(b->outbox);
 	if (!b->writer || (resume && open_resume(b) < 0))
@@ -343,6 +368,7 @@ static int run(int n, char **args)
 	int rc;
 
 	b.end = &b.first;
+	team_resize((int)threads);
 	rc = batch(&b, n, args);
 	lm_service_close(b.model.service);
 	b.model.service = NULL;
@@ -353,6 +379,7 @@ static int run(int n, char **args)
 	}
 	served_release(&b.model);
 	lm_outbox_free(b.outbox);
+	opt_list_release(&adapters);
 	if (b.fd >= 0)
 		close(b.fd);
 	if (rc < 0)

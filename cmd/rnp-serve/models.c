@@ -37,17 +37,9 @@ struct served *models_find(struct models *m, const char *name, uint32_t *adapter
 	*adapter = 0;
 	if (!name && m->count == 1)
 		return &m->at[0];
-	for (uint32_t i = 0; name && i < m->count; i++) {
-		struct served *one = &m->at[i];
-
-		if (strcmp(one->name, name) == 0)
-			return one;
-		for (uint32_t k = 0; k < one->adapter_count; k++)
-			if (strcmp(one->adapters[k].name, name) == 0) {
-				*adapter = k + 1;
-				return one;
-			}
-	}
+	for (uint32_t i = 0; name && i < m->count; i++)
+		if (served_is(&m->at[i], name, adapter))
+			return &m->at[i];
 	if (name)
 		api_error_set(e, 404, "model_not_found", "model",
 			"model '%.100s' is not here", name);

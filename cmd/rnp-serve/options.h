@@ -4,12 +4,19 @@
 
 #include "common/cli/prog.h"
 #include "common/lm/model/config.h"
+#include "kernels/dev/team.h"
 
 /* clang-format off */
 /* The row `--cache-type T`: as lm_cache_type_find takes it, NULL if absent. */
 #define OPT_CACHE_TYPE(to_text) \
 	{ .name = "cache-type", .kind = OPT_TEXT, .to = (to_text), .metavar = "T", \
 		.help = "numbers of the cache: f16, f32 or q8_0 (default f16)" }
+
+/* The row `--threads N`: int64_t, 0 if absent; for team_resize. */
+#define OPT_THREADS(to_n) \
+	{ .name = "threads", .kind = OPT_I64, .to = (to_n), .metavar = "N", .min = 1, \
+		.max = TEAM_MAX, \
+		.help = "of the CPU that compute (default $OMP_NUM_THREADS, else one per core)" }
 
 /* The rows of an engine, which answers several at a time. */
 #define OPT_ENGINE(to_context, to_cache, to_cache_type, to_streams) \

@@ -21,7 +21,8 @@ static struct opt_list models, adapters, drafts;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
 static const char *tokenizer, *device, *chat_template, *cache_type;
-static int64_t context, cache_bytes, streams = OPT_STREAMS_DEFAULT, queue = QUEUE_DEFAULT;
+static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT,
+					      queue = QUEUE_DEFAULT;
 static int64_t drain_ms = 30000, idle_ms, memory_bytes;
 static const char *api_keys;
 static struct opt_list hosts, origins;
@@ -43,6 +44,7 @@ static const struct opt opts[] = {
 	OPT_PORT_FILE(&port_file),
 	OPT_TOKENIZER(&tokenizer),
 	OPT_DEVICE(&device),
+	OPT_THREADS(&threads),
 	{ .name = "chat-template",
 		.kind = OPT_TEXT,
 		.to = &chat_template,
@@ -320,6 +322,7 @@ static int run(int n, char **args)
 	(void)n, (void)args;
 	/* before any thread is started, so that all threads inherit the mask */
 	httpd_block_signals();
+	team_resize((int)threads);
 	s.outbox = lm_outbox_new();
 	if (open_access(&s) == 0 && open_models(&s) == 0) {
 		s.writer = writer_open(s.outbox);

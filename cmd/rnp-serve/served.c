@@ -66,6 +66,32 @@ int served_adapt(struct served *m, const char *name, size_t name_bytes, const ch
 	return 0;
 }
 
+bool served_is(const struct served *m, const char *name, uint32_t *adapter)
+{
+	*adapter = 0;
+	if (strcmp(m->name, name) == 0)
+		return true;
+	for (uint32_t i = 0; i < m->adapter_count; i++)
+		if (strcmp(m->adapters[i].name, name) == 0) {
+			*adapter = i + 1;
+			return true;
+		}
+	return false;
+}
+
+int served_check_names(const struct served *m)
+{
+	uint32_t found;
+
+	for (uint32_t i = 0; i < m->adapter_count; i++) {
+		served_is(m, m->adapters[i].name, &found);
+		if (found != i + 1)
+			return err_set(EX_USAGE, "'%s' is named twice",
+				m->adapters[i].name);
+	}
+	return 0;
+}
+
 static int load_adapters(struct served *m)
 {
 	for (uint32_t i = 0; i < m->adapter_count; i++)

@@ -72,6 +72,13 @@ int served_name(struct served *m, const char *option);
 /* Adds an adapter before the model is loaded. Returns 0, or -1 with err_set(EX_USAGE): no name. */
 int served_adapt(struct served *m, const char *name, size_t name_bytes, const char *dir);
 
+/* Whether the model or one of its adapters has this name; *adapter: its number from 1 on, 0: the
+ * model. */
+bool served_is(const struct served *m, const char *name, uint32_t *adapter);
+
+/* Returns 0, or -1 with err_set(EX_USAGE) if two of its names are the same. */
+int served_check_names(const struct served *m);
+
 /* Loads the model with its adapters and starts its engine. Returns 0, or -1 with err_set(), and nothing is loaded:
  * EX_TEMPFAIL with must_fit if it does not fit into memory now. */
 int served_load(struct served *m, const struct served_options *o);

@@ -13,7 +13,7 @@ struct lm_stream {
 	struct lm_cache *cache;
 	struct lm_forward *forward;
 	struct lm_sequence sequence;
-	uint32_t context;
+	uint32_t context, adapter;
 };
 
 static struct lm_forward_limits limits_of(uint32_t context)
@@ -100,6 +100,11 @@ void lm_stream_truncate(struct lm_stream *s, uint32_t length)
 	lm_sequence_truncate(&s->sequence, s->cache, length);
 }
 
+void lm_stream_adapt(struct lm_stream *s, uint32_t adapter)
+{
+	s->adapter = adapter;
+}
+
 /* Checks all n tokens before the first is fed, so that a bad one changes nothing. */
 static int check(const struct lm_stream *s, const uint32_t *ids, uint32_t n)
 {
@@ -127,6 +132,7 @@ static int pass(struct lm_stream *s, const uint32_t *ids, uint32_t n, uint32_t w
 		rows[i] = (struct lm_row){ .sequence = &s->sequence,
 			.token = ids[i],
 			.position = s->sequence.length + i,
+			.adapter = s->adapter,
 			.logits = i + wanted >= n };
 	return lm_forward_rows(s->forward, rows, n, logits, arg);
 }

@@ -37,6 +37,10 @@ uint32_t lm_stream_context(const struct lm_stream *s);
 /* Forgets all tokens from `length` on. */
 void lm_stream_truncate(struct lm_stream *s, uint32_t length);
 
+/* Lets an adapter of the weights, by its number, work on all tokens that are fed from now on; 0:
+ * none. */
+void lm_stream_adapt(struct lm_stream *s, uint32_t adapter);
+
 /* Feeds n more tokens. logits: receives vocab numbers in host memory, the prediction after the
  * last token, or NULL. Returns 0, or -1 with err_set(): 65 an id outside the vocabulary or the
  * context is full, nothing fed; the device's error. */
