@@ -263,6 +263,38 @@ pay job: no input bounds it: only --pool does"
 	done
 }
 
+@test "epoch: a node takes less than 200 bytes of memory, from a pipe too, so that 10^7 fit in 2 GB" {
+	cat >memory.py <<'EOT'
+import resource, subprocess, sys
+digits = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+def number(i):
+    return "".join(digits[i // 58**k % 58] for k in range(4))
+def peak(n, args):
+    child = subprocess.Popen(["rnp-reward", "epoch", *args], stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, text=True)
+    for i in range(n):
+        # the wallets have their first 28 bytes in common, as somebody might choose them
+        child.stdin.write('{"kind":"rnp.usage","v":1,"node":"z%s%s","wallet":"z%s%s","gpu_model":"H200",'
+            '"gpu_count":8,"gpu_memory_bytes":150754820096,"gpu_clock_mhz":1980,"cpu_cores":64,'
+            '"gpu_memory_bandwidth_bps":4800000000000,"cpu_clock_mhz":3000,"worked_s":400000,'
+            '"up_s":%d,"earned_uusd":4123456789,"credits":%d,"down_bps":1000000000,"up_bps":1000000000,'
+            '"score_ppm":2000000,"gpu_worked_s":%d,"challenges_passed":40,"passed_ppm":990000,'
+            '"reputation_ppm":980000,"staked_uusd":50000000}\n' % (number(i), "2" * 38, "3" * 38, number(i),
+            600000 - i % 1000, i, 3000000 + i))
+    child.stdin.close()
+    assert child.wait() == 0
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+small = peak(50000, sys.argv[1:])
+print((peak(200000, sys.argv[1:]) - small) // 150000)
+EOT
+	# rates cut to a pool, stakes and wallets; then two shares of a pool
+	for options in "rnp-021 --pool 1000 --price 2.5" "rnp-001 --pool 1000"; do
+		each=$(python3 memory.py --policy $options)
+		echo "$options: $each bytes a node"
+		((each < 200))
+	done
+}
+
 @test "explain: every term with inputs, sources and exact values" {
 	node=$(head -1 "$usages" | jq -r .node)
 	rnp-reward explain --node "$node" --policy rnp-021 "$usages" >out

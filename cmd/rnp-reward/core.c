@@ -386,14 +386,10 @@ static int cap_claimant(struct epoch *e, const struct usage_ref *refs, size_t n)
 /* Returns the end of the refs from i on that have the same claimant. */
 static size_t claimant_end(const struct epoch *e, const struct usage_ref *refs, size_t i)
 {
-	const unsigned char *claimant = usage_rows_claimant(e->usages, refs[i].row);
-	size_t end = i + 1;
-
-	while (end < e->n && refs[end].prefix == refs[i].prefix &&
-		memcmp(usage_rows_claimant(e->usages, refs[end].row), claimant,
-			ADDRESS_BYTES) == 0)
-		end++;
-	return end;
+	do
+		i++;
+	while (i < e->n && !refs[i].first);
+	return i;
 }
 
 /* The amount above the cap stays in the pool. */
@@ -456,14 +452,12 @@ struct planting {
 	size_t n;                     /* of leaves */
 };
 
-/* Reads the claimant of refs from *i on, and moves *i behind it. Returns whether it is paid. */
-static bool take_leaf(const struct planting *p, size_t *i, struct merkle_leaf *leaf)
+/* Adds up the claimant of refs from *i on, and moves *i behind it. Returns whether it is paid. */
+static bool take_amounts(const struct planting *p, size_t *i, struct merkle_leaf *leaf)
 {
 	const struct epoch *e = p->epoch;
 	size_t end = claimant_end(e, p->refs, *i), row;
 
-	memcpy(leaf->claimant, usage_rows_claimant(e->usages, p->refs[*i].row),
-		sizeof leaf->claimant);
 	leaf->unlocked = leaf->locked = 0;
 	for (; *i < end; ++*i) {
 		row = p->refs[*i].row;
@@ -483,7 +477,7 @@ static void planting_init(struct planting *p, const struct epoch *e,
 	p->start = xmalloc((e->n / MERKLE_SLICE + 1) * sizeof *p->start);
 	p->start[0] = 0;
 	for (size_t i = 0; i < e->n;)
-		if (take_leaf(p, &i, &leaf) && ++p->n % MERKLE_SLICE == 0)
+		if (take_amounts(p, &i, &leaf) && ++p->n % MERKLE_SLICE == 0)
 			p->start[p->n / MERKLE_SLICE] = i;
 }
 
@@ -491,10 +485,15 @@ static void planting_init(struct planting *p, const struct epoch *e,
 static void make_leaves(void *planting, size_t from, size_t n, struct merkle_leaf *leaves)
 {
 	const struct planting *p = planting;
-	size_t at = p->start[from / MERKLE_SLICE];
+	size_t at = p->start[from / MERKLE_SLICE], row;
 
-	for (size_t i = 0; i < n;)
-		i += take_leaf(p, &at, &leaves[i]);
+	for (size_t i = 0; i < n;) {
+		row = p->refs[at].row;
+		if (!take_amounts(p, &at, &leaves[i]))
+			continue;
+		memcpy(leaves[i++].claimant, usage_rows_claimant(p->epoch->usages, row),
+			sizeof leaves->claimant);
+	}
 }
 
 size_t epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves)

@@ -210,6 +210,14 @@ struct order {
 	usage_key key;
 };
 
+static bool same_address(const struct order *o, const struct usage_ref *a,
+	const struct usage_ref *b)
+{
+	return a->prefix == b->prefix &&
+		memcmp(o->key(o->rows, a->row), o->key(o->rows, b->row), ADDRESS_BYTES) ==
+		0;
+}
+
 static int by_address(const void *a, const void *b, void *ctx)
 {
 	const struct usage_ref *x = a, *y = b;
@@ -247,12 +255,15 @@ struct usage_ref *usage_rows_sort(const struct usage_rows *rows, usage_key key)
 		const unsigned char *address = key(rows, i);
 
 		refs[at[address[0]]++] = (struct usage_ref){ prefix_of(address),
-			(uint32_t)i };
+			(uint32_t)i, true };
 	}
 #pragma omp parallel for schedule(dynamic, 1) if (rows->n > 4096)
-	for (int b = 0; b < BUCKETS; b++)
+	for (int b = 0; b < BUCKETS; b++) {
 		qsort_r(refs + start[b], start[b + 1] - start[b], sizeof *refs,
 			by_address, &order);
+		for (size_t i = start[b] + 1; i < start[b + 1]; i++)
+			refs[i].first = !same_address(&order, &refs[i - 1], &refs[i]);
+	}
 	return refs;
 }
 
@@ -263,11 +274,7 @@ bool usage_rows_duplicate(const struct usage_rows *rows, size_t *first, size_t *
 
 	/* of one node's rows the first two are beside each other */
 	for (size_t i = 1; i < rows->n; i++) {
-		if (refs[i].prefix != refs[i - 1].prefix ||
-			(found && refs[i].row >= *second) ||
-			memcmp(usage_rows_node(rows, refs[i].row),
-				usage_rows_node(rows, refs[i - 1].row),
-				ADDRESS_BYTES) != 0)
+		if (refs[i].first || (found && refs[i].row >= *second))
 			continue;
 		*first = refs[i - 1].row;
 		*second = refs[i].row;

@@ -42,6 +42,7 @@ const unsigned char *usage_rows_claimant(const struct usage_rows *rows, size_t i
 struct usage_ref {
 	uint64_t prefix; /* the address's first bytes */
 	uint32_t row;
+	bool first; /* of its address */
 };
 
 typedef const unsigned char *(*usage_key)(const struct usage_rows *rows, size_t i);

@@ -1,6 +1,6 @@
-/* reward.c - benchmark: time and memory of rnp-reward for an epoch of a million nodes, under
- * the rates of RNP-021. Prints records to standard output; exit 1 when a limit is broken.
- * `reward N [SEED]` writes N synthetic usages instead.
+/* reward.c - benchmark: time and memory of rnp-reward for an epoch of a million nodes in a file,
+ * and of ten million from a pipe, under the rates of RNP-021. Prints records to standard output;
+ * exit 1 when a limit is broken. `reward N [SEED]` writes N synthetic usages instead.
  *
  * It uses only libc while it measures: the kernel counts the memory of the forking process in
  * the child's ru_maxrss. */
@@ -22,6 +22,11 @@
 #define RUNS         10
 #define TIME_LIMIT   5e9 /* ns */
 #define MEMORY_LIMIT 1e9
+
+#define STREAM_NODES        10000000
+#define STREAM_RUNS         1
+#define STREAM_TIME_LIMIT   60e9 /* with the time of the generator, which runs beside it */
+#define STREAM_MEMORY_LIMIT 2e9
 
 extern char **environ;
 
@@ -96,8 +101,10 @@ static void generate(FILE *out, long n)
 	}
 }
 
-/* Returns 0, or -1 on failure. */
-static int run(const char *program, const char *file, double *time_ns, double *bytes)
+/* Runs the program over a file, or over its standard input if file is NULL. Returns 0, or -1 on
+ * failure. */
+static int run(const char *program, const char *file, int input, double *time_ns,
+	double *bytes)
 {
 	char *argv[] = { (char *)program, (char *)"epoch", (char *)"--policy",
 		(char *)"rnp-021", (char *)file, NULL };
@@ -109,8 +116,12 @@ static int run(const char *program, const char *file, double *time_ns, double *b
 
 	posix_spawn_file_actions_init(&quiet);
 	posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+	if (!file)
+		posix_spawn_file_actions_adddup2(&quiet, input, STDIN_FILENO);
 	rc = posix_spawn(&pid, program, &quiet, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&quiet);
+	if (!file)
+		close(input); /* so that the generator ends when the program does */
 	if (rc || wait4(pid, &status, 0, &used) < 0 || status)
 		return -1;
 	*time_ns = (double)(clock_mono_ns() - from);
@@ -118,17 +129,43 @@ static int run(const char *program, const char *file, double *time_ns, double *b
 	return 0;
 }
 
-static int print(const char *test, const char *unit, const double *samples, double limit)
+/* Runs the program over what another process of this benchmark generates. */
+static int run_stream(const char *program, char *self, double *time_ns, double *bytes)
+{
+	char nodes[16];
+	char *argv[] = { self, nodes, NULL };
+	posix_spawn_file_actions_t into;
+	int ends[2], status, rc;
+	pid_t pid;
+
+	snprintf(nodes, sizeof nodes, "%d", STREAM_NODES);
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	posix_spawn_file_actions_init(&into);
+	posix_spawn_file_actions_adddup2(&into, ends[1], STDOUT_FILENO);
+	rc = posix_spawn(&pid, self, &into, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&into);
+	close(ends[1]);
+	if (rc) {
+		close(ends[0]);
+		return -1;
+	}
+	rc = run(program, NULL, ends[0], time_ns, bytes);
+	return waitpid(pid, &status, 0) < 0 || status ? -1 : rc;
+}
+
+static int print(const char *test, const char *unit, const double *samples, int runs,
+	int nodes, double limit)
 {
 	char at[CLOCK_TEXT_MAX];
 	struct stats s;
 
-	stats_of(samples, RUNS, &s);
+	stats_of(samples, (size_t)runs, &s);
 	clock_format(at, clock_now_ms());
 	printf("{\"kind\":\"rnp.bench\",\"v\":1,\"at\":\"%s\",\"suite\":\"reward\","
 	       "\"test\":\"%s\",\"unit\":\"%s\",\"median\":%.0f,\"low\":%.0f,\"high\":%.0f,"
 	       "\"samples\":%d,\"params\":{\"nodes\":%d,\"limit\":%.0f}}\n",
-		at, test, unit, s.median, s.low, s.high, RUNS, NODES, limit);
+		at, test, unit, s.median, s.low, s.high, runs, nodes, limit);
 	return s.median > limit;
 }
 
@@ -155,11 +192,21 @@ int main(int argc, char **argv)
 		return 74;
 	}
 	for (int i = 0; i < RUNS; i++)
-		if (run(program, file, &time_ns[i], &bytes[i]) < 0) {
+		if (run(program, file, -1, &time_ns[i], &bytes[i]) < 0) {
 			fprintf(stderr, "reward: %s failed\n", program);
 			return 70;
 		}
 	unlink(file);
-	rc = print("epoch.time", "ns", time_ns, TIME_LIMIT);
-	return print("epoch.memory", "B", bytes, MEMORY_LIMIT) || rc;
+	rc = print("epoch.time", "ns", time_ns, RUNS, NODES, TIME_LIMIT);
+	rc |= print("epoch.memory", "B", bytes, RUNS, NODES, MEMORY_LIMIT);
+	for (int i = 0; i < STREAM_RUNS; i++)
+		if (run_stream(program, argv[0], &time_ns[i], &bytes[i]) < 0) {
+			fprintf(stderr, "reward: %s failed\n", program);
+			return 70;
+		}
+	rc |= print("epoch.stream_time", "ns", time_ns, STREAM_RUNS, STREAM_NODES,
+		STREAM_TIME_LIMIT);
+	return print("epoch.stream_memory", "B", bytes, STREAM_RUNS, STREAM_NODES,
+		       STREAM_MEMORY_LIMIT) ||
+		rc;
 }
