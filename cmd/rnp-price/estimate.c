@@ -23,19 +23,8 @@ static struct opt_list fees;
 static int64_t reliability_ppm = 900000;
 
 static const struct opt options[] = {
-	{ .name = "node",
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &node_path,
-		.metavar = "F",
-		.help = "the rnp.node record" },
-	{ .name = "costs",
-		.setting = true,
-		.kind = OPT_TEXT,
-		.required = true,
-		.to = &costs_path,
-		.metavar = "F",
-		.help = "what power, hardware and network cost, see rnp-price(1)" },
+	OPT_PRICED_NODE(&node_path),
+	OPT_COSTS(&costs_path),
 	{ .name = "render",
 		.kind = OPT_TEXT,
 		.to = &render_text,
@@ -51,13 +40,7 @@ static const struct opt options[] = {
 		.to = &policy_name,
 		.metavar = "P",
 		.help = "the network's fee (default rnp-021)" },
-	{ .name = "min-reliability",
-		.kind = OPT_I64,
-		.to = &reliability_ppm,
-		.metavar = "PPM",
-		.min = 0,
-		.max = 1000000,
-		.help = "hosts below it do not count (default 900000: 90%)" },
+	OPT_MIN_RELIABILITY(&reliability_ppm),
 	{ .kind = OPT_END },
 };
 
