@@ -230,7 +230,7 @@ $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/nvflags
 	$(call say,NVCC)
 	$(Q)$(NVCC) $(NVCCFLAGS) -Xptxas -v -arch=$(CUDA_ARCH) -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.ptxas) || \
 		{ grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2; exit 1; }
-	@! grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2
+	@grep -v '^ptxas info\|bytes stack frame' $(@:.o=.ptxas) >&2 || true
 	$(Q)objcopy --wildcard --strip-symbol='tmpxft_*' $@
 
 $(BUILD)/lib/librnp_cuda.so: $(CUDA:%.cu=$(BUILD)/obj/%.cu.o) $(PLUGIN_C)

@@ -566,8 +566,8 @@ __global__ void encode_topk(struct job j)
 			if (t < 2) {
 				uint16_t mean = t ? means[1] : means[0];
 
-				plane_of(&j, c, 3)[2 * g + t] =
-					(unsigned char)(mean >> 8);
+				plane_of(&j, c,
+					3)[2 * g + t] = (unsigned char)(mean >> 8);
 				plane_of(&j, c, 4)[2 * g + t] = (unsigned char)mean;
 			}
 		}

@@ -63,7 +63,7 @@ __device__ __forceinline__ int dot(const struct codes *c, const uint4 &low,
 
 /* R: rows of x that share a decoded block. */
 template <int TYPE, int R>
-__global__ void __launch_bounds__(THREADS, 5)
+__global__ void __launch_bounds__(THREADS, 4)
 	project_rows_kernel(struct lm_project p, bool aligned)
 {
 	typedef block_bytes<TYPE> size;
