@@ -345,6 +345,28 @@ teardown() { stop_serve; }
 	rnp-serve batch --model "$DIR/model" --threads 2 in | jq -r '.response.body.choices[0].text' | cmp - text.1
 }
 
+@test "run: --type quantises at load what export would have quantised" {
+	local ask='{"prompt":"This program","max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}' type bytes
+	rnp-train export --model "$DIR/model" --gguf "$BATS_TEST_TMPDIR/f32.gguf" --type f32 >/dev/null
+	for type in q8_0 q4_0; do
+		rnp-train export --model "$DIR/model" --gguf "$BATS_TEST_TMPDIR/$type.gguf" --type "$type" >/dev/null
+		start_serve --model "file=$BATS_TEST_TMPDIR/$type.gguf" --model "load=$BATS_TEST_TMPDIR/f32.gguf" --type "$type"
+		# the first, f32 too, is quantised; the file of that type stays as it is
+		jq -s -e '.[1].weights_bytes == .[2].weights_bytes and .[0].weights_bytes == .[2].weights_bytes' plan
+		post /v1/completions "$(jq -c '.model = "file"' <<<"$ask")" | jq -r '.choices[0].text' >want
+		post /v1/completions "$(jq -c '.model = "load"' <<<"$ask")" | jq -r '.choices[0].text' | cmp - want
+		stop_serve
+		rnp-serve ask --model f32.gguf --type "$type" -n 30 --seed 7 "This program" | cmp - want
+		jq -c '{custom_id: "a", url: "/v1/completions", body: .}' <<<"$ask" >in
+		rnp-serve batch --model f32.gguf --type "$type" in | jq -r '.response.body.choices[0].text' | cmp - want
+		mv want "want.$type"
+	done
+	run cmp -s want.q8_0 want.q4_0
+	assert_failure
+	# what is smaller already stays
+	rnp-serve ask --model q4_0.gguf --type q8_0 -n 30 --seed 7 "This program" | cmp - want.q4_0
+}
+
 @test "run: --cache-type q8_0 takes half the memory, f32 gives the text of ask" {
 	local ask='{"prompt":"This program","max_tokens":30,"seed":7,"temperature":0.8,"top_p":0.95,"top_k":40}'
 	start_serve --cache-type q8_0 --streams 2

@@ -21,7 +21,7 @@
 #define PROMPT_BYTES_MAX ((size_t)64 << 20)
 
 static const char *model, *tokenizer, *device, *system_text, *chat_template, *cache_type,
-	*adapter;
+	*adapter, *type;
 static int64_t threads, tokens = 256, context, top_k = 40;
 static double temperature = 0.8, top_p = 0.95;
 static uint64_t seed = UINT64_MAX; /* not given */
@@ -84,6 +84,7 @@ static const struct opt opts[] = {
 	OPT_CACHE_TYPE(&cache_type),
 	OPT_DEVICE(&device),
 	OPT_THREADS(&threads),
+	OPT_TYPE(&type),
 	{ .name = "lora",
 		.kind = OPT_TEXT,
 		.to = &adapter,
@@ -320,18 +321,18 @@ static int report(struct answer *a)
 
 static int answer(struct answer *a, int n, char **args)
 {
-	enum lm_cache_type type = LM_CACHE_F16;
+	enum lm_cache_type cache = LM_CACHE_F16;
 	const struct lm_config *c;
 
-	if ((cache_type && lm_cache_type_find(&type, cache_type) < 0) ||
-		loaded_open(&a->l, model, tokenizer, device) < 0 ||
+	if ((cache_type && lm_cache_type_find(&cache, cache_type) < 0) ||
+		loaded_open(&a->l, model, tokenizer, device, type) < 0 ||
 		(adapter && lm_weights_adapt(a->l.weights, adapter) < 0) ||
 		read_prompt(a, n, args) < 0 || encode(a) < 0)
 		return -1;
 	c = model_file_config(a->l.model_file);
 	if (!context && tokens < (int64_t)c->context - (int64_t)ids_count(a))
 		context = ids_count(a) + tokens + 1; /* no more memory than needed */
-	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context, type) < 0 ||
+	if (lm_stream_open(&a->stream, a->l.weights, (uint32_t)context, cache) < 0 ||
 		check_prompt(a) < 0)
 		return -1;
 	if (adapter)

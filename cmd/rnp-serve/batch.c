@@ -22,7 +22,7 @@
 #define LINE_MAX_BYTES ((size_t)16 << 20)
 #define AHEAD          4 /* lines that are read ahead, for each stream */
 
-static const char *model, *tokenizer, *device, *resume, *cache_type;
+static const char *model, *tokenizer, *device, *resume, *cache_type, *type;
 static struct opt_list adapters;
 static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT;
 
@@ -31,6 +31,7 @@ static const struct opt opts[] = {
 	OPT_TOKENIZER(&tokenizer),
 	OPT_DEVICE(&device),
 	OPT_THREADS(&threads),
+	OPT_TYPE(&type),
 	{ .name = "lora",
 		.kind = OPT_LIST,
 		.to = &adapters,
@@ -341,6 +342,7 @@ static int batch(struct batch *b, int n, char **files)
 {
 	struct served_options o = { .tokenizer = tokenizer,
 		.device = device,
+		.type = type,
 		.context = (uint32_t)context,
 		.streams = (uint32_t)streams,
 		.queue = UINT32_MAX / 2, /* the queue is bounded by write_ready instead */

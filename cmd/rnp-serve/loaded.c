@@ -1,6 +1,8 @@
 /* loaded.c - opens and closes device, model file, tokenizer and weights in order. */
 #include "cmd/rnp-serve/loaded.h"
 
+#include <string.h>
+
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/hw/device.h"
@@ -26,12 +28,16 @@ static int open_token(struct loaded *l, const char *model, const char *path)
 }
 
 int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
-	const char *device)
+	const char *device, const char *type)
 {
 	if (model_file_open(&l->model_file, model) < 0 ||
 		open_token(l, model, tokenizer) < 0)
 		return -1;
 	if (device_open(&l->d, device) < 0)
+		return -1;
+	if (type &&
+		model_file_quantise(l->model_file,
+			strcmp(type, "q4_0") == 0 ? LM_Q4_0 : LM_Q8_0) < 0)
 		return -1;
 	return lm_weights_open(&l->weights, &l->d, l->model_file);
 }

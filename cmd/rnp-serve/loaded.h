@@ -19,10 +19,11 @@ struct loaded {
 		.d = DEV_INIT \
 	}
 
-/* Opens a model. tokenizer: NULL for the model's own; device as in dev_open. Returns 0, or -1
- * with err_set(); release it either way. */
+/* Opens a model. tokenizer: NULL for the model's own; device as in dev_open; type: the matrices are
+ * quantised to "q8_0" or "q4_0", NULL: they stay as they are. Returns 0, or -1 with err_set();
+ * release it either way. */
 int loaded_open(struct loaded *l, const char *model, const char *tokenizer,
-	const char *device);
+	const char *device, const char *type);
 void loaded_release(struct loaded *l);
 
 /* Opens the chat template of an open model: a file, a format's name, or NULL for the model's own.

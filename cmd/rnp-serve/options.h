@@ -7,6 +7,12 @@
 #include "kernels/dev/team.h"
 
 /* clang-format off */
+/* The row `--type T`: as loaded_open takes it. */
+#define OPT_TYPE(to_text) \
+	{ .name = "type", .kind = OPT_CHOICE, .to = (to_text), .metavar = "q8_0|q4_0", \
+		.choices = "q8_0|q4_0", \
+		.help = "quantise the weights as they are loaded (default: as in the file)" }
+
 /* The row `--cache-type T`: as lm_cache_type_find takes it, NULL if absent. */
 #define OPT_CACHE_TYPE(to_text) \
 	{ .name = "cache-type", .kind = OPT_TEXT, .to = (to_text), .metavar = "T", \

@@ -20,7 +20,7 @@
 static struct opt_list models, adapters, drafts;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
-static const char *tokenizer, *device, *chat_template, *cache_type;
+static const char *tokenizer, *device, *chat_template, *cache_type, *type;
 static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT,
 					      queue = QUEUE_DEFAULT;
 static int64_t drain_ms = 30000, idle_ms, memory_bytes;
@@ -45,6 +45,7 @@ static const struct opt opts[] = {
 	OPT_TOKENIZER(&tokenizer),
 	OPT_DEVICE(&device),
 	OPT_THREADS(&threads),
+	OPT_TYPE(&type),
 	{ .name = "chat-template",
 		.kind = OPT_TEXT,
 		.to = &chat_template,
@@ -211,6 +212,7 @@ static int open_models(struct server *s)
 {
 	struct served_options o = { .tokenizer = tokenizer,
 		.device = device,
+		.type = type,
 		.template = chat_template,
 		.context = (uint32_t)context,
 		.streams = (uint32_t)streams,

@@ -265,10 +265,13 @@ static int load(struct served *m, const struct served_options *o)
 	struct lm_service_config config;
 	uint32_t context;
 
-	if (loaded_open(&m->l, m->path, o->tokenizer, o->device) < 0 ||
+	if (loaded_open(&m->l, m->path, o->tokenizer, o->device, o->type) < 0 ||
 		load_adapters(m) < 0 || load_draft(m, o) < 0)
 		return -1;
+	/* the copies of quantised weights are part of what the model takes */
 	m->available_bytes = available(m);
+	if (m->available_bytes && m->l.d.is_host)
+		m->available_bytes += model_file_memory(m->l.model_file);
 	m->pools_mean = o->pools_mean;
 	context = o->context ? o->context : model_file_config(m->l.model_file)->context;
 	if (context < 2)

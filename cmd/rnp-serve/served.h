@@ -12,9 +12,9 @@
 #include "common/lm/infer/chat.h"
 
 struct served_options {
-	const char *tokenizer, *device; /* as in loaded_open */
-	const char *template;           /* a file or a name; NULL: the model's own */
-	uint32_t context;               /* 0: the model's */
+	const char *tokenizer, *device, *type; /* as in loaded_open */
+	const char *template; /* a file or a name; NULL: the model's own */
+	uint32_t context;     /* 0: the model's */
 	uint32_t streams, queue;
 	/* 0: whole contexts of all streams, but at most half of the free memory */
 	int64_t cache_bytes;

@@ -19,6 +19,7 @@
 #include "common/lm/model/safetensors.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
+#include "kernels/dev/team.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
@@ -30,7 +31,7 @@ struct model_file {
 	struct gguf *gguf;
 	struct safetensors *safetensors;
 	struct llama2c *llama2c;
-	/* models without a file: the tensors, and the memory of their data */
+	/* models without a file, and quantised ones: the tensors, and the memory of their data */
 	struct lm_tensor *made;
 	void *memory;
 	uint64_t memory_bytes;
@@ -388,6 +389,92 @@ int model_file_make(struct model_file **out, uint64_t *bytes, const struct lm_co
 	if (out)
 		*out = s;
 	return rc;
+}
+
+/* --- quantised in memory ------------------------------------------------------------------ */
+
+/* A matrix, and what it becomes. */
+struct quantising {
+	const struct lm_tensor *from;
+	struct lm_tensor *to;
+};
+
+static void quantise_rows(void *work, uint64_t first, uint64_t end)
+{
+	const struct quantising *q = work;
+	uint64_t k = q->to->shape[1];
+	uint64_t from_bytes = q->from->bytes / q->from->shape[0];
+	uint64_t to_bytes = q->to->bytes / q->to->shape[0];
+	float *row = xmalloc(k * sizeof *row);
+
+	for (uint64_t i = first; i < end; i++) {
+		lm_to_f32(row, (const char *)q->from->data + i * from_bytes,
+			q->from->type, k);
+		lm_from_f32((char *)q->to->data + i * to_bytes, row, q->to->type, k);
+	}
+	free(row);
+}
+
+/* Lets the system take back the pages of a file that were read once. */
+static void forget_pages(const struct lm_tensor *t)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)t->data;
+	uintptr_t end = (from + t->bytes) & ~(page - 1);
+
+	from = (from + page - 1) & ~(page - 1);
+	if (end > from)
+		madvise((void *)from, end - from, MADV_DONTNEED);
+}
+
+/* Describes what a tensor becomes; returns whether it becomes something else. */
+static bool describe_quantised(struct lm_tensor *to, const struct lm_tensor *from,
+	enum lm_type type)
+{
+	uint64_t bytes;
+
+	*to = *from;
+	if (from->dims != 2 || from->shape[1] % lm_type_block(type) ||
+		lm_type_bytes(type, from->count, &bytes) < 0 || bytes >= from->bytes)
+		return false;
+	to->type = type;
+	snprintf(to->type_name, sizeof to->type_name, "%s", lm_type_name(type));
+	to->bytes = bytes;
+	return true;
+}
+
+int model_file_quantise(struct model_file *s, enum lm_type type)
+{
+	uint32_t n = lm_layout_count(&s->config);
+	struct lm_tensor *made;
+	uint64_t at = 0;
+
+	if (s->memory)
+		bug("a model that is in memory is quantised");
+	made = s->made = xcalloc(n, sizeof *s->made);
+	for (uint32_t i = 0; i < n; i++)
+		if (describe_quantised(&made[i], s->tensors[i], type))
+			s->memory_bytes += (made[i].bytes + MADE_ALIGN - 1) / MADE_ALIGN *
+				MADE_ALIGN;
+	if (s->memory_bytes && map_made(s) < 0)
+		return -1;
+	for (uint32_t i = 0; i < n; i++) {
+		struct quantising q = { s->tensors[i], &made[i] };
+		struct team_op op = { quantise_rows, &q, made[i].shape[0], 16, 0, 16 };
+
+		if (made[i].type != q.from->type) {
+			made[i].data = (char *)s->memory + at;
+			at += (made[i].bytes + MADE_ALIGN - 1) / MADE_ALIGN * MADE_ALIGN;
+			team_run(&op, 1);
+			forget_pages(q.from);
+		}
+		s->tensors[i] = &made[i];
+	}
+	return 0;
+}
+
+uint64_t model_file_memory(const struct model_file *s)
+{
+	return s->memory_bytes;
 }
 
 enum lm_format model_file_format(const struct model_file *s)

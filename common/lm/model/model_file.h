@@ -36,6 +36,15 @@ void model_file_close(struct model_file *s); /* NULL is allowed */
 int model_file_make(struct model_file **out, uint64_t *bytes, const struct lm_config *c,
 	enum lm_type type, uint64_t seed);
 
+/* Replaces the matrices that are larger in their own type by copies in memory of another type, Q8_0
+ * or Q4_0; those whose rows are not whole blocks of it stay. The numbers are those of a file that
+ * lm_export_gguf writes. Tensors borrowed before are no longer valid. Uses the team of threads.
+ * Returns 0, or -1 with err_set(): 71 out of memory; s is then to be closed. */
+int model_file_quantise(struct model_file *s, enum lm_type type);
+
+/* Bytes of memory that copies take; 0 for a model that is used in its file. */
+uint64_t model_file_memory(const struct model_file *s);
+
 enum lm_format model_file_format(const struct model_file *s);
 const struct lm_config *model_file_config(const struct model_file *s);
 
