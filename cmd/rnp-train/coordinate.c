@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/rnp-train/commands.h"
+#include "cmd/rnp-train/coordinate_parent.h"
 #include "cmd/rnp-train/coordinate_registry.h"
 #include "common/base/err.h"
 #include "common/cli/prog.h"
@@ -29,6 +30,7 @@ static struct coordinator_options options = { .workers = 1,
 	.keep_deltas = 1,
 	.method = "q4",
 	.eval_tokens = 65536,
+	.give_up_ms = 600000,
 	.precision = "bf16" };
 static const char *listen_on, *port_file, *cert_file, *cert_key, *log_file;
 static struct opt_list allow;
@@ -47,6 +49,28 @@ static const struct opt opts[] = {
 		.to = &options.data,
 		.metavar = "SHARDS",
 		.help = "token shards that tokenize wrote" },
+	{ .name = "parent",
+		.kind = OPT_TEXT,
+		.to = &options.parent,
+		.metavar = "URL",
+		.help = "be one worker of the coordinator there, with all workers of this one" },
+	{ .name = "give-up",
+		.kind = OPT_DURATION,
+		.to = &options.give_up_ms,
+		.metavar = "D",
+		.min = 1000,
+		.max = INT64_C(31536000000),
+		.help = "end when the parent is away for so long (default 600s)" },
+	{ .name = "ca",
+		.kind = OPT_TEXT,
+		.to = &options.ca,
+		.metavar = "F",
+		.help = "trust these certificates (PEM) for the parent, not the system's" },
+	{ .name = "proxy",
+		.kind = OPT_TEXT,
+		.to = &options.proxy,
+		.metavar = "URL",
+		.help = "to the parent: http://, https:// or socks5h://" },
 	OPT_LISTEN(&listen_on),
 	OPT_PORT_FILE(&port_file),
 	{ .name = "cert",
@@ -290,6 +314,23 @@ static int check_allowed(void)
 	return 0;
 }
 
+/* A group begins and ends its rounds whole, and as often as the parent's turns take. */
+static int check_tree(void)
+{
+	static const char *const without[] = { "give-up", "ca", "proxy", NULL };
+	static const char *const against[] = { "rounds", "warm", "fragments", "overlap",
+		NULL };
+	const char *const *names = options.parent ? against : without;
+
+	for (int i = 0; names[i]; i++)
+		if (given(names[i]))
+			return err_set(EX_USAGE, "--%s goes %s --parent", names[i],
+				options.parent ? "without" : "with");
+	if (options.parent && strcmp(options.outer, "dn") == 0)
+		return err_set(EX_USAGE, "--outer dn goes without --parent");
+	return 0;
+}
+
 static void tick(void *g)
 {
 	coordinate_post_receipts(g, false);
@@ -323,6 +364,7 @@ static int serve(struct coordinator *g)
 	g->stop = true;
 	pthread_cond_signal(&g->wake);
 	pthread_mutex_unlock(&g->lock);
+	coordinate_parent_stop(g);
 	pthread_join(rounds, NULL);
 	coordinate_post_receipts(g, true);
 	httpd_stop(h);
@@ -342,7 +384,7 @@ static int run(int n, char **args)
 	options.nallow = allow.n;
 	/* before there is any thread */
 	httpd_block_signals();
-	if (check_allowed() == 0) {
+	if (check_allowed() == 0 && check_tree() == 0) {
 		rc = coordinate_open(&g, &options);
 		if (rc == 0)
 			rc = serve(&g);

@@ -28,6 +28,9 @@
 
 struct coordinator_options {
 	const char *model, *data, *valid, *key, *device, *registry;
+	const char *parent, *ca,
+		*proxy; /* of the coordinator above; NULL: there is none */
+	int64_t give_up_ms;
 	int64_t workers, workers_max, rounds, inner_steps, batch, length, warmup, warm,
 		fragments, overlap, eval_tokens;
 	double lr, lr_min, beta1, beta2, decay, clip, outer_rate, outer_momentum;
@@ -69,6 +72,7 @@ struct coordinator {
 	struct dev check; /* for containers that arrive, one at a time */
 	pthread_mutex_t check_lock;
 	struct httpd *server;
+	struct parent *parent;       /* coordinate_parent.h; NULL: none */
 	int64_t post_ns;             /* receipts are posted again from then on */
 	_Atomic uint64_t data_bytes; /* of text, that were sent */
 
@@ -99,6 +103,9 @@ struct coordinator {
 /* Opens a run, new or not. Returns 0, or -1 with err_set(). Close either way. */
 int coordinate_open(struct coordinator *g, const struct coordinator_options *o);
 void coordinate_close_all(struct coordinator *g);
+
+/* The name of a set of shards: the hash of their digests. */
+void coordinate_digest(const struct lm_shards *set, char hex[PROTOCOL_HEX]);
 
 /* --- coordinate_start.c --------------------------------------------------------------------- */
 
@@ -145,6 +152,15 @@ struct counted {
 	bool judged, refused;
 };
 
+/* Of a round that ends a turn of the parent. */
+struct climbed {
+	bool ends, counted, over; /* over: the parent's run */
+	int64_t loss_first, loss_last, ms;
+	uint64_t round; /* of the parent, that its parameters are behind */
+	char model[PROTOCOL_HEX];
+	struct assignment next;
+};
+
 struct closed {
 	struct counted *c; /* [k], borrowed; behind them those that judging refused */
 	size_t k, refused;
@@ -152,10 +168,13 @@ struct closed {
 	uint64_t update_bytes;
 	double d_norm, theta_norm;
 	struct outer_dn dn;
+	struct climbed up;
 };
 
 /* The arrays that the run has, by names of files; ends with NULL. */
-void coordinate_arrays(const struct training *t, const char *names[6]);
+#define COORDINATE_ARRAYS 7
+void coordinate_arrays(const struct coordinator *g,
+	const char *names[COORDINATE_ARRAYS + 1]);
 
 /* Computes round g->round from deltas x->c into new files, all of them on the disk when it returns,
  * and fills in the rest of x. live: members now. Returns 0, or -1 with err_set(); what is in use is

@@ -8,17 +8,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/rnp-train/coordinate.h"
+#include "cmd/rnp-train/coordinate_parent.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
 #include "common/lm/export/export.h"
 
-enum array { THETA, PUB, V, BUFFER, LAST, ARRAYS };
+enum array { THETA, PUB, V, BUFFER, LAST, PARENT, REST, ARRAYS };
 
 /* Which of them the run has; the others stay NULL. */
-static void array_names(const struct training *t, const char *names[ARRAYS])
+static void array_names(const struct coordinator *g, const char *names[ARRAYS])
 {
+	const struct training *t = &g->run;
 	bool dn = t->outer == UPDATE_DN;
 
 	names[THETA] = "theta";
@@ -26,14 +27,17 @@ static void array_names(const struct training *t, const char *names[ARRAYS])
 	names[V] = dn || t->outer == UPDATE_NESTEROV ? "v" : NULL;
 	names[BUFFER] = dn ? "d" : NULL;
 	names[LAST] = t->aggregate.kind == AGGREGATE_CCLIP ? "last" : NULL;
+	names[PARENT] = g->parent ? "parent" : NULL;
+	names[REST] = g->parent ? "rest" : NULL;
 }
 
-void coordinate_arrays(const struct training *t, const char *names[6])
+void coordinate_arrays(const struct coordinator *g,
+	const char *names[COORDINATE_ARRAYS + 1])
 {
 	const char *all[ARRAYS];
 	int n = 0;
 
-	array_names(t, all);
+	array_names(g, all);
 	for (int i = 0; i < ARRAYS; i++)
 		if (all[i])
 			names[n++] = all[i];
@@ -109,7 +113,7 @@ static int open_all(struct closing *c)
 {
 	const char *names[ARRAYS];
 
-	array_names(&c->g->run, names);
+	array_names(c->g, names);
 	for (int i = 0; i < ARRAYS; i++)
 		if (names[i] && copy_array(c, names[i], &c->to[i]) < 0)
 			return -1;
@@ -146,7 +150,9 @@ static uint64_t copies_seed(const struct closed *x)
 	return seed;
 }
 
-static int make_step(struct closing *c, uint32_t live, struct update_result *result)
+/* Of the first k deltas. */
+static int make_step(struct closing *c, size_t k, uint32_t live,
+	struct update_result *result)
 {
 	const struct training *t = &c->g->run;
 	struct update_range *ranges;
@@ -173,7 +179,7 @@ static int make_step(struct closing *c, uint32_t live, struct update_result *res
 	c->x->dn.beta = (double)t->outer_momentum_ppm / 1e6;
 	if (rc == 0)
 		rc = update_make(&c->g->cpu, &o, t->outer == UPDATE_DN ? &c->x->dn : NULL,
-			&a, c->deltas, c->x->k, write_update, &c->update, result);
+			&a, c->deltas, k, write_update, &c->update, result);
 	free(ranges);
 	return rc;
 }
@@ -204,6 +210,36 @@ static int keep_all(struct closing *c)
 	return io_part_close(&c->update);
 }
 
+/* A round that ends a turn of the parent: what all groups have learnt takes the place of theta, and is
+ * what this round publishes. */
+static int climb(struct closing *c)
+{
+	struct coordinator *g = c->g;
+	struct update_result result = { 0 };
+	unsigned char hash[32];
+	char *path = coordinate_path(g, "update-%s", g->base);
+	int rc;
+
+	io_part_drop(&c->update);
+	flatfile_close(&c->to[PUB]);
+	rc = coordinate_parent_turn(g, c->x, c->to[THETA].x, c->to[PARENT].x,
+		c->to[REST].x);
+	if (rc == 0)
+		rc = copy_array(c, "pub", &c->to[PUB]);
+	if (rc == 0)
+		rc = io_part_open(&c->update, path, 0666);
+	if (rc == 0)
+		rc = make_step(c, 0, 1, &result);
+	if (rc == 0) {
+		c->x->update_bytes = result.bytes;
+		flatfile_hash(c->to[PUB].x, c->to[PUB].n, hash);
+		protocol_hex(c->x->model, hash);
+	}
+	update_result_release(&result);
+	free(path);
+	return rc;
+}
+
 int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live)
 {
 	struct closing c = { .g = g,
@@ -215,10 +251,12 @@ int coordinate_compute(struct coordinator *g, struct closed *x, uint32_t live)
 	int rc = -1;
 
 	if (open_all(&c) == 0 && io_part_open(&c.update, path, 0666) == 0 &&
-		make_step(&c, live, &result) == 0) {
+		make_step(&c, x->k, live, &result) == 0) {
 		take_result(&c, &result);
-		rc = keep_all(&c);
+		rc = x->up.ends ? climb(&c) : 0;
 	}
+	if (rc == 0)
+		rc = keep_all(&c);
 	io_part_drop(&c.update);
 	update_result_release(&result);
 	for (int i = 0; i < ARRAYS; i++)

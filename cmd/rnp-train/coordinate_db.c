@@ -1,5 +1,7 @@
-/* coordinate_db.c - the coordinator's database: one connection, held by its lock. */
+/* coordinate_db.c - the coordinator's database: one connection, held by its lock; long because all
+ * statements on its tables stand in one place. */
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_parent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +39,12 @@ static const char *const steps[] = {
 	"ALTER TABLE turns ADD other INTEGER;"
 	"ALTER TABLE members ADD score_ppm INTEGER NOT NULL DEFAULT 0;",
 	"ALTER TABLE receipts ADD posted INTEGER NOT NULL DEFAULT 0;",
-	"CREATE INDEX turns_sha256 ON turns(sha256) WHERE sha256 IS NOT NULL;", NULL
+	"CREATE INDEX turns_sha256 ON turns(sha256) WHERE sha256 IS NOT NULL;",
+	"CREATE TABLE parent(id INTEGER PRIMARY KEY CHECK(id = 1), began INTEGER NOT NULL,"
+	" began_ms INTEGER NOT NULL, turn INTEGER NOT NULL, round INTEGER NOT NULL,"
+	" first INTEGER NOT NULL, sequences INTEGER NOT NULL, step INTEGER NOT NULL,"
+	" steps INTEGER NOT NULL, base TEXT NOT NULL, method TEXT NOT NULL) STRICT;",
+	NULL
 };
 
 int coordinate_db_open(struct coordinator *g)
@@ -165,7 +172,8 @@ int coordinate_db_find_delta(struct coordinator *g, const char *sha256, int64_t 
 static int keep_file(void *ctx, const char *name)
 {
 	struct coordinator *g = ctx;
-	static const char *const arrays[] = { "theta-", "pub-", "v-", "d-", "last-" };
+	static const char *const arrays[] = { "theta-", "pub-", "v-", "d-", "last-",
+		"parent-", "rest-" };
 	const char *dot = strrchr(name, '.');
 	char base[PROTOCOL_HEX];
 	uint64_t bytes;
@@ -176,7 +184,7 @@ static int keep_file(void *ctx, const char *name)
 		return 1;
 	if (dot && strcmp(dot, ".part") == 0)
 		return 0;
-	for (int i = 0; i < 5; i++)
+	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		if ((n = number_in(name, arrays[i])) >= 0)
 			return (uint64_t)n + 1 == g->round;
 	if (strncmp(name, "update-", 7) == 0 || strncmp(name, "params-", 7) == 0) {
@@ -518,6 +526,14 @@ struct committing {
 	const char *facts;
 };
 
+/* A group's run is over when its parent's is. */
+static bool is_over(const struct coordinator *g, const struct closed *x)
+{
+	if (g->parent)
+		return x->up.over;
+	return g->run.rounds && g->round >= training_rounds(&g->run);
+}
+
 static int commit_round(struct coordinator *g, void *arg)
 {
 	const struct closed *x = ((struct committing *)arg)->x;
@@ -533,14 +549,17 @@ static int commit_round(struct coordinator *g, void *arg)
 		    RUN_SQL(g, q, "INSERT INTO rounds VALUES(?, ?, NULL)", "it",
 			    (int64_t)g->round, ((struct committing *)arg)->facts)) < 0)
 		return -1;
+	q = NULL;
+	if (x->up.ends && !x->up.over &&
+		coordinate_db_set_parent(g, &x->up.next, g->round + 1) < 0)
+		return -1;
 	return done(q,
 		RUN_SQL(g, q,
 			"UPDATE run SET round = ?, base = ?, tokens = ?, dn_members = ?,"
 			" dn_arrived = ?, over = ?",
 			"itiiii", (int64_t)g->round + 1, x->model, (int64_t)tokens,
 			(int64_t)x->dn.members, (int64_t)x->dn.arrived,
-			(int64_t)(g->run.rounds &&
-				g->round >= training_rounds(&g->run))));
+			(int64_t)is_over(g, x)));
 }
 
 int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,
@@ -550,7 +569,82 @@ int coordinate_db_commit_round(struct coordinator *g, const struct closed *x,
 
 	if (change(g, commit_round, &c) < 0)
 		return -1;
+	if (x->up.ends && coordinate_db_get_parent(g) < 0)
+		return -1;
 	return coordinate_db_load(g);
+}
+
+/* --- the parent ------------------------------------------------------------------------------- */
+
+int coordinate_db_set_parent(struct coordinator *g, const struct assignment *a,
+	uint64_t began)
+{
+	sqlite3_stmt *q = NULL;
+
+	return done(q,
+		RUN_SQL(g, q,
+			"INSERT OR REPLACE INTO parent VALUES(1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			"iiiiiiiitt", (int64_t)began, clock_now_ms(), (int64_t)a->turn,
+			(int64_t)a->round, (int64_t)a->first, (int64_t)a->sequences,
+			(int64_t)a->step, (int64_t)a->steps, a->base, a->method));
+}
+
+int coordinate_db_get_parent(struct coordinator *g)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT began, began_ms, turn, round, first, sequences, step, steps, base,"
+		" method FROM parent",
+		"");
+
+	if (rc == 1 && g->parent) {
+		struct assignment *a = &g->parent->a;
+
+		g->parent->began = (uint64_t)sqlite3_column_int64(q, 0);
+		g->parent->began_ms = sqlite3_column_int64(q, 1);
+		*a = (struct assignment){ .turn = (uint64_t)sqlite3_column_int64(q, 2),
+			.round = (uint64_t)sqlite3_column_int64(q, 3),
+			.first = (uint64_t)sqlite3_column_int64(q, 4),
+			.sequences = (uint64_t)sqlite3_column_int64(q, 5),
+			.step = (uint64_t)sqlite3_column_int64(q, 6),
+			.steps = (uint64_t)sqlite3_column_int64(q, 7) };
+		snprintf(a->base, sizeof a->base, "%s", store_text(q, 8));
+		snprintf(a->method, sizeof a->method, "%s", store_text(q, 9));
+	}
+	sqlite3_finalize(q);
+	return rc;
+}
+
+int coordinate_db_turn_facts(struct coordinator *g, uint64_t began, uint64_t *tokens,
+	int64_t *loss_first, int64_t *loss_last)
+{
+	sqlite3_stmt *q = NULL;
+	int rc = RUN_SQL(g, q,
+		"SELECT (SELECT coalesce(sum(tokens), 0) FROM turns WHERE state = 'counted'"
+		" AND counted_in >= ?1),"
+		" (SELECT coalesce(avg(loss_first), 0) FROM turns WHERE round = ?1"
+		" AND state IN ('counted', 'delivered')),"
+		" (SELECT coalesce(avg(loss_last), 0) FROM turns WHERE round = ?2"
+		" AND state IN ('counted', 'delivered'))",
+		"ii", (int64_t)began, (int64_t)g->round);
+
+	if (rc == 1) {
+		*tokens = (uint64_t)sqlite3_column_int64(q, 0);
+		*loss_first = sqlite3_column_int64(q, 1);
+		*loss_last = sqlite3_column_int64(q, 2);
+	}
+	return done(q, rc);
+}
+
+static int change_nothing(struct coordinator *g, void *arg)
+{
+	(void)g, (void)arg;
+	return 0;
+}
+
+int coordinate_db_keep(struct coordinator *g)
+{
+	return change(g, change_nothing, NULL);
 }
 
 int coordinate_db_unwritten(struct coordinator *g, uint64_t *round, json_t **facts)

@@ -63,6 +63,18 @@ int coordinate_db_write(struct coordinator *g, uint64_t round, const char *recor
  * none, or -1. */
 int coordinate_db_find_delta(struct coordinator *g, const char *sha256, int64_t *turn);
 
+/* The turn of the parent that the group works on, and the group's round in which it began; into
+ * g->parent, where there is one. get returns 1, 0: there is none, or -1. */
+int coordinate_db_set_parent(struct coordinator *g, const struct assignment *a,
+	uint64_t began);
+int coordinate_db_get_parent(struct coordinator *g);
+/* Of the closed round and those before it from `began` on: tokens that were counted, of the first the
+ * mean loss of the first steps, of the closed one that of the last. */
+int coordinate_db_turn_facts(struct coordinator *g, uint64_t began, uint64_t *tokens,
+	int64_t *loss_first, int64_t *loss_last);
+/* g->r as it is now. */
+int coordinate_db_keep(struct coordinator *g);
+
 /* The update from a base: its bytes, 0 where it is not kept. */
 int coordinate_db_update(struct coordinator *g, const char *base, uint64_t *bytes);
 

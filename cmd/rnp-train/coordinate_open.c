@@ -10,6 +10,7 @@
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_parent.h"
 #include "cmd/rnp-train/judging.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -77,23 +78,30 @@ static int set_numbers(struct training *t, const struct coordinator_options *o)
 		0;
 }
 
-/* The digest of the set is that of its shards' digests, as run's checkpoints have it. */
-static json_t *set_data(struct training *t, const struct lm_shards *set)
+/* As run's checkpoints have it. */
+void coordinate_digest(const struct lm_shards *set, char hex[PROTOCOL_HEX])
 {
-	json_t *shards = json_array();
 	crypto_generichash_state h;
 	unsigned char all[32];
 
 	crypto_generichash_init(&h, NULL, 0, 32);
+	for (uint32_t i = 0; i < set->n; i++)
+		crypto_generichash_update(&h, set->shards[i].digest, 32);
+	crypto_generichash_final(&h, all, 32);
+	protocol_hex(hex, all);
+}
+
+static json_t *set_data(struct training *t, const struct lm_shards *set)
+{
+	json_t *shards = json_array();
+
 	for (uint32_t i = 0; i < set->n; i++) {
 		char hex[PROTOCOL_HEX];
 
-		crypto_generichash_update(&h, set->shards[i].digest, 32);
 		protocol_hex(hex, set->shards[i].digest);
 		json_push_text(shards, hex);
 	}
-	crypto_generichash_final(&h, all, 32);
-	protocol_hex(t->digest, all);
+	coordinate_digest(set, t->digest);
 	protocol_hex(t->tokenizer, set->tokenizer);
 	t->tokens = set->count;
 	return shards;
@@ -233,8 +241,9 @@ static int check_same(const struct coordinator *g, const struct training *now,
 
 /* --- the arrays ------------------------------------------------------------------------------ */
 
+/* With zeros, or the model's parameters, or those of x. */
 static int make_array(struct coordinator *g, const char *name,
-	const struct model_file *from, char hex[PROTOCOL_HEX])
+	const struct model_file *from, const float *x, char hex[PROTOCOL_HEX])
 {
 	struct flatfile f = FLATFILE_INIT;
 	unsigned char hash[32];
@@ -248,6 +257,8 @@ static int make_array(struct coordinator *g, const char *name,
 		lm_to_f32(f.x + at, t->data, t->type, t->count);
 		at += t->count;
 	}
+	if (rc == 0 && x)
+		memcpy(f.x, x, f.n * sizeof *x);
 	if (rc == 0 && hex) {
 		flatfile_hash(f.x, f.n, hash);
 		protocol_hex(hex, hash);
@@ -258,31 +269,46 @@ static int make_array(struct coordinator *g, const char *name,
 	return rc;
 }
 
+/* The first turn of the parent, and the parameters that it begins with. */
+static int begin_below(struct coordinator *g, struct flatfile *above)
+{
+	if (coordinate_parent_begin(g) < 0)
+		return -1;
+	g->run.first_sequence = g->parent->a.first;
+	return worker_open_array(&g->parent->w, above, "pub", g->parent->w.state.pub);
+}
+
 /* Everything of a new run is on the disk before its record is. */
 static int begin_run(struct coordinator *g, const struct model_file *model,
 	json_t *shards, const char *path)
 {
 	char base[PROTOCOL_HEX] = "";
-	const char *names[6];
+	const char *names[COORDINATE_ARRAYS + 1];
+	struct flatfile above = FLATFILE_INIT;
 	struct buf text = BUF_INIT;
 	int rc = -1;
 
-	if (coordinate_start(g) < 0 || sign_run(g, shards) < 0)
+	if ((g->parent ? begin_below(g, &above) : coordinate_start(g)) < 0 ||
+		sign_run(g, shards) < 0)
 		goto out;
-	coordinate_arrays(&g->run, names);
+	coordinate_arrays(g, names);
 	for (int i = 0; names[i]; i++) {
+		/* theta and pub begin with the model, or with the parent's */
+		bool filled = i < 2 || strcmp(names[i], "parent") == 0;
 		char file[64];
 
 		snprintf(file, sizeof file, "%s-0.f32", names[i]);
-		/* theta and pub begin with the model */
-		if (make_array(g, file, i < 2 ? model : NULL, i ? NULL : base) < 0)
+		if (make_array(g, file, filled && !above.x ? model : NULL,
+			    filled ? above.x : NULL, i ? NULL : base) < 0)
 			goto out;
 	}
-	if (coordinate_db_open(g) < 0 || coordinate_db_begin_run(g, base) < 0)
+	if (coordinate_db_open(g) < 0 || coordinate_db_begin_run(g, base) < 0 ||
+		(g->parent && coordinate_db_set_parent(g, &g->parent->a, 1) < 0))
 		goto out;
 	buf_addf(&text, "%s\n", g->run_text);
 	rc = io_create(path, text.data, text.len, 0666);
 out:
+	flatfile_close(&above);
 	buf_release(&text);
 	return rc;
 }
@@ -391,6 +417,17 @@ static void begin_round(struct coordinator *g)
 	round_init(&g->r, &p, t->first_sequence, coordinate_now(g));
 }
 
+/* A run below a parent stays there, and another does not get one. */
+static int check_below(struct coordinator *g, const char *path)
+{
+	int was = coordinate_db_get_parent(g);
+
+	if (was < 0 || (was == 1) == (g->parent != NULL))
+		return was < 0 ? -1 : 0;
+	return err_set(EX_USAGE, "%s: the run was begun %s --parent", path,
+		was ? "with" : "without");
+}
+
 static int open_run(struct coordinator *g)
 {
 	struct model_file *model = NULL;
@@ -401,6 +438,8 @@ static int open_run(struct coordinator *g)
 
 	if (model_file_open(&model, g->o.model) < 0 ||
 		open_data(g, model_file_config(model)) < 0 || load_key(g) < 0 ||
+		(g->o.parent &&
+			coordinate_parent_open(g, model_file_config(model)) < 0) ||
 		set_run(g, model_file_config(model)) < 0)
 		goto out;
 	shards = set_data(&g->run, &g->data);
@@ -417,6 +456,8 @@ static int open_run(struct coordinator *g)
 		goto out;
 	begin_round(g);
 	rc = coordinate_db_load(g);
+	if (rc == 0)
+		rc = check_below(g, path);
 out:
 	json_decref(shards);
 	free(path);
@@ -459,6 +500,7 @@ int coordinate_open(struct coordinator *g, const struct coordinator_options *o)
 
 void coordinate_close_all(struct coordinator *g)
 {
+	coordinate_parent_close(g);
 	coordinate_db_close(g);
 	lm_loop_close(&g->eval);
 	dev_close(&g->d);

@@ -6,6 +6,7 @@
 
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_parent.h"
 #include "cmd/rnp-train/judging.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -87,6 +88,20 @@ static json_t *all_members(const struct turn *all, size_t n, const struct closed
 	return members;
 }
 
+/* The turn of the parent that the round ended. */
+static json_t *parent_facts(const struct coordinator *g, const struct climbed *up)
+{
+	const struct parent *p = g->parent;
+	json_t *r = json_object();
+
+	json_set_text(r, "run", p->w.run.name);
+	json_set_i64(r, "turn", (int64_t)p->a.turn);
+	json_set_i64(r, "round", (int64_t)up->round);
+	json_set_text(r, "model", up->model);
+	json_set_bool(r, "counted", up->counted);
+	return r;
+}
+
 json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n,
 	const struct closed *x)
 {
@@ -128,7 +143,11 @@ json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n
 	for (int i = 0; i < 4; i++)
 		if (g->r.waited[i] > 0)
 			json_set_i64(waited, round_waits[i], g->r.waited[i]);
+	if (x->up.ends)
+		json_set_i64(waited, "parent", x->up.ms);
 	json_set(r, "waited", waited);
+	if (x->up.ends)
+		json_set(r, "parent", parent_facts(g, &x->up));
 	json_set_i64(r, "compute_ppm",
 		ppm((double)s.busy_ms, (double)(ms * (int64_t)x->k)));
 	json_set(r, "members", members);

@@ -7,6 +7,7 @@
 
 #include "cmd/rnp-train/coordinate.h"
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_parent.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -69,6 +70,8 @@ static int commit(struct coordinator *g, const struct closed *x)
 		json_write(&text, facts);
 		json_decref(facts);
 		round_publish(&g->r, coordinate_now(g));
+		if (x->up.ends && !x->up.over)
+			round_move(&g->r, x->up.next.first);
 		rc = coordinate_db_commit_round(g, x, buf_text(&text));
 	}
 	buf_release(&text);
@@ -84,8 +87,15 @@ static int close_round(struct coordinator *g)
 	uint32_t live = (uint32_t)g->r.here;
 	int rc;
 
-	round_close(&g->r, coordinate_now(g));
+	/* a kill may have left it closed */
+	if (g->r.phase == ROUND_OPEN)
+		round_close(&g->r, coordinate_now(g));
 	rc = find_deltas(g, &x);
+	if (rc == 0)
+		rc = coordinate_parent_due(g, &x);
+	/* what goes to the parent is a function of these deltas, also behind a kill */
+	if (rc == 0 && x.up.ends)
+		rc = coordinate_db_keep(g);
 	if (rc == 0) {
 		pthread_mutex_unlock(&g->lock);
 		rc = coordinate_judge(g, &x);
@@ -127,7 +137,7 @@ static int look(struct coordinator *g)
 	if (g->over)
 		return 0;
 	coordinate_miss(g);
-	if (round_tick(&g->r, coordinate_now(g)))
+	if (g->r.phase == ROUND_CLOSED || round_tick(&g->r, coordinate_now(g)))
 		return close_round(g) < 0 || after_round(g) < 0 ? -1 : 1;
 	/* members that waited for the quorum may begin */
 	return was != g->r.phase ? (coordinate_answer(g) < 0 ? -1 : 1) : 0;
@@ -168,7 +178,8 @@ void *coordinate_rounds(void *ctx)
 		if (rc == 0)
 			wait_more(g);
 	}
-	if (rc < 0)
+	/* what a signal ended is begun again by the next start */
+	if (rc < 0 && !(g->stop && g->parent))
 		err_save(&g->failed);
 	g->stop = true;
 	coordinate_answer(g);

@@ -147,8 +147,7 @@ static int open_worker(struct worker *w)
 
 /* --- work ------------------------------------------------------------------------------------- */
 
-/* Becomes a member. Returns 0; 1: the run is over; -1. */
-static int join(struct worker *w)
+int worker_join(struct worker *w)
 {
 	struct http_response r = HTTP_RESPONSE_INIT;
 	json_t *record = json_record("rnp.join"), *member = NULL;
@@ -298,7 +297,7 @@ static int turn(struct worker *w)
 
 static int work(struct worker *w)
 {
-	int rc = join(w);
+	int rc = worker_join(w);
 	bool joined = rc >= 0, told = false;
 
 	if (rc == 0 && w->state.pending)
@@ -308,14 +307,14 @@ static int work(struct worker *w)
 		/* steps of the next turns go by speed */
 		if (rc == 0 && w->run.outer == UPDATE_DN && !told && !w->o.once) {
 			told = true;
-			rc = join(w);
+			rc = worker_join(w);
 		}
 		if (rc == 0 && w->o.once)
 			break;
 		if (rc == 1)
 			rc = 0;
 		else if (rc == 2)
-			rc = join(w);
+			rc = worker_join(w);
 	}
 	if (*w->stopped && rc < 0) {
 		err_clear();

@@ -40,8 +40,9 @@ struct worker {
 	/* join_ranks.h; NULL: a single process, of rank 0 and size 1 */
 	struct ddp *ranks;
 	int rank, size, gpus;
-	bool apart;            /* the ranks are in different places */
-	bool alike;            /* the last step failed on all of them alike */
+	bool forgotten; /* the turn of the last delta was over: it does not count */
+	bool apart;     /* the ranks are in different places */
+	bool alike;     /* the last step failed on all of them alike */
 	uint64_t tokens_per_s; /* that it measured; 0: not yet */
 };
 
@@ -57,6 +58,17 @@ struct worker {
  * place; NULL: there), key and device. Returns 0, or -1 with err_set(). Close either way. */
 int worker_open(struct worker *w, const char *below);
 void worker_close(struct worker *w);
+/* For a process that is a coordinator, too: the run, and the state in w->o.state, with what the process
+ * has already, all of it borrowed; no device. Returns 0, or -1 with err_set(). */
+int worker_open_as(struct worker *w, const struct key *key,
+	const struct http_abort *abort, const volatile sig_atomic_t *stopped);
+
+/* Becomes a member. Returns 0; 1: the run is over; -1. */
+int worker_join(struct worker *w);
+/* Waits until a round, from 1, is closed. Returns 0 and the parameters behind it; 1: stopped; 2: join
+ * again; -1. */
+int worker_wait_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
+	uint64_t *version);
 /* Watches SIGTERM and SIGINT, and with ranks SIGUSR1, which mpirun passes on. Returns 0, or -1 with
  * err_set(). */
 int worker_watch(struct worker *w);

@@ -22,8 +22,19 @@ static int forget(struct worker *w, const struct http_response *r)
 	client_refused(r, EX_DATAERR, "the delta");
 	prog_warn("%s", err_get()->text);
 	err_clear();
+	w->forgotten = true;
 	w->state.pending = false;
 	return join_state_save(&w->state);
+}
+
+/* Whether the coordinator has the delta already, of an upload whose last answer was lost. */
+static bool has_taken(const json_t *answer)
+{
+	const char *state = json_string_value(json_object_get(answer, "state"));
+
+	return state &&
+		(strcmp(state, "delivered") == 0 || strcmp(state, "late") == 0 ||
+			strcmp(state, "counted") == 0 || strcmp(state, "refused") == 0);
 }
 
 /* Which pieces are there: there[i]. Returns 0; 1: the turn is over; -1. */
@@ -44,6 +55,10 @@ static int ask_pieces(struct worker *w, bool *there, uint64_t pieces)
 	if (rc == 0) {
 		answer = json_parse_object(buf_text(&r.body), r.body.len, "pieces");
 		rc = answer ? json_get_array(answer, "pieces", "pieces", &list) : -1;
+	}
+	if (rc == 0 && has_taken(answer)) {
+		w->state.pending = false;
+		rc = join_state_save(&w->state) < 0 ? -1 : 1;
 	}
 	for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
 		json_int_t n = json_integer_value(json_array_get(list, i));
@@ -195,6 +210,7 @@ int worker_deliver(struct worker *w)
 	struct buf file = BUF_INIT;
 	int rc = io_read(&file, path, d->bytes);
 
+	w->forgotten = false;
 	if (rc == 0 && file.len != d->bytes)
 		rc = err_set(EX_DATAERR, "%s: is not as long as it was", path);
 	if (rc == 0)

@@ -106,16 +106,32 @@ static int open_state(struct worker *w, const char *below)
 	return rc;
 }
 
-int worker_open(struct worker *w, const char *below)
+static void set_client(struct worker *w, const struct key *key,
+	const struct http_abort *abort)
 {
-	w->client = (struct client){ .url = w->o.url,
+	w->client = (struct client){ .http = HTTP_INIT,
+		.url = w->o.url,
 		.ca = w->o.ca,
 		.proxy = w->o.proxy,
-		.key = &w->key,
+		.key = key,
 		.give_up_ms = w->o.give_up_ms,
 		.up_max = w->o.up_max,
 		.down_max = w->o.down_max,
-		.abort = &stop_switch };
+		.abort = abort };
+}
+
+int worker_open_as(struct worker *w, const struct key *key,
+	const struct http_abort *abort, const volatile sig_atomic_t *stopped_by)
+{
+	w->stopped = stopped_by;
+	set_client(w, key, abort);
+	memcpy(w->key.address, key->address, sizeof w->key.address);
+	return open_run(w) < 0 ? -1 : open_state(w, NULL);
+}
+
+int worker_open(struct worker *w, const char *below)
+{
+	set_client(w, &w->key, &stop_switch);
 	if (worker_watch(w) < 0 || open_run(w) < 0 || open_state(w, below) < 0 ||
 		load_key(w) < 0)
 		return -1;

@@ -62,8 +62,7 @@ static int read_member(struct worker *w, const struct buf *body, char base[PROTO
 	return rc;
 }
 
-/* Waits until a round is closed. Returns 0 and the parameters behind it; 2: join again; -1. */
-static int wait_for_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
+int worker_wait_round(struct worker *w, uint64_t round, char base[PROTOCOL_HEX],
 	uint64_t *version)
 {
 	struct client_request q = { .method = "GET",
@@ -102,7 +101,7 @@ static int exchange(struct stream *s)
 
 	if (rc || !w->state.unmerged)
 		return rc;
-	rc = wait_for_round(w, w->state.unmerged, base, &version);
+	rc = worker_wait_round(w, w->state.unmerged, base, &version);
 	return rc ? rc : worker_get_base(w, base, version);
 }
 

@@ -565,6 +565,12 @@ void round_publish(struct round *r, int64_t now)
 	r->nlate = 0;
 }
 
+void round_move(struct round *r, uint64_t first)
+{
+	r->next = first;
+	r->nfree = 0;
+}
+
 /* --- figures -------------------------------------------------------------------------------- */
 
 bool round_absent(const struct round *r, uint64_t member)

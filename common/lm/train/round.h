@@ -190,6 +190,10 @@ void round_close(struct round *r, int64_t now);
  * has lost its range (late_count: keeps it one round more). */
 void round_publish(struct round *r, int64_t now);
 
+/* From now on sequences are handed out from `first`, and those that came back are not handed out
+ * again: between rounds of a group whose parent gave it another range. */
+void round_move(struct round *r, uint64_t first);
+
 /* --- figures -------------------------------------------------------------------------------- */
 
 /* Whether a closed round lacks a member's delta that it was to deliver. */

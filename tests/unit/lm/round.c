@@ -85,6 +85,11 @@ static void whole_round(void)
 	round_publish(&r, 6100);
 	CHECK(r.number == 1 && r.phase == ROUND_GATHERING);
 	CHECK(round_deliver(&r, 1, 0, 10, 6200) == ROUND_AGAIN);
+	/* a group that was given another range: what comes back is not of it */
+	round_leave(&r, 0, 6300);
+	round_move(&r, 7000);
+	CHECK_I64(7000, (int64_t)round_fresh(&r));
+	CHECK_I64(0, (int64_t)round_returned(&r));
 	round_release(&r);
 }
 

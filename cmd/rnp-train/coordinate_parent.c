@@ -1,0 +1,257 @@
+/* coordinate_parent.c - what a coordinator below another one asks it for and sends it. */
+#include "cmd/rnp-train/coordinate_parent.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/rnp-train/container.h"
+#include "cmd/rnp-train/coordinate_db.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/cli/prog.h"
+#include "common/hw/device.h"
+#include "common/lm/train/outer.h"
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* What the group trains has to be what the parent asks for. */
+static int check_parent(const struct coordinator *g, const struct lm_config *mine)
+{
+	const struct training *t = &g->parent->w.run;
+	const struct coordinator_options *o = &g->o;
+	char hex[PROTOCOL_HEX];
+
+	coordinate_digest(&g->data, hex);
+	if (memcmp(mine, &t->config, sizeof *mine) != 0)
+		return err_set(EX_DATAERR, "%s: is not the model of the parent's run",
+			o->model);
+	if (strcmp(hex, t->digest) != 0)
+		return err_set(EX_DATAERR, "%s: is not the text of the parent's run",
+			o->data);
+	if (training_streams(t) || t->outer == UPDATE_DN)
+		return err_set(EX_DATAERR,
+			"the parent's run has no rounds that a group could wait for");
+	if ((o->given("seed") && o->seed != t->seed) ||
+		(o->given("length") && o->length != (int64_t)t->length))
+		return err_set(EX_USAGE, "the parent's run has --seed %llu --length %u",
+			(unsigned long long)t->seed, t->length);
+	return 0;
+}
+
+/* As many rounds as the parent's turns take with the quorum: the schedule's end. */
+static int64_t rounds_below(const struct coordinator_options *o, const struct training *t)
+{
+	uint64_t turn = t->inner_steps * t->batch;
+	uint64_t round = (uint64_t)(o->workers * o->inner_steps * o->batch);
+
+	return (int64_t)(t->rounds * ((turn + round - 1) / round));
+}
+
+int coordinate_parent_open(struct coordinator *g, const struct lm_config *mine)
+{
+	struct parent *p = xcalloc(1, sizeof *p);
+	struct coordinator_options *o = &g->o;
+	char *state = coordinate_path(g, "parent");
+	int rc;
+
+	g->parent = p;
+	p->w = (struct worker)WORKER_INIT;
+	p->abort = (struct http_abort)HTTP_ABORT_INIT;
+	p->w.o = (struct worker_options){ .url = o->parent,
+		.state = state,
+		.give_up_ms = o->give_up_ms,
+		.ca = o->ca,
+		.proxy = o->proxy };
+	rc = http_abort_open(&p->abort);
+	if (rc == 0)
+		rc = worker_open_as(&p->w, &g->key, &p->abort, &p->stopped);
+	p->w.o.state = NULL;
+	free(state);
+	if (rc == 0)
+		rc = device_open(&p->w.d, "cpu");
+	if (rc < 0)
+		return err_add("the parent");
+	if (check_parent(g, mine) < 0)
+		return -1;
+	o->seed = p->w.run.seed;
+	o->length = p->w.run.length;
+	o->rounds = rounds_below(o, &p->w.run);
+	return 0;
+}
+
+void coordinate_parent_stop(struct coordinator *g)
+{
+	if (!g->parent)
+		return;
+	g->parent->stopped = 1;
+	http_abort(&g->parent->abort);
+}
+
+void coordinate_parent_close(struct coordinator *g)
+{
+	if (!g->parent)
+		return;
+	worker_close(&g->parent->w);
+	http_abort_close(&g->parent->abort);
+	free(g->parent);
+	g->parent = NULL;
+}
+
+/* --- turns ------------------------------------------------------------------------------------ */
+
+/* The next turn and its parameters, however long the parent has none. Returns 0; 1: its run is over;
+ * -1. */
+static int next_turn(struct parent *p, struct assignment *a)
+{
+	struct worker *w = &p->w;
+	int rc = 1;
+
+	while (rc && !p->stopped) {
+		rc = worker_ask(w, false, a);
+		if (rc == 2 && (rc = worker_join(w)) != 0)
+			return rc;
+		else if (rc == 0 && a->turn)
+			rc = worker_get_base(w, a->base, a->round - 1);
+		if (rc < 0)
+			return -1;
+	}
+	return rc ? err_set(EX_TEMPFAIL, "stopped while it waited for a turn") : 0;
+}
+
+int coordinate_parent_begin(struct coordinator *g)
+{
+	struct parent *p = g->parent;
+	int rc = worker_join(&p->w);
+
+	if (rc == 0)
+		rc = next_turn(p, &p->a);
+	if (rc == 1)
+		rc = err_set(EX_DATAERR, "its run is over");
+	p->began = 1;
+	p->began_ms = clock_now_ms();
+	return rc < 0 ? err_add("the parent") : 0;
+}
+
+int coordinate_parent_due(struct coordinator *g, struct closed *x)
+{
+	struct parent *p = g->parent;
+	uint64_t tokens = 0;
+
+	if (!p)
+		return 0;
+	if (coordinate_db_turn_facts(g, p->began, &tokens, &x->up.loss_first,
+		    &x->up.loss_last) < 0)
+		return -1;
+	for (size_t i = 0; i < x->k; i++)
+		tokens += x->c[i].weight_tokens;
+	x->up.ends = tokens >= p->a.sequences * p->w.run.length;
+	return 0;
+}
+
+/* The delta as a container in the parent's state. */
+static int write_delta(struct coordinator *g, const struct closed *x, const float *theta,
+	const float *parent, float *rest)
+{
+	struct parent *p = g->parent;
+	struct worker *w = &p->w;
+	struct delta *d = &w->state.delta;
+	struct container_facts facts;
+	uint64_t n = g->run.parameters;
+	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
+		(unsigned long long)p->a.turn);
+	float *delta = xmalloc(n * sizeof *delta);
+	int rc;
+
+	outer_delta(delta, parent, theta, n);
+	rc = container_write(&w->d, p->a.method, delta,
+		worker_has_residual(p->a.method) ? rest : NULL, n, path, &facts);
+	if (rc == 0) {
+		*d = (struct delta){ .turn = p->a.turn,
+			.bytes = facts.bytes,
+			.steps = p->a.steps,
+			.tokens = p->a.sequences * w->run.length,
+			.loss_first_micronats = x->up.loss_first,
+			.loss_last_micronats = x->up.loss_last,
+			.seconds = (clock_now_ms() - p->began_ms) / 1000 };
+		if (d->seconds < 0)
+			d->seconds = 0;
+		memcpy(d->base, p->a.base, sizeof d->base);
+		protocol_hex(d->sha256, facts.sha256);
+		protocol_hex(d->root, facts.root);
+		w->state.pending = true;
+	}
+	free(delta);
+	free(path);
+	return rc;
+}
+
+/* The parameters behind the parent's round, in w.state.pub, and the turn after it. */
+static int follow_parent(struct coordinator *g, struct closed *x)
+{
+	struct parent *p = g->parent;
+	struct worker *w = &p->w;
+	uint64_t version = 0, rounds = training_rounds(&w->run);
+	char base[PROTOCOL_HEX];
+	int rc = worker_wait_round(w, p->a.round, base, &version);
+
+	if (rc == 0)
+		rc = worker_get_base(w, base, version);
+	if (rc == 0 && rounds && version >= rounds)
+		x->up.over = true;
+	else if (rc == 2 && (rc = worker_join(w)) == 1)
+		x->up.over = true; /* nobody tells what became of its last round */
+	else if (rc >= 0)
+		rc = next_turn(p, &x->up.next);
+	if (rc == 1)
+		x->up.over = true;
+	x->up.round = w->state.version;
+	memcpy(x->up.model, w->state.base, sizeof x->up.model);
+	return rc < 0 ? -1 : 0;
+}
+
+/* theta and parent are now what the parent's round ended with; of a turn that it did not count what
+ * the group has learnt stays in theta, and goes with the next delta. */
+static int take_parent(struct coordinator *g, const struct closed *x, float *theta,
+	float *parent)
+{
+	struct parent *p = g->parent;
+	struct flatfile now = FLATFILE_INIT;
+	int rc = worker_open_array(&p->w, &now, "pub", p->w.state.pub);
+
+	for (uint64_t i = 0; rc == 0 && i < now.n; i++) {
+		theta[i] = x->up.counted ? now.x[i] : theta[i] + (now.x[i] - parent[i]);
+		parent[i] = now.x[i];
+	}
+	flatfile_close(&now);
+	return rc;
+}
+
+int coordinate_parent_turn(struct coordinator *g, struct closed *x, float *theta,
+	float *parent, float *rest)
+{
+	struct parent *p = g->parent;
+	int64_t from_ns = clock_mono_ns();
+	size_t bytes = g->run.parameters * sizeof *rest;
+	float *rest_was = xmalloc(bytes);
+	int rc;
+
+	memcpy(rest_was, rest, bytes);
+	rc = write_delta(g, x, theta, parent, rest);
+	if (rc == 0)
+		prog_detail("turn %llu of the parent: delivering",
+			(unsigned long long)p->a.turn);
+	if (rc == 0)
+		rc = worker_deliver(&p->w);
+	x->up.counted = !p->w.forgotten;
+	if (rc == 0 && p->w.forgotten)
+		memcpy(rest, rest_was, bytes);
+	if (rc == 0)
+		rc = follow_parent(g, x);
+	if (rc == 0)
+		rc = take_parent(g, x, theta, parent);
+	x->up.ms = (clock_mono_ns() - from_ns) / 1000000;
+	free(rest_was);
+	return rc < 0 ? err_add("the parent") : 0;
+}

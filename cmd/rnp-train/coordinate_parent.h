@@ -1,0 +1,44 @@
+/* coordinate_parent.h - a coordinator whose group is one worker of a coordinator above (a tree): it
+ * takes turns from the parent, its group trains them in as many rounds as the turn's tokens take, and
+ * what came of it goes up as one delta. Uses join.h.
+ *
+ * training.md, "Tree". The turn ends with the first round behind which the group has counted as many
+ * tokens as the turn has. Before that round is committed the delta, parent - theta, is delivered, and
+ * theta and the array "parent" become what the parent's round made of all deltas. A kill repeats the
+ * round with the same deltas and so sends the same bytes, which the parent takes once. */
+#ifndef RNP_TRAIN_COORDINATE_PARENT_H
+#define RNP_TRAIN_COORDINATE_PARENT_H
+
+#include "cmd/rnp-train/coordinate.h"
+#include "cmd/rnp-train/join.h"
+
+struct parent {
+	struct worker w; /* the group, as the parent sees it */
+	struct http_abort abort;
+	volatile sig_atomic_t stopped;
+	struct assignment a; /* the turn that the group works on */
+	uint64_t began;      /* the group's round in which it began */
+	int64_t began_ms;
+};
+
+/* Reads the parent's run, and takes seed, length and rounds from it; behind the text and the key. mine: of the model.
+ * Returns 0, or -1 with err_set(): as `join`; 64, 65 the two runs do not go together. */
+int coordinate_parent_open(struct coordinator *g, const struct lm_config *mine);
+/* For a new run: becomes a member, and gets the first turn and the parameters that it begins with,
+ * in w.state.pub. Returns 0, or -1. */
+int coordinate_parent_begin(struct coordinator *g);
+/* Ends what is under way to the parent, from another thread. */
+void coordinate_parent_stop(struct coordinator *g);
+void coordinate_parent_close(struct coordinator *g);
+
+/* With the lock: whether the closed round ends the turn; then x->up has its facts. Returns 0, or -1. */
+int coordinate_parent_due(struct coordinator *g, struct closed *x);
+
+/* Delivers parent - theta, waits for the parent's round, and gets the next turn: x->up. All arrays have
+ * g->run.parameters elements and are changed in place: theta and parent become the parent's parameters,
+ * rest what the container left out. A turn that the parent did not count goes on from theta. Returns 0,
+ * or -1 with err_set(): as `join`. */
+int coordinate_parent_turn(struct coordinator *g, struct closed *x, float *theta,
+	float *parent, float *rest);
+
+#endif
