@@ -8,7 +8,9 @@
 
 struct lm_draft {
 	struct lm_cache *cache;
+	struct lm_prefix *prefix;
 	struct lm_forward *forward;
+	uint64_t computed;
 	struct lm_draft_limits limits;
 	uint32_t vocab;
 	struct lm_row *rows;
@@ -50,6 +52,7 @@ int lm_draft_open(struct lm_draft **out, const struct lm_weights *w,
 		lm_draft_close(d);
 		return -1;
 	}
+	d->prefix = lm_prefix_open(d->cache);
 	*out = d;
 	return 0;
 }
@@ -58,6 +61,7 @@ void lm_draft_close(struct lm_draft *d)
 {
 	if (!d)
 		return;
+	lm_prefix_close(d->prefix);
 	lm_forward_close(d->forward);
 	lm_cache_close(d->cache);
 	lm_scratch_release(&d->scratch);
@@ -66,10 +70,75 @@ void lm_draft_close(struct lm_draft *d)
 	free(d);
 }
 
-void lm_draft_forget(struct lm_draft *d, struct lm_sequence *s)
+void lm_draft_forget(struct lm_draft *d, struct lm_draft_read *r)
 {
-	lm_sequence_release(s, d->cache);
+	for (uint32_t i = r->sequence.n; i-- > 0;)
+		lm_prefix_touch(d->prefix, r->sequence.pages[i]);
+	lm_sequence_release(&r->sequence, d->cache);
+	r->hashed = 0;
 }
+
+uint64_t lm_draft_rows(const struct lm_draft *d)
+{
+	return d->computed;
+}
+
+bool lm_draft_sound(const struct lm_draft *d, const struct lm_draft_read *const *texts,
+	uint32_t n)
+{
+	const struct lm_sequence **all = xcalloc((size_t)n + 1, sizeof *all);
+	struct lm_sequence kept = { 0 };
+	bool sound;
+
+	for (uint32_t i = 0; i < n; i++)
+		all[i] = &texts[i]->sequence;
+	kept.pages = lm_prefix_pages(d->prefix, &kept.n);
+	all[n] = &kept;
+	sound = lm_cache_sound(d->cache, all, n + 1);
+	free(kept.pages);
+	free(all);
+	return sound;
+}
+
+/* --- beginnings that texts share ------------------------------------------------------------- */
+
+/* Adopts the pages that the index has of what is to be read. The last token is always read: what
+ * follows it is wanted. */
+static void adopt(struct lm_draft *d, struct lm_draft_text *t)
+{
+	struct lm_draft_read *r = t->read;
+	struct lm_prefix_hash hash;
+	int64_t page;
+
+	while (r->sequence.length == (uint64_t)r->hashed * LM_PAGE &&
+		r->sequence.length + LM_PAGE < t->known) {
+		if (!r->hashed)
+			lm_prefix_root(&r->hash, t->space, 0);
+		lm_prefix_next(&hash, &r->hash, t->tokens + r->sequence.length);
+		page = lm_prefix_find(d->prefix, &hash);
+		if (page < 0)
+			return;
+		lm_sequence_adopt(&r->sequence, d->cache, (uint32_t)page);
+		r->hash = hash;
+		r->hashed++;
+	}
+}
+
+/* Adds the full pages of the text itself, without proposals, to the index. */
+static void keep(struct lm_draft *d, struct lm_draft_text *t)
+{
+	struct lm_draft_read *r = t->read;
+
+	while ((uint64_t)(r->hashed + 1) * LM_PAGE <= r->sequence.length) {
+		if (!r->hashed)
+			lm_prefix_root(&r->hash, t->space, 0);
+		lm_prefix_next(&r->hash, &r->hash, t->tokens + r->hashed * LM_PAGE);
+		lm_prefix_add(d->prefix, &r->hash, r->sequence.pages[r->hashed]);
+		r->hashed++;
+	}
+}
+
+/* --- passes ---------------------------------------------------------------------------------- */
 
 /* Adds the next `take` tokens of a text to the pass; with last, proposals follow. A proposal is
  * read from out. */
@@ -78,9 +147,9 @@ static void add_rows(struct lm_draft *d, struct lm_draft_text *t, uint32_t take,
 {
 	t->take = take;
 	for (uint32_t i = 0; i < take; i++) {
-		uint32_t at = t->sequence->length + i, row = d->row_count++;
+		uint32_t at = t->read->sequence.length + i, row = d->row_count++;
 
-		d->rows[row] = (struct lm_row){ .sequence = t->sequence,
+		d->rows[row] = (struct lm_row){ .sequence = &t->read->sequence,
 			.token = at < t->known ? t->tokens[at] : t->out[at - t->known],
 			.position = at,
 			.logits = last && i + 1 == take };
@@ -102,10 +171,14 @@ static int hear(void *arg, uint32_t row, const float *logits)
 /* Reserves pages of a text up to its last proposal. */
 static bool has_room(struct lm_draft *d, struct lm_draft_text *t)
 {
-	uint32_t end = t->known + t->wanted;
+	struct lm_sequence *s = &t->read->sequence;
+	uint32_t end = t->known + t->wanted, pages = lm_cache_pages(end);
 
+	/* and one for a copy of a page that others share */
+	lm_prefix_make_room(d->prefix, (pages > s->n ? pages - s->n : 0) + 1);
 	if (end <= d->limits.context &&
-		lm_sequence_grow(t->sequence, d->cache, end - t->sequence->length) == 0)
+		lm_sequence_grow(&t->read->sequence, d->cache,
+			end - t->read->sequence.length) == 0)
 		return true;
 	err_clear();
 	return false;
@@ -119,16 +192,20 @@ static uint32_t plan_reading(struct lm_draft *d, struct lm_draft_text *texts, ui
 	d->row_count = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct lm_draft_text *t = &texts[i];
-		uint32_t take = t->known - t->sequence->length;
+		uint32_t take;
 
 		t->count = t->take = 0;
-		if (!t->wanted || !has_room(d, t))
+		if (!t->wanted)
 			continue;
+		adopt(d, t);
+		if (!has_room(d, t))
+			continue;
+		take = t->known - t->read->sequence.length;
 		/* one that has only its last token to read always gets its row */
 		if (take > 1 && take > left)
 			take = left;
 		left -= take > 1 ? take : 0;
-		add_rows(d, t, take, t->sequence->length + take == t->known);
+		add_rows(d, t, take, t->read->sequence.length + take == t->known);
 	}
 	return d->row_count;
 }
@@ -154,6 +231,7 @@ int lm_draft_propose(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n
 		bug("a draft for %u texts", n);
 	plan_reading(d, texts, n);
 	while (rc == 0 && d->row_count) {
+		d->computed += d->row_count;
 		rc = lm_forward_rows(d->forward, d->rows, d->row_count, hear, d);
 		if (rc == 0)
 			plan_next(d, texts, n);
@@ -164,8 +242,9 @@ int lm_draft_propose(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n
 		if (rc < 0)
 			t->count = 0;
 		/* what becomes of the proposals is not known yet */
-		if (t->sequence->length > t->known)
-			lm_sequence_truncate(t->sequence, d->cache, t->known);
+		if (t->read->sequence.length > t->known)
+			lm_sequence_truncate(&t->read->sequence, d->cache, t->known);
+		keep(d, t);
 	}
 	return rc;
 }

@@ -3,10 +3,13 @@
  *
  * It draws with the settings and the random numbers that the large model will draw with: where
  * the two distributions agree, so do the tokens, at every temperature. It has a cache of its own,
- * with a sequence for each text. What it reads and proposes changes no text, only the time. */
+ * with a sequence for each text; texts of the same space that begin alike share its pages, so
+ * that it reads what they have in common once. What it reads and proposes changes no text, only
+ * the time. */
 #ifndef RNP_COMMON_LM_ENGINE_DRAFT_H
 #define RNP_COMMON_LM_ENGINE_DRAFT_H
 
+#include "common/lm/engine/prefix.h"
 #include "common/lm/infer/forward.h"
 #include "common/lm/infer/sample.h"
 
@@ -20,10 +23,17 @@ struct lm_draft_limits {
 	enum lm_cache_type cache;
 };
 
+/* What it has read of a text. Zero-initialise it; forget releases it. */
+struct lm_draft_read {
+	struct lm_sequence sequence; /* of the draft's cache */
+	struct lm_prefix_hash hash;  /* of the pages that are in the index */
+	uint32_t hashed;
+};
+
 /* A text that proposals are wanted for. */
 struct lm_draft_text {
-	struct lm_sequence
-		*sequence; /* of the draft's cache: how much of the text it has read */
+	struct lm_draft_read *read;
+	uint64_t space;         /* of its pages (prefix.h) */
 	const uint32_t *tokens; /* known of them */
 	uint32_t known;
 	const struct lm_sampling *sampling;
@@ -49,7 +59,14 @@ void lm_draft_close(
  * none. Returns 0, or -1 with err_set(): the device's error, and no text has proposals. */
 int lm_draft_propose(struct lm_draft *d, struct lm_draft_text *texts, uint32_t n);
 
-/* Forgets a text. */
-void lm_draft_forget(struct lm_draft *d, struct lm_sequence *s);
+/* Forgets a text; its full pages stay in the index. */
+void lm_draft_forget(struct lm_draft *d, struct lm_draft_read *r);
+
+uint64_t lm_draft_rows(const struct lm_draft *d); /* computed since it was opened */
+
+/* For tests: whether each page is free, or used as often as its reference count says, if only
+ * these n texts use them. */
+bool lm_draft_sound(const struct lm_draft *d, const struct lm_draft_read *const *texts,
+	uint32_t n);
 
 #endif

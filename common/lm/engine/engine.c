@@ -549,7 +549,8 @@ static void guess(struct lm_engine *e, struct lm_answer *a, uint32_t *drafting)
 	if (!max)
 		return;
 	a->source = LM_DRAFT;
-	e->drafts[*drafting] = (struct lm_draft_text){ .sequence = &a->drafted,
+	e->drafts[*drafting] = (struct lm_draft_text){ .read = &a->drafted,
+		.space = a->space,
 		.tokens = a->tokens,
 		.known = a->known,
 		.sampling = &a->sampling,
@@ -828,6 +829,19 @@ static void count_step(struct lm_engine *e)
 		e->counts.prompt += e->rows[i].position < e->of[i]->prompt;
 }
 
+static bool draft_sound(const struct lm_engine *e)
+{
+	const struct lm_draft_read **texts = xcalloc((size_t)e->running_count + 1,
+		sizeof *texts);
+	bool sound;
+
+	for (uint32_t i = 0; i < e->running_count; i++)
+		texts[i] = &e->running[i]->drafted;
+	sound = lm_draft_sound(e->draft, texts, e->running_count);
+	free(texts);
+	return sound;
+}
+
 /* Checks the pool: each page is free, or used as often as its reference count says. */
 static void check(const struct lm_engine *e)
 {
@@ -841,6 +855,8 @@ static void check(const struct lm_engine *e)
 	all[e->running_count] = &kept;
 	if (!lm_cache_sound(e->cache, all, e->running_count + 1))
 		bug("the pages of the cache do not add up");
+	if (e->draft && !draft_sound(e))
+		bug("the pages of the draft's cache do not add up");
 	free(kept.pages);
 	free(all);
 }
@@ -871,6 +887,7 @@ bool lm_engine_idle(const struct lm_engine *e)
 void lm_engine_count(const struct lm_engine *e, struct lm_engine_counts *out)
 {
 	*out = e->counts;
+	out->draft_rows = e->draft ? lm_draft_rows(e->draft) : 0;
 	out->running = e->running_count;
 	out->pages = e->limits.pages;
 	out->pages_used = e->limits.pages - lm_cache_free_pages(e->cache);

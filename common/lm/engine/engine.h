@@ -84,7 +84,8 @@ struct lm_answer {
 
 	/* Private to the engine. */
 	struct lm_answer *next;
-	struct lm_sequence sequence, drafted; /* drafted: of the draft model's cache */
+	struct lm_sequence sequence;
+	struct lm_draft_read drafted;
 	struct lm_history history;
 	uint32_t known;  /* number of tokens so far: prompt and answer */
 	uint32_t hashed; /* pages of the sequence that hash covers */
@@ -121,6 +122,7 @@ struct lm_engine_limits {
 
 struct lm_engine_counts {
 	uint64_t steps, rows, generated, prompt, cached, preempted, proposed, accepted;
+	uint64_t draft_rows;       /* of the draft model */
 	uint32_t running, waiting; /* number of answers now */
 	uint32_t pages, pages_used,
 		pages_reusable; /* now; kept: held only by the prefix index */

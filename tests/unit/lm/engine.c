@@ -416,6 +416,34 @@ static void drafts(void)
 	model_file_close(other);
 }
 
+/* A draft model reads the beginning that texts have in common once, but not for another space. */
+static void shared_drafts(void)
+{
+	struct lm_engine *e = open_engine(200, 4, 64);
+	static struct text text = { .n = 64, .max = 12, .seed = 4 };
+	uint64_t rows[3], before;
+	struct asked q;
+
+	for (uint32_t i = 0; i < text.n; i++)
+		text.prompt[i] = (i * i * 7 + 3 * i) % 50 + 1;
+	compute_alone(&text);
+	CHECK(lm_engine_draft(e, weights) == 0);
+	for (int i = 0; i < 3; i++) {
+		ask(&q, &text);
+		q.a.speculate = true;
+		q.a.space = i == 2;
+		before = counts_of(e).draft_rows;
+		lm_engine_submit(e, &q.a);
+		run_all(e);
+		check_answer(&q);
+		rows[i] = counts_of(e).draft_rows - before;
+	}
+	CHECK(rows[0] > 64);
+	CHECK(rows[1] + 3 * LM_PAGE <= rows[0]);
+	CHECK(rows[2] == rows[0]);
+	lm_engine_close(e);
+}
+
 /* Look-up finds the continuation of the last tokens, the latest occurrence first. */
 static void guesses(void)
 {
@@ -528,6 +556,7 @@ int main(void)
 	guesses();
 	speculation();
 	drafts();
+	shared_drafts();
 	speculate = true;
 	among_others(400, 4, 64, false);
 	among_others(24, 8, 64, true);
