@@ -9,6 +9,38 @@ teardown() { stop_serve; }
 # code [CURL OPTIONS] URL: the status alone
 code() { curl -sS --max-time 30 -o body -w '%{http_code}' "$@"; }
 
+@test "run: one address has as many connections as --client-connections says" {
+	start_serve --client-connections 3
+	python3 - "$(cat port)" <<-'END'
+		import socket, sys
+		def dial():
+		    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60)
+		    try:
+		        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		        return s, s.recv(12)
+		    except ConnectionError:
+		        return s, b""
+		kept = [dial() for _ in range(4)]
+		assert [a for _, a in kept] == [b"HTTP/1.1 200"] * 3 + [b""], kept
+		other = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60, source_address=("127.0.0.2", 0))
+		other.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		assert other.recv(12) == b"HTTP/1.1 200"
+	END
+	stop_serve
+	# more than the 512 of an address without the option
+	start_serve --client-connections 5000
+	python3 - "$(cat port)" <<-'END'
+		import resource, socket, sys
+		hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+		resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+		n = min(600, hard - 50)
+		kept = [socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60) for _ in range(n)]
+		for s in kept[::50] + kept[-1:]:
+		    s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		    assert s.recv(12) == b"HTTP/1.1 200"
+	END
+}
+
 @test "key: it is printed once, and its line knows only the hash" {
 	cd "$BATS_TEST_TMPDIR"
 	run_split rnp-serve key --name anna --limit-tokens 100 --limit-streams 2

@@ -17,6 +17,9 @@
 
 #define QUEUE_DEFAULT 128
 
+#define CLIENT_CONNECTIONS_MAX  65536
+#define CLIENT_CONNECTIONS_ROOM 2048 /* for other addresses */
+
 static struct opt_list models, adapters, drafts;
 static const char *listen_on = "127.0.0.1:8080", *port_file, *cert_file, *key_file,
 		  *log_file;
@@ -24,6 +27,7 @@ static const char *tokenizer, *device, *chat_template, *cache_type, *type;
 static int64_t threads, context, cache_bytes, streams = OPT_STREAMS_DEFAULT,
 					      queue = QUEUE_DEFAULT;
 static int64_t drain_ms = 30000, idle_ms, memory_bytes;
+static int64_t client_connections;
 static const char *api_keys;
 static struct opt_list hosts, origins;
 static bool open_to_all, cache_shared;
@@ -109,6 +113,13 @@ static const struct opt opts[] = {
 		.to = &idle_ms,
 		.metavar = "D",
 		.help = "unload a model that nobody used for so long; requests load it again" },
+	{ .name = "client-connections",
+		.kind = OPT_I64,
+		.to = &client_connections,
+		.metavar = "N",
+		.min = 1,
+		.max = CLIENT_CONNECTIONS_MAX,
+		.help = "connections of one address, such as a proxy's (default 512)" },
 	{ .name = "drain",
 		.kind = OPT_DURATION,
 		.to = &drain_ms,
@@ -299,6 +310,11 @@ static int serve(struct server *s)
 		.cert_file = cert_file,
 		.key_file = key_file,
 		.log_file = log_file,
+		.per_client_max = (int)client_connections,
+		/* 0 where the server's own limit, 4096, leaves room for others */
+		.connections_max = client_connections > CLIENT_CONNECTIONS_ROOM ?
+			(int)client_connections + CLIENT_CONNECTIONS_ROOM :
+			0,
 		.log_off = prog_quiet() && !log_file,
 		.routes = server_routes,
 		.ctx = s,
