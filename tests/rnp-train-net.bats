@@ -188,6 +188,18 @@ text_worker() {
 	jq -se 'map(select(.kind == "rnp.step").loss) | length == 2 and (.[0] - .[1] | fabs) < 0.5' a.out b.out
 }
 
+@test "join: workers of one home count their bytes for the quota one after the other" {
+	start_coordinator --workers 1 --inner-steps 5
+	mkdir state-a
+	flock state-a bash -c 'until [[ -e go ]]; do sleep 0.1; done' &
+	start_worker a --once --quota 100MB
+	wait_until 'the worker to wait for the count' grep -Eq -- "-> FLOCK .*:$(stat -c %i state-a) " /proc/locks
+	[ ! -e state-a/quota.json ]
+	touch go
+	end_of a "${worker[a]}"
+	jq -e '.bytes > 100000' state-a/quota.json
+}
+
 @test "coordinate: the page says what the records say, loads nothing, and the API describes itself" {
 	local r path
 	start_coordinator --workers 1 --inner-steps 5 --valid "$DIR/valid" --eval-tokens 1024

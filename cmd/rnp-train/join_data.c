@@ -1,9 +1,12 @@
 /* join_data.c - the run's text: what is on this machine already, or fetched whole, or just the
  * sequences of a turn; and the plan of memory and disk before anything is fetched. */
+#include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -275,10 +278,24 @@ int worker_read_text(void *arg, uint64_t n, uint32_t *ids)
 #define PARAMS_BYTES \
 	3 /* of a parameter, when all are fetched: a little less than it takes */
 
+/* Workers of other runs have the same count: it is read and written by one at a time. Where a file
+ * system has no locks, as with the state's own. Returns a descriptor to close; -1: the lock is not had. */
+static int lock_count(const struct worker *w)
+{
+	char *root = join_state_path(&w->state, "..");
+	int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	free(root);
+	while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR && !*w->stopped)
+		;
+	return fd;
+}
+
 /* The count of transferred bytes lies in the state's root, with the month that it is of: all runs
  * share it. */
 int worker_count_bytes(struct worker *w, int64_t *bytes)
 {
+	int lock_fd = lock_count(w);
 	struct net_bytes now;
 	struct buf text = BUF_INIT, path = BUF_INIT;
 	int64_t used = 0, month_is, at_ms = client_now_ms(&w->client);
@@ -303,6 +320,8 @@ int worker_count_bytes(struct worker *w, int64_t *bytes)
 	buf_addf(&text, "{\"month\":%lld,\"bytes\":%lld}\n", (long long)month_is,
 		(long long)used);
 	rc = io_replace(path.data, text.data, text.len, 0666);
+	if (lock_fd >= 0)
+		close(lock_fd);
 	*bytes = used;
 	json_decref(was);
 	buf_release(&text);
