@@ -11,6 +11,7 @@
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/join.h"
 #include "cmd/rnp-train/judging.h"
+#include "cmd/rnp-train/options.h"
 #include "common/base/err.h"
 #include "common/base/io.h"
 #include "common/base/mem.h"
@@ -30,11 +31,7 @@ static struct worker_options options = { .give_up_ms = 600000 };
 static int64_t rounds_max, members_max;
 
 static const struct opt opts[] = {
-	{ .name = "data",
-		.kind = OPT_TEXT,
-		.to = &options.data,
-		.metavar = "SHARDS",
-		.help = "the run's token shards (default: fetched from the coordinator)" },
+	OPT_RUN_SHARDS(&options.data),
 	{ .name = "rounds",
 		.kind = OPT_I64,
 		.to = &rounds_max,
@@ -49,35 +46,16 @@ static const struct opt opts[] = {
 		.min = 0,
 		.max = 100000,
 		.help = "judge so many of a round, drawn by lot; 0: all (default)" },
-	{ .name = "state",
-		.kind = OPT_TEXT,
-		.to = &options.state,
-		.metavar = "DIR",
-		.help = "where it keeps parameters and text (default "
-			"$XDG_STATE_HOME/rnp/train)" },
-	{ .name = "give-up",
-		.kind = OPT_DURATION,
-		.to = &options.give_up_ms,
-		.metavar = "D",
-		.min = 1000,
-		.max = INT64_C(31536000000),
-		.help = "end when the coordinator is away for so long (default 600s)" },
+	OPT_STATE(&options.state, "parameters and text"),
+	OPT_GIVE_UP(&options.give_up_ms, "coordinator"),
 	{ .name = "limit-down",
 		.kind = OPT_SIZE,
 		.to = &options.down_max,
 		.metavar = "RATE",
 		.min = 1024,
 		.help = "bytes a second at most that it receives" },
-	{ .name = "ca",
-		.kind = OPT_TEXT,
-		.to = &options.ca,
-		.metavar = "F",
-		.help = "trust these certificates (PEM), not the system's" },
-	{ .name = "proxy",
-		.kind = OPT_TEXT,
-		.to = &options.proxy,
-		.metavar = "URL",
-		.help = "http://, https:// or socks5h:// (default: the environment's)" },
+	OPT_CA(&options.ca),
+	OPT_PROXY(&options.proxy),
 	OPT_KEY(&options.key),
 	OPT_DEVICE(&options.device),
 	{ 0 },
