@@ -203,14 +203,14 @@ print(t)' "$ROOT/tests" "$(tail -1 epoch | jq -r .merkle_root)")"
 	assert_equal "$(jq -r '[.status, .reason] | join(": ")' <<<"$output")" "held: its payment failed by itself before"
 }
 
-# lie 'LIES' LABEL: pays under these lies, then again with honest servers until all is paid;
-# nothing is paid twice
+# lie 'LIES' LABEL: pays new wallets under these lies, then again with honest servers until all is paid;
+# nothing is paid twice, and nothing lands late of what was signed for the lies before
 lie() {
 	local code=0
-	stop_front
-	rm -f db
-	owe 12
-	front 8 4
+	rm -f db*
+	owe 12 $((++seed))
+	[[ -n ${front:-} ]] || front 8 4
+	pool=$(control '{}' | jq .payer)
 	control "{\"lies\": $1, \"forks\": ${3:-0}}" >/dev/null
 	pay -q --timeout "${4:-2s}" >out 2>err || code=$?
 	[[ $code == 0 || $code == 1 || $code == 75 || $code == 69 || $code == 65 ]] || fail "$2: exit $code: $(cat err)"
