@@ -18,7 +18,7 @@ const load = createRequire(pathToFileURL(process.env.NODE_MODULES + "/"));
 const kit = load("@solana/kit"), token = load("@solana-program/token");
 const { LiteSVM, FailedTransactionMetadata } = await import(load.resolve("litesvm"));
 
-const [dir, payer, decimals = "8", blockMs = "10", pool = "1000000000000000", existing] = process.argv.slice(2);
+let [dir, payer, decimals = "8", blockMs = "10", pool = "1000000000000000", existing] = process.argv.slice(2);
 const setup = JSON.parse(process.env.RNP_FRONT ?? "{}");
 const TOKEN = setup.token_2022 ? "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb" : "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
 const SYSTEM = "11111111111111111111111111111111";
@@ -112,7 +112,8 @@ function execute(tx, signature) {
 	executed.push(signature);
 }
 
-setInterval(() => {
+function block() {
+	setTimeout(block, Number(blockMs));
 	height++;
 	for (const x of late.filter((x) => x.at <= height))
 		execute(x.tx, x.signature);
@@ -132,7 +133,8 @@ setInterval(() => {
 	}
 	if (!existsSync(dir + "/front.json"))
 		process.exit(0);
-}, Number(blockMs));
+}
+setTimeout(block, Number(blockMs));
 
 const lying = (server, lie) => lies[server].includes(lie);
 const sometimes = () => Math.random() < 0.5;
@@ -216,6 +218,7 @@ async function control(text) {
 	const c = JSON.parse(text);
 	if (c.lies) { lies = c.lies; frozen = [null, null, null]; }
 	if (c.forks !== undefined) forks = c.forks;
+	if (c.block_ms !== undefined) blockMs = c.block_ms;
 	if (c.land_failures !== undefined) landFailures = c.land_failures;
 	for (const wallet of c.freeze ?? [])
 		setAccount(await ata(wallet), tokenAccount(wallet, 0, 2));
