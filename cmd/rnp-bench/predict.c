@@ -69,6 +69,8 @@ static int add_code(struct codes *c, const char *arch, char *line, size_t len,
 		code.hot_bytes = (uint64_t)json_integer_value(
 			json_object_get(r, "hot_bytes"));
 		code.mmas = (uint64_t)json_integer_value(mma);
+		code.fmas = (uint64_t)json_integer_value(
+			json_object_get(json_object_get(r, "hot"), "fma"));
 		c->at = xgrow(c->at, &c->cap, c->n + 1, sizeof *c->at);
 		c->at[c->n++] = code;
 	}

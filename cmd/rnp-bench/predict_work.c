@@ -105,68 +105,71 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 						 "attend_tensor_kernel<128>",
 						 "attend_kernel<unsigned short>"),
 			"attention forward", layers, l * t * (2 * z.q + 2 * z.kv) * 2, 0,
-			l * 2 * seen, false, 0 });
+			l * 2 * seen, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){
 			attend_name(c, "attend_back_tensor_kernel<64, 64, true>",
 				"attend_back_tensor_kernel<128, 32, true>",
 				"attend_back_kv_kernel<unsigned short>"),
 			"attention backward, keys", layers,
-			l * t * (3 * z.q + 4 * z.kv) * 2, 0, l * 4 * seen, false, 0 });
+			l * t * (3 * z.q + 4 * z.kv) * 2, 0, l * 4 * seen, false, 0,
+			false });
 	add(out, &n,
 		(struct predict_kernel){
 			attend_name(c, "attend_back_tensor_kernel<64, 64, false>",
 				"attend_back_tensor_kernel<128, 32, false>",
 				"attend_back_q_kernel<unsigned short>"),
 			"attention backward, queries", layers,
-			l * t * (4 * z.q + 2 * z.kv) * 2, 0, l * 3 * seen, false, 0 });
+			l * t * (4 * z.q + 2 * z.kv) * 2, 0, l * 3 * seen, false, 0,
+			false });
 	add(out, &n,
 		(struct predict_kernel){ "keep_sums_kernel", "attention backward, sums",
-			layers, l * t * z.q * 4, 0, 0, false, 0 });
+			layers, l * t * z.q * 4, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "norm_kernel<unsigned short>", "norm",
 			2 * layers + 1, (2 * l + 1) * t * z.dim * 6,
-			(2 * l + 1) * t * z.dim * 14, 0, false, 0 });
+			(2 * l + 1) * t * z.dim * 14, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "norm_back_kernel<unsigned short>",
 			"norm backward", 2 * layers + 1, (2 * l + 1) * t * z.dim * 16,
-			(2 * l + 1) * t * z.dim * 30, 0, false, 0 });
+			(2 * l + 1) * t * z.dim * 30, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "pieces_kernel<norm_terms<unsigned short>>",
 			"norm's weights backward", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 6, 0, 0, false, 0 });
+			(2 * l + 1) * t * z.dim * 6, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "rotate_kernel<unsigned short>", "positions",
 			4 * layers, 2 * l * t * (z.q + z.kv) * 4,
-			2 * l * t * (z.q + z.kv) * 6, 0, false, 0 });
+			2 * l * t * (z.q + z.kv) * 6, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_kernel<unsigned short>", "SwiGLU",
-			layers, l * t * z.hidden * 6, 0, 0, false, 0 });
+			layers, l * t * z.hidden * 6, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_back_kernel<unsigned short>",
-			"SwiGLU backward", layers, l * t * z.hidden * 12, 0, 0, false,
-			0 });
+			"SwiGLU backward", layers, l * t * z.hidden * 12, 0, 0, false, 0,
+			false });
 	add(out, &n,
 		product(s, "logits", groups, 2 * t * z.dim * z.vocab,
 			t * z.vocab * 2 + t * z.dim * 2 +
 				(double)groups * z.dim * z.vocab * 2));
 	add(out, &n,
 		(struct predict_kernel){ "target_kernel<unsigned short, unsigned short>",
-			"logits of the targets", groups, t * z.dim * 4, 0, 0, false, 0 });
+			"logits of the targets", groups, t * z.dim * 4, 0, 0, false, 0,
+			false });
 	/* read twice, the second time from the level-2 cache; two loops like the hot one */
 	add(out, &n,
 		(struct predict_kernel){ "loss_kernel<unsigned short, true>", "loss",
-			groups, t * z.vocab * 4, t * z.vocab * 4, 0, false, 0 });
+			groups, t * z.vocab * 4, t * z.vocab * 4, 0, false, 0, false });
 	add(out, &n,
 		product(s, "logits backward", 2 * groups, 4 * t * z.dim * z.vocab,
 			t * z.vocab * 4 + t * z.dim * 4 +
 				(double)groups * z.dim * z.vocab * 10));
 	add(out, &n,
 		(struct predict_kernel){ "squares_kernel", "norm of the gradient", 1,
-			p * 4, 0, 0, false, 0 });
+			p * 4, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "adamw_kernel", "AdamW", 1, p * 30, 0, 0, false,
-			0 });
+			0, false });
 	return n;
 }
 
@@ -195,33 +198,33 @@ int predict_token(struct predict_kernel *out, const struct predict_step *s)
 					"project_wide_kernel<0, 1>",
 				"linear layers", 4 * layers + 1, w * each,
 				w * each * (s->rows_kernel ? 1 + 1.5 / each : 2), 0,
-				false, 0 });
+				false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ c->head_dim == 64 ? "paged_part_kernel<0, 64>" :
 							     "paged_part_kernel<0, 128>",
-			"attention", layers, keys, 0, 0, false, 0 });
+			"attention", layers, keys, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ c->head_dim == 64 ? "paged_join_kernel<64>" :
 							     "paged_join_kernel<128>",
 			"attention, parts", parts > 1 ? layers : 0,
-			l * (double)parts * z.q * 8, 0, 0, false, 0 });
+			l * (double)parts * z.q * 8, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "paged_put_kernel", "cache", layers,
-			l * z.kv * 12, 0, 0, false, 0 });
+			l * z.kv * 12, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "rotate_kernel<float>", "positions", 2 * layers,
-			l * (z.q + z.kv) * 8, 0, 0, false, 0 });
+			l * (z.q + z.kv) * 8, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "norm_kernel<float>", "norm", 2 * layers + 1,
-			(2 * l + 1) * z.dim * 8, 0, 0, false, 0 });
+			(2 * l + 1) * z.dim * 8, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_kernel<float>", "SwiGLU", layers,
-			l * z.hidden * 12, 0, 0, false, 0 });
+			l * z.hidden * 12, 0, 0, false, 0, false });
 	if (s->rows_kernel)
 		add(out, &n,
 			(struct predict_kernel){ "quantize_kernel", "activations to int8",
 				4 * layers + 1, l * (2 * z.dim + z.q + z.hidden) * 6, 0,
-				0, false, 0 });
+				0, false, 0, false });
 	return n;
 }
 
@@ -240,11 +243,11 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 			(struct predict_kernel){ s->tensor_kernel, "linear layers",
 				4 * layers,
 				w * each + l * t * (2 * z.dim + z.q + z.hidden) * 1.5, 0,
-				2 * t * w, true, 0 });
+				2 * t * w, true, 0, false });
 		add(out, &n,
 			(struct predict_kernel){ "quantize_kernel", "activations to int8",
 				4 * layers, l * t * (2 * z.dim + z.q + z.hidden) * 5.5, 0,
-				0, false, 0 });
+				0, false, 0, false });
 	} else if (each == 2) {
 		add(out, &n,
 			(struct predict_kernel){ .kernel = "project_bf16_tile_kernel",
@@ -257,31 +260,37 @@ int predict_prompt(struct predict_kernel *out, const struct predict_step *s)
 		add(out, &n,
 			(struct predict_kernel){ "split_kernel", "activations to bf16",
 				4 * layers, l * t * (2 * z.dim + z.q + z.hidden) * 8, 0,
-				0, false, 0 });
+				0, false, 0, false });
 	} else {
 		/* four rows share a weight: it is loaded once for them, and x for each */
 		add(out, &n,
 			(struct predict_kernel){ "project_wide_kernel<0, 4>",
 				"linear layers", 4 * layers, w * each,
-				w * t / 4 * (each + 16), 0, false, 0 });
+				w * t / 4 * (each + 16), 0, false, 0, false });
 	}
+	/* a quarter of the scores' operations are additions of chains; a tile of 16 rows reads keys
+	 * and values again, from the level-2 cache */
 	add(out, &n,
-		(struct predict_kernel){ c->head_dim == 64 ? "paged_row_kernel<0, 64>" :
-							     "paged_row_kernel<0, 128>",
-			"attention", layers, l * t * z.kv * 4, l * t * t / 2 * z.kv * 4,
-			0, false, 0 });
+		(struct predict_kernel){ .kernel = c->head_dim == 64 ?
+				"paged_tile_kernel<0, 64>" :
+				"paged_tile_kernel<0, 128>",
+			.part = "attention",
+			.launches = 2 * layers,
+			.bytes = l * t * (z.kv * 4 + z.q * 8),
+			.operations = l * t * t / 2 * z.q * 4.5,
+			.by_fma = true });
 	add(out, &n,
 		(struct predict_kernel){ "paged_put_kernel", "cache", layers,
-			l * t * z.kv * 12, 0, 0, false, 0 });
+			l * t * z.kv * 12, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "rotate_kernel<float>", "positions", 2 * layers,
-			l * t * (z.q + z.kv) * 8, 0, 0, false, 0 });
+			l * t * (z.q + z.kv) * 8, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "norm_kernel<float>", "norm", 2 * layers + 1,
-			(2 * l + 1) * t * z.dim * 8, 0, 0, false, 0 });
+			(2 * l + 1) * t * z.dim * 8, 0, 0, false, 0, false });
 	add(out, &n,
 		(struct predict_kernel){ "swiglu_kernel<float>", "SwiGLU", layers,
-			l * t * z.hidden * 12, 0, 0, false, 0 });
+			l * t * z.hidden * 12, 0, 0, false, 0, false });
 	return n;
 }
 
@@ -296,10 +305,15 @@ struct predict_time predict_time_of(const struct predict_gpu *gpu,
 			1e9,
 		.launch_ns = (double)k->launches * LAUNCH_NS };
 
-	t.tensor_ns = operations /
-		(peak * (library ? LIBRARY_SHARE : gpu->mma_share * MMA_SHARE)) * 1e9;
+	if (!k->by_fma)
+		t.tensor_ns = operations /
+			(peak * (library ? LIBRARY_SHARE : gpu->mma_share * MMA_SHARE)) *
+			1e9;
 	/* instructions of warps: a loop's for each MMA, or for what 32 lanes move in a turn */
-	if (code && k->operations > 0 && code->mmas)
+	if (code && k->by_fma && code->fmas)
+		instructions = operations / 64 * (double)code->hot_instructions /
+			(double)code->fmas;
+	else if (code && k->operations > 0 && code->mmas)
 		instructions = operations / (k->is_int8 ? MMA_INT8 : MMA_BF16) *
 			(double)code->hot_instructions / (double)code->mmas;
 	else if (code && k->operations == 0 && code->hot_bytes)

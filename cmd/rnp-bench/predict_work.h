@@ -5,7 +5,8 @@
  * products at 0.75 of the tensor cores' peak by cuBLASLt, or at 0.85 of what mma.sync reaches; its
  * instructions at 0.75 of four a clock and multiprocessor; and 1 us a launch, which is what a graph
  * takes for a kernel that does nothing. Instructions are counted from the hot loop: for each MMA
- * where it has any, else for each byte that it moves. */
+ * where it has any, for each multiply-add where these are the work, else for each byte that it
+ * moves. */
 #ifndef RNP_BENCH_PREDICT_WORK_H
 #define RNP_BENCH_PREDICT_WORK_H
 
@@ -26,7 +27,7 @@ struct predict_gpu {
 /* What the compiler made of a kernel; zeros: unknown. */
 struct predict_code {
 	char kernel[128];
-	uint64_t hot_instructions, hot_bytes, mmas;
+	uint64_t hot_instructions, hot_bytes, mmas, fmas;
 };
 
 enum predict_limit { PREDICT_HBM, PREDICT_TENSOR, PREDICT_ISSUE, PREDICT_LAUNCH };
@@ -40,6 +41,7 @@ struct predict_kernel {
 	double operations; /* of matrix products on tensor cores */
 	bool is_int8;
 	double repeated; /* how many operations of tensor cores one takes; 0: as 1 */
+	bool by_fma;     /* operations are made by multiply-adds, not by tensor cores */
 };
 
 struct predict_time {

@@ -18,6 +18,7 @@ struct shape {
 	uint32_t position[ROWS_MAX];
 	float softcap;
 	bool alone; /* each row alone, too */
+	bool one;   /* all rows are of one sequence, as those of a prompt */
 };
 
 /* Numbers from -1 to 1, the same in every run. */
@@ -129,7 +130,7 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 	keep(type, kept_values, values, POOL * LM_PAGE, ldk);
 	lists(blocks, POOL);
 	for (uint64_t r = 0; r < s->rows; r++) {
-		table[r] = (uint32_t)(r % SEQUENCES) * LIST_MAX;
+		table[r] = s->one ? LIST_MAX : (uint32_t)(r % SEQUENCES) * LIST_MAX;
 		last = s->position[r] > last ? s->position[r] : last;
 	}
 	a.keys_max = (uint64_t)last + 1;
@@ -148,11 +149,11 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 	c.work = (double)s->rows * (double)width * (double)a.keys_max * 4;
 	c.unit = "op";
 	snprintf(c.label, sizeof c.label,
-		"paged_attend %s %llu heads on %llu of %llu, %llu rows to %u, window %llu, softcap %g",
+		"paged_attend %s %llu heads on %llu of %llu, %llu rows%s to %u, window %llu, softcap %g",
 		types[type], (unsigned long long)s->heads,
 		(unsigned long long)s->kv_heads, (unsigned long long)s->head_dim,
-		(unsigned long long)s->rows, last, (unsigned long long)s->window,
-		(double)s->softcap);
+		(unsigned long long)s->rows, s->one ? " of one sequence" : "", last,
+		(unsigned long long)s->window, (double)s->softcap);
 	kcheck_case(k, &c);
 	free(q), free(keys), free(values), free(kept), free(want), free(bound);
 }
@@ -203,28 +204,46 @@ static void put(struct kcheck *k, uint64_t width, enum lm_cache_type type)
 void check_lm_paged(struct kcheck *k)
 {
 	static const struct shape shapes[] = {
-		{ 1, 1, 8, 0, 1, { 0 }, 0, false },
-		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0, false },
-		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0, false },
-		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0, false },
-		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 }, 0, false },
-		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0, false },
-		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0, false },
-		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f, false },
-		{ 1, 1, 264, 0, 2, { 20, 9 }, 0, false },
+		{ 1, 1, 8, 0, 1, { 0 }, 0, false, false },
+		{ 2, 2, 4, 0, 3, { 0, 2, 15 }, 0, false, false },
+		{ 4, 2, 16, 0, 5, { 16, 3, 40, 64, 63 }, 0, false, false },
+		{ 3, 1, 20, 0, 4, { 77, 78, 79, 5 }, 0, false, false },
+		{ 2, 1, 64, 0, 7, { 299, 0, 64, 127, 128, 129, 300 }, 0, false, false },
+		{ 4, 4, 12, 30, 4, { 29, 30, 31, 200 }, 0, false, false },
+		{ 2, 1, 128, 90, 3, { 134, 90, 600 }, 0, false, false },
+		{ 2, 1, 32, 0, 3, { 134, 9, 60 }, 0.75f, false, false },
+		{ 1, 1, 264, 0, 2, { 20, 9 }, 0, false, false },
 		/* heads of 64, 128 and 256 columns: groups of all sizes, keys in several parts */
-		{ 6, 1, 64, 0, 3, { 0, 127, 270 }, 0, true },
-		{ 4, 2, 128, 140, 3, { 399, 150, 128 }, 30, true },
-		{ 3, 1, 256, 0, 2, { 140, 3 }, 0, false },
+		{ 6, 1, 64, 0, 3, { 0, 127, 270 }, 0, true, false },
+		{ 4, 2, 128, 140, 3, { 399, 150, 128 }, 30, true, false },
+		{ 3, 1, 256, 0, 2, { 140, 3 }, 0, false, false },
 	};
 	/* so many rows that a GPU computes all parts of a row in one block */
 	static const struct shape many = { 16, 16, 64, 0, 16,
 		{ 130, 0, 1, 127, 128, 129, 140, 200, 255, 256, 257, 135, 64, 5, 131, 9 },
-		0, true };
+		0, true, false };
+	/* prompts: a tile whose rows see whole parts and not, positions in no order; a
+	 * window that none has left; rows that are no tile because some have left theirs */
+	static const struct shape prompts[] = {
+		{ 16, 16, 64, 0, 16,
+			{ 126, 127, 128, 129, 130, 255, 131, 132, 256, 257, 258, 0, 383,
+				384, 9, 1 },
+			0, true, true },
+		{ 32, 16, 128, 300, 16,
+			{ 160, 128, 129, 255, 256, 257, 258, 130, 131, 132, 133, 134, 135,
+				136, 137, 138 },
+			20, true, true },
+		{ 20, 20, 64, 130, 13,
+			{ 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137,
+				138 },
+			0, true, true },
+	};
 
 	if (k->dev.ops->lm->prepare(&k->dev, NULL) < 0)
 		return;
 	attend(k, &many, LM_CACHE_F16);
+	for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
+		attend(k, &prompts[i], (enum lm_cache_type)(i % LM_CACHE_TYPES));
 	for (int t = 0; t < LM_CACHE_TYPES; t++) {
 		enum lm_cache_type type = (enum lm_cache_type)t;
 
