@@ -78,6 +78,10 @@ why() {
 	{
 		job wide '"gpu_model":"RTX 4090","gpu_count":4,"nodes_max":2'
 	} >jobs
+	# a quote may come before its node
+	tac nodes >backwards
+	match jobs backwards
+	assert_equal "$(where wide)" "$a:0,1 m/x:0,1 1500002"
 	match jobs nodes
 	[[ $stderr == *"1 node without a quote or without GPUs: not for sale"* ]]
 	assert_equal "$(where wide)" "$a:0,1 m/x:0,1 1500002"

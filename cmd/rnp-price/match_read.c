@@ -307,12 +307,15 @@ static int read_quote(struct match_market *m, const json_t *r, const char *where
 {
 	struct match_sale *sale;
 	int64_t at_ms = 0;
+	size_t i;
 
 	if (!text(r, "node"))
 		return err_set(EX_DATAERR, "%s: node is missing", where);
 	if (json_opt_time(r, where, "at", &at_ms) < 0)
 		return -1;
-	sale = &m->sales[node_of(m, text(r, "node"))];
+	/* a statement of its own: node_of may move the sales */
+	i = node_of(m, text(r, "node"));
+	sale = &m->sales[i];
 	if (at_ms >= sale->quote_ms) {
 		sale->quote_ms = at_ms;
 		sale->uusd = whole(r, "customer_uusd", -1);

@@ -1,0 +1,139 @@
+/* fuzz_match.c - fuzz target: what strangers give rnp-price match and backtest - jobs, nodes for
+ * sale, reputations, matches that run; clusters and pods.
+ *
+ * The first byte selects matching or placing. The rest are files, divided by lines "==". It checks
+ * that every job is matched or waits, once; that nobody pays more than his limit or runs
+ * backwards in time; and that no more of a cluster is in use than there is. */
+/* uses: cmd/rnp-price */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cmd/rnp-price/match_read.h"
+#include "cmd/rnp-price/place_read.h"
+#include "common/base/err.h"
+
+#define FILES  4
+#define NOW_MS INT64_C(1700000000000)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool promise)
+{
+	if (!promise)
+		abort();
+}
+
+static void be_quiet(const char *text)
+{
+	(void)text;
+}
+
+struct counted {
+	const struct match_market *m;
+	size_t n;
+};
+
+static int count_match(void *ctx, const struct match_result *r)
+{
+	struct counted *c = ctx;
+	const struct match_job *j = &c->m->jobs[r->job];
+
+	c->n++;
+	if (r->nparts) {
+		must(r->uusd_per_hour >= 0 && r->uusd_per_hour <= j->limit_uusd);
+		must(r->start_ms >= j->at_ms && r->end_ms >= r->start_ms);
+	}
+	for (int i = 0; i < r->nparts; i++)
+		must(r->parts[i].node < c->m->nnodes);
+	return 0;
+}
+
+static void match_all(struct match_market *m, const char *running)
+{
+	for (int a = 0; a < MATCH_ALGORITHMS; a++) {
+		struct match *run;
+		struct counted c = { m, 0 };
+		double left, all;
+
+		for (size_t i = 0; i < m->nnodes && a == MATCH_FGD; i++)
+			if (m->nodes[i].gpus > PLACE_GPUS_MAX)
+				return;
+		run = match_open((enum match_algorithm)a, m->nodes, m->nnodes);
+		if (!running || match_read_running(m, running, NOW_MS, run) >= 0) {
+			match_run(run, m->jobs, m->njobs, NOW_MS + 86400000, count_match,
+				&c);
+			must(c.n == m->njobs);
+			match_free_gpus(run, &left, &all);
+			must(left >= 0 && left <= all);
+		}
+		match_close(run);
+	}
+}
+
+static void read_market(char paths[FILES][40], int n)
+{
+	struct match_market m = { 0 };
+	char *nodes = paths[1];
+
+	if (n > 1 && match_read_jobs(&m, paths[0], NOW_MS) == 0 &&
+		match_read_nodes(&m, &nodes, 1) == 0 && m.njobs < 40 && m.nnodes < 40 &&
+		(n < 3 || match_read_reputations(&m, paths[2]) == 0))
+		match_all(&m, n > 3 ? paths[3] : NULL);
+	match_market_release(&m);
+}
+
+static void read_cluster(char paths[FILES][40], int n)
+{
+	static struct place_cluster c;
+	struct place_pods pods = { 0 };
+
+	memset(&c, 0, sizeof c);
+	if (n > 1 && place_read_nodes(&c, paths[0]) == 0 &&
+		place_read_pods(&pods, paths[1]) == 0 && c.n < 10 && pods.n < 50) {
+		place_classify(&c.classes, pods.items, pods.n);
+		for (int a = 0; a < PLACE_POLICIES; a++) {
+			struct place_result r;
+
+			place_trace(&c, (enum place_policy)a, pods.items, pods.n, 1, &r);
+			must(r.allocated_130 >= 0 && r.allocated_130 <= 1 + 1e-9);
+			must(r.failed >= 0 && r.failed <= r.pods);
+		}
+	}
+	free(c.nodes);
+	free(pods.items);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const char *at = (const char *)data + 1, *end = (const char *)data + size;
+	char paths[FILES][40];
+	int fds[FILES], n = 0;
+
+	err_listen(be_quiet);
+	if (size < 1 || size > 100000)
+		return 0;
+	while (n < FILES && at <= end) {
+		const char *next = memmem(at, (size_t)(end - at), "\n==\n", 4);
+		size_t len = (size_t)((next ? next + 1 : end) - at);
+
+		fds[n] = memfd_create("fuzz", 0);
+		must(fds[n] >= 0 && write(fds[n], at, len) == (ssize_t)len);
+		snprintf(paths[n], sizeof paths[n], "/proc/self/fd/%d", fds[n]);
+		n++;
+		if (!next)
+			break;
+		at = next + 4;
+	}
+	if (data[0] % 2)
+		read_cluster(paths, n);
+	else
+		read_market(paths, n);
+	while (n--)
+		close(fds[n]);
+	err_clear();
+	return 0;
+}
