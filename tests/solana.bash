@@ -80,8 +80,9 @@ finish() {
 # audit [FILTER]: what the chain has against what is owed: nobody more, and all of it unless FILTER
 # says otherwise; what the payer lost is what the wallets have; the ledger holds
 audit() {
-	local list wrong
-	printf -v list '"%s",' $(<wallets)
+	local addresses list wrong
+	mapfile -t addresses <wallets
+	printf -v list '"%s",' "${addresses[@]}"
 	control "{\"wallets\": [${list%,}]}" >chain
 	# one jq: a start of it takes longer than all the rest
 	wrong=$(jq -r --slurpfile expected expected '.has as $has | $expected[0] as $all |
