@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -28,13 +27,66 @@ static size_t main_stack_bytes;
 #define CLEAN(p, n)            (void)0
 #endif
 
+/* Where a stack goes on. swapcontext asks the kernel for the signal mask at each switch, which is most of the
+ * time of an emulated kernel; where we know the registers that a function call keeps, they alone are saved. */
+#if defined(__x86_64__)
+typedef void *emu_context;
+
+void emu_switch(emu_context *from, emu_context to);
+__asm__(".text\n"
+	".globl emu_switch\n"
+	".hidden emu_switch\n"
+	".type emu_switch, @function\n"
+	"emu_switch:\n"
+	"	pushq %rbp\n"
+	"	pushq %rbx\n"
+	"	pushq %r12\n"
+	"	pushq %r13\n"
+	"	pushq %r14\n"
+	"	pushq %r15\n"
+	"	movq %rsp, (%rdi)\n"
+	"	movq %rsi, %rsp\n"
+	"	popq %r15\n"
+	"	popq %r14\n"
+	"	popq %r13\n"
+	"	popq %r12\n"
+	"	popq %rbx\n"
+	"	popq %rbp\n"
+	"	ret\n"
+	".size emu_switch, . - emu_switch\n");
+
+#define SWITCH(from, to) emu_switch(from, *(to))
+
+/* On an empty stack: six registers, where the switch returns to, and an address that nothing returns to. */
+static void context_at(emu_context *p, void *stack, size_t bytes, void (*function)(void))
+{
+	void **top = (void **)((char *)stack + bytes);
+
+	memset(top - 8, 0, 8 * sizeof *top);
+	top[-2] = (void *)function;
+	*p = top - 8;
+}
+#else
+#include <ucontext.h>
+typedef ucontext_t emu_context;
+
+#define SWITCH(from, to) swapcontext(from, to)
+
+static void context_at(emu_context *p, void *stack, size_t bytes, void (*function)(void))
+{
+	getcontext(p);
+	p->uc_stack.ss_sp = stack;
+	p->uc_stack.ss_size = bytes;
+	p->uc_link = NULL;
+	makecontext(p, function, 0);
+}
+#endif
+
 #define STACK_BYTES ((size_t)128 << 10)
 #define BLOCKS_MAX  3
 #define THREADS_MAX 1024
 #define ARRAYS_MAX  16
 #define COPIES_MAX  256 /* asynchronous copies of a thread that are under way */
-
-enum state { READY, AT_BARRIER, IN_WARP, DONE };
 
 /* An asynchronous copy, and the group of its thread that it belongs to. */
 struct copy {
@@ -46,12 +98,9 @@ struct copy {
 
 struct fiber {
 	struct emu_thread self; /* must be first: emu_self points here */
-	ucontext_t context;
+	emu_context context;
 	void *stack, *fake;
 	struct block *block;
-	enum state state;
-	unsigned mask;
-	bool syncs;    /* IN_WARP: at a barrier, not at a vote */
 	uint32_t time; /* time of its last barrier */
 	uint32_t known
 		[32]; /* for each lane of its warp, up to which time this fiber sees its writes */
@@ -61,8 +110,16 @@ struct fiber {
 	uint32_t group; /* of the copies that are started now */
 };
 
+/* What the lanes of a warp do: each is in one of the first four sets. */
+struct warp {
+	uint32_t ready, at_barrier, meeting, done;
+	uint32_t syncing; /* of those that meet: at a barrier, not at a vote */
+	uint32_t masks[32];
+};
+
 struct block {
 	struct fiber fibers[THREADS_MAX];
+	struct warp warps[THREADS_MAX / 32];
 	unsigned count, left, waiting;
 	uint32_t number,
 		/* number: among all blocks of all grids; met: time when all threads last met */
@@ -78,7 +135,7 @@ struct emu_index emu_grid_dim, emu_block_dim;
 struct emu_thread *emu_self;
 
 static struct block *blocks[BLOCKS_MAX];
-static ucontext_t scheduler;
+static emu_context scheduler;
 static void *scheduler_fake;
 static emu_body_fn body_of_grid;
 static void *arguments_of_grid;
@@ -112,14 +169,18 @@ static struct fiber *running(void)
 	return (struct fiber *)emu_self;
 }
 
+static struct warp *warp_of(struct fiber *f)
+{
+	return &f->block->warps[(f - f->block->fibers) / 32];
+}
+
 /* Switches to the scheduler; returns when this fiber is next to run. */
-static void suspend(enum state state)
+static void suspend(void)
 {
 	struct fiber *f = running();
 
-	f->state = state;
 	LEAVE_TO_MAIN(&f->fake);
-	swapcontext(&f->context, &scheduler);
+	SWITCH(&f->context, &scheduler);
 	ARRIVE_FROM_MAIN(f->fake);
 }
 
@@ -129,25 +190,25 @@ static void release_barrier(struct block *b)
 		return;
 	b->met = ++clock_now;
 	for (unsigned i = 0; i < b->count; i++)
-		if (b->fibers[i].state == AT_BARRIER) {
-			b->fibers[i].state = READY;
+		if (b->warps[i / 32].at_barrier >> i % 32 & 1)
 			b->fibers[i].time = clock_now;
-		}
+	for (unsigned w = 0; w * 32 < b->count; w++) {
+		b->warps[w].ready |= b->warps[w].at_barrier;
+		b->warps[w].at_barrier = 0;
+	}
 	b->waiting = 0;
 }
 
 void emu_block_barrier(void)
 {
-	struct block *b = running()->block;
+	struct fiber *f = running();
+	uint32_t me = (uint32_t)1 << f->self.lane;
 
-	b->waiting++;
-	if (b->waiting == b->left) {
-		running()->state = AT_BARRIER;
-		release_barrier(b);
-	} else {
-		running()->state = AT_BARRIER;
-	}
-	suspend(running()->state);
+	warp_of(f)->ready &= ~me;
+	warp_of(f)->at_barrier |= me;
+	f->block->waiting++;
+	release_barrier(f->block);
+	suspend();
 }
 
 /* From now on, each lane of mask sees what all of them wrote before they met. */
@@ -175,37 +236,35 @@ static const uint64_t *meet_warp(unsigned mask, uint64_t value, bool syncs)
 {
 	struct fiber *f = running();
 	struct block *b = f->block;
-	unsigned first = (unsigned)(f - b->fibers) & ~31u, arrived = 0, wanted = 0;
+	struct warp *w = warp_of(f);
+	unsigned first = (unsigned)(f - b->fibers) & ~31u;
+	uint32_t me = (uint32_t)1 << f->self.lane, others = 0;
+	uint32_t live = b->count - first < 32 ? ((uint32_t)1 << (b->count - first)) - 1 :
+						~(uint32_t)0;
 
 	if (!(mask >> f->self.lane & 1))
 		die("takes part in a warp operation whose mask leaves it out");
+	if (mask & (w->done | ~live))
+		die("a warp operation waits for a thread that is not there");
+	for (unsigned k = 0; k < 32; k++)
+		others |= (uint32_t)(w->masks[k] != mask) << k;
+	if (mask & w->meeting & (others | (syncs ? ~w->syncing : w->syncing)))
+		die("threads meet in different warp operations, or with different masks");
 	b->deposits[first + f->self.lane] = value;
-	f->mask = mask;
-	f->state = IN_WARP;
-	f->syncs = syncs;
-	for (unsigned k = 0; k < 32; k++) {
-		struct fiber *other = &b->fibers[first + k];
-
-		if (!(mask >> k & 1))
-			continue;
-		wanted++;
-		if (first + k >= b->count || other->state == DONE)
-			die("a warp operation waits for a thread that is not there");
-		if (other->state == IN_WARP &&
-			(other->mask != mask || other->syncs != syncs))
-			die("threads meet in different warp operations, or with different masks");
-		arrived += other->state == IN_WARP;
-	}
-	if (arrived == wanted) {
+	w->masks[f->self.lane] = mask;
+	w->syncing = syncs ? w->syncing | me : w->syncing & ~me;
+	w->ready &= ~me;
+	w->meeting |= me;
+	if ((w->meeting & mask) == mask) {
 		if (syncs)
 			order_lanes(&b->fibers[first], mask);
 		for (unsigned k = 0; k < 32; k++)
-			if (mask >> k & 1) {
+			if (mask >> k & 1)
 				b->values[first + k] = b->deposits[first + k];
-				b->fibers[first + k].state = READY;
-			}
+		w->meeting &= ~mask;
+		w->ready |= mask;
 	}
-	suspend(f->state);
+	suspend();
 	return &b->values[first];
 }
 
@@ -303,7 +362,7 @@ bool emu_copy_next(void **to, const void **from, unsigned *bytes, unsigned group
 void emu_yield(void)
 {
 	if (below(4) == 0)
-		suspend(READY);
+		suspend();
 }
 
 void *emu_shared(const void *place, size_t bytes)
@@ -336,11 +395,12 @@ static void fiber_main(void)
 	f = running();
 	if (f->first_copy != f->copies_end)
 		die("a thread ends before its asynchronous copies");
-	f->state = DONE;
+	warp_of(f)->ready &= ~((uint32_t)1 << f->self.lane);
+	warp_of(f)->done |= (uint32_t)1 << f->self.lane;
 	f->block->left--;
 	release_barrier(f->block);
 	LEAVE_TO_MAIN(NULL);
-	setcontext(&scheduler);
+	SWITCH(&f->context, &scheduler);
 }
 
 static void start_fiber(struct fiber *f)
@@ -352,12 +412,7 @@ static void start_fiber(struct fiber *f)
 			die("no memory for stacks");
 	}
 	CLEAN(f->stack, STACK_BYTES);
-	getcontext(&f->context);
-	f->context.uc_stack.ss_sp = f->stack;
-	f->context.uc_stack.ss_size = STACK_BYTES;
-	f->context.uc_link = NULL;
-	makecontext(&f->context, fiber_main, 0);
-	f->state = READY;
+	context_at(&f->context, f->stack, STACK_BYTES, fiber_main);
 	f->fake = NULL;
 	f->time = clock_now;
 	memset(f->known, 0, sizeof f->known);
@@ -377,6 +432,7 @@ static void start_block(struct block *b, uint64_t number)
 	b->waiting = 0;
 	b->number = ++started;
 	b->met = 0;
+	memset(b->warps, 0, sizeof b->warps);
 	for (unsigned i = 0; i < b->count; i++) {
 		struct fiber *f = &b->fibers[i];
 
@@ -386,6 +442,7 @@ static void start_block(struct block *b, uint64_t number)
 		f->self.thread.z = i / n.x / n.y;
 		f->self.lane = i % 32;
 		f->block = b;
+		b->warps[i / 32].ready |= (uint32_t)1 << i % 32;
 		start_fiber(f);
 	}
 }
@@ -402,8 +459,34 @@ static void go_on(struct fiber *f)
 {
 	emu_self = &f->self;
 	LEAVE(&scheduler_fake, f);
-	swapcontext(&scheduler, &f->context);
+	SWITCH(&scheduler, &f->context);
 	ARRIVE(scheduler_fake);
+}
+
+/* Returns the first fiber of b that can run, from the one numbered first around to it, or b->count: none. */
+static unsigned ready_from(const struct block *b, unsigned first)
+{
+	unsigned warps = (b->count + 31) / 32;
+
+	for (unsigned k = 0; k <= warps; k++) {
+		unsigned w = (first / 32 + k) % warps;
+		uint32_t ready = b->warps[w].ready;
+
+		if (k == 0)
+			ready &= ~(uint32_t)0 << first % 32;
+		if (ready)
+			return w * 32 + (unsigned)__builtin_ctz(ready);
+	}
+	return b->count;
+}
+
+/* The same downwards, from the last. */
+static unsigned last_ready(const struct block *b)
+{
+	for (unsigned w = (b->count + 31) / 32; w-- > 0;)
+		if (b->warps[w].ready)
+			return w * 32 + 31 - (unsigned)__builtin_clz(b->warps[w].ready);
+	return b->count;
 }
 
 /* Runs one fiber until it waits or ends. */
@@ -414,22 +497,20 @@ static bool step(void)
 
 	for (unsigned k = 0; k < BLOCKS_MAX; k++) {
 		struct block *b = blocks[(first_block + k) % BLOCKS_MAX];
-		unsigned first = 0;
+		unsigned first = 0, at;
 
-		if (b->count && habit == 0)
+		if (!b->count)
+			continue;
+		if (habit == 0)
 			first = below(b->count);
-		else if (b->count && habit == 3)
+		else if (habit == 3)
 			first = again % b->count;
-		for (unsigned i = 0; i < b->count; i++) {
-			unsigned at = habit == 2 ? b->count - 1 - i :
-						   (first + i) % b->count;
-
-			if (b->fibers[at].state != READY)
-				continue;
-			again = at;
-			go_on(&b->fibers[at]);
-			return true;
-		}
+		at = habit == 2 ? last_ready(b) : ready_from(b, first);
+		if (at == b->count)
+			continue;
+		again = at;
+		go_on(&b->fibers[at]);
+		return true;
 	}
 	return false;
 }

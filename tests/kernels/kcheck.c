@@ -199,9 +199,15 @@ void kcheck_case(struct kcheck *k, const struct kcase *c)
 	unsigned char *first = host_memory(bytes), *second = host_memory(bytes);
 	unsigned char *base = device_memory(k, bytes + c->offset);
 	unsigned char *area = base + c->offset;
+	/* what the sanitizers see, they see the first time */
+#if defined(__SANITIZE_ADDRESS__)
+	int times = c->want ? 1 : 0;
+#else
+	int times = c->want ? 2 : 0;
+#endif
 
 	k->cases++;
-	for (int time = 0; time < (c->want ? 2 : 0); time++) {
+	for (int time = 0; time < times; time++) {
 		unsigned char *host = time ? second : first;
 
 		memset(host, GUARD, bytes);
@@ -214,7 +220,8 @@ void kcheck_case(struct kcheck *k, const struct kcase *c)
 		spoil(k, c, first);
 		check_guards(k, c, first);
 		compare(k, c, first + GUARD_BYTES);
-		if (k->spoil == SPOIL_NOTHING && memcmp(first, second, bytes) != 0)
+		if (times > 1 && k->spoil == SPOIL_NOTHING &&
+			memcmp(first, second, bytes) != 0)
 			complain(k, c, "is not the same the second time", 0);
 	}
 	if (k->bench && c->work > 0)
