@@ -172,7 +172,7 @@ RACE := $(patsubst %.cu,$(BUILD)/race/%.o,$(filter-out kernels/dev/cuda_probe.cu
 $(BUILD)/race/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,RACE)
-	$(Q)$(CC) -x c++ -std=gnu++17 -O1 -g -Wall -ffp-contract=off -fno-exceptions -fno-rtti $(CPPFLAGS) \
+	$(Q)$(CC) -x c++ -std=gnu++17 -O1 -g1 -Wall -ffp-contract=off -fno-exceptions -fno-rtti $(CPPFLAGS) \
 		-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 \
 		-DCUDA_EMU -Drnp_cuda_open=rnp_emu_open -MMD -MP -c -o $@ $<
 
@@ -300,11 +300,11 @@ STOPPING = -fno-sanitize-recover=undefined
 
 asan:
 	$(MAKE) $(WATCHED) KERNEL_OPT=--param=asan-use-after-return=0 LDFLAGS='-fsanitize=$(SANITIZE)' \
-		OPT='-O1 -g -fsanitize=$(SANITIZE) $(STOPPING) -fno-omit-frame-pointer' \
+		OPT='-O1 -g1 -fsanitize=$(SANITIZE) $(STOPPING) -fno-omit-frame-pointer' \
 		all units replays kcheck
 
 tsan:
-	$(MAKE) $(WATCHED) LDFLAGS='-fsanitize=thread' OPT='-O1 -g -fsanitize=thread' all units
+	$(MAKE) $(WATCHED) LDFLAGS='-fsanitize=thread' OPT='-O1 -g1 -fsanitize=thread' all units
 
 # clang has libFuzzer; scripts/fuzz runs them.
 fuzz:
