@@ -1,5 +1,5 @@
-# Files for operators: systemd units, dashboard, demo.
-# alone: a challenge has a deadline, and the demo trains
+# Files for operators: systemd units, dashboard.
+# alone: a challenge has a deadline
 load helper
 
 @test "ops: every metric of the dashboard is one that the registry serves" {
@@ -105,20 +105,6 @@ unit_command() {
 		fail "$(<"$BATS_TEST_TMPDIR/result")"
 	}
 	jq -e '.verdicts > 0 and .passed == .verdicts' "$BATS_TEST_TMPDIR/result"
-}
-
-@test "ops: the demo is true, and its last line is one record" {
-	cd "$BATS_TEST_TMPDIR"
-	run_split "$ROOT/scripts/demo"
-	assert_success
-	tail -n 1 <<<"$output" >last
-	jq -e '.kind == "rnp.demo" and .v == 1 and .ok == true and .seconds > 0 and (.node | length) > 30' last
-	# the node of the last line is the one that was paid
-	local node
-	node=$(jq -r .node last)
-	grep -q "\"kind\":\"rnp.reward\".*\"node\":\"$node\"" <<<"$output"
-	jq -e --argjson units "$(grep -h "\"kind\":\"rnp.reward\".*$node" <<<"$output" | head -n 1 | jq .base_units)" \
-		'.base_units == $units and $units > 0' last
 }
 
 @test "ops: the training units' commands train, and their state is theirs" {

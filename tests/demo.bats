@@ -1,0 +1,17 @@
+# make demo, the main job, as the README shows it.
+# slow: it trains for a minute
+load helper
+
+@test "demo: it is true, and its last line is one record" {
+	cd "$BATS_TEST_TMPDIR"
+	run_split "$ROOT/scripts/demo"
+	assert_success
+	tail -n 1 <<<"$output" >last
+	jq -e '.kind == "rnp.demo" and .v == 1 and .ok == true and .seconds > 0 and (.node | length) > 30' last
+	# the node of the last line is the one that was paid
+	local node
+	node=$(jq -r .node last)
+	grep -q "\"kind\":\"rnp.reward\".*\"node\":\"$node\"" <<<"$output"
+	jq -e --argjson units "$(grep -h "\"kind\":\"rnp.reward\".*$node" <<<"$output" | head -n 1 | jq .base_units)" \
+		'.base_units == $units and $units > 0' last
+}
