@@ -47,9 +47,7 @@ struct opt {
 
 struct command {
 	const char *name; /* "quote" */
-	/* the arguments after the options: "[file ...]", or NULL
-	 * @b716398
-	 * - */
+	/* the arguments after the options: "[file ...]", or NULL */
 	const char *arguments;
 	int args_min, args_max; /* how many; -1: any number */
 	const char *summary;    /* one sentence, capital and full stop */
