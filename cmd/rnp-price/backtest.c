@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "cmd/rnp-price/backtest_cluster.h"
+#include "cmd/rnp-price/backtest_pods.h"
 #include "cmd/rnp-price/backtest_report.h"
 #include "cmd/rnp-price/commands.h"
 #include "cmd/rnp-price/hetero.h"
 #include "cmd/rnp-price/place.h"
-#include "cmd/rnp-price/place_read.h"
 #include "cmd/rnp-price/sched.h"
 #include "cmd/rnp-price/sched_read.h"
 #include "cmd/rnp-price/world.h"
@@ -378,89 +378,16 @@ static int backtest_models(void)
 	return backtest_cluster(&b, &report);
 }
 
-/* --- pods that share GPUs ---------------------------------------------------------------------- */
-
-static int write_pods(enum place_policy a, const struct place_cluster *c,
-	const struct place_result *all)
+static int backtest_shared(void)
 {
-	struct place_result sum = { 0 };
-	json_t *r = json_record("rnp.backtest");
-	double n = (double)runs;
-	int64_t count = 0;
+	struct backtest_pods b = { .nodes_path = nodes_path,
+		.pods_path = pods_path,
+		.algorithm = algorithm,
+		.runs = runs,
+		.seed = seed,
+		.write = write_record };
 
-	for (size_t i = 0; i < c->n; i++)
-		count += c->nodes[i].ngpus;
-	for (int64_t i = 0; i < runs; i++) {
-		sum.allocated_100 += all[i].allocated_100 / n;
-		sum.allocated_130 += all[i].allocated_130 / n;
-		sum.fragments_80 += all[i].fragments_80 / n;
-		sum.pods += all[i].pods;
-		sum.failed += all[i].failed;
-	}
-	json_set_text(r, "mode", "pods");
-	json_set_text(r, "algorithm", place_names[a]);
-	json_set_i64(r, "gpus", count);
-	json_set_i64(r, "runs", runs);
-	json_set_i64(r, "seed", seed);
-	json_set_i64(r, "pods", sum.pods);
-	json_set_i64(r, "refused", sum.failed);
-	set_ppm(r, "allocated_100_ppm", sum.allocated_100);
-	set_ppm(r, "allocated_130_ppm", sum.allocated_130);
-	set_ppm(r, "fragments_80_ppm", sum.fragments_80);
-	return write_record(r);
-}
-
-/* curve: becomes the mean part of the GPUs that is in use after each percent has arrived. */
-static int run_pods(const struct place_cluster *c, const struct place_pods *p,
-	enum place_policy a, double curve[PLACE_PERCENTS])
-{
-	struct place_result *all = xcalloc((size_t)runs, sizeof *all);
-	int rc;
-
-#pragma omp parallel for schedule(dynamic)
-	for (int64_t i = 0; i < runs; i++)
-		place_trace(c, a, p->items, p->n, (uint64_t)(seed * 1000 + i), &all[i]);
-	for (int k = 0; k < PLACE_PERCENTS; k++) {
-		curve[k] = 0;
-		for (int64_t i = 0; i < runs; i++)
-			curve[k] += all[i].allocated[k] * 100 / (double)runs;
-	}
-	rc = write_pods(a, c, all);
-	free(all);
-	return rc;
-}
-
-static int backtest_pods(void)
-{
-	struct place_cluster *c = xcalloc(1, sizeof *c);
-	struct place_pods pods = { 0 };
-	struct backtest_curve curves[PLACE_POLICIES];
-	static double y[PLACE_POLICIES][PLACE_PERCENTS], x[PLACE_PERCENTS];
-	size_t n = 0;
-	int rc = place_read_nodes(c, nodes_path);
-
-	out_columns(
-		"algorithm,gpus,runs,allocated_100_ppm,allocated_130_ppm,fragments_80_ppm,"
-		"pods,refused");
-	if (rc == 0)
-		rc = place_read_pods(&pods, pods_path);
-	if (rc == 0)
-		place_classify(&c->classes, pods.items, pods.n);
-	for (int a = 0; rc == 0 && a < PLACE_POLICIES; a++)
-		if (strcmp(algorithm, "all") == 0 ||
-			strcmp(algorithm, place_names[a]) == 0) {
-			rc = run_pods(c, &pods, (enum place_policy)a, y[n]);
-			curves[n] = (struct backtest_curve){ place_names[a], y[n] };
-			n++;
-		}
-	for (int k = 0; k < PLACE_PERCENTS; k++)
-		x[k] = k;
-	backtest_report_curves(&report, "GPUs in use as pods arrive", "GPUs asked for, %",
-		"GPUs in use, %", x, PLACE_PERCENTS, curves, n);
-	free(c->nodes);
-	free(pods.items);
-	free(c);
-	return rc;
+	return backtest_pods(&b, &report);
 }
 
 /* Whether an algorithm was selected, by name or as one of all. */
@@ -507,7 +434,7 @@ static int backtest(struct session *s)
 	if (check_options() < 0)
 		return -1;
 	if (pods_path)
-		return backtest_pods();
+		return backtest_shared();
 	if (jobs_path) {
 		out_columns("algorithm,refused,mean_s,p99_s,wait_mean_s,busy_ppm,"
 			    "fairness_ppm");

@@ -10,6 +10,7 @@
 #include "cmd/rnp-reward/claims.h"
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/ledger.h"
+#include "cmd/rnp-reward/proof_check.h"
 #include "cmd/rnp-reward/write.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
@@ -102,50 +103,18 @@ static int report(struct seen *s, const char *what, const char *reason)
 	return rc;
 }
 
-/* --- proofs -------------------------------------------------------------------------------- */
-
-static bool from_hex(const json_t *v, unsigned char out[MERKLE_HASH_BYTES])
-{
-	const char *text = json_string_value(v);
-	size_t n;
-
-	return text &&
-		sodium_hex2bin(out, MERKLE_HASH_BYTES, text, strlen(text), NULL, &n,
-			NULL) == 0 &&
-		n == MERKLE_HASH_BYTES;
-}
-
 static int check_proof(struct seen *s, const json_t *record, const char *where)
 {
-	unsigned char proof[64][MERKLE_HASH_BYTES], root[MERKLE_HASH_BYTES];
-	const json_t *siblings = json_object_get(record, "proof"), *v;
-	struct merkle_leaf leaf;
-	int64_t unlocked, locked;
+	unsigned char root[MERKLE_HASH_BYTES];
 	const char *wallet;
 	char what[96];
-	size_t i;
+	bool good;
 
-	if (json_get_text(record, where, "wallet", &wallet) < 0 ||
-		json_get_i64(record, where, "unlocked_base_units", 0, INT64_MAX,
-			&unlocked) < 0 ||
-		json_get_i64(record, where, "locked_base_units", 0, INT64_MAX, &locked) <
-			0 ||
-		address_parse(wallet, where, leaf.claimant) < 0)
+	if (proof_check(record, where, &wallet, root, &good) < 0)
 		return -1;
-	/* the schema has checked their number and form */
-	json_array_foreach(siblings, i, v)
-		if (!from_hex(v, proof[i]))
-			bug("hash '%s'", json_string_value(v));
-	from_hex(json_object_get(record, "merkle_root"), root);
 	buf_add(&s->roots, (const char *)root, sizeof root);
-	leaf.unlocked = (uint64_t)unlocked;
-	leaf.locked = (uint64_t)locked;
 	snprintf(what, sizeof what, "proof of %s", wallet);
-	return report(s, what,
-		merkle_verify(&leaf, (const unsigned char(*)[MERKLE_HASH_BYTES])proof,
-			(int)i, root) ?
-			NULL :
-			"the leaf is not below the root");
+	return report(s, what, good ? NULL : "the leaf is not below the root");
 }
 
 /* --- what is read -------------------------------------------------------------------------- */
@@ -437,7 +406,7 @@ static int look(void *ctx, int64_t sequence, const json_t *row)
 	(void)sequence;
 	if (strcmp(json_string_value(json_object_get(row, "kind")), "rnp.epoch") != 0)
 		return 0;
-	if (from_hex(json_object_get(row, "merkle_root"), root))
+	if (proof_hash(json_object_get(row, "merkle_root"), root))
 		buf_add(&search->roots, (const char *)root, sizeof root);
 	if (!search->epoch)
 		return 0;

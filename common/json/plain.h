@@ -117,16 +117,16 @@ static inline bool json_plain_same(const char *a, const char *b, size_t n)
 		return memcmp(a, b, n) == 0;
 	if (n >= 8) {
 		memcpy(x, a, 8);
-		memcpy(x + 1, a + n - 8, 8);
+		memcpy(x + 1, a + (n - 8), 8);
 		memcpy(y, b, 8);
-		memcpy(y + 1, b + n - 8, 8);
+		memcpy(y + 1, b + (n - 8), 8);
 		return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
 	}
 	if (n >= 4) {
 		memcpy(u, a, 4);
-		memcpy(u + 1, a + n - 4, 4);
+		memcpy(u + 1, a + (n - 4), 4);
 		memcpy(v, b, 4);
-		memcpy(v + 1, b + n - 4, 4);
+		memcpy(v + 1, b + (n - 4), 4);
 		return ((u[0] ^ v[0]) | (u[1] ^ v[1])) == 0;
 	}
 	while (n && a[n - 1] == b[n - 1])
