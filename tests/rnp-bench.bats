@@ -78,6 +78,7 @@ jsonschema.Draft202012Validator(json.loads(sys.argv[1])).validate(json.loads(sys
 @test "bench run --test: a name that no suite has, or of a suite measured as a whole, is 64" {
 	refused 64 "there is no 'matmul_int9'; did you mean 'matmul_int8'?" rnp-bench run --test matmul_int9
 	refused 64 "there is no 'hash_chain'" rnp-bench run --suite mem --test hash_chain
+	refused 64 "'gpus' is not one of cpu|mem|" rnp-bench run --suite cpu --suite gpus
 	refused 64 "--suite comm measures it" rnp-bench run --test "$(rnp-bench list | jq -r 'select(.suite == "comm").test' | head -1)"
 }
 
@@ -207,7 +208,7 @@ disk_dir() {
 @test "bench run --plot: a picture with the figures in it, the same for the same figures" {
 	cd "$BATS_TEST_TMPDIR"
 	root /sys/devices/system/cpu/online 0 # caches of unknown size: the mem suite takes little
-	run_split rnp-bench run --quick --time 8ms --size 16MiB --plot p.svg --metrics-file m.prom
+	run_split rnp-bench run --suite cpu --suite mem --quick --time 8ms --size 16MiB --plot p.svg --metrics-file m.prom
 	assert_success
 	python3 - p.svg <<-'END'
 		import sys, xml.etree.ElementTree as xml

@@ -32,8 +32,8 @@ const struct suite *const suites[] = { &suite_cpu, &suite_mem, &suite_disk, &sui
 	NULL };
 
 static struct {
-	const char *suite, *device, *dir, *key, *plot, *metrics, *peer;
-	struct opt_list backends, tests;
+	const char *device, *dir, *key, *plot, *metrics, *peer;
+	struct opt_list backends, tests, suites;
 	int64_t time_ms, size_bytes;
 	bool quick;
 } options = { .dir = "." };
@@ -90,7 +90,7 @@ static bool was_asked_for(const struct suite *suite)
 {
 	const char *device = options.device ? options.device : getenv("RNP_DEVICE");
 
-	if (options.suite)
+	if (options.suites.n)
 		return true;
 	return suite->watch == &gpu_watch && device && *device &&
 		strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0;
@@ -247,7 +247,10 @@ static void add_entry(struct entries *all, size_t *cap, const struct suite *suit
 
 static bool is_wanted(const struct suite *suite)
 {
-	return !options.suite || strcmp(options.suite, suite->name) == 0;
+	for (int i = 0; i < options.suites.n; i++)
+		if (strcmp(options.suites.items[i], suite->name) == 0)
+			return true;
+	return options.suites.n == 0;
 }
 
 /* Whether --test names it, or names none. */
@@ -456,7 +459,8 @@ static int run(int n, char **args)
 	if (!s.time_ms)
 		s.time_ms = s.quick ? TIME_QUICK_MS : TIME_MS;
 	add_entries(&all);
-	if (options.suite && strcmp(options.suite, suite_comm.name) == 0)
+	if (options.suites.n == 1 &&
+		strcmp(options.suites.items[0], suite_comm.name) == 0)
 		out_columns(
 			"test,params.backend,params.over,params.bytes,unit,median,low,"
 			"high,samples");
@@ -468,16 +472,17 @@ static int run(int n, char **args)
 	release_entries(&all);
 	opt_list_release(&options.backends);
 	opt_list_release(&options.tests);
+	opt_list_release(&options.suites);
 	return code;
 }
 
 static const struct opt opts[] = {
 	{ .name = "suite",
-		.kind = OPT_CHOICE,
-		.to = &options.suite,
+		.kind = OPT_LIST,
+		.to = &options.suites,
 		.metavar = "S",
 		.choices = "cpu|mem|disk|gpu|link|compress|train|serve|net|comm",
-		.help = "only this suite: cpu, mem, disk, gpu, link, compress, train, serve, net or comm" },
+		.help = "only this suite, may be given several times: cpu, mem, disk, gpu, link, compress, train, serve, net or comm" },
 	{ .name = "test",
 		.kind = OPT_LIST,
 		.to = &options.tests,

@@ -56,7 +56,8 @@ static int in_range(const struct opt *o, const char *what, const char *text, int
 	return -1;
 }
 
-static int choose(const struct opt *o, const char *what, const char *text)
+/* Whether text is one of the choices. */
+static int check_choice(const struct opt *o, const char *what, const char *text)
 {
 	struct suggest near = { .wanted = text };
 	size_t n = strlen(text);
@@ -65,10 +66,8 @@ static int choose(const struct opt *o, const char *what, const char *text)
 	for (const char *s = o->choices; *s;) {
 		size_t len = strcspn(s, "|");
 
-		if (len == n && memcmp(s, text, n) == 0) {
-			*(const char **)o->to = text;
+		if (len == n && memcmp(s, text, n) == 0)
 			return 0;
-		}
 		s += len + (s[len] == '|');
 	}
 	suggest_choices(&near, o->choices);
@@ -109,8 +108,13 @@ static int set_value(const struct opt *o, const char *text)
 		*(const char **)o->to = text;
 		return 0;
 	case OPT_CHOICE:
-		return choose(o, what, text);
+		if (check_choice(o, what, text) < 0)
+			return -1;
+		*(const char **)o->to = text;
+		return 0;
 	case OPT_LIST:
+		if (o->choices && check_choice(o, what, text) < 0)
+			return -1;
 		append(o->to, text);
 		return 0;
 	case OPT_U64:

@@ -42,7 +42,7 @@ struct opt {
 	const char *metavar; /* "URL"; NULL for flags */
 	const char *help;    /* one lower-case phrase; units and default in it */
 	int64_t min, max;    /* numbers; max 0 with min >= 0: no upper end */
-	const char *choices; /* "a|b|c" */
+	const char *choices; /* "a|b|c", of a choice or of each item of a list */
 };
 
 struct command {
