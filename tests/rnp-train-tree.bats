@@ -134,6 +134,38 @@ for line in sys.stdin: v.validate(json.loads(line))' "$(rnp-train --schema rnp.r
 	same_parameters
 }
 
+@test "tree: a group trains on while its parent is away, and says so; what it owes survives a kill" {
+	declare -A groups=([g]="a")
+	start_coordinator --workers 1 --rounds 4 --inner-steps 20 --method q8
+	start_group g --workers 1 --inner-steps 10
+	start_below g a
+	wait_until 'a round of the root' rounds_are 1
+	local page away
+	page=http://127.0.0.1:$(cat g.port)
+	curl -s "$page/metrics" | grep -qx 'rnp_train_parent_away 0'
+	curl -s "$page/" | grep -q "A group of <code>$url</code>: works on turn .* It answered .* bytes up and .* down"
+	kill_hard "$coordinator"
+	parent_is_away() { curl -s "$page/metrics" | grep -qx 'rnp_train_parent_away 1'; }
+	wait_until 'the group to notice' parent_is_away
+	curl -s "$page/" | grep -q 'It has not answered for [1-9][0-9]* s</strong>, and the group trains on'
+	away=$(rounds_of g | wc -l)
+	more_rounds() { (($(rounds_of g | wc -l) >= away + 5)); }
+	wait_until 'rounds without the parent' more_rounds
+	# a group that is killed meanwhile has kept what it owes
+	start_coordinator
+	kill_group g
+	start_group g
+	end_of a "${worker[a]}"
+	end_of_group g
+	end_of coordinator "$coordinator"
+	rounds | jq -se 'unique_by(.round) | length == 4 and all(.workers == 1 and .dropped == 0 and .tokens == 20 * 4 * 32)'
+	rounds | jq -se '[unique_by(.round)[].members[].sha256] | length == 4 and (unique | length) == 4'
+	# the text of a turn was read again, that of others was not
+	rounds_of g | jq -se 'unique_by(.round) | [.[].members[].first] | (length > 12) and all(. < 4 * 80)'
+	same_parameters
+	grep -q 'the parent is away, the group trains on' g.err
+}
+
 @test "tree: what does not go together is one line and its code" {
 	local below=(rnp-train coordinate -q --data "$DIR/tok" --listen 127.0.0.1:0 --give-up 1s)
 	refused 64 '--rounds goes without --parent' "${below[@]}" --model m --parent http://127.0.0.1:1 --rounds 3

@@ -155,6 +155,8 @@ struct counted {
 /* Of a round that ends a turn of the parent. */
 struct climbed {
 	bool ends, counted, over; /* over: the parent's run */
+	/* away: nobody answers, and the group trains on; again: over the turn's text once more */
+	bool away, again;
 	int64_t loss_first, loss_last, ms;
 	uint64_t round; /* of the parent, that its parameters are behind */
 	char model[PROTOCOL_HEX];

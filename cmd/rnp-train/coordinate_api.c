@@ -13,6 +13,7 @@
 #include "cmd/rnp-train/container.h"
 #include "cmd/rnp-train/coordinate_db.h"
 #include "cmd/rnp-train/coordinate_page.h"
+#include "cmd/rnp-train/coordinate_parent.h"
 #include "cmd/rnp-train/coordinate_registry.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -585,6 +586,24 @@ static void add_metric(struct buf *out, const char *name, const char *type,
 		name, help, name, type, name, value);
 }
 
+static void parent_metrics(const struct coordinator *g, struct buf *out)
+{
+	struct parent_facts f;
+
+	coordinate_parent_facts(g, &f);
+	add_metric(out, "parent_away", "gauge",
+		"1 while nobody answers at the coordinator above.", f.away_ms != 0);
+	add_metric(out, "parent_round", "gauge",
+		"The round of the run above that the group's turn belongs to.",
+		(double)f.round);
+	add_metric(out, "parent_answered_timestamp_seconds", "gauge",
+		"When the coordinator above answered last.", (double)f.answered_ms / 1e3);
+	add_metric(out, "parent_bytes_sent_total", "counter",
+		"Bytes at the sockets to the coordinator above.", (double)f.sent);
+	add_metric(out, "parent_bytes_received_total", "counter",
+		"Bytes at the sockets from the coordinator above.", (double)f.received);
+}
+
 void coordinate_metrics(void *ctx, struct buf *out)
 {
 	struct coordinator *g = ctx;
@@ -616,6 +635,8 @@ void coordinate_metrics(void *ctx, struct buf *out)
 		add_metric(out, "validation_loss", "gauge",
 			"Loss on the held-out text behind the last round, nats a token.",
 			(double)g->valid_micronats / 1e6);
+	if (g->parent)
+		parent_metrics(g, out);
 	pthread_mutex_unlock(&g->lock);
 }
 

@@ -550,7 +550,7 @@ static int commit_round(struct coordinator *g, void *arg)
 			    (int64_t)g->round, ((struct committing *)arg)->facts)) < 0)
 		return -1;
 	q = NULL;
-	if (x->up.ends && !x->up.over &&
+	if ((x->up.away ? x->up.again : x->up.ends && !x->up.over) &&
 		coordinate_db_set_parent(g, &x->up.next, g->round + 1) < 0)
 		return -1;
 	return done(q,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cmd/rnp-train/coordinate_db.h"
+#include "cmd/rnp-train/coordinate_parent.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/mem.h"
@@ -249,6 +250,29 @@ static int write_receipts(struct coordinator *g, struct buf *out)
 
 /* --- the page --------------------------------------------------------------------------------- */
 
+/* A group's coordinator: what it knows of the one above. */
+static void write_parent(struct coordinator *g, struct buf *out)
+{
+	struct parent_facts f;
+	int64_t now_ms = clock_now_ms();
+
+	coordinate_parent_facts(g, &f);
+	buf_adds(out, "<p>A group of <code>");
+	html_text(out, f.url);
+	buf_addf(out, "</code>: works on turn %" PRIu64 " of its round %" PRIu64 ". ",
+		f.turn, f.round);
+	if (f.away_ms)
+		buf_addf(out,
+			"<strong>It has not answered for %" PRId64
+			" s</strong>, and the group trains on. ",
+			(now_ms - f.away_ms) / 1000);
+	else if (f.answered_ms)
+		buf_addf(out, "It answered %" PRId64 " s ago. ",
+			(now_ms - f.answered_ms) / 1000);
+	buf_addf(out, "%" PRIu64 " bytes up and %" PRIu64 " down.</p>\n", f.sent,
+		f.received);
+}
+
 static void write_summary(struct coordinator *g, struct buf *out)
 {
 	buf_addf(out,
@@ -266,6 +290,8 @@ static void write_summary(struct coordinator *g, struct buf *out)
 							   " closes",
 			g->r.working, g->r.asking, g->r.ndeltas);
 	buf_addf(out, "%" PRIu64 " tokens counted.</p>\n", g->tokens);
+	if (g->parent)
+		write_parent(g, out);
 	buf_addf(out,
 		"<p>To take part: <code>rnp-train join URL</code>. Signed records: "
 		"<a href=\"/v1/run\">run</a>, <a href=\"/v1/rounds\">rounds</a>; "

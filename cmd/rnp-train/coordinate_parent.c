@@ -14,6 +14,9 @@
 #include "common/hw/device.h"
 #include "common/lm/train/outer.h"
 
+#define PATIENCE_MS \
+	10000 /* without an answer, before the group trains on; and between tries */
+
 /* --- opening ---------------------------------------------------------------------------------- */
 
 /* What the group trains has to be what the parent asks for. */
@@ -99,6 +102,29 @@ void coordinate_parent_close(struct coordinator *g)
 	g->parent = NULL;
 }
 
+/* Appends at most a buffer's worth of the URL, without what stands before an '@'. */
+static void show_url(char *to, size_t size, const char *url)
+{
+	const char *host = strstr(url, "://"), *at;
+
+	host = host ? host + 3 : url;
+	at = memchr(host, '@', strcspn(host, "/"));
+	snprintf(to, size, "%.*s%s", (int)(host - url), url, at ? at + 1 : host);
+}
+
+void coordinate_parent_facts(const struct coordinator *g, struct parent_facts *f)
+{
+	const struct parent *p = g->parent;
+
+	*f = (struct parent_facts){ .turn = p->a.turn,
+		.round = p->a.round,
+		.answered_ms = p->w.client.answered_ms,
+		.away_ms = p->away_ms,
+		.sent = p->w.client.sent,
+		.received = p->w.client.received };
+	show_url(f->url, sizeof f->url, g->o.parent);
+}
+
 /* --- turns ------------------------------------------------------------------------------------ */
 
 /* The next turn and its parameters, however long the parent has none. Returns 0; 1: its run is over;
@@ -146,13 +172,50 @@ int coordinate_parent_due(struct coordinator *g, struct closed *x)
 		return -1;
 	for (size_t i = 0; i < x->k; i++)
 		tokens += x->c[i].weight_tokens;
-	x->up.ends = tokens >= p->a.sequences * p->w.run.length;
+	x->up.again = tokens >= p->a.sequences * p->w.run.length;
+	/* what was kept for the parent is tried again now and then */
+	x->up.ends = x->up.again ||
+		(p->w.state.unmerged == p->a.turn &&
+			clock_mono_ns() - p->tried_ns > PATIENCE_MS * INT64_C(1000000));
 	return 0;
 }
 
-/* The delta as a container in the parent's state. */
-static int write_delta(struct coordinator *g, const struct closed *x, const float *theta,
-	const float *parent, float *rest)
+/* An array of the state under a number. */
+static int keep_array(const struct worker *w, const char *name, uint64_t number,
+	const float *x)
+{
+	struct flatfile f = FLATFILE_INIT;
+	int rc = worker_make_array(w, &f, name, number);
+
+	if (rc == 0) {
+		memcpy(f.x, x, f.n * sizeof *x);
+		rc = flatfile_keep(&f);
+	}
+	flatfile_close(&f);
+	return rc;
+}
+
+/* What the parent's parameters will be added to: theta as it was sent, or where nothing counts, the
+ * parent's of then; and what the container left out. */
+static int keep_sent(struct worker *w, uint64_t turn, const float *theta,
+	const float *rest)
+{
+	uint64_t number = w->state.next++;
+	int rc = keep_array(w, "theta", number, theta);
+
+	if (rc == 0)
+		rc = keep_array(w, "began", number, rest);
+	if (rc == 0) {
+		w->state.theta = number;
+		w->state.unmerged = turn;
+		rc = join_state_save(&w->state);
+	}
+	return rc;
+}
+
+/* The delta as a container in the parent's state, with what belongs to it. */
+static int keep_delta(struct coordinator *g, const struct closed *x, const float *theta,
+	const float *parent, const float *rest)
 {
 	struct parent *p = g->parent;
 	struct worker *w = &p->w;
@@ -161,12 +224,13 @@ static int write_delta(struct coordinator *g, const struct closed *x, const floa
 	uint64_t n = g->run.parameters;
 	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
 		(unsigned long long)p->a.turn);
-	float *delta = xmalloc(n * sizeof *delta);
+	float *delta = xmalloc(n * sizeof *delta), *left = xmalloc(n * sizeof *left);
 	int rc;
 
+	memcpy(left, rest, n * sizeof *left);
 	outer_delta(delta, parent, theta, n);
 	rc = container_write(&w->d, p->a.method, delta,
-		worker_has_residual(p->a.method) ? rest : NULL, n, path, &facts);
+		worker_has_residual(p->a.method) ? left : NULL, n, path, &facts);
 	if (rc == 0) {
 		*d = (struct delta){ .turn = p->a.turn,
 			.bytes = facts.bytes,
@@ -181,9 +245,30 @@ static int write_delta(struct coordinator *g, const struct closed *x, const floa
 		protocol_hex(d->sha256, facts.sha256);
 		protocol_hex(d->root, facts.root);
 		w->state.pending = true;
+		rc = keep_sent(w, p->a.turn, theta, left);
 	}
 	free(delta);
+	free(left);
 	free(path);
+	return rc;
+}
+
+/* Sends what is kept of the turn, which is made where it is not there yet. */
+static int deliver(struct coordinator *g, const struct closed *x, const float *theta,
+	const float *parent, const float *rest)
+{
+	struct parent *p = g->parent;
+	struct worker *w = &p->w;
+	int rc = 0;
+
+	if (w->state.unmerged != p->a.turn)
+		rc = keep_delta(g, x, theta, parent, rest);
+	if (rc < 0 || !w->state.pending)
+		return rc;
+	prog_detail("turn %llu of the parent: delivering", (unsigned long long)p->a.turn);
+	rc = worker_deliver(w);
+	if (rc == 0 && w->forgotten)
+		rc = keep_sent(w, p->a.turn, parent, rest);
 	return rc;
 }
 
@@ -211,47 +296,74 @@ static int follow_parent(struct coordinator *g, struct closed *x)
 	return rc < 0 ? -1 : 0;
 }
 
-/* theta and parent are now what the parent's round ended with; of a turn that it did not count what
- * the group has learnt stays in theta, and goes with the next delta. */
-static int take_parent(struct coordinator *g, const struct closed *x, float *theta,
-	float *parent)
+/* theta and parent become what the parent's round ended with; what the group has learnt since it sent
+ * its delta, or all of it where that did not count, stays in theta and goes with the next one. */
+static int take_parent(struct coordinator *g, struct closed *x, float *theta,
+	float *parent, float *rest)
 {
-	struct parent *p = g->parent;
-	struct flatfile now = FLATFILE_INIT;
-	int rc = worker_open_array(&p->w, &now, "pub", p->w.state.pub);
+	struct worker *w = &g->parent->w;
+	struct flatfile now = FLATFILE_INIT, sent = FLATFILE_INIT, left = FLATFILE_INIT;
+	int rc = worker_open_array(w, &now, "pub", w->state.pub);
 
+	if (rc == 0)
+		rc = worker_open_array(w, &sent, "theta", w->state.theta);
+	if (rc == 0)
+		rc = worker_open_array(w, &left, "began", w->state.theta);
 	for (uint64_t i = 0; rc == 0 && i < now.n; i++) {
-		theta[i] = x->up.counted ? now.x[i] : theta[i] + (now.x[i] - parent[i]);
+		x->up.counted |= sent.x[i] != parent[i];
+		theta[i] = now.x[i] + (theta[i] - sent.x[i]);
 		parent[i] = now.x[i];
+		rest[i] = left.x[i];
 	}
 	flatfile_close(&now);
+	flatfile_close(&sent);
+	flatfile_close(&left);
 	return rc;
+}
+
+/* Whether the last error says that nobody answers; then for how long is noted. */
+static bool is_away(struct coordinator *g, int64_t patience_ms)
+{
+	struct parent *p = g->parent;
+	int code = err_get()->code;
+	int64_t now_ms = clock_now_ms();
+
+	if (p->stopped || (code != EX_UNAVAILABLE && code != EX_TEMPFAIL))
+		return false;
+	p->tried_ns = clock_mono_ns();
+	if (!p->away_ms) {
+		p->away_ms = now_ms - patience_ms;
+		prog_warn("the parent is away, the group trains on: %s", err_get()->text);
+	}
+	return now_ms - p->away_ms < g->o.give_up_ms;
 }
 
 int coordinate_parent_turn(struct coordinator *g, struct closed *x, float *theta,
 	float *parent, float *rest)
 {
 	struct parent *p = g->parent;
-	int64_t from_ns = clock_mono_ns();
-	size_t bytes = g->run.parameters * sizeof *rest;
-	float *rest_was = xmalloc(bytes);
+	int64_t from_ns = clock_mono_ns(), patience_ms = PATIENCE_MS;
 	int rc;
 
-	memcpy(rest_was, rest, bytes);
-	rc = write_delta(g, x, theta, parent, rest);
-	if (rc == 0)
-		prog_detail("turn %llu of the parent: delivering",
-			(unsigned long long)p->a.turn);
-	if (rc == 0)
-		rc = worker_deliver(&p->w);
-	x->up.counted = !p->w.forgotten;
-	if (rc == 0 && p->w.forgotten)
-		memcpy(rest, rest_was, bytes);
+	if (p->away_ms)
+		patience_ms = 0;
+	else if (patience_ms > g->o.give_up_ms)
+		patience_ms = g->o.give_up_ms;
+	p->w.client.give_up_ms = patience_ms;
+	rc = deliver(g, x, theta, parent, rest);
 	if (rc == 0)
 		rc = follow_parent(g, x);
 	if (rc == 0)
-		rc = take_parent(g, x, theta, parent);
+		rc = take_parent(g, x, theta, parent, rest);
+	if (rc < 0 && is_away(g, patience_ms)) {
+		err_clear();
+		x->up.away = true;
+		x->up.next = p->a;
+		rc = 0;
+	} else if (rc == 0 && p->away_ms) {
+		prog_info("the parent is back");
+		p->away_ms = 0;
+	}
 	x->up.ms = (clock_mono_ns() - from_ns) / 1000000;
-	free(rest_was);
 	return rc < 0 ? err_add("the parent") : 0;
 }

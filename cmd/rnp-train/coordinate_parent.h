@@ -4,8 +4,13 @@
  *
  * training.md, "Tree". The turn ends with the first round behind which the group has counted as many
  * tokens as the turn has. Before that round is committed the delta, parent - theta, is delivered, and
- * theta and the array "parent" become what the parent's round made of all deltas. A kill repeats the
- * round with the same deltas and so sends the same bytes, which the parent takes once. */
+ * theta and the array "parent" become what the parent's round made of all deltas. What is sent is kept
+ * first, in the state of p->w: theta-N.f32, began-N.f32 (what the container left out) and the
+ * container, of turn `unmerged`. So a kill sends the same bytes again, which the parent takes once.
+ *
+ * While nobody answers, the round is closed without the parent, and the group trains on, over the
+ * turn's text again. What it learns beyond the delta that was kept stays in theta: the parameters
+ * become P' + (theta now - theta when sent), and the difference goes with the next delta. */
 #ifndef RNP_TRAIN_COORDINATE_PARENT_H
 #define RNP_TRAIN_COORDINATE_PARENT_H
 
@@ -19,6 +24,9 @@ struct parent {
 	struct assignment a; /* the turn that the group works on */
 	uint64_t began;      /* the group's round in which it began */
 	int64_t began_ms;
+	/* for the page, too: since when nobody answers, as time of day; 0: somebody does */
+	_Atomic int64_t away_ms;
+	int64_t tried_ns; /* the end of the last try then */
 };
 
 /* Reads the parent's run, and takes seed, length and rounds from it; behind the text and the key. mine: of the model.
@@ -31,13 +39,23 @@ int coordinate_parent_begin(struct coordinator *g);
 void coordinate_parent_stop(struct coordinator *g);
 void coordinate_parent_close(struct coordinator *g);
 
+/* What is known of the parent, from any thread and with the lock; g->parent is not NULL. The URL is
+ * without a user's name and password. */
+struct parent_facts {
+	char url[256];
+	uint64_t turn, round;         /* round: of the parent, that the turn belongs to */
+	int64_t answered_ms, away_ms; /* times of day; 0: never; somebody answers */
+	uint64_t sent, received;      /* bytes at the sockets since the start */
+};
+void coordinate_parent_facts(const struct coordinator *g, struct parent_facts *f);
+
 /* With the lock: whether the closed round ends the turn; then x->up has its facts. Returns 0, or -1. */
 int coordinate_parent_due(struct coordinator *g, struct closed *x);
 
 /* Delivers parent - theta, waits for the parent's round, and gets the next turn: x->up. All arrays have
  * g->run.parameters elements and are changed in place: theta and parent become the parent's parameters,
  * rest what the container left out. A turn that the parent did not count goes on from theta. Returns 0,
- * or -1 with err_set(): as `join`. */
+ * with x->up.away where nobody answers and nothing is changed, or -1 with err_set(): as `join`. */
 int coordinate_parent_turn(struct coordinator *g, struct closed *x, float *theta,
 	float *parent, float *rest);
 

@@ -146,7 +146,7 @@ json_t *coordinate_facts(struct coordinator *g, const struct turn *all, size_t n
 	if (x->up.ends)
 		json_set_i64(waited, "parent", x->up.ms);
 	json_set(r, "waited", waited);
-	if (x->up.ends)
+	if (x->up.ends && !x->up.away)
 		json_set(r, "parent", parent_facts(g, &x->up));
 	json_set_i64(r, "compute_ppm",
 		ppm((double)s.busy_ms, (double)(ms * (int64_t)x->k)));

@@ -70,7 +70,7 @@ static int commit(struct coordinator *g, const struct closed *x)
 		json_write(&text, facts);
 		json_decref(facts);
 		round_publish(&g->r, coordinate_now(g));
-		if (x->up.ends && !x->up.over)
+		if (x->up.away ? x->up.again : x->up.ends && !x->up.over)
 			round_move(&g->r, x->up.next.first);
 		rc = coordinate_db_commit_round(g, x, buf_text(&text));
 	}

@@ -39,6 +39,18 @@ static bool take_clock(struct client *c, const struct http_response *r)
 	return true;
 }
 
+/* Keeps what other threads may read. */
+static void note_answer(struct client *c, const struct http_response *r)
+{
+	struct net_bytes b;
+
+	http_bytes(&c->http, &b);
+	c->sent = b.sent;
+	c->received = b.received;
+	if (r->status)
+		c->answered_ms = clock_now_ms();
+}
+
 /* Waits; returns -1 where the wait was broken off. */
 static int wait_ms(const struct client *c, int64_t ms)
 {
@@ -79,6 +91,7 @@ static int send_once(struct client *c, const struct client_request *q,
 			.abort = c->abort };
 
 		rc = http_fetch(&c->http, &h, r);
+		note_answer(c, r);
 	}
 	for (int i = 0; i < PROTOCOL_LINES; i++)
 		buf_release(&lines[i]);
@@ -200,6 +213,7 @@ int client_fetch(struct client *c, const char *path, const char *to, uint64_t ma
 		http_response_release(&r);
 		r = (struct http_response)HTTP_RESPONSE_INIT;
 		rc = http_download(&c->http, &h, to, &r);
+		note_answer(c, &r);
 		if (received(c) - had > PROGRESS) {
 			had = received(c);
 			began_ns = clock_mono_ns();

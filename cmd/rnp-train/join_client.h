@@ -6,6 +6,7 @@
 #define RNP_TRAIN_JOIN_CLIENT_H
 
 #include <jansson.h>
+#include <stdatomic.h>
 
 #include "cmd/rnp-train/protocol.h"
 #include "common/net/http.h"
@@ -20,6 +21,10 @@ struct client {
 	int64_t give_up_ms;       /* without any answer */
 	int64_t up_max, down_max; /* bytes a second; 0: no limit */
 	const struct http_abort *abort;
+	/* For other threads to read: the time of day of the last answer (0: none yet), and bytes at the
+	 * sockets up to it. */
+	_Atomic int64_t answered_ms;
+	_Atomic uint64_t sent, received;
 };
 
 /* The time of day as the coordinator has it. */
