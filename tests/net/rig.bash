@@ -42,8 +42,8 @@ rig_up() {
 		sysctl -qw net.ipv4.ip_forward=1
 		nft add table ip nat; nft 'add chain ip nat post { type nat hook postrouting priority 100 ; }'
 		nft add rule ip nat post oifname rnpb masquerade
-		tc qdisc add dev rnpb root tbf rate $up burst 32kbit latency 300ms"
-	rig_in "$rig_server" tc qdisc add dev rnpa root tbf rate "$down" burst 32kbit latency 300ms
+		tc qdisc add dev rnpb root tbf rate $up burst ${rig_burst:-32kbit} latency 300ms"
+	rig_in "$rig_server" tc qdisc add dev rnpa root tbf rate "$down" burst ${rig_burst:-32kbit} latency 300ms
 	for ((i = 1; i <= k; i++)); do
 		rig_namespace "rig_home[$i]"
 		rig_in "$rig_nat" ip link add "veth$i" type veth peer name home netns "${rig_home[i]}"
