@@ -81,6 +81,9 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 	double t = (double)s->tokens, l = z.layers, w = layer_weights(&z);
 	double seen = t * (double)s->length / 2 * z.q *
 		2; /* operations of a product of attention */
+	/* tiles at the diagonal are computed whole: of 128 or 64 queries */
+	double edge = 1 + (c->head_dim == 64 ? 128.0 : 64.0) / (double)s->length;
+	double edge_back = 1 + (c->head_dim == 64 ? 64.0 : 32.0) / (double)s->length;
 	double p = w * l + z.vocab * z.dim * (c->tied ? 1 : 2);
 	/* of rows whose logits are in memory at once */
 	uint64_t groups = (uint64_t)(t * z.vocab * 2 / (256 << 20)) + 1;
@@ -101,27 +104,27 @@ int predict_train(struct predict_kernel *out, const struct predict_step *s)
 						(z.dim * 24 + z.q * 8 + z.kv * 8 +
 							z.hidden * 12))));
 	add(out, &n,
-		(struct predict_kernel){ attend_name(c, "attend_tensor_kernel<64>",
-						 "attend_tensor_kernel<128>",
+		(struct predict_kernel){ attend_name(c, "attend_tensor_kernel<64, 2>",
+						 "attend_tensor_kernel<128, 1>",
 						 "attend_kernel<unsigned short>"),
 			"attention forward", layers, l * t * (2 * z.q + 2 * z.kv) * 2, 0,
-			l * 2 * seen, false, 0, false });
+			l * 2 * seen, false, edge, false });
 	add(out, &n,
 		(struct predict_kernel){
 			attend_name(c, "attend_back_tensor_kernel<64, 64, true>",
 				"attend_back_tensor_kernel<128, 32, true>",
 				"attend_back_kv_kernel<unsigned short>"),
 			"attention backward, keys", layers,
-			l * t * (3 * z.q + 4 * z.kv) * 2, 0, l * 4 * seen, false, 0,
-			false });
+			l * t * (3 * z.q + 4 * z.kv) * 2, 0, l * 4 * seen, false,
+			edge_back, false });
 	add(out, &n,
 		(struct predict_kernel){
 			attend_name(c, "attend_back_tensor_kernel<64, 64, false>",
 				"attend_back_tensor_kernel<128, 32, false>",
 				"attend_back_q_kernel<unsigned short>"),
 			"attention backward, queries", layers,
-			l * t * (4 * z.q + 2 * z.kv) * 2, 0, l * 3 * seen, false, 0,
-			false });
+			l * t * (4 * z.q + 2 * z.kv) * 2, 0, l * 3 * seen, false,
+			edge_back, false });
 	add(out, &n,
 		(struct predict_kernel){ "keep_sums_kernel", "attention backward, sums",
 			layers, l * t * z.q * 4, 0, 0, false, 0, false });
