@@ -41,7 +41,7 @@ enum cpu_level cpu_level_best(void)
 
 /* CPUID's AMX-TILE, AMX-BF16 and AMX-INT8 (no CPU has only one of the last two), and whether
  * the system saves their registers (XCR0, bits 17 and 18) */
-static bool has_amx(void)
+static bool find_amx(void)
 {
 	unsigned a, b, c, d, low, high;
 
@@ -51,6 +51,19 @@ static bool has_amx(void)
 		return false;
 	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
 	return (low >> 17 & 3) == 3;
+}
+
+/* Asked only once, as leaf7_ebx. */
+static bool has_amx(void)
+{
+	static int cached = -1;
+	int v = __atomic_load_n(&cached, __ATOMIC_RELAXED);
+
+	if (v < 0) {
+		v = find_amx();
+		__atomic_store_n(&cached, v, __ATOMIC_RELAXED);
+	}
+	return v;
 }
 
 /* Whether the comma-separated list RNP_ISA_WITHOUT does not name it. */
