@@ -26,61 +26,85 @@ int claims_address(const json_t *reward, const char *where, const char **address
 	return address_parse(*address, where, claimant);
 }
 
-static void add_leaf(struct claims *c, int64_t amount, int64_t locked,
-	const unsigned char claimant[KEY_PUBLIC_BYTES])
+int claims_take(struct claims *c, const struct claim *claim, const char *where)
 {
-	struct merkle_leaf *leaf;
+	const struct merkle_leaf *leaf = &claim->leaf;
 
+	c->nodes++;
+	c->qualified += claim->qualified;
+	if (__builtin_add_overflow(c->total_base_units,
+		    (int64_t)(leaf->unlocked + leaf->locked), &c->total_base_units))
+		return err_set(EX_DATAERR,
+			"%s: the pay of all nodes does not fit 64 bits", where);
+	if (!leaf->unlocked && !leaf->locked)
+		return 0;
 	c->leaves = xgrow(c->leaves, &c->cap, c->n + 1, sizeof *c->leaves);
-	leaf = &c->leaves[c->n++];
-	leaf->unlocked = (uint64_t)(amount - locked);
-	leaf->locked = (uint64_t)locked;
-	memcpy(leaf->claimant, claimant, KEY_PUBLIC_BYTES);
+	c->leaves[c->n++] = *leaf;
+	return 0;
 }
 
 int claims_add(struct claims *c, const json_t *reward, const char *where)
 {
-	unsigned char claimant[KEY_PUBLIC_BYTES];
+	struct claim claim = { .qualified = json_is_true(
+				       json_object_get(reward, "qualified")) };
 	const char *address;
 	int64_t amount, locked = 0;
 
 	if (json_get_i64(reward, where, "base_units", 0, INT64_MAX, &amount) < 0 ||
-		json_opt_i64(reward, where, "locked_base_units", 0, amount, &locked) < 0)
+		json_opt_i64(reward, where, "locked_base_units", 0, amount, &locked) <
+			0 ||
+		(amount &&
+			claims_address(reward, where, &address, claim.leaf.claimant) < 0))
 		return -1;
-	c->nodes++;
-	c->qualified += json_is_true(json_object_get(reward, "qualified"));
-	if (__builtin_add_overflow(c->total_base_units, amount, &c->total_base_units))
-		return err_set(EX_DATAERR,
-			"%s: the pay of all nodes does not fit 64 bits", where);
-	if (!amount)
-		return 0;
-	if (claims_address(reward, where, &address, claimant) < 0)
-		return -1;
-	add_leaf(c, amount, locked, claimant);
-	return 0;
+	claim.leaf.unlocked = (uint64_t)(amount - locked);
+	claim.leaf.locked = (uint64_t)locked;
+	return claims_take(c, &claim, where);
 }
 
 /* --- lines that reward_write wrote ---------------------------------------------------------- */
 
-/* Skips a list of texts, or an object of whole numbers. */
-static bool skip_all(struct json_plain *s, char open, char close)
+#define POLICY_BYTES_MAX 64 /* by the schema */
+#define REASON_BYTES_MAX 500
+#define TERMS_MAX        32 /* of a policy, by rules.h */
+
+static bool skip_texts(struct json_plain *s)
 {
 	const char *text;
-	int64_t number;
 	size_t len;
 
-	if (!json_plain_take(s, open))
+	if (!json_plain_take(s, '['))
 		return false;
-	if (json_plain_take(s, close))
+	if (json_plain_take(s, ']'))
 		return true;
 	do
-		if (!json_plain_string(s, &text, &len) ||
-			(open == '{' &&
-				(!json_plain_take(s, ':') ||
-					!json_plain_whole(s, &number))))
+		if (!json_plain_string(s, &text, &len) || len > REASON_BYTES_MAX)
 			return false;
 	while (json_plain_take(s, ','));
-	return json_plain_take(s, close);
+	return json_plain_take(s, ']');
+}
+
+/* Skips an object of whole numbers, each key once. */
+static bool skip_numbers(struct json_plain *s)
+{
+	const char *keys[TERMS_MAX];
+	size_t lens[TERMS_MAX];
+	int64_t number;
+	int n = 0;
+
+	if (!json_plain_take(s, '{'))
+		return false;
+	if (json_plain_take(s, '}'))
+		return true;
+	do {
+		if (n == TERMS_MAX || !json_plain_string(s, &keys[n], &lens[n]) ||
+			!json_plain_take(s, ':') || !json_plain_whole(s, &number))
+			return false;
+		for (int i = 0; i < n; i++)
+			if (lens[i] == lens[n] && memcmp(keys[i], keys[n], lens[n]) == 0)
+				return false;
+		n++;
+	} while (json_plain_take(s, ','));
+	return json_plain_take(s, '}');
 }
 
 static bool take_number(struct json_plain *s, const char *text, int64_t *out)
@@ -88,46 +112,54 @@ static bool take_number(struct json_plain *s, const char *text, int64_t *out)
 	return json_plain_word(s, text) && json_plain_whole(s, out);
 }
 
-bool claims_add_plain(struct claims *c, const char *line, size_t len)
+static bool take_address(struct json_plain *s, const char *text,
+	unsigned char out[ADDRESS_BYTES])
+{
+	char address[ADDRESS_MAX];
+
+	if (!json_plain_word(s, text) || !json_plain_copy(s, address, sizeof address))
+		return false;
+	if (address_parse(address, "a reward", out) == 0)
+		return true;
+	err_clear();
+	return false;
+}
+
+/* Reads up to "reasons". */
+static bool scan_head(struct json_plain *s, struct claim *out)
+{
+	const char *policy;
+	size_t len;
+
+	if (!take_address(s,
+		    "{\"kind\":\"rnp.reward\",\"v\":1,\"node\":", out->leaf.claimant))
+		return false;
+	if (s->end - s->at > 2 && s->at[2] == 'w' &&
+		!take_address(s, ",\"wallet\":", out->leaf.claimant))
+		return false;
+	if (!json_plain_word(s, ",\"policy\":") || !json_plain_string(s, &policy, &len) ||
+		len > POLICY_BYTES_MAX || !json_plain_word(s, ",\"qualified\":"))
+		return false;
+	out->qualified = json_plain_word(s, "true");
+	return out->qualified || json_plain_word(s, "false");
+}
+
+bool claims_scan(struct claim *out, const char *line, size_t len)
 {
 	struct json_plain s = { line, line + len };
-	unsigned char claimant[KEY_PUBLIC_BYTES];
-	char address[ADDRESS_MAX];
-	int64_t job, availability, amount, locked = 0, sum;
-	const char *text;
-	bool qualified;
-	size_t n;
+	int64_t job, availability, amount, locked = 0;
 
-	if (!json_plain_word(&s, "{\"kind\":\"rnp.reward\",\"v\":1,\"node\":") ||
-		!json_plain_copy(&s, address, sizeof address) ||
-		(json_plain_word(&s, ",\"wallet\":") &&
-			!json_plain_copy(&s, address, sizeof address)) ||
-		!json_plain_word(&s, ",\"policy\":") ||
-		!json_plain_string(&s, &text, &n) ||
-		!json_plain_word(&s, ",\"qualified\":"))
-		return false;
-	qualified = json_plain_word(&s, "true");
-	if ((!qualified && !json_plain_word(&s, "false")) ||
-		!json_plain_word(&s, ",\"reasons\":") || !skip_all(&s, '[', ']') ||
-		!json_plain_word(&s, ",\"terms\":") || !skip_all(&s, '{', '}') ||
-		!take_number(&s, ",\"job_base_units\":", &job) ||
+	if (!scan_head(&s, out) || !json_plain_word(&s, ",\"reasons\":") ||
+		!skip_texts(&s) || !json_plain_word(&s, ",\"terms\":") ||
+		!skip_numbers(&s) || !take_number(&s, ",\"job_base_units\":", &job) ||
 		!take_number(&s, ",\"availability_base_units\":", &availability) ||
 		!take_number(&s, ",\"base_units\":", &amount) ||
 		(s.at < s.end && *s.at == ',' &&
 			!take_number(&s, ",\"locked_base_units\":", &locked)) ||
-		!json_plain_take(&s, '}') || s.at != s.end || locked > amount ||
-		job + availability != amount ||
-		__builtin_add_overflow(c->total_base_units, amount, &sum))
+		!json_plain_take(&s, '}') || s.at != s.end || locked > amount)
 		return false;
-	if (amount && address_parse(address, "a reward", claimant) < 0) {
-		err_clear();
-		return false;
-	}
-	c->total_base_units = sum;
-	c->nodes++;
-	c->qualified += qualified;
-	if (amount)
-		add_leaf(c, amount, locked, claimant);
+	out->leaf.unlocked = (uint64_t)(amount - locked);
+	out->leaf.locked = (uint64_t)locked;
 	return true;
 }
 

@@ -25,11 +25,19 @@ void claims_release(struct claims *c);
  * with EX_DATAERR. */
 int claims_add(struct claims *c, const json_t *reward, const char *where);
 
-/* Adds a reward from a line of exactly the form that reward_write writes, without building objects.
- * Returns false, with nothing added, for any other line, good or bad, which claims_add must then
- * decide. What it does not look at, as the names of terms, may be wrong: for callers who compare
- * the line with the computed one. */
-bool claims_add_plain(struct claims *c, const char *line, size_t len);
+/* What an epoch's tree takes from one reward. */
+struct claim {
+	struct merkle_leaf leaf; /* claimant is undefined if nothing is paid */
+	bool qualified;
+};
+
+/* Reads a line of exactly the form that reward_write writes, without building objects; any thread.
+ * Returns false for any other line, good or bad, which the schema and claims_add must then decide:
+ * what is accepted is a record that fits its schema. */
+bool claims_scan(struct claim *out, const char *line, size_t len);
+
+/* Adds what claims_scan read. Returns 0, or -1 with EX_DATAERR: the sum of all does not fit. */
+int claims_take(struct claims *c, const struct claim *claim, const char *where);
 
 /* Sorts the leaves and adds up those of one wallet. Call it once, after the last reward. */
 int claims_finish(struct claims *c);

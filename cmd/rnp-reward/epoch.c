@@ -7,6 +7,7 @@
 #include "cmd/rnp-reward/core.h"
 #include "cmd/rnp-reward/given.h"
 #include "cmd/rnp-reward/ledger_stake.h"
+#include "cmd/rnp-reward/slices.h"
 #include "cmd/rnp-reward/usage_read.h"
 #include "cmd/rnp-reward/write.h"
 #include "common/base/clock.h"
@@ -15,8 +16,7 @@
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 
-#define SLICE      1024 /* records that one thread formats at a time */
-#define SLICES     16
+#define SLICE      1024      /* records that one thread formats at a time */
 #define BASE_UNITS 100000000 /* of one token */
 
 static struct given given = GIVEN_INIT;
@@ -47,28 +47,10 @@ static int compute(struct epoch *e, const struct usages *u)
 	return bad < e->n ? err_add("%s", usages_where(u, bad)) : -1;
 }
 
-/* Formats records on all cores and writes them in order. */
-static int write_rewards(const struct epoch *e)
+static void format_rewards(void *epoch, size_t from, size_t to, struct buf *out)
 {
-	struct buf texts[SLICES] = { 0 };
-	int rc = 0;
-
-	for (size_t start = 0; start < e->n && rc == 0; start += SLICE * SLICES) {
-#pragma omp parallel for schedule(dynamic, 1) if (e->n > SLICE)
-		for (size_t s = 0; s < SLICES; s++) {
-			size_t from = start + s * SLICE, to = from + SLICE;
-
-			buf_reset(&texts[s]);
-			for (size_t i = from; i < to && i < e->n; i++)
-				reward_write(&texts[s], e, i);
-		}
-		for (size_t s = 0; s < SLICES && rc == 0; s++)
-			if (texts[s].len)
-				rc = out_lines(NULL, texts[s].data, texts[s].len);
-	}
-	for (size_t s = 0; s < SLICES; s++)
-		buf_release(&texts[s]);
-	return rc;
+	for (size_t i = from; i < to; i++)
+		reward_write(out, epoch, i);
 }
 
 /* Lists what each node locks, and which nodes were up; the caller frees *out. */
@@ -124,13 +106,13 @@ static int seal(const struct epoch *e, json_t *record)
 }
 
 /* The ledger is written first: whatever appears on standard output is already stored. */
-static int write_all(const struct epoch *e)
+static int write_all(struct epoch *e)
 {
 	json_t *record = epoch_record(e);
 	int rc = store ? seal(e, record) : 0;
 
 	if (rc == 0)
-		rc = write_rewards(e);
+		rc = slices_write(e->n, SLICE, format_rewards, e);
 	if (rc == 0)
 		rc = out_record(record);
 	json_decref(record);

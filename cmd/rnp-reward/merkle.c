@@ -17,11 +17,52 @@ static int by_claimant(const void *a, const void *b)
 	return memcmp(a, b, sizeof((struct merkle_leaf *)0)->claimant);
 }
 
+#define BUCKETS 256 /* by a claimant's first byte */
+
+/* Moves each leaf into its bucket, in place (American flag sort: McIlroy, Bostic and McIlroy,
+ * 1993). start has BUCKETS + 1 entries. */
+static void into_buckets(struct merkle_leaf *leaves, size_t n, size_t *start)
+{
+	size_t at[BUCKETS];
+
+	memset(start, 0, (BUCKETS + 1) * sizeof *start);
+	for (size_t i = 0; i < n; i++)
+		start[leaves[i].claimant[0] + 1]++;
+	for (int b = 0; b < BUCKETS; b++) {
+		start[b + 1] += start[b];
+		at[b] = start[b];
+	}
+	for (int b = 0; b < BUCKETS; b++)
+		while (at[b] < start[b + 1]) {
+			struct merkle_leaf *here = &leaves[at[b]], swap = *here;
+			unsigned char wanted = here->claimant[0];
+
+			if (wanted == b) {
+				at[b]++;
+				continue;
+			}
+			*here = leaves[at[wanted]];
+			leaves[at[wanted]++] = swap;
+		}
+}
+
+/* On all cores, and without the copy of all leaves that qsort makes. */
+static void sort(struct merkle_leaf *leaves, size_t n)
+{
+	size_t start[BUCKETS + 1];
+
+	into_buckets(leaves, n, start);
+#pragma omp parallel for schedule(dynamic, 1) if (n > 4096)
+	for (int b = 0; b < BUCKETS; b++)
+		qsort(leaves + start[b], start[b + 1] - start[b], sizeof *leaves,
+			by_claimant);
+}
+
 long merkle_sort(struct merkle_leaf *leaves, size_t n)
 {
 	size_t kept = 0;
 
-	qsort(leaves, n, sizeof *leaves, by_claimant);
+	sort(leaves, n);
 	for (size_t i = 0; i < n; i++) {
 		struct merkle_leaf *last = kept ? &leaves[kept - 1] : NULL;
 

@@ -2,16 +2,15 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "cmd/rnp-reward/claims.h"
+#include "cmd/rnp-reward/claims_read.h"
 #include "cmd/rnp-reward/commands.h"
+#include "cmd/rnp-reward/slices.h"
 #include "cmd/rnp-reward/write.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
-#include "common/cli/records.h"
 #include "common/json/canon.h"
-#include "common/json/schema.h"
 
 static const char *node;
 static bool all;
@@ -29,48 +28,58 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
-#define SLICE  1024 /* proofs that one thread formats at a time */
-#define SLICES 16
+#define SLICE 128 /* proofs that one thread formats at a time: 200 KB */
 
 struct tree {
 	struct claims claims;
 	json_t *reward, *epoch; /* those of the node, or NULL */
 };
 
-static int take(void *tree, const struct record *r)
+static int take_epoch(void *tree, const struct record *r)
 {
 	struct tree *t = tree;
-	const char *kind;
-	int rc = 0;
+	const char *kind = json_string_value(json_object_get(r->json, "kind"));
 
-	if (schema_check(r->json, r->where, NULL) < 0)
-		return -1;
-	kind = json_string_value(json_object_get(r->json, "kind"));
-	if (strcmp(kind, "rnp.epoch") == 0) {
-		if (t->epoch)
-			rc = err_set(EX_DATAERR,
-				"%s: a second rnp.epoch: proofs are of one epoch",
-				r->where);
-		t->epoch = t->epoch ? t->epoch : json_incref(r->json);
-	} else if (strcmp(kind, "rnp.reward") == 0) {
-		rc = claims_add(&t->claims, r->json, r->where);
-		if (node && !t->reward &&
-			strcmp(json_string_value(json_object_get(r->json, "node")),
-				node) == 0)
-			t->reward = json_incref(r->json);
-	} else {
-		rc = err_set(EX_DATAERR,
+	if (strcmp(kind, "rnp.epoch") != 0)
+		return err_set(EX_DATAERR,
 			"%s: kind '%.40s' is neither rnp.reward nor rnp.epoch", r->where,
 			kind);
-	}
-	return rc;
+	if (t->epoch)
+		return err_set(EX_DATAERR,
+			"%s: a second rnp.epoch: proofs are of one epoch", r->where);
+	t->epoch = json_incref(r->json);
+	return 0;
+}
+
+/* The note of a reward that may be the node's is its line. Escaped, an address may look otherwise. */
+static void note_line(void *tree, const char *line, size_t len, struct buf *out)
+{
+	(void)tree;
+	if (memmem(line, len, node, strlen(node)) || memchr(line, '\\', len))
+		buf_add(out, line, len);
+}
+
+static void keep_reward(void *tree, const char *line, size_t len)
+{
+	struct tree *t = tree;
+	json_t *reward = len && !t->reward ? json_parse_object(line, len, "reward") :
+					     NULL;
+	const char *of = json_string_value(json_object_get(reward, "node"));
+
+	if (of && strcmp(of, node) == 0)
+		t->reward = json_incref(reward);
+	json_decref(reward);
 }
 
 static int read_all(struct tree *t, char **files, int n)
 {
-	if (records_each(files, n, JSON_RECORD_BYTES_MAX, take, t) < 0)
-		return -1;
-	return claims_finish(&t->claims);
+	struct claims_reader reader = { .claims = &t->claims,
+		.ctx = t,
+		.note = node ? note_line : NULL,
+		.keep = node ? keep_reward : NULL,
+		.other = take_epoch };
+
+	return claims_read(&reader, files, n) < 0 ? -1 : claims_finish(&t->claims);
 }
 
 /* Refuses a tree that is not the epoch's: a proof against it would prove nothing. */
@@ -152,30 +161,65 @@ static int prove(const struct tree *t)
 
 /* --- all of them, by hand: a million in seconds -------------------------------------------- */
 
-static void add_hex(struct buf *out, const unsigned char hash[MERKLE_HASH_BYTES])
+#define HEX_BYTES (2 * MERKLE_HASH_BYTES + 3) /* with quotes and a comma */
+
+struct proofs {
+	const struct claims *claims;
+	struct merkle_tree tree;
+	struct buf policy; /* the text between the wallet and its index */
+};
+
+/* The "proof" of a leaf as text, which is changed into the next leaf's: of a sibling at level k,
+ * 2^k leaves have the same text. */
+struct siblings {
+	char text[MERKLE_DEPTH_MAX * HEX_BYTES];
+	size_t of
+		[MERKLE_DEPTH_MAX]; /* the node below which each sibling was last taken */
+};
+
+static void put_hex(char to[HEX_BYTES], const unsigned char hash[MERKLE_HASH_BYTES])
 {
 	static const char digits[] = "0123456789abcdef";
-	char *to = buf_reserve(out, 2 * MERKLE_HASH_BYTES + 3);
 
 	*to++ = '"';
 	for (int i = 0; i < MERKLE_HASH_BYTES; i++) {
 		*to++ = digits[hash[i] >> 4];
 		*to++ = digits[hash[i] & 15];
 	}
-	*to = '"';
-	out->len += 2 * MERKLE_HASH_BYTES + 2;
+	*to++ = '"';
+	*to = ',';
 }
 
-static void add_proof(struct buf *out, const struct merkle_tree *t,
-	const struct claims *c, const char *policy, size_t i)
+static void add_hex(struct buf *out, const unsigned char hash[MERKLE_HASH_BYTES])
 {
-	const struct merkle_leaf *leaf = &c->leaves[i];
+	put_hex(buf_reserve(out, HEX_BYTES), hash);
+	out->len += HEX_BYTES - 1;
+}
+
+static void add_siblings(struct buf *out, struct siblings *s, const struct merkle_tree *t,
+	size_t i)
+{
+	int n = t->levels - 1;
+
+	for (int level = 0; level < n && s->of[level] != i >> level; level++) {
+		put_hex(s->text + level * HEX_BYTES, merkle_tree_sibling(t, i, level));
+		s->of[level] = i >> level;
+	}
+	if (n)
+		buf_add(out, s->text, (size_t)n * HEX_BYTES - 1);
+}
+
+static void add_proof(struct buf *out, const struct proofs *p, struct siblings *s,
+	size_t i)
+{
+	const struct merkle_leaf *leaf = &p->claims->leaves[i];
+	const struct merkle_tree *t = &p->tree;
 	char wallet[KEY_ADDRESS_MAX];
 
 	address_format(leaf->claimant, wallet);
 	buf_adds(out, "{\"kind\":\"rnp.proof\",\"v\":1,\"wallet\":\"");
 	buf_adds(out, wallet);
-	buf_adds(out, policy);
+	buf_add(out, buf_text(&p->policy), p->policy.len);
 	buf_adds(out, "\",\"index\":");
 	buf_add_i64(out, (int64_t)i);
 	reward_number(out, ",\"unlocked_base_units\":", (int64_t)leaf->unlocked);
@@ -183,47 +227,27 @@ static void add_proof(struct buf *out, const struct merkle_tree *t,
 	buf_adds(out, ",\"leaf\":");
 	add_hex(out, t->nodes[i]);
 	buf_adds(out, ",\"proof\":[");
-	for (int level = 0; level + 1 < t->levels; level++) {
-		if (level)
-			buf_addc(out, ',');
-		add_hex(out, merkle_tree_sibling(t, i, level));
-	}
+	add_siblings(out, s, t, i);
 	buf_adds(out, "],\"merkle_root\":");
 	add_hex(out, t->nodes[t->start[t->levels - 1]]);
 	buf_adds(out, "}\n");
 }
 
-static int write_all(const struct tree *t, const struct merkle_tree *m,
-	const char *policy)
+static void format_proofs(void *proofs, size_t from, size_t to, struct buf *out)
 {
-	struct buf texts[SLICES] = { 0 };
-	size_t n = t->claims.n;
-	int rc = 0;
+	struct siblings s;
 
-	for (size_t start = 0; start < n && rc == 0; start += SLICE * SLICES) {
-#pragma omp parallel for schedule(dynamic, 1) if (n > SLICE)
-		for (size_t s = 0; s < SLICES; s++) {
-			size_t from = start + s * SLICE, to = from + SLICE;
-
-			buf_reset(&texts[s]);
-			for (size_t i = from; i < to && i < n; i++)
-				add_proof(&texts[s], m, &t->claims, policy, i);
-		}
-		for (size_t s = 0; s < SLICES && rc == 0; s++)
-			if (texts[s].len)
-				rc = out_lines(NULL, texts[s].data, texts[s].len);
-	}
-	for (size_t s = 0; s < SLICES; s++)
-		buf_release(&texts[s]);
-	return rc;
+	memset(s.of, 0xff, sizeof s.of);
+	for (size_t i = from; i < to; i++)
+		add_proof(out, proofs, &s, i);
 }
 
 static int prove_all(const struct tree *t)
 {
 	const char *name = json_string_value(json_object_get(t->epoch, "policy"));
+	struct proofs p = { .claims = &t->claims };
 	char root[2 * MERKLE_HASH_BYTES + 1];
-	struct buf policy = BUF_INIT, quoted = BUF_INIT;
-	struct merkle_tree m;
+	struct buf quoted = BUF_INIT;
 	int rc;
 
 	claims_root(&t->claims, root);
@@ -232,15 +256,15 @@ static int prove_all(const struct tree *t)
 	if (!t->claims.n)
 		return err_set(EXIT_NO, "nobody is paid in this epoch");
 	if (name) {
-		/* the text between the wallet's closing quote and the next one */
+		/* without the last quote, which follows anyhow */
 		canon_string(&quoted, name, strlen(name));
-		buf_adds(&policy, "\",\"policy\":");
-		buf_add(&policy, quoted.data, quoted.len - 1);
+		buf_adds(&p.policy, "\",\"policy\":");
+		buf_add(&p.policy, quoted.data, quoted.len - 1);
 	}
-	merkle_tree_build(&m, t->claims.leaves, t->claims.n);
-	rc = write_all(t, &m, buf_text(&policy));
-	merkle_tree_release(&m);
-	buf_release(&policy);
+	merkle_tree_build(&p.tree, t->claims.leaves, t->claims.n);
+	rc = slices_write(t->claims.n, SLICE, format_proofs, &p);
+	merkle_tree_release(&p.tree);
+	buf_release(&p.policy);
 	buf_release(&quoted);
 	return rc;
 }

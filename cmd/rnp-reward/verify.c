@@ -1,25 +1,20 @@
 /* verify.c - rnp-reward verify: recomputes proofs, epochs and ledgers from records. */
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cmd/rnp-reward/again.h"
 #include "cmd/rnp-reward/audit.h"
-#include "cmd/rnp-reward/claims.h"
+#include "cmd/rnp-reward/claims_read.h"
 #include "cmd/rnp-reward/commands.h"
 #include "cmd/rnp-reward/ledger.h"
 #include "cmd/rnp-reward/proof_check.h"
-#include "cmd/rnp-reward/write.h"
+#include "cmd/rnp-reward/verify_parts.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
-#include "common/base/lines.h"
-#include "common/base/mem.h"
 #include "common/cli/out.h"
 #include "common/cli/prog.h"
 #include "common/cli/records.h"
-#include "common/json/schema.h"
 
 static struct {
 	const char *usage, *policy, *store, *scores;
@@ -68,27 +63,7 @@ static const struct opt options[] = {
 	{ .kind = OPT_END },
 };
 
-/* A reward's line by its hash, so that a million need not be in memory. */
-struct line_hash {
-	unsigned char bytes[crypto_shorthash_BYTES];
-};
-
-struct seen {
-	struct claims claims;
-	json_t *epoch;
-	/* if rewards are recomputed: the hash of each, in order; and their lines, only where the
-	 * input cannot be read a second time */
-	struct line_hash *hashes;
-	size_t nhashes, hashes_cap;
-	struct buf rewards;
-	char **files;
-	int nfiles;       /* 0: standard input, or what is no regular file */
-	struct buf roots; /* of the proofs, MERKLE_HASH_BYTES each */
-	bool all_ok, any;
-};
-
-/* Writes one rnp.check line. reason NULL: it is good. */
-static int report(struct seen *s, const char *what, const char *reason)
+int seen_report(struct seen *s, const char *what, const char *reason)
 {
 	json_t *record = json_record("rnp.check");
 	int rc;
@@ -114,66 +89,18 @@ static int check_proof(struct seen *s, const json_t *record, const char *where)
 		return -1;
 	buf_add(&s->roots, (const char *)root, sizeof root);
 	snprintf(what, sizeof what, "proof of %s", wallet);
-	return report(s, what, good ? NULL : "the leaf is not below the root");
+	return seen_report(s, what, good ? NULL : "the leaf is not below the root");
 }
 
 /* --- what is read -------------------------------------------------------------------------- */
 
-static struct line_hash hash_line(const char *line, size_t len)
-{
-	/* with a secret key, so that nobody can write another line of the same hash */
-	static unsigned char key[crypto_shorthash_KEYBYTES];
-	static bool there;
-	struct line_hash h;
-
-	if (!there) {
-		randombytes_buf(key, sizeof key);
-		there = true;
-	}
-	crypto_shorthash(h.bytes, (const unsigned char *)line, len, key);
-	return h;
-}
-
-static void remember_reward(struct seen *s, const char *line, size_t len)
-{
-	if (s->nhashes == s->hashes_cap) {
-		s->hashes_cap = s->hashes_cap ? s->hashes_cap + s->hashes_cap / 2 : 1024;
-		s->hashes = xrealloc(s->hashes, s->hashes_cap * sizeof *s->hashes);
-	}
-	s->hashes[s->nhashes++] = hash_line(line, len);
-	if (!s->nfiles) {
-		buf_add(&s->rewards, line, len);
-		buf_addc(&s->rewards, '\n');
-	}
-}
-
-/* Whether files can be read a second time. */
-static bool is_regular(char **files, int n)
-{
-	struct stat st;
-
-	for (int i = 0; i < n; i++)
-		if (strcmp(files[i], "-") == 0 || stat(files[i], &st) < 0 ||
-			!S_ISREG(st.st_mode))
-			return false;
-	return true;
-}
-
-static int take(void *seen, const struct record *r)
+static int take_other(void *seen, const struct record *r)
 {
 	struct seen *s = seen;
-	const char *kind;
+	const char *kind = json_string_value(json_object_get(r->json, "kind"));
 
-	if (schema_check(r->json, r->where, NULL) < 0)
-		return -1;
-	kind = json_string_value(json_object_get(r->json, "kind"));
 	if (strcmp(kind, "rnp.proof") == 0)
 		return check_proof(s, r->json, r->where);
-	if (strcmp(kind, "rnp.reward") == 0) {
-		if (opts.usage || opts.records.n)
-			remember_reward(s, r->text, r->len);
-		return claims_add(&s->claims, r->json, r->where);
-	}
 	if (strcmp(kind, "rnp.epoch") == 0 && !s->epoch) {
 		s->epoch = json_incref(r->json);
 		return 0;
@@ -184,40 +111,25 @@ static int take(void *seen, const struct record *r)
 		kind);
 }
 
-/* Rewards that are computed again need not be parsed while they are as reward_write writes them:
- * they are compared byte by byte later, and each that differs is parsed then. */
-static int read_lines(struct seen *s, char **files, int n)
-{
-	struct lines in;
-	struct record r;
-	char *line;
-	size_t len;
-	int rc;
-
-	lines_open(&in, files, n, JSON_RECORD_BYTES_MAX);
-	while ((rc = lines_next(&in, &line, &len)) > 0) {
-		if (opts.usage && !s->epoch && claims_add_plain(&s->claims, line, len)) {
-			remember_reward(s, line, len);
-			continue;
-		}
-		r = (struct record){ NULL, line, len, lines_where(&in) };
-		r.json = json_parse_object(line, len, r.where);
-		rc = r.json ? take(s, &r) : -1;
-		json_decref(r.json);
-		if (rc < 0)
-			break;
-	}
-	lines_close(&in);
-	return rc;
-}
-
 static int read_all(struct seen *s, char **files, int n)
 {
+	struct claims_reader reader = { .claims = &s->claims,
+		.ctx = s,
+		.other = take_other };
+
 	s->files = files;
-	s->nfiles = is_regular(files, n) ? n : 0;
-	if (read_lines(s, files, n) < 0)
+	s->nfiles = seen_regular(files, n) ? n : 0;
+	if (opts.usage || opts.records.n) {
+		reader.note = seen_note;
+		reader.keep = seen_keep;
+	}
+	if (claims_read(&reader, files, n) < 0 || claims_finish(&s->claims) < 0)
 		return -1;
-	return claims_finish(&s->claims);
+	claims_root(&s->claims, s->root);
+	/* what follows needs the memory */
+	free(s->claims.leaves);
+	s->claims.leaves = NULL;
+	return 0;
 }
 
 /* --- an epoch in itself -------------------------------------------------------------------- */
@@ -238,153 +150,35 @@ static bool differs(const json_t *epoch, const char *key, int64_t found,
 	return true;
 }
 
-static int check_epoch(struct seen *s)
+int seen_check_epoch(struct seen *s)
 {
 	const char *stated = json_string_value(json_object_get(s->epoch, "merkle_root"));
-	char root[2 * MERKLE_HASH_BYTES + 1];
 	struct buf reason = BUF_INIT;
 	int rc;
 
-	claims_root(&s->claims, root);
 	if (!differs(s->epoch, "nodes", (int64_t)s->claims.nodes, &reason) &&
 		!differs(s->epoch, "total_base_units", s->claims.total_base_units,
 			&reason) &&
 		!differs(s->epoch, "claimants", (int64_t)s->claims.n, &reason) &&
-		strcmp(stated ? stated : "", root) != 0)
+		strcmp(stated ? stated : "", s->root) != 0)
 		buf_addf(&reason, "merkle_root is %s by the rewards, %s by the epoch",
-			root[0] ? root : "none", stated ? stated : "none");
-	rc = report(s, "epoch", reason.len ? reason.data : NULL);
+			s->root[0] ? s->root : "none", stated ? stated : "none");
+	rc = seen_report(s, "epoch", reason.len ? reason.data : NULL);
 	buf_release(&reason);
 	return rc;
 }
 
 /* --- an epoch computed again ---------------------------------------------------------------- */
 
-static bool record_differs(const char *line, size_t len, const char *computed, size_t n,
-	const char *what, struct buf *reason)
-{
-	json_t *a, *b;
-	bool found;
-
-	/* usually the same bytes */
-	if (len == n && memcmp(line, computed, n) == 0)
-		return false;
-	a = json_parse_object(line, len, what);
-	if (!a || schema_check(a, what, NULL) < 0) {
-		buf_adds(reason, err_get()->text);
-		err_clear();
-		json_decref(a);
-		return true;
-	}
-	b = json_parse_object(computed, n, what);
-	buf_addf(reason, "%s: ", what);
-	found = again_difference(a, b, reason);
-	if (!found)
-		buf_reset(reason);
-	json_decref(a);
-	json_decref(b);
-	return found;
-}
-
-/* A second look at the lines of rewards, once one is not the same bytes. */
-struct second_look {
-	const struct epoch *epoch;
-	size_t i;
-	struct buf line, *reason;
-};
-
-static void compare_reward(struct second_look *look, const char *text, size_t len)
-{
-	char what[64];
-	size_t i = look->i++;
-
-	if (look->reason->len || i >= look->epoch->n)
-		return;
-	buf_reset(&look->line);
-	reward_write(&look->line, look->epoch, i);
-	snprintf(what, sizeof what, "reward %zu", i + 1);
-	record_differs(text, len, look->line.data, look->line.len - 1, what,
-		look->reason);
-}
-
-static int look_again(void *ctx, const struct record *r)
-{
-	if (strcmp(json_string_value(json_object_get(r->json, "kind")), "rnp.reward") ==
-		0)
-		compare_reward(ctx, r->text, r->len);
-	return 0;
-}
-
-/* Compares record by record: another form of the same record is fine, too. */
-static int compare_records(const struct seen *s, const struct epoch *e,
-	struct buf *reason)
-{
-	const char *at = buf_text(&s->rewards), *end = at + s->rewards.len, *stop;
-	struct second_look look = { .epoch = e, .reason = reason };
-	int rc = 0;
-
-	if (s->nfiles)
-		rc = records_each(s->files, s->nfiles, JSON_RECORD_BYTES_MAX, look_again,
-			&look);
-	for (; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
-		compare_reward(&look, at, (size_t)(stop - at));
-	buf_release(&look.line);
-	return rc;
-}
-
-/* Whether all rewards are the bytes that reward_write writes. On all cores: formatting takes as
- * long as computing. */
-static bool same_lines(const struct seen *s, const struct epoch *e)
-{
-	size_t n = e->n < s->nhashes ? e->n : s->nhashes;
-	bool same = true;
-
-#pragma omp parallel reduction(&& : same) if (n > 1024)
-	{
-		struct buf line = BUF_INIT;
-		struct line_hash hash;
-
-#pragma omp for schedule(static)
-		for (size_t i = 0; i < n; i++) {
-			if (!same)
-				continue;
-			buf_reset(&line);
-			reward_write(&line, e, i);
-			hash = hash_line(line.data, line.len - 1);
-			same = memcmp(&hash, &s->hashes[i], sizeof hash) == 0;
-		}
-		buf_release(&line);
-	}
-	return same;
-}
-
-static int compare_all(void *seen, const struct epoch *e, struct buf *reason)
-{
-	const struct seen *s = seen;
-	int rc = 0;
-
-	if (!same_lines(s, e))
-		rc = compare_records(s, e, reason);
-	if (rc == 0 && !reason->len && e->n > s->nhashes) {
-		char node[ADDRESS_MAX];
-
-		address_format(usage_rows_node(e->usages, s->nhashes), node);
-		buf_addf(reason, "node %s has no reward", node);
-	}
-	if (rc == 0 && !reason->len && s->nhashes > e->n)
-		buf_adds(reason, "there are more rewards than usages");
-	return rc;
-}
-
 static int compute_again(struct seen *s)
 {
-	struct again_also also = { compare_all, s };
+	struct again_also also = { seen_compare, s };
 	struct buf reason = BUF_INIT;
 	char *file = (char *)opts.usage;
 	int rc = again_compare(s->epoch, opts.policy, &file, 1, &also, &reason);
 
 	if (rc == 0)
-		rc = report(s, "recomputed", reason.len ? reason.data : NULL);
+		rc = seen_report(s, "recomputed", reason.len ? reason.data : NULL);
 	buf_release(&reason);
 	return rc;
 }
@@ -465,7 +259,7 @@ static int check_ledger(struct seen *s)
 	if (rc == 0 && !reason.len)
 		rc = search_ledger(s, &l, &reason);
 	if (rc == 0)
-		rc = report(s, "ledger", reason.len ? reason.data : NULL);
+		rc = seen_report(s, "ledger", reason.len ? reason.data : NULL);
 	ledger_close(&l);
 	buf_release(&reason);
 	return rc;
@@ -475,7 +269,7 @@ static int check_ledger(struct seen *s)
 
 static int report_audit(void *seen, const char *what, const char *reason)
 {
-	return report(seen, what, reason);
+	return seen_report(seen, what, reason);
 }
 
 /* From the signatures of records to the signatures of payments. */
@@ -488,7 +282,7 @@ static int audit(struct seen *s)
 		.policy = opts.policy,
 		.scores = opts.scores,
 		.published = s->claims.nodes ? s->epoch : NULL,
-		.rewards = { compare_all, s },
+		.rewards = { seen_compare, s },
 		.rpc = opts.rpc,
 		.report = report_audit,
 		.ctx = s };
@@ -515,24 +309,31 @@ static int check_options(void)
 	return evidence_check(&evidence);
 }
 
-static int verify(struct seen *s, int n, char **args)
+/* Checks what is in the files, or on standard input. */
+static int verify_input(struct seen *s, int n, char **args)
 {
-	if (check_options() < 0)
-		return -1;
-	/* a ledger alone needs no input */
-	if ((n || !opts.store || opts.usage) && read_all(s, args, n) < 0)
+	int rc = opts.usage ? seen_same(s, args, n, opts.usage, opts.policy) : 0;
+
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	if (read_all(s, args, n) < 0)
 		return -1;
 	if (s->claims.nodes && !s->epoch)
 		return err_set(EX_DATAERR,
 			"there are rewards, but no rnp.epoch that closes them");
 	if (opts.usage && !s->epoch)
 		return err_set(EX_DATAERR, "there is no rnp.epoch to compute again");
-	if (s->epoch && (s->claims.nodes || !opts.store) && check_epoch(s) < 0)
+	if (s->epoch && (s->claims.nodes || !opts.store) && seen_check_epoch(s) < 0)
 		return -1;
-	/* the leaves have been used; what follows needs the memory */
-	free(s->claims.leaves);
-	s->claims.leaves = NULL;
-	if (opts.usage && compute_again(s) < 0)
+	return opts.usage ? compute_again(s) : 0;
+}
+
+static int verify(struct seen *s, int n, char **args)
+{
+	if (check_options() < 0)
+		return -1;
+	/* a ledger alone needs no input */
+	if ((n || !opts.store || opts.usage) && verify_input(s, n, args) < 0)
 		return -1;
 	if (opts.store && check_ledger(s) < 0)
 		return -1;
@@ -544,7 +345,10 @@ static int verify(struct seen *s, int n, char **args)
 static int run(int n, char **args)
 {
 	struct seen s = { .all_ok = true };
-	int rc = verify(&s, n, args);
+	int rc;
+
+	seen_init();
+	rc = verify(&s, n, args);
 
 	claims_release(&s.claims);
 	json_decref(s.epoch);

@@ -196,16 +196,31 @@ static int collect(struct lines *l, struct job *jobs, int *n)
 	return rc;
 }
 
-static void run_job(struct lines *l, struct job *j, lines_fn fn, void *ctx)
+/* where: a buffer of this thread. */
+static void run_job(struct lines *l, struct job *j, lines_fn fn, void *ctx,
+	struct buf *where)
 {
-	struct buf where = BUF_INIT;
-
-	buf_addf(&where, "%s:%ld", l->name, j->number);
+	buf_reset(where);
+	buf_adds(where, l->name);
+	buf_addc(where, ':');
+	buf_add_i64(where, j->number);
 	buf_reset(&j->out);
-	j->rc = fn(ctx, j->line, j->len, where.data, &j->out);
+	j->rc = fn(ctx, j->line, j->len, where->data, &j->out);
 	if (j->rc < 0)
 		err_save(&j->err);
-	buf_release(&where);
+}
+
+static void run_jobs(struct lines *l, struct job *jobs, int n, lines_fn fn, void *ctx)
+{
+#pragma omp parallel if (n > 16)
+	{
+		struct buf where = BUF_INIT;
+
+#pragma omp for schedule(dynamic, 8)
+		for (int i = 0; i < n; i++)
+			run_job(l, &jobs[i], fn, ctx, &where);
+		buf_release(&where);
+	}
 }
 
 /* Returns 0, or -1 when a line or the sink failed. */
@@ -234,9 +249,7 @@ int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx)
 		rc = collect(l, jobs, &n);
 		if (rc < 0)
 			err_save(&reading);
-#pragma omp parallel for schedule(dynamic, 8) if (n > 16)
-		for (int i = 0; i < n; i++)
-			run_job(l, &jobs[i], fn, ctx);
+		run_jobs(l, jobs, n, fn, ctx);
 		if (hand_out(jobs, n, sink, ctx) < 0)
 			rc = -1;
 		else if (rc < 0)

@@ -1,6 +1,7 @@
-/* reward.c - benchmark: time and memory of rnp-reward for an epoch of a million nodes in a file,
- * and of ten million from a pipe, under the rates of RNP-021. Prints records to standard output;
- * exit 1 when a limit is broken. `reward N [SEED]` writes N synthetic usages instead.
+/* reward.c - benchmark: time and memory of rnp-reward for an epoch of a million nodes in a file, of
+ * verifying it and of all its proofs, and for one of ten million from a pipe, under the rates of
+ * RNP-021. Prints records to standard output; exit 1 when a limit is broken. `reward N [SEED]`
+ * writes N synthetic usages instead.
  *
  * It uses only libc while it measures: the kernel counts the memory of the forking process in
  * the child's ru_maxrss. */
@@ -22,6 +23,9 @@
 #define RUNS         10
 #define TIME_LIMIT   5e9 /* ns */
 #define MEMORY_LIMIT 1e9
+
+#define VERIFY_MEMORY_LIMIT 0.5e9 /* its time: that of epoch, and 5% for the machine */
+#define PROOF_TIME_LIMIT    10e9
 
 #define STREAM_NODES        10000000
 #define STREAM_RUNS         1
@@ -101,26 +105,24 @@ static void generate(FILE *out, long n)
 	}
 }
 
-/* Runs the program over a file, or over its standard input if file is NULL. Returns 0, or -1 on
- * failure. */
-static int run(const char *program, const char *file, int input, double *time_ns,
-	double *bytes)
+/* Runs the program with these arguments, its output to a file or, NULL, nowhere, over a standard
+ * input unless that is -1. Returns 0, or -1 on failure. */
+static int run(char **argv, const char *output, int input, double *time_ns, double *bytes)
 {
-	char *argv[] = { (char *)program, (char *)"epoch", (char *)"--policy",
-		(char *)"rnp-021", (char *)file, NULL };
-	posix_spawn_file_actions_t quiet;
+	posix_spawn_file_actions_t files;
 	int64_t from = clock_mono_ns();
 	struct rusage used;
 	int status, rc;
 	pid_t pid;
 
-	posix_spawn_file_actions_init(&quiet);
-	posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-	if (!file)
-		posix_spawn_file_actions_adddup2(&quiet, input, STDIN_FILENO);
-	rc = posix_spawn(&pid, program, &quiet, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&quiet);
-	if (!file)
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, STDOUT_FILENO,
+		output ? output : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	if (input >= 0)
+		posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+	rc = posix_spawn(&pid, argv[0], &files, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&files);
+	if (input >= 0)
 		close(input); /* so that the generator ends when the program does */
 	if (rc || wait4(pid, &status, 0, &used) < 0 || status)
 		return -1;
@@ -130,7 +132,7 @@ static int run(const char *program, const char *file, int input, double *time_ns
 }
 
 /* Runs the program over what another process of this benchmark generates. */
-static int run_stream(const char *program, char *self, double *time_ns, double *bytes)
+static int run_stream(char **epoch, char *self, double *time_ns, double *bytes)
 {
 	char nodes[16];
 	char *argv[] = { self, nodes, NULL };
@@ -150,7 +152,7 @@ static int run_stream(const char *program, char *self, double *time_ns, double *
 		close(ends[0]);
 		return -1;
 	}
-	rc = run(program, NULL, ends[0], time_ns, bytes);
+	rc = run(epoch, NULL, ends[0], time_ns, bytes);
 	return waitpid(pid, &status, 0) < 0 || status ? -1 : rc;
 }
 
@@ -169,11 +171,35 @@ static int print(const char *test, const char *unit, const double *samples, int 
 	return s.median > limit;
 }
 
+/* What is run, interleaved, so that all see the same machine. */
+enum { EPOCH, VERIFY, PROOF, COMMANDS };
+
+static int failed(const char *program)
+{
+	fprintf(stderr, "reward: %s failed\n", program);
+	return 70;
+}
+
+static double median(const double *samples)
+{
+	struct stats s;
+
+	stats_of(samples, RUNS, &s);
+	return s.median;
+}
+
 int main(int argc, char **argv)
 {
 	const char *build = getenv("RNP_BUILD"), *tmp = getenv("TMPDIR");
-	static double time_ns[RUNS], bytes[RUNS];
-	char program[4096], file[4096];
+	static double time_ns[COMMANDS][RUNS], bytes[COMMANDS][RUNS];
+	char program[4096], usages[4096], rewards[4096];
+	char policy[] = "rnp-021", epoch[] = "epoch", verify[] = "verify";
+	char *commands[COMMANDS][6] = {
+		{ program, epoch, (char *)"--policy", policy, usages },
+		{ program, verify, (char *)"--usage", usages, rewards },
+		{ program, (char *)"proof", (char *)"--all", rewards },
+	};
+	char *stream[] = { program, epoch, (char *)"--policy", policy, NULL };
 	FILE *out;
 	int rc;
 
@@ -183,30 +209,36 @@ int main(int argc, char **argv)
 		return fflush(stdout) ? 74 : 0;
 	}
 	snprintf(program, sizeof program, "%s/bin/rnp-reward", build ? build : "build");
-	snprintf(file, sizeof file, "%s/usage.jsonl", tmp ? tmp : "/tmp");
-	out = fopen(file, "w");
+	snprintf(usages, sizeof usages, "%s/usage.jsonl", tmp ? tmp : "/tmp");
+	snprintf(rewards, sizeof rewards, "%s/rewards.jsonl", tmp ? tmp : "/tmp");
+	out = fopen(usages, "w");
 	if (out)
 		generate(out, NODES);
 	if (!out || fclose(out)) {
-		perror(file);
+		perror(usages);
 		return 74;
 	}
+	if (run(commands[EPOCH], rewards, -1, &time_ns[EPOCH][0], &bytes[EPOCH][0]) < 0)
+		return failed(program);
 	for (int i = 0; i < RUNS; i++)
-		if (run(program, file, -1, &time_ns[i], &bytes[i]) < 0) {
-			fprintf(stderr, "reward: %s failed\n", program);
-			return 70;
-		}
-	unlink(file);
-	rc = print("epoch.time", "ns", time_ns, RUNS, NODES, TIME_LIMIT);
-	rc |= print("epoch.memory", "B", bytes, RUNS, NODES, MEMORY_LIMIT);
+		for (int c = 0; c < COMMANDS; c++)
+			if (run(commands[c], NULL, -1, &time_ns[c][i], &bytes[c][i]) < 0)
+				return failed(program);
+	unlink(usages);
+	unlink(rewards);
+	rc = print("epoch.time", "ns", time_ns[EPOCH], RUNS, NODES, TIME_LIMIT);
+	rc |= print("epoch.memory", "B", bytes[EPOCH], RUNS, NODES, MEMORY_LIMIT);
+	rc |= print("verify.time", "ns", time_ns[VERIFY], RUNS, NODES,
+		1.05 * median(time_ns[EPOCH]));
+	rc |= print("verify.memory", "B", bytes[VERIFY], RUNS, NODES,
+		VERIFY_MEMORY_LIMIT);
+	rc |= print("proof.time", "ns", time_ns[PROOF], RUNS, NODES, PROOF_TIME_LIMIT);
 	for (int i = 0; i < STREAM_RUNS; i++)
-		if (run_stream(program, argv[0], &time_ns[i], &bytes[i]) < 0) {
-			fprintf(stderr, "reward: %s failed\n", program);
-			return 70;
-		}
-	rc |= print("epoch.stream_time", "ns", time_ns, STREAM_RUNS, STREAM_NODES,
+		if (run_stream(stream, argv[0], &time_ns[EPOCH][i], &bytes[EPOCH][i]) < 0)
+			return failed(program);
+	rc |= print("epoch.stream_time", "ns", time_ns[EPOCH], STREAM_RUNS, STREAM_NODES,
 		STREAM_TIME_LIMIT);
-	return print("epoch.stream_memory", "B", bytes, STREAM_RUNS, STREAM_NODES,
-		       STREAM_MEMORY_LIMIT) ||
-		rc;
+	rc |= print("epoch.stream_memory", "B", bytes[EPOCH], STREAM_RUNS, STREAM_NODES,
+		STREAM_MEMORY_LIMIT);
+	return rc;
 }
