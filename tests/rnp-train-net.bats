@@ -231,6 +231,39 @@ text_worker() {
 	done
 }
 
+@test "coordinate: in a browser, on a phone too, the page has the figures of the records" {
+	local browser figure
+	browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "no Chromium: apt-get install chromium"
+	[[ -e $ROOT/build/node/node_modules/puppeteer-core ]] || skip "no puppeteer-core: scripts/bootstrap"
+	start_coordinator --workers 1 --inner-steps 5 --valid "$DIR/valid" --eval-tokens 1024 --uusd-per-million-tokens 5000000
+	start_worker a
+	wait_until 'three rounds' rounds_are 3
+	kill -TERM "${worker[a]}"
+	end_of a "${worker[a]}"
+	node "$ROOT/tests/browser.mjs" "$browser" . 360,1280 "$url/" >seen.jsonl
+	# no sideways scrolling, nothing cut off, no dialog, nothing loaded but the page
+	jq -se 'length == 2 and all(.[]; .width <= (.at | tonumber) and .dialogs == [] and .hidden == 0 and .overlaps == [] and
+		.cut == [])' seen.jsonl >fits || fail "$(jq -c '[.url, .at, .width, .dialogs, .hidden, .overlaps, .cut]' seen.jsonl)"
+	jq -se 'all(.[]; [.loaded[] | select(endswith("/favicon.ico") | not)] == [.url])' seen.jsonl >fits || fail "$(jq -c .loaded seen.jsonl)"
+	curl -s "$url/v1/rounds" >records
+	curl -s "$url/v1/receipts/$(head -n 1 records | jq -r ".members[0].member")" >receipts
+	[ -s receipts ]
+	for at in 360 1280; do
+		jq -r --arg at "$at" 'select(.at == $at).text' seen.jsonl >text
+		# each figure of a round and of a receipt, a word of its own
+		{
+			jq -r '.round, .tokens, .bytes_received, .bytes_sent, .workers, (.model[:8] + "…")' records
+			jq -r '.loss_micronats, .validation_loss_micronats | . / 1e6' records | LC_ALL=C awk '{ printf "%.4f\n", $1 }'
+			jq -r '.tokens, .gpu_seconds' receipts
+			jq -r '.earned_uusd / 1e6' receipts | LC_ALL=C awk '{ printf "%.6f\n", $1 }'
+		} >figures
+		(($(wc -l <figures) >= 28))
+		while read -r figure; do
+			tr -s '[:space:]' '\n' <text | grep -qxF -- "$figure" || fail "at $at the page lacks $figure: $(cat text)"
+		done <figures
+	done
+}
+
 @test "coordinate: a registry says who may take part, and gets the receipts" {
 	local registry
 	cd "$BATS_TEST_TMPDIR"
