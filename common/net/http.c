@@ -177,6 +177,19 @@ void http_bytes(const struct http *h, struct net_bytes *out)
 	}
 }
 
+int64_t http_rtt_us(const struct http *h)
+{
+	struct net_bytes b;
+	int64_t us = 0;
+
+	for (int i = 0; i < h->nsockets; i++) {
+		net_bytes(h->sockets[i], &b);
+		if (b.rtt_us > us)
+			us = b.rtt_us;
+	}
+	return us;
+}
+
 static void set_limits(CURL *curl, const struct http_request *q)
 {
 	const char *scheme = strncasecmp(q->url, "https:", 6) == 0 ? "https" : "http";

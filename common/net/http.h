@@ -42,6 +42,10 @@ void http_release(struct http *h);
  * broken tries included. Must not be called while a request is in progress. */
 void http_bytes(const struct http *h, struct net_bytes *out);
 
+/* The longest round trip of the connections that h keeps, as the kernel smooths it; 0: there is none. To a
+ * proxy, where one is between. When http_bytes may be called. */
+int64_t http_rtt_us(const struct http *h);
+
 /* --- abort from another thread ------------------------------------------------------------- */
 
 /* A switch that ends the requests that watch it, in whatever thread and state they are: during

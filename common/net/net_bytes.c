@@ -20,4 +20,5 @@ void net_bytes(int fd, struct net_bytes *out)
 		return;
 	out->sent = i.tcpi_bytes_sent;
 	out->received = i.tcpi_bytes_received;
+	out->rtt_us = i.tcpi_rtt;
 }
