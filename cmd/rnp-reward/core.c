@@ -481,32 +481,40 @@ static void planting_init(struct planting *p, const struct epoch *e,
 			p->start[p->n / MERKLE_SLICE] = i;
 }
 
+size_t epoch_next_leaves(const struct epoch *e, const struct usage_ref *refs, size_t *at,
+	struct merkle_leaf *leaves, size_t max)
+{
+	const struct planting p = { .epoch = e, .refs = refs };
+	size_t n = 0, row;
+
+	while (n < max && *at < e->n) {
+		row = refs[*at].row;
+		if (!take_amounts(&p, at, &leaves[n]))
+			continue;
+		memcpy(leaves[n++].claimant, usage_rows_claimant(e->usages, row),
+			sizeof leaves->claimant);
+	}
+	return n;
+}
+
 /* Makes n leaves from leaf `from` on, the first of a slice. */
 static void make_leaves(void *planting, size_t from, size_t n, struct merkle_leaf *leaves)
 {
 	const struct planting *p = planting;
-	size_t at = p->start[from / MERKLE_SLICE], row;
+	size_t at = p->start[from / MERKLE_SLICE];
 
-	for (size_t i = 0; i < n;) {
-		row = p->refs[at].row;
-		if (!take_amounts(p, &at, &leaves[i]))
-			continue;
-		memcpy(leaves[i++].claimant, usage_rows_claimant(p->epoch->usages, row),
-			sizeof leaves->claimant);
-	}
+	epoch_next_leaves(p->epoch, p->refs, &at, leaves, n);
 }
 
 size_t epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves)
 {
 	struct usage_ref *refs = usage_rows_sort(e->usages, usage_rows_claimant);
-	struct planting p;
+	size_t at = 0, n;
 
-	planting_init(&p, e, refs);
-	*leaves = xmalloc((p.n + 1) * sizeof **leaves);
-	make_leaves(&p, 0, p.n, *leaves);
-	free(p.start);
+	*leaves = xmalloc((e->claimants + 1) * sizeof **leaves);
+	n = epoch_next_leaves(e, refs, &at, *leaves, e->claimants + 1);
 	free(refs);
-	return p.n;
+	return n;
 }
 
 static void plant(struct epoch *e, const struct usage_ref *refs)

@@ -78,8 +78,13 @@ static inline int64_t epoch_locked(const struct epoch *e, size_t i)
 	return e->locked ? e->locked[i] : 0;
 }
 
-/* Makes the leaves of the tree: one per claimant that is paid something, in order. The caller
- * frees them. Returns how many. */
+/* Puts the next leaves of the tree into `leaves`, max at most: one for each claimant that is paid
+ * something. refs: all rows in the order of claimants; *at: where the next one starts in them, 0 at
+ * first. Returns how many, 0 at the end. */
+size_t epoch_next_leaves(const struct epoch *e, const struct usage_ref *refs, size_t *at,
+	struct merkle_leaf *leaves, size_t max);
+
+/* Makes all of them. The caller frees them. Returns how many. */
 size_t epoch_leaves(const struct epoch *e, struct merkle_leaf **leaves);
 
 /* Splits total over n weights, exact to the last unit (largest remainder, ties to the lower

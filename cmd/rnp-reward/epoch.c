@@ -53,53 +53,71 @@ static void format_rewards(void *epoch, size_t from, size_t to, struct buf *out)
 		reward_write(out, epoch, i);
 }
 
-/* Lists what each node locks, and which nodes were up; the caller frees *out. */
-static void list_stakes(const struct epoch *e, struct ledger_stake **out, size_t *n)
+/* What is sealed, row by row in the order in which the ledger keeps it. */
+struct sealing {
+	struct epoch *epoch;
+	struct usage_ref *refs; /* first by claimant, then by node */
+	size_t at;
+	bool by_node;
+};
+
+static size_t next_claims(void *sealing, struct merkle_leaf *list)
 {
-	struct usage u;
+	struct sealing *s = sealing;
 
-	*out = xcalloc(e->n + 1, sizeof **out);
-	*n = 0;
-	if (e->rules->stake_uusd < 0)
-		return;
-	for (size_t i = 0; i < e->n; i++) {
-		struct ledger_stake *s = &(*out)[*n];
-
-		usage_rows_get(e->usages, i, &u);
-		s->base_units = epoch_locked(e, i);
-		if (!s->base_units && !u.value[FIELD_UP_S])
-			continue;
-		s->uusd = (int64_t)((u128)s->base_units * (u128)e->price_uusd /
-			BASE_UNITS);
-		memcpy(s->node, u.node, sizeof s->node);
-		memcpy(s->wallet, usage_rows_claimant(e->usages, i), sizeof s->wallet);
-		++*n;
-	}
+	if (!s->refs)
+		s->refs = usage_rows_sort(s->epoch->usages, usage_rows_claimant);
+	return epoch_next_leaves(s->epoch, s->refs, &s->at, list, LEDGER_BATCH);
 }
 
-static int seal(const struct epoch *e, json_t *record)
+/* What each node locks, and which nodes were up. */
+static size_t next_stakes(void *sealing, struct ledger_stake *list)
 {
-	struct ledger_content content = { NULL };
+	struct sealing *s = sealing;
+	const struct epoch *e = s->epoch;
+	struct usage u;
+	size_t n = 0, row;
+
+	if (e->rules->stake_uusd < 0)
+		return 0;
+	if (!s->by_node) {
+		free(s->refs);
+		s->refs = usage_rows_sort(e->usages, usage_rows_node);
+		s->at = 0;
+		s->by_node = true;
+	}
+	while (n < LEDGER_BATCH && s->at < e->n) {
+		row = s->refs[s->at++].row;
+		usage_rows_get(e->usages, row, &u);
+		list[n] = (struct ledger_stake){ .base_units = epoch_locked(e, row) };
+		if (!list[n].base_units && !u.value[FIELD_UP_S])
+			continue;
+		list[n].uusd = (int64_t)((u128)list[n].base_units * (u128)e->price_uusd /
+			BASE_UNITS);
+		memcpy(list[n].node, u.node, sizeof u.node);
+		memcpy(list[n++].wallet, usage_rows_claimant(e->usages, row),
+			sizeof list->wallet);
+	}
+	return n;
+}
+
+static int seal(struct epoch *e, json_t *record)
+{
+	struct sealing sealing = { .epoch = e };
+	struct ledger_content content = { &sealing, next_claims, next_stakes };
 	struct ledger l = LEDGER_INIT;
 	struct key k = KEY_INIT;
-	struct merkle_leaf *leaves = NULL;
-	struct ledger_stake *stakes = NULL;
 	bool there = false;
 	int rc = -1;
 
 	if (key_path && key_load(&k, key_path, NULL) < 0)
 		return -1;
-	content.nleaves = epoch_leaves(e, &leaves);
-	content.leaves = leaves;
-	list_stakes(e, &stakes, &content.nstakes);
-	content.stakes = stakes;
 	if (ledger_open(&l, store, false) == 0)
 		rc = ledger_seal(&l, record, &content, key_path ? &k : NULL,
 			clock_now_ms(), &there);
 	if (rc == 0 && there)
 		prog_info("%s: this epoch is in the ledger already", store);
-	free(leaves);
-	free(stakes);
+	free(sealing.refs);
 	ledger_close(&l);
 	key_release(&k);
 	return rc;

@@ -343,7 +343,7 @@ static int import_line(struct ledger *l, const char *line, size_t len, const cha
 	if (store_row(l, row, sequence) < 0)
 		goto out;
 	rc = strcmp(kind, "rnp.epoch") == 0 ?
-		ledger_store_epoch(l, row, where, sequence, NULL, 0, false) :
+		ledger_store_epoch(l, row, where, sequence, false) :
 		0;
 out:
 	json_decref(row);

@@ -61,11 +61,15 @@ int64_t ledger_last(struct ledger *l, const char *kind);
  * the other as its complement; a different result for the times and policy of a stored one. One
  * that is stored with the same content is left alone (*there is true). Sets sequence, previous
  * and, if k is not NULL, the signature in record. Returns 0, or -1. */
+#define LEDGER_BATCH 1024
 struct ledger_content {
-	const struct merkle_leaf *leaves;
-	size_t nleaves;
-	const struct ledger_stake *stakes;
-	size_t nstakes;
+	void *ctx;
+	/* Each puts what comes next into list, LEDGER_BATCH at most, and returns how many, 0 at the
+	 * end: the claims in the order of wallets, the stakes in that of nodes. Ten million are
+	 * never whole in memory, and a table that grows at its end needs no more of the disk than
+	 * it fills. */
+	size_t (*claims)(void *ctx, struct merkle_leaf *list);
+	size_t (*stakes)(void *ctx, struct ledger_stake *list);
 };
 int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *content,
 	const struct key *k, int64_t now_ms, bool *there);

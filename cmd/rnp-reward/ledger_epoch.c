@@ -16,7 +16,7 @@
 
 /* --- keeping ------------------------------------------------------------------------------- */
 
-static int store_claims(struct ledger *l, int64_t sequence,
+int ledger_store_claims(struct ledger *l, int64_t sequence,
 	const struct merkle_leaf *leaves, size_t n)
 {
 	sqlite3_stmt *q = NULL;
@@ -32,7 +32,7 @@ static int store_claims(struct ledger *l, int64_t sequence,
 }
 
 int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
-	int64_t sequence, const struct merkle_leaf *leaves, size_t n, bool payable)
+	int64_t sequence, bool payable)
 {
 	const char *policy, *token = "RENDER";
 	int64_t total, pool, from_ms = -1, to_ms = -1, locked = 0;
@@ -63,7 +63,7 @@ int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
 			(int64_t)payable, pool, total - locked, locked, pool - total,
 			total - locked);
 	sqlite3_finalize(q);
-	return rc < 0 ? -1 : store_claims(l, sequence, leaves, n);
+	return rc < 0 ? -1 : 0;
 }
 
 /* --- reading ------------------------------------------------------------------------------- */
@@ -209,6 +209,23 @@ static int check_overlap(struct ledger *l, json_t *record, const char *token,
 	return rc < 0 ? -1 : 0;
 }
 
+/* Stores claims and stakes, a batch at a time. */
+static int store_content(struct ledger *l, int64_t sequence, int64_t to_ms,
+	const struct ledger_content *content)
+{
+	struct merkle_leaf claims[LEDGER_BATCH];
+	struct ledger_stake stakes[LEDGER_BATCH];
+	size_t n;
+
+	while ((n = content->claims(content->ctx, claims)))
+		if (ledger_store_claims(l, sequence, claims, n) < 0)
+			return -1;
+	while ((n = content->stakes(content->ctx, stakes)))
+		if (ledger_lock(l, sequence, to_ms, stakes, n) < 0)
+			return -1;
+	return 0;
+}
+
 static int seal(struct ledger *l, json_t *record, const struct ledger_content *content,
 	const struct key *k, int64_t now_ms, bool *there)
 {
@@ -228,10 +245,9 @@ static int seal(struct ledger *l, json_t *record, const struct ledger_content *c
 	if (ledger_append(l, record, k, now_ms) < 0 ||
 		json_get_i64(record, "epoch", "sequence", 0, INT64_MAX, &sequence) < 0)
 		return -1;
-	if (ledger_store_epoch(l, record, "epoch", sequence, content->leaves,
-		    content->nleaves, true) < 0)
+	if (ledger_store_epoch(l, record, "epoch", sequence, true) < 0)
 		return -1;
-	return ledger_lock(l, sequence, to_ms, content->stakes, content->nstakes);
+	return store_content(l, sequence, to_ms, content);
 }
 
 int ledger_seal(struct ledger *l, json_t *record, const struct ledger_content *content,

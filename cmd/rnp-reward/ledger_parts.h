@@ -9,9 +9,13 @@
 int ledger_check_link(const json_t *row, const char *where, int64_t sequence,
 	const unsigned char before[LEDGER_HASH_BYTES]);
 
-/* Enters the epoch of row `sequence` and its claims into their tables; payable: its claims are
- * known. Returns 0, or -1. */
+/* Enters the epoch of row `sequence` into its table; payable: its claims are known, and follow.
+ * Returns 0, or -1. */
 int ledger_store_epoch(struct ledger *l, const json_t *row, const char *where,
-	int64_t sequence, const struct merkle_leaf *leaves, size_t n, bool payable);
+	int64_t sequence, bool payable);
+
+/* Enters claims of that epoch. Returns 0, or -1. */
+int ledger_store_claims(struct ledger *l, int64_t sequence,
+	const struct merkle_leaf *leaves, size_t n);
 
 #endif

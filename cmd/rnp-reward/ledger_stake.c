@@ -213,10 +213,13 @@ static int move_stakes(struct ledger *l, json_t *record, const struct key *k,
 		schema_check(record, "stake", "rnp.stake") == 0 &&
 		json_get_i64(record, "stake", "sequence", 0, INT64_MAX, &sequence) == 0 &&
 		move_all(l, record, sequence) == 0)
-		rc = strcmp(action, "release") == 0 ?
-			ledger_store_epoch(l, record, "stake", sequence, leaves,
-				(size_t)n, true) :
-			0;
+		rc = strcmp(action, "release") != 0 ||
+				(ledger_store_epoch(l, record, "stake", sequence, true) ==
+						0 &&
+					ledger_store_claims(l, sequence, leaves,
+						(size_t)n) == 0) ?
+			0 :
+			-1;
 	free(leaves);
 	return rc;
 }
