@@ -1,9 +1,11 @@
 /* paged.c - reference of attention over a paged cache. Scores are computed again wherever they
- * are used. */
+ * are used: no memory depends on how many keys there are. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/lm/ref.h"
+
+#define AT_ONCE 64 /* columns of a value that share one computation of a score */
 
 void lm_paged_put_ref(const struct lm_paged_put *p, uint64_t from, uint64_t to)
 {
@@ -49,15 +51,19 @@ static void attend(const struct lm_paged_attend *a, uint64_t r, uint64_t h)
 		largest = fmax(largest, score(a, r, h, j));
 	for (uint64_t j = first; j <= last; j++)
 		sum += exp(score(a, r, h, j) - largest);
-	for (uint64_t i = 0; i < a->head_dim; i++) {
-		double out = 0;
+	for (uint64_t i = 0; i < a->head_dim; i += AT_ONCE) {
+		uint64_t columns = a->head_dim - i < AT_ONCE ? a->head_dim - i : AT_ONCE;
+		double out[AT_ONCE] = { 0 };
 
-		for (uint64_t j = first; j <= last; j++)
-			out += exp(score(a, r, h, j) - largest) / sum *
-				lm_cache_at(a->type,
-					(const char *)a->values + place_of(a, r, j),
-					kv + i);
-		a->out[r * a->ldo + h * a->head_dim + i] = (float)out;
+		for (uint64_t j = first; j <= last; j++) {
+			const char *v = (const char *)a->values + place_of(a, r, j);
+			double p = exp(score(a, r, h, j) - largest) / sum;
+
+			for (uint64_t c = 0; c < columns; c++)
+				out[c] += p * lm_cache_at(a->type, v, kv + i + c);
+		}
+		for (uint64_t c = 0; c < columns; c++)
+			a->out[r * a->ldo + h * a->head_dim + i + c] = (float)out[c];
 	}
 }
 

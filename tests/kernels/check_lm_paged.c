@@ -10,7 +10,7 @@
 
 #define U         0x1p-24
 #define ROWS_MAX  16
-#define LIST_MAX  64 /* blocks of a row's list */
+#define LIST_MAX  40 /* blocks of a row's list */
 #define SEQUENCES 3
 
 struct shape {
@@ -72,12 +72,21 @@ static int run_attend_alone(struct dev *d, void *out, const void *arguments)
 	return rc;
 }
 
-/* Assigns blocks to the sequences in turn, from the end of the pool. */
-static void lists(uint32_t *blocks, uint32_t pool)
+/* Assigns `each` blocks to every sequence in turn, from the end of the pool. */
+static void lists(uint32_t *blocks, uint32_t each)
 {
 	for (uint32_t s = 0; s < SEQUENCES; s++)
-		for (uint32_t i = 0; i < LIST_MAX; i++)
-			blocks[s * LIST_MAX + i] = pool - 1 - (i * SEQUENCES + s);
+		for (uint32_t i = 0; i < each; i++)
+			blocks[s * each + i] = (each - i) * SEQUENCES - 1 - s;
+}
+
+static uint32_t blocks_of(const struct shape *s)
+{
+	uint32_t last = 0;
+
+	for (uint64_t r = 0; r < s->rows; r++)
+		last = s->position[r] > last ? s->position[r] : last;
+	return last / LM_PAGE + 1;
 }
 
 static const char *const types[LM_CACHE_TYPES] = { "f16", "f32", "q8_0" };
@@ -94,10 +103,10 @@ static void keep(enum lm_cache_type type, char *to, const float *from, uint64_t 
 
 static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type type)
 {
-	enum { POOL = LIST_MAX * SEQUENCES };
+	uint32_t each = blocks_of(s), table[ROWS_MAX], blocks[LIST_MAX * SEQUENCES], last = 0;
 	uint64_t width = s->heads * s->head_dim, ldk = s->kv_heads * s->head_dim;
-	uint64_t n = s->rows * width, pool = (uint64_t)POOL * LM_PAGE * ldk;
-	uint32_t table[ROWS_MAX], blocks[POOL], last = 0;
+	uint64_t n = s->rows * width, tokens = (uint64_t)each * SEQUENCES * LM_PAGE;
+	uint64_t pool = tokens * ldk;
 	float *q = numbers(s->rows * (width + 4), 3), *keys = numbers(pool, 7);
 	float *values = numbers(pool, 11), *want = malloc(n * sizeof *want);
 	float *bound = malloc(n * sizeof *bound);
@@ -106,8 +115,8 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 		.want = want,
 		.bound = bound };
 	uint64_t row_bytes = lm_cache_bytes(type, ldk);
-	char *kept = malloc((uint64_t)2 * POOL * LM_PAGE * row_bytes);
-	char *kept_values = kept + (uint64_t)POOL * LM_PAGE * row_bytes;
+	char *kept = malloc(2 * tokens * row_bytes);
+	char *kept_values = kept + tokens * row_bytes;
 	struct lm_paged_attend a = { .type = type,
 		.out = want,
 		.q = q,
@@ -127,11 +136,11 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 		.softcap = s->softcap,
 		.scale = (float)(1 / sqrt((double)s->head_dim)) };
 
-	keep(type, kept, keys, POOL * LM_PAGE, ldk);
-	keep(type, kept_values, values, POOL * LM_PAGE, ldk);
-	lists(blocks, POOL);
+	keep(type, kept, keys, tokens, ldk);
+	keep(type, kept_values, values, tokens, ldk);
+	lists(blocks, each);
 	for (uint64_t r = 0; r < s->rows; r++) {
-		table[r] = s->one ? LIST_MAX : (uint32_t)(r % SEQUENCES) * LIST_MAX;
+		table[r] = s->one ? each : (uint32_t)(r % SEQUENCES) * each;
 		last = s->position[r] > last ? s->position[r] : last;
 	}
 	a.keys_max = (uint64_t)last + 1;
@@ -140,11 +149,11 @@ static void attend(struct kcheck *k, const struct shape *s, enum lm_cache_type t
 		bound[i] = (float)((double)(s->head_dim + 8) * 16 * U * (1 + sum) +
 			((double)s->position[i / width] + 1) * 4 * U);
 	a.q = kcheck_put(k, q, s->rows * (width + 4) * 4, 0);
-	a.keys = kcheck_put(k, kept, POOL * LM_PAGE * row_bytes, 0);
-	a.values = kcheck_put(k, kept_values, POOL * LM_PAGE * row_bytes, 0);
+	a.keys = kcheck_put(k, kept, tokens * row_bytes, 0);
+	a.values = kcheck_put(k, kept_values, tokens * row_bytes, 0);
 	a.position = kcheck_put(k, s->position, s->rows * 4, 0);
 	a.table = kcheck_put(k, table, s->rows * 4, 0);
-	a.blocks = kcheck_put(k, blocks, sizeof blocks, 0);
+	a.blocks = kcheck_put(k, blocks, (uint64_t)each * SEQUENCES * sizeof *blocks, 0);
 	c.arguments = &a;
 	c.out_bytes = n * 4;
 	c.work = (double)s->rows * (double)width * (double)a.keys_max * 4;
