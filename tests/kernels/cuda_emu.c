@@ -48,7 +48,8 @@ struct fiber {
 	emu_context context;
 	void *stack, *fake;
 	struct block *block;
-	uint32_t time; /* time of its last barrier */
+	unsigned index; /* in its block */
+	uint32_t time;  /* time of its last barrier */
 	uint32_t known
 		[32]; /* for each lane of its warp, up to which time this fiber sees its writes */
 	bool late;           /* its asynchronous copies are done as late as possible */
@@ -61,6 +62,8 @@ struct fiber {
 struct warp {
 	uint32_t ready, at_barrier, meeting, done;
 	uint32_t syncing; /* of those that meet: at a barrier, not at a vote */
+	uint32_t mask;    /* of all that meet, unless they are */
+	bool mixed;
 	uint32_t masks[32];
 };
 
@@ -84,6 +87,7 @@ struct emu_thread *emu_self;
 static struct block *blocks[BLOCKS_MAX];
 static emu_context scheduler;
 static void *scheduler_fake;
+static bool from_scheduler; /* the last switch was from it, not between fibers */
 static emu_body_fn body_of_grid;
 static void *arguments_of_grid;
 static uint64_t seed;
@@ -118,17 +122,38 @@ static struct fiber *running(void)
 
 static struct warp *warp_of(struct fiber *f)
 {
-	return &f->block->warps[(f - f->block->fibers) / 32];
+	return &f->block->warps[f->index / 32];
 }
 
-/* Switches to the scheduler; returns when this fiber is next to run. */
+static struct fiber *next_fiber(void);
+
+/* What a fiber does first when it runs again. */
+static void arrive(void *fake)
+{
+	if (from_scheduler)
+		ARRIVE_FROM_MAIN(fake);
+	else
+		ARRIVE(fake);
+}
+
+/* Switches to the next fiber, or to the scheduler when none can run; returns when this fiber is
+ * next. */
 static void suspend(void)
 {
-	struct fiber *f = running();
+	struct fiber *f = running(), *next = next_fiber();
 
-	LEAVE_TO_MAIN(&f->fake);
-	SWITCH(&f->context, &scheduler);
-	ARRIVE_FROM_MAIN(f->fake);
+	if (next == f)
+		return;
+	from_scheduler = false;
+	if (next) {
+		emu_self = &next->self;
+		LEAVE(&f->fake, next);
+		SWITCH(&f->context, &next->context);
+	} else {
+		LEAVE_TO_MAIN(&f->fake);
+		SWITCH(&f->context, &scheduler);
+	}
+	arrive(f->fake);
 }
 
 static void release_barrier(struct block *b)
@@ -184,7 +209,7 @@ static const uint64_t *meet_warp(unsigned mask, uint64_t value, bool syncs)
 	struct fiber *f = running();
 	struct block *b = f->block;
 	struct warp *w = warp_of(f);
-	unsigned first = (unsigned)(f - b->fibers) & ~31u;
+	unsigned first = f->index & ~31u;
 	uint32_t me = (uint32_t)1 << f->self.lane, others = 0;
 	uint32_t live = b->count - first < 32 ? ((uint32_t)1 << (b->count - first)) - 1 :
 						~(uint32_t)0;
@@ -193,7 +218,12 @@ static const uint64_t *meet_warp(unsigned mask, uint64_t value, bool syncs)
 		die("takes part in a warp operation whose mask leaves it out");
 	if (mask & (w->done | ~live))
 		die("a warp operation waits for a thread that is not there");
-	for (unsigned k = 0; k < 32; k++)
+	if (!w->meeting) {
+		w->mask = mask;
+		w->mixed = false;
+	}
+	w->mixed = w->mixed || w->mask != mask;
+	for (unsigned k = 0; w->mixed && k < 32; k++)
 		others |= (uint32_t)(w->masks[k] != mask) << k;
 	if (mask & w->meeting & (others | (syncs ? ~w->syncing : w->syncing)))
 		die("threads meet in different warp operations, or with different masks");
@@ -230,14 +260,14 @@ void emu_whereabouts(uint32_t *block, uint16_t *thread, uint32_t *time)
 	const struct fiber *f = running();
 
 	*block = f->block->number;
-	*thread = (uint16_t)(f - f->block->fibers);
+	*thread = (uint16_t)f->index;
 	*time = f->time;
 }
 
 bool emu_ordered(uint32_t block, uint16_t thread, uint32_t time)
 {
 	const struct fiber *f = running();
-	unsigned me = (unsigned)(f - f->block->fibers);
+	unsigned me = f->index;
 
 	if (block <= first_of_grid || (block == f->block->number && thread == me))
 		return true; /* the access was in an earlier grid, or its own */
@@ -337,7 +367,7 @@ static void fiber_main(void)
 {
 	struct fiber *f;
 
-	ARRIVE_FROM_MAIN(NULL);
+	arrive(NULL);
 	body_of_grid(arguments_of_grid);
 	f = running();
 	if (f->first_copy != f->copies_end)
@@ -389,6 +419,7 @@ static void start_block(struct block *b, uint64_t number)
 		f->self.thread.z = i / n.x / n.y;
 		f->self.lane = i % 32;
 		f->block = b;
+		f->index = i;
 		b->warps[i / 32].ready |= (uint32_t)1 << i % 32;
 		start_fiber(f);
 	}
@@ -405,6 +436,7 @@ static void end_block(struct block *b)
 static void go_on(struct fiber *f)
 {
 	emu_self = &f->self;
+	from_scheduler = true;
 	LEAVE(&scheduler_fake, f);
 	SWITCH(&scheduler, &f->context);
 	ARRIVE(scheduler_fake);
@@ -413,16 +445,14 @@ static void go_on(struct fiber *f)
 /* Returns the first fiber of b that can run, from the one numbered first around to it, or b->count: none. */
 static unsigned ready_from(const struct block *b, unsigned first)
 {
-	unsigned warps = (b->count + 31) / 32;
+	unsigned warps = (b->count + 31) / 32, w = first / 32;
+	uint32_t ready = b->warps[w].ready & ~(uint32_t)0 << first % 32;
 
 	for (unsigned k = 0; k <= warps; k++) {
-		unsigned w = (first / 32 + k) % warps;
-		uint32_t ready = b->warps[w].ready;
-
-		if (k == 0)
-			ready &= ~(uint32_t)0 << first % 32;
 		if (ready)
 			return w * 32 + (unsigned)__builtin_ctz(ready);
+		w = w + 1 < warps ? w + 1 : 0;
+		ready = b->warps[w].ready;
 	}
 	return b->count;
 }
@@ -436,16 +466,17 @@ static unsigned last_ready(const struct block *b)
 	return b->count;
 }
 
-/* Runs one fiber until it waits or ends. */
-static bool step(void)
+/* Chooses who runs next; NULL: nobody can. */
+static struct fiber *next_fiber(void)
 {
 	static unsigned again; /* the fiber that ran last */
-	unsigned first_block = habit ? 0 : below(BLOCKS_MAX);
+	unsigned which = habit ? 0 : below(BLOCKS_MAX);
 
 	for (unsigned k = 0; k < BLOCKS_MAX; k++) {
-		struct block *b = blocks[(first_block + k) % BLOCKS_MAX];
+		struct block *b = blocks[which];
 		unsigned first = 0, at;
 
+		which = which + 1 < BLOCKS_MAX ? which + 1 : 0;
 		if (!b->count)
 			continue;
 		if (habit == 0)
@@ -456,10 +487,19 @@ static bool step(void)
 		if (at == b->count)
 			continue;
 		again = at;
-		go_on(&b->fibers[at]);
-		return true;
+		return &b->fibers[at];
 	}
-	return false;
+	return NULL;
+}
+
+/* Runs fibers until all wait or one ends. */
+static bool step(void)
+{
+	struct fiber *f = next_fiber();
+
+	if (f)
+		go_on(f);
+	return f;
 }
 
 static void shuffled(uint64_t *order, uint64_t n)
