@@ -71,7 +71,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # gcc 12's sanitizer aligns the frames that it moves to the heap to 32 bytes, AVX-512 wants 64 (gcc's bug 110027)
-$(BUILD)/obj/kernels/%.o: CFLAGS += $(KERNEL_OPT)
+$(BUILD)/obj/kernels/%.o $(BUILD)/obj/tests/unit/kernels/%.o: CFLAGS += $(KERNEL_OPT)
 
 $(BUILD)/gen/schemas.c: $(SCHEMAS) scripts/embed
 	@mkdir -p $(@D)

@@ -4,6 +4,7 @@
 
 #include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/base58.h"
@@ -11,8 +12,10 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/json/json.h"
+#include "common/base/mem.h"
 #include "common/record/party.h"
 #include "common/base/utf8.h"
+#include "kernels/sig/ed25519.h"
 
 #define HASH_BYTES     crypto_hash_sha256_BYTES
 #define INTEGER_EXACT  9007199254740992.0                    /* 2^53 */
@@ -211,19 +214,34 @@ static int check_context(const json_t *record, const json_t *of_proof)
 	return 0;
 }
 
-/* State that all proofs of a record share, since they usually have the same context. */
+/* One proof that is sound but for its signature, which is verified with those of others. */
+struct pending {
+	unsigned char public_key[KEY_PUBLIC_BYTES], signature[KEY_SIGNATURE_BYTES];
+	unsigned char hashes[2 * HASH_BYTES];
+	int at; /* which proof of its record */
+};
+
+struct pendings {
+	struct pending *items;
+	size_t n, cap;
+	struct buf scratch;
+};
+
+/* A record and what all its proofs share: they usually have the same context. */
 struct subject {
 	const json_t *record;
+	struct signature_result *out;
+	size_t first, end; /* its pending proofs */
+	int failed_at;     /* its first bad proof, or -1; out->reason says why */
 	const json_t *hashed_context; /* the context that document was computed for */
 	bool hashed;
 	unsigned char document[HASH_BYTES];
 	bool whole_known; /* the hash of the record with all its contexts */
 	unsigned char whole[HASH_BYTES];
-	struct buf scratch;
 };
 
 /* context is that of the proof, which is used if the record's is longer. */
-static int hash_document(struct subject *s, json_t *context)
+static int hash_document(struct subject *s, json_t *context, struct buf *scratch)
 {
 	json_t *other, *own = json_object_get(s->record, "@context");
 	int rc;
@@ -232,23 +250,23 @@ static int hash_document(struct subject *s, json_t *context)
 		return 0;
 	s->hashed_context = context;
 	if (!context || json_equal(context, own)) {
-		rc = hash_without(s->document, s->record, "proof", &s->scratch);
+		rc = hash_without(s->document, s->record, "proof", scratch);
 		memcpy(s->whole, s->document, sizeof s->whole);
 		s->whole_known = rc == 0;
 	} else {
 		other = json_copy((json_t *)s->record);
 		json_object_set(other, "@context", context);
-		rc = hash_without(s->document, other, "proof", &s->scratch);
+		rc = hash_without(s->document, other, "proof", scratch);
 		json_decref(other);
 	}
 	s->hashed = rc == 0;
 	return rc;
 }
 
-static int verify_one(struct subject *s, const json_t *proof,
-	unsigned char public_key[KEY_PUBLIC_BYTES])
+/* Checks all of a proof but its signature. */
+static int read_proof(struct subject *s, const json_t *proof, struct pending *p,
+	struct buf *scratch)
 {
-	unsigned char signature[KEY_SIGNATURE_BYTES], hashes[2 * HASH_BYTES];
 	json_t *context = json_object_get(proof, "@context");
 
 	if (!json_is_object(proof))
@@ -259,17 +277,13 @@ static int verify_one(struct subject *s, const json_t *proof,
 	if (expect(proof, "type", "DataIntegrityProof") < 0 ||
 		expect(proof, "cryptosuite", suite) < 0 ||
 		expect(proof, "proofPurpose", purpose) < 0 || check_times(proof) < 0 ||
-		method_key(proof, public_key) < 0 ||
-		get_signature(proof, signature) < 0 ||
+		method_key(proof, p->public_key) < 0 ||
+		get_signature(proof, p->signature) < 0 ||
 		(context && check_context(s->record, context) < 0) ||
-		hash_document(s, context) < 0 ||
-		hash_without(hashes, proof, "proofValue", &s->scratch) < 0)
+		hash_document(s, context, scratch) < 0 ||
+		hash_without(p->hashes, proof, "proofValue", scratch) < 0)
 		return -1;
-	memcpy(hashes + HASH_BYTES, s->document, HASH_BYTES);
-	if (crypto_sign_verify_detached(signature, hashes, sizeof hashes, public_key) !=
-		0)
-		return err_set(EX_DATAERR,
-			"proof: the signature does not fit the record");
+	memcpy(p->hashes + HASH_BYTES, s->document, HASH_BYTES);
 	return 0;
 }
 
@@ -283,11 +297,11 @@ static void tell(struct signature_result *out)
 	utf8_clean_line(out->reason);
 }
 
-static int verify_all(struct subject *s, struct signature_result *out)
+/* Reads all proofs of a record. Returns 0, or -1 if it has none that could be good. */
+static int read_proofs(struct subject *s, struct pendings *all)
 {
 	const json_t *proof = json_object_get(s->record, "proof");
 	size_t n = json_is_array(proof) ? json_array_size(proof) : 1;
-	int rc = 0;
 
 	if (!proof)
 		return err_set(EX_DATAERR, "no proof");
@@ -295,19 +309,52 @@ static int verify_all(struct subject *s, struct signature_result *out)
 		return err_set(EX_DATAERR, "a set of %zu proofs, not 1 to %d", n,
 			PROOF_SIGNERS_MAX);
 	for (size_t i = 0; i < n; i++) {
-		unsigned char public_key[KEY_PUBLIC_BYTES];
 		const json_t *one = json_is_array(proof) ? json_array_get(proof, i) :
 							   proof;
 
-		if (verify_one(s, one, public_key) == 0) {
-			address_format(public_key, out->signers[out->nsigners++]);
-			continue;
+		if (all->n == all->cap) {
+			all->cap = all->cap ? 2 * all->cap : 8;
+			all->items = xrealloc(all->items, all->cap * sizeof *all->items);
 		}
-		if (rc == 0) /* the first reason is reported */
-			tell(out);
-		rc = -1;
+		all->items[all->n].at = (int)i;
+		if (read_proof(s, one, &all->items[all->n], &all->scratch) == 0) {
+			all->n++;
+		} else if (s->failed_at < 0) { /* the first reason is reported */
+			s->failed_at = (int)i;
+			tell(s->out);
+		}
 	}
-	return rc < 0 ? err_set(EX_DATAERR, "%s", out->reason) : 0;
+	return 0;
+}
+
+/* Verifies the signatures of all records, many at a time. Sets good[i] of each pending proof. */
+static void verify_pending(const struct pendings *all, struct ed25519 *verdicts)
+{
+	for (size_t i = 0; i < all->n; i++)
+		verdicts[i] = (struct ed25519){ all->items[i].signature,
+			all->items[i].public_key, all->items[i].hashes, false };
+	ed25519_verify(verdicts, all->n);
+}
+
+/* Collects the signers of a record. Returns 0, or -1: a proof is bad. */
+static int conclude(struct subject *s, const struct pendings *all,
+	const struct ed25519 *verdicts)
+{
+	struct signature_result *out = s->out;
+
+	for (size_t i = s->first; i < s->end; i++) {
+		const struct pending *p = &all->items[i];
+
+		if (verdicts[i].good) {
+			address_format(p->public_key, out->signers[out->nsigners++]);
+		} else if (s->failed_at < 0 || s->failed_at > p->at) {
+			s->failed_at = p->at;
+			err_set(EX_DATAERR,
+				"proof: the signature does not fit the record");
+			tell(out);
+		}
+	}
+	return s->failed_at >= 0 ? err_set(EX_DATAERR, "%s", out->reason) : 0;
 }
 
 static int check_party(const json_t *record, const struct signature_result *r)
@@ -336,23 +383,67 @@ bool signature_is_by(const struct signature_result *r, const char *address)
 	return false;
 }
 
-void signature_verify(const json_t *record, struct signature_result *out)
+static void begin(struct subject *s, struct pendings *all)
 {
-	struct subject s = { .record = record };
+	struct signature_result *out = s->out;
 
 	out->ok = out->valid = false;
 	out->nsigners = 0;
 	out->reason[0] = '\0';
-	out->valid = check_record(record) == 0 && verify_all(&s, out) == 0;
-	out->ok = out->valid && check_party(record, out) == 0;
-	if (s.whole_known)
-		memcpy(out->sha256, s.whole, sizeof out->sha256);
-	else if (!out->valid || canon_hash_record(out->sha256, record) < 0)
-		memset(out->sha256, 0, sizeof out->sha256);
-	if (!out->ok)
+	s->failed_at = -1;
+	s->first = all->n;
+	/* valid: so far nothing speaks against it */
+	out->valid = check_record(s->record) == 0 && read_proofs(s, all) == 0;
+	if (!out->valid)
 		tell(out);
+	s->end = all->n;
 	err_clear();
-	buf_release(&s.scratch);
+}
+
+static void finish(struct subject *s, const struct pendings *all,
+	const struct ed25519 *verdicts)
+{
+	struct signature_result *out = s->out;
+
+	if (out->valid) {
+		out->valid = conclude(s, all, verdicts) == 0;
+		out->ok = out->valid && check_party(s->record, out) == 0;
+		if (!out->ok)
+			tell(out);
+	}
+	err_clear();
+	if (s->whole_known)
+		memcpy(out->sha256, s->whole, sizeof out->sha256);
+	else if (!out->valid || canon_hash_record(out->sha256, s->record) < 0)
+		memset(out->sha256, 0, sizeof out->sha256);
+	err_clear();
+}
+
+void signature_verify_many(const json_t *const *records, size_t n,
+	struct signature_result *out)
+{
+	struct subject *subjects = xcalloc(n, sizeof *subjects);
+	struct pendings all = { .n = 0 };
+	struct ed25519 *verdicts;
+
+	for (size_t i = 0; i < n; i++) {
+		subjects[i].record = records[i];
+		subjects[i].out = &out[i];
+		begin(&subjects[i], &all);
+	}
+	verdicts = xcalloc(all.n, sizeof *verdicts);
+	verify_pending(&all, verdicts);
+	for (size_t i = 0; i < n; i++)
+		finish(&subjects[i], &all, verdicts);
+	free(verdicts);
+	free(subjects);
+	free(all.items);
+	buf_release(&all.scratch);
+}
+
+void signature_verify(const json_t *record, struct signature_result *out)
+{
+	signature_verify_many(&record, 1, out);
 }
 
 /* --- sign -------------------------------------------------------------------------------- */

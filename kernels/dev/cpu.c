@@ -91,6 +91,7 @@ struct cpu_features cpu_features(enum cpu_level level)
 	if (level >= CPU_AVX512) {
 		f.vnni = __builtin_cpu_supports("avx512vnni") && enabled("vnni");
 		f.bf16 = __builtin_cpu_supports("avx512bf16") && enabled("bf16");
+		f.ifma = __builtin_cpu_supports("avx512ifma") && enabled("ifma");
 		f.amx = f.bf16 && has_amx() && enabled("amx");
 	}
 	return f;

@@ -3,7 +3,7 @@
  * A level is a column of kernels: `ref` is plain C, `avx2` needs AVX2, FMA and F16C, `avx512`
  * needs AVX-512 F, BW, DQ and VL. Within a level a kernel may use the further features below if
  * they are present. RNP_ISA=ref|avx2|avx512 lowers the level (never raises it);
- * RNP_ISA_WITHOUT=sha,vnni,bf16,amx disables some of them. */
+ * RNP_ISA_WITHOUT=sha,vnni,bf16,ifma,amx disables some of them. */
 #ifndef RNP_KERNELS_DEV_CPU_H
 #define RNP_KERNELS_DEV_CPU_H
 
@@ -14,7 +14,7 @@
 enum cpu_level { CPU_REF, CPU_AVX2, CPU_AVX512, CPU_LEVELS };
 
 struct cpu_features {
-	bool sha, vnni, bf16;
+	bool sha, vnni, bf16, ifma;
 	/* tiles, their bf16 and int8; the system may still refuse them: cpu_amx_permitted */
 	bool amx;
 };
@@ -34,7 +34,7 @@ int cpu_level_chosen(enum cpu_level *level);
  * kept, for short loops: CPUID is slow in virtual machines. */
 bool cpu_chose_avx2(void);
 
-/* Returns the CPU's features beyond a level; none below AVX2, vnni and bf16 only at AVX-512. */
+/* Returns the CPU's features beyond a level; none below AVX2, vnni, bf16 and ifma only at AVX-512. */
 struct cpu_features cpu_features(enum cpu_level level);
 
 /* Whether this process may use tiles: the system allocates memory for their registers only on

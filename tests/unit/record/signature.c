@@ -58,11 +58,46 @@ static const char *text_at(const json_t *obj, const char *key)
 	return text ? text : "(none)";
 }
 
+/* All records verified one by one, as they were, and their results. */
+#define SEEN_MAX 1000
+static json_t *seen[SEEN_MAX];
+static struct signature_result seen_results[SEEN_MAX];
+static size_t nseen;
+
+/* Verified together, each must have the result that it had alone. */
+static void check_many(void)
+{
+	static struct signature_result r[SEEN_MAX];
+
+	CHECK(nseen > 30);
+	for (size_t n = 1; n <= nseen; n += n < 20 ? 1 : nseen - n ? nseen - n : 1) {
+		memset(r, 0xee, sizeof r);
+		signature_verify_many((const json_t *const *)seen, n, r);
+		CHECK_I64(0, err_get()->code);
+		for (size_t i = 0; i < n; i++) {
+			const struct signature_result *one = &seen_results[i];
+
+			CHECK(r[i].ok == one->ok && r[i].valid == one->valid);
+			CHECK_I64(one->nsigners, r[i].nsigners);
+			for (int k = 0; k < one->nsigners && k < r[i].nsigners; k++)
+				CHECK_TEXT(one->signers[k], r[i].signers[k]);
+			CHECK(memcmp(one->sha256, r[i].sha256, 32) == 0);
+			CHECK_TEXT(one->reason, r[i].reason);
+		}
+	}
+	signature_verify_many(NULL, 0, NULL);
+	for (size_t i = 0; i < nseen; i++)
+		json_decref(seen[i]);
+}
+
 static struct signature_result verify(const json_t *record)
 {
 	struct signature_result r;
 
 	signature_verify(record, &r);
+	CHECK(nseen < SEEN_MAX);
+	seen[nseen] = json_deep_copy(record);
+	seen_results[nseen++] = r;
 	CHECK(r.ok == (r.reason[0] == '\0'));
 	CHECK_I64(0, err_get()->code);
 	return r;
@@ -369,6 +404,7 @@ int main(void)
 	check_sets(&w3c, &other);
 	check_parties(&w3c, &other);
 	check_numbers(&other);
+	check_many();
 	key_release(&w3c);
 	key_release(&other);
 	TEST_END();
