@@ -14,6 +14,7 @@
 
 #define READ_BYTES  ((size_t)256 << 10)
 #define BATCH_LINES 1024
+#define FEW_LINES   8 /* that a thread takes at a time */
 #define BATCH_BYTES ((size_t)1 << 20)
 /* memory of a line's output buffer that is kept between batches */
 #define KEEP_BYTES ((size_t)16 << 10)
@@ -167,19 +168,9 @@ int lines_next(struct lines *l, char **line, size_t *len)
 	}
 }
 
-/* one line of a batch and its result */
-struct job {
-	char *line;
-	size_t len;
-	long number;
-	struct buf out;
-	int rc;
-	struct err err;
-};
-
 /* Collects the lines that are available; only the first may wait for input. They stay where
  * they are in the block. Returns how many, 0 at the end, -1 on error with *n good ones. */
-static int collect(struct lines *l, struct job *jobs, int *n)
+static int collect(struct lines *l, struct lines_job *jobs, int *n)
 {
 	size_t bytes = 0;
 	int rc = lines_next(l, &jobs[0].line, &jobs[0].len);
@@ -196,35 +187,29 @@ static int collect(struct lines *l, struct job *jobs, int *n)
 	return rc;
 }
 
-/* where: a buffer of this thread. */
-static void run_job(struct lines *l, struct job *j, lines_fn fn, void *ctx,
-	struct buf *where)
+void lines_job_done(struct lines_job *job, int rc)
 {
-	buf_reset(where);
-	buf_adds(where, l->name);
-	buf_addc(where, ':');
-	buf_add_i64(where, j->number);
-	buf_reset(&j->out);
-	j->rc = fn(ctx, j->line, j->len, where->data, &j->out);
-	if (j->rc < 0)
-		err_save(&j->err);
+	job->rc = rc;
+	if (rc < 0)
+		err_save(&job->err);
 }
 
-static void run_jobs(struct lines *l, struct job *jobs, int n, lines_fn fn, void *ctx)
+static void run_jobs(struct lines *l, struct lines_job *jobs, int n, lines_group_fn fn,
+	void *ctx)
 {
-#pragma omp parallel if (n > 16)
-	{
-		struct buf where = BUF_INIT;
-
-#pragma omp for schedule(dynamic, 8)
-		for (int i = 0; i < n; i++)
-			run_job(l, &jobs[i], fn, ctx, &where);
-		buf_release(&where);
+	for (int i = 0; i < n; i++) {
+		buf_reset(&jobs[i].where_text);
+		buf_adds(&jobs[i].where_text, l->name);
+		buf_addc(&jobs[i].where_text, ':');
+		buf_add_i64(&jobs[i].where_text, jobs[i].number);
+		jobs[i].where = jobs[i].where_text.data;
+		buf_reset(&jobs[i].out);
 	}
+	fn(ctx, jobs, n);
 }
 
 /* Returns 0, or -1 when a line or the sink failed. */
-static int hand_out(struct job *jobs, int n, lines_sink sink, void *ctx)
+static int hand_out(struct lines_job *jobs, int n, lines_sink sink, void *ctx)
 {
 	for (int i = 0; i < n; i++) {
 		if (jobs[i].rc < 0)
@@ -238,9 +223,9 @@ static int hand_out(struct job *jobs, int n, lines_sink sink, void *ctx)
 	return 0;
 }
 
-int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx)
+static int map(struct lines *l, int group, lines_group_fn fn, lines_sink sink, void *ctx)
 {
-	struct job *jobs = xcalloc(BATCH_LINES, sizeof *jobs);
+	struct lines_job *jobs = xcalloc(BATCH_LINES, sizeof *jobs);
 	int rc, n;
 
 	do {
@@ -249,14 +234,53 @@ int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx)
 		rc = collect(l, jobs, &n);
 		if (rc < 0)
 			err_save(&reading);
-		run_jobs(l, jobs, n, fn, ctx);
+#pragma omp parallel for schedule(dynamic, 1) if (n > 16)
+		for (int i = 0; i < n; i += group)
+			run_jobs(l, jobs + i, n - i < group ? n - i : group, fn, ctx);
 		if (hand_out(jobs, n, sink, ctx) < 0)
 			rc = -1;
 		else if (rc < 0)
 			err_restore(&reading);
 	} while (rc == 1);
-	for (int i = 0; i < BATCH_LINES; i++)
+	for (int i = 0; i < BATCH_LINES; i++) {
 		buf_release(&jobs[i].out);
+		buf_release(&jobs[i].where_text);
+	}
 	free(jobs);
 	return rc;
+}
+
+int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink, void *ctx)
+{
+	return map(l, LINES_GROUP, fn, sink, ctx);
+}
+
+struct single {
+	lines_fn fn;
+	lines_sink sink;
+	void *ctx;
+};
+
+static void run_single(void *ctx, struct lines_job *jobs, int n)
+{
+	const struct single *s = ctx;
+
+	for (int i = 0; i < n; i++)
+		lines_job_done(&jobs[i],
+			s->fn(s->ctx, jobs[i].line, jobs[i].len, jobs[i].where,
+				&jobs[i].out));
+}
+
+static int sink_single(void *ctx, const char *data, size_t len)
+{
+	const struct single *s = ctx;
+
+	return s->sink(s->ctx, data, len);
+}
+
+int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx)
+{
+	struct single s = { fn, sink, ctx };
+
+	return map(l, FEW_LINES, run_single, sink_single, &s);
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "common/base/buf.h"
+#include "common/base/err.h"
 
 struct lines {
 	char **files; /* borrowed; NULL once standard input is read */
@@ -53,5 +54,30 @@ typedef int (*lines_sink)(void *ctx, const char *data, size_t len);
  * -1 and its error are returned. fn runs on all threads of the team; ctx is shared between
  * them. */
 int lines_map(struct lines *l, lines_fn fn, lines_sink sink, void *ctx);
+
+/* One of several lines that are worked on together. */
+struct lines_job {
+	char *line; /* borrowed, as are the others */
+	size_t len;
+	const char *where;
+	struct buf out; /* its output: empty, to be appended to */
+	int rc;         /* 0, or -1 with its error: set by lines_job_done */
+	struct err err;
+
+	long number; /* for lines.c */
+	struct buf where_text;
+};
+
+#define LINES_GROUP 32 /* most lines of a group */
+
+/* Works on n lines, 1 to LINES_GROUP, on any thread, and calls lines_job_done for each. */
+typedef void (*lines_group_fn)(void *ctx, struct lines_job *jobs, int n);
+
+/* Notes what came of a line: 0, or -1 with the pending error, which becomes the line's. */
+void lines_job_done(struct lines_job *job, int rc);
+
+/* The same as lines_map for work that costs less for several lines together: fn gets adjacent
+ * lines. Groups are smaller than LINES_GROUP where fewer lines are at hand. */
+int lines_map_groups(struct lines *l, lines_group_fn fn, lines_sink sink, void *ctx);
 
 #endif
