@@ -262,7 +262,7 @@ EVIL := $(BUILD)/evil/rnp-train
 $(EVIL): $(call object,$(wildcard cmd/rnp-train/*.c) tests/net/evil.c) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=outer_delta -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=lm_flat_delta -o $@ $^ $(LDLIBS)
 
 units: $(UNITS) $(EVIL)
 

@@ -33,8 +33,67 @@ static int write_some(void *ctx, const void *data, size_t len)
 	return io_part_write(&w->file, data, len);
 }
 
-static int choose_step(struct dev *d, struct grad *g, const float *x,
-	const float *feedback)
+/* Where the values come from: an array in host memory, or a function. */
+struct source {
+	const float *x; /* NULL: fill */
+	container_fill_fn fill;
+	void *arg;
+	float *feedback; /* host; or NULL */
+	uint64_t n;
+	/* with fill, device memory of a batch: values, and the residual where device memory is
+	 * not host memory */
+	float *values, *carried;
+	uint64_t batch;
+};
+
+static int failed(const struct dev *d)
+{
+	return err_set(d->code, "%s", d->error);
+}
+
+static int open_source(struct dev *d, struct source *s, const struct grad *g)
+{
+	s->batch = grad_batch(g) < s->n ? grad_batch(g) : s->n;
+	if (s->x || !s->n)
+		return 0;
+	if (d->ops->alloc(d, (void **)&s->values, s->batch * sizeof *s->values) < 0)
+		return failed(d);
+	if (s->feedback && !d->is_host &&
+		d->ops->alloc(d, (void **)&s->carried, s->batch * sizeof *s->carried) < 0)
+		return failed(d);
+	return 0;
+}
+
+static void close_source(struct dev *d, struct source *s)
+{
+	d->ops->free(d, s->values);
+	d->ops->free(d, s->carried);
+}
+
+static uint64_t batch_at(const struct source *s, uint64_t at)
+{
+	return s->n - at < s->batch ? s->n - at : s->batch;
+}
+
+static int spread(struct dev *d, const struct source *s, const struct grad *g,
+	uint64_t *bins)
+{
+	int rc = 0;
+
+	if (s->x)
+		return grad_spread(d, g, s->x, s->feedback, s->n, bins);
+	for (uint64_t at = 0; rc == 0 && at < s->n; at += s->batch) {
+		uint64_t n = batch_at(s, at);
+
+		rc = s->fill(s->arg, at, n, s->values);
+		if (rc == 0)
+			rc = grad_spread_on(d, g, s->values,
+				s->feedback ? s->feedback + at : NULL, n, bins);
+	}
+	return rc;
+}
+
+static int choose_step(struct dev *d, const struct source *s, struct grad *g)
 {
 	uint64_t *bins;
 	int rc;
@@ -42,27 +101,49 @@ static int choose_step(struct dev *d, struct grad *g, const float *x,
 	if (g->q.method != QUANT_ECQ || g->each)
 		return 0;
 	bins = xcalloc(QUANT_BINS, sizeof *bins);
-	rc = grad_spread(d, g, x, feedback, g->elements, bins);
+	rc = spread(d, s, g, bins);
 	if (rc == 0)
 		grad_step(&g->step, bins, g->error, true);
 	free(bins);
 	return rc;
 }
 
-static int encode(struct dev *d, const struct grad *g, const float *x, float *feedback,
+/* Adds the batch from `at` on. */
+static int add_filled(struct dev *d, struct grad_encoder *e, const struct source *s,
+	uint64_t at)
+{
+	uint64_t n = batch_at(s, at), bytes = n * sizeof *s->values;
+	float *host = s->feedback ? s->feedback + at : NULL;
+
+	if (s->fill(s->arg, at, n, s->values) < 0)
+		return -1;
+	if (s->carried && d->ops->put(d, s->carried, host, bytes) < 0)
+		return failed(d);
+	if (grad_encoder_add(e, s->values, n, s->carried ? s->carried : host) < 0)
+		return -1;
+	if (s->carried && d->ops->get(d, host, s->carried, bytes) < 0)
+		return failed(d);
+	return 0;
+}
+
+static int encode(struct dev *d, const struct grad *g, const struct source *s,
 	struct writing *w)
 {
 	struct grad_encoder *e = grad_encoder_new(d, g, write_some, w, NULL);
-	int rc = e ? grad_encoder_add_host(e, x, g->elements, feedback) : -1;
+	int rc = e ? 0 : -1;
 
+	if (rc == 0 && s->x)
+		rc = grad_encoder_add_host(e, s->x, s->n, s->feedback);
+	for (uint64_t at = 0; rc == 0 && !s->x && at < s->n; at += s->batch)
+		rc = add_filled(d, e, s, at);
 	if (rc == 0)
 		rc = grad_encoder_end(e);
 	grad_encoder_free(e);
 	return rc;
 }
 
-int container_write(struct dev *d, const char *method, const float *x, float *feedback,
-	uint64_t n, const char *path, struct container_facts *facts)
+static int write_source(struct dev *d, const char *method, struct source *s,
+	const char *path, struct container_facts *facts)
 {
 	struct writing w = { 0 };
 	struct grad g;
@@ -70,21 +151,44 @@ int container_write(struct dev *d, const char *method, const float *x, float *fe
 
 	if (grad_parse(&g, method, 0) < 0)
 		return -1;
-	g.elements = n;
-	g.feedback = feedback != NULL;
+	g.elements = s->n;
+	g.feedback = s->feedback != NULL;
 	crypto_hash_sha256_init(&w.sha256);
-	if (choose_step(d, &g, x, feedback) < 0 || io_part_open(&w.file, path, 0666) < 0)
-		return -1;
-	rc = encode(d, &g, x, feedback, &w);
+	rc = open_source(d, s, &g);
 	if (rc == 0)
-		rc = io_part_close(&w.file);
-	io_part_drop(&w.file);
+		rc = choose_step(d, s, &g);
+	if (rc == 0)
+		rc = io_part_open(&w.file, path, 0666);
+	if (rc == 0) {
+		rc = encode(d, &g, s, &w);
+		if (rc == 0)
+			rc = io_part_close(&w.file);
+		io_part_drop(&w.file);
+	}
+	close_source(d, s);
 	if (rc == 0 && facts) {
 		facts->bytes = w.bytes;
 		crypto_hash_sha256_final(&w.sha256, facts->sha256);
 		memcpy(facts->root, w.tail, GRAD_ROOT_BYTES);
 	}
 	return rc;
+}
+
+int container_write(struct dev *d, const char *method, const float *x, float *feedback,
+	uint64_t n, const char *path, struct container_facts *facts)
+{
+	struct source s = { .x = x, .feedback = feedback, .n = n };
+
+	return write_source(d, method, &s, path, facts);
+}
+
+int container_write_filled(struct dev *d, const char *method, container_fill_fn fill,
+	void *arg, float *feedback, uint64_t n, const char *path,
+	struct container_facts *facts)
+{
+	struct source s = { .fill = fill, .arg = arg, .feedback = feedback, .n = n };
+
+	return write_source(d, method, &s, path, facts);
 }
 
 uint64_t container_bytes_max(const char *method, uint64_t n)

@@ -21,6 +21,17 @@ struct container_facts {
 int container_write(struct dev *d, const char *method, const float *x, float *feedback,
 	uint64_t n, const char *path, struct container_facts *facts);
 
+/* Writes the values from..from + n - 1 of a container that is made where they are: to device
+ * memory. Ranges are asked for in order, all of them once or, where the method needs a first
+ * pass, twice. Returns 0, or -1 with err_set(). */
+typedef int (*container_fill_fn)(void *arg, uint64_t from, uint64_t n, float *out);
+
+/* The same with values that need never be in host memory all at once: only the container and
+ * the residual, which is there, leave the device. */
+int container_write_filled(struct dev *d, const char *method, container_fill_fn fill,
+	void *arg, float *feedback, uint64_t n, const char *path,
+	struct container_facts *facts);
+
 /* The most bytes that a container of n floats may have. Returns 0 where there is no such method. */
 uint64_t container_bytes_max(const char *method, uint64_t n);
 

@@ -26,12 +26,12 @@
 /* --- plan ------------------------------------------------------------------------------------- */
 
 /* The greatest size of the state: parameters, AdamW's m and v and the residual, their
- * predecessors while they are replaced, the delta, and containers. */
+ * predecessors while they are replaced, and containers. */
 static uint64_t state_bytes(const struct worker *w)
 {
 	uint64_t n = w->run.parameters;
 	/* streaming: also its own parameters, and what deltas are measured from */
-	uint64_t arrays = training_streams(&w->run) ? 13 : 9;
+	uint64_t arrays = training_streams(&w->run) ? 12 : 8;
 
 	return n * 4 * arrays + container_bytes_max(w->run.method, n) +
 		container_bytes_max("lossless", n);

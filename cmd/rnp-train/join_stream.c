@@ -20,7 +20,6 @@
 #include "common/cli/prog.h"
 #include "common/json/json.h"
 #include "common/lm/train/flat.h"
-#include "common/lm/train/outer.h"
 
 struct stream {
 	struct worker *w;
@@ -140,20 +139,16 @@ static int end_exchange(struct stream *s)
 
 /* theta_p <- a theta_p + (1 - a) pub_p, from which the fragment's next delta is measured. */
 static int merge_range(struct stream *s, const struct flatfile *pub,
-	struct update_walk *walk, float *theta)
+	struct update_walk *walk)
 {
 	struct lm_train *t = s->w->loop.train;
 	double keep = training_keep(&s->w->run);
 	uint64_t at, n;
 
-	while ((n = update_walk_step(walk, CONTAINER_FLOATS, &at))) {
-		if (lm_flat_get(t, LM_STATE_PARAMETER, at, n, theta) < 0)
+	while ((n = update_walk_step(walk, CONTAINER_FLOATS, &at)))
+		if (lm_flat_merge(t, at, n, pub->x + at, keep) < 0 ||
+			lm_flat_get(t, LM_STATE_PARAMETER, at, n, s->began + at) < 0)
 			return -1;
-		outer_merge(theta, pub->x + at, keep, n);
-		memcpy(s->began + at, theta, n * sizeof *theta);
-		if (lm_flat_set(t, LM_STATE_PARAMETER, at, n, theta) < 0)
-			return -1;
-	}
 	return 0;
 }
 
@@ -164,20 +159,17 @@ static int merge(struct stream *s)
 	struct update_range *ranges;
 	uint64_t elements;
 	size_t n;
-	float *theta;
 	int rc;
 
 	if (!w->state.unmerged)
 		return 0;
 	n = training_ranges(&w->run, w->state.unmerged - 1, &ranges, &elements);
-	theta = xmalloc(CONTAINER_FLOATS * sizeof *theta);
 	rc = worker_open_array(w, &pub, "pub", w->state.pub);
 	if (rc == 0)
 		rc = merge_range(s, &pub,
-			&(struct update_walk){ .ranges = ranges, .n = n }, theta);
+			&(struct update_walk){ .ranges = ranges, .n = n });
 	w->state.unmerged = 0;
 	flatfile_close(&pub);
-	free(theta);
 	free(ranges);
 	return rc == 0 ? worker_lead_state(w, false) : rc;
 }
@@ -204,28 +196,29 @@ static int before_step(void *arg, uint64_t i)
 /* --- the delta -------------------------------------------------------------------------------- */
 
 struct cut {
+	struct stream *s;
 	struct update_range *ranges;
 	size_t n;
 	uint64_t elements;
-	float *delta, *rest; /* [elements]; rest NULL: the method leaves nothing out */
+	float *rest; /* [elements]; NULL: the method leaves nothing out */
+	struct update_walk walk;
 };
 
-/* delta = began - theta of the fragment, one range after the other. */
-static int take_delta(struct stream *s, struct cut *c)
+/* delta = began - theta of the fragment, one range after the other, on the device. */
+static int fill_delta(void *arg, uint64_t from, uint64_t n, float *out)
 {
-	struct update_walk walk = { .ranges = c->ranges, .n = c->n };
-	float *ended = xmalloc(CONTAINER_FLOATS * sizeof *ended);
-	uint64_t at, n, done = 0;
-	int rc = 0;
+	struct cut *c = arg;
+	uint64_t at, some;
 
-	while (rc == 0 && (n = update_walk_step(&walk, CONTAINER_FLOATS, &at))) {
-		rc = lm_flat_get(s->w->loop.train, LM_STATE_PARAMETER, at, n, ended);
-		if (rc == 0)
-			outer_delta(c->delta + done, s->began + at, ended, n);
-		done += n;
+	if (!from) /* every pass begins there */
+		c->walk = (struct update_walk){ .ranges = c->ranges, .n = c->n };
+	for (uint64_t done = 0; done < n; done += some) {
+		some = update_walk_step(&c->walk, n - done, &at);
+		if (lm_flat_delta(c->s->w->loop.train, at, some, c->s->began + at,
+			    out + done) < 0)
+			return -1;
 	}
-	free(ended);
-	return rc;
+	return 0;
 }
 
 /* What the fragment's last container left out, from its place among all, and back. */
@@ -246,16 +239,13 @@ static int write_delta(struct stream *s, struct cut *c, struct delta *d,
 	struct container_facts facts;
 	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
 		(unsigned long long)s->a.turn);
-	int rc = take_delta(s, c);
+	int rc = c->rest ? worker_copy_residual(w, residual) : 0;
 
-	if (rc == 0 && c->rest) {
-		rc = worker_copy_residual(w, residual);
-		if (rc == 0)
-			move_rest(c, residual->x, true);
-	}
+	if (rc == 0 && c->rest)
+		move_rest(c, residual->x, true);
 	if (rc == 0)
-		rc = container_write(&w->d, s->a.method, c->delta, c->rest, c->elements,
-			path, &facts);
+		rc = container_write_filled(&w->d, s->a.method, fill_delta, c, c->rest,
+			c->elements, path, &facts);
 	if (rc == 0 && c->rest)
 		move_rest(c, residual->x, false);
 	if (rc == 0) {
@@ -299,11 +289,10 @@ static int save_all(struct stream *s, struct flatfile *residual)
 static int keep_turn(struct stream *s, struct delta *d)
 {
 	struct flatfile residual = FLATFILE_INIT;
-	struct cut c = { 0 };
+	struct cut c = { .s = s };
 	int rc;
 
 	c.n = training_ranges(&s->w->run, s->a.round - 1, &c.ranges, &c.elements);
-	c.delta = xmalloc(c.elements * sizeof *c.delta);
 	if (worker_has_residual(s->a.method))
 		c.rest = xmalloc(c.elements * sizeof *c.rest);
 	rc = write_delta(s, &c, d, &residual);
@@ -313,7 +302,6 @@ static int keep_turn(struct stream *s, struct delta *d)
 		rc = worker_keep_delta(s->w, d, residual.x);
 	flatfile_close(&residual);
 	free(c.ranges);
-	free(c.delta);
 	free(c.rest);
 	return rc;
 }

@@ -16,7 +16,6 @@
 #include "common/grad/grad.h"
 #include "common/json/json.h"
 #include "common/lm/train/flat.h"
-#include "common/lm/train/outer.h"
 
 #define FRESH_WARMUP_MAX 50 /* steps of a joiner's own warm-up */
 
@@ -224,26 +223,18 @@ int worker_save_array(struct worker *w, enum lm_state what, const char *name)
 	return rc;
 }
 
-/* pub less what the steps made of it. */
-static int take_delta(struct worker *w, struct flatfile *delta)
+/* What a delta is measured from. */
+struct from_pub {
+	struct worker *w;
+	struct flatfile pub;
+};
+
+/* pub less what the steps made of it, on the device. */
+static int fill_delta(void *arg, uint64_t from, uint64_t n, float *out)
 {
-	struct flatfile pub = FLATFILE_INIT;
-	float *ended = xmalloc(CONTAINER_FLOATS * sizeof *ended);
-	int rc = worker_open_array(w, &pub, "pub", w->state.pub);
+	const struct from_pub *f = arg;
 
-	if (rc == 0)
-		rc = flatfile_make(delta, w->state.dir, "delta", w->state.n);
-	for (uint64_t at = 0; rc == 0 && at < w->state.n; at += CONTAINER_FLOATS) {
-		uint64_t n = w->state.n - at < CONTAINER_FLOATS ? w->state.n - at :
-								  CONTAINER_FLOATS;
-
-		rc = lm_flat_get(w->loop.train, LM_STATE_PARAMETER, at, n, ended);
-		if (rc == 0)
-			outer_delta(delta->x + at, pub.x + at, ended, n);
-	}
-	free(ended);
-	flatfile_close(&pub);
-	return rc;
+	return lm_flat_delta(f->w->loop.train, from, n, f->pub.x + from, out);
 }
 
 bool worker_has_residual(const char *method)
@@ -268,24 +259,24 @@ int worker_copy_residual(struct worker *w, struct flatfile *e)
 static int write_container(struct worker *w, const struct assignment *a, struct delta *d,
 	struct flatfile *residual)
 {
-	struct flatfile delta = FLATFILE_INIT;
+	struct from_pub from = { w, FLATFILE_INIT };
 	struct container_facts facts;
 	char *path = join_state_path(&w->state, "delta-%llu.rnpg",
 		(unsigned long long)a->turn);
 	bool feedback = worker_has_residual(a->method);
-	int rc = take_delta(w, &delta);
+	int rc = worker_open_array(w, &from.pub, "pub", w->state.pub);
 
 	if (rc == 0 && feedback)
 		rc = worker_copy_residual(w, residual);
 	if (rc == 0)
-		rc = container_write(&w->d, a->method, delta.x,
-			feedback ? residual->x : NULL, delta.n, path, &facts);
+		rc = container_write_filled(&w->d, a->method, fill_delta, &from,
+			feedback ? residual->x : NULL, w->state.n, path, &facts);
 	if (rc == 0) {
 		d->bytes = facts.bytes;
 		protocol_hex(d->sha256, facts.sha256);
 		protocol_hex(d->root, facts.root);
 	}
-	flatfile_close(&delta);
+	flatfile_close(&from.pub);
 	free(path);
 	return rc;
 }

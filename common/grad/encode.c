@@ -461,22 +461,51 @@ void grad_encoder_free(struct grad_encoder *e)
 
 /* --- all at once ---------------------------------------------------------------------------------- */
 
+int grad_spread_on(struct dev *d, const struct grad *g, const float *x,
+	const float *feedback, uint64_t n, uint64_t bins[QUANT_BINS])
+{
+	uint32_t *counts = NULL, *mine = xmalloc(QUANT_BINS * sizeof *mine);
+	float *carried = NULL;
+	struct grad_batch b = { .d = d };
+	int rc = -1;
+
+	if (grad_alloc(&b, (void **)&counts, QUANT_BINS * 4) < 0 ||
+		(feedback && grad_alloc(&b, (void **)&carried, n * 4) < 0))
+		goto out;
+	if (carried &&
+		(grad_dev(&b, d->ops->put(d, carried, feedback, n * 4)) < 0 ||
+			grad_dev(&b, d->ops->quant->carry(d, carried, x, g->carry, n)) <
+				0))
+		goto out;
+	if (grad_dev(&b, d->ops->fill(d, counts, 0, QUANT_BINS)) < 0 ||
+		grad_dev(&b,
+			d->ops->quant->spread(d, counts, carried ? carried : x, n, n)) <
+			0 ||
+		grad_dev(&b, d->ops->get(d, mine, counts, QUANT_BINS * 4)) < 0)
+		goto out;
+	for (int i = 0; i < QUANT_BINS; i++)
+		bins[i] += mine[i];
+	rc = 0;
+out:
+	d->ops->free(d, counts);
+	d->ops->free(d, carried);
+	free(mine);
+	return rc;
+}
+
 int grad_spread(struct dev *d, const struct grad *g, const void *elements,
 	const float *feedback, uint64_t n, uint64_t bins[QUANT_BINS])
 {
 	const uint64_t max = UINT64_C(1) << 24;
 	bool host = grad_on_host(d);
 	uint64_t part = n < max ? n : max, size = g->bf16 ? 2 : 4;
-	uint32_t *counts = NULL, *mine = xmalloc(QUANT_BINS * sizeof *mine);
 	void *raw = NULL;
-	float *floats = NULL, *carried = NULL;
+	float *floats = NULL;
 	struct grad_batch b = { .d = d };
 	int rc = -1;
 
-	if (grad_alloc(&b, (void **)&counts, QUANT_BINS * 4) < 0 ||
-		(!host && grad_alloc(&b, &raw, part * size) < 0) ||
-		(g->bf16 && grad_alloc(&b, (void **)&floats, part * 4) < 0) ||
-		(feedback && grad_alloc(&b, (void **)&carried, part * 4) < 0))
+	if ((!host && grad_alloc(&b, &raw, part * size) < 0) ||
+		(g->bf16 && grad_alloc(&b, (void **)&floats, part * 4) < 0))
 		goto out;
 	for (uint64_t at = 0; at < n; at += part) {
 		uint64_t now = n - at < part ? n - at : part;
@@ -488,31 +517,14 @@ int grad_spread(struct dev *d, const struct grad *g, const void *elements,
 			x = raw;
 		if (floats && grad_dev(&b, d->ops->quant->widen(d, floats, x, now)) < 0)
 			goto out;
-		if (floats)
-			x = floats;
-		if (carried &&
-			(grad_dev(&b, d->ops->put(d, carried, feedback + at, now * 4)) <
-					0 ||
-				grad_dev(&b,
-					d->ops->quant->carry(d, carried, x, g->carry,
-						now)) < 0))
+		if (grad_spread_on(d, g, floats ? floats : x,
+			    feedback ? feedback + at : NULL, now, bins) < 0)
 			goto out;
-		if (grad_dev(&b, d->ops->fill(d, counts, 0, QUANT_BINS)) < 0 ||
-			grad_dev(&b,
-				d->ops->quant->spread(d, counts, carried ? carried : x,
-					now, now)) < 0 ||
-			grad_dev(&b, d->ops->get(d, mine, counts, QUANT_BINS * 4)) < 0)
-			goto out;
-		for (int i = 0; i < QUANT_BINS; i++)
-			bins[i] += mine[i];
 	}
 	rc = 0;
 out:
-	d->ops->free(d, counts);
 	d->ops->free(d, raw);
 	d->ops->free(d, floats);
-	d->ops->free(d, carried);
-	free(mine);
 	return rc;
 }
 

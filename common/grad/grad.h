@@ -129,6 +129,10 @@ int grad_encode(struct dev *d, const struct grad *g, const void *elements,
  * it counts what g->carry makes of them, as this is what will be quantised. bins are added to. */
 int grad_spread(struct dev *d, const struct grad *g, const void *elements,
 	const float *feedback, uint64_t n, uint64_t bins[QUANT_BINS]);
+/* Does the same for f32 in device memory, of at most 2^32 - 1 elements; the feedback is in host
+ * memory. */
+int grad_spread_on(struct dev *d, const struct grad *g, const float *x,
+	const float *feedback, uint64_t n, uint64_t bins[QUANT_BINS]);
 
 /* --- decoder --------------------------------------------------------------------------------- */
 

@@ -34,7 +34,7 @@
 #include "kernels/dev/philox.h"
 
 /* The version of the interface that plug-ins share with the programs. */
-#define DEV_VERSION 15
+#define DEV_VERSION 16
 
 /* The tables of operations by purpose, T(table, its list). struct TABLE_ops is in the ops.h
  * beside its kernels; so are the lists, which are needed only where T uses its second argument. */
@@ -43,7 +43,8 @@
 	T(poc, POC_OPS)     \
 	T(lm, LM_OPS)       \
 	T(quant, QUANT_OPS) \
-	T(huff, HUFF_OPS)
+	T(huff, HUFF_OPS)   \
+	T(outer, OUTER_OPS)
 
 #define DEV_DECLARE_TABLE(table, list) struct table##_ops;
 DEV_TABLES(DEV_DECLARE_TABLE)

@@ -15,8 +15,13 @@ struct huff_cpu {
 	const struct huff_kernels *kernels;
 };
 
+struct outer_cpu {
+	const struct outer_kernels *kernels;
+};
+
 /* Choose the best function for each slot at a level on this CPU; no slot is empty. */
 void quant_cpu_choose(struct quant_cpu *out, enum cpu_level level);
 void huff_cpu_choose(struct huff_cpu *out, enum cpu_level level);
+void outer_cpu_choose(struct outer_cpu *out, enum cpu_level level);
 
 #endif

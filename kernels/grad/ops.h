@@ -1,12 +1,13 @@
-/* ops.h - the operations of the gradient compressor: the tables `quant` and `huff` of a device.
+/* ops.h - the operations of the gradient compressor: the tables `quant`, `huff` and `outer` of a device.
  *
- * Reached as d->ops->quant and d->ops->huff. The rules of dev.h hold; formulas and formats are
- * in quant.h and huff.h. All pointers belong to the device. */
+ * Reached as d->ops->quant and so on. The rules of dev.h hold; formulas and formats are in
+ * quant.h, huff.h and outer.h. All pointers belong to the device. */
 #ifndef RNP_KERNELS_GRAD_OPS_H
 #define RNP_KERNELS_GRAD_OPS_H
 
 #include "kernels/dev/ops.h"
 #include "kernels/grad/huff.h"
+#include "kernels/grad/outer.h"
 #include "kernels/grad/quant.h"
 
 /* Level 1 of the compressor.
@@ -63,6 +64,35 @@ struct quant_ops {
 
 struct huff_ops {
 	HUFF_OPS(DEV_SLOT, huff)
+};
+
+/* The arithmetic of training over a network, see struct outer_kernels. */
+#define OUTER_OPS(OP, t)                                                                 \
+	OP(t, delta,                                                                     \
+		(struct dev * d, float *out, const float *began, const float *ended,     \
+			uint64_t n),                                                     \
+		(d, out, began, ended, n))                                               \
+	OP(t, merge,                                                                     \
+		(struct dev * d, float *theta, const float *pub, double a, uint64_t n),  \
+		(d, theta, pub, a, n))                                                   \
+	OP(t, add, (struct dev * d, float *x, const float *y, float scale, uint64_t n),  \
+		(d, x, y, scale, n))                                                     \
+	OP(t, sum,                                                                       \
+		(struct dev * d, double *sum, const float *delta, double w, uint64_t n), \
+		(d, sum, delta, w, n))                                                   \
+	OP(t, mean, (struct dev * d, float *theta, const double *sum, uint64_t n),       \
+		(d, theta, sum, n))                                                      \
+	OP(t, nesterov,                                                                  \
+		(struct dev * d, float *theta, float *v, const double *sum,              \
+			const struct outer_nesterov *o, uint64_t n),                     \
+		(d, theta, v, sum, o, n))                                                \
+	OP(t, dn,                                                                        \
+		(struct dev * d, float *theta, float *m, float *buffer, const float *g,  \
+			const struct outer_dn_step *s, uint64_t n),                      \
+		(d, theta, m, buffer, g, s, n))
+
+struct outer_ops {
+	OUTER_OPS(DEV_SLOT, outer)
 };
 
 #endif

@@ -68,6 +68,7 @@ bool emu_works(void); /* the emulation's own test */
 	K(lm_project) \
 	K(lm_paged)   \
 	K(memfill)    \
+	K(outer)      \
 	K(philox)     \
 	K(product)    \
 	K(quant)      \

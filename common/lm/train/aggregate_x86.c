@@ -14,27 +14,6 @@ FAST static inline __m256d load(const float *x)
 	return _mm256_cvtps_pd(_mm_loadu_ps(x));
 }
 
-FAST static uint64_t add(double *d, const float *x, double w, uint64_t n)
-{
-	__m256d weight = _mm256_set1_pd(w);
-	uint64_t i = 0;
-
-	for (; i + 8 <= n; i += 8)
-		for (int j = 0; j < 8; j += 4) {
-			double *to = d + i + j;
-
-			_mm256_storeu_pd(to,
-				_mm256_add_pd(_mm256_loadu_pd(to),
-					_mm256_mul_pd(weight, load(x + i + j))));
-		}
-	return i;
-}
-
-uint64_t aggregate_add_fast(double *d, const float *x, double w, uint64_t n)
-{
-	return cpu_chose_avx2() ? add(d, x, w, n) : 0;
-}
-
 FAST static uint64_t norm_and_dot(const float *x, const double *d, uint64_t n,
 	double norm[8], double dot[8])
 {
@@ -82,12 +61,6 @@ uint64_t aggregate_product_fast(const float *x, const float *y, uint64_t n, doub
 	return cpu_chose_avx2() ? product(x, y, n, sum) : 0;
 }
 #else
-uint64_t aggregate_add_fast(double *d, const float *x, double w, uint64_t n)
-{
-	(void)d, (void)x, (void)w, (void)n;
-	return 0;
-}
-
 uint64_t aggregate_norm_and_dot_fast(const float *x, const double *d, uint64_t n,
 	double norm[8], double dot[8])
 {

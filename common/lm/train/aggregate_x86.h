@@ -9,8 +9,6 @@
 /* Each takes the leading elements that fill whole vectors, and returns how many: 0 where this CPU (or
  * RNP_ISA) has no fast version. Sums are added to 8 lanes: element i to lane i mod 8. */
 
-/* d += w x */
-uint64_t aggregate_add_fast(double *d, const float *x, double w, uint64_t n);
 /* norm += x x ;  dot += x d */
 uint64_t aggregate_norm_and_dot_fast(const float *x, const double *d, uint64_t n,
 	double norm[8], double dot[8]);

@@ -8,6 +8,7 @@
 #include "common/base/err.h"
 #include "common/base/mem.h"
 #include "common/lm/train/train_parts.h"
+#include "kernels/grad/ops.h"
 
 #define PIECE \
 	((uint64_t)1 << 20) /* elements that are copied through the host at a time */
@@ -101,37 +102,97 @@ int lm_flat_set(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t 
 	return walk(t, what, from, count, set_piece, &s);
 }
 
-struct add {
+/* An operation between a state and an array in host memory. */
+struct with {
 	const float *host;
-	float *sum; /* [PIECE] */
+	float *there; /* [PIECE] on the device; NULL: device memory is host memory */
+	float *out;   /* of delta, on the device */
+	double a;
 	float scale;
 };
 
+/* Returns where the device reads the part of the host's array that belongs to p, or NULL. */
+static const float *operand(struct lm_train *t, const struct piece *p,
+	const struct with *w)
+{
+	const float *host = w->host + p->in_call;
+
+	if (!w->there)
+		return host;
+	if (t->d->ops->put(t->d, w->there, host, p->count * sizeof *host) < 0)
+		return NULL;
+	return w->there;
+}
+
 static int add_piece(struct lm_train *t, const struct piece *p, void *arg)
 {
-	struct add *a = arg;
-	const float *host = a->host + p->in_call;
+	const struct with *w = arg;
+	const float *y = operand(t, p, w);
 
-	if (t->d->ops->get(t->d, a->sum, p->device, p->count * sizeof *a->sum) < 0)
+	if (!y || t->d->ops->outer->add(t->d, p->device, y, w->scale, p->count) < 0)
 		return lm_train_failed(t);
-	for (uint64_t i = 0; i < p->count; i++) {
-		float part = a->scale * host[i];
+	return p->what == LM_STATE_PARAMETER ? lm_train_narrow(t, p->at, p->count) : 0;
+}
 
-		a->sum[i] += part;
-	}
-	return put_piece(t, p, a->sum);
+static int merge_piece(struct lm_train *t, const struct piece *p, void *arg)
+{
+	const struct with *w = arg;
+	const float *pub = operand(t, p, w);
+
+	if (!pub || t->d->ops->outer->merge(t->d, p->device, pub, w->a, p->count) < 0)
+		return lm_train_failed(t);
+	return lm_train_narrow(t, p->at, p->count);
+}
+
+static int delta_piece(struct lm_train *t, const struct piece *p, void *arg)
+{
+	const struct with *w = arg;
+	const float *began = operand(t, p, w);
+
+	if (!began ||
+		t->d->ops->outer->delta(t->d, w->out + p->in_call, began, p->device,
+			p->count) < 0)
+		return lm_train_failed(t);
+	return 0;
+}
+
+/* Walks with memory on the device for the host's pieces. */
+static int walk_with(struct lm_train *t, enum lm_state what, uint64_t from,
+	uint64_t count, piece_fn fn, struct with *w)
+{
+	uint64_t piece = count < PIECE ? count : PIECE;
+	int rc;
+
+	if (!t->d->is_host && count &&
+		t->d->ops->alloc(t->d, (void **)&w->there, piece * sizeof *w->there) < 0)
+		return lm_train_failed(t);
+	rc = walk(t, what, from, count, fn, w);
+	t->d->ops->free(t->d, w->there);
+	return rc;
 }
 
 int lm_flat_add(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
 	const float *host, float scale)
 {
-	struct add a = { .host = host,
-		.sum = xmalloc((count < PIECE ? count + 1 : PIECE) * sizeof *a.sum),
-		.scale = scale };
-	int rc = walk(t, what, from, count, add_piece, &a);
+	struct with w = { .host = host, .scale = scale };
 
-	free(a.sum);
-	return rc;
+	return walk_with(t, what, from, count, add_piece, &w);
+}
+
+int lm_flat_merge(struct lm_train *t, uint64_t from, uint64_t count, const float *pub,
+	double a)
+{
+	struct with w = { .host = pub, .a = a };
+
+	return walk_with(t, LM_STATE_PARAMETER, from, count, merge_piece, &w);
+}
+
+int lm_flat_delta(struct lm_train *t, uint64_t from, uint64_t count, const float *began,
+	float *out)
+{
+	struct with w = { .host = began, .out = out };
+
+	return walk_with(t, LM_STATE_PARAMETER, from, count, delta_piece, &w);
 }
 
 struct hash {

@@ -4,7 +4,7 @@
  *
  * Element ranges are [from, from + count) with from + count <= lm_flat_count. Every function
  * returns 0, or -1 with err_set(): the device's error. Memory beyond the caller's is a fixed
- * piece of 4 MiB at most, however many elements are processed. */
+ * piece of 4 MiB at most, of the host's or the device's, however many elements are processed. */
 #ifndef RNP_COMMON_LM_TRAIN_FLAT_H
 #define RNP_COMMON_LM_TRAIN_FLAT_H
 
@@ -24,6 +24,17 @@ int lm_flat_set(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t 
  * fused operation), so that all devices have the same bits. */
 int lm_flat_add(struct lm_train *t, enum lm_state what, uint64_t from, uint64_t count,
 	const float *host, float scale);
+
+/* What a worker computes between its parameters, which stay on the device, and an array that all
+ * have, `count` elements in host memory, which goes there in pieces. The formulas are those of
+ * kernels/grad/outer.h: all devices have the same bits.
+ *
+ * delta: out = began - x, in device memory; merge: x <- a x + (1 - a) pub, and the bf16 working
+ * copies with it. */
+int lm_flat_delta(struct lm_train *t, uint64_t from, uint64_t count, const float *began,
+	float *out);
+int lm_flat_merge(struct lm_train *t, uint64_t from, uint64_t count, const float *pub,
+	double a);
 
 /* Computes BLAKE2b-256 over all elements as little-endian f32. Records identify parameters by
  * it. */

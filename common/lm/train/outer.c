@@ -1,8 +1,7 @@
-/* outer.c - the formulas of outer.h. */
+/* outer.c - the functions of outer.h: what is per element is in kernels/grad/outer.h. */
 #include "common/lm/train/outer.h"
 
 #include "common/base/err.h"
-#include "common/lm/train/aggregate_x86.h"
 
 #define MANY_ROUNDS 100 /* with fewer rounds momentum 0.9 does not pay off */
 
@@ -27,16 +26,28 @@ void outer_mean_begin(double *d, uint64_t n)
 		d[i] = 0;
 }
 
+/* The kernels of the level that RNP_ISA or the CPU chose. */
+static const struct outer_kernels *kernels(void)
+{
+	static _Atomic(const struct outer_kernels *) chosen;
+	const struct outer_kernels *k = chosen;
+	enum cpu_level level;
+
+	if (!k) {
+		cpu_level_chosen(&level);
+		chosen = k = outer_kernels(level);
+	}
+	return k;
+}
+
 void outer_mean_add(double *d, const float *delta, double w, uint64_t n)
 {
-	for (uint64_t i = aggregate_add_fast(d, delta, w, n); i < n; i++)
-		d[i] += w * (double)delta[i];
+	kernels()->sum(d, delta, w, n);
 }
 
 void outer_mean(float *theta, const double *d, uint64_t n)
 {
-	for (uint64_t i = 0; i < n; i++)
-		theta[i] = (float)((double)theta[i] - d[i]);
+	kernels()->mean(theta, d, n);
 }
 
 struct outer_nesterov outer_nesterov_defaults(uint64_t rounds)
@@ -50,13 +61,7 @@ struct outer_nesterov outer_nesterov_defaults(uint64_t rounds)
 void outer_nesterov(float *theta, float *v, const double *d, uint64_t n,
 	const struct outer_nesterov *o)
 {
-	for (uint64_t i = 0; i < n; i++) {
-		double velocity = o->momentum * (double)v[i] + d[i];
-
-		theta[i] = (float)((double)theta[i] -
-			o->rate * (d[i] + o->momentum * velocity));
-		v[i] = (float)velocity;
-	}
+	kernels()->nesterov(theta, v, d, o, n);
 }
 
 struct outer_dn_step outer_dn_arrive(struct outer_dn *o, uint32_t live)
@@ -79,20 +84,7 @@ struct outer_dn_step outer_dn_arrive(struct outer_dn *o, uint32_t live)
 void outer_dn(float *theta, float *m, float *buffer, const float *g, uint64_t n,
 	const struct outer_dn_step *s)
 {
-	double members = s->members;
-	double share = s->closes ? 1 - s->c * members + s->c :
-				   s->c; /* fraction of the momentum */
-
-	for (uint64_t i = 0; i < n; i++) {
-		double sum = (double)buffer[i] + (double)g[i], momentum = (double)m[i];
-
-		if (s->closes)
-			momentum = s->beta * momentum + sum / members;
-		theta[i] = (float)((double)theta[i] -
-			s->rate * (share * s->beta * momentum + (double)g[i] / members));
-		m[i] = (float)momentum;
-		buffer[i] = s->closes ? 0 : (float)sum;
-	}
+	kernels()->dn(theta, m, buffer, g, s, n);
 }
 
 uint64_t outer_dylu_steps(uint64_t steps, uint64_t speed, uint64_t fastest)
@@ -118,8 +110,7 @@ uint64_t outer_round_steps(uint64_t inner_steps, uint64_t warm, uint64_t done)
 
 void outer_delta(float *delta, const float *began, const float *ended, uint64_t n)
 {
-	for (uint64_t i = 0; i < n; i++)
-		delta[i] = began[i] - ended[i];
+	kernels()->delta(delta, began, ended, n);
 }
 
 void outer_feedback_add(float *e, const float *delta, double decay, uint64_t n)
@@ -136,16 +127,12 @@ void outer_feedback_sent(float *e, const float *sent, uint64_t n)
 
 void outer_publish(float *pub, const float *u, uint64_t n)
 {
-	for (uint64_t i = 0; i < n; i++)
-		pub[i] += u[i];
+	kernels()->add(pub, u, 1, n);
 }
 
 void outer_merge(float *theta, const float *pub, double a, uint64_t n)
 {
-	for (uint64_t i = 0; i < n; i++)
-		theta[i] = a == 0 ?
-			pub[i] :
-			(float)(a * (double)theta[i] + (1 - a) * (double)pub[i]);
+	kernels()->merge(theta, pub, a, n);
 }
 
 static bool in_a_layer(enum lm_part part)

@@ -1,8 +1,8 @@
 /* outer.h - the outer optimisers of training over a network: how a coordinator applies the
  * deltas of its workers, and how a worker applies the update that comes back. Pure: values in,
  * values out, element by element, so that callers may process parameters in chunks of any size
- * with the same bits. Formulas and sources: training.md (DiLoCo arXiv 2311.08105, SparseLoCo
- * 2508.15706, Delayed Nesterov 2401.09135, Streaming DiLoCo 2501.18512).
+ * with the same bits. The arithmetic is that of kernels/grad/outer.h, which devices have as
+ * operations, too: these functions are for arrays in host memory, on the calling thread.
  *
  * A delta is a worker's initial parameters minus its final ones: steps subtract it. Arrays are
  * f32; each formula is evaluated in f64 and rounded once per array. n: elements. Arrays of one
@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "common/lm/model/layout.h"
+#include "kernels/grad/outer.h"
 
 /* --- the deltas of a round ------------------------------------------------------------------ */
 
@@ -32,10 +33,6 @@ void outer_mean_add(double *d, const float *delta, double w, uint64_t n);
 /* theta <- theta - d, for mean, and for sparse with d the sum of what the workers sent. */
 void outer_mean(float *theta, const double *d, uint64_t n);
 
-struct outer_nesterov {
-	double rate, momentum;
-};
-
 /* Returns rate and momentum for a run of that number of rounds: 0.7 and 0.9 from 100 rounds on,
  * 0.9 and 0.6 for fewer (0: no end is known, as for many). */
 struct outer_nesterov outer_nesterov_defaults(uint64_t rounds);
@@ -50,13 +47,6 @@ struct outer_dn {
 	double rate, beta, c; /* beta 0.9, c 0 */
 	uint32_t members;     /* N of the open buffer; 0: none is open */
 	uint32_t arrived;     /* deltas in the open buffer */
-};
-
-/* The effect of an arriving delta, the same for all of its chunks. */
-struct outer_dn_step {
-	double rate, beta, c;
-	uint32_t members;
-	bool closes; /* the delta is the last of its buffer */
 };
 
 /* Counts a delta. live: members now, at least 1; the value at the first delta of a buffer is

@@ -139,6 +139,7 @@ int main(void)
 		struct poc_cpu poc;
 		struct quant_cpu quant;
 		struct huff_cpu huff;
+		struct outer_cpu outer;
 
 		mem_cpu_choose(&mem, (enum cpu_level)level);
 		check_full(&mem, sizeof mem, "mem");
@@ -150,6 +151,9 @@ int main(void)
 		check_full(&quant, sizeof quant, "quant");
 		huff_cpu_choose(&huff, (enum cpu_level)level);
 		check_full(&huff, sizeof huff, "huff");
+		outer_cpu_choose(&outer, (enum cpu_level)level);
+		check_full(&outer, sizeof outer, "outer");
+		check_full(outer.kernels, sizeof *outer.kernels, "outer's kernels");
 		if (dev_open_cpu(&d, (enum cpu_level)level) < 0) {
 			fprintf(stderr, "SKIP %s\n", d.error);
 			CHECK_I64(EX_UNAVAILABLE, d.code);

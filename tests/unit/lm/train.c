@@ -2,6 +2,8 @@
  * model in f64 that shares no code with ours; steps are AdamW's; accumulation, recomputation
  * and hooks change nothing; refusals. (long because the model in f64 stands beside its
  * gradients) */
+#include "common/lm/train/flat.h"
+#include "common/lm/train/outer.h"
 #include "common/lm/train/train.h"
 
 #include <math.h>
@@ -420,6 +422,44 @@ static bool same(struct lm_train *a, struct lm_train *b, enum lm_state what)
 		       lm_train_flat_count(a) * sizeof(float)) == 0;
 }
 
+/* What a worker sends and merges is computed where its parameters are, with the host's bits. */
+static void check_worker(struct dev *d)
+{
+	struct lm_train_options o;
+	struct lm_train *t;
+	float *x, *other, *want, *got;
+	void *there = NULL;
+	uint64_t n;
+
+	options(&o, LM_DTYPE_BF16);
+	t = must_open(d, &o);
+	CHECK(lm_train_init(t, 1) == 0);
+	n = lm_flat_count(t);
+	x = xmalloc(n * sizeof *x);
+	other = xmalloc(n * sizeof *x);
+	want = xmalloc(n * sizeof *x);
+	got = xmalloc(n * sizeof *x);
+	CHECK(lm_flat_get(t, LM_STATE_PARAMETER, 0, n, x) == 0);
+	for (uint64_t i = 0; i < n; i++)
+		other[i] = x[i] * 1.1f + 1e-3f * (float)(i % 7);
+	CHECK(d->ops->alloc(d, &there, n * sizeof *x) == 0);
+	CHECK(lm_flat_delta(t, 5, n - 9, other + 5, there) == 0);
+	CHECK(d->ops->get(d, got, there, (n - 9) * sizeof *x) == 0);
+	outer_delta(want, other + 5, x + 5, n - 9);
+	CHECK(memcmp(want, got, (n - 9) * sizeof *x) == 0);
+	memcpy(want, x, n * sizeof *x);
+	outer_merge(want + 3, other + 3, 0.3, n - 7);
+	CHECK(lm_flat_merge(t, 3, n - 7, other + 3, 0.3) == 0);
+	CHECK(lm_flat_get(t, LM_STATE_PARAMETER, 0, n, got) == 0);
+	CHECK(memcmp(want, got, n * sizeof *x) == 0);
+	CHECK(lm_flat_merge(t, 0, n, other, 0) == 0);
+	CHECK(lm_flat_get(t, LM_STATE_PARAMETER, 0, n, got) == 0);
+	CHECK(memcmp(other, got, n * sizeof *x) == 0);
+	d->ops->free(d, there);
+	free(x), free(other), free(want), free(got);
+	lm_train_close(t);
+}
+
 /* One step is AdamW in PyTorch's order, with the gradient clipped to norm 1. */
 static void check_adamw(struct dev *d)
 {
@@ -644,6 +684,7 @@ int main(void)
 	check_kinds(devices, count, emulated);
 	if (emulated) { /* learning and hooks would take long there, and say nothing new */
 		check_adamw(&devices[count]);
+		check_worker(&devices[count]);
 		check_refusals(&devices[count]);
 		dev_close(&devices[count]);
 	}
@@ -651,6 +692,7 @@ int main(void)
 		struct dev *d = &devices[i];
 
 		check_adamw(d);
+		check_worker(d);
 		check_learning(d, LM_DTYPE_F32);
 		check_learning(d, LM_DTYPE_BF16);
 		check_hooks(d);

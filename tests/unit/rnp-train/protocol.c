@@ -5,7 +5,10 @@
 
 #include <math.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "cmd/rnp-train/container.h"
@@ -272,6 +275,93 @@ static void sizes(struct dev *d)
 	free(back);
 }
 
+/* Where the values of a filled container come from: two arrays, whose difference it is. */
+struct pair {
+	struct dev *d;
+	const float *began, *ended;
+	float *there[2]; /* on the device */
+};
+
+static int fill(void *arg, uint64_t from, uint64_t n, float *out)
+{
+	struct pair *p = arg;
+	struct dev *d = p->d;
+
+	if (d->ops->put(d, p->there[0], p->began + from, n * 4) < 0 ||
+		d->ops->put(d, p->there[1], p->ended + from, n * 4) < 0 ||
+		d->ops->outer->delta(d, out, p->there[0], p->there[1], n) < 0)
+		return err_set(d->code, "%s", d->error);
+	return 0;
+}
+
+static void read_whole(struct buf *to, const char *path)
+{
+	buf_reset(to);
+	CHECK(io_read(to, path, 1 << 30) == 0);
+}
+
+/* A delta that is computed and coded on a device is the one of the host, byte for byte, and so is
+ * what it leaves behind. */
+static void filled(struct dev *cpu, struct dev *d)
+{
+	static const char *const methods[] = { "none", "lossless", "q8", "q4", "ecq:0.3",
+		"e3m0", "topk" };
+	enum { N = 200001 };
+	float *x = xmalloc(5 * N * sizeof *x), *began = x, *ended = x + N;
+	float *delta = x + 2 * N, *rest = x + 3 * N, *other = x + 4 * N;
+	struct pair p = { .d = d, .began = began, .ended = ended };
+	struct buf path = BUF_INIT, want = BUF_INIT, got = BUF_INIT;
+	struct rng rng = { 0 };
+
+	rng_seed(&rng, 6, 0);
+	buf_addf(&path, "%s/c", dir);
+	for (int i = 0; i < N; i++) {
+		began[i] = (float)(rng_f64(&rng) - 0.5);
+		ended[i] = began[i] +
+			(float)(1e-3 * (rng_f64(&rng) - 0.5) * rng_f64(&rng));
+		delta[i] = began[i] - ended[i];
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK(d->ops->alloc(d, (void **)&p.there[i], N * sizeof *x) == 0);
+	for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+		bool feedback = m > 1;
+		struct container_facts facts[2];
+
+		for (int i = 0; i < N; i++)
+			rest[i] = other[i] = began[i] * 1e-3f;
+		CHECK(container_write(cpu, methods[m], delta, feedback ? rest : NULL, N,
+			      path.data, &facts[0]) == 0);
+		read_whole(&want, path.data);
+		CHECK(container_write_filled(d, methods[m], fill, &p,
+			      feedback ? other : NULL, N, path.data, &facts[1]) == 0);
+		read_whole(&got, path.data);
+		CHECK(want.len == got.len && memcmp(want.data, got.data, got.len) == 0);
+		CHECK(memcmp(rest, other, N * sizeof *rest) == 0);
+		CHECK(memcmp(&facts[0], &facts[1], sizeof facts[0]) == 0);
+	}
+	for (int i = 0; i < 2; i++)
+		d->ops->free(d, p.there[i]);
+	unlink(path.data);
+	buf_release(&path);
+	buf_release(&want);
+	buf_release(&got);
+	free(x);
+}
+
+/* The CUDA kernels, compiled for the CPU (tests/kernels/cuda_emu.h). */
+static int open_emulation(struct dev *d)
+{
+	const char *build = getenv("RNP_BUILD");
+	char path[4096];
+
+	snprintf(path, sizeof path, "%s/emu/librnp_cuda.so", build ? build : "build");
+	if (access(path, F_OK) < 0)
+		return dev_fail(d, EX_UNAVAILABLE,
+			"emulation: '%s' is not there: make kcheck", path);
+	setenv("RNP_CUDA_PLUGIN", path, 1);
+	return dev_open(d, "cuda:0");
+}
+
 /* Flips a byte of a file, or cuts it there. */
 static void spoil(const char *path, size_t at, bool cut)
 {
@@ -361,7 +451,7 @@ static void arrays(void)
 
 int main(void)
 {
-	struct dev d = DEV_INIT;
+	struct dev d = DEV_INIT, emulated = DEV_INIT;
 	char path[100];
 
 	if (sodium_init() < 0 || !mkdtemp(dir) || key_generate(&key) < 0 ||
@@ -371,6 +461,12 @@ int main(void)
 	assignments();
 	numbers();
 	sizes(&d);
+	filled(&d, &d);
+	if (open_emulation(&emulated) == 0)
+		filled(&d, &emulated);
+	else
+		fprintf(stderr, "SKIP %s\n", emulated.error);
+	dev_close(&emulated);
 	refusals(&d);
 	arrays();
 	dev_close(&d);
