@@ -15,11 +15,24 @@ struct job {
 	struct quant_layout l;
 	uint64_t first, n, chunks;
 	uint32_t chunk;
+	unsigned chunk_log, block_log; /* both are powers of two */
 	char *elements;
 	unsigned char *planes;
 	uint32_t *used, *bad;
 	const struct quant_step *steps;
 };
+
+/* Returns the chunk of element i, and its place there: divisions of 64 bits would take longer than
+ * everything else that most methods do. */
+__device__ static uint64_t chunk_of(const struct job *j, uint64_t i)
+{
+	return i >> j->chunk_log;
+}
+
+__device__ static uint32_t place_of(const struct job *j, uint64_t i)
+{
+	return (uint32_t)i & (j->chunk - 1);
+}
 
 /* Returns plane p of chunk c. */
 __device__ static unsigned char *plane_of(const struct job *j, uint64_t c, int p)
@@ -73,8 +86,8 @@ __device__ static void put_lossless(const struct job *j, uint64_t c, uint32_t at
 __global__ void encode_each(struct job j)
 {
 	for (uint64_t i = GRID_FIRST; i < j.n; i += GRID_STRIDE) {
-		uint64_t c = i / j.chunk;
-		uint32_t at = (uint32_t)(i % j.chunk);
+		uint64_t c = chunk_of(&j, i);
+		uint32_t at = place_of(&j, i);
 		const float *x = (const float *)(const void *)j.elements;
 
 		switch (j.q.method) {
@@ -143,7 +156,7 @@ __device__ static float value_at(const struct job *j, uint64_t c, uint32_t at)
 		memcpy(pair, plane_of(j, c, 1), sizeof pair);
 		return quant_value(symbol, j->q.method, pair[1], pair[0]);
 	}
-	pair[0] = scale_at(plane_of(j, c, 1), plane_of(j, c, 2), at / j->q.block);
+	pair[0] = scale_at(plane_of(j, c, 1), plane_of(j, c, 2), at >> j->block_log);
 	if (j->q.method == QUANT_E3M0)
 		return quant_e3m0_value(symbol, pair[0]);
 	return quant_value(symbol, j->q.method, pair[0], 0);
@@ -152,8 +165,8 @@ __device__ static float value_at(const struct job *j, uint64_t c, uint32_t at)
 __global__ void decode_each(struct job j)
 {
 	for (uint64_t i = GRID_FIRST; i < j.n; i += GRID_STRIDE) {
-		uint64_t c = i / j.chunk;
-		uint32_t at = (uint32_t)(i % j.chunk);
+		uint64_t c = chunk_of(&j, i);
+		uint32_t at = place_of(&j, i);
 
 		if (j.q.method == QUANT_LOSSLESS)
 			get_lossless(&j, c, at, i);
@@ -189,8 +202,8 @@ __global__ void encode_blocks(struct job j)
 	unsigned lane = threadIdx.x % 32;
 
 	for (uint64_t b = GRID_FIRST / 32; b < blocks; b += GRID_STRIDE / 32) {
-		uint64_t from = b * j.q.block, c = from / j.chunk;
-		uint32_t at = (uint32_t)(from % j.chunk), in_chunk = at / j.q.block;
+		uint64_t from = b << j.block_log, c = chunk_of(&j, from);
+		uint32_t at = place_of(&j, from), in_chunk = at >> j.block_log;
 		uint64_t left = j.n - from;
 		uint32_t n = (uint32_t)(left < j.q.block ? left : j.q.block), limit = 0;
 		const float *x = (const float *)(const void *)j.elements + from;
@@ -308,8 +321,8 @@ __global__ void encode_norms(struct job j)
 		}
 		if (threadIdx.x % QUANT_LANES == 0) {
 			uint16_t scale = quant_scale((float)sqrt(squares), true);
-			uint64_t c = from / j.chunk;
-			uint32_t at = (uint32_t)(from % j.chunk) / j.q.block;
+			uint64_t c = chunk_of(&j, from);
+			uint32_t at = place_of(&j, from) >> j.block_log;
 
 			plane_of(&j, c, 2)[at] = (unsigned char)(scale >> 8);
 			plane_of(&j, c, 3)[at] = (unsigned char)scale;
@@ -362,7 +375,7 @@ __device__ static uint8_t wide_symbol(const struct job *j, uint64_t c, uint32_t 
 
 	if (j->q.method == QUANT_ECQ)
 		return quant_ecq_symbol(x, &j->steps[c], m);
-	norm = scale_at(plane_of(j, c, 2), plane_of(j, c, 3), i / j->q.block);
+	norm = scale_at(plane_of(j, c, 2), plane_of(j, c, 3), i >> j->block_log);
 	return quant_qsgd_symbol(x, norm > 0 ? (float)j->q.levels / norm : 0,
 		(float)j->q.levels, quant_word(j->q.seed, j->first + c * j->chunk + i),
 		m);
@@ -435,7 +448,7 @@ __global__ void decode_wide(struct job j)
 			else
 				*y = quant_qsgd_value(symbol, v,
 					scale_at(plane_of(&j, c, 2), plane_of(&j, c, 3),
-						i / j.q.block) /
+						i >> j.block_log) /
 						(float)j.q.levels);
 		}
 		bad = bad || (bit + 7) / 8 != end ||
@@ -539,11 +552,12 @@ __global__ void encode_topk(struct job j)
 	unsigned t = threadIdx.x;
 
 	for (uint64_t b = blockIdx.x; b < blocks; b += gridDim.x) {
-		uint64_t from = b * j.q.block, c = from / j.chunk, left = j.n - from;
+		uint64_t from = b << j.block_log, c = chunk_of(&j, from),
+			 left = j.n - from;
 		uint32_t n = (uint32_t)(left < j.q.block ? left : j.q.block);
 		uint32_t k = (n + QUANT_TOPK_SHARE - 1) / QUANT_TOPK_SHARE;
-		uint32_t in_chunk = (uint32_t)(from % j.chunk);
-		uint32_t at = in_chunk / QUANT_TOPK_SHARE, g = in_chunk / j.q.block;
+		uint32_t in_chunk = place_of(&j, from);
+		uint32_t at = in_chunk / QUANT_TOPK_SHARE, g = in_chunk >> j.block_log;
 
 		__syncthreads(); /* until the previous block is done */
 		for (uint32_t i = t; i < n; i += THREADS)
@@ -603,11 +617,12 @@ __global__ void decode_topk(struct job j)
 	unsigned t = threadIdx.x;
 
 	for (uint64_t b = blockIdx.x; b < blocks; b += gridDim.x) {
-		uint64_t from = b * j.q.block, c = from / j.chunk, left = j.n - from;
+		uint64_t from = b << j.block_log, c = chunk_of(&j, from),
+			 left = j.n - from;
 		uint32_t n = (uint32_t)(left < j.q.block ? left : j.q.block);
 		uint32_t k = (n + QUANT_TOPK_SHARE - 1) / QUANT_TOPK_SHARE;
-		uint32_t in_chunk = (uint32_t)(from % j.chunk);
-		uint32_t at = in_chunk / QUANT_TOPK_SHARE, g = in_chunk / j.q.block;
+		uint32_t in_chunk = place_of(&j, from);
+		uint32_t at = in_chunk / QUANT_TOPK_SHARE, g = in_chunk >> j.block_log;
 		float *y = (float *)(void *)j.elements + from;
 
 		__syncthreads(); /* until the previous block is done */
@@ -671,6 +686,8 @@ static struct job make_job(const struct quant_job *q)
 	j.q = q->q;
 	quant_layout(&j.l, &q->q, full);
 	j.first = q->first, j.n = q->n, j.chunk = full;
+	j.chunk_log = (unsigned)__builtin_ctz(full);
+	j.block_log = q->q.block ? (unsigned)__builtin_ctz(q->q.block) : 0;
 	j.chunks = quant_chunks(q->q.method, q->n);
 	j.elements = (char *)q->elements, j.planes = q->planes;
 	j.used = q->used, j.bad = q->bad, j.steps = q->steps;
