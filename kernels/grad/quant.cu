@@ -1,7 +1,9 @@
 /* quant.cu - the quantisers on a GPU. Elements are independent where a method allows it
  * (grid-stride loops); a block with a scale is processed by a warp; a method with a bit stream
  * beside its symbols uses a thread block per chunk, tile by tile; topk uses a thread block per
- * block. (long because all methods share a job and its planes) */
+ * block. Products and sums that decide bits are QUANT_MUL and its like, which are never contracted
+ * (-fmad); what else is here is integers, divisions and conversions. (long because all methods
+ * share a job and its planes) */
 #include "kernels/dev/cuda.cuh"
 #include "kernels/grad/ops.h"
 
