@@ -1,10 +1,13 @@
 /* huff.cuh - what the encoder and the decoder of huff.h on a GPU share: huff.cu, huff_put.cu,
  * huff_get.cu.
  *
- * An encoder is a thread block: its threads count in shared memory, one of them plans, and each
- * warp writes streams, 8 symbols a lane, at positions given by prefix sums of the code lengths.
- * Each chunk is written to a slot of its own; then all are moved together. A decoder is a warp,
- * with a lane for each stream. */
+ * An encoder is a thread block: its threads count in shared memory, 16 symbols each at a time, plan
+ * together but for the tree, and each warp makes streams, 16 symbols a lane, in shared memory at
+ * positions given by prefix sums of the code lengths, and stores whole words. Each chunk is
+ * written to a slot of its own; then all are moved together. A decoder is a warp, with a lane for
+ * each stream, which loads 4 bytes and stores 8 symbols at a time.
+ *
+ * Only integers are used: contraction (-fmad) changes nothing. */
 #ifndef RNP_KERNELS_GRAD_HUFF_CUH
 #define RNP_KERNELS_GRAD_HUFF_CUH
 

@@ -11,46 +11,144 @@ struct decoder {
 	uint32_t took;
 };
 
+/* What a lane has of its stream, whose bits it takes from the top down. */
+struct window {
+	uint64_t bits;           /* the next ones, from bit 63 on; zeros behind them */
+	int32_t have;            /* how many; below 0: more were taken than there are */
+	const unsigned char *in; /* the bytes before them, ending at a multiple of 4 */
+	uint32_t bytes;
+};
+
+/* Makes at least two codes ready, unless the stream ends. */
+__device__ __forceinline__ void refill(struct window *w)
+{
+	if (w->have > 32)
+		return;
+	if (w->bytes >= 4) {
+		w->bytes -= 4;
+		w->bits |= (uint64_t) * (const uint32_t *)(const void *)(w->in + w->bytes)
+			<< (32 - w->have);
+		w->have += 32;
+		return;
+	}
+	UNROLL_1
+	for (; w->bytes; w->have += 8)
+		w->bits |= (uint64_t)w->in[--w->bytes] << (56 - w->have);
+}
+
+/* Begins behind the 1 that ends the stream. Returns 0 or -1. */
+__device__ __forceinline__ int begin(struct window *w, const unsigned char *in,
+	uint32_t bytes)
+{
+	if (!bytes || !in[bytes - 1])
+		return -1;
+	w->in = in;
+	w->bytes = bytes - 1;
+	w->have = 31 - __clz(in[bytes - 1]);
+	w->bits = w->have ? (uint64_t)in[bytes - 1] << (64 - w->have) : 0;
+	while (w->bytes && ((uintptr_t)(in + w->bytes) & 3)) {
+		w->bits |= (uint64_t)in[--w->bytes] << (56 - w->have);
+		w->have += 8;
+	}
+	return 0;
+}
+
+/* Returns the next symbol below its length. */
+__device__ __forceinline__ uint32_t take(struct window *w, const uint16_t *table)
+{
+	uint32_t v = table[w->bits >> (64 - HUFF_LENGTH_MAX)];
+
+	w->bits <<= v >> 8;
+	w->have -= (int32_t)(v >> 8);
+	return v;
+}
+
+__device__ __forceinline__ int64_t bits_left(const struct window *w)
+{
+	return (int64_t)w->bytes * 8 + w->have;
+}
+
+/* Decodes single symbols, from the end of out. */
+__device__ __forceinline__ void get_singles(unsigned char *out, uint32_t n,
+	struct window *w, const uint16_t *table)
+{
+	UNROLL_1
+	while (n--) {
+		refill(w);
+		out[n] = (unsigned char)take(w, table);
+	}
+}
+
 /* Decodes the symbols of one stream with one lane, storing 8 at a time where memory is aligned.
  * Returns 0 or -1. */
 __device__ int get_stream(unsigned char *out, uint32_t n, const uint16_t *table,
 	const unsigned char *in, uint32_t bytes)
 {
-	uint64_t window = 0, ready = 0;
-	uint32_t have = 0, pending = 0;
-	int64_t left;
+	uint32_t top = (uint32_t)((uintptr_t)(out + n) & 7);
+	struct window w;
 
-	if (!bytes || !in[bytes - 1])
+	if (begin(&w, in, bytes) < 0)
 		return -1;
-	left = (int64_t)bytes * 8 - 1;
-	while (!(in[bytes - 1] >> left % 8 & 1))
-		left--;
-	have = left % 8;
-	window = have ? (uint64_t)in[bytes - 1] << (64 - have) : 0;
-	bytes--;
-	for (uint32_t i = n; i-- > 0;) {
-		unsigned v;
+	top = top < n ? top : n;
+	n -= top;
+	get_singles(out + n, top, &w, table);
+	UNROLL_1
+	for (; n >= 8; n -= 8) {
+		uint32_t word[2];
 
-		if (have < HUFF_LENGTH_MAX)
-			for (; have <= 56 && bytes; have += 8)
-				window |= (uint64_t)in[--bytes] << (56 - have);
-		v = table[window >> (64 - HUFF_LENGTH_MAX)];
-		window <<= v >> 8;
-		left -= v >> 8;
-		if (left < 0)
-			return -1;
-		have -= v >> 8;
-		ready = ready << 8 | (v & 255);
-		if (++pending == 8 && !((uintptr_t)(out + i) & 7)) {
-			*(uint64_t *)(out + i) = ready;
-			pending = 0;
-		} else if (!((uintptr_t)(out + i) & 7) || pending == 8 || !i) {
-			for (; pending; pending--)
-				out[i + pending - 1] = (unsigned char)(ready >>
-					8 * (pending - 1));
+		UNROLL
+		for (int half = 1; half >= 0; half--) {
+			uint32_t ready = 0;
+
+			UNROLL
+			for (int k = 0; k < 4; k++) {
+				if (k % 2 == 0)
+					refill(&w);
+				ready = ready << 8 | (take(&w, table) & 255);
+			}
+			word[half] = ready;
 		}
+		*(uint64_t *)(void *)(out + n - 8) = (uint64_t)word[1] << 32 | word[0];
+		if (bits_left(&w) < 0)
+			return -1;
 	}
-	return left == 0 ? 0 : -1;
+	get_singles(out, n, &w, table);
+	return bits_left(&w) == 0 ? 0 : -1;
+}
+
+/* Puts the low bits below four symbols: bit j of `bits` below symbol j. */
+__device__ __forceinline__ uint32_t spread_bits(uint32_t bits)
+{
+	return (bits & 15) * 0x00204081u & 0x01010101;
+}
+
+/* Inserts the low bits below n symbols, four a lane where memory is aligned. */
+__device__ __noinline__ void add_lows_warp(unsigned char *out, const unsigned char *lows,
+	uint32_t n, unsigned split)
+{
+	uint32_t whole = (uintptr_t)out & 3 ? 0 : n / 64 * 64;
+
+	UNROLL_1
+	for (uint32_t i = threadIdx.x * 4; i < whole; i += 32 * 4) {
+		const unsigned char *mask = lows + i / 64 * 8 * split + i % 64 / 8;
+		uint32_t *to = (uint32_t *)(void *)(out + i);
+		uint32_t v = *to << split; /* symbols are below 256 >> split */
+
+		UNROLL_1
+		for (unsigned k = 0; k < split; k++)
+			v |= spread_bits((uint32_t)mask[8 * k] >> i % 8) << k;
+		*to = v;
+	}
+	for (uint32_t i = whole + threadIdx.x; i < n; i += 32) {
+		uint32_t part = n - i / 64 * 64, each = part < 64 ? (part + 7) / 8 : 8;
+		const unsigned char *group = lows + (uint64_t)(i / 64) * 8 * split;
+		unsigned v = out[i];
+
+		v <<= split;
+		for (unsigned k = 0; k < split; k++)
+			v |= (unsigned)(group[k * each + i % 64 / 8] >> i % 8 & 1) << k;
+		out[i] = (unsigned char)v;
+	}
 }
 
 __device__ __noinline__ int get_plane_warp(struct decoder *d, unsigned char *out,
@@ -104,16 +202,8 @@ __device__ __noinline__ int get_plane_warp(struct decoder *d, unsigned char *out
 	if (__any_sync(FULL, rc < 0))
 		return -1;
 	__syncwarp(); /* the vote does not order memory, and other lanes' symbols are read below */
-	for (uint32_t i = lane; split && i < n; i += 32) {
-		uint32_t part = n - i / 64 * 64, each = part < 64 ? (part + 7) / 8 : 8;
-		const unsigned char *group = in + (uint64_t)(i / 64) * 8 * split;
-		unsigned v = out[i];
-
-		v <<= split;
-		for (unsigned k = 0; k < split; k++)
-			v |= (unsigned)(group[k * each + i % 64 / 8] >> i % 8 & 1) << k;
-		out[i] = (unsigned char)v;
-	}
+	if (split)
+		add_lows_warp(out, in, n, split);
 	__syncwarp();
 	return 0;
 }
@@ -216,9 +306,9 @@ __device__ __noinline__ int get_pack_warp(struct decoder *d, const struct space 
 	return __any_sync(FULL, bad) ? -1 : 0;
 }
 
-__global__ void decode_kernel(unsigned char *out, uint32_t *bad, unsigned char *spaces,
-	const unsigned char *in, uint64_t bytes, const uint64_t *at, uint64_t n,
-	uint32_t chunk)
+__global__ void __launch_bounds__(32) decode_kernel(unsigned char *out, uint32_t *bad,
+	unsigned char *spaces, const unsigned char *in, uint64_t bytes,
+	const uint64_t *at, uint64_t n, uint32_t chunk)
 {
 	SHARED(struct decoder, decoder, 1);
 	struct space s = space_of(spaces, chunk);

@@ -3,70 +3,327 @@
 
 /* --- an encoder: shared by a block ------------------------------------------------------------ */
 
+#define EACH        16 /* symbols that a thread takes at a time */
+#define STAGE_WORDS (32 * EACH * HUFF_LENGTH_MAX / 32 + 4)
+
 struct encoder {
 	uint32_t counts[256], chunk_counts[256];
 	uint32_t sums[WARPS], tops[WARPS];
 	uint32_t end[HUFF_STREAMS_MAX];
-	uint32_t any;
+	uint32_t used, bits, any;
+	unsigned long long entropy;
 	unsigned split;
 	uint16_t entry[HUFF_ALPHABET];
-	struct huff_tree tree;
+	uint32_t of_length[WARPS][HUFF_LENGTH_MAX + 1];
+	union {
+		struct huff_tree tree;
+		uint32_t stage[WARPS]
+			      [STAGE_WORDS]; /* words of a stream that a warp makes */
+	};
 	struct huff_plane plane
 		[4]; /* of the chunk, of its runs, of its other symbols, of its packed form */
 	struct huff_layout layout;
+	struct space space; /* registers are few */
 	int layout_is_useful;
-	uint32_t others, tokens, close, max, at;
+	uint32_t others, tokens, close, max, at, top;
 	unsigned z, mode;
 };
 
-__device__ void count_block(struct encoder *e, const unsigned char *in, uint32_t n,
-	unsigned shift)
+/* 16 symbols from memory of any alignment. */
+__device__ __forceinline__ uint4 load_each(const unsigned char *p)
 {
+	uint32_t w[4];
+
+	if (((uintptr_t)p & 15) == 0)
+		return *(const uint4 *)p;
+	UNROLL
+	for (int i = 0; i < 4; i++)
+		w[i] = p[4 * i] | (uint32_t)p[4 * i + 1] << 8 |
+			(uint32_t)p[4 * i + 2] << 16 | (uint32_t)p[4 * i + 3] << 24;
+	return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+/* The first `count` of up to 16 symbols, zeros behind them; reads nothing else. */
+__device__ __forceinline__ uint4 load_some(const unsigned char *p, uint32_t count)
+{
+	uint4 v = make_uint4(0, 0, 0, 0);
+
+	if (count >= EACH)
+		return load_each(p);
+	UNROLL_1
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t byte = (uint32_t)p[i] << i % 4 * 8;
+
+		v.x |= i / 4 == 0 ? byte : 0;
+		v.y |= i / 4 == 1 ? byte : 0;
+		v.z |= i / 4 == 2 ? byte : 0;
+		v.w |= i / 4 == 3 ? byte : 0;
+	}
+	return v;
+}
+
+__device__ __forceinline__ void count_word(struct encoder *e, uint32_t w)
+{
+	UNROLL
+	for (int i = 0; i < 4; i++)
+		atomicAdd(&e->counts[w >> 8 * i & 255], 1u);
+}
+
+__device__ void zero_counts(struct encoder *e)
+{
+	__syncthreads();
 	for (unsigned v = threadIdx.x; v < 256; v += THREADS)
 		e->counts[v] = 0;
 	__syncthreads();
-	for (uint32_t i = threadIdx.x; i < n; i += THREADS)
-		atomicAdd(&e->counts[in[i] >> shift], 1u);
+}
+
+/* Counts all n symbols. */
+__device__ __noinline__ void count_block(struct encoder *e, const unsigned char *in,
+	uint32_t n)
+{
+	zero_counts(e);
+	UNROLL_1
+	for (uint32_t i = threadIdx.x * EACH; i < n / EACH * EACH; i += THREADS * EACH) {
+		uint4 v = load_each(in + i);
+
+		count_word(e, v.x);
+		count_word(e, v.y);
+		count_word(e, v.z);
+		count_word(e, v.w);
+	}
+	if (threadIdx.x < n % EACH)
+		atomicAdd(&e->counts[in[n / EACH * EACH + threadIdx.x]], 1u);
 	__syncthreads();
 }
 
+/* Counts the symbols of the sample. */
+__device__ __noinline__ void sample_block(struct encoder *e, const unsigned char *in,
+	uint32_t n)
+{
+	zero_counts(e);
+	for (uint32_t i = threadIdx.x * EACH; i < huff_sample_count(n) * 64;
+		i += THREADS * EACH) {
+		uint4 v = load_each(in + huff_sample_at(i / 64) + i % 64);
+
+		count_word(e, v.x);
+		count_word(e, v.y);
+		count_word(e, v.z);
+		count_word(e, v.w);
+	}
+	__syncthreads();
+}
+
+/* As huff_entropy, of e->counts. */
+__device__ uint64_t entropy_block(struct encoder *e, unsigned symbols, uint32_t n)
+{
+	uint32_t c = threadIdx.x < symbols ? e->counts[threadIdx.x] : 0;
+
+	__syncthreads();
+	if (threadIdx.x == 0)
+		e->entropy = 0;
+	__syncthreads();
+	if (c)
+		atomicAdd(&e->entropy, (unsigned long long)c * huff_log2(c));
+	__syncthreads();
+	return (uint64_t)n * huff_log2(n) - e->entropy;
+}
+
+/* Adds neighbours: e->counts of symbol >> split from those of symbol >> (split - 1), of which
+ * there are `symbols` twice. */
+__device__ void fold_block(struct encoder *e, unsigned symbols)
+{
+	uint32_t sum = 0;
+
+	__syncthreads();
+	if (threadIdx.x < symbols)
+		sum = e->counts[2 * threadIdx.x] + e->counts[2 * threadIdx.x + 1];
+	__syncthreads();
+	if (threadIdx.x < symbols)
+		e->counts[threadIdx.x] = sum;
+	__syncthreads();
+}
+
+/* How many of the first `symbols` symbols are used. */
+__device__ uint32_t used_block(struct encoder *e, unsigned symbols)
+{
+	__syncthreads();
+	if (threadIdx.x == 0)
+		e->used = 0;
+	__syncthreads();
+	if (threadIdx.x < symbols && e->counts[threadIdx.x])
+		atomicAdd(&e->used, 1u);
+	__syncthreads();
+	return e->used;
+}
+
+/* As huff_split, of n symbols in e->counts, which are folded. */
+__device__ __noinline__ unsigned split_block(struct encoder *e, uint32_t n)
+{
+	uint64_t entropy = 0;
+	unsigned split = 0;
+
+	UNROLL_1
+	for (unsigned k = 0; k <= HUFF_SPLIT_MAX; k++) {
+		unsigned symbols = HUFF_ALPHABET >> k, used;
+		uint64_t bits;
+
+		if (k)
+			fold_block(e, symbols);
+		used = used_block(e, symbols);
+		if (used < 2)
+			break;
+		bits = entropy_block(e, symbols, n) + (uint64_t)(used - 1) * 47274 +
+			((uint64_t)n * k << 16);
+		if (!k)
+			entropy = bits + bits / 400;
+		if (bits > entropy)
+			break;
+		split = k;
+	}
+	return split;
+}
+
+/* As huff_sort, each thread for a symbol: its place is how many keys are below its own. */
+__device__ __noinline__ unsigned sort_block(struct encoder *e, unsigned symbols)
+{
+	struct huff_tree *t = &e->tree;
+	unsigned used = used_block(e, symbols), v = threadIdx.x;
+	uint32_t count = v < symbols ? e->counts[v] : 0;
+	uint32_t key = (count - 1) << 8 | v, place = 0;
+
+	t->list[v] = count ? key : UINT32_MAX;
+	__syncthreads();
+	if (count)
+		for (unsigned i = 0; i < symbols; i++)
+			place += t->list[i] < key;
+	__syncthreads();
+	if (count) {
+		t->key[place] = key;
+		t->leaf[place + 1] = count;
+	}
+	if (v == 0) {
+		t->leaf[0] = 0;
+		t->leaf[used + 1] = UINT32_MAX;
+	}
+	__syncthreads();
+	return used;
+}
+
+__device__ __noinline__ void lengths_serial(struct encoder *e, struct huff_plane *p)
+{
+	huff_lengths(&e->tree, p->symbols, p->length);
+}
+
+__device__ __noinline__ void header_serial(struct huff_plane *p, unsigned symbols)
+{
+	p->header_bytes = huff_put_lengths(p->header, p->length, symbols);
+}
+
+/* As huff_plan, of e->counts. */
+__device__ __noinline__ void plan_counts_block(struct encoder *e, struct huff_plane *p,
+	uint32_t n, unsigned split)
+{
+	unsigned symbols = HUFF_ALPHABET >> split, v = threadIdx.x;
+	unsigned used = sort_block(e, symbols);
+
+	if (v < symbols)
+		p->length[v] = 0;
+	if (v == 0) {
+		p->split = split;
+		p->bits = 0;
+		p->streams_log = 0;
+		p->header_bytes = 0;
+		p->bytes = 2;
+		p->symbols = used;
+		e->bits = 0;
+	}
+	__syncthreads();
+	if (used < 2)
+		return;
+	if (v == 0)
+		lengths_serial(e, p);
+	__syncthreads();
+	/* at most 2^18 symbols of 12 bits */
+	if (v < symbols && e->counts[v])
+		atomicAdd(&e->bits, e->counts[v] * p->length[v]);
+	__syncthreads();
+	if (v == 0) {
+		p->bits = e->bits;
+		p->streams_log = huff_streams_log(p->bits);
+		header_serial(p, symbols);
+		p->bytes = 2 + p->header_bytes + huff_lows_bytes(n, split) +
+			(2u << p->streams_log) - 2 + (1u << p->streams_log) +
+			(uint32_t)(p->bits / 8);
+	}
+	__syncthreads();
+}
+
+/* Plans a plane; e->counts holds afterwards the counts of symbol >> p->split. */
 __device__ __noinline__ void plan_block(struct encoder *e, struct huff_plane *p,
 	const unsigned char *in, uint32_t n)
 {
-	unsigned any = 0;
+	unsigned split = 0;
+
+	count_block(e, in, n);
+	if (threadIdx.x == 0)
+		e->any = 0;
+	__syncthreads();
+	if (e->counts[threadIdx.x])
+		atomicOr(&e->any, threadIdx.x);
+	__syncthreads();
+	if (huff_may_split(n, e->any)) {
+		uint32_t mine = e->counts[threadIdx.x];
+
+		sample_block(e, in, n);
+		split = split_block(e, huff_sample_count(n) * 64);
+		__syncthreads();
+		e->counts[threadIdx.x] = mine;
+		for (unsigned k = 1; k <= split; k++)
+			fold_block(e, HUFF_ALPHABET >> k);
+		__syncthreads();
+	}
+	plan_counts_block(e, p, n, split);
+}
+
+/* As huff_codes: codes of a length ascend with the symbol, so that a symbol's code is the first of
+ * its length and how many symbols before it have that length. */
+__device__ __noinline__ void codes_block(struct encoder *e, const struct huff_plane *p)
+{
+	unsigned v = threadIdx.x, lane = v % 32, warp = v / 32;
+	unsigned length = v < HUFF_ALPHABET >> p->split ? p->length[v] : 0;
+	uint32_t before = 0, first = 0;
 
 	__syncthreads();
-	if (threadIdx.x == 0) {
-		e->any = 0;
-		e->split = 0;
+	UNROLL_1
+	for (unsigned l = 1; l <= HUFF_LENGTH_MAX; l++) {
+		unsigned same = __ballot_sync(FULL, length == l);
+
+		if (length == l)
+			before = (uint32_t)__popc(same & ((1u << lane) - 1));
+		if (lane == 0)
+			e->of_length[warp][l] = (uint32_t)__popc(same);
 	}
 	__syncthreads();
-	for (uint32_t i = threadIdx.x; i < n; i += THREADS)
-		any |= in[i];
-	atomicOr(&e->any, any);
-	__syncthreads();
-	any = e->any;
-	if (huff_may_split(n, any)) {
-		for (unsigned v = threadIdx.x; v < 256; v += THREADS)
-			e->counts[v] = 0;
-		__syncthreads();
-		for (uint32_t i = threadIdx.x; i < huff_sample_count(n) * 64;
-			i += THREADS)
-			atomicAdd(&e->counts[in[huff_sample_at(i / 64) + i % 64]], 1u);
-		__syncthreads();
-		if (threadIdx.x == 0)
-			e->split = huff_split(e->counts, huff_sample_count(n) * 64);
-		__syncthreads();
+	UNROLL_1
+	for (unsigned l = 1; l <= length; l++) {
+		uint32_t all = 0;
+
+		first <<= 1;
+		for (unsigned w = 0; w < WARPS; w++) {
+			all += e->of_length[w][l];
+			if (l == length && w < warp)
+				before += e->of_length[w][l];
+		}
+		if (l < length)
+			first += all;
 	}
-	count_block(e, in, n, e->split);
-	if (threadIdx.x == 0)
-		huff_plan(p, &e->tree, e->counts, n, e->split);
+	e->entry[v] = length ? (uint16_t)((first + before) | length << 12) : 0;
 	__syncthreads();
 }
 
-/* Writes the low bits of n values: from `wide`, or if that is NULL, from `narrow`. */
-__device__ __noinline__ void put_lows_block(unsigned char *out,
-	const unsigned char *narrow, const uint32_t *wide, uint32_t n, unsigned width)
+/* Writes the low bits of n wide values. */
+__device__ __noinline__ void put_wide_lows_block(unsigned char *out, const uint32_t *wide,
+	uint32_t n, unsigned width)
 {
 	for (uint32_t i = threadIdx.x; i < (n + 63) / 64 * 8 * width; i += THREADS) {
 		uint32_t group = i / (8 * width), part = n - group * 64;
@@ -75,73 +332,196 @@ __device__ __noinline__ void put_lows_block(unsigned char *out,
 
 		if (byte >= bytes)
 			continue;
-		for (uint32_t j = 0; j < 8 && byte * 8 + j < part; j++) {
-			uint32_t at = group * 64 + byte * 8 + j;
-
-			v |= ((wide ? wide[at] : narrow[at]) >> k & 1) << j;
-		}
+		for (uint32_t j = 0; j < 8 && byte * 8 + j < part; j++)
+			v |= (wide[group * 64 + byte * 8 + j] >> k & 1) << j;
 		out[group * 8 * width + k * bytes + byte] = (unsigned char)v;
 	}
 }
 
-/* Writes bits into a zeroed slot, from any bit on; count <= 64. The slot is aligned to 4 bytes. */
-__device__ void put_bits(unsigned char *slot, uint64_t at, uint64_t v, unsigned count)
+/* Bit k of four symbols, the first lowest. */
+__device__ __forceinline__ uint32_t four_bits(uint32_t w, unsigned k)
 {
-	uint32_t *word = (uint32_t *)slot + at / 32;
-	unsigned shift = at % 32;
-	uint32_t high;
-
-	if (!count)
-		return;
-	atomicOr(word, (uint32_t)(v << shift));
-	if (shift + count <= 32)
-		return;
-	v = shift ? v >> (32 - shift) : v >> 16 >> 16;
-	atomicOr(word + 1, (uint32_t)v);
-	high = (uint32_t)(v >> 32);
-	if (high)
-		atomicOr(word + 2, high);
+	return (w >> k & 0x01010101) * 0x01020408u >> 24;
 }
 
-__device__ uint32_t stream_bits(const struct encoder *e, const unsigned char *in,
+/* Writes the low bits of n symbols, 16 a thread. */
+__device__ __noinline__ void put_lows_block(unsigned char *out, const unsigned char *in,
+	uint32_t n, unsigned width)
+{
+	UNROLL_1
+	for (uint32_t i = threadIdx.x * EACH; width && i < n; i += THREADS * EACH) {
+		uint32_t group = i / 64, part = n - group * 64, count = n - i;
+		uint32_t bytes = part < 64 ? (part + 7) / 8 : 8, byte = i % 64 / 8;
+		uint4 v = load_some(in + i, count);
+		unsigned char *to = out + group * 8 * width + byte;
+
+		UNROLL_1
+		for (unsigned k = 0; k < width; k++) {
+			to[k * bytes] = (unsigned char)(four_bits(v.x, k) |
+				four_bits(v.y, k) << 4);
+			if (count > 8)
+				to[k * bytes + 1] = (unsigned char)(four_bits(v.z, k) |
+					four_bits(v.w, k) << 4);
+		}
+	}
+}
+
+/* --- streams -------------------------------------------------------------------------------- */
+
+/* The codes of four symbols, of which the first `count` are coded, each with its length; none are
+ * looked up that are not. */
+__device__ __forceinline__ void look_up(uint32_t c[4], const struct encoder *e,
+	uint32_t w, uint32_t count, unsigned split)
+{
+	UNROLL
+	for (uint32_t i = 0; i < 4; i++)
+		c[i] = i < count ? e->entry[(w >> 8 * i & 255) >> split] : 0;
+}
+
+__device__ __forceinline__ uint32_t bits_of(const struct encoder *e, uint32_t w,
 	uint32_t count, unsigned split)
+{
+	uint32_t c[4];
+
+	look_up(c, e, w, count, split);
+	return (c[0] >> 12) + (c[1] >> 12) + (c[2] >> 12) + (c[3] >> 12);
+}
+
+/* How many of `left` symbols are behind the first n. */
+__device__ __forceinline__ uint32_t behind(uint32_t left, uint32_t n)
+{
+	return left > n ? left - n : 0;
+}
+
+/* A warp's sum over a stream. */
+__device__ __noinline__ uint32_t stream_bits(const struct encoder *e,
+	const unsigned char *in, uint32_t count, unsigned split)
 {
 	uint32_t bits = 0;
 
-	for (uint32_t i = threadIdx.x % 32; i < count; i += 32)
-		bits += e->entry[in[i] >> split] >> 12;
+	UNROLL_1
+	for (uint32_t i = threadIdx.x % 32 * EACH; i < count; i += 32 * EACH) {
+		uint32_t left = count - i;
+		uint4 v = load_some(in + i, left);
+
+		if (left >= EACH) {
+			bits += bits_of(e, v.x, 4, split) + bits_of(e, v.y, 4, split);
+			bits += bits_of(e, v.z, 4, split) + bits_of(e, v.w, 4, split);
+			continue;
+		}
+		bits += bits_of(e, v.x, left, split);
+		bits += bits_of(e, v.y, behind(left, 4), split);
+		bits += bits_of(e, v.z, behind(left, 8), split);
+		bits += bits_of(e, v.w, behind(left, 12), split);
+	}
 	for (int by = 16; by; by /= 2)
 		bits += __shfl_xor_sync(FULL, bits, by);
 	return bits;
 }
 
-/* at: in bits */
-__device__ void put_stream(const struct encoder *e, unsigned char *slot, uint64_t at,
-	const unsigned char *in, uint32_t count, unsigned split)
+/* The codes of four symbols: at most 48 bits. */
+struct quad {
+	uint32_t low, high, bits;
+};
+
+__device__ __forceinline__ struct quad quad_of(const struct encoder *e, uint32_t w,
+	uint32_t count, unsigned split)
+{
+	uint32_t c[4], first, last, bits;
+	struct quad q;
+
+	look_up(c, e, w, count, split);
+	first = (c[0] & 4095) | (c[1] & 4095) << (c[0] >> 12);
+	last = (c[2] & 4095) | (c[3] & 4095) << (c[2] >> 12);
+	bits = (c[0] >> 12) + (c[1] >> 12);
+	q.low = first | last << bits;
+	q.high = bits ? last >> (32 - bits) : 0;
+	q.bits = bits + (c[2] >> 12) + (c[3] >> 12);
+	return q;
+}
+
+/* Adds bits to a warp's words, which start as zeros. */
+__device__ __forceinline__ void stage_quad(uint32_t *stage, uint32_t at,
+	const struct quad *q)
+{
+	unsigned shift = at % 32;
+	uint32_t *word = stage + at / 32;
+
+	if (!q->bits)
+		return;
+	atomicOr(word, q->low << shift);
+	if (shift + q->bits > 32)
+		atomicOr(word + 1, __funnelshift_l(q->low, q->high, shift));
+	if (shift + q->bits > 64)
+		atomicOr(word + 2, q->high >> (32 - shift));
+}
+
+/* Writes a stream at bit `at` of the slot with a warp, which makes up to 32 x 16 codes at a time in
+ * shared memory and stores whole words. Those at the ends of a stream, which others share, are
+ * zeros and get their bits by atomics. */
+__device__ __noinline__ void put_stream(const struct encoder *e, uint32_t *stage,
+	uint32_t *slot, uint32_t at, const unsigned char *in, uint32_t count,
+	unsigned split)
 {
 	unsigned lane = threadIdx.x % 32;
+	uint32_t start = at / 32;
 
-	for (uint32_t i = 0; i < count; i += 32 * 4) {
-		uint64_t v = 0;
-		uint32_t bits = 0, before;
+	for (uint32_t w = lane; w < STAGE_WORDS; w += 32)
+		stage[w] = 0;
+	__syncwarp();
+	UNROLL_1
+	for (uint32_t i = 0; i < count; i += 32 * EACH) {
+		uint32_t mine = i + lane * EACH, left = mine < count ? count - mine : 0;
+		uint4 v = load_some(in + mine, left);
+		struct quad q0, q1, q2, q3;
+		uint32_t bits, before, whole;
 
-		for (uint32_t j = i + lane * 4; j < i + lane * 4 + 4 && j < count; j++) {
-			unsigned c = e->entry[in[j] >> split];
-
-			v |= (uint64_t)(c & 4095) << bits;
-			bits += c >> 12;
+		if (i + 32 * EACH <= count) {
+			q0 = quad_of(e, v.x, 4, split);
+			q1 = quad_of(e, v.y, 4, split);
+			q2 = quad_of(e, v.z, 4, split);
+			q3 = quad_of(e, v.w, 4, split);
+		} else {
+			q0 = quad_of(e, v.x, left, split);
+			q1 = quad_of(e, v.y, behind(left, 4), split);
+			q2 = quad_of(e, v.z, behind(left, 8), split);
+			q3 = quad_of(e, v.w, behind(left, 12), split);
 		}
-		before = bits;
+		bits = before = q0.bits + q1.bits + q2.bits + q3.bits;
+
+		UNROLL
 		for (unsigned by = 1; by < 32; by *= 2) {
 			uint32_t other = __shfl_up_sync(FULL, before, by);
 
 			before += lane >= by ? other : 0;
 		}
-		put_bits(slot, at + before - bits, v, bits);
-		at += __shfl_sync(FULL, before, 31);
+		whole = (at % 32 + __shfl_sync(FULL, before, 31)) / 32;
+		before += at % 32 - bits;
+		stage_quad(stage, before, &q0);
+		stage_quad(stage, before + q0.bits, &q1);
+		stage_quad(stage, before + q0.bits + q1.bits, &q2);
+		stage_quad(stage, before + bits - q3.bits, &q3);
+		bits = __shfl_sync(FULL, before + bits, 31); /* the last lane's end */
+		__syncwarp();
+		for (uint32_t w = lane; w < whole; w += 32) {
+			uint32_t *to = slot + at / 32 + w;
+
+			if (at / 32 + w == start)
+				atomicOr(to, stage[w]);
+			else
+				*to = stage[w];
+			stage[w] = 0;
+		}
+		__syncwarp();
+		if (lane == 0 && whole) {
+			stage[0] = stage[whole];
+			stage[whole] = 0;
+		}
+		__syncwarp();
+		at = at / 32 * 32 + bits;
 	}
 	if (lane == 0)
-		put_bits(slot, at, 1, 1);
+		atomicOr(slot + at / 32, stage[0] | 1u << at % 32);
 }
 
 /* Writes the planned plane at slot[e->at] and moves e->at behind it. */
@@ -171,13 +551,12 @@ __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *
 		__syncthreads();
 		return;
 	}
-	if (threadIdx.x == 0) {
+	codes_block(e, p);
+	if (threadIdx.x == 0)
 		slot[at] = HUFF_CODE;
-		huff_codes(e->entry, p->length, HUFF_ALPHABET >> p->split);
-	}
 	for (uint32_t i = threadIdx.x; i < p->header_bytes; i += THREADS)
 		slot[at + 2 + i] = p->header[i];
-	put_lows_block(slot + at + 2 + p->header_bytes, in, NULL, n, p->split);
+	put_lows_block(slot + at + 2 + p->header_bytes, in, n, p->split);
 	__syncthreads();
 	at += 2 + p->header_bytes + huff_lows_bytes(n, p->split);
 	for (unsigned s = warp; s < streams; s += WARPS) {
@@ -192,17 +571,22 @@ __device__ __noinline__ void put_simple_block(struct encoder *e, unsigned char *
 		for (unsigned s = 1; s < streams; s++)
 			e->end[s] += e->end[s - 1];
 	__syncthreads();
-	/* the streams start as zeros: whole words, and single bytes where a word is partly
-	 * written already */
-	for (uint32_t i = at + threadIdx.x; i < ((at + e->end[streams - 1] + 11) & ~3u);
-		i += THREADS)
-		slot[i] = 0;
+	/* words that two streams share, or a stream and what is beside all of them, start as
+	 * zeros: those of the last byte before each border and of the first behind it */
+	for (unsigned b = 0; threadIdx.x < 8 && b <= streams; b++) {
+		uint32_t border = at + (b ? e->end[b - 1] : 0);
+		uint32_t i = ((border - 1) & ~3u) + threadIdx.x;
+
+		if (i >= at && i < (border & ~3u) + 4)
+			slot[i] = 0;
+		__syncwarp(0xff); /* two borders may share a word */
+	}
 	__syncthreads();
 	for (unsigned s = warp; s < streams; s += WARPS) {
 		uint32_t from, count = huff_stream_symbols(&from, n, p->streams_log, s);
 
-		put_stream(e, slot, 8 * ((uint64_t)at + (s ? e->end[s - 1] : 0)),
-			in + from, count, p->split);
+		put_stream(e, e->stage[warp], (uint32_t *)(void *)slot,
+			8 * (at + (s ? e->end[s - 1] : 0)), in + from, count, p->split);
 	}
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -307,7 +691,7 @@ __device__ __noinline__ void put_runs_block(struct encoder *e, unsigned char *sl
 		huff_put_layout(slot, &e->layout, others, tokens);
 		e->at = head + huff_lows_bytes(tokens, e->layout.split);
 	}
-	put_lows_block(slot + head, NULL, s->lows, tokens, e->layout.split);
+	put_wide_lows_block(slot + head, s->lows, tokens, e->layout.split);
 	__syncthreads();
 	start = e->at;
 	put_simple_block(e, slot, &e->plane[1], s->runs, tokens);
@@ -388,8 +772,20 @@ __device__ __noinline__ uint32_t choose_runs_block(struct encoder *e,
 	return plain <= named ? plain : plan_runs_block(e, s, in, n, 1);
 }
 
+/* As huff_is_skewed, of the chunk. */
+__device__ __noinline__ int is_skewed_block(struct encoder *e, uint32_t n)
+{
+	const struct huff_plane *p = &e->plane[0];
+	uint64_t entropy;
+
+	if (p->split || p->symbols < 2 || e->max <= n / 2)
+		return 0;
+	entropy = entropy_block(e, HUFF_ALPHABET, n);
+	return p->bits << 16 > entropy + entropy / 50;
+}
+
 /* Decides as huff_encode() does. */
-__device__ void skewed_block(struct encoder *e, unsigned char *slot,
+__device__ __noinline__ void skewed_block(struct encoder *e, unsigned char *slot,
 	const struct space *s, const unsigned char *in, uint32_t n, uint32_t best)
 {
 	unsigned mode = HUFF_CODE;
@@ -418,36 +814,42 @@ __device__ void skewed_block(struct encoder *e, unsigned char *slot,
 		put_simple_block(e, slot, &e->plane[0], in, n);
 }
 
-__global__ void encode_kernel(unsigned char *slots, uint32_t *bytes,
-	unsigned char *spaces, const unsigned char *in, uint64_t n, uint32_t chunk,
-	uint64_t stride)
+__global__ void __launch_bounds__(THREADS, 4)
+	encode_kernel(unsigned char *slots, uint32_t *bytes, unsigned char *spaces,
+		const unsigned char *in, uint64_t n, uint32_t chunk, uint64_t stride)
 {
 	SHARED(struct encoder, encoder, 1);
 	struct encoder *e = encoder;
-	struct space s = space_of(spaces, chunk);
 
+	if (threadIdx.x == 0)
+		e->space = space_of(spaces, chunk);
 	for (uint64_t c = blockIdx.x; c < huff_chunks(n, chunk); c += gridDim.x) {
 		const unsigned char *from = in + c * chunk;
 		uint32_t count = n - c * chunk < chunk ? (uint32_t)(n - c * chunk) :
 							 chunk;
 		unsigned char *slot = slots + c * stride;
+		int skewed;
 
 		__syncthreads();
 		plan_block(e, &e->plane[0], from, count);
 		if (threadIdx.x == 0) {
 			e->at = 0;
-			e->max = 0;
-			e->z = 0;
-			for (unsigned i = 0; i < HUFF_ALPHABET >> e->split; i++)
-				if (e->counts[i] > e->max) {
-					e->z = i;
-					e->max = e->counts[i];
-				}
-			e->mode = huff_is_skewed(&e->plane[0], e->counts, count, e->max);
+			e->top = 0;
 		}
 		__syncthreads();
-		if (e->mode)
-			skewed_block(e, slot, &s, from, count,
+		/* the first of the most frequent symbols */
+		if (threadIdx.x < HUFF_ALPHABET >> e->plane[0].split)
+			atomicMax(&e->top,
+				e->counts[threadIdx.x] << 8 | (255 - threadIdx.x));
+		__syncthreads();
+		if (threadIdx.x == 0) {
+			e->max = e->top >> 8;
+			e->z = 255 - (e->top & 255);
+		}
+		__syncthreads();
+		skewed = is_skewed_block(e, count);
+		if (skewed)
+			skewed_block(e, slot, &e->space, from, count,
 				huff_simple_bytes(&e->plane[0], count));
 		else
 			put_simple_block(e, slot, &e->plane[0], from, count);
@@ -477,16 +879,30 @@ __global__ void place_kernel(uint64_t *at, const uint32_t *bytes, uint64_t chunk
 		at[chunks] = total;
 }
 
-__global__ void gather_kernel(unsigned char *out, const uint64_t *at,
-	const unsigned char *slots, uint64_t chunks, uint64_t stride)
+/* Moves the chunks together: whole words of the result, from two words of a slot each, and single
+ * bytes where two chunks share a word. */
+__global__ void __launch_bounds__(THREADS) gather_kernel(unsigned char *out,
+	const uint64_t *at, const unsigned char *slots, uint64_t chunks, uint64_t stride)
 {
 	for (uint64_t c = blockIdx.x; c < chunks; c += gridDim.x) {
-		uint64_t bytes = at[c + 1] - at[c];
+		uint32_t bytes = (uint32_t)(at[c + 1] - at[c]);
 		unsigned char *to = out + at[c];
 		const unsigned char *from = slots + c * stride;
+		const uint32_t *words = (const uint32_t *)(const void *)from;
+		uint32_t lead = (uint32_t)(-(uintptr_t)to & 3), count, shift = lead * 8;
+		uint32_t *aligned;
 
-		for (uint64_t i = threadIdx.x; i < bytes; i += THREADS)
-			to[i] = from[i];
+		lead = lead < bytes ? lead : bytes;
+		count = (bytes - lead) / 4;
+		aligned = (uint32_t *)(void *)(to + lead);
+		UNROLL_4
+		for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+			aligned[i] = __funnelshift_r(words[i], words[i + 1], shift);
+		if (threadIdx.x < lead)
+			to[threadIdx.x] = from[threadIdx.x];
+		if (threadIdx.x < (bytes - lead) % 4)
+			to[lead + 4 * count + threadIdx.x] =
+				from[lead + 4 * count + threadIdx.x];
 	}
 }
 
