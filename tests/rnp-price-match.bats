@@ -270,3 +270,91 @@ why() {
 	command -v glpsol >/dev/null || skip "no glpsol (package glpk-utils)"
 	run -0 python3 "$ROOT/tests/match_optimum.py" 25
 }
+
+# story: prints the matches as "job start-end", a stop as "job start-end!"
+story() {
+	jq -r 'select(.start) | "\(.job) \(.start[11:16])-\(.end[11:16])\(if .stopped_for then "!" else "" end)"' "${1:--}" | tr '\n' ' '
+}
+
+@test "match: --preempt stops what may be interrupted, and its work goes on from the checkpoint" {
+	offer a "RTX 4090" 1 100000 >offers
+	{
+		job slow '"at":"2026-11-22T10:00:00Z","hours":4,"spot":true,"checkpoint_s":3600'
+		job film '"at":"2026-11-22T11:30:00Z","work":"render"'
+	} >jobs
+	local until=2026-11-23T00:00:00Z
+	match --until $until jobs offers
+	assert_equal "$(story <<<"$output")" "slow 10:00-14:00 film 14:00-15:00 "
+	match --preempt --until $until jobs offers
+	assert_equal "$(story <<<"$output")" "slow 10:00-14:00 slow 10:00-11:30! film 11:30-12:30 slow 12:30-15:30 "
+	jq -se '.[1] | .stopped_for == "film" and .why == "rendering comes before computing" and
+		.left_ms == 3 * 3600000 and .checkpoint_s == 3600' <<<"$output" || fail "$output"
+	# without checkpoints it starts over
+	sed 's/,"checkpoint_s":3600//' jobs >bare
+	match --preempt --until $until bare offers
+	assert_equal "$(story <<<"$output")" "slow 10:00-14:00 slow 10:00-11:30! film 11:30-12:30 slow 12:30-16:30 "
+	# who did not agree to it is never stopped
+	sed 's/,"spot":true//' jobs >firm
+	match --preempt --until $until firm offers
+	assert_equal "$(story <<<"$output")" "slow 10:00-14:00 film 14:00-15:00 "
+	# a job that may be interrupted stops none, and gives way to one that may not
+	{
+		head -1 jobs
+		job spot '"at":"2026-11-22T10:30:00Z","spot":true'
+		job firm '"at":"2026-11-22T11:00:00Z"'
+	} >three
+	match --preempt --until $until three offers
+	assert_equal "$(story <<<"$output")" "slow 10:00-14:00 slow 10:00-11:00! firm 11:00-12:00 slow 12:00-15:00 spot 15:00-16:00 "
+	# as few as it takes, with the least lost work
+	{ offer a "RTX 4090" 1 100000; offer b "RTX 4090" 1 200000; offer c "RTX 4090" 2 300000; } >more
+	{
+		job a '"at":"2026-11-22T10:00:00Z","hours":9,"spot":true'
+		job b '"at":"2026-11-22T10:10:00Z","hours":9,"spot":true,"checkpoint_s":600'
+		job c '"at":"2026-11-22T10:20:00Z","hours":9,"spot":true,"gpu_count":2,"checkpoint_s":60'
+		job d '"at":"2026-11-22T10:50:30Z"'
+		job e '"at":"2026-11-22T10:52:00Z"'
+	} >jobs
+	match --preempt --until 2026-11-22T11:00:00Z jobs more
+	assert_equal "$(jq -r 'select(.stopped_for) | .job + " " + .stopped_for' <<<"$output")" "b d"$'\n'"c e"
+	# las: who is behind by more than is lost
+	{
+		job a '"at":"2026-11-22T10:00:00Z","hours":9,"owner":"a","spot":true,"checkpoint_s":1800'
+		job b '"at":"2026-11-22T10:10:00Z","hours":1,"owner":"b","spot":true,"checkpoint_s":1800'
+		job c '"at":"2026-11-22T11:40:00Z","hours":1,"owner":"c","spot":true,"checkpoint_s":1800'
+	} >jobs
+	match --preempt --algorithm las --until 2026-11-22T13:00:00Z jobs offers
+	assert_equal "$(story <<<"$output" | cut -d' ' -f1-6)" "a 10:00-19:00 a 10:00-11:40! b 11:40-12:40"
+	refused 64 "an auction stops nobody" rnp-price match --preempt --algorithm auction jobs offers
+}
+
+@test "match: called at each event with its own log, it decides as when it plays the log at once" {
+	{ offer a "RTX 4090" 2 100000; offer b "RTX 4090" 2 200000; } >offers
+	local i all=() algorithm now
+	for i in {0..13}; do
+		job "j$i" "\"at\":\"2026-11-22T1$((i / 4)):$((i * 13 % 6))0:00Z\",\"seconds\":$((i * 7919 % 9000 + 600)),
+			\"owner\":\"o$((i % 3))\",\"gpu_count\":$((i % 2 + 1)),\"spot\":$([[ $((i % 4)) == 3 ]] && echo false || echo true),
+			\"checkpoint_s\":$((i % 3 * 300 + 60)),\"work\":\"$([[ $i == 9 ]] && echo render || echo compute)\",
+			\"share_ppm\":$((i % 3 * 1000000 + 1000000))"
+	done | jq -c . | sort -t'"' -k16 >unsorted
+	jq -sc 'sort_by(.at)[]' unsorted >jobs
+	for algorithm in cheapest rotation las fgd; do
+		all=(--algorithm "$algorithm" --preempt)
+		match "${all[@]}" --until 2026-11-24T00:00:00Z jobs offers
+		jq -c 'select(.start)' <<<"$output" >whole
+		jq -se 'any(.stopped_for)' whole >/dev/null || fail "nobody is stopped: $algorithm"
+		: >log
+		while read -r now; do
+			jq -c --arg now "$now" 'select(.at <= $now)' jobs >known
+			rnp-price match "${all[@]}" --running log --until "$now" known offers >records
+			jq -c 'select(.start)' records >>log
+		done < <(jq -r 'if .stopped_for then .end else .start, .end end' whole | cat - <(jq -r .at jobs) | sort -u)
+		diff whole log || fail "$algorithm"
+		# and once more changes nothing
+		match "${all[@]}" --running log --until 2026-11-24T00:00:00Z jobs offers
+		assert_equal "$output" ""
+	done
+	jq -c 'select(.stopped_for)' log | head -1 >stop
+	refused 65 "before it began then" rnp-price match --running stop jobs offers
+	jq -c 'del(.left_ms)' stop | cat whole - >bad
+	refused 65 "left_ms is missing" rnp-price match --running bad jobs offers
+}

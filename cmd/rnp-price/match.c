@@ -17,6 +17,7 @@
 
 static const char *algorithm = "cheapest", *running_path, *reputation_path,
 		  *throughputs_path;
+static bool preempt;
 static int64_t at_ms = -1, until_ms = -1;
 
 static const struct opt options[] = {
@@ -31,6 +32,10 @@ static const struct opt options[] = {
 		.to = &running_path,
 		.metavar = "F",
 		.help = "rnp.match records of earlier calls: those that still run keep their GPUs" },
+	{ .name = "preempt",
+		.kind = OPT_FLAG,
+		.to = &preempt,
+		.help = "stop jobs that may be interrupted for jobs that come before them" },
 	{ .name = "at",
 		.kind = OPT_TIME,
 		.to = &at_ms,
@@ -66,6 +71,14 @@ static json_t *new_record(const struct match_job *j)
 	json_set_text(r, "job", j->id);
 	json_set_text(r, "owner", j->owner);
 	json_set_text(r, "algorithm", algorithm);
+	if (j->render)
+		json_set_text(r, "work", "render");
+	if (j->spot)
+		json_set(r, "spot", json_true());
+	if (j->spot && j->checkpoint_ms)
+		json_set_i64(r, "checkpoint_s", j->checkpoint_ms / 1000);
+	if (j->share_ppm != 1000000)
+		json_set_i64(r, "share_ppm", j->share_ppm);
 	return r;
 }
 
@@ -98,7 +111,7 @@ static int write_match(void *ctx, const struct match_result *result)
 	const struct match_job *j = &s->market.jobs[result->job];
 	json_t *r, *nodes;
 	char why[256];
-	int rc;
+	int rc, gpus = 0;
 
 	if (!result->nparts) {
 		match_why(s->match, j, why, sizeof why);
@@ -110,12 +123,19 @@ static int write_match(void *ctx, const struct match_result *result)
 		json_push(nodes, part_json(s->market.nodes, &result->parts[i]));
 	json_set(r, "nodes", nodes);
 	json_set_text(r, "gpu_model", s->market.nodes[result->parts[0].node].model);
-	json_set_i64(r, "gpu_count", j->gpus);
+	for (int i = 0; i < result->nparts; i++)
+		gpus += result->parts[i].gpus;
+	json_set_i64(r, "gpu_count", gpus);
 	if (j->milli < MATCH_MILLI)
 		json_set_i64(r, "gpu_share_ppm", (int64_t)j->milli * 1000);
 	json_set_i64(r, "uusd_per_hour", result->uusd_per_hour);
 	json_set_time(r, "start", result->start_ms);
 	json_set_time(r, "end", result->end_ms);
+	if (result->stopped_for) {
+		json_set_text(r, "stopped_for", result->stopped_for->id);
+		json_set_text(r, "why", result->why);
+		json_set_i64(r, "left_ms", result->left_ms);
+	}
 	rc = out_record(r);
 	json_decref(r);
 	return rc;
@@ -147,7 +167,7 @@ static void fill_book(const struct match_market *m, const char *model, struct bo
 	for (size_t i = 0; i < m->njobs; i++) {
 		const struct match_job *j = &m->jobs[i];
 
-		if (!refusal(j) && j->models[0] == model)
+		if (!j->begun && !refusal(j) && j->models[0] == model)
 			b->bids[b->nbids++] = (struct auction_order){
 				.uusd = j->limit_uusd / j->gpus,
 				.units = j->gpus,
@@ -227,7 +247,7 @@ static int clear_model(const struct match_market *m, const char *model, struct b
 static bool is_first_of_model(const struct match_market *m, size_t job)
 {
 	for (size_t i = 0; i < job; i++)
-		if (!refusal(&m->jobs[i]) &&
+		if (!m->jobs[i].begun && !refusal(&m->jobs[i]) &&
 			m->jobs[i].models[0] == m->jobs[job].models[0])
 			return false;
 	return true;
@@ -243,6 +263,8 @@ static int hold_auction(const struct match_market *m)
 	for (size_t i = 0; i < m->njobs && rc == 0; i++) {
 		const char *why = refusal(&m->jobs[i]);
 
+		if (m->jobs[i].begun)
+			continue;
 		if (why)
 			rc = write_waiting(&m->jobs[i], why);
 		else if (is_first_of_model(m, i))
@@ -285,6 +307,9 @@ static int check_options(const struct session *s)
 {
 	if (chosen() == MATCH_GAVEL && !throughputs_path)
 		return err_set(EX_USAGE, "gavel needs --throughputs");
+	if (preempt && strcmp(algorithm, AUCTION) == 0)
+		return err_set(EX_USAGE,
+			"an auction stops nobody: --preempt is of the others");
 	for (size_t i = 0; i < s->market.nnodes && chosen() == MATCH_FGD; i++)
 		if (s->market.nodes[i].gpus > PLACE_GPUS_MAX)
 			return err_set(EX_DATAERR,
@@ -296,19 +321,19 @@ static int check_options(const struct session *s)
 
 static int match(struct session *s, int n, char **args)
 {
-	int64_t from_ms = at_ms;
+	const bool until_given = until_ms >= 0;
 
 	if (read_all(s, n, args) < 0 || check_options(s) < 0)
 		return -1;
-	if (s->market.njobs) {
-		from_ms = s->market.jobs[0].at_ms;
-		if (until_ms < 0)
-			until_ms = s->market.jobs[s->market.njobs - 1].at_ms;
-	}
 	s->match = match_open(chosen(), s->market.nodes, s->market.nnodes);
 	if (running_path &&
-		match_read_running(&s->market, running_path, from_ms, s->match) < 0)
+		match_read_running(&s->market, running_path, at_ms, s->match) < 0)
 		return -1;
+	for (size_t i = 0; i < s->market.njobs && !until_given; i++)
+		if (s->market.jobs[i].at_ms > until_ms && !s->market.jobs[i].begun)
+			until_ms = s->market.jobs[i].at_ms;
+	if (preempt)
+		match_preempt(s->match);
 	if (strcmp(algorithm, AUCTION) == 0)
 		return hold_auction(&s->market);
 	return match_run(s->match, s->market.jobs, s->market.njobs, until_ms, write_match,

@@ -329,11 +329,13 @@ bool match_choose(struct match *m, const struct match_job *j, struct choice *bes
 void match_classify(struct match *m, const struct match_job *jobs, size_t n)
 {
 	struct place_pod *pods = xcalloc(n + 1, sizeof *pods);
+	size_t npods = 0;
 
 	m->classes = xcalloc(1, sizeof *m->classes);
 	for (size_t i = 0; i < n; i++)
-		pods[i] = (struct place_pod){ .gpus = jobs[i].gpus,
-			.milli = jobs[i].milli };
-	place_classify(m->classes, pods, n);
+		if (!jobs[i].elsewhere)
+			pods[npods++] = (struct place_pod){ .gpus = jobs[i].gpus,
+				.milli = jobs[i].milli };
+	place_classify(m->classes, pods, npods);
 	free(pods);
 }

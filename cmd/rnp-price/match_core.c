@@ -20,21 +20,24 @@ const char *const match_names[MATCH_ALGORITHMS] = { "cheapest", "rotation", "las
 struct waiting {
 	size_t job, owner;
 	double key;
-	bool render;
+	int rank;
 	int gpus;
-	int64_t at_ms;
+	int64_t since_ms;
+	size_t order;
 };
 
 static bool is_before(const struct waiting *x, const struct waiting *y)
 {
-	if (x->render != y->render)
-		return x->render;
+	if (x->rank != y->rank)
+		return x->rank > y->rank;
 	if (x->key != y->key)
 		return x->key < y->key;
 	if (x->gpus != y->gpus)
 		return x->gpus > y->gpus;
-	if (x->at_ms != y->at_ms)
-		return x->at_ms < y->at_ms;
+	if (x->since_ms != y->since_ms)
+		return x->since_ms < y->since_ms;
+	if (x->order != y->order)
+		return x->order < y->order;
 	return x->job < y->job;
 }
 
@@ -64,6 +67,8 @@ struct run {
 	const struct match_job *jobs;
 	struct waiting *queue;
 	size_t nqueue;
+	int64_t *left_ms; /* of each job's work */
+	bool stopped;     /* a match was, so that others may fit */
 	match_emit emit;
 	void *ctx;
 };
@@ -73,8 +78,8 @@ static void enqueue(struct run *r, size_t job)
 	const struct match_job *j = &r->jobs[job];
 	size_t owner = (size_t)(match_owner_of(r->m, j->owner) - r->m->owners);
 
-	r->queue[r->nqueue++] = (struct waiting){ job, owner, 0, j->render,
-		r->m->algorithm == MATCH_CHEAPEST ? j->gpus : 0, j->at_ms };
+	r->queue[r->nqueue++] = (struct waiting){ job, owner, 0, match_rank(r->m, j),
+		r->m->algorithm == MATCH_CHEAPEST ? j->gpus : 0, j->since_ms, j->order };
 }
 
 /* Puts the one whose turn it is to place i. Only las changes keys as jobs start. */
@@ -100,37 +105,104 @@ static void next_turn(struct run *r, size_t i, size_t from)
 	r->queue[i] = first;
 }
 
+/* How fast the job's work goes there, relative to the first model that it names. */
+static double rate_of(const struct match *m, const struct match_job *j,
+	const struct match_part *parts)
+{
+	return match_work_of(m, j, m->nodes[parts[0].node].model) /
+		match_work_of(m, j, j->nmodels ? j->models[0] : NULL);
+}
+
 static int begin_job(struct run *r, const struct waiting *w, struct choice *c,
 	int64_t now_ms)
 {
 	const struct match_job *j = &r->jobs[w->job];
 	struct match *m = r->m;
-	const char *model = m->groups[m->nodes[c->parts[0].node].group].model;
-	double rate = match_work_of(m, j, model) /
-		match_work_of(m, j, j->nmodels ? j->models[0] : NULL);
-	int64_t length = (int64_t)((double)j->length_ms / rate);
-	struct match_result out = { w->job, now_ms, now_ms + length, c->uusd, c->nparts,
-		c->parts };
+	int64_t left = r->left_ms[w->job];
+	int64_t length = (int64_t)((double)left / rate_of(m, j, c->parts));
+	struct match_result out = { .job = w->job,
+		.start_ms = now_ms,
+		.end_ms = now_ms + length,
+		.uusd_per_hour = c->uusd,
+		.nparts = c->nparts,
+		.parts = c->parts };
 
-	match_start(m, c->parts, c->nparts, out.end_ms);
+	match_start(m,
+		&(struct running){ .start_ms = now_ms,
+			.end_ms = out.end_ms,
+			.job = w->job,
+			.owner = w->owner,
+			.uusd = c->uusd,
+			.work_ms = left,
+			.parts = c->parts,
+			.nparts = c->nparts });
 	for (int i = 0; i < c->nparts; i++)
 		match_count_work(m, &c->parts[i], length);
 	m->owners[w->owner].gpu_ms += (double)length * j->gpus * j->milli / MATCH_MILLI;
 	return r->emit(r->ctx, &out);
 }
 
+/* Stops a match whose GPUs were given back: its job keeps the work up to its last checkpoint and
+ * waits again. */
+static int stop_match(struct run *r, size_t order, const struct match_job *high,
+	int64_t now_ms)
+{
+	struct match *m = r->m;
+	struct running x = match_take_out(m, order);
+	const struct match_job *low = &r->jobs[x.job];
+	int64_t rest = x.end_ms - now_ms;
+	struct match_result out = { .job = x.job,
+		.start_ms = x.start_ms,
+		.end_ms = now_ms,
+		.uusd_per_hour = x.uusd,
+		.nparts = x.nparts,
+		.parts = x.parts,
+		.stopped_for = high,
+		.why = match_stop_why(high, low) };
+	int rc;
+
+	r->left_ms[x.job] = out.left_ms = x.work_ms - match_kept_ms(&x, low, now_ms);
+	m->owners[x.owner].gpu_ms -= match_gpu_ms(x.parts, x.nparts, rest);
+	for (int i = 0; i < x.nparts; i++)
+		match_count_work(m, &x.parts[i], -rest);
+	r->stopped = true;
+	rc = r->emit(r->ctx, &out);
+	free(x.parts);
+	if (!low->elsewhere)
+		enqueue(r, x.job);
+	return rc;
+}
+
+/* Begins a job for which there is no place, by stopping others. began: whether there is one then.
+ * Returns 0, or emit's error. */
+static int begin_by_stopping(struct run *r, const struct waiting *w, struct choice *c,
+	int64_t now_ms, bool *began)
+{
+	const struct match_job *j = &r->jobs[w->job];
+	const struct waiting own = *w; /* the queue grows */
+	size_t *stopped;
+	size_t n = match_make_room(r->m, r->jobs, j, own.owner, now_ms, c, &stopped);
+	int rc = 0;
+
+	*began = n > 0;
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = stop_match(r, stopped[i], j, now_ms);
+	free(stopped);
+	return n && !rc ? begin_job(r, &own, c, now_ms) : rc;
+}
+
 /* --- a better order ------------------------------------------------------------------------- */
 
 /* A customer's gain: the most he would pay minus the price he pays. Without a limit he would
  * pay twice the dearest price. */
-static double gain_of(const struct match *m, const struct match_job *j,
+static double gain_of(const struct match *m, const struct match_job *j, int64_t left_ms,
 	const struct choice *c)
 {
 	double max = j->limit_uusd == MATCH_NO_LIMIT ?
 		2 * m->dearest * j->gpus * j->milli / MATCH_MILLI :
 		(double)j->limit_uusd;
 
-	return (max - (double)c->uusd) * (double)j->length_ms;
+	return (max - (double)c->uusd) * (double)left_ms;
 }
 
 /* Plays the queue from `from` on in this order and takes everything back. Returns the sum of
@@ -147,7 +219,7 @@ static double try_order(struct run *r, size_t from, const struct waiting *order,
 
 		if (!match_choose(m, j, &choices[placed]))
 			continue;
-		sum += gain_of(m, j, &choices[placed]);
+		sum += gain_of(m, j, r->left_ms[order[i].job], &choices[placed]);
 		for (int k = 0; k < choices[placed].nparts; k++)
 			match_change(m, &choices[placed].parts[k], 1);
 		placed++;
@@ -163,7 +235,7 @@ static void move_one(struct waiting *order, size_t n, struct rng *rng)
 	size_t from = rng_below(rng, n), to = rng_below(rng, n);
 	struct waiting w = order[from];
 
-	if (w.render != order[to].render)
+	if (w.rank != order[to].rank)
 		return;
 	memmove(order + from, order + from + 1, (n - from - 1) * sizeof *order);
 	memmove(order + to + 1, order + to, (n - to - 1) * sizeof *order);
@@ -174,14 +246,14 @@ static int by_size(const void *a, const void *b)
 {
 	const struct waiting *x = a, *y = b;
 
-	if (x->render == y->render && x->gpus != y->gpus)
+	if (x->rank == y->rank && x->gpus != y->gpus)
 		return x->gpus > y->gpus ? -1 : 1;
 	return by_turn(a, b);
 }
 
 /* Who pays most per GPU first is within a few percent of the most that all gain together:
- * gangs leave GPUs over. Few jobs are moved about in the order as long as that gains; jobs that
- * render stay before the others. */
+ * gangs leave GPUs over. Few jobs are moved about in the order as long as that gains; those of a
+ * higher rank stay before the others. */
 static void improve_order(struct run *r, size_t from)
 {
 	size_t n = r->nqueue - from, tries = n < 2 ? 0 : ORDER_TRIES / n;
@@ -226,13 +298,30 @@ static int pass(struct run *r, size_t from, int64_t now_ms)
 		next_turn(r, i, from);
 		if (i == from && r->m->algorithm == MATCH_CHEAPEST)
 			improve_order(r, from);
-		if (!rc && match_choose(r->m, &r->jobs[r->queue[i].job], c))
+		bool began = !rc && match_choose(r->m, &r->jobs[r->queue[i].job], c);
+
+		if (began)
 			rc = begin_job(r, &r->queue[i], c, now_ms);
-		else
+		else if (!rc && r->m->preempts)
+			rc = begin_by_stopping(r, &r->queue[i], c, now_ms, &began);
+		if (!began)
 			r->queue[left++] = r->queue[i];
 	}
 	r->nqueue = left;
 	free(c);
+	return rc;
+}
+
+/* Passes until nobody is stopped: what is stopped may leave more room than was wanted. */
+static int passes(struct run *r, size_t from, int64_t now_ms)
+{
+	int rc;
+
+	do {
+		r->stopped = false;
+		rc = pass(r, from, now_ms);
+		from = 0;
+	} while (rc == 0 && r->stopped);
 	return rc;
 }
 
@@ -263,6 +352,7 @@ int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t u
 	struct run r = { .m = m,
 		.jobs = jobs,
 		.queue = xmalloc((n + 1) * sizeof *r.queue),
+		.left_ms = xmalloc((n + 1) * sizeof *r.left_ms),
 		.emit = emit,
 		.ctx = ctx };
 	size_t at = 0;
@@ -270,6 +360,15 @@ int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t u
 
 	if (m->algorithm == MATCH_FGD)
 		match_classify(m, jobs, n);
+	for (size_t i = 0; i < n; i++)
+		r.left_ms[i] = jobs[i].length_ms;
+	for (size_t i = 0; i < m->nrunning; i++) { /* what earlier calls began */
+		struct running *x = &m->running[i];
+
+		if (x->job != MATCH_NO_JOB)
+			x->work_ms = (int64_t)((double)(x->end_ms - x->start_ms) *
+				rate_of(m, &jobs[x->job], x->parts));
+	}
 	while (rc == 0 && (at < n || (r.nqueue && m->nrunning))) {
 		int64_t now_ms = at < n ? jobs[at].at_ms : INT64_MAX;
 		size_t from = r.nqueue;
@@ -278,15 +377,19 @@ int match_run(struct match *m, const struct match_job *jobs, size_t n, int64_t u
 			now_ms = m->running[0].end_ms;
 		if (now_ms > until_ms)
 			break;
-		if (match_give_back(m, now_ms))
+		/* with time others may be stopped for those that wait, too */
+		if (match_give_back(m, now_ms) || m->preempts)
 			from = 0;
 		for (; at < n && jobs[at].at_ms <= now_ms; at++)
-			enqueue(&r, at);
-		rc = pass(&r, from, now_ms);
+			if (!jobs[at].begun)
+				enqueue(&r, at);
+		rc = passes(&r, from, now_ms);
 	}
 	for (; at < n; at++)
-		enqueue(&r, at);
+		if (!jobs[at].begun)
+			enqueue(&r, at);
 	rc = rc ? rc : emit_waiting(&r);
 	free(r.queue);
+	free(r.left_ms);
 	return rc;
 }

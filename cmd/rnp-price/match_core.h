@@ -5,7 +5,9 @@
  * Time passes in events: jobs arrive, and matches end and give their GPUs back. At each event
  * the waiting jobs are tried in an order, rendering before computing (RNP-019), and each is
  * placed on the best GPUs that are free and fit it. Jobs that fit nowhere wait; others may
- * overtake them. Nothing that runs is interrupted.
+ * overtake them. Nothing that runs is interrupted unless match_preempt() allows it: then a job
+ * that has no place stops running ones that agreed to it (spot) and come after it, see
+ * match_stop.c.
  *
  * Nodes that are alike but for price and load share a group with heaps by free GPUs, so that a
  * placement costs the number of kinds of nodes and not the number of nodes. */
@@ -21,6 +23,7 @@
 #define MATCH_MODELS_MAX 8    /* that one job accepts */
 #define MATCH_PARTS_MAX  64   /* nodes of one job */
 #define MATCH_NO_LIMIT   INT64_MAX
+#define MATCH_NO_JOB     SIZE_MAX
 
 enum match_algorithm {
 	MATCH_CHEAPEST, /* the lowest price; among jobs that wait, who pays most comes first */
@@ -64,12 +67,17 @@ struct match_job {
 	int64_t reputation_ppm; /* at least; 0: any */
 	int64_t limit_uusd;     /* per hour, for all its GPUs; MATCH_NO_LIMIT */
 	int64_t at_ms, length_ms;
+	int64_t since_ms;    /* submitted then, however often it was stopped: for ties */
+	size_t order;        /* in its file, for ties */
 	int64_t share_ppm;   /* of its owner, 10^6 as everybody; for las */
 	uint32_t compliance; /* all of these */
 	int gpus, milli;     /* milli: of each GPU; less than 1000 only for one GPU */
 	int nodes_max;       /* over how many nodes, in equal parts */
-	bool spot;           /* may run where it can be interrupted */
+	int64_t checkpoint_ms; /* it saves its work so often; 0: stopped, it starts over */
+	bool spot; /* may run where it can be interrupted, and may be stopped */
 	bool render;
+	bool begun; /* an earlier call decided: it does not arrive, but may be stopped */
+	bool elsewhere; /* known from its match only: stopped, it does not wait here */
 };
 
 /* A job's GPUs on one node. */
@@ -85,6 +93,11 @@ struct match_result {
 	int64_t uusd_per_hour; /* for all GPUs */
 	int nparts;            /* 0: it waits, see match_why */
 	struct match_part *parts;
+	/* not NULL: end_ms is the time at which it was stopped for this job, for this reason,
+	 * and left_ms of its work are left */
+	const struct match_job *stopped_for;
+	const char *why;
+	int64_t left_ms;
 };
 
 struct match;
@@ -94,13 +107,20 @@ struct match;
 struct match *match_open(enum match_algorithm a, struct match_node *nodes, size_t n);
 void match_close(struct match *m);
 
-/* Occupies GPUs for a match that runs until end_ms: what an earlier call decided. Returns
- * false when these GPUs are not free. */
-bool match_occupy(struct match *m, const char *owner, const struct match_part *parts,
-	int nparts, int64_t end_ms);
+/* From now on waiting jobs may stop running ones. */
+void match_preempt(struct match *m);
+
+/* Occupies GPUs for a match that runs until r->end_ms: what an earlier call decided. r->job: its
+ * index among the jobs of match_run, or MATCH_NO_JOB, which is never stopped. Returns false
+ * when these GPUs are not free. */
+bool match_occupy(struct match *m, const char *owner, const struct match_result *r);
+
+/* Counts GPU time of an earlier match up to end_ms: for whom (las) and by which nodes
+ * (rotation). match_occupy does not count. */
+void match_count(struct match *m, const char *owner, const struct match_result *r);
 
 /* Plays n jobs, sorted by at_ms, until all have started or nothing happens any more before
- * until_ms; emit is called for each match in the order of their starts, and for the jobs that
+ * until_ms; emit is called for each match and each stop in the order of time, and for the jobs that
  * still wait in the order of the input at the end. The result is borrowed for the call. emit
  * returns 0, or -1 to end; match_run returns that. */
 typedef int (*match_emit)(void *ctx, const struct match_result *r);

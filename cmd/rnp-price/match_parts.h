@@ -22,8 +22,12 @@ struct group {
 };
 
 struct running {
-	int64_t end_ms;
+	int64_t start_ms, end_ms;
 	size_t order; /* of their start: ties end in this order */
+	size_t job;   /* or MATCH_NO_JOB */
+	size_t owner;
+	int64_t uusd;
+	int64_t work_ms; /* of the job's work, that it does in this time */
 	struct match_part *parts;
 	int nparts;
 };
@@ -45,6 +49,7 @@ struct match {
 	size_t nowners, owners_cap;
 	struct place_classes *classes; /* of the jobs, for fgd */
 	double dearest;                /* price of all */
+	bool preempts;
 };
 
 /* --- match_state.c ------------------------------------------------------------------------ */
@@ -66,9 +71,14 @@ void match_count_work(struct match *m, const struct match_part *p, int64_t lengt
 /* The account of an owner, made when it is new. Valid until the next new one. */
 struct owner *match_owner_of(struct match *m, const char *name);
 
-/* Takes the GPUs and notes when they are given back. */
-void match_start(struct match *m, const struct match_part *parts, int nparts,
-	int64_t end_ms);
+/* Takes the GPUs and notes when they are given back. r: copied, with its parts. */
+void match_start(struct match *m, const struct running *r);
+
+/* GPU-milliseconds of a match in so many milliseconds. */
+double match_gpu_ms(const struct match_part *parts, int nparts, int64_t length_ms);
+
+/* Takes out the running match whose GPUs were given back already. The caller frees its parts. */
+struct running match_take_out(struct match *m, size_t order);
 
 /* Gives back the GPUs of all that end by now. Returns whether there were any. */
 bool match_give_back(struct match *m, int64_t now_ms);
@@ -99,5 +109,23 @@ void match_classify(struct match *m, const struct match_job *jobs, size_t n);
 
 /* The best place for a job now; false: there is none. Fewest nodes first. */
 bool match_choose(struct match *m, const struct match_job *j, struct choice *best);
+
+/* --- match_stop.c -------------------------------------------------------------------------- */
+
+/* Jobs of a higher rank come first. */
+int match_rank(const struct match *m, const struct match_job *j);
+
+/* Of what a match did until now_ms, the work that its job keeps when it is stopped. */
+int64_t match_kept_ms(const struct running *r, const struct match_job *j, int64_t now_ms);
+
+/* Finds running matches that are stopped for job j of an owner so that it has a place, best; gives
+ * back their GPUs and writes their order numbers to *stopped, which the caller frees. Returns how
+ * many they are; 0: it has no place in any case, and nothing has changed. */
+size_t match_make_room(struct match *m, const struct match_job *jobs,
+	const struct match_job *j, size_t owner, int64_t now_ms, struct choice *best,
+	size_t **stopped);
+
+/* Why a match of job `low` is stopped for a job. */
+const char *match_stop_why(const struct match_job *high, const struct match_job *low);
 
 #endif

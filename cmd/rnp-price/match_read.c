@@ -1,4 +1,5 @@
-/* match_read.c - reads jobs and nodes for sale: see match_read.h. */
+/* match_read.c - reads jobs, nodes for sale and earlier matches: see match_read.h. long because
+ * all of them share one table of texts and one of names. */
 #include "cmd/rnp-price/match_read.h"
 
 #include <stdlib.h>
@@ -144,6 +145,11 @@ static const char *text(const json_t *r, const char *key)
 	return json_string_value(json_object_get(r, key));
 }
 
+static bool is_render(const json_t *r)
+{
+	return text(r, "work") && strcmp(text(r, "work"), "render") == 0;
+}
+
 /* The names under `one` or, instead, in the list under `many`. */
 static int read_names(struct match_texts *t, const json_t *r, const char *where,
 	const char *one, const char *many, bool models, const char **out)
@@ -198,6 +204,8 @@ static int read_job(void *ctx, const struct record *rec)
 		json_opt_time(r, rec->where, "at", &j.at_ms) < 0 ||
 		read_size(&j, r, rec->where) < 0)
 		return -1;
+	j.since_ms = j.at_ms;
+	j.order = m->njobs;
 	j.id = one_text(&m->texts, text(r, "job"));
 	j.owner = one_text(&m->texts, text(r, "owner"));
 	j.type = one_text(&m->texts, text(r, "type"));
@@ -213,7 +221,8 @@ static int read_job(void *ctx, const struct record *rec)
 	j.share_ppm = whole(r, "share_ppm", 1000000);
 	j.compliance = compliance_bits(json_object_get(r, "compliance"));
 	j.spot = json_is_true(json_object_get(r, "spot"));
-	j.render = text(r, "work") && strcmp(text(r, "work"), "render") == 0;
+	j.render = is_render(r);
+	j.checkpoint_ms = whole(r, "checkpoint_s", 0) * 1000;
 	slot = find(&m->by_job, m->njobs, j.id, job_name, m->jobs);
 	if (*slot)
 		return err_set(EX_DATAERR, "%s: there is a job '%.80s' already",
@@ -457,13 +466,22 @@ int match_read_throughputs(struct match_market *m, const char *path)
 	return throughputs_each(path, set_throughput, m);
 }
 
-/* --- matches that run ------------------------------------------------------------------------- */
+/* --- matches of earlier calls ---------------------------------------------------------------- */
 
-struct running_reader {
+/* A match that an earlier call decided, until it ends or was stopped. */
+struct past {
+	const char *job, *owner;
+	struct match_result r; /* parts: owned */
+	int64_t left_ms;       /* stopped: of its job's work; else -1 */
+	struct match_job what; /* what the record says of the job */
+	char *where;
+};
+
+struct past_reader {
 	struct match_market *m;
-	struct match *to;
-	int64_t now_ms;
-	int n;
+	struct past *items;
+	size_t n, cap;
+	int64_t last_ms; /* the last decision */
 };
 
 /* One entry of nodes[] as a part. Returns 1, 0 when the node is not for sale here, or -1. */
@@ -487,45 +505,181 @@ static int read_part(struct match_market *m, const json_t *entry, int milli,
 	return 1;
 }
 
-static int read_running(void *ctx, const struct record *rec)
+/* A stop ends the match of the same job that began then. Returns false where there is none. */
+static bool apply_stop(struct past_reader *reader, const char *job, int64_t start_ms,
+	int64_t end_ms, int64_t left_ms)
 {
-	struct running_reader *r = ctx;
-	const json_t *nodes = json_object_get(rec->json, "nodes");
-	int64_t end_ms = 0, share = whole(rec->json, "gpu_share_ppm", 0);
-	int milli = share ? (int)((share + 999) / 1000) : MATCH_MILLI, n = 0, rc = 1;
-	struct match_part *parts;
+	for (size_t i = reader->n; i--;) {
+		struct past *p = &reader->items[i];
 
-	if (schema_check(rec->json, rec->where, "rnp.match") < 0)
+		if (p->job != job || p->r.start_ms != start_ms || p->left_ms >= 0)
+			continue;
+		p->r.end_ms = end_ms;
+		p->left_ms = left_ms;
+		return true;
+	}
+	return false;
+}
+
+static void release_past(struct past *p)
+{
+	free(p->r.parts);
+	free(p->where);
+}
+
+static int read_past(void *ctx, const struct record *rec)
+{
+	struct past_reader *reader = ctx;
+	struct match_market *m = reader->m;
+	const json_t *r = rec->json, *nodes = json_object_get(r, "nodes");
+	int64_t share = whole(r, "gpu_share_ppm", 0);
+	int milli = share ? (int)((share + 999) / 1000) : MATCH_MILLI, rc = 1;
+	struct past p = { .left_ms = -1 };
+
+	if (schema_check(r, rec->where, "rnp.match") < 0)
 		return -1;
 	if (!json_array_size(nodes))
 		return 0;
-	if (json_get_time(rec->json, rec->where, "end", &end_ms) < 0)
+	if (json_get_time(r, rec->where, "end", &p.r.end_ms) < 0)
 		return -1;
-	if (end_ms <= r->now_ms)
+	p.r.start_ms = p.r.end_ms;
+	if (json_opt_time(r, rec->where, "start", &p.r.start_ms) < 0)
+		return -1;
+	if (p.r.start_ms > p.r.end_ms)
+		return err_set(EX_DATAERR, "%s: it ends before it starts", rec->where);
+	p.job = one_text(&m->texts, text(r, "job"));
+	if (text(r, "stopped_for")) {
+		int64_t left_ms = whole(r, "left_ms", -1);
+
+		if (left_ms < 0)
+			return err_set(EX_DATAERR, "%s: left_ms is missing", rec->where);
+		if (!apply_stop(reader, p.job, p.r.start_ms, p.r.end_ms, left_ms))
+			return err_set(EX_DATAERR,
+				"%s: no match of '%.80s' before it began then",
+				rec->where, p.job);
 		return 0;
-	parts = xcalloc(json_array_size(nodes), sizeof *parts);
-	for (size_t i = 0; i < json_array_size(nodes) && rc >= 0; i++) {
-		rc = read_part(r->m, json_array_get(nodes, i), milli, &parts[n]);
-		n += rc > 0;
 	}
-	if (rc >= 0 && n &&
-		!match_occupy(r->to, one_text(&r->m->texts, text(rec->json, "owner")),
-			parts, n, end_ms))
-		rc = err_set(EX_DATAERR, "%s: these GPUs are taken by a match before",
-			rec->where);
-	r->n += n > 0;
-	free(parts);
+	p.owner = one_text(&m->texts, text(r, "owner"));
+	p.what = (struct match_job){ .id = p.job,
+		.owner = p.owner,
+		.at_ms = p.r.start_ms,
+		.length_ms = p.r.end_ms - p.r.start_ms,
+		.limit_uusd = MATCH_NO_LIMIT,
+		.checkpoint_ms = whole(r, "checkpoint_s", 0) * 1000,
+		.share_ppm = whole(r, "share_ppm", 1000000),
+		.gpus = 1,
+		.nodes_max = 1,
+		.milli = milli,
+		.spot = json_is_true(json_object_get(r, "spot")),
+		.render = is_render(r),
+		.begun = true,
+		.elsewhere = true };
+	p.r.uusd_per_hour = whole(r, "uusd_per_hour", 0);
+	p.r.parts = xcalloc(json_array_size(nodes), sizeof *p.r.parts);
+	for (size_t i = 0; i < json_array_size(nodes) && rc >= 0; i++) {
+		rc = read_part(m, json_array_get(nodes, i), milli,
+			&p.r.parts[p.r.nparts]);
+		p.r.nparts += rc > 0;
+	}
+	p.where = xstrdup(rec->where);
+	reader->items = xgrow(reader->items, &reader->cap, reader->n + 1,
+		sizeof *reader->items);
+	reader->items[reader->n++] = p;
 	return rc < 0 ? -1 : 0;
+}
+
+static size_t *slot_of_job(struct match_market *m, const char *name)
+{
+	return find(&m->by_job, m->njobs, name, job_name, m->jobs);
+}
+
+static void forget_jobs_index(struct match_market *m)
+{
+	free(m->by_job.slots);
+	m->by_job = (struct match_index){ NULL, 0 };
+}
+
+/* What the last match of a job means for it: it has begun, or was stopped and waits for what is
+ * left of it. Nothing happens before the last decision. */
+static void settle_jobs(struct past_reader *reader)
+{
+	struct match_market *m = reader->m;
+	int64_t last_ms = INT64_MIN;
+
+	forget_jobs_index(m); /* they were sorted */
+	for (size_t i = 0; i < reader->n; i++) {
+		const struct past *p = &reader->items[i];
+		int64_t decided_ms = p->left_ms < 0 ? p->r.start_ms : p->r.end_ms;
+		size_t *slot = slot_of_job(m, p->job);
+		struct match_job *j;
+
+		last_ms = decided_ms > last_ms ? decided_ms : last_ms;
+		if (!*slot) {
+			*slot = m->njobs + 1;
+			m->jobs = xgrow(m->jobs, &m->jobs_cap, m->njobs + 1,
+				sizeof *m->jobs);
+			m->jobs[m->njobs++] = p->what;
+			continue;
+		}
+		j = &m->jobs[*slot - 1];
+		j->begun = j->elsewhere || p->left_ms < 0;
+		if (p->left_ms >= 0 && !j->elsewhere) {
+			j->length_ms = p->left_ms;
+			j->at_ms = p->r.end_ms;
+		}
+	}
+	for (size_t i = 0; i < m->njobs; i++)
+		if (!m->jobs[i].begun && m->jobs[i].at_ms < last_ms)
+			m->jobs[i].at_ms = last_ms;
+	sort_jobs(m->jobs, m->njobs);
+	forget_jobs_index(m);
+	reader->last_ms = last_ms;
+}
+
+/* Takes in what earlier calls decided: those that run at from_ms have their GPUs, the others
+ * count. Returns how many run, or -1. */
+static int settle_matches(struct past_reader *reader, int64_t from_ms, struct match *to)
+{
+	int running = 0;
+
+	for (size_t i = 0; i < reader->n; i++) {
+		struct past *p = &reader->items[i];
+
+		if (!p->r.nparts)
+			continue;
+		match_count(to, p->owner, &p->r);
+		if (p->left_ms >= 0 || p->r.end_ms <= from_ms)
+			continue;
+		p->r.job = *slot_of_job(reader->m, p->job) - 1;
+		if (!match_occupy(to, p->owner, &p->r))
+			return err_set(EX_DATAERR,
+				"%s: these GPUs are taken by a match before", p->where);
+		running++;
+	}
+	return running;
 }
 
 int match_read_running(struct match_market *m, const char *path, int64_t now_ms,
 	struct match *to)
 {
-	struct running_reader r = { m, to, now_ms, 0 };
+	struct past_reader reader = { .m = m };
 	char *file = (char *)(uintptr_t)path;
+	int64_t from_ms = INT64_MAX;
+	int rc = records_each(&file, 1, JSON_RECORD_BYTES_MAX, read_past, &reader);
 
-	return records_each(&file, 1, JSON_RECORD_BYTES_MAX, read_running, &r) < 0 ? -1 :
-										     r.n;
+	if (rc == 0) {
+		settle_jobs(&reader);
+		for (size_t i = m->njobs; i--;)
+			if (!m->jobs[i].begun)
+				from_ms = m->jobs[i].at_ms;
+		if (from_ms == INT64_MAX) /* nobody waits */
+			from_ms = now_ms > reader.last_ms ? now_ms : reader.last_ms;
+		rc = settle_matches(&reader, from_ms, to);
+	}
+	for (size_t i = 0; i < reader.n; i++)
+		release_past(&reader.items[i]);
+	free(reader.items);
+	return rc;
 }
 
 void match_market_release(struct match_market *m)

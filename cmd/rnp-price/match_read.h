@@ -42,8 +42,11 @@ int match_read_reputations(struct match_market *m, const char *path);
 /* Reads a file of throughputs: {"TYPE": {"MODEL": NUMBER}}, and sets those of the jobs. */
 int match_read_throughputs(struct match_market *m, const char *path);
 
-/* Takes in rnp.match records of matches that still run at now_ms. Returns how many, or -1: a
- * node that is not there is left out with a warning; 65 where two matches have the same GPU. */
+/* Takes in rnp.match records of earlier calls. Those that run have their GPUs, the GPU time of the
+ * others counts for their owners. Jobs of m that have begun do not arrive again, one that was
+ * stopped waits for what is left of its work; a job that m lacks is added to it. Without a
+ * job that waits, now_ms is the time. Returns how many run, or -1: 65 where two matches have the
+ * same GPU, or a stop has no match. A node that is not there is left out with a warning. */
 int match_read_running(struct match_market *m, const char *path, int64_t now_ms,
 	struct match *to);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/rnp-price/match_parts.h"
+#include "common/base/err.h"
 #include "common/base/mem.h"
 
 #define SHARED 1e17 /* above every price */
@@ -195,11 +196,14 @@ static void running_push(struct match *m, struct running r)
 	m->running[i] = r;
 }
 
-static struct running running_pop(struct match *m)
+static struct running running_remove(struct match *m, size_t i)
 {
-	struct running first = m->running[0], last = m->running[--m->nrunning];
-	size_t i = 0;
+	struct running first = m->running[i], last = m->running[--m->nrunning];
 
+	if (i == m->nrunning)
+		return first;
+	for (; i && ends_before(&last, &m->running[(i - 1) / 2]); i = (i - 1) / 2)
+		m->running[i] = m->running[(i - 1) / 2];
 	for (;;) {
 		size_t c = 2 * i + 1;
 
@@ -217,6 +221,17 @@ static struct running running_pop(struct match *m)
 	return first;
 }
 
+struct running match_take_out(struct match *m, size_t order)
+{
+	size_t i = 0;
+
+	while (i < m->nrunning && m->running[i].order != order)
+		i++;
+	if (i == m->nrunning)
+		bug("match: no running match %zu", order);
+	return running_remove(m, i);
+}
+
 struct owner *match_owner_of(struct match *m, const char *name)
 {
 	for (size_t i = 0; i < m->nowners; i++)
@@ -227,21 +242,46 @@ struct owner *match_owner_of(struct match *m, const char *name)
 	return &m->owners[m->nowners++];
 }
 
-void match_start(struct match *m, const struct match_part *parts, int nparts,
-	int64_t end_ms)
+void match_start(struct match *m, const struct running *one)
 {
-	struct running r = { end_ms, m->started++,
-		xmalloc((size_t)nparts * sizeof *parts), nparts };
+	struct running r = *one;
 
-	memcpy(r.parts, parts, (size_t)nparts * sizeof *parts);
-	for (int i = 0; i < nparts; i++)
-		match_change(m, &parts[i], 1);
+	r.order = m->started++;
+	r.parts = xmalloc((size_t)r.nparts * sizeof *r.parts);
+	memcpy(r.parts, one->parts, (size_t)r.nparts * sizeof *r.parts);
+	for (int i = 0; i < r.nparts; i++)
+		match_change(m, &r.parts[i], 1);
 	running_push(m, r);
 }
 
-bool match_occupy(struct match *m, const char *owner, const struct match_part *parts,
-	int nparts, int64_t end_ms)
+double match_gpu_ms(const struct match_part *parts, int nparts, int64_t length_ms)
 {
+	double sum = 0;
+
+	for (int i = 0; i < nparts; i++)
+		sum += (double)length_ms * parts[i].gpus * parts[i].milli / MATCH_MILLI;
+	return sum;
+}
+
+void match_count(struct match *m, const char *owner, const struct match_result *r)
+{
+	int64_t length_ms = r->end_ms - r->start_ms;
+
+	match_owner_of(m, owner)->gpu_ms += match_gpu_ms(r->parts, r->nparts, length_ms);
+	for (int i = 0; i < r->nparts; i++)
+		match_count_work(m, &r->parts[i], length_ms);
+}
+
+void match_preempt(struct match *m)
+{
+	m->preempts = true;
+}
+
+bool match_occupy(struct match *m, const char *owner, const struct match_result *r)
+{
+	const struct match_part *parts = r->parts;
+	int nparts = r->nparts;
+
 	for (int p = 0; p < nparts; p++) {
 		const struct match_node *n = &m->nodes[parts[p].node];
 
@@ -258,8 +298,14 @@ bool match_occupy(struct match *m, const char *owner, const struct match_part *p
 			if (parts[k].node == parts[p].node)
 				return false;
 	}
-	match_owner_of(m, owner);
-	match_start(m, parts, nparts, end_ms);
+	match_start(m,
+		&(struct running){ .start_ms = r->start_ms,
+			.end_ms = r->end_ms,
+			.job = r->job,
+			.owner = (size_t)(match_owner_of(m, owner) - m->owners),
+			.uusd = r->uusd_per_hour,
+			.parts = r->parts,
+			.nparts = nparts });
 	return true;
 }
 
@@ -269,7 +315,7 @@ bool match_give_back(struct match *m, int64_t now_ms)
 	bool any = false;
 
 	while (m->nrunning && m->running[0].end_ms <= now_ms) {
-		struct running r = running_pop(m);
+		struct running r = running_remove(m, 0);
 
 		for (int i = 0; i < r.nparts; i++)
 			match_change(m, &r.parts[i], -1);

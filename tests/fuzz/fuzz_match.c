@@ -16,8 +16,9 @@
 #include "cmd/rnp-price/place_read.h"
 #include "common/base/err.h"
 
-#define FILES  4
-#define NOW_MS INT64_C(1700000000000)
+#define FILES     4
+#define NOW_MS    INT64_C(1700000000000)
+#define FUZZ_JOBS 80
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -34,7 +35,7 @@ static void be_quiet(const char *text)
 
 struct counted {
 	const struct match_market *m;
-	size_t n;
+	int balance[FUZZ_JOBS]; /* of each job: starts and waits less stops */
 };
 
 static int count_match(void *ctx, const struct match_result *r)
@@ -42,10 +43,12 @@ static int count_match(void *ctx, const struct match_result *r)
 	struct counted *c = ctx;
 	const struct match_job *j = &c->m->jobs[r->job];
 
-	c->n++;
-	if (r->nparts) {
+	c->balance[r->job] += r->stopped_for ? -1 : 1;
+	must(!r->stopped_for || (j->spot && r->left_ms > 0));
+	if (r->nparts && !j->elsewhere) {
 		must(r->uusd_per_hour >= 0 && r->uusd_per_hour <= j->limit_uusd);
-		must(r->start_ms >= j->at_ms && r->end_ms >= r->start_ms);
+		must(r->stopped_for || r->start_ms >= j->at_ms);
+		must(r->end_ms >= r->start_ms);
 	}
 	for (int i = 0; i < r->nparts; i++)
 		must(r->parts[i].node < c->m->nnodes);
@@ -54,19 +57,25 @@ static int count_match(void *ctx, const struct match_result *r)
 
 static void match_all(struct match_market *m, const char *running)
 {
-	for (int a = 0; a < MATCH_ALGORITHMS; a++) {
+	for (int i = 0; i < 2 * MATCH_ALGORITHMS; i++) {
+		int a = i / 2;
 		struct match *run;
-		struct counted c = { m, 0 };
+		struct counted c = { .m = m };
 		double left, all;
 
-		for (size_t i = 0; i < m->nnodes && a == MATCH_FGD; i++)
-			if (m->nodes[i].gpus > PLACE_GPUS_MAX)
+		for (size_t k = 0; k < m->nnodes && a == MATCH_FGD; k++)
+			if (m->nodes[k].gpus > PLACE_GPUS_MAX)
 				return;
 		run = match_open((enum match_algorithm)a, m->nodes, m->nnodes);
-		if (!running || match_read_running(m, running, NOW_MS, run) >= 0) {
+		if (i % 2)
+			match_preempt(run);
+		if ((!running || match_read_running(m, running, NOW_MS, run) >= 0) &&
+			m->njobs < FUZZ_JOBS) {
 			match_run(run, m->jobs, m->njobs, NOW_MS + 86400000, count_match,
 				&c);
-			must(c.n == m->njobs);
+			for (size_t k = 0; k < m->njobs; k++)
+				must(c.balance[k] == !m->jobs[k].begun ||
+					(m->jobs[k].elsewhere && c.balance[k] == -1));
 			match_free_gpus(run, &left, &all);
 			must(left >= 0 && left <= all);
 		}

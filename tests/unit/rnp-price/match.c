@@ -238,6 +238,16 @@ static void check_clusters(void)
 	}
 }
 
+static bool occupy(struct match *m, const char *owner, struct match_part *parts,
+	int nparts, int64_t end_ms)
+{
+	return match_occupy(m, owner,
+		&(struct match_result){ .job = MATCH_NO_JOB,
+			.end_ms = end_ms,
+			.nparts = nparts,
+			.parts = parts });
+}
+
 /* A log that is played at once matches as its calls did one by one, each given those before. */
 static void check_replay(void)
 {
@@ -271,7 +281,7 @@ static void check_replay(void)
 			m = match_open(MATCH_LAS, nodes, NODES);
 			for (int k = 0; k < all.n; k++)
 				if (all.at[k].r.end_ms > jobs[i].at_ms)
-					CHECK(match_occupy(m, "one", all.at[k].parts,
+					CHECK(occupy(m, "one", all.at[k].parts,
 						all.at[k].r.nparts, all.at[k].r.end_ms));
 			memset(&step, 0, sizeof step);
 			match_run(m, &jobs[i], 1, jobs[i].at_ms, record, &step);
@@ -290,12 +300,12 @@ static void check_occupied(void)
 	struct match_node one = { .id = "n", .model = models[0], .uusd = 5, .gpus = 1 };
 	struct match *m = match_open(MATCH_CHEAPEST, &one, 1);
 
-	CHECK(match_occupy(m, NULL, &part, 1, 10));
-	CHECK(!match_occupy(m, NULL, &part, 1, 10)); /* 400 are left */
+	CHECK(occupy(m, NULL, &part, 1, 10));
+	CHECK(!occupy(m, NULL, &part, 1, 10)); /* 400 are left */
 	part.milli = 400;
-	CHECK(match_occupy(m, NULL, &part, 1, 10));
+	CHECK(occupy(m, NULL, &part, 1, 10));
 	part.gpu[0] = 1;
-	CHECK(!match_occupy(m, NULL, &part, 1, 10)); /* there is no such GPU */
+	CHECK(!occupy(m, NULL, &part, 1, 10)); /* there is no such GPU */
 	match_close(m);
 }
 
