@@ -417,6 +417,27 @@ EOT
 	jq -s 'all(.ok | not)' <<<"$output" | grep -q true
 }
 
+@test "verify: whatever was done to the records, a file and a pipe give the same checks and messages" {
+	local edit n=0
+	head -60 "$usages" >some
+	rnp-reward epoch --policy rnp-021 some >out
+	# files are first held against the computed bytes as a whole, a pipe is read with care at once
+	for edit in '' '$s/"total_base_units":/&9/' '$s/"nodes":/&1/' '$s/}$/,"locked_base_units":5}/' '2d' '2{h;d};3G' \
+		'2p' '2s/.*//' '2s/^/\n/' '2s/.$//' '2s/"base_units":[0-9]*/"base_units":7/' '2s/"node":"./"node":"0/' \
+		'2i {"kind":"rnp.node","v":1}' '$d' '$!d' '$p' '$s/"policy":"rnp-021"/"policy":"rnp-019"/'; do
+		sed "$edit" out >edited
+		for file in some nowhere out; do
+			rnp-reward verify --usage $file edited >file.out 2>file.err && a=0 || a=$?
+			rnp-reward verify --usage $file - <edited >pipe.out 2>pipe.err && b=0 || b=$?
+			sed -i 's/edited:/stdin:/' file.err
+			assert_equal "$a $(cat file.out file.err)" "$b $(cat pipe.out pipe.err)"
+			[[ $a != 0 ]] || n=$((n + 1))
+		done
+	done
+	# only the first and the one with a blank line are good
+	assert_equal $n 2
+}
+
 @test "usage: uptime, work and score from signed records; strangers do not count" {
 	rnp-register keygen --out node.json >/dev/null
 	rnp-register keygen --out judge.json >/dev/null
