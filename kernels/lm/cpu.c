@@ -225,6 +225,9 @@ static int cpu_project(struct dev *d, const struct lm_project *x)
 SHARED(quantize, quantize, x->rows *(x->k / LM_WEIGHT_BLOCK), 256)
 SHARED(paged_put, paged_put, x->rows, rows_grain(x->width))
 
+/* Rows of one sequence that read their keys together, see paged_block.inc. */
+#define PAGED_TOGETHER 32
+
 struct paged_work {
 	void (*attend)(const struct lm_paged_attend *, uint64_t, uint64_t);
 	struct lm_paged_attend a;
@@ -237,9 +240,19 @@ static void paged_part(void *work, uint64_t from, uint64_t to)
 	w->attend(&w->a, from, to);
 }
 
+/* Returns how many pairs of a row and a head a thread takes at least. Rows of a prompt share their
+ * keys: whole heads stay together if there are enough of them, else blocks of rows. */
+static uint64_t paged_grain(const struct lm_paged_attend *a)
+{
+	if (a->rows < PAGED_TOGETHER / 2)
+		return 1;
+	return a->rows <= 2 * PAGED_TOGETHER && a->heads >= 2 * (uint64_t)team_size() ?
+		a->rows :
+		PAGED_TOGETHER;
+}
+
 /* Rows of one head are adjacent pairs, so that each thread gets as many long rows of a prompt
- * as short ones. Keys and values are read for one row at a time: a multiplication takes longer
- * here than in a product. */
+ * as short ones. A multiplication takes longer here than in a product. */
 static int cpu_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 {
 	struct paged_work w = { cpu_of(d)->lm->kernels.paged_attend, *a };
@@ -247,7 +260,7 @@ static int cpu_paged_attend(struct dev *d, const struct lm_paged_attend *a)
 	const struct team_op op = { .part = paged_part,
 		.work = &w,
 		.n = a->rows * a->heads,
-		.grain = 1 + WORTH_PIECE / 2 / each,
+		.grain = paged_grain(a) + WORTH_PIECE / 2 / each,
 		.pieces = PIECES,
 		.alone = WORTH_WAKING / 2 / each };
 

@@ -247,6 +247,21 @@ void check_lm_paged(struct kcheck *k)
 			{ 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137,
 				138 },
 			0, true, true },
+		/* whole chunks and more, in blocks of rows: heads that share keys, odd widths,
+		 * a softcap, a window that no row has reached */
+		{ 6, 2, 64, 0, 16,
+			{ 500, 501, 502, 503, 504, 505, 506, 507, 508, 509, 510, 511, 512,
+				513, 514, 515 },
+			0, true, true },
+		{ 4, 1, 96, 900, 13,
+			{ 255, 256, 257, 258, 259, 260, 261, 262, 263, 264, 265, 266,
+				267 },
+			0, true, true },
+		{ 2, 2, 256, 0, 11,
+			{ 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200 }, 25,
+			true, true },
+		{ 5, 5, 128, 0, 9, { 330, 331, 332, 333, 334, 335, 336, 337, 338 }, 0,
+			true, true },
 	};
 
 	if (k->dev.ops->lm->prepare(&k->dev, NULL) < 0)
@@ -254,6 +269,7 @@ void check_lm_paged(struct kcheck *k)
 	attend(k, &many, LM_CACHE_F16);
 	for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
 		attend(k, &prompts[i], (enum lm_cache_type)(i % LM_CACHE_TYPES));
+	attend(k, &prompts[3], LM_CACHE_Q8_0);
 	for (int t = 0; t < LM_CACHE_TYPES; t++) {
 		enum lm_cache_type type = (enum lm_cache_type)t;
 
